@@ -1,0 +1,48 @@
+# What every target shares: language, warnings, numerics, sanitizers, and the two functions that make a target.
+
+set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+set(CMAKE_CXX_FLAGS_RELEASE "-O2 -DNDEBUG")
+set(CMAKE_CXX_FLAGS_RELWITHDEBINFO "-O1 -g1 -fno-omit-frame-pointer")
+set(THREADS_PREFER_PTHREAD_FLAG ON)
+find_package(Threads REQUIRED)
+
+if(FORETOKEN_CUDA)
+  include(ForetokenCuda)
+endif()
+
+add_library(foretoken_options INTERFACE)
+target_include_directories(foretoken_options INTERFACE "${PROJECT_SOURCE_DIR}")
+# Decisions must be equal bit for bit on every device, so no compiler may fuse a * b + c where we did not ask.
+target_compile_options(foretoken_options INTERFACE
+  $<$<COMPILE_LANGUAGE:CXX>:-Wall;-Wextra;-Wpedantic;-ffp-contract=off>
+  $<$<AND:$<COMPILE_LANGUAGE:CXX>,$<BOOL:${FORETOKEN_WERROR}>>:-Werror>)
+if(FORETOKEN_SANITIZE)
+  target_compile_options(foretoken_options INTERFACE
+    $<$<COMPILE_LANGUAGE:CXX>:-fsanitize=${FORETOKEN_SANITIZE};-fno-sanitize-recover=all>)
+  target_link_options(foretoken_options INTERFACE -fsanitize=${FORETOKEN_SANITIZE})
+endif()
+
+# foretoken_library(NAME SOURCES... ): the static library of one folder.
+function(foretoken_library name)
+  if(NOT ARGN)
+    file(CONFIGURE OUTPUT "${CMAKE_CURRENT_BINARY_DIR}/empty.cpp" CONTENT "")
+    set(ARGN "${CMAKE_CURRENT_BINARY_DIR}/empty.cpp")
+  endif()
+  add_library(${name} STATIC ${ARGN})
+  target_link_libraries(${name} PUBLIC foretoken_options)
+endfunction()
+
+# foretoken_find(NAME HEADER [LIBRARY]): an imported target for a package that Debian ships without CMake files.
+function(foretoken_find name header)
+  find_path(${name}_INCLUDE_DIR ${header} REQUIRED)
+  add_library(${name} INTERFACE)
+  target_include_directories(${name} SYSTEM INTERFACE "${${name}_INCLUDE_DIR}")
+  if(ARGN)
+    find_library(${name}_LIBRARY ${ARGN} REQUIRED)
+    target_link_libraries(${name} INTERFACE "${${name}_LIBRARY}")
+  endif()
+endfunction()

@@ -1,0 +1,132 @@
+// A next-token law p(x) that is evaluated on demand: logits, plus what a warp comes down to (1/T, a threshold, a
+// normalizer). No [rows, vocab] table of probabilities is ever written. Host and device, same bits everywhere.
+// This room must not know whose law it is (target, draft) nor what a token means.
+#pragma once
+#include <cstdint>
+#include <cstring>
+#include <span>
+
+#include "kernels/host_device.h"
+#include "kernels/tensor.h"
+
+namespace foretoken {
+
+using Token = std::int32_t;  // an index into a vocabulary; -1 means absent
+
+// How logits become a law. Applied in this order: temperature, top-k, top-p, min-p; ties at a threshold stay.
+struct Warp {
+  float temperature = 0;      // 0: the one-hot law of the greatest logit (lowest index among equals)
+  int top_k = 0;              // 0: off
+  float top_p = 1;            // keeps x while the mass of strictly more probable tokens is < top_p (order-independent)
+  float min_p = 0;            // keeps x with p(x) >= min_p * max p
+  bool raw_normalizer = false;  // also compute log sum exp(logits), for log-probabilities of the raw law
+  bool operator==(const Warp&) const = default;
+};
+
+// exp(x) for x <= 0, float, in plain multiplications and additions so that every device agrees bit for bit.
+// Relative error below 3e-7; 0 below -87.
+FORETOKEN_HD inline float exp_weight(float x) {
+  const float t = add(mul(x, 1.44269504f), 12582912.0f);  // adding 1.5 * 2^23 rounds to an integer
+  const float n = add(t, -12582912.0f);
+  const float r = add(add(x, mul(n, -0.693359375f)), mul(n, 2.12194440e-4f));
+  float y = 1.9875691500e-4f;
+  y = add(mul(y, r), 1.3981999507e-3f);
+  y = add(mul(y, r), 8.3334519073e-3f);
+  y = add(mul(y, r), 4.1665795894e-2f);
+  y = add(mul(y, r), 1.6666665459e-1f);
+  y = add(mul(y, r), 5.0000001201e-1f);
+  y = add(add(mul(y, mul(r, r)), r), 1.0f);
+  const std::int32_t bits = x < -87.0f ? 0 : (std::int32_t(n) + 127) << 23;
+  float scale;
+  memcpy(&scale, &bits, 4);
+  return x < -87.0f ? 0.0f : mul(y, scale);
+}
+
+// log(v) for normal v > 0, double, in plain operations: v = m 2^e with m in [sqrt(1/2), sqrt(2)), atanh series of
+// s = (m - 1) / (m + 1). Relative error below 1e-15.
+FORETOKEN_HD inline double log_exactly(double v) {
+  std::uint64_t u;
+  memcpy(&u, &v, 8);
+  int e = int(u >> 52 & 0x7ff) - 1022;
+  u = (u & 0x000fffffffffffffull) | 0x3fe0000000000000ull;  // m in [1/2, 1)
+  double m;
+  memcpy(&m, &u, 8);
+  if (m < 0.70710678118654752) {
+    m = mul(m, 2.0);
+    --e;
+  }
+  const double s = add(m, -1.0) / add(m, 1.0), z = mul(s, s);
+  double y = 1.0 / 21;
+  for (int k = 19; k >= 1; k -= 2) y = add(mul(y, z), 1.0 / k);
+  return add(mul(double(e), 0.69314718055994530942), mul(mul(2.0, s), y));
+}
+
+// One fixed tree for every sum over a vocabulary: tiles of 256; in a tile, element i goes to accumulator i mod 8 in
+// order, and the 8 are folded by halves; tiles are added in order. Doubles. Every device computes this tree.
+constexpr int kTile = 256;
+
+template <class F> FORETOKEN_HD double tile_sum(F f, int begin, int end) {  // end - begin <= kTile
+  double a[8] = {0, 0, 0, 0, 0, 0, 0, 0};
+  int i = begin;
+  for (; i + 8 <= end; i += 8)
+    for (int j = 0; j < 8; ++j) a[j] = add(a[j], double(f(i + j)));
+  for (int j = 0; i + j < end; ++j) a[j] = add(a[j], double(f(i + j)));
+  return add(add(add(a[0], a[4]), add(a[2], a[6])), add(add(a[1], a[5]), add(a[3], a[7])));
+}
+
+template <class F> FORETOKEN_HD double vocabulary_sum(F f, int vocab) {
+  double s = 0;
+  for (int t = 0; t < vocab; t += kTile) s = add(s, tile_sum(f, t, t + kTile < vocab ? t + kTile : vocab));
+  return s;
+}
+
+// What one pass over a row of logits leaves behind. 40 bytes a row.
+struct LawRow {
+  double mass = 1;             // sum of the weights that are kept
+  double raw_log_normalizer = 0;  // log sum exp(logits); only if the warp asked for it
+  float inverse_temperature = 1;
+  float peak = 0;              // the greatest logit
+  float threshold = 0;         // a token is kept if its logit is >= threshold
+  Token greedy = -1;           // index of the greatest logit, lowest among equals; -1: the row holds a NaN or no finite peak
+  std::int32_t one_hot = 0;    // 1: all mass on `greedy`
+};
+
+// One row, ready to be asked. Real-valued answers are double.
+struct Law {
+  const float* logits = nullptr;  // [vocab]
+  LawRow row;
+  int vocab = 0;
+
+  // Unnormalized: exp((logit - peak) / T), 0 where the warp cut.
+  FORETOKEN_HD float weight(Token x) const {
+    if (row.one_hot) return x == row.greedy ? 1.0f : 0.0f;
+    return logits[x] >= row.threshold ? exp_weight(mul(add(logits[x], -row.peak), row.inverse_temperature)) : 0.0f;
+  }
+  FORETOKEN_HD double operator()(Token x) const { return double(weight(x)) / row.mass; }
+  // log p(x) under the raw law (temperature 1, nothing cut).
+  FORETOKEN_HD double raw_log_probability(Token x) const { return double(logits[x]) - row.raw_log_normalizer; }
+};
+
+// The law of a guess that was no draw: all mass on one token.
+struct OneHot {
+  Token token;
+  FORETOKEN_HD double operator()(Token x) const { return x == token ? 1.0 : 0.0; }
+};
+
+// The laws of several rows, in the memory of a backend.
+struct Laws {
+  Tensor logits;  // [n, vocab] f32
+  Tensor rows;    // [n] LawRow, as bytes: u8 [n, sizeof(LawRow)]
+
+  explicit operator bool() const { return bool(logits); }
+  int count() const { return logits ? int(logits.dim(0)) : 0; }
+  int vocab() const { return logits ? int(logits.dim(1)) : 0; }
+  // Host memory only.
+  Law operator[](int i) const { return {logits.row<float>(i), *reinterpret_cast<const LawRow*>(rows.row<std::uint8_t>(i)), vocab()}; }
+  Laws slice(int begin, int n) const { return {logits.rows(begin, n), rows.rows(begin, n)}; }
+};
+
+// The pass itself, scalar: the definition that every backend's `law` must meet bit for bit.
+LawRow normalize(const float* logits, int vocab, const Warp& warp);
+
+}  // namespace foretoken

@@ -1,0 +1,67 @@
+#include "kernels/tensor.h"
+
+#include <cstdlib>
+#include <new>
+
+#include "kernels/error.h"
+
+namespace foretoken {
+
+const char* name_of(DType t) {
+  constexpr const char* kNames[] = {"F32", "BF16", "F16", "I8", "U8", "I32", "I64", "U64"};
+  return kNames[int(t)];
+}
+
+float float_from_f16(std::uint16_t bits) {
+  const std::uint32_t sign = std::uint32_t(bits & 0x8000u) << 16;
+  const std::uint32_t exponent = bits >> 10 & 0x1fu, fraction = bits & 0x3ffu;
+  float f;
+  if (exponent == 0) {  // zero and subnormals: fraction * 2^-24, exact in float
+    f = float(fraction) * 0x1p-24f;
+    return sign ? -f : f;
+  }
+  const std::uint32_t u = exponent == 31 ? sign | 0x7f800000u | fraction << 13 : sign | (exponent + 112) << 23 | fraction << 13;
+  std::memcpy(&f, &u, 4);
+  return f;
+}
+
+std::string Shape::text() const {
+  std::string s = "[";
+  for (int i = 0; i < rank_; ++i) s += (i ? ", " : "") + std::to_string(dims_[i]);
+  return s + "]";
+}
+
+Tensor::Tensor(std::shared_ptr<void> owner, void* data, Shape shape, DType dtype, Device device, std::int64_t row_stride)
+    : owner_(std::move(owner)), data_(data), shape_(shape), dtype_(dtype), device_(device), row_stride_(row_stride) {
+  if (row_stride_ < 0) row_stride_ = shape.rank() > 0 && shape[0] > 0 ? shape.elements() / shape[0] : 1;
+}
+
+Tensor Tensor::host(Shape shape, DType dtype) {
+  const std::size_t bytes = std::size_t((shape.elements() * size_of(dtype) + 63) / 64 * 64);
+  void* p = std::aligned_alloc(64, bytes ? bytes : 64);
+  if (!p) throw Error("out of memory: could not allocate " + std::to_string(bytes) + " bytes on the host; use a smaller batch or pool");
+  return Tensor(std::shared_ptr<void>(p, std::free), p, shape, dtype);
+}
+
+bool Tensor::dense() const {
+  return shape_.rank() == 0 || shape_[0] <= 1 || row_stride_ * shape_[0] == shape_.elements();
+}
+
+Tensor Tensor::rows(std::int64_t begin, std::int64_t count) const {
+  assert(rank() >= 1 && begin >= 0 && count >= 0 && begin + count <= dim(0));
+  Shape s = rank() == 1 ? Shape{count} : rank() == 2 ? Shape{count, dim(1)} : rank() == 3 ? Shape{count, dim(1), dim(2)}
+                                                                              : Shape{count, dim(1), dim(2), dim(3)};
+  return Tensor(owner_, static_cast<char*>(data_) + begin * row_stride_ * size_of(dtype_), s, dtype_, device_, row_stride_);
+}
+
+Tensor Tensor::columns(std::int64_t begin, std::int64_t count) const {
+  assert(rank() == 2 && begin >= 0 && begin + count <= dim(1));
+  return Tensor(owner_, static_cast<char*>(data_) + begin * size_of(dtype_), {dim(0), count}, dtype_, device_, row_stride_);
+}
+
+Tensor Tensor::reshaped(Shape shape) const {
+  assert(dense() && shape.elements() == elements());
+  return Tensor(owner_, data_, shape, dtype_, device_);
+}
+
+}  // namespace foretoken

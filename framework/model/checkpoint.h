@@ -1,0 +1,33 @@
+// A safetensors checkpoint, memory-mapped: model.safetensors, or shards named by model.safetensors.index.json.
+// This room must not know what the tensors are for.
+#pragma once
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "kernels/tensor.h"
+
+namespace foretoken {
+
+class Checkpoint {
+ public:
+  // Maps every file and checks every header: sizes, offsets, dtypes, overlaps. A missing, truncated or lying file is an
+  // Error that names the file, the tensor and the remedy.
+  static Checkpoint open(const std::filesystem::path& directory);
+  static Checkpoint open_file(const std::filesystem::path& file);
+
+  bool has(const std::string& name) const { return entries_.contains(name); }
+  // A host view into the mapping (no copy), which keeps the mapping alive. Missing name, or another shape than `expected`:
+  // an Error that prints both.
+  Tensor tensor(const std::string& name, const Shape& expected) const;
+  Tensor tensor(const std::string& name) const;
+  std::vector<std::string> names() const;
+
+ private:
+  std::map<std::string, Tensor> entries_;
+  std::string where_;
+};
+
+}  // namespace foretoken

@@ -1,0 +1,40 @@
+// What a Hugging Face config.json says about a decoder of the Llama family, and nothing that it does not say.
+// This room must not know devices, checkpoints or caches.
+#pragma once
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace foretoken {
+
+struct RopeScaling {
+  enum class Kind { none, linear, llama3 };
+  Kind kind = Kind::none;
+  double factor = 1, low_freq_factor = 1, high_freq_factor = 4;
+  int original_positions = 0;
+};
+
+struct ModelConfig {
+  std::string architecture;   // "LlamaForCausalLM"
+  int vocab = 0;              // rows of the embedding
+  int width = 0;              // hidden_size
+  int layers = 0;
+  int heads = 0, kv_heads = 0, head_size = 0;
+  int ffn = 0;                // intermediate_size
+  int positions = 0;          // max_position_embeddings: the longest sequence
+  double norm_epsilon = 1e-5;
+  double rope_theta = 10000;
+  RopeScaling rope_scaling;
+  bool tied_head = false;     // tie_word_embeddings
+  std::vector<int> eos;       // eos_token_id, one or several; generation_config.json's where that file has them
+  std::optional<int> bos;
+
+  // Reads DIR/config.json. Whatever the project does not implement (another architecture or activation, biases, sliding
+  // windows, unknown rope types, quantization_config) is an Error that names the key and its value.
+  static ModelConfig load(const std::filesystem::path& directory);
+  // Frequencies of the rotation, f32 [head_size / 2], scaled as rope_scaling says.
+  std::vector<float> rope_frequencies() const;
+};
+
+}  // namespace foretoken

@@ -1,0 +1,43 @@
+// Text to tokens and back, from a Hugging Face tokenizer.json: byte-level BPE with the pre-tokenizer rules of GPT-2,
+// Llama-3 and Qwen. This room must not know models or engines.
+#pragma once
+#include <filesystem>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "kernels/law.h"  // Token
+
+namespace foretoken {
+
+class Tokenizer {
+ public:
+  // Reads DIR/tokenizer.json (or the file itself). Anything that is not implemented is an Error that names it.
+  static std::shared_ptr<const Tokenizer> load(const std::filesystem::path& directory_or_file);
+  virtual ~Tokenizer() = default;
+
+  // As Transformers' fast tokenizer does. `special`: apply the post-processor (a leading bos where the file has one).
+  virtual std::vector<Token> encode(std::string_view text, bool special = true) const = 0;
+  // Bytes of the tokens, one after another; may end inside a UTF-8 character. Special tokens are left out unless asked for.
+  virtual std::string decode(std::span<const Token> tokens, bool special = false) const = 0;
+  virtual int vocab() const = 0;  // number of ids, added tokens included
+  virtual bool is_special(Token token) const = 0;
+  // A hash of the map from ids to bytes: two models share a vocabulary exactly where these are equal.
+  virtual std::uint64_t fingerprint() const = 0;
+};
+
+// Turns a growing list of tokens into text pieces that are whole UTF-8 characters, for streaming.
+class TextStream {
+ public:
+  explicit TextStream(std::shared_ptr<const Tokenizer> tokenizer) : tokenizer_(std::move(tokenizer)) {}
+  std::string push(std::span<const Token> tokens);  // what can be shown now
+  std::string finish();                             // the rest, broken bytes replaced by U+FFFD
+
+ private:
+  std::shared_ptr<const Tokenizer> tokenizer_;
+  std::string held_;  // bytes of a character that is not complete yet
+};
+
+}  // namespace foretoken

@@ -1,0 +1,127 @@
+#include "kernels/host_backend.h"
+
+#include <cstddef>
+#include <cstring>
+
+#include "kernels/error.h"
+#include "kernels/lane.h"
+
+namespace foretoken {
+namespace {
+
+// The padding behind the last field is zeroed, so that equal laws are equal bytes.
+constexpr std::size_t kLawRowBytes = offsetof(LawRow, one_hot) + sizeof(LawRow::one_hot);
+
+void convert(const float* from, std::byte* to, int n, DType dtype) {
+  if (dtype == DType::f32) {
+    std::memcpy(to, from, std::size_t(n) * sizeof(float));
+  } else {
+    for (int i = 0; i < n; ++i) {
+      const bf16 b(from[i]);
+      std::memcpy(to + std::size_t(i) * 2, &b, 2);
+    }
+  }
+}
+
+}  // namespace
+
+std::byte* slot_address(const KvLayer& kv, std::int64_t plane, const std::int32_t* table, std::int32_t slot) {
+  const std::int64_t page = table[slot / kv.page_rows];
+  assert(page >= 0 && page < kv.pool.dim(0));
+  return kv.pool.row<std::byte>(page) + plane + std::int64_t(slot % kv.page_rows) * kv.head_size * size_of(kv.dtype);
+}
+
+void expect_rows(const char* operation, const Tensor& x, std::int64_t width) {
+  if (x.rank() == 2 && x.dim(1) == width && x.dtype() == DType::f32) return;
+  throw Error(std::string(operation) + ": expected F32 rows of width " + std::to_string(width) + ", got " + name_of(x.dtype()) + " " +
+              x.shape().text() + "; the weights and the activations of a model must agree in shape");
+}
+
+void HostBackend::copy(const Tensor& from, Tensor to) {
+  assert(from.shape() == to.shape() && from.dtype() == to.dtype());
+  if (from.elements() == 0) return;
+  const std::int64_t rows = from.rank() ? from.dim(0) : 1, item = size_of(from.dtype());
+  const std::int64_t bytes = from.bytes() / rows;
+  for (std::int64_t r = 0; r < rows; ++r) {
+    std::memmove(static_cast<std::byte*>(to.raw()) + r * to.row_stride() * item,
+                 static_cast<const std::byte*>(from.raw()) + r * from.row_stride() * item, std::size_t(bytes));
+  }
+}
+
+void HostBackend::store(const Tensor& k, const Tensor& v, const KvLayer& kv, const Layout& layout) {
+  expect_rows("store", k, std::int64_t(kv.kv_heads) * kv.head_size);
+  expect_rows("store", v, std::int64_t(kv.kv_heads) * kv.head_size);
+  const std::int64_t head_bytes = std::int64_t(kv.page_rows) * kv.head_size * size_of(kv.dtype);
+  for (int r = 0; r < layout.rows; ++r) {
+    const std::int32_t* table = layout.tables.row<std::int32_t>(layout.owner.data<std::int32_t>()[r]);
+    const std::int32_t slot = layout.slots.data<std::int32_t>()[r];
+    std::byte* key = slot_address(kv, kv.keys, table, slot);
+    std::byte* value = slot_address(kv, kv.values, table, slot);
+    for (int h = 0; h < kv.kv_heads; ++h) {
+      convert(k.row<float>(r) + h * kv.head_size, key + h * head_bytes, kv.head_size, kv.dtype);
+      convert(v.row<float>(r) + h * kv.head_size, value + h * head_bytes, kv.head_size, kv.dtype);
+    }
+  }
+}
+
+Tensor HostBackend::gather(const Tensor& x, const Tensor& rows) {
+  const std::int64_t n = rows.dim(0);
+  Tensor y = allocate({n, x.dim(1)}, x.dtype());
+  const std::size_t bytes = std::size_t(x.dim(1) * size_of(x.dtype()));
+  for (std::int64_t i = 0; i < n; ++i) {
+    const std::int64_t r = *rows.row<std::int32_t>(i);
+    assert(r >= 0 && r < x.dim(0));
+    std::memcpy(static_cast<std::byte*>(y.raw()) + std::size_t(i) * bytes,
+                static_cast<const std::byte*>(x.raw()) + r * x.row_stride() * size_of(x.dtype()), bytes);
+  }
+  return y;
+}
+
+Laws HostBackend::law(const Tensor& logits, std::span<const Warp> warps) {
+  const std::int64_t n = logits.dim(0);
+  assert(std::int64_t(warps.size()) == n);
+  Laws laws{logits, allocate({n, std::int64_t(sizeof(LawRow))}, DType::u8)};
+  for_each(int(n), [&](int i) {
+    const LawRow row = normalize(logits.row<float>(i), int(logits.dim(1)), warps[std::size_t(i)]);
+    std::byte* to = laws.rows.row<std::byte>(i);
+    std::memcpy(to, &row, kLawRowBytes);
+    std::memset(to + kLawRowBytes, 0, sizeof(LawRow) - kLawRowBytes);
+  });
+  return laws;
+}
+
+Token HostBackend::draw_one(const Law& law, const TokenDraw& draw) {
+  if (law.row.greedy < 0) return -1;
+  if (law.row.one_hot && !chance_) return law.row.greedy;
+  HostLane lane(law.vocab, draw.draws, chance_);
+  return draw.race ? lane.race(law, draw.position) : lane.draw(law, draw.name);
+}
+
+void HostBackend::draw(const Laws& laws, std::span<const TokenDraw> draws, Tensor to) {
+  assert(int(draws.size()) == laws.count() && to.dim(0) == std::int64_t(draws.size()));
+  const auto one = [&](int i) { *to.row<std::int32_t>(i) = draw_one(laws[i], draws[std::size_t(i)]); };
+  if (chance_) {  // an enumerator follows the draws in order
+    for (int i = 0; i < laws.count(); ++i) one(i);
+  } else {
+    for_each(laws.count(), one);
+  }
+}
+
+void HostBackend::move(std::span<const KvLayer> layers, const Tensor& table, std::span<const std::int32_t> from, std::span<const std::int32_t> to) {
+  assert(from.size() == to.size());
+  const std::int32_t* pages = table.data<std::int32_t>();
+  for (const KvLayer& kv : layers) {
+    const std::size_t bytes = std::size_t(kv.head_size * size_of(kv.dtype));
+    const std::size_t head_bytes = std::size_t(kv.page_rows) * bytes;
+    for (std::size_t i = 0; i < from.size(); ++i) {
+      if (from[i] == to[i]) continue;
+      for (const std::int64_t plane : {kv.keys, kv.values}) {
+        const std::byte* source = slot_address(kv, plane, pages, from[i]);
+        std::byte* target = slot_address(kv, plane, pages, to[i]);
+        for (int h = 0; h < kv.kv_heads; ++h) std::memcpy(target + h * head_bytes, source + h * head_bytes, bytes);
+      }
+    }
+  }
+}
+
+}  // namespace foretoken

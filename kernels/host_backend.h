@@ -1,0 +1,40 @@
+// What is the same on every backend whose memory is the host's: moving bytes, and the laws by their scalar definition.
+// This room must not know how a product or an attention is computed; reference and cpu say that.
+#pragma once
+#include <span>
+#include <string>
+
+#include "kernels/backend.h"
+
+namespace foretoken {
+
+class HostBackend : public Backend {
+ public:
+  Tensor allocate(Shape shape, DType dtype) override { return Tensor::host(shape, dtype); }
+  Tensor upload(const Tensor& host) override { return host; }
+  void copy(const Tensor& from, Tensor to) override;
+  void store(const Tensor& k, const Tensor& v, const KvLayer& kv, const Layout& layout) override;
+  Tensor gather(const Tensor& x, const Tensor& rows) override;
+  Laws law(const Tensor& logits, std::span<const Warp> warps) override;
+  // A row whose law is invalid (LawRow::greedy == -1) draws token -1.
+  void draw(const Laws& laws, std::span<const TokenDraw> draws, Tensor to) override;
+  void move(std::span<const KvLayer> layers, const Tensor& table, std::span<const std::int32_t> from, std::span<const std::int32_t> to) override;
+
+  Chance* chance() override { return chance_; }
+  void set_chance(Chance* chance) { chance_ = chance; }  // for proofs; not owned
+
+ protected:
+  // One token of `draw`, by a HostLane.
+  Token draw_one(const Law& law, const TokenDraw& draw);
+
+ private:
+  Chance* chance_ = nullptr;
+};
+
+// Where the row of `slot` lies: head h of its keys (or values) begins at result + h * page_rows * head_size elements.
+std::byte* slot_address(const KvLayer& kv, std::int64_t plane, const std::int32_t* table, std::int32_t slot);
+
+// Throws Error unless x is f32 [rows, width].
+void expect_rows(const char* operation, const Tensor& x, std::int64_t width);
+
+}  // namespace foretoken

@@ -1,0 +1,166 @@
+#include "kernels/reference/reference_backend.h"
+
+#include <Eigen/Core>
+#include <cmath>
+#include <vector>
+
+#include "kernels/error.h"
+
+namespace foretoken {
+namespace {
+
+using Matrix = Eigen::Map<const Eigen::Matrix<float, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>>;
+
+float element(const Tensor& t, std::int64_t row, std::int64_t column) {
+  switch (t.dtype()) {
+    case DType::f32: return t.row<float>(row)[column];
+    case DType::bf16: return float(t.row<bf16>(row)[column]);
+    case DType::f16: return float_from_f16(t.row<std::uint16_t>(row)[column]);
+    default: throw Error(std::string("a weight holds ") + name_of(t.dtype()) + " numbers; F32, F16 and BF16 are supported");
+  }
+}
+
+// The slots that row r sees, in the order of their depth: the prefix, then the ancestors.
+std::vector<std::int32_t> seen_slots(const Layout& layout, int r) {
+  std::vector<std::int32_t> slots;
+  const std::int32_t visible = layout.visible.data<std::int32_t>()[r];
+  for (std::int32_t s = 0; s < visible; ++s) slots.push_back(s);
+  for (int bit = 0; bit < 64 * layout.words; ++bit)
+    if (layout.ancestors.row<std::uint64_t>(r)[bit / 64] >> (bit % 64) & 1u) slots.push_back(visible + bit);
+  return slots;
+}
+
+// One head of one row: `out` = softmax(q . k * scale) v over `slots` of kv head h.
+void attend_head(const float* q, const KvLayer& kv, const std::int32_t* table, const std::vector<std::int32_t>& slots, int h, float scale, float* out) {
+  const std::int64_t head = std::int64_t(h) * kv.page_rows * kv.head_size;
+  const auto number = [&](std::int64_t plane, std::int32_t slot, int i) {
+    const std::byte* p = slot_address(kv, plane, table, slot);
+    return kv.dtype == DType::f32 ? reinterpret_cast<const float*>(p)[head + i] : float(reinterpret_cast<const bf16*>(p)[head + i]);
+  };
+  std::vector<double> weights(slots.size());
+  double peak = -INFINITY, mass = 0;
+  for (std::size_t j = 0; j < slots.size(); ++j) {
+    double dot = 0;
+    for (int i = 0; i < kv.head_size; ++i) dot += double(q[i]) * number(kv.keys, slots[j], i);
+    weights[j] = dot * scale;
+    peak = std::max(peak, weights[j]);
+  }
+  for (double& w : weights) mass += w = std::exp(w - peak);
+  std::vector<double> sum(std::size_t(kv.head_size), 0.0);
+  for (std::size_t j = 0; j < slots.size(); ++j)
+    for (int i = 0; i < kv.head_size; ++i) sum[std::size_t(i)] += weights[j] * number(kv.values, slots[j], i);
+  for (int i = 0; i < kv.head_size; ++i) out[i] = float(sum[std::size_t(i)] / mass);
+}
+
+}  // namespace
+
+Tensor dequantize(const Weight& w) {
+  Tensor dense = Tensor::host({w.out, w.in}, DType::f32);
+  for (std::int64_t o = 0; o < w.out; ++o) {
+    for (std::int64_t i = 0; i < w.in; ++i) {
+      if (w.format == Weight::Format::dense) {
+        dense.row<float>(o)[i] = element(w.values, o, i);
+      } else {
+        const std::int64_t g = i / w.group;
+        const float zero = w.zeros ? w.zeros.row<float>(o)[g] : 0.0f;
+        dense.row<float>(o)[i] = w.scales.row<float>(o)[g] * (float(w.values.row<std::int8_t>(o)[i]) - zero);
+      }
+    }
+  }
+  return dense;
+}
+
+Weight ReferenceBackend::prepare(Weight weight) {
+  weight.prepared = std::make_shared<const Tensor>(dequantize(weight));
+  return weight;
+}
+
+Tensor ReferenceBackend::embed(const Tensor& table, const Tensor& tokens) {
+  Tensor y = allocate({tokens.dim(0), table.dim(1)}, DType::f32);
+  for (std::int64_t r = 0; r < y.dim(0); ++r) {
+    const std::int32_t token = *tokens.row<std::int32_t>(r);
+    assert(token < table.dim(0));
+    for (std::int64_t i = 0; i < y.dim(1); ++i) y.row<float>(r)[i] = token < 0 ? 0.0f : element(table, token, i);
+  }
+  return y;
+}
+
+Tensor ReferenceBackend::rms_norm(const Tensor& x, const Tensor& gain, float epsilon) {
+  expect_rows("rms_norm", x, gain.dim(0));
+  Tensor y = allocate(x.shape(), DType::f32);
+  for (std::int64_t r = 0; r < x.dim(0); ++r) {
+    double squares = 0;
+    for (std::int64_t i = 0; i < x.dim(1); ++i) squares += double(x.row<float>(r)[i]) * x.row<float>(r)[i];
+    const double inverse = 1 / std::sqrt(squares / double(x.dim(1)) + double(epsilon));
+    for (std::int64_t i = 0; i < x.dim(1); ++i) y.row<float>(r)[i] = float(x.row<float>(r)[i] * inverse * gain.data<float>()[i]);
+  }
+  return y;
+}
+
+// Row by row, from an aligned copy, so that no row's sum can depend on its neighbours or its address.
+Tensor ReferenceBackend::linear(const Tensor& x, const Weight& w) {
+  expect_rows("linear", x, w.in);
+  const Tensor dense = w.prepared ? *static_cast<const Tensor*>(w.prepared.get()) : dequantize(w);
+  const Matrix matrix(dense.data<float>(), w.out, w.in);
+  Tensor y = allocate({x.dim(0), w.out}, DType::f32);
+  Eigen::VectorXf in(w.in), out(w.out);
+  for (std::int64_t r = 0; r < x.dim(0); ++r) {
+    in = Eigen::Map<const Eigen::VectorXf>(x.row<float>(r), w.in);
+    out.noalias() = matrix * in;
+    Eigen::Map<Eigen::VectorXf>(y.row<float>(r), w.out) = out;
+  }
+  return y;
+}
+
+void ReferenceBackend::rope(Tensor q, Tensor k, const Layout& layout, const Tensor& frequencies, int head_size) {
+  const int half = head_size / 2;
+  for (int r = 0; r < layout.rows; ++r) {
+    for (int i = 0; i < half; ++i) {
+      const float angle = float(layout.positions.data<std::int32_t>()[r]) * frequencies.data<float>()[i];
+      const double c = std::cos(double(angle)), s = std::sin(double(angle));
+      for (const Tensor* x : {&q, &k}) {
+        for (std::int64_t h = 0; h < x->dim(1); h += head_size) {
+          float& a = x->row<float>(r)[h + i];
+          float& b = x->row<float>(r)[h + i + half];
+          const double turned = a * c - b * s;
+          b = float(b * c + a * s);
+          a = float(turned);
+        }
+      }
+    }
+  }
+}
+
+Tensor ReferenceBackend::attend(const Tensor& q, const KvLayer& kv, const Layout& layout, float scale) {
+  Tensor y = allocate(q.shape(), DType::f32);
+  const int heads = int(q.dim(1)) / kv.head_size;
+  for (int r = 0; r < layout.rows; ++r) {
+    const std::int32_t* table = layout.tables.row<std::int32_t>(layout.owner.data<std::int32_t>()[r]);
+    const std::vector<std::int32_t> slots = seen_slots(layout, r);
+    for (int h = 0; h < heads; ++h) {
+      const std::int64_t at = std::int64_t(h) * kv.head_size;
+      attend_head(q.row<float>(r) + at, kv, table, slots, h / (heads / kv.kv_heads), scale, y.row<float>(r) + at);
+    }
+  }
+  return y;
+}
+
+Tensor ReferenceBackend::silu_mul(const Tensor& gate_up) {
+  const std::int64_t width = gate_up.dim(1) / 2;
+  Tensor y = allocate({gate_up.dim(0), width}, DType::f32);
+  for (std::int64_t r = 0; r < y.dim(0); ++r) {
+    const float* gate = gate_up.row<float>(r);
+    for (std::int64_t i = 0; i < width; ++i) y.row<float>(r)[i] = float(gate[i] / (1 + std::exp(-double(gate[i]))) * gate[width + i]);
+  }
+  return y;
+}
+
+void ReferenceBackend::add(Tensor x, const Tensor& y) {
+  expect_rows("add", x, y.dim(1));
+  for (std::int64_t r = 0; r < x.dim(0); ++r)
+    for (std::int64_t i = 0; i < x.dim(1); ++i) x.row<float>(r)[i] += y.row<float>(r)[i];
+}
+
+std::unique_ptr<Backend> make_reference_backend() { return std::make_unique<ReferenceBackend>(); }
+
+}  // namespace foretoken

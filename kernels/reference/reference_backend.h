@@ -1,0 +1,28 @@
+// The oracle: plain loops and Eigen, f32 activations with double where it is cheap, no threads. Slow and easy to believe.
+// This room must not know how the fast backends do the same.
+#pragma once
+#include <string>
+
+#include "kernels/host_backend.h"
+
+namespace foretoken {
+
+class ReferenceBackend : public HostBackend {
+ public:
+  std::string name() const override { return "reference"; }
+  std::string description() const override { return "plain loops and Eigen, one thread"; }
+
+  Weight prepare(Weight weight) override;
+  Tensor embed(const Tensor& table, const Tensor& tokens) override;
+  Tensor rms_norm(const Tensor& x, const Tensor& gain, float epsilon) override;
+  Tensor linear(const Tensor& x, const Weight& w) override;
+  void rope(Tensor q, Tensor k, const Layout& layout, const Tensor& frequencies, int head_size) override;
+  Tensor attend(const Tensor& q, const KvLayer& kv, const Layout& layout, float scale) override;
+  Tensor silu_mul(const Tensor& gate_up) override;
+  void add(Tensor x, const Tensor& y) override;
+};
+
+// The numbers that a weight stands for, f32 [out, in].
+Tensor dequantize(const Weight& weight);
+
+}  // namespace foretoken

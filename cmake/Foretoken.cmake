@@ -26,7 +26,7 @@ if(FORETOKEN_SANITIZE)
   target_link_options(foretoken_options INTERFACE -fsanitize=${FORETOKEN_SANITIZE})
 endif()
 
-# foretoken_library(NAME SOURCES... ): the static library of one folder.
+# The static library of one folder: a name, then sources.
 function(foretoken_library name)
   if(NOT ARGN)
     file(CONFIGURE OUTPUT "${CMAKE_CURRENT_BINARY_DIR}/empty.cpp" CONTENT "")
@@ -36,7 +36,7 @@ function(foretoken_library name)
   target_link_libraries(${name} PUBLIC foretoken_options)
 endfunction()
 
-# foretoken_find(NAME HEADER [LIBRARY]): an imported target for a package that Debian ships without CMake files.
+# A target for a package that Debian ships without CMake files: a name, a header, and a library where there is one.
 function(foretoken_find name header)
   find_path(${name}_INCLUDE_DIR ${header} REQUIRED)
   add_library(${name} INTERFACE)

@@ -1,0 +1,227 @@
+"""The launcher, run as a user runs it, in a copy of the checkout where apt, cmake, nvcc and the rest are stand-ins.
+
+Every stand-in but dpkg-query appends a line `name arguments` to a journal and answers as the files in the folder `facts` say.
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+from pathlib import Path
+
+SOURCE = Path(__file__).resolve().parents[2]
+
+# $HERE/facts/ holds: installed (packages), nvidia-smi, nvcc, sudo (exit codes), apt (what it prints before it fails).
+STAND_INS = {
+    "dpkg-query": 'for p in "$@"; do grep -qx -e "$p" "$HERE/facts/installed" && echo "$p installed"; done; exit 1',
+    "apt-get": '[ -f "$HERE/facts/apt" ] && cat "$HERE/facts/apt" && exit 100\n'
+               'echo "frontend $DEBIAN_FRONTEND" >> "$HERE/journal"; [ -z "$(cat)" ] || exit 99; exit 0',
+    "sudo": '[ "$(cat "$HERE/facts/sudo")" = 0 ] || exit 1; [ "$1" = -n ] && exit 0; exec "$@"',
+    "nvidia-smi": 'echo "GPU 0: stand-in"; exit "$(cat "$HERE/facts/nvidia-smi")"',
+    "nvcc": 'exit "$(cat "$HERE/facts/nvcc")"',
+    "ctest": "exit 8",
+    "ninja": "exit 0",
+    "c++": "exit 0",
+    "cmake": r'''
+if [ "$1" = --preset ]; then
+  mkdir -p "$HERE/checkout it/build/$2"; cd "$HERE/checkout it/build/$2"
+  echo "CMAKE_HOME_DIRECTORY:INTERNAL=$HERE/checkout it" > CMakeCache.txt
+  case "$*" in *FORETOKEN_TESTS=ON*) echo "FORETOKEN_TESTS:BOOL=ON" >> CMakeCache.txt;; esac
+  touch build.ninja
+else
+  [ -f "$HERE/facts/slow" ] && sleep 1 && echo "built" >> "$HERE/journal"
+  if [ -f "$HERE/facts/broken" ]; then
+    echo "[1/2] Building CXX object good.o"; echo "FAILED: bad.o"; echo "bad.cpp:1: error: no such room"; exit 1
+  fi
+  printf '#!/bin/sh\necho "ran in $PWD with: $*"\nexit 7\n' > "$2/foretoken"; chmod +x "$2/foretoken"
+fi''',
+}
+# Runs the launcher with another user id and another /etc/os-release than this machine's.
+DRIVER = """
+import importlib.machinery, importlib.util, os, pathlib, sys
+loader = importlib.machinery.SourceFileLoader("launcher", sys.argv[1])
+spec = importlib.util.spec_from_loader("launcher", loader)
+launcher = importlib.util.module_from_spec(spec)
+loader.exec_module(launcher)
+launcher.os.geteuid = lambda: int(os.environ["USER_ID"])
+launcher.OS_RELEASE = pathlib.Path(os.environ["HERE"], "facts", "os-release")
+try:
+    sys.exit(launcher.main(sys.argv[2:]))
+except launcher.Stop as stop:
+    print(stop, file=sys.stderr)
+    sys.exit(1)
+"""
+
+
+class Launcher(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.here = Path(folder.name)
+        self.checkout = self.here / "checkout it"
+        (self.checkout / "tests" / "kernels").mkdir(parents=True)
+        for name in ("foretoken", "CMakePresets.json"):
+            shutil.copy(SOURCE / name, self.checkout)
+        tools = self.here / "tools"
+        tools.mkdir()
+        for name, body in STAND_INS.items():
+            journal = f'echo "{name} $*" >> "$HERE/journal"\n' if name != "dpkg-query" else ""
+            (tools / name).write_text(f"#!/bin/sh\n{journal}{body}\n")
+            (tools / name).chmod(0o755)
+        for name in ("sh", "cat", "grep", "mkdir", "touch", "chmod", "sleep", "env"):
+            (tools / name).symlink_to(shutil.which(name))
+        self.fact("os-release", "ID=debian\n")
+        self.fact("nvidia-smi", "9")
+        self.fact("nvcc", "0")
+        self.fact("sudo", "1")
+        self.packages = self.constant("PACKAGES") + self.constant("TEST_PACKAGES")
+        self.fact("installed", "\n".join(self.packages) + "\n")
+
+    def constant(self, name):
+        scope = {"__name__": "launcher", "__file__": str(SOURCE / "foretoken")}
+        exec(compile((SOURCE / "foretoken").read_text(), "foretoken", "exec"), scope)
+        return scope[name]
+
+    def fact(self, name, text):
+        (self.here / "facts").mkdir(exist_ok=True)
+        (self.here / "facts" / name).write_text(text)
+
+    def start(self, *arguments, user=0, cwd=None):
+        environment = {"PATH": str(self.here / "tools"), "HERE": str(self.here), "USER_ID": str(user),
+                       "CUDACXX": str(self.here / "tools" / "nvcc")}
+        return subprocess.Popen([sys.executable, "-c", DRIVER, str(self.checkout / "foretoken"), *arguments],
+                                cwd=cwd or self.checkout, env=environment, stdin=subprocess.DEVNULL,
+                                stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+    def run_it(self, *arguments, **options):
+        process = self.start(*arguments, **options)
+        out, err = process.communicate(timeout=60)
+        return process.returncode, out, err
+
+    def journal(self, tool):
+        path = self.here / "journal"
+        lines = path.read_text().splitlines() if path.exists() else []
+        return [line for line in lines if line.split()[0] == tool]
+
+    def test_builds_and_hands_over_arguments_folder_and_exit_code(self):
+        code, out, err = self.run_it("run", "a file.json", "--json", cwd=self.here)
+        self.assertEqual((code, out), (7, f"ran in {self.here} with: run a file.json --json\n"), err)
+        self.assertEqual(self.journal("apt-get"), [])
+        self.assertEqual(self.journal("cmake")[0], "cmake --preset cpu")
+        self.assertIn("--target foretoken", self.journal("cmake")[1])
+
+    def test_configures_once_and_again_for_tests(self):
+        self.run_it("list")
+        self.run_it("list")
+        self.assertEqual(len([line for line in self.journal("cmake") if "--preset" in line]), 1)
+        self.run_it("test")
+        self.assertIn("cmake --preset cpu -DFORETOKEN_TESTS=ON", self.journal("cmake"))
+
+    def test_starts_afresh_after_the_checkout_moved(self):
+        self.run_it("list")
+        cache = self.checkout / "build" / "cpu" / "CMakeCache.txt"
+        cache.write_text("CMAKE_HOME_DIRECTORY:INTERNAL=/somewhere/else\n")
+        self.run_it("list")
+        self.assertEqual(len([line for line in self.journal("cmake") if "--preset" in line]), 2)
+
+    def test_installs_what_is_missing_and_says_it(self):
+        self.fact("installed", "\n".join(set(self.packages) - {"cmake", "libxxhash-dev", "libgtest-dev"}) + "\n")
+        code, _, err = self.run_it("list")
+        self.assertEqual(code, 7, err)
+        self.assertIn("missing packages: cmake libxxhash-dev\n", err)
+        update, install = self.journal("apt-get")
+        self.assertRegex(update, "update$")
+        self.assertRegex(install, "install -y --no-install-recommends cmake libxxhash-dev$")
+        self.assertEqual(self.journal("frontend"), ["frontend noninteractive"] * 2)
+        self.run_it("test")
+        self.assertRegex(self.journal("apt-get")[-1], "libgtest-dev$")
+
+    def test_goes_through_sudo_where_it_is_not_root(self):
+        self.fact("installed", "\n".join(set(self.packages) - {"cmake"}) + "\n")
+        self.fact("sudo", "0")
+        code, _, err = self.run_it("list", user=1000)
+        self.assertEqual(code, 7, err)
+        self.assertEqual(len(self.journal("apt-get")), 2)
+        self.assertRegex(self.journal("sudo")[-1], "apt-get .* install -y .* cmake$")
+
+    def test_prints_the_command_where_it_may_not_install(self):
+        self.fact("installed", "\n".join(set(self.packages) - {"cmake"}) + "\n")
+        code, _, err = self.run_it("list", user=1000)
+        self.assertEqual(code, 1)
+        self.assertIn("sudo apt-get update && sudo apt-get install -y --no-install-recommends cmake\n", err)
+        self.assertEqual(self.journal("apt-get") + self.journal("cmake"), [])
+        code, _, err = self.run_it("--no-install", "list", user=1000)
+        self.assertEqual(code, 7, err)
+
+    def test_names_universe_on_ubuntu(self):
+        self.fact("installed", "")
+        self.fact("apt", "E: Unable to locate package libcli11-dev\n")
+        self.fact("os-release", "ID=ubuntu\n")
+        code, _, err = self.run_it("list")
+        self.assertEqual(code, 1)
+        self.assertIn("Unable to locate package libcli11-dev", err)
+        self.assertIn("add-apt-repository -y universe", err)
+        self.fact("os-release", "ID=debian\n")
+        self.assertNotIn("universe", self.run_it("list")[2])
+
+    def test_picks_cuda_only_where_gpu_and_nvcc_work(self):
+        for gpu, nvcc, preset in (("0", "0", "cuda"), ("0", "1", "cpu"), ("9", "0", "cpu")):
+            shutil.rmtree(self.checkout / "build", ignore_errors=True)
+            (self.here / "journal").unlink(missing_ok=True)
+            self.fact("nvidia-smi", gpu)
+            self.fact("nvcc", nvcc)
+            self.run_it("list")
+            self.run_it("list")
+            self.assertEqual(self.journal("cmake")[0], f"cmake --preset {preset}", (gpu, nvcc))
+            self.assertLessEqual(len(self.journal("nvcc")), 1)
+        self.run_it("--preset", "cuda", "list")
+        self.assertIn("cmake --preset cuda", self.journal("cmake"))
+
+    def test_says_where_a_build_failed(self):
+        self.fact("broken", "")
+        code, out, err = self.run_it("list")
+        self.assertEqual((code, out), (1, ""))
+        self.assertIn("bad.cpp:1: error: no such room", err)
+        log = self.checkout / "build" / "cpu" / "build.log"
+        self.assertIn(str(log), err)
+        self.assertIn("good.o", log.read_text())
+
+    def test_passes_arguments_to_ctest_and_names_what_was_not_run(self):
+        (self.checkout / "tests" / "kernels" / "linear_gpu_test.cpp").touch()
+        code, _, err = self.run_it("test", "-L", "quick")
+        self.assertEqual(code, 8)
+        self.assertRegex(self.journal("ctest")[0], "^ctest --preset cpu -j [0-9]+ -L quick -LE gpu$")
+        self.assertIn("not run: the tests labelled gpu (tests/kernels/linear_gpu_test.cpp)", err)
+        code, _, err = self.run_it("test", "--gpu")
+        self.assertEqual(code, 1)
+        self.assertIn("--gpu needs a GPU", err)
+        self.fact("nvidia-smi", "0")
+        self.run_it("--preset", "cuda", "test", "--gpu")
+        self.assertRegex(self.journal("ctest")[-1], "^ctest --preset cuda -j [0-9]+$")
+
+    def test_builds_one_at_a_time(self):
+        self.fact("slow", "")
+        first = self.start("list")
+        while not self.journal("cmake"):
+            time.sleep(0.01)
+        second = self.run_it("list")
+        first.communicate(timeout=60)
+        self.assertEqual((first.returncode, second[0]), (7, 7))
+        self.assertIn("another ./foretoken is building", second[2])
+        journal = (self.here / "journal").read_text().splitlines()
+        order = [line.split()[0] for line in journal if line == "built" or line.startswith("cmake --build")]
+        self.assertEqual(order, ["cmake", "built", "cmake", "built"])
+
+    def test_refuses_unknown_options_and_presets(self):
+        self.assertIn("there are cpu, cuda, asan, tsan", self.run_it("--preset", "gpu", "list")[2])
+        self.assertIn("unknown option --fast", self.run_it("--fast", "list")[2])
+        code, out, _ = self.run_it("--help")
+        self.assertEqual((code, self.journal("cmake")), (0, []))
+        self.assertIn("quickstart", out)
+
+
+if __name__ == "__main__":
+    unittest.main()

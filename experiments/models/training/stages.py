@@ -1,0 +1,225 @@
+"""The stages: pre-training and anti-repetition of the target, its rollouts, distillation of the drafts."""
+
+import time
+
+import torch
+import torch.nn.functional as F
+
+from .data import DOMAINS, EOS_ID
+from .model import SHAPES, Llama, generate
+from .optim import Optimiser
+
+# share of the training tokens by domain
+MIX = {"books": 0.38, "sympy": 0.14, "peps": 0.12, "dialogues": 0.09, "algorithms": 0.05, "math": 0.06, "copy": 0.16}
+ROW = 512           # tokens of a rollout row, prompt included
+PROMPT = 288        # longest prompt cut from running text; whole tasks may be up to TASK_PROMPT long
+TASK_PROMPT = 320
+NGRAM = 12          # repeated n-grams of this length are made unlikely; the measured ones have 16
+
+
+def autocast(device):
+    return torch.autocast(device, dtype=torch.bfloat16)
+
+
+def next_token_loss(hidden, head, targets):
+    return F.cross_entropy(F.linear(hidden, head).float().flatten(0, 1), targets.flatten())
+
+
+class Clock:
+    """Says every `every` steps where the stage is."""
+
+    def __init__(self, stage, steps, log, every=200):
+        self.stage, self.steps, self.log, self.every, self.start = stage, steps, log, every, time.time()
+        self.tokens = 0
+
+    def tick(self, step, tokens, text):
+        self.tokens += tokens
+        if step % self.every == 0 or step + 1 == self.steps:
+            spent = time.time() - self.start
+            self.log(f"{self.stage} step {step + 1}/{self.steps} {text()} {spent:.0f} s {self.tokens / spent / 1e6:.2f} Mtok/s")
+
+
+def pretrain(corpus, steps, device, log, rows=160, compiled=True):
+    """Next-token training: windows of 1024 tokens, the last 15 % of the steps windows of 2048."""
+    torch.manual_seed(1)
+    model = Llama(SHAPES["target"]).to(device)
+    if compiled:
+        model.compile_blocks()
+    loss_of = torch.compile(next_token_loss, dynamic=False) if compiled else next_token_loss
+    optimiser = Optimiser(model, muon_lr=4e-3, adam_lr=4e-3, steps=steps, flat=0.4)
+    generator = torch.Generator(device).manual_seed(2)
+    clock, mean = Clock("pretrain", steps, log), None
+    for step in range(steps):
+        length, count = (1024, rows) if step < 0.85 * steps else (2048, rows // 2)
+        tokens = corpus.windows(MIX, count, length + 1, generator)
+        with autocast(device):
+            loss = loss_of(model(tokens[:, :-1]), model.head, tokens[:, 1:])
+        loss.backward()
+        optimiser.step()
+        if step % 10 == 0:
+            mean = loss.item() if mean is None else 0.9 * mean + 0.1 * loss.item()
+        clock.tick(step, tokens.numel(), lambda: f"loss {mean:.3f}")
+    return model
+
+
+def repeated(rows, lengths, total, n):
+    """Marks emitted positions inside an n-gram of the emitted text that occurred earlier in it.
+
+    Returns (later, any): `later` marks second and further occurrences, `any` the first one as well.
+    """
+    batch, width = rows.shape
+    device = rows.device
+    columns = torch.arange(width, device=device)
+    emitted = (columns >= lengths[:, None]) & (columns < total[:, None])
+    key = torch.zeros(batch, width - n + 1, dtype=torch.int64, device=device)
+    for i in range(n):  # a 64-bit polynomial hash of every n-gram
+        key = key * 1000003 + rows[:, i:width - n + 1 + i] + 1
+    whole = emitted[:, :width - n + 1] & emitted[:, n - 1:]
+    key = torch.where(whole, key, -columns[:width - n + 1] - 1)
+    order = torch.sort(key, dim=1, stable=True)
+    same = order.values[:, 1:] == order.values[:, :-1]
+    second = torch.zeros_like(key, dtype=torch.bool)
+    second.scatter_(1, order.indices[:, 1:], same)
+    first = torch.zeros_like(second)
+    first.scatter_(1, order.indices[:, :-1], same)
+
+    def spread(starts):
+        marked = torch.zeros(batch, width, dtype=torch.bool, device=device)
+        for i in range(n):
+            marked[:, i:width - n + 1 + i] |= starts
+        return marked
+
+    return spread(second), spread(first | second)
+
+
+def unlikelihood(hidden, head, tokens, marked):
+    """-log(1 - p) of the emitted token, averaged over the marked positions (Welleck et al. 2019)."""
+    logits = F.linear(hidden, head).float()
+    p = (logits.gather(-1, tokens[..., None])[..., 0] - logits.logsumexp(-1)).exp()
+    weight = marked.float()
+    return (-torch.log((1 - p).clamp_min(1e-4)) * weight).sum() / weight.sum().clamp_min(64.0)
+
+
+def half_precision(model):
+    """A bf16 copy for generation, its blocks not compiled."""
+    copy = Llama(model.shape)
+    copy.load_state_dict(model.state_dict())
+    return copy.to(device=model.head.device, dtype=torch.bfloat16)
+
+
+def unloop(model, corpus, rounds, device, log, batch=1536, updates=3, compiled=True):
+    """Sequence-level unlikelihood on the target's own greedy text, mixed with next-token training on the texts.
+
+    The copy family is left out of the penalty (repeating is its task) and kept in the next-token half.
+    """
+    loss_of = torch.compile(next_token_loss, dynamic=False) if compiled else next_token_loss
+    unlike = torch.compile(unlikelihood, dynamic=False) if compiled else unlikelihood
+    optimiser = Optimiser(model, muon_lr=3e-4, adam_lr=2e-4, steps=rounds * updates, warmup=20, flat=0.5)
+    generator = torch.Generator(device).manual_seed(3)
+    rate, source = {d: 0.5 for d in DOMAINS}, half_precision(model)
+    chunk = batch // updates
+    clock = Clock("unloop", rounds, log, every=10)
+    for step in range(rounds):
+        share = {d: 0.08 + rate[d] for d in DOMAINS}
+        counts = {d: int(batch * v / sum(share.values())) for d, v in share.items()}
+        counts["books"] += batch - sum(counts.values())
+        prompts, lengths, owner = corpus.draw_prompts(counts, PROMPT, generator, shortest=24)
+        source.load_state_dict(model.state_dict())
+        rows, total = generate(source, prompts, lengths, 144)
+        later, either = repeated(rows, lengths, total, NGRAM)
+        for i, domain in enumerate(DOMAINS):
+            mine = owner == i
+            here = (either[mine].sum() / (total - lengths)[mine].sum()).item()
+            rate[domain] = 0.8 * rate[domain] + 0.2 * here
+        rows = F.pad(rows, (0, ROW - rows.shape[1]), value=EOS_ID)
+        later = F.pad(later, (0, ROW - later.shape[1]))
+        order = torch.randperm(batch, device=device, generator=generator)
+        for part in order.split(chunk):
+            tokens = corpus.windows(MIX, 64, 1025, generator)
+            with autocast(device):
+                truth = loss_of(model(tokens[:, :-1]), model.head, tokens[:, 1:])
+                own = unlike(model(rows[part])[:, :-1], model.head, rows[part][:, 1:], later[part][:, 1:])
+                loss = truth + own
+            loss.backward()
+            optimiser.step()
+        clock.tick(step, rows.numel(), lambda: f"loss {truth.item():.3f} unlikelihood {own.item():.3f} repeated-{NGRAM} "
+                   + " ".join(f"{d} {v:.3f}" for d, v in rate.items()))
+    return model
+
+
+def rollouts(model, corpus, batches, device, log, batch=4096):
+    """The target's own text: rows of prompt + continuation, alternately greedy and sampled at T=1."""
+    generator = torch.Generator(device).manual_seed(4)
+    mix = {**{d: 1.0 for d in DOMAINS}, "copy": 1.2, "books": 1.3}
+    counts = {d: int(batch * v / sum(mix.values())) for d, v in mix.items()}
+    source = half_precision(model)
+    parts, clock, emitted = [], Clock("rollouts", batches, log, every=20), 0
+    for step in range(batches):
+        prompts, lengths, _ = corpus.draw_prompts(counts, TASK_PROMPT, generator)
+        lengths = lengths.clamp_max(PROMPT) if step % 4 else lengths
+        rows, total = generate(source, prompts, lengths, ROW - TASK_PROMPT, float(step % 2), generator)
+        greedy = torch.full_like(lengths, 1 - step % 2)
+        parts.append((rows.to(torch.int16), lengths.to(torch.int16), total.to(torch.int16), greedy.to(torch.int16)))
+        emitted += int((total - lengths).sum())
+        clock.tick(step, int((total - lengths).sum()), lambda: f"emitted {emitted / 1e6:.1f} M")
+    return [torch.cat(column) for column in zip(*parts)]
+
+
+def distillation(p_hidden, p_head, q_hidden, q_head, weight, greedy):
+    """Weighted KL(p || q), total variation and, on greedy text, cross-entropy to the target's first choice.
+
+    Total variation is one minus the acceptance at T=1; agreement with the first choice is the acceptance at T=0.
+    Returns (loss, mean acceptance at T=1, mean agreement), the latter two under `weight` as well.
+    """
+    p_logits, q_logits = F.linear(p_hidden, p_head).float(), F.linear(q_hidden, q_head).float()
+    log_p, log_q = p_logits.log_softmax(-1), q_logits.log_softmax(-1)
+    p, q = log_p.exp(), log_q.exp()
+    divergence = (p * (log_p - log_q)).sum(-1)
+    accept = torch.minimum(p, q).sum(-1)
+    best = p_logits.argmax(-1)
+    choice = -log_q.gather(-1, best[..., None])[..., 0]
+    sampled = 0.4 * divergence + (1 - accept)
+    first = 0.2 * divergence + 0.2 * (1 - accept) + 0.8 * choice
+    loss = torch.where(greedy, first, sampled)
+    agree = (q_logits.argmax(-1) == best).float()
+    norm = weight.sum()
+    return (loss * weight).sum() / norm, (accept * weight).sum() / norm, (agree * weight).sum() / norm
+
+
+def distil(target, corpus, rolled, steps, device, log, names=("draft", "draft-large"), rows=256, windows=32, compiled=True):
+    """Trains the drafts together on the target's laws: two thirds its own text, one third the texts."""
+    torch.manual_seed(5)
+    drafts = {n: Llama(SHAPES[n]).to(device) for n in names}
+    if compiled:
+        for m in (target, *drafts.values()):
+            m.compile_blocks()
+    loss_of = torch.compile(distillation, dynamic=False) if compiled else distillation
+    optimisers = {n: Optimiser(m, muon_lr=6e-3, adam_lr=6e-3, steps=steps, flat=0.4, decay=0.02) for n, m in drafts.items()}
+    generator = torch.Generator(device).manual_seed(6)
+    text, lengths, total, greedy = rolled
+    columns = torch.arange(ROW, device=device)
+    clock, seen, order, cursor = Clock("distil", steps, log), {}, None, 0
+    for step in range(steps):
+        if order is None or cursor + rows > len(order):
+            order, cursor = torch.randperm(len(text), device=device, generator=generator), 0
+        pick, cursor = order[cursor:cursor + rows], cursor + rows
+        own, start, end = text[pick].long(), lengths[pick, None].long(), total[pick, None].long()
+        inside = torch.where((columns + 1 >= start) & (columns + 1 < end), 1.0, torch.where(columns + 1 < start, 0.1, 0.0))
+        real = corpus.windows(MIX, windows, 2048, generator)
+        batches = ((own, inside, greedy[pick, None].bool().expand(-1, ROW), 0.75),
+                   (real, torch.ones(real.shape, device=device), torch.zeros(real.shape, dtype=torch.bool, device=device), 0.25))
+        for kind, (tokens, weight, is_greedy, share) in enumerate(batches):
+            with torch.no_grad(), autocast(device):
+                laws = target(tokens)
+            for name, draft in drafts.items():
+                with autocast(device):
+                    loss, accept, agree = loss_of(laws, target.head, draft(tokens), draft.head, weight, is_greedy)
+                (loss * share).backward()
+                if step % 20 == 0 and kind == 0:
+                    old = seen.get(name, (accept.item(), agree.item()))
+                    seen[name] = (0.8 * old[0] + 0.2 * accept.item(), 0.8 * old[1] + 0.2 * agree.item())
+        for optimiser in optimisers.values():
+            optimiser.step()
+        clock.tick(step, own.numel() + real.numel(), lambda: "own text: " + " ".join(
+            f"{n} sum-min {a:.3f} agree {g:.3f}" for n, (a, g) in seen.items()))
+    return drafts

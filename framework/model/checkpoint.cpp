@@ -1,0 +1,91 @@
+#include "framework/model/checkpoint.h"
+
+#include "framework/model/safetensors.h"
+#include "framework/text/json_file.h"
+#include "kernels/error.h"
+
+namespace foretoken {
+namespace {
+
+using nlohmann::json;
+namespace fs = std::filesystem;
+
+constexpr const char* kSingle = "model.safetensors";
+constexpr const char* kIndex = "model.safetensors.index.json";
+
+// The index is the truth: a tensor of a shard that it does not name is not part of the checkpoint.
+std::map<std::string, Tensor> open_shards(const fs::path& directory) {
+  const fs::path index = directory / kIndex;
+  const json j = read_json(index, /*unique_keys=*/true);
+  const Fields map = Fields(j, index.string()).object("weight_map");
+  if (map.all().empty()) throw Error(index.string() + ": 'weight_map' names no tensor; download the checkpoint again");
+  std::map<std::string, std::map<std::string, Tensor>> shards;
+  std::map<std::string, Tensor> entries;
+  for (const auto& [name, value] : map.all().items()) {
+    const std::string file = value.is_string() ? value.get<std::string>() : "";
+    if (file.empty() || fs::path(file).filename() != file || file == "." || file == "..")
+      map.refuse(name.c_str(), "must be the name of a file beside the index");
+    auto shard = shards.find(file);
+    if (shard == shards.end()) {
+      if (!fs::exists(directory / file))
+        throw Error("the shard " + (directory / file).string() + " is missing, which " + kIndex + " names for tensor '" + name +
+                    "'; download it");
+      shard = shards.emplace(file, map_safetensors(directory / file)).first;
+    }
+    const auto tensor = shard->second.find(name);
+    if (tensor == shard->second.end())
+      throw Error(index.string() + " says that tensor '" + name + "' is in " + file + ", but that file does not hold it; download both again");
+    entries.emplace(name, tensor->second);
+  }
+  return entries;
+}
+
+}  // namespace
+
+Checkpoint Checkpoint::open(const fs::path& directory) {
+  if (!fs::is_directory(directory))
+    throw Error("the model directory " + directory.string() + " does not exist; give the path of a directory with config.json, "
+                "model.safetensors and tokenizer.json");
+  if (fs::exists(directory / kSingle)) return open_file(directory / kSingle);
+  Checkpoint c;
+  c.where_ = directory.string();
+  if (fs::exists(directory / kIndex)) {
+    c.entries_ = open_shards(directory);
+    return c;
+  }
+  for (const char* other : {"pytorch_model.bin", "pytorch_model.bin.index.json", "consolidated.00.pth", "tf_model.h5"})
+    if (fs::exists(directory / other))
+      throw Error(c.where_ + " holds " + other + " but no " + kSingle + "; convert it with Transformers (save_pretrained)");
+  throw Error(c.where_ + " holds neither " + kSingle + " nor " + kIndex + "; download the checkpoint");
+}
+
+Checkpoint Checkpoint::open_file(const fs::path& file) {
+  Checkpoint c;
+  c.where_ = file.string();
+  c.entries_ = map_safetensors(file);
+  return c;
+}
+
+Tensor Checkpoint::tensor(const std::string& name) const {
+  const auto it = entries_.find(name);
+  if (it == entries_.end())
+    throw Error(where_ + " has no tensor '" + name + "' (it has " + std::to_string(entries_.size()) +
+                " tensors); its config.json belongs to another checkpoint, or the file is incomplete: download both again");
+  return it->second;
+}
+
+Tensor Checkpoint::tensor(const std::string& name, const Shape& expected) const {
+  Tensor t = tensor(name);
+  if (t.shape() != expected)
+    throw Error(where_ + ": tensor '" + name + "' has the shape " + t.shape().text() + ", but config.json asks for " + expected.text() +
+                "; they belong to different checkpoints: download both again");
+  return t;
+}
+
+std::vector<std::string> Checkpoint::names() const {
+  std::vector<std::string> names;
+  for (const auto& [name, tensor] : entries_) names.push_back(name);
+  return names;
+}
+
+}  // namespace foretoken

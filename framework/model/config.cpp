@@ -1,0 +1,139 @@
+#include "framework/model/config.h"
+
+#include <cmath>
+#include <numbers>
+
+#include "framework/text/json_file.h"
+#include "kernels/error.h"
+
+namespace foretoken {
+namespace {
+
+using nlohmann::json;
+
+constexpr int kMost = 1 << 24;  // of any size in a config: products of two still fit 64 bits with room
+
+// Keys whose presence changes what the model computes, and that this project does not compute.
+void refuse_what_is_missing_here(const Fields& config) {
+  if (const json* a = config.find("architectures")) {
+    if (!a->is_array() || a->size() != 1 || (*a)[0] != "LlamaForCausalLM")
+      config.refuse("architectures", "the only architecture supported is [\"LlamaForCausalLM\"]");
+  } else if (config.string("model_type") != "llama") {
+    config.refuse("model_type", "the only model type supported is \"llama\"");
+  }
+  if (config.string_or("hidden_act", "silu") != "silu") config.refuse("hidden_act", "the only activation supported is \"silu\"");
+  for (const char* key : {"attention_bias", "mlp_bias", "use_sliding_window"})
+    if (config.boolean_or(key, false)) config.refuse(key, "only false is supported");
+  for (const char* key : {"sliding_window", "quantization_config", "compression_config", "auto_map"})
+    if (config.has(key)) config.refuse(key, "this is not supported; choose a checkpoint without it");
+  if (const json* types = config.find("layer_types"))
+    for (const json& type : *types)
+      if (type != "full_attention") config.refuse("layer_types", "only \"full_attention\" is supported");
+  if (config.positive_or("partial_rotary_factor", 1) != 1) config.refuse("partial_rotary_factor", "only 1 is supported");
+}
+
+// Transformers 5 writes everything into rope_parameters; version 4 wrote rope_theta beside rope_scaling. Where a file has
+// both, Transformers takes rope_scaling, and so do we.
+void read_rope(const Fields& config, ModelConfig& m) {
+  m.rope_theta = config.positive_or("rope_theta", m.rope_theta);
+  const char* key = config.has("rope_scaling") ? "rope_scaling" : "rope_parameters";
+  if (!config.has(key)) return;
+  const Fields rope = config.object(key);
+  m.rope_theta = rope.positive_or("rope_theta", m.rope_theta);
+  if (rope.positive_or("partial_rotary_factor", 1) != 1) rope.refuse("partial_rotary_factor", "only 1 is supported");
+  for (const auto& [name, value] : rope.all().items())
+    if (value.is_object()) rope.refuse(name.c_str(), "one rule for all layers is needed: rules per kind of layer are not supported");
+  const char* type_key = rope.has("rope_type") ? "rope_type" : "type";
+  const std::string type = rope.string_or(type_key, "default");
+  RopeScaling& s = m.rope_scaling;
+  if (type == "default") return;
+  if (type != "linear" && type != "llama3")
+    rope.refuse(type_key, "the supported kinds of rope scaling are \"default\", \"linear\" and \"llama3\"");
+  s.factor = rope.positive("factor");
+  if (s.factor < 1) rope.refuse("factor", "must be at least 1");
+  s.kind = RopeScaling::Kind::linear;
+  if (type == "linear") return;
+  s.kind = RopeScaling::Kind::llama3;
+  s.low_freq_factor = rope.positive("low_freq_factor");
+  s.high_freq_factor = rope.positive("high_freq_factor");
+  if (s.high_freq_factor <= s.low_freq_factor) rope.refuse("high_freq_factor", "must be greater than low_freq_factor");
+  s.original_positions = rope.integer_or("original_max_position_embeddings", 1, kMost, m.positions);
+}
+
+std::vector<int> token_ids(const Fields& fields, const char* key, int vocab) {
+  const json* value = fields.find(key);
+  if (!value) return {};
+  std::vector<int> ids;
+  for (const json& id : value->is_array() ? *value : json::array({*value})) {
+    if (!id.is_number_integer() || id.get<std::int64_t>() < 0 || id.get<std::int64_t>() >= vocab)
+      fields.refuse(key, "must be a token id below vocab_size (" + std::to_string(vocab) + "), or a list of such");
+    ids.push_back(id.get<int>());
+  }
+  return ids;
+}
+
+}  // namespace
+
+ModelConfig ModelConfig::load(const std::filesystem::path& directory) {
+  if (!std::filesystem::is_directory(directory))
+    throw Error("the model directory " + directory.string() + " does not exist; give the path of a directory with config.json, "
+                "model.safetensors and tokenizer.json");
+  const auto file = directory / "config.json";
+  const json j = read_json(file);
+  const Fields config(j, file.string());
+  refuse_what_is_missing_here(config);
+
+  ModelConfig m;
+  m.architecture = "LlamaForCausalLM";
+  m.vocab = config.integer("vocab_size", 1, kMost);
+  m.width = config.integer("hidden_size", 1, kMost);
+  m.layers = config.integer("num_hidden_layers", 1, 4096);
+  m.heads = config.integer("num_attention_heads", 1, kMost);
+  m.kv_heads = config.integer_or("num_key_value_heads", 1, kMost, m.heads);
+  m.ffn = config.integer("intermediate_size", 1, kMost);
+  m.positions = config.integer("max_position_embeddings", 1, kMost);
+  m.norm_epsilon = config.positive("rms_norm_eps");
+  m.tied_head = config.boolean_or("tie_word_embeddings", false);
+  if (m.heads % m.kv_heads) config.refuse("num_key_value_heads", "must divide num_attention_heads (" + std::to_string(m.heads) + ")");
+  if (!config.has("head_dim") && m.width % m.heads)
+    config.refuse("num_attention_heads", "must divide hidden_size (" + std::to_string(m.width) + ") where head_dim is absent");
+  m.head_size = config.integer_or("head_dim", 1, kMost, m.width / m.heads);
+  if (m.head_size % 2) throw Error(file.string() + ": the head size is " + std::to_string(m.head_size) + ", but must be even for the rotation");
+  if (std::int64_t(m.heads) * m.head_size > kMost) config.refuse("head_dim", "that times num_attention_heads is beyond any model");
+  read_rope(config, m);
+  m.eos = token_ids(config, "eos_token_id", m.vocab);
+  if (const auto bos = token_ids(config, "bos_token_id", m.vocab); !bos.empty()) m.bos = bos.front();
+
+  if (const auto generation = directory / "generation_config.json"; std::filesystem::exists(generation)) {
+    const json g = read_json(generation);
+    const Fields fields(g, generation.string());
+    if (fields.has("eos_token_id")) m.eos = token_ids(fields, "eos_token_id", m.vocab);
+  }
+  return m;
+}
+
+// In float, operation by operation as torch does it (`a / tensor` is a times the reciprocal there), so that a rotation
+// at a far position agrees with Transformers'. Llama 3.1's rule as in modeling_rope_utils._compute_llama3_parameters.
+std::vector<float> ModelConfig::rope_frequencies() const {
+  const RopeScaling& s = rope_scaling;
+  const float factor = float(s.factor), low = float(s.low_freq_factor);
+  const float low_wavelength = float(s.original_positions / s.low_freq_factor);
+  const float high_wavelength = float(s.original_positions / s.high_freq_factor);
+  std::vector<float> frequencies(head_size / 2);
+  for (int i = 0; i < head_size / 2; ++i) {
+    const float exponent = float(2 * i) / float(head_size);
+    const float f = 1.0f / float(std::pow(double(float(rope_theta)), double(exponent)));  // the float nearest to the power
+    frequencies[i] = f;
+    if (s.kind == RopeScaling::Kind::linear) frequencies[i] = f / factor;
+    if (s.kind != RopeScaling::Kind::llama3) continue;
+    const float wavelength = float(2 * std::numbers::pi) * (1.0f / f);
+    const float slow = wavelength > low_wavelength ? f / factor : f;
+    frequencies[i] = slow;
+    if (wavelength < high_wavelength || wavelength > low_wavelength) continue;
+    const float smooth = (float(s.original_positions) * (1.0f / wavelength) - low) / float(s.high_freq_factor - s.low_freq_factor);
+    frequencies[i] = (1.0f - smooth) * slow / factor + smooth * slow;
+  }
+  return frequencies;
+}
+
+}  // namespace foretoken

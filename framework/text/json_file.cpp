@@ -1,0 +1,120 @@
+#include "framework/text/json_file.h"
+
+#include <cmath>
+#include <fstream>
+#include <set>
+#include <vector>
+
+#include "kernels/error.h"
+
+namespace foretoken {
+
+using nlohmann::json;
+
+std::string read_file(const std::filesystem::path& file) {
+  std::error_code ignored;
+  if (!std::filesystem::exists(file, ignored)) throw Error(file.string() + " does not exist; check the path, or download it again");
+  if (std::filesystem::is_directory(file, ignored)) throw Error(file.string() + " is a directory, but a file is needed; check the path");
+  std::ifstream in(file, std::ios::binary);
+  std::string text(std::istreambuf_iterator<char>(in), {});
+  if (!in.good() && !in.eof()) throw Error(file.string() + " cannot be read; check its permissions");
+  if (text.empty()) throw Error(file.string() + " is empty (or cannot be read); download it again");
+  return text;
+}
+
+json parse_json(std::string_view text, const std::string& where, bool unique_keys) {
+  std::vector<std::set<std::string>> seen;
+  const auto watch = [&](int, json::parse_event_t event, json& value) {
+    if (event == json::parse_event_t::object_start) seen.emplace_back();
+    if (event == json::parse_event_t::object_end) seen.pop_back();
+    if (event == json::parse_event_t::key && !seen.back().insert(value.get<std::string>()).second)
+      throw Error(where + " has the key '" + value.get<std::string>() + "' twice; it is damaged or forged: download it again");
+    return true;
+  };
+  try {
+    return unique_keys ? json::parse(text.begin(), text.end(), watch) : json::parse(text.begin(), text.end());
+  } catch (const json::exception& e) {  // "[json.exception.parse_error.101] parse error at line 1, column 5: ..."
+    std::string what = e.what();
+    if (const auto end = what.find("] "); end != std::string::npos) what = what.substr(end + 2);
+    if (what.size() > 200) what = what.substr(0, 200) + "...";
+    throw Error(where + " is not valid JSON (" + what + "); correct it or download it again");
+  }
+}
+
+json read_json(const std::filesystem::path& file, bool unique_keys) {
+  return parse_json(read_file(file), file.string(), unique_keys);
+}
+
+std::string shown(const json& value) {
+  std::string s = value.dump(-1, ' ', true, json::error_handler_t::replace);
+  return s.size() <= 60 ? s : s.substr(0, 57) + "...";
+}
+
+Fields::Fields(const json& object, std::string where, std::string prefix)
+    : object_(&object), where_(std::move(where)), prefix_(std::move(prefix)) {
+  if (!object.is_object())
+    throw Error(where_ + ": " + (prefix_.empty() ? "the top level" : prefix_) + " is " + shown(object) + ", but must be a JSON object");
+  if (!prefix_.empty()) prefix_ += ".";
+}
+
+const json* Fields::find(const char* key) const {
+  const auto it = object_->find(key);
+  return it == object_->end() || it->is_null() ? nullptr : &*it;
+}
+
+const json& Fields::at(const char* key) const {
+  const json* value = find(key);
+  if (!value) throw Error(where_ + " has no '" + name(key) + "'; add it or download the file again");
+  return *value;
+}
+
+void Fields::refuse(const char* key, const std::string& why) const {
+  const json* value = find(key);
+  throw Error(where_ + ": '" + name(key) + "' is " + (value ? shown(*value) : "absent") + ", but " + why);
+}
+
+int Fields::integer(const char* key, int least, int most) const {
+  const json& value = at(key);
+  const bool whole = value.is_number_integer();
+  const bool fits = whole && (value.is_number_unsigned() ? value.get<std::uint64_t>() <= std::uint64_t(INT64_MAX) : true);
+  if (!fits || value.get<std::int64_t>() < least || value.get<std::int64_t>() > most)
+    refuse(key, "must be an integer from " + std::to_string(least) + " to " + std::to_string(most));
+  return value.get<int>();
+}
+
+int Fields::integer_or(const char* key, int least, int most, int otherwise) const {
+  return has(key) ? integer(key, least, most) : otherwise;
+}
+
+double Fields::positive(const char* key) const {
+  const json& value = at(key);
+  if (!value.is_number() || !std::isfinite(value.get<double>()) || value.get<double>() <= 0) refuse(key, "must be a number above 0");
+  return value.get<double>();
+}
+
+double Fields::positive_or(const char* key, double otherwise) const { return has(key) ? positive(key) : otherwise; }
+
+bool Fields::boolean_or(const char* key, bool otherwise) const {
+  const json* value = find(key);
+  if (!value) return otherwise;
+  if (!value->is_boolean()) refuse(key, "must be true or false");
+  return value->get<bool>();
+}
+
+std::string Fields::string(const char* key) const {
+  const json& value = at(key);
+  if (!value.is_string()) refuse(key, "must be a string");
+  return value.get<std::string>();
+}
+
+std::string Fields::string_or(const char* key, std::string otherwise) const { return has(key) ? string(key) : otherwise; }
+
+const json& Fields::array(const char* key) const {
+  const json& value = at(key);
+  if (!value.is_array()) refuse(key, "must be an array");
+  return value;
+}
+
+Fields Fields::object(const char* key) const { return Fields(at(key), where_, name(key)); }
+
+}  // namespace foretoken

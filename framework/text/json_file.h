@@ -1,0 +1,56 @@
+// JSON that came from a user or a download: read it, and ask it for typed fields, so that whatever is wrong becomes one
+// sentence that names the file, the key, the value and the remedy. This room must not know what the keys mean.
+#pragma once
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include <nlohmann/json.hpp>
+
+namespace foretoken {
+
+// The whole file as bytes. A missing, unreadable or empty file is an Error.
+std::string read_file(const std::filesystem::path& file);
+// `where` names the text in messages. With `unique_keys` an object that has a key twice is an Error (JSON leaves open
+// which value holds). Numbers, strings, nesting: whatever RFC 8259 allows.
+nlohmann::json parse_json(std::string_view text, const std::string& where, bool unique_keys = false);
+nlohmann::json read_json(const std::filesystem::path& file, bool unique_keys = false);
+// A value as it stands in a message: its JSON, cut to 60 bytes.
+std::string shown(const nlohmann::json& value);
+
+// A JSON object with the words for messages: `where` is a file, `prefix` the path of the object in it. A key whose value
+// is null counts as absent, as Transformers has it. Every accessor throws Error on a missing key or a value of another type.
+class Fields {
+ public:
+  Fields(const nlohmann::json& object, std::string where, std::string prefix = "");
+
+  const nlohmann::json* find(const char* key) const;  // null if absent or JSON null
+  bool has(const char* key) const { return find(key) != nullptr; }
+  // An integer within [least, most].
+  int integer(const char* key, int least, int most) const;
+  int integer_or(const char* key, int least, int most, int otherwise) const;
+  // A finite number > 0.
+  double positive(const char* key) const;
+  double positive_or(const char* key, double otherwise) const;
+  bool boolean_or(const char* key, bool otherwise) const;
+  std::string string(const char* key) const;
+  std::string string_or(const char* key, std::string otherwise) const;
+  const nlohmann::json& array(const char* key) const;
+  Fields object(const char* key) const;
+
+  std::string name(const char* key) const { return prefix_ + key; }
+  const std::string& where() const { return where_; }
+  const nlohmann::json& all() const { return *object_; }
+  // Throws: "WHERE: PREFIX.KEY is VALUE, but WHY".
+  [[noreturn]] void refuse(const char* key, const std::string& why) const;
+
+ private:
+  const nlohmann::json& at(const char* key) const;
+
+  const nlohmann::json* object_;
+  std::string where_, prefix_;
+};
+
+}  // namespace foretoken

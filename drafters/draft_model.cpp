@@ -1,0 +1,94 @@
+// A smaller model drafts a chain: each token is drawn from the draft's own law (warped as the sequence's law is), so q is
+// what the token was really drawn from. Leviathan et al. 2023 (arXiv 2211.17192), Chen et al. 2023 (2302.01318).
+#include <algorithm>
+
+#include "drafters/drafters.h"
+
+namespace foretoken {
+namespace {
+
+class DraftModel : public Drafter {
+ public:
+  DraftModel(Host& host, std::shared_ptr<Model> model, std::optional<float> temperature)
+      : backend_(host.backend()), model_(host.cache(std::move(model))), temperature_(temperature) {}
+
+  Needs needs() const override { return {{Drawn::chain}, false}; }
+  void forget(const Sequence& sequence) override { model_->forget(sequence); }
+
+  std::vector<DraftTree> draft(std::span<const DraftRequest> requests) override {
+    std::vector<DraftTree> trees;
+    for (const auto& r : requests) trees.push_back(DraftTree::rooted(backend_, r.sequence->last(), r.budget));
+    std::vector<int> active;  // requests whose chain still grows
+    std::vector<Segment> segments = catch_up(requests, trees, active);
+    for (int depth = 1; !segments.empty(); ++depth) {
+      const Output out = model_->run(segments);
+      segments.clear();
+      if (active.empty()) break;
+      extend(requests, trees, active, out, depth);
+      std::erase_if(active, [&](int i) { return depth >= requests[std::size_t(i)].budget; });
+      for (const int i : active) segments.push_back({requests[std::size_t(i)].sequence, 0, &trees[std::size_t(i)], depth});
+    }
+    return trees;
+  }
+
+ private:
+  // The first forward: what the draft's cache lacks, up to the root where rows and pages allow it.
+  std::vector<Segment> catch_up(std::span<const DraftRequest> requests, std::span<const DraftTree> trees, std::vector<int>& active) {
+    std::vector<Segment> with_root, chains;
+    for (std::size_t i = 0; i < requests.size(); ++i) {
+      const DraftRequest& r = requests[i];
+      if (r.rows == 0 || r.sequence->length() + r.budget > model_->info().positions) continue;
+      const int unseen = int(model_->unseen(*r.sequence).size());
+      const bool root = r.budget > 0 && unseen <= r.rows;
+      const int chain = std::min(unseen - 1, r.rows);
+      if ((!root && chain == 0) || !model_->reserve(*r.sequence, chain + (root ? r.budget : 0))) continue;
+      if (root) active.push_back(int(i));
+      (root ? with_root : chains).push_back({r.sequence, chain, root ? &trees[i] : nullptr, 0});
+    }
+    with_root.insert(with_root.end(), chains.begin(), chains.end());
+    return with_root;
+  }
+
+  // Draws the next token of every active chain from the draft's law after its deepest node.
+  void extend(std::span<const DraftRequest> requests, std::span<DraftTree> trees, std::span<const int> active, const Output& out, int depth) {
+    std::vector<Warp> warps;
+    std::vector<TokenDraw> draws;
+    for (const int i : active) {
+      const DraftRequest& r = requests[std::size_t(i)];
+      Warp warp = r.sequence->sampling.warp();
+      if (temperature_) warp.temperature = *temperature_;
+      warps.push_back(warp);
+      draws.push_back(r.draw(depth, depth));
+    }
+    const Laws laws = backend_.law(out.logits, warps);
+    const Tensor drawn = backend_.allocate({std::int64_t(active.size())}, DType::i32);
+    backend_.draw(laws, draws, drawn);
+    for (std::size_t k = 0; k < active.size(); ++k) {
+      DraftTree& tree = trees[std::size_t(active[k])];
+      backend_.copy(drawn.rows(std::int64_t(k), 1), tree.tokens.rows(depth, 1));
+      tree.grow(depth - 1, Drawn::chain);
+      tree.q.laws.push_back(laws.slice(int(k), 1));
+    }
+  }
+
+  Backend& backend_;
+  std::shared_ptr<CachedModel> model_;
+  std::optional<float> temperature_;
+};
+
+}  // namespace
+
+Entry<Drafter> draft_model() {
+  return {"a chain drawn from a smaller model of the same vocabulary",
+          "arXiv 2211.17192, 2302.01318",
+          {{"model", "path", nullptr, "Hugging Face directory of the draft model"},
+           {"dtype", "string", "auto", "type of its weights: auto, f32, bf16, int8"},
+           {"temperature", "number", nullptr, "of the draft's law; null: the sequence's own", true, 0, 100}},
+          [](const nlohmann::json& o, Host& host) {
+            const auto t = o.at("temperature");
+            return std::make_unique<DraftModel>(host, host.load(o.at("model").get<std::string>(), o.at("dtype").get<std::string>()),
+                                                t.is_null() ? std::nullopt : std::optional<float>(t.get<float>()));
+          }};
+}
+
+}  // namespace foretoken

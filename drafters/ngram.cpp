@@ -1,0 +1,54 @@
+// Prompt lookup: the tokens that followed the latest earlier occurrence of the last n tokens, longest n first. No model,
+// no draw: every guess is certain. Saxena 2023 (prompt lookup decoding); Yang et al. 2023 (LLMA, arXiv 2304.04487).
+#include <algorithm>
+
+#include "drafters/drafters.h"
+
+namespace foretoken {
+namespace {
+
+class Ngram : public Drafter {
+ public:
+  Ngram(Backend& backend, int longest, int shortest) : backend_(backend), longest_(longest), shortest_(shortest) {}
+
+  Needs needs() const override { return {{Drawn::certain}, false}; }
+
+  std::vector<DraftTree> draft(std::span<const DraftRequest> requests) override {
+    std::vector<DraftTree> trees;
+    for (const auto& r : requests) {
+      DraftTree tree = DraftTree::rooted(backend_, r.sequence->last(), r.budget);
+      for (const Token guess : continuation(r.sequence->tokens, r.budget)) tree.guess(backend_, tree.nodes - 1, guess);
+      trees.push_back(std::move(tree));
+    }
+    return trees;
+  }
+
+ private:
+  // Up to `most` tokens that followed the last n tokens the last time they occurred.
+  std::span<const Token> continuation(std::span<const Token> tokens, int most) const {
+    const int length = int(tokens.size());
+    for (int n = std::min(longest_, length - 1); n >= shortest_ && most > 0; --n) {
+      const auto tail = tokens.last(std::size_t(n));
+      for (int at = length - n - 1; at >= 0; --at)
+        if (tokens[std::size_t(at + n - 1)] == tail.back() && std::ranges::equal(tokens.subspan(std::size_t(at), std::size_t(n)), tail))
+          return tokens.subspan(std::size_t(at + n), std::size_t(std::min(most, length - at - n)));
+    }
+    return {};
+  }
+
+  Backend& backend_;
+  int longest_, shortest_;
+};
+
+}  // namespace
+
+Entry<Drafter> ngram() {
+  return {"prompt lookup: what followed the same n tokens before",
+          "github.com/apoorvumang/prompt-lookup-decoding; arXiv 2304.04487",
+          {{"longest", "integer", 3, "the longest match tried, tokens", false, 1, 64}, {"shortest", "integer", 2, "the shortest match tried, tokens", false, 1, 64}},
+          [](const nlohmann::json& o, Host& host) {
+            return std::make_unique<Ngram>(host.backend(), o.at("longest").get<int>(), o.at("shortest").get<int>());
+          }};
+}
+
+}  // namespace foretoken

@@ -1,0 +1,27 @@
+// No speculation: a bare root. Plain decoding takes the same path through the engine as everything else.
+#include "drafters/drafters.h"
+
+namespace foretoken {
+namespace {
+
+class None : public Drafter {
+ public:
+  explicit None(Backend& backend) : backend_(backend) {}
+  Needs needs() const override { return {}; }
+  std::vector<DraftTree> draft(std::span<const DraftRequest> requests) override {
+    std::vector<DraftTree> trees;
+    for (const auto& r : requests) trees.push_back(DraftTree::rooted(backend_, r.sequence->last(), 0));
+    return trees;
+  }
+
+ private:
+  Backend& backend_;
+};
+
+}  // namespace
+
+Entry<Drafter> none() {
+  return {"plain decoding: proposes nothing", "", {}, [](const nlohmann::json&, Host& host) { return std::make_unique<None>(host.backend()); }};
+}
+
+}  // namespace foretoken

@@ -1,0 +1,170 @@
+#include "framework/cache/kv_cache.h"
+
+#include <algorithm>
+#include <map>
+
+#include "kernels/error.h"
+
+namespace foretoken {
+
+KvCache::KvCache(Backend& backend, PagePool& pool, const KvShape& shape, bool reuse_prefixes)
+    : backend_(backend), pool_(pool), shape_(shape), reuse_prefixes_(reuse_prefixes) {
+  page_rows_ = int(pool.page_bytes() / shape.bytes_per_row());
+  if (page_rows_ < 1)
+    throw Error("a page of " + std::to_string(pool.page_bytes()) + " bytes holds no position of a model that needs " +
+                std::to_string(shape.bytes_per_row()) + " bytes for one; raise \"page_rows\" of the engine");
+  const std::int64_t half = shape.layer_bytes_per_row() / 2 * page_rows_;
+  for (int l = 0; l < shape.layers; ++l)
+    layers_.push_back({pool.memory(), 2 * l * half, (2 * l + 1) * half, page_rows_, shape.kv_heads, shape.head_size, shape.dtype});
+}
+
+KvCache::~KvCache() {
+  for (auto& [id, held] : held_) release(held, 0);
+  for (const PageId page : index_.pages()) pool_.discard(page);
+}
+
+int KvCache::settle(const Sequence& sequence) {
+  const auto [it, fresh] = held_.try_emplace(sequence.id);
+  Held& held = it->second;
+  if (fresh) find_prefix(sequence, held);
+  keep_path(sequence, held, sequence.length() - 1);
+  index_full_pages(sequence, held);
+  return held.confirmed;
+}
+
+void KvCache::find_prefix(const Sequence& sequence, Held& held) {
+  if (!reuse_prefixes_) return;
+  const std::span<const Token> tokens(sequence.tokens);
+  while ((held.indexed + 1) * page_rows_ <= sequence.length() - 1) {
+    const auto hit = index_.find(held.serial, tokens.subspan(std::size_t(held.indexed * page_rows_), std::size_t(page_rows_)));
+    if (!hit) break;
+    pool_.share(hit->page);
+    held.table.push_back(hit->page);
+    held.serial = hit->serial;
+    ++held.indexed;
+  }
+  held.confirmed = held.indexed * page_rows_;
+  prefix_rows_reused_ += std::uint64_t(held.confirmed);
+}
+
+void KvCache::keep_path(const Sequence& sequence, Held& held, int limit) {
+  std::vector<std::int32_t> from, to;
+  int at = -1, kept = held.confirmed;
+  for (int row = 0; row < int(held.pending.size()) && kept < limit; ++row) {
+    const PendingRow& r = held.pending[std::size_t(row)];
+    if (r.parent != at || r.token() != sequence.tokens[std::size_t(kept)]) continue;
+    if (row != kept - held.confirmed) {
+      from.push_back(held.confirmed + row);
+      to.push_back(kept);
+    }
+    at = row;
+    ++kept;
+  }
+  if (!from.empty()) {
+    const Tensor table = backend_.upload(Tensor::host_copy<PageId>(held.table, DType::i32));
+    backend_.move(layers_, table, from, to);
+  }
+  held.confirmed = kept;
+  held.pending.clear();
+  release(held, pages_for(kept));
+}
+
+void KvCache::index_full_pages(const Sequence& sequence, Held& held) {
+  if (!reuse_prefixes_) return;
+  const std::span<const Token> tokens(sequence.tokens);
+  while (held.indexing && (held.indexed + 1) * page_rows_ <= held.confirmed) {
+    const auto content = tokens.subspan(std::size_t(held.indexed * page_rows_), std::size_t(page_rows_));
+    const PageId page = held.table[std::size_t(held.indexed)];
+    if (const auto same = index_.find(held.serial, content)) {
+      held.serial = same->serial;  // another page already serves this content; this one goes free at the end
+    } else {
+      held.serial = index_.insert(held.serial, content, page);
+      pool_.keep(page, [this](PageId p) { index_.erase(p); });
+    }
+    ++held.indexed;
+  }
+}
+
+void KvCache::release(Held& held, int pages) {
+  while (int(held.table.size()) > pages) {
+    pool_.drop(held.table.back());
+    held.table.pop_back();
+  }
+}
+
+bool KvCache::reserve(const Sequence& sequence, int rows) {
+  Held& held = held_.at(sequence.id);
+  const int before = int(held.table.size()), wanted = pages_for(held.confirmed + int(held.pending.size()) + rows);
+  while (int(held.table.size()) < wanted) {
+    const auto page = pool_.take();
+    if (!page) {
+      release(held, before);
+      return false;
+    }
+    held.table.push_back(*page);
+  }
+  return true;
+}
+
+int KvCache::append(SequenceId id, int parent, const Tensor& tokens, int at) {
+  Held& held = held_.at(id);
+  const int row = int(held.pending.size());
+  assert(parent < row);
+  PendingRow r{parent, parent < 0 ? 0 : held.pending[std::size_t(parent)].depth + 1, 0, tokens, at};
+  const int above = parent < 0 ? 0 : held.pending[std::size_t(parent)].trunk;
+  r.trunk = parent == row - 1 && above == row ? row + 1 : above;
+  held.pending.push_back(std::move(r));
+  assert(held.confirmed + row < int(held.table.size()) * page_rows_);
+  return row;
+}
+
+KvCache::Place KvCache::place(SequenceId id, int row) const {
+  const Held& h = held(id);
+  const PendingRow& r = h.pending[std::size_t(row)];
+  return {h.confirmed + row, h.confirmed + r.depth, h.confirmed + r.trunk};
+}
+
+int KvCache::words_needed(SequenceId id, int row) const {
+  const int beyond = row + 1 - held(id).pending[std::size_t(row)].trunk;
+  return (beyond + 63) / 64;
+}
+
+void KvCache::ancestors(SequenceId id, int row, std::span<std::uint64_t> words) const {
+  const Held& h = held(id);
+  const int trunk = h.pending[std::size_t(row)].trunk;
+  for (int at = row; at >= trunk; at = h.pending[std::size_t(at)].parent)
+    words[std::size_t((at - trunk) / 64)] |= std::uint64_t(1) << ((at - trunk) % 64);
+}
+
+std::span<const PageId> KvCache::table(SequenceId id) const { return held(id).table; }
+
+int KvCache::confirmed(SequenceId id) const {
+  const auto it = held_.find(id);
+  return it == held_.end() ? 0 : it->second.confirmed;
+}
+
+void KvCache::forget(const Sequence& sequence) {
+  const auto it = held_.find(sequence.id);
+  if (it == held_.end()) return;
+  keep_path(sequence, it->second, sequence.length());
+  index_full_pages(sequence, it->second);
+  release(it->second, 0);
+  held_.erase(it);
+}
+
+void KvCache::check() const {
+  std::map<PageId, int> uses;
+  for (const auto& [id, h] : held_) {
+    const int rows = h.confirmed + int(h.pending.size());
+    if (int(h.table.size()) < pages_for(rows)) throw Error("cache check: sequence " + std::to_string(id) + " holds " + std::to_string(rows) + " rows in " + std::to_string(h.table.size()) + " pages");
+    for (const PageId p : h.table) ++uses[p];
+    for (std::size_t i = 0; i < h.pending.size(); ++i)
+      if (h.pending[i].parent >= int(i)) throw Error("cache check: a pending row of sequence " + std::to_string(id) + " precedes its parent");
+  }
+  for (const auto& [page, n] : uses) {
+    if (pool_.references(page) != n) throw Error("cache check: page " + std::to_string(page) + " stands in " + std::to_string(n) + " tables but has " + std::to_string(pool_.references(page)) + " references");
+    if (n > 1 && !pool_.kept(page)) throw Error("cache check: page " + std::to_string(page) + " is shared but was never indexed");
+  }
+}
+
+}  // namespace foretoken

@@ -1,0 +1,51 @@
+// One pool of pages of a fixed number of bytes for the caches of all models, so that memory flows to whoever needs it.
+// A page is in use (counted references), idle (its content may serve a later prefix) or free. Idle pages of all caches
+// stand in one line, least recently used first. This room must not know sequences or what a page holds.
+#pragma once
+#include <functional>
+#include <list>
+#include <optional>
+#include <vector>
+
+#include "kernels/backend.h"
+
+namespace foretoken {
+
+using PageId = std::int32_t;
+
+class PagePool {
+ public:
+  // Called when an idle page is taken for other content.
+  using Evicted = std::function<void(PageId)>;
+
+  PagePool(Backend& backend, std::int64_t page_bytes, int pages);
+
+  const Tensor& memory() const { return memory_; }  // u8 [pages, page_bytes]
+  std::int64_t page_bytes() const { return page_bytes_; }
+  int pages() const { return int(state_.size()); }
+  int in_use() const { return in_use_; }
+  int available() const { return pages() - in_use_; }  // free and idle
+
+  std::optional<PageId> take();  // one reference; an idle page is evicted if none is free; nullopt when all are in use
+  void share(PageId page);       // one more reference, also on an idle page
+  void drop(PageId page);        // one less; the last one makes it idle if it is kept, else free
+  void keep(PageId page, Evicted evicted);  // its content may serve others after its last reference
+  void discard(PageId page);                // the opposite of keep: an idle page becomes free
+  bool kept(PageId page) const { return bool(state_[std::size_t(page)].evicted); }
+  int references(PageId page) const { return state_[std::size_t(page)].references; }
+
+ private:
+  struct State {
+    int references = 0;
+    Evicted evicted;
+    std::list<PageId>::iterator idle;
+  };
+  Tensor memory_;
+  std::int64_t page_bytes_;
+  std::vector<State> state_;
+  std::vector<PageId> free_;
+  std::list<PageId> idle_;  // least recently used first
+  int in_use_ = 0;
+};
+
+}  // namespace foretoken

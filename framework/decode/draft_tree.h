@@ -1,0 +1,42 @@
+// What a drafter proposes: a tree of guessed tokens below the last token of a sequence, and how its nodes were drawn.
+// Parents and tokens live on the device; the host knows the bound `nodes`.
+// Absorbs the ends: no speculation is a bare root, a chain is a tree.
+#pragma once
+#include <vector>
+
+#include "kernels/backend.h"
+
+namespace foretoken {
+
+// How a node's token came about, since that is what a proof of losslessness rests on.
+enum class Drawn : std::uint8_t {
+  certain,              // no draw: a deterministic guess, its law is one-hot
+  chain,                // the one child, drawn from q
+  independent,          // siblings i.i.d. from q
+  without_replacement,  // siblings drawn from q in order, no repeats
+  marginals             // drawn from a q that does not see the drawn tokens before it (parallel drafters)
+};
+const char* name_of(Drawn d);
+
+struct Proposal {
+  Tensor drawn;             // u8 [nodes], host: the Drawn of each node (the root's means nothing)
+  std::vector<Laws> laws;   // laws[n]: one row, the law from which the children of node n were drawn; may be shorter, or empty where all are certain
+};
+
+// Node 0 is the root: the last token of the sequence. parents[n] < n. A token of -1 is absent: it is masked, its
+// descendants too, and verifiers skip it.
+struct DraftTree {
+  int nodes = 1;
+  Tensor parents;  // i32 [capacity >= nodes]; parents[0] = -1
+  Tensor tokens;   // i32 [capacity >= nodes]
+  Proposal q;
+
+  // A root with room for `more` nodes below it.
+  static DraftTree rooted(Backend& backend, Token root, int more);
+  // Adds a node below `parent` whose token the device already wrote (or will write) to tokens[nodes]; returns its index.
+  int grow(int parent, Drawn how);
+  // Adds a guess that the host knows.
+  int guess(Backend& backend, int parent, Token token);
+};
+
+}  // namespace foretoken

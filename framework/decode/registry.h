@@ -1,0 +1,80 @@
+// Names to makers. Registration is a function call, the same for built-ins and plugins; a new drafter or verifier is one
+// new file and one line. Options are declared with type, default and meaning, so that unknown ones are refused with the
+// nearest known name and `foretoken list` prints them.
+#pragma once
+#include <functional>
+#include <map>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "framework/decode/drafter.h"
+#include "framework/decode/length_policy.h"
+#include "framework/decode/verifier.h"
+
+namespace foretoken {
+
+class Host;
+
+struct Option {
+  std::string name;
+  std::string type;              // "integer", "number", "string", "boolean", "path"
+  nlohmann::json standard;       // the default; null: must be given unless `optional`
+  std::string meaning;           // with unit and range
+  bool optional = false;         // null is a value
+  double least = -1e300, most = 1e300;  // of numbers
+};
+
+template <class T> struct Entry {
+  std::string summary;  // one line
+  std::string source;   // the paper, "" where there is none
+  std::vector<Option> options;
+  std::function<std::unique_ptr<T>(const nlohmann::json& options, Host& host)> make;  // options: all of them, defaults filled in
+};
+
+// The known name nearest to `name` by edit distance, or "" where none is near.
+std::string nearest(const std::string& name, const std::vector<std::string>& known);
+// `config` ({"name": ..., options}) with defaults filled in; an unknown key, a wrong type or range is an Error that names
+// `what` ("drafter"), the key, and the known keys.
+nlohmann::json fill_options(const std::string& what, const nlohmann::json& config, const std::vector<Option>& options);
+[[noreturn]] void unknown_name(const std::string& what, const std::string& name, const std::vector<std::string>& known);
+
+template <class T> class Registry {
+ public:
+  explicit Registry(std::string what) : what_(std::move(what)) {}
+  void add(const std::string& name, Entry<T> entry) { entries_[name] = std::move(entry); }
+  const std::map<std::string, Entry<T>>& entries() const { return entries_; }
+  const std::string& what() const { return what_; }
+
+  // The entry and the complete options of {"name": NAME, ...}, checked.
+  const Entry<T>& find(const nlohmann::json& config) const {
+    if (!config.is_object() || !config.contains("name") || !config["name"].is_string()) unknown_name(what_, config.dump(), names());
+    const auto it = entries_.find(config["name"].get<std::string>());
+    if (it == entries_.end()) unknown_name(what_, config["name"].get<std::string>(), names());
+    return it->second;
+  }
+  nlohmann::json complete(const nlohmann::json& config) const { return fill_options(what_, config, find(config).options); }
+  std::unique_ptr<T> make(const nlohmann::json& config, Host& host) const { return find(config).make(complete(config), host); }
+  std::vector<std::string> names() const {
+    std::vector<std::string> all;
+    for (const auto& [name, entry] : entries_) all.push_back(name);
+    return all;
+  }
+
+ private:
+  std::string what_;
+  std::map<std::string, Entry<T>> entries_;
+};
+
+struct Registries {
+  Registry<Drafter> drafters{"drafter"};
+  Registry<LengthPolicy> policies{"policy"};
+  Registry<Verifier> verifiers{"verifier"};
+};
+
+// The tables of contents: drafters/drafters.cpp and verifiers/verifiers.cpp.
+void register_drafters(Registries& registries);
+void register_verifiers(Registries& registries);
+
+}  // namespace foretoken

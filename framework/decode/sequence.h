@@ -1,0 +1,61 @@
+// A sequence: what has been said, how to go on, and when to stop. No blocks, no roles, no batch slot: a sequence does not
+// know who drafts for it, who verifies it, or where its keys lie.
+#pragma once
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "kernels/law.h"
+
+namespace foretoken {
+
+using SequenceId = std::uint64_t;
+
+struct Sampling {
+  float temperature = 0;  // >= 0; 0 is greedy
+  int top_k = 0;          // 0: off
+  float top_p = 1;        // (0, 1]
+  float min_p = 0;        // [0, 1)
+  std::uint64_t seed = 1;
+  bool logprobs = false;         // of emitted tokens
+  bool warped_logprobs = false;  // under the warped law instead of the raw one
+
+  Warp warp() const { return {temperature, top_k, top_p, min_p, logprobs && !warped_logprobs}; }
+};
+
+// Looks at the generated tokens, of which the first `seen` were looked at before; answers how many of them stay if the
+// sequence must stop there.
+using StopRule = std::function<std::optional<int>(std::span<const Token> generated, int seen)>;
+
+struct Limits {
+  int max_new_tokens = 64;
+  std::vector<Token> stop_tokens;  // the first of these ends the sequence and stays in it
+  StopRule stop;                   // stop strings and whatever else a user invents
+};
+
+enum class Finish : std::uint8_t { running, stop_token, stop_rule, length, cancelled };
+const char* name_of(Finish f);  // "running", "stop_token", ...
+
+struct Sequence {
+  SequenceId id = 0;
+  std::vector<Token> tokens;  // prompt, then what was generated
+  int prompt_length = 0;
+  Limits limits;
+  Sampling sampling;
+  std::uint64_t stream = 0;  // names the draws; comes with the request, never from a batch slot
+  Finish finish = Finish::running;
+  std::vector<float> logprobs;  // one per generated token, if asked for
+
+  int length() const { return int(tokens.size()); }
+  Token last() const { return tokens.back(); }
+  int generated() const { return length() - prompt_length; }
+  int remaining() const { return limits.max_new_tokens - generated(); }
+  bool running() const { return finish == Finish::running; }
+  // Appends what a round emitted and cuts where a stop token, a stop rule or the length limit says. Returns how many of
+  // the new tokens stayed.
+  int append(std::span<const Token> emitted);
+};
+
+}  // namespace foretoken

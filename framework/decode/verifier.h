@@ -1,0 +1,118 @@
+// A verifier decides how much of a draft tree stands, and what comes after it: pure, laws and draws in, path out.
+// It is a template over a Lane (kernels/lane.h), written once. This room must not know drafters, caches or models.
+#pragma once
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "framework/decode/draft_tree.h"
+#include "kernels/lane.h"
+
+namespace foretoken {
+
+constexpr int kMaxPath = 64;  // the longest draft path
+
+// The outcome of one round of one sequence. Plain data: it is written on the device and read back once a step.
+struct Verdict {
+  std::int32_t length = 0;            // accepted nodes
+  std::int32_t path[kMaxPath];        // their node numbers, from below the root down
+  Token tokens[kMaxPath + 1];         // what is emitted: the accepted tokens, then `next`
+  Token next = -1;                    // the target's own token; -1: a law was not finite
+  float logprobs[kMaxPath + 1];       // of the emitted tokens, if asked for
+
+  FORETOKEN_HD void follow(int node, Token token) {
+    path[length] = node;
+    tokens[length++] = token;
+  }
+  FORETOKEN_HD void finish(Token token) { tokens[length] = next = token; }
+};
+
+// One sequence's tree and laws as a verifier sees them. p(n): the target's law after node n; q(n): the law from which the
+// children of n were drawn. Plain pointers: host or device.
+struct Trial {
+  int nodes = 0, vocab = 0;
+  std::uint32_t position = 0;  // absolute position of the first token below the root: the length of the sequence
+  const std::int32_t* parents = nullptr;
+  const Token* tokens = nullptr;
+  const std::uint8_t* drawn = nullptr;
+  const float* p_logits = nullptr;  // [nodes, vocab], rows p_stride apart
+  std::int64_t p_stride = 0;
+  const LawRow* p_rows = nullptr;
+  const float* const* q_logits = nullptr;   // [nodes] pointers; null where children are certain or there are none
+  const LawRow* const* q_rows = nullptr;
+
+  FORETOKEN_HD Law p(int node) const { return {p_logits + node * p_stride, p_rows[node], vocab}; }
+  FORETOKEN_HD Law q(int node) const { return q_logits[node] ? Law{q_logits[node], *q_rows[node], vocab} : p(node); }
+  FORETOKEN_HD bool certain(int node) const { return Drawn(drawn[node]) == Drawn::certain; }
+  // The next child of `node` after `after` (start with after = node), -1 where there is none. Skips absent tokens.
+  FORETOKEN_HD int child(int node, int after) const {
+    for (int c = after + 1; c < nodes; ++c)
+      if (parents[c] == node && tokens[c] >= 0) return c;
+    return -1;
+  }
+  // No law holds a NaN or an infinite peak.
+  FORETOKEN_HD bool finite() const {
+    for (int n = 0; n < nodes; ++n)
+      if (p_rows[n].greedy < 0 || (q_rows[n] && q_rows[n]->greedy < 0)) return false;
+    return true;
+  }
+};
+
+// The trials of a batch: keeps alive what its Trial pointers point to.
+class Trials {
+ public:
+  // `p` holds the rows of all trees, one tree after another. `positions[i]` is the length of sequence i. A node that was
+  // drawn but whose parent has no law in the proposal is an Error.
+  Trials(std::span<const DraftTree> trees, Laws p, std::vector<Draws> draws, std::vector<std::uint32_t> positions);
+  int count() const { return int(trials_.size()); }
+  int vocab() const { return p_.vocab(); }
+  const Trial& operator[](int i) const { return trials_[std::size_t(i)]; }
+  std::span<const Draws> draws() const { return draws_; }
+
+ private:
+  std::span<const DraftTree> trees_;
+  Laws p_;
+  std::vector<Draws> draws_;
+  std::vector<const float*> q_logits_;
+  std::vector<const LawRow*> q_rows_;
+  std::vector<Trial> trials_;
+};
+
+// What a verifier needs of a proposal, and what it promises.
+struct Soundness {
+  std::vector<Drawn> takes;      // kinds of nodes for which the promise holds
+  std::string promise = "exact"; // "exact", "exact, path-identical", "lossy: <the induced law>"
+  bool race = false;             // draws by exponential races with noise named by position, and so must the drafter
+};
+
+class Verifier {
+ public:
+  virtual ~Verifier() = default;
+  virtual Soundness soundness() const = 0;
+  // Writes one Verdict per trial to `verdicts`: u8 [count, sizeof(Verdict)] on the backend's device.
+  virtual void verify(Backend& backend, const Trials& trials, Tensor verdicts) = 0;
+};
+
+// A verifier from a rule: a template `Verdict operator()(Lane&, const Trial&) const`, host and device.
+template <class Rule> class RuleVerifier final : public Verifier {
+ public:
+  explicit RuleVerifier(Soundness soundness, Rule rule = {}) : soundness_(std::move(soundness)), rule_(rule) {}
+  Soundness soundness() const override { return soundness_; }
+  void verify(Backend& backend, const Trials& trials, Tensor verdicts) override {
+    launch(backend, trials.draws(), trials.vocab(), [&](auto& lane, int i) {
+      Verdict v;
+      if (trials[i].finite()) v = rule_(lane, trials[i]);
+      *reinterpret_cast<Verdict*>(verdicts.row<std::uint8_t>(i)) = v;
+    });
+  }
+
+ private:
+  Soundness soundness_;
+  Rule rule_;
+};
+
+// Fills logprobs of every verdict from the target's laws: raw, or warped.
+void log_probabilities(Backend& backend, const Trials& trials, Tensor verdicts, std::span<const std::uint8_t> warped);
+
+}  // namespace foretoken

@@ -1,0 +1,253 @@
+#include "framework/engine/engine.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+
+#include "kernels/error.h"
+
+namespace foretoken {
+namespace {
+
+class Stopwatch {
+ public:
+  // Seconds since the last lap.
+  double lap() {
+    const auto now = std::chrono::steady_clock::now();
+    return std::chrono::duration<double>(now - std::exchange(last_, now)).count();
+  }
+
+ private:
+  std::chrono::steady_clock::time_point last_ = std::chrono::steady_clock::now();
+};
+
+void refuse_unsound(const Engine::Chairs& chairs, const Needs& needs, const Soundness& soundness) {
+  for (const Drawn d : needs.proposes)
+    if (std::ranges::find(soundness.takes, d) == soundness.takes.end())
+      throw Error("the verifier '" + chairs.verifier["name"].get<std::string>() + "' is not sound for the drafter '" + chairs.drafter["name"].get<std::string>() +
+                  "', whose nodes are drawn '" + name_of(d) + "'; choose another verifier (foretoken list says what each takes)");
+}
+
+int depth_of(const DraftTree& tree) {
+  std::vector<int> depth(std::size_t(tree.nodes), 0);
+  for (int n = 1; n < tree.nodes; ++n)
+    if (tree.tokens.data<Token>()[n] >= 0) depth[std::size_t(n)] = depth[std::size_t(tree.parents.data<std::int32_t>()[n])] + 1;
+  return *std::ranges::max_element(depth);
+}
+
+void check_sampling(const Sampling& s) {
+  const auto refuse = [](const std::string& what) { throw Error("sampling option " + what); };
+  if (!(s.temperature >= 0) || !std::isfinite(s.temperature)) refuse("'temperature' must be a number >= 0");
+  if (s.top_k < 0) refuse("'top_k' must be 0 (off) or positive");
+  if (!(s.top_p > 0 && s.top_p <= 1)) refuse("'top_p' must lie in (0, 1]");
+  if (!(s.min_p >= 0 && s.min_p < 1)) refuse("'min_p' must lie in [0, 1)");
+}
+
+}  // namespace
+
+Engine::Engine(Backend& backend, std::shared_ptr<Model> target, const Registries& registries, const Chairs& chairs, const EngineOptions& options, Host::Load load)
+    : backend_(backend),
+      options_(options),
+      pool_(backend, options.page_rows * target->info().kv.bytes_per_row(), int((options.memory_mib << 20) / (options.page_rows * target->info().kv.bytes_per_row()))),
+      target_(backend, target, pool_, options.reuse_prefixes),
+      host_(backend, pool_, target_.info(), std::move(load), options.reuse_prefixes),
+      scheduler_(options.batch, options.step_rows) {
+  if (options.batch < 1 || options.step_rows < options.batch) throw Error("the engine's \"step_rows\" must be at least its \"batch\", and \"batch\" at least 1");
+  drafter_ = registries.drafters.make(chairs.drafter, host_);
+  policy_ = registries.policies.make(chairs.policy, host_);
+  verifier_ = registries.verifiers.make(chairs.verifier, host_);
+  soundness_ = verifier_->soundness();
+  refuse_unsound(chairs, drafter_->needs(), soundness_);
+}
+
+Engine::~Engine() = default;
+
+SequenceId Engine::submit(Request request) {
+  const ModelInfo& m = target_.info();
+  const int length = int(request.prompt.size());
+  if (length == 0) throw Error("the prompt is empty; give at least one token");
+  if (length >= m.positions)
+    throw Error("the prompt has " + std::to_string(length) + " tokens, but the context of " + m.name + " is " + std::to_string(m.positions) + "; shorten it to leave room for at least one new token");
+  for (const Token t : request.prompt)
+    if (t < 0 || t >= m.vocab) throw Error("token " + std::to_string(t) + " of the prompt is outside the vocabulary of " + m.name + " (" + std::to_string(m.vocab) + ")");
+  if (request.limits.max_new_tokens < 1) throw Error("'max_new_tokens' must be at least 1");
+  check_sampling(request.sampling);
+  request.limits.max_new_tokens = std::min(request.limits.max_new_tokens, m.positions - length);
+  const int most = length + request.limits.max_new_tokens;
+  if (target_.cache().pages_for(most) > pool_.pages())
+    throw Error("the page pool is too small for one sequence of " + std::to_string(most) + " tokens; raise \"memory_mib\" of the engine or shorten the request");
+
+  auto active = std::make_unique<Active>();
+  active->sequence = {next_id_++, std::move(request.prompt), length, std::move(request.limits), request.sampling, request.stream, Finish::running, {}};
+  active->on_tokens = std::move(request.on_tokens);
+  const SequenceId id = active->sequence.id;
+  queues_.waiting.push_back(std::move(active));
+  return id;
+}
+
+void Engine::cancel(SequenceId id) {
+  for (const auto& a : queues_.running)
+    if (a->sequence.id == id) a->sequence.finish = Finish::cancelled;
+  for (const auto& a : queues_.waiting)
+    if (a->sequence.id == id) a->sequence.finish = Finish::cancelled;
+}
+
+StepReport Engine::step() {
+  StepReport report;
+  Stopwatch whole, watch;
+  retire(report);  // what was cancelled since the last step
+  const Plan plan = scheduler_.next(queues_, *this, std::min(policy_->longest(), kMaxPath));
+  report.preempted = plan.preempted;
+  report.phases.schedule = watch.lap();
+
+  const double before = draft_seconds();
+  const std::vector<DraftTree> trees = draft(plan);
+  report.phases.draft_forward = draft_seconds() - before;
+  report.phases.draft_other = watch.lap() - report.phases.draft_forward;
+
+  std::vector<Segment> segments;
+  for (std::size_t i = 0; i < plan.scheduled.size(); ++i) {
+    const Scheduled& s = plan.scheduled[i];
+    segments.push_back({&s.active->sequence, s.chain, s.root ? &trees[i] : nullptr, 0});
+    report.rows += s.chain + (s.root ? trees[i].nodes : 0);
+  }
+  const Output out = segments.empty() ? Output{} : target_.run(segments);
+  report.phases.target_forward = watch.lap();
+
+  const Tensor verdicts = judge(plan, trees, out);
+  report.phases.verify = watch.lap();
+
+  deliver(plan, trees, verdicts, report);
+  retire(report);
+  if (options_.check) check();
+  report.phases.deliver = watch.lap();
+  report.phases.total = whole.lap();
+  return report;
+}
+
+std::vector<int> Engine::budgets(const Plan& plan) const {
+  std::vector<PastOnly> past;
+  for (const Scheduled& s : plan.scheduled) {
+    const Active& a = *s.active;
+    past.push_back({a.sequence.id, a.sequence.length(), int(plan.scheduled.size()), a.rounds, a.drafted, a.accepted,
+                    a.tested_in_all ? double(a.accepted_in_all) / double(a.tested_in_all) : -1});
+  }
+  std::vector<int> budgets = policy_->budgets(past);
+  for (std::size_t i = 0; i < budgets.size(); ++i) budgets[i] = std::clamp(budgets[i], 0, plan.scheduled[i].cap);
+  return budgets;
+}
+
+std::vector<DraftTree> Engine::draft(const Plan& plan) {
+  const std::vector<int> budget = budgets(plan);
+  std::vector<DraftRequest> requests;
+  for (std::size_t i = 0; i < plan.scheduled.size(); ++i) {
+    const Scheduled& s = plan.scheduled[i];
+    const Sequence& q = s.active->sequence;
+    // With nothing to draft the drafter is skipped; it catches up when it is next asked.
+    const int rows = !s.root ? s.chain : budget[i] > 0 ? options_.step_rows : 0;
+    requests.push_back({&q, budget[i], rows, {q.sampling.seed, q.stream, std::uint32_t(q.length()), 0}, soundness_.race});
+  }
+  return requests.empty() ? std::vector<DraftTree>{} : drafter_->draft(requests);
+}
+
+Tensor Engine::judge(const Plan& plan, std::span<const DraftTree> all, const Output& out) {
+  if (!out.logits) return {};
+  std::vector<DraftTree> trees;
+  std::vector<Warp> warps;
+  std::vector<Draws> draws;
+  std::vector<std::uint32_t> positions;
+  std::vector<std::uint8_t> warped;
+  bool logprobs = false;
+  for (std::size_t i = 0; i < plan.scheduled.size(); ++i) {
+    if (!plan.scheduled[i].root) continue;
+    const Sequence& q = plan.scheduled[i].active->sequence;
+    warps.insert(warps.end(), std::size_t(all[i].nodes), q.sampling.warp());
+    draws.push_back({q.sampling.seed, q.stream, std::uint32_t(q.length()), 0});
+    positions.push_back(std::uint32_t(q.length()));
+    warped.push_back(q.sampling.warped_logprobs);
+    logprobs |= q.sampling.logprobs;
+    trees.push_back(all[i]);
+  }
+  const Trials trials(trees, backend_.law(out.logits, warps), std::move(draws), std::move(positions));
+  const Tensor verdicts = backend_.allocate({std::int64_t(trees.size()), std::int64_t(sizeof(Verdict))}, DType::u8);
+  verifier_->verify(backend_, trials, verdicts);
+  if (logprobs) log_probabilities(backend_, trials, verdicts, warped);
+  backend_.synchronize();
+  return verdicts;
+}
+
+void Engine::deliver(const Plan& plan, std::span<const DraftTree> trees, const Tensor& verdicts, StepReport& report) {
+  std::vector<Outcome> outcomes;
+  int row = 0;
+  for (std::size_t i = 0; i < plan.scheduled.size(); ++i) {
+    const Scheduled& s = plan.scheduled[i];
+    Active& a = *s.active;
+    Sequence& q = a.sequence;
+    SequenceReport r;
+    r.id = q.id, r.prompt_rows = s.chain;
+    if (s.root) {
+      const auto& v = *reinterpret_cast<const Verdict*>(verdicts.row<std::uint8_t>(row++));
+      if (v.next < 0)
+        throw Error("the logits at position " + std::to_string(q.length()) + " hold a NaN or an infinity: the checkpoint of " + target_.info().name +
+                    " or of the draft model is damaged, or its numbers overflow; try \"dtype\": \"f32\"");
+      r.judged = true, r.drafted = trees[i].nodes - 1, r.depth = depth_of(trees[i]), r.accepted = v.length;
+      const int kept = q.append({v.tokens, std::size_t(v.length + 1)});
+      r.emitted.assign(v.tokens, v.tokens + kept);
+      if (q.sampling.logprobs) q.logprobs.insert(q.logprobs.end(), v.logprobs, v.logprobs + kept), q.logprobs.resize(std::size_t(q.generated()));
+      ++a.rounds, a.drafted = r.drafted, a.accepted = r.accepted;
+      a.tested_in_all += r.tested(), a.accepted_in_all += r.accepted;
+      outcomes.push_back({&q, &trees[i], &v});
+      if (a.on_tokens && kept > 0) a.on_tokens(q, r.emitted);
+    }
+    r.finish = q.finish;
+    report.sequences.push_back(std::move(r));
+  }
+  if (!outcomes.empty()) drafter_->observe(outcomes);
+}
+
+void Engine::retire(StepReport& report) {
+  const auto leave = [&](std::unique_ptr<Active>& a) {
+    if (a->sequence.running()) return false;
+    release(a->sequence);
+    report.finished.push_back(std::move(a->sequence));
+    return true;
+  };
+  std::erase_if(queues_.running, leave);
+  std::erase_if(queues_.waiting, leave);
+  report.waiting = int(queues_.waiting.size()), report.running = int(queues_.running.size());
+  report.pages_in_use = pool_.in_use();
+}
+
+int Engine::unseen(const Sequence& sequence) { return int(target_.unseen(sequence).size()); }
+
+bool Engine::reserve(const Sequence& sequence, int rows, bool insist) {
+  if (target_.reserve(sequence, rows)) return true;
+  if (!insist) return false;
+  // Drafters give way before any sequence does: they catch up when there is room again.
+  for (const auto& a : queues_.running) drafter_->forget(a->sequence);
+  return target_.reserve(sequence, rows);
+}
+
+void Engine::release(const Sequence& sequence) {
+  target_.forget(sequence);
+  drafter_->forget(sequence);
+}
+
+double Engine::draft_seconds() const {
+  double s = 0;
+  for (const auto& c : host_.caches()) s += c->seconds();
+  return s;
+}
+
+void Engine::check() const {
+  target_.cache().check();
+  for (const auto& c : host_.caches()) c->cache().check();
+}
+
+Phases& Phases::operator+=(const Phases& o) {
+  schedule += o.schedule, draft_forward += o.draft_forward, draft_other += o.draft_other;
+  target_forward += o.target_forward, verify += o.verify, deliver += o.deliver, total += o.total;
+  return *this;
+}
+
+}  // namespace foretoken

@@ -1,0 +1,83 @@
+// The engine: continuous batching over one target, one drafter, one length policy and one verifier, which it never asks
+// who they are. One step, room by room: who runs, how much to draft, drafts, one forward of the target, verdicts, tokens.
+// No speculation is the drafter that proposes a bare root; there is no second path.
+#pragma once
+#include <memory>
+#include <nlohmann/json_fwd.hpp>
+#include <vector>
+
+#include "framework/decode/host.h"
+#include "framework/decode/registry.h"
+#include "framework/engine/scheduler.h"
+#include "framework/engine/step_report.h"
+
+namespace foretoken {
+
+struct EngineOptions {
+  int batch = 4;               // the most sequences running at once
+  int step_rows = 512;         // the most rows of one target forward; at least `batch`
+  int page_rows = 16;          // positions of the target in one page
+  std::int64_t memory_mib = 256;  // of all caches together
+  bool reuse_prefixes = true;
+  bool check = false;          // KvCache::check() of every cache after every step
+};
+
+struct Request {
+  std::vector<Token> prompt;
+  Limits limits;
+  Sampling sampling;
+  std::uint64_t stream = 0;  // names the draws: equal requests with equal streams give equal results
+  std::function<void(const Sequence&, std::span<const Token>)> on_tokens;  // tokens as they come
+};
+
+class Engine : private Scheduler::Memory {
+ public:
+  // What sits on the engine's chairs, as configurations {"name": ..., options}.
+  struct Chairs {
+    nlohmann::json drafter, policy, verifier;
+  };
+
+  // An unknown name or option, or a verifier that is not sound for what the drafter proposes, is an Error.
+  Engine(Backend& backend, std::shared_ptr<Model> target, const Registries& registries, const Chairs& chairs, const EngineOptions& options, Host::Load load = {});
+  ~Engine() override;
+
+  // Queues a request. An empty prompt, one longer than the model's context, a token outside the vocabulary, a sampling
+  // option out of range or a sequence that can never fit into the pool is an Error. `max_new_tokens` is cut to the context.
+  SequenceId submit(Request request);
+  void cancel(SequenceId id);
+  bool idle() const { return queues_.waiting.empty() && queues_.running.empty(); }
+  StepReport step();
+
+  const Soundness& soundness() const { return soundness_; }
+  const PagePool& pool() const { return pool_; }
+  CachedModel& target() { return target_; }
+  const Host& host() const { return host_; }
+
+ private:
+  int unseen(const Sequence& sequence) override;
+  bool reserve(const Sequence& sequence, int rows, bool insist) override;
+  void release(const Sequence& sequence) override;
+
+  std::vector<DraftTree> draft(const Plan& plan);
+  std::vector<int> budgets(const Plan& plan) const;
+  Tensor judge(const Plan& plan, std::span<const DraftTree> trees, const Output& out);
+  void deliver(const Plan& plan, std::span<const DraftTree> trees, const Tensor& verdicts, StepReport& report);
+  void retire(StepReport& report);
+  double draft_seconds() const;
+  void check() const;
+
+  Backend& backend_;
+  EngineOptions options_;
+  PagePool pool_;
+  CachedModel target_;
+  Host host_;
+  std::unique_ptr<Drafter> drafter_;
+  std::unique_ptr<LengthPolicy> policy_;
+  std::unique_ptr<Verifier> verifier_;
+  Soundness soundness_;
+  Scheduler scheduler_;
+  Queues queues_;
+  SequenceId next_id_ = 1;
+};
+
+}  // namespace foretoken

@@ -1,0 +1,108 @@
+#include "framework/engine/scheduler.h"
+
+#include <algorithm>
+
+#include "kernels/error.h"
+
+namespace foretoken {
+namespace {
+
+// One call of Scheduler::next.
+class Round {
+ public:
+  Round(Queues& queues, Scheduler::Memory& memory, int longest, int rows) : queues_(queues), memory_(memory), longest_(longest), left_(rows) {}
+
+  // Sequences that only lack their last token go first, so that nobody's prompt delays them.
+  void running() {
+    std::vector<Active*> decoding, reading;
+    for (const auto& a : queues_.running) (memory_.unseen(a->sequence) == 1 ? decoding : reading).push_back(a.get());
+    int others = int(decoding.size());
+    for (Active* a : decoding) {
+      --others;
+      if (present(a)) schedule(*a, left_ - others);
+    }
+    for (Active* a : reading)
+      if (present(a)) schedule(*a, left_);
+  }
+
+  void admit(int batch) {
+    while (!queues_.waiting.empty() && int(queues_.running.size()) < batch && left_ > 0) {
+      Active& a = *queues_.waiting.front();
+      const Scheduled entry = shape(a, left_);
+      const bool alone = queues_.running.empty();
+      if (!memory_.reserve(a.sequence, entry.chain + entry.root + entry.cap, alone)) {
+        if (alone) too_small(a.sequence);
+        memory_.release(a.sequence);  // a prefix that it found stays idle, not in use
+        return;
+      }
+      queues_.running.push_back(std::move(queues_.waiting.front()));
+      queues_.waiting.pop_front();
+      take(entry);
+    }
+  }
+
+  Plan plan;
+
+ private:
+  bool present(const Active* a) const {
+    return std::ranges::any_of(queues_.running, [&](const auto& r) { return r.get() == a; });
+  }
+
+  Scheduled shape(Active& a, int rows) const {
+    const int unseen = memory_.unseen(a.sequence);
+    Scheduled entry{&a, std::min(unseen - 1, rows), unseen <= rows, 0};
+    if (entry.root) entry.cap = std::clamp(std::min(longest_, rows - unseen), 0, std::max(0, a.sequence.remaining() - 1));
+    return entry;
+  }
+
+  void take(const Scheduled& entry) {
+    left_ -= entry.chain + entry.root + entry.cap;
+    plan.scheduled.push_back(entry);
+  }
+
+  // Sequences newer than this one give way to it; if it is the newest itself, it gives way.
+  void schedule(Active& a, int rows) {
+    if (rows <= 0) return;
+    const Scheduled entry = shape(a, rows);
+    while (!memory_.reserve(a.sequence, entry.chain + entry.root + entry.cap, true)) {
+      const Active* const newest = queues_.running.back().get();
+      if (queues_.running.size() == 1) too_small(a.sequence);
+      preempt();
+      if (newest == &a) return;
+    }
+    take(entry);
+  }
+
+  [[noreturn]] static void too_small(const Sequence& s) {
+    throw Error("the page pool is too small for one sequence of " + std::to_string(s.length()) + " tokens; raise \"memory_mib\" of the engine or shorten the request");
+  }
+
+  // The newest sequence gives back its memory and waits, first in line, to be recomputed.
+  void preempt() {
+    auto newest = std::move(queues_.running.back());
+    queues_.running.pop_back();
+    std::erase_if(plan.scheduled, [&](const Scheduled& s) {
+      if (s.active != newest.get()) return false;
+      left_ += s.chain + s.root + s.cap;
+      return true;
+    });
+    memory_.release(newest->sequence);
+    queues_.waiting.push_front(std::move(newest));
+    ++plan.preempted;
+  }
+
+  Queues& queues_;
+  Scheduler::Memory& memory_;
+  int longest_, left_;
+};
+
+}  // namespace
+
+Plan Scheduler::next(Queues& queues, Memory& memory, int longest) const {
+  Round round(queues, memory, longest, step_rows_);
+  round.running();
+  round.admit(batch_);
+  return std::move(round.plan);
+}
+
+}  // namespace foretoken

@@ -1,0 +1,48 @@
+// What one step did: returned by Engine::step, never woven into the engine. Every statistic of the project derives from it.
+#pragma once
+#include <vector>
+
+#include "framework/decode/sequence.h"
+
+namespace foretoken {
+
+// Seconds of one step. Forwards are the models' own time; the rest is the engine's.
+struct Phases {
+  double schedule = 0;
+  double draft_forward = 0;   // in forwards of drafters' models
+  double draft_other = 0;     // the rest of drafting: laws, draws, trees
+  double target_forward = 0;
+  double verify = 0;          // the target's laws and the verifier
+  double deliver = 0;         // appending, callbacks, books
+  double total = 0;
+
+  double forwards() const { return draft_forward + target_forward; }
+  double overhead() const { return total - forwards(); }
+  Phases& operator+=(const Phases& o);
+};
+
+// One sequence in one step.
+struct SequenceReport {
+  SequenceId id = 0;
+  int prompt_rows = 0;        // fed without being judged
+  bool judged = false;        // a law was asked for: at least one token was emitted
+  int drafted = 0;            // nodes below the root
+  int depth = 0;              // levels of them: positions that could have been accepted
+  int accepted = 0;           // accepted nodes, before any stop cut them
+  std::vector<Token> emitted; // what stayed of accepted + 1 tokens
+  Finish finish = Finish::running;
+
+  int tested() const { return accepted < depth ? accepted + 1 : depth; }  // positions up to the first refusal
+};
+
+struct StepReport {
+  std::vector<SequenceReport> sequences;
+  std::vector<Sequence> finished;  // whole, in order of completion
+  Phases phases;
+  int rows = 0;          // of the target's forward
+  int preempted = 0;
+  int waiting = 0, running = 0;   // after the step
+  int pages_in_use = 0;
+};
+
+}  // namespace foretoken

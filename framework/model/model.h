@@ -1,0 +1,50 @@
+// A model is whatever turns rows into logits while it reads and writes a paged cache. This room must not know sequences,
+// drafters or verifiers: rows come with their layout, and that is all.
+#pragma once
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "kernels/backend.h"
+
+namespace foretoken {
+
+// What a position costs in a cache of this model.
+struct KvShape {
+  int layers = 0, kv_heads = 0, head_size = 0;
+  DType dtype = DType::f32;
+  std::int64_t layer_bytes_per_row() const { return 2ll * kv_heads * head_size * size_of(dtype); }
+  std::int64_t bytes_per_row() const { return layers * layer_bytes_per_row(); }
+};
+
+struct ModelInfo {
+  std::string name;               // for messages and results
+  int vocab = 0;
+  int positions = 0;              // the longest sequence
+  KvShape kv;
+  std::uint64_t vocabulary = 0;   // Tokenizer::fingerprint: equal where token ids mean the same
+  std::vector<Token> stop_tokens; // end of sequence, as the checkpoint says
+  std::int64_t weight_bytes = 0;  // read by one forward
+};
+
+// The rows of one forward.
+struct Rows {
+  Tensor tokens;  // i32 [rows]; -1: absent
+  Layout layout;
+  Tensor wanted;  // i32 [n]: rows whose logits are asked for, ascending; absent where n == 0
+};
+
+struct Output {
+  Tensor logits;  // f32 [n, vocab]; absent where nothing was wanted
+};
+
+class Model {
+ public:
+  virtual ~Model() = default;
+  virtual const ModelInfo& info() const = 0;
+  virtual Output forward(Backend& backend, const Rows& rows, std::span<const KvLayer> kv) = 0;
+};
+
+}  // namespace foretoken

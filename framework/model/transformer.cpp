@@ -1,0 +1,128 @@
+#include "framework/model/transformer.h"
+
+#include <cmath>
+
+#include "kernels/error.h"
+
+namespace foretoken {
+
+// Reads the checkpoint's tensors by their Hugging Face names, in the wanted type, on the wanted device.
+class Transformer::Loader {
+ public:
+  Loader(Backend& backend, const Checkpoint& checkpoint, const TransformerOptions& options)
+      : backend_(backend), checkpoint_(checkpoint), options_(options) {
+    for (const char* known : {"auto", "f32", "bf16", "int8"})
+      if (options.dtype == known) return;
+    throw Error("unknown dtype '" + options.dtype + "'; known: auto, f32, bf16, int8");
+  }
+
+  Tensor vector(const std::string& name, std::int64_t n) const {
+    return backend_.upload(converted(checkpoint_.tensor(name, {n}), DType::f32));
+  }
+  Tensor table(const std::string& name, Shape shape) const {
+    const Tensor t = checkpoint_.tensor(name, shape);
+    return backend_.upload(converted(t, stored_type(t)));
+  }
+  // Several matrices with the same inputs, one above the other.
+  Weight stacked(const std::vector<std::pair<std::string, std::int64_t>>& parts, std::int64_t in) const {
+    std::vector<Tensor> pieces;
+    std::int64_t out = 0;
+    DType type = DType::bf16;
+    for (const auto& [name, rows] : parts) {
+      pieces.push_back(checkpoint_.tensor(name, {rows, in}));
+      if (stored_type(pieces.back()) != DType::bf16) type = DType::f32;
+      out += rows;
+    }
+    Tensor all = pieces.size() == 1 ? converted(pieces[0], type) : Tensor::host({out, in}, type);
+    if (pieces.size() > 1) {
+      std::int64_t at = 0;
+      for (const Tensor& p : pieces) {
+        const Tensor c = converted(p, type);
+        std::memcpy(all.rows(at, c.dim(0)).raw(), c.raw(), std::size_t(c.bytes()));
+        at += c.dim(0);
+      }
+    }
+    Weight w = Weight::dense(all);
+    if (options_.dtype == "int8") w = quantize_int8(w, in % 64 == 0 ? 64 : 32);
+    bytes_ += w.bytes();
+    return backend_.prepare(std::move(w));
+  }
+  std::int64_t bytes() const { return bytes_; }
+
+ private:
+  DType stored_type(const Tensor& t) const {
+    if (options_.dtype == "f32") return DType::f32;
+    if (options_.dtype == "bf16") return DType::bf16;
+    return t.dtype() == DType::bf16 ? DType::bf16 : DType::f32;
+  }
+  static float value(const Tensor& t, std::int64_t i) {
+    if (t.dtype() == DType::f32) return t.data<float>()[i];
+    if (t.dtype() == DType::bf16) return float(t.data<bf16>()[i]);
+    if (t.dtype() == DType::f16) return float_from_f16(t.data<std::uint16_t>()[i]);
+    throw Error(std::string("weights of type ") + name_of(t.dtype()) + " are not supported; convert the checkpoint to F32, F16 or BF16");
+  }
+  static Tensor converted(const Tensor& t, DType type) {
+    if (t.dtype() == type) return t;
+    Tensor c = Tensor::host(t.shape(), type);
+    for (std::int64_t i = 0; i < t.elements(); ++i) {
+      if (type == DType::f32) c.data<float>()[i] = value(t, i);
+      else c.data<bf16>()[i] = bf16(value(t, i));
+    }
+    return c;
+  }
+
+  Backend& backend_;
+  const Checkpoint& checkpoint_;
+  const TransformerOptions& options_;
+  mutable std::int64_t bytes_ = 0;
+};
+
+Transformer::Transformer(Backend& backend, const ModelConfig& c, const Checkpoint& checkpoint, std::string name, std::uint64_t vocabulary, const TransformerOptions& options)
+    : config_(c) {
+  const Loader load(backend, checkpoint, options);
+  const std::int64_t q = std::int64_t(c.heads) * c.head_size, kv = std::int64_t(c.kv_heads) * c.head_size;
+  embedding_ = load.table("model.embed_tokens.weight", {c.vocab, c.width});
+  head_ = load.stacked({{c.tied_head ? "model.embed_tokens.weight" : "lm_head.weight", c.vocab}}, c.width);
+  final_norm_ = load.vector("model.norm.weight", c.width);
+  for (int l = 0; l < c.layers; ++l) {
+    const std::string at = "model.layers." + std::to_string(l) + ".";
+    const std::string attn = at + "self_attn.", mlp = at + "mlp.";
+    layers_.push_back({load.vector(at + "input_layernorm.weight", c.width),
+                       load.vector(at + "post_attention_layernorm.weight", c.width),
+                       load.stacked({{attn + "q_proj.weight", q}, {attn + "k_proj.weight", kv}, {attn + "v_proj.weight", kv}}, c.width),
+                       load.stacked({{attn + "o_proj.weight", c.width}}, q),
+                       load.stacked({{mlp + "gate_proj.weight", c.ffn}, {mlp + "up_proj.weight", c.ffn}}, c.width),
+                       load.stacked({{mlp + "down_proj.weight", c.width}}, c.ffn)});
+  }
+  const auto frequencies = c.rope_frequencies();
+  frequencies_ = backend.upload(Tensor::host_copy<float>(frequencies, DType::f32));
+
+  const bool wide = options.kv_dtype == "f32" || (options.kv_dtype == "auto" && backend.name() == "reference");
+  if (!wide && options.kv_dtype != "auto" && options.kv_dtype != "bf16") throw Error("unknown kv_dtype '" + options.kv_dtype + "'; known: auto, f32, bf16");
+  info_ = {std::move(name), c.vocab, c.positions, {c.layers, c.kv_heads, c.head_size, wide ? DType::f32 : DType::bf16}, vocabulary,
+           {c.eos.begin(), c.eos.end()}, load.bytes()};
+}
+
+Tensor Transformer::attention(Backend& b, const Tensor& h, const Layer& layer, const Rows& rows, const KvLayer& kv) const {
+  const std::int64_t nq = std::int64_t(config_.heads) * config_.head_size, nkv = std::int64_t(config_.kv_heads) * config_.head_size;
+  const Tensor qkv = b.linear(h, layer.qkv);  // [rows, nq + 2 nkv]
+  const Tensor q = qkv.columns(0, nq), k = qkv.columns(nq, nkv), v = qkv.columns(nq + nkv, nkv);
+  b.rope(q, k, rows.layout, frequencies_, config_.head_size);
+  b.store(k, v, kv, rows.layout);
+  return b.attend(q, kv, rows.layout, 1.0f / std::sqrt(float(config_.head_size)));  // [rows, nq]
+}
+
+Output Transformer::forward(Backend& b, const Rows& rows, std::span<const KvLayer> kv) {
+  const float epsilon = float(config_.norm_epsilon);
+  Tensor x = b.embed(embedding_, rows.tokens);  // [rows, width]
+  for (std::size_t l = 0; l < layers_.size(); ++l) {
+    const Layer& layer = layers_[l];
+    b.linear_add(x, attention(b, b.rms_norm(x, layer.attention_norm, epsilon), layer, rows, kv[l]), layer.out);
+    b.linear_add(x, b.silu_mul(b.linear(b.rms_norm(x, layer.ffn_norm, epsilon), layer.gate_up)), layer.down);
+  }
+  if (!rows.wanted) return {};
+  if (rows.wanted.dim(0) < rows.layout.rows) x = b.gather(x, rows.wanted);
+  return {b.linear(b.rms_norm(x, final_norm_, epsilon), head_)};  // [wanted, vocab]
+}
+
+}  // namespace foretoken

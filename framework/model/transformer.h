@@ -1,0 +1,48 @@
+// One transformer for the Llama family, by configuration: Llama 2 and 3 shapes, grouped queries, tied or untied head.
+// The forward reads top to bottom. This room must not know sequences, drafters, or on which device it runs.
+//   Touvron et al. 2023 (arXiv 2302.13971, 2307.09288); Llama 3: 2407.21783.
+#pragma once
+#include <filesystem>
+
+#include "framework/model/checkpoint.h"
+#include "framework/model/config.h"
+#include "framework/model/model.h"
+
+namespace foretoken {
+
+struct TransformerOptions {
+  std::string dtype = "auto";     // of the weights: "auto" (as stored), "f32", "bf16", "int8" (groups of 64 inputs, else 32)
+  std::string kv_dtype = "auto";  // of keys and values: "auto" (f32 on the reference backend, else bf16), "f32", "bf16"
+};
+
+class Transformer : public Model {
+ public:
+  // `vocabulary` is the fingerprint of the directory's tokenizer.
+  Transformer(Backend& backend, const ModelConfig& config, const Checkpoint& checkpoint, std::string name, std::uint64_t vocabulary, const TransformerOptions& options = {});
+
+  const ModelInfo& info() const override { return info_; }
+  const ModelConfig& config() const { return config_; }
+  Output forward(Backend& backend, const Rows& rows, std::span<const KvLayer> kv) override;
+
+ private:
+  struct Layer {
+    Tensor attention_norm, ffn_norm;  // f32 [width]
+    Weight qkv;      // [(heads + 2 kv_heads) head_size, width]
+    Weight out;      // [width, heads head_size]
+    Weight gate_up;  // [2 ffn, width]
+    Weight down;     // [width, ffn]
+  };
+  class Loader;
+
+  Tensor attention(Backend& backend, const Tensor& h, const Layer& layer, const Rows& rows, const KvLayer& kv) const;
+
+  ModelConfig config_;
+  ModelInfo info_;
+  Tensor embedding_;    // [vocab, width], f32 or bf16
+  Weight head_;         // [vocab, width]
+  Tensor final_norm_;   // f32 [width]
+  Tensor frequencies_;  // f32 [head_size / 2]
+  std::vector<Layer> layers_;
+};
+
+}  // namespace foretoken

@@ -1,0 +1,10 @@
+// The verifiers that come with the project, one file each. They do not know each other, nor drafters.
+#pragma once
+#include "framework/decode/registry.h"
+
+namespace foretoken {
+
+Entry<Verifier> speculative_sampling();
+Entry<Verifier> coupled();
+
+}  // namespace foretoken

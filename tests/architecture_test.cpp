@@ -8,6 +8,7 @@
 
 #include <gtest/gtest.h>
 
+#include "framework/decode/registry.h"
 #include "tests/support/source.h"
 
 namespace foretoken::test {
@@ -82,12 +83,6 @@ std::string objection(const std::string& file, const Include& include) {
   return "";
 }
 
-std::set<std::string> matches(const std::string& text, const std::regex& pattern) {
-  std::set<std::string> found;
-  for (std::sregex_iterator i(text.begin(), text.end(), pattern), end; i != end; ++i) found.insert(i->str(1));
-  return found;
-}
-
 TEST(Architecture, IncludesFollowTheArrows) {
   for (const SourceFile& file : all_code())
     for (const Include& include : includes_of(file.text))
@@ -158,26 +153,46 @@ TEST(Architecture, NoBuildTargetIsCommentedOut) {
       EXPECT_FALSE(std::regex_search(line, dead)) << file.path << ": " << line;
 }
 
-// Every registered name has one line in the folder's README.md (a table row or a list item that opens with the name).
-void expect_listed(const std::string& folder, const std::vector<std::string>& tables_of_contents) {
-  std::set<std::string> registered;
-  for (const std::string& table : tables_of_contents)
-    registered.merge(matches(without_comments(read_source(table)), std::regex(R"re(\badd\s*\(\s*"([^"]+)")re")));
-  EXPECT_FALSE(registered.empty()) << tables_of_contents.front() << " registers nothing";
-  std::multiset<std::string> listed;
+// Names and the papers they implement.
+using Sources = std::map<std::string, std::string>;
+
+template <class T> void collect(const Registry<T>& registry, Sources& sources) {
+  for (const auto& [name, entry] : registry.entries()) sources[name] = entry.source;
+}
+
+// Every registered name has one line in the folder's README.md, a table row or a list item that opens with the name and
+// holds the paper.
+void expect_listed(const std::string& folder, const Sources& registered) {
+  ASSERT_FALSE(registered.empty());
+  std::multimap<std::string, std::string> listed;
   const std::regex entry(R"re(^\s*[|*-]\s*`([^`]+)`)re");
   std::smatch match;
   for (const std::string& line : split_lines(read_source(folder + "/README.md")))
-    if (std::regex_search(line, match, entry)) listed.insert(match.str(1));
-  for (const std::string& name : registered)
-    EXPECT_EQ(listed.count(name), 1u) << folder << "/README.md should have one line for `" << name << "`";
-  for (const std::string& name : listed)
-    EXPECT_TRUE(registered.count(name)) << folder << "/README.md lists `" << name << "`, which is not registered";
+    if (std::regex_search(line, match, entry)) listed.emplace(match.str(1), line);
+  for (const auto& [name, source] : registered) {
+    ASSERT_EQ(listed.count(name), 1u) << folder << "/README.md should have one line for `" << name << "`";
+    EXPECT_NE(listed.find(name)->second.find(source), std::string::npos) << "`" << name << "` implements " << source;
+  }
+  for (const auto& [name, line] : listed)
+    EXPECT_TRUE(registered.count(name)) << folder << "/README.md lists `" << name << "`, unknown here";
 }
 
-TEST(Architecture, DraftersAreListed) { expect_listed("drafters", {"drafters/drafters.cpp"}); }
+TEST(Architecture, DraftersAndPoliciesAreListed) {
+  Registries registries;
+  register_drafters(registries);
+  Sources sources;
+  collect(registries.drafters, sources);
+  collect(registries.policies, sources);
+  expect_listed("drafters", sources);
+}
 
-TEST(Architecture, VerifiersAreListed) { expect_listed("verifiers", {"verifiers/verifiers.cpp"}); }
+TEST(Architecture, VerifiersAreListed) {
+  Registries registries;
+  register_verifiers(registries);
+  Sources sources;
+  collect(registries.verifiers, sources);
+  expect_listed("verifiers", sources);
+}
 
 // tests/hello.cpp is the whole API in one look, built and run as a test of its own. If it grows, the API got worse.
 TEST(Architecture, HelloIsShort) { EXPECT_LT(split_lines(read_source("tests/hello.cpp")).size(), 60u); }

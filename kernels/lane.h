@@ -71,12 +71,12 @@ class HostLane {
   // A child drawn from q was refused.
   template <class P, class Q> void refuse_draw(Residual<P, Q>& r) {
     r.c += r.mass;
-    r.mass = sum([&](Token x) { return r.above(x); });
+    weigh(r);
   }
   // A certain guess (one-hot law) was refused.
   template <class P, class Q> void refuse_guess(Residual<P, Q>& r, Token guess) {
     r.gone[r.refused++] = guess;
-    r.mass = sum([&](Token x) { return r.above(x); });
+    weigh(r);
   }
 
   template <class L> static Token invert_cdf(const L& law, int vocab, double u) {
@@ -114,6 +114,11 @@ class HostLane {
   }
 
  private:
+  template <class P, class Q> void weigh(Residual<P, Q>& r) {
+    r.mass = sum([&](Token x) { return r.above(x); });
+    // Nothing left means that the refusal had probability 0 but for rounding: start again from p.
+    if (!(r.mass > 0)) r.c = 0, r.refused = 0, r.mass = 1;
+  }
   template <class L> static Token last_positive(const L& law, int begin, int end) {
     for (Token x = end - 1; x > begin; --x)
       if (law(x) > 0) return x;

@@ -104,11 +104,15 @@ class HostLane {
   template <class L> static Token win_race(const L& law, int vocab, const Draws& draws, std::uint32_t position) {
     Token best = -1;
     double least = 0;
-    for (Token x = 0; x < vocab; ++x) {
-      const double p = law(x);
-      if (!(p > 0)) continue;
-      const double time = -log_exactly(draws.noise(position, std::uint32_t(x))) / p;
-      if (best < 0 || time < least) best = x, least = time;
+    for (Token first = 0; first < vocab; first += 4) {
+      const Philox noise = draws.noise_block(position, std::uint32_t(first));
+      for (Token x = first; x < vocab && x < first + 4; ++x) {
+        const double p = law(x), u = Draws::uniform_from(noise.word[x - first]);
+        // -log u >= 1 - u: most tokens lose before the logarithm is needed. The margin covers its rounding.
+        if (!(p > 0) || (best >= 0 && (1 - u) * (1 - 1e-12) > least * p)) continue;
+        const double time = -log_exactly(u) / p;
+        if (best < 0 || time < least) best = x, least = time;
+      }
     }
     return best < 0 ? 0 : best;
   }

@@ -1,0 +1,54 @@
+// Tokens that stand in the text as they are ("<|endoftext|>"): found before anything else happens to the text.
+// This room must not know merges.
+#pragma once
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "framework/text/json_file.h"
+#include "framework/text/normalizer.h"
+#include "kernels/law.h"  // Token
+
+namespace foretoken {
+
+struct AddedToken {
+  Token id = -1;
+  std::string content;
+  bool single_word = false;  // only between characters that are none of a word
+  bool lstrip = false, rstrip = false;  // takes the white space before, after it
+  bool normalized = false;   // looked for in the normalized text, else in the text as given
+  bool special = false;      // left out of decoded text
+};
+
+class AddedTokens {
+ public:
+  // `spec` is "added_tokens" of a tokenizer.json.
+  static AddedTokens load(const nlohmann::json& spec, const Normalizer& normalizer, const std::string& where);
+
+  struct Piece {
+    std::string_view text;
+    Token token = -1;  // -1: plain text
+  };
+  // Cuts valid UTF-8 at the added tokens of one kind: leftmost, then longest.
+  std::vector<Piece> split(std::string_view text, bool normalized) const;
+  const std::vector<AddedToken>& all() const { return tokens_; }
+
+ private:
+  struct Node {
+    std::map<unsigned char, int> next;
+    int token = -1;  // index into tokens_
+  };
+  using Trie = std::vector<Node>;
+  struct Match {
+    std::size_t length = 0;
+    int token = -1;
+  };
+  static void insert(Trie& trie, std::string_view content, int token);
+  static Match longest(const Trie& trie, std::string_view text, std::size_t at);
+
+  std::vector<AddedToken> tokens_;
+  Trie plain_{1}, normalized_{1};
+};
+
+}  // namespace foretoken

@@ -1,0 +1,167 @@
+#include "framework/text/bpe.h"
+
+#include <algorithm>
+#include <memory>
+#include <queue>
+
+#include "framework/text/byte_alphabet.h"
+#include "framework/text/utf8.h"
+#include "kernels/error.h"
+
+namespace foretoken {
+namespace {
+
+using nlohmann::json;
+
+std::uint64_t key_of(Token left, Token right) { return std::uint64_t(std::uint32_t(left)) << 32 | std::uint32_t(right); }
+
+// Bytes that no valid UTF-8 contains: a vocabulary may lack them.
+bool never_in_utf8(int byte) { return byte == 0xc0 || byte == 0xc1 || byte >= 0xf5; }
+
+void refuse_other_models(const Fields& model) {
+  const std::string type = model.string_or("type", model.has("merges") ? "BPE" : "");  // old files have no type
+  if (type != "BPE") model.refuse("type", "the only tokenizer model supported is \"BPE\" over bytes");
+  for (const char* key : {"continuing_subword_prefix", "end_of_word_suffix"})
+    if (!model.string_or(key, "").empty()) model.refuse(key, "this is not supported by byte-level BPE");
+  const json* dropout = model.find("dropout");
+  if (dropout && !(dropout->is_number() && *dropout == 0)) model.refuse("dropout", "only null is supported: it would make token ids random");
+}
+
+}  // namespace
+
+std::unique_ptr<const Bpe> Bpe::load(const json& spec, const std::string& where) {
+  const Fields model(spec, where, "model");
+  refuse_other_models(model);
+  std::unique_ptr<Bpe> bpe(new Bpe);
+  bpe->ignore_merges_ = model.boolean_or("ignore_merges", false);
+  bpe->read_vocabulary(model);
+  bpe->read_merges(model);
+  return bpe;
+}
+
+void Bpe::read_vocabulary(const Fields& model) {
+  const Fields vocab = model.object("vocab");
+  token_of_byte_.fill(-1);
+  std::vector<bool> taken;
+  for (const auto& [word, value] : vocab.all().items()) {
+    const Token id = value.is_number_unsigned() && value.get<std::uint64_t>() <= 1 << 24 ? value.get<Token>() : -1;
+    if (id < 0) throw Error(vocab.where() + ": the token '" + word + "' has the id " + shown(value) + ", but must have one from 0 to 16777216");
+    if (taken.size() <= std::size_t(id)) taken.resize(std::size_t(id) + 1);
+    if (taken[id]) throw Error(vocab.where() + ": two tokens have the id " + std::to_string(id) + ", one of them '" + word + "'; download it again");
+    taken[id] = true;
+    entries_.emplace_back(id, word);
+    const auto bytes = bytes_of_letters(word);
+    if (!bytes) continue;  // no merge leads there
+    token_of_bytes_.emplace(*bytes, id);
+    if (bytes->size() == 1) token_of_byte_[static_cast<unsigned char>((*bytes)[0])] = id;
+  }
+  std::ranges::sort(entries_);
+  for (int b = 0; b < 256; ++b)
+    if (token_of_byte_[b] < 0 && !never_in_utf8(b)) {
+      std::string letter;
+      append_utf8(letter, letter_of_byte(static_cast<unsigned char>(b)));
+      throw Error(vocab.where() + ": the vocabulary has no token for the byte " + std::to_string(b) + " ('" + letter +
+                  "'); only byte-level BPE is supported, whose vocabularies have all of them");
+    }
+}
+
+void Bpe::read_merges(const Fields& model) {
+  const json& merges = model.array("merges");
+  merges_.reserve(merges.size() * 2);
+  const auto refuse = [&](const json& merge, const std::string& why) {
+    throw Error(model.where() + ": the merge " + shown(merge) + " " + why + "; download it again");
+  };
+  const auto token = [&](const json& merge, const std::string& word) {
+    const auto bytes = bytes_of_letters(word);
+    const auto it = bytes ? token_of_bytes_.find(*bytes) : token_of_bytes_.end();
+    if (it == token_of_bytes_.end()) refuse(merge, "makes or uses '" + word + "', which the vocabulary has not");
+    return it->second;
+  };
+  int rank = 0;
+  for (const json& merge : merges) {
+    std::string left, right;
+    if (merge.is_string()) {
+      const std::string text = merge.get<std::string>();
+      if (text.starts_with("#version")) continue;
+      const std::size_t space = text.find(' ');
+      if (space == text.npos || text.find(' ', space + 1) != text.npos) refuse(merge, "is not of the form \"a b\"");
+      left = text.substr(0, space);
+      right = text.substr(space + 1);
+    } else if (merge.is_array() && merge.size() == 2 && merge[0].is_string() && merge[1].is_string()) {
+      left = merge[0].get<std::string>();
+      right = merge[1].get<std::string>();
+    } else {
+      refuse(merge, "is neither \"a b\" nor [\"a\", \"b\"]");
+    }
+    merges_[key_of(token(merge, left), token(merge, right))] = {rank++, token(merge, left + right)};
+  }
+}
+
+const Bpe::Merge* Bpe::merge(Token left, Token right) const {
+  const auto it = merges_.find(key_of(left, right));
+  return it == merges_.end() ? nullptr : &it->second;
+}
+
+void Bpe::encode(std::string_view view, std::vector<Token>& out) const {
+  if (view.empty()) return;
+  const std::string word(view);
+  if (ignore_merges_)
+    if (const auto it = token_of_bytes_.find(word); it != token_of_bytes_.end()) return out.push_back(it->second);
+  if (word.size() > kCachedBytes) return merge_all(word, out);
+  {
+    const std::lock_guard lock(cache_lock_);
+    if (const auto it = cache_.find(word); it != cache_.end()) {
+      out.insert(out.end(), it->second.begin(), it->second.end());
+      return;
+    }
+  }
+  std::vector<Token> tokens;
+  merge_all(word, tokens);
+  out.insert(out.end(), tokens.begin(), tokens.end());
+  const std::lock_guard lock(cache_lock_);
+  if (cache_.size() < kCachedWords) cache_.emplace(word, std::move(tokens));
+}
+
+// Lowest rank first, leftmost among equals, as Word::merge_all of the tokenizers library: a candidate holds while its
+// pair would still give the same token.
+void Bpe::merge_all(std::string_view word, std::vector<Token>& out) const {
+  struct Symbol {
+    Token token;
+    int previous, next;  // -1: none; a symbol that was merged into its left neighbour has token -1
+  };
+  struct Candidate {
+    int rank, at;
+    Token token;
+    bool operator>(const Candidate& o) const { return std::pair(rank, at) > std::pair(o.rank, o.at); }
+  };
+  const int n = int(word.size());
+  std::vector<Symbol> symbols(n);
+  for (int i = 0; i < n; ++i) symbols[i] = {token_of_byte_[static_cast<unsigned char>(word[i])], i - 1, i + 1 < n ? i + 1 : -1};
+
+  std::vector<Candidate> first;
+  const auto candidate = [&](int at) -> std::pair<const Merge*, Candidate> {
+    const Merge* m = at >= 0 && symbols[at].next >= 0 ? merge(symbols[at].token, symbols[symbols[at].next].token) : nullptr;
+    return {m, m ? Candidate{m->rank, at, m->token} : Candidate{}};
+  };
+  for (int i = 0; i < n; ++i)
+    if (const auto [m, c] = candidate(i); m) first.push_back(c);
+  std::priority_queue<Candidate, std::vector<Candidate>, std::greater<>> queue(std::greater<>(), std::move(first));
+  while (!queue.empty()) {
+    const Candidate top = queue.top();
+    queue.pop();
+    Symbol& left = symbols[top.at];
+    if (left.token < 0 || left.next < 0) continue;
+    const auto [m, now] = candidate(top.at);
+    if (!m || m->token != top.token) continue;
+    Symbol& right = symbols[left.next];
+    left.token = top.token;
+    left.next = right.next;
+    right.token = -1;
+    if (left.next >= 0) symbols[left.next].previous = top.at;
+    for (int at : {left.previous, top.at})
+      if (const auto [again, c] = candidate(at); again) queue.push(c);
+  }
+  for (int i = 0; i >= 0; i = symbols[i].next) out.push_back(symbols[i].token);
+}
+
+}  // namespace foretoken

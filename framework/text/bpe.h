@@ -1,0 +1,56 @@
+// Byte-pair encoding over bytes: the vocabulary and the merges of a tokenizer.json. This room must not know how text
+// becomes words.
+//   Sennrich et al. 2016 (arXiv 1508.07909); over bytes: Radford et al. 2019 (GPT-2).
+#pragma once
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "framework/text/json_file.h"
+#include "kernels/law.h"  // Token
+
+namespace foretoken {
+
+class Bpe {
+ public:
+  // `spec` is "model" of a tokenizer.json. Other models, dropout, affixes are an Error that names them.
+  static std::unique_ptr<const Bpe> load(const nlohmann::json& spec, const std::string& where);
+
+  // Appends the tokens of one word (bytes of valid UTF-8). n log n in its length. Safe from any thread.
+  void encode(std::string_view word, std::vector<Token>& out) const;
+  // The vocabulary as the file writes it (GPT-2's alphabet), by id.
+  const std::vector<std::pair<Token, std::string>>& entries() const { return entries_; }
+
+ private:
+  struct Merge {
+    int rank;
+    Token token;
+  };
+  struct PairHash {
+    std::size_t operator()(std::uint64_t x) const { return std::size_t((x ^ x >> 29) * 0x9e3779b97f4a7c15ull >> 7); }
+  };
+
+  Bpe() = default;
+  void read_vocabulary(const Fields& model);
+  void read_merges(const Fields& model);
+  const Merge* merge(Token left, Token right) const;
+  void merge_all(std::string_view word, std::vector<Token>& out) const;
+
+  std::vector<std::pair<Token, std::string>> entries_;
+  std::unordered_map<std::string, Token> token_of_bytes_;
+  std::array<Token, 256> token_of_byte_{};
+  std::unordered_map<std::uint64_t, Merge, PairHash> merges_;
+  bool ignore_merges_ = false;  // a word that is in the vocabulary is that token, whatever the merges say
+
+  static constexpr std::size_t kCachedWords = 1 << 14, kCachedBytes = 256;
+  mutable std::mutex cache_lock_;
+  mutable std::unordered_map<std::string, std::vector<Token>> cache_;
+};
+
+}  // namespace foretoken

@@ -1,0 +1,172 @@
+#include "framework/text/pattern.h"
+
+#define PCRE2_CODE_UNIT_WIDTH 8
+#include <pcre2.h>
+
+#include "framework/text/utf8.h"
+#include "kernels/error.h"
+
+namespace foretoken {
+namespace {
+
+constexpr const char* kSpace = "\\x{09}-\\x{0d}\\x{85}\\p{Z}";  // White_Space of Unicode, inside a class
+
+// Walks over one expression and writes the other.
+class Translation {
+ public:
+  Translation(std::string_view from, const std::string& where) : from_(from), where_(where) {}
+
+  std::string run() {
+    while (at_ < from_.size()) {
+      const char c = from_[at_];
+      if (c == '\\') escape(/*in_class=*/false);
+      else if (c == '[') character_class();
+      else if (c == '(') group();
+      else if (c == '{') counted();
+      else if (c == '^' || c == '$') refuse(std::string("the anchor ") + c);
+      else copy(1);
+    }
+    return std::move(to_);
+  }
+
+ private:
+  [[noreturn]] void refuse(const std::string& what) const {
+    throw Error(where_ + ": the pattern " + std::string(from_) + " has " + what + ", which is not supported");
+  }
+  bool next_is(std::string_view s) const { return from_.substr(at_).starts_with(s); }
+  void copy(std::size_t n) {
+    to_ += from_.substr(at_, n);
+    at_ += n;
+  }
+
+  void escape(bool in_class) {
+    if (at_ + 1 == from_.size()) refuse("a \\ at its end");
+    const char c = from_[at_ + 1];
+    if (c == 'p' || c == 'P') return property();
+    const bool letter_or_digit = (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
+    if ((!letter_or_digit && c > ' ' && c < 0x7f) || c == 'r' || c == 'n' || c == 't' || c == 'f') return copy(2);
+    if (c == 's') to_ += in_class ? kSpace : std::string("[") + kSpace + "]";
+    else if (c == 'S' && !in_class) to_ += std::string("[^") + kSpace + "]";
+    else if (c == 'd') to_ += "\\p{Nd}";
+    else if (c == 'D') to_ += "\\P{Nd}";
+    else if (c == 'v') to_ += "\\x{0b}";
+    else refuse("the escape \\" + std::string(1, c) + (in_class ? " inside [ ]" : ""));
+    at_ += 2;
+  }
+
+  // General categories only: of a script PCRE2 and Oniguruma mean different sets.
+  void property() {
+    const std::size_t end = from_.find('}', at_);
+    const std::string_view name = next_is("\\p{") || next_is("\\P{") ? from_.substr(at_ + 3, end == from_.npos ? 0 : end - at_ - 3) : "";
+    const std::string_view category = name.starts_with('^') ? name.substr(1) : name;
+    const bool known = (category.size() == 1 || (category.size() == 2 && category[1] >= 'a' && category[1] <= 'z')) &&
+                       std::string_view("LMNPSZC").find(category[0]) != std::string_view::npos;
+    if (!known) refuse("the property " + std::string(from_.substr(at_, end == from_.npos ? end : end + 1 - at_)));
+    copy(end + 1 - at_);
+  }
+
+  void character_class() {
+    copy(1);
+    if (next_is("^")) copy(1);
+    if (next_is("]")) refuse("the class []");
+    while (at_ < from_.size() && from_[at_] != ']') {
+      if (next_is("[")) refuse("a [ inside [ ]");
+      if (next_is("&&")) refuse("the intersection &&");
+      if (from_[at_] == '\\') escape(/*in_class=*/true);
+      else copy(1);
+    }
+    if (at_ == from_.size()) refuse("a [ without ]");
+    copy(1);
+  }
+
+  void group() {
+    if (next_is("(*")) refuse("the group (*");
+    if (!next_is("(?")) return copy(1);
+    for (const char* start : {"(?:", "(?=", "(?!", "(?>", "(?<=", "(?<!", "(?i:"})
+      if (next_is(start)) return copy(std::string_view(start).size());
+    refuse("the group " + std::string(from_.substr(at_, 4)));
+  }
+
+  // In Oniguruma {n,m}+ repeats the repetition, in PCRE2 it is possessive; {,m} begins at 0 only in Oniguruma.
+  void counted() {
+    const std::size_t end = from_.find('}', at_);
+    if (end == from_.npos || end == at_ + 1 || from_.substr(at_ + 1, end - at_ - 1).find_first_not_of("0123456789,") != from_.npos || next_is("{,"))
+      refuse("a { that is no {n}, {n,} or {n,m}");
+    copy(end + 1 - at_);
+    if (next_is("+")) refuse("the quantifier }+");
+  }
+
+  std::string_view from_;
+  const std::string& where_;
+  std::string to_;
+  std::size_t at_ = 0;
+};
+
+std::string message_of(int code) {
+  PCRE2_UCHAR text[256];
+  pcre2_get_error_message(code, text, sizeof text);
+  return reinterpret_cast<const char*>(text);
+}
+
+struct FreeMatchData {
+  void operator()(pcre2_match_data* m) const { pcre2_match_data_free(m); }
+};
+
+}  // namespace
+
+std::string pcre2_from_oniguruma(std::string_view oniguruma, const std::string& where) { return Translation(oniguruma, where).run(); }
+
+struct Pattern::Code {
+  pcre2_code* code = nullptr;
+  pcre2_match_context* context = nullptr;
+  std::string where;
+  Code() = default;
+  Code(const Code&) = delete;
+  Code& operator=(const Code&) = delete;
+  ~Code() {
+    pcre2_match_context_free(context);
+    pcre2_code_free(code);
+  }
+};
+
+Pattern::Pattern(std::string_view source, std::uint32_t options, const std::string& where) {
+  auto code = std::make_shared<Code>();
+  code->where = where;
+  int error = 0;
+  PCRE2_SIZE at = 0;
+  code->code = pcre2_compile(reinterpret_cast<PCRE2_SPTR>(source.data()), source.size(), options, &error, &at, nullptr);
+  if (!code->code)
+    throw Error(where + ": the pattern " + std::string(source) + " is not understood (" + message_of(error) + " at byte " + std::to_string(at) + ")");
+  pcre2_jit_compile(code->code, PCRE2_JIT_COMPLETE);  // where there is no JIT, matching interprets
+  code->context = pcre2_match_context_create(nullptr);
+  // Backtracking over a long run of white space is linear but long: a limit would only refuse long inputs.
+  pcre2_set_match_limit(code->context, 0xffffffffu);
+  pcre2_set_depth_limit(code->context, 0xffffffffu);
+  code_ = std::move(code);
+}
+
+Pattern Pattern::regex(std::string_view oniguruma, const std::string& where) {
+  return Pattern(pcre2_from_oniguruma(oniguruma, where), PCRE2_UTF | PCRE2_UCP | PCRE2_NEVER_BACKSLASH_C, where);
+}
+
+Pattern Pattern::literal(std::string_view text, const std::string& where) { return Pattern(text, PCRE2_UTF | PCRE2_LITERAL, where); }
+
+std::vector<std::pair<std::size_t, std::size_t>> Pattern::find_all(std::string_view text) const {
+  std::vector<std::pair<std::size_t, std::size_t>> found;
+  const std::unique_ptr<pcre2_match_data, FreeMatchData> match(pcre2_match_data_create(1, nullptr));
+  const auto subject = reinterpret_cast<PCRE2_SPTR>(text.data());
+  for (std::size_t at = 0; at <= text.size();) {
+    int rc = pcre2_match(code_->code, subject, text.size(), at, PCRE2_NO_UTF_CHECK, match.get(), code_->context);
+    if (rc == PCRE2_ERROR_JIT_STACKLIMIT)
+      rc = pcre2_match(code_->code, subject, text.size(), at, PCRE2_NO_UTF_CHECK | PCRE2_NO_JIT, match.get(), code_->context);
+    if (rc == PCRE2_ERROR_NOMATCH) break;
+    if (rc < 0) throw Error(code_->where + ": the pattern could not be matched (" + message_of(rc) + "); split the text into shorter pieces");
+    const PCRE2_SIZE* span = pcre2_get_ovector_pointer(match.get());
+    found.emplace_back(span[0], span[1]);
+    // After an empty match the search goes on one character further.
+    at = span[1] > span[0] ? span[1] : span[1] < text.size() ? span[1] + step_utf8(text, span[1]).length : text.size() + 1;
+  }
+  return found;
+}
+
+}  // namespace foretoken

@@ -1,0 +1,30 @@
+// A regular expression as it stands in a tokenizer.json. These are written for Oniguruma; PCRE2 runs them here, after a
+// translation that lets only through what both read alike. This room must not know tokens.
+#pragma once
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace foretoken {
+
+class Pattern {
+ public:
+  // An escape or group outside of what the GPT-2, Llama-3, Qwen and GPT-4o rules are made of is an Error that names it.
+  static Pattern regex(std::string_view oniguruma, const std::string& where);
+  static Pattern literal(std::string_view text, const std::string& where);
+
+  // Begin and end (bytes) of every match in valid UTF-8, from the left, not overlapping. Safe from any thread.
+  std::vector<std::pair<std::size_t, std::size_t>> find_all(std::string_view text) const;
+
+ private:
+  struct Code;
+  Pattern(std::string_view source, std::uint32_t options, const std::string& where);
+  std::shared_ptr<const Code> code_;
+};
+
+// The same expression in PCRE2's words. \s is spelled out, since PCRE2's holds U+180E, which is no white space any more.
+std::string pcre2_from_oniguruma(std::string_view oniguruma, const std::string& where);
+
+}  // namespace foretoken

@@ -1,0 +1,120 @@
+#include "framework/text/pre_tokenizer.h"
+
+#include <algorithm>
+#include <map>
+
+#include "framework/text/json_file.h"
+#include "kernels/error.h"
+
+namespace foretoken {
+namespace {
+
+// The rule built into ByteLevel, from GPT-2's encoder.py.
+constexpr const char* kGpt2 = R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
+
+}  // namespace
+
+PreTokenizer PreTokenizer::load(const nlohmann::json& spec, const std::string& where) {
+  PreTokenizer p;
+  if (!spec.is_null()) p.add(spec, where);
+  if (!p.bytes_)
+    throw Error(where + ": the pre_tokenizer has no ByteLevel; only byte-level BPE is supported (SentencePiece-style tokenizers are not supported yet)");
+  return p;
+}
+
+void PreTokenizer::add(const nlohmann::json& spec, const std::string& where) {
+  const Fields fields(spec, where, "pre_tokenizer");
+  const std::string type = fields.string("type");
+  if (type == "Sequence") {
+    for (const auto& part : fields.array("pretokenizers")) add(part, where);
+    return;
+  }
+  if (bytes_) fields.refuse("type", "ByteLevel must be the last pre-tokenizer");
+  if (type == "ByteLevel") {
+    bytes_ = true;
+    if (fields.boolean_or("add_prefix_space", true)) steps_.push_back({.prefix_space = true});
+    if (fields.boolean_or("use_regex", true)) steps_.push_back({.pattern = {Pattern::regex(kGpt2, where)}});
+  } else if (type == "Digits") {
+    steps_.push_back({.pattern = {Pattern::regex(fields.boolean_or("individual_digits", false) ? "\\p{N}" : "\\p{N}+", where)}});
+  } else if (type == "Split") {
+    steps_.push_back(split_step(spec, where));
+  } else {
+    fields.refuse("type", "the supported pre-tokenizers are ByteLevel, Split, Digits and Sequence");
+  }
+}
+
+PreTokenizer::Step PreTokenizer::split_step(const nlohmann::json& spec, const std::string& where) {
+  static const std::map<std::string, Behavior> kBehaviors = {{"Isolated", Behavior::isolated},
+                                                             {"Removed", Behavior::removed},
+                                                             {"Contiguous", Behavior::contiguous},
+                                                             {"MergedWithPrevious", Behavior::merged_with_previous},
+                                                             {"MergedWithNext", Behavior::merged_with_next}};
+  const Fields fields(spec, where, "pre_tokenizer");
+  const Fields pattern = fields.object("pattern");
+  if (!pattern.has("Regex") && !pattern.has("String")) fields.refuse("pattern", "must be a Regex or a String");
+  const auto behavior = kBehaviors.find(fields.string("behavior"));
+  if (behavior == kBehaviors.end())
+    fields.refuse("behavior", "the supported are Isolated, Removed, Contiguous, MergedWithPrevious and MergedWithNext");
+  Step step;
+  if (pattern.has("Regex")) step.pattern = {Pattern::regex(pattern.string("Regex"), where)};
+  else if (const std::string text = pattern.string("String"); !text.empty()) step.pattern = {Pattern::literal(text, where)};
+  step.behavior = behavior->second;
+  step.invert = fields.boolean_or("invert", false);
+  return step;
+}
+
+std::vector<PreTokenizer::Piece> PreTokenizer::pieces(const Step& step, std::string_view text) {
+  std::vector<Piece> found;
+  std::size_t at = 0;
+  if (!step.pattern.empty())
+    for (const auto& [begin, end] : step.pattern.front().find_all(text)) {
+      if (at != begin) found.push_back({at, begin, step.invert});
+      found.push_back({begin, end, !step.invert});
+      at = end;
+    }
+  if (at != text.size()) found.push_back({at, text.size(), step.invert});
+  return found;
+}
+
+// SplitDelimiterBehavior of the tokenizers library; `matched` of the result means: to be removed.
+std::vector<PreTokenizer::Piece> PreTokenizer::arranged(Behavior behavior, std::vector<Piece> pieces) {
+  if (behavior == Behavior::removed) return pieces;
+  const bool backwards = behavior == Behavior::merged_with_next;
+  if (backwards) std::ranges::reverse(pieces);
+  std::vector<Piece> result;
+  bool previous = false;
+  for (const Piece& p : pieces) {
+    const bool joins = !result.empty() && (behavior == Behavior::contiguous ? p.matched == previous
+                                           : behavior == Behavior::isolated ? false
+                                                                            : p.matched && !previous);
+    if (joins) {
+      result.back().begin = std::min(result.back().begin, p.begin);
+      result.back().end = std::max(result.back().end, p.end);
+    } else {
+      result.push_back({p.begin, p.end, false});
+    }
+    previous = p.matched;
+  }
+  if (backwards) std::ranges::reverse(result);
+  return result;
+}
+
+std::vector<std::string> PreTokenizer::split(std::string_view text) const {
+  std::vector<std::string> words;
+  if (!text.empty()) words.emplace_back(text);
+  for (const Step& step : steps_) {
+    if (step.prefix_space) {
+      for (std::string& word : words)
+        if (word.front() != ' ') word.insert(word.begin(), ' ');
+      continue;
+    }
+    std::vector<std::string> next;
+    for (const std::string& word : words)
+      for (const Piece& p : arranged(step.behavior, pieces(step, word)))
+        if (!p.matched && p.begin < p.end) next.push_back(word.substr(p.begin, p.end - p.begin));
+    words = std::move(next);
+  }
+  return words;
+}
+
+}  // namespace foretoken

@@ -1,0 +1,205 @@
+// What a tokenizer.json may hold, what is refused by name, and that long words cost little.
+#include "framework/text/tokenizer.h"
+
+#include <chrono>
+#include <thread>
+
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include "framework/text/byte_alphabet.h"
+#include "framework/text/utf8.h"
+#include "tests/framework/text/temporary_folder.h"
+
+namespace foretoken::test {
+namespace {
+
+using nlohmann::json;
+
+// All bytes (ids 0..255), then what the merges make of a, b, c.
+json tiny() {
+  json vocab, merges = json::array({"a b", "ab c", "a a"});
+  for (int b = 0; b < 256; ++b) {
+    std::string letter;
+    append_utf8(letter, letter_of_byte(static_cast<unsigned char>(b)));
+    vocab[letter] = b;
+  }
+  for (const char* word : {"ab", "abc", "aa", "bc"}) vocab[word] = vocab.size();
+  return {{"model", {{"type", "BPE"}, {"vocab", vocab}, {"merges", merges}}},
+          {"normalizer", nullptr},
+          {"pre_tokenizer", {{"type", "ByteLevel"}, {"add_prefix_space", false}, {"use_regex", true}}},
+          {"decoder", {{"type", "ByteLevel"}}},
+          {"added_tokens", {{{"id", 260}, {"content", "<s>"}, {"special", true}}, {{"id", 261}, {"content", "<x>"}, {"special", false}}}}};
+}
+
+class TokenizerFile : public testing::Test {
+ protected:
+  std::shared_ptr<const Tokenizer> load(const json& file) {
+    folder_.write("tokenizer.json", file.dump());
+    return Tokenizer::load(folder_.path());
+  }
+  // The refusal after one change: the value at a JSON pointer.
+  std::string refusal(const std::string& pointer, const json& value) {
+    json file = tiny();
+    file[json::json_pointer(pointer)] = value;
+    return sentence_of([&] { load(file); });
+  }
+  TemporaryFolder folder_;
+};
+
+using Ids = std::vector<Token>;
+
+TEST_F(TokenizerFile, MergesLowestRankFirst) {
+  const auto t = load(tiny());
+  EXPECT_EQ(t->encode("abc"), (Ids{257}));
+  EXPECT_EQ(t->encode("aabc"), (Ids{'a', 257}));
+  EXPECT_EQ(t->encode("aaab"), (Ids{258, 256}));
+  EXPECT_EQ(t->encode("bc"), (Ids{'b', 'c'}));
+  EXPECT_EQ(t->encode(""), Ids{});
+  EXPECT_EQ(t->vocab(), 262);
+  EXPECT_TRUE(t->is_special(260) && !t->is_special(261) && !t->is_special(0) && !t->is_special(-1) && !t->is_special(999));
+}
+
+TEST_F(TokenizerFile, OldAndNewWaysOfWriting) {
+  json file = tiny();
+  const auto print = load(file)->fingerprint();
+  file["model"].erase("type");  // as GPT-2's own file
+  file["model"]["merges"] = json::array({json::array({"a", "b"}), json::array({"ab", "c"}), json::array({"a", "a"})});
+  const auto t = load(file);
+  EXPECT_EQ(t->encode("aabc"), (Ids{'a', 257}));
+  EXPECT_EQ(t->fingerprint(), print);
+  file["model"]["ignore_merges"] = true;
+  EXPECT_EQ(load(file)->encode("bc"), (Ids{259}));
+}
+
+TEST_F(TokenizerFile, FingerprintIsOfIdsAndBytes) {
+  json file = tiny();
+  const auto print = load(file)->fingerprint();
+  file["model"]["merges"] = json::array();
+  file["added_tokens"][0]["special"] = false;
+  EXPECT_EQ(load(file)->fingerprint(), print);
+  file["added_tokens"][0]["content"] = "<t>";
+  EXPECT_NE(load(file)->fingerprint(), print);
+  file = tiny();
+  std::swap(file["model"]["vocab"]["ab"], file["model"]["vocab"]["bc"]);
+  EXPECT_NE(load(file)->fingerprint(), print);
+}
+
+TEST_F(TokenizerFile, FramesOfThePostProcessor) {
+  json file = tiny();
+  const json frame = {{"type", "TemplateProcessing"},
+                      {"single", {{{"SpecialToken", {{"id", "<s>"}, {"type_id", 0}}}}, {{"Sequence", {{"id", "A"}, {"type_id", 0}}}}, {{"SpecialToken", {{"id", "<x>"}, {"type_id", 0}}}}}},
+                      {"special_tokens", {{"<s>", {{"id", "<s>"}, {"ids", {260}}}}, {"<x>", {{"id", "<x>"}, {"ids", {261, 261}}}}}}};
+  file["post_processor"] = {{"type", "Sequence"}, {"processors", {{{"type", "ByteLevel"}}, frame}}};
+  const auto t = load(file);
+  EXPECT_EQ(t->encode("a"), (Ids{260, 'a', 261, 261}));
+  EXPECT_EQ(t->encode("a", /*special=*/false), (Ids{'a'}));
+  EXPECT_EQ(t->encode("<s>"), (Ids{260, 260, 261, 261}));
+}
+
+TEST_F(TokenizerFile, DecodesBytesAndLeavesSpecialTokensOut) {
+  const auto t = load(tiny());
+  EXPECT_EQ(t->decode(Ids{260, 257, 261, -1, 4000}), "abc<x>");
+  EXPECT_EQ(t->decode(Ids{260, 257}, /*special=*/true), "<s>abc");
+  EXPECT_EQ(t->decode(t->encode("\xf0\x9f\x98\x80 \xc3\xa9")), "\xf0\x9f\x98\x80 \xc3\xa9");
+}
+
+TEST_F(TokenizerFile, StreamsWholeCharacters) {
+  const auto t = load(tiny());
+  const Ids ids = t->encode("a\xf0\x9f\x98\x80z");
+  TextStream stream(t);
+  std::string seen;
+  for (Token id : ids) {
+    const std::string piece = stream.push(std::span(&id, 1));
+    EXPECT_EQ(replace_broken_utf8(piece), piece);
+    EXPECT_TRUE(piece.empty() || piece == "a" || piece == "z" || piece == "\xf0\x9f\x98\x80") << piece;
+    seen += piece;
+  }
+  EXPECT_EQ(seen + stream.finish(), "a\xf0\x9f\x98\x80z");
+  const Token cut[] = {ids[0], ids[1], ids[2]}, other[] = {'b'};
+  EXPECT_EQ(stream.push(cut), "a");
+  EXPECT_EQ(stream.push(other), "\xef\xbf\xbd" "b");
+  EXPECT_EQ(stream.push(cut), "a");
+  EXPECT_EQ(stream.finish(), "\xef\xbf\xbd");
+  EXPECT_EQ(stream.finish(), "");
+}
+
+TEST_F(TokenizerFile, LongWordsCostLittle) {
+  const auto t = load(tiny());
+  for (const char letter : {'a', ' ', '1', '\n'}) {
+    const std::string word(100'000, letter);
+    const auto begin = std::chrono::steady_clock::now();
+    const Ids ids = t->encode(word);
+    EXPECT_EQ(t->decode(ids), word);
+    EXPECT_LT(std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count(), 5) << "quadratic in the length of a word";
+  }
+}
+
+TEST_F(TokenizerFile, ManyThreadsShareOne) {
+  const auto t = load(tiny());
+  std::vector<std::thread> threads;
+  std::atomic<int> wrong{0};
+  for (int k = 0; k < 4; ++k)
+    threads.emplace_back([&] {
+      for (int i = 0; i < 500; ++i)
+        if (t->decode(t->encode("aabc " + std::to_string(i))) != "aabc " + std::to_string(i)) ++wrong;
+    });
+  for (auto& thread : threads) thread.join();
+  EXPECT_EQ(wrong, 0);
+}
+
+TEST_F(TokenizerFile, WhatIsNotImplementedIsNamed) {
+  const std::vector<std::tuple<std::string, json, std::string>> cases = {
+      {"/model/type", "Unigram", "'model.type' is \"Unigram\", but the only tokenizer model supported is \"BPE\""},
+      {"/model/type", "WordPiece", "\"WordPiece\""},
+      {"/model/dropout", 0.1, "'model.dropout' is 0.1, but only null is supported"},
+      {"/model/end_of_word_suffix", "</w>", "'model.end_of_word_suffix' is \"</w>\""},
+      {"/model/continuing_subword_prefix", "##", "'model.continuing_subword_prefix' is \"##\""},
+      {"/normalizer", {{"type", "Prepend"}, {"prepend", "_"}}, "'normalizer.type' is \"Prepend\", but the supported normalizers are"},
+      {"/normalizer", {{"type", "Sequence"}, {"normalizers", {{{"type", "Lowercase"}}}}}, "\"Lowercase\""},
+      {"/pre_tokenizer", nullptr, "the pre_tokenizer has no ByteLevel; only byte-level BPE is supported"},
+      {"/pre_tokenizer", {{"type", "Metaspace"}}, "'pre_tokenizer.type' is \"Metaspace\", but the supported pre-tokenizers are"},
+      {"/pre_tokenizer", {{"type", "Sequence"}, {"pretokenizers", {{{"type", "ByteLevel"}}, {{"type", "Digits"}}}}}, "ByteLevel must be the last pre-tokenizer"},
+      {"/pre_tokenizer", {{"type", "Split"}, {"pattern", {{"Regex", "a"}}}, {"behavior", "Sideways"}}, "'pre_tokenizer.behavior' is \"Sideways\""},
+      {"/pre_tokenizer", {{"type", "Split"}, {"pattern", {{"Glob", "a"}}}, {"behavior", "Isolated"}}, "must be a Regex or a String"},
+      {"/pre_tokenizer", {{"type", "Split"}, {"pattern", {{"Regex", "\\w+"}}}, {"behavior", "Isolated"}}, "the pattern \\w+ has the escape \\w, which is not supported"},
+      {"/pre_tokenizer", {{"type", "Split"}, {"pattern", {{"Regex", "(a"}}}, {"behavior", "Isolated"}}, "the pattern (a is not understood"},
+      {"/post_processor", {{"type", "RobertaProcessing"}}, "'post_processor.type' is \"RobertaProcessing\", but the supported post-processors are"},
+      {"/post_processor", {{"type", "TemplateProcessing"}, {"single", json::array()}, {"special_tokens", json::object()}}, "the text must stand in it"},
+      {"/decoder", {{"type", "WordPiece"}}, "'decoder.type' is \"WordPiece\", but the only decoder supported is ByteLevel"},
+      {"/decoder", nullptr, "has no 'decoder'"},
+  };
+  for (const auto& [pointer, value, words] : cases) EXPECT_TRUE(says(refusal(pointer, value), "tokenizer.json", words)) << pointer;
+}
+
+TEST_F(TokenizerFile, WhatIsWrongIsNamed) {
+  const std::vector<std::tuple<std::string, json, std::string>> cases = {
+      {"/model/merges/0", "a", "the merge \"a\" is not of the form \"a b\"; download it again"},
+      {"/model/merges/0", "a b c", "is not of the form"},
+      {"/model/merges/0", {"a"}, "is neither \"a b\" nor [\"a\", \"b\"]"},
+      {"/model/merges/0", "a z", "the merge \"a z\" makes or uses 'az', which the vocabulary has not"},
+      {"/model/vocab/ab", -1, "the token 'ab' has the id -1"},
+      {"/model/vocab/ab", 4000000000u, "the token 'ab' has the id 4000000000"},
+      {"/model/vocab/ab", 257, "two tokens have the id 257"},
+      {"/model/vocab", {{"a", 0}}, "the vocabulary has no token for the byte 0"},
+      {"/model/vocab", 3, "model.vocab is 3, but must be a JSON object"},
+      {"/added_tokens/0/id", 5, "the added token '<s>' has the id 5, but elsewhere that is"},
+      {"/added_tokens/0/content", "ab", "the added token 'ab' has the id 260, but elsewhere it has the id 256"},
+      {"/added_tokens/0/id", "x", "'added_tokens.id' is \"x\""},
+      {"/added_tokens", 1, "'added_tokens' is 1, but must be an array"},
+  };
+  for (const auto& [pointer, value, words] : cases) EXPECT_TRUE(says(refusal(pointer, value), "tokenizer.json", words)) << pointer;
+}
+
+TEST_F(TokenizerFile, FilesThatAreNone) {
+  EXPECT_TRUE(says(sentence_of([&] { Tokenizer::load(folder_.path()); }), "tokenizer.json does not exist"));
+  folder_.write("tokenizer.model", "x");
+  EXPECT_TRUE(says(sentence_of([&] { Tokenizer::load(folder_.path()); }), "holds tokenizer.model but no tokenizer.json", "save it with Transformers"));
+  folder_.write("tokenizer.json", "{");
+  EXPECT_TRUE(says(sentence_of([&] { Tokenizer::load(folder_.path()); }), "tokenizer.json is not valid JSON"));
+  folder_.write("tokenizer.json", "{}");
+  EXPECT_TRUE(says(sentence_of([&] { Tokenizer::load(folder_.path() / "tokenizer.json"); }), "has no 'model'"));
+}
+
+}  // namespace
+}  // namespace foretoken::test

@@ -9,7 +9,6 @@
 namespace foretoken {
 namespace {
 
-// The padding behind the last field is zeroed, so that equal laws are equal bytes.
 constexpr std::size_t kLawRowBytes = offsetof(LawRow, one_hot) + sizeof(LawRow::one_hot);
 
 void convert(const float* from, std::byte* to, int n, DType dtype) {
@@ -35,6 +34,12 @@ void expect_rows(const char* operation, const Tensor& x, std::int64_t width) {
   if (x.rank() == 2 && x.dim(1) == width && x.dtype() == DType::f32) return;
   throw Error(std::string(operation) + ": expected F32 rows of width " + std::to_string(width) + ", got " + name_of(x.dtype()) + " " +
               x.shape().text() + "; the weights and the activations of a model must agree in shape");
+}
+
+void keep_law(const LawRow& row, Laws& laws, int i) {
+  std::byte* to = laws.rows.row<std::byte>(i);
+  std::memcpy(to, &row, kLawRowBytes);
+  std::memset(to + kLawRowBytes, 0, sizeof(LawRow) - kLawRowBytes);
 }
 
 void HostBackend::copy(const Tensor& from, Tensor to) {
@@ -82,10 +87,7 @@ Laws HostBackend::law(const Tensor& logits, std::span<const Warp> warps) {
   assert(std::int64_t(warps.size()) == n);
   Laws laws{logits, allocate({n, std::int64_t(sizeof(LawRow))}, DType::u8)};
   for_each(int(n), [&](int i) {
-    const LawRow row = normalize(logits.row<float>(i), int(logits.dim(1)), warps[std::size_t(i)]);
-    std::byte* to = laws.rows.row<std::byte>(i);
-    std::memcpy(to, &row, kLawRowBytes);
-    std::memset(to + kLawRowBytes, 0, sizeof(LawRow) - kLawRowBytes);
+    keep_law(normalize(logits.row<float>(i), int(logits.dim(1)), warps[std::size_t(i)]), laws, i);
   });
   return laws;
 }

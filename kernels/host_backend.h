@@ -24,12 +24,15 @@ class HostBackend : public Backend {
   void set_chance(Chance* chance) { chance_ = chance; }  // for proofs; not owned
 
  protected:
-  // One token of `draw`, by a HostLane.
-  Token draw_one(const Law& law, const TokenDraw& draw);
+  // One token of `draw`: the same decision however a backend finds it.
+  virtual Token draw_one(const Law& law, const TokenDraw& draw);
 
  private:
   Chance* chance_ = nullptr;
 };
+
+// Puts one row among laws; the padding behind its last field is zeroed, so that equal laws are equal bytes.
+void keep_law(const LawRow& row, Laws& laws, int i);
 
 // Where the row of `slot` lies: head h of its keys (or values) begins at result + h * page_rows * head_size elements.
 std::byte* slot_address(const KvLayer& kv, std::int64_t plane, const std::int32_t* table, std::int32_t slot);

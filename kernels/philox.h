@@ -35,11 +35,6 @@ struct DrawName {
   std::uint32_t index = 0;  // several draws of one node (sibling, try); < 2048
 };
 
-// Uniforms of four neighbouring tokens.
-struct NoiseOfFour {
-  double u[4];
-};
-
 // Whose draws these are: everything of a name that does not change within one round of one sequence.
 struct Draws {
   std::uint64_t seed = 0;
@@ -58,12 +53,12 @@ struct Draws {
   // In (0, 1), never an end, exact in double.
   FORETOKEN_HD double uniform(DrawName n) const { return uniform_from(bits(n)); }
 
-  // Noise named by absolute position and target token, for the `coupled` verifier alone: the tokens 4 group ... 4 group + 3
-  // share a counter.
-  FORETOKEN_HD NoiseOfFour noise(std::uint32_t position, std::uint32_t group) const {
-    const Philox p = philox4x32_10(std::uint32_t(stream), std::uint32_t(stream >> 32), position, std::uint32_t(Role::noise) << 29 | group,
-                                   std::uint32_t(seed), std::uint32_t(seed >> 32));
-    return {{uniform_from(p.word[0]), uniform_from(p.word[1]), uniform_from(p.word[2]), uniform_from(p.word[3])}};
+  // Noise named by absolute position and target token, for the `coupled` verifier alone: four tokens share a counter.
+  FORETOKEN_HD double noise(std::uint32_t position, std::uint32_t token) const { return uniform_from(noise_block(position, token).word[token & 3u]); }
+  // The four tokens that share the counter of `token`.
+  FORETOKEN_HD Philox noise_block(std::uint32_t position, std::uint32_t token) const {
+    return philox4x32_10(std::uint32_t(stream), std::uint32_t(stream >> 32), position,
+                         std::uint32_t(Role::noise) << 29 | (token >> 2), std::uint32_t(seed), std::uint32_t(seed >> 32));
   }
   FORETOKEN_HD static double uniform_from(std::uint32_t bits) { return (double(bits) + 0.5) * 0x1p-32; }
 };

@@ -1,0 +1,98 @@
+#include "kernels/cpu/cpu_backend.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "kernels/cpu/draws.h"
+#include "kernels/error.h"
+#include "kernels/lane.h"
+
+namespace foretoken {
+namespace {
+
+constexpr std::int64_t kForkWork = 16384;  // floats of simple row work that take longer than a fork
+
+}  // namespace
+
+template <class F> void CpuBackend::for_rows(std::int64_t rows, std::int64_t row_work, const F& f) {
+  if (rows * row_work < kForkWork) {
+    for (std::int64_t r = 0; r < rows; ++r) f(r);
+  } else {
+    const std::int64_t chunk = std::max<std::int64_t>(1, kForkWork / 4 / std::max<std::int64_t>(row_work, 1));
+    pool_.run(int((rows + chunk - 1) / chunk), [&](int c) {
+      for (std::int64_t r = c * chunk; r < std::min(rows, (c + 1) * chunk); ++r) f(r);
+    });
+  }
+}
+
+Weight CpuBackend::prepare(Weight weight) {
+  weight.prepared = std::make_shared<const PackedWeight>(pack(weight, weight_memory_, pool_));
+  return weight;
+}
+
+Tensor CpuBackend::embed(const Tensor& table, const Tensor& tokens) {
+  const std::int64_t width = table.dim(1);
+  Tensor y = allocate({tokens.dim(0), width}, DType::f32);
+  for_rows(y.dim(0), width, [&](std::int64_t r) {
+    const std::int32_t token = *tokens.row<std::int32_t>(r);
+    assert(token < table.dim(0));
+    const std::size_t bytes = std::size_t(width) * sizeof(float);
+    if (token < 0) std::memset(y.row<float>(r), 0, bytes);
+    else if (table.dtype() == DType::f32) std::memcpy(y.row<float>(r), table.row<float>(token), bytes);
+    else if (table.dtype() == DType::bf16) operations_.from_bf16(table.row<std::uint16_t>(token), y.row<float>(r), width);
+    else std::transform(table.row<std::uint16_t>(token), table.row<std::uint16_t>(token) + width, y.row<float>(r), float_from_f16);
+  });
+  return y;
+}
+
+Tensor CpuBackend::rms_norm(const Tensor& x, const Tensor& gain, float epsilon) {
+  expect_rows("rms_norm", x, gain.dim(0));
+  Tensor y = allocate(x.shape(), DType::f32);
+  for_rows(x.dim(0), x.dim(1), [&](std::int64_t r) { operations_.rms_norm(x.row<float>(r), gain.data<float>(), epsilon, y.row<float>(r), x.dim(1)); });
+  return y;
+}
+
+void CpuBackend::rope(Tensor q, Tensor k, const Layout& layout, const Tensor& frequencies, int head_size) {
+  const int half = head_size / 2;
+  const std::span<const std::int32_t> positions(layout.positions.data<std::int32_t>(), std::size_t(layout.rows));
+  const Rotations::Table& table = rotations_.table({frequencies.data<float>(), std::size_t(half)}, positions);
+  for_rows(layout.rows, q.dim(1) + k.dim(1), [&](std::int64_t r) {
+    const float* cosine = table.at(positions[std::size_t(r)]);
+    for (const Tensor* x : {&q, &k})
+      for (std::int64_t h = 0; h < x->dim(1); h += head_size) operations_.rotate(x->row<float>(r) + h, cosine, cosine + half, half);
+  });
+}
+
+Tensor CpuBackend::silu_mul(const Tensor& gate_up) {
+  const std::int64_t width = gate_up.dim(1) / 2;
+  Tensor y = allocate({gate_up.dim(0), width}, DType::f32);
+  for_rows(y.dim(0), 4 * width, [&](std::int64_t r) { operations_.silu_mul(gate_up.row<float>(r), gate_up.row<float>(r) + width, y.row<float>(r), width); });
+  return y;
+}
+
+void CpuBackend::add(Tensor x, const Tensor& y) {
+  expect_rows("add", x, y.dim(1));
+  for_rows(x.dim(0), x.dim(1), [&](std::int64_t r) { operations_.add(x.row<float>(r), y.row<float>(r), x.dim(1)); });
+}
+
+Laws CpuBackend::law(const Tensor& logits, std::span<const Warp> warps) {
+  const std::int64_t n = logits.dim(0), vocab = logits.dim(1);
+  assert(std::int64_t(warps.size()) == n);
+  Laws laws{logits, allocate({n, std::int64_t(sizeof(LawRow))}, DType::u8)};
+  for_rows(n, 4 * vocab, [&](std::int64_t r) {
+    const Warp& warp = warps[std::size_t(r)];
+    const Tensor scratch = allocate({vocab}, DType::f32);
+    LawRow row;
+    operations_.law_row(logits.row<float>(r), int(vocab), warp, scratch.data<float>(), &row);
+    if (warp.raw_normalizer && row.greedy >= 0) row.raw_log_normalizer = foretoken::add(double(row.peak), log_exactly(row.raw_log_normalizer));
+    keep_law(row, laws, int(r));
+  });
+  return laws;
+}
+
+Token CpuBackend::draw_one(const Law& law, const TokenDraw& draw) {
+  if (chance() || law.row.greedy < 0 || law.row.one_hot) return HostBackend::draw_one(law, draw);
+  return draw.race ? win_race(operations_, law, draw.draws, draw.position) : invert_cdf(operations_, law, draw.draws.uniform(draw.name));
+}
+
+}  // namespace foretoken

@@ -1,0 +1,107 @@
+// Row-wise operations for any kWidth. All of them stream their rows once: 4 bytes in and 4 out a number, far below the
+// weights of the products beside them.
+#pragma once
+#include "kernels/cpu/operations.h"
+#include "kernels/cpu/vectors.h"
+
+namespace foretoken {
+namespace {
+
+void widen_row(const std::uint16_t* x, float* y, std::int64_t n) {
+  std::int64_t i = 0;
+  for (; i + kWidth <= n; i += kWidth) save(y + i, widen(load<Halves>(x + i)));
+  if (i < n) save_some(y + i, widen(load_some(x + i, int(n - i))), int(n - i));
+}
+
+// As bf16 of kernels/tensor.h: to nearest even, NaN stays NaN.
+void round_row(const float* x, std::uint16_t* y, std::int64_t n) {
+  for (std::int64_t i = 0; i < n; ++i) {
+    std::uint32_t u;
+    std::memcpy(&u, x + i, 4);
+    const std::uint32_t rounded = (u + 0x7fffu + (u >> 16 & 1u)) >> 16;
+    y[i] = std::uint16_t((u & 0x7fffffffu) > 0x7f800000u ? (u >> 16 | 0x40u) : rounded);
+  }
+}
+
+// y = x / sqrt(mean x^2 + epsilon) * gain. Four chains of sums, folded in a fixed order.
+void normalize_row(const float* x, const float* gain, float epsilon, float* y, std::int64_t n) {
+  Floats sum[4] = {};
+  std::int64_t i = 0;
+  for (int s = 0; i + kWidth <= n; i += kWidth, s = (s + 1) & 3) {
+    const Floats v = load<Floats>(x + i);
+    sum[s] = fused(v, v, sum[s]);
+  }
+  if (i < n) {
+    const Floats v = load_some(x + i, int(n - i));
+    sum[0] = fused(v, v, sum[0]);
+  }
+  const float mean = total((sum[0] + sum[1]) + (sum[2] + sum[3])) / float(n);
+  const float inverse = 1.0f / __builtin_sqrtf(mean + epsilon);
+  for (i = 0; i + kWidth <= n; i += kWidth) save(y + i, load<Floats>(x + i) * inverse * load<Floats>(gain + i));
+  for (; i < n; ++i) y[i] = x[i] * inverse * gain[i];
+}
+
+// g / (1 + exp(-g)) * u, through exp(-|g|), which cannot overflow.
+inline Floats gated(Floats g, Floats u) {
+  const Floats e = exp_weights(as_floats(as_words(g) | 0x80000000u));
+  return g * ((g >= 0.0f ? spread(1.0f) : e) / (1.0f + e)) * u;
+}
+
+void silu_mul_row(const float* gate, const float* up, float* y, std::int64_t n) {
+  std::int64_t i = 0;
+  for (; i + kWidth <= n; i += kWidth) save(y + i, gated(load<Floats>(gate + i), load<Floats>(up + i)));
+  const int rest = int(n - i);
+  if (rest > 0) save_some(y + i, gated(load_some(gate + i, rest), load_some(up + i, rest)), rest);
+}
+
+void add_row(float* x, const float* y, std::int64_t n) {
+  std::int64_t i = 0;
+  for (; i + kWidth <= n; i += kWidth) save(x + i, load<Floats>(x + i) + load<Floats>(y + i));
+  for (; i < n; ++i) x[i] += y[i];
+}
+
+void rotate_head(float* x, const float* cosine, const float* sine, int half) {
+  int i = 0;
+  for (; i + kWidth <= half; i += kWidth) {
+    const Floats a = load<Floats>(x + i), b = load<Floats>(x + half + i);
+    const Floats c = load<Floats>(cosine + i), s = load<Floats>(sine + i);
+    save(x + i, a * c - b * s);
+    save(x + half + i, b * c + a * s);
+  }
+  for (; i < half; ++i) {
+    const float a = x[i], b = x[half + i];
+    x[i] = a * cosine[i] - b * sine[i];
+    x[half + i] = b * cosine[i] + a * sine[i];
+  }
+}
+
+// ---- ceilings ----
+
+double read_all(const void* data, std::int64_t bytes) {
+  const float* p = static_cast<const float*>(data);
+  Words sum[8] = {};
+  const std::int64_t n = bytes / 4;
+  for (std::int64_t i = 0; i + 8 * kWidth <= n; i += 8 * kWidth)
+    for (int j = 0; j < 8; ++j) sum[j] |= load<Words>(p + i + j * kWidth);
+  Words all = {};
+  for (int j = 0; j < 8; ++j) all |= sum[j];
+  return double(all[0]);
+}
+
+constexpr int kChains = kWidth == 16 ? 20 : 10;  // enough to hide the latency of an addition, and they fit in the registers
+
+double multiply_add_steps(std::int64_t steps) {
+  Floats sum[kChains] = {};
+  Floats a = spread(1.0f), b = spread(0.5f);
+  for (std::int64_t i = 0; i < steps; ++i) {
+    __asm__ volatile("" : "+m"(a), "+m"(b));  // else the compiler would see through the loop
+    const Floats x = a, w = b;
+    for (int j = 0; j < kChains; ++j) sum[j] = fused(x, w, sum[j]);
+  }
+  Floats all = {};
+  for (int j = 0; j < kChains; ++j) all += sum[j];
+  return total(all);
+}
+
+}  // namespace
+}  // namespace foretoken

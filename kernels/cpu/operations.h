@@ -1,0 +1,79 @@
+// What one instruction set offers: a table of functions over plain pointers. The files that are compiled for wide
+// instructions include this and nothing with inline functions of its own, so that nothing wide leaks into the program.
+#pragma once
+#include <cstdint>
+
+#include "kernels/law.h"  // LawRow, Warp: types only
+
+namespace foretoken {
+
+constexpr int kPanel = 32;         // outputs that lie side by side in a packed weight
+constexpr int kAttendTile = 256;   // slots over which one softmax is taken before tiles are combined
+constexpr int kMaxQueries = 12;    // (row, head) pairs that share the loads of keys and values
+constexpr int kMaxHeadSize = 256;
+
+// How a weight lies in memory. Panels of 32 outputs; in a panel, input by input: [panels][inputs][32] for f32 and int8,
+// [panels][inputs / 2][32][2] for bf16, so that 64 bytes are 16 outputs x 2 inputs. Outputs and inputs are padded with 0.
+enum class Packing : std::uint8_t { f32, bf16, int8 };
+
+// y [rows, out] (+)= x [rows, inputs] W^T for some panels of W. Each output of each row has an accumulator of its own that
+// runs over the inputs in order, so a row's bits depend neither on other rows nor on how panels are shared out.
+struct Product {
+  const void* weights;
+  const float* scales;    // int8: [panels][groups][32]
+  const float* zeros;     // the same
+  const void* x;          // dense [rows, inputs]: f32, or bf16 if the table says so
+  const float* sums;      // int8: [rows, groups], sums of x over each group
+  float* y;
+  std::int64_t y_stride, rows, inputs, out;
+  int groups, group;      // int8: inputs = groups * group
+  bool accumulate;        // y +=
+};
+
+// One layer's attention for rows that share a block table. Slots are visited in the order of depth: the visible prefix,
+// then the ancestors, so a node of a tree has the bits of its path run as a chain.
+struct Attention {
+  const float* q;
+  float* y;
+  std::int64_t q_stride, y_stride;
+  const std::byte* pool;
+  std::int64_t page_bytes, keys, values;
+  int page_rows, kv_heads, head_size, heads, words;
+  bool bf16;
+  float scale;
+  const std::int32_t* owner;
+  const std::int32_t* visible;
+  const std::uint64_t* ancestors;
+  std::int64_t ancestors_stride;
+  const std::int32_t* tables;
+  std::int64_t tables_stride;
+};
+
+struct Operations {
+  const char* name;
+  bool rounds_to_bf16;  // the bf16 product takes x in bf16
+  void (*product[3])(const Product&, std::int64_t begin_panel, std::int64_t end_panel);  // by Packing
+  void (*to_bf16)(const float* x, std::uint16_t* y, std::int64_t n);
+  void (*from_bf16)(const std::uint16_t* x, float* y, std::int64_t n);
+  void (*rms_norm)(const float* x, const float* gain, float epsilon, float* y, std::int64_t n);
+  void (*silu_mul)(const float* gate, const float* up, float* y, std::int64_t n);
+  void (*add)(float* x, const float* y, std::int64_t n);
+  // One head: x[i], x[i + half] turn by the angle with these cosines and sines.
+  void (*rotate)(float* x, const float* cosine, const float* sine, int half);
+  // Query heads [head, head + heads) of rows [row, row + rows): at most kMaxQueries pairs of one kv head, one owner.
+  void (*attend)(const Attention&, int row, int rows, int head, int heads);
+  // The bits of normalize(); scratch [vocab].
+  void (*law_row)(const float* logits, int vocab, const Warp& warp, float* scratch, LawRow* row);
+  // p[i] = law(begin + i) for i < n <= kTile; returns tile_sum of it, bit for bit. No one-hot laws.
+  double (*law_tile)(const float* logits, const LawRow& row, int begin, int n, double* p);
+  double (*read)(const void* data, std::int64_t bytes);      // reads all of it; for measuring bandwidth
+  double (*multiply_add)(std::int64_t steps);                // runs steps * operations_per_step operations; for the peak
+  double operations_per_step;
+};
+
+const Operations& operations_scalar();
+const Operations& operations_avx2();
+const Operations& operations_avx512();
+const Operations& operations_avx512bf16();
+
+}  // namespace foretoken

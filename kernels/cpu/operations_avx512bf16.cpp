@@ -1,0 +1,72 @@
+// AVX-512 with bf16 dot products: a bf16 weight meets an activation in bf16, two inputs an instruction and lane, and the
+// sums are f32. Everything else is what AVX-512 offers.
+#if defined(__x86_64__)
+#include <immintrin.h>
+
+#include <cstdint>
+
+namespace foretoken {
+namespace {
+
+constexpr int kWidth = 16;
+typedef float Floats __attribute__((vector_size(4 * kWidth)));
+inline Floats fused(Floats a, Floats b, Floats c) { return _mm512_fmadd_ps(a, b, c); }
+
+}  // namespace
+}  // namespace foretoken
+
+#include "kernels/cpu/product_rows.h"
+
+namespace foretoken {
+namespace {
+
+struct DotWeights {
+  using X = std::uint32_t;  // two activations in bf16
+  static constexpr int kInputs = 2, kBytes = 4;
+  static Floats add(const std::byte* w, X x, Floats sum) {
+    return _mm512_dpbf16_ps(sum, reinterpret_cast<__m512bh>(_mm512_set1_epi32(int(x))), reinterpret_cast<__m512bh>(_mm512_loadu_si512(w)));
+  }
+};
+
+void round_row_fast(const float* x, std::uint16_t* y, std::int64_t n) {
+  for (std::int64_t i = 0; i < n; i += kWidth) {
+    const __mmask16 some = n - i >= kWidth ? 0xffff : __mmask16((1u << (n - i)) - 1);
+    const __m256bh rounded = _mm512_cvtneps_pbh(_mm512_maskz_loadu_ps(some, x + i));
+    _mm256_mask_storeu_epi16(y + i, some, reinterpret_cast<__m256i>(rounded));
+  }
+}
+
+constexpr int kChains = 20;
+
+double dot_steps(std::int64_t steps) {
+  __m512 sum[kChains] = {};
+  __m512i a = _mm512_set1_epi32(0x3f803f80), b = a;
+  for (std::int64_t i = 0; i < steps; ++i) {
+    __asm__ volatile("" : "+m"(a), "+m"(b));  // else the compiler would see through the loop
+    const __m512bh x = reinterpret_cast<__m512bh>(a), w = reinterpret_cast<__m512bh>(b);
+    for (int j = 0; j < kChains; ++j) sum[j] = _mm512_dpbf16_ps(sum[j], x, w);
+  }
+  __m512 all = {};
+  for (int j = 0; j < kChains; ++j) all += sum[j];
+  return double(total(all));
+}
+
+}  // namespace
+
+const Operations& operations_avx512bf16() {
+  static const Operations table = [] {
+    Operations t = operations_avx512();
+    t.name = "avx512bf16";
+    t.rounds_to_bf16 = true;
+    t.product[int(Packing::bf16)] = product<DotWeights, 10, 2>;
+    t.to_bf16 = round_row_fast;
+    t.multiply_add = dot_steps;
+    t.operations_per_step = 4.0 * kWidth * kChains;
+    return t;
+  }();
+  return table;
+}
+
+}  // namespace foretoken
+
+#endif

@@ -1,0 +1,30 @@
+// The operations for any machine: the compiler lowers vectors of four floats to whatever there is. No fused additions.
+#include <cstdint>
+
+namespace foretoken {
+namespace {
+
+constexpr int kWidth = 4;
+typedef float Floats __attribute__((vector_size(4 * kWidth)));
+inline Floats fused(Floats a, Floats b, Floats c) { return a * b + c; }
+
+}  // namespace
+}  // namespace foretoken
+
+#include "kernels/cpu/attend_rows.h"
+#include "kernels/cpu/elementwise.h"
+#include "kernels/cpu/product_rows.h"
+#include "kernels/cpu/vocabulary.h"
+
+namespace foretoken {
+
+const Operations& operations_scalar() {
+  static constexpr Operations kTable = {
+      "scalar", false,
+      {product<FloatWeights, 4, 2>, product<PairWeights, 4, 2>, product<ByteWeights, 2, 2>},
+      round_row, widen_row, normalize_row, silu_mul_row, add_row, rotate_head, attend_rows, law_of_row, law_of_tile, read_all, multiply_add_steps,
+      2.0 * kWidth * kChains};
+  return kTable;
+}
+
+}  // namespace foretoken

@@ -1,0 +1,26 @@
+// Weights as the products of this backend read them: see Packing in operations.h. Done once, at load time.
+#pragma once
+#include <cstdint>
+#include <memory>
+
+#include "kernels/cpu/arena.h"
+#include "kernels/cpu/operations.h"
+#include "kernels/cpu/thread_pool.h"
+#include "kernels/weight.h"
+
+namespace foretoken {
+
+struct PackedWeight {
+  Packing packing = Packing::f32;
+  std::int64_t out = 0, in = 0;
+  std::int64_t inputs = 0;  // with padding: of bf16 to pairs
+  std::int64_t panels = 0;
+  int groups = 0, group = 0;
+  std::shared_ptr<void> data, scales, zeros;
+
+  std::int64_t bytes() const;  // that one product reads
+};
+
+PackedWeight pack(const Weight& weight, WeightMemory& memory, ThreadPool& pool);
+
+}  // namespace foretoken

@@ -1,0 +1,131 @@
+// Products over packed weights, for any kWidth: see Product in operations.h.
+//
+//   y[r][o] = sum_k x[r][k] w[o][k]        x [rows, in], w [out, in]
+//
+// Bytes: out * in * size(w), once whatever the number of rows (x and y are small and stay near). Operations: 2 rows out in.
+// One block keeps kRows x kColumns vectors of sums in registers; each weight that is loaded serves kRows rows.
+#pragma once
+#include "kernels/cpu/operations.h"
+#include "kernels/cpu/vectors.h"
+
+namespace foretoken {
+namespace {
+
+// A loader tells how weights are read: X is one item of x, which holds kInputs inputs; kBytes is what one item costs per output.
+struct FloatWeights {
+  using X = float;
+  static constexpr int kInputs = 1, kBytes = 4;
+  static Floats add(const std::byte* w, X x, Floats sum) { return fused(load<Floats>(w), spread(x), sum); }
+};
+struct ByteWeights {
+  using X = float;
+  static constexpr int kInputs = 1, kBytes = 1;
+  static Floats add(const std::byte* w, X x, Floats sum) {
+    return fused(__builtin_convertvector(load<Bytes>(w), Floats), spread(x), sum);
+  }
+};
+struct TwoFloats {
+  float even, odd;
+};
+struct PairWeights {  // bf16 pairs: the even input is the lower half of a word
+  using X = TwoFloats;
+  static constexpr int kInputs = 2, kBytes = 4;
+  static Floats add(const std::byte* w, X x, Floats sum) {
+    const Words pair = load<Words>(w);
+    sum = fused(as_floats(pair << 16), spread(x.even), sum);
+    return fused(as_floats(pair & 0xffff0000u), spread(x.odd), sum);
+  }
+};
+
+constexpr std::int64_t kAhead = 4096;  // bytes by which weights are fetched before their use
+
+inline void put(const Product& p, std::int64_t row, std::int64_t o, Floats sum) {
+  float* y = p.y + row * p.y_stride + o;
+  if (p.out - o >= kWidth) {
+    save(y, p.accumulate ? load<Floats>(y) + sum : sum);
+  } else {
+    for (int i = 0; i < p.out - o; ++i) y[i] = p.accumulate ? y[i] + sum[i] : sum[i];
+  }
+}
+
+// Adds `items` items of x to the sums of R rows, of C vectors of outputs in each of P panels.
+template <class W, int R, int C, int P>
+inline void accumulate(const std::byte* w, std::int64_t panel_bytes, const typename W::X* x, std::int64_t stride, std::int64_t items, Floats (&sum)[R][P][C]) {
+  for (std::int64_t k = 0; k < items; ++k, w += kPanel * W::kBytes) {
+    if (R > 4)  // many operations a line: the hardware no longer runs ahead far enough by itself
+      for (int line = 0; line < kPanel * W::kBytes; line += 64) __builtin_prefetch(w + kAhead + line, 0, 2);
+    for (int q = 0; q < P; ++q)
+      for (int c = 0; c < C; ++c)
+        for (int r = 0; r < R; ++r) sum[r][q][c] = W::add(w + q * panel_bytes + c * kWidth * W::kBytes, x[r * stride + k], sum[r][q][c]);
+  }
+}
+
+// int8 groups: w = scale (q - zero), so a group adds scale (sum of q x - zero * sum of x).
+template <class W, int R, int C, int P>
+inline void accumulate_groups(const Product& p, const std::byte* w, const typename W::X* x, std::int64_t panel, std::int64_t row, int column, Floats (&sum)[R][P][C]) {
+  for (int g = 0; g < p.groups; ++g) {
+    Floats part[R][P][C] = {};
+    accumulate<W, R, C, P>(w + std::int64_t(g) * p.group * kPanel, p.inputs * kPanel, x + std::int64_t(g) * p.group, p.inputs, p.group, part);
+    for (int q = 0; q < P; ++q) {
+      for (int c = 0; c < C; ++c) {
+        const std::int64_t at = ((panel + q) * p.groups + g) * kPanel + column + c * kWidth;
+        const Floats scale = load<Floats>(p.scales + at), zero = load<Floats>(p.zeros + at);
+        for (int r = 0; r < R; ++r) sum[r][q][c] = fused(scale, part[r][q][c] - zero * p.sums[(row + r) * p.groups + g], sum[r][q][c]);
+      }
+    }
+  }
+}
+
+template <class W, int R, int C, int P> void block(const Product& p, std::int64_t panel, std::int64_t row, int column) {
+  const std::int64_t items = p.inputs / W::kInputs, panel_bytes = items * kPanel * W::kBytes;
+  const std::byte* w = static_cast<const std::byte*>(p.weights) + panel * panel_bytes + column * W::kBytes;
+  const auto* x = static_cast<const typename W::X*>(p.x) + row * items;
+  Floats sum[R][P][C] = {};
+  if constexpr (W::kBytes == 1) accumulate_groups<W, R, C, P>(p, w, x, panel, row, column, sum);
+  else accumulate<W, R, C, P>(w, panel_bytes, x, items, items, sum);
+  for (int r = 0; r < R; ++r) {
+    for (int q = 0; q < P; ++q) {
+      for (int c = 0; c < C; ++c) {
+        const std::int64_t o = (panel + q) * kPanel + column + c * kWidth;
+        if (o < p.out) put(p, row + r, o, sum[r][q][c]);
+      }
+    }
+  }
+}
+
+template <class W, int R, int C> void rows_of_panel(const Product& p, std::int64_t panel, std::int64_t row) {
+  for (int column = 0; column < kPanel; column += C * kWidth) block<W, R, C, 1>(p, panel, row, column);
+}
+
+// As few blocks of rows as possible, of equal sizes, at most kMaxRows each; C vectors of outputs at a time.
+template <class W, int kMaxRows, int C> void blocks_of_panel(const Product& p, std::int64_t panel) {
+  const std::int64_t blocks = (p.rows + kMaxRows - 1) / kMaxRows;
+  for (std::int64_t b = 0; b < blocks; ++b) {
+    const std::int64_t row = p.rows * b / blocks;
+    switch (p.rows * (b + 1) / blocks - row) {
+      case 1: rows_of_panel<W, 1, C>(p, panel, row); break;
+      case 2: rows_of_panel<W, 2, C>(p, panel, row); break;
+      case 3: rows_of_panel<W, kMaxRows >= 3 ? 3 : 1, C>(p, panel, row); break;
+      case 4: rows_of_panel<W, kMaxRows >= 4 ? 4 : 1, C>(p, panel, row); break;
+      case 5: rows_of_panel<W, kMaxRows >= 5 ? 5 : 1, C>(p, panel, row); break;
+      case 6: rows_of_panel<W, kMaxRows >= 6 ? 6 : 1, C>(p, panel, row); break;
+      case 7: rows_of_panel<W, kMaxRows >= 7 ? 7 : 1, C>(p, panel, row); break;
+      case 8: rows_of_panel<W, kMaxRows >= 8 ? 8 : 1, C>(p, panel, row); break;
+      case 9: rows_of_panel<W, kMaxRows >= 9 ? 9 : 1, C>(p, panel, row); break;
+       default: rows_of_panel<W, kMaxRows, C>(p, panel, row); break;
+    }
+  }
+}
+
+// One or two rows have few sums to keep, so they take more outputs at a time: the additions of one sum wait for each other.
+template <class W, int kMaxRows, int C> void product(const Product& p, std::int64_t begin, std::int64_t end) {
+  constexpr int kWhole = kPanel / kWidth, kPanels = kWidth == 16 ? 2 : 1;
+  std::int64_t panel = begin;
+  for (; p.rows == 1 && panel + kPanels <= end; panel += kPanels) block<W, 1, kWhole, kPanels>(p, panel, 0, 0);
+  if constexpr (kPanels == 2)
+    for (; p.rows == 2 && panel + 2 <= end; panel += 2) block<W, 2, kWhole, 2>(p, panel, 0, 0);
+  for (; panel < end; ++panel) blocks_of_panel<W, kMaxRows, C>(p, panel);
+}
+
+}  // namespace
+}  // namespace foretoken

@@ -1,0 +1,40 @@
+// Cosines and sines of rotations, computed once per position and kept: taking them anew would cost more than the rotation.
+// Knows angles, no heads.
+#pragma once
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <vector>
+
+namespace foretoken {
+
+class Rotations {
+ public:
+  // A set of frequencies and what has been computed for it. Stays valid as long as this object.
+  class Table {
+   public:
+    explicit Table(std::span<const float> frequencies) : frequencies_(frequencies.begin(), frequencies.end()) {}
+    // cos(position * f[i]) for all i, then the sines. The position must have been covered.
+    const float* at(std::int32_t position) const {
+      return chunks_[std::size_t(position / kChunk)].get() + std::size_t(position % kChunk) * 2 * frequencies_.size();
+    }
+
+   private:
+    friend class Rotations;
+    static constexpr std::int32_t kChunk = 256;
+    void cover(std::int32_t position);
+
+    std::vector<float> frequencies_;
+    std::vector<std::unique_ptr<float[]>> chunks_;
+  };
+
+  // The table of these frequencies, covering these positions.
+  const Table& table(std::span<const float> frequencies, std::span<const std::int32_t> positions);
+
+ private:
+  std::mutex lock_;
+  std::vector<std::unique_ptr<Table>> tables_;
+};
+
+}  // namespace foretoken

@@ -1,0 +1,113 @@
+#include "kernels/cpu/thread_pool.h"
+
+#include <sched.h>
+
+#include <algorithm>
+#include <utility>
+
+namespace foretoken {
+namespace {
+
+constexpr int kSpins = 4000;  // some tens of microseconds: longer than the pauses between the products of one forward
+
+thread_local bool in_pool = false;
+
+void relax() {
+#if defined(__x86_64__) || defined(__i386__)
+  __builtin_ia32_pause();
+#else
+  std::atomic_signal_fence(std::memory_order_seq_cst);
+#endif
+}
+
+int index_of(std::uint64_t word) { return int(std::uint32_t(word)); }
+
+int usable_cores() {
+  cpu_set_t set;
+  if (sched_getaffinity(0, sizeof(set), &set) == 0) return std::max(1, CPU_COUNT(&set));
+  return std::max(1u, std::thread::hardware_concurrency());
+}
+
+}  // namespace
+
+ThreadPool::ThreadPool(int threads) : shares_(std::size_t(threads > 0 ? threads : usable_cores())) {
+  for (int i = 1; i < this->threads(); ++i) workers_.emplace_back([this, i] { serve(i); });
+}
+
+ThreadPool::~ThreadPool() {
+  closing_.store(true, std::memory_order_relaxed);
+  job_.fetch_add(1, std::memory_order_release);
+  job_.notify_all();
+  for (std::thread& worker : workers_) worker.join();
+}
+
+bool ThreadPool::fork(int n, Call call, const void* body) {
+  if (in_pool || !one_caller_.try_lock()) return false;
+  std::lock_guard lock(one_caller_, std::adopt_lock);
+  call_.store(call, std::memory_order_relaxed);
+  body_.store(body, std::memory_order_relaxed);
+  left_.store(n, std::memory_order_relaxed);
+  const std::uint32_t job = job_.load(std::memory_order_relaxed) + 1;
+  for (int t = 0; t < threads(); ++t) {
+    Share& share = shares_[std::size_t(t)];
+    share.end.store(of_job(job, n, t + 1), std::memory_order_relaxed);
+    share.next.store(of_job(job, n, t), std::memory_order_release);
+  }
+  job_.store(job, std::memory_order_release);
+  job_.notify_all();
+  in_pool = true;
+  work(0, job);
+  in_pool = false;
+  for (int spins = 0; left_.load(std::memory_order_acquire) != 0; ++spins) spins < kSpins ? relax() : std::this_thread::yield();
+  if (failure_) std::rethrow_exception(std::exchange(failure_, nullptr));
+  return true;
+}
+
+// Where thread t's share of n indices begins, marked with the job.
+std::uint64_t ThreadPool::of_job(std::uint32_t job, int n, int t) const {
+  return std::uint64_t(job) << 32 | std::uint32_t(std::int64_t(n) * t / threads());
+}
+
+// Takes indices of `job` until none is left. Whoever takes one finds the job's own call and body, since they are not
+// replaced before every index is done.
+void ThreadPool::work(int self, std::uint32_t job) {
+  int done = 0;
+  for (int t = 0; t < threads(); ++t) {
+    Share& share = shares_[std::size_t((self + t) % threads())];
+    std::uint64_t next = share.next.load(std::memory_order_acquire);
+    for (;;) {
+      const std::uint64_t end = share.end.load(std::memory_order_relaxed);
+      if (next >> 32 != job || end >> 32 != job || index_of(next) >= index_of(end)) break;
+      if (!share.next.compare_exchange_weak(next, next + 1, std::memory_order_acq_rel, std::memory_order_acquire)) continue;
+      try {
+        call_.load(std::memory_order_relaxed)(body_.load(std::memory_order_relaxed), index_of(next));
+      } catch (...) {
+        std::lock_guard lock(failure_lock_);
+        if (!failure_) failure_ = std::current_exception();
+      }
+      ++done;
+      next = share.next.load(std::memory_order_acquire);
+    }
+  }
+  if (done) left_.fetch_sub(done, std::memory_order_acq_rel);
+}
+
+void ThreadPool::serve(int self) {
+  in_pool = true;
+  std::uint32_t seen = 0;
+  while (!closing_.load(std::memory_order_relaxed)) {
+    std::uint32_t job = job_.load(std::memory_order_acquire);
+    for (int spins = 0; job == seen && spins < kSpins; ++spins) {
+      relax();
+      job = job_.load(std::memory_order_acquire);
+    }
+    if (job == seen) {
+      job_.wait(seen, std::memory_order_acquire);
+      continue;
+    }
+    seen = job;
+    work(self, job);
+  }
+}
+
+}  // namespace foretoken

@@ -1,0 +1,57 @@
+// A fork-join pool for operations of a few microseconds: workers spin a little before they sleep, the caller works too,
+// and it never waits for a worker that has not begun. Knows no operation.
+#pragma once
+#include <atomic>
+#include <cstdint>
+#include <exception>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <type_traits>
+#include <vector>
+
+namespace foretoken {
+
+class ThreadPool {
+ public:
+  explicit ThreadPool(int threads);  // the caller counts as one; 0: as many as this process may use
+  ~ThreadPool();
+  ThreadPool(const ThreadPool&) = delete;
+  ThreadPool& operator=(const ThreadPool&) = delete;
+
+  int threads() const { return int(shares_.size()); }
+
+  // f(0) ... f(n - 1), each once, in any order and possibly at once; returns when all are done. Each thread begins with its own
+  // contiguous share (so that what it read last time is still in its cache) and then helps the others. The first
+  // exception is thrown again here. A call from inside f, or while another thread's call runs, runs on the calling thread.
+  template <class F> void run(int n, const F& f) {
+    if (n <= 0) return;
+    if (n == 1 || threads() == 1 || !fork(n, [](const void* body, int i) { (*static_cast<const F*>(body))(i); }, &f))
+      for (int i = 0; i < n; ++i) f(i);
+  }
+
+ private:
+  using Call = void (*)(const void* body, int i);
+  struct alignas(64) Share {
+    std::atomic<std::uint64_t> next{0};  // job number << 32 | next index; only who serves that job may take
+    std::atomic<std::uint64_t> end{0};   // job number << 32 | end
+  };
+
+  bool fork(int n, Call call, const void* body);
+  std::uint64_t of_job(std::uint32_t job, int n, int t) const;
+  void work(int self, std::uint32_t job);
+  void serve(int self);
+
+  std::vector<Share> shares_;
+  std::vector<std::thread> workers_;
+  alignas(64) std::atomic<std::uint32_t> job_{0};
+  std::atomic<bool> closing_{false};
+  std::atomic<Call> call_{nullptr};
+  std::atomic<const void*> body_{nullptr};
+  alignas(64) std::atomic<int> left_{0};
+  std::mutex one_caller_;
+  std::mutex failure_lock_;
+  std::exception_ptr failure_;
+};
+
+}  // namespace foretoken

@@ -1,0 +1,254 @@
+// Every operation of the cpu backend, with every instruction set of this machine, against the reference backend or against
+// its plain meaning. One test an operation, by its name; the last test reads backend.h and misses none.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <fstream>
+#include <regex>
+#include <set>
+
+#include "kernels/reference/reference_backend.h"
+#include "tests/kernels/scene.h"
+
+namespace foretoken::testing {
+namespace {
+
+class Parity : public ::testing::TestWithParam<std::string> {
+ protected:
+  std::unique_ptr<Backend> cpu = make_cpu_backend(2, GetParam());
+  ReferenceBackend reference;
+  bool rounds() const { return GetParam() == "avx512bf16"; }  // activations of bf16 products
+};
+
+const int kRowCounts[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 13, 16, 17, 23, 31, 48, 70};
+
+TEST_P(Parity, allocate) {
+  for (std::int64_t n : {0, 1, 5, 1000, 70000}) {
+    const Tensor a = cpu->allocate({n, 3}, DType::f32), b = cpu->allocate({n, 3}, DType::f32);
+    EXPECT_EQ(a.shape(), Shape({n, 3}));
+    EXPECT_TRUE(a.dense() && reinterpret_cast<std::uintptr_t>(a.raw()) % 64 == 0);
+    EXPECT_GE(std::abs(a.data<char>() - b.data<char>()), n * 12);
+    std::memset(a.raw(), 1, std::size_t(a.bytes()));
+  }
+  Tensor kept;
+  {
+    const auto gone = make_cpu_backend(1, GetParam());
+    kept = gone->allocate({8}, DType::i32);
+  }
+  kept.data<int>()[7] = 5;  // tensors may outlive their backend
+  EXPECT_EQ(kept.data<int>()[7], 5);
+}
+
+TEST_P(Parity, upload) {
+  const Tensor t = random_tensor({5, 7}, 1);
+  EXPECT_TRUE(same_bits(cpu->upload(t), t));
+}
+
+TEST_P(Parity, copy) {
+  const Tensor from = random_tensor({6, 40}, 1);
+  Tensor to = random_tensor({6, 90}, 2);
+  const Tensor before = copy_of(to);
+  cpu->copy(from, to.columns(13, 40));
+  for (int r = 0; r < 6; ++r)
+    for (int i = 0; i < 90; ++i) EXPECT_EQ(to.row<float>(r)[i], i >= 13 && i < 53 ? from.row<float>(r)[i - 13] : before.row<float>(r)[i]);
+}
+
+TEST_P(Parity, prepare) {  // a weight may be prepared or not
+  for (DType dtype : {DType::f32, DType::bf16, DType::f16, DType::i8}) {
+    const Weight w = random_weight(37, 55, dtype, 3);
+    const Tensor x = random_tensor({3, 55}, 4);
+    EXPECT_TRUE(same_bits(cpu->linear(x, cpu->prepare(w)), cpu->linear(x, w)));
+    EXPECT_EQ(cpu->prepare(w).out, 37);
+  }
+}
+
+TEST_P(Parity, embed) {
+  const Tensor table = random_tensor({50, 385}, 1), tokens = integers({3, 49, -1, 0, 3});
+  for (const Tensor& t : {table, rounded(table)}) {
+    const Tensor y = cpu->embed(t, tokens);
+    EXPECT_TRUE(same_bits(y, reference.embed(t, tokens)));
+    EXPECT_EQ(y.row<float>(2)[384], 0);
+    EXPECT_EQ(y.row<float>(1)[384], t.dtype() == DType::f32 ? table.row<float>(49)[384] : float(bf16(table.row<float>(49)[384])));
+  }
+}
+
+TEST_P(Parity, rms_norm) {
+  for (int width : {1, 7, 64, 385, 1024}) {
+    const Tensor x = random_tensor({70, width}, unsigned(width)), gain = random_tensor({width}, 9);
+    EXPECT_LT(distance(cpu->rms_norm(x, gain, 1e-5f), reference.rms_norm(x, gain, 1e-5f)), 2e-6) << width;
+  }
+  const Tensor wide = random_tensor({4, 100}, 1, 1e-3f), gain = random_tensor({60}, 2);
+  EXPECT_LT(distance(cpu->rms_norm(wide.columns(20, 60), gain, 1e-2f), reference.rms_norm(wide.columns(20, 60), gain, 1e-2f)), 2e-6);
+}
+
+TEST_P(Parity, linear) {
+  const struct {
+    int out, in;
+  } shapes[] = {{1, 1}, {33, 385}, {257, 64}, {100, 33}};
+  for (DType dtype : {DType::f32, DType::bf16, DType::f16, DType::i8}) {
+    for (const auto& s : shapes) {
+      const Weight w = random_weight(s.out, s.in, dtype, 5);
+      const Weight fast = cpu->prepare(w), slow = reference.prepare(w);
+      for (int n : kRowCounts) {
+        const Tensor x = random_tensor({n, s.in + 5}, unsigned(n)).columns(2, s.in);
+        const Tensor truth = reference.linear(dtype == DType::bf16 && rounds() ? through_bf16(x) : x, slow);
+        EXPECT_LT(distance(cpu->linear(x, fast), truth), 5e-6) << name_of(dtype) << " " << s.out << "x" << s.in << ", rows " << n;
+      }
+    }
+  }
+  EXPECT_EQ(cpu->linear(random_tensor({0, 33}, 1), random_weight(5, 33, DType::f32, 1)).dim(0), 0);
+}
+
+TEST_P(Parity, linear_add) {
+  for (DType dtype : {DType::f32, DType::bf16, DType::i8}) {
+    const Weight w = random_weight(100, 385, dtype, 5);
+    for (int n : {1, 5, 17}) {
+      const Tensor h = random_tensor({n, 385}, 1), x = random_tensor({n, 100}, 2);
+      Tensor fused = copy_of(x), plain = copy_of(x);
+      cpu->linear_add(fused, h, cpu->prepare(w));
+      reference.linear_add(plain, dtype == DType::bf16 && rounds() ? through_bf16(h) : h, reference.prepare(w));
+      EXPECT_LT(distance(fused, plain), 5e-6);
+    }
+  }
+}
+
+TEST_P(Parity, rope) {
+  for (int head_size : {32, 48, 64, 80, 96, 128}) {
+    std::vector<float> f;
+    for (int i = 0; i < head_size / 2; ++i) f.push_back(std::pow(10000.0f, -2.0f * float(i) / float(head_size)));
+    const Tensor frequencies = listed(f, DType::f32);
+    std::vector<SceneRow> rows;
+    for (int r = 0; r < 70; ++r) rows.push_back(chain_row(0, r * r % 1000));
+    const Layout layout = layout_of(rows, integers({0}).reshaped({1, 1}), 0);
+    const Tensor qk = random_tensor({70, 5 * head_size + 3}, 1);
+    const Tensor fast = copy_of(qk), slow = copy_of(qk);
+    cpu->rope(fast.columns(0, 3 * head_size), fast.columns(3 * head_size, 2 * head_size), layout, frequencies, head_size);
+    reference.rope(slow.columns(0, 3 * head_size), slow.columns(3 * head_size, 2 * head_size), layout, frequencies, head_size);
+    EXPECT_LT(distance(fast, slow), 5e-7) << head_size;
+    EXPECT_GT(distance(fast, qk), 0.1) << "nothing was turned";
+    EXPECT_EQ(fast.row<float>(9)[5 * head_size], qk.row<float>(9)[5 * head_size]);
+  }
+}
+
+TEST_P(Parity, store) {
+  for (DType dtype : {DType::f32, DType::bf16}) {
+    Cache fast(2, 20, 8, 2, 48, dtype), slow(2, 20, 8, 2, 48, dtype);
+    fill(*cpu, fast, 17, 3);
+    fill(reference, slow, 17, 3);
+    EXPECT_EQ(std::memcmp(fast.pool.raw(), slow.pool.raw(), std::size_t(fast.pool.bytes())), 0);
+    const KvLayer& kv = fast.layers[1];
+    const Tensor v = random_tensor({34, 96}, 104);  // as fill made it: sequence 1, slot 10, head 1
+    const std::byte* page = kv.pool.row<std::byte>(fast.tables.row<std::int32_t>(1)[1]) + kv.values + (8 + 2) * 48 * size_of(dtype);
+    const float stored = dtype == DType::f32 ? reinterpret_cast<const float*>(page)[5] : float(reinterpret_cast<const bf16*>(page)[5]);
+    const float given = v.row<float>(17 + 10)[48 + 5];
+    EXPECT_EQ(stored, dtype == DType::f32 ? given : float(bf16(given)));
+  }
+}
+
+TEST_P(Parity, attend) {
+  const struct {
+    int heads, kv_heads, head_size;
+  } shapes[] = {{6, 2, 64}, {4, 4, 48}, {8, 2, 80}, {3, 1, 32}, {26, 2, 96}, {2, 1, 128}};
+  for (const auto& s : shapes) {
+    for (DType dtype : {DType::f32, DType::bf16}) {
+      Cache cache(2, 600, 16, s.kv_heads, s.head_size, dtype);
+      fill(reference, cache, 590, 7);
+      std::vector<SceneRow> rows;
+      for (int slot : {0, 1, 15, 16, 17, 18, 19, 255, 256, 257, 258, 511, 512, 589}) rows.push_back(chain_row(0, slot));
+      for (int slot = 250; slot < 262; ++slot) rows.push_back(chain_row(1, slot));
+      const Layout layout = layout_of(rows, cache.tables, 0);
+      const Tensor q = random_tensor({layout.rows, s.heads * s.head_size}, 8);
+      const float scale = 1 / std::sqrt(float(s.head_size));
+      EXPECT_LT(distance(cpu->attend(q, cache.layers[1], layout, scale), reference.attend(q, cache.layers[1], layout, scale)), 3e-6)
+          << s.heads << "/" << s.kv_heads << " heads of " << s.head_size << " " << name_of(dtype);
+    }
+  }
+}
+
+TEST_P(Parity, silu_mul) {
+  for (int width : {1, 17, 385, 1024}) {
+    const Tensor x = random_tensor({23, 2 * width}, 3, 6);
+    x.row<float>(0)[0] = 100, x.row<float>(1)[0] = -100, x.row<float>(2)[0] = 0;
+    EXPECT_LT(distance(cpu->silu_mul(x), reference.silu_mul(x)), 1e-6) << width;
+  }
+}
+
+TEST_P(Parity, add) {
+  const Tensor x = random_tensor({23, 400}, 1), y = random_tensor({23, 385}, 2), fast = copy_of(x), slow = copy_of(x);
+  cpu->add(fast.columns(3, 385), y);
+  reference.add(slow.columns(3, 385), y);
+  EXPECT_TRUE(same_bits(fast, slow));
+  EXPECT_EQ(fast.row<float>(22)[3 + 384], x.row<float>(22)[3 + 384] + y.row<float>(22)[384]);
+}
+
+TEST_P(Parity, gather) {
+  const Tensor x = random_tensor({9, 50}, 1).columns(5, 33);
+  const Tensor y = cpu->gather(x, integers({8, 0, 3, 3}));
+  EXPECT_TRUE(y.dense() && y.dim(0) == 4);
+  for (int i = 0; i < 4; ++i) EXPECT_TRUE(same_row(y, i, x, (std::vector<int>{8, 0, 3, 3})[std::size_t(i)]));
+}
+
+TEST_P(Parity, move) {
+  for (DType dtype : {DType::f32, DType::bf16}) {
+    Cache cache(2, 40, 8, 2, 48, dtype), before(2, 40, 8, 2, 48, dtype);
+    fill(*cpu, cache, 40, 3);
+    fill(*cpu, before, 40, 3);
+    const std::vector<std::int32_t> from{12, 14, 15, 21, 39}, to{12, 13, 14, 15, 16};  // 14 is read before it is written
+    cpu->move(cache.layers, cache.tables.rows(1, 1), from, to);
+    for (int s = 0; s < 2; ++s) {
+      for (int slot = 0; slot < 40; ++slot) {
+        const bool moved = s == 1 && slot >= 12 && slot <= 16;
+        const int source = moved ? from[std::size_t(slot - 12)] : slot;
+        for (const KvLayer& kv : cache.layers) {
+          for (int h = 0; h < 2; ++h) {
+            for (std::int64_t plane : {kv.keys, kv.values}) {
+              const std::int32_t* table = cache.tables.row<std::int32_t>(s);
+              const std::int64_t head = h * 8 * 48 * size_of(dtype);
+              EXPECT_EQ(std::memcmp(slot_address(kv, plane, table, slot) + head,
+                                    slot_address({before.pool, 0, 0, 8, 2, 48, dtype}, plane, table, source) + head, std::size_t(48 * size_of(dtype))), 0)
+                  << "slot " << slot;
+            }
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST_P(Parity, replay) {
+  int runs = 0;
+  for (int i = 0; i < 3; ++i) cpu->replay("key", [&] { ++runs; });
+  cpu->synchronize();
+  EXPECT_EQ(runs, 3);
+}
+
+TEST_P(Parity, synchronize) { EXPECT_NO_THROW(cpu->synchronize()); }
+
+TEST_P(Parity, for_each) {
+  std::vector<std::atomic<int>> met(1000);
+  cpu->for_each(1000, [&](int i) { ++met[std::size_t(i)]; });
+  for (auto& m : met) EXPECT_EQ(m, 1);
+}
+
+TEST(ParityTable, misses_no_operation) {
+  const auto text = [](const char* path) {
+    std::ifstream file(std::string(FORETOKEN_SOURCE_DIR) + path);
+    return std::string(std::istreambuf_iterator<char>(file), {});
+  };
+  const auto names = [](const std::string& source, const char* pattern) {
+    std::set<std::string> found;
+    const std::regex re(pattern);
+    for (std::sregex_iterator m(source.begin(), source.end(), re), end; m != end; ++m) found.insert((*m)[1]);
+    return found;
+  };
+  std::set<std::string> operations = names(text("/kernels/backend.h"), R"(\n  virtual [^~(]*?(\w+)\()");
+  const std::set<std::string> tested = names(text("/tests/kernels/parity_test.cpp") + text("/tests/kernels/laws_test.cpp"), R"(TEST_P\(Parity\w*, (\w+)\))");
+  for (const char* no_operation : {"name", "description", "device", "chance"}) EXPECT_EQ(operations.erase(no_operation), 1u) << no_operation;
+  EXPECT_GE(operations.size(), 20u);
+  for (const std::string& operation : operations) EXPECT_TRUE(tested.count(operation)) << operation << " of kernels/backend.h has no TEST_P(Parity, " << operation << ")";
+}
+
+INSTANTIATE_TEST_SUITE_P(Cpu, Parity, ::testing::ValuesIn(cpu_instructions()), [](const auto& i) { return i.param; });
+
+}  // namespace
+}  // namespace foretoken::testing

@@ -1,0 +1,136 @@
+// A row's result is the same bits alone and in any company, with any number of threads; and a node of a tree has the bits
+// of its path run as a chain.
+#include <gtest/gtest.h>
+
+#include "kernels/reference/reference_backend.h"
+#include "tests/kernels/scene.h"
+
+namespace foretoken::testing {
+namespace {
+
+class Rows : public ::testing::TestWithParam<std::string> {
+ protected:
+  std::unique_ptr<Backend> make(int threads) {
+    if (GetParam() == "reference") return make_reference_backend();
+    return make_cpu_backend(threads, GetParam());
+  }
+  std::unique_ptr<Backend> backend = make(1), threaded = make(3);
+
+  // f(backend, rows) of each row alone must be f of all rows at once.
+  template <class F> void independent(const Tensor& x, const F& f, const std::string& what) {
+    const Tensor all = f(*threaded, x);
+    EXPECT_TRUE(same_bits(all, f(*backend, x))) << what << ": threads change bits";
+    for (std::int64_t r = 0; r < x.dim(0); ++r) ASSERT_TRUE(same_row(f(*backend, x.rows(r, 1)), 0, all, r)) << what << ", row " << r << " of " << x.dim(0);
+    for (std::int64_t n : {2, 3, 4, 8, 12}) {
+      if (n >= x.dim(0)) break;
+      ASSERT_TRUE(same_row(f(*backend, x.rows(1, n)), n - 1, all, n)) << what << ", the last of " << n << " rows";
+    }
+  }
+};
+
+TEST_P(Rows, products) {
+  for (DType dtype : {DType::f32, DType::bf16, DType::i8}) {
+    for (int in : {385, 64}) {
+      const Weight w = random_weight(2081, in, dtype, 5);
+      const Weight a = backend->prepare(w), b = threaded->prepare(w);
+      for (int n : {5, 10, 37}) {
+        independent(random_tensor({n, in}, 6), [&](Backend& k, const Tensor& x) { return k.linear(x, &k == backend.get() ? a : b); }, "linear");
+        independent(random_tensor({n, in}, 6),
+                    [&](Backend& k, const Tensor& x) {
+                      Tensor y = copy_of(random_tensor({1, 2081}, 1));
+                      Tensor many = Tensor::host({x.dim(0), 2081}, DType::f32);
+                      for (std::int64_t r = 0; r < x.dim(0); ++r) k.copy(y, many.rows(r, 1));
+                      k.linear_add(many, x, &k == backend.get() ? a : b);
+                      return many;
+                    },
+                    "linear_add");
+      }
+    }
+  }
+}
+
+TEST_P(Rows, row_work) {
+  const Tensor gain = random_tensor({770}, 2);
+  const Tensor x = random_tensor({70, 770}, 1);
+  independent(x, [&](Backend& k, const Tensor& r) { return k.rms_norm(r, gain, 1e-5f); }, "rms_norm");
+  independent(x, [&](Backend& k, const Tensor& r) { return k.silu_mul(r); }, "silu_mul");
+}
+
+TEST_P(Rows, rope) {
+  const Tensor frequencies = random_tensor({40}, 2);
+  const Tensor tables = integers({0}).reshaped({1, 1});
+  const Tensor x = random_tensor({70, 240}, 1);
+  const auto turned = [&](Backend& k, const Tensor& rows, int first) {
+    std::vector<SceneRow> scene;
+    for (int r = 0; r < int(rows.dim(0)); ++r) scene.push_back(chain_row(0, (first + r) * 37));
+    Tensor y = copy_of(rows);
+    k.rope(y.columns(0, 160), y.columns(160, 80), layout_of(scene, tables, 0), frequencies, 80);
+    return y;
+  };
+  const Tensor all = turned(*threaded, x, 0);
+  for (int r = 0; r < 70; ++r) EXPECT_TRUE(same_row(turned(*backend, x.rows(r, 1), r), 0, all, r));
+}
+
+TEST_P(Rows, attend) {
+  for (DType dtype : {DType::f32, DType::bf16}) {
+    Cache cache(3, 700, 16, 2, 80, dtype);
+    fill(*backend, cache, 690, 7);
+    std::vector<SceneRow> rows;
+    for (int slot = 0; slot < 40; ++slot) rows.push_back(chain_row(0, 245 + slot));
+    for (int slot : {3, 689, 300}) rows.push_back(chain_row(1, slot));
+    for (int slot = 508; slot < 515; ++slot) rows.push_back(chain_row(2, slot));
+    const Tensor q = random_tensor({std::int64_t(rows.size()), 6 * 80}, 8);
+    const Tensor all = threaded->attend(q, cache.layers[0], layout_of(rows, cache.tables, 0), 0.1f);
+    for (std::size_t r = 0; r < rows.size(); ++r) {
+      const Tensor alone = backend->attend(q.rows(std::int64_t(r), 1), cache.layers[0], layout_of({rows[r]}, cache.tables, 0), 0.1f);
+      ASSERT_TRUE(same_row(alone, 0, all, std::int64_t(r))) << "row " << r;
+    }
+  }
+}
+
+// Random trees over a prefix: `nodes` slots behind it, each node's parent any earlier node or the prefix.
+TEST_P(Rows, tree_is_chain) {
+  for (unsigned seed = 1; seed <= 12; ++seed) {
+    std::mt19937 engine(seed);
+    const int words = 1 + int(seed % 2), nodes = words == 1 ? 3 + int(engine() % 40) : 64 + int(engine() % 60);
+    const int prefix = seed % 3 == 0 ? 250 : int(engine() % 60);
+    const DType dtype = seed % 2 ? DType::bf16 : DType::f32;
+    Cache cache(1, prefix + nodes, 16, 2, 64, dtype, seed);
+    fill(*backend, cache, prefix + nodes, seed);
+    std::vector<SceneRow> rows;
+    std::vector<std::vector<int>> paths;
+    for (int n = 0; n < nodes; ++n) {
+      const int parent = int(engine() % unsigned(n + 1)) - 1;
+      paths.push_back(parent < 0 ? std::vector<int>{} : paths[std::size_t(parent)]);
+      paths.back().push_back(prefix + n);
+      SceneRow row{0, prefix + n, prefix + int(paths.back().size()) - 1, prefix, std::vector<std::uint64_t>(std::size_t(words), 0)};
+      for (int slot : paths.back()) row.ancestors[std::size_t((slot - prefix) / 64)] |= std::uint64_t(1) << ((slot - prefix) % 64);
+      rows.push_back(row);
+    }
+    const Tensor q = random_tensor({nodes, 6 * 64}, seed);
+    const Tensor tree = threaded->attend(q, cache.layers[0], layout_of(rows, cache.tables, words), 0.125f);
+    const Tensor truth = make_reference_backend()->attend(q, cache.layers[0], layout_of(rows, cache.tables, words), 0.125f);
+    EXPECT_LT(distance(tree, truth), 3e-6);
+    for (int n = 0; n < nodes; n += 1 + nodes / 20) {  // the path, moved to where a chain would lie
+      Cache compact(1, prefix + nodes, 16, 2, 64, dtype, seed);
+      fill(*backend, compact, prefix + nodes, seed);
+      const std::vector<int>& path = paths[std::size_t(n)];
+      std::vector<std::int32_t> from(path.begin(), path.end()), to;
+      for (std::size_t i = 0; i < path.size(); ++i) to.push_back(prefix + int(i));
+      backend->move(compact.layers, compact.tables, from, to);
+      const Layout chain = layout_of({chain_row(0, prefix + int(path.size()) - 1)}, compact.tables, 0);
+      ASSERT_TRUE(same_row(backend->attend(q.rows(n, 1), compact.layers[0], chain, 0.125f), 0, tree, n)) << "seed " << seed << ", node " << n;
+    }
+  }
+}
+
+std::vector<std::string> all_backends() {
+  std::vector<std::string> names = cpu_instructions();
+  names.push_back("reference");
+  return names;
+}
+
+INSTANTIATE_TEST_SUITE_P(All, Rows, ::testing::ValuesIn(all_backends()), [](const auto& i) { return i.param; });
+
+}  // namespace
+}  // namespace foretoken::testing

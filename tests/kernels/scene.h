@@ -1,0 +1,139 @@
+// Random matter for the tests of operations: tensors, paged caches and layouts. Whatever an operation may not read holds NaN.
+#pragma once
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "kernels/backend.h"
+
+namespace foretoken::testing {
+
+inline Tensor random_tensor(Shape shape, unsigned seed, float scale = 1) {
+  Tensor t = Tensor::host(shape, DType::f32);
+  std::mt19937 engine(seed);
+  std::normal_distribution<float> normal(0, scale);
+  for (float& v : t.values<float>()) v = normal(engine);
+  return t;
+}
+
+inline Tensor rounded(const Tensor& t) {  // to bf16, as bf16
+  Tensor b = Tensor::host(t.shape(), DType::bf16);
+  for (std::int64_t i = 0; i < t.elements(); ++i) b.data<bf16>()[i] = bf16(t.data<float>()[i]);
+  return b;
+}
+
+inline Tensor through_bf16(const Tensor& t) {  // to bf16 and back
+  Tensor b = Tensor::host(t.shape(), DType::f32);
+  for (std::int64_t r = 0; r < t.dim(0); ++r)
+    for (std::int64_t i = 0; i < t.dim(1); ++i) b.row<float>(r)[i] = float(bf16(t.row<float>(r)[i]));
+  return b;
+}
+
+inline Tensor copy_of(const Tensor& t) {
+  Tensor c = Tensor::host(t.shape(), t.dtype());
+  std::memcpy(c.raw(), t.raw(), std::size_t(t.bytes()));
+  return c;
+}
+
+template <class T> Tensor listed(const std::vector<T>& v, DType dtype) { return Tensor::host_copy(std::span<const T>(v), dtype); }
+inline Tensor integers(const std::vector<std::int32_t>& v) { return listed(v, DType::i32); }
+
+// The greatest distance between two tensors, over the greatest magnitude of the second.
+inline double distance(const Tensor& a, const Tensor& b) {
+  if (a.shape() != b.shape()) return std::numeric_limits<double>::infinity();
+  double most = 0, far = 0;
+  for (std::int64_t r = 0; r < a.dim(0); ++r) {
+    for (std::int64_t i = 0; i < a.dim(1); ++i) {
+      const double d = std::abs(double(a.row<float>(r)[i]) - b.row<float>(r)[i]);
+      if (std::isnan(d)) return std::numeric_limits<double>::infinity();
+      far = std::max(far, d), most = std::max(most, std::abs(double(b.row<float>(r)[i])));
+    }
+  }
+  return most > 0 ? far / most : far;
+}
+
+inline bool same_row(const Tensor& a, std::int64_t i, const Tensor& b, std::int64_t j) {
+  return a.dim(1) == b.dim(1) && std::memcmp(a.row<float>(i), b.row<float>(j), std::size_t(a.dim(1)) * sizeof(float)) == 0;
+}
+
+inline bool same_bits(const Tensor& a, const Tensor& b) {
+  if (a.shape() != b.shape()) return false;
+  for (std::int64_t r = 0; r < a.dim(0); ++r)
+    if (!same_row(a, r, b, r)) return false;
+  return true;
+}
+
+inline Weight random_weight(std::int64_t out, std::int64_t in, DType dtype, unsigned seed) {
+  const Tensor t = random_tensor({out, in}, seed, 0.5f);
+  if (dtype == DType::f32) return Weight::dense(t);
+  if (dtype == DType::bf16) return Weight::dense(rounded(t));
+  if (dtype == DType::i8) {
+    for (int group : {32, 11, 7, 5, 3, 1})
+      if (in % group == 0) return quantize_int8(Weight::dense(t), group);
+  }
+  Tensor h = Tensor::host(t.shape(), DType::f16);  // any finite pattern will do
+  std::mt19937 engine(seed);
+  for (std::uint16_t& v : h.values<std::uint16_t>()) v = std::uint16_t((engine() & 0x8fffu) | 0x2000u);
+  return Weight::dense(h);
+}
+
+// What one row is: its sequence, the slot it takes, its depth, and what it sees.
+struct SceneRow {
+  int owner, slot, position, visible;
+  std::vector<std::uint64_t> ancestors;
+};
+
+inline SceneRow chain_row(int owner, int slot) { return {owner, slot, slot, slot + 1, {}}; }
+
+inline Layout layout_of(const std::vector<SceneRow>& rows, const Tensor& tables, int words) {
+  Layout layout;
+  layout.rows = int(rows.size()), layout.sequences = int(tables.dim(0)), layout.words = words, layout.table_width = int(tables.dim(1));
+  std::vector<std::int32_t> positions, slots, owner, visible;
+  std::vector<std::uint64_t> bits;
+  for (const SceneRow& r : rows) {
+    positions.push_back(r.position), slots.push_back(r.slot), owner.push_back(r.owner), visible.push_back(r.visible);
+    layout.deepest = std::max(layout.deepest, r.visible + 64 * words);
+    for (int w = 0; w < words; ++w) bits.push_back(w < int(r.ancestors.size()) ? r.ancestors[std::size_t(w)] : 0);
+  }
+  layout.positions = integers(positions), layout.slots = integers(slots), layout.owner = integers(owner), layout.visible = integers(visible);
+  if (words > 0) layout.ancestors = listed(bits, DType::u64).reshaped({layout.rows, words});
+  layout.tables = tables;
+  return layout;
+}
+
+// A pool of pages in random order, everything in it NaN, with two layers to a page.
+struct Cache {
+  Tensor pool, tables;
+  std::vector<KvLayer> layers;
+
+  Cache(int sequences, int slots, int page_rows, int kv_heads, int head_size, DType dtype, unsigned seed = 1) {
+    const int width = (slots + page_rows - 1) / page_rows, pages = sequences * width + 3;
+    const std::int64_t plane = std::int64_t(page_rows) * kv_heads * head_size * size_of(dtype);
+    pool = Tensor::host({pages, 4 * plane + 64}, DType::u8);
+    std::memset(pool.raw(), 0xff, std::size_t(pool.bytes()));
+    for (int l = 0; l < 2; ++l) layers.push_back({pool, 64 + l * 2 * plane, 64 + (l * 2 + 1) * plane, page_rows, kv_heads, head_size, dtype});
+    std::vector<std::int32_t> order;
+    for (int i = 0; i < pages; ++i) order.push_back(i);
+    std::shuffle(order.begin(), order.end(), std::mt19937(seed));
+    order.resize(std::size_t(sequences * width));
+    tables = integers(order).reshaped({sequences, width});
+  }
+};
+
+// Writes random keys and values for slots [0, slots) of every sequence.
+inline void fill(Backend& backend, Cache& cache, int slots, unsigned seed) {
+  std::vector<SceneRow> rows;
+  for (int s = 0; s < int(cache.tables.dim(0)); ++s)
+    for (int i = 0; i < slots; ++i) rows.push_back(chain_row(s, i));
+  for (const KvLayer& kv : cache.layers) {
+    const Shape shape{std::int64_t(rows.size()), std::int64_t(kv.kv_heads) * kv.head_size};
+    backend.store(random_tensor(shape, seed), random_tensor(shape, seed + 100), kv, layout_of(rows, cache.tables, 0));
+    ++seed;
+  }
+}
+
+}  // namespace foretoken::testing

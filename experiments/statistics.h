@@ -1,0 +1,61 @@
+// Averages and their uncertainty. An average is a ratio of totals; an interval is a bootstrap that resamples what varies:
+// the prompts, and the alternations in which they were measured. This room must not know results, runs or engines.
+#pragma once
+#include <span>
+#include <vector>
+
+namespace foretoken {
+
+// An estimate with its 95 % interval. NaN where there was nothing to measure.
+struct Interval {
+  double value, low, high;
+
+  static Interval unknown();
+  bool known() const;
+  bool contains(double x) const { return low <= x && x <= high; }
+  bool overlaps(const Interval& other) const { return low <= other.high && other.low <= high; }
+};
+
+// What one prompt, or one alternation, adds to the ratio (top / bottom) / (base_top / base_bottom) of totals. With the base
+// left alone the ratio is top / bottom. A speedup's terms are tokens and seconds, with and without speculation: paired, so
+// that a resampled prompt counts in both.
+struct Term {
+  double top = 0, bottom = 0;
+  double base_top = 1, base_bottom = 1;
+
+  Term& operator+=(const Term& other);
+};
+
+// The terms of every prompt in every alternation.
+struct Measurements {
+  int prompts = 0, repeats = 0;
+  std::vector<Term> terms;  // [prompts, repeats]
+
+  Measurements(int prompts, int repeats) : prompts(prompts), repeats(repeats), terms(std::size_t(prompts) * repeats) {}
+  Term& at(int prompt, int repeat) { return terms[std::size_t(prompt) * repeats + repeat]; }
+  const Term& at(int prompt, int repeat) const { return terms[std::size_t(prompt) * repeats + repeat]; }
+};
+
+constexpr int kResamples = 2000;
+
+// The ratio of totals; NaN where a denominator is zero.
+double ratio_of_totals(std::span<const Term> terms);
+
+// A share in [0, 1] or a count per round: prompts vary. 2000 resamples of the terms, one per prompt.
+Interval prompt_interval(std::span<const Term> prompts);
+
+// A rate or a speedup, positive: prompts vary, and so does the machine from one alternation to the next. Two levels, each
+// resampled 2000 times in logarithms and added. One alternation alone says nothing of the second level, which is then left out.
+//
+// Few units make a bootstrap too narrow (by sqrt((n - 1) / n), and by normal instead of t quantiles), so the deviations of a
+// level of n units are widened by t(n - 1) / z * sqrt(n / (n - 1)): Hesterberg 2015, arXiv 1411.5279, section 4.
+// Deterministic: the draws are Philox counters, so the same results always give the same interval.
+Interval paired_interval(const Measurements& measured);
+
+// The widening above; 1 for n < 2, where nothing can be said.
+double small_sample_widening(int n);
+
+// Middle of the values; the mean of the two middle ones where their number is even; NaN where there are none.
+double median(std::vector<double> values);
+
+}  // namespace foretoken

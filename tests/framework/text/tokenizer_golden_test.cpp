@@ -1,5 +1,6 @@
 // Token ids of two hundred strings, adversarial ones among them, as Transformers gives them (tests/golden/make_golden.py).
-#include <fstream>
+#include <iomanip>
+#include <iterator>
 #include <sstream>
 
 #include <gtest/gtest.h>
@@ -77,7 +78,8 @@ TEST_P(DemoTokenizer, GivesTheIdsOfTransformers) {
   expect_golden(*Tokenizer::load(directory), read_json(golden));
 }
 
-INSTANTIATE_TEST_SUITE_P(Models, DemoTokenizer, testing::Values("target"), [](const auto& info) { return info.param; });
+INSTANTIATE_TEST_SUITE_P(Models, DemoTokenizer, testing::Values("target", "draft", "draft-large"),
+                         [](const auto& info) { return std::string(info.param) == "draft-large" ? "draft_large" : info.param; });
 
 class Gpt2 : public testing::Test {
  protected:

@@ -1,0 +1,65 @@
+// Feeds tokens to a model as one chain in its own pages, and measures how far logits are from golden ones.
+#pragma once
+#include <cmath>
+#include <cstring>
+#include <span>
+#include <vector>
+
+#include "framework/model/transformer.h"
+
+namespace foretoken::test {
+
+constexpr int kPageRows = 16;
+
+inline Tensor ints(const std::vector<std::int32_t>& values) { return Tensor::host_copy<std::int32_t>(values, DType::i32); }
+
+// One sequence in its own pages, fed as a chain in chunks.
+class Chain {
+ public:
+  Chain(Backend& backend, Model& model, int most_rows) : backend_(backend), model_(model) {
+    const KvShape& shape = model.info().kv;
+    const std::int64_t plane = std::int64_t(shape.kv_heads) * kPageRows * shape.head_size * size_of(shape.dtype);
+    pages_ = (most_rows + kPageRows - 1) / kPageRows;
+    const Tensor pool = Tensor::host({pages_, 2 * plane * shape.layers}, DType::u8);
+    std::memset(pool.raw(), 0xff, std::size_t(pool.bytes()));  // NaN: whoever reads an unwritten slot shows it
+    for (int l = 0; l < shape.layers; ++l)
+      kv_.push_back({pool, 2 * plane * l, 2 * plane * l + plane, kPageRows, shape.kv_heads, shape.head_size, shape.dtype});
+  }
+
+  // Logits of the `last` tokens, or of all: f32 [last, vocab].
+  Tensor feed(std::span<const Token> tokens, int last = -1) {
+    const int n = int(tokens.size());
+    std::vector<std::int32_t> at, visible, table, wanted;
+    for (int i = 0; i < n; ++i) {
+      at.push_back(fed_ + i);
+      visible.push_back(fed_ + i + 1);
+      if (last < 0 || i >= n - last) wanted.push_back(i);
+    }
+    for (int page = 0; page < pages_; ++page) table.push_back(pages_ - 1 - page);  // any order of pages
+    fed_ += n;
+    Rows rows;
+    rows.tokens = Tensor::host_copy<Token>(tokens, DType::i32);
+    rows.wanted = ints(wanted);
+    rows.layout = {n, 1, 0, pages_, fed_, ints(at), ints(at), ints(std::vector<std::int32_t>(n, 0)), ints(visible), {}, ints(table).reshaped({1, pages_})};
+    return model_.forward(backend_, rows, kv_).logits;
+  }
+
+ private:
+  Backend& backend_;
+  Model& model_;
+  std::vector<KvLayer> kv_;
+  int pages_ = 0, fed_ = 0;
+};
+
+// max |a - b| / max |b|; infinite where a number is none.
+inline double relative_error(std::span<const float> a, std::span<const float> b) {
+  double worst = 0, scale = 0;
+  for (std::size_t i = 0; i < b.size(); ++i) {
+    if (!std::isfinite(a[i])) return INFINITY;
+    worst = std::max(worst, std::abs(double(a[i]) - double(b[i])));
+    scale = std::max(scale, std::abs(double(b[i])));
+  }
+  return worst / scale;
+}
+
+}  // namespace foretoken::test

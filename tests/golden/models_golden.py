@@ -1,0 +1,81 @@
+"""Tiny random models of the Llama family, and the fp32 logits that Transformers gives for a few prompts."""
+
+import json
+import pathlib
+import shutil
+
+import torch
+from safetensors.torch import save_file
+from transformers import AutoModelForCausalLM, LlamaConfig, LlamaForCausalLM
+
+import texts
+
+LLAMA3_ROPE = {"rope_type": "llama3", "rope_theta": 500000.0, "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+               "original_max_position_embeddings": 32}
+LINEAR_ROPE = {"rope_type": "linear", "rope_theta": 10000.0, "factor": 4.0}
+COMMON = dict(vocab_size=96, max_position_embeddings=256, bos_token_id=1, eos_token_id=2, hidden_act="silu")
+# name: configuration, dtype, other arguments of save_pretrained
+MODELS = {
+    "llama2": (dict(hidden_size=64, intermediate_size=64, num_hidden_layers=2, num_attention_heads=4), torch.float32, {}),
+    "llama3": (dict(hidden_size=48, intermediate_size=48, num_hidden_layers=3, num_attention_heads=4, num_key_value_heads=2, head_dim=24,
+                    tie_word_embeddings=True, rope_parameters=LLAMA3_ROPE), torch.float32, {}),
+    "linear": (dict(hidden_size=48, intermediate_size=64, num_hidden_layers=2, num_attention_heads=6, num_key_value_heads=3,
+                    rope_parameters=LINEAR_ROPE), torch.float32, {}),
+    "sharded": (dict(hidden_size=32, intermediate_size=48, num_hidden_layers=2, num_attention_heads=2), torch.float32,
+                dict(max_shard_size="24KB")),
+    "bf16": (dict(hidden_size=64, intermediate_size=64, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=1), torch.bfloat16, {}),
+    "f16": (dict(hidden_size=64, intermediate_size=64, num_hidden_layers=2, num_attention_heads=2, tie_word_embeddings=True), torch.float16, {}),
+}
+
+
+def as_version_4(file: pathlib.Path) -> None:
+    """Rewrites a config.json as Transformers 4 wrote it: rope_theta beside rope_scaling, no head_dim."""
+    data = json.loads(file.read_text())
+    rope = data.pop("rope_parameters")
+    data["rope_theta"] = rope.pop("rope_theta")
+    data["rope_scaling"] = None if rope["rope_type"] == "default" else {"type": rope.pop("rope_type"), **rope}
+    data["torch_dtype"] = data.pop("dtype")
+    del data["head_dim"]
+    file.write_text(json.dumps(data, indent=2) + "\n")
+
+
+def write_tiny(folder: pathlib.Path) -> dict[str, pathlib.Path]:
+    written = {}
+    for seed, (name, (shape, dtype, saving)) in enumerate(MODELS.items()):
+        directory = folder / name
+        shutil.rmtree(directory, ignore_errors=True)
+        model = LlamaForCausalLM(LlamaConfig(**COMMON, **shape))
+        generator = torch.Generator().manual_seed(seed + 1)
+        with torch.no_grad():
+            for parameter in model.parameters():
+                noise = torch.randn(parameter.shape, generator=generator)
+                parameter.copy_(1 + 0.2 * noise if parameter.dim() == 1 else noise * 1.2 / parameter.shape[-1] ** 0.5)
+        model.to(dtype).save_pretrained(directory, **saving)
+        if name in ("llama2", "linear"):
+            as_version_4(directory / "config.json")
+        written[name] = directory
+    return written
+
+
+@torch.no_grad()
+def write_golden(name: str, directory: pathlib.Path, folder: pathlib.Path, prompts: list[list[int]], last_only: bool) -> None:
+    """NAME.safetensors: ids{i} i32 [n], logits{i} f32 [n or 1, vocab], frequencies f32 [head_size / 2]."""
+    model = AutoModelForCausalLM.from_pretrained(directory, dtype=torch.float32, attn_implementation="eager").eval()
+    tensors = {"frequencies": model.model.rotary_emb.inv_freq.float().clone()}
+    for i, ids in enumerate(prompts):
+        logits = model(torch.tensor([ids])).logits[0]
+        tensors[f"ids{i}"] = torch.tensor(ids, dtype=torch.int32)
+        tensors[f"logits{i}"] = (logits[-1:] if last_only else logits).contiguous().clone()
+    folder.mkdir(parents=True, exist_ok=True)
+    save_file(tensors, folder / f"{name}.safetensors")
+
+
+def random_prompts() -> list[list[int]]:
+    generator = torch.Generator().manual_seed(7)
+    return [torch.randint(0, COMMON["vocab_size"], (n,), generator=generator).tolist() for n in (1, 7, 60)]
+
+
+def text_prompts(directory: pathlib.Path) -> list[list[int]]:
+    from tokenizers import Tokenizer
+    tokenizer = Tokenizer.from_file(str(directory / "tokenizer.json"))
+    return [tokenizer.encode(" ".join(texts.corpus()[4 * i:4 * i + 1 + i % 4])).ids for i in range(8)]

@@ -1,0 +1,231 @@
+// Laws and draws: the cpu backend finds the bits of normalize() and the decisions of HostLane; both mean what they say.
+#include <gtest/gtest.h>
+
+#include "kernels/error.h"
+#include "kernels/lane.h"
+#include "kernels/reference/reference_backend.h"
+#include "tests/kernels/scene.h"
+
+namespace foretoken::testing {
+namespace {
+
+constexpr float kInfinity = std::numeric_limits<float>::infinity(), kNan = std::numeric_limits<float>::quiet_NaN();
+
+// Logits with everything that may go wrong: rows with NaN, infinities, ties at the peak and everywhere, one token left.
+Tensor wicked_logits(int vocab, unsigned seed) {
+  Tensor t = random_tensor({12, vocab}, seed, 3);
+  const auto row = [&](int r) { return std::span<float>(t.row<float>(r), std::size_t(vocab)); };
+  for (float& v : row(1)) v = std::round(v);            // ties
+  for (float& v : row(2)) v = 1.5f;                      // all equal
+  row(3)[std::size_t(vocab / 2)] = kNan;
+  row(4)[std::size_t(vocab - 1)] = kInfinity;
+  for (float& v : row(5)) v = -kInfinity;
+  for (int i = 0; i < vocab; i += 2) row(6)[std::size_t(i)] = -kInfinity;  // masked
+  for (float& v : row(7)) v *= 100;                      // weights that underflow
+  std::fill(row(8).begin() + 1, row(8).end(), -kInfinity);
+  row(9)[std::size_t(vocab - 1)] = 50;                   // the last one rules
+  row(10)[0] = kNan;
+  for (float& v : row(11)) v = v * 1e-3f - 7;            // nearly flat
+  return t;
+}
+
+std::vector<Warp> warps_to_try() {
+  std::vector<Warp> warps;
+  for (float temperature : {0.0f, 1.0f, 0.7f, 1.9f})
+    for (int top_k : {0, 1, 5, 100000})
+      for (float top_p : {1.0f, 0.9f, 0.3f, 0.0f})
+        for (float min_p : {0.0f, 0.05f, 1.0f}) warps.push_back({temperature, top_k, top_p, min_p, top_k != 5});
+  return warps;
+}
+
+bool same(const LawRow& a, const LawRow& b) {
+  return std::memcmp(&a.mass, &b.mass, 8) == 0 && std::memcmp(&a.raw_log_normalizer, &b.raw_log_normalizer, 8) == 0 &&
+         a.inverse_temperature == b.inverse_temperature && a.peak == b.peak && a.threshold == b.threshold && a.greedy == b.greedy && a.one_hot == b.one_hot;
+}
+
+class ParityOfLaws : public ::testing::TestWithParam<std::string> {
+ protected:
+  std::unique_ptr<Backend> cpu = make_cpu_backend(2, GetParam());
+  ReferenceBackend reference;
+};
+
+TEST_P(ParityOfLaws, law) {
+  for (int vocab : {1, 5, 255, 256, 1030, 4097}) {
+    const Tensor logits = wicked_logits(vocab, unsigned(vocab));
+    for (const Warp& warp : warps_to_try()) {
+      const std::vector<Warp> warps(12, warp);
+      const Laws fast = cpu->law(logits, warps);
+      for (int r = 0; r < 12; ++r) {
+        const LawRow truth = normalize(logits.row<float>(r), vocab, warp);
+        ASSERT_TRUE(same(fast[r].row, truth)) << "vocab " << vocab << " row " << r << " T " << warp.temperature << " k " << warp.top_k << " p " << warp.top_p
+                                              << " min_p " << warp.min_p << ": mass " << fast[r].row.mass << " / " << truth.mass << ", threshold "
+                                              << fast[r].row.threshold << " / " << truth.threshold;
+      }
+    }
+  }
+  const Tensor logits = wicked_logits(4097, 3);  // bytes too, padding included
+  const std::vector<Warp> warps(12, Warp{1, 40, 0.9f, 0, true});
+  const Laws fast = cpu->law(logits, warps), slow = reference.law(logits, warps);
+  EXPECT_EQ(std::memcmp(fast.rows.raw(), slow.rows.raw(), std::size_t(fast.rows.bytes())), 0);
+}
+
+TEST_P(ParityOfLaws, draw) {
+  for (int vocab : {1, 5, 256, 1030, 4097}) {
+    const Tensor logits = wicked_logits(vocab, unsigned(vocab));
+    for (const Warp& warp : {Warp{}, Warp{1}, Warp{0.7f, 20}, Warp{1.3f, 0, 0.8f}, Warp{1, 0, 1, 0.02f}}) {
+      const std::vector<Warp> warps(12, warp);
+      const Laws fast = cpu->law(logits, warps), slow = reference.law(logits, warps);
+      for (unsigned seed = 0; seed < 20; ++seed) {
+        std::vector<TokenDraw> draws;
+        for (unsigned r = 0; r < 12; ++r) draws.push_back({{seed, r, 3, 0}, {Role::draft, r, seed}, seed * 7 + r, seed % 2 == 1});
+        Tensor a = Tensor::host({12, 2}, DType::i32), b = Tensor::host({12, 2}, DType::i32);
+        cpu->draw(fast, draws, a.columns(1, 1));
+        reference.draw(slow, draws, b.columns(1, 1));
+        for (int r = 0; r < 12; ++r) {
+          const Token token = a.row<Token>(r)[1];
+          ASSERT_EQ(token, b.row<Token>(r)[1]) << "vocab " << vocab << " row " << r << " seed " << seed;
+          ASSERT_EQ(token < 0, slow[r].row.greedy < 0);
+          if (token >= 0) {
+            ASSERT_GT(slow[r](token), 0) << "a token without mass was drawn";
+          }
+        }
+      }
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Cpu, ParityOfLaws, ::testing::ValuesIn(cpu_instructions()), [](const auto& i) { return i.param; });
+
+TEST(Instructions, unknown_ones_are_refused_by_name) {
+  try {
+    make_cpu_backend(1, "mmx");
+    FAIL() << "made a backend";
+  } catch (const Error& e) {
+    EXPECT_NE(std::string(e.what()).find("mmx"), std::string::npos);
+    EXPECT_NE(std::string(e.what()).find("scalar"), std::string::npos);
+  }
+}
+
+TEST(Law, cuts_keep_what_they_say) {
+  std::vector<float> logits;
+  for (double p : {0.4, 0.1, 0.3, 0.1, 0.06, 0.04}) logits.push_back(float(std::log(p)));
+  const auto kept = [&](const Warp& warp) {
+    const Law law{logits.data(), normalize(logits.data(), 6, warp), 6};
+    std::string s;
+    double sum = 0;
+    for (Token x = 0; x < 6; ++x) s += law(x) > 0 ? '1' : '0', sum += law(x);
+    EXPECT_NEAR(sum, 1, 1e-12);
+    return s;
+  };
+  EXPECT_EQ(kept({1}), "111111");
+  EXPECT_EQ(kept({1, 2}), "101000");
+  EXPECT_EQ(kept({1, 3}), "111100") << "ties at the k-th stay";
+  EXPECT_EQ(kept({1, 0, 0.39f}), "100000");
+  EXPECT_EQ(kept({1, 0, 0.5f}), "101000");
+  EXPECT_EQ(kept({1, 0, 0.75f}), "111100");
+  EXPECT_EQ(kept({1, 0, 0.95f}), "111110");
+  EXPECT_EQ(kept({1, 0, 1, 0.2f}), "111100");
+  EXPECT_EQ(kept({1, 3, 0.7f}), "101000") << "top-p counts the mass that top-k left";
+  EXPECT_EQ(kept({0}), "100000");
+  const Law half{logits.data(), normalize(logits.data(), 6, {0.5f, 0, 1, 0, true}), 6};
+  EXPECT_NEAR(half(0) / half(2), 16.0 / 9, 1e-5);
+  EXPECT_NEAR(half.raw_log_probability(4), std::log(0.06), 1e-6) << "log-probabilities are of the raw law";
+}
+
+TEST(Law, exp_and_log_are_accurate) {
+  for (int i = 0; i <= 200000; ++i) {
+    const float x = -87.0f * float(i) / 200000;
+    ASSERT_NEAR(exp_weight(x) / std::exp(double(x)), 1, 3e-7) << x;
+  }
+  EXPECT_EQ(exp_weight(0), 1);
+  EXPECT_EQ(exp_weight(-87.5f), 0);
+  EXPECT_EQ(exp_weight(-kInfinity), 0);
+  std::mt19937_64 engine(1);
+  for (int i = 0; i < 200000; ++i) {
+    const double v = std::ldexp(1 + std::uniform_real_distribution<double>()(engine), int(engine() % 200) - 120);
+    ASSERT_NEAR(log_exactly(v), std::log(v), 1e-15 * std::max(1.0, std::abs(std::log(v)))) << v;
+  }
+  EXPECT_EQ(log_exactly(1), 0);
+  for (std::uint32_t bits : {0u, 1u, 0x7fffffffu, 0xfffffffeu, 0xffffffffu}) {  // the ends of what a uniform may be
+    const double u = Draws::uniform_from(bits);
+    EXPECT_TRUE(u > 0 && u < 1);
+    EXPECT_NEAR(log_exactly(u) / std::log(u), 1, 1e-12);
+  }
+}
+
+TEST(Law, a_sum_follows_its_tree) {
+  std::vector<float> v;
+  for (int i = 0; i < 1000; ++i) v.push_back(float(i * 7919 % 1000) * 0.37f);
+  double plain = 0;
+  for (float f : v) plain += f;
+  EXPECT_NEAR(vocabulary_sum([&](Token x) { return v[std::size_t(x)]; }, 1000), plain, 1e-6);
+  // 2^60 absorbs single ones but not the sum of a tile's other accumulators: the order is what is written in law.h.
+  const auto f = [](Token x) { return x == 0 ? 0x1p60 : 32.0; };
+  EXPECT_EQ(vocabulary_sum(f, 256), 0x1p60 + 32.0 * 32 * 7);
+  EXPECT_EQ(vocabulary_sum([](Token x) { return x == 0 ? 0x1p53 : 1.0; }, 16), 0x1p53 + 14);
+}
+
+// Distinct uniforms invert the CDF where a sorted running sum says.
+TEST(Draw, inverts_the_cdf) {
+  const int vocab = 700;
+  const Tensor logits = random_tensor({1, vocab}, 4, 2);
+  const Law law{logits.data<float>(), normalize(logits.data<float>(), vocab, {0.9f, 300}), vocab};
+  for (int i = 1; i < 4000; ++i) {
+    const double u = double(i) / 4000;
+    double cdf = 0;
+    Token x = -1;
+    while (cdf <= u - 1e-12) cdf += law(++x);
+    const Token drawn = HostLane::invert_cdf(law, vocab, u);
+    if (std::abs(cdf - u) > 1e-11) {
+      ASSERT_EQ(drawn, x) << u;
+    }
+  }
+  EXPECT_GT(law(HostLane::invert_cdf(law, vocab, 1 - 0x1p-33)), 0);
+  EXPECT_GT(law(HostLane::invert_cdf(law, vocab, 0x1p-33)), 0);
+}
+
+TEST(Draw, frequencies_are_the_law) {  // of the inverse and of the race, by chi-square with 4 degrees of freedom
+  std::vector<float> logits;
+  for (double p : {0.45, 0.05, 0.2, 0.25, 0.05}) logits.push_back(float(std::log(p)));
+  const Law law{logits.data(), normalize(logits.data(), 5, {1}), 5};
+  const int n = 40000;
+  double inverse[5] = {}, race[5] = {};
+  for (std::uint32_t i = 0; i < std::uint32_t(n); ++i) {
+    HostLane lane(5, {7, 1, i, 0});
+    ++inverse[lane.draw(law, {Role::bonus})];
+    ++race[HostLane(5, {7, 1, 0, 0}).race(law, i)];
+  }
+  for (const double* counts : {inverse, race}) {
+    double chi = 0;
+    for (Token x = 0; x < 5; ++x) chi += (counts[x] - n * law(x)) * (counts[x] - n * law(x)) / (n * law(x));
+    EXPECT_LT(chi, 23.5);  // once in ten thousand seeds, and the seed is fixed
+  }
+}
+
+TEST(Lane, residual_has_its_closed_form) {
+  const int vocab = 300;
+  const Tensor a = random_tensor({1, vocab}, 1), b = random_tensor({1, vocab}, 2);
+  const Law p{a.data<float>(), normalize(a.data<float>(), vocab, {1}), vocab}, q{b.data<float>(), normalize(b.data<float>(), vocab, {1, 50}), vocab};
+  HostLane lane(vocab, {});
+  auto r = lane.open(p, q);
+  std::vector<double> truth(std::size_t(vocab), 0.0);  // the definition: subtract, cut at 0, normalize, again for each refusal
+  for (Token x = 0; x < vocab; ++x) truth[std::size_t(x)] = p(x);
+  const auto check = [&](const char* what) {
+    double mass = 0;
+    for (double v : truth) mass += v;
+    for (Token x = 0; x < vocab; ++x) ASSERT_NEAR(r(x), truth[std::size_t(x)] /= mass, 1e-13) << what << ", token " << x;
+  };
+  check("nothing refused");
+  for (int refusal = 0; refusal < 2; ++refusal) {
+    lane.refuse_draw(r);
+    for (Token x = 0; x < vocab; ++x) truth[std::size_t(x)] = std::max(0.0, truth[std::size_t(x)] - q(x));
+    check("a draw refused");
+  }
+  lane.refuse_guess(r, 17);
+  truth[17] = 0;
+  check("a guess refused");
+  EXPECT_EQ(r(17), 0);
+}
+
+}  // namespace
+}  // namespace foretoken::testing

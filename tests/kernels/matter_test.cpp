@@ -1,0 +1,131 @@
+// Number formats, views, int8 groups, and memory that is used again.
+#include <gtest/gtest.h>
+
+#include "kernels/cpu/arena.h"
+#include "kernels/error.h"
+#include "kernels/reference/reference_backend.h"
+#include "tests/kernels/scene.h"
+
+namespace foretoken::testing {
+namespace {
+
+TEST(Numbers, bf16_rounds_to_nearest_even) {
+  const auto bits = [](std::uint32_t u) {
+    float f;
+    std::memcpy(&f, &u, 4);
+    return bf16(f).bits;
+  };
+  EXPECT_EQ(bits(0x3f800000), 0x3f80);
+  EXPECT_EQ(bits(0x3f808000), 0x3f80) << "a tie goes to the even neighbour";
+  EXPECT_EQ(bits(0x3f818000), 0x3f82) << "a tie goes to the even neighbour";
+  EXPECT_EQ(bits(0x3f808001), 0x3f81);
+  EXPECT_EQ(bits(0x7f7fffff), 0x7f80) << "beyond the greatest number is infinity";
+  EXPECT_EQ(bits(0xff800000), 0xff80);
+  EXPECT_TRUE(std::isnan(float(bf16(std::numeric_limits<float>::quiet_NaN()))));
+  EXPECT_NE(bits(0x7f800001) & 0x7f, 0) << "NaN stays NaN";
+  for (std::uint32_t u = 0; u < 65536; ++u) {  // every bf16 comes back as it was
+    bf16 b;
+    b.bits = std::uint16_t(u);
+    if (std::isnan(float(b))) continue;
+    ASSERT_EQ(bf16(float(b)).bits, u);
+  }
+}
+
+TEST(Numbers, f16_is_exact) {
+  EXPECT_EQ(float_from_f16(0x3c00), 1.0f);
+  EXPECT_EQ(float_from_f16(0xc000), -2.0f);
+  EXPECT_EQ(float_from_f16(0x7bff), 65504.0f);
+  EXPECT_EQ(float_from_f16(0x0001), 0x1p-24f);
+  EXPECT_EQ(float_from_f16(0x03ff), 1023 * 0x1p-24f);
+  EXPECT_EQ(float_from_f16(0x0400), 0x1p-14f);
+  EXPECT_EQ(float_from_f16(0x7c00), std::numeric_limits<float>::infinity());
+  EXPECT_TRUE(std::isnan(float_from_f16(0x7e00)));
+  EXPECT_TRUE(std::signbit(float_from_f16(0x8000)));
+}
+
+TEST(Int8Groups, are_within_half_a_step) {
+  for (int group : {1, 5, 35, 385}) {
+    const Tensor t = random_tensor({7, 385}, unsigned(group));
+    for (int i = 0; i < 385; ++i) t.row<float>(3)[i] = 0.25f;  // a group without spread
+    for (int i = 0; i < 385; ++i) t.row<float>(4)[i] += 1000;   // far from zero
+    const Weight w = quantize_int8(Weight::dense(t), group);
+    const Tensor back = dequantize(w);
+    for (int r = 0; r < 7; ++r) {
+      for (int i = 0; i < 385; ++i) {
+        const float scale = w.scales.row<float>(r)[i / group];
+        const float step = r == 3 || group == 1 ? 1e-6f : 0.5f * scale + 2e-4f * float(r == 4);
+        ASSERT_NEAR(back.row<float>(r)[i], t.row<float>(r)[i], step * 1.001f + 1e-6f * std::abs(t.row<float>(r)[i])) << r << ", " << i << ", groups of " << group;
+      }
+    }
+  }
+  EXPECT_THROW(quantize_int8(Weight::dense(random_tensor({2, 10}, 1)), 3), Error);
+}
+
+TEST(Reference, product_is_the_sum) {
+  const Tensor x = random_tensor({2, 21}, 1), w = random_tensor({3, 21}, 2);
+  const Tensor y = ReferenceBackend().linear(x, Weight::dense(w));
+  for (int r = 0; r < 2; ++r) {
+    for (int o = 0; o < 3; ++o) {
+      double sum = 0;
+      for (int i = 0; i < 21; ++i) sum += double(x.row<float>(r)[i]) * w.row<float>(o)[i];
+      EXPECT_NEAR(y.row<float>(r)[o], sum, 1e-5);
+    }
+  }
+  try {
+    ReferenceBackend().linear(random_tensor({2, 20}, 1), Weight::dense(w));
+    FAIL() << "a product of different widths";
+  } catch (const Error& e) {
+    EXPECT_NE(std::string(e.what()).find("[2, 20]"), std::string::npos) << e.what();
+  }
+}
+
+TEST(Reference, small_operations_mean_what_they_say) {
+  ReferenceBackend k;
+  const Tensor x = listed<float>({3, -4}, DType::f32).reshaped({1, 2}), gain = listed<float>({2, 1}, DType::f32);
+  const Tensor n = k.rms_norm(x, gain, 0);
+  EXPECT_NEAR(n.data<float>()[0], 6 / std::sqrt(12.5), 1e-6);
+  EXPECT_NEAR(n.data<float>()[1], -4 / std::sqrt(12.5), 1e-6);
+  const Tensor s = k.silu_mul(x);
+  EXPECT_NEAR(s.data<float>()[0], 3 / (1 + std::exp(-3.0)) * -4, 1e-6);
+  const Tensor q = listed<float>({1, 0, 0, 1}, DType::f32).reshaped({1, 4}), key = copy_of(q);
+  k.rope(q, key, layout_of({{0, 0, 2, 1, {}}}, integers({0}).reshaped({1, 1}), 0), listed<float>({0.5f, 0.25f}, DType::f32), 4);
+  EXPECT_NEAR(q.data<float>()[0], std::cos(1.0), 1e-6);   // the pair (0, 2) turns by 2 * 0.5
+  EXPECT_NEAR(q.data<float>()[2], std::sin(1.0), 1e-6);
+  EXPECT_NEAR(q.data<float>()[1], -std::sin(0.5), 1e-6);  // the pair (1, 3) turns by 2 * 0.25
+  EXPECT_NEAR(q.data<float>()[3], std::cos(0.5), 1e-6);
+}
+
+TEST(Reference, attention_is_a_weighted_mean) {
+  ReferenceBackend k;
+  Cache cache(1, 3, 2, 1, 2, DType::f32);
+  const Tensor keys = listed<float>({1, 0, 0, 1, 5, 5}, DType::f32).reshaped({3, 2}), values = listed<float>({1, 10, 2, 20, 900, 900}, DType::f32).reshaped({3, 2});
+  k.store(keys, values, cache.layers[0], layout_of({chain_row(0, 0), chain_row(0, 1), chain_row(0, 2)}, cache.tables, 0));
+  const Tensor q = listed<float>({2, 0, 0, 4}, DType::f32).reshaped({1, 4});  // two heads over one
+  const Tensor y = k.attend(q, cache.layers[0], layout_of({chain_row(0, 1)}, cache.tables, 0), 0.5f);
+  const double a = 1 / (1 + std::exp(-1.0)), b = 1 / (1 + std::exp(2.0));  // weight of slot 0: scores 1, 0 and 0, 2
+  EXPECT_NEAR(y.data<float>()[0], a * 1 + (1 - a) * 2, 1e-5);
+  EXPECT_NEAR(y.data<float>()[1], a * 10 + (1 - a) * 20, 1e-5);
+  EXPECT_NEAR(y.data<float>()[2], b * 1 + (1 - b) * 2, 1e-5);
+  SceneRow tree{0, 2, 1, 1, {2}};  // sees slots 0 and 2, not 1
+  const Tensor z = k.attend(q, cache.layers[0], layout_of({tree}, cache.tables, 1), 0.0f);
+  EXPECT_NEAR(z.data<float>()[0], (1 + 900) / 2.0, 1e-3);
+}
+
+TEST(Arena, uses_memory_again_and_never_twice) {
+  const auto arena = std::make_shared<Arena>();
+  std::vector<Tensor> held;
+  for (int i = 0; i < 200; ++i) {
+    held.push_back(arena->allocate({i * 7}, DType::f32));
+    std::memset(held.back().raw(), i, std::size_t(held.back().bytes()));
+    if (i % 3 == 2) held.erase(held.begin() + i / 3);
+  }
+  for (const Tensor& t : held)  // nobody wrote into anybody else's
+    for (std::int64_t i = 1; i < t.bytes(); ++i) ASSERT_EQ(t.data<char>()[i], t.data<char>()[0]);
+#if !defined(__SANITIZE_ADDRESS__)
+  void* before = arena->allocate({1000}, DType::f32).raw();
+  EXPECT_EQ(arena->allocate({1000}, DType::f32).raw(), before);
+#endif
+}
+
+}  // namespace
+}  // namespace foretoken::testing

@@ -1,0 +1,60 @@
+#include <gtest/gtest.h>
+
+#include <set>
+#include <tuple>
+
+#include "kernels/philox.h"
+
+namespace foretoken {
+namespace {
+
+// Known answers of Random123 (kat_vectors, philox4x32 with 10 rounds).
+TEST(Philox, known_answers) {
+  const struct {
+    std::uint32_t counter[4], key[2], answer[4];
+  } known[] = {
+      {{0, 0, 0, 0}, {0, 0}, {0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8}},
+      {{~0u, ~0u, ~0u, ~0u}, {~0u, ~0u}, {0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd}},
+      {{0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344}, {0xa4093822, 0x299f31d0}, {0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1}},
+  };
+  for (const auto& k : known) {
+    const Philox p = philox4x32_10(k.counter[0], k.counter[1], k.counter[2], k.counter[3], k.key[0], k.key[1]);
+    for (int i = 0; i < 4; ++i) EXPECT_EQ(p.word[i], k.answer[i]);
+  }
+}
+
+TEST(Draws, different_names_are_different_draws) {
+  std::set<std::uint32_t> seen;
+  std::size_t names = 0;
+  const auto meet = [&](const Draws& d, const DrawName& n) { seen.insert(d.bits(n)), ++names; };
+  for (std::uint64_t seed : {0ull, 1ull, 1ull << 32})
+    for (std::uint64_t stream : {0ull, 1ull, 1ull << 32})
+      for (std::uint32_t root : {0u, 1u, 4096u})
+        for (std::uint32_t scope : {0u, 1u, 63u})
+          for (Role role : {Role::draft, Role::accept, Role::residual, Role::bonus})
+            for (std::uint32_t node : {0u, 1u, 4095u})
+              for (std::uint32_t index : {0u, 1u, 2047u}) meet({seed, stream, root, scope}, {role, node, index});
+  // Equal bits of different counters happen by chance about names^2 / 2^33 times.
+  EXPECT_GE(seen.size() + 2, names);
+}
+
+TEST(Draws, noise_shares_no_counter_with_draws) {
+  std::set<std::tuple<std::uint32_t, std::uint32_t>> noise;
+  const Draws d{5, 6, 7, 0};
+  for (std::uint32_t position : {0u, 7u, 8u})
+    for (std::uint32_t token : {0u, 1u, 4095u, 4096u, 200000u}) {
+      const double u = d.noise(position, token);
+      EXPECT_TRUE(u > 0 && u < 1);
+      EXPECT_EQ(u, Draws::uniform_from(d.noise_block(position, token).word[token % 4]));
+      noise.insert({position, std::uint32_t(u * 0x1p32)});
+    }
+  EXPECT_EQ(noise.size(), 15u);
+  // The same name gives the same draw, whoever asks; the root does not enter the noise.
+  EXPECT_EQ(d.noise(3, 4), (Draws{5, 6, 99, 3}.noise(3, 4)));
+  EXPECT_EQ(d.uniform({Role::bonus, 1, 2}), (Draws{5, 6, 7, 0}.uniform({Role::bonus, 1, 2})));
+  EXPECT_NE(d.within(0).bits({}), d.bits({}));
+  EXPECT_NE(d.within(0).bits({}), d.within(1).bits({}));
+}
+
+}  // namespace
+}  // namespace foretoken

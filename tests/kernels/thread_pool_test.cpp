@@ -1,0 +1,77 @@
+#include "kernels/cpu/thread_pool.h"
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <numeric>
+#include <stdexcept>
+
+namespace foretoken {
+namespace {
+
+TEST(ThreadPool, every_index_once) {
+  for (int threads : {1, 2, 3, 5}) {
+    ThreadPool pool(threads);
+    EXPECT_EQ(pool.threads(), threads);
+    for (int round = 0; round < 3000; ++round) {
+      const int n = round % 67;
+      std::vector<int> met(std::size_t(n), 0);  // not atomic: a second visitor would be a race
+      pool.run(n, [&](int i) { ++met[std::size_t(i)]; });
+      ASSERT_EQ(std::accumulate(met.begin(), met.end(), 0), n) << "round " << round;
+      for (int m : met) ASSERT_EQ(m, 1);
+    }
+  }
+}
+
+TEST(ThreadPool, wakes_after_a_sleep) {
+  ThreadPool pool(2);
+  for (int i = 0; i < 5; ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    int a = 0, b = 0;
+    pool.run(2, [&](int k) { (k ? a : b) = 1; });
+    EXPECT_EQ(a + b, 2);
+  }
+}
+
+TEST(ThreadPool, works_on_several_threads) {
+  ThreadPool pool(2);
+  std::atomic<int> arrived{0};
+  pool.run(2, [&](int) {  // ends only if both are inside at once
+    ++arrived;
+    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+    while (arrived < 2 && std::chrono::steady_clock::now() < end) std::this_thread::yield();
+  });
+  EXPECT_EQ(arrived, 2);
+}
+
+TEST(ThreadPool, throws_what_was_thrown_and_goes_on) {
+  ThreadPool pool(3);
+  for (int round = 0; round < 100; ++round) {
+    std::atomic<int> done{0};
+    EXPECT_THROW(pool.run(20,
+                          [&](int i) {
+                            if (i == 13) throw std::runtime_error("thirteen");
+                            ++done;
+                          }),
+                 std::runtime_error);
+    EXPECT_EQ(done, 19);
+  }
+  int n = 0;
+  pool.run(1, [&](int) { ++n; });
+  EXPECT_EQ(n, 1);
+}
+
+TEST(ThreadPool, calls_from_inside_and_from_other_threads_are_served) {
+  ThreadPool pool(2);
+  std::atomic<int> sum{0};
+  const auto nested = [&] {
+    for (int round = 0; round < 200; ++round) pool.run(8, [&](int) { pool.run(3, [&](int) { ++sum; }); });
+  };
+  std::thread a(nested), b(nested);
+  a.join();
+  b.join();
+  EXPECT_EQ(sum, 2 * 200 * 8 * 3);
+}
+
+}  // namespace
+}  // namespace foretoken

@@ -1,6 +1,7 @@
 // Averages and their uncertainty. An average is a ratio of totals; an interval is a bootstrap that resamples what varies:
 // the prompts, and the alternations in which they were measured. This room must not know results, runs or engines.
 #pragma once
+#include <cstddef>
 #include <span>
 #include <vector>
 
@@ -12,6 +13,7 @@ struct Interval {
 
   static Interval unknown();
   bool known() const;
+  double width() const { return high - low; }
   bool contains(double x) const { return low <= x && x <= high; }
   bool overlaps(const Interval& other) const { return low <= other.high && other.low <= high; }
 };
@@ -41,8 +43,9 @@ constexpr int kResamples = 2000;
 // The ratio of totals; NaN where a denominator is zero.
 double ratio_of_totals(std::span<const Term> terms);
 
-// A share in [0, 1] or a count per round: prompts vary. 2000 resamples of the terms, one per prompt.
-Interval prompt_interval(std::span<const Term> prompts);
+// A share, or a count per round, between 0 and `most`: prompts vary. 2000 resamples of the terms, one per prompt; those
+// without anything to divide by are left out.
+Interval prompt_interval(std::span<const Term> prompts, double most);
 
 // A rate or a speedup, positive: prompts vary, and so does the machine from one alternation to the next. Two levels, each
 // resampled 2000 times in logarithms and added. One alternation alone says nothing of the second level, which is then left out.

@@ -29,7 +29,10 @@ class CachedModel {
   bool reserve(const Sequence& sequence, int rows) { return cache_.reserve(sequence, rows); }
   // One forward. Logits of the fed tree nodes, segment after segment: f32 [sum of (nodes - begin), vocab].
   Output run(std::span<const Segment> segments);
-  void forget(const Sequence& sequence) { cache_.forget(sequence); }
+  void forget(const Sequence& sequence) {
+    cache_.forget(sequence);
+    root_row_.erase(sequence.id);
+  }
 
   KvCache& cache() { return cache_; }
   const KvCache& cache() const { return cache_; }

@@ -64,9 +64,10 @@ void KvCache::keep_path(const Sequence& sequence, Held& held, int limit) {
     const Tensor table = backend_.upload(Tensor::host_copy<PageId>(held.table, DType::i32));
     backend_.move(layers_, table, from, to);
   }
-  held.confirmed = kept;
+  // A stop rule may have cut the sequence below what was confirmed.
+  held.confirmed = std::min(kept, limit);
   held.pending.clear();
-  release(held, pages_for(kept));
+  release(held, pages_for(held.confirmed));
 }
 
 void KvCache::index_full_pages(const Sequence& sequence, Held& held) {

@@ -35,6 +35,8 @@ int depth_of(const DraftTree& tree) {
   return *std::ranges::max_element(depth);
 }
 
+std::int64_t page_bytes(const EngineOptions& options, const Model& target) { return options.page_rows * target.info().kv.bytes_per_row(); }
+
 void check_sampling(const Sampling& s) {
   const auto refuse = [](const std::string& what) { throw Error("sampling option " + what); };
   if (!(s.temperature >= 0) || !std::isfinite(s.temperature)) refuse("'temperature' must be a number >= 0");
@@ -48,7 +50,7 @@ void check_sampling(const Sampling& s) {
 Engine::Engine(Backend& backend, std::shared_ptr<Model> target, const Registries& registries, const Chairs& chairs, const EngineOptions& options, Host::Load load)
     : backend_(backend),
       options_(options),
-      pool_(backend, options.page_rows * target->info().kv.bytes_per_row(), int((options.memory_mib << 20) / (options.page_rows * target->info().kv.bytes_per_row()))),
+      pool_(backend, page_bytes(options, *target), options.pages > 0 ? options.pages : int((options.memory_mib << 20) / page_bytes(options, *target))),
       target_(backend, target, pool_, options.reuse_prefixes),
       host_(backend, pool_, target_.info(), std::move(load), options.reuse_prefixes),
       scheduler_(options.batch, options.step_rows) {

@@ -18,6 +18,7 @@ struct EngineOptions {
   int step_rows = 512;         // the most rows of one target forward; at least `batch`
   int page_rows = 16;          // positions of the target in one page
   std::int64_t memory_mib = 256;  // of all caches together
+  int pages = 0;               // of the pool; 0: as many as fit into memory_mib
   bool reuse_prefixes = true;
   bool check = false;          // KvCache::check() of every cache after every step
 };

@@ -64,6 +64,11 @@ class Backend {
   virtual Laws law(const Tensor& logits, std::span<const Warp> warps) = 0;  // logits [n, vocab] f32, one warp a row
   // tokens i32, to[i] = a token drawn from laws row i as `draws[i]` names it; to may be strided (stride of dimension 0).
   virtual void draw(const Laws& laws, std::span<const TokenDraw> draws, Tensor to) = 0;
+  // Host only: p[i] = law(begin + i) for i < n <= kTile; returns their tile_sum. What a HostLane asks for.
+  virtual double law_tile(const Law& law, Token begin, int n, double* p) const {
+    for (int i = 0; i < n; ++i) p[i] = law(begin + i);
+    return tile_sum([&](int i) { return p[i]; }, 0, n);
+  }
 
   // ---- caches ----
   // KV compaction: copies all layers of slot from[i] to slot to[i] of one block table, in order (to[i] <= from[i], both ascending).

@@ -95,7 +95,7 @@ Laws HostBackend::law(const Tensor& logits, std::span<const Warp> warps) {
 Token HostBackend::draw_one(const Law& law, const TokenDraw& draw) {
   if (law.row.greedy < 0) return -1;
   if (law.row.one_hot && !chance_) return law.row.greedy;
-  HostLane lane(law.vocab, draw.draws, chance_);
+  HostLane lane(*this, law.vocab, draw.draws);
   return draw.race ? lane.race(law, draw.position) : lane.draw(law, draw.name);
 }
 

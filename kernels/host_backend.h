@@ -24,8 +24,8 @@ class HostBackend : public Backend {
   void set_chance(Chance* chance) { chance_ = chance; }  // for proofs; not owned
 
  protected:
-  // One token of `draw`: the same decision however a backend finds it.
-  virtual Token draw_one(const Law& law, const TokenDraw& draw);
+  // One token of `draw`, by a HostLane.
+  Token draw_one(const Law& law, const TokenDraw& draw);
 
  private:
   Chance* chance_ = nullptr;

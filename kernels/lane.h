@@ -39,31 +39,87 @@ template <class P, class Q> struct Residual {
   FORETOKEN_HD double operator()(Token x) const { return above(x) / mass; }
 };
 
-// A plain loop. The verbs of every Lane: draw, race, accept, sum, residual. Answers are double.
+// A tile of a law: fills p[0 .. n) with the probabilities of the tokens t .. t + n and returns their tile_sum. This one asks
+// token by token.
+template <class L> auto scalar_tiles(const L& law) {
+  return [law](Token t, int n, double* p) {
+    for (int i = 0; i < n; ++i) p[i] = law(t + i);
+    return tile_sum([&](int i) { return p[i]; }, 0, n);
+  };
+}
+
+// The least token at which the CDF exceeds u.
+template <class Tiles> Token invert_cdf(const Tiles& tiles, int vocab, double u) {
+  double p[kTile], before = 0;
+  Token last = 0;
+  for (Token t = 0; t < vocab; t += kTile) {
+    const int n = t + kTile < vocab ? kTile : vocab - t;
+    const double tile = tiles(t, n, p);
+    if (!(tile > 0)) continue;
+    const bool here = before + tile > u;
+    double cdf = before;
+    for (int i = 0; i < n; ++i) {
+      if (p[i] > 0) last = t + i;
+      cdf += p[i];
+      if (here && p[i] > 0 && cdf > u) return t + i;
+    }
+    if (here) return last;  // the CDF inside a tile may end an ulp below the tile's sum
+    before += tile;
+  }
+  return last;
+}
+
+// The winner of an exponential race: argmin of -log(u_x) / law(x), with the noise of an absolute position.
+template <class Tiles> Token win_race(const Tiles& tiles, int vocab, const Draws& draws, std::uint32_t position) {
+  double p[kTile + 4], least = 0;
+  Token best = -1;
+  for (Token t = 0; t < vocab; t += kTile) {
+    const int n = t + kTile < vocab ? kTile : vocab - t;
+    if (!(tiles(t, n, p) > 0)) continue;
+    p[n] = p[n + 1] = p[n + 2] = p[n + 3] = 0;
+    for (int i = 0; i < n; i += 4) {  // four tokens share a counter
+      if (p[i] + p[i + 1] + p[i + 2] + p[i + 3] == 0) continue;
+      const Philox noise = draws.noise_block(position, std::uint32_t(t + i));
+      for (int j = 0; j < 4; ++j) {
+        const double u = Draws::uniform_from(noise.word[j]);
+        // -log u >= 1 - u: who is later than the winner by more than any rounding needs no logarithm.
+        if (!(p[i + j] > 0) || (best >= 0 && 1 - u > least * p[i + j] * (1 + 1e-9))) continue;
+        const double time = -log_exactly(u) / p[i + j];
+        if (best < 0 || time < least) best = t + i + j, least = time;
+      }
+    }
+  }
+  return best < 0 ? 0 : best;
+}
+
+// A plain loop over tiles of the vocabulary. The verbs of every Lane: draw, race, accept, sum, open, refuse. Answers are
+// double; every sum follows the tree of law.h, whoever evaluates a tile.
 class HostLane {
  public:
-  HostLane(int vocab, const Draws& draws, Chance* chance = nullptr) : vocab_(vocab), draws_(draws), chance_(chance) {}
+  HostLane(Backend& backend, int vocab, const Draws& draws) : backend_(&backend), vocab_(vocab), draws_(draws) {}
 
-  HostLane within(std::uint32_t k) const { return {vocab_, draws_.within(k), chance_}; }
+  HostLane within(std::uint32_t k) const { return {*backend_, vocab_, draws_.within(k)}; }
 
   // True with the given probability (values above 1 count as 1).
   bool accept(double probability, DrawName name) {
-    return chance_ ? chance_->accept(probability, draws_, name) : draws_.uniform(name) < probability;
+    Chance* const chance = backend_->chance();
+    return chance ? chance->accept(probability, draws_, name) : draws_.uniform(name) < probability;
   }
 
-  // A token from `law` (any callable Token -> double with sum 1) by inverting its CDF, in the fixed tree of law.h.
+  // A token from `law` (any callable Token -> double with sum 1) by inverting its CDF.
   template <class L> Token draw(const L& law, DrawName name) {
-    if (chance_) return chance_->draw(vocab_, [&](Token x) { return double(law(x)); }, draws_, name);
-    return invert_cdf(law, vocab_, draws_.uniform(name));
+    if (Chance* const chance = backend_->chance()) return chance->draw(vocab_, [&](Token x) { return double(law(x)); }, draws_, name);
+    return invert_cdf(tiles(law), vocab_, draws_.uniform(name));
   }
 
   // The winner of an exponential race: argmin of E_x / law(x) with noise named by absolute position and token, so that
   // everybody who races at one position meets the same noise.
   template <class L> Token race(const L& law, std::uint32_t position) {
-    if (chance_) return chance_->race(vocab_, [&](Token x) { return double(law(x)); }, draws_, position);
-    return win_race(law, vocab_, draws_, position);
+    if (Chance* const chance = backend_->chance()) return chance->race(vocab_, [&](Token x) { return double(law(x)); }, draws_, position);
+    return win_race(tiles(law), vocab_, draws_, position);
   }
 
+  // Of f over the vocabulary.
   template <class F> double sum(F f) { return vocabulary_sum(f, vocab_); }
 
   // All of p, nothing refused yet; q is the law of the children to come.
@@ -79,65 +135,62 @@ class HostLane {
     weigh(r);
   }
 
-  template <class L> static Token invert_cdf(const L& law, int vocab, double u) {
-    double before = 0;
-    Token last = 0;
-    for (int t = 0; t < vocab; t += kTile) {
-      const int end = t + kTile < vocab ? t + kTile : vocab;
-      const double tile = tile_sum(law, t, end);
-      if (tile > 0 && (before + tile > u)) {
-        double cdf = before;
-        for (Token x = t; x < end; ++x) {
-          const double p = law(x);
-          if (p > 0) last = x;
-          cdf += p;
-          if (p > 0 && cdf > u) return x;
-        }
-        return last;  // the CDF inside a tile may end an ulp below the tile's sum
-      }
-      if (tile > 0) last = last_positive(law, t, end);
-      before += tile;
-    }
-    return last;
-  }
-
-  template <class L> static Token win_race(const L& law, int vocab, const Draws& draws, std::uint32_t position) {
-    Token best = -1;
-    double least = 0;
-    for (Token first = 0; first < vocab; first += 4) {
-      const Philox noise = draws.noise_block(position, std::uint32_t(first));
-      for (Token x = first; x < vocab && x < first + 4; ++x) {
-        const double p = law(x), u = Draws::uniform_from(noise.word[x - first]);
-        // -log u >= 1 - u: most tokens lose before the logarithm is needed. The margin covers its rounding.
-        if (!(p > 0) || (best >= 0 && (1 - u) * (1 - 1e-12) > least * p)) continue;
-        const double time = -log_exactly(u) / p;
-        if (best < 0 || time < least) best = x, least = time;
-      }
-    }
-    return best < 0 ? 0 : best;
-  }
-
  private:
   template <class P, class Q> void weigh(Residual<P, Q>& r) {
-    r.mass = sum([&](Token x) { return r.above(x); });
+    double p[kTile];
+    r.mass = 0;
+    for (Token t = 0; t < vocab_; t += kTile) {
+      const int n = width(t);
+      above(r, t, n, p);
+      r.mass += sum_of(p, n);
+    }
     // Nothing left means that the refusal had probability 0 but for rounding: start again from p.
     if (!(r.mass > 0)) r.c = 0, r.refused = 0, r.mass = 1;
   }
-  template <class L> static Token last_positive(const L& law, int begin, int end) {
-    for (Token x = end - 1; x > begin; --x)
-      if (law(x) > 0) return x;
-    return begin;
+
+  int width(Token t) const { return t + kTile < vocab_ ? kTile : vocab_ - t; }
+  template <class L> auto tiles(const L& law) const {
+    return [this, &law](Token t, int n, double* p) { return evaluate(law, t, n, p); };
+  }
+  static double sum_of(const double* p, int n) {
+    return tile_sum([&](int i) { return p[i]; }, 0, n);
   }
 
+  // p[i] = law(t + i) for i < n; returns their tile_sum.
+  template <class L> double evaluate(const L& law, Token t, int n, double* p) const {
+    for (int i = 0; i < n; ++i) p[i] = law(t + i);
+    return sum_of(p, n);
+  }
+  double evaluate(const Law& law, Token t, int n, double* p) const { return backend_->law_tile(law, t, n, p); }
+  template <class P, class Q> double evaluate(const Residual<P, Q>& r, Token t, int n, double* p) const {
+    above(r, t, n, p);
+    for (int i = 0; i < n; ++i) p[i] /= r.mass;
+    return sum_of(p, n);
+  }
+  // p[i] = r.above(t + i).
+  template <class P, class Q> void above(const Residual<P, Q>& r, Token t, int n, double* p) const {
+    evaluate(r.p, t, n, p);
+    if (r.c != 0) {
+      double q[kTile];
+      evaluate(r.q, t, n, q);
+      for (int i = 0; i < n; ++i) {
+        const double d = p[i] - r.c * q[i];
+        p[i] = d > 0 ? d : 0;
+      }
+    }
+    for (int i = 0; i < r.refused; ++i)
+      if (r.gone[i] >= t && r.gone[i] < t + n) p[r.gone[i] - t] = 0;
+  }
+
+  Backend* backend_;
   int vocab_;
   Draws draws_;
-  Chance* chance_;
 };
 
 // Runs `f(lane, i)` for every sequence i of a batch, each on its own lane.
 template <class F> void launch(Backend& backend, std::span<const Draws> draws, int vocab, const F& f) {
   backend.for_each(int(draws.size()), [&](int i) {
-    HostLane lane(vocab, draws[std::size_t(i)], backend.chance());
+    HostLane lane(backend, vocab, draws[std::size_t(i)]);
     f(lane, i);
   });
 }

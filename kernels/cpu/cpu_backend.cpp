@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstring>
 
-#include "kernels/cpu/draws.h"
 #include "kernels/error.h"
 #include "kernels/lane.h"
 
@@ -90,9 +89,12 @@ Laws CpuBackend::law(const Tensor& logits, std::span<const Warp> warps) {
   return laws;
 }
 
-Token CpuBackend::draw_one(const Law& law, const TokenDraw& draw) {
-  if (chance() || law.row.greedy < 0 || law.row.one_hot) return HostBackend::draw_one(law, draw);
-  return draw.race ? win_race(operations_, law, draw.draws, draw.position) : invert_cdf(operations_, law, draw.draws.uniform(draw.name));
+double CpuBackend::law_tile(const Law& law, Token begin, int n, double* p) const {
+  if (!law.row.one_hot) return operations_.law_tile(law.logits, law.row, begin, n, p);
+  std::fill_n(p, n, 0.0);
+  const Token hot = law.row.greedy - begin;
+  if (hot < 0 || hot >= n) return 0;
+  return p[hot] = 1;
 }
 
 }  // namespace foretoken

@@ -34,10 +34,8 @@ class CpuBackend final : public HostBackend {
   void add(Tensor x, const Tensor& y) override;
   void linear_add(Tensor x, const Tensor& h, const Weight& w) override;
   Laws law(const Tensor& logits, std::span<const Warp> warps) override;
+  double law_tile(const Law& law, Token begin, int n, double* p) const override;
   void for_each(int n, const std::function<void(int)>& f) override { pool_.run(n, f); }
-
- protected:
-  Token draw_one(const Law& law, const TokenDraw& draw) override;
 
  private:
   void multiply(const Tensor& x, const Weight& w, Tensor y, bool accumulate);

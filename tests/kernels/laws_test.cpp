@@ -94,6 +94,24 @@ TEST_P(ParityOfLaws, draw) {
   }
 }
 
+TEST_P(ParityOfLaws, law_tile) {
+  const int vocab = 700;
+  const Tensor logits = wicked_logits(vocab, 5);
+  for (const Warp& warp : {Warp{}, Warp{1}, Warp{0.7f, 20}, Warp{1.3f, 0, 0.8f}}) {
+    const Laws laws = reference.law(logits, std::vector<Warp>(12, warp));
+    for (int r = 0; r < 12; ++r) {
+      if (laws[r].row.greedy < 0) continue;
+      for (Token begin = 0; begin < vocab; begin += kTile) {
+        const int n = std::min(kTile, vocab - begin);
+        double fast[kTile], slow[kTile];
+        const double a = cpu->law_tile(laws[r], begin, n, fast), b = reference.law_tile(laws[r], begin, n, slow);
+        ASSERT_EQ(std::memcmp(fast, slow, sizeof(double) * std::size_t(n)), 0) << "row " << r << " T " << warp.temperature;
+        ASSERT_EQ(a, b);
+      }
+    }
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Cpu, ParityOfLaws, ::testing::ValuesIn(cpu_instructions()), [](const auto& i) { return i.param; });
 
 TEST(Instructions, unknown_ones_are_refused_by_name) {
@@ -175,13 +193,13 @@ TEST(Draw, inverts_the_cdf) {
     double cdf = 0;
     Token x = -1;
     while (cdf <= u - 1e-12) cdf += law(++x);
-    const Token drawn = HostLane::invert_cdf(law, vocab, u);
+    const Token drawn = invert_cdf(scalar_tiles(law), vocab, u);
     if (std::abs(cdf - u) > 1e-11) {
       ASSERT_EQ(drawn, x) << u;
     }
   }
-  EXPECT_GT(law(HostLane::invert_cdf(law, vocab, 1 - 0x1p-33)), 0);
-  EXPECT_GT(law(HostLane::invert_cdf(law, vocab, 0x1p-33)), 0);
+  EXPECT_GT(law(invert_cdf(scalar_tiles(law), vocab, 1 - 0x1p-33)), 0);
+  EXPECT_GT(law(invert_cdf(scalar_tiles(law), vocab, 0x1p-33)), 0);
 }
 
 TEST(Draw, frequencies_are_the_law) {  // of the inverse and of the race, by chi-square with 4 degrees of freedom
@@ -189,11 +207,12 @@ TEST(Draw, frequencies_are_the_law) {  // of the inverse and of the race, by chi
   for (double p : {0.45, 0.05, 0.2, 0.25, 0.05}) logits.push_back(float(std::log(p)));
   const Law law{logits.data(), normalize(logits.data(), 5, {1}), 5};
   const int n = 40000;
+  const auto backend = make_reference_backend();
   double inverse[5] = {}, race[5] = {};
   for (std::uint32_t i = 0; i < std::uint32_t(n); ++i) {
-    HostLane lane(5, {7, 1, i, 0});
+    HostLane lane(*backend, 5, {7, 1, i, 0});
     ++inverse[lane.draw(law, {Role::bonus})];
-    ++race[HostLane(5, {7, 1, 0, 0}).race(law, i)];
+    ++race[HostLane(*backend, 5, {7, 1, 0, 0}).race(law, i)];
   }
   for (const double* counts : {inverse, race}) {
     double chi = 0;
@@ -206,7 +225,8 @@ TEST(Lane, residual_has_its_closed_form) {
   const int vocab = 300;
   const Tensor a = random_tensor({1, vocab}, 1), b = random_tensor({1, vocab}, 2);
   const Law p{a.data<float>(), normalize(a.data<float>(), vocab, {1}), vocab}, q{b.data<float>(), normalize(b.data<float>(), vocab, {1, 50}), vocab};
-  HostLane lane(vocab, {});
+  const auto backend = make_reference_backend();
+  HostLane lane(*backend, vocab, {});
   auto r = lane.open(p, q);
   std::vector<double> truth(std::size_t(vocab), 0.0);  // the definition: subtract, cut at 0, normalize, again for each refusal
   for (Token x = 0; x < vocab; ++x) truth[std::size_t(x)] = p(x);

@@ -1,0 +1,112 @@
+// Result lines made by hand, for the tests of whatever reads them. Knows schema 1 and nothing of the code under test.
+#pragma once
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace foretoken::test {
+
+using nlohmann::json;
+
+// What one request did; `share` are its seconds of the wall time.
+struct Served {
+  int prompt = 0;
+  json category;
+  int tokens = 0, rounds = 0, drafted = 0, tested = 0, accepted = 0;
+  double share = 0, ttft = 0.01, decode = 1;
+};
+
+inline json request(const Served& s) {
+  return {{"prompt", s.prompt},   {"category", s.category}, {"prompt_tokens", 10},     {"tokens", s.tokens},
+          {"seconds", s.decode + s.ttft}, {"share_seconds", s.share}, {"decode_seconds", s.decode}, {"ttft", s.ttft},
+          {"rounds", s.rounds},   {"drafted", s.drafted},   {"tested", s.tested},      {"accepted", s.accepted},
+          {"finish", "length"}};
+}
+
+// A measure whose totals are those of its requests; arrays by position are the caller's.
+inline json measure(const std::vector<Served>& requests, const json& drafted_at, const json& tested_at, const json& accepted_at,
+                    const json& histogram, double draft_forward, double target_forward) {
+  json found = {{"requests", json::array()}, {"drafted_at", drafted_at}, {"tested_at", tested_at}, {"accepted_at", accepted_at},
+                {"histogram", histogram}, {"prompt_tokens", 10 * requests.size()}, {"preempted", 0}, {"prefix_rows", 0}};
+  Served sum;
+  for (const Served& s : requests) {
+    found["requests"].push_back(request(s));
+    sum.tokens += s.tokens, sum.rounds += s.rounds, sum.drafted += s.drafted, sum.tested += s.tested;
+    sum.accepted += s.accepted, sum.share += s.share;
+  }
+  found.update({{"seconds", sum.share}, {"tokens", sum.tokens}, {"rounds", sum.rounds}, {"steps", sum.rounds}, {"rows", sum.tokens},
+                {"drafted", sum.drafted}, {"tested", sum.tested}, {"accepted", sum.accepted}});
+  const double total = (draft_forward + target_forward) * 1.1;
+  found["phases"] = {{"schedule", 0.01 * total}, {"draft_forward", draft_forward}, {"draft_other", 0.02 * total},
+                     {"target_forward", target_forward}, {"verify", 0.03 * total}, {"deliver", 0.01 * total}, {"total", total}};
+  return found;
+}
+
+inline json run(const std::string& drafter, int length, double temperature = 0, int batch = 1) {
+  return {{"target", {{"model", "experiments/models/target"}}},
+          {"drafter", {{"name", drafter}}},
+          {"policy", {{"name", "fixed"}, {"length", length}}},
+          {"verifier", {{"name", "speculative_sampling"}}},
+          {"sampling", {{"temperature", temperature}, {"seed", 1}}},
+          {"engine", {{"batch", batch}, {"device", "cpu"}}},
+          {"workload", {{"prompts", "experiments/prompts.jsonl"}, {"limit", 24}}},
+          {"measure", {{"repeats", 2}}}};
+}
+
+inline json line(const std::string& key, const json& run, const json& axes, const json& repeats) {
+  return {{"schema", 1},   {"key", key},       {"run", run},
+          {"axes", axes},  {"commit", "abc"},  {"compiler", "GNU 12"},
+          {"machine", {{"cpu", "a CPU"}, {"cores", 2}}},
+          {"date", "2026-11-21"},  {"seconds", 3.0},  {"promise", "exact"}, {"repeats", repeats},
+          {"agreement", {{"compared", true}, {"compared_texts", 2}, {"differing_texts", 0}}}};
+}
+
+// Two prompts, two equal repeats, draft length 2. By hand: alpha 10/15, accept rate 10/20, tau 20/10, 10 tokens/s against
+// 6.25, so a speedup of 1.6; c = (.4/20) / (1/10) = .2.
+inline json worked_line() {
+  const json fast = measure({{0, "story", 12, 5, 10, 8, 7, 1.0, 0.010, 0.9}, {1, "math", 8, 5, 10, 7, 3, 1.0, 0.030, 0.9}},
+                            {10, 10}, {10, 5}, {7, 3}, {3, 4, 3}, 0.4, 1.0);
+  const json plain = measure({{0, "story", 12, 12, 0, 0, 0, 2.0, 0.010, 1.8}, {1, "math", 8, 8, 0, 0, 0, 1.2, 0.020, 1.8}},
+                             json::array(), json::array(), json::array(), {20}, 0, 3.0);
+  const json repeat = {{"speculative", fast}, {"baseline", plain}};
+  return line("00000000000000aa", run("draft_model", 2), {{"/policy/length", 2}}, {repeat, repeat});
+}
+
+// A line of a sweep, over six prompts in two categories and two repeats that differ a little. `gain`: speedup, about.
+inline json swept_line(const std::string& drafter, int length, double temperature, int batch, double gain) {
+  json repeats = json::array();
+  for (int r = 0; r < 2; ++r) {
+    std::vector<Served> fast, plain;
+    for (int p = 0; p < 6; ++p) {
+      const json category = p % 2 ? "math" : "story";
+      const double seconds = (0.4 + 0.01 * p + 0.002 * r) / gain;
+      fast.push_back({p, category, 40, 20, 20 * length, 15 * length, 10 * length, seconds, 0.01, 0.9 * seconds});
+      plain.push_back({p, category, 40, 40, 0, 0, 0, 0.4 + 0.01 * p, 0.01, 0.36});
+    }
+    json drafted = json::array(), tested = json::array(), accepted = json::array();
+    for (int i = 0; i < length; ++i) drafted.push_back(120), tested.push_back(90), accepted.push_back(60);
+    repeats.push_back({{"speculative", measure(fast, drafted, tested, accepted, {60, 60}, 0.2 * length, 1.0)},
+                       {"baseline", measure(plain, json::array(), json::array(), json::array(), {240}, 0, 2.2)}});
+  }
+  const std::string key = drafter + std::to_string(length) + "-" + std::to_string(int(temperature)) + "-" + std::to_string(batch);
+  const json axes = {{"/drafter", {{"name", drafter}}}, {"/policy/length", length}, {"/sampling/temperature", temperature}, {"/engine/batch", batch}};
+  return line(key, run(drafter, length, temperature, batch), axes, repeats);
+}
+
+// Two drafters, two lengths, two temperatures, two batches: draft_model gains but at batch 4, ngram loses at length 8.
+inline std::vector<json> swept_lines() {
+  std::vector<json> lines;
+  for (const std::string drafter : {"draft_model", "ngram"})
+    for (const double temperature : {0.0, 1.0})
+      for (const int batch : {1, 4})
+        for (const int length : {2, 8}) {
+          double gain = batch == 1 ? 1.6 : 1.0;
+          if (drafter == "ngram") gain *= length == 8 ? 0.5 : 0.9;
+          lines.push_back(swept_line(drafter, length, temperature, batch, gain + 0.01 * length));
+        }
+  return lines;
+}
+
+}  // namespace foretoken::test

@@ -91,14 +91,17 @@ double read_all(const void* data, std::int64_t bytes) {
 constexpr int kChains = kWidth == 16 ? 20 : 10;  // enough to hide the latency of an addition, and they fit in the registers
 
 double multiply_add_steps(std::int64_t steps) {
-  Floats sum[kChains] = {};
-  Floats a = spread(1.0f), b = spread(0.5f);
+  Floats sum[kChains], a = spread(1.0f), b = spread(0.5f);
+#pragma GCC unroll 32
+  for (int j = 0; j < kChains; ++j) sum[j] = spread(float(j));  // equal chains would be computed once
   for (std::int64_t i = 0; i < steps; ++i) {
     __asm__ volatile("" : "+m"(a), "+m"(b));  // else the compiler would see through the loop
     const Floats x = a, w = b;
+#pragma GCC unroll 32
     for (int j = 0; j < kChains; ++j) sum[j] = fused(x, w, sum[j]);
   }
   Floats all = {};
+#pragma GCC unroll 32
   for (int j = 0; j < kChains; ++j) all += sum[j];
   return total(all);
 }

@@ -39,14 +39,18 @@ void round_row_fast(const float* x, std::uint16_t* y, std::int64_t n) {
 constexpr int kChains = 20;
 
 double dot_steps(std::int64_t steps) {
-  __m512 sum[kChains] = {};
+  __m512 sum[kChains];
+#pragma GCC unroll 32
+  for (int j = 0; j < kChains; ++j) sum[j] = _mm512_set1_ps(float(j));  // equal chains would be computed once
   __m512i a = _mm512_set1_epi32(0x3f803f80), b = a;
   for (std::int64_t i = 0; i < steps; ++i) {
     __asm__ volatile("" : "+m"(a), "+m"(b));  // else the compiler would see through the loop
     const __m512bh x = reinterpret_cast<__m512bh>(a), w = reinterpret_cast<__m512bh>(b);
+#pragma GCC unroll 32
     for (int j = 0; j < kChains; ++j) sum[j] = _mm512_dpbf16_ps(sum[j], x, w);
   }
   __m512 all = {};
+#pragma GCC unroll 32
   for (int j = 0; j < kChains; ++j) all += sum[j];
   return double(total(all));
 }

@@ -1,0 +1,43 @@
+// What the machine can do and how near the products come: `foretoken bench`. Measures the read bandwidth and the multiply-add
+// peak in the same run as the products, in alternation, and prints floor(n) = max(bytes / bandwidth, operations / peak).
+// This room must not know sequences or drafters.
+#pragma once
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include <nlohmann/json_fwd.hpp>
+
+namespace foretoken {
+
+struct BenchOptions {
+  std::string model_dir;     // whose shapes to measure; empty: those of the demo target
+  int threads = 0;           // 0: as many as the machine has
+  bool json = false;         // print JSON instead of tables
+  std::string instructions;  // of the cpu backend; empty: the best
+  int repeats = 40;          // of every measurement; medians are reported
+};
+
+// Prints to standard output; returns an exit code. Throws Error for a model directory without a usable config.json.
+int run_bench(const BenchOptions& options);
+
+// A product of a forward: y [rows, out] = x [rows, in] W^T, once in each of `layers` layers.
+struct ProductShape {
+  std::string name;
+  std::int64_t out = 0, in = 0;
+  int layers = 1;
+  std::int64_t weights() const { return out * in * layers; }
+};
+
+std::vector<ProductShape> demo_shapes();
+// From a Hugging Face config.json.
+std::vector<ProductShape> shapes_of(const nlohmann::json& config);
+
+// What a machine can do, for a working set of a certain size.
+struct Ceiling {
+  double bytes_a_second = 0, operations_a_second = 0;
+  // The least seconds that `rows` rows through these products can take, with bf16 weights read once.
+  double floor(const std::vector<ProductShape>& shapes, int rows) const;
+};
+
+}  // namespace foretoken

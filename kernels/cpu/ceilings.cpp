@@ -1,0 +1,59 @@
+#include "kernels/cpu/ceilings.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+
+namespace foretoken {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+
+constexpr std::int64_t kPiece = 64 << 10;
+
+}  // namespace
+
+ReadProbe::ReadProbe(CpuBackend& cpu, std::int64_t bytes) : cpu_(cpu) {
+  WeightMemory memory;
+  const std::shared_ptr<void> data = memory.allocate(std::size_t(bytes));
+  std::memset(data.get(), 1, std::size_t(bytes));
+  cut(data.get(), bytes);
+  owners_.push_back(data);
+}
+
+ReadProbe::ReadProbe(CpuBackend& cpu, std::span<const Weight> weights) : cpu_(cpu) {
+  for (const Weight& w : weights) {
+    const auto* packed = static_cast<const PackedWeight*>(w.prepared.get());
+    cut(packed->data.get(), packed->bytes());
+    owners_.push_back(w.prepared);
+  }
+}
+
+void ReadProbe::cut(const void* data, std::int64_t bytes) {
+  for (std::int64_t at = 0; at < bytes; at += kPiece) pieces_.push_back({static_cast<const std::byte*>(data) + at, std::min(kPiece, bytes - at)});
+  bytes_ += bytes;
+}
+
+void ReadProbe::read() {
+  cpu_.pool().run(int(pieces_.size()), [&](int i) { cpu_.operations().read(pieces_[std::size_t(i)].data, pieces_[std::size_t(i)].bytes); });
+}
+
+double ReadProbe::bytes_a_second() {
+  const int passes = int(std::max<std::int64_t>(1, (16 << 20) / bytes_));
+  read();
+  const auto start = Clock::now();
+  for (int i = 0; i < passes; ++i) read();
+  return double(bytes_) * passes / since(start);
+}
+
+double operations_a_second(CpuBackend& cpu) {
+  constexpr std::int64_t kSteps = 2000;
+  const int pieces = 16 * cpu.pool().threads();
+  const auto start = Clock::now();
+  cpu.pool().run(pieces, [&](int) { cpu.operations().multiply_add(kSteps); });
+  return cpu.operations().operations_per_step * kSteps * pieces / since(start);
+}
+
+}  // namespace foretoken

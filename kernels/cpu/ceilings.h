@@ -1,0 +1,39 @@
+// What this machine can do at most, measured: how fast its threads read, how fast they multiply and add. The two numbers
+// that every floor is made of.
+#pragma once
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "kernels/cpu/cpu_backend.h"
+
+namespace foretoken {
+
+// A working set that is read again and again: memory of its own, or the packed weights that products stream.
+class ReadProbe {
+ public:
+  ReadProbe(CpuBackend& cpu, std::int64_t bytes);
+  ReadProbe(CpuBackend& cpu, std::span<const Weight> weights);  // prepared by this backend; kept alive
+  // Bytes a second of all threads together, the set having just been read once; small sets are read several times.
+  double bytes_a_second();
+  std::int64_t bytes() const { return bytes_; }
+
+ private:
+  struct Piece {
+    const std::byte* data;
+    std::int64_t bytes;
+  };
+  void cut(const void* data, std::int64_t bytes);
+  void read();
+
+  CpuBackend& cpu_;
+  std::int64_t bytes_ = 0;
+  std::vector<Piece> pieces_;
+  std::vector<std::shared_ptr<const void>> owners_;
+};
+
+// Floating-point operations a second of all threads, by the instruction that the backend's bf16 products use; a multiplication
+// and an addition count as two. Takes about a millisecond.
+double operations_a_second(CpuBackend& cpu);
+
+}  // namespace foretoken

@@ -28,13 +28,14 @@ std::map<std::string, Tensor> open_shards(const fs::path& directory) {
     auto shard = shards.find(file);
     if (shard == shards.end()) {
       if (!fs::exists(directory / file))
-        throw Error("the shard " + (directory / file).string() + " is missing, which " + kIndex + " names for tensor '" + name +
-                    "'; download it");
+        throw Error("the shard " + (directory / file).string() + " is missing, which " + kIndex +
+                    " names for tensor '" + name + "'; download it");
       shard = shards.emplace(file, map_safetensors(directory / file)).first;
     }
     const auto tensor = shard->second.find(name);
     if (tensor == shard->second.end())
-      throw Error(index.string() + " says that tensor '" + name + "' is in " + file + ", but that file does not hold it; download both again");
+      throw Error(index.string() + " says that tensor '" + name + "' is in " + file +
+                  ", but that file does not hold it; download both again");
     entries.emplace(name, tensor->second);
   }
   return entries;
@@ -44,7 +45,8 @@ std::map<std::string, Tensor> open_shards(const fs::path& directory) {
 
 Checkpoint Checkpoint::open(const fs::path& directory) {
   if (!fs::is_directory(directory))
-    throw Error("the model directory " + directory.string() + " does not exist; give the path of a directory with config.json, "
+    throw Error("the model directory " + directory.string() +
+                " does not exist; give the path of a directory with config.json, "
                 "model.safetensors and tokenizer.json");
   if (fs::exists(directory / kSingle)) return open_file(directory / kSingle);
   Checkpoint c;
@@ -55,7 +57,8 @@ Checkpoint Checkpoint::open(const fs::path& directory) {
   }
   for (const char* other : {"pytorch_model.bin", "pytorch_model.bin.index.json", "consolidated.00.pth", "tf_model.h5"})
     if (fs::exists(directory / other))
-      throw Error(c.where_ + " holds " + other + " but no " + kSingle + "; convert it with Transformers (save_pretrained)");
+      throw Error(c.where_ + " holds " + other + " but no " + kSingle +
+                  "; convert it with Transformers (save_pretrained)");
   throw Error(c.where_ + " holds neither " + kSingle + " nor " + kIndex + "; download the checkpoint");
 }
 
@@ -69,16 +72,17 @@ Checkpoint Checkpoint::open_file(const fs::path& file) {
 Tensor Checkpoint::tensor(const std::string& name) const {
   const auto it = entries_.find(name);
   if (it == entries_.end())
-    throw Error(where_ + " has no tensor '" + name + "' (it has " + std::to_string(entries_.size()) +
-                " tensors); its config.json belongs to another checkpoint, or the file is incomplete: download both again");
+    throw Error(
+        where_ + " has no tensor '" + name + "' (it has " + std::to_string(entries_.size()) +
+        " tensors); its config.json belongs to another checkpoint, or the file is incomplete: download both again");
   return it->second;
 }
 
 Tensor Checkpoint::tensor(const std::string& name, const Shape& expected) const {
   Tensor t = tensor(name);
   if (t.shape() != expected)
-    throw Error(where_ + ": tensor '" + name + "' has the shape " + t.shape().text() + ", but config.json asks for " + expected.text() +
-                "; they belong to different checkpoints: download both again");
+    throw Error(where_ + ": tensor '" + name + "' has the shape " + t.shape().text() + ", but config.json asks for " +
+                expected.text() + "; they belong to different checkpoints: download both again");
   return t;
 }
 

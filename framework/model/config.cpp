@@ -21,7 +21,8 @@ void refuse_what_is_missing_here(const Fields& config) {
   } else if (config.string("model_type") != "llama") {
     config.refuse("model_type", "the only model type supported is \"llama\"");
   }
-  if (config.string_or("hidden_act", "silu") != "silu") config.refuse("hidden_act", "the only activation supported is \"silu\"");
+  if (config.string_or("hidden_act", "silu") != "silu")
+    config.refuse("hidden_act", "the only activation supported is \"silu\"");
   for (const char* key : {"attention_bias", "mlp_bias", "use_sliding_window"})
     if (config.boolean_or(key, false)) config.refuse(key, "only false is supported");
   for (const char* key : {"sliding_window", "quantization_config", "compression_config", "auto_map"})
@@ -29,7 +30,8 @@ void refuse_what_is_missing_here(const Fields& config) {
   if (const json* types = config.find("layer_types"))
     for (const json& type : *types)
       if (type != "full_attention") config.refuse("layer_types", "only \"full_attention\" is supported");
-  if (config.positive_or("partial_rotary_factor", 1) != 1) config.refuse("partial_rotary_factor", "only 1 is supported");
+  if (config.positive_or("partial_rotary_factor", 1) != 1)
+    config.refuse("partial_rotary_factor", "only 1 is supported");
 }
 
 // Transformers 5 writes everything into rope_parameters; version 4 wrote rope_theta beside rope_scaling. Where a file has
@@ -42,7 +44,8 @@ void read_rope(const Fields& config, ModelConfig& m) {
   m.rope_theta = rope.positive_or("rope_theta", m.rope_theta);
   if (rope.positive_or("partial_rotary_factor", 1) != 1) rope.refuse("partial_rotary_factor", "only 1 is supported");
   for (const auto& [name, value] : rope.all().items())
-    if (value.is_object()) rope.refuse(name.c_str(), "one rule for all layers is needed: rules per kind of layer are not supported");
+    if (value.is_object())
+      rope.refuse(name.c_str(), "one rule for all layers is needed: rules per kind of layer are not supported");
   const char* type_key = rope.has("rope_type") ? "rope_type" : "type";
   const std::string type = rope.string_or(type_key, "default");
   RopeScaling& s = m.rope_scaling;
@@ -72,11 +75,33 @@ std::vector<int> token_ids(const Fields& fields, const char* key, int vocab) {
   return ids;
 }
 
+void read_shape(const Fields& config, ModelConfig& m) {
+  m.vocab = config.integer("vocab_size", 1, kMost);
+  m.width = config.integer("hidden_size", 1, kMost);
+  m.layers = config.integer("num_hidden_layers", 1, 4096);
+  m.heads = config.integer("num_attention_heads", 1, kMost);
+  m.kv_heads = config.integer_or("num_key_value_heads", 1, kMost, m.heads);
+  m.ffn = config.integer("intermediate_size", 1, kMost);
+  m.positions = config.integer("max_position_embeddings", 1, kMost);
+  if (m.heads % m.kv_heads)
+    config.refuse("num_key_value_heads", "must divide num_attention_heads (" + std::to_string(m.heads) + ")");
+  if (!config.has("head_dim") && m.width % m.heads)
+    config.refuse("num_attention_heads",
+                  "must divide hidden_size (" + std::to_string(m.width) + ") where head_dim is absent");
+  m.head_size = config.integer_or("head_dim", 1, kMost, m.width / m.heads);
+  if (m.head_size % 2)
+    throw Error(config.where() + ": the head size is " + std::to_string(m.head_size) +
+                ", but must be even for the rotation");
+  if (std::int64_t(m.heads) * m.head_size > kMost)
+    config.refuse("head_dim", "that times num_attention_heads is beyond any model");
+}
+
 }  // namespace
 
 ModelConfig ModelConfig::load(const std::filesystem::path& directory) {
   if (!std::filesystem::is_directory(directory))
-    throw Error("the model directory " + directory.string() + " does not exist; give the path of a directory with config.json, "
+    throw Error("the model directory " + directory.string() +
+                " does not exist; give the path of a directory with config.json, "
                 "model.safetensors and tokenizer.json");
   const auto file = directory / "config.json";
   const json j = read_json(file);
@@ -85,21 +110,9 @@ ModelConfig ModelConfig::load(const std::filesystem::path& directory) {
 
   ModelConfig m;
   m.architecture = "LlamaForCausalLM";
-  m.vocab = config.integer("vocab_size", 1, kMost);
-  m.width = config.integer("hidden_size", 1, kMost);
-  m.layers = config.integer("num_hidden_layers", 1, 4096);
-  m.heads = config.integer("num_attention_heads", 1, kMost);
-  m.kv_heads = config.integer_or("num_key_value_heads", 1, kMost, m.heads);
-  m.ffn = config.integer("intermediate_size", 1, kMost);
-  m.positions = config.integer("max_position_embeddings", 1, kMost);
+  read_shape(config, m);
   m.norm_epsilon = config.positive("rms_norm_eps");
   m.tied_head = config.boolean_or("tie_word_embeddings", false);
-  if (m.heads % m.kv_heads) config.refuse("num_key_value_heads", "must divide num_attention_heads (" + std::to_string(m.heads) + ")");
-  if (!config.has("head_dim") && m.width % m.heads)
-    config.refuse("num_attention_heads", "must divide hidden_size (" + std::to_string(m.width) + ") where head_dim is absent");
-  m.head_size = config.integer_or("head_dim", 1, kMost, m.width / m.heads);
-  if (m.head_size % 2) throw Error(file.string() + ": the head size is " + std::to_string(m.head_size) + ", but must be even for the rotation");
-  if (std::int64_t(m.heads) * m.head_size > kMost) config.refuse("head_dim", "that times num_attention_heads is beyond any model");
   read_rope(config, m);
   m.eos = token_ids(config, "eos_token_id", m.vocab);
   if (const auto bos = token_ids(config, "bos_token_id", m.vocab); !bos.empty()) m.bos = bos.front();
@@ -122,7 +135,8 @@ std::vector<float> ModelConfig::rope_frequencies() const {
   std::vector<float> frequencies(head_size / 2);
   for (int i = 0; i < head_size / 2; ++i) {
     const float exponent = float(2 * i) / float(head_size);
-    const float f = 1.0f / float(std::pow(double(float(rope_theta)), double(exponent)));  // the float nearest to the power
+    const float f =
+        1.0f / float(std::pow(double(float(rope_theta)), double(exponent)));  // the float nearest to the power
     frequencies[i] = f;
     if (s.kind == RopeScaling::Kind::linear) frequencies[i] = f / factor;
     if (s.kind != RopeScaling::Kind::llama3) continue;
@@ -130,7 +144,8 @@ std::vector<float> ModelConfig::rope_frequencies() const {
     const float slow = wavelength > low_wavelength ? f / factor : f;
     frequencies[i] = slow;
     if (wavelength < high_wavelength || wavelength > low_wavelength) continue;
-    const float smooth = (float(s.original_positions) * (1.0f / wavelength) - low) / float(s.high_freq_factor - s.low_freq_factor);
+    const float smooth =
+        (float(s.original_positions) * (1.0f / wavelength) - low) / float(s.high_freq_factor - s.low_freq_factor);
     frequencies[i] = (1.0f - smooth) * slow / factor + smooth * slow;
   }
   return frequencies;

@@ -16,18 +16,18 @@ struct RopeScaling {
 };
 
 struct ModelConfig {
-  std::string architecture;   // "LlamaForCausalLM"
-  int vocab = 0;              // rows of the embedding
-  int width = 0;              // hidden_size
+  std::string architecture;  // "LlamaForCausalLM"
+  int vocab = 0;             // rows of the embedding
+  int width = 0;             // hidden_size
   int layers = 0;
   int heads = 0, kv_heads = 0, head_size = 0;
-  int ffn = 0;                // intermediate_size
-  int positions = 0;          // max_position_embeddings: the longest sequence
+  int ffn = 0;        // intermediate_size
+  int positions = 0;  // max_position_embeddings: the longest sequence
   double norm_epsilon = 1e-5;
   double rope_theta = 10000;
   RopeScaling rope_scaling;
-  bool tied_head = false;     // tie_word_embeddings
-  std::vector<int> eos;       // eos_token_id, one or several; generation_config.json's where that file has them
+  bool tied_head = false;  // tie_word_embeddings
+  std::vector<int> eos;    // eos_token_id, one or several; generation_config.json's where that file has them
   std::optional<int> bos;
 
   // Reads DIR/config.json. Whatever the project does not implement (another architecture or activation, biases, sliding

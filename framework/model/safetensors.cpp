@@ -1,15 +1,15 @@
 #include "framework/model/safetensors.h"
 
-#include <fcntl.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <bit>
 #include <cerrno>
 #include <cstring>
 #include <vector>
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "framework/text/json_file.h"
 #include "kernels/error.h"
@@ -28,7 +28,9 @@ class Mapping {
  public:
   explicit Mapping(const std::filesystem::path& file) {
     const int fd = ::open(file.c_str(), O_RDONLY | O_CLOEXEC);
-    if (fd < 0) throw Error(file.string() + " cannot be opened (" + std::strerror(errno) + "); check the path and its permissions");
+    if (fd < 0)
+      throw Error(file.string() + " cannot be opened (" + std::strerror(errno) +
+                  "); check the path and its permissions");
     struct stat status {};
     const bool regular = ::fstat(fd, &status) == 0 && S_ISREG(status.st_mode);
     if (regular && status.st_size > 0) {
@@ -81,26 +83,38 @@ DType read_dtype(const Fields& fields, const std::string& tensor) {
 std::uint64_t read_shape(const Fields& fields, const std::string& tensor, DType dtype, Shape& shape) {
   const json& dims = fields.array("shape");
   if (dims.size() > 4)
-    throw Error(fields.where() + ": tensor '" + tensor + "' has " + std::to_string(dims.size()) + " dimensions; at most 4 are supported");
+    throw Error(fields.where() + ": tensor '" + tensor + "' has " + std::to_string(dims.size()) +
+                " dimensions; at most 4 are supported");
   std::int64_t d[4] = {};
   std::uint64_t bytes = std::uint64_t(size_of(dtype));
   for (std::size_t i = 0; i < dims.size(); ++i) {
-    if (!dims[i].is_number_unsigned() || dims[i].get<std::uint64_t>() >> 48) refuse(fields.where(), tensor, "has the shape " + shown(dims));
+    if (!dims[i].is_number_unsigned() || dims[i].get<std::uint64_t>() >> 48)
+      refuse(fields.where(), tensor, "has the shape " + shown(dims));
     d[i] = dims[i].get<std::int64_t>();
     if (__builtin_mul_overflow(bytes, std::uint64_t(d[i]), &bytes) || bytes >> 62)
       refuse(fields.where(), tensor, "has the shape " + shown(dims));
   }
   switch (dims.size()) {
-    case 0: shape = {}; break;
-    case 1: shape = {d[0]}; break;
-    case 2: shape = {d[0], d[1]}; break;
-    case 3: shape = {d[0], d[1], d[2]}; break;
-    default: shape = {d[0], d[1], d[2], d[3]};
+    case 0:
+      shape = {};
+      break;
+    case 1:
+      shape = {d[0]};
+      break;
+    case 2:
+      shape = {d[0], d[1]};
+      break;
+    case 3:
+      shape = {d[0], d[1], d[2]};
+      break;
+    default:
+      shape = {d[0], d[1], d[2], d[3]};
   }
   return bytes;
 }
 
-Entry read_entry(const json& value, const std::string& name, const std::string& file, std::uint64_t header_end, std::uint64_t file_size) {
+Entry read_entry(const json& value, const std::string& name, const std::string& file, std::uint64_t header_end,
+                 std::uint64_t file_size) {
   const Fields fields(value, file, "tensor '" + name + "'");
   Entry e{name, read_dtype(fields, name), {}, 0, 0};
   const std::uint64_t bytes = read_shape(fields, name, e.dtype, e.shape);
@@ -109,10 +123,12 @@ Entry read_entry(const json& value, const std::string& name, const std::string& 
     refuse(file, name, "has the data_offsets " + shown(offsets));
   e.begin = offsets[0].get<std::uint64_t>();
   e.end = offsets[1].get<std::uint64_t>();
-  if (e.begin > e.end) refuse(file, name, "ends at byte " + std::to_string(e.end) + " before it begins at " + std::to_string(e.begin));
+  if (e.begin > e.end)
+    refuse(file, name, "ends at byte " + std::to_string(e.end) + " before it begins at " + std::to_string(e.begin));
   if (e.end - e.begin != bytes)
-    refuse(file, name, "of shape " + e.shape.text() + " and dtype " + name_of(e.dtype) + " needs " + std::to_string(bytes) +
-                           " bytes, but its data_offsets span " + std::to_string(e.end - e.begin));
+    refuse(file, name,
+           "of shape " + e.shape.text() + " and dtype " + name_of(e.dtype) + " needs " + std::to_string(bytes) +
+               " bytes, but its data_offsets span " + std::to_string(e.end - e.begin));
   if (e.end > file_size - header_end)
     throw Error(file + " is truncated: tensor '" + name + "' ends at byte " +
                 (e.end >> 62 ? shown(offsets[1]) : std::to_string(header_end + e.end)) + " but the file has " +
@@ -122,7 +138,8 @@ Entry read_entry(const json& value, const std::string& name, const std::string& 
 
 // The format wants every byte to belong to exactly one tensor.
 void check_cover(std::vector<Entry>& entries, const std::string& file, std::uint64_t data_size) {
-  std::sort(entries.begin(), entries.end(), [](const Entry& a, const Entry& b) { return std::pair(a.begin, a.end) < std::pair(b.begin, b.end); });
+  std::sort(entries.begin(), entries.end(),
+            [](const Entry& a, const Entry& b) { return std::pair(a.begin, a.end) < std::pair(b.begin, b.end); });
   std::uint64_t at = 0;
   const std::string* before = nullptr;
   for (const Entry& e : entries) {
@@ -132,15 +149,18 @@ void check_cover(std::vector<Entry>& entries, const std::string& file, std::uint
     before = &e.name;
   }
   if (at != data_size)
-    throw Error(file + " is damaged: " + std::to_string(data_size - at) + " bytes after the last tensor belong to none" + kAgain);
+    throw Error(file + " is damaged: " + std::to_string(data_size - at) +
+                " bytes after the last tensor belong to none" + kAgain);
 }
 
 json read_header(const Mapping& mapping, const std::string& file, std::uint64_t& header_end) {
   const std::string_view start(mapping.data(), std::min<std::uint64_t>(mapping.size(), 64));
   if (start.starts_with("version https://git-lfs"))
-    throw Error(file + " is a Git LFS pointer, not the weights; run `git lfs pull` where it was cloned, or download it again");
+    throw Error(file +
+                " is a Git LFS pointer, not the weights; run `git lfs pull` where it was cloned, or download it again");
   std::uint64_t length = 0;
-  if (mapping.size() < 8) throw Error(file + " is truncated: it has only " + std::to_string(mapping.size()) + " bytes" + kAgain);
+  if (mapping.size() < 8)
+    throw Error(file + " is truncated: it has only " + std::to_string(mapping.size()) + " bytes" + kAgain);
   std::memcpy(&length, mapping.data(), 8);
   if (length > kLongestHeader)
     throw Error(file + " is not a safetensors file, or damaged: its header would have " + std::to_string(length) +
@@ -159,7 +179,8 @@ std::map<std::string, Tensor> map_safetensors(const std::filesystem::path& path)
   const auto mapping = std::make_shared<Mapping>(path);
   std::uint64_t header_end = 0;
   const json header = read_header(*mapping, file, header_end);
-  if (!header.is_object()) throw Error("the header of " + file + " is " + shown(header) + ", but must be a JSON object" + kAgain);
+  if (!header.is_object())
+    throw Error("the header of " + file + " is " + shown(header) + ", but must be a JSON object" + kAgain);
   std::vector<Entry> entries;
   for (const auto& [name, value] : header.items())
     if (name != "__metadata__") entries.push_back(read_entry(value, name, file, header_end, mapping->size()));

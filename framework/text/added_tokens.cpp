@@ -18,14 +18,24 @@ bool is_space(char32_t c) {
 
 // \w of Rust's regex: Alphabetic, M, Nd, Pc, Join_Control.
 bool is_word(char32_t c) {
-  if (c == 0x200c || c == 0x200d || (c >= 0x24b6 && c <= 0x24e9) || (c >= 0x1f130 && c <= 0x1f149) || (c >= 0x1f150 && c <= 0x1f169) ||
-      (c >= 0x1f170 && c <= 0x1f189))
+  if (c == 0x200c || c == 0x200d || (c >= 0x24b6 && c <= 0x24e9) || (c >= 0x1f130 && c <= 0x1f149) ||
+      (c >= 0x1f150 && c <= 0x1f169) || (c >= 0x1f170 && c <= 0x1f189))
     return true;
   switch (utf8proc_category(utf8proc_int32_t(c))) {
-    case UTF8PROC_CATEGORY_LU: case UTF8PROC_CATEGORY_LL: case UTF8PROC_CATEGORY_LT: case UTF8PROC_CATEGORY_LM:
-    case UTF8PROC_CATEGORY_LO: case UTF8PROC_CATEGORY_MN: case UTF8PROC_CATEGORY_MC: case UTF8PROC_CATEGORY_ME:
-    case UTF8PROC_CATEGORY_ND: case UTF8PROC_CATEGORY_NL: case UTF8PROC_CATEGORY_PC: return true;
-    default: return false;
+    case UTF8PROC_CATEGORY_LU:
+    case UTF8PROC_CATEGORY_LL:
+    case UTF8PROC_CATEGORY_LT:
+    case UTF8PROC_CATEGORY_LM:
+    case UTF8PROC_CATEGORY_LO:
+    case UTF8PROC_CATEGORY_MN:
+    case UTF8PROC_CATEGORY_MC:
+    case UTF8PROC_CATEGORY_ME:
+    case UTF8PROC_CATEGORY_ND:
+    case UTF8PROC_CATEGORY_NL:
+    case UTF8PROC_CATEGORY_PC:
+      return true;
+    default:
+      return false;
   }
 }
 
@@ -36,8 +46,12 @@ std::size_t character_before(std::string_view text, std::size_t end) {
   return end;
 }
 
-bool word_ends_at(std::string_view text, std::size_t at) { return at > 0 && is_word(step_utf8(text, character_before(text, at)).point); }
-bool word_begins_at(std::string_view text, std::size_t at) { return at < text.size() && is_word(step_utf8(text, at).point); }
+bool word_ends_at(std::string_view text, std::size_t at) {
+  return at > 0 && is_word(step_utf8(text, character_before(text, at)).point);
+}
+bool word_begins_at(std::string_view text, std::size_t at) {
+  return at < text.size() && is_word(step_utf8(text, at).point);
+}
 
 std::size_t before_spaces(std::string_view text, std::size_t at, std::size_t least) {
   while (at > least && is_space(step_utf8(text, character_before(text, at)).point)) at = character_before(text, at);
@@ -67,7 +81,8 @@ AddedTokens AddedTokens::load(const nlohmann::json& spec, const Normalizer& norm
     t.normalized = f.boolean_or("normalized", !t.special);
     if (t.content.empty()) continue;  // as the tokenizers library does
     const int index = int(added.tokens_.size());
-    insert(t.normalized ? added.normalized_ : added.plain_, t.normalized ? normalizer.apply(t.content) : t.content, index);
+    insert(t.normalized ? added.normalized_ : added.plain_, t.normalized ? normalizer.apply(t.content) : t.content,
+           index);
     added.tokens_.push_back(std::move(t));
   }
   return added;

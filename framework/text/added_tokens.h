@@ -15,10 +15,10 @@ namespace foretoken {
 struct AddedToken {
   Token id = -1;
   std::string content;
-  bool single_word = false;  // only between characters that are none of a word
+  bool single_word = false;             // only between characters that are none of a word
   bool lstrip = false, rstrip = false;  // takes the white space before, after it
-  bool normalized = false;   // looked for in the normalized text, else in the text as given
-  bool special = false;      // left out of decoded text
+  bool normalized = false;              // looked for in the normalized text, else in the text as given
+  bool special = false;                 // left out of decoded text
 };
 
 class AddedTokens {

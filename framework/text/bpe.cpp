@@ -13,7 +13,9 @@ namespace {
 
 using nlohmann::json;
 
-std::uint64_t key_of(Token left, Token right) { return std::uint64_t(std::uint32_t(left)) << 32 | std::uint32_t(right); }
+std::uint64_t key_of(Token left, Token right) {
+  return std::uint64_t(std::uint32_t(left)) << 32 | std::uint32_t(right);
+}
 
 // Bytes that no valid UTF-8 contains: a vocabulary may lack them.
 bool never_in_utf8(int byte) { return byte == 0xc0 || byte == 0xc1 || byte >= 0xf5; }
@@ -24,8 +26,21 @@ void refuse_other_models(const Fields& model) {
   for (const char* key : {"continuing_subword_prefix", "end_of_word_suffix"})
     if (!model.string_or(key, "").empty()) model.refuse(key, "this is not supported by byte-level BPE");
   const json* dropout = model.find("dropout");
-  if (dropout && !(dropout->is_number() && *dropout == 0)) model.refuse("dropout", "only null is supported: it would make token ids random");
+  if (dropout && !(dropout->is_number() && *dropout == 0))
+    model.refuse("dropout", "only null is supported: it would make token ids random");
 }
+
+// A token of a word that is being merged; one that went into its left neighbour has token -1.
+struct Symbol {
+  Token token;
+  int previous, next;  // -1: none
+};
+
+struct Candidate {
+  int rank, at;
+  Token token;
+  bool operator>(const Candidate& o) const { return std::pair(rank, at) > std::pair(o.rank, o.at); }
+};
 
 }  // namespace
 
@@ -45,9 +60,13 @@ void Bpe::read_vocabulary(const Fields& model) {
   std::vector<bool> taken;
   for (const auto& [word, value] : vocab.all().items()) {
     const Token id = value.is_number_unsigned() && value.get<std::uint64_t>() <= 1 << 24 ? value.get<Token>() : -1;
-    if (id < 0) throw Error(vocab.where() + ": the token '" + word + "' has the id " + shown(value) + ", but must have one from 0 to 16777216");
+    if (id < 0)
+      throw Error(vocab.where() + ": the token '" + word + "' has the id " + shown(value) +
+                  ", but must have one from 0 to 16777216");
     if (taken.size() <= std::size_t(id)) taken.resize(std::size_t(id) + 1);
-    if (taken[id]) throw Error(vocab.where() + ": two tokens have the id " + std::to_string(id) + ", one of them '" + word + "'; download it again");
+    if (taken[id])
+      throw Error(vocab.where() + ": two tokens have the id " + std::to_string(id) + ", one of them '" + word +
+                  "'; download it again");
     taken[id] = true;
     entries_.emplace_back(id, word);
     const auto bytes = bytes_of_letters(word);
@@ -125,22 +144,15 @@ void Bpe::encode(std::string_view view, std::vector<Token>& out) const {
 // Lowest rank first, leftmost among equals, as Word::merge_all of the tokenizers library: a candidate holds while its
 // pair would still give the same token.
 void Bpe::merge_all(std::string_view word, std::vector<Token>& out) const {
-  struct Symbol {
-    Token token;
-    int previous, next;  // -1: none; a symbol that was merged into its left neighbour has token -1
-  };
-  struct Candidate {
-    int rank, at;
-    Token token;
-    bool operator>(const Candidate& o) const { return std::pair(rank, at) > std::pair(o.rank, o.at); }
-  };
   const int n = int(word.size());
   std::vector<Symbol> symbols(n);
-  for (int i = 0; i < n; ++i) symbols[i] = {token_of_byte_[static_cast<unsigned char>(word[i])], i - 1, i + 1 < n ? i + 1 : -1};
+  for (int i = 0; i < n; ++i)
+    symbols[i] = {token_of_byte_[static_cast<unsigned char>(word[i])], i - 1, i + 1 < n ? i + 1 : -1};
 
   std::vector<Candidate> first;
   const auto candidate = [&](int at) -> std::pair<const Merge*, Candidate> {
-    const Merge* m = at >= 0 && symbols[at].next >= 0 ? merge(symbols[at].token, symbols[symbols[at].next].token) : nullptr;
+    const Merge* m =
+        at >= 0 && symbols[at].next >= 0 ? merge(symbols[at].token, symbols[symbols[at].next].token) : nullptr;
     return {m, m ? Candidate{m->rank, at, m->token} : Candidate{}};
   };
   for (int i = 0; i < n; ++i)

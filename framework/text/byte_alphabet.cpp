@@ -35,7 +35,8 @@ std::optional<std::string> bytes_of_letters(std::string_view word) {
   std::string bytes;
   for (std::size_t at = 0; at < word.size();) {
     const Utf8Step step = step_utf8(word, at);
-    if (step.kind != Utf8Step::Kind::whole || step.point >= alphabet().bytes.size() || alphabet().bytes[step.point] < 0) return std::nullopt;
+    if (step.kind != Utf8Step::Kind::whole || step.point >= alphabet().bytes.size() || alphabet().bytes[step.point] < 0)
+      return std::nullopt;
     bytes.push_back(char(alphabet().bytes[step.point]));
     at += step.length;
   }

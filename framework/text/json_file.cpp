@@ -13,8 +13,10 @@ using nlohmann::json;
 
 std::string read_file(const std::filesystem::path& file) {
   std::error_code ignored;
-  if (!std::filesystem::exists(file, ignored)) throw Error(file.string() + " does not exist; check the path, or download it again");
-  if (std::filesystem::is_directory(file, ignored)) throw Error(file.string() + " is a directory, but a file is needed; check the path");
+  if (!std::filesystem::exists(file, ignored))
+    throw Error(file.string() + " does not exist; check the path, or download it again");
+  if (std::filesystem::is_directory(file, ignored))
+    throw Error(file.string() + " is a directory, but a file is needed; check the path");
   std::ifstream in(file, std::ios::binary);
   std::string text(std::istreambuf_iterator<char>(in), {});
   if (!in.good() && !in.eof()) throw Error(file.string() + " cannot be read; check its permissions");
@@ -22,13 +24,43 @@ std::string read_file(const std::filesystem::path& file) {
   return text;
 }
 
+namespace {
+
+// Values are written and destroyed recursively: a file of a million brackets must not end the program.
+void check_depth(std::string_view text, const std::string& where) {
+  constexpr int kDeepest = 200;
+  int depth = 0;
+  bool in_string = false;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    if (in_string) {
+      if (c == '\\')
+        ++i;
+      else if (c == '"')
+        in_string = false;
+    } else if (c == '"') {
+      in_string = true;
+    } else if (c == '[' || c == '{') {
+      if (++depth > kDeepest)
+        throw Error(where + " nests deeper than " + std::to_string(kDeepest) +
+                    " levels; it is damaged: download it again");
+    } else if (c == ']' || c == '}') {
+      --depth;
+    }
+  }
+}
+
+}  // namespace
+
 json parse_json(std::string_view text, const std::string& where, bool unique_keys) {
+  check_depth(text, where);
   std::vector<std::set<std::string>> seen;
   const auto watch = [&](int, json::parse_event_t event, json& value) {
     if (event == json::parse_event_t::object_start) seen.emplace_back();
     if (event == json::parse_event_t::object_end) seen.pop_back();
     if (event == json::parse_event_t::key && !seen.back().insert(value.get<std::string>()).second)
-      throw Error(where + " has the key '" + value.get<std::string>() + "' twice; it is damaged or forged: download it again");
+      throw Error(where + " has the key '" + value.get<std::string>() +
+                  "' twice; it is damaged or forged: download it again");
     return true;
   };
   try {
@@ -53,7 +85,8 @@ std::string shown(const json& value) {
 Fields::Fields(const json& object, std::string where, std::string prefix)
     : object_(&object), where_(std::move(where)), prefix_(std::move(prefix)) {
   if (!object.is_object())
-    throw Error(where_ + ": " + (prefix_.empty() ? "the top level" : prefix_) + " is " + shown(object) + ", but must be a JSON object");
+    throw Error(where_ + ": " + (prefix_.empty() ? "the top level" : prefix_) + " is " + shown(object) +
+                ", but must be a JSON object");
   if (!prefix_.empty()) prefix_ += ".";
 }
 
@@ -76,7 +109,8 @@ void Fields::refuse(const char* key, const std::string& why) const {
 int Fields::integer(const char* key, int least, int most) const {
   const json& value = at(key);
   const bool whole = value.is_number_integer();
-  const bool fits = whole && (value.is_number_unsigned() ? value.get<std::uint64_t>() <= std::uint64_t(INT64_MAX) : true);
+  const bool fits =
+      whole && (value.is_number_unsigned() ? value.get<std::uint64_t>() <= std::uint64_t(INT64_MAX) : true);
   if (!fits || value.get<std::int64_t>() < least || value.get<std::int64_t>() > most)
     refuse(key, "must be an integer from " + std::to_string(least) + " to " + std::to_string(most));
   return value.get<int>();
@@ -88,7 +122,8 @@ int Fields::integer_or(const char* key, int least, int most, int otherwise) cons
 
 double Fields::positive(const char* key) const {
   const json& value = at(key);
-  if (!value.is_number() || !std::isfinite(value.get<double>()) || value.get<double>() <= 0) refuse(key, "must be a number above 0");
+  if (!value.is_number() || !std::isfinite(value.get<double>()) || value.get<double>() <= 0)
+    refuse(key, "must be a number above 0");
   return value.get<double>();
 }
 
@@ -107,7 +142,9 @@ std::string Fields::string(const char* key) const {
   return value.get<std::string>();
 }
 
-std::string Fields::string_or(const char* key, std::string otherwise) const { return has(key) ? string(key) : otherwise; }
+std::string Fields::string_or(const char* key, std::string otherwise) const {
+  return has(key) ? string(key) : otherwise;
+}
 
 const json& Fields::array(const char* key) const {
   const json& value = at(key);

@@ -19,12 +19,18 @@ class Translation {
   std::string run() {
     while (at_ < from_.size()) {
       const char c = from_[at_];
-      if (c == '\\') escape(/*in_class=*/false);
-      else if (c == '[') character_class();
-      else if (c == '(') group();
-      else if (c == '{') counted();
-      else if (c == '^' || c == '$') refuse(std::string("the anchor ") + c);
-      else copy(1);
+      if (c == '\\')
+        escape(/*in_class=*/false);
+      else if (c == '[')
+        character_class();
+      else if (c == '(')
+        group();
+      else if (c == '{')
+        counted();
+      else if (c == '^' || c == '$')
+        refuse(std::string("the anchor ") + c);
+      else
+        copy(1);
     }
     return std::move(to_);
   }
@@ -45,19 +51,26 @@ class Translation {
     if (c == 'p' || c == 'P') return property();
     const bool letter_or_digit = (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
     if ((!letter_or_digit && c > ' ' && c < 0x7f) || c == 'r' || c == 'n' || c == 't' || c == 'f') return copy(2);
-    if (c == 's') to_ += in_class ? kSpace : std::string("[") + kSpace + "]";
-    else if (c == 'S' && !in_class) to_ += std::string("[^") + kSpace + "]";
-    else if (c == 'd') to_ += "\\p{Nd}";
-    else if (c == 'D') to_ += "\\P{Nd}";
-    else if (c == 'v') to_ += "\\x{0b}";
-    else refuse("the escape \\" + std::string(1, c) + (in_class ? " inside [ ]" : ""));
+    if (c == 's')
+      to_ += in_class ? kSpace : std::string("[") + kSpace + "]";
+    else if (c == 'S' && !in_class)
+      to_ += std::string("[^") + kSpace + "]";
+    else if (c == 'd')
+      to_ += "\\p{Nd}";
+    else if (c == 'D')
+      to_ += "\\P{Nd}";
+    else if (c == 'v')
+      to_ += "\\x{0b}";
+    else
+      refuse("the escape \\" + std::string(1, c) + (in_class ? " inside [ ]" : ""));
     at_ += 2;
   }
 
   // General categories only: of a script PCRE2 and Oniguruma mean different sets.
   void property() {
     const std::size_t end = from_.find('}', at_);
-    const std::string_view name = next_is("\\p{") || next_is("\\P{") ? from_.substr(at_ + 3, end == from_.npos ? 0 : end - at_ - 3) : "";
+    const std::string_view name =
+        next_is("\\p{") || next_is("\\P{") ? from_.substr(at_ + 3, end == from_.npos ? 0 : end - at_ - 3) : "";
     const std::string_view category = name.starts_with('^') ? name.substr(1) : name;
     const bool known = (category.size() == 1 || (category.size() == 2 && category[1] >= 'a' && category[1] <= 'z')) &&
                        std::string_view("LMNPSZC").find(category[0]) != std::string_view::npos;
@@ -72,8 +85,10 @@ class Translation {
     while (at_ < from_.size() && from_[at_] != ']') {
       if (next_is("[")) refuse("a [ inside [ ]");
       if (next_is("&&")) refuse("the intersection &&");
-      if (from_[at_] == '\\') escape(/*in_class=*/true);
-      else copy(1);
+      if (from_[at_] == '\\')
+        escape(/*in_class=*/true);
+      else
+        copy(1);
     }
     if (at_ == from_.size()) refuse("a [ without ]");
     copy(1);
@@ -90,7 +105,8 @@ class Translation {
   // In Oniguruma {n,m}+ repeats the repetition, in PCRE2 it is possessive; {,m} begins at 0 only in Oniguruma.
   void counted() {
     const std::size_t end = from_.find('}', at_);
-    if (end == from_.npos || end == at_ + 1 || from_.substr(at_ + 1, end - at_ - 1).find_first_not_of("0123456789,") != from_.npos || next_is("{,"))
+    if (end == from_.npos || end == at_ + 1 ||
+        from_.substr(at_ + 1, end - at_ - 1).find_first_not_of("0123456789,") != from_.npos || next_is("{,"))
       refuse("a { that is no {n}, {n,} or {n,m}");
     copy(end + 1 - at_);
     if (next_is("+")) refuse("the quantifier }+");
@@ -114,7 +130,9 @@ struct FreeMatchData {
 
 }  // namespace
 
-std::string pcre2_from_oniguruma(std::string_view oniguruma, const std::string& where) { return Translation(oniguruma, where).run(); }
+std::string pcre2_from_oniguruma(std::string_view oniguruma, const std::string& where) {
+  return Translation(oniguruma, where).run();
+}
 
 struct Pattern::Code {
   pcre2_code* code = nullptr;
@@ -136,7 +154,8 @@ Pattern::Pattern(std::string_view source, std::uint32_t options, const std::stri
   PCRE2_SIZE at = 0;
   code->code = pcre2_compile(reinterpret_cast<PCRE2_SPTR>(source.data()), source.size(), options, &error, &at, nullptr);
   if (!code->code)
-    throw Error(where + ": the pattern " + std::string(source) + " is not understood (" + message_of(error) + " at byte " + std::to_string(at) + ")");
+    throw Error(where + ": the pattern " + std::string(source) + " is not understood (" + message_of(error) +
+                " at byte " + std::to_string(at) + ")");
   pcre2_jit_compile(code->code, PCRE2_JIT_COMPLETE);  // where there is no JIT, matching interprets
   code->context = pcre2_match_context_create(nullptr);
   // Backtracking over a long run of white space is linear but long: a limit would only refuse long inputs.
@@ -149,7 +168,9 @@ Pattern Pattern::regex(std::string_view oniguruma, const std::string& where) {
   return Pattern(pcre2_from_oniguruma(oniguruma, where), PCRE2_UTF | PCRE2_UCP | PCRE2_NEVER_BACKSLASH_C, where);
 }
 
-Pattern Pattern::literal(std::string_view text, const std::string& where) { return Pattern(text, PCRE2_UTF | PCRE2_LITERAL, where); }
+Pattern Pattern::literal(std::string_view text, const std::string& where) {
+  return Pattern(text, PCRE2_UTF | PCRE2_LITERAL, where);
+}
 
 std::vector<std::pair<std::size_t, std::size_t>> Pattern::find_all(std::string_view text) const {
   std::vector<std::pair<std::size_t, std::size_t>> found;
@@ -158,13 +179,18 @@ std::vector<std::pair<std::size_t, std::size_t>> Pattern::find_all(std::string_v
   for (std::size_t at = 0; at <= text.size();) {
     int rc = pcre2_match(code_->code, subject, text.size(), at, PCRE2_NO_UTF_CHECK, match.get(), code_->context);
     if (rc == PCRE2_ERROR_JIT_STACKLIMIT)
-      rc = pcre2_match(code_->code, subject, text.size(), at, PCRE2_NO_UTF_CHECK | PCRE2_NO_JIT, match.get(), code_->context);
+      rc = pcre2_match(code_->code, subject, text.size(), at, PCRE2_NO_UTF_CHECK | PCRE2_NO_JIT, match.get(),
+                       code_->context);
     if (rc == PCRE2_ERROR_NOMATCH) break;
-    if (rc < 0) throw Error(code_->where + ": the pattern could not be matched (" + message_of(rc) + "); split the text into shorter pieces");
+    if (rc < 0)
+      throw Error(code_->where + ": the pattern could not be matched (" + message_of(rc) +
+                  "); split the text into shorter pieces");
     const PCRE2_SIZE* span = pcre2_get_ovector_pointer(match.get());
     found.emplace_back(span[0], span[1]);
     // After an empty match the search goes on one character further.
-    at = span[1] > span[0] ? span[1] : span[1] < text.size() ? span[1] + step_utf8(text, span[1]).length : text.size() + 1;
+    at = span[1] > span[0]       ? span[1]
+         : span[1] < text.size() ? span[1] + step_utf8(text, span[1]).length
+                                 : text.size() + 1;
   }
   return found;
 }

@@ -18,7 +18,9 @@ PreTokenizer PreTokenizer::load(const nlohmann::json& spec, const std::string& w
   PreTokenizer p;
   if (!spec.is_null()) p.add(spec, where);
   if (!p.bytes_)
-    throw Error(where + ": the pre_tokenizer has no ByteLevel; only byte-level BPE is supported (SentencePiece-style tokenizers are not supported yet)");
+    throw Error(where +
+                ": the pre_tokenizer has no ByteLevel; only byte-level BPE is supported (SentencePiece-style "
+                "tokenizers are not supported yet)");
   return p;
 }
 
@@ -35,7 +37,8 @@ void PreTokenizer::add(const nlohmann::json& spec, const std::string& where) {
     if (fields.boolean_or("add_prefix_space", true)) steps_.push_back({.prefix_space = true});
     if (fields.boolean_or("use_regex", true)) steps_.push_back({.pattern = {Pattern::regex(kGpt2, where)}});
   } else if (type == "Digits") {
-    steps_.push_back({.pattern = {Pattern::regex(fields.boolean_or("individual_digits", false) ? "\\p{N}" : "\\p{N}+", where)}});
+    steps_.push_back(
+        {.pattern = {Pattern::regex(fields.boolean_or("individual_digits", false) ? "\\p{N}" : "\\p{N}+", where)}});
   } else if (type == "Split") {
     steps_.push_back(split_step(spec, where));
   } else {
@@ -56,8 +59,10 @@ PreTokenizer::Step PreTokenizer::split_step(const nlohmann::json& spec, const st
   if (behavior == kBehaviors.end())
     fields.refuse("behavior", "the supported are Isolated, Removed, Contiguous, MergedWithPrevious and MergedWithNext");
   Step step;
-  if (pattern.has("Regex")) step.pattern = {Pattern::regex(pattern.string("Regex"), where)};
-  else if (const std::string text = pattern.string("String"); !text.empty()) step.pattern = {Pattern::literal(text, where)};
+  if (pattern.has("Regex"))
+    step.pattern = {Pattern::regex(pattern.string("Regex"), where)};
+  else if (const std::string text = pattern.string("String"); !text.empty())
+    step.pattern = {Pattern::literal(text, where)};
   step.behavior = behavior->second;
   step.invert = fields.boolean_or("invert", false);
   return step;

@@ -37,7 +37,8 @@ void read_template(const Fields& fields, Frame& frame) {
     }
     const std::string name = item.object("SpecialToken").string("id");
     for (const json& id : fields.object("special_tokens").object(name.c_str()).array("ids")) {
-      if (!id.is_number_unsigned() || id.get<std::uint64_t>() > 1 << 24) fields.refuse("special_tokens", "its ids must be token ids");
+      if (!id.is_number_unsigned() || id.get<std::uint64_t>() > 1 << 24)
+        fields.refuse("special_tokens", "its ids must be token ids");
       (text_seen ? after : before).push_back(id.get<Token>());
     }
   }
@@ -52,7 +53,8 @@ void read_post_processor(const json& spec, const std::string& where, Frame& fram
   const std::string type = fields.string("type");
   if (type == "ByteLevel") return;  // moves offsets, not ids
   if (type == "TemplateProcessing") return read_template(fields, frame);
-  if (type != "Sequence") fields.refuse("type", "the supported post-processors are ByteLevel, TemplateProcessing and Sequence");
+  if (type != "Sequence")
+    fields.refuse("type", "the supported post-processors are ByteLevel, TemplateProcessing and Sequence");
   for (const json& part : fields.array("processors")) read_post_processor(part, where, frame);
 }
 
@@ -115,7 +117,8 @@ ByteLevelTokenizer::ByteLevelTokenizer(const json& file, const std::string& wher
   add_all(where);
   for (const auto& ids : {frame_.before, frame_.after})
     for (Token id : ids)
-      if (id >= vocab() || !entries_[id].bytes) top.refuse("post_processor", "no token has the id " + std::to_string(id));
+      if (id >= vocab() || !entries_[id].bytes)
+        top.refuse("post_processor", "no token has the id " + std::to_string(id));
   fingerprint_ = hash();
 }
 
@@ -129,8 +132,8 @@ void ByteLevelTokenizer::add_all(const std::string& where) {
   }
   for (const AddedToken& token : added_.all()) {
     const auto refuse = [&](const std::string& other) {
-      throw Error(where + ": the added token '" + token.content + "' has the id " + std::to_string(token.id) + ", but " + other +
-                  "; download it again, or correct the ids");
+      throw Error(where + ": the added token '" + token.content + "' has the id " + std::to_string(token.id) +
+                  ", but " + other + "; download it again, or correct the ids");
     };
     if (const auto [it, fresh] = ids.emplace(token.content, token.id); it->second != token.id)
       refuse("elsewhere it has the id " + std::to_string(it->second));
@@ -152,8 +155,10 @@ std::vector<Token> ByteLevelTokenizer::encode(std::string_view bytes, bool speci
     }
     const std::string normal = normalizer_.apply(piece.text);
     for (const auto& inner : added_.split(normal, /*normalized=*/true)) {
-      if (inner.token >= 0) ids.push_back(inner.token);
-      else encode_plain(inner.text, ids);
+      if (inner.token >= 0)
+        ids.push_back(inner.token);
+      else
+        encode_plain(inner.text, ids);
     }
   }
   if (special) ids.insert(ids.end(), frame_.after.begin(), frame_.after.end());
@@ -189,7 +194,8 @@ std::shared_ptr<const Tokenizer> Tokenizer::load(const fs::path& path) {
     file = path / "tokenizer.json";
     for (const char* other : {"tokenizer.model", "vocab.json", "vocab.txt"})
       if (!fs::exists(file) && fs::exists(path / other))
-        throw Error(path.string() + " holds " + other + " but no tokenizer.json, the only kind of tokenizer that is read; "
+        throw Error(path.string() + " holds " + other +
+                    " but no tokenizer.json, the only kind of tokenizer that is read; "
                     "save it with Transformers as a fast tokenizer (byte-level BPE)");
   }
   return std::make_shared<ByteLevelTokenizer>(read_json(file), file.string());

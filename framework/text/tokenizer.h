@@ -19,10 +19,12 @@ class Tokenizer {
   virtual ~Tokenizer() = default;
 
   // As Transformers' fast tokenizer does. `special`: apply the post-processor (a leading bos where the file has one).
+  // Broken UTF-8 is read as Python's decode(errors="replace") reads it: every broken piece is one U+FFFD. Any thread.
   virtual std::vector<Token> encode(std::string_view text, bool special = true) const = 0;
-  // Bytes of the tokens, one after another; may end inside a UTF-8 character. Special tokens are left out unless asked for.
+  // Bytes of the tokens, one after another; may end inside a UTF-8 character. Special tokens are left out unless asked for,
+  // ids that no token has always. An added token is its own text (Transformers garbles "<\u00e9>", taking it for bytes).
   virtual std::string decode(std::span<const Token> tokens, bool special = false) const = 0;
-  virtual int vocab() const = 0;  // number of ids, added tokens included
+  virtual int vocab() const = 0;  // the highest id + 1, added tokens included
   virtual bool is_special(Token token) const = 0;
   // A hash of the map from ids to bytes: two models share a vocabulary exactly where these are equal.
   virtual std::uint64_t fingerprint() const = 0;

@@ -11,7 +11,9 @@ namespace foretoken::test {
 
 constexpr int kPageRows = 16;
 
-inline Tensor ints(const std::vector<std::int32_t>& values) { return Tensor::host_copy<std::int32_t>(values, DType::i32); }
+inline Tensor ints(const std::vector<std::int32_t>& values) {
+  return Tensor::host_copy<std::int32_t>(values, DType::i32);
+}
 
 // One sequence in its own pages, fed as a chain in chunks.
 class Chain {
@@ -23,7 +25,8 @@ class Chain {
     const Tensor pool = Tensor::host({pages_, 2 * plane * shape.layers}, DType::u8);
     std::memset(pool.raw(), 0xff, std::size_t(pool.bytes()));  // NaN: whoever reads an unwritten slot shows it
     for (int l = 0; l < shape.layers; ++l)
-      kv_.push_back({pool, 2 * plane * l, 2 * plane * l + plane, kPageRows, shape.kv_heads, shape.head_size, shape.dtype});
+      kv_.push_back(
+          {pool, 2 * plane * l, 2 * plane * l + plane, kPageRows, shape.kv_heads, shape.head_size, shape.dtype});
   }
 
   // Logits of the `last` tokens, or of all: f32 [last, vocab].
@@ -40,7 +43,17 @@ class Chain {
     Rows rows;
     rows.tokens = Tensor::host_copy<Token>(tokens, DType::i32);
     rows.wanted = ints(wanted);
-    rows.layout = {n, 1, 0, pages_, fed_, ints(at), ints(at), ints(std::vector<std::int32_t>(n, 0)), ints(visible), {}, ints(table).reshaped({1, pages_})};
+    rows.layout = {n,
+                   1,
+                   0,
+                   pages_,
+                   fed_,
+                   ints(at),
+                   ints(at),
+                   ints(std::vector<std::int32_t>(n, 0)),
+                   ints(visible),
+                   {},
+                   ints(table).reshaped({1, pages_})};
     return model_.forward(backend_, rows, kv_).logits;
   }
 

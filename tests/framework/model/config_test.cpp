@@ -11,9 +11,16 @@ namespace {
 
 using nlohmann::json;
 
-const json kLlama = {{"architectures", {"LlamaForCausalLM"}}, {"model_type", "llama"}, {"vocab_size", 100}, {"hidden_size", 64},
-                     {"num_hidden_layers", 2}, {"num_attention_heads", 4}, {"intermediate_size", 128},
-                     {"max_position_embeddings", 512}, {"rms_norm_eps", 1e-6}, {"hidden_act", "silu"}};
+const json kLlama = {{"architectures", {"LlamaForCausalLM"}},
+                     {"model_type", "llama"},
+                     {"vocab_size", 100},
+                     {"hidden_size", 64},
+                     {"num_hidden_layers", 2},
+                     {"num_attention_heads", 4},
+                     {"intermediate_size", 128},
+                     {"max_position_embeddings", 512},
+                     {"rms_norm_eps", 1e-6},
+                     {"hidden_act", "silu"}};
 
 class Config : public testing::Test {
  protected:
@@ -34,7 +41,8 @@ class Config : public testing::Test {
 TEST_F(Config, Llama2Shape) {
   const ModelConfig m = load();
   EXPECT_EQ(m.architecture, "LlamaForCausalLM");
-  EXPECT_EQ(std::tuple(m.vocab, m.width, m.layers, m.heads, m.kv_heads, m.head_size, m.ffn, m.positions), std::tuple(100, 64, 2, 4, 4, 16, 128, 512));
+  EXPECT_EQ(std::tuple(m.vocab, m.width, m.layers, m.heads, m.kv_heads, m.head_size, m.ffn, m.positions),
+            std::tuple(100, 64, 2, 4, 4, 16, 128, 512));
   EXPECT_EQ(m.norm_epsilon, 1e-6);
   EXPECT_EQ(m.rope_theta, 10000);
   EXPECT_EQ(m.rope_scaling.kind, RopeScaling::Kind::none);
@@ -44,30 +52,45 @@ TEST_F(Config, Llama2Shape) {
 }
 
 TEST_F(Config, Llama3Shape) {
-  const ModelConfig m = load({{"num_key_value_heads", 2}, {"head_dim", 32}, {"tie_word_embeddings", true}, {"eos_token_id", {7, 9}}, {"bos_token_id", 3}});
+  const ModelConfig m = load({{"num_key_value_heads", 2},
+                              {"head_dim", 32},
+                              {"tie_word_embeddings", true},
+                              {"eos_token_id", {7, 9}},
+                              {"bos_token_id", 3}});
   EXPECT_EQ(std::tuple(m.kv_heads, m.head_size, m.tied_head), std::tuple(2, 32, true));
   EXPECT_EQ(m.eos, (std::vector<int>{7, 9}));
   EXPECT_EQ(m.bos, 3);
 }
 
 TEST_F(Config, NullIsAbsent) {
-  const ModelConfig m = load({{"num_key_value_heads", nullptr}, {"head_dim", nullptr}, {"rope_scaling", nullptr}, {"eos_token_id", nullptr}, {"sliding_window", nullptr}});
+  const ModelConfig m = load({{"num_key_value_heads", nullptr},
+                              {"head_dim", nullptr},
+                              {"rope_scaling", nullptr},
+                              {"eos_token_id", nullptr},
+                              {"sliding_window", nullptr}});
   EXPECT_EQ(std::tuple(m.kv_heads, m.head_size), std::tuple(4, 16));
 }
 
 TEST_F(Config, ArchitectureMayBeGivenByModelTypeAlone) {
   EXPECT_EQ(load({{"architectures", "absent"}}).architecture, "LlamaForCausalLM");
-  EXPECT_TRUE(says(refusal({{"architectures", "absent"}, {"model_type", "gpt2"}}), "'model_type' is \"gpt2\", but the only model type supported is \"llama\""));
+  EXPECT_TRUE(says(refusal({{"architectures", "absent"}, {"model_type", "gpt2"}}),
+                   "'model_type' is \"gpt2\", but the only model type supported is \"llama\""));
 }
 
 TEST_F(Config, RopeOfBothGenerationsOfTransformers) {
   EXPECT_EQ(load({{"rope_theta", 500000.0}}).rope_theta, 500000);
   EXPECT_EQ(load({{"rope_parameters", {{"rope_theta", 20000.0}, {"rope_type", "default"}}}}).rope_theta, 20000);
   const ModelConfig v4 = load({{"rope_theta", 30000}, {"rope_scaling", {{"type", "linear"}, {"factor", 4.0}}}});
-  EXPECT_EQ(std::tuple(v4.rope_theta, v4.rope_scaling.kind, v4.rope_scaling.factor), std::tuple(30000., RopeScaling::Kind::linear, 4.));
-  const json llama3 = {{"rope_type", "llama3"}, {"factor", 8.0}, {"low_freq_factor", 1.0}, {"high_freq_factor", 4.0}, {"original_max_position_embeddings", 256}};
+  EXPECT_EQ(std::tuple(v4.rope_theta, v4.rope_scaling.kind, v4.rope_scaling.factor),
+            std::tuple(30000., RopeScaling::Kind::linear, 4.));
+  const json llama3 = {{"rope_type", "llama3"},
+                       {"factor", 8.0},
+                       {"low_freq_factor", 1.0},
+                       {"high_freq_factor", 4.0},
+                       {"original_max_position_embeddings", 256}};
   const RopeScaling s = load({{"rope_scaling", llama3}}).rope_scaling;
-  EXPECT_EQ(std::tuple(s.kind, s.factor, s.low_freq_factor, s.high_freq_factor, s.original_positions), std::tuple(RopeScaling::Kind::llama3, 8., 1., 4., 256));
+  EXPECT_EQ(std::tuple(s.kind, s.factor, s.low_freq_factor, s.high_freq_factor, s.original_positions),
+            std::tuple(RopeScaling::Kind::llama3, 8., 1., 4., 256));
 }
 
 TEST_F(Config, EndOfSequenceOfGenerationConfig) {
@@ -76,12 +99,14 @@ TEST_F(Config, EndOfSequenceOfGenerationConfig) {
   folder_.write("generation_config.json", R"({"temperature": 1})");
   EXPECT_EQ(load({{"eos_token_id", 7}}).eos, (std::vector<int>{7}));
   folder_.write("generation_config.json", R"({"eos_token_id": 100})");
-  EXPECT_TRUE(says(refusal(json::object()), "generation_config.json", "'eos_token_id' is 100, but must be a token id below vocab_size (100)"));
+  EXPECT_TRUE(says(refusal(json::object()), "generation_config.json",
+                   "'eos_token_id' is 100, but must be a token id below vocab_size (100)"));
 }
 
 TEST_F(Config, WhatIsNotImplementedIsNamed) {
   const std::vector<std::pair<json, std::string>> cases = {
-      {{{"architectures", {"MixtralForCausalLM"}}}, "'architectures' is [\"MixtralForCausalLM\"], but the only architecture supported is [\"LlamaForCausalLM\"]"},
+      {{{"architectures", {"MixtralForCausalLM"}}},
+       "'architectures' is [\"MixtralForCausalLM\"], but the only architecture supported is [\"LlamaForCausalLM\"]"},
       {{{"architectures", {"LlamaForCausalLM", "Other"}}}, "'architectures'"},
       {{{"hidden_act", "gelu"}}, "'hidden_act' is \"gelu\", but the only activation supported is \"silu\""},
       {{{"attention_bias", true}}, "'attention_bias' is true, but only false is supported"},
@@ -89,10 +114,12 @@ TEST_F(Config, WhatIsNotImplementedIsNamed) {
       {{{"sliding_window", 4096}}, "'sliding_window' is 4096, but this is not supported"},
       {{{"use_sliding_window", true}}, "'use_sliding_window' is true"},
       {{{"layer_types", {"full_attention", "sliding_attention"}}}, "'layer_types'"},
-      {{{"quantization_config", {{"quant_method", "gptq"}}}}, "'quantization_config' is {\"quant_method\":\"gptq\"}, but this is not supported"},
+      {{{"quantization_config", {{"quant_method", "gptq"}}}},
+       "'quantization_config' is {\"quant_method\":\"gptq\"}, but this is not supported"},
       {{{"auto_map", {{"AutoModel", "x"}}}}, "'auto_map'"},
       {{{"partial_rotary_factor", 0.5}}, "'partial_rotary_factor' is 0.5, but only 1 is supported"},
-      {{{"rope_scaling", {{"type", "yarn"}, {"factor", 2}}}}, "'rope_scaling.type' is \"yarn\", but the supported kinds of rope scaling are"},
+      {{{"rope_scaling", {{"type", "yarn"}, {"factor", 2}}}},
+       "'rope_scaling.type' is \"yarn\", but the supported kinds of rope scaling are"},
       {{{"rope_parameters", {{"rope_type", "dynamic"}, {"factor", 2}}}}, "'rope_parameters.rope_type' is \"dynamic\""},
       {{{"rope_parameters", {{"full_attention", {{"rope_type", "default"}}}}}}, "'rope_parameters.full_attention'"},
   };
@@ -109,7 +136,8 @@ TEST_F(Config, WhatIsWrongIsNamed) {
       {{{"num_hidden_layers", -1}}, "'num_hidden_layers' is -1"},
       {{{"vocab_size", 18446744073709551615ull}}, "'vocab_size' is 18446744073709551615"},
       {{{"num_key_value_heads", 3}}, "'num_key_value_heads' is 3, but must divide num_attention_heads (4)"},
-      {{{"num_attention_heads", 5}}, "'num_attention_heads' is 5, but must divide hidden_size (64) where head_dim is absent"},
+      {{{"num_attention_heads", 5}},
+       "'num_attention_heads' is 5, but must divide hidden_size (64) where head_dim is absent"},
       {{{"head_dim", 15}}, "the head size is 15, but must be even"},
       {{{"head_dim", 16777216}}, "beyond any model"},
       {{{"rms_norm_eps", 0}}, "'rms_norm_eps' is 0, but must be a number above 0"},
@@ -118,22 +146,30 @@ TEST_F(Config, WhatIsWrongIsNamed) {
       {{{"bos_token_id", -1}}, "'bos_token_id' is -1"},
       {{{"rope_theta", -1}}, "'rope_theta' is -1, but must be a number above 0"},
       {{{"rope_scaling", {{"type", "linear"}}}}, "has no 'rope_scaling.factor'"},
-      {{{"rope_scaling", {{"type", "linear"}, {"factor", 0.5}}}}, "'rope_scaling.factor' is 0.5, but must be at least 1"},
-      {{{"rope_scaling", {{"rope_type", "llama3"}, {"factor", 8}, {"low_freq_factor", 4}, {"high_freq_factor", 4}}}}, "must be greater than low_freq_factor"},
+      {{{"rope_scaling", {{"type", "linear"}, {"factor", 0.5}}}},
+       "'rope_scaling.factor' is 0.5, but must be at least 1"},
+      {{{"rope_scaling", {{"rope_type", "llama3"}, {"factor", 8}, {"low_freq_factor", 4}, {"high_freq_factor", 4}}}},
+       "must be greater than low_freq_factor"},
       {{{"rope_scaling", 3}}, "rope_scaling is 3, but must be a JSON object"},
   };
   for (const auto& [changes, words] : cases) EXPECT_TRUE(says(refusal(changes), words));
 }
 
 TEST_F(Config, FilesThatAreNone) {
-  EXPECT_TRUE(says(sentence_of([&] { ModelConfig::load(folder_.path() / "gone"); }), "gone does not exist", "give the path"));
+  EXPECT_TRUE(
+      says(sentence_of([&] { ModelConfig::load(folder_.path() / "gone"); }), "gone does not exist", "give the path"));
   EXPECT_TRUE(says(sentence_of([&] { ModelConfig::load(folder_.path()); }), "config.json does not exist"));
   folder_.write("config.json", "");
   EXPECT_TRUE(says(sentence_of([&] { ModelConfig::load(folder_.path()); }), "config.json is empty"));
   folder_.write("config.json", "{\"vocab_size\": 1,}");
-  EXPECT_TRUE(says(sentence_of([&] { ModelConfig::load(folder_.path()); }), "config.json is not valid JSON", "line 1", "correct it"));
+  EXPECT_TRUE(says(sentence_of([&] { ModelConfig::load(folder_.path()); }), "config.json is not valid JSON", "line 1",
+                   "correct it"));
+  folder_.write("config.json", "{\"hidden_size\": " + std::string(1'000'000, '[') + std::string(1'000'000, ']') + "}");
+  EXPECT_TRUE(
+      says(sentence_of([&] { ModelConfig::load(folder_.path()); }), "config.json nests deeper than 200 levels"));
   folder_.write("config.json", "[1]");
-  EXPECT_TRUE(says(sentence_of([&] { ModelConfig::load(folder_.path()); }), "the top level is [1], but must be a JSON object"));
+  EXPECT_TRUE(
+      says(sentence_of([&] { ModelConfig::load(folder_.path()); }), "the top level is [1], but must be a JSON object"));
 }
 
 }  // namespace

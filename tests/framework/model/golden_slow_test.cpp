@@ -16,13 +16,15 @@ TEST_P(DemoModel, MeetsTheLogitsOfTransformers) {
   const auto directory = kRoot / "experiments" / "models" / name;
   const auto file = kRoot / "tests" / "data" / "golden" / (name + ".safetensors");
   if (!std::filesystem::exists(directory / "model.safetensors")) GTEST_SKIP() << directory << " is not there";
-  ASSERT_TRUE(std::filesystem::exists(file)) << "run tests/golden/make_golden.py " << name << "=experiments/models/" << name;
+  ASSERT_TRUE(std::filesystem::exists(file))
+      << "run tests/golden/make_golden.py " << name << "=experiments/models/" << name;
   const Checkpoint golden = Checkpoint::open_file(file);
   const auto backend = make_reference_backend();
   Transformer model(*backend, ModelConfig::load(directory), Checkpoint::open(directory), name, 0);
   int prompts = 0;
   for (; golden.has("ids" + std::to_string(prompts)); ++prompts) {
-    const Tensor ids = golden.tensor("ids" + std::to_string(prompts)), want = golden.tensor("logits" + std::to_string(prompts));
+    const Tensor ids = golden.tensor("ids" + std::to_string(prompts)),
+                 want = golden.tensor("logits" + std::to_string(prompts));
     const auto tokens = std::span<const Token>(ids.values<std::int32_t>());
     const Tensor logits = Chain(*backend, model, int(tokens.size())).feed(tokens, int(want.dim(0)));
     ASSERT_EQ(logits.shape(), want.shape());
@@ -32,8 +34,9 @@ TEST_P(DemoModel, MeetsTheLogitsOfTransformers) {
   EXPECT_EQ(prompts, 8);
 }
 
-INSTANTIATE_TEST_SUITE_P(Models, DemoModel, testing::Values("target", "draft", "draft-large"),
-                         [](const auto& info) { return std::string(info.param) == "draft-large" ? "draft_large" : info.param; });
+INSTANTIATE_TEST_SUITE_P(Models, DemoModel, testing::Values("target", "draft", "draft-large"), [](const auto& info) {
+  return std::string(info.param) == "draft-large" ? "draft_large" : info.param;
+});
 
 }  // namespace
 }  // namespace foretoken::test

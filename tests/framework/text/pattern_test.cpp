@@ -14,11 +14,14 @@ TEST(Pattern, FindsFromTheLeftWithoutOverlap) {
   EXPECT_EQ(Pattern::regex("a+|b", "x").find_all("caab b"), (Spans{{1, 3}, {3, 4}, {5, 6}}));
   EXPECT_EQ(Pattern::regex("a", "x").find_all(""), Spans{});
   EXPECT_EQ(Pattern::literal("a.", "x").find_all("ab a. a."), (Spans{{3, 5}, {6, 8}}));
-  EXPECT_EQ(Pattern::regex("b*", "x").find_all("\xc3\xa9" "b"), (Spans{{0, 0}, {2, 3}, {3, 3}}));
+  EXPECT_EQ(Pattern::regex("b*", "x").find_all("\xc3\xa9"
+                                               "b"),
+            (Spans{{0, 0}, {2, 3}, {3, 3}}));
 }
 
 TEST(Pattern, WhiteSpaceIsUnicodes) {
-  for (const char* space : {" ", "\t", "\x0b", "\xc2\x85", "\xc2\xa0", "\xe1\x9a\x80", "\xe2\x80\x83", "\xe2\x80\xa8", "\xe3\x80\x80"})
+  for (const char* space :
+       {" ", "\t", "\x0b", "\xc2\x85", "\xc2\xa0", "\xe1\x9a\x80", "\xe2\x80\x83", "\xe2\x80\xa8", "\xe3\x80\x80"})
     EXPECT_EQ(Pattern::regex("\\s", "x").find_all(space).size(), 1u) << space;
   for (const char* none : {"a", "\xe1\xa0\x8e" /* U+180E */, "\xe2\x80\x8b" /* U+200B */, "\xef\xbb\xbf"}) {
     EXPECT_TRUE(Pattern::regex("\\s", "x").find_all(none).empty()) << none;
@@ -32,25 +35,47 @@ TEST(Pattern, FoldsCaseAsUnicodeDoes) {
 }
 
 TEST(Pattern, WhatBothReadAlikeIsLetThrough) {
-  for (const char* p : {"(?i:'s|'t)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1,3}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+",
-                        "[^\\r\\n\\p{L}\\p{N}]?[\\p{Lu}\\p{Lt}\\p{M}]*(?:a|b)?[\\r\\n/]*", "a{2}b{3,}\\.\\-", "(?<=a)b(?<!c)(?>d)", "\\d\\D\\v\\P{L}\\p{^L}"})
+  for (const char* p : {"(?i:'s|'t)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1,3}| "
+                        "?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+",
+                        "[^\\r\\n\\p{L}\\p{N}]?[\\p{Lu}\\p{Lt}\\p{M}]*(?:a|b)?[\\r\\n/]*", "a{2}b{3,}\\.\\-",
+                        "(?<=a)b(?<!c)(?>d)", "\\d\\D\\v\\P{L}\\p{^L}"})
     EXPECT_EQ(sentence_of([&] { Pattern::regex(p, "x"); }), "") << p;
 }
 
 TEST(Pattern, WhatTheyReadDifferentlyIsRefused) {
-  const std::vector<std::pair<const char*, const char*>> cases = {
-      {"\\h", "the escape \\h"}, {"\\w", "the escape \\w"}, {"\\bfoo", "the escape \\b"}, {"\\x41", "the escape \\x"}, {"\\1", "the escape \\1"},
-      {"a\\", "a \\ at its end"}, {"[\\S]", "the escape \\S inside [ ]"}, {"\\p{Han}", "the property \\p{Han}"}, {"\\p{Alpha}", "the property"},
-      {"\\pL", "the property"}, {"\\p{L", "the property"}, {"[a[b]]", "a [ inside [ ]"}, {"[[:alpha:]]", "a [ inside [ ]"}, {"[a&&b]", "the intersection &&"},
-      {"[]a]", "the class []"}, {"[ab", "a [ without ]"}, {"(?<n>a)", "the group (?<n"}, {"(?i)a", "the group (?i)"}, {"(*FAIL)", "the group (*"},
-      {"a{,3}", "a { that is no"}, {"a{x}", "a { that is no"}, {"a{2}+", "the quantifier }+"}, {"^a", "the anchor ^"}, {"a$", "the anchor $"}};
+  const std::vector<std::pair<const char*, const char*>> cases = {{"\\h", "the escape \\h"},
+                                                                  {"\\w", "the escape \\w"},
+                                                                  {"\\bfoo", "the escape \\b"},
+                                                                  {"\\x41", "the escape \\x"},
+                                                                  {"\\1", "the escape \\1"},
+                                                                  {"a\\", "a \\ at its end"},
+                                                                  {"[\\S]", "the escape \\S inside [ ]"},
+                                                                  {"\\p{Han}", "the property \\p{Han}"},
+                                                                  {"\\p{Alpha}", "the property"},
+                                                                  {"\\pL", "the property"},
+                                                                  {"\\p{L", "the property"},
+                                                                  {"[a[b]]", "a [ inside [ ]"},
+                                                                  {"[[:alpha:]]", "a [ inside [ ]"},
+                                                                  {"[a&&b]", "the intersection &&"},
+                                                                  {"[]a]", "the class []"},
+                                                                  {"[ab", "a [ without ]"},
+                                                                  {"(?<n>a)", "the group (?<n"},
+                                                                  {"(?i)a", "the group (?i)"},
+                                                                  {"(*FAIL)", "the group (*"},
+                                                                  {"a{,3}", "a { that is no"},
+                                                                  {"a{x}", "a { that is no"},
+                                                                  {"a{2}+", "the quantifier }+"},
+                                                                  {"^a", "the anchor ^"},
+                                                                  {"a$", "the anchor $"}};
   for (const auto& [pattern, words] : cases)
-    EXPECT_TRUE(says(sentence_of([p = pattern] { Pattern::regex(p, "FILE"); }), "FILE: the pattern", pattern, words, "not supported"));
+    EXPECT_TRUE(says(sentence_of([p = pattern] { Pattern::regex(p, "FILE"); }), "FILE: the pattern", pattern, words,
+                     "not supported"));
 }
 
 TEST(Pattern, LongRunsOfWhiteSpace) {
   const std::string text = std::string(300'000, ' ') + "x";
-  EXPECT_EQ(Pattern::regex("\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+", "x").find_all(text), (Spans{{0, 299'999}, {299'999, 300'000}}));
+  EXPECT_EQ(Pattern::regex("\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+", "x").find_all(text),
+            (Spans{{0, 299'999}, {299'999, 300'000}}));
 }
 
 }  // namespace

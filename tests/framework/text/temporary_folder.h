@@ -1,7 +1,5 @@
 // A folder that a test makes and that goes with it; the sentence of an Error; where third-party files are.
 #pragma once
-#include <unistd.h>
-
 #include <atomic>
 #include <filesystem>
 #include <fstream>
@@ -9,6 +7,7 @@
 #include <string_view>
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include "kernels/error.h"
 
@@ -18,7 +17,8 @@ class TemporaryFolder {
  public:
   TemporaryFolder() {
     static std::atomic<int> count{0};
-    path_ = std::filesystem::temp_directory_path() / ("foretoken-test-" + std::to_string(::getpid()) + "-" + std::to_string(count++));
+    path_ = std::filesystem::temp_directory_path() /
+            ("foretoken-test-" + std::to_string(::getpid()) + "-" + std::to_string(count++));
     std::filesystem::create_directories(path_);
   }
   ~TemporaryFolder() {
@@ -51,14 +51,16 @@ template <class F> std::string sentence_of(F body) {
 // Whether the sentence holds every one of the words.
 template <class... Words> testing::AssertionResult says(const std::string& sentence, const Words&... words) {
   for (const std::string& word : {std::string(words)...})
-    if (sentence.find(word) == std::string::npos) return testing::AssertionFailure() << "\"" << sentence << "\" lacks \"" << word << "\"";
+    if (sentence.find(word) == std::string::npos)
+      return testing::AssertionFailure() << "\"" << sentence << "\" lacks \"" << word << "\"";
   return testing::AssertionSuccess();
 }
 
 // Third-party files that the repository does not hold: FORETOKEN_DATA, or ../shared/data beside the checkout; empty if absent.
 inline std::filesystem::path shared_data() {
   const char* named = std::getenv("FORETOKEN_DATA");
-  const std::filesystem::path folder = named ? std::filesystem::path(named) : std::filesystem::path(FORETOKEN_SOURCE_DIR) / "../shared/data";
+  const std::filesystem::path folder =
+      named ? std::filesystem::path(named) : std::filesystem::path(FORETOKEN_SOURCE_DIR) / "../shared/data";
   return std::filesystem::is_directory(folder) ? folder : std::filesystem::path();
 }
 

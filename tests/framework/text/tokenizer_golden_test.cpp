@@ -45,7 +45,9 @@ void expect_golden(const Tokenizer& tokenizer, const json& golden) {
     EXPECT_EQ(tokenizer.encode(text), ids) << strings[i].dump();
     const json& decoded = golden["decoded"];
     const std::string key = std::to_string(i);
-    EXPECT_EQ(replace_broken_utf8(tokenizer.decode(ids)), decoded.contains(key) ? decoded[key].get<std::string>() : text) << strings[i].dump();
+    EXPECT_EQ(replace_broken_utf8(tokenizer.decode(ids)),
+              decoded.contains(key) ? decoded[key].get<std::string>() : text)
+        << strings[i].dump();
     ids.erase(ids.begin(), ids.begin() + prefix);
     EXPECT_EQ(tokenizer.encode(text, /*special=*/false), ids) << strings[i].dump();
   }
@@ -64,7 +66,8 @@ TEST_P(TinyTokenizer, GivesTheIdsOfTransformers) {
   expect_golden(*Tokenizer::load(kData / name), read_json(kData / (name + ".golden.json")));
 }
 
-INSTANTIATE_TEST_SUITE_P(Rules, TinyTokenizer, testing::Values("gpt2", "llama3", "qwen2"), [](const auto& info) { return info.param; });
+INSTANTIATE_TEST_SUITE_P(Rules, TinyTokenizer, testing::Values("gpt2", "llama3", "qwen2"),
+                         [](const auto& info) { return info.param; });
 
 class DemoTokenizer : public testing::TestWithParam<const char*> {};
 
@@ -74,17 +77,21 @@ TEST_P(DemoTokenizer, GivesTheIdsOfTransformers) {
   const auto directory = kRoot / "experiments" / "models" / name;
   const auto golden = kData / (name + ".golden.json");
   if (!std::filesystem::exists(directory / "tokenizer.json")) GTEST_SKIP() << directory << " is not there";
-  ASSERT_TRUE(std::filesystem::exists(golden)) << "run tests/golden/make_golden.py " << name << "=experiments/models/" << name;
+  ASSERT_TRUE(std::filesystem::exists(golden))
+      << "run tests/golden/make_golden.py " << name << "=experiments/models/" << name;
   expect_golden(*Tokenizer::load(directory), read_json(golden));
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, DemoTokenizer, testing::Values("target", "draft", "draft-large"),
-                         [](const auto& info) { return std::string(info.param) == "draft-large" ? "draft_large" : info.param; });
+                         [](const auto& info) {
+                           return std::string(info.param) == "draft-large" ? "draft_large" : info.param;
+                         });
 
 class Gpt2 : public testing::Test {
  protected:
   void SetUp() override {
-    if (!std::filesystem::exists(shared_data() / "tokenizers" / "gpt2")) GTEST_SKIP() << "no shared data (FORETOKEN_DATA): GPT-2's own vocabulary is not read";
+    if (!std::filesystem::exists(shared_data() / "tokenizers" / "gpt2"))
+      GTEST_SKIP() << "no shared data (FORETOKEN_DATA): GPT-2's own vocabulary is not read";
     tokenizer_ = Tokenizer::load(shared_data() / "tokenizers" / "gpt2");
     vectors_ = shared_data() / "vectors" / "tokenizer";
   }

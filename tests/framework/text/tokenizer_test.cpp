@@ -25,11 +25,13 @@ json tiny() {
     vocab[letter] = b;
   }
   for (const char* word : {"ab", "abc", "aa", "bc"}) vocab[word] = vocab.size();
-  return {{"model", {{"type", "BPE"}, {"vocab", vocab}, {"merges", merges}}},
-          {"normalizer", nullptr},
-          {"pre_tokenizer", {{"type", "ByteLevel"}, {"add_prefix_space", false}, {"use_regex", true}}},
-          {"decoder", {{"type", "ByteLevel"}}},
-          {"added_tokens", {{{"id", 260}, {"content", "<s>"}, {"special", true}}, {{"id", 261}, {"content", "<x>"}, {"special", false}}}}};
+  return {
+      {"model", {{"type", "BPE"}, {"vocab", vocab}, {"merges", merges}}},
+      {"normalizer", nullptr},
+      {"pre_tokenizer", {{"type", "ByteLevel"}, {"add_prefix_space", false}, {"use_regex", true}}},
+      {"decoder", {{"type", "ByteLevel"}}},
+      {"added_tokens",
+       {{{"id", 260}, {"content", "<s>"}, {"special", true}}, {{"id", 261}, {"content", "<x>"}, {"special", false}}}}};
 }
 
 class TokenizerFile : public testing::Test {
@@ -44,6 +46,11 @@ class TokenizerFile : public testing::Test {
     file[json::json_pointer(pointer)] = value;
     return sentence_of([&] { load(file); });
   }
+  // Each: the pointer, the value put there, words of the refusal.
+  void expect_refusals(const std::vector<std::tuple<std::string, json, std::string>>& cases) {
+    for (const auto& [pointer, value, words] : cases)
+      EXPECT_TRUE(says(refusal(pointer, value), "tokenizer.json", words)) << pointer;
+  }
   TemporaryFolder folder_;
 };
 
@@ -57,7 +64,8 @@ TEST_F(TokenizerFile, MergesLowestRankFirst) {
   EXPECT_EQ(t->encode("bc"), (Ids{'b', 'c'}));
   EXPECT_EQ(t->encode(""), Ids{});
   EXPECT_EQ(t->vocab(), 262);
-  EXPECT_TRUE(t->is_special(260) && !t->is_special(261) && !t->is_special(0) && !t->is_special(-1) && !t->is_special(999));
+  EXPECT_TRUE(t->is_special(260) && !t->is_special(261) && !t->is_special(0) && !t->is_special(-1) &&
+              !t->is_special(999));
 }
 
 TEST_F(TokenizerFile, OldAndNewWaysOfWriting) {
@@ -87,9 +95,13 @@ TEST_F(TokenizerFile, FingerprintIsOfIdsAndBytes) {
 
 TEST_F(TokenizerFile, FramesOfThePostProcessor) {
   json file = tiny();
-  const json frame = {{"type", "TemplateProcessing"},
-                      {"single", {{{"SpecialToken", {{"id", "<s>"}, {"type_id", 0}}}}, {{"Sequence", {{"id", "A"}, {"type_id", 0}}}}, {{"SpecialToken", {{"id", "<x>"}, {"type_id", 0}}}}}},
-                      {"special_tokens", {{"<s>", {{"id", "<s>"}, {"ids", {260}}}}, {"<x>", {{"id", "<x>"}, {"ids", {261, 261}}}}}}};
+  const json frame = {
+      {"type", "TemplateProcessing"},
+      {"single",
+       {{{"SpecialToken", {{"id", "<s>"}, {"type_id", 0}}}},
+        {{"Sequence", {{"id", "A"}, {"type_id", 0}}}},
+        {{"SpecialToken", {{"id", "<x>"}, {"type_id", 0}}}}}},
+      {"special_tokens", {{"<s>", {{"id", "<s>"}, {"ids", {260}}}}, {"<x>", {{"id", "<x>"}, {"ids", {261, 261}}}}}}};
   file["post_processor"] = {{"type", "Sequence"}, {"processors", {{{"type", "ByteLevel"}}, frame}}};
   const auto t = load(file);
   EXPECT_EQ(t->encode("a"), (Ids{260, 'a', 261, 261}));
@@ -118,7 +130,9 @@ TEST_F(TokenizerFile, StreamsWholeCharacters) {
   EXPECT_EQ(seen + stream.finish(), "a\xf0\x9f\x98\x80z");
   const Token cut[] = {ids[0], ids[1], ids[2]}, other[] = {'b'};
   EXPECT_EQ(stream.push(cut), "a");
-  EXPECT_EQ(stream.push(other), "\xef\xbf\xbd" "b");
+  EXPECT_EQ(stream.push(other),
+            "\xef\xbf\xbd"
+            "b");
   EXPECT_EQ(stream.push(cut), "a");
   EXPECT_EQ(stream.finish(), "\xef\xbf\xbd");
   EXPECT_EQ(stream.finish(), "");
@@ -131,7 +145,8 @@ TEST_F(TokenizerFile, LongWordsCostLittle) {
     const auto begin = std::chrono::steady_clock::now();
     const Ids ids = t->encode(word);
     EXPECT_EQ(t->decode(ids), word);
-    EXPECT_LT(std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count(), 5) << "quadratic in the length of a word";
+    EXPECT_LT(std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count(), 5)
+        << "quadratic in the length of a word";
   }
 }
 
@@ -149,31 +164,55 @@ TEST_F(TokenizerFile, ManyThreadsShareOne) {
 }
 
 TEST_F(TokenizerFile, WhatIsNotImplementedIsNamed) {
-  const std::vector<std::tuple<std::string, json, std::string>> cases = {
+  expect_refusals({
       {"/model/type", "Unigram", "'model.type' is \"Unigram\", but the only tokenizer model supported is \"BPE\""},
       {"/model/type", "WordPiece", "\"WordPiece\""},
       {"/model/dropout", 0.1, "'model.dropout' is 0.1, but only null is supported"},
       {"/model/end_of_word_suffix", "</w>", "'model.end_of_word_suffix' is \"</w>\""},
       {"/model/continuing_subword_prefix", "##", "'model.continuing_subword_prefix' is \"##\""},
-      {"/normalizer", {{"type", "Prepend"}, {"prepend", "_"}}, "'normalizer.type' is \"Prepend\", but the supported normalizers are"},
+      {"/normalizer",
+       {{"type", "Prepend"}, {"prepend", "_"}},
+       "'normalizer.type' is \"Prepend\", but the supported normalizers are"},
       {"/normalizer", {{"type", "Sequence"}, {"normalizers", {{{"type", "Lowercase"}}}}}, "\"Lowercase\""},
-      {"/pre_tokenizer", nullptr, "the pre_tokenizer has no ByteLevel; only byte-level BPE is supported"},
-      {"/pre_tokenizer", {{"type", "Metaspace"}}, "'pre_tokenizer.type' is \"Metaspace\", but the supported pre-tokenizers are"},
-      {"/pre_tokenizer", {{"type", "Sequence"}, {"pretokenizers", {{{"type", "ByteLevel"}}, {{"type", "Digits"}}}}}, "ByteLevel must be the last pre-tokenizer"},
-      {"/pre_tokenizer", {{"type", "Split"}, {"pattern", {{"Regex", "a"}}}, {"behavior", "Sideways"}}, "'pre_tokenizer.behavior' is \"Sideways\""},
-      {"/pre_tokenizer", {{"type", "Split"}, {"pattern", {{"Glob", "a"}}}, {"behavior", "Isolated"}}, "must be a Regex or a String"},
-      {"/pre_tokenizer", {{"type", "Split"}, {"pattern", {{"Regex", "\\w+"}}}, {"behavior", "Isolated"}}, "the pattern \\w+ has the escape \\w, which is not supported"},
-      {"/pre_tokenizer", {{"type", "Split"}, {"pattern", {{"Regex", "(a"}}}, {"behavior", "Isolated"}}, "the pattern (a is not understood"},
-      {"/post_processor", {{"type", "RobertaProcessing"}}, "'post_processor.type' is \"RobertaProcessing\", but the supported post-processors are"},
-      {"/post_processor", {{"type", "TemplateProcessing"}, {"single", json::array()}, {"special_tokens", json::object()}}, "the text must stand in it"},
-      {"/decoder", {{"type", "WordPiece"}}, "'decoder.type' is \"WordPiece\", but the only decoder supported is ByteLevel"},
+      {"/post_processor",
+       {{"type", "RobertaProcessing"}},
+       "'post_processor.type' is \"RobertaProcessing\", but the supported post-processors are"},
+      {"/post_processor",
+       {{"type", "TemplateProcessing"}, {"single", json::array()}, {"special_tokens", json::object()}},
+       "the text must stand in it"},
+      {"/decoder",
+       {{"type", "WordPiece"}},
+       "'decoder.type' is \"WordPiece\", but the only decoder supported is ByteLevel"},
       {"/decoder", nullptr, "has no 'decoder'"},
-  };
-  for (const auto& [pointer, value, words] : cases) EXPECT_TRUE(says(refusal(pointer, value), "tokenizer.json", words)) << pointer;
+  });
+}
+
+TEST_F(TokenizerFile, PreTokenizersThatAreNotImplementedAreNamed) {
+  expect_refusals({
+      {"/pre_tokenizer", nullptr, "the pre_tokenizer has no ByteLevel; only byte-level BPE is supported"},
+      {"/pre_tokenizer",
+       {{"type", "Metaspace"}},
+       "'pre_tokenizer.type' is \"Metaspace\", but the supported pre-tokenizers are"},
+      {"/pre_tokenizer",
+       {{"type", "Sequence"}, {"pretokenizers", {{{"type", "ByteLevel"}}, {{"type", "Digits"}}}}},
+       "ByteLevel must be the last pre-tokenizer"},
+      {"/pre_tokenizer",
+       {{"type", "Split"}, {"pattern", {{"Regex", "a"}}}, {"behavior", "Sideways"}},
+       "'pre_tokenizer.behavior' is \"Sideways\""},
+      {"/pre_tokenizer",
+       {{"type", "Split"}, {"pattern", {{"Glob", "a"}}}, {"behavior", "Isolated"}},
+       "must be a Regex or a String"},
+      {"/pre_tokenizer",
+       {{"type", "Split"}, {"pattern", {{"Regex", "\\w+"}}}, {"behavior", "Isolated"}},
+       "the pattern \\w+ has the escape \\w, which is not supported"},
+      {"/pre_tokenizer",
+       {{"type", "Split"}, {"pattern", {{"Regex", "(a"}}}, {"behavior", "Isolated"}},
+       "the pattern (a is not understood"},
+  });
 }
 
 TEST_F(TokenizerFile, WhatIsWrongIsNamed) {
-  const std::vector<std::tuple<std::string, json, std::string>> cases = {
+  expect_refusals({
       {"/model/merges/0", "a", "the merge \"a\" is not of the form \"a b\"; download it again"},
       {"/model/merges/0", "a b c", "is not of the form"},
       {"/model/merges/0", {"a"}, "is neither \"a b\" nor [\"a\", \"b\"]"},
@@ -187,14 +226,35 @@ TEST_F(TokenizerFile, WhatIsWrongIsNamed) {
       {"/added_tokens/0/content", "ab", "the added token 'ab' has the id 260, but elsewhere it has the id 256"},
       {"/added_tokens/0/id", "x", "'added_tokens.id' is \"x\""},
       {"/added_tokens", 1, "'added_tokens' is 1, but must be an array"},
-  };
-  for (const auto& [pointer, value, words] : cases) EXPECT_TRUE(says(refusal(pointer, value), "tokenizer.json", words)) << pointer;
+  });
+}
+
+TEST_F(TokenizerFile, AnyDamagedByteIsReadOrRefused) {
+  json file = tiny();
+  file["pre_tokenizer"] = {{"type", "Sequence"},
+                           {"pretokenizers",
+                            {{{"type", "Split"},
+                              {"pattern", {{"Regex", "a+|(?i:'s)|[^\\s]{1,3}"}}},
+                              {"behavior", "Isolated"},
+                              {"invert", false}},
+                             file["pre_tokenizer"]}}};
+  const std::string whole = file.dump();
+  std::uint32_t random = 1;
+  const auto next = [&] { return (random = random * 1664525u + 1013904223u) >> 8; };
+  for (int i = 0; i < 400; ++i) {
+    std::string damaged = whole;
+    for (std::uint32_t k = next() % 3 + 1; k > 0; --k)
+      damaged[next() % damaged.size()] = "\"{}[],:019-a\\"[next() % 13];
+    folder_.write("tokenizer.json", damaged);
+    EXPECT_NO_THROW(sentence_of([&] { Tokenizer::load(folder_.path())->encode("abc <s> 's \xff"); })) << damaged;
+  }
 }
 
 TEST_F(TokenizerFile, FilesThatAreNone) {
   EXPECT_TRUE(says(sentence_of([&] { Tokenizer::load(folder_.path()); }), "tokenizer.json does not exist"));
   folder_.write("tokenizer.model", "x");
-  EXPECT_TRUE(says(sentence_of([&] { Tokenizer::load(folder_.path()); }), "holds tokenizer.model but no tokenizer.json", "save it with Transformers"));
+  EXPECT_TRUE(says(sentence_of([&] { Tokenizer::load(folder_.path()); }), "holds tokenizer.model but no tokenizer.json",
+                   "save it with Transformers"));
   folder_.write("tokenizer.json", "{");
   EXPECT_TRUE(says(sentence_of([&] { Tokenizer::load(folder_.path()); }), "tokenizer.json is not valid JSON"));
   folder_.write("tokenizer.json", "{}");

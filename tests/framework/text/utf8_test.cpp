@@ -15,8 +15,8 @@ TEST(Utf8, ReplacesMaximalSubparts) {
   EXPECT_EQ(replace_broken_utf8("\x80"), kR);
   EXPECT_EQ(replace_broken_utf8("\xc3("), kR + "(");
   EXPECT_EQ(replace_broken_utf8("\xf0\x9f\x98z"), kR + "z");
-  EXPECT_EQ(replace_broken_utf8("\xed\xa0\x80"), kR + kR + kR);       // a surrogate
-  EXPECT_EQ(replace_broken_utf8("\xc0\x80"), kR + kR);                // overlong
+  EXPECT_EQ(replace_broken_utf8("\xed\xa0\x80"), kR + kR + kR);           // a surrogate
+  EXPECT_EQ(replace_broken_utf8("\xc0\x80"), kR + kR);                    // overlong
   EXPECT_EQ(replace_broken_utf8("\xf4\x90\x80\x80"), kR + kR + kR + kR);  // above U+10FFFF
   EXPECT_EQ(replace_broken_utf8(std::string("\0\xff", 2)), std::string("\0", 1) + kR);
 }

@@ -1,0 +1,119 @@
+// What a cache holds, what it forgets, and what its rows see.
+#include <gtest/gtest.h>
+
+#include "framework/cache/kv_cache.h"
+
+namespace foretoken::testing {
+namespace {
+
+struct KvCacheTest : ::testing::Test {
+  std::unique_ptr<Backend> backend = make_reference_backend();
+  KvShape shape{1, 1, 2, DType::f32};  // 16 bytes a position
+  PagePool pool{*backend, 4 * 16, 8};  // pages of 4 positions
+  KvCache cache{*backend, pool, shape};
+
+  static Sequence sequence(SequenceId id, std::vector<Token> tokens) {
+    Sequence s;
+    s.id = id;
+    s.prompt_length = int(tokens.size());
+    s.tokens = std::move(tokens);
+    return s;
+  }
+  // Feeds tokens one below the other, from `parent` on; returns the last row.
+  int chain(const Sequence& s, int parent, const std::vector<Token>& tokens) {
+    EXPECT_TRUE(cache.reserve(s, int(tokens.size())));
+    const Tensor t = Tensor::host_copy<Token>(tokens, DType::i32);
+    for (int i = 0; i < int(tokens.size()); ++i) parent = cache.append(s.id, parent, t, i);
+    return parent;
+  }
+  // Marks what lies at a slot of the cache, so that moves show.
+  float& key(const Sequence& s, int slot) {
+    const KvLayer& l = cache.layers()[0];
+    return reinterpret_cast<float*>(pool.memory().row<std::byte>(cache.table(s.id)[std::size_t(slot / 4)]) + l.keys)[slot % 4 * 2];
+  }
+};
+
+TEST_F(KvCacheTest, the_last_token_is_always_unseen) {
+  Sequence s = sequence(1, {5, 6, 7});
+  EXPECT_EQ(cache.settle(s), 0);
+  chain(s, -1, {5, 6, 7});
+  EXPECT_EQ(cache.settle(s), 2);
+  EXPECT_EQ(cache.table(1).size(), 1u);
+}
+
+TEST_F(KvCacheTest, keeps_the_pending_path_that_the_sequence_took_and_closes_the_gaps) {
+  Sequence s = sequence(1, {5, 6});
+  cache.settle(s);
+  const int root = chain(s, -1, {5, 6});
+  const int refused = chain(s, root, {9});
+  chain(s, refused, {8});
+  const int taken = chain(s, root, {7});  // row 4: slot 4
+  chain(s, taken, {8});                   // row 5: slot 5
+  key(s, 4) = 47, key(s, 5) = 58;
+  s.tokens = {5, 6, 7, 8, 1};
+  EXPECT_EQ(cache.settle(s), 4);
+  EXPECT_EQ(key(s, 2), 47);
+  EXPECT_EQ(key(s, 3), 58);
+  EXPECT_EQ(cache.table(1).size(), 1u) << "pages held = ceil(4 / 4)";
+  EXPECT_EQ(pool.in_use(), 1);
+}
+
+TEST_F(KvCacheTest, rows_of_a_chain_see_a_prefix_and_nodes_of_a_tree_their_ancestors) {
+  Sequence s = sequence(1, {5, 6, 7});
+  cache.settle(s);
+  const int root = chain(s, -1, {5, 6, 7});
+  const int a = chain(s, root, {1}), b = chain(s, root, {2}), under_b = chain(s, b, {3}), under_a = chain(s, a, {4});
+  const auto place = [&](int row) { return cache.place(1, row); };
+  EXPECT_EQ(place(root).visible, 3);
+  EXPECT_EQ(place(a).visible, 4) << "the first child prolongs the chain";
+  EXPECT_EQ(place(b).visible, 3);
+  EXPECT_EQ(place(b).position, 3);
+  EXPECT_EQ(place(under_b).position, 4);
+  EXPECT_EQ(cache.words_needed(1, a), 0);
+  std::uint64_t bits = 0;
+  cache.ancestors(1, under_b, {&bits, 1});
+  EXPECT_EQ(bits, 0b110u) << "b at slot 4 and itself at slot 5, from slot 3 on";
+  bits = 0;
+  EXPECT_EQ(place(under_a).visible, 4);
+  cache.ancestors(1, under_a, {&bits, 1});
+  EXPECT_EQ(bits, 0b100u) << "itself at slot 6, from slot 4 on";
+}
+
+TEST_F(KvCacheTest, full_pages_serve_the_next_sequence_with_the_same_beginning) {
+  Sequence s = sequence(1, {1, 2, 3, 4, 5, 6, 7, 8, 9});
+  cache.settle(s);
+  chain(s, -1, s.tokens);
+  s.tokens.push_back(1);
+  cache.forget(s);
+  EXPECT_EQ(pool.in_use(), 0);
+  EXPECT_EQ(cache.settle(sequence(2, {1, 2, 3, 4, 5, 6, 7, 8})), 4) << "the second page would hold the last token";
+  EXPECT_EQ(cache.settle(sequence(3, {1, 2, 3, 4, 5, 6, 7, 8, 9, 9})), 8);
+  EXPECT_EQ(cache.settle(sequence(4, {1, 2, 3, 5, 5, 6, 7, 8, 9, 9})), 0);
+  EXPECT_EQ(pool.in_use(), 2) << "shared, not copied";
+  cache.check();
+}
+
+TEST_F(KvCacheTest, a_reservation_that_fails_takes_nothing) {
+  const Sequence s = sequence(1, {1});
+  cache.settle(s);
+  EXPECT_FALSE(cache.reserve(s, 33));
+  EXPECT_EQ(pool.in_use(), 0);
+  EXPECT_TRUE(cache.reserve(s, 32));
+}
+
+TEST_F(KvCacheTest, a_cache_that_goes_away_leaves_the_pool_usable) {
+  {
+    KvCache other(*backend, pool, shape);
+    Sequence s = sequence(1, {1, 2, 3, 4, 5});
+    other.settle(s);
+    ASSERT_TRUE(other.reserve(s, 5));
+    const Tensor t = Tensor::host_copy<Token>(s.tokens, DType::i32);
+    for (int i = 0; i < 5; ++i) other.append(1, i - 1, t, i);
+    s.tokens.push_back(6);
+    other.forget(s);
+  }
+  for (int i = 0; i < 8; ++i) EXPECT_TRUE(pool.take());
+}
+
+}  // namespace
+}  // namespace foretoken::testing

@@ -1,0 +1,77 @@
+// Sequences and their ends; registries and what they refuse.
+#include <gtest/gtest.h>
+
+#include "framework/decode/host.h"
+#include "framework/decode/registry.h"
+#include "kernels/error.h"
+
+namespace foretoken::testing {
+namespace {
+
+using nlohmann::json;
+
+Sequence started(int max_new_tokens, std::vector<Token> stop = {}) {
+  Sequence s;
+  s.tokens = {1, 2};
+  s.prompt_length = 2;
+  s.limits.max_new_tokens = max_new_tokens;
+  s.limits.stop_tokens = std::move(stop);
+  return s;
+}
+
+TEST(SequenceTest, the_length_limit_cuts_inside_an_accepted_path) {
+  Sequence s = started(3);
+  EXPECT_EQ(s.append(std::vector<Token>{7, 8}), 2);
+  EXPECT_TRUE(s.running());
+  EXPECT_EQ(s.append(std::vector<Token>{9, 9, 9}), 1);
+  EXPECT_EQ(s.finish, Finish::length);
+  EXPECT_EQ(s.tokens, (std::vector<Token>{1, 2, 7, 8, 9}));
+}
+
+TEST(SequenceTest, a_stop_token_ends_the_text_and_stays_in_it) {
+  Sequence s = started(10, {0});
+  EXPECT_EQ(s.append(std::vector<Token>{7, 0, 8}), 2);
+  EXPECT_EQ(s.finish, Finish::stop_token);
+}
+
+TEST(SequenceTest, a_stop_rule_says_what_stays) {
+  Sequence s = started(10);
+  s.limits.stop = [](std::span<const Token> generated, int) -> std::optional<int> {
+    if (generated.size() < 3) return std::nullopt;
+    return 1;
+  };
+  EXPECT_EQ(s.append(std::vector<Token>{7, 8}), 2);
+  EXPECT_EQ(s.append(std::vector<Token>{9}), 0);
+  EXPECT_EQ(s.finish, Finish::stop_rule);
+  EXPECT_EQ(s.generated(), 1);
+}
+
+template <class F> std::string sentence(const F& f) {
+  try {
+    f();
+  } catch (const Error& e) {
+    return e.what();
+  }
+  return "(no error)";
+}
+
+TEST(RegistryTest, unknown_names_list_the_known_and_the_nearest) {
+  Registries r;
+  register_drafters(r);
+  EXPECT_EQ(sentence([&] { r.drafters.complete({{"name", "draft_mode"}}); }),
+            "unknown drafter 'draft_mode' (did you mean 'draft_model'?); known: draft_model, ngram, none");
+  EXPECT_EQ(sentence([&] { r.policies.complete({{"name", "zzz"}}); }), "unknown policy 'zzz'; known: fixed");
+}
+
+TEST(RegistryTest, options_are_checked_and_filled) {
+  Registries r;
+  register_drafters(r);
+  EXPECT_EQ(r.policies.complete({{"name", "fixed"}}), (json{{"name", "fixed"}, {"length", 4}}));
+  EXPECT_NE(sentence([&] { r.policies.complete({{"name", "fixed"}, {"lenght", 3}}); }).find("did you mean 'length'?"), std::string::npos);
+  EXPECT_NE(sentence([&] { r.policies.complete({{"name", "fixed"}, {"length", 65}}); }).find("0 to 64"), std::string::npos);
+  EXPECT_NE(sentence([&] { r.policies.complete({{"name", "fixed"}, {"length", "4"}}); }).find("must be integer"), std::string::npos);
+  EXPECT_NE(sentence([&] { r.drafters.complete({{"name", "draft_model"}}); }).find("needs the option 'model'"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace foretoken::testing

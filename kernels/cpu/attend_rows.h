@@ -69,31 +69,33 @@ template <int kStep> inline Floats transposed_sums(Floats (&v)[kWidth]) {
   else return v[0];
 }
 
-// Addresses of the head rows of one slot.
-inline void locate(const Attention& a, const std::int32_t* table, int kv_head, int slot, const std::byte** key, const std::byte** value) {
-  const std::int64_t item = a.bf16 ? 2 : 4;
-  const std::int64_t at = (std::int64_t(kv_head) * a.page_rows + slot % a.page_rows) * a.head_size * item;
-  const std::byte* page = a.pool + table[slot / a.page_rows] * a.page_bytes;
-  *key = page + a.keys + at;
-  *value = page + a.values + at;
-}
-
-inline Floats part_of(const Attention& a, const std::byte* p, int i) {  // numbers [i, i + kWidth) of a head, then zeros
-  const int n = a.head_size - i;
-  if (a.bf16) {
-    const auto* h = reinterpret_cast<const std::uint16_t*>(p) + i;
-    return widen(n >= kWidth ? load<Halves>(h) : load_some(h, n));
-  }
-  const auto* f = reinterpret_cast<const float*>(p) + i;
-  return n >= kWidth ? load<Floats>(f) : load_some(f, n);
+// How a number of the cache is read: kWidth of them at p, or the first n and then zeros.
+struct Singles {
+  using Item = float;
+  static Floats read(const float* p) { return load<Floats>(p); }
+  static Floats read_some(const float* p, int n) { return load_some(p, n); }
+};
+struct Halves {
+  using Item = std::uint16_t;
+  static Floats read(const std::uint16_t* p) { return widen(p); }
+  static Floats read_some(const std::uint16_t* p, int n) { return widen_some(p, n); }
+};
+// Numbers [i, i + kWidth) of a head; kWhole: all of them belong to it.
+template <class S, bool kWhole> inline Floats part_of(const Attention& a, const std::byte* row, int i) {
+  const auto* p = reinterpret_cast<const typename S::Item*>(row) + i;
+  if constexpr (kWhole) return S::read(p);
+  else return S::read_some(p, a.head_size - i);
 }
 
 // weights[query][at + s] = q . k_s for `n` slots and queries [first, last).
-inline void score(const Attention& a, Workplace& place, int first, int last, int at, int n) {
+template <class S> void score(const Attention& a, Workplace& place, int first, int last, int at, int n) {
   for (int s = 0; s < n; s += kWidth) {
     const int here = n - s < kWidth ? n - s : kWidth;
-    for (int j = 0; j < kWidth; ++j)
-      for (int i = 0; i < a.head_size; i += kWidth) save(place.keys[j] + i, part_of(a, place.key[s + (j < here ? j : 0)], i));
+    for (int j = 0; j < kWidth; ++j) {
+      int i = 0;
+      for (; i + kWidth <= a.head_size; i += kWidth) save(place.keys[j] + i, part_of<S, true>(a, place.key[s + j], i));
+      if (i < a.head_size) save(place.keys[j] + i, part_of<S, false>(a, place.key[s + j], i));
+    }
     for (int query = first; query < last; ++query) {
       Floats dot[kWidth] = {};
       for (int i = 0; i < a.head_size; i += kWidth) {
@@ -108,13 +110,13 @@ inline void score(const Attention& a, Workplace& place, int first, int last, int
 }
 
 // sum[query] += weights[query][at + s] * v_s for Q queries from `first` on, C vectors of numbers from `i` on.
-template <int Q, int C> inline void mix_part(const Attention& a, Workplace& place, int first, int at, int n, int i) {
+template <class S, int Q, int C, bool kWhole> inline void mix_part(const Attention& a, Workplace& place, int first, int at, int n, int i) {
   Floats sum[Q][C];
   for (int j = 0; j < Q; ++j)
     for (int c = 0; c < C; ++c) sum[j][c] = load<Floats>(place.sum[first + j] + i + c * kWidth);
   for (int s = 0; s < n; ++s) {
     for (int c = 0; c < C; ++c) {
-      const Floats v = part_of(a, place.value[s], i + c * kWidth);
+      const Floats v = part_of<S, kWhole>(a, place.value[s], i + c * kWidth);
       for (int j = 0; j < Q; ++j) sum[j][c] = fused(spread(place.weights[first + j][at + s]), v, sum[j][c]);
     }
   }
@@ -122,19 +124,20 @@ template <int Q, int C> inline void mix_part(const Attention& a, Workplace& plac
     for (int c = 0; c < C; ++c) save(place.sum[first + j] + i + c * kWidth, sum[j][c]);
 }
 
-template <int Q, int C> void mix(const Attention& a, Workplace& place, int first, int at, int n) {
+template <class S, int Q, int C> void mix(const Attention& a, Workplace& place, int first, int at, int n) {
   int i = 0;
-  for (; i + C * kWidth <= a.head_size; i += C * kWidth) mix_part<Q, C>(a, place, first, at, n, i);
-  for (; i < a.head_size; i += kWidth) mix_part<Q, 1>(a, place, first, at, n, i);
+  for (; i + C * kWidth <= a.head_size; i += C * kWidth) mix_part<S, Q, C, true>(a, place, first, at, n, i);
+  for (; i + kWidth <= a.head_size; i += kWidth) mix_part<S, Q, 1, true>(a, place, first, at, n, i);
+  if (i < a.head_size) mix_part<S, Q, 1, false>(a, place, first, at, n, i);
 }
 
 // Independent sums enough to hide the latency of an addition, and few enough to stay in registers.
-inline void mix_queries(const Attention& a, Workplace& place, int first, int last, int at, int n) {
+template <class S> void mix_queries(const Attention& a, Workplace& place, int first, int last, int at, int n) {
   constexpr int kMany = kWidth == 16 ? 2 : 1;
-  for (; last - first >= 6; first += 6) mix<6, kMany>(a, place, first, at, n);
-  for (; last - first >= 3; first += 3) mix<3, 2 * kMany>(a, place, first, at, n);
-  for (; last - first >= 2; first += 2) mix<2, 2 * kMany>(a, place, first, at, n);
-  for (; first < last; ++first) mix<1, 2 * kMany>(a, place, first, at, n);
+  for (; last - first >= 6; first += 6) mix<S, 6, kMany>(a, place, first, at, n);
+  for (; last - first >= 3; first += 3) mix<S, 3, 2 * kMany>(a, place, first, at, n);
+  for (; last - first >= 2; first += 2) mix<S, 2, 2 * kMany>(a, place, first, at, n);
+  for (; first < last; ++first) mix<S, 1, 2 * kMany>(a, place, first, at, n);
 }
 
 // Turns the scores of a tile into weights relative to their greatest, and returns that; `mass` becomes their sum.
@@ -156,7 +159,7 @@ inline float soften(float* weights, int n, float* mass) {
 inline void fold(const Attention& a, Workplace& place, int query, bool first, float peak, float mass) {
   if (first) {
     place.peak[query] = peak, place.mass[query] = mass;
-    std::memcpy(place.result[query], place.sum[query], sizeof(place.sum[query]));
+    for (int i = 0; i < a.head_size; i += kWidth) save(place.result[query] + i, load<Floats>(place.sum[query] + i));
     return;
   }
   const float both = peak > place.peak[query] ? peak : place.peak[query];
@@ -167,17 +170,26 @@ inline void fold(const Attention& a, Workplace& place, int query, bool first, fl
     save(place.result[query] + i, load<Floats>(place.result[query] + i) * before + load<Floats>(place.sum[query] + i) * now);
 }
 
-// Depths [from, to) of one row: where their keys and values lie.
+// Depths [from, to) of one row: where their keys and values lie. A few more keys are named than there are, so that a batch
+// is always full.
 inline void look(const Attention& a, const Rows& r, Workplace& place, int row, int from, int to) {
   const std::int32_t* table = a.tables + a.owner[r.row] * a.tables_stride;
-  const int kv_head = r.head / (a.heads / a.kv_heads);
+  const std::int64_t row_bytes = a.head_size * (a.bf16 ? 2 : 4), head = std::int64_t(r.head / (a.heads / a.kv_heads)) * a.page_rows * row_bytes;
   Sight& sight = place.sight[row];
-  for (int d = from; d < to; ++d)
-    locate(a, table, kv_head, d < sight.visible ? d : sight.ancestor(), place.key + (d - from), place.value + (d - from));
+  const std::byte **key = place.key, **value = place.value;
+  for (int d = from; d < to;) {
+    const int slot = d < sight.visible ? d : sight.ancestor();
+    const int within = slot % a.page_rows, prefix = sight.visible < to ? sight.visible : to;
+    const int run = d >= sight.visible ? 1 : prefix - d < a.page_rows - within ? prefix - d : a.page_rows - within;  // in one page
+    const std::byte* page = a.pool + table[slot / a.page_rows] * a.page_bytes + head + within * row_bytes;
+    for (int i = 0; i < run; ++i, page += row_bytes) *key++ = page + a.keys, *value++ = page + a.values;
+    d += run;
+  }
+  for (int i = 0; i < kWidth; ++i) key[i] = place.key[0];
 }
 
 // One tile: depths [begin, end) of every row that sees as far. `shared` depths are the same slots for all rows.
-inline void tile(const Attention& a, const Rows& r, Workplace& place, int begin, int end, int shared) {
+template <class S> void tile(const Attention& a, const Rows& r, Workplace& place, int begin, int end, int shared) {
   const int together = shared < begin ? 0 : (shared < end ? shared : end) - begin;
   const int own = begin + together;  // from this depth on, each row by itself
   const auto stop = [&](int row) { return place.sight[row].seen < end ? place.sight[row].seen : end; };
@@ -185,29 +197,29 @@ inline void tile(const Attention& a, const Rows& r, Workplace& place, int begin,
     if (stop(row) <= own) continue;
     const Sight before = place.sight[row];
     look(a, r, place, row, own, stop(row));
-    score(a, place, row * r.heads, (row + 1) * r.heads, together, stop(row) - own);
+    score<S>(a, place, row * r.heads, (row + 1) * r.heads, together, stop(row) - own);
     place.sight[row] = before;  // its values are looked up again below
   }
   if (together > 0) {
     look(a, r, place, 0, begin, own);
-    score(a, place, 0, r.queries(), 0, together);
+    score<S>(a, place, 0, r.queries(), 0, together);
   }
   float peak[kMaxQueries], mass[kMaxQueries];
   for (int query = 0; query < r.queries(); ++query) {
-    std::memset(place.sum[query], 0, sizeof(place.sum[query]));
+    for (int i = 0; i < a.head_size; i += kWidth) save(place.sum[query] + i, Floats{});
     if (stop(query / r.heads) > begin) peak[query] = soften(place.weights[query], stop(query / r.heads) - begin, &mass[query]);
   }
-  if (together > 0) mix_queries(a, place, 0, r.queries(), 0, together);
+  if (together > 0) mix_queries<S>(a, place, 0, r.queries(), 0, together);
   for (int row = 0; row < r.rows; ++row) {
     if (stop(row) <= own) continue;
     look(a, r, place, row, own, stop(row));
-    mix_queries(a, place, row * r.heads, (row + 1) * r.heads, together, stop(row) - own);
+    mix_queries<S>(a, place, row * r.heads, (row + 1) * r.heads, together, stop(row) - own);
   }
   for (int query = 0; query < r.queries(); ++query)
     if (stop(query / r.heads) > begin) fold(a, place, query, begin == 0, peak[query], mass[query]);
 }
 
-void attend_rows(const Attention& a, int row, int rows, int head, int heads) {
+template <class S> void attend(const Attention& a, int row, int rows, int head, int heads) {
   Workplace place;
   const Rows r{row, rows, head, heads};
   int shared = 1 << 30, deepest = 0;
@@ -218,16 +230,21 @@ void attend_rows(const Attention& a, int row, int rows, int head, int heads) {
   }
   for (int query = 0; query < r.queries(); ++query) {
     const float* q = a.q + (row + query / heads) * a.q_stride + std::int64_t(head + query % heads) * a.head_size;
-    std::memset(place.q[query], 0, sizeof(place.q[query]));
-    for (int i = 0; i < a.head_size; ++i) place.q[query][i] = q[i] * a.scale;
+    for (int i = 0; i < a.head_size; i += kWidth)
+      save(place.q[query] + i, (a.head_size - i >= kWidth ? load<Floats>(q + i) : load_some(q + i, a.head_size - i)) * a.scale);
     place.mass[query] = 0;
   }
   for (int begin = 0; begin < deepest; begin += kAttendTile)
-    tile(a, r, place, begin, begin + kAttendTile < deepest ? begin + kAttendTile : deepest, shared);
+    tile<S>(a, r, place, begin, begin + kAttendTile < deepest ? begin + kAttendTile : deepest, shared);
   for (int query = 0; query < r.queries(); ++query) {
     float* y = a.y + (row + query / heads) * a.y_stride + std::int64_t(head + query % heads) * a.head_size;
     for (int i = 0; i < a.head_size; ++i) y[i] = place.result[query][i] / place.mass[query];
   }
+}
+
+void attend_rows(const Attention& a, int row, int rows, int head, int heads) {
+  if (a.bf16) attend<Halves>(a, row, rows, head, heads);
+  else attend<Singles>(a, row, rows, head, heads);
 }
 
 }  // namespace

@@ -9,8 +9,8 @@ namespace {
 
 void widen_row(const std::uint16_t* x, float* y, std::int64_t n) {
   std::int64_t i = 0;
-  for (; i + kWidth <= n; i += kWidth) save(y + i, widen(load<Halves>(x + i)));
-  if (i < n) save_some(y + i, widen(load_some(x + i, int(n - i))), int(n - i));
+  for (; i + kWidth <= n; i += kWidth) save(y + i, widen(x + i));
+  if (i < n) save_some(y + i, widen_some(x + i, int(n - i)), int(n - i));
 }
 
 // As bf16 of kernels/tensor.h: to nearest even, NaN stays NaN.

@@ -10,6 +10,9 @@ namespace {
 constexpr int kWidth = 8;
 typedef float Floats __attribute__((vector_size(4 * kWidth)));
 inline Floats fused(Floats a, Floats b, Floats c) { return _mm256_fmadd_ps(a, b, c); }
+inline Floats widen(const std::uint16_t* p) {
+  return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))), 16));
+}
 
 }  // namespace
 }  // namespace foretoken

@@ -11,6 +11,9 @@ namespace {
 constexpr int kWidth = 16;
 typedef float Floats __attribute__((vector_size(4 * kWidth)));
 inline Floats fused(Floats a, Floats b, Floats c) { return _mm512_fmadd_ps(a, b, c); }
+inline Floats widen(const std::uint16_t* p) {
+  return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p))), 16));
+}
 
 }  // namespace
 }  // namespace foretoken

@@ -7,6 +7,16 @@ namespace {
 constexpr int kWidth = 4;
 typedef float Floats __attribute__((vector_size(4 * kWidth)));
 inline Floats fused(Floats a, Floats b, Floats c) { return a * b + c; }
+inline Floats widen(const std::uint16_t* p) {
+  float v[kWidth];
+  for (int i = 0; i < kWidth; ++i) {
+    const std::uint32_t u = std::uint32_t(p[i]) << 16;
+    __builtin_memcpy(&v[i], &u, 4);
+  }
+  Floats f;
+  __builtin_memcpy(&f, v, sizeof(f));
+  return f;
+}
 
 }  // namespace
 }  // namespace foretoken

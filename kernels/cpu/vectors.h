@@ -1,18 +1,19 @@
 // Vectors of kWidth floats, written with the compiler's vector extension so that every operation is written once. To be
-// included by an operations_*.cpp after it defined, in an anonymous namespace, kWidth and Floats fused(a, b, c) = a * b + c.
+// included by an operations_*.cpp after it defined, in an anonymous namespace, kWidth, Floats fused(a, b, c) = a * b + c and
+// Floats widen(h), which reads kWidth numbers in bf16.
 // Everything here and in the files that include it has internal linkage: see kernels/CMakeLists.txt.
 #pragma once
 #include <cstdint>
 #include <cstring>
 
 #pragma GCC diagnostic ignored "-Wpsabi"  // no vector is passed between files
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"  // of _mm512_undefined, inside the intrinsics of GCC 12
 
 namespace foretoken {
 namespace {
 
 typedef std::int32_t Ints __attribute__((vector_size(4 * kWidth)));
 typedef std::uint32_t Words __attribute__((vector_size(4 * kWidth)));
-typedef std::uint16_t Halves __attribute__((vector_size(2 * kWidth)));
 typedef std::int8_t Bytes __attribute__((vector_size(kWidth)));
 typedef double Doubles __attribute__((vector_size(64)));  // the eight accumulators of a vocabulary sum
 typedef float Floats8 __attribute__((vector_size(32)));
@@ -27,7 +28,6 @@ inline Floats spread(float f) { return f - Floats{}; }
 inline Floats as_floats(Words w) { return reinterpret_cast<Floats>(w); }
 inline Words as_words(Floats f) { return reinterpret_cast<Words>(f); }
 
-inline Floats widen(Halves h) { return as_floats(__builtin_convertvector(h, Words) << 16); }
 inline Floats greater(Floats a, Floats b) { return a > b ? a : b; }
 
 // The first n < kWidth floats, then zeros; whatever lies behind them is not read.
@@ -36,10 +36,10 @@ inline Floats load_some(const float* p, int n) {
   for (int i = 0; i < n; ++i) v[i] = p[i];
   return load<Floats>(v);
 }
-inline Halves load_some(const std::uint16_t* p, int n) {
+inline Floats widen_some(const std::uint16_t* p, int n) {
   std::uint16_t v[kWidth] = {};
   for (int i = 0; i < n; ++i) v[i] = p[i];
-  return load<Halves>(v);
+  return widen(v);
 }
 inline void save_some(float* p, Floats v, int n) {
   float w[kWidth];

@@ -12,7 +12,8 @@ class Normalizer {
  public:
   // `spec` is "normalizer" of a tokenizer.json: null, NFC, NFD, NFKC, NFKD, or a Sequence of these. Others are an Error that names them.
   static Normalizer load(const nlohmann::json& spec, const std::string& where);
-  // Valid UTF-8 in, valid UTF-8 out. The tables are those of the installed utf8proc.
+  // Valid UTF-8 in, valid UTF-8 out. The tables are those of the installed utf8proc; Transformers has those of Unicode 10 or
+  // older, so marks that came later may be ordered otherwise there.
   std::string apply(std::string_view text) const;
 
  private:

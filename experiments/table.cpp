@@ -234,7 +234,7 @@ std::string Table::csv() const {
   return found;
 }
 
-std::string legend(const std::vector<Table>& tables, bool markdown) {
+std::string legend(const std::vector<Table>& tables, int width, bool markdown) {
   std::set<std::string> told;
   std::vector<const Column*> columns;
   for (const Table& table : tables)
@@ -243,8 +243,17 @@ std::string legend(const std::vector<Table>& tables, bool markdown) {
   int widest = 0;
   for (const Column* column : columns) widest = std::max(widest, display_width(column->title));
   std::string found;
-  for (const Column* column : columns)
-    found += markdown ? "- **" + column->title + "**: " + column->meaning + "\n" : pad(column->title, widest + kGap, false) + column->meaning + "\n";
+  for (const Column* column : columns) {
+    std::string head = pad(column->title, widest + kGap, false);
+    if (markdown) {
+      found += "- **" + column->title + "**: " + column->meaning + "\n";
+      continue;
+    }
+    for (const std::string& part : wrap(column->meaning, std::max(width - widest - kGap, 40))) {
+      found += trimmed(head + part);
+      head = std::string(widest + kGap, ' ');
+    }
+  }
   return found;
 }
 

@@ -51,7 +51,7 @@ struct Table {
 // Columns that a terminal needs for a UTF-8 text: code points, less combining ones, wide ones twice.
 int display_width(const std::string& text);
 
-// "name  meaning" lines of all columns of all tables, each once.
-std::string legend(const std::vector<Table>& tables, bool markdown);
+// "title  meaning" lines of all columns of all tables, each once; wrapped to `width`, or a Markdown list.
+std::string legend(const std::vector<Table>& tables, int width, bool markdown);
 
 }  // namespace foretoken

@@ -99,8 +99,8 @@ TEST(Table, UnknownFiguresAreADash) {
 
 TEST(Table, LegendTellsEachColumnOnce) {
   const Table table = small();
-  EXPECT_EQ(legend({table, table}, false), "τ        tokens per forward\nspeedup  over plain\n");
-  EXPECT_EQ(legend({table}, true), "- **τ**: tokens per forward\n- **speedup**: over plain\n");
+  EXPECT_EQ(legend({table, table}, 100, false), "τ        tokens per forward\nspeedup  over plain\n");
+  EXPECT_EQ(legend({table}, 100, true), "- **τ**: tokens per forward\n- **speedup**: over plain\n");
 }
 
 }  // namespace

@@ -49,15 +49,18 @@ void KvCache::find_prefix(const Sequence& sequence, Held& held) {
 
 void KvCache::keep_path(const Sequence& sequence, Held& held, int limit) {
   std::vector<std::int32_t> from, to;
-  int at = -1, kept = held.confirmed;
-  for (int row = 0; row < int(held.pending.size()) && kept < limit; ++row) {
+  std::vector<bool> taken(held.pending.size());  // the sequence took the whole path down to this row; siblings may repeat a token
+  int kept = held.confirmed;
+  for (int row = 0; row < int(held.pending.size()); ++row) {
     const PendingRow& r = held.pending[std::size_t(row)];
-    if (r.parent != at || r.token() != sequence.tokens[std::size_t(kept)]) continue;
-    if (row != kept - held.confirmed) {
+    const int at = held.confirmed + r.depth;
+    if (at >= limit || (r.parent >= 0 && !taken[std::size_t(r.parent)]) || r.token() != sequence.tokens[std::size_t(at)]) continue;
+    taken[std::size_t(row)] = true;
+    if (at != kept) continue;
+    if (row != r.depth) {
       from.push_back(held.confirmed + row);
-      to.push_back(kept);
+      to.push_back(at);
     }
-    at = row;
     ++kept;
   }
   if (!from.empty()) {

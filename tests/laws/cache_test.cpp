@@ -1,0 +1,81 @@
+// cache: pages held = ceil(length / page), keys and values equal a fresh prefill's, nothing is lost.
+// memory: a drafter that lived through rejections proposes what a fresh one would.
+#include <gtest/gtest.h>
+
+#include "tests/support/laws.h"
+#include "tests/support/scripted_drafter.h"
+#include "tests/support/tiny_models.h"
+
+namespace foretoken::test {
+namespace {
+
+std::vector<Subject> everything(int length) {
+  const Registries registries = with_scripted(all_registries());
+  auto drafters = drafter_configurations(registries);
+  for (const char* kinds : {"mixed", "independent"}) drafters.push_back(random_tree(5, kinds));
+  return subjects(registries, length, drafters);
+}
+
+using Law = Finding (*)(const Subject&, const Scene&, HostBackend&, const Cast&, std::span<const Ask>);
+
+Finding cache_law(const Subject& s, const Scene& scene, HostBackend& b, const Cast& cast, std::span<const Ask> asks) { return cache(s, scene, b, cast, asks); }
+
+void expect(Law law, const std::vector<Subject>& all, const Scene& scene, HostBackend& backend, const Cast& cast, std::span<const Ask> asks) {
+  long accepted = 0, refused = 0;
+  for (const Subject& s : all) {
+    if (law == memory && needs_of(s.registries, s.chairs.drafter).learns) continue;
+    const Finding f = law(s, scene, backend, cast, asks);
+    EXPECT_TRUE(f.holds) << f.what.substr(0, 1000);
+    EXPECT_TRUE(f.cases > 0 || s.chairs.drafter["name"] == "none") << f.what;
+    accepted += f.accepted, refused += f.refused;
+  }
+  EXPECT_GT(accepted, 0);
+  EXPECT_GT(refused, 0);
+}
+
+const TableModel::Options kTable{.vocab = 4, .order = 2, .seed = 41};
+
+TEST(Cache, TablesHoldWhatAPrefillHolds) {
+  ReferenceBackend b;
+  const auto asks = random_asks(10, 4, 12, 24, 5);
+  for (const float temperature : {0.0f, 1.0f})
+    for (const int page_rows : {1, 3, 4})
+      expect(cache_law, everything(5), {.sampling = {.temperature = temperature}, .engine = {.batch = 4, .step_rows = 24, .page_rows = page_rows, .pages = 256, .check = true}}, b,
+             table_cast(kTable), asks);
+}
+
+TEST(Cache, SmallPoolsUnderPreemption) {
+  ReferenceBackend b;
+  const auto asks = random_asks(10, 4, 12, 24, 6);
+  expect(cache_law, everything(5), {.engine = {.batch = 6, .step_rows = 24, .page_rows = 2, .pages = 24, .check = true}}, b, table_cast(kTable), asks);
+}
+
+TEST(Cache, TransformersHoldWhatAPrefillHolds) {
+  ReferenceBackend reference;
+  const auto cpu = cpu_backend(2);
+  for (HostBackend* b : {static_cast<HostBackend*>(&reference), cpu.get()}) {
+    const Cast cast = tiny_cast(*b);
+    const auto asks = random_asks(3, cast.target->info().vocab, 20, 10, 7);
+    expect(cache_law, subjects(all_registries(), 3), {.sampling = {.temperature = 0.4f}, .engine = {.batch = 3, .step_rows = 32, .page_rows = 4, .pages = 256, .check = true}}, *b, cast, asks);
+  }
+}
+
+TEST(Memory, TablesAtEveryStep) {
+  ReferenceBackend b;
+  const auto asks = random_asks(10, 4, 12, 24, 8);
+  for (const float temperature : {0.0f, 1.0f})
+    expect(memory, everything(4), {.sampling = {.temperature = temperature}, .engine = {.batch = 4, .step_rows = 256, .page_rows = 3, .pages = 512, .check = true}}, b, table_cast(kTable), asks);
+}
+
+TEST(Memory, TransformersAtEveryStep) {
+  ReferenceBackend reference;
+  const auto cpu = cpu_backend(2);
+  for (HostBackend* b : {static_cast<HostBackend*>(&reference), cpu.get()}) {
+    const Cast cast = tiny_cast(*b);
+    const auto asks = random_asks(3, cast.target->info().vocab, 20, 10, 9);
+    expect(memory, subjects(all_registries(), 3), {.sampling = {.temperature = 0.4f}, .engine = {.batch = 3, .step_rows = 256, .page_rows = 4, .pages = 256, .check = true}}, *b, cast, asks);
+  }
+}
+
+}  // namespace
+}  // namespace foretoken::test

@@ -1,0 +1,37 @@
+// tree = chain: the logits of each node of a draft tree equal the logits of its path run alone.
+#include <gtest/gtest.h>
+
+#include "tests/support/laws.h"
+#include "tests/support/tiny_models.h"
+
+namespace foretoken::test {
+namespace {
+
+void expect_chains(Backend& backend, const std::shared_ptr<Model>& model, std::initializer_list<int> sizes, int trees) {
+  for (const int nodes : sizes)
+    for (int seed = 1; seed <= trees; ++seed) {
+      const Finding f = tree_is_chain(backend, model, nodes, std::uint64_t(seed));
+      EXPECT_TRUE(f.holds) << f.what.substr(0, 500);
+      EXPECT_EQ(f.cases, nodes + 1);
+    }
+}
+
+TEST(TreeIsChain, Tables) {
+  ReferenceBackend b;
+  expect_chains(b, std::make_shared<TableModel>(TableModel::Options{.vocab = 5, .order = 0}), {0, 1, 6, 40, 64, 100}, 12);
+}
+
+TEST(TreeIsChain, TransformersOnReference) {
+  ReferenceBackend b;
+  for (const std::string& name : tiny_model_names()) expect_chains(b, tiny_model(b, name), {5, 20}, 2);
+}
+
+TEST(TreeIsChain, TransformersOnCpu) {
+  for (const std::string& instructions : cpu_instructions()) {
+    const auto b = cpu_backend(2, instructions);
+    for (const std::string& name : tiny_model_names()) expect_chains(*b, tiny_model(*b, name), {5, 20, 70}, 2);
+  }
+}
+
+}  // namespace
+}  // namespace foretoken::test

@@ -1,0 +1,84 @@
+#include "tests/support/enumerator.h"
+
+#include <algorithm>
+
+#include "kernels/error.h"
+
+namespace foretoken::test {
+
+Enumerator::Name Enumerator::name_of(const Draws& d, DrawName n) {
+  return {d.seed, d.stream, d.root, std::uint32_t(n.role), d.scope & 63u, n.node & 4095u, n.index & 2047u};
+}
+
+int Enumerator::split(const Name& name, const std::vector<double>& cuts) {
+  Interval now;
+  if (remembers_) {
+    const auto [it, fresh] = intervals_.try_emplace(name);
+    met_again_ += !fresh;
+    now = it->second;
+  }
+  std::vector<int> possible;
+  for (int i = 0; i + 1 < int(cuts.size()); ++i)
+    if (std::min(cuts[std::size_t(i) + 1], now.high) > std::max(cuts[std::size_t(i)], now.low)) possible.push_back(i);
+  int taken = possible.at(0);
+  if (possible.size() > 1) {
+    if (at_ == script_.size()) script_.push_back({0, int(possible.size())});
+    taken = possible.at(std::size_t(script_[at_++].at));
+  }
+  const Interval then{std::max(cuts[std::size_t(taken)], now.low), std::min(cuts[std::size_t(taken) + 1], now.high)};
+  weight_ *= (then.high - then.low) / (now.high - now.low);
+  if (remembers_) intervals_[name] = then;
+  return taken;
+}
+
+bool Enumerator::accept(double probability, const Draws& draws, DrawName name) {
+  return split(name_of(draws, name), {0, std::clamp(probability, 0.0, 1.0), 1}) == 0;
+}
+
+Token Enumerator::draw(int vocab, const std::function<double(Token)>& law, const Draws& draws, DrawName name) {
+  std::vector<double> cuts{0};
+  Token last = 0;
+  for (Token x = 0; x < vocab; ++x) {
+    const double p = law(x);
+    if (p > 0) last = x;
+    cuts.push_back(std::min(1.0, cuts.back() + p));
+  }
+  for (Token x = last; x < vocab; ++x) cuts[std::size_t(x) + 1] = 1;  // rounding belongs to the last possible token
+  return split(name_of(draws, name), cuts);
+}
+
+Token Enumerator::race(int vocab, const std::function<double(Token)>& law, const Draws& draws, std::uint32_t position) {
+  if (vocab != 2) throw Error("the enumerator follows races between two tokens only, not " + std::to_string(vocab));
+  const double a = law(0), b = law(1);
+  return split({draws.seed, draws.stream, position, std::uint32_t(Role::noise), 0, 0, 0}, {0, a / (a + b), 1});
+}
+
+bool Enumerator::next() {
+  while (!script_.empty() && ++script_.back().at == script_.back().ways) script_.pop_back();
+  at_ = 0;
+  weight_ = 1;
+  intervals_.clear();
+  paths_ += !script_.empty();
+  return !script_.empty();
+}
+
+bool Renaming::accept(double probability, const Draws& draws, DrawName name) {
+  Draws d = draws;
+  rename_(d, name);
+  return inner_ ? inner_->accept(probability, d, name) : d.uniform(name) < probability;
+}
+
+Token Renaming::draw(int vocab, const std::function<double(Token)>& law, const Draws& draws, DrawName name) {
+  Draws d = draws;
+  rename_(d, name);
+  return inner_ ? inner_->draw(vocab, law, d, name) : invert_cdf(scalar_tiles(law), vocab, d.uniform(name));
+}
+
+Token Renaming::race(int vocab, const std::function<double(Token)>& law, const Draws& draws, std::uint32_t position) {
+  Draws d = draws;
+  DrawName name{Role::noise, 0, 0};
+  rename_(d, name);
+  return inner_ ? inner_->race(vocab, law, d, position) : win_race(scalar_tiles(law), vocab, d, position);
+}
+
+}  // namespace foretoken::test

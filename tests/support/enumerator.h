@@ -1,0 +1,70 @@
+// Follows every outcome of every draw, with its exact probability, through production code: a Chance in the place of Philox.
+// One name is one draw. For every name the interval of the uniform that is still possible is kept; `accept(p)` splits it at
+// p, `draw` at the law's CDF, weights are ratios of lengths, and a name that is met again goes on with its interval. Only so
+// does the proof see one draw used twice. This room must not know trees, verifiers or engines.
+//
+//   Enumerator chance;
+//   do { ... run everything from the start; its outcome has the probability chance.weight() ... } while (chance.next());
+#pragma once
+#include <map>
+#include <tuple>
+#include <vector>
+
+#include "kernels/lane.h"
+
+namespace foretoken::test {
+
+class Enumerator : public Chance {
+ public:
+  // Without memory every draw is a fresh uniform: what a proof would be that forks at every draw. It misses reused draws.
+  explicit Enumerator(bool remembers = true) : remembers_(remembers) {}
+
+  bool accept(double probability, const Draws& draws, DrawName name) override;
+  Token draw(int vocab, const std::function<double(Token)>& law, const Draws& draws, DrawName name) override;
+  // Vocabulary 2 only: s = E_0 / (E_0 + E_1) is uniform, and 0 wins if and only if s < p(0).
+  Token race(int vocab, const std::function<double(Token)>& law, const Draws& draws, std::uint32_t position) override;
+
+  double weight() const { return weight_; }
+  // Turns to the next script of choices, depth first; false when all were followed.
+  bool next();
+  long paths() const { return paths_; }
+  long names_met_again() const { return met_again_; }
+
+ private:
+  struct Interval {
+    double low = 0, high = 1;
+  };
+  // seed, stream, root (or position of a race), then role, scope, node, index as the generator tells them apart.
+  using Name = std::tuple<std::uint64_t, std::uint64_t, std::uint32_t, std::uint32_t, std::uint32_t, std::uint32_t, std::uint32_t>;
+  struct Choice {
+    int at = 0, ways = 1;
+  };
+
+  // Cuts the name's interval at ascending `cuts` (the first 0, the last 1); answers the piece that this script takes.
+  int split(const Name& name, const std::vector<double>& cuts);
+  static Name name_of(const Draws& draws, DrawName name);
+
+  bool remembers_;
+  std::map<Name, Interval> intervals_;
+  std::vector<Choice> script_;
+  std::size_t at_ = 0;
+  double weight_ = 1;
+  long paths_ = 1, met_again_ = 0;
+};
+
+// Gives every draw another name before it reaches `inner`, or Philox where there is none: the seam for planted bugs of
+// naming.
+class Renaming : public Chance {
+ public:
+  using Rename = std::function<void(Draws&, DrawName&)>;
+  explicit Renaming(Rename rename, Chance* inner = nullptr) : rename_(std::move(rename)), inner_(inner) {}
+  bool accept(double probability, const Draws& draws, DrawName name) override;
+  Token draw(int vocab, const std::function<double(Token)>& law, const Draws& draws, DrawName name) override;
+  Token race(int vocab, const std::function<double(Token)>& law, const Draws& draws, std::uint32_t position) override;
+
+ private:
+  Rename rename_;
+  Chance* inner_;
+};
+
+}  // namespace foretoken::test

@@ -1,0 +1,110 @@
+#include <algorithm>
+#include <map>
+
+#include "kernels/host_backend.h"
+#include "tests/support/laws.h"
+
+namespace foretoken::test {
+namespace {
+
+std::string bytes_of(const Tensor& t) { return {static_cast<const char*>(t.raw()), std::size_t(t.bytes())}; }
+
+// Why two trees are not the same proposal; empty where they are.
+std::string difference(const DraftTree& a, const DraftTree& b) {
+  if (a.nodes != b.nodes) return std::to_string(a.nodes) + " nodes instead of " + std::to_string(b.nodes);
+  for (int n = 1; n < a.nodes; ++n) {
+    const std::string node = "node " + std::to_string(n);
+    if (*a.tokens.row<Token>(n) != *b.tokens.row<Token>(n)) return node + " is " + std::to_string(*a.tokens.row<Token>(n)) + " instead of " + std::to_string(*b.tokens.row<Token>(n));
+    if (*a.parents.row<std::int32_t>(n) != *b.parents.row<std::int32_t>(n) || *a.q.drawn.row<std::uint8_t>(n) != *b.q.drawn.row<std::uint8_t>(n)) return node + " hangs or was drawn otherwise";
+  }
+  if (a.q.laws.size() != b.q.laws.size()) return "another number of laws";
+  for (std::size_t n = 0; n < a.q.laws.size(); ++n) {
+    if (bool(a.q.laws[n]) != bool(b.q.laws[n])) return "a law is missing";
+    if (a.q.laws[n] && (bytes_of(a.q.laws[n].logits) != bytes_of(b.q.laws[n].logits) || bytes_of(a.q.laws[n].rows) != bytes_of(b.q.laws[n].rows)))
+      return "the law after node " + std::to_string(n) + " differs";
+  }
+  return "";
+}
+
+// The rows [0, n) of every layer of a cache's table, keys and values, as bytes.
+std::string rows_of(const KvCache& cache, SequenceId id, int n) {
+  std::string all;
+  for (const KvLayer& kv : cache.layers())
+    for (int slot = 0; slot < n; ++slot)
+      for (const std::int64_t plane : {kv.keys, kv.values})
+        for (int h = 0; h < kv.kv_heads; ++h) {
+          const std::int64_t width = kv.head_size * size_of(kv.dtype);
+          const std::byte* at = slot_address(kv, plane, cache.table(id).data(), slot) + h * kv.page_rows * width;
+          all.append(reinterpret_cast<const char*>(at), std::size_t(width));
+        }
+  return all;
+}
+
+// Feeds the first n tokens at once to an empty cache.
+std::string fresh_rows(Backend& backend, std::shared_ptr<Model> model, const KvCache& like, const Sequence& sequence, int n) {
+  const std::int64_t page_bytes = like.layers().front().pool.dim(1);
+  PagePool pool(backend, page_bytes, like.pages_for(n));
+  CachedModel fresh(backend, std::move(model), pool, false);
+  (void)fresh.unseen(sequence);
+  (void)fresh.reserve(sequence, n);
+  const Segment whole{&sequence, n, nullptr, 0};
+  (void)fresh.run({&whole, 1});
+  const std::string rows = rows_of(fresh.cache(), sequence.id, n);
+  fresh.forget(sequence);
+  return rows;
+}
+
+void check_cache(Backend& backend, CachedModel& cached, std::shared_ptr<Model> model, const Sequence& sequence, Finding& f) {
+  KvCache& cache = cached.cache();
+  if (cache.confirmed(sequence.id) == 0) return;  // it waits, or was never asked for
+  const int held = cache.settle(sequence);
+  const std::string who = model->info().name + ", sequence " + std::to_string(sequence.id) + " of " + std::to_string(sequence.length()) + " tokens: ";
+  const int pages = int(cache.table(sequence.id).size());
+  if (pages != cache.pages_for(held)) f.fail(who + std::to_string(pages) + " pages hold " + std::to_string(held) + " rows");
+  if (rows_of(cache, sequence.id, held) != fresh_rows(backend, std::move(model), cache, sequence, held)) f.fail(who + "keys and values differ from a fresh prefill's");
+  ++f.cases;
+}
+
+}  // namespace
+
+Finding memory(const Subject& subject, const Scene& scene, HostBackend& backend, const Cast& cast, std::span<const Ask> asks) {
+  Finding f{.what = subject.text()};
+  const auto compare = [&](Host&, std::span<const DraftRequest> requests, std::span<const DraftTree> trees) {
+    for (std::size_t i = 0; i < requests.size(); ++i) {
+      if (requests[i].budget == 0) continue;
+      PagePool pool(backend, scene.engine.page_rows * cast.target->info().kv.bytes_per_row(), 256);
+      Host host(backend, pool, cast.target->info(), cast.load, false);
+      const auto fresh = subject.registries.drafters.make(subject.chairs.drafter, host);
+      DraftRequest request = requests[i];
+      request.rows = 1 << 20;
+      const std::string how = difference(trees[i], fresh->draft({&request, 1}).front());
+      if (!how.empty()) f.fail("sequence " + std::to_string(request.sequence->id) + " at length " + std::to_string(request.sequence->length()) + ": " + how);
+      fresh->forget(*request.sequence);
+      ++f.cases;
+    }
+  };
+  const Played played = play(watched(subject, compare), scene, backend, cast, asks);
+  f.accepted = played.accepted, f.refused = played.refusals;
+  return f;
+}
+
+Finding cache(const Subject& subject, const Scene& scene, Backend& backend, const Cast& cast, std::span<const Ask> asks) {
+  Finding f{.what = subject.text()};
+  std::vector<std::shared_ptr<Model>> models{cast.target};
+  Cast noted = cast;
+  noted.load = [&](const std::string& name, const std::string& dtype) { return models.emplace_back(cast.load(name, dtype)); };
+  const auto model_of = [&](const CachedModel& c) {
+    return *std::ranges::find_if(models, [&](const auto& m) { return &m->info() == &c.info(); });
+  };
+  const Played played = play(subject, scene, backend, noted, asks, [&](Engine& engine, const StepReport&, std::span<const Sequence* const> running) {
+    for (const Sequence* s : running) {
+      check_cache(backend, engine.target(), cast.target, *s, f);
+      for (const auto& c : engine.host().caches()) check_cache(backend, *c, model_of(*c), *s, f);
+    }
+  });
+  if (played.pages_left != 0) f.fail(std::to_string(played.pages_left) + " pages are still held at the end");
+  f.accepted = played.accepted, f.refused = played.refusals;
+  return f;
+}
+
+}  // namespace foretoken::test

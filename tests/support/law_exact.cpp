@@ -1,0 +1,99 @@
+#include <algorithm>
+#include <cmath>
+
+#include "tests/support/laws.h"
+
+namespace foretoken::test {
+namespace {
+
+using Joint = std::map<std::vector<Text>, double>;
+
+// The target's own law of one text: every way to go on, until `tokens`, a stop token or the limit.
+void unfold(const TableModel& target, const ExactCase& c, const Text& context, Text& text, double weight, std::map<Text, double>& law) {
+  const auto& stops = c.scene.stop_tokens;
+  const bool stopped = !text.empty() && std::ranges::find(stops, text.back()) != stops.end();
+  if (stopped || int(text.size()) == c.tokens || (c.max_new_tokens > 0 && int(text.size()) == c.max_new_tokens)) {
+    law[text] += weight;
+    return;
+  }
+  Text all = context;
+  all.insert(all.end(), text.begin(), text.end());
+  const std::vector<double> p = target.law(all, c.scene.sampling.warp());
+  for (Token x = 0; x < int(p.size()); ++x) {
+    if (p[std::size_t(x)] == 0) continue;
+    text.push_back(x);
+    unfold(target, c, context, text, weight * p[std::size_t(x)], law);
+    text.pop_back();
+  }
+}
+
+Joint expected(const TableModel& target, const ExactCase& c) {
+  Joint joint{{{}, 1.0}};
+  for (const Text& prompt : c.prompts) {
+    std::map<Text, double> one;
+    Text text;
+    unfold(target, c, prompt, text, 1, one);
+    Joint wider;
+    for (const auto& [texts, weight] : joint)
+      for (const auto& [t, p] : one) {
+        auto more = texts;
+        more.push_back(t);
+        wider[more] = weight * p;
+      }
+    joint = std::move(wider);
+  }
+  return joint;
+}
+
+void compare(const Joint& found, const Joint& law, Finding& f) {
+  double worst = 0, variation = 0, mass = 0;
+  std::vector<Text> where;
+  Joint all = law;
+  for (const auto& [texts, p] : found) all.try_emplace(texts, 0.0);
+  for (const auto& [texts, p] : all) {
+    const auto it = found.find(texts), at = law.find(texts);
+    const double got = it == found.end() ? 0 : it->second, wanted = at == law.end() ? 0 : at->second;
+    variation += std::abs(got - wanted) / 2;
+    mass += got;
+    if (std::abs(got - wanted) > worst) worst = std::abs(got - wanted), where = texts;
+  }
+  f.measure = worst;
+  if (worst <= 1e-12 && std::abs(mass - 1) <= 1e-12) return;
+  std::string text;
+  for (const Text& t : where) text += "[" + text_of(t) + "]";
+  f.fail("total variation " + std::to_string(variation) + ", probabilities sum to " + std::to_string(mass) + ", worst at " + text + " by " + std::to_string(worst));
+}
+
+}  // namespace
+
+Finding exact(const Subject& subject, const ExactCase& c) {
+  const auto target = std::make_shared<TableModel>(c.target);
+  Cast cast = table_cast(c.target);
+  cast.target = c.disguise ? c.disguise(target) : target;
+  Enumerator chance(c.remembers);
+  Renaming renaming(c.rename, &chance);
+  const auto backend = c.backend ? c.backend() : std::make_unique<ReferenceBackend>();
+  backend->set_chance(c.rename ? static_cast<Chance*>(&renaming) : &chance);
+  Scene scene = c.scene;
+  scene.enough = c.tokens;
+  std::vector<Ask> asks;
+  for (const Text& prompt : c.prompts) asks.push_back({prompt, asks.size() + 1, c.max_new_tokens > 0 ? c.max_new_tokens : c.tokens + 3});
+
+  Finding f{.what = subject.text()};
+  Joint joint;
+  try {
+    do {
+      Played played = play(subject, scene, *backend, cast, asks);
+      for (Text& t : played.texts) t.resize(std::min(t.size(), std::size_t(c.tokens)));
+      joint[played.texts] += chance.weight();
+      f.accepted += played.accepted, f.refused += played.refusals;
+    } while (chance.next());
+    compare(joint, expected(*target, c), f);
+  } catch (const std::exception& e) {
+    f.fail(e.what());
+  }
+  f.cases = chance.paths();
+  return f;
+}
+
+}  // namespace foretoken::test

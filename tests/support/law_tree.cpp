@@ -1,0 +1,57 @@
+#include <cstring>
+
+#include "tests/support/laws.h"
+
+namespace foretoken::test {
+namespace {
+
+// A sequence of its own cache.
+struct Reader {
+  Reader(Backend& backend, std::shared_ptr<Model> model, int pages)
+      : pool(backend, 3 * model->info().kv.bytes_per_row(), pages), cached(backend, std::move(model), pool, false) {}
+  // Logits of the fed nodes of `tree` after all tokens of `sequence`, the chain fed in pieces of `piece`.
+  Tensor read(const Sequence& sequence, const DraftTree& tree, int piece) {
+    for (;;) {
+      const int unseen = int(cached.unseen(sequence).size());
+      const bool root = unseen <= piece;
+      const Segment s{&sequence, root ? unseen - 1 : piece, root ? &tree : nullptr, 0};
+      (void)cached.reserve(sequence, s.chain + (root ? tree.nodes : 0));
+      const Output out = cached.run({&s, 1});
+      if (root) return out.logits;
+    }
+  }
+  PagePool pool;
+  CachedModel cached;
+};
+
+}  // namespace
+
+Finding tree_is_chain(Backend& backend, std::shared_ptr<Model> model, int nodes, std::uint64_t seed) {
+  Finding f{.what = model->info().name + " on " + backend.name() + ", tree of " + std::to_string(nodes)};
+  const Draws draws{seed, 0, 0, 0};
+  const auto below = [&](int n, int i, int k) { return int(draws.uniform({Role::draft, std::uint32_t(i), std::uint32_t(k)}) * n); };
+  const int vocab = model->info().vocab;
+  Sequence sequence;
+  sequence.id = 1;
+  for (int i = 0; i <= below(20, 0, 0); ++i) sequence.tokens.push_back(below(vocab, i, 1));
+  DraftTree tree = DraftTree::rooted(backend, sequence.last(), nodes);
+  std::vector<Text> paths{{}};
+  for (int n = 1; n <= nodes; ++n) {
+    const int parent = below(3, n, 2) == 0 ? n - 1 : below(n, n, 3);
+    paths.push_back(paths[std::size_t(parent)]);
+    paths.back().push_back(below(vocab, n, 4));
+    tree.guess(backend, parent, paths.back().back());
+  }
+  Reader whole(backend, model, 64);
+  const Tensor logits = whole.read(sequence, tree, 7);
+  for (int n = 0; n <= nodes; ++n, ++f.cases) {
+    Sequence alone = sequence;
+    alone.tokens.insert(alone.tokens.end(), paths[std::size_t(n)].begin(), paths[std::size_t(n)].end());
+    const Tensor chain = Reader(backend, model, 64).read(alone, DraftTree::rooted(backend, alone.last(), 0), 1 << 20);
+    if (std::memcmp(chain.row<float>(0), logits.row<float>(n), std::size_t(vocab) * sizeof(float)) != 0)
+      f.fail("the logits after node " + std::to_string(n) + " differ from those of its path [" + text_of(paths[std::size_t(n)]) + "] run alone");
+  }
+  return f;
+}
+
+}  // namespace foretoken::test

@@ -1,0 +1,56 @@
+#include <algorithm>
+#include <map>
+
+#include "tests/support/scene.h"
+
+namespace foretoken::test {
+namespace {
+
+void count(const StepReport& report, Played& played) {
+  played.preempted += report.preempted;
+  for (const SequenceReport& r : report.sequences) {
+    if (!r.judged) continue;
+    ++played.rounds;
+    played.drafted += r.drafted, played.accepted += r.accepted, played.tested += r.tested();
+    played.refusals += r.tested() > r.accepted;
+  }
+}
+
+}  // namespace
+
+Played play(const Subject& subject, const Scene& scene, Backend& backend, const Cast& cast, std::span<const Ask> asks, const AfterStep& after) {
+  Engine engine(backend, cast.target, subject.registries, subject.chairs, scene.engine, cast.load);
+  Played played;
+  played.texts.resize(asks.size());
+  std::map<SequenceId, std::size_t> place;
+  std::map<SequenceId, const Sequence*> running;
+  for (std::size_t i = 0; i < asks.size(); ++i) {
+    Limits limits;
+    limits.max_new_tokens = asks[i].max_new_tokens, limits.stop_tokens = scene.stop_tokens;
+    const auto on_tokens = [&, i](const Sequence& s, std::span<const Token> tokens) {
+      played.texts[i].insert(played.texts[i].end(), tokens.begin(), tokens.end());
+      running[s.id] = &s;
+    };
+    place[engine.submit({asks[i].prompt, std::move(limits), scene.sampling, asks[i].stream, on_tokens})] = i;
+  }
+  const auto wanting = [&](const Text& t) { return int(t.size()) < scene.enough; };
+  while (!engine.idle() && std::ranges::any_of(played.texts, wanting)) {
+    const StepReport report = engine.step();
+    count(report, played);
+    for (const Sequence& s : report.finished) {
+      running.erase(s.id);
+      Text& text = played.texts[place.at(s.id)];
+      text.assign(s.tokens.begin() + s.prompt_length, s.tokens.end());
+    }
+    if (after) {
+      std::vector<const Sequence*> alive;
+      for (const auto& [id, s] : running) alive.push_back(s);
+      after(engine, report, alive);
+    }
+  }
+  played.prefix_rows = engine.target().cache().prefix_rows_reused();
+  played.pages_left = engine.pool().in_use();
+  return played;
+}
+
+}  // namespace foretoken::test

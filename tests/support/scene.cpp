@@ -1,0 +1,151 @@
+#include "tests/support/scene.h"
+
+#include <algorithm>
+#include <map>
+
+#include "kernels/error.h"
+
+namespace foretoken::test {
+namespace {
+
+using nlohmann::json;
+
+// Worth trying beyond the defaults.
+const std::map<std::string, json>& tried() {
+  static const std::map<std::string, json> table = {
+      {"ngram", json::array({{{"longest", 3}, {"shortest", 1}}, {{"longest", 2}, {"shortest", 2}}})},
+      {"draft_model", json::array({{{"model", "table:other"}}, {{"model", "table:far"}}, {{"model", "table:uniform"}},
+                                   {{"model", "table:other"}, {"temperature", 0.5}}})},
+  };
+  return table;
+}
+
+template <class T> std::vector<json> configurations(const Registry<T>& registry) {
+  std::vector<json> all;
+  for (const auto& [name, entry] : registry.entries()) {
+    const auto known = tried().find(name);
+    const json variants = known == tried().end() ? json::array({json::object()}) : known->second;
+    for (json config : variants) {
+      config["name"] = name;
+      for (const Option& o : entry.options)
+        if (!config.contains(o.name) && o.standard.is_null() && !o.optional && o.type == "path") config[o.name] = "table:other";
+      all.push_back(registry.complete(config));
+    }
+  }
+  return all;
+}
+
+// An engine's Host without an engine.
+struct BareHost {
+  BareHost() : cast(table_cast({})), backend(make_reference_backend()), pool(*backend, 64, 4), host(*backend, pool, cast.target->info(), cast.load, false) {}
+  Cast cast;
+  std::unique_ptr<Backend> backend;
+  PagePool pool;
+  Host host;
+};
+
+class WatchedDrafter : public Drafter {
+ public:
+  WatchedDrafter(std::unique_ptr<Drafter> inner, Host& host, Watcher watcher) : inner_(std::move(inner)), host_(host), watcher_(std::move(watcher)) {}
+  Needs needs() const override { return inner_->needs(); }
+  std::vector<DraftTree> draft(std::span<const DraftRequest> requests) override {
+    auto trees = inner_->draft(requests);
+    watcher_(host_, requests, trees);
+    return trees;
+  }
+  void observe(std::span<const Outcome> outcomes) override { inner_->observe(outcomes); }
+  void forget(const Sequence& sequence) override { inner_->forget(sequence); }
+
+ private:
+  std::unique_ptr<Drafter> inner_;
+  Host& host_;
+  Watcher watcher_;
+};
+
+std::string brief(const json& config) {
+  std::string s = config.at("name").get<std::string>();
+  for (const auto& [key, value] : config.items())
+    if (key != "name" && key != "dtype" && !value.is_null()) s += " " + (value.is_string() ? value.get<std::string>() : value.dump());
+  return s;
+}
+
+}  // namespace
+
+std::string Subject::text() const { return brief(chairs.drafter) + ", " + brief(chairs.policy) + ", " + brief(chairs.verifier); }
+
+Registries all_registries() {
+  Registries registries;
+  register_drafters(registries);
+  register_verifiers(registries);
+  return registries;
+}
+
+std::vector<json> drafter_configurations(const Registries& registries) { return configurations(registries.drafters); }
+std::vector<json> verifier_configurations(const Registries& registries) { return configurations(registries.verifiers); }
+
+Soundness soundness_of(const Registries& registries, const json& verifier) {
+  BareHost bare;
+  return registries.verifiers.make(verifier, bare.host)->soundness();
+}
+
+Needs needs_of(const Registries& registries, const json& drafter) {
+  BareHost bare;
+  return registries.drafters.make(drafter, bare.host)->needs();
+}
+
+bool sound(const Registries& registries, const json& drafter, const json& verifier) {
+  const auto takes = soundness_of(registries, verifier).takes;
+  return std::ranges::all_of(needs_of(registries, drafter).proposes, [&](Drawn d) { return std::ranges::find(takes, d) != takes.end(); });
+}
+
+std::vector<Subject> subjects(const Registries& registries, int length, const std::vector<json>& drafters) {
+  std::vector<Subject> all;
+  for (const json& drafter : drafters)
+    for (const json& verifier : verifier_configurations(registries))
+      if (sound(registries, drafter, verifier)) all.push_back({registries, {drafter, {{"name", "fixed"}, {"length", length}}, verifier}});
+  return all;
+}
+
+std::vector<Subject> subjects(const Registries& registries, int length) { return subjects(registries, length, drafter_configurations(registries)); }
+
+Subject plain(const Subject& subject) {
+  Subject s = subject;
+  s.chairs.drafter = {{"name", "none"}};
+  s.chairs.policy = {{"name", "fixed"}, {"length", 0}};
+  return s;
+}
+
+Subject watched(const Subject& subject, Watcher watcher) {
+  Subject s = subject;
+  Entry<Drafter> entry = subject.registries.drafters.find(subject.chairs.drafter);
+  const json config = subject.registries.drafters.complete(subject.chairs.drafter);
+  const auto make = entry.make;
+  entry.make = [make, config, watcher](const json&, Host& host) { return std::make_unique<WatchedDrafter>(make(config, host), host, watcher); };
+  s.registries.drafters.add(config.at("name").get<std::string>(), entry);
+  return s;
+}
+
+Cast table_cast(const TableModel::Options& target) {
+  return {std::make_shared<TableModel>(target),
+          [target](const std::string& name, const std::string&) { return std::make_shared<TableModel>(named_table(name, target)); }};
+}
+
+std::vector<Ask> random_asks(int count, int vocab, int longest, int max_new_tokens, std::uint64_t seed) {
+  std::vector<Ask> asks;
+  const Draws draws{seed, 0, 0, 0};
+  const auto below = [&](int n, int i, int k) { return int(draws.uniform({Role::draft, std::uint32_t(i), std::uint32_t(k)}) * n); };
+  for (int i = 0; i < count; ++i) {
+    Ask ask{{}, std::uint64_t(i + 1), max_new_tokens};
+    for (int k = below(longest, i, 0); k >= 0; --k) ask.prompt.push_back(below(vocab, i, k + 1));
+    asks.push_back(std::move(ask));
+  }
+  return asks;
+}
+
+std::string text_of(std::span<const Token> tokens) {
+  std::string s;
+  for (const Token t : tokens) s += (s.empty() ? "" : " ") + std::to_string(t);
+  return s;
+}
+
+}  // namespace foretoken::test

@@ -1,0 +1,89 @@
+// What a law is asked about, and where: a subject (a drafter, a policy and a verifier by configuration, out of any registries,
+// plugins' among them) and a scene (a target, the models that drafters load, sampling, limits, engine options).
+// Nothing here knows one drafter or verifier from another, but for a table of configurations worth trying.
+#pragma once
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "framework/engine/engine.h"
+#include "tests/support/table_model.h"
+
+namespace foretoken::test {
+
+using Text = std::vector<Token>;
+
+struct Subject {
+  Registries registries;
+  Engine::Chairs chairs;
+  std::string text() const;  // "draft_model (table:other), fixed 3, coupled"
+};
+
+// Everything built in.
+Registries all_registries();
+// Configurations to try of every registered drafter. One that is not in the table gets its defaults, and a table model for
+// every option of type "path"; an option that must be given and is nothing of the kind is an Error that says so.
+std::vector<nlohmann::json> drafter_configurations(const Registries& registries);
+std::vector<nlohmann::json> verifier_configurations(const Registries& registries);
+// What a verifier promises and takes, and what a drafter wants, without an engine.
+Soundness soundness_of(const Registries& registries, const nlohmann::json& verifier);
+Needs needs_of(const Registries& registries, const nlohmann::json& drafter);
+bool sound(const Registries& registries, const nlohmann::json& drafter, const nlohmann::json& verifier);
+// Every sound pair, under the fixed policy of this length.
+std::vector<Subject> subjects(const Registries& registries, int length);
+std::vector<Subject> subjects(const Registries& registries, int length, const std::vector<nlohmann::json>& drafters);
+// The same verifier without speculation.
+Subject plain(const Subject& subject);
+
+// Looks at every call of a drafter, after it.
+using Watcher = std::function<void(Host&, std::span<const DraftRequest>, std::span<const DraftTree>)>;
+Subject watched(const Subject& subject, Watcher watcher);
+
+struct Cast {
+  std::shared_ptr<Model> target;
+  Host::Load load;
+};
+Cast table_cast(const TableModel::Options& target);
+
+struct Ask {
+  Text prompt;
+  std::uint64_t stream = 1;
+  int max_new_tokens = 16;
+};
+// Random prompts of 1 to `longest` tokens, streams 1, 2, ...
+std::vector<Ask> random_asks(int count, int vocab, int longest, int max_new_tokens, std::uint64_t seed);
+
+struct Scene {
+  Sampling sampling{.temperature = 1};
+  std::vector<Token> stop_tokens{};
+  EngineOptions engine{.batch = 4, .step_rows = 256, .page_rows = 2, .pages = 64, .check = true};
+  int enough = 1 << 30;  // stop playing once every text has so many tokens
+};
+
+struct Played {
+  std::vector<Text> texts;  // what was generated, in the order of the asks
+  long rounds = 0, drafted = 0, tested = 0, accepted = 0, refusals = 0, preempted = 0;
+  std::uint64_t prefix_rows = 0;
+  int pages_left = 0;  // in use at the end
+};
+// Called after every step, with all sequences that still run.
+using AfterStep = std::function<void(Engine&, const StepReport&, std::span<const Sequence* const>)>;
+Played play(const Subject& subject, const Scene& scene, Backend& backend, const Cast& cast, std::span<const Ask> asks, const AfterStep& after = {});
+
+// What a law found.
+struct Finding {
+  bool holds = true;
+  std::string what;      // the subject and the measure; where it fails, how
+  double measure = 0;    // the law's own: an error, a p-value, a z-score, a count
+  long cases = 0;        // what was compared
+  long accepted = 0, refused = 0;  // guesses, so that a law that saw neither is no law
+
+  void fail(const std::string& why) {
+    holds = false;
+    what += (what.empty() ? "" : "; ") + why;
+  }
+};
+
+std::string text_of(std::span<const Token> tokens);  // "0 2 1"
+
+}  // namespace foretoken::test

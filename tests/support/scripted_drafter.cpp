@@ -1,0 +1,89 @@
+#include "tests/support/scripted_drafter.h"
+
+namespace foretoken::test {
+namespace {
+
+using nlohmann::json;
+
+class RandomTree : public Drafter {
+ public:
+  RandomTree(Host& host, const json& o)
+      : backend_(host.backend()),
+        own_({.vocab = host.target().vocab, .order = 2, .seed = 900, .spread = 1.5}),
+        seed_(o.at("seed").get<std::uint64_t>()),
+        kinds_(o.at("kinds").get<std::string>()),
+        peeks_(o.at("peeks").get<bool>()) {}
+
+  Needs needs() const override {
+    if (kinds_ == "certain") return {{Drawn::certain}, false};
+    if (kinds_ == "independent") return {{Drawn::independent}, false};
+    return {{Drawn::certain, Drawn::independent}, false};
+  }
+
+  std::vector<DraftTree> draft(std::span<const DraftRequest> requests) override {
+    std::vector<DraftTree> trees;
+    for (const auto& r : requests) trees.push_back(grow(r));
+    return trees;
+  }
+
+ private:
+  // A choice of the shape: never of a token.
+  int choose(int ways, const DraftRequest& r, int node, int what) const {
+    const Draws shape{seed_, 0, std::uint32_t(r.sequence->length()), 0};
+    return int(shape.uniform({Role::draft, std::uint32_t(node), std::uint32_t(what)}) * ways);
+  }
+
+  DraftTree grow(const DraftRequest& r) {
+    DraftTree tree = DraftTree::rooted(backend_, r.sequence->last(), r.budget);
+    std::vector<Text> paths{r.sequence->tokens};
+    tree.q.laws.resize(std::size_t(r.budget) + 1);
+    for (int step = 1; step <= r.budget; ++step) {
+      const int parent = choose(tree.nodes, r, step, 0);
+      Text path = paths[std::size_t(parent)];
+      if (choose(8, r, step, 1) == 0) path.push_back(-1), tree.guess(backend_, parent, -1);
+      else if (kinds_ == "certain" || (kinds_ == "mixed" && choose(2, r, step, 2) == 0)) {
+        path.push_back(choose(own_.info().vocab, r, step, 3));
+        tree.guess(backend_, parent, path.back());
+      } else if (!draw(r, tree, parent, path)) {
+        continue;
+      }
+      paths.push_back(path);
+    }
+    return tree;
+  }
+
+  bool draw(const DraftRequest& r, DraftTree& tree, int parent, Text& path) {
+    const int depth = int(path.size()) - r.sequence->length() + 1;
+    Laws& q = tree.q.laws[std::size_t(parent)];
+    if (!q) {
+      const Warp warp = r.sequence->sampling.warp();
+      const Tensor logits = Tensor::host_copy(own_.logits(path), DType::f32).reshaped({1, own_.info().vocab});
+      q = backend_.law(backend_.upload(logits), {&warp, 1});
+    }
+    const TokenDraw drawn = r.draw(tree.nodes, depth);
+    backend_.draw(q, {&drawn, 1}, tree.tokens.rows(tree.nodes, 1));
+    path.push_back(*tree.tokens.row<Token>(tree.nodes));
+    if (peeks_ && q[0](path.back()) < 0.4) return false;
+    tree.grow(parent, Drawn::independent);
+    return true;
+  }
+
+  Backend& backend_;
+  TableModel own_;
+  std::uint64_t seed_;
+  std::string kinds_;
+  bool peeks_;
+};
+
+}  // namespace
+
+Registries with_scripted(Registries registries) {
+  registries.drafters.add("random_tree", {"a tree of random shape", "",
+                                          {{"seed", "integer", 1, "of the shape"}, {"kinds", "string", "mixed", "of nodes"}, {"peeks", "boolean", false, "cheats"}},
+                                          [](const json& o, Host& host) { return std::make_unique<RandomTree>(host, o); }});
+  return registries;
+}
+
+json random_tree(int seed, const std::string& kinds, bool peeks) { return {{"name", "random_tree"}, {"seed", seed}, {"kinds", kinds}, {"peeks", peeks}}; }
+
+}  // namespace foretoken::test

@@ -1,0 +1,14 @@
+// Drafters of the tests: trees of random shapes with siblings of several kinds, so that laws see more than the built-in
+// drafters propose; and one that cheats, so that a law sees it caught. This room must not know verifiers.
+#pragma once
+#include "tests/support/scene.h"
+
+namespace foretoken::test {
+
+// `registries` with the drafter "random_tree": every node hangs below a random earlier one, some are absent. Its own law is a
+// table's, its shape depends on the seed and the length of the sequence alone. Options: "seed"; "kinds": "certain",
+// "independent" or "mixed"; "peeks": true cuts a node by its own q(x), which no drafter may do.
+Registries with_scripted(Registries registries);
+nlohmann::json random_tree(int seed, const std::string& kinds, bool peeks = false);
+
+}  // namespace foretoken::test

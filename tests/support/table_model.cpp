@@ -1,0 +1,122 @@
+#include "tests/support/table_model.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "kernels/error.h"
+#include "kernels/host_backend.h"
+
+namespace foretoken::test {
+namespace {
+
+// splitmix64: one step.
+std::uint64_t mix(std::uint64_t z) {
+  z += 0x9E3779B97F4A7C15ull;
+  z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9ull;
+  z = (z ^ z >> 27) * 0x94D049BB133111EBull;
+  return z ^ z >> 31;
+}
+
+double unit(std::uint64_t h) { return double(h >> 11) * 0x1p-53; }
+
+// Mean 0, deviation 1, within [-3, 3].
+double bell(std::uint64_t h) { return (unit(h) + unit(mix(h ^ 1)) + unit(mix(h ^ 2)) - 1.5) * 2; }
+
+Tensor on_host(Backend& backend, const Tensor& t) {
+  if (!t || t.device().kind == Device::Kind::cpu) return t;
+  Tensor copy = Tensor::host(t.shape(), t.dtype());
+  backend.copy(t, copy);
+  return copy;
+}
+
+}  // namespace
+
+TableModel::TableModel(const Options& options) : options_(options) {
+  info_ = {"table " + std::to_string(options.seed), options.vocab, options.positions, {1, 1, options.head_size, DType::f32}, 0x7ab1e, {}, 0};
+}
+
+std::span<const float> TableModel::logits(std::span<const Token> context) const {
+  if (options_.order > 0 && int(context.size()) > options_.order) context = context.last(std::size_t(options_.order));
+  std::uint64_t h = mix(options_.seed);
+  for (const Token t : context) h = mix(h ^ std::uint64_t(t + 2));
+  const auto [it, fresh] = table_.try_emplace(h);
+  if (!fresh) return it->second;
+  std::vector<float>& row = it->second;
+  const int stays = int(mix(h ^ 77) % std::uint64_t(options_.vocab));
+  for (int x = 0; x < options_.vocab; ++x) {
+    const std::uint64_t g = mix(h + 1000003ull * std::uint64_t(x + 1));
+    double kind = unit(mix(g)), size = options_.spread * bell(g);
+    if (options_.perturb > 0) {
+      size += options_.perturb * bell(mix(g ^ 9));
+      if (unit(mix(g ^ 10)) < 0.3) kind = unit(mix(g ^ 11));
+    }
+    float logit = options_.uniform ? 0.0f : float(size);
+    if (!options_.uniform && x != stays && kind < options_.impossible) logit = -1e4f;
+    else if (!options_.uniform && x != stays && kind < 2 * options_.impossible) logit -= 14.0f;
+    row.push_back(logit);
+  }
+  return row;
+}
+
+std::vector<double> TableModel::law(std::span<const Token> context, const Warp& warp) const {
+  const std::span<const float> row = logits(context);
+  const Law law{row.data(), normalize(row.data(), options_.vocab, warp), options_.vocab};
+  std::vector<double> p;
+  for (Token x = 0; x < options_.vocab; ++x) p.push_back(law(x));
+  return p;
+}
+
+std::vector<Token> TableModel::read_context(const Layout& layout, const KvLayer& kv, int row) const {
+  const std::int32_t* table = layout.tables.row<std::int32_t>(layout.owner.data<std::int32_t>()[row]);
+  const std::int32_t visible = layout.visible.data<std::int32_t>()[row];
+  std::vector<Token> context;
+  const auto see = [&](std::int32_t slot) {
+    const auto* key = reinterpret_cast<const float*>(slot_address(kv, kv.keys, table, slot));
+    const auto* value = reinterpret_cast<const float*>(slot_address(kv, kv.values, table, slot));
+    const int depth = int(context.size());
+    if (options_.strict && (int(key[1]) != depth || int(value[0]) != depth || key[0] != value[1]))
+      throw Error("table model: slot " + std::to_string(slot) + " stands for depth " + std::to_string(depth) + " but holds the key of position " +
+                  std::to_string(key[1]) + " and the value of position " + std::to_string(value[0]));
+    context.push_back(Token(depth % 2 ? key[0] : value[1]) - 1);
+  };
+  for (std::int32_t s = 0; s < visible; ++s) see(s);
+  for (int bit = 0; bit < 64 * layout.words; ++bit)
+    if (layout.ancestors.row<std::uint64_t>(row)[bit / 64] >> (bit % 64) & 1u) see(visible + bit);
+  if (options_.strict && int(context.size()) != layout.positions.data<std::int32_t>()[row] + 1)
+    throw Error("table model: a row at position " + std::to_string(layout.positions.data<std::int32_t>()[row]) + " sees " + std::to_string(context.size()) + " slots");
+  return context;
+}
+
+Output TableModel::forward(Backend& backend, const Rows& rows, std::span<const KvLayer> kv) {
+  const int n = rows.layout.rows, width = options_.head_size;
+  const Tensor tokens = on_host(backend, rows.tokens);
+  Layout layout = rows.layout;
+  for (Tensor* t : {&layout.positions, &layout.slots, &layout.owner, &layout.visible, &layout.ancestors, &layout.tables}) *t = on_host(backend, *t);
+  Tensor k = Tensor::host({n, width}, DType::f32), v = Tensor::host({n, width}, DType::f32);
+  std::fill_n(k.data<float>(), n * width, 0.0f);
+  std::fill_n(v.data<float>(), n * width, 0.0f);
+  for (int r = 0; r < n; ++r) {
+    k.row<float>(r)[0] = v.row<float>(r)[1] = float(tokens.data<Token>()[r] + 1);
+    k.row<float>(r)[1] = v.row<float>(r)[0] = float(layout.positions.data<std::int32_t>()[r]);
+  }
+  backend.store(backend.upload(k), backend.upload(v), kv[0], rows.layout);
+  if (!rows.wanted) return {};
+  KvLayer cache = kv[0];
+  cache.pool = on_host(backend, cache.pool);
+  const Tensor wanted = on_host(backend, rows.wanted);
+  Tensor out = Tensor::host({wanted.dim(0), options_.vocab}, DType::f32);
+  for (std::int64_t i = 0; i < wanted.dim(0); ++i) std::ranges::copy(logits(read_context(layout, cache, wanted.data<std::int32_t>()[i])), out.row<float>(i));
+  return {backend.upload(out)};
+}
+
+TableModel::Options named_table(const std::string& name, const TableModel::Options& target) {
+  TableModel::Options o = target;
+  if (name == "table:same") return o;
+  if (name == "table:uniform") o.uniform = true;
+  else if (name == "table:other") o.perturb = 1;
+  else if (name == "table:far") o.seed += 200;
+  else throw Error("unknown table model '" + name + "'; known: table:same, table:other, table:far, table:uniform");
+  return o;
+}
+
+}  // namespace foretoken::test

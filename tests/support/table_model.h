@@ -1,0 +1,53 @@
+// A model whose next-token law is known exactly: a hash of the last tokens says the logits. Its "key" is the token itself, and
+// it reads its context from the cache only, through the layout, so any mistake of a cache, a block table or an ancestor mask
+// changes what it says. This room must not know drafters, verifiers or the engine.
+#pragma once
+#include <span>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "framework/model/model.h"
+
+namespace foretoken::test {
+
+class TableModel : public Model {
+ public:
+  struct Options {
+    int vocab = 3;
+    int order = 3;            // the law depends on the last `order` tokens; 0: on all of them
+    std::uint64_t seed = 1;
+    double perturb = 0;       // > 0: leans towards the model of perturb 0, with noise of this size on the logits
+    bool uniform = false;     // every token alike, whatever the context
+    double spread = 2.0;      // of the logits: 0 is uniform
+    double impossible = 0.15; // share of tokens of probability 0, and as many of about 1e-6; one token always stays
+    int positions = 512;
+    int head_size = 2;        // floats of a key, at least 2: wider rows make pools small
+    bool strict = true;       // a cache that holds another depth or another token than it should is an Error
+  };
+
+  explicit TableModel(const Options& options);
+  const ModelInfo& info() const override { return info_; }
+  const Options& options() const { return options_; }
+  // Stores (token + 1, position) as key and (position, token + 1) as value of every row, then reads every wanted row's
+  // context back from the cache. An absent token (-1) is stored as 0.
+  Output forward(Backend& backend, const Rows& rows, std::span<const KvLayer> kv) override;
+
+  // The law itself: f32 [vocab] logits after `context`, without any cache.
+  std::span<const float> logits(std::span<const Token> context) const;
+  // p(x) after `context` as the warp makes it: what a proof compares with.
+  std::vector<double> law(std::span<const Token> context, const Warp& warp) const;
+
+ private:
+  std::vector<Token> read_context(const Layout& layout, const KvLayer& kv, int row) const;
+
+  Options options_;
+  ModelInfo info_;
+  mutable std::unordered_map<std::uint64_t, std::vector<float>> table_;
+};
+
+// Names that stand for table models wherever a drafter wants a model's directory: "table:other" (another law that leans
+// towards the target's), "table:far" (another law), "table:same" (the target's own), "table:uniform".
+TableModel::Options named_table(const std::string& name, const TableModel::Options& target);
+
+}  // namespace foretoken::test

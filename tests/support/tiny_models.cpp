@@ -1,0 +1,40 @@
+#include "tests/support/tiny_models.h"
+
+#include <algorithm>
+#include <filesystem>
+
+#include "framework/model/transformer.h"
+
+namespace foretoken::test {
+namespace {
+
+std::filesystem::path folder() { return std::filesystem::path(FORETOKEN_SOURCE_DIR) / "tests/data/models"; }
+
+}  // namespace
+
+std::vector<std::string> tiny_model_names() {
+  std::vector<std::string> names;
+  for (const auto& entry : std::filesystem::directory_iterator(folder())) names.push_back(entry.path().filename().string());
+  std::ranges::sort(names);
+  return names;
+}
+
+std::shared_ptr<Model> tiny_model(Backend& backend, const std::string& name, const std::string& dtype) {
+  const auto config = ModelConfig::load(folder() / name);
+  const auto checkpoint = Checkpoint::open(folder() / name);
+  return std::make_shared<Transformer>(backend, config, checkpoint, name, 0, TransformerOptions{.dtype = dtype, .kv_dtype = "f32"});
+}
+
+Cast tiny_cast(Backend& backend) {
+  const std::string target = "llama3";
+  return {tiny_model(backend, target), [&backend, target](const std::string& name, const std::string&) {
+            if (name == "table:same") return tiny_model(backend, target);
+            return name == "table:other" ? tiny_model(backend, target, "int8") : tiny_model(backend, "llama2");
+          }};
+}
+
+std::unique_ptr<HostBackend> cpu_backend(int threads, const std::string& instructions) {
+  return std::unique_ptr<HostBackend>(dynamic_cast<HostBackend*>(make_cpu_backend(threads, instructions).release()));
+}
+
+}  // namespace foretoken::test

@@ -6,8 +6,9 @@
 #include <fstream>
 #include <map>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <random>
+
+#include <nlohmann/json.hpp>
 
 #include "kernels/cpu/ceilings.h"
 #include "kernels/error.h"
@@ -76,54 +77,68 @@ struct Stream {
 // One run's numbers; everything in seconds, bytes and operations.
 struct Findings {
   std::string machine;
-  std::vector<std::pair<std::string, double>> peaks;      // by instruction set
-  std::vector<std::pair<std::int64_t, double>> reads;     // bytes, bytes a second
-  Ceiling ceiling;                                        // at the size of the weights
+  std::vector<std::pair<std::string, double>> peaks;   // by instruction set
+  std::vector<std::pair<std::int64_t, double>> reads;  // bytes, bytes a second
+  Ceiling ceiling;                                     // at the size of the weights
   std::int64_t bytes = 0;
-  std::map<int, std::vector<double>> seconds;             // rows -> by shape, then the whole
+  std::map<int, std::vector<double>> seconds;  // rows -> by shape, then the whole
 };
 
-// Everything is measured in alternation, so that whatever else the machine does falls on all alike, with the weights as warm
-// as a decode loop leaves them.
-Findings measure(CpuBackend& cpu, const std::vector<ProductShape>& shapes, int repeats) {
-  const Stream stream(cpu, shapes);
+std::map<std::int64_t, Tensor> inputs_of(const std::vector<ProductShape>& shapes) {  // by width
   std::map<std::int64_t, Tensor> inputs;
   for (const ProductShape& s : shapes) {
-    Tensor x = Tensor::host({64, s.in}, DType::f32);
-    for (float& v : x.values<float>()) v = 0.5f;
-    inputs[s.in] = x;
+    inputs[s.in] = Tensor::host({std::end(kRows)[-1], s.in}, DType::f32);
+    for (float& v : inputs[s.in].values<float>()) v = 0.5f;
   }
-  std::vector<std::unique_ptr<ReadProbe>> probes;
-  for (const double size : {kMiB, 8 * kMiB, 28 * kMiB, 64 * kMiB}) probes.push_back(std::make_unique<ReadProbe>(cpu, std::int64_t(size)));
+  return inputs;
+}
+
+// The weights come last: reading them leaves them where a decode loop finds them.
+std::vector<ReadProbe> probes_of(CpuBackend& cpu, const Stream& stream) {
+  std::vector<ReadProbe> probes;
+  for (const double size : {kMiB, 8 * kMiB, 28 * kMiB, 64 * kMiB}) probes.emplace_back(cpu, std::int64_t(size));
   std::vector<Weight> weights;
   for (const Stream::Step& step : stream.steps) weights.push_back(step.weight);
-  probes.push_back(std::make_unique<ReadProbe>(cpu, weights));  // last: it leaves the weights where a forward finds them
+  probes.emplace_back(cpu, weights);
+  return probes;
+}
+
+std::vector<std::pair<std::string, double>> peaks_by_instructions(int threads, int repeats) {
+  std::vector<std::pair<std::string, double>> peaks;
+  for (const Operations* operations : cpu_operations()) {
+    CpuBackend cpu(threads, *operations);
+    std::vector<double> each;
+    for (int r = 0; r < repeats; ++r) each.push_back(operations_a_second(cpu));
+    peaks.emplace_back(operations->name, median(each));
+  }
+  return peaks;
+}
+
+// Everything is measured in alternation, so that whatever else the machine does falls on all alike.
+Findings measure(CpuBackend& cpu, const std::vector<ProductShape>& shapes, int repeats) {
+  const Stream stream(cpu, shapes);
+  const std::map<std::int64_t, Tensor> inputs = inputs_of(shapes);
+  std::vector<ReadProbe> probes = probes_of(cpu, stream);
   std::vector<std::vector<double>> reads(probes.size());
   std::vector<double> peaks;
-  std::map<int, std::vector<std::vector<double>>> runs;
+  std::map<int, std::vector<std::vector<double>>> times;  // rows -> by shape -> of each repeat
   for (int r = 0; r < repeats; ++r) {
-    for (std::size_t i = 0; i < probes.size(); ++i) reads[i].push_back(probes[i]->bytes_a_second());
-    for (const int rows : kRows) runs[rows].push_back(stream.run(cpu, inputs, rows));
+    for (std::size_t i = 0; i < probes.size(); ++i) reads[i].push_back(probes[i].bytes_a_second());
+    for (const int rows : kRows) {
+      const std::vector<double> seconds = stream.run(cpu, inputs, rows);
+      times[rows].resize(seconds.size());
+      for (std::size_t i = 0; i < seconds.size(); ++i) times[rows][i].push_back(seconds[i]);
+    }
     peaks.push_back(operations_a_second(cpu));
   }
   Findings f;
   f.machine = cpu.description(), f.bytes = stream.bytes;
-  for (std::size_t i = 0; i < probes.size(); ++i) f.reads.emplace_back(probes[i]->bytes(), median(reads[i]));
+  for (std::size_t i = 0; i < probes.size(); ++i) f.reads.emplace_back(probes[i].bytes(), median(reads[i]));
   f.ceiling = {f.reads.back().second, median(peaks)};
   f.reads.pop_back();
-  for (const auto& [rows, passes] : runs) {
-    for (std::size_t i = 0; i <= shapes.size(); ++i) {
-      std::vector<double> times;
-      for (const auto& pass : passes) times.push_back(pass[i]);
-      f.seconds[rows].push_back(median(times));
-    }
-  }
-  for (const Operations* operations : cpu_operations()) {
-    CpuBackend other(cpu.pool().threads(), *operations);
-    std::vector<double> each;
-    for (int r = 0; r < std::min(repeats, 10); ++r) each.push_back(operations_a_second(other));
-    f.peaks.emplace_back(operations->name, median(each));
-  }
+  for (const auto& [rows, by_shape] : times)
+    for (const auto& each : by_shape) f.seconds[rows].push_back(median(each));
+  f.peaks = peaks_by_instructions(cpu.pool().threads(), std::min(repeats, 10));
   return f;
 }
 
@@ -132,24 +147,31 @@ void print(const Findings& f, const std::vector<ProductShape>& shapes) {
   for (const auto& [bytes, rate] : f.reads) std::printf("  %.0f MiB %.0f GB/s", double(bytes) / kMiB, rate / 1e9);
   std::printf("\nmultiply-add peak, all threads:");
   for (const auto& [name, rate] : f.peaks) std::printf("  %s %.0f GFLOP/s", name.c_str(), rate / 1e9);
-  std::printf("\n\nproducts of one forward, bf16 weights, %.1f MB streamed: bandwidth at that size %.1f GB/s, peak %.0f GFLOP/s\n", double(f.bytes) / 1e6,
-              f.ceiling.bytes_a_second / 1e9, f.ceiling.operations_a_second / 1e9);
-  std::printf("floor(n) = max(bytes / bandwidth, operations / peak)\n\n%6s %10s %10s %8s %10s %8s %9s   ratio by product:", "rows", "time us", "floor us", "ratio",
-              "of 1 row", "GB/s", "GFLOP/s");
+  std::printf(
+      "\n\nproducts of one forward, bf16 weights, %.1f MB streamed: bandwidth at that size %.1f GB/s, peak %.0f "
+      "GFLOP/s\n",
+      double(f.bytes) / 1e6, f.ceiling.bytes_a_second / 1e9, f.ceiling.operations_a_second / 1e9);
+  std::printf(
+      "floor(n) = max(bytes / bandwidth, operations / peak)\n\n%6s %10s %10s %8s %10s %8s %9s   ratio by product:",
+      "rows", "time us", "floor us", "ratio", "of 1 row", "GB/s", "GFLOP/s");
   for (const ProductShape& s : shapes) std::printf(" %8s", s.name.c_str());
   std::printf("\n");
   const double one = f.seconds.at(1).back();
   for (const auto& [rows, seconds] : f.seconds) {
     const double time = seconds.back(), floor = f.ceiling.floor(shapes, rows);
-    std::printf("%6d %10.1f %10.1f %8.2f %9.2fx %8.1f %9.0f %20s", rows, time * 1e6, floor * 1e6, time / floor, time / one, double(f.bytes) / time / 1e9,
-                double(f.bytes) * rows / time / 1e9, "");
-    for (std::size_t i = 0; i < shapes.size(); ++i) std::printf(" %8.2f", seconds[i] / f.ceiling.floor({shapes[i]}, rows));
+    std::printf("%6d %10.1f %10.1f %8.2f %9.2fx %8.1f %9.0f %20s", rows, time * 1e6, floor * 1e6, time / floor,
+                time / one, double(f.bytes) / time / 1e9, double(f.bytes) * rows / time / 1e9, "");
+    for (std::size_t i = 0; i < shapes.size(); ++i)
+      std::printf(" %8.2f", seconds[i] / f.ceiling.floor({shapes[i]}, rows));
     std::printf("\n");
   }
 }
 
 Json as_json(const Findings& f, const std::vector<ProductShape>& shapes) {
-  Json j{{"machine", f.machine}, {"bytes", f.bytes}, {"bytes_per_second", f.ceiling.bytes_a_second}, {"operations_per_second", f.ceiling.operations_a_second}};
+  Json j{{"machine", f.machine},
+         {"bytes", f.bytes},
+         {"bytes_per_second", f.ceiling.bytes_a_second},
+         {"operations_per_second", f.ceiling.operations_a_second}};
   for (const auto& [bytes, rate] : f.reads) j["reads"].push_back({{"bytes", bytes}, {"bytes_per_second", rate}});
   for (const auto& [name, rate] : f.peaks) j["peaks"][name] = rate;
   for (const auto& [rows, seconds] : f.seconds) {
@@ -165,7 +187,9 @@ Json as_json(const Findings& f, const std::vector<ProductShape>& shapes) {
 std::vector<ProductShape> shapes_in(const std::string& model_dir) {
   const std::string path = model_dir + "/config.json";
   std::ifstream file(path);
-  if (!file) throw Error("cannot read " + path + "; bench wants the directory of a Hugging Face model, or none for the demo shapes");
+  if (!file)
+    throw Error("cannot read " + path +
+                "; bench wants the directory of a Hugging Face model, or none for the demo shapes");
   try {
     return shapes_of(Json::parse(file));
   } catch (const Json::exception& e) {
@@ -176,16 +200,24 @@ std::vector<ProductShape> shapes_in(const std::string& model_dir) {
 }  // namespace
 
 std::vector<ProductShape> demo_shapes() {
-  return {{"qkv", 640, 384, 8}, {"o", 384, 384, 8}, {"gate_up", 2048, 384, 8}, {"down", 384, 1024, 8}, {"head", 4096, 384, 1}};
+  return {{"qkv", 640, 384, 8},
+          {"o", 384, 384, 8},
+          {"gate_up", 2048, 384, 8},
+          {"down", 384, 1024, 8},
+          {"head", 4096, 384, 1}};
 }
 
 std::vector<ProductShape> shapes_of(const Json& config) {
-  const std::int64_t dim = config.at("hidden_size"), heads = config.at("num_attention_heads"), hidden = config.at("intermediate_size");
+  const std::int64_t dim = config.at("hidden_size"), heads = config.at("num_attention_heads"),
+                     hidden = config.at("intermediate_size");
   const std::int64_t kv_heads = config.value("num_key_value_heads", heads);
-  const std::int64_t head_size = config.contains("head_dim") && !config["head_dim"].is_null() ? config["head_dim"].get<std::int64_t>() : dim / heads;
+  const std::int64_t head_size = config.contains("head_dim") && !config["head_dim"].is_null()
+                                     ? config["head_dim"].get<std::int64_t>()
+                                     : dim / heads;
   // A few layers that fill the memory hierarchy tell as much as all of them.
   const std::int64_t layer = dim * (2 * (heads + kv_heads) * head_size + 3 * hidden) * 2, most = std::int64_t(2) << 30;
-  const int layers = int(std::clamp<std::int64_t>(most / std::max<std::int64_t>(layer, 1), 1, config.at("num_hidden_layers").get<std::int64_t>()));
+  const int layers = int(std::clamp<std::int64_t>(most / std::max<std::int64_t>(layer, 1), 1,
+                                                  config.at("num_hidden_layers").get<std::int64_t>()));
   return {{"qkv", (heads + 2 * kv_heads) * head_size, dim, layers},
           {"o", dim, heads * head_size, layers},
           {"gate_up", 2 * hidden, dim, layers},
@@ -203,8 +235,10 @@ int run_bench(const BenchOptions& options) {
   const std::vector<ProductShape> shapes = options.model_dir.empty() ? demo_shapes() : shapes_in(options.model_dir);
   const std::unique_ptr<Backend> backend = make_cpu_backend(options.threads, options.instructions);
   const Findings findings = measure(static_cast<CpuBackend&>(*backend), shapes, std::max(options.repeats, 1));
-  if (options.json) std::printf("%s\n", as_json(findings, shapes).dump(2).c_str());
-  else print(findings, shapes);
+  if (options.json)
+    std::printf("%s\n", as_json(findings, shapes).dump(2).c_str());
+  else
+    print(findings, shapes);
   return 0;
 }
 

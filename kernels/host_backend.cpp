@@ -32,8 +32,9 @@ std::byte* slot_address(const KvLayer& kv, std::int64_t plane, const std::int32_
 
 void expect_rows(const char* operation, const Tensor& x, std::int64_t width) {
   if (x.rank() == 2 && x.dim(1) == width && x.dtype() == DType::f32) return;
-  throw Error(std::string(operation) + ": expected F32 rows of width " + std::to_string(width) + ", got " + name_of(x.dtype()) + " " +
-              x.shape().text() + "; the weights and the activations of a model must agree in shape");
+  throw Error(std::string(operation) + ": expected F32 rows of width " + std::to_string(width) + ", got " +
+              name_of(x.dtype()) + " " + x.shape().text() +
+              "; the weights and the activations of a model must agree in shape");
 }
 
 void keep_law(const LawRow& row, Laws& laws, int i) {
@@ -109,7 +110,8 @@ void HostBackend::draw(const Laws& laws, std::span<const TokenDraw> draws, Tenso
   }
 }
 
-void HostBackend::move(std::span<const KvLayer> layers, const Tensor& table, std::span<const std::int32_t> from, std::span<const std::int32_t> to) {
+void HostBackend::move(std::span<const KvLayer> layers, const Tensor& table, std::span<const std::int32_t> from,
+                       std::span<const std::int32_t> to) {
   assert(from.size() == to.size());
   const std::int32_t* pages = table.data<std::int32_t>();
   for (const KvLayer& kv : layers) {

@@ -18,7 +18,8 @@ class HostBackend : public Backend {
   Laws law(const Tensor& logits, std::span<const Warp> warps) override;
   // A row whose law is invalid (LawRow::greedy == -1) draws token -1.
   void draw(const Laws& laws, std::span<const TokenDraw> draws, Tensor to) override;
-  void move(std::span<const KvLayer> layers, const Tensor& table, std::span<const std::int32_t> from, std::span<const std::int32_t> to) override;
+  void move(std::span<const KvLayer> layers, const Tensor& table, std::span<const std::int32_t> from,
+            std::span<const std::int32_t> to) override;
 
   Chance* chance() override { return chance_; }
   void set_chance(Chance* chance) { chance_ = chance; }  // for proofs; not owned

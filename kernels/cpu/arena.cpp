@@ -1,11 +1,11 @@
 #include "kernels/cpu/arena.h"
 
-#include <sys/mman.h>
-
 #include <algorithm>
 #include <bit>
 #include <cstdlib>
 #include <string>
+
+#include <sys/mman.h>
 
 #include "kernels/error.h"
 
@@ -30,7 +30,8 @@ int size_class(std::size_t bytes) {
 }
 
 [[noreturn]] void out_of_memory(std::size_t bytes) {
-  throw Error("out of memory: could not allocate " + std::to_string(bytes) + " bytes on the host; use a smaller batch, pool or model");
+  throw Error("out of memory: could not allocate " + std::to_string(bytes) +
+              " bytes on the host; use a smaller batch, pool or model");
 }
 
 // Lets shared_ptr put its reference count into the block's header; the block goes back when the count does.
@@ -41,7 +42,8 @@ template <class T> struct InHeader {
   int block_class;
 
   InHeader(std::shared_ptr<Arena> a, void* b, int c) : arena(std::move(a)), block(b), block_class(c) {}
-  template <class U> InHeader(const InHeader<U>& other) : arena(other.arena), block(other.block), block_class(other.block_class) {}
+  template <class U> InHeader(const InHeader<U>& other)
+      : arena(other.arena), block(other.block), block_class(other.block_class) {}
   T* allocate(std::size_t) {
     static_assert(sizeof(T) <= Arena::kHeader);
     return static_cast<T*>(block);
@@ -72,7 +74,8 @@ Tensor Arena::allocate(Shape shape, DType dtype) {
   if (!block) block = std::aligned_alloc(64, (size + 63) / 64 * 64);
   if (!block) out_of_memory(bytes);
   void* data = static_cast<std::byte*>(block) + kHeader;
-  std::shared_ptr<void> owner(data, [](void*) {}, InHeader<std::byte>(shared_from_this(), block, c));
+  std::shared_ptr<void> owner(
+      data, [](void*) {}, InHeader<std::byte>(shared_from_this(), block, c));
   return Tensor(std::move(owner), data, shape, dtype);
 }
 
@@ -87,7 +90,8 @@ struct WeightMemory::Slab {
 
   explicit Slab(std::size_t bytes) : size((std::max(bytes, kSize) + kHugePage - 1) / kHugePage * kHugePage) {
     // One huge page more than needed, so that the part in use can begin at a boundary. Untouched pages cost nothing.
-    mapping = mmap(nullptr, size + kHugePage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    mapping =
+        mmap(nullptr, size + kHugePage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (mapping == MAP_FAILED) out_of_memory(size);
     const auto address = reinterpret_cast<std::uintptr_t>(mapping);
     begin = static_cast<std::byte*>(mapping) + (kHugePage - address % kHugePage) % kHugePage;

@@ -17,7 +17,7 @@ constexpr float kNothing = -__builtin_inff();
 
 // Walks the slots that one row sees, by depth.
 struct Sight {
-  int visible = 0, seen = 0;           // slots of the prefix; all slots
+  int visible = 0, seen = 0;            // slots of the prefix; all slots
   const std::uint64_t* bits = nullptr;  // of ancestors, from slot `visible` on
   int word = 0;
   std::uint64_t left = 0;  // unvisited bits of the current word
@@ -38,12 +38,12 @@ struct Sight {
 
 // Everything that one call needs, on the stack: about 80 KB.
 struct Workplace {
-  float q[kMaxQueries][kMaxHeadSize];        // scaled, zero behind the head
+  float q[kMaxQueries][kMaxHeadSize];  // scaled, zero behind the head
   float weights[kMaxQueries][kAttendTile + kWidth];
-  float sum[kMaxQueries][kMaxHeadSize];      // of the current tile
-  float result[kMaxQueries][kMaxHeadSize];   // of all tiles so far, relative to `peak`
+  float sum[kMaxQueries][kMaxHeadSize];     // of the current tile
+  float result[kMaxQueries][kMaxHeadSize];  // of all tiles so far, relative to `peak`
   float peak[kMaxQueries], mass[kMaxQueries];
-  float keys[kWidth][kMaxHeadSize];          // a batch of keys in f32, zero behind the head
+  float keys[kWidth][kMaxHeadSize];  // a batch of keys in f32, zero behind the head
   const std::byte* key[kAttendTile + kWidth];
   const std::byte* value[kAttendTile + kWidth];
   Sight sight[kMaxQueries];
@@ -65,8 +65,10 @@ template <int kStep> inline Floats transposed_sums(Floats (&v)[kWidth]) {
     const Floats a = v[2 * i], b = v[2 * i + 1];
     v[i] = __builtin_shuffle(a, b, low) + __builtin_shuffle(a, b, high);
   }
-  if constexpr (2 * kStep < kWidth) return transposed_sums<2 * kStep>(v);
-  else return v[0];
+  if constexpr (2 * kStep < kWidth)
+    return transposed_sums<2 * kStep>(v);
+  else
+    return v[0];
 }
 
 // How a number of the cache is read: kWidth of them at p, or the first n and then zeros.
@@ -83,8 +85,10 @@ struct Halves {
 // Numbers [i, i + kWidth) of a head; kWhole: all of them belong to it.
 template <class S, bool kWhole> inline Floats part_of(const Attention& a, const std::byte* row, int i) {
   const auto* p = reinterpret_cast<const typename S::Item*>(row) + i;
-  if constexpr (kWhole) return S::read(p);
-  else return S::read_some(p, a.head_size - i);
+  if constexpr (kWhole)
+    return S::read(p);
+  else
+    return S::read_some(p, a.head_size - i);
 }
 
 // weights[query][at + s] = q . k_s for `n` slots and queries [first, last).
@@ -103,14 +107,17 @@ template <class S> void score(const Attention& a, Workplace& place, int first, i
         for (int j = 0; j < kWidth; ++j) dot[j] = fused(q, load<Floats>(place.keys[j] + i), dot[j]);
       }
       const Floats scores = transposed_sums<1>(dot);
-      if (here == kWidth) save(place.weights[query] + at + s, scores);
-      else save_some(place.weights[query] + at + s, scores, here);
+      if (here == kWidth)
+        save(place.weights[query] + at + s, scores);
+      else
+        save_some(place.weights[query] + at + s, scores, here);
     }
   }
 }
 
 // sum[query] += weights[query][at + s] * v_s for Q queries from `first` on, C vectors of numbers from `i` on.
-template <class S, int Q, int C, bool kWhole> inline void mix_part(const Attention& a, Workplace& place, int first, int at, int n, int i) {
+template <class S, int Q, int C, bool kWhole>
+inline void mix_part(const Attention& a, Workplace& place, int first, int at, int n, int i) {
   Floats sum[Q][C];
   for (int j = 0; j < Q; ++j)
     for (int c = 0; c < C; ++c) sum[j][c] = load<Floats>(place.sum[first + j] + i + c * kWidth);
@@ -167,20 +174,24 @@ inline void fold(const Attention& a, Workplace& place, int query, bool first, fl
   place.peak[query] = both;
   place.mass[query] = place.mass[query] * before + mass * now;
   for (int i = 0; i < a.head_size; i += kWidth)
-    save(place.result[query] + i, load<Floats>(place.result[query] + i) * before + load<Floats>(place.sum[query] + i) * now);
+    save(place.result[query] + i,
+         load<Floats>(place.result[query] + i) * before + load<Floats>(place.sum[query] + i) * now);
 }
 
 // Depths [from, to) of one row: where their keys and values lie. A few more keys are named than there are, so that a batch
 // is always full.
 inline void look(const Attention& a, const Rows& r, Workplace& place, int row, int from, int to) {
   const std::int32_t* table = a.tables + a.owner[r.row] * a.tables_stride;
-  const std::int64_t row_bytes = a.head_size * (a.bf16 ? 2 : 4), head = std::int64_t(r.head / (a.heads / a.kv_heads)) * a.page_rows * row_bytes;
+  const std::int64_t row_bytes = a.head_size * (a.bf16 ? 2 : 4),
+                     head = std::int64_t(r.head / (a.heads / a.kv_heads)) * a.page_rows * row_bytes;
   Sight& sight = place.sight[row];
   const std::byte **key = place.key, **value = place.value;
   for (int d = from; d < to;) {
     const int slot = d < sight.visible ? d : sight.ancestor();
     const int within = slot % a.page_rows, prefix = sight.visible < to ? sight.visible : to;
-    const int run = d >= sight.visible ? 1 : prefix - d < a.page_rows - within ? prefix - d : a.page_rows - within;  // in one page
+    const int run = d >= sight.visible                  ? 1
+                    : prefix - d < a.page_rows - within ? prefix - d
+                                                        : a.page_rows - within;  // in one page
     const std::byte* page = a.pool + table[slot / a.page_rows] * a.page_bytes + head + within * row_bytes;
     for (int i = 0; i < run; ++i, page += row_bytes) *key++ = page + a.keys, *value++ = page + a.values;
     d += run;
@@ -207,7 +218,8 @@ template <class S> void tile(const Attention& a, const Rows& r, Workplace& place
   float peak[kMaxQueries], mass[kMaxQueries];
   for (int query = 0; query < r.queries(); ++query) {
     for (int i = 0; i < a.head_size; i += kWidth) save(place.sum[query] + i, Floats{});
-    if (stop(query / r.heads) > begin) peak[query] = soften(place.weights[query], stop(query / r.heads) - begin, &mass[query]);
+    if (stop(query / r.heads) > begin)
+      peak[query] = soften(place.weights[query], stop(query / r.heads) - begin, &mass[query]);
   }
   if (together > 0) mix_queries<S>(a, place, 0, r.queries(), 0, together);
   for (int row = 0; row < r.rows; ++row) {
@@ -231,7 +243,8 @@ template <class S> void attend(const Attention& a, int row, int rows, int head, 
   for (int query = 0; query < r.queries(); ++query) {
     const float* q = a.q + (row + query / heads) * a.q_stride + std::int64_t(head + query % heads) * a.head_size;
     for (int i = 0; i < a.head_size; i += kWidth)
-      save(place.q[query] + i, (a.head_size - i >= kWidth ? load<Floats>(q + i) : load_some(q + i, a.head_size - i)) * a.scale);
+      save(place.q[query] + i,
+           (a.head_size - i >= kWidth ? load<Floats>(q + i) : load_some(q + i, a.head_size - i)) * a.scale);
     place.mass[query] = 0;
   }
   for (int begin = 0; begin < deepest; begin += kAttendTile)
@@ -243,8 +256,10 @@ template <class S> void attend(const Attention& a, int row, int rows, int head, 
 }
 
 void attend_rows(const Attention& a, int row, int rows, int head, int heads) {
-  if (a.bf16) attend<Halves>(a, row, rows, head, heads);
-  else attend<Singles>(a, row, rows, head, heads);
+  if (a.bf16)
+    attend<Halves>(a, row, rows, head, heads);
+  else
+    attend<Singles>(a, row, rows, head, heads);
 }
 
 }  // namespace

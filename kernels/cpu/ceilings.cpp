@@ -32,12 +32,14 @@ ReadProbe::ReadProbe(CpuBackend& cpu, std::span<const Weight> weights) : cpu_(cp
 }
 
 void ReadProbe::cut(const void* data, std::int64_t bytes) {
-  for (std::int64_t at = 0; at < bytes; at += kPiece) pieces_.push_back({static_cast<const std::byte*>(data) + at, std::min(kPiece, bytes - at)});
+  for (std::int64_t at = 0; at < bytes; at += kPiece)
+    pieces_.push_back({static_cast<const std::byte*>(data) + at, std::min(kPiece, bytes - at)});
   bytes_ += bytes;
 }
 
 void ReadProbe::read() {
-  cpu_.pool().run(int(pieces_.size()), [&](int i) { cpu_.operations().read(pieces_[std::size_t(i)].data, pieces_[std::size_t(i)].bytes); });
+  cpu_.pool().run(int(pieces_.size()),
+                  [&](int i) { cpu_.operations().read(pieces_[std::size_t(i)].data, pieces_[std::size_t(i)].bytes); });
 }
 
 double ReadProbe::bytes_a_second() {

@@ -20,7 +20,8 @@ std::vector<Block> blocks_of(const Layout& layout, int most) {
   std::vector<Block> blocks;
   const std::int32_t* owner = layout.owner.data<std::int32_t>();
   for (int begin = 0, end; begin < layout.rows; begin = end) {
-    for (end = begin + 1; end < layout.rows && owner[end] == owner[begin]; ++end) {}
+    for (end = begin + 1; end < layout.rows && owner[end] == owner[begin]; ++end) {
+    }
     const int n = end - begin, count = (n + most - 1) / most;
     for (int b = 0; b < count; ++b) blocks.push_back({begin + n * b / count, n * (b + 1) / count - n * b / count});
   }
@@ -49,12 +50,12 @@ Attention describe(const Tensor& q, const Tensor& y, const KvLayer& kv, const La
 
 Tensor CpuBackend::attend(const Tensor& q, const KvLayer& kv, const Layout& layout, float scale) {
   if (kv.head_size > kMaxHeadSize)
-    throw Error("attend: heads of " + std::to_string(kv.head_size) + " numbers; the cpu backend takes at most " + std::to_string(kMaxHeadSize) +
-                ", the reference backend takes any");
+    throw Error("attend: heads of " + std::to_string(kv.head_size) + " numbers; the cpu backend takes at most " +
+                std::to_string(kMaxHeadSize) + ", the reference backend takes any");
   Tensor y = allocate(q.shape(), DType::f32);
   const Attention a = describe(q, y, kv, layout, scale);
-  const int group = a.heads / a.kv_heads;                // query heads that read one kv head
-  const int heads = std::min(group, kMaxQueries);        // of them in one call
+  const int group = a.heads / a.kv_heads;          // query heads that read one kv head
+  const int heads = std::min(group, kMaxQueries);  // of them in one call
   const int parts = (group + heads - 1) / heads;
   const std::vector<Block> blocks = blocks_of(layout, kMaxQueries / heads);
   const int n = int(blocks.size());

@@ -36,10 +36,15 @@ Tensor CpuBackend::embed(const Tensor& table, const Tensor& tokens) {
     const std::int32_t token = *tokens.row<std::int32_t>(r);
     assert(token < table.dim(0));
     const std::size_t bytes = std::size_t(width) * sizeof(float);
-    if (token < 0) std::memset(y.row<float>(r), 0, bytes);
-    else if (table.dtype() == DType::f32) std::memcpy(y.row<float>(r), table.row<float>(token), bytes);
-    else if (table.dtype() == DType::bf16) operations_.from_bf16(table.row<std::uint16_t>(token), y.row<float>(r), width);
-    else std::transform(table.row<std::uint16_t>(token), table.row<std::uint16_t>(token) + width, y.row<float>(r), float_from_f16);
+    if (token < 0)
+      std::memset(y.row<float>(r), 0, bytes);
+    else if (table.dtype() == DType::f32)
+      std::memcpy(y.row<float>(r), table.row<float>(token), bytes);
+    else if (table.dtype() == DType::bf16)
+      operations_.from_bf16(table.row<std::uint16_t>(token), y.row<float>(r), width);
+    else
+      std::transform(table.row<std::uint16_t>(token), table.row<std::uint16_t>(token) + width, y.row<float>(r),
+                     float_from_f16);
   });
   return y;
 }
@@ -47,7 +52,9 @@ Tensor CpuBackend::embed(const Tensor& table, const Tensor& tokens) {
 Tensor CpuBackend::rms_norm(const Tensor& x, const Tensor& gain, float epsilon) {
   expect_rows("rms_norm", x, gain.dim(0));
   Tensor y = allocate(x.shape(), DType::f32);
-  for_rows(x.dim(0), x.dim(1), [&](std::int64_t r) { operations_.rms_norm(x.row<float>(r), gain.data<float>(), epsilon, y.row<float>(r), x.dim(1)); });
+  for_rows(x.dim(0), x.dim(1), [&](std::int64_t r) {
+    operations_.rms_norm(x.row<float>(r), gain.data<float>(), epsilon, y.row<float>(r), x.dim(1));
+  });
   return y;
 }
 
@@ -58,14 +65,17 @@ void CpuBackend::rope(Tensor q, Tensor k, const Layout& layout, const Tensor& fr
   for_rows(layout.rows, q.dim(1) + k.dim(1), [&](std::int64_t r) {
     const float* cosine = table.at(positions[std::size_t(r)]);
     for (const Tensor* x : {&q, &k})
-      for (std::int64_t h = 0; h < x->dim(1); h += head_size) operations_.rotate(x->row<float>(r) + h, cosine, cosine + half, half);
+      for (std::int64_t h = 0; h < x->dim(1); h += head_size)
+        operations_.rotate(x->row<float>(r) + h, cosine, cosine + half, half);
   });
 }
 
 Tensor CpuBackend::silu_mul(const Tensor& gate_up) {
   const std::int64_t width = gate_up.dim(1) / 2;
   Tensor y = allocate({gate_up.dim(0), width}, DType::f32);
-  for_rows(y.dim(0), 4 * width, [&](std::int64_t r) { operations_.silu_mul(gate_up.row<float>(r), gate_up.row<float>(r) + width, y.row<float>(r), width); });
+  for_rows(y.dim(0), 4 * width, [&](std::int64_t r) {
+    operations_.silu_mul(gate_up.row<float>(r), gate_up.row<float>(r) + width, y.row<float>(r), width);
+  });
   return y;
 }
 
@@ -83,7 +93,8 @@ Laws CpuBackend::law(const Tensor& logits, std::span<const Warp> warps) {
     const Tensor scratch = allocate({vocab}, DType::f32);
     LawRow row;
     operations_.law_row(logits.row<float>(r), int(vocab), warp, scratch.data<float>(), &row);
-    if (warp.raw_normalizer && row.greedy >= 0) row.raw_log_normalizer = foretoken::add(double(row.peak), log_exactly(row.raw_log_normalizer));
+    if (warp.raw_normalizer && row.greedy >= 0)
+      row.raw_log_normalizer = foretoken::add(double(row.peak), log_exactly(row.raw_log_normalizer));
     keep_law(row, laws, int(r));
   });
   return laws;

@@ -13,16 +13,6 @@ void widen_row(const std::uint16_t* x, float* y, std::int64_t n) {
   if (i < n) save_some(y + i, widen_some(x + i, int(n - i)), int(n - i));
 }
 
-// As bf16 of kernels/tensor.h: to nearest even, NaN stays NaN.
-void round_row(const float* x, std::uint16_t* y, std::int64_t n) {
-  for (std::int64_t i = 0; i < n; ++i) {
-    std::uint32_t u;
-    std::memcpy(&u, x + i, 4);
-    const std::uint32_t rounded = (u + 0x7fffu + (u >> 16 & 1u)) >> 16;
-    y[i] = std::uint16_t((u & 0x7fffffffu) > 0x7f800000u ? (u >> 16 | 0x40u) : rounded);
-  }
-}
-
 // y = x / sqrt(mean x^2 + epsilon) * gain. Four chains of sums, folded in a fixed order.
 void normalize_row(const float* x, const float* gain, float epsilon, float* y, std::int64_t n) {
   Floats sum[4] = {};
@@ -88,7 +78,8 @@ double read_all(const void* data, std::int64_t bytes) {
   return double(all[0]);
 }
 
-constexpr int kChains = kWidth == 16 ? 20 : 10;  // enough to hide the latency of an addition, and they fit in the registers
+constexpr int kChains =
+    kWidth == 16 ? 20 : 10;  // enough to hide the latency of an addition, and they fit in the registers
 
 double multiply_add_steps(std::int64_t steps) {
   Floats sum[kChains], a = spread(1.0f), b = spread(0.5f);

@@ -23,8 +23,8 @@ std::vector<const Operations*> cpu_operations() {
   std::vector<const Operations*> found;
 #if defined(__x86_64__)
   const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
-  const bool avx512 = avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
-                      __builtin_cpu_supports("avx512dq");
+  const bool avx512 = avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+                      __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
   if (avx512 && __builtin_cpu_supports("avx512bf16")) found.push_back(&operations_avx512bf16());
   if (avx512) found.push_back(&operations_avx512());
   if (avx2) found.push_back(&operations_avx2());
@@ -40,13 +40,15 @@ std::vector<std::string> cpu_instructions() {
 }
 
 std::string CpuBackend::description() const {
-  return machine_name() + ", " + operations_.name + ", " + std::to_string(pool_.threads()) + (pool_.threads() == 1 ? " thread" : " threads");
+  return machine_name() + ", " + operations_.name + ", " + std::to_string(pool_.threads()) +
+         (pool_.threads() == 1 ? " thread" : " threads");
 }
 
 std::unique_ptr<Backend> make_cpu_backend(int threads, const std::string& instructions) {
   std::string known;
   for (const Operations* operations : cpu_operations()) {
-    if (instructions.empty() || instructions == operations->name) return std::make_unique<CpuBackend>(threads, *operations);
+    if (instructions.empty() || instructions == operations->name)
+      return std::make_unique<CpuBackend>(threads, *operations);
     known += (known.empty() ? "" : ", ") + std::string(operations->name);
   }
   throw Error("this machine has no instructions '" + instructions + "'; it has " + known);

@@ -7,9 +7,9 @@
 
 namespace foretoken {
 
-constexpr int kPanel = 32;         // outputs that lie side by side in a packed weight
-constexpr int kAttendTile = 256;   // slots over which one softmax is taken before tiles are combined
-constexpr int kMaxQueries = 12;    // (row, head) pairs that share the loads of keys and values
+constexpr int kPanel = 32;        // outputs that lie side by side in a packed weight
+constexpr int kAttendTile = 256;  // slots over which one softmax is taken before tiles are combined
+constexpr int kMaxQueries = 12;   // (row, head) pairs that share the loads of keys and values
 constexpr int kMaxHeadSize = 256;
 
 // How a weight lies in memory. Panels of 32 outputs; in a panel, input by input: [panels][inputs][32] for f32 and int8,
@@ -20,14 +20,14 @@ enum class Packing : std::uint8_t { f32, bf16, int8 };
 // runs over the inputs in order, so a row's bits depend neither on other rows nor on how panels are shared out.
 struct Product {
   const void* weights;
-  const float* scales;    // int8: [panels][groups][32]
-  const float* zeros;     // the same
-  const void* x;          // dense [rows, inputs]: f32, or bf16 if the table says so
-  const float* sums;      // int8: [rows, groups], sums of x over each group
+  const float* scales;  // int8: [panels][groups][32]
+  const float* zeros;   // the same
+  const void* x;        // dense [rows, inputs]: f32, or bf16 if the table says so
+  const float* sums;    // int8: [rows, groups], sums of x over each group
   float* y;
   std::int64_t y_stride, rows, inputs, out;
-  int groups, group;      // int8: inputs = groups * group
-  bool accumulate;        // y +=
+  int groups, group;  // int8: inputs = groups * group
+  bool accumulate;    // y +=
 };
 
 // One layer's attention for rows that share a block table. Slots are visited in the order of depth: the visible prefix,
@@ -53,7 +53,7 @@ struct Operations {
   const char* name;
   bool rounds_to_bf16;  // the bf16 product takes x in bf16
   void (*product[3])(const Product&, std::int64_t begin_panel, std::int64_t end_panel);  // by Packing
-  void (*to_bf16)(const float* x, std::uint16_t* y, std::int64_t n);
+  void (*to_bf16)(const float* x, std::uint16_t* y, std::int64_t n);                     // null unless rounds_to_bf16
   void (*from_bf16)(const std::uint16_t* x, float* y, std::int64_t n);
   void (*rms_norm)(const float* x, const float* gain, float epsilon, float* y, std::int64_t n);
   void (*silu_mul)(const float* gate, const float* up, float* y, std::int64_t n);
@@ -66,8 +66,8 @@ struct Operations {
   void (*law_row)(const float* logits, int vocab, const Warp& warp, float* scratch, LawRow* row);
   // p[i] = law(begin + i) for i < n <= kTile; returns tile_sum of it, bit for bit. No one-hot laws.
   double (*law_tile)(const float* logits, const LawRow& row, int begin, int n, double* p);
-  double (*read)(const void* data, std::int64_t bytes);      // reads all of it; for measuring bandwidth
-  double (*multiply_add)(std::int64_t steps);                // runs steps * operations_per_step operations; for the peak
+  double (*read)(const void* data, std::int64_t bytes);  // reads all of it; for measuring bandwidth
+  double (*multiply_add)(std::int64_t steps);            // runs steps * operations_per_step operations; for the peak
   double operations_per_step;
 };
 

@@ -1,9 +1,9 @@
 // AVX-512 with bf16 dot products: a bf16 weight meets an activation in bf16, two inputs an instruction and lane, and the
 // sums are f32. Everything else is what AVX-512 offers.
 #if defined(__x86_64__)
-#include <immintrin.h>
-
 #include <cstdint>
+
+#include <immintrin.h>
 
 namespace foretoken {
 namespace {
@@ -12,7 +12,8 @@ constexpr int kWidth = 16;
 typedef float Floats __attribute__((vector_size(4 * kWidth)));
 inline Floats fused(Floats a, Floats b, Floats c) { return _mm512_fmadd_ps(a, b, c); }
 inline Floats widen(const std::uint16_t* p) {
-  return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p))), 16));
+  return _mm512_castsi512_ps(
+      _mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p))), 16));
 }
 
 }  // namespace
@@ -27,7 +28,8 @@ struct DotWeights {
   using X = std::uint32_t;  // two activations in bf16
   static constexpr int kInputs = 2, kBytes = 4;
   static Floats add(const std::byte* w, X x, Floats sum) {
-    return _mm512_dpbf16_ps(sum, reinterpret_cast<__m512bh>(_mm512_set1_epi32(int(x))), reinterpret_cast<__m512bh>(_mm512_loadu_si512(w)));
+    return _mm512_dpbf16_ps(sum, reinterpret_cast<__m512bh>(_mm512_set1_epi32(int(x))),
+                            reinterpret_cast<__m512bh>(_mm512_loadu_si512(w)));
   }
 };
 

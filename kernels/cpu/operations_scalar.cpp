@@ -30,9 +30,20 @@ namespace foretoken {
 
 const Operations& operations_scalar() {
   static constexpr Operations kTable = {
-      "scalar", false,
+      "scalar",
+      false,
       {product<FloatWeights, 4, 2>, product<PairWeights, 4, 2>, product<ByteWeights, 2, 2>},
-      round_row, widen_row, normalize_row, silu_mul_row, add_row, rotate_head, attend_rows, law_of_row, law_of_tile, read_all, multiply_add_steps,
+      nullptr,
+      widen_row,
+      normalize_row,
+      silu_mul_row,
+      add_row,
+      rotate_head,
+      attend_rows,
+      law_of_row,
+      law_of_tile,
+      read_all,
+      multiply_add_steps,
       2.0 * kWidth * kChains};
   return kTable;
 }

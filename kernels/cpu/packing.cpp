@@ -9,7 +9,8 @@ namespace foretoken {
 namespace {
 
 // Copies outputs of one panel, item(o, k) -> T, to [inputs][kPanel]; outputs beyond the last stay zero.
-template <class T, class Item> void fill_panel(T* to, std::int64_t panel, std::int64_t out, std::int64_t in, const Item& item) {
+template <class T, class Item>
+void fill_panel(T* to, std::int64_t panel, std::int64_t out, std::int64_t in, const Item& item) {
   const std::int64_t begin = panel * kPanel, end = std::min(out, begin + kPanel);
   for (std::int64_t o = begin; o < end; ++o)
     for (std::int64_t k = 0; k < in; ++k) to[k * kPanel + (o - begin)] = item(o, k);
@@ -30,23 +31,27 @@ void pack_bytes(const Weight& w, WeightMemory& memory, PackedWeight& p) {
   p.zeros = memory.allocate(scales);
   for (std::int64_t panel = 0; panel < p.panels; ++panel) {
     const std::int64_t at = panel * p.groups * kPanel;
-    fill_panel(static_cast<float*>(p.scales.get()) + at, panel, w.out, p.groups, [&](std::int64_t o, std::int64_t g) { return w.scales.row<float>(o)[g]; });
+    fill_panel(static_cast<float*>(p.scales.get()) + at, panel, w.out, p.groups,
+               [&](std::int64_t o, std::int64_t g) { return w.scales.row<float>(o)[g]; });
     if (w.zeros)
-      fill_panel(static_cast<float*>(p.zeros.get()) + at, panel, w.out, p.groups, [&](std::int64_t o, std::int64_t g) { return w.zeros.row<float>(o)[g]; });
+      fill_panel(static_cast<float*>(p.zeros.get()) + at, panel, w.out, p.groups,
+                 [&](std::int64_t o, std::int64_t g) { return w.zeros.row<float>(o)[g]; });
   }
 }
 
 void fill(const Weight& w, const PackedWeight& p, std::int64_t panel) {
   const std::int64_t at = panel * p.inputs * kPanel;
   if (p.packing == Packing::int8) {
-    fill_panel(static_cast<std::int8_t*>(p.data.get()) + at, panel, w.out, w.in, [&](std::int64_t o, std::int64_t k) { return w.values.row<std::int8_t>(o)[k]; });
+    fill_panel(static_cast<std::int8_t*>(p.data.get()) + at, panel, w.out, w.in,
+               [&](std::int64_t o, std::int64_t k) { return w.values.row<std::int8_t>(o)[k]; });
   } else if (p.packing == Packing::bf16) {
     fill_pairs(static_cast<std::uint16_t*>(p.data.get()) + at, panel, w);
   } else if (w.values.dtype() == DType::f16) {
     fill_panel(static_cast<float*>(p.data.get()) + at, panel, w.out, w.in,
                [&](std::int64_t o, std::int64_t k) { return float_from_f16(w.values.row<std::uint16_t>(o)[k]); });
   } else {
-    fill_panel(static_cast<float*>(p.data.get()) + at, panel, w.out, w.in, [&](std::int64_t o, std::int64_t k) { return w.values.row<float>(o)[k]; });
+    fill_panel(static_cast<float*>(p.data.get()) + at, panel, w.out, w.in,
+               [&](std::int64_t o, std::int64_t k) { return w.values.row<float>(o)[k]; });
   }
 }
 

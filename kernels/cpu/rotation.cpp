@@ -25,7 +25,8 @@ void Rotations::Table::cover(std::int32_t position) {
 
 const Rotations::Table& Rotations::table(std::span<const float> frequencies, std::span<const std::int32_t> positions) {
   std::lock_guard lock(lock_);
-  auto found = std::find_if(tables_.begin(), tables_.end(), [&](const auto& t) { return std::ranges::equal(t->frequencies_, frequencies); });
+  auto found = std::find_if(tables_.begin(), tables_.end(),
+                            [&](const auto& t) { return std::ranges::equal(t->frequencies_, frequencies); });
   if (found == tables_.end()) found = tables_.insert(tables_.end(), std::make_unique<Table>(frequencies));
   for (const std::int32_t position : positions) (*found)->cover(position);
   return **found;

@@ -1,9 +1,9 @@
 #include "kernels/cpu/thread_pool.h"
 
-#include <sched.h>
-
 #include <algorithm>
 #include <utility>
+
+#include <sched.h>
 
 namespace foretoken {
 namespace {
@@ -58,7 +58,8 @@ bool ThreadPool::fork(int n, Call call, const void* body) {
   in_pool = true;
   work(0, job);
   in_pool = false;
-  for (int spins = 0; left_.load(std::memory_order_acquire) != 0; ++spins) spins < kSpins ? relax() : std::this_thread::yield();
+  for (int spins = 0; left_.load(std::memory_order_acquire) != 0; ++spins)
+    spins < kSpins ? relax() : std::this_thread::yield();
   if (failure_) std::rethrow_exception(std::exchange(failure_, nullptr));
   return true;
 }
@@ -78,7 +79,8 @@ void ThreadPool::work(int self, std::uint32_t job) {
     for (;;) {
       const std::uint64_t end = share.end.load(std::memory_order_relaxed);
       if (next >> 32 != job || end >> 32 != job || index_of(next) >= index_of(end)) break;
-      if (!share.next.compare_exchange_weak(next, next + 1, std::memory_order_acq_rel, std::memory_order_acquire)) continue;
+      if (!share.next.compare_exchange_weak(next, next + 1, std::memory_order_acq_rel, std::memory_order_acquire))
+        continue;
       try {
         call_.load(std::memory_order_relaxed)(body_.load(std::memory_order_relaxed), index_of(next));
       } catch (...) {

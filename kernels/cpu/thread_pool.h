@@ -26,7 +26,9 @@ class ThreadPool {
   // exception is thrown again here. A call from inside f, or while another thread's call runs, runs on the calling thread.
   template <class F> void run(int n, const F& f) {
     if (n <= 0) return;
-    if (n == 1 || threads() == 1 || !fork(n, [](const void* body, int i) { (*static_cast<const F*>(body))(i); }, &f))
+    if (n == 1 || threads() == 1 ||
+        !fork(
+            n, [](const void* body, int i) { (*static_cast<const F*>(body))(i); }, &f))
       for (int i = 0; i < n; ++i) f(i);
   }
 

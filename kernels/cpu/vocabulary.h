@@ -51,14 +51,15 @@ inline float of_rank(std::int32_t r) {
   return f;
 }
 
-// The least float in [low, high] for which holds(f), which must be true from some float on and is taken to be at high.
-template <class Holds> float least_that(float low, float high, Holds holds) {
+// The least float in [low, high] for which holds(f), which must be true from some float on and is taken to be at high. Stops
+// early where enough(a, b): the answer lies in [a, b), and a will do for it.
+template <class Holds, class Enough> float least_that(float low, float high, Holds holds, Enough enough) {
   std::int64_t no = std::int64_t(rank_of(low)) - 1, yes = rank_of(high);
-  while (yes - no > 1) {
+  while (yes - no > 1 && !enough(of_rank(std::int32_t(no + 1)), of_rank(std::int32_t(yes + 1)))) {
     const std::int64_t middle = no + (yes - no) / 2;
     (holds(of_rank(std::int32_t(middle))) ? yes : no) = middle;
   }
-  return of_rank(std::int32_t(yes));
+  return of_rank(std::int32_t(no + 1));
 }
 
 inline int count_from(const float* logits, int vocab, float least) {  // how many are >= least
@@ -104,15 +105,20 @@ inline float cut(const Weighed& w, const Warp& warp, float peak, float lowest) {
   float least = lowest;
   if (warp.top_k > 0 && warp.top_k < w.vocab) {
     const auto too_few = [&](float f) { return count_from(w.logits, w.vocab, f) < warp.top_k; };
-    const float next = least_that(lowest, peak, too_few);  // the float after the k-th greatest logit, or the peak itself
+    const float next = least_that(lowest, peak, too_few, [](float, float) {
+      return false;
+    });  // the float after the k-th greatest logit, or the peak itself
     least = too_few(next) ? of_rank(rank_of(next) - 1) : next;
   }
   if (warp.top_p < 1) {
     const double limit = double(warp.top_p) * kept_mass(w, [&](const Floats8& v) { return v >= least; });
-    const float kept = least;
-    const float from = least_that(least, peak, [&](float f) {
-      return kept_mass(w, [&](const Floats8& v) { return (v >= kept) & (v > f); }) < limit;
-    });
+    const auto stays = [&](float f) {
+      return kept_mass(w, [&](const Floats8& v) { return (v >= least) & (v > f); }) < limit;
+    };
+    const auto one_left = [&](float a, float b) {
+      return count_from(w.logits, w.vocab, a) - count_from(w.logits, w.vocab, b) <= 1;
+    };
+    const float from = least_that(least, peak, stays, one_left);
     least = least_from(w.logits, w.vocab, from);
   }
   if (warp.min_p > 0) least = least_likely(w, least, warp.min_p, peak);
@@ -150,7 +156,8 @@ inline Extremes extremes(const float* logits, int vocab) {
 
 inline void weigh(const float* logits, int vocab, float peak, float inverse_temperature, float* weights) {
   int i = 0;
-  for (; i + kWidth <= vocab; i += kWidth) save(weights + i, exp_weights((load<Floats>(logits + i) - peak) * inverse_temperature));
+  for (; i + kWidth <= vocab; i += kWidth)
+    save(weights + i, exp_weights((load<Floats>(logits + i) - peak) * inverse_temperature));
   const int n = vocab - i;
   if (n > 0) save_some(weights + i, exp_weights((load_some(logits + i, n) - peak) * inverse_temperature), n);
 }

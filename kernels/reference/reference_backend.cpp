@@ -1,8 +1,9 @@
 #include "kernels/reference/reference_backend.h"
 
-#include <Eigen/Core>
 #include <cmath>
 #include <vector>
+
+#include <Eigen/Core>
 
 #include "kernels/error.h"
 
@@ -13,10 +14,14 @@ using Matrix = Eigen::Map<const Eigen::Matrix<float, Eigen::Dynamic, Eigen::Dyna
 
 float element(const Tensor& t, std::int64_t row, std::int64_t column) {
   switch (t.dtype()) {
-    case DType::f32: return t.row<float>(row)[column];
-    case DType::bf16: return float(t.row<bf16>(row)[column]);
-    case DType::f16: return float_from_f16(t.row<std::uint16_t>(row)[column]);
-    default: throw Error(std::string("a weight holds ") + name_of(t.dtype()) + " numbers; F32, F16 and BF16 are supported");
+    case DType::f32:
+      return t.row<float>(row)[column];
+    case DType::bf16:
+      return float(t.row<bf16>(row)[column]);
+    case DType::f16:
+      return float_from_f16(t.row<std::uint16_t>(row)[column]);
+    default:
+      throw Error(std::string("a weight holds ") + name_of(t.dtype()) + " numbers; F32, F16 and BF16 are supported");
   }
 }
 
@@ -31,11 +36,13 @@ std::vector<std::int32_t> seen_slots(const Layout& layout, int r) {
 }
 
 // One head of one row: `out` = softmax(q . k * scale) v over `slots` of kv head h.
-void attend_head(const float* q, const KvLayer& kv, const std::int32_t* table, const std::vector<std::int32_t>& slots, int h, float scale, float* out) {
+void attend_head(const float* q, const KvLayer& kv, const std::int32_t* table, const std::vector<std::int32_t>& slots,
+                 int h, float scale, float* out) {
   const std::int64_t head = std::int64_t(h) * kv.page_rows * kv.head_size;
   const auto number = [&](std::int64_t plane, std::int32_t slot, int i) {
     const std::byte* p = slot_address(kv, plane, table, slot);
-    return kv.dtype == DType::f32 ? reinterpret_cast<const float*>(p)[head + i] : float(reinterpret_cast<const bf16*>(p)[head + i]);
+    return kv.dtype == DType::f32 ? reinterpret_cast<const float*>(p)[head + i]
+                                  : float(reinterpret_cast<const bf16*>(p)[head + i]);
   };
   std::vector<double> weights(slots.size());
   double peak = -INFINITY, mass = 0;
@@ -92,7 +99,8 @@ Tensor ReferenceBackend::rms_norm(const Tensor& x, const Tensor& gain, float eps
     double squares = 0;
     for (std::int64_t i = 0; i < x.dim(1); ++i) squares += double(x.row<float>(r)[i]) * x.row<float>(r)[i];
     const double inverse = 1 / std::sqrt(squares / double(x.dim(1)) + double(epsilon));
-    for (std::int64_t i = 0; i < x.dim(1); ++i) y.row<float>(r)[i] = float(x.row<float>(r)[i] * inverse * gain.data<float>()[i]);
+    for (std::int64_t i = 0; i < x.dim(1); ++i)
+      y.row<float>(r)[i] = float(x.row<float>(r)[i] * inverse * gain.data<float>()[i]);
   }
   return y;
 }
@@ -150,7 +158,8 @@ Tensor ReferenceBackend::silu_mul(const Tensor& gate_up) {
   Tensor y = allocate({gate_up.dim(0), width}, DType::f32);
   for (std::int64_t r = 0; r < y.dim(0); ++r) {
     const float* gate = gate_up.row<float>(r);
-    for (std::int64_t i = 0; i < width; ++i) y.row<float>(r)[i] = float(gate[i] / (1 + std::exp(-double(gate[i]))) * gate[width + i]);
+    for (std::int64_t i = 0; i < width; ++i)
+      y.row<float>(r)[i] = float(gate[i] / (1 + std::exp(-double(gate[i]))) * gate[width + i]);
   }
   return y;
 }

@@ -15,17 +15,17 @@ constexpr float kInfinity = std::numeric_limits<float>::infinity(), kNan = std::
 Tensor wicked_logits(int vocab, unsigned seed) {
   Tensor t = random_tensor({12, vocab}, seed, 3);
   const auto row = [&](int r) { return std::span<float>(t.row<float>(r), std::size_t(vocab)); };
-  for (float& v : row(1)) v = std::round(v);            // ties
-  for (float& v : row(2)) v = 1.5f;                      // all equal
+  for (float& v : row(1)) v = std::round(v);  // ties
+  for (float& v : row(2)) v = 1.5f;           // all equal
   row(3)[std::size_t(vocab / 2)] = kNan;
   row(4)[std::size_t(vocab - 1)] = kInfinity;
   for (float& v : row(5)) v = -kInfinity;
   for (int i = 0; i < vocab; i += 2) row(6)[std::size_t(i)] = -kInfinity;  // masked
-  for (float& v : row(7)) v *= 100;                      // weights that underflow
+  for (float& v : row(7)) v *= 100;                                        // weights that underflow
   std::fill(row(8).begin() + 1, row(8).end(), -kInfinity);
-  row(9)[std::size_t(vocab - 1)] = 50;                   // the last one rules
+  row(9)[std::size_t(vocab - 1)] = 50;  // the last one rules
   row(10)[0] = kNan;
-  for (float& v : row(11)) v = v * 1e-3f - 7;            // nearly flat
+  for (float& v : row(11)) v = v * 1e-3f - 7;  // nearly flat
   return t;
 }
 
@@ -40,7 +40,8 @@ std::vector<Warp> warps_to_try() {
 
 bool same(const LawRow& a, const LawRow& b) {
   return std::memcmp(&a.mass, &b.mass, 8) == 0 && std::memcmp(&a.raw_log_normalizer, &b.raw_log_normalizer, 8) == 0 &&
-         a.inverse_temperature == b.inverse_temperature && a.peak == b.peak && a.threshold == b.threshold && a.greedy == b.greedy && a.one_hot == b.one_hot;
+         a.inverse_temperature == b.inverse_temperature && a.peak == b.peak && a.threshold == b.threshold &&
+         a.greedy == b.greedy && a.one_hot == b.one_hot;
 }
 
 class ParityOfLaws : public ::testing::TestWithParam<std::string> {
@@ -57,9 +58,10 @@ TEST_P(ParityOfLaws, law) {
       const Laws fast = cpu->law(logits, warps);
       for (int r = 0; r < 12; ++r) {
         const LawRow truth = normalize(logits.row<float>(r), vocab, warp);
-        ASSERT_TRUE(same(fast[r].row, truth)) << "vocab " << vocab << " row " << r << " T " << warp.temperature << " k " << warp.top_k << " p " << warp.top_p
-                                              << " min_p " << warp.min_p << ": mass " << fast[r].row.mass << " / " << truth.mass << ", threshold "
-                                              << fast[r].row.threshold << " / " << truth.threshold;
+        ASSERT_TRUE(same(fast[r].row, truth))
+            << "vocab " << vocab << " row " << r << " T " << warp.temperature << " k " << warp.top_k << " p "
+            << warp.top_p << " min_p " << warp.min_p << ": mass " << fast[r].row.mass << " / " << truth.mass
+            << ", threshold " << fast[r].row.threshold << " / " << truth.threshold;
       }
     }
   }
@@ -77,7 +79,8 @@ TEST_P(ParityOfLaws, draw) {
       const Laws fast = cpu->law(logits, warps), slow = reference.law(logits, warps);
       for (unsigned seed = 0; seed < 20; ++seed) {
         std::vector<TokenDraw> draws;
-        for (unsigned r = 0; r < 12; ++r) draws.push_back({{seed, r, 3, 0}, {Role::draft, r, seed}, seed * 7 + r, seed % 2 == 1});
+        for (unsigned r = 0; r < 12; ++r)
+          draws.push_back({{seed, r, 3, 0}, {Role::draft, r, seed}, seed * 7 + r, seed % 2 == 1});
         Tensor a = Tensor::host({12, 2}, DType::i32), b = Tensor::host({12, 2}, DType::i32);
         cpu->draw(fast, draws, a.columns(1, 1));
         reference.draw(slow, draws, b.columns(1, 1));
@@ -105,14 +108,16 @@ TEST_P(ParityOfLaws, law_tile) {
         const int n = std::min(kTile, vocab - begin);
         double fast[kTile], slow[kTile];
         const double a = cpu->law_tile(laws[r], begin, n, fast), b = reference.law_tile(laws[r], begin, n, slow);
-        ASSERT_EQ(std::memcmp(fast, slow, sizeof(double) * std::size_t(n)), 0) << "row " << r << " T " << warp.temperature;
+        ASSERT_EQ(std::memcmp(fast, slow, sizeof(double) * std::size_t(n)), 0)
+            << "row " << r << " T " << warp.temperature;
         ASSERT_EQ(a, b);
       }
     }
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Cpu, ParityOfLaws, ::testing::ValuesIn(cpu_instructions()), [](const auto& i) { return i.param; });
+INSTANTIATE_TEST_SUITE_P(Cpu, ParityOfLaws, ::testing::ValuesIn(cpu_instructions()),
+                         [](const auto& i) { return i.param; });
 
 TEST(Instructions, unknown_ones_are_refused_by_name) {
   try {
@@ -224,16 +229,19 @@ TEST(Draw, frequencies_are_the_law) {  // of the inverse and of the race, by chi
 TEST(Lane, residual_has_its_closed_form) {
   const int vocab = 300;
   const Tensor a = random_tensor({1, vocab}, 1), b = random_tensor({1, vocab}, 2);
-  const Law p{a.data<float>(), normalize(a.data<float>(), vocab, {1}), vocab}, q{b.data<float>(), normalize(b.data<float>(), vocab, {1, 50}), vocab};
+  const Law p{a.data<float>(), normalize(a.data<float>(), vocab, {1}), vocab},
+      q{b.data<float>(), normalize(b.data<float>(), vocab, {1, 50}), vocab};
   const auto backend = make_reference_backend();
   HostLane lane(*backend, vocab, {});
   auto r = lane.open(p, q);
-  std::vector<double> truth(std::size_t(vocab), 0.0);  // the definition: subtract, cut at 0, normalize, again for each refusal
+  std::vector<double> truth(std::size_t(vocab),
+                            0.0);  // the definition: subtract, cut at 0, normalize, again for each refusal
   for (Token x = 0; x < vocab; ++x) truth[std::size_t(x)] = p(x);
   const auto check = [&](const char* what) {
     double mass = 0;
     for (double v : truth) mass += v;
-    for (Token x = 0; x < vocab; ++x) ASSERT_NEAR(r(x), truth[std::size_t(x)] /= mass, 1e-13) << what << ", token " << x;
+    for (Token x = 0; x < vocab; ++x)
+      ASSERT_NEAR(r(x), truth[std::size_t(x)] /= mass, 1e-13) << what << ", token " << x;
   };
   check("nothing refused");
   for (int refusal = 0; refusal < 2; ++refusal) {

@@ -1,11 +1,11 @@
 // Every operation of the cpu backend, with every instruction set of this machine, against the reference backend or against
 // its plain meaning. One test an operation, by its name; the last test reads backend.h and misses none.
-#include <gtest/gtest.h>
-
 #include <atomic>
 #include <fstream>
 #include <regex>
 #include <set>
+
+#include <gtest/gtest.h>
 
 #include "kernels/reference/reference_backend.h"
 #include "tests/kernels/scene.h"
@@ -50,7 +50,8 @@ TEST_P(Parity, copy) {
   const Tensor before = copy_of(to);
   cpu->copy(from, to.columns(13, 40));
   for (int r = 0; r < 6; ++r)
-    for (int i = 0; i < 90; ++i) EXPECT_EQ(to.row<float>(r)[i], i >= 13 && i < 53 ? from.row<float>(r)[i - 13] : before.row<float>(r)[i]);
+    for (int i = 0; i < 90; ++i)
+      EXPECT_EQ(to.row<float>(r)[i], i >= 13 && i < 53 ? from.row<float>(r)[i - 13] : before.row<float>(r)[i]);
 }
 
 TEST_P(Parity, prepare) {  // a weight may be prepared or not
@@ -68,7 +69,8 @@ TEST_P(Parity, embed) {
     const Tensor y = cpu->embed(t, tokens);
     EXPECT_TRUE(same_bits(y, reference.embed(t, tokens)));
     EXPECT_EQ(y.row<float>(2)[384], 0);
-    EXPECT_EQ(y.row<float>(1)[384], t.dtype() == DType::f32 ? table.row<float>(49)[384] : float(bf16(table.row<float>(49)[384])));
+    EXPECT_EQ(y.row<float>(1)[384],
+              t.dtype() == DType::f32 ? table.row<float>(49)[384] : float(bf16(table.row<float>(49)[384])));
   }
 }
 
@@ -78,13 +80,13 @@ TEST_P(Parity, rms_norm) {
     EXPECT_LT(distance(cpu->rms_norm(x, gain, 1e-5f), reference.rms_norm(x, gain, 1e-5f)), 2e-6) << width;
   }
   const Tensor wide = random_tensor({4, 100}, 1, 1e-3f), gain = random_tensor({60}, 2);
-  EXPECT_LT(distance(cpu->rms_norm(wide.columns(20, 60), gain, 1e-2f), reference.rms_norm(wide.columns(20, 60), gain, 1e-2f)), 2e-6);
+  EXPECT_LT(
+      distance(cpu->rms_norm(wide.columns(20, 60), gain, 1e-2f), reference.rms_norm(wide.columns(20, 60), gain, 1e-2f)),
+      2e-6);
 }
 
 TEST_P(Parity, linear) {
-  const struct {
-    int out, in;
-  } shapes[] = {{1, 1}, {33, 385}, {257, 64}, {100, 33}};
+  const struct { int out, in; } shapes[] = {{1, 1}, {33, 385}, {257, 64}, {100, 33}};
   for (DType dtype : {DType::f32, DType::bf16, DType::f16, DType::i8}) {
     for (const auto& s : shapes) {
       const Weight w = random_weight(s.out, s.in, dtype, 5);
@@ -92,7 +94,8 @@ TEST_P(Parity, linear) {
       for (int n : kRowCounts) {
         const Tensor x = random_tensor({n, s.in + 5}, unsigned(n)).columns(2, s.in);
         const Tensor truth = reference.linear(dtype == DType::bf16 && rounds() ? through_bf16(x) : x, slow);
-        EXPECT_LT(distance(cpu->linear(x, fast), truth), 5e-6) << name_of(dtype) << " " << s.out << "x" << s.in << ", rows " << n;
+        EXPECT_LT(distance(cpu->linear(x, fast), truth), 5e-6)
+            << name_of(dtype) << " " << s.out << "x" << s.in << ", rows " << n;
       }
     }
   }
@@ -122,8 +125,10 @@ TEST_P(Parity, rope) {
     const Layout layout = layout_of(rows, integers({0}).reshaped({1, 1}), 0);
     const Tensor qk = random_tensor({70, 5 * head_size + 3}, 1);
     const Tensor fast = copy_of(qk), slow = copy_of(qk);
-    cpu->rope(fast.columns(0, 3 * head_size), fast.columns(3 * head_size, 2 * head_size), layout, frequencies, head_size);
-    reference.rope(slow.columns(0, 3 * head_size), slow.columns(3 * head_size, 2 * head_size), layout, frequencies, head_size);
+    cpu->rope(fast.columns(0, 3 * head_size), fast.columns(3 * head_size, 2 * head_size), layout, frequencies,
+              head_size);
+    reference.rope(slow.columns(0, 3 * head_size), slow.columns(3 * head_size, 2 * head_size), layout, frequencies,
+                   head_size);
     EXPECT_LT(distance(fast, slow), 5e-7) << head_size;
     EXPECT_GT(distance(fast, qk), 0.1) << "nothing was turned";
     EXPECT_EQ(fast.row<float>(9)[5 * head_size], qk.row<float>(9)[5 * head_size]);
@@ -138,8 +143,10 @@ TEST_P(Parity, store) {
     EXPECT_EQ(std::memcmp(fast.pool.raw(), slow.pool.raw(), std::size_t(fast.pool.bytes())), 0);
     const KvLayer& kv = fast.layers[1];
     const Tensor v = random_tensor({34, 96}, 104);  // as fill made it: sequence 1, slot 10, head 1
-    const std::byte* page = kv.pool.row<std::byte>(fast.tables.row<std::int32_t>(1)[1]) + kv.values + (8 + 2) * 48 * size_of(dtype);
-    const float stored = dtype == DType::f32 ? reinterpret_cast<const float*>(page)[5] : float(reinterpret_cast<const bf16*>(page)[5]);
+    const std::byte* page =
+        kv.pool.row<std::byte>(fast.tables.row<std::int32_t>(1)[1]) + kv.values + (8 + 2) * 48 * size_of(dtype);
+    const float stored =
+        dtype == DType::f32 ? reinterpret_cast<const float*>(page)[5] : float(reinterpret_cast<const bf16*>(page)[5]);
     const float given = v.row<float>(17 + 10)[48 + 5];
     EXPECT_EQ(stored, dtype == DType::f32 ? given : float(bf16(given)));
   }
@@ -159,7 +166,9 @@ TEST_P(Parity, attend) {
       const Layout layout = layout_of(rows, cache.tables, 0);
       const Tensor q = random_tensor({layout.rows, s.heads * s.head_size}, 8);
       const float scale = 1 / std::sqrt(float(s.head_size));
-      EXPECT_LT(distance(cpu->attend(q, cache.layers[1], layout, scale), reference.attend(q, cache.layers[1], layout, scale)), 3e-6)
+      EXPECT_LT(
+          distance(cpu->attend(q, cache.layers[1], layout, scale), reference.attend(q, cache.layers[1], layout, scale)),
+          3e-6)
           << s.heads << "/" << s.kv_heads << " heads of " << s.head_size << " " << name_of(dtype);
     }
   }
@@ -193,7 +202,8 @@ TEST_P(Parity, move) {
     Cache cache(2, 40, 8, 2, 48, dtype), before(2, 40, 8, 2, 48, dtype);
     fill(*cpu, cache, 40, 3);
     fill(*cpu, before, 40, 3);
-    const std::vector<std::int32_t> from{12, 14, 15, 21, 39}, to{12, 13, 14, 15, 16};  // 14 is read before it is written
+    const std::vector<std::int32_t> from{12, 14, 15, 21, 39},
+        to{12, 13, 14, 15, 16};  // 14 is read before it is written
     cpu->move(cache.layers, cache.tables.rows(1, 1), from, to);
     for (int s = 0; s < 2; ++s) {
       for (int slot = 0; slot < 40; ++slot) {
@@ -205,7 +215,9 @@ TEST_P(Parity, move) {
               const std::int32_t* table = cache.tables.row<std::int32_t>(s);
               const std::int64_t head = h * 8 * 48 * size_of(dtype);
               EXPECT_EQ(std::memcmp(slot_address(kv, plane, table, slot) + head,
-                                    slot_address({before.pool, 0, 0, 8, 2, 48, dtype}, plane, table, source) + head, std::size_t(48 * size_of(dtype))), 0)
+                                    slot_address({before.pool, 0, 0, 8, 2, 48, dtype}, plane, table, source) + head,
+                                    std::size_t(48 * size_of(dtype))),
+                        0)
                   << "slot " << slot;
             }
           }
@@ -242,10 +254,14 @@ TEST(ParityTable, misses_no_operation) {
     return found;
   };
   std::set<std::string> operations = names(text("/kernels/backend.h"), R"(\n  virtual [^~(]*?(\w+)\()");
-  const std::set<std::string> tested = names(text("/tests/kernels/parity_test.cpp") + text("/tests/kernels/laws_test.cpp"), R"(TEST_P\(Parity\w*, (\w+)\))");
-  for (const char* no_operation : {"name", "description", "device", "chance"}) EXPECT_EQ(operations.erase(no_operation), 1u) << no_operation;
+  const std::set<std::string> tested = names(
+      text("/tests/kernels/parity_test.cpp") + text("/tests/kernels/laws_test.cpp"), R"(TEST_P\(Parity\w*, (\w+)\))");
+  for (const char* no_operation : {"name", "description", "device", "chance"})
+    EXPECT_EQ(operations.erase(no_operation), 1u) << no_operation;
   EXPECT_GE(operations.size(), 20u);
-  for (const std::string& operation : operations) EXPECT_TRUE(tested.count(operation)) << operation << " of kernels/backend.h has no TEST_P(Parity, " << operation << ")";
+  for (const std::string& operation : operations)
+    EXPECT_TRUE(tested.count(operation)) << operation << " of kernels/backend.h has no TEST_P(Parity, " << operation
+                                         << ")";
 }
 
 INSTANTIATE_TEST_SUITE_P(Cpu, Parity, ::testing::ValuesIn(cpu_instructions()), [](const auto& i) { return i.param; });

@@ -20,7 +20,8 @@ class Rows : public ::testing::TestWithParam<std::string> {
   template <class F> void independent(const Tensor& x, const F& f, const std::string& what) {
     const Tensor all = f(*threaded, x);
     EXPECT_TRUE(same_bits(all, f(*backend, x))) << what << ": threads change bits";
-    for (std::int64_t r = 0; r < x.dim(0); ++r) ASSERT_TRUE(same_row(f(*backend, x.rows(r, 1)), 0, all, r)) << what << ", row " << r << " of " << x.dim(0);
+    for (std::int64_t r = 0; r < x.dim(0); ++r)
+      ASSERT_TRUE(same_row(f(*backend, x.rows(r, 1)), 0, all, r)) << what << ", row " << r << " of " << x.dim(0);
     for (std::int64_t n : {2, 3, 4, 8, 12}) {
       if (n >= x.dim(0)) break;
       ASSERT_TRUE(same_row(f(*backend, x.rows(1, n)), n - 1, all, n)) << what << ", the last of " << n << " rows";
@@ -34,16 +35,19 @@ TEST_P(Rows, products) {
       const Weight w = random_weight(2081, in, dtype, 5);
       const Weight a = backend->prepare(w), b = threaded->prepare(w);
       for (int n : {5, 10, 37}) {
-        independent(random_tensor({n, in}, 6), [&](Backend& k, const Tensor& x) { return k.linear(x, &k == backend.get() ? a : b); }, "linear");
-        independent(random_tensor({n, in}, 6),
-                    [&](Backend& k, const Tensor& x) {
-                      Tensor y = copy_of(random_tensor({1, 2081}, 1));
-                      Tensor many = Tensor::host({x.dim(0), 2081}, DType::f32);
-                      for (std::int64_t r = 0; r < x.dim(0); ++r) k.copy(y, many.rows(r, 1));
-                      k.linear_add(many, x, &k == backend.get() ? a : b);
-                      return many;
-                    },
-                    "linear_add");
+        independent(
+            random_tensor({n, in}, 6),
+            [&](Backend& k, const Tensor& x) { return k.linear(x, &k == backend.get() ? a : b); }, "linear");
+        independent(
+            random_tensor({n, in}, 6),
+            [&](Backend& k, const Tensor& x) {
+              Tensor y = copy_of(random_tensor({1, 2081}, 1));
+              Tensor many = Tensor::host({x.dim(0), 2081}, DType::f32);
+              for (std::int64_t r = 0; r < x.dim(0); ++r) k.copy(y, many.rows(r, 1));
+              k.linear_add(many, x, &k == backend.get() ? a : b);
+              return many;
+            },
+            "linear_add");
       }
     }
   }
@@ -52,8 +56,10 @@ TEST_P(Rows, products) {
 TEST_P(Rows, row_work) {
   const Tensor gain = random_tensor({770}, 2);
   const Tensor x = random_tensor({70, 770}, 1);
-  independent(x, [&](Backend& k, const Tensor& r) { return k.rms_norm(r, gain, 1e-5f); }, "rms_norm");
-  independent(x, [&](Backend& k, const Tensor& r) { return k.silu_mul(r); }, "silu_mul");
+  independent(
+      x, [&](Backend& k, const Tensor& r) { return k.rms_norm(r, gain, 1e-5f); }, "rms_norm");
+  independent(
+      x, [&](Backend& k, const Tensor& r) { return k.silu_mul(r); }, "silu_mul");
 }
 
 TEST_P(Rows, rope) {
@@ -82,7 +88,8 @@ TEST_P(Rows, attend) {
     const Tensor q = random_tensor({std::int64_t(rows.size()), 6 * 80}, 8);
     const Tensor all = threaded->attend(q, cache.layers[0], layout_of(rows, cache.tables, 0), 0.1f);
     for (std::size_t r = 0; r < rows.size(); ++r) {
-      const Tensor alone = backend->attend(q.rows(std::int64_t(r), 1), cache.layers[0], layout_of({rows[r]}, cache.tables, 0), 0.1f);
+      const Tensor alone =
+          backend->attend(q.rows(std::int64_t(r), 1), cache.layers[0], layout_of({rows[r]}, cache.tables, 0), 0.1f);
       ASSERT_TRUE(same_row(alone, 0, all, std::int64_t(r))) << "row " << r;
     }
   }
@@ -103,13 +110,16 @@ TEST_P(Rows, tree_is_chain) {
       const int parent = int(engine() % unsigned(n + 1)) - 1;
       paths.push_back(parent < 0 ? std::vector<int>{} : paths[std::size_t(parent)]);
       paths.back().push_back(prefix + n);
-      SceneRow row{0, prefix + n, prefix + int(paths.back().size()) - 1, prefix, std::vector<std::uint64_t>(std::size_t(words), 0)};
-      for (int slot : paths.back()) row.ancestors[std::size_t((slot - prefix) / 64)] |= std::uint64_t(1) << ((slot - prefix) % 64);
+      SceneRow row{0, prefix + n, prefix + int(paths.back().size()) - 1, prefix,
+                   std::vector<std::uint64_t>(std::size_t(words), 0)};
+      for (int slot : paths.back())
+        row.ancestors[std::size_t((slot - prefix) / 64)] |= std::uint64_t(1) << ((slot - prefix) % 64);
       rows.push_back(row);
     }
     const Tensor q = random_tensor({nodes, 6 * 64}, seed);
     const Tensor tree = threaded->attend(q, cache.layers[0], layout_of(rows, cache.tables, words), 0.125f);
-    const Tensor truth = make_reference_backend()->attend(q, cache.layers[0], layout_of(rows, cache.tables, words), 0.125f);
+    const Tensor truth =
+        make_reference_backend()->attend(q, cache.layers[0], layout_of(rows, cache.tables, words), 0.125f);
     EXPECT_LT(distance(tree, truth), 3e-6);
     for (int n = 0; n < nodes; n += 1 + nodes / 20) {  // the path, moved to where a chain would lie
       Cache compact(1, prefix + nodes, 16, 2, 64, dtype, seed);
@@ -119,7 +129,8 @@ TEST_P(Rows, tree_is_chain) {
       for (std::size_t i = 0; i < path.size(); ++i) to.push_back(prefix + int(i));
       backend->move(compact.layers, compact.tables, from, to);
       const Layout chain = layout_of({chain_row(0, prefix + int(path.size()) - 1)}, compact.tables, 0);
-      ASSERT_TRUE(same_row(backend->attend(q.rows(n, 1), compact.layers[0], chain, 0.125f), 0, tree, n)) << "seed " << seed << ", node " << n;
+      ASSERT_TRUE(same_row(backend->attend(q.rows(n, 1), compact.layers[0], chain, 0.125f), 0, tree, n))
+          << "seed " << seed << ", node " << n;
     }
   }
 }

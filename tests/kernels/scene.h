@@ -39,7 +39,9 @@ inline Tensor copy_of(const Tensor& t) {
   return c;
 }
 
-template <class T> Tensor listed(const std::vector<T>& v, DType dtype) { return Tensor::host_copy(std::span<const T>(v), dtype); }
+template <class T> Tensor listed(const std::vector<T>& v, DType dtype) {
+  return Tensor::host_copy(std::span<const T>(v), dtype);
+}
 inline Tensor integers(const std::vector<std::int32_t>& v) { return listed(v, DType::i32); }
 
 // The greatest distance between two tensors, over the greatest magnitude of the second.
@@ -57,7 +59,8 @@ inline double distance(const Tensor& a, const Tensor& b) {
 }
 
 inline bool same_row(const Tensor& a, std::int64_t i, const Tensor& b, std::int64_t j) {
-  return a.dim(1) == b.dim(1) && std::memcmp(a.row<float>(i), b.row<float>(j), std::size_t(a.dim(1)) * sizeof(float)) == 0;
+  return a.dim(1) == b.dim(1) &&
+         std::memcmp(a.row<float>(i), b.row<float>(j), std::size_t(a.dim(1)) * sizeof(float)) == 0;
 }
 
 inline bool same_bits(const Tensor& a, const Tensor& b) {
@@ -91,7 +94,8 @@ inline SceneRow chain_row(int owner, int slot) { return {owner, slot, slot, slot
 
 inline Layout layout_of(const std::vector<SceneRow>& rows, const Tensor& tables, int words) {
   Layout layout;
-  layout.rows = int(rows.size()), layout.sequences = int(tables.dim(0)), layout.words = words, layout.table_width = int(tables.dim(1));
+  layout.rows = int(rows.size()), layout.sequences = int(tables.dim(0)), layout.words = words,
+  layout.table_width = int(tables.dim(1));
   std::vector<std::int32_t> positions, slots, owner, visible;
   std::vector<std::uint64_t> bits;
   for (const SceneRow& r : rows) {
@@ -99,7 +103,8 @@ inline Layout layout_of(const std::vector<SceneRow>& rows, const Tensor& tables,
     layout.deepest = std::max(layout.deepest, r.visible + 64 * words);
     for (int w = 0; w < words; ++w) bits.push_back(w < int(r.ancestors.size()) ? r.ancestors[std::size_t(w)] : 0);
   }
-  layout.positions = integers(positions), layout.slots = integers(slots), layout.owner = integers(owner), layout.visible = integers(visible);
+  layout.positions = integers(positions), layout.slots = integers(slots), layout.owner = integers(owner),
+  layout.visible = integers(visible);
   if (words > 0) layout.ancestors = listed(bits, DType::u64).reshaped({layout.rows, words});
   layout.tables = tables;
   return layout;
@@ -115,7 +120,8 @@ struct Cache {
     const std::int64_t plane = std::int64_t(page_rows) * kv_heads * head_size * size_of(dtype);
     pool = Tensor::host({pages, 4 * plane + 64}, DType::u8);
     std::memset(pool.raw(), 0xff, std::size_t(pool.bytes()));
-    for (int l = 0; l < 2; ++l) layers.push_back({pool, 64 + l * 2 * plane, 64 + (l * 2 + 1) * plane, page_rows, kv_heads, head_size, dtype});
+    for (int l = 0; l < 2; ++l)
+      layers.push_back({pool, 64 + l * 2 * plane, 64 + (l * 2 + 1) * plane, page_rows, kv_heads, head_size, dtype});
     std::vector<std::int32_t> order;
     for (int i = 0; i < pages; ++i) order.push_back(i);
     std::shuffle(order.begin(), order.end(), std::mt19937(seed));

@@ -1,10 +1,10 @@
 #include "kernels/cpu/thread_pool.h"
 
-#include <gtest/gtest.h>
-
 #include <chrono>
 #include <numeric>
 #include <stdexcept>
+
+#include <gtest/gtest.h>
 
 namespace foretoken {
 namespace {

@@ -1,0 +1,99 @@
+"""Stored results as pandas tables.
+
+Every figure and every interval is the one that `foretoken show RESULTS --json` prints: they are defined once, in
+experiments/summary.h. A file of result lines (JSON lines) is handed to the built program; a file that holds the output of
+`show --json` already is read as it is, so that results can be looked at where nothing is built.
+"""
+
+import json
+import os
+import subprocess
+from pathlib import Path
+
+import pandas as pd
+
+ROOT = Path(__file__).resolve().parents[1]
+INTERVALS = ["alpha", "accept_rate", "tau", "speedup", "tokens_per_second"]
+
+
+def default_path():
+    """The results to look at: FORETOKEN_RESULTS, else those of `./foretoken quickstart`."""
+    return Path(os.environ.get("FORETOKEN_RESULTS") or ROOT / "results" / "quickstart.jsonl")
+
+
+def program():
+    """The built program: FORETOKEN_PROGRAM, else the newest one under build/."""
+    if os.environ.get("FORETOKEN_PROGRAM"):
+        return Path(os.environ["FORETOKEN_PROGRAM"])
+    built = [p for p in ROOT.glob("build/*/foretoken") if p.is_file() and os.access(p, os.X_OK)]
+    if not built:
+        raise FileNotFoundError("there is no program under build/: run ./foretoken build, name one in FORETOKEN_PROGRAM, "
+                                "or read a file made by ./foretoken show RESULTS --json > figures.json")
+    return max(built, key=lambda p: p.stat().st_mtime)
+
+
+def figures(path):
+    """The object that `show --json` prints: "cells" (one per run, with all figures) and "best"."""
+    path = Path(path).resolve()
+    if not path.exists():
+        raise FileNotFoundError(f"{path} is not there: ./foretoken quickstart writes results/quickstart.jsonl; another file is "
+                                "named in FORETOKEN_RESULTS")
+    try:
+        found = json.loads(path.read_text())
+        if "cells" in found:
+            return found
+    except json.JSONDecodeError:
+        pass  # several lines: results as they are stored
+    done = subprocess.run([program(), "show", path, "--json"], cwd=ROOT, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                          stderr=subprocess.PIPE, text=True)
+    if done.returncode != 0:
+        raise RuntimeError(f"{program()} show failed: {done.stderr.strip()}")
+    return json.loads(done.stdout)
+
+
+def settings(cell):
+    """What tells runs apart: the usual four, and every field that was swept, under its dotted name."""
+    run = cell["run"]
+    model = cell["axes"].get("/drafter/model")  # where one drafter ran with several models
+    drafter = run["drafter"]["name"] + (f" {Path(model).name}" if model else "")
+    found = {"drafter": drafter, "temperature": run.get("sampling", {}).get("temperature", 0),
+             "batch": run.get("engine", {}).get("batch"), "length": run.get("policy", {}).get("length")}
+    found.update({pointer.strip("/").replace("/", "."): value for pointer, value in cell["axes"].items()})
+    return found
+
+
+def cells(found):
+    """One row per run that succeeded: settings, then figures; x_low and x_high bound the 95 % interval of x."""
+    rows = []
+    for cell in found["cells"]:
+        if "figures" not in cell:
+            continue
+        data = cell["figures"]
+        row = settings(cell)
+        for name in INTERVALS:
+            row.update({name: data[name]["value"], f"{name}_low": data[name]["low"], f"{name}_high": data[name]["high"]})
+        row.update({"tau_theory": data["theory"]["tau"], "speedup_theory": data["theory"]["speedup"],
+                    "decode_speedup": data["decode_speedup"], "ttft_ms": data["speculative"]["ttft_ms"],
+                    "engine_overhead": data["speculative"]["engine_overhead"], "promise": cell["promise"], "key": cell["key"]})
+        rows.append(row)
+    return pd.DataFrame(rows)
+
+
+def lists(found, name):
+    """One row per run and entry of a list of figures: "positions", "categories" or "by_prompt"."""
+    rows = []
+    for cell in found["cells"]:
+        for entry in cell.get("figures", {}).get(name, []):
+            row = settings(cell)
+            for key, value in entry.items():
+                if isinstance(value, dict):
+                    row.update({key: value["value"], f"{key}_low": value["low"], f"{key}_high": value["high"]})
+                else:
+                    row[key] = value
+            rows.append(row)
+    return pd.DataFrame(rows)
+
+
+def failures(found):
+    """The runs that failed, with their sentences."""
+    return [(settings(cell), cell["error"]) for cell in found["cells"] if "figures" not in cell]

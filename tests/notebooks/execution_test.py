@@ -1,0 +1,89 @@
+"""Executes the notebooks on stored figures where Jupyter, pandas and matplotlib are installed; exit code 77 (skipped) elsewhere."""
+
+import json
+import os
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+FOLDER = HERE.parents[1] / "notebooks"
+FIGURES, RESULTS = HERE / "figures.json", HERE / "results.jsonl"
+
+try:
+    import ipykernel  # noqa: F401 (the kernel that nbclient starts)
+    import matplotlib  # noqa: F401
+    import nbclient
+    import nbformat
+    import pandas  # noqa: F401
+except ImportError as missing:
+    print(f"skipped: {missing.name} is not installed (see notebooks/README.md)")
+    sys.exit(77)
+
+sys.dont_write_bytecode = True
+sys.path.insert(0, str(FOLDER))
+import results  # noqa: E402
+
+# Answers `show PATH --json` with the stored figures, and nothing else.
+STAND_IN = """#!/bin/sh
+[ "$1" = show ] && [ "$2" = "{results}" ] && [ "$3" = --json ] && [ $# = 3 ] && exec cat "{figures}"
+echo "unknown command: $*" >&2
+exit 1
+"""
+
+
+class Execution(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory()
+        self.addCleanup(self.folder.cleanup)
+        program = Path(self.folder.name) / "foretoken"
+        program.write_text(STAND_IN.format(results=RESULTS, figures=FIGURES))
+        program.chmod(0o755)
+        os.environ["FORETOKEN_PROGRAM"] = str(program)
+        self.addCleanup(os.environ.pop, "FORETOKEN_PROGRAM")
+
+    def execute(self, path):
+        os.environ["FORETOKEN_RESULTS"] = str(path)
+        self.addCleanup(os.environ.pop, "FORETOKEN_RESULTS", None)
+        notebook = nbformat.read(FOLDER / "first_look.ipynb", as_version=4)
+        nbformat.validate(notebook)
+        nbclient.NotebookClient(notebook, timeout=120, kernel_name="python3", resources={"metadata": {"path": str(FOLDER)}}).execute()
+        return [output for cell in notebook.cells if cell.cell_type == "code" for output in cell.outputs]
+
+    def test_first_look_draws_three_pictures(self):
+        outputs = self.execute(FIGURES)
+        pictures = [o for o in outputs if "image/png" in o.get("data", {})]
+        self.assertEqual(len(pictures), 3)
+        printed = "".join(o.get("text", "") for o in outputs)
+        self.assertIn("6 runs of figures.json", printed)
+        self.assertIn("the draft has another vocabulary", printed)
+
+    def test_result_lines_are_handed_to_the_program(self):
+        self.assertEqual(results.figures(RESULTS), json.loads(FIGURES.read_text()))
+
+    def test_a_program_that_fails_is_heard(self):
+        lines = Path(self.folder.name) / "other.jsonl"
+        lines.write_text('{"schema": 1}\n{"schema": 1}\n')
+        with self.assertRaisesRegex(RuntimeError, "unknown command"):
+            results.figures(lines)
+
+    def test_missing_results_name_the_remedy(self):
+        with self.assertRaisesRegex(FileNotFoundError, "quickstart"):
+            results.figures(Path(self.folder.name) / "nowhere.jsonl")
+
+    def test_tables(self):
+        found = results.figures(FIGURES)
+        cells = results.cells(found)
+        self.assertEqual(list(cells.drafter), ["draft_model"] * 4 + ["ngram"] * 2)
+        self.assertEqual(sorted(cells.length.unique()), [2, 8])
+        self.assertTrue((cells.speedup_low <= cells.speedup).all() and (cells.speedup <= cells.speedup_high).all())
+        self.assertEqual(cells["policy.length"].tolist(), cells.length.tolist())
+        self.assertEqual(len(results.lists(found, "positions")), 3 * (2 + 8))
+        self.assertEqual(set(results.lists(found, "categories").category), {"story", "math"})
+        self.assertIn("alpha_low", results.lists(found, "categories"))
+        self.assertEqual(len(results.failures(found)), 1)
+
+
+if __name__ == "__main__":
+    unittest.main()

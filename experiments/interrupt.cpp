@@ -1,0 +1,26 @@
+#include "experiments/interrupt.h"
+
+#include <csignal>
+
+namespace foretoken {
+namespace {
+
+volatile std::sig_atomic_t came = 0;
+
+void note(int signal) {
+  came = 1;
+  std::signal(signal, SIG_DFL);  // the second one kills
+}
+
+}  // namespace
+
+void watch_interrupts() {
+  std::signal(SIGINT, note);
+  std::signal(SIGTERM, note);
+}
+
+void check_interrupt() {
+  if (came) throw Interrupted();
+}
+
+}  // namespace foretoken

@@ -1,0 +1,111 @@
+#include "experiments/measure.h"
+
+#include <chrono>
+#include <unordered_map>
+
+namespace foretoken {
+
+using nlohmann::json;
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+double seconds(Clock::duration d) { return std::chrono::duration<double>(d).count(); }
+
+struct Service {
+  Clock::time_point submitted, first, finished;
+  double share = 0;
+  long tokens = 0, rounds = 0, drafted = 0, tested = 0, accepted = 0, prompt_tokens = 0;
+  bool started = false;
+  Finish finish = Finish::running;
+};
+
+void count(std::vector<long>& at, int positions) {
+  if (int(at.size()) < positions) at.resize(std::size_t(positions), 0);
+  for (int i = 0; i < positions; ++i) ++at[std::size_t(i)];
+}
+
+// Adds up what the steps report.
+class Books {
+ public:
+  explicit Books(const std::vector<Job>& jobs) : jobs_(jobs), services_(jobs.size()), texts_(jobs.size()) {}
+
+  void submitted(std::size_t job, SequenceId id) {
+    job_of_[id] = job;
+    services_[job].submitted = Clock::now();
+    services_[job].prompt_tokens = long(jobs_[job].request.prompt.size());
+  }
+
+  void step(const StepReport& report, double wall) {
+    const auto now = Clock::now();
+    ++steps_, rows_ += report.rows, preempted_ += report.preempted, phases_ += report.phases;
+    for (const SequenceReport& r : report.sequences) {
+      Service& s = services_[job_of_.at(r.id)];
+      s.share += wall / double(report.sequences.size());
+      if (!r.judged) continue;
+      ++s.rounds, s.drafted += r.drafted, s.tested += r.tested(), s.accepted += r.accepted, s.tokens += long(r.emitted.size());
+      count(drafted_at_, r.depth), count(tested_at_, r.tested()), count(accepted_at_, r.accepted);
+      if (int(histogram_.size()) <= r.accepted) histogram_.resize(std::size_t(r.accepted + 1), 0);
+      ++histogram_[std::size_t(r.accepted)];
+      if (!std::exchange(s.started, true)) s.first = now;
+    }
+    for (const Sequence& q : report.finished) {
+      const std::size_t job = job_of_.at(q.id);
+      services_[job].finished = now, services_[job].finish = q.finish;
+      texts_[job].assign(q.tokens.begin() + q.prompt_length, q.tokens.end());
+      ++finished_;
+    }
+  }
+
+  std::size_t finished() const { return finished_; }
+
+  Measured close(double wall, std::uint64_t prefix_rows) {
+    json requests = json::array();
+    Service all;
+    for (std::size_t i = 0; i < services_.size(); ++i) {
+      const Service& s = services_[i];
+      all.tokens += s.tokens, all.rounds += s.rounds, all.drafted += s.drafted, all.tested += s.tested, all.accepted += s.accepted, all.prompt_tokens += s.prompt_tokens;
+      requests.push_back({{"prompt", jobs_[i].prompt}, {"category", jobs_[i].category.empty() ? json() : json(jobs_[i].category)},
+                          {"prompt_tokens", s.prompt_tokens}, {"tokens", s.tokens}, {"seconds", seconds(s.finished - s.submitted)},
+                          {"share_seconds", s.share}, {"decode_seconds", seconds(s.finished - s.first)}, {"ttft", seconds(s.first - s.submitted)},
+                          {"rounds", s.rounds}, {"drafted", s.drafted}, {"tested", s.tested}, {"accepted", s.accepted}, {"finish", name_of(s.finish)}});
+    }
+    const Phases& p = phases_;
+    json measure{{"seconds", wall}, {"tokens", all.tokens}, {"rounds", all.rounds}, {"steps", steps_}, {"rows", rows_}, {"drafted", all.drafted},
+                 {"tested", all.tested}, {"accepted", all.accepted}, {"histogram", histogram_}, {"drafted_at", drafted_at_}, {"tested_at", tested_at_},
+                 {"accepted_at", accepted_at_}, {"prompt_tokens", all.prompt_tokens}, {"preempted", preempted_}, {"prefix_rows", prefix_rows},
+                 {"requests", std::move(requests)},
+                 {"phases", {{"schedule", p.schedule}, {"draft_forward", p.draft_forward}, {"draft_other", p.draft_other}, {"target_forward", p.target_forward},
+                             {"verify", p.verify}, {"deliver", p.deliver}, {"total", p.total}}}};
+    return {std::move(measure), std::move(texts_)};
+  }
+
+ private:
+  const std::vector<Job>& jobs_;
+  std::vector<Service> services_;
+  std::vector<std::vector<Token>> texts_;
+  std::unordered_map<SequenceId, std::size_t> job_of_;
+  Phases phases_;
+  std::vector<long> histogram_, drafted_at_, tested_at_, accepted_at_;
+  long steps_ = 0, rows_ = 0, preempted_ = 0;
+  std::size_t finished_ = 0;
+};
+
+}  // namespace
+
+Measured measure(Engine& engine, const std::vector<Job>& jobs, int at_once, const std::function<void(double)>& after_step) {
+  Books books(jobs);
+  const std::uint64_t prefix_before = engine.target().cache().prefix_rows_reused();
+  const auto start = Clock::now();
+  auto last = start;
+  for (std::size_t next = 0; books.finished() < jobs.size();) {
+    for (; next < jobs.size() && next - books.finished() < std::size_t(at_once); ++next) books.submitted(next, engine.submit(jobs[next].request));
+    const StepReport report = engine.step();
+    const auto now = Clock::now();
+    books.step(report, seconds(now - std::exchange(last, now)));
+    after_step(double(books.finished()) / double(jobs.size()));
+  }
+  return books.close(seconds(Clock::now() - start), engine.target().cache().prefix_rows_reused() - prefix_before);
+}
+
+}  // namespace foretoken

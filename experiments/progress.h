@@ -1,0 +1,24 @@
+// A progress bar with the remaining time: on a terminal one line that redraws itself, elsewhere a line now and then. Goes to
+// standard error, so that tables can be piped.
+#pragma once
+#include <chrono>
+#include <string>
+
+namespace foretoken {
+
+class Progress {
+ public:
+  Progress(std::string title, int total);
+  ~Progress();
+  // `done` of the total are complete; `note` says what is being worked on. `fraction` of it is done.
+  void show(int done, const std::string& note, double fraction = 0);
+
+ private:
+  std::string title_;
+  int total_;
+  bool terminal_, shown_ = false;
+  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now(), last_{};
+  int last_done_ = -1;
+};
+
+}  // namespace foretoken

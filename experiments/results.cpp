@@ -1,0 +1,99 @@
+#include "experiments/results.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <fstream>
+
+#include "kernels/error.h"
+
+namespace foretoken {
+
+using nlohmann::json;
+
+namespace {
+
+struct Parsed {
+  std::vector<json> lines;
+  std::size_t whole = 0;  // bytes up to the end of the last whole line
+  bool torn = false;
+};
+
+Parsed parse(const std::filesystem::path& file) {
+  std::ifstream in(file, std::ios::binary);
+  if (!in || std::filesystem::is_directory(file)) throw Error("cannot read the results '" + file.string() + "'; name a .jsonl file that `foretoken run` or `quickstart` wrote");
+  const std::string text{std::istreambuf_iterator<char>(in), {}};
+  Parsed out;
+  int number = 0;
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t end = text.find('\n', at);
+    ++number;
+    if (end == std::string::npos) {
+      out.torn = true;
+      break;
+    }
+    const std::string_view line(text.data() + at, end - at);
+    at = out.whole = end + 1;
+    if (line.find_first_not_of(" \t\r") == std::string_view::npos) continue;
+    json value = json::parse(line, nullptr, false);
+    const std::string where = file.string() + ":" + std::to_string(number);
+    if (value.is_discarded() || !value.is_object()) throw Error(where + ": not a JSON object; the file is damaged, remove this line or name another file");
+    if (!value.contains("schema") || value["schema"] != kResultSchema) throw Error(where + ": not a result line of schema " + std::to_string(kResultSchema) + "; name a results file of this version");
+    if (!value.contains("key") || !value["key"].is_string() || !value.contains("run") || !value["run"].is_object()) throw Error(where + ": a result line needs 'key' and 'run'; the file is damaged");
+    out.lines.push_back(std::move(value));
+  }
+  return out;
+}
+
+}  // namespace
+
+std::vector<json> load_results(const std::filesystem::path& file) {
+  Parsed p = parse(file);
+  if (p.torn) std::fprintf(stderr, "foretoken: the last line of %s is incomplete (a run was killed while writing); it is left out\n", file.c_str());
+  return std::move(p.lines);
+}
+
+ResultsFile::ResultsFile(const std::filesystem::path& file) : path_(file) {
+  std::error_code error;
+  if (file.has_parent_path()) std::filesystem::create_directories(file.parent_path(), error);
+  descriptor_ = ::open(file.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+  if (descriptor_ < 0) throw Error("cannot write results to '" + file.string() + "' (" + std::strerror(errno) + "); choose another place with --results");
+  if (::flock(descriptor_, LOCK_EX | LOCK_NB) != 0) {
+    ::close(descriptor_);
+    throw Error("another process is writing to '" + file.string() + "'; wait for it, or choose another file with --results");
+  }
+  try {
+    const Parsed p = parse(file);
+    if (p.torn && ::ftruncate(descriptor_, off_t(p.whole)) != 0) throw Error("cannot cut the incomplete last line off '" + file.string() + "' (" + std::strerror(errno) + ")");
+    for (const json& line : p.lines)
+      if (!line.contains("error")) keys_.insert(line["key"].get<std::string>());
+  } catch (...) {
+    ::close(descriptor_);
+    throw;
+  }
+}
+
+ResultsFile::~ResultsFile() { ::close(descriptor_); }
+
+void ResultsFile::append(const json& line) {
+  const off_t before = ::lseek(descriptor_, 0, SEEK_END);
+  const std::string text = line.dump(-1, ' ', false, json::error_handler_t::replace) + "\n";
+  for (std::size_t at = 0; at < text.size();) {
+    const ssize_t n = ::write(descriptor_, text.data() + at, text.size() - at);
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) {
+      const std::string why = std::strerror(errno);
+      if (::ftruncate(descriptor_, before) != 0) std::fprintf(stderr, "foretoken: an incomplete line remains at the end of %s\n", path_.c_str());
+      throw Error("cannot write to '" + path_.string() + "' (" + why + "); make room and start the sweep again: finished runs are kept");
+    }
+    at += std::size_t(n);
+  }
+  if (::fsync(descriptor_) != 0 && errno != EINVAL && errno != EROFS) throw Error("cannot flush '" + path_.string() + "' (" + std::strerror(errno) + "); make room and start the sweep again: finished runs are kept");
+  if (!line.contains("error")) keys_.insert(line["key"].get<std::string>());
+}
+
+}  // namespace foretoken

@@ -1,0 +1,238 @@
+// What the engine refuses, how it schedules, and that nothing is lost when memory runs out or a request is cancelled.
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "drafters/drafters.h"
+#include "kernels/error.h"
+#include "tests/support/scene.h"
+#include "verifiers/verifiers.h"
+
+namespace foretoken::testing {
+namespace {
+
+using nlohmann::json;
+using test::Text;
+
+struct EngineTest : ::testing::Test {
+  std::unique_ptr<Backend> backend = make_reference_backend();
+  Registries registries = test::all_registries();
+  test::Cast cast = test::table_cast({.vocab = 5, .positions = 64});
+  EngineOptions options{.batch = 4, .step_rows = 64, .page_rows = 2, .pages = 64, .check = true};
+  Engine::Chairs chairs{{{"name", "draft_model"}, {"model", "table:other"}}, {{"name", "fixed"}, {"length", 3}}, {{"name", "speculative_sampling"}}};
+
+  std::unique_ptr<Engine> engine() { return std::make_unique<Engine>(*backend, cast.target, registries, chairs, options, cast.load); }
+  static Request request(Text prompt, int max_new_tokens = 8, float temperature = 1) {
+    Request r;
+    r.prompt = std::move(prompt);
+    r.limits.max_new_tokens = max_new_tokens;
+    r.sampling.temperature = temperature;
+    return r;
+  }
+  template <class F> static std::string sentence(const F& f) {
+    try {
+      f();
+    } catch (const Error& e) {
+      return e.what();
+    }
+    return "(no error)";
+  }
+  static bool says(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+};
+
+TEST_F(EngineTest, refuses_what_it_cannot_serve_in_one_sentence) {
+  const auto e = engine();
+  EXPECT_TRUE(says(sentence([&] { e->submit(request({})); }), "prompt is empty"));
+  EXPECT_TRUE(says(sentence([&] { e->submit(request(Text(64, 1))); }), "context"));
+  EXPECT_TRUE(says(sentence([&] { e->submit(request({5})); }), "outside the vocabulary"));
+  EXPECT_TRUE(says(sentence([&] { e->submit(request({1}, 0)); }), "max_new_tokens"));
+  EXPECT_TRUE(says(sentence([&] { e->submit(request({1}, 4, -1)); }), "'temperature'"));
+  EXPECT_TRUE(says(sentence([&] { e->submit(request({1}, 4, NAN)); }), "'temperature'"));
+  Request r = request({1});
+  r.sampling.top_p = 0;
+  EXPECT_TRUE(says(sentence([&] { e->submit(r); }), "'top_p'"));
+  EXPECT_TRUE(e->idle());
+}
+
+TEST_F(EngineTest, refuses_a_pool_too_small_for_one_sequence) {
+  options.pages = 4;  // 8 positions
+  EXPECT_TRUE(says(sentence([&] { engine()->submit(request({1, 2, 3, 4}, 8)); }), "memory_mib"));
+}
+
+TEST_F(EngineTest, refuses_names_that_nobody_registered) {
+  chairs.drafter = {{"name", "ngrm"}};
+  EXPECT_TRUE(says(sentence([&] { engine(); }), "did you mean 'ngram'?"));
+}
+
+// A drafter whose siblings are drawn without repeats, for which speculative sampling's rule is biased.
+class WithoutRepeats : public Drafter {
+ public:
+  Needs needs() const override { return {{Drawn::without_replacement}, false}; }
+  std::vector<DraftTree> draft(std::span<const DraftRequest>) override { return {}; }
+};
+
+TEST_F(EngineTest, refuses_an_unsound_pair) {
+  registries.drafters.add("sequoia", {"", "", {}, [](const json&, Host&) { return std::make_unique<WithoutRepeats>(); }});
+  chairs.drafter = {{"name", "sequoia"}};
+  const std::string text = sentence([&] { engine(); });
+  EXPECT_TRUE(says(text, "not sound") && says(text, "without_replacement")) << text;
+}
+
+TEST_F(EngineTest, refuses_a_draft_of_another_vocabulary) {
+  const auto other = test::table_cast({.vocab = 4});
+  cast.load = [other](const std::string&, const std::string&) { return other.target; };
+  EXPECT_TRUE(says(sentence([&] { engine(); }), "another vocabulary"));
+}
+
+// A drafter that draws a node and forgets to say from which law.
+class Lawless : public Drafter {
+ public:
+  explicit Lawless(Backend& b) : backend_(b) {}
+  Needs needs() const override { return {{Drawn::chain}, false}; }
+  std::vector<DraftTree> draft(std::span<const DraftRequest> requests) override {
+    std::vector<DraftTree> trees;
+    for (const auto& r : requests) {
+      trees.push_back(DraftTree::rooted(backend_, r.sequence->last(), r.budget));
+      if (r.budget > 0) trees.back().q.drawn.data<std::uint8_t>()[trees.back().guess(backend_, 0, 1)] = std::uint8_t(Drawn::chain);
+    }
+    return trees;
+  }
+
+ private:
+  Backend& backend_;
+};
+
+TEST_F(EngineTest, refuses_a_drawn_node_without_its_law) {
+  registries.drafters.add("lawless", {"", "", {}, [](const json&, Host& h) { return std::make_unique<Lawless>(h.backend()); }});
+  chairs.drafter = {{"name", "lawless"}};
+  const auto e = engine();
+  e->submit(request({1, 2}));
+  EXPECT_TRUE(says(sentence([&] { e->step(); }), "no law q"));
+}
+
+// A target whose logits turn into NaN at one position.
+class Broken : public Model {
+ public:
+  explicit Broken(std::shared_ptr<Model> inner) : inner_(std::move(inner)) {}
+  const ModelInfo& info() const override { return inner_->info(); }
+  Output forward(Backend& b, const Rows& rows, std::span<const KvLayer> kv) override {
+    Output out = inner_->forward(b, rows, kv);
+    if (rows.layout.deepest > 5 && out.logits) out.logits.row<float>(0)[1] = NAN;
+    return out;
+  }
+
+ private:
+  std::shared_ptr<Model> inner_;
+};
+
+TEST_F(EngineTest, says_that_logits_are_not_numbers) {
+  for (const char* drafter : {"none", "draft_model"}) {
+    chairs.drafter = {{"name", drafter}};
+    if (chairs.drafter["name"] == "draft_model") chairs.drafter["model"] = "table:other";
+    auto e = Engine(*backend, std::make_shared<Broken>(cast.target), registries, chairs, options, cast.load);
+    e.submit(request({1, 2, 3}));
+    EXPECT_TRUE(says(sentence([&] { while (!e.idle()) e.step(); }), "NaN")) << drafter;
+  }
+}
+
+TEST_F(EngineTest, the_context_limits_the_text) {
+  const auto e = engine();
+  e->submit(request(Text(60, 1), 100));
+  std::vector<Sequence> done;
+  while (!e->idle())
+    for (auto& s : e->step().finished) done.push_back(std::move(s));
+  ASSERT_EQ(done.size(), 1u);
+  EXPECT_EQ(done[0].length(), 64);
+  EXPECT_EQ(done[0].finish, Finish::length);
+}
+
+TEST_F(EngineTest, a_cancelled_request_leaves_at_the_next_step_and_gives_back_its_pages) {
+  const auto e = engine();
+  const SequenceId stays = e->submit(request({1, 2}, 4)), goes = e->submit(request({2, 2}, 40));
+  e->step();
+  e->cancel(goes);
+  std::vector<Sequence> done;
+  while (!e->idle())
+    for (auto& s : e->step().finished) done.push_back(std::move(s));
+  ASSERT_EQ(done.size(), 2u);
+  for (const auto& s : done) EXPECT_EQ(s.finish, s.id == stays ? Finish::length : Finish::cancelled);
+  EXPECT_EQ(e->pool().in_use(), 0);
+}
+
+TEST_F(EngineTest, tokens_come_as_they_are_made) {
+  const auto e = engine();
+  Text streamed;
+  Request r = request({1, 2, 3}, 12);
+  r.on_tokens = [&](const Sequence&, std::span<const Token> t) { streamed.insert(streamed.end(), t.begin(), t.end()); };
+  e->submit(r);
+  std::vector<Sequence> done;
+  while (!e->idle())
+    for (auto& s : e->step().finished) done.push_back(std::move(s));
+  EXPECT_EQ(streamed, Text(done.at(0).tokens.begin() + 3, done.at(0).tokens.end()));
+}
+
+TEST_F(EngineTest, prompts_come_in_chunks_and_do_not_delay_who_decodes) {
+  options.step_rows = 8;
+  const auto e = engine();
+  const SequenceId first = e->submit(request({1, 2}, 30));
+  e->step();
+  e->submit(request(Text(20, 3), 4));
+  for (int i = 0; i < 3; ++i) {
+    const StepReport report = e->step();
+    EXPECT_LE(report.rows, 8);
+    ASSERT_FALSE(report.sequences.empty());
+    EXPECT_EQ(report.sequences[0].id, first);
+    EXPECT_TRUE(report.sequences[0].judged);
+  }
+}
+
+TEST_F(EngineTest, when_pages_run_out_the_newest_waits_and_everybody_finishes) {
+  options.pages = 26, options.batch = 4;
+  const auto e = engine();
+  for (int i = 0; i < 4; ++i) e->submit(request({i, 1, 2}, 30));
+  long preempted = 0;
+  std::vector<Sequence> done;
+  while (!e->idle()) {
+    StepReport report = e->step();
+    preempted += report.preempted;
+    for (auto& s : report.finished) done.push_back(std::move(s));
+  }
+  EXPECT_GT(preempted, 0);
+  ASSERT_EQ(done.size(), 4u);
+  for (const auto& s : done) EXPECT_EQ(s.generated(), 30);
+  EXPECT_EQ(e->pool().in_use(), 0);
+}
+
+TEST_F(EngineTest, log_probabilities_are_the_target_laws) {
+  const auto table = std::make_shared<test::TableModel>(test::TableModel::Options{.vocab = 5, .seed = 3});
+  cast.target = table;
+  for (const bool warped : {false, true}) {
+    auto e = Engine(*backend, table, registries, chairs, options, test::table_cast({.vocab = 5, .seed = 3}).load);
+    Request r = request({1, 2, 3}, 20, 0.7f);
+    r.sampling.logprobs = true, r.sampling.warped_logprobs = warped, r.sampling.top_k = 3;
+    e.submit(r);
+    std::vector<Sequence> done;
+    while (!e.idle())
+      for (auto& s : e.step().finished) done.push_back(std::move(s));
+    const Sequence& s = done.at(0);
+    ASSERT_EQ(s.logprobs.size(), 20u);
+    for (int i = 0; i < 20; ++i) {
+      const std::span<const Token> context(s.tokens.data(), std::size_t(3 + i));
+      const double p = table->law(context, warped ? s.sampling.warp() : Warp{1})[std::size_t(s.tokens[std::size_t(3 + i)])];
+      EXPECT_NEAR(s.logprobs[std::size_t(i)], std::log(p), 1e-5) << i;
+    }
+  }
+}
+
+TEST_F(EngineTest, phases_sum_to_the_step) {
+  const auto e = engine();
+  e->submit(request({1, 2, 3}, 20));
+  Phases all;
+  while (!e->idle()) all += e->step().phases;
+  const double sum = all.schedule + all.draft_forward + all.draft_other + all.target_forward + all.verify + all.deliver;
+  EXPECT_LE(sum, all.total);
+  EXPECT_GT(sum, 0.8 * all.total);
+}
+
+}  // namespace
+}  // namespace foretoken::testing

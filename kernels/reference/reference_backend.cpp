@@ -35,28 +35,35 @@ std::vector<std::int32_t> seen_slots(const Layout& layout, int r) {
   return slots;
 }
 
+// The key (or value) of one kv head in one slot.
+void read_head(const KvLayer& kv, std::int64_t plane, const std::int32_t* table, std::int32_t slot, int h,
+               double* out) {
+  const std::byte* p = slot_address(kv, plane, table, slot);
+  const std::int64_t head = std::int64_t(h) * kv.page_rows * kv.head_size;
+  for (int i = 0; i < kv.head_size; ++i) {
+    out[i] = kv.dtype == DType::f32 ? reinterpret_cast<const float*>(p)[head + i]
+                                    : float(reinterpret_cast<const bf16*>(p)[head + i]);
+  }
+}
+
 // One head of one row: `out` = softmax(q . k * scale) v over `slots` of kv head h.
 void attend_head(const float* q, const KvLayer& kv, const std::int32_t* table, const std::vector<std::int32_t>& slots,
                  int h, float scale, float* out) {
-  const std::int64_t head = std::int64_t(h) * kv.page_rows * kv.head_size;
-  const auto number = [&](std::int64_t plane, std::int32_t slot, int i) {
-    const std::byte* p = slot_address(kv, plane, table, slot);
-    return kv.dtype == DType::f32 ? reinterpret_cast<const float*>(p)[head + i]
-                                  : float(reinterpret_cast<const bf16*>(p)[head + i]);
-  };
-  std::vector<double> weights(slots.size());
+  std::vector<double> weights(slots.size()), row(std::size_t(kv.head_size)), sum(std::size_t(kv.head_size), 0.0);
   double peak = -INFINITY, mass = 0;
   for (std::size_t j = 0; j < slots.size(); ++j) {
+    read_head(kv, kv.keys, table, slots[j], h, row.data());
     double dot = 0;
-    for (int i = 0; i < kv.head_size; ++i) dot += double(q[i]) * number(kv.keys, slots[j], i);
+    for (std::size_t i = 0; i < row.size(); ++i) dot += q[i] * row[i];
     weights[j] = dot * scale;
     peak = std::max(peak, weights[j]);
   }
   for (double& w : weights) mass += w = std::exp(w - peak);
-  std::vector<double> sum(std::size_t(kv.head_size), 0.0);
-  for (std::size_t j = 0; j < slots.size(); ++j)
-    for (int i = 0; i < kv.head_size; ++i) sum[std::size_t(i)] += weights[j] * number(kv.values, slots[j], i);
-  for (int i = 0; i < kv.head_size; ++i) out[i] = float(sum[std::size_t(i)] / mass);
+  for (std::size_t j = 0; j < slots.size(); ++j) {
+    read_head(kv, kv.values, table, slots[j], h, row.data());
+    for (std::size_t i = 0; i < row.size(); ++i) sum[i] += weights[j] * row[i];
+  }
+  for (std::size_t i = 0; i < row.size(); ++i) out[i] = float(sum[i] / mass);
 }
 
 }  // namespace

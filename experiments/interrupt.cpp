@@ -19,8 +19,10 @@ void watch_interrupts() {
   std::signal(SIGTERM, note);
 }
 
+bool interrupted() { return came != 0; }
+
 void check_interrupt() {
-  if (came) throw Interrupted();
+  if (interrupted()) throw Interrupted();
 }
 
 }  // namespace foretoken

@@ -11,6 +11,9 @@ class Interrupted : public std::runtime_error {
 };
 
 void watch_interrupts();   // from now on
-void check_interrupt();    // throws Interrupted if Ctrl-C (or SIGTERM) came since
+bool interrupted();        // Ctrl-C (or SIGTERM) came since
+void check_interrupt();    // throws Interrupted if so
+
+constexpr int kInterruptedExit = 130;
 
 }  // namespace foretoken

@@ -3,6 +3,8 @@
 #include <chrono>
 #include <unordered_map>
 
+#include "kernels/error.h"
+
 namespace foretoken {
 
 using nlohmann::json;
@@ -91,6 +93,14 @@ class Books {
   std::size_t finished_ = 0;
 };
 
+SequenceId submit(Engine& engine, const Job& job) {
+  try {
+    return engine.submit(job.request);
+  } catch (const Error& e) {
+    throw Error("prompt " + std::to_string(job.prompt + 1) + " of the workload: " + e.what());
+  }
+}
+
 }  // namespace
 
 Measured measure(Engine& engine, const std::vector<Job>& jobs, int at_once, const std::function<void(double)>& after_step) {
@@ -99,7 +109,7 @@ Measured measure(Engine& engine, const std::vector<Job>& jobs, int at_once, cons
   const auto start = Clock::now();
   auto last = start;
   for (std::size_t next = 0; books.finished() < jobs.size();) {
-    for (; next < jobs.size() && next - books.finished() < std::size_t(at_once); ++next) books.submitted(next, engine.submit(jobs[next].request));
+    for (; next < jobs.size() && next - books.finished() < std::size_t(at_once); ++next) books.submitted(next, submit(engine, jobs[next]));
     const StepReport report = engine.step();
     const auto now = Clock::now();
     books.step(report, seconds(now - std::exchange(last, now)));

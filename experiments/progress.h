@@ -8,15 +8,17 @@ namespace foretoken {
 
 class Progress {
  public:
-  Progress(std::string title, int total);
+  // `total`: units of work, of about equal length; `kept` of them need none. `quiet`: prints nothing.
+  Progress(std::string title, int total, int kept, bool quiet);
   ~Progress();
-  // `done` of the total are complete; `note` says what is being worked on. `fraction` of it is done.
+  // `done` of the total are complete (the kept ones among them); `note` says what is being worked on. `fraction` of it is done.
   void show(int done, const std::string& note, double fraction = 0);
+  void clear();  // the line, so that something else can be printed
 
  private:
   std::string title_;
-  int total_;
-  bool terminal_, shown_ = false;
+  int total_, kept_;
+  bool quiet_, terminal_, shown_ = false;
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now(), last_{};
   int last_done_ = -1;
 };

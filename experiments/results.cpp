@@ -49,6 +49,15 @@ Parsed parse(const std::filesystem::path& file) {
   return out;
 }
 
+// A descriptor that holds the file's lock.
+int open_alone(const std::filesystem::path& file, int flags) {
+  const int descriptor = ::open(file.c_str(), O_RDWR | O_APPEND | O_CLOEXEC | flags, 0644);
+  if (descriptor < 0) throw Error("cannot write results to '" + file.string() + "' (" + std::strerror(errno) + "); choose another place with --results");
+  if (::flock(descriptor, LOCK_EX | LOCK_NB) == 0) return descriptor;
+  ::close(descriptor);
+  throw Error("another process is writing to '" + file.string() + "'; wait for it, or choose another file with --results");
+}
+
 }  // namespace
 
 std::vector<json> load_results(const std::filesystem::path& file) {
@@ -60,17 +69,13 @@ std::vector<json> load_results(const std::filesystem::path& file) {
 ResultsFile::ResultsFile(const std::filesystem::path& file) : path_(file) {
   std::error_code error;
   if (file.has_parent_path()) std::filesystem::create_directories(file.parent_path(), error);
-  descriptor_ = ::open(file.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
-  if (descriptor_ < 0) throw Error("cannot write results to '" + file.string() + "' (" + std::strerror(errno) + "); choose another place with --results");
-  if (::flock(descriptor_, LOCK_EX | LOCK_NB) != 0) {
-    ::close(descriptor_);
-    throw Error("another process is writing to '" + file.string() + "'; wait for it, or choose another file with --results");
-  }
+  if (error) throw Error("cannot make the folder '" + file.parent_path().string() + "' (" + error.message() + "); choose another place with --results");
+  descriptor_ = open_alone(file, O_CREAT);
   try {
     const Parsed p = parse(file);
+    if (p.torn) std::fprintf(stderr, "foretoken: the last line of %s is incomplete (a run was killed while writing); it is cut off\n", file.c_str());
     if (p.torn && ::ftruncate(descriptor_, off_t(p.whole)) != 0) throw Error("cannot cut the incomplete last line off '" + file.string() + "' (" + std::strerror(errno) + ")");
-    for (const json& line : p.lines)
-      if (!line.contains("error")) keys_.insert(line["key"].get<std::string>());
+    for (const json& line : p.lines) note(line);
   } catch (...) {
     ::close(descriptor_);
     throw;
@@ -93,7 +98,20 @@ void ResultsFile::append(const json& line) {
     at += std::size_t(n);
   }
   if (::fsync(descriptor_) != 0 && errno != EINVAL && errno != EROFS) throw Error("cannot flush '" + path_.string() + "' (" + std::strerror(errno) + "); make room and start the sweep again: finished runs are kept");
-  if (!line.contains("error")) keys_.insert(line["key"].get<std::string>());
+  note(line);
+}
+
+void ResultsFile::note(const json& line) {
+  if (!line.contains("error")) commits_[line["key"].get<std::string>()] = line.value("commit", "");
+}
+
+void set_aside(const std::filesystem::path& file) {
+  std::error_code error;
+  if (!std::filesystem::exists(file, error)) return;
+  const int descriptor = open_alone(file, 0);
+  std::filesystem::rename(file, file.string() + ".1", error);
+  ::close(descriptor);
+  if (error) throw Error("cannot rename '" + file.string() + "' (" + error.message() + "); choose another place with --results");
 }
 
 }  // namespace foretoken

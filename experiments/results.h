@@ -3,7 +3,7 @@
 #pragma once
 #include <filesystem>
 #include <nlohmann/json.hpp>
-#include <set>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -23,14 +23,22 @@ class ResultsFile {
   ~ResultsFile();
   ResultsFile(const ResultsFile&) = delete;
 
-  bool has(const std::string& key) const { return keys_.contains(key); }  // finished without an error
+  bool has(const std::string& key) const { return commits_.contains(key); }  // finished without an error
+  // The commit that measured it.
+  const std::string& commit_of(const std::string& key) const { return commits_.at(key); }
   void append(const nlohmann::json& line);
   const std::filesystem::path& path() const { return path_; }
 
  private:
   std::filesystem::path path_;
   int descriptor_ = -1;
-  std::set<std::string> keys_;
+  void note(const nlohmann::json& line);
+
+  std::map<std::string, std::string> commits_;  // by key
 };
+
+// Renames FILE to FILE.1 (an older one is overwritten) so that a fresh one can begin; nothing happens where there is none. A
+// file that another process is writing is an Error.
+void set_aside(const std::filesystem::path& file);
 
 }  // namespace foretoken

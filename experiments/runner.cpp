@@ -4,14 +4,15 @@
 
 #include <algorithm>
 #include <chrono>
-#include <ctime>
 #include <map>
+#include <new>
 
 #include "experiments/interrupt.h"
+#include "experiments/machine.h"
 #include "experiments/progress.h"
 #include "experiments/results.h"
-#include "experiments/workload.h"
 #include "foretoken_version.h"
+#include "framework/text/json_file.h"
 #include "kernels/error.h"
 
 namespace foretoken {
@@ -20,12 +21,7 @@ using nlohmann::json;
 
 namespace {
 
-std::string now_utc() {
-  const std::time_t t = std::time(nullptr);
-  char text[32];
-  std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", std::gmtime(&t));
-  return text;
-}
+constexpr int kWarmupTokens = 8;
 
 // Whether speculation must print what plain decoding prints, token by token.
 bool comparable(const json& run, const Soundness& soundness) {
@@ -38,35 +34,50 @@ long differing(const std::vector<std::vector<Token>>& a, const std::vector<std::
   return n;
 }
 
-void warm_up(const json& run, Workbench& bench, std::vector<Job> jobs) {
+void warm_up(const json& run, Workbench& bench, const std::filesystem::path& beside, std::vector<Job> jobs) {
   if (!run["measure"]["warmup"].get<bool>()) return;
-  jobs.resize(std::min(jobs.size(), std::size_t(run["engine"]["batch"].get<int>())));
-  for (Job& j : jobs) j.request.limits.max_new_tokens = std::min(j.request.limits.max_new_tokens, 8);
-  for (const bool plain : {true, false}) measure(*bench.engine(run, plain), jobs, run["engine"]["batch"], [](double) { check_interrupt(); });
+  jobs.resize(std::min(jobs.size(), run["engine"]["batch"].get<std::size_t>()));
+  for (Job& j : jobs) j.request.limits.max_new_tokens = std::min(j.request.limits.max_new_tokens, kWarmupTokens);
+  for (const Side side : {Side::baseline, Side::speculative}) measure(*bench.engine(run, side, beside), jobs, run["engine"]["batch"], [](double) { check_interrupt(); });
 }
 
-// The alternations of a run. Every measurement begins with empty caches.
-void alternate(const json& run, Workbench& bench, const std::vector<Job>& jobs, const std::function<void(double)>& progress, json& line) {
+// The alternations of a run. Every measurement has a fresh engine, so that none profits from the prefixes of another.
+void alternate(const json& run, Workbench& bench, const std::filesystem::path& beside, const std::vector<Job>& jobs, const std::function<void(double)>& progress, json& line) {
   const int repeats = run["measure"]["repeats"], batch = run["engine"]["batch"];
   long compared = 0, different = 0;
+  line["repeats"] = json::array();
   for (int i = 0; i < repeats; ++i) {
-    Measured both[2];  // baseline, speculation
+    Measured both[2];  // by Side
     for (int k = 0; k < 2; ++k) {
-      const bool plain = (i + k) % 2 == 0;
-      const auto engine = bench.engine(run, plain);
+      const Side side = (i + k) % 2 == 0 ? Side::baseline : Side::speculative;
+      const auto engine = bench.engine(run, side, beside);
       const double before = (2.0 * i + k) / (2.0 * repeats);
-      both[plain ? 0 : 1] = measure(*engine, jobs, batch, [&](double part) {
+      both[int(side)] = measure(*engine, jobs, batch, [&](double part) {
         check_interrupt();
         progress(before + part / (2.0 * repeats));
       });
     }
-    line["repeats"].push_back({{"baseline", both[0].measure}, {"speculative", both[1].measure}});
     compared += long(jobs.size());
     different += differing(both[0].texts, both[1].texts);
+    line["repeats"].push_back({{"baseline", std::move(both[0].measure)}, {"speculative", std::move(both[1].measure)}});
   }
   const bool compare = line["agreement"]["compared"];
   line["agreement"]["compared_texts"] = compare ? compared : 0;
   line["agreement"]["differing_texts"] = compare ? different : 0;
+}
+
+void fill(const Run& run, Workbench& bench, const std::filesystem::path& beside, const std::function<void(double)>& progress, json& line) {
+  line["machine"] = machine_of(bench.backend(run.document["engine"]));
+  {
+    const auto engine = bench.engine(run.document, Side::speculative, beside);
+    const ModelInfo& target = engine->target().info();
+    line["promise"] = engine->soundness().promise;
+    line["target"] = {{"name", target.name}, {"vocab", target.vocab}, {"weight_bytes", target.weight_bytes}};
+    line["agreement"] = {{"compared", comparable(run.document, engine->soundness())}, {"compared_texts", 0}, {"differing_texts", 0}};
+  }
+  const auto jobs = jobs_of(run.document, bench, beside);
+  warm_up(run.document, bench, beside, jobs);
+  alternate(run.document, bench, beside, jobs, progress, line);
 }
 
 }  // namespace
@@ -74,68 +85,97 @@ void alternate(const json& run, Workbench& bench, const std::vector<Job>& jobs, 
 std::vector<Job> jobs_of(const json& run, Workbench& bench, const std::filesystem::path& beside) {
   const json& w = run["workload"];
   const auto prompts = choose_prompts(read_prompts(locate(w["prompts"], beside)), w["categories"], w["limit"]);
-  const json& e = run["engine"];
-  const auto model = bench.model(bench.backend(e["device"], e["threads"]), run["target"]["model"], run["target"]["dtype"], run["target"]["kv_dtype"]);
-  const auto tokenizer = bench.tokenizer(run["target"]["model"]);
-  const std::size_t wanted = std::max(prompts.size(), std::size_t(4 * e["batch"].get<int>()));
+  const auto target = bench.target(run, beside);
+  const auto tokenizer = bench.tokenizer(run["target"]["model"], beside);
+  const std::size_t wanted = 4 * run["engine"]["batch"].get<std::size_t>();
   std::vector<Job> jobs;
-  for (std::size_t i = 0; i < wanted; ++i) {
-    const Prompt& p = prompts[i % prompts.size()];
-    const std::uint64_t sample = i / prompts.size();
-    jobs.push_back({request_of(run, model->info(), tokenizer, p.text, sample << 32 | std::uint64_t(p.number)), p.number, p.category});
-  }
+  for (std::uint64_t sample = 0; sample == 0 || jobs.size() < wanted; ++sample)
+    for (const Prompt& p : prompts) jobs.push_back({request_of(run, target->info(), tokenizer, p, sample), p.number, p.category});
   return jobs;
 }
 
-json run_cell(const Cell& cell, Workbench& bench, const std::filesystem::path& beside, const std::function<void(double)>& progress) {
+json measure_run(const Run& run, Workbench& bench, const std::filesystem::path& beside, const std::function<void(double)>& progress) {
   const auto start = std::chrono::steady_clock::now();
-  json line{{"schema", kResultSchema}, {"key", cell.key}, {"run", cell.run}, {"axes", cell.axes}, {"commit", kCommit}, {"version", kVersion},
-            {"compiler", kCompiler}, {"date", now_utc()}};
+  json line{{"schema", kResultSchema}, {"key", run.key}, {"run", run.document}, {"axes", run.axes}, {"commit", kCommit}, {"version", kVersion},
+            {"compiler", kCompiler}, {"date", utc_now()}};
   try {
-    const json& e = cell.run["engine"];
-    Backend& backend = bench.backend(e["device"], e["threads"]);
-    line["machine"] = machine(backend);
-    line["device"] = backend.name();
-    const auto engine = bench.engine(cell.run, false);
-    const ModelInfo& target = engine->target().info();
-    line["promise"] = engine->soundness().promise;
-    line["target"] = {{"name", target.name}, {"vocab", target.vocab}, {"weight_bytes", target.weight_bytes}};
-    line["agreement"] = {{"compared", comparable(cell.run, engine->soundness())}, {"compared_texts", 0}, {"differing_texts", 0}};
-    const auto jobs = jobs_of(cell.run, bench, beside);
-    warm_up(cell.run, bench, jobs);
-    alternate(cell.run, bench, jobs, progress, line);
+    fill(run, bench, beside, progress, line);
+    bench.forget_unused();
   } catch (const Error& e) {
-    line.erase("repeats");
     line["error"] = e.what();
+  } catch (const std::bad_alloc&) {
+    line["error"] = "there is not enough memory for this run; lower \"memory_mib\" or \"batch\" of the engine";
+  } catch (const std::filesystem::filesystem_error& e) {
+    line["error"] = e.path1().string() + ": " + e.code().message();
   }
+  if (line.contains("error")) line.erase("repeats"), line.erase("agreement");
   line["seconds"] = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return line;
 }
 
-SweepOutcome run_sweep(const std::vector<Cell>& cells, Workbench& bench, const std::filesystem::path& beside, const SweepOptions& options) {
-  ResultsFile file(options.results);
-  {
-    Progress progress(options.title, int(cells.size()));
-    int done = 0;
-    for (const Cell& cell : cells) {
-      check_interrupt();
-      if (!file.has(cell.key)) {
-        const std::string note = cell.run["drafter"]["name"].get<std::string>() + " " + cell.axes.dump();
-        progress.show(done, note);
-        const json line = run_cell(cell, bench, beside, [&](double part) { progress.show(done, note, part); });
-        file.append(line);
-        if (line.contains("error")) spdlog::error("run {} {} failed: {}", cell.key, cell.axes.dump(), line["error"].get<std::string>());
-      }
-      progress.show(++done, "");
-    }
+bool texts_differ(const json& line) {
+  return line.value(json::json_pointer("/agreement/differing_texts"), 0L) > 0 && line.value(json::json_pointer("/machine/device"), "") != "cuda";
+}
+
+std::string label_of(const Run& run) {
+  std::string s;
+  for (const auto& [pointer, value] : run.axes.items()) {
+    const bool named = value.is_object() && value.contains("name") && value["name"].is_string();
+    s += (s.empty() ? "" : ", ") + pointer.substr(pointer.rfind('/') + 1) + " " + (named ? value["name"].get<std::string>() : value.is_string() ? value.get<std::string>() : shown(value));
   }
+  return s.empty() ? "the run" : s;
+}
+
+namespace {
+
+// What is kept although it may not be what the user believes.
+void notice_other_commits(const std::vector<Run>& runs, const ResultsFile& file) {
+  const auto other = std::ranges::count_if(runs, [&](const Run& r) { return file.has(r.key) && file.commit_of(r.key) != kCommit; });
+  if (other > 0) spdlog::warn("{} results in {} were measured by another commit than {} and are kept; to measure again name another file with --results", other, file.path().string(), kCommit);
+}
+
+void measure_all(const std::vector<Run>& runs, Workbench& bench, const SweepOptions& options, ResultsFile& file) {
+  const auto kept = std::ranges::count_if(runs, [&](const Run& r) { return file.has(r.key); });
+  Progress progress(options.title, int(runs.size()), int(kept), options.quiet);
+  int done = int(kept);
+  for (const Run& run : runs) {
+    if (file.has(run.key)) continue;
+    check_interrupt();
+    progress.show(done, label_of(run));
+    const json line = measure_run(run, bench, options.beside, [&](double part) { progress.show(done, label_of(run), part); });
+    file.append(line);
+    if (line.contains("error")) {
+      progress.clear();
+      spdlog::error("{}: {}", label_of(run), line["error"].get<std::string>());
+    }
+    progress.show(++done, "");
+  }
+}
+
+}  // namespace
+
+int SweepOutcome::exit_code() const { return interrupted ? kInterruptedExit : failed > 0 ? 1 : 0; }
+
+SweepOutcome run_sweep(const std::vector<Run>& runs, Workbench& bench, const SweepOptions& options) {
+  ResultsFile file(options.results);
   SweepOutcome out;
-  out.results = file.path();
+  notice_other_commits(runs, file);
+  try {
+    measure_all(runs, bench, options, file);
+  } catch (const Interrupted&) {
+    out.interrupted = true;
+    spdlog::warn("interrupted; finished runs are in {}, and `foretoken run` with that file goes on from there", file.path().string());
+  }
   std::map<std::string, json> latest;
   for (json& line : load_results(file.path())) latest[line["key"].get<std::string>()] = std::move(line);
-  for (const Cell& cell : cells) {
-    const json& line = out.lines.emplace_back(std::move(latest[cell.key]));
-    out.failed += line.contains("error") || line.at("agreement").at("differing_texts") != 0;
+  for (const Run& run : runs) {
+    const auto found = latest.find(run.key);
+    if (found == latest.end()) continue;
+    const json& line = out.lines.emplace_back(std::move(found->second));
+    const bool differ = texts_differ(line);
+    if (differ) spdlog::error("{}: {} of {} texts differ from plain decoding's, which must not happen on this device; please report it with {}", label_of(run),
+                              line["agreement"]["differing_texts"].dump(), line["agreement"]["compared_texts"].dump(), file.path().string());
+    out.failed += line.contains("error") || differ;
   }
   return out;
 }

@@ -1,37 +1,45 @@
-// One run: speculation and its baseline (the same engine without it), measured in alternation, as one result line.
+// One run: speculation and its baseline (the same engine without it), measured in alternation, as one result line; and all
+// runs of a sweep, of which what fails is recorded and the rest goes on.
 #pragma once
+#include <filesystem>
 #include <functional>
 #include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
 
 #include "experiments/measure.h"
 #include "experiments/sweep.h"
-#include "experiments/workload.h"
 #include "experiments/workbench.h"
 
 namespace foretoken {
 
-// One request of a complete run: sample number `sample` of a prompt.
-Request request_of(const nlohmann::json& run, const Prompt& prompt, std::uint64_t sample, const std::shared_ptr<const Tokenizer>& tokenizer, const ModelInfo& target);
-
-// The requests of a complete run: its prompts, repeated with other sample numbers until there are at least four times as
-// many as run at once.
+// The requests of a complete run: all of its prompts, as many times over (with other sample numbers, so other draws) as it
+// takes to have at least four times as many as run at once.
 std::vector<Job> jobs_of(const nlohmann::json& run, Workbench& bench, const std::filesystem::path& beside);
 
-// Measures one cell; `progress` gets the share that is done. Errors of the run become a line with "error"; Interrupted and
-// whatever is not the run's fault are thrown on.
-nlohmann::json run_cell(const Cell& cell, Workbench& bench, const std::filesystem::path& beside, const std::function<void(double)>& progress);
+// The result line. `progress` gets the share that is done. An error of the run becomes a line with "error"; Interrupted is
+// thrown on.
+nlohmann::json measure_run(const Run& run, Workbench& bench, const std::filesystem::path& beside, const std::function<void(double)>& progress);
+
+// True where texts differ although the device's numerics are invariant, so that they must not.
+bool texts_differ(const nlohmann::json& line);
+
+// "drafter ngram, length 4": the axes of a run, for messages.
+std::string label_of(const Run& run);
 
 struct SweepOptions {
-  std::vector<std::string> settings;  // POINTER=VALUE overrides of the base
-  std::filesystem::path results;      // empty: results/NAME.jsonl
+  std::filesystem::path results;
+  std::filesystem::path beside;  // the document's folder, for its paths
   std::string title = "run";
+  bool quiet = false;            // no progress
 };
 struct SweepOutcome {
-  std::vector<nlohmann::json> lines;  // of all cells, in the order of the sweep, earlier results included
+  std::vector<nlohmann::json> lines;  // of all runs that have one, in the order of the sweep, earlier results included
   int failed = 0;                     // runs with an error, or with texts that differ though they must not
-  std::filesystem::path results;
+  bool interrupted = false;
+  int exit_code() const;              // 0, 1 where a run failed, 130 after Ctrl-C
 };
-// Runs all cells that the results file does not hold yet.
-SweepOutcome run_sweep(const std::vector<Cell>& cells, Workbench& bench, const std::filesystem::path& beside, const SweepOptions& options);
+// Measures what the results file does not hold yet. Only what concerns all runs (a file that cannot be written) is an Error.
+SweepOutcome run_sweep(const std::vector<Run>& runs, Workbench& bench, const SweepOptions& options);
 
 }  // namespace foretoken

@@ -2,6 +2,8 @@
 
 #include <xxhash.h>
 
+#include <algorithm>
+#include <numeric>
 #include <set>
 
 #include "experiments/run_document.h"
@@ -13,7 +15,7 @@ namespace foretoken {
 using nlohmann::json;
 
 std::string key_of(const json& run) {
-  const std::string text = run.dump();  // keys of json are sorted
+  const std::string text = run.dump(-1, ' ', true, json::error_handler_t::replace);  // keys of json are sorted
   char hex[17];
   std::snprintf(hex, sizeof hex, "%016llx", static_cast<unsigned long long>(XXH3_64bits(text.data(), text.size())));
   return hex;
@@ -23,23 +25,29 @@ namespace {
 
 json::json_pointer pointer(const std::string& text, const std::string& where) {
   try {
-    return json::json_pointer(text);
+    if (!text.empty()) return json::json_pointer(text);
+  } catch (const json::exception&) {  // said below
+  }
+  throw Error(where + ": '" + text + "' is no JSON pointer; write it as /policy/length");
+}
+
+void put(json& document, const std::string& at, const json& value, const std::string& where) {
+  const json::json_pointer place = pointer(at, where);
+  try {
+    document[place] = value;
   } catch (const json::exception&) {
-    throw Error(where + ": '" + text + "' is no JSON pointer; write it as /policy/length");
+    throw Error(where + ": a run has no key '" + at + "'; foretoken keys lists those there are");
   }
 }
 
-void set(json& base, const std::string& setting, const std::string& where) {
+std::string pointer_of(const std::string& setting) {
   const auto equals = setting.find('=');
   if (equals == std::string::npos) throw Error("--set wants POINTER=VALUE, as in --set /engine/batch=1, not '" + setting + "'");
-  const std::string value = setting.substr(equals + 1);
-  json parsed = json::parse(value, nullptr, false);
-  base[pointer(setting.substr(0, equals), where)] = parsed.is_discarded() ? json(value) : parsed;
+  return setting.substr(0, equals);
 }
 
 struct Axis {
-  std::string text;
-  json::json_pointer at;
+  std::string pointer;
   json values;
 };
 
@@ -49,40 +57,74 @@ std::vector<Axis> axes_of(const nlohmann::ordered_json& document, const std::str
   if (!document["axes"].is_object()) throw Error(where + ": 'axes' must be an object of JSON pointers with lists of values");
   for (const auto& [text, values] : document["axes"].items()) {
     if (!values.is_array() || values.empty()) throw Error(where + ": the axis '" + text + "' must be a list of at least one value");
-    axes.push_back({text, pointer(text, where), json(values)});
+    pointer(text, where);
+    axes.push_back({text, json(values)});
   }
   return axes;
 }
 
+// One combination. Parents before children, so that {"/drafter": ..., "/drafter/model": ...} means what it says.
+Run combine(json document, const std::vector<Axis>& axes, const std::vector<std::size_t>& chosen, const Registries& registries, const std::string& where) {
+  std::vector<std::size_t> order(axes.size());
+  std::iota(order.begin(), order.end(), std::size_t(0));
+  std::ranges::stable_sort(order, {}, [&](std::size_t i) { return std::ranges::count(axes[i].pointer, '/'); });
+  Run run;
+  run.axes = json::object();
+  std::string with;
+  for (const std::size_t i : order) {
+    const json& value = axes[i].values[chosen[i]];
+    put(document, axes[i].pointer, value, where);
+    run.axes[axes[i].pointer] = value;
+    with += (with.empty() ? ", with " : ", ") + axes[i].pointer + " = " + shown(value);
+  }
+  run.document = complete_run(document, registries, where + with);
+  run.key = key_of(run.document);
+  return run;
+}
+
+bool next(std::vector<std::size_t>& chosen, const std::vector<Axis>& axes) {
+  for (std::size_t i = axes.size(); i-- > 0;) {
+    if (++chosen[i] < axes[i].values.size()) return true;
+    chosen[i] = 0;
+  }
+  return false;
+}
+
+void refuse_unknown(const nlohmann::ordered_json& sweep, const std::string& where) {
+  for (const auto& [key, value] : sweep.items()) {
+    if (key == "base" || key == "axes") continue;
+    const std::string near = nearest(key, {"base", "axes"});
+    throw Error(where + ": unknown key '/" + key + "' of a sweep" + (near.empty() ? "" : " (did you mean '/" + near + "'?)") + "; known there: base, axes");
+  }
+}
+
 }  // namespace
 
-std::vector<Cell> expand(const nlohmann::ordered_json& document, const std::vector<std::string>& settings, const Registries& registries, const std::string& where) {
+void put_setting(json& document, const std::string& setting, const std::string& where) {
+  const std::string at = pointer_of(setting), value = setting.substr(at.size() + 1);
+  const json parsed = json::parse(value, nullptr, false);
+  put(document, at, parsed.is_discarded() ? json(value) : parsed, where);
+}
+
+std::vector<Run> expand(const nlohmann::ordered_json& document, const std::vector<std::string>& settings, const Registries& registries, const std::string& where) {
   if (!document.is_object()) throw Error(where + ": a run or a sweep must be a JSON object, not " + shown(json(document)));
   const bool sweep = document.contains("base");
-  if (sweep)
-    for (const auto& [key, value] : document.items())
-      if (key != "base" && key != "axes" && key != "name")
-        throw Error(where + ": unknown key '/" + key + "' of a sweep" + (nearest(key, {"base", "axes", "name"}).empty() ? "" : " (did you mean '/" + nearest(key, {"base", "axes", "name"}) + "'?)") + "; known there: base, axes, name");
+  if (sweep) refuse_unknown(document, where);
   json base = sweep ? json(document["base"]) : json(document);
-  if (!base.is_object()) throw Error(where + ": 'base' must be a run, a JSON object, not " + shown(base));
-  for (const auto& s : settings) set(base, s, where);
   const std::vector<Axis> axes = sweep ? axes_of(document, where) : std::vector<Axis>{};
-
-  std::vector<Cell> cells;
-  std::set<std::string> seen;
-  std::vector<std::size_t> at(axes.size(), 0);
-  for (bool more = true; more;) {
-    json run = base, values = json::object();
-    for (std::size_t i = 0; i < axes.size(); ++i) run[axes[i].at] = values[axes[i].text] = axes[i].values[at[i]];
-    Cell cell{complete_run(run, registries, where), values, ""};
-    cell.key = key_of(cell.run);
-    if (seen.insert(cell.key).second) cells.push_back(std::move(cell));
-    more = false;
-    for (std::size_t i = axes.size(); i-- > 0 && !more;)
-      if (++at[i] < axes[i].values.size()) more = true;
-      else at[i] = 0;
+  for (const std::string& setting : settings) {
+    const std::string at = pointer_of(setting);
+    if (std::ranges::any_of(axes, [&](const Axis& a) { return a.pointer == at; })) throw Error(where + ": '" + at + "' is an axis of this sweep; take it out of \"axes\" before setting it");
+    put_setting(base, setting, where);
   }
-  return cells;
+  std::vector<Run> runs;
+  std::set<std::string> seen;
+  std::vector<std::size_t> chosen(axes.size(), 0);
+  do {
+    Run run = combine(base, axes, chosen, registries, where);
+    if (seen.insert(run.key).second) runs.push_back(std::move(run));
+  } while (next(chosen, axes));
+  return runs;
 }
 
 }  // namespace foretoken

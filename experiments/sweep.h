@@ -10,17 +10,21 @@
 
 namespace foretoken {
 
-struct Cell {
-  nlohmann::json run;   // complete
-  nlohmann::json axes;  // {pointer: value} of this cell
-  std::string key;      // 16 hexadecimal digits: the hash of the complete run
+struct Run {
+  nlohmann::json document;  // complete
+  nlohmann::json axes;      // {pointer: value} of this run
+  std::string key;          // key_of(document)
 };
 
-// Every combination of the axes, the last axis fastest, in the order of the document. `settings` are "POINTER=VALUE"
-// overrides of the base. A pointer that is no key of the complete run, an empty axis or a bad document is an Error.
-std::vector<Cell> expand(const nlohmann::ordered_json& document, const std::vector<std::string>& settings, const Registries& registries, const std::string& where);
+// Every combination of the axes, the last axis fastest, in the order of the document; equal runs once. `settings` are
+// "POINTER=VALUE" overrides of the base. A pointer that is no key of a run, an empty axis, an axis that is also set, or a bad
+// document is an Error.
+std::vector<Run> expand(const nlohmann::ordered_json& document, const std::vector<std::string>& settings, const Registries& registries, const std::string& where);
 
-// The same run gives the same key, on any machine: the order of keys does not matter.
+// "POINTER=VALUE" put into a document; VALUE is JSON, or text where it is not.
+void put_setting(nlohmann::json& document, const std::string& setting, const std::string& where);
+
+// 16 hexadecimal digits. The same run gives the same key, on any machine: the order of keys does not matter.
 std::string key_of(const nlohmann::json& run);
 
 }  // namespace foretoken

@@ -7,39 +7,43 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "experiments/workload.h"
 #include "framework/engine/engine.h"
 #include "framework/text/tokenizer.h"
 
 namespace foretoken {
+
+enum class Side { baseline, speculative };  // baseline: the same run with the drafter `none`
 
 class Workbench {
  public:
   Workbench();
 
   const Registries& registries() const { return registries_; }
-  // "auto", "cpu", "reference", "cuda".
-  Backend& backend(const std::string& device, int threads);
-  // The device that "auto" means here.
-  static std::string resolve(const std::string& device);
-  std::shared_ptr<Model> model(Backend& backend, const std::string& directory, const std::string& dtype, const std::string& kv_dtype);
-  std::shared_ptr<const Tokenizer> tokenizer(const std::string& directory);
-  // The engine of a complete run; with `plain`, of its baseline: the same without speculation.
-  std::unique_ptr<Engine> engine(const nlohmann::json& run, bool plain);
+  // Of a run's "engine". "cuda" where this program has no CUDA backend is an Error; "auto" takes cpu then.
+  Backend& backend(const nlohmann::json& engine);
+  // Of a run's target. Paths may also lie `beside` the document.
+  std::shared_ptr<Model> target(const nlohmann::json& run, const std::filesystem::path& beside);
+  std::shared_ptr<const Tokenizer> tokenizer(const std::string& directory, const std::filesystem::path& beside);
+  // The engine of one side of a complete run; it must not outlive this workbench.
+  std::unique_ptr<Engine> engine(const nlohmann::json& run, Side side, const std::filesystem::path& beside);
+  // Lets go of models that nothing has asked for since the last call.
+  void forget_unused();
 
  private:
+  struct Loaded {
+    std::shared_ptr<Model> model;
+    bool used = true;
+  };
+  std::shared_ptr<Model> model(Backend& backend, const std::string& directory, const std::string& dtype, const std::string& kv_dtype, const std::filesystem::path& beside);
+
   Registries registries_;
   std::map<std::string, std::unique_ptr<Backend>> backends_;
-  std::map<std::string, std::shared_ptr<Model>> models_;
+  std::map<std::string, Loaded> models_;
   std::map<std::string, std::shared_ptr<const Tokenizer>> tokenizers_;
 };
 
-// A request of a complete run for this prompt: its sampling, limits and stop texts. `stream` names its draws.
-Request request_of(const nlohmann::json& run, const ModelInfo& model, std::shared_ptr<const Tokenizer> tokenizer, const std::string& prompt, std::uint64_t stream);
-
-// Ends a text where one of `stops` appears and keeps the tokens that lie wholly before it.
-StopRule stop_at(std::vector<std::string> stops, std::shared_ptr<const Tokenizer> tokenizer);
-
-// {"cpu", "cores", "instructions", "os", "memory_gib"} of this machine with this device.
-nlohmann::json machine(const Backend& backend);
+// A request of a complete run: sample number `sample` of a prompt, with the run's sampling, limits and stop texts.
+Request request_of(const nlohmann::json& run, const ModelInfo& target, const std::shared_ptr<const Tokenizer>& tokenizer, const Prompt& prompt, std::uint64_t sample);
 
 }  // namespace foretoken

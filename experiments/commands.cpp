@@ -1,0 +1,182 @@
+#include "experiments/commands.h"
+
+#include <spdlog/spdlog.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <filesystem>
+#include <memory>
+
+#include "experiments/bench.h"
+#include "experiments/generate.h"
+#include "experiments/list.h"
+#include "experiments/quickstart.h"
+#include "experiments/report.h"
+#include "experiments/results.h"
+#include "experiments/runner.h"
+#include "experiments/run_document.h"
+#include "foretoken_version.h"
+#include "framework/text/json_file.h"
+#include "kernels/error.h"
+
+namespace foretoken {
+
+using nlohmann::json;
+
+namespace {
+
+void print(const std::string& text) {
+  std::fwrite(text.data(), 1, text.size(), stdout);
+  if (!text.empty() && text.back() != '\n') std::fputc('\n', stdout);
+}
+
+int terminal_width() {
+  winsize size{};
+  return ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col >= 80 ? size.ws_col : ShowOptions().width;
+}
+
+// --json, --format, shared by all that print tables.
+struct Look {
+  std::string format = "terminal";
+  bool json = false;
+
+  void add(CLI::App& command) {
+    command.add_option("--format", format, "terminal, markdown, csv or json")->check(CLI::IsMember({"terminal", "markdown", "csv", "json"}))->capture_default_str();
+    command.add_flag("--json", json, "the same for programs");
+  }
+  std::string chosen() const { return json ? "json" : format; }
+};
+
+}  // namespace
+
+void add_run(CLI::App& app, Action& action) {
+  struct Given {
+    std::string file, results;
+    std::vector<std::string> set;
+    bool quiet = false;
+    Look look;
+  };
+  const auto g = std::make_shared<Given>();
+  CLI::App* c = app.add_subcommand("run", "measure a run or a sweep and print its tables");
+  c->add_option("file", g->file, "JSON document of a run, or {\"base\": run, \"axes\": {...}}")->required();
+  c->add_option("--results", g->results, "where results are kept; what is there already is not measured again (default: results/NAME.jsonl)");
+  c->add_option("--set", g->set, "/POINTER=VALUE, a change of the run")->take_all();
+  c->add_flag("--quiet", g->quiet, "no progress");
+  g->look.add(*c);
+  c->callback([g, &action] {
+    action = [g] {
+      const std::filesystem::path file = g->file;
+      Workbench bench;
+      const std::vector<Run> runs = expand(read_document(file), g->set, bench.registries(), file.string());
+      const auto results = g->results.empty() ? std::filesystem::path("results") / (file.stem().string() + ".jsonl") : std::filesystem::path(g->results);
+      const SweepOutcome outcome = run_sweep(runs, bench, {results, file.parent_path(), "foretoken run", g->quiet});
+      if (!outcome.lines.empty()) print(show(outcome.lines, {g->look.chosen(), {}, terminal_width()}));
+      return outcome.exit_code();
+    };
+  });
+}
+
+void add_show(CLI::App& app, Action& action) {
+  struct Given {
+    std::string file;
+    std::vector<std::string> tables;
+    Look look;
+  };
+  const auto g = std::make_shared<Given>();
+  CLI::App* c = app.add_subcommand("show", "tables of stored results");
+  c->add_option("results", g->file, "a file of results")->required();
+  c->add_option("--tables", g->tables, "which of main, theory, positions, categories, phases, best (default: all)")->delimiter(',');
+  g->look.add(*c);
+  c->callback([g, &action] {
+    action = [g] {
+      print(show(load_results(g->file), {g->look.chosen(), g->tables, terminal_width()}));
+      return 0;
+    };
+  });
+}
+
+void add_compare(CLI::App& app, Action& action) {
+  struct Given {
+    std::string a, b;
+    std::vector<std::string> ignore;
+    Look look;
+  };
+  const auto g = std::make_shared<Given>();
+  CLI::App* c = app.add_subcommand("compare", "how two files of results differ, run by run");
+  c->add_option("a", g->a, "a file of results")->required();
+  c->add_option("b", g->b, "another")->required();
+  c->add_option("--ignore", g->ignore, "JSON pointers into the run that need not agree, as /engine/device")->delimiter(',');
+  g->look.add(*c);
+  c->callback([g, &action] {
+    action = [g] {
+      CompareOptions options;
+      options.format = g->look.chosen(), options.name_a = g->a, options.name_b = g->b, options.ignore = g->ignore, options.width = terminal_width();
+      print(compare(load_results(g->a), load_results(g->b), options));
+      return 0;
+    };
+  });
+}
+
+void add_quickstart(CLI::App& app, Action& action) {
+  const auto g = std::make_shared<QuickstartOptions>();
+  const auto look = std::make_shared<Look>();
+  CLI::App* c = app.add_subcommand("quickstart", "a first table of acceptance rates and speedups, in about three minutes");
+  c->add_option("--results", g->results, "where results are kept; an older file becomes FILE.1")->capture_default_str();
+  c->add_option("--seconds", g->seconds, "how long it may take")->check(CLI::Range(10, 86400))->capture_default_str();
+  c->add_option("--device", g->device, "auto, cpu, reference or cuda")->capture_default_str();
+  look->add(*c);
+  c->callback([g, look, &action] {
+    action = [g, look] {
+      g->format = look->chosen(), g->width = terminal_width();
+      return quickstart(*g);
+    };
+  });
+}
+
+void add_list(CLI::App& app, const Registries& registries, Action& action) {
+  const auto as_json = std::make_shared<bool>(false);
+  CLI::App* c = app.add_subcommand("list", "drafters, length policies and verifiers, with their options");
+  c->add_flag("--json", *as_json, "the same for programs");
+  c->callback([as_json, &registries, &action] {
+    action = [as_json, &registries] {
+      print(list_registered(registries, *as_json));
+      return 0;
+    };
+  });
+}
+
+void add_keys(CLI::App& app, const Registries& registries, Action& action) {
+  const auto markdown = std::make_shared<bool>(false);
+  CLI::App* c = app.add_subcommand("keys", "every key of a run document, with type, range and default");
+  c->add_flag("--markdown", *markdown, "as tables of experiments/README.md");
+  c->callback([markdown, &registries, &action] {
+    action = [markdown, &registries] {
+      print(describe_keys(registries, *markdown));
+      return 0;
+    };
+  });
+}
+
+void add_bench(CLI::App& app, Action& action) {
+  const auto g = std::make_shared<BenchOptions>();
+  CLI::App* c = app.add_subcommand("bench", "what this machine can do, and how near the products come");
+  c->add_option("--model", g->model_dir, "whose shapes to measure (default: those of the demo target)");
+  c->add_option("--threads", g->threads, "0: as many as the machine has")->check(CLI::NonNegativeNumber)->capture_default_str();
+  c->add_option("--instructions", g->instructions, "avx512bf16, avx512, avx2 or scalar (default: the best)");
+  c->add_option("--repeats", g->repeats, "of every measurement; medians are reported")->check(CLI::PositiveNumber)->capture_default_str();
+  c->add_flag("--json", g->json, "the same for programs");
+  c->callback([g, &action] { action = [g] { return run_bench(*g); }; });
+}
+
+void add_version(CLI::App& app, Action& action) {
+  CLI::App* c = app.add_subcommand("version", "which code this is");
+  c->callback([&action] {
+    action = [] {
+      std::printf("foretoken %s, commit %s, %s, %s\n", kVersion, kCommit, kCompiler, kBuildType);
+      return 0;
+    };
+  });
+}
+
+}  // namespace foretoken

@@ -1,0 +1,103 @@
+#include "experiments/generate.h"
+
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <iostream>
+#include <iterator>
+
+#include "experiments/interrupt.h"
+#include "experiments/run_document.h"
+#include "experiments/workbench.h"
+#include "kernels/error.h"
+
+namespace foretoken {
+
+using nlohmann::json;
+
+namespace {
+
+std::string read_prompt(const std::string& prompt) {
+  if (prompt != "-") return prompt;
+  return {std::istreambuf_iterator<char>(std::cin), {}};
+}
+
+// Prints what stood of a draft apart from what the target said itself.
+class Printer {
+ public:
+  Printer(std::shared_ptr<const Tokenizer> tokenizer, bool marks) : stream_(std::move(tokenizer)), terminal_(isatty(STDOUT_FILENO) != 0) {
+    const bool colours = terminal_ && std::getenv("NO_COLOR") == nullptr;
+    if (colours && !marks) before_ = "\033[32;4m", after_ = "\033[0m";
+    else if (marks) before_ = "[", after_ = "]";
+  }
+
+  void print(std::span<const Token> emitted, int accepted) {
+    const std::size_t guessed = std::min(std::size_t(accepted), emitted.size());
+    if (const std::string text = stream_.push(emitted.first(guessed)); !text.empty()) put(before_ + shown(text) + after_);
+    put(shown(stream_.push(emitted.subspan(guessed))));
+  }
+  void finish() { put(shown(stream_.finish()) + "\n"); }
+
+ private:
+  // A model may emit anything; a terminal gets no control characters from it.
+  std::string shown(std::string text) const {
+    if (terminal_) std::erase_if(text, [](unsigned char c) { return (c < 0x20 && c != '\n' && c != '\t') || c == 0x7f; });
+    return text;
+  }
+  static void put(const std::string& text) {
+    std::fwrite(text.data(), 1, text.size(), stdout);
+    std::fflush(stdout);
+  }
+
+  TextStream stream_;
+  bool terminal_;
+  std::string before_, after_;
+};
+
+struct Figures {
+  double seconds = 0, first = -1;
+  long tokens = 0, rounds = 0, drafted = 0, tested = 0, accepted = 0;
+
+  void add(const SequenceReport& r) {
+    tokens += long(r.emitted.size()), rounds += r.judged, drafted += r.drafted, tested += r.tested(), accepted += r.accepted;
+  }
+  void print() const {
+    std::fprintf(stderr, "foretoken: %ld tokens in %.2f s, %.1f tokens/s, the first after %.1f ms", tokens, seconds, double(tokens) / seconds, 1000 * first);
+    std::fprintf(stderr, "; tau %.2f tokens per target forward", rounds ? double(tokens) / double(rounds) : 0.0);
+    if (drafted > 0) std::fprintf(stderr, "; accepted %ld of %ld drafted (%.1f %%), alpha %.2f", accepted, drafted, 100 * double(accepted) / double(drafted), double(accepted) / double(tested));
+    std::fputs("\n", stderr);
+  }
+};
+
+}  // namespace
+
+int generate(const GenerateOptions& options) {
+  Workbench bench;
+  json document = options.run;
+  document["workload"]["prompts"] = "(the prompt)";
+  const json run = complete_run(document, bench.registries(), "generate");
+  const auto engine = bench.engine(run, Side::speculative, "");
+  const auto tokenizer = bench.tokenizer(run.at("target").at("model"), "");
+  engine->submit(request_of(run, engine->target().info(), tokenizer, Prompt{0, read_prompt(options.prompt), ""}, 0));
+
+  Printer printer(tokenizer, options.marks);
+  Figures figures;
+  const auto start = std::chrono::steady_clock::now();
+  while (!engine->idle()) {
+    const StepReport report = engine->step();
+    figures.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    for (const SequenceReport& r : report.sequences) {
+      if (r.judged && figures.first < 0) figures.first = figures.seconds;
+      figures.add(r);
+      printer.print(r.emitted, r.accepted);
+    }
+    if (interrupted()) break;
+  }
+  printer.finish();
+  figures.print();
+  return interrupted() ? kInterruptedExit : 0;
+}
+
+}  // namespace foretoken

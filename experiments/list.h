@@ -1,0 +1,11 @@
+// `foretoken list`: what is registered, with options, defaults and sources. Knows registries, not what is in them.
+#pragma once
+#include <string>
+
+#include "framework/decode/registry.h"
+
+namespace foretoken {
+
+std::string list_registered(const Registries& registries, bool as_json);
+
+}  // namespace foretoken

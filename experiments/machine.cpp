@@ -1,0 +1,47 @@
+#include "experiments/machine.h"
+
+#include <unistd.h>
+
+#include <ctime>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <thread>
+
+namespace foretoken {
+namespace {
+
+// What follows `key` in the first line of a file that begins with it; quotes are taken off.
+std::string field(const char* file, const std::string& key, const std::string& otherwise) {
+  std::ifstream in(file);
+  for (std::string line; std::getline(in, line);) {
+    if (!line.starts_with(key)) continue;
+    const auto begin = line.find_first_not_of(" \t:=\"", key.size());
+    const auto end = line.find_last_not_of(" \t\"\n");
+    if (begin != std::string::npos && end >= begin) return line.substr(begin, end - begin + 1);
+  }
+  return otherwise;
+}
+
+}  // namespace
+
+nlohmann::json machine_of(const Backend& backend) {
+  const double bytes = double(sysconf(_SC_PHYS_PAGES)) * double(sysconf(_SC_PAGESIZE));
+  return {{"cpu", field("/proc/cpuinfo", "model name", "unknown")},
+          {"cores", std::thread::hardware_concurrency()},
+          {"instructions", backend.name() == "cpu" ? cpu_instructions().front() : ""},
+          {"os", field("/etc/os-release", "PRETTY_NAME", "unknown")},
+          {"memory_gib", int(bytes / (1 << 30) + 0.5)},
+          {"device", backend.name()},
+          {"description", backend.description()}};
+}
+
+std::string utc_now() {
+  const std::time_t now = std::time(nullptr);
+  std::tm parts{};
+  gmtime_r(&now, &parts);
+  char text[32];
+  std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &parts);
+  return text;
+}
+
+}  // namespace foretoken

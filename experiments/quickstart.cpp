@@ -1,0 +1,107 @@
+#include "experiments/quickstart.h"
+
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <map>
+
+#include "experiments/interrupt.h"
+#include "experiments/report.h"
+#include "experiments/results.h"
+#include "experiments/run_document.h"
+#include "experiments/runner.h"
+#include "foretoken_version.h"
+
+namespace foretoken {
+
+using nlohmann::json;
+
+namespace {
+
+constexpr int kFamilies = 6, kFewestPrompts = 18, kFewestTokens = 16, kTokens = 48, kMostRepeats = 9;
+constexpr double kMargin = 0.8;      // of the time that is left: neighbours, noise, warm-ups
+constexpr double kProbeSeconds = 8;  // for the first measurement
+
+double since(std::chrono::steady_clock::time_point start) { return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(); }
+
+json resized(json run, const Size& size) {
+  run["workload"]["limit"] = size.prompts, run["workload"]["max_new_tokens"] = size.max_new_tokens;
+  run["measure"]["repeats"] = size.repeats;
+  return run;
+}
+
+// Seconds of one request of one side, when `tokens` are generated for each of six prompts, one per family.
+double probe(const json& run, Side side, int tokens, Workbench& bench) {
+  auto jobs = jobs_of(resized(run, {kFamilies, tokens, 1}), bench, "");
+  jobs.resize(std::min(jobs.size(), std::size_t(2 * kFamilies)));
+  const auto engine = bench.engine(run, side, "");
+  const auto start = std::chrono::steady_clock::now();
+  measure(*engine, jobs, run.at("engine").at("batch"), [](double) { check_interrupt(); });
+  return since(start) / double(jobs.size());
+}
+
+// Runs that cost about the same, since they differ in the draft length or the temperature alone, share one measurement:
+// the middle one of four lengths at temperature 1, where fewer drafts stand.
+Costs measure_costs(const std::vector<Run>& runs, Workbench& bench) {
+  const auto of = [](const Run& r, const char* pointer) { return r.document.at(json::json_pointer(pointer)); };
+  probe(runs.front().document, Side::baseline, 1, bench);  // loads the target, wakes the threads
+  const double token = probe(runs.front().document, Side::baseline, 4, bench) / 4;
+  std::map<std::string, double> known;
+  Costs costs;
+  costs.max_new_tokens = std::clamp(int(kProbeSeconds / (8 * kFamilies * token)), 8, kTokens);
+  for (const Run& run : runs) {
+    if (of(run, "/sampling/temperature") == 0) continue;
+    const std::string batch = of(run, "/engine/batch").dump();
+    const std::string drafted = of(run, "/drafter/name").dump() + batch + (of(run, "/policy/length") > 2 ? " long" : " short");
+    if (!known.contains(batch)) known[batch] = probe(run.document, Side::baseline, costs.max_new_tokens, bench);
+    if (!known.contains(drafted)) known[drafted] = probe(run.document, Side::speculative, costs.max_new_tokens, bench);
+    costs.request_by_request += 2 * (known[batch] + known[drafted]);  // at both temperatures
+  }
+  return costs;
+}
+
+}  // namespace
+
+Size size_for(const Costs& costs, double seconds, int most) {
+  Size size{kFewestPrompts, costs.max_new_tokens, 3};
+  const double requests = seconds / (size.repeats * costs.request_by_request);  // per measure, of so many tokens
+  if (requests < kFewestPrompts) {
+    size.max_new_tokens = std::max(kFewestTokens, int(costs.max_new_tokens * requests / kFewestPrompts));
+    return size;
+  }
+  if (costs.max_new_tokens < kTokens) {
+    size.max_new_tokens = std::min(kTokens, int(costs.max_new_tokens * requests / kFewestPrompts));
+    return size;
+  }
+  size.prompts = std::clamp(int(requests) / kFamilies * kFamilies, kFewestPrompts, most);
+  size.repeats = std::clamp(int(seconds / (size.prompts * costs.request_by_request)), 3, kMostRepeats);
+  return size;
+}
+
+int quickstart(const QuickstartOptions& options) {
+  const auto start = std::chrono::steady_clock::now();
+  const std::filesystem::path root = kSourceDirectory, file = root / "experiments/configs/quickstart.json";
+  const auto document = read_document(file);
+  std::vector<std::string> settings{"/engine/device=" + options.device};
+  Workbench bench;
+  const std::vector<Run> plan = expand(document, settings, bench.registries(), file.string());
+  const int most = int(read_prompts(locate(plan.front().document.at("workload").at("prompts"))).size());
+  const Size size = size_for(measure_costs(plan, bench), kMargin * (options.seconds - since(start)), most);
+  for (const auto& [key, value] : {std::pair{"/workload/limit=", size.prompts}, {"/workload/max_new_tokens=", size.max_new_tokens}, {"/measure/repeats=", size.repeats}})
+    settings.push_back(key + std::to_string(value));
+  const std::vector<Run> runs = expand(document, settings, bench.registries(), file.string());
+  spdlog::info("{} runs of {} prompts with up to {} new tokens, {} alternations each; about {:.0f} s", runs.size(), size.prompts, size.max_new_tokens, size.repeats, options.seconds);
+
+  set_aside(options.results);
+  const SweepOutcome outcome = run_sweep(runs, bench, {options.results, root, "foretoken quickstart", false});
+  if (!outcome.lines.empty()) std::printf("%s\n", show(outcome.lines, {options.format, {}, options.width}).c_str());
+  std::fflush(stdout);
+  if (outcome.exit_code() == 0) spdlog::info("every greedy text was equal to plain decoding's, token for token");
+  spdlog::info("{:.0f} s; results are in {}", since(start), options.results);
+  spdlog::info("next: foretoken show {} --format markdown, notebooks/first_look.ipynb (draws them), foretoken generate --help, experiments/README.md (your own sweep)", options.results);
+  return outcome.exit_code();
+}
+
+}  // namespace foretoken

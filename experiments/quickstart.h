@@ -1,0 +1,32 @@
+// `foretoken quickstart`: the sweep of configs/quickstart.json over the demo models, sized for this machine, with its tables.
+// This room must not know how a run is measured.
+#pragma once
+#include <string>
+
+namespace foretoken {
+
+struct QuickstartOptions {
+  std::string results = "results/quickstart.jsonl";
+  std::string device = "auto", format = "terminal";
+  double seconds = 170;  // for all of it
+  int width = 118;
+};
+
+// How much a run of the sweep serves.
+struct Size {
+  int prompts = 0, max_new_tokens = 0, repeats = 3;
+};
+
+// What requests cost on this machine, measured.
+struct Costs {
+  int max_new_tokens = 0;         // of the requests that were measured
+  double request_by_request = 0;  // seconds of one request of each run of the sweep, both sides, summed over the runs
+};
+
+// The largest workload that fits into `seconds`: at least 18 prompts (batch 4 wants 16 requests) as long as they have 16 tokens
+// each, then more prompts in steps of six categories, up to `most`; then more repeats.
+Size size_for(const Costs& costs, double seconds, int most);
+
+int quickstart(const QuickstartOptions& options);
+
+}  // namespace foretoken

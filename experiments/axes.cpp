@@ -12,10 +12,13 @@ using nlohmann::json;
 
 std::string last_part(const std::string& pointer) { return pointer.substr(pointer.rfind('/') + 1); }
 std::string without_last(const std::string& pointer) { return pointer.substr(0, pointer.rfind('/')); }
-bool within(const std::string& pointer, const std::string& parent) { return pointer == parent || pointer.starts_with(parent + "/"); }
+bool within(const std::string& pointer, const std::string& parent) {
+  return pointer == parent || pointer.starts_with(parent + "/");
+}
 
 int room_of(const std::string& pointer) {
-  static const std::vector<std::string> kRooms = {"/target", "/drafter", "/verifier", "/sampling", "/engine", "/workload"};
+  static const std::vector<std::string> kRooms = {"/target",   "/drafter", "/verifier",
+                                                  "/sampling", "/engine",  "/workload"};
   const auto found = std::ranges::find_if(kRooms, [&](const std::string& room) { return within(pointer, room); });
   return within(pointer, "/policy") ? 100 : int(found - kRooms.begin());
 }
@@ -57,7 +60,8 @@ class Classes {
     std::map<std::pair<int, std::string>, int> next;
     std::vector<int> refined;
     for (std::size_t i = 0; i < runs_.size(); ++i)
-      refined.push_back(next.try_emplace({class_[i], value_at(runs_[i], pointer).dump()}, int(next.size())).first->second);
+      refined.push_back(
+          next.try_emplace({class_[i], value_at(runs_[i], pointer).dump()}, int(next.size())).first->second);
     const bool more = int(next.size()) > count_;
     count_ = int(next.size());
     class_ = std::move(refined);
@@ -73,7 +77,9 @@ class Classes {
 std::vector<std::string> choose(const std::vector<json>& runs, const std::vector<std::string>& named) {
   const std::vector<std::string> candidates = differing(runs);
   const auto is_axis = [&](const std::string& p) { return std::ranges::find(named, p) != named.end(); };
-  const auto in_axis = [&](const std::string& p) { return std::ranges::any_of(named, [&](const std::string& n) { return within(p, n); }); };
+  const auto in_axis = [&](const std::string& p) {
+    return std::ranges::any_of(named, [&](const std::string& n) { return within(p, n); });
+  };
   std::vector<std::string> chosen;
   Classes classes(runs);
   for (int pass = 0; pass < 3; ++pass)
@@ -117,7 +123,8 @@ std::vector<Column> Axes::table_columns() const {
   for (const Axis& axis : columns_) {
     std::string name = axis.pointer.substr(1);
     std::ranges::replace(name, '/', '.');
-    found.push_back({axis.title, name, axis.title == "T" ? "temperature" : "", axis.numeric ? Column::Kind::number : Column::Kind::text});
+    found.push_back({axis.title, name, axis.title == "T" ? "temperature" : "",
+                     axis.numeric ? Column::Kind::number : Column::Kind::text});
   }
   return found;
 }
@@ -145,7 +152,8 @@ std::vector<Cell> Axes::cells(const json& run) const {
 
 std::string Axes::label(const json& run) const {
   std::string found;
-  for (std::size_t i = 0; i < columns_.size(); ++i) found += (i ? ", " : "") + columns_[i].title + " " + cell(i, run).shown();
+  for (std::size_t i = 0; i < columns_.size(); ++i)
+    found += (i ? ", " : "") + columns_[i].title + " " + cell(i, run).shown();
   return found;
 }
 
@@ -181,7 +189,8 @@ std::vector<std::size_t> Axes::outside_policy() const {
 }
 
 bool Axes::equal(const json& a, const json& b, const std::vector<std::size_t>& axes) const {
-  return std::ranges::all_of(axes, [&](std::size_t i) { return value_at(a, columns_[i].pointer) == value_at(b, columns_[i].pointer); });
+  return std::ranges::all_of(
+      axes, [&](std::size_t i) { return value_at(a, columns_[i].pointer) == value_at(b, columns_[i].pointer); });
 }
 
 }  // namespace foretoken

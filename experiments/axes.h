@@ -1,9 +1,10 @@
 // What tells the rows of a table apart: the fields of the run documents that differ, as columns in a fixed order.
 // Knows runs as JSON documents, not what their fields do.
 #pragma once
-#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
+
+#include <nlohmann/json.hpp>
 
 #include "experiments/table.h"
 

@@ -26,7 +26,9 @@ constexpr Figure kFigures[] = {{"tokens_per_second", &Summary::tokens_per_second
 
 using Fields = std::map<std::string, json>;  // the leaves of a run by their pointers
 
-bool within(const std::string& pointer, const std::string& parent) { return pointer == parent || pointer.starts_with(parent + "/"); }
+bool within(const std::string& pointer, const std::string& parent) {
+  return pointer == parent || pointer.starts_with(parent + "/");
+}
 
 std::vector<Fields> fields_of(const std::vector<Summary>& side, const std::vector<std::string>& ignored) {
   std::vector<Fields> found;
@@ -34,15 +36,19 @@ std::vector<Fields> fields_of(const std::vector<Summary>& side, const std::vecto
     const json leaves = summary.run().flatten();
     found.emplace_back();
     for (const auto& [pointer, value] : leaves.items())
-      if (std::ranges::none_of(ignored, [&p = pointer](const std::string& parent) { return within(p, parent); })) found.back()[pointer] = value;
+      if (std::ranges::none_of(ignored, [&p = pointer](const std::string& parent) { return within(p, parent); }))
+        found.back()[pointer] = value;
   }
   return found;
 }
 
-bool all_differ(const std::vector<Fields>& runs) { return std::set<Fields>(runs.begin(), runs.end()).size() == runs.size(); }
+bool all_differ(const std::vector<Fields>& runs) {
+  return std::set<Fields>(runs.begin(), runs.end()).size() == runs.size();
+}
 
 // Fields that one side has nowhere: options younger than its results. Empty where runs would no longer be told apart.
-std::vector<std::string> one_sided(const std::vector<Summary>& a, const std::vector<Summary>& b, const std::vector<std::string>& ignored) {
+std::vector<std::string> one_sided(const std::vector<Summary>& a, const std::vector<Summary>& b,
+                                   const std::vector<std::string>& ignored) {
   std::map<std::string, int> sides;
   for (const Fields& run : fields_of(a, ignored))
     for (const auto& [pointer, value] : run) sides[pointer] |= 1;
@@ -72,12 +78,14 @@ Matching match(const std::vector<json>& lines_a, const std::vector<json>& lines_
   Matching found{summarize(lines_a), summarize(lines_b), {}, {}, {}, {}, {}};
   std::vector<std::string> ignored = {"/measure"};
   for (const std::string& pointer : options.ignore) {
-    if (!pointer.starts_with('/')) throw Error("'" + pointer + "' is no JSON pointer: write what to ignore as /engine/device");
+    if (!pointer.starts_with('/'))
+      throw Error("'" + pointer + "' is no JSON pointer: write what to ignore as /engine/device");
     ignored.push_back(pointer);
   }
   for (const auto* side : {&found.a, &found.b})
     if (!all_differ(fields_of(*side, ignored)))
-      throw Error("two runs of " + (side == &found.a ? options.name_a : options.name_b) + " differ only in what is ignored; ignore less");
+      throw Error("two runs of " + (side == &found.a ? options.name_a : options.name_b) +
+                  " differ only in what is ignored; ignore less");
   found.younger = one_sided(found.a, found.b, ignored);
   ignored.insert(ignored.end(), found.younger.begin(), found.younger.end());
   std::vector<Fields> fields_a = fields_of(found.a, ignored), fields_b = fields_of(found.b, ignored);
@@ -109,25 +117,33 @@ std::string failure(const Pair& pair) {
   return pair.a->failed() ? "failed in A: " + pair.a->error : pair.b->failed() ? "failed in B: " + pair.b->error : "";
 }
 
+// "exact", or "exact/lossy" where the sides differ.
+std::string promises(const Pair& pair) {
+  const std::string a = kind_of(pair.a->promise), b = kind_of(pair.b->promise);
+  return a == b ? a : a + "/" + b;
+}
+
 Table pairs_table(const Matching& matching, const Axes& axes, const std::vector<Pair>& pairs) {
   Table table;
   table.title = "A and B, run by run";
   table.columns = axes.table_columns();
   const std::vector<Column> columns = {
       {"tok/s A", "tokens_per_second_a", "tokens per second end to end", Kind::interval},
-      {"B", "tokens_per_second_b", "the same in B; ↑ ↓ where the 95 % intervals of A and B do not overlap", Kind::interval},
+      {"B", "tokens_per_second_b", "the same in B; ↑ ↓ where the 95 % intervals of A and B do not overlap",
+       Kind::interval},
       {"speedup A", "speedup_a", "tok/s over the baseline's, with its 95 % interval", Kind::interval},
       {"B", "speedup_b", "", Kind::interval},
       {"tau A", "tau_a", "tokens emitted per target forward", Kind::interval},
       {"B", "tau_b", "", Kind::interval},
       {"alpha A", "alpha_a", "accepted / tested draft tokens", Kind::interval},
       {"B", "alpha_b", "", Kind::interval}};
-  const bool mixed = std::ranges::any_of(pairs, [&](const Pair& p) { return p.a->promise != p.b->promise || p.a->promise != pairs[0].a->promise; });
+  const bool mixed =
+      std::ranges::any_of(pairs, [&](const Pair& p) { return promises(p) != kind_of(pairs[0].a->promise); });
   if (mixed) table.columns.push_back({"output", "promise", "what the verifiers of A and B promise", Kind::text});
   table.columns.insert(table.columns.end(), columns.begin(), columns.end());
   for (const Pair& pair : pairs) {
     Row row{axes.cells(pair.a->run()), failure(pair), false};
-    if (mixed) row.cells.push_back(Cell::of(pair.a->promise == pair.b->promise ? pair.a->promise : pair.a->promise + "/" + pair.b->promise));
+    if (mixed) row.cells.push_back(Cell::of(promises(pair)));
     if (row.sentence.empty())
       for (const Figure& figure : kFigures) {
         const Interval &a = pair.a->*figure.interval, &b = pair.b->*figure.interval;
@@ -160,8 +176,10 @@ std::string verdict(const std::vector<Pair>& pairs) {
     const int clear = clear_difference(pair.a->speedup, pair.b->speedup);
     ++(clear > 0 ? faster : clear < 0 ? slower : same);
   }
-  return std::to_string(pairs.size()) + (pairs.size() == 1 ? " run" : " runs") + " on both sides: speedup clearly higher in B " + std::to_string(faster) + ", clearly lower " +
-         std::to_string(slower) + ", intervals overlap " + std::to_string(same) + (failed ? ", failed " + std::to_string(failed) : "") + ".";
+  return std::to_string(pairs.size()) + (pairs.size() == 1 ? " run" : " runs") +
+         " on both sides: speedup clearly higher in B " + std::to_string(faster) + ", clearly lower " +
+         std::to_string(slower) + ", intervals overlap " + std::to_string(same) +
+         (failed ? ", failed " + std::to_string(failed) : "") + ".";
 }
 
 std::string people(const Matching& matching, const Axes& axes, Table table, const CompareOptions& options) {
@@ -172,9 +190,11 @@ std::string people(const Matching& matching, const Axes& axes, Table table, cons
   if (!matching.b.empty()) found += "B: " + options.name_b + ", " + View::of(matching.b).origin() + end;
   narrow(table);
   found += verdict(matching.pairs) + end;
-  for (const std::string& pointer : matching.younger) found += "Not counted, since one side does not know it: " + pointer + end;
+  for (const std::string& pointer : matching.younger)
+    found += "Not counted, since one side does not know it: " + pointer + end;
   found += (markdown ? "" : "\n") + (markdown ? table.markdown() : table.terminal(options.width)) + "\n";
-  for (const auto& [alone, side] : {std::pair(&matching.only_a, "Only in A:"), std::pair(&matching.only_b, "Only in B:")}) {
+  for (const auto& [alone, side] :
+       {std::pair(&matching.only_a, "Only in A:"), std::pair(&matching.only_b, "Only in B:")}) {
     if (alone->empty()) continue;
     found += side + end;
     for (const Summary* summary : *alone) found += item + axes.label(summary->run()) + "\n";
@@ -185,34 +205,46 @@ std::string people(const Matching& matching, const Axes& axes, Table table, cons
 
 json side_json(const std::vector<const Summary*>& alone) {
   json found = json::array();
-  for (const Summary* summary : alone) found.push_back({{"key", summary->line.value("key", "")}, {"run", summary->run()}});
+  for (const Summary* summary : alone)
+    found.push_back({{"key", summary->line.value("key", "")}, {"run", summary->run()}});
   return found;
 }
 
 std::string programs(const Matching& matching, const std::vector<Pair>& pairs) {
   json matched = json::array();
   for (const Pair& pair : pairs) {
-    json one = {{"key_a", pair.a->line.value("key", "")}, {"key_b", pair.b->line.value("key", "")}, {"run", pair.b->run()}};
+    json one = {
+        {"key_a", pair.a->line.value("key", "")}, {"key_b", pair.b->line.value("key", "")}, {"run", pair.b->run()}};
     if (!failure(pair).empty()) one["error"] = failure(pair);
     if (failure(pair).empty())
       for (const Figure& figure : kFigures) {
         const Interval &a = pair.a->*figure.interval, &b = pair.b->*figure.interval;
         const bool known = a.known() && b.known();
-        one[figure.name] = {{"a", to_json(a)}, {"b", to_json(b)}, {"ratio", known && a.value != 0 ? json(b.value / a.value) : json()},
+        one[figure.name] = {{"a", to_json(a)},
+                            {"b", to_json(b)},
+                            {"ratio", known && a.value != 0 ? json(b.value / a.value) : json()},
                             {"overlap", known ? json(a.overlaps(b)) : json()}};
       }
     matched.push_back(std::move(one));
   }
-  return json{{"schema", 1}, {"matched", matched}, {"only_a", side_json(matching.only_a)}, {"only_b", side_json(matching.only_b)},
-              {"not_counted", matching.younger}}.dump(1) + "\n";
+  return json{{"schema", 1},
+              {"matched", matched},
+              {"only_a", side_json(matching.only_a)},
+              {"only_b", side_json(matching.only_b)},
+              {"not_counted", matching.younger}}
+             .dump(1) +
+         "\n";
 }
 
 }  // namespace
 
 std::string compare(const std::vector<json>& a, const std::vector<json>& b, const CompareOptions& options) {
-  if (options.format != "terminal" && options.format != "markdown" && options.format != "csv" && options.format != "json")
+  if (options.format != "terminal" && options.format != "markdown" && options.format != "csv" &&
+      options.format != "json")
     throw Error("unknown format '" + options.format + "': there are terminal, markdown, csv, json");
-  if (a.empty() && b.empty()) throw Error("there is nothing to compare: neither " + options.name_a + " nor " + options.name_b + " holds a result");
+  if (a.empty() && b.empty())
+    throw Error("there is nothing to compare: neither " + options.name_a + " nor " + options.name_b +
+                " holds a result");
   const Matching matching = match(a, b, options);
   std::vector<json> both;
   for (const Pair& pair : matching.pairs) both.push_back(pair.a->run());

@@ -50,7 +50,8 @@ std::vector<Table> tables_of(const View& view, const std::vector<std::string>& n
 }
 
 std::string csv(const View& view, const ShowOptions& options) {
-  if (options.tables.size() > 1) throw Error("CSV holds one table: name one of " + joined(kTables) + ", or take --format json");
+  if (options.tables.size() > 1)
+    throw Error("CSV holds one table: name one of " + joined(kTables) + ", or take --format json");
   const std::string name = options.tables.empty() ? "main" : chosen(options).front();
   if (name == "main") return figures_table(view).csv();
   if (name == "theory") return theory_table(view).csv();
@@ -79,8 +80,10 @@ std::string programs(const View& view) {
   for (const Best& b : best_of(view)) {
     json as_good = json::array();
     for (const std::size_t i : b.as_good) as_good.push_back(key(i));
-    best.push_back({{"key", key(b.cell)}, {"axes", axes_json(view, view.cells[b.cell].run())},
-                    {"speedup", to_json(view.cells[b.cell].speedup)}, {"as_good", as_good}});
+    best.push_back({{"key", key(b.cell)},
+                    {"axes", axes_json(view, view.cells[b.cell].run())},
+                    {"speedup", to_json(view.cells[b.cell].speedup)},
+                    {"as_good", as_good}});
   }
   return json{{"schema", 1}, {"cells", cells}, {"best", best}}.dump(1) + "\n";
 }

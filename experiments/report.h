@@ -1,9 +1,10 @@
 // Stored results as tables, for people and for programs: what `foretoken show` and `foretoken compare` print.
 // Knows result lines (schema 1), not how they were measured nor where they lie.
 #pragma once
-#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
+
+#include <nlohmann/json_fwd.hpp>
 
 namespace foretoken {
 
@@ -11,7 +12,7 @@ struct ShowOptions {
   std::string format = "terminal";  // terminal, markdown, csv, json
   // main, theory, positions, categories, phases, best; empty: all of them (csv, which holds one table: main with every figure)
   std::vector<std::string> tables;
-  int width = 118;                  // columns of the terminal
+  int width = 118;  // columns of the terminal
 };
 
 // Tables of result lines, one row per run; of several lines with one key the last counts. JSON is an object with "cells" (one
@@ -19,14 +20,15 @@ struct ShowOptions {
 std::string show(const std::vector<nlohmann::json>& lines, const ShowOptions& options);
 
 struct CompareOptions {
-  std::string format = "terminal";      // terminal, markdown, csv, json
+  std::string format = "terminal";  // terminal, markdown, csv, json
   std::string name_a = "A", name_b = "B";
-  std::vector<std::string> ignore;      // JSON pointers into the run that need not agree, beside /measure
+  std::vector<std::string> ignore;  // JSON pointers into the run that need not agree, beside /measure
   int width = 118;
 };
 
 // Per run that both sides have: how tokens/s, speedup, tau and alpha differ, and whether their intervals overlap; then the
 // runs that one side alone has. Two runs are the same where their documents agree but for what is ignored.
-std::string compare(const std::vector<nlohmann::json>& a, const std::vector<nlohmann::json>& b, const CompareOptions& options);
+std::string compare(const std::vector<nlohmann::json>& a, const std::vector<nlohmann::json>& b,
+                    const CompareOptions& options);
 
 }  // namespace foretoken

@@ -20,7 +20,8 @@ enum class Level : std::uint32_t { prompts, repeats };
 
 // The place, below n, that draw `index` of a resample falls on.
 int place(int resample, int index, Level level, int n) {
-  const Philox drawn = philox4x32_10(std::uint32_t(resample), std::uint32_t(index) >> 2, std::uint32_t(level), 0, 0x626f6f74u, 0x73747270u);
+  const Philox drawn = philox4x32_10(std::uint32_t(resample), std::uint32_t(index) >> 2, std::uint32_t(level), 0,
+                                     0x626f6f74u, 0x73747270u);
   return int(std::uint64_t(drawn.word[index & 3]) * std::uint64_t(n) >> 32);
 }
 

@@ -17,7 +17,9 @@ constexpr int kSchema = 1;
 constexpr double kNoMost = std::numeric_limits<double>::infinity();
 constexpr double kFullLength = 0.9;  // of the draft length; sequences end in the middle of a draft
 
-double divide(double top, double bottom) { return bottom == 0 ? std::numeric_limits<double>::quiet_NaN() : top / bottom; }
+double divide(double top, double bottom) {
+  return bottom == 0 ? std::numeric_limits<double>::quiet_NaN() : top / bottom;
+}
 
 // What one prompt did in one alternation, on one side; several requests may have served it.
 struct Served {
@@ -50,8 +52,8 @@ void add_requests(const json& measure, int repeat, int repeats, Side& side, std:
   }
   const double seconds = measure.at("seconds").get<double>();
   if (std::abs(shares - seconds) > 0.01 * seconds + 1e-6)
-    throw Error("the requests' shares of the time add up to " + std::to_string(shares) + " s, not to the " + std::to_string(seconds) +
-                " s measured");
+    throw Error("the requests' shares of the time add up to " + std::to_string(shares) + " s, not to the " +
+                std::to_string(seconds) + " s measured");
 }
 
 Experiment read_experiment(const json& repeats) {
@@ -76,7 +78,8 @@ Experiment read_experiment(const json& repeats) {
 // Figures of some prompts ------------------------------------------------------------------------------------------------
 
 // One term per prompt: `top` over `bottom`, summed over repeats.
-std::vector<Term> shares(const Experiment& e, const std::vector<int>& prompts, double Served::*top, double Served::*bottom) {
+std::vector<Term> shares(const Experiment& e, const std::vector<int>& prompts, double Served::*top,
+                         double Served::*bottom) {
   std::vector<Term> terms;
   for (const int prompt : prompts) {
     Term term;
@@ -101,8 +104,12 @@ Measurements rates(const Experiment& e, const std::vector<int>& prompts, bool ov
   return measured;
 }
 
-Interval alpha_of(const Experiment& e, const std::vector<int>& p) { return prompt_interval(shares(e, p, &Served::accepted, &Served::tested), 1); }
-Interval tau_of(const Experiment& e, const std::vector<int>& p) { return prompt_interval(shares(e, p, &Served::tokens, &Served::rounds), kNoMost); }
+Interval alpha_of(const Experiment& e, const std::vector<int>& p) {
+  return prompt_interval(shares(e, p, &Served::accepted, &Served::tested), 1);
+}
+Interval tau_of(const Experiment& e, const std::vector<int>& p) {
+  return prompt_interval(shares(e, p, &Served::tokens, &Served::rounds), kNoMost);
+}
 Interval speedup_of(const Experiment& e, const std::vector<int>& p) { return paired_interval(rates(e, p, true)); }
 
 void summarize_prompts(const Experiment& e, Summary& summary) {
@@ -150,9 +157,10 @@ SideFigures summarize_side(const json& repeats, const char* name) {
   std::vector<double> ttft;
   double decode_tokens = 0, decode_seconds = 0;
   const std::pair<const char*, double SideFigures::*> sums[] = {
-      {"tokens", &SideFigures::tokens},       {"seconds", &SideFigures::seconds},   {"rounds", &SideFigures::rounds},
-      {"steps", &SideFigures::steps},         {"drafted", &SideFigures::drafted},   {"tested", &SideFigures::tested},
-      {"accepted", &SideFigures::accepted},   {"prompt_tokens", &SideFigures::prompt_tokens},
+      {"tokens", &SideFigures::tokens},           {"seconds", &SideFigures::seconds},
+      {"rounds", &SideFigures::rounds},           {"steps", &SideFigures::steps},
+      {"drafted", &SideFigures::drafted},         {"tested", &SideFigures::tested},
+      {"accepted", &SideFigures::accepted},       {"prompt_tokens", &SideFigures::prompt_tokens},
       {"prefix_rows", &SideFigures::prefix_rows}, {"preempted", &SideFigures::preempted}};
   for (const json& repeat : repeats) {
     const json& measure = repeat.at(name);
@@ -186,13 +194,15 @@ std::vector<double> sum_of(const json& repeats, const char* name) {
 }
 
 std::vector<PositionFigures> positions_of(const json& repeats, double rounds) {
-  std::vector<double> drafted = sum_of(repeats, "drafted_at"), tested = sum_of(repeats, "tested_at"), accepted = sum_of(repeats, "accepted_at");
+  std::vector<double> drafted = sum_of(repeats, "drafted_at"), tested = sum_of(repeats, "tested_at"),
+                      accepted = sum_of(repeats, "accepted_at");
   while (!drafted.empty() && drafted.back() == 0) drafted.pop_back();
   tested.resize(drafted.size());
   accepted.resize(drafted.size());
   std::vector<PositionFigures> positions;
   for (std::size_t i = 0; i < drafted.size(); ++i)
-    positions.push_back({int(i) + 1, drafted[i], tested[i], accepted[i], divide(accepted[i], tested[i]), divide(accepted[i], rounds)});
+    positions.push_back(
+        {int(i) + 1, drafted[i], tested[i], accepted[i], divide(accepted[i], tested[i]), divide(accepted[i], rounds)});
   return positions;
 }
 
@@ -213,9 +223,11 @@ TheoryFigures theory_of(const Summary& summary) {
     theory.tau = alpha == 1 ? g + 1 : (1 - std::pow(alpha, g + 1)) / (1 - alpha);
   } else {
     theory.tau = 1;
-    for (const PositionFigures& at : summary.positions) theory.tau += at.drafted / side.rounds * std::pow(alpha, at.position);
+    for (const PositionFigures& at : summary.positions)
+      theory.tau += at.drafted / side.rounds * std::pow(alpha, at.position);
   }
-  theory.cost = divide(divide(side.phases.draft_forward, side.drafted), divide(side.phases.target_forward, side.rounds));
+  theory.cost =
+      divide(divide(side.phases.draft_forward, side.drafted), divide(side.phases.target_forward, side.rounds));
   theory.speedup = side.drafted == 0 ? theory.tau : theory.tau / (1 + g * theory.cost);
   return theory;
 }
@@ -226,11 +238,13 @@ void summarize_repeats(const json& line, Summary& summary) {
   summarize_prompts(read_experiment(repeats), summary);
   summary.speculative = summarize_side(repeats, "speculative");
   summary.baseline = summarize_side(repeats, "baseline");
-  summary.decode_speedup = divide(summary.speculative.decode_tokens_per_second, summary.baseline.decode_tokens_per_second);
+  summary.decode_speedup =
+      divide(summary.speculative.decode_tokens_per_second, summary.baseline.decode_tokens_per_second);
   summary.histogram = sum_of(repeats, "histogram");
   summary.positions = positions_of(repeats, summary.speculative.rounds);
   summary.theory = theory_of(summary);
-  const json agreement = line.contains("agreement") && line["agreement"].is_object() ? line["agreement"] : json::object();
+  const json agreement =
+      line.contains("agreement") && line["agreement"].is_object() ? line["agreement"] : json::object();
   summary.compared = agreement.value("compared", false);
   summary.compared_texts = agreement.value("compared_texts", 0);
   summary.differing_texts = agreement.value("differing_texts", 0);
@@ -247,14 +261,16 @@ std::string sentence_of(const json::exception& e) {
 
 Summary summarize(const json& line) {
   if (!line.is_object() || !line.contains("run") || !line["run"].is_object())
-    throw Error("a result line without its run document: this is not a results file of foretoken; name one that `foretoken run` wrote");
+    throw Error(
+        "a result line without its run document: this is not a results file of foretoken; name one that `foretoken "
+        "run` wrote");
   Summary summary;
   summary.line = line;
   summary.line.erase("repeats");
   try {
     if (line.value("schema", 0) != kSchema)
-      throw Error("the line has schema " + std::to_string(line.value("schema", 0)) + ", this program reads schema " + std::to_string(kSchema) +
-                  ": show it with the version that wrote it");
+      throw Error("the line has schema " + std::to_string(line.value("schema", 0)) + ", this program reads schema " +
+                  std::to_string(kSchema) + ": show it with the version that wrote it");
     summary.promise = line.value("promise", "");
     if (line.contains("error") && line["error"].is_string()) summary.error = line["error"];
     if (summary.error.empty()) summarize_repeats(line, summary);
@@ -268,7 +284,9 @@ Summary summarize(const json& line) {
 
 std::vector<Summary> summarize(const std::vector<json>& lines) {
   std::map<std::string, std::size_t> last;
-  const auto key_of = [](const json& line) { return line.is_object() && line.contains("key") ? line["key"].dump() : line.dump(); };
+  const auto key_of = [](const json& line) {
+    return line.is_object() && line.contains("key") ? line["key"].dump() : line.dump();
+  };
   for (std::size_t i = 0; i < lines.size(); ++i) last[key_of(lines[i])] = i;
   std::vector<Summary> summaries;
   for (std::size_t i = 0; i < lines.size(); ++i)

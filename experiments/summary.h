@@ -2,9 +2,10 @@
 // of totals over requests and repeats; figures per prompt stand beside them and are never averaged.
 // This room must not know how a figure is shown, nor how a result was measured.
 #pragma once
-#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
+
+#include <nlohmann/json.hpp>
 
 #include "experiments/statistics.h"
 #include "framework/engine/step_report.h"
@@ -46,26 +47,26 @@ struct SideFigures {
 // How a measured tau and speedup compare with the theory of chains (Leviathan 2023, arXiv 2211.17192), in which positions are
 // accepted independently with probability alpha.
 struct TheoryFigures {
-  double draft_length = 0;      // g: the fixed policy's length, else the longest draft seen
-  double mean_drafted = 0;      // drafted / rounds
-  bool full_length = false;     // rounds draft g tokens, but for the ends of sequences: mean_drafted >= .9 g
-  double tau = 0;               // full length: (1 - alpha^(g+1)) / (1 - alpha); else 1 + sum_i P(drafted >= i) alpha^i
-  double cost = 0;              // c: draft forward time per drafted token / target forward time per round, measured
-  double speedup = 0;           // tau / (1 + g c), with the mean drafted length for g where drafts are not of full length
+  double draft_length = 0;   // g: the fixed policy's length, else the longest draft seen
+  double mean_drafted = 0;   // drafted / rounds
+  bool full_length = false;  // rounds draft g tokens, but for the ends of sequences: mean_drafted >= .9 g
+  double tau = 0;            // full length: (1 - alpha^(g+1)) / (1 - alpha); else 1 + sum_i P(drafted >= i) alpha^i
+  double cost = 0;           // c: draft forward time per drafted token / target forward time per round, measured
+  double speedup = 0;        // tau / (1 + g c), with the mean drafted length for g where drafts are not of full length
 };
 
 struct Summary {
-  nlohmann::json line;       // without its repeats
-  std::string error;         // why there are no figures
-  std::string promise;       // exact, lossy, ...
-  bool compared = false;     // texts were compared with the baseline's
+  nlohmann::json line;    // without its repeats
+  std::string error;      // why there are no figures
+  std::string promise;    // exact, lossy, ...
+  bool compared = false;  // texts were compared with the baseline's
   int compared_texts = 0, differing_texts = 0;
 
   int repeats = 0, prompts = 0;
-  Interval alpha;              // accepted / tested, up to the first refusal
-  Interval accept_rate;        // accepted / drafted
-  Interval tau;                // tokens emitted / target forwards
-  Interval speedup;            // end-to-end tokens/s over the baseline's
+  Interval alpha;        // accepted / tested, up to the first refusal
+  Interval accept_rate;  // accepted / drafted
+  Interval tau;          // tokens emitted / target forwards
+  Interval speedup;      // end-to-end tokens/s over the baseline's
   Interval tokens_per_second;
   double decode_speedup = 0;
   SideFigures speculative, baseline;

@@ -49,14 +49,24 @@ json theory_json(const TheoryFigures& theory) {
 json lists_json(const Summary& summary) {
   json positions = json::array(), categories = json::array(), prompts = json::array();
   for (const PositionFigures& at : summary.positions)
-    positions.push_back({{"position", at.position}, {"drafted", at.drafted}, {"tested", at.tested}, {"accepted", at.accepted},
-                         {"rate", finite(at.rate)}, {"reached", finite(at.reached)}});
+    positions.push_back({{"position", at.position},
+                         {"drafted", at.drafted},
+                         {"tested", at.tested},
+                         {"accepted", at.accepted},
+                         {"rate", finite(at.rate)},
+                         {"reached", finite(at.reached)}});
   for (const CategoryFigures& category : summary.categories)
-    categories.push_back({{"category", category.name}, {"prompts", category.prompts}, {"alpha", to_json(category.alpha)},
-                          {"tau", to_json(category.tau)}, {"speedup", to_json(category.speedup)}});
+    categories.push_back({{"category", category.name},
+                          {"prompts", category.prompts},
+                          {"alpha", to_json(category.alpha)},
+                          {"tau", to_json(category.tau)},
+                          {"speedup", to_json(category.speedup)}});
   for (const PromptFigures& prompt : summary.by_prompt)
-    prompts.push_back({{"prompt", prompt.prompt}, {"category", prompt.category.empty() ? json(nullptr) : json(prompt.category)},
-                       {"alpha", finite(prompt.alpha)}, {"tau", finite(prompt.tau)}, {"speedup", finite(prompt.speedup)}});
+    prompts.push_back({{"prompt", prompt.prompt},
+                       {"category", prompt.category.empty() ? json(nullptr) : json(prompt.category)},
+                       {"alpha", finite(prompt.alpha)},
+                       {"tau", finite(prompt.tau)},
+                       {"speedup", finite(prompt.speedup)}});
   return {{"positions", positions}, {"categories", categories}, {"by_prompt", prompts}};
 }
 

@@ -11,8 +11,8 @@
 namespace foretoken {
 namespace {
 
-constexpr int kGap = 2;       // blanks between columns
-constexpr int kNarrowest = 8; // a text column is not cut below this
+constexpr int kGap = 2;        // blanks between columns
+constexpr int kNarrowest = 8;  // a text column is not cut below this
 
 struct CodePoint {
   std::uint32_t value;
@@ -37,9 +37,11 @@ int width_of(std::uint32_t c) {
   struct Range {
     std::uint32_t first, last;
   };
-  static constexpr Range kNone[] = {{0x300, 0x36F}, {0x200B, 0x200F}, {0x20D0, 0x20FF}, {0xFE00, 0xFE0F}, {0xFE20, 0xFE2F}};
-  static constexpr Range kWide[] = {{0x1100, 0x115F}, {0x2E80, 0xA4CF},   {0xAC00, 0xD7A3},   {0xF900, 0xFAFF},  {0xFE30, 0xFE6F},
-                                    {0xFF00, 0xFF60}, {0xFFE0, 0xFFE6}, {0x1F300, 0x1F64F}, {0x1F900, 0x1F9FF}, {0x20000, 0x3FFFD}};
+  static constexpr Range kNone[] = {
+      {0x300, 0x36F}, {0x200B, 0x200F}, {0x20D0, 0x20FF}, {0xFE00, 0xFE0F}, {0xFE20, 0xFE2F}};
+  static constexpr Range kWide[] = {{0x1100, 0x115F},   {0x2E80, 0xA4CF},  {0xAC00, 0xD7A3}, {0xF900, 0xFAFF},
+                                    {0xFE30, 0xFE6F},   {0xFF00, 0xFF60},  {0xFFE0, 0xFFE6}, {0x1F300, 0x1F64F},
+                                    {0x1F900, 0x1F9FF}, {0x20000, 0x3FFFD}};
   const auto holds = [c](const Range& range) { return range.first <= c && c <= range.last; };
   return std::ranges::any_of(kNone, holds) ? 0 : std::ranges::any_of(kWide, holds) ? 2 : 1;
 }
@@ -103,7 +105,9 @@ std::vector<int> fitted_widths(const Table& table, int width) {
   while (total(widths, widths.size()) - kGap > width) {
     int widest = -1;
     for (std::size_t i = 0; i < widths.size(); ++i)
-      if (table.columns[i].kind == Column::Kind::text && widths[i] > kNarrowest && (widest < 0 || widths[i] > widths[widest])) widest = int(i);
+      if (table.columns[i].kind == Column::Kind::text && widths[i] > kNarrowest &&
+          (widest < 0 || widths[i] > widths[widest]))
+        widest = int(i);
     if (widest < 0) break;
     --widths[widest];
   }
@@ -113,7 +117,9 @@ std::vector<int> fitted_widths(const Table& table, int width) {
 std::string terminal_row(const Table& table, const std::vector<int>& widths, const Row& row, int width) {
   std::string line;
   for (std::size_t i = 0; i < row.cells.size(); ++i)
-    line += pad(cut(one_line(row.cells[i].shown()), widths[i]), widths[i], table.columns[i].kind != Column::Kind::text) + std::string(kGap, ' ');
+    line +=
+        pad(cut(one_line(row.cells[i].shown()), widths[i]), widths[i], table.columns[i].kind != Column::Kind::text) +
+        std::string(kGap, ' ');
   if (row.sentence.empty()) return trimmed(line);
   const int indent = total(widths, row.cells.size());
   std::string found;
@@ -171,8 +177,12 @@ Cell Cell::of(std::string text) {
   return cell;
 }
 
-Cell Cell::of(double value, int digits, std::string mark) { return {Kind::number, "", {value, value, value}, digits, std::move(mark)}; }
-Cell Cell::of(const Interval& interval, int digits, std::string mark) { return {Kind::interval, "", interval, digits, std::move(mark)}; }
+Cell Cell::of(double value, int digits, std::string mark) {
+  return {Kind::number, "", {value, value, value}, digits, std::move(mark)};
+}
+Cell Cell::of(const Interval& interval, int digits, std::string mark) {
+  return {Kind::interval, "", interval, digits, std::move(mark)};
+}
 
 std::string Cell::shown() const {
   if (kind == Kind::empty || kind == Kind::text) return text;
@@ -181,7 +191,8 @@ std::string Cell::shown() const {
   if (kind == Kind::number)
     std::snprintf(figures, sizeof figures, "%.*f", digits, interval.value);
   else
-    std::snprintf(figures, sizeof figures, "%.*f [%.*f, %.*f]", digits, interval.value, digits, interval.low, digits, interval.high);
+    std::snprintf(figures, sizeof figures, "%.*f [%.*f, %.*f]", digits, interval.value, digits, interval.low, digits,
+                  interval.high);
   return figures + mark;
 }
 

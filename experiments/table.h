@@ -10,10 +10,10 @@ namespace foretoken {
 struct Cell {
   enum class Kind { empty, text, number, interval };
   Kind kind = Kind::empty;
-  std::string text;       // kind text
-  Interval interval{};    // kind number: its value alone
-  int digits = 0;         // after the point
-  std::string mark;       // follows the figure where people read, not in CSV
+  std::string text;     // kind text
+  Interval interval{};  // kind number: its value alone
+  int digits = 0;       // after the point
+  std::string mark;     // follows the figure where people read, not in CSV
 
   static Cell of(std::string text);
   static Cell of(double value, int digits, std::string mark = "");
@@ -22,9 +22,9 @@ struct Cell {
 };
 
 struct Column {
-  std::string title;      // where people read
-  std::string name;       // in CSV; an interval gives name, name_low, name_high
-  std::string meaning;    // one line for the legend; empty: it needs none
+  std::string title;    // where people read
+  std::string name;     // in CSV; an interval gives name, name_low, name_high
+  std::string meaning;  // one line for the legend; empty: it needs none
   enum class Kind { text, number, interval } kind = Kind::number;
 };
 

@@ -32,6 +32,9 @@ struct View {
   bool mixed_ = false;  // exact and lossy rows together
 };
 
+// The first word of a promise: "exact" of "exact, path-identical", "lossy" of "lossy: <the law>".
+std::string kind_of(const std::string& promise);
+
 // What a speedup's interval says: "loses" below 1, "unclear" around 1, nothing above.
 std::string standing(const Interval& speedup);
 

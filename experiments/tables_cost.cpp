@@ -20,9 +20,49 @@ Cell part(double seconds, const SideFigures& side) {
 
 std::string policy_label(const View& view, std::size_t cell) {
   std::string found;
-  for (const std::size_t axis : view.axes.of_policy()) found += (found.empty() ? "" : " ") + view.axes.cell(axis, view.cells[cell].run()).shown();
+  for (const std::size_t axis : view.axes.of_policy())
+    found += (found.empty() ? "" : " ") + view.axes.cell(axis, view.cells[cell].run()).shown();
   return found;
 }
+
+std::string text_of(const Summary& s, const char* key) {
+  return s.line.contains(key) && s.line[key].is_string() ? s.line[key].get<std::string>() : "";
+}
+
+struct Figure {
+  std::string name;
+  Kind kind;
+  Cell (*cell)(const Summary&);
+};
+
+// All of a run, in CSV. The key comes first: a failed run has nothing else.
+const std::vector<Figure> kFigures = {
+    {"key", Kind::text, [](const Summary& s) { return Cell::of(text_of(s, "key")); }},
+    {"repeats", Kind::number, [](const Summary& s) { return Cell::of(s.repeats, 0); }},
+    {"prompts", Kind::number, [](const Summary& s) { return Cell::of(s.prompts, 0); }},
+    {"alpha", Kind::interval, [](const Summary& s) { return Cell::of(s.alpha, 4); }},
+    {"accept_rate", Kind::interval, [](const Summary& s) { return Cell::of(s.accept_rate, 4); }},
+    {"tau", Kind::interval, [](const Summary& s) { return Cell::of(s.tau, 4); }},
+    {"tau_theory", Kind::number, [](const Summary& s) { return Cell::of(s.theory.tau, 4); }},
+    {"mean_drafted", Kind::number, [](const Summary& s) { return Cell::of(s.theory.mean_drafted, 4); }},
+    {"full_length", Kind::number, [](const Summary& s) { return Cell::of(s.theory.full_length, 0); }},
+    {"cost_ratio", Kind::number, [](const Summary& s) { return Cell::of(s.theory.cost, 4); }},
+    {"speedup", Kind::interval, [](const Summary& s) { return Cell::of(s.speedup, 4); }},
+    {"speedup_theory", Kind::number, [](const Summary& s) { return Cell::of(s.theory.speedup, 4); }},
+    {"decode_speedup", Kind::number, [](const Summary& s) { return Cell::of(s.decode_speedup, 4); }},
+    {"tokens_per_second", Kind::interval, [](const Summary& s) { return Cell::of(s.tokens_per_second, 2); }},
+    {"baseline_tokens_per_second", Kind::number,
+     [](const Summary& s) { return Cell::of(s.baseline.tokens_per_second, 2); }},
+    {"ttft_ms", Kind::number, [](const Summary& s) { return Cell::of(s.speculative.ttft_ms, 3); }},
+    {"baseline_ttft_ms", Kind::number, [](const Summary& s) { return Cell::of(s.baseline.ttft_ms, 3); }},
+    {"ms_per_token", Kind::number, [](const Summary& s) { return Cell::of(s.speculative.ms_per_token, 3); }},
+    {"baseline_ms_per_token", Kind::number, [](const Summary& s) { return Cell::of(s.baseline.ms_per_token, 3); }},
+    {"engine_overhead", Kind::number, [](const Summary& s) { return Cell::of(s.speculative.overhead, 4); }},
+    {"preempted", Kind::number, [](const Summary& s) { return Cell::of(s.speculative.preempted, 0); }},
+    {"promised", Kind::text, [](const Summary& s) { return Cell::of(s.promise); }},
+    {"compared_texts", Kind::number, [](const Summary& s) { return Cell::of(s.compared_texts, 0); }},
+    {"differing_texts", Kind::number, [](const Summary& s) { return Cell::of(s.differing_texts, 0); }},
+    {"commit", Kind::text, [](const Summary& s) { return Cell::of(text_of(s, "commit")); }}};
 
 }  // namespace
 
@@ -31,7 +71,8 @@ Table phase_table(const View& view) {
   table.title = "Time of a step";
   table.columns = view.columns();
   const std::vector<Column> columns = {
-      {"step ms", "step_ms", "milliseconds per step, all requests of the batch together; then its parts, and their share of it"},
+      {"step ms", "step_ms",
+       "milliseconds per step, all requests of the batch together; then its parts, and their share of it"},
       {"draft", "draft_ms", "drafters' forwards, laws and draws"},
       {"target", "target_ms", "the target's forward"},
       {"verify", "verify_ms", "the target's laws and the verifier"},
@@ -47,8 +88,8 @@ Table phase_table(const View& view) {
     const double draft = p.draft_forward + p.draft_other;
     if (view.cells[i].failed()) continue;
     Row row = view.start(i);
-    add(row, {Cell::of(1000 * p.total / side.steps, 2), part(draft, side), part(p.target_forward, side), part(p.verify, side),
-              part(p.total - draft - p.target_forward - p.verify, side), percent(side.overhead),
+    add(row, {Cell::of(1000 * p.total / side.steps, 2), part(draft, side), part(p.target_forward, side),
+              part(p.verify, side), part(p.total - draft - p.target_forward - p.verify, side), percent(side.overhead),
               Cell::of(1000 * plain.phases.total / plain.steps, 2), percent(plain.overhead)});
     table.rows.push_back(std::move(row));
   }
@@ -58,7 +99,9 @@ Table phase_table(const View& view) {
 std::vector<Best> best_of(const View& view) {
   std::vector<Best> found;
   const std::vector<std::size_t> group = view.axes.outside_policy();
-  const auto alike = [&](std::size_t a, std::size_t b) { return view.axes.equal(view.cells[a].run(), view.cells[b].run(), group); };
+  const auto alike = [&](std::size_t a, std::size_t b) {
+    return view.axes.equal(view.cells[a].run(), view.cells[b].run(), group);
+  };
   const auto speedup = [&](std::size_t i) { return view.cells[i].speedup; };
   for (std::size_t i = 0; i < view.cells.size(); ++i) {
     if (view.cells[i].failed() || !speedup(i).known()) continue;
@@ -70,7 +113,8 @@ std::vector<Best> best_of(const View& view) {
   }
   for (Best& best : found)
     for (std::size_t i = 0; i < view.cells.size(); ++i)
-      if (i != best.cell && alike(i, best.cell) && !view.cells[i].failed() && speedup(i).overlaps(speedup(best.cell))) best.as_good.push_back(i);
+      if (i != best.cell && alike(i, best.cell) && !view.cells[i].failed() && speedup(i).overlaps(speedup(best.cell)))
+        best.as_good.push_back(i);
   return found;
 }
 
@@ -81,7 +125,8 @@ Table best_table(const View& view) {
   for (const std::size_t axis : view.axes.outside_policy()) table.columns.push_back(opening[axis]);
   if (view.mixed()) table.columns.push_back(opening.back());
   std::string name;
-  for (const std::size_t axis : view.axes.of_policy()) name += (name.empty() ? "" : " ") + view.axes.columns()[axis].title;
+  for (const std::size_t axis : view.axes.of_policy())
+    name += (name.empty() ? "" : " ") + view.axes.columns()[axis].title;
   const std::vector<Column> columns = {
       {"best " + name, "best", "the fastest one", Kind::text},
       {"speedup [95 %]", "speedup", "", Kind::interval},
@@ -97,8 +142,8 @@ Table best_table(const View& view) {
     add(row, view.promise(best.cell));
     std::string others;
     for (const std::size_t i : best.as_good) others += (others.empty() ? "" : ", ") + policy_label(view, i);
-    add(row, {Cell::of(policy_label(view, best.cell)), Cell::of(s.speedup, 2), Cell::of(s.alpha.value, 2), Cell::of(s.tau.value, 2),
-              Cell::of(others), Cell::of(standing(s.speedup))});
+    add(row, {Cell::of(policy_label(view, best.cell)), Cell::of(s.speedup, 2), Cell::of(s.alpha.value, 2),
+              Cell::of(s.tau.value, 2), Cell::of(others), Cell::of(standing(s.speedup))});
     table.rows.push_back(std::move(row));
   }
   return table;
@@ -108,28 +153,11 @@ Table figures_table(const View& view) {
   Table table;
   table.title = "Every figure";
   table.columns = view.columns();
-  const std::vector<Column> columns = {
-      {"", "key", "", Kind::text}, {"", "repeats", ""}, {"", "prompts", ""}, {"", "alpha", "", Kind::interval},
-      {"", "accept_rate", "", Kind::interval}, {"", "tau", "", Kind::interval}, {"", "tau_theory", ""}, {"", "mean_drafted", ""},
-      {"", "full_length", ""}, {"", "cost_ratio", ""}, {"", "speedup", "", Kind::interval}, {"", "speedup_theory", ""},
-      {"", "decode_speedup", ""}, {"", "tokens_per_second", "", Kind::interval}, {"", "baseline_tokens_per_second", ""},
-      {"", "ttft_ms", ""}, {"", "baseline_ttft_ms", ""}, {"", "ms_per_token", ""}, {"", "baseline_ms_per_token", ""},
-      {"", "engine_overhead", ""}, {"", "preempted", ""}, {"", "output", "", Kind::text}, {"", "compared_texts", ""},
-      {"", "differing_texts", ""}, {"", "commit", "", Kind::text}};
-  table.columns.insert(table.columns.end(), columns.begin(), columns.end());
+  for (const Figure& figure : kFigures) table.columns.push_back({figure.name, figure.name, "", figure.kind});
   for (std::size_t i = 0; i < view.cells.size(); ++i) {
-    const Summary& s = view.cells[i];
     Row row = view.start(i);
-    const auto text = [&](const char* key) { return Cell::of(s.line.contains(key) && s.line[key].is_string() ? s.line[key].get<std::string>() : ""); };
-    add(row, {text("key")});
-    if (!s.failed())
-      add(row, {Cell::of(s.repeats, 0), Cell::of(s.prompts, 0), Cell::of(s.alpha, 4), Cell::of(s.accept_rate, 4), Cell::of(s.tau, 4),
-                Cell::of(s.theory.tau, 4), Cell::of(s.theory.mean_drafted, 4), Cell::of(s.theory.full_length, 0), Cell::of(s.theory.cost, 4),
-                Cell::of(s.speedup, 4), Cell::of(s.theory.speedup, 4), Cell::of(s.decode_speedup, 4), Cell::of(s.tokens_per_second, 2),
-                Cell::of(s.baseline.tokens_per_second, 2), Cell::of(s.speculative.ttft_ms, 3), Cell::of(s.baseline.ttft_ms, 3),
-                Cell::of(s.speculative.ms_per_token, 3), Cell::of(s.baseline.ms_per_token, 3), Cell::of(s.speculative.overhead, 4),
-                Cell::of(s.speculative.preempted, 0), Cell::of(s.promise), Cell::of(s.compared_texts, 0), Cell::of(s.differing_texts, 0),
-                text("commit")});
+    for (const Figure& figure : kFigures)
+      if (!view.cells[i].failed() || figure.name == kFigures[0].name) row.cells.push_back(figure.cell(view.cells[i]));
     table.rows.push_back(std::move(row));
   }
   return table;
@@ -139,12 +167,13 @@ Table every_position_table(const View& view) {
   Table table;
   table.title = "Acceptance by position";
   table.columns = view.columns();
-  for (const char* name : {"position", "drafted", "tested", "accepted", "rate", "reached"}) table.columns.push_back({name, name, ""});
+  for (const char* name : {"position", "drafted", "tested", "accepted", "rate", "reached"})
+    table.columns.push_back({name, name, ""});
   for (std::size_t i = 0; i < view.cells.size(); ++i)
     for (const PositionFigures& at : view.cells[i].positions) {
       Row row = view.start(i);
-      add(row, {Cell::of(at.position, 0), Cell::of(at.drafted, 0), Cell::of(at.tested, 0), Cell::of(at.accepted, 0), Cell::of(at.rate, 4),
-                Cell::of(at.reached, 4)});
+      add(row, {Cell::of(at.position, 0), Cell::of(at.drafted, 0), Cell::of(at.tested, 0), Cell::of(at.accepted, 0),
+                Cell::of(at.rate, 4), Cell::of(at.reached, 4)});
       table.rows.push_back(std::move(row));
     }
   return table;

@@ -42,7 +42,8 @@ TEST(Compare, ClearDifferencesAreTold) {
   EXPECT_EQ(pair["speedup"]["overlap"], false);
   EXPECT_EQ(pair["tau"]["overlap"], true);
   const std::string text = compare(a, b, {});
-  EXPECT_TRUE(holds(text, "1 run on both sides: speedup clearly higher in B 1, clearly lower 0, intervals overlap 0.")) << text;
+  EXPECT_TRUE(holds(text, "1 run on both sides: speedup clearly higher in B 1, clearly lower 0, intervals overlap 0."))
+      << text;
   EXPECT_TRUE(holds(text, "↑")) << text;
   EXPECT_TRUE(holds(compare(b, a, {}), "↓"));
 }
@@ -112,7 +113,8 @@ TEST(Compare, FitsATerminal) {
   CompareOptions options;
   options.format = "csv";
   EXPECT_TRUE(compare(swept_lines(), swept_lines(), options)
-                  .starts_with("drafter.name,sampling.temperature,engine.batch,policy.length,tokens_per_second_a,tokens_per_second_a_low,"));
+                  .starts_with("drafter.name,sampling.temperature,engine.batch,policy.length,tokens_per_second_a,"
+                               "tokens_per_second_a_low,"));
   options.format = "markdown";
   EXPECT_TRUE(holds(compare(swept_lines(), swept_lines(), options), "| drafter | T | batch | length | tok/s A | B |"));
   options.format = "pdf";

@@ -19,7 +19,8 @@ namespace {
 using nlohmann::json;
 using test::swept_lines;
 
-std::string shown(const std::vector<json>& lines, const std::string& format, const std::vector<std::string>& tables = {}) {
+std::string shown(const std::vector<json>& lines, const std::string& format,
+                  const std::vector<std::string>& tables = {}) {
   ShowOptions options;
   options.format = format;
   options.tables = tables;
@@ -52,13 +53,16 @@ TEST(Report, MainTableHoldsTheFiguresOfARun) {
 
 TEST(Report, FitsATerminalAndExplainsItself) {
   std::vector<json> lines = swept_lines();
-  lines.push_back(failed_line("the pool of 2 MiB is too small for one sequence of 1024 tokens; raise engine.memory_mib to 16 MiB"));
+  lines.push_back(
+      failed_line("the pool of 2 MiB is too small for one sequence of 1024 tokens; raise engine.memory_mib to 16 MiB"));
   const std::string text = shown(lines, "terminal");
   for (const std::string& line : test::split_lines(text)) EXPECT_LE(display_width(line), 118) << line;
-  for (const char* title : {"Acceptance and speed", "Theory beside measurement", "Acceptance by position: accepted / tested",
-                            "Acceptance by position: rounds", "By category", "Time of a step", "Best draft length"})
+  for (const char* title :
+       {"Acceptance and speed", "Theory beside measurement", "Acceptance by position: accepted / tested",
+        "Acceptance by position: rounds", "By category", "Time of a step", "Best draft length"})
     EXPECT_TRUE(holds(text, std::string("\n") + title) || text.starts_with(title)) << title;
-  for (const char* meaning : {"alpha ", "accept ", "tau ", "theory ", "tok/s ", "plain ", "ttft ", "speedup [95 %] ", "notes "})
+  for (const char* meaning :
+       {"alpha ", "accept ", "tau ", "theory ", "tok/s ", "plain ", "ttft ", "speedup [95 %] ", "notes "})
     EXPECT_NE(line_with(text, meaning), "") << meaning;
   EXPECT_FALSE(holds(text, "draft_mod…")) << "drafters' names are whole";
 }
@@ -73,7 +77,8 @@ TEST(Report, RowsWhereSpeculationLosesSaySo) {
 TEST(Report, FailedRunsShowTheirSentence) {
   std::vector<json> lines = swept_lines();
   lines.push_back(failed_line("the draft has another vocabulary"));
-  EXPECT_TRUE(holds(line_with(shown(lines, "terminal", {"main"}), "ngram        0      1       4"), "the draft has another vocabulary"));
+  EXPECT_TRUE(holds(line_with(shown(lines, "terminal", {"main"}), "ngram        0      1       4"),
+                    "the draft has another vocabulary"));
   EXPECT_TRUE(holds(shown(lines, "markdown", {"main"}), "| ngram | 0 | 1 | 4 | the draft has another vocabulary |"));
   EXPECT_TRUE(holds(shown(lines, "csv"), ",the draft has another vocabulary\n"));
   EXPECT_EQ(json::parse(shown(lines, "json"))["cells"].size(), lines.size());
@@ -90,13 +95,23 @@ TEST(Report, DifferingTextsAreCounted) {
 TEST(Report, EveryTableTellsLossyRows) {
   std::vector<json> lines = swept_lines();
   for (json& line : lines)
-    if (line["run"]["drafter"]["name"] == "ngram") line["promise"] = "lossy";
+    if (line["run"]["drafter"]["name"] == "ngram") line["promise"] = "lossy: typical acceptance, epsilon .3";
   for (const char* table : {"main", "theory", "positions", "categories", "phases", "best"}) {
     const std::string text = shown(lines, "terminal", {table});
-    EXPECT_TRUE(holds(line_with(text, "ngram"), "lossy")) << text;
+    EXPECT_TRUE(holds(text, "  output  ") && holds(line_with(text, "ngram"), "lossy")) << text;
     EXPECT_TRUE(holds(line_with(text, "draft_m"), "exact")) << text;
     EXPECT_FALSE(holds(shown(swept_lines(), "terminal", {table}), "lossy"));
   }
+  EXPECT_TRUE(holds(shown(lines, "markdown", {"main"}), "lossy: typical acceptance, epsilon .3."));
+  EXPECT_TRUE(holds(shown(lines, "csv"), "\"lossy: typical acceptance, epsilon .3\""));
+}
+
+// Path-identical or not, exact is exact: no column of its own.
+TEST(Report, KindsOfExactAreNotMixed) {
+  std::vector<json> lines = swept_lines();
+  lines[0]["promise"] = "exact, path-identical";
+  EXPECT_FALSE(holds(shown(lines, "terminal", {"main"}), "length  output"));
+  EXPECT_TRUE(line_with(shown(lines, "terminal", {"main"}), "draft_model  0      1       2").ends_with("exact ✓"));
 }
 
 TEST(Report, BestLengthAndThoseAsGood) {
@@ -114,7 +129,9 @@ TEST(Report, PhasesAddUp) {
   const std::string text = shown({test::worked_line()}, "csv", {"phases"});
   EXPECT_TRUE(text.starts_with("drafter.name,step_ms,draft_ms,target_ms,verify_ms,host_ms,overhead_percent,")) << text;
   // 1.54 s over 10 steps: 154 ms, of them drafts .4 + 2 %, target 1 s, verify 3 %.
-  EXPECT_TRUE(holds(shown({test::worked_line()}, "terminal", {"phases"}), "154.00  43.08  28%  100.00  65%  4.62   3%  6.30   4%")) << text;
+  EXPECT_TRUE(holds(shown({test::worked_line()}, "terminal", {"phases"}),
+                    "154.00  43.08  28%  100.00  65%  4.62   3%  6.30   4%"))
+      << text;
 }
 
 TEST(Report, PositionsInCsvAreAllOfThem) {
@@ -127,11 +144,13 @@ TEST(Report, NoDraftsNoPositions) {
   json line = test::worked_line();
   for (json& repeat : line["repeats"]) repeat["speculative"] = repeat["baseline"];
   EXPECT_FALSE(holds(shown({line}, "terminal"), "by position"));
-  EXPECT_TRUE(line_with(shown({line}, "terminal", {"main"}), "draft_model").starts_with("draft_model      -       -  1.00"));
+  EXPECT_TRUE(
+      line_with(shown({line}, "terminal", {"main"}), "draft_model").starts_with("draft_model      -       -  1.00"));
 }
 
 TEST(Report, WhatCannotBeShownIsSaid) {
-  const auto sentence = [](const std::vector<json>& lines, const std::string& format, const std::vector<std::string>& tables) -> std::string {
+  const auto sentence = [](const std::vector<json>& lines, const std::string& format,
+                           const std::vector<std::string>& tables) -> std::string {
     try {
       shown(lines, format, tables);
     } catch (const Error& e) {
@@ -141,14 +160,16 @@ TEST(Report, WhatCannotBeShownIsSaid) {
   };
   EXPECT_TRUE(holds(sentence({}, "terminal", {}), "no results"));
   EXPECT_TRUE(holds(sentence(swept_lines(), "html", {}), "terminal, markdown, csv, json"));
-  EXPECT_TRUE(holds(sentence(swept_lines(), "terminal", {"phase"}), "main, theory, positions, categories, phases, best"));
+  EXPECT_TRUE(
+      holds(sentence(swept_lines(), "terminal", {"phase"}), "main, theory, positions, categories, phases, best"));
   EXPECT_TRUE(holds(sentence(swept_lines(), "csv", {"main", "best"}), "one table"));
   EXPECT_TRUE(holds(sentence({json{{"a", 1}}}, "terminal", {}), "run document"));
 }
 
 // Two numbers are equal to 1e-9; all else exactly. Compilers may differ in a last bit.
 bool alike(const json& a, const json& b) {
-  if (a.is_number() && b.is_number()) return std::abs(a.get<double>() - b.get<double>()) <= 1e-9 * std::max(1.0, std::abs(b.get<double>()));
+  if (a.is_number() && b.is_number())
+    return std::abs(a.get<double>() - b.get<double>()) <= 1e-9 * std::max(1.0, std::abs(b.get<double>()));
   if (a.type() != b.type() || a.size() != b.size()) return false;
   if (a.is_object()) {
     for (const auto& [key, value] : a.items())
@@ -168,7 +189,8 @@ TEST(Report, FiguresForProgramsArePinned) {
   if (std::getenv("FORETOKEN_UPDATE_GOLDEN")) {
     std::vector<json> lines;
     for (const int batch : {1, 4})
-      for (const int length : {2, 8}) lines.push_back(test::swept_line("draft_model", length, 0, batch, batch == 1 ? 1.6 : 1.1));
+      for (const int length : {2, 8})
+        lines.push_back(test::swept_line("draft_model", length, 0, batch, batch == 1 ? 1.6 : 1.1));
     for (const int length : {2, 8}) lines.push_back(test::swept_line("ngram", length, 1, 1, length == 2 ? 1.2 : 0.8));
     lines.push_back(failed_line("the draft has another vocabulary"));
     std::ofstream results(folder + "results.jsonl");

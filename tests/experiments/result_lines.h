@@ -1,10 +1,11 @@
 // Result lines made by hand, for the tests of whatever reads them. Knows schema 1 and nothing of the code under test.
 #pragma once
 #include <cmath>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
 #include <vector>
+
+#include <nlohmann/json.hpp>
 
 namespace foretoken::test {
 
@@ -19,28 +20,54 @@ struct Served {
 };
 
 inline json request(const Served& s) {
-  return {{"prompt", s.prompt},   {"category", s.category}, {"prompt_tokens", 10},     {"tokens", s.tokens},
-          {"seconds", s.decode + s.ttft}, {"share_seconds", s.share}, {"decode_seconds", s.decode}, {"ttft", s.ttft},
-          {"rounds", s.rounds},   {"drafted", s.drafted},   {"tested", s.tested},      {"accepted", s.accepted},
+  return {{"prompt", s.prompt},
+          {"category", s.category},
+          {"prompt_tokens", 10},
+          {"tokens", s.tokens},
+          {"seconds", s.decode + s.ttft},
+          {"share_seconds", s.share},
+          {"decode_seconds", s.decode},
+          {"ttft", s.ttft},
+          {"rounds", s.rounds},
+          {"drafted", s.drafted},
+          {"tested", s.tested},
+          {"accepted", s.accepted},
           {"finish", "length"}};
 }
 
 // A measure whose totals are those of its requests; arrays by position are the caller's.
-inline json measure(const std::vector<Served>& requests, const json& drafted_at, const json& tested_at, const json& accepted_at,
-                    const json& histogram, double draft_forward, double target_forward) {
-  json found = {{"requests", json::array()}, {"drafted_at", drafted_at}, {"tested_at", tested_at}, {"accepted_at", accepted_at},
-                {"histogram", histogram}, {"prompt_tokens", 10 * requests.size()}, {"preempted", 0}, {"prefix_rows", 0}};
+inline json measure(const std::vector<Served>& requests, const json& drafted_at, const json& tested_at,
+                    const json& accepted_at, const json& histogram, double draft_forward, double target_forward) {
+  json found = {{"requests", json::array()},
+                {"drafted_at", drafted_at},
+                {"tested_at", tested_at},
+                {"accepted_at", accepted_at},
+                {"histogram", histogram},
+                {"prompt_tokens", 10 * requests.size()},
+                {"preempted", 0},
+                {"prefix_rows", 0}};
   Served sum;
   for (const Served& s : requests) {
     found["requests"].push_back(request(s));
     sum.tokens += s.tokens, sum.rounds += s.rounds, sum.drafted += s.drafted, sum.tested += s.tested;
     sum.accepted += s.accepted, sum.share += s.share;
   }
-  found.update({{"seconds", sum.share}, {"tokens", sum.tokens}, {"rounds", sum.rounds}, {"steps", sum.rounds}, {"rows", sum.tokens},
-                {"drafted", sum.drafted}, {"tested", sum.tested}, {"accepted", sum.accepted}});
+  found.update({{"seconds", sum.share},
+                {"tokens", sum.tokens},
+                {"rounds", sum.rounds},
+                {"steps", sum.rounds},
+                {"rows", sum.tokens},
+                {"drafted", sum.drafted},
+                {"tested", sum.tested},
+                {"accepted", sum.accepted}});
   const double total = (draft_forward + target_forward) * 1.1;
-  found["phases"] = {{"schedule", 0.01 * total}, {"draft_forward", draft_forward}, {"draft_other", 0.02 * total},
-                     {"target_forward", target_forward}, {"verify", 0.03 * total}, {"deliver", 0.01 * total}, {"total", total}};
+  found["phases"] = {{"schedule", 0.01 * total},
+                     {"draft_forward", draft_forward},
+                     {"draft_other", 0.02 * total},
+                     {"target_forward", target_forward},
+                     {"verify", 0.03 * total},
+                     {"deliver", 0.01 * total},
+                     {"total", total}};
   return found;
 }
 
@@ -56,20 +83,29 @@ inline json run(const std::string& drafter, int length, double temperature = 0, 
 }
 
 inline json line(const std::string& key, const json& run, const json& axes, const json& repeats) {
-  return {{"schema", 1},   {"key", key},       {"run", run},
-          {"axes", axes},  {"commit", "abc"},  {"compiler", "GNU 12"},
+  return {{"schema", 1},
+          {"key", key},
+          {"run", run},
+          {"axes", axes},
+          {"commit", "abc"},
+          {"compiler", "GNU 12"},
           {"machine", {{"cpu", "a CPU"}, {"cores", 2}}},
-          {"date", "2026-11-21"},  {"seconds", 3.0},  {"promise", "exact"}, {"repeats", repeats},
+          {"date", "2026-11-21"},
+          {"seconds", 3.0},
+          {"promise", "exact"},
+          {"repeats", repeats},
           {"agreement", {{"compared", true}, {"compared_texts", 2}, {"differing_texts", 0}}}};
 }
 
 // Two prompts, two equal repeats, draft length 2. By hand: alpha 10/15, accept rate 10/20, tau 20/10, 10 tokens/s against
 // 6.25, so a speedup of 1.6; c = (.4/20) / (1/10) = .2.
 inline json worked_line() {
-  const json fast = measure({{0, "story", 12, 5, 10, 8, 7, 1.0, 0.010, 0.9}, {1, "math", 8, 5, 10, 7, 3, 1.0, 0.030, 0.9}},
-                            {10, 10}, {10, 5}, {7, 3}, {3, 4, 3}, 0.4, 1.0);
-  const json plain = measure({{0, "story", 12, 12, 0, 0, 0, 2.0, 0.010, 1.8}, {1, "math", 8, 8, 0, 0, 0, 1.2, 0.020, 1.8}},
-                             json::array(), json::array(), json::array(), {20}, 0, 3.0);
+  const json fast =
+      measure({{0, "story", 12, 5, 10, 8, 7, 1.0, 0.010, 0.9}, {1, "math", 8, 5, 10, 7, 3, 1.0, 0.030, 0.9}}, {10, 10},
+              {10, 5}, {7, 3}, {3, 4, 3}, 0.4, 1.0);
+  const json plain =
+      measure({{0, "story", 12, 12, 0, 0, 0, 2.0, 0.010, 1.8}, {1, "math", 8, 8, 0, 0, 0, 1.2, 0.020, 1.8}},
+              json::array(), json::array(), json::array(), {20}, 0, 3.0);
   const json repeat = {{"speculative", fast}, {"baseline", plain}};
   return line("00000000000000aa", run("draft_model", 2), {{"/policy/length", 2}}, {repeat, repeat});
 }
@@ -90,8 +126,12 @@ inline json swept_line(const std::string& drafter, int length, double temperatur
     repeats.push_back({{"speculative", measure(fast, drafted, tested, accepted, {60, 60}, 0.2 * length, 1.0)},
                        {"baseline", measure(plain, json::array(), json::array(), json::array(), {240}, 0, 2.2)}});
   }
-  const std::string key = drafter + std::to_string(length) + "-" + std::to_string(int(temperature)) + "-" + std::to_string(batch);
-  const json axes = {{"/drafter", {{"name", drafter}}}, {"/policy/length", length}, {"/sampling/temperature", temperature}, {"/engine/batch", batch}};
+  const std::string key =
+      drafter + std::to_string(length) + "-" + std::to_string(int(temperature)) + "-" + std::to_string(batch);
+  const json axes = {{"/drafter", {{"name", drafter}}},
+                     {"/policy/length", length},
+                     {"/sampling/temperature", temperature},
+                     {"/engine/batch", batch}};
   return line(key, run(drafter, length, temperature, batch), axes, repeats);
 }
 

@@ -128,7 +128,8 @@ double coverage(int prompts, int repeats, double prompt_sd, double machine_sd, d
   for (int e = 0; e < experiments; ++e) {
     Measurements measured(prompts, repeats);
     std::vector<double> machine;
-    for (int r = 0; r < repeats; ++r) machine.push_back(std::exp(machine_sd * normal(random) - machine_sd * machine_sd / 2));
+    for (int r = 0; r < repeats; ++r)
+      machine.push_back(std::exp(machine_sd * normal(random) - machine_sd * machine_sd / 2));
     for (int p = 0; p < prompts; ++p) {
       const double tokens = length(random), gain = prompt_sd * normal(random);
       for (int r = 0; r < repeats; ++r) {

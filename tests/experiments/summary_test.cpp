@@ -28,7 +28,7 @@ TEST(Summary, AnswersWorkedByHand) {
   // 36 tokens after the first in 3.6 s, against 36 in 7.2 s.
   EXPECT_DOUBLE_EQ(s.decode_speedup, 2);
   EXPECT_NEAR(s.speculative.ms_per_token, 100, 1e-9);
-  EXPECT_NEAR(s.speculative.ttft_ms, 20, 1e-9);   // median of 10, 30, 10, 30
+  EXPECT_NEAR(s.speculative.ttft_ms, 20, 1e-9);  // median of 10, 30, 10, 30
   EXPECT_NEAR(s.baseline.ttft_ms, 15, 1e-9);
   EXPECT_TRUE(s.compared);
   EXPECT_EQ(s.compared_texts, 2);

@@ -44,7 +44,8 @@ TEST(Table, TerminalCutsTextNotFigures) {
 
 TEST(Table, SentencesWrapBesideTheirCells) {
   Table table = small();
-  table.rows.push_back({{Cell::of("ngram")}, "the draft has another vocabulary than the target; name a draft that shares it", false});
+  table.rows.push_back(
+      {{Cell::of("ngram")}, "the draft has another vocabulary than the target; name a draft that shares it", false});
   const std::string text = table.terminal(64);
   EXPECT_NE(text.find("ngram        the draft has another vocabulary than the target;\n"
                       "             name a draft that shares it\n"),

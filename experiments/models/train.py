@@ -69,10 +69,11 @@ def train(args, log):
         model = stages.pretrain(corpus, args.pretrain_steps, rows=args.rows, **fast)
         torch.save(model.state_dict(), args.work / "pretrained.pt")
     if "unloop" in args.stages:
-        model = stored_target(args, "pretrained.pt")
+        model, base = (stored_target(args, "pretrained.pt") for _ in range(2))
         if not args.eager:
-            model.compile_blocks()
-        stages.unloop(model, corpus, args.unloop_rounds, batch=args.unloop_batch, **fast)
+            model.compile_blocks(), base.compile_blocks()
+        openers = data.openers(tokenizer).to(args.device)
+        stages.unloop(model, base, corpus, openers, args.unloop_rounds, batch=args.unloop_batch, **fast)
         save(model, args.out / "target", tokenizer)
     if "rollouts" in args.stages:
         target = load("target", args.out / "target", args.device)
@@ -82,7 +83,7 @@ def train(args, log):
         target = load("target", args.out / "target", args.device)
         rolled = torch.load(args.work / "rollouts.pt", weights_only=True, map_location=args.device)
         drafts = stages.distil(target, corpus, rolled, args.distil_steps, rows=args.distil_rows,
-                               windows=max(1, args.distil_rows // 8), **fast)
+                               windows=max(1, args.distil_rows // 8), start=args.drafts_from, **fast)
         for name, model in drafts.items():
             save(model, args.out / name, tokenizer)
 
@@ -95,6 +96,7 @@ def evaluate(args, log):
         log(shape_line(name, model))
     corpus = corpus_of(args, "valid")
     measure.held_out_loss(models, corpus, log)
+    measure.acceptance_on_texts(models, corpus, log)
     if args.before and (args.work / "pretrained.pt").exists():
         before = {**models, "target": stored_target(args, "pretrained.pt")}
         measure.held_out_loss({"target before unloop": before["target"]}, corpus, log)
@@ -118,13 +120,14 @@ def arguments():
     p.add_argument("--stages", default="data,pretrain,unloop,rollouts,distil,measure")
     p.add_argument("--tokenizer", help="reuse this tokenizer.json instead of training one")
     p.add_argument("--prompts", type=Path, default=HERE.parent / "prompts.jsonl")
+    p.add_argument("--drafts-from", type=Path, help="folder whose draft/ and draft-large/ the distillation goes on from")
     p.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     p.add_argument("--eager", action="store_true", help="do not compile")
     p.add_argument("--before", action="store_true", help="also measure the target before the unloop stage")
     p.add_argument("--documents", type=int, help="read only so many documents of each source (a trial run)")
-    for name, value in (("copy-tasks", 60_000), ("pretrain-steps", 7000), ("rows", 160), ("unloop-rounds", 90),
-                        ("unloop-batch", 1536), ("rollout-batches", 40), ("rollout-batch", 4096),
-                        ("distil-steps", 4000), ("distil-rows", 256), ("held-out", 192)):
+    for name, value in (("copy-tasks", 60_000), ("pretrain-steps", 5600), ("rows", 128), ("unloop-rounds", 70),
+                        ("unloop-batch", 1536), ("rollout-batches", 22), ("rollout-batch", 4096),
+                        ("distil-steps", 5000), ("distil-rows", 192), ("held-out", 192)):
         p.add_argument(f"--{name}", type=int, default=value)
     args = p.parse_args()
     args.stages = args.stages.split(",")
@@ -139,7 +142,7 @@ def main():
     torch._dynamo.config.recompile_limit = 64
     machine = torch.cuda.get_device_name() if args.device == "cuda" else "CPU"
     log(f"{machine}, torch {torch.__version__}, " + " ".join(
-        f"{k}={v}" for k, v in vars(args).items() if k not in ("data", "out", "work", "log", "prompts", "tokenizer")))
+        f"{k}={v}" for k, v in vars(args).items() if k not in ("data", "out", "work", "log", "prompts", "tokenizer", "drafts_from")))
     if "data" in args.stages:
         prepare(args, log)
     if {"pretrain", "unloop", "rollouts", "distil"} & set(args.stages):

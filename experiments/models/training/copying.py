@@ -106,7 +106,8 @@ def reorder(m):
     if m.rng.random() < 0.5:
         items = [s[:90] for s in sentences_of(m.passage(900))][:8]
     else:
-        items = m.rng.sample(sorted(set(re.findall(r"\b[a-z]{4,12}\b", m.passage(900)))) or list(WORDS), 5)
+        found = sorted(set(re.findall(r"\b[a-z]{4,12}\b", m.passage(900))))
+        items = m.rng.sample(found, min(len(found), m.rng.randint(4, 7)))
     if len(items) < 2:
         items = m.rng.sample(WORDS, 6)
     if m.rng.random() < 0.6:
@@ -117,11 +118,10 @@ def reorder(m):
 
 
 def rename_variable(m):
-    for _ in range(30):
+    found = []
+    while not found:
         code = m.rng.choice(m.functions)
         found = [w for w in re.findall(r"\b[a-z_][a-z_0-9]{1,14}\b", code) if w not in STOP]
-        if found:
-            break
     old = max(sorted(set(found)), key=found.count)
     new = m.rng.choice([w for w in WORDS if w not in found])
     ask = m.rng.choice([f"Rename `{old}` to `{new}` in this code.", f"Rewrite the code with `{old}` renamed to `{new}`."])
@@ -138,7 +138,7 @@ def which_sentence(m):
         return repeat(m)
     chosen = m.rng.choice(options)
     others = " ".join(s for s in options if s != chosen)
-    words = [w for w in re.findall(r"\b[a-z]{5,}\b", chosen) if w not in others] or re.findall(r"\b\w{3,}\b", chosen)
+    words = [w for w in re.findall(r"\b[a-z]{5,}\b", chosen) if w not in others] or re.findall(r"\w+", chosen) or ["that"]
     return (f'Passage:\n{p}\n\nQuestion: Which sentence mentions "{m.rng.choice(words)}"? Quote it.\nAnswer:',
             f' The sentence is: "{chosen}"')
 

@@ -101,6 +101,12 @@ def encode_tasks(tokenizer, tasks, longest):
     return [e.ids for e in prompts if len(e.ids) <= longest]
 
 
+def openers(tokenizer):
+    """[vocabulary] bool: tokens that open a word (a blank first) or stand for no letter or digit."""
+    first = [tokenizer.decode([i])[:1] for i in range(VOCAB)]
+    return torch.tensor([i != EOS_ID and not (c.isalnum() or c in "_\ufffd") for i, c in enumerate(first)])
+
+
 def math_tasks(documents):
     return [tuple(d.split("\nAnswer:")) for d in documents if d.count("\nAnswer:") == 1]
 

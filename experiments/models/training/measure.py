@@ -31,6 +31,18 @@ def laws(model, rows):
     return torch.cat([F.linear(model(r, torch.float32), model.head).softmax(-1) for r in rows.split(64)])
 
 
+def acceptance_on_texts(models, corpus, log):
+    """The same two rates along the held-out texts themselves, not along the target's own text."""
+    for domain in (*DOMAINS, "copy"):
+        windows, parts = corpus.ordered_windows(domain, 64, 512), []
+        p = laws(models["target"], windows)
+        for name in models.keys() - {"target"}:
+            q = laws(models[name], windows)
+            agree, share = (p.argmax(-1) == q.argmax(-1)).float().mean().item(), torch.minimum(p, q).sum(-1).mean().item()
+            parts.append(f"{name} agree {agree:.3f} sum-min {share:.3f}")
+        log(f"along held-out text {domain}: " + " ".join(sorted(parts)))
+
+
 def lookup(rows, lengths, total, n=2):
     """Share of the emitted tokens that follow the last earlier occurrence of the n tokens before them."""
     hits = seen = 0
@@ -123,6 +135,7 @@ def show_samples(model, entries, groups, tokenizer, log):
 def compare_with_transformers(models, folders, groups, log):
     """Loads the directories in Transformers (fp32) and compares logits and greedy text, one prompt a family."""
     import transformers
+    transformers.utils.logging.disable_progress_bar()
     log(f"transformers {transformers.__version__}, torch {torch.__version__}")
     alike = True
     for name, model in models.items():

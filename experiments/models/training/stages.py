@@ -6,11 +6,11 @@ import torch
 import torch.nn.functional as F
 
 from .data import DOMAINS, EOS_ID
-from .model import SHAPES, Llama, generate
+from .model import SHAPES, Llama, generate, load
 from .optim import Optimiser
 
 # share of the training tokens by domain
-MIX = {"books": 0.38, "sympy": 0.14, "peps": 0.12, "dialogues": 0.09, "algorithms": 0.05, "math": 0.06, "copy": 0.16}
+MIX = {"books": 0.38, "sympy": 0.14, "peps": 0.12, "dialogues": 0.10, "algorithms": 0.04, "math": 0.05, "copy": 0.17}
 ROW = 512           # tokens of a rollout row, prompt included
 PROMPT = 288        # longest prompt cut from running text; whole tasks may be up to TASK_PROMPT long
 TASK_PROMPT = 320
@@ -92,12 +92,21 @@ def repeated(rows, lengths, total, n):
     return spread(second), spread(first | second)
 
 
-def unlikelihood(hidden, head, tokens, marked):
-    """-log(1 - p) of the emitted token, averaged over the marked positions (Welleck et al. 2019)."""
-    logits = F.linear(hidden, head).float()
-    p = (logits.gather(-1, tokens[..., None])[..., 0] - logits.logsumexp(-1)).exp()
-    weight = marked.float()
-    return (-torch.log((1 - p).clamp_min(1e-4)) * weight).sum() / weight.sum().clamp_min(64.0)
+def entries(later, length=16):
+    """The first `length` positions of each run of marked positions: where a repetition is entered."""
+    columns = torch.arange(later.shape[1], device=later.device)
+    starts = later & ~F.pad(later, (1, 0))[:, :-1]
+    since = torch.where(starts, columns, -1).cummax(1).values
+    return later & (columns - since < length)
+
+
+def anchored(hidden, head, base_hidden, base_head, tokens, marked, keep):
+    """Two sums: KL(base || model) over the positions `keep`, and -log(1 - p) of the token over those `marked`."""
+    log_q = F.linear(hidden, head).float().log_softmax(-1)
+    log_p = F.linear(base_hidden, base_head).float().log_softmax(-1)
+    divergence = (log_p.exp() * (log_p - log_q)).sum(-1)
+    chance = log_q.gather(-1, tokens[..., None])[..., 0].exp()
+    return (divergence * keep).sum(), (-torch.log((1 - chance).clamp_min(1e-4)) * marked).sum()
 
 
 def half_precision(model):
@@ -107,20 +116,21 @@ def half_precision(model):
     return copy.to(device=model.head.device, dtype=torch.bfloat16)
 
 
-def unloop(model, corpus, rounds, device, log, batch=1536, updates=3, compiled=True):
-    """Sequence-level unlikelihood on the target's own greedy text, mixed with next-token training on the texts.
+def unloop(model, base, corpus, openers, rounds, device, log, batch=1536, updates=3, goal=0.1, force=12.0, compiled=True):
+    """Sequence-level unlikelihood (Welleck et al. 2019, arXiv 1908.04319) on the target's own greedy text.
 
-    The copy family is left out of the penalty (repeating is its task) and kept in the next-token half.
+    Penalised are the tokens with which a repetition is entered, and of those only the ones that open a word
+    (`openers`, a mask over the vocabulary), so that no word is broken in two. Everywhere else (the texts, copy family
+    included, and the rest of its own text) the model is held to the law it had, `base`, by KL. The penalty's weight
+    follows the measured rate of repetition towards `goal`.
     """
-    loss_of = torch.compile(next_token_loss, dynamic=False) if compiled else next_token_loss
-    unlike = torch.compile(unlikelihood, dynamic=False) if compiled else unlikelihood
-    optimiser = Optimiser(model, muon_lr=3e-4, adam_lr=2e-4, steps=rounds * updates, warmup=20, flat=0.5)
+    loss_of = torch.compile(anchored, dynamic=False) if compiled else anchored
+    optimiser = Optimiser(model, muon_lr=4e-4, adam_lr=2e-4, steps=rounds * updates, warmup=20, flat=0.7, decay=0.0)
     generator = torch.Generator(device).manual_seed(3)
     rate, source = {d: 0.5 for d in DOMAINS}, half_precision(model)
-    chunk = batch // updates
-    clock = Clock("unloop", rounds, log, every=10)
+    clock, columns = Clock("unloop", rounds, log, every=10), torch.arange(ROW, device=device)
     for step in range(rounds):
-        share = {d: 0.08 + rate[d] for d in DOMAINS}
+        share = {d: 0.04 + rate[d] for d in DOMAINS}
         counts = {d: int(batch * v / sum(share.values())) for d, v in share.items()}
         counts["books"] += batch - sum(counts.values())
         prompts, lengths, owner = corpus.draw_prompts(counts, PROMPT, generator, shortest=24)
@@ -131,19 +141,28 @@ def unloop(model, corpus, rounds, device, log, batch=1536, updates=3, compiled=T
             mine = owner == i
             here = (either[mine].sum() / (total - lengths)[mine].sum()).item()
             rate[domain] = 0.8 * rate[domain] + 0.2 * here
+        force = min(150.0, max(0.5, force * (1.1 if sum(rate.values()) / len(rate) > goal else 0.9)))
         rows = F.pad(rows, (0, ROW - rows.shape[1]), value=EOS_ID)
         later = F.pad(later, (0, ROW - later.shape[1]))
-        order = torch.randperm(batch, device=device, generator=generator)
-        for part in order.split(chunk):
-            tokens = corpus.windows(MIX, 64, 1025, generator)
-            with autocast(device):
-                truth = loss_of(model(tokens[:, :-1]), model.head, tokens[:, 1:])
-                own = unlike(model(rows[part])[:, :-1], model.head, rows[part][:, 1:], later[part][:, 1:])
-                loss = truth + own
-            loss.backward()
+        marked = (entries(later) & openers[rows]).float()
+        keep = ((columns < total[:, None]) & ~later).float()
+        for part in torch.randperm(batch, device=device, generator=generator).split(batch // updates):
+            real = corpus.windows(MIX, 64, 1024, generator)
+            batches = ((real, torch.zeros(real.shape, device=device), torch.ones(real.shape, device=device)),
+                       (rows[part], marked[part], keep[part]))
+            kept, pushed = [], 0.0
+            for tokens, mark, hold in batches:
+                with autocast(device):
+                    with torch.no_grad():
+                        before = base(tokens)[:, :-1]
+                    near, away = loss_of(model(tokens)[:, :-1], model.head, before, base.head, tokens[:, 1:], mark[:, 1:], hold[:, 1:])
+                    near, away = near / hold.sum(), away / hold.sum()
+                (near + force * away).backward()
+                kept.append(near.detach())
+                pushed = away.detach()
             optimiser.step()
-        clock.tick(step, rows.numel(), lambda: f"loss {truth.item():.3f} unlikelihood {own.item():.3f} repeated-{NGRAM} "
-                   + " ".join(f"{d} {v:.3f}" for d, v in rate.items()))
+        clock.tick(step, rows.numel(), lambda: f"drift on texts {kept[0]:.4f} own {kept[1]:.4f} unlikelihood {pushed:.4f} "
+                   f"x {force:.1f} repeated-{NGRAM} " + " ".join(f"{d} {v:.3f}" for d, v in rate.items()))
     return model
 
 
@@ -186,15 +205,20 @@ def distillation(p_hidden, p_head, q_hidden, q_head, weight, greedy):
     return (loss * weight).sum() / norm, (accept * weight).sum() / norm, (agree * weight).sum() / norm
 
 
-def distil(target, corpus, rolled, steps, device, log, names=("draft", "draft-large"), rows=256, windows=32, compiled=True):
-    """Trains the drafts together on the target's laws: two thirds its own text, one third the texts."""
+def distil(target, corpus, rolled, steps, device, log, names=("draft", "draft-large"), rows=256, windows=32, start=None,
+           compiled=True):
+    """Trains the drafts together on the target's laws: two thirds its own text, one third the texts.
+
+    With `start`, a folder of drafts, they go on from there at half the learning rate.
+    """
     torch.manual_seed(5)
-    drafts = {n: Llama(SHAPES[n]).to(device) for n in names}
+    drafts = {n: load(n, start / n, device) if start else Llama(SHAPES[n]).to(device) for n in names}
+    peak = 3e-3 if start else 6e-3
     if compiled:
         for m in (target, *drafts.values()):
             m.compile_blocks()
     loss_of = torch.compile(distillation, dynamic=False) if compiled else distillation
-    optimisers = {n: Optimiser(m, muon_lr=6e-3, adam_lr=6e-3, steps=steps, flat=0.4, decay=0.02) for n, m in drafts.items()}
+    optimisers = {n: Optimiser(m, muon_lr=peak, adam_lr=peak, steps=steps, flat=0.4, decay=0.02) for n, m in drafts.items()}
     generator = torch.Generator(device).manual_seed(6)
     text, lengths, total, greedy = rolled
     columns = torch.arange(ROW, device=device)
@@ -203,8 +227,8 @@ def distil(target, corpus, rolled, steps, device, log, names=("draft", "draft-la
         if order is None or cursor + rows > len(order):
             order, cursor = torch.randperm(len(text), device=device, generator=generator), 0
         pick, cursor = order[cursor:cursor + rows], cursor + rows
-        own, start, end = text[pick].long(), lengths[pick, None].long(), total[pick, None].long()
-        inside = torch.where((columns + 1 >= start) & (columns + 1 < end), 1.0, torch.where(columns + 1 < start, 0.1, 0.0))
+        own, begin, end = text[pick].long(), lengths[pick, None].long(), total[pick, None].long()
+        inside = torch.where((columns + 1 >= begin) & (columns + 1 < end), 1.0, torch.where(columns + 1 < begin, 0.1, 0.0))
         real = corpus.windows(MIX, windows, 2048, generator)
         batches = ((own, inside, greedy[pick, None].bool().expand(-1, ROW), 0.75),
                    (real, torch.ones(real.shape, device=device), torch.zeros(real.shape, dtype=torch.bool, device=device), 0.25))

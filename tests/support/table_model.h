@@ -19,7 +19,7 @@ class TableModel : public Model {
     std::uint64_t seed = 1;
     double perturb = 0;       // > 0: leans towards the model of perturb 0, with noise of this size on the logits
     bool uniform = false;     // every token alike, whatever the context
-    double spread = 2.0;      // of the logits: 0 is uniform
+    double spread = 1.2;      // of the logits: 0 is uniform
     double impossible = 0.15; // share of tokens of probability 0, and as many of about 1e-6; one token always stays
     int positions = 512;
     int head_size = 2;        // floats of a key, at least 2: wider rows make pools small

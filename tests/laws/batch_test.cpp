@@ -1,0 +1,109 @@
+// batch: a sequence alone and in a crowd says the same, whatever the order, the chunks, the page size, preemption and prefix
+// hits. Rejections, preemptions and prefix hits must really have occurred, in one shared pool.
+#include <gtest/gtest.h>
+
+#include "tests/support/laws.h"
+#include "tests/support/scripted_drafter.h"
+#include "tests/support/tiny_models.h"
+
+namespace foretoken::test {
+namespace {
+
+// Prompts that share beginnings, so that prefixes are hit while others still run.
+std::vector<Ask> crowd(int count, int vocab, int tokens, std::uint64_t seed) {
+  auto asks = random_asks(count, vocab, 12, tokens, seed);
+  const Text shared = random_asks(1, vocab, 1, 1, seed + 1).front().prompt;
+  for (std::size_t i = 0; i < asks.size(); i += 2) {
+    Text prompt;
+    for (int k = 0; k < 9; ++k) prompt.push_back(shared[0] * (k % 2));
+    prompt.insert(prompt.end(), asks[i].prompt.begin(), asks[i].prompt.end());
+    asks[i].prompt = prompt;
+  }
+  return asks;
+}
+
+struct Seen {
+  long refused = 0, accepted = 0, preempted = 0, compared = 0;
+  std::uint64_t prefix_rows = 0;
+};
+
+Seen expect_same_in_crowds(const Sampling& sampling, bool whole, const std::vector<EngineOptions>& engines, HostBackend& backend, const Cast& cast, const std::vector<Ask>& asks,
+                           const std::vector<Subject>& all) {
+  Seen seen;
+  const Scene alone{.sampling = sampling, .engine = {.batch = 1, .step_rows = 512, .page_rows = 4, .pages = 512, .check = true}};
+  CrowdCase c{{}, whole};
+  for (const EngineOptions& e : engines) c.crowds.push_back({.sampling = sampling, .engine = e});
+  for (const Subject& s : all) {
+    if (whole && sampling.temperature > 0 && !soundness_of(s.registries, s.chairs.verifier).race) continue;
+    const CrowdFinding f = batch(s, alone, c, backend, cast, asks);
+    EXPECT_TRUE(f.holds) << f.what.substr(0, 800);
+    EXPECT_GE(f.cases, long(asks.size() * engines.size())) << f.what;
+    seen.refused += f.refused, seen.accepted += f.accepted, seen.preempted += f.preempted, seen.prefix_rows += f.prefix_rows;
+  }
+  EXPECT_GT(seen.accepted, 0);
+  EXPECT_GT(seen.refused, 0);
+  return seen;
+}
+
+std::vector<Subject> everything() {
+  const Registries registries = with_scripted(all_registries());
+  auto drafters = drafter_configurations(registries);
+  drafters.push_back(random_tree(7, "mixed"));
+  return subjects(registries, 4, drafters);
+}
+
+const TableModel::Options kTable{.vocab = 4, .order = 3, .seed = 51};
+const EngineOptions kWide{.batch = 8, .step_rows = 512, .page_rows = 3, .pages = 512, .check = true};
+const EngineOptions kChunks{.batch = 5, .step_rows = 9, .page_rows = 1, .pages = 512, .check = true};
+const EngineOptions kSmall{.batch = 6, .step_rows = 40, .page_rows = 2, .pages = 40, .check = true};
+const EngineOptions kNoReuse{.batch = 7, .step_rows = 64, .page_rows = 2, .pages = 48, .reuse_prefixes = false, .check = true};
+
+TEST(Batch, GreedyTextIsTheSameInEveryCrowd) {
+  ReferenceBackend b;
+  const Seen seen = expect_same_in_crowds({.temperature = 0}, true, {kWide, kChunks, kSmall, kNoReuse}, b, table_cast(kTable), crowd(14, 4, 24, 1), everything());
+  EXPECT_GT(seen.preempted, 0);
+  EXPECT_GT(seen.prefix_rows, 0u);
+}
+
+TEST(Batch, CoupledTextIsTheSameInEveryCrowd) {
+  ReferenceBackend b;
+  const Seen seen = expect_same_in_crowds({.temperature = 1}, true, {kWide, kChunks, kSmall, kNoReuse}, b, table_cast(kTable), crowd(14, 4, 24, 2), everything());
+  EXPECT_GT(seen.preempted, 0);
+  EXPECT_GT(seen.prefix_rows, 0u);
+}
+
+TEST(Batch, EqualTreesGetEqualVerdicts) {
+  ReferenceBackend b;
+  const Seen seen = expect_same_in_crowds({.temperature = 1}, false, {kWide, kChunks, kSmall, kNoReuse}, b, table_cast(kTable), crowd(14, 4, 24, 3), everything());
+  EXPECT_GT(seen.preempted, 0);
+  EXPECT_GT(seen.prefix_rows, 0u);
+}
+
+// With room for every tree, trees do not depend on the crowd, and so neither do texts.
+TEST(Batch, SampledTextIsTheSameWhereThereIsRoom) {
+  ReferenceBackend b;
+  const auto asks = crowd(14, 4, 24, 4);
+  for (const Subject& s : everything()) {
+    const Scene alone{.engine = {.batch = 1, .step_rows = 512, .page_rows = 4, .pages = 512, .check = true}};
+    const CrowdFinding f = batch(s, alone, {{{.engine = kWide}}, true}, b, table_cast(kTable), asks);
+    EXPECT_TRUE(f.holds) << f.what.substr(0, 800);
+  }
+}
+
+TEST(Batch, TransformersOnEveryBackend) {
+  ReferenceBackend reference;
+  const auto cpu = cpu_backend(2);
+  for (HostBackend* b : {static_cast<HostBackend*>(&reference), cpu.get()}) {
+    const Cast cast = tiny_cast(*b);
+    const auto asks = crowd(6, cast.target->info().vocab, 12, 5);
+    const std::vector<Subject> all = subjects(all_registries(), 3);
+    const EngineOptions chunks{.batch = 5, .step_rows = 9, .page_rows = 4, .pages = 256, .check = true};
+    const Seen seen = expect_same_in_crowds({.temperature = 0}, true, {chunks, {.batch = 4, .step_rows = 40, .page_rows = 4, .pages = 24, .check = true}}, *b, cast, asks, all);
+    EXPECT_GT(seen.preempted, 0) << b->name();
+    EXPECT_GT(seen.prefix_rows, 0u) << b->name();
+    expect_same_in_crowds({.temperature = 0.4f}, true, {chunks, {.batch = 8, .step_rows = 512, .page_rows = 5, .pages = 256, .check = true}}, *b, cast, asks, all);
+  }
+}
+
+}  // namespace
+}  // namespace foretoken::test

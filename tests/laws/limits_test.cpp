@@ -1,0 +1,68 @@
+// limits: draft = target accepts everything, a budget of 0 is plain decoding (that a random drafter stays exact is part of
+// `exact`). acceptance: by position it is what the laws p and q say.
+#include <gtest/gtest.h>
+
+#include "tests/support/laws.h"
+#include "tests/support/tiny_models.h"
+
+namespace foretoken::test {
+namespace {
+
+// Every drafter that loads models, each of them the target itself.
+std::vector<Subject> twins(int length) {
+  const Registries registries = all_registries();
+  std::vector<nlohmann::json> drafters;
+  for (const auto& [name, entry] : registries.drafters.entries()) {
+    nlohmann::json config{{"name", name}};
+    for (const Option& o : entry.options)
+      if (o.type == "path") config[o.name] = "table:same";
+    if (config.size() > 1) drafters.push_back(config);
+  }
+  return subjects(registries, length, drafters);
+}
+
+TEST(Limits, TheTargetAsItsOwnDrafterIsAlwaysAccepted) {
+  ReferenceBackend reference;
+  const auto cpu = cpu_backend(2);
+  const auto asks = random_asks(10, 5, 12, 30, 1);
+  const auto all = twins(4);
+  EXPECT_GE(all.size(), 2u);
+  for (const Subject& s : all)
+    for (const Sampling& sampling : {Sampling{.temperature = 0}, Sampling{.temperature = 1}, Sampling{.temperature = 0.7f, .top_k = 3, .top_p = 0.8f, .min_p = 0.05f}}) {
+      for (HostBackend* b : {static_cast<HostBackend*>(&reference), cpu.get()}) {
+        const Finding f = twin_accepts_all(s, {.sampling = sampling}, *b, table_cast({.vocab = 5, .seed = 71}), asks);
+        EXPECT_TRUE(f.holds) << f.what;
+        EXPECT_GT(f.cases, 100);
+      }
+      const Cast tiny = tiny_cast(*cpu);
+      const auto few = random_asks(3, tiny.target->info().vocab, 20, 16, 2);
+      const Finding f = twin_accepts_all(s, {.sampling = sampling, .engine = {.batch = 3, .page_rows = 4, .pages = 256}}, *cpu, tiny, few);
+      EXPECT_TRUE(f.holds) << f.what;
+    }
+}
+
+TEST(Limits, NoBudgetIsPlainDecoding) {
+  ReferenceBackend b;
+  const auto asks = random_asks(10, 5, 12, 30, 3);
+  for (const Subject& s : subjects(all_registries(), 4))
+    for (const float temperature : {0.0f, 1.0f}) {
+      const Finding f = no_budget_is_plain(s, {.sampling = {.temperature = temperature}}, b, table_cast({.vocab = 5, .seed = 72}), asks);
+      EXPECT_TRUE(f.holds) << f.what;
+    }
+}
+
+TEST(Acceptance, LiesWhereTheLawsSay) {
+  ReferenceBackend b;
+  const auto asks = random_asks(400, 4, 12, 40, 4);
+  long tested = 0;
+  for (const Subject& s : subjects(all_registries(), 4)) {
+    const Scene scene{.engine = {.batch = 16, .step_rows = 1024, .page_rows = 4, .pages = 1024}};
+    const Finding f = acceptance(s, scene, b, {.vocab = 4, .order = 3, .seed = 73}, asks);
+    EXPECT_TRUE(f.holds) << f.what;
+    tested += f.cases;
+  }
+  EXPECT_GT(tested, 10000);
+}
+
+}  // namespace
+}  // namespace foretoken::test

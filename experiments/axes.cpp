@@ -76,7 +76,9 @@ class Classes {
 
 std::vector<std::string> choose(const std::vector<json>& runs, const std::vector<std::string>& named) {
   const std::vector<std::string> candidates = differing(runs);
-  const auto is_axis = [&](const std::string& p) { return std::ranges::find(named, p) != named.end(); };
+  const auto is_axis = [&](const std::string& p) {  // who sits on a chair is always told
+    return last_part(p) == "name" || std::ranges::find(named, p) != named.end();
+  };
   const auto in_axis = [&](const std::string& p) {
     return std::ranges::any_of(named, [&](const std::string& n) { return within(p, n); });
   };

@@ -26,6 +26,12 @@ TEST(Axes, OnlyWhatDiffersInAFixedOrder) {
   EXPECT_EQ(axes.label(runs[1]), "drafter ngram, T 1, batch 4, length 4");
 }
 
+TEST(Axes, NamesAreToldEvenWhereOtherFieldsTellRunsApart) {
+  const std::vector<json> runs = {run("draft_model", 2, 0), run("draft_model", 4, 0), run("ngram", 2, 1)};
+  EXPECT_EQ(titles(Axes(runs, {"/drafter", "/policy/length", "/sampling/temperature"})),
+            (Titles{"drafter", "T", "length"}));
+}
+
 TEST(Axes, WithoutNamedAxesFieldsThatTellRunsApart) {
   std::vector<json> runs = {run("draft_model", 2), run("ngram", 2), run("ngram", 4)};
   runs[0]["drafter"]["model"] = "experiments/models/draft";  // follows from the drafter's name: no column

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "drafters/drafters.h"
+#include "kernels/error.h"
 
 namespace foretoken {
 namespace {
@@ -47,7 +48,10 @@ Entry<Drafter> ngram() {
           "github.com/apoorvumang/prompt-lookup-decoding; arXiv 2304.04487",
           {{"longest", "integer", 3, "the longest match tried, tokens", false, 1, 64}, {"shortest", "integer", 2, "the shortest match tried, tokens", false, 1, 64}},
           [](const nlohmann::json& o, Host& host) {
-            return std::make_unique<Ngram>(host.backend(), o.at("longest").get<int>(), o.at("shortest").get<int>());
+            const int longest = o.at("longest").get<int>(), shortest = o.at("shortest").get<int>();
+            if (longest < shortest)
+              throw Error("drafter 'ngram' would never find a match: its 'longest' is " + std::to_string(longest) + ", its 'shortest' " + std::to_string(shortest) + "; raise 'longest' or lower 'shortest'");
+            return std::make_unique<Ngram>(host.backend(), longest, shortest);
           }};
 }
 

@@ -19,8 +19,15 @@ std::span<const Token> CachedModel::unseen(const Sequence& sequence) {
 
 Output CachedModel::run(std::span<const Segment> segments) {
   const auto start = std::chrono::steady_clock::now();
-  const Rows rows = rows_of(segments);
-  Output out = model_->forward(backend_, rows, cache_.layers());
+  Rows rows;
+  Output out;
+  try {
+    rows = rows_of(segments);
+    out = model_->forward(backend_, rows, cache_.layers());
+  } catch (...) {  // whoever catches it and goes on must not find rows that were never written
+    for (const Segment& s : segments) cache_.retract(s.sequence->id);
+    throw;
+  }
   seconds_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   ++forwards_;
   rows_ += std::uint64_t(rows.layout.rows);

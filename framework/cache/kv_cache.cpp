@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <utility>
 
 #include "kernels/error.h"
 
@@ -44,7 +45,7 @@ void KvCache::find_prefix(const Sequence& sequence, Held& held) {
     ++held.indexed;
   }
   held.confirmed = held.indexed * page_rows_;
-  prefix_rows_reused_ += std::uint64_t(held.confirmed);
+  held.reused = held.confirmed;
 }
 
 void KvCache::keep_path(const Sequence& sequence, Held& held, int limit) {
@@ -76,7 +77,7 @@ void KvCache::keep_path(const Sequence& sequence, Held& held, int limit) {
 void KvCache::index_full_pages(const Sequence& sequence, Held& held) {
   if (!reuse_prefixes_) return;
   const std::span<const Token> tokens(sequence.tokens);
-  while (held.indexing && (held.indexed + 1) * page_rows_ <= held.confirmed) {
+  while ((held.indexed + 1) * page_rows_ <= held.confirmed) {
     const auto content = tokens.subspan(std::size_t(held.indexed * page_rows_), std::size_t(page_rows_));
     const PageId page = held.table[std::size_t(held.indexed)];
     if (const auto same = index_.find(held.serial, content)) {
@@ -114,6 +115,7 @@ int KvCache::append(SequenceId id, int parent, const Tensor& tokens, int at) {
   Held& held = held_.at(id);
   const int row = int(held.pending.size());
   assert(parent < row);
+  prefix_rows_reused_ += std::uint64_t(std::exchange(held.reused, 0));
   PendingRow r{parent, parent < 0 ? 0 : held.pending[std::size_t(parent)].depth + 1, 0, tokens, at};
   const int above = parent < 0 ? 0 : held.pending[std::size_t(parent)].trunk;
   r.trunk = parent == row - 1 && above == row ? row + 1 : above;

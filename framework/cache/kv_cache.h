@@ -29,6 +29,8 @@ class KvCache {
   // Adds a pending row below pending row `parent` (-1: below the last confirmed token, or chained after the confirmed
   // prefix) and returns its number. Its token is read from `tokens`[at] when the sequence is next met.
   int append(SequenceId id, int parent, const Tensor& tokens, int at);
+  // Takes back all pending rows: their forward failed, so what stands in their slots is nobody's.
+  void retract(SequenceId id) { held_.at(id).pending.clear(); }
 
   // Of a pending row: where its key goes, its depth, and what it sees (see Layout).
   struct Place {
@@ -50,6 +52,7 @@ class KvCache {
   // Integrity: every page of every table has a reference, no page is in two tables unless shared by prefix, table sizes
   // fit, pending parents precede. Throws Error with what is wrong. Cheap enough for every step of a debug build.
   void check() const;
+  // Rows that no forward had to compute, counted when the sequence is first fed.
   std::uint64_t prefix_rows_reused() const { return prefix_rows_reused_; }
   std::size_t sequences() const { return held_.size(); }
 
@@ -66,7 +69,7 @@ class KvCache {
     int confirmed = 0;
     int indexed = 0;                                  // full pages that are in the index (or whose content already was)
     std::uint64_t serial = PrefixIndex::kStart;       // content serial of page indexed - 1
-    bool indexing = true;                             // false once a page's content was somebody else's: the chain ends
+    int reused = 0;                                   // rows of a found prefix that are not counted yet
   };
 
   void find_prefix(const Sequence& sequence, Held& held);

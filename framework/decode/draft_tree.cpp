@@ -1,5 +1,9 @@
 #include "framework/decode/draft_tree.h"
 
+#include <algorithm>
+
+#include "kernels/error.h"
+
 namespace foretoken {
 
 const char* name_of(Drawn d) {
@@ -29,6 +33,20 @@ int DraftTree::guess(Backend& backend, int parent, Token token) {
   const int n = grow(parent, Drawn::certain);
   backend.copy(Tensor::host_copy<Token>({&token, 1}, DType::i32), tokens.rows(n, 1));
   return n;
+}
+
+void expect_tree(const DraftTree& tree, int budget, std::span<const Drawn> takes, const std::string& who) {
+  if (tree.nodes < 1) throw Error(who + " returned a tree without a root; begin every tree with DraftTree::rooted");
+  if (tree.nodes - 1 > budget)
+    throw Error(who + " returned " + std::to_string(tree.nodes - 1) + " nodes below the root for a budget of " + std::to_string(budget) + "; no tree may exceed DraftRequest::budget");
+  for (int n = 1; n < tree.nodes; ++n) {
+    const std::int32_t parent = tree.parents.data<std::int32_t>()[n];
+    if (parent < 0 || parent >= n)
+      throw Error(who + " returned a tree whose node " + std::to_string(n) + " has the parent " + std::to_string(parent) + "; a parent must come before its children");
+    const Drawn drawn = Drawn(tree.q.drawn.data<std::uint8_t>()[n]);
+    if (std::ranges::find(takes, drawn) == takes.end())
+      throw Error(who + " returned a node drawn '" + name_of(drawn) + "', for which the verifier is not sound; name it in Needs::proposes, and choose a verifier that takes it");
+  }
 }
 
 }  // namespace foretoken

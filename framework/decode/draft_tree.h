@@ -2,6 +2,8 @@
 // Parents and tokens live on the device; the host knows the bound `nodes`.
 // Absorbs the ends: no speculation is a bare root, a chain is a tree.
 #pragma once
+#include <span>
+#include <string>
 #include <vector>
 
 #include "kernels/backend.h"
@@ -38,5 +40,9 @@ struct DraftTree {
   // Adds a guess that the host knows.
   int guess(Backend& backend, int parent, Token token);
 };
+
+// Throws Error, which begins with `who`, unless a drafter may return this tree: at least a root, at most `budget` nodes below
+// it, every parent before its children, every node drawn in one of the ways that the verifier takes.
+void expect_tree(const DraftTree& tree, int budget, std::span<const Drawn> takes, const std::string& who);
 
 }  // namespace foretoken

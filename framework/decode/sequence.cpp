@@ -20,7 +20,7 @@ int Sequence::append(std::span<const Token> emitted) {
   if (limits.stop) {
     const std::span<const Token> all(tokens.data() + prompt_length, std::size_t(generated()));
     if (const auto keep = limits.stop(all, before)) {
-      tokens.resize(std::size_t(prompt_length + std::max(*keep, 0)));
+      tokens.resize(std::size_t(prompt_length + std::clamp(*keep, 0, generated())));
       finish = Finish::stop_rule;
     }
   }

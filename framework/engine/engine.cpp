@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <limits>
 
 #include "kernels/error.h"
 
@@ -35,11 +36,27 @@ int depth_of(const DraftTree& tree) {
   return *std::ranges::max_element(depth);
 }
 
+EngineOptions checked(const EngineOptions& o) {
+  constexpr std::int64_t kMostMib = std::int64_t(1) << 24;
+  if (o.batch < 1 || o.step_rows < o.batch) throw Error("the engine's \"step_rows\" must be at least its \"batch\", and \"batch\" at least 1");
+  if (o.page_rows < 1) throw Error("the engine's \"page_rows\" must be at least 1, not " + std::to_string(o.page_rows));
+  if (o.pages < 0) throw Error("the engine's \"pages\" must be positive, or 0 for as many as fit into \"memory_mib\"");
+  if (o.pages == 0 && (o.memory_mib < 1 || o.memory_mib > kMostMib))
+    throw Error("the engine's \"memory_mib\" must lie between 1 and " + std::to_string(kMostMib) + ", not " + std::to_string(o.memory_mib));
+  return o;
+}
+
 std::int64_t page_bytes(const EngineOptions& options, const Model& target) { return options.page_rows * target.info().kv.bytes_per_row(); }
+
+int page_count(const EngineOptions& options, const Model& target) {
+  constexpr std::int64_t kMost = std::numeric_limits<int>::max();
+  return options.pages > 0 ? options.pages : int(std::min((options.memory_mib << 20) / page_bytes(options, target), kMost));
+}
 
 void check_sampling(const Sampling& s) {
   const auto refuse = [](const std::string& what) { throw Error("sampling option " + what); };
   if (!(s.temperature >= 0) || !std::isfinite(s.temperature)) refuse("'temperature' must be a number >= 0");
+  if (s.temperature > 0 && !std::isfinite(1 / s.temperature)) refuse("'temperature' is too small to divide by; use 0 for greedy decoding");
   if (s.top_k < 0) refuse("'top_k' must be 0 (off) or positive");
   if (!(s.top_p > 0 && s.top_p <= 1)) refuse("'top_p' must lie in (0, 1]");
   if (!(s.min_p >= 0 && s.min_p < 1)) refuse("'min_p' must lie in [0, 1)");
@@ -49,16 +66,16 @@ void check_sampling(const Sampling& s) {
 
 Engine::Engine(Backend& backend, std::shared_ptr<Model> target, const Registries& registries, const Chairs& chairs, const EngineOptions& options, Host::Load load)
     : backend_(backend),
-      options_(options),
-      pool_(backend, page_bytes(options, *target), options.pages > 0 ? options.pages : int((options.memory_mib << 20) / page_bytes(options, *target))),
+      options_(checked(options)),
+      pool_(backend, page_bytes(options, *target), page_count(options, *target)),
       target_(backend, target, pool_, options.reuse_prefixes),
       host_(backend, pool_, target_.info(), std::move(load), options.reuse_prefixes),
       scheduler_(options.batch, options.step_rows) {
-  if (options.batch < 1 || options.step_rows < options.batch) throw Error("the engine's \"step_rows\" must be at least its \"batch\", and \"batch\" at least 1");
   drafter_ = registries.drafters.make(chairs.drafter, host_);
   policy_ = registries.policies.make(chairs.policy, host_);
   verifier_ = registries.verifiers.make(chairs.verifier, host_);
   soundness_ = verifier_->soundness();
+  drafter_name_ = "the drafter '" + chairs.drafter["name"].get<std::string>() + "'", policy_name_ = "the policy '" + chairs.policy["name"].get<std::string>() + "'";
   refuse_unsound(chairs, drafter_->needs(), soundness_);
 }
 
@@ -135,6 +152,8 @@ std::vector<int> Engine::budgets(const Plan& plan) const {
                     a.tested_in_all ? double(a.accepted_in_all) / double(a.tested_in_all) : -1});
   }
   std::vector<int> budgets = policy_->budgets(past);
+  if (budgets.size() != past.size())
+    throw Error(policy_name_ + " gave " + std::to_string(budgets.size()) + " budgets for " + std::to_string(past.size()) + " sequences; LengthPolicy::budgets owes one for each");
   for (std::size_t i = 0; i < budgets.size(); ++i) budgets[i] = std::clamp(budgets[i], 0, plan.scheduled[i].cap);
   return budgets;
 }
@@ -149,7 +168,12 @@ std::vector<DraftTree> Engine::draft(const Plan& plan) {
     const int rows = !s.root ? s.chain : budget[i] > 0 ? options_.step_rows : 0;
     requests.push_back({&q, budget[i], rows, {q.sampling.seed, q.stream, std::uint32_t(q.length()), 0}, soundness_.race});
   }
-  return requests.empty() ? std::vector<DraftTree>{} : drafter_->draft(requests);
+  if (requests.empty()) return {};
+  std::vector<DraftTree> trees = drafter_->draft(requests);
+  if (trees.size() != requests.size())
+    throw Error(drafter_name_ + " returned " + std::to_string(trees.size()) + " trees for " + std::to_string(requests.size()) + " requests; Drafter::draft owes one tree for each");
+  for (std::size_t i = 0; i < trees.size(); ++i) expect_tree(trees[i], budget[i], soundness_.takes, drafter_name_);
+  return trees;
 }
 
 Tensor Engine::judge(const Plan& plan, std::span<const DraftTree> all, const Output& out) {

@@ -76,6 +76,7 @@ class Engine : private Scheduler::Memory {
   std::unique_ptr<LengthPolicy> policy_;
   std::unique_ptr<Verifier> verifier_;
   Soundness soundness_;
+  std::string drafter_name_, policy_name_;  // for messages
   Scheduler scheduler_;
   Queues queues_;
   SequenceId next_id_ = 1;

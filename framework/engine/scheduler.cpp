@@ -12,13 +12,14 @@ class Round {
  public:
   Round(Queues& queues, Scheduler::Memory& memory, int longest, int rows) : queues_(queues), memory_(memory), longest_(longest), left_(rows) {}
 
-  // Sequences that only lack their last token go first, so that nobody's prompt delays them.
-  void running() {
+  // Sequences that only lack their last token go first, so that nobody's prompt delays them; and their guesses leave a row to
+  // everybody else who may run, so that nobody waits for guesses.
+  void running(int batch) {
     std::vector<Active*> decoding, reading;
     for (const auto& a : queues_.running) (memory_.unseen(a->sequence) == 1 ? decoding : reading).push_back(a.get());
-    int others = int(decoding.size());
+    int others = std::min(batch, int(queues_.running.size() + queues_.waiting.size()));
     for (Active* a : decoding) {
-      --others;
+      others = std::max(0, others - 1);
       if (present(a)) schedule(*a, left_ - others);
     }
     for (Active* a : reading)
@@ -100,7 +101,7 @@ class Round {
 
 Plan Scheduler::next(Queues& queues, Memory& memory, int longest) const {
   Round round(queues, memory, longest, step_rows_);
-  round.running();
+  round.running(batch_);
   round.admit(batch_);
   return std::move(round.plan);
 }

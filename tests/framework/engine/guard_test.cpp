@@ -1,0 +1,226 @@
+// What the engine does when its guests misbehave: a drafter that returns what it may not, a policy that miscounts, a forward
+// that fails half-way; and that nobody is starved by guesses.
+#include <gtest/gtest.h>
+
+#include "drafters/drafters.h"
+#include "kernels/error.h"
+#include "tests/support/scene.h"
+#include "verifiers/verifiers.h"
+
+namespace foretoken::testing {
+namespace {
+
+using nlohmann::json;
+using test::Text;
+
+// A drafter whose trees a test scribbles over.
+class Scribbled : public Drafter {
+ public:
+  using Scribble = std::function<void(Backend&, std::span<const DraftRequest>, std::vector<DraftTree>&)>;
+  Scribbled(Backend& b, Scribble scribble) : backend_(b), scribble_(std::move(scribble)) {}
+  Needs needs() const override { return {{Drawn::certain}, false}; }
+  std::vector<DraftTree> draft(std::span<const DraftRequest> requests) override {
+    std::vector<DraftTree> trees;
+    for (const auto& r : requests) {
+      trees.push_back(DraftTree::rooted(backend_, r.sequence->last(), r.budget + 8));
+      for (int n = 0; n < r.budget; ++n) trees.back().guess(backend_, n, 1);
+    }
+    scribble_(backend_, requests, trees);
+    return trees;
+  }
+
+ private:
+  Backend& backend_;
+  Scribble scribble_;
+};
+
+struct EngineGuard : ::testing::Test {
+  std::unique_ptr<Backend> backend = make_reference_backend();
+  Registries registries = test::all_registries();
+  test::Cast cast = test::table_cast({.vocab = 5, .positions = 64});
+  EngineOptions options{.batch = 4, .step_rows = 64, .page_rows = 2, .pages = 64, .check = true};
+  Engine::Chairs chairs{{{"name", "draft_model"}, {"model", "table:other"}}, {{"name", "fixed"}, {"length", 3}}, {{"name", "speculative_sampling"}}};
+
+  std::unique_ptr<Engine> engine() { return std::make_unique<Engine>(*backend, cast.target, registries, chairs, options, cast.load); }
+  static Request request(Text prompt, int max_new_tokens = 8, float temperature = 1) {
+    Request r;
+    r.prompt = std::move(prompt);
+    r.limits.max_new_tokens = max_new_tokens;
+    r.sampling.temperature = temperature;
+    return r;
+  }
+  template <class F> static std::string sentence(const F& f) {
+    try {
+      f();
+    } catch (const Error& e) {
+      return e.what();
+    }
+    return "(no error)";
+  }
+  static bool says(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+  // What a step says when the drafter's trees are scribbled over.
+  std::string scribbled(Scribbled::Scribble scribble) {
+    registries.drafters.add("scribbled", {"", "", {}, [=](const json&, Host& h) { return std::make_unique<Scribbled>(h.backend(), scribble); }});
+    chairs.drafter = {{"name", "scribbled"}};
+    const auto e = engine();
+    e->submit(request({1, 2, 3}, 20));
+    e->submit(request({2, 2}, 20));
+    return sentence([&] { e->step(); });
+  }
+  static std::vector<Sequence> finish(Engine& e) {
+    std::vector<Sequence> done;
+    while (!e.idle())
+      for (auto& s : e.step().finished) done.push_back(std::move(s));
+    std::ranges::sort(done, {}, &Sequence::id);
+    return done;
+  }
+};
+
+TEST_F(EngineGuard, options_that_make_no_engine_are_refused) {
+  for (const int rows : {0, -3}) {
+    options.page_rows = rows;
+    EXPECT_TRUE(says(sentence([&] { engine(); }), "page_rows")) << rows;
+  }
+  options.page_rows = 2;
+  for (const std::int64_t memory : {std::int64_t(0), std::int64_t(-1), std::int64_t(1) << 50}) {
+    options.pages = 0, options.memory_mib = memory;
+    EXPECT_TRUE(says(sentence([&] { engine(); }), "memory_mib")) << memory;
+  }
+}
+
+TEST_F(EngineGuard, a_drafter_that_keeps_its_word_is_not_refused) {
+  EXPECT_EQ(scribbled([](Backend&, auto, auto&) {}), "(no error)");
+}
+
+TEST_F(EngineGuard, a_drafter_may_not_exceed_its_budget) {
+  const std::string text = scribbled([](Backend& b, auto, auto& trees) { trees[0].guess(b, 0, 1); });
+  EXPECT_TRUE(says(text, "'scribbled'") && says(text, "budget")) << text;
+}
+
+TEST_F(EngineGuard, a_drafter_owes_one_tree_per_request) {
+  EXPECT_TRUE(says(scribbled([](Backend&, auto, auto& trees) { trees.pop_back(); }), "one tree"));
+}
+
+TEST_F(EngineGuard, a_tree_begins_with_a_root_and_parents_precede) {
+  EXPECT_TRUE(says(scribbled([](Backend&, auto, auto& trees) { trees[1].parents.template data<std::int32_t>()[1] = 2; }), "parent"));
+  EXPECT_TRUE(says(scribbled([](Backend&, auto, auto& trees) { trees[1].parents.template data<std::int32_t>()[2] = -1; }), "parent"));
+  EXPECT_TRUE(says(scribbled([](Backend&, auto, auto& trees) { trees[0].nodes = 0; }), "root"));
+}
+
+TEST_F(EngineGuard, a_node_drawn_as_the_drafter_never_declared_is_refused) {
+  const std::string text = scribbled([](Backend&, auto, auto& trees) { trees[0].q.drawn.template data<std::uint8_t>()[1] = std::uint8_t(Drawn::without_replacement); });
+  EXPECT_TRUE(says(text, "without_replacement")) << text;
+}
+
+class Miscounting : public LengthPolicy {
+ public:
+  int longest() const override { return 4; }
+  std::vector<int> budgets(std::span<const PastOnly>) override { return {}; }
+};
+
+TEST_F(EngineGuard, a_policy_owes_one_budget_per_sequence) {
+  registries.policies.add("miscounting", {"", "", {}, [](const json&, Host&) { return std::make_unique<Miscounting>(); }});
+  chairs.policy = {{"name", "miscounting"}};
+  const auto e = engine();
+  e->submit(request({1, 2, 3}));
+  EXPECT_TRUE(says(sentence([&] { e->step(); }), "'miscounting'"));
+}
+
+// 1 / T overflows: the law would be NaN everywhere, and every token 0.
+TEST_F(EngineGuard, a_temperature_whose_reciprocal_is_no_number_is_refused) {
+  const auto e = engine();
+  EXPECT_TRUE(says(sentence([&] { e->submit(request({1}, 4, 1e-40f)); }), "'temperature'"));
+  EXPECT_EQ(sentence([&] { e->submit(request({1}, 4, 1e-6f)); }), "(no error)");
+}
+
+// Throws before anything is written, once.
+class Failing : public Model {
+ public:
+  Failing(std::shared_ptr<Model> inner, int at) : inner_(std::move(inner)), at_(at) {}
+  const ModelInfo& info() const override { return inner_->info(); }
+  Output forward(Backend& b, const Rows& rows, std::span<const KvLayer> kv) override {
+    if (calls_++ == at_) throw Error("out of memory");
+    return inner_->forward(b, rows, kv);
+  }
+
+ private:
+  std::shared_ptr<Model> inner_;
+  int at_, calls_ = 0;
+};
+
+TEST_F(EngineGuard, a_forward_that_failed_leaves_no_trace) {
+  options.step_rows = 8;
+  const auto text = [&](std::shared_ptr<Model> target, std::shared_ptr<Model> draft, int* failures) {
+    test::Cast c{target, [=](const std::string&, const std::string&) { return draft; }};
+    Engine e(*backend, c.target, registries, chairs, options, c.load);
+    e.submit(request(Text(13, 2), 20));
+    e.submit(request({1, 3, 4}, 20));
+    std::vector<Sequence> done;
+    while (!e.idle()) {
+      try {
+        for (auto& s : e.step().finished) done.push_back(std::move(s));
+      } catch (const Error& error) {
+        if (!says(error.what(), "out of memory")) throw;
+        ++*failures;
+      }
+    }
+    std::ranges::sort(done, {}, &Sequence::id);
+    return std::pair(done.at(0).tokens, done.at(1).tokens);
+  };
+  int failures = 0;
+  const auto draft = cast.load("table:other", "auto");
+  const auto undisturbed = text(cast.target, draft, &failures);
+  ASSERT_EQ(failures, 0);
+  for (int at = 0; at < 6; ++at) {
+    EXPECT_EQ(text(std::make_shared<Failing>(cast.target, at), draft, &failures), undisturbed) << "target, call " << at;
+    EXPECT_EQ(text(cast.target, std::make_shared<Failing>(draft, at), &failures), undisturbed) << "draft, call " << at;
+  }
+  EXPECT_EQ(failures, 12);
+}
+
+// As many rows as sequences: guesses must leave a row to everybody who reads or waits.
+TEST_F(EngineGuard, guesses_take_no_row_from_prompts) {
+  options.step_rows = 2, options.batch = 2;
+  const auto e = engine();
+  e->submit(request({1, 2}, 30));
+  e->step();
+  const SequenceId late = e->submit(request({3, 3, 3}, 2));
+  bool served = false;
+  for (int i = 0; i < 6; ++i)
+    for (const auto& s : e->step().sequences) served |= s.id == late;
+  EXPECT_TRUE(served) << "the second request waits for the first one's end";
+}
+
+TEST_F(EngineGuard, a_prefix_is_counted_when_it_is_used_and_not_when_it_is_looked_at) {
+  options.pages = 27, options.batch = 2;
+  chairs.drafter = {{"name", "none"}};
+  const auto e = engine();
+  e->submit(request(Text(16, 1), 1));
+  finish(*e);
+  ASSERT_EQ(e->target().cache().prefix_rows_reused(), 0u);
+  e->submit(request(Text(30, 2), 6));  // 15 to 18 pages
+  e->submit(request(Text(30, 1), 4));  // 8 pages are there, but not the 7 others before the first request ends
+  finish(*e);
+  EXPECT_EQ(e->target().cache().prefix_rows_reused(), 16u);
+}
+
+TEST_F(EngineGuard, ngram_whose_longest_match_is_shorter_than_its_shortest_is_refused) {
+  chairs.drafter = {{"name", "ngram"}, {"longest", 2}, {"shortest", 5}};
+  const std::string text = sentence([&] { engine(); });
+  EXPECT_TRUE(says(text, "longest") && says(text, "shortest")) << text;
+}
+
+TEST_F(EngineGuard, a_stop_rule_cannot_lengthen_a_text) {
+  chairs.drafter = {{"name", "none"}};
+  const auto e = engine();
+  Request r = request({1, 2, 3}, 20);
+  r.limits.stop = [](std::span<const Token> generated, int) -> std::optional<int> {
+    if (generated.size() < 4) return std::nullopt;
+    return 10;
+  };
+  e->submit(r);
+  EXPECT_EQ(finish(*e).at(0).generated(), 4);
+}
+
+}  // namespace
+}  // namespace foretoken::testing

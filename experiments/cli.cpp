@@ -3,6 +3,7 @@
 #include <spdlog/sinks/stdout_color_sinks.h>
 #include <spdlog/spdlog.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <filesystem>
 #include <new>
@@ -27,6 +28,21 @@ int complain(const std::string& sentence) {
   std::fflush(stdout);
   std::fprintf(stderr, "foretoken: %s\n", sentence.c_str());
   return kFailed;
+}
+
+std::vector<std::string> commands_of(const CLI::App& app) {
+  std::vector<std::string> known;
+  for (const CLI::App* command : app.get_subcommands(nullptr)) known.push_back(command->get_name());
+  return known;
+}
+
+int unknown_command(const CLI::App& app, const std::string& name) {
+  try {
+    unknown_name("command", name, commands_of(app));
+  } catch (const Error& e) {
+    complain(e.what());
+  }
+  return kUsage;
 }
 
 // Whatever goes wrong becomes one sentence.
@@ -71,6 +87,8 @@ int run_cli(int argc, const char* const* argv) {
   add_keys(app, registries, action);
   add_bench(app, action);
   add_version(app, action);
+  const std::vector<std::string> commands = commands_of(app);
+  if (argc > 1 && argv[1][0] != '-' && std::ranges::find(commands, argv[1]) == commands.end()) return unknown_command(app, argv[1]);
   try {
     app.parse(argc, argv);
   } catch (const CLI::Success& e) {

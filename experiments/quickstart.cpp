@@ -92,15 +92,17 @@ int quickstart(const QuickstartOptions& options) {
   for (const auto& [key, value] : {std::pair{"/workload/limit=", size.prompts}, {"/workload/max_new_tokens=", size.max_new_tokens}, {"/measure/repeats=", size.repeats}})
     settings.push_back(key + std::to_string(value));
   const std::vector<Run> runs = expand(document, settings, bench.registries(), file.string());
-  spdlog::info("{} runs of {} prompts with up to {} new tokens, {} alternations each; about {:.0f} s", runs.size(), size.prompts, size.max_new_tokens, size.repeats, options.seconds);
+  spdlog::info("{} runs of {} prompts with up to {} new tokens each, in {} alternations with plain decoding", runs.size(), size.prompts, size.max_new_tokens, size.repeats);
 
   set_aside(options.results);
   const SweepOutcome outcome = run_sweep(runs, bench, {options.results, root, "foretoken quickstart", false});
-  if (!outcome.lines.empty()) std::printf("%s\n", show(outcome.lines, {options.format, {}, options.width}).c_str());
+  std::vector<std::string> tables;  // for people: what they came for; the rest is a command away
+  if (options.format == "terminal" || options.format == "markdown") tables = {"main", "best"};
+  if (!outcome.lines.empty()) std::printf("%s\n", show(outcome.lines, {options.format, tables, options.width}).c_str());
   std::fflush(stdout);
   if (outcome.exit_code() == 0) spdlog::info("every greedy text was equal to plain decoding's, token for token");
   spdlog::info("{:.0f} s; results are in {}", since(start), options.results);
-  spdlog::info("next: foretoken show {} --format markdown, notebooks/first_look.ipynb (draws them), foretoken generate --help, experiments/README.md (your own sweep)", options.results);
+  spdlog::info("next: foretoken show {} (all tables: positions, categories, phases), notebooks/first_look.ipynb (plots), foretoken generate --help, experiments/README.md (your own sweep)", options.results);
   return outcome.exit_code();
 }
 

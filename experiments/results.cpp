@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -53,6 +54,11 @@ Parsed parse(const std::filesystem::path& file) {
 int open_alone(const std::filesystem::path& file, int flags) {
   const int descriptor = ::open(file.c_str(), O_RDWR | O_APPEND | O_CLOEXEC | flags, 0644);
   if (descriptor < 0) throw Error("cannot write results to '" + file.string() + "' (" + std::strerror(errno) + "); choose another place with --results");
+  struct stat status {};
+  if (::fstat(descriptor, &status) != 0 || !S_ISREG(status.st_mode)) {
+    ::close(descriptor);
+    throw Error("'" + file.string() + "' is no regular file, so results cannot be kept in it; choose another place with --results");
+  }
   if (::flock(descriptor, LOCK_EX | LOCK_NB) == 0) return descriptor;
   ::close(descriptor);
   throw Error("another process is writing to '" + file.string() + "'; wait for it, or choose another file with --results");

@@ -27,6 +27,11 @@ bool fits(const json& v, const RunKey& k) {
   return k.choices.empty() || std::ranges::find(k.choices, v.get<std::string>()) != k.choices.end();
 }
 
+[[noreturn]] void refuse(const RunKey& k, const json& value, const std::string& where) {
+  const std::string range = range_of(k), among = range.empty() ? "" : k.choices.empty() ? " " + range : ", one of " + range;
+  throw Error(where + ": '" + k.pointer + "' must be " + k.type + among + " (" + k.meaning + "), not " + shown(value));
+}
+
 // 1.0 and 1 are one number and must be one text.
 void normalize(json& value) {
   if (value.is_structured()) {
@@ -74,7 +79,7 @@ json complete_run(const json& document, const Registries& registries, const std:
       run[at] = document[at];
       // {"length": 4} is a policy of the default name; a drafter says who it is.
       if (k.type == "chair" && k.pointer != "/drafter" && run[at].is_object()) run[at].emplace("name", k.standard["name"]);
-      if (!fits(run[at], k)) throw Error(where + ": '" + k.pointer + "' must be " + k.type + " (" + k.meaning + "), not " + shown(run[at]));
+      if (!fits(run[at], k)) refuse(k, run[at], where);
     } else if (k.required) {
       throw Error(where + ": the key '" + k.pointer + "' is missing (" + k.meaning + ")");
     } else {

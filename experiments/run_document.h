@@ -25,6 +25,9 @@ struct RunKey {
 // All keys, in the order of the tables of the documentation.
 const std::vector<RunKey>& run_keys();
 
+// "> 0, <= 1", or the choices; empty where everything of the type is allowed.
+std::string range_of(const RunKey& key);
+
 // The complete document of a run: defaults filled in, chairs completed by the registries, whole numbers written as integers, so
 // that equal runs are equal text. An unknown key (with the nearest
 // known one), a missing or ill-typed value or one out of range is an Error that names it; `where` names the document.

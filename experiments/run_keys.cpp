@@ -61,15 +61,6 @@ struct Line {
   std::string key, type, range, standard, meaning;
 };
 
-std::string range_of(const RunKey& k) {
-  std::string s;
-  for (const auto& c : k.choices) s += (s.empty() ? "" : ", ") + c;
-  const auto number = [](double x) { return x == double(std::int64_t(x)) ? std::to_string(std::int64_t(x)) : json(x).dump(); };
-  if (k.least > -1e300) s += (k.above ? "> " : ">= ") + number(k.least);
-  if (k.most < kMany) s += (s.empty() ? "" : ", ") + std::string(k.below ? "< " : "<= ") + number(k.most);
-  return s;
-}
-
 Line line_of(const RunKey& k) { return {k.pointer, k.type, range_of(k), k.required ? "required" : k.standard.dump(), k.meaning}; }
 
 Line line_of(const std::string& chair, const Option& o) {
@@ -99,6 +90,15 @@ template <class T> std::string chair_options(const Registry<T>& registry, bool m
 }
 
 }  // namespace
+
+std::string range_of(const RunKey& k) {
+  std::string s;
+  for (const auto& c : k.choices) s += (s.empty() ? "" : ", ") + c;
+  const auto number = [](double x) { return x == double(std::int64_t(x)) ? std::to_string(std::int64_t(x)) : json(x).dump(); };
+  if (k.least > -1e300) s += (k.above ? "> " : ">= ") + number(k.least);
+  if (k.most < kMany) s += (s.empty() ? "" : ", ") + std::string(k.below ? "< " : "<= ") + number(k.most);
+  return s;
+}
 
 const std::vector<RunKey>& run_keys() {
   static const std::vector<RunKey> keys = make_keys();

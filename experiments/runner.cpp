@@ -167,7 +167,10 @@ SweepOutcome run_sweep(const std::vector<Run>& runs, Workbench& bench, const Swe
     spdlog::warn("interrupted; finished runs are in {}, and `foretoken run` with that file goes on from there", file.path().string());
   }
   std::map<std::string, json> latest;
-  for (json& line : load_results(file.path())) latest[line["key"].get<std::string>()] = std::move(line);
+  for (json& line : load_results(file.path())) {
+    std::string key = line["key"];
+    latest[std::move(key)] = std::move(line);
+  }
   for (const Run& run : runs) {
     const auto found = latest.find(run.key);
     if (found == latest.end()) continue;

@@ -77,8 +77,9 @@ Token Renaming::draw(int vocab, const std::function<double(Token)>& law, const D
 Token Renaming::race(int vocab, const std::function<double(Token)>& law, const Draws& draws, std::uint32_t position) {
   Draws d = draws;
   DrawName name{Role::noise, 0, 0};
+  d.root = position;
   rename_(d, name);
-  return inner_ ? inner_->race(vocab, law, d, position) : win_race(scalar_tiles(law), vocab, d, position);
+  return inner_ ? inner_->race(vocab, law, d, d.root) : win_race(scalar_tiles(law), vocab, d, d.root);
 }
 
 }  // namespace foretoken::test

@@ -53,7 +53,7 @@ class Enumerator : public Chance {
 };
 
 // Gives every draw another name before it reaches `inner`, or Philox where there is none: the seam for planted bugs of
-// naming.
+// naming. A race shows its position as the root, since that is what its name holds.
 class Renaming : public Chance {
  public:
   using Rename = std::function<void(Draws&, DrawName&)>;

@@ -16,7 +16,7 @@ class RandomTree : public Drafter {
 
   Needs needs() const override {
     if (kinds_ == "certain") return {{Drawn::certain}, false};
-    if (kinds_ == "independent") return {{Drawn::independent}, false};
+    if (kinds_ == "independent" || kinds_ == "repeatless") return {{Drawn::independent}, false};
     return {{Drawn::certain, Drawn::independent}, false};
   }
 
@@ -61,11 +61,20 @@ class RandomTree : public Drafter {
       q = backend_.law(backend_.upload(logits), {&warp, 1});
     }
     const TokenDraw drawn = r.draw(tree.nodes, depth);
-    backend_.draw(q, {&drawn, 1}, tree.tokens.rows(tree.nodes, 1));
+    backend_.draw(kinds_ == "repeatless" ? without_siblings(r, tree, parent, path) : q, {&drawn, 1}, tree.tokens.rows(tree.nodes, 1));
     path.push_back(*tree.tokens.row<Token>(tree.nodes));
     if (peeks_ && q[0](path.back()) < 0.4) return false;
     tree.grow(parent, Drawn::independent);
     return true;
+  }
+
+  // The law after `path` without the tokens that stand below `parent` already; all of it where nothing would be left.
+  Laws without_siblings(const DraftRequest& r, const DraftTree& tree, int parent, const Text& path) {
+    const Warp warp = r.sequence->sampling.warp();
+    std::vector<float> logits(own_.logits(path).begin(), own_.logits(path).end());
+    for (int n = 1; n < tree.nodes; ++n)
+      if (*tree.parents.row<std::int32_t>(n) == parent && *tree.tokens.row<Token>(n) >= 0) logits[std::size_t(*tree.tokens.row<Token>(n))] = -1e4f;
+    return backend_.law(Tensor::host_copy<float>(logits, DType::f32).reshaped({1, own_.info().vocab}), {&warp, 1});
   }
 
   Backend& backend_;

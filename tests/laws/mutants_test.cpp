@@ -1,0 +1,179 @@
+// teeth: planted bugs, each through a seam, each killed by the law that the test names. The same case without the bug holds.
+#include <gtest/gtest.h>
+
+#include "tests/support/laws.h"
+#include "tests/support/mutants.h"
+#include "tests/support/scripted_drafter.h"
+
+namespace foretoken::test {
+namespace {
+
+using nlohmann::json;
+
+const json kDraftModel{{"name", "draft_model"}, {"model", "table:far"}};
+const json kSampling{{"name", "speculative_sampling"}};
+const json kMutant{{"name", "mutant"}};
+
+Subject subject(const Registries& registries, const json& drafter, const json& verifier, int length = 2) {
+  return {registries, {drafter, {{"name", "fixed"}, {"length", length}}, verifier}};
+}
+
+ExactCase three_tokens() { return {.target = {.vocab = 3, .order = 2, .seed = 81, .strict = false}, .prompts = {{0, 1}}, .tokens = 3}; }
+ExactCase two_tokens() { return {.target = {.vocab = 2, .order = 2, .seed = 83, .impossible = 0, .strict = false}, .prompts = {{0, 1, 1}}, .tokens = 3}; }
+
+// The proof ran to its end and found another law: it did not trip over something else.
+bool refuted(const Finding& f) { return !f.holds && f.what.find("total variation") != std::string::npos; }
+
+// The law finds a bug of the rule, and nothing where there is none.
+void killed_by_exact(Bug bug) {
+  const Finding sane = exact(subject(with_rule(all_registries(), Bug::none), kDraftModel, kMutant), three_tokens());
+  EXPECT_TRUE(sane.holds) << sane.what;
+  EXPECT_GT(sane.accepted, 0);
+  EXPECT_GT(sane.refused, 0);
+  EXPECT_TRUE(refuted(exact(subject(with_rule(all_registries(), bug), kDraftModel, kMutant), three_tokens())));
+}
+
+// Of several shapes of trees all are exact without the bug, and not all with it. `bug` turns a sane shape's subject and case
+// into the mutant's.
+void killed_among_trees(ExactCase c, int nodes, const std::function<void(Subject&, ExactCase&, int seed)>& bug) {
+  const Registries base = with_rule(with_scripted(all_registries()), Bug::none);
+  int killed = 0;
+  for (int seed = 1; seed <= 5; ++seed) {
+    Subject s = subject(base, random_tree(seed, "independent"), kMutant, nodes);
+    const Finding sane = exact(s, c);
+    EXPECT_TRUE(sane.holds) << sane.what;
+    ExactCase planted = c;
+    bug(s, planted, seed);
+    killed += refuted(exact(s, planted));
+  }
+  EXPECT_GT(killed, 0);
+}
+
+TEST(Mutants, NoResidualIsKilledByExact) { killed_by_exact(Bug::no_residual); }
+TEST(Mutants, ResidualOfTheWrongRowIsKilledByExact) { killed_by_exact(Bug::residual_of_wrong_row); }
+TEST(Mutants, QOneRowOffIsKilledByExact) { killed_by_exact(Bug::q_one_row_off); }
+TEST(Mutants, BonusFromTheWrongRowIsKilledByExact) { killed_by_exact(Bug::bonus_from_wrong_row); }
+TEST(Mutants, FivePercentGenerosityIsKilledByExact) { killed_by_exact(Bug::generous); }
+TEST(Mutants, MissingRenormalizationIsKilledByExact) {
+  killed_among_trees(three_tokens(), 3, [](Subject& s, ExactCase&, int) { s.registries = with_rule(s.registries, Bug::no_renormalization); });
+}
+
+TEST(Mutants, NoResidualIsKilledBySampled) {
+  ReferenceBackend b;
+  const SampledCase c{.target = {.vocab = 3, .order = 2, .seed = 81}, .found = 0.02};
+  EXPECT_TRUE(sampled(subject(with_rule(all_registries(), Bug::none), kDraftModel, kMutant), c, b).holds);
+  EXPECT_FALSE(sampled(subject(with_rule(all_registries(), Bug::no_residual), kDraftModel, kMutant), c, b).holds);
+}
+
+TEST(Mutants, DeafVerifierIsExactButKilledByAcceptanceAndLimits) {
+  ReferenceBackend b;
+  const TableModel::Options target{.vocab = 3, .order = 2, .seed = 81};
+  const auto asks = random_asks(40, 3, 6, 20, 1);
+  const Subject deaf = subject(with_rule(all_registries(), Bug::deaf), kDraftModel, kMutant);
+  EXPECT_TRUE(exact(deaf, three_tokens()).holds);
+  EXPECT_FALSE(acceptance(deaf, {}, b, target, asks).holds);
+  EXPECT_TRUE(acceptance(subject(with_rule(all_registries(), Bug::none), kDraftModel, kMutant), {}, b, target, asks).holds);
+  EXPECT_FALSE(twin_accepts_all(subject(with_rule(all_registries(), Bug::deaf), {{"name", "draft_model"}, {"model", "table:same"}}, kMutant), {}, b, table_cast(target), asks).holds);
+}
+
+// Names of draws. The forgetful enumerator shows what a proof misses that forks at every draw.
+void killed_by_names(const Renaming::Rename& rename, ExactCase c, const json& verifier = kSampling) {
+  const Subject s = subject(all_registries(), kDraftModel, verifier);
+  EXPECT_TRUE(exact(s, c).holds);
+  c.rename = rename;
+  EXPECT_TRUE(refuted(exact(s, c)));
+  c.remembers = false;
+  EXPECT_TRUE(exact(s, c).holds) << "an enumerator without memory cannot see this";
+}
+
+TEST(Mutants, DrawsSharedBetweenRolesAreKilledByExact) {
+  killed_by_names([](Draws&, DrawName& n) { n.role = Role::draft; }, three_tokens());
+}
+
+TEST(Mutants, DrawsSharedBetweenRolesAreKilledBySampled) {
+  ReferenceBackend b;
+  SampledCase c{.target = {.vocab = 3, .order = 2, .seed = 81}, .found = 0.02};
+  c.rename = [](Draws&, DrawName& n) { n.role = Role::draft; };
+  EXPECT_FALSE(sampled(subject(all_registries(), kDraftModel, kSampling), c, b).holds);
+  c.rename = [](Draws&, DrawName&) {};
+  EXPECT_TRUE(sampled(subject(all_registries(), kDraftModel, kSampling), c, b).holds);
+}
+
+TEST(Mutants, NamesWithoutTheRootAreKilledByExact) {
+  killed_by_names([](Draws& d, DrawName&) { d.root = 0; }, three_tokens());
+}
+
+TEST(Mutants, NamesWithoutTheNodeAreKilledByExact) {
+  killed_by_names([](Draws&, DrawName& n) { n.node = 0; }, three_tokens());
+}
+
+TEST(Mutants, NamesWithoutTheStreamAreKilledByExactOfTwoSequences) {
+  ExactCase c = two_tokens();
+  c.prompts = {{0, 1}, {0, 1}};
+  c.tokens = 2;
+  killed_by_names([](Draws& d, DrawName&) { d.stream = 0; }, c);
+}
+
+TEST(Mutants, NoiseWithoutThePositionIsKilledByExact) {
+  killed_by_names([](Draws& d, DrawName&) { d.root = 0; }, two_tokens(), {{"name", "coupled"}});
+}
+
+TEST(Mutants, RandomnessByBatchSlotIsKilledByBatch) {
+  ReferenceBackend b;
+  const Cast cast = table_cast({.vocab = 3, .order = 2, .seed = 81});
+  const auto asks = random_asks(6, 3, 6, 12, 2);
+  const CrowdCase c{{{}}, false};
+  EXPECT_TRUE(batch(subject(with_rule(all_registries(), Bug::none), kDraftModel, kMutant), {.engine = {.batch = 1, .page_rows = 2, .pages = 64}}, c, b, cast, asks).holds);
+  EXPECT_FALSE(batch(subject(with_slots(all_registries()), kDraftModel, kMutant), {.engine = {.batch = 1, .page_rows = 2, .pages = 64}}, c, b, cast, asks).holds);
+}
+
+TEST(Mutants, StaleKeysAreKilledByExactCacheAndMemory) {
+  const Subject s = subject(all_registries(), kDraftModel, kSampling);
+  ExactCase c = three_tokens();
+  EXPECT_TRUE(exact(s, c).holds);
+  c.backend = [] { return std::make_unique<Stale>(); };
+  EXPECT_TRUE(refuted(exact(s, c)));
+  const auto asks = random_asks(4, 3, 6, 16, 3);
+  Stale b, other;
+  const Cast cast = table_cast({.vocab = 3, .order = 2, .seed = 81, .strict = false});
+  const Scene scene{.engine = {.page_rows = 2, .pages = 64, .reuse_prefixes = false}};
+  EXPECT_FALSE(cache(s, scene, b, cast, asks).holds);
+  EXPECT_FALSE(memory(s, scene, other, cast, asks).holds);
+}
+
+TEST(Mutants, SkippedCompactionIsKilledByExactAndCache) {
+  killed_among_trees(three_tokens(), 3, [](Subject&, ExactCase& c, int) { c.backend = [] { return std::make_unique<Unmoved>(); }; });
+  Unmoved b;
+  const Subject s = subject(with_scripted(all_registries()), random_tree(2, "independent"), kSampling, 4);
+  EXPECT_FALSE(cache(s, {}, b, table_cast(three_tokens().target), random_asks(4, 3, 6, 16, 4)).holds);
+}
+
+TEST(Mutants, WrongAncestorMasksAreKilledByExactAndTreeIsChain) {
+  ExactCase c = two_tokens();
+  c.target.order = 0;
+  ReferenceBackend b;
+  const auto model = std::make_shared<TableModel>(TableModel::Options{.vocab = 5, .order = 0, .strict = false});
+  EXPECT_TRUE(tree_is_chain(b, model, 30, 1).holds);
+  for (const auto mask : {shortsighted, squinting}) {
+    killed_among_trees(c, 4, [&](Subject&, ExactCase& planted, int) { planted.disguise = mask; });
+    EXPECT_FALSE(tree_is_chain(b, mask(model), 30, 1).holds);
+  }
+}
+
+TEST(Mutants, SiblingsWithoutRepeatsCalledIndependentAreKilledByExact) {
+  killed_among_trees(three_tokens(), 3, [](Subject& s, ExactCase&, int seed) { s.chairs.drafter = random_tree(seed, "repeatless"); });
+}
+
+TEST(Mutants, TopPOfPAloneIsKilledByExact) {
+  ExactCase c = three_tokens();
+  c.scene.sampling = {.temperature = 1, .top_p = 0.6f};
+  EXPECT_TRUE(exact(subject(all_registries(), kDraftModel, kSampling), c).holds);
+  EXPECT_TRUE(refuted(exact(subject(with_unwarped_q(all_registries()), kDraftModel, kSampling), c)));
+}
+
+TEST(Mutants, CuttingANodeByItsOwnTokenIsKilledByExact) {
+  killed_among_trees(three_tokens(), 3, [](Subject& s, ExactCase&, int seed) { s.chairs.drafter = random_tree(seed, "independent", true); });
+}
+
+}  // namespace
+}  // namespace foretoken::test

@@ -39,7 +39,9 @@ void expect_rows(const char* operation, const Tensor& x, std::int64_t width) {
 
 void keep_law(const LawRow& row, Laws& laws, int i) {
   std::byte* to = laws.rows.row<std::byte>(i);
-  std::memcpy(to, &row, kLawRowBytes);
+  LawRow kept = row;
+  kept.threshold += 0.0f;  // -0 and 0 cut alike
+  std::memcpy(to, &kept, kLawRowBytes);
   std::memset(to + kLawRowBytes, 0, sizeof(LawRow) - kLawRowBytes);
 }
 

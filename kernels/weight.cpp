@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "kernels/error.h"
 
@@ -19,15 +20,19 @@ void quantize_group(const Weight& dense, std::int64_t o, std::int64_t g, Weight&
   float low = element(dense.values, o, begin), high = low;
   for (std::int64_t i = begin; i < begin + w.group; ++i) {
     const float v = element(dense.values, o, i);
+    if (std::isnan(v)) low = high = v;  // and so it stays
     low = std::min(low, v), high = std::max(high, v);
   }
-  // A constant group needs no steps: q = 0 and zero = -1 give scale itself.
-  const float scale = high > low ? (high - low) / 255.0f : low;
-  const float zero = high > low ? -128.0f - low / scale : -1.0f;
+  // Steps must be normal floats. A group without them counts as constant: q = 0 and zero = -1 give scale itself. A NaN or an
+  // infinity must not turn into an innocent number: the whole group becomes NaN, and the logits will tell.
+  const float range = high - low;
+  const bool steps = std::isfinite(range) && range >= 255.0f * std::numeric_limits<float>::min();
+  const float scale = steps ? range / 255.0f : std::isfinite(range) ? low : std::numeric_limits<float>::quiet_NaN();
+  const float zero = steps ? -128.0f - low / scale : -1.0f;
   w.scales.row<float>(o)[g] = scale;
   w.zeros.row<float>(o)[g] = zero;
   for (std::int64_t i = begin; i < begin + w.group; ++i) {
-    const float q = high > low ? std::round(element(dense.values, o, i) / scale + zero) : 0.0f;
+    const float q = steps ? std::round(element(dense.values, o, i) / scale + zero) : 0.0f;
     w.values.row<std::int8_t>(o)[i] = std::int8_t(std::clamp(q, -128.0f, 127.0f));
   }
 }

@@ -71,6 +71,18 @@ TEST_P(ParityOfLaws, law) {
   EXPECT_EQ(std::memcmp(fast.rows.raw(), slow.rows.raw(), std::size_t(fast.rows.bytes())), 0);
 }
 
+TEST_P(ParityOfLaws, law_of_signed_zeros) {  // a threshold of -0 cuts as one of 0, and equal laws are equal bytes
+  const Tensor logits = Tensor::host({1, 7}, DType::f32);
+  for (const int first : {0, 1}) {
+    for (int i = 0; i < 7; ++i) logits.data<float>()[i] = i < 5 ? ((i + first) % 2 ? -0.0f : 0.0f) : float(i);
+    for (const Warp& warp : {Warp{1, 4}, Warp{1, 0, 0.9999f}, Warp{9, 0, 1, 0.2f}}) {
+      const Laws fast = cpu->law(logits, {&warp, 1}), slow = reference.law(logits, {&warp, 1});
+      EXPECT_EQ(std::memcmp(fast.rows.raw(), slow.rows.raw(), std::size_t(fast.rows.bytes())), 0)
+          << warp.top_k << ", " << warp.top_p << ", " << warp.min_p;
+    }
+  }
+}
+
 TEST_P(ParityOfLaws, draw) {
   for (int vocab : {1, 5, 256, 1030, 4097}) {
     const Tensor logits = wicked_logits(vocab, unsigned(vocab));

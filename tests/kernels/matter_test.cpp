@@ -63,6 +63,31 @@ TEST(Int8Groups, are_within_half_a_step) {
   EXPECT_THROW(quantize_int8(Weight::dense(random_tensor({2, 10}, 1)), 3), Error);
 }
 
+// The weights of dead units: so small that a 255th of their range is 0 or subnormal.
+TEST(Int8Groups, of_tiny_numbers_stay_numbers) {
+  for (const float size : {1e-44f, 1e-40f, 1e-37f, 1e-35f}) {
+    const Tensor t = Tensor::host({1, 4}, DType::f32);
+    const float values[] = {0, size, -size, size / 2};
+    std::copy_n(values, 4, t.data<float>());
+    const Tensor back = dequantize(quantize_int8(Weight::dense(t), 4));
+    for (int i = 0; i < 4; ++i) EXPECT_NEAR(back.data<float>()[i], values[i], std::max(3e-36f, size / 100)) << size << ", " << i;
+  }
+}
+
+// What is damaged must not look whole.
+TEST(Int8Groups, do_not_hide_what_is_no_number) {
+  for (const float bad : {NAN, INFINITY, -INFINITY}) {
+    for (int at = 0; at < 4; ++at) {
+      const Tensor t = Tensor::host({1, 4}, DType::f32);
+      std::fill_n(t.data<float>(), 4, 0.25f);
+      t.data<float>()[2] = -1;
+      t.data<float>()[at] = bad;
+      const Tensor back = dequantize(quantize_int8(Weight::dense(t), 4));
+      EXPECT_FALSE(std::isfinite(back.data<float>()[at])) << bad << " at " << at;
+    }
+  }
+}
+
 TEST(Reference, product_is_the_sum) {
   const Tensor x = random_tensor({2, 21}, 1), w = random_tensor({3, 21}, 2);
   const Tensor y = ReferenceBackend().linear(x, Weight::dense(w));

@@ -1,0 +1,203 @@
+"""The program as a user runs it: every bad input is one sentence and an exit code, and what was measured is kept."""
+
+import json
+import os
+import signal
+import subprocess
+import tempfile
+import time
+import unittest
+from pathlib import Path
+
+SOURCE = Path(__file__).resolve().parents[2]
+PROGRAM = Path(os.environ["FORETOKEN_BUILD_DIR"]).resolve() / "foretoken"
+MODELS = SOURCE / "experiments" / "models"
+BASE = {"target": {"model": "experiments/models/target"},
+        "drafter": {"name": "draft_model", "model": "experiments/models/draft"},
+        "engine": {"batch": 1, "device": "cpu", "threads": 1},
+        "workload": {"prompts": "experiments/prompts.jsonl", "limit": 6, "max_new_tokens": 6},
+        "measure": {"repeats": 1}}
+
+
+class Program(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.here = Path(folder.name)
+
+    def write(self, name, content):
+        path = self.here / name
+        path.write_text(content if isinstance(content, str) else json.dumps(content))
+        return str(path)
+
+    def sweep(self, axes, **changes):
+        return self.write("sweep.json", {"base": {**BASE, **changes}, "axes": axes})
+
+    def start(self, *arguments):
+        return subprocess.Popen([PROGRAM, *arguments], cwd=self.here, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                                stderr=subprocess.PIPE, text=True)
+
+    def run_it(self, *arguments, stdin=""):
+        done = subprocess.run([PROGRAM, *arguments], cwd=self.here, input=stdin, capture_output=True, text=True, timeout=120)
+        return done.returncode, done.stdout, done.stderr
+
+    def refused(self, *arguments, code=1, words=(), stdin=""):
+        """One sentence on stderr, nothing on stdout."""
+        status, out, err = self.run_it(*arguments, stdin=stdin)
+        self.assertEqual((status, out), (code, ""), err)
+        self.assertEqual(err.count("\n"), 1, err)
+        self.assertTrue(err.startswith("foretoken: "), err)
+        for word in words:
+            self.assertIn(word, err)
+
+    def lines(self, name="results/sweep.jsonl"):
+        return [json.loads(line) for line in (self.here / name).read_text().splitlines()]
+
+    def generate(self, *arguments):
+        tokens = [] if "--max-new-tokens" in arguments else ["--max-new-tokens", "12"]
+        return ["generate", "--model", str(MODELS / "target"), "--device", "cpu", *tokens, *arguments]
+
+    def test_usage(self):
+        self.refused(code=2, words=["--help"])
+        self.refused("quikstart", code=2, words=["did you mean 'quickstart'", "compare"])
+        self.refused("run", code=2, words=["file"])
+        self.refused("show", "x", "--format", "pdf", code=2)
+        for command in ("", "run", "show", "compare", "generate", "quickstart", "list", "keys", "bench"):
+            status, out, _ = self.run_it(*[command] if command else [], "--help")
+            self.assertEqual(status, 0)
+            self.assertIn("--help", out)
+        self.assertIn("commit", self.run_it("version")[1])
+        self.assertIn("foretoken", self.run_it("--version")[1])
+
+    def test_documents(self):
+        self.refused("run", "none.json", words=["none.json"])
+        self.refused("run", self.write("a.json", '{"base":\n {,}}'), words=["line 2", "column 3"])
+        self.refused("run", self.sweep({"/policy/lenght": [1]}), words=["did you mean 'length'"])
+        self.refused("run", self.sweep({}, samplin={}), words=["did you mean '/sampling'"])
+        self.refused("run", self.sweep({}, drafter={"name": "ngrm"}), words=["did you mean 'ngram'", "draft_model"])
+        self.refused("run", self.sweep({}, verifier={"name": "greedy"}), words=["coupled, speculative_sampling"])
+        self.refused("run", self.sweep({}, policy={"name": "adaptive"}), words=["fixed"])
+        self.assertFalse((self.here / "results").exists())
+
+    def test_generate(self):
+        status, plain, _ = self.run_it(*self.generate("--prompt", "The lamp had burned low when"))
+        self.assertEqual(status, 0)
+        status, fast, err = self.run_it(*self.generate("--prompt", "-", "--draft", str(MODELS / "draft")), stdin="The lamp had burned low when")
+        self.assertEqual((status, fast), (0, plain))
+        self.assertRegex(err, r"12 tokens in .* tau [1-5]\.\d\d .* accepted \d+ of \d+ drafted")
+        status, marked, _ = self.run_it(*self.generate("--prompt", "The lamp had burned low when", "--draft", str(MODELS / "draft"), "--marks"))
+        self.assertIn("[", marked)
+        self.assertEqual(marked.replace("[", "").replace("]", ""), plain)
+
+    def test_generate_refuses(self):
+        self.refused(*self.generate("--prompt", ""), words=["empty"])
+        self.refused(*self.generate("--prompt", "-"), stdin="word " * 5000, words=["context", "2048"])
+        self.refused(*self.generate("--prompt", "x", "--draft", str(self.here / "none")), words=["none", "directory"])
+        self.refused(*self.generate("--prompt", "x", "--draft", "d", "--drafter", "ngram"), words=["--draft"])
+        self.refused(*self.generate("--prompt", "x", "--set", "/engine/memory_mib=1", "--max-new-tokens", "2000"), words=["memory_mib"])
+        self.refused(*self.generate("--prompt", "x", "--top-p", "0"), words=["top_p", "> 0"])
+        self.refused(*self.generate("--prompt", "x", "--device", "tpu"), words=["cpu", "reference"])
+
+    def test_damaged_models(self):
+        model = self.here / "model"
+        model.mkdir()
+        for name in ("config.json", "tokenizer.json"):
+            (model / name).write_bytes((MODELS / "draft" / name).read_bytes())
+        refused = lambda *words: self.refused("generate", "--model", str(model), "--prompt", "x", words=words)
+        refused("model.safetensors")
+        weights = (MODELS / "draft" / "model.safetensors").read_bytes()
+        (model / "model.safetensors").write_bytes(weights[:len(weights) // 2])
+        refused("model.safetensors")
+        (model / "model.safetensors").write_bytes(weights)
+        config = json.loads((model / "config.json").read_text())
+        (model / "config.json").write_text(json.dumps({**config, "hidden_size": 64, "head_dim": 16}))
+        refused("shape")
+        (model / "config.json").write_text(json.dumps({**config, "architectures": ["MambaForCausalLM"]}))
+        refused("MambaForCausalLM")
+
+    def test_another_vocabulary_is_recorded(self):
+        model = self.here / "model"
+        model.mkdir()
+        for name in ("config.json", "model.safetensors", "tokenizer.json"):
+            (model / name).write_bytes((MODELS / "draft" / name).read_bytes())
+        tokenizer = json.loads((model / "tokenizer.json").read_text())
+        vocabulary = tokenizer["model"]["vocab"]
+        first, second = [name for name, token in vocabulary.items() if token in (300, 301)]
+        vocabulary[first], vocabulary[second] = vocabulary[second], vocabulary[first]
+        (model / "tokenizer.json").write_text(json.dumps(tokenizer))
+        status, _, err = self.run_it("run", self.sweep({"/drafter/model": [str(model), "experiments/models/draft"]}))
+        self.assertEqual(status, 1)
+        self.assertIn("vocabulary", err)
+        self.assertEqual([("error" in line, "repeats" in line) for line in self.lines()], [(True, False), (False, True)])
+
+    def test_a_sweep_is_shown_compared_and_resumed(self):
+        sweep = self.sweep({"/policy/length": [1, 3], "/sampling/temperature": [0, 1]})
+        status, out, err = self.run_it("run", sweep, "--json")
+        self.assertEqual(status, 0, err)
+        self.assertEqual(len(json.loads(out)["cells"]), 4)
+        before = (self.here / "results/sweep.jsonl").read_bytes()
+        status, again, _ = self.run_it("run", sweep, "--json")
+        self.assertEqual((status, again), (0, out))
+        self.assertEqual((self.here / "results/sweep.jsonl").read_bytes(), before)
+        self.assertEqual(self.run_it("show", "results/sweep.jsonl", "--json")[1], out)
+        self.assertIn("alpha", self.run_it("show", "results/sweep.jsonl", "--tables", "main", "--format", "markdown")[1])
+        self.assertEqual(self.run_it("compare", "results/sweep.jsonl", "results/sweep.jsonl", "--json")[0], 0)
+
+    def test_a_second_process_is_refused(self):
+        sweep = self.sweep({"/sampling/seed": list(range(200))})
+        first = self.start("run", sweep)
+        self.wait_for_lines(1)
+        self.refused("run", sweep, words=["another process", "--results"])
+        first.kill()
+        first.communicate()
+
+    def wait_for_lines(self, count, name="results/sweep.jsonl"):
+        path = self.here / name
+        for _ in range(6000):
+            if path.exists() and path.read_bytes().count(b"\n") >= count:
+                return
+            time.sleep(0.01)
+        self.fail("no results came")
+
+    def test_ctrl_c_keeps_what_is_finished(self):
+        process = self.start("run", self.sweep({"/sampling/seed": list(range(500))}))
+        self.wait_for_lines(2)
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=60)
+        self.assertEqual(process.returncode, 130, err)
+        self.assertIn("interrupted", err)
+        self.assertIn("alpha", out)
+        done = len(self.lines())
+        self.assertTrue(2 <= done < 500)
+
+    def test_kill_9_loses_the_run_in_flight_alone(self):
+        axes = {"/sampling/seed": list(range(12))}
+        keys = set()
+        for wanted in (2, 5):
+            process = self.start("run", self.sweep(axes))
+            self.wait_for_lines(wanted)
+            process.kill()
+            process.communicate()
+            text = (self.here / "results/sweep.jsonl").read_text()
+            whole = [json.loads(line)["key"] for line in text.splitlines(keepends=True) if line.endswith("\n")]
+            self.assertTrue(keys <= set(whole))
+            keys = set(whole)
+        status, _, err = self.run_it("run", self.sweep(axes))
+        self.assertEqual(status, 0, err)
+        found = [line["key"] for line in self.lines()]
+        self.assertEqual((len(found), len(set(found))), (12, 12))
+
+    def test_standard_output_may_be_full(self):
+        with open("/dev/full", "w") as full:
+            done = subprocess.run([PROGRAM, "list"], stdout=full, stderr=subprocess.PIPE, text=True)
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("standard output", done.stderr)
+
+    def test_results_of_others_are_refused(self):
+        self.refused("show", self.write("x.jsonl", "{}\n"), words=["x.jsonl:1"])
+        self.refused("show", "none.jsonl", words=["none.jsonl"])
+        self.refused("run", self.sweep({}), "--results", str(self.here), words=["--results"])
+
+
+if __name__ == "__main__":
+    unittest.main()

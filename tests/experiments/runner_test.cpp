@@ -1,0 +1,163 @@
+// One run on real models: what its line says must be what the engine did. The same demo models as quickstart's.
+#include <numeric>
+
+#include <gtest/gtest.h>
+
+#include "experiments/quickstart.h"
+#include "experiments/results.h"
+#include "experiments/run_document.h"
+#include "experiments/runner.h"
+#include "experiments/stop_strings.h"
+#include "tests/framework/text/temporary_folder.h"
+
+namespace foretoken::test {
+namespace {
+
+using nlohmann::json;
+
+json demo(const json& changes) {
+  json run = {{"target", {{"model", "experiments/models/target"}}},
+              {"drafter", {{"name", "draft_model"}, {"model", "experiments/models/draft"}}},
+              {"policy", {{"length", 3}}},
+              {"engine", {{"batch", 2}, {"device", "cpu"}, {"threads", 1}, {"check", true}}},
+              {"workload", {{"prompts", "experiments/prompts.jsonl"}, {"limit", 6}, {"max_new_tokens", 12}}},
+              {"measure", {{"repeats", 2}}}};
+  run.merge_patch(changes);
+  return run;
+}
+
+class Runs : public testing::Test {
+ protected:
+  foretoken::Run run_of(const json& changes = json::object()) {
+    const json document = complete_run(demo(changes), bench.registries(), "test");
+    return {document, json::object(), key_of(document)};
+  }
+  json measured(const json& changes = json::object()) {
+    const json line = measure_run(run_of(changes), bench, "", [](double) {});
+    EXPECT_FALSE(line.contains("error")) << line["error"];
+    return line;
+  }
+  std::string failure(const json& changes) { return measure_run(run_of(changes), bench, "", [](double) {}).value("error", ""); }
+  Workbench bench;
+};
+
+long sum(const json& counts) { return std::accumulate(counts.begin(), counts.end(), 0l, [](long n, const json& c) { return n + c.get<long>(); }); }
+long sum(const json& requests, const char* key) {
+  return std::accumulate(requests.begin(), requests.end(), 0l, [&](long n, const json& r) { return n + r[key].get<long>(); });
+}
+
+void expect_consistent(const json& m, std::size_t requests) {
+  ASSERT_EQ(m["requests"].size(), requests);
+  for (const char* key : {"tokens", "rounds", "drafted", "tested", "accepted", "prompt_tokens"}) EXPECT_EQ(sum(m["requests"], key), m[key]) << key;
+  EXPECT_EQ(sum(m["drafted_at"]), m["drafted"]);
+  EXPECT_EQ(sum(m["tested_at"]), m["tested"]);
+  EXPECT_EQ(sum(m["accepted_at"]), m["accepted"]);
+  EXPECT_EQ(sum(m["histogram"]), m["rounds"]);
+  EXPECT_LE(m["tokens"], m["rounds"].get<long>() + m["accepted"].get<long>());
+  double shares = 0;
+  for (const json& r : m["requests"]) {
+    shares += r["share_seconds"].get<double>();
+    EXPECT_GT(r["ttft"], 0);
+    EXPECT_NEAR(r["ttft"].get<double>() + r["decode_seconds"].get<double>(), r["seconds"].get<double>(), 1e-6);
+    EXPECT_LE(r["tokens"], 12);
+  }
+  EXPECT_NEAR(shares, m["seconds"].get<double>(), 0.02 * m["seconds"].get<double>());
+  EXPECT_LE(m["phases"]["total"], m["seconds"]);
+}
+
+TEST_F(Runs, ALineAddsUp) {
+  const json line = measured();
+  ASSERT_EQ(line["repeats"].size(), 2u);
+  for (const json& repeat : line["repeats"]) {
+    expect_consistent(repeat["baseline"], 12);  // 6 prompts, 2 places: at least 8 requests, so 2 samples of each
+    expect_consistent(repeat["speculative"], 12);
+    EXPECT_EQ(repeat["baseline"]["drafted"], 0);
+    EXPECT_EQ(repeat["baseline"]["tokens"], repeat["baseline"]["rounds"]);
+    EXPECT_EQ(repeat["baseline"]["tokens"], repeat["speculative"]["tokens"]);
+    EXPECT_GT(repeat["speculative"]["accepted"], 0);
+    EXPECT_LT(repeat["speculative"]["rounds"], repeat["baseline"]["rounds"]);
+    EXPECT_GT(repeat["speculative"]["prefix_rows"], 0) << "the second sample of a prompt finds its prefix";
+  }
+  EXPECT_EQ(line["agreement"], json({{"compared", true}, {"compared_texts", 24}, {"differing_texts", 0}}));
+  EXPECT_EQ(line["promise"], "exact");
+  EXPECT_EQ(line["target"]["vocab"], 4096);
+  EXPECT_FALSE(texts_differ(line));
+}
+
+TEST_F(Runs, CoupledTextsAreComparedAtAnyTemperatureOthersAreNot) {
+  EXPECT_EQ(measured({{"sampling", {{"temperature", 1}}}, {"verifier", {{"name", "coupled"}}}})["agreement"]["compared_texts"], 24);
+  EXPECT_EQ(measured({{"sampling", {{"temperature", 1}}}})["agreement"], json({{"compared", false}, {"compared_texts", 0}, {"differing_texts", 0}}));
+}
+
+TEST_F(Runs, ADifferenceIsAFailureButOnCuda) {
+  json line = {{"agreement", {{"differing_texts", 1}}}, {"machine", {{"device", "cpu"}}}};
+  EXPECT_TRUE(texts_differ(line));
+  line["machine"]["device"] = "cuda";
+  EXPECT_FALSE(texts_differ(line));
+}
+
+TEST_F(Runs, WhatGoesWrongIsOneSentence) {
+  EXPECT_TRUE(says(failure({{"target", {{"model", "nowhere"}}}}), "nowhere", "directory"));
+  EXPECT_TRUE(says(failure({{"workload", {{"prompts", "nowhere.jsonl"}}}}), "nowhere.jsonl"));
+  EXPECT_TRUE(says(failure({{"workload", {{"categories", {"poetry"}}}}}), "poetry", "story"));
+  EXPECT_TRUE(says(failure({{"engine", {{"memory_mib", 1}}}, {"workload", {{"max_new_tokens", 2000}}}}), "memory_mib"));
+  EXPECT_TRUE(says(failure({{"engine", {{"memory_mib", 8000000}}}}), "memory"));
+}
+
+TEST_F(Runs, ASweepGoesOnAfterAFailureAndResumes) {
+  const TemporaryFolder folder;
+  const SweepOptions options{folder.path() / "r.jsonl", "", "test", true};
+  const std::vector<foretoken::Run> runs{run_of({{"target", {{"model", "nowhere"}}}}), run_of({{"measure", {{"repeats", 1}}}})};
+  const SweepOutcome first = run_sweep(runs, bench, options);
+  EXPECT_EQ(first.failed, 1);
+  EXPECT_EQ(first.exit_code(), 1);
+  ASSERT_EQ(first.lines.size(), 2u);
+  EXPECT_TRUE(first.lines[0].contains("error"));
+  EXPECT_TRUE(first.lines[1].contains("repeats"));
+  const SweepOutcome second = run_sweep(runs, bench, options);
+  EXPECT_EQ(second.lines[1], first.lines[1]) << "not measured again";
+  EXPECT_EQ(load_results(options.results).size(), 3u) << "the failure is tried again";
+}
+
+TEST_F(Runs, StopTextsEndARequestWhereverRoundsCutIt) {
+  const json stop = {{"workload", {{"stop", {"the", ". "}}, {"max_new_tokens", 40}}}, {"measure", {{"repeats", 1}}}};
+  const json line = measured(stop);
+  EXPECT_EQ(line["agreement"]["differing_texts"], 0);
+  int stopped = 0;
+  for (const json& r : line["repeats"][0]["speculative"]["requests"]) stopped += r["finish"] == "stop_rule";
+  EXPECT_GT(stopped, 0);
+}
+
+TEST_F(Runs, AStopTextIsFoundAtTheTokenThatCompletesIt) {
+  const auto tokenizer = bench.tokenizer("experiments/models/target", "");
+  const auto tokens = tokenizer->encode("one two three, four five six. And so on for a while", false);
+  for (std::size_t chunk = 1; chunk <= tokens.size(); ++chunk) {
+    const StopRule rule = stop_at(tokenizer, {"five six", "ee, four"});
+    std::optional<int> found;
+    for (std::size_t seen = 0; seen < tokens.size() && !found; seen += chunk)
+      found = rule(std::span(tokens).first(std::min(tokens.size(), seen + chunk)), int(seen));
+    ASSERT_TRUE(found);
+    const std::string text = tokenizer->decode(std::span(tokens).first(std::size_t(*found)));
+    EXPECT_NE(text.find("ee, four"), std::string::npos) << chunk;
+    EXPECT_EQ(tokenizer->decode(std::span(tokens).first(std::size_t(*found - 1))).find("ee, four"), std::string::npos) << chunk;
+  }
+}
+
+TEST(QuickstartSize, FitsTheTimeItIsGiven) {
+  const Costs fast{48, 2.0}, slow{8, 20.0};
+  for (const double seconds : {30.0, 130.0, 600.0}) {
+    const Size size = size_for(fast, seconds, 60);
+    EXPECT_GE(size.repeats, 3);
+    EXPECT_EQ(size.prompts % 6, 0);
+    EXPECT_GE(size.prompts, 18);
+    EXPECT_LE(size.prompts, 60);
+    if (size.max_new_tokens > 16) {
+      EXPECT_LE(size.repeats * size.prompts * fast.request_by_request * size.max_new_tokens / 48, 1.01 * seconds);
+    }
+  }
+  EXPECT_EQ(size_for(slow, 30, 60).max_new_tokens, 16) << "the least that says anything";
+  EXPECT_GT(size_for(fast, 6000, 60).repeats, 3);
+}
+
+}  // namespace
+}  // namespace foretoken::test

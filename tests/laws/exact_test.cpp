@@ -6,6 +6,7 @@
 
 #include "tests/support/laws.h"
 #include "tests/support/scripted_drafter.h"
+#include "tests/support/tiny_models.h"
 
 namespace foretoken::test {
 namespace {
@@ -95,6 +96,12 @@ TEST(Exact, RandomTreesOfTwoTokens) {
 
 TEST(Exact, RandomTreesOfThreeTokens) {
   expect_exact({.target = {.vocab = 3, .order = 2, .seed = 21}, .tokens = 2}, trees(4, {"mixed", "independent"}, 5), {{0}, {2, 1}});
+}
+
+// The lane's sums as the fast backend evaluates them.
+TEST(Exact, OnTheCpuBackend) {
+  expect_exact({.target = {.vocab = 3, .order = 2, .seed = 25}, .tokens = 3, .backend = [] { return cpu_backend(1); }}, registered(2), {{0, 2}});
+  expect_exact({.target = {.vocab = 2, .order = 2, .seed = 26}, .tokens = 3, .backend = [] { return cpu_backend(1); }}, trees(3, {"mixed"}, 3), {{0, 1}});
 }
 
 TEST(Exact, TwoSequencesAtOnceAreIndependent) {

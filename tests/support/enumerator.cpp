@@ -23,6 +23,7 @@ int Enumerator::split(const Name& name, const std::vector<double>& cuts) {
   int taken = possible.at(0);
   if (possible.size() > 1) {
     if (at_ == script_.size()) script_.push_back({0, int(possible.size())});
+    if (script_[at_].ways != int(possible.size())) throw Error("something besides its named draws decides what this decoder does: a script of choices met other choices when it ran again");
     taken = possible.at(std::size_t(script_[at_++].at));
   }
   const Interval then{std::max(cuts[std::size_t(taken)], now.low), std::min(cuts[std::size_t(taken) + 1], now.high)};

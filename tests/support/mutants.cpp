@@ -119,6 +119,13 @@ Registries with_unwarped_q(Registries registries) {
   return registries;
 }
 
+Tensor Stale::allocate(Shape shape, DType dtype) {
+  const Tensor t = ReferenceBackend::allocate(shape, dtype);
+  const auto* begin = t.data<std::byte>();
+  written_.erase(written_.lower_bound({begin, -1}), written_.lower_bound({begin + t.bytes(), -1}));
+  return t;
+}
+
 void Stale::store(const Tensor& k, const Tensor& v, const KvLayer& kv, const Layout& layout) {
   for (int r = 0; r < layout.rows; ++r) {
     Layout one = layout;

@@ -35,10 +35,11 @@ class Unmoved : public ReferenceBackend {
 // Keys are stale after a rejection: a slot that holds the key of its position keeps it, whoever comes.
 class Stale : public ReferenceBackend {
  public:
+  Tensor allocate(Shape shape, DType dtype) override;  // fresh memory holds no keys
   void store(const Tensor& k, const Tensor& v, const KvLayer& kv, const Layout& layout) override;
 
  private:
-  std::map<std::pair<const void*, int>, int> written_;  // (page's address, row) -> position
+  std::map<std::pair<const std::byte*, int>, int> written_;  // (page's address, row) -> position
 };
 
 // The target sees one ancestor too few, or one sibling too many.

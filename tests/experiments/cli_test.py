@@ -96,7 +96,7 @@ class Program(unittest.TestCase):
         self.refused(*self.generate("--prompt", "x", "--draft", "d", "--drafter", "ngram"), words=["--draft"])
         self.refused(*self.generate("--prompt", "x", "--set", "/engine/memory_mib=1", "--max-new-tokens", "2000"), words=["memory_mib"])
         self.refused(*self.generate("--prompt", "x", "--top-p", "0"), words=["top_p", "> 0"])
-        self.refused(*self.generate("--prompt", "x", "--device", "tpu"), words=["cpu", "reference"])
+        self.refused(*self.generate("--prompt", "x", "--set", "/engine/device=tpu"), words=["cpu", "reference"])
 
     def test_damaged_models(self):
         model = self.here / "model"

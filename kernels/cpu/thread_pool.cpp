@@ -1,9 +1,13 @@
 #include "kernels/cpu/thread_pool.h"
 
 #include <algorithm>
+#include <string>
+#include <system_error>
 #include <utility>
 
 #include <sched.h>
+
+#include "kernels/error.h"
 
 namespace foretoken {
 namespace {
@@ -31,10 +35,20 @@ int usable_cores() {
 }  // namespace
 
 ThreadPool::ThreadPool(int threads) : shares_(std::size_t(threads > 0 ? threads : usable_cores())) {
-  for (int i = 1; i < this->threads(); ++i) workers_.emplace_back([this, i] { serve(i); });
+  workers_.reserve(shares_.size());
+  try {
+    for (int i = 1; i < this->threads(); ++i) workers_.emplace_back([this, i] { serve(i); });
+  } catch (const std::system_error& e) {
+    const std::size_t started = workers_.size();
+    close();
+    throw Error("the system refused to start more than " + std::to_string(started + 1) + " of " +
+                std::to_string(shares_.size()) + " threads (" + e.what() + "); lower \"threads\" of the engine");
+  }
 }
 
-ThreadPool::~ThreadPool() {
+ThreadPool::~ThreadPool() { close(); }
+
+void ThreadPool::close() {
   closing_.store(true, std::memory_order_relaxed);
   job_.fetch_add(1, std::memory_order_release);
   job_.notify_all();

@@ -14,7 +14,8 @@ namespace foretoken {
 
 class ThreadPool {
  public:
-  explicit ThreadPool(int threads);  // the caller counts as one; 0: as many as this process may use
+  // The caller counts as one; 0: as many as this process may use. More than the system gives is an Error.
+  explicit ThreadPool(int threads);
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;
   ThreadPool& operator=(const ThreadPool&) = delete;
@@ -43,6 +44,7 @@ class ThreadPool {
   std::uint64_t of_job(std::uint32_t job, int n, int t) const;
   void work(int self, std::uint32_t job);
   void serve(int self);
+  void close();  // ends the workers
 
   std::vector<Share> shares_;
   std::vector<std::thread> workers_;

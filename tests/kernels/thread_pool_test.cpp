@@ -4,7 +4,11 @@
 #include <numeric>
 #include <stdexcept>
 
+#include <sys/resource.h>
+
 #include <gtest/gtest.h>
+
+#include "kernels/error.h"
 
 namespace foretoken {
 namespace {
@@ -60,6 +64,25 @@ TEST(ThreadPool, throws_what_was_thrown_and_goes_on) {
   pool.run(1, [&](int) { ++n; });
   EXPECT_EQ(n, 1);
 }
+
+// A system that gives no more threads: an Error, and those that were started end. Sanitizers need their address space.
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+TEST(ThreadPool, says_so_where_threads_are_refused) {
+  const auto attempt = [] {
+    rlimit room{};
+    getrlimit(RLIMIT_AS, &room);
+    room.rlim_cur = rlim_t(2) << 30;  // the stacks of 256 threads or fewer
+    setrlimit(RLIMIT_AS, &room);
+    try {
+      ThreadPool pool(2000);
+    } catch (const Error& e) {
+      _exit(std::string(e.what()).find("threads") == std::string::npos ? 2 : 0);
+    }
+    _exit(1);
+  };
+  EXPECT_EXIT(attempt(), ::testing::ExitedWithCode(0), "");
+}
+#endif
 
 TEST(ThreadPool, calls_from_inside_and_from_other_threads_are_served) {
   ThreadPool pool(2);

@@ -1,8 +1,10 @@
 // A smaller model drafts a chain: each token is drawn from the draft's own law (warped as the sequence's law is), so q is
 // what the token was really drawn from. Leviathan et al. 2023 (arXiv 2211.17192), Chen et al. 2023 (2302.01318).
 #include <algorithm>
+#include <cmath>
 
 #include "drafters/drafters.h"
+#include "kernels/error.h"
 
 namespace foretoken {
 namespace {
@@ -86,6 +88,8 @@ Entry<Drafter> draft_model() {
            {"temperature", "number", nullptr, "of the draft's law; null: the sequence's own", true, 0, 100}},
           [](const nlohmann::json& o, Host& host) {
             const auto t = o.at("temperature");
+            if (!t.is_null() && t.get<float>() > 0 && !std::isfinite(1 / t.get<float>()))
+              throw Error("'temperature' of the drafter 'draft_model' is too small to divide by; use 0 for a greedy draft");
             return std::make_unique<DraftModel>(host, host.load(o.at("model").get<std::string>(), o.at("dtype").get<std::string>()),
                                                 t.is_null() ? std::nullopt : std::optional<float>(t.get<float>()));
           }};

@@ -133,6 +133,15 @@ TEST_F(EngineGuard, a_temperature_whose_reciprocal_is_no_number_is_refused) {
   EXPECT_EQ(sentence([&] { e->submit(request({1}, 4, 1e-6f)); }), "(no error)");
 }
 
+TEST_F(EngineGuard, a_temperature_of_the_draft_whose_reciprocal_is_no_number_is_refused) {
+  chairs.drafter["temperature"] = 1e-40;
+  EXPECT_TRUE(says(sentence([&] { engine(); }), "'temperature'"));
+  for (const double fine : {0.0, 1e-6}) {
+    chairs.drafter["temperature"] = fine;
+    EXPECT_EQ(sentence([&] { engine(); }), "(no error)") << fine;
+  }
+}
+
 // Throws before anything is written, once.
 class Failing : public Model {
  public:

@@ -27,23 +27,26 @@ class DraftModel : public Drafter {
       segments.clear();
       if (active.empty()) break;
       extend(requests, trees, active, out, depth);
-      std::erase_if(active, [&](int i) { return depth >= requests[std::size_t(i)].budget; });
+      std::erase_if(active, [&](int i) { return depth >= budget(requests[std::size_t(i)]); });
       for (const int i : active) segments.push_back({requests[std::size_t(i)].sequence, 0, &trees[std::size_t(i)], depth});
     }
     return trees;
   }
 
  private:
+  // The draft's own context may be shorter than the target's: its deepest fed node must still lie inside.
+  int budget(const DraftRequest& r) const { return std::min(r.budget, model_->info().positions - r.sequence->length() + 1); }
+
   // The first forward: what the draft's cache lacks, up to the root where rows and pages allow it.
   std::vector<Segment> catch_up(std::span<const DraftRequest> requests, std::span<const DraftTree> trees, std::vector<int>& active) {
     std::vector<Segment> with_root, chains;
     for (std::size_t i = 0; i < requests.size(); ++i) {
       const DraftRequest& r = requests[i];
-      if (r.rows == 0 || r.sequence->length() + r.budget > model_->info().positions) continue;
+      if (r.rows == 0 || r.sequence->length() > model_->info().positions) continue;
       const int unseen = int(model_->unseen(*r.sequence).size());
-      const bool root = r.budget > 0 && unseen <= r.rows;
+      const bool root = budget(r) > 0 && unseen <= r.rows;
       const int chain = std::min(unseen - 1, r.rows);
-      if ((!root && chain == 0) || !model_->reserve(*r.sequence, chain + (root ? r.budget : 0))) continue;
+      if ((!root && chain == 0) || !model_->reserve(*r.sequence, chain + (root ? budget(r) : 0))) continue;
       if (root) active.push_back(int(i));
       (root ? with_root : chains).push_back({r.sequence, chain, root ? &trees[i] : nullptr, 0});
     }

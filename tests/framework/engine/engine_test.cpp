@@ -146,6 +146,22 @@ TEST_F(EngineTest, the_context_limits_the_text) {
   EXPECT_EQ(done[0].finish, Finish::length);
 }
 
+TEST_F(EngineTest, a_draft_with_a_shorter_context_drafts_up_to_its_end) {
+  const auto shorter = test::table_cast({.vocab = 5, .positions = 20});
+  cast.load = [shorter](const std::string&, const std::string&) { return shorter.target; };
+  const auto e = engine();
+  e->submit(request({1, 2, 3}, 40));
+  int longest = 0, length = 3;
+  while (!e->idle())
+    for (const auto& r : e->step().sequences) {
+      if (r.drafted > 0) longest = length + r.drafted;
+      EXPECT_LE(length + r.drafted, 21) << "the last draft is never fed";
+      length += int(r.emitted.size());
+    }
+  EXPECT_EQ(length, 43);
+  EXPECT_GE(longest, 20);
+}
+
 TEST_F(EngineTest, a_cancelled_request_leaves_at_the_next_step_and_gives_back_its_pages) {
   const auto e = engine();
   const SequenceId stays = e->submit(request({1, 2}, 4)), goes = e->submit(request({2, 2}, 40));

@@ -20,21 +20,22 @@ using nlohmann::json;
 
 namespace {
 
-constexpr int kFamilies = 6, kFewestPrompts = 18, kFewestTokens = 16, kTokens = 48, kMostRepeats = 9;
-constexpr double kMargin = 0.8;      // of the time that is left: neighbours, noise, warm-ups
+constexpr int kFamilies = 6, kFewestPrompts = 18, kFewestTokens = 16, kTokens = 64;
 constexpr double kProbeSeconds = 8;  // for the first measurement
+constexpr double kLoading = 0.06;    // of the time: engines, warm-ups, tables
+constexpr double kSlack = 0.5;       // three alternations should take so much of a run's time: more follow if they do, and if a
+                                     // neighbour slows the machine down it is still enough
 
 double since(std::chrono::steady_clock::time_point start) { return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(); }
 
 json resized(json run, const Size& size) {
   run["workload"]["limit"] = size.prompts, run["workload"]["max_new_tokens"] = size.max_new_tokens;
-  run["measure"]["repeats"] = size.repeats;
   return run;
 }
 
 // Seconds of one request of one side, when `tokens` are generated for each of six prompts, one per family.
 double probe(const json& run, Side side, int tokens, Workbench& bench) {
-  auto jobs = jobs_of(resized(run, {kFamilies, tokens, 1}), bench, "");
+  auto jobs = jobs_of(resized(run, {kFamilies, tokens}), bench, "");
   jobs.resize(std::min(jobs.size(), std::size_t(2 * kFamilies)));
   const auto engine = bench.engine(run, side, "");
   const auto start = std::chrono::steady_clock::now();
@@ -65,19 +66,10 @@ Costs measure_costs(const std::vector<Run>& runs, Workbench& bench) {
 }  // namespace
 
 Size size_for(const Costs& costs, double seconds, int most) {
-  Size size{kFewestPrompts, costs.max_new_tokens, 3};
-  const double requests = seconds / (size.repeats * costs.request_by_request);  // per measure, of so many tokens
-  if (requests < kFewestPrompts) {
-    size.max_new_tokens = std::max(kFewestTokens, int(costs.max_new_tokens * requests / kFewestPrompts));
-    return size;
-  }
-  if (costs.max_new_tokens < kTokens) {
-    size.max_new_tokens = std::min(kTokens, int(costs.max_new_tokens * requests / kFewestPrompts));
-    return size;
-  }
-  size.prompts = std::clamp(int(requests) / kFamilies * kFamilies, kFewestPrompts, most);
-  size.repeats = std::clamp(int(seconds / (size.prompts * costs.request_by_request)), 3, kMostRepeats);
-  return size;
+  const double requests = seconds / (kAlternations * costs.request_by_request);  // per measure, of so many tokens
+  if (requests < kFewestPrompts || costs.max_new_tokens < kTokens)
+    return {kFewestPrompts, std::clamp(int(costs.max_new_tokens * requests / kFewestPrompts), kFewestTokens, kTokens)};
+  return {std::clamp(int(requests) / kFamilies * kFamilies, kFewestPrompts, most), costs.max_new_tokens};
 }
 
 int quickstart(const QuickstartOptions& options) {
@@ -88,11 +80,15 @@ int quickstart(const QuickstartOptions& options) {
   Workbench bench;
   const std::vector<Run> plan = expand(document, settings, bench.registries(), file.string());
   const int most = int(read_prompts(locate(plan.front().document.at("workload").at("prompts"))).size());
-  const Size size = size_for(measure_costs(plan, bench), kMargin * (options.seconds - since(start)), most);
-  for (const auto& [key, value] : {std::pair{"/workload/limit=", size.prompts}, {"/workload/max_new_tokens=", size.max_new_tokens}, {"/measure/repeats=", size.repeats}})
-    settings.push_back(key + std::to_string(value));
+  const Costs costs = measure_costs(plan, bench);
+  const double seconds = (1 - kLoading) * (options.seconds - since(start));
+  const Size size = size_for(costs, kSlack * seconds, most);
+  settings.push_back("/workload/limit=" + std::to_string(size.prompts));
+  settings.push_back("/workload/max_new_tokens=" + std::to_string(size.max_new_tokens));
+  settings.push_back("/measure/repeats=" + std::to_string(kAlternations));
+  settings.push_back("/measure/seconds=" + std::to_string(std::max(0.0, seconds / double(plan.size()))));
   const std::vector<Run> runs = expand(document, settings, bench.registries(), file.string());
-  spdlog::info("{} runs of {} prompts with up to {} new tokens each, in {} alternations with plain decoding", runs.size(), size.prompts, size.max_new_tokens, size.repeats);
+  spdlog::info("{} runs of {} prompts with up to {} new tokens each, in at least {} alternations with plain decoding", runs.size(), size.prompts, size.max_new_tokens, kAlternations);
 
   set_aside(options.results);
   const SweepOutcome outcome = run_sweep(runs, bench, {options.results, root, "foretoken quickstart", false});

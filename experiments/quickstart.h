@@ -14,7 +14,7 @@ struct QuickstartOptions {
 
 // How much a run of the sweep serves.
 struct Size {
-  int prompts = 0, max_new_tokens = 0, repeats = 3;
+  int prompts = 0, max_new_tokens = 0;
 };
 
 // What requests cost on this machine, measured.
@@ -23,8 +23,10 @@ struct Costs {
   double request_by_request = 0;  // seconds of one request of each run of the sweep, both sides, summed over the runs
 };
 
-// The largest workload that fits into `seconds`: at least 18 prompts (batch 4 wants 16 requests) as long as they have 16 tokens
-// each, then more prompts in steps of six categories, up to `most`; then more repeats.
+constexpr int kAlternations = 3;  // at least
+
+// The largest workload of which three alternations fit into `seconds`: at least 18 prompts (batch 4 wants 16 requests) of at
+// least 16 tokens each, then more prompts in steps of six, one of each family, up to `most`.
 Size size_for(const Costs& costs, double seconds, int most);
 
 int quickstart(const QuickstartOptions& options);

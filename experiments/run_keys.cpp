@@ -51,7 +51,8 @@ std::vector<RunKey> make_keys() {
       integer("/workload/max_new_tokens", 64, 1, 1e7, "tokens generated per request at most; cut to the target's context"),
       strings("/workload/stop", "texts that end a request; the token that completes one is the last"),
       boolean("/workload/ignore_eos", false, "go on after an end-of-sequence token, for cost studies"),
-      integer("/measure/repeats", 3, 1, 1000, "alternations of baseline and speculation"),
+      integer("/measure/repeats", 3, 1, 1000, "alternations of baseline and speculation, at least"),
+      number("/measure/seconds", 0, 0, 1e6, "more alternations follow until this much time has been measured"),
       boolean("/measure/warmup", true, "serve a few short requests unmeasured first"),
   };
 }

@@ -41,20 +41,24 @@ void warm_up(const json& run, Workbench& bench, const std::filesystem::path& bes
   for (const Side side : {Side::baseline, Side::speculative}) measure(*bench.engine(run, side, beside), jobs, run["engine"]["batch"], [](double) { check_interrupt(); });
 }
 
+double seconds_since(std::chrono::steady_clock::time_point start) { return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(); }
+
 // The alternations of a run. Every measurement has a fresh engine, so that none profits from the prefixes of another.
 void alternate(const json& run, Workbench& bench, const std::filesystem::path& beside, const std::vector<Job>& jobs, const std::function<void(double)>& progress, json& line) {
   const int repeats = run["measure"]["repeats"], batch = run["engine"]["batch"];
+  const double wanted = run["measure"]["seconds"];
+  const auto start = std::chrono::steady_clock::now();
   long compared = 0, different = 0;
   line["repeats"] = json::array();
-  for (int i = 0; i < repeats; ++i) {
+  for (int i = 0; i < repeats || seconds_since(start) < wanted; ++i) {
     Measured both[2];  // by Side
     for (int k = 0; k < 2; ++k) {
       const Side side = (i + k) % 2 == 0 ? Side::baseline : Side::speculative;
       const auto engine = bench.engine(run, side, beside);
-      const double before = (2.0 * i + k) / (2.0 * repeats);
       both[int(side)] = measure(*engine, jobs, batch, [&](double part) {
         check_interrupt();
-        progress(before + part / (2.0 * repeats));
+        const double share = (i + (k + part) / 2) / repeats;
+        progress(wanted > 0 ? std::min(share, seconds_since(start) / wanted) : share);
       });
     }
     compared += long(jobs.size());
@@ -109,7 +113,7 @@ json measure_run(const Run& run, Workbench& bench, const std::filesystem::path& 
     line["error"] = e.path1().string() + ": " + e.code().message();
   }
   if (line.contains("error")) line.erase("repeats"), line.erase("agreement");
-  line["seconds"] = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  line["seconds"] = seconds_since(start);
   return line;
 }
 

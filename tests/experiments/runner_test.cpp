@@ -143,20 +143,29 @@ TEST_F(Runs, AStopTextIsFoundAtTheTokenThatCompletesIt) {
   }
 }
 
+TEST_F(Runs, MoreAlternationsFollowUntilTheTimeIsUsed) {
+  const json line = measured({{"measure", {{"repeats", 1}, {"seconds", 1}}}});
+  double seconds = 0;
+  for (const json& repeat : line["repeats"]) seconds += repeat["baseline"]["seconds"].get<double>() + repeat["speculative"]["seconds"].get<double>();
+  EXPECT_GT(line["repeats"].size(), 1u);
+  EXPECT_GT(seconds, 0.5);
+}
+
 TEST(QuickstartSize, FitsTheTimeItIsGiven) {
-  const Costs fast{48, 2.0}, slow{8, 20.0};
-  for (const double seconds : {30.0, 130.0, 600.0}) {
-    const Size size = size_for(fast, seconds, 60);
-    EXPECT_GE(size.repeats, 3);
-    EXPECT_EQ(size.prompts % 6, 0);
-    EXPECT_GE(size.prompts, 18);
-    EXPECT_LE(size.prompts, 60);
-    if (size.max_new_tokens > 16) {
-      EXPECT_LE(size.repeats * size.prompts * fast.request_by_request * size.max_new_tokens / 48, 1.01 * seconds);
+  const Costs fast{64, 1.0}, middling{30, 2.0}, slow{8, 20.0};
+  for (const Costs& costs : {fast, middling})
+    for (const double seconds : {40.0, 90.0, 170.0, 600.0}) {
+      const Size size = size_for(costs, seconds, 60);
+      EXPECT_EQ(size.prompts % 6, 0);
+      EXPECT_GE(size.prompts, 18);
+      EXPECT_LE(size.prompts, 60);
+      if (size.max_new_tokens > 16) {
+        EXPECT_LE(3 * size.prompts * costs.request_by_request * size.max_new_tokens / costs.max_new_tokens, 1.01 * seconds);
+      }
     }
-  }
+  EXPECT_EQ(size_for(fast, 170, 60).prompts, 54);
+  EXPECT_EQ(size_for(fast, 1000, 60).prompts, 60);
   EXPECT_EQ(size_for(slow, 30, 60).max_new_tokens, 16) << "the least that says anything";
-  EXPECT_GT(size_for(fast, 6000, 60).repeats, 3);
 }
 
 }  // namespace

@@ -249,9 +249,12 @@ int Engine::unseen(const Sequence& sequence) { return int(target_.unseen(sequenc
 bool Engine::reserve(const Sequence& sequence, int rows, bool insist) {
   if (target_.reserve(sequence, rows)) return true;
   if (!insist) return false;
-  // Drafters give way before any sequence does: they catch up when there is room again.
-  for (const auto& a : queues_.running) drafter_->forget(a->sequence);
-  return target_.reserve(sequence, rows);
+  // Drafters give way before any sequence does, the newest sequence's first: they catch up when there is room again.
+  for (auto a = queues_.running.rbegin(); a != queues_.running.rend(); ++a) {
+    drafter_->forget((*a)->sequence);
+    if (target_.reserve(sequence, rows)) return true;
+  }
+  return false;
 }
 
 void Engine::release(const Sequence& sequence) {

@@ -1,6 +1,7 @@
 #include "framework/engine/scheduler.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "kernels/error.h"
 
@@ -61,11 +62,13 @@ class Round {
     plan.scheduled.push_back(entry);
   }
 
-  // Sequences newer than this one give way to it; if it is the newest itself, it gives way.
+  // When pages are short, room for guesses goes first; then sequences newer than this one give way to it; if it is the
+  // newest itself, it gives way.
   void schedule(Active& a, int rows) {
     if (rows <= 0) return;
-    const Scheduled entry = shape(a, rows);
+    Scheduled entry = shape(a, rows);
     while (!memory_.reserve(a.sequence, entry.chain + entry.root + entry.cap, true)) {
+      if (std::exchange(entry.cap, 0) > 0) continue;
       const Active* const newest = queues_.running.back().get();
       if (queues_.running.size() == 1) too_small(a.sequence);
       preempt();

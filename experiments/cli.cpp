@@ -1,12 +1,12 @@
 #include "experiments/cli.h"
 
-#include <spdlog/sinks/stdout_color_sinks.h>
-#include <spdlog/spdlog.h>
-
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
 #include <new>
+
+#include <spdlog/sinks/stdout_color_sinks.h>
+#include <spdlog/spdlog.h>
 
 #include "experiments/commands.h"
 #include "experiments/interrupt.h"
@@ -49,7 +49,8 @@ int unknown_command(const CLI::App& app, const std::string& name) {
 int guarded(const Action& action) {
   try {
     const int code = action();
-    if (std::fflush(stdout) != 0 || std::ferror(stdout)) throw Error("standard output cannot be written; is the disk full?");
+    if (std::fflush(stdout) != 0 || std::ferror(stdout))
+      throw Error("standard output cannot be written; is the disk full?");
     return code;
   } catch (const Interrupted&) {
     complain("interrupted");
@@ -88,7 +89,8 @@ int run_cli(int argc, const char* const* argv) {
   add_bench(app, action);
   add_version(app, action);
   const std::vector<std::string> commands = commands_of(app);
-  if (argc > 1 && argv[1][0] != '-' && std::ranges::find(commands, argv[1]) == commands.end()) return unknown_command(app, argv[1]);
+  if (argc > 1 && argv[1][0] != '-' && std::ranges::find(commands, argv[1]) == commands.end())
+    return unknown_command(app, argv[1]);
   try {
     app.parse(argc, argv);
   } catch (const CLI::Success& e) {

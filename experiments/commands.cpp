@@ -1,12 +1,12 @@
 #include "experiments/commands.h"
 
-#include <spdlog/spdlog.h>
-#include <sys/ioctl.h>
-#include <unistd.h>
-
 #include <cstdio>
 #include <filesystem>
 #include <memory>
+
+#include <spdlog/spdlog.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
 
 #include "experiments/bench.h"
 #include "experiments/generate.h"
@@ -14,8 +14,8 @@
 #include "experiments/quickstart.h"
 #include "experiments/report.h"
 #include "experiments/results.h"
-#include "experiments/runner.h"
 #include "experiments/run_document.h"
+#include "experiments/runner.h"
 #include "foretoken_version.h"
 #include "framework/text/json_file.h"
 #include "kernels/error.h"
@@ -42,7 +42,9 @@ struct Look {
   bool json = false;
 
   void add(CLI::App& command) {
-    command.add_option("--format", format, "terminal, markdown, csv or json")->check(CLI::IsMember({"terminal", "markdown", "csv", "json"}))->capture_default_str();
+    command.add_option("--format", format, "terminal, markdown, csv or json")
+        ->check(CLI::IsMember({"terminal", "markdown", "csv", "json"}))
+        ->capture_default_str();
     command.add_flag("--json", json, "the same for programs");
   }
   std::string chosen() const { return json ? "json" : format; }
@@ -60,7 +62,8 @@ void add_run(CLI::App& app, Action& action) {
   const auto g = std::make_shared<Given>();
   CLI::App* c = app.add_subcommand("run", "measure a run or a sweep and print its tables");
   c->add_option("file", g->file, "JSON document of a run, or {\"base\": run, \"axes\": {...}}")->required();
-  c->add_option("--results", g->results, "where results are kept; what is there already is not measured again (default: results/NAME.jsonl)");
+  c->add_option("--results", g->results,
+                "where results are kept; what is there already is not measured again (default: results/NAME.jsonl)");
   c->add_option("--set", g->set, "/POINTER=VALUE, a change of the run")->take_all();
   c->add_flag("--quiet", g->quiet, "no progress");
   g->look.add(*c);
@@ -69,7 +72,8 @@ void add_run(CLI::App& app, Action& action) {
       const std::filesystem::path file = g->file;
       Workbench bench;
       const std::vector<Run> runs = expand(read_document(file), g->set, bench.registries(), file.string());
-      const auto results = g->results.empty() ? std::filesystem::path("results") / (file.stem().string() + ".jsonl") : std::filesystem::path(g->results);
+      const auto results = g->results.empty() ? std::filesystem::path("results") / (file.stem().string() + ".jsonl")
+                                              : std::filesystem::path(g->results);
       const SweepOutcome outcome = run_sweep(runs, bench, {results, file.parent_path(), "foretoken run", g->quiet});
       if (!outcome.lines.empty()) print(show(outcome.lines, {g->look.chosen(), {}, terminal_width()}));
       return outcome.exit_code();
@@ -86,7 +90,8 @@ void add_show(CLI::App& app, Action& action) {
   const auto g = std::make_shared<Given>();
   CLI::App* c = app.add_subcommand("show", "tables of stored results");
   c->add_option("results", g->file, "a file of results")->required();
-  c->add_option("--tables", g->tables, "which of main, theory, positions, categories, phases, best (default: all)")->delimiter(',');
+  c->add_option("--tables", g->tables, "which of main, theory, positions, categories, phases, best (default: all)")
+      ->delimiter(',');
   g->look.add(*c);
   c->callback([g, &action] {
     action = [g] {
@@ -106,12 +111,14 @@ void add_compare(CLI::App& app, Action& action) {
   CLI::App* c = app.add_subcommand("compare", "how two files of results differ, run by run");
   c->add_option("a", g->a, "a file of results")->required();
   c->add_option("b", g->b, "another")->required();
-  c->add_option("--ignore", g->ignore, "JSON pointers into the run that need not agree, as /engine/device")->delimiter(',');
+  c->add_option("--ignore", g->ignore, "JSON pointers into the run that need not agree, as /engine/device")
+      ->delimiter(',');
   g->look.add(*c);
   c->callback([g, &action] {
     action = [g] {
       CompareOptions options;
-      options.format = g->look.chosen(), options.name_a = g->a, options.name_b = g->b, options.ignore = g->ignore, options.width = terminal_width();
+      options.format = g->look.chosen(), options.name_a = g->a, options.name_b = g->b, options.ignore = g->ignore,
+      options.width = terminal_width();
       print(compare(load_results(g->a), load_results(g->b), options));
       return 0;
     };
@@ -121,7 +128,8 @@ void add_compare(CLI::App& app, Action& action) {
 void add_quickstart(CLI::App& app, Action& action) {
   const auto g = std::make_shared<QuickstartOptions>();
   const auto look = std::make_shared<Look>();
-  CLI::App* c = app.add_subcommand("quickstart", "a first table of acceptance rates and speedups, in about three minutes");
+  CLI::App* c =
+      app.add_subcommand("quickstart", "a first table of acceptance rates and speedups, in about three minutes");
   c->add_option("--results", g->results, "where results are kept; an older file becomes FILE.1")->capture_default_str();
   c->add_option("--seconds", g->seconds, "how long it may take")->check(CLI::Range(10, 86400))->capture_default_str();
   c->add_option("--device", g->device, "auto, cpu, reference or cuda")->capture_default_str();
@@ -162,9 +170,13 @@ void add_bench(CLI::App& app, Action& action) {
   const auto g = std::make_shared<BenchOptions>();
   CLI::App* c = app.add_subcommand("bench", "what this machine can do, and how near the products come");
   c->add_option("--model", g->model_dir, "whose shapes to measure (default: those of the demo target)");
-  c->add_option("--threads", g->threads, "0: as many as the machine has")->check(CLI::NonNegativeNumber)->capture_default_str();
+  c->add_option("--threads", g->threads, "0: as many as the machine has")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
   c->add_option("--instructions", g->instructions, "avx512bf16, avx512, avx2 or scalar (default: the best)");
-  c->add_option("--repeats", g->repeats, "of every measurement; medians are reported")->check(CLI::PositiveNumber)->capture_default_str();
+  c->add_option("--repeats", g->repeats, "of every measurement; medians are reported")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
   c->add_flag("--json", g->json, "the same for programs");
   c->callback([g, &action] { action = [g] { return run_bench(*g); }; });
 }

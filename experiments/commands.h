@@ -1,7 +1,8 @@
 // The subcommands of foretoken, each with its options and what it does when chosen. Knows CLI11 and whom to call, nothing else.
 #pragma once
-#include <CLI/CLI.hpp>
 #include <functional>
+
+#include <CLI/CLI.hpp>
 
 #include "framework/decode/registry.h"
 

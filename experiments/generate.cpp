@@ -1,12 +1,12 @@
 #include "experiments/generate.h"
 
-#include <unistd.h>
-
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <iostream>
 #include <iterator>
+
+#include <unistd.h>
 
 #include "experiments/interrupt.h"
 #include "experiments/run_document.h"
@@ -27,15 +27,19 @@ std::string read_prompt(const std::string& prompt) {
 // Prints what stood of a draft apart from what the target said itself.
 class Printer {
  public:
-  Printer(std::shared_ptr<const Tokenizer> tokenizer, bool marks) : stream_(std::move(tokenizer)), terminal_(isatty(STDOUT_FILENO) != 0) {
+  Printer(std::shared_ptr<const Tokenizer> tokenizer, bool marks)
+      : stream_(std::move(tokenizer)), terminal_(isatty(STDOUT_FILENO) != 0) {
     const bool colours = terminal_ && std::getenv("NO_COLOR") == nullptr;
-    if (colours && !marks) before_ = "\033[32;4m", after_ = "\033[0m";
-    else if (marks) before_ = "[", after_ = "]";
+    if (colours && !marks)
+      before_ = "\033[32;4m", after_ = "\033[0m";
+    else if (marks)
+      before_ = "[", after_ = "]";
   }
 
   void print(std::span<const Token> emitted, int accepted) {
     const std::size_t guessed = std::min(std::size_t(accepted), emitted.size());
-    if (const std::string text = stream_.push(emitted.first(guessed)); !text.empty()) put(before_ + shown(text) + after_);
+    if (const std::string text = stream_.push(emitted.first(guessed)); !text.empty())
+      put(before_ + shown(text) + after_);
     put(shown(stream_.push(emitted.subspan(guessed))));
   }
   void finish() { put(shown(stream_.finish()) + "\n"); }
@@ -43,7 +47,8 @@ class Printer {
  private:
   // A model may emit anything; a terminal gets no control characters from it.
   std::string shown(std::string text) const {
-    if (terminal_) std::erase_if(text, [](unsigned char c) { return (c < 0x20 && c != '\n' && c != '\t') || c == 0x7f; });
+    if (terminal_)
+      std::erase_if(text, [](unsigned char c) { return (c < 0x20 && c != '\n' && c != '\t') || c == 0x7f; });
     return text;
   }
   static void put(const std::string& text) {
@@ -61,12 +66,16 @@ struct Figures {
   long tokens = 0, rounds = 0, drafted = 0, tested = 0, accepted = 0;
 
   void add(const SequenceReport& r) {
-    tokens += long(r.emitted.size()), rounds += r.judged, drafted += r.drafted, tested += r.tested(), accepted += r.accepted;
+    tokens += long(r.emitted.size()), rounds += r.judged, drafted += r.drafted, tested += r.tested(),
+        accepted += r.accepted;
   }
   void print() const {
-    std::fprintf(stderr, "foretoken: %ld tokens in %.2f s, %.1f tokens/s, the first after %.1f ms", tokens, seconds, double(tokens) / seconds, 1000 * first);
+    std::fprintf(stderr, "foretoken: %ld tokens in %.2f s, %.1f tokens/s, the first after %.1f ms", tokens, seconds,
+                 double(tokens) / seconds, 1000 * first);
     std::fprintf(stderr, "; tau %.2f tokens per target forward", rounds ? double(tokens) / double(rounds) : 0.0);
-    if (drafted > 0) std::fprintf(stderr, "; accepted %ld of %ld drafted (%.1f %%), alpha %.2f", accepted, drafted, 100 * double(accepted) / double(drafted), double(accepted) / double(tested));
+    if (drafted > 0)
+      std::fprintf(stderr, "; accepted %ld of %ld drafted (%.1f %%), alpha %.2f", accepted, drafted,
+                   100 * double(accepted) / double(drafted), double(accepted) / double(tested));
     std::fputs("\n", stderr);
   }
 };

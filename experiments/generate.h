@@ -1,14 +1,15 @@
 // `foretoken generate`: one prompt, its text as it comes, accepted draft tokens shown. Knows the terminal, not how engines work.
 #pragma once
-#include <nlohmann/json.hpp>
 #include <string>
+
+#include <nlohmann/json.hpp>
 
 namespace foretoken {
 
 struct GenerateOptions {
-  nlohmann::json run;     // of a run: target, drafter, policy, verifier, sampling, engine, workload (but for its prompts)
-  std::string prompt;     // "-": read from standard input
-  bool marks = false;     // brackets around accepted tokens even where the output is no terminal
+  nlohmann::json run;  // of a run: target, drafter, policy, verifier, sampling, engine, workload (but for its prompts)
+  std::string prompt;  // "-": read from standard input
+  bool marks = false;  // brackets around accepted tokens even where the output is no terminal
 };
 
 // Text to standard output, one closing line of figures to standard error. Returns an exit code.

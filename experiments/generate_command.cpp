@@ -23,16 +23,20 @@ struct Given {
 };
 
 json run_of(const Given& g) {
-  if (!g.draft.empty() && !g.drafter.empty() && g.drafter != "draft_model") throw Error("--draft DIR is the drafter draft_model, so it cannot stand beside --drafter " + g.drafter + "; leave one of them out");
+  if (!g.draft.empty() && !g.drafter.empty() && g.drafter != "draft_model")
+    throw Error("--draft DIR is the drafter draft_model, so it cannot stand beside --drafter " + g.drafter +
+                "; leave one of them out");
   json drafter{{"name", g.drafter.empty() ? "none" : g.drafter}};
   if (!g.draft.empty()) drafter = {{"name", "draft_model"}, {"model", g.draft}};
-  json run = {{"target", {{"model", g.model}}},
-              {"drafter", drafter},
-              {"policy", {{"name", "fixed"}, {"length", g.length}}},
-              {"verifier", {{"name", g.verifier}}},
-              {"sampling", {{"temperature", g.temperature}, {"top_k", g.top_k}, {"top_p", g.top_p}, {"min_p", g.min_p}, {"seed", g.seed}}},
-              {"engine", {{"batch", 1}, {"device", g.device}, {"threads", g.threads}}},
-              {"workload", {{"max_new_tokens", g.max_new_tokens}, {"ignore_eos", g.ignore_eos}}}};
+  json run = {
+      {"target", {{"model", g.model}}},
+      {"drafter", drafter},
+      {"policy", {{"name", "fixed"}, {"length", g.length}}},
+      {"verifier", {{"name", g.verifier}}},
+      {"sampling",
+       {{"temperature", g.temperature}, {"top_k", g.top_k}, {"top_p", g.top_p}, {"min_p", g.min_p}, {"seed", g.seed}}},
+      {"engine", {{"batch", 1}, {"device", g.device}, {"threads", g.threads}}},
+      {"workload", {{"max_new_tokens", g.max_new_tokens}, {"ignore_eos", g.ignore_eos}}}};
   for (const auto& s : g.set) put_setting(run, s, "--set");
   return run;
 }

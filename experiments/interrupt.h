@@ -10,9 +10,9 @@ class Interrupted : public std::runtime_error {
   Interrupted() : std::runtime_error("interrupted") {}
 };
 
-void watch_interrupts();   // from now on
-bool interrupted();        // Ctrl-C (or SIGTERM) came since
-void check_interrupt();    // throws Interrupted if so
+void watch_interrupts();  // from now on
+bool interrupted();       // Ctrl-C (or SIGTERM) came since
+void check_interrupt();   // throws Interrupted if so
 
 constexpr int kInterruptedExit = 130;
 

@@ -1,11 +1,11 @@
 #include "experiments/machine.h"
 
-#include <unistd.h>
-
 #include <ctime>
 #include <fstream>
-#include <nlohmann/json.hpp>
 #include <thread>
+
+#include <nlohmann/json.hpp>
+#include <unistd.h>
 
 namespace foretoken {
 namespace {

@@ -1,7 +1,8 @@
 // What a result should say of the machine and the program that made it. Knows nothing else.
 #pragma once
-#include <nlohmann/json_fwd.hpp>
 #include <string>
+
+#include <nlohmann/json_fwd.hpp>
 
 #include "kernels/backend.h"
 

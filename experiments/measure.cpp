@@ -45,7 +45,8 @@ class Books {
       Service& s = services_[job_of_.at(r.id)];
       s.share += wall / double(report.sequences.size());
       if (!r.judged) continue;
-      ++s.rounds, s.drafted += r.drafted, s.tested += r.tested(), s.accepted += r.accepted, s.tokens += long(r.emitted.size());
+      ++s.rounds, s.drafted += r.drafted, s.tested += r.tested(), s.accepted += r.accepted,
+          s.tokens += long(r.emitted.size());
       count(drafted_at_, r.depth), count(tested_at_, r.tested()), count(accepted_at_, r.accepted);
       if (int(histogram_.size()) <= r.accepted) histogram_.resize(std::size_t(r.accepted + 1), 0);
       ++histogram_[std::size_t(r.accepted)];
@@ -66,19 +67,47 @@ class Books {
     Service all;
     for (std::size_t i = 0; i < services_.size(); ++i) {
       const Service& s = services_[i];
-      all.tokens += s.tokens, all.rounds += s.rounds, all.drafted += s.drafted, all.tested += s.tested, all.accepted += s.accepted, all.prompt_tokens += s.prompt_tokens;
-      requests.push_back({{"prompt", jobs_[i].prompt}, {"category", jobs_[i].category.empty() ? json() : json(jobs_[i].category)},
-                          {"prompt_tokens", s.prompt_tokens}, {"tokens", s.tokens}, {"seconds", seconds(s.finished - s.submitted)},
-                          {"share_seconds", s.share}, {"decode_seconds", seconds(s.finished - s.first)}, {"ttft", seconds(s.first - s.submitted)},
-                          {"rounds", s.rounds}, {"drafted", s.drafted}, {"tested", s.tested}, {"accepted", s.accepted}, {"finish", name_of(s.finish)}});
+      all.tokens += s.tokens, all.rounds += s.rounds, all.drafted += s.drafted, all.tested += s.tested,
+          all.accepted += s.accepted, all.prompt_tokens += s.prompt_tokens;
+      requests.push_back({{"prompt", jobs_[i].prompt},
+                          {"category", jobs_[i].category.empty() ? json() : json(jobs_[i].category)},
+                          {"prompt_tokens", s.prompt_tokens},
+                          {"tokens", s.tokens},
+                          {"seconds", seconds(s.finished - s.submitted)},
+                          {"share_seconds", s.share},
+                          {"decode_seconds", seconds(s.finished - s.first)},
+                          {"ttft", seconds(s.first - s.submitted)},
+                          {"rounds", s.rounds},
+                          {"drafted", s.drafted},
+                          {"tested", s.tested},
+                          {"accepted", s.accepted},
+                          {"finish", name_of(s.finish)}});
     }
     const Phases& p = phases_;
-    json measure{{"seconds", wall}, {"tokens", all.tokens}, {"rounds", all.rounds}, {"steps", steps_}, {"rows", rows_}, {"drafted", all.drafted},
-                 {"tested", all.tested}, {"accepted", all.accepted}, {"histogram", histogram_}, {"drafted_at", drafted_at_}, {"tested_at", tested_at_},
-                 {"accepted_at", accepted_at_}, {"prompt_tokens", all.prompt_tokens}, {"preempted", preempted_}, {"prefix_rows", prefix_rows},
+    json measure{{"seconds", wall},
+                 {"tokens", all.tokens},
+                 {"rounds", all.rounds},
+                 {"steps", steps_},
+                 {"rows", rows_},
+                 {"drafted", all.drafted},
+                 {"tested", all.tested},
+                 {"accepted", all.accepted},
+                 {"histogram", histogram_},
+                 {"drafted_at", drafted_at_},
+                 {"tested_at", tested_at_},
+                 {"accepted_at", accepted_at_},
+                 {"prompt_tokens", all.prompt_tokens},
+                 {"preempted", preempted_},
+                 {"prefix_rows", prefix_rows},
                  {"requests", std::move(requests)},
-                 {"phases", {{"schedule", p.schedule}, {"draft_forward", p.draft_forward}, {"draft_other", p.draft_other}, {"target_forward", p.target_forward},
-                             {"verify", p.verify}, {"deliver", p.deliver}, {"total", p.total}}}};
+                 {"phases",
+                  {{"schedule", p.schedule},
+                   {"draft_forward", p.draft_forward},
+                   {"draft_other", p.draft_other},
+                   {"target_forward", p.target_forward},
+                   {"verify", p.verify},
+                   {"deliver", p.deliver},
+                   {"total", p.total}}}};
     return {std::move(measure), std::move(texts_)};
   }
 
@@ -103,13 +132,15 @@ SequenceId submit(Engine& engine, const Job& job) {
 
 }  // namespace
 
-Measured measure(Engine& engine, const std::vector<Job>& jobs, int at_once, const std::function<void(double)>& after_step) {
+Measured measure(Engine& engine, const std::vector<Job>& jobs, int at_once,
+                 const std::function<void(double)>& after_step) {
   Books books(jobs);
   const std::uint64_t prefix_before = engine.target().cache().prefix_rows_reused();
   const auto start = Clock::now();
   auto last = start;
   for (std::size_t next = 0; books.finished() < jobs.size();) {
-    for (; next < jobs.size() && next - books.finished() < std::size_t(at_once); ++next) books.submitted(next, submit(engine, jobs[next]));
+    for (; next < jobs.size() && next - books.finished() < std::size_t(at_once); ++next)
+      books.submitted(next, submit(engine, jobs[next]));
     const StepReport report = engine.step();
     const auto now = Clock::now();
     books.step(report, seconds(now - std::exchange(last, now)));

@@ -2,9 +2,10 @@
 // become free (closed loop), so that latencies hold no queueing.
 #pragma once
 #include <functional>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
+
+#include <nlohmann/json.hpp>
 
 #include "framework/engine/engine.h"
 
@@ -22,6 +23,7 @@ struct Measured {
 };
 
 // `at_once`: requests in flight. `after_step` is called with the share of jobs that are done; it may throw to stop.
-Measured measure(Engine& engine, const std::vector<Job>& jobs, int at_once, const std::function<void(double)>& after_step);
+Measured measure(Engine& engine, const std::vector<Job>& jobs, int at_once,
+                 const std::function<void(double)>& after_step);
 
 }  // namespace foretoken

@@ -1,11 +1,11 @@
 #include "experiments/quickstart.h"
 
-#include <spdlog/spdlog.h>
-
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <map>
+
+#include <spdlog/spdlog.h>
 
 #include "experiments/interrupt.h"
 #include "experiments/report.h"
@@ -23,10 +23,13 @@ namespace {
 constexpr int kFamilies = 6, kFewestPrompts = 18, kFewestTokens = 16, kTokens = 64;
 constexpr double kProbeSeconds = 8;  // for the first measurement
 constexpr double kLoading = 0.06;    // of the time: engines, warm-ups, tables
-constexpr double kSlack = 0.5;       // three alternations should take so much of a run's time: more follow if they do, and if a
-                                     // neighbour slows the machine down it is still enough
+constexpr double kSlack =
+    0.5;  // three alternations should take so much of a run's time: more follow if they do, and if a
+          // neighbour slows the machine down it is still enough
 
-double since(std::chrono::steady_clock::time_point start) { return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(); }
+double since(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
 
 json resized(json run, const Size& size) {
   run["workload"]["limit"] = size.prompts, run["workload"]["max_new_tokens"] = size.max_new_tokens;
@@ -55,7 +58,8 @@ Costs measure_costs(const std::vector<Run>& runs, Workbench& bench) {
   for (const Run& run : runs) {
     if (of(run, "/sampling/temperature") == 0) continue;
     const std::string batch = of(run, "/engine/batch").dump();
-    const std::string drafted = of(run, "/drafter/name").dump() + batch + (of(run, "/policy/length") > 2 ? " long" : " short");
+    const std::string drafted =
+        of(run, "/drafter/name").dump() + batch + (of(run, "/policy/length") > 2 ? " long" : " short");
     if (!known.contains(batch)) known[batch] = probe(run.document, Side::baseline, costs.max_new_tokens, bench);
     if (!known.contains(drafted)) known[drafted] = probe(run.document, Side::speculative, costs.max_new_tokens, bench);
     costs.request_by_request += 2 * (known[batch] + known[drafted]);  // at both temperatures
@@ -88,7 +92,8 @@ int quickstart(const QuickstartOptions& options) {
   settings.push_back("/measure/repeats=" + std::to_string(kAlternations));
   settings.push_back("/measure/seconds=" + std::to_string(std::max(0.0, seconds / double(plan.size()))));
   const std::vector<Run> runs = expand(document, settings, bench.registries(), file.string());
-  spdlog::info("{} runs of {} prompts with up to {} new tokens each, in at least {} alternations with plain decoding", runs.size(), size.prompts, size.max_new_tokens, kAlternations);
+  spdlog::info("{} runs of {} prompts with up to {} new tokens each, in at least {} alternations with plain decoding",
+               runs.size(), size.prompts, size.max_new_tokens, kAlternations);
 
   set_aside(options.results);
   const SweepOutcome outcome = run_sweep(runs, bench, {options.results, root, "foretoken quickstart", false});
@@ -98,7 +103,10 @@ int quickstart(const QuickstartOptions& options) {
   std::fflush(stdout);
   if (outcome.exit_code() == 0) spdlog::info("every greedy text was equal to plain decoding's, token for token");
   spdlog::info("{:.0f} s; results are in {}", since(start), options.results);
-  spdlog::info("next: foretoken show {} (all tables: positions, categories, phases), notebooks/first_look.ipynb (plots), foretoken generate --help, experiments/README.md (your own sweep)", options.results);
+  spdlog::info(
+      "next: foretoken show {} (all tables: positions, categories, phases), notebooks/first_look.ipynb (plots), "
+      "foretoken generate --help, experiments/README.md (your own sweep)",
+      options.results);
   return outcome.exit_code();
 }
 

@@ -1,14 +1,14 @@
 #include "experiments/results.h"
 
-#include <fcntl.h>
-#include <sys/file.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
 #include <fstream>
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "kernels/error.h"
 
@@ -26,7 +26,9 @@ struct Parsed {
 
 Parsed parse(const std::filesystem::path& file) {
   std::ifstream in(file, std::ios::binary);
-  if (!in || std::filesystem::is_directory(file)) throw Error("cannot read the results '" + file.string() + "'; name a .jsonl file that `foretoken run` or `quickstart` wrote");
+  if (!in || std::filesystem::is_directory(file))
+    throw Error("cannot read the results '" + file.string() +
+                "'; name a .jsonl file that `foretoken run` or `quickstart` wrote");
   const std::string text{std::istreambuf_iterator<char>(in), {}};
   Parsed out;
   int number = 0;
@@ -42,9 +44,13 @@ Parsed parse(const std::filesystem::path& file) {
     if (line.find_first_not_of(" \t\r") == std::string_view::npos) continue;
     json value = json::parse(line, nullptr, false);
     const std::string where = file.string() + ":" + std::to_string(number);
-    if (value.is_discarded() || !value.is_object()) throw Error(where + ": not a JSON object; the file is damaged, remove this line or name another file");
-    if (!value.contains("schema") || value["schema"] != kResultSchema) throw Error(where + ": not a result line of schema " + std::to_string(kResultSchema) + "; name a results file of this version");
-    if (!value.contains("key") || !value["key"].is_string() || !value.contains("run") || !value["run"].is_object()) throw Error(where + ": a result line needs 'key' and 'run'; the file is damaged");
+    if (value.is_discarded() || !value.is_object())
+      throw Error(where + ": not a JSON object; the file is damaged, remove this line or name another file");
+    if (!value.contains("schema") || value["schema"] != kResultSchema)
+      throw Error(where + ": not a result line of schema " + std::to_string(kResultSchema) +
+                  "; name a results file of this version");
+    if (!value.contains("key") || !value["key"].is_string() || !value.contains("run") || !value["run"].is_object())
+      throw Error(where + ": a result line needs 'key' and 'run'; the file is damaged");
     out.lines.push_back(std::move(value));
   }
   return out;
@@ -53,34 +59,47 @@ Parsed parse(const std::filesystem::path& file) {
 // A descriptor that holds the file's lock.
 int open_alone(const std::filesystem::path& file, int flags) {
   const int descriptor = ::open(file.c_str(), O_RDWR | O_APPEND | O_CLOEXEC | flags, 0644);
-  if (descriptor < 0) throw Error("cannot write results to '" + file.string() + "' (" + std::strerror(errno) + "); choose another place with --results");
+  if (descriptor < 0)
+    throw Error("cannot write results to '" + file.string() + "' (" + std::strerror(errno) +
+                "); choose another place with --results");
   struct stat status {};
   if (::fstat(descriptor, &status) != 0 || !S_ISREG(status.st_mode)) {
     ::close(descriptor);
-    throw Error("'" + file.string() + "' is no regular file, so results cannot be kept in it; choose another place with --results");
+    throw Error("'" + file.string() +
+                "' is no regular file, so results cannot be kept in it; choose another place with --results");
   }
   if (::flock(descriptor, LOCK_EX | LOCK_NB) == 0) return descriptor;
   ::close(descriptor);
-  throw Error("another process is writing to '" + file.string() + "'; wait for it, or choose another file with --results");
+  throw Error("another process is writing to '" + file.string() +
+              "'; wait for it, or choose another file with --results");
 }
 
 }  // namespace
 
 std::vector<json> load_results(const std::filesystem::path& file) {
   Parsed p = parse(file);
-  if (p.torn) std::fprintf(stderr, "foretoken: the last line of %s is incomplete (a run was killed while writing); it is left out\n", file.c_str());
+  if (p.torn)
+    std::fprintf(stderr,
+                 "foretoken: the last line of %s is incomplete (a run was killed while writing); it is left out\n",
+                 file.c_str());
   return std::move(p.lines);
 }
 
 ResultsFile::ResultsFile(const std::filesystem::path& file) : path_(file) {
   std::error_code error;
   if (file.has_parent_path()) std::filesystem::create_directories(file.parent_path(), error);
-  if (error) throw Error("cannot make the folder '" + file.parent_path().string() + "' (" + error.message() + "); choose another place with --results");
+  if (error)
+    throw Error("cannot make the folder '" + file.parent_path().string() + "' (" + error.message() +
+                "); choose another place with --results");
   descriptor_ = open_alone(file, O_CREAT);
   try {
     const Parsed p = parse(file);
-    if (p.torn) std::fprintf(stderr, "foretoken: the last line of %s is incomplete (a run was killed while writing); it is cut off\n", file.c_str());
-    if (p.torn && ::ftruncate(descriptor_, off_t(p.whole)) != 0) throw Error("cannot cut the incomplete last line off '" + file.string() + "' (" + std::strerror(errno) + ")");
+    if (p.torn)
+      std::fprintf(stderr,
+                   "foretoken: the last line of %s is incomplete (a run was killed while writing); it is cut off\n",
+                   file.c_str());
+    if (p.torn && ::ftruncate(descriptor_, off_t(p.whole)) != 0)
+      throw Error("cannot cut the incomplete last line off '" + file.string() + "' (" + std::strerror(errno) + ")");
     for (const json& line : p.lines) note(line);
   } catch (...) {
     ::close(descriptor_);
@@ -98,12 +117,16 @@ void ResultsFile::append(const json& line) {
     if (n < 0 && errno == EINTR) continue;
     if (n <= 0) {
       const std::string why = std::strerror(errno);
-      if (::ftruncate(descriptor_, before) != 0) std::fprintf(stderr, "foretoken: an incomplete line remains at the end of %s\n", path_.c_str());
-      throw Error("cannot write to '" + path_.string() + "' (" + why + "); make room and start the sweep again: finished runs are kept");
+      if (::ftruncate(descriptor_, before) != 0)
+        std::fprintf(stderr, "foretoken: an incomplete line remains at the end of %s\n", path_.c_str());
+      throw Error("cannot write to '" + path_.string() + "' (" + why +
+                  "); make room and start the sweep again: finished runs are kept");
     }
     at += std::size_t(n);
   }
-  if (::fsync(descriptor_) != 0 && errno != EINVAL && errno != EROFS) throw Error("cannot flush '" + path_.string() + "' (" + std::strerror(errno) + "); make room and start the sweep again: finished runs are kept");
+  if (::fsync(descriptor_) != 0 && errno != EINVAL && errno != EROFS)
+    throw Error("cannot flush '" + path_.string() + "' (" + std::strerror(errno) +
+                "); make room and start the sweep again: finished runs are kept");
   note(line);
 }
 
@@ -117,7 +140,8 @@ void set_aside(const std::filesystem::path& file) {
   const int descriptor = open_alone(file, 0);
   std::filesystem::rename(file, file.string() + ".1", error);
   ::close(descriptor);
-  if (error) throw Error("cannot rename '" + file.string() + "' (" + error.message() + "); choose another place with --results");
+  if (error)
+    throw Error("cannot rename '" + file.string() + "' (" + error.message() + "); choose another place with --results");
 }
 
 }  // namespace foretoken

@@ -2,10 +2,11 @@
 // run begins, so that killing a sweep loses at most the run in flight, and starting it again goes on where it stopped.
 #pragma once
 #include <filesystem>
-#include <nlohmann/json.hpp>
 #include <map>
 #include <string>
 #include <vector>
+
+#include <nlohmann/json.hpp>
 
 namespace foretoken {
 

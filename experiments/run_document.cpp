@@ -22,13 +22,16 @@ bool fits(const json& v, const RunKey& k) {
   }
   if (k.type == "boolean") return v.is_boolean();
   if (k.type == "chair") return v.is_object();
-  if (k.type == "strings") return v.is_array() && std::ranges::all_of(v, [](const json& s) { return s.is_string() && s != ""; });
+  if (k.type == "strings")
+    return v.is_array() && std::ranges::all_of(v, [](const json& s) { return s.is_string() && s != ""; });
   if (!v.is_string() || v == "") return false;
   return k.choices.empty() || std::ranges::find(k.choices, v.get<std::string>()) != k.choices.end();
 }
 
 [[noreturn]] void refuse(const RunKey& k, const json& value, const std::string& where) {
-  const std::string range = range_of(k), among = range.empty() ? "" : k.choices.empty() ? " " + range : ", one of " + range;
+  const std::string range = range_of(k), among = range.empty()       ? ""
+                                                 : k.choices.empty() ? " " + range
+                                                                     : ", one of " + range;
   throw Error(where + ": '" + k.pointer + "' must be " + k.type + among + " (" + k.meaning + "), not " + shown(value));
 }
 
@@ -57,11 +60,13 @@ void refuse_unknown(const json& document, const std::string& at, const std::stri
     if (std::ranges::find(known, key) == known.end()) {
       std::string list, near = nearest(key, known);
       for (const auto& n : known) list += (list.empty() ? "" : ", ") + n;
-      throw Error(where + ": unknown key '" + at + "/" + key + "'" + (near.empty() ? "" : " (did you mean '" + at + "/" + near + "'?)") + "; known there: " + list);
+      throw Error(where + ": unknown key '" + at + "/" + key + "'" +
+                  (near.empty() ? "" : " (did you mean '" + at + "/" + near + "'?)") + "; known there: " + list);
     }
     const std::string below = at + "/" + key;
     if (is_chair(below)) continue;
-    const bool group = std::ranges::any_of(run_keys(), [&](const RunKey& k) { return k.pointer.starts_with(below + "/"); });
+    const bool group =
+        std::ranges::any_of(run_keys(), [&](const RunKey& k) { return k.pointer.starts_with(below + "/"); });
     if (group && !value.is_object()) throw Error(where + ": '" + below + "' must be an object, not " + shown(value));
     if (group) refuse_unknown(value, below, where);
   }
@@ -78,7 +83,8 @@ json complete_run(const json& document, const Registries& registries, const std:
     if (document.contains(at)) {
       run[at] = document[at];
       // {"length": 4} is a policy of the default name; a drafter says who it is.
-      if (k.type == "chair" && k.pointer != "/drafter" && run[at].is_object()) run[at].emplace("name", k.standard["name"]);
+      if (k.type == "chair" && k.pointer != "/drafter" && run[at].is_object())
+        run[at].emplace("name", k.standard["name"]);
       if (!fits(run[at], k)) refuse(k, run[at], where);
     } else if (k.required) {
       throw Error(where + ": the key '" + k.pointer + "' is missing (" + k.meaning + ")");
@@ -94,7 +100,9 @@ json complete_run(const json& document, const Registries& registries, const std:
     throw Error(where + ": " + e.what());
   }
   normalize(run);
-  if (run["engine"]["step_rows"] < run["engine"]["batch"]) throw Error(where + ": '/engine/step_rows' must be at least '/engine/batch'; raise it to " + run["engine"]["batch"].dump() + " or more");
+  if (run["engine"]["step_rows"] < run["engine"]["batch"])
+    throw Error(where + ": '/engine/step_rows' must be at least '/engine/batch'; raise it to " +
+                run["engine"]["batch"].dump() + " or more");
   return run;
 }
 
@@ -107,7 +115,8 @@ nlohmann::ordered_json read_document(const std::filesystem::path& file) {
     if (event == Event::object_start) seen.emplace_back();
     if (event == Event::object_end) seen.pop_back();
     if (event == Event::key && !seen.back().insert(value.get<std::string>()).second)
-      throw Error(file.string() + " has the key '" + value.get<std::string>() + "' twice in one object; keep one of them");
+      throw Error(file.string() + " has the key '" + value.get<std::string>() +
+                  "' twice in one object; keep one of them");
     return true;
   };
   return nlohmann::ordered_json::parse(text, watch);

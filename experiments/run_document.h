@@ -2,9 +2,10 @@
 // out and refuses what it does not know. It must not know how a run is measured.
 #pragma once
 #include <filesystem>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
+
+#include <nlohmann/json.hpp>
 
 #include "framework/decode/registry.h"
 
@@ -18,8 +19,8 @@ struct RunKey {
   bool required = false;    // must be given
   bool optional = false;    // null is a value
   double least = -1e300, most = 1e300;
-  std::vector<std::string> choices;  // of a string; empty: any
-  bool above = false, below = false; // `least`, `most` are out of range themselves
+  std::vector<std::string> choices;   // of a string; empty: any
+  bool above = false, below = false;  // `least`, `most` are out of range themselves
 };
 
 // All keys, in the order of the tables of the documentation.

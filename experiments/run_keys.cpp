@@ -11,23 +11,36 @@ namespace {
 
 constexpr double kMany = 1e9;
 
-RunKey path(const char* pointer, const char* meaning) { return {pointer, "path", nullptr, meaning, true, false, -1e300, 1e300, {}, false, false}; }
-RunKey chair(const char* pointer, const char* standard, const char* meaning) { return {pointer, "chair", {{"name", standard}}, meaning, false, false, -1e300, 1e300, {}, false, false}; }
+RunKey path(const char* pointer, const char* meaning) {
+  return {pointer, "path", nullptr, meaning, true, false, -1e300, 1e300, {}, false, false};
+}
+RunKey chair(const char* pointer, const char* standard, const char* meaning) {
+  return {pointer, "chair", {{"name", standard}}, meaning, false, false, -1e300, 1e300, {}, false, false};
+}
 RunKey choice(const char* pointer, const char* meaning, std::vector<std::string> choices) {
   return {pointer, "string", choices.front(), meaning, false, false, -1e300, 1e300, choices, false, false};
 }
-RunKey integer(const char* pointer, json standard, double least, double most, const char* meaning) { return {pointer, "integer", standard, meaning, false, false, least, most, {}, false, false}; }
-RunKey number(const char* pointer, json standard, double least, double most, const char* meaning, bool above = false, bool below = false) {
+RunKey integer(const char* pointer, json standard, double least, double most, const char* meaning) {
+  return {pointer, "integer", standard, meaning, false, false, least, most, {}, false, false};
+}
+RunKey number(const char* pointer, json standard, double least, double most, const char* meaning, bool above = false,
+              bool below = false) {
   return {pointer, "number", standard, meaning, false, false, least, most, {}, above, below};
 }
-RunKey boolean(const char* pointer, bool standard, const char* meaning) { return {pointer, "boolean", standard, meaning, false, false, -1e300, 1e300, {}, false, false}; }
-RunKey strings(const char* pointer, const char* meaning) { return {pointer, "strings", json::array(), meaning, false, false, -1e300, 1e300, {}, false, false}; }
+RunKey boolean(const char* pointer, bool standard, const char* meaning) {
+  return {pointer, "boolean", standard, meaning, false, false, -1e300, 1e300, {}, false, false};
+}
+RunKey strings(const char* pointer, const char* meaning) {
+  return {pointer, "strings", json::array(), meaning, false, false, -1e300, 1e300, {}, false, false};
+}
 
 std::vector<RunKey> make_keys() {
   return {
       path("/target/model", "Hugging Face directory of the target: config.json, model.safetensors, tokenizer.json"),
       choice("/target/dtype", "type of its weights; auto: as stored", {"auto", "f32", "bf16", "int8"}),
-      choice("/target/kv_dtype", "type of cached keys and values, of drafters' models too; auto: f32 on the reference device, else bf16", {"auto", "f32", "bf16"}),
+      choice("/target/kv_dtype",
+             "type of cached keys and values, of drafters' models too; auto: f32 on the reference device, else bf16",
+             {"auto", "f32", "bf16"}),
       chair("/drafter", "none", "who guesses: `name` and its options"),
       chair("/policy", "fixed", "how much to draft: `name` and its options"),
       chair("/verifier", "speculative_sampling", "who decides what stands: `name` and its options"),
@@ -37,18 +50,23 @@ std::vector<RunKey> make_keys() {
       number("/sampling/min_p", 0, 0, 1, "keep tokens with p >= min_p times the greatest", false, true),
       integer("/sampling/seed", 1, 0, 9e15, "of every draw; a request's stream is its prompt and sample number"),
       boolean("/sampling/logprobs", false, "also compute log-probabilities of emitted tokens"),
-      integer("/engine/batch", 4, 1, 4096, "the most sequences running at once; a run serves at least four times as many requests"),
-      choice("/engine/device", "where it runs; auto: cuda where this build and machine have it, else cpu; reference: the slow oracle", {"auto", "cpu", "reference", "cuda"}),
+      integer("/engine/batch", 4, 1, 4096,
+              "the most sequences running at once; a run serves at least four times as many requests"),
+      choice("/engine/device",
+             "where it runs; auto: cuda where this build and machine have it, else cpu; reference: the slow oracle",
+             {"auto", "cpu", "reference", "cuda"}),
       integer("/engine/threads", 0, 0, 1024, "of the cpu device; 0: all cores"),
       integer("/engine/step_rows", 512, 1, 1e6, "the most rows (tokens) of one target forward; at least batch"),
       integer("/engine/page_rows", 16, 1, 4096, "positions of the target in one page of the KV pool"),
       integer("/engine/memory_mib", 256, 1, 1e7, "MiB of the KV pool, shared by the target and all drafters"),
       boolean("/engine/reuse_prefixes", true, "serve equal beginnings from cached pages"),
       boolean("/engine/check", false, "check the integrity of every cache after every step (slow)"),
-      path("/workload/prompts", "JSONL with `prompt` or `turns` (the first is taken), and `category` where there is one"),
+      path("/workload/prompts",
+           "JSONL with `prompt` or `turns` (the first is taken), and `category` where there is one"),
       integer("/workload/limit", 0, 0, kMany, "prompts taken, spread evenly over the categories; 0: all"),
       strings("/workload/categories", "only prompts of these categories; empty: all"),
-      integer("/workload/max_new_tokens", 64, 1, 1e7, "tokens generated per request at most; cut to the target's context"),
+      integer("/workload/max_new_tokens", 64, 1, 1e7,
+              "tokens generated per request at most; cut to the target's context"),
       strings("/workload/stop", "texts that end a request; the token that completes one is the last"),
       boolean("/workload/ignore_eos", false, "go on after an end-of-sequence token, for cost studies"),
       integer("/measure/repeats", 3, 1, 1000, "alternations of baseline and speculation, at least"),
@@ -62,10 +80,22 @@ struct Line {
   std::string key, type, range, standard, meaning;
 };
 
-Line line_of(const RunKey& k) { return {k.pointer, k.type, range_of(k), k.required ? "required" : k.standard.dump(), k.meaning}; }
+Line line_of(const RunKey& k) {
+  return {k.pointer, k.type, range_of(k), k.required ? "required" : k.standard.dump(), k.meaning};
+}
 
 Line line_of(const std::string& chair, const Option& o) {
-  const RunKey key{"/" + chair + "/" + o.name, o.type, o.standard, o.meaning, o.standard.is_null() && !o.optional, o.optional, o.least, o.most, {}, false, false};
+  const RunKey key{"/" + chair + "/" + o.name,
+                   o.type,
+                   o.standard,
+                   o.meaning,
+                   o.standard.is_null() && !o.optional,
+                   o.optional,
+                   o.least,
+                   o.most,
+                   {},
+                   false,
+                   false};
   return line_of(key);
 }
 
@@ -74,7 +104,8 @@ std::string render(const std::vector<Line>& lines, bool markdown) {
   for (const Line& l : lines) {
     const std::string standard = l.standard == "required" || !markdown ? l.standard : "`" + l.standard + "`";
     out += markdown ? "| `" + l.key + "` | " + l.type + " | " + l.range + " | " + standard + " | " + l.meaning + " |\n"
-                    : l.key + "  (" + l.type + (l.range.empty() ? "" : ", " + l.range) + "; " + (l.standard == "required" ? "" : "default ") + standard + ")\n    " + l.meaning + "\n";
+                    : l.key + "  (" + l.type + (l.range.empty() ? "" : ", " + l.range) + "; " +
+                          (l.standard == "required" ? "" : "default ") + standard + ")\n    " + l.meaning + "\n";
   }
   return out;
 }
@@ -85,7 +116,8 @@ template <class T> std::string chair_options(const Registry<T>& registry, bool m
     std::vector<Line> lines;
     for (const Option& o : entry.options) lines.push_back(line_of(registry.what(), o));
     const std::string quote = markdown ? "`" : "";
-    out += "\n" + registry.what() + " " + quote + name + quote + ": " + entry.summary + "\n" + (lines.empty() ? "" : "\n" + render(lines, markdown));
+    out += "\n" + registry.what() + " " + quote + name + quote + ": " + entry.summary + "\n" +
+           (lines.empty() ? "" : "\n" + render(lines, markdown));
   }
   return out;
 }
@@ -95,7 +127,9 @@ template <class T> std::string chair_options(const Registry<T>& registry, bool m
 std::string range_of(const RunKey& k) {
   std::string s;
   for (const auto& c : k.choices) s += (s.empty() ? "" : ", ") + c;
-  const auto number = [](double x) { return x == double(std::int64_t(x)) ? std::to_string(std::int64_t(x)) : json(x).dump(); };
+  const auto number = [](double x) {
+    return x == double(std::int64_t(x)) ? std::to_string(std::int64_t(x)) : json(x).dump();
+  };
   if (k.least > -1e300) s += (k.above ? "> " : ">= ") + number(k.least);
   if (k.most < kMany) s += (s.empty() ? "" : ", ") + std::string(k.below ? "< " : "<= ") + number(k.most);
   return s;
@@ -109,7 +143,8 @@ const std::vector<RunKey>& run_keys() {
 std::string describe_keys(const Registries& registries, bool markdown) {
   std::vector<Line> lines;
   for (const RunKey& k : run_keys()) lines.push_back(line_of(k));
-  return render(lines, markdown) + chair_options(registries.drafters, markdown) + chair_options(registries.policies, markdown) + chair_options(registries.verifiers, markdown);
+  return render(lines, markdown) + chair_options(registries.drafters, markdown) +
+         chair_options(registries.policies, markdown) + chair_options(registries.verifiers, markdown);
 }
 
 }  // namespace foretoken

@@ -1,11 +1,11 @@
 #include "experiments/runner.h"
 
-#include <spdlog/spdlog.h>
-
 #include <algorithm>
 #include <chrono>
 #include <map>
 #include <new>
+
+#include <spdlog/spdlog.h>
 
 #include "experiments/interrupt.h"
 #include "experiments/machine.h"
@@ -38,13 +38,17 @@ void warm_up(const json& run, Workbench& bench, const std::filesystem::path& bes
   if (!run["measure"]["warmup"].get<bool>()) return;
   jobs.resize(std::min(jobs.size(), run["engine"]["batch"].get<std::size_t>()));
   for (Job& j : jobs) j.request.limits.max_new_tokens = std::min(j.request.limits.max_new_tokens, kWarmupTokens);
-  for (const Side side : {Side::baseline, Side::speculative}) measure(*bench.engine(run, side, beside), jobs, run["engine"]["batch"], [](double) { check_interrupt(); });
+  for (const Side side : {Side::baseline, Side::speculative})
+    measure(*bench.engine(run, side, beside), jobs, run["engine"]["batch"], [](double) { check_interrupt(); });
 }
 
-double seconds_since(std::chrono::steady_clock::time_point start) { return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(); }
+double seconds_since(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
 
 // The alternations of a run. Every measurement has a fresh engine, so that none profits from the prefixes of another.
-void alternate(const json& run, Workbench& bench, const std::filesystem::path& beside, const std::vector<Job>& jobs, const std::function<void(double)>& progress, json& line) {
+void alternate(const json& run, Workbench& bench, const std::filesystem::path& beside, const std::vector<Job>& jobs,
+               const std::function<void(double)>& progress, json& line) {
   const int repeats = run["measure"]["repeats"], batch = run["engine"]["batch"];
   const double wanted = run["measure"]["seconds"];
   const auto start = std::chrono::steady_clock::now();
@@ -70,14 +74,16 @@ void alternate(const json& run, Workbench& bench, const std::filesystem::path& b
   line["agreement"]["differing_texts"] = compare ? different : 0;
 }
 
-void fill(const Run& run, Workbench& bench, const std::filesystem::path& beside, const std::function<void(double)>& progress, json& line) {
+void fill(const Run& run, Workbench& bench, const std::filesystem::path& beside,
+          const std::function<void(double)>& progress, json& line) {
   line["machine"] = machine_of(bench.backend(run.document["engine"]));
   {
     const auto engine = bench.engine(run.document, Side::speculative, beside);
     const ModelInfo& target = engine->target().info();
     line["promise"] = engine->soundness().promise;
     line["target"] = {{"name", target.name}, {"vocab", target.vocab}, {"weight_bytes", target.weight_bytes}};
-    line["agreement"] = {{"compared", comparable(run.document, engine->soundness())}, {"compared_texts", 0}, {"differing_texts", 0}};
+    line["agreement"] = {
+        {"compared", comparable(run.document, engine->soundness())}, {"compared_texts", 0}, {"differing_texts", 0}};
   }
   const auto jobs = jobs_of(run.document, bench, beside);
   warm_up(run.document, bench, beside, jobs);
@@ -94,14 +100,16 @@ std::vector<Job> jobs_of(const json& run, Workbench& bench, const std::filesyste
   const std::size_t wanted = 4 * run["engine"]["batch"].get<std::size_t>();
   std::vector<Job> jobs;
   for (std::uint64_t sample = 0; sample == 0 || jobs.size() < wanted; ++sample)
-    for (const Prompt& p : prompts) jobs.push_back({request_of(run, target->info(), tokenizer, p, sample), p.number, p.category});
+    for (const Prompt& p : prompts)
+      jobs.push_back({request_of(run, target->info(), tokenizer, p, sample), p.number, p.category});
   return jobs;
 }
 
-json measure_run(const Run& run, Workbench& bench, const std::filesystem::path& beside, const std::function<void(double)>& progress) {
+json measure_run(const Run& run, Workbench& bench, const std::filesystem::path& beside,
+                 const std::function<void(double)>& progress) {
   const auto start = std::chrono::steady_clock::now();
-  json line{{"schema", kResultSchema}, {"key", run.key}, {"run", run.document}, {"axes", run.axes}, {"commit", kCommit}, {"version", kVersion},
-            {"compiler", kCompiler}, {"date", utc_now()}};
+  json line{{"schema", kResultSchema}, {"key", run.key},      {"run", run.document},   {"axes", run.axes},
+            {"commit", kCommit},       {"version", kVersion}, {"compiler", kCompiler}, {"date", utc_now()}};
   try {
     fill(run, bench, beside, progress, line);
     bench.forget_unused();
@@ -118,14 +126,18 @@ json measure_run(const Run& run, Workbench& bench, const std::filesystem::path& 
 }
 
 bool texts_differ(const json& line) {
-  return line.value(json::json_pointer("/agreement/differing_texts"), 0L) > 0 && line.value(json::json_pointer("/machine/device"), "") != "cuda";
+  return line.value(json::json_pointer("/agreement/differing_texts"), 0L) > 0 &&
+         line.value(json::json_pointer("/machine/device"), "") != "cuda";
 }
 
 std::string label_of(const Run& run) {
   std::string s;
   for (const auto& [pointer, value] : run.axes.items()) {
     const bool named = value.is_object() && value.contains("name") && value["name"].is_string();
-    s += (s.empty() ? "" : ", ") + pointer.substr(pointer.rfind('/') + 1) + " " + (named ? value["name"].get<std::string>() : value.is_string() ? value.get<std::string>() : shown(value));
+    s += (s.empty() ? "" : ", ") + pointer.substr(pointer.rfind('/') + 1) + " " +
+         (named               ? value["name"].get<std::string>()
+          : value.is_string() ? value.get<std::string>()
+                              : shown(value));
   }
   return s.empty() ? "the run" : s;
 }
@@ -134,8 +146,13 @@ namespace {
 
 // What is kept although it may not be what the user believes.
 void notice_other_commits(const std::vector<Run>& runs, const ResultsFile& file) {
-  const auto other = std::ranges::count_if(runs, [&](const Run& r) { return file.has(r.key) && file.commit_of(r.key) != kCommit; });
-  if (other > 0) spdlog::warn("{} results in {} were measured by another commit than {} and are kept; to measure again name another file with --results", other, file.path().string(), kCommit);
+  const auto other =
+      std::ranges::count_if(runs, [&](const Run& r) { return file.has(r.key) && file.commit_of(r.key) != kCommit; });
+  if (other > 0)
+    spdlog::warn(
+        "{} results in {} were measured by another commit than {} and are kept; to measure again name another file "
+        "with --results",
+        other, file.path().string(), kCommit);
 }
 
 void measure_all(const std::vector<Run>& runs, Workbench& bench, const SweepOptions& options, ResultsFile& file) {
@@ -146,7 +163,8 @@ void measure_all(const std::vector<Run>& runs, Workbench& bench, const SweepOpti
     if (file.has(run.key)) continue;
     check_interrupt();
     progress.show(done, label_of(run));
-    const json line = measure_run(run, bench, options.beside, [&](double part) { progress.show(done, label_of(run), part); });
+    const json line =
+        measure_run(run, bench, options.beside, [&](double part) { progress.show(done, label_of(run), part); });
     file.append(line);
     if (line.contains("error")) {
       progress.clear();
@@ -168,7 +186,8 @@ SweepOutcome run_sweep(const std::vector<Run>& runs, Workbench& bench, const Swe
     measure_all(runs, bench, options, file);
   } catch (const Interrupted&) {
     out.interrupted = true;
-    spdlog::warn("interrupted; finished runs are in {}, and `foretoken run` with that file goes on from there", file.path().string());
+    spdlog::warn("interrupted; finished runs are in {}, and `foretoken run` with that file goes on from there",
+                 file.path().string());
   }
   std::map<std::string, json> latest;
   for (json& line : load_results(file.path())) {
@@ -180,8 +199,12 @@ SweepOutcome run_sweep(const std::vector<Run>& runs, Workbench& bench, const Swe
     if (found == latest.end()) continue;
     const json& line = out.lines.emplace_back(std::move(found->second));
     const bool differ = texts_differ(line);
-    if (differ) spdlog::error("{}: {} of {} texts differ from plain decoding's, which must not happen on this device; please report it with {}", label_of(run),
-                              line["agreement"]["differing_texts"].dump(), line["agreement"]["compared_texts"].dump(), file.path().string());
+    if (differ)
+      spdlog::error(
+          "{}: {} of {} texts differ from plain decoding's, which must not happen on this device; please report it "
+          "with {}",
+          label_of(run), line["agreement"]["differing_texts"].dump(), line["agreement"]["compared_texts"].dump(),
+          file.path().string());
     out.failed += line.contains("error") || differ;
   }
   return out;

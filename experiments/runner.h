@@ -3,9 +3,10 @@
 #pragma once
 #include <filesystem>
 #include <functional>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
+
+#include <nlohmann/json.hpp>
 
 #include "experiments/measure.h"
 #include "experiments/sweep.h"
@@ -19,7 +20,8 @@ std::vector<Job> jobs_of(const nlohmann::json& run, Workbench& bench, const std:
 
 // The result line. `progress` gets the share that is done. An error of the run becomes a line with "error"; Interrupted is
 // thrown on.
-nlohmann::json measure_run(const Run& run, Workbench& bench, const std::filesystem::path& beside, const std::function<void(double)>& progress);
+nlohmann::json measure_run(const Run& run, Workbench& bench, const std::filesystem::path& beside,
+                           const std::function<void(double)>& progress);
 
 // True where texts differ although the device's numerics are invariant, so that they must not.
 bool texts_differ(const nlohmann::json& line);
@@ -31,13 +33,13 @@ struct SweepOptions {
   std::filesystem::path results;
   std::filesystem::path beside;  // the document's folder, for its paths
   std::string title = "run";
-  bool quiet = false;            // no progress
+  bool quiet = false;  // no progress
 };
 struct SweepOutcome {
   std::vector<nlohmann::json> lines;  // of all runs that have one, in the order of the sweep, earlier results included
   int failed = 0;                     // runs with an error, or with texts that differ though they must not
   bool interrupted = false;
-  int exit_code() const;              // 0, 1 where a run failed, 130 after Ctrl-C
+  int exit_code() const;  // 0, 1 where a run failed, 130 after Ctrl-C
 };
 // Measures what the results file does not hold yet. Only what concerns all runs (a file that cannot be written) is an Error.
 SweepOutcome run_sweep(const std::vector<Run>& runs, Workbench& bench, const SweepOptions& options);

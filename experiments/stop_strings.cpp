@@ -7,12 +7,14 @@ namespace {
 
 class StopStrings {
  public:
-  StopStrings(std::shared_ptr<const Tokenizer> tokenizer, std::vector<std::string> stops) : tokenizer_(std::move(tokenizer)), stops_(std::move(stops)) {
+  StopStrings(std::shared_ptr<const Tokenizer> tokenizer, std::vector<std::string> stops)
+      : tokenizer_(std::move(tokenizer)), stops_(std::move(stops)) {
     for (const auto& s : stops_) longest_ = std::max(longest_, s.size());
   }
 
   std::optional<int> operator()(std::span<const Token> generated, int seen) {
-    if (tokens_ != seen) restart(generated.first(std::size_t(std::min<std::size_t>(std::size_t(seen), generated.size()))));
+    if (tokens_ != seen)
+      restart(generated.first(std::size_t(std::min<std::size_t>(std::size_t(seen), generated.size()))));
     while (tokens_ < int(generated.size())) {
       push(generated[std::size_t(tokens_)]);
       for (const auto& s : stops_)

@@ -1,10 +1,10 @@
 #include "experiments/sweep.h"
 
-#include <xxhash.h>
-
 #include <algorithm>
 #include <numeric>
 #include <set>
+
+#include <xxhash.h>
 
 #include "experiments/run_document.h"
 #include "framework/text/json_file.h"
@@ -42,7 +42,8 @@ void put(json& document, const std::string& at, const json& value, const std::st
 
 std::string pointer_of(const std::string& setting) {
   const auto equals = setting.find('=');
-  if (equals == std::string::npos) throw Error("--set wants POINTER=VALUE, as in --set /engine/batch=1, not '" + setting + "'");
+  if (equals == std::string::npos)
+    throw Error("--set wants POINTER=VALUE, as in --set /engine/batch=1, not '" + setting + "'");
   return setting.substr(0, equals);
 }
 
@@ -54,9 +55,11 @@ struct Axis {
 std::vector<Axis> axes_of(const nlohmann::ordered_json& document, const std::string& where) {
   std::vector<Axis> axes;
   if (!document.contains("axes")) return axes;
-  if (!document["axes"].is_object()) throw Error(where + ": 'axes' must be an object of JSON pointers with lists of values");
+  if (!document["axes"].is_object())
+    throw Error(where + ": 'axes' must be an object of JSON pointers with lists of values");
   for (const auto& [text, values] : document["axes"].items()) {
-    if (!values.is_array() || values.empty()) throw Error(where + ": the axis '" + text + "' must be a list of at least one value");
+    if (!values.is_array() || values.empty())
+      throw Error(where + ": the axis '" + text + "' must be a list of at least one value");
     pointer(text, where);
     axes.push_back({text, json(values)});
   }
@@ -64,7 +67,8 @@ std::vector<Axis> axes_of(const nlohmann::ordered_json& document, const std::str
 }
 
 // One combination. Parents before children, so that {"/drafter": ..., "/drafter/model": ...} means what it says.
-Run combine(json document, const std::vector<Axis>& axes, const std::vector<std::size_t>& chosen, const Registries& registries, const std::string& where) {
+Run combine(json document, const std::vector<Axis>& axes, const std::vector<std::size_t>& chosen,
+            const Registries& registries, const std::string& where) {
   std::vector<std::size_t> order(axes.size());
   std::iota(order.begin(), order.end(), std::size_t(0));
   std::ranges::stable_sort(order, {}, [&](std::size_t i) { return std::ranges::count(axes[i].pointer, '/'); });
@@ -94,7 +98,8 @@ void refuse_unknown(const nlohmann::ordered_json& sweep, const std::string& wher
   for (const auto& [key, value] : sweep.items()) {
     if (key == "base" || key == "axes") continue;
     const std::string near = nearest(key, {"base", "axes"});
-    throw Error(where + ": unknown key '/" + key + "' of a sweep" + (near.empty() ? "" : " (did you mean '/" + near + "'?)") + "; known there: base, axes");
+    throw Error(where + ": unknown key '/" + key + "' of a sweep" +
+                (near.empty() ? "" : " (did you mean '/" + near + "'?)") + "; known there: base, axes");
   }
 }
 
@@ -106,15 +111,18 @@ void put_setting(json& document, const std::string& setting, const std::string& 
   put(document, at, parsed.is_discarded() ? json(value) : parsed, where);
 }
 
-std::vector<Run> expand(const nlohmann::ordered_json& document, const std::vector<std::string>& settings, const Registries& registries, const std::string& where) {
-  if (!document.is_object()) throw Error(where + ": a run or a sweep must be a JSON object, not " + shown(json(document)));
+std::vector<Run> expand(const nlohmann::ordered_json& document, const std::vector<std::string>& settings,
+                        const Registries& registries, const std::string& where) {
+  if (!document.is_object())
+    throw Error(where + ": a run or a sweep must be a JSON object, not " + shown(json(document)));
   const bool sweep = document.contains("base");
   if (sweep) refuse_unknown(document, where);
   json base = sweep ? json(document["base"]) : json(document);
   const std::vector<Axis> axes = sweep ? axes_of(document, where) : std::vector<Axis>{};
   for (const std::string& setting : settings) {
     const std::string at = pointer_of(setting);
-    if (std::ranges::any_of(axes, [&](const Axis& a) { return a.pointer == at; })) throw Error(where + ": '" + at + "' is an axis of this sweep; take it out of \"axes\" before setting it");
+    if (std::ranges::any_of(axes, [&](const Axis& a) { return a.pointer == at; }))
+      throw Error(where + ": '" + at + "' is an axis of this sweep; take it out of \"axes\" before setting it");
     put_setting(base, setting, where);
   }
   std::vector<Run> runs;

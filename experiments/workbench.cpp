@@ -17,7 +17,9 @@ std::unique_ptr<Backend> cuda() {
 #ifdef FORETOKEN_CUDA
   return make_cuda_backend(0);
 #else
-  throw Error("device cuda: this program was built without CUDA; build it with ./foretoken --preset cuda build, or use \"device\": \"cpu\"");
+  throw Error(
+      "device cuda: this program was built without CUDA; build it with ./foretoken --preset cuda build, or use "
+      "\"device\": \"cpu\"");
 #endif
 }
 
@@ -36,7 +38,8 @@ std::filesystem::path model_directory(const std::string& directory, const std::f
   const auto path = locate(directory, beside);
   std::error_code ignored;
   if (!std::filesystem::is_directory(path, ignored))
-    throw Error("there is no model directory '" + directory + "'; name a Hugging Face directory with config.json, model.safetensors and tokenizer.json");
+    throw Error("there is no model directory '" + directory +
+                "'; name a Hugging Face directory with config.json, model.safetensors and tokenizer.json");
   return path;
 }
 
@@ -55,20 +58,25 @@ Backend& Workbench::backend(const json& engine) {
   return *made;
 }
 
-std::shared_ptr<const Tokenizer> Workbench::tokenizer(const std::string& directory, const std::filesystem::path& beside) {
+std::shared_ptr<const Tokenizer> Workbench::tokenizer(const std::string& directory,
+                                                      const std::filesystem::path& beside) {
   const auto path = model_directory(directory, beside);
   auto& loaded = tokenizers_[std::filesystem::weakly_canonical(path).string()];
   if (!loaded) loaded = Tokenizer::load(path);
   return loaded;
 }
 
-std::shared_ptr<Model> Workbench::model(Backend& backend, const std::string& directory, const std::string& dtype, const std::string& kv_dtype, const std::filesystem::path& beside) {
+std::shared_ptr<Model> Workbench::model(Backend& backend, const std::string& directory, const std::string& dtype,
+                                        const std::string& kv_dtype, const std::filesystem::path& beside) {
   const auto path = model_directory(directory, beside);
   const std::string device = std::to_string(reinterpret_cast<std::uintptr_t>(&backend));
-  Loaded& loaded = models_[std::filesystem::weakly_canonical(path).string() + "|" + dtype + "|" + kv_dtype + "|" + device];
+  Loaded& loaded =
+      models_[std::filesystem::weakly_canonical(path).string() + "|" + dtype + "|" + kv_dtype + "|" + device];
   loaded.used = true;
   if (!loaded.model)
-    loaded.model = std::make_shared<Transformer>(backend, ModelConfig::load(path), Checkpoint::open(path), directory, tokenizer(directory, beside)->fingerprint(), TransformerOptions{dtype, kv_dtype});
+    loaded.model =
+        std::make_shared<Transformer>(backend, ModelConfig::load(path), Checkpoint::open(path), directory,
+                                      tokenizer(directory, beside)->fingerprint(), TransformerOptions{dtype, kv_dtype});
   return loaded.model;
 }
 
@@ -83,11 +91,17 @@ std::unique_ptr<Engine> Workbench::engine(const json& run, Side side, const std:
   const std::string kv = run.at("target").at("kv_dtype");
   Engine::Chairs chairs{run.at("drafter"), run.at("policy"), run.at("verifier")};
   if (side == Side::baseline) chairs.drafter = {{"name", "none"}}, chairs.policy = {{"name", "fixed"}, {"length", 0}};
-  const EngineOptions options{.batch = e.at("batch"), .step_rows = e.at("step_rows"), .page_rows = e.at("page_rows"), .memory_mib = e.at("memory_mib"),
-                              .pages = 0, .reuse_prefixes = e.at("reuse_prefixes"), .check = e.at("check")};
-  return std::make_unique<Engine>(device, target(run, beside), registries_, chairs, options, [this, &device, kv, beside](const std::string& directory, const std::string& dtype) {
-    return model(device, directory, dtype, kv, beside);
-  });
+  const EngineOptions options{.batch = e.at("batch"),
+                              .step_rows = e.at("step_rows"),
+                              .page_rows = e.at("page_rows"),
+                              .memory_mib = e.at("memory_mib"),
+                              .pages = 0,
+                              .reuse_prefixes = e.at("reuse_prefixes"),
+                              .check = e.at("check")};
+  return std::make_unique<Engine>(device, target(run, beside), registries_, chairs, options,
+                                  [this, &device, kv, beside](const std::string& directory, const std::string& dtype) {
+                                    return model(device, directory, dtype, kv, beside);
+                                  });
 }
 
 void Workbench::forget_unused() {
@@ -95,14 +109,16 @@ void Workbench::forget_unused() {
   for (auto& [key, loaded] : models_) loaded.used = false;
 }
 
-Request request_of(const json& run, const ModelInfo& target, const std::shared_ptr<const Tokenizer>& tokenizer, const Prompt& prompt, std::uint64_t sample) {
+Request request_of(const json& run, const ModelInfo& target, const std::shared_ptr<const Tokenizer>& tokenizer,
+                   const Prompt& prompt, std::uint64_t sample) {
   const json &s = run.at("sampling"), &w = run.at("workload");
   Request r;
   r.prompt = tokenizer->encode(prompt.text);
   r.limits.max_new_tokens = w.at("max_new_tokens");
   if (!w.at("ignore_eos").get<bool>()) r.limits.stop_tokens = target.stop_tokens;
   r.limits.stop = stop_at(tokenizer, w.at("stop").get<std::vector<std::string>>());
-  r.sampling.temperature = s.at("temperature"), r.sampling.top_k = s.at("top_k"), r.sampling.top_p = s.at("top_p"), r.sampling.min_p = s.at("min_p");
+  r.sampling.temperature = s.at("temperature"), r.sampling.top_k = s.at("top_k"), r.sampling.top_p = s.at("top_p"),
+  r.sampling.min_p = s.at("min_p");
   r.sampling.seed = s.at("seed"), r.sampling.logprobs = s.at("logprobs");
   r.stream = sample << 32 | std::uint64_t(prompt.number);
   return r;

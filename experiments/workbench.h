@@ -4,8 +4,9 @@
 #include <filesystem>
 #include <map>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <string>
+
+#include <nlohmann/json.hpp>
 
 #include "experiments/workload.h"
 #include "framework/engine/engine.h"
@@ -35,7 +36,8 @@ class Workbench {
     std::shared_ptr<Model> model;
     bool used = true;
   };
-  std::shared_ptr<Model> model(Backend& backend, const std::string& directory, const std::string& dtype, const std::string& kv_dtype, const std::filesystem::path& beside);
+  std::shared_ptr<Model> model(Backend& backend, const std::string& directory, const std::string& dtype,
+                               const std::string& kv_dtype, const std::filesystem::path& beside);
 
   Registries registries_;
   std::map<std::string, std::unique_ptr<Backend>> backends_;
@@ -44,6 +46,7 @@ class Workbench {
 };
 
 // A request of a complete run: sample number `sample` of a prompt, with the run's sampling, limits and stop texts.
-Request request_of(const nlohmann::json& run, const ModelInfo& target, const std::shared_ptr<const Tokenizer>& tokenizer, const Prompt& prompt, std::uint64_t sample);
+Request request_of(const nlohmann::json& run, const ModelInfo& target,
+                   const std::shared_ptr<const Tokenizer>& tokenizer, const Prompt& prompt, std::uint64_t sample);
 
 }  // namespace foretoken

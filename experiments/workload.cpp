@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <fstream>
 #include <map>
+
 #include <nlohmann/json.hpp>
 
 #include "foretoken_version.h"
@@ -18,15 +19,18 @@ namespace {
 std::string text_of(const json& line, const std::string& where) {
   for (const char* key : {"prompt", "question", "text"})
     if (line.contains(key) && line[key].is_string()) return line[key];
-  if (line.contains("turns") && line["turns"].is_array() && !line["turns"].empty() && line["turns"][0].is_string()) return line["turns"][0];
-  throw Error(where + ": no prompt; a line needs a string 'prompt' (or 'question', 'text') or a list of strings 'turns'");
+  if (line.contains("turns") && line["turns"].is_array() && !line["turns"].empty() && line["turns"][0].is_string())
+    return line["turns"][0];
+  throw Error(where +
+              ": no prompt; a line needs a string 'prompt' (or 'question', 'text') or a list of strings 'turns'");
 }
 
 }  // namespace
 
 std::vector<Prompt> read_prompts(const std::filesystem::path& file) {
   std::ifstream in(file, std::ios::binary);
-  if (!in || std::filesystem::is_directory(file)) throw Error("cannot read the prompts '" + file.string() + "'; name a JSONL file with one prompt a line");
+  if (!in || std::filesystem::is_directory(file))
+    throw Error("cannot read the prompts '" + file.string() + "'; name a JSONL file with one prompt a line");
   std::vector<Prompt> prompts;
   std::string text;
   for (int number = 1; std::getline(in, text); ++number) {
@@ -43,7 +47,8 @@ std::vector<Prompt> read_prompts(const std::filesystem::path& file) {
   return prompts;
 }
 
-std::vector<Prompt> choose_prompts(const std::vector<Prompt>& all, const std::vector<std::string>& categories, int limit) {
+std::vector<Prompt> choose_prompts(const std::vector<Prompt>& all, const std::vector<std::string>& categories,
+                                   int limit) {
   std::map<std::string, std::vector<const Prompt*>> by_category;
   for (const Prompt& p : all) by_category[p.category].push_back(&p);
   for (const auto& c : categories)
@@ -52,7 +57,9 @@ std::vector<Prompt> choose_prompts(const std::vector<Prompt>& all, const std::ve
       for (const auto& [name, list] : by_category) known += (known.empty() ? "" : ", ") + name;
       throw Error("no prompt has the category '" + c + "'; known: " + known);
     }
-  if (!categories.empty()) std::erase_if(by_category, [&](const auto& c) { return std::ranges::find(categories, c.first) == categories.end(); });
+  if (!categories.empty())
+    std::erase_if(by_category,
+                  [&](const auto& c) { return std::ranges::find(categories, c.first) == categories.end(); });
   std::vector<const Prompt*> chosen;
   for (std::size_t round = 0, before = 1; before != chosen.size() || round == 0; ++round) {
     before = chosen.size();

@@ -8,7 +8,7 @@
 namespace foretoken {
 
 struct Prompt {
-  int number = 0;        // of the line among the prompts of the file, from 0
+  int number = 0;  // of the line among the prompts of the file, from 0
   std::string text;
   std::string category;  // empty: none
 };
@@ -17,7 +17,8 @@ struct Prompt {
 std::vector<Prompt> read_prompts(const std::filesystem::path& file);
 // Those of the given categories (empty: all), at most `limit` (0: all), taken in turn from every category so that each has
 // its share; in the order of the file. An unknown category is an Error that lists the known ones.
-std::vector<Prompt> choose_prompts(const std::vector<Prompt>& all, const std::vector<std::string>& categories, int limit);
+std::vector<Prompt> choose_prompts(const std::vector<Prompt>& all, const std::vector<std::string>& categories,
+                                   int limit);
 
 // `path` as given, else below `beside`, else below the project's own folder; the first that exists, or as given.
 std::filesystem::path locate(const std::string& path, const std::filesystem::path& beside = {});

@@ -1,4 +1,6 @@
 // Files of results: what a crash leaves, what a second process gets, and what a full disk does.
+#include "experiments/results.h"
+
 #include <csignal>
 #include <fstream>
 #include <iterator>
@@ -8,7 +10,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "experiments/results.h"
 #include "tests/framework/text/temporary_folder.h"
 
 namespace foretoken::test {
@@ -67,7 +68,8 @@ TEST(Results, OtherDamageIsRefusedAndKept) {
   EXPECT_TRUE(says(sentence_of([&] { load_results(file); }), "r.jsonl:2"));
   EXPECT_TRUE(says(sentence_of([&] { ResultsFile results(file); }), "r.jsonl:2"));
   EXPECT_EQ(bytes_of(file), bytes);
-  EXPECT_TRUE(says(sentence_of([&] { load_results(folder.write("s.jsonl", "{\"schema\": 2}\n")); }), "s.jsonl:1", "schema"));
+  EXPECT_TRUE(
+      says(sentence_of([&] { load_results(folder.write("s.jsonl", "{\"schema\": 2}\n")); }), "s.jsonl:1", "schema"));
   EXPECT_TRUE(says(sentence_of([&] { load_results(folder.path() / "none"); }), "none"));
 }
 

@@ -1,10 +1,11 @@
 // The validator of runs: defaults, refusals with the nearest name, one text per run; and the documents made from its list.
+#include "experiments/run_document.h"
+
 #include <fstream>
 
 #include <gtest/gtest.h>
 
 #include "experiments/list.h"
-#include "experiments/run_document.h"
 #include "experiments/sweep.h"
 #include "tests/framework/text/temporary_folder.h"
 #include "tests/support/source.h"
@@ -74,9 +75,11 @@ TEST_F(Documents, UnknownNamesComeWithTheNearest) {
 TEST_F(Documents, RangesAndTypesHold) {
   EXPECT_EQ(refusal("/sampling/top_p=1"), "");
   EXPECT_EQ(refusal("/sampling/min_p=0"), "");
-  for (const char* bad : {"/sampling/top_p=0", "/sampling/top_p=1.1", "/sampling/min_p=1", "/sampling/min_p=-0.1", "/sampling/temperature=-1", "/sampling/temperature=\"hot\"",
-                          "/engine/batch=0", "/engine/batch=1.5", "/engine/batch=true", "/engine/device=gpu", "/engine/check=1", "/measure/repeats=0", "/target/dtype=fp8", "/workload/stop=\"a\"",
-                          "/workload/stop=[1]", "/workload/stop=[\"\"]", "/target/model=\"\"", "/target=3", "/engine/step_rows=2"}) {
+  for (const char* bad : {"/sampling/top_p=0", "/sampling/top_p=1.1", "/sampling/min_p=1", "/sampling/min_p=-0.1",
+                          "/sampling/temperature=-1", "/sampling/temperature=\"hot\"", "/engine/batch=0",
+                          "/engine/batch=1.5", "/engine/batch=true", "/engine/device=gpu", "/engine/check=1",
+                          "/measure/repeats=0", "/target/dtype=fp8", "/workload/stop=\"a\"", "/workload/stop=[1]",
+                          "/workload/stop=[\"\"]", "/target/model=\"\"", "/target=3", "/engine/step_rows=2"}) {
     const std::string pointer = std::string(bad).substr(0, std::string(bad).find('='));
     EXPECT_TRUE(says(refusal(bad), "doc", pointer)) << bad;
   }
@@ -88,8 +91,10 @@ TEST_F(Documents, RangesAndTypesHold) {
 
 TEST_F(Documents, FilesSayWhereTheMistakeIs) {
   const TemporaryFolder folder;
-  EXPECT_TRUE(says(sentence_of([&] { read_document(folder.write("a.json", "{\n  \"x\": 1,\n}")); }), "a.json", "line 3", "column 1"));
-  EXPECT_TRUE(says(sentence_of([&] { read_document(folder.write("b.json", R"({"x": {"y": 1, "y": 2}})")); }), "b.json", "'y' twice"));
+  EXPECT_TRUE(says(sentence_of([&] { read_document(folder.write("a.json", "{\n  \"x\": 1,\n}")); }), "a.json", "line 3",
+                   "column 1"));
+  EXPECT_TRUE(says(sentence_of([&] { read_document(folder.write("b.json", R"({"x": {"y": 1, "y": 2}})")); }), "b.json",
+                   "'y' twice"));
   EXPECT_TRUE(says(sentence_of([&] { read_document(folder.path() / "none.json"); }), "none.json", "does not exist"));
   EXPECT_TRUE(says(sentence_of([&] { read_document(folder.write("c.json", std::string(100000, '['))); }), "c.json"));
   EXPECT_EQ(read_document(folder.write("d.json", R"({"b": 1, "a": 2})")).begin().key(), "b");
@@ -115,7 +120,8 @@ TEST_F(Documents, ListShowsEveryOption) {
 
 TEST_F(Documents, ExamplesAreValid) {
   int examples = 0;
-  for (const auto& file : std::filesystem::directory_iterator(std::filesystem::path(FORETOKEN_SOURCE_DIR) / "experiments/configs")) {
+  for (const auto& file :
+       std::filesystem::directory_iterator(std::filesystem::path(FORETOKEN_SOURCE_DIR) / "experiments/configs")) {
     EXPECT_FALSE(expand(read_document(file.path()), {}, registries, file.path().string()).empty());
     ++examples;
   }

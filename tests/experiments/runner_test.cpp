@@ -1,4 +1,6 @@
 // One run on real models: what its line says must be what the engine did. The same demo models as quickstart's.
+#include "experiments/runner.h"
+
 #include <numeric>
 
 #include <gtest/gtest.h>
@@ -6,7 +8,6 @@
 #include "experiments/quickstart.h"
 #include "experiments/results.h"
 #include "experiments/run_document.h"
-#include "experiments/runner.h"
 #include "experiments/stop_strings.h"
 #include "tests/framework/text/temporary_folder.h"
 
@@ -37,18 +38,24 @@ class Runs : public testing::Test {
     EXPECT_FALSE(line.contains("error")) << line["error"];
     return line;
   }
-  std::string failure(const json& changes) { return measure_run(run_of(changes), bench, "", [](double) {}).value("error", ""); }
+  std::string failure(const json& changes) {
+    return measure_run(run_of(changes), bench, "", [](double) {}).value("error", "");
+  }
   Workbench bench;
 };
 
-long sum(const json& counts) { return std::accumulate(counts.begin(), counts.end(), 0l, [](long n, const json& c) { return n + c.get<long>(); }); }
+long sum(const json& counts) {
+  return std::accumulate(counts.begin(), counts.end(), 0l, [](long n, const json& c) { return n + c.get<long>(); });
+}
 long sum(const json& requests, const char* key) {
-  return std::accumulate(requests.begin(), requests.end(), 0l, [&](long n, const json& r) { return n + r[key].get<long>(); });
+  return std::accumulate(requests.begin(), requests.end(), 0l,
+                         [&](long n, const json& r) { return n + r[key].get<long>(); });
 }
 
 void expect_consistent(const json& m, std::size_t requests) {
   ASSERT_EQ(m["requests"].size(), requests);
-  for (const char* key : {"tokens", "rounds", "drafted", "tested", "accepted", "prompt_tokens"}) EXPECT_EQ(sum(m["requests"], key), m[key]) << key;
+  for (const char* key : {"tokens", "rounds", "drafted", "tested", "accepted", "prompt_tokens"})
+    EXPECT_EQ(sum(m["requests"], key), m[key]) << key;
   EXPECT_EQ(sum(m["drafted_at"]), m["drafted"]);
   EXPECT_EQ(sum(m["tested_at"]), m["tested"]);
   EXPECT_EQ(sum(m["accepted_at"]), m["accepted"]);
@@ -85,8 +92,11 @@ TEST_F(Runs, ALineAddsUp) {
 }
 
 TEST_F(Runs, CoupledTextsAreComparedAtAnyTemperatureOthersAreNot) {
-  EXPECT_EQ(measured({{"sampling", {{"temperature", 1}}}, {"verifier", {{"name", "coupled"}}}})["agreement"]["compared_texts"], 24);
-  EXPECT_EQ(measured({{"sampling", {{"temperature", 1}}}})["agreement"], json({{"compared", false}, {"compared_texts", 0}, {"differing_texts", 0}}));
+  EXPECT_EQ(measured({{"sampling", {{"temperature", 1}}},
+                      {"verifier", {{"name", "coupled"}}}})["agreement"]["compared_texts"],
+            24);
+  EXPECT_EQ(measured({{"sampling", {{"temperature", 1}}}})["agreement"],
+            json({{"compared", false}, {"compared_texts", 0}, {"differing_texts", 0}}));
 }
 
 TEST_F(Runs, ADifferenceIsAFailureButOnCuda) {
@@ -107,7 +117,8 @@ TEST_F(Runs, WhatGoesWrongIsOneSentence) {
 TEST_F(Runs, ASweepGoesOnAfterAFailureAndResumes) {
   const TemporaryFolder folder;
   const SweepOptions options{folder.path() / "r.jsonl", "", "test", true};
-  const std::vector<foretoken::Run> runs{run_of({{"target", {{"model", "nowhere"}}}}), run_of({{"measure", {{"repeats", 1}}}})};
+  const std::vector<foretoken::Run> runs{run_of({{"target", {{"model", "nowhere"}}}}),
+                                         run_of({{"measure", {{"repeats", 1}}}})};
   const SweepOutcome first = run_sweep(runs, bench, options);
   EXPECT_EQ(first.failed, 1);
   EXPECT_EQ(first.exit_code(), 1);
@@ -139,14 +150,16 @@ TEST_F(Runs, AStopTextIsFoundAtTheTokenThatCompletesIt) {
     ASSERT_TRUE(found);
     const std::string text = tokenizer->decode(std::span(tokens).first(std::size_t(*found)));
     EXPECT_NE(text.find("ee, four"), std::string::npos) << chunk;
-    EXPECT_EQ(tokenizer->decode(std::span(tokens).first(std::size_t(*found - 1))).find("ee, four"), std::string::npos) << chunk;
+    EXPECT_EQ(tokenizer->decode(std::span(tokens).first(std::size_t(*found - 1))).find("ee, four"), std::string::npos)
+        << chunk;
   }
 }
 
 TEST_F(Runs, MoreAlternationsFollowUntilTheTimeIsUsed) {
   const json line = measured({{"measure", {{"repeats", 1}, {"seconds", 1}}}});
   double seconds = 0;
-  for (const json& repeat : line["repeats"]) seconds += repeat["baseline"]["seconds"].get<double>() + repeat["speculative"]["seconds"].get<double>();
+  for (const json& repeat : line["repeats"])
+    seconds += repeat["baseline"]["seconds"].get<double>() + repeat["speculative"]["seconds"].get<double>();
   EXPECT_GT(line["repeats"].size(), 1u);
   EXPECT_GT(seconds, 0.5);
 }
@@ -160,7 +173,8 @@ TEST(QuickstartSize, FitsTheTimeItIsGiven) {
       EXPECT_GE(size.prompts, 18);
       EXPECT_LE(size.prompts, 60);
       if (size.max_new_tokens > 16) {
-        EXPECT_LE(3 * size.prompts * costs.request_by_request * size.max_new_tokens / costs.max_new_tokens, 1.01 * seconds);
+        EXPECT_LE(3 * size.prompts * costs.request_by_request * size.max_new_tokens / costs.max_new_tokens,
+                  1.01 * seconds);
       }
     }
   EXPECT_EQ(size_for(fast, 170, 60).prompts, 54);

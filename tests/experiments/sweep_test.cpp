@@ -1,7 +1,8 @@
 // Sweeps: every combination in the document's order, any pointer, and what is refused.
+#include "experiments/sweep.h"
+
 #include <gtest/gtest.h>
 
-#include "experiments/sweep.h"
 #include "tests/framework/text/temporary_folder.h"
 
 namespace foretoken::test {
@@ -17,7 +18,9 @@ class Sweeps : public testing::Test {
     register_verifiers(registries);
   }
   std::vector<foretoken::Run> runs(const std::string& axes, const std::vector<std::string>& settings = {}) const {
-    return expand(ordered_json::parse(R"({"base": {"target": {"model": "m"}, "workload": {"prompts": "p"}}, "axes": )" + axes + "}"), settings, registries, "doc");
+    return expand(ordered_json::parse(R"({"base": {"target": {"model": "m"}, "workload": {"prompts": "p"}}, "axes": )" +
+                                      axes + "}"),
+                  settings, registries, "doc");
   }
   std::string refusal(const std::string& axes, const std::vector<std::string>& settings = {}) const {
     return sentence_of([&] { runs(axes, settings); });
@@ -46,7 +49,8 @@ TEST_F(Sweeps, AnAxisMayBeAnObjectAndALaterOnePartOfIt) {
 TEST_F(Sweeps, EqualRunsAreMeasuredOnce) { EXPECT_EQ(runs(R"({"/sampling/temperature": [0, 0.0, 1]})").size(), 2u); }
 
 TEST_F(Sweeps, ADocumentWithoutBaseIsOneRun) {
-  const auto all = expand(ordered_json::parse(R"({"target": {"model": "m"}, "workload": {"prompts": "p"}})"), {"/engine/batch=2"}, registries, "doc");
+  const auto all = expand(ordered_json::parse(R"({"target": {"model": "m"}, "workload": {"prompts": "p"}})"),
+                          {"/engine/batch=2"}, registries, "doc");
   ASSERT_EQ(all.size(), 1u);
   EXPECT_EQ(all[0].document["engine"]["batch"], 2);
 }
@@ -70,7 +74,9 @@ TEST_F(Sweeps, WhatIsNoKeyIsRefused) {
   EXPECT_TRUE(says(refusal(R"({"/policy/length": 3})"), "/policy/length", "list"));
   EXPECT_TRUE(says(refusal(R"({"/policy/length": [1]})", {"/policy/length=2"}), "/policy/length", "axis"));
   EXPECT_TRUE(says(refusal("{}", {"engine"}), "POINTER=VALUE"));
-  EXPECT_TRUE(says(sentence_of([&] { expand(ordered_json::parse(R"({"base": {}, "axis": {}})"), {}, registries, "doc"); }), "axis", "did you mean '/axes'"));
+  EXPECT_TRUE(
+      says(sentence_of([&] { expand(ordered_json::parse(R"({"base": {}, "axis": {}})"), {}, registries, "doc"); }),
+           "axis", "did you mean '/axes'"));
   EXPECT_TRUE(says(sentence_of([&] { expand(ordered_json::parse("[1]"), {}, registries, "doc"); }), "object"));
 }
 

@@ -1,9 +1,10 @@
 // Prompts from any JSON lines, and which of them a workload takes.
+#include "experiments/workload.h"
+
 #include <map>
 
 #include <gtest/gtest.h>
 
-#include "experiments/workload.h"
 #include "tests/framework/text/temporary_folder.h"
 
 namespace foretoken::test {
@@ -29,7 +30,9 @@ TEST(Workload, TakesTheUsualShapesOfLines) {
 
 TEST(Workload, MalformedLinesAreNamed) {
   const TemporaryFolder folder;
-  const auto refusal = [&](const std::string& text) { return sentence_of([&] { read_prompts(folder.write("p.jsonl", "{\"prompt\": \"a\"}\n" + text)); }); };
+  const auto refusal = [&](const std::string& text) {
+    return sentence_of([&] { read_prompts(folder.write("p.jsonl", "{\"prompt\": \"a\"}\n" + text)); });
+  };
   EXPECT_TRUE(says(refusal("{\"prompt\": \"b\""), "p.jsonl:2", "JSON"));
   EXPECT_TRUE(says(refusal("\n[1]"), "p.jsonl:3", "object"));
   EXPECT_TRUE(says(refusal("{\"answer\": \"b\"}"), "p.jsonl:2", "prompt", "turns"));

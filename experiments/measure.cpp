@@ -27,6 +27,32 @@ void count(std::vector<long>& at, int positions) {
   for (int i = 0; i < positions; ++i) ++at[std::size_t(i)];
 }
 
+json to_json(const Job& job, const Service& s) {
+  return {{"prompt", job.prompt},
+          {"category", job.category.empty() ? json() : json(job.category)},
+          {"prompt_tokens", s.prompt_tokens},
+          {"tokens", s.tokens},
+          {"seconds", seconds(s.finished - s.submitted)},
+          {"share_seconds", s.share},
+          {"decode_seconds", seconds(s.finished - s.first)},
+          {"ttft", seconds(s.first - s.submitted)},
+          {"rounds", s.rounds},
+          {"drafted", s.drafted},
+          {"tested", s.tested},
+          {"accepted", s.accepted},
+          {"finish", name_of(s.finish)}};
+}
+
+json to_json(const Phases& p) {
+  return {{"schedule", p.schedule},
+          {"draft_forward", p.draft_forward},
+          {"draft_other", p.draft_other},
+          {"target_forward", p.target_forward},
+          {"verify", p.verify},
+          {"deliver", p.deliver},
+          {"total", p.total}};
+}
+
 // Adds up what the steps report.
 class Books {
  public:
@@ -63,51 +89,23 @@ class Books {
   std::size_t finished() const { return finished_; }
 
   Measured close(double wall, std::uint64_t prefix_rows) {
-    json requests = json::array();
-    Service all;
-    for (std::size_t i = 0; i < services_.size(); ++i) {
-      const Service& s = services_[i];
-      all.tokens += s.tokens, all.rounds += s.rounds, all.drafted += s.drafted, all.tested += s.tested,
-          all.accepted += s.accepted, all.prompt_tokens += s.prompt_tokens;
-      requests.push_back({{"prompt", jobs_[i].prompt},
-                          {"category", jobs_[i].category.empty() ? json() : json(jobs_[i].category)},
-                          {"prompt_tokens", s.prompt_tokens},
-                          {"tokens", s.tokens},
-                          {"seconds", seconds(s.finished - s.submitted)},
-                          {"share_seconds", s.share},
-                          {"decode_seconds", seconds(s.finished - s.first)},
-                          {"ttft", seconds(s.first - s.submitted)},
-                          {"rounds", s.rounds},
-                          {"drafted", s.drafted},
-                          {"tested", s.tested},
-                          {"accepted", s.accepted},
-                          {"finish", name_of(s.finish)}});
-    }
-    const Phases& p = phases_;
     json measure{{"seconds", wall},
-                 {"tokens", all.tokens},
-                 {"rounds", all.rounds},
                  {"steps", steps_},
                  {"rows", rows_},
-                 {"drafted", all.drafted},
-                 {"tested", all.tested},
-                 {"accepted", all.accepted},
                  {"histogram", histogram_},
                  {"drafted_at", drafted_at_},
                  {"tested_at", tested_at_},
                  {"accepted_at", accepted_at_},
-                 {"prompt_tokens", all.prompt_tokens},
                  {"preempted", preempted_},
                  {"prefix_rows", prefix_rows},
-                 {"requests", std::move(requests)},
-                 {"phases",
-                  {{"schedule", p.schedule},
-                   {"draft_forward", p.draft_forward},
-                   {"draft_other", p.draft_other},
-                   {"target_forward", p.target_forward},
-                   {"verify", p.verify},
-                   {"deliver", p.deliver},
-                   {"total", p.total}}}};
+                 {"phases", to_json(phases_)},
+                 {"requests", json::array()}};
+    for (std::size_t i = 0; i < services_.size(); ++i) measure["requests"].push_back(to_json(jobs_[i], services_[i]));
+    for (const char* key : {"tokens", "rounds", "drafted", "tested", "accepted", "prompt_tokens"}) {
+      long total = 0;
+      for (const json& r : measure["requests"]) total += r[key].get<long>();
+      measure[key] = total;
+    }
     return {std::move(measure), std::move(texts_)};
   }
 

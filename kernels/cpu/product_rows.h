@@ -4,8 +4,7 @@
 //
 // Bytes: out * in * size(w), once whatever the number of rows (x and y are small and stay near). Operations: 2 rows out in.
 // Prediction for 28 MB of bf16 weights: bytes decide up to 5 rows or so, then the arithmetic. Measured with `foretoken bench` on a
-// 2-core Zen 5 with bf16 dot products, times over the floor: 1.2 to 1.4 for 1 row, 1.5 for 5, 1.4 for 8, 1.2 for 64; 5 rows take
-// 1.2 to 1.3 times the time of 1.
+// 2-core Zen 5 with bf16 dot products, where 5 rows take 0.9 to 1.3 times the time of 1, as memory is slow or fast.
 // One block keeps kRows x kColumns vectors of sums in registers; each weight that is loaded serves kRows rows.
 #pragma once
 #include "kernels/cpu/operations.h"
@@ -40,7 +39,11 @@ struct PairWeights {  // bf16 pairs: the even input is the lower half of a word
   }
 };
 
-constexpr std::int64_t kAhead = 4096;  // bytes by which weights are fetched before their use
+// Bytes by which weights are fetched before their use: about a panel of the demo target. Several rows do so many operations a
+// line that the processor no longer runs ahead far enough by itself; with more rows than one block takes, panels are read
+// again from a near cache and need no fetching. Products of the demo target, before and after: 4 rows 305 and 238 us,
+// 5 rows 325 and 260, 8 rows 390 and 300 (beside 205 for 1 row in the same minutes).
+constexpr std::int64_t kAhead = 24576;
 
 inline void put(const Product& p, std::int64_t row, std::int64_t o, Floats sum) {
   float* y = p.y + row * p.y_stride + o;
@@ -52,12 +55,12 @@ inline void put(const Product& p, std::int64_t row, std::int64_t o, Floats sum) 
 }
 
 // Adds `items` items of x to the sums of R rows, of C vectors of outputs in each of P panels.
-template <class W, int R, int C, int P> inline void accumulate(const std::byte* w, std::int64_t panel_bytes,
+template <class W, int R, int C, int P, bool kFetch> inline void accumulate(const std::byte* w, std::int64_t panel_bytes,
                                                                const typename W::X* x, std::int64_t stride,
                                                                std::int64_t items, Floats (&sum)[R][P][C]) {
   for (std::int64_t k = 0; k < items; ++k, w += kPanel * W::kBytes) {
-    if (R > 4)  // many operations a line: the hardware no longer runs ahead far enough by itself
-      for (int line = 0; line < kPanel * W::kBytes; line += 64) __builtin_prefetch(w + kAhead + line, 0, 2);
+    if (kFetch)
+      for (int line = 0; line < kPanel * W::kBytes; line += 64) __builtin_prefetch(w + kAhead + line, 0, 3);
     for (int q = 0; q < P; ++q)
       for (int c = 0; c < C; ++c)
         for (int r = 0; r < R; ++r)
@@ -71,7 +74,7 @@ inline void accumulate_groups(const Product& p, const std::byte* w, const typena
                               std::int64_t row, int column, Floats (&sum)[R][P][C]) {
   for (int g = 0; g < p.groups; ++g) {
     Floats part[R][P][C] = {};
-    accumulate<W, R, C, P>(w + std::int64_t(g) * p.group * kPanel, p.inputs * kPanel, x + std::int64_t(g) * p.group,
+    accumulate<W, R, C, P, false>(w + std::int64_t(g) * p.group * kPanel, p.inputs * kPanel, x + std::int64_t(g) * p.group,
                            p.inputs, p.group, part);
     for (int q = 0; q < P; ++q) {
       for (int c = 0; c < C; ++c) {
@@ -91,8 +94,10 @@ template <class W, int R, int C, int P> void block(const Product& p, std::int64_
   Floats sum[R][P][C] = {};
   if constexpr (W::kBytes == 1)
     accumulate_groups<W, R, C, P>(p, w, x, panel, row, column, sum);
+  else if (R > 1 && p.rows == R)
+    accumulate<W, R, C, P, true>(w, panel_bytes, x, items, items, sum);
   else
-    accumulate<W, R, C, P>(w, panel_bytes, x, items, items, sum);
+    accumulate<W, R, C, P, false>(w, panel_bytes, x, items, items, sum);
   for (int r = 0; r < R; ++r) {
     for (int q = 0; q < P; ++q) {
       for (int c = 0; c < C; ++c) {
@@ -147,13 +152,11 @@ template <class W, int kMaxRows, int C> void blocks_of_panel(const Product& p, s
   }
 }
 
-// One or two rows have few sums to keep, so they take more outputs at a time: the additions of one sum wait for each other.
+// One row has few sums to keep, so it takes more outputs at a time: the additions of one sum wait for each other.
 template <class W, int kMaxRows, int C> void product(const Product& p, std::int64_t begin, std::int64_t end) {
   constexpr int kWhole = kPanel / kWidth, kPanels = kWidth == 16 ? 2 : 1;
   std::int64_t panel = begin;
   for (; p.rows == 1 && panel + kPanels <= end; panel += kPanels) block<W, 1, kWhole, kPanels>(p, panel, 0, 0);
-  if constexpr (kPanels == 2)
-    for (; p.rows == 2 && panel + 2 <= end; panel += 2) block<W, 2, kWhole, 2>(p, panel, 0, 0);
   for (; panel < end; ++panel) blocks_of_panel<W, kMaxRows, C>(p, panel);
 }
 

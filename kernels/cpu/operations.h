@@ -9,7 +9,7 @@ namespace foretoken {
 
 constexpr int kPanel = 32;        // outputs that lie side by side in a packed weight
 constexpr int kAttendTile = 256;  // slots over which one softmax is taken before tiles are combined
-constexpr int kMaxQueries = 12;   // (row, head) pairs that share the loads of keys and values
+constexpr int kMaxQueries = 24;   // (row, head) pairs that share the loads of keys and values
 constexpr int kMaxHeadSize = 256;
 
 // How a weight lies in memory. Panels of 32 outputs; in a panel, input by input: [panels][inputs][32] for f32 and int8,

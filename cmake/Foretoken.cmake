@@ -23,7 +23,7 @@ target_compile_options(foretoken_options INTERFACE
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 14)
   # These see overlaps and overruns in std::string that are not there (GCC bugs 105329 and 105651).
   target_compile_options(foretoken_options INTERFACE
-    $<$<COMPILE_LANGUAGE:CXX>:-Wno-restrict;-Wno-array-bounds;-Wno-stringop-overflow>)
+    $<$<COMPILE_LANGUAGE:CXX>:-Wno-restrict;-Wno-array-bounds;-Wno-stringop-overflow;-Wno-stringop-overread>)
 endif()
 if(FORETOKEN_SANITIZE)
   # GCC's sanitizers make it see uninitialized values where there are none.

@@ -2,11 +2,14 @@
 // hits. Rejections, preemptions and prefix hits must really have occurred, in one shared pool.
 #include <gtest/gtest.h>
 
-#include "tests/support/laws.h"
-#include "tests/support/scripted_drafter.h"
+#include "experiments/conformance/laws.h"
+#include "experiments/conformance/scripted_drafter.h"
 #include "tests/support/tiny_models.h"
 
 namespace foretoken::test {
+
+using namespace conformance;
+
 namespace {
 
 // Prompts that share beginnings, so that prefixes are hit while others still run.

@@ -2,11 +2,14 @@
 // memory: a drafter that lived through rejections proposes what a fresh one would.
 #include <gtest/gtest.h>
 
-#include "tests/support/laws.h"
-#include "tests/support/scripted_drafter.h"
+#include "experiments/conformance/laws.h"
+#include "experiments/conformance/scripted_drafter.h"
 #include "tests/support/tiny_models.h"
 
 namespace foretoken::test {
+
+using namespace conformance;
+
 namespace {
 
 std::vector<Subject> everything(int length) {

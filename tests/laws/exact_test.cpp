@@ -4,11 +4,14 @@
 
 #include <set>
 
-#include "tests/support/laws.h"
-#include "tests/support/scripted_drafter.h"
+#include "experiments/conformance/laws.h"
+#include "experiments/conformance/scripted_drafter.h"
 #include "tests/support/tiny_models.h"
 
 namespace foretoken::test {
+
+using namespace conformance;
+
 namespace {
 
 const std::vector<Text> kPrompts = {{0}, {1, 0, 1, 0}, {1, 1, 0, 1, 1, 0, 0}};

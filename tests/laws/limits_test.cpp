@@ -2,10 +2,13 @@
 // `exact`). acceptance: by position it is what the laws p and q say.
 #include <gtest/gtest.h>
 
-#include "tests/support/laws.h"
+#include "experiments/conformance/laws.h"
 #include "tests/support/tiny_models.h"
 
 namespace foretoken::test {
+
+using namespace conformance;
+
 namespace {
 
 // Every drafter that loads models, each of them the target itself.

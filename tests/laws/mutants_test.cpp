@@ -1,11 +1,14 @@
 // teeth: planted bugs, each through a seam, each killed by the law that the test names. The same case without the bug holds.
 #include <gtest/gtest.h>
 
-#include "tests/support/laws.h"
+#include "experiments/conformance/laws.h"
+#include "experiments/conformance/scripted_drafter.h"
 #include "tests/support/mutants.h"
-#include "tests/support/scripted_drafter.h"
 
 namespace foretoken::test {
+
+using namespace conformance;
+
 namespace {
 
 using nlohmann::json;

@@ -2,12 +2,15 @@
 // that a total variation of 0.01 is found with 99 % power; Holm's correction over everything registered.
 #include <gtest/gtest.h>
 
-#include "tests/support/laws.h"
-#include "tests/support/scripted_drafter.h"
-#include "tests/support/statistics.h"
+#include "experiments/conformance/laws.h"
+#include "experiments/conformance/scripted_drafter.h"
+#include "experiments/conformance/statistics.h"
 #include "tests/support/tiny_models.h"
 
 namespace foretoken::test {
+
+using namespace conformance;
+
 namespace {
 
 constexpr double kLevel = 1e-3;

@@ -2,11 +2,14 @@
 // coupled: at any temperature, where the verifier promises it.
 #include <gtest/gtest.h>
 
-#include "tests/support/laws.h"
-#include "tests/support/scripted_drafter.h"
+#include "experiments/conformance/laws.h"
+#include "experiments/conformance/scripted_drafter.h"
 #include "tests/support/tiny_models.h"
 
 namespace foretoken::test {
+
+using namespace conformance;
+
 namespace {
 
 std::vector<std::unique_ptr<HostBackend>> backends() {

@@ -1,10 +1,13 @@
 // tree = chain: the logits of each node of a draft tree equal the logits of its path run alone.
 #include <gtest/gtest.h>
 
-#include "tests/support/laws.h"
+#include "experiments/conformance/laws.h"
 #include "tests/support/tiny_models.h"
 
 namespace foretoken::test {
+
+using namespace conformance;
+
 namespace {
 
 void expect_chains(Backend& backend, const std::shared_ptr<Model>& model, std::initializer_list<int> sizes, int trees) {

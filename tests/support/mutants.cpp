@@ -1,7 +1,5 @@
 #include "tests/support/mutants.h"
 
-
-
 #include "kernels/lane.h"
 
 namespace foretoken::test {

@@ -3,10 +3,12 @@
 #pragma once
 #include <map>
 
+#include "experiments/conformance/scene.h"
 #include "kernels/reference/reference_backend.h"
-#include "tests/support/scene.h"
 
 namespace foretoken::test {
+
+using namespace conformance;
 
 // Bugs of a rule of acceptance. `none` is speculative sampling as it should be.
 enum class Bug {

@@ -1,9 +1,11 @@
 // The small checkpoints of tests/data/models as models, and as a cast whose drafters load another of them.
 #pragma once
+#include "experiments/conformance/scene.h"
 #include "kernels/host_backend.h"
-#include "tests/support/scene.h"
 
 namespace foretoken::test {
+
+using namespace conformance;
 
 std::vector<std::string> tiny_model_names();  // folders of tests/data/models
 // Keys and values in f32.

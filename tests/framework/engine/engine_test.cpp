@@ -4,20 +4,20 @@
 #include <cmath>
 
 #include "drafters/drafters.h"
+#include "experiments/conformance/scene.h"
 #include "kernels/error.h"
-#include "tests/support/scene.h"
 #include "verifiers/verifiers.h"
 
 namespace foretoken::testing {
 namespace {
 
 using nlohmann::json;
-using test::Text;
+using conformance::Text;
 
 struct EngineTest : ::testing::Test {
   std::unique_ptr<Backend> backend = make_reference_backend();
-  Registries registries = test::all_registries();
-  test::Cast cast = test::table_cast({.vocab = 5, .positions = 64});
+  Registries registries = conformance::all_registries();
+  conformance::Cast cast = conformance::table_cast({.vocab = 5, .positions = 64});
   EngineOptions options{.batch = 4, .step_rows = 64, .page_rows = 2, .pages = 64, .check = true};
   Engine::Chairs chairs{{{"name", "draft_model"}, {"model", "table:other"}}, {{"name", "fixed"}, {"length", 3}}, {{"name", "speculative_sampling"}}};
 
@@ -79,7 +79,7 @@ TEST_F(EngineTest, refuses_an_unsound_pair) {
 }
 
 TEST_F(EngineTest, refuses_a_draft_of_another_vocabulary) {
-  const auto other = test::table_cast({.vocab = 4});
+  const auto other = conformance::table_cast({.vocab = 4});
   cast.load = [other](const std::string&, const std::string&) { return other.target; };
   EXPECT_TRUE(says(sentence([&] { engine(); }), "another vocabulary"));
 }
@@ -147,7 +147,7 @@ TEST_F(EngineTest, the_context_limits_the_text) {
 }
 
 TEST_F(EngineTest, a_draft_with_a_shorter_context_drafts_up_to_its_end) {
-  const auto shorter = test::table_cast({.vocab = 5, .positions = 20});
+  const auto shorter = conformance::table_cast({.vocab = 5, .positions = 20});
   cast.load = [shorter](const std::string&, const std::string&) { return shorter.target; };
   const auto e = engine();
   e->submit(request({1, 2, 3}, 40));
@@ -220,10 +220,10 @@ TEST_F(EngineTest, when_pages_run_out_the_newest_waits_and_everybody_finishes) {
 }
 
 TEST_F(EngineTest, log_probabilities_are_the_target_laws) {
-  const auto table = std::make_shared<test::TableModel>(test::TableModel::Options{.vocab = 5, .seed = 3});
+  const auto table = std::make_shared<conformance::TableModel>(conformance::TableModel::Options{.vocab = 5, .seed = 3});
   cast.target = table;
   for (const bool warped : {false, true}) {
-    auto e = Engine(*backend, table, registries, chairs, options, test::table_cast({.vocab = 5, .seed = 3}).load);
+    auto e = Engine(*backend, table, registries, chairs, options, conformance::table_cast({.vocab = 5, .seed = 3}).load);
     Request r = request({1, 2, 3}, 20, 0.7f);
     r.sampling.logprobs = true, r.sampling.warped_logprobs = warped, r.sampling.top_k = 3;
     e.submit(r);

@@ -3,15 +3,15 @@
 #include <gtest/gtest.h>
 
 #include "drafters/drafters.h"
+#include "experiments/conformance/scene.h"
 #include "kernels/error.h"
-#include "tests/support/scene.h"
 #include "verifiers/verifiers.h"
 
 namespace foretoken::testing {
 namespace {
 
 using nlohmann::json;
-using test::Text;
+using conformance::Text;
 
 // A drafter whose trees a test scribbles over.
 class Scribbled : public Drafter {
@@ -36,8 +36,8 @@ class Scribbled : public Drafter {
 
 struct EngineGuard : ::testing::Test {
   std::unique_ptr<Backend> backend = make_reference_backend();
-  Registries registries = test::all_registries();
-  test::Cast cast = test::table_cast({.vocab = 5, .positions = 64});
+  Registries registries = conformance::all_registries();
+  conformance::Cast cast = conformance::table_cast({.vocab = 5, .positions = 64});
   EngineOptions options{.batch = 4, .step_rows = 64, .page_rows = 2, .pages = 64, .check = true};
   Engine::Chairs chairs{{{"name", "draft_model"}, {"model", "table:other"}}, {{"name", "fixed"}, {"length", 3}}, {{"name", "speculative_sampling"}}};
 
@@ -160,7 +160,7 @@ class Failing : public Model {
 TEST_F(EngineGuard, a_forward_that_failed_leaves_no_trace) {
   options.step_rows = 8;
   const auto text = [&](std::shared_ptr<Model> target, std::shared_ptr<Model> draft, int* failures) {
-    test::Cast c{target, [=](const std::string&, const std::string&) { return draft; }};
+    conformance::Cast c{target, [=](const std::string&, const std::string&) { return draft; }};
     Engine e(*backend, c.target, registries, chairs, options, c.load);
     e.submit(request(Text(13, 2), 20));
     e.submit(request({1, 3, 4}, 20));

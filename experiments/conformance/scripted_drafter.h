@@ -1,9 +1,9 @@
 // Drafters of the tests: trees of random shapes with siblings of several kinds, so that laws see more than the built-in
 // drafters propose; and one that cheats, so that a law sees it caught. This room must not know verifiers.
 #pragma once
-#include "tests/support/scene.h"
+#include "experiments/conformance/scene.h"
 
-namespace foretoken::test {
+namespace foretoken::conformance {
 
 // `registries` with the drafter "random_tree": every node hangs below a random earlier one, some are absent. Its own law is a
 // table's, its shape depends on the seed and the length of the sequence alone. Options: "seed"; "kinds": "certain",
@@ -12,4 +12,4 @@ namespace foretoken::test {
 Registries with_scripted(Registries registries);
 nlohmann::json random_tree(int seed, const std::string& kinds, bool peeks = false);
 
-}  // namespace foretoken::test
+}  // namespace foretoken::conformance

@@ -1,4 +1,4 @@
-#include "tests/support/table_model.h"
+#include "experiments/conformance/table_model.h"
 
 #include <algorithm>
 #include <cmath>
@@ -6,7 +6,7 @@
 #include "kernels/error.h"
 #include "kernels/host_backend.h"
 
-namespace foretoken::test {
+namespace foretoken::conformance {
 namespace {
 
 // splitmix64: one step.
@@ -119,4 +119,4 @@ TableModel::Options named_table(const std::string& name, const TableModel::Optio
   return o;
 }
 
-}  // namespace foretoken::test
+}  // namespace foretoken::conformance

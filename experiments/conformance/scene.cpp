@@ -1,11 +1,11 @@
-#include "tests/support/scene.h"
+#include "experiments/conformance/scene.h"
 
 #include <algorithm>
 #include <map>
 
 #include "kernels/error.h"
 
-namespace foretoken::test {
+namespace foretoken::conformance {
 namespace {
 
 using nlohmann::json;
@@ -148,4 +148,4 @@ std::string text_of(std::span<const Token> tokens) {
   return s;
 }
 
-}  // namespace foretoken::test
+}  // namespace foretoken::conformance

@@ -1,9 +1,9 @@
 #include <algorithm>
 
-#include "tests/support/laws.h"
-#include "tests/support/statistics.h"
+#include "experiments/conformance/laws.h"
+#include "experiments/conformance/statistics.h"
 
-namespace foretoken::test {
+namespace foretoken::conformance {
 namespace {
 
 int cell_of(const Text& text, int tokens, int vocab) {
@@ -58,4 +58,4 @@ Finding sampled(const Subject& subject, const SampledCase& c, HostBackend& backe
   return f;
 }
 
-}  // namespace foretoken::test
+}  // namespace foretoken::conformance

@@ -2,9 +2,9 @@
 #include <map>
 #include <numeric>
 
-#include "tests/support/laws.h"
+#include "experiments/conformance/laws.h"
 
-namespace foretoken::test {
+namespace foretoken::conformance {
 namespace {
 
 void note(const Played& played, Finding& f) { f.accepted += played.accepted, f.refused += played.refusals; }
@@ -110,4 +110,4 @@ Finding twin_accepts_all(const Subject& subject, const Scene& scene, Backend& ba
   return f;
 }
 
-}  // namespace foretoken::test
+}  // namespace foretoken::conformance

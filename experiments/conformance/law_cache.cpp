@@ -2,9 +2,9 @@
 #include <map>
 
 #include "kernels/host_backend.h"
-#include "tests/support/laws.h"
+#include "experiments/conformance/laws.h"
 
-namespace foretoken::test {
+namespace foretoken::conformance {
 namespace {
 
 std::string bytes_of(const Tensor& t) { return {static_cast<const char*>(t.raw()), std::size_t(t.bytes())}; }
@@ -107,4 +107,4 @@ Finding cache(const Subject& subject, const Scene& scene, Backend& backend, cons
   return f;
 }
 
-}  // namespace foretoken::test
+}  // namespace foretoken::conformance

@@ -5,10 +5,10 @@
 #include <vector>
 
 #include "kernels/reference/reference_backend.h"
-#include "tests/support/enumerator.h"
-#include "tests/support/scene.h"
+#include "experiments/conformance/enumerator.h"
+#include "experiments/conformance/scene.h"
 
-namespace foretoken::test {
+namespace foretoken::conformance {
 
 // exact: the joint law of the next `tokens` tokens equals the target's, to 1e-12, over every outcome of every draw.
 struct ExactCase {
@@ -69,4 +69,4 @@ Finding no_budget_is_plain(const Subject& subject, const Scene& scene, Backend& 
 // acceptance: by position, the measured acceptance of chains lies where the laws p and q say. The measure is the greatest |z|.
 Finding acceptance(const Subject& subject, const Scene& scene, Backend& backend, const TableModel::Options& target, std::span<const Ask> asks);
 
-}  // namespace foretoken::test
+}  // namespace foretoken::conformance

@@ -1,10 +1,10 @@
-#include "tests/support/enumerator.h"
+#include "experiments/conformance/enumerator.h"
 
 #include <algorithm>
 
 #include "kernels/error.h"
 
-namespace foretoken::test {
+namespace foretoken::conformance {
 
 Enumerator::Name Enumerator::name_of(const Draws& d, DrawName n) {
   return {d.seed, d.stream, d.root, std::uint32_t(n.role), d.scope & 63u, n.node & 4095u, n.index & 2047u};
@@ -83,4 +83,4 @@ Token Renaming::race(int vocab, const std::function<double(Token)>& law, const D
   return inner_ ? inner_->race(vocab, law, d, d.root) : win_race(scalar_tiles(law), vocab, d, d.root);
 }
 
-}  // namespace foretoken::test
+}  // namespace foretoken::conformance

@@ -1,9 +1,9 @@
 #include <cmath>
 #include <map>
 
-#include "tests/support/laws.h"
+#include "experiments/conformance/laws.h"
 
-namespace foretoken::test {
+namespace foretoken::conformance {
 namespace {
 
 struct Drafted {
@@ -75,4 +75,4 @@ Finding acceptance(const Subject& subject, const Scene& scene, Backend& backend,
   return f;
 }
 
-}  // namespace foretoken::test
+}  // namespace foretoken::conformance

@@ -1,8 +1,8 @@
 #include <cstring>
 
-#include "tests/support/laws.h"
+#include "experiments/conformance/laws.h"
 
-namespace foretoken::test {
+namespace foretoken::conformance {
 namespace {
 
 // A sequence of its own cache.
@@ -54,4 +54,4 @@ Finding tree_is_chain(Backend& backend, std::shared_ptr<Model> model, int nodes,
   return f;
 }
 
-}  // namespace foretoken::test
+}  // namespace foretoken::conformance

@@ -12,7 +12,7 @@
 
 #include "kernels/lane.h"
 
-namespace foretoken::test {
+namespace foretoken::conformance {
 
 class Enumerator : public Chance {
  public:
@@ -67,4 +67,4 @@ class Renaming : public Chance {
   Chance* inner_;
 };
 
-}  // namespace foretoken::test
+}  // namespace foretoken::conformance

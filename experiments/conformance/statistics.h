@@ -4,7 +4,7 @@
 #include <span>
 #include <vector>
 
-namespace foretoken::test {
+namespace foretoken::conformance {
 
 // Draws needed so that a law at total variation `variation` from the expected one is found with probability `power` by a
 // chi-square of `cells` cells at `level`: among such laws the one with the least noncentrality, 4 variation^2 a draw.
@@ -20,4 +20,4 @@ ChiSquare chi_square(std::span<const long> counts, std::span<const double> law);
 // Which of many null hypotheses fall at this family-wise level (Holm 1979).
 std::vector<bool> holm(std::span<const double> p_values, double level);
 
-}  // namespace foretoken::test
+}  // namespace foretoken::conformance

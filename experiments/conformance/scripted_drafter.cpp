@@ -1,6 +1,6 @@
-#include "tests/support/scripted_drafter.h"
+#include "experiments/conformance/scripted_drafter.h"
 
-namespace foretoken::test {
+namespace foretoken::conformance {
 namespace {
 
 using nlohmann::json;
@@ -95,4 +95,4 @@ Registries with_scripted(Registries registries) {
 
 json random_tree(int seed, const std::string& kinds, bool peeks) { return {{"name", "random_tree"}, {"seed", seed}, {"kinds", kinds}, {"peeks", peeks}}; }
 
-}  // namespace foretoken::test
+}  // namespace foretoken::conformance

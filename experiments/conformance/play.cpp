@@ -1,9 +1,9 @@
 #include <algorithm>
 #include <map>
 
-#include "tests/support/scene.h"
+#include "experiments/conformance/scene.h"
 
-namespace foretoken::test {
+namespace foretoken::conformance {
 namespace {
 
 void count(const StepReport& report, Played& played) {
@@ -53,4 +53,4 @@ Played play(const Subject& subject, const Scene& scene, Backend& backend, const 
   return played;
 }
 
-}  // namespace foretoken::test
+}  // namespace foretoken::conformance

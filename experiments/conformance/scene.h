@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "framework/engine/engine.h"
-#include "tests/support/table_model.h"
+#include "experiments/conformance/table_model.h"
 
-namespace foretoken::test {
+namespace foretoken::conformance {
 
 using Text = std::vector<Token>;
 
@@ -86,4 +86,4 @@ struct Finding {
 
 std::string text_of(std::span<const Token> tokens);  // "0 2 1"
 
-}  // namespace foretoken::test
+}  // namespace foretoken::conformance

@@ -1,4 +1,4 @@
-#include "tests/support/statistics.h"
+#include "experiments/conformance/statistics.h"
 
 #include <algorithm>
 #include <boost/math/distributions/chi_squared.hpp>
@@ -6,7 +6,7 @@
 #include <cmath>
 #include <numeric>
 
-namespace foretoken::test {
+namespace foretoken::conformance {
 
 long sample_size(int cells, double variation, double level, double power) {
   const double freedom = cells - 1;
@@ -50,4 +50,4 @@ std::vector<bool> holm(std::span<const double> p_values, double level) {
   return falls;
 }
 
-}  // namespace foretoken::test
+}  // namespace foretoken::conformance

@@ -9,7 +9,7 @@
 
 #include "framework/model/model.h"
 
-namespace foretoken::test {
+namespace foretoken::conformance {
 
 class TableModel : public Model {
  public:
@@ -50,4 +50,4 @@ class TableModel : public Model {
 // towards the target's), "table:far" (another law), "table:same" (the target's own), "table:uniform".
 TableModel::Options named_table(const std::string& name, const TableModel::Options& target);
 
-}  // namespace foretoken::test
+}  // namespace foretoken::conformance

@@ -1,9 +1,9 @@
 #include <algorithm>
 #include <cmath>
 
-#include "tests/support/laws.h"
+#include "experiments/conformance/laws.h"
 
-namespace foretoken::test {
+namespace foretoken::conformance {
 namespace {
 
 using Joint = std::map<std::vector<Text>, double>;
@@ -96,4 +96,4 @@ Finding exact(const Subject& subject, const ExactCase& c) {
   return f;
 }
 
-}  // namespace foretoken::test
+}  // namespace foretoken::conformance

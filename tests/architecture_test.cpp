@@ -73,6 +73,7 @@ std::string objection(const std::string& file, const Include& include) {
   const std::string from = room_of(file), to = room_of(include.path);
   if (include.quoted && include.path == "foretoken_version.h")
     return from == "experiments" ? "" : "only experiments knows which commit this is";
+  if (include.quoted && include.path == "foretoken_abi.h") return from == "framework" ? "" : "plugin.h has it";
   if (include.quoted && !kArrows.count(to)) return "includes of this repository start at its root";
   if (include.quoted && from != to && !kArrows.at(from).count(to)) return from + " may not know " + to;
   for (const auto& [library, rooms] : kLibraries) {

@@ -121,7 +121,7 @@ Subject watched(const Subject& subject, Watcher watcher) {
   const json config = subject.registries.drafters.complete(subject.chairs.drafter);
   const auto make = entry.make;
   entry.make = [make, config, watcher](const json&, Host& host) { return std::make_unique<WatchedDrafter>(make(config, host), host, watcher); };
-  s.registries.drafters.add(config.at("name").get<std::string>(), entry);
+  s.registries.drafters.replace(config.at("name").get<std::string>(), entry);
   return s;
 }
 

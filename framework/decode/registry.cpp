@@ -52,6 +52,10 @@ void unknown_name(const std::string& what, const std::string& name, const std::v
   throw Error("unknown " + what + " '" + name + "'" + (near.empty() ? "" : " (did you mean '" + near + "'?)") + "; known: " + list(known));
 }
 
+void taken_name(const std::string& what, const std::string& name, const std::string& plugin) {
+  throw Error("there is a " + what + " '" + name + "' already (" + (plugin.empty() ? "built in" : "from " + plugin) + "); register yours under another name");
+}
+
 nlohmann::json fill_options(const std::string& what, const nlohmann::json& config, const std::vector<Option>& options) {
   std::vector<std::string> known{"name"};
   for (const auto& o : options) known.push_back(o.name);

@@ -31,6 +31,7 @@ template <class T> struct Entry {
   std::string source;   // the paper, "" where there is none
   std::vector<Option> options;
   std::function<std::unique_ptr<T>(const nlohmann::json& options, Host& host)> make;  // options: all of them, defaults filled in
+  std::string plugin = "";  // the file it came from, filled in by load_plugin; "" for what is built in
 };
 
 // The known name nearest to `name` by edit distance, or "" where none is near.
@@ -39,11 +40,18 @@ std::string nearest(const std::string& name, const std::vector<std::string>& kno
 // `what` ("drafter"), the key, and the known keys.
 nlohmann::json fill_options(const std::string& what, const nlohmann::json& config, const std::vector<Option>& options);
 [[noreturn]] void unknown_name(const std::string& what, const std::string& name, const std::vector<std::string>& known);
+[[noreturn]] void taken_name(const std::string& what, const std::string& name, const std::string& plugin);
 
 template <class T> class Registry {
  public:
   explicit Registry(std::string what) : what_(std::move(what)) {}
-  void add(const std::string& name, Entry<T> entry) { entries_[name] = std::move(entry); }
+  // A name that is taken is an Error.
+  void add(const std::string& name, Entry<T> entry) {
+    if (const auto it = entries_.find(name); it != entries_.end()) taken_name(what_, name, it->second.plugin);
+    entries_[name] = std::move(entry);
+  }
+  // For tests that put something between an engine and a drafter it knows.
+  void replace(const std::string& name, Entry<T> entry) { entries_[name] = std::move(entry); }
   const std::map<std::string, Entry<T>>& entries() const { return entries_; }
   const std::string& what() const { return what_; }
 
@@ -67,10 +75,17 @@ template <class T> class Registry {
   std::map<std::string, Entry<T>> entries_;
 };
 
+// A shared library that has been loaded (framework/decode/plugin.h).
+struct PluginFile {
+  std::string path;  // as given
+  std::string hash;  // of its bytes
+};
+
 struct Registries {
   Registry<Drafter> drafters{"drafter"};
   Registry<LengthPolicy> policies{"policy"};
   Registry<Verifier> verifiers{"verifier"};
+  std::vector<PluginFile> plugins;  // in the order of loading
 };
 
 // The tables of contents: drafters/drafters.cpp and verifiers/verifiers.cpp.

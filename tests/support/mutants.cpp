@@ -113,7 +113,7 @@ Registries with_unwarped_q(Registries registries) {
   Entry<Drafter> entry = registries.drafters.entries().at("draft_model");
   const auto make = entry.make;
   entry.make = [make](const json& o, Host& host) { return std::make_unique<UnwarpedQ>(make(o, host), host.backend()); };
-  registries.drafters.add("draft_model", entry);
+  registries.drafters.replace("draft_model", entry);
   return registries;
 }
 

@@ -41,6 +41,8 @@ class Backend {
   virtual Tensor allocate(Shape shape, DType dtype) = 0;  // uninitialised; freed memory is reused
   virtual Tensor upload(const Tensor& host) = 0;          // a dense host tensor to this device; may return it as it is
   virtual void copy(const Tensor& from, Tensor to) = 0;   // same shape and dtype, this device or host on either side
+  // Bytes that this device could still hand out; 0: it cannot tell.
+  virtual std::int64_t free_memory() const { return 0; }
   // Rearranges a weight for this device's `linear`, once, at load time. The result may drop `values`.
   virtual Weight prepare(Weight weight) = 0;
 

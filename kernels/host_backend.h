@@ -5,6 +5,7 @@
 #include <string>
 
 #include "kernels/backend.h"
+#include "kernels/host_memory.h"
 
 namespace foretoken {
 
@@ -12,6 +13,7 @@ class HostBackend : public Backend {
  public:
   Tensor allocate(Shape shape, DType dtype) override { return Tensor::host(shape, dtype); }
   Tensor upload(const Tensor& host) override { return host; }
+  std::int64_t free_memory() const override { return free_host_memory(); }
   void copy(const Tensor& from, Tensor to) override;
   void store(const Tensor& k, const Tensor& v, const KvLayer& kv, const Layout& layout) override;
   Tensor gather(const Tensor& x, const Tensor& rows) override;

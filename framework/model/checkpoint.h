@@ -7,11 +7,11 @@
 #include <string>
 #include <vector>
 
-#include "kernels/tensor.h"
+#include "framework/model/tensor_source.h"
 
 namespace foretoken {
 
-class Checkpoint {
+class Checkpoint : public TensorSource {
  public:
   // Maps every file and checks every header: sizes, offsets, dtypes, overlaps. A missing, truncated or lying file is an
   // Error that names the file, the tensor and the remedy.
@@ -21,7 +21,7 @@ class Checkpoint {
   bool has(const std::string& name) const { return entries_.contains(name); }
   // A host view into the mapping (no copy), which keeps the mapping alive. Missing name, or another shape than `expected`:
   // an Error that prints both.
-  Tensor tensor(const std::string& name, const Shape& expected) const;
+  Tensor tensor(const std::string& name, const Shape& expected) const override;
   Tensor tensor(const std::string& name) const;
   std::vector<std::string> names() const;
 

@@ -6,21 +6,21 @@
 
 namespace foretoken {
 
-// Reads the checkpoint's tensors by their Hugging Face names, in the wanted type, on the wanted device.
+// Reads tensors by their Hugging Face names, in the wanted type, on the wanted device.
 class Transformer::Loader {
  public:
-  Loader(Backend& backend, const Checkpoint& checkpoint, const TransformerOptions& options)
-      : backend_(backend), checkpoint_(checkpoint), options_(options) {
+  Loader(Backend& backend, const TensorSource& tensors, const TransformerOptions& options)
+      : backend_(backend), tensors_(tensors), options_(options) {
     for (const char* known : {"auto", "f32", "bf16", "int8"})
       if (options.dtype == known) return;
     throw Error("unknown dtype '" + options.dtype + "'; known: auto, f32, bf16, int8");
   }
 
   Tensor vector(const std::string& name, std::int64_t n) const {
-    return backend_.upload(converted(checkpoint_.tensor(name, {n}), DType::f32));
+    return backend_.upload(converted(tensors_.tensor(name, {n}), DType::f32));
   }
   Tensor table(const std::string& name, Shape shape) const {
-    const Tensor t = checkpoint_.tensor(name, shape);
+    const Tensor t = tensors_.tensor(name, shape);
     return backend_.upload(converted(t, stored_type(t)));
   }
   // Several matrices with the same inputs, one above the other.
@@ -29,7 +29,7 @@ class Transformer::Loader {
     std::int64_t out = 0;
     DType type = DType::bf16;
     for (const auto& [name, rows] : parts) {
-      pieces.push_back(checkpoint_.tensor(name, {rows, in}));
+      pieces.push_back(tensors_.tensor(name, {rows, in}));
       if (stored_type(pieces.back()) != DType::bf16) type = DType::f32;
       out += rows;
     }
@@ -72,14 +72,14 @@ class Transformer::Loader {
   }
 
   Backend& backend_;
-  const Checkpoint& checkpoint_;
+  const TensorSource& tensors_;
   const TransformerOptions& options_;
   mutable std::int64_t bytes_ = 0;
 };
 
-Transformer::Transformer(Backend& backend, const ModelConfig& c, const Checkpoint& checkpoint, std::string name, std::uint64_t vocabulary, const TransformerOptions& options)
+Transformer::Transformer(Backend& backend, const ModelConfig& c, const TensorSource& tensors, std::string name, std::uint64_t vocabulary, const TransformerOptions& options)
     : config_(c) {
-  const Loader load(backend, checkpoint, options);
+  const Loader load(backend, tensors, options);
   const std::int64_t q = std::int64_t(c.heads) * c.head_size, kv = std::int64_t(c.kv_heads) * c.head_size;
   embedding_ = load.table("model.embed_tokens.weight", {c.vocab, c.width});
   head_ = load.stacked({{c.tied_head ? "model.embed_tokens.weight" : "lm_head.weight", c.vocab}}, c.width);

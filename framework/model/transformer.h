@@ -7,6 +7,7 @@
 #include "framework/model/checkpoint.h"
 #include "framework/model/config.h"
 #include "framework/model/model.h"
+#include "framework/model/tensor_source.h"
 
 namespace foretoken {
 
@@ -18,7 +19,7 @@ struct TransformerOptions {
 class Transformer : public Model {
  public:
   // `vocabulary` is the fingerprint of the directory's tokenizer.
-  Transformer(Backend& backend, const ModelConfig& config, const Checkpoint& checkpoint, std::string name, std::uint64_t vocabulary, const TransformerOptions& options = {});
+  Transformer(Backend& backend, const ModelConfig& config, const TensorSource& tensors, std::string name, std::uint64_t vocabulary, const TransformerOptions& options = {});
 
   const ModelInfo& info() const override { return info_; }
   const ModelConfig& config() const { return config_; }

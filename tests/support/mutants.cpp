@@ -95,7 +95,7 @@ class Masked : public Model {
 };
 
 Registries with_verifier(Registries registries, std::function<std::unique_ptr<Verifier>()> make) {
-  registries.verifiers.add("mutant", {"a planted bug", "", {}, [make](const json&, Host&) { return make(); }});
+  registries.verifiers.replace("mutant", {"a planted bug", "", {}, [make](const json&, Host&) { return make(); }});
   return registries;
 }
 

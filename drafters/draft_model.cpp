@@ -64,13 +64,12 @@ class DraftModel : public Drafter {
       if (temperature_) warp.temperature = *temperature_;
       warps.push_back(warp);
       draws.push_back(r.draw(depth, depth));
+      draws.back().to = trees[std::size_t(i)].tokens.row<Token>(depth);
     }
     const Laws laws = backend_.law(out.logits, warps);
-    const Tensor drawn = backend_.allocate({std::int64_t(active.size())}, DType::i32);
-    backend_.draw(laws, draws, drawn);
+    backend_.draw(laws, draws, {});
     for (std::size_t k = 0; k < active.size(); ++k) {
       DraftTree& tree = trees[std::size_t(active[k])];
-      backend_.copy(drawn.rows(std::int64_t(k), 1), tree.tokens.rows(depth, 1));
       tree.grow(depth - 1, Drawn::chain);
       tree.q.laws.push_back(laws.slice(int(k), 1));
     }

@@ -18,7 +18,7 @@ class Ngram : public Drafter {
     std::vector<DraftTree> trees;
     for (const auto& r : requests) {
       DraftTree tree = DraftTree::rooted(backend_, r.sequence->last(), r.budget);
-      for (const Token guess : continuation(r.sequence->tokens, r.budget)) tree.guess(backend_, tree.nodes - 1, guess);
+      for (const Token guess : continuation(r.sequence->tokens, r.budget)) tree.guess(tree.nodes - 1, guess);
       trees.push_back(std::move(tree));
     }
     return trees;

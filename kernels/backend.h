@@ -21,12 +21,26 @@ namespace foretoken {
 
 class Chance;
 
+// Host memory and its image on a device: what a forward reads besides weights and caches. The same memory where the device
+// reads the host's.
+struct Mirror {
+  Tensor host, device;  // u8 [bytes]
+};
+
+// A moment in the order of a backend's work; see Backend::mark.
+struct Mark {
+  double host = 0;  // seconds
+  int event = -1;   // of a device that works behind the host
+};
+double host_clock();  // seconds
+
 // One token to be drawn from one row of laws.
 struct TokenDraw {
   Draws draws;
   DrawName name;
   std::uint32_t position = 0;  // absolute, of the token to be drawn
   bool race = false;           // noise by absolute position (coupled) instead of the named uniform
+  Token* to = nullptr;         // where it is written, in the backend's memory; null: to[i] of Backend::draw
 };
 
 class Backend {
@@ -43,17 +57,31 @@ class Backend {
   virtual void copy(const Tensor& from, Tensor to) = 0;   // same shape and dtype, this device or host on either side
   // Bytes that this device could still hand out; 0: it cannot tell.
   virtual std::int64_t free_memory() const { return 0; }
+  // A copy to the host that may still be under way until the next synchronize(). `to` stays where it is until then.
+  virtual void fetch(const Tensor& from, Tensor to) { copy(from, to); }
+  // Host memory with an image on the device, at an address that never changes. push() makes what the host wrote into its first
+  // `bytes` bytes visible to whatever the device does next; the host may write again at once.
+  virtual Mirror mirror(std::int64_t bytes);
+  virtual void push(const Mirror& mirror, std::int64_t bytes) { (void)mirror, (void)bytes; }
   // Rearranges a weight for this device's `linear`, once, at load time. The result may drop `values`.
   virtual Weight prepare(Weight weight) = 0;
 
   // ---- a forward ----
   virtual Tensor embed(const Tensor& table, const Tensor& tokens) = 0;  // table [vocab, width] f32|bf16, tokens i32 [rows] (-1: zeros) -> [rows, width]
   virtual Tensor rms_norm(const Tensor& x, const Tensor& gain, float epsilon) = 0;  // gain f32 [width]; x / sqrt(mean x^2 + eps) * gain
-  virtual Tensor linear(const Tensor& x, const Weight& w) = 0;                      // [rows, in] -> [rows, out]
+  virtual Tensor linear(const Tensor& x, const Weight& w) = 0;                      // [rows, in] -> f32 [rows, out]
+  // The same into y, f32 [rows, out], whose memory the caller keeps from one replay to the next.
+  virtual void linear_to(Tensor y, const Tensor& x, const Weight& w) { copy(linear(x, w), y); }
+  // linear(rms_norm(x)), in the activation type of the device.
+  virtual Tensor norm_linear(const Tensor& x, const Tensor& gain, float epsilon, const Weight& w) { return linear(rms_norm(x, gain, epsilon), w); }
   // In place, on views q [rows, heads * head_size] and k [rows, kv_heads * head_size]: pairs (i, i + head_size / 2) of every
   // head turn by positions[row] * frequencies[i] (f32 [head_size / 2]).
   virtual void rope(Tensor q, Tensor k, const Layout& layout, const Tensor& frequencies, int head_size) = 0;
   virtual void store(const Tensor& k, const Tensor& v, const KvLayer& kv, const Layout& layout) = 0;  // rows -> their slots
+  virtual void rope_store(Tensor q, Tensor k, const Tensor& v, const KvLayer& kv, const Layout& layout, const Tensor& frequencies) {
+    rope(q, k, layout, frequencies, kv.head_size);
+    store(k, v, kv, layout);
+  }
   // softmax(q k^T * scale) v over the slots that each row sees; query head h reads kv head h / (heads / kv_heads).
   virtual Tensor attend(const Tensor& q, const KvLayer& kv, const Layout& layout, float scale) = 0;   // [rows, heads * head_size]
   virtual Tensor silu_mul(const Tensor& gate_up) = 0;            // [rows, 2 width]: silu(first half) * second half -> [rows, width]
@@ -64,8 +92,11 @@ class Backend {
 
   // ---- laws ----
   virtual Laws law(const Tensor& logits, std::span<const Warp> warps) = 0;  // logits [n, vocab] f32, one warp a row
-  // tokens i32, to[i] = a token drawn from laws row i as `draws[i]` names it; to may be strided (stride of dimension 0).
+  // tokens i32, to[i] = a token drawn from laws row i as `draws[i]` names it; to may be strided (stride of dimension 0), and
+  // absent where every draw says itself where to write.
   virtual void draw(const Laws& laws, std::span<const TokenDraw> draws, Tensor to) = 0;
+  // to[i] = *at[i], or known[i] where that address is null. known, to i32 [n]; at u64 [n] (addresses in the backend's memory).
+  virtual void pick(const Tensor& known, const Tensor& at, Tensor to) = 0;
   // Host only: p[i] = law(begin + i) for i < n <= kTile; returns their tile_sum. What a HostLane asks for.
   virtual double law_tile(const Law& law, Token begin, int n, double* p) const {
     for (int i = 0; i < n; ++i) p[i] = law(begin + i);
@@ -77,9 +108,17 @@ class Backend {
   virtual void move(std::span<const KvLayer> layers, const Tensor& table, std::span<const std::int32_t> from, std::span<const std::int32_t> to) = 0;
 
   // ---- running ----
-  // Runs `body`; a device may record it the first time and replay it for the same key. A body has no host effects.
+  // Runs `body`; a device may record it and replay it for the same key. A body has no host effects: what differs from one run
+  // to the next lies in mirrors, its results go to memory that the caller keeps, and what it allocates is gone at its end.
   virtual void replay(const std::string& key, const std::function<void()>& body) { (void)key; body(); }
+  // To how many of something (rows, tables, wanted laws, slots of context) a forward is padded, so that few keys serve many forwards.
+  virtual int padded(int n) const { return n; }
   virtual void synchronize() {}
+  virtual std::uint64_t waits() const { return 0; }  // times that the host waited for the device so far
+  // A moment behind all work that has been asked for so far, and the seconds between two moments (after synchronize()).
+  virtual Mark mark();
+  virtual double seconds(const Mark& from, const Mark& to) const { return to.host - from.host; }
+  virtual void* stream() const { return nullptr; }  // where a device with streams queues its work
   // Runs f(0) ... f(n - 1), possibly at once.
   virtual void for_each(int n, const std::function<void(int)>& f) {
     for (int i = 0; i < n; ++i) f(i);

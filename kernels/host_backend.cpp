@@ -103,12 +103,22 @@ Token HostBackend::draw_one(const Law& law, const TokenDraw& draw) {
 }
 
 void HostBackend::draw(const Laws& laws, std::span<const TokenDraw> draws, Tensor to) {
-  assert(int(draws.size()) == laws.count() && to.dim(0) == std::int64_t(draws.size()));
-  const auto one = [&](int i) { *to.row<std::int32_t>(i) = draw_one(laws[i], draws[std::size_t(i)]); };
+  assert(int(draws.size()) == laws.count() && (!to || to.dim(0) == std::int64_t(draws.size())));
+  const auto one = [&](int i) {
+    const TokenDraw& draw = draws[std::size_t(i)];
+    *(draw.to ? draw.to : to.row<Token>(i)) = draw_one(laws[i], draw);
+  };
   if (chance_) {  // an enumerator follows the draws in order
     for (int i = 0; i < laws.count(); ++i) one(i);
   } else {
     for_each(laws.count(), one);
+  }
+}
+
+void HostBackend::pick(const Tensor& known, const Tensor& at, Tensor to) {
+  for (std::int64_t i = 0; i < to.dim(0); ++i) {
+    const auto* address = reinterpret_cast<const Token*>(*at.row<std::uint64_t>(i));
+    *to.row<Token>(i) = address ? *address : *known.row<Token>(i);
   }
 }
 

@@ -20,6 +20,7 @@ class HostBackend : public Backend {
   Laws law(const Tensor& logits, std::span<const Warp> warps) override;
   // A row whose law is invalid (LawRow::greedy == -1) draws token -1.
   void draw(const Laws& laws, std::span<const TokenDraw> draws, Tensor to) override;
+  void pick(const Tensor& known, const Tensor& at, Tensor to) override;
   void move(std::span<const KvLayer> layers, const Tensor& table, std::span<const std::int32_t> from,
             std::span<const std::int32_t> to) override;
 

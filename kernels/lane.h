@@ -2,12 +2,18 @@
 // the host, as a cluster of thread blocks on a GPU, and, with a Chance in the place of Philox, as an exact proof that
 // follows every outcome of every draw. This room knows laws and draws; it must not know trees or verifiers.
 #pragma once
+#include <cassert>
 #include <functional>
 #include <span>
 
 #include "kernels/backend.h"
 #include "kernels/law.h"
 #include "kernels/philox.h"
+#include "kernels/residual.h"
+
+#if defined(__CUDACC__)
+#include "kernels/cuda/cuda_lane.cuh"
+#endif
 
 namespace foretoken {
 
@@ -18,25 +24,6 @@ class Chance {
   virtual bool accept(double probability, const Draws&, DrawName) = 0;
   virtual Token draw(int vocab, const std::function<double(Token)>& law, const Draws&, DrawName) = 0;
   virtual Token race(int vocab, const std::function<double(Token)>& law, const Draws&, std::uint32_t position) = 0;
-};
-
-// What is left of p after children drawn from q were refused: r(x) = (p(x) - c q(x))+ / mass, and 0 for refused guesses.
-// Closed under refusal: subtracting q from r gives (p - (c + mass) q)+ over its own sum. Lazy: no scratch row.
-template <class P, class Q> struct Residual {
-  static constexpr int kMaxRefused = 64;
-  P p;
-  Q q;
-  double c = 0, mass = 1;
-  int refused = 0;
-  Token gone[kMaxRefused];
-
-  FORETOKEN_HD double above(Token x) const {  // r(x) * mass
-    for (int i = 0; i < refused; ++i)
-      if (gone[i] == x) return 0;
-    const double d = c == 0 ? p(x) : p(x) - c * q(x);
-    return d > 0 ? d : 0;
-  }
-  FORETOKEN_HD double operator()(Token x) const { return above(x) / mass; }
 };
 
 // A tile of a law: fills p[0 .. n) with the probabilities of the tokens t .. t + n and returns their tile_sum. This one asks
@@ -187,10 +174,15 @@ class HostLane {
   Draws draws_;
 };
 
-// Runs `f(lane, i)` for every sequence i of a batch, each on its own lane.
-template <class F> void launch(Backend& backend, std::span<const Draws> draws, int vocab, const F& f) {
-  backend.for_each(int(draws.size()), [&](int i) {
-    HostLane lane(backend, vocab, draws[std::size_t(i)]);
+// Runs f(lane, i) for every i < count, each on a lane of its own that draws as draws[i] says. `f` is plain data with a host and
+// device call operator; it, `draws` and all that it points to lie in the backend's memory.
+template <class F> void launch(Backend& backend, int count, const Draws* draws, int vocab, const F& f) {
+#if defined(__CUDACC__)
+  if (backend.device().kind == Device::Kind::cuda) return launch_on_device(backend, count, draws, vocab, f);
+#endif
+  assert(backend.device().kind == Device::Kind::cpu);
+  backend.for_each(count, [&](int i) {
+    HostLane lane(backend, vocab, draws[i]);
     f(lane, i);
   });
 }

@@ -26,11 +26,14 @@ struct KvLayer {
 // (with the trunk of its path) visible, and a bit for each further ancestor and for itself.
 struct Layout {
   int rows = 0, sequences = 0, words = 0, table_width = 0;
-  int deepest = 0;    // the greatest number of slots that any row may look at (bound for scratch)
+  int deepest = 0;    // no row looks at this slot or one behind it (bound for scratch and for splits of the context)
+  int longest = 0;    // no block table has more rows than this
   Tensor positions;   // i32 [rows]: depth in the sequence, for the rotation
   Tensor slots;       // i32 [rows]: the slot to which the row's key and value go
   Tensor owner;       // i32 [rows]: index of the row's block table
+  Tensor begins;      // i32 [sequences + 1]: the rows of block table i are [begins[i], begins[i + 1]), the same as owner says
   Tensor visible;     // i32 [rows]
+  Tensor first;       // i32 [rows]: slots before this one are not seen (sliding window); absent: 0
   Tensor ancestors;   // u64 [rows, words]; absent when words == 0
   Tensor tables;      // i32 [sequences, table_width]: page numbers
 };

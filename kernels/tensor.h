@@ -101,6 +101,7 @@ class Tensor {
   bool dense() const;
 
   void* raw() const { return data_; }
+  const std::shared_ptr<void>& owner() const { return owner_; }  // for views that rows() and columns() cannot express
   template <class T> T* data() const { return static_cast<T*>(data_); }
   // Row i of a tensor whose memory this process can read.
   template <class T> T* row(std::int64_t i) const { return static_cast<T*>(data_) + i * row_stride_; }

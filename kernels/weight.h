@@ -7,7 +7,7 @@
 
 namespace foretoken {
 
-// y = x W^T with W [out, in].
+// y = x W^T + b with W [out, in].
 struct Weight {
   enum class Format : std::uint8_t {
     dense,       // values [out, in] in f32, bf16 or f16
@@ -18,6 +18,7 @@ struct Weight {
   Tensor values;
   Tensor scales;  // f32 [out, in / group]; absent for dense
   Tensor zeros;   // f32 [out, in / group]; absent means 0
+  Tensor bias;    // f32 [out]; absent means 0
   int group = 0;  // inputs that share a scale; divides `in`
   std::shared_ptr<const void> prepared;  // a backend's own rearrangement of `values`, made by Backend::prepare
 

@@ -40,7 +40,7 @@ Finding tree_is_chain(Backend& backend, std::shared_ptr<Model> model, int nodes,
     const int parent = below(3, n, 2) == 0 ? n - 1 : below(n, n, 3);
     paths.push_back(paths[std::size_t(parent)]);
     paths.back().push_back(below(vocab, n, 4));
-    tree.guess(backend, parent, paths.back().back());
+    tree.guess(parent, paths.back().back());
   }
   Reader whole(backend, model, 64);
   const Tensor logits = whole.read(sequence, tree, 7);

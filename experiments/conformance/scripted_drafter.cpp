@@ -40,10 +40,10 @@ class RandomTree : public Drafter {
     for (int step = 1; step <= r.budget; ++step) {
       const int parent = choose(tree.nodes, r, step, 0);
       Text path = paths[std::size_t(parent)];
-      if (choose(8, r, step, 1) == 0) path.push_back(-1), tree.guess(backend_, parent, -1);
+      if (choose(8, r, step, 1) == 0) path.push_back(-1), tree.guess(parent, -1);
       else if (kinds_ == "certain" || (kinds_ == "mixed" && choose(2, r, step, 2) == 0)) {
         path.push_back(choose(own_.info().vocab, r, step, 3));
-        tree.guess(backend_, parent, path.back());
+        tree.guess(parent, path.back());
       } else if (!draw(r, tree, parent, path)) {
         continue;
       }

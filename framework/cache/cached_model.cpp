@@ -1,7 +1,6 @@
 #include "framework/cache/cached_model.h"
 
 #include <algorithm>
-#include <chrono>
 
 namespace foretoken {
 namespace {
@@ -11,37 +10,38 @@ int rows_in(const Segment& s) { return s.chain + (s.tree ? s.tree->nodes - s.beg
 }  // namespace
 
 CachedModel::CachedModel(Backend& backend, std::shared_ptr<Model> model, PagePool& pool, bool reuse_prefixes)
-    : backend_(backend), model_(std::move(model)), cache_(backend, pool, model_->info().kv, reuse_prefixes) {}
+    : backend_(backend), model_(std::move(model)), cache_(backend, pool, model_->info().kv, reuse_prefixes), trash_(pool.trash()), staging_(backend) {}
 
 std::span<const Token> CachedModel::unseen(const Sequence& sequence) {
   return std::span<const Token>(sequence.tokens).subspan(std::size_t(cache_.settle(sequence)));
 }
 
 Output CachedModel::run(std::span<const Segment> segments) {
-  const auto start = std::chrono::steady_clock::now();
-  Rows rows;
+  const Mark start = backend_.mark();
   Output out;
   try {
-    rows = rows_of(segments);
-    out = model_->forward(backend_, rows, cache_.layers());
+    feed(segments);
+    const Extent e = extent(segments);
+    out = forward(stage(segments, e), e);
   } catch (...) {  // whoever catches it and goes on must not find rows that were never written
     for (const Segment& s : segments) cache_.retract(s.sequence->id);
     throw;
   }
-  seconds_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  spans_.emplace_back(start, backend_.mark());
   ++forwards_;
-  rows_ += std::uint64_t(rows.layout.rows);
+  rows_ += fed_.size();
   return out;
 }
 
-Rows CachedModel::rows_of(std::span<const Segment> segments) {
-  int rows = 0;
-  for (const Segment& s : segments) rows += rows_in(s);
-  Rows out;
-  out.tokens = backend_.allocate({rows}, DType::i32);
-  std::vector<int> first(segments.size());  // pending number of each segment's first row
-  std::vector<std::int32_t> wanted;
-  int row = 0;
+double CachedModel::seconds() {
+  for (const auto& [from, to] : spans_) seconds_ += backend_.seconds(from, to);
+  spans_.clear();
+  return seconds_;
+}
+
+// Appends the rows to the cache, as pending ones.
+void CachedModel::feed(std::span<const Segment> segments) {
+  fed_.clear(), wanted_.clear();
   for (std::size_t i = 0; i < segments.size(); ++i) {
     const Segment& s = segments[i];
     const SequenceId id = s.sequence->id;
@@ -49,61 +49,113 @@ Rows CachedModel::rows_of(std::span<const Segment> segments) {
     if (s.chain > 0) {
       const std::span<const Token> all(s.sequence->tokens);
       const Tensor chain = Tensor::host_copy(all.subspan(std::size_t(cache_.confirmed(id)), std::size_t(s.chain)), DType::i32);
-      backend_.copy(chain, out.tokens.rows(row, s.chain));
       for (int k = 0; k < s.chain; ++k) {
         previous = cache_.append(id, previous, chain, k);
-        if (k == 0) first[i] = previous;
+        fed_.push_back({id, previous, int(i), *chain.row<Token>(k), nullptr});
       }
-      row += s.chain;
     }
     if (!s.tree) continue;
-    const int nodes = s.tree->nodes - s.begin;
-    backend_.copy(s.tree->tokens.rows(s.begin, nodes), out.tokens.rows(row, nodes));
     for (int n = s.begin; n < s.tree->nodes; ++n) {
-      const int parent = n == 0 ? previous : root_row_.at(id) + s.tree->parents.row<std::int32_t>(0)[n];
-      const int at = cache_.append(id, parent, s.tree->tokens, n);
+      const int parent = n == 0 ? previous : root_row_.at(id) + *s.tree->parents.row<std::int32_t>(n);
+      const int at = cache_.append(id, parent, s.tree->known, n);
       if (n == 0) root_row_[id] = at;
-      if (n == s.begin && s.chain == 0) first[i] = at;
-      wanted.push_back(row++);
+      wanted_.push_back(std::int32_t(fed_.size()));
+      fed_.push_back({id, at, int(i), *s.tree->known.row<Token>(n), s.tree->drawn_at(n)});
     }
   }
-  out.layout = layout_of(segments, first, rows);
-  if (!wanted.empty()) out.wanted = backend_.upload(Tensor::host_copy<std::int32_t>(wanted, DType::i32));
+}
+
+CachedModel::Extent CachedModel::extent(std::span<const Segment> segments) const {
+  Extent e{int(fed_.size()), int(segments.size()), 1, 0, int(wanted_.size()), 1, 1};
+  for (const Segment& s : segments) {
+    e.width = std::max(e.width, int(cache_.table(s.sequence->id).size()));
+    e.longest = std::max(e.longest, rows_in(s));
+  }
+  for (const Fed& f : fed_) {
+    e.words = std::max(e.words, cache_.words_needed(f.id, f.pending));
+    e.deepest = std::max(e.deepest, int(cache_.place(f.id, f.pending).slot) + 1);
+  }
+  const int padding = backend_.padded(e.rows) - e.rows;
+  e.rows += padding;
+  e.tables = backend_.padded(e.tables + (padding > 0));
+  e.longest = backend_.padded(std::max(e.longest, padding));
+  e.width = backend_.padded(e.width), e.deepest = backend_.padded(e.deepest);
+  if (e.wanted > 0) e.wanted = backend_.padded(e.wanted);
+  return e;
+}
+
+std::string CachedModel::Extent::key() const {
+  std::string key;
+  for (const int n : {rows, tables, width, words, wanted, deepest, longest}) key += std::to_string(n) + ' ';
+  return key;
+}
+
+CachedModel::Inputs CachedModel::stage(std::span<const Segment> segments, const Extent& e) {
+  const std::int64_t row_bytes = 4 * 5 + 8 + 8 * e.words;
+  staging_.begin(e.rows * row_bytes + e.tables * (4 * e.width + 4) + 4 + 4 * e.wanted + 12 * Staging::kAlignment);
+  const auto column = [&](int n) { return staging_.array({n}, DType::i32); };
+  const auto positions = column(e.rows), slots = column(e.rows), owner = column(e.rows), visible = column(e.rows), known = column(e.rows);
+  const auto begins = column(e.tables + 1), wanted = column(e.wanted);
+  const auto at = staging_.array({e.rows}, DType::u64), ancestors = staging_.array({e.rows, e.words}, DType::u64);
+  const auto tables = staging_.array({e.tables, e.width}, DType::i32);
+
+  std::ranges::fill(staging_.values<std::uint64_t>(ancestors), 0);
+  for (int r = 0; r < e.rows; ++r) {
+    const bool real = std::size_t(r) < fed_.size();
+    const Fed f = real ? fed_[std::size_t(r)] : Fed{0, 0, e.tables - 1, -1, nullptr};
+    const auto place = real ? cache_.place(f.id, f.pending) : KvCache::Place{0, 0, 1};
+    *positions.host.row<std::int32_t>(r) = place.position, *slots.host.row<std::int32_t>(r) = place.slot;
+    *visible.host.row<std::int32_t>(r) = place.visible, *owner.host.row<std::int32_t>(r) = f.segment;
+    *known.host.row<Token>(r) = f.known, *at.host.row<const Token*>(r) = f.at;
+    if (real && e.words > 0) cache_.ancestors(f.id, f.pending, {ancestors.host.row<std::uint64_t>(r), std::size_t(e.words)});
+  }
+  int row = 0;
+  for (int i = 0; i < e.tables; ++i) {
+    const bool real = std::size_t(i) < segments.size();
+    const std::span<const PageId> pages = real ? cache_.table(segments[std::size_t(i)].sequence->id) : std::span<const PageId>();
+    std::int32_t* to = tables.host.row<std::int32_t>(i);
+    std::fill(std::ranges::copy(pages, to).out, to + e.width, trash_);
+    *begins.host.row<std::int32_t>(i) = row;
+    if (real) row += rows_in(segments[std::size_t(i)]);
+  }
+  *begins.host.row<std::int32_t>(e.tables) = e.rows;
+  for (int k = 0; k < e.wanted; ++k) *wanted.host.row<std::int32_t>(k) = std::size_t(k) < wanted_.size() ? wanted_[std::size_t(k)] : 0;
+  staging_.push();
+
+  Layout l;
+  l.rows = e.rows, l.sequences = e.tables, l.words = e.words, l.table_width = e.width, l.deepest = e.deepest, l.longest = e.longest;
+  l.positions = positions.device, l.slots = slots.device, l.owner = owner.device, l.begins = begins.device, l.visible = visible.device;
+  if (e.words > 0) l.ancestors = ancestors.device;
+  l.tables = tables.device;
+  return {{{}, l, e.wanted > 0 ? wanted.device : Tensor(), {}}, known.device, at.device};
+}
+
+Output CachedModel::forward(Inputs in, const Extent& e) {
+  Output out;
+  const auto body = [&] {
+    in.rows.tokens = backend_.allocate({e.rows}, DType::i32);
+    backend_.pick(in.known, in.at, in.rows.tokens);
+    out = model_->forward(backend_, in.rows, cache_.layers());
+  };
+  if (model_->replays()) {
+    std::string key = e.key() + std::to_string(reinterpret_cast<std::uintptr_t>(this)) + ' ' + std::to_string(staging_.generation());
+    if (e.wanted > 0) in.rows.logits = logits_memory(e.wanted, key);
+    backend_.replay(key, body);
+    out.logits = in.rows.logits;
+  } else {
+    body();
+  }
+  if (out.logits) out.logits = out.logits.rows(0, std::int64_t(wanted_.size()));
   return out;
 }
 
-Layout CachedModel::layout_of(std::span<const Segment> segments, std::span<const int> first, int rows) {
-  Layout l;
-  l.rows = rows, l.sequences = int(segments.size());
-  for (std::size_t i = 0; i < segments.size(); ++i) {
-    const SequenceId id = segments[i].sequence->id;
-    l.table_width = std::max(l.table_width, int(cache_.table(id).size()));
-    for (int k = 0; k < rows_in(segments[i]); ++k) l.words = std::max(l.words, cache_.words_needed(id, first[i] + k));
-  }
-  const auto column = [&](int n) { return Tensor::host({n}, DType::i32); };
-  l.positions = column(rows), l.slots = column(rows), l.owner = column(rows), l.visible = column(rows);
-  l.tables = Tensor::host({l.sequences, l.table_width}, DType::i32);
-  if (l.words > 0) {
-    l.ancestors = Tensor::host({rows, l.words}, DType::u64);
-    std::fill_n(l.ancestors.data<std::uint64_t>(), rows * l.words, 0);
-  }
-  int row = 0;
-  for (std::size_t i = 0; i < segments.size(); ++i) {
-    const SequenceId id = segments[i].sequence->id;
-    std::ranges::copy(cache_.table(id), l.tables.row<std::int32_t>(std::int64_t(i)));
-    for (int k = 0; k < rows_in(segments[i]); ++k, ++row) {
-      const auto place = cache_.place(id, first[i] + k);
-      l.slots.data<std::int32_t>()[row] = place.slot;
-      l.positions.data<std::int32_t>()[row] = place.position;
-      l.visible.data<std::int32_t>()[row] = place.visible;
-      l.owner.data<std::int32_t>()[row] = std::int32_t(i);
-      l.deepest = std::max(l.deepest, place.slot + 1);
-      if (l.words > 0) cache_.ancestors(id, first[i] + k, {l.ancestors.row<std::uint64_t>(row), std::size_t(l.words)});
-    }
-  }
-  for (Tensor* t : {&l.positions, &l.slots, &l.owner, &l.visible, &l.tables}) *t = backend_.upload(*t);
-  if (l.ancestors) l.ancestors = backend_.upload(l.ancestors);
-  return l;
+// Memory for logits that nobody reads any more; `key` learns which.
+Tensor CachedModel::logits_memory(int rows, std::string& key) {
+  std::size_t i = 0;
+  while (i < logits_.size() && (logits_[i].dim(0) < rows || logits_[i].owner().use_count() > 1)) ++i;
+  if (i == logits_.size()) logits_.push_back(backend_.allocate({std::int64_t(rows), info().vocab}, DType::f32));
+  key += ' ' + std::to_string(i);
+  return logits_[i].rows(0, rows);
 }
 
 }  // namespace foretoken

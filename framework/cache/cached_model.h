@@ -3,10 +3,13 @@
 #pragma once
 #include <memory>
 #include <span>
+#include <utility>
+#include <vector>
 
 #include "framework/cache/kv_cache.h"
 #include "framework/decode/draft_tree.h"
 #include "framework/model/model.h"
+#include "kernels/staging.h"
 
 namespace foretoken {
 
@@ -27,7 +30,8 @@ class CachedModel {
   // Tokens of the sequence that the cache does not hold, at least one (the root). Judges what was pending.
   std::span<const Token> unseen(const Sequence& sequence);
   bool reserve(const Sequence& sequence, int rows) { return cache_.reserve(sequence, rows); }
-  // One forward. Logits of the fed tree nodes, segment after segment: f32 [sum of (nodes - begin), vocab].
+  // One forward. Logits of the fed tree nodes, segment after segment: f32 [sum of (nodes - begin), vocab]. They stay as
+  // long as somebody holds them.
   Output run(std::span<const Segment> segments);
   void forget(const Sequence& sequence) {
     cache_.forget(sequence);
@@ -36,18 +40,45 @@ class CachedModel {
 
   KvCache& cache() { return cache_; }
   const KvCache& cache() const { return cache_; }
-  double seconds() const { return seconds_; }       // spent in forwards since the start
+  double seconds();  // spent in forwards since the start; after Backend::synchronize()
   std::uint64_t forwards() const { return forwards_; }
   std::uint64_t rows() const { return rows_; }
 
  private:
-  Rows rows_of(std::span<const Segment> segments);
-  Layout layout_of(std::span<const Segment> segments, std::span<const int> first_row, int rows);
+  // One row of the forward in hand.
+  struct Fed {
+    SequenceId id;
+    int pending, segment;  // number of its pending row, and of its segment
+    Token known;
+    const Token* at;       // where the device finds a token that the host does not know
+  };
+  // How large the forward is, padded as the device wants it.
+  struct Extent {
+    int rows, tables, width, words, wanted, deepest, longest;
+    std::string key() const;
+  };
+  // What the device reads, beside the rows' layout.
+  struct Inputs {
+    Rows rows;
+    Tensor known, at;  // i32, u64 [rows]: see Backend::pick
+  };
+
+  void feed(std::span<const Segment> segments);
+  Extent extent(std::span<const Segment> segments) const;
+  Inputs stage(std::span<const Segment> segments, const Extent& e);
+  Output forward(Inputs inputs, const Extent& e);
+  Tensor logits_memory(int rows, std::string& key);
 
   Backend& backend_;
   std::shared_ptr<Model> model_;
   KvCache cache_;
+  PageId trash_;
+  Staging staging_;
+  std::vector<Fed> fed_;               // rows of the forward in hand
+  std::vector<std::int32_t> wanted_;   // and those whose logits are asked for
+  std::vector<Tensor> logits_;         // memory of outputs; one that nobody else holds is free
   std::unordered_map<SequenceId, int> root_row_;  // pending row number of node 0 of the tree in hand
+  std::vector<std::pair<Mark, Mark>> spans_;      // of forwards whose time is not counted yet
   double seconds_ = 0;
   std::uint64_t forwards_ = 0, rows_ = 0;
 };

@@ -27,7 +27,7 @@ class KvCache {
   // Makes sure that `rows` more rows find room; false, and nothing taken, when the pool has none. After settle().
   bool reserve(const Sequence& sequence, int rows);
   // Adds a pending row below pending row `parent` (-1: below the last confirmed token, or chained after the confirmed
-  // prefix) and returns its number. Its token is read from `tokens`[at] when the sequence is next met.
+  // prefix) and returns its number. Its token is read from `tokens`[at], host memory, when the sequence is next met.
   int append(SequenceId id, int parent, const Tensor& tokens, int at);
   // Takes back all pending rows: their forward failed, so what stands in their slots is nobody's.
   void retract(SequenceId id) { held_.at(id).pending.clear(); }

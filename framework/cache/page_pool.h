@@ -20,7 +20,8 @@ class PagePool {
 
   PagePool(Backend& backend, std::int64_t page_bytes, int pages);
 
-  const Tensor& memory() const { return memory_; }  // u8 [pages, page_bytes]
+  const Tensor& memory() const { return memory_; }  // u8 [pages + 1, page_bytes]
+  PageId trash() const { return pages(); }          // the page behind the last: where padding rows write
   std::int64_t page_bytes() const { return page_bytes_; }
   int pages() const { return int(state_.size()); }
   int in_use() const { return in_use_; }

@@ -15,23 +15,25 @@ DraftTree DraftTree::rooted(Backend& backend, Token root, int more) {
   DraftTree t;
   t.parents = Tensor::host({more + 1}, DType::i32);
   t.q.drawn = Tensor::host({more + 1}, DType::u8);
-  t.tokens = backend.allocate({more + 1}, DType::i32);
-  t.parents.data<std::int32_t>()[0] = -1;
-  t.q.drawn.data<std::uint8_t>()[0] = std::uint8_t(Drawn::certain);
-  backend.copy(Tensor::host_copy<Token>({&root, 1}, DType::i32), t.tokens.rows(0, 1));
+  t.known = Tensor::host({more + 1}, DType::i32);
+  t.tokens = backend.device() == Device{} ? t.known : backend.allocate({more + 1}, DType::i32);
+  *t.parents.row<std::int32_t>(0) = -1;
+  *t.q.drawn.row<std::uint8_t>(0) = std::uint8_t(Drawn::certain);
+  *t.known.row<Token>(0) = root;
   return t;
 }
 
 int DraftTree::grow(int parent, Drawn how) {
   assert(parent >= 0 && parent < nodes && nodes < parents.dim(0));
-  parents.data<std::int32_t>()[nodes] = parent;
-  q.drawn.data<std::uint8_t>()[nodes] = std::uint8_t(how);
+  *parents.row<std::int32_t>(nodes) = parent;
+  *q.drawn.row<std::uint8_t>(nodes) = std::uint8_t(how);
+  if (tokens.raw() != known.raw()) *known.row<Token>(nodes) = kUnread;
   return nodes++;
 }
 
-int DraftTree::guess(Backend& backend, int parent, Token token) {
+int DraftTree::guess(int parent, Token token) {
   const int n = grow(parent, Drawn::certain);
-  backend.copy(Tensor::host_copy<Token>({&token, 1}, DType::i32), tokens.rows(n, 1));
+  *known.row<Token>(n) = token;
   return n;
 }
 

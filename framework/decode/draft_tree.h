@@ -1,5 +1,6 @@
 // What a drafter proposes: a tree of guessed tokens below the last token of a sequence, and how its nodes were drawn.
-// Parents and tokens live on the device; the host knows the bound `nodes`.
+// The host knows the shape (nodes, parents) and the tokens that it guessed; what the device drew stays there until the step's one
+// readback.
 // Absorbs the ends: no speculation is a bare root, a chain is a tree.
 #pragma once
 #include <span>
@@ -28,9 +29,12 @@ struct Proposal {
 // Node 0 is the root: the last token of the sequence. parents[n] < n. A token of -1 is absent: it is masked, its
 // descendants too, and verifiers skip it.
 struct DraftTree {
+  static constexpr Token kUnread = -2;  // of `known`: the device drew it, and the host has not read it yet
+
   int nodes = 1;
-  Tensor parents;  // i32 [capacity >= nodes]; parents[0] = -1
-  Tensor tokens;   // i32 [capacity >= nodes]
+  Tensor parents;  // i32 [capacity >= nodes], host; parents[0] = -1
+  Tensor known;    // i32 [capacity >= nodes], host: tokens as far as the host knows them, all of them after the step's readback
+  Tensor tokens;   // i32 [capacity >= nodes], on the device: what was drawn. On a host device the same memory as `known`
   Proposal q;
 
   // A root with room for `more` nodes below it.
@@ -38,7 +42,9 @@ struct DraftTree {
   // Adds a node below `parent` whose token the device already wrote (or will write) to tokens[nodes]; returns its index.
   int grow(int parent, Drawn how);
   // Adds a guess that the host knows.
-  int guess(Backend& backend, int parent, Token token);
+  int guess(int parent, Token token);
+  // Where the device finds the token of node n: null where the host knows it.
+  const Token* drawn_at(int n) const { return *known.row<Token>(n) == kUnread ? tokens.row<Token>(n) : nullptr; }
 };
 
 // Throws Error, which begins with `who`, unless a drafter may return this tree: at least a root, at most `budget` nodes below

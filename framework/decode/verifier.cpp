@@ -3,50 +3,58 @@
 #include "kernels/error.h"
 
 namespace foretoken {
+namespace {
 
-Trials::Trials(std::span<const DraftTree> trees, Laws p, std::vector<Draws> draws, std::vector<std::uint32_t> positions)
-    : trees_(trees), p_(std::move(p)), draws_(std::move(draws)) {
-  int rows = 0;
-  for (const auto& t : trees) rows += t.nodes;
-  q_logits_.assign(std::size_t(rows), nullptr);
-  q_rows_.assign(std::size_t(rows), nullptr);
-  int first = 0;
-  for (std::size_t i = 0; i < trees.size(); ++i) {
-    const DraftTree& t = trees[i];
-    for (std::size_t n = 0; n < t.q.laws.size() && int(n) < t.nodes; ++n)
-      if (t.q.laws[n]) {
-        q_logits_[std::size_t(first) + n] = t.q.laws[n].logits.row<float>(0);
-        q_rows_[std::size_t(first) + n] = reinterpret_cast<const LawRow*>(t.q.laws[n].rows.row<std::uint8_t>(0));
-      }
-    trials_.push_back({.nodes = t.nodes,
-                       .vocab = p_.vocab(),
-                       .position = positions[i],
-                       .parents = t.parents.data<std::int32_t>(),
-                       .tokens = t.tokens.data<Token>(),
-                       .drawn = t.q.drawn.data<std::uint8_t>(),
-                       .p_logits = p_.logits.row<float>(first),
-                       .p_stride = p_.logits.row_stride(),
-                       .p_rows = reinterpret_cast<const LawRow*>(p_.rows.row<std::uint8_t>(first)),
-                       .q_logits = q_logits_.data() + first,
-                       .q_rows = q_rows_.data() + first});
-    for (int n = 1; n < t.nodes; ++n)
-      if (!trials_.back().certain(n) && !trials_.back().q_rows[trials_.back().parents[n]])
-        throw Error("the drafter proposed node " + std::to_string(n) + " as drawn but gave no law q for its parent; fill Proposal::laws, or propose it as certain");
-    first += t.nodes;
+// What node n of a tree needs of the proposal, checked.
+void expect_laws(const DraftTree& t) {
+  for (int n = 1; n < t.nodes; ++n) {
+    const std::size_t parent = std::size_t(*t.parents.row<std::int32_t>(n));
+    if (Drawn(*t.q.drawn.row<std::uint8_t>(n)) != Drawn::certain && (parent >= t.q.laws.size() || !t.q.laws[parent]))
+      throw Error("the drafter proposed node " + std::to_string(n) + " as drawn but gave no law q for its parent; fill Proposal::laws, or propose it as certain");
   }
 }
 
-void log_probabilities(Backend& backend, const Trials& trials, Tensor verdicts, std::span<const std::uint8_t> warped) {
-  backend.for_each(trials.count(), [&](int i) {
-    auto& v = *reinterpret_cast<Verdict*>(verdicts.row<std::uint8_t>(i));
-    if (v.next < 0) return;
-    int node = 0;
-    for (int k = 0; k <= v.length; ++k) {
-      const Law p = trials[i].p(node);
-      v.logprobs[k] = float(warped[std::size_t(i)] ? log_exactly(p(v.tokens[k])) : p.raw_log_probability(v.tokens[k]));
-      if (k < v.length) node = v.path[k];
+}  // namespace
+
+Trials::Trials(Backend& backend, std::span<const DraftTree> trees, Laws p, std::span<const Draws> draws, std::span<const std::uint32_t> positions, Staging& staging)
+    : trees_(trees), p_(std::move(p)) {
+  const std::int64_t n = std::int64_t(trees.size());
+  std::int64_t nodes = 0;
+  for (const DraftTree& t : trees) expect_laws(t), nodes += t.nodes;
+  staging.begin(n * std::int64_t(sizeof(Trial) + sizeof(Draws)) + nodes * 40 + 8 * Staging::kAlignment);
+  const auto trial = staging.array({n, std::int64_t(sizeof(Trial))}, DType::u8), draw = staging.array({n, std::int64_t(sizeof(Draws))}, DType::u8);
+  const auto parents = staging.array({nodes}, DType::i32), known = staging.array({nodes}, DType::i32), drawn = staging.array({nodes}, DType::u8);
+  const auto at = staging.array({nodes}, DType::u64), q_logits = staging.array({nodes}, DType::u64), q_rows = staging.array({nodes}, DType::u64);
+  tokens_ = backend.allocate({nodes}, DType::i32);
+  std::int64_t row = 0;
+  for (std::int64_t i = 0; i < n; ++i) {
+    const DraftTree& t = trees[std::size_t(i)];
+    new (trial.host.row<std::byte>(i)) Trial{.nodes = t.nodes,
+                                             .vocab = p_.vocab(),
+                                             .position = positions[std::size_t(i)],
+                                             .parents = parents.device.row<std::int32_t>(row),
+                                             .tokens = tokens_.row<Token>(row),
+                                             .drawn = drawn.device.row<std::uint8_t>(row),
+                                             .p_logits = p_.logits.row<float>(row),
+                                             .p_stride = p_.logits.row_stride(),
+                                             .p_rows = reinterpret_cast<const LawRow*>(p_.rows.row<std::uint8_t>(row)),
+                                             .q_logits = reinterpret_cast<const float* const*>(q_logits.device.row<std::uint64_t>(row)),
+                                             .q_rows = reinterpret_cast<const LawRow* const*>(q_rows.device.row<std::uint64_t>(row))};
+    new (draw.host.row<std::byte>(i)) Draws(draws[std::size_t(i)]);
+    for (int k = 0; k < t.nodes; ++k, ++row) {
+      const Laws q = std::size_t(k) < t.q.laws.size() ? t.q.laws[std::size_t(k)] : Laws{};
+      *parents.host.row<std::int32_t>(row) = *t.parents.row<std::int32_t>(k);
+      *known.host.row<Token>(row) = *t.known.row<Token>(k);
+      *drawn.host.row<std::uint8_t>(row) = *t.q.drawn.row<std::uint8_t>(k);
+      *at.host.row<const Token*>(row) = t.drawn_at(k);
+      *q_logits.host.row<const void*>(row) = q ? q.logits.row<float>(0) : nullptr;
+      *q_rows.host.row<const void*>(row) = q ? q.rows.row<std::uint8_t>(0) : nullptr;
     }
-  });
+  }
+  staging.push();
+  backend.pick(known.device, at.device, tokens_);
+  trials_ = reinterpret_cast<const Trial*>(trial.device.raw());
+  draws_ = reinterpret_cast<const Draws*>(draw.device.raw());
 }
 
 }  // namespace foretoken

@@ -8,6 +8,7 @@
 
 #include "framework/decode/draft_tree.h"
 #include "kernels/lane.h"
+#include "kernels/staging.h"
 
 namespace foretoken {
 
@@ -59,24 +60,25 @@ struct Trial {
   }
 };
 
-// The trials of a batch: keeps alive what its Trial pointers point to.
+// The trials of a batch, where the backend's lanes read them; keeps alive what they point to.
 class Trials {
  public:
-  // `p` holds the rows of all trees, one tree after another. `positions[i]` is the length of sequence i. A node that was
-  // drawn but whose parent has no law in the proposal is an Error.
-  Trials(std::span<const DraftTree> trees, Laws p, std::vector<Draws> draws, std::vector<std::uint32_t> positions);
-  int count() const { return int(trials_.size()); }
+  // `p` holds the rows of all trees, one tree after another. `positions[i]` is the length of sequence i. `staging` is the room
+  // for what the device must be told; it may be used again after the next synchronize(). A node that was drawn but whose
+  // parent has no law in the proposal is an Error.
+  Trials(Backend& backend, std::span<const DraftTree> trees, Laws p, std::span<const Draws> draws, std::span<const std::uint32_t> positions, Staging& staging);
+  int count() const { return int(trees_.size()); }
   int vocab() const { return p_.vocab(); }
-  const Trial& operator[](int i) const { return trials_[std::size_t(i)]; }
-  std::span<const Draws> draws() const { return draws_; }
+  const Trial* trials() const { return trials_; }  // [count], in the backend's memory, as all that follows
+  const Draws* draws() const { return draws_; }    // [count]
+  const Tensor& tokens() const { return tokens_; }  // i32: the tokens of all nodes, one tree after another
 
  private:
   std::span<const DraftTree> trees_;
   Laws p_;
-  std::vector<Draws> draws_;
-  std::vector<const float*> q_logits_;
-  std::vector<const LawRow*> q_rows_;
-  std::vector<Trial> trials_;
+  Tensor tokens_;
+  const Trial* trials_ = nullptr;
+  const Draws* draws_ = nullptr;
 };
 
 // What a verifier needs of a proposal, and what it promises.
@@ -94,17 +96,25 @@ class Verifier {
   virtual void verify(Backend& backend, const Trials& trials, Tensor verdicts) = 0;
 };
 
-// A verifier from a rule: a template `Verdict operator()(Lane&, const Trial&) const`, host and device.
+// What a lane does with trial i: asks the rule, unless a law is not finite.
+template <class Rule> struct Judge {
+  Rule rule;
+  const Trial* trials;
+  Verdict* verdicts;
+  template <class Lane> FORETOKEN_HD void operator()(Lane& lane, int i) const {
+    Verdict v;
+    if (trials[i].finite()) v = rule(lane, trials[i]);
+    verdicts[i] = v;
+  }
+};
+
+// A verifier from a rule: a template `Verdict operator()(Lane&, const Trial&) const`, host and device, plain data.
 template <class Rule> class RuleVerifier final : public Verifier {
  public:
   explicit RuleVerifier(Soundness soundness, Rule rule = {}) : soundness_(std::move(soundness)), rule_(rule) {}
   Soundness soundness() const override { return soundness_; }
   void verify(Backend& backend, const Trials& trials, Tensor verdicts) override {
-    launch(backend, trials.draws(), trials.vocab(), [&](auto& lane, int i) {
-      Verdict v;
-      if (trials[i].finite()) v = rule_(lane, trials[i]);
-      *reinterpret_cast<Verdict*>(verdicts.row<std::uint8_t>(i)) = v;
-    });
+    launch(backend, trials.count(), trials.draws(), trials.vocab(), Judge<Rule>{rule_, trials.trials(), verdicts.data<Verdict>()});
   }
 
  private:
@@ -112,7 +122,7 @@ template <class Rule> class RuleVerifier final : public Verifier {
   Rule rule_;
 };
 
-// Fills logprobs of every verdict from the target's laws: raw, or warped.
-void log_probabilities(Backend& backend, const Trials& trials, Tensor verdicts, std::span<const std::uint8_t> warped);
+// Fills logprobs of every verdict from the target's laws: raw, or warped ([count], u8, in the backend's memory).
+void log_probabilities(Backend& backend, const Trials& trials, Tensor verdicts, const Tensor& warped);
 
 }  // namespace foretoken

@@ -1,7 +1,6 @@
 #include "framework/engine/engine.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <limits>
 
@@ -9,18 +8,6 @@
 
 namespace foretoken {
 namespace {
-
-class Stopwatch {
- public:
-  // Seconds since the last lap.
-  double lap() {
-    const auto now = std::chrono::steady_clock::now();
-    return std::chrono::duration<double>(now - std::exchange(last_, now)).count();
-  }
-
- private:
-  std::chrono::steady_clock::time_point last_ = std::chrono::steady_clock::now();
-};
 
 void refuse_unsound(const Engine::Chairs& chairs, const Needs& needs, const Soundness& soundness) {
   for (const Drawn d : needs.proposes)
@@ -32,7 +19,7 @@ void refuse_unsound(const Engine::Chairs& chairs, const Needs& needs, const Soun
 int depth_of(const DraftTree& tree) {
   std::vector<int> depth(std::size_t(tree.nodes), 0);
   for (int n = 1; n < tree.nodes; ++n)
-    if (tree.tokens.data<Token>()[n] >= 0) depth[std::size_t(n)] = depth[std::size_t(tree.parents.data<std::int32_t>()[n])] + 1;
+    if (*tree.known.row<Token>(n) >= 0) depth[std::size_t(n)] = depth[std::size_t(*tree.parents.row<std::int32_t>(n))] + 1;
   return *std::ranges::max_element(depth);
 }
 
@@ -70,6 +57,8 @@ Engine::Engine(Backend& backend, std::shared_ptr<Model> target, const Registries
       pool_(backend, page_bytes(options, *target), page_count(options, *target)),
       target_(backend, target, pool_, options.reuse_prefixes),
       host_(backend, pool_, target_.info(), std::move(load), options.reuse_prefixes),
+      trials_room_(backend),
+      readback_room_(backend),
       scheduler_(options.batch, options.step_rows) {
   drafter_ = registries.drafters.make(chairs.drafter, host_);
   policy_ = registries.policies.make(chairs.policy, host_);
@@ -113,35 +102,45 @@ void Engine::cancel(SequenceId id) {
 
 StepReport Engine::step() {
   StepReport report;
-  Stopwatch whole, watch;
+  const double begin = host_clock();
+  const std::uint64_t waits = backend_.waits();
   retire(report);  // what was cancelled since the last step
   const Plan plan = scheduler_.next(queues_, *this, std::min(policy_->longest(), kMaxPath));
   report.preempted = plan.preempted;
-  report.phases.schedule = watch.lap();
+  const double drafted_before = draft_seconds();
 
-  const double before = draft_seconds();
-  const std::vector<DraftTree> trees = draft(plan);
-  report.phases.draft_forward = draft_seconds() - before;
-  report.phases.draft_other = watch.lap() - report.phases.draft_forward;
+  const Mark scheduled = backend_.mark();
+  std::vector<DraftTree> trees = draft(plan);
+  const Mark drafted = backend_.mark();
+  const Output out = forward(plan, trees, report);
+  const Mark forwarded = backend_.mark();
+  const Readback read = judge(plan, trees, out);
+  const Mark judged = backend_.mark();
+  backend_.synchronize();  // the one moment in which the host waits
+  const double known = host_clock();
 
+  deliver(plan, trees, read, report);
+  retire(report);
+  if (options_.check) check();
+
+  Phases& p = report.phases;
+  p.draft_forward = draft_seconds() - drafted_before;
+  p.draft_other = backend_.seconds(scheduled, drafted) - p.draft_forward;
+  p.target_forward = backend_.seconds(drafted, forwarded), p.verify = backend_.seconds(forwarded, judged);
+  p.deliver = host_clock() - known, p.total = host_clock() - begin;
+  p.schedule = p.total - p.deliver - backend_.seconds(scheduled, judged);
+  report.waits = int(backend_.waits() - waits);
+  return report;
+}
+
+Output Engine::forward(const Plan& plan, std::span<const DraftTree> trees, StepReport& report) {
   std::vector<Segment> segments;
   for (std::size_t i = 0; i < plan.scheduled.size(); ++i) {
     const Scheduled& s = plan.scheduled[i];
     segments.push_back({&s.active->sequence, s.chain, s.root ? &trees[i] : nullptr, 0});
     report.rows += s.chain + (s.root ? trees[i].nodes : 0);
   }
-  const Output out = segments.empty() ? Output{} : target_.run(segments);
-  report.phases.target_forward = watch.lap();
-
-  const Tensor verdicts = judge(plan, trees, out);
-  report.phases.verify = watch.lap();
-
-  deliver(plan, trees, verdicts, report);
-  retire(report);
-  if (options_.check) check();
-  report.phases.deliver = watch.lap();
-  report.phases.total = whole.lap();
-  return report;
+  return segments.empty() ? Output{} : target_.run(segments);
 }
 
 std::vector<int> Engine::budgets(const Plan& plan) const {
@@ -176,7 +175,7 @@ std::vector<DraftTree> Engine::draft(const Plan& plan) {
   return trees;
 }
 
-Tensor Engine::judge(const Plan& plan, std::span<const DraftTree> all, const Output& out) {
+Engine::Readback Engine::judge(const Plan& plan, std::span<const DraftTree> all, const Output& out) {
   if (!out.logits) return {};
   std::vector<DraftTree> trees;
   std::vector<Warp> warps;
@@ -194,17 +193,20 @@ Tensor Engine::judge(const Plan& plan, std::span<const DraftTree> all, const Out
     logprobs |= q.sampling.logprobs;
     trees.push_back(all[i]);
   }
-  const Trials trials(trees, backend_.law(out.logits, warps), std::move(draws), std::move(positions));
+  const Trials trials(backend_, trees, backend_.law(out.logits, warps), draws, positions, trials_room_);
   const Tensor verdicts = backend_.allocate({std::int64_t(trees.size()), std::int64_t(sizeof(Verdict))}, DType::u8);
   verifier_->verify(backend_, trials, verdicts);
-  if (logprobs) log_probabilities(backend_, trials, verdicts, warped);
-  backend_.synchronize();
-  return verdicts;
+  if (logprobs) log_probabilities(backend_, trials, verdicts, backend_.upload(Tensor::host_copy<std::uint8_t>(warped, DType::u8)));
+  readback_room_.begin(verdicts.bytes() + trials.tokens().bytes() + 2 * Staging::kAlignment);
+  const Readback read{readback_room_.array(verdicts.shape(), DType::u8).host, readback_room_.array(trials.tokens().shape(), DType::i32).host};
+  backend_.fetch(verdicts, read.verdicts);
+  backend_.fetch(trials.tokens(), read.tokens);
+  return read;
 }
 
-void Engine::deliver(const Plan& plan, std::span<const DraftTree> trees, const Tensor& verdicts, StepReport& report) {
+void Engine::deliver(const Plan& plan, std::span<const DraftTree> trees, const Readback& read, StepReport& report) {
   std::vector<Outcome> outcomes;
-  int row = 0;
+  int row = 0, node = 0;
   for (std::size_t i = 0; i < plan.scheduled.size(); ++i) {
     const Scheduled& s = plan.scheduled[i];
     Active& a = *s.active;
@@ -212,7 +214,9 @@ void Engine::deliver(const Plan& plan, std::span<const DraftTree> trees, const T
     SequenceReport r;
     r.id = q.id, r.prompt_rows = s.chain;
     if (s.root) {
-      const auto& v = *reinterpret_cast<const Verdict*>(verdicts.row<std::uint8_t>(row++));
+      const auto& v = *reinterpret_cast<const Verdict*>(read.verdicts.row<std::uint8_t>(row++));
+      std::copy_n(read.tokens.row<Token>(node), trees[i].nodes, trees[i].known.data<Token>());
+      node += trees[i].nodes;
       if (v.next < 0)
         throw Error("the logits at position " + std::to_string(q.length()) + " hold a NaN or an infinity: the checkpoint of " + target_.info().name +
                     " or of the draft model is damaged, or its numbers overflow; try \"dtype\": \"f32\"");
@@ -262,7 +266,7 @@ void Engine::release(const Sequence& sequence) {
   drafter_->forget(sequence);
 }
 
-double Engine::draft_seconds() const {
+double Engine::draft_seconds() {
   double s = 0;
   for (const auto& c : host_.caches()) s += c->seconds();
   return s;

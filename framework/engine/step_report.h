@@ -6,9 +6,10 @@
 
 namespace foretoken {
 
-// Seconds of one step. Forwards are the models' own time; the rest is the engine's.
+// Seconds of one step. Forwards are the models' own time; the rest is the engine's. What a device does is measured on the
+// device: from the end of what came before to its own end.
 struct Phases {
-  double schedule = 0;
+  double schedule = 0;        // the host before the device begins, and waiting for its answer
   double draft_forward = 0;   // in forwards of drafters' models
   double draft_other = 0;     // the rest of drafting: laws, draws, trees
   double target_forward = 0;
@@ -40,6 +41,7 @@ struct StepReport {
   std::vector<Sequence> finished;  // whole, in order of completion
   Phases phases;
   int rows = 0;          // of the target's forward
+  int waits = 0;         // times that the host waited for the device
   int preempted = 0;
   int waiting = 0, running = 0;   // after the step
   int pages_in_use = 0;

@@ -34,6 +34,7 @@ struct Rows {
   Tensor tokens;  // i32 [rows]; -1: absent
   Layout layout;
   Tensor wanted;  // i32 [n]: rows whose logits are asked for, ascending; absent where n == 0
+  Tensor logits;  // f32 [n, vocab]: where a model that replays writes them
 };
 
 struct Output {
@@ -45,6 +46,9 @@ class Model {
   virtual ~Model() = default;
   virtual const ModelInfo& info() const = 0;
   virtual Output forward(Backend& backend, const Rows& rows, std::span<const KvLayer> kv) = 0;
+  // Whether a forward is a body for Backend::replay: it asks the backend for everything, looks at no token and no layout
+  // itself, and writes its logits to Rows::logits.
+  virtual bool replays() const { return false; }
 };
 
 }  // namespace foretoken

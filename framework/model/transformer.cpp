@@ -103,12 +103,11 @@ Transformer::Transformer(Backend& backend, const ModelConfig& c, const TensorSou
            {c.eos.begin(), c.eos.end()}, load.bytes()};
 }
 
-Tensor Transformer::attention(Backend& b, const Tensor& h, const Layer& layer, const Rows& rows, const KvLayer& kv) const {
+Tensor Transformer::attention(Backend& b, const Tensor& x, const Layer& layer, const Rows& rows, const KvLayer& kv) const {
   const std::int64_t nq = std::int64_t(config_.heads) * config_.head_size, nkv = std::int64_t(config_.kv_heads) * config_.head_size;
-  const Tensor qkv = b.linear(h, layer.qkv);  // [rows, nq + 2 nkv]
+  const Tensor qkv = b.norm_linear(x, layer.attention_norm, float(config_.norm_epsilon), layer.qkv);  // [rows, nq + 2 nkv]
   const Tensor q = qkv.columns(0, nq), k = qkv.columns(nq, nkv), v = qkv.columns(nq + nkv, nkv);
-  b.rope(q, k, rows.layout, frequencies_, config_.head_size);
-  b.store(k, v, kv, rows.layout);
+  b.rope_store(q, k, v, kv, rows.layout, frequencies_);
   return b.attend(q, kv, rows.layout, 1.0f / std::sqrt(float(config_.head_size)));  // [rows, nq]
 }
 
@@ -117,12 +116,15 @@ Output Transformer::forward(Backend& b, const Rows& rows, std::span<const KvLaye
   Tensor x = b.embed(embedding_, rows.tokens);  // [rows, width]
   for (std::size_t l = 0; l < layers_.size(); ++l) {
     const Layer& layer = layers_[l];
-    b.linear_add(x, attention(b, b.rms_norm(x, layer.attention_norm, epsilon), layer, rows, kv[l]), layer.out);
-    b.linear_add(x, b.silu_mul(b.linear(b.rms_norm(x, layer.ffn_norm, epsilon), layer.gate_up)), layer.down);
+    b.linear_add(x, attention(b, x, layer, rows, kv[l]), layer.out);
+    b.linear_add(x, b.silu_mul(b.norm_linear(x, layer.ffn_norm, epsilon, layer.gate_up)), layer.down);
   }
   if (!rows.wanted) return {};
   if (rows.wanted.dim(0) < rows.layout.rows) x = b.gather(x, rows.wanted);
-  return {b.linear(b.rms_norm(x, final_norm_, epsilon), head_)};  // [wanted, vocab]
+  const Tensor h = b.rms_norm(x, final_norm_, epsilon);
+  if (!rows.logits) return {b.linear(h, head_)};
+  b.linear_to(rows.logits, h, head_);
+  return {rows.logits};  // [wanted, vocab]
 }
 
 }  // namespace foretoken

@@ -24,6 +24,7 @@ class Transformer : public Model {
   const ModelInfo& info() const override { return info_; }
   const ModelConfig& config() const { return config_; }
   Output forward(Backend& backend, const Rows& rows, std::span<const KvLayer> kv) override;
+  bool replays() const override { return true; }
 
  private:
   struct Layer {
@@ -35,7 +36,7 @@ class Transformer : public Model {
   };
   class Loader;
 
-  Tensor attention(Backend& backend, const Tensor& h, const Layer& layer, const Rows& rows, const KvLayer& kv) const;
+  Tensor attention(Backend& backend, const Tensor& x, const Layer& layer, const Rows& rows, const KvLayer& kv) const;
 
   ModelConfig config_;
   ModelInfo info_;

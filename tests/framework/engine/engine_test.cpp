@@ -93,7 +93,7 @@ class Lawless : public Drafter {
     std::vector<DraftTree> trees;
     for (const auto& r : requests) {
       trees.push_back(DraftTree::rooted(backend_, r.sequence->last(), r.budget));
-      if (r.budget > 0) trees.back().q.drawn.data<std::uint8_t>()[trees.back().guess(backend_, 0, 1)] = std::uint8_t(Drawn::chain);
+      if (r.budget > 0) trees.back().q.drawn.data<std::uint8_t>()[trees.back().guess(0, 1)] = std::uint8_t(Drawn::chain);
     }
     return trees;
   }

@@ -23,7 +23,7 @@ class Scribbled : public Drafter {
     std::vector<DraftTree> trees;
     for (const auto& r : requests) {
       trees.push_back(DraftTree::rooted(backend_, r.sequence->last(), r.budget + 8));
-      for (int n = 0; n < r.budget; ++n) trees.back().guess(backend_, n, 1);
+      for (int n = 0; n < r.budget; ++n) trees.back().guess(n, 1);
     }
     scribble_(backend_, requests, trees);
     return trees;
@@ -93,7 +93,7 @@ TEST_F(EngineGuard, a_drafter_that_keeps_its_word_is_not_refused) {
 }
 
 TEST_F(EngineGuard, a_drafter_may_not_exceed_its_budget) {
-  const std::string text = scribbled([](Backend& b, auto, auto& trees) { trees[0].guess(b, 0, 1); });
+  const std::string text = scribbled([](Backend& b, auto, auto& trees) { trees[0].guess(0, 1); });
   EXPECT_TRUE(says(text, "'scribbled'") && says(text, "budget")) << text;
 }
 

@@ -1,0 +1,38 @@
+// Arrays that the host fills and the device reads: laid out one after another in one mirror, so that one copy moves them all.
+// The same sequence of arrays of the same sizes lies at the same addresses every time, which is what a replay needs.
+// This room must not know what the arrays mean.
+#pragma once
+#include <cstdint>
+#include <span>
+
+#include "kernels/backend.h"
+
+namespace foretoken {
+
+class Staging {
+ public:
+  explicit Staging(Backend& backend) : backend_(backend) {}
+
+  // Forgets the arrays of the last time and makes room for at least `bytes` bytes (kAlignment more for each array).
+  void begin(std::int64_t bytes);
+  // An array for the host to fill, uninitialised, and its image: shape and dtype as asked for.
+  struct Array {
+    Tensor host, device;
+  };
+  Array array(Shape shape, DType dtype);
+  template <class T> std::span<T> values(const Array& a) const { return {a.host.data<T>(), std::size_t(a.host.elements())}; }
+  // Makes everything that was filled since begin() visible to the device.
+  void push() { backend_.push(mirror_, used_); }
+  // Grows when addresses change.
+  int generation() const { return generation_; }
+
+  static constexpr std::int64_t kAlignment = 64;
+
+ private:
+  Backend& backend_;
+  Mirror mirror_;
+  std::int64_t used_ = 0;
+  int generation_ = 0;
+};
+
+}  // namespace foretoken

@@ -52,7 +52,7 @@ class Slotted : public Verifier {
       Draws draws = trials.draws()[std::size_t(i)];
       draws.stream = std::uint64_t(i);
       HostLane lane(backend, trials.vocab(), draws);
-      *reinterpret_cast<Verdict*>(verdicts.row<std::uint8_t>(i)) = BuggyRule{Bug::none}(lane, trials[i]);
+      *reinterpret_cast<Verdict*>(verdicts.row<std::uint8_t>(i)) = BuggyRule{Bug::none}(lane, trials.trials()[i]);
     }
   }
 };

@@ -107,6 +107,14 @@ inline Layout layout_of(const std::vector<SceneRow>& rows, const Tensor& tables,
   layout.visible = integers(visible);
   if (words > 0) layout.ancestors = listed(bits, DType::u64).reshaped({layout.rows, words});
   layout.tables = tables;
+  if (std::is_sorted(owner.begin(), owner.end())) {
+    std::vector<std::int32_t> begins;
+    for (int i = 0; i <= layout.sequences; ++i)
+      begins.push_back(std::int32_t(std::lower_bound(owner.begin(), owner.end(), i) - owner.begin()));
+    for (int i = 0; i < layout.sequences; ++i)
+      layout.longest = std::max(layout.longest, begins[std::size_t(i) + 1] - begins[std::size_t(i)]);
+    layout.begins = integers(begins);
+  }
   return layout;
 }
 

@@ -93,7 +93,7 @@ TEST_F(EngineGuard, a_drafter_that_keeps_its_word_is_not_refused) {
 }
 
 TEST_F(EngineGuard, a_drafter_may_not_exceed_its_budget) {
-  const std::string text = scribbled([](Backend& b, auto, auto& trees) { trees[0].guess(0, 1); });
+  const std::string text = scribbled([](Backend&, auto, auto& trees) { trees[0].guess(0, 1); });
   EXPECT_TRUE(says(text, "'scribbled'") && says(text, "budget")) << text;
 }
 

@@ -43,17 +43,11 @@ class Chain {
     Rows rows;
     rows.tokens = Tensor::host_copy<Token>(tokens, DType::i32);
     rows.wanted = ints(wanted);
-    rows.layout = {n,
-                   1,
-                   0,
-                   pages_,
-                   fed_,
-                   ints(at),
-                   ints(at),
-                   ints(std::vector<std::int32_t>(n, 0)),
-                   ints(visible),
-                   {},
-                   ints(table).reshaped({1, pages_})};
+    Layout& l = rows.layout;
+    l.rows = l.longest = n, l.sequences = 1, l.table_width = pages_, l.deepest = fed_;
+    l.positions = ints(at), l.slots = ints(at), l.visible = ints(visible);
+    l.owner = ints(std::vector<std::int32_t>(n, 0)), l.begins = ints({0, n});
+    l.tables = ints(table).reshaped({1, pages_});
     return model_.forward(backend_, rows, kv_).logits;
   }
 

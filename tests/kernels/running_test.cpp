@@ -1,0 +1,135 @@
+// The rest of what parity_test.cpp begins: fused operations against the plain ones, and how a backend is told what to read and
+// asked what it did.
+#include <gtest/gtest.h>
+
+#include "kernels/reference/reference_backend.h"
+#include "kernels/staging.h"
+#include "tests/kernels/scene.h"
+
+namespace foretoken::testing {
+namespace {
+
+class ParityRunning : public ::testing::TestWithParam<std::string> {
+ protected:
+  std::unique_ptr<Backend> cpu = make_cpu_backend(2, GetParam());
+};
+
+TEST_P(ParityRunning, linear_to) {
+  const Weight w = cpu->prepare(random_weight(37, 55, DType::bf16, 3));
+  const Tensor x = random_tensor({3, 55}, 4);
+  Tensor room = random_tensor({5, 37}, 5);
+  cpu->linear_to(room.rows(1, 3), x, w);
+  EXPECT_TRUE(same_bits(room.rows(1, 3), cpu->linear(x, w)));
+}
+
+TEST_P(ParityRunning, norm_linear) {
+  for (int n : {1, 2, 5, 8, 33}) {
+    const Weight w = cpu->prepare(random_weight(130, 96, DType::bf16, 3));
+    const Tensor x = random_tensor({n, 96}, 4), gain = random_tensor({1, 96}, 6).reshaped({96});
+    EXPECT_TRUE(same_bits(cpu->norm_linear(x, gain, 1e-5f, w), cpu->linear(cpu->rms_norm(x, gain, 1e-5f), w))) << n;
+  }
+}
+
+TEST_P(ParityRunning, rope_store) {
+  const Cache cache(1, 32, 8, 2, 48, DType::bf16), plain_cache(1, 32, 8, 2, 48, DType::bf16);
+  std::vector<SceneRow> rows;
+  for (int r = 0; r < 9; ++r) rows.push_back(chain_row(0, 3 + r));
+  std::vector<float> f;
+  for (int i = 0; i < 24; ++i) f.push_back(std::pow(1000.0f, -float(i) / 24));
+  const Tensor frequencies = listed(f, DType::f32), qkv = random_tensor({9, 48 * 8}, 1);
+  const Tensor fused = copy_of(qkv), plain = copy_of(qkv);
+  const Layout layout = layout_of(rows, cache.tables, 0), plain_layout = layout_of(rows, plain_cache.tables, 0);
+  cpu->rope_store(fused.columns(0, 192), fused.columns(192, 96), fused.columns(288, 96), cache.layers[1], layout, frequencies);
+  cpu->rope(plain.columns(0, 192), plain.columns(192, 96), plain_layout, frequencies, 48);
+  cpu->store(plain.columns(192, 96), plain.columns(288, 96), plain_cache.layers[1], plain_layout);
+  EXPECT_TRUE(same_bits(fused.columns(0, 192), plain.columns(0, 192)));
+  EXPECT_EQ(std::memcmp(cache.pool.raw(), plain_cache.pool.raw(), std::size_t(cache.pool.bytes())), 0);
+}
+
+TEST_P(ParityRunning, pick) {
+  Token drawn[3] = {70, 80, 90};
+  const std::vector<std::uint64_t> at{0, reinterpret_cast<std::uint64_t>(&drawn[2]), 0, reinterpret_cast<std::uint64_t>(&drawn[0])};
+  Tensor to = integers({0, 0, 0, 0});
+  cpu->pick(integers({1, 2, -1, 4}), listed(at, DType::u64), to);
+  const auto picked = to.values<Token>();
+  EXPECT_EQ((std::vector<Token>(picked.begin(), picked.end())), (std::vector<Token>{1, 90, -1, 70}));
+}
+
+TEST_P(ParityRunning, mirror) {
+  const Mirror m = cpu->mirror(100);
+  EXPECT_GE(m.host.dim(0), 100);
+  EXPECT_EQ(m.device.dim(0), m.host.dim(0));
+}
+
+TEST_P(ParityRunning, push) {
+  const Mirror m = cpu->mirror(100);
+  Tensor back = Tensor::host({100}, DType::u8);
+  for (int round = 1; round < 4; ++round) {
+    std::memset(m.host.raw(), round, 100);
+    cpu->push(m, 100);
+    cpu->copy(m.device.rows(0, 100), back);
+    EXPECT_EQ(back.data<std::uint8_t>()[99], round);
+  }
+}
+
+TEST_P(ParityRunning, fetch) {
+  const Tensor from = random_tensor({3, 5}, 1);
+  const Tensor to = Tensor::host({3, 5}, DType::f32);
+  cpu->fetch(cpu->upload(from), to);
+  cpu->synchronize();
+  EXPECT_TRUE(same_bits(from, to));
+}
+
+TEST_P(ParityRunning, staging_lays_arrays_at_the_same_addresses_until_it_grows) {
+  Staging staging(*cpu);
+  const auto lay = [&](std::int64_t bytes) {
+    staging.begin(bytes);
+    const auto a = staging.array({5}, DType::i32), b = staging.array({3, 2}, DType::u64);
+    a.host.data<int>()[4] = 7;
+    b.host.row<std::uint64_t>(2)[1] = 9;
+    staging.push();
+    EXPECT_EQ(a.host.data<int>()[4], 7);
+    EXPECT_TRUE(reinterpret_cast<std::uintptr_t>(b.device.raw()) % Staging::kAlignment == 0);
+    return b.device.raw();
+  };
+  const void* first = lay(200);
+  const int generation = staging.generation();
+  EXPECT_EQ(lay(300), first);
+  EXPECT_EQ(staging.generation(), generation);
+  lay(1 << 20);
+  EXPECT_GT(staging.generation(), generation);
+}
+
+TEST_P(ParityRunning, padded) {
+  for (int n = 1, before = 0; n < 5000; ++n) {
+    const int p = cpu->padded(n);
+    EXPECT_TRUE(p >= n && p >= before);
+    EXPECT_EQ(cpu->padded(p), p);
+    before = p;
+  }
+}
+
+TEST_P(ParityRunning, mark) { EXPECT_GT(cpu->mark().host, 0); }
+
+TEST_P(ParityRunning, seconds) {
+  const Mark a = cpu->mark();
+  while (host_clock() - a.host < 0.002) {
+  }
+  const Mark b = cpu->mark();
+  cpu->synchronize();
+  EXPECT_GE(cpu->seconds(a, b), 0.002);
+  EXPECT_LT(cpu->seconds(a, b), 2);
+}
+
+TEST_P(ParityRunning, waits) {
+  const std::uint64_t before = cpu->waits();
+  cpu->synchronize();
+  EXPECT_EQ(cpu->waits(), before) << "a device that is the host is never waited for";
+}
+
+TEST_P(ParityRunning, stream) { EXPECT_EQ(cpu->stream(), nullptr); }
+
+INSTANTIATE_TEST_SUITE_P(Cpu, ParityRunning, ::testing::ValuesIn(cpu_instructions()), [](const auto& i) { return i.param; });
+
+}  // namespace
+}  // namespace foretoken::testing

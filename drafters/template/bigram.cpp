@@ -38,7 +38,7 @@ class Bigram : public Drafter {
       DraftTree tree = DraftTree::rooted(backend_, r.sequence->last(), r.budget);
       auto next = table.best.find(r.sequence->last());
       for (; tree.nodes <= r.budget && next != table.best.end(); next = table.best.find(next->second))
-        tree.guess(backend_, tree.nodes - 1, next->second);
+        tree.guess(tree.nodes - 1, next->second);
       trees.push_back(std::move(tree));
     }
     return trees;

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "experiments/bench.h"
+#include "experiments/bench_steps.h"
 #include "experiments/generate.h"
 #include "experiments/list.h"
 #include "experiments/quickstart.h"
@@ -178,7 +179,17 @@ void add_bench(CLI::App& app, Action& action) {
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
   c->add_flag("--json", g->json, "the same for programs");
-  c->callback([g, &action] { action = [g] { return run_bench(*g); }; });
+  const auto steps = std::make_shared<StepsOptions>();
+  c->add_option("--steps", steps->file, "measures whole steps of the engine instead: a JSON file of scenes, as experiments/configs/steps.json");
+  c->add_option("--only", steps->only, "of the scenes: those whose name contains this");
+  c->add_option("--device", steps->device, "of the scenes: auto, cpu, reference or cuda");
+  c->add_option("--results", steps->results, "of the scenes: a file to which JSON lines are appended");
+  c->callback([g, steps, &action] {
+    action = [g, steps] {
+      steps->json = g->json;
+      return steps->file.empty() ? run_bench(*g) : run_steps(*steps);
+    };
+  });
 }
 
 void add_version(CLI::App& app, Action& action) {

@@ -85,7 +85,7 @@ std::shared_ptr<Model> Workbench::target(const json& run, const std::filesystem:
   return model(backend(run.at("engine")), t.at("model"), t.at("dtype"), t.at("kv_dtype"), beside);
 }
 
-std::unique_ptr<Engine> Workbench::engine(const json& run, Side side, const std::filesystem::path& beside) {
+std::unique_ptr<Engine> Workbench::engine(const json& run, Side side, const std::filesystem::path& beside, const Registries& registries) {
   const json& e = run.at("engine");
   Backend& device = backend(e);
   const std::string kv = run.at("target").at("kv_dtype");
@@ -98,7 +98,7 @@ std::unique_ptr<Engine> Workbench::engine(const json& run, Side side, const std:
                               .pages = 0,
                               .reuse_prefixes = e.at("reuse_prefixes"),
                               .check = e.at("check")};
-  return std::make_unique<Engine>(device, target(run, beside), registries_, chairs, options,
+  return std::make_unique<Engine>(device, target(run, beside), registries, chairs, options,
                                   [this, &device, kv, beside](const std::string& directory, const std::string& dtype) {
                                     return model(device, directory, dtype, kv, beside);
                                   });

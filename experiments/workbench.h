@@ -27,7 +27,9 @@ class Workbench {
   std::shared_ptr<Model> target(const nlohmann::json& run, const std::filesystem::path& beside);
   std::shared_ptr<const Tokenizer> tokenizer(const std::string& directory, const std::filesystem::path& beside);
   // The engine of one side of a complete run; it must not outlive this workbench.
-  std::unique_ptr<Engine> engine(const nlohmann::json& run, Side side, const std::filesystem::path& beside);
+  std::unique_ptr<Engine> engine(const nlohmann::json& run, Side side, const std::filesystem::path& beside) { return engine(run, side, beside, registries_); }
+  // The same with other registries than its own.
+  std::unique_ptr<Engine> engine(const nlohmann::json& run, Side side, const std::filesystem::path& beside, const Registries& registries);
   // Lets go of models that nothing has asked for since the last call.
   void forget_unused();
 

@@ -1,0 +1,253 @@
+#include "experiments/bench_steps.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <fstream>
+
+#include "experiments/machine.h"
+#include "experiments/run_document.h"
+#include "experiments/workbench.h"
+#include "foretoken_version.h"
+#include "kernels/error.h"
+
+namespace foretoken {
+namespace {
+
+using Json = nlohmann::json;
+
+// Proposes `budget` tokens that nobody has thought about: what verification of so many rows costs.
+class Guesses : public Drafter {
+ public:
+  explicit Guesses(Host& host) : backend_(host.backend()), vocab_(host.target().vocab) {}
+  Needs needs() const override { return {{Drawn::certain}, false}; }
+  std::vector<DraftTree> draft(std::span<const DraftRequest> requests) override {
+    std::vector<DraftTree> trees;
+    for (const DraftRequest& r : requests) {
+      trees.push_back(DraftTree::rooted(backend_, r.sequence->last(), r.budget));
+      for (int n = 0; n < r.budget; ++n) trees.back().guess(n, Token((r.sequence->length() * 31 + n * 7) % vocab_));
+    }
+    return trees;
+  }
+
+ private:
+  Backend& backend_;
+  int vocab_;
+};
+
+double median(std::vector<double> v) {
+  if (v.empty()) return 0;
+  std::nth_element(v.begin(), v.begin() + std::ptrdiff_t(v.size() / 2), v.end());
+  return v[v.size() / 2];
+}
+
+// Bytes a second of a large copy, read and written, and operations a second of a large product.
+struct Machine {
+  double bytes_a_second = 0, operations_a_second = 0;
+};
+
+template <class F> double time_of(Backend& b, int repeats, const F& f) {
+  std::vector<double> times;
+  for (int i = 0; i < repeats; ++i) {
+    const Mark from = b.mark();
+    f();
+    const Mark to = b.mark();
+    b.synchronize();
+    times.push_back(b.seconds(from, to));
+  }
+  return median(times);
+}
+
+Machine measure_machine(Backend& b) {
+  const bool host = b.device() == Device{};
+  const std::int64_t bytes = host ? 64 << 20 : std::int64_t(4) << 30, side = host ? 1024 : 8192;
+  Machine m;
+  {
+    const Tensor from = b.allocate({bytes}, DType::u8), to = b.allocate({bytes}, DType::u8);
+    m.bytes_a_second = 2 * double(bytes) / time_of(b, 9, [&] { b.copy(from, to); });
+  }
+  const Tensor numbers = Tensor::host({side, side}, DType::f32), gain = Tensor::host({side}, DType::f32);
+  for (std::int64_t i = 0; i < side * side; ++i) numbers.data<float>()[i] = float(i * 2654435761u >> 8 & 0xffff) / 65536 - 0.5f;
+  std::fill_n(gain.data<float>(), side, 1.0f);
+  const Tensor half = Tensor::host({side, side}, DType::bf16);
+  for (std::int64_t i = 0; i < side * side; ++i) half.data<bf16>()[i] = bf16(numbers.data<float>()[i]);
+  const Weight w = b.prepare(Weight::dense(b.upload(half)));
+  const Tensor x = b.upload(numbers), g = b.upload(gain);
+  m.operations_a_second = 2 * double(side) * double(side) * double(side) / time_of(b, 9, [&] { b.norm_linear(x, g, 1e-5f, w); });
+  return m;
+}
+
+struct Scene {
+  std::string name;
+  Json run;       // complete
+  int batch, context, steps, guesses;
+  bool prompt;    // measures the prompt instead of what follows it
+  double bar_ms, peer_ms;
+};
+
+std::vector<Scene> read_scenes(const StepsOptions& options, const Registries& registries) {
+  const Json document = read_document(options.file);
+  std::vector<Scene> scenes;
+  for (const Json& s : document.at("scenes")) {
+    Scene scene{s.at("name"), {}, s.value("batch", 1), s.value("context", 1024), s.value("steps", 24), s.value("guesses", 0), s.value("prompt", false),
+                s.value("bar_ms", 0.0), s.value("peer_ms", 0.0)};
+    if (scene.name.find(options.only) == std::string::npos) continue;
+    Json run{{"target", s.at("target")}, {"engine", document.value("engine", Json::object())}, {"drafter", s.value("drafter", Json{{"name", "none"}})}};
+    run["engine"].update(s.value("engine", Json::object()));
+    if (!options.device.empty()) run["engine"]["device"] = options.device;
+    run["engine"]["batch"] = scene.batch;
+    run["policy"] = {{"name", "fixed"}, {"length", s.value("length", scene.guesses)}};
+    if (s.contains("sampling")) run["sampling"] = s["sampling"];
+    run["workload"] = {{"prompts", "none"}, {"ignore_eos", true}};
+    scene.run = complete_run(run, registries, options.file + ": scene '" + scene.name + "'");
+    if (scene.guesses > 0) scene.run["drafter"] = {{"name", "guesses"}};
+    scenes.push_back(std::move(scene));
+  }
+  return scenes;
+}
+
+struct Measured {
+  double step_ms = 0, draft_ms = 0, target_ms = 0, verify_ms = 0, host_ms = 0, tau = 0, floor_ms = 0;
+  int waits = 0;
+};
+
+std::unique_ptr<Engine> engine_of(const Scene& s, Workbench& bench, const Registries& registries) {
+  const Json& e = s.run.at("engine");
+  const int rows = s.prompt ? s.batch * s.context : std::max<int>(e.at("step_rows"), s.batch * (s.run["policy"]["length"].get<int>() + 1));
+  Json run = s.run;
+  run["engine"]["step_rows"] = rows;
+  run["engine"]["reuse_prefixes"] = false;
+  return bench.engine(run, Side::speculative, {}, registries);
+}
+
+Request request_of(const Scene& s, const ModelInfo& target, int number, int new_tokens) {
+  Request r;
+  for (int i = 0; i < s.context; ++i) r.prompt.push_back(Token((std::uint64_t(i) * 7919 + std::uint64_t(number) * 104729) * 2654435761u % std::uint64_t(target.vocab)));
+  r.limits.max_new_tokens = new_tokens;
+  const Json& sampling = s.run.at("sampling");
+  r.sampling.temperature = sampling.at("temperature"), r.sampling.top_k = sampling.at("top_k"), r.sampling.top_p = sampling.at("top_p"), r.sampling.min_p = sampling.at("min_p");
+  r.stream = std::uint64_t(number);
+  return r;
+}
+
+Measured summary(const std::vector<StepReport>& steps) {
+  const auto of = [&](auto field) {
+    std::vector<double> v;
+    for (const StepReport& r : steps) v.push_back(field(r));
+    return median(v);
+  };
+  Measured m;
+  m.step_ms = 1e3 * of([](const StepReport& r) { return r.phases.total; });
+  m.draft_ms = 1e3 * of([](const StepReport& r) { return r.phases.draft_forward + r.phases.draft_other; });
+  m.target_ms = 1e3 * of([](const StepReport& r) { return r.phases.target_forward; });
+  m.verify_ms = 1e3 * of([](const StepReport& r) { return r.phases.verify; });
+  m.host_ms = 1e3 * of([](const StepReport& r) { return r.phases.schedule + r.phases.deliver; });
+  m.waits = int(of([](const StepReport& r) { return double(r.waits); }));
+  double emitted = 0, judged = 0;
+  for (const StepReport& r : steps)
+    for (const SequenceReport& q : r.sequences) emitted += double(q.emitted.size()), judged += q.judged;
+  m.tau = judged > 0 ? emitted / judged : 0;
+  return m;
+}
+
+constexpr int kWarmUp = 6;  // steps: an eager one, a captured one, and some more
+
+std::vector<StepReport> prompt_steps(const Scene& s, Engine& engine) {
+  constexpr int kWarmUpPrompts = 3;  // an eager one, a recorded one, a replayed one
+  std::vector<StepReport> kept;
+  for (int i = 0; i < s.steps + kWarmUpPrompts; ++i) {
+    for (int k = 0; k < s.batch; ++k) engine.submit(request_of(s, engine.target().info(), i * s.batch + k, 1));
+    StepReport r = engine.step();
+    while (!engine.idle()) engine.step();
+    if (i >= kWarmUpPrompts) kept.push_back(std::move(r));
+  }
+  return kept;
+}
+
+// Steps in which every sequence decodes.
+std::vector<StepReport> decode_steps(const Scene& s, Engine& engine) {
+  constexpr int kWarmUpSteps = 6;
+  const int rows = s.run["policy"]["length"].get<int>() + 1;
+  for (int k = 0; k < s.batch; ++k)
+    engine.submit(request_of(s, engine.target().info(), k, (s.steps + kWarmUpSteps + s.batch + 8) * rows));
+  std::vector<StepReport> kept;
+  for (int whole = 0; !engine.idle() && int(kept.size()) < s.steps;) {
+    StepReport r = engine.step();
+    const auto judged = [](const SequenceReport& q) { return q.judged; };
+    if (int(r.sequences.size()) != s.batch || !std::ranges::all_of(r.sequences, judged) || r.rows > s.batch * rows) continue;
+    if (++whole > kWarmUpSteps) kept.push_back(std::move(r));
+  }
+  if (int(kept.size()) < s.steps)
+    throw Error("scene '" + s.name + "': only " + std::to_string(kept.size()) + " of " + std::to_string(s.steps) +
+                " steps had all " + std::to_string(s.batch) + " sequences decoding; give the engine more memory");
+  return kept;
+}
+
+// Milliseconds that the bytes and operations of a step need at the least.
+double floor_ms(const Scene& s, Engine& engine, const Machine& m) {
+  const auto least = [&](const ModelInfo& model, double rows, double slots) {
+    const double bytes = double(model.weight_bytes) + slots * double(model.kv.bytes_per_row());
+    return std::max(bytes / (m.bytes_a_second), rows * double(model.weight_bytes) / m.operations_a_second);
+  };
+  const int length = s.run["policy"]["length"];
+  const double slots = double(s.batch) * s.context;
+  double t = s.prompt ? least(engine.target().info(), slots, 0) : least(engine.target().info(), double(s.batch) * (length + 1), slots);
+  if (!s.prompt)
+    for (const auto& c : engine.host().caches()) t += length * least(c->info(), s.batch, slots);
+  return 1e3 * t;
+}
+
+Measured measure(const Scene& s, Workbench& bench, const Registries& registries, const Machine& machine) {
+  const std::unique_ptr<Engine> engine = engine_of(s, bench, registries);
+  Measured m = summary(s.prompt ? prompt_steps(s, *engine) : decode_steps(s, *engine));
+  m.floor_ms = floor_ms(s, *engine, machine);
+  return m;
+}
+
+Json as_json(const Scene& s, const Measured& m, const Machine& machine, const Backend& backend) {
+  return {{"scene", s.name}, {"run", s.run}, {"batch", s.batch}, {"context", s.context}, {"steps", s.steps}, {"step_ms", m.step_ms},
+          {"draft_ms", m.draft_ms}, {"target_ms", m.target_ms}, {"verify_ms", m.verify_ms}, {"host_ms", m.host_ms}, {"tau", m.tau},
+          {"waits", m.waits}, {"floor_ms", m.floor_ms}, {"bar_ms", s.bar_ms}, {"peer_ms", s.peer_ms},
+          {"copy_bytes_per_second", machine.bytes_a_second}, {"operations_per_second", machine.operations_a_second},
+          {"machine", machine_of(backend)}, {"commit", kCommit}, {"date", utc_now()}};
+}
+
+void print_line(const Scene& s, const Measured& m) {
+  const auto or_dash = [](double v) { char text[32]; return std::snprintf(text, sizeof text, v > 0 ? "%.2f" : "-", v), std::string(text); };
+  std::printf("%-44s %8.3f %8.3f %6.2f %8.3f %8.3f %8.3f %7.3f %5d %6.2f %7s %7s %s\n", s.name.c_str(), m.step_ms, m.floor_ms, m.step_ms / m.floor_ms,
+              m.draft_ms, m.target_ms, m.verify_ms, m.host_ms, m.waits, m.tau, or_dash(s.bar_ms).c_str(), or_dash(s.peer_ms).c_str(),
+              s.bar_ms <= 0 ? "" : m.step_ms <= s.bar_ms ? "met" : "MISSED");
+  std::fflush(stdout);
+}
+
+}  // namespace
+
+int run_steps(const StepsOptions& options) {
+  Workbench bench;
+  Registries registries = bench.registries();
+  registries.drafters.add("guesses", {"tokens that nobody thought about", "", {}, [](const Json&, Host& host) { return std::make_unique<Guesses>(host); }});
+  const std::vector<Scene> scenes = read_scenes(options, registries);
+  if (scenes.empty()) throw Error("no scene of " + options.file + " has '" + options.only + "' in its name");
+  Backend& backend = bench.backend(scenes.front().run.at("engine"));
+  const Machine machine = measure_machine(backend);
+  std::ofstream results(options.results, std::ios::app);
+  if (!options.results.empty() && !results) throw Error("cannot write " + options.results);
+  if (!options.json)
+    std::printf("%s: copies %.2f TB/s, products %.0f TFLOP/s\n%-44s %8s %8s %6s %8s %8s %8s %7s %5s %6s %7s %7s\n", backend.description().c_str(), machine.bytes_a_second / 1e12,
+                machine.operations_a_second / 1e12, "milliseconds a step, median", "step", "floor", "ratio", "draft", "target", "verify", "host", "waits", "tau", "bar", "peer");
+  int failed = 0;
+  for (const Scene& s : scenes) {
+    try {
+      const Measured m = measure(s, bench, registries, machine);
+      const Json line = as_json(s, m, machine, bench.backend(s.run.at("engine")));
+      if (options.json) std::printf("%s\n", line.dump().c_str());
+      else print_line(s, m);
+      if (results.is_open()) results << line.dump() << std::endl;
+    } catch (const Error& e) {
+      std::fprintf(stderr, "%s: %s\n", s.name.c_str(), e.what());
+      ++failed;
+    }
+  }
+  return failed ? 1 : 0;
+}
+
+}  // namespace foretoken

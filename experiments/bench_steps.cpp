@@ -112,7 +112,7 @@ struct Measured {
 
 std::unique_ptr<Engine> engine_of(const Scene& s, Workbench& bench, const Registries& registries) {
   const Json& e = s.run.at("engine");
-  const int rows = s.prompt ? s.batch * s.context : std::max<int>(e.at("step_rows"), s.batch * (s.run["policy"]["length"].get<int>() + 1));
+  const int rows = s.prompt ? s.batch * s.context : std::max(e.at("step_rows").get<int>(), s.batch * (s.run["policy"]["length"].get<int>() + 1));
   Json run = s.run;
   run["engine"]["step_rows"] = rows;
   run["engine"]["reuse_prefixes"] = false;

@@ -15,7 +15,7 @@ namespace {
 
 std::unique_ptr<Backend> cuda() {
 #ifdef FORETOKEN_CUDA
-  return make_cuda_backend(0);
+  return make_cuda_backend({});
 #else
   throw Error(
       "device cuda: this program was built without CUDA; build it with ./foretoken --preset cuda build, or use "

@@ -8,7 +8,8 @@
 
 namespace foretoken {
 
-std::unique_ptr<Backend> make_cuda_backend(int device) {
+std::unique_ptr<Backend> make_cuda_backend(const CudaOptions& options) {
+  const int device = options.device;
   int devices = 0;
   const cudaError_t status = cudaGetDeviceCount(&devices);
   if (status != cudaSuccess)

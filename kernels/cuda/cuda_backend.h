@@ -6,7 +6,12 @@
 
 namespace foretoken {
 
-// "cuda": the operations on GPU number `device`. Throws Error where there is no such GPU or no CUDA backend in this build.
-std::unique_ptr<Backend> make_cuda_backend(int device);
+struct CudaOptions {
+  int device = 0;          // number of the GPU
+  bool invariant = false;  // every row's result is the same bits whatever else is in the batch; otherwise a product may choose by the number of rows
+};
+
+// "cuda": the operations on one GPU. Throws Error where there is no such GPU.
+std::unique_ptr<Backend> make_cuda_backend(const CudaOptions& options);
 
 }  // namespace foretoken

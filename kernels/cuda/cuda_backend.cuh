@@ -1,0 +1,96 @@
+// class CudaBackend: the operations on one GPU, each in a file of its own, all on one stream, behind the host. Included only by
+// the files of this folder. This room must not know models or what a token means.
+#pragma once
+#include <cuda_runtime.h>
+
+#include <memory>
+#include <span>
+#include <string>
+
+#include "kernels/backend.h"
+#include "kernels/cuda/cuda_backend.h"
+#include "kernels/cuda/device.cuh"
+
+namespace foretoken {
+
+class CudaMemory;
+class CudaTransfers;
+class CudaReplays;
+class CudaProducts;
+
+// Activations: the residual x is f32; what norm_linear, attend, silu_mul give is bf16 where the weights are, else f32.
+class CudaBackend final : public Backend {
+ public:
+  explicit CudaBackend(const CudaOptions& options);
+  ~CudaBackend() override;
+
+  std::string name() const override { return "cuda"; }
+  std::string description() const override;
+  Device device() const override { return {Device::Kind::cuda, options_.device}; }
+
+  // ---- memory (memory.cu, transfers.cu) ----
+  Tensor allocate(Shape shape, DType dtype) override;
+  Tensor upload(const Tensor& host) override;
+  void copy(const Tensor& from, Tensor to) override;
+  std::int64_t free_memory() const override;
+  void fetch(const Tensor& from, Tensor to) override;
+  Mirror mirror(std::int64_t bytes) override;
+  void push(const Mirror& mirror, std::int64_t bytes) override;
+  // Fresh device memory, u8 [bytes], that holds what `data` holds now. The host may write to `data` again at once. In a body that
+  // is recorded it keeps this content for every replay.
+  Tensor constants(const void* data, std::int64_t bytes);
+
+  // ---- a forward ----
+  Weight prepare(Weight weight) override;                                                       // products.cu
+  Tensor embed(const Tensor& table, const Tensor& tokens) override;                              // embed.cu
+  Tensor rms_norm(const Tensor& x, const Tensor& gain, float epsilon) override;                  // rms_norm.cu
+  Tensor linear(const Tensor& x, const Weight& w) override;                                      // products.cu
+  void linear_to(Tensor y, const Tensor& x, const Weight& w) override;
+  void linear_add(Tensor x, const Tensor& h, const Weight& w) override;
+  Tensor norm_linear(const Tensor& x, const Tensor& gain, float epsilon, const Weight& w) override;
+  void rope(Tensor q, Tensor k, const Layout& layout, const Tensor& frequencies, int head_size) override;  // rope_store.cu
+  void store(const Tensor& k, const Tensor& v, const KvLayer& kv, const Layout& layout) override;
+  void rope_store(Tensor q, Tensor k, const Tensor& v, const KvLayer& kv, const Layout& layout, const Tensor& frequencies) override;
+  Tensor attend(const Tensor& q, const KvLayer& kv, const Layout& layout, float scale) override;  // attend.cu
+  Tensor silu_mul(const Tensor& gate_up) override;                                               // silu_mul.cu
+  void add(Tensor x, const Tensor& y) override;                                                  // add.cu
+  Tensor gather(const Tensor& x, const Tensor& rows) override;                                   // gather.cu
+
+  // ---- laws (laws.cu) ----
+  Laws law(const Tensor& logits, std::span<const Warp> warps) override;
+  void draw(const Laws& laws, std::span<const TokenDraw> draws, Tensor to) override;
+  void pick(const Tensor& known, const Tensor& at, Tensor to) override;                          // gather.cu
+
+  // ---- caches (move.cu) ----
+  void move(std::span<const KvLayer> layers, const Tensor& table, std::span<const std::int32_t> from, std::span<const std::int32_t> to) override;
+
+  // ---- running (cuda_backend.cu, replay.cu) ----
+  void replay(const std::string& key, const std::function<void()>& body) override;
+  int padded(int n) const override;
+  void synchronize() override;
+  std::uint64_t waits() const override;
+  Mark mark() override;
+  double seconds(const Mark& from, const Mark& to) const override;
+  void* stream() const override { return stream_; }
+
+  cudaStream_t cuda_stream() const { return stream_; }
+  bool invariant() const { return options_.invariant; }
+  int multiprocessors() const { return multiprocessors_; }
+  int architecture() const { return architecture_; }                 // 80, 90, ...
+  std::int64_t shared_memory() const { return shared_memory_; }      // bytes that one block may have
+  bool overlaps() const { return architecture_ >= 90; }              // see Grid::overlaps
+  bool recording() const;                                            // a body is being captured
+
+ private:
+  CudaOptions options_;
+  cudaStream_t stream_ = nullptr;
+  std::string machine_;
+  int multiprocessors_ = 0, architecture_ = 0;
+  std::int64_t shared_memory_ = 0;
+  std::shared_ptr<CudaMemory> memory_;  // tensors keep it alive
+  std::unique_ptr<CudaTransfers> transfers_;
+  std::unique_ptr<CudaReplays> replays_;
+  std::unique_ptr<CudaProducts> products_;
+};
+
+}  // namespace foretoken

@@ -1,0 +1,86 @@
+// What every kernel file of this folder needs: checked calls, checked launches, and how one kernel begins while the one before
+// it ends. This room must not know the operations.
+#pragma once
+#include <cuda_bf16.h>
+#include <cuda_runtime.h>
+
+#include <source_location>
+#include <string>
+
+#include "kernels/error.h"
+#include "kernels/tensor.h"
+
+namespace foretoken {
+
+// Throws Error with the operation, the file and the line unless `status` is success.
+inline void check(cudaError_t status, const std::string& operation, std::source_location where = std::source_location::current()) {
+  if (status == cudaSuccess) return;
+  (void)cudaGetLastError();  // an error that is not sticky must not meet the next call
+  throw Error("cuda: " + operation + " failed: " + cudaGetErrorString(status) + " (" + where.file_name() + ":" + std::to_string(where.line()) +
+              "); run it under compute-sanitizer, or use \"device\": \"cpu\"");
+}
+
+// Grid, block, dynamic shared memory in bytes, blocks of a cluster.
+struct Grid {
+  dim3 blocks;
+  int threads = 0;
+  std::size_t shared = 0;
+  int cluster = 1;
+  // The kernel calls wait_for_earlier() before it reads what an earlier kernel wrote or writes anything at all: it may then be
+  // started while the kernel before it still runs. Ignored before architecture 90.
+  bool overlaps = false;
+};
+
+// Queues kernel(arguments...) and checks the launch. `operation` is the name in an Error.
+template <class... P, class... A>
+void launch_kernel(const char* operation, cudaStream_t stream, const Grid& grid, void (*kernel)(P...), A&&... arguments) {
+  if (grid.blocks.x == 0 || grid.blocks.y == 0 || grid.blocks.z == 0) return;
+  if (grid.shared > 48 * 1024) check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, int(grid.shared)), operation);
+  cudaLaunchAttribute attributes[2];
+  cudaLaunchConfig_t config = {};
+  config.gridDim = grid.blocks, config.blockDim = dim3(unsigned(grid.threads)), config.dynamicSmemBytes = grid.shared, config.stream = stream;
+  config.attrs = attributes;
+  if (grid.cluster > 1) {
+    attributes[config.numAttrs].id = cudaLaunchAttributeClusterDimension;
+    attributes[config.numAttrs].val.clusterDim = {unsigned(grid.cluster), 1, 1};
+    ++config.numAttrs;
+  }
+  if (grid.overlaps) {
+    attributes[config.numAttrs].id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    attributes[config.numAttrs].val.programmaticStreamSerializationAllowed = 1;
+    ++config.numAttrs;
+  }
+  check(cudaLaunchKernelEx(&config, kernel, static_cast<P>(arguments)...), operation);
+}
+
+// Until everything that was queued before this kernel is done and visible. Every thread of a kernel that `overlaps` calls it, or
+// reaches it through a barrier behind one that did; before it, only weights and other memory that no kernel writes may be read.
+__device__ inline void wait_for_earlier() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+// The kernel behind this one may be started as soon as every block has said so (it still waits for this one's end).
+__device__ inline void let_later_start() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
+
+using Bf16 = __nv_bfloat16;
+
+__device__ inline float to_float(float x) { return x; }
+__device__ inline float to_float(Bf16 x) { return __bfloat162float(x); }
+__device__ inline void from_float(float& to, float x) { to = x; }
+__device__ inline void from_float(Bf16& to, float x) { to = __float2bfloat16_rn(x); }
+
+// Calls f(T*()) with T = float or Bf16, as `type` says; any other is an Error that names the operation.
+template <class F> void with_type(const char* operation, DType type, F f) {
+  if (type == DType::f32) return f(static_cast<float*>(nullptr));
+  if (type == DType::bf16) return f(static_cast<Bf16*>(nullptr));
+  throw Error(std::string("cuda: ") + operation + " takes f32 or bf16, not " + name_of(type));
+}
+
+inline unsigned blocks_for(std::int64_t n, std::int64_t each) { return unsigned((n + each - 1) / each); }
+
+}  // namespace foretoken

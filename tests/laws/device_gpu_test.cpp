@@ -1,0 +1,100 @@
+// The laws on the GPU, with the demo models, in invariant numerics: greedy, coupled, batch; and one wait a step.
+#include <gtest/gtest.h>
+
+#include "experiments/conformance/laws.h"
+#include "framework/model/transformer.h"
+#include "kernels/cuda/cuda_backend.h"
+
+namespace foretoken::test {
+
+using namespace conformance;
+
+namespace {
+
+std::unique_ptr<Backend> invariant() { return make_cuda_backend({.invariant = true}); }
+
+std::shared_ptr<Model> demo(Backend& backend, const std::string& name, const std::string& dtype) {
+  const auto folder = std::filesystem::path(FORETOKEN_SOURCE_DIR) / "experiments/models" / name;
+  return std::make_shared<Transformer>(backend, ModelConfig::load(folder), Checkpoint::open(folder), name, 0, TransformerOptions{.dtype = dtype});
+}
+
+// "table:same" is the target, any other name a draft.
+Cast demo_cast(Backend& backend, const std::string& dtype) {
+  const auto target = demo(backend, "target", dtype), draft = demo(backend, "draft", dtype), large = demo(backend, "draft-large", dtype);
+  return {target, [=](const std::string& name, const std::string&) { return name == "table:same" ? target : name == "table:other" ? draft : large; }};
+}
+
+const Scene kScene{.engine = {.batch = 4, .step_rows = 64, .page_rows = 16, .pages = 256, .check = true}};
+
+void expect_plain_texts(float temperature, const std::string& dtype, const std::function<bool(const Subject&)>& asked) {
+  const auto backend = invariant();
+  const Cast cast = demo_cast(*backend, dtype);
+  const auto asks = random_asks(6, cast.target->info().vocab, 90, 40, 5);
+  Scene scene = kScene;
+  scene.sampling.temperature = temperature;
+  long accepted = 0, refused = 0;
+  for (const Subject& s : subjects(all_registries(), 4)) {
+    if (!asked(s)) continue;
+    const Finding f = same_text(s, scene, *backend, cast, asks);
+    EXPECT_TRUE(f.holds) << f.what;
+    accepted += f.accepted, refused += f.refused;
+  }
+  EXPECT_GT(accepted, 0);
+  EXPECT_GT(refused, 0);
+}
+
+bool path_identical(const Subject& s) { return soundness_of(s.registries, s.chairs.verifier).promise.find("path-identical") != std::string::npos; }
+
+TEST(DeviceLaws, greedy_text_is_plain_decodings) {
+  for (const char* dtype : {"bf16", "f32"}) expect_plain_texts(0, dtype, [](const Subject&) { return true; });
+}
+
+TEST(DeviceLaws, coupled_text_is_plain_decodings_at_any_temperature) {
+  for (const float t : {0.4f, 1.0f}) expect_plain_texts(t, "bf16", path_identical);
+}
+
+TEST(DeviceLaws, a_text_does_not_depend_on_its_batch_nor_on_the_chunks_of_its_prompt) {
+  const auto backend = invariant();
+  const Cast cast = demo_cast(*backend, "bf16");
+  const auto asks = random_asks(24, cast.target->info().vocab, 200, 32, 6);
+  for (const Subject& s : subjects(all_registries(), 3)) {
+    Scene alone = kScene, crowd = kScene, chunks = kScene;
+    alone.engine.batch = 1, alone.engine.step_rows = 512;
+    crowd.engine.batch = 24, crowd.engine.step_rows = 1024, crowd.engine.pages = 1024;
+    chunks.engine.batch = 5, chunks.engine.step_rows = 23;
+    const auto one = play(s, alone, *backend, cast, asks).texts;
+    EXPECT_EQ(play(s, crowd, *backend, cast, asks).texts, one) << s.text();
+    // Fewer rows for catching up may shorten trees, which changes samples, never greedy text.
+    chunks.sampling.temperature = alone.sampling.temperature = 0;
+    EXPECT_EQ(play(s, chunks, *backend, cast, asks).texts, play(s, alone, *backend, cast, asks).texts) << s.text();
+  }
+}
+
+TEST(DeviceLaws, a_step_waits_once) {
+  const auto backend = invariant();
+  const Cast cast = demo_cast(*backend, "bf16");
+  const auto asks = random_asks(3, cast.target->info().vocab, 60, 40, 7);
+  for (const Subject& s : subjects(all_registries(), 6)) {
+    int steps = 0, most = 0;
+    play(s, kScene, *backend, cast, asks, [&](Engine&, const StepReport& r, auto) { ++steps, most = std::max(most, r.waits); });
+    EXPECT_GT(steps, 0);
+    EXPECT_EQ(most, 1) << s.text();
+  }
+}
+
+TEST(DeviceLaws, preemption_changes_no_text) {
+  const auto backend = invariant();
+  const Cast cast = demo_cast(*backend, "bf16");
+  const auto asks = random_asks(8, cast.target->info().vocab, 100, 60, 8);
+  const auto subject = subjects(all_registries(), 4).back();
+  Scene roomy = kScene, tight = kScene;
+  roomy.sampling.temperature = tight.sampling.temperature = 0;
+  roomy.engine.batch = tight.engine.batch = 8;
+  tight.engine.pages = 30;
+  const Played scarce = play(subject, tight, *backend, cast, asks);
+  EXPECT_GT(scarce.preempted, 0);
+  EXPECT_EQ(scarce.texts, play(subject, roomy, *backend, cast, asks).texts);
+}
+
+}  // namespace
+}  // namespace foretoken::test

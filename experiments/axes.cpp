@@ -5,6 +5,9 @@
 #include <map>
 #include <numeric>
 
+#include "framework/model/model_choice.h"
+#include "kernels/error.h"
+
 namespace foretoken {
 namespace {
 
@@ -29,16 +32,21 @@ bool before(const std::string& a, const std::string& b) {
   return key(a) < key(b);
 }
 
-json value_at(const json& run, const std::string& pointer) {
-  const json::json_pointer place(pointer);
-  return run.contains(place) ? run[place] : json();
+// The run with each model as one text.
+json with_models_told(json run) {
+  for (const char* room : {"target", "drafter"})
+    if (run.contains(room) && run[room].is_object() && run[room].contains("model")) {
+      run[room]["model"] = told(run, "/" + std::string(room) + "/model");
+      run[room].erase("inflate");
+    }
+  return run;
 }
 
 // Pointers of leaves that differ between runs, in order.
 std::vector<std::string> differing(const std::vector<json>& runs) {
   std::map<std::string, std::pair<json, std::size_t>> first;  // its first value; how many runs have the same
   for (const json& run : runs) {
-    const json leaves = run.flatten();
+    const json leaves = with_models_told(run).flatten();
     for (const auto& [pointer, value] : leaves.items()) {
       auto& [known, count] = first.try_emplace(pointer, value, 0).first->second;
       if (known == value) ++count;
@@ -61,7 +69,7 @@ class Classes {
     std::vector<int> refined;
     for (std::size_t i = 0; i < runs_.size(); ++i)
       refined.push_back(
-          next.try_emplace({class_[i], value_at(runs_[i], pointer).dump()}, int(next.size())).first->second);
+          next.try_emplace({class_[i], told(runs_[i], pointer).dump()}, int(next.size())).first->second);
     const bool more = int(next.size()) > count_;
     count_ = int(next.size());
     class_ = std::move(refined);
@@ -102,13 +110,25 @@ std::string title_of(const std::string& pointer) {
 
 }  // namespace
 
+json told(const json& run, const std::string& pointer) {
+  const json::json_pointer place(pointer);
+  if (!run.contains(place)) return json();
+  const json& value = run[place];
+  if (!pointer.ends_with("/model")) return value;
+  try {
+    return ModelChoice::read(value, run[json::json_pointer(without_last(pointer))].value("inflate", json())).text();
+  } catch (const Error&) {  // a line of another version, or no model: as it stands
+    return value;
+  }
+}
+
 Axes::Axes(const std::vector<json>& runs, const std::vector<std::string>& named) {
   std::map<std::string, int> titles;
   for (const std::string& pointer : choose(runs, named)) {
     Axis axis{pointer, title_of(pointer), true};
     std::vector<json> values;
     for (const json& run : runs) {
-      const json value = value_at(run, pointer);
+      const json value = told(run, pointer);
       axis.numeric &= value.is_number() || value.is_null();
       if (std::ranges::find(values, value) == values.end()) values.push_back(value);
     }
@@ -132,7 +152,7 @@ std::vector<Column> Axes::table_columns() const {
 }
 
 Cell Axes::cell(std::size_t axis, const json& run) const {
-  const json value = value_at(run, columns_[axis].pointer);
+  const json value = told(run, columns_[axis].pointer);
   if (value.is_null()) return Cell::of("-");
   if (value.is_number()) {
     char digits[40];
@@ -161,7 +181,7 @@ std::string Axes::label(const json& run) const {
 
 std::vector<std::size_t> Axes::order(const std::vector<json>& runs) const {
   const auto rank = [&](std::size_t axis, const json& run) {
-    const json value = value_at(run, columns_[axis].pointer);
+    const json value = told(run, columns_[axis].pointer);
     if (columns_[axis].numeric) return value.is_number() ? value.get<double>() : -1e300;
     return double(std::ranges::find(values_[axis], value) - values_[axis].begin());
   };
@@ -192,7 +212,7 @@ std::vector<std::size_t> Axes::outside_policy() const {
 
 bool Axes::equal(const json& a, const json& b, const std::vector<std::size_t>& axes) const {
   return std::ranges::all_of(
-      axes, [&](std::size_t i) { return value_at(a, columns_[i].pointer) == value_at(b, columns_[i].pointer); });
+      axes, [&](std::size_t i) { return told(a, columns_[i].pointer) == told(b, columns_[i].pointer); });
 }
 
 }  // namespace foretoken

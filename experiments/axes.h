@@ -10,6 +10,9 @@
 
 namespace foretoken {
 
+// What a run says at a pointer, null where nothing; a model as one text: "experiments/models/target inflated to llama-3.1-8b".
+nlohmann::json told(const nlohmann::json& run, const std::string& pointer);
+
 struct Axis {
   std::string pointer;  // into the run document
   std::string title;    // its last part, or "parent/last" where two would be equal

@@ -182,12 +182,18 @@ std::string verdict(const std::vector<Pair>& pairs) {
          (failed ? ", failed " + std::to_string(failed) : "") + ".";
 }
 
+std::string origin_of(const std::vector<Summary>& side) {
+  const View view = View::of(side);
+  const std::string models = view.models();
+  return view.origin() + (models.empty() ? "" : " " + models + ".");
+}
+
 std::string people(const Matching& matching, const Axes& axes, Table table, const CompareOptions& options) {
   const bool markdown = options.format == "markdown";
   const std::string end = markdown ? "\n\n" : "\n", item = markdown ? "- " : "  ";
   std::string found;
-  if (!matching.a.empty()) found += "A: " + options.name_a + ", " + View::of(matching.a).origin() + end;
-  if (!matching.b.empty()) found += "B: " + options.name_b + ", " + View::of(matching.b).origin() + end;
+  if (!matching.a.empty()) found += "A: " + options.name_a + ", " + origin_of(matching.a) + end;
+  if (!matching.b.empty()) found += "B: " + options.name_b + ", " + origin_of(matching.b) + end;
   narrow(table);
   found += verdict(matching.pairs) + end;
   for (const std::string& pointer : matching.younger)

@@ -88,7 +88,7 @@ int generate(const GenerateOptions& options) {
   document["workload"]["prompts"] = "(the prompt)";
   const json run = complete_run(document, bench.registries(), "generate");
   const auto engine = bench.engine(run, Side::speculative, "");
-  const auto tokenizer = bench.tokenizer(run.at("target").at("model"), "");
+  const auto tokenizer = bench.tokenizer(target_of(run), "");
   engine->submit(request_of(run, engine->target().info(), tokenizer, Prompt{0, read_prompt(options.prompt), ""}, 0));
 
   Printer printer(tokenizer, options.marks);

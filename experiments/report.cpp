@@ -46,26 +46,36 @@ std::vector<Table> tables_of(const View& view, const std::vector<std::string>& n
     if (name == "best" && !view.axes.of_policy().empty()) tables.push_back(best_table(view));
   }
   std::erase_if(tables, [](const Table& table) { return table.rows.empty(); });
+  if (const std::string models = view.models(); !models.empty())
+    for (Table& table : tables) table.note += (table.note.empty() ? "" : " ") + models + ".";
   return tables;
 }
 
-std::string csv(const View& view, const ShowOptions& options) {
+// Every row says what ran, where that is not what a directory holds.
+Table naming_models(Table table, const View& view) {
+  const std::string models = view.models();
+  if (models.empty()) return table;
+  table.columns.insert(table.columns.begin(), {"models", "models", "what ran", Column::Kind::text});
+  for (Row& row : table.rows) row.cells.insert(row.cells.begin(), Cell::of(models));
+  return table;
+}
+
+Table csv_table(const View& view, const ShowOptions& options) {
   if (options.tables.size() > 1)
     throw Error("CSV holds one table: name one of " + joined(kTables) + ", or take --format json");
   const std::string name = options.tables.empty() ? "main" : chosen(options).front();
-  if (name == "main") return figures_table(view).csv();
-  if (name == "theory") return theory_table(view).csv();
-  if (name == "positions") return every_position_table(view).csv();
-  if (name == "categories") return category_table(view, false).csv();
-  return name == "phases" ? phase_table(view).csv() : best_table(view).csv();
+  if (name == "main") return figures_table(view);
+  if (name == "theory") return theory_table(view);
+  if (name == "positions") return every_position_table(view);
+  if (name == "categories") return category_table(view, false);
+  return name == "phases" ? phase_table(view) : best_table(view);
 }
 
 // The axes of a run, by their pointers.
 json axes_json(const View& view, const json& run) {
   json found = json::object();
   for (const Axis& axis : view.axes.columns()) {
-    const json::json_pointer place(axis.pointer);
-    found[axis.pointer] = run.contains(place) ? run[place] : json();
+    found[axis.pointer] = told(run, axis.pointer);
   }
   return found;
 }
@@ -94,7 +104,7 @@ std::string show(const std::vector<json>& lines, const ShowOptions& options) {
   const std::vector<std::string> names = chosen(options);
   const View view(lines);
   if (options.format == "json") return programs(view);
-  if (options.format == "csv") return csv(view, options);
+  if (options.format == "csv") return naming_models(csv_table(view, options), view).csv();
   if (options.format != "terminal" && options.format != "markdown")
     throw Error("unknown format '" + options.format + "': there are terminal, markdown, csv, json");
   const bool markdown = options.format == "markdown";

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <set>
 
+#include "framework/model/model_choice.h"
 #include "framework/text/json_file.h"
 #include "kernels/error.h"
 
@@ -24,6 +25,7 @@ bool fits(const json& v, const RunKey& k) {
   if (k.type == "chair") return v.is_object();
   if (k.type == "strings")
     return v.is_array() && std::ranges::all_of(v, [](const json& s) { return s.is_string() && s != ""; });
+  if (k.type == "model" && v.is_object()) return true;
   if (!v.is_string() || v == "") return false;
   return k.choices.empty() || std::ranges::find(k.choices, v.get<std::string>()) != k.choices.end();
 }
@@ -93,6 +95,7 @@ json complete_run(const json& document, const Registries& registries, const std:
     }
   }
   try {
+    run["target"]["model"] = ModelChoice::read(run["target"]["model"], run["target"]["inflate"]).document();
     run["drafter"] = registries.drafters.complete(run["drafter"]);
     run["policy"] = registries.policies.complete(run["policy"]);
     run["verifier"] = registries.verifiers.complete(run["verifier"]);

@@ -1,5 +1,6 @@
 // The list of keys, and its two looks.
 #include <algorithm>
+#include <iterator>
 
 #include "experiments/run_document.h"
 
@@ -17,6 +18,12 @@ RunKey path(const char* pointer, const char* meaning) {
 RunKey chair(const char* pointer, const char* standard, const char* meaning) {
   return {pointer, "chair", {{"name", standard}}, meaning, false, false, -1e300, 1e300, {}, false, false};
 }
+RunKey model(const char* pointer, const char* meaning) {
+  return {pointer, "model", nullptr, meaning, true, false, -1e300, 1e300, {}, false, false};
+}
+RunKey shape(const char* pointer, const char* meaning) {
+  return {pointer, "shape", nullptr, meaning, false, true, -1e300, 1e300, {}, false, false};
+}
 RunKey choice(const char* pointer, const char* meaning, std::vector<std::string> choices) {
   return {pointer, "string", choices.front(), meaning, false, false, -1e300, 1e300, choices, false, false};
 }
@@ -27,6 +34,9 @@ RunKey number(const char* pointer, json standard, double least, double most, con
               bool below = false) {
   return {pointer, "number", standard, meaning, false, false, least, most, {}, above, below};
 }
+RunKey share(const char* pointer, const char* meaning) {
+  return {pointer, "number", nullptr, meaning, false, true, 0, 1, {}, true, true};
+}
 RunKey boolean(const char* pointer, bool standard, const char* meaning) {
   return {pointer, "boolean", standard, meaning, false, false, -1e300, 1e300, {}, false, false};
 }
@@ -34,9 +44,13 @@ RunKey strings(const char* pointer, const char* meaning) {
   return {pointer, "strings", json::array(), meaning, false, false, -1e300, 1e300, {}, false, false};
 }
 
-std::vector<RunKey> make_keys() {
+// What runs, and how tokens are drawn.
+std::vector<RunKey> keys_of_models_and_sampling() {
   return {
-      path("/target/model", "Hugging Face directory of the target: config.json, model.safetensors, tokenizer.json"),
+      model("/target/model",
+            "Hugging Face directory of the target (config.json, model.safetensors, tokenizer.json), or random weights: "
+            "{\"random\": SHAPE, \"seed\": 1, \"tokenizer\": DIRECTORY}"),
+      shape("/target/inflate", "shape that it is embedded in, computing the same at its cost; null: as it is"),
       choice("/target/dtype", "type of its weights; auto: as stored", {"auto", "f32", "bf16", "int8"}),
       choice("/target/kv_dtype",
              "type of cached keys and values, of drafters' models too; auto: f32 on the reference device, else bf16",
@@ -50,6 +64,12 @@ std::vector<RunKey> make_keys() {
       number("/sampling/min_p", 0, 0, 1, "keep tokens with p >= min_p times the greatest", false, true),
       integer("/sampling/seed", 1, 0, 9e15, "of every draw; a request's stream is its prompt and sample number"),
       boolean("/sampling/logprobs", false, "also compute log-probabilities of emitted tokens"),
+  };
+}
+
+// Where it runs, on what, and how it is measured.
+std::vector<RunKey> keys_of_engine_and_workload() {
+  return {
       integer("/engine/batch", 4, 1, 4096,
               "the most sequences running at once; a run serves at least four times as many requests"),
       choice("/engine/device",
@@ -59,6 +79,8 @@ std::vector<RunKey> make_keys() {
       integer("/engine/step_rows", 512, 1, 1e6, "the most rows (tokens) of one target forward; at least batch"),
       integer("/engine/page_rows", 16, 1, 4096, "positions of the target in one page of the KV pool"),
       integer("/engine/memory_mib", 256, 1, 1e7, "MiB of the KV pool, shared by the target and all drafters"),
+      share("/engine/memory_fraction",
+            "the pool as a share of the device's memory that is free once the models are loaded; null: memory_mib"),
       boolean("/engine/reuse_prefixes", true, "serve equal beginnings from cached pages"),
       boolean("/engine/check", false, "check the integrity of every cache after every step (slow)"),
       path("/workload/prompts",
@@ -136,7 +158,11 @@ std::string range_of(const RunKey& k) {
 }
 
 const std::vector<RunKey>& run_keys() {
-  static const std::vector<RunKey> keys = make_keys();
+  static const std::vector<RunKey> keys = [] {
+    std::vector<RunKey> all = keys_of_models_and_sampling();
+    std::ranges::move(keys_of_engine_and_workload(), std::back_inserter(all));
+    return all;
+  }();
   return keys;
 }
 

@@ -96,7 +96,7 @@ std::vector<Job> jobs_of(const json& run, Workbench& bench, const std::filesyste
   const json& w = run["workload"];
   const auto prompts = choose_prompts(read_prompts(locate(w["prompts"], beside)), w["categories"], w["limit"]);
   const auto target = bench.target(run, beside);
-  const auto tokenizer = bench.tokenizer(run["target"]["model"], beside);
+  const auto tokenizer = bench.tokenizer(target_of(run), beside);
   const std::size_t wanted = 4 * run["engine"]["batch"].get<std::size_t>();
   std::vector<Job> jobs;
   for (std::uint64_t sample = 0; sample == 0 || jobs.size() < wanted; ++sample)

@@ -144,6 +144,26 @@ std::string View::origin() const {
   return found;
 }
 
+std::string View::models() const {
+  std::string found;
+  bool made = false;
+  for (const char* room : {"target", "drafter"}) {
+    std::set<std::string> texts;
+    for (const Summary& s : cells) {
+      const json& run = s.run();
+      const json text = told(run, "/" + std::string(room) + "/model");
+      if (!text.is_string()) continue;
+      texts.insert(text);
+      made |= text != run[room]["model"];
+    }
+    for (bool first = true; const std::string& text : texts) {
+      found += !first ? ", " : std::string(found.empty() ? "" : "; ") + room + ": ";
+      found += text, first = false;
+    }
+  }
+  return made ? found : "";
+}
+
 Row View::start(std::size_t i) const {
   Row row;
   row.cells = axes.cells(cells[i].run());

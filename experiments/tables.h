@@ -19,6 +19,8 @@ struct View {
   static View of(std::vector<Summary> summaries);
   // Where the figures come from: commit, machine, repeats, prompts; and a warning where exact and lossy rows stand together.
   std::string origin() const;
+  // What ran where a model was inflated or its weights are random: "Target: ...; drafter: ...". Empty where none was.
+  std::string models() const;
   // The columns that open a table: the axes, and the promise where rows differ in it.
   std::vector<Column> columns() const;
   // The axes of a row (and its promise), and the sentence of a run that failed; an empty line before where any axis but the last changes.

@@ -1,6 +1,9 @@
 #include "experiments/workbench.h"
 
+#include <algorithm>
+
 #include "experiments/stop_strings.h"
+#include "framework/model/open_model.h"
 #include "framework/model/transformer.h"
 #include "kernels/error.h"
 #ifdef FORETOKEN_CUDA
@@ -58,31 +61,53 @@ Backend& Workbench::backend(const json& engine) {
   return *made;
 }
 
-std::shared_ptr<const Tokenizer> Workbench::tokenizer(const std::string& directory,
-                                                      const std::filesystem::path& beside) {
-  const auto path = model_directory(directory, beside);
+std::shared_ptr<const Tokenizer> Workbench::tokenizer(const ModelChoice& choice, const std::filesystem::path& beside) {
+  const auto path = model_directory(choice.tokenizer_directory(), beside);
   auto& loaded = tokenizers_[std::filesystem::weakly_canonical(path).string()];
   if (!loaded) loaded = Tokenizer::load(path);
   return loaded;
 }
 
-std::shared_ptr<Model> Workbench::model(Backend& backend, const std::string& directory, const std::string& dtype,
+std::shared_ptr<Model> Workbench::model(Backend& backend, const ModelChoice& choice, const std::string& dtype,
                                         const std::string& kv_dtype, const std::filesystem::path& beside) {
-  const auto path = model_directory(directory, beside);
+  const auto find = [&](const std::string& directory) { return model_directory(directory, beside); };
   const std::string device = std::to_string(reinterpret_cast<std::uintptr_t>(&backend));
-  Loaded& loaded =
-      models_[std::filesystem::weakly_canonical(path).string() + "|" + dtype + "|" + kv_dtype + "|" + device];
+  const std::string place =
+      choice.directory.empty() ? "" : std::filesystem::weakly_canonical(find(choice.directory)).string();
+  Loaded& loaded = models_[choice.text() + "|" + place + "|" + dtype + "|" + kv_dtype + "|" + device];
   loaded.used = true;
-  if (!loaded.model)
-    loaded.model =
-        std::make_shared<Transformer>(backend, ModelConfig::load(path), Checkpoint::open(path), directory,
-                                      tokenizer(directory, beside)->fingerprint(), TransformerOptions{dtype, kv_dtype});
+  if (loaded.model) return loaded.model;
+  const OpenModel open = open_model(choice, find, dtype);
+  const std::uint64_t vocabulary =
+      choice.random.empty() ? tokenizer(choice, beside)->fingerprint() : random_vocabulary(open.config.vocab);
+  loaded.model = std::make_shared<Transformer>(backend, open.config, *open.tensors, choice.text(), vocabulary,
+                                               TransformerOptions{dtype, kv_dtype});
   return loaded.model;
 }
 
 std::shared_ptr<Model> Workbench::target(const json& run, const std::filesystem::path& beside) {
   const json& t = run.at("target");
-  return model(backend(run.at("engine")), t.at("model"), t.at("dtype"), t.at("kv_dtype"), beside);
+  return model(backend(run.at("engine")), target_of(run), t.at("dtype"), t.at("kv_dtype"), beside);
+}
+
+std::int64_t Workbench::pool_mib(const json& run, const std::filesystem::path& beside, const Registries& registries) {
+  const json& e = run.at("engine");
+  if (e.at("memory_fraction").is_null()) return e.at("memory_mib");
+  std::int64_t& mib = pools_[run.dump()];
+  if (mib > 0) return mib;
+  Backend& device = backend(e);
+  // What the models take comes off first, a drafter's too.
+  target(run, beside);
+  const json& drafter = run.at("drafter");
+  for (const Option& o : registries.drafters.find(drafter).options)
+    if (o.type == "model" && !drafter.at(o.name).is_null())
+      model(device, ModelChoice::read(drafter.at(o.name), drafter.value("inflate", json())),
+            drafter.value("dtype", "auto"), run.at("target").at("kv_dtype"), beside);
+  const std::int64_t free = device.free_memory();
+  if (free == 0)
+    throw Error("the device " + device.name() +
+                " does not say how much memory is free; give the engine \"memory_mib\" instead of \"memory_fraction\"");
+  return mib = std::max<std::int64_t>(1, std::int64_t(e.at("memory_fraction").get<double>() * double(free >> 20)));
 }
 
 std::unique_ptr<Engine> Workbench::engine(const json& run, Side side, const std::filesystem::path& beside, const Registries& registries) {
@@ -94,19 +119,23 @@ std::unique_ptr<Engine> Workbench::engine(const json& run, Side side, const std:
   const EngineOptions options{.batch = e.at("batch"),
                               .step_rows = e.at("step_rows"),
                               .page_rows = e.at("page_rows"),
-                              .memory_mib = e.at("memory_mib"),
+                              .memory_mib = pool_mib(run, beside, registries),
                               .pages = 0,
                               .reuse_prefixes = e.at("reuse_prefixes"),
                               .check = e.at("check")};
   return std::make_unique<Engine>(device, target(run, beside), registries, chairs, options,
-                                  [this, &device, kv, beside](const std::string& directory, const std::string& dtype) {
-                                    return model(device, directory, dtype, kv, beside);
+                                  [this, &device, kv, beside](const ModelChoice& choice, const std::string& dtype) {
+                                    return model(device, choice, dtype, kv, beside);
                                   });
 }
 
 void Workbench::forget_unused() {
   std::erase_if(models_, [](const auto& entry) { return !entry.second.used; });
   for (auto& [key, loaded] : models_) loaded.used = false;
+}
+
+ModelChoice target_of(const json& run) {
+  return ModelChoice::read(run.at("target").at("model"), run.at("target").at("inflate"));
 }
 
 Request request_of(const json& run, const ModelInfo& target, const std::shared_ptr<const Tokenizer>& tokenizer,

@@ -10,6 +10,7 @@
 
 #include "experiments/workload.h"
 #include "framework/engine/engine.h"
+#include "framework/model/model_choice.h"
 #include "framework/text/tokenizer.h"
 
 namespace foretoken {
@@ -25,7 +26,8 @@ class Workbench {
   Backend& backend(const nlohmann::json& engine);
   // Of a run's target. Paths may also lie `beside` the document.
   std::shared_ptr<Model> target(const nlohmann::json& run, const std::filesystem::path& beside);
-  std::shared_ptr<const Tokenizer> tokenizer(const std::string& directory, const std::filesystem::path& beside);
+  // Whose tokens a model speaks.
+  std::shared_ptr<const Tokenizer> tokenizer(const ModelChoice& choice, const std::filesystem::path& beside);
   // The engine of one side of a complete run; it must not outlive this workbench.
   std::unique_ptr<Engine> engine(const nlohmann::json& run, Side side, const std::filesystem::path& beside) { return engine(run, side, beside, registries_); }
   // The same with other registries than its own.
@@ -38,15 +40,20 @@ class Workbench {
     std::shared_ptr<Model> model;
     bool used = true;
   };
-  std::shared_ptr<Model> model(Backend& backend, const std::string& directory, const std::string& dtype,
+  std::shared_ptr<Model> model(Backend& backend, const ModelChoice& choice, const std::string& dtype,
                                const std::string& kv_dtype, const std::filesystem::path& beside);
+  // MiB of the page pool of a run; a fraction of what is free is measured once for all engines of a run, both sides alike.
+  std::int64_t pool_mib(const nlohmann::json& run, const std::filesystem::path& beside, const Registries& registries);
 
   Registries registries_;
   std::map<std::string, std::unique_ptr<Backend>> backends_;
   std::map<std::string, Loaded> models_;
   std::map<std::string, std::shared_ptr<const Tokenizer>> tokenizers_;
+  std::map<std::string, std::int64_t> pools_;  // MiB of the runs that ask for a fraction
 };
 
+// The target of a complete run, as it names it.
+ModelChoice target_of(const nlohmann::json& run);
 // A request of a complete run: sample number `sample` of a prompt, with the run's sampling, limits and stop texts.
 Request request_of(const nlohmann::json& run, const ModelInfo& target,
                    const std::shared_ptr<const Tokenizer>& tokenizer, const Prompt& prompt, std::uint64_t sample);

@@ -92,7 +92,7 @@ Finding cache(const Subject& subject, const Scene& scene, Backend& backend, cons
   Finding f{.what = subject.text()};
   std::vector<std::shared_ptr<Model>> models{cast.target};
   Cast noted = cast;
-  noted.load = [&](const std::string& name, const std::string& dtype) { return models.emplace_back(cast.load(name, dtype)); };
+  noted.load = [&](const ModelChoice& choice, const std::string& dtype) { return models.emplace_back(cast.load(choice, dtype)); };
   const auto model_of = [&](const CachedModel& c) {
     return *std::ranges::find_if(models, [&](const auto& m) { return &m->info() == &c.info(); });
   };

@@ -28,7 +28,7 @@ template <class T> std::vector<json> configurations(const Registry<T>& registry)
     for (json config : variants) {
       config["name"] = name;
       for (const Option& o : entry.options)
-        if (!config.contains(o.name) && o.standard.is_null() && !o.optional && o.type == "path") config[o.name] = "table:other";
+        if (!config.contains(o.name) && o.standard.is_null() && !o.optional && (o.type == "path" || o.type == "model")) config[o.name] = "table:other";
       all.push_back(registry.complete(config));
     }
   }
@@ -127,7 +127,7 @@ Subject watched(const Subject& subject, Watcher watcher) {
 
 Cast table_cast(const TableModel::Options& target) {
   return {std::make_shared<TableModel>(target),
-          [target](const std::string& name, const std::string&) { return std::make_shared<TableModel>(named_table(name, target)); }};
+          [target](const ModelChoice& choice, const std::string&) { return std::make_shared<TableModel>(named_table(choice.directory, target)); }};
 }
 
 std::vector<Ask> random_asks(int count, int vocab, int longest, int max_new_tokens, std::uint64_t seed) {

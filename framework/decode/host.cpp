@@ -4,9 +4,9 @@
 
 namespace foretoken {
 
-std::shared_ptr<Model> Host::load(const std::string& directory, const std::string& dtype) const {
-  if (!load_) throw Error("this engine was given no way to load the model '" + directory + "'");
-  auto model = load_(directory, dtype);
+std::shared_ptr<Model> Host::load(const ModelChoice& choice, const std::string& dtype) const {
+  if (!load_) throw Error("this engine was given no way to load the model '" + choice.text() + "'");
+  auto model = load_(choice, dtype);
   const ModelInfo& m = model->info();
   if (m.vocab != target_.vocab || m.vocabulary != target_.vocabulary)
     throw Error("the draft model " + m.name + " has another vocabulary (" + std::to_string(m.vocab) + " tokens) than the target " + target_.name + " (" +

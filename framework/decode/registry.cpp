@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "framework/model/model_choice.h"
 #include "kernels/error.h"
 
 namespace foretoken {
@@ -34,7 +35,17 @@ bool fits(const nlohmann::json& value, const Option& o) {
   if (o.type == "integer") return value.is_number_integer() && value.get<double>() >= o.least && value.get<double>() <= o.most;
   if (o.type == "number") return value.is_number() && value.get<double>() >= o.least && value.get<double>() <= o.most;
   if (o.type == "boolean") return value.is_boolean();
+  if (o.type == "model") return value.is_object() || (value.is_string() && value != "");
   return value.is_string();
+}
+
+// What a model option says, in full, so that equal choices are equal text.
+nlohmann::json model_option(const std::string& owner, const nlohmann::json& model, const nlohmann::json& inflate) {
+  try {
+    return ModelChoice::read(model, inflate).document();
+  } catch (const Error& e) {
+    throw Error(owner + ": " + e.what());
+  }
 }
 
 }  // namespace
@@ -72,6 +83,9 @@ nlohmann::json fill_options(const std::string& what, const nlohmann::json& confi
     if (!config.contains(o.name)) throw Error(owner + " needs the option '" + o.name + "' (" + o.type + ": " + o.meaning + ")");
     throw Error("option '" + o.name + "' of " + owner + " must be " + o.type + " (" + o.meaning + "), not " + filled[o.name].dump());
   }
+  for (const auto& o : options)
+    if (o.type == "model" && !filled[o.name].is_null())
+      filled[o.name] = model_option(owner, filled[o.name], filled.value("inflate", nlohmann::json()));
   return filled;
 }
 

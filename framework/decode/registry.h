@@ -19,7 +19,7 @@ class Host;
 
 struct Option {
   std::string name;
-  std::string type;              // "integer", "number", "string", "boolean", "path"
+  std::string type;              // "integer", "number", "string", "boolean", "path", "model" (ModelChoice; with the option "inflate" beside it)
   nlohmann::json standard;       // the default; null: must be given unless `optional`
   std::string meaning;           // with unit and range
   bool optional = false;         // null is a value

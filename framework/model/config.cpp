@@ -96,16 +96,8 @@ void read_shape(const Fields& config, ModelConfig& m) {
     config.refuse("head_dim", "that times num_attention_heads is beyond any model");
 }
 
-}  // namespace
-
-ModelConfig ModelConfig::load(const std::filesystem::path& directory) {
-  if (!std::filesystem::is_directory(directory))
-    throw Error("the model directory " + directory.string() +
-                " does not exist; give the path of a directory with config.json, "
-                "model.safetensors and tokenizer.json");
-  const auto file = directory / "config.json";
-  const json j = read_json(file);
-  const Fields config(j, file.string());
+ModelConfig read_config(const json& j, const std::string& where) {
+  const Fields config(j, where);
   refuse_what_is_missing_here(config);
 
   ModelConfig m;
@@ -116,7 +108,22 @@ ModelConfig ModelConfig::load(const std::filesystem::path& directory) {
   read_rope(config, m);
   m.eos = token_ids(config, "eos_token_id", m.vocab);
   if (const auto bos = token_ids(config, "bos_token_id", m.vocab); !bos.empty()) m.bos = bos.front();
+  return m;
+}
 
+}  // namespace
+
+ModelConfig ModelConfig::parse(std::string_view text, const std::string& where) {
+  return read_config(parse_json(text, where), where);
+}
+
+ModelConfig ModelConfig::load(const std::filesystem::path& directory) {
+  if (!std::filesystem::is_directory(directory))
+    throw Error("the model directory " + directory.string() +
+                " does not exist; give the path of a directory with config.json, "
+                "model.safetensors and tokenizer.json");
+  const auto file = directory / "config.json";
+  ModelConfig m = read_config(read_json(file), file.string());
   if (const auto generation = directory / "generation_config.json"; std::filesystem::exists(generation)) {
     const json g = read_json(generation);
     const Fields fields(g, generation.string());

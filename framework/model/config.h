@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace foretoken {
@@ -33,6 +34,8 @@ struct ModelConfig {
   // Reads DIR/config.json. Whatever the project does not implement (another architecture or activation, biases, sliding
   // windows, unknown rope types, quantization_config) is an Error that names the key and its value.
   static ModelConfig load(const std::filesystem::path& directory);
+  // The same from the text of a config.json; `where` names it in messages.
+  static ModelConfig parse(std::string_view text, const std::string& where);
   // Frequencies of the rotation, f32 [head_size / 2], scaled as rope_scaling says.
   std::vector<float> rope_frequencies() const;
 };

@@ -80,5 +80,18 @@ TEST(Axes, PolicyStandsApart) {
   EXPECT_EQ(axes.of_policy().size(), 1u);
 }
 
+TEST(Axes, AModelIsOneText) {
+  std::vector<json> runs(3, json{{"target", {{"model", "m/target"}, {"inflate", nullptr}}}, {"drafter", {{"name", "d"}}}});
+  runs[1]["target"]["inflate"] = "llama-3.1-8b";
+  runs[2]["target"]["model"] = {{"random", "llama-3.1-8b"}, {"seed", 3}, {"tokenizer", "t"}};
+  const Axes axes(runs, {"/target/inflate", "/target/model"});
+  EXPECT_EQ(titles(axes), Titles{"model"});
+  EXPECT_EQ(axes.cell(0, runs[0]).shown(), "target");
+  EXPECT_EQ(axes.cell(0, runs[1]).shown(), "target inflated to llama-3.1-8b");
+  EXPECT_EQ(axes.cell(0, runs[2]).shown(), "random llama-3.1-8b seed 3");
+  EXPECT_EQ(told(runs[1], "/target/model"), "m/target inflated to llama-3.1-8b");
+  EXPECT_EQ(told({{"target", {{"model", {{"some", "thing"}}}}}}, "/target/model"), (json{{"some", "thing"}}));
+}
+
 }  // namespace
 }  // namespace foretoken

@@ -166,6 +166,25 @@ TEST(Report, WhatCannotBeShownIsSaid) {
   EXPECT_TRUE(holds(sentence({json{{"a", 1}}}, "terminal", {}), "run document"));
 }
 
+// Costs of made models must never be taken for those of a directory.
+TEST(Report, EveryTableNamesModelsThatWereMade) {
+  std::vector<json> lines = swept_lines();
+  const std::string plain = shown(lines, "terminal");
+  for (json& line : lines) {
+    line["run"]["target"]["inflate"] = "llama-3.1-8b";
+    if (line["run"]["drafter"]["name"] != "draft_model") continue;
+    line["run"]["drafter"].update(json{{"model", "d"}, {"inflate", "llama-3.2-1b"}});
+  }
+  const std::string want = "target: experiments/models/target inflated to llama-3.1-8b; drafter: d inflated to llama-3.2-1b";
+  for (const char* table : {"main", "theory", "positions", "categories", "phases", "best"}) {
+    EXPECT_TRUE(holds(shown(lines, "markdown", {table}), want)) << table;
+    for (const std::string& row : test::split_lines(shown(lines, "csv", {table})))
+      EXPECT_TRUE(row.empty() || row.starts_with("models,") || row.starts_with(want)) << row;
+    EXPECT_FALSE(holds(shown(swept_lines(), "csv", {table}), "models,"));
+  }
+  EXPECT_EQ(shown(swept_lines(), "terminal"), plain);
+}
+
 // Two numbers are equal to 1e-9; all else exactly. Compilers may differ in a last bit.
 bool alike(const json& a, const json& b) {
   if (a.is_number() && b.is_number())

@@ -160,7 +160,7 @@ class Failing : public Model {
 TEST_F(EngineGuard, a_forward_that_failed_leaves_no_trace) {
   options.step_rows = 8;
   const auto text = [&](std::shared_ptr<Model> target, std::shared_ptr<Model> draft, int* failures) {
-    conformance::Cast c{target, [=](const std::string&, const std::string&) { return draft; }};
+    conformance::Cast c{target, [=](const ModelChoice&, const std::string&) { return draft; }};
     Engine e(*backend, c.target, registries, chairs, options, c.load);
     e.submit(request(Text(13, 2), 20));
     e.submit(request({1, 3, 4}, 20));

@@ -1,0 +1,28 @@
+// From what a run says about a model to its configuration and the source of its tensors.
+// This room must not know devices, caches or what the model is for.
+#pragma once
+#include <filesystem>
+#include <functional>
+#include <memory>
+
+#include "framework/model/config.h"
+#include "framework/model/model_choice.h"
+#include "framework/model/tensor_source.h"
+
+namespace foretoken {
+
+struct OpenModel {
+  ModelConfig config;
+  std::shared_ptr<const TensorSource> tensors;
+};
+
+// Where a directory lies that a run names.
+using FindDirectory = std::function<std::filesystem::path(const std::string&)>;
+
+// Random models have no end of sequence. `dtype` is that of TransformerOptions: "f32" inflates without rounding.
+OpenModel open_model(const ModelChoice& choice, const FindDirectory& find, const std::string& dtype = "auto");
+
+// The fingerprint of a vocabulary of tokens without meaning: those of random models are equal where their sizes are.
+std::uint64_t random_vocabulary(int tokens);
+
+}  // namespace foretoken

@@ -1,0 +1,39 @@
+// Weights of any shape from a seed, for studies of cost: no file, no download, 8e9 numbers in seconds. They compute nothing
+// that makes sense, but finite numbers of the size that a trained model's have.
+// This room must not know what a tensor is used for, beyond its name and shape.
+#pragma once
+#include <cstdint>
+#include <map>
+#include <span>
+#include <vector>
+
+#include "framework/model/tensor_source.h"
+
+namespace foretoken {
+
+// Element (r, c) of a matrix is  deviation * tile[(start(seed, name, r) + c) mod kTile].  The tile holds 2^20 numbers of mean
+// 0 and variance 1 (sums of four uniforms), element i from Philox counter i under the seed; a row starts where Philox says
+// for its name and number, so rows are windows of one long random text: as good as independent for a cost, and no dearer than
+// a copy of memory. deviation: 0.02 for the embedding and the head, 1 / sqrt(inputs) for the rest, which keeps activations
+// near 1. Vectors: ones for the gains of norms, else elements of the tile times 0.02. Every matrix is bf16, every vector f32.
+class RandomWeights : public TensorSource {
+ public:
+  static constexpr std::int64_t kTile = std::int64_t(1) << 20;
+
+  explicit RandomWeights(std::uint64_t seed);
+
+  // Any name, rank 1 or 2. Rows are filled by all cores.
+  Tensor tensor(const std::string& name, const Shape& expected) const override;
+  // The same elements into rows of a host matrix [out, in], bf16 or f32.
+  void fill(const std::string& name, Tensor to) const;
+
+ private:
+  std::int64_t start(const std::string& name, std::int64_t row) const;
+  std::span<const bf16> scaled(float deviation) const;  // the tile times a deviation
+
+  std::uint64_t seed_;
+  std::vector<float> tile_;
+  mutable std::map<float, std::vector<bf16>> scaled_;  // one caller at a time
+};
+
+}  // namespace foretoken

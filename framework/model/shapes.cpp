@@ -1,0 +1,90 @@
+#include "framework/model/shapes.h"
+
+#include <algorithm>
+
+#include "framework/decode/registry.h"
+#include "kernels/error.h"
+
+namespace foretoken {
+namespace {
+
+struct Published {
+  const char* name;
+  const char* config;
+};
+
+// huggingface.co/meta-llama/Llama-3.1-8B, Llama-3.1-70B, Llama-3.2-1B, Llama-3.2-3B, Llama-2-7b-hf; Qwen/Qwen3-8B,
+// Qwen3-0.6B: config.json without what only a training or a dispatcher reads.
+constexpr Published kPublished[] = {
+    {"llama-3.1-8b", R"({"architectures": ["LlamaForCausalLM"], "vocab_size": 128256, "hidden_size": 4096,
+       "intermediate_size": 14336, "num_hidden_layers": 32, "num_attention_heads": 32, "num_key_value_heads": 8,
+       "max_position_embeddings": 131072, "rms_norm_eps": 1e-05, "tie_word_embeddings": false, "rope_theta": 500000.0,
+       "rope_scaling": {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+                        "original_max_position_embeddings": 8192},
+       "bos_token_id": 128000, "eos_token_id": 128001})"},
+    {"llama-3.1-70b", R"({"architectures": ["LlamaForCausalLM"], "vocab_size": 128256, "hidden_size": 8192,
+       "intermediate_size": 28672, "num_hidden_layers": 80, "num_attention_heads": 64, "num_key_value_heads": 8,
+       "max_position_embeddings": 131072, "rms_norm_eps": 1e-05, "tie_word_embeddings": false, "rope_theta": 500000.0,
+       "rope_scaling": {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+                        "original_max_position_embeddings": 8192},
+       "bos_token_id": 128000, "eos_token_id": 128001})"},
+    {"llama-3.2-1b", R"({"architectures": ["LlamaForCausalLM"], "vocab_size": 128256, "hidden_size": 2048,
+       "intermediate_size": 8192, "num_hidden_layers": 16, "num_attention_heads": 32, "num_key_value_heads": 8,
+       "head_dim": 64, "max_position_embeddings": 131072, "rms_norm_eps": 1e-05, "tie_word_embeddings": true,
+       "rope_theta": 500000.0,
+       "rope_scaling": {"rope_type": "llama3", "factor": 32.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+                        "original_max_position_embeddings": 8192},
+       "bos_token_id": 128000, "eos_token_id": 128001})"},
+    {"llama-3.2-3b", R"({"architectures": ["LlamaForCausalLM"], "vocab_size": 128256, "hidden_size": 3072,
+       "intermediate_size": 8192, "num_hidden_layers": 28, "num_attention_heads": 24, "num_key_value_heads": 8,
+       "head_dim": 128, "max_position_embeddings": 131072, "rms_norm_eps": 1e-05, "tie_word_embeddings": true,
+       "rope_theta": 500000.0,
+       "rope_scaling": {"rope_type": "llama3", "factor": 32.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+                        "original_max_position_embeddings": 8192},
+       "bos_token_id": 128000, "eos_token_id": 128001})"},
+    {"llama-2-7b", R"({"architectures": ["LlamaForCausalLM"], "vocab_size": 32000, "hidden_size": 4096,
+       "intermediate_size": 11008, "num_hidden_layers": 32, "num_attention_heads": 32, "num_key_value_heads": 32,
+       "max_position_embeddings": 4096, "rms_norm_eps": 1e-05, "tie_word_embeddings": false, "rope_scaling": null,
+       "bos_token_id": 1, "eos_token_id": 2})"},
+    {"qwen3-8b", R"({"architectures": ["Qwen3ForCausalLM"], "model_type": "qwen3", "vocab_size": 151936,
+       "hidden_size": 4096, "intermediate_size": 12288, "num_hidden_layers": 36, "num_attention_heads": 32,
+       "num_key_value_heads": 8, "head_dim": 128, "hidden_act": "silu", "attention_bias": false,
+       "max_position_embeddings": 40960, "rms_norm_eps": 1e-06, "tie_word_embeddings": false, "rope_theta": 1000000,
+       "rope_scaling": null, "use_sliding_window": false, "sliding_window": null, "max_window_layers": 36,
+       "bos_token_id": 151643, "eos_token_id": 151645})"},
+    {"qwen3-0.6b", R"({"architectures": ["Qwen3ForCausalLM"], "model_type": "qwen3", "vocab_size": 151936,
+       "hidden_size": 1024, "intermediate_size": 3072, "num_hidden_layers": 28, "num_attention_heads": 16,
+       "num_key_value_heads": 8, "head_dim": 128, "hidden_act": "silu", "attention_bias": false,
+       "max_position_embeddings": 40960, "rms_norm_eps": 1e-06, "tie_word_embeddings": true, "rope_theta": 1000000,
+       "rope_scaling": null, "use_sliding_window": false, "sliding_window": null, "max_window_layers": 28,
+       "bos_token_id": 151643, "eos_token_id": 151645})"},
+};
+
+}  // namespace
+
+const std::vector<std::string>& shape_names() {
+  static const std::vector<std::string> names = [] {
+    std::vector<std::string> all;
+    for (const Published& p : kPublished) all.emplace_back(p.name);
+    return all;
+  }();
+  return names;
+}
+
+void expect_shape(const std::string& name) {
+  if (name.find('/') != std::string::npos || std::ranges::find(shape_names(), name) != shape_names().end()) return;
+  std::string known;
+  for (const std::string& n : shape_names()) known += n + ", ";
+  const std::string near = nearest(name, shape_names());
+  throw Error("unknown shape '" + name + "'" + (near.empty() ? "" : " (did you mean '" + near + "'?)") + "; known: " +
+              known + "or the path of a directory with a config.json");
+}
+
+ModelConfig published_shape(const std::string& name) {
+  expect_shape(name);
+  for (const Published& p : kPublished)
+    if (name == p.name) return ModelConfig::parse(p.config, "the published shape " + name);
+  throw Error("the shape '" + name + "' is a directory, not a published name");
+}
+
+}  // namespace foretoken

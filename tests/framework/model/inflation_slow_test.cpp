@@ -1,0 +1,45 @@
+// The demo models, inflated, print the same text: the law that lets a study of cost speak of their acceptance.
+#include "tests/framework/model/inflate.h"
+
+#include "framework/text/tokenizer.h"
+
+namespace foretoken::test {
+namespace {
+
+const std::filesystem::path kModels = std::filesystem::path(FORETOKEN_SOURCE_DIR) / "experiments" / "models";
+
+class InflatedDemo : public testing::TestWithParam<const char*> {
+ protected:
+  void SetUp() override {
+    if (!std::filesystem::exists(directory_ / "model.safetensors")) GTEST_SKIP() << directory_ << " is not there";
+  }
+  std::vector<Token> prompt(const std::string& text) const { return Tokenizer::load(directory_)->encode(text); }
+  std::filesystem::path directory_ = kModels / GetParam();
+};
+
+TEST_P(InflatedDemo, ComputesTheSame) {
+  Pair pair(directory_, [](const ModelConfig& small) { return larger(small, 500, true); });
+  expect_same_logits(pair, prompt("The history of the sea is long, and it begins with a small boat."));
+}
+
+TEST_P(InflatedDemo, WritesTheSame) {
+  Pair pair(directory_, [](const ModelConfig& small) { return larger(small, 500, false); });
+  for (const char* text : {"Once upon a time", "def add(a, b):", "Repeat after me: one two three, one two"}) {
+    const auto tokens = prompt(text);
+    EXPECT_EQ(greedy(*pair.backend, pair.small, tokens, 24), greedy(*pair.backend, pair.large, tokens, 24)) << text;
+  }
+}
+
+// In the precision that costs are measured in the numbers are rounded once more, no more than that.
+TEST_P(InflatedDemo, IsCloseInItsOwnPrecision) {
+  Pair pair(directory_, [](const ModelConfig& small) { return larger(small, 500, true); }, "auto");
+  expect_same_logits(pair, prompt("The history of the sea is long, and it begins with a small boat."), 0.02);
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, InflatedDemo, testing::Values("target", "draft", "draft-large"),
+                         [](const auto& info) {
+                           return std::string(info.param) == "draft-large" ? "draft_large" : info.param;
+                         });
+
+}  // namespace
+}  // namespace foretoken::test

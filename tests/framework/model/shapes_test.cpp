@@ -1,0 +1,120 @@
+// The published shapes, and Llama 3's scaled rotation by its published formula.
+#include "framework/model/shapes.h"
+
+#include <cmath>
+#include <numbers>
+
+#include "framework/model/model_choice.h"
+#include "tests/framework/text/temporary_folder.h"
+
+#include <nlohmann/json.hpp>
+
+namespace foretoken::test {
+namespace {
+
+using nlohmann::json;
+
+// Numbers of a model: embedding, layers, head.
+double parameters(const ModelConfig& m) {
+  const double attention = double(m.width) * m.head_size * (2 * m.heads + 2 * m.kv_heads), ffn = 3.0 * m.width * m.ffn;
+  return double(m.vocab) * m.width * (m.tied_head ? 1 : 2) + m.layers * (attention + ffn + 2 * m.width) + m.width;
+}
+
+// What the makers say: 8.03, 70.6, 1.24, 3.21, 6.74 billion.
+TEST(Shapes, HaveTheirPublishedNumbersOfParameters) {
+  EXPECT_EQ(parameters(published_shape("llama-3.1-8b")), 8030261248);
+  EXPECT_EQ(parameters(published_shape("llama-3.1-70b")), 70553706496);
+  EXPECT_EQ(parameters(published_shape("llama-3.2-1b")), 1235814400);
+  EXPECT_EQ(parameters(published_shape("llama-3.2-3b")), 3212749824);
+  EXPECT_EQ(parameters(published_shape("llama-2-7b")), 6738415616);
+}
+
+TEST(Shapes, ThatTheTransformerDoesNotComputeAreRefusedByName) {
+  for (const std::string& name : shape_names()) {
+    if (!name.starts_with("qwen3")) {
+      EXPECT_EQ(published_shape(name).architecture, "LlamaForCausalLM");
+      continue;
+    }
+    const std::string sentence = sentence_of([&] { published_shape(name); });
+    EXPECT_TRUE(sentence.empty() || says(sentence, "the published shape " + name, "Qwen3ForCausalLM")) << sentence;
+  }
+}
+
+TEST(Shapes, ThatAreUnknownAreRefusedWithTheKnownOnes) {
+  const std::string sentence = sentence_of([] { expect_shape("llama-3-8b"); });
+  EXPECT_TRUE(says(sentence, "unknown shape 'llama-3-8b'", "did you mean 'llama-3.1-8b'?"));
+  for (const std::string& name : shape_names()) EXPECT_TRUE(says(sentence, name));
+  expect_shape("./any/directory");
+}
+
+// Llama 3.1, apply_scaling of the reference implementation: wavelengths below original / high stay, those above original /
+// low are `factor` times as long, between them the frequency is blended.
+TEST(Rotation, OfLlama3IsThePublishedOne) {
+  for (const char* name : {"llama-3.1-8b", "llama-3.2-1b"}) {
+    const ModelConfig m = published_shape(name);
+    const double factor = m.head_size == 128 ? 8 : 32, low = 1, high = 4, original = 8192;
+    const auto frequencies = m.rope_frequencies();
+    ASSERT_EQ(int(frequencies.size()), m.head_size / 2);
+    int kept = 0, blended = 0, slowed = 0;
+    for (int i = 0; i < m.head_size / 2; ++i) {
+      const double f = std::pow(500000.0, -2.0 * i / m.head_size), wavelength = 2 * std::numbers::pi / f;
+      double want = f;
+      if (wavelength > original / low) {
+        want = f / factor, ++slowed;
+      } else if (wavelength >= original / high) {
+        const double smooth = (original / wavelength - low) / (high - low);
+        want = (1 - smooth) * f / factor + smooth * f, ++blended;
+      } else {
+        ++kept;
+      }
+      EXPECT_NEAR(frequencies[std::size_t(i)] / want, 1, 1e-6) << name << " pair " << i;
+    }
+    EXPECT_TRUE(kept > 0 && blended > 0 && slowed > 0) << kept << " " << blended << " " << slowed;
+  }
+}
+
+// Hugging Face's own numbers for Llama-3.1-8B, to six digits.
+TEST(Rotation, OfLlama3HasKnownValues) {
+  const auto f = published_shape("llama-3.1-8b").rope_frequencies();
+  EXPECT_FLOAT_EQ(f[0], 1);
+  EXPECT_NEAR(f[1], std::pow(500000.0, -1.0 / 64), 1e-6);
+  EXPECT_NEAR(f[63], std::pow(500000.0, -63.0 / 64) / 8, 1e-12);
+}
+
+TEST(ModelChoices, ReadWhatARunSays) {
+  const auto read = [](const json& model, const json& inflate = nullptr) { return ModelChoice::read(model, inflate); };
+  EXPECT_EQ(read("a/b").text(), "a/b");
+  EXPECT_EQ(read("a/b").document(), json("a/b"));
+  EXPECT_EQ(read("a/b").tokenizer_directory(), "a/b");
+  EXPECT_EQ(read("a/b", "llama-3.2-1b").text(), "a/b inflated to llama-3.2-1b");
+  const ModelChoice random = read({{"random", "llama-3.1-8b"}});
+  EXPECT_EQ(random.text(), "random llama-3.1-8b seed 1");
+  EXPECT_EQ(random.tokenizer_directory(), "experiments/models/target");
+  EXPECT_EQ(random.document(),
+            (json{{"random", "llama-3.1-8b"}, {"seed", 1}, {"tokenizer", "experiments/models/target"}}));
+  EXPECT_EQ(read({{"random", "llama-3.1-8b"}, {"seed", 7}, {"tokenizer", "t"}}).tokenizer_directory(), "t");
+  EXPECT_EQ(ModelChoice("x").text(), "x");
+}
+
+TEST(ModelChoices, RefuseWhatIsNone) {
+  const std::vector<std::tuple<json, json, std::string>> cases = {
+      {json(), json(), "a model must be a directory or {\"random\": SHAPE, \"seed\": 1}, not null"},
+      {"", json(), "a model must be a directory"},
+      {{{"seed", 1}}, json(), "a model must be a directory or"},
+      {{{"random", 3}}, json(), "'random' of a random model must be"},
+      {{{"random", "llama"}}, json(), "unknown shape 'llama'"},
+      {{{"random", "llama-3.1-8b"}, {"sed", 1}}, json(), "no option 'sed' (did you mean 'seed'?)"},
+      {{{"random", "llama-3.1-8b"}, {"seed", -1}}, json(), "'seed' of a random model must be an integer >= 0"},
+      {{{"random", "llama-3.1-8b"}, {"seed", 1.5}}, json(), "'seed'"},
+      {{{"random", "llama-3.1-8b"}, {"tokenizer", ""}}, json(), "'tokenizer'"},
+      {{{"random", "llama-3.1-8b"}}, "llama-3.1-8b", "random weights cannot be inflated"},
+      {"a", "llama", "unknown shape 'llama'"},
+      {"a", 3, "'inflate' must be the name of a shape, or null"},
+      {"a", "", "'inflate' must be"},
+  };
+  for (const auto& [model, inflate, words] : cases)
+    EXPECT_TRUE(says(sentence_of([&] { ModelChoice::read(model, inflate); }), words)) << model << " " << inflate;
+}
+
+}  // namespace
+}  // namespace foretoken::test

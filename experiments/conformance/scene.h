@@ -22,7 +22,7 @@ struct Subject {
 // Everything built in.
 Registries all_registries();
 // Configurations to try of every registered drafter. One that is not in the table gets its defaults, and a table model for
-// every option of type "path"; an option that must be given and is nothing of the kind is an Error that says so.
+// every option of type "path" or "model"; an option that must be given and is nothing of the kind is an Error that says so.
 std::vector<nlohmann::json> drafter_configurations(const Registries& registries);
 std::vector<nlohmann::json> verifier_configurations(const Registries& registries);
 // What a verifier promises and takes, and what a drafter wants, without an engine.

@@ -60,7 +60,7 @@ struct EngineGuard : ::testing::Test {
   static bool says(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
   // What a step says when the drafter's trees are scribbled over.
   std::string scribbled(Scribbled::Scribble scribble) {
-    registries.drafters.add("scribbled", {"", "", {}, [=](const json&, Host& h) { return std::make_unique<Scribbled>(h.backend(), scribble); }});
+    registries.drafters.replace("scribbled", {"", "", {}, [=](const json&, Host& h) { return std::make_unique<Scribbled>(h.backend(), scribble); }});
     chairs.drafter = {{"name", "scribbled"}};
     const auto e = engine();
     e->submit(request({1, 2, 3}, 20));

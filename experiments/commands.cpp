@@ -18,6 +18,7 @@
 #include "experiments/run_document.h"
 #include "experiments/runner.h"
 #include "foretoken_version.h"
+#include "framework/decode/plugin.h"
 #include "framework/text/json_file.h"
 #include "kernels/error.h"
 
@@ -51,12 +52,23 @@ struct Look {
   std::string chosen() const { return json ? "json" : format; }
 };
 
+Registries with_plugins(Registries registries, const std::vector<std::string>& plugins) {
+  for (const auto& path : plugins) load_plugin(path, registries);
+  return registries;
+}
+
 }  // namespace
+
+void add_plugins(CLI::App& command, std::vector<std::string>& plugins) {
+  command.add_option("--plugin", plugins, "a shared library with drafters, policies or verifiers; may be given again")
+      ->allow_extra_args(false)
+      ->take_all();
+}
 
 void add_run(CLI::App& app, Action& action) {
   struct Given {
     std::string file, results;
-    std::vector<std::string> set;
+    std::vector<std::string> set, plugins;
     bool quiet = false;
     Look look;
   };
@@ -66,13 +78,16 @@ void add_run(CLI::App& app, Action& action) {
   c->add_option("--results", g->results,
                 "where results are kept; what is there already is not measured again (default: results/NAME.jsonl)");
   c->add_option("--set", g->set, "/POINTER=VALUE, a change of the run")->take_all();
+  add_plugins(*c, g->plugins);
   c->add_flag("--quiet", g->quiet, "no progress");
   g->look.add(*c);
   c->callback([g, &action] {
     action = [g] {
       const std::filesystem::path file = g->file;
-      Workbench bench;
-      const std::vector<Run> runs = expand(read_document(file), g->set, bench.registries(), file.string());
+      const auto document = read_document(file);
+      Workbench bench(g->plugins);
+      bench.load_plugins(document, file.parent_path());
+      const std::vector<Run> runs = expand(document, g->set, bench.registries(), file.string());
       const auto results = g->results.empty() ? std::filesystem::path("results") / (file.stem().string() + ".jsonl")
                                               : std::filesystem::path(g->results);
       const SweepOutcome outcome = run_sweep(runs, bench, {results, file.parent_path(), "foretoken run", g->quiet});
@@ -145,11 +160,13 @@ void add_quickstart(CLI::App& app, Action& action) {
 
 void add_list(CLI::App& app, const Registries& registries, Action& action) {
   const auto as_json = std::make_shared<bool>(false);
+  const auto plugins = std::make_shared<std::vector<std::string>>();
   CLI::App* c = app.add_subcommand("list", "drafters, length policies and verifiers, with their options");
+  add_plugins(*c, *plugins);
   c->add_flag("--json", *as_json, "the same for programs");
-  c->callback([as_json, &registries, &action] {
-    action = [as_json, &registries] {
-      print(list_registered(registries, *as_json));
+  c->callback([as_json, plugins, &registries, &action] {
+    action = [as_json, plugins, &registries] {
+      print(list_registered(with_plugins(registries, *plugins), *as_json));
       return 0;
     };
   });
@@ -157,11 +174,13 @@ void add_list(CLI::App& app, const Registries& registries, Action& action) {
 
 void add_keys(CLI::App& app, const Registries& registries, Action& action) {
   const auto markdown = std::make_shared<bool>(false);
+  const auto plugins = std::make_shared<std::vector<std::string>>();
   CLI::App* c = app.add_subcommand("keys", "every key of a run document, with type, range and default");
+  add_plugins(*c, *plugins);
   c->add_flag("--markdown", *markdown, "as tables of experiments/README.md");
-  c->callback([markdown, &registries, &action] {
-    action = [markdown, &registries] {
-      print(describe_keys(registries, *markdown));
+  c->callback([markdown, plugins, &registries, &action] {
+    action = [markdown, plugins, &registries] {
+      print(describe_keys(with_plugins(registries, *plugins), *markdown));
       return 0;
     };
   });

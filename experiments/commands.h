@@ -11,6 +11,9 @@ namespace foretoken {
 // What the chosen subcommand does; its value is the exit code.
 using Action = std::function<int()>;
 
+// --plugin LIB, repeatable: for every command that meets drafters, policies or verifiers.
+void add_plugins(CLI::App& command, std::vector<std::string>& plugins);
+
 void add_run(CLI::App& app, Action& action);
 void add_show(CLI::App& app, Action& action);
 void add_compare(CLI::App& app, Action& action);

@@ -83,7 +83,7 @@ struct Figures {
 }  // namespace
 
 int generate(const GenerateOptions& options) {
-  Workbench bench;
+  Workbench bench(options.plugins);
   json document = options.run;
   document["workload"]["prompts"] = "(the prompt)";
   const json run = complete_run(document, bench.registries(), "generate");

@@ -60,6 +60,7 @@ void add_generate(CLI::App& app, Action& action) {
   c->add_option("--seed", g->seed, "names the draws")->capture_default_str();
   c->add_option("--device", g->device, "auto, cpu, reference or cuda")->capture_default_str();
   c->add_option("--threads", g->threads, "0: as many as the machine has")->capture_default_str();
+  add_plugins(*c, g->options.plugins);
   c->add_option("--set", g->set, "/POINTER=VALUE, any other key of a run (foretoken keys)")->take_all();
   c->add_flag("--ignore-eos", g->ignore_eos, "go on after the end of the text");
   c->add_flag("--marks", g->options.marks, "brackets around accepted draft tokens");

@@ -25,6 +25,7 @@ template <class T> ordered_json described(const Registry<T>& registry) {
     ordered_json options = ordered_json::array();
     for (const Option& o : entry.options) options.push_back(described(o));
     all.push_back({{"name", name}, {"summary", entry.summary}, {"source", entry.source}, {"options", options}});
+    if (!entry.plugin.empty()) all.back()["plugin"] = entry.plugin;
   }
   return all;
 }
@@ -34,7 +35,8 @@ std::string text_of(const std::string& title, const ordered_json& entries) {
   for (const auto& e : entries) {
     const std::string source = e["source"];
     s += "  " + e["name"].get<std::string>() + ": " + e["summary"].get<std::string>() +
-         (source.empty() ? "" : "  [" + source + "]") + "\n";
+         (source.empty() ? "" : "  [" + source + "]") +
+         (e.contains("plugin") ? "  from " + e["plugin"].get<std::string>() : "") + "\n";
     for (const auto& o : e["options"])
       s += "      " + o["name"].get<std::string>() + "  " + o["type"].get<std::string>() + ", " +
            (o["needed"] ? "needed" : "default " + o["default"].dump()) + ": " + o["meaning"].get<std::string>() + "\n";

@@ -14,6 +14,12 @@ using nlohmann::json;
 
 namespace {
 
+// Of a plugin: "lib.so", or {"path": "lib.so", "hash": ...} in a complete run; "" for anything else.
+std::string path_of(const json& plugin) {
+  const json& path = plugin.is_object() ? plugin.value("path", json()) : plugin;
+  return path.is_string() ? path.get<std::string>() : "";
+}
+
 bool fits(const json& v, const RunKey& k) {
   if (v.is_null()) return k.optional;
   if (k.type == "integer" || k.type == "number") {
@@ -25,6 +31,8 @@ bool fits(const json& v, const RunKey& k) {
   if (k.type == "chair") return v.is_object();
   if (k.type == "strings")
     return v.is_array() && std::ranges::all_of(v, [](const json& s) { return s.is_string() && s != ""; });
+  if (k.type == "plugins")
+    return v.is_array() && std::ranges::all_of(v, [](const json& p) { return !path_of(p).empty(); });
   if (k.type == "model" && v.is_object()) return true;
   if (!v.is_string() || v == "") return false;
   return k.choices.empty() || std::ranges::find(k.choices, v.get<std::string>()) != k.choices.end();
@@ -49,6 +57,27 @@ void normalize(json& value) {
 
 bool is_chair(const std::string& pointer) {
   return std::ranges::any_of(run_keys(), [&](const RunKey& k) { return k.type == "chair" && k.pointer == pointer; });
+}
+
+// A run that was measured with a plugin is not repeated with another.
+void expect_hashes(const json& plugins, const Registries& registries, const std::string& where) {
+  for (const json& p : plugins) {
+    if (!p.is_object() || !p.contains("hash")) continue;
+    if (std::ranges::none_of(registries.plugins, [&](const PluginFile& file) { return p["hash"] == file.hash; }))
+      throw Error(where + ": the plugin " + path_of(p) + " is not the one that this run names, whose hash is " +
+                  shown(p["hash"]) + "; take out the hash to run it with the present one");
+  }
+}
+
+// The plugins that the chairs of a run come from: its identity holds no others.
+json plugins_used(const json& run, const Registries& registries) {
+  const std::set<std::string> used{registries.drafters.find(run["drafter"]).plugin,
+                                   registries.policies.find(run["policy"]).plugin,
+                                   registries.verifiers.find(run["verifier"]).plugin};
+  json all = json::array();
+  for (const PluginFile& file : registries.plugins)
+    if (used.contains(file.path)) all.push_back({{"path", file.path}, {"hash", file.hash}});
+  return all;
 }
 
 void refuse_unknown(const json& document, const std::string& at, const std::string& where) {
@@ -102,11 +131,22 @@ json complete_run(const json& document, const Registries& registries, const std:
   } catch (const Error& e) {
     throw Error(where + ": " + e.what());
   }
+  expect_hashes(run["plugins"], registries, where);
+  run["plugins"] = plugins_used(run, registries);
   normalize(run);
   if (run["engine"]["step_rows"] < run["engine"]["batch"])
     throw Error(where + ": '/engine/step_rows' must be at least '/engine/batch'; raise it to " +
                 run["engine"]["batch"].dump() + " or more");
   return run;
+}
+
+std::vector<std::string> plugins_of(const json& document) {
+  std::vector<std::string> paths;
+  const json::json_pointer at(document.is_object() && document.contains("base") ? "/base/plugins" : "/plugins");
+  if (!document.contains(at) || !document[at].is_array()) return paths;
+  for (const json& p : document[at])
+    if (const std::string path = path_of(p); !path.empty()) paths.push_back(path);
+  return paths;
 }
 
 nlohmann::ordered_json read_document(const std::filesystem::path& file) {

@@ -14,7 +14,7 @@ namespace foretoken {
 struct RunKey {
   std::string pointer;      // JSON pointer, "/engine/batch"
   std::string type;         // integer, number, boolean, string, path, strings (a list), chair ({"name": ..., options}),
-                            // model and shape (as ModelChoice reads them)
+                            // model and shape (as ModelChoice reads them), plugins
   nlohmann::json standard;  // the default; null: none
   std::string meaning;      // with unit and range
   bool required = false;    // must be given
@@ -31,9 +31,12 @@ const std::vector<RunKey>& run_keys();
 std::string range_of(const RunKey& key);
 
 // The complete document of a run: defaults filled in, chairs completed by the registries, whole numbers written as integers, so
-// that equal runs are equal text. An unknown key (with the nearest
+// that equal runs are equal text; of the plugins those that a chair comes from, with the hash of each. An unknown key (with the nearest
 // known one), a missing or ill-typed value or one out of range is an Error that names it; `where` names the document.
 nlohmann::json complete_run(const nlohmann::json& document, const Registries& registries, const std::string& where);
+
+// The paths under "plugins" of a run or of the base of a sweep, before it is completed.
+std::vector<std::string> plugins_of(const nlohmann::json& document);
 
 // A document as it was written, its keys in their order. A missing file, a syntax error (with line and column) or a key that an
 // object has twice is an Error.

@@ -44,6 +44,10 @@ RunKey strings(const char* pointer, const char* meaning) {
   return {pointer, "strings", json::array(), meaning, false, false, -1e300, 1e300, {}, false, false};
 }
 
+RunKey plugins(const char* pointer, const char* meaning) {
+  return {pointer, "plugins", json::array(), meaning, false, false, -1e300, 1e300, {}, false, false};
+}
+
 // What runs, and how tokens are drawn.
 std::vector<RunKey> keys_of_models_and_sampling() {
   return {
@@ -58,6 +62,8 @@ std::vector<RunKey> keys_of_models_and_sampling() {
       chair("/drafter", "none", "who guesses: `name` and its options"),
       chair("/policy", "fixed", "how much to draft: `name` and its options"),
       chair("/verifier", "speculative_sampling", "who decides what stands: `name` and its options"),
+      plugins("/plugins",
+              "shared libraries that are loaded first, by path; of a complete run: those it uses, `path` and `hash` of each"),
       number("/sampling/temperature", 0, 0, 100, "divides the logits; 0 is greedy"),
       integer("/sampling/top_k", 0, 0, kMany, "keep the k most probable tokens; 0: all"),
       number("/sampling/top_p", 1, 0, 1, "keep a token while the mass of more probable ones is below this", true),

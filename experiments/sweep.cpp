@@ -33,6 +33,9 @@ json::json_pointer pointer(const std::string& text, const std::string& where) {
 
 void put(json& document, const std::string& at, const json& value, const std::string& where) {
   const json::json_pointer place = pointer(at, where);
+  if (at.starts_with("/plugins"))
+    throw Error(where + ": '/plugins' cannot be varied, since they are loaded before any run; name all of them with " +
+                "--plugin or in the base");
   try {
     document[place] = value;
   } catch (const json::exception&) {

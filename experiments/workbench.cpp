@@ -2,7 +2,9 @@
 
 #include <algorithm>
 
+#include "experiments/run_document.h"
 #include "experiments/stop_strings.h"
+#include "framework/decode/plugin.h"
 #include "framework/model/open_model.h"
 #include "framework/model/transformer.h"
 #include "kernels/error.h"
@@ -48,9 +50,14 @@ std::filesystem::path model_directory(const std::string& directory, const std::f
 
 }  // namespace
 
-Workbench::Workbench() {
+Workbench::Workbench(const std::vector<std::string>& plugins) {
   register_drafters(registries_);
   register_verifiers(registries_);
+  for (const auto& path : plugins) load_plugin(path, registries_);
+}
+
+void Workbench::load_plugins(const json& document, const std::filesystem::path& beside) {
+  for (const std::string& path : plugins_of(document)) load_plugin(locate(path, beside), registries_);
 }
 
 Backend& Workbench::backend(const json& engine) {

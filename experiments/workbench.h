@@ -5,6 +5,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include <nlohmann/json.hpp>
 
@@ -19,8 +20,11 @@ enum class Side { baseline, speculative };  // baseline: the same run with the d
 
 class Workbench {
  public:
-  Workbench();
+  // Loads plugins named on the command line.
+  explicit Workbench(const std::vector<std::string>& plugins = {});
 
+  // Loads those that a run or the base of a sweep names under "plugins"; their paths may also lie `beside` the document.
+  void load_plugins(const nlohmann::json& document, const std::filesystem::path& beside);
   const Registries& registries() const { return registries_; }
   // Of a run's "engine". "cuda" where this program has no CUDA backend is an Error; "auto" takes cpu then.
   Backend& backend(const nlohmann::json& engine);

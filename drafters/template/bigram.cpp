@@ -1,26 +1,25 @@
 // A drafter to copy: a bigram table of what this sequence has said so far. Each guess is the most frequent follower of the
-// token before it (of equals the latest), so a draft is a walk through the table: no model, no draw.
+// token before it (the latest of equals), so a draft is a walk through the table: no model, no draw.
 // Adaptive n-gram drafting: Ou et al. 2024 (arXiv 2404.08698).
 #include <unordered_map>
 
 #include "framework/decode/host.h"
 #include "framework/decode/plugin.h"
 
+namespace foretoken {
 namespace {
-
-using namespace foretoken;
 
 // What followed each token of one sequence.
 struct Table {
-  int seen = 1;  // tokens counted as followers
+  int seen = 1;  // tokens read, of which the first follows nothing
   std::unordered_map<Token, std::unordered_map<Token, int>> counts;
   std::unordered_map<Token, Token> best;
 
   void learn(const std::vector<Token>& tokens) {
     for (; seen < int(tokens.size()); ++seen) {
       const Token before = tokens[seen - 1], now = tokens[seen];
-      const int count = ++counts[before][now];
-      if (count >= counts[before][best.emplace(before, now).first->second]) best[before] = now;
+      auto& followers = counts[before];
+      if (++followers[now] >= followers[best.emplace(before, now).first->second]) best[before] = now;
     }
   }
 };
@@ -36,8 +35,7 @@ class Bigram : public Drafter {
       Table& table = tables_[r.sequence->id];
       table.learn(r.sequence->tokens);
       DraftTree tree = DraftTree::rooted(backend_, r.sequence->last(), r.budget);
-      auto next = table.best.find(r.sequence->last());
-      for (; tree.nodes <= r.budget && next != table.best.end(); next = table.best.find(next->second))
+      for (auto next = table.best.find(r.sequence->last()); tree.nodes <= r.budget && next != table.best.end(); next = table.best.find(next->second))
         tree.guess(tree.nodes - 1, next->second);
       trees.push_back(std::move(tree));
     }
@@ -52,8 +50,10 @@ class Bigram : public Drafter {
 
 }  // namespace
 
-extern "C" const char* foretoken_abi() { return kAbi; }
-extern "C" void foretoken_plugin(Registries& registries) {
-  registries.drafters.add("bigram", {"the most frequent follower of each token", "arXiv 2404.08698", {},
-                                     [](const nlohmann::json&, Host& host) { return std::make_unique<Bigram>(host.backend()); }});
+Entry<Drafter> bigram() {
+  return {"the most frequent follower of each token", "arXiv 2404.08698", {}, [](const nlohmann::json&, Host& host) { return std::make_unique<Bigram>(host.backend()); }};
 }
+}  // namespace foretoken
+
+extern "C" const char* foretoken_abi() { return foretoken::kAbi; }
+extern "C" void foretoken_plugin(foretoken::Registries& registries) { registries.drafters.add("bigram", foretoken::bigram()); }

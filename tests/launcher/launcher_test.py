@@ -31,7 +31,7 @@ if [ "$1" = --preset ]; then
   echo "CMAKE_HOME_DIRECTORY:INTERNAL=$HERE/checkout it" > CMakeCache.txt
   case "$*" in *FORETOKEN_TESTS=ON*) echo "FORETOKEN_TESTS:BOOL=ON" >> CMakeCache.txt;; esac
   touch build.ninja
-else
+elif [ "$1" = --build ]; then
   [ -f "$HERE/facts/slow" ] && sleep 1 && echo "built" >> "$HERE/journal"
   if [ -f "$HERE/facts/broken" ]; then
     echo "[1/2] Building CXX object good.o"; echo "FAILED: bad.o"; echo "bad.cpp:1: error: no such room"; exit 1
@@ -112,6 +112,21 @@ class Launcher(unittest.TestCase):
         self.assertEqual(self.journal("apt-get"), [])
         self.assertEqual(self.journal("cmake")[0], "cmake --preset cpu")
         self.assertIn("--target foretoken", self.journal("cmake")[1])
+
+    def test_installs_into_a_prefix(self):
+        prefix = self.here / "my prefix"
+        code, out, err = self.run_it("install", "--prefix", str(prefix))
+        self.assertEqual((code, out), (0, ""), err)
+        self.assertIn("--target foretoken", self.journal("cmake")[1])
+        self.assertEqual(self.journal("cmake")[2], f"cmake --install {self.checkout}/build/cpu --prefix {prefix}")
+        self.assertIn(f"-DCMAKE_PREFIX_PATH='{prefix}'", err)
+        self.assertIn("drafters/template", err)
+        self.run_it("install", "--prefix=relative", cwd=self.here)
+        self.assertTrue(self.journal("cmake")[-1].endswith(f"--prefix {self.here}/relative"))
+        before = len(self.journal("cmake"))
+        code, _, err = self.run_it("install", "--prefx", "x")
+        self.assertEqual((code, len(self.journal("cmake"))), (1, before))
+        self.assertIn("install --prefix DIR", err)
 
     def test_configures_once_and_again_for_tests(self):
         self.run_it("list")

@@ -1,12 +1,11 @@
 // A verifier to copy: token matching. The target says its own token at each node, by a draw that knows nothing of the
-// draft; a child stands where it is that token, else the token is what comes next. Exact for every way of drafting, since
-// each emitted token is drawn from the target's own law; accepts sum_x p(x) q(x), less than speculative sampling does.
-// Naive sampling in SpecInfer: Miao et al. 2023 (arXiv 2305.09781).
+// draft; a child that is this token stands, and where none is, the token comes next. Exact for every way of drafting, since
+// each emitted token is drawn from the target's own law. It accepts sum_x p(x) q(x), less than speculative sampling does.
+// Called naive sampling in SpecInfer: Miao et al. 2023 (arXiv 2305.09781).
 #include "framework/decode/plugin.h"
 
+namespace foretoken {
 namespace {
-
-using namespace foretoken;
 
 struct Matching {
   template <class Lane> FORETOKEN_HD Verdict operator()(Lane& lane, const Trial& t) const {
@@ -24,14 +23,16 @@ struct Matching {
   }
 };
 
-std::unique_ptr<Verifier> make(const nlohmann::json&, Host&) {
-  const std::vector<Drawn> all{Drawn::certain, Drawn::chain, Drawn::independent, Drawn::without_replacement, Drawn::marginals};
-  return std::make_unique<RuleVerifier<Matching>>(Soundness{.takes = all, .promise = "exact", .race = false});
-}
-
 }  // namespace
 
-extern "C" const char* foretoken_abi() { return kAbi; }
-extern "C" void foretoken_plugin(Registries& registries) {
-  registries.verifiers.add("matching", {"the target's own token, drawn without a look at the draft", "arXiv 2305.09781", {}, make});
+Entry<Verifier> matching() {
+  return {"the target's own token, drawn without a look at the draft; exact", "arXiv 2305.09781", {}, [](const nlohmann::json&, Host&) {
+            const std::vector<Drawn> all{Drawn::certain, Drawn::chain, Drawn::independent, Drawn::without_replacement, Drawn::marginals};
+            return std::make_unique<RuleVerifier<Matching>>(Soundness{.takes = all, .promise = "exact", .race = false});
+          }};
 }
+
+}  // namespace foretoken
+
+extern "C" const char* foretoken_abi() { return foretoken::kAbi; }
+extern "C" void foretoken_plugin(foretoken::Registries& registries) { registries.verifiers.add("matching", foretoken::matching()); }

@@ -1,0 +1,39 @@
+// A plugin that does what the variable FAULT says. Built by plugins_test.py as a user would build it.
+#include <cstdlib>
+#include <stdexcept>
+#include <string>
+
+#include "framework/decode/plugin.h"
+
+namespace foretoken {
+
+// The program has a function of this name; the plugin must call its own.
+Entry<LengthPolicy> fixed() {
+  class Two : public LengthPolicy {
+    int longest() const override { return 2; }
+    std::vector<int> budgets(std::span<const PastOnly> past) override { return std::vector<int>(past.size(), 2); }
+  };
+  return {"always two", "", {}, [](const nlohmann::json&, Host&) { return std::make_unique<Two>(); }};
+}
+
+}  // namespace foretoken
+
+namespace {
+
+struct Mine : std::exception {
+  const char* what() const noexcept override { return "no table was found"; }
+};
+
+}  // namespace
+
+extern "C" const char* foretoken_abi() { return foretoken::kAbi; }
+extern "C" void foretoken_plugin(foretoken::Registries& registries) {
+  const char* const variable = std::getenv("FAULT");
+  const std::string fault = variable ? variable : "";
+  if (fault == "nothing") return;
+  registries.policies.add("two", foretoken::fixed());
+  if (fault == "throws") throw Mine();
+  if (fault == "throws an integer") throw 3;
+  if (fault == "taken") registries.drafters.add("ngram", {});
+  if (fault == "no maker") registries.verifiers.add("hollow", {});
+}

@@ -1,0 +1,183 @@
+"""Plugins as users write them: the templates, built outside the tree against the installed package, listed, swept and
+refused where something is wrong with them."""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+import unittest
+from pathlib import Path
+
+SOURCE = Path(__file__).resolve().parents[2]
+BUILD = Path(os.environ["FORETOKEN_BUILD_DIR"]).resolve()
+CACHE = (BUILD / "CMakeCache.txt").read_text()
+COMPILER = re.search(r"^CMAKE_CXX_COMPILER:\w+=(.*)$", CACHE, re.MULTILINE)[1]
+BASE = {"target": {"model": "experiments/models/target"},
+        "engine": {"batch": 1, "device": "cpu", "threads": 1},
+        "workload": {"prompts": "experiments/prompts.jsonl", "limit": 4, "max_new_tokens": 12},
+        "measure": {"repeats": 1, "warmup": False}}
+
+
+def checked(*command, **options):
+    done = subprocess.run([str(word) for word in command], stdin=subprocess.DEVNULL, capture_output=True, text=True, **options)
+    if done.returncode != 0:
+        raise AssertionError(f"{command}:\n{done.stdout}{done.stderr}")
+    return done.stdout
+
+
+class Plugins(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        folder = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(folder.cleanup)
+        cls.here = Path(folder.name)
+        prefix = cls.here / "a prefix"
+        checked("cmake", "--install", BUILD, "--prefix", prefix)
+        cls.program = prefix / "bin" / "foretoken"
+        share = prefix / "share" / "foretoken"
+        cls.bigram = cls.built("bigram", share / "drafters" / "template", prefix)
+        cls.matching = cls.built("matching", share / "verifiers" / "template", prefix)
+        faults = cls.here / "faults"
+        faults.mkdir()
+        shutil.copy(SOURCE / "tests" / "plugins" / "faults.cpp", faults)
+        recipe = (share / "drafters" / "template" / "CMakeLists.txt").read_text()
+        (faults / "CMakeLists.txt").write_text(recipe.replace("bigram", "faults"))
+        cls.faults = cls.built("faults", faults, prefix)
+
+    @classmethod
+    def built(cls, name, template, prefix):
+        source, build = cls.here / f"my {name}", cls.here / f"build of {name}"
+        shutil.copytree(template, source)
+        generator = ["-G", "Ninja"] if shutil.which("ninja") else []
+        configured = checked("cmake", "-S", source, "-B", build, *generator, f"-DCMAKE_PREFIX_PATH={prefix}",
+                             f"-DCMAKE_CXX_COMPILER={COMPILER}", "-DCMAKE_CXX_FLAGS=-Wall -Wextra -Werror", stderr=None)
+        assert "Warning" not in configured, configured
+        checked("cmake", "--build", build)
+        return str(build / f"lib{name}.so")
+
+    def run_it(self, *arguments, fault=""):
+        done = subprocess.run([self.program, *arguments], cwd=self.here, stdin=subprocess.DEVNULL, capture_output=True,
+                              text=True, timeout=120, env={**os.environ, "FAULT": fault})
+        return done.returncode, done.stdout, done.stderr
+
+    def refused(self, plugin, *words, fault=""):
+        """One sentence, nothing on stdout."""
+        code, out, err = self.run_it("list", "--plugin", str(plugin), fault=fault)
+        self.assertEqual((code, out, err.count("\n")), (1, "", 1), err)
+        for word in (str(plugin), *words):
+            self.assertIn(word, err)
+
+    def sweep(self, name, document, *arguments):
+        """The lines of its results."""
+        file = self.here / f"{name}.json"
+        file.write_text(json.dumps(document))
+        results = self.here / f"{name}.jsonl"
+        code, _, err = self.run_it("run", *arguments, str(file), "--results", str(results), "--quiet", "--json")
+        self.assertEqual(code, 0, err)
+        return [json.loads(line) for line in results.read_text().splitlines()]
+
+    def library(self, name, code):
+        source = self.here / f"{name}.cpp"
+        source.write_text(code)
+        checked(COMPILER, "-shared", "-fPIC", source, "-o", self.here / f"{name}.so")
+        return self.here / f"{name}.so"
+
+    def test_templates_are_short(self):
+        for file in ("drafters/template/bigram.cpp", "verifiers/template/matching.cpp"):
+            self.assertLess(len((SOURCE / file).read_text().splitlines()), 60)
+
+    def test_list_says_where_an_entry_comes_from(self):
+        code, out, err = self.run_it("list", "--plugin", self.bigram, "--plugin", self.matching, "--plugin", self.bigram)
+        self.assertEqual(code, 0, err)
+        self.assertRegex(out, rf"bigram: .* from {re.escape(self.bigram)}\n")
+        self.assertRegex(out, rf"matching: .* from {re.escape(self.matching)}\n")
+        self.assertEqual(out.count(" from /"), 2)
+        listed = json.loads(self.run_it("list", "--json", "--plugin", self.bigram)[1])
+        self.assertEqual({d["name"]: d.get("plugin") for d in listed["drafters"]}["bigram"], self.bigram)
+        self.assertNotIn("plugin", listed["verifiers"][0])
+        self.assertIn("drafter bigram", self.run_it("keys", "--plugin", self.bigram)[1])
+
+    def test_a_sweep_with_plugins_is_exact_and_knows_them(self):
+        document = {"base": BASE, "axes": {"/drafter": [{"name": "ngram"}, {"name": "bigram"}],
+                                           "/verifier": [{"name": "speculative_sampling"}, {"name": "matching"}]}}
+        plugins = ["--plugin", self.bigram, "--plugin", self.matching]
+        lines = self.sweep("both", document, *plugins)
+        used = {(r["drafter"]["name"], r["verifier"]["name"]): [p["path"] for p in r["plugins"]]
+                for r in (line["run"] for line in lines)}
+        self.assertEqual(used, {("ngram", "speculative_sampling"): [], ("ngram", "matching"): [self.matching],
+                                ("bigram", "speculative_sampling"): [self.bigram],
+                                ("bigram", "matching"): [self.bigram, self.matching]})
+        for line in lines:
+            self.assertEqual((line["agreement"]["compared_texts"], line["agreement"]["differing_texts"]), (4, 0))
+        bigram = lines[2]["repeats"][0]["speculative"]
+        self.assertGreater(bigram["accepted"], 0)
+        self.assertEqual(len(self.sweep("both", document, *plugins)), 4, "nothing is measured again")
+        changed = self.here / "changed.so"
+        changed.write_bytes(Path(self.matching).read_bytes() + b"\0")
+        again = self.sweep("both", document, "--plugin", self.bigram, "--plugin", str(changed))
+        self.assertEqual([line["run"]["verifier"]["name"] for line in again[4:]], ["matching", "matching"])
+
+    def test_a_document_names_its_plugins(self):
+        shutil.copy(self.bigram, self.here / "beside.so")
+        base = {**BASE, "drafter": {"name": "bigram"}, "sampling": {"temperature": 1}}
+        line, = self.sweep("named", {**base, "plugins": ["beside.so"]})
+        self.assertEqual(line["run"]["plugins"][0]["path"], "beside.so")
+        self.assertEqual(len(self.sweep("named", line["run"])), 1, "a complete run is its own completion")
+        line["run"]["plugins"][0]["hash"] = "0" * 16
+        file = self.here / "other.json"
+        for document, word in ((line["run"], "not the one"), ({**base, "plugins": ["gone.so"]}, "gone.so"),
+                               ({**base, "plugins": "beside.so"}, "/plugins"), (base, "unknown drafter 'bigram'"),
+                               ({"base": base, "axes": {"/plugins": [["beside.so"]]}}, "cannot be varied")):
+            file.write_text(json.dumps(document))
+            code, out, err = self.run_it("run", str(file))
+            self.assertEqual((code, out, err.count("\n")), (1, "", 1), err)
+            self.assertIn(word, err)
+
+    def test_generate(self):
+        arguments = ["generate", "--model", str(SOURCE / "experiments/models/target"), "--prompt", "one two one two one",
+                     "--device", "cpu", "--max-new-tokens", "12"]
+        plain = self.run_it(*arguments)[1]
+        code, out, err = self.run_it(*arguments, "--plugin", self.bigram, "--drafter", "bigram")
+        self.assertEqual((code, out), (0, plain), err)
+        self.assertIn("drafted", err)
+
+    def test_a_plugin_calls_its_own_functions(self):
+        self.assertIn("two: always two", self.run_it("list", "--plugin", self.faults)[1])
+
+    def test_files_that_are_no_plugins(self):
+        self.refused(self.here / "none.so", "there is no plugin")
+        self.refused(self.here, "there is no plugin")
+        text = self.here / "text.so"
+        text.write_text("not a library")
+        self.refused(text, "cannot be loaded", "name a shared library")
+        self.refused(self.library("bare", "int x;"), "does not export foretoken_abi()")
+        self.refused(self.library("undefined", 'void gone(); extern "C" const char* foretoken_abi() { gone(); return ""; }\n'
+                                  "void (*keep)() = gone;"), "undefined symbol", "gone")
+
+    def test_another_abi_is_one_sentence(self):
+        header = (self.here / "a prefix" / "include" / "foretoken" / "foretoken_abi.h").read_text()
+        headers = re.search(r"headers ([0-9a-f]{12})", header)[1]
+        abi = 'extern "C" const char* foretoken_abi() { return "foretoken 0.0.9; headers 0123456789ab; GCC 4.8.5"; }'
+        self.refused(self.library("old", abi), "another ABI", "GCC 4.8.5", "headers 0123456789ab", f"headers {headers}",
+                     "rebuild it against this installation")
+        self.refused(self.library("mute", 'extern "C" const char* foretoken_abi() { return nullptr; }'), "foretoken::kAbi")
+        # Built by another revision, it also wants what this program lacks: the ABI is what matters.
+        self.refused(self.library("older", "void gone(); void f() { gone(); } " + abi), "another ABI")
+
+    def test_faults_while_registering_leave_nothing_behind(self):
+        self.refused(self.faults, "no table was found", fault="throws")
+        self.refused(self.faults, "no std::exception", fault="throws an integer")
+        self.refused(self.faults, "there is a drafter 'ngram' already (built in)", "another name", fault="taken")
+        self.refused(self.faults, "verifier 'hollow'", "Entry::make", fault="no maker")
+        self.refused(self.faults, "registers nothing", fault="nothing")
+        twin = self.here / "twin.so"
+        twin.write_bytes(Path(self.bigram).read_bytes() + b"\0")
+        code, _, err = self.run_it("list", "--plugin", self.bigram, "--plugin", str(twin))
+        self.assertEqual((code, err.count("\n")), (1, 1))
+        self.assertIn(f"there is a drafter 'bigram' already (from {self.bigram})", err)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -90,6 +90,11 @@ class Backend {
   // x += linear(h, w). Fused where a device can.
   virtual void linear_add(Tensor x, const Tensor& h, const Weight& w) { add(x, linear(h, w)); }
 
+  // x += linear(silu_mul(norm_linear(x)), down): the second half of a layer.
+  virtual void feed_forward(Tensor x, const Tensor& gain, float epsilon, const Weight& gate_up, const Weight& down) {
+    linear_add(x, silu_mul(norm_linear(x, gain, epsilon, gate_up)), down);
+  }
+
   // ---- laws ----
   virtual Laws law(const Tensor& logits, std::span<const Warp> warps) = 0;  // logits [n, vocab] f32, one warp a row
   // tokens i32, to[i] = a token drawn from laws row i as `draws[i]` names it; to may be strided (stride of dimension 0), and

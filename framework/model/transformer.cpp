@@ -117,7 +117,7 @@ Output Transformer::forward(Backend& b, const Rows& rows, std::span<const KvLaye
   for (std::size_t l = 0; l < layers_.size(); ++l) {
     const Layer& layer = layers_[l];
     b.linear_add(x, attention(b, x, layer, rows, kv[l]), layer.out);
-    b.linear_add(x, b.silu_mul(b.norm_linear(x, layer.ffn_norm, epsilon, layer.gate_up)), layer.down);
+    b.feed_forward(x, layer.ffn_norm, epsilon, layer.gate_up, layer.down);
   }
   if (!rows.wanted) return {};
   if (rows.wanted.dim(0) < rows.layout.rows) x = b.gather(x, rows.wanted);

@@ -14,6 +14,7 @@ namespace foretoken {
 namespace {
 
 constexpr float kNothing = -__builtin_inff();
+constexpr int kFetchAhead = 32;  // slots
 
 // Walks the slots that one row sees, by depth.
 struct Sight {
@@ -91,10 +92,19 @@ template <class S, bool kWhole> inline Floats part_of(const Attention& a, const 
     return S::read_some(p, a.head_size - i);
 }
 
-// weights[query][at + s] = q . k_s for `n` slots and queries [first, last).
+inline void fetch(const std::byte* row, std::int64_t bytes) {
+  for (std::int64_t at = 0; at < bytes; at += 64) __builtin_prefetch(row + at, 0, 3);
+}
+
+// weights[query][at + s] = q . k_s for `n` slots and queries [first, last). Pages lie anywhere, and since the last forward a
+// model's weights have gone by, so keys are fetched two batches before their use and values while scores are taken.
 template <class S> void score(const Attention& a, Workplace& place, int first, int last, int at, int n) {
+  const std::int64_t bytes = a.head_size * std::int64_t(sizeof(typename S::Item));
+  for (int s = 0; s < n && s < kFetchAhead; ++s) fetch(place.key[s], bytes);
   for (int s = 0; s < n; s += kWidth) {
     const int here = n - s < kWidth ? n - s : kWidth;
+    for (int j = 0; j < here; ++j) fetch(place.value[s + j], bytes);
+    for (int j = s + kFetchAhead; j < n && j < s + kFetchAhead + kWidth; ++j) fetch(place.key[j], bytes);
     for (int j = 0; j < kWidth; ++j) {
       int i = 0;
       for (; i + kWidth <= a.head_size; i += kWidth) save(place.keys[j] + i, part_of<S, true>(a, place.key[s + j], i));

@@ -7,23 +7,6 @@
 #include "kernels/lane.h"
 
 namespace foretoken {
-namespace {
-
-constexpr std::int64_t kForkWork = 16384;  // floats of simple row work that take longer than a fork
-
-}  // namespace
-
-template <class F> void CpuBackend::for_rows(std::int64_t rows, std::int64_t row_work, const F& f) {
-  if (rows * row_work < kForkWork) {
-    for (std::int64_t r = 0; r < rows; ++r) f(r);
-  } else {
-    const std::int64_t chunk = std::max<std::int64_t>(1, kForkWork / 4 / std::max<std::int64_t>(row_work, 1));
-    pool_.run(int((rows + chunk - 1) / chunk), [&](int c) {
-      for (std::int64_t r = c * chunk; r < std::min(rows, (c + 1) * chunk); ++r) f(r);
-    });
-  }
-}
-
 Weight CpuBackend::prepare(Weight weight) {
   weight.prepared = std::make_shared<const PackedWeight>(pack(weight, weight_memory_, pool_));
   return weight;
@@ -82,6 +65,26 @@ Tensor CpuBackend::silu_mul(const Tensor& gate_up) {
 void CpuBackend::add(Tensor x, const Tensor& y) {
   expect_rows("add", x, y.dim(1));
   for_rows(x.dim(0), x.dim(1), [&](std::int64_t r) { operations_.add(x.row<float>(r), y.row<float>(r), x.dim(1)); });
+}
+
+void CpuBackend::store(const Tensor& k, const Tensor& v, const KvLayer& kv, const Layout& layout) {
+  expect_rows("store", k, std::int64_t(kv.kv_heads) * kv.head_size);
+  expect_rows("store", v, std::int64_t(kv.kv_heads) * kv.head_size);
+  const std::int64_t head_bytes = std::int64_t(kv.page_rows) * kv.head_size * size_of(kv.dtype);
+  const auto put = [&](const float* from, std::byte* to) {
+    for (int h = 0; h < kv.kv_heads; ++h, from += kv.head_size, to += head_bytes) {
+      if (kv.dtype == DType::bf16)
+        operations_.narrow(from, reinterpret_cast<std::uint16_t*>(to), kv.head_size);
+      else
+        std::memcpy(to, from, std::size_t(kv.head_size) * sizeof(float));
+    }
+  };
+  for_rows(layout.rows, 2 * k.dim(1), [&](std::int64_t r) {
+    const std::int32_t* table = layout.tables.row<std::int32_t>(layout.owner.data<std::int32_t>()[r]);
+    const std::int32_t slot = layout.slots.data<std::int32_t>()[r];
+    put(k.row<float>(r), slot_address(kv, kv.keys, table, slot));
+    put(v.row<float>(r), slot_address(kv, kv.values, table, slot));
+  });
 }
 
 Laws CpuBackend::law(const Tensor& logits, std::span<const Warp> warps) {

@@ -2,6 +2,7 @@
 // its neighbours and of the number of threads, bit for bit: threads share out outputs, never the terms of a sum.
 // One caller at a time. This room must not know models.
 #pragma once
+#include <algorithm>
 #include <memory>
 #include <string>
 
@@ -32,15 +33,37 @@ class CpuBackend final : public HostBackend {
   Tensor attend(const Tensor& q, const KvLayer& kv, const Layout& layout, float scale) override;
   Tensor silu_mul(const Tensor& gate_up) override;
   void add(Tensor x, const Tensor& y) override;
+  void store(const Tensor& k, const Tensor& v, const KvLayer& kv, const Layout& layout) override;
+  void linear_to(Tensor y, const Tensor& x, const Weight& w) override;
   void linear_add(Tensor x, const Tensor& h, const Weight& w) override;
+  Tensor norm_linear(const Tensor& x, const Tensor& gain, float epsilon, const Weight& w) override;
+  void feed_forward(Tensor x, const Tensor& gain, float epsilon, const Weight& gate_up, const Weight& down) override;
   Laws law(const Tensor& logits, std::span<const Warp> warps) override;
   double law_tile(const Law& law, Token begin, int n, double* p) const override;
   void for_each(int n, const std::function<void(int)>& f) override { pool_.run(n, f); }
 
  private:
-  void multiply(const Tensor& x, const Weight& w, Tensor y, bool accumulate);
+  // The rows of x as the product with w reads them, and those of rms_norm(x).
+  Tensor arranged(const Tensor& x, const PackedWeight& w);
+  Tensor normed(const Tensor& x, const Tensor& gain, float epsilon, const PackedWeight& w);
+  // y = or += w times rows that are arranged for it.
+  void multiply(const Tensor& rows, const PackedWeight& w, Tensor y, bool accumulate);
+  // silu_mul of the product of `rows` with gate_up, arranged for `down`.
+  Tensor gated(const Tensor& rows, const PackedWeight& gate_up, const PackedWeight& down);
+  std::shared_ptr<const PackedWeight> packed(const Weight& w);  // as prepared, else packed for this one use
   // f(row) for all rows: at once where `row_work` floats a row make that worth a fork.
-  template <class F> void for_rows(std::int64_t rows, std::int64_t row_work, const F& f);
+  template <class F> void for_rows(std::int64_t rows, std::int64_t row_work, const F& f) {
+    if (rows * row_work < kForkWork) {
+      for (std::int64_t r = 0; r < rows; ++r) f(r);
+    } else {
+      const std::int64_t chunk = std::max<std::int64_t>(1, kForkWork / 4 / std::max<std::int64_t>(row_work, 1));
+      pool_.run(int((rows + chunk - 1) / chunk), [&](int c) {
+        for (std::int64_t r = c * chunk; r < std::min(rows, (c + 1) * chunk); ++r) f(r);
+      });
+    }
+  }
+
+  static constexpr std::int64_t kForkWork = 16384;  // floats of simple row work that take longer than a fork
 
   const Operations& operations_;
   ThreadPool pool_;

@@ -1,4 +1,5 @@
-// linear and linear_add of the CPU backend: see product_rows.h for the mathematics and the floor.
+// The products of the CPU backend, alone and with the row work before and after them: see product_rows.h for the mathematics
+// and the floor. A fork costs about as much as the row work of a few rows, so that work rides on the forks of the products.
 #include <algorithm>
 #include <cstring>
 
@@ -7,35 +8,37 @@
 namespace foretoken {
 namespace {
 
-constexpr std::int64_t kChunkPanels = 2;  // panels that a thread takes at a time
-
 // Rough microseconds of one thread, to tell what is worth a fork (which costs about one).
 double estimated_time(const PackedWeight& w, std::int64_t rows) {
   return std::max(double(w.bytes()) / 50e3, 2.0 * double(rows * w.out * w.inputs) / 300e3);
 }
 
-}  // namespace
+constexpr std::int64_t kAhead = 24576;  // see product_rows.h
 
-// x as the product reads it: dense rows of w.inputs numbers, zeros behind the last; in bf16 where the instructions take it.
-static Tensor arranged(CpuBackend& backend, const Tensor& x, const PackedWeight& w) {
-  const Operations& operations = backend.operations();
-  const bool round = w.packing == Packing::bf16 && operations.rounds_to_bf16;
-  if (!round && w.inputs == w.in && x.dense()) return x;
-  Tensor y = backend.allocate({x.dim(0), w.inputs}, round ? DType::bf16 : DType::f32);
-  for (std::int64_t r = 0; r < x.dim(0); ++r) {
-    if (round) {
-      operations.to_bf16(x.row<float>(r), y.row<std::uint16_t>(r), w.in);
-      std::fill(y.row<std::uint16_t>(r) + w.in, y.row<std::uint16_t>(r) + w.inputs, std::uint16_t(0));
-    } else {
-      std::memcpy(y.row<float>(r), x.row<float>(r), std::size_t(w.in) * sizeof(float));
-      std::fill(y.row<float>(r) + w.in, y.row<float>(r) + w.inputs, 0.0f);
-    }
-  }
-  return y;
+// Panels that a thread takes at a time: one row goes through pairs of them; with more rows small pieces end together.
+std::int64_t chunk_of(std::int64_t rows) { return rows == 1 ? 2 : 1; }
+
+bool rounds(const Operations& operations, const PackedWeight& w) {
+  return w.packing == Packing::bf16 && operations.rounds_to_bf16;
+}
+
+Product product_of(const PackedWeight& w, const Tensor& rows, const Tensor& sums, const Tensor& y, bool accumulate) {
+  Product p{};
+  p.weights = w.data.get();
+  p.scales = static_cast<const float*>(w.scales.get());
+  p.zeros = static_cast<const float*>(w.zeros.get());
+  p.x = rows.raw();
+  p.sums = sums.data<float>();
+  p.y = y.data<float>(), p.y_stride = y.row_stride();
+  p.rows = rows.dim(0), p.inputs = w.inputs, p.out = w.out;
+  p.groups = w.groups, p.group = w.group;
+  p.accumulate = accumulate;
+  p.ahead = kAhead;
+  return p;
 }
 
 // Sums of x over the groups of an int8 weight, [rows, groups].
-static Tensor group_sums(CpuBackend& backend, const Tensor& x, const PackedWeight& w) {
+Tensor group_sums(CpuBackend& backend, const Tensor& x, const PackedWeight& w) {
   Tensor sums = backend.allocate({x.dim(0), w.groups}, DType::f32);
   for (std::int64_t r = 0; r < x.dim(0); ++r) {
     for (int g = 0; g < w.groups; ++g) {
@@ -47,40 +50,125 @@ static Tensor group_sums(CpuBackend& backend, const Tensor& x, const PackedWeigh
   return sums;
 }
 
-void CpuBackend::multiply(const Tensor& x, const Weight& w, Tensor y, bool accumulate) {
-  if (x.dim(0) == 0) return;
-  PackedWeight fresh;
-  if (!w.prepared) fresh = pack(w, weight_memory_, pool_);
-  const PackedWeight& packed = w.prepared ? *static_cast<const PackedWeight*>(w.prepared.get()) : fresh;
-  const Tensor rows = arranged(*this, x, packed);
-  const Tensor sums = packed.packing == Packing::int8 ? group_sums(*this, rows, packed) : Tensor();
-  Product p{};
-  p.weights = packed.data.get();
-  p.scales = static_cast<const float*>(packed.scales.get());
-  p.zeros = static_cast<const float*>(packed.zeros.get());
-  p.x = rows.raw();
-  p.sums = sums.data<float>();
-  p.y = y.data<float>(), p.y_stride = y.row_stride();
-  p.rows = x.dim(0), p.inputs = packed.inputs, p.out = packed.out;
-  p.groups = packed.groups, p.group = packed.group;
-  p.accumulate = accumulate;
-  const auto panels = operations_.product[int(packed.packing)];
-  if (estimated_time(packed, p.rows) < 2.5) return panels(p, 0, packed.panels);
-  pool_.run(int((packed.panels + kChunkPanels - 1) / kChunkPanels),
-            [&](int c) { panels(p, c * kChunkPanels, std::min(packed.panels, (c + 1) * kChunkPanels)); });
+// One row of x as the product reads it: w.inputs numbers, zeros behind the last; in bf16 where the instructions take it.
+void arrange(const Operations& operations, const float* x, const PackedWeight& w, void* to) {
+  if (rounds(operations, w)) {
+    auto* y = static_cast<std::uint16_t*>(to);
+    operations.to_bf16(x, y, w.in);
+    std::fill(y + w.in, y + w.inputs, std::uint16_t(0));
+  } else {
+    auto* y = static_cast<float*>(to);
+    if (y != x) std::memcpy(y, x, std::size_t(w.in) * sizeof(float));
+    std::fill(y + w.in, y + w.inputs, 0.0f);
+  }
+}
+
+void* row_of(const Tensor& t, std::int64_t r) { return t.data<std::byte>() + r * t.row_stride() * size_of(t.dtype()); }
+
+}  // namespace
+
+std::shared_ptr<const PackedWeight> CpuBackend::packed(const Weight& w) {
+  if (w.prepared) return std::static_pointer_cast<const PackedWeight>(w.prepared);
+  return std::make_shared<const PackedWeight>(pack(w, weight_memory_, pool_));
+}
+
+Tensor CpuBackend::arranged(const Tensor& x, const PackedWeight& w) {
+  const bool round = rounds(operations_, w);
+  if (!round && w.inputs == w.in && x.dense()) return x;
+  Tensor y = allocate({x.dim(0), w.inputs}, round ? DType::bf16 : DType::f32);
+  for_rows(x.dim(0), w.in, [&](std::int64_t r) { arrange(operations_, x.row<float>(r), w, row_of(y, r)); });
+  return y;
+}
+
+Tensor CpuBackend::normed(const Tensor& x, const Tensor& gain, float epsilon, const PackedWeight& w) {
+  expect_rows("rms_norm", x, gain.dim(0));
+  const Tensor h = allocate({x.dim(0), w.inputs}, DType::f32);
+  const Tensor y = rounds(operations_, w) ? allocate(h.shape(), DType::bf16) : h;
+  for_rows(x.dim(0), 2 * w.in, [&](std::int64_t r) {
+    operations_.rms_norm(x.row<float>(r), gain.data<float>(), epsilon, h.row<float>(r), w.in);
+    arrange(operations_, h.row<float>(r), w, row_of(y, r));
+  });
+  return y;
+}
+
+void CpuBackend::multiply(const Tensor& rows, const PackedWeight& w, Tensor y, bool accumulate) {
+  if (rows.dim(0) == 0) return;
+  const Tensor sums = w.packing == Packing::int8 ? group_sums(*this, rows, w) : Tensor();
+  const Product p = product_of(w, rows, sums, y, accumulate);
+  const auto panels = operations_.product[int(w.packing)];
+  if (estimated_time(w, p.rows) < 2.5) return panels(p, 0, w.panels);
+  const std::int64_t chunk = chunk_of(p.rows);
+  pool_.run(int((w.panels + chunk - 1) / chunk),
+            [&](int c) { panels(p, c * chunk, std::min(w.panels, (c + 1) * chunk)); });
+}
+
+Tensor CpuBackend::gated(const Tensor& rows, const PackedWeight& gate_up, const PackedWeight& down) {
+  const std::int64_t n = rows.dim(0), half = gate_up.panels / 2, chunk = std::min(chunk_of(n), half);
+  const Tensor both = allocate({n, gate_up.out}, DType::f32);
+  const bool round = rounds(operations_, down);
+  const Tensor y = allocate({n, down.inputs}, round ? DType::bf16 : DType::f32);
+  Product gates = product_of(gate_up, rows, {}, both, false), ups = gates;
+  if (chunk == 1) {  // a panel of one half is followed by one of the other
+    const std::int64_t panel_bytes = gate_up.bytes() / gate_up.panels;
+    gates.ahead = half * panel_bytes, ups.ahead = panel_bytes - gates.ahead;
+  }
+  const auto panels = operations_.product[int(gate_up.packing)];
+  const auto some = [&](int c) {
+    const std::int64_t begin = c * chunk, end = std::min(half, begin + chunk), at = begin * kPanel, width = end * kPanel - at;
+    panels(gates, begin, end);
+    panels(ups, half + begin, half + end);
+    for (std::int64_t r = 0; r < n; ++r) {
+      float* gate = both.row<float>(r) + at;
+      float* h = round ? gate : y.row<float>(r) + at;
+      operations_.silu_mul(gate, gate + half * kPanel, h, width);
+      if (round) operations_.to_bf16(gate, y.row<std::uint16_t>(r) + at, width);
+    }
+  };
+  const int chunks = int((half + chunk - 1) / chunk);
+  if (estimated_time(gate_up, n) < 2.5)
+    for (int c = 0; c < chunks; ++c) some(c);
+  else
+    pool_.run(chunks, some);
+  return y;
 }
 
 Tensor CpuBackend::linear(const Tensor& x, const Weight& w) {
-  expect_rows("linear", x, w.in);
   Tensor y = allocate({x.dim(0), w.out}, DType::f32);
-  multiply(x, w, y, false);
+  linear_to(y, x, w);
   return y;
+}
+
+void CpuBackend::linear_to(Tensor y, const Tensor& x, const Weight& w) {
+  expect_rows("linear", x, w.in);
+  expect_rows("linear", y, w.out);
+  const auto weight = packed(w);
+  multiply(arranged(x, *weight), *weight, y, false);
 }
 
 void CpuBackend::linear_add(Tensor x, const Tensor& h, const Weight& w) {
   expect_rows("linear_add", h, w.in);
   expect_rows("linear_add", x, w.out);
-  multiply(h, w, x, true);
+  const auto weight = packed(w);
+  multiply(arranged(h, *weight), *weight, x, true);
+}
+
+Tensor CpuBackend::norm_linear(const Tensor& x, const Tensor& gain, float epsilon, const Weight& w) {
+  expect_rows("norm_linear", x, w.in);
+  const auto weight = packed(w);
+  Tensor y = allocate({x.dim(0), w.out}, DType::f32);
+  multiply(normed(x, gain, epsilon, *weight), *weight, y, false);
+  return y;
+}
+
+// Whoever computes some outputs of the gate computes the same ones of the other half, and silu_mul of both while they are near.
+void CpuBackend::feed_forward(Tensor x, const Tensor& gain, float epsilon, const Weight& gate_up, const Weight& down) {
+  const bool in_panels = gate_up.out % (2 * kPanel) == 0 && gate_up.format == Weight::Format::dense &&
+                         down.format == Weight::Format::dense && gate_up.out / 2 == down.in && !gate_up.bias && !down.bias;
+  if (!in_panels || x.dim(0) == 0) return Backend::feed_forward(x, gain, epsilon, gate_up, down);
+  expect_rows("feed_forward", x, gate_up.in);
+  expect_rows("feed_forward", x, down.out);
+  const auto first = packed(gate_up), second = packed(down);
+  multiply(gated(normed(x, gain, epsilon, *first), *first, *second), *second, x, true);
 }
 
 }  // namespace foretoken

@@ -13,6 +13,21 @@ void widen_row(const std::uint16_t* x, float* y, std::int64_t n) {
   if (i < n) save_some(y + i, widen_some(x + i, int(n - i)), int(n - i));
 }
 
+// To bf16 as bf16(float) rounds: to nearest even, tiny numbers stay, NaN stays NaN.
+void narrow_row(const float* x, std::uint16_t* y, std::int64_t n) {
+  typedef std::uint16_t Shorts __attribute__((vector_size(2 * kWidth)));
+  const auto narrowed = [](Floats f) {
+    const Words u = as_words(f), round = u + 0x7fffu + (u >> 16 & 1u);
+    return __builtin_convertvector((f == f ? round : u | 0x400000u) >> 16, Shorts);
+  };
+  std::int64_t i = 0;
+  for (; i + kWidth <= n; i += kWidth) save(y + i, narrowed(load<Floats>(x + i)));
+  if (i < n) {
+    const Shorts last = narrowed(load_some(x + i, int(n - i)));
+    for (int j = 0; i + j < n; ++j) y[i + j] = last[j];
+  }
+}
+
 // y = x / sqrt(mean x^2 + epsilon) * gain. Four chains of sums, folded in a fixed order.
 void normalize_row(const float* x, const float* gain, float epsilon, float* y, std::int64_t n) {
   Floats sum[4] = {};

@@ -28,6 +28,7 @@ struct Product {
   std::int64_t y_stride, rows, inputs, out;
   int groups, group;  // int8: inputs = groups * group
   bool accumulate;    // y +=
+  std::int64_t ahead; // bytes from a weight in use to the one to fetch meanwhile, where several rows share them
 };
 
 // One layer's attention for rows that share a block table. Slots are visited in the order of depth: the visible prefix,
@@ -55,6 +56,7 @@ struct Operations {
   void (*product[3])(const Product&, std::int64_t begin_panel, std::int64_t end_panel);  // by Packing
   void (*to_bf16)(const float* x, std::uint16_t* y, std::int64_t n);                     // null unless rounds_to_bf16
   void (*from_bf16)(const std::uint16_t* x, float* y, std::int64_t n);
+  void (*narrow)(const float* x, std::uint16_t* y, std::int64_t n);  // the bits of bf16(float)
   void (*rms_norm)(const float* x, const float* gain, float epsilon, float* y, std::int64_t n);
   void (*silu_mul)(const float* gate, const float* up, float* y, std::int64_t n);
   void (*add)(float* x, const float* y, std::int64_t n);

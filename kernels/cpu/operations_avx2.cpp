@@ -32,6 +32,7 @@ const Operations& operations_avx2() {
       {product<FloatWeights, 4, 2>, product<PairWeights, 4, 2>, product<ByteWeights, 2, 2>},
       nullptr,
       widen_row,
+      narrow_row,
       normalize_row,
       silu_mul_row,
       add_row,

@@ -32,6 +32,7 @@ const Operations& operations_avx512() {
       {product<FloatWeights, 10, 2>, product<PairWeights, 10, 2>, product<ByteWeights, 6, 2>},
       nullptr,
       widen_row,
+      narrow_row,
       normalize_row,
       silu_mul_row,
       add_row,

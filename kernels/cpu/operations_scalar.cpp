@@ -35,6 +35,7 @@ const Operations& operations_scalar() {
       {product<FloatWeights, 4, 2>, product<PairWeights, 4, 2>, product<ByteWeights, 2, 2>},
       nullptr,
       widen_row,
+      narrow_row,
       normalize_row,
       silu_mul_row,
       add_row,

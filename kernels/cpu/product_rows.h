@@ -39,11 +39,10 @@ struct PairWeights {  // bf16 pairs: the even input is the lower half of a word
   }
 };
 
-// Bytes by which weights are fetched before their use: about a panel of the demo target. Several rows do so many operations a
-// line that the processor no longer runs ahead far enough by itself; with more rows than one block takes, panels are read
-// again from a near cache and need no fetching. Products of the demo target, before and after: 4 rows 305 and 238 us,
+// Weights are fetched Product::ahead before their use, which is about a panel of the demo target. Several rows do so many
+// operations a line that the processor no longer runs ahead far enough by itself; with more rows than one block takes, panels
+// are read again from a near cache and need no fetching. Products of the demo target, before and after: 4 rows 305 and 238 us,
 // 5 rows 325 and 260, 8 rows 390 and 300 (beside 205 for 1 row in the same minutes).
-constexpr std::int64_t kAhead = 24576;
 
 inline void put(const Product& p, std::int64_t row, std::int64_t o, Floats sum) {
   float* y = p.y + row * p.y_stride + o;
@@ -57,10 +56,11 @@ inline void put(const Product& p, std::int64_t row, std::int64_t o, Floats sum) 
 // Adds `items` items of x to the sums of R rows, of C vectors of outputs in each of P panels.
 template <class W, int R, int C, int P, bool kFetch> inline void accumulate(const std::byte* w, std::int64_t panel_bytes,
                                                                const typename W::X* x, std::int64_t stride,
-                                                               std::int64_t items, Floats (&sum)[R][P][C]) {
+                                                               std::int64_t items, std::int64_t ahead,
+                                                               Floats (&sum)[R][P][C]) {
   for (std::int64_t k = 0; k < items; ++k, w += kPanel * W::kBytes) {
     if (kFetch)
-      for (int line = 0; line < kPanel * W::kBytes; line += 64) __builtin_prefetch(w + kAhead + line, 0, 3);
+      for (int line = 0; line < kPanel * W::kBytes; line += 64) __builtin_prefetch(w + ahead + line, 0, 3);
     for (int q = 0; q < P; ++q)
       for (int c = 0; c < C; ++c)
         for (int r = 0; r < R; ++r)
@@ -75,7 +75,7 @@ inline void accumulate_groups(const Product& p, const std::byte* w, const typena
   for (int g = 0; g < p.groups; ++g) {
     Floats part[R][P][C] = {};
     accumulate<W, R, C, P, false>(w + std::int64_t(g) * p.group * kPanel, p.inputs * kPanel, x + std::int64_t(g) * p.group,
-                           p.inputs, p.group, part);
+                           p.inputs, p.group, 0, part);
     for (int q = 0; q < P; ++q) {
       for (int c = 0; c < C; ++c) {
         const std::int64_t at = ((panel + q) * p.groups + g) * kPanel + column + c * kWidth;
@@ -95,9 +95,9 @@ template <class W, int R, int C, int P> void block(const Product& p, std::int64_
   if constexpr (W::kBytes == 1)
     accumulate_groups<W, R, C, P>(p, w, x, panel, row, column, sum);
   else if (R > 1 && p.rows == R)
-    accumulate<W, R, C, P, true>(w, panel_bytes, x, items, items, sum);
+    accumulate<W, R, C, P, true>(w, panel_bytes, x, items, items, p.ahead, sum);
   else
-    accumulate<W, R, C, P, false>(w, panel_bytes, x, items, items, sum);
+    accumulate<W, R, C, P, false>(w, panel_bytes, x, items, items, p.ahead, sum);
   for (int r = 0; r < R; ++r) {
     for (int q = 0; q < P; ++q) {
       for (int c = 0; c < C; ++c) {

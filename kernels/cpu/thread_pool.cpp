@@ -58,22 +58,20 @@ void ThreadPool::close() {
 bool ThreadPool::fork(int n, Call call, const void* body) {
   if (in_pool || !one_caller_.try_lock()) return false;
   std::lock_guard lock(one_caller_, std::adopt_lock);
-  call_.store(call, std::memory_order_relaxed);
-  body_.store(body, std::memory_order_relaxed);
-  left_.store(n, std::memory_order_relaxed);
   const std::uint32_t job = job_.load(std::memory_order_relaxed) + 1;
-  for (int t = 0; t < threads(); ++t) {
+  for (int t = threads() - 1; t >= 0; --t) {
     Share& share = shares_[std::size_t(t)];
+    share.call.store(call, std::memory_order_relaxed);
+    share.body.store(body, std::memory_order_relaxed);
     share.end.store(of_job(job, n, t + 1), std::memory_order_relaxed);
     share.next.store(of_job(job, n, t), std::memory_order_release);
   }
   job_.store(job, std::memory_order_release);
   job_.notify_all();
   in_pool = true;
-  work(0, job);
+  const int done = work(0, job);
   in_pool = false;
-  for (int spins = 0; left_.load(std::memory_order_acquire) != 0; ++spins)
-    spins < kSpins ? relax() : std::this_thread::yield();
+  for (int spins = 0; !others_done(job, n - done); ++spins) spins < kSpins ? relax() : std::this_thread::yield();
   if (failure_) std::rethrow_exception(std::exchange(failure_, nullptr));
   return true;
 }
@@ -83,39 +81,59 @@ std::uint64_t ThreadPool::of_job(std::uint32_t job, int n, int t) const {
   return std::uint64_t(job) << 32 | std::uint32_t(std::int64_t(n) * t / threads());
 }
 
-// Takes indices of `job` until none is left. Whoever takes one finds the job's own call and body, since they are not
-// replaced before every index is done.
-void ThreadPool::work(int self, std::uint32_t job) {
+// Takes indices of `job` from one share until none is left. Whoever takes one holds the job's own call and body: they are not
+// replaced before every index is done, and then none can be taken.
+int ThreadPool::take(Share& share, std::uint32_t job, Call call, const void* body) {
+  int done = 0;
+  std::uint64_t next = share.next.load(std::memory_order_acquire);
+  for (;;) {
+    const std::uint64_t end = share.end.load(std::memory_order_relaxed);
+    if (next >> 32 != job || end >> 32 != job || index_of(next) >= index_of(end)) return done;
+    if (!share.next.compare_exchange_weak(next, next + 1, std::memory_order_acq_rel, std::memory_order_acquire)) continue;
+    try {
+      call(body, index_of(next));
+    } catch (...) {
+      std::lock_guard lock(failure_lock_);
+      if (!failure_) failure_ = std::current_exception();
+    }
+    ++done;
+    next = share.next.load(std::memory_order_acquire);
+  }
+}
+
+// The own share first, then what the others left.
+int ThreadPool::work(int self, std::uint32_t job) {
+  Share& own = shares_[std::size_t(self)];
+  const Call call = own.call.load(std::memory_order_relaxed);
+  const void* body = own.body.load(std::memory_order_relaxed);
   int done = 0;
   for (int t = 0; t < threads(); ++t) {
-    Share& share = shares_[std::size_t((self + t) % threads())];
-    std::uint64_t next = share.next.load(std::memory_order_acquire);
-    for (;;) {
-      const std::uint64_t end = share.end.load(std::memory_order_relaxed);
-      if (next >> 32 != job || end >> 32 != job || index_of(next) >= index_of(end)) break;
-      if (!share.next.compare_exchange_weak(next, next + 1, std::memory_order_acq_rel, std::memory_order_acquire))
-        continue;
-      try {
-        call_.load(std::memory_order_relaxed)(body_.load(std::memory_order_relaxed), index_of(next));
-      } catch (...) {
-        std::lock_guard lock(failure_lock_);
-        if (!failure_) failure_ = std::current_exception();
-      }
-      ++done;
-      next = share.next.load(std::memory_order_acquire);
-    }
+    const int taken = take(shares_[std::size_t((self + t) % threads())], job, call, body);
+    done += taken;
+    if (taken > 0 && self > 0)
+      own.done.store(std::uint64_t(job) << 32 | std::uint32_t(done), std::memory_order_release);
   }
-  if (done) left_.fetch_sub(done, std::memory_order_acq_rel);
+  return done;
+}
+
+bool ThreadPool::others_done(std::uint32_t job, int n) const {
+  for (std::size_t t = 1; t < shares_.size(); ++t) {
+    const std::uint64_t done = shares_[t].done.load(std::memory_order_acquire);
+    if (done >> 32 == job) n -= index_of(done);
+  }
+  return n == 0;
 }
 
 void ThreadPool::serve(int self) {
   in_pool = true;
+  const Share& share = shares_[std::size_t(self)];
+  const auto offered = [&] { return std::uint32_t(share.next.load(std::memory_order_acquire) >> 32); };
   std::uint32_t seen = 0;
   while (!closing_.load(std::memory_order_relaxed)) {
-    std::uint32_t job = job_.load(std::memory_order_acquire);
+    std::uint32_t job = offered();
     for (int spins = 0; job == seen && spins < kSpins; ++spins) {
       relax();
-      job = job_.load(std::memory_order_acquire);
+      job = offered();
     }
     if (job == seen) {
       job_.wait(seen, std::memory_order_acquire);

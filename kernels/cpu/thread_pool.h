@@ -35,24 +35,28 @@ class ThreadPool {
 
  private:
   using Call = void (*)(const void* body, int i);
+  // What a thread needs to begin and to report lies in one line of its cache: a worker that spins learns of a job, of its
+  // share and of what to call by one transfer, and tells by another. Each word is marked: job number << 32 | value.
   struct alignas(64) Share {
-    std::atomic<std::uint64_t> next{0};  // job number << 32 | next index; only who serves that job may take
-    std::atomic<std::uint64_t> end{0};   // job number << 32 | end
+    std::atomic<std::uint64_t> next{0};  // next index; only who serves that job may take it
+    std::atomic<std::uint64_t> end{0};
+    std::atomic<std::uint64_t> done{0};  // indices that this thread has done, of any share; written by it alone
+    std::atomic<Call> call{nullptr};
+    std::atomic<const void*> body{nullptr};
   };
 
   bool fork(int n, Call call, const void* body);
   std::uint64_t of_job(std::uint32_t job, int n, int t) const;
-  void work(int self, std::uint32_t job);
+  int work(int self, std::uint32_t job);  // returns how many indices it did
+  int take(Share& share, std::uint32_t job, Call call, const void* body);
+  bool others_done(std::uint32_t job, int n) const;
   void serve(int self);
   void close();  // ends the workers
 
   std::vector<Share> shares_;
   std::vector<std::thread> workers_;
-  alignas(64) std::atomic<std::uint32_t> job_{0};
+  alignas(64) std::atomic<std::uint32_t> job_{0};  // what workers sleep on
   std::atomic<bool> closing_{false};
-  std::atomic<Call> call_{nullptr};
-  std::atomic<const void*> body_{nullptr};
-  alignas(64) std::atomic<int> left_{0};
   std::mutex one_caller_;
   std::mutex failure_lock_;
   std::exception_ptr failure_;

@@ -53,6 +53,19 @@ TEST_P(Rows, products) {
   }
 }
 
+TEST_P(Rows, feed_forward) {
+  const Weight up = random_weight(2 * 320, 192, DType::bf16, 5), down = random_weight(192, 320, DType::bf16, 6);
+  const Weight a[2] = {backend->prepare(up), backend->prepare(down)}, b[2] = {threaded->prepare(up), threaded->prepare(down)};
+  const Tensor gain = random_tensor({192}, 2);
+  const auto f = [&](Backend& k, const Tensor& rows) {
+    const Weight* w = &k == backend.get() ? a : b;
+    const Tensor x = copy_of(rows);
+    k.feed_forward(x, gain, 1e-5f, w[0], w[1]);
+    return x;
+  };
+  for (int n : {5, 37}) independent(random_tensor({n, 192}, 6), f, "feed_forward");
+}
+
 TEST_P(Rows, row_work) {
   const Tensor gain = random_tensor({770}, 2);
   const Tensor x = random_tensor({70, 770}, 1);

@@ -30,6 +30,22 @@ TEST_P(ParityRunning, norm_linear) {
   }
 }
 
+TEST_P(ParityRunning, feed_forward) {
+  for (const DType dtype : {DType::f32, DType::bf16, DType::i8}) {
+    for (const int width : {64, 1024, 48}) {  // two panels, many, and a half that ends inside a panel
+      const Weight gate_up = cpu->prepare(random_weight(2 * width, 96, dtype, 3)), down = cpu->prepare(random_weight(96, width, dtype, 4));
+      for (const int n : {0, 1, 2, 5, 8, 33}) {
+        const Tensor x = random_tensor({n, 96}, 5), gain = random_tensor({1, 96}, 6).reshaped({96});
+        const Tensor fused = copy_of(x), plain = copy_of(x);
+        cpu->feed_forward(fused, gain, 1e-5f, gate_up, down);
+        cpu->linear_add(plain, cpu->silu_mul(cpu->linear(cpu->rms_norm(plain, gain, 1e-5f), gate_up)), down);
+        EXPECT_TRUE(same_bits(fused, plain)) << name_of(dtype) << ", width " << width << ", " << n << " rows";
+        EXPECT_FALSE(n > 0 && same_bits(fused, x));
+      }
+    }
+  }
+}
+
 TEST_P(ParityRunning, rope_store) {
   const Cache cache(1, 32, 8, 2, 48, DType::bf16), plain_cache(1, 32, 8, 2, 48, DType::bf16);
   std::vector<SceneRow> rows;
@@ -44,6 +60,23 @@ TEST_P(ParityRunning, rope_store) {
   cpu->store(plain.columns(192, 96), plain.columns(288, 96), plain_cache.layers[1], plain_layout);
   EXPECT_TRUE(same_bits(fused.columns(0, 192), plain.columns(0, 192)));
   EXPECT_EQ(std::memcmp(cache.pool.raw(), plain_cache.pool.raw(), std::size_t(cache.pool.bytes())), 0);
+}
+
+TEST_P(ParityRunning, store_rounds_every_number_as_bf16_does) {
+  const Cache cache(1, 8, 8, 1, 48, DType::bf16);
+  const Tensor k = Tensor::host({1, 48}, DType::f32);
+  std::mt19937 engine(1);
+  for (float& v : k.values<float>()) {
+    const auto bits = std::uint32_t(engine());
+    std::memcpy(&v, &bits, 4);
+  }
+  const float odd[] = {0.0f, -0.0f, 1e-40f, -1e-45f, 3.4e38f, std::numeric_limits<float>::infinity(), std::nanf("1"), 1.00390625f, 1.01171875f};
+  std::copy(std::begin(odd), std::end(odd), k.data<float>());
+  k.data<float>()[47] = -1e-41f;
+  cpu->store(k, k, cache.layers[0], layout_of({chain_row(0, 3)}, cache.tables, 0));
+  const std::byte* page = cache.pool.row<std::byte>(cache.tables.row<std::int32_t>(0)[0]) + cache.layers[0].keys;
+  for (int i = 0; i < 48; ++i)
+    EXPECT_EQ(reinterpret_cast<const bf16*>(page)[3 * 48 + i].bits, bf16(k.data<float>()[i]).bits) << k.data<float>()[i];
 }
 
 TEST_P(ParityRunning, pick) {

@@ -36,6 +36,17 @@ TEST_P(InflatedDemo, IsCloseInItsOwnPrecision) {
   expect_same_logits(pair, prompt("The history of the sea is long, and it begins with a small boat."), 0.02);
 }
 
+// Groups of 64 inputs hold weights of the small model or others, never both, so its scales are what they were.
+TEST_P(InflatedDemo, IsCloseInInt8) {
+  const auto shape = [](const ModelConfig& small) {
+    ModelConfig large = larger(small, 500, true);
+    large.width = small.width + 128, large.ffn = small.ffn + 64;
+    return large;
+  };
+  Pair pair(directory_, shape, "int8");
+  expect_same_logits(pair, prompt("The history of the sea is long, and it begins with a small boat."), 0.03);
+}
+
 INSTANTIATE_TEST_SUITE_P(Models, InflatedDemo, testing::Values("target", "draft", "draft-large"),
                          [](const auto& info) {
                            return std::string(info.param) == "draft-large" ? "draft_large" : info.param;

@@ -1,5 +1,6 @@
 #include "kernels/host_backend.h"
 
+#include <cmath>
 #include <cstddef>
 #include <cstring>
 
@@ -37,6 +38,12 @@ void expect_rows(const char* operation, const Tensor& x, std::int64_t width) {
               "; the weights and the activations of a model must agree in shape");
 }
 
+void add_bias(Tensor y, const Weight& w) {
+  if (!w.bias) return;
+  for (std::int64_t r = 0; r < y.dim(0); ++r)
+    for (std::int64_t i = 0; i < y.dim(1); ++i) y.row<float>(r)[i] += w.bias.data<float>()[i];
+}
+
 void keep_law(const LawRow& row, Laws& laws, int i) {
   std::byte* to = laws.rows.row<std::byte>(i);
   LawRow kept = row;
@@ -53,6 +60,18 @@ void HostBackend::copy(const Tensor& from, Tensor to) {
   for (std::int64_t r = 0; r < rows; ++r) {
     std::memmove(static_cast<std::byte*>(to.raw()) + r * to.row_stride() * item,
                  static_cast<const std::byte*>(from.raw()) + r * from.row_stride() * item, std::size_t(bytes));
+  }
+}
+
+void HostBackend::head_norm(Tensor x, const Tensor& gain, float epsilon) {
+  const std::int64_t size = gain.dim(0);
+  for (std::int64_t r = 0; r < x.dim(0); ++r) {
+    for (float* head = x.row<float>(r); head < x.row<float>(r) + x.dim(1); head += size) {
+      double squares = 0;
+      for (std::int64_t i = 0; i < size; ++i) squares += double(head[i]) * head[i];
+      const double inverse = 1 / std::sqrt(squares / double(size) + double(epsilon));
+      for (std::int64_t i = 0; i < size; ++i) head[i] = float(head[i] * inverse * gain.data<float>()[i]);
+    }
   }
 }
 

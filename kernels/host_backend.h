@@ -15,6 +15,7 @@ class HostBackend : public Backend {
   Tensor upload(const Tensor& host) override { return host; }
   std::int64_t free_memory() const override { return free_host_memory(); }
   void copy(const Tensor& from, Tensor to) override;
+  void head_norm(Tensor x, const Tensor& gain, float epsilon) override;
   void store(const Tensor& k, const Tensor& v, const KvLayer& kv, const Layout& layout) override;
   Tensor gather(const Tensor& x, const Tensor& rows) override;
   Laws law(const Tensor& logits, std::span<const Warp> warps) override;
@@ -40,6 +41,9 @@ void keep_law(const LawRow& row, Laws& laws, int i);
 
 // Where the row of `slot` lies: head h of its keys (or values) begins at result + h * page_rows * head_size elements.
 std::byte* slot_address(const KvLayer& kv, std::int64_t plane, const std::int32_t* table, std::int32_t slot);
+
+// Adds a weight's bias, where it has one, to the rows of a product y [rows, out].
+void add_bias(Tensor y, const Weight& w);
 
 // Throws Error unless x is f32 [rows, width].
 void expect_rows(const char* operation, const Tensor& x, std::int64_t width);

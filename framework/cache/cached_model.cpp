@@ -91,10 +91,12 @@ std::string CachedModel::Extent::key() const {
 }
 
 CachedModel::Inputs CachedModel::stage(std::span<const Segment> segments, const Extent& e) {
-  const std::int64_t row_bytes = 4 * 5 + 8 + 8 * e.words;
-  staging_.begin(e.rows * row_bytes + e.tables * (4 * e.width + 4) + 4 + 4 * e.wanted + 12 * Staging::kAlignment);
+  const std::int64_t row_bytes = 4 * 6 + 8 + 8 * e.words;
+  staging_.begin(e.rows * row_bytes + e.tables * (4 * e.width + 4) + 4 + 4 * e.wanted + 13 * Staging::kAlignment);
   const auto column = [&](int n) { return staging_.array({n}, DType::i32); };
   const auto positions = column(e.rows), slots = column(e.rows), owner = column(e.rows), visible = column(e.rows), known = column(e.rows);
+  const auto first = column(e.rows);
+  const int window = info().window > 0 ? info().window : info().positions;
   const auto begins = column(e.tables + 1), wanted = column(e.wanted);
   const auto at = staging_.array({e.rows}, DType::u64), ancestors = staging_.array({e.rows, e.words}, DType::u64);
   const auto tables = staging_.array({e.tables, e.width}, DType::i32);
@@ -107,7 +109,8 @@ CachedModel::Inputs CachedModel::stage(std::span<const Segment> segments, const 
     *positions.host.row<std::int32_t>(r) = place.position, *slots.host.row<std::int32_t>(r) = place.slot;
     *visible.host.row<std::int32_t>(r) = place.visible, *owner.host.row<std::int32_t>(r) = f.segment;
     *known.host.row<Token>(r) = f.known, *at.host.row<const Token*>(r) = f.at;
-    if (real && e.words > 0) cache_.ancestors(f.id, f.pending, {ancestors.host.row<std::uint64_t>(r), std::size_t(e.words)});
+    const int seen_from = *first.host.row<std::int32_t>(r) = std::max(0, place.position + 1 - window);
+    if (real && e.words > 0) cache_.ancestors(f.id, f.pending, seen_from, {ancestors.host.row<std::uint64_t>(r), std::size_t(e.words)});
   }
   int row = 0;
   for (int i = 0; i < e.tables; ++i) {
@@ -125,6 +128,7 @@ CachedModel::Inputs CachedModel::stage(std::span<const Segment> segments, const 
   Layout l;
   l.rows = e.rows, l.sequences = e.tables, l.words = e.words, l.table_width = e.width, l.deepest = e.deepest, l.longest = e.longest;
   l.positions = positions.device, l.slots = slots.device, l.owner = owner.device, l.begins = begins.device, l.visible = visible.device;
+  if (info().window > 0) l.first = first.device;
   if (e.words > 0) l.ancestors = ancestors.device;
   l.tables = tables.device;
   return {{{}, l, e.wanted > 0 ? wanted.device : Tensor(), {}}, known.device, at.device};

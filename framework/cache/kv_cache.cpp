@@ -135,10 +135,10 @@ int KvCache::words_needed(SequenceId id, int row) const {
   return (beyond + 63) / 64;
 }
 
-void KvCache::ancestors(SequenceId id, int row, std::span<std::uint64_t> words) const {
+void KvCache::ancestors(SequenceId id, int row, int first, std::span<std::uint64_t> words) const {
   const Held& h = held(id);
   const int trunk = h.pending[std::size_t(row)].trunk;
-  for (int at = row; at >= trunk; at = h.pending[std::size_t(at)].parent)
+  for (int at = row; at >= trunk && h.confirmed + h.pending[std::size_t(at)].depth >= first; at = h.pending[std::size_t(at)].parent)
     words[std::size_t((at - trunk) / 64)] |= std::uint64_t(1) << ((at - trunk) % 64);
 }
 

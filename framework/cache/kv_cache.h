@@ -37,8 +37,9 @@ class KvCache {
     std::int32_t slot, position, visible;
   };
   Place place(SequenceId id, int row) const;
-  // Sets the ancestor bits of a pending row; `words` has been chosen with words_needed().
-  void ancestors(SequenceId id, int row, std::span<std::uint64_t> words) const;
+  // Sets the ancestor bits of a pending row, but for ancestors at positions before `first`; `words` has been chosen with
+  // words_needed().
+  void ancestors(SequenceId id, int row, int first, std::span<std::uint64_t> words) const;
   int words_needed(SequenceId id, int row) const;
   std::span<const PageId> table(SequenceId id) const;
 

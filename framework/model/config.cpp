@@ -13,25 +13,44 @@ using nlohmann::json;
 
 constexpr int kMost = 1 << 24;  // of any size in a config: products of two still fit 64 bits with room
 
+struct Family {
+  const char *model_type, *architecture;
+};
+constexpr Family kFamilies[] = {{"llama", "LlamaForCausalLM"}, {"mistral", "MistralForCausalLM"}, {"qwen2", "Qwen2ForCausalLM"}, {"qwen3", "Qwen3ForCausalLM"}};
+
+// By "architectures", or where that is absent by "model_type".
+std::string architecture_of(const Fields& config) {
+  const json* a = config.find("architectures");
+  std::string known;
+  for (const Family& f : kFamilies) {
+    known += (known.empty() ? "" : ", ") + std::string(a ? f.architecture : f.model_type);
+    if (a ? a->is_array() && a->size() == 1 && (*a)[0] == f.architecture : config.string("model_type") == f.model_type) return f.architecture;
+  }
+  config.refuse(a ? "architectures" : "model_type", "the supported ones are " + known);
+}
+
 // Keys whose presence changes what the model computes, and that this project does not compute.
 void refuse_what_is_missing_here(const Fields& config) {
-  if (const json* a = config.find("architectures")) {
-    if (!a->is_array() || a->size() != 1 || (*a)[0] != "LlamaForCausalLM")
-      config.refuse("architectures", "the only architecture supported is [\"LlamaForCausalLM\"]");
-  } else if (config.string("model_type") != "llama") {
-    config.refuse("model_type", "the only model type supported is \"llama\"");
-  }
-  if (config.string_or("hidden_act", "silu") != "silu")
-    config.refuse("hidden_act", "the only activation supported is \"silu\"");
-  for (const char* key : {"attention_bias", "mlp_bias", "use_sliding_window"})
-    if (config.boolean_or(key, false)) config.refuse(key, "only false is supported");
-  for (const char* key : {"sliding_window", "quantization_config", "compression_config", "auto_map"})
+  if (config.string_or("hidden_act", "silu") != "silu") config.refuse("hidden_act", "the only activation supported is \"silu\"");
+  if (config.boolean_or("use_sliding_window", false)) config.refuse("use_sliding_window", "only false is supported: windows of some layers only are missing");
+  for (const char* key : {"quantization_config", "compression_config", "auto_map"})
     if (config.has(key)) config.refuse(key, "this is not supported; choose a checkpoint without it");
-  if (const json* types = config.find("layer_types"))
-    for (const json& type : *types)
-      if (type != "full_attention") config.refuse("layer_types", "only \"full_attention\" is supported");
   if (config.positive_or("partial_rotary_factor", 1) != 1)
     config.refuse("partial_rotary_factor", "only 1 is supported");
+}
+
+void read_attention(const Fields& config, ModelConfig& m) {
+  const bool bias = config.boolean_or("attention_bias", false), qwen2 = m.architecture == "Qwen2ForCausalLM", qwen3 = m.architecture == "Qwen3ForCausalLM";
+  m.qkv_bias = bias || qwen2;
+  m.out_bias = bias && !qwen2;
+  m.mlp_bias = config.boolean_or("mlp_bias", false);
+  m.head_norms = qwen3;
+  // Qwen's files carry a window that "use_sliding_window" switches on; Llama has none.
+  if (config.has("sliding_window") && !qwen2 && !qwen3) m.window = config.integer("sliding_window", 1, kMost);
+  if (const json* types = config.find("layer_types"))
+    for (const json& type : *types)
+      if (type != (m.window ? "sliding_attention" : "full_attention"))
+        config.refuse("layer_types", "all layers must have the same kind of attention");
 }
 
 // Transformers 5 writes everything into rope_parameters; version 4 wrote rope_theta beside rope_scaling. Where a file has
@@ -98,11 +117,11 @@ void read_shape(const Fields& config, ModelConfig& m) {
 
 ModelConfig read_config(const json& j, const std::string& where) {
   const Fields config(j, where);
-  refuse_what_is_missing_here(config);
-
   ModelConfig m;
-  m.architecture = "LlamaForCausalLM";
+  m.architecture = architecture_of(config);
+  refuse_what_is_missing_here(config);
   read_shape(config, m);
+  read_attention(config, m);
   m.norm_epsilon = config.positive("rms_norm_eps");
   m.tied_head = config.boolean_or("tie_word_embeddings", false);
   read_rope(config, m);

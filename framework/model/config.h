@@ -1,4 +1,5 @@
-// What a Hugging Face config.json says about a decoder of the Llama family, and nothing that it does not say.
+// What a Hugging Face config.json says about a decoder of the Llama family (Llama, Mistral, Qwen2, Qwen3), and nothing that it
+// does not say.
 // This room must not know devices, checkpoints or caches.
 #pragma once
 #include <filesystem>
@@ -17,7 +18,7 @@ struct RopeScaling {
 };
 
 struct ModelConfig {
-  std::string architecture;  // "LlamaForCausalLM"
+  std::string architecture;  // "LlamaForCausalLM", "MistralForCausalLM", "Qwen2ForCausalLM", "Qwen3ForCausalLM"
   int vocab = 0;             // rows of the embedding
   int width = 0;             // hidden_size
   int layers = 0;
@@ -28,11 +29,14 @@ struct ModelConfig {
   double rope_theta = 10000;
   RopeScaling rope_scaling;
   bool tied_head = false;  // tie_word_embeddings
+  bool qkv_bias = false, out_bias = false, mlp_bias = false;
+  bool head_norms = false;  // RMSNorm of every head of q and k before the rotation (Qwen3)
+  int window = 0;           // sliding_window: a row sees so many positions, itself among them; 0: all
   std::vector<int> eos;    // eos_token_id, one or several; generation_config.json's where that file has them
   std::optional<int> bos;
 
-  // Reads DIR/config.json. Whatever the project does not implement (another architecture or activation, biases, sliding
-  // windows, unknown rope types, quantization_config) is an Error that names the key and its value.
+  // Reads DIR/config.json. Whatever the project does not implement (another architecture or activation, windows of some layers
+  // only, unknown rope types, quantization_config) is an Error that names the key and its value.
   static ModelConfig load(const std::filesystem::path& directory);
   // The same from the text of a config.json; `where` names it in messages.
   static ModelConfig parse(std::string_view text, const std::string& where);

@@ -27,6 +27,7 @@ struct ModelInfo {
   std::uint64_t vocabulary = 0;   // Tokenizer::fingerprint: equal where token ids mean the same
   std::vector<Token> stop_tokens; // end of sequence, as the checkpoint says
   std::int64_t weight_bytes = 0;  // read by one forward
+  int window = 0;                 // positions that a row sees, itself among them; 0: all
 };
 
 // The rows of one forward.

@@ -23,13 +23,13 @@ class Transformer::Loader {
     const Tensor t = tensors_.tensor(name, shape);
     return backend_.upload(converted(t, stored_type(t)));
   }
-  // Several matrices with the same inputs, one above the other.
-  Weight stacked(const std::vector<std::pair<std::string, std::int64_t>>& parts, std::int64_t in) const {
+  // Several matrices (NAME.weight) with the same inputs, one above the other, and their biases (NAME.bias).
+  Weight stacked(const std::vector<std::pair<std::string, std::int64_t>>& parts, std::int64_t in, bool bias = false) const {
     std::vector<Tensor> pieces;
     std::int64_t out = 0;
     DType type = DType::bf16;
     for (const auto& [name, rows] : parts) {
-      pieces.push_back(tensors_.tensor(name, {rows, in}));
+      pieces.push_back(tensors_.tensor(name + ".weight", {rows, in}));
       if (stored_type(pieces.back()) != DType::bf16) type = DType::f32;
       out += rows;
     }
@@ -44,12 +44,23 @@ class Transformer::Loader {
     }
     Weight w = Weight::dense(all);
     if (options_.dtype == "int8") w = quantize_int8(w, in % 64 == 0 ? 64 : 32);
+    if (bias) w.bias = biases(parts, out);
     bytes_ += w.bytes();
     return backend_.prepare(std::move(w));
   }
   std::int64_t bytes() const { return bytes_; }
 
  private:
+  Tensor biases(const std::vector<std::pair<std::string, std::int64_t>>& parts, std::int64_t out) const {
+    const Tensor all = Tensor::host({out}, DType::f32);
+    std::int64_t at = 0;
+    for (const auto& [name, rows] : parts) {
+      const Tensor c = converted(tensors_.tensor(name + ".bias", {rows}), DType::f32);
+      std::memcpy(all.rows(at, rows).raw(), c.raw(), std::size_t(c.bytes()));
+      at += rows;
+    }
+    return backend_.upload(all);
+  }
   DType stored_type(const Tensor& t) const {
     if (options_.dtype == "f32") return DType::f32;
     if (options_.dtype == "bf16") return DType::bf16;
@@ -82,17 +93,20 @@ Transformer::Transformer(Backend& backend, const ModelConfig& c, const TensorSou
   const Loader load(backend, tensors, options);
   const std::int64_t q = std::int64_t(c.heads) * c.head_size, kv = std::int64_t(c.kv_heads) * c.head_size;
   embedding_ = load.table("model.embed_tokens.weight", {c.vocab, c.width});
-  head_ = load.stacked({{c.tied_head ? "model.embed_tokens.weight" : "lm_head.weight", c.vocab}}, c.width);
+  head_ = load.stacked({{c.tied_head ? "model.embed_tokens" : "lm_head", c.vocab}}, c.width);
   final_norm_ = load.vector("model.norm.weight", c.width);
   for (int l = 0; l < c.layers; ++l) {
     const std::string at = "model.layers." + std::to_string(l) + ".";
     const std::string attn = at + "self_attn.", mlp = at + "mlp.";
+    const auto head_norm = [&](const char* name) { return c.head_norms ? load.vector(attn + name, c.head_size) : Tensor(); };
     layers_.push_back({load.vector(at + "input_layernorm.weight", c.width),
                        load.vector(at + "post_attention_layernorm.weight", c.width),
-                       load.stacked({{attn + "q_proj.weight", q}, {attn + "k_proj.weight", kv}, {attn + "v_proj.weight", kv}}, c.width),
-                       load.stacked({{attn + "o_proj.weight", c.width}}, q),
-                       load.stacked({{mlp + "gate_proj.weight", c.ffn}, {mlp + "up_proj.weight", c.ffn}}, c.width),
-                       load.stacked({{mlp + "down_proj.weight", c.width}}, c.ffn)});
+                       head_norm("q_norm.weight"),
+                       head_norm("k_norm.weight"),
+                       load.stacked({{attn + "q_proj", q}, {attn + "k_proj", kv}, {attn + "v_proj", kv}}, c.width, c.qkv_bias),
+                       load.stacked({{attn + "o_proj", c.width}}, q, c.out_bias),
+                       load.stacked({{mlp + "gate_proj", c.ffn}, {mlp + "up_proj", c.ffn}}, c.width, c.mlp_bias),
+                       load.stacked({{mlp + "down_proj", c.width}}, c.ffn, c.mlp_bias)});
   }
   const auto frequencies = c.rope_frequencies();
   frequencies_ = backend.upload(Tensor::host_copy<float>(frequencies, DType::f32));
@@ -100,13 +114,17 @@ Transformer::Transformer(Backend& backend, const ModelConfig& c, const TensorSou
   const bool wide = options.kv_dtype == "f32" || (options.kv_dtype == "auto" && backend.name() == "reference");
   if (!wide && options.kv_dtype != "auto" && options.kv_dtype != "bf16") throw Error("unknown kv_dtype '" + options.kv_dtype + "'; known: auto, f32, bf16");
   info_ = {std::move(name), c.vocab, c.positions, {c.layers, c.kv_heads, c.head_size, wide ? DType::f32 : DType::bf16}, vocabulary,
-           {c.eos.begin(), c.eos.end()}, load.bytes()};
+           {c.eos.begin(), c.eos.end()}, load.bytes(), c.window};
 }
 
 Tensor Transformer::attention(Backend& b, const Tensor& x, const Layer& layer, const Rows& rows, const KvLayer& kv) const {
   const std::int64_t nq = std::int64_t(config_.heads) * config_.head_size, nkv = std::int64_t(config_.kv_heads) * config_.head_size;
   const Tensor qkv = b.norm_linear(x, layer.attention_norm, float(config_.norm_epsilon), layer.qkv);  // [rows, nq + 2 nkv]
   const Tensor q = qkv.columns(0, nq), k = qkv.columns(nq, nkv), v = qkv.columns(nq + nkv, nkv);
+  if (layer.q_norm) {
+    b.head_norm(q, layer.q_norm, float(config_.norm_epsilon));
+    b.head_norm(k, layer.k_norm, float(config_.norm_epsilon));
+  }
   b.rope_store(q, k, v, kv, rows.layout, frequencies_);
   return b.attend(q, kv, rows.layout, 1.0f / std::sqrt(float(config_.head_size)));  // [rows, nq]
 }

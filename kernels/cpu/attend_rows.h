@@ -19,12 +19,14 @@ constexpr int kFetchAhead = 32;  // slots
 // Walks the slots that one row sees, by depth.
 struct Sight {
   int visible = 0, seen = 0;            // slots of the prefix; all slots
+  int first = 0;                        // depths before it are hidden by a sliding window
   const std::uint64_t* bits = nullptr;  // of ancestors, from slot `visible` on
   int word = 0;
   std::uint64_t left = 0;  // unvisited bits of the current word
 
   void open(const Attention& a, int row) {
     visible = seen = a.visible[row];
+    first = !a.first ? 0 : a.first[row] < visible ? a.first[row] : visible;
     bits = a.ancestors + row * a.ancestors_stride;
     for (int w = 0; w < a.words; ++w) seen += __builtin_popcountll(bits[w]);
     word = 0, left = a.words > 0 ? bits[0] : 0;
@@ -214,6 +216,7 @@ template <class S> void tile(const Attention& a, const Rows& r, Workplace& place
   const int together = shared < begin ? 0 : (shared < end ? shared : end) - begin;
   const int own = begin + together;  // from this depth on, each row by itself
   const auto stop = [&](int row) { return place.sight[row].seen < end ? place.sight[row].seen : end; };
+  const auto looks = [&](int row) { return stop(row) > begin && place.sight[row].first < end; };
   for (int row = 0; row < r.rows; ++row) {
     if (stop(row) <= own) continue;
     const Sight before = place.sight[row];
@@ -228,8 +231,10 @@ template <class S> void tile(const Attention& a, const Rows& r, Workplace& place
   float peak[kMaxQueries], mass[kMaxQueries];
   for (int query = 0; query < r.queries(); ++query) {
     for (int i = 0; i < a.head_size; i += kWidth) save(place.sum[query] + i, Floats{});
-    if (stop(query / r.heads) > begin)
-      peak[query] = soften(place.weights[query], stop(query / r.heads) - begin, &mass[query]);
+    const int row = query / r.heads;
+    if (!looks(row)) continue;
+    for (int d = begin; d < place.sight[row].first; ++d) place.weights[query][d - begin] = kNothing;
+    peak[query] = soften(place.weights[query], stop(row) - begin, &mass[query]);
   }
   if (together > 0) mix_queries<S>(a, place, 0, r.queries(), 0, together);
   for (int row = 0; row < r.rows; ++row) {
@@ -238,17 +243,18 @@ template <class S> void tile(const Attention& a, const Rows& r, Workplace& place
     mix_queries<S>(a, place, row * r.heads, (row + 1) * r.heads, together, stop(row) - own);
   }
   for (int query = 0; query < r.queries(); ++query)
-    if (stop(query / r.heads) > begin) fold(a, place, query, begin == 0, peak[query], mass[query]);
+    if (looks(query / r.heads)) fold(a, place, query, begin <= place.sight[query / r.heads].first, peak[query], mass[query]);
 }
 
 template <class S> void attend(const Attention& a, int row, int rows, int head, int heads) {
   Workplace place;
   const Rows r{row, rows, head, heads};
-  int shared = 1 << 30, deepest = 0;
+  int shared = 1 << 30, deepest = 0, first = 1 << 30;
   for (int i = 0; i < rows; ++i) {
     place.sight[i].open(a, row + i);
     if (place.sight[i].visible < shared) shared = place.sight[i].visible;
     if (place.sight[i].seen > deepest) deepest = place.sight[i].seen;
+    if (place.sight[i].first < first) first = place.sight[i].first;
   }
   for (int query = 0; query < r.queries(); ++query) {
     const float* q = a.q + (row + query / heads) * a.q_stride + std::int64_t(head + query % heads) * a.head_size;
@@ -257,7 +263,7 @@ template <class S> void attend(const Attention& a, int row, int rows, int head, 
            (a.head_size - i >= kWidth ? load<Floats>(q + i) : load_some(q + i, a.head_size - i)) * a.scale);
     place.mass[query] = 0;
   }
-  for (int begin = 0; begin < deepest; begin += kAttendTile)
+  for (int begin = first / kAttendTile * kAttendTile; begin < deepest; begin += kAttendTile)
     tile<S>(a, r, place, begin, begin + kAttendTile < deepest ? begin + kAttendTile : deepest, shared);
   for (int query = 0; query < r.queries(); ++query) {
     float* y = a.y + (row + query / heads) * a.y_stride + std::int64_t(head + query % heads) * a.head_size;

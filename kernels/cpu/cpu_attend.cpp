@@ -40,6 +40,7 @@ Attention describe(const Tensor& q, const Tensor& y, const KvLayer& kv, const La
   a.scale = scale;
   a.owner = layout.owner.data<std::int32_t>();
   a.visible = layout.visible.data<std::int32_t>();
+  a.first = layout.first.data<std::int32_t>();
   a.words = layout.words;
   a.ancestors = layout.ancestors.data<std::uint64_t>(), a.ancestors_stride = layout.ancestors.row_stride();
   a.tables = layout.tables.data<std::int32_t>(), a.tables_stride = layout.tables.row_stride();

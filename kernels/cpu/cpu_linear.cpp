@@ -143,6 +143,7 @@ void CpuBackend::linear_to(Tensor y, const Tensor& x, const Weight& w) {
   expect_rows("linear", y, w.out);
   const auto weight = packed(w);
   multiply(arranged(x, *weight), *weight, y, false);
+  add_bias(y, w);
 }
 
 void CpuBackend::linear_add(Tensor x, const Tensor& h, const Weight& w) {
@@ -150,6 +151,7 @@ void CpuBackend::linear_add(Tensor x, const Tensor& h, const Weight& w) {
   expect_rows("linear_add", x, w.out);
   const auto weight = packed(w);
   multiply(arranged(h, *weight), *weight, x, true);
+  add_bias(x, w);
 }
 
 Tensor CpuBackend::norm_linear(const Tensor& x, const Tensor& gain, float epsilon, const Weight& w) {
@@ -157,6 +159,7 @@ Tensor CpuBackend::norm_linear(const Tensor& x, const Tensor& gain, float epsilo
   const auto weight = packed(w);
   Tensor y = allocate({x.dim(0), w.out}, DType::f32);
   multiply(normed(x, gain, epsilon, *weight), *weight, y, false);
+  add_bias(y, w);
   return y;
 }
 

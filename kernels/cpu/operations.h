@@ -44,6 +44,7 @@ struct Attention {
   float scale;
   const std::int32_t* owner;
   const std::int32_t* visible;
+  const std::int32_t* first;  // null: 0
   const std::uint64_t* ancestors;
   std::int64_t ancestors_stride;
   const std::int32_t* tables;

@@ -29,7 +29,7 @@ float element(const Tensor& t, std::int64_t row, std::int64_t column) {
 std::vector<std::int32_t> seen_slots(const Layout& layout, int r) {
   std::vector<std::int32_t> slots;
   const std::int32_t visible = layout.visible.data<std::int32_t>()[r];
-  for (std::int32_t s = 0; s < visible; ++s) slots.push_back(s);
+  for (std::int32_t s = layout.first ? layout.first.data<std::int32_t>()[r] : 0; s < visible; ++s) slots.push_back(s);
   for (int bit = 0; bit < 64 * layout.words; ++bit)
     if (layout.ancestors.row<std::uint64_t>(r)[bit / 64] >> (bit % 64) & 1u) slots.push_back(visible + bit);
   return slots;
@@ -124,6 +124,7 @@ Tensor ReferenceBackend::linear(const Tensor& x, const Weight& w) {
     out.noalias() = matrix * in;
     Eigen::Map<Eigen::VectorXf>(y.row<float>(r), w.out) = out;
   }
+  add_bias(y, w);
   return y;
 }
 

@@ -1,4 +1,4 @@
-"""Tiny random models of the Llama family, and the fp32 logits that Transformers gives for a few prompts."""
+"""Tiny random models of the Llama family (Llama, Mistral, Qwen2, Qwen3), and the fp32 logits that Transformers gives for a few prompts."""
 
 import json
 import pathlib
@@ -6,7 +6,7 @@ import shutil
 
 import torch
 from safetensors.torch import save_file
-from transformers import AutoModelForCausalLM, LlamaConfig, LlamaForCausalLM
+from transformers import AutoModelForCausalLM, LlamaConfig, MistralConfig, Qwen2Config, Qwen3Config
 
 import texts
 
@@ -14,7 +14,7 @@ LLAMA3_ROPE = {"rope_type": "llama3", "rope_theta": 500000.0, "factor": 8.0, "lo
                "original_max_position_embeddings": 32}
 LINEAR_ROPE = {"rope_type": "linear", "rope_theta": 10000.0, "factor": 4.0}
 COMMON = dict(vocab_size=96, max_position_embeddings=256, bos_token_id=1, eos_token_id=2, hidden_act="silu")
-# name: configuration, dtype, other arguments of save_pretrained
+# name: configuration (of Llama, where "kind" does not say otherwise), dtype, other arguments of save_pretrained
 MODELS = {
     "llama2": (dict(hidden_size=64, intermediate_size=64, num_hidden_layers=2, num_attention_heads=4), torch.float32, {}),
     "llama3": (dict(hidden_size=48, intermediate_size=48, num_hidden_layers=3, num_attention_heads=4, num_key_value_heads=2, head_dim=24,
@@ -25,6 +25,14 @@ MODELS = {
                 dict(max_shard_size="24KB")),
     "bf16": (dict(hidden_size=64, intermediate_size=64, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=1), torch.bfloat16, {}),
     "f16": (dict(hidden_size=64, intermediate_size=64, num_hidden_layers=2, num_attention_heads=2, tie_word_embeddings=True), torch.float16, {}),
+    "mistral": (dict(kind=MistralConfig, hidden_size=64, intermediate_size=48, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2,
+                     sliding_window=9), torch.float32, {}),
+    "qwen2": (dict(kind=Qwen2Config, hidden_size=48, intermediate_size=64, num_hidden_layers=2, num_attention_heads=6, num_key_value_heads=2,
+                   tie_word_embeddings=True), torch.float32, {}),
+    "qwen3": (dict(kind=Qwen3Config, hidden_size=48, intermediate_size=64, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=1,
+                   head_dim=20), torch.float32, {}),
+    "biased": (dict(hidden_size=40, intermediate_size=48, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=1, attention_bias=True,
+                    mlp_bias=True), torch.float32, {}),
 }
 
 
@@ -44,7 +52,8 @@ def write_tiny(folder: pathlib.Path) -> dict[str, pathlib.Path]:
     for seed, (name, (shape, dtype, saving)) in enumerate(MODELS.items()):
         directory = folder / name
         shutil.rmtree(directory, ignore_errors=True)
-        model = LlamaForCausalLM(LlamaConfig(**COMMON, **shape))
+        kind = shape.pop("kind", LlamaConfig)
+        model = AutoModelForCausalLM.from_config(kind(**COMMON, **shape), dtype=torch.float32)
         generator = torch.Generator().manual_seed(seed + 1)
         with torch.no_grad():
             for parameter in model.parameters():

@@ -89,7 +89,8 @@ TEST_P(Parity, linear) {
   const struct { int out, in; } shapes[] = {{1, 1}, {33, 385}, {257, 64}, {100, 33}};
   for (DType dtype : {DType::f32, DType::bf16, DType::f16, DType::i8}) {
     for (const auto& s : shapes) {
-      const Weight w = random_weight(s.out, s.in, dtype, 5);
+      Weight w = random_weight(s.out, s.in, dtype, 5);
+      if (s.in % 2) w.bias = random_tensor({1, s.out}, 9).reshaped({s.out});
       const Weight fast = cpu->prepare(w), slow = reference.prepare(w);
       for (int n : kRowCounts) {
         const Tensor x = random_tensor({n, s.in + 5}, unsigned(n)).columns(2, s.in);
@@ -104,7 +105,8 @@ TEST_P(Parity, linear) {
 
 TEST_P(Parity, linear_add) {
   for (DType dtype : {DType::f32, DType::bf16, DType::i8}) {
-    const Weight w = random_weight(100, 385, dtype, 5);
+    Weight w = random_weight(100, 385, dtype, 5);
+    w.bias = random_tensor({1, 100}, 9).reshaped({100});
     for (int n : {1, 5, 17}) {
       const Tensor h = random_tensor({n, 385}, 1), x = random_tensor({n, 100}, 2);
       Tensor fused = copy_of(x), plain = copy_of(x);
@@ -112,6 +114,20 @@ TEST_P(Parity, linear_add) {
       reference.linear_add(plain, dtype == DType::bf16 && rounds() ? through_bf16(h) : h, reference.prepare(w));
       EXPECT_LT(distance(fused, plain), 5e-6);
     }
+  }
+}
+
+TEST_P(Parity, head_norm) {
+  for (int size : {1, 20, 64, 128}) {
+    const Tensor x = random_tensor({7, 3 * size + 5}, 2), fast = copy_of(x), slow = copy_of(x);
+    const Tensor gain = random_tensor({1, size}, 3).reshaped({size});
+    cpu->head_norm(fast.columns(5, 3 * size), gain, 1e-6f);
+    for (int head = 0; head < 3; ++head) {
+      Tensor one = Tensor::host({7, size}, DType::f32);
+      reference.copy(slow.columns(5 + head * size, size), one);
+      reference.copy(reference.rms_norm(one, gain, 1e-6f), slow.columns(5 + head * size, size));
+    }
+    EXPECT_LT(distance(fast, slow), 1e-6) << size;
   }
 }
 
@@ -163,13 +179,13 @@ TEST_P(Parity, attend) {
       std::vector<SceneRow> rows;
       for (int slot : {0, 1, 15, 16, 17, 18, 19, 255, 256, 257, 258, 511, 512, 589}) rows.push_back(chain_row(0, slot));
       for (int slot = 250; slot < 262; ++slot) rows.push_back(chain_row(1, slot));
-      const Layout layout = layout_of(rows, cache.tables, 0);
-      const Tensor q = random_tensor({layout.rows, s.heads * s.head_size}, 8);
+      const Layout whole = layout_of(rows, cache.tables, 0);
+      const Tensor q = random_tensor({whole.rows, s.heads * s.head_size}, 8);
       const float scale = 1 / std::sqrt(float(s.head_size));
-      EXPECT_LT(
-          distance(cpu->attend(q, cache.layers[1], layout, scale), reference.attend(q, cache.layers[1], layout, scale)),
-          3e-6)
-          << s.heads << "/" << s.kv_heads << " heads of " << s.head_size << " " << name_of(dtype);
+      for (const Layout& layout : {whole, windowed(whole, 1), windowed(whole, 9), windowed(whole, 256), windowed(whole, 300)}) {
+        const Tensor fast = cpu->attend(q, cache.layers[1], layout, scale), slow = reference.attend(q, cache.layers[1], layout, scale);
+        EXPECT_LT(distance(fast, slow), 3e-6) << s.heads << "/" << s.kv_heads << " heads of " << s.head_size << " " << name_of(dtype);
+      }
     }
   }
 }

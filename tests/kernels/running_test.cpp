@@ -133,6 +133,11 @@ TEST_P(ParityRunning, staging_lays_arrays_at_the_same_addresses_until_it_grows) 
   EXPECT_GT(staging.generation(), generation);
 }
 
+TEST_P(ParityRunning, free_memory) {
+  EXPECT_GT(cpu->free_memory(), 0);
+  EXPECT_LT(cpu->free_memory(), std::int64_t(1) << 50);
+}
+
 TEST_P(ParityRunning, padded) {
   for (int n = 1, before = 0; n < 5000; ++n) {
     const int p = cpu->padded(n);

@@ -92,6 +92,14 @@ struct SceneRow {
 
 inline SceneRow chain_row(int owner, int slot) { return {owner, slot, slot, slot + 1, {}}; }
 
+// The same layout where every row sees at most `window` positions of its chain.
+inline Layout windowed(Layout layout, int window) {
+  std::vector<std::int32_t> first;
+  for (int r = 0; r < layout.rows; ++r) first.push_back(std::max(0, layout.positions.data<std::int32_t>()[r] + 1 - window));
+  layout.first = integers(first);
+  return layout;
+}
+
 inline Layout layout_of(const std::vector<SceneRow>& rows, const Tensor& tables, int words) {
   Layout layout;
   layout.rows = int(rows.size()), layout.sequences = int(tables.dim(0)), layout.words = words,

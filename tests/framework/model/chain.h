@@ -32,7 +32,7 @@ class Chain {
   // Logits of the `last` tokens, or of all: f32 [last, vocab].
   Tensor feed(std::span<const Token> tokens, int last = -1) {
     const int n = int(tokens.size());
-    std::vector<std::int32_t> at, visible, table, wanted;
+    std::vector<std::int32_t> at, visible, first, table, wanted;
     for (int i = 0; i < n; ++i) {
       at.push_back(fed_ + i);
       visible.push_back(fed_ + i + 1);
@@ -46,6 +46,10 @@ class Chain {
     Layout& l = rows.layout;
     l.rows = l.longest = n, l.sequences = 1, l.table_width = pages_, l.deepest = fed_;
     l.positions = ints(at), l.slots = ints(at), l.visible = ints(visible);
+    if (const int window = model_.info().window) {
+      for (int i = 0; i < n; ++i) first.push_back(std::max(0, at[std::size_t(i)] + 1 - window));
+      l.first = ints(first);
+    }
     l.owner = ints(std::vector<std::int32_t>(n, 0)), l.begins = ints({0, n});
     l.tables = ints(table).reshaped({1, pages_});
     return model_.forward(backend_, rows, kv_).logits;

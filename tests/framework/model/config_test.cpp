@@ -74,7 +74,20 @@ TEST_F(Config, NullIsAbsent) {
 TEST_F(Config, ArchitectureMayBeGivenByModelTypeAlone) {
   EXPECT_EQ(load({{"architectures", "absent"}}).architecture, "LlamaForCausalLM");
   EXPECT_TRUE(says(refusal({{"architectures", "absent"}, {"model_type", "gpt2"}}),
-                   "'model_type' is \"gpt2\", but the only model type supported is \"llama\""));
+                   "'model_type' is \"gpt2\", but the supported ones are llama, mistral, qwen2, qwen3"));
+}
+
+TEST_F(Config, WhatTellsTheFamiliesApart) {
+  const auto what = [&](const json& changes) {
+    const ModelConfig m = load(changes);
+    return std::tuple(m.qkv_bias, m.out_bias, m.mlp_bias, m.head_norms, m.window);
+  };
+  EXPECT_EQ(what(json::object()), std::tuple(false, false, false, false, 0));
+  EXPECT_EQ(what({{"attention_bias", true}, {"mlp_bias", true}}), std::tuple(true, true, true, false, 0));
+  EXPECT_EQ(what({{"architectures", {"MistralForCausalLM"}}, {"sliding_window", 4096}}), std::tuple(false, false, false, false, 4096));
+  EXPECT_EQ(what({{"architectures", {"Qwen2ForCausalLM"}}, {"sliding_window", 4096}, {"use_sliding_window", false}}),
+            std::tuple(true, false, false, false, 0));
+  EXPECT_EQ(what({{"architectures", "absent"}, {"model_type", "qwen3"}}), std::tuple(false, false, false, true, 0));
 }
 
 TEST_F(Config, RopeOfBothGenerationsOfTransformers) {
@@ -106,13 +119,12 @@ TEST_F(Config, EndOfSequenceOfGenerationConfig) {
 TEST_F(Config, WhatIsNotImplementedIsNamed) {
   const std::vector<std::pair<json, std::string>> cases = {
       {{{"architectures", {"MixtralForCausalLM"}}},
-       "'architectures' is [\"MixtralForCausalLM\"], but the only architecture supported is [\"LlamaForCausalLM\"]"},
+       "'architectures' is [\"MixtralForCausalLM\"], but the supported ones are LlamaForCausalLM, MistralForCausalLM, "
+       "Qwen2ForCausalLM, Qwen3ForCausalLM"},
       {{{"architectures", {"LlamaForCausalLM", "Other"}}}, "'architectures'"},
       {{{"hidden_act", "gelu"}}, "'hidden_act' is \"gelu\", but the only activation supported is \"silu\""},
-      {{{"attention_bias", true}}, "'attention_bias' is true, but only false is supported"},
-      {{{"mlp_bias", true}}, "'mlp_bias' is true"},
-      {{{"sliding_window", 4096}}, "'sliding_window' is 4096, but this is not supported"},
-      {{{"use_sliding_window", true}}, "'use_sliding_window' is true"},
+      {{{"sliding_window", 0}}, "'sliding_window' is 0, but must be an integer from 1"},
+      {{{"use_sliding_window", true}}, "'use_sliding_window' is true, but only false is supported"},
       {{{"layer_types", {"full_attention", "sliding_attention"}}}, "'layer_types'"},
       {{{"quantization_config", {{"quant_method", "gptq"}}}},
        "'quantization_config' is {\"quant_method\":\"gptq\"}, but this is not supported"},

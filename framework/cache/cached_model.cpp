@@ -93,45 +93,57 @@ std::string CachedModel::Extent::key() const {
 CachedModel::Inputs CachedModel::stage(std::span<const Segment> segments, const Extent& e) {
   const std::int64_t row_bytes = 4 * 6 + 8 + 8 * e.words;
   staging_.begin(e.rows * row_bytes + e.tables * (4 * e.width + 4) + 4 + 4 * e.wanted + 13 * Staging::kAlignment);
-  const auto column = [&](int n) { return staging_.array({n}, DType::i32); };
-  const auto positions = column(e.rows), slots = column(e.rows), owner = column(e.rows), visible = column(e.rows), known = column(e.rows);
-  const auto first = column(e.rows);
-  const int window = info().window > 0 ? info().window : info().positions;
-  const auto begins = column(e.tables + 1), wanted = column(e.wanted);
-  const auto at = staging_.array({e.rows}, DType::u64), ancestors = staging_.array({e.rows, e.words}, DType::u64);
-  const auto tables = staging_.array({e.tables, e.width}, DType::i32);
-
-  std::ranges::fill(staging_.values<std::uint64_t>(ancestors), 0);
-  for (int r = 0; r < e.rows; ++r) {
-    const bool real = std::size_t(r) < fed_.size();
-    const Fed f = real ? fed_[std::size_t(r)] : Fed{0, 0, e.tables - 1, -1, nullptr};
-    const auto place = real ? cache_.place(f.id, f.pending) : KvCache::Place{0, 0, 1};
-    *positions.host.row<std::int32_t>(r) = place.position, *slots.host.row<std::int32_t>(r) = place.slot;
-    *visible.host.row<std::int32_t>(r) = place.visible, *owner.host.row<std::int32_t>(r) = f.segment;
-    *known.host.row<Token>(r) = f.known, *at.host.row<const Token*>(r) = f.at;
-    const int seen_from = *first.host.row<std::int32_t>(r) = std::max(0, place.position + 1 - window);
-    if (real && e.words > 0) cache_.ancestors(f.id, f.pending, seen_from, {ancestors.host.row<std::uint64_t>(r), std::size_t(e.words)});
-  }
-  int row = 0;
-  for (int i = 0; i < e.tables; ++i) {
-    const bool real = std::size_t(i) < segments.size();
-    const std::span<const PageId> pages = real ? cache_.table(segments[std::size_t(i)].sequence->id) : std::span<const PageId>();
-    std::int32_t* to = tables.host.row<std::int32_t>(i);
-    std::fill(std::ranges::copy(pages, to).out, to + e.width, trash_);
-    *begins.host.row<std::int32_t>(i) = row;
-    if (real) row += rows_in(segments[std::size_t(i)]);
-  }
-  *begins.host.row<std::int32_t>(e.tables) = e.rows;
-  for (int k = 0; k < e.wanted; ++k) *wanted.host.row<std::int32_t>(k) = std::size_t(k) < wanted_.size() ? wanted_[std::size_t(k)] : 0;
+  Layout host, device;
+  const auto array = [&](Tensor Layout::*column, Shape shape, DType dtype) {
+    const auto a = staging_.array(shape, dtype);
+    host.*column = a.host, device.*column = a.device;
+  };
+  for (Tensor Layout::*column : {&Layout::positions, &Layout::slots, &Layout::owner, &Layout::visible, &Layout::first}) array(column, {e.rows}, DType::i32);
+  array(&Layout::begins, {e.tables + 1}, DType::i32);
+  array(&Layout::tables, {e.tables, e.width}, DType::i32);
+  array(&Layout::ancestors, {e.rows, e.words}, DType::u64);
+  const auto known = staging_.array({e.rows}, DType::i32), at = staging_.array({e.rows}, DType::u64), wanted = staging_.array({e.wanted}, DType::i32);
+  fill_rows(host, known.host, at.host);
+  fill_tables(segments, host);
+  std::fill(std::ranges::copy(wanted_, wanted.host.data<std::int32_t>()).out, wanted.host.data<std::int32_t>() + e.wanted, 0);
   staging_.push();
 
-  Layout l;
-  l.rows = e.rows, l.sequences = e.tables, l.words = e.words, l.table_width = e.width, l.deepest = e.deepest, l.longest = e.longest;
-  l.positions = positions.device, l.slots = slots.device, l.owner = owner.device, l.begins = begins.device, l.visible = visible.device;
-  if (info().window > 0) l.first = first.device;
-  if (e.words > 0) l.ancestors = ancestors.device;
-  l.tables = tables.device;
-  return {{{}, l, e.wanted > 0 ? wanted.device : Tensor(), {}}, known.device, at.device};
+  device.rows = e.rows, device.sequences = e.tables, device.words = e.words, device.table_width = e.width;
+  device.deepest = e.deepest, device.longest = e.longest;
+  if (info().window == 0) device.first = {};
+  if (e.words == 0) device.ancestors = {};
+  return {{{}, device, e.wanted > 0 ? wanted.device : Tensor(), {}}, known.device, at.device};
+}
+
+// The columns of the layout, and the tokens: those of the fed rows, then padding, which belongs to the last table.
+void CachedModel::fill_rows(Layout& l, const Tensor& known, const Tensor& at) const {
+  const int rows = int(l.positions.dim(0)), words = int(l.ancestors.dim(1)), window = info().window > 0 ? info().window : info().positions;
+  std::fill_n(l.ancestors.data<std::uint64_t>(), l.ancestors.elements(), 0);
+  for (int r = 0; r < rows; ++r) {
+    const bool real = std::size_t(r) < fed_.size();
+    const Fed f = real ? fed_[std::size_t(r)] : Fed{0, 0, int(l.tables.dim(0)) - 1, -1, nullptr};
+    const auto place = real ? cache_.place(f.id, f.pending) : KvCache::Place{0, 0, 1};
+    const int first = std::max(0, place.position + 1 - window);
+    *l.positions.row<std::int32_t>(r) = place.position, *l.slots.row<std::int32_t>(r) = place.slot;
+    *l.visible.row<std::int32_t>(r) = place.visible, *l.first.row<std::int32_t>(r) = first, *l.owner.row<std::int32_t>(r) = f.segment;
+    *known.row<Token>(r) = f.known, *at.row<const Token*>(r) = f.at;
+    if (real && words > 0) cache_.ancestors(f.id, f.pending, first, {l.ancestors.row<std::uint64_t>(r), std::size_t(words)});
+  }
+}
+
+// Block tables and where their rows begin: those of the segments, then padding, which has the trash page alone.
+void CachedModel::fill_tables(std::span<const Segment> segments, Layout& l) const {
+  const std::int64_t tables = l.tables.dim(0), width = l.tables.dim(1);
+  int row = 0;
+  for (std::int64_t i = 0; i < tables; ++i) {
+    const bool real = std::size_t(i) < segments.size();
+    const std::span<const PageId> pages = real ? cache_.table(segments[std::size_t(i)].sequence->id) : std::span<const PageId>();
+    std::int32_t* to = l.tables.row<std::int32_t>(i);
+    std::fill(std::ranges::copy(pages, to).out, to + width, trash_);
+    *l.begins.row<std::int32_t>(i) = row;
+    if (real) row += rows_in(segments[std::size_t(i)]);
+  }
+  *l.begins.row<std::int32_t>(tables) = std::int32_t(l.positions.dim(0));
 }
 
 Output CachedModel::forward(Inputs in, const Extent& e) {

@@ -66,6 +66,8 @@ class CachedModel {
   void feed(std::span<const Segment> segments);
   Extent extent(std::span<const Segment> segments) const;
   Inputs stage(std::span<const Segment> segments, const Extent& e);
+  void fill_rows(Layout& host, const Tensor& known, const Tensor& at) const;
+  void fill_tables(std::span<const Segment> segments, Layout& host) const;
   Output forward(Inputs inputs, const Extent& e);
   Tensor logits_memory(int rows, std::string& key);
 

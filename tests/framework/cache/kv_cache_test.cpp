@@ -71,11 +71,11 @@ TEST_F(KvCacheTest, rows_of_a_chain_see_a_prefix_and_nodes_of_a_tree_their_ances
   EXPECT_EQ(place(under_b).position, 4);
   EXPECT_EQ(cache.words_needed(1, a), 0);
   std::uint64_t bits = 0;
-  cache.ancestors(1, under_b, {&bits, 1});
+  cache.ancestors(1, under_b, 0, {&bits, 1});
   EXPECT_EQ(bits, 0b110u) << "b at slot 4 and itself at slot 5, from slot 3 on";
   bits = 0;
   EXPECT_EQ(place(under_a).visible, 4);
-  cache.ancestors(1, under_a, {&bits, 1});
+  cache.ancestors(1, under_a, 0, {&bits, 1});
   EXPECT_EQ(bits, 0b100u) << "itself at slot 6, from slot 4 on";
 }
 

@@ -13,8 +13,6 @@ double estimated_time(const PackedWeight& w, std::int64_t rows) {
   return std::max(double(w.bytes()) / 50e3, 2.0 * double(rows * w.out * w.inputs) / 300e3);
 }
 
-constexpr std::int64_t kAhead = 24576;  // see product_rows.h
-
 // Panels that a thread takes at a time: one row goes through pairs of them; with more rows small pieces end together.
 std::int64_t chunk_of(std::int64_t rows) { return rows == 1 ? 2 : 1; }
 
@@ -33,7 +31,7 @@ Product product_of(const PackedWeight& w, const Tensor& rows, const Tensor& sums
   p.rows = rows.dim(0), p.inputs = w.inputs, p.out = w.out;
   p.groups = w.groups, p.group = w.group;
   p.accumulate = accumulate;
-  p.ahead = kAhead;
+  p.next = w.bytes() / w.panels;
   return p;
 }
 
@@ -109,8 +107,8 @@ Tensor CpuBackend::gated(const Tensor& rows, const PackedWeight& gate_up, const 
   const Tensor y = allocate({n, down.inputs}, round ? DType::bf16 : DType::f32);
   Product gates = product_of(gate_up, rows, {}, both, false), ups = gates;
   if (chunk == 1) {  // a panel of one half is followed by one of the other
-    const std::int64_t panel_bytes = gate_up.bytes() / gate_up.panels;
-    gates.ahead = half * panel_bytes, ups.ahead = panel_bytes - gates.ahead;
+    const std::int64_t panel_bytes = gates.next;
+    gates.next = half * panel_bytes, ups.next = panel_bytes - gates.next;
   }
   const auto panels = operations_.product[int(gate_up.packing)];
   const auto some = [&](int c) {

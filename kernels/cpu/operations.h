@@ -28,7 +28,7 @@ struct Product {
   std::int64_t y_stride, rows, inputs, out;
   int groups, group;  // int8: inputs = groups * group
   bool accumulate;    // y +=
-  std::int64_t ahead; // bytes from a weight in use to the one to fetch meanwhile, where several rows share them
+  std::int64_t next;  // bytes from a panel to the one that is used after it
 };
 
 // One layer's attention for rows that share a block table. Slots are visited in the order of depth: the visible prefix,

@@ -39,10 +39,12 @@ struct PairWeights {  // bf16 pairs: the even input is the lower half of a word
   }
 };
 
-// Weights are fetched Product::ahead before their use, which is about a panel of the demo target. Several rows do so many
-// operations a line that the processor no longer runs ahead far enough by itself; with more rows than one block takes, panels
-// are read again from a near cache and need no fetching. Products of the demo target, before and after: 4 rows 305 and 238 us,
-// 5 rows 325 and 260, 8 rows 390 and 300 (beside 205 for 1 row in the same minutes).
+// Bytes by which weights are fetched before their use. Several rows do so many operations a line that the processor no longer
+// runs ahead far enough by itself; a panel's first block of rows fetches for all. The distance must leave room in the nearest
+// cache (48 KB, maybe shared with a neighbour), and a multiple of its 4 KB would fall on the very sets in use: products of the
+// demo target with 5 rows on one thread take 545 us with a distance of 4 KB, 478 with 8, 425 with 12, 407 with 16, 397 with
+// 18, 424 with 20, 445 with 24, and 618 without.
+constexpr std::int64_t kAhead = 18432;
 
 inline void put(const Product& p, std::int64_t row, std::int64_t o, Floats sum) {
   float* y = p.y + row * p.y_stride + o;
@@ -56,11 +58,11 @@ inline void put(const Product& p, std::int64_t row, std::int64_t o, Floats sum) 
 // Adds `items` items of x to the sums of R rows, of C vectors of outputs in each of P panels.
 template <class W, int R, int C, int P, bool kFetch> inline void accumulate(const std::byte* w, std::int64_t panel_bytes,
                                                                const typename W::X* x, std::int64_t stride,
-                                                               std::int64_t items, std::int64_t ahead,
+                                                               std::int64_t items, const std::byte* fetch,
                                                                Floats (&sum)[R][P][C]) {
-  for (std::int64_t k = 0; k < items; ++k, w += kPanel * W::kBytes) {
+  for (std::int64_t k = 0; k < items; ++k, w += kPanel * W::kBytes, fetch += kFetch ? kPanel * W::kBytes : 0) {
     if (kFetch)
-      for (int line = 0; line < kPanel * W::kBytes; line += 64) __builtin_prefetch(w + ahead + line, 0, 3);
+      for (int line = 0; line < kPanel * W::kBytes; line += 64) __builtin_prefetch(fetch + line, 0, 3);
     for (int q = 0; q < P; ++q)
       for (int c = 0; c < C; ++c)
         for (int r = 0; r < R; ++r)
@@ -75,7 +77,7 @@ inline void accumulate_groups(const Product& p, const std::byte* w, const typena
   for (int g = 0; g < p.groups; ++g) {
     Floats part[R][P][C] = {};
     accumulate<W, R, C, P, false>(w + std::int64_t(g) * p.group * kPanel, p.inputs * kPanel, x + std::int64_t(g) * p.group,
-                           p.inputs, p.group, 0, part);
+                           p.inputs, p.group, nullptr, part);
     for (int q = 0; q < P; ++q) {
       for (int c = 0; c < C; ++c) {
         const std::int64_t at = ((panel + q) * p.groups + g) * kPanel + column + c * kWidth;
@@ -92,12 +94,16 @@ template <class W, int R, int C, int P> void block(const Product& p, std::int64_
   const std::byte* w = static_cast<const std::byte*>(p.weights) + panel * panel_bytes + column * W::kBytes;
   const auto* x = static_cast<const typename W::X*>(p.x) + row * items;
   Floats sum[R][P][C] = {};
-  if constexpr (W::kBytes == 1)
+  if constexpr (W::kBytes == 1) {
     accumulate_groups<W, R, C, P>(p, w, x, panel, row, column, sum);
-  else if (R > 1 && p.rows == R)
-    accumulate<W, R, C, P, true>(w, panel_bytes, x, items, items, p.ahead, sum);
-  else
-    accumulate<W, R, C, P, false>(w, panel_bytes, x, items, items, p.ahead, sum);
+  } else if (R > 1 && row == 0) {
+    constexpr std::int64_t kItem = kPanel * W::kBytes;
+    const std::int64_t within = items > kAhead / kItem ? items - kAhead / kItem : 0;  // items while this panel is fetched
+    accumulate<W, R, C, P, true>(w, panel_bytes, x, items, within, w + kAhead, sum);
+    accumulate<W, R, C, P, true>(w + within * kItem, panel_bytes, x + within, items, items - within, w + p.next, sum);
+  } else {
+    accumulate<W, R, C, P, false>(w, panel_bytes, x, items, items, nullptr, sum);
+  }
   for (int r = 0; r < R; ++r) {
     for (int q = 0; q < P; ++q) {
       for (int c = 0; c < C; ++c) {

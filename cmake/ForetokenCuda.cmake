@@ -16,7 +16,7 @@ enable_language(CUDA)
 set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION -std=c++20)
 set(CMAKE_CUDA20_EXTENSION_COMPILE_OPTION -std=c++20)
 set(CMAKE_CUDA_STANDARD 20)
-string(APPEND CMAKE_CUDA_FLAGS " -Xcompiler=-Wall,-Wextra")
+string(APPEND CMAKE_CUDA_FLAGS " --expt-relaxed-constexpr -Xcompiler=-Wall,-Wextra")
 set(CMAKE_CUDA_FLAGS_RELEASE "-O3 -DNDEBUG")
 find_package(CUDAToolkit REQUIRED)
 

@@ -82,6 +82,10 @@ std::vector<RunKey> keys_of_engine_and_workload() {
              "where it runs; auto: cuda where this build and machine have it, else cpu; reference: the slow oracle",
              {"auto", "cpu", "reference", "cuda"}),
       integer("/engine/threads", 0, 0, 1024, "of the cpu device; 0: all cores"),
+      choice("/engine/numerics",
+             "of the cuda device; invariant: a row's result has the same bits whatever else is in the batch, as on the "
+             "other devices; fast: it may differ by rounding",
+             {"fast", "invariant"}),
       integer("/engine/step_rows", 512, 1, 1e6, "the most rows (tokens) of one target forward; at least batch"),
       integer("/engine/page_rows", 16, 1, 4096, "positions of the target in one page of the KV pool"),
       integer("/engine/memory_mib", 256, 1, 1e7, "MiB of the KV pool, shared by the target and all drafters"),

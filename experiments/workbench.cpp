@@ -18,9 +18,9 @@ using nlohmann::json;
 
 namespace {
 
-std::unique_ptr<Backend> cuda() {
+std::unique_ptr<Backend> cuda([[maybe_unused]] bool invariant) {
 #ifdef FORETOKEN_CUDA
-  return make_cuda_backend({});
+  return make_cuda_backend({.device = 0, .invariant = invariant});
 #else
   throw Error(
       "device cuda: this program was built without CUDA; build it with ./foretoken --preset cuda build, or use "
@@ -28,11 +28,11 @@ std::unique_ptr<Backend> cuda() {
 #endif
 }
 
-std::unique_ptr<Backend> make_backend(const std::string& device, int threads) {
+std::unique_ptr<Backend> make_backend(const std::string& device, int threads, bool invariant) {
   if (device == "reference") return make_reference_backend();
-  if (device == "cuda") return cuda();
+  if (device == "cuda") return cuda(invariant);
   if (device == "auto") try {
-      return cuda();
+      return cuda(invariant);
     } catch (const Error&) {  // no GPU, or no backend for it: that is what auto is for
     }
   return make_cpu_backend(threads);
@@ -63,8 +63,9 @@ void Workbench::load_plugins(const json& document, const std::filesystem::path& 
 Backend& Workbench::backend(const json& engine) {
   const std::string device = engine.at("device");
   const int threads = engine.at("threads");
-  auto& made = backends_[device + ":" + std::to_string(threads)];
-  if (!made) made = make_backend(device, threads);
+  const std::string numerics = engine.value("numerics", "fast");
+  auto& made = backends_[device + ":" + std::to_string(threads) + ":" + numerics];
+  if (!made) made = make_backend(device, threads, numerics == "invariant");
   return *made;
 }
 

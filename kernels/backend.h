@@ -91,7 +91,6 @@ class Backend {
   virtual Tensor gather(const Tensor& x, const Tensor& rows) = 0;  // rows i32 [n] -> [n, width]
   // x += linear(h, w). Fused where a device can.
   virtual void linear_add(Tensor x, const Tensor& h, const Weight& w) { add(x, linear(h, w)); }
-
   // x += linear(silu_mul(norm_linear(x)), down): the second half of a layer.
   virtual void feed_forward(Tensor x, const Tensor& gain, float epsilon, const Weight& gate_up, const Weight& down) {
     linear_add(x, silu_mul(norm_linear(x, gain, epsilon, gate_up)), down);

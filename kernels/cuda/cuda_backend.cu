@@ -1,15 +1,16 @@
-#include "kernels/cuda/cuda_backend.h"
+// The backend itself: which GPU, its stream, and how forwards are padded.
+#include "kernels/cuda/cuda_backend.cuh"
 
-#include <cuda_runtime.h>
-
-#include <string>
-
-#include "kernels/error.h"
+#include "kernels/cuda/memory.cuh"
+#include "kernels/cuda/products.cuh"
+#include "kernels/cuda/replay.cuh"
+#include "kernels/cuda/transfers.cuh"
 
 namespace foretoken {
+namespace {
 
-std::unique_ptr<Backend> make_cuda_backend(const CudaOptions& options) {
-  const int device = options.device;
+// Throws unless there is a GPU of that number.
+void expect_device(int device) {
   int devices = 0;
   const cudaError_t status = cudaGetDeviceCount(&devices);
   if (status != cudaSuccess)
@@ -18,7 +19,55 @@ std::unique_ptr<Backend> make_cuda_backend(const CudaOptions& options) {
   if (device < 0 || device >= devices)
     throw Error("device cuda:" + std::to_string(device) + ": this machine has " + std::to_string(devices) +
                 " GPUs, numbered from 0; choose one of them, or \"device\": \"cpu\"");
-  throw Error("device cuda: the CUDA backend is not there yet; use \"device\": \"cpu\"");
 }
+
+std::string version(int v) { return std::to_string(v / 1000) + '.' + std::to_string(v % 1000 / 10); }
+
+}  // namespace
+
+CudaBackend::CudaBackend(const CudaOptions& options) : options_(options) {
+  expect_device(options.device);
+  check(cudaSetDevice(options.device), "choosing the GPU");
+  cudaDeviceProp properties;
+  check(cudaGetDeviceProperties(&properties, options.device), "reading the GPU's properties");
+  multiprocessors_ = properties.multiProcessorCount;
+  architecture_ = properties.major * 10 + properties.minor;
+  shared_memory_ = std::int64_t(properties.sharedMemPerBlockOptin);
+  if (architecture_ < 80)
+    throw Error(std::string("device cuda: ") + properties.name + " has architecture " + std::to_string(architecture_) +
+                ", and the kernels need 80 (Ampere) or later; use \"device\": \"cpu\"");
+  int driver = 0, runtime = 0;
+  check(cudaDriverGetVersion(&driver), "asking for the driver's version");
+  check(cudaRuntimeGetVersion(&runtime), "asking for the runtime's version");
+  machine_ = std::string(properties.name) + ", " + std::to_string(multiprocessors_) + " multiprocessors, CUDA " + version(runtime) + ", driver for CUDA " + version(driver);
+  check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "making a stream");
+  memory_ = std::make_shared<CudaMemory>(options.device);
+  transfers_ = std::make_unique<CudaTransfers>(stream_);
+  replays_ = std::make_unique<CudaReplays>(stream_, *memory_);
+  products_ = std::make_unique<CudaProducts>(*this);
+}
+
+CudaBackend::~CudaBackend() {
+  (void)cudaStreamSynchronize(stream_);
+  products_.reset(), replays_.reset(), transfers_.reset();
+  (void)cudaStreamDestroy(stream_);
+}
+
+std::string CudaBackend::description() const { return machine_ + (options_.invariant ? ", invariant" : ", fast"); }
+
+// Few sizes, close together where rows are few and cost time each.
+int CudaBackend::padded(int n) const {
+  const auto up = [n](int to) { return (n + to - 1) / to * to; };
+  if (n <= 8) return n;
+  if (n <= 16) return up(2);
+  if (n <= 64) return up(8);
+  if (n <= 512) return up(64);
+  if (n <= 4096) return up(256);
+  int power = 8192;
+  while (power < n) power *= 2;
+  return power;
+}
+
+std::unique_ptr<Backend> make_cuda_backend(const CudaOptions& options) { return std::make_unique<CudaBackend>(options); }
 
 }  // namespace foretoken

@@ -36,8 +36,8 @@ class CudaBackend final : public Backend {
   void fetch(const Tensor& from, Tensor to) override;
   Mirror mirror(std::int64_t bytes) override;
   void push(const Mirror& mirror, std::int64_t bytes) override;
-  // Fresh device memory, u8 [bytes], that holds what `data` holds now. The host may write to `data` again at once. In a body that
-  // is recorded it keeps this content for every replay.
+  // Fresh device memory, u8 [bytes], that holds what `data` holds now. The host may write to `data` again at once. Not in a body
+  // that is recorded.
   Tensor constants(const void* data, std::int64_t bytes);
 
   // ---- a forward ----
@@ -48,6 +48,7 @@ class CudaBackend final : public Backend {
   void linear_to(Tensor y, const Tensor& x, const Weight& w) override;
   void linear_add(Tensor x, const Tensor& h, const Weight& w) override;
   Tensor norm_linear(const Tensor& x, const Tensor& gain, float epsilon, const Weight& w) override;
+  void feed_forward(Tensor x, const Tensor& gain, float epsilon, const Weight& gate_up, const Weight& down) override;
   void rope(Tensor q, Tensor k, const Layout& layout, const Tensor& frequencies, int head_size) override;  // rope_store.cu
   void store(const Tensor& k, const Tensor& v, const KvLayer& kv, const Layout& layout) override;
   void rope_store(Tensor q, Tensor k, const Tensor& v, const KvLayer& kv, const Layout& layout, const Tensor& frequencies) override;

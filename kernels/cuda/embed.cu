@@ -1,0 +1,31 @@
+// embed: x[r] = table[tokens[r]] (zeros for token -1). table [vocab, width] f32 or bf16, tokens i32 [rows] -> x f32 [rows, width].
+// Bytes: rows * width * (2 or 4 read, 4 written).
+#include "kernels/cuda/cuda_backend.cuh"
+#include "kernels/cuda/elementwise.cuh"
+
+namespace foretoken {
+namespace {
+
+template <class T> __global__ void embed_kernel(const T* table, std::int64_t stride, const int* tokens, float* x, int width) {
+  wait_for_earlier();
+  let_later_start();
+  const int token = tokens[blockIdx.x];
+  float* const to = x + std::int64_t(blockIdx.x) * width;
+  const T* const from = table + std::int64_t(token) * stride;
+  for (int i = int(threadIdx.x); i < width; i += int(blockDim.x)) to[i] = token < 0 ? 0.0f : to_float(from[i]);
+}
+
+}  // namespace
+
+Tensor CudaBackend::embed(const Tensor& table, const Tensor& tokens) {
+  const int width = int(table.dim(1));
+  const Tensor x = allocate({tokens.dim(0), width}, DType::f32);
+  with_type("embed", table.dtype(), [&](auto* type) {
+    using T = std::remove_pointer_t<decltype(type)>;
+    launch_kernel("embed", stream_, {dim3(unsigned(tokens.dim(0))), 256, 0, 1, overlaps()}, embed_kernel<T>, table.data<T>(), table.row_stride(),
+                  tokens.data<int>(), x.data<float>(), width);
+  });
+  return x;
+}
+
+}  // namespace foretoken

@@ -1,0 +1,44 @@
+// gather: y[i] = x[rows[i]], x [*, width] of any type, rows i32 [n]. Bytes: 2 * n * width * size.
+// pick: to[i] = *at[i], or known[i] where at[i] is null. Bytes: 16 a row.
+#include "kernels/cuda/cuda_backend.cuh"
+
+namespace foretoken {
+namespace {
+
+template <class T> __global__ void gather_kernel(const T* x, std::int64_t stride, const int* rows, T* y, int width) {
+  wait_for_earlier();
+  let_later_start();
+  const T* const from = x + std::int64_t(rows[blockIdx.x]) * stride;
+  for (int i = int(threadIdx.x); i < width; i += int(blockDim.x)) y[std::int64_t(blockIdx.x) * width + i] = from[i];
+}
+
+__global__ void pick_kernel(const int* known, const int* const* at, int* to, std::int64_t to_stride, int n) {
+  wait_for_earlier();
+  let_later_start();
+  const int i = int(blockIdx.x * blockDim.x + threadIdx.x);
+  if (i < n) to[i * to_stride] = at[i] != nullptr ? *at[i] : known[i];
+}
+
+}  // namespace
+
+Tensor CudaBackend::gather(const Tensor& x, const Tensor& rows) {
+  const Tensor y = allocate({rows.dim(0), x.dim(1)}, x.dtype());
+  const auto go = [&](auto* type) {
+    using T = std::remove_pointer_t<decltype(type)>;
+    launch_kernel("gather", stream_, {dim3(unsigned(rows.dim(0))), 256, 0, 1, overlaps()}, gather_kernel<T>, x.data<T>(), x.row_stride(),
+                  rows.data<int>(), y.data<T>(), int(x.dim(1)));
+  };
+  const std::int64_t size = size_of(x.dtype());
+  if (size == 4) go(static_cast<std::uint32_t*>(nullptr));
+  else if (size == 2) go(static_cast<std::uint16_t*>(nullptr));
+  else throw Error(std::string("cuda: gather takes numbers of 2 or 4 bytes, not ") + name_of(x.dtype()));
+  return y;
+}
+
+void CudaBackend::pick(const Tensor& known, const Tensor& at, Tensor to) {
+  const int n = int(to.dim(0));
+  launch_kernel("pick", stream_, {dim3(blocks_for(n, 256)), 256, 0, 1, overlaps()}, pick_kernel, known.data<int>(), at.data<const int*>(), to.data<int>(),
+                to.row_stride(), n);
+}
+
+}  // namespace foretoken

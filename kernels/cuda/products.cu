@@ -1,0 +1,105 @@
+// linear, linear_to, linear_add, norm_linear, feed_forward: y = x W^T + b, W [out, in]. Bytes: the matrix once, out * in * (2 or 4); the rest is
+// small until rows come near in / 2. Operations: 2 * rows * out * in.
+#include "kernels/cuda/products.cuh"
+
+#include "kernels/cuda/blas.cuh"
+#include "kernels/cuda/elementwise.cuh"
+#include "kernels/cuda/exact_product.cuh"
+#include "kernels/cuda/stream_product.cuh"
+
+namespace foretoken {
+namespace {
+
+template <class T, class Y> __global__ void convert_kernel(const T* x, std::int64_t stride, Y* y, int width) {
+  wait_for_earlier();
+  let_later_start();
+  for (int i = int(threadIdx.x); i < width; i += int(blockDim.x)) from_float(y[std::int64_t(blockIdx.x) * width + i], to_float(x[blockIdx.x * stride + i]));
+}
+
+// What a matrix is on the device, from what prepare made of it.
+const Tensor& matrix_of(const Weight& w) {
+  if (!w.prepared) throw Error("cuda: a product with a weight that was not prepared; pass it through Backend::prepare once");
+  return *static_cast<const Tensor*>(w.prepared.get());
+}
+
+}  // namespace
+
+int splits_of(std::int64_t out, std::int64_t in) {
+  constexpr std::int64_t kTasks = 512, kLeast = 512, kStep = 128, kMost = 8;
+  int splits = 1;
+  while (out / 16 * splits < kTasks && splits < kMost && in % (2 * splits * kStep) == 0 && in / (2 * splits) >= kLeast) splits *= 2;
+  return splits;
+}
+
+Tensor converted(CudaBackend& backend, const Tensor& x, DType type) {
+  if (x.dtype() == type && x.dense()) return x;
+  const Tensor y = backend.allocate(x.shape(), type);
+  with_type("a product", x.dtype(), [&](auto* from) {
+    with_type("a product", type, [&](auto* to) {
+      using T = std::remove_pointer_t<decltype(from)>;
+      using Y = std::remove_pointer_t<decltype(to)>;
+      launch_kernel("converting", backend.cuda_stream(), {dim3(unsigned(x.dim(0))), 256, 0, 1, backend.overlaps()}, convert_kernel<T, Y>, x.data<T>(),
+                    x.row_stride(), y.data<Y>(), int(x.dim(1)));
+    });
+  });
+  return y;
+}
+
+CudaProducts::CudaProducts(CudaBackend& backend) : backend_(backend), blas_(std::make_unique<Blas>(backend)) {
+  partials_ = backend.allocate({kMostPartials}, DType::f32);
+  counters_ = backend.allocate({kMostTiles}, DType::i32);
+  check(cudaMemsetAsync(counters_.raw(), 0, std::size_t(counters_.bytes()), backend.cuda_stream()), "clearing memory");
+}
+
+CudaProducts::~CudaProducts() = default;
+
+// The input as a dense matrix of the matrix' type.
+Tensor CudaProducts::dense_input(const ProductInput& input, DType type) {
+  if (input.kind == ProductInput::Kind::norm) return rms_norm_as(backend_, input.x, input.gain, input.epsilon, type);
+  if (input.kind == ProductInput::Kind::silu) return converted(backend_, backend_.silu_mul(input.x), type);
+  return converted(backend_, input.x, type);
+}
+
+void CudaProducts::run(const Tensor& y, const ProductInput& input, const Weight& w, bool adds) {
+  expect_width("a product", input.x, input.kind == ProductInput::Kind::silu ? 2 * w.in : w.in);
+  expect_width("a product", y, w.out);
+  if (y.dim(0) != input.rows()) throw Error("cuda: a product of " + std::to_string(input.rows()) + " rows into " + y.shape().text());
+  if (input.rows() == 0) return;
+  const Tensor& matrix = matrix_of(w);
+  if (streams(input, w, matrix)) return stream(y, input, w, matrix, adds);
+  const Tensor x = dense_input(input, matrix.dtype());
+  if (matrix.dtype() == DType::f32 && backend_.invariant()) return exact_product(backend_, y, x, matrix, w.bias, adds);
+  blas_->run(y, x, matrix, w.bias, adds);
+}
+
+bool CudaProducts::streams(const ProductInput& input, const Weight& w, const Tensor& matrix) const {
+  return matrix.dtype() == DType::bf16 && input.rows() <= kStreamRows && can_stream(backend_, input, w.out, w.in);
+}
+
+void CudaProducts::stream(const Tensor& y, const ProductInput& input, const Weight& w, const Tensor& matrix, bool adds) {
+  stream_product(backend_, stream_plan(backend_, w.out, w.in, int(input.rows())), y, input, matrix, w.bias, adds, partials_, counters_);
+}
+
+Weight CudaBackend::prepare(Weight weight) { return products_->prepare(std::move(weight)); }
+
+Tensor CudaBackend::linear(const Tensor& x, const Weight& w) {
+  const Tensor y = allocate({x.dim(0), w.out}, DType::f32);
+  products_->run(y, {.x = x}, w, false);
+  return y;
+}
+
+void CudaBackend::linear_to(Tensor y, const Tensor& x, const Weight& w) { products_->run(y, {.x = x}, w, false); }
+
+void CudaBackend::linear_add(Tensor x, const Tensor& h, const Weight& w) { products_->run(x, {.x = h}, w, true); }
+
+Tensor CudaBackend::norm_linear(const Tensor& x, const Tensor& gain, float epsilon, const Weight& w) {
+  const Tensor y = allocate({x.dim(0), w.out}, matrix_of(w).dtype());
+  products_->run(y, {.kind = ProductInput::Kind::norm, .x = x, .gain = gain, .epsilon = epsilon}, w, false);
+  return y;
+}
+
+void CudaBackend::feed_forward(Tensor x, const Tensor& gain, float epsilon, const Weight& gate_up, const Weight& down) {
+  products_->run(x, {.kind = ProductInput::Kind::silu, .x = norm_linear(x, gain, epsilon, gate_up)}, down, true);
+}
+
+}  // namespace foretoken

@@ -1,0 +1,53 @@
+// Products with a model's matrices: which way each goes. bf16 matrices of few rows are streamed by a kernel of our own, the rest is
+// cuBLASLt's; f32 matrices compute in f32. This room must not know which layer a matrix belongs to.
+#pragma once
+#include <memory>
+
+#include "kernels/cuda/cuda_backend.cuh"
+
+namespace foretoken {
+
+// What a product multiplies: x as it is, or something that is made of x on the way in.
+struct ProductInput {
+  enum class Kind { plain, norm, silu };
+  Kind kind = Kind::plain;
+  Tensor x;             // f32 or bf16; norm: f32 [rows, in]; silu: [rows, 2 in], gate beside up
+  Tensor gain = {};     // norm: f32 [in]
+  float epsilon = 0;    // norm
+
+  std::int64_t rows() const { return x.dim(0); }
+};
+
+// The sum over the inputs is cut into as many equal slices, each summed in order, the slices added in order. It depends on the
+// shape of the matrix alone, never on the number of rows, so that a row's result does not either.
+int splits_of(std::int64_t out, std::int64_t in);
+
+// y = (rms_norm(x)) in the given type.
+Tensor rms_norm_as(CudaBackend& backend, const Tensor& x, const Tensor& gain, float epsilon, DType type);
+// x [rows, width] in the given type, dense; x itself if it is so.
+Tensor converted(CudaBackend& backend, const Tensor& x, DType type);
+
+class Blas;
+
+class CudaProducts {
+ public:
+  explicit CudaProducts(CudaBackend& backend);
+  ~CudaProducts();
+
+  Weight prepare(Weight weight);
+  // y = input W^T + b, or y += that. y f32 or bf16 [rows, out] (f32 if it adds), rows may be strided.
+  void run(const Tensor& y, const ProductInput& input, const Weight& w, bool adds);
+
+  static constexpr int kStreamRows = 16;  // up to so many rows the weights are streamed
+
+ private:
+  bool streams(const ProductInput& input, const Weight& w, const Tensor& matrix) const;
+  void stream(const Tensor& y, const ProductInput& input, const Weight& w, const Tensor& matrix, bool adds);
+  Tensor dense_input(const ProductInput& input, DType type);
+
+  CudaBackend& backend_;
+  std::unique_ptr<Blas> blas_;
+  Tensor partials_, counters_;  // of streamed products: f32 [kMostPartials], i32 [kMostTiles], zero between launches
+};
+
+}  // namespace foretoken

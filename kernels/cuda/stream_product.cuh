@@ -1,0 +1,26 @@
+// A product of few rows, whose time is that of reading the matrix once: the matrix streams from device memory through rings in
+// shared memory into tensor cores. This room must not know what is multiplied.
+#pragma once
+#include "kernels/cuda/cuda_backend.cuh"
+#include "kernels/cuda/products.cuh"
+
+namespace foretoken {
+
+constexpr std::int64_t kMostTiles = 1 << 16;      // of 16 outputs
+constexpr std::int64_t kMostPartials = 4 << 20;   // f32: slices * outputs * rows in eights
+
+// How the work is laid out: blocks of `warps` warps, `blocks` of them, one slice of the sum each.
+struct StreamPlan {
+  int slices = 1, warps = 8, ring = 4, blocks = 1;
+  int ahead = 0;  // pieces that are asked into L2 ahead of the ring
+};
+StreamPlan stream_plan(const CudaBackend& backend, std::int64_t out, std::int64_t in, int rows);
+
+// Whether stream_product takes this: bf16 matrix [out, in] with in a multiple of 64, aligned input, and room in shared memory.
+bool can_stream(const CudaBackend& backend, const ProductInput& input, std::int64_t out, std::int64_t in);
+
+// y = input W^T + b, or y += that; at most 16 rows. `partials` and `counters` as CudaProducts keeps them.
+void stream_product(CudaBackend& backend, const StreamPlan& plan, const Tensor& y, const ProductInput& input, const Tensor& matrix, const Tensor& bias, bool adds,
+                    const Tensor& partials, const Tensor& counters);
+
+}  // namespace foretoken

@@ -1,0 +1,58 @@
+// Bytes between the host and the device, behind the host, through pinned memory: the host may go on as soon as its bytes are in the
+// ring, and reads what was fetched after the next wait. Also counts the waits and marks moments of the stream.
+// This room must not know what the bytes mean.
+#pragma once
+#include <cuda_runtime.h>
+
+#include <array>
+#include <cstdint>
+#include <vector>
+
+#include "kernels/backend.h"
+
+namespace foretoken {
+
+// Rows of bytes, `pitch` apart; what is dense is one row.
+struct ByteRows {
+  char* at = nullptr;
+  std::int64_t rows = 0, bytes = 0, pitch = 0;
+  static ByteRows of(const Tensor& t);
+};
+
+class CudaTransfers {
+ public:
+  explicit CudaTransfers(cudaStream_t stream);
+  ~CudaTransfers();
+  CudaTransfers(const CudaTransfers&) = delete;
+
+  void send(const ByteRows& from, const ByteRows& to);  // host to device; `from` may change at once
+  void move(const ByteRows& from, const ByteRows& to);  // device to device
+  void fetch(const Tensor& from, const Tensor& to);     // device to host; `to` holds it after the next wait()
+  void wait();                                          // until the stream is empty
+  std::uint64_t waits() const { return waits_; }
+
+  Mark mark();
+  double seconds(const Mark& from, const Mark& to) const;
+
+ private:
+  // A ring of four quarters: an event behind each tells when its bytes have left.
+  static constexpr std::int64_t kQuarter = 8 << 20, kLanding = 16 << 20;
+  static constexpr int kMarks = 8192;
+  char* room(std::int64_t bytes);  // at most kQuarter
+
+  struct Landing {
+    char* at;
+    Tensor to;
+  };
+  cudaStream_t stream_;
+  char *ring_ = nullptr, *landing_ = nullptr;
+  std::array<cudaEvent_t, 4> left_{};
+  int quarter_ = 0;
+  std::int64_t used_ = 0, landed_ = 0;
+  std::vector<Landing> pending_;
+  std::uint64_t waits_ = 0;
+  std::vector<cudaEvent_t> marks_;
+  int next_mark_ = 0;
+};
+
+}  // namespace foretoken

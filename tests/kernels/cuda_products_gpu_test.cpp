@@ -1,0 +1,110 @@
+// Products of the CUDA backend against the reference backend, and the bits that invariant numerics promise.
+#include <gtest/gtest.h>
+
+#include "tests/kernels/cuda_scene.h"
+
+namespace foretoken::testing {
+namespace {
+
+class CudaProducts : public Cuda {};
+
+// A value of any size without a slow generator.
+Tensor noise(Shape shape, std::uint32_t seed, float scale) {
+  Tensor t = Tensor::host(shape, DType::bf16);
+  std::uint32_t h = seed * 2654435761u + 12345;
+  for (std::int64_t i = 0; i < t.elements(); ++i) {
+    h = h * 1664525u + 1013904223u;
+    t.data<bf16>()[i] = bf16((float(h >> 8) / 8388608.0f - 1) * scale);
+  }
+  return t;
+}
+Tensor widened(const Tensor& t) {
+  Tensor f = Tensor::host(t.shape(), DType::f32);
+  for (std::int64_t i = 0; i < t.elements(); ++i) f.data<float>()[i] = float(t.data<bf16>()[i]);
+  return f;
+}
+
+TEST_P(CudaProducts, products) {
+  const std::pair<int, int> shapes[] = {{37, 55}, {100, 384}, {1000, 64}, {20, 2048}, {3072, 2048}, {513, 8192}, {4096, 1024}};
+  for (const auto& [out, in] : shapes)
+    for (DType type : {DType::f32, DType::bf16, DType::f16, DType::i8}) {
+      if (type != DType::bf16 && out * in > 400000) continue;
+      Weight w = random_weight(out, in, type, 5);
+      if (out % 2 == 0) w.bias = random_tensor({1, out}, 8).reshaped({out});
+      const Weight on_device = cuda->prepare(w), host = reference.prepare(w);
+      const Tensor bias = w.bias ? w.bias : Tensor();
+      for (int n : {1, 2, 5, 8, 9, 16, 17, 40, 130}) {
+        if (out * in > 1000000 && n > 20) continue;
+        const bool rounds = type == DType::bf16 || type == DType::i8;
+        const Tensor x = random_tensor({n, in}, 1), rounded_x = rounds ? through_bf16(x) : x;
+        Tensor plain = reference.linear(rounded_x, host);
+        for (int r = 0; bias && r < n; ++r)
+          for (int o = 0; o < out; ++o) plain.row<float>(r)[o] += bias.data<float>()[o];
+        const double most = type == DType::i8 ? kRounding : kSum;
+        EXPECT_LT(distance(down(cuda->linear(up(x), on_device)), plain), most) << out << ' ' << in << ' ' << n;
+        EXPECT_TRUE(same_bits(down(cuda->linear(up(rounds ? rounded(x) : x), on_device)), down(cuda->linear(strided(rounded_x, 4), on_device))));
+        Tensor sum = up(random_tensor({n, out}, 2)), added = random_tensor({n, out}, 2);
+        cuda->linear_add(sum, up(x), on_device), reference.add(added, plain);
+        EXPECT_LT(distance(down(sum), added), most);
+        const Tensor room = up(random_tensor({n + 2, out}, 3));
+        cuda->linear_to(room.rows(1, n), up(x), on_device);
+        EXPECT_TRUE(same_bits(down(room.rows(1, n)), down(cuda->linear(up(x), on_device))));
+        EXPECT_TRUE(same_row(down(room), n + 1, random_tensor({n + 2, out}, 3), n + 1));
+      }
+    }
+}
+
+TEST_P(CudaProducts, fused_products) {
+  for (DType type : {DType::f32, DType::bf16})
+    for (const auto& [out, in] : {std::pair{130, 96}, std::pair{3072, 2048}, std::pair{512, 4096}})
+      for (int n : {1, 3, 8, 13, 33}) {
+        const Weight host = random_weight(out, in, type, 3), w = cuda->prepare(host);
+        const Tensor x = random_tensor({n, in}, 4), gain = random_tensor({1, in}, 6).reshaped({in});
+        const bool rounds = type == DType::bf16;
+        const Tensor normed = reference.rms_norm(x, gain, 1e-5f);
+        const Tensor y = cuda->norm_linear(up(x), up(gain), 1e-5f, w);
+        EXPECT_EQ(y.dtype(), type);
+        EXPECT_LT(distance(down(y), reference.linear(rounds ? through_bf16(normed) : normed, reference.prepare(host))), rounds ? 2 * kRounding : kSum) << out << ' ' << n;
+        // The second half of a layer, and the same in pieces.
+        const Weight down_host = random_weight(in, out / 2, type, 5), down = cuda->prepare(down_host);
+        Tensor fused = up(x), apart = up(x), plain = copy_of(x);
+        cuda->feed_forward(fused, up(gain), 1e-5f, w, down);
+        cuda->linear_add(apart, cuda->silu_mul(y), down);
+        EXPECT_TRUE(same_bits(this->down(fused), this->down(apart))) << out << ' ' << n;
+        const Tensor h = reference.silu_mul(this->down(y));
+        reference.linear_add(plain, rounds ? through_bf16(h) : h, reference.prepare(down_host));
+        EXPECT_LT(distance(this->down(fused), plain), rounds ? kRounding : kSum);
+      }
+}
+
+// Promised where numerics are invariant: a row's product has the same bits among any number of rows.
+TEST_P(CudaProducts, a_row_is_the_same_among_any_number_of_rows) {
+  if (!GetParam()) GTEST_SKIP() << "fast numerics may choose by the number of rows";
+  const std::pair<int, int> shapes[] = {{6144, 4096}, {4096, 4096}, {4096, 14336}, {3072, 2048}, {2048, 2048}, {2048, 8192}, {100, 384}, {37, 55}};
+  for (const auto& [out, in] : shapes)
+    for (DType type : {DType::bf16, DType::f32}) {
+      if (type == DType::f32 && out * in > 5000000) continue;
+      const Tensor values = noise({out, in}, 1, 0.05f), x = noise({512, in}, 2, 1);
+      const Weight w = cuda->prepare(Weight::dense(type == DType::bf16 ? values : widened(values)));
+      const Tensor gain = up(random_tensor({1, in}, 6).reshaped({in})), wide = up(widened(x)), narrow = up(x);
+      const auto norm = [&](int n) { return down(cuda->norm_linear(wide.rows(0, n), gain, 1e-5f, w)); };
+      const auto add = [&](int n) {
+        Tensor y = up(random_tensor({512, out}, 9));
+        cuda->linear_add(y.rows(0, n), narrow.rows(0, n), w);
+        return down(y);
+      };
+      const Tensor all = norm(512), sums = add(512);
+      for (int n : {1, 2, 3, 4, 5, 7, 8, 9, 11, 15, 16, 17, 24, 32, 48, 64, 100, 200, 511}) {
+        const Tensor few = norm(n), sum = add(n);
+        for (int r = 0; r < n; ++r) {
+          ASSERT_TRUE(same_row(few, r, all, r)) << out << ' ' << in << ": row " << r << " of " << n;
+          ASSERT_TRUE(same_row(sum, r, sums, r)) << out << ' ' << in << ": row " << r << " of " << n;
+        }
+      }
+    }
+}
+
+INSTANTIATE_TEST_SUITE_P(Numerics, CudaProducts, ::testing::Bool(), [](const auto& i) { return i.param ? "invariant" : "fast"; });
+
+}  // namespace
+}  // namespace foretoken::testing

@@ -1,0 +1,48 @@
+// A CUDA backend beside the reference backend, and tensors on their way between them.
+#pragma once
+#include <gtest/gtest.h>
+
+#include "kernels/cuda/cuda_backend.h"
+#include "kernels/reference/reference_backend.h"
+#include "tests/kernels/scene.h"
+
+namespace foretoken::testing {
+
+// Sums in f32 differ from the reference's by their order: 1e-5 of the greatest value. What is rounded to bf16 on the way may fall
+// on the other side of a tie: 2^-8 of the greatest value.
+constexpr double kSum = 1e-5, kRounding = 1.0 / 256;
+
+class Cuda : public ::testing::TestWithParam<bool> {
+ protected:
+  std::unique_ptr<Backend> cuda = make_cuda_backend({.device = 0, .invariant = GetParam()});
+  ReferenceBackend reference;
+
+  Tensor up(const Tensor& t) { return cuda->upload(t); }
+  Tensor down(const Tensor& t) {  // f32 on the host
+    Tensor h = Tensor::host(t.shape(), t.dtype());
+    cuda->copy(t, h);
+    if (t.dtype() != DType::bf16) return h;
+    Tensor f = Tensor::host(t.shape(), DType::f32);
+    for (std::int64_t i = 0; i < h.elements(); ++i) f.data<float>()[i] = float(h.data<bf16>()[i]);
+    return f;
+  }
+  // Rows further apart than they are wide, NaN between them.
+  Tensor strided(const Tensor& t, int gap) {
+    Tensor wide = Tensor::host({t.dim(0), t.dim(1) + gap}, t.dtype());
+    std::memset(wide.raw(), 0xff, std::size_t(wide.bytes()));
+    Tensor room = up(wide);
+    cuda->copy(t, room.columns(0, t.dim(1)));
+    return room.columns(0, t.dim(1));
+  }
+  Layout up(Layout l) {
+    for (Tensor* t : {&l.positions, &l.slots, &l.owner, &l.begins, &l.visible, &l.ancestors, &l.tables})
+      if (*t) *t = up(*t);
+    return l;
+  }
+  KvLayer up(KvLayer kv, const Tensor& pool) {
+    kv.pool = pool;
+    return kv;
+  }
+};
+
+}  // namespace foretoken::testing

@@ -14,7 +14,7 @@ from pathlib import Path
 import torch
 from tokenizers import Tokenizer
 
-from training import data, measure, stages
+from training import data, distil, measure, stages
 from training.copying import copy_tasks
 from training.model import SHAPES, Llama, load, save, shape_line
 
@@ -82,8 +82,8 @@ def train(args, log):
     if "distil" in args.stages:
         target = load("target", args.out / "target", args.device)
         rolled = torch.load(args.work / "rollouts.pt", weights_only=True, map_location=args.device)
-        drafts = stages.distil(target, corpus, rolled, args.distil_steps, rows=args.distil_rows,
-                               windows=max(1, args.distil_rows // 8), start=args.drafts_from, **fast)
+        drafts = distil.distil(target, corpus, rolled, args.distil_steps, rows=args.distil_rows,
+                               windows=args.distil_windows, start=args.drafts_from, seconds=args.distil_seconds, **fast)
         for name, model in drafts.items():
             save(model, args.out / name, tokenizer)
 
@@ -121,13 +121,14 @@ def arguments():
     p.add_argument("--tokenizer", help="reuse this tokenizer.json instead of training one")
     p.add_argument("--prompts", type=Path, default=HERE.parent / "prompts.jsonl")
     p.add_argument("--drafts-from", type=Path, help="folder whose draft/ and draft-large/ the distillation goes on from")
+    p.add_argument("--distil-seconds", type=int, help="distil for so long instead of --distil-steps")
     p.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     p.add_argument("--eager", action="store_true", help="do not compile")
     p.add_argument("--before", action="store_true", help="also measure the target before the unloop stage")
     p.add_argument("--documents", type=int, help="read only so many documents of each source (a trial run)")
     for name, value in (("copy-tasks", 60_000), ("pretrain-steps", 5600), ("rows", 128), ("unloop-rounds", 70),
                         ("unloop-batch", 1536), ("rollout-batches", 22), ("rollout-batch", 4096),
-                        ("distil-steps", 5000), ("distil-rows", 192), ("held-out", 192)):
+                        ("distil-steps", 5000), ("distil-rows", 256), ("distil-windows", 12), ("held-out", 192)):
         p.add_argument(f"--{name}", type=int, default=value)
     args = p.parse_args()
     args.stages = args.stages.split(",")

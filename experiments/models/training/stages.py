@@ -1,4 +1,4 @@
-"""The stages: pre-training and anti-repetition of the target, its rollouts, distillation of the drafts."""
+"""The stages of the target: pre-training, anti-repetition, and its own text, from which the drafts are distilled."""
 
 import time
 
@@ -6,12 +6,13 @@ import torch
 import torch.nn.functional as F
 
 from .data import DOMAINS, EOS_ID
-from .model import SHAPES, Llama, generate, load
+from .model import SHAPES, Llama, generate
 from .optim import Optimiser
 
 # share of the training tokens by domain
 MIX = {"books": 0.38, "sympy": 0.14, "peps": 0.12, "dialogues": 0.10, "algorithms": 0.04, "math": 0.05, "copy": 0.17}
 ROW = 512           # tokens of a rollout row, prompt included
+NEW = 192           # of them, after the prompt
 PROMPT = 288        # longest prompt cut from running text; whole tasks may be up to TASK_PROMPT long
 TASK_PROMPT = 320
 NGRAM = 12          # repeated n-grams of this length are made unlikely; the measured ones have 16
@@ -166,8 +167,8 @@ def unloop(model, base, corpus, openers, rounds, device, log, batch=1536, update
     return model
 
 
-def rollouts(model, corpus, batches, device, log, batch=4096):
-    """The target's own text: rows of prompt + continuation, alternately greedy and sampled at T=1."""
+def rollouts(model, corpus, batches, device, log, batch=4096, greedy_of_three=2):
+    """The target's own text: rows of prompt + continuation; of three batches `greedy_of_three` are greedy, the rest T=1."""
     generator = torch.Generator(device).manual_seed(4)
     mix = {**{d: 1.0 for d in DOMAINS}, "copy": 1.2, "books": 1.3}
     counts = {d: int(batch * v / sum(mix.values())) for d, v in mix.items()}
@@ -176,74 +177,10 @@ def rollouts(model, corpus, batches, device, log, batch=4096):
     for step in range(batches):
         prompts, lengths, _ = corpus.draw_prompts(counts, TASK_PROMPT, generator)
         lengths = lengths.clamp_max(PROMPT) if step % 4 else lengths
-        rows, total = generate(source, prompts, lengths, ROW - TASK_PROMPT, float(step % 2), generator)
-        greedy = torch.full_like(lengths, 1 - step % 2)
+        sampled = step % 3 >= greedy_of_three
+        rows, total = generate(source, prompts, lengths, NEW, float(sampled), generator)
+        greedy = torch.full_like(lengths, not sampled)
         parts.append((rows.to(torch.int16), lengths.to(torch.int16), total.to(torch.int16), greedy.to(torch.int16)))
         emitted += int((total - lengths).sum())
         clock.tick(step, int((total - lengths).sum()), lambda: f"emitted {emitted / 1e6:.1f} M")
     return [torch.cat(column) for column in zip(*parts)]
-
-
-def distillation(p_hidden, p_head, q_hidden, q_head, weight, greedy):
-    """Weighted KL(p || q), total variation and, on greedy text, cross-entropy to the target's first choice.
-
-    Total variation is one minus the acceptance at T=1; agreement with the first choice is the acceptance at T=0.
-    Returns (loss, mean acceptance at T=1, mean agreement), the latter two under `weight` as well.
-    """
-    p_logits, q_logits = F.linear(p_hidden, p_head).float(), F.linear(q_hidden, q_head).float()
-    log_p, log_q = p_logits.log_softmax(-1), q_logits.log_softmax(-1)
-    p, q = log_p.exp(), log_q.exp()
-    divergence = (p * (log_p - log_q)).sum(-1)
-    accept = torch.minimum(p, q).sum(-1)
-    best = p_logits.argmax(-1)
-    choice = -log_q.gather(-1, best[..., None])[..., 0]
-    sampled = 0.4 * divergence + (1 - accept)
-    first = 0.2 * divergence + 0.2 * (1 - accept) + 0.8 * choice
-    loss = torch.where(greedy, first, sampled)
-    agree = (q_logits.argmax(-1) == best).float()
-    norm = weight.sum()
-    return (loss * weight).sum() / norm, (accept * weight).sum() / norm, (agree * weight).sum() / norm
-
-
-def distil(target, corpus, rolled, steps, device, log, names=("draft", "draft-large"), rows=256, windows=32, start=None,
-           compiled=True):
-    """Trains the drafts together on the target's laws: two thirds its own text, one third the texts.
-
-    With `start`, a folder of drafts, they go on from there at half the learning rate.
-    """
-    torch.manual_seed(5)
-    drafts = {n: load(n, start / n, device) if start else Llama(SHAPES[n]).to(device) for n in names}
-    peak = 3e-3 if start else 6e-3
-    if compiled:
-        for m in (target, *drafts.values()):
-            m.compile_blocks()
-    loss_of = torch.compile(distillation, dynamic=False) if compiled else distillation
-    optimisers = {n: Optimiser(m, muon_lr=peak, adam_lr=peak, steps=steps, flat=0.4, decay=0.02) for n, m in drafts.items()}
-    generator = torch.Generator(device).manual_seed(6)
-    text, lengths, total, greedy = rolled
-    columns = torch.arange(ROW, device=device)
-    clock, seen, order, cursor = Clock("distil", steps, log), {}, None, 0
-    for step in range(steps):
-        if order is None or cursor + rows > len(order):
-            order, cursor = torch.randperm(len(text), device=device, generator=generator), 0
-        pick, cursor = order[cursor:cursor + rows], cursor + rows
-        own, begin, end = text[pick].long(), lengths[pick, None].long(), total[pick, None].long()
-        inside = torch.where((columns + 1 >= begin) & (columns + 1 < end), 1.0, torch.where(columns + 1 < begin, 0.1, 0.0))
-        real = corpus.windows(MIX, windows, 2048, generator)
-        batches = ((own, inside, greedy[pick, None].bool().expand(-1, ROW), 0.75),
-                   (real, torch.ones(real.shape, device=device), torch.zeros(real.shape, dtype=torch.bool, device=device), 0.25))
-        for kind, (tokens, weight, is_greedy, share) in enumerate(batches):
-            with torch.no_grad(), autocast(device):
-                laws = target(tokens)
-            for name, draft in drafts.items():
-                with autocast(device):
-                    loss, accept, agree = loss_of(laws, target.head, draft(tokens), draft.head, weight, is_greedy)
-                (loss * share).backward()
-                if step % 20 == 0 and kind == 0:
-                    old = seen.get(name, (accept.item(), agree.item()))
-                    seen[name] = (0.8 * old[0] + 0.2 * accept.item(), 0.8 * old[1] + 0.2 * agree.item())
-        for optimiser in optimisers.values():
-            optimiser.step()
-        clock.tick(step, own.numel() + real.numel(), lambda: "own text: " + " ".join(
-            f"{n} sum-min {a:.3f} agree {g:.3f}" for n, (a, g) in seen.items()))
-    return drafts

@@ -79,13 +79,26 @@ template <class Tiles> Token win_race(const Tiles& tiles, int vocab, const Draws
   return best < 0 ? 0 : best;
 }
 
-// A plain loop over tiles of the vocabulary. The verbs of every Lane: draw, race, accept, sum, open, refuse. Answers are
+// A plain loop over tiles of the vocabulary. The verbs of every Lane: draw, race, accept, sum, open, refuse, each, every. Answers are
 // double; every sum follows the tree of law.h, whoever evaluates a tile.
 class HostLane {
  public:
   HostLane(Backend& backend, int vocab, const Draws& draws) : backend_(&backend), vocab_(vocab), draws_(draws) {}
 
   HostLane within(std::uint32_t k) const { return {*backend_, vocab_, draws_.within(k)}; }
+
+  // One worker of the sequence, which writes down what came out.
+  bool leader() const { return true; }
+  // Runs f(0) ... f(n - 1), possibly at once; what they write may be read after the launch.
+  template <class F> void each(int n, const F& f) const {
+    for (int i = 0; i < n; ++i) f(i);
+  }
+  // Whether f(i) holds for all i < n.
+  template <class F> bool every(int n, const F& f) const {
+    for (int i = 0; i < n; ++i)
+      if (!f(i)) return false;
+    return true;
+  }
 
   // True with the given probability (values above 1 count as 1).
   bool accept(double probability, DrawName name) {
@@ -110,7 +123,7 @@ class HostLane {
   template <class F> double sum(F f) { return vocabulary_sum(f, vocab_); }
 
   // All of p, nothing refused yet; q is the law of the children to come.
-  template <class P, class Q> Residual<P, Q> open(const P& p, const Q& q) { return {p, q, 0, 1, 0, {}}; }
+  template <class P, class Q> Residual<P, Q> open(const P& p, const Q& q) { return {p, q}; }
   // A child drawn from q was refused.
   template <class P, class Q> void refuse_draw(Residual<P, Q>& r) {
     r.c += r.mass;

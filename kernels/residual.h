@@ -14,12 +14,14 @@ template <class P, class Q> struct Residual {
   Q q;
   double c = 0, mass = 1;
   int refused = 0;
-  Token gone[kMaxRefused];
+  Token gone[kMaxRefused];  // the first `refused` of them mean something
+
+  FORETOKEN_HD Residual(const P& p, const Q& q) : p(p), q(q) {}
 
   FORETOKEN_HD double above(Token x) const {  // r(x) * mass
     for (int i = 0; i < refused; ++i)
       if (gone[i] == x) return 0;
-    const double d = c == 0 ? p(x) : p(x) - c * q(x);
+    const double d = c == 0 ? p(x) : add(double(p(x)), -mul(c, double(q(x))));
     return d > 0 ? d : 0;
   }
   FORETOKEN_HD double operator()(Token x) const { return above(x) / mass; }

@@ -8,15 +8,13 @@ struct LogProbabilities {
   const Trial* trials;
   Verdict* verdicts;
   const std::uint8_t* warped;
-  template <class Lane> FORETOKEN_HD void operator()(Lane&, int i) const {
+  template <class Lane> FORETOKEN_HD void operator()(Lane& lane, int i) const {
     Verdict& v = verdicts[i];
     if (v.next < 0) return;
-    int node = 0;
-    for (int k = 0; k <= v.length; ++k) {
-      const Law p = trials[i].p(node);
+    lane.each(v.length + 1, [&](int k) {
+      const Law p = trials[i].p(k > 0 ? v.path[k - 1] : 0);
       v.logprobs[k] = float(warped[i] ? log_exactly(p(v.tokens[k])) : p.raw_log_probability(v.tokens[k]));
-      if (k < v.length) node = v.path[k];
-    }
+    });
   }
 };
 

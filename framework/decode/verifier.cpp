@@ -17,7 +17,7 @@ void expect_laws(const DraftTree& t) {
 }  // namespace
 
 Trials::Trials(Backend& backend, std::span<const DraftTree> trees, Laws p, std::span<const Draws> draws, std::span<const std::uint32_t> positions, Staging& staging)
-    : trees_(trees), p_(std::move(p)) {
+    : trees_(trees), p_(std::move(p)), named_(draws.begin(), draws.end()), positions_(positions.begin(), positions.end()) {
   const std::int64_t n = std::int64_t(trees.size());
   std::int64_t nodes = 0;
   for (const DraftTree& t : trees) expect_laws(t), nodes += t.nodes;

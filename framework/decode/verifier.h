@@ -1,6 +1,7 @@
 // A verifier decides how much of a draft tree stands, and what comes after it: pure, laws and draws in, path out.
 // It is a template over a Lane (kernels/lane.h), written once. This room must not know drafters, caches or models.
 #pragma once
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -52,12 +53,8 @@ struct Trial {
       if (parents[c] == node && tokens[c] >= 0) return c;
     return -1;
   }
-  // No law holds a NaN or an infinite peak.
-  FORETOKEN_HD bool finite() const {
-    for (int n = 0; n < nodes; ++n)
-      if (p_rows[n].greedy < 0 || (q_rows[n] && q_rows[n]->greedy < 0)) return false;
-    return true;
-  }
+  // No law of this node holds a NaN or an infinite peak.
+  FORETOKEN_HD bool finite(int node) const { return p_rows[node].greedy >= 0 && !(q_rows[node] && q_rows[node]->greedy < 0); }
 };
 
 // The trials of a batch, where the backend's lanes read them; keeps alive what they point to.
@@ -69,6 +66,10 @@ class Trials {
   Trials(Backend& backend, std::span<const DraftTree> trees, Laws p, std::span<const Draws> draws, std::span<const std::uint32_t> positions, Staging& staging);
   int count() const { return int(trees_.size()); }
   int vocab() const { return p_.vocab(); }
+  std::span<const DraftTree> trees() const { return trees_; }
+  const Laws& p() const { return p_; }
+  std::span<const Draws> named() const { return named_; }  // what `draws` and `positions` were, on the host
+  std::span<const std::uint32_t> positions() const { return positions_; }
   const Trial* trials() const { return trials_; }  // [count], in the backend's memory, as all that follows
   const Draws* draws() const { return draws_; }    // [count]
   const Tensor& tokens() const { return tokens_; }  // i32: the tokens of all nodes, one tree after another
@@ -76,10 +77,16 @@ class Trials {
  private:
   std::span<const DraftTree> trees_;
   Laws p_;
+  std::vector<Draws> named_;
+  std::vector<std::uint32_t> positions_;
   Tensor tokens_;
   const Trial* trials_ = nullptr;
   const Draws* draws_ = nullptr;
 };
+
+// For a rule that the device's compiler has not seen: `verify` gets a backend of the host and copies of the trials there, and what it
+// writes goes to `verdicts` on the device. Right, but slow: every law is copied, and the host waits once more.
+void verify_on_host(Backend& device, const Trials& trials, Tensor verdicts, const std::function<void(Backend&, const Trials&, Tensor)>& verify);
 
 // What a verifier needs of a proposal, and what it promises.
 struct Soundness {
@@ -102,9 +109,12 @@ template <class Rule> struct Judge {
   const Trial* trials;
   Verdict* verdicts;
   template <class Lane> FORETOKEN_HD void operator()(Lane& lane, int i) const {
-    Verdict v;
-    if (trials[i].finite()) v = rule(lane, trials[i]);
-    verdicts[i] = v;
+    const Trial& t = trials[i];
+    const bool finite = lane.every(t.nodes, [&](int node) { return t.finite(node); });
+    const Verdict v = finite ? rule(lane, t) : Verdict();
+    lane.each(int(sizeof v / 4), [&](int word) {  // every worker holds all of v
+      memcpy(reinterpret_cast<char*>(verdicts + i) + 4 * word, reinterpret_cast<const char*>(&v) + 4 * word, 4);
+    });
   }
 };
 
@@ -114,10 +124,18 @@ template <class Rule> class RuleVerifier final : public Verifier {
   explicit RuleVerifier(Soundness soundness, Rule rule = {}) : soundness_(std::move(soundness)), rule_(rule) {}
   Soundness soundness() const override { return soundness_; }
   void verify(Backend& backend, const Trials& trials, Tensor verdicts) override {
-    launch(backend, trials.count(), trials.draws(), trials.vocab(), Judge<Rule>{rule_, trials.trials(), verdicts.data<Verdict>()});
+#if !defined(__CUDACC__)
+    if (backend.device().kind != Device::Kind::cpu)
+      return verify_on_host(backend, trials, verdicts, [this](Backend& host, const Trials& copies, Tensor to) { judge(host, copies, to); });
+#endif
+    judge(backend, trials, verdicts);
   }
 
  private:
+  void judge(Backend& backend, const Trials& trials, const Tensor& verdicts) const {
+    launch(backend, trials.count(), trials.draws(), trials.vocab(), Judge<Rule>{rule_, trials.trials(), verdicts.data<Verdict>()});
+  }
+
   Soundness soundness_;
   Rule rule_;
 };

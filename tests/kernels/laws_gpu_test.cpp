@@ -1,0 +1,133 @@
+// Laws and draws on the GPU: the rows of normalize() bit for bit, as the cpu backend has them, and the tokens of HostBackend::draw.
+#include <gtest/gtest.h>
+
+#include "kernels/cuda/cuda_backend.h"
+#include "tests/kernels/scene.h"
+
+namespace foretoken::testing {
+namespace {
+
+constexpr float kInfinity = std::numeric_limits<float>::infinity(), kNan = std::numeric_limits<float>::quiet_NaN();
+constexpr int kRows = 12;
+
+// Peaked, flat, tied, masked, with NaN and infinities.
+Tensor wicked_logits(int vocab, unsigned seed) {
+  Tensor t = random_tensor({kRows, vocab}, seed, 3);
+  const auto row = [&](int r) { return std::span<float>(t.row<float>(r), std::size_t(vocab)); };
+  for (float& v : row(1)) v = std::round(v);  // ties
+  for (float& v : row(2)) v = -0.0f;          // all equal
+  row(3)[std::size_t(vocab / 2)] = kNan;
+  row(4)[std::size_t(vocab - 1)] = kInfinity;
+  for (float& v : row(5)) v = -kInfinity;
+  for (int i = 0; i < vocab; i += 2) row(6)[std::size_t(i)] = -kInfinity;  // masked
+  for (float& v : row(7)) v *= 100;                                        // weights that underflow
+  std::fill(row(8).begin() + 1, row(8).end(), -kInfinity);
+  row(9)[std::size_t(vocab - 1)] = 50;  // the last one rules
+  for (std::size_t i = 0; i < std::size_t(vocab); ++i) row(10)[i] = i % 3 ? 0.0f : -0.0f;
+  for (float& v : row(11)) v = v * 1e-3f - 7;  // nearly flat
+  return t;
+}
+
+std::string name_of(const Warp& w) {
+  return "T " + std::to_string(w.temperature) + " k " + std::to_string(w.top_k) + " p " + std::to_string(w.top_p) + " min_p " + std::to_string(w.min_p);
+}
+
+std::vector<Warp> warps_to_try() {
+  std::vector<Warp> warps;
+  for (const float temperature : {0.0f, 0.3f, 1.0f, 2.0f})
+    for (const int top_k : {0, 1, 40, 1 << 20})
+      for (const float top_p : {1.0f, 0.9f, 0.1f, 0.0f, 0.99999f})
+        for (const float min_p : {0.0f, 0.1f})
+          if (temperature > 0 || (top_p == 1 && min_p == 0)) warps.push_back({temperature, top_k, top_p, min_p, warps.size() % 2 == 0});
+  return warps;
+}
+
+struct Pair {
+  std::unique_ptr<Backend> cuda = make_cuda_backend({}), cpu = make_cpu_backend(4);
+
+  Tensor fetched(const Tensor& t) const {
+    Tensor host = Tensor::host(t.shape(), t.dtype());
+    cuda->copy(t, host);
+    return host;
+  }
+  // The laws of both, whose rows must be the same bytes.
+  std::pair<Laws, Laws> laws(const Tensor& logits, const std::vector<Warp>& warps) const {
+    const Laws truth = cpu->law(logits, warps), found = cuda->law(cuda->upload(logits), warps);
+    const Tensor rows = fetched(found.rows);
+    for (int r = 0; r < truth.count(); ++r) {
+      const LawRow a = *reinterpret_cast<const LawRow*>(rows.row<std::uint8_t>(r)), b = truth[r].row;
+      EXPECT_EQ(std::memcmp(rows.row<std::uint8_t>(r), truth.rows.row<std::uint8_t>(r), sizeof(LawRow)), 0)
+          << "vocab " << truth.vocab() << " row " << r << ' ' << name_of(warps[std::size_t(r)]) << ": greedy " << a.greedy << " / " << b.greedy << ", peak " << a.peak
+          << " / " << b.peak << ", threshold " << a.threshold << " / " << b.threshold << ", mass " << a.mass << " / " << b.mass << ", raw "
+          << a.raw_log_normalizer << " / " << b.raw_log_normalizer << ", one_hot " << a.one_hot << " / " << b.one_hot;
+    }
+    return {truth, found};
+  }
+};
+
+TEST(LawsOnTheGpu, rows_have_the_same_bytes) {
+  const Pair pair;
+  for (const int vocab : {1, 2, 5, 255, 256, 257, 4096, 16385}) {
+    const Tensor logits = wicked_logits(vocab, unsigned(vocab));
+    for (const Warp& warp : warps_to_try()) pair.laws(logits, std::vector<Warp>(kRows, warp));
+    ASSERT_FALSE(HasFailure());
+  }
+}
+
+TEST(LawsOnTheGpu, rows_of_large_vocabularies_have_the_same_bytes) {
+  const Pair pair;
+  for (const int vocab : {32000, 128256, 151936}) {
+    const Tensor logits = wicked_logits(vocab, unsigned(vocab));
+    const auto all = warps_to_try();
+    std::vector<Warp> warps(kRows);
+    for (std::size_t i = 0; i < all.size(); ++i) {  // every warp meets some of the rows
+      for (std::size_t r = 0; r < kRows; ++r) warps[r] = all[(i + r * 13) % all.size()];
+      if (i % 4 == 0) pair.laws(logits, warps);
+    }
+    ASSERT_FALSE(HasFailure());
+  }
+}
+
+TEST(LawsOnTheGpu, many_rows_and_strided_rows) {
+  const Pair pair;
+  const auto all = warps_to_try();
+  const Tensor logits = random_tensor({700, 1000}, 7, 2);
+  std::vector<Warp> warps(700);
+  for (std::size_t r = 0; r < warps.size(); ++r) warps[r] = all[r % all.size()];
+  pair.laws(logits, warps);
+  const Laws truth = pair.cpu->law(logits.columns(3, 777), warps), found = pair.cuda->law(pair.cuda->upload(logits).columns(3, 777), warps);
+  EXPECT_EQ(std::memcmp(pair.fetched(found.rows).raw(), truth.rows.raw(), std::size_t(truth.rows.bytes())), 0);
+}
+
+void expect_same_draws(const Pair& pair, const Tensor& logits, const std::vector<Warp>& warps, int seeds) {
+  const auto [truth, found] = pair.laws(logits, warps);
+  const int n = truth.count();
+  const Tensor apart = pair.cuda->allocate({n}, DType::i32);
+  for (int seed = 0; seed < seeds; ++seed) {
+    std::vector<TokenDraw> draws;
+    for (int r = 0; r < n; ++r)
+      draws.push_back({{std::uint64_t(seed), std::uint64_t(r), 3, 0}, {Role::draft, std::uint32_t(r), std::uint32_t(seed)}, std::uint32_t(seed * 7 + r), (seed + r) % 2 == 1});
+    const Tensor a = Tensor::host({n}, DType::i32), b = pair.cuda->upload(Tensor::host({n, 2}, DType::i32)).columns(1, 1);
+    pair.cpu->draw(truth, draws, a);
+    for (int r = 0; r < n; r += 3) draws[std::size_t(r)].to = apart.row<Token>(r);
+    pair.cuda->draw(found, draws, b);
+    const Tensor together = pair.fetched(b), own = pair.fetched(apart);
+    for (int r = 0; r < n; ++r)
+      EXPECT_EQ(r % 3 == 0 ? own.row<Token>(r)[0] : together.row<Token>(r)[0], a.row<Token>(r)[0])
+          << "vocab " << truth.vocab() << " row " << r << " seed " << seed << ' ' << name_of(warps[std::size_t(r)]) << (draws[std::size_t(r)].race ? " race" : "");
+  }
+}
+
+TEST(LawsOnTheGpu, draws_are_the_hosts) {
+  const Pair pair;
+  for (const int vocab : {1, 5, 256, 257, 4097, 128256}) {
+    const Tensor logits = wicked_logits(vocab, unsigned(vocab));
+    for (const Warp& warp : {Warp{}, Warp{1}, Warp{0.7f, 20}, Warp{1.3f, 0, 0.8f}, Warp{1, 0, 1, 0.02f}})
+      expect_same_draws(pair, logits, std::vector<Warp>(kRows, warp), vocab > 100000 ? 6 : 20);
+    ASSERT_FALSE(HasFailure());
+  }
+  expect_same_draws(pair, random_tensor({600, 1500}, 3, 2), std::vector<Warp>(600, Warp{1}), 2);
+}
+
+}  // namespace
+}  // namespace foretoken::testing

@@ -1,4 +1,4 @@
-// y = x W^T + b in f32: every output is one chain of fused multiply-adds over k = 0, 1, ..., in - 1. Bytes: the matrix once per 64 rows.
+// y = x W^T + b, sums in f32: every output is one chain of fused multiply-adds over k = 0, 1, ..., in - 1. Bytes: the matrix once per 64 rows.
 // Operations: 2 * rows * out * in, on the plain f32 units.
 #include "kernels/cuda/exact_product.cuh"
 
@@ -8,8 +8,8 @@ namespace {
 constexpr int kSide = 64, kDepth = 16;  // outputs and rows of a block; inputs at once
 
 // 256 threads, each 4 rows x 4 outputs.
-__global__ void __launch_bounds__(256) exact_kernel(const float* w, const float* x, const float* bias, float* y, std::int64_t y_stride, int rows, int out, int in,
-                                                    bool adds) {
+template <class T>
+__global__ void __launch_bounds__(256) exact_kernel(const T* w, const T* x, const float* bias, void* y, std::int64_t y_stride, bool y_bf16, int rows, int out, int in, bool adds) {
   __shared__ float ws[kDepth][kSide + 4], xs[kDepth][kSide + 4];
   wait_for_earlier();
   let_later_start();
@@ -20,8 +20,8 @@ __global__ void __launch_bounds__(256) exact_kernel(const float* w, const float*
     for (int n = thread; n < kSide * kDepth; n += 256) {
       const int k = n % kDepth, i = n / kDepth;
       const bool inside = k0 + k < in;
-      ws[k][i] = inside && o0 + i < out ? w[std::int64_t(o0 + i) * in + k0 + k] : 0.0f;
-      xs[k][i] = inside && r0 + i < rows ? x[std::int64_t(r0 + i) * in + k0 + k] : 0.0f;
+      ws[k][i] = inside && o0 + i < out ? to_float(w[std::int64_t(o0 + i) * in + k0 + k]) : 0.0f;
+      xs[k][i] = inside && r0 + i < rows ? to_float(x[std::int64_t(r0 + i) * in + k0 + k]) : 0.0f;
     }
     __syncthreads();
     const int depth = min(kDepth, in - k0);
@@ -40,18 +40,21 @@ __global__ void __launch_bounds__(256) exact_kernel(const float* w, const float*
       const int r = r0 + 4 * line + i, o = o0 + 4 * column + j;
       if (r >= rows || o >= out) continue;
       const float v = bias != nullptr ? sum[i][j] + bias[o] : sum[i][j];
-      float& to = y[r * y_stride + o];
-      to = adds ? to + v : v;
+      const std::int64_t at = r * y_stride + o;
+      if (y_bf16) from_float(static_cast<Bf16*>(y)[at], v);
+      else static_cast<float*>(y)[at] = adds ? static_cast<float*>(y)[at] + v : v;
     }
 }
 
 }  // namespace
 
 void exact_product(CudaBackend& backend, const Tensor& y, const Tensor& x, const Tensor& matrix, const Tensor& bias, bool adds) {
-  if (y.dtype() != DType::f32) throw Error("cuda: a product with an f32 matrix gives f32");
-  launch_kernel("a product in f32", backend.cuda_stream(), {dim3(blocks_for(matrix.dim(0), kSide), blocks_for(y.dim(0), kSide)), 256, 0, 1, backend.overlaps()},
-                exact_kernel, matrix.data<float>(), x.data<float>(), bias ? bias.data<float>() : nullptr, y.data<float>(), y.row_stride(), int(y.dim(0)),
-                int(matrix.dim(0)), int(matrix.dim(1)), adds);
+  with_type("a product", matrix.dtype(), [&](auto* type) {
+    using T = std::remove_pointer_t<decltype(type)>;
+    launch_kernel("a product in f32", backend.cuda_stream(), {dim3(blocks_for(matrix.dim(0), kSide), blocks_for(y.dim(0), kSide)), 256, 0, 1, backend.overlaps()},
+                  exact_kernel<T>, matrix.data<T>(), x.data<T>(), bias ? bias.data<float>() : nullptr, y.raw(), y.row_stride(), y.dtype() == DType::bf16,
+                  int(y.dim(0)), int(matrix.dim(0)), int(matrix.dim(1)), adds);
+  });
 }
 
 }  // namespace foretoken

@@ -25,9 +25,9 @@ const Tensor& matrix_of(const Weight& w) {
 }  // namespace
 
 int splits_of(std::int64_t out, std::int64_t in) {
-  constexpr std::int64_t kTasks = 512, kLeast = 512, kStep = 128, kMost = 8;
+  constexpr std::int64_t kTasks = 768, kLeast = 256, kStep = 128;
   int splits = 1;
-  while (out / 16 * splits < kTasks && splits < kMost && in % (2 * splits * kStep) == 0 && in / (2 * splits) >= kLeast) splits *= 2;
+  while (out / 16 * splits < kTasks && splits < 8 && in % (2 * splits * kStep) == 0 && in / (2 * splits) >= kLeast) splits *= 2;
   return splits;
 }
 
@@ -68,7 +68,8 @@ void CudaProducts::run(const Tensor& y, const ProductInput& input, const Weight&
   const Tensor& matrix = matrix_of(w);
   if (streams(input, w, matrix)) return stream(y, input, w, matrix, adds);
   const Tensor x = dense_input(input, matrix.dtype());
-  if (matrix.dtype() == DType::f32 && backend_.invariant()) return exact_product(backend_, y, x, matrix, w.bias, adds);
+  const bool awkward = w.in % 8 != 0 || w.out % 4 != 0;  // cuBLASLt has no order of sums of its own for these
+  if (backend_.invariant() && (matrix.dtype() == DType::f32 || awkward)) return exact_product(backend_, y, x, matrix, w.bias, adds);
   blas_->run(y, x, matrix, w.bias, adds);
 }
 

@@ -17,7 +17,8 @@ struct Stream {
   int rows;
   const float* gain;
   float epsilon;
-  int slices, slice, ahead;  // inputs of a slice
+  int slices, slice;  // inputs of a slice
+  bool early;
   const float* bias;
   float* partials;  // [slices, tiles, NT, 32 lanes, 4]
   int* counters;    // [tiles]

@@ -1,10 +1,10 @@
 // y = x W^T + b for at most 16 rows. W bf16 [out, in], sums in f32.
 // Bytes: the matrix, out * in * 2, once; x comes from L2, once per block.
-// A warp takes 16 outputs (a tile) and one slice of the inputs. It copies 16 x 64 pieces of W into a ring of its own, several
+// A warp takes 16 outputs (a tile) and one slice of the inputs. It copies 16 x 128 pieces of W into a ring of its own, several
 // ahead, and multiplies them by the rows of x in shared memory: mma.m16n8k16, k ascending in one chain, so a result does not
 // depend on how many rows there are (and has the same bits as cuBLASLt without split-K, measured on an H200). With several slices,
 // whoever finishes a tile last adds all slices in order.
-// The rings fill before the kernel waits for the one before it, and more of W is asked into L2: weights are there when x is.
+// The rings fill before the kernel waits for the one before it: weights are there when x is.
 #include "kernels/cuda/stream_product.cuh"
 
 #include <algorithm>
@@ -16,71 +16,56 @@
 namespace foretoken {
 namespace {
 
-constexpr int kPiece = 64, kPieceBytes = 16 * kPiece * 2, kMostWarps = 16;
+constexpr int kPiece = 128, kPitchBytes = 2 * kPiece + 16, kPieceBytes = 16 * kPitchBytes, kMostWarps = 16;  // rows 16 bytes apart in banks
 
 // ---- the matrix ----
 
-// Which piece comes next: 64 inputs of a tile, then the next 64, then the next tile of the warp.
-struct Place {
-  int tile, k = 0, left;
-  __device__ void next(int slice, int stride) {
-    k += kPiece, --left;
-    if (k == slice) k = 0, tile += stride;
-  }
-};
-
-// Keeps the pieces of a warp's tiles coming.
+// The pieces of a warp's tiles, in order: 128 inputs of 16 outputs, then the next 128, then the next tile.
 template <int kRing> class Ring {
  public:
-  __device__ Ring(const Stream& a, unsigned char* memory, int tile, int stride, int k0, int count)
-      : a_(a), memory_(shared_address(memory)), lane_(int(threadIdx.x) % 32), stride_(stride), k0_(k0), policy_(read_once()), ask_{tile, 0, count}, far_{tile, 0, count} {}
+  __device__ Ring(const Stream& a, unsigned char* memory, void* barriers, int tile, int stride, int k0, int count)
+      : a_(a), copies_(barriers), memory_(shared_address(memory)), row_(int(threadIdx.x) % 16), stride_(stride), k0_(k0), tile_(tile), left_(count) {
+    aim();
+  }
 
-  // Asks for the next piece, if there is one. A group is committed in either case.
+  // Asks for the next piece, if there is one; all lanes are done with the piece that it replaces.
   __device__ void ask() {
-    if (ask_.left > 0) {
-      const unsigned to = memory_ + unsigned(place_ * kPieceBytes);
-#pragma unroll
-      for (int j = 0; j < 4; ++j) {
-        const int row = lane_ / 8 + 4 * j, chunk = lane_ % 8;  // 8 lanes copy the 128 bytes of a row
-        copy_async(to + unsigned(row * kPiece * 2 + (chunk ^ (row & 7)) * 16), at(ask_, row) + chunk * 8, policy_);
-      }
-      if (++place_ == kRing) place_ = 0;
-      ask_.next(a_.slice, stride_);
-    }
-    commit_copies();
+    if (left_ <= 0) return copies_.skip();
+    copies_.ask(asked_, memory_ + unsigned(asked_ * kPieceBytes + row_ * kPitchBytes), from_, 2 * kPiece);
+    if (++asked_ == kRing) asked_ = 0;
+    --left_, from_ += kPiece, k_ += kPiece;
+    if (k_ == a_.slice) k_ = 0, tile_ += stride_, aim();
   }
-  // Asks for `kFar` pieces more in L2, behind those that were asked for so far.
-  static constexpr int kFar = 4;
-  __device__ void ask_far() {
-    if (far_.left <= 0) return;
-    const int pieces = min(kFar, (a_.slice - far_.k) / kPiece);
-    if (lane_ < 16) prefetch_to_l2(at(far_, lane_), unsigned(pieces * kPiece * 2));
-    for (int i = 0; i < pieces; ++i) far_.next(a_.slice, stride_);
+  // Waits for the oldest piece; its address.
+  __device__ unsigned take() {
+    copies_.wait(taken_, round_);
+    const unsigned at = memory_ + unsigned(taken_ * kPieceBytes);
+    if (++taken_ == kRing) taken_ = 0, ++round_;
+    return at;
   }
-  __device__ void skip_far() { far_.next(a_.slice, stride_); }
-  __device__ int lead() const { return ask_.left - far_.left; }  // pieces between the ring and what L2 was asked for
 
  private:
-  __device__ const Bf16* at(const Place& p, int row) const { return a_.w + std::int64_t(min(p.tile * 16 + row, a_.out - 1)) * a_.in + k0_ + p.k; }
+  __device__ void aim() { from_ = a_.w + std::int64_t(min(tile_ * 16 + row_, a_.out - 1)) * a_.in + k0_; }
 
   const Stream& a_;
+  Copies<kRing> copies_;
   unsigned memory_;
-  int lane_, stride_, k0_, place_ = 0;
-  std::uint64_t policy_;
-  Place ask_, far_;
+  int row_, stride_, k0_, tile_, left_, k_ = 0, asked_ = 0, taken_ = 0, round_ = 0;
+  const Bf16* from_ = nullptr;
 };
 
 // One piece of the ring times the rows of x.
 template <int NT> __device__ void multiply_piece(float (&sum)[NT][4], unsigned piece, const unsigned (&x)[NT], int k, int lane) {
   constexpr int kSteps = kPiece / 16;
-  const unsigned at = piece + unsigned(lane % 16 * kPiece * 2);
+  const unsigned at = piece + unsigned(lane % 16 * kPitchBytes + lane / 16 * 16);
   unsigned w[kSteps][4], b[NT][kSteps / 2][4];
 #pragma unroll
-  for (int s = 0; s < kSteps; ++s) load_matrices(w[s], at + unsigned(((2 * s + lane / 16) ^ (lane & 7)) * 16));
+  for (int s = 0; s < kSteps; ++s) {
+    load_matrices(w[s], at + unsigned(32 * s));
+    if (s % 2 == 0)
 #pragma unroll
-  for (int n = 0; n < NT; ++n)
-#pragma unroll
-    for (int s = 0; s < kSteps / 2; ++s) load_matrices(b[n][s], x[n] + unsigned((k + s * 32) * 2));
+      for (int n = 0; n < NT; ++n) load_matrices(b[n][s / 2], x[n] + unsigned((k + s * 16) * 2));
+  }
 #pragma unroll
   for (int s = 0; s < kSteps; ++s)
 #pragma unroll
@@ -140,17 +125,14 @@ template <int NT> __device__ void write_tile(const Stream& a, const float (&sum)
 template <int NT, int kRing> __global__ void __launch_bounds__(kMostWarps * 32, 1) stream_kernel(const __grid_constant__ Stream a) {
   extern __shared__ __align__(128) unsigned char shared[];
   const int warps = int(blockDim.x) / 32, warp = int(threadIdx.x) / 32, lane = int(threadIdx.x) % 32;
-  unsigned char* const memory = shared + warp * kRing * kPieceBytes;
-  Bf16* const xs = reinterpret_cast<Bf16*>(shared + warps * kRing * kPieceBytes);
-  const int slice = int(blockIdx.x) % a.slices, groups = int(gridDim.x) / a.slices, stride = groups * warps;
-  const int first = warp * groups + int(blockIdx.x) / a.slices;  // neighbours go to different blocks: the last round spreads over all
+  unsigned char* const barriers = shared + warps * kRing * kPieceBytes;
+  Bf16* const xs = reinterpret_cast<Bf16*>(barriers + warps * Copies<kRing>::kBarrierBytes);
+  const int slice = int(blockIdx.x) % a.slices, stride = int(gridDim.x) / a.slices * warps, first = int(blockIdx.x) / a.slices * warps + warp;
   const int k0 = slice * a.slice, pitch = a.slice + 8;
   const int count = first < a.tiles ? (a.tiles - first + stride - 1) / stride * (a.slice / kPiece) : 0;
-  let_later_start();
-  Ring<kRing> ring(a, memory, first, stride, k0, count);
-#pragma unroll
-  for (int i = 0; i < kRing - 1; ++i) ring.ask(), ring.skip_far();
-  while (ring.lead() < a.ahead && ring.lead() < count - (kRing - 1)) ring.ask_far();
+  if (a.early) let_later_start();
+  Ring<kRing> ring(a, shared + warp * kRing * kPieceBytes, barriers + warp * Copies<kRing>::kBarrierBytes, first, stride, k0, count);
+  for (int i = 0; i < kRing - 1; ++i) ring.ask();
   wait_for_earlier();
   load_rows(a, k0, xs, pitch);
   __syncthreads();
@@ -158,14 +140,12 @@ template <int NT, int kRing> __global__ void __launch_bounds__(kMostWarps * 32, 
   unsigned x[NT];
   row_addresses<NT>(x, xs, a.rows, pitch, lane);
   float sum[NT][4] = {};
-  int place = 0, k = 0, tile = first;
+  int k = 0, tile = first;
   for (int i = 0; i < count; ++i) {
-    wait_for_copies<kRing - 2>();
+    const unsigned piece = ring.take();
+    ring.ask();  // into the place of the piece before this one, which is read: its sums are
+    multiply_piece<NT>(sum, piece, x, k, lane);
     __syncwarp();
-    multiply_piece<NT>(sum, shared_address(memory) + unsigned(place * kPieceBytes), x, k, lane);
-    if (++place == kRing) place = 0;
-    if (ring.lead() < a.ahead) ring.ask_far();
-    ring.ask();
     k += kPiece;
     if (k < a.slice) continue;
     if (a.slices == 1 || add_slices<NT>(a, sum, slice, tile, lane)) write_tile<NT>(a, sum, tile, lane);
@@ -173,15 +153,18 @@ template <int NT, int kRing> __global__ void __launch_bounds__(kMostWarps * 32, 
     for (int n = 0; n < NT; ++n) sum[n][0] = sum[n][1] = sum[n][2] = sum[n][3] = 0;
     k = 0, tile += stride;
   }
+  if (!a.early) let_later_start();
 }
 
-std::int64_t shared_bytes(const StreamPlan& plan, int rows, std::int64_t in) { return plan.warps * plan.ring * kPieceBytes + rows * (in / plan.slices + 8) * 2; }
+std::int64_t shared_bytes(const StreamPlan& plan, int rows, std::int64_t in) {
+  return plan.warps * (plan.ring * kPieceBytes + Copies<4>::kBarrierBytes) + rows * (in / plan.slices + 8) * 2;
+}
 
 using Kernel = void (*)(Stream);
 Kernel kernel_of(int rows, int ring) {
+  if (ring == 2) return rows <= 8 ? stream_kernel<1, 2> : stream_kernel<2, 2>;
   if (ring == 3) return rows <= 8 ? stream_kernel<1, 3> : stream_kernel<2, 3>;
-  if (ring == 4) return rows <= 8 ? stream_kernel<1, 4> : stream_kernel<2, 4>;
-  return rows <= 8 ? stream_kernel<1, 6> : stream_kernel<2, 6>;
+  return rows <= 8 ? stream_kernel<1, 4> : stream_kernel<2, 4>;
 }
 
 }  // namespace
@@ -193,12 +176,11 @@ StreamPlan stream_plan(const CudaBackend& backend, std::int64_t out, std::int64_
   std::int64_t least = INT64_MAX;
   for (int warps = 4; warps <= kMostWarps; ++warps) {
     const std::int64_t rounds = (tiles + groups * warps - 1) / (groups * warps);
-    if (rounds * warps < least || (rounds * warps == least && warps <= 8)) least = rounds * warps, plan.warps = warps;
+    if (rounds * warps <= least) least = rounds * warps, plan.warps = warps;
   }
   plan.blocks = int(std::min(groups, (tiles + plan.warps - 1) / plan.warps)) * plan.slices;
-  plan.ring = plan.warps <= 8 ? 6 : 3;
-  plan.ahead = 128 * 1024 / (kPieceBytes * plan.warps);
-  while (plan.ring > 3 && shared_bytes(plan, rows, in) > backend.shared_memory() / 2) plan.ring = plan.ring == 6 ? 4 : 3;
+  plan.ring = 4;
+  while (plan.ring > 2 && shared_bytes(plan, rows, in) + 1024 > backend.shared_memory()) --plan.ring;
   return plan;
 }
 
@@ -219,7 +201,7 @@ void stream_product(CudaBackend& backend, const StreamPlan& plan, const Tensor& 
   a.kind = input.kind == ProductInput::Kind::norm ? StreamInput::norm : input.kind == ProductInput::Kind::silu ? StreamInput::silu : wide ? StreamInput::f32 : StreamInput::bf16;
   a.x = input.x.raw(), a.x_stride = input.x.row_stride(), a.rows = int(input.rows());
   if (input.gain) a.gain = input.gain.data<float>(), a.epsilon = input.epsilon;
-  a.slices = plan.slices, a.slice = a.in / a.slices, a.ahead = plan.ahead;
+  a.slices = plan.slices, a.slice = a.in / a.slices, a.early = plan.early;
   if (bias) a.bias = bias.data<float>();
   a.partials = partials.data<float>(), a.counters = counters.data<int>();
   if (y.dtype() == DType::f32) a.y = y.data<float>();

@@ -12,11 +12,11 @@ constexpr std::int64_t kMostPartials = 4 << 20;   // f32: slices * outputs * row
 // How the work is laid out: blocks of `warps` warps, `blocks` of them, one slice of the sum each.
 struct StreamPlan {
   int slices = 1, warps = 8, ring = 4, blocks = 1;
-  int ahead = 0;  // pieces that are asked into L2 ahead of the ring
+  bool early = true;  // the next kernel may start at once, or when this one's sums are done
 };
 StreamPlan stream_plan(const CudaBackend& backend, std::int64_t out, std::int64_t in, int rows);
 
-// Whether stream_product takes this: bf16 matrix [out, in] with in a multiple of 64, aligned input, and room in shared memory.
+// Whether stream_product takes this: bf16 matrix [out, in] with in a multiple of 128, aligned input, and room in shared memory.
 bool can_stream(const CudaBackend& backend, const ProductInput& input, std::int64_t out, std::int64_t in);
 
 // y = input W^T + b, or y += that; at most 16 rows. `partials` and `counters` as CudaProducts keeps them.

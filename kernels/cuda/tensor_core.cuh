@@ -1,5 +1,5 @@
 // The instructions behind products of small bf16 tiles: copies into shared memory that run on, matrices from there into registers,
-// and their product. All but the prefetch are of architecture 80. This room must not know what the tiles are.
+// and their product. This room must not know what the tiles are.
 #pragma once
 #include <cuda_runtime.h>
 
@@ -15,20 +15,64 @@ __device__ inline std::uint64_t read_once() {
   asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
   return policy;
 }
-// 16 bytes to shared memory, not through L1; done when the group that they were committed with is.
-__device__ inline void copy_async(unsigned to, const void* from, std::uint64_t policy) {
-  asm volatile("cp.async.cg.shared.global.L2::cache_hint [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "l"(policy) : "memory");
-}
-__device__ inline void commit_copies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
-// Until at most N groups of this thread are under way.
-template <int N> __device__ inline void wait_for_copies() { asm volatile("cp.async.wait_group %0;" ::"n"(N) : "memory"); }
-
-// Asks for `bytes` bytes (a multiple of 16) to be in L2 soon. Nothing before architecture 90.
-__device__ inline void prefetch_to_l2(const void* from, unsigned bytes) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-  asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(from), "r"(bytes) : "memory");
+
+// The copies of one warp into N places of shared memory, each place with a barrier that counts its bytes.
+template <int N> class Copies {
+ public:
+  static constexpr int kBarrierBytes = (8 * N + 15) / 16 * 16;
+  __device__ explicit Copies(void* barriers) : barriers_(shared_address(barriers)), policy_(read_once()) {
+    if (threadIdx.x % 32 == 0) {
+      for (int i = 0; i < N; ++i) asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(barriers_ + 8u * unsigned(i)) : "memory");
+      asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+    }
+    __syncwarp();
+  }
+  // Lanes 0 to 15 copy `bytes` bytes each, a multiple of 16, to place `place`. All lanes have read what was there.
+  __device__ void ask(int place, unsigned to, const void* from, int bytes) {
+    const unsigned barrier = barriers_ + 8u * unsigned(place);
+    const int lane = int(threadIdx.x) % 32;
+    if (lane == 0) asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(16 * bytes) : "memory");
+    __syncwarp();
+    if (lane < 16)
+      asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint [%0], [%1], %2, [%3], %4;" ::"r"(to), "l"(from), "r"(bytes),
+                   "r"(barrier), "l"(policy_)
+                   : "memory");
+  }
+  __device__ void skip() {}
+  // Until what was asked for last into `place` is there; `round`: how often the place was asked for before.
+  __device__ void wait(int place, int round) {
+    asm volatile(
+        "{\n.reg .pred done;\nagain:\nmbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n@!done bra again;\n}" ::"r"(barriers_ + 8u * unsigned(place)),
+        "r"(round & 1)
+        : "memory");
+  }
+
+ private:
+  unsigned barriers_;
+  std::uint64_t policy_;
+};
+
+#else
+
+// The same by the copies of architecture 80, 16 bytes each: a group for every piece.
+template <int N> class Copies {
+ public:
+  static constexpr int kBarrierBytes = (8 * N + 15) / 16 * 16;
+  __device__ explicit Copies(void*) {}
+  __device__ void ask(int, unsigned to, const void* from, int bytes) {
+    for (int i = 0; i < bytes && threadIdx.x % 32 < 16; i += 16)
+      asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to + unsigned(i)), "l"(static_cast<const char*>(from) + i) : "memory");
+    skip();
+  }
+  __device__ void skip() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+  __device__ void wait(int, int) {
+    asm volatile("cp.async.wait_group %0;" ::"n"(N - 2) : "memory");
+    __syncwarp();
+  }
+};
+
 #endif
-}
 
 // Four 8 x 8 matrices of bf16; lane l gives the address of row l % 8 of matrix l / 8.
 __device__ inline void load_matrices(unsigned (&r)[4], unsigned at) {

@@ -130,6 +130,18 @@ TEST_P(Cuda, elementwise) {
   EXPECT_EQ(std::vector<Token>(picked.data<Token>(), picked.data<Token>() + 4), (std::vector<Token>{1, 90, -1, 70}));
 }
 
+TEST_P(Cuda, head_norm) {
+  for (int head_size : {6, 64, 128})
+    for (int heads : {1, 4, 11}) {
+      const Tensor x = random_tensor({5, heads * head_size}, 1, 3), gain = random_tensor({1, head_size}, 2).reshaped({head_size}), rounded_x = through_bf16(x);
+      const Tensor f32 = strided(x, 4), bf16 = strided(rounded(x), 6);
+      cuda->head_norm(f32, up(gain), 1e-5f), cuda->head_norm(bf16, up(gain), 1e-5f);
+      reference.head_norm(x, gain, 1e-5f), reference.head_norm(rounded_x, gain, 1e-5f);
+      EXPECT_LT(distance(down(f32), x), 1e-6);
+      EXPECT_LT(distance(down(bf16), rounded_x), kRounding);
+    }
+}
+
 TEST_P(Cuda, rotation_and_storing) {
   for (int head_size : {6, 48, 64, 96, 128, 256})
     for (DType pages : {DType::f32, DType::bf16})

@@ -3,6 +3,7 @@
 #pragma once
 #include "kernels/cuda/elementwise.cuh"
 #include "kernels/cuda/row_norm.cuh"
+#include "kernels/cuda/tensor_core.cuh"
 
 namespace foretoken {
 
@@ -17,8 +18,7 @@ struct Stream {
   int rows;
   const float* gain;
   float epsilon;
-  int slices, slice;  // inputs of a slice
-  bool early;
+  int slices, slice, local;  // slices, inputs of a slice, slices of one block
   const float* bias;
   float* partials;  // [slices, tiles, NT, 32 lanes, 4]
   int* counters;    // [tiles]
@@ -28,11 +28,11 @@ struct Stream {
   bool adds;
 };
 
-// The rows of x, columns [k0, k0 + slice), go as bf16 into shared memory, rows `pitch` apart. Called by all threads of a block.
+// The rows of x, `columns` columns from k0 on, go as bf16 into shared memory, rows `pitch` apart. Called by all threads of a block.
 
-// to(r, i) <- from(r, i) for all rows r and columns i in fours, four loads at once.
+// to(r, i) <- from(r, i) for all rows r and columns i in fours, eight loads at once.
 template <class From, class To> __device__ inline void each_four(int rows, int columns, From from, To to) {
-  constexpr int kAtOnce = 4;
+  constexpr int kAtOnce = 8;
   const int fours = columns / 4, step = int(blockDim.x), count = rows * fours;
   for (int n = int(threadIdx.x); n < count; n += kAtOnce * step) {
     decltype(from(0, 0)) v[kAtOnce];
@@ -48,11 +48,11 @@ template <class From, class To> __device__ inline void each_four(int rows, int c
 __device__ inline uint2 fresh_four(const Bf16* p) { return __ldcg(reinterpret_cast<const uint2*>(p)); }
 __device__ inline float4 fresh_four(const float* p) { return __ldcg(reinterpret_cast<const float4*>(p)); }
 
-__device__ inline void load_norm(const Stream& a, int k0, Bf16* xs, int pitch) {
+__device__ inline void load_norm(const Stream& a, int k0, int columns, Bf16* xs, int pitch) {
   __shared__ float partial[8 * 16], inverse[16];
   const float* const x = static_cast<const float*>(a.x);
   inverse_lengths<true>(x, a.x_stride, a.in, a.rows, a.epsilon, partial, inverse);
-  each_four(a.rows, a.slice, [&](int r, int i) { return fresh_four(x + r * a.x_stride + k0 + i); },
+  each_four(a.rows, columns, [&](int r, int i) { return fresh_four(x + r * a.x_stride + k0 + i); },
             [&](int r, int i, float4 v) {
               const float4 g = load_four(a.gain + k0 + i);
               const float s = inverse[r];
@@ -60,29 +60,29 @@ __device__ inline void load_norm(const Stream& a, int k0, Bf16* xs, int pitch) {
             });
 }
 
-__device__ inline void load_silu(const Stream& a, int k0, Bf16* xs, int pitch) {
+__device__ inline void load_silu(const Stream& a, int k0, int columns, Bf16* xs, int pitch) {
   struct Pair {
     uint2 gate, up;
   };
   const Bf16* const x = static_cast<const Bf16*>(a.x) + k0;
-  each_four(a.rows, a.slice, [&](int r, int i) { return Pair{fresh_four(x + r * a.x_stride + i), fresh_four(x + r * a.x_stride + a.in + i)}; },
+  each_four(a.rows, columns, [&](int r, int i) { return Pair{fresh_four(x + r * a.x_stride + i), fresh_four(x + r * a.x_stride + a.in + i)}; },
             [&](int r, int i, Pair p) {
               const float4 g = widened(p.gate), u = widened(p.up);
               store_four(xs + r * pitch + i, {silu(g.x) * u.x, silu(g.y) * u.y, silu(g.z) * u.z, silu(g.w) * u.w});
             });
 }
 
-__device__ inline void load_rows(const Stream& a, int k0, Bf16* xs, int pitch) {
-  if (a.kind == StreamInput::norm) return load_norm(a, k0, xs, pitch);
-  if (a.kind == StreamInput::silu) return load_silu(a, k0, xs, pitch);
+// `bulk` was made by all threads, and a barrier has passed since.
+__device__ inline void load_rows(const Stream& a, int k0, int columns, Bf16* xs, int pitch, BulkRows& bulk) {
+  if (a.kind == StreamInput::bf16) return bulk.copy(a.rows, xs, pitch, static_cast<const Bf16*>(a.x) + k0, a.x_stride, columns);
+  if (a.kind == StreamInput::norm) load_norm(a, k0, columns, xs, pitch);
+  if (a.kind == StreamInput::silu) load_silu(a, k0, columns, xs, pitch);
   if (a.kind == StreamInput::f32) {
     const float* const x = static_cast<const float*>(a.x) + k0;
-    return each_four(a.rows, a.slice, [&](int r, int i) { return fresh_four(x + r * a.x_stride + i); },
-                     [&](int r, int i, float4 v) { store_four(xs + r * pitch + i, v); });
+    each_four(a.rows, columns, [&](int r, int i) { return fresh_four(x + r * a.x_stride + i); },
+              [&](int r, int i, float4 v) { store_four(xs + r * pitch + i, v); });
   }
-  const Bf16* const x = static_cast<const Bf16*>(a.x) + k0;
-  each_four(a.rows, a.slice, [&](int r, int i) { return fresh_four(x + r * a.x_stride + i); },
-            [&](int r, int i, uint2 v) { *reinterpret_cast<uint2*>(xs + r * pitch + i) = v; });
+  __syncthreads();
 }
 
 }  // namespace foretoken

@@ -2,8 +2,8 @@
 // Bytes: the matrix, out * in * 2, once; x comes from L2, once per block.
 // A warp takes 16 outputs (a tile) and one slice of the inputs. It copies 16 x 128 pieces of W into a ring of its own, several
 // ahead, and multiplies them by the rows of x in shared memory: mma.m16n8k16, k ascending in one chain, so a result does not
-// depend on how many rows there are (and has the same bits as cuBLASLt without split-K, measured on an H200). With several slices,
-// whoever finishes a tile last adds all slices in order.
+// depend on how many rows there are (and has the same bits as cuBLASLt without split-K, measured on an H200). The slices of a tile
+// are added in order, in shared memory where one block has them all, else by whoever comes last.
 // The rings fill before the kernel waits for the one before it: weights are there when x is.
 #include "kernels/cuda/stream_product.cuh"
 
@@ -121,43 +121,69 @@ template <int NT> __device__ void write_tile(const Stream& a, const float (&sum)
     }
 }
 
-// NT: rows in eights. Blocks: groups of tiles x slices, slices fastest.
+// The same where all slices are in this block: through shared memory. All threads come here; the warp of the first slice gets the sum.
+template <int NT> __device__ void add_local_slices(float (&sum)[NT][4], float4* partials, int warp, int local, int lane) {
+#pragma unroll
+  for (int n = 0; n < NT; ++n) partials[(warp * NT + n) * 32 + lane] = make_float4(sum[n][0], sum[n][1], sum[n][2], sum[n][3]);
+  __syncthreads();
+  if (warp % local != 0) return;
+#pragma unroll
+  for (int n = 0; n < NT; ++n)
+    for (int s = 1; s < local; ++s) {
+      const float4 p = partials[((warp + s) * NT + n) * 32 + lane];
+      sum[n][0] += p.x, sum[n][1] += p.y, sum[n][2] += p.z, sum[n][3] += p.w;
+    }
+}
+
+// Where a warp works: tiles first, first + stride, ... below a.tiles in `rounds` rounds of its block, inputs from k0 on.
+struct Share {
+  int part, slice, local, first, stride, rounds, pieces;
+  __device__ Share(const Stream& a, int warps, int warp) {
+    const int parts = a.slices / a.local, group = int(blockIdx.x) / parts, groups = int(gridDim.x) / parts, at_once = warps / a.local;
+    part = int(blockIdx.x) % parts, local = warp % a.local, slice = part * a.local + local;
+    first = group * at_once + warp / a.local, stride = groups * at_once;
+    rounds = (a.tiles - group * at_once + stride - 1) / stride;
+    pieces = first < a.tiles ? (a.tiles - first + stride - 1) / stride * (a.slice / kPiece) : 0;
+  }
+};
+
+// NT: rows in eights.
 template <int NT, int kRing> __global__ void __launch_bounds__(kMostWarps * 32, 1) stream_kernel(const __grid_constant__ Stream a) {
   extern __shared__ __align__(128) unsigned char shared[];
+  __shared__ std::uint64_t arrived;
   const int warps = int(blockDim.x) / 32, warp = int(threadIdx.x) / 32, lane = int(threadIdx.x) % 32;
   unsigned char* const barriers = shared + warps * kRing * kPieceBytes;
-  Bf16* const xs = reinterpret_cast<Bf16*>(barriers + warps * Copies<kRing>::kBarrierBytes);
-  const int slice = int(blockIdx.x) % a.slices, stride = int(gridDim.x) / a.slices * warps, first = int(blockIdx.x) / a.slices * warps + warp;
-  const int k0 = slice * a.slice, pitch = a.slice + 8;
-  const int count = first < a.tiles ? (a.tiles - first + stride - 1) / stride * (a.slice / kPiece) : 0;
-  if (a.early) let_later_start();
-  Ring<kRing> ring(a, shared + warp * kRing * kPieceBytes, barriers + warp * Copies<kRing>::kBarrierBytes, first, stride, k0, count);
+  float4* const partials = reinterpret_cast<float4*>(barriers + warps * Copies<kRing>::kBarrierBytes);
+  Bf16* const xs = reinterpret_cast<Bf16*>(partials + (a.local > 1 ? warps * NT * 32 : 0));
+  const Share share(a, warps, warp);
+  const int columns = a.local * a.slice, pitch = columns + 8;
+  let_later_start();
+  BulkRows bulk(&arrived);
+  Ring<kRing> ring(a, shared + warp * kRing * kPieceBytes, barriers + warp * Copies<kRing>::kBarrierBytes, share.first, share.stride, share.slice * a.slice, share.pieces);
   for (int i = 0; i < kRing - 1; ++i) ring.ask();
-  wait_for_earlier();
-  load_rows(a, k0, xs, pitch);
   __syncthreads();
+  wait_for_earlier();
+  load_rows(a, share.part * columns, columns, xs, pitch, bulk);
 
   unsigned x[NT];
-  row_addresses<NT>(x, xs, a.rows, pitch, lane);
-  float sum[NT][4] = {};
-  int k = 0, tile = first;
-  for (int i = 0; i < count; ++i) {
-    const unsigned piece = ring.take();
-    ring.ask();  // into the place of the piece before this one, which is read: its sums are
-    multiply_piece<NT>(sum, piece, x, k, lane);
-    __syncwarp();
-    k += kPiece;
-    if (k < a.slice) continue;
-    if (a.slices == 1 || add_slices<NT>(a, sum, slice, tile, lane)) write_tile<NT>(a, sum, tile, lane);
-#pragma unroll
-    for (int n = 0; n < NT; ++n) sum[n][0] = sum[n][1] = sum[n][2] = sum[n][3] = 0;
-    k = 0, tile += stride;
+  row_addresses<NT>(x, xs + share.local * a.slice, a.rows, pitch, lane);
+  for (int round = 0, tile = share.first; round < share.rounds; ++round, tile += share.stride) {
+    float sum[NT][4] = {};
+    for (int k = 0; k < a.slice && tile < a.tiles; k += kPiece) {
+      const unsigned piece = ring.take();
+      ring.ask();  // into the place of the piece before this one, which all lanes have read
+      multiply_piece<NT>(sum, piece, x, k, lane);
+      __syncwarp();
+    }
+    if (a.local > 1) add_local_slices<NT>(sum, partials, warp, a.local, lane);
+    if (tile < a.tiles && share.local == 0 && (a.slices == a.local || add_slices<NT>(a, sum, share.slice, tile, lane))) write_tile<NT>(a, sum, tile, lane);
+    if (a.local > 1 && round + 1 < share.rounds) __syncthreads();
   }
-  if (!a.early) let_later_start();
 }
 
 std::int64_t shared_bytes(const StreamPlan& plan, int rows, std::int64_t in) {
-  return plan.warps * (plan.ring * kPieceBytes + Copies<4>::kBarrierBytes) + rows * (in / plan.slices + 8) * 2;
+  const std::int64_t partials = plan.local > 1 ? plan.warps * (rows <= 8 ? 1 : 2) * 512 : 0;
+  return plan.warps * (plan.ring * kPieceBytes + Copies<4>::kBarrierBytes) + partials + rows * (in / plan.slices * plan.local + 8) * 2;
 }
 
 using Kernel = void (*)(Stream);
@@ -169,28 +195,35 @@ Kernel kernel_of(int rows, int ring) {
 
 }  // namespace
 
-StreamPlan stream_plan(const CudaBackend& backend, std::int64_t out, std::int64_t in, int rows) {
+// As many tiles at once as spread evenly over the multiprocessors; of equals the one with more warps.
+StreamPlan stream_plan(const CudaBackend& backend, std::int64_t out, std::int64_t in, int rows, bool made) {
+  constexpr std::int64_t kMostRows = 72 << 10;  // bytes of x in a block that sums all slices
   StreamPlan plan;
   plan.slices = splits_of(out, in);
-  const std::int64_t tiles = (out + 15) / 16, groups = std::max(1, backend.multiprocessors() / plan.slices);
-  std::int64_t least = INT64_MAX;
-  for (int warps = 4; warps <= kMostWarps; ++warps) {
-    const std::int64_t rounds = (tiles + groups * warps - 1) / (groups * warps);
-    if (rounds * warps <= least) least = rounds * warps, plan.warps = warps;
+  plan.local = !made && rows * in * 2 <= kMostRows ? plan.slices : 1;
+  const std::int64_t tiles = (out + 15) / 16, groups = std::max(1, backend.multiprocessors() * plan.local / plan.slices);
+  double least = 1e30;
+  for (int warps = std::max(4, plan.local); warps <= kMostWarps; warps += plan.local) {
+    const std::int64_t at_once = warps / plan.local, rounds = (tiles + groups * at_once - 1) / (groups * at_once);
+    const double cost = double(rounds * at_once) * (1 + 0.02 * (kMostWarps - warps));
+    if (cost <= least) least = cost, plan.warps = warps;
   }
-  plan.blocks = int(std::min(groups, (tiles + plan.warps - 1) / plan.warps)) * plan.slices;
-  plan.ring = 4;
-  while (plan.ring > 2 && shared_bytes(plan, rows, in) + 1024 > backend.shared_memory()) --plan.ring;
+  const std::int64_t wanted = (tiles + plan.warps / plan.local - 1) / (plan.warps / plan.local);
+  plan.ring = int(std::clamp<std::int64_t>(in / plan.slices / kPiece + 1, 2, 4));
+  while (plan.ring > 2 && shared_bytes(plan, rows, in) + 2048 > backend.shared_memory()) --plan.ring;
+  const bool twice = plan.warps <= 8 && wanted > groups && 2 * (shared_bytes(plan, rows, in) + 2048) <= backend.shared_memory();
+  plan.blocks = int(std::min(groups * (twice ? 2 : 1), wanted)) * (plan.slices / plan.local);
   return plan;
 }
 
 bool can_stream(const CudaBackend& backend, const ProductInput& input, std::int64_t out, std::int64_t in) {
   const Tensor& x = input.x;
   if (x.dim(0) > CudaProducts::kStreamRows || in % (splits_of(out, in) * kPiece) != 0 || !in_fours(x)) return false;
+  if (x.dtype() == DType::bf16 && (x.row_stride() % 8 != 0 || reinterpret_cast<std::uintptr_t>(x.raw()) % 16 != 0)) return false;
   const StreamPlan plan = stream_plan(backend, out, in, int(x.dim(0)));
   const std::int64_t tiles = (out + 15) / 16;
   return tiles <= kMostTiles && plan.slices * tiles * 16 * 16 <= kMostPartials * (plan.slices == 1 ? 1 << 20 : 1) &&
-         shared_bytes(plan, int(x.dim(0)), in) + 1024 <= backend.shared_memory() && (input.kind != ProductInput::Kind::silu || x.dtype() == DType::bf16);
+         shared_bytes(plan, int(x.dim(0)), in) + 2048 <= backend.shared_memory() && (input.kind != ProductInput::Kind::silu || x.dtype() == DType::bf16);
 }
 
 void stream_product(CudaBackend& backend, const StreamPlan& plan, const Tensor& y, const ProductInput& input, const Tensor& matrix, const Tensor& bias, bool adds,
@@ -201,7 +234,7 @@ void stream_product(CudaBackend& backend, const StreamPlan& plan, const Tensor& 
   a.kind = input.kind == ProductInput::Kind::norm ? StreamInput::norm : input.kind == ProductInput::Kind::silu ? StreamInput::silu : wide ? StreamInput::f32 : StreamInput::bf16;
   a.x = input.x.raw(), a.x_stride = input.x.row_stride(), a.rows = int(input.rows());
   if (input.gain) a.gain = input.gain.data<float>(), a.epsilon = input.epsilon;
-  a.slices = plan.slices, a.slice = a.in / a.slices, a.early = plan.early;
+  a.slices = plan.slices, a.slice = a.in / a.slices, a.local = plan.local;
   if (bias) a.bias = bias.data<float>();
   a.partials = partials.data<float>(), a.counters = counters.data<int>();
   if (y.dtype() == DType::f32) a.y = y.data<float>();

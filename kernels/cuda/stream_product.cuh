@@ -9,12 +9,12 @@ namespace foretoken {
 constexpr std::int64_t kMostTiles = 1 << 16;      // of 16 outputs
 constexpr std::int64_t kMostPartials = 4 << 20;   // f32: slices * outputs * rows in eights
 
-// How the work is laid out: blocks of `warps` warps, `blocks` of them, one slice of the sum each.
+// How the work is laid out: `blocks` blocks of `warps` warps. A block sums `local` slices of its tiles: all, or one.
 struct StreamPlan {
-  int slices = 1, warps = 8, ring = 4, blocks = 1;
-  bool early = true;  // the next kernel may start at once, or when this one's sums are done
+  int slices = 1, local = 1, warps = 8, ring = 4, blocks = 1;
 };
-StreamPlan stream_plan(const CudaBackend& backend, std::int64_t out, std::int64_t in, int rows);
+// `made`: x is made on the way in, which is work for every block and column.
+StreamPlan stream_plan(const CudaBackend& backend, std::int64_t out, std::int64_t in, int rows, bool made = false);
 
 // Whether stream_product takes this: bf16 matrix [out, in] with in a multiple of 128, aligned input, and room in shared memory.
 bool can_stream(const CudaBackend& backend, const ProductInput& input, std::int64_t out, std::int64_t in);

@@ -79,7 +79,7 @@ template <class Tiles> Token win_race(const Tiles& tiles, int vocab, const Draws
   return best < 0 ? 0 : best;
 }
 
-// A plain loop over tiles of the vocabulary. The verbs of every Lane: draw, race, accept, sum, open, refuse, each, every. Answers are
+// A plain loop over tiles of the vocabulary. The verbs of every Lane: draw, race, accept, sum, open, refuse, each, every, near. Answers are
 // double; every sum follows the tree of law.h, whoever evaluates a tile.
 class HostLane {
  public:
@@ -93,6 +93,9 @@ class HostLane {
   template <class F> void each(int n, const F& f) const {
     for (int i = 0; i < n; ++i) f(i);
   }
+  // Values that are read again and again, as f(0) ... f(n - 1) gives them, where the lane reads them fastest; null where it needs
+  // no such place or has none left.
+  template <class T, class F> const T* near(int, const F&) { return nullptr; }
   // Whether f(i) holds for all i < n.
   template <class F> bool every(int n, const F& f) const {
     for (int i = 0; i < n; ++i)

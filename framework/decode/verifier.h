@@ -53,6 +53,22 @@ struct Trial {
       if (parents[c] == node && tokens[c] >= 0) return c;
     return -1;
   }
+  // Said once, before the trial is asked: its small arrays where the lane reads them fastest, its tokens' logits on their way.
+  template <class Lane> FORETOKEN_HD Trial near(Lane& lane) const {
+    Trial t = *this;
+    const auto keep = [&]<class T>(const T*& values) {
+      if (const T* kept = lane.template near<T>(nodes, [&](int n) { return values[n]; })) values = kept;
+    };
+    keep(t.parents), keep(t.tokens), keep(t.drawn), keep(t.q_logits), keep(t.p_rows);
+    if (const LawRow* rows = lane.template near<LawRow>(nodes, [&](int n) { return q_rows[n] ? *q_rows[n] : LawRow(); }))
+      if (const auto* kept = lane.template near<const LawRow*>(nodes, [&](int n) { return q_rows[n] ? rows + n : nullptr; })) t.q_rows = kept;
+    lane.each(nodes, [&](int n) {
+      if (n == 0 || t.tokens[n] < 0) return;
+      read_soon(t.p_logits + t.parents[n] * t.p_stride + t.tokens[n]);
+      if (t.q_logits[t.parents[n]]) read_soon(t.q_logits[t.parents[n]] + t.tokens[n]);
+    });
+    return t;
+  }
   // No law of this node holds a NaN or an infinite peak.
   FORETOKEN_HD bool finite(int node) const { return p_rows[node].greedy >= 0 && !(q_rows[node] && q_rows[node]->greedy < 0); }
 };
@@ -109,7 +125,7 @@ template <class Rule> struct Judge {
   const Trial* trials;
   Verdict* verdicts;
   template <class Lane> FORETOKEN_HD void operator()(Lane& lane, int i) const {
-    const Trial& t = trials[i];
+    const Trial t = trials[i].near(lane);
     const bool finite = lane.every(t.nodes, [&](int node) { return t.finite(node); });
     const Verdict v = finite ? rule(lane, t) : Verdict();
     lane.each(int(sizeof v / 4), [&](int word) {  // every worker holds all of v

@@ -35,6 +35,26 @@ template <class F> struct Along {
 };
 template <class F> __device__ Along<F> along(const F& f, Token begin, int stride, int) { return {f, begin, stride}; }
 
+// sum + v[0] + ... + v[n - 1] in order, by one thread that reads ahead of its additions; if they are kept, to[i] is the sum up to
+// v[i]. `to` may be `v`.
+template <bool kKept> __device__ double running_sum(double sum, const double* v, double* to, int n) {
+  constexpr int kAhead = 16;
+  double next[kAhead];
+#pragma unroll
+  for (int k = 0; k < kAhead; ++k) next[k] = k < n ? v[k] : 0;
+  for (int i = 0; i < n; i += kAhead) {
+    double now[kAhead];
+#pragma unroll
+    for (int k = 0; k < kAhead; ++k) now[k] = next[k], next[k] = i + kAhead + k < n ? v[i + kAhead + k] : 0;
+#pragma unroll
+    for (int k = 0; k < kAhead; ++k) {
+      sum = add(sum, now[k]);
+      if (kKept && i + k < n) to[i + k] = sum;
+    }
+  }
+  return sum;
+}
+
 class Crew {
  public:
   // Dynamic shared memory that a block needs.
@@ -68,14 +88,21 @@ class Crew {
     return mine;
   }
 
-  // The tokens of this thread's block, neighbours in neighbouring threads, in ascending order.
-  template <class F> __device__ void for_share(F f) const {
-    const int end = min(vocab_, last_ * kTile);
-#pragma unroll 8
-    for (int x = first_ * kTile + int(threadIdx.x); x < end; x += kCrewThreads) f(x);
+  // f(x, values[x]) for the tokens x of this block, in each thread in ascending order.
+  template <class F> __device__ void for_share(const float* values, F f) const {
+    const int begin = first_ * kTile, end = min(vocab_, last_ * kTile);
+    int rest = begin;
+    if (reinterpret_cast<std::uintptr_t>(values) % 16 == 0) {
+      rest += (end - begin) / 4 * 4;
+#pragma unroll 4
+      for (int x = begin + 4 * int(threadIdx.x); x < rest; x += 4 * kCrewThreads) {
+        const float4 v = *reinterpret_cast<const float4*>(values + x);
+        f(x, v.x), f(x + 1, v.y), f(x + 2, v.z), f(x + 3, v.w);
+      }
+    }
+    for (int x = rest + int(threadIdx.x); x < end; x += kCrewThreads) f(x, values[x]);
   }
-
-  // The same by fours: f(x) is called for x, a multiple of 4, and means the tokens x .. x + 3 as far as there are any.
+  // f(x) for some multiples x of 4: together they mean the tokens x .. x + 3 of this block, as far as there are any.
   template <class F> __device__ void for_quads(F f) const {
     const int end = min(vocab_, last_ * kTile);
     for (int x = first_ * kTile + 4 * int(threadIdx.x); x < end; x += 4 * kCrewThreads) f(x);
@@ -97,8 +124,8 @@ class Crew {
     return v;
   }
 
-  // The tile_sum of f in every tile, [tiles()], for every thread to read until the verb after the next one.
-  template <class F> __device__ const double* tile_sums(const F& f) {
+  // The tile_sum of f in every tile, [tiles()], in this block's memory: it is the block's own until the verb after the next one.
+  template <class F> __device__ double* tile_sums(const F& f) {
     turn_ ^= 1;
     double* const sums = sums_ + turn_ * tiles_;
     const int j = int(threadIdx.x) % 8;
@@ -115,12 +142,7 @@ class Crew {
   // vocabulary_sum of f.
   template <class F> __device__ double sum(const F& f) {
     const double* const sums = tile_sums(f);
-    if (threadIdx.x == 0) {
-      double s = 0;
-#pragma unroll 16
-      for (int t = 0; t < tiles_; ++t) s = ::foretoken::add(s, sums[t]);
-      room_->total = s;
-    }
+    if (threadIdx.x == 0) room_->total = running_sum<false>(0, sums, nullptr, tiles_);
     __syncthreads();
     return room_->total;
   }
@@ -171,7 +193,8 @@ class Crew {
 };
 
 class Backend;
-// Blocks, threads and shared memory for crews that work on `rows` rows of a vocabulary at once.
-Grid crew_grid(const Backend& backend, int rows, int vocab);
+// Blocks, threads and shared memory for crews that work on `rows` rows of a vocabulary; `together`: blocks that a multiprocessor
+// runs at once.
+Grid crew_grid(const Backend& backend, int rows, int vocab, int together);
 
 }  // namespace foretoken

@@ -13,10 +13,10 @@ namespace foretoken {
 
 struct LaneRoom {
   CrewRoom crew;
-  double tile[kTile];
-  double before;
-  int found;
-  Token token;
+  double tile[kTile];  // probabilities, then their CDF
+  int here, last;      // tiles
+  int token, likely;   // of the tile
+  alignas(16) unsigned char near[8192];
 };
 
 class CudaLane {
@@ -33,6 +33,16 @@ class CudaLane {
     if (int(blockIdx.x) % crew_->size() != 0) return;
     for (int i = int(threadIdx.x); i < n; i += kCrewThreads) f(i);
   }
+  // f(0) ... f(n - 1) in shared memory while there is room.
+  template <class T, class F> __device__ const T* near(int n, const F& f) {
+    const int bytes = (n * int(sizeof(T)) + 15) / 16 * 16;
+    if (near_ + bytes > int(sizeof room_->near)) return nullptr;
+    T* const kept = reinterpret_cast<T*>(room_->near + near_);
+    near_ += bytes;
+    for (int i = int(threadIdx.x); i < n; i += kCrewThreads) kept[i] = f(i);
+    __syncthreads();
+    return kept;
+  }
   // Whether f(i) holds for all i < n.
   template <class F> __device__ bool every(int n, const F& f) const {
     bool all = true;
@@ -42,26 +52,20 @@ class CudaLane {
 
   __device__ bool accept(double probability, DrawName name) const { return draws_.uniform(name) < probability; }
 
-  // Bytes: 4 * vocab, 8 * vocab with a law q. Operations: about 40 a token. The tile in which the CDF exceeds u is found by one
-  // thread among the tiles' sums, the token by one thread among the tile's: both orders are part of the answer.
+  // Bytes: 4 * vocab, 8 * vocab with a law q. Operations: about 40 a token. The CDF behind each tile, then behind
+  // each token of one tile, is added up by one thread: the order of these sums is part of the answer.
   template <class L> __device__ Token draw(const L& law, DrawName name) {
     const Token certain = only(law);
     if (certain >= 0) return certain;
     const Values<L> values(law);
     const double u = draws_.uniform(name);
-    const double* const sums = crew_->tile_sums(values);
-    if (threadIdx.x == 0) find_tile(sums, u);
+    double* const sums = crew_->tile_sums(values);
+    const int tile = find_tile(sums, u), i = int(threadIdx.x);
+    if (tile < 0) return 0;
+    const Token begin = tile * kTile;
+    if (i < kTile) room_->tile[i] = begin + i < vocab_ ? along(values, begin + i, 1, 1)(0) : 0;
     __syncthreads();
-    if (room_->found < 0) return 0;
-    const Token begin = room_->found * kTile;
-    if (int(threadIdx.x) < kTile) {
-      const int i = int(threadIdx.x);
-      room_->tile[i] = begin + i < vocab_ ? along(values, begin + i, 1, 1)(0) : 0;
-    }
-    __syncthreads();
-    if (threadIdx.x == 0) room_->token = begin + find_in_tile(u);
-    __syncthreads();
-    return room_->token;
+    return begin + find_in_tile(tile > 0 ? sums[tile - 1] : 0, u);
   }
 
   // Bytes as draw; about 90 operations a token. Four tokens share the noise of a counter.
@@ -124,60 +128,57 @@ class CudaLane {
     if (!(r.mass > 0)) r.c = 0, r.refused = 0, r.mass = 1;
   }
 
-  // found: the first tile in which the CDF exceeds u, `before` being the CDF before it; else the last tile with any mass (before
-  // = -1: no token of it exceeds u), else -1.
-  __device__ void find_tile(const double* sums, double u) {
-    double before = 0;
-    int last = -1, tile = 0;
-#pragma unroll 8
-    for (; tile < crew_->tiles(); ++tile) {
-      const double sum = sums[tile];
-      if (!(sum > 0)) continue;
-      last = tile;
-      const double after = add(before, sum);
-      if (after > u) break;
-      before = after;
-    }
-    room_->found = last;
-    room_->before = tile < crew_->tiles() ? before : -1;
+  // The first tile in which the CDF exceeds u, else the last with any mass, else -1. Its sums become the CDF behind each tile.
+  __device__ int find_tile(double* sums, double u) {
+    const int tiles = crew_->tiles();
+    if (threadIdx.x == 0) room_->here = -1, room_->last = -1;
+    __syncthreads();
+    for (int t = int(threadIdx.x); t < tiles; t += kCrewThreads)
+      if (sums[t] > 0) atomicMax(&room_->last, t);
+    __syncthreads();
+    if (threadIdx.x == 0) running_sum<true>(0, sums, sums, tiles);
+    __syncthreads();
+    for (int t = int(threadIdx.x); t < tiles; t += kCrewThreads)
+      if (sums[t] > u && (t == 0 || sums[t - 1] <= u)) room_->here = t;
+    __syncthreads();
+    return room_->here >= 0 ? room_->here : room_->last;
   }
-  // Of the tile that was found, the first token at which the CDF exceeds u, else the last with any probability.
-  __device__ int find_in_tile(double u) const {
-    double cdf = room_->before;
-    const bool here = cdf >= 0;
-    int last = 0;
-#pragma unroll 8
-    for (int i = 0; i < kTile; ++i) {
-      const double p = room_->tile[i];
-      cdf = add(cdf, p);
-      if (p > 0) {
-        last = i;
-        if (here && cdf > u) break;
-      }
-    }
-    return last;
+  // Of a tile and the CDF before it, the first token at which the CDF exceeds u, else the last with any probability.
+  __device__ int find_in_tile(double before, double u) {
+    const int i = int(threadIdx.x);
+    if (i == 0) room_->token = -1, room_->likely = -1;
+    __syncthreads();
+    if (i < kTile && room_->tile[i] > 0) atomicMax(&room_->likely, i);
+    __syncthreads();
+    if (i == 0) running_sum<true>(before, room_->tile, room_->tile, kTile);
+    __syncthreads();
+    if (i < kTile && room_->here >= 0 && room_->tile[i] > u && (i == 0 || room_->tile[i - 1] <= u)) room_->token = i;
+    __syncthreads();
+    return room_->token >= 0 ? room_->token : room_->likely;
   }
 
   Crew* crew_;
   LaneRoom* room_;
   int vocab_;
   Draws draws_;
+  int near_ = 0;  // bytes taken
 };
 
 template <class F> __global__ void __launch_bounds__(kCrewThreads, 2) run_lanes(const Draws* draws, int vocab, const __grid_constant__ F f) {
   extern __shared__ double sums[];
   __shared__ LaneRoom room;
   wait_for_earlier();
+  let_later_start();
   Crew crew(room.crew, sums, vocab);
   CudaLane lane(crew, room, vocab, draws ? draws[crew.row()] : Draws{});
   f(lane, crew.row());
   crew.sync();
 }
 
-// As launch() of kernels/lane.h. `draws` may be null where f draws by Draws of its own.
+// As launch() of kernels/lane.h.
 template <class F> void launch_on_device(Backend& backend, int count, const Draws* draws, int vocab, const F& f) {
   static_assert(sizeof(F) <= 32000, "what runs on lanes is handed over as a kernel's argument");
-  launch_kernel("lanes", static_cast<cudaStream_t>(backend.stream()), crew_grid(backend, count, vocab), run_lanes<F>, draws, vocab, f);
+  launch_kernel("lanes", static_cast<cudaStream_t>(backend.stream()), crew_grid(backend, count, vocab, 2), run_lanes<F>, draws, vocab, f);
 }
 
 }  // namespace foretoken

@@ -32,9 +32,7 @@ class Cuts {
       : crew_(&crew), room_(&room), logits_(logits), vocab_(vocab), weights_(logits, row), least_(lowest), peak_(key_of(row.peak)) {}
 
   __device__ float threshold(const Warp& warp) {
-    if (warp.top_k > 0 && warp.top_k < vocab_) {
-      least_ = crossing([](float) { return 1u; }, std::uint32_t(warp.top_k));
-    }
+    if (warp.top_k > 0 && warp.top_k < vocab_) least_ = crossing([](float) { return 1u; }, std::uint32_t(warp.top_k));
     if (warp.top_p < 1) least_ = likely(warp.top_p);
     if (warp.min_p > 0) least_ = at_least(warp.min_p);
     return of_key(least_);
@@ -49,9 +47,9 @@ class Cuts {
       std::uint32_t* const bins = room_->bins[turn];
       for (int b = int(threadIdx.x); b < CutRoom::kBins; b += kCrewThreads) bins[b] = 0;
       __syncthreads();
-      crew_->for_share([&](int x) {
-        const std::uint32_t from_low = key_of(logits_[x]) - low;
-        if (from_low <= high - low) atomicAdd(&bins[from_low >> shift], units(logits_[x]));
+      crew_->for_share(logits_, [&](int, float l) {
+        const std::uint32_t from_low = key_of(l) - low;
+        if (from_low <= high - low) atomicAdd(&bins[from_low >> shift], units(l));
       });
       crew_->sync();
       find_bin(bins, above, target);
@@ -126,9 +124,9 @@ class Cuts {
   // The least logit that stays so far and whose weight is at least min_p.
   __device__ std::uint32_t at_least(float min_p) {
     std::uint32_t least = peak_;
-    crew_->for_share([&](int x) {
-      const std::uint32_t key = key_of(logits_[x]);
-      if (key >= least_ && key < least && weights_.of(logits_[x]) >= min_p) least = key;
+    crew_->for_share(logits_, [&](int, float l) {
+      const std::uint32_t key = key_of(l);
+      if (key >= least_ && key < least && weights_.of(l) >= min_p) least = key;
     });
     return crew_->agree(least, [](std::uint32_t a, std::uint32_t b) { return min(a, b); });
   }
@@ -137,7 +135,7 @@ class Cuts {
   CutRoom* room_;
   const float* logits_;
   int vocab_;
-  Weights weights_;  // of all tokens
+  Weights<false> weights_;  // of all tokens
   std::uint32_t least_, peak_;
 };
 

@@ -3,7 +3,7 @@
 // law:  [n, vocab] -> LawRow [n]: the greatest logit, the threshold of the warp (cuts.cuh), the mass of what is kept by the tree of
 //       law.h. Bytes: 4 * vocab a row from memory once; each further pass (the mass, the raw normalizer, cuts) finds its share of
 //       the row in the caches nearest to its block. Operations: 5 a token for the peak, 32 a token for each mass, which is
-//       more than the memory's time: 30 ps a token on 132 multiprocessors. Nothing but 40 bytes a row is written.
+//       more than the memory's time. Nothing but 40 bytes a row is written.
 // draw: LawRow [n], TokenDraw [n] -> Token [n], by the verbs of a CudaLane.
 #include "kernels/cuda/cuda_backend.cuh"
 #include "kernels/cuda/cuda_lane.cuh"
@@ -44,7 +44,10 @@ template <int kRows> struct DrawTask {
   }
 };
 
-struct LawRoom {
+template <bool kCuts> struct LawRoom {
+  CrewRoom crew;
+};
+template <> struct LawRoom<true> {
   CrewRoom crew;
   CutRoom cuts;
 };
@@ -58,8 +61,7 @@ __device__ Extremes extremes(Crew& crew, const float* logits) {
   float high = -INFINITY, low = INFINITY;
   int at = 0;
   bool nan = false;
-  crew.for_share([&](int x) {
-    const float l = logits[x];
+  crew.for_share(logits, [&](int x, float l) {
     nan = nan || l != l;
     if (l > high) high = l, at = x;
     low = l < low ? l : low;
@@ -71,8 +73,10 @@ __device__ Extremes extremes(Crew& crew, const float* logits) {
   });
 }
 
+__host__ __device__ bool cuts(const Warp& warp) { return warp.temperature != 0 && (warp.top_k > 0 || warp.top_p < 1 || warp.min_p > 0); }
+
 // As normalize() of kernels/law.cpp.
-__device__ LawRow law_of(Crew& crew, CutRoom& room, const float* logits, int vocab, const Warp& warp) {
+template <bool kCuts> __device__ LawRow law_of(Crew& crew, LawRoom<kCuts>& room, const float* logits, int vocab, const Warp& warp) {
   LawRow row;
   const Extremes ends = extremes(crew, logits);
   if (ends.peak >= key_of(INFINITY) || ends.peak <= key_of(-INFINITY)) return row;
@@ -84,26 +88,28 @@ __device__ LawRow law_of(Crew& crew, CutRoom& room, const float* logits, int voc
   if (warp.raw_normalizer) {
     LawRow plain = row;
     plain.inverse_temperature = 1;
-    raw = crew.sum(Weights(logits, plain));
+    raw = crew.sum(Weights<false>(logits, plain));
     row.raw_log_normalizer = add(double(row.peak), log_exactly(raw));
   }
   if (warp.temperature == 0) {
     row.one_hot = 1;
     return row;
   }
-  const bool cuts = warp.top_k > 0 || warp.top_p < 1 || warp.min_p > 0;
-  if (cuts) row.threshold = Cuts(crew, room, logits, vocab, row, ends.lowest).threshold(warp);
-  row.mass = !cuts && row.inverse_temperature == 1 && raw >= 0 ? raw : crew.sum(Weights(logits, row));
+  if constexpr (kCuts) {
+    if (cuts(warp)) row.threshold = Cuts(crew, room.cuts, logits, vocab, row, ends.lowest).threshold(warp);
+  }
+  row.mass = !cuts(warp) && row.inverse_temperature == 1 && raw >= 0 ? raw : crew.sum(Weights<kCuts>(logits, row));
   return row;
 }
 
-template <int kRows> __global__ void __launch_bounds__(kCrewThreads, 2) law_rows(const __grid_constant__ LawTask<kRows> task) {
+template <int kRows, bool kCuts> __global__ void __launch_bounds__(kCrewThreads, kCuts ? 2 : 3) law_rows(const __grid_constant__ LawTask<kRows> task) {
   extern __shared__ double sums[];
-  __shared__ LawRoom room;
+  __shared__ LawRoom<kCuts> room;
   wait_for_earlier();
+  let_later_start();
   Crew crew(room.crew, sums, task.vocab);
   const int i = crew.row();
-  const LawRow row = law_of(crew, room.cuts, task.logits + i * task.stride, task.vocab, task.warps[i]);
+  const LawRow row = law_of(crew, room, task.logits + i * task.stride, task.vocab, task.warps[i]);
   if (crew.leads()) {
     task.rows[i] = row;
     reinterpret_cast<std::uint32_t*>(task.rows + i)[sizeof(LawRow) / 4 - 1] = 0;  // padding: equal laws are equal bytes
@@ -115,7 +121,8 @@ template <int kRows> void queue_laws(CudaBackend& backend, const Laws& laws, std
   LawTask<kRows> task{laws.logits.row<float>(begin), laws.logits.row_stride(), laws.vocab(), reinterpret_cast<LawRow*>(laws.rows.row<std::uint8_t>(begin)), {}};
   const int n = std::min(kRows, laws.count() - begin);
   std::copy_n(warps.begin() + begin, n, task.warps);
-  launch_kernel("law", backend.cuda_stream(), crew_grid(backend, n, task.vocab), law_rows<kRows>, task);
+  const bool any = std::any_of(task.warps, task.warps + n, cuts);
+  launch_kernel("law", backend.cuda_stream(), crew_grid(backend, n, task.vocab, 1), any ? law_rows<kRows, true> : law_rows<kRows, false>, task);
 }
 
 template <int kRows> void queue_draws(CudaBackend& backend, const Laws& laws, std::span<const TokenDraw> draws, const Tensor& to, int begin) {
@@ -123,15 +130,16 @@ template <int kRows> void queue_draws(CudaBackend& backend, const Laws& laws, st
                        to ? to.row<Token>(begin) : nullptr, to.row_stride(), {}};
   const int n = std::min(kRows, laws.count() - begin);
   std::copy_n(draws.begin() + begin, n, task.draws);
-  launch_on_device(backend, n, nullptr, task.vocab, task);
+  launch_kernel("draw", backend.cuda_stream(), crew_grid(backend, n, task.vocab, 1), run_lanes<DrawTask<kRows>>, nullptr, task.vocab, task);
 }
 
 }  // namespace
 
-Grid crew_grid(const Backend& backend, int rows, int vocab) {
+Grid crew_grid(const Backend& backend, int rows, int vocab, int together) {
   const auto& cuda = static_cast<const CudaBackend&>(backend);
-  int blocks = 1;  // as many as there is work for: a tile for every eight threads
-  while (cuda.architecture() >= 90 && blocks < kMostBlocks && blocks * kCrewThreads / 8 < (vocab + kTile - 1) / kTile) blocks *= 2;
+  const int tiles = (vocab + kTile - 1) / kTile, room = together * cuda.multiprocessors();
+  int blocks = 1;  // as many as there is work for, a tile for every eight threads, and as run at once: crews that queue are slow
+  while (cuda.architecture() >= 90 && blocks < kMostBlocks && blocks * kCrewThreads / 8 < tiles && 2 * blocks * rows <= room) blocks *= 2;
   return {.blocks = dim3(unsigned(rows * blocks)), .threads = kCrewThreads, .shared = Crew::bytes(vocab), .cluster = blocks, .overlaps = cuda.overlaps()};
 }
 

@@ -34,15 +34,15 @@ struct Divisor {
   }
 };
 
-// Law::weight of a law that is not one-hot.
-struct Weights {
+// Law::weight of a law that is not one-hot; kCut: there may be a threshold.
+template <bool kCut = true> struct Weights {
   const float* logits;
   float peak, inverse_temperature, threshold;
   __device__ Weights(const float* logits, const LawRow& row)
       : logits(logits), peak(row.peak), inverse_temperature(row.inverse_temperature), threshold(row.threshold) {}
   __device__ float of(float logit) const {
     const float w = device_weight(mul(add(logit, -peak), inverse_temperature));
-    return logit >= threshold ? w : 0.0f;
+    return !kCut || logit >= threshold ? w : 0.0f;
   }
   __device__ float operator()(Token x) const { return of(logits[x]); }
 };
@@ -55,7 +55,7 @@ template <class L> struct Values {
 };
 
 template <> struct Values<Law> {
-  Weights weights;
+  Weights<> weights;
   Divisor mass;
   Token certain;  // the token of a one-hot law, else -1
   __device__ explicit Values(const Law& law) : weights(law.logits, law.row), mass(law.row.mass), certain(law.row.one_hot ? law.row.greedy : -1) {}

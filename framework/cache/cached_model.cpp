@@ -1,16 +1,19 @@
 #include "framework/cache/cached_model.h"
 
 #include <algorithm>
+#include <atomic>
 
 namespace foretoken {
 namespace {
+
+std::atomic<std::uint64_t> next_serial{0};
 
 int rows_in(const Segment& s) { return s.chain + (s.tree ? s.tree->nodes - s.begin : 0); }
 
 }  // namespace
 
 CachedModel::CachedModel(Backend& backend, std::shared_ptr<Model> model, PagePool& pool, bool reuse_prefixes)
-    : backend_(backend), model_(std::move(model)), cache_(backend, pool, model_->info().kv, reuse_prefixes), trash_(pool.trash()), staging_(backend) {}
+    : backend_(backend), model_(std::move(model)), cache_(backend, pool, model_->info().kv, reuse_prefixes), trash_(pool.trash()), serial_(next_serial++), staging_(backend) {}
 
 std::span<const Token> CachedModel::unseen(const Sequence& sequence) {
   return std::span<const Token>(sequence.tokens).subspan(std::size_t(cache_.settle(sequence)));
@@ -154,7 +157,7 @@ Output CachedModel::forward(Inputs in, const Extent& e) {
     out = model_->forward(backend_, in.rows, cache_.layers());
   };
   if (model_->replays()) {
-    std::string key = e.key() + std::to_string(reinterpret_cast<std::uintptr_t>(this)) + ' ' + std::to_string(staging_.generation());
+    std::string key = e.key() + std::to_string(serial_) + ' ' + std::to_string(staging_.generation());
     if (e.wanted > 0) in.rows.logits = logits_memory(e.wanted, key);
     backend_.replay(key, body);
     out.logits = in.rows.logits;

@@ -75,6 +75,7 @@ class CachedModel {
   std::shared_ptr<Model> model_;
   KvCache cache_;
   PageId trash_;
+  std::uint64_t serial_;  // no other cached model of this process has it, not even a later one at the same address
   Staging staging_;
   std::vector<Fed> fed_;               // rows of the forward in hand
   std::vector<std::int32_t> wanted_;   // and those whose logits are asked for

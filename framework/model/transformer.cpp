@@ -59,7 +59,7 @@ class Transformer::Loader {
       std::memcpy(all.rows(at, rows).raw(), c.raw(), std::size_t(c.bytes()));
       at += rows;
     }
-    return backend_.upload(all);
+    return all;  // Backend::prepare brings it to the device
   }
   DType stored_type(const Tensor& t) const {
     if (options_.dtype == "f32") return DType::f32;

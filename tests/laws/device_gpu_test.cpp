@@ -21,7 +21,7 @@ std::shared_ptr<Model> demo(Backend& backend, const std::string& name, const std
 // "table:same" is the target, any other name a draft.
 Cast demo_cast(Backend& backend, const std::string& dtype) {
   const auto target = demo(backend, "target", dtype), draft = demo(backend, "draft", dtype), large = demo(backend, "draft-large", dtype);
-  return {target, [=](const std::string& name, const std::string&) { return name == "table:same" ? target : name == "table:other" ? draft : large; }};
+  return {target, [=](const ModelChoice& m, const std::string&) { return m.directory == "table:same" ? target : m.directory == "table:other" ? draft : large; }};
 }
 
 const Scene kScene{.engine = {.batch = 4, .step_rows = 64, .page_rows = 16, .pages = 256, .check = true}};

@@ -1,0 +1,110 @@
+// attend: which kernels, how many blocks, and what they may need. The mathematics stands in attention.cuh.
+#include <algorithm>
+#include <bit>
+#include <cmath>
+
+#include "kernels/cuda/attention_tile.cuh"
+#include "kernels/cuda/cuda_backend.cuh"
+
+namespace foretoken {
+namespace {
+
+constexpr int kLargestTile = 64;                                  // query vectors
+constexpr std::int64_t kMostScratch = std::int64_t(512) << 20;  // bytes
+
+[[noreturn]] void refuse(const std::string& what) { throw Error("cuda: attend: " + what); }
+
+void expect(const Tensor& q, const KvLayer& kv, const Layout& layout) {
+  if (q.dtype() != DType::f32 && q.dtype() != DType::bf16) refuse(std::string("queries are f32 or bf16, not ") + name_of(q.dtype()));
+  if (kv.dtype != DType::f32 && kv.dtype != DType::bf16)
+    refuse(std::string("keys and values are f32 or bf16, not ") + name_of(kv.dtype) + "; choose one of them as the cache's type");
+  if (q.dim(0) != layout.rows) refuse("queries " + q.shape().text() + " do not match a layout of " + std::to_string(layout.rows) + " rows");
+  if (kv.head_size < 1 || kv.head_size > 512 || q.dim(1) % (std::int64_t(kv.head_size) * kv.kv_heads) != 0)
+    refuse("queries " + q.shape().text() + " do not match " + std::to_string(kv.kv_heads) + " heads of " + std::to_string(kv.head_size) +
+           " numbers; a head has 512 at most, and queries are whole groups of heads");
+  if (!layout.begins || layout.longest < 1) refuse("the layout does not say where each table's rows begin (Layout::begins, longest)");
+}
+
+AttentionWork work_for(const Tensor& q, const Tensor& out, const KvLayer& kv, const Layout& layout, float scale) {
+  AttentionWork w;
+  w.q = q.raw(), w.out = out.raw(), w.q_stride = q.row_stride();
+  w.q_bf16 = q.dtype() == DType::bf16, w.kv_bf16 = kv.dtype == DType::bf16;
+  w.q_aligned = reinterpret_cast<std::uintptr_t>(q.raw()) % 16 == 0 && q.row_stride() % 8 == 0 && kv.head_size % 8 == 0;
+  w.pool = kv.pool.data<std::byte>(), w.page_bytes = kv.pool.row_stride(), w.keys = kv.keys, w.values = kv.values;
+  w.page_rows = kv.page_rows, w.page_shift = std::has_single_bit(unsigned(kv.page_rows)) ? std::countr_zero(unsigned(kv.page_rows)) : -1;
+  w.heads = int(q.dim(1)) / kv.head_size, w.kv_heads = kv.kv_heads, w.group = w.heads / kv.kv_heads, w.head_size = kv.head_size;
+  w.rows = layout.rows, w.sequences = layout.sequences, w.words = layout.words, w.table_width = layout.table_width;
+  w.longest = std::min(layout.longest, layout.rows);
+  w.begins = layout.begins.data<std::int32_t>(), w.owner = layout.owner.data<std::int32_t>(), w.visible = layout.visible.data<std::int32_t>();
+  w.first = layout.first ? layout.first.data<std::int32_t>() : nullptr, w.tables = layout.tables.data<std::int32_t>();
+  w.ancestors = layout.words > 0 ? layout.ancestors.data<std::uint64_t>() : nullptr;
+  w.scale = std::max(scale * 1.44269504f, 1e-30f);  // zero would make an unseen score NaN
+  w.chunks = w.part = std::max(1, (layout.deepest + kChunk - 1) / kChunk);
+  return w;
+}
+
+bool fits_tiles(const AttentionWork& w) {
+  return w.kv_bf16 && w.head_size <= 256 && w.head_size % 8 == 0 && w.page_bytes % 16 == 0 && w.keys % 16 == 0 && w.values % 16 == 0 &&
+         reinterpret_cast<std::uintptr_t>(w.pool) % 16 == 0;
+}
+
+std::int64_t scratch_bytes(const AttentionWork& w) { return std::int64_t(w.rows) * w.heads * w.chunks * (w.head_size + 2) * 4; }
+
+// As many vectors as a sequence has, up to what the kernels hold. In a tree every row takes steps of its own behind the others',
+// so a tile there is one row, or few, while the machine has room for more blocks.
+void choose_tile(AttentionWork& w, int multiprocessors) {
+  const int vectors = w.longest * w.group, most = w.head_size > 128 ? 32 : kLargestTile;
+  w.tile = vectors <= 16 ? 16 : vectors <= 32 ? 32 : most;
+  if (w.words == 0) return;
+  for (int tile = 2 * w.group; tile < w.tile; tile *= 2) {
+    if (std::int64_t(tiles_of(w, tile)) * w.kv_heads * w.chunks > 3 * multiprocessors) continue;
+    w.tile = tile;
+    return;
+  }
+}
+
+// How many chunks one block takes, so that few long contexts fill the machine and many short ones do not pay for the fold. A
+// block alone takes some 2.5 us for a chunk of heads of 128 (measured); all together cannot pass the memory's bandwidth.
+void choose_parts(AttentionWork& w, int multiprocessors) {
+  if (w.chunks < 2 || scratch_bytes(w) > kMostScratch) return;
+  const double blocks = double(tiles_of(w, w.tile)) * w.kv_heads, places = 2.0 * multiprocessors;
+  const double chunk = (0.6e-6 + w.head_size * 15e-9) * (w.tile > 32 ? 2 : w.tile > 16 ? 1.35 : 1), fold = 2e-6 + double(scratch_bytes(w)) / 0.8e12;
+  const double least = blocks * w.chunks * kChunk * w.head_size * 4 / 4.2e12;
+  double best = INFINITY;
+  for (int parts = 1; parts <= w.chunks; ++parts) {
+    const int part = (w.chunks + parts - 1) / parts;
+    if ((w.chunks + part - 1) / part != parts) continue;
+    const double alone = std::ceil(blocks * parts / places) * part * chunk, time = std::max(least, alone) + alone / 2 + (parts > 1 ? fold : 0);
+    if (time < best) best = time, w.part = part, w.parts = parts;
+  }
+}
+
+}  // namespace
+
+Tensor CudaBackend::attend(const Tensor& q, const KvLayer& kv, const Layout& layout, float scale) {
+  expect(q, kv, layout);
+  Tensor out = allocate(q.shape(), q.dtype());
+  if (layout.rows == 0) return out;
+  AttentionWork work = work_for(q, out, kv, layout, scale);
+  if (!fits_tiles(work)) {
+    launch_plain(work, stream_, overlaps());
+    return out;
+  }
+  if (layout.words == 0 && work.head_size <= 128 && work.longest * work.group > kLargestTile && prompt_is_built()) {
+    launch_prompt(work, stream_, overlaps());
+    return out;
+  }
+  choose_tile(work, multiprocessors_);
+  choose_parts(work, multiprocessors_);
+  Tensor sums, peaks;
+  if (work.parts > 1) {
+    const std::int64_t pieces = std::int64_t(work.rows) * work.heads * work.chunks;
+    sums = allocate({pieces, work.head_size}, DType::f32), peaks = allocate({pieces, 2}, DType::f32);
+    work.sums = sums.data<float>(), work.peaks = peaks.data<float2>();
+  }
+  launch_tiles(work, stream_, overlaps());
+  if (work.parts > 1) launch_fold(work, stream_, overlaps());
+  return out;
+}
+
+}  // namespace foretoken

@@ -1,0 +1,30 @@
+// Attention of long prompts where warpgroup products are: see attention_prompt.cuh. Bytes: keys and values once for 128 query
+// vectors, mostly from the second-level cache. Operations: 4 * heads * head_size for each row and slot that it sees.
+#include "kernels/cuda/attention_prompt.cuh"
+
+namespace foretoken {
+namespace {
+
+template <int kHead> void launch(const AttentionWork& work, cudaStream_t stream, bool overlaps) {
+  Grid grid{dim3(unsigned(tiles_of(work, kPromptRows)), unsigned(work.kv_heads)), kPromptThreads, sizeof(PromptShared<kHead>)};
+  grid.overlaps = overlaps;
+  launch_kernel("attend", stream, grid, attend_prompt<kHead>, work);
+}
+
+}  // namespace
+
+bool prompt_is_built() {
+  static const bool built = [] {
+    cudaFuncAttributes a = {};
+    check(cudaFuncGetAttributes(&a, attend_prompt<128>), "attend");
+    return a.numRegs > 100;  // it is empty where architecture 90a is missing
+  }();
+  return built;
+}
+
+void launch_prompt(const AttentionWork& work, cudaStream_t stream, bool overlaps) {
+  if (work.head_size <= 64) launch<64>(work, stream, overlaps);
+  else launch<128>(work, stream, overlaps);
+}
+
+}  // namespace foretoken

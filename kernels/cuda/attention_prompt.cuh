@@ -1,0 +1,248 @@
+// Attention of many rows of one sequence over a bf16 cache, on the warpgroup products of architecture 90a: a tile of 128 query
+// vectors, two warpgroups that compute 64 each, one that fetches keys and values ahead of them. The arithmetic is that of
+// attention.cuh in the order of attention_tiles.cuh, and the products round as mma.sync does (a test compares): the same bits.
+#pragma once
+#include "kernels/cuda/attention_tile.cuh"
+#include "kernels/cuda/warpgroups.cuh"
+
+namespace foretoken {
+
+constexpr int kPromptThreads = 384, kPromptRows = 128;
+
+// A head lies in halves of 64 numbers, so that a row of a half is 128 bytes.
+template <int kHead> struct PromptShared {
+  static constexpr int kHalves = kHead / 64, kStages = kHead > 64 ? 6 : 8;
+  struct Stage {
+    Bf16 keys[kHalves][kStep][64], values[kHalves][kStep][64];
+  };
+  alignas(1024) Stage stages[kStages];
+  alignas(1024) Bf16 q[2][kHalves][64][64];  // of each warpgroup
+  std::uint64_t full[kStages], empty[kStages];
+  TileSights<kPromptRows> sights;
+};
+
+#ifdef FORETOKEN_WARPGROUPS
+
+// Where 16-byte chunk c of row `row` lies in [halves][rows][64] numbers.
+__device__ inline int half_chunk(int row, int c, int rows) { return (c / 8 * rows + row) * 128 + (c % 8 ^ (row & 7)) * 16; }
+
+template <int kHead> struct PromptBlock {
+  using Shared = PromptShared<kHead>;
+  static constexpr int kHalves = Shared::kHalves, kStages = Shared::kStages, kChunks = kHead / 8;
+  static constexpr int kLag = 2;  // steps whose copies are under way; far fewer than stages, or computing waits for the next copy to begin
+
+  const AttentionWork& work;
+  Shared& shared;
+  TilePlace place;
+  TileBounds bounds;
+  int head, begin, end;  // kv head; steps
+  const int thread = int(threadIdx.x) % 128, lane = thread % 32, warp = thread / 32;
+
+  __device__ PromptBlock(const AttentionWork& w, Shared& s) : work(w), shared(s) {}
+
+  __device__ bool open() {
+    place = find_tile(work, int(gridDim.x - 1 - blockIdx.x), kPromptRows);
+    if (place.sequence < 0) return false;
+    head = int(blockIdx.y);
+    shared.sights.fill(work, place, int(threadIdx.x));
+    if (threadIdx.x < kStages) open_barrier(&shared.full[threadIdx.x], 128), open_barrier(&shared.empty[threadIdx.x], 2);
+    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+    __syncthreads();
+    bounds = TileBounds::of(shared.sights, place.vectors);
+    begin = bounds.low / kStep, end = max((bounds.high + kStep - 1) / kStep, begin);
+    return true;
+  }
+
+  // ---- the warpgroup that fetches ----
+  __device__ void fetch() {
+    StepPages pages;
+    const auto look_up = [&](int step) {
+      if (step < end) pages.look_up(work, place.sequence, step, bounds.low, bounds.high, [](int depth) { return depth; });
+    };
+    look_up(begin);
+    wait_for_earlier();
+    for (int i = 0; i < end - begin + kLag; ++i) {
+      if (i < end - begin) {
+        if (i >= kStages) wait_barrier(&shared.empty[i % kStages], (i / kStages - 1) & 1);
+        typename Shared::Stage& to = shared.stages[i % kStages];
+        pages.copy<kChunks>(work, head, shared_address(to.keys), shared_address(to.values), thread, [](int key, int c) { return half_chunk(key, c, kStep); });
+        look_up(begin + i + 1);
+      }
+      end_copies();
+      if (i < kLag) continue;
+      wait_copies<kLag>();
+      show_to_products();
+      arrive(&shared.full[(i - kLag) % kStages]);
+    }
+  }
+
+  // ---- a warpgroup that computes ----
+  __device__ void start_scores(float (&s)[32], int group, int stage) {
+    const std::uint64_t q = tile_descriptor(shared_address(shared.q[group]), 16), keys = tile_descriptor(shared_address(shared.stages[stage].keys), 16);
+    begin_products();
+#pragma unroll
+    for (int k = 0; k < kHead / 16; ++k)
+      multiply_scores(s, moved(q, k / 4 * 64 * 128 + k % 4 * 32), moved(keys, k / 4 * kStep * 128 + k % 4 * 32), k > 0);
+    end_products();
+  }
+  __device__ void start_values(float (&sum)[kHead / 2], const Quad (&weights)[4], int stage, bool add) {
+    const std::uint64_t values = tile_descriptor(shared_address(shared.stages[stage].values), kStep * 128);
+    begin_products();
+#pragma unroll
+    for (int k = 0; k < 4; ++k) multiply_values(sum, weights[k], moved(values, k * 16 * 128), add || k > 0);
+    end_products();
+  }
+
+  __device__ void hide(float (&s)[32], int step, const int (&low)[2], const int (&high)[2]) const {
+    const int from = step * kStep;
+    if (from >= bounds.all_low && from + kStep <= bounds.all_high) return;
+#pragma unroll
+    for (int i = 0; i < 32; ++i) {
+      const int depth = from + i / 4 * 8 + lane % 4 * 2 + i % 2, h = i / 2 % 2;
+      if (depth < low[h] || depth >= high[h]) s[i] = kUnseen;
+    }
+  }
+
+  // Scores become weights (still f32); says by what earlier sums must be multiplied.
+  __device__ void weigh(float (&s)[32], float (&peak)[2], float (&keep)[2]) const {
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+      float most = s[2 * h];
+#pragma unroll
+      for (int i = 0; i < 8; ++i) most = fmaxf(most, fmaxf(s[i * 4 + 2 * h], s[i * 4 + 2 * h + 1]));
+      most = fmaxf(most, __shfl_xor_sync(~0u, most, 1));
+      most = fmaxf(most, __shfl_xor_sync(~0u, most, 2));
+      const float now = fmaxf(peak[h], most), base = now == kUnseen ? 0.0f : now * work.scale;
+      keep[h] = rescale(peak[h], now, work.scale);
+      peak[h] = now;
+#pragma unroll
+      for (int i = 0; i < 8; ++i)
+#pragma unroll
+        for (int j = 0; j < 2; ++j) s[i * 4 + 2 * h + j] = exp2_fast(__fmaf_rn(s[i * 4 + 2 * h + j], work.scale, -base));
+    }
+  }
+
+  __device__ void pack(const float (&s)[32], Quad (&weights)[4], float (&mass)[4], const float (&keep)[2]) const {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) mass[i] *= keep[i / 2];
+#pragma unroll
+    for (int k = 0; k < 4; ++k) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) weights[k].r[i] = pack_bf16(s[k * 8 + i / 2 * 4 + i % 2 * 2], s[k * 8 + i / 2 * 4 + i % 2 * 2 + 1]);
+      multiply_add(mass, weights[k], kOnes, kOnes);
+    }
+  }
+
+  __device__ void compute(int group) {
+    float s[32], sum[kHead / 2], total[kHead / 2] = {}, mass[4] = {}, total_mass[2] = {};
+    float peak[2] = {kUnseen, kUnseen}, total_peak[2] = {kUnseen, kUnseen}, keep[2];
+    int low[2], high[2];
+    Quad weights[4];
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+      const int v = group * 64 + warp * 16 + h * 8 + lane / 4;
+      low[h] = shared.sights.first[v], high[h] = shared.sights.common[v];
+    }
+#pragma unroll
+    for (int i = 0; i < kHead / 2; ++i) sum[i] = 0;
+    wait_for_earlier();
+    load_queries<kChunks>(work, place, head, group * 64, 64, reinterpret_cast<std::byte*>(shared.q[group]), thread,
+                          [](int v, int c) { return half_chunk(v, c, 64); });
+    show_to_products();
+    asm volatile("bar.sync %0, 128;" ::"r"(group + 1) : "memory");
+    if (begin < end) {
+      wait_barrier(&shared.full[0], 0);
+      start_scores(s, group, 0);
+      wait_products<0>();
+      pin(s);
+      hide(s, begin, low, high);
+      weigh(s, peak, keep);
+      pack(s, weights, mass, keep);
+    }
+    bool fresh = true;  // nothing is in `sum` yet
+    for (int i = 0; i + 1 < end - begin; ++i) {
+      const int stage = i % kStages, next = (i + 1) % kStages;
+      const bool last = (begin + i + 1) % (kChunk / kStep) == 0;  // of the chunk
+      const float chunk_peak[2] = {peak[0], peak[1]}, chunk_mass[2] = {mass[0], mass[2]};
+      wait_barrier(&shared.full[next], (i + 1) / kStages & 1);
+      start_scores(s, group, next);
+      start_values(sum, weights, stage, !fresh);
+      if (last) {
+        peak[0] = peak[1] = kUnseen;
+        mass[0] = mass[1] = mass[2] = mass[3] = 0;
+      }
+      wait_products<1>();
+      pin(s);
+      hide(s, begin + i + 1, low, high);
+      weigh(s, peak, keep);
+      wait_products<0>();
+      pin(sum);
+      if (thread == 0) arrive(&shared.empty[stage]);
+      if (last) {
+        close_chunk(total, total_mass, total_peak, sum, chunk_mass, chunk_peak);
+      } else {
+#pragma unroll
+        for (int n = 0; n < kHead / 2; ++n) sum[n] *= keep[n / 2 % 2];
+      }
+      fresh = last;
+      pack(s, weights, mass, keep);
+    }
+    if (begin < end) {
+      const float chunk_mass[2] = {mass[0], mass[2]};
+      start_values(sum, weights, (end - begin - 1) % kStages, !fresh);
+      wait_products<0>();
+      pin(sum);
+      close_chunk(total, total_mass, total_peak, sum, chunk_mass, peak);
+    }
+    store(group, total, total_mass);
+  }
+
+  __device__ void close_chunk(float (&total)[kHead / 2], float (&total_mass)[2], float (&total_peak)[2], const float (&sum)[kHead / 2],
+                              const float (&mass)[2], const float (&peak)[2]) const {
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+      const Fold by = fold(total_peak[h], peak[h], work.scale);
+      total_mass[h] = folded(total_mass[h], mass[h], by);
+#pragma unroll
+      for (int n = h * 2; n < kHead / 2; n += 4) total[n] = folded(total[n], sum[n], by), total[n + 1] = folded(total[n + 1], sum[n + 1], by);
+    }
+  }
+
+  __device__ void store(int group, const float (&total)[kHead / 2], const float (&total_mass)[2]) const {
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+      const int v = group * 64 + warp * 16 + h * 8 + lane / 4, at = place.vector + v;
+      if (v >= place.vectors) continue;
+      const float inverse = inverse_mass(total_mass[h]);
+      const std::int64_t to = ((place.row + at / work.group) * std::int64_t(work.heads) + head * work.group + at % work.group) * work.head_size;
+#pragma unroll
+      for (int n = 0; n < kHead / 8; ++n) {
+        const int column = n * 8 + lane % 4 * 2;
+        if (column >= work.head_size) continue;
+        const float left = total[n * 4 + h * 2] * inverse, right = total[n * 4 + h * 2 + 1] * inverse;
+        if (work.q_bf16) *reinterpret_cast<std::uint32_t*>(static_cast<Bf16*>(work.out) + to + column) = pack_bf16(left, right);
+        else *reinterpret_cast<float2*>(static_cast<float*>(work.out) + to + column) = {left, right};
+      }
+    }
+  }
+};
+
+#endif
+
+template <int kHead> __global__ void __launch_bounds__(kPromptThreads, 1) attend_prompt(const __grid_constant__ AttentionWork work) {
+#ifdef FORETOKEN_WARPGROUPS
+  extern __shared__ __align__(1024) std::byte memory[];
+  PromptBlock<kHead> block(work, *reinterpret_cast<PromptShared<kHead>*>(memory));
+  let_later_start();
+  if (!block.open()) return wait_for_earlier();
+  if (threadIdx.x < 128) {
+    give_registers<40>();
+    block.fetch();
+  } else {
+    take_registers<232>();
+    block.compute(int(threadIdx.x) / 128 - 1);
+  }
+#endif
+}
+
+}  // namespace foretoken

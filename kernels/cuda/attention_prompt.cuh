@@ -133,9 +133,55 @@ template <int kHead> struct PromptBlock {
     }
   }
 
-  __device__ void compute(int group) {
-    float s[32], sum[kHead / 2], total[kHead / 2] = {}, mass[4] = {}, total_mass[2] = {};
-    float peak[2] = {kUnseen, kUnseen}, total_peak[2] = {kUnseen, kUnseen}, keep[2];
+  // What a thread sums: of the chunk, and of the chunks before it.
+  struct Sums {
+    float sum[kHead / 2], mass[4] = {}, peak[2] = {kUnseen, kUnseen};
+    float total[kHead / 2] = {}, total_mass[2] = {}, total_peak[2] = {kUnseen, kUnseen};
+
+    __device__ __forceinline__ void close_chunk(const float (&chunk_mass)[2], const float (&chunk_peak)[2], float scale) {
+#pragma unroll
+      for (int h = 0; h < 2; ++h) {
+        const Fold by = fold(total_peak[h], chunk_peak[h], scale);
+        total_mass[h] = folded(total_mass[h], chunk_mass[h], by);
+#pragma unroll
+        for (int n = h * 2; n < kHead / 2; n += 4) total[n] = folded(total[n], sum[n], by), total[n + 1] = folded(total[n + 1], sum[n + 1], by);
+      }
+    }
+  };
+
+  // Adds the values of step i while it weighs step i + 1; says whether that one begins a chunk. `fresh`: step i began one.
+  __device__ __forceinline__ bool next_step(int i, int group, Sums& t, float (&s)[32], Quad (&weights)[4], const int (&low)[2], const int (&high)[2], bool fresh) {
+    const int stage = i % kStages, next = (i + 1) % kStages;
+    const bool last = (begin + i + 1) % (kChunk / kStep) == 0;  // of the chunk
+    const float chunk_peak[2] = {t.peak[0], t.peak[1]}, chunk_mass[2] = {t.mass[0], t.mass[2]};
+    float keep[2];
+    wait_barrier(&shared.full[next], (i + 1) / kStages & 1);
+    start_scores(s, group, next);
+    start_values(t.sum, weights, stage, !fresh);
+    if (last) {
+      t.peak[0] = t.peak[1] = kUnseen;
+      t.mass[0] = t.mass[1] = t.mass[2] = t.mass[3] = 0;
+    }
+    wait_products<1>();
+    pin(s);
+    hide(s, begin + i + 1, low, high);
+    weigh(s, t.peak, keep);
+    wait_products<0>();
+    pin(t.sum);
+    if (thread == 0) arrive(&shared.empty[stage]);
+    if (last) {
+      t.close_chunk(chunk_mass, chunk_peak, work.scale);
+    } else {
+#pragma unroll
+      for (int n = 0; n < kHead / 2; ++n) t.sum[n] *= keep[n / 2 % 2];
+    }
+    pack(s, weights, t.mass, keep);
+    return last;
+  }
+
+  __device__ __forceinline__ void compute(int group) {
+    Sums t;
+    float s[32], keep[2];
     int low[2], high[2];
     Quad weights[4];
 #pragma unroll
@@ -144,7 +190,7 @@ template <int kHead> struct PromptBlock {
       low[h] = shared.sights.first[v], high[h] = shared.sights.common[v];
     }
 #pragma unroll
-    for (int i = 0; i < kHead / 2; ++i) sum[i] = 0;
+    for (int i = 0; i < kHead / 2; ++i) t.sum[i] = 0;
     wait_for_earlier();
     load_queries<kChunks>(work, place, head, group * 64, 64, reinterpret_cast<std::byte*>(shared.q[group]), thread,
                           [](int v, int c) { return half_chunk(v, c, 64); });
@@ -156,56 +202,16 @@ template <int kHead> struct PromptBlock {
       wait_products<0>();
       pin(s);
       hide(s, begin, low, high);
-      weigh(s, peak, keep);
-      pack(s, weights, mass, keep);
-    }
-    bool fresh = true;  // nothing is in `sum` yet
-    for (int i = 0; i + 1 < end - begin; ++i) {
-      const int stage = i % kStages, next = (i + 1) % kStages;
-      const bool last = (begin + i + 1) % (kChunk / kStep) == 0;  // of the chunk
-      const float chunk_peak[2] = {peak[0], peak[1]}, chunk_mass[2] = {mass[0], mass[2]};
-      wait_barrier(&shared.full[next], (i + 1) / kStages & 1);
-      start_scores(s, group, next);
-      start_values(sum, weights, stage, !fresh);
-      if (last) {
-        peak[0] = peak[1] = kUnseen;
-        mass[0] = mass[1] = mass[2] = mass[3] = 0;
-      }
-      wait_products<1>();
-      pin(s);
-      hide(s, begin + i + 1, low, high);
-      weigh(s, peak, keep);
+      weigh(s, t.peak, keep);
+      pack(s, weights, t.mass, keep);
+      bool fresh = true;
+      for (int i = 0; i + 1 < end - begin; ++i) fresh = next_step(i, group, t, s, weights, low, high, fresh);
+      start_values(t.sum, weights, (end - begin - 1) % kStages, !fresh);
       wait_products<0>();
-      pin(sum);
-      if (thread == 0) arrive(&shared.empty[stage]);
-      if (last) {
-        close_chunk(total, total_mass, total_peak, sum, chunk_mass, chunk_peak);
-      } else {
-#pragma unroll
-        for (int n = 0; n < kHead / 2; ++n) sum[n] *= keep[n / 2 % 2];
-      }
-      fresh = last;
-      pack(s, weights, mass, keep);
+      pin(t.sum);
+      t.close_chunk({t.mass[0], t.mass[2]}, t.peak, work.scale);
     }
-    if (begin < end) {
-      const float chunk_mass[2] = {mass[0], mass[2]};
-      start_values(sum, weights, (end - begin - 1) % kStages, !fresh);
-      wait_products<0>();
-      pin(sum);
-      close_chunk(total, total_mass, total_peak, sum, chunk_mass, peak);
-    }
-    store(group, total, total_mass);
-  }
-
-  __device__ void close_chunk(float (&total)[kHead / 2], float (&total_mass)[2], float (&total_peak)[2], const float (&sum)[kHead / 2],
-                              const float (&mass)[2], const float (&peak)[2]) const {
-#pragma unroll
-    for (int h = 0; h < 2; ++h) {
-      const Fold by = fold(total_peak[h], peak[h], work.scale);
-      total_mass[h] = folded(total_mass[h], mass[h], by);
-#pragma unroll
-      for (int n = h * 2; n < kHead / 2; n += 4) total[n] = folded(total[n], sum[n], by), total[n + 1] = folded(total[n + 1], sum[n + 1], by);
-    }
+    store(group, t.total, t.total_mass);
   }
 
   __device__ void store(int group, const float (&total)[kHead / 2], const float (&total_mass)[2]) const {

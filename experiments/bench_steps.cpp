@@ -167,8 +167,10 @@ std::vector<StepReport> prompt_steps(const Scene& s, Engine& engine) {
 std::vector<StepReport> decode_steps(const Scene& s, Engine& engine) {
   constexpr int kWarmUpSteps = 6;
   const int rows = s.run["policy"]["length"].get<int>() + 1;
+  // The first sequences decode while the last ones' prompts are still fed, and must not end before those begin.
+  const int prompt_steps = 2 + s.batch * s.context / s.run["engine"]["step_rows"].get<int>();
   for (int k = 0; k < s.batch; ++k)
-    engine.submit(request_of(s, engine.target().info(), k, (s.steps + kWarmUpSteps + s.batch + 8) * rows));
+    engine.submit(request_of(s, engine.target().info(), k, (s.steps + kWarmUpSteps + prompt_steps + 8) * rows));
   std::vector<StepReport> kept;
   for (int whole = 0; !engine.idle() && int(kept.size()) < s.steps;) {
     StepReport r = engine.step();

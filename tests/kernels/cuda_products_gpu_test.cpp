@@ -77,7 +77,8 @@ TEST_P(CudaProducts, fused_products) {
 // Promised where numerics are invariant: a row's product has the same bits among any number of rows.
 TEST_P(CudaProducts, a_row_is_the_same_among_any_number_of_rows) {
   if (!GetParam()) GTEST_SKIP() << "fast numerics may choose by the number of rows";
-  const std::pair<int, int> shapes[] = {{6144, 4096}, {4096, 4096}, {4096, 14336}, {3072, 2048}, {2048, 2048}, {2048, 8192}, {100, 384}, {37, 55}};
+  const std::pair<int, int> shapes[] = {{6144, 4096}, {4096, 4096}, {4096, 14336}, {3072, 2048}, {2048, 2048}, {2048, 8192}, {100, 384}, {37, 55},
+                                       {640, 384}, {384, 384}, {2048, 384}, {384, 1024}, {4096, 384}, {256, 128}, {1024, 128}, {128, 512}, {4096, 128}};
   for (const auto& [out, in] : shapes)
     for (DType type : {DType::bf16, DType::f32}) {
       if (type == DType::f32 && out * in > 5000000) continue;

@@ -20,16 +20,19 @@ int Enumerator::split(const Name& name, const std::vector<double>& cuts) {
   std::vector<int> possible;
   for (int i = 0; i + 1 < int(cuts.size()); ++i)
     if (std::min(cuts[std::size_t(i) + 1], now.high) > std::max(cuts[std::size_t(i)], now.low)) possible.push_back(i);
-  int taken = possible.at(0);
-  if (possible.size() > 1) {
-    if (at_ == script_.size()) script_.push_back({0, int(possible.size())});
-    if (script_[at_].ways != int(possible.size())) throw Error("something besides its named draws decides what this decoder does: a script of choices met other choices when it ran again");
-    taken = possible.at(std::size_t(script_[at_++].at));
-  }
+  const int taken = take(possible);
   const Interval then{std::max(cuts[std::size_t(taken)], now.low), std::min(cuts[std::size_t(taken) + 1], now.high)};
   weight_ *= (then.high - then.low) / (now.high - now.low);
   if (remembers_) intervals_[name] = then;
   return taken;
+}
+
+int Enumerator::take(const std::vector<int>& possible) {
+  if (possible.size() == 1) return possible.front();
+  if (at_ == script_.size()) script_.push_back({0, int(possible.size())});
+  if (possible.empty() || script_[at_].ways != int(possible.size()))
+    throw Error("something besides its named draws decides what this decoder does: a script of choices met other choices when it ran again");
+  return possible.at(std::size_t(script_[at_++].at));
 }
 
 bool Enumerator::accept(double probability, const Draws& draws, DrawName name) {
@@ -49,9 +52,22 @@ Token Enumerator::draw(int vocab, const std::function<double(Token)>& law, const
 }
 
 Token Enumerator::race(int vocab, const std::function<double(Token)>& law, const Draws& draws, std::uint32_t position) {
-  if (vocab != 2) throw Error("the enumerator follows races between two tokens only, not " + std::to_string(vocab));
-  const double a = law(0), b = law(1);
-  return split({draws.seed, draws.stream, position, std::uint32_t(Role::noise), 0, 0, 0}, {0, a / (a + b), 1});
+  constexpr double kNothing = 1e-14;  // a region of this size is rounding
+  const Name name{draws.seed, draws.stream, position, std::uint32_t(Role::noise), 0, 0, 0};
+  RaceRegion now(vocab);
+  if (const auto known = regions_.find(name); known != regions_.end()) now = known->second, ++met_again_;
+  std::vector<double> p;
+  for (Token x = 0; x < vocab; ++x) p.push_back(law(x));
+  std::vector<int> possible;
+  std::vector<RaceRegion> won;
+  for (Token x = 0; x < vocab; ++x) {
+    won.push_back(now.won_by(x, p));
+    if (won.back().volume() > kNothing) possible.push_back(x);
+  }
+  const int winner = take(possible);
+  weight_ *= won[std::size_t(winner)].volume() / now.volume();
+  if (remembers_) regions_.insert_or_assign(name, std::move(won[std::size_t(winner)]));
+  return winner;
 }
 
 bool Enumerator::next() {
@@ -59,6 +75,7 @@ bool Enumerator::next() {
   at_ = 0;
   weight_ = 1;
   intervals_.clear();
+  regions_.clear();
   paths_ += !script_.empty();
   return !script_.empty();
 }

@@ -1,7 +1,7 @@
 // Follows every outcome of every draw, with its exact probability, through production code: a Chance in the place of Philox.
 // One name is one draw. For every name the interval of the uniform that is still possible is kept; `accept(p)` splits it at
-// p, `draw` at the law's CDF, weights are ratios of lengths, and a name that is met again goes on with its interval. Only so
-// does the proof see one draw used twice. This room must not know trees, verifiers or engines.
+// p, `draw` at the law's CDF, weights are ratios of lengths, and a name that is met again goes on with its interval; of a race,
+// likewise, the part of the noise that is still possible. Only so does the proof see one draw used twice. This room must not know trees, verifiers or engines.
 //
 //   Enumerator chance;
 //   do { ... run everything from the start; its outcome has the probability chance.weight() ... } while (chance.next());
@@ -10,6 +10,7 @@
 #include <tuple>
 #include <vector>
 
+#include "experiments/conformance/race_region.h"
 #include "kernels/lane.h"
 
 namespace foretoken::conformance {
@@ -21,7 +22,7 @@ class Enumerator : public Chance {
 
   bool accept(double probability, const Draws& draws, DrawName name) override;
   Token draw(int vocab, const std::function<double(Token)>& law, const Draws& draws, DrawName name) override;
-  // Vocabulary 2 only: s = E_0 / (E_0 + E_1) is uniform, and 0 wins if and only if s < p(0).
+  // A race is a draw too, of the whole noise of its position: what is still possible of it is a region of the simplex.
   Token race(int vocab, const std::function<double(Token)>& law, const Draws& draws, std::uint32_t position) override;
 
   double weight() const { return weight_; }
@@ -42,10 +43,13 @@ class Enumerator : public Chance {
 
   // Cuts the name's interval at ascending `cuts` (the first 0, the last 1); answers the piece that this script takes.
   int split(const Name& name, const std::vector<double>& cuts);
+  // Which of the possible ways, by number, this script takes.
+  int take(const std::vector<int>& possible);
   static Name name_of(const Draws& draws, DrawName name);
 
   bool remembers_;
   std::map<Name, Interval> intervals_;
+  std::map<Name, RaceRegion> regions_;
   std::vector<Choice> script_;
   std::size_t at_ = 0;
   double weight_ = 1;

@@ -1,0 +1,31 @@
+// What is still possible of the noise of one exponential race, exactly: E_0, E_1, ... are independent Exp(1), so their shares
+// u_x = E_x / sum E are uniform on the simplex, and "w wins under the law l" says u_w / l(w) <= u_x / l(x) for every rival x:
+// half-spaces. The region is a list of simplices; a half-space cuts a simplex edge by edge, and the volumes of the halves are
+// the shares of the edge, so no volume is ever computed by other means. This room must not know draws or verifiers.
+#pragma once
+#include <span>
+#include <vector>
+
+namespace foretoken::conformance {
+
+class RaceRegion {
+ public:
+  explicit RaceRegion(int vocab);
+
+  // The part in which `winner` wins under `law` (>= 0, [vocab]); empty where the winner is impossible.
+  RaceRegion won_by(int winner, std::span<const double> law) const;
+  double volume() const;  // its probability: 1 of the whole simplex
+
+ private:
+  struct Piece {
+    double volume;
+    std::vector<std::vector<double>> corners;  // [vocab][vocab]
+  };
+  RaceRegion() = default;
+  // Appends to `kept` the part of `piece` where u_x law(w) - u_w law(x) >= 0.
+  static void cut(const Piece& piece, int w, int x, std::span<const double> law, std::vector<Piece>& kept);
+
+  std::vector<Piece> pieces_;
+};
+
+}  // namespace foretoken::conformance

@@ -11,14 +11,13 @@ struct Drafted {
   DraftTree tree;
 };
 
-// The probability that a token drawn from q is the target's, given p: by rejection sum min(p, q); by a shared exponential
-// race sum over x of 1 / sum over y of max(p(y) / p(x), q(y) / q(x)).
-double agreement(const std::vector<double>& p, const Law& q, bool race) {
+// The probability that a token drawn from q stands, given p, as the verifier states it.
+double agreement(const std::vector<double>& p, const Law& q, const Soundness& how) {
   double sum = 0;
   for (Token x = 0; x < q.vocab; ++x) {
     const double px = p[std::size_t(x)], qx = q(x);
-    if (!race) sum += std::min(px, qx);
-    if (!race || px == 0 || qx == 0) continue;
+    if (!how.race) sum += how.acceptance == Acceptance::product ? px * qx : std::min(px, qx);
+    if (!how.race || px == 0 || qx == 0) continue;
     double rivals = 0;
     for (Token y = 0; y < q.vocab; ++y) rivals += std::max(p[std::size_t(y)] / px, q(y) / qx);
     sum += 1 / rivals;
@@ -32,13 +31,13 @@ struct Tally {
 };
 
 // Every position that was tested: up to the first refusal.
-void tally(const Drafted& d, const SequenceReport& r, const TableModel& target, const Warp& warp, bool race, std::map<int, Tally>& tallies) {
+void tally(const Drafted& d, const SequenceReport& r, const TableModel& target, const Warp& warp, const Soundness& how, std::map<int, Tally>& tallies) {
   Text context = d.context;
   for (int node = 1; node < d.tree.nodes && node <= r.accepted + 1; ++node) {
     const Token guess = *d.tree.tokens.row<Token>(node);
     const std::vector<double> p = target.law(context, warp);
     const bool certain = Drawn(*d.tree.q.drawn.row<std::uint8_t>(node)) == Drawn::certain;
-    const double e = certain ? p[std::size_t(guess)] : agreement(p, d.tree.q.laws[std::size_t(node) - 1][0], race);
+    const double e = certain ? p[std::size_t(guess)] : agreement(p, d.tree.q.laws[std::size_t(node) - 1][0], how);
     Tally& t = tallies[node];
     t.expected += e, t.variance += e * (1 - e), t.accepted += node <= r.accepted, ++t.tested;
     context.push_back(guess);
@@ -50,7 +49,7 @@ void tally(const Drafted& d, const SequenceReport& r, const TableModel& target, 
 Finding acceptance(const Subject& subject, const Scene& scene, Backend& backend, const TableModel::Options& options, std::span<const Ask> asks) {
   Finding f{.what = subject.text()};
   const Cast cast = table_cast(options);
-  const bool race = soundness_of(subject.registries, subject.chairs.verifier).race;
+  const Soundness how = soundness_of(subject.registries, subject.chairs.verifier);
   std::map<SequenceId, Drafted> last;
   std::map<int, Tally> tallies;
   const auto record = [&](Host&, std::span<const DraftRequest> requests, std::span<const DraftTree> trees) {
@@ -62,7 +61,7 @@ Finding acceptance(const Subject& subject, const Scene& scene, Backend& backend,
   };
   const auto judge = [&](Engine&, const StepReport& report, std::span<const Sequence* const>) {
     for (const SequenceReport& r : report.sequences)
-      if (r.judged && f.holds) tally(last.at(r.id), r, static_cast<const TableModel&>(*cast.target), scene.sampling.warp(), race, tallies);
+      if (r.judged && f.holds) tally(last.at(r.id), r, static_cast<const TableModel&>(*cast.target), scene.sampling.warp(), how, tallies);
   };
   play(watched(subject, record), scene, backend, cast, asks, judge);
   for (const auto& [position, t] : tallies) {

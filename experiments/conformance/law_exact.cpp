@@ -57,7 +57,7 @@ void compare(const Joint& found, const Joint& law, Finding& f) {
     mass += got;
     if (std::abs(got - wanted) > worst) worst = std::abs(got - wanted), where = texts;
   }
-  f.measure = worst;
+  f.measure = variation;
   if (worst <= 1e-12 && std::abs(mass - 1) <= 1e-12) return;
   std::string text;
   for (const Text& t : where) text += "[" + text_of(t) + "]";
@@ -84,7 +84,8 @@ Finding exact(const Subject& subject, const ExactCase& c) {
   try {
     do {
       Played played = play(subject, scene, *backend, cast, asks);
-      for (Text& t : played.texts) t.resize(std::min(t.size(), std::size_t(c.tokens)));
+      for (Text& t : played.texts)
+        if (c.max_new_tokens != c.tokens) t.resize(std::min(t.size(), std::size_t(c.tokens)));  // a text that must end there is taken whole
       joint[played.texts] += chance.weight();
       f.accepted += played.accepted, f.refused += played.refusals;
     } while (chance.next());

@@ -63,9 +63,8 @@ Finding same_text(const Subject& subject, const Scene& scene, Backend& backend, 
   return f;
 }
 
-CrowdFinding batch(const Subject& subject, const Scene& alone, const CrowdCase& c, Backend& backend, const Cast& cast, std::span<const Ask> asks) {
-  CrowdFinding f;
-  f.what = subject.text();
+Finding batch(const Subject& subject, const Scene& alone, const CrowdCase& c, Backend& backend, const Cast& cast, std::span<const Ask> asks) {
+  Finding f{.what = subject.text()};
   std::vector<Text> texts;
   Rounds rounds;
   for (const Ask& ask : asks) texts.push_back(recorded(subject, alone, backend, cast, {&ask, 1}, rounds).texts.front());
@@ -80,7 +79,7 @@ CrowdFinding batch(const Subject& subject, const Scene& alone, const CrowdCase& 
     Rounds crowded;
     const Played played = recorded(subject, c.crowds[k], backend, cast, crowd, crowded);
     note(played, f);
-    f.preempted += played.preempted, f.prefix_rows += played.prefix_rows;
+    f.seen["preemptions"] += played.preempted, f.seen["prefix rows"] += long(played.prefix_rows);
     for (std::size_t i = 0; i < order.size(); ++i) {
       if (c.whole) expect_same({texts[order[i]]}, {played.texts[i]}, where, f);
       else compare_rounds(crowd[i], texts[order[i]], played.texts[i], rounds, crowded, where, f);

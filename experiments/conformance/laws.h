@@ -10,7 +10,8 @@
 
 namespace foretoken::conformance {
 
-// exact: the joint law of the next `tokens` tokens equals the target's, to 1e-12, over every outcome of every draw.
+// exact: the joint law of the next `tokens` tokens equals the target's, to 1e-12, over every outcome of every draw. The measure
+// is the total variation, the cases are the ways that the draws can fall.
 struct ExactCase {
   TableModel::Options target{.vocab = 3};
   std::vector<Text> prompts{};      // all of one case are decoded in one engine: their joint law is a product
@@ -46,11 +47,8 @@ struct CrowdCase {
   std::vector<Scene> crowds;
   bool whole = false;
 };
-struct CrowdFinding : Finding {
-  long preempted = 0;
-  std::uint64_t prefix_rows = 0;
-};
-CrowdFinding batch(const Subject& subject, const Scene& alone, const CrowdCase& c, Backend& backend, const Cast& cast, std::span<const Ask> asks);
+// `seen` tells of "preemptions" and "prefix rows".
+Finding batch(const Subject& subject, const Scene& alone, const CrowdCase& c, Backend& backend, const Cast& cast, std::span<const Ask> asks);
 
 // memory: in every step, a drafter that lived through the whole run proposes what a fresh one proposes, tokens and laws.
 Finding memory(const Subject& subject, const Scene& scene, HostBackend& backend, const Cast& cast, std::span<const Ask> asks);
@@ -68,5 +66,18 @@ Finding no_budget_is_plain(const Subject& subject, const Scene& scene, Backend& 
 
 // acceptance: by position, the measured acceptance of chains lies where the laws p and q say. The measure is the greatest |z|.
 Finding acceptance(const Subject& subject, const Scene& scene, Backend& backend, const TableModel::Options& target, std::span<const Ask> asks);
+
+// causal: whether a node exists is decided before its token is drawn. In every round, every draw of a fresh drafter is forced to
+// every token that it might have given: the node must be there all the same, and all nodes before it unchanged.
+Finding causal(const Subject& subject, const Scene& scene, HostBackend& backend, const Cast& cast, std::span<const Ask> asks);
+
+// device: given the same logits and draws, the laws, the tokens drawn and the verdicts of a chain of `nodes` are equal bit for bit.
+struct DeviceCase {
+  int vocab = 61, sequences = 24, nodes = 4;
+  std::uint64_t seed = 1;
+};
+Finding same_verdicts(const Subject& subject, const DeviceCase& c, Backend& reference, Backend& other);
+// And so, where a model gives the same logits everywhere, are whole texts.
+Finding same_on_devices(const Subject& subject, const Scene& scene, Backend& reference, Backend& other, const Cast& cast, std::span<const Ask> asks);
 
 }  // namespace foretoken::conformance

@@ -27,6 +27,7 @@ Played play(const Subject& subject, const Scene& scene, Backend& backend, const 
   for (std::size_t i = 0; i < asks.size(); ++i) {
     Limits limits;
     limits.max_new_tokens = asks[i].max_new_tokens, limits.stop_tokens = scene.stop_tokens;
+    if (scene.limits) scene.limits(limits);
     const auto on_tokens = [&, i](const Sequence& s, std::span<const Token> tokens) {
       played.texts[i].insert(played.texts[i].end(), tokens.begin(), tokens.end());
       running[s.id] = &s;

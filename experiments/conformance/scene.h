@@ -3,6 +3,7 @@
 // Nothing here knows one drafter or verifier from another, but for a table of configurations worth trying.
 #pragma once
 #include <functional>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -58,6 +59,7 @@ struct Scene {
   std::vector<Token> stop_tokens{};
   EngineOptions engine{.batch = 4, .step_rows = 256, .page_rows = 2, .pages = 64, .check = true};
   int enough = 1 << 30;  // stop playing once every text has so many tokens
+  std::function<void(Limits&)> limits{};  // a planted bug of how texts end
 };
 
 struct Played {
@@ -74,13 +76,16 @@ Played play(const Subject& subject, const Scene& scene, Backend& backend, const 
 struct Finding {
   bool holds = true;
   std::string what;      // the subject and the measure; where it fails, how
+  std::string why{};     // the first failure alone
   double measure = 0;    // the law's own: an error, a p-value, a z-score, a count
   long cases = 0;        // what was compared
   long accepted = 0, refused = 0;  // guesses, so that a law that saw neither is no law
+  std::map<std::string, long> seen{};  // what else occurred: preemptions, rows served from prefixes, ...
 
-  void fail(const std::string& why) {
+  void fail(const std::string& reason) {
     holds = false;
-    what += (what.empty() ? "" : "; ") + why;
+    if (why.empty()) why = reason;
+    what += (what.empty() ? "" : "; ") + reason;
   }
 };
 

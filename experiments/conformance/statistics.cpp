@@ -4,6 +4,7 @@
 #include <boost/math/distributions/chi_squared.hpp>
 #include <boost/math/distributions/non_central_chi_squared.hpp>
 #include <cmath>
+#include <functional>
 #include <numeric>
 
 namespace foretoken::conformance {
@@ -21,32 +22,37 @@ long sample_size(int cells, double variation, double level, double power) {
 }
 
 ChiSquare chi_square(std::span<const long> counts, std::span<const double> law) {
+  constexpr double kFew = 5;
   const double n = double(std::accumulate(counts.begin(), counts.end(), 0l));
-  double pooled = 0, pooled_count = 0;
-  ChiSquare result{.freedom = -1};
-  const auto cell = [&](double count, double expected) {
-    result.statistic += (count - expected) * (count - expected) / expected;
-    ++result.freedom;
-  };
+  std::vector<std::pair<double, double>> cells;  // expected, counted
   for (std::size_t i = 0; i < counts.size(); ++i) {
     if (law[i] == 0 && counts[i] > 0) return {1e300, 0, 1};
-    if (n * law[i] >= 5) cell(double(counts[i]), n * law[i]);
-    else pooled += n * law[i], pooled_count += double(counts[i]);
+    if (law[i] > 0) cells.push_back({n * law[i], double(counts[i])});
   }
-  if (pooled > 0) cell(pooled_count, std::max(pooled, 1e-9));
+  std::ranges::sort(cells, std::greater{});
+  while (cells.size() > 1 && cells.back().first < kFew) {  // the least goes to the next, until none is too small
+    cells[cells.size() - 2].first += cells.back().first, cells[cells.size() - 2].second += cells.back().second;
+    cells.pop_back();
+  }
+  ChiSquare result{.freedom = int(cells.size()) - 1};
+  for (const auto& [expected, counted] : cells) result.statistic += (counted - expected) * (counted - expected) / expected;
   if (result.freedom > 0) result.p_value = boost::math::cdf(boost::math::complement(boost::math::chi_squared(result.freedom), result.statistic));
   return result;
 }
 
-std::vector<bool> holm(std::span<const double> p_values, double level) {
+std::vector<double> holm_adjusted(std::span<const double> p_values) {
   std::vector<std::size_t> order(p_values.size());
   std::iota(order.begin(), order.end(), 0);
   std::ranges::sort(order, {}, [&](std::size_t i) { return p_values[i]; });
-  std::vector<bool> falls(p_values.size(), false);
-  for (std::size_t k = 0; k < order.size(); ++k) {
-    if (p_values[order[k]] > level / double(order.size() - k)) break;
-    falls[order[k]] = true;
-  }
+  std::vector<double> adjusted(p_values.size());
+  double most = 0;
+  for (std::size_t k = 0; k < order.size(); ++k) adjusted[order[k]] = most = std::max(most, std::min(1.0, p_values[order[k]] * double(order.size() - k)));
+  return adjusted;
+}
+
+std::vector<bool> holm(std::span<const double> p_values, double level) {
+  std::vector<bool> falls;
+  for (const double p : holm_adjusted(p_values)) falls.push_back(p <= level);
   return falls;
 }
 

@@ -14,10 +14,12 @@ struct ChiSquare {
   double statistic = 0, p_value = 1;
   int freedom = 0;
 };
-// Cells expected fewer than 5 times are pooled. A count where the law says 0 has p-value 0.
+// Cells expected fewer than 5 times are pooled, with the next larger ones until the pool is expected so often. A count where the law says 0 has p-value 0.
 ChiSquare chi_square(std::span<const long> counts, std::span<const double> law);
 
 // Which of many null hypotheses fall at this family-wise level (Holm 1979).
 std::vector<bool> holm(std::span<const double> p_values, double level);
+// The least family-wise level at which each would fall.
+std::vector<double> holm_adjusted(std::span<const double> p_values);
 
 }  // namespace foretoken::conformance

@@ -104,11 +104,19 @@ class Trials {
 // writes goes to `verdicts` on the device. Right, but slow: every law is copied, and the host waits once more.
 void verify_on_host(Backend& device, const Trials& trials, Tensor verdicts, const std::function<void(Backend&, const Trials&, Tensor)>& verify);
 
+// How often a child drawn from q stands where p is the target's law: what the acceptance law expects of a chain.
+enum class Acceptance : std::uint8_t {
+  overlap,  // sum_x min(p(x), q(x)), the most that a rule of one node can; of a race sum_x 1 / sum_y max(p(y) / p(x), q(y) / q(x))
+  product,  // sum_x p(x) q(x): the target's token is drawn without a look at the draft
+  other     // no formula is stated
+};
+
 // What a verifier needs of a proposal, and what it promises.
 struct Soundness {
   std::vector<Drawn> takes;      // kinds of nodes for which the promise holds
   std::string promise = "exact"; // "exact", "exact, path-identical", "lossy: <the induced law>"
   bool race = false;             // draws by exponential races with noise named by position, and so must the drafter
+  Acceptance acceptance = Acceptance::overlap;
 };
 
 class Verifier {

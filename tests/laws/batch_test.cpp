@@ -26,8 +26,7 @@ std::vector<Ask> crowd(int count, int vocab, int tokens, std::uint64_t seed) {
 }
 
 struct Seen {
-  long refused = 0, accepted = 0, preempted = 0, compared = 0;
-  std::uint64_t prefix_rows = 0;
+  long refused = 0, accepted = 0, preempted = 0, prefix_rows = 0;
 };
 
 Seen expect_same_in_crowds(const Sampling& sampling, bool whole, const std::vector<EngineOptions>& engines, HostBackend& backend, const Cast& cast, const std::vector<Ask>& asks,
@@ -38,10 +37,10 @@ Seen expect_same_in_crowds(const Sampling& sampling, bool whole, const std::vect
   for (const EngineOptions& e : engines) c.crowds.push_back({.sampling = sampling, .engine = e});
   for (const Subject& s : all) {
     if (whole && sampling.temperature > 0 && !soundness_of(s.registries, s.chairs.verifier).race) continue;
-    const CrowdFinding f = batch(s, alone, c, backend, cast, asks);
+    Finding f = batch(s, alone, c, backend, cast, asks);
     EXPECT_TRUE(f.holds) << f.what.substr(0, 800);
     EXPECT_GE(f.cases, long(asks.size() * engines.size())) << f.what;
-    seen.refused += f.refused, seen.accepted += f.accepted, seen.preempted += f.preempted, seen.prefix_rows += f.prefix_rows;
+    seen.refused += f.refused, seen.accepted += f.accepted, seen.preempted += f.seen["preemptions"], seen.prefix_rows += f.seen["prefix rows"];
   }
   EXPECT_GT(seen.accepted, 0);
   EXPECT_GT(seen.refused, 0);
@@ -65,21 +64,21 @@ TEST(Batch, GreedyTextIsTheSameInEveryCrowd) {
   ReferenceBackend b;
   const Seen seen = expect_same_in_crowds({.temperature = 0}, true, {kWide, kChunks, kSmall, kNoReuse}, b, table_cast(kTable), crowd(14, 4, 24, 1), everything());
   EXPECT_GT(seen.preempted, 0);
-  EXPECT_GT(seen.prefix_rows, 0u);
+  EXPECT_GT(seen.prefix_rows, 0);
 }
 
 TEST(Batch, CoupledTextIsTheSameInEveryCrowd) {
   ReferenceBackend b;
   const Seen seen = expect_same_in_crowds({.temperature = 1}, true, {kWide, kChunks, kSmall, kNoReuse}, b, table_cast(kTable), crowd(14, 4, 24, 2), everything());
   EXPECT_GT(seen.preempted, 0);
-  EXPECT_GT(seen.prefix_rows, 0u);
+  EXPECT_GT(seen.prefix_rows, 0);
 }
 
 TEST(Batch, EqualTreesGetEqualVerdicts) {
   ReferenceBackend b;
   const Seen seen = expect_same_in_crowds({.temperature = 1}, false, {kWide, kChunks, kSmall, kNoReuse}, b, table_cast(kTable), crowd(14, 4, 24, 3), everything());
   EXPECT_GT(seen.preempted, 0);
-  EXPECT_GT(seen.prefix_rows, 0u);
+  EXPECT_GT(seen.prefix_rows, 0);
 }
 
 // With room for every tree, trees do not depend on the crowd, and so neither do texts.
@@ -88,7 +87,7 @@ TEST(Batch, SampledTextIsTheSameWhereThereIsRoom) {
   const auto asks = crowd(14, 4, 24, 4);
   for (const Subject& s : everything()) {
     const Scene alone{.engine = {.batch = 1, .step_rows = 512, .page_rows = 4, .pages = 512, .check = true}};
-    const CrowdFinding f = batch(s, alone, {{{.engine = kWide}}, true}, b, table_cast(kTable), asks);
+    Finding f = batch(s, alone, {{{.engine = kWide}}, true}, b, table_cast(kTable), asks);
     EXPECT_TRUE(f.holds) << f.what.substr(0, 800);
   }
 }
@@ -103,7 +102,7 @@ TEST(Batch, TransformersOnEveryBackend) {
     const EngineOptions chunks{.batch = 5, .step_rows = 9, .page_rows = 4, .pages = 256, .check = true};
     const Seen seen = expect_same_in_crowds({.temperature = 0}, true, {chunks, {.batch = 4, .step_rows = 40, .page_rows = 4, .pages = 24, .check = true}}, *b, cast, asks, all);
     EXPECT_GT(seen.preempted, 0) << b->name();
-    EXPECT_GT(seen.prefix_rows, 0u) << b->name();
+    EXPECT_GT(seen.prefix_rows, 0) << b->name();
     expect_same_in_crowds({.temperature = 0.4f}, true, {chunks, {.batch = 8, .step_rows = 512, .page_rows = 5, .pages = 256, .check = true}}, *b, cast, asks, all);
   }
 }

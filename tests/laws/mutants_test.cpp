@@ -178,5 +178,99 @@ TEST(Mutants, CuttingANodeByItsOwnTokenIsKilledByExact) {
   killed_among_trees(three_tokens(), 3, [](Subject& s, ExactCase&, int seed) { s.chairs.drafter = random_tree(seed, "independent", true); });
 }
 
+TEST(Mutants, CuttingANodeByItsOwnTokenIsKilledByCausal) {
+  ReferenceBackend b;
+  const Cast cast = table_cast({.vocab = 3, .order = 2, .seed = 81});
+  const auto asks = random_asks(3, 3, 6, 12, 5);
+  const Registries registries = with_scripted(all_registries());
+  const Finding sane = causal(subject(registries, random_tree(1, "independent"), kSampling, 4), {}, b, cast, asks);
+  EXPECT_TRUE(sane.holds) << sane.what;
+  EXPECT_GT(sane.cases, 100);
+  EXPECT_FALSE(causal(subject(registries, random_tree(1, "independent", true), kSampling, 4), {}, b, cast, asks).holds);
+}
+
+// A policy may read what was discarded, since no later round meets its draws again; with names by position alone it meets them.
+TEST(Mutants, ANosyPolicyUnderNamesByPositionIsKilledByExact) {
+  ExactCase c{.target = {.vocab = 3, .order = 2, .seed = 81, .strict = false}, .prompts = {{0, 1}}, .tokens = 3, .max_new_tokens = 5};
+  const Subject fixed = subject(all_registries(), kDraftModel, kSampling, 3);
+  Subject nosy = subject(with_nosy_policy(all_registries()), kDraftModel, kSampling);
+  nosy.chairs.policy = {{"name", "nosy"}};
+  EXPECT_TRUE(exact(fixed, c).holds);
+  EXPECT_TRUE(exact(nosy, c).holds);
+  c.rename = name_by_position;
+  const Finding unread = exact(fixed, c);
+  EXPECT_TRUE(unread.holds) << unread.what;
+  EXPECT_TRUE(refuted(exact(nosy, c)));
+}
+
+TEST(Mutants, GreedyTieRuleIsKilledByGreedyAndDevice) {
+  ReferenceBackend sane;
+  LastOfEquals b;
+  const Scene scene{.sampling = {.temperature = 0}, .engine = {.batch = 1, .step_rows = 64, .page_rows = 2, .pages = 64}};
+  const Cast cast = table_cast({.vocab = 4, .order = 2, .seed = 3, .uniform = true});
+  const auto asks = random_asks(4, 4, 8, 16, 6);
+  const Subject s = subject(all_registries(), {{"name", "ngram"}, {"shortest", 1}}, kSampling, 3);
+  EXPECT_TRUE(same_text(s, scene, sane, cast, asks).holds);
+  EXPECT_FALSE(same_text(s, scene, b, cast, asks).holds);
+  ReferenceBackend other;
+  EXPECT_TRUE(same_verdicts(s, {.vocab = 61}, sane, other).holds);
+  EXPECT_FALSE(same_verdicts(s, {.vocab = 61}, sane, b).holds);
+}
+
+TEST(Mutants, LengthOvershootIsKilledByExactAndGreedy) {
+  const Subject s = subject(all_registries(), kDraftModel, kSampling, 3);
+  ExactCase c = three_tokens();
+  c.max_new_tokens = 3;
+  EXPECT_TRUE(exact(s, c).holds);
+  c.scene.limits = late_length;
+  EXPECT_TRUE(refuted(exact(s, c)));
+  ReferenceBackend b;
+  const Scene scene{.sampling = {.temperature = 0}, .limits = late_length};
+  const Subject twin = subject(all_registries(), {{"name", "draft_model"}, {"model", "table:same"}}, kSampling, 3);
+  EXPECT_FALSE(same_text(twin, scene, b, table_cast({.vocab = 3, .order = 2, .seed = 81}), random_asks(6, 3, 6, 15, 7)).holds);
+}
+
+TEST(Mutants, AStopTokenMissedInsideAnAcceptedPathIsKilledByExact) {
+  const Subject s = subject(all_registries(), kDraftModel, kSampling, 3);
+  ExactCase c = three_tokens();
+  c.scene.stop_tokens = {2};
+  EXPECT_TRUE(exact(s, c).holds);
+  c.scene.limits = late_stop_token;
+  EXPECT_TRUE(refuted(exact(s, c)));
+}
+
+TEST(Mutants, TreePageAliasingIsKilledByExactOfTwoSequencesAndCache) {
+  const Subject s = subject(all_registries(), kDraftModel, kSampling, 1);  // root and guess lie in the page that is shared by mistake
+  ExactCase c = two_tokens();
+  c.prompts = {{0, 1, 0}, {1, 1, 0}};
+  c.tokens = 2;
+  c.scene.engine.reuse_prefixes = false;
+  EXPECT_TRUE(exact(s, c).holds);
+  c.disguise = aliased;
+  const Finding planted = exact(s, c);
+  EXPECT_TRUE(refuted(planted)) << planted.what;
+  ReferenceBackend b;
+  Cast cast = table_cast({.vocab = 3, .order = 2, .seed = 81, .strict = false});
+  const auto asks = random_asks(4, 3, 6, 16, 8);
+  EXPECT_TRUE(cache(s, {}, b, cast, asks).holds);
+  cast.target = aliased(cast.target);
+  EXPECT_FALSE(cache(s, {}, b, cast, asks).holds);
+}
+
+// What the whole proof rests on: a name that is met again is the same draw. The acceptance of a guess reuses the draw that made it.
+TEST(Enumerator, ThatForgetsNamesMissesAReusedDrawAndTheShippedOneFindsIt) {
+  const Subject s = subject(all_registries(), kDraftModel, kSampling);
+  ExactCase c = three_tokens();
+  c.rename = [](Draws&, DrawName& n) {
+    if (n.role == Role::accept) n.role = Role::draft;
+  };
+  EXPECT_TRUE(refuted(exact(s, c)));
+  c.remembers = false;
+  const Finding forgetful = exact(s, c);
+  EXPECT_TRUE(forgetful.holds) << forgetful.what;
+  EXPECT_GT(forgetful.accepted, 0);
+  EXPECT_GT(forgetful.refused, 0);
+}
+
 }  // namespace
 }  // namespace foretoken::test

@@ -1,5 +1,8 @@
 #include "tests/support/mutants.h"
 
+#include <algorithm>
+#include <utility>
+
 #include "kernels/lane.h"
 
 namespace foretoken::test {
@@ -94,6 +97,73 @@ class Masked : public Model {
   Change change_;
 };
 
+// Every sequence's block table ends in the last page of the first.
+class Aliased : public Model {
+ public:
+  explicit Aliased(std::shared_ptr<Model> inner) : inner_(std::move(inner)) {}
+  const ModelInfo& info() const override { return inner_->info(); }
+  Output forward(Backend& backend, const Rows& rows, std::span<const KvLayer> kv) override {
+    const Layout& l = rows.layout;
+    std::map<std::int32_t, std::int32_t> last;  // table -> its last page that is written
+    for (int r = 0; r < l.rows; ++r) {
+      std::int32_t& page = last[*l.owner.row<std::int32_t>(r)];
+      page = std::max(page, *l.slots.row<std::int32_t>(r) / kv[0].page_rows);
+    }
+    for (const auto& [table, page] : last) l.tables.row<std::int32_t>(table)[page] = l.tables.row<std::int32_t>(0)[last.begin()->second];
+    return inner_->forward(backend, rows, kv);
+  }
+
+ private:
+  std::shared_ptr<Model> inner_;
+};
+
+// What "draft_model" drafted last for each sequence, where the policy can read it.
+struct Overheard {
+  struct Draft {
+    int root = 0;  // the sequence's length when it was drafted
+    Text tokens;   // of the chain below the root
+  };
+  std::map<SequenceId, Draft> drafts;
+};
+
+class Talkative : public Drafter {
+ public:
+  Talkative(std::unique_ptr<Drafter> inner, std::shared_ptr<Overheard> overheard) : inner_(std::move(inner)), overheard_(std::move(overheard)) { overheard_->drafts.clear(); }
+  Needs needs() const override { return inner_->needs(); }
+  void forget(const Sequence& sequence) override { inner_->forget(sequence); }
+  std::vector<DraftTree> draft(std::span<const DraftRequest> requests) override {
+    auto trees = inner_->draft(requests);
+    for (std::size_t i = 0; i < trees.size(); ++i) {
+      Overheard::Draft& d = overheard_->drafts[requests[i].sequence->id] = {requests[i].sequence->length(), {}};
+      for (int n = 1; n < trees[i].nodes; ++n) d.tokens.push_back(*trees[i].tokens.row<Token>(n));
+    }
+    return trees;
+  }
+
+ private:
+  std::unique_ptr<Drafter> inner_;
+  std::shared_ptr<Overheard> overheard_;
+};
+
+class Nosy : public LengthPolicy {
+ public:
+  Nosy(int length, std::shared_ptr<Overheard> overheard) : length_(length), overheard_(std::move(overheard)) {}
+  int longest() const override { return length_; }
+  std::vector<int> budgets(std::span<const PastOnly> past) override {
+    std::vector<int> budgets;
+    for (const PastOnly& p : past) {
+      const Overheard::Draft& d = overheard_->drafts[p.id];
+      const std::size_t same = std::size_t(std::max(0, p.length - d.root));  // the guess for the position that is next
+      budgets.push_back(p.rounds > 0 && same < d.tokens.size() && d.tokens[same] == 0 ? 0 : length_);
+    }
+    return budgets;
+  }
+
+ private:
+  int length_;
+  std::shared_ptr<Overheard> overheard_;
+};
+
 Registries with_verifier(Registries registries, std::function<std::unique_ptr<Verifier>()> make) {
   registries.verifiers.replace("mutant", {"a planted bug", "", {}, [make](const json&, Host&) { return make(); }});
   return registries;
@@ -117,6 +187,47 @@ Registries with_unwarped_q(Registries registries) {
   return registries;
 }
 
+Registries with_nosy_policy(Registries registries) {
+  const auto overheard = std::make_shared<Overheard>();
+  Entry<Drafter> entry = registries.drafters.entries().at("draft_model");
+  const auto make = entry.make;
+  entry.make = [make, overheard](const json& o, Host& host) { return std::make_unique<Talkative>(make(o, host), overheard); };
+  registries.drafters.replace("draft_model", entry);
+  registries.policies.replace("nosy", {"reads discarded guesses", "", {}, [overheard](const json&, Host&) { return std::make_unique<Nosy>(3, overheard); }});
+  return registries;
+}
+
+void name_by_position(Draws& draws, DrawName& name) {
+  if (name.role == Role::noise) return;
+  const bool of_children = name.role == Role::residual || name.role == Role::bonus;
+  draws.root += name.node + (of_children ? 1 : 0);
+  name.node = 0;
+}
+
+void late_length(Limits& limits) {
+  const int most = limits.max_new_tokens;
+  limits.max_new_tokens += 64;
+  limits.stop = [most](std::span<const Token> generated, int) { return int(generated.size()) >= most ? std::optional<int>(int(generated.size())) : std::nullopt; };
+}
+
+void late_stop_token(Limits& limits) {
+  const std::vector<Token> stops = std::exchange(limits.stop_tokens, {});
+  limits.stop = [stops](std::span<const Token> generated, int) {
+    return std::ranges::find(stops, generated.back()) != stops.end() ? std::optional<int>(int(generated.size())) : std::nullopt;
+  };
+}
+
+Laws LastOfEquals::law(const Tensor& logits, std::span<const Warp> warps) {
+  Laws laws = ReferenceBackend::law(logits, warps);
+  for (int i = 0; i < laws.count() && laws.count() > 1; ++i) {
+    LawRow row = laws[i].row;
+    for (Token x = 0; x < laws.vocab(); ++x)
+      if (logits.row<float>(i)[x] == row.peak) row.greedy = x;
+    keep_law(row, laws, i);
+  }
+  return laws;
+}
+
 Tensor Stale::allocate(Shape shape, DType dtype) {
   const Tensor t = ReferenceBackend::allocate(shape, dtype);
   const auto* begin = t.data<std::byte>();
@@ -137,6 +248,8 @@ void Stale::store(const Tensor& k, const Tensor& v, const KvLayer& kv, const Lay
     ReferenceBackend::store(k.rows(r, 1), v.rows(r, 1), kv, one);
   }
 }
+
+std::shared_ptr<Model> aliased(std::shared_ptr<Model> inner) { return std::make_shared<Aliased>(std::move(inner)); }
 
 std::shared_ptr<Model> shortsighted(std::shared_ptr<Model> inner) {
   return std::make_shared<Masked>(std::move(inner), [](std::uint64_t& bits) {

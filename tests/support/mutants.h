@@ -44,6 +44,24 @@ class Stale : public ReferenceBackend {
   std::map<std::pair<const std::byte*, int>, int> written_;  // (page's address, row) -> position
 };
 
+// Ties of logits go to the last of the greatest wherever several rows are asked about at once, as another kernel might have it.
+class LastOfEquals : public ReferenceBackend {
+ public:
+  Laws law(const Tensor& logits, std::span<const Warp> warps) override;
+};
+
+// All sequences of a forward share the last page of the first: what one writes for its tree the next overwrites.
+std::shared_ptr<Model> aliased(std::shared_ptr<Model> inner);
+
+// `registries` with the policy "nosy", which drafts nothing after a discarded guess that was 0, and "draft_model" telling it.
+Registries with_nosy_policy(Registries registries);
+// Names by absolute position alone, so that a draw which an earlier round has looked at is met again.
+void name_by_position(Draws& draws, DrawName& name);
+
+// Ends that are looked for once a round, not token by token: too late inside an accepted path.
+void late_length(Limits& limits);
+void late_stop_token(Limits& limits);
+
 // The target sees one ancestor too few, or one sibling too many.
 std::shared_ptr<Model> shortsighted(std::shared_ptr<Model> inner);
 std::shared_ptr<Model> squinting(std::shared_ptr<Model> inner);

@@ -28,7 +28,7 @@ struct Matching {
 Entry<Verifier> matching() {
   return {"the target's own token, drawn without a look at the draft; exact", "arXiv 2305.09781", {}, [](const nlohmann::json&, Host&) {
             const std::vector<Drawn> all{Drawn::certain, Drawn::chain, Drawn::independent, Drawn::without_replacement, Drawn::marginals};
-            return std::make_unique<RuleVerifier<Matching>>(Soundness{.takes = all, .promise = "exact", .race = false});
+            return std::make_unique<RuleVerifier<Matching>>(Soundness{.takes = all, .promise = "exact", .acceptance = Acceptance::product});
           }};
 }
 

@@ -1,0 +1,191 @@
+#include "experiments/conformance/check.h"
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <mutex>
+#include <thread>
+
+#include "experiments/conformance/statistics.h"
+#include "kernels/error.h"
+
+namespace foretoken::conformance {
+namespace {
+
+using nlohmann::json;
+using Clock = std::chrono::steady_clock;
+
+double since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+
+// All configurations that the kit tries, those of one name, or the one that was given.
+std::vector<json> chosen(const std::vector<json>& tried, const json& given, const std::function<json(const json&)>& complete) {
+  if (given.is_null()) return tried;
+  if (given.size() > 1) return {complete(given)};
+  std::vector<json> some;
+  for (const json& config : tried)
+    if (config.at("name") == given.at("name")) some.push_back(config);
+  return some.empty() ? std::vector<json>{complete(given)} : some;
+}
+
+// One scene to ask.
+struct Job {
+  std::size_t report;  // index of its LawReport
+  int number;          // of the scene
+  LawCase scene;
+};
+
+// Folds what one scene found into the report of its law.
+void fold(const LawCase& scene, const Finding& f, double seconds, bool p_value, LawReport& r) {
+  ++r.asked;
+  r.cases += f.cases, r.accepted += f.accepted, r.refused += f.refused, r.seconds += seconds;
+  r.measure = p_value ? std::min(r.asked == 1 ? 1.0 : r.measure, f.measure) : std::max(r.measure, f.measure);
+  for (const auto& [what, n] : f.seen) r.seen[what] += n;
+  if (f.seen.contains("refused") && f.seen.at("refused") > 0) r.notes.push_back(f.what);
+  if (p_value || f.holds || r.ruling == LawReport::Ruling::broken) return;
+  r.ruling = LawReport::Ruling::broken;
+  r.reason = "(" + scene.scene + ") " + f.why;
+}
+
+Finding asked(const LawCase& scene) {
+  try {
+    return scene.run();
+  } catch (const std::exception& e) {
+    Finding f;
+    f.fail(e.what());
+    return f;
+  }
+}
+
+class Session {
+ public:
+  Session(const std::vector<Candidate>& candidates, const Ground& ground, const std::vector<std::string>& only) {
+    for (const KitLaw& law : kit_laws()) {
+      const bool asked = only.empty() || std::ranges::find(only, law.name) != only.end();
+      for (const Candidate& c : candidates) add(law, c, ground, asked);
+    }
+    // Breadth first: when the time is up, every law has been asked about something.
+    std::ranges::stable_sort(jobs_, {}, &Job::number);
+  }
+
+  void run(int threads, double seconds, Clock::time_point start) {
+    std::atomic<std::size_t> next = 0;
+    const auto work = [&] {
+      for (std::size_t i = next++; i < jobs_.size() && since(start) < seconds; i = next++) {
+        const auto begin = Clock::now();
+        const Finding f = asked(jobs_[i].scene);
+        const std::scoped_lock lock(books_);
+        LawReport& r = reports_[jobs_[i].report];
+        fold(jobs_[i].scene, f, since(begin), r.law == "sampled", r);
+      }
+    };
+    std::vector<std::jthread> helpers;
+    for (int i = 1; i < threads; ++i) helpers.emplace_back(work);
+    work();
+  }
+
+  // Holm's correction over everything that was sampled.
+  void correct(double level) {
+    std::vector<LawReport*> tests;
+    std::vector<double> p_values;
+    for (LawReport& r : reports_)
+      if (r.law == "sampled" && r.asked > 0) tests.push_back(&r), p_values.push_back(r.measure);
+    const std::vector<double> adjusted = holm_adjusted(p_values);
+    for (std::size_t i = 0; i < tests.size(); ++i) {
+      tests[i]->measure = adjusted[i];
+      if (adjusted[i] > level) continue;
+      tests[i]->ruling = LawReport::Ruling::broken;
+      tests[i]->reason = "a joint chi-square of " + std::to_string(tests[i]->cases) + " texts gives p = " + std::to_string(p_values[i]) + ", " + std::to_string(adjusted[i]) + " after Holm's correction";
+    }
+  }
+
+  std::vector<LawReport> reports() {
+    for (LawReport& r : reports_)
+      if (r.ruling == LawReport::Ruling::holds && r.asked == 0) r.ruling = LawReport::Ruling::not_shown, r.reason = "none of its " + std::to_string(r.scenes) + " scenes began in the time given";
+    return std::move(reports_);
+  }
+
+ private:
+  void add(const KitLaw& law, const Candidate& c, const Ground& ground, bool asked) {
+    LawReport r{.law = law.name, .subject = c.subject.text(), .reason = asked ? law.silent(c, ground) : "it was not asked: other laws were named"};
+    if (!r.reason.empty()) r.ruling = LawReport::Ruling::silent;
+    else
+      for (LawCase& scene : law.cases(c, ground)) jobs_.push_back({reports_.size(), r.scenes++, std::move(scene)});
+    reports_.push_back(std::move(r));
+  }
+
+  std::vector<LawReport> reports_;
+  std::vector<Job> jobs_;
+  std::mutex books_;
+};
+
+void expect_known(const std::vector<std::string>& laws) {
+  std::vector<std::string> known;
+  for (const KitLaw& law : kit_laws()) known.push_back(law.name);
+  for (const std::string& name : laws)
+    if (std::ranges::find(known, name) == known.end()) unknown_name("law", name, known);
+}
+
+// A drafter whose guesses nobody ever saw.
+std::string never_drafted(const std::string& subject, const std::vector<LawReport>& laws) {
+  for (const LawReport& r : laws)
+    if (r.subject == subject && r.law != "limits" && r.law != "device" && r.accepted + r.refused > 0) return "";
+  return subject + ": no guess of this drafter was judged in any scene, so nothing was shown of it";
+}
+
+}  // namespace
+
+const char* name_of(LawReport::Ruling r) {
+  constexpr const char* kNames[] = {"holds", "broken", "does not apply", "not shown"};
+  return kNames[int(r)];
+}
+
+std::vector<Candidate> candidates(const Choice& choice) {
+  const Registries& r = choice.registries;
+  const auto drafters = chosen(drafter_configurations(r), choice.drafter, [&](const json& c) { return r.drafters.complete(c); });
+  const auto verifiers = chosen(verifier_configurations(r), choice.verifier, [&](const json& c) { return r.verifiers.complete(c); });
+  const json fixed{{"name", "fixed"}, {"length", 4}};
+  std::vector<Candidate> all;
+  const auto add = [&](const json& drafter, const json& policy, const json& verifier, bool own) {
+    if (sound(r, drafter, verifier)) all.push_back(candidate({r, {drafter, policy, verifier}}, own));
+  };
+  for (const json& drafter : drafters)
+    for (const json& verifier : verifiers) add(drafter, choice.policy.is_null() ? fixed : r.policies.complete(choice.policy), verifier, !choice.policy.is_null());
+  if (choice.policy.is_null() && choice.drafter.is_null())
+    for (const auto& [name, entry] : r.policies.entries())
+      if (name != "fixed")
+        for (const json& verifier : verifiers) add({{"name", "draft_model"}, {"model", "table:other"}}, r.policies.complete({{"name", name}}), verifier, true);
+  if (all.empty()) {
+    const auto takes = soundness_of(r, verifiers.at(0)).takes;
+    std::string kinds, taken;
+    for (const Drawn d : needs_of(r, drafters.at(0)).proposes) kinds += (kinds.empty() ? "" : ", ") + std::string(foretoken::name_of(d));
+    for (const Drawn d : takes) taken += (taken.empty() ? "" : ", ") + std::string(foretoken::name_of(d));
+    throw Error("no verifier that was chosen is sound for the drafter: its nodes are drawn '" + kinds + "', the verifier takes '" + taken + "'; choose another pair");
+  }
+  return all;
+}
+
+CheckReport check(const std::vector<Candidate>& candidates, Ground ground, const HowToCheck& how) {
+  const auto start = Clock::now();
+  expect_known(how.laws);
+  CheckReport report;
+  ground.sampled_tests = int(std::ranges::count_if(candidates, [](const Candidate& c) { return c.soundness.promise.rfind("exact", 0) == 0; }));
+  Session session(candidates, ground, how.laws);
+  session.run(how.threads, how.seconds, start);
+  session.correct(ground.level);
+  report.laws = session.reports();
+  report.level = ground.level;
+  for (const Candidate& c : candidates) report.subjects.push_back(c.subject.text());
+  for (const LawReport& r : report.laws) {
+    if (r.ruling == LawReport::Ruling::broken) report.sentences.push_back("the law '" + r.law + "' is broken by " + r.subject + ": " + r.reason);
+    if (r.ruling == LawReport::Ruling::not_shown) report.sentences.push_back("the law '" + r.law + "' was not shown of " + r.subject + ": " + r.reason);
+  }
+  for (const Candidate& c : candidates) {
+    if (!how.laws.empty()) break;
+    const std::string sentence = c.needs.proposes.empty() ? "" : never_drafted(c.subject.text(), report.laws);
+    if (!sentence.empty()) report.sentences.push_back(sentence);
+  }
+  report.seconds = since(start);
+  return report;
+}
+
+}  // namespace foretoken::conformance

@@ -1,0 +1,50 @@
+// Asks every law of the kit of every chosen combination of drafter, policy and verifier, several scenes at once, and keeps what
+// was found. Knows no subject by name, nothing of terminals or files.
+#pragma once
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "experiments/conformance/law_table.h"
+
+namespace foretoken::conformance {
+
+// Who is to be asked. A null chair means everybody registered; a configuration with nothing but a name means all configurations
+// that the kit tries of it.
+struct Choice {
+  Registries registries;
+  nlohmann::json drafter, policy, verifier;
+};
+// Every sound combination, under a fixed length; where no policy was chosen also one drafter under every other policy. None at all
+// is an Error that says why.
+std::vector<Candidate> candidates(const Choice& choice);
+
+// One law and one candidate.
+struct LawReport {
+  enum class Ruling { holds, broken, silent, not_shown };
+  std::string law, subject;
+  Ruling ruling = Ruling::holds;
+  std::string reason;         // why it is silent, broken or was not shown
+  int scenes = 0, asked = 0;  // there are, were asked before the time was up
+  long cases = 0, accepted = 0, refused = 0;
+  double measure = 0, seconds = 0;
+  std::map<std::string, long> seen{};
+  std::vector<std::string> notes{};  // refusals of options
+};
+const char* name_of(LawReport::Ruling r);  // "holds", "broken", "does not apply", "not shown"
+
+struct CheckReport {
+  std::vector<std::string> subjects;
+  std::vector<LawReport> laws;         // in the order of kit_laws(), then of the subjects
+  std::vector<std::string> sentences;  // one for every law that is broken or was not shown
+  double seconds = 0, level = 0, found = 0.01, power = 0.99;
+  bool holds() const { return sentences.empty(); }
+};
+struct HowToCheck {
+  int threads = 2;
+  double seconds = 60;            // no scene begins later; what was not asked is said
+  std::vector<std::string> laws;  // names; empty: all. Others are listed as not asked; an unknown one is an Error
+};
+CheckReport check(const std::vector<Candidate>& candidates, Ground ground, const HowToCheck& how);
+
+}  // namespace foretoken::conformance

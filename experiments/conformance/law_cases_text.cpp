@@ -1,0 +1,127 @@
+// Scenes of the laws of texts and caches: greedy, coupled, batch, memory, cache, device.
+#include <algorithm>
+
+#include "experiments/conformance/law_cases.h"
+
+namespace foretoken::conformance {
+namespace {
+
+const EngineOptions kRoomy{.batch = 4, .step_rows = 256, .page_rows = 3, .pages = 512, .check = true};
+
+std::string brief(const Sampling& s) {
+  std::string text = "temperature " + std::to_string(s.temperature).substr(0, 3);
+  if (s.top_p < 1) text += ", top_p " + std::to_string(s.top_p).substr(0, 3);
+  if (s.top_k > 0) text += ", top_k " + std::to_string(s.top_k);
+  return text;
+}
+
+// The subject's text against plain decoding's, on tables and, where there are some, on trained models.
+Cases text_cases(const Candidate& c, const Ground& g, const std::vector<Sampling>& samplings) {
+  Cases all;
+  for (const Sampling& sampling : samplings)
+    all.push_back({"tables, " + brief(sampling), [s = under_length(c, 5), sampling] {
+                     ReferenceBackend b;
+                     return same_text(s, {.sampling = sampling}, b, table_cast({.vocab = 5, .order = 2, .seed = 31}), random_asks(12, 5, 12, 40, 1));
+                   }});
+  for (const Ground::Device& device : g.devices) {
+    const bool first = &device == &g.devices.front(), host = device.name.rfind("cpu", 0) == 0;
+    if (!g.trained || (host && !first)) continue;  // one instruction set of the host will do for whole models
+    all.push_back({"trained models on " + device.name + ", " + brief(samplings.front()), [s = under_length(c, 4), sampling = samplings.front(), make = device.make, trained = g.trained] {
+                     const auto b = make();
+                     const Cast cast = trained(*b);
+                     const auto asks = random_asks(6, std::min(500, cast.target->info().vocab), 24, 40, 2);
+                     return same_text(s, {.sampling = sampling, .engine = {.batch = 3, .step_rows = 40, .page_rows = 8, .pages = 512, .check = true}}, *b, cast, asks);
+                   }});
+  }
+  return all;
+}
+
+// Prompts that share beginnings, so that prefixes are hit while others still run.
+std::vector<Ask> crowd(int count, int vocab, int tokens, std::uint64_t seed) {
+  auto asks = random_asks(count, vocab, 12, tokens, seed);
+  for (std::size_t i = 0; i < asks.size(); i += 2) {
+    Text prompt;
+    for (int k = 0; k < 9; ++k) prompt.push_back(k % 2);
+    prompt.insert(prompt.end(), asks[i].prompt.begin(), asks[i].prompt.end());
+    asks[i].prompt = prompt;
+  }
+  return asks;
+}
+
+Finding in_crowds(const Subject& s, const Sampling& sampling, bool whole) {
+  const EngineOptions engines[] = {{.batch = 8, .step_rows = 512, .page_rows = 3, .pages = 512, .check = true},
+                                   {.batch = 5, .step_rows = 9, .page_rows = 1, .pages = 512, .check = true},
+                                   {.batch = 6, .step_rows = 40, .page_rows = 2, .pages = 40, .check = true},
+                                   {.batch = 7, .step_rows = 64, .page_rows = 2, .pages = 48, .reuse_prefixes = false, .check = true}};
+  CrowdCase c{{}, whole};
+  for (const EngineOptions& e : engines) c.crowds.push_back({.sampling = sampling, .engine = e});
+  ReferenceBackend b;
+  const Scene alone{.sampling = sampling, .engine = {.batch = 1, .step_rows = 512, .page_rows = 4, .pages = 512, .check = true}};
+  Finding f = batch(s, alone, c, b, table_cast({.vocab = 4, .order = 3, .seed = 51}), crowd(14, 4, 24, 1));
+  if (f.holds && f.seen["preemptions"] == 0) f.fail("no crowd was ever preempted, so nothing was shown");
+  if (f.holds && f.seen["prefix rows"] == 0) f.fail("no prefix was ever hit, so nothing was shown");
+  return f;
+}
+
+using StepLaw = Finding (*)(const Subject&, const Scene&, HostBackend&, const Cast&, std::span<const Ask>);
+
+LawCase step_case(StepLaw law, const Candidate& c, const std::string& scene, float temperature, const EngineOptions& engine, int requests) {
+  return {scene + ", temperature " + std::to_string(int(temperature)), [=, s = under_length(c, 5)] {
+            ReferenceBackend b;
+            return law(s, {.sampling = {.temperature = temperature}, .engine = engine}, b, table_cast({.vocab = 4, .order = 2, .seed = 41}), random_asks(requests, 4, 12, 24, 5));
+          }};
+}
+
+}  // namespace
+
+Cases greedy_cases(const Candidate& c, const Ground& g) { return text_cases(c, g, {{.temperature = 0}}); }
+
+Cases coupled_cases(const Candidate& c, const Ground& g) {
+  return text_cases(c, g, {{.temperature = 1}, {.temperature = 0.5f, .top_p = 0.9f}, {.temperature = 2, .top_k = 3}});
+}
+
+Cases batch_cases(const Candidate& c, const Ground&) {
+  const bool same = c.soundness.promise.find("path-identical") != std::string::npos, exact = c.soundness.promise.rfind("exact", 0) == 0;
+  const Subject s = under_length(c, 4);
+  Cases all;
+  if (!c.needs.learns || same || exact) all.push_back({"four crowds, greedy", [s, exact] { return in_crowds(s, {.temperature = 0}, exact); }});
+  all.push_back({same ? "four crowds, temperature 1: texts" : "four crowds, temperature 1: verdicts of equal trees", [s, same] { return in_crowds(s, {.temperature = 1}, same); }});
+  return all;
+}
+
+Cases memory_cases(const Candidate& c, const Ground&) {
+  Cases all;
+  for (const float temperature : {0.0f, 1.0f}) all.push_back(step_case(memory, c, "10 requests", temperature, kRoomy, 10));
+  return all;
+}
+
+Cases cache_cases(const Candidate& c, const Ground&) {
+  const StepLaw law = [](const Subject& s, const Scene& scene, HostBackend& b, const Cast& cast, std::span<const Ask> asks) { return cache(s, scene, b, cast, asks); };
+  Cases all;
+  for (const int page_rows : {1, 3, 4})
+    all.push_back(step_case(law, c, "pages of " + std::to_string(page_rows), 1, {.batch = 4, .step_rows = 24, .page_rows = page_rows, .pages = 256, .check = true}, 10));
+  all.push_back(step_case(law, c, "a pool so small that sequences are preempted", 1, {.batch = 6, .step_rows = 24, .page_rows = 2, .pages = 24, .check = true}, 10));
+  all.push_back(step_case(law, c, "pages of 3", 0, {.batch = 4, .step_rows = 24, .page_rows = 3, .pages = 256, .check = true}, 10));
+  return all;
+}
+
+Cases device_cases(const Candidate& c, const Ground& g) {
+  Cases all;
+  for (const Ground::Device& device : g.devices) {
+    for (const int vocab : {2, 61, 257, 1009})
+      all.push_back({device.name + ", verdicts, vocabulary " + std::to_string(vocab), [s = c.subject, device, vocab] {
+                       ReferenceBackend reference;
+                       const auto other = device.make();
+                       return same_verdicts(s, {.vocab = vocab}, reference, *other);
+                     }});
+    for (const int vocab : {5, 261})
+      all.push_back({device.name + ", texts, vocabulary " + std::to_string(vocab), [s = under_length(c, 4), device, vocab] {
+                       ReferenceBackend reference;
+                       const auto other = device.make();
+                       return same_on_devices(s, {.sampling = {.temperature = 1}}, reference, *other, table_cast({.vocab = vocab, .order = 1, .seed = 95}), random_asks(8, vocab, 10, 24, 12));
+                     }});
+  }
+  return all;
+}
+
+}  // namespace foretoken::conformance

@@ -1,0 +1,134 @@
+#include <algorithm>
+#include <cmath>
+
+#include "experiments/conformance/laws.h"
+
+namespace foretoken::conformance {
+namespace {
+
+Tensor host_of(Backend& backend, const Tensor& t) {
+  Tensor copy = Tensor::host(t.shape(), t.dtype());
+  backend.copy(t, copy);
+  backend.synchronize();
+  return copy;
+}
+
+std::string bytes_of(const Tensor& dense) { return {static_cast<const char*>(dense.raw()), std::size_t(dense.bytes())}; }
+
+// Logits and warps of some chains: the same for every device.
+struct Material {
+  explicit Material(const DeviceCase& c) : c(c), p(Tensor::host({c.sequences * (c.nodes + 1), c.vocab}, DType::f32)), q(Tensor::host({c.sequences * c.nodes, c.vocab}, DType::f32)) {
+    const Draws draws{c.seed, 0, 0, 0};
+    for (Tensor* t : {&p, &q})
+      for (std::int64_t i = 0; i < t->dim(0) * c.vocab; ++i)
+        t->data<float>()[i] = std::floor(float(24 * draws.uniform({t == &p ? Role::draft : Role::accept, std::uint32_t(i & 4095), std::uint32_t(i >> 12)}))) / 4 - 3;  // ties abound
+    // Drafts lean towards the target, so that some of them stand.
+    for (int i = 0; i < c.sequences; ++i)
+      for (int n = 0; n < c.nodes; ++n)
+        for (int x = 0; x < c.vocab; ++x) q.row<float>(i * c.nodes + n)[x] = 0.25f * q.row<float>(i * c.nodes + n)[x] + p.row<float>(i * (c.nodes + 1) + n)[x];
+  }
+  Warp warp(int sequence) const {
+    constexpr float kTemperatures[] = {0, 1, 0.7f, 1.3f};
+    return {kTemperatures[sequence % 4], sequence % 3 == 1 ? c.vocab / 2 : 0, sequence % 5 == 2 ? 0.9f : 1, sequence % 7 == 3 ? 0.05f : 0};
+  }
+  Draws draws(int sequence) const { return {c.seed, std::uint64_t(sequence), 17, 0}; }
+  std::vector<Warp> warps(int rows_each) const {
+    std::vector<Warp> all;
+    for (int i = 0; i < c.sequences; ++i) all.insert(all.end(), std::size_t(rows_each), warp(i));
+    return all;
+  }
+
+  DeviceCase c;
+  Tensor p, q;  // [sequences * (nodes + 1), vocab], [sequences * nodes, vocab]
+};
+
+// What a device makes of it: as bytes, one string a stage.
+struct Made {
+  std::string target_laws, draft_laws, tokens;
+  std::vector<std::string> verdicts;
+  long accepted = 0, refused = 0;
+};
+
+Tensor draw_chains(Backend& backend, const Material& m, const Laws& q, bool race) {
+  std::vector<TokenDraw> draws;
+  for (int i = 0; i < m.c.sequences; ++i)
+    for (int n = 1; n <= m.c.nodes; ++n) draws.push_back({m.draws(i), {Role::draft, std::uint32_t(n), 0}, std::uint32_t(17 + n - 1), race});
+  const Tensor tokens = backend.allocate({std::int64_t(draws.size())}, DType::i32);
+  backend.draw(q, draws, tokens);
+  return host_of(backend, tokens);
+}
+
+std::vector<DraftTree> chains(Backend& backend, const Material& m, const Laws& q, const Tensor& tokens, bool drawn) {
+  std::vector<DraftTree> trees;
+  for (int i = 0; i < m.c.sequences; ++i) {
+    DraftTree tree = DraftTree::rooted(backend, 0, m.c.nodes);
+    for (int n = 1; n <= m.c.nodes; ++n) {
+      const int row = i * m.c.nodes + n - 1;
+      if (!drawn) {
+        tree.guess(n - 1, tokens.data<Token>()[row]);
+        continue;
+      }
+      backend.copy(tokens.rows(row, 1), tree.tokens.rows(n, 1));
+      tree.grow(n - 1, Drawn::chain);
+      tree.q.laws.push_back(q.slice(row, 1));
+    }
+    trees.push_back(std::move(tree));
+  }
+  return trees;
+}
+
+Made make(const Subject& subject, const Material& m, Backend& backend) {
+  const ModelInfo target{"logits", m.c.vocab, 512, {1, 1, 2, DType::f32}, 0, {}, 0};
+  PagePool pool(backend, 64, 1);
+  Host host(backend, pool, target, {}, false);
+  const auto verifier = subject.registries.verifiers.make(subject.chairs.verifier, host);
+  const Soundness soundness = verifier->soundness();
+  const bool drawn = std::ranges::find(soundness.takes, Drawn::chain) != soundness.takes.end();
+  const Laws p = backend.law(backend.upload(m.p), m.warps(m.c.nodes + 1)), q = backend.law(backend.upload(m.q), m.warps(m.c.nodes));
+  const Tensor tokens = draw_chains(backend, m, q, soundness.race);
+  const auto trees = chains(backend, m, q, tokens, drawn);
+  std::vector<Draws> draws;
+  for (int i = 0; i < m.c.sequences; ++i) draws.push_back(m.draws(i));
+  Staging staging(backend);
+  const std::vector<std::uint32_t> positions(draws.size(), 17);
+  const Trials trials(backend, trees, p, draws, positions, staging);
+  const Tensor verdicts = backend.allocate({m.c.sequences, std::int64_t(sizeof(Verdict))}, DType::u8);
+  verifier->verify(backend, trials, verdicts);
+  const Tensor written = host_of(backend, verdicts);
+  Made made{bytes_of(host_of(backend, p.rows)), bytes_of(host_of(backend, q.rows)), bytes_of(tokens), {}};
+  for (int i = 0; i < m.c.sequences; ++i) {
+    const auto& v = *reinterpret_cast<const Verdict*>(written.row<std::uint8_t>(i));
+    made.verdicts.push_back(std::to_string(v.length) + " accepted, then " + std::to_string(v.next) + ": " + text_of({v.tokens, std::size_t(v.length + 1)}));
+    made.accepted += v.length, made.refused += v.length < m.c.nodes;
+  }
+  return made;
+}
+
+}  // namespace
+
+Finding same_verdicts(const Subject& subject, const DeviceCase& c, Backend& reference, Backend& other) {
+  Finding f{.what = subject.text()};
+  const std::string where = other.description() + ", vocabulary " + std::to_string(c.vocab) + ": ";
+  const Material material(c);
+  const Made a = make(subject, material, reference), b = make(subject, material, other);
+  f.cases = c.sequences * (2 * c.nodes + 1) + c.sequences * c.nodes + c.sequences;  // laws, draws, verdicts
+  f.accepted = a.accepted, f.refused = a.refused;
+  if (a.target_laws != b.target_laws || a.draft_laws != b.draft_laws) f.fail(where + "the same logits give other laws");
+  if (a.tokens != b.tokens) f.fail(where + "the same laws give other draws");
+  for (std::size_t i = 0; i < a.verdicts.size(); ++i)
+    if (a.verdicts[i] != b.verdicts[i]) f.fail(where + "verdict " + std::to_string(i) + " is [" + b.verdicts[i] + "] instead of [" + a.verdicts[i] + "]");
+  return f;
+}
+
+Finding same_on_devices(const Subject& subject, const Scene& scene, Backend& reference, Backend& other, const Cast& cast, std::span<const Ask> asks) {
+  Finding f{.what = subject.text()};
+  const Played a = play(subject, scene, reference, cast, asks), b = play(subject, scene, other, cast, asks);
+  f.accepted = a.accepted, f.refused = a.refusals;
+  for (std::size_t i = 0; i < asks.size(); ++i, ++f.cases)
+    if (a.texts[i] != b.texts[i]) f.fail(other.description() + ": text " + std::to_string(i) + " is [" + text_of(b.texts[i]) + "] instead of [" + text_of(a.texts[i]) + "]");
+  if (a.drafted != b.drafted || a.accepted != b.accepted)
+    f.fail(other.description() + ": " + std::to_string(b.accepted) + " of " + std::to_string(b.drafted) + " guesses accepted, instead of " + std::to_string(a.accepted) + " of " + std::to_string(a.drafted));
+  return f;
+}
+
+}  // namespace foretoken::conformance

@@ -1,0 +1,133 @@
+// `foretoken check`: what it asks, what it says of planted bugs, what it says where it asked nothing.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <set>
+
+#include "experiments/check_report.h"
+#include "experiments/conformance/options.h"
+#include "experiments/run_document.h"
+#include "tests/support/mutants.h"
+
+namespace foretoken::test {
+
+using namespace conformance;
+
+namespace {
+
+using nlohmann::json;
+
+const json kDraftModel{{"name", "draft_model"}, {"model", "table:far"}};
+
+Ground ground() {
+  Ground g;
+  g.devices.push_back({"cpu", [] { return make_cpu_backend(1); }});
+  return g;
+}
+
+CheckReport asked(const Registries& registries, const json& verifier, const std::vector<std::string>& laws = {}) {
+  return check(candidates({registries, kDraftModel, nullptr, verifier}), ground(), {2, 600, laws});
+}
+
+std::set<std::string> broken(const CheckReport& report) {
+  std::set<std::string> laws;
+  for (const LawReport& r : report.laws)
+    if (r.ruling == LawReport::Ruling::broken) laws.insert(r.law);
+  return laws;
+}
+
+TEST(Check, AskedOfWhatIsSoundEveryLawHoldsOrSaysWhyItIsSilent) {
+  const CheckReport report = asked(all_registries(), nullptr);
+  EXPECT_EQ(report.subjects.size(), 2u);
+  EXPECT_EQ(report.laws.size(), 2 * kit_laws().size());
+  EXPECT_TRUE(report.holds()) << report.sentences.front();
+  for (const LawReport& r : report.laws) {
+    EXPECT_EQ(r.reason.empty(), r.ruling == LawReport::Ruling::holds) << r.law;
+    EXPECT_EQ(r.asked, r.scenes) << r.law;
+    EXPECT_TRUE(r.cases > 0 || r.ruling != LawReport::Ruling::holds) << r.law;
+  }
+  const json j = check_json(report, "foretoken check --drafter draft_model");
+  EXPECT_EQ(j["laws"].size(), kit_laws().size());
+  EXPECT_EQ(j["laws"][0]["findings"].size(), 2u);
+  EXPECT_LE(j["laws"][0]["findings"][0]["figure"]["value"], 1e-12);
+  EXPECT_EQ(j["laws"][1]["findings"][0]["power"]["power"], 0.99);
+  EXPECT_TRUE(j["holds"]);
+  const std::string text = check_text(report, true, 160);
+  for (const KitLaw& law : kit_laws()) EXPECT_NE(text.find(law.name + ": " + law.statement), std::string::npos);
+}
+
+TEST(Check, NoResidualIsFoundAndSaidInOneSentence) {
+  const CheckReport report = asked(with_rule(all_registries(), Bug::no_residual), {{"name", "mutant"}}, {"exact", "sampled", "greedy", "cache"});
+  EXPECT_FALSE(report.holds());
+  EXPECT_EQ(broken(report), (std::set<std::string>{"exact", "sampled"}));
+  const std::string& sentence = report.sentences.front();
+  EXPECT_NE(sentence.find("the law 'exact' is broken by draft_model table:far, fixed 4, mutant: "), std::string::npos) << sentence;
+  EXPECT_EQ(sentence.find('\n'), std::string::npos);
+  EXPECT_NE(check_text(report, false, 160).find(sentence), std::string::npos);
+}
+
+TEST(Check, ADeafVerifierFailsAcceptanceAndLimitsAlone) {
+  EXPECT_EQ(broken(asked(with_rule(all_registries(), Bug::deaf), {{"name", "mutant"}}, {"acceptance", "limits", "greedy", "batch"})), (std::set<std::string>{"acceptance", "limits"}));
+}
+
+TEST(Check, RandomnessByBatchSlotFailsBatch) {
+  EXPECT_TRUE(broken(asked(with_slots(all_registries()), {{"name", "mutant"}}, {"batch"})).contains("batch"));
+}
+
+TEST(Check, WhatDidNotBeginInTimeIsSaid) {
+  const CheckReport report = check(candidates({all_registries(), kDraftModel, nullptr, {{"name", "coupled"}}}), ground(), {1, 1e-9, {}});
+  EXPECT_FALSE(report.holds());
+  EXPECT_NE(report.sentences.front().find("was not shown"), std::string::npos);
+}
+
+TEST(Check, ALawThatWasNotNamedIsListedAsNotAsked) {
+  const CheckReport report = asked(all_registries(), {{"name", "coupled"}}, {"cache"});
+  EXPECT_EQ(report.laws.size(), kit_laws().size());
+  EXPECT_EQ(std::ranges::count(report.laws, LawReport::Ruling::silent, &LawReport::ruling), long(kit_laws().size()) - 1);
+  EXPECT_THROW(asked(all_registries(), {{"name", "coupled"}}, {"cash"}), std::exception);
+}
+
+TEST(Check, AnUnsoundPairIsOneSentence) {
+  Registries registries = all_registries();
+  registries.verifiers.add("picky", {"takes nothing", "", {}, [](const json&, Host&) -> std::unique_ptr<Verifier> {
+                                       struct Picky : Verifier {
+                                         Soundness soundness() const override { return {}; }
+                                         void verify(Backend&, const Trials&, Tensor) override {}
+                                       };
+                                       return std::make_unique<Picky>();
+                                     }});
+  EXPECT_THROW(candidates({registries, kDraftModel, nullptr, {{"name", "picky"}}}), std::exception);
+}
+
+// Options that change no law, and so have no line in the table of options.
+const std::set<std::string> kNoLaw = {"seed", "logprobs"};
+
+TEST(Check, EverySamplingOptionOfARunHasALine) {
+  std::set<std::string> keys;
+  for (const SamplingOption& o : sampling_options()) keys.insert(o.key);
+  int found = 0;
+  for (const RunKey& key : run_keys()) {
+    if (key.pointer.rfind("/sampling/", 0) != 0) continue;
+    const std::string name = key.pointer.substr(10);
+    ++found;
+    EXPECT_TRUE(keys.contains(name) || kNoLaw.contains(name)) << "the sampling option " << name << " is not in experiments/conformance/options.cpp";
+  }
+  EXPECT_GE(found, 6);
+}
+
+TEST(Check, ASilentlyIgnoredOptionIsNeitherExactNorRefused) {
+  const SamplingOption top_p = *std::ranges::find(sampling_options(), "top_p", &SamplingOption::key);
+  const Subject sane{all_registries(), {kDraftModel, {{"name", "fixed"}, {"length", 2}}, {{"name", "speculative_sampling"}}}};
+  EXPECT_TRUE(exact_or_refused(sane, top_p).holds);
+  Subject deaf = sane;
+  deaf.registries = with_unwarped_q(all_registries());
+  EXPECT_FALSE(exact_or_refused(deaf, top_p).holds);
+  SamplingOption invalid = top_p;
+  invalid.sampling.top_p = 2;
+  const OptionFinding refused = exact_or_refused(sane, invalid);
+  EXPECT_TRUE(refused.holds);
+  EXPECT_NE(refused.refusal.find("top_p"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace foretoken::test

@@ -1,0 +1,178 @@
+// Random schedules: arrivals, lengths, pool sizes, chunks, preemption and cancellation, with the integrity of every cache
+// checked after every step and every greedy text known beforehand.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+
+#include "experiments/conformance/scripted_drafter.h"
+#include "kernels/reference/reference_backend.h"
+
+namespace foretoken::test {
+
+using namespace conformance;
+
+namespace {
+
+constexpr int kVocab = 4;
+
+class Dice {
+ public:
+  explicit Dice(std::uint64_t seed) : draws_{seed, 0, 0, 0} {}
+  int below(int n) { return int(draws_.uniform({Role::draft, std::uint32_t(at_ & 4095), std::uint32_t(at_++ >> 12)}) * n); }
+  int between(int least, int most) { return least + below(most - least + 1); }
+  bool one_in(int n) { return below(n) == 0; }
+
+ private:
+  Draws draws_;
+  std::uint32_t at_ = 0;
+};
+
+const std::vector<Subject>& everybody() {
+  static const std::vector<Subject> all = [] {
+    const Registries registries = with_scripted(all_registries());
+    auto drafters = drafter_configurations(registries);
+    for (int seed = 1; seed <= 3; ++seed) drafters.push_back(random_tree(seed, "mixed"));
+    return subjects(registries, 4, drafters);
+  }();
+  return all;
+}
+
+struct Totals {
+  long cancelled = 0, preempted = 0, finished = 0, accepted = 0, refused = 0, prefix_rows = 0, starved = 0;
+};
+
+// One schedule of one engine, all of it by its seed.
+class Schedule {
+ public:
+  explicit Schedule(std::uint64_t seed) : dice_(seed), subject_(everybody()[std::size_t(dice_.below(int(everybody().size())))]), target_({.vocab = kVocab, .order = 2, .seed = 5, .impossible = 0.1}) {
+    subject_.chairs.policy["length"] = dice_.between(0, 7);
+    greedy_ = !dice_.one_in(4);
+    for (int i = dice_.between(1, 12); i > 0; --i) plan_one();
+    std::ranges::sort(plans_, {}, &Planned::arrival);
+  }
+
+  // Why the schedule went wrong; empty where it did not.
+  std::string run(Totals& totals) {
+    Engine engine(backend_, std::make_shared<TableModel>(target_), subject_.registries, subject_.chairs, options(), cast_.load);
+    std::size_t arrived = 0;
+    for (int step = 0; arrived < plans_.size() || !engine.idle(); ++step) {
+      if (step > 5000) return "it does not come to an end";
+      for (; arrived < plans_.size() && plans_[arrived].arrival <= step; ++arrived) submit(engine, plans_[arrived]);
+      for (const Planned& p : plans_)
+        if (p.id > 0 && p.cancelled_at == step) engine.cancel(p.id);
+      const StepReport report = engine.step();
+      count(report, totals);
+      for (const Sequence& s : report.finished)
+        if (const std::string wrong = judge(s, totals); !wrong.empty()) return wrong;
+      if (report.pages_in_use != engine.pool().in_use()) return "the report counts other pages than the pool";
+    }
+    totals.prefix_rows += long(engine.target().cache().prefix_rows_reused());
+    if (!plans_ended()) return "a request never ended";
+    return engine.pool().in_use() == 0 ? "" : std::to_string(engine.pool().in_use()) + " pages are still held at the end";
+  }
+
+  std::string text() const { return subject_.text() + (greedy_ ? ", greedy, " : ", sampled, ") + std::to_string(plans_.size()) + " requests"; }
+
+ private:
+  struct Planned {
+    int arrival = 0, cancelled_at = -1, most = 1;
+    Text prompt;
+    SequenceId id = 0;
+    bool ended = false;
+  };
+
+  void plan_one() {
+    Planned p;
+    p.arrival = dice_.one_in(2) ? 0 : dice_.below(30);
+    if (dice_.one_in(5)) p.cancelled_at = p.arrival + dice_.below(12);
+    p.most = dice_.between(1, dice_.one_in(2) ? 40 : 12);
+    const bool shares = dice_.one_in(2);  // beginnings that others have too
+    for (int k = dice_.between(1, 14); k > 0; --k) p.prompt.push_back(shares ? (k / 2) % 2 : dice_.below(kVocab));
+    plans_.push_back(std::move(p));
+  }
+
+  EngineOptions options() {
+    EngineOptions o{.batch = dice_.between(1, 8), .step_rows = 0, .page_rows = dice_.between(1, 5), .pages = 0, .reuse_prefixes = !dice_.one_in(4), .check = true};
+    o.step_rows = o.batch + dice_.below(dice_.one_in(2) ? 8 : 60);
+    for (const Planned& p : plans_) o.pages = std::max(o.pages, (int(p.prompt.size()) + p.most + o.page_rows - 1) / o.page_rows);
+    o.pages += dice_.one_in(4) ? dice_.below(60) : dice_.below(3);
+    return o;
+  }
+
+  void submit(Engine& engine, Planned& p) {
+    Limits limits;
+    limits.max_new_tokens = p.most, limits.stop_tokens = {kVocab - 1};
+    p.id = engine.submit({p.prompt, limits, {.temperature = greedy_ ? 0.0f : 1.0f}, std::uint64_t(&p - plans_.data()), {}});
+  }
+
+  // The text of plain decoding, without any engine.
+  Text expected(const Planned& p) const {
+    Text all = p.prompt, text;
+    while (int(text.size()) < p.most && (text.empty() || text.back() != kVocab - 1)) {
+      const auto logits = target_model_.logits(all);
+      text.push_back(Token(std::ranges::max_element(logits) - logits.begin()));
+      all.push_back(text.back());
+    }
+    return text;
+  }
+
+  std::string judge(const Sequence& s, Totals& totals) {
+    Planned& p = *std::ranges::find(plans_, s.id, &Planned::id);
+    if (std::exchange(p.ended, true)) return "request " + std::to_string(s.id) + " ended twice";
+    const Text text(s.tokens.begin() + s.prompt_length, s.tokens.end());
+    if (int(text.size()) > p.most) return "request " + std::to_string(s.id) + " has " + std::to_string(text.size()) + " tokens of at most " + std::to_string(p.most);
+    if (s.finish == Finish::cancelled) ++totals.cancelled;
+    else ++totals.finished;
+    if (!greedy_) return "";
+    const Text whole = expected(p);
+    if (text.size() > whole.size() || (s.finish != Finish::cancelled && text.size() != whole.size()) || !std::equal(text.begin(), text.end(), whole.begin()))
+      return "request " + std::to_string(s.id) + " says [" + text_of(text) + "] instead of [" + text_of(whole) + "]";
+    return "";
+  }
+
+  bool plans_ended() const {
+    return std::ranges::all_of(plans_, [](const Planned& p) { return p.ended; });
+  }
+
+  static void count(const StepReport& report, Totals& totals) {
+    totals.preempted += report.preempted;
+    for (const SequenceReport& r : report.sequences) {
+      totals.accepted += r.accepted, totals.refused += r.tested() > r.accepted;
+      totals.starved += r.judged && r.drafted == 0;
+    }
+  }
+
+  Dice dice_;
+  Subject subject_;
+  TableModel::Options target_;
+  TableModel target_model_{target_};
+  ReferenceBackend backend_;
+  Cast cast_ = table_cast(target_);
+  bool greedy_ = true;
+  std::vector<Planned> plans_;
+};
+
+TEST(Schedules, TenThousandRandomOnesKeepEveryCacheWhole) {
+  Totals totals;
+  for (std::uint64_t seed = 1; seed <= 10000; ++seed) {
+    Schedule schedule(seed);
+    std::string wrong;
+    try {
+      wrong = schedule.run(totals);
+    } catch (const std::exception& e) {
+      wrong = e.what();
+    }
+    ASSERT_EQ(wrong, "") << "schedule of seed " << seed << ": " << schedule.text();
+  }
+  EXPECT_GT(totals.preempted, 500);
+  EXPECT_GT(totals.cancelled, 1000);
+  EXPECT_GT(totals.finished, 30000);
+  EXPECT_GT(totals.accepted, 10000);
+  EXPECT_GT(totals.refused, 10000);
+  EXPECT_GT(totals.prefix_rows, 10000);
+  EXPECT_GT(totals.starved, 1000);
+}
+
+}  // namespace
+}  // namespace foretoken::test

@@ -68,6 +68,8 @@ void CudaProducts::run(const Tensor& y, const ProductInput& input, const Weight&
   const Tensor& matrix = matrix_of(w);
   if (streams(input, w, matrix)) return stream(y, input, w, matrix, adds);
   const Tensor x = dense_input(input, matrix.dtype());
+  const ProductInput made{.x = x};  // with more rows than one, what is made of x is made before
+  if (streams(made, w, matrix)) return stream(y, made, w, matrix, adds);
   const bool awkward = w.in % 8 != 0 || w.out % 4 != 0;  // cuBLASLt has no order of sums of its own for these
   if (backend_.invariant() && (matrix.dtype() == DType::f32 || awkward)) return exact_product(backend_, y, x, matrix, w.bias, adds);
   blas_->run(y, x, matrix, w.bias, adds);
@@ -78,11 +80,7 @@ bool CudaProducts::streams(const ProductInput& input, const Weight& w, const Ten
 }
 
 void CudaProducts::stream(const Tensor& y, const ProductInput& input, const Weight& w, const Tensor& matrix, bool adds) {
-  // What is made of x on the way in is made by every block: with more rows a kernel before is faster.
-  const bool apart = input.rows() > (input.kind == ProductInput::Kind::silu ? 4 : 2);
-  const ProductInput few = apart ? ProductInput{.x = dense_input(input, DType::bf16)} : input;
-  const StreamPlan plan = stream_plan(backend_, w.out, w.in, int(input.rows()), few.kind == ProductInput::Kind::silu);
-  stream_product(backend_, plan, y, few, matrix, w.bias, adds, partials_, counters_);
+  stream_product(backend_, stream_plan(backend_, w.out, w.in, input), y, input, matrix, w.bias, adds, partials_, counters_);
 }
 
 Weight CudaBackend::prepare(Weight weight) { return products_->prepare(std::move(weight)); }

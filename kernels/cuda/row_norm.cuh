@@ -7,47 +7,25 @@ namespace foretoken {
 
 constexpr int kNormThreads = 256;
 
-// sum + x[i]^2 + ... + x[i + 3]^2, up to width.
-template <bool kWide> __device__ inline float add_squares(float sum, const float* x, int i, int width) {
-  if constexpr (kWide) {
-    const float4 v = __ldcg(reinterpret_cast<const float4*>(x + i));
-    return fmaf(v.w, v.w, fmaf(v.z, v.z, fmaf(v.y, v.y, fmaf(v.x, v.x, sum))));
-  } else {
-    for (int j = i; j < min(i + 4, width); ++j) sum = fmaf(x[j], x[j], sum);
-    return sum;
-  }
-}
-
-// inverse[r] (shared memory) = 1 / sqrt(mean x_r^2 + epsilon) for the `rows` rows of x, `stride` apart. Called by all threads of a
-// block, whole warps; `partial` is shared memory for 8 * rows floats. `kWide`: width and stride are multiples of 4. Ends with a barrier.
-template <bool kWide>
-__device__ inline void inverse_lengths(const float* x, std::int64_t stride, int width, int rows, float epsilon, float* partial, float* inverse) {
-  constexpr int kAtOnce = 4, kNormWarps = kNormThreads / 32;  // rows whose loads are under way together
+// inverse = 1 / sqrt(mean x^2 + epsilon) of a row of `width` numbers; four(i) gives x[i] ... x[i + 3], zeros behind the row. Called by all
+// threads of a block, whole warps; `partial` is shared memory for 8 floats.
+template <class Four> __device__ inline float inverse_length(Four four, int width, float epsilon, float* partial) {
+  constexpr int kNormWarps = kNormThreads / 32;
   const int lane = int(threadIdx.x) % 32, warps = int(blockDim.x) / 32;
   for (int warp = int(threadIdx.x) / 32; warp < kNormWarps; warp += warps) {
-    for (int r = 0; r < rows; r += kAtOnce) {
-      float sum[kAtOnce] = {};
+    float sum = 0;
 #pragma unroll 4
-      for (int i = 4 * (32 * warp + lane); i < width; i += 4 * kNormThreads) {
-#pragma unroll
-        for (int j = 0; j < kAtOnce; ++j)
-          if (r + j < rows) sum[j] = add_squares<kWide>(sum[j], x + (r + j) * stride, i, width);
-      }
-#pragma unroll
-      for (int j = 0; j < kAtOnce; ++j) {
-        if (r + j >= rows) break;
-        for (int step = 16; step > 0; step /= 2) sum[j] += __shfl_xor_sync(0xffffffffu, sum[j], step);
-        if (lane == 0) partial[kNormWarps * (r + j) + warp] = sum[j];
-      }
+    for (int i = 4 * (32 * warp + lane); i < width; i += 4 * kNormThreads) {
+      const float4 v = four(i);
+      sum = fmaf(v.w, v.w, fmaf(v.z, v.z, fmaf(v.y, v.y, fmaf(v.x, v.x, sum))));
     }
+    for (int step = 16; step > 0; step /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, step);
+    if (lane == 0) partial[warp] = sum;
   }
   __syncthreads();
-  for (int r = int(threadIdx.x); r < rows; r += int(blockDim.x)) {
-    float sum = partial[kNormWarps * r];
-    for (int w = 1; w < kNormWarps; ++w) sum += partial[kNormWarps * r + w];
-    inverse[r] = 1.0f / sqrtf(sum / float(width) + epsilon);
-  }
-  __syncthreads();
+  float sum = partial[0];
+  for (int w = 1; w < kNormWarps; ++w) sum += partial[w];
+  return 1.0f / sqrtf(sum / float(width) + epsilon);
 }
 
 __device__ inline float normalized(float x, float inverse, float gain) { return x * inverse * gain; }

@@ -28,61 +28,67 @@ struct Stream {
   bool adds;
 };
 
-// The rows of x, `columns` columns from k0 on, go as bf16 into shared memory, rows `pitch` apart. Called by all threads of a block.
+// The rows of x, `columns` columns from k0 on, on their way into shared memory as bf16, rows `pitch` apart. All threads of a block
+// call begin(), before the kernel waits for the one before it, then load(). `room`: shared memory for room_bytes().
+class StreamRows {
+ public:
+  __device__ StreamRows(const Stream& a, int k0, int columns, Bf16* xs, int pitch, unsigned char* room, void* barrier)
+      : a_(a), k0_(k0), columns_(columns), pitch_(pitch), xs_(xs), room_(room), bulk_(barrier) {}
 
-// to(r, i) <- from(r, i) for all rows r and columns i in fours, eight loads at once.
-template <class From, class To> __device__ inline void each_four(int rows, int columns, From from, To to) {
-  constexpr int kAtOnce = 8;
-  const int fours = columns / 4, step = int(blockDim.x), count = rows * fours;
-  for (int n = int(threadIdx.x); n < count; n += kAtOnce * step) {
-    decltype(from(0, 0)) v[kAtOnce];
-#pragma unroll
-    for (int j = 0; j < kAtOnce; ++j)
-      if (n + j * step < count) v[j] = from((n + j * step) / fours, (n + j * step) % fours * 4);
-#pragma unroll
-    for (int j = 0; j < kAtOnce; ++j)
-      if (n + j * step < count) to((n + j * step) / fours, (n + j * step) % fours * 4, v[j]);
+  // One row is normed or gated here; with more, a kernel before does it better than every block for itself.
+  static std::int64_t room_bytes(StreamInput kind, std::int64_t in, std::int64_t columns) {
+    return kind == StreamInput::norm ? 4 * (in + columns) : kind == StreamInput::silu ? 4 * columns : 0;
   }
-}
 
-__device__ inline uint2 fresh_four(const Bf16* p) { return __ldcg(reinterpret_cast<const uint2*>(p)); }
-__device__ inline float4 fresh_four(const float* p) { return __ldcg(reinterpret_cast<const float4*>(p)); }
-
-__device__ inline void load_norm(const Stream& a, int k0, int columns, Bf16* xs, int pitch) {
-  __shared__ float partial[8 * 16], inverse[16];
-  const float* const x = static_cast<const float*>(a.x);
-  inverse_lengths<true>(x, a.x_stride, a.in, a.rows, a.epsilon, partial, inverse);
-  each_four(a.rows, columns, [&](int r, int i) { return fresh_four(x + r * a.x_stride + k0 + i); },
-            [&](int r, int i, float4 v) {
-              const float4 g = load_four(a.gain + k0 + i);
-              const float s = inverse[r];
-              store_four(xs + r * pitch + i, {normalized(v.x, s, g.x), normalized(v.y, s, g.y), normalized(v.z, s, g.z), normalized(v.w, s, g.w)});
-            });
-}
-
-__device__ inline void load_silu(const Stream& a, int k0, int columns, Bf16* xs, int pitch) {
-  struct Pair {
-    uint2 gate, up;
-  };
-  const Bf16* const x = static_cast<const Bf16*>(a.x) + k0;
-  each_four(a.rows, columns, [&](int r, int i) { return Pair{fresh_four(x + r * a.x_stride + i), fresh_four(x + r * a.x_stride + a.in + i)}; },
-            [&](int r, int i, Pair p) {
-              const float4 g = widened(p.gate), u = widened(p.up);
-              store_four(xs + r * pitch + i, {silu(g.x) * u.x, silu(g.y) * u.y, silu(g.z) * u.z, silu(g.w) * u.w});
-            });
-}
-
-// `bulk` was made by all threads, and a barrier has passed since.
-__device__ inline void load_rows(const Stream& a, int k0, int columns, Bf16* xs, int pitch, BulkRows& bulk) {
-  if (a.kind == StreamInput::bf16) return bulk.copy(a.rows, xs, pitch, static_cast<const Bf16*>(a.x) + k0, a.x_stride, columns);
-  if (a.kind == StreamInput::norm) load_norm(a, k0, columns, xs, pitch);
-  if (a.kind == StreamInput::silu) load_silu(a, k0, columns, xs, pitch);
-  if (a.kind == StreamInput::f32) {
-    const float* const x = static_cast<const float*>(a.x) + k0;
-    each_four(a.rows, columns, [&](int r, int i) { return fresh_four(x + r * a.x_stride + i); },
-              [&](int r, int i, float4 v) { store_four(xs + r * pitch + i, v); });
+  __device__ void begin() {
+    __syncthreads();
+    if (a_.kind == StreamInput::norm) bulk_.copy(1, gain(), 0, a_.gain + k0_, 0, 4 * columns_);
   }
-  __syncthreads();
-}
+  // Ends with a barrier.
+  __device__ void load() {
+    const Bf16* const x = static_cast<const Bf16*>(a_.x) + k0_;
+    if (a_.kind == StreamInput::bf16) bulk_.copy(a_.rows, xs_, 2 * pitch_, x, 2 * a_.x_stride, 2 * columns_);
+    if (a_.kind == StreamInput::norm) bulk_.copy(1, room_, 0, a_.x, 0, 4 * a_.in);
+    if (a_.kind == StreamInput::silu) bulk_.copy(2, room_, 2 * columns_, x, 2 * std::int64_t(a_.in), 2 * columns_);
+    bulk_.wait();
+    if (a_.kind == StreamInput::bf16) return;
+    if (a_.kind == StreamInput::norm) norm();
+    if (a_.kind == StreamInput::silu) gate();
+    if (a_.kind == StreamInput::f32) round();
+    __syncthreads();
+  }
+
+ private:
+  __device__ float* row() const { return reinterpret_cast<float*>(room_); }
+  __device__ float* gain() const { return row() + a_.in; }
+
+  __device__ void norm() {
+    __shared__ float partial[8];
+    const float s = inverse_length([&](int i) { return load_four(row() + i); }, a_.in, a_.epsilon, partial);
+    for (int i = 4 * int(threadIdx.x); i < columns_; i += 4 * int(blockDim.x)) {
+      const float4 v = load_four(row() + k0_ + i), g = load_four(gain() + i);
+      store_four(xs_ + i, {normalized(v.x, s, g.x), normalized(v.y, s, g.y), normalized(v.z, s, g.z), normalized(v.w, s, g.w)});
+    }
+  }
+  __device__ void gate() {
+    const Bf16* const raw = reinterpret_cast<const Bf16*>(room_);
+    for (int i = 4 * int(threadIdx.x); i < columns_; i += 4 * int(blockDim.x)) {
+      const float4 g = load_four(raw + i), u = load_four(raw + columns_ + i);
+      store_four(xs_ + i, {silu(g.x) * u.x, silu(g.y) * u.y, silu(g.z) * u.z, silu(g.w) * u.w});
+    }
+  }
+  __device__ void round() {
+    for (int r = 0; r < a_.rows; ++r)
+#pragma unroll 4
+      for (int i = 4 * int(threadIdx.x); i < columns_; i += 4 * int(blockDim.x))
+        store_four(xs_ + r * pitch_ + i, __ldcg(reinterpret_cast<const float4*>(static_cast<const float*>(a_.x) + r * a_.x_stride + k0_ + i)));
+  }
+
+  const Stream& a_;
+  int k0_, columns_, pitch_;
+  Bf16* xs_;
+  unsigned char* room_;
+  Bulk bulk_;
+};
 
 }  // namespace foretoken

@@ -1,6 +1,6 @@
 // y = x W^T + b for at most 16 rows. W bf16 [out, in], sums in f32.
 // Bytes: the matrix, out * in * 2, once; x comes from L2, once per block.
-// A warp takes 16 outputs (a tile) and one slice of the inputs. It copies 16 x 128 pieces of W into a ring of its own, several
+// A warp takes 16 outputs (a tile) and one slice of the inputs. It copies 16 x 128 (or 64) pieces of W into a ring of its own, several
 // ahead, and multiplies them by the rows of x in shared memory: mma.m16n8k16, k ascending in one chain, so a result does not
 // depend on how many rows there are (and has the same bits as cuBLASLt without split-K, measured on an H200). The slices of a tile
 // are added in order, in shared memory where one block has them all, else by whoever comes last.
@@ -16,12 +16,15 @@
 namespace foretoken {
 namespace {
 
-constexpr int kPiece = 128, kPitchBytes = 2 * kPiece + 16, kPieceBytes = 16 * kPitchBytes, kMostWarps = 16;  // rows 16 bytes apart in banks
+constexpr int kMostWarps = 16;
+// A piece of kPiece inputs of 16 outputs in shared memory: its rows begin 16 bytes apart in banks.
+constexpr int pitch_bytes(int piece) { return 2 * piece + 16; }
+constexpr int piece_bytes(int piece) { return 16 * pitch_bytes(piece); }
 
 // ---- the matrix ----
 
-// The pieces of a warp's tiles, in order: 128 inputs of 16 outputs, then the next 128, then the next tile.
-template <int kRing> class Ring {
+// The pieces of a warp's tiles, in order: kPiece inputs of 16 outputs, then the next, then the next tile.
+template <int kRing, int kPiece> class Ring {
  public:
   __device__ Ring(const Stream& a, unsigned char* memory, void* barriers, int tile, int stride, int k0, int count)
       : a_(a), copies_(barriers), memory_(shared_address(memory)), row_(int(threadIdx.x) % 16), stride_(stride), k0_(k0), tile_(tile), left_(count) {
@@ -31,7 +34,7 @@ template <int kRing> class Ring {
   // Asks for the next piece, if there is one; all lanes are done with the piece that it replaces.
   __device__ void ask() {
     if (left_ <= 0) return copies_.skip();
-    copies_.ask(asked_, memory_ + unsigned(asked_ * kPieceBytes + row_ * kPitchBytes), from_, 2 * kPiece);
+    copies_.ask(asked_, memory_ + unsigned(asked_ * piece_bytes(kPiece) + row_ * pitch_bytes(kPiece)), from_, 2 * kPiece);
     if (++asked_ == kRing) asked_ = 0;
     --left_, from_ += kPiece, k_ += kPiece;
     if (k_ == a_.slice) k_ = 0, tile_ += stride_, aim();
@@ -39,7 +42,7 @@ template <int kRing> class Ring {
   // Waits for the oldest piece; its address.
   __device__ unsigned take() {
     copies_.wait(taken_, round_);
-    const unsigned at = memory_ + unsigned(taken_ * kPieceBytes);
+    const unsigned at = memory_ + unsigned(taken_ * piece_bytes(kPiece));
     if (++taken_ == kRing) taken_ = 0, ++round_;
     return at;
   }
@@ -55,9 +58,9 @@ template <int kRing> class Ring {
 };
 
 // One piece of the ring times the rows of x.
-template <int NT> __device__ void multiply_piece(float (&sum)[NT][4], unsigned piece, const unsigned (&x)[NT], int k, int lane) {
+template <int NT, int kPiece> __device__ void multiply_piece(float (&sum)[NT][4], unsigned piece, const unsigned (&x)[NT], int k, int lane) {
   constexpr int kSteps = kPiece / 16;
-  const unsigned at = piece + unsigned(lane % 16 * kPitchBytes + lane / 16 * 16);
+  const unsigned at = piece + unsigned(lane % 16 * pitch_bytes(kPiece) + lane / 16 * 16);
   unsigned w[kSteps][4], b[NT][kSteps / 2][4];
 #pragma unroll
   for (int s = 0; s < kSteps; ++s) {
@@ -138,32 +141,32 @@ template <int NT> __device__ void add_local_slices(float (&sum)[NT][4], float4* 
 // Where a warp works: tiles first, first + stride, ... below a.tiles in `rounds` rounds of its block, inputs from k0 on.
 struct Share {
   int part, slice, local, first, stride, rounds, pieces;
-  __device__ Share(const Stream& a, int warps, int warp) {
+  __device__ Share(const Stream& a, int piece, int warps, int warp) {
     const int parts = a.slices / a.local, group = int(blockIdx.x) / parts, groups = int(gridDim.x) / parts, at_once = warps / a.local;
     part = int(blockIdx.x) % parts, local = warp % a.local, slice = part * a.local + local;
     first = group * at_once + warp / a.local, stride = groups * at_once;
     rounds = (a.tiles - group * at_once + stride - 1) / stride;
-    pieces = first < a.tiles ? (a.tiles - first + stride - 1) / stride * (a.slice / kPiece) : 0;
+    pieces = first < a.tiles ? (a.tiles - first + stride - 1) / stride * (a.slice / piece) : 0;
   }
 };
 
 // NT: rows in eights.
-template <int NT, int kRing> __global__ void __launch_bounds__(kMostWarps * 32, 1) stream_kernel(const __grid_constant__ Stream a) {
+template <int NT, int kRing, int kPiece> __global__ void __launch_bounds__(kMostWarps * 32, 1) stream_kernel(const __grid_constant__ Stream a) {
   extern __shared__ __align__(128) unsigned char shared[];
   __shared__ std::uint64_t arrived;
   const int warps = int(blockDim.x) / 32, warp = int(threadIdx.x) / 32, lane = int(threadIdx.x) % 32;
-  unsigned char* const barriers = shared + warps * kRing * kPieceBytes;
+  unsigned char* const barriers = shared + warps * kRing * piece_bytes(kPiece);
   float4* const partials = reinterpret_cast<float4*>(barriers + warps * Copies<kRing>::kBarrierBytes);
   Bf16* const xs = reinterpret_cast<Bf16*>(partials + (a.local > 1 ? warps * NT * 32 : 0));
-  const Share share(a, warps, warp);
+  const Share share(a, kPiece, warps, warp);
   const int columns = a.local * a.slice, pitch = columns + 8;
   let_later_start();
-  BulkRows bulk(&arrived);
-  Ring<kRing> ring(a, shared + warp * kRing * kPieceBytes, barriers + warp * Copies<kRing>::kBarrierBytes, share.first, share.stride, share.slice * a.slice, share.pieces);
+  StreamRows rows(a, share.part * columns, columns, xs, pitch, reinterpret_cast<unsigned char*>(xs + a.rows * pitch), &arrived);
+  Ring<kRing, kPiece> ring(a, shared + warp * kRing * piece_bytes(kPiece), barriers + warp * Copies<kRing>::kBarrierBytes, share.first, share.stride, share.slice * a.slice, share.pieces);
   for (int i = 0; i < kRing - 1; ++i) ring.ask();
-  __syncthreads();
+  rows.begin();
   wait_for_earlier();
-  load_rows(a, share.part * columns, columns, xs, pitch, bulk);
+  rows.load();
 
   unsigned x[NT];
   row_addresses<NT>(x, xs + share.local * a.slice, a.rows, pitch, lane);
@@ -172,7 +175,7 @@ template <int NT, int kRing> __global__ void __launch_bounds__(kMostWarps * 32, 
     for (int k = 0; k < a.slice && tile < a.tiles; k += kPiece) {
       const unsigned piece = ring.take();
       ring.ask();  // into the place of the piece before this one, which all lanes have read
-      multiply_piece<NT>(sum, piece, x, k, lane);
+      multiply_piece<NT, kPiece>(sum, piece, x, k, lane);
       __syncwarp();
     }
     if (a.local > 1) add_local_slices<NT>(sum, partials, warp, a.local, lane);
@@ -181,26 +184,33 @@ template <int NT, int kRing> __global__ void __launch_bounds__(kMostWarps * 32, 
   }
 }
 
-std::int64_t shared_bytes(const StreamPlan& plan, int rows, std::int64_t in) {
-  const std::int64_t partials = plan.local > 1 ? plan.warps * (rows <= 8 ? 1 : 2) * 512 : 0;
-  return plan.warps * (plan.ring * kPieceBytes + Copies<4>::kBarrierBytes) + partials + rows * (in / plan.slices * plan.local + 8) * 2;
+StreamInput input_of(const ProductInput& input) {
+  if (input.kind == ProductInput::Kind::norm) return StreamInput::norm;
+  if (input.kind == ProductInput::Kind::silu) return StreamInput::silu;
+  return input.x.dtype() == DType::f32 ? StreamInput::f32 : StreamInput::bf16;
+}
+
+std::int64_t shared_bytes(const StreamPlan& plan, StreamInput kind, std::int64_t rows, std::int64_t in) {
+  const std::int64_t partials = plan.local > 1 ? plan.warps * (rows <= 8 ? 1 : 2) * 512 : 0, columns = in / plan.slices * plan.local;
+  return plan.warps * (plan.ring * piece_bytes(plan.piece) + Copies<6>::kBarrierBytes) + partials + rows * (columns + 8) * 2 + StreamRows::room_bytes(kind, in, columns);
 }
 
 using Kernel = void (*)(Stream);
-Kernel kernel_of(int rows, int ring) {
-  if (ring == 2) return rows <= 8 ? stream_kernel<1, 2> : stream_kernel<2, 2>;
-  if (ring == 3) return rows <= 8 ? stream_kernel<1, 3> : stream_kernel<2, 3>;
-  return rows <= 8 ? stream_kernel<1, 4> : stream_kernel<2, 4>;
+template <int NT> Kernel kernel_of(int ring, int piece) {
+  if (piece == 64) return ring == 3 ? stream_kernel<NT, 3, 64> : ring == 4 ? stream_kernel<NT, 4, 64> : stream_kernel<NT, 5, 64>;
+  return ring == 3 ? stream_kernel<NT, 3, 128> : stream_kernel<NT, 4, 128>;
 }
 
 }  // namespace
 
 // As many tiles at once as spread evenly over the multiprocessors; of equals the one with more warps.
-StreamPlan stream_plan(const CudaBackend& backend, std::int64_t out, std::int64_t in, int rows, bool made) {
+StreamPlan stream_plan(const CudaBackend& backend, std::int64_t out, std::int64_t in, const ProductInput& input) {
   constexpr std::int64_t kMostRows = 72 << 10;  // bytes of x in a block that sums all slices
   StreamPlan plan;
+  const StreamInput kind = input_of(input);
+  const std::int64_t rows = input.rows();
   plan.slices = splits_of(out, in);
-  plan.local = !made && rows * in * 2 <= kMostRows ? plan.slices : 1;
+  plan.local = kind != StreamInput::silu && rows * in * 2 <= kMostRows ? plan.slices : 1;
   const std::int64_t tiles = (out + 15) / 16, groups = std::max(1, backend.multiprocessors() * plan.local / plan.slices);
   double least = 1e30;
   for (int warps = std::max(4, plan.local); warps <= kMostWarps; warps += plan.local) {
@@ -209,29 +219,34 @@ StreamPlan stream_plan(const CudaBackend& backend, std::int64_t out, std::int64_
     if (cost <= least) least = cost, plan.warps = warps;
   }
   const std::int64_t wanted = (tiles + plan.warps / plan.local - 1) / (plan.warps / plan.local);
-  plan.ring = int(std::clamp<std::int64_t>(in / plan.slices / kPiece + 1, 2, 4));
-  while (plan.ring > 2 && shared_bytes(plan, rows, in) + 2048 > backend.shared_memory()) --plan.ring;
-  const bool twice = plan.warps <= 8 && wanted > groups && 2 * (shared_bytes(plan, rows, in) + 2048) <= backend.shared_memory();
+  const auto fits = [&](int ring, int piece) {
+    plan.ring = ring, plan.piece = piece;
+    return shared_bytes(plan, kind, rows, in) + 2048 <= backend.shared_memory();
+  };
+  if (in / plan.slices < 384) (void)(fits(3, 128) || fits(4, 64) || fits(3, 64));  // 256: no more than two pieces are ever asked for
+  else (void)(fits(4, 128) || fits(3, 128) || fits(5, 64) || fits(4, 64) || fits(3, 64));
+  const bool twice = plan.warps <= 8 && wanted > groups && 2 * (shared_bytes(plan, kind, rows, in) + 2048) <= backend.shared_memory();
   plan.blocks = int(std::min(groups * (twice ? 2 : 1), wanted)) * (plan.slices / plan.local);
   return plan;
 }
 
 bool can_stream(const CudaBackend& backend, const ProductInput& input, std::int64_t out, std::int64_t in) {
   const Tensor& x = input.x;
-  if (x.dim(0) > CudaProducts::kStreamRows || in % (splits_of(out, in) * kPiece) != 0 || !in_fours(x)) return false;
-  if (x.dtype() == DType::bf16 && (x.row_stride() % 8 != 0 || reinterpret_cast<std::uintptr_t>(x.raw()) % 16 != 0)) return false;
-  const StreamPlan plan = stream_plan(backend, out, in, int(x.dim(0)));
+  const StreamInput kind = input_of(input);
+  if (x.dim(0) > CudaProducts::kStreamRows || in % (splits_of(out, in) * 128) != 0 || reinterpret_cast<std::uintptr_t>(x.raw()) % 16 != 0) return false;
+  if (x.row_stride() * size_of(x.dtype()) % 16 != 0 || (kind == StreamInput::silu && x.dtype() != DType::bf16)) return false;
+  if (x.dim(0) > 1 && kind != StreamInput::bf16) return false;
+  const StreamPlan plan = stream_plan(backend, out, in, input);
   const std::int64_t tiles = (out + 15) / 16;
-  return tiles <= kMostTiles && plan.slices * tiles * 16 * 16 <= kMostPartials * (plan.slices == 1 ? 1 << 20 : 1) &&
-         shared_bytes(plan, int(x.dim(0)), in) + 2048 <= backend.shared_memory() && (input.kind != ProductInput::Kind::silu || x.dtype() == DType::bf16);
+  return tiles <= kMostTiles && (plan.slices == 1 || plan.slices * tiles * 16 * 16 <= kMostPartials) &&
+         shared_bytes(plan, kind, x.dim(0), in) + 2048 <= backend.shared_memory();
 }
 
 void stream_product(CudaBackend& backend, const StreamPlan& plan, const Tensor& y, const ProductInput& input, const Tensor& matrix, const Tensor& bias, bool adds,
                     const Tensor& partials, const Tensor& counters) {
   Stream a = {};
   a.w = matrix.data<Bf16>(), a.out = int(matrix.dim(0)), a.in = int(matrix.dim(1)), a.tiles = (a.out + 15) / 16;
-  const bool wide = input.x.dtype() == DType::f32;
-  a.kind = input.kind == ProductInput::Kind::norm ? StreamInput::norm : input.kind == ProductInput::Kind::silu ? StreamInput::silu : wide ? StreamInput::f32 : StreamInput::bf16;
+  a.kind = input_of(input);
   a.x = input.x.raw(), a.x_stride = input.x.row_stride(), a.rows = int(input.rows());
   if (input.gain) a.gain = input.gain.data<float>(), a.epsilon = input.epsilon;
   a.slices = plan.slices, a.slice = a.in / a.slices, a.local = plan.local;
@@ -240,8 +255,8 @@ void stream_product(CudaBackend& backend, const StreamPlan& plan, const Tensor& 
   if (y.dtype() == DType::f32) a.y = y.data<float>();
   else a.y_bf16 = y.data<Bf16>();
   a.y_stride = y.row_stride(), a.adds = adds;
-  const Grid grid{dim3(unsigned(plan.blocks)), plan.warps * 32, std::size_t(shared_bytes(plan, a.rows, a.in)), 1, backend.overlaps()};
-  launch_kernel("a product", backend.cuda_stream(), grid, kernel_of(a.rows, plan.ring), a);
+  const Grid grid{dim3(unsigned(plan.blocks)), plan.warps * 32, std::size_t(shared_bytes(plan, a.kind, a.rows, a.in)), 1, backend.overlaps()};
+  launch_kernel("a product", backend.cuda_stream(), grid, a.rows <= 8 ? kernel_of<1>(plan.ring, plan.piece) : kernel_of<2>(plan.ring, plan.piece), a);
 }
 
 }  // namespace foretoken

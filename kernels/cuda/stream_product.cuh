@@ -11,12 +11,12 @@ constexpr std::int64_t kMostPartials = 4 << 20;   // f32: slices * outputs * row
 
 // How the work is laid out: `blocks` blocks of `warps` warps. A block sums `local` slices of its tiles: all, or one.
 struct StreamPlan {
-  int slices = 1, local = 1, warps = 8, ring = 4, blocks = 1;
+  int slices = 1, local = 1, warps = 8, ring = 4, piece = 128, blocks = 1;
 };
-// `made`: x is made on the way in, which is work for every block and column.
-StreamPlan stream_plan(const CudaBackend& backend, std::int64_t out, std::int64_t in, int rows, bool made = false);
+StreamPlan stream_plan(const CudaBackend& backend, std::int64_t out, std::int64_t in, const ProductInput& input);
 
-// Whether stream_product takes this: bf16 matrix [out, in] with in a multiple of 128, aligned input, and room in shared memory.
+// Whether stream_product takes this: bf16 matrix [out, in] with in a multiple of 128, aligned input, room in shared memory, and one row only
+// where x is made on the way in.
 bool can_stream(const CudaBackend& backend, const ProductInput& input, std::int64_t out, std::int64_t in);
 
 // y = input W^T + b, or y += that; at most 16 rows. `partials` and `counters` as CudaProducts keeps them.

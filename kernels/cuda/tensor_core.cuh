@@ -54,27 +54,30 @@ template <int N> class Copies {
   std::uint64_t policy_;
 };
 
-// Rows of bf16 into shared memory at once. Every thread of the block makes one on the same barrier, 8 bytes of shared memory; a
-// __syncthreads follows.
-class BulkRows {
+// Bytes into shared memory at once. Every thread of the block makes one on the same barrier (8 bytes of shared memory), and a
+// __syncthreads follows; then copies, and one wait. Addresses, distances and sizes in 16 bytes.
+class Bulk {
  public:
-  __device__ explicit BulkRows(void* barrier) : barrier_(shared_address(barrier)) {
+  __device__ explicit Bulk(void* barrier) : barrier_(shared_address(barrier)) {
     if (threadIdx.x == 0) {
       asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(barrier_) : "memory");
       asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
     }
   }
-  // At most 32 rows; to, from, the distances of rows and `columns` in eights. Once; ends when everything is there.
-  __device__ void copy(int rows, __nv_bfloat16* to, int pitch, const __nv_bfloat16* from, std::int64_t stride, int columns) {
+  // At most 32 rows. Called by all threads.
+  __device__ void copy(int rows, void* to, int pitch, const void* from, std::int64_t stride, int bytes) {
     const int row = int(threadIdx.x);
-    if (row < 32) {
-      if (row == 0) asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier_), "r"(rows * columns * 2) : "memory");
-      __syncwarp();
-      if (row < rows)
-        asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(shared_address(to + row * pitch)),
-                     "l"(from + row * stride), "r"(columns * 2), "r"(barrier_)
-                     : "memory");
-    }
+    if (row >= 32) return;
+    if (row == 0) asm volatile("mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [%0], %1;" ::"r"(barrier_), "r"(rows * bytes) : "memory");
+    __syncwarp();
+    if (row < rows)
+      asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(shared_address(to) + unsigned(row * pitch)),
+                   "l"(static_cast<const char*>(from) + row * stride), "r"(bytes), "r"(barrier_)
+                   : "memory");
+  }
+  // Until everything is there. Called by all threads, once.
+  __device__ void wait() {
+    if (threadIdx.x == 0) asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier_) : "memory");
     asm volatile("{\n.reg .pred done;\nagain:\nmbarrier.try_wait.parity.shared::cta.b64 done, [%0], 0;\n@!done bra again;\n}" ::"r"(barrier_) : "memory");
   }
 
@@ -84,17 +87,17 @@ class BulkRows {
 
 #else
 
-class BulkRows {
+class Bulk {
  public:
-  __device__ explicit BulkRows(void*) {}
-  __device__ void copy(int rows, __nv_bfloat16* to, int pitch, const __nv_bfloat16* from, std::int64_t stride, int columns) {
-    const int eights = columns / 8;
-    for (int n = int(threadIdx.x); n < rows * eights; n += int(blockDim.x)) {
-      const int r = n / eights, i = n % eights * 8;
-      *reinterpret_cast<uint4*>(to + r * pitch + i) = __ldcg(reinterpret_cast<const uint4*>(from + r * stride + i));
+  __device__ explicit Bulk(void*) {}
+  __device__ void copy(int rows, void* to, int pitch, const void* from, std::int64_t stride, int bytes) {
+    const int pieces = bytes / 16;
+    for (int n = int(threadIdx.x); n < rows * pieces; n += int(blockDim.x)) {
+      const int r = n / pieces, i = n % pieces * 16;
+      *reinterpret_cast<uint4*>(static_cast<char*>(to) + r * pitch + i) = __ldcg(reinterpret_cast<const uint4*>(static_cast<const char*>(from) + r * stride + i));
     }
-    __syncthreads();
   }
+  __device__ void wait() { __syncthreads(); }
 };
 
 // The same by the copies of architecture 80, 16 bytes each: a group for every piece.

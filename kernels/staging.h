@@ -3,7 +3,6 @@
 // This room must not know what the arrays mean.
 #pragma once
 #include <cstdint>
-#include <span>
 
 #include "kernels/backend.h"
 
@@ -20,7 +19,6 @@ class Staging {
     Tensor host, device;
   };
   Array array(Shape shape, DType dtype);
-  template <class T> std::span<T> values(const Array& a) const { return {a.host.data<T>(), std::size_t(a.host.elements())}; }
   // Makes everything that was filled since begin() visible to the device.
   void push() { backend_.push(mirror_, used_); }
   // Grows when addresses change.

@@ -27,16 +27,19 @@ std::string difference(const DraftTree& a, const DraftTree& b) {
 }
 
 // The rows [0, n) of every layer of a cache's table, keys and values, as bytes.
-std::string rows_of(const KvCache& cache, SequenceId id, int n) {
+std::string rows_of(Backend& backend, const KvCache& cache, SequenceId id, int n) {
   std::string all;
-  for (const KvLayer& kv : cache.layers())
-    for (int slot = 0; slot < n; ++slot)
+  const Tensor pool = cache.layers().front().pool, page = Tensor::host({1, pool.dim(1)}, DType::u8);
+  const int page_rows = cache.layers().front().page_rows;
+  for (int begin = 0; begin < n; begin += page_rows) {
+    backend.copy(pool.rows(cache.table(id)[std::size_t(begin / page_rows)], 1), page);
+    for (const KvLayer& kv : cache.layers())
       for (const std::int64_t plane : {kv.keys, kv.values})
         for (int h = 0; h < kv.kv_heads; ++h) {
-          const std::int64_t width = kv.head_size * size_of(kv.dtype);
-          const std::byte* at = slot_address(kv, plane, cache.table(id).data(), slot) + h * kv.page_rows * width;
-          all.append(reinterpret_cast<const char*>(at), std::size_t(width));
+          const std::int64_t width = kv.head_size * size_of(kv.dtype), rows = std::min(page_rows, n - begin);
+          all.append(page.data<char>() + plane + h * page_rows * width, std::size_t(rows * width));
         }
+  }
   return all;
 }
 
@@ -49,7 +52,7 @@ std::string fresh_rows(Backend& backend, std::shared_ptr<Model> model, const KvC
   (void)fresh.reserve(sequence, n);
   const Segment whole{&sequence, n, nullptr, 0};
   (void)fresh.run({&whole, 1});
-  const std::string rows = rows_of(fresh.cache(), sequence.id, n);
+  const std::string rows = rows_of(backend, fresh.cache(), sequence.id, n);
   fresh.forget(sequence);
   return rows;
 }
@@ -61,7 +64,7 @@ void check_cache(Backend& backend, CachedModel& cached, std::shared_ptr<Model> m
   const std::string who = model->info().name + ", sequence " + std::to_string(sequence.id) + " of " + std::to_string(sequence.length()) + " tokens: ";
   const int pages = int(cache.table(sequence.id).size());
   if (pages != cache.pages_for(held)) f.fail(who + std::to_string(pages) + " pages hold " + std::to_string(held) + " rows");
-  if (rows_of(cache, sequence.id, held) != fresh_rows(backend, std::move(model), cache, sequence, held)) f.fail(who + "keys and values differ from a fresh prefill's");
+  if (rows_of(backend, cache, sequence.id, held) != fresh_rows(backend, std::move(model), cache, sequence, held)) f.fail(who + "keys and values differ from a fresh prefill's");
   ++f.cases;
 }
 

@@ -9,15 +9,18 @@ namespace {
 struct Reader {
   Reader(Backend& backend, std::shared_ptr<Model> model, int pages)
       : pool(backend, 3 * model->info().kv.bytes_per_row(), pages), cached(backend, std::move(model), pool, false) {}
-  // Logits of the fed nodes of `tree` after all tokens of `sequence`, the chain fed in pieces of `piece`.
-  Tensor read(const Sequence& sequence, const DraftTree& tree, int piece) {
+  // Logits of the fed nodes of `tree` after all tokens of `sequence`, the chain fed in pieces of `piece`; on the host.
+  Tensor read(Backend& backend, const Sequence& sequence, const DraftTree& tree, int piece) {
     for (;;) {
       const int unseen = int(cached.unseen(sequence).size());
       const bool root = unseen <= piece;
       const Segment s{&sequence, root ? unseen - 1 : piece, root ? &tree : nullptr, 0};
       (void)cached.reserve(sequence, s.chain + (root ? tree.nodes : 0));
       const Output out = cached.run({&s, 1});
-      if (root) return out.logits;
+      if (!root) continue;
+      const Tensor host = Tensor::host(out.logits.shape(), DType::f32);
+      backend.copy(out.logits, host);
+      return host;
     }
   }
   PagePool pool;
@@ -43,11 +46,11 @@ Finding tree_is_chain(Backend& backend, std::shared_ptr<Model> model, int nodes,
     tree.guess(parent, paths.back().back());
   }
   Reader whole(backend, model, 64);
-  const Tensor logits = whole.read(sequence, tree, 7);
+  const Tensor logits = whole.read(backend, sequence, tree, 7);
   for (int n = 0; n <= nodes; ++n, ++f.cases) {
     Sequence alone = sequence;
     alone.tokens.insert(alone.tokens.end(), paths[std::size_t(n)].begin(), paths[std::size_t(n)].end());
-    const Tensor chain = Reader(backend, model, 64).read(alone, DraftTree::rooted(backend, alone.last(), 0), 1 << 20);
+    const Tensor chain = Reader(backend, model, 64).read(backend, alone, DraftTree::rooted(backend, alone.last(), 0), 1 << 20);
     if (std::memcmp(chain.row<float>(0), logits.row<float>(n), std::size_t(vocab) * sizeof(float)) != 0)
       f.fail("the logits after node " + std::to_string(n) + " differ from those of its path [" + text_of(paths[std::size_t(n)]) + "] run alone");
   }

@@ -69,7 +69,7 @@ void CachedModel::feed(std::span<const Segment> segments) {
 }
 
 CachedModel::Extent CachedModel::extent(std::span<const Segment> segments) const {
-  Extent e{int(fed_.size()), int(segments.size()), 1, 0, int(wanted_.size()), 1, 1};
+  Extent e{int(fed_.size()), int(segments.size()), 1, 0, int(wanted_.size()), 1, 1, wanted_.size() == fed_.size()};
   for (const Segment& s : segments) {
     e.width = std::max(e.width, int(cache_.table(s.sequence->id).size()));
     e.longest = std::max(e.longest, rows_in(s));
@@ -89,7 +89,7 @@ CachedModel::Extent CachedModel::extent(std::span<const Segment> segments) const
 
 std::string CachedModel::Extent::key() const {
   std::string key;
-  for (const int n : {rows, tables, width, words, wanted, deepest, longest}) key += std::to_string(n) + ' ';
+  for (const int n : {rows, tables, width, words, wanted, deepest, longest, int(all_wanted)}) key += std::to_string(n) + ' ';
   return key;
 }
 
@@ -115,7 +115,7 @@ CachedModel::Inputs CachedModel::stage(std::span<const Segment> segments, const 
   device.deepest = e.deepest, device.longest = e.longest;
   if (info().window == 0) device.first = {};
   if (e.words == 0) device.ancestors = {};
-  return {{{}, device, e.wanted > 0 ? wanted.device : Tensor(), {}}, known.device, at.device};
+  return {{{}, device, e.wanted > 0 ? wanted.device : Tensor(), e.all_wanted, {}}, known.device, at.device};
 }
 
 // The columns of the layout, and the tokens: those of the fed rows, then padding, which belongs to the last table.

@@ -55,6 +55,7 @@ class CachedModel {
   // How large the forward is, padded as the device wants it.
   struct Extent {
     int rows, tables, width, words, wanted, deepest, longest;
+    bool all_wanted;
     std::string key() const;
   };
   // What the device reads, beside the rows' layout.

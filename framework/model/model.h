@@ -34,7 +34,8 @@ struct ModelInfo {
 struct Rows {
   Tensor tokens;  // i32 [rows]; -1: absent
   Layout layout;
-  Tensor wanted;  // i32 [n]: rows whose logits are asked for, ascending; absent where n == 0
+  Tensor wanted;  // i32 [n]: rows whose logits are asked for, ascending (0 behind the last, as padding); absent where n == 0
+  bool all_wanted = false;  // `wanted` is every row, in order: its length does not tell, since both are padded
   Tensor logits;  // f32 [n, vocab]: where a model that replays writes them
 };
 

@@ -138,7 +138,7 @@ Output Transformer::forward(Backend& b, const Rows& rows, std::span<const KvLaye
     b.feed_forward(x, layer.ffn_norm, epsilon, layer.gate_up, layer.down);
   }
   if (!rows.wanted) return {};
-  if (rows.wanted.dim(0) < rows.layout.rows) x = b.gather(x, rows.wanted);
+  if (!rows.all_wanted) x = b.gather(x, rows.wanted);
   const Tensor h = b.rms_norm(x, final_norm_, epsilon);
   if (!rows.logits) return {b.linear(h, head_)};
   b.linear_to(rows.logits, h, head_);

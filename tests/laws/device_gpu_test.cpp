@@ -81,6 +81,33 @@ TEST(DeviceLaws, a_text_does_not_depend_on_its_batch_nor_on_the_chunks_of_its_pr
   }
 }
 
+// The bits behind the texts: whatever the steps, caches hold the keys and values of a prefill at once.
+TEST(DeviceLaws, caches_hold_what_a_prefill_at_once_holds) {
+  const auto backend = invariant();
+  const Cast cast = demo_cast(*backend, "bf16");
+  const auto asks = random_asks(7, cast.target->info().vocab, 200, 10, 9);
+  const int steps[] = {9, 12, 17, 23, 31, 40, 61, 100, 200};
+  std::size_t turn = 0;
+  for (const Subject& s : subjects(all_registries(), 3)) {
+    const int rows = steps[turn++ % std::size(steps)];
+    Scene scene = kScene;
+    scene.engine.batch = std::min(5, rows), scene.engine.step_rows = rows;
+    const Finding f = cache(s, scene, *backend, cast, asks);
+    EXPECT_TRUE(f.holds) << rows << " rows a step: " << f.what.substr(0, 500);
+    EXPECT_GT(f.cases, 0);
+  }
+}
+
+TEST(DeviceLaws, a_node_of_a_tree_has_the_logits_of_its_path) {
+  const auto backend = invariant();
+  for (const char* dtype : {"bf16", "f32"})
+    for (const int nodes : {3, 7, 20, 70})
+      for (const std::uint64_t seed : {1, 2, 3}) {
+        const Finding f = tree_is_chain(*backend, demo(*backend, seed == 2 ? "draft" : "target", dtype), nodes, seed);
+        EXPECT_TRUE(f.holds) << f.what.substr(0, 500);
+      }
+}
+
 TEST(DeviceLaws, a_step_waits_once) {
   const auto backend = invariant();
   const Cast cast = demo_cast(*backend, "bf16");

@@ -46,7 +46,8 @@ bool all_differ(const std::vector<Fields>& runs) {
   return std::set<Fields>(runs.begin(), runs.end()).size() == runs.size();
 }
 
-// Fields that one side has nowhere: options younger than its results. Empty where runs would no longer be told apart.
+// Fields that one side has nowhere, nor anything in their place (a list for an empty one, an object for a text): options
+// younger than its results. Empty where runs would no longer be told apart.
 std::vector<std::string> one_sided(const std::vector<Summary>& a, const std::vector<Summary>& b,
                                    const std::vector<std::string>& ignored) {
   std::map<std::string, int> sides;
@@ -55,8 +56,12 @@ std::vector<std::string> one_sided(const std::vector<Summary>& a, const std::vec
   for (const Fields& run : fields_of(b, ignored))
     for (const auto& [pointer, value] : run) sides[pointer] |= 2;
   std::vector<std::string> found, all = ignored;
-  for (const auto& [pointer, seen] : sides)
-    if (seen != 3) found.push_back(pointer);
+  for (const auto& [pointer, seen] : sides) {
+    const bool in_place = std::ranges::any_of(sides, [&, &p = pointer, &s = seen](const auto& other) {
+      return (other.second & ~s) && (within(p, other.first) || within(other.first, p));
+    });
+    if (seen != 3 && !in_place) found.push_back(pointer);
+  }
   all.insert(all.end(), found.begin(), found.end());
   if (!all_differ(fields_of(a, all)) || !all_differ(fields_of(b, all))) return {};
   return found;
@@ -106,9 +111,12 @@ Matching match(const std::vector<json>& lines_a, const std::vector<json>& lines_
   return found;
 }
 
+// Whether it can be said that two intervals overlap, or do not.
+bool comparable(const Interval& a, const Interval& b) { return a.bounded() && b.bounded(); }
+
 // -1, 0, 1: B's interval lies below A's, overlaps it, lies above it. What is unknown differs from nothing.
 int clear_difference(const Interval& a, const Interval& b) {
-  if (!a.known() || !b.known() || a.overlaps(b)) return 0;
+  if (!comparable(a, b) || a.overlaps(b)) return 0;
   return b.value > a.value ? 1 : -1;
 }
 
@@ -167,18 +175,20 @@ void narrow(Table& table) {
 }
 
 std::string verdict(const std::vector<Pair>& pairs) {
-  int faster = 0, slower = 0, same = 0, failed = 0;
+  int faster = 0, slower = 0, same = 0, open = 0, failed = 0;
   for (const Pair& pair : pairs) {
     if (!failure(pair).empty()) {
       ++failed;
       continue;
     }
-    const int clear = clear_difference(pair.a->speedup, pair.b->speedup);
-    ++(clear > 0 ? faster : clear < 0 ? slower : same);
+    const Interval &a = pair.a->speedup, &b = pair.b->speedup;
+    const int clear = clear_difference(a, b);
+    ++(!comparable(a, b) ? open : clear > 0 ? faster : clear < 0 ? slower : same);
   }
   return std::to_string(pairs.size()) + (pairs.size() == 1 ? " run" : " runs") +
          " on both sides: speedup clearly higher in B " + std::to_string(faster) + ", clearly lower " +
          std::to_string(slower) + ", intervals overlap " + std::to_string(same) +
+         (open ? ", no interval on one side " + std::to_string(open) : "") +
          (failed ? ", failed " + std::to_string(failed) : "") + ".";
 }
 
@@ -229,7 +239,7 @@ std::string programs(const Matching& matching, const std::vector<Pair>& pairs) {
         one[figure.name] = {{"a", to_json(a)},
                             {"b", to_json(b)},
                             {"ratio", known && a.value != 0 ? json(b.value / a.value) : json()},
-                            {"overlap", known ? json(a.overlaps(b)) : json()}};
+                            {"overlap", comparable(a, b) ? json(a.overlaps(b)) : json()}};
       }
     matched.push_back(std::move(one));
   }

@@ -17,7 +17,7 @@ double seconds(Clock::duration d) { return std::chrono::duration<double>(d).coun
 struct Service {
   Clock::time_point submitted, first, finished;
   double share = 0;
-  long tokens = 0, rounds = 0, drafted = 0, tested = 0, accepted = 0, prompt_tokens = 0;
+  long tokens = 0, first_tokens = 0, rounds = 0, drafted = 0, tested = 0, accepted = 0, prompt_tokens = 0;
   bool started = false;
   Finish finish = Finish::running;
 };
@@ -32,6 +32,7 @@ json to_json(const Job& job, const Service& s) {
           {"category", job.category.empty() ? json() : json(job.category)},
           {"prompt_tokens", s.prompt_tokens},
           {"tokens", s.tokens},
+          {"first_tokens", s.first_tokens},
           {"seconds", seconds(s.finished - s.submitted)},
           {"share_seconds", s.share},
           {"decode_seconds", seconds(s.finished - s.first)},
@@ -76,7 +77,7 @@ class Books {
       count(drafted_at_, r.depth), count(tested_at_, r.tested()), count(accepted_at_, r.accepted);
       if (int(histogram_.size()) <= r.accepted) histogram_.resize(std::size_t(r.accepted + 1), 0);
       ++histogram_[std::size_t(r.accepted)];
-      if (!std::exchange(s.started, true)) s.first = now;
+      if (!std::exchange(s.started, true)) s.first = now, s.first_tokens = s.tokens;
     }
     for (const Sequence& q : report.finished) {
       const std::size_t job = job_of_.at(q.id);

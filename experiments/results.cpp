@@ -20,9 +20,31 @@ namespace {
 
 struct Parsed {
   std::vector<json> lines;
-  std::size_t whole = 0;  // bytes up to the end of the last whole line
-  bool torn = false;
+  std::size_t whole = 0;    // bytes up to the end of the last whole line
+  bool torn = false;        // a piece of a line follows
+  bool unfinished = false;  // the last line is whole but for its newline, as an editor may leave it
 };
+
+// Whether a piece without newline can be what a killed write left: a prefix of a line (whose keys are sorted) after lines that
+// are results, or at the beginning of the file. Anything else is somebody's file, which must not be cut.
+bool is_torn_result(std::string_view piece, bool after_results) {
+  const auto begins = [&](std::string_view line) {
+    return piece.substr(0, line.size()) == line.substr(0, piece.size());
+  };
+  return after_results || begins("{\"agreement\":") || begins("{\"axes\":");
+}
+
+json result_line(std::string_view text, const std::string& where) {
+  json value = json::parse(text, nullptr, false);
+  if (value.is_discarded() || !value.is_object())
+    throw Error(where + ": not a JSON object; the file is damaged, remove this line or name another file");
+  if (!value.contains("schema") || value["schema"] != kResultSchema)
+    throw Error(where + ": not a result line of schema " + std::to_string(kResultSchema) +
+                "; name a results file of this version");
+  if (!value.contains("key") || !value["key"].is_string() || !value.contains("run") || !value["run"].is_object())
+    throw Error(where + ": a result line needs 'key' and 'run'; the file is damaged, remove this line or name another file");
+  return value;
+}
 
 Parsed parse(const std::filesystem::path& file) {
   std::ifstream in(file, std::ios::binary);
@@ -34,24 +56,17 @@ Parsed parse(const std::filesystem::path& file) {
   int number = 0;
   for (std::size_t at = 0; at < text.size();) {
     const std::size_t end = text.find('\n', at);
-    ++number;
-    if (end == std::string::npos) {
+    const std::string_view line = std::string_view(text).substr(at, end - at);
+    const std::string where = file.string() + ":" + std::to_string(++number);
+    if (end == std::string::npos && !json::accept(line)) {
+      if (!is_torn_result(line, !out.lines.empty()))
+        throw Error(where + ": not a result line; name a file that `foretoken run` or `quickstart` wrote, or a new one");
       out.torn = true;
       break;
     }
-    const std::string_view line(text.data() + at, end - at);
-    at = out.whole = end + 1;
-    if (line.find_first_not_of(" \t\r") == std::string_view::npos) continue;
-    json value = json::parse(line, nullptr, false);
-    const std::string where = file.string() + ":" + std::to_string(number);
-    if (value.is_discarded() || !value.is_object())
-      throw Error(where + ": not a JSON object; the file is damaged, remove this line or name another file");
-    if (!value.contains("schema") || value["schema"] != kResultSchema)
-      throw Error(where + ": not a result line of schema " + std::to_string(kResultSchema) +
-                  "; name a results file of this version");
-    if (!value.contains("key") || !value["key"].is_string() || !value.contains("run") || !value["run"].is_object())
-      throw Error(where + ": a result line needs 'key' and 'run'; the file is damaged");
-    out.lines.push_back(std::move(value));
+    out.unfinished = end == std::string::npos;
+    at = out.whole = out.unfinished ? text.size() : end + 1;
+    if (line.find_first_not_of(" \t\r") != std::string_view::npos) out.lines.push_back(result_line(line, where));
   }
   return out;
 }
@@ -99,7 +114,11 @@ ResultsFile::ResultsFile(const std::filesystem::path& file) : path_(file) {
                    "foretoken: the last line of %s is incomplete (a run was killed while writing); it is cut off\n",
                    file.c_str());
     if (p.torn && ::ftruncate(descriptor_, off_t(p.whole)) != 0)
-      throw Error("cannot cut the incomplete last line off '" + file.string() + "' (" + std::strerror(errno) + ")");
+      throw Error("cannot cut the incomplete last line off '" + file.string() + "' (" + std::strerror(errno) +
+                  "); choose another place with --results");
+    if (p.unfinished && ::write(descriptor_, "\n", 1) != 1)
+      throw Error("cannot write to '" + file.string() + "' (" + std::strerror(errno) +
+                  "); choose another place with --results");
     for (const json& line : p.lines) note(line);
   } catch (...) {
     ::close(descriptor_);

@@ -12,14 +12,14 @@ namespace foretoken {
 
 constexpr int kResultSchema = 1;
 
-// All whole lines of a results file. A torn last line is left out with a notice on standard error; any other bad line is an
-// Error with its number.
+// All whole lines of a results file, the last one also where only its newline is missing. A torn last line is left out with a
+// notice on standard error; any other bad line is an Error with its number.
 std::vector<nlohmann::json> load_results(const std::filesystem::path& file);
 
 class ResultsFile {
  public:
-  // Opens or creates (with its folders); cuts off a torn last line. A file that another process is writing, or that cannot be
-  // written, is an Error.
+  // Opens or creates (with its folders); cuts off a torn last line. A file that another process is writing, that cannot be
+  // written, or that holds anything but results is an Error, and stays as it is.
   explicit ResultsFile(const std::filesystem::path& file);
   ~ResultsFile();
   ResultsFile(const ResultsFile&) = delete;

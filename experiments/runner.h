@@ -23,7 +23,7 @@ std::vector<Job> jobs_of(const nlohmann::json& run, Workbench& bench, const std:
 nlohmann::json measure_run(const Run& run, Workbench& bench, const std::filesystem::path& beside,
                            const std::function<void(double)>& progress);
 
-// True where texts differ although the device's numerics are invariant, so that they must not.
+// True where texts differ although the device's numerics are invariant and the verifier is not lossy, so that they must not.
 bool texts_differ(const nlohmann::json& line);
 
 // "drafter ngram, length 4": the axes of a run, for messages.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <limits>
 
 #include <boost/math/distributions/normal.hpp>
@@ -68,6 +69,7 @@ std::vector<Term> totals(const Measurements& measured, Level level) {
 
 Interval Interval::unknown() { return {kUnknown, kUnknown, kUnknown}; }
 bool Interval::known() const { return !std::isnan(value); }
+bool Interval::bounded() const { return !std::isnan(low) && !std::isnan(high); }
 
 Term& Term::operator+=(const Term& other) {
   top += other.top;
@@ -94,7 +96,10 @@ double small_sample_widening(int n) {
 Interval prompt_interval(std::span<const Term> prompts, double most) {
   const double value = ratio_of_totals(prompts);
   if (!std::isfinite(value)) return Interval::unknown();
-  const auto [low, high] = spread(deviations(prompts, Level::prompts, same));
+  std::vector<Term> telling;
+  std::ranges::copy_if(prompts, std::back_inserter(telling), [](const Term& term) { return term.bottom > 0; });
+  if (telling.size() < 2) return {value, kUnknown, kUnknown};
+  const auto [low, high] = spread(deviations(telling, Level::prompts, same));
   return {value, std::max(value + low, 0.0), std::min(value + high, most)};
 }
 
@@ -102,6 +107,7 @@ Interval paired_interval(const Measurements& measured) {
   const std::vector<Term> prompts = totals(measured, Level::prompts), repeats = totals(measured, Level::repeats);
   const double value = ratio_of_totals(prompts);
   if (!(value > 0) || !std::isfinite(value)) return Interval::unknown();
+  if (prompts.size() < 2 && repeats.size() < 2) return {value, kUnknown, kUnknown};
   std::vector<double> both = deviations(prompts, Level::prompts, logarithm);
   const std::vector<double> machine = deviations(repeats, Level::repeats, logarithm);
   for (int b = 0; b < kResamples; ++b) both[b] += machine[b];

@@ -7,15 +7,18 @@
 
 namespace foretoken {
 
-// An estimate with its 95 % interval. NaN where there was nothing to measure.
+// An estimate with its 95 % interval. All NaN where there was nothing to measure; the bounds alone where a single measurement
+// says nothing of how far another would lie from it.
 struct Interval {
   double value, low, high;
 
   static Interval unknown();
   bool known() const;
+  bool bounded() const;
   double width() const { return high - low; }
   bool contains(double x) const { return low <= x && x <= high; }
-  bool overlaps(const Interval& other) const { return low <= other.high && other.low <= high; }
+  // What has no bounds overlaps everything.
+  bool overlaps(const Interval& other) const { return !(high < other.low) && !(other.high < low); }
 };
 
 // What one prompt, or one alternation, adds to the ratio (top / bottom) / (base_top / base_bottom) of totals. With the base
@@ -44,11 +47,12 @@ constexpr int kResamples = 2000;
 double ratio_of_totals(std::span<const Term> terms);
 
 // A share, or a count per round, between 0 and `most`: prompts vary. 2000 resamples of the terms, one per prompt; those
-// without anything to divide by are left out.
+// without anything to divide by are left out. Of fewer than two the bounds are unknown.
 Interval prompt_interval(std::span<const Term> prompts, double most);
 
 // A rate or a speedup, positive: prompts vary, and so does the machine from one alternation to the next. Two levels, each
-// resampled 2000 times in logarithms and added. One alternation alone says nothing of the second level, which is then left out.
+// resampled 2000 times in logarithms and added. One prompt alone, or one alternation alone, says nothing of its level, which
+// is then left out; of both the bounds are unknown.
 //
 // Few units make a bootstrap too narrow (by sqrt((n - 1) / n), and by normal instead of t quantiles), so the deviations of a
 // level of n units are widened by t(n - 1) / z * sqrt(n / (n - 1)): Hesterberg 2015, arXiv 1411.5279, section 4.

@@ -152,6 +152,8 @@ Phases read_phases(const json& phases) {
   return found;
 }
 
+// A request's first round brings its prompt and all that stood of its first draft, at once; what comes after is decoding. Lines
+// that do not say how many tokens that were count one.
 SideFigures summarize_side(const json& repeats, const char* name) {
   SideFigures side;
   std::vector<double> ttft;
@@ -168,7 +170,7 @@ SideFigures summarize_side(const json& repeats, const char* name) {
     side.phases += read_phases(measure.at("phases"));
     for (const json& request : measure.at("requests")) {
       ttft.push_back(1000 * request.at("ttft").get<double>());
-      decode_tokens += request.at("tokens").get<double>() - 1;
+      decode_tokens += request.at("tokens").get<double>() - request.value("first_tokens", 1.0);
       decode_seconds += request.at("decode_seconds").get<double>();
     }
   }

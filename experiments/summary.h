@@ -37,9 +37,9 @@ struct SideFigures {
   double tokens = 0, seconds = 0, rounds = 0, steps = 0, drafted = 0, tested = 0, accepted = 0;
   double prompt_tokens = 0, prefix_rows = 0, preempted = 0;
   double tokens_per_second = 0;         // end to end
-  double decode_tokens_per_second = 0;  // of one request, after its first token
+  double decode_tokens_per_second = 0;  // of one request, after its first round
   double ttft_ms = 0;                   // to the first token, median over requests
-  double ms_per_token = 0;              // between tokens: decode time / (tokens - 1), totals over requests
+  double ms_per_token = 0;              // time / tokens after the first round, totals over requests
   Phases phases;                        // seconds
   double overhead = 0;                  // (total - forwards) / total
 };

@@ -190,6 +190,8 @@ std::string Cell::shown() const {
   char figures[96];
   if (kind == Kind::number)
     std::snprintf(figures, sizeof figures, "%.*f", digits, interval.value);
+  else if (!interval.bounded())
+    std::snprintf(figures, sizeof figures, "%.*f [-, -]", digits, interval.value);
   else
     std::snprintf(figures, sizeof figures, "%.*f [%.*f, %.*f]", digits, interval.value, digits, interval.low, digits,
                   interval.high);

@@ -218,7 +218,7 @@ Table theory_table(const View& view) {
                  {"predicted", "speedup_theory",
                   "theory / (1 + g c), which takes a target forward to cost the same for one row and for g + 1"},
                  {"speedup", "speedup", "measured, end to end"},
-                 {"decode", "decode_speedup", "measured, after each request's first token"}});
+                 {"decode", "decode_speedup", "measured, after each request's first round"}});
   for (std::size_t i = 0; i < view.cells.size(); ++i) {
     const Summary& s = view.cells[i];
     if (s.failed()) continue;

@@ -51,6 +51,11 @@ def figures(path):
     return json.loads(done.stdout)
 
 
+def number(value):
+    """A figure; what is unknown is null in JSON and NaN here."""
+    return float("nan") if value is None else value
+
+
 def settings(cell):
     """What tells runs apart: the usual four, and every field that was swept, under its dotted name."""
     run = cell["run"]
@@ -71,7 +76,8 @@ def cells(found):
         data = cell["figures"]
         row = settings(cell)
         for name in INTERVALS:
-            row.update({name: data[name]["value"], f"{name}_low": data[name]["low"], f"{name}_high": data[name]["high"]})
+            row.update({name: number(data[name]["value"]), f"{name}_low": number(data[name]["low"]),
+                        f"{name}_high": number(data[name]["high"])})
         row.update({"tau_theory": data["theory"]["tau"], "speedup_theory": data["theory"]["speedup"],
                     "decode_speedup": data["decode_speedup"], "ttft_ms": data["speculative"]["ttft_ms"],
                     "engine_overhead": data["speculative"]["engine_overhead"], "promise": cell["promise"], "key": cell["key"]})
@@ -87,9 +93,10 @@ def lists(found, name):
             row = settings(cell)
             for key, value in entry.items():
                 if isinstance(value, dict):
-                    row.update({key: value["value"], f"{key}_low": value["low"], f"{key}_high": value["high"]})
+                    row.update({key: number(value["value"]), f"{key}_low": number(value["low"]),
+                                f"{key}_high": number(value["high"])})
                 else:
-                    row[key] = value
+                    row[key] = number(value) if key in INTERVALS + ["rate", "reached"] else value
             rows.append(row)
     return pd.DataFrame(rows)
 

@@ -93,6 +93,20 @@ TEST(Compare, OptionsYoungerThanOneSideDoNotCount) {
   EXPECT_TRUE(compared(swept_lines(), b)["matched"].empty());
 }
 
+// What one side says in another form is no younger option: other prompts and other models make other runs.
+TEST(Compare, AnotherFormOfAFieldIsAnotherRun) {
+  std::vector<json> a = swept_lines(), b = swept_lines();
+  for (json& line : a) line["run"]["workload"]["categories"] = json::array();
+  for (json& line : b) line["run"]["workload"]["categories"] = {"math"};
+  EXPECT_TRUE(compared(a, b)["matched"].empty());
+  EXPECT_TRUE(compared(b, a)["matched"].empty());
+  EXPECT_EQ(compared(a, b, {"/workload/categories"})["matched"].size(), 16u);
+  b = swept_lines();
+  for (json& line : b) line["run"]["target"]["model"] = {{"random", "llama-3.1-8b"}, {"seed", 1}};
+  EXPECT_TRUE(compared(swept_lines(), b)["matched"].empty());
+  EXPECT_TRUE(compared(swept_lines(), b)["not_counted"].empty());
+}
+
 TEST(Compare, FailuresAndPromisesAreTold) {
   std::vector<json> b = swept_lines();
   b[0].erase("repeats");

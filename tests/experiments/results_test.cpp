@@ -45,7 +45,7 @@ TEST(Results, AreFoundAgainAndFailuresAreNot) {
 // A process may be killed after any byte.
 TEST(Results, ATornLastLineIsCutOffWhereverItWasTorn) {
   const std::string first = line_of("1").dump() + "\n", second = line_of("2").dump() + "\n";
-  for (std::size_t kept = 0; kept < second.size(); ++kept) {
+  for (std::size_t kept = 0; kept + 1 < second.size(); ++kept) {
     const TemporaryFolder folder;
     const auto file = folder.write("r.jsonl", first + second.substr(0, kept));
     testing::internal::CaptureStderr();
@@ -58,6 +58,43 @@ TEST(Results, ATornLastLineIsCutOffWhereverItWasTorn) {
     EXPECT_FALSE(results.has("2"));
     results.append(line_of("2"));
     EXPECT_EQ(bytes_of(file), first + second) << kept;
+  }
+}
+
+TEST(Results, ATornFirstLineIsCutOffToo) {
+  for (const std::string torn : {"{", "{\"agre", "{\"agreement\":{\"compared\":tr", "{\"axes\":{\"/policy"}) {
+    const TemporaryFolder folder;
+    const auto file = folder.write("r.jsonl", torn);
+    testing::internal::CaptureStderr();
+    ResultsFile results(file);
+    EXPECT_NE(testing::internal::GetCapturedStderr().find("incomplete"), std::string::npos) << torn;
+    EXPECT_EQ(bytes_of(file), "") << torn;
+  }
+}
+
+// An editor may take the last newline away; the run is whole.
+TEST(Results, AWholeLastLineWithoutNewlineIsKept) {
+  const TemporaryFolder folder;
+  const std::string both = line_of("1").dump() + "\n" + line_of("2").dump();
+  const auto file = folder.write("r.jsonl", both);
+  EXPECT_EQ(load_results(file).size(), 2u);
+  EXPECT_EQ(bytes_of(file), both) << "reading changes nothing";
+  {
+    ResultsFile results(file);
+    EXPECT_TRUE(results.has("2"));
+    results.append(line_of("3"));
+  }
+  EXPECT_EQ(bytes_of(file), both + "\n" + line_of("3").dump() + "\n");
+}
+
+// Whatever was named by mistake survives: a document of one line, notes, a half of another JSON file.
+TEST(Results, FilesOfOthersAreRefusedAndKept) {
+  for (const std::string bytes : {"{\"base\": {}, \"axes\": {}}", "some notes", "{\"base\": {", "[1, 2", "   {\"a\"", "null"}) {
+    const TemporaryFolder folder;
+    const auto file = folder.write("sweep.json", bytes);
+    EXPECT_TRUE(says(sentence_of([&] { ResultsFile results(file); }), "sweep.json:1", "name a")) << bytes;
+    EXPECT_TRUE(says(sentence_of([&] { load_results(file); }), "sweep.json:1", "name a")) << bytes;
+    EXPECT_EQ(bytes_of(file), bytes);
   }
 }
 

@@ -67,6 +67,9 @@ void expect_consistent(const json& m, std::size_t requests) {
     EXPECT_GT(r["ttft"], 0);
     EXPECT_NEAR(r["ttft"].get<double>() + r["decode_seconds"].get<double>(), r["seconds"].get<double>(), 1e-6);
     EXPECT_LE(r["tokens"], 12);
+    EXPECT_GE(r["first_tokens"], 1);
+    EXPECT_LE(r["first_tokens"].get<long>() - 1, r["accepted"].get<long>());
+    EXPECT_EQ(r["first_tokens"] == r["tokens"], r["rounds"] == 1);
   }
   EXPECT_NEAR(shares, m["seconds"].get<double>(), 0.02 * m["seconds"].get<double>());
   EXPECT_LE(m["phases"]["total"], m["seconds"]);
@@ -81,6 +84,8 @@ TEST_F(Runs, ALineAddsUp) {
     EXPECT_EQ(repeat["baseline"]["drafted"], 0);
     EXPECT_EQ(repeat["baseline"]["tokens"], repeat["baseline"]["rounds"]);
     EXPECT_EQ(repeat["baseline"]["tokens"], repeat["speculative"]["tokens"]);
+    EXPECT_EQ(sum(repeat["baseline"]["requests"], "first_tokens"), 12);
+    EXPECT_GT(sum(repeat["speculative"]["requests"], "first_tokens"), 12) << "a first draft stands with the first token";
     EXPECT_GT(repeat["speculative"]["accepted"], 0);
     EXPECT_LT(repeat["speculative"]["rounds"], repeat["baseline"]["rounds"]);
     EXPECT_GT(repeat["speculative"]["prefix_rows"], 0) << "the second sample of a prompt finds its prefix";
@@ -104,6 +109,12 @@ TEST_F(Runs, ADifferenceIsAFailureButOnCuda) {
   EXPECT_TRUE(texts_differ(line));
   line["machine"]["device"] = "cuda";
   EXPECT_FALSE(texts_differ(line));
+  line["run"]["engine"]["numerics"] = "invariant";
+  EXPECT_TRUE(texts_differ(line));
+  line["promise"] = "lossy: keeps what the target finds likely";
+  EXPECT_FALSE(texts_differ(line)) << "it never promised plain decoding's text";
+  line["promise"] = "exact, path-identical";
+  EXPECT_TRUE(texts_differ(line));
 }
 
 TEST_F(Runs, WhatGoesWrongIsOneSentence) {

@@ -46,12 +46,38 @@ TEST(Statistics, IntervalStaysBetweenItsBounds) {
   EXPECT_GT(prompt_interval(terms, kNoMost).high, 1);
 }
 
-TEST(Statistics, OnePromptOfManyMayBeTheOnlyOneThatTests) {
-  const std::vector<Term> terms = {{2, 4}, {0, 0}, {0, 0}};
-  const Interval interval = prompt_interval(terms, 1);
-  EXPECT_DOUBLE_EQ(interval.value, 0.5);
-  EXPECT_DOUBLE_EQ(interval.low, 0.5);
-  EXPECT_DOUBLE_EQ(interval.high, 0.5);
+// One measurement says nothing of how far another would lie from it: no bounds, instead of bounds without width.
+TEST(Statistics, ASingleMeasurementHasNoBounds) {
+  const std::vector<Term> one_tests = {{2, 4}, {0, 0}, {0, 0}};
+  for (const Interval& interval : {prompt_interval(std::vector<Term>{{2, 4}}, 1), prompt_interval(one_tests, 1)}) {
+    EXPECT_DOUBLE_EQ(interval.value, 0.5);
+    EXPECT_TRUE(interval.known());
+    EXPECT_FALSE(interval.bounded());
+    EXPECT_TRUE(interval.overlaps({0.1, 0.1, 0.1})) << "nothing can be told apart from it";
+  }
+  Measurements measured(1, 1), one_prompt(1, 2), one_alternation(2, 1);
+  measured.at(0, 0) = one_prompt.at(0, 0) = one_alternation.at(0, 0) = {10, 1, 10, 2};
+  one_prompt.at(0, 1) = one_alternation.at(1, 0) = {10, 2, 10, 2};
+  EXPECT_DOUBLE_EQ(paired_interval(measured).value, 2);
+  EXPECT_FALSE(paired_interval(measured).bounded());
+  EXPECT_GT(paired_interval(one_prompt).width(), 0.5);
+  EXPECT_GT(paired_interval(one_alternation).width(), 0.5);
+}
+
+// Prompts that never tested are no measurements of alpha: two that did widen as two do.
+TEST(Statistics, PromptsWithNothingToDivideByDoNotNarrowTheInterval) {
+  std::vector<Term> terms = {{2, 4}, {3, 4}};
+  const Interval two = prompt_interval(terms, 1);
+  terms.resize(30, Term{0, 0});
+  const Interval among_thirty = prompt_interval(terms, 1);
+  EXPECT_EQ(among_thirty.low, two.low);
+  EXPECT_EQ(among_thirty.high, two.high);
+}
+
+TEST(Statistics, IntervalsOverlapAtTheirEnds) {
+  const Interval low{1, 0.5, 1.5}, high{2, 1.5, 2.5}, apart{2, 1.6, 2.5};
+  EXPECT_TRUE(low.overlaps(high) && high.overlaps(low) && low.overlaps(low));
+  EXPECT_FALSE(low.overlaps(apart) || apart.overlaps(low));
 }
 
 TEST(Statistics, WideningIsStudentsOverNormals) {

@@ -34,6 +34,20 @@ TEST(Summary, AnswersWorkedByHand) {
   EXPECT_EQ(s.compared_texts, 2);
 }
 
+// The first round emits what stood of its draft at once: those tokens took no time of decoding.
+TEST(Summary, DecodingBeginsAfterTheFirstRound) {
+  json line = worked_line();
+  for (json& repeat : line["repeats"]) {
+    repeat["speculative"]["requests"][0]["first_tokens"] = 3;
+    repeat["speculative"]["requests"][1]["first_tokens"] = 1;
+  }
+  const Summary s = summarize(line);
+  // 2 x (9 + 7) tokens in 3.6 s.
+  EXPECT_NEAR(s.speculative.decode_tokens_per_second, 32 / 3.6, 1e-9);
+  EXPECT_NEAR(s.speculative.ms_per_token, 3600.0 / 32, 1e-9);
+  EXPECT_NEAR(s.decode_speedup, 2 * 32.0 / 36, 1e-9);
+}
+
 TEST(Summary, TheoryWorkedByHand) {
   const TheoryFigures theory = summarize(worked_line()).theory;
   EXPECT_EQ(theory.draft_length, 2);
@@ -116,6 +130,7 @@ TEST(Summary, RequestsOfOnePromptAreOnePrompt) {
   ASSERT_EQ(s.error, "");
   EXPECT_EQ(s.prompts, 1);
   EXPECT_DOUBLE_EQ(s.speedup.value, 1.6);
+  EXPECT_TRUE(to_json(s)["figures"]["alpha"]["low"].is_null()) << "of one prompt";
 }
 
 TEST(Summary, FailedRunKeepsItsSentence) {

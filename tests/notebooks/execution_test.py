@@ -84,6 +84,16 @@ class Execution(unittest.TestCase):
         self.assertIn("alpha_low", results.lists(found, "categories"))
         self.assertEqual(len(results.failures(found)), 1)
 
+    def test_unknown_bounds_are_drawn_as_none(self):
+        found = json.loads(FIGURES.read_text())
+        for cell in found["cells"]:
+            for name in results.INTERVALS:
+                cell.get("figures", {}).get(name, {}).update(low=None, high=None)
+        path = Path(self.folder.name) / "unbounded.json"
+        path.write_text(json.dumps(found))
+        self.assertTrue(results.cells(found).speedup_low.isna().all())
+        self.assertEqual(len([o for o in self.execute(path) if "image/png" in o.get("data", {})]), 3)
+
 
 if __name__ == "__main__":
     unittest.main()

@@ -180,7 +180,9 @@ def ours(program, threads):
     done = subprocess.run([program, "bench", "--steps", scenes, "--json"], capture_output=True, text=True)
     if done.returncode:
         sys.exit(f"foretoken bench failed: {done.stderr.strip()}")
-    return [json.loads(line)["step_ms"] for line in done.stdout.splitlines()]
+    rows = [json.loads(line) for line in done.stdout.splitlines()]
+    ours.commit = rows[0]["commit"]
+    return [row["step_ms"] for row in rows]
 
 
 def texts(program, threads, count):
@@ -209,7 +211,7 @@ def compare(options):
         rounds.append((theirs(model, token_ids), ours(options.program, options.threads)))
         print(f"alternation {i + 1} of {options.repeats}", file=sys.stderr, flush=True)
     row = {"peer": f"llama-cpp-python {llama_cpp.__version__}", "threads": options.threads, "alternations": options.repeats,
-           "commit": subprocess.run(["git", "-C", ROOT, "rev-parse", "--short=12", "HEAD"], capture_output=True, text=True).stdout.strip(),
+           "commit": ours.commit,
            "date": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), "machine": processor()}
     print(f"{row['peer']}, {options.threads} threads, context {CONTEXT}, medians of {options.repeats} alternations")
     print(f"{'':24}{'llama.cpp':>12}{'foretoken':>12}{'ratio':>8}{'lowest':>8}{'highest':>9}")

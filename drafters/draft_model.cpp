@@ -1,9 +1,10 @@
-// A smaller model drafts a chain: each token is drawn from the draft's own law (warped as the sequence's law is), so q is
+// A smaller model drafts a chain: each token is drawn from the draft's own law (bent and warped as the sequence's law is), so q is
 // what the token was really drawn from. Leviathan et al. 2023 (arXiv 2211.17192), Chen et al. 2023 (2302.01318).
 #include <algorithm>
 #include <cmath>
 
 #include "drafters/drafters.h"
+#include "framework/decode/node_laws.h"
 #include "kernels/error.h"
 
 namespace foretoken {
@@ -12,7 +13,7 @@ namespace {
 class DraftModel : public Drafter {
  public:
   DraftModel(Host& host, std::shared_ptr<Model> model, std::optional<float> temperature)
-      : backend_(host.backend()), model_(host.cache(std::move(model))), temperature_(temperature) {}
+      : backend_(host.backend()), model_(host.cache(std::move(model))), laws_(backend_), temperature_(temperature) {}
 
   Needs needs() const override { return {{Drawn::chain}, false}; }
   void forget(const Sequence& sequence) override { model_->forget(sequence); }
@@ -56,17 +57,17 @@ class DraftModel : public Drafter {
 
   // Draws the next token of every active chain from the draft's law after its deepest node.
   void extend(std::span<const DraftRequest> requests, std::span<DraftTree> trees, std::span<const int> active, const Output& out, int depth) {
-    std::vector<Warp> warps;
+    std::vector<LawAfter> rows;
     std::vector<TokenDraw> draws;
     for (const int i : active) {
       const DraftRequest& r = requests[std::size_t(i)];
       Warp warp = r.sequence->sampling.warp();
       if (temperature_) warp.temperature = *temperature_;
-      warps.push_back(warp);
+      rows.push_back({r.sequence, &trees[std::size_t(i)], depth - 1, warp});
       draws.push_back(r.draw(depth, depth));
       draws.back().to = trees[std::size_t(i)].tokens.row<Token>(depth);
     }
-    const Laws laws = backend_.law(out.logits, warps);
+    const Laws laws = laws_.of(out.logits, rows);
     backend_.draw(laws, draws, {});
     for (std::size_t k = 0; k < active.size(); ++k) {
       DraftTree& tree = trees[std::size_t(active[k])];
@@ -77,6 +78,7 @@ class DraftModel : public Drafter {
 
   Backend& backend_;
   std::shared_ptr<CachedModel> model_;
+  NodeLaws laws_;
   std::optional<float> temperature_;
 };
 

@@ -87,6 +87,7 @@ int run_cli(int argc, const char* const* argv) {
   add_list(app, registries, action);
   add_keys(app, registries, action);
   add_check(app, action);
+  add_options(app, action);
   add_bench(app, action);
   add_version(app, action);
   const std::vector<std::string> commands = commands_of(app);

@@ -22,6 +22,7 @@ void add_quickstart(CLI::App& app, Action& action);
 void add_list(CLI::App& app, const Registries& registries, Action& action);
 void add_keys(CLI::App& app, const Registries& registries, Action& action);
 void add_check(CLI::App& app, Action& action);
+void add_options(CLI::App& app, Action& action);
 void add_bench(CLI::App& app, Action& action);
 void add_version(CLI::App& app, Action& action);
 

@@ -1,5 +1,6 @@
 #include "experiments/generate.h"
 
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -43,6 +44,7 @@ class Printer {
     put(shown(stream_.push(emitted.subspan(guessed))));
   }
   void finish() { put(shown(stream_.finish()) + "\n"); }
+  static void title(int sample) { put("== sample " + std::to_string(sample) + "\n"); }
 
  private:
   // A model may emit anything; a terminal gets no control characters from it.
@@ -63,8 +65,13 @@ class Printer {
 
 struct Figures {
   double seconds = 0, first = -1;
-  long tokens = 0, rounds = 0, drafted = 0, tested = 0, accepted = 0;
+  long tokens = 0, rounds = 0, drafted = 0, tested = 0, accepted = 0, weighed = 0;
+  double log_probability = 0;  // of the `weighed` tokens
 
+  void add(const Sequence& q) {
+    weighed += long(q.logprobs.size());
+    for (const float l : q.logprobs) log_probability += double(l);
+  }
   void add(const SequenceReport& r) {
     tokens += long(r.emitted.size()), rounds += r.judged, drafted += r.drafted, tested += r.tested(),
         accepted += r.accepted;
@@ -76,9 +83,34 @@ struct Figures {
     if (drafted > 0)
       std::fprintf(stderr, "; accepted %ld of %ld drafted (%.1f %%), alpha %.2f", accepted, drafted,
                    100 * double(accepted) / double(drafted), double(accepted) / double(tested));
+    if (weighed > 0)
+      std::fprintf(stderr, "; log-probability %.3f, %.4f a token", log_probability, log_probability / double(weighed));
     std::fputs("\n", stderr);
   }
 };
+
+// One sample of the prompt.
+struct Text {
+  SequenceId id;
+  std::vector<SequenceReport> pieces;
+  std::size_t printed = 0;  // of them
+  Printer printer;
+
+  void print() {
+    for (; printed < pieces.size(); ++printed) printer.print(pieces[printed].emitted, pieces[printed].accepted);
+  }
+};
+
+std::vector<Text> submit(Engine& engine, const json& run, const std::shared_ptr<const Tokenizer>& tokenizer,
+                         const std::string& prompt, bool marks) {
+  std::vector<Text> texts;
+  for (std::uint64_t k = 0; k < run["sampling"]["samples"].get<std::uint64_t>(); ++k) {
+    Request request = request_of(run, engine.target().info(), tokenizer, Prompt{0, prompt, ""}, k);
+    request.like = k > 0 ? texts.front().id : 0;
+    texts.push_back({engine.submit(std::move(request)), {}, 0, Printer(tokenizer, marks)});
+  }
+  return texts;
+}
 
 }  // namespace
 
@@ -89,22 +121,26 @@ int generate(const GenerateOptions& options) {
   const json run = complete_run(document, bench.registries(), "generate");
   const auto engine = bench.engine(run, Side::speculative, "");
   const auto tokenizer = bench.tokenizer(target_of(run), "");
-  engine->submit(request_of(run, engine->target().info(), tokenizer, Prompt{0, read_prompt(options.prompt), ""}, 0));
+  std::vector<Text> texts = submit(*engine, run, tokenizer, read_prompt(options.prompt), options.marks);
 
-  Printer printer(tokenizer, options.marks);
   Figures figures;
   const auto start = std::chrono::steady_clock::now();
-  while (!engine->idle()) {
-    const StepReport report = engine->step();
+  while (!engine->idle() && !interrupted()) {
+    StepReport report = engine->step();
     figures.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-    for (const SequenceReport& r : report.sequences) {
+    for (SequenceReport& r : report.sequences) {
       if (r.judged && figures.first < 0) figures.first = figures.seconds;
       figures.add(r);
-      printer.print(r.emitted, r.accepted);
+      std::ranges::find(texts, r.id, &Text::id)->pieces.push_back(std::move(r));
     }
-    if (interrupted()) break;
+    for (const Sequence& q : report.finished) figures.add(q);
+    if (texts.size() == 1) texts.front().print();  // as it comes
   }
-  printer.finish();
+  for (std::size_t i = 0; i < texts.size(); ++i) {
+    if (texts.size() > 1) Printer::title(int(i) + 1);
+    texts[i].print();
+    texts[i].printer.finish();
+  }
   figures.print();
   return interrupted() ? kInterruptedExit : 0;
 }

@@ -121,9 +121,12 @@ class Books {
   std::size_t finished_ = 0;
 };
 
-SequenceId submit(Engine& engine, const Job& job) {
+// `first`: the request of which it is another sample; 0: none.
+SequenceId submit(Engine& engine, const Job& job, SequenceId first) {
   try {
-    return engine.submit(job.request);
+    Request request = job.request;
+    request.like = first;
+    return engine.submit(std::move(request));
   } catch (const Error& e) {
     throw Error("prompt " + std::to_string(job.prompt + 1) + " of the workload: " + e.what());
   }
@@ -134,12 +137,16 @@ SequenceId submit(Engine& engine, const Job& job) {
 Measured measure(Engine& engine, const std::vector<Job>& jobs, int at_once,
                  const std::function<void(double)>& after_step) {
   Books books(jobs);
+  std::vector<SequenceId> ids;
   const std::uint64_t prefix_before = engine.target().cache().prefix_rows_reused();
   const auto start = Clock::now();
   auto last = start;
   for (std::size_t next = 0; books.finished() < jobs.size();) {
-    for (; next < jobs.size() && next - books.finished() < std::size_t(at_once); ++next)
-      books.submitted(next, submit(engine, jobs[next]));
+    for (; next < jobs.size() && next - books.finished() < std::size_t(at_once); ++next) {
+      const int first = jobs[next].first;
+      ids.push_back(submit(engine, jobs[next], first >= 0 ? ids[std::size_t(first)] : 0));
+      books.submitted(next, ids.back());
+    }
     const StepReport report = engine.step();
     const auto now = Clock::now();
     books.step(report, seconds(now - std::exchange(last, now)));

@@ -15,6 +15,7 @@ struct Job {
   Request request;
   int prompt = 0;        // number of the prompt
   std::string category;  // empty: none
+  int first = -1;        // the job of which this one is another sample; -1: none
 };
 
 struct Measured {

@@ -20,6 +20,17 @@ std::string path_of(const json& plugin) {
   return path.is_string() ? path.get<std::string>() : "";
 }
 
+// {"17": -100, "4": 2.5}: token ids without leading zeros, so that one token has one name.
+bool are_biases(const json& v, const RunKey& k) {
+  if (!v.is_object()) return false;
+  for (const auto& [token, bias] : v.items()) {
+    const bool digits = !token.empty() && token.size() <= 9 && std::ranges::all_of(token, [](char c) { return c >= '0' && c <= '9'; });
+    if (!digits || (token.size() > 1 && token[0] == '0') || !bias.is_number()) return false;
+    if (bias.get<double>() < k.least || bias.get<double>() > k.most) return false;
+  }
+  return true;
+}
+
 bool fits(const json& v, const RunKey& k) {
   if (v.is_null()) return k.optional;
   if (k.type == "integer" || k.type == "number") {
@@ -27,6 +38,7 @@ bool fits(const json& v, const RunKey& k) {
     const double x = v.get<double>();
     return (k.above ? x > k.least : x >= k.least) && (k.below ? x < k.most : x <= k.most);
   }
+  if (k.type == "biases") return are_biases(v, k);
   if (k.type == "boolean") return v.is_boolean();
   if (k.type == "chair") return v.is_object();
   if (k.type == "strings")

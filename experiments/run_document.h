@@ -14,7 +14,7 @@ namespace foretoken {
 struct RunKey {
   std::string pointer;      // JSON pointer, "/engine/batch"
   std::string type;         // integer, number, boolean, string, path, strings (a list), chair ({"name": ..., options}),
-                            // model and shape (as ModelChoice reads them), plugins
+                            // model and shape (as ModelChoice reads them), plugins, biases (an object: number by token id)
   nlohmann::json standard;  // the default; null: none
   std::string meaning;      // with unit and range
   bool required = false;    // must be given

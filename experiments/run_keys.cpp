@@ -44,6 +44,9 @@ RunKey strings(const char* pointer, const char* meaning) {
   return {pointer, "strings", json::array(), meaning, false, false, -1e300, 1e300, {}, false, false};
 }
 
+RunKey biases(const char* pointer, double most, const char* meaning) {
+  return {pointer, "biases", json::object(), meaning, false, false, -most, most, {}, false, false};
+}
 RunKey plugins(const char* pointer, const char* meaning) {
   return {pointer, "plugins", json::array(), meaning, false, false, -1e300, 1e300, {}, false, false};
 }
@@ -68,8 +71,16 @@ std::vector<RunKey> keys_of_models_and_sampling() {
       integer("/sampling/top_k", 0, 0, kMany, "keep the k most probable tokens; 0: all"),
       number("/sampling/top_p", 1, 0, 1, "keep a token while the mass of more probable ones is below this", true),
       number("/sampling/min_p", 0, 0, 1, "keep tokens with p >= min_p times the greatest", false, true),
+      number("/sampling/repetition_penalty", 1, 0.01, 100,
+             "divides positive logits of tokens of the prompt or the output, multiplies others; 1: off"),
+      number("/sampling/frequency_penalty", 0, -100, 100, "taken off a logit for each time that the output has the token"),
+      number("/sampling/presence_penalty", 0, -100, 100, "taken off a logit once, if the output has the token"),
+      biases("/sampling/logit_bias", 100, "added to the logits of tokens: {\"TOKEN\": BIAS}, by id; -100 forbids a token"),
+      integer("/sampling/samples", 1, 1, 1024,
+              "texts of each prompt, each with its own draws; its cache pages are shared"),
       integer("/sampling/seed", 1, 0, 9e15, "of every draw; a request's stream is its prompt and sample number"),
-      boolean("/sampling/logprobs", false, "also compute log-probabilities of emitted tokens"),
+      boolean("/sampling/logprobs", false,
+              "also compute log-probabilities of emitted tokens, by the model's own law: before penalties, biases and warp"),
   };
 }
 

@@ -98,10 +98,14 @@ std::vector<Job> jobs_of(const json& run, Workbench& bench, const std::filesyste
   const auto target = bench.target(run, beside);
   const auto tokenizer = bench.tokenizer(target_of(run), beside);
   const std::size_t wanted = 4 * run["engine"]["batch"].get<std::size_t>();
+  const std::uint64_t samples = run["sampling"]["samples"];
   std::vector<Job> jobs;
-  for (std::uint64_t sample = 0; sample == 0 || jobs.size() < wanted; ++sample)
-    for (const Prompt& p : prompts)
-      jobs.push_back({request_of(run, target->info(), tokenizer, p, sample), p.number, p.category});
+  for (std::uint64_t begin = 0; begin == 0 || jobs.size() < wanted; begin += samples)
+    for (const Prompt& p : prompts) {
+      const int first = int(jobs.size());
+      for (std::uint64_t k = 0; k < samples; ++k)
+        jobs.push_back({request_of(run, target->info(), tokenizer, p, begin + k), p.number, p.category, k > 0 ? first : -1});
+    }
   return jobs;
 }
 

@@ -14,7 +14,7 @@
 
 namespace foretoken {
 
-// The requests of a complete run: all of its prompts, as many times over (with other sample numbers, so other draws) as it
+// The requests of a complete run: all of its prompts, each with its samples, as many times over (with other sample numbers, so other draws) as it
 // takes to have at least four times as many as run at once.
 std::vector<Job> jobs_of(const nlohmann::json& run, Workbench& bench, const std::filesystem::path& beside);
 

@@ -156,6 +156,10 @@ Request request_of(const json& run, const ModelInfo& target, const std::shared_p
   r.limits.stop = stop_at(tokenizer, w.at("stop").get<std::vector<std::string>>());
   r.sampling.temperature = s.at("temperature"), r.sampling.top_k = s.at("top_k"), r.sampling.top_p = s.at("top_p"),
   r.sampling.min_p = s.at("min_p");
+  r.sampling.repetition_penalty = s.at("repetition_penalty");
+  r.sampling.frequency_penalty = s.at("frequency_penalty"), r.sampling.presence_penalty = s.at("presence_penalty");
+  for (const auto& [token, bias] : s.at("logit_bias").items())
+    r.sampling.logit_bias.push_back({std::stoi(token), bias.get<float>()});
   r.sampling.seed = s.at("seed"), r.sampling.logprobs = s.at("logprobs");
   r.stream = sample << 32 | std::uint64_t(prompt.number);
   return r;

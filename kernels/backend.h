@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "kernels/adjustment.h"
 #include "kernels/law.h"
 #include "kernels/layout.h"
 #include "kernels/philox.h"
@@ -98,6 +99,8 @@ class Backend {
 
   // ---- laws ----
   virtual Laws law(const Tensor& logits, std::span<const Warp> warps) = 0;  // logits [n, vocab] f32, one warp a row
+  // In place: row i of logits [n, vocab] f32 is bent as adjustments[i] says.
+  virtual void adjust(Tensor logits, std::span<const Adjustment> adjustments) = 0;
   // tokens i32, to[i] = a token drawn from laws row i as `draws[i]` names it; to may be strided (stride of dimension 0), and
   // absent where every draw says itself where to write.
   virtual void draw(const Laws& laws, std::span<const TokenDraw> draws, Tensor to) = 0;

@@ -114,6 +114,12 @@ Laws HostBackend::law(const Tensor& logits, std::span<const Warp> warps) {
   return laws;
 }
 
+void HostBackend::adjust(Tensor logits, std::span<const Adjustment> adjustments) {
+  assert(std::int64_t(adjustments.size()) == logits.dim(0));
+  for (std::size_t i = 0; i < adjustments.size(); ++i)
+    for (int k = 0; k < adjustments[i].count + adjustments[i].length; ++k) adjust_item(logits.row<float>(std::int64_t(i)), adjustments[i], k);
+}
+
 Token HostBackend::draw_one(const Law& law, const TokenDraw& draw) {
   if (law.row.greedy < 0) return -1;
   if (law.row.one_hot && !chance_) return law.row.greedy;

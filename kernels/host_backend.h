@@ -19,6 +19,7 @@ class HostBackend : public Backend {
   void store(const Tensor& k, const Tensor& v, const KvLayer& kv, const Layout& layout) override;
   Tensor gather(const Tensor& x, const Tensor& rows) override;
   Laws law(const Tensor& logits, std::span<const Warp> warps) override;
+  void adjust(Tensor logits, std::span<const Adjustment> adjustments) override;
   // A row whose law is invalid (LawRow::greedy == -1) draws token -1.
   void draw(const Laws& laws, std::span<const TokenDraw> draws, Tensor to) override;
   void pick(const Tensor& known, const Tensor& at, Tensor to) override;

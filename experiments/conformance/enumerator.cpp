@@ -64,8 +64,11 @@ Token Enumerator::race(int vocab, const std::function<double(Token)>& law, const
     won.push_back(now.won_by(x, p));
     if (won.back().volume() > kNothing) possible.push_back(x);
   }
+  // A region just above rounding may fall into pieces below it: it goes whole to whoever has most of it.
+  const bool crumbs = possible.empty();
+  if (crumbs) possible.push_back(int(std::ranges::max_element(won, {}, &RaceRegion::volume) - won.begin()));
   const int winner = take(possible);
-  weight_ *= won[std::size_t(winner)].volume() / now.volume();
+  if (!crumbs) weight_ *= won[std::size_t(winner)].volume() / now.volume();
   if (remembers_) regions_.insert_or_assign(name, std::move(won[std::size_t(winner)]));
   return winner;
 }

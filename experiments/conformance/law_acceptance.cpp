@@ -2,12 +2,14 @@
 #include <map>
 
 #include "experiments/conformance/laws.h"
+#include "experiments/conformance/target_law.h"
 
 namespace foretoken::conformance {
 namespace {
 
 struct Drafted {
   Text context;
+  int prompt = 0;  // so many of them
   DraftTree tree;
 };
 
@@ -31,11 +33,11 @@ struct Tally {
 };
 
 // Every position that was tested: up to the first refusal.
-void tally(const Drafted& d, const SequenceReport& r, const TableModel& target, const Warp& warp, const Soundness& how, std::map<int, Tally>& tallies) {
+void tally(const Drafted& d, const SequenceReport& r, const TableModel& target, const Sampling& sampling, const Soundness& how, std::map<int, Tally>& tallies) {
   Text context = d.context;
   for (int node = 1; node < d.tree.nodes && node <= r.accepted + 1; ++node) {
     const Token guess = *d.tree.tokens.row<Token>(node);
-    const std::vector<double> p = target.law(context, warp);
+    const std::vector<double> p = target_law(target, context, d.prompt, sampling);
     const bool certain = Drawn(*d.tree.q.drawn.row<std::uint8_t>(node)) == Drawn::certain;
     const double e = certain ? p[std::size_t(guess)] : agreement(p, d.tree.q.laws[std::size_t(node) - 1][0], how);
     Tally& t = tallies[node];
@@ -54,14 +56,14 @@ Finding acceptance(const Subject& subject, const Scene& scene, Backend& backend,
   std::map<int, Tally> tallies;
   const auto record = [&](Host&, std::span<const DraftRequest> requests, std::span<const DraftTree> trees) {
     for (std::size_t i = 0; i < trees.size(); ++i) {
-      last[requests[i].sequence->id] = {requests[i].sequence->tokens, trees[i]};
+      last[requests[i].sequence->id] = {requests[i].sequence->tokens, requests[i].sequence->prompt_length, trees[i]};
       for (int n = 1; n < trees[i].nodes; ++n)
         if (*trees[i].parents.row<std::int32_t>(n) != n - 1) f.fail("the acceptance of a tree has no formula here");
     }
   };
   const auto judge = [&](Engine&, const StepReport& report, std::span<const Sequence* const>) {
     for (const SequenceReport& r : report.sequences)
-      if (r.judged && f.holds) tally(last.at(r.id), r, static_cast<const TableModel&>(*cast.target), scene.sampling.warp(), how, tallies);
+      if (r.judged && f.holds) tally(last.at(r.id), r, static_cast<const TableModel&>(*cast.target), scene.sampling, how, tallies);
   };
   play(watched(subject, record), scene, backend, cast, asks, judge);
   for (const auto& [position, t] : tallies) {

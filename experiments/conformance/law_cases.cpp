@@ -91,11 +91,12 @@ void twins(Cases& all, const Candidate& c) {
   Subject twin = under_length(c, 4);
   for (const std::string& option : c.model_options) twin.chairs.drafter[option] = "table:same";
   if (twin.chairs.drafter.contains("temperature")) twin.chairs.drafter.erase("temperature");
-  for (const float temperature : {0.0f, 1.0f}) {
-    if (temperature > 0 && c.soundness.acceptance != Acceptance::overlap) continue;  // it may refuse the target's own guess
-    all.push_back({"the target as its own draft, temperature " + std::to_string(int(temperature)), [twin, temperature] {
+  for (const Sampling& sampling : {Sampling{.temperature = 0}, Sampling{.temperature = 1}, talkative(1)}) {
+    if (sampling.temperature > 0 && c.soundness.acceptance != Acceptance::overlap) continue;  // it may refuse the target's own guess
+    const std::string how = "temperature " + std::to_string(int(sampling.temperature)) + (sampling.penalties().counts() ? ", penalties" : "");
+    all.push_back({"the target as its own draft, " + how, [twin, sampling] {
                      ReferenceBackend b;
-                     const Scene scene{.sampling = {.temperature = temperature}, .engine = {.page_rows = 2, .pages = 512, .check = true}};
+                     const Scene scene{.sampling = sampling, .engine = {.page_rows = 2, .pages = 512, .check = true}};
                      return twin_accepts_all(twin, scene, b, table_cast({.vocab = 5, .seed = 71}), random_asks(10, 5, 12, 30, 1));
                    }});
   }

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "experiments/conformance/law_cases.h"
+#include "experiments/conformance/options.h"
 
 namespace foretoken::conformance {
 namespace {
@@ -11,6 +12,7 @@ const EngineOptions kRoomy{.batch = 4, .step_rows = 256, .page_rows = 3, .pages 
 std::string brief(const Sampling& s) {
   std::string text = "temperature " + std::to_string(s.temperature).substr(0, 3);
   if (s.top_p < 1) text += ", top_p " + std::to_string(s.top_p).substr(0, 3);
+  if (s.penalties().counts()) text += ", penalties";
   if (s.top_k > 0) text += ", top_k " + std::to_string(s.top_k);
   return text;
 }
@@ -74,10 +76,10 @@ LawCase step_case(StepLaw law, const Candidate& c, const std::string& scene, flo
 
 }  // namespace
 
-Cases greedy_cases(const Candidate& c, const Ground& g) { return text_cases(c, g, {{.temperature = 0}}); }
+Cases greedy_cases(const Candidate& c, const Ground& g) { return text_cases(c, g, {{.temperature = 0}, talkative(0)}); }
 
 Cases coupled_cases(const Candidate& c, const Ground& g) {
-  return text_cases(c, g, {{.temperature = 1}, {.temperature = 0.5f, .top_p = 0.9f}, {.temperature = 2, .top_k = 3}});
+  return text_cases(c, g, {{.temperature = 1}, {.temperature = 0.5f, .top_p = 0.9f}, {.temperature = 2, .top_k = 3}, talkative(1)});
 }
 
 Cases batch_cases(const Candidate& c, const Ground&) {
@@ -114,12 +116,13 @@ Cases device_cases(const Candidate& c, const Ground& g) {
                        const auto other = device.make();
                        return same_verdicts(s, {.vocab = vocab}, reference, *other);
                      }});
-    for (const int vocab : {5, 261})
-      all.push_back({device.name + ", texts, vocabulary " + std::to_string(vocab), [s = under_length(c, 4), device, vocab] {
-                       ReferenceBackend reference;
-                       const auto other = device.make();
-                       return same_on_devices(s, {.sampling = {.temperature = 1}}, reference, *other, table_cast({.vocab = vocab, .order = 1, .seed = 95}), random_asks(8, vocab, 10, 24, 12));
-                     }});
+    for (const Sampling& sampling : {Sampling{.temperature = 1}, talkative(0.9f)})
+      for (const int vocab : {5, 261})
+        all.push_back({device.name + ", texts, vocabulary " + std::to_string(vocab) + ", " + brief(sampling), [s = under_length(c, 4), device, vocab, sampling] {
+                         ReferenceBackend reference;
+                         const auto other = device.make();
+                         return same_on_devices(s, {.sampling = sampling}, reference, *other, table_cast({.vocab = vocab, .order = 1, .seed = 95}), random_asks(8, vocab, 10, 24, 12));
+                       }});
   }
   return all;
 }

@@ -2,23 +2,37 @@
 #include <cmath>
 
 #include "experiments/conformance/laws.h"
+#include "experiments/conformance/target_law.h"
 
 namespace foretoken::conformance {
 namespace {
+
+bool ends_with(std::span<const Token> text, const Text& end) {
+  return !end.empty() && text.size() >= end.size() && std::ranges::equal(text.last(end.size()), end);
+}
+
+// As a stop rule looks for it: token by token.
+StopRule stop_at(const Text& end) {
+  return [end](std::span<const Token> generated, int seen) -> std::optional<int> {
+    for (std::size_t n = std::size_t(seen) + 1; n <= generated.size(); ++n)
+      if (ends_with(generated.first(n), end)) return int(n);
+    return std::nullopt;
+  };
+}
 
 using Joint = std::map<std::vector<Text>, double>;
 
 // The target's own law of one text: every way to go on, until `tokens`, a stop token or the limit.
 void unfold(const TableModel& target, const ExactCase& c, const Text& context, Text& text, double weight, std::map<Text, double>& law) {
   const auto& stops = c.scene.stop_tokens;
-  const bool stopped = !text.empty() && std::ranges::find(stops, text.back()) != stops.end();
+  const bool stopped = ends_with(text, c.stop) || (!text.empty() && std::ranges::find(stops, text.back()) != stops.end());
   if (stopped || int(text.size()) == c.tokens || (c.max_new_tokens > 0 && int(text.size()) == c.max_new_tokens)) {
     law[text] += weight;
     return;
   }
   Text all = context;
   all.insert(all.end(), text.begin(), text.end());
-  const std::vector<double> p = target.law(all, c.scene.sampling.warp());
+  const std::vector<double> p = target_law(target, all, int(context.size()), c.scene.sampling);
   for (Token x = 0; x < int(p.size()); ++x) {
     if (p[std::size_t(x)] == 0) continue;
     text.push_back(x);
@@ -76,8 +90,10 @@ Finding exact(const Subject& subject, const ExactCase& c) {
   backend->set_chance(c.rename ? static_cast<Chance*>(&renaming) : &chance);
   Scene scene = c.scene;
   scene.enough = c.tokens;
+  if (!c.stop.empty()) scene.limits = [&c](Limits& limits) { limits.stop = stop_at(c.stop); };
   std::vector<Ask> asks;
-  for (const Text& prompt : c.prompts) asks.push_back({prompt, asks.size() + 1, c.max_new_tokens > 0 ? c.max_new_tokens : c.tokens + 3});
+  for (const Text& prompt : c.prompts)
+    asks.push_back({prompt, asks.size() + 1, c.max_new_tokens > 0 ? c.max_new_tokens : c.tokens + 3, c.samples && !asks.empty() ? 0 : -1});
 
   Finding f{.what = subject.text()};
   Joint joint;
@@ -88,6 +104,7 @@ Finding exact(const Subject& subject, const ExactCase& c) {
         if (c.max_new_tokens != c.tokens) t.resize(std::min(t.size(), std::size_t(c.tokens)));  // a text that must end there is taken whole
       joint[played.texts] += chance.weight();
       f.accepted += played.accepted, f.refused += played.refusals;
+      f.seen["prefix rows"] += long(played.prefix_rows);
     } while (chance.next());
     compare(joint, expected(*target, c), f);
   } catch (const std::exception& e) {

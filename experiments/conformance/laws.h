@@ -15,9 +15,11 @@ namespace foretoken::conformance {
 struct ExactCase {
   TableModel::Options target{.vocab = 3};
   std::vector<Text> prompts{};      // all of one case are decoded in one engine: their joint law is a product
+  bool samples = false;             // the prompts are equal, and the texts samples of one request
   int tokens = 3;                   // of every text that are looked at
   int max_new_tokens = 0;           // 0: tokens + 3, so that no limit is near; else the length limit
   Scene scene{};
+  Text stop{};                      // a text that ends a request, wherever a draft is cut by it; empty: none
   bool remembers = true;            // false: the enumerator that forgets names, to show what it misses
   Renaming::Rename rename{};        // a planted bug of naming
   std::function<std::unique_ptr<HostBackend>()> backend{};                                 // null: reference

@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "experiments/conformance/target_law.h"
 #include "kernels/error.h"
 
 namespace foretoken::conformance {
@@ -23,20 +24,68 @@ std::string refusal_of(const Subject& subject, const Sampling& sampling) {
   return "";
 }
 
-// Somewhere the option makes another law than plain sampling.
+// Somewhere the option makes another law than plain sampling: after a prompt of one token and one that was generated.
 bool changes(const Sampling& sampling) {
   const TableModel target(kTarget);
   for (Token a = 0; a < kTarget.vocab; ++a)
     for (Token b = 0; b < kTarget.vocab; ++b) {
       const std::vector<Token> context{a, b};
-      const auto with = target.law(context, sampling.warp()), without = target.law(context, kPlain.warp());
+      const auto with = target_law(target, context, 1, sampling), without = target_law(target, context, 1, kPlain);
       for (std::size_t x = 0; x < with.size(); ++x)
         if (std::abs(with[x] - without[x]) > 0.01) return true;
     }
   return false;
 }
 
+// Samples are enumerated jointly, so fewer tokens of fewer kinds.
+ExactCase case_of(const SamplingOption& option, const Text& prompt) {
+  ExactCase c{.target = kTarget, .prompts = {prompt}, .tokens = 3, .max_new_tokens = 4, .scene = {.sampling = option.sampling}};
+  c.stop = option.stop;
+  if (option.samples > 1) c.target.vocab = 2, c.prompts.assign(std::size_t(option.samples), {1, 1, 0, Token(prompt.size() % 2)}), c.samples = true, c.tokens = 2;
+  return c;
+}
+
+// Equal seeds give equal texts, another seed gives others.
+Finding seeds_name_the_draws(const Subject& subject) {
+  Finding f{.what = subject.text()};
+  ReferenceBackend backend;
+  const auto asks = random_asks(6, kTarget.vocab, 6, 24, 1);
+  const auto texts = [&](std::uint64_t seed) {
+    const Played played = play(subject, {.sampling = {.temperature = 1, .seed = seed}}, backend, table_cast(kTarget), asks);
+    f.cases += long(played.texts.size()), f.accepted += played.accepted, f.refused += played.refusals;
+    return played.texts;
+  };
+  const auto first = texts(1), again = texts(1), other = texts(2);
+  if (first != again) f.fail("one seed gave two texts");
+  if (first == other) f.fail("two seeds gave one text");
+  return f;
+}
+
+// The log-probability of every emitted token, by the model's own law.
+Finding logprobs_are_the_laws(const Subject& subject) {
+  Finding f{.what = subject.text()};
+  ReferenceBackend backend;
+  const TableModel target(kTarget);
+  Sampling sampling = talkative(0.8f);
+  sampling.logprobs = true, sampling.top_k = 3;
+  const auto compare = [&](Engine&, const StepReport& report, std::span<const Sequence* const>) {
+    for (const Sequence& s : report.finished)
+      for (int i = s.prompt_length; i < s.length(); ++i, ++f.cases) {
+        const double p = target.law(std::span(s.tokens).first(std::size_t(i)), {.temperature = 1})[std::size_t(s.tokens[std::size_t(i)])];
+        const double off = std::abs(double(s.logprobs.at(std::size_t(i - s.prompt_length))) - std::log(p));
+        if (!(off < 1e-5)) f.fail("the log-probability of token " + std::to_string(i) + " is off by " + std::to_string(off));
+      }
+  };
+  const Played played = play(subject, {.sampling = sampling}, backend, table_cast(kTarget), random_asks(6, kTarget.vocab, 6, 24, 1), compare);
+  f.accepted = played.accepted, f.refused = played.refusals;
+  return f;
+}
+
 }  // namespace
+
+Sampling talkative(float temperature) {
+  return {.temperature = temperature, .repetition_penalty = 1.3f, .frequency_penalty = 0.3f, .presence_penalty = 0.4f, .logit_bias = {{2, -0.8f}, {0, 0.5f}}};
+}
 
 const std::vector<SamplingOption>& sampling_options() {
   static const std::vector<SamplingOption> table = {
@@ -46,7 +95,19 @@ const std::vector<SamplingOption>& sampling_options() {
       {"top_k", "top_k 2", {.temperature = 1, .top_k = 2}},
       {"top_p", "top_p 0.7", {.temperature = 1, .top_p = 0.7f}},
       {"min_p", "min_p 0.3", {.temperature = 1, .min_p = 0.3f}},
-      {"", "all at once", {.temperature = 0.9f, .top_k = 3, .top_p = 0.8f, .min_p = 0.1f}},
+      {"repetition_penalty", "repetition_penalty 1.5", {.temperature = 1, .repetition_penalty = 1.5f}},
+      {"repetition_penalty", "repetition_penalty 0.6", {.temperature = 0.8f, .repetition_penalty = 0.6f}},
+      {"frequency_penalty", "frequency_penalty 0.7", {.temperature = 1, .frequency_penalty = 0.7f}},
+      {"frequency_penalty", "frequency_penalty -0.4", {.temperature = 1, .frequency_penalty = -0.4f}},
+      {"presence_penalty", "presence_penalty 1.2", {.temperature = 1, .presence_penalty = 1.2f}},
+      {"logit_bias", "logit_bias of two tokens", {.temperature = 1, .logit_bias = {{1, 1.5f}, {3, -100}}}},
+      {"stop", "a stop text of two tokens", {.temperature = 1}, 1, {1, 0}},
+      {"samples", "2 samples", {.temperature = 1}, 2},
+      {"seed", "seed", {.temperature = 1}, 1, {}, seeds_name_the_draws},
+      {"logprobs", "log-probabilities", {.temperature = 1, .logprobs = true}, 1, {}, logprobs_are_the_laws},
+      {"", "all at once", {.temperature = 0.9f, .top_k = 3, .top_p = 0.8f, .min_p = 0.1f, .repetition_penalty = 1.3f, .frequency_penalty = 0.3f, .presence_penalty = 0.4f,
+                           .logit_bias = {{2, -0.8f}, {0, 0.5f}}}},
+      {"", "all penalties, greedy", talkative(0)},
   };
   return table;
 }
@@ -57,12 +118,20 @@ OptionFinding exact_or_refused(const Subject& subject, const SamplingOption& opt
   f.refusal = refusal_of(subject, option.sampling);
   ++f.seen[f.refusal.empty() ? "exact" : "refused"];
   if (!f.refusal.empty()) return f;
+  if (option.shown) {
+    static_cast<Finding&>(f) = option.shown(subject);
+    ++f.seen["exact"];
+    return f;
+  }
   for (const Text& prompt : {Text{0}, Text{3, 1, 0, 3, 1}}) {
-    const Finding e = exact(subject, {.target = kTarget, .prompts = {prompt}, .tokens = 3, .max_new_tokens = 4, .scene = {.sampling = option.sampling}});
+    const Finding e = exact(subject, case_of(option, prompt));
     if (!e.holds) f.fail(option.text + " is neither exact nor refused: " + e.why);
+    if (e.seen.contains("prefix rows") && e.seen.at("prefix rows") > 0) f.seen["prefix rows"] += e.seen.at("prefix rows");
     f.measure = std::max(f.measure, e.measure), f.cases += e.cases, f.accepted += e.accepted, f.refused += e.refused;
   }
-  if (!changes(option.sampling)) f.fail(option.text + " changes no law of this scene, so nothing was shown");
+  if (option.samples > 1) {
+    if (f.seen["prefix rows"] == 0) f.fail("the samples share no page of their prompt");
+  } else if (option.stop.empty() && !changes(option.sampling)) f.fail(option.text + " changes no law of this scene, so nothing was shown");
   return f;
 }
 

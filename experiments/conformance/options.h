@@ -9,8 +9,13 @@ struct SamplingOption {
   std::string key;   // as in a run document: "top_p"
   std::string text;  // "top_p 0.7"
   Sampling sampling;
+  int samples = 1;   // of every prompt
+  Text stop{};       // a text that ends a request
+  std::function<Finding(const Subject&)> shown{};  // of an option that changes no law; null: by every outcome of every draw
 };
 const std::vector<SamplingOption>& sampling_options();
+// Everything that bends laws by what has been said, at once.
+Sampling talkative(float temperature);
 
 // What a subject does with an option.
 struct OptionFinding : Finding {
@@ -19,5 +24,9 @@ struct OptionFinding : Finding {
 // Exact, over every outcome of every draw, or refused before anything was drawn. Also fails where the option changes nothing in
 // the target's law, since then nothing was shown.
 OptionFinding exact_or_refused(const Subject& subject, const SamplingOption& option);
+
+// Options against drafters, a table for every verifier, in Markdown: "exact", or a number that leads to the sentence of the refusal.
+// Everything in it was just shown; what is neither exact nor refused is an Error.
+std::string option_tables(const Registries& registries);
 
 }  // namespace foretoken::conformance

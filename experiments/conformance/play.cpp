@@ -23,6 +23,7 @@ Played play(const Subject& subject, const Scene& scene, Backend& backend, const 
   Played played;
   played.texts.resize(asks.size());
   std::map<SequenceId, std::size_t> place;
+  std::vector<SequenceId> ids;
   std::map<SequenceId, const Sequence*> running;
   for (std::size_t i = 0; i < asks.size(); ++i) {
     Limits limits;
@@ -32,7 +33,9 @@ Played play(const Subject& subject, const Scene& scene, Backend& backend, const 
       played.texts[i].insert(played.texts[i].end(), tokens.begin(), tokens.end());
       running[s.id] = &s;
     };
-    place[engine.submit({asks[i].prompt, std::move(limits), scene.sampling, asks[i].stream, on_tokens})] = i;
+    const SequenceId like = asks[i].like >= 0 ? ids[std::size_t(asks[i].like)] : 0;
+    ids.push_back(engine.submit({asks[i].prompt, std::move(limits), scene.sampling, asks[i].stream, on_tokens, like}));
+    place[ids.back()] = i;
   }
   const auto wanting = [&](const Text& t) { return int(t.size()) < scene.enough; };
   while (!engine.idle() && std::ranges::any_of(played.texts, wanting)) {

@@ -50,6 +50,7 @@ struct Ask {
   Text prompt;
   std::uint64_t stream = 1;
   int max_new_tokens = 16;
+  int like = -1;  // number of an earlier ask of which this is another sample
 };
 // Random prompts of 1 to `longest` tokens, streams 1, 2, ...
 std::vector<Ask> random_asks(int count, int vocab, int longest, int max_new_tokens, std::uint64_t seed);

@@ -7,6 +7,7 @@
 #include <span>
 #include <vector>
 
+#include "framework/decode/tally.h"
 #include "kernels/law.h"
 
 namespace foretoken {
@@ -18,12 +19,20 @@ struct Sampling {
   int top_k = 0;          // 0: off
   float top_p = 1;        // (0, 1]
   float min_p = 0;        // [0, 1)
+  float repetition_penalty = 1;  // > 0, of tokens of the prompt or the output; 1: off
+  float frequency_penalty = 0;   // for each time that the output has the token
+  float presence_penalty = 0;    // once, if the output has the token
+  std::vector<TokenBias> logit_bias{};
   std::uint64_t seed = 1;
   bool logprobs = false;         // of emitted tokens
   bool warped_logprobs = false;  // under the warped law instead of the raw one
 
+  Penalties penalties() const { return {repetition_penalty, frequency_penalty, presence_penalty}; }
   Warp warp() const { return {temperature, top_k, top_p, min_p, logprobs && !warped_logprobs}; }
 };
+
+// An option out of its range, or a bias of a token outside a vocabulary of `vocab` tokens, is an Error.
+void expect_sampling(const Sampling& sampling, int vocab);
 
 // Looks at the generated tokens, of which the first `seen` were looked at before; answers how many of them stay if the
 // sequence must stop there.
@@ -47,6 +56,7 @@ struct Sequence {
   std::uint64_t stream = 0;  // names the draws; comes with the request, never from a batch slot
   Finish finish = Finish::running;
   std::vector<float> logprobs;  // one per generated token, if asked for
+  Tally tally{};                // what its penalties and biases must know of its tokens
 
   int length() const { return int(tokens.size()); }
   Token last() const { return tokens.back(); }

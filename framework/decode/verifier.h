@@ -164,7 +164,8 @@ template <class Rule> class RuleVerifier final : public Verifier {
   Rule rule_;
 };
 
-// Fills logprobs of every verdict from the target's laws: raw, or warped ([count], u8, in the backend's memory).
-void log_probabilities(Backend& backend, const Trials& trials, Tensor verdicts, const Tensor& warped);
+// Fills logprobs of every verdict from the target's laws: raw, or warped ([count], u8, in the backend's memory). `raw` has the laws
+// of the model's own logits where those of the trials are bent; else it is absent.
+void log_probabilities(Backend& backend, const Trials& trials, Tensor verdicts, const Tensor& warped, const Laws& raw);
 
 }  // namespace foretoken

@@ -1,7 +1,6 @@
 #include "framework/engine/engine.h"
 
 #include <algorithm>
-#include <cmath>
 #include <limits>
 
 #include "kernels/error.h"
@@ -40,15 +39,6 @@ int page_count(const EngineOptions& options, const Model& target) {
   return options.pages > 0 ? options.pages : int(std::min((options.memory_mib << 20) / page_bytes(options, target), kMost));
 }
 
-void check_sampling(const Sampling& s) {
-  const auto refuse = [](const std::string& what) { throw Error("sampling option " + what); };
-  if (!(s.temperature >= 0) || !std::isfinite(s.temperature)) refuse("'temperature' must be a number >= 0");
-  if (s.temperature > 0 && !std::isfinite(1 / s.temperature)) refuse("'temperature' is too small to divide by; use 0 for greedy decoding");
-  if (s.top_k < 0) refuse("'top_k' must be 0 (off) or positive");
-  if (!(s.top_p > 0 && s.top_p <= 1)) refuse("'top_p' must lie in (0, 1]");
-  if (!(s.min_p >= 0 && s.min_p < 1)) refuse("'min_p' must lie in [0, 1)");
-}
-
 }  // namespace
 
 Engine::Engine(Backend& backend, std::shared_ptr<Model> target, const Registries& registries, const Chairs& chairs, const EngineOptions& options, Host::Load load)
@@ -57,6 +47,7 @@ Engine::Engine(Backend& backend, std::shared_ptr<Model> target, const Registries
       pool_(backend, page_bytes(options, *target), page_count(options, *target)),
       target_(backend, target, pool_, options.reuse_prefixes),
       host_(backend, pool_, target_.info(), std::move(load), options.reuse_prefixes),
+      laws_(backend),
       trials_room_(backend),
       readback_room_(backend),
       scheduler_(options.batch, options.step_rows) {
@@ -79,25 +70,26 @@ SequenceId Engine::submit(Request request) {
   for (const Token t : request.prompt)
     if (t < 0 || t >= m.vocab) throw Error("token " + std::to_string(t) + " of the prompt is outside the vocabulary of " + m.name + " (" + std::to_string(m.vocab) + ")");
   if (request.limits.max_new_tokens < 1) throw Error("'max_new_tokens' must be at least 1");
-  check_sampling(request.sampling);
+  expect_sampling(request.sampling, m.vocab);
   request.limits.max_new_tokens = std::min(request.limits.max_new_tokens, m.positions - length);
   const int most = length + request.limits.max_new_tokens;
   if (target_.cache().pages_for(most) > pool_.pages())
     throw Error("the page pool is too small for one sequence of " + std::to_string(most) + " tokens; raise \"memory_mib\" of the engine or shorten the request");
 
   auto active = std::make_unique<Active>();
-  active->sequence = {next_id_++, std::move(request.prompt), length, std::move(request.limits), request.sampling, request.stream, Finish::running, {}};
+  active->sequence = {next_id_++, std::move(request.prompt), length, std::move(request.limits), std::move(request.sampling), request.stream, Finish::running, {}};
+  Sequence& q = active->sequence;
+  q.tally = Tally(q.sampling.penalties(), q.sampling.logit_bias, q.tokens);
   active->on_tokens = std::move(request.on_tokens);
-  const SequenceId id = active->sequence.id;
+  const SequenceId id = q.id;
+  Active* const first = options_.reuse_prefixes ? queues_.find(request.like) : nullptr;
+  if (first && first->sequence.generated() == 0) active->like = first->sequence.id, first->leads = true;
   queues_.waiting.push_back(std::move(active));
   return id;
 }
 
 void Engine::cancel(SequenceId id) {
-  for (const auto& a : queues_.running)
-    if (a->sequence.id == id) a->sequence.finish = Finish::cancelled;
-  for (const auto& a : queues_.waiting)
-    if (a->sequence.id == id) a->sequence.finish = Finish::cancelled;
+  if (Active* const a = queues_.find(id)) a->sequence.finish = Finish::cancelled;
 }
 
 StepReport Engine::step() {
@@ -178,7 +170,7 @@ std::vector<DraftTree> Engine::draft(const Plan& plan) {
 Engine::Readback Engine::judge(const Plan& plan, std::span<const DraftTree> all, const Output& out) {
   if (!out.logits) return {};
   std::vector<DraftTree> trees;
-  std::vector<Warp> warps;
+  std::vector<LawAfter> rows;
   std::vector<Draws> draws;
   std::vector<std::uint32_t> positions;
   std::vector<std::uint8_t> warped;
@@ -186,17 +178,18 @@ Engine::Readback Engine::judge(const Plan& plan, std::span<const DraftTree> all,
   for (std::size_t i = 0; i < plan.scheduled.size(); ++i) {
     if (!plan.scheduled[i].root) continue;
     const Sequence& q = plan.scheduled[i].active->sequence;
-    warps.insert(warps.end(), std::size_t(all[i].nodes), q.sampling.warp());
+    for (int n = 0; n < all[i].nodes; ++n) rows.push_back({&q, &all[i], n, q.sampling.warp()});
     draws.push_back({q.sampling.seed, q.stream, std::uint32_t(q.length()), 0});
     positions.push_back(std::uint32_t(q.length()));
     warped.push_back(q.sampling.warped_logprobs);
     logprobs |= q.sampling.logprobs;
     trees.push_back(all[i]);
   }
-  const Trials trials(backend_, trees, backend_.law(out.logits, warps), draws, positions, trials_room_);
+  const Laws raw = laws_.raw(out.logits, rows);
+  const Trials trials(backend_, trees, laws_.of(out.logits, rows), draws, positions, trials_room_);
   const Tensor verdicts = backend_.allocate({std::int64_t(trees.size()), std::int64_t(sizeof(Verdict))}, DType::u8);
   verifier_->verify(backend_, trials, verdicts);
-  if (logprobs) log_probabilities(backend_, trials, verdicts, backend_.upload(Tensor::host_copy<std::uint8_t>(warped, DType::u8)));
+  if (logprobs) log_probabilities(backend_, trials, verdicts, backend_.upload(Tensor::host_copy<std::uint8_t>(warped, DType::u8)), raw);
   readback_room_.begin(verdicts.bytes() + trials.tokens().bytes() + 2 * Staging::kAlignment);
   const Readback read{readback_room_.array(verdicts.shape(), DType::u8).host, readback_room_.array(trials.tokens().shape(), DType::i32).host};
   backend_.fetch(verdicts, read.verdicts);
@@ -227,6 +220,7 @@ void Engine::deliver(const Plan& plan, std::span<const DraftTree> trees, const R
       ++a.rounds, a.drafted = r.drafted, a.accepted = r.accepted;
       a.tested_in_all += r.tested(), a.accepted_in_all += r.accepted;
       outcomes.push_back({&q, &trees[i], &v});
+      queues_.followers_may_begin(a);
       if (a.on_tokens && kept > 0) a.on_tokens(q, r.emitted);
     }
     r.finish = q.finish;
@@ -242,6 +236,10 @@ void Engine::retire(StepReport& report) {
     report.finished.push_back(std::move(a->sequence));
     return true;
   };
+  for (const auto& a : queues_.running)
+    if (!a->sequence.running()) queues_.followers_may_begin(*a);
+  for (const auto& a : queues_.waiting)
+    if (!a->sequence.running()) queues_.followers_may_begin(*a);
   std::erase_if(queues_.running, leave);
   std::erase_if(queues_.waiting, leave);
   report.waiting = int(queues_.waiting.size()), report.running = int(queues_.running.size());

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "framework/decode/host.h"
+#include "framework/decode/node_laws.h"
 #include "framework/decode/registry.h"
 #include "framework/engine/scheduler.h"
 #include "framework/engine/step_report.h"
@@ -29,6 +30,9 @@ struct Request {
   Sampling sampling;
   std::uint64_t stream = 0;  // names the draws: equal requests with equal streams give equal results
   std::function<void(const Sequence&, std::span<const Token>)> on_tokens;  // tokens as they come
+  // A request that was submitted before, with the same prompt: this one is another sample of it. It begins when that prompt has
+  // been read, and shares its full pages. 0: none.
+  SequenceId like = 0;
 };
 
 class Engine : private Scheduler::Memory {
@@ -78,6 +82,7 @@ class Engine : private Scheduler::Memory {
   PagePool pool_;
   CachedModel target_;
   Host host_;
+  NodeLaws laws_;
   Staging trials_room_, readback_room_;
   std::unique_ptr<Drafter> drafter_;
   std::unique_ptr<LengthPolicy> policy_;

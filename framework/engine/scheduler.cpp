@@ -28,8 +28,10 @@ class Round {
   }
 
   void admit(int batch) {
-    while (!queues_.waiting.empty() && int(queues_.running.size()) < batch && left_ > 0) {
-      Active& a = *queues_.waiting.front();
+    while (int(queues_.running.size()) < batch && left_ > 0) {
+      const auto next = std::ranges::find(queues_.waiting, SequenceId(0), &Active::like);
+      if (next == queues_.waiting.end()) return;
+      Active& a = **next;
       const Scheduled entry = shape(a, left_);
       const bool alone = queues_.running.empty();
       if (!memory_.reserve(a.sequence, entry.chain + entry.root + entry.cap, alone)) {
@@ -37,8 +39,8 @@ class Round {
         memory_.release(a.sequence);  // a prefix that it found stays idle, not in use
         return;
       }
-      queues_.running.push_back(std::move(queues_.waiting.front()));
-      queues_.waiting.pop_front();
+      queues_.running.push_back(std::move(*next));
+      queues_.waiting.erase(next);
       take(entry);
     }
   }
@@ -101,6 +103,19 @@ class Round {
 };
 
 }  // namespace
+
+Active* Queues::find(SequenceId id) const {
+  const auto is = [id](const auto& a) { return a->sequence.id == id; };
+  if (const auto it = std::ranges::find_if(running, is); it != running.end()) return it->get();
+  if (const auto it = std::ranges::find_if(waiting, is); it != waiting.end()) return it->get();
+  return nullptr;
+}
+
+void Queues::followers_may_begin(Active& first) {
+  if (!std::exchange(first.leads, false)) return;
+  for (const auto& a : waiting)
+    if (a->like == first.sequence.id) a->like = 0;
+}
 
 Plan Scheduler::next(Queues& queues, Memory& memory, int longest) const {
   Round round(queues, memory, longest, step_rows_);

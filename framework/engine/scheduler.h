@@ -15,6 +15,8 @@ namespace foretoken {
 struct Active {
   Sequence sequence;
   std::function<void(const Sequence&, std::span<const Token>)> on_tokens;  // as they come
+  SequenceId like = 0;        // waits until that sequence has read their prompt; 0: for nobody
+  bool leads = false;         // somebody may wait for this one
   int rounds = 0, drafted = 0, accepted = 0;     // of the last round: drafted, accepted
   long tested_in_all = 0, accepted_in_all = 0;
 };
@@ -22,6 +24,9 @@ struct Active {
 struct Queues {
   std::deque<std::unique_ptr<Active>> waiting;
   std::vector<std::unique_ptr<Active>> running;  // oldest first
+
+  Active* find(SequenceId id) const;  // null where nobody has it
+  void followers_may_begin(Active& first);
 };
 
 struct Scheduled {

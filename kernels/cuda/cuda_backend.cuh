@@ -60,6 +60,7 @@ class CudaBackend final : public Backend {
 
   // ---- laws (laws.cu) ----
   Laws law(const Tensor& logits, std::span<const Warp> warps) override;
+  void adjust(Tensor logits, std::span<const Adjustment> adjustments) override;                  // adjust.cu
   void draw(const Laws& laws, std::span<const TokenDraw> draws, Tensor to) override;
   void pick(const Tensor& known, const Tensor& at, Tensor to) override;                          // gather.cu
 

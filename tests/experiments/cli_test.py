@@ -89,6 +89,25 @@ class Program(unittest.TestCase):
         self.assertIn("[", marked)
         self.assertEqual(marked.replace("[", "").replace("]", ""), plain)
 
+    def test_generate_with_options(self):
+        prompt = ["--prompt", "The lamp had burned low when", "--max-new-tokens", "40"]
+        bent = ["--repetition-penalty", "1.2", "--frequency-penalty", "0.3", "--presence-penalty", "0.1", "--logit-bias", "17=-100"]
+        plain, penalized = self.run_it(*self.generate(*prompt))[1], self.run_it(*self.generate(*prompt, *bent))[1]
+        self.assertNotEqual(penalized, plain)
+        for drafter in (["--draft", str(MODELS / "draft")], ["--drafter", "ngram"]):
+            for verifier in ("speculative_sampling", "coupled"):
+                self.assertEqual(self.run_it(*self.generate(*prompt, *bent, *drafter, "--verifier", verifier))[1], penalized)
+        status, out, err = self.run_it(*self.generate(*prompt, "--temperature", "1", "--samples", "3", "--logprobs"))
+        self.assertEqual((status, out.count("== sample ")), (0, 3))
+        self.assertEqual(len(set(out.split("== sample ")[1:])), 3)
+        self.assertRegex(err, r"log-probability -\d+\.\d+, -\d\.\d+ a token")
+        stop = plain.split()[3]
+        self.assertTrue(self.run_it(*self.generate(*prompt, "--stop", stop))[1].strip().endswith(stop))
+        self.refused(*self.generate(*prompt, "--logit-bias", "17"), words=["--logit-bias 17=-100"])
+        self.refused(*self.generate(*prompt, "--logit-bias", "x=1"), words=["logit_bias", "token"])
+        self.refused(*self.generate(*prompt, "--logit-bias", "9999999=1"), words=["9999999", "vocabulary"])
+        self.refused(*self.generate(*prompt, "--repetition-penalty", "0"), words=["repetition_penalty", "0.01"])
+
     def test_generate_refuses(self):
         self.refused(*self.generate("--prompt", ""), words=["empty"])
         self.refused(*self.generate("--prompt", "-"), stdin="word " * 5000, words=["context", "2048"])

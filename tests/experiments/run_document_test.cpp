@@ -75,11 +75,14 @@ TEST_F(Documents, UnknownNamesComeWithTheNearest) {
 TEST_F(Documents, RangesAndTypesHold) {
   EXPECT_EQ(refusal("/sampling/top_p=1"), "");
   EXPECT_EQ(refusal("/sampling/min_p=0"), "");
+  EXPECT_EQ(refusal("/sampling/logit_bias={\"0\":1.5,\"70\":-100}"), "");
   for (const char* bad : {"/sampling/top_p=0", "/sampling/top_p=1.1", "/sampling/min_p=1", "/sampling/min_p=-0.1",
                           "/sampling/temperature=-1", "/sampling/temperature=\"hot\"", "/engine/batch=0",
                           "/engine/batch=1.5", "/engine/batch=true", "/engine/device=gpu", "/engine/check=1",
                           "/measure/repeats=0", "/target/dtype=fp8", "/workload/stop=\"a\"", "/workload/stop=[1]",
-                          "/workload/stop=[\"\"]", "/target/model=\"\"", "/target=3", "/engine/step_rows=2"}) {
+                          "/workload/stop=[\"\"]", "/target/model=\"\"", "/target=3", "/sampling/repetition_penalty=0",
+                          "/sampling/samples=0", "/sampling/logit_bias=[1]", "/sampling/logit_bias={\"x\":1}", "/sampling/logit_bias={\"07\":1}",
+                          "/sampling/logit_bias={\"7\":-101}", "/sampling/logit_bias={\"7\":null}", "/engine/step_rows=2"}) {
     const std::string pointer = std::string(bad).substr(0, std::string(bad).find('='));
     EXPECT_TRUE(says(refusal(bad), "doc", pointer)) << bad;
   }

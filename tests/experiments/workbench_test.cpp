@@ -53,6 +53,24 @@ TEST_F(MadeModels, InflatedWriteTheSame) {
   }
 }
 
+// Samples of one prompt are other draws of it, wherever its pages come from; penalties leave greedy texts plain decoding's.
+TEST_F(MadeModels, SamplesAndPenaltiesOfARun) {
+  json one = {{"sampling", {{"temperature", 1}}}, {"verifier", {{"name", "coupled"}}}}, three = one;
+  three["sampling"]["samples"] = 3;
+  one["engine"]["reuse_prefixes"] = false;
+  const auto alone = texts(run(one)), together = texts(run(three));  // 9 requests each: [sample][prompt] and [prompt][sample]
+  ASSERT_EQ(alone.size(), 9u);
+  ASSERT_EQ(together.size(), 9u);
+  for (std::size_t prompt = 0; prompt < 3; ++prompt)
+    for (std::size_t sample = 0; sample < 3; ++sample) EXPECT_EQ(together[3 * prompt + sample], alone[3 * sample + prompt]) << prompt << ", " << sample;
+  const json bent = line(run({{"sampling", {{"repetition_penalty", 1.2}, {"frequency_penalty", 0.2}, {"samples", 2}, {"logit_bias", {{"17", -100}}}}}}));
+  ASSERT_FALSE(bent.contains("error")) << bent["error"];
+  EXPECT_EQ(bent["agreement"]["compared"], true);
+  EXPECT_EQ(bent["agreement"]["differing_texts"], 0);
+  EXPECT_GT(bent["repeats"][0]["speculative"]["prefix_rows"], 0);
+  EXPECT_GT(bent["repeats"][0]["speculative"]["accepted"], 0);
+}
+
 TEST_F(MadeModels, InflatedAreNamed) {
   const json result = line(run({{"target", {{"inflate", shape_}}}, {"drafter", {{"inflate", shape_}}}}));
   ASSERT_FALSE(result.contains("error")) << result["error"];

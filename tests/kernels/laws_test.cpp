@@ -4,6 +4,7 @@
 #include "kernels/error.h"
 #include "kernels/lane.h"
 #include "kernels/reference/reference_backend.h"
+#include "tests/kernels/adjustments.h"
 #include "tests/kernels/scene.h"
 
 namespace foretoken::testing {
@@ -49,6 +50,20 @@ class ParityOfLaws : public ::testing::TestWithParam<std::string> {
   std::unique_ptr<Backend> cpu = make_cpu_backend(2, GetParam());
   ReferenceBackend reference;
 };
+
+// Rows are bent at the tokens that were said and nowhere else.
+TEST_P(ParityOfLaws, adjust) {
+  for (const int vocab : {1, 2, 7, 300})
+    for (unsigned seed = 1; seed <= 20; ++seed) {
+      const AdjustmentScene scene(vocab, 9, seed);
+      for (Backend* backend : {static_cast<Backend*>(&reference), cpu.get()}) {
+        const Tensor logits = copy_of(scene.logits);
+        backend->adjust(logits, scene.adjustments);
+        for (int r = 0; r < 9; ++r)
+          for (Token x = 0; x < vocab; ++x) ASSERT_EQ(logits.row<float>(r)[x], scene.expected(r, x)) << "row " << r << " token " << x;
+      }
+    }
+}
 
 TEST_P(ParityOfLaws, law) {
   for (int vocab : {1, 5, 255, 256, 1030, 4097}) {

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "experiments/conformance/laws.h"
+#include "experiments/conformance/options.h"
 #include "framework/model/transformer.h"
 #include "kernels/cuda/cuda_backend.h"
 
@@ -26,12 +27,12 @@ Cast demo_cast(Backend& backend, const std::string& dtype) {
 
 const Scene kScene{.engine = {.batch = 4, .step_rows = 64, .page_rows = 16, .pages = 256, .check = true}};
 
-void expect_plain_texts(float temperature, const std::string& dtype, const std::function<bool(const Subject&)>& asked) {
+void expect_plain_texts(const Sampling& sampling, const std::string& dtype, const std::function<bool(const Subject&)>& asked) {
   const auto backend = invariant();
   const Cast cast = demo_cast(*backend, dtype);
   const auto asks = random_asks(6, cast.target->info().vocab, 90, 40, 5);
   Scene scene = kScene;
-  scene.sampling.temperature = temperature;
+  scene.sampling = sampling;
   long accepted = 0, refused = 0;
   for (const Subject& s : subjects(all_registries(), 4)) {
     if (!asked(s)) continue;
@@ -46,11 +47,26 @@ void expect_plain_texts(float temperature, const std::string& dtype, const std::
 bool path_identical(const Subject& s) { return soundness_of(s.registries, s.chairs.verifier).promise.find("path-identical") != std::string::npos; }
 
 TEST(DeviceLaws, greedy_text_is_plain_decodings) {
-  for (const char* dtype : {"bf16", "f32"}) expect_plain_texts(0, dtype, [](const Subject&) { return true; });
+  for (const char* dtype : {"bf16", "f32"}) expect_plain_texts({.temperature = 0}, dtype, [](const Subject&) { return true; });
 }
 
 TEST(DeviceLaws, coupled_text_is_plain_decodings_at_any_temperature) {
-  for (const float t : {0.4f, 1.0f}) expect_plain_texts(t, "bf16", path_identical);
+  for (const float t : {0.4f, 1.0f}) expect_plain_texts({.temperature = t}, "bf16", path_identical);
+}
+
+TEST(DeviceLaws, text_under_penalties_is_plain_decodings) {
+  expect_plain_texts(talkative(0), "bf16", [](const Subject&) { return true; });
+  expect_plain_texts(talkative(1), "bf16", path_identical);
+}
+
+TEST(DeviceLaws, penalties_give_the_texts_of_the_reference) {
+  const auto backend = invariant();
+  ReferenceBackend reference;
+  for (const int vocab : {5, 261})
+    for (const Subject& s : subjects(all_registries(), 4)) {
+      const Finding f = same_on_devices(s, {.sampling = talkative(0.9f)}, reference, *backend, table_cast({.vocab = vocab, .order = 1, .seed = 95}), random_asks(8, vocab, 10, 24, 12));
+      EXPECT_TRUE(f.holds) << f.what;
+    }
 }
 
 // Where two sets of texts part, in a sentence; empty where they do not.
@@ -112,12 +128,15 @@ TEST(DeviceLaws, a_step_waits_once) {
   const auto backend = invariant();
   const Cast cast = demo_cast(*backend, "bf16");
   const auto asks = random_asks(3, cast.target->info().vocab, 60, 40, 7);
-  for (const Subject& s : subjects(all_registries(), 6)) {
-    int steps = 0, most = 0;
-    play(s, kScene, *backend, cast, asks, [&](Engine&, const StepReport& r, auto) { ++steps, most = std::max(most, r.waits); });
-    EXPECT_GT(steps, 0);
-    EXPECT_EQ(most, 1) << s.text();
-  }
+  for (const Sampling& sampling : {Sampling{.temperature = 1}, talkative(1)})
+    for (const Subject& s : subjects(all_registries(), 6)) {
+      Scene scene = kScene;
+      scene.sampling = sampling;
+      int steps = 0, most = 0;
+      play(s, scene, *backend, cast, asks, [&](Engine&, const StepReport& r, auto) { ++steps, most = std::max(most, r.waits); });
+      EXPECT_GT(steps, 0);
+      EXPECT_EQ(most, 1) << s.text();
+    }
 }
 
 TEST(DeviceLaws, preemption_changes_no_text) {

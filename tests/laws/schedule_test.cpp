@@ -6,6 +6,7 @@
 #include <map>
 
 #include "experiments/conformance/scripted_drafter.h"
+#include "experiments/conformance/target_law.h"
 #include "kernels/reference/reference_backend.h"
 
 namespace foretoken::test {
@@ -47,7 +48,7 @@ class Schedule {
  public:
   explicit Schedule(std::uint64_t seed) : dice_(seed), subject_(everybody()[std::size_t(dice_.below(int(everybody().size())))]), target_({.vocab = kVocab, .order = 2, .seed = 5, .impossible = 0.1}) {
     subject_.chairs.policy["length"] = dice_.between(0, 7);
-    greedy_ = !dice_.one_in(4);
+    greedy_ = !dice_.one_in(4), bent_ = dice_.one_in(3);
     for (int i = dice_.between(1, 12); i > 0; --i) plan_one();
     std::ranges::sort(plans_, {}, &Planned::arrival);
   }
@@ -88,7 +89,8 @@ class Schedule {
     if (dice_.one_in(5)) p.cancelled_at = p.arrival + dice_.below(12);
     p.most = dice_.between(1, dice_.one_in(2) ? 40 : 12);
     const bool shares = dice_.one_in(2);  // beginnings that others have too
-    for (int k = dice_.between(1, 14); k > 0; --k) p.prompt.push_back(shares ? (k / 2) % 2 : dice_.below(kVocab));
+    if (!plans_.empty() && dice_.one_in(3)) p.prompt = plans_[std::size_t(dice_.below(int(plans_.size())))].prompt;  // another sample
+    else for (int k = dice_.between(1, 14); k > 0; --k) p.prompt.push_back(shares ? (k / 2) % 2 : dice_.below(kVocab));
     plans_.push_back(std::move(p));
   }
 
@@ -103,15 +105,22 @@ class Schedule {
   void submit(Engine& engine, Planned& p) {
     Limits limits;
     limits.max_new_tokens = p.most, limits.stop_tokens = {kVocab - 1};
-    p.id = engine.submit({p.prompt, limits, {.temperature = greedy_ ? 0.0f : 1.0f}, std::uint64_t(&p - plans_.data()), {}});
+    const auto like = std::ranges::find_if(plans_, [&](const Planned& o) { return o.id > 0 && o.prompt == p.prompt; });
+    p.id = engine.submit({p.prompt, limits, sampling(), std::uint64_t(&p - plans_.data()), {}, like == plans_.end() ? 0 : like->id});
+  }
+
+  Sampling sampling() const {
+    Sampling s{.temperature = greedy_ ? 0.0f : 1.0f};
+    if (bent_) s.repetition_penalty = 1.3f, s.frequency_penalty = 0.3f, s.presence_penalty = 0.2f, s.logit_bias = {{0, 0.5f}};
+    return s;
   }
 
   // The text of plain decoding, without any engine.
   Text expected(const Planned& p) const {
     Text all = p.prompt, text;
     while (int(text.size()) < p.most && (text.empty() || text.back() != kVocab - 1)) {
-      const auto logits = target_model_.logits(all);
-      text.push_back(Token(std::ranges::max_element(logits) - logits.begin()));
+      const auto law = target_law(target_model_, all, int(p.prompt.size()), sampling());
+      text.push_back(Token(std::ranges::max_element(law) - law.begin()));
       all.push_back(text.back());
     }
     return text;
@@ -149,7 +158,7 @@ class Schedule {
   TableModel target_model_{target_};
   ReferenceBackend backend_;
   Cast cast_ = table_cast(target_);
-  bool greedy_ = true;
+  bool greedy_ = true, bent_ = false;
   std::vector<Planned> plans_;
 };
 

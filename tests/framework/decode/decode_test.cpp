@@ -46,6 +46,41 @@ TEST(SequenceTest, a_stop_rule_says_what_stays) {
   EXPECT_EQ(s.generated(), 1);
 }
 
+std::string shown(const Tally& tally) {
+  std::string s;
+  for (const Said& said : tally.said()) s += std::to_string(said.token) + ":" + std::to_string(said.times) + (said.anywhere ? "+" : "-") + std::to_string(int(said.bias)) + " ";
+  return s;
+}
+
+TEST(TallyTest, counts_what_was_generated_and_knows_the_prompt) {
+  const std::vector<Token> prompt{4, 2, 4};
+  const std::vector<TokenBias> biases{{9, 3}, {2, -5}, {9, 1}};
+  Tally tally({.repetition = 2}, biases, prompt);
+  EXPECT_EQ(shown(tally), "2:0+-5 4:0+0 9:0-4 ");
+  for (const Token t : {7, 4, 7}) tally.add(t);
+  EXPECT_EQ(shown(tally), "2:0+-5 4:1+0 7:2+0 9:0-4 ");
+}
+
+TEST(TallyTest, keeps_only_what_its_options_ask_for) {
+  const std::vector<Token> prompt{4, 2, 4};
+  const std::vector<TokenBias> biases{{9, 3}};
+  Tally none({}, {}, prompt), biased({}, biases, prompt), frequent({.frequency = 1}, {}, prompt);
+  for (Tally* t : {&none, &biased, &frequent}) t->add(4);
+  EXPECT_FALSE(none.adjusts());
+  EXPECT_EQ(shown(none), "");
+  EXPECT_TRUE(biased.adjusts() && !biased.counts());
+  EXPECT_EQ(shown(biased), "9:0-3 ");
+  EXPECT_TRUE(frequent.adjusts() && frequent.counts());
+  EXPECT_EQ(shown(frequent), "4:1+0 ");
+}
+
+TEST(TallyTest, a_sequence_counts_what_stays_of_an_accepted_path) {
+  Sequence s = started(3);
+  s.tally = Tally({.presence = 1}, {}, s.tokens);
+  s.append(std::vector<Token>{7, 8, 7, 9, 9});
+  EXPECT_EQ(shown(s.tally), "7:2+0 8:1+0 ");
+}
+
 template <class F> std::string sentence(const F& f) {
   try {
     f();

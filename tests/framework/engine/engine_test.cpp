@@ -51,6 +51,14 @@ TEST_F(EngineTest, refuses_what_it_cannot_serve_in_one_sentence) {
   Request r = request({1});
   r.sampling.top_p = 0;
   EXPECT_TRUE(says(sentence([&] { e->submit(r); }), "'top_p'"));
+  for (const auto& [sampling, what] : std::vector<std::pair<Sampling, std::string>>{{{.repetition_penalty = 0}, "'repetition_penalty'"},
+                                                                                   {{.frequency_penalty = NAN}, "'frequency_penalty'"},
+                                                                                   {{.presence_penalty = 1e9f}, "'presence_penalty'"},
+                                                                                   {{.logit_bias = {{5, 1}}}, "token 5"},
+                                                                                   {{.logit_bias = {{1, -101}}}, "-100 forbids"}}) {
+    r.sampling = sampling;
+    EXPECT_TRUE(says(sentence([&] { e->submit(r); }), what)) << what;
+  }
   EXPECT_TRUE(e->idle());
 }
 
@@ -217,27 +225,6 @@ TEST_F(EngineTest, when_pages_run_out_the_newest_waits_and_everybody_finishes) {
   ASSERT_EQ(done.size(), 4u);
   for (const auto& s : done) EXPECT_EQ(s.generated(), 30);
   EXPECT_EQ(e->pool().in_use(), 0);
-}
-
-TEST_F(EngineTest, log_probabilities_are_the_target_laws) {
-  const auto table = std::make_shared<conformance::TableModel>(conformance::TableModel::Options{.vocab = 5, .seed = 3});
-  cast.target = table;
-  for (const bool warped : {false, true}) {
-    auto e = Engine(*backend, table, registries, chairs, options, conformance::table_cast({.vocab = 5, .seed = 3}).load);
-    Request r = request({1, 2, 3}, 20, 0.7f);
-    r.sampling.logprobs = true, r.sampling.warped_logprobs = warped, r.sampling.top_k = 3;
-    e.submit(r);
-    std::vector<Sequence> done;
-    while (!e.idle())
-      for (auto& s : e.step().finished) done.push_back(std::move(s));
-    const Sequence& s = done.at(0);
-    ASSERT_EQ(s.logprobs.size(), 20u);
-    for (int i = 0; i < 20; ++i) {
-      const std::span<const Token> context(s.tokens.data(), std::size_t(3 + i));
-      const double p = table->law(context, warped ? s.sampling.warp() : Warp{1})[std::size_t(s.tokens[std::size_t(3 + i)])];
-      EXPECT_NEAR(s.logprobs[std::size_t(i)], std::log(p), 1e-5) << i;
-    }
-  }
 }
 
 TEST_F(EngineTest, phases_sum_to_the_step) {

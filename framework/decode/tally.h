@@ -1,0 +1,38 @@
+// What the adjustments of a sequence's laws must know of what has been said: each token once, with its count and its bias.
+// It grows with the sequence, so that nobody counts from the start. Nothing is counted where no option asks for it.
+// This room must not know devices, drafts or whose laws are adjusted.
+#pragma once
+#include <span>
+#include <vector>
+
+#include "kernels/adjustment.h"
+
+namespace foretoken {
+
+struct TokenBias {
+  Token token = -1;
+  float bias = 0;
+  bool operator==(const TokenBias&) const = default;
+};
+
+class Tally {
+ public:
+  Tally() = default;  // nothing is adjusted
+  // A token that stands twice among the biases gets their sum.
+  Tally(const Penalties& penalties, std::span<const TokenBias> biases, std::span<const Token> prompt);
+
+  void add(Token generated);
+  bool adjusts() const { return !said_.empty() || penalties_.counts(); }
+  // Whether what will be said next matters too.
+  bool counts() const { return penalties_.counts(); }
+  const Penalties& penalties() const { return penalties_; }
+  std::span<const Said> said() const { return said_; }  // ascending by token
+
+ private:
+  Said& at(Token token);
+
+  Penalties penalties_;
+  std::vector<Said> said_;
+};
+
+}  // namespace foretoken

@@ -1,0 +1,70 @@
+// What bends a row of logits before its warp: biases of tokens, and penalties for tokens that were said before. A row names the
+// tokens that it bends, so nobody reads the whole vocabulary for them. Host and device, same bits everywhere.
+// This room must not know sequences or trees: what was said comes as counts, what the row's own path adds as a list of tokens.
+#pragma once
+#include <cstdint>
+
+#include "kernels/host_device.h"
+#include "kernels/law.h"
+
+namespace foretoken {
+
+// How much a logit falls for having been said. 1, 0, 0: not at all.
+struct Penalties {
+  float repetition = 1;  // > 0: divides a positive logit and multiplies another (Keskar et al. 2019, arXiv 1909.05858, as Transformers has it)
+  float frequency = 0;   // for each time that it was generated (OpenAI)
+  float presence = 0;    // once, if it was generated (OpenAI)
+
+  FORETOKEN_HD bool counts() const { return repetition != 1 || frequency != 0 || presence != 0; }
+  bool operator==(const Penalties&) const = default;
+};
+
+// A token whose logit is bent, and what is known of it.
+struct Said {
+  Token token = -1;
+  std::int32_t times = 0;     // among the generated tokens
+  std::int32_t anywhere = 0;  // 1: in the prompt or among the generated tokens
+  float bias = 0;             // is added first
+};
+
+// What bends one row. Pointers into the backend's memory.
+struct Adjustment {
+  const Said* said = nullptr;   // [count], ascending by token, each once
+  const Token* path = nullptr;  // [length] generated tokens that `said` does not count yet, in any order; -1 is none
+  std::int32_t count = 0, length = 0;
+  Penalties penalties;
+};
+
+// Bias, repetition, frequency and presence, in this order.
+FORETOKEN_HD inline float adjusted(float logit, const Said& s, const Penalties& by) {
+  float l = add(logit, s.bias);
+  if (s.anywhere != 0 && by.repetition != 1) l = l > 0 ? l / by.repetition : mul(l, by.repetition);
+  l = add(l, -mul(by.frequency, float(s.times)));
+  return s.times > 0 ? add(l, -by.presence) : l;
+}
+
+// Item `k` of count + length: bends the logit of one token, or of none where the token of the path is another item's. The items
+// of a row are independent of each other.
+FORETOKEN_HD inline void adjust_item(float* logits, const Adjustment& a, int k) {
+  Said s;
+  if (k < a.count) {
+    s = a.said[k];
+  } else {
+    s.token = a.path[k - a.count];
+    if (s.token < 0) return;
+    for (int i = 0; i < k - a.count; ++i)
+      if (a.path[i] == s.token) return;
+    int low = 0, high = a.count;  // the first that is not below it
+    while (low < high) {
+      const int middle = (low + high) / 2;
+      if (a.said[middle].token < s.token) low = middle + 1;
+      else high = middle;
+    }
+    if (low < a.count && a.said[low].token == s.token) return;
+  }
+  for (int i = 0; i < a.length; ++i)
+    if (a.path[i] == s.token) ++s.times, s.anywhere = 1;
+  logits[s.token] = adjusted(logits[s.token], s, a.penalties);
+}
+
+}  // namespace foretoken

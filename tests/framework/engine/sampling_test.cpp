@@ -1,0 +1,99 @@
+// What a request may ask of its laws and its samples, by the engine: log-probabilities, with and without penalties; other samples
+// of a prompt.
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "experiments/conformance/target_law.h"
+#include "experiments/conformance/scene.h"
+
+namespace foretoken::testing {
+namespace {
+
+using conformance::Text;
+
+struct SamplingTest : ::testing::Test {
+  std::unique_ptr<Backend> backend = make_reference_backend();
+  Registries registries = conformance::all_registries();
+  conformance::Cast cast = conformance::table_cast({.vocab = 5, .positions = 64});
+  EngineOptions options{.batch = 4, .step_rows = 64, .page_rows = 2, .pages = 64, .check = true};
+  Engine::Chairs chairs{{{"name", "draft_model"}, {"model", "table:other"}}, {{"name", "fixed"}, {"length", 3}}, {{"name", "speculative_sampling"}}};
+
+  std::unique_ptr<Engine> engine() { return std::make_unique<Engine>(*backend, cast.target, registries, chairs, options, cast.load); }
+  static Request request(Text prompt, int max_new_tokens, float temperature = 1) {
+    Request r;
+    r.prompt = std::move(prompt);
+    r.limits.max_new_tokens = max_new_tokens;
+    r.sampling.temperature = temperature;
+    return r;
+  }
+};
+
+TEST_F(SamplingTest, log_probabilities_are_the_target_laws) {
+  const auto table = std::make_shared<conformance::TableModel>(conformance::TableModel::Options{.vocab = 5, .seed = 3});
+  cast.target = table;
+  for (const bool warped : {false, true}) {
+    auto e = Engine(*backend, table, registries, chairs, options, conformance::table_cast({.vocab = 5, .seed = 3}).load);
+    Request r = request({1, 2, 3}, 20, 0.7f);
+    r.sampling.logprobs = true, r.sampling.warped_logprobs = warped, r.sampling.top_k = 3;
+    e.submit(r);
+    std::vector<Sequence> done;
+    while (!e.idle())
+      for (auto& s : e.step().finished) done.push_back(std::move(s));
+    const Sequence& s = done.at(0);
+    ASSERT_EQ(s.logprobs.size(), 20u);
+    for (int i = 0; i < 20; ++i) {
+      const std::span<const Token> context(s.tokens.data(), std::size_t(3 + i));
+      const double p = table->law(context, warped ? s.sampling.warp() : Warp{1})[std::size_t(s.tokens[std::size_t(3 + i)])];
+      EXPECT_NEAR(s.logprobs[std::size_t(i)], std::log(p), 1e-5) << i;
+    }
+  }
+}
+
+// Raw ones are the model's own, whatever bends the law that is drawn from.
+TEST_F(SamplingTest, log_probabilities_under_penalties) {
+  const auto table = std::make_shared<conformance::TableModel>(conformance::TableModel::Options{.vocab = 5, .seed = 3});
+  for (const bool warped : {false, true}) {
+    auto e = Engine(*backend, table, registries, chairs, options, conformance::table_cast({.vocab = 5, .seed = 3}).load);
+    for (int i = 0; i < 2; ++i) {  // one of them is bent
+      Request r = request({1, 2, 3}, 20, 0.7f);
+      r.sampling.logprobs = true, r.sampling.warped_logprobs = warped;
+      if (i == 0) r.sampling.repetition_penalty = 1.4f, r.sampling.presence_penalty = 1, r.sampling.logit_bias = {{2, -1}};
+      e.submit(r);
+    }
+    std::vector<Sequence> done;
+    while (!e.idle())
+      for (auto& s : e.step().finished) done.push_back(std::move(s));
+    for (const Sequence& s : done)
+      for (int i = 0; i < 20; ++i) {
+        const std::span<const Token> context(s.tokens.data(), std::size_t(3 + i));
+        const auto p = warped ? conformance::target_law(*table, context, 3, s.sampling) : table->law(context, Warp{1});
+        ASSERT_NEAR(s.logprobs.at(std::size_t(i)), std::log(p[std::size_t(s.tokens[std::size_t(3 + i)])]), 1e-5) << i;
+      }
+  }
+}
+
+TEST_F(SamplingTest, another_sample_waits_for_the_prompt_and_not_for_one_that_left) {
+  const auto e = engine();
+  const SequenceId first = e->submit(request({1, 2, 3, 4, 1}, 8));
+  Request more = request({1, 2, 3, 4, 1}, 8);
+  more.like = first, more.stream = 1;
+  const SequenceId second = e->submit(more), other = e->submit(request({4, 4}, 8));
+  StepReport report = e->step();
+  ASSERT_EQ(report.sequences.size(), 2u);
+  EXPECT_EQ(report.sequences[0].id, first);
+  EXPECT_EQ(report.sequences[1].id, other) << "who waits for a prompt stands in nobody's way";
+  report = e->step();
+  EXPECT_EQ(report.sequences.back().id, second);
+  EXPECT_EQ(report.sequences.back().prompt_rows, 0) << "two full pages are shared, the fifth token is fed";
+  const SequenceId gone = e->submit(request({2, 2, 2}, 8));
+  more.like = gone;
+  const SequenceId orphan = e->submit(more);
+  e->cancel(gone);
+  EXPECT_EQ(e->step().sequences.back().id, orphan);
+  while (!e->idle()) e->step();
+  EXPECT_EQ(e->pool().in_use(), 0);
+}
+
+}  // namespace
+}  // namespace foretoken::testing

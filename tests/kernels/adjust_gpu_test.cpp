@@ -1,0 +1,40 @@
+// adjust on the GPU: the bits of the reference, rows that are bent and rows that are not, more rows than one launch takes.
+#include <gtest/gtest.h>
+
+#include "kernels/cuda/cuda_backend.h"
+#include "tests/kernels/adjustments.h"
+
+namespace foretoken::testing {
+namespace {
+
+template <class T> const T* sent(Backend& backend, const std::vector<T>& v, std::vector<Tensor>& kept) {
+  if (v.empty()) return nullptr;
+  Tensor host = Tensor::host({std::int64_t(v.size() * sizeof(T))}, DType::u8);
+  std::memcpy(host.raw(), v.data(), v.size() * sizeof(T));
+  kept.push_back(backend.upload(host));
+  return reinterpret_cast<const T*>(kept.back().raw());
+}
+
+TEST(AdjustOnTheGpu, rows_have_the_bits_of_the_reference) {
+  const auto cuda = make_cuda_backend({}), reference = make_reference_backend();
+  for (const int vocab : {1, 2, 300, 4097, 32000})
+    for (const int rows : {1, 9, 64, 150}) {
+      if (vocab > 10000 && rows > 9) continue;
+      const AdjustmentScene scene(vocab, rows, unsigned(vocab + rows));
+      std::vector<Tensor> kept;
+      std::vector<Adjustment> there = scene.adjustments;
+      for (int r = 0; r < rows; ++r) {
+        there[std::size_t(r)].said = sent(*cuda, scene.said(r), kept);
+        there[std::size_t(r)].path = sent(*cuda, scene.path(r), kept);
+      }
+      const Tensor device = cuda->upload(scene.logits), truth = copy_of(scene.logits), found = Tensor::host(scene.logits.shape(), DType::f32);
+      cuda->adjust(device, there);
+      reference->adjust(truth, scene.adjustments);
+      cuda->copy(device, found);
+      EXPECT_EQ(std::memcmp(found.raw(), truth.raw(), std::size_t(truth.bytes())), 0) << "vocabulary " << vocab << ", " << rows << " rows";
+      EXPECT_TRUE(vocab <= 2 || std::memcmp(found.raw(), scene.logits.raw(), std::size_t(truth.bytes())) != 0) << "nothing was bent";
+    }
+}
+
+}  // namespace
+}  // namespace foretoken::testing

@@ -3,6 +3,8 @@
 #include <cstdlib>
 #include <new>
 
+#include <sys/mman.h>
+
 #include "kernels/error.h"
 
 namespace foretoken {
@@ -37,8 +39,11 @@ Tensor::Tensor(std::shared_ptr<void> owner, void* data, Shape shape, DType dtype
 }
 
 Tensor Tensor::host(Shape shape, DType dtype) {
-  const std::size_t bytes = std::size_t((shape.elements() * size_of(dtype) + 63) / 64 * 64);
-  void* p = std::aligned_alloc(64, bytes ? bytes : 64);
+  constexpr std::size_t kHuge = 2 << 20;
+  const std::size_t wanted = std::size_t(shape.elements() * size_of(dtype)), grain = wanted >= 2 * kHuge ? kHuge : 64;
+  const std::size_t bytes = (wanted + grain - 1) / grain * grain;
+  void* p = std::aligned_alloc(grain, bytes ? bytes : 64);
+  if (p && grain == kHuge) (void)madvise(p, bytes, MADV_HUGEPAGE);  // a page fault for 2 MiB instead of 4 KiB, where the system has such pages
   if (!p) throw Error("out of memory: could not allocate " + std::to_string(bytes) + " bytes on the host; use a smaller batch or pool");
   return Tensor(std::shared_ptr<void>(p, std::free), p, shape, dtype);
 }

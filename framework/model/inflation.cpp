@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "framework/model/in_parallel.h"
 #include "kernels/error.h"
 
 namespace foretoken {
@@ -94,7 +95,10 @@ void put(const Tensor& to, std::int64_t row, std::int64_t column, float x) {
 
 Tensor zeros(const Shape& shape, DType type) {
   const Tensor t = Tensor::host(shape, type);
-  std::memset(t.raw(), 0, std::size_t(t.bytes()));
+  in_parallel(shape[0], t.bytes() / shape[0], [&](std::int64_t begin, std::int64_t end) {
+    const Tensor rows = t.rows(begin, end - begin);
+    std::memset(rows.raw(), 0, std::size_t(rows.bytes()));
+  });
   return t;
 }
 

@@ -2,9 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
-#include <functional>
-#include <thread>
 
+#include "framework/model/in_parallel.h"
 #include "kernels/error.h"
 #include "kernels/philox.h"
 
@@ -12,16 +11,6 @@ namespace foretoken {
 namespace {
 
 constexpr float kDeviation = 0.02f;
-
-// f(begin, end) for shares of [0, n), one thread a share; small work stays on this one.
-void in_parallel(std::int64_t n, std::int64_t work, const std::function<void(std::int64_t, std::int64_t)>& f) {
-  constexpr std::int64_t kWorth = 1 << 20;  // elements that are worth a thread
-  const std::int64_t cores = std::max(1u, std::thread::hardware_concurrency());
-  const std::int64_t shares = std::min({cores, n, n * work / kWorth + 1});
-  std::vector<std::jthread> threads;
-  for (std::int64_t s = 1; s < shares; ++s) threads.emplace_back(f, n * s / shares, n * (s + 1) / shares);
-  f(0, n / std::max<std::int64_t>(shares, 1));
-}
 
 // The sum of four uniforms less its mean, over its deviation 2^32 / sqrt(3): integer sums, so every machine has the same bits.
 float nearly_gaussian(const Philox& p) {

@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "framework/model/in_parallel.h"
 #include "kernels/error.h"
 
 namespace foretoken {
@@ -38,7 +39,7 @@ class Transformer::Loader {
       std::int64_t at = 0;
       for (const Tensor& p : pieces) {
         const Tensor c = converted(p, type);
-        std::memcpy(all.rows(at, c.dim(0)).raw(), c.raw(), std::size_t(c.bytes()));
+        copy_rows(c, all.rows(at, c.dim(0)));
         at += c.dim(0);
       }
     }
@@ -51,6 +52,12 @@ class Transformer::Loader {
   std::int64_t bytes() const { return bytes_; }
 
  private:
+  static void copy_rows(const Tensor& from, const Tensor& to) {
+    in_parallel(from.dim(0), from.dim(1), [&](std::int64_t begin, std::int64_t end) {
+      const Tensor rows = from.rows(begin, end - begin);
+      std::memcpy(to.rows(begin, end - begin).raw(), rows.raw(), std::size_t(rows.bytes()));
+    });
+  }
   Tensor biases(const std::vector<std::pair<std::string, std::int64_t>>& parts, std::int64_t out) const {
     const Tensor all = Tensor::host({out}, DType::f32);
     std::int64_t at = 0;

@@ -1,0 +1,18 @@
+#include "framework/model/in_parallel.h"
+
+#include <algorithm>
+#include <thread>
+#include <vector>
+
+namespace foretoken {
+
+void in_parallel(std::int64_t n, std::int64_t work, const std::function<void(std::int64_t, std::int64_t)>& f) {
+  constexpr std::int64_t kWorth = 1 << 20;  // elements that are worth a thread
+  const std::int64_t cores = std::max(1u, std::thread::hardware_concurrency());
+  const std::int64_t shares = std::min({cores, n, n * work / kWorth + 1});
+  std::vector<std::jthread> threads;
+  for (std::int64_t s = 1; s < shares; ++s) threads.emplace_back(f, n * s / shares, n * (s + 1) / shares);
+  f(0, n / std::max<std::int64_t>(shares, 1));
+}
+
+}  // namespace foretoken

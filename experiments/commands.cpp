@@ -69,7 +69,7 @@ void add_run(CLI::App& app, Action& action) {
   struct Given {
     std::string file, results;
     std::vector<std::string> set, plugins;
-    bool quiet = false;
+    bool quiet = false, share = false;
     Look look;
   };
   const auto g = std::make_shared<Given>();
@@ -80,6 +80,8 @@ void add_run(CLI::App& app, Action& action) {
   c->add_option("--set", g->set, "/POINTER=VALUE, a change of the run")->take_all();
   add_plugins(*c, g->plugins);
   c->add_flag("--quiet", g->quiet, "no progress");
+  c->add_flag("--share-baselines", g->share,
+              "measure the baseline once for all runs that differ in drafter and policy alone, where absolute times hold (a GPU)");
   g->look.add(*c);
   c->callback([g, &action] {
     action = [g] {
@@ -90,7 +92,7 @@ void add_run(CLI::App& app, Action& action) {
       const std::vector<Run> runs = expand(document, g->set, bench.registries(), file.string());
       const auto results = g->results.empty() ? std::filesystem::path("results") / (file.stem().string() + ".jsonl")
                                               : std::filesystem::path(g->results);
-      const SweepOutcome outcome = run_sweep(runs, bench, {results, file.parent_path(), "foretoken run", g->quiet});
+      const SweepOutcome outcome = run_sweep(runs, bench, {results, file.parent_path(), "foretoken run", g->quiet, g->share});
       if (!outcome.lines.empty()) print(show(outcome.lines, {g->look.chosen(), {}, terminal_width()}));
       return outcome.exit_code();
     };

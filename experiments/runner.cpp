@@ -34,12 +34,18 @@ long differing(const std::vector<std::vector<Token>>& a, const std::vector<std::
   return n;
 }
 
-void warm_up(const json& run, Workbench& bench, const std::filesystem::path& beside, std::vector<Job> jobs) {
+// What tells a baseline from others: everything but who guesses, and how much.
+std::string baseline_of(json run) {
+  run.erase("drafter"), run.erase("policy");
+  return run.dump();
+}
+
+void warm_up(const json& run, Workbench& bench, const std::filesystem::path& beside, std::vector<Job> jobs, bool baseline) {
   if (!run["measure"]["warmup"].get<bool>()) return;
   jobs.resize(std::min(jobs.size(), run["engine"]["batch"].get<std::size_t>()));
   for (Job& j : jobs) j.request.limits.max_new_tokens = std::min(j.request.limits.max_new_tokens, kWarmupTokens);
   for (const Side side : {Side::baseline, Side::speculative})
-    measure(*bench.engine(run, side, beside), jobs, run["engine"]["batch"], [](double) { check_interrupt(); });
+    if (baseline || side == Side::speculative) measure(*bench.engine(run, side, beside), jobs, run["engine"]["batch"], [](double) { check_interrupt(); });
 }
 
 double seconds_since(std::chrono::steady_clock::time_point start) {
@@ -48,7 +54,7 @@ double seconds_since(std::chrono::steady_clock::time_point start) {
 
 // The alternations of a run. Every measurement has a fresh engine, so that none profits from the prefixes of another.
 void alternate(const json& run, Workbench& bench, const std::filesystem::path& beside, const std::vector<Job>& jobs,
-               const std::function<void(double)>& progress, json& line) {
+               const std::function<void(double)>& progress, Baselines* shared, json& line) {
   const int repeats = run["measure"]["repeats"], batch = run["engine"]["batch"];
   const double wanted = run["measure"]["seconds"];
   const auto start = std::chrono::steady_clock::now();
@@ -58,12 +64,15 @@ void alternate(const json& run, Workbench& bench, const std::filesystem::path& b
     Measured both[2];  // by Side
     for (int k = 0; k < 2; ++k) {
       const Side side = (i + k) % 2 == 0 ? Side::baseline : Side::speculative;
-      const auto engine = bench.engine(run, side, beside);
-      both[int(side)] = measure(*engine, jobs, batch, [&](double part) {
-        check_interrupt();
-        const double share = (i + (k + part) / 2) / repeats;
-        progress(wanted > 0 ? std::min(share, seconds_since(start) / wanted) : share);
-      });
+      const auto now = [&] {
+        const auto engine = bench.engine(run, side, beside);
+        return measure(*engine, jobs, batch, [&](double part) {
+          check_interrupt();
+          const double share = (i + (k + part) / 2) / repeats;
+          progress(wanted > 0 ? std::min(share, seconds_since(start) / wanted) : share);
+        });
+      };
+      both[int(side)] = shared && side == Side::baseline ? shared->of(run, std::size_t(i), now) : now();
     }
     compared += long(jobs.size());
     different += differing(both[0].texts, both[1].texts);
@@ -75,7 +84,7 @@ void alternate(const json& run, Workbench& bench, const std::filesystem::path& b
 }
 
 void fill(const Run& run, Workbench& bench, const std::filesystem::path& beside,
-          const std::function<void(double)>& progress, json& line) {
+          const std::function<void(double)>& progress, Baselines* shared, json& line) {
   line["machine"] = machine_of(bench.backend(run.document["engine"]));
   {
     const auto engine = bench.engine(run.document, Side::speculative, beside);
@@ -86,8 +95,9 @@ void fill(const Run& run, Workbench& bench, const std::filesystem::path& beside,
         {"compared", comparable(run.document, engine->soundness())}, {"compared_texts", 0}, {"differing_texts", 0}};
   }
   const auto jobs = jobs_of(run.document, bench, beside);
-  warm_up(run.document, bench, beside, jobs);
-  alternate(run.document, bench, beside, jobs, progress, line);
+  if (shared) line["shared_baseline"] = true;
+  warm_up(run.document, bench, beside, jobs, !shared || !shared->known(run.document));
+  alternate(run.document, bench, beside, jobs, progress, shared, line);
 }
 
 }  // namespace
@@ -109,13 +119,21 @@ std::vector<Job> jobs_of(const json& run, Workbench& bench, const std::filesyste
   return jobs;
 }
 
+bool Baselines::known(const json& run) const { return measured_.contains(baseline_of(run)); }
+
+Measured Baselines::of(const json& run, std::size_t repeat, const std::function<Measured()>& measure) {
+  std::vector<Measured>& all = measured_[baseline_of(run)];
+  while (all.size() <= repeat) all.push_back(measure());
+  return all[repeat];
+}
+
 json measure_run(const Run& run, Workbench& bench, const std::filesystem::path& beside,
-                 const std::function<void(double)>& progress) {
+                 const std::function<void(double)>& progress, Baselines* shared) {
   const auto start = std::chrono::steady_clock::now();
   json line{{"schema", kResultSchema}, {"key", run.key},      {"run", run.document},   {"axes", run.axes},
             {"commit", kCommit},       {"version", kVersion}, {"compiler", kCompiler}, {"date", utc_now()}};
   try {
-    fill(run, bench, beside, progress, line);
+    fill(run, bench, beside, progress, shared, line);
     bench.forget_unused();
   } catch (const Error& e) {
     line["error"] = e.what();
@@ -164,13 +182,15 @@ void notice_other_commits(const std::vector<Run>& runs, const ResultsFile& file)
 void measure_all(const std::vector<Run>& runs, Workbench& bench, const SweepOptions& options, ResultsFile& file) {
   const auto kept = std::ranges::count_if(runs, [&](const Run& r) { return file.has(r.key); });
   Progress progress(options.title, int(runs.size()), int(kept), options.quiet);
+  Baselines baselines;
   int done = int(kept);
   for (const Run& run : runs) {
     if (file.has(run.key)) continue;
     check_interrupt();
     progress.show(done, label_of(run));
     const json line =
-        measure_run(run, bench, options.beside, [&](double part) { progress.show(done, label_of(run), part); });
+        measure_run(run, bench, options.beside, [&](double part) { progress.show(done, label_of(run), part); },
+                    options.share_baselines ? &baselines : nullptr);
     file.append(line);
     if (line.contains("error")) {
       progress.clear();

@@ -3,6 +3,7 @@
 #pragma once
 #include <filesystem>
 #include <functional>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -18,10 +19,22 @@ namespace foretoken {
 // takes to have at least four times as many as run at once.
 std::vector<Job> jobs_of(const nlohmann::json& run, Workbench& bench, const std::filesystem::path& beside);
 
+// Baselines that serve every run of a sweep which differs in its drafter and its policy alone: right where absolute times
+// hold (a GPU to itself), wrong on a shared CPU, where only what alternates can be compared.
+class Baselines {
+ public:
+  bool known(const nlohmann::json& run) const;
+  // The baseline of alternation number `repeat`; `measure` is called where this sweep has not measured it yet.
+  Measured of(const nlohmann::json& run, std::size_t repeat, const std::function<Measured()>& measure);
+
+ private:
+  std::map<std::string, std::vector<Measured>> measured_;
+};
+
 // The result line. `progress` gets the share that is done. An error of the run becomes a line with "error"; Interrupted is
-// thrown on.
+// thrown on. With `shared` the baseline may be that of another run, and the line says "shared_baseline".
 nlohmann::json measure_run(const Run& run, Workbench& bench, const std::filesystem::path& beside,
-                           const std::function<void(double)>& progress);
+                           const std::function<void(double)>& progress, Baselines* shared = nullptr);
 
 // True where texts differ although the device's numerics are invariant and the verifier is not lossy, so that they must not.
 bool texts_differ(const nlohmann::json& line);
@@ -34,6 +47,7 @@ struct SweepOptions {
   std::filesystem::path beside;  // the document's folder, for its paths
   std::string title = "run";
   bool quiet = false;  // no progress
+  bool share_baselines = false;
 };
 struct SweepOutcome {
   std::vector<nlohmann::json> lines;  // of all runs that have one, in the order of the sweep, earlier results included

@@ -96,6 +96,28 @@ TEST_F(Runs, ALineAddsUp) {
   EXPECT_FALSE(texts_differ(line));
 }
 
+TEST_F(Runs, BaselinesMayServeEveryRunThatDiffersInWhoGuesses) {
+  const TemporaryFolder folder;
+  const json once = {{"measure", {{"repeats", 2}}}, {"workload", {{"limit", 2}}}};
+  json longer = once, ngram = once, warm = once;
+  longer["policy"] = {{"length", 5}}, warm["sampling"] = {{"temperature", 0.5}};
+  ngram["drafter"] = {{"name", "ngram"}, {"model", nullptr}};
+  const std::vector<foretoken::Run> runs{run_of(once), run_of(longer), run_of(ngram), run_of(warm)};
+  const SweepOutcome outcome = run_sweep(runs, bench, {folder.path() / "r.jsonl", "", "test", true, true});
+  ASSERT_EQ(outcome.failed, 0);
+  const auto repeat = [&](int run, int i) { return outcome.lines[std::size_t(run)]["repeats"][std::size_t(i)]; };
+  for (const json& line : outcome.lines) EXPECT_EQ(line["shared_baseline"], true);
+  for (int run = 1; run < 3; ++run)
+    for (int i = 0; i < 2; ++i) {
+      EXPECT_EQ(repeat(run, i)["baseline"], repeat(0, i)["baseline"]);
+      EXPECT_NE(repeat(run, i)["speculative"], repeat(0, i)["speculative"]);
+      EXPECT_EQ(repeat(run, i)["speculative"]["tokens"], repeat(0, i)["baseline"]["tokens"]);
+    }
+  EXPECT_NE(repeat(0, 1)["baseline"], repeat(0, 0)["baseline"]) << "each alternation has its own";
+  EXPECT_NE(repeat(3, 0)["baseline"]["phases"], repeat(0, 0)["baseline"]["phases"]) << "another temperature is another baseline";
+  for (const json& line : outcome.lines) EXPECT_EQ(line["agreement"]["differing_texts"], 0);
+}
+
 TEST_F(Runs, CoupledTextsAreComparedAtAnyTemperatureOthersAreNot) {
   EXPECT_EQ(measured({{"sampling", {{"temperature", 1}}},
                       {"verifier", {{"name", "coupled"}}}})["agreement"]["compared_texts"],

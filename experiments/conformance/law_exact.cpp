@@ -104,7 +104,7 @@ Finding exact(const Subject& subject, const ExactCase& c) {
         if (c.max_new_tokens != c.tokens) t.resize(std::min(t.size(), std::size_t(c.tokens)));  // a text that must end there is taken whole
       joint[played.texts] += chance.weight();
       f.accepted += played.accepted, f.refused += played.refusals;
-      f.seen["prefix rows"] += long(played.prefix_rows);
+      if (played.prefix_rows > 0) f.seen["prefix rows"] += long(played.prefix_rows);
     } while (chance.next());
     compare(joint, expected(*target, c), f);
   } catch (const std::exception& e) {

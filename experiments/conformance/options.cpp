@@ -126,11 +126,11 @@ OptionFinding exact_or_refused(const Subject& subject, const SamplingOption& opt
   for (const Text& prompt : {Text{0}, Text{3, 1, 0, 3, 1}}) {
     const Finding e = exact(subject, case_of(option, prompt));
     if (!e.holds) f.fail(option.text + " is neither exact nor refused: " + e.why);
-    if (e.seen.contains("prefix rows") && e.seen.at("prefix rows") > 0) f.seen["prefix rows"] += e.seen.at("prefix rows");
+    if (e.seen.contains("prefix rows")) f.seen["prefix rows"] += e.seen.at("prefix rows");
     f.measure = std::max(f.measure, e.measure), f.cases += e.cases, f.accepted += e.accepted, f.refused += e.refused;
   }
   if (option.samples > 1) {
-    if (f.seen["prefix rows"] == 0) f.fail("the samples share no page of their prompt");
+    if (!f.seen.contains("prefix rows")) f.fail("the samples share no page of their prompt");
   } else if (option.stop.empty() && !changes(option.sampling)) f.fail(option.text + " changes no law of this scene, so nothing was shown");
   return f;
 }

@@ -17,6 +17,7 @@
 #include "experiments/results.h"
 #include "experiments/run_document.h"
 #include "experiments/runner.h"
+#include "experiments/soak.h"
 #include "foretoken_version.h"
 #include "framework/decode/plugin.h"
 #include "framework/text/json_file.h"
@@ -204,10 +205,15 @@ void add_bench(CLI::App& app, Action& action) {
   c->add_option("--steps", steps->file, "measures whole steps of the engine instead: a JSON file of scenes, as experiments/configs/steps.json");
   c->add_option("--only", steps->only, "of the scenes: those whose name contains this");
   c->add_option("--device", steps->device, "of the scenes: auto, cpu, reference or cuda");
-  c->add_option("--results", steps->results, "of the scenes: a file to which JSON lines are appended");
-  c->callback([g, steps, &action] {
-    action = [g, steps] {
-      steps->json = g->json;
+  c->add_option("--results", steps->results, "of the scenes or the soak: a file to which JSON lines are appended");
+  const auto soak = std::make_shared<SoakOptions>();
+  c->add_option("--soak", soak->file, "serves thousands of queued requests of a run instead: experiments/configs/soak.json")->excludes("--steps");
+  c->add_option("--requests", soak->requests, "of the soak")->check(CLI::PositiveNumber)->capture_default_str();
+  c->callback([g, steps, soak, &action] {
+    action = [g, steps, soak] {
+      steps->json = soak->json = g->json;
+      soak->results = steps->results;
+      if (!soak->file.empty()) return run_soak(*soak);
       return steps->file.empty() ? run_bench(*g) : run_steps(*steps);
     };
   });

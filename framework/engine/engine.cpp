@@ -99,7 +99,7 @@ StepReport Engine::step() {
   retire(report);  // what was cancelled since the last step
   const Plan plan = scheduler_.next(queues_, *this, std::min(policy_->longest(), kMaxPath));
   report.preempted = plan.preempted;
-  const double drafted_before = draft_seconds();
+  const double drafted_before = draft_seconds(), targeted_before = target_.seconds();
 
   const Mark scheduled = backend_.mark();
   std::vector<DraftTree> trees = draft(plan);
@@ -118,9 +118,9 @@ StepReport Engine::step() {
   Phases& p = report.phases;
   p.draft_forward = draft_seconds() - drafted_before;
   p.draft_other = backend_.seconds(scheduled, drafted) - p.draft_forward;
-  p.target_forward = backend_.seconds(drafted, forwarded), p.verify = backend_.seconds(forwarded, judged);
+  p.target_forward = target_.seconds() - targeted_before, p.verify = backend_.seconds(forwarded, judged);
   p.deliver = host_clock() - known, p.total = host_clock() - begin;
-  p.schedule = p.total - p.deliver - backend_.seconds(scheduled, judged);
+  p.schedule = p.total - p.deliver - p.forwards() - p.draft_other - p.verify;
   report.waits = int(backend_.waits() - waits);
   return report;
 }

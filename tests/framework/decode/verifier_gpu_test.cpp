@@ -88,7 +88,7 @@ class Trees {
     Tensor to = backend.allocate({o_.sequences, std::int64_t(sizeof(Verdict))}, DType::u8), host = Tensor::host(to.shape(), to.dtype());
     verifier.verify(backend, trials, to);
     std::vector<std::uint8_t> warped(std::size_t(o_.sequences), std::uint8_t(o_.seed % 2));
-    log_probabilities(backend, trials, to, backend.upload(Tensor::host_copy(std::span<const std::uint8_t>(warped), DType::u8)));
+    log_probabilities(backend, trials, to, backend.upload(Tensor::host_copy(std::span<const std::uint8_t>(warped), DType::u8)), {});
     backend.copy(to, host);
     std::vector<Verdict> v(std::size_t(o_.sequences));
     std::memcpy(v.data(), host.raw(), std::size_t(host.bytes()));

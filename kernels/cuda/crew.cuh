@@ -5,6 +5,7 @@
 #include <cooperative_groups.h>
 
 #include <cstdint>
+#include <utility>
 
 #include "kernels/cuda/device.cuh"
 #include "kernels/law.h"
@@ -25,6 +26,18 @@ struct CrewRoom {
   Slot blocks[2][kMostBlocks];
   double total;
 };
+
+// How a kernel of crews begins. Nobody may write to the shared memory of a block that has not started yet: all blocks of a crew
+// meet here, which takes no time of its own where there are earlier kernels to wait for.
+__device__ inline void begin_crew() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  const auto cluster = cooperative_groups::this_cluster();
+  auto arrived = cluster.barrier_arrive();
+  wait_for_earlier();
+  let_later_start();
+  cluster.barrier_wait(std::move(arrived));
+#endif
+}
 
 // f(begin + i * stride) for i < n; what knows more about its tokens overloads this.
 template <class F> struct Along {

@@ -167,8 +167,7 @@ class CudaLane {
 template <class F> __global__ void __launch_bounds__(kCrewThreads, 2) run_lanes(const Draws* draws, int vocab, const __grid_constant__ F f) {
   extern __shared__ double sums[];
   __shared__ LaneRoom room;
-  wait_for_earlier();
-  let_later_start();
+  begin_crew();
   Crew crew(room.crew, sums, vocab);
   CudaLane lane(crew, room, vocab, draws ? draws[crew.row()] : Draws{});
   f(lane, crew.row());

@@ -105,8 +105,7 @@ template <bool kCuts> __device__ LawRow law_of(Crew& crew, LawRoom<kCuts>& room,
 template <int kRows, bool kCuts> __global__ void __launch_bounds__(kCrewThreads, kCuts ? 2 : 3) law_rows(const __grid_constant__ LawTask<kRows> task) {
   extern __shared__ double sums[];
   __shared__ LawRoom<kCuts> room;
-  wait_for_earlier();
-  let_later_start();
+  begin_crew();
   Crew crew(room.crew, sums, task.vocab);
   const int i = crew.row();
   const LawRow row = law_of(crew, room, task.logits + i * task.stride, task.vocab, task.warps[i]);

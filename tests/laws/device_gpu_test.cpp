@@ -1,8 +1,13 @@
-// The laws on the GPU, with the demo models, in invariant numerics: greedy, coupled, batch; and one wait a step.
+// The laws on the GPU, with the demo models, in invariant numerics: greedy, coupled, batch; and one wait a step. In fast numerics: where
+// greedy texts part from the host's, two tokens are as good as each other.
 #include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstdio>
 
 #include "experiments/conformance/laws.h"
 #include "experiments/conformance/options.h"
+#include "framework/cache/cached_model.h"
 #include "framework/model/transformer.h"
 #include "kernels/cuda/cuda_backend.h"
 
@@ -151,6 +156,69 @@ TEST(DeviceLaws, preemption_changes_no_text) {
   const Played scarce = play(subject, tight, *backend, cast, asks);
   EXPECT_GT(scarce.preempted, 0);
   EXPECT_EQ(scarce.texts, play(subject, roomy, *backend, cast, asks).texts);
+}
+
+// The logits after `tokens`, f32 [1, vocab], by a forward of all of them on a host.
+Tensor logits_after(Backend& host, const std::shared_ptr<Model>& model, const Text& tokens) {
+  PagePool pool(host, 16 * model->info().kv.bytes_per_row(), int(tokens.size()) / 16 + 1);
+  CachedModel cached(host, model, pool, false);
+  Sequence s;
+  s.id = 1, s.tokens = tokens;
+  (void)cached.unseen(s);
+  EXPECT_TRUE(cached.reserve(s, s.length()));
+  const DraftTree root = DraftTree::rooted(host, s.last(), 0);
+  const Segment all{&s, s.length() - 1, &root, 0};
+  return cached.run({&all, 1}).logits;
+}
+
+// Where greedy texts of fast numerics part from the host's, by how much the host prefers its own token.
+struct Partings {
+  Backend& host;
+  std::shared_ptr<Model> model;
+  int texts = 0, parted = 0;
+  float widest = 0, bound = 0;  // margins: the widest one, and the narrowest of their bounds
+
+  // A margin that bf16 explains. On the way to a logit each layer rounds some five times to bf16 (normed rows, q and k, what is
+  // attended, gate and up, their product), and the last norm once: each time by 2^-9 of the value at most, uniform, so by 2^-9 / sqrt(3)
+  // in the root mean square. The errors add like independent ones, and a logit is a sum of as large parts of either sign: its error's
+  // deviation is sqrt(5 layers + 1) 2^-9 / sqrt(3) of the root mean square of the row's logits. Two tokens differ by sqrt(2) of it; 6 deviations
+  // are beyond what some hundred cases show.
+  static float explained(const Tensor& logits, int layers) {
+    double squares = 0;
+    for (const float x : logits.values<float>()) squares += double(x) * x;
+    return float(6 * std::sqrt(2.0 * (5 * layers + 1) / 3) / 512 * std::sqrt(squares / double(logits.elements())));
+  }
+
+  void compare(const Ask& ask, const Text& fast, const Text& plain, const std::string& who) {
+    ++texts;
+    const auto [mine, its] = std::ranges::mismatch(fast, plain);
+    if (mine == fast.end() && its == plain.end()) return;
+    ASSERT_TRUE(mine != fast.end() && its != plain.end()) << who << ": a text ends early";
+    Text prefix = ask.prompt;
+    prefix.insert(prefix.end(), fast.begin(), mine);
+    const Tensor logits = logits_after(host, model, prefix);
+    const float margin = logits.data<float>()[*its] - logits.data<float>()[*mine], most = explained(logits, model->info().kv.layers);
+    EXPECT_GE(margin, 0) << who;
+    EXPECT_LT(margin, most) << who << ": token " << mine - fast.begin() << " is " << *mine << " instead of " << *its;
+    bound = parted++ == 0 ? most : std::min(bound, most), widest = std::max(widest, margin);
+  }
+};
+
+TEST(DeviceLaws, greedy_texts_of_fast_numerics_part_from_the_hosts_only_where_two_tokens_are_as_good) {
+  const auto backend = make_cuda_backend({}), host = make_cpu_backend();
+  const Cast cast = demo_cast(*backend, "bf16"), at_home = demo_cast(*host, "bf16");
+  const auto asks = random_asks(24, cast.target->info().vocab, 90, 40, 5);
+  Scene scene = kScene;
+  scene.sampling.temperature = 0, scene.engine.batch = 8, scene.engine.pages = 1024;
+  const auto all = subjects(all_registries(), 4);
+  const auto texts = play(plain(all.front()), scene, *host, at_home, asks).texts;
+  Partings partings{*host, at_home.target};
+  for (const Subject& s : all) {
+    const auto fast = play(s, scene, *backend, cast, asks).texts;
+    for (std::size_t i = 0; i < asks.size(); ++i) partings.compare(asks[i], fast[i], texts[i], s.text() + ", text " + std::to_string(i));
+  }
+  std::printf("%d of %d greedy texts part, at margins of at most %.4f; bf16 explains %.4f\n", partings.parted, partings.texts, double(partings.widest), double(partings.bound));
+  EXPECT_LT(partings.parted, partings.texts / 2);
 }
 
 }  // namespace

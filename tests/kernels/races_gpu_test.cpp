@@ -1,0 +1,117 @@
+// Small cases of every kernel whose threads share memory: what compute-sanitizer can follow in seconds, racecheck above all
+// (compute-sanitizer --tool racecheck test_kernels_gpu --gtest_filter='Races.*'). The same work twice must give the same bytes.
+#include <gtest/gtest.h>
+
+#include <functional>
+
+#include "kernels/cuda/cuda_backend.h"
+#include "tests/kernels/scene.h"
+
+namespace foretoken::testing {
+namespace {
+
+class Races : public ::testing::Test {
+ protected:
+  std::unique_ptr<Backend> cuda = make_cuda_backend({.invariant = true});
+
+  Tensor up(const Tensor& t) { return t ? cuda->upload(t) : t; }
+  std::string bytes(const Tensor& t) {
+    const Tensor host = Tensor::host(t.shape(), t.dtype());
+    cuda->copy(t, host);
+    return {host.data<char>(), std::size_t(host.bytes())};
+  }
+  void twice(const std::string& what, const std::function<Tensor()>& work) {
+    const Tensor first = work(), second = work();
+    EXPECT_EQ(bytes(first), bytes(second)) << what;
+  }
+  void attend_twice(const std::string& what, Cache& cache, const std::vector<SceneRow>& rows, int words, int heads) {
+    const KvLayer& host = cache.layers[0];
+    KvLayer kv = host;
+    kv.pool = up(host.pool);
+    Layout layout = layout_of(rows, cache.tables, words);
+    for (Tensor* t : {&layout.positions, &layout.slots, &layout.owner, &layout.begins, &layout.visible, &layout.ancestors, &layout.tables}) *t = up(*t);
+    const Tensor q = up(rounded(random_tensor({std::int64_t(rows.size()), std::int64_t(heads) * host.head_size}, 3)));
+    twice(what, [&] { return cuda->attend(q, kv, layout, 0.1f); });
+  }
+};
+
+TEST_F(Races, products) {
+  for (const auto& [out, in] : {std::pair{96, 256}, std::pair{256, 1024}}) {
+    const Weight w = cuda->prepare(random_weight(out, in, DType::bf16, 1)), back = cuda->prepare(random_weight(in, out / 2, DType::bf16, 2));
+    const Tensor gain = up(random_tensor({1, in}, 6).reshaped({in}));
+    for (const int rows : {1, 3, 12, 40}) {
+      const Tensor x = up(random_tensor({rows, in}, 4)), h = up(rounded(random_tensor({rows, in}, 5)));
+      const std::string what = std::to_string(rows) + " rows, " + std::to_string(out) + " x " + std::to_string(in);
+      twice(what, [&] { return cuda->norm_linear(x, gain, 1e-5f, w); });
+      twice(what, [&] { return cuda->linear(x, w); });
+      twice(what, [&] {
+        const Tensor y = up(random_tensor({rows, out}, 7));
+        cuda->linear_add(y, h, w);
+        return y;
+      });
+      twice(what, [&] {
+        const Tensor y = up(random_tensor({rows, in}, 8));
+        cuda->feed_forward(y, gain, 1e-5f, w, back);
+        return y;
+      });
+    }
+  }
+}
+
+TEST_F(Races, products_in_f32) {
+  const Weight w = cuda->prepare(random_weight(70, 100, DType::f32, 1));
+  const Tensor x = up(random_tensor({9, 100}, 4)), gain = up(random_tensor({1, 100}, 6).reshaped({100}));
+  twice("linear", [&] { return cuda->linear(x, w); });
+  twice("norm_linear", [&] { return cuda->norm_linear(x, gain, 1e-5f, w); });
+}
+
+TEST_F(Races, attention) {
+  const std::unique_ptr<Backend> reference = make_reference_backend();
+  for (const int head_size : {64, 128, 256}) {
+    Cache cache(3, 320, 16, 1, head_size, DType::bf16);
+    fill(*reference, cache, 300, 1);
+    std::vector<SceneRow> prompt, decode, tree;
+    for (int slot = 100; slot < 145; ++slot) prompt.push_back(chain_row(0, slot));
+    for (int owner = 0; owner < 3; ++owner) decode.push_back(chain_row(owner, 299 - 140 * owner));
+    for (int n = 0; n < 5; ++n) tree.push_back({1, 200 + n, 200 + std::min(n, 1), 200, {n == 0 ? 1u : 1u | 1u << n}});
+    const std::string head = " with heads of " + std::to_string(head_size);
+    attend_twice("a prompt" + head, cache, prompt, 0, 2);
+    attend_twice("single rows" + head, cache, decode, 0, 4);
+    attend_twice("a tree" + head, cache, tree, 1, 4);
+  }
+  Cache wide(1, 64, 16, 1, 20, DType::f32);
+  fill(*reference, wide, 50, 1);
+  attend_twice("numbers of 32 bits", wide, {chain_row(0, 40), chain_row(0, 49)}, 0, 2);
+}
+
+TEST_F(Races, rows) {
+  const Tensor x = up(random_tensor({3, 640}, 1)), gain = up(random_tensor({1, 640}, 2).reshaped({640})), narrow = gain.rows(0, 64);
+  twice("rms_norm", [&] { return cuda->rms_norm(x, gain, 1e-5f); });
+  twice("head_norm", [&] {
+    const Tensor y = up(random_tensor({3, 640}, 1));
+    cuda->head_norm(y, narrow, 1e-5f);
+    return y;
+  });
+}
+
+// Crews of one block and of two.
+TEST_F(Races, laws_and_draws) {
+  for (const int vocab : {600, 16640}) {
+    const Tensor logits = up(random_tensor({3, vocab}, 5, 2));
+    const std::vector<Warp> warps{{.temperature = 1, .raw_normalizer = true}, {.temperature = 0.7f, .top_k = 20, .top_p = 0.9f}, {.temperature = 0}};
+    const Laws laws = cuda->law(logits, warps);
+    twice("laws", [&] { return cuda->law(logits, warps).rows; });
+    for (const bool race : {false, true}) {
+      std::vector<TokenDraw> draws;
+      for (int r = 0; r < 3; ++r) draws.push_back({{7, std::uint64_t(r), 3, 0}, {Role::draft, 0, 0}, 5, race});
+      twice(race ? "races" : "draws", [&] {
+        const Tensor to = cuda->allocate({3}, DType::i32);
+        cuda->draw(laws, draws, to);
+        return to;
+      });
+    }
+  }
+}
+
+}  // namespace
+}  // namespace foretoken::testing

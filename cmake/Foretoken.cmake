@@ -26,9 +26,10 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_L
     $<$<COMPILE_LANGUAGE:CXX>:-Wno-restrict;-Wno-array-bounds;-Wno-stringop-overflow;-Wno-stringop-overread>)
 endif()
 if(FORETOKEN_SANITIZE)
-  # GCC's sanitizers make it see uninitialized values where there are none.
   target_compile_options(foretoken_options INTERFACE
-    $<$<COMPILE_LANGUAGE:CXX>:-fsanitize=${FORETOKEN_SANITIZE};-fno-sanitize-recover=all;-Wno-maybe-uninitialized>)
+    $<$<COMPILE_LANGUAGE:CXX>:-fsanitize=${FORETOKEN_SANITIZE};-fno-sanitize-recover=all>
+    # GCC's sanitizers make it see uninitialized values where there are none.
+    $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-maybe-uninitialized>)
   target_link_options(foretoken_options INTERFACE -fsanitize=${FORETOKEN_SANITIZE})
 endif()
 

@@ -232,22 +232,24 @@ int run_steps(const StepsOptions& options) {
   Backend& backend = bench.backend(scenes.front().run.at("engine"));
   const Machine machine = measure_machine(backend);
   std::ofstream results(options.results, std::ios::app);
-  if (!options.results.empty() && !results) throw Error("cannot write " + options.results);
+  if (!options.results.empty() && !results) throw Error("cannot write to " + options.results + "; name another file with --results");
   if (!options.json)
     std::printf("%s: copies %.2f TB/s, products %.0f TFLOP/s\n%-44s %8s %8s %6s %8s %8s %8s %7s %5s %6s %7s %7s\n", backend.description().c_str(), machine.bytes_a_second / 1e12,
                 machine.operations_a_second / 1e12, "milliseconds a step, median", "step", "floor", "ratio", "draft", "target", "verify", "host", "waits", "tau", "bar", "peer");
   int failed = 0;
   for (const Scene& s : scenes) {
+    Json line;
     try {
       const Measured m = measure(s, bench, registries, machine);
-      const Json line = as_json(s, m, machine, bench.backend(s.run.at("engine")));
+      line = as_json(s, m, machine, bench.backend(s.run.at("engine")));
       if (options.json) std::printf("%s\n", line.dump().c_str());
       else print_line(s, m);
-      if (results.is_open()) results << line.dump() << std::endl;
     } catch (const Error& e) {
       std::fprintf(stderr, "%s: %s\n", s.name.c_str(), e.what());
       ++failed;
     }
+    if (!options.results.empty() && !line.is_null() && !(results << line.dump() << std::endl))
+      throw Error("cannot write to " + options.results + "; make room, or name another file with --results");
   }
   return failed ? 1 : 0;
 }

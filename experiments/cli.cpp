@@ -24,7 +24,9 @@ void log_to_stderr() {
   spdlog::set_default_logger(logger);
 }
 
-int complain(const std::string& sentence) {
+// One line, whatever a file put into its names.
+int complain(std::string sentence) {
+  std::ranges::replace_if(sentence, [](unsigned char c) { return c < ' ' || c == 0x7f; }, ' ');
   std::fflush(stdout);
   std::fprintf(stderr, "foretoken: %s\n", sentence.c_str());
   return kFailed;

@@ -252,9 +252,7 @@ std::string programs(const Matching& matching, const std::vector<Pair>& pairs) {
          "\n";
 }
 
-}  // namespace
-
-std::string compare(const std::vector<json>& a, const std::vector<json>& b, const CompareOptions& options) {
+std::string comparison(const std::vector<json>& a, const std::vector<json>& b, const CompareOptions& options) {
   if (options.format != "terminal" && options.format != "markdown" && options.format != "csv" &&
       options.format != "json")
     throw Error("unknown format '" + options.format + "': there are terminal, markdown, csv, json");
@@ -270,6 +268,12 @@ std::string compare(const std::vector<json>& a, const std::vector<json>& b, cons
   if (options.format == "json") return programs(matching, pairs);
   Table table = pairs_table(matching, axes, pairs);
   return options.format == "csv" ? table.csv() : people(matching, axes, std::move(table), options);
+}
+
+}  // namespace
+
+std::string compare(const std::vector<json>& a, const std::vector<json>& b, const CompareOptions& options) {
+  return of_lines([&] { return comparison(a, b, options); });
 }
 
 }  // namespace foretoken

@@ -17,6 +17,7 @@ void note(int signal) {
 void watch_interrupts() {
   std::signal(SIGINT, note);
   std::signal(SIGTERM, note);
+  std::signal(SIGXFSZ, SIG_IGN);  // a file at its limit is a write that fails, which has its sentence
 }
 
 bool interrupted() { return came != 0; }

@@ -10,7 +10,7 @@ class Interrupted : public std::runtime_error {
   Interrupted() : std::runtime_error("interrupted") {}
 };
 
-void watch_interrupts();  // from now on
+void watch_interrupts();  // from now on; also lets a write beyond the limit of a file's size fail instead of ending the program
 bool interrupted();       // Ctrl-C (or SIGTERM) came since
 void check_interrupt();   // throws Interrupted if so
 

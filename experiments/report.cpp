@@ -98,9 +98,7 @@ std::string programs(const View& view) {
   return json{{"schema", 1}, {"cells", cells}, {"best", best}}.dump(1) + "\n";
 }
 
-}  // namespace
-
-std::string show(const std::vector<json>& lines, const ShowOptions& options) {
+std::string report(const std::vector<json>& lines, const ShowOptions& options) {
   const std::vector<std::string> names = chosen(options);
   const View view(lines);
   if (options.format == "json") return programs(view);
@@ -112,6 +110,12 @@ std::string show(const std::vector<json>& lines, const ShowOptions& options) {
   std::string found;
   for (const Table& table : tables) found += (markdown ? table.markdown() : table.terminal(options.width)) + "\n";
   return found + legend(tables, options.width, markdown);
+}
+
+}  // namespace
+
+std::string show(const std::vector<json>& lines, const ShowOptions& options) {
+  return of_lines([&] { return report(lines, options); });
 }
 
 }  // namespace foretoken

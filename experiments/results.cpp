@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "framework/text/json_file.h"
 #include "kernels/error.h"
 
 namespace foretoken {
@@ -35,18 +36,25 @@ bool is_torn_result(std::string_view piece, bool after_results) {
 }
 
 json result_line(std::string_view text, const std::string& where) {
-  json value = json::parse(text, nullptr, false);
-  if (value.is_discarded() || !value.is_object())
+  json value = parse_json(text, where);
+  if (!value.is_object())
     throw Error(where + ": not a JSON object; the file is damaged, remove this line or name another file");
   if (!value.contains("schema") || value["schema"] != kResultSchema)
     throw Error(where + ": not a result line of schema " + std::to_string(kResultSchema) +
                 "; name a results file of this version");
   if (!value.contains("key") || !value["key"].is_string() || !value.contains("run") || !value["run"].is_object())
     throw Error(where + ": a result line needs 'key' and 'run'; the file is damaged, remove this line or name another file");
+  for (const char* text_key : {"commit", "error", "promise"})
+    if (value.contains(text_key) && !value[text_key].is_string())
+      throw Error(where + ": '" + text_key + "' is " + shown(value[text_key]) + ", but must be a string; the file is damaged, remove this line");
+  for (const char* group : {"axes", "machine", "agreement"})
+    if (value.contains(group) && !value[group].is_object())
+      throw Error(where + ": '" + group + "' is " + shown(value[group]) + ", but must be an object; the file is damaged, remove this line");
   return value;
 }
 
 Parsed parse(const std::filesystem::path& file) {
+  if (const std::string why = absence_of(file); !why.empty()) throw Error("the results file '" + file.string() + "' " + why);
   std::ifstream in(file, std::ios::binary);
   if (!in || std::filesystem::is_directory(file))
     throw Error("cannot read the results '" + file.string() +

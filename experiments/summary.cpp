@@ -6,6 +6,7 @@
 #include <map>
 #include <set>
 
+#include "framework/text/json_file.h"
 #include "kernels/error.h"
 
 namespace foretoken {
@@ -252,13 +253,6 @@ void summarize_repeats(const json& line, Summary& summary) {
   summary.differing_texts = agreement.value("differing_texts", 0);
 }
 
-// Without the library's "[json.exception.out_of_range.403] ".
-std::string sentence_of(const json::exception& e) {
-  const std::string what = e.what();
-  const std::size_t end = what.find("] ");
-  return end == std::string::npos ? what : what.substr(end + 2);
-}
-
 }  // namespace
 
 Summary summarize(const json& line) {
@@ -277,7 +271,7 @@ Summary summarize(const json& line) {
     if (line.contains("error") && line["error"].is_string()) summary.error = line["error"];
     if (summary.error.empty()) summarize_repeats(line, summary);
   } catch (const json::exception& e) {
-    summary.error = "not a complete result line: " + sentence_of(e);
+    summary.error = "not a complete result line: " + reason_of(e);
   } catch (const Error& e) {
     summary.error = e.what();
   }

@@ -89,6 +89,16 @@ Run combine(json document, const std::vector<Axis>& axes, const std::vector<std:
   return run;
 }
 
+// Axes multiply: a slip of the pen must not fill the memory with runs that nobody waits for.
+void expect_few(const std::vector<Axis>& axes, const std::string& where) {
+  constexpr std::size_t kMostRuns = 20'000;
+  std::size_t runs = 1;
+  for (const Axis& a : axes)
+    if (__builtin_mul_overflow(runs, a.values.size(), &runs) || runs > kMostRuns)
+      throw Error(where + ": the axes multiply to more than " + std::to_string(kMostRuns) +
+                  " runs; shorten the lists, or divide the sweep into several files");
+}
+
 bool next(std::vector<std::size_t>& chosen, const std::vector<Axis>& axes) {
   for (std::size_t i = axes.size(); i-- > 0;) {
     if (++chosen[i] < axes[i].values.size()) return true;
@@ -110,8 +120,12 @@ void refuse_unknown(const nlohmann::ordered_json& sweep, const std::string& wher
 
 void put_setting(json& document, const std::string& setting, const std::string& where) {
   const std::string at = pointer_of(setting), value = setting.substr(at.size() + 1);
-  const json parsed = json::parse(value, nullptr, false);
-  put(document, at, parsed.is_discarded() ? json(value) : parsed, where);
+  json parsed = value;  // what is no JSON is a string
+  try {
+    parsed = parse_json(value, where);
+  } catch (const Error&) {
+  }
+  put(document, at, parsed, where);
 }
 
 std::vector<Run> expand(const nlohmann::ordered_json& document, const std::vector<std::string>& settings,
@@ -128,6 +142,7 @@ std::vector<Run> expand(const nlohmann::ordered_json& document, const std::vecto
       throw Error(where + ": '" + at + "' is an axis of this sweep; take it out of \"axes\" before setting it");
     put_setting(base, setting, where);
   }
+  expect_few(axes, where);
   std::vector<Run> runs;
   std::set<std::string> seen;
   std::vector<std::size_t> chosen(axes.size(), 0);

@@ -6,8 +6,20 @@
 #include "experiments/axes.h"
 #include "experiments/summary.h"
 #include "experiments/table.h"
+#include "framework/text/json_file.h"
+#include "kernels/error.h"
 
 namespace foretoken {
+
+// The text that `made` makes of result lines; a value of another kind than this program writes, wherever it is met, is an Error.
+template <class F> std::string of_lines(const F& made) {
+  try {
+    return made();
+  } catch (const nlohmann::json::exception& e) {
+    throw Error("a result line holds what no run of this version writes (" + reason_of(e) +
+                "); the file is damaged: measure again into another");
+  }
+}
 
 // Summaries in the order of their axes.
 struct View {

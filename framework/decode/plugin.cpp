@@ -99,8 +99,9 @@ template <class T> int move_new(const Registry<T>& from, Registry<T>& to, const 
 
 void load_plugin(const std::filesystem::path& path, Registries& registries) {
   const std::string who = "the plugin " + path.string();
-  std::error_code ignored;
-  if (!std::filesystem::is_regular_file(path, ignored)) throw Error("there is no plugin " + path.string() + "; name the shared library (.so) that your build made");
+  std::error_code error;
+  if (!std::filesystem::is_regular_file(path, error))
+    throw Error("there is no plugin " + path.string() + (error ? " (" + error.message() + ")" : "") + "; name the shared library (.so) that your build made");
   const PluginFile file{path.string(), hash_of(path)};
   if (std::ranges::any_of(registries.plugins, [&](const PluginFile& p) { return p.hash == file.hash; })) return;
 

@@ -27,7 +27,7 @@ std::map<std::string, Tensor> open_shards(const fs::path& directory) {
       map.refuse(name.c_str(), "must be the name of a file beside the index");
     auto shard = shards.find(file);
     if (shard == shards.end()) {
-      if (!fs::exists(directory / file))
+      if (!has_file(directory / file))
         throw Error("the shard " + (directory / file).string() + " is missing, which " + kIndex +
                     " names for tensor '" + name + "'; download it");
       shard = shards.emplace(file, map_safetensors(directory / file)).first;
@@ -44,19 +44,16 @@ std::map<std::string, Tensor> open_shards(const fs::path& directory) {
 }  // namespace
 
 Checkpoint Checkpoint::open(const fs::path& directory) {
-  if (!fs::is_directory(directory))
-    throw Error("the model directory " + directory.string() +
-                " does not exist; give the path of a directory with config.json, "
-                "model.safetensors and tokenizer.json");
-  if (fs::exists(directory / kSingle)) return open_file(directory / kSingle);
+  expect_model_directory(directory);
+  if (has_file(directory / kSingle)) return open_file(directory / kSingle);
   Checkpoint c;
   c.where_ = directory.string();
-  if (fs::exists(directory / kIndex)) {
+  if (has_file(directory / kIndex)) {
     c.entries_ = open_shards(directory);
     return c;
   }
   for (const char* other : {"pytorch_model.bin", "pytorch_model.bin.index.json", "consolidated.00.pth", "tf_model.h5"})
-    if (fs::exists(directory / other))
+    if (has_file(directory / other))
       throw Error(c.where_ + " holds " + other + " but no " + kSingle +
                   "; convert it with Transformers (save_pretrained)");
   throw Error(c.where_ + " holds neither " + kSingle + " nor " + kIndex + "; download the checkpoint");

@@ -137,13 +137,10 @@ ModelConfig ModelConfig::parse(std::string_view text, const std::string& where) 
 }
 
 ModelConfig ModelConfig::load(const std::filesystem::path& directory) {
-  if (!std::filesystem::is_directory(directory))
-    throw Error("the model directory " + directory.string() +
-                " does not exist; give the path of a directory with config.json, "
-                "model.safetensors and tokenizer.json");
+  expect_model_directory(directory);
   const auto file = directory / "config.json";
   ModelConfig m = read_config(read_json(file), file.string());
-  if (const auto generation = directory / "generation_config.json"; std::filesystem::exists(generation)) {
+  if (const auto generation = directory / "generation_config.json"; has_file(generation)) {
     const json g = read_json(generation);
     const Fields fields(g, generation.string());
     if (fields.has("eos_token_id")) m.eos = token_ids(fields, "eos_token_id", m.vocab);

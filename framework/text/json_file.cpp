@@ -11,10 +11,30 @@ namespace foretoken {
 
 using nlohmann::json;
 
+std::string absence_of(const std::filesystem::path& path) {
+  std::error_code error;
+  const auto status = std::filesystem::status(path, error);
+  if (status.type() == std::filesystem::file_type::not_found) return "does not exist; check the path, or download it again";
+  if (error == std::errc::too_many_symbolic_link_levels) return "is a loop of symbolic links; make the link point to a file";
+  return error ? "cannot be reached (" + error.message() + "); check the path and its permissions" : "";
+}
+
+bool has_file(const std::filesystem::path& path) {
+  std::error_code ignored;
+  return std::filesystem::symlink_status(path, ignored).type() != std::filesystem::file_type::not_found;
+}
+
+void expect_model_directory(const std::filesystem::path& path) {
+  std::error_code error;
+  if (std::filesystem::is_directory(path, error)) return;
+  const bool loop = error == std::errc::too_many_symbolic_link_levels;
+  throw Error("the model directory " + path.string() + (loop ? " is a loop of symbolic links" : " does not exist") +
+              "; give the path of a directory with config.json, model.safetensors and tokenizer.json");
+}
+
 std::string read_file(const std::filesystem::path& file) {
   std::error_code ignored;
-  if (!std::filesystem::exists(file, ignored))
-    throw Error(file.string() + " does not exist; check the path, or download it again");
+  if (const std::string why = absence_of(file); !why.empty()) throw Error(file.string() + " " + why);
   if (std::filesystem::is_directory(file, ignored))
     throw Error(file.string() + " is a directory, but a file is needed; check the path");
   std::ifstream in(file, std::ios::binary);
@@ -65,16 +85,19 @@ json parse_json(std::string_view text, const std::string& where, bool unique_key
   };
   try {
     return unique_keys ? json::parse(text.begin(), text.end(), watch) : json::parse(text.begin(), text.end());
-  } catch (const json::exception& e) {  // "[json.exception.parse_error.101] parse error at line 1, column 5: ..."
-    std::string what = e.what();
-    if (const auto end = what.find("] "); end != std::string::npos) what = what.substr(end + 2);
-    if (what.size() > 200) what = what.substr(0, 200) + "...";
-    throw Error(where + " is not valid JSON (" + what + "); correct it or download it again");
+  } catch (const json::exception& e) {
+    throw Error(where + " is not valid JSON (" + reason_of(e) + "); correct it or download it again");
   }
 }
 
 json read_json(const std::filesystem::path& file, bool unique_keys) {
   return parse_json(read_file(file), file.string(), unique_keys);
+}
+
+std::string reason_of(const json::exception& e) {
+  std::string what = e.what();
+  if (const auto end = what.find("] "); end != std::string::npos) what = what.substr(end + 2);
+  return what.size() > 200 ? what.substr(0, 200) + "..." : what;
 }
 
 std::string shown(const json& value) {

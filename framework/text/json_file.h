@@ -11,12 +11,21 @@
 
 namespace foretoken {
 
+// Why nothing can be read at a path, to stand behind its name: "does not exist", "is a loop of symbolic links: ...". Empty
+// where something is there.
+std::string absence_of(const std::filesystem::path& path);
+// Whether there is anything under this name, if only a link that leads nowhere: whoever opens it says what is wrong with it.
+bool has_file(const std::filesystem::path& path);
+// An Error unless the path is a directory.
+void expect_model_directory(const std::filesystem::path& path);
 // The whole file as bytes. A missing, unreadable or empty file is an Error.
 std::string read_file(const std::filesystem::path& file);
 // `where` names the text in messages. With `unique_keys` an object that has a key twice is an Error (JSON leaves open
 // which value holds). Numbers, strings, nesting: whatever RFC 8259 allows.
 nlohmann::json parse_json(std::string_view text, const std::string& where, bool unique_keys = false);
 nlohmann::json read_json(const std::filesystem::path& file, bool unique_keys = false);
+// What such an exception says, without the library's "[json.exception.type_error.302] ".
+std::string reason_of(const nlohmann::json::exception& e);
 // A value as it stands in a message: its JSON, cut to 60 bytes.
 std::string shown(const nlohmann::json& value);
 

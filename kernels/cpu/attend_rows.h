@@ -57,16 +57,27 @@ struct Rows {  // what is attended by one call
   int queries() const { return rows * heads; }
 };
 
+// Lane i is lane which[i] of a and b, one behind the other.
+inline Floats shuffled(const Floats& a, const Floats& b, const Ints& which) {
+#ifdef __clang__  // knows no shuffle by a vector, and compiles this code for fuzzing alone
+  Floats result;
+  for (int i = 0; i < kWidth; ++i) result[i] = which[i] < kWidth ? a[which[i]] : b[which[i] - kWidth];
+  return result;
+#else
+  return __builtin_shuffle(a, b, which);
+#endif
+}
+
 // Lane s of the answer is the sum of the lanes of v[s]; each sum is the same tree of additions.
 template <int kStep> inline Floats transposed_sums(Floats (&v)[kWidth]) {
   Ints low, high;  // lanes whose `kStep` bit is clear come from the first vector, the others from the second
   for (int i = 0; i < kWidth; ++i) {
-    low[i] = (i & kStep ? kWidth : 0) + (i & ~kStep);
+    low[i] = ((i & kStep) ? kWidth : 0) + (i & ~kStep);
     high[i] = low[i] + kStep;
   }
   for (int i = 0; i < kWidth / kStep / 2; ++i) {
     const Floats a = v[2 * i], b = v[2 * i + 1];
-    v[i] = __builtin_shuffle(a, b, low) + __builtin_shuffle(a, b, high);
+    v[i] = shuffled(a, b, low) + shuffled(a, b, high);
   }
   if constexpr (2 * kStep < kWidth)
     return transposed_sums<2 * kStep>(v);

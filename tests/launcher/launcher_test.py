@@ -153,6 +153,8 @@ class Launcher(unittest.TestCase):
         self.assertEqual(self.journal("frontend"), ["frontend noninteractive"] * 2)
         self.run_it("test")
         self.assertRegex(self.journal("apt-get")[-1], "libgtest-dev$")
+        self.run_it("--preset", "fuzz", "build")
+        self.assertRegex(self.journal("apt-get")[-1], "clang-19 libclang-rt-19-dev$")
 
     def test_goes_through_sudo_where_it_is_not_root(self):
         self.fact("installed", "\n".join(set(self.packages) - {"cmake"}) + "\n")
@@ -231,7 +233,7 @@ class Launcher(unittest.TestCase):
         self.assertEqual(order, ["cmake", "built", "cmake", "built"])
 
     def test_refuses_unknown_options_and_presets(self):
-        self.assertIn("there are cpu, cuda, asan, tsan", self.run_it("--preset", "gpu", "list")[2])
+        self.assertIn("there are cpu, cuda, asan, tsan, fuzz", self.run_it("--preset", "gpu", "list")[2])
         self.assertIn("unknown option --fast", self.run_it("--fast", "list")[2])
         code, out, _ = self.run_it("--help")
         self.assertEqual((code, self.journal("cmake")), (0, []))

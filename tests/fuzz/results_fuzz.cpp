@@ -1,0 +1,35 @@
+// Any bytes as a file of results: shown in every form, compared with itself, opened for a sweep to go on.
+#include "experiments/report.h"
+#include "experiments/results.h"
+#include "tests/fuzz/fuzz.h"
+
+using namespace foretoken;
+
+namespace {
+
+// Tables, or the sentence why there are none.
+template <class F> void print(const F& table) {
+  try {
+    (void)table();
+  } catch (const Error&) {
+  }
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  return fuzz::feed(data, size, [](std::string_view bytes) {
+    static const char* const kFormats[] = {"terminal", "markdown", "csv", "json"};
+    const fuzz::MemoryFile file(bytes);
+    const auto lines = load_results(file.path());
+    const std::string format = kFormats[bytes.size() % 4];  // an interval is a bootstrap: all forms of one would take long
+    print([&] { return show(lines, {format, {}, 100}); });
+    CompareOptions options;
+    options.format = format;
+    print([&] { return compare(lines, lines, options); });
+    ResultsFile again(file.path());  // cuts off a torn last line
+    fuzz::expect(load_results(file.path()).size() == lines.size(), "no whole line is lost");
+    again.append({{"schema", kResultSchema}, {"key", "k"}, {"run", nlohmann::json::object()}});
+    fuzz::expect(load_results(file.path()).size() == lines.size() + 1 && again.has("k"), "a line is added");
+  });
+}

@@ -49,6 +49,17 @@ std::string obstacle(const ModelConfig& small, const ModelConfig& shape) {
   return "";
 }
 
+// Tensors that one of both has and inflation does not know: a large model without them would not cost what the shape costs, and one
+// with them would not compute what the small one computes. Empty: there are none.
+std::string extras(const ModelConfig& small, const ModelConfig& shape) {
+  const auto has_biases = [](const ModelConfig& m) { return m.qkv_bias || m.out_bias || m.mlp_bias; };
+  for (const auto& [owner, m] : {std::pair("the small model", small), std::pair("the shape", shape)}) {
+    if (m.head_norms) return std::string(owner) + " has norms of its heads (q_norm, k_norm)";
+    if (has_biases(m)) return std::string(owner) + " has biases";
+  }
+  return "";
+}
+
 std::vector<std::int32_t> first(int small, int large) {
   std::vector<std::int32_t> places(std::size_t(large), -1);
   for (int i = 0; i < small; ++i) places[std::size_t(i)] = i;
@@ -118,10 +129,11 @@ InflatedWeights::InflatedWeights(std::shared_ptr<const TensorSource> small, cons
                                  const ModelConfig& shape, const std::string& small_name,
                                  const std::string& shape_name, bool wide)
     : small_tensors_(std::move(small)), small_(small_config), large_(small_config), random_(kSeed) {
-  const auto refuse = [&](const std::string& why) {
-    throw Error("the model " + small_name + " cannot be inflated to " + shape_name + ": " + why +
-                "; choose a larger shape");
+  const auto refuse = [&](const std::string& why, const std::string& remedy = "choose a larger shape") {
+    throw Error("the model " + small_name + " cannot be inflated to " + shape_name + ": " + why + "; " + remedy);
   };
+  if (const std::string what = extras(small_, shape); !what.empty())
+    refuse(what + ", which inflation does not know", "choose a model and a shape without them, as those of Llama");
   if (const std::string why = obstacle(small_, shape); !why.empty()) refuse(why);
   large_.vocab = shape.vocab, large_.width = shape.width, large_.layers = shape.layers, large_.ffn = shape.ffn;
   large_.heads = shape.heads, large_.kv_heads = shape.kv_heads, large_.head_size = shape.head_size;

@@ -108,6 +108,16 @@ TEST(InflatedWeights, RefuseAShapeThatIsTooSmall) {
   EXPECT_EQ(refusal([](ModelConfig&) {}), "");
 }
 
+TEST(InflatedWeights, RefuseWhatOneSideAloneOrBothHaveAndTheyDoNotKnow) {
+  const std::string norms = "the shape has norms of its heads (q_norm, k_norm)", biases = "the shape has biases";
+  EXPECT_TRUE(says(refusal([](ModelConfig& m) { m.head_norms = true; }), "tiny cannot be inflated to large: ", norms, "without them"));
+  EXPECT_TRUE(says(refusal([](ModelConfig& m) { m.qkv_bias = true; }), biases));
+  EXPECT_TRUE(says(refusal([](ModelConfig& m) { m.out_bias = true; }), biases));
+  EXPECT_TRUE(says(refusal([](ModelConfig& m) { m.mlp_bias = true; }), biases));
+  EXPECT_TRUE(says(refusal([](ModelConfig&) {}, "qwen3"), "the small model has norms of its heads"));
+  EXPECT_TRUE(says(refusal([](ModelConfig&) {}, "biased"), "the small model has biases"));
+}
+
 TEST(InflatedWeights, RefuseTensorsThatTheyDoNotKnow) {
   Pair pair(kModels / "llama3", [](const ModelConfig& small) { return larger(small, 33, false); });
   EXPECT_TRUE(says(sentence_of([&] { pair.weights.tensor("model.layers.0.self_attn.q_norm", {8}); }), "q_norm"));

@@ -105,7 +105,7 @@ std::vector<Text> submit(Engine& engine, const json& run, const std::shared_ptr<
                          const std::string& prompt, bool marks) {
   std::vector<Text> texts;
   for (std::uint64_t k = 0; k < run["sampling"]["samples"].get<std::uint64_t>(); ++k) {
-    Request request = request_of(run, engine.target().info(), tokenizer, Prompt{0, prompt, ""}, k);
+    Request request = request_of(run, engine.target().info(), tokenizer, chat_of(run, ""), Prompt{0, prompt, ""}, k);
     request.like = k > 0 ? texts.front().id : 0;
     texts.push_back({engine.submit(std::move(request)), {}, 0, Printer(tokenizer, marks)});
   }

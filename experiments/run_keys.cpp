@@ -3,6 +3,7 @@
 #include <iterator>
 
 #include "experiments/run_document.h"
+#include "framework/text/chat_template.h"
 
 namespace foretoken {
 
@@ -26,6 +27,11 @@ RunKey shape(const char* pointer, const char* meaning) {
 }
 RunKey choice(const char* pointer, const char* meaning, std::vector<std::string> choices) {
   return {pointer, "string", choices.front(), meaning, false, false, -1e300, 1e300, choices, false, false};
+}
+RunKey chat(const char* pointer, const char* meaning) {
+  std::vector<std::string> choices{"none", "auto"};
+  choices.insert(choices.end(), ChatTemplate::names().begin(), ChatTemplate::names().end());
+  return choice(pointer, meaning, std::move(choices));
 }
 RunKey integer(const char* pointer, json standard, double least, double most, const char* meaning) {
   return {pointer, "integer", standard, meaning, false, false, least, most, {}, false, false};
@@ -106,6 +112,9 @@ std::vector<RunKey> keys_of_engine_and_workload() {
       boolean("/engine/check", false, "check the integrity of every cache after every step (slow)"),
       path("/workload/prompts",
            "JSONL with `prompt` or `turns` (the first is taken), and `category` where there is one"),
+      chat("/workload/chat",
+           "form in which a prompt is put to a chat model; auto: the one that the target's directory holds; none: as it is"),
+      {"/workload/system", "string", nullptr, "system prompt of the chat form; null: the form's own, if any", false, true, -1e300, 1e300, {}, false, false},
       integer("/workload/limit", 0, 0, kMany, "prompts taken, spread evenly over the categories; 0: all"),
       strings("/workload/categories", "only prompts of these categories; empty: all"),
       integer("/workload/max_new_tokens", 64, 1, 1e7,

@@ -107,6 +107,7 @@ std::vector<Job> jobs_of(const json& run, Workbench& bench, const std::filesyste
   const auto prompts = choose_prompts(read_prompts(locate(w["prompts"], beside)), w["categories"], w["limit"]);
   const auto target = bench.target(run, beside);
   const auto tokenizer = bench.tokenizer(target_of(run), beside);
+  const auto chat = chat_of(run, beside);
   const std::size_t wanted = 4 * run["engine"]["batch"].get<std::size_t>();
   const std::uint64_t samples = run["sampling"]["samples"];
   std::vector<Job> jobs;
@@ -114,7 +115,7 @@ std::vector<Job> jobs_of(const json& run, Workbench& bench, const std::filesyste
     for (const Prompt& p : prompts) {
       const int first = int(jobs.size());
       for (std::uint64_t k = 0; k < samples; ++k)
-        jobs.push_back({request_of(run, target->info(), tokenizer, p, begin + k), p.number, p.category, k > 0 ? first : -1});
+        jobs.push_back({request_of(run, target->info(), tokenizer, chat, p, begin + k), p.number, p.category, k > 0 ? first : -1});
     }
   return jobs;
 }

@@ -27,7 +27,7 @@ class StopStrings {
   // No text before the last longest - 1 bytes can be part of a match that is still to come.
   void push(Token token) {
     if (tail_.size() >= longest_) tail_.erase(0, tail_.size() - longest_ + 1);
-    tail_ += tokenizer_->decode(std::span(&token, 1), true);
+    tail_ += tokenizer_->decode_inside(std::span(&token, 1), true);
     ++tokens_;
   }
 

@@ -7,6 +7,7 @@
 #include "framework/decode/plugin.h"
 #include "framework/model/open_model.h"
 #include "framework/model/transformer.h"
+#include "framework/text/json_file.h"
 #include "kernels/error.h"
 #ifdef FORETOKEN_CUDA
 #include "kernels/cuda/cuda_backend.h"
@@ -41,10 +42,7 @@ std::unique_ptr<Backend> make_backend(const std::string& device, int threads, bo
 // The path of a directory that must exist.
 std::filesystem::path model_directory(const std::string& directory, const std::filesystem::path& beside) {
   const auto path = locate(directory, beside);
-  std::error_code ignored;
-  if (!std::filesystem::is_directory(path, ignored))
-    throw Error("there is no model directory '" + directory +
-                "'; name a Hugging Face directory with config.json, model.safetensors and tokenizer.json");
+  expect_model_directory(path);
   return path;
 }
 
@@ -146,11 +144,23 @@ ModelChoice target_of(const json& run) {
   return ModelChoice::read(run.at("target").at("model"), run.at("target").at("inflate"));
 }
 
+std::optional<ChatTemplate> chat_of(const json& run, const std::filesystem::path& beside) {
+  const json& w = run.at("workload");
+  const std::string chat = w.value("chat", "none");
+  if (chat == "none" && w.contains("system") && !w["system"].is_null())
+    throw Error("'/workload/system' needs a form of chat to stand in; choose one with '/workload/chat'");
+  if (chat == "none") return std::nullopt;
+  if (chat == "auto") return ChatTemplate::load(model_directory(target_of(run).tokenizer_directory(), beside));
+  return ChatTemplate::named(chat);
+}
+
 Request request_of(const json& run, const ModelInfo& target, const std::shared_ptr<const Tokenizer>& tokenizer,
-                   const Prompt& prompt, std::uint64_t sample) {
+                   const std::optional<ChatTemplate>& chat, const Prompt& prompt, std::uint64_t sample) {
   const json &s = run.at("sampling"), &w = run.at("workload");
+  const json system = w.value("system", json());
   Request r;
-  r.prompt = tokenizer->encode(prompt.text);
+  r.prompt = chat ? chat->encode(*tokenizer, prompt.text, system.is_null() ? std::nullopt : std::optional(system.get<std::string>()))
+                  : tokenizer->encode(prompt.text);
   r.limits.max_new_tokens = w.at("max_new_tokens");
   if (!w.at("ignore_eos").get<bool>()) r.limits.stop_tokens = target.stop_tokens;
   r.limits.stop = stop_at(tokenizer, w.at("stop").get<std::vector<std::string>>());

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -12,6 +13,7 @@
 #include "experiments/workload.h"
 #include "framework/engine/engine.h"
 #include "framework/model/model_choice.h"
+#include "framework/text/chat_template.h"
 #include "framework/text/tokenizer.h"
 
 namespace foretoken {
@@ -58,8 +60,11 @@ class Workbench {
 
 // The target of a complete run, as it names it.
 ModelChoice target_of(const nlohmann::json& run);
+// The form in which a complete run puts prompts to a chat model; none: as they are.
+std::optional<ChatTemplate> chat_of(const nlohmann::json& run, const std::filesystem::path& beside);
 // A request of a complete run: sample number `sample` of a prompt, with the run's sampling, limits and stop texts.
 Request request_of(const nlohmann::json& run, const ModelInfo& target,
-                   const std::shared_ptr<const Tokenizer>& tokenizer, const Prompt& prompt, std::uint64_t sample);
+                   const std::shared_ptr<const Tokenizer>& tokenizer, const std::optional<ChatTemplate>& chat,
+                   const Prompt& prompt, std::uint64_t sample);
 
 }  // namespace foretoken

@@ -1,6 +1,7 @@
 // Tokens that stand in the text as they are ("<|endoftext|>"): found before anything else happens to the text.
 // This room must not know merges.
 #pragma once
+#include <algorithm>
 #include <map>
 #include <string>
 #include <string_view>
@@ -11,6 +12,9 @@
 #include "kernels/law.h"  // Token
 
 namespace foretoken {
+
+// The highest id that a file of so many tokens may use: a few may be left out, but a slip must not fill the memory.
+inline Token highest_id(std::size_t tokens) { return Token(std::min<std::size_t>(tokens + (1 << 20), 1 << 24)); }
 
 struct AddedToken {
   Token id = -1;

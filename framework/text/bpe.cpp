@@ -4,7 +4,9 @@
 #include <memory>
 #include <queue>
 
+#include "framework/text/added_tokens.h"
 #include "framework/text/byte_alphabet.h"
+#include "framework/text/decoder.h"
 #include "framework/text/utf8.h"
 #include "kernels/error.h"
 
@@ -22,19 +24,13 @@ bool never_in_utf8(int byte) { return byte == 0xc0 || byte == 0xc1 || byte >= 0x
 
 void refuse_other_models(const Fields& model) {
   const std::string type = model.string_or("type", model.has("merges") ? "BPE" : "");  // old files have no type
-  if (type != "BPE") model.refuse("type", "the only tokenizer model supported is \"BPE\" over bytes");
+  if (type != "BPE") model.refuse("type", "the only tokenizer model supported is \"BPE\", over bytes or characters");
   for (const char* key : {"continuing_subword_prefix", "end_of_word_suffix"})
-    if (!model.string_or(key, "").empty()) model.refuse(key, "this is not supported by byte-level BPE");
+    if (!model.string_or(key, "").empty()) model.refuse(key, "only an empty one is supported");
   const json* dropout = model.find("dropout");
   if (dropout && !(dropout->is_number() && *dropout == 0))
     model.refuse("dropout", "only null is supported: it would make token ids random");
 }
-
-// A token of a word that is being merged; one that went into its left neighbour has token -1.
-struct Symbol {
-  Token token;
-  int previous, next;  // -1: none
-};
 
 struct Candidate {
   int rank, at;
@@ -44,44 +40,71 @@ struct Candidate {
 
 }  // namespace
 
-std::unique_ptr<const Bpe> Bpe::load(const json& spec, const std::string& where) {
+std::unique_ptr<const Bpe> Bpe::load(const json& spec, const std::string& where, bool byte_level) {
   const Fields model(spec, where, "model");
   refuse_other_models(model);
   std::unique_ptr<Bpe> bpe(new Bpe);
+  bpe->byte_level_ = byte_level;
   bpe->ignore_merges_ = model.boolean_or("ignore_merges", false);
   bpe->read_vocabulary(model);
+  if (byte_level) bpe->expect_all_bytes(where + ": model.vocab");
+  else bpe->read_fallbacks(model);
   bpe->read_merges(model);
   return bpe;
 }
 
+std::optional<std::string> Bpe::spelled(const std::string& word) const {
+  return byte_level_ ? bytes_of_letters(word) : std::optional(word);
+}
+
 void Bpe::read_vocabulary(const Fields& model) {
   const Fields vocab = model.object("vocab");
+  const Token most = highest_id(vocab.all().size());
   token_of_byte_.fill(-1);
   std::vector<bool> taken;
   for (const auto& [word, value] : vocab.all().items()) {
-    const Token id = value.is_number_unsigned() && value.get<std::uint64_t>() <= 1 << 24 ? value.get<Token>() : -1;
+    const Token id = value.is_number_unsigned() && value.get<std::uint64_t>() <= std::uint64_t(most) ? value.get<Token>() : -1;
     if (id < 0)
       throw Error(vocab.where() + ": the token '" + word + "' has the id " + shown(value) +
-                  ", but must have one from 0 to 16777216");
+                  ", but must have one from 0 to " + std::to_string(most) + "; download it again");
     if (taken.size() <= std::size_t(id)) taken.resize(std::size_t(id) + 1);
     if (taken[id])
       throw Error(vocab.where() + ": two tokens have the id " + std::to_string(id) + ", one of them '" + word +
                   "'; download it again");
     taken[id] = true;
     entries_.emplace_back(id, word);
-    const auto bytes = bytes_of_letters(word);
+    const auto bytes = spelled(word);
     if (!bytes) continue;  // no merge leads there
     token_of_bytes_.emplace(*bytes, id);
-    if (bytes->size() == 1) token_of_byte_[static_cast<unsigned char>((*bytes)[0])] = id;
+    if (byte_level_ && bytes->size() == 1) token_of_byte_[static_cast<unsigned char>((*bytes)[0])] = id;
   }
   std::ranges::sort(entries_);
+}
+
+void Bpe::expect_all_bytes(const std::string& where) const {
   for (int b = 0; b < 256; ++b)
     if (token_of_byte_[b] < 0 && !never_in_utf8(b)) {
       std::string letter;
       append_utf8(letter, letter_of_byte(static_cast<unsigned char>(b)));
-      throw Error(vocab.where() + ": the vocabulary has no token for the byte " + std::to_string(b) + " ('" + letter +
-                  "'); only byte-level BPE is supported, whose vocabularies have all of them");
+      throw Error(where + ": the vocabulary has no token for the byte " + std::to_string(b) + " ('" + letter +
+                  "'), and byte-level BPE needs all of them; download it again");
     }
+}
+
+void Bpe::read_fallbacks(const Fields& model) {
+  byte_fallback_ = model.boolean_or("byte_fallback", false);
+  fuse_unknown_ = model.boolean_or("fuse_unk", false);
+  for (int b = 0; b < 256; ++b)
+    if (const auto it = token_of_bytes_.find(name_of_byte(b)); it != token_of_bytes_.end()) token_of_byte_[b] = it->second;
+  if (!model.has("unk_token")) {
+    for (int b = 0; b < 256; ++b)
+      if (!byte_fallback_ || (token_of_byte_[b] < 0 && !never_in_utf8(b)))
+        model.refuse("unk_token", "a vocabulary of characters needs it, or \"byte_fallback\" and a token <0x00> to <0xFF> for every byte");
+    return;
+  }
+  const auto found = token_of_bytes_.find(model.string("unk_token"));
+  if (found == token_of_bytes_.end()) model.refuse("unk_token", "the vocabulary does not have it; download it again");
+  unknown_ = found->second;
 }
 
 void Bpe::read_merges(const Fields& model) {
@@ -91,7 +114,7 @@ void Bpe::read_merges(const Fields& model) {
     throw Error(model.where() + ": the merge " + shown(merge) + " " + why + "; download it again");
   };
   const auto token = [&](const json& merge, const std::string& word) {
-    const auto bytes = bytes_of_letters(word);
+    const auto bytes = spelled(word);
     const auto it = bytes ? token_of_bytes_.find(*bytes) : token_of_bytes_.end();
     if (it == token_of_bytes_.end()) refuse(merge, "makes or uses '" + word + "', which the vocabulary has not");
     return it->second;
@@ -141,13 +164,46 @@ void Bpe::encode(std::string_view view, std::vector<Token>& out) const {
   if (cache_.size() < kCachedWords) cache_.emplace(word, std::move(tokens));
 }
 
+// As BPE::merge_word of the tokenizers library: a character that is unknown is said only once the next known one comes.
+void Bpe::add_character(std::string_view character, std::vector<Token>& tokens, bool& unknown) const {
+  if (const auto it = token_of_bytes_.find(std::string(character)); it != token_of_bytes_.end()) {
+    if (unknown) tokens.push_back(unknown_);
+    unknown = false;
+    tokens.push_back(it->second);
+    return;
+  }
+  const auto token = [this](char c) { return token_of_byte_[static_cast<unsigned char>(c)]; };
+  if (byte_fallback_ && std::ranges::all_of(character, [&](char c) { return token(c) >= 0; })) {
+    for (const char c : character) tokens.push_back(token(c));
+    return;
+  }
+  if (unknown && !fuse_unknown_) tokens.push_back(unknown_);
+  unknown = true;
+}
+
+std::vector<Token> Bpe::symbols_of(std::string_view word) const {
+  std::vector<Token> tokens;
+  if (byte_level_) {
+    for (const char c : word) tokens.push_back(token_of_byte_[static_cast<unsigned char>(c)]);
+    return tokens;
+  }
+  bool unknown = false;
+  for (std::size_t at = 0; at < word.size();) {
+    const auto length = std::size_t(step_utf8(word, at).length);
+    add_character(word.substr(at, length), tokens, unknown);
+    at += length;
+  }
+  if (unknown) tokens.push_back(unknown_);
+  return tokens;
+}
+
 // Lowest rank first, leftmost among equals, as Word::merge_all of the tokenizers library: a candidate holds while its
 // pair would still give the same token.
 void Bpe::merge_all(std::string_view word, std::vector<Token>& out) const {
-  const int n = int(word.size());
+  const std::vector<Token> tokens = symbols_of(word);
+  const int n = int(tokens.size());
   std::vector<Symbol> symbols(n);
-  for (int i = 0; i < n; ++i)
-    symbols[i] = {token_of_byte_[static_cast<unsigned char>(word[i])], i - 1, i + 1 < n ? i + 1 : -1};
+  for (int i = 0; i < n; ++i) symbols[i] = {tokens[i], i - 1, i + 1 < n ? i + 1 : -1};
 
   std::vector<Candidate> first;
   const auto candidate = [&](int at) -> std::pair<const Merge*, Candidate> {
@@ -173,7 +229,7 @@ void Bpe::merge_all(std::string_view word, std::vector<Token>& out) const {
     for (int at : {left.previous, top.at})
       if (const auto [again, c] = candidate(at); again) queue.push(c);
   }
-  for (int i = 0; i >= 0; i = symbols[i].next) out.push_back(symbols[i].token);
+  for (int i = n > 0 ? 0 : -1; i >= 0; i = symbols[i].next) out.push_back(symbols[i].token);
 }
 
 }  // namespace foretoken

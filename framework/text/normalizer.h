@@ -1,4 +1,5 @@
-// What happens to text before it is split: nothing, or a Unicode normal form. This room must not know tokens.
+// What happens to text before it is split: nothing, a Unicode normal form, or SentencePiece's marks in the place of spaces. This
+// room must not know tokens.
 #pragma once
 #include <string>
 #include <string_view>
@@ -6,18 +7,30 @@
 
 #include <nlohmann/json_fwd.hpp>
 
+#include "framework/text/pattern.h"
+
 namespace foretoken {
 
 class Normalizer {
  public:
-  // `spec` is "normalizer" of a tokenizer.json: null, NFC, NFD, NFKC, NFKD, or a Sequence of these. Others are an Error that names them.
+  // `spec` is "normalizer" of a tokenizer.json: null, NFC, NFD, NFKC, NFKD, Prepend, Replace, or a Sequence of these. Others are an
+  // Error that names them.
   static Normalizer load(const nlohmann::json& spec, const std::string& where);
   // Valid UTF-8 in, valid UTF-8 out. The tables are those of the installed utf8proc; Transformers has those of Unicode 10 or
   // older, so marks that came later may be ordered otherwise there.
   std::string apply(std::string_view text) const;
 
  private:
-  std::vector<int> forms_;  // options of utf8proc, applied in order
+  enum class Kind { form, prepend, replace };
+  struct Step {
+    Kind kind;
+    int form = 0;  // options of utf8proc
+    std::vector<Pattern> pattern{};
+    std::string content{};  // put before a text that is not empty, or in the place of the pattern
+  };
+  void add(const nlohmann::json& spec, const std::string& where);
+
+  std::vector<Step> steps_;
 };
 
 }  // namespace foretoken

@@ -1,8 +1,11 @@
 #include "framework/text/pattern.h"
 
+#include <algorithm>
+
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <pcre2.h>
 
+#include "framework/text/json_file.h"
 #include "framework/text/utf8.h"
 #include "kernels/error.h"
 
@@ -124,6 +127,9 @@ std::string message_of(int code) {
   return reinterpret_cast<const char*>(text);
 }
 
+struct FreeMatchContext {
+  void operator()(pcre2_match_context* c) const { pcre2_match_context_free(c); }
+};
 struct FreeMatchData {
   void operator()(pcre2_match_data* m) const { pcre2_match_data_free(m); }
 };
@@ -136,15 +142,11 @@ std::string pcre2_from_oniguruma(std::string_view oniguruma, const std::string& 
 
 struct Pattern::Code {
   pcre2_code* code = nullptr;
-  pcre2_match_context* context = nullptr;
   std::string where;
   Code() = default;
   Code(const Code&) = delete;
   Code& operator=(const Code&) = delete;
-  ~Code() {
-    pcre2_match_context_free(context);
-    pcre2_code_free(code);
-  }
+  ~Code() { pcre2_code_free(code); }
 };
 
 Pattern::Pattern(std::string_view source, std::uint32_t options, const std::string& where) {
@@ -157,10 +159,6 @@ Pattern::Pattern(std::string_view source, std::uint32_t options, const std::stri
     throw Error(where + ": the pattern " + std::string(source) + " is not understood (" + message_of(error) +
                 " at byte " + std::to_string(at) + ")");
   pcre2_jit_compile(code->code, PCRE2_JIT_COMPLETE);  // where there is no JIT, matching interprets
-  code->context = pcre2_match_context_create(nullptr);
-  // Backtracking over a long run of white space is linear but long: a limit would only refuse long inputs.
-  pcre2_set_match_limit(code->context, 0xffffffffu);
-  pcre2_set_depth_limit(code->context, 0xffffffffu);
   code_ = std::move(code);
 }
 
@@ -172,19 +170,44 @@ Pattern Pattern::literal(std::string_view text, const std::string& where) {
   return Pattern(text, PCRE2_UTF | PCRE2_LITERAL, where);
 }
 
+Pattern Pattern::load(const Fields& owner) {
+  const Fields pattern = owner.object("pattern");
+  if (pattern.has("Regex")) return regex(pattern.string("Regex"), owner.where());
+  if (!pattern.has("String")) owner.refuse("pattern", "must be a Regex or a String");
+  const std::string text = pattern.string("String");
+  return text.empty() ? Pattern() : literal(text, owner.where());
+}
+
+std::pair<Pattern, std::string> Pattern::replacement(const Fields& owner) { return {load(owner), owner.string("content")}; }
+
+std::string Pattern::replace_all(std::string_view text, std::string_view with) const {
+  std::string result;
+  std::size_t done = 0;
+  for (const auto& [begin, end] : find_all(text)) {
+    result.append(text, done, begin - done).append(with);
+    done = end;
+  }
+  return result.append(text, done);
+}
+
 std::vector<std::pair<std::size_t, std::size_t>> Pattern::find_all(std::string_view text) const {
   std::vector<std::pair<std::size_t, std::size_t>> found;
+  if (!code_) return found;
   const std::unique_ptr<pcre2_match_data, FreeMatchData> match(pcre2_match_data_create(1, nullptr));
+  const std::unique_ptr<pcre2_match_context, FreeMatchContext> context(pcre2_match_context_create(nullptr));
+  // Going back over a long run of white space is linear in its length, and allowed; a forged pattern's exponential search is not.
+  pcre2_set_match_limit(context.get(), std::uint32_t(std::min<std::size_t>(100'000 + 64 * text.size(), 0xffffffffu)));
+  pcre2_set_depth_limit(context.get(), 0xffffffffu);
   const auto subject = reinterpret_cast<PCRE2_SPTR>(text.data());
   for (std::size_t at = 0; at <= text.size();) {
-    int rc = pcre2_match(code_->code, subject, text.size(), at, PCRE2_NO_UTF_CHECK, match.get(), code_->context);
+    int rc = pcre2_match(code_->code, subject, text.size(), at, PCRE2_NO_UTF_CHECK, match.get(), context.get());
     if (rc == PCRE2_ERROR_JIT_STACKLIMIT)
       rc = pcre2_match(code_->code, subject, text.size(), at, PCRE2_NO_UTF_CHECK | PCRE2_NO_JIT, match.get(),
-                       code_->context);
+                       context.get());
     if (rc == PCRE2_ERROR_NOMATCH) break;
     if (rc < 0)
       throw Error(code_->where + ": the pattern could not be matched (" + message_of(rc) +
-                  "); split the text into shorter pieces");
+                  "); use a tokenizer.json whose patterns are those of its makers");
     const PCRE2_SIZE* span = pcre2_get_ovector_pointer(match.get());
     found.emplace_back(span[0], span[1]);
     // After an empty match the search goes on one character further.

@@ -9,17 +9,26 @@
 
 namespace foretoken {
 
+class Fields;
+
 class Pattern {
  public:
   // An escape or group outside of what the GPT-2, Llama-3, Qwen and GPT-4o rules are made of is an Error that names it.
   static Pattern regex(std::string_view oniguruma, const std::string& where);
   static Pattern literal(std::string_view text, const std::string& where);
 
+  // "pattern" of a normalizer, pre-tokenizer or decoder: {"String": ...} or {"Regex": ...}; an empty string is found nowhere.
+  static Pattern load(const Fields& owner);
+  // "pattern" and "content" of a Replace.
+  static std::pair<Pattern, std::string> replacement(const Fields& owner);
+
   // Begin and end (bytes) of every match in valid UTF-8, from the left, not overlapping. Safe from any thread.
   std::vector<std::pair<std::size_t, std::size_t>> find_all(std::string_view text) const;
+  std::string replace_all(std::string_view text, std::string_view with) const;
 
  private:
   struct Code;
+  Pattern() = default;  // found nowhere
   Pattern(std::string_view source, std::uint32_t options, const std::string& where);
   std::shared_ptr<const Code> code_;
 };

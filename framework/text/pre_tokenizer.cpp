@@ -17,10 +17,6 @@ constexpr const char* kGpt2 = R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\
 PreTokenizer PreTokenizer::load(const nlohmann::json& spec, const std::string& where) {
   PreTokenizer p;
   if (!spec.is_null()) p.add(spec, where);
-  if (!p.bytes_)
-    throw Error(where +
-                ": the pre_tokenizer has no ByteLevel; only byte-level BPE is supported (SentencePiece-style "
-                "tokenizers are not supported yet)");
   return p;
 }
 
@@ -31,19 +27,39 @@ void PreTokenizer::add(const nlohmann::json& spec, const std::string& where) {
     for (const auto& part : fields.array("pretokenizers")) add(part, where);
     return;
   }
-  if (bytes_) fields.refuse("type", "ByteLevel must be the last pre-tokenizer");
+  if (byte_level_) fields.refuse("type", "ByteLevel must be the last pre-tokenizer");
   if (type == "ByteLevel") {
-    bytes_ = true;
-    if (fields.boolean_or("add_prefix_space", true)) steps_.push_back({.prefix_space = true});
+    byte_level_ = true;
+    if (fields.boolean_or("add_prefix_space", true)) steps_.push_back({.prefix = Prefix::always, .mark = " "});
     if (fields.boolean_or("use_regex", true)) steps_.push_back({.pattern = {Pattern::regex(kGpt2, where)}});
   } else if (type == "Digits") {
     steps_.push_back(
         {.pattern = {Pattern::regex(fields.boolean_or("individual_digits", false) ? "\\p{N}" : "\\p{N}+", where)}});
   } else if (type == "Split") {
     steps_.push_back(split_step(spec, where));
+  } else if (type == "Metaspace") {
+    add_metaspace(spec, where);
   } else {
-    fields.refuse("type", "the supported pre-tokenizers are ByteLevel, Split, Digits and Sequence");
+    fields.refuse("type", "the supported pre-tokenizers are ByteLevel, Split, Digits, Metaspace and Sequence");
   }
+}
+
+// Old files say "add_prefix_space" where newer ones say "prepend_scheme".
+void PreTokenizer::add_metaspace(const nlohmann::json& spec, const std::string& where) {
+  const Fields fields(spec, where, "pre_tokenizer");
+  Step step{.marks_spaces = true};
+  step.mark = fields.string_or("replacement", "\u2581");
+  if (step.mark.empty()) fields.refuse("replacement", "must be a character");
+  const std::string scheme = fields.string_or("prepend_scheme", fields.boolean_or("add_prefix_space", true) ? "always" : "never");
+  if (scheme != "always" && scheme != "first" && scheme != "never")
+    fields.refuse("prepend_scheme", "the supported are \"always\", \"first\" and \"never\"");
+  if (scheme == "first" && !steps_.empty()) fields.refuse("prepend_scheme", "\"first\" is supported only where Metaspace comes first");
+  if (scheme != "never") step.prefix = scheme == "first" ? Prefix::first : Prefix::always;
+  if (fields.boolean_or("split", true)) {
+    step.pattern = {Pattern::literal(step.mark, where)};
+    step.behavior = Behavior::merged_with_next;
+  }
+  steps_.push_back(std::move(step));
 }
 
 PreTokenizer::Step PreTokenizer::split_step(const nlohmann::json& spec, const std::string& where) {
@@ -53,16 +69,11 @@ PreTokenizer::Step PreTokenizer::split_step(const nlohmann::json& spec, const st
                                                              {"MergedWithPrevious", Behavior::merged_with_previous},
                                                              {"MergedWithNext", Behavior::merged_with_next}};
   const Fields fields(spec, where, "pre_tokenizer");
-  const Fields pattern = fields.object("pattern");
-  if (!pattern.has("Regex") && !pattern.has("String")) fields.refuse("pattern", "must be a Regex or a String");
   const auto behavior = kBehaviors.find(fields.string("behavior"));
   if (behavior == kBehaviors.end())
     fields.refuse("behavior", "the supported are Isolated, Removed, Contiguous, MergedWithPrevious and MergedWithNext");
   Step step;
-  if (pattern.has("Regex"))
-    step.pattern = {Pattern::regex(pattern.string("Regex"), where)};
-  else if (const std::string text = pattern.string("String"); !text.empty())
-    step.pattern = {Pattern::literal(text, where)};
+  step.pattern = {Pattern::load(fields)};
   step.behavior = behavior->second;
   step.invert = fields.boolean_or("invert", false);
   return step;
@@ -104,15 +115,24 @@ std::vector<PreTokenizer::Piece> PreTokenizer::arranged(Behavior behavior, std::
   return result;
 }
 
-std::vector<std::string> PreTokenizer::split(std::string_view text) const {
+void PreTokenizer::put_marks(const Step& step, bool begins, std::vector<std::string>& words) {
+  for (std::string& word : words) {
+    if (step.marks_spaces) {
+      std::string marked;
+      for (const char c : word) c == ' ' ? void(marked += step.mark) : marked.push_back(c);
+      word = std::move(marked);
+    }
+    const bool wanted = step.prefix == Prefix::always || (step.prefix == Prefix::first && begins && &word == &words.front());
+    if (wanted && !word.starts_with(step.mark)) word.insert(0, step.mark);
+  }
+}
+
+std::vector<std::string> PreTokenizer::split(std::string_view text, bool begins) const {
   std::vector<std::string> words;
   if (!text.empty()) words.emplace_back(text);
   for (const Step& step : steps_) {
-    if (step.prefix_space) {
-      for (std::string& word : words)
-        if (word.front() != ' ') word.insert(word.begin(), ' ');
-      continue;
-    }
+    put_marks(step, begins, words);
+    if (step.pattern.empty()) continue;
     std::vector<std::string> next;
     for (const std::string& word : words)
       for (const Piece& p : arranged(step.behavior, pieces(step, word)))

@@ -12,17 +12,23 @@ namespace foretoken {
 
 class PreTokenizer {
  public:
-  // `spec` is "pre_tokenizer" of a tokenizer.json: ByteLevel, Split, Digits, or a Sequence of these that ends with
-  // ByteLevel. Others are an Error that names them.
+  // `spec` is "pre_tokenizer" of a tokenizer.json: null, ByteLevel, Split, Digits, Metaspace, or a Sequence of these in which nothing
+  // follows ByteLevel. Others are an Error that names them.
   static PreTokenizer load(const nlohmann::json& spec, const std::string& where);
-  // The words of valid UTF-8, in order, none empty. They are text, not GPT-2's alphabet.
-  std::vector<std::string> split(std::string_view text) const;
+  // The words of valid UTF-8, in order, none empty. They are text, not GPT-2's alphabet. `begins`: it is the beginning of what
+  // was given, not a part behind an added token.
+  std::vector<std::string> split(std::string_view text, bool begins) const;
+  // A ByteLevel is among them: merges are over bytes, else over characters.
+  bool byte_level() const { return byte_level_; }
 
  private:
   enum class Behavior { isolated, removed, contiguous, merged_with_previous, merged_with_next };
+  enum class Prefix { none, always, first };
   struct Step {
-    bool prefix_space = false;  // the step is: put a space before a text that has none; else: split
-    std::vector<Pattern> pattern{};
+    Prefix prefix = Prefix::none;  // puts `mark` before a word that does not begin with it, or before the first word of all
+    std::string mark{};
+    bool marks_spaces = false;       // every space becomes a mark first
+    std::vector<Pattern> pattern{};  // then splits; empty: does not
     Behavior behavior = Behavior::isolated;
     bool invert = false;
   };
@@ -32,12 +38,14 @@ class PreTokenizer {
   };
 
   void add(const nlohmann::json& spec, const std::string& where);
+  void add_metaspace(const nlohmann::json& spec, const std::string& where);
+  static void put_marks(const Step& step, bool begins, std::vector<std::string>& words);
   static Step split_step(const nlohmann::json& spec, const std::string& where);
   static std::vector<Piece> pieces(const Step& step, std::string_view text);
   static std::vector<Piece> arranged(Behavior behavior, std::vector<Piece> pieces);
 
   std::vector<Step> steps_;
-  bool bytes_ = false;  // a ByteLevel has been met
+  bool byte_level_ = false;
 };
 
 }  // namespace foretoken

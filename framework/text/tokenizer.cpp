@@ -2,15 +2,15 @@
 
 #include <optional>
 #include <unordered_map>
-#include <utility>
 
 #include <xxhash.h>
 
 #include "framework/text/added_tokens.h"
 #include "framework/text/bpe.h"
-#include "framework/text/byte_alphabet.h"
+#include "framework/text/decoder.h"
 #include "framework/text/json_file.h"
 #include "framework/text/normalizer.h"
+#include "framework/text/post_processor.h"
 #include "framework/text/pre_tokenizer.h"
 #include "framework/text/utf8.h"
 #include "kernels/error.h"
@@ -21,76 +21,34 @@ namespace {
 using nlohmann::json;
 namespace fs = std::filesystem;
 
-// The tokens that a post-processor puts around a text.
-struct Frame {
-  std::vector<Token> before, after;
-};
-
-void read_template(const Fields& fields, Frame& frame) {
-  bool text_seen = false;
-  std::vector<Token> before, after;
-  for (const json& part : fields.array("single")) {
-    const Fields item(part, fields.where(), "post_processor.single");
-    if (item.has("Sequence")) {
-      if (std::exchange(text_seen, true)) fields.refuse("single", "the text may stand in it only once");
-      continue;
-    }
-    const std::string name = item.object("SpecialToken").string("id");
-    for (const json& id : fields.object("special_tokens").object(name.c_str()).array("ids")) {
-      if (!id.is_number_unsigned() || id.get<std::uint64_t>() > 1 << 24)
-        fields.refuse("special_tokens", "its ids must be token ids");
-      (text_seen ? after : before).push_back(id.get<Token>());
-    }
-  }
-  if (!text_seen) fields.refuse("single", "the text must stand in it");
-  frame.before.insert(frame.before.begin(), before.begin(), before.end());
-  frame.after.insert(frame.after.end(), after.begin(), after.end());
-}
-
-void read_post_processor(const json& spec, const std::string& where, Frame& frame) {
-  if (spec.is_null()) return;
-  const Fields fields(spec, where, "post_processor");
-  const std::string type = fields.string("type");
-  if (type == "ByteLevel") return;  // moves offsets, not ids
-  if (type == "TemplateProcessing") return read_template(fields, frame);
-  if (type != "Sequence")
-    fields.refuse("type", "the supported post-processors are ByteLevel, TemplateProcessing and Sequence");
-  for (const json& part : fields.array("processors")) read_post_processor(part, where, frame);
-}
-
-void check_decoder(const json& spec, const std::string& where) {
-  const Fields fields(spec, where, "decoder");
-  const std::string type = fields.string("type");
-  if (type == "ByteLevel") return;
-  if (type != "Sequence") fields.refuse("type", "the only decoder supported is ByteLevel");
-  if (fields.array("decoders").size() != 1) fields.refuse("decoders", "the only decoder supported is ByteLevel");
-  check_decoder(fields.array("decoders")[0], where);
-}
-
-class ByteLevelTokenizer : public Tokenizer {
+class BpeTokenizer : public Tokenizer {
  public:
-  ByteLevelTokenizer(const json& file, const std::string& where);
+  BpeTokenizer(const json& file, const std::string& where);
 
   std::vector<Token> encode(std::string_view text, bool special) const override;
   std::string decode(std::span<const Token> tokens, bool special) const override;
+  std::string decode_inside(std::span<const Token> tokens, bool special) const override;
   int vocab() const override { return int(entries_.size()); }
   bool is_special(Token t) const override { return t >= 0 && t < vocab() && entries_[t].special; }
   std::uint64_t fingerprint() const override { return fingerprint_; }
 
  private:
   struct Entry {
-    std::optional<std::string> bytes;  // none: no token has this id
+    std::optional<std::string> bytes;  // inside a text; none: no token has this id
+    std::string first{};               // where it is a text's first
     bool special = false;
   };
+  const Entry* shown(Token token, bool special) const;
   void add_all(const std::string& where);
-  void encode_plain(std::string_view text, std::vector<Token>& ids) const;
+  void encode_plain(std::string_view text, bool begins, std::vector<Token>& ids) const;
   std::uint64_t hash() const;
 
   Normalizer normalizer_;
   PreTokenizer pre_tokenizer_;
   AddedTokens added_;
   std::unique_ptr<const Bpe> bpe_;
-  Frame frame_;
+  PostProcessor frame_;
+  Decoder decoder_;
   std::vector<Entry> entries_;  // by id
   std::uint64_t fingerprint_ = 0;
 };
@@ -101,18 +59,21 @@ const json& part(const json& file, const char* key) {
   return it == file.end() ? kNull : *it;
 }
 
-ByteLevelTokenizer::ByteLevelTokenizer(const json& file, const std::string& where) {
+BpeTokenizer::BpeTokenizer(const json& file, const std::string& where) {
   const Fields top(file, where);
-  bpe_ = Bpe::load(top.object("model").all(), where);
+  const Fields model = top.object("model");
   normalizer_ = Normalizer::load(part(file, "normalizer"), where);
   pre_tokenizer_ = PreTokenizer::load(part(file, "pre_tokenizer"), where);
   added_ = AddedTokens::load(part(file, "added_tokens"), normalizer_, where);
-  read_post_processor(part(file, "post_processor"), where, frame_);
-  check_decoder(top.object("decoder").all(), where);
+  frame_ = PostProcessor::load(part(file, "post_processor"), where);
+  decoder_ = Decoder::load(top.object("decoder").all(), where);
+  if (decoder_.byte_level() != pre_tokenizer_.byte_level())
+    top.refuse("decoder", "it and the pre_tokenizer must both be ByteLevel, or neither; download it again");
+  bpe_ = Bpe::load(model.all(), where, decoder_.byte_level());
 
   for (const auto& [id, word] : bpe_->entries()) {
     if (entries_.size() <= std::size_t(id)) entries_.resize(std::size_t(id) + 1);
-    entries_[id].bytes = bytes_of_letters(word).value_or(word);
+    entries_[id] = {decoder_.inside(word), decoder_.first(word)};
   }
   add_all(where);
   for (const auto& ids : {frame_.before, frame_.after})
@@ -123,7 +84,7 @@ ByteLevelTokenizer::ByteLevelTokenizer(const json& file, const std::string& wher
 }
 
 // An added token may also stand in the vocabulary, under the same id: then as text, not in GPT-2's alphabet.
-void ByteLevelTokenizer::add_all(const std::string& where) {
+void BpeTokenizer::add_all(const std::string& where) {
   std::unordered_map<std::string_view, Token> ids;
   std::unordered_map<Token, std::string_view> words;
   for (const auto& [id, word] : bpe_->entries()) {
@@ -139,12 +100,17 @@ void ByteLevelTokenizer::add_all(const std::string& where) {
       refuse("elsewhere it has the id " + std::to_string(it->second));
     if (const auto [it, fresh] = words.emplace(token.id, token.content); it->second != token.content)
       refuse("elsewhere that is '" + std::string(it->second) + "'");
+    if (const Token most = highest_id(bpe_->entries().size() + added_.all().size()); token.id > most)
+      refuse("the highest that so few tokens need is " + std::to_string(most));
     if (entries_.size() <= std::size_t(token.id)) entries_.resize(std::size_t(token.id) + 1);
-    entries_[token.id] = {token.content, token.special};
+    entries_[token.id] = {token.content, token.content, token.special};
+    if (decoder_.byte_level()) continue;
+    const std::string found = token.normalized ? normalizer_.apply(token.content) : token.content;  // "\u2581<tool>"
+    entries_[token.id] = {decoder_.inside(found), decoder_.first(found), token.special};
   }
 }
 
-std::vector<Token> ByteLevelTokenizer::encode(std::string_view bytes, bool special) const {
+std::vector<Token> BpeTokenizer::encode(std::string_view bytes, bool special) const {
   const std::string text = replace_broken_utf8(bytes);
   std::vector<Token> ids;
   if (special) ids = frame_.before;
@@ -158,25 +124,38 @@ std::vector<Token> ByteLevelTokenizer::encode(std::string_view bytes, bool speci
       if (inner.token >= 0)
         ids.push_back(inner.token);
       else
-        encode_plain(inner.text, ids);
+        encode_plain(inner.text, piece.text.data() == text.data() && inner.text.data() == normal.data(), ids);
     }
   }
   if (special) ids.insert(ids.end(), frame_.after.begin(), frame_.after.end());
   return ids;
 }
 
-void ByteLevelTokenizer::encode_plain(std::string_view text, std::vector<Token>& ids) const {
-  for (const std::string& word : pre_tokenizer_.split(text)) bpe_->encode(word, ids);
+void BpeTokenizer::encode_plain(std::string_view text, bool begins, std::vector<Token>& ids) const {
+  for (const std::string& word : pre_tokenizer_.split(text, begins)) bpe_->encode(word, ids);
 }
 
-std::string ByteLevelTokenizer::decode(std::span<const Token> tokens, bool special) const {
+// The entry of a token that decoded text shows; null: it does not.
+const BpeTokenizer::Entry* BpeTokenizer::shown(Token t, bool special) const {
+  const bool is = t >= 0 && t < vocab() && entries_[t].bytes && (special || !entries_[t].special);
+  return is ? &entries_[t] : nullptr;
+}
+
+std::string BpeTokenizer::decode_inside(std::span<const Token> tokens, bool special) const {
   std::string bytes;
-  for (Token t : tokens)
-    if (t >= 0 && t < vocab() && entries_[t].bytes && (special || !entries_[t].special)) bytes += *entries_[t].bytes;
+  for (const Token t : tokens)
+    if (const Entry* e = shown(t, special)) bytes += *e->bytes;
   return bytes;
 }
 
-std::uint64_t ByteLevelTokenizer::hash() const {
+std::string BpeTokenizer::decode(std::span<const Token> tokens, bool special) const {
+  for (; !tokens.empty(); tokens = tokens.subspan(1))
+    if (const Entry* first = shown(tokens.front(), special))
+      return decoder_.begin(first->first + decode_inside(tokens.subspan(1), special));
+  return "";
+}
+
+std::uint64_t BpeTokenizer::hash() const {
   std::string all;  // of each id: length (4 bytes, little-endian; ffffffff: no token), bytes
   for (const Entry& e : entries_) {
     const std::uint32_t length = e.bytes ? std::uint32_t(e.bytes->size()) : 0xffffffffu;
@@ -190,15 +169,16 @@ std::uint64_t ByteLevelTokenizer::hash() const {
 
 std::shared_ptr<const Tokenizer> Tokenizer::load(const fs::path& path) {
   fs::path file = path;
-  if (fs::is_directory(path)) {
+  std::error_code ignored;
+  if (fs::is_directory(path, ignored)) {
     file = path / "tokenizer.json";
     for (const char* other : {"tokenizer.model", "vocab.json", "vocab.txt"})
-      if (!fs::exists(file) && fs::exists(path / other))
+      if (!has_file(file) && has_file(path / other))
         throw Error(path.string() + " holds " + other +
                     " but no tokenizer.json, the only kind of tokenizer that is read; "
-                    "save it with Transformers as a fast tokenizer (byte-level BPE)");
+                    "save it with Transformers as a fast tokenizer");
   }
-  return std::make_shared<ByteLevelTokenizer>(read_json(file), file.string());
+  return std::make_shared<BpeTokenizer>(read_json(file), file.string());
 }
 
 }  // namespace foretoken

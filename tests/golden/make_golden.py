@@ -11,6 +11,7 @@ import pathlib
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
+import chat_golden
 import models_golden
 import tokenizers_golden
 
@@ -22,6 +23,7 @@ def main() -> None:
     if not named:
         for name, directory in tokenizers_golden.write_tiny(DATA / "tokenizers").items():
             tokenizers_golden.write_golden(name, directory, DATA / "tokenizers")
+        chat_golden.write_golden(DATA / "tokenizers")
         for name, directory in models_golden.write_tiny(DATA / "models").items():
             models_golden.write_golden(name, directory, DATA / "golden", models_golden.random_prompts(), last_only=False)
     for name, directory in named.items():

@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
+#include <xxhash.h>
 
 #include "framework/text/json_file.h"
 #include "framework/text/tokenizer.h"
@@ -66,8 +67,28 @@ TEST_P(TinyTokenizer, GivesTheIdsOfTransformers) {
   expect_golden(*Tokenizer::load(kData / name), read_json(kData / (name + ".golden.json")));
 }
 
-INSTANTIATE_TEST_SUITE_P(Rules, TinyTokenizer, testing::Values("gpt2", "llama3", "qwen2"),
+INSTANTIATE_TEST_SUITE_P(Rules, TinyTokenizer, testing::Values("gpt2", "llama3", "qwen2", "llama2", "mistral", "metaspace", "gemma"),
                          [](const auto& info) { return info.param; });
+
+// Strings of other people, of which the golden file has a hash of the ids alone.
+TEST_P(TinyTokenizer, GivesTheIdsOfTransformersOnTheVectorsOfLlamaCpp) {
+  const auto file = shared_data() / "vectors" / "tokenizer" / "ggml-vocab-gpt-2.gguf.inp";
+  if (!std::filesystem::exists(file)) GTEST_SKIP() << "no shared data (FORETOKEN_DATA): llama.cpp's strings are not read";
+  const std::string name = GetParam(), inputs = read_file(file), separator = "\n__ggml_vocab_test__\n";
+  const auto tokenizer = Tokenizer::load(kData / name);
+  std::string all;
+  const auto add = [&all](std::size_t number) {
+    for (int shift = 0; shift < 32; shift += 8) all.push_back(char(number >> shift & 0xff));
+  };
+  for (std::size_t at = 0; at < inputs.size();) {
+    const std::size_t end = std::min(inputs.find(separator, at), inputs.size());
+    const auto ids = tokenizer->encode(inputs.substr(at, end - at));
+    add(ids.size());
+    for (const Token id : ids) add(std::size_t(id));
+    at = end + separator.size();
+  }
+  EXPECT_EQ(hex(XXH3_64bits(all.data(), all.size())), read_json(kData / (name + ".golden.json"))["vectors"]);
+}
 
 class DemoTokenizer : public testing::TestWithParam<const char*> {};
 

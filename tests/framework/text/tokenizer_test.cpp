@@ -1,60 +1,11 @@
 // What a tokenizer.json may hold, what is refused by name, and that long words cost little.
-#include "framework/text/tokenizer.h"
-
 #include <chrono>
 #include <thread>
 
-#include <gtest/gtest.h>
-#include <nlohmann/json.hpp>
-
-#include "framework/text/byte_alphabet.h"
-#include "framework/text/utf8.h"
-#include "tests/framework/text/temporary_folder.h"
+#include "tests/framework/text/tokenizer_file.h"
 
 namespace foretoken::test {
 namespace {
-
-using nlohmann::json;
-
-// All bytes (ids 0..255), then what the merges make of a, b, c.
-json tiny() {
-  json vocab, merges = json::array({"a b", "ab c", "a a"});
-  for (int b = 0; b < 256; ++b) {
-    std::string letter;
-    append_utf8(letter, letter_of_byte(static_cast<unsigned char>(b)));
-    vocab[letter] = b;
-  }
-  for (const char* word : {"ab", "abc", "aa", "bc"}) vocab[word] = vocab.size();
-  return {
-      {"model", {{"type", "BPE"}, {"vocab", vocab}, {"merges", merges}}},
-      {"normalizer", nullptr},
-      {"pre_tokenizer", {{"type", "ByteLevel"}, {"add_prefix_space", false}, {"use_regex", true}}},
-      {"decoder", {{"type", "ByteLevel"}}},
-      {"added_tokens",
-       {{{"id", 260}, {"content", "<s>"}, {"special", true}}, {{"id", 261}, {"content", "<x>"}, {"special", false}}}}};
-}
-
-class TokenizerFile : public testing::Test {
- protected:
-  std::shared_ptr<const Tokenizer> load(const json& file) {
-    folder_.write("tokenizer.json", file.dump());
-    return Tokenizer::load(folder_.path());
-  }
-  // The refusal after one change: the value at a JSON pointer.
-  std::string refusal(const std::string& pointer, const json& value) {
-    json file = tiny();
-    file[json::json_pointer(pointer)] = value;
-    return sentence_of([&] { load(file); });
-  }
-  // Each: the pointer, the value put there, words of the refusal.
-  void expect_refusals(const std::vector<std::tuple<std::string, json, std::string>>& cases) {
-    for (const auto& [pointer, value, words] : cases)
-      EXPECT_TRUE(says(refusal(pointer, value), "tokenizer.json", words)) << pointer;
-  }
-  TemporaryFolder folder_;
-};
-
-using Ids = std::vector<Token>;
 
 TEST_F(TokenizerFile, MergesLowestRankFirst) {
   const auto t = load(tiny());
@@ -171,8 +122,8 @@ TEST_F(TokenizerFile, WhatIsNotImplementedIsNamed) {
       {"/model/end_of_word_suffix", "</w>", "'model.end_of_word_suffix' is \"</w>\""},
       {"/model/continuing_subword_prefix", "##", "'model.continuing_subword_prefix' is \"##\""},
       {"/normalizer",
-       {{"type", "Prepend"}, {"prepend", "_"}},
-       "'normalizer.type' is \"Prepend\", but the supported normalizers are"},
+       {{"type", "Precompiled"}, {"precompiled_charsmap", "_"}},
+       "'normalizer.type' is \"Precompiled\", but the supported normalizers are"},
       {"/normalizer", {{"type", "Sequence"}, {"normalizers", {{{"type", "Lowercase"}}}}}, "\"Lowercase\""},
       {"/post_processor",
        {{"type", "RobertaProcessing"}},
@@ -182,17 +133,21 @@ TEST_F(TokenizerFile, WhatIsNotImplementedIsNamed) {
        "the text must stand in it"},
       {"/decoder",
        {{"type", "WordPiece"}},
-       "'decoder.type' is \"WordPiece\", but the only decoder supported is ByteLevel"},
+       "'decoder.type' is \"WordPiece\", but the supported decoders are ByteLevel, Metaspace"},
+      {"/decoder", {{"type", "Metaspace"}}, "it and the pre_tokenizer must both be ByteLevel, or neither"},
       {"/decoder", nullptr, "has no 'decoder'"},
   });
 }
 
 TEST_F(TokenizerFile, PreTokenizersThatAreNotImplementedAreNamed) {
   expect_refusals({
-      {"/pre_tokenizer", nullptr, "the pre_tokenizer has no ByteLevel; only byte-level BPE is supported"},
+      {"/pre_tokenizer", nullptr, "it and the pre_tokenizer must both be ByteLevel, or neither"},
       {"/pre_tokenizer",
-       {{"type", "Metaspace"}},
-       "'pre_tokenizer.type' is \"Metaspace\", but the supported pre-tokenizers are"},
+       {{"type", "BertPreTokenizer"}},
+       "'pre_tokenizer.type' is \"BertPreTokenizer\", but the supported pre-tokenizers are"},
+      {"/pre_tokenizer",
+       {{"type", "Metaspace"}, {"prepend_scheme", "last"}},
+       "'pre_tokenizer.prepend_scheme' is \"last\""},
       {"/pre_tokenizer",
        {{"type", "Sequence"}, {"pretokenizers", {{{"type", "ByteLevel"}}, {{"type", "Digits"}}}}},
        "ByteLevel must be the last pre-tokenizer"},
@@ -222,6 +177,8 @@ TEST_F(TokenizerFile, WhatIsWrongIsNamed) {
       {"/model/vocab/ab", 257, "two tokens have the id 257"},
       {"/model/vocab", {{"a", 0}}, "the vocabulary has no token for the byte 0"},
       {"/model/vocab", 3, "model.vocab is 3, but must be a JSON object"},
+      {"/model/vocab/ab", 2000000, "must have one from 0 to 1048836"},
+      {"/added_tokens/0/id", 2000000, "the highest that so few tokens need is 1048838"},
       {"/added_tokens/0/id", 5, "the added token '<s>' has the id 5, but elsewhere that is"},
       {"/added_tokens/0/content", "ab", "the added token 'ab' has the id 260, but elsewhere it has the id 256"},
       {"/added_tokens/0/id", "x", "'added_tokens.id' is \"x\""},

@@ -1,0 +1,20 @@
+// The tokens that stand around every text ("<s>" before it). This room must not know how text becomes tokens.
+#pragma once
+#include <string>
+#include <vector>
+
+#include <nlohmann/json_fwd.hpp>
+
+#include "kernels/law.h"  // Token
+
+namespace foretoken {
+
+struct PostProcessor {
+  std::vector<Token> before, after;
+
+  // `spec` is "post_processor" of a tokenizer.json: null, ByteLevel (which moves offsets, not ids), TemplateProcessing, or a
+  // Sequence of these. Others are an Error that names them.
+  static PostProcessor load(const nlohmann::json& spec, const std::string& where);
+};
+
+}  // namespace foretoken

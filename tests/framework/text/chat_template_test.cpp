@@ -1,0 +1,70 @@
+// Questions in the forms of chat models: the texts and ids of Transformers (tests/golden/chat_golden.py), and which templates are
+// refused.
+#include "framework/text/chat_template.h"
+
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include "framework/text/json_file.h"
+#include "tests/framework/text/temporary_folder.h"
+
+namespace foretoken::test {
+namespace {
+
+using nlohmann::json;
+
+const std::filesystem::path kData = std::filesystem::path(FORETOKEN_SOURCE_DIR) / "tests" / "data" / "tokenizers";
+
+ChatTemplate loaded(const std::string& source) {
+  const TemporaryFolder folder;
+  folder.write("tokenizer_config.json", json{{"chat_template", source}}.dump());
+  return ChatTemplate::load(folder.path());
+}
+
+TEST(ChatTemplate, GivesTheTextsAndIdsOfTransformers) {
+  const json golden = read_json(kData / "chat.golden.json");
+  std::size_t asked = 0;
+  for (const json& form : golden["forms"]) {
+    const ChatTemplate chat = loaded(form["template"]);
+    EXPECT_EQ(chat.name(), form["form"]);
+    const auto tokenizer = Tokenizer::load(kData / form["tokenizer"].get<std::string>());
+    for (const json& one : form["asked"]) {
+      const std::string question = one["question"];
+      const auto system = one["system"].is_null() ? std::nullopt : std::optional(one["system"].get<std::string>());
+      EXPECT_EQ(chat.text(question, system), one["text"]) << form["form"];
+      EXPECT_EQ(chat.encode(*tokenizer, question, system), one["ids"].get<std::vector<Token>>()) << form["form"];
+      ++asked;
+    }
+  }
+  EXPECT_EQ(asked, 70u);
+}
+
+TEST(ChatTemplate, AFormByItsNameHasNoSystemPromptOfItsOwn) {
+  EXPECT_EQ(ChatTemplate::named("chatml").text("q"), "<|im_start|>user\nq<|im_end|>\n<|im_start|>assistant\n");
+  EXPECT_EQ(ChatTemplate::named("llama-2").text(" q ", "s"), "<s>[INST] <<SYS>>\ns\n<</SYS>>\n\nq [/INST]");
+  EXPECT_TRUE(says(sentence_of([] { ChatTemplate::named("alpaca"); }), "unknown chat template 'alpaca'", "known: chatml, llama-3"));
+  EXPECT_TRUE(says(sentence_of([] { ChatTemplate::named("mistral").text("q", "s"); }), "'mistral' has no place for a system prompt"));
+}
+
+TEST(ChatTemplate, OtherFormsAreRefused) {
+  const std::string gemma = read_json(kData / "chat.golden.json")["unknown"];
+  EXPECT_TRUE(says(sentence_of([&] { loaded(gemma); }), "is of no form that is known here", "name the one"));
+  EXPECT_TRUE(says(sentence_of([&] { ChatTemplate::load(kData / "gpt2"); }), "gpt2 has no chat template", "name one"));
+  const auto gpt2 = Tokenizer::load(kData / "gpt2");
+  EXPECT_TRUE(says(sentence_of([&] { ChatTemplate::named("chatml").encode(*gpt2, "q"); }), "no token '<|im_start|>'", "'chatml'"));
+}
+
+TEST(ChatTemplate, IsReadFromEveryPlace) {
+  const std::string source = read_json(kData / "chat.golden.json")["forms"][1]["template"];
+  const TemporaryFolder folder;
+  folder.write("tokenizer_config.json",
+               json{{"chat_template", {{{"name", "tool_use"}, {"template", "x"}}, {{"name", "default"}, {"template", source}}}}}.dump());
+  EXPECT_EQ(ChatTemplate::load(folder.path()).text("q").substr(0, 46), "<|im_start|>system\nAnswer briefly.<|im_end|>\n<");
+  folder.write("chat_template.jinja", "{{ bos_token }}{% for m in messages %}{{ '[INST] ' + m['content'] + '[/INST]' }}{% endfor %}");
+  EXPECT_EQ(ChatTemplate::load(folder.path()).name(), "mistral-v3");
+  folder.write("chat_template.jinja", "");
+  EXPECT_TRUE(says(sentence_of([&] { ChatTemplate::load(folder.path()); }), "chat_template.jinja is empty"));
+}
+
+}  // namespace
+}  // namespace foretoken::test

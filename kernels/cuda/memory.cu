@@ -37,19 +37,20 @@ bool CudaPool::grow(std::int64_t bytes) {
 
 void* CudaPool::take(std::int64_t bytes) {
   auto found = free_.lower_bound({bytes, nullptr});
-  if (found == free_.end()) {
+  if (found == free_.end() || (found->first > kWhole && bytes < found->first / 2)) {
     if (!grow(bytes)) return nullptr;
     found = free_.lower_bound({bytes, nullptr});
   }
   char* const at = found->second;
   free_.erase(found);
   Block& block = blocks_.at(at);
-  if (block.bytes > bytes) {
+  if (block.bytes > bytes && block.bytes <= kWhole) {
     blocks_[at + bytes] = {block.bytes - bytes, true, false};
     free_.insert({block.bytes - bytes, at + bytes});
+    block.bytes = bytes;
   }
-  block.bytes = bytes, block.free = false;
-  idle_ -= bytes;
+  block.free = false;
+  idle_ -= block.bytes;
   return at;
 }
 

@@ -11,10 +11,11 @@
 
 namespace foretoken {
 
-// Blocks cut from slabs of cudaMalloc: best fit, neighbours merge when they come back. Not thread-safe.
+// Blocks cut from slabs of cudaMalloc: best fit, neighbours merge when they come back. Slabs of more than kWhole bytes, which hold the
+// pages of caches, are never cut: weights in the place where pages were would keep the next pages out. Not thread-safe.
 class CudaPool {
  public:
-  static constexpr std::int64_t kAlignment = 512;
+  static constexpr std::int64_t kAlignment = 512, kWhole = std::int64_t(4) << 30;
 
   ~CudaPool();
   void* take(std::int64_t bytes);  // a multiple of kAlignment; null where the device has no more

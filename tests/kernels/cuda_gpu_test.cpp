@@ -38,6 +38,16 @@ TEST_P(Cuda, memory_is_handed_out_again_and_blocks_never_overlap) {
   EXPECT_TRUE(kept);  // tensors may outlive their backend
 }
 
+// As a sweep has it: the pages of one run, weights of the next one's draft, its pages, a little fewer or more.
+TEST_P(Cuda, memory_of_pages_is_found_again_when_weights_came_between) {
+  const std::int64_t most = cuda->free_memory() / 10 * 7, little = std::int64_t(300) << 20;
+  std::vector<Tensor> weights;
+  for (const std::int64_t bytes : {most, most - little, most + little, most - 9 * little, most}) {
+    { EXPECT_TRUE(cuda->allocate({bytes}, DType::u8)) << bytes; }
+    weights.push_back(cuda->allocate({little}, DType::u8));
+  }
+}
+
 TEST_P(Cuda, bytes_arrive_whole_and_in_order) {
   const Tensor small = random_tensor({6, 40}, 1), large = random_tensor({3, 3'000'001}, 2), many = random_tensor({5000, 700}, 3);
   for (const Tensor& t : {small, large, many}) {

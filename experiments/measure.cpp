@@ -1,6 +1,8 @@
 #include "experiments/measure.h"
 
 #include <chrono>
+#include <numeric>
+#include <optional>
 #include <unordered_map>
 
 #include "kernels/error.h"
@@ -18,6 +20,7 @@ struct Service {
   Clock::time_point submitted, first, finished;
   double share = 0;
   long tokens = 0, first_tokens = 0, rounds = 0, drafted = 0, tested = 0, accepted = 0, prompt_tokens = 0;
+  std::optional<double> log_probability;  // of its text, if asked for
   bool started = false;
   Finish finish = Finish::running;
 };
@@ -28,20 +31,22 @@ void count(std::vector<long>& at, int positions) {
 }
 
 json to_json(const Job& job, const Service& s) {
-  return {{"prompt", job.prompt},
-          {"category", job.category.empty() ? json() : json(job.category)},
-          {"prompt_tokens", s.prompt_tokens},
-          {"tokens", s.tokens},
-          {"first_tokens", s.first_tokens},
-          {"seconds", seconds(s.finished - s.submitted)},
-          {"share_seconds", s.share},
-          {"decode_seconds", seconds(s.finished - s.first)},
-          {"ttft", seconds(s.first - s.submitted)},
-          {"rounds", s.rounds},
-          {"drafted", s.drafted},
-          {"tested", s.tested},
-          {"accepted", s.accepted},
-          {"finish", name_of(s.finish)}};
+  json request = {{"prompt", job.prompt},
+                  {"category", job.category.empty() ? json() : json(job.category)},
+                  {"prompt_tokens", s.prompt_tokens},
+                  {"tokens", s.tokens},
+                  {"first_tokens", s.first_tokens},
+                  {"seconds", seconds(s.finished - s.submitted)},
+                  {"share_seconds", s.share},
+                  {"decode_seconds", seconds(s.finished - s.first)},
+                  {"ttft", seconds(s.first - s.submitted)},
+                  {"rounds", s.rounds},
+                  {"drafted", s.drafted},
+                  {"tested", s.tested},
+                  {"accepted", s.accepted},
+                  {"finish", name_of(s.finish)}};
+  if (s.log_probability) request["log_probability"] = *s.log_probability;
+  return request;
 }
 
 json to_json(const Phases& p) {
@@ -82,6 +87,8 @@ class Books {
     for (const Sequence& q : report.finished) {
       const std::size_t job = job_of_.at(q.id);
       services_[job].finished = now, services_[job].finish = q.finish;
+      if (q.sampling.logprobs)
+        services_[job].log_probability = std::accumulate(q.logprobs.begin(), q.logprobs.end(), 0.0);
       texts_[job].assign(q.tokens.begin() + q.prompt_length, q.tokens.end());
       ++finished_;
     }

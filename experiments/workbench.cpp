@@ -170,7 +170,8 @@ Request request_of(const json& run, const ModelInfo& target, const std::shared_p
   r.sampling.frequency_penalty = s.at("frequency_penalty"), r.sampling.presence_penalty = s.at("presence_penalty");
   for (const auto& [token, bias] : s.at("logit_bias").items())
     r.sampling.logit_bias.push_back({std::stoi(token), bias.get<float>()});
-  r.sampling.seed = s.at("seed"), r.sampling.logprobs = s.at("logprobs");
+  r.sampling.seed = s.at("seed"), r.sampling.logprobs = s.at("logprobs"),
+  r.sampling.warped_logprobs = s.at("warped_logprobs");
   r.stream = sample << 32 | std::uint64_t(prompt.number);
   return r;
 }

@@ -116,8 +116,10 @@ Laws HostBackend::law(const Tensor& logits, std::span<const Warp> warps) {
 
 void HostBackend::adjust(Tensor logits, std::span<const Adjustment> adjustments) {
   assert(std::int64_t(adjustments.size()) == logits.dim(0));
-  for (std::size_t i = 0; i < adjustments.size(); ++i)
-    for (int k = 0; k < adjustments[i].count + adjustments[i].length; ++k) adjust_item(logits.row<float>(std::int64_t(i)), adjustments[i], k);
+  for_each(int(adjustments.size()), [&](int i) {
+    const Adjustment& a = adjustments[std::size_t(i)];
+    for (int k = 0; k < a.count + a.length; ++k) adjust_item(logits.row<float>(i), a, k);
+  });
 }
 
 Token HostBackend::draw_one(const Law& law, const TokenDraw& draw) {

@@ -61,17 +61,19 @@ Finding seeds_name_the_draws(const Subject& subject) {
   return f;
 }
 
-// The log-probability of every emitted token, by the model's own law.
-Finding logprobs_are_the_laws(const Subject& subject) {
+// The log-probability of every emitted token, by the model's own law or by the one that was drawn from.
+Finding logprobs_are_the_laws(const Subject& subject, bool warped) {
   Finding f{.what = subject.text()};
   ReferenceBackend backend;
   const TableModel target(kTarget);
   Sampling sampling = talkative(0.8f);
-  sampling.logprobs = true, sampling.top_k = 3;
+  sampling.logprobs = true, sampling.warped_logprobs = warped, sampling.top_k = 3;
   const auto compare = [&](Engine&, const StepReport& report, std::span<const Sequence* const>) {
     for (const Sequence& s : report.finished)
       for (int i = s.prompt_length; i < s.length(); ++i, ++f.cases) {
-        const double p = target.law(std::span(s.tokens).first(std::size_t(i)), {.temperature = 1})[std::size_t(s.tokens[std::size_t(i)])];
+        const auto context = std::span(s.tokens).first(std::size_t(i));
+        const auto law = warped ? target_law(target, context, s.prompt_length, sampling) : target.law(context, {.temperature = 1});
+        const double p = law[std::size_t(s.tokens[std::size_t(i)])];
         const double off = std::abs(double(s.logprobs.at(std::size_t(i - s.prompt_length))) - std::log(p));
         if (!(off < 1e-5)) f.fail("the log-probability of token " + std::to_string(i) + " is off by " + std::to_string(off));
       }
@@ -104,7 +106,9 @@ const std::vector<SamplingOption>& sampling_options() {
       {"stop", "a stop text of two tokens", {.temperature = 1}, 1, {1, 0}},
       {"samples", "2 samples", {.temperature = 1}, 2},
       {"seed", "seed", {.temperature = 1}, 1, {}, seeds_name_the_draws},
-      {"logprobs", "log-probabilities", {.temperature = 1, .logprobs = true}, 1, {}, logprobs_are_the_laws},
+      {"logprobs", "log-probabilities", {.temperature = 1, .logprobs = true}, 1, {}, [](const Subject& s) { return logprobs_are_the_laws(s, false); }},
+      {"warped_logprobs", "log-probabilities of the drawn law", {.temperature = 1, .logprobs = true, .warped_logprobs = true}, 1, {},
+       [](const Subject& s) { return logprobs_are_the_laws(s, true); }},
       {"", "all at once", {.temperature = 0.9f, .top_k = 3, .top_p = 0.8f, .min_p = 0.1f, .repetition_penalty = 1.3f, .frequency_penalty = 0.3f, .presence_penalty = 0.4f,
                            .logit_bias = {{2, -0.8f}, {0, 0.5f}}}},
       {"", "all penalties, greedy", talkative(0)},

@@ -23,6 +23,7 @@ void expect_sampling(const Sampling& s, int vocab) {
   if (!(s.repetition_penalty >= 0.01f && s.repetition_penalty <= 100)) refuse("'repetition_penalty' must lie in [0.01, 100]");
   for (const float penalty : {s.frequency_penalty, s.presence_penalty})
     if (!(penalty >= -100 && penalty <= 100)) refuse("'frequency_penalty' and 'presence_penalty' must lie in [-100, 100]");
+  if (s.warped_logprobs && !s.logprobs) refuse("'warped_logprobs' asks for nothing without 'logprobs'");
   for (const TokenBias& b : s.logit_bias) {
     if (b.token < 0 || b.token >= vocab) refuse("'logit_bias' names token " + std::to_string(b.token) + ", but the vocabulary has " + std::to_string(vocab) + " tokens");
     if (!(b.bias >= -100 && b.bias <= 100)) refuse("'logit_bias' of token " + std::to_string(b.token) + " must lie in [-100, 100]; -100 forbids a token");

@@ -62,7 +62,7 @@ class Program(unittest.TestCase):
         self.refused("quikstart", code=2, words=["did you mean 'quickstart'", "compare"])
         self.refused("run", code=2, words=["file"])
         self.refused("show", "x", "--format", "pdf", code=2)
-        for command in ("", "run", "show", "compare", "generate", "quickstart", "list", "keys", "bench"):
+        for command in ("", "run", "show", "compare", "generate", "quickstart", "list", "keys", "check", "options", "bench"):
             status, out, _ = self.run_it(*[command] if command else [], "--help")
             self.assertEqual(status, 0)
             self.assertIn("--help", out)

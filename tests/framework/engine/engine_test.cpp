@@ -56,6 +56,7 @@ TEST_F(EngineTest, refuses_what_it_cannot_serve_in_one_sentence) {
   for (const auto& [sampling, what] : std::vector<std::pair<Sampling, std::string>>{{{.repetition_penalty = 0}, "'repetition_penalty'"},
                                                                                    {{.frequency_penalty = NAN}, "'frequency_penalty'"},
                                                                                    {{.presence_penalty = 1e9f}, "'presence_penalty'"},
+                                                                                   {{.warped_logprobs = true}, "'warped_logprobs'"},
                                                                                    {{.logit_bias = {{5, 1}}}, "token 5"},
                                                                                    {{.logit_bias = {{1, -101}}}, "-100 forbids"}}) {
     r.sampling = sampling;

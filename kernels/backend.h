@@ -87,6 +87,11 @@ class Backend {
   }
   // softmax(q k^T * scale) v over the slots that each row sees; query head h reads kv head h / (heads / kv_heads).
   virtual Tensor attend(const Tensor& q, const KvLayer& kv, const Layout& layout, float scale) = 0;   // [rows, heads * head_size]
+  // rope_store, then attend. Fused where a device can: q and k may then stay as they were.
+  virtual Tensor rope_attend(Tensor q, Tensor k, const Tensor& v, const KvLayer& kv, const Layout& layout, const Tensor& frequencies, float scale) {
+    rope_store(q, k, v, kv, layout, frequencies);
+    return attend(q, kv, layout, scale);
+  }
   virtual Tensor silu_mul(const Tensor& gate_up) = 0;            // [rows, 2 width]: silu(first half) * second half -> [rows, width]
   virtual void add(Tensor x, const Tensor& y) = 0;               // x += y
   virtual Tensor gather(const Tensor& x, const Tensor& rows) = 0;  // rows i32 [n] -> [n, width]

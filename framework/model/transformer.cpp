@@ -132,8 +132,7 @@ Tensor Transformer::attention(Backend& b, const Tensor& x, const Layer& layer, c
     b.head_norm(q, layer.q_norm, float(config_.norm_epsilon));
     b.head_norm(k, layer.k_norm, float(config_.norm_epsilon));
   }
-  b.rope_store(q, k, v, kv, rows.layout, frequencies_);
-  return b.attend(q, kv, rows.layout, 1.0f / std::sqrt(float(config_.head_size)));  // [rows, nq]
+  return b.rope_attend(q, k, v, kv, rows.layout, frequencies_, 1.0f / std::sqrt(float(config_.head_size)));  // [rows, nq]
 }
 
 Output Transformer::forward(Backend& b, const Rows& rows, std::span<const KvLayer> kv) {

@@ -3,6 +3,7 @@
 #include <bit>
 #include <cmath>
 
+#include "kernels/cuda/attention_decode_rows.cuh"
 #include "kernels/cuda/attention_tile.cuh"
 #include "kernels/cuda/cuda_backend.cuh"
 
@@ -79,6 +80,18 @@ void choose_parts(AttentionWork& w, int multiprocessors) {
   }
 }
 
+// Whether the rows are so few that the latency of one chunk is what counts. Shares the chunks out, so that all blocks run at once.
+bool decodes(DecodeWork& w, const Layout& layout, int multiprocessors) {
+  constexpr int kMostPart = 3, kMostBlocks = 16;  // behind one another (measured: 2 to 3 us each); of a cluster
+  if (layout.words > 0 || w.a.head_size > 128 || w.a.longest * w.a.group > kDecodeRows) return false;
+  const int least = (w.a.chunks + kMostBlocks - 1) / kMostBlocks;
+  for (w.a.part = least; w.a.part <= kMostPart; ++w.a.part) {
+    w.a.parts = (w.a.chunks + w.a.part - 1) / w.a.part;
+    if (std::int64_t(layout.sequences) * w.a.kv_heads * w.a.parts <= 2 * multiprocessors) return true;
+  }
+  return false;
+}
+
 }  // namespace
 
 Tensor CudaBackend::attend(const Tensor& q, const KvLayer& kv, const Layout& layout, float scale) {
@@ -105,6 +118,21 @@ Tensor CudaBackend::attend(const Tensor& q, const KvLayer& kv, const Layout& lay
   launch_tiles(work, stream_, overlaps());
   if (work.parts > 1) launch_fold(work, stream_, overlaps());
   return out;
+}
+
+Tensor CudaBackend::rope_attend(Tensor q, Tensor k, const Tensor& v, const KvLayer& kv, const Layout& layout, const Tensor& frequencies, float scale) {
+  expect(q, kv, layout);
+  const bool half = q.dtype() == DType::bf16 && k.dtype() == DType::bf16 && v.dtype() == DType::bf16 && kv.dtype == DType::bf16;
+  if (half && architecture_ >= 90 && layout.rows > 0 && decode_is_built()) {
+    const Tensor out = allocate(q.shape(), q.dtype());
+    DecodeWork work{work_for(q, out, kv, layout, scale), k.data<Bf16>(), v.data<Bf16>(), k.row_stride(), v.row_stride(), layout.positions.data<std::int32_t>(),
+                    layout.slots.data<std::int32_t>(), frequencies.data<float>()};
+    if (fits_tiles(work.a) && decodes(work, layout, multiprocessors_)) {
+      launch_decode(work, stream_);
+      return out;
+    }
+  }
+  return Backend::rope_attend(q, k, v, kv, layout, frequencies, scale);
 }
 
 }  // namespace foretoken

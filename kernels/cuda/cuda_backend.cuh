@@ -54,6 +54,7 @@ class CudaBackend final : public Backend {
   void store(const Tensor& k, const Tensor& v, const KvLayer& kv, const Layout& layout) override;
   void rope_store(Tensor q, Tensor k, const Tensor& v, const KvLayer& kv, const Layout& layout, const Tensor& frequencies) override;
   Tensor attend(const Tensor& q, const KvLayer& kv, const Layout& layout, float scale) override;  // attend.cu
+  Tensor rope_attend(Tensor q, Tensor k, const Tensor& v, const KvLayer& kv, const Layout& layout, const Tensor& frequencies, float scale) override;
   Tensor silu_mul(const Tensor& gate_up) override;                                               // silu_mul.cu
   void add(Tensor x, const Tensor& y) override;                                                  // add.cu
   Tensor gather(const Tensor& x, const Tensor& rows) override;                                   // gather.cu

@@ -3,6 +3,7 @@
 // Bytes: rows * head_size * (2 heads + 2 kv_heads) * size for q and k, and 2 * rows * kv_heads * head_size * (size + page size).
 #include "kernels/cuda/cuda_backend.cuh"
 #include "kernels/cuda/elementwise.cuh"
+#include "kernels/cuda/rotation.cuh"
 
 namespace foretoken {
 namespace {
@@ -43,7 +44,7 @@ template <class T> __device__ float as_stored(float x) {  // what T keeps of x
 
 // One block a row. N pairs at once. T: activations, P: pages.
 template <int N, class T, class P> __global__ void __launch_bounds__(256) rope_store_kernel(const RopeStore<T> a) {
-  extern __shared__ float turn[];  // cos [half], sin [half]
+  extern __shared__ Turn turns[];  // [half]
   wait_for_earlier();
   let_later_start();
   const int row = int(blockIdx.x), half = a.head_size / 2;
@@ -56,7 +57,7 @@ template <int N, class T, class P> __global__ void __launch_bounds__(256) rope_s
   }
   const std::int64_t plane = std::int64_t(a.page_rows) * a.head_size;  // from one head to the next
   if (a.frequencies != nullptr) {
-    for (int i = int(threadIdx.x); i < half; i += int(blockDim.x)) sincosf(float(a.positions[row]) * a.frequencies[i], turn + half + i, turn + i);
+    for (int i = int(threadIdx.x); i < half; i += int(blockDim.x)) turns[i] = turn_of(a.positions[row], a.frequencies[i]);
     __syncthreads();
   }
   const int pairs = half / N, of_q = a.frequencies != nullptr ? a.heads * pairs : 0, of_k = a.kv_heads * pairs, of_v = a.pool != nullptr ? 2 * of_k : 0;
@@ -73,8 +74,8 @@ template <int N, class T, class P> __global__ void __launch_bounds__(256) rope_s
     if (a.frequencies != nullptr) {
 #pragma unroll
       for (int j = 0; j < N; ++j) {
-        const float c = turn[i + j], s = turn[half + i + j], p = one.at[j], q = two.at[j];
-        one.at[j] = as_stored<T>(p * c - q * s), two.at[j] = as_stored<T>(q * c + p * s);
+        const float2 pair = turned(one.at[j], two.at[j], turns[i + j]);
+        one.at[j] = as_stored<T>(pair.x), two.at[j] = as_stored<T>(pair.y);
       }
       store<N>(x, one), store<N>(x + half, two);
     }

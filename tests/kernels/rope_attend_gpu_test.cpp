@@ -1,0 +1,144 @@
+// rope_attend on the GPU is rope_store and then attend, bit for bit, in what it gives and in what it leaves in the pages: short and
+// long contexts, few rows of several sequences, windows, rows of padding.
+#include <gtest/gtest.h>
+
+#include "kernels/cuda/cuda_backend.h"
+#include "tests/kernels/scene.h"
+
+namespace foretoken::testing {
+namespace {
+
+Backend& gpu() {
+  static const std::unique_ptr<Backend> backend = make_cuda_backend({});
+  return *backend;
+}
+
+Layout on_gpu(Layout l) {
+  for (Tensor* t : {&l.positions, &l.slots, &l.owner, &l.begins, &l.visible, &l.first, &l.ancestors, &l.tables})
+    if (*t) *t = gpu().upload(*t);
+  return l;
+}
+
+struct Case {
+  int head_size = 128, group = 4, kv_heads = 2, page_rows = 16, window = 0, padding = 0;
+  int bound = 0;  // Layout::deepest is at least this
+};
+
+// Rows of sequence i: those of the slots `begins[i]` to `begins[i] + rows[i]`.
+struct Rows {
+  std::vector<int> begins, rows;
+};
+
+struct Result {
+  Tensor y, pool;
+};
+
+Tensor fetched(const Tensor& t) {
+  const Tensor host = Tensor::host(t.shape(), t.dtype());
+  gpu().copy(t, host);
+  return host;
+}
+
+Result run(const Case& c, const Cache& cache, const Layout& layout, const Tensor& qkv, bool fused) {
+  const std::int64_t nq = std::int64_t(c.kv_heads) * c.group * c.head_size, nkv = std::int64_t(c.kv_heads) * c.head_size;
+  KvLayer kv = cache.layers[1];
+  kv.pool = gpu().upload(copy_of(cache.pool));
+  const Tensor x = gpu().upload(rounded(qkv)), q = x.columns(0, nq), k = x.columns(nq, nkv), v = x.columns(nq + nkv, nkv);
+  const Tensor frequencies = gpu().upload(random_tensor({c.head_size / 2}, 3));
+  const Layout there = on_gpu(layout);
+  if (fused) return {fetched(gpu().rope_attend(q, k, v, kv, there, frequencies, 0.1f)), fetched(kv.pool)};
+  gpu().rope_store(q, k, v, kv, there, frequencies);
+  return {fetched(gpu().attend(q, kv, there, 0.1f)), fetched(kv.pool)};
+}
+
+void compare(const Case& c, const Rows& given, unsigned seed) {
+  SCOPED_TRACE(::testing::Message() << "head " << c.head_size << ", group " << c.group << ", page_rows " << c.page_rows << ", window " << c.window << ", seed " << seed);
+  const std::unique_ptr<Backend> cpu = make_cpu_backend(2);
+  int deepest = 1;
+  std::vector<SceneRow> rows;
+  for (std::size_t s = 0; s < given.begins.size(); ++s)
+    for (int r = 0; r < given.rows[s]; ++r) rows.push_back(chain_row(int(s), given.begins[s] + r)), deepest = std::max(deepest, given.begins[s] + r + 1);
+  const int sequences = int(given.begins.size());
+  const std::int64_t real = std::int64_t(rows.size());
+  for (int i = 0; i < c.padding; ++i) rows.push_back({sequences, 0, 0, 1, {}});
+  Cache cache(sequences + (c.padding > 0), deepest, c.page_rows, c.kv_heads, c.head_size, DType::bf16, seed);
+  fill(*cpu, cache, deepest, seed);
+  for (std::size_t r = 0; r < rows.size(); ++r) {  // nobody may read what is about to be written, nor what no row sees
+    const int sequence = rows[r].owner;
+    for (int slot = std::max(0, rows[r].slot); slot < deepest; ++slot) {
+      std::byte* page = cache.pool.row<std::byte>(*cache.tables.rows(sequence, 1).columns(slot / c.page_rows, 1).data<std::int32_t>());
+      for (int h = 0; h < c.kv_heads; ++h)
+        for (const std::int64_t plane : {cache.layers[1].keys, cache.layers[1].values})
+          std::memset(page + plane + (std::int64_t(h) * c.page_rows + slot % c.page_rows) * c.head_size * 2, 0xff, std::size_t(c.head_size) * 2);
+    }
+  }
+  Layout layout = layout_of(rows, cache.tables, 0);
+  layout.deepest = std::max(layout.deepest, c.bound);
+  if (c.window > 0) layout = windowed(layout, c.window);
+  const Tensor qkv = random_tensor({std::int64_t(rows.size()), std::int64_t(c.kv_heads) * (c.group + 2) * c.head_size}, seed + 9);
+  const Result apart = run(c, cache, layout, qkv, false), fused = run(c, cache, layout, qkv, true);
+  EXPECT_EQ(std::memcmp(apart.y.raw(), fused.y.raw(), std::size_t(apart.y.rows(0, real).bytes())), 0);
+  for (std::int64_t i = 0; i < real * apart.y.dim(1); ++i) ASSERT_FALSE(std::isnan(float(fused.y.data<bf16>()[i])));
+  const std::int32_t trash = c.padding > 0 ? *cache.tables.row<std::int32_t>(sequences) : -1;  // rows of padding have one slot
+  for (std::int64_t p = 0; p < apart.pool.dim(0); ++p)
+    EXPECT_TRUE(p == trash || std::memcmp(apart.pool.row<std::byte>(p), fused.pool.row<std::byte>(p), std::size_t(apart.pool.dim(1))) == 0) << "page " << p;
+  ASSERT_FALSE(::testing::Test::HasFailure());
+}
+
+TEST(RopeAttend, OneRowOfOneSequence) {
+  for (int slot : {0, 1, 15, 63, 64, 127, 128, 500, 1023, 1024, 1500, 2040, 2047, 2048, 3000}) compare({}, {{slot}, {1}}, unsigned(slot));
+  for (int bound : {129, 1000, 2000, 2049, 5000, 9000}) compare({.bound = bound}, {{700}, {1}}, unsigned(bound));
+}
+
+TEST(RopeAttend, HeadsAndGroups) {
+  for (int size : {8, 32, 64, 80, 96, 120, 128, 256}) compare({.head_size = size}, {{300}, {1}}, unsigned(size));
+  for (int group : {1, 2, 3, 5, 7, 8, 16, 17})
+    for (int size : {64, 128}) compare({.head_size = size, .group = group}, {{250}, {std::max(1, 16 / group)}}, unsigned(group));
+}
+
+TEST(RopeAttend, RowsAcrossChunksAndPages) {
+  for (int page_rows : {1, 5, 16, 64})
+    for (int begin : {0, 120, 126, 127, 128, 250, 1021}) compare({.page_rows = page_rows}, {{begin}, {4}}, unsigned(begin + page_rows));
+}
+
+TEST(RopeAttend, SeveralSequencesAndPadding) {
+  compare({.padding = 2}, {{5, 900, 129, 400}, {1, 1, 1, 1}}, 1);
+  compare({.group = 2, .padding = 3}, {{5, 900, 0, 400, 127}, {3, 1, 0, 8, 2}}, 2);
+  compare({.head_size = 64, .kv_heads = 8}, {{1000, 20, 512, 1, 128, 127, 600, 1023}, {1, 1, 1, 1, 1, 1, 1, 1}}, 3);
+}
+
+TEST(RopeAttend, Windows) {
+  for (int window : {1, 33, 128, 300, 5000}) {
+    compare({.window = window}, {{777}, {4}}, unsigned(window));
+    compare({.head_size = 64, .window = window}, {{2600, 3}, {1, 1}}, unsigned(window));
+  }
+}
+
+// Before the engine replays it, a forward queues many of them one behind another.
+TEST(RopeAttend, OneBehindAnother) {
+  Cache cache(1, 300, 16, 2, 128, DType::bf16, 5);
+  fill(*make_cpu_backend(2), cache, 300, 5);
+  KvLayer kv = cache.layers[0];
+  kv.pool = gpu().upload(cache.pool);
+  const Tensor frequencies = gpu().upload(random_tensor({64}, 3)), x = gpu().upload(rounded(random_tensor({1, 12 * 128}, 8)));
+  const auto step = [&](int slot, bool fused) {
+    const Layout layout = on_gpu(layout_of({chain_row(0, slot)}, cache.tables, 0));
+    const Tensor own = gpu().allocate({1, 12 * 128}, DType::bf16);
+    gpu().copy(x, own);
+    const Tensor q = own.columns(0, 1024), k = own.columns(1024, 256), v = own.columns(1280, 256);
+    if (fused) return gpu().rope_attend(q, k, v, kv, layout, frequencies, 0.1f);
+    gpu().rope_store(q, k, v, kv, layout, frequencies);
+    return gpu().attend(q, kv, layout, 0.1f);
+  };
+  std::vector<Tensor> fused, apart;
+  for (int slot = 100; slot < 140; ++slot) fused.push_back(step(slot, true));
+  kv.pool = gpu().upload(cache.pool);
+  for (int slot = 100; slot < 140; ++slot) apart.push_back(step(slot, false));
+  for (std::size_t i = 0; i < fused.size(); ++i) {
+    const Tensor a = fetched(fused[i]), b = fetched(apart[i]);
+    EXPECT_EQ(std::memcmp(a.raw(), b.raw(), std::size_t(a.bytes())), 0) << "step " << i;
+  }
+}
+
+}  // namespace
+}  // namespace foretoken::testing

@@ -6,7 +6,7 @@ namespace foretoken {
 namespace {
 
 template <int kHead> void launch(const AttentionWork& work, cudaStream_t stream, bool overlaps) {
-  Grid grid{dim3(unsigned(tiles_of(work, kPromptRows)), unsigned(work.kv_heads)), kPromptThreads, sizeof(PromptShared<kHead>)};
+  Grid grid{dim3(unsigned(work.kv_heads), unsigned(tiles_of(work, kPromptRows))), kPromptThreads, sizeof(PromptShared<kHead>)};
   grid.overlaps = overlaps;
   launch_kernel("attend", stream, grid, attend_prompt<kHead>, work);
 }

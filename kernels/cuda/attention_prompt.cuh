@@ -41,9 +41,9 @@ template <int kHead> struct PromptBlock {
   __device__ PromptBlock(const AttentionWork& w, Shared& s) : work(w), shared(s) {}
 
   __device__ bool open() {
-    place = find_tile(work, int(gridDim.x - 1 - blockIdx.x), kPromptRows);
+    place = find_tile(work, int(gridDim.y - 1 - blockIdx.y), kPromptRows);
     if (place.sequence < 0) return false;
-    head = int(blockIdx.y);
+    head = int(blockIdx.x);
     shared.sights.fill(work, place, int(threadIdx.x));
     if (threadIdx.x < kStages) open_barrier(&shared.full[threadIdx.x], 128), open_barrier(&shared.empty[threadIdx.x], 2);
     asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");

@@ -94,8 +94,9 @@ class HostLane {
     for (int i = 0; i < n; ++i) f(i);
   }
   // Values that are read again and again, as f(0) ... f(n - 1) gives them, where the lane reads them fastest; null where it needs
-  // no such place or has none left.
+  // no such place or has none left. They may be read after settle().
   template <class T, class F> const T* near(int, const F&) { return nullptr; }
+  void settle() const {}
   // Whether f(i) holds for all i < n.
   template <class F> bool every(int n, const F& f) const {
     for (int i = 0; i < n; ++i)
@@ -113,6 +114,15 @@ class HostLane {
   template <class L> Token draw(const L& law, DrawName name) {
     if (Chance* const chance = backend_->chance()) return chance->draw(vocab_, [&](Token x) { return double(law(x)); }, draws_, name);
     return invert_cdf(tiles(law), vocab_, draws_.uniform(name));
+  }
+  // From what is left, by its own weights: the least token at which their sum exceeds u * mass.
+  template <class P, class Q> Token draw(const Residual<P, Q>& r, DrawName name) {
+    if (Chance* const chance = backend_->chance()) return chance->draw(vocab_, [&](Token x) { return double(r(x)); }, draws_, name);
+    const auto tiles = [&](Token t, int n, double* p) {
+      above(r, t, n, p);
+      return sum_of(p, n);
+    };
+    return invert_cdf(tiles, vocab_, draws_.uniform(name) * r.mass);
   }
 
   // The winner of an exponential race: argmin of E_x / law(x) with noise named by absolute position and token, so that

@@ -23,10 +23,15 @@ struct Warp {
   bool operator==(const Warp&) const = default;
 };
 
-// exp(x) for x <= 0, float, in plain multiplications and additions so that every device agrees bit for bit.
+// exp(x) for x <= 0, float, in plain multiplications and additions so that every device agrees bit for bit: x = n log 2 + r with an
+// integer n and |r| <= log(2) / 2, and exp(x) = 2^n exp(r).
 // Relative error below 3e-7; 0 below -87.
-FORETOKEN_HD inline float exp_weight(float x) {
-  const float t = add(mul(x, 1.44269504f), 12582912.0f);  // adding 1.5 * 2^23 rounds to an integer
+struct ExpParts {
+  float t;        // n + 1.5 * 2^23: adding that rounds to an integer, which the low bits of t then are
+  float mantissa;  // exp(r)
+};
+FORETOKEN_HD inline ExpParts exp_parts(float x) {
+  const float t = add(mul(x, 1.44269504f), 12582912.0f);
   const float n = add(t, -12582912.0f);
   const float r = add(add(x, mul(n, -0.693359375f)), mul(n, 2.12194440e-4f));
   float y = 1.9875691500e-4f;
@@ -35,11 +40,14 @@ FORETOKEN_HD inline float exp_weight(float x) {
   y = add(mul(y, r), 4.1665795894e-2f);
   y = add(mul(y, r), 1.6666665459e-1f);
   y = add(mul(y, r), 5.0000001201e-1f);
-  y = add(add(mul(y, mul(r, r)), r), 1.0f);
-  const std::int32_t bits = x < -87.0f ? 0 : (std::int32_t(n) + 127) << 23;
+  return {t, add(add(mul(y, mul(r, r)), r), 1.0f)};
+}
+FORETOKEN_HD inline float exp_weight(float x) {
+  const ExpParts e = exp_parts(x);
+  const std::int32_t bits = x < -87.0f ? 0 : (std::int32_t(add(e.t, -12582912.0f)) + 127) << 23;
   float scale;
   memcpy(&scale, &bits, 4);
-  return x < -87.0f ? 0.0f : mul(y, scale);
+  return x < -87.0f ? 0.0f : mul(e.mantissa, scale);
 }
 
 // log(v) for normal v > 0, double, in plain operations: v = m 2^e with m in [sqrt(1/2), sqrt(2)), atanh series of

@@ -12,8 +12,7 @@ struct CoupledRule {
     Verdict v;
     for (int node = 0;;) {
       const Token next = lane.race(t.p(node), t.position + std::uint32_t(v.length));
-      int match = t.child(node, node);
-      while (match >= 0 && t.tokens[match] != next) match = t.child(node, match);
+      const int match = t.match(node, next);
       if (match < 0) {
         v.finish(next);
         return v;

@@ -53,6 +53,12 @@ struct Trial {
       if (parents[c] == node && tokens[c] >= 0) return c;
     return -1;
   }
+  // The first child of `node` that holds `token`, -1 where none does.
+  FORETOKEN_HD int match(int node, Token token) const {
+    int c = child(node, node);
+    while (c >= 0 && tokens[c] != token) c = child(node, c);
+    return c;
+  }
   // Said once, before the trial is asked: its small arrays where the lane reads them fastest, its tokens' logits on their way.
   template <class Lane> FORETOKEN_HD Trial near(Lane& lane) const {
     Trial t = *this;
@@ -62,6 +68,7 @@ struct Trial {
     keep(t.parents), keep(t.tokens), keep(t.drawn), keep(t.q_logits), keep(t.p_rows);
     if (const LawRow* rows = lane.template near<LawRow>(nodes, [&](int n) { return q_rows[n] ? *q_rows[n] : LawRow(); }))
       if (const auto* kept = lane.template near<const LawRow*>(nodes, [&](int n) { return q_rows[n] ? rows + n : nullptr; })) t.q_rows = kept;
+    lane.settle();
     lane.each(nodes, [&](int n) {
       if (n == 0 || t.tokens[n] < 0) return;
       read_soon(t.p_logits + t.parents[n] * t.p_stride + t.tokens[n]);
@@ -134,10 +141,14 @@ template <class Rule> struct Judge {
   Verdict* verdicts;
   template <class Lane> FORETOKEN_HD void operator()(Lane& lane, int i) const {
     const Trial t = trials[i].near(lane);
+    Verdict& to = verdicts[i];
     const bool finite = lane.every(t.nodes, [&](int node) { return t.finite(node); });
-    const Verdict v = finite ? rule(lane, t) : Verdict();
-    lane.each(int(sizeof v / 4), [&](int word) {  // every worker holds all of v
-      memcpy(reinterpret_cast<char*>(verdicts + i) + 4 * word, reinterpret_cast<const char*>(&v) + 4 * word, 4);
+    if (!finite) return lane.each(1, [&](int) { to.length = 0, to.next = to.tokens[0] = -1; });
+    const Verdict v = rule(lane, t);  // every worker holds it; what nobody wrote is not copied
+    lane.each(v.length + 1, [&](int k) {
+      if (k == 0) to.length = v.length, to.next = v.next;
+      if (k < v.length) to.path[k] = v.path[k];
+      to.tokens[k] = v.tokens[k];
     });
   }
 };

@@ -49,21 +49,18 @@ template <class F> struct Along {
 template <class F> __device__ Along<F> along(const F& f, Token begin, int stride, int) { return {f, begin, stride}; }
 
 // sum + v[0] + ... + v[n - 1] in order, by one thread that reads ahead of its additions; if they are kept, to[i] is the sum up to
-// v[i]. `to` may be `v`.
+// v[i]. `v` begins at 16 bytes and is zero from n to the next multiple of kSumAhead, up to which `to` is written; `to` may be `v`.
+constexpr int kSumAhead = 4;
 template <bool kKept> __device__ double running_sum(double sum, const double* v, double* to, int n) {
-  constexpr int kAhead = 16;
-  double next[kAhead];
-#pragma unroll
-  for (int k = 0; k < kAhead; ++k) next[k] = k < n ? v[k] : 0;
-  for (int i = 0; i < n; i += kAhead) {
-    double now[kAhead];
-#pragma unroll
-    for (int k = 0; k < kAhead; ++k) now[k] = next[k], next[k] = i + kAhead + k < n ? v[i + kAhead + k] : 0;
-#pragma unroll
-    for (int k = 0; k < kAhead; ++k) {
-      sum = add(sum, now[k]);
-      if (kKept && i + k < n) to[i + k] = sum;
-    }
+  const auto two = [&](int i) { return *reinterpret_cast<const double2*>(v + i); };
+  double2 low = two(0), high = two(2);
+#pragma unroll 4
+  for (int i = 0; i < n; i += kSumAhead) {
+    const double2 a = low, b = high;
+    if (i + kSumAhead < n) low = two(i + 4), high = two(i + 6);
+    const double s0 = add(sum, a.x), s1 = add(s0, a.y), s2 = add(s1, b.x);
+    sum = add(s2, b.y);
+    if constexpr (kKept) *reinterpret_cast<double2*>(to + i) = {s0, s1}, *reinterpret_cast<double2*>(to + i + 2) = {s2, sum};
   }
   return sum;
 }
@@ -71,7 +68,7 @@ template <bool kKept> __device__ double running_sum(double sum, const double* v,
 class Crew {
  public:
   // Dynamic shared memory that a block needs.
-  static std::size_t bytes(int vocab) { return 2 * sizeof(double) * std::size_t((vocab + kTile - 1) / kTile); }
+  static std::size_t bytes(int vocab) { return 3 * sizeof(double) * std::size_t(room_for(vocab)); }
 
   __device__ Crew(CrewRoom& room, double* sums, int vocab) : room_(&room), sums_(sums), vocab_(vocab), tiles_((vocab + kTile - 1) / kTile) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
@@ -79,6 +76,7 @@ class Crew {
 #endif
     const int each = (tiles_ + size_ - 1) / size_;
     first_ = min(tiles_, rank_ * each), last_ = min(tiles_, first_ + each);
+    for (int i = tiles_ + int(threadIdx.x); i < room_for(vocab); i += kCrewThreads) sums_[i] = sums_[room_for(vocab) + i] = 0;
   }
 
   __device__ int row() const { return int(blockIdx.x) / size_; }  // which row this crew works on
@@ -115,10 +113,11 @@ class Crew {
     }
     for (int x = rest + int(threadIdx.x); x < end; x += kCrewThreads) f(x, values[x]);
   }
-  // f(x) for some multiples x of 4: together they mean the tokens x .. x + 3 of this block, as far as there are any.
+  // f(x, n) for the tokens x .. x + n - 1 of this block, n <= 4, in each thread in ascending order; the threads of a warp call it
+  // together, some perhaps with n == 0. x is a multiple of 4.
   template <class F> __device__ void for_quads(F f) const {
-    const int end = min(vocab_, last_ * kTile);
-    for (int x = first_ * kTile + 4 * int(threadIdx.x); x < end; x += 4 * kCrewThreads) f(x);
+    const int end = min(vocab_, last_ * kTile), lane = int(threadIdx.x) % 32;
+    for (int x = first_ * kTile + 4 * (int(threadIdx.x) - lane); x < end; x += 4 * kCrewThreads) f(x + 4 * lane, max(0, min(4, end - x - 4 * lane)));
   }
 
   // op over the v of all threads, for an op that is associative, commutative and exact.
@@ -140,7 +139,7 @@ class Crew {
   // The tile_sum of f in every tile, [tiles()], in this block's memory: it is the block's own until the verb after the next one.
   template <class F> __device__ double* tile_sums(const F& f) {
     turn_ ^= 1;
-    double* const sums = sums_ + turn_ * tiles_;
+    double* const sums = sums_ + turn_ * room_for(vocab_);
     const int j = int(threadIdx.x) % 8;
     const unsigned eight = 0xffu << (threadIdx.x & 24u);
     for (int tile = first_ + int(threadIdx.x) / 8; tile < last_; tile += kCrewThreads / 8) {
@@ -152,6 +151,10 @@ class Crew {
     return sums;
   }
 
+  // Room for the sums of all tiles up to each, in this block's memory, and who filled it last: null where nobody may rely on it.
+  __device__ double* running() { return sums_ + 2 * room_for(vocab_); }
+  const void* running_of = nullptr;
+
   // vocabulary_sum of f.
   template <class F> __device__ double sum(const F& f) {
     const double* const sums = tile_sums(f);
@@ -161,6 +164,8 @@ class Crew {
   }
 
  private:
+  __host__ __device__ static int room_for(int vocab) { return ((vocab + kTile - 1) / kTile + kSumAhead - 1) / kSumAhead * kSumAhead; }
+
   // One of the eight accumulators of a tile: f(begin) + f(begin + 8) + ... in order.
   template <class F> __device__ static double accumulate(const F& f, int begin, int vocab) {
     constexpr int kSteps = kTile / 8;
@@ -199,7 +204,7 @@ class Crew {
   }
 
   CrewRoom* room_;
-  double* sums_;  // [2, tiles_]
+  double* sums_;  // [3, room_for(vocab_)]
   int vocab_, tiles_, rank_ = 0, size_ = 1;
   int first_, last_;  // the tiles of this block
   int turn_ = 0;

@@ -103,7 +103,7 @@ template <bool kCuts> __device__ LawRow law_of(Crew& crew, LawRoom<kCuts>& room,
 }
 
 template <int kRows, bool kCuts> __global__ void __launch_bounds__(kCrewThreads, kCuts ? 2 : 3) law_rows(const __grid_constant__ LawTask<kRows> task) {
-  extern __shared__ double sums[];
+  extern __shared__ __align__(16) double sums[];
   __shared__ LawRoom<kCuts> room;
   begin_crew();
   Crew crew(room.crew, sums, task.vocab);

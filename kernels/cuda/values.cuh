@@ -6,20 +6,11 @@
 
 namespace foretoken {
 
-// exp_weight for x <= 0: the scale 2^n comes from the bits of t = n + 1.5 * 2^23, whose low bits are n.
+// exp_weight, its scale 2^n from the bits of t.
 __device__ inline float device_weight(float x) {
-  const float t = add(mul(x, 1.44269504f), 12582912.0f);
-  const float n = add(t, -12582912.0f);
-  const float r = add(add(x, mul(n, -0.693359375f)), mul(n, 2.12194440e-4f));
-  float y = 1.9875691500e-4f;
-  y = add(mul(y, r), 1.3981999507e-3f);
-  y = add(mul(y, r), 8.3334519073e-3f);
-  y = add(mul(y, r), 4.1665795894e-2f);
-  y = add(mul(y, r), 1.6666665459e-1f);
-  y = add(mul(y, r), 5.0000001201e-1f);
-  y = add(add(mul(y, mul(r, r)), r), 1.0f);
-  const float scale = __int_as_float((__float_as_int(t) << 23) + 0x3f800000);
-  return x < -87.0f ? 0.0f : mul(y, scale);
+  const ExpParts e = exp_parts(x);
+  const float scale = __int_as_float((__float_as_int(e.t) << 23) + 0x3f800000);
+  return x < -87.0f ? 0.0f : mul(e.mantissa, scale);
 }
 
 // a / b, correctly rounded, for many a and one b: Newton from the rounded reciprocal, then Markstein's last step, whose result is
@@ -97,6 +88,24 @@ template <class P, class Q> struct AboveAlong {
 };
 template <class P, class Q> __device__ AboveAlong<P, Q> along(const Above<P, Q>& f, Token begin, int stride, int n) {
   return {f, begin, stride, refused_among(f.gone, f.refused, begin, stride, n)};
+}
+
+// The same where only guesses were refused, so that q has no part in it.
+template <class P> struct Unguessed {
+  Values<P> p;
+  int refused;
+  const Token* gone;
+  template <class Q> __device__ explicit Unguessed(const Residual<P, Q>& r) : p(r.p), refused(r.refused), gone(r.gone) {}
+};
+template <class P> struct UnguessedAlong {
+  const Values<P>& p;
+  Token begin;
+  int stride;
+  std::uint32_t gone;
+  __device__ double operator()(int i) const { return gone >> i & 1u ? 0.0 : p(begin + i * stride); }
+};
+template <class P> __device__ UnguessedAlong<P> along(const Unguessed<P>& f, Token begin, int stride, int n) {
+  return {f.p, begin, stride, refused_among(f.gone, f.refused, begin, stride, n)};
 }
 
 // A residual as a law: above over its mass.

@@ -159,8 +159,7 @@ struct Matching {
     Verdict v;
     for (int node = 0;;) {
       const Token next = lane.draw(t.p(node), {Role::bonus, std::uint32_t(node), 0});
-      int match = t.child(node, node);
-      while (match >= 0 && t.tokens[match] != next) match = t.child(node, match);
+      const int match = t.match(node, next);
       if (match < 0) {
         v.finish(next);
         return v;

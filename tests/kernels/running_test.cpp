@@ -62,6 +62,18 @@ TEST_P(ParityRunning, rope_store) {
   EXPECT_EQ(std::memcmp(cache.pool.raw(), plain_cache.pool.raw(), std::size_t(cache.pool.bytes())), 0);
 }
 
+TEST_P(ParityRunning, rope_attend) {
+  const Cache cache(1, 32, 8, 2, 48, DType::bf16), plain_cache(1, 32, 8, 2, 48, DType::bf16);
+  std::vector<SceneRow> rows;
+  for (int r = 0; r < 9; ++r) rows.push_back(chain_row(0, r));
+  const Tensor frequencies = random_tensor({24}, 2), qkv = random_tensor({9, 48 * 8}, 1), fused = copy_of(qkv), plain = copy_of(qkv);
+  const Layout layout = layout_of(rows, cache.tables, 0), plain_layout = layout_of(rows, plain_cache.tables, 0);
+  const Tensor y = cpu->rope_attend(fused.columns(0, 192), fused.columns(192, 96), fused.columns(288, 96), cache.layers[1], layout, frequencies, 0.2f);
+  cpu->rope_store(plain.columns(0, 192), plain.columns(192, 96), plain.columns(288, 96), plain_cache.layers[1], plain_layout, frequencies);
+  EXPECT_TRUE(same_bits(y, cpu->attend(plain.columns(0, 192), plain_cache.layers[1], plain_layout, 0.2f)));
+  EXPECT_EQ(std::memcmp(cache.pool.raw(), plain_cache.pool.raw(), std::size_t(cache.pool.bytes())), 0);
+}
+
 TEST_P(ParityRunning, store_rounds_every_number_as_bf16_does) {
   const Cache cache(1, 8, 8, 1, 48, DType::bf16);
   const Tensor k = Tensor::host({1, 48}, DType::f32);

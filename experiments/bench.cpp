@@ -3,13 +3,13 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
-#include <fstream>
 #include <map>
 #include <memory>
 #include <random>
 
 #include <nlohmann/json.hpp>
 
+#include "experiments/statistics.h"
 #include "kernels/cpu/ceilings.h"
 #include "kernels/error.h"
 
@@ -21,11 +21,6 @@ using Clock = std::chrono::steady_clock;
 
 constexpr int kRows[] = {1, 2, 4, 5, 8, 16, 32, 64};
 constexpr double kMiB = 1 << 20;
-
-double median(std::vector<double> v) {
-  std::nth_element(v.begin(), v.begin() + std::ptrdiff_t(v.size() / 2), v.end());
-  return v[v.size() / 2];
-}
 
 // All weights of a forward, in the order in which it streams them.
 struct Stream {
@@ -184,19 +179,6 @@ Json as_json(const Findings& f, const std::vector<ProductShape>& shapes) {
   return j;
 }
 
-std::vector<ProductShape> shapes_in(const std::string& model_dir) {
-  const std::string path = model_dir + "/config.json";
-  std::ifstream file(path);
-  if (!file)
-    throw Error("cannot read " + path +
-                "; bench wants the directory of a Hugging Face model, or none for the demo shapes");
-  try {
-    return shapes_of(Json::parse(file));
-  } catch (const Json::exception& e) {
-    throw Error(path + " does not describe a model of the Llama family: " + e.what());
-  }
-}
-
 }  // namespace
 
 std::vector<ProductShape> demo_shapes() {
@@ -207,22 +189,17 @@ std::vector<ProductShape> demo_shapes() {
           {"head", 4096, 384, 1}};
 }
 
-std::vector<ProductShape> shapes_of(const Json& config) {
-  const std::int64_t dim = config.at("hidden_size"), heads = config.at("num_attention_heads"),
-                     hidden = config.at("intermediate_size");
-  const std::int64_t kv_heads = config.value("num_key_value_heads", heads);
-  const std::int64_t head_size = config.contains("head_dim") && !config["head_dim"].is_null()
-                                     ? config["head_dim"].get<std::int64_t>()
-                                     : dim / heads;
+std::vector<ProductShape> shapes_of(const ModelConfig& m) {
+  const std::int64_t width = m.width, q = std::int64_t(m.heads) * m.head_size, kv = std::int64_t(m.kv_heads) * m.head_size,
+                     ffn = m.ffn;
   // A few layers that fill the memory hierarchy tell as much as all of them.
-  const std::int64_t layer = dim * (2 * (heads + kv_heads) * head_size + 3 * hidden) * 2, most = std::int64_t(2) << 30;
-  const int layers = int(std::clamp<std::int64_t>(most / std::max<std::int64_t>(layer, 1), 1,
-                                                  config.at("num_hidden_layers").get<std::int64_t>()));
-  return {{"qkv", (heads + 2 * kv_heads) * head_size, dim, layers},
-          {"o", dim, heads * head_size, layers},
-          {"gate_up", 2 * hidden, dim, layers},
-          {"down", dim, hidden, layers},
-          {"head", config.at("vocab_size").get<std::int64_t>(), dim, 1}};
+  const std::int64_t layer = width * (2 * (q + kv) + 3 * ffn) * 2, most = std::int64_t(2) << 30;
+  const int layers = int(std::clamp<std::int64_t>(most / layer, 1, m.layers));
+  return {{"qkv", q + 2 * kv, width, layers},
+          {"o", width, q, layers},
+          {"gate_up", 2 * ffn, width, layers},
+          {"down", width, ffn, layers},
+          {"head", m.vocab, width, 1}};
 }
 
 double Ceiling::floor(const std::vector<ProductShape>& shapes, int rows) const {
@@ -232,7 +209,7 @@ double Ceiling::floor(const std::vector<ProductShape>& shapes, int rows) const {
 }
 
 int run_bench(const BenchOptions& options) {
-  const std::vector<ProductShape> shapes = options.model_dir.empty() ? demo_shapes() : shapes_in(options.model_dir);
+  const std::vector<ProductShape> shapes = options.model_dir.empty() ? demo_shapes() : shapes_of(ModelConfig::load(options.model_dir));
   const std::unique_ptr<Backend> backend = make_cpu_backend(options.threads, options.instructions);
   const Findings findings = measure(static_cast<CpuBackend&>(*backend), shapes, std::max(options.repeats, 1));
   if (options.json)

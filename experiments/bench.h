@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include <nlohmann/json_fwd.hpp>
+#include "framework/model/config.h"
 
 namespace foretoken {
 
@@ -18,7 +18,8 @@ struct BenchOptions {
   int repeats = 40;          // of every measurement; medians are reported
 };
 
-// Prints to standard output; returns an exit code. Throws Error for a model directory without a usable config.json.
+// Prints to standard output; returns an exit code. A model directory without a usable config.json is an
+// Error.
 int run_bench(const BenchOptions& options);
 
 // A product of a forward: y [rows, out] = x [rows, in] W^T, once in each of `layers` layers.
@@ -30,8 +31,8 @@ struct ProductShape {
 };
 
 std::vector<ProductShape> demo_shapes();
-// From a Hugging Face config.json.
-std::vector<ProductShape> shapes_of(const nlohmann::json& config);
+// Of a model's forward; as many layers as 2 GiB hold.
+std::vector<ProductShape> shapes_of(const ModelConfig& config);
 
 // What a machine can do, for a working set of a certain size.
 struct Ceiling {

@@ -4,8 +4,9 @@
 #include <cstdio>
 #include <fstream>
 
+#include "experiments/bench_scenes.h"
 #include "experiments/machine.h"
-#include "experiments/run_document.h"
+#include "experiments/statistics.h"
 #include "experiments/workbench.h"
 #include "foretoken_version.h"
 #include "kernels/error.h"
@@ -33,12 +34,6 @@ class Guesses : public Drafter {
   Backend& backend_;
   int vocab_;
 };
-
-double median(std::vector<double> v) {
-  if (v.empty()) return 0;
-  std::nth_element(v.begin(), v.begin() + std::ptrdiff_t(v.size() / 2), v.end());
-  return v[v.size() / 2];
-}
 
 // Bytes a second of a large copy, read and written, and operations a second of a large product.
 struct Machine {
@@ -74,35 +69,6 @@ Machine measure_machine(Backend& b) {
   const Tensor x = b.upload(numbers), g = b.upload(gain);
   m.operations_a_second = 2 * double(side) * double(side) * double(side) / time_of(b, 9, [&] { b.norm_linear(x, g, 1e-5f, w); });
   return m;
-}
-
-struct Scene {
-  std::string name;
-  Json run;       // complete
-  int batch, context, steps, guesses;
-  bool prompt;    // measures the prompt instead of what follows it
-  double bar_ms, peer_ms;
-};
-
-std::vector<Scene> read_scenes(const StepsOptions& options, const Registries& registries) {
-  const Json document = read_document(options.file);
-  std::vector<Scene> scenes;
-  for (const Json& s : document.at("scenes")) {
-    Scene scene{s.at("name"), {}, s.value("batch", 1), s.value("context", 1024), s.value("steps", 24), s.value("guesses", 0), s.value("prompt", false),
-                s.value("bar_ms", 0.0), s.value("peer_ms", 0.0)};
-    if (scene.name.find(options.only) == std::string::npos) continue;
-    Json run{{"target", s.at("target")}, {"engine", document.value("engine", Json::object())}, {"drafter", s.value("drafter", Json{{"name", "none"}})}};
-    run["engine"].update(s.value("engine", Json::object()));
-    if (!options.device.empty()) run["engine"]["device"] = options.device;
-    run["engine"]["batch"] = scene.batch;
-    run["policy"] = {{"name", "fixed"}, {"length", s.value("length", scene.guesses)}};
-    if (s.contains("sampling")) run["sampling"] = s["sampling"];
-    run["workload"] = {{"prompts", "none"}, {"ignore_eos", true}};
-    scene.run = complete_run(run, registries, options.file + ": scene '" + scene.name + "'");
-    if (scene.guesses > 0) scene.run["drafter"] = {{"name", "guesses"}};
-    scenes.push_back(std::move(scene));
-  }
-  return scenes;
 }
 
 struct Measured {
@@ -149,8 +115,6 @@ Measured summary(const std::vector<StepReport>& steps) {
   return m;
 }
 
-constexpr int kWarmUp = 6;  // steps: an eager one, a captured one, and some more
-
 std::vector<StepReport> prompt_steps(const Scene& s, Engine& engine) {
   constexpr int kWarmUpPrompts = 3;  // an eager one, a recorded one, a replayed one
   std::vector<StepReport> kept;
@@ -165,7 +129,7 @@ std::vector<StepReport> prompt_steps(const Scene& s, Engine& engine) {
 
 // Steps in which every sequence decodes.
 std::vector<StepReport> decode_steps(const Scene& s, Engine& engine) {
-  constexpr int kWarmUpSteps = 6;
+  constexpr int kWarmUpSteps = 6;  // an eager one, a captured one, and some more
   const int rows = s.run["policy"]["length"].get<int>() + 1;
   // The first sequences decode while the last ones' prompts are still fed, and must not end before those begin.
   const int prompt_steps = 2 + s.batch * s.context / s.run["engine"]["step_rows"].get<int>();
@@ -227,8 +191,7 @@ int run_steps(const StepsOptions& options) {
   Workbench bench;
   Registries registries = bench.registries();
   registries.drafters.add("guesses", {"tokens that nobody thought about", "", {}, [](const Json&, Host& host) { return std::make_unique<Guesses>(host); }});
-  const std::vector<Scene> scenes = read_scenes(options, registries);
-  if (scenes.empty()) throw Error("no scene of " + options.file + " has '" + options.only + "' in its name");
+  const std::vector<Scene> scenes = read_scenes(options.file, options.only, options.device, registries);
   Backend& backend = bench.backend(scenes.front().run.at("engine"));
   const Machine machine = measure_machine(backend);
   std::ofstream results(options.results, std::ios::app);

@@ -7,7 +7,7 @@
 namespace foretoken {
 
 struct StepsOptions {
-  std::string file;          // JSON: {"engine": {...}, "scenes": [{...}]}; see experiments/configs/steps.json
+  std::string file;          // of scenes; see bench_scenes.h and experiments/configs/steps.json
   std::string only;          // scenes whose name contains this
   std::string device;        // instead of the file's
   std::string results;       // JSON lines are appended here; empty: nowhere

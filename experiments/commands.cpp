@@ -192,28 +192,32 @@ void add_keys(CLI::App& app, const Registries& registries, Action& action) {
 void add_bench(CLI::App& app, Action& action) {
   const auto g = std::make_shared<BenchOptions>();
   CLI::App* c = app.add_subcommand("bench", "what this machine can do, and how near the products come");
+  const auto steps = std::make_shared<StepsOptions>();
+  CLI::Option* const file = c->add_option("--steps", steps->file,
+                                          "measures whole steps of the engine instead: a JSON file of scenes, as experiments/configs/steps.json");
+  c->add_option("--only", steps->only, "of the scenes: those whose name contains this")->needs(file);
+  c->add_option("--device", steps->device, "of the scenes: auto, cpu, reference or cuda")->needs(file);
+  c->add_option("--results", steps->results, "of the scenes or the soak: a file to which JSON lines are appended");
   c->add_option("--model", g->model_dir, "whose shapes to measure (default: those of the demo target)");
   c->add_option("--threads", g->threads, "0: as many as the machine has")
-      ->check(CLI::NonNegativeNumber)
+      ->check(CLI::Range(0, 1024))
       ->capture_default_str();
   c->add_option("--instructions", g->instructions, "avx512bf16, avx512, avx2 or scalar (default: the best)");
   c->add_option("--repeats", g->repeats, "of every measurement; medians are reported")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
   c->add_flag("--json", g->json, "the same for programs");
-  const auto steps = std::make_shared<StepsOptions>();
-  c->add_option("--steps", steps->file, "measures whole steps of the engine instead: a JSON file of scenes, as experiments/configs/steps.json");
-  c->add_option("--only", steps->only, "of the scenes: those whose name contains this");
-  c->add_option("--device", steps->device, "of the scenes: auto, cpu, reference or cuda");
-  c->add_option("--results", steps->results, "of the scenes or the soak: a file to which JSON lines are appended");
   const auto soak = std::make_shared<SoakOptions>();
-  c->add_option("--soak", soak->file, "serves thousands of queued requests of a run instead: experiments/configs/soak.json")->excludes("--steps");
-  c->add_option("--requests", soak->requests, "of the soak")->check(CLI::PositiveNumber)->capture_default_str();
+  CLI::Option* const endured =
+      c->add_option("--soak", soak->file, "serves thousands of queued requests of a run instead: experiments/configs/soak.json")->excludes(file);
+  for (const char* shapes : {"--model", "--threads", "--instructions", "--repeats"}) c->get_option(shapes)->excludes(file)->excludes(endured);
+  c->add_option("--requests", soak->requests, "of the soak")->check(CLI::PositiveNumber)->capture_default_str()->needs(endured);
   c->callback([g, steps, soak, &action] {
     action = [g, steps, soak] {
       steps->json = soak->json = g->json;
       soak->results = steps->results;
       if (!soak->file.empty()) return run_soak(*soak);
+      if (steps->file.empty() && !steps->results.empty()) throw Error("--results is for --steps and --soak; send the rest to a file with > FILE");
       return steps->file.empty() ? run_bench(*g) : run_steps(*steps);
     };
   });

@@ -67,6 +67,20 @@ std::vector<std::string> one_sided(const std::vector<Summary>& a, const std::vec
   return found;
 }
 
+// Fields of which no value is on both sides: because of them no run is.
+std::string differing_everywhere(const std::vector<Fields>& a, const std::vector<Fields>& b) {
+  std::map<std::string, std::pair<std::set<json>, std::set<json>>> values;
+  for (const Fields& run : a)
+    for (const auto& [pointer, value] : run) values[pointer].first.insert(value);
+  for (const Fields& run : b)
+    for (const auto& [pointer, value] : run) values[pointer].second.insert(value);
+  std::string found;
+  for (const auto& [pointer, sides] : values)
+    if (std::ranges::none_of(sides.first, [&s = sides](const json& value) { return s.second.contains(value); }))
+      found += (found.empty() ? "" : ",") + pointer;
+  return found;
+}
+
 struct Pair {
   const Summary *a, *b;
 };
@@ -76,11 +90,12 @@ struct Matching {
   std::vector<Pair> pairs;
   std::vector<const Summary*> only_a, only_b;
   std::vector<std::string> younger;  // ignored because one side has them nowhere
+  std::string apart;                 // where no run matches: fields that differ everywhere
   std::vector<json> documents;       // all runs, without what is ignored
 };
 
 Matching match(const std::vector<json>& lines_a, const std::vector<json>& lines_b, const CompareOptions& options) {
-  Matching found{summarize(lines_a), summarize(lines_b), {}, {}, {}, {}, {}};
+  Matching found{summarize(lines_a), summarize(lines_b), {}, {}, {}, {}, {}, {}};
   std::vector<std::string> ignored = {"/measure"};
   for (const std::string& pointer : options.ignore) {
     if (!pointer.starts_with('/'))
@@ -108,6 +123,7 @@ Matching match(const std::vector<json>& lines_a, const std::vector<json>& lines_
   }
   for (std::size_t i = 0; i < found.b.size(); ++i)
     if (!taken.contains(i)) found.only_b.push_back(&found.b[i]);
+  if (found.pairs.empty() && !fields_a.empty() && !fields_b.empty()) found.apart = differing_everywhere(fields_a, fields_b);
   return found;
 }
 
@@ -162,7 +178,10 @@ Table pairs_table(const Matching& matching, const Axes& axes, const std::vector<
     table.rows.push_back(std::move(row));
   }
   const std::size_t alone = matching.only_a.size() + matching.only_b.size();
-  if (table.rows.empty() && alone) table.note = "No run is on both sides.";
+  if (table.rows.empty() && alone)
+    table.note = matching.apart.empty() ? "No run is on both sides."
+                                        : "No run is on both sides: all differ in " + matching.apart +
+                                              "; --ignore compares them all the same, where that makes sense.";
   return table;
 }
 

@@ -24,15 +24,20 @@ std::string field(const char* file, const std::string& key, const std::string& o
 
 }  // namespace
 
-nlohmann::json machine_of(const Backend& backend) {
+nlohmann::json host_of() {
   const double bytes = double(sysconf(_SC_PHYS_PAGES)) * double(sysconf(_SC_PAGESIZE));
   return {{"cpu", field("/proc/cpuinfo", "model name", "unknown")},
           {"cores", std::thread::hardware_concurrency()},
-          {"instructions", backend.name() == "cpu" ? cpu_instructions().front() : ""},
           {"os", field("/etc/os-release", "PRETTY_NAME", "unknown")},
-          {"memory_gib", int(bytes / (1 << 30) + 0.5)},
-          {"device", backend.name()},
-          {"description", backend.description()}};
+          {"memory_gib", int(bytes / (1 << 30) + 0.5)}};
+}
+
+nlohmann::json machine_of(const Backend& backend) {
+  nlohmann::json machine = host_of();
+  machine.update({{"instructions", backend.name() == "cpu" ? cpu_instructions().front() : ""},
+                  {"device", backend.name()},
+                  {"description", backend.description()}});
+  return machine;
 }
 
 std::string utc_now() {

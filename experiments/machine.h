@@ -8,7 +8,9 @@
 
 namespace foretoken {
 
-// "cpu", "cores", "instructions", "os", "memory_gib", "device" (of the run), "description".
+// "cpu", "cores", "os", "memory_gib".
+nlohmann::json host_of();
+// The same, and "instructions", "device" (of the run), "description".
 nlohmann::json machine_of(const Backend& backend);
 std::string utc_now();  // "2026-11-21T08:00:00Z"
 

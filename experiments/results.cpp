@@ -158,7 +158,10 @@ void ResultsFile::append(const json& line) {
 }
 
 void ResultsFile::note(const json& line) {
-  if (!line.contains("error")) commits_[line["key"].get<std::string>()] = line.value("commit", "");
+  if (line.contains("error")) return;
+  json origin = json::object();
+  for (const char* key : {"commit", "machine", "sources"}) origin[key] = line.value(key, json());
+  origins_[line["key"].get<std::string>()] = std::move(origin);
 }
 
 void set_aside(const std::filesystem::path& file) {

@@ -24,9 +24,9 @@ class ResultsFile {
   ~ResultsFile();
   ResultsFile(const ResultsFile&) = delete;
 
-  bool has(const std::string& key) const { return commits_.contains(key); }  // finished without an error
-  // The commit that measured it.
-  const std::string& commit_of(const std::string& key) const { return commits_.at(key); }
+  bool has(const std::string& key) const { return origins_.contains(key); }  // finished without an error
+  // Its "commit", "machine" and "sources", null where the line does not say.
+  const nlohmann::json& origin_of(const std::string& key) const { return origins_.at(key); }
   void append(const nlohmann::json& line);
   const std::filesystem::path& path() const { return path_; }
 
@@ -35,7 +35,7 @@ class ResultsFile {
   int descriptor_ = -1;
   void note(const nlohmann::json& line);
 
-  std::map<std::string, std::string> commits_;  // by key
+  std::map<std::string, nlohmann::json> origins_;  // by key
 };
 
 // Renames FILE to FILE.1 (an older one is overwritten) so that a fresh one can begin; nothing happens where there is none. A

@@ -184,7 +184,7 @@ std::string range_of(const RunKey& k) {
     return x == double(std::int64_t(x)) ? std::to_string(std::int64_t(x)) : json(x).dump();
   };
   if (k.least > -1e300) s += (k.above ? "> " : ">= ") + number(k.least);
-  if (k.most < kMany) s += (s.empty() ? "" : ", ") + std::string(k.below ? "< " : "<= ") + number(k.most);
+  if (k.most < 1e300) s += (s.empty() ? "" : ", ") + std::string(k.below ? "< " : "<= ") + number(k.most);
   return s;
 }
 

@@ -10,6 +10,7 @@
 #include "experiments/interrupt.h"
 #include "experiments/machine.h"
 #include "experiments/progress.h"
+#include "experiments/provenance.h"
 #include "experiments/results.h"
 #include "foretoken_version.h"
 #include "framework/text/json_file.h"
@@ -86,6 +87,7 @@ void alternate(const json& run, Workbench& bench, const std::filesystem::path& b
 void fill(const Run& run, Workbench& bench, const std::filesystem::path& beside,
           const std::function<void(double)>& progress, Baselines* shared, json& line) {
   line["machine"] = machine_of(bench.backend(run.document["engine"]));
+  line["sources"] = sources_of(run.document, bench.registries(), beside);
   {
     const auto engine = bench.engine(run.document, Side::speculative, beside);
     const ModelInfo& target = engine->target().info();
@@ -120,7 +122,10 @@ std::vector<Job> jobs_of(const json& run, Workbench& bench, const std::filesyste
   return jobs;
 }
 
-bool Baselines::known(const json& run) const { return measured_.contains(baseline_of(run)); }
+bool Baselines::known(const json& run) const {
+  const auto found = measured_.find(baseline_of(run));
+  return found != measured_.end() && !found->second.empty();
+}
 
 Measured Baselines::of(const json& run, std::size_t repeat, const std::function<Measured()>& measure) {
   std::vector<Measured>& all = measured_[baseline_of(run)];
@@ -135,7 +140,6 @@ json measure_run(const Run& run, Workbench& bench, const std::filesystem::path& 
             {"commit", kCommit},       {"version", kVersion}, {"compiler", kCompiler}, {"date", utc_now()}};
   try {
     fill(run, bench, beside, progress, shared, line);
-    bench.forget_unused();
   } catch (const Error& e) {
     line["error"] = e.what();
   } catch (const std::bad_alloc&) {
@@ -143,6 +147,7 @@ json measure_run(const Run& run, Workbench& bench, const std::filesystem::path& 
   } catch (const std::filesystem::filesystem_error& e) {
     line["error"] = e.path1().string() + ": " + e.code().message();
   }
+  bench.forget_unused();  // of a run that failed too: the next ones need its memory
   if (line.contains("error")) line.erase("repeats"), line.erase("agreement");
   line["seconds"] = seconds_since(start);
   return line;
@@ -168,17 +173,6 @@ std::string label_of(const Run& run) {
 }
 
 namespace {
-
-// What is kept although it may not be what the user believes.
-void notice_other_commits(const std::vector<Run>& runs, const ResultsFile& file) {
-  const auto other =
-      std::ranges::count_if(runs, [&](const Run& r) { return file.has(r.key) && file.commit_of(r.key) != kCommit; });
-  if (other > 0)
-    spdlog::warn(
-        "{} results in {} were measured by another commit than {} and are kept; to measure again name another file "
-        "with --results",
-        other, file.path().string(), kCommit);
-}
 
 void measure_all(const std::vector<Run>& runs, Workbench& bench, const SweepOptions& options, ResultsFile& file) {
   const auto kept = std::ranges::count_if(runs, [&](const Run& r) { return file.has(r.key); });
@@ -208,7 +202,7 @@ int SweepOutcome::exit_code() const { return interrupted ? kInterruptedExit : fa
 SweepOutcome run_sweep(const std::vector<Run>& runs, Workbench& bench, const SweepOptions& options) {
   ResultsFile file(options.results);
   SweepOutcome out;
-  notice_other_commits(runs, file);
+  for (const std::string& sentence : other_origins(runs, file, options.beside, kCommit)) spdlog::warn("{}", sentence);
   try {
     measure_all(runs, bench, options, file);
   } catch (const Interrupted&) {

@@ -122,6 +122,7 @@ std::vector<Cell> View::promise(std::size_t i) const {
 std::string View::origin() const {
   std::set<std::string> commits, machines, laws;
   std::set<int> repeats, prompts;
+  const auto shared = std::ranges::count_if(cells, [](const Summary& s) { return !s.failed() && s.line.value("shared_baseline", json()) == true; });
   for (const Summary& s : cells) {
     const json machine = s.line.value("machine", json::object());
     if (s.line.contains("commit") && s.line["commit"].is_string()) commits.insert(s.line["commit"]);
@@ -140,6 +141,8 @@ std::string View::origin() const {
   for (const std::string& part : {common(machines, "machines"), common(commits, "commits")})
     if (!part.empty()) found += "; " + part;
   found += ".";
+  if (shared > 0)
+    found += " Baselines of " + counted(std::size_t(shared), "run") + " were shared with other runs (--share-baselines), not measured in alternation.";
   for (const std::string& law : laws) found += " Not plain decoding's law: " + law + ".";
   return found;
 }

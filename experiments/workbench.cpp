@@ -109,6 +109,7 @@ std::int64_t Workbench::pool_mib(const json& run, const std::filesystem::path& b
     if (o.type == "model" && !drafter.at(o.name).is_null())
       model(device, ModelChoice::read(drafter.at(o.name), drafter.value("inflate", json())),
             drafter.value("dtype", "auto"), run.at("target").at("kv_dtype"), beside);
+  forget_unused();  // else the pool would be the smaller, the more runs went before
   const std::int64_t free = device.free_memory();
   if (free == 0)
     throw Error("the device " + device.name() +

@@ -3,9 +3,10 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
-#include "kernels/error.h"
+#include "framework/text/json_file.h"
+#include "tests/framework/text/temporary_folder.h"
 
-namespace foretoken {
+namespace foretoken::test {
 namespace {
 
 TEST(Bench, floor_is_the_larger_of_two_times) {
@@ -17,10 +18,7 @@ TEST(Bench, floor_is_the_larger_of_two_times) {
 }
 
 TEST(Bench, demo_shapes_are_those_of_its_config) {
-  const nlohmann::json config = {{"hidden_size", 384},       {"num_hidden_layers", 8},    {"num_attention_heads", 6},
-                                 {"num_key_value_heads", 2}, {"intermediate_size", 1024}, {"vocab_size", 4096},
-                                 {"head_dim", nullptr}};
-  const std::vector<ProductShape> demo = demo_shapes(), read = shapes_of(config);
+  const std::vector<ProductShape> demo = demo_shapes(), read = shapes_of(ModelConfig::load("experiments/models/target"));
   ASSERT_EQ(read.size(), demo.size());
   for (std::size_t i = 0; i < demo.size(); ++i) {
     EXPECT_EQ(read[i].name, demo[i].name);
@@ -47,16 +45,23 @@ TEST(Bench, prints_every_row_count) {
   EXPECT_EQ(found.at("bytes").get<std::int64_t>(), 2 * (8 * (640 + 384 + 2048) * 384 + 8 * 384 * 1024 + 4096 * 384));
 }
 
-TEST(Bench, a_directory_without_a_model_is_one_sentence) {
+std::string refusal(const std::string& model_dir) {
   BenchOptions options;
-  options.model_dir = "no/such/model";
-  try {
-    run_bench(options);
-    FAIL() << "no error";
-  } catch (const Error& e) {
-    EXPECT_NE(std::string(e.what()).find("no/such/model/config.json"), std::string::npos) << e.what();
+  options.model_dir = model_dir;
+  return sentence_of([&] { run_bench(options); });
+}
+
+TEST(Bench, a_directory_without_a_model_is_one_sentence) {
+  EXPECT_TRUE(says(refusal("no/such/model"), "no/such/model", "config.json"));
+  const TemporaryFolder folder;
+  EXPECT_TRUE(says(refusal(folder.path()), "config.json"));
+  nlohmann::json config = nlohmann::json::parse(read_file("experiments/models/target/config.json"));
+  for (const nlohmann::json& heads : {nlohmann::json(0), nlohmann::json(-2), nlohmann::json("six")}) {
+    config["num_attention_heads"] = heads;
+    folder.write("config.json", config.dump());
+    EXPECT_TRUE(says(refusal(folder.path()), "num_attention_heads"));
   }
 }
 
 }  // namespace
-}  // namespace foretoken
+}  // namespace foretoken::test

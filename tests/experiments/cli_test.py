@@ -62,6 +62,10 @@ class Program(unittest.TestCase):
         self.refused("quikstart", code=2, words=["did you mean 'quickstart'", "compare"])
         self.refused("run", code=2, words=["file"])
         self.refused("show", "x", "--format", "pdf", code=2)
+        self.refused("bench", "--only", "decode", code=2, words=["--steps"])
+        self.refused("bench", "--steps", "s.json", "--repeats", "3", code=2, words=["--steps"])
+        self.refused("bench", "--requests", "3", code=2, words=["--soak"])
+        self.refused("bench", "--results", "r.jsonl", words=["--steps", "--soak"])
         for command in ("", "run", "show", "compare", "generate", "quickstart", "list", "keys", "check", "options", "bench"):
             status, out, _ = self.run_it(*[command] if command else [], "--help")
             self.assertEqual(status, 0)
@@ -116,6 +120,11 @@ class Program(unittest.TestCase):
         self.refused(*self.generate("--prompt", "x", "--set", "/engine/memory_mib=1", "--max-new-tokens", "2000"), words=["memory_mib"])
         self.refused(*self.generate("--prompt", "x", "--top-p", "0"), words=["top_p", "> 0"])
         self.refused(*self.generate("--prompt", "x", "--set", "/engine/device=tpu"), words=["cpu", "reference"])
+
+    def test_bench_refuses(self):
+        self.refused("bench", "--steps", "none.json", words=["none.json"])
+        self.refused("bench", "--steps", self.write("s.json", {"scenes": [{"name": "x"}]}), words=["scene 'x'", "target"])
+        self.refused("bench", "--model", str(self.here), words=["config.json"])
 
     def test_damaged_models(self):
         model = self.here / "model"
@@ -216,6 +225,10 @@ class Program(unittest.TestCase):
         self.refused("show", self.write("x.jsonl", "{}\n"), words=["x.jsonl:1"])
         self.refused("show", "none.jsonl", words=["none.jsonl"])
         self.refused("run", self.sweep({}), "--results", str(self.here), words=["--results"])
+        sweep = self.sweep({})
+        before = Path(sweep).read_bytes()
+        self.refused("run", sweep, "--results", sweep, words=["sweep.json:1", "result"])
+        self.assertEqual(Path(sweep).read_bytes(), before)
 
 
 if __name__ == "__main__":

@@ -72,6 +72,7 @@ TEST(Compare, WhatIsIgnoredNeedNotAgree) {
   std::vector<json> b = swept_lines();
   for (json& line : b) line["run"]["engine"]["device"] = "cuda";
   EXPECT_TRUE(compared(swept_lines(), b)["matched"].empty());
+  EXPECT_TRUE(holds(compare(swept_lines(), b, {}), "No run is on both sides: all differ in /engine/device; --ignore"));
   EXPECT_EQ(compared(swept_lines(), b, {"/engine/device"})["matched"].size(), 16u);
   EXPECT_THROW(compared(swept_lines(), b, {"engine.device"}), Error);
   EXPECT_THROW(compared(swept_lines(), b, {"/policy"}), Error) << "then runs of one side could not be told apart";

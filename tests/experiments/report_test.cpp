@@ -51,6 +51,13 @@ TEST(Report, MainTableHoldsTheFiguresOfARun) {
   EXPECT_TRUE(holds(text, "1 run of 2 prompts in 2 alternations with the baseline; a CPU (2 cores); abc.")) << text;
 }
 
+TEST(Report, SharedBaselinesAreTold) {
+  json line = test::worked_line();
+  EXPECT_FALSE(holds(show({line}, {}), "shared"));
+  line["shared_baseline"] = true;
+  EXPECT_TRUE(holds(show({line}, {"markdown", {}, 118}), "Baselines of 1 run were shared with other runs (--share-baselines), not measured in alternation."));
+}
+
 TEST(Report, FitsATerminalAndExplainsItself) {
   std::vector<json> lines = swept_lines();
   lines.push_back(

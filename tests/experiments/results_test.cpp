@@ -37,7 +37,7 @@ TEST(Results, AreFoundAgainAndFailuresAreNot) {
   }
   ResultsFile again(file);
   EXPECT_TRUE(again.has("1"));
-  EXPECT_EQ(again.commit_of("1"), "c");
+  EXPECT_EQ(again.origin_of("1"), json({{"commit", "c"}, {"machine", nullptr}, {"sources", nullptr}}));
   EXPECT_FALSE(again.has("2"));
   EXPECT_EQ(load_results(file).size(), 2u);
 }

@@ -163,6 +163,20 @@ TEST_F(Runs, ASweepGoesOnAfterAFailureAndResumes) {
   EXPECT_EQ(load_results(options.results).size(), 3u) << "the failure is tried again";
 }
 
+// What a failed run loaded must not stand in the way of the next ones.
+TEST_F(Runs, ModelsOfAFailedRunAreLetGo) {
+  const json other = {{"target", {{"model", "experiments/models/draft"}}}, {"drafter", {{"name", "none"}, {"model", nullptr}}}};
+  std::weak_ptr<Model> target;
+  {
+    const foretoken::Run run = run_of({{"workload", {{"prompts", "nowhere.jsonl"}}}});
+    target = bench.target(run.document, "");
+    EXPECT_TRUE(measure_run(run, bench, "", [](double) {}).contains("error"));
+    EXPECT_FALSE(target.expired()) << "the next run may want it";
+  }
+  measured(other);
+  EXPECT_TRUE(target.expired());
+}
+
 TEST_F(Runs, StopTextsEndARequestWhereverRoundsCutIt) {
   const json stop = {{"workload", {{"stop", {"the", ". "}}, {"max_new_tokens", 40}}}, {"measure", {{"repeats", 1}}}};
   const json line = measured(stop);

@@ -22,7 +22,8 @@ STAND_INS = {
     "sudo": '[ "$(cat "$HERE/facts/sudo")" = 0 ] || exit 1; [ "$1" = -n ] && exit 0; exec "$@"',
     "nvidia-smi": 'echo "GPU 0: stand-in"; exit "$(cat "$HERE/facts/nvidia-smi")"',
     "nvcc": 'exit "$(cat "$HERE/facts/nvcc")"',
-    "ctest": "exit 8",
+    "ctest": r"""mkdir -p "$HERE/checkout it/build/$2/Testing/Temporary"
+printf 'Output:\nskipped: a tool is missing\nend\n' > "$HERE/checkout it/build/$2/Testing/Temporary/LastTest.log"; exit 8""",
     "ninja": "exit 0",
     "c++": "exit 0",
     "cmake": r'''
@@ -212,6 +213,7 @@ class Launcher(unittest.TestCase):
         self.assertEqual(code, 8)
         self.assertRegex(self.journal("ctest")[0], "^ctest --preset cpu -j [0-9]+ -L quick -LE gpu$")
         self.assertIn("not run: the tests labelled gpu (tests/kernels/linear_gpu_test.cpp)", err)
+        self.assertIn("foretoken: skipped: a tool is missing\n", err)
         code, _, err = self.run_it("test", "--gpu")
         self.assertEqual(code, 1)
         self.assertIn("--gpu needs a GPU", err)

@@ -18,7 +18,8 @@ try:
     import nbformat
     import pandas  # noqa: F401
 except ImportError as missing:
-    print(f"skipped: {missing.name} is not installed (see notebooks/README.md)")
+    print(f"skipped: the notebooks were not executed, since Jupyter is missing here (the Python module {missing.name}; "
+          "notebooks/README.md says what to install)")
     sys.exit(77)
 
 sys.dont_write_bytecode = True

@@ -63,8 +63,10 @@ void alternate(const json& run, Workbench& bench, const std::filesystem::path& b
   line["repeats"] = json::array();
   for (int i = 0; i < repeats || seconds_since(start) < wanted; ++i) {
     Measured both[2];  // by Side
+    std::string first;
     for (int k = 0; k < 2; ++k) {
       const Side side = (i + k) % 2 == 0 ? Side::baseline : Side::speculative;
+      if (k == 0) first = side == Side::baseline ? "baseline" : "speculative";
       const auto now = [&] {
         const auto engine = bench.engine(run, side, beside);
         return measure(*engine, jobs, batch, [&](double part) {
@@ -77,7 +79,8 @@ void alternate(const json& run, Workbench& bench, const std::filesystem::path& b
     }
     compared += long(jobs.size());
     different += differing(both[0].texts, both[1].texts);
-    line["repeats"].push_back({{"baseline", std::move(both[0].measure)}, {"speculative", std::move(both[1].measure)}});
+    line["repeats"].push_back(
+        {{"first", first}, {"baseline", std::move(both[0].measure)}, {"speculative", std::move(both[1].measure)}});
   }
   const bool compare = line["agreement"]["compared"];
   line["agreement"]["compared_texts"] = compare ? compared : 0;

@@ -2,6 +2,7 @@
 #include "experiments/runner.h"
 
 #include <numeric>
+#include <set>
 
 #include <gtest/gtest.h>
 
@@ -60,6 +61,9 @@ void expect_consistent(const json& m, std::size_t requests) {
   EXPECT_EQ(sum(m["tested_at"]), m["tested"]);
   EXPECT_EQ(sum(m["accepted_at"]), m["accepted"]);
   EXPECT_EQ(sum(m["histogram"]), m["rounds"]);
+  long accepted = 0;
+  for (std::size_t n = 0; n < m["histogram"].size(); ++n) accepted += long(n) * m["histogram"][n].get<long>();
+  EXPECT_EQ(accepted, m["accepted"]);
   EXPECT_LE(m["tokens"], m["rounds"].get<long>() + m["accepted"].get<long>());
   double shares = 0;
   for (const json& r : m["requests"]) {
@@ -90,6 +94,10 @@ TEST_F(Runs, ALineAddsUp) {
     EXPECT_LT(repeat["speculative"]["rounds"], repeat["baseline"]["rounds"]);
     EXPECT_GT(repeat["speculative"]["prefix_rows"], 0) << "the second sample of a prompt finds its prefix";
   }
+  EXPECT_EQ(line["repeats"][0]["first"], "baseline");
+  EXPECT_EQ(line["repeats"][1]["first"], "speculative");
+  for (const char* side : {"baseline", "speculative"})
+    EXPECT_EQ(line["repeats"][0][side]["prefix_rows"], line["repeats"][1][side]["prefix_rows"]) << "each engine begins afresh";
   EXPECT_EQ(line["agreement"], json({{"compared", true}, {"compared_texts", 24}, {"differing_texts", 0}}));
   EXPECT_EQ(line["promise"], "exact");
   EXPECT_EQ(line["target"]["vocab"], 4096);
@@ -116,6 +124,15 @@ TEST_F(Runs, BaselinesMayServeEveryRunThatDiffersInWhoGuesses) {
   EXPECT_NE(repeat(0, 1)["baseline"], repeat(0, 0)["baseline"]) << "each alternation has its own";
   EXPECT_NE(repeat(3, 0)["baseline"]["phases"], repeat(0, 0)["baseline"]["phases"]) << "another temperature is another baseline";
   for (const json& line : outcome.lines) EXPECT_EQ(line["agreement"]["differing_texts"], 0);
+}
+
+TEST_F(Runs, EveryRequestHasDrawsOfItsOwn) {
+  const json run = run_of({{"engine", {{"batch", 8}}}, {"sampling", {{"temperature", 1}, {"samples", 2}}}}).document;
+  std::set<std::uint64_t> streams;
+  const std::vector<Job> jobs = jobs_of(run, bench, "");
+  for (const Job& job : jobs) streams.insert(job.request.stream);
+  EXPECT_GE(jobs.size(), 32u);
+  EXPECT_EQ(streams.size(), jobs.size());
 }
 
 TEST_F(Runs, CoupledTextsAreComparedAtAnyTemperatureOthersAreNot) {

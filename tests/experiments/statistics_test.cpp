@@ -124,6 +124,18 @@ TEST(Statistics, AlternationsThatDisagreeWidenTheInterval) {
   EXPECT_GT(paired_interval(noisy).width(), 0.2);
 }
 
+// Two independent sources of equal size widen by sqrt 2; were the draws of the two levels the same, by 2.
+TEST(Statistics, LevelsAreResampledApart) {
+  Measurements one(8, 8), both(8, 8);
+  for (int p = 0; p < 8; ++p)
+    for (int r = 0; r < 8; ++r) {
+      one.at(p, r) = {10, std::exp(0.1 * p), 10, 1};
+      both.at(p, r) = {10, std::exp(0.1 * p + 0.1 * r), 10, 1};
+    }
+  const auto width = [](const Interval& i) { return std::log(i.high / i.low); };
+  EXPECT_NEAR(width(paired_interval(both)) / width(paired_interval(one)), std::sqrt(2.0), 0.15);
+}
+
 // Means of three values from a wide sample: the bootstrap's spread must be the textbook's s t / sqrt(n) for many prompts.
 TEST(Statistics, AgreesWithTheTextbookForMeans) {
   std::mt19937 random(7);

@@ -34,6 +34,19 @@ TEST(Summary, AnswersWorkedByHand) {
   EXPECT_EQ(s.compared_texts, 2);
 }
 
+// Sampled texts end where they will: each side's tokens are its own.
+TEST(Summary, SidesOfDifferentLengthsAreComparedByTheirRates) {
+  json line = worked_line();
+  for (json& repeat : line["repeats"]) {
+    repeat["baseline"]["requests"][0]["tokens"] = 24;
+    repeat["baseline"]["tokens"] = 32;
+  }
+  const Summary s = summarize(line);
+  EXPECT_DOUBLE_EQ(s.speedup.value, 1.0);  // 20 tokens in 2 s, 32 in 3.2 s
+  EXPECT_DOUBLE_EQ(s.categories[0].speedup.value, 1.0);
+  EXPECT_DOUBLE_EQ(s.baseline.tokens_per_second, 10);
+}
+
 // The first round emits what stood of its draft at once: those tokens took no time of decoding.
 TEST(Summary, DecodingBeginsAfterTheFirstRound) {
   json line = worked_line();

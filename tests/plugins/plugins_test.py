@@ -119,6 +119,17 @@ class Plugins(unittest.TestCase):
         again = self.sweep("both", document, "--plugin", self.bigram, "--plugin", str(changed))
         self.assertEqual([line["run"]["verifier"]["name"] for line in again[4:]], ["matching", "matching"])
 
+    def test_texts_that_differ_fail_a_run_unless_they_may(self):
+        for verifier, expected in (("liar", 1), ("frank", 0)):
+            file, results = self.here / f"{verifier}.json", self.here / f"{verifier}.jsonl"
+            file.write_text(json.dumps({**BASE, "drafter": {"name": "ngram", "longest": 1, "shortest": 1}, "verifier": {"name": verifier}}))
+            code, out, err = self.run_it("run", "--plugin", self.faults, str(file), "--results", str(results), "--quiet", fault="credulous")
+            line = json.loads(results.read_text())
+            differing = line["agreement"]["differing_texts"]
+            self.assertGreater(differing, 0)
+            self.assertIn(f"✗{differing}/4", out)
+            self.assertEqual((code, "texts differ from plain decoding's" in err), (expected, expected == 1), err)
+
     def test_a_document_names_its_plugins(self):
         shutil.copy(self.bigram, self.here / "beside.so")
         base = {**BASE, "drafter": {"name": "bigram"}, "sampling": {"temperature": 1}}

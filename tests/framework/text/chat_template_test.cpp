@@ -26,12 +26,12 @@ TEST(ChatTemplate, GivesTheTextsAndIdsOfTransformers) {
   std::size_t asked = 0;
   for (const json& form : golden["forms"]) {
     const ChatTemplate chat = loaded(form["template"]);
-    EXPECT_EQ(chat.name(), form["form"]);
+    EXPECT_EQ(chat.name(), form["form"].get<std::string>());
     const auto tokenizer = Tokenizer::load(kData / form["tokenizer"].get<std::string>());
     for (const json& one : form["asked"]) {
       const std::string question = one["question"];
       const auto system = one["system"].is_null() ? std::nullopt : std::optional(one["system"].get<std::string>());
-      EXPECT_EQ(chat.text(question, system), one["text"]) << form["form"];
+      EXPECT_EQ(chat.text(question, system), one["text"].get<std::string>()) << form["form"];
       EXPECT_EQ(chat.encode(*tokenizer, question, system), one["ids"].get<std::vector<Token>>()) << form["form"];
       ++asked;
     }

@@ -1,6 +1,5 @@
 #include "experiments/soak.h"
 
-#include <algorithm>
 #include <cstdio>
 #include <fstream>
 
@@ -11,6 +10,7 @@
 #include "experiments/machine.h"
 #include "experiments/run_document.h"
 #include "experiments/runner.h"
+#include "experiments/statistics.h"
 #include "experiments/table.h"
 #include "experiments/workbench.h"
 #include "foretoken_version.h"
@@ -33,12 +33,6 @@ double resident_mib() {
 double allocated_mib() {
   const struct mallinfo2 m = mallinfo2();
   return double(m.uordblks + m.hblkhd) / (1 << 20);
-}
-
-double median(std::vector<double> v) {
-  if (v.empty()) return 0;
-  std::nth_element(v.begin(), v.begin() + std::ptrdiff_t(v.size() / 2), v.end());
-  return v[v.size() / 2];
 }
 
 // One twentieth of the requests.

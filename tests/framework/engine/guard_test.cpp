@@ -1,11 +1,6 @@
 // What the engine does when its guests misbehave: a drafter that returns what it may not, a policy that miscounts, a forward
 // that fails half-way; and that nobody is starved by guesses.
-#include <gtest/gtest.h>
-
-#include "drafters/drafters.h"
-#include "experiments/conformance/scene.h"
-#include "kernels/error.h"
-#include "verifiers/verifiers.h"
+#include "tests/framework/engine/engine_scene.h"
 
 namespace foretoken::testing {
 namespace {
@@ -34,30 +29,7 @@ class Scribbled : public Drafter {
   Scribble scribble_;
 };
 
-struct EngineGuard : ::testing::Test {
-  std::unique_ptr<Backend> backend = make_reference_backend();
-  Registries registries = conformance::all_registries();
-  conformance::Cast cast = conformance::table_cast({.vocab = 5, .positions = 64});
-  EngineOptions options{.batch = 4, .step_rows = 64, .page_rows = 2, .pages = 64, .check = true};
-  Engine::Chairs chairs{{{"name", "draft_model"}, {"model", "table:other"}}, {{"name", "fixed"}, {"length", 3}}, {{"name", "speculative_sampling"}}};
-
-  std::unique_ptr<Engine> engine() { return std::make_unique<Engine>(*backend, cast.target, registries, chairs, options, cast.load); }
-  static Request request(Text prompt, int max_new_tokens = 8, float temperature = 1) {
-    Request r;
-    r.prompt = std::move(prompt);
-    r.limits.max_new_tokens = max_new_tokens;
-    r.sampling.temperature = temperature;
-    return r;
-  }
-  template <class F> static std::string sentence(const F& f) {
-    try {
-      f();
-    } catch (const Error& e) {
-      return e.what();
-    }
-    return "(no error)";
-  }
-  static bool says(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+struct EngineGuard : EngineScene {
   // What a step says when the drafter's trees are scribbled over.
   std::string scribbled(Scribbled::Scribble scribble) {
     registries.drafters.replace("scribbled", {"", "", {}, [=](const json&, Host& h) { return std::make_unique<Scribbled>(h.backend(), scribble); }});

@@ -5,29 +5,14 @@
 #include <cmath>
 
 #include "experiments/conformance/target_law.h"
-#include "experiments/conformance/scene.h"
+#include "tests/framework/engine/engine_scene.h"
 
 namespace foretoken::testing {
 namespace {
 
 using conformance::Text;
 
-struct SamplingTest : ::testing::Test {
-  std::unique_ptr<Backend> backend = make_reference_backend();
-  Registries registries = conformance::all_registries();
-  conformance::Cast cast = conformance::table_cast({.vocab = 5, .positions = 64});
-  EngineOptions options{.batch = 4, .step_rows = 64, .page_rows = 2, .pages = 64, .check = true};
-  Engine::Chairs chairs{{{"name", "draft_model"}, {"model", "table:other"}}, {{"name", "fixed"}, {"length", 3}}, {{"name", "speculative_sampling"}}};
-
-  std::unique_ptr<Engine> engine() { return std::make_unique<Engine>(*backend, cast.target, registries, chairs, options, cast.load); }
-  static Request request(Text prompt, int max_new_tokens, float temperature = 1) {
-    Request r;
-    r.prompt = std::move(prompt);
-    r.limits.max_new_tokens = max_new_tokens;
-    r.sampling.temperature = temperature;
-    return r;
-  }
-};
+struct SamplingTest : EngineScene {};
 
 TEST_F(SamplingTest, log_probabilities_are_the_target_laws) {
   const auto table = std::make_shared<conformance::TableModel>(conformance::TableModel::Options{.vocab = 5, .seed = 3});

@@ -2,8 +2,8 @@
 // row has the same bits alone, among others, as a node of a tree and as the row of a chain that it becomes.
 #include <gtest/gtest.h>
 
-#include "kernels/cuda/cuda_backend.h"
 #include "kernels/error.h"
+#include "tests/kernels/gpu.h"
 #include "tests/kernels/scene.h"
 
 namespace foretoken {
@@ -13,22 +13,6 @@ using namespace testing;
 
 // Weights of the softmax are rounded to bf16 (2^-9) before they meet the values, and so is the result where q is bf16.
 constexpr double kBf16Tolerance = 8e-3, kF32Tolerance = 5e-6;
-
-Backend& gpu() {
-  static const std::unique_ptr<Backend> backend = make_cuda_backend({});
-  return *backend;
-}
-
-Layout on_gpu(Layout l) {
-  for (Tensor* t : {&l.positions, &l.slots, &l.owner, &l.begins, &l.visible, &l.first, &l.ancestors, &l.tables})
-    if (*t) *t = gpu().upload(*t);
-  return l;
-}
-
-KvLayer on_gpu(KvLayer kv) {
-  kv.pool = gpu().upload(kv.pool);
-  return kv;
-}
 
 // kv lies on the GPU, everything else on the host; f32 out, whatever q is.
 Tensor attend(const Tensor& q, const KvLayer& kv, const Layout& layout, float scale) {

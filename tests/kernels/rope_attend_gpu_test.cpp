@@ -2,22 +2,11 @@
 // long contexts, few rows of several sequences, windows, rows of padding.
 #include <gtest/gtest.h>
 
-#include "kernels/cuda/cuda_backend.h"
+#include "tests/kernels/gpu.h"
 #include "tests/kernels/scene.h"
 
 namespace foretoken::testing {
 namespace {
-
-Backend& gpu() {
-  static const std::unique_ptr<Backend> backend = make_cuda_backend({});
-  return *backend;
-}
-
-Layout on_gpu(Layout l) {
-  for (Tensor* t : {&l.positions, &l.slots, &l.owner, &l.begins, &l.visible, &l.first, &l.ancestors, &l.tables})
-    if (*t) *t = gpu().upload(*t);
-  return l;
-}
 
 struct Case {
   int head_size = 128, group = 4, kv_heads = 2, page_rows = 16, window = 0, padding = 0;

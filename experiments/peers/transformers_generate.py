@@ -2,8 +2,8 @@
 
     python3 experiments/peers/transformers_generate.py [--tokens 32] [--context 1024] [--out FILE.jsonl]
 
-Prints milliseconds a token of `generate` (greedy) with a Llama-3.1-8B shape at batch 1 and 64, and of its assisted generation
-with a Llama-3.2-1B shape that drafts 4 tokens a round. Needs PyTorch and Transformers; nothing of this project depends on it.
+Prints milliseconds a token of `generate` (greedy) with a Llama-3.1-8B and a Llama-3.2-1B shape at batch 1 and 64, and of assisted
+generation where the small one drafts 4 tokens a round for the large one. Needs PyTorch and Transformers; nothing of this project depends on it.
 """
 
 import argparse
@@ -59,21 +59,26 @@ def main():
     p.add_argument("--context", type=int, default=1024)
     p.add_argument("--out", help="append JSON lines here")
     args = p.parse_args()
-    target = model("llama-3.1-8b")
-    lines = [("generate, batch 1", measure(target, args.tokens, args.context, 1)),
-             ("generate, batch 64", measure(target, args.tokens, args.context, 64))]
-    draft = model("llama-3.2-1b")
-    draft.generation_config.num_assistant_tokens = 4
-    draft.generation_config.num_assistant_tokens_schedule = "constant"
-    draft.generation_config.assistant_confidence_threshold = 0.0
-    lines.append(("assisted generation, 1b drafts 4, batch 1", measure(target, args.tokens, args.context, 1, assistant_model=draft)))
     machine = f"{torch.cuda.get_device_name()}, torch {torch.__version__}, transformers {transformers.__version__}"
-    for what, ms in lines:
-        print(f"{what:45s} {ms:8.2f} ms a token")
+
+    def report(what, target, batch, **more):
+        ms = measure(target, args.tokens, args.context, batch, **more)
+        print(f"{what:45s} {ms:8.2f} ms a token", flush=True)
         if args.out:
             with open(args.out, "a") as f:
                 f.write(json.dumps({"peer": "transformers", "what": what, "ms_per_token": ms, "context": args.context,
                                     "tokens": args.tokens, "machine": machine, "date": time.strftime("%Y-%m-%d")}) + "\n")
+
+    draft = model("llama-3.2-1b")
+    for batch in (1, 64):
+        report(f"1b: generate, batch {batch}", draft, batch)
+    target = model("llama-3.1-8b")
+    for batch in (1, 64):
+        report(f"generate, batch {batch}", target, batch)
+    draft.generation_config.num_assistant_tokens = 4
+    draft.generation_config.num_assistant_tokens_schedule = "constant"
+    draft.generation_config.assistant_confidence_threshold = 0.0
+    report("assisted generation, 1b drafts 4, batch 1", target, 1, assistant_model=draft)
 
 
 if __name__ == "__main__":

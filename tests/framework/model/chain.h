@@ -24,12 +24,13 @@ class Chain {
     pages_ = (most_rows + kPageRows - 1) / kPageRows;
     const Tensor pool = Tensor::host({pages_, 2 * plane * shape.layers}, DType::u8);
     std::memset(pool.raw(), 0xff, std::size_t(pool.bytes()));  // NaN: whoever reads an unwritten slot shows it
+    const Tensor there = backend.upload(pool);
     for (int l = 0; l < shape.layers; ++l)
       kv_.push_back(
-          {pool, 2 * plane * l, 2 * plane * l + plane, kPageRows, shape.kv_heads, shape.head_size, shape.dtype});
+          {there, 2 * plane * l, 2 * plane * l + plane, kPageRows, shape.kv_heads, shape.head_size, shape.dtype});
   }
 
-  // Logits of the `last` tokens, or of all: f32 [last, vocab].
+  // Logits of the `last` tokens, or of all, on the host: f32 [last, vocab].
   Tensor feed(std::span<const Token> tokens, int last = -1) {
     const int n = int(tokens.size());
     std::vector<std::int32_t> at, visible, first, table, wanted;
@@ -52,7 +53,11 @@ class Chain {
     }
     l.owner = ints(std::vector<std::int32_t>(n, 0)), l.begins = ints({0, n});
     l.tables = ints(table).reshaped({1, pages_});
-    return model_.forward(backend_, rows, kv_).logits;
+    for (Tensor* t : {&rows.tokens, &rows.wanted, &l.positions, &l.slots, &l.visible, &l.first, &l.owner, &l.begins, &l.tables})
+      if (*t) *t = backend_.upload(*t);
+    const Tensor logits = model_.forward(backend_, rows, kv_).logits, host = Tensor::host(logits.shape(), DType::f32);
+    backend_.copy(logits, host);
+    return host;
   }
 
  private:

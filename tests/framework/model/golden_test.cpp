@@ -1,52 +1,57 @@
-// The reference backend meets the fp32 logits that Transformers gives (tests/golden/make_golden.py), to 1e-5.
-#include <gtest/gtest.h>
+// Every kind of model that is supported, on the reference and on the fast CPU backend with each of its instruction sets, meets the
+// fp32 logits that Transformers gives, to 1e-5.
+#include <map>
 
-#include "tests/framework/model/chain.h"
+#include "tests/framework/model/golden.h"
+#include "tests/support/tiny_models.h"
 
 namespace foretoken::test {
 namespace {
 
-const std::filesystem::path kData = std::filesystem::path(FORETOKEN_SOURCE_DIR) / "tests" / "data";
-
-class TinyModel : public testing::TestWithParam<const char*> {
+class TinyModel : public testing::TestWithParam<std::string> {
  protected:
-  std::filesystem::path directory_ = kData / "models" / GetParam();
-  Checkpoint golden_ = Checkpoint::open_file(kData / "golden" / (std::string(GetParam()) + ".safetensors"));
+  std::filesystem::path directory_ = kTinyModels / GetParam();
 };
 
 TEST_P(TinyModel, MeetsTheLogitsOfTransformers) {
   const auto backend = make_reference_backend();
-  Transformer model(*backend, ModelConfig::load(directory_), Checkpoint::open(directory_), GetParam(), 0);
-  int prompts = 0;
-  for (; golden_.has("ids" + std::to_string(prompts)); ++prompts) {
-    const Tensor ids = golden_.tensor("ids" + std::to_string(prompts)),
-                 want = golden_.tensor("logits" + std::to_string(prompts));
-    const auto tokens = std::span<const Token>(ids.values<std::int32_t>());
-    Chain whole(*backend, model, int(tokens.size()));
-    const Tensor logits = whole.feed(tokens);
-    ASSERT_EQ(logits.shape(), want.shape());
-    EXPECT_LE(relative_error(logits.values<float>(), want.values<float>()), 1e-5) << "prompt " << prompts;
+  Transformer model = golden_model(*backend, directory_, {});  // weights as the checkpoint stores them, computed in f32
+  EXPECT_EQ(meet_transformers(*backend, model, 1e-5, 5), 3);
+}
 
-    Chain chunks(*backend, model, int(tokens.size()));  // the same bits, however the prompt is cut
-    for (std::size_t begin = 0; begin < tokens.size(); begin += 5) {
-      const Tensor part = chunks.feed(tokens.subspan(begin, std::min<std::size_t>(5, tokens.size() - begin)));
-      EXPECT_EQ(std::memcmp(part.raw(), logits.row<float>(std::int64_t(begin)), std::size_t(part.bytes())), 0)
-          << "chunk at " << begin;
-    }
+TEST_P(TinyModel, MeetsTheLogitsOfTransformersOnTheFastBackend) {
+  for (const std::string& instructions : cpu_instructions()) {
+    SCOPED_TRACE(instructions);
+    const auto backend = make_cpu_backend(2, instructions);
+    Transformer model = golden_model(*backend, directory_, kSingle);
+    EXPECT_EQ(meet_transformers(*backend, model, 1e-5, 5), 3);
   }
-  EXPECT_EQ(prompts, 3);
 }
 
 TEST_P(TinyModel, MeetsTheFrequenciesOfTransformers) {
+  const Checkpoint golden = Checkpoint::open_file(kRoot / "tests" / "data" / "golden" / (GetParam() + ".safetensors"));
   const auto frequencies = ModelConfig::load(directory_).rope_frequencies();
-  const Tensor want = golden_.tensor("frequencies", {std::int64_t(frequencies.size())});
+  const Tensor want = golden.tensor("frequencies", {std::int64_t(frequencies.size())});
   for (std::size_t i = 0; i < frequencies.size(); ++i)
     EXPECT_NEAR(frequencies[i] / want.values<float>()[i], 1, 2.4e-7)
         << i;  // two units in the last place: torch's pow has its own
 }
 
-INSTANTIATE_TEST_SUITE_P(Shapes, TinyModel, testing::Values("llama2", "llama3", "linear", "sharded", "bf16", "f16"),
-                         [](const auto& info) { return info.param; });
+// tests/data/models, one folder each: whatever is made there is held to its logits.
+INSTANTIATE_TEST_SUITE_P(Kinds, TinyModel, testing::ValuesIn(tiny_model_names()), [](const auto& info) { return info.param; });
+
+// The kinds that the project promises are among them.
+TEST(TinyModels, AreOfEveryKindThatIsSupported) {
+  std::map<std::string, int> of;
+  for (const std::string& name : tiny_model_names()) {
+    const ModelConfig m = ModelConfig::load(kTinyModels / name);
+    of[m.architecture] += 1, of["a sliding window"] += m.window > 0, of["biases of q, k, v"] += m.qkv_bias, of["norms of heads"] += m.head_norms;
+    of["one head of keys"] += m.kv_heads == 1 && m.heads > 1, of["a head size that is no power of two"] += (m.head_size & (m.head_size - 1)) != 0;
+    of["linear rope"] += m.rope_scaling.kind == RopeScaling::Kind::linear, of["Llama 3's rope"] += m.rope_scaling.kind == RopeScaling::Kind::llama3;
+  }
+  EXPECT_EQ(of.size(), 11u);  // four architectures and the seven kinds above
+  for (const auto& [kind, models] : of) EXPECT_GT(models, 0) << kind;
+}
 
 }  // namespace
 }  // namespace foretoken::test

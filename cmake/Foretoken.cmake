@@ -25,6 +25,10 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_L
   target_compile_options(foretoken_options INTERFACE
     $<$<COMPILE_LANGUAGE:CXX>:-Wno-restrict;-Wno-array-bounds;-Wno-stringop-overflow;-Wno-stringop-overread>)
 endif()
+if(CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
+  # libstdc++'s std::stable_sort calls what libstdc++ deprecates.
+  target_compile_options(foretoken_options INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Wno-deprecated-declarations>)
+endif()
 if(FORETOKEN_SANITIZE)
   target_compile_options(foretoken_options INTERFACE
     $<$<COMPILE_LANGUAGE:CXX>:-fsanitize=${FORETOKEN_SANITIZE};-fno-sanitize-recover=all>

@@ -108,7 +108,28 @@ Ground ground() {
   return g;
 }
 
-int run_check(const Given& g, const std::string& command, int width) {
+// As a shell takes it.
+std::string shell_word(const std::string& word) {
+  if (word.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=./,:@%") == std::string::npos) return word;
+  std::string s = "'";
+  for (const char c : word) s += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return s + "'";
+}
+
+// The command that asks the same again.
+std::string command_of(const Given& g) {
+  std::string command = "foretoken check", laws;
+  for (const std::string& p : g.plugins) command += " --plugin " + shell_word(p);
+  for (const auto& [flag, value] : {std::pair{" --drafter ", g.drafter}, {" --policy ", g.policy}, {" --verifier ", g.verifier}, {" --options ", g.options}})
+    if (!value.empty()) command += flag + shell_word(value);
+  for (const std::string& law : g.laws) laws += (laws.empty() ? "" : ",") + law;
+  if (!laws.empty()) command += " --laws " + shell_word(laws);
+  char seconds[40];
+  std::snprintf(seconds, sizeof seconds, " --seconds %g", g.seconds);
+  return command + (g.seconds > 0 ? seconds : "") + " --threads " + std::to_string(g.threads);
+}
+
+int run_check(const Given& g, int width) {
   Registries before, registries;
   register_drafters(before), register_verifiers(before);
   registries = before;
@@ -123,7 +144,8 @@ int run_check(const Given& g, const std::string& command, int width) {
   constexpr double kOfSome = 60, kOfAll = 600;
   const bool some = asked.size() > 1 || !asked.front().drafter.is_null() || !asked.front().policy.is_null() || !asked.front().verifier.is_null();
   const CheckReport report = check(all, ground(), {g.threads, g.seconds > 0 ? g.seconds : some ? kOfSome : kOfAll, g.laws});
-  const std::string text = g.json ? check_json(report, command).dump(2) + "\n" : check_text(report, g.details, width);
+  const Question question{command_of(g), registries.plugins};
+  const std::string text = g.json ? check_json(report, question).dump(2) + "\n" : check_text(report, question, g.details, width);
   std::fwrite(text.data(), 1, text.size(), stdout);
   if (g.json)
     for (const std::string& sentence : report.sentences) std::fprintf(stderr, "foretoken: %s\n", sentence.c_str());
@@ -148,13 +170,7 @@ void add_check(CLI::App& app, Action& action) {
   c->add_flag("--details", g->details, "a line for every combination");
   c->add_flag("--json", g->json, "the same for programs and appendices");
   c->callback([g, &action] {
-    action = [g] {
-      std::string command = "foretoken check";
-      for (const std::string& p : g->plugins) command += " --plugin " + p;
-      for (const auto& [flag, value] : {std::pair{" --drafter ", g->drafter}, {" --policy ", g->policy}, {" --verifier ", g->verifier}, {" --options ", g->options}})
-        if (!value.empty()) command += flag + value;
-      return run_check(*g, command, 160);
-    };
+    action = [g] { return run_check(*g, 160); };
   });
 }
 

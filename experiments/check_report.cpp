@@ -86,28 +86,43 @@ ordered_json json_of(const KitLaw& law, const LawReport& r, const CheckReport& r
   return j;
 }
 
+// Which program on which machine was asked what, when.
+std::string heading(const Question& question) {
+  const nlohmann::json host = host_of();
+  std::string s = std::string("foretoken ") + kVersion + ", commit " + kCommit + ", " + kCompiler + ", " + kBuildType + "; " + host["cpu"].get<std::string>() + ", " +
+                  std::to_string(host["cores"].get<int>()) + " cores, " + host["os"].get<std::string>() + "; " + utc_now() + "\n" + question.command + "\n";
+  for (const PluginFile& plugin : question.plugins) s += "plugin " + plugin.path + ", hash " + plugin.hash + "\n";
+  return s;
+}
+
+std::string verdict_on_all(const CheckReport& report) {
+  const long broken = std::ranges::count(report.laws, Ruling::broken, &LawReport::ruling);
+  if (report.holds()) return "Every law that concerns them holds";
+  if (broken == 0) return "No law is broken, but not all was shown";
+  return std::to_string(broken) + (broken == 1 ? " law is broken" : " laws are broken");
+}
+
 }  // namespace
 
-std::string check_text(const CheckReport& report, bool details, int width) {
+std::string check_text(const CheckReport& report, const Question& question, bool details, int width) {
   Table table{std::to_string(report.subjects.size()) + (report.subjects.size() == 1 ? " combination" : " combinations") + " of drafter, policy and verifier", "",
               {{"law", "law", "", Column::Kind::text}, {"verdict", "verdict", "", Column::Kind::text}, {"of", "of", "", Column::Kind::text}, {"cases", "cases", "", Column::Kind::number},
                {"", "counted", "", Column::Kind::text}, {"figure", "figure", "", Column::Kind::text}, {"s", "seconds", "", Column::Kind::number}},
               {}};
   for (const KitLaw& law : conformance::kit_laws()) add_law(law, report, details, table);
-  std::string s = std::string("foretoken ") + kVersion + ", commit " + kCommit + "\n\n";
+  std::string s = heading(question) + "\n";
   if (report.subjects.size() <= 20)
     for (const std::string& subject : report.subjects) s += "  " + subject + "\n";
   s += "\n" + table.terminal(width) + "\n";
   for (const KitLaw& law : conformance::kit_laws()) s += law.name + ": " + law.statement + "\n";
   s += "\n";
   for (const std::string& sentence : report.sentences) s += sentence + "\n";
-  const long broken = std::ranges::count(report.laws, Ruling::broken, &LawReport::ruling);
-  s += report.holds() ? "Every law that concerns them holds" : std::to_string(broken) + (broken == 1 ? " law is broken" : " laws are broken");
-  return s + " (" + number("%.1f", report.seconds) + " s).\n";
+  return s + verdict_on_all(report) + " (" + number("%.1f", report.seconds) + " s).\n";
 }
 
-ordered_json check_json(const CheckReport& report, const std::string& command) {
-  ordered_json laws = ordered_json::array();
+ordered_json check_json(const CheckReport& report, const Question& question) {
+  ordered_json laws = ordered_json::array(), plugins = ordered_json::array();
+  for (const PluginFile& plugin : question.plugins) plugins.push_back({{"path", plugin.path}, {"hash", plugin.hash}});
   for (const KitLaw& law : conformance::kit_laws()) {
     ordered_json findings = ordered_json::array();
     for (const LawReport& r : report.laws)
@@ -118,7 +133,8 @@ ordered_json check_json(const CheckReport& report, const std::string& command) {
           {"program", {{"version", kVersion}, {"commit", kCommit}, {"compiler", kCompiler}, {"build", kBuildType}}},
           {"machine", machine_of(*make_cpu_backend(1))},
           {"date", utc_now()},
-          {"command", command},
+          {"command", question.command},
+          {"plugins", plugins},
           {"seconds", report.seconds},
           {"subjects", report.subjects},
           {"laws", laws},

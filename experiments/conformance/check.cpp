@@ -99,8 +99,11 @@ class Session {
   }
 
   std::vector<LawReport> reports() {
-    for (LawReport& r : reports_)
-      if (r.ruling == LawReport::Ruling::holds && r.asked == 0) r.ruling = LawReport::Ruling::not_shown, r.reason = "none of its " + std::to_string(r.scenes) + " scenes began in the time given";
+    for (LawReport& r : reports_) {
+      if (r.ruling != LawReport::Ruling::holds || r.asked == r.scenes) continue;
+      r.ruling = LawReport::Ruling::not_shown;
+      r.reason = std::to_string(r.scenes - r.asked) + " of its " + std::to_string(r.scenes) + " scenes did not begin in the time given; --seconds gives more";
+    }
     return std::move(reports_);
   }
 

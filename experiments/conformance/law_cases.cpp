@@ -16,8 +16,11 @@ Subject under_length(const Candidate& c, int length) {
 
 namespace {
 
+constexpr long kMostWays = 26000;  // of one scene; what the verifiers of this tree need at most, so that 60 s are enough for others too
+
 // One enumeration. A chosen policy may draft long: then the length limit lies near, so that drafts end with what is looked at.
 void enumerate(Cases& all, const Candidate& c, const std::string& scene, int length, ExactCase pattern, const std::vector<Text>& prompts) {
+  pattern.most_ways = kMostWays;
   if (c.own_policy && pattern.max_new_tokens == 0) pattern.max_new_tokens = pattern.tokens + 1;
   for (const Text& prompt : prompts) {
     pattern.prompts = {prompt};
@@ -66,7 +69,7 @@ Cases options_cases(const Candidate& c, const Ground&) {
   Cases all;
   for (const SamplingOption& option : sampling_options())
     all.push_back({option.text, [s = under_length(c, 2), option]() -> Finding {
-                     OptionFinding f = exact_or_refused(s, option);
+                     OptionFinding f = exact_or_refused(s, option, kMostWays / 4);
                      if (!f.refusal.empty()) f.what += ": " + f.refusal;
                      return f;
                    }});

@@ -38,9 +38,9 @@ bool changes(const Sampling& sampling) {
 }
 
 // Samples are enumerated jointly, so fewer tokens of fewer kinds.
-ExactCase case_of(const SamplingOption& option, const Text& prompt) {
+ExactCase case_of(const SamplingOption& option, const Text& prompt, long most_ways) {
   ExactCase c{.target = kTarget, .prompts = {prompt}, .tokens = 3, .max_new_tokens = 4, .scene = {.sampling = option.sampling}};
-  c.stop = option.stop;
+  c.stop = option.stop, c.most_ways = most_ways;
   if (option.samples > 1) c.target.vocab = 2, c.prompts.assign(std::size_t(option.samples), {1, 1, 0, Token(prompt.size() % 2)}), c.samples = true, c.tokens = 2;
   return c;
 }
@@ -116,7 +116,7 @@ const std::vector<SamplingOption>& sampling_options() {
   return table;
 }
 
-OptionFinding exact_or_refused(const Subject& subject, const SamplingOption& option) {
+OptionFinding exact_or_refused(const Subject& subject, const SamplingOption& option, long most_ways) {
   OptionFinding f;
   f.what = subject.text() + ", " + option.text;
   f.refusal = refusal_of(subject, option.sampling);
@@ -128,9 +128,9 @@ OptionFinding exact_or_refused(const Subject& subject, const SamplingOption& opt
     return f;
   }
   for (const Text& prompt : {Text{0}, Text{3, 1, 0, 3, 1}}) {
-    const Finding e = exact(subject, case_of(option, prompt));
+    const Finding e = exact(subject, case_of(option, prompt, most_ways));
     if (!e.holds) f.fail(option.text + " is neither exact nor refused: " + e.why);
-    if (e.seen.contains("prefix rows")) f.seen["prefix rows"] += e.seen.at("prefix rows");
+    for (const auto& [what, n] : e.seen) f.seen[what] += n;
     f.measure = std::max(f.measure, e.measure), f.cases += e.cases, f.accepted += e.accepted, f.refused += e.refused;
   }
   if (option.samples > 1) {

@@ -23,7 +23,8 @@ struct OptionFinding : Finding {
 };
 // Exact, over every outcome of every draw, or refused before anything was drawn. Also fails where the option changes nothing in
 // the target's law, since then nothing was shown.
-OptionFinding exact_or_refused(const Subject& subject, const SamplingOption& option);
+// `most_ways`: as ExactCase has it.
+OptionFinding exact_or_refused(const Subject& subject, const SamplingOption& option, long most_ways = 0);
 
 // Options against drafters, a table for every verifier, in Markdown: "exact", or a number that leads to the sentence of the refusal.
 // Everything in it was just shown; what is neither exact nor refused is an Error.

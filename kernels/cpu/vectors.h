@@ -6,8 +6,10 @@
 #include <cstdint>
 #include <cstring>
 
-#pragma GCC diagnostic ignored "-Wpsabi"                // no vector is passed between files
+#pragma GCC diagnostic ignored "-Wpsabi"  // no vector is passed between files
+#ifndef __clang__
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"  // of _mm512_undefined, inside the intrinsics of GCC 12
+#endif
 
 namespace foretoken {
 namespace {

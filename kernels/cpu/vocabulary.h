@@ -91,7 +91,7 @@ inline float least_likely(const Weighed& w, float least, float min_p, float peak
   int i = 0;
   for (; i + kWidth <= w.vocab; i += kWidth) {
     const Floats v = load<Floats>(w.logits + i);
-    found = (v >= least) & (load<Floats>(w.weights + i) >= min_p) & (v < found) ? v : found;
+    found = ((v >= least) & (load<Floats>(w.weights + i) >= min_p) & (v < found)) ? v : found;
   }
   float f = peak;
   for (int j = 0; j < kWidth; ++j) f = found[j] < f ? found[j] : f;

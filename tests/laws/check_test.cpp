@@ -46,13 +46,17 @@ TEST(Check, AskedOfWhatIsSoundEveryLawHoldsOrSaysWhyItIsSilent) {
     EXPECT_EQ(r.asked, r.scenes) << r.law;
     EXPECT_TRUE(r.cases > 0 || r.ruling != LawReport::Ruling::holds) << r.law;
   }
-  const json j = check_json(report, "foretoken check --drafter draft_model");
+  const json j = check_json(report, {"foretoken check --drafter draft_model", {{"libmine.so", "0123"}}});
+  EXPECT_EQ(j["command"], "foretoken check --drafter draft_model");
+  EXPECT_EQ(j["plugins"][0]["hash"], "0123");
   EXPECT_EQ(j["laws"].size(), kit_laws().size());
   EXPECT_EQ(j["laws"][0]["findings"].size(), 2u);
   EXPECT_LE(j["laws"][0]["findings"][0]["figure"]["value"], 1e-12);
   EXPECT_EQ(j["laws"][1]["findings"][0]["power"]["power"], 0.99);
   EXPECT_TRUE(j["holds"]);
-  const std::string text = check_text(report, true, 160);
+  const std::string text = check_text(report, {"foretoken check --drafter draft_model", {{"libmine.so", "0123"}}}, true, 160);
+  for (const char* part : {"\nforetoken check --drafter draft_model\n", "\nplugin libmine.so, hash 0123\n", " cores, ", "Z\n"}) EXPECT_NE(text.find(part), std::string::npos) << part;
+  EXPECT_EQ(text.find("cut in depth"), std::string::npos) << "the verifiers of this tree are looked at to the full depth";
   for (const KitLaw& law : kit_laws()) EXPECT_NE(text.find(law.name + ": " + law.statement), std::string::npos);
 }
 
@@ -63,7 +67,7 @@ TEST(Check, NoResidualIsFoundAndSaidInOneSentence) {
   const std::string& sentence = report.sentences.front();
   EXPECT_NE(sentence.find("the law 'exact' is broken by draft_model table:far, fixed 4, mutant: "), std::string::npos) << sentence;
   EXPECT_EQ(sentence.find('\n'), std::string::npos);
-  EXPECT_NE(check_text(report, false, 160).find(sentence), std::string::npos);
+  EXPECT_NE(check_text(report, {"foretoken check"}, false, 160).find(sentence), std::string::npos);
 }
 
 TEST(Check, ADeafVerifierFailsAcceptanceAndLimitsAlone) {
@@ -78,6 +82,21 @@ TEST(Check, WhatDidNotBeginInTimeIsSaid) {
   const CheckReport report = check(candidates({all_registries(), kDraftModel, nullptr, {{"name", "coupled"}}}), ground(), {1, 1e-9, {}});
   EXPECT_FALSE(report.holds());
   EXPECT_NE(report.sentences.front().find("was not shown"), std::string::npos);
+  EXPECT_NE(check_text(report, {"foretoken check"}, false, 160).find("No law is broken, but not all was shown ("), std::string::npos);
+}
+
+TEST(Check, AScenesDepthIsCutWhereTheDrawsFallInTooManyWays) {
+  const Subject subject{all_registries(), {kDraftModel, {{"name", "fixed"}, {"length", 2}}, {{"name", "speculative_sampling"}}}};
+  ExactCase c{.target = {.vocab = 3, .order = 2, .seed = 81}, .prompts = {{0, 1}}, .tokens = 4};
+  const Finding whole = exact(subject, c);
+  EXPECT_FALSE(whole.seen.contains("scenes cut in depth"));
+  c.most_ways = whole.cases;
+  EXPECT_EQ(exact(subject, c).cases, whole.cases);
+  c.most_ways = whole.cases - 1;
+  const Finding cut = exact(subject, c);
+  EXPECT_TRUE(cut.holds) << cut.what;
+  EXPECT_EQ(cut.seen.at("scenes cut in depth"), 1);
+  EXPECT_LT(cut.cases, whole.cases);
 }
 
 TEST(Check, ALawThatWasNotNamedIsListedAsNotAsked) {

@@ -4,6 +4,7 @@ refused where something is wrong with them."""
 import json
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import tempfile
@@ -118,6 +119,32 @@ class Plugins(unittest.TestCase):
         changed.write_bytes(Path(self.matching).read_bytes() + b"\0")
         again = self.sweep("both", document, "--plugin", self.bigram, "--plugin", str(changed))
         self.assertEqual([line["run"]["verifier"]["name"] for line in again[4:]], ["matching", "matching"])
+
+    def test_templates_pass_check(self):
+        drafter = '{"name": "draft_model", "model": "table:other"}'
+        for plugin, others in ((self.bigram, []), (self.matching, ["--drafter", drafter]), (self.matching, ["--drafter", "ngram"])):
+            arguments = ["check", "--plugin", plugin, *others, *(["--verifier", "matching"] if others else []), "--seconds", "300"]
+            code, out, err = self.run_it(*arguments, "--json")
+            self.assertEqual((code, err), (0, ""))
+            report = json.loads(out)
+            self.assertTrue(report["holds"])
+            self.assertEqual([p["path"] for p in report["plugins"]], [plugin])
+            self.assertEqual(shlex.split(report["command"]), ["foretoken", *arguments, "--threads", "2"])
+            verdicts = {law["law"]: {f["verdict"] for f in law["findings"]} for law in report["laws"]}
+            for law in ("exact", "sampled", "greedy", "batch", "memory", "cache", "acceptance", "limits", "options", "device"):
+                self.assertEqual(verdicts[law], {"holds"}, law)
+            for law in report["laws"]:
+                for finding in law["findings"]:
+                    if finding["verdict"] == "holds":
+                        self.assertGreater(finding["cases"], 0)
+                        self.assertEqual(finding["scenes"], finding["scenes_in_all"])
+
+    def test_check_finds_a_plugin_that_lies(self):
+        code, out, err = self.run_it("check", "--plugin", self.faults, "--verifier", "liar", "--drafter", "ngram", "--laws", "exact,greedy", fault="credulous")
+        self.assertEqual((code, err), (1, ""))
+        self.assertRegex(out, r"the law 'exact' is broken by ngram .*, liar: ")
+        self.assertRegex(out, r"the law 'greedy' is broken by ngram .*, liar: ")
+        self.assertRegex(out, r"\n\d laws are broken \(")
 
     def test_texts_that_differ_fail_a_run_unless_they_may(self):
         for verifier, expected in (("liar", 1), ("frank", 0)):

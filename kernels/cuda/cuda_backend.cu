@@ -61,6 +61,7 @@ int CudaBackend::padded(int n) const {
   if (n <= 8) return n;
   if (n <= 16) return up(2);
   if (n <= 64) return up(8);
+  if (n <= 256) return up(32);
   if (n <= 512) return up(64);
   if (n <= 4096) return up(256);
   int power = 8192;

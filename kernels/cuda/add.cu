@@ -6,8 +6,8 @@ namespace foretoken {
 namespace {
 
 template <class T> __global__ void add_kernel(float* x, std::int64_t x_stride, const T* y, std::int64_t y_stride, int width) {
-  wait_for_earlier();
   let_later_start();
+  wait_for_earlier();
   for (int i = int(threadIdx.x); i < width; i += int(blockDim.x)) x[blockIdx.x * x_stride + i] += to_float(y[blockIdx.x * y_stride + i]);
 }
 

@@ -23,8 +23,8 @@ cudaDataType data_type(DType t) { return t == DType::f32 ? CUDA_R_32F : CUDA_R_1
 // y[r, o] = p[0, r, o] + p[1, r, o] + ... + bias[o] (+ y[r, o]); p f32 [slices, rows, out].
 template <class Y>
 __global__ void add_slices_kernel(const float* p, int slices, std::int64_t slice, const float* bias, Y* y, std::int64_t y_stride, int out, bool adds) {
-  wait_for_earlier();
   let_later_start();
+  wait_for_earlier();
   const int o = int(blockIdx.x * blockDim.x + threadIdx.x);
   if (o >= out) return;
   const float* const at = p + std::int64_t(blockIdx.y) * out + o;

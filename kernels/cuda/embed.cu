@@ -7,8 +7,8 @@ namespace foretoken {
 namespace {
 
 template <class T> __global__ void embed_kernel(const T* table, std::int64_t stride, const int* tokens, float* x, int width) {
-  wait_for_earlier();
   let_later_start();
+  wait_for_earlier();
   const int token = tokens[blockIdx.x];
   float* const to = x + std::int64_t(blockIdx.x) * width;
   const T* const from = table + std::int64_t(token) * stride;

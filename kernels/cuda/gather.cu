@@ -6,15 +6,15 @@ namespace foretoken {
 namespace {
 
 template <class T> __global__ void gather_kernel(const T* x, std::int64_t stride, const int* rows, T* y, int width) {
-  wait_for_earlier();
   let_later_start();
+  wait_for_earlier();
   const T* const from = x + std::int64_t(rows[blockIdx.x]) * stride;
   for (int i = int(threadIdx.x); i < width; i += int(blockDim.x)) y[std::int64_t(blockIdx.x) * width + i] = from[i];
 }
 
 __global__ void pick_kernel(const int* known, const int* const* at, int* to, std::int64_t to_stride, int n) {
-  wait_for_earlier();
   let_later_start();
+  wait_for_earlier();
   const int i = int(blockIdx.x * blockDim.x + threadIdx.x);
   if (i < n) to[i * to_stride] = at[i] != nullptr ? *at[i] : known[i];
 }

@@ -10,8 +10,8 @@ namespace {
 constexpr int kHeads = 8;  // of a block, a warp each
 
 template <class T> __global__ void __launch_bounds__(kHeads * 32) head_norm_kernel(T* x, std::int64_t stride, const float* gain, float epsilon, int heads, int head_size) {
-  wait_for_earlier();
   let_later_start();
+  wait_for_earlier();
   const int head = int(blockIdx.y) * kHeads + int(threadIdx.x) / 32, lane = int(threadIdx.x) % 32;
   if (head >= heads) return;
   T* const at = x + std::int64_t(blockIdx.x) * stride + std::int64_t(head) * head_size;

@@ -11,8 +11,8 @@ namespace foretoken {
 namespace {
 
 template <class T, class Y> __global__ void convert_kernel(const T* x, std::int64_t stride, Y* y, int width) {
-  wait_for_earlier();
   let_later_start();
+  wait_for_earlier();
   for (int i = int(threadIdx.x); i < width; i += int(blockDim.x)) from_float(y[std::int64_t(blockIdx.x) * width + i], to_float(x[blockIdx.x * stride + i]));
 }
 
@@ -56,31 +56,48 @@ CudaProducts::~CudaProducts() = default;
 // The input as a dense matrix of the matrix' type.
 Tensor CudaProducts::dense_input(const ProductInput& input, DType type) {
   if (input.kind == ProductInput::Kind::norm) return rms_norm_as(backend_, input.x, input.gain, input.epsilon, type);
-  if (input.kind == ProductInput::Kind::silu) return converted(backend_, backend_.silu_mul(input.x), type);
   return converted(backend_, input.x, type);
 }
 
+// As it is where a streamed product takes it so; with more rows than one, what is made of x is made before.
+ProductInput CudaProducts::ready(const ProductInput& input, const Weight& w, const Tensor& matrix) {
+  if (streams(input, w, matrix)) return input;
+  return {.x = dense_input(input, matrix.dtype())};
+}
+
 void CudaProducts::run(const Tensor& y, const ProductInput& input, const Weight& w, bool adds) {
-  expect_width("a product", input.x, input.kind == ProductInput::Kind::silu ? 2 * w.in : w.in);
+  expect_width("a product", input.x, w.in);
   expect_width("a product", y, w.out);
   if (y.dim(0) != input.rows()) throw Error("cuda: a product of " + std::to_string(input.rows()) + " rows into " + y.shape().text());
   if (input.rows() == 0) return;
   const Tensor& matrix = matrix_of(w);
-  if (streams(input, w, matrix)) return stream(y, input, w, matrix, adds);
-  const Tensor x = dense_input(input, matrix.dtype());
-  const ProductInput made{.x = x};  // with more rows than one, what is made of x is made before
-  if (streams(made, w, matrix)) return stream(y, made, w, matrix, adds);
+  const ProductInput made = ready(input, w, matrix);
+  if (streams(made, w, matrix)) return stream(y, made, w, matrix, adds ? ProductEnd::added : ProductEnd::plain);
   const bool awkward = w.in % 8 != 0 || w.out % 4 != 0;  // cuBLASLt has no order of sums of its own for these
-  if (backend_.invariant() && (matrix.dtype() == DType::f32 || awkward)) return exact_product(backend_, y, x, matrix, w.bias, adds);
-  blas_->run(y, x, matrix, w.bias, adds);
+  if (backend_.invariant() && (matrix.dtype() == DType::f32 || awkward)) return exact_product(backend_, y, made.x, matrix, w.bias, adds);
+  blas_->run(y, made.x, matrix, w.bias, adds);
+}
+
+Tensor CudaProducts::gated(const ProductInput& input, const Weight& w) {
+  expect_width("a product", input.x, w.in);
+  const Tensor& matrix = matrix_of(w);
+  const ProductInput made = ready(input, w, matrix);
+  const bool halves = streams(made, w, matrix) && w.out % 16 == 0 && input.rows() > 0;
+  const Tensor y = backend_.allocate({input.rows(), halves ? w.out / 2 : w.out}, matrix.dtype());
+  if (halves) {
+    stream(y, made, w, matrix, ProductEnd::gated);
+    return y;
+  }
+  run(y, made, w, false);
+  return backend_.silu_mul(y);
 }
 
 bool CudaProducts::streams(const ProductInput& input, const Weight& w, const Tensor& matrix) const {
   return matrix.dtype() == DType::bf16 && input.rows() <= kStreamRows && can_stream(backend_, input, w.out, w.in);
 }
 
-void CudaProducts::stream(const Tensor& y, const ProductInput& input, const Weight& w, const Tensor& matrix, bool adds) {
-  stream_product(backend_, stream_plan(backend_, w.out, w.in, input), y, input, matrix, w.bias, adds, partials_, counters_);
+void CudaProducts::stream(const Tensor& y, const ProductInput& input, const Weight& w, const Tensor& matrix, ProductEnd end) {
+  stream_product(backend_, stream_plan(backend_, w.out, w.in, input), y, input, matrix, w.bias, end, partials_, counters_);
 }
 
 Weight CudaBackend::prepare(Weight weight) { return products_->prepare(std::move(weight)); }
@@ -102,7 +119,7 @@ Tensor CudaBackend::norm_linear(const Tensor& x, const Tensor& gain, float epsil
 }
 
 void CudaBackend::feed_forward(Tensor x, const Tensor& gain, float epsilon, const Weight& gate_up, const Weight& down) {
-  products_->run(x, {.kind = ProductInput::Kind::silu, .x = norm_linear(x, gain, epsilon, gate_up)}, down, true);
+  linear_add(x, products_->gated({.kind = ProductInput::Kind::norm, .x = x, .gain = gain, .epsilon = epsilon}, gate_up), down);
 }
 
 }  // namespace foretoken

@@ -9,14 +9,17 @@ namespace foretoken {
 
 // What a product multiplies: x as it is, or something that is made of x on the way in.
 struct ProductInput {
-  enum class Kind { plain, norm, silu };
+  enum class Kind { plain, norm };
   Kind kind = Kind::plain;
-  Tensor x;             // f32 or bf16; norm: f32 [rows, in]; silu: [rows, 2 in], gate beside up
+  Tensor x;             // f32 or bf16; norm: f32 [rows, in]
   Tensor gain = {};     // norm: f32 [in]
   float epsilon = 0;    // norm
 
   std::int64_t rows() const { return x.dim(0); }
 };
+
+// What becomes of a product's result: y = it, y += it, or y [rows, out / 2] = silu(its first half) * its second half.
+enum class ProductEnd { plain, added, gated };
 
 // The sum over the inputs is cut into as many equal slices, each summed in order, the slices added in order. It depends on the
 // shape of the matrix alone, never on the number of rows, so that a row's result does not either.
@@ -37,12 +40,15 @@ class CudaProducts {
   Weight prepare(Weight weight);
   // y = input W^T + b, or y += that. y f32 or bf16 [rows, out] (f32 if it adds), rows may be strided.
   void run(const Tensor& y, const ProductInput& input, const Weight& w, bool adds);
+  // silu_mul(input W^T + b) [rows, out / 2] in the matrix' type.
+  Tensor gated(const ProductInput& input, const Weight& w);
 
   static constexpr int kStreamRows = 16;  // up to so many rows the weights are streamed
 
  private:
   bool streams(const ProductInput& input, const Weight& w, const Tensor& matrix) const;
-  void stream(const Tensor& y, const ProductInput& input, const Weight& w, const Tensor& matrix, bool adds);
+  void stream(const Tensor& y, const ProductInput& input, const Weight& w, const Tensor& matrix, ProductEnd end);
+  ProductInput ready(const ProductInput& input, const Weight& w, const Tensor& matrix);
   Tensor dense_input(const ProductInput& input, DType type);
 
   CudaBackend& backend_;

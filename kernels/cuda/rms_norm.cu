@@ -16,8 +16,8 @@ __global__ void __launch_bounds__(kNormThreads) norm_kernel(const float* x, std:
   __shared__ float partial[8];
   const bool keeps = kWide && width <= kKept;
   for (int i = 4 * int(threadIdx.x); keeps && i < width; i += 4 * kNormThreads) store_four(kept + i, load_four(gain + i));
-  wait_for_earlier();
   let_later_start();
+  wait_for_earlier();
   const float* const row = x + std::int64_t(blockIdx.x) * stride;
   T* const to = y + std::int64_t(blockIdx.x) * width;
   const auto four = [&](int i) -> float4 {

@@ -7,8 +7,8 @@ namespace foretoken {
 namespace {
 
 template <class T, bool kWide> __global__ void silu_kernel(const T* g, std::int64_t stride, T* y, int width) {
-  wait_for_earlier();
   let_later_start();
+  wait_for_earlier();
   const T* const gate = g + std::int64_t(blockIdx.y) * stride;
   const T* const up = gate + width;
   T* const to = y + std::int64_t(blockIdx.y) * width;

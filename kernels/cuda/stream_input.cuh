@@ -1,4 +1,4 @@
-// What a streamed product is told, and its rows of x on their way into shared memory: as they are, normed, or gated.
+// What a streamed product is told, and its rows of x on their way into shared memory: as they are, or normed.
 // This room must not know how the matrix is read.
 #pragma once
 #include "kernels/cuda/elementwise.cuh"
@@ -7,7 +7,7 @@
 
 namespace foretoken {
 
-enum class StreamInput { bf16, f32, norm, silu };
+enum class StreamInput { bf16, f32, norm };
 
 struct Stream {
   const Bf16* w;
@@ -26,6 +26,7 @@ struct Stream {
   Bf16* y_bf16;
   std::int64_t y_stride;
   bool adds;
+  bool gated;  // y [rows, out / 2]: silu of the first half of the outputs times the second half
 };
 
 // The rows of x, `columns` columns from k0 on, on their way into shared memory as bf16, rows `pitch` apart. All threads of a block
@@ -35,9 +36,9 @@ class StreamRows {
   __device__ StreamRows(const Stream& a, int k0, int columns, Bf16* xs, int pitch, unsigned char* room, void* barrier)
       : a_(a), k0_(k0), columns_(columns), pitch_(pitch), xs_(xs), room_(room), bulk_(barrier) {}
 
-  // One row is normed or gated here; with more, a kernel before does it better than every block for itself.
+  // One row is normed here; with more, a kernel before does it better than every block for itself.
   static std::int64_t room_bytes(StreamInput kind, std::int64_t in, std::int64_t columns) {
-    return kind == StreamInput::norm ? 4 * (in + columns) : kind == StreamInput::silu ? 4 * columns : 0;
+    return kind == StreamInput::norm ? 4 * (in + columns) : 0;
   }
 
   __device__ void begin() {
@@ -49,11 +50,9 @@ class StreamRows {
     const Bf16* const x = static_cast<const Bf16*>(a_.x) + k0_;
     if (a_.kind == StreamInput::bf16) bulk_.copy(a_.rows, xs_, 2 * pitch_, x, 2 * a_.x_stride, 2 * columns_);
     if (a_.kind == StreamInput::norm) bulk_.copy(1, room_, 0, a_.x, 0, 4 * a_.in);
-    if (a_.kind == StreamInput::silu) bulk_.copy(2, room_, 2 * columns_, x, 2 * std::int64_t(a_.in), 2 * columns_);
     bulk_.wait();
     if (a_.kind == StreamInput::bf16) return;
     if (a_.kind == StreamInput::norm) norm();
-    if (a_.kind == StreamInput::silu) gate();
     if (a_.kind == StreamInput::f32) round();
     __syncthreads();
   }
@@ -68,13 +67,6 @@ class StreamRows {
     for (int i = 4 * int(threadIdx.x); i < columns_; i += 4 * int(blockDim.x)) {
       const float4 v = load_four(row() + k0_ + i), g = load_four(gain() + i);
       store_four(xs_ + i, {normalized(v.x, s, g.x), normalized(v.y, s, g.y), normalized(v.z, s, g.z), normalized(v.w, s, g.w)});
-    }
-  }
-  __device__ void gate() {
-    const Bf16* const raw = reinterpret_cast<const Bf16*>(room_);
-    for (int i = 4 * int(threadIdx.x); i < columns_; i += 4 * int(blockDim.x)) {
-      const float4 g = load_four(raw + i), u = load_four(raw + columns_ + i);
-      store_four(xs_ + i, {silu(g.x) * u.x, silu(g.y) * u.y, silu(g.z) * u.z, silu(g.w) * u.w});
     }
   }
   __device__ void round() {

@@ -7,19 +7,12 @@
 // The rings fill before the kernel waits for the one before it: weights are there when x is.
 #include "kernels/cuda/stream_product.cuh"
 
-#include <algorithm>
-
 #include "kernels/cuda/elementwise.cuh"
 #include "kernels/cuda/stream_input.cuh"
 #include "kernels/cuda/tensor_core.cuh"
 
 namespace foretoken {
 namespace {
-
-constexpr int kMostWarps = 16;
-// A piece of kPiece inputs of 16 outputs in shared memory: its rows begin 16 bytes apart in banks.
-constexpr int pitch_bytes(int piece) { return 2 * piece + 16; }
-constexpr int piece_bytes(int piece) { return 16 * pitch_bytes(piece); }
 
 // ---- the matrix ----
 
@@ -48,7 +41,11 @@ template <int kRing, int kPiece> class Ring {
   }
 
  private:
-  __device__ void aim() { from_ = a_.w + std::int64_t(min(tile_ * 16 + row_, a_.out - 1)) * a_.in + k0_; }
+  // Rows of a tile: 16 neighbours, or 8 of the gate and the same 8 of what it gates.
+  __device__ void aim() {
+    const int row = a_.gated ? tile_ * 8 + row_ % 8 + row_ / 8 * (a_.out / 2) : tile_ * 16 + row_;
+    from_ = a_.w + std::int64_t(min(row, a_.out - 1)) * a_.in + k0_;
+  }
 
   const Stream& a_;
   Copies<kRing> copies_;
@@ -124,6 +121,21 @@ template <int NT> __device__ void write_tile(const Stream& a, const float (&sum)
     }
 }
 
+__device__ inline float as_bf16(float v) { return to_float(__float2bfloat16_rn(v)); }
+
+// A lane has the gates of its rows in its first two sums and what they gate in the others, each rounded as a product's result is.
+template <int NT> __device__ void write_gated(const Stream& a, const float (&sum)[NT][4], int tile, int lane) {
+  const int o = tile * 8 + lane / 4;
+  const float gate_bias = a.bias != nullptr ? a.bias[o] : 0, up_bias = a.bias != nullptr ? a.bias[o + a.out / 2] : 0;
+#pragma unroll
+  for (int n = 0; n < NT; ++n)
+#pragma unroll
+    for (int j = 0; j < 2; ++j) {
+      const int r = n * 8 + lane % 4 * 2 + j;
+      if (r < a.rows) from_float(a.y_bf16[r * a.y_stride + o], silu(as_bf16(sum[n][j] + gate_bias)) * as_bf16(sum[n][j + 2] + up_bias));
+    }
+}
+
 // The same where all slices are in this block: through shared memory. All threads come here; the warp of the first slice gets the sum.
 template <int NT> __device__ void add_local_slices(float (&sum)[NT][4], float4* partials, int warp, int local, int lane) {
 #pragma unroll
@@ -179,74 +191,28 @@ template <int NT, int kRing, int kPiece> __global__ void __launch_bounds__(kMost
       __syncwarp();
     }
     if (a.local > 1) add_local_slices<NT>(sum, partials, warp, a.local, lane);
-    if (tile < a.tiles && share.local == 0 && (a.slices == a.local || add_slices<NT>(a, sum, share.slice, tile, lane))) write_tile<NT>(a, sum, tile, lane);
+    if (tile < a.tiles && share.local == 0 && (a.slices == a.local || add_slices<NT>(a, sum, share.slice, tile, lane))) {
+      if (a.gated) write_gated<NT>(a, sum, tile, lane);
+      else write_tile<NT>(a, sum, tile, lane);
+    }
     if (a.local > 1 && round + 1 < share.rounds) __syncthreads();
   }
 }
 
-StreamInput input_of(const ProductInput& input) {
-  if (input.kind == ProductInput::Kind::norm) return StreamInput::norm;
-  if (input.kind == ProductInput::Kind::silu) return StreamInput::silu;
-  return input.x.dtype() == DType::f32 ? StreamInput::f32 : StreamInput::bf16;
-}
-
-std::int64_t shared_bytes(const StreamPlan& plan, StreamInput kind, std::int64_t rows, std::int64_t in) {
-  const std::int64_t partials = plan.local > 1 ? plan.warps * (rows <= 8 ? 1 : 2) * 512 : 0, columns = in / plan.slices * plan.local;
-  return plan.warps * (plan.ring * piece_bytes(plan.piece) + Copies<6>::kBarrierBytes) + partials + rows * (columns + 8) * 2 + StreamRows::room_bytes(kind, in, columns);
-}
-
 using Kernel = void (*)(Stream);
 template <int NT> Kernel kernel_of(int ring, int piece) {
-  if (piece == 64) return ring == 3 ? stream_kernel<NT, 3, 64> : ring == 4 ? stream_kernel<NT, 4, 64> : stream_kernel<NT, 5, 64>;
-  return ring == 3 ? stream_kernel<NT, 3, 128> : stream_kernel<NT, 4, 128>;
+  if (piece == 64) return ring == 3 ? stream_kernel<NT, 3, 64> : stream_kernel<NT, 4, 64>;
+  if (piece == 256) return stream_kernel<NT, 3, 256>;
+  return ring == 3 ? stream_kernel<NT, 3, 128> : ring == 4 ? stream_kernel<NT, 4, 128> : ring == 5 ? stream_kernel<NT, 5, 128> : stream_kernel<NT, 6, 128>;
 }
 
 }  // namespace
 
-// As many tiles at once as spread evenly over the multiprocessors; of equals the one with more warps.
-StreamPlan stream_plan(const CudaBackend& backend, std::int64_t out, std::int64_t in, const ProductInput& input) {
-  constexpr std::int64_t kMostRows = 72 << 10;  // bytes of x in a block that sums all slices
-  StreamPlan plan;
-  const StreamInput kind = input_of(input);
-  const std::int64_t rows = input.rows();
-  plan.slices = splits_of(out, in);
-  plan.local = kind != StreamInput::silu && rows * in * 2 <= kMostRows ? plan.slices : 1;
-  const std::int64_t tiles = (out + 15) / 16, groups = std::max(1, backend.multiprocessors() * plan.local / plan.slices);
-  double least = 1e30;
-  for (int warps = std::max(4, plan.local); warps <= kMostWarps; warps += plan.local) {
-    const std::int64_t at_once = warps / plan.local, rounds = (tiles + groups * at_once - 1) / (groups * at_once);
-    const double cost = double(rounds * at_once) * (1 + 0.02 * (kMostWarps - warps));
-    if (cost <= least) least = cost, plan.warps = warps;
-  }
-  const std::int64_t wanted = (tiles + plan.warps / plan.local - 1) / (plan.warps / plan.local);
-  const auto fits = [&](int ring, int piece) {
-    plan.ring = ring, plan.piece = piece;
-    return shared_bytes(plan, kind, rows, in) + 2048 <= backend.shared_memory();
-  };
-  if (in / plan.slices < 384) (void)(fits(3, 128) || fits(4, 64) || fits(3, 64));  // 256: no more than two pieces are ever asked for
-  else (void)(fits(4, 128) || fits(3, 128) || fits(5, 64) || fits(4, 64) || fits(3, 64));
-  const bool twice = plan.warps <= 8 && wanted > groups && 2 * (shared_bytes(plan, kind, rows, in) + 2048) <= backend.shared_memory();
-  plan.blocks = int(std::min(groups * (twice ? 2 : 1), wanted)) * (plan.slices / plan.local);
-  return plan;
-}
-
-bool can_stream(const CudaBackend& backend, const ProductInput& input, std::int64_t out, std::int64_t in) {
-  const Tensor& x = input.x;
-  const StreamInput kind = input_of(input);
-  if (x.dim(0) > CudaProducts::kStreamRows || in % (splits_of(out, in) * 128) != 0 || reinterpret_cast<std::uintptr_t>(x.raw()) % 16 != 0) return false;
-  if (x.row_stride() * size_of(x.dtype()) % 16 != 0 || (kind == StreamInput::silu && x.dtype() != DType::bf16)) return false;
-  if (x.dim(0) > 1 && kind != StreamInput::bf16) return false;
-  const StreamPlan plan = stream_plan(backend, out, in, input);
-  const std::int64_t tiles = (out + 15) / 16;
-  return tiles <= kMostTiles && (plan.slices == 1 || plan.slices * tiles * 16 * 16 <= kMostPartials) &&
-         shared_bytes(plan, kind, x.dim(0), in) + 2048 <= backend.shared_memory();
-}
-
-void stream_product(CudaBackend& backend, const StreamPlan& plan, const Tensor& y, const ProductInput& input, const Tensor& matrix, const Tensor& bias, bool adds,
+void stream_product(CudaBackend& backend, const StreamPlan& plan, const Tensor& y, const ProductInput& input, const Tensor& matrix, const Tensor& bias, ProductEnd end,
                     const Tensor& partials, const Tensor& counters) {
   Stream a = {};
   a.w = matrix.data<Bf16>(), a.out = int(matrix.dim(0)), a.in = int(matrix.dim(1)), a.tiles = (a.out + 15) / 16;
-  a.kind = input_of(input);
+  a.kind = stream_input(input);
   a.x = input.x.raw(), a.x_stride = input.x.row_stride(), a.rows = int(input.rows());
   if (input.gain) a.gain = input.gain.data<float>(), a.epsilon = input.epsilon;
   a.slices = plan.slices, a.slice = a.in / a.slices, a.local = plan.local;
@@ -254,8 +220,8 @@ void stream_product(CudaBackend& backend, const StreamPlan& plan, const Tensor& 
   a.partials = partials.data<float>(), a.counters = counters.data<int>();
   if (y.dtype() == DType::f32) a.y = y.data<float>();
   else a.y_bf16 = y.data<Bf16>();
-  a.y_stride = y.row_stride(), a.adds = adds;
-  const Grid grid{dim3(unsigned(plan.blocks)), plan.warps * 32, std::size_t(shared_bytes(plan, a.kind, a.rows, a.in)), 1, backend.overlaps()};
+  a.y_stride = y.row_stride(), a.adds = end == ProductEnd::added, a.gated = end == ProductEnd::gated;
+  const Grid grid{dim3(unsigned(plan.blocks)), plan.warps * 32, std::size_t(stream_bytes(plan, a.kind, a.rows, a.in)), 1, backend.overlaps()};
   launch_kernel("a product", backend.cuda_stream(), grid, a.rows <= 8 ? kernel_of<1>(plan.ring, plan.piece) : kernel_of<2>(plan.ring, plan.piece), a);
 }
 

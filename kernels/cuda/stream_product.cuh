@@ -3,24 +3,35 @@
 #pragma once
 #include "kernels/cuda/cuda_backend.cuh"
 #include "kernels/cuda/products.cuh"
+#include "kernels/cuda/stream_input.cuh"
 
 namespace foretoken {
 
 constexpr std::int64_t kMostTiles = 1 << 16;      // of 16 outputs
 constexpr std::int64_t kMostPartials = 4 << 20;   // f32: slices * outputs * rows in eights
 
+constexpr int kMostWarps = 16;
+// A piece of `piece` inputs of 16 outputs in shared memory: its rows begin 16 bytes apart in banks.
+constexpr int pitch_bytes(int piece) { return 2 * piece + 16; }
+constexpr int piece_bytes(int piece) { return 16 * pitch_bytes(piece); }
+
 // How the work is laid out: `blocks` blocks of `warps` warps. A block sums `local` slices of its tiles: all, or one.
 struct StreamPlan {
   int slices = 1, local = 1, warps = 8, ring = 4, piece = 128, blocks = 1;
 };
+// The fastest plan that fits (stream_plan.cu).
 StreamPlan stream_plan(const CudaBackend& backend, std::int64_t out, std::int64_t in, const ProductInput& input);
+
+StreamInput stream_input(const ProductInput& input);
+// Shared memory of a block.
+std::int64_t stream_bytes(const StreamPlan& plan, StreamInput kind, std::int64_t rows, std::int64_t in);
 
 // Whether stream_product takes this: bf16 matrix [out, in] with in a multiple of 128, aligned input, room in shared memory, and one row only
 // where x is made on the way in.
 bool can_stream(const CudaBackend& backend, const ProductInput& input, std::int64_t out, std::int64_t in);
 
-// y = input W^T + b, or y += that; at most 16 rows. `partials` and `counters` as CudaProducts keeps them.
-void stream_product(CudaBackend& backend, const StreamPlan& plan, const Tensor& y, const ProductInput& input, const Tensor& matrix, const Tensor& bias, bool adds,
+// y = input W^T + b, or y += that, or that gated; at most 16 rows. Gated: out is a multiple of 16. `partials` and `counters` as CudaProducts keeps them.
+void stream_product(CudaBackend& backend, const StreamPlan& plan, const Tensor& y, const ProductInput& input, const Tensor& matrix, const Tensor& bias, ProductEnd end,
                     const Tensor& partials, const Tensor& counters);
 
 }  // namespace foretoken

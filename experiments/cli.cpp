@@ -72,7 +72,7 @@ int guarded(const Action& action) {
 
 int run_cli(int argc, const char* const* argv) {
   log_to_stderr();
-  watch_interrupts();
+  take_full_files_as_errors();
   Registries registries;
   register_drafters(registries);
   register_verifiers(registries);

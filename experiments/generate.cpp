@@ -124,6 +124,7 @@ int generate(const GenerateOptions& options) {
   std::vector<Text> texts = submit(*engine, run, tokenizer, read_prompt(options.prompt), options.marks);
 
   Figures figures;
+  watch_interrupts();
   const auto start = std::chrono::steady_clock::now();
   while (!engine->idle() && !interrupted()) {
     StepReport report = engine->step();

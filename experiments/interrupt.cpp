@@ -17,8 +17,9 @@ void note(int signal) {
 void watch_interrupts() {
   std::signal(SIGINT, note);
   std::signal(SIGTERM, note);
-  std::signal(SIGXFSZ, SIG_IGN);  // a file at its limit is a write that fails, which has its sentence
 }
+
+void take_full_files_as_errors() { std::signal(SIGXFSZ, SIG_IGN); }
 
 bool interrupted() { return came != 0; }
 

@@ -90,6 +90,7 @@ Size size_for(const Costs& costs, double seconds, int most) {
 }
 
 int quickstart(const QuickstartOptions& options) {
+  watch_interrupts();
   const auto start = std::chrono::steady_clock::now();
   const std::filesystem::path root = kSourceDirectory, file = root / "experiments/configs/quickstart.json";
   const auto document = read_document(file);

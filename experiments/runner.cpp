@@ -182,6 +182,7 @@ void measure_all(const std::vector<Run>& runs, Workbench& bench, const SweepOpti
   Progress progress(options.title, int(runs.size()), int(kept), options.quiet);
   Baselines baselines;
   int done = int(kept);
+  watch_interrupts();
   for (const Run& run : runs) {
     if (file.has(run.key)) continue;
     check_interrupt();

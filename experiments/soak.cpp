@@ -55,6 +55,7 @@ std::vector<Part> serve(Engine& engine, int requests) {
   std::vector<Part> parts;
   std::vector<double> whole, host;
   Part now;
+  watch_interrupts();
   while (!engine.idle()) {
     check_interrupt();
     const StepReport r = engine.step();

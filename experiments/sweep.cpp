@@ -90,12 +90,11 @@ Run combine(json document, const std::vector<Axis>& axes, const std::vector<std:
 }
 
 // Axes multiply: a slip of the pen must not fill the memory with runs that nobody waits for.
-void expect_few(const std::vector<Axis>& axes, const std::string& where) {
-  constexpr std::size_t kMostRuns = 20'000;
+void expect_few(const std::vector<Axis>& axes, std::size_t most, const std::string& where) {
   std::size_t runs = 1;
   for (const Axis& a : axes)
-    if (__builtin_mul_overflow(runs, a.values.size(), &runs) || runs > kMostRuns)
-      throw Error(where + ": the axes multiply to more than " + std::to_string(kMostRuns) +
+    if (__builtin_mul_overflow(runs, a.values.size(), &runs) || runs > most)
+      throw Error(where + ": the axes multiply to more than " + std::to_string(most) +
                   " runs; shorten the lists, or divide the sweep into several files");
 }
 
@@ -129,7 +128,7 @@ void put_setting(json& document, const std::string& setting, const std::string& 
 }
 
 std::vector<Run> expand(const nlohmann::ordered_json& document, const std::vector<std::string>& settings,
-                        const Registries& registries, const std::string& where) {
+                        const Registries& registries, const std::string& where, std::size_t most_runs) {
   if (!document.is_object())
     throw Error(where + ": a run or a sweep must be a JSON object, not " + shown(json(document)));
   const bool sweep = document.contains("base");
@@ -142,7 +141,7 @@ std::vector<Run> expand(const nlohmann::ordered_json& document, const std::vecto
       throw Error(where + ": '" + at + "' is an axis of this sweep; take it out of \"axes\" before setting it");
     put_setting(base, setting, where);
   }
-  expect_few(axes, where);
+  expect_few(axes, most_runs, where);
   std::vector<Run> runs;
   std::set<std::string> seen;
   std::vector<std::size_t> chosen(axes.size(), 0);

@@ -18,10 +18,10 @@ struct Run {
 };
 
 // Every combination of the axes, the last axis fastest, in the order of the document; equal runs once. `settings` are
-// "POINTER=VALUE" overrides of the base. A pointer that is no key of a run, an empty axis, an axis that is also set, or a bad
-// document is an Error.
+// "POINTER=VALUE" overrides of the base. A pointer that is no key of a run, an empty axis, an axis that is also set, more than
+// `most_runs` combinations, or a bad document is an Error.
 std::vector<Run> expand(const nlohmann::ordered_json& document, const std::vector<std::string>& settings,
-                        const Registries& registries, const std::string& where);
+                        const Registries& registries, const std::string& where, std::size_t most_runs = 20'000);
 
 // "POINTER=VALUE" put into a document; VALUE is JSON, or text where it is not.
 void put_setting(nlohmann::json& document, const std::string& setting, const std::string& where);

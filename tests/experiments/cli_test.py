@@ -198,6 +198,16 @@ class Program(unittest.TestCase):
         done = len(self.lines())
         self.assertTrue(2 <= done < 500)
 
+    def test_ctrl_c_ends_at_once_what_keeps_nothing(self):
+        os.mkfifo(self.here / "pipe")  # whoever opens it waits for a writer that never comes
+        for arguments in (["show", "pipe"], ["check", "--laws", "exact,sampled,options", "--threads", "1"]):
+            for which in (signal.SIGINT, signal.SIGTERM):
+                process = self.start(*arguments)
+                time.sleep(0.3)
+                process.send_signal(which)
+                process.communicate(timeout=10)
+                self.assertEqual(process.returncode, -which, arguments)
+
     def test_kill_9_loses_the_run_in_flight_alone(self):
         axes = {"/sampling/seed": list(range(12))}
         keys = set()

@@ -31,7 +31,7 @@ StreamInput stream_input(const ProductInput& input) {
 
 std::int64_t stream_bytes(const StreamPlan& plan, StreamInput kind, std::int64_t rows, std::int64_t in) {
   const std::int64_t partials = plan.local > 1 ? plan.warps * (rows <= 8 ? 1 : 2) * 512 : 0, columns = in / plan.slices * plan.local;
-  return plan.warps * (plan.ring * piece_bytes(plan.piece) + Copies<6>::kBarrierBytes) + partials + rows * (columns + 8) * 2 + StreamRows::room_bytes(kind, in, columns);
+  return plan.warps * (plan.ring * piece_bytes(plan.piece) + Copies<6>::kBarrierBytes) + partials + StreamRows::bytes(kind, rows, in, columns, plan.depth < in / plan.slices ? plan.depth : columns);
 }
 
 StreamPlan stream_plan(const CudaBackend& backend, std::int64_t out, std::int64_t in, const ProductInput& input) {
@@ -42,16 +42,19 @@ StreamPlan stream_plan(const CudaBackend& backend, std::int64_t out, std::int64_
   plan.slices = splits_of(out, in);
   plan.local = rows * in * 2 <= kMostRows ? plan.slices : 1;
   const std::int64_t groups = std::max(1, backend.multiprocessors() * plan.local / plan.slices);
+  const std::int64_t slice = in / plan.slices;
   double least = 1e30;
   for (plan.warps = kMostWarps / plan.local * plan.local; plan.warps >= std::max(4, plan.local); plan.warps -= plan.local)
-    for (const auto& [ring, piece] : kPieces) {
-      plan.ring = ring, plan.piece = piece;
-      const std::int64_t slice = in / plan.slices, at_once = plan.warps / plan.local;
-      if (slice % piece != 0 || slice < piece * (piece == 256 ? ring : ring - 1)) continue;  // places that are never filled
-      if (stream_bytes(plan, kind, rows, in) + 2048 > backend.shared_memory()) continue;
-      const double cost = cost_of(plan, tiles, groups, rows);
-      if (cost < least) least = cost, best = plan, best.blocks = int(std::min(groups, (tiles + at_once - 1) / at_once)) * (plan.slices / plan.local);
-    }
+    for (const auto& [ring, piece] : kPieces)
+      for (const std::int64_t depth : {slice, std::int64_t(512), std::int64_t(256)}) {
+        plan.ring = ring, plan.piece = piece, plan.depth = int(depth);
+        if (slice % piece != 0 || slice < piece * (piece == 256 ? ring : ring - 1)) continue;  // places that are never filled
+        if (depth < slice ? kind != StreamInput::bf16 || plan.local > 1 || slice % depth != 0 : depth > slice) continue;
+        if (stream_bytes(plan, kind, rows, in) + 2048 > backend.shared_memory()) continue;
+        const std::int64_t at_once = plan.warps / plan.local;
+        const double cost = cost_of(plan, tiles, groups, rows);
+        if (cost < least) least = cost, best = plan, best.blocks = int(std::min(groups, (tiles + at_once - 1) / at_once)) * (plan.slices / plan.local);
+      }
   return best;
 }
 

@@ -165,15 +165,15 @@ struct Share {
 // NT: rows in eights.
 template <int NT, int kRing, int kPiece> __global__ void __launch_bounds__(kMostWarps * 32, 1) stream_kernel(const __grid_constant__ Stream a) {
   extern __shared__ __align__(128) unsigned char shared[];
-  __shared__ std::uint64_t arrived;
+  __shared__ __align__(16) unsigned char arrived[Bulk::kBarrierBytes];
   const int warps = int(blockDim.x) / 32, warp = int(threadIdx.x) / 32, lane = int(threadIdx.x) % 32;
   unsigned char* const barriers = shared + warps * kRing * piece_bytes(kPiece);
   float4* const partials = reinterpret_cast<float4*>(barriers + warps * Copies<kRing>::kBarrierBytes);
   Bf16* const xs = reinterpret_cast<Bf16*>(partials + (a.local > 1 ? warps * NT * 32 : 0));
   const Share share(a, kPiece, warps, warp);
-  const int columns = a.local * a.slice, pitch = columns + 8;
+  const int columns = a.local * a.slice;
   let_later_start();
-  StreamRows rows(a, share.part * columns, columns, xs, pitch, reinterpret_cast<unsigned char*>(xs + a.rows * pitch), &arrived);
+  StreamRows rows(a, share.part * columns, columns, share.rounds, xs, arrived);
   Ring<kRing, kPiece> ring(a, shared + warp * kRing * piece_bytes(kPiece), barriers + warp * Copies<kRing>::kBarrierBytes, share.first, share.stride, share.slice * a.slice, share.pieces);
   for (int i = 0; i < kRing - 1; ++i) ring.ask();
   rows.begin();
@@ -181,14 +181,18 @@ template <int NT, int kRing, int kPiece> __global__ void __launch_bounds__(kMost
   rows.load();
 
   unsigned x[NT];
-  row_addresses<NT>(x, xs + share.local * a.slice, a.rows, pitch, lane);
-  for (int round = 0, tile = share.first; round < share.rounds; ++round, tile += share.stride) {
+  row_addresses<NT>(x, xs + share.local * a.slice, a.rows, rows.pitch(), lane);
+  for (int round = 0, turn = 0, tile = share.first; round < share.rounds; ++round, tile += share.stride) {
     float sum[NT][4] = {};
-    for (int k = 0; k < a.slice && tile < a.tiles; k += kPiece) {
-      const unsigned piece = ring.take();
-      ring.ask();  // into the place of the piece before this one, which all lanes have read
-      multiply_piece<NT, kPiece>(sum, piece, x, k, lane);
-      __syncwarp();
+    for (int begin = 0; begin < a.slice; begin += a.depth, ++turn) {
+      const int behind = rows.by_turns() ? rows.wait(turn) : 0;
+      for (int k = 0; k < a.depth && tile < a.tiles; k += kPiece) {
+        const unsigned piece = ring.take();
+        ring.ask();  // into the place of the piece before this one, which all lanes have read
+        multiply_piece<NT, kPiece>(sum, piece, x, behind + k, lane);
+        __syncwarp();
+      }
+      if (rows.by_turns()) rows.done(turn);
     }
     if (a.local > 1) add_local_slices<NT>(sum, partials, warp, a.local, lane);
     if (tile < a.tiles && share.local == 0 && (a.slices == a.local || add_slices<NT>(a, sum, share.slice, tile, lane))) {
@@ -215,7 +219,7 @@ void stream_product(CudaBackend& backend, const StreamPlan& plan, const Tensor& 
   a.kind = stream_input(input);
   a.x = input.x.raw(), a.x_stride = input.x.row_stride(), a.rows = int(input.rows());
   if (input.gain) a.gain = input.gain.data<float>(), a.epsilon = input.epsilon;
-  a.slices = plan.slices, a.slice = a.in / a.slices, a.local = plan.local;
+  a.slices = plan.slices, a.slice = a.in / a.slices, a.local = plan.local, a.depth = plan.depth;
   if (bias) a.bias = bias.data<float>();
   a.partials = partials.data<float>(), a.counters = counters.data<int>();
   if (y.dtype() == DType::f32) a.y = y.data<float>();

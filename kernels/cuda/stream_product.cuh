@@ -15,9 +15,10 @@ constexpr int kMostWarps = 16;
 constexpr int pitch_bytes(int piece) { return 2 * piece + 16; }
 constexpr int piece_bytes(int piece) { return 16 * pitch_bytes(piece); }
 
-// How the work is laid out: `blocks` blocks of `warps` warps. A block sums `local` slices of its tiles: all, or one.
+// How the work is laid out: `blocks` blocks of `warps` warps. A block sums `local` slices of its tiles: all, or one;
+// it holds x for `depth` inputs of a slice at once: all, or, where it sums one slice, a part.
 struct StreamPlan {
-  int slices = 1, local = 1, warps = 8, ring = 4, piece = 128, blocks = 1;
+  int slices = 1, local = 1, warps = 8, ring = 4, piece = 128, blocks = 1, depth = 0;
 };
 // The fastest plan that fits (stream_plan.cu).
 StreamPlan stream_plan(const CudaBackend& backend, std::int64_t out, std::int64_t in, const ProductInput& input);

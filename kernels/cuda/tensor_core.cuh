@@ -54,50 +54,54 @@ template <int N> class Copies {
   std::uint64_t policy_;
 };
 
-// Bytes into shared memory at once. Every thread of the block makes one on the same barrier (8 bytes of shared memory), and a
-// __syncthreads follows; then copies, and one wait. Addresses, distances and sizes in 16 bytes.
+// Bytes into two places of shared memory, a copy at a time in each. Every thread of the block makes one on the same barriers
+// (kBarrierBytes of shared memory), and a __syncthreads follows. Addresses, distances and sizes in 16 bytes.
 class Bulk {
  public:
-  __device__ explicit Bulk(void* barrier) : barrier_(shared_address(barrier)) {
+  static constexpr int kBarrierBytes = 16;
+  __device__ explicit Bulk(void* barriers) : barriers_(shared_address(barriers)) {
     if (threadIdx.x == 0) {
-      asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(barrier_) : "memory");
+      for (unsigned i = 0; i < 2; ++i) asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(barriers_ + 8 * i) : "memory");
       asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
     }
   }
-  // At most 32 rows. Called by all threads.
-  __device__ void copy(int rows, void* to, int pitch, const void* from, std::int64_t stride, int bytes) {
-    const int row = int(threadIdx.x);
-    if (row >= 32) return;
-    if (row == 0) asm volatile("mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [%0], %1;" ::"r"(barrier_), "r"(rows * bytes) : "memory");
+  // At most 32 rows to `place`, 0 or 1. Called by all threads.
+  __device__ void copy(int place, int rows, void* to, int pitch, const void* from, std::int64_t stride, int bytes) {
+    const int lane = int(threadIdx.x), row = (lane + int(blockIdx.x)) % rows;  // not all blocks begin at the same bytes
+    if (lane >= 32) return;
+    const unsigned barrier = barriers_ + 8u * unsigned(place);
+    if (lane == 0) asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(rows * bytes) : "memory");
     __syncwarp();
-    if (row < rows)
+    if (lane < rows)
       asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(shared_address(to) + unsigned(row * pitch)),
-                   "l"(static_cast<const char*>(from) + row * stride), "r"(bytes), "r"(barrier_)
+                   "l"(static_cast<const char*>(from) + row * stride), "r"(bytes), "r"(barrier)
                    : "memory");
   }
-  // Until everything is there. Called by all threads, once.
-  __device__ void wait() {
-    if (threadIdx.x == 0) asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier_) : "memory");
-    asm volatile("{\n.reg .pred done;\nagain:\nmbarrier.try_wait.parity.shared::cta.b64 done, [%0], 0;\n@!done bra again;\n}" ::"r"(barrier_) : "memory");
+  // Until the copy to `place` is there; `round`: how many copies went there before. Called by all threads.
+  __device__ void wait(int place, int round) {
+    asm volatile("{\n.reg .pred done;\nagain:\nmbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n@!done bra again;\n}" ::"r"(barriers_ + 8u * unsigned(place)),
+                 "r"(round & 1)
+                 : "memory");
   }
 
  private:
-  unsigned barrier_;
+  unsigned barriers_;
 };
 
 #else
 
 class Bulk {
  public:
+  static constexpr int kBarrierBytes = 16;
   __device__ explicit Bulk(void*) {}
-  __device__ void copy(int rows, void* to, int pitch, const void* from, std::int64_t stride, int bytes) {
+  __device__ void copy(int, int rows, void* to, int pitch, const void* from, std::int64_t stride, int bytes) {
     const int pieces = bytes / 16;
     for (int n = int(threadIdx.x); n < rows * pieces; n += int(blockDim.x)) {
       const int r = n / pieces, i = n % pieces * 16;
       *reinterpret_cast<uint4*>(static_cast<char*>(to) + r * pitch + i) = __ldcg(reinterpret_cast<const uint4*>(static_cast<const char*>(from) + r * stride + i));
     }
   }
-  __device__ void wait() { __syncthreads(); }
+  __device__ void wait(int, int) { __syncthreads(); }
 };
 
 // The same by the copies of architecture 80, 16 bytes each: a group for every piece.

@@ -3,13 +3,17 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <fstream>
 #include <map>
 #include <memory>
 #include <random>
 
 #include <nlohmann/json.hpp>
 
+#include "experiments/bench_bars.h"
+#include "experiments/machine.h"
 #include "experiments/statistics.h"
+#include "foretoken_version.h"
 #include "kernels/cpu/ceilings.h"
 #include "kernels/error.h"
 
@@ -120,6 +124,7 @@ Findings measure(CpuBackend& cpu, const std::vector<ProductShape>& shapes, int r
   for (int r = 0; r < repeats; ++r) {
     for (std::size_t i = 0; i < probes.size(); ++i) reads[i].push_back(probes[i].bytes_a_second());
     for (const int rows : kRows) {
+      stream.run(cpu, inputs, rows);  // what others left in the caches is theirs no more
       const std::vector<double> seconds = stream.run(cpu, inputs, rows);
       times[rows].resize(seconds.size());
       for (std::size_t i = 0; i < seconds.size(); ++i) times[rows][i].push_back(seconds[i]);
@@ -163,7 +168,7 @@ void print(const Findings& f, const std::vector<ProductShape>& shapes) {
 }
 
 Json as_json(const Findings& f, const std::vector<ProductShape>& shapes) {
-  Json j{{"machine", f.machine},
+  Json j{{"description", f.machine},
          {"bytes", f.bytes},
          {"bytes_per_second", f.ceiling.bytes_a_second},
          {"operations_per_second", f.ceiling.operations_a_second}};
@@ -208,14 +213,44 @@ double Ceiling::floor(const std::vector<ProductShape>& shapes, int rows) const {
   return std::max(weights * 2 / bytes_a_second, 2.0 * rows * weights / operations_a_second);
 }
 
+namespace {
+
+// Of the demo target's shapes, as fast as they go: that is what bars are about.
+std::vector<Bar> product_bars(const Findings& f, const std::vector<ProductShape>& shapes) {
+  std::vector<Bar> bars;
+  for (const auto& [rows, bar] : {std::pair(1, 1.67), std::pair(8, 1.5), std::pair(32, 1.5)}) {
+    const double seconds = f.seconds.at(rows).back(), floor = f.ceiling.floor(shapes, rows);
+    bars.push_back({"products, " + std::to_string(rows) + (rows == 1 ? " row" : " rows"), double(f.bytes), double(f.bytes) * rows, seconds, floor, seconds / floor, "floors", bar, true});
+  }
+  return bars;
+}
+
+}  // namespace
+
 int run_bench(const BenchOptions& options) {
-  const std::vector<ProductShape> shapes = options.model_dir.empty() ? demo_shapes() : shapes_of(ModelConfig::load(options.model_dir));
+  const bool demo = options.model_dir.empty(), bars_too = demo && options.instructions.empty();
+  std::ofstream results(options.results, std::ios::app);
+  if (!options.results.empty() && !results) throw Error("cannot write to " + options.results + "; name another file with --results");
+  const std::vector<ProductShape> shapes = demo ? demo_shapes() : shapes_of(ModelConfig::load(options.model_dir));
+  const int repeats = std::max(options.repeats, 1);
   const std::unique_ptr<Backend> backend = make_cpu_backend(options.threads, options.instructions);
-  const Findings findings = measure(static_cast<CpuBackend&>(*backend), shapes, std::max(options.repeats, 1));
-  if (options.json)
-    std::printf("%s\n", as_json(findings, shapes).dump(2).c_str());
-  else
+  const Findings findings = measure(static_cast<CpuBackend&>(*backend), shapes, repeats);
+  std::vector<Bar> bars;
+  if (bars_too) {
+    bars = product_bars(findings, shapes);
+    std::ranges::move(measure_bars(options.threads, repeats), std::back_inserter(bars));
+  }
+  Json line = as_json(findings, shapes);
+  if (bars_too) line["bars"] = as_json(bars);
+  line.update({{"machine", machine_of(*backend)}, {"commit", kCommit}, {"date", utc_now()}});
+  if (options.json) {
+    std::printf("%s\n", line.dump(2).c_str());
+  } else {
     print(findings, shapes);
+    if (bars_too) print_bars(bars);
+  }
+  if (!options.results.empty() && !(results << line.dump() << std::endl))
+    throw Error("cannot write to " + options.results + "; make room, or name another file with --results");
   return 0;
 }
 

@@ -1,5 +1,6 @@
 // What the machine can do and how near the products come: `foretoken bench`. Measures the read bandwidth and the multiply-add
-// peak in the same run as the products, in alternation, and prints floor(n) = max(bytes / bandwidth, operations / peak).
+// peak in the same run as the products, in alternation, and prints floor(n) = max(bytes / bandwidth, operations / peak); for the
+// demo pair also what bench_bars.h measures.
 // This room must not know sequences or drafters.
 #pragma once
 #include <cstdint>
@@ -16,6 +17,7 @@ struct BenchOptions {
   bool json = false;         // print JSON instead of tables
   std::string instructions;  // of the cpu backend; empty: the best
   int repeats = 40;          // of every measurement; medians are reported
+  std::string results;       // a JSON line is appended here; empty: nowhere
 };
 
 // Prints to standard output; returns an exit code. A model directory without a usable config.json is an

@@ -197,7 +197,7 @@ void add_bench(CLI::App& app, Action& action) {
                                           "measures whole steps of the engine instead: a JSON file of scenes, as experiments/configs/steps.json");
   c->add_option("--only", steps->only, "of the scenes: those whose name contains this")->needs(file);
   c->add_option("--device", steps->device, "of the scenes: auto, cpu, reference or cuda")->needs(file);
-  c->add_option("--results", steps->results, "of the scenes or the soak: a file to which JSON lines are appended");
+  c->add_option("--results", steps->results, "a file to which JSON lines are appended");
   c->add_option("--model", g->model_dir, "whose shapes to measure (default: those of the demo target)");
   c->add_option("--threads", g->threads, "0: as many as the machine has")
       ->check(CLI::Range(0, 1024))
@@ -215,9 +215,8 @@ void add_bench(CLI::App& app, Action& action) {
   c->callback([g, steps, soak, &action] {
     action = [g, steps, soak] {
       steps->json = soak->json = g->json;
-      soak->results = steps->results;
+      soak->results = g->results = steps->results;
       if (!soak->file.empty()) return run_soak(*soak);
-      if (steps->file.empty() && !steps->results.empty()) throw Error("--results is for --steps and --soak; send the rest to a file with > FILE");
       return steps->file.empty() ? run_bench(*g) : run_steps(*steps);
     };
   });

@@ -34,6 +34,19 @@ int size_class(std::size_t bytes) {
               " bytes on the host; use a smaller batch, pool or model");
 }
 
+constexpr std::size_t kHugePage = std::size_t(2) << 20;
+
+// Blocks of many pages ask for huge ones: the pages of a cache lie far apart, and each layer of each would else have an
+// entry of its own in the processor's table of addresses.
+void* fresh_block(std::size_t bytes) {
+  const std::size_t alignment = bytes < 2 * kHugePage ? 64 : kHugePage;
+  const std::size_t size = (bytes + alignment - 1) / alignment * alignment;
+  void* block = std::aligned_alloc(alignment, size);
+  if (!block) out_of_memory(bytes);
+  if (alignment == kHugePage) madvise(block, size, MADV_HUGEPAGE);  // a system that has none keeps small ones
+  return block;
+}
+
 // Lets shared_ptr put its reference count into the block's header; the block goes back when the count does.
 template <class T> struct InHeader {
   using value_type = T;
@@ -70,9 +83,7 @@ Tensor Arena::allocate(Shape shape, DType dtype) {
       free_[std::size_t(c)].pop_back();
     }
   }
-  const std::size_t size = kReuse ? block_bytes(c) : bytes;
-  if (!block) block = std::aligned_alloc(64, (size + 63) / 64 * 64);
-  if (!block) out_of_memory(bytes);
+  if (!block) block = fresh_block(kReuse ? block_bytes(c) : bytes);
   void* data = static_cast<std::byte*>(block) + kHeader;
   std::shared_ptr<void> owner(
       data, [](void*) {}, InHeader<std::byte>(shared_from_this(), block, c));
@@ -86,7 +97,7 @@ void Arena::release(void* block, int c) {
 }
 
 struct WeightMemory::Slab {
-  static constexpr std::size_t kHugePage = std::size_t(2) << 20, kSize = std::size_t(32) << 20;
+  static constexpr std::size_t kSize = std::size_t(32) << 20;
 
   explicit Slab(std::size_t bytes) : size((std::max(bytes, kSize) + kHugePage - 1) / kHugePage * kHugePage) {
     // One huge page more than needed, so that the part in use can begin at a boundary. Untouched pages cost nothing.

@@ -7,168 +7,17 @@
 // The context is cut into tiles of kAttendTile slots by depth alone; each tile's softmax is taken by itself and folded into
 // the result in order. So a row's bits depend on what it sees, not on what runs beside it.
 #pragma once
-#include "kernels/cpu/operations.h"
-#include "kernels/cpu/vectors.h"
+#include "kernels/cpu/attend_products.h"
 
 namespace foretoken {
 namespace {
 
 constexpr float kNothing = -__builtin_inff();
-constexpr int kFetchAhead = 32;  // slots
-
-// Walks the slots that one row sees, by depth.
-struct Sight {
-  int visible = 0, seen = 0;            // slots of the prefix; all slots
-  int first = 0;                        // depths before it are hidden by a sliding window
-  const std::uint64_t* bits = nullptr;  // of ancestors, from slot `visible` on
-  int word = 0;
-  std::uint64_t left = 0;  // unvisited bits of the current word
-
-  void open(const Attention& a, int row) {
-    visible = seen = a.visible[row];
-    first = !a.first ? 0 : a.first[row] < visible ? a.first[row] : visible;
-    bits = a.ancestors + row * a.ancestors_stride;
-    for (int w = 0; w < a.words; ++w) seen += __builtin_popcountll(bits[w]);
-    word = 0, left = a.words > 0 ? bits[0] : 0;
-  }
-  int ancestor() {  // the next one's slot
-    while (left == 0) left = bits[++word];
-    const int slot = visible + word * 64 + __builtin_ctzll(left);
-    left &= left - 1;
-    return slot;
-  }
-};
-
-// Everything that one call needs, on the stack: about 80 KB.
-struct Workplace {
-  float q[kMaxQueries][kMaxHeadSize];  // scaled, zero behind the head
-  float weights[kMaxQueries][kAttendTile + kWidth];
-  float sum[kMaxQueries][kMaxHeadSize];     // of the current tile
-  float result[kMaxQueries][kMaxHeadSize];  // of all tiles so far, relative to `peak`
-  float peak[kMaxQueries], mass[kMaxQueries];
-  float keys[kWidth][kMaxHeadSize];  // a batch of keys in f32, zero behind the head
-  const std::byte* key[kAttendTile + kWidth];
-  const std::byte* value[kAttendTile + kWidth];
-  Sight sight[kMaxQueries];
-};
 
 struct Rows {  // what is attended by one call
   int row, rows, head, heads;
   int queries() const { return rows * heads; }
 };
-
-// Lane i is lane which[i] of a and b, one behind the other.
-inline Floats shuffled(const Floats& a, const Floats& b, const Ints& which) {
-#ifdef __clang__  // knows no shuffle by a vector, and compiles this code for fuzzing alone
-  Floats result;
-  for (int i = 0; i < kWidth; ++i) result[i] = which[i] < kWidth ? a[which[i]] : b[which[i] - kWidth];
-  return result;
-#else
-  return __builtin_shuffle(a, b, which);
-#endif
-}
-
-// Lane s of the answer is the sum of the lanes of v[s]; each sum is the same tree of additions.
-template <int kStep> inline Floats transposed_sums(Floats (&v)[kWidth]) {
-  Ints low, high;  // lanes whose `kStep` bit is clear come from the first vector, the others from the second
-  for (int i = 0; i < kWidth; ++i) {
-    low[i] = ((i & kStep) ? kWidth : 0) + (i & ~kStep);
-    high[i] = low[i] + kStep;
-  }
-  for (int i = 0; i < kWidth / kStep / 2; ++i) {
-    const Floats a = v[2 * i], b = v[2 * i + 1];
-    v[i] = shuffled(a, b, low) + shuffled(a, b, high);
-  }
-  if constexpr (2 * kStep < kWidth)
-    return transposed_sums<2 * kStep>(v);
-  else
-    return v[0];
-}
-
-// How a number of the cache is read: kWidth of them at p, or the first n and then zeros.
-struct Singles {
-  using Item = float;
-  static Floats read(const float* p) { return load<Floats>(p); }
-  static Floats read_some(const float* p, int n) { return load_some(p, n); }
-};
-struct Halves {
-  using Item = std::uint16_t;
-  static Floats read(const std::uint16_t* p) { return widen(p); }
-  static Floats read_some(const std::uint16_t* p, int n) { return widen_some(p, n); }
-};
-// Numbers [i, i + kWidth) of a head; kWhole: all of them belong to it.
-template <class S, bool kWhole> inline Floats part_of(const Attention& a, const std::byte* row, int i) {
-  const auto* p = reinterpret_cast<const typename S::Item*>(row) + i;
-  if constexpr (kWhole)
-    return S::read(p);
-  else
-    return S::read_some(p, a.head_size - i);
-}
-
-inline void fetch(const std::byte* row, std::int64_t bytes) {
-  for (std::int64_t at = 0; at < bytes; at += 64) __builtin_prefetch(row + at, 0, 3);
-}
-
-// weights[query][at + s] = q . k_s for `n` slots and queries [first, last). Pages lie anywhere, and since the last forward a
-// model's weights have gone by, so keys are fetched two batches before their use and values while scores are taken.
-template <class S> void score(const Attention& a, Workplace& place, int first, int last, int at, int n) {
-  const std::int64_t bytes = a.head_size * std::int64_t(sizeof(typename S::Item));
-  for (int s = 0; s < n && s < kFetchAhead; ++s) fetch(place.key[s], bytes);
-  for (int s = 0; s < n; s += kWidth) {
-    const int here = n - s < kWidth ? n - s : kWidth;
-    for (int j = 0; j < here; ++j) fetch(place.value[s + j], bytes);
-    for (int j = s + kFetchAhead; j < n && j < s + kFetchAhead + kWidth; ++j) fetch(place.key[j], bytes);
-    for (int j = 0; j < kWidth; ++j) {
-      int i = 0;
-      for (; i + kWidth <= a.head_size; i += kWidth) save(place.keys[j] + i, part_of<S, true>(a, place.key[s + j], i));
-      if (i < a.head_size) save(place.keys[j] + i, part_of<S, false>(a, place.key[s + j], i));
-    }
-    for (int query = first; query < last; ++query) {
-      Floats dot[kWidth] = {};
-      for (int i = 0; i < a.head_size; i += kWidth) {
-        const Floats q = load<Floats>(place.q[query] + i);
-        for (int j = 0; j < kWidth; ++j) dot[j] = fused(q, load<Floats>(place.keys[j] + i), dot[j]);
-      }
-      const Floats scores = transposed_sums<1>(dot);
-      if (here == kWidth)
-        save(place.weights[query] + at + s, scores);
-      else
-        save_some(place.weights[query] + at + s, scores, here);
-    }
-  }
-}
-
-// sum[query] += weights[query][at + s] * v_s for Q queries from `first` on, C vectors of numbers from `i` on.
-template <class S, int Q, int C, bool kWhole>
-inline void mix_part(const Attention& a, Workplace& place, int first, int at, int n, int i) {
-  Floats sum[Q][C];
-  for (int j = 0; j < Q; ++j)
-    for (int c = 0; c < C; ++c) sum[j][c] = load<Floats>(place.sum[first + j] + i + c * kWidth);
-  for (int s = 0; s < n; ++s) {
-    for (int c = 0; c < C; ++c) {
-      const Floats v = part_of<S, kWhole>(a, place.value[s], i + c * kWidth);
-      for (int j = 0; j < Q; ++j) sum[j][c] = fused(spread(place.weights[first + j][at + s]), v, sum[j][c]);
-    }
-  }
-  for (int j = 0; j < Q; ++j)
-    for (int c = 0; c < C; ++c) save(place.sum[first + j] + i + c * kWidth, sum[j][c]);
-}
-
-template <class S, int Q, int C> void mix(const Attention& a, Workplace& place, int first, int at, int n) {
-  int i = 0;
-  for (; i + C * kWidth <= a.head_size; i += C * kWidth) mix_part<S, Q, C, true>(a, place, first, at, n, i);
-  for (; i + kWidth <= a.head_size; i += kWidth) mix_part<S, Q, 1, true>(a, place, first, at, n, i);
-  if (i < a.head_size) mix_part<S, Q, 1, false>(a, place, first, at, n, i);
-}
-
-// Independent sums enough to hide the latency of an addition, and few enough to stay in registers.
-template <class S> void mix_queries(const Attention& a, Workplace& place, int first, int last, int at, int n) {
-  constexpr int kMany = kWidth == 16 ? 2 : 1;
-  for (; last - first >= 6; first += 6) mix<S, 6, kMany>(a, place, first, at, n);
-  for (; last - first >= 3; first += 3) mix<S, 3, 2 * kMany>(a, place, first, at, n);
-  for (; last - first >= 2; first += 2) mix<S, 2, 2 * kMany>(a, place, first, at, n);
-  for (; first < last; ++first) mix<S, 1, 2 * kMany>(a, place, first, at, n);
-}
 
 // Turns the scores of a tile into weights relative to their greatest, and returns that; `mass` becomes their sum.
 inline float soften(float* weights, int n, float* mass) {
@@ -186,17 +35,17 @@ inline float soften(float* weights, int n, float* mass) {
 }
 
 // Folds a tile's sums into the result: both are brought to the greater peak.
-inline void fold(const Attention& a, Workplace& place, int query, bool first, float peak, float mass) {
+inline void fold(Workplace& place, int query, int size, bool first, float peak, float mass) {
   if (first) {
     place.peak[query] = peak, place.mass[query] = mass;
-    for (int i = 0; i < a.head_size; i += kWidth) save(place.result[query] + i, load<Floats>(place.sum[query] + i));
+    for (int i = 0; i < size; i += kWidth) save(place.result[query] + i, load<Floats>(place.sum[query] + i));
     return;
   }
   const float both = peak > place.peak[query] ? peak : place.peak[query];
   const float before = exp_weights(spread(place.peak[query] - both))[0], now = exp_weights(spread(peak - both))[0];
   place.peak[query] = both;
   place.mass[query] = place.mass[query] * before + mass * now;
-  for (int i = 0; i < a.head_size; i += kWidth)
+  for (int i = 0; i < size; i += kWidth)
     save(place.result[query] + i,
          load<Floats>(place.result[query] + i) * before + load<Floats>(place.sum[query] + i) * now);
 }
@@ -240,8 +89,9 @@ template <class S> void tile(const Attention& a, const Rows& r, Workplace& place
     score<S>(a, place, 0, r.queries(), 0, together);
   }
   float peak[kMaxQueries], mass[kMaxQueries];
+  const int size = units_of<S>(a) * kUnit<S>;
   for (int query = 0; query < r.queries(); ++query) {
-    for (int i = 0; i < a.head_size; i += kWidth) save(place.sum[query] + i, Floats{});
+    for (int i = 0; i < size; i += kWidth) save(place.sum[query] + i, Floats{});
     const int row = query / r.heads;
     if (!looks(row)) continue;
     for (int d = begin; d < place.sight[row].first; ++d) place.weights[query][d - begin] = kNothing;
@@ -254,7 +104,7 @@ template <class S> void tile(const Attention& a, const Rows& r, Workplace& place
     mix_queries<S>(a, place, row * r.heads, (row + 1) * r.heads, together, stop(row) - own);
   }
   for (int query = 0; query < r.queries(); ++query)
-    if (looks(query / r.heads)) fold(a, place, query, begin <= place.sight[query / r.heads].first, peak[query], mass[query]);
+    if (looks(query / r.heads)) fold(place, query, size, begin <= place.sight[query / r.heads].first, peak[query], mass[query]);
 }
 
 template <class S> void attend(const Attention& a, int row, int rows, int head, int heads) {
@@ -269,16 +119,14 @@ template <class S> void attend(const Attention& a, int row, int rows, int head, 
   }
   for (int query = 0; query < r.queries(); ++query) {
     const float* q = a.q + (row + query / heads) * a.q_stride + std::int64_t(head + query % heads) * a.head_size;
-    for (int i = 0; i < a.head_size; i += kWidth)
-      save(place.q[query] + i,
-           (a.head_size - i >= kWidth ? load<Floats>(q + i) : load_some(q + i, a.head_size - i)) * a.scale);
+    arrange<S>(a, q, a.scale, place.q[query]);
     place.mass[query] = 0;
   }
   for (int begin = first / kAttendTile * kAttendTile; begin < deepest; begin += kAttendTile)
     tile<S>(a, r, place, begin, begin + kAttendTile < deepest ? begin + kAttendTile : deepest, shared);
   for (int query = 0; query < r.queries(); ++query) {
     float* y = a.y + (row + query / heads) * a.y_stride + std::int64_t(head + query % heads) * a.head_size;
-    for (int i = 0; i < a.head_size; ++i) y[i] = place.result[query][i] / place.mass[query];
+    restore<S>(a, place.result[query], place.mass[query], y);
   }
 }
 

@@ -14,8 +14,9 @@ class ReadProbe {
  public:
   ReadProbe(CpuBackend& cpu, std::int64_t bytes);
   ReadProbe(CpuBackend& cpu, std::span<const Weight> weights);  // prepared by this backend; kept alive
-  // Bytes a second of all threads together, the set having just been read once; small sets are read several times.
+  // Bytes a second of all threads together, the set having just been read; small sets are read several times.
   double bytes_a_second();
+  void read();  // once
   std::int64_t bytes() const { return bytes_; }
 
  private:
@@ -24,7 +25,6 @@ class ReadProbe {
     std::int64_t bytes;
   };
   void cut(const void* data, std::int64_t bytes);
-  void read();
 
   CpuBackend& cpu_;
   std::int64_t bytes_ = 0;

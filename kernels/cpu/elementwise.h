@@ -82,12 +82,20 @@ void rotate_head(float* x, const float* cosine, const float* sine, int half) {
 
 // ---- ceilings ----
 
+constexpr std::int64_t kReadAhead = 18432;  // bytes
+
+// Fetched as far ahead as the products do (kAhead in product_rows.h): without it 28 MiB of a last cache of 32 read at 75 GB/s, with
+// it at 123, and a ceiling that a product can pass is none.
 double read_all(const void* data, std::int64_t bytes) {
   const float* p = static_cast<const float*>(data);
   Words sum[8] = {};
   const std::int64_t n = bytes / 4;
-  for (std::int64_t i = 0; i + 8 * kWidth <= n; i += 8 * kWidth)
-    for (int j = 0; j < 8; ++j) sum[j] |= load<Words>(p + i + j * kWidth);
+  for (std::int64_t i = 0; i + 8 * kWidth <= n; i += 8 * kWidth) {
+    for (int j = 0; j < 8; ++j) {
+      if (j % (16 / kWidth) == 0) __builtin_prefetch(p + i + j * kWidth + kReadAhead / 4, 0, 3);
+      sum[j] |= load<Words>(p + i + j * kWidth);
+    }
+  }
   Words all = {};
   for (int j = 0; j < 8; ++j) all |= sum[j];
   return double(all[0]);

@@ -1,9 +1,12 @@
 #include "experiments/bench.h"
 
+#include <map>
+
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
 #include "framework/text/json_file.h"
+#include "kernels/backend.h"
 #include "tests/framework/text/temporary_folder.h"
 
 namespace foretoken::test {
@@ -28,12 +31,40 @@ TEST(Bench, demo_shapes_are_those_of_its_config) {
   }
 }
 
-TEST(Bench, prints_every_row_count) {
+nlohmann::json found_by(BenchOptions options) {
   ::testing::internal::CaptureStdout();
-  BenchOptions options;
   options.json = true, options.repeats = 1, options.threads = 1;
   EXPECT_EQ(run_bench(options), 0);
-  const nlohmann::json found = nlohmann::json::parse(::testing::internal::GetCapturedStdout());
+  return nlohmann::json::parse(::testing::internal::GetCapturedStdout());
+}
+
+TEST(Bench, bars_have_their_figures_and_are_kept) {
+  const TemporaryFolder folder;
+  BenchOptions options;
+  options.results = (folder.path() / "bench.jsonl").string();
+  const nlohmann::json found = found_by(options);
+  EXPECT_EQ(nlohmann::json::parse(read_file(options.results)), found);
+  for (const char* key : {"machine", "commit", "date"}) EXPECT_TRUE(found.contains(key)) << key;
+  std::map<std::string, nlohmann::json> bars;
+  for (const auto& bar : found.at("bars")) bars[bar.at("name")] = bar;
+  EXPECT_EQ(bars.size(), 10u);
+  const double kv = 8 * 2 * 2 * 64 * 2, weights = found.at("bytes");  // bytes of a cached position: layers, keys and values, heads, numbers, bf16
+  EXPECT_GT(bars.at("decode, batch 1").at("bytes"), weights + kv);
+  EXPECT_LT(bars.at("decode, batch 1").at("bytes"), weights + 2048 * kv);
+  EXPECT_EQ(bars.at("attention to 4096 slots, batch 8").at("bytes"), 8 * 4096 * kv);
+  EXPECT_EQ(bars.at("attention to 4096 slots, batch 8").at("operations"), 8.0 * 4096 * 8 * 4 * 6 * 64);
+  for (const auto& [name, bar] : bars) {
+    EXPECT_GT(bar.at("figure"), 0) << name;
+    EXPECT_EQ(bar.at("met"), bar.at("at_most") ? bar.at("figure") <= bar.at("bar") : bar.at("figure") >= bar.at("bar")) << name;
+  }
+  EXPECT_NEAR(bars.at("decode, batch 8").at("figure"), 8 * bars.at("decode, batch 1").at("seconds").get<double>() / bars.at("decode, batch 8").at("seconds").get<double>(), 1e-9);
+}
+
+TEST(Bench, prints_every_row_count) {
+  BenchOptions options;
+  options.instructions = cpu_instructions().back();  // bars are the best instructions' alone
+  const nlohmann::json found = found_by(options);
+  EXPECT_FALSE(found.contains("bars"));
   std::vector<int> rows;
   for (const auto& line : found.at("products")) {
     rows.push_back(line.at("rows"));

@@ -1,0 +1,31 @@
+// What whole steps of the demo pair, a long attention and a prompt cost on the cpu device beside the least that this machine
+// allows, each against the bar that the project set itself: the second table of `foretoken bench`.
+// This room must not know how any operation is computed.
+#pragma once
+#include <string>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+namespace foretoken {
+
+// One thing that was measured. floor = max(bytes / bandwidth, operations / peak), both measured in the same alternation.
+struct Bar {
+  std::string name;
+  double bytes = 0, operations = 0;  // of what was timed; 0: not what the bar is about
+  double seconds = 0, floor = 0;     // medians; floor 0: none
+  double figure = 0;
+  std::string unit;                  // of the figure
+  double bar = 0;
+  bool at_most = false;              // else at least
+
+  bool met() const { return at_most ? figure <= bar : figure >= bar; }
+};
+
+// Every line is measured `repeats` times, in alternation with all others and with the machine's bandwidth and peak.
+std::vector<Bar> measure_bars(int threads, int repeats);
+
+void print_bars(const std::vector<Bar>& bars);
+nlohmann::json as_json(const std::vector<Bar>& bars);
+
+}  // namespace foretoken

@@ -1,0 +1,282 @@
+// The products of attention for any kWidth: scores of queries with keys, and values mixed by weights. To be included by
+// attend_rows.h, which says how a context is cut and what belongs to whom.
+//
+// A cache in bf16 is read 2 kWidth numbers at a time, and becomes f32 while a multiplication waits for its turn: up to three queries
+// use what was read once. Operations: 4 * size a slot and query. Each score is the same tree of additions whatever runs beside it.
+#pragma once
+#include "kernels/cpu/operations.h"
+#include "kernels/cpu/vectors.h"
+
+namespace foretoken {
+namespace {
+
+constexpr int kFetchAhead = 32;  // slots
+constexpr int kManyQueries = kWidth == 16 ? 6 : 1;  // that repay writing keys down in f32; few registers are better off so in any case
+
+// Walks the slots that one row sees, by depth.
+struct Sight {
+  int visible = 0, seen = 0;            // slots of the prefix; all slots
+  int first = 0;                        // depths before it are hidden by a sliding window
+  const std::uint64_t* bits = nullptr;  // of ancestors, from slot `visible` on
+  int word = 0;
+  std::uint64_t left = 0;  // unvisited bits of the current word
+
+  void open(const Attention& a, int row) {
+    visible = seen = a.visible[row];
+    first = !a.first ? 0 : a.first[row] < visible ? a.first[row] : visible;
+    bits = a.ancestors + row * a.ancestors_stride;
+    for (int w = 0; w < a.words; ++w) seen += __builtin_popcountll(bits[w]);
+    word = 0, left = a.words > 0 ? bits[0] : 0;
+  }
+  int ancestor() {  // the next one's slot
+    while (left == 0) left = bits[++word];
+    const int slot = visible + word * 64 + __builtin_ctzll(left);
+    left &= left - 1;
+    return slot;
+  }
+};
+
+// Everything that one call needs, on the stack: about 100 KB.
+struct Workplace {
+  float q[kMaxQueries][kMaxHeadSize];  // scaled, zero behind the head; the numbers of a head stand as the cache's type reads them
+  float weights[kMaxQueries][kAttendTile + kWidth];
+  float sum[kMaxQueries][kMaxHeadSize];     // of the current tile
+  float result[kMaxQueries][kMaxHeadSize];  // of all tiles so far, relative to `peak`
+  float peak[kMaxQueries], mass[kMaxQueries];
+  float keys[kWidth][kMaxHeadSize];  // a batch of keys in f32, arranged as q; see score_many
+  const std::byte* key[kAttendTile + kWidth];
+  const std::byte* value[kAttendTile + kWidth];
+  Sight sight[kMaxQueries];
+};
+
+// Lane i is lane which[i] of a and b, one behind the other.
+inline Floats shuffled(const Floats& a, const Floats& b, const Ints& which) {
+#ifdef __clang__  // knows no shuffle by a vector, and compiles this code for fuzzing alone
+  Floats result;
+  for (int i = 0; i < kWidth; ++i) result[i] = which[i] < kWidth ? a[which[i]] : b[which[i] - kWidth];
+  return result;
+#else
+  return __builtin_shuffle(a, b, which);
+#endif
+}
+
+// Lane s of the answer is the sum of the lanes of v[s]; each sum is the same tree of additions.
+template <int kStep> inline Floats transposed_sums(Floats (&v)[kWidth]) {
+  Ints low, high;  // lanes whose `kStep` bit is clear come from the first vector, the others from the second
+  for (int i = 0; i < kWidth; ++i) {
+    low[i] = ((i & kStep) ? kWidth : 0) + (i & ~kStep);
+    high[i] = low[i] + kStep;
+  }
+  for (int i = 0; i < kWidth / kStep / 2; ++i) {
+    const Floats a = v[2 * i], b = v[2 * i + 1];
+    v[i] = shuffled(a, b, low) + shuffled(a, b, high);
+  }
+  if constexpr (2 * kStep < kWidth)
+    return transposed_sums<2 * kStep>(v);
+  else
+    return v[0];
+}
+
+// How numbers of the cache are read: a unit of kVectors vectors at p, or the first n numbers of one and then zeros. Number i of a
+// unit stands in vector i % kVectors, lane i / kVectors: so bf16 becomes f32 by a shift and a mask.
+struct Singles {
+  using Item = float;
+  static constexpr int kVectors = 1;
+  static void read(const Item* p, Floats (&v)[kVectors]) { v[0] = load<Floats>(p); }
+};
+struct Halves {
+  using Item = std::uint16_t;
+  static constexpr int kVectors = 2;
+  static void read(const Item* p, Floats (&v)[kVectors]) {
+    const Words pair = load<Words>(p);
+    v[0] = as_floats(pair << 16), v[1] = as_floats(pair & 0xffff0000u);
+  }
+};
+template <class S> constexpr int kUnit = S::kVectors * kWidth;  // numbers
+template <class S> inline int units_of(const Attention& a) { return (a.head_size + kUnit<S> - 1) / kUnit<S>; }
+// Units of a head of so many numbers lie one behind the other, but the last one, which ends where the head does: what it has in
+// common with the unit before it meets zeros of q, and is computed twice among values. Here number i of a head stands among numbers
+// that were read so.
+template <class S> inline int place_of(const Attention& a, int i) {
+  const int u = i / kUnit<S>, ends_early = (u + 1) * kUnit<S> > a.head_size && a.head_size > kUnit<S>;
+  const int within = ends_early ? i - (a.head_size - kUnit<S>) : i - u * kUnit<S>;
+  return u * kUnit<S> + within % S::kVectors * kWidth + within / S::kVectors;
+}
+// `size` numbers as they are to as they stand among numbers that were read so; what they leave of the last unit is zero.
+template <class S> inline void arrange(const Attention& a, const float* x, float scale, float* to) {
+  const int whole = a.head_size / kUnit<S>;
+  Ints even, odd;
+  for (int i = 0; i < kWidth; ++i) even[i] = 2 * i, odd[i] = 2 * i + 1;
+  for (int u = 0; u < whole; ++u, x += kUnit<S>, to += kUnit<S>) {
+    if constexpr (S::kVectors == 1) {
+      save(to, load<Floats>(x) * scale);
+    } else {
+      const Floats low = load<Floats>(x) * scale, high = load<Floats>(x + kWidth) * scale;
+      save(to, shuffled(low, high, even)), save(to + kWidth, shuffled(low, high, odd));
+    }
+  }
+  if (whole * kUnit<S> == a.head_size) return;
+  for (int v = 0; v < S::kVectors; ++v) save(to + v * kWidth, Floats{});
+  for (int i = whole * kUnit<S>; i < a.head_size; ++i) to[place_of<S>(a, i) - whole * kUnit<S>] = *x++ * scale;
+}
+// And back, divided.
+template <class S> inline void restore(const Attention& a, const float* x, float divisor, float* to) {
+  const int whole = a.head_size / kUnit<S>;
+  Ints low, high;
+  for (int i = 0; i < kWidth; ++i) low[i] = i / 2 + i % 2 * kWidth, high[i] = low[i] + kWidth / 2;
+  for (int u = 0; u < whole; ++u) {
+    if constexpr (S::kVectors == 1) {
+      save(to + u * kUnit<S>, load<Floats>(x + u * kUnit<S>) / divisor);
+    } else {
+      const Floats even = load<Floats>(x + u * kUnit<S>) / divisor, odd = load<Floats>(x + u * kUnit<S> + kWidth) / divisor;
+      save(to + u * kUnit<S>, shuffled(even, odd, low)), save(to + u * kUnit<S> + kWidth, shuffled(even, odd, high));
+    }
+  }
+  for (int i = whole * kUnit<S>; i < a.head_size; ++i) to[i] = x[place_of<S>(a, i)] / divisor;
+}
+// f(u, from) for every unit u of a head, which begins at its number `from`.
+template <class S, class F> inline void for_units(const Attention& a, const F& f) {
+  const int whole = a.head_size / kUnit<S>;
+  for (int u = 0; u < whole; ++u) f(u, u * kUnit<S>);
+  if (whole * kUnit<S> < a.head_size) f(whole, whole > 0 ? a.head_size - kUnit<S> : 0);
+}
+// The unit of a head that begins at its number `from`; kWhole: the head has as many numbers as a unit.
+template <class S, bool kWhole> inline void read_unit(const Attention& a, const std::byte* row, int from, Floats (&v)[S::kVectors]) {
+  const auto* p = reinterpret_cast<const typename S::Item*>(row);
+  if constexpr (kWhole) {
+    S::read(p + from, v);
+  } else {
+    typename S::Item some[kUnit<S>] = {};
+    for (int i = 0; i < a.head_size; ++i) some[i] = p[i];
+    S::read(some, v);
+  }
+}
+
+inline void fetch(const std::byte* row, std::int64_t bytes) {
+  for (std::int64_t at = 0; at < bytes; at += 64) __builtin_prefetch(row + at, 0, 3);
+}
+
+// dot[j][s] += products, lane by lane, of Q queries from `query` on with the keys of B slots: sums enough to hide the latency of an
+// addition, and few enough to stay in registers.
+template <class S, int Q, int B, bool kWhole>
+inline void dot_unit(const Attention& a, const Workplace& place, int query, int u, int from, const std::byte* const* key, Floats (&dot)[Q][B]) {
+  Floats q[Q][S::kVectors];
+  for (int j = 0; j < Q; ++j)
+    for (int v = 0; v < S::kVectors; ++v) q[j][v] = load<Floats>(place.q[query + j] + u * kUnit<S> + v * kWidth);
+  for (int s = 0; s < B; ++s) {
+    Floats k[S::kVectors];
+    read_unit<S, kWhole>(a, key[s], from, k);
+    for (int v = 0; v < S::kVectors; ++v)
+      for (int j = 0; j < Q; ++j) dot[j][s] = fused(q[j][v], k[v], dot[j][s]);
+  }
+}
+
+inline void keep_scores(const Floats& scores, float* to, int n) {
+  if (n == kWidth)
+    save(to, scores);
+  else
+    save_some(to, scores, n);
+}
+
+// weights[query + j][at + s] = q . k_s for Q queries and the n <= kWidth slots from `key` on (where kWidth can be read). kWhole: as
+// read_unit has it.
+template <class S, int Q, bool kWhole> inline void score_batch(const Attention& a, Workplace& place, int query, const std::byte* const* key, int at, int n) {
+  constexpr int B = Q == 1 && kWidth >= 8 ? 8 : 4;
+  Floats dots[Q][kWidth];
+  for (int s = 0; s < kWidth; s += B) {
+    Floats dot[Q][B] = {};
+    for_units<S>(a, [&](int u, int from) { dot_unit<S, Q, B, kWhole>(a, place, query, u, from, key + s, dot); });
+    for (int j = 0; j < Q; ++j)
+      for (int b = 0; b < B; ++b) dots[j][s + b] = dot[j][b];
+  }
+  for (int j = 0; j < Q; ++j) keep_scores(transposed_sums<1>(dots[j]), place.weights[query + j] + at, n);
+}
+
+// The same for queries [first, last), so many that keys become f32 once for all of them.
+template <class S, bool kWhole> void score_many(const Attention& a, Workplace& place, int first, int last, const std::byte* const* key, int at, int n) {
+  const int size = units_of<S>(a) * kUnit<S>;
+  for (int s = 0; s < kWidth; ++s) {
+    for_units<S>(a, [&](int u, int from) {
+      Floats k[S::kVectors];
+      read_unit<S, kWhole>(a, key[s], from, k);
+      for (int v = 0; v < S::kVectors; ++v) save(place.keys[s] + u * kUnit<S> + v * kWidth, k[v]);
+    });
+  }
+  for (int query = first; query < last; ++query) {
+    Floats dot[kWidth] = {};
+    for (int i = 0; i < size; i += kWidth) {
+      const Floats q = load<Floats>(place.q[query] + i);
+      for (int s = 0; s < kWidth; ++s) dot[s] = fused(q, load<Floats>(place.keys[s] + i), dot[s]);
+    }
+    keep_scores(transposed_sums<1>(dot), place.weights[query] + at, n);
+  }
+}
+
+// weights[query][at + s] = q . k_s for `n` slots and queries [first, last). Pages lie anywhere, and since the last forward a
+// model's weights have gone by, so keys are fetched two batches before their use and values while scores are taken.
+template <class S, bool kWhole> void score_slots(const Attention& a, Workplace& place, int first, int last, int at, int n) {
+  const std::int64_t bytes = a.head_size * std::int64_t(sizeof(typename S::Item));
+  for (int s = 0; s < n && s < kFetchAhead; ++s) fetch(place.key[s], bytes);
+  for (int s = 0; s < n; s += kWidth) {
+    const int here = n - s < kWidth ? n - s : kWidth;
+    for (int j = 0; j < here; ++j) fetch(place.value[s + j], bytes);
+    for (int j = s + kFetchAhead; j < n && j < s + kFetchAhead + kWidth; ++j) fetch(place.key[j], bytes);
+    if (last - first >= kManyQueries) {
+      score_many<S, kWhole>(a, place, first, last, place.key + s, at + s, here);
+      continue;
+    }
+    int query = first;
+    for (; last - query >= 3; query += 3) score_batch<S, 3, kWhole>(a, place, query, place.key + s, at + s, here);
+    if (last - query == 2) score_batch<S, 2, kWhole>(a, place, query, place.key + s, at + s, here);
+    if (last - query == 1) score_batch<S, 1, kWhole>(a, place, query, place.key + s, at + s, here);
+  }
+}
+
+template <class S> void score(const Attention& a, Workplace& place, int first, int last, int at, int n) {
+  if (a.head_size >= kUnit<S>)
+    score_slots<S, true>(a, place, first, last, at, n);
+  else
+    score_slots<S, false>(a, place, first, last, at, n);
+}
+
+// sum[query] += weights[query][at + s] * v_s for Q queries from `first` on, U units from unit `u` on, which begins at number `from`.
+template <class S, int Q, int U, bool kWhole>
+inline void mix_part(const Attention& a, Workplace& place, int first, int at, int n, int u, int from) {
+  Floats sum[Q][U][S::kVectors];
+  const auto spot = [&](int j, int c, int v) { return place.sum[first + j] + (u + c) * kUnit<S> + v * kWidth; };
+  for (int j = 0; j < Q; ++j)
+    for (int c = 0; c < U; ++c)
+      for (int v = 0; v < S::kVectors; ++v) sum[j][c][v] = load<Floats>(spot(j, c, v));
+  for (int s = 0; s < n; ++s) {
+    for (int c = 0; c < U; ++c) {
+      Floats value[S::kVectors];
+      read_unit<S, kWhole>(a, place.value[s], from + c * kUnit<S>, value);
+      for (int j = 0; j < Q; ++j)
+        for (int v = 0; v < S::kVectors; ++v) sum[j][c][v] = fused(spread(place.weights[first + j][at + s]), value[v], sum[j][c][v]);
+    }
+  }
+  for (int j = 0; j < Q; ++j)
+    for (int c = 0; c < U; ++c)
+      for (int v = 0; v < S::kVectors; ++v) save(spot(j, c, v), sum[j][c][v]);
+}
+
+template <class S, int Q, int U> void mix(const Attention& a, Workplace& place, int first, int at, int n) {
+  if (a.head_size < kUnit<S>) return mix_part<S, Q, 1, false>(a, place, first, at, n, 0, 0);
+  const int together = a.head_size / kUnit<S> / U * U;
+  for (int u = 0; u < together; u += U) mix_part<S, Q, U, true>(a, place, first, at, n, u, u * kUnit<S>);
+  for_units<S>(a, [&](int u, int from) {
+    if (u >= together) mix_part<S, Q, 1, true>(a, place, first, at, n, u, from);
+  });
+}
+
+// Independent sums enough to hide the latency of an addition, and few enough to stay in registers.
+template <class S> void mix_queries(const Attention& a, Workplace& place, int first, int last, int at, int n) {
+  constexpr int kMany = kWidth == 16 ? 2 : 1, kFew = 2 * kMany / S::kVectors;
+  for (; last - first >= 6; first += 6) mix<S, 6, kMany / S::kVectors ? kMany / S::kVectors : 1>(a, place, first, at, n);
+  for (; last - first >= 3; first += 3) mix<S, 3, kFew>(a, place, first, at, n);
+  for (; last - first >= 2; first += 2) mix<S, 2, kFew>(a, place, first, at, n);
+  for (; first < last; ++first) mix<S, 1, kFew>(a, place, first, at, n);
+}
+
+}  // namespace
+}  // namespace foretoken

@@ -171,7 +171,7 @@ TEST_P(Parity, store) {
 TEST_P(Parity, attend) {
   const struct {
     int heads, kv_heads, head_size;
-  } shapes[] = {{6, 2, 64}, {4, 4, 48}, {8, 2, 80}, {3, 1, 32}, {26, 2, 96}, {2, 1, 128}};
+  } shapes[] = {{6, 2, 64}, {4, 4, 48}, {8, 2, 80}, {3, 1, 32}, {26, 2, 96}, {2, 1, 128}, {5, 1, 20}, {4, 2, 6}};
   for (const auto& s : shapes) {
     for (DType dtype : {DType::f32, DType::bf16}) {
       Cache cache(2, 600, 16, s.kv_heads, s.head_size, dtype);

@@ -90,21 +90,27 @@ TEST_P(Rows, rope) {
   for (int r = 0; r < 70; ++r) EXPECT_TRUE(same_row(turned(*backend, x.rows(r, 1), r), 0, all, r));
 }
 
+// Alone, a row brings as few queries as its group has heads; beside others, as many as share keys.
 TEST_P(Rows, attend) {
-  for (DType dtype : {DType::f32, DType::bf16}) {
-    Cache cache(3, 700, 16, 2, 80, dtype);
-    fill(*backend, cache, 690, 7);
-    std::vector<SceneRow> rows;
-    for (int slot = 0; slot < 40; ++slot) rows.push_back(chain_row(0, 245 + slot));
-    for (int slot : {3, 689, 300}) rows.push_back(chain_row(1, slot));
-    for (int slot = 508; slot < 515; ++slot) rows.push_back(chain_row(2, slot));
-    const Tensor q = random_tensor({std::int64_t(rows.size()), 6 * 80}, 8);
-    for (const int window : {1 << 20, 270, 3}) {
-      const Tensor all = threaded->attend(q, cache.layers[0], windowed(layout_of(rows, cache.tables, 0), window), 0.1f);
-      for (std::size_t r = 0; r < rows.size(); ++r) {
-        const Layout one = windowed(layout_of({rows[r]}, cache.tables, 0), window);
-        const Tensor alone = backend->attend(q.rows(std::int64_t(r), 1), cache.layers[0], one, 0.1f);
-        ASSERT_TRUE(same_row(alone, 0, all, std::int64_t(r))) << "row " << r;
+  const struct {
+    int group, head_size;
+  } shapes[] = {{3, 80}, {1, 64}, {2, 20}, {5, 32}, {8, 6}};
+  for (const auto& [group, head_size] : shapes) {
+    for (DType dtype : {DType::f32, DType::bf16}) {
+      Cache cache(3, 700, 16, 2, head_size, dtype);
+      fill(*backend, cache, 690, 7);
+      std::vector<SceneRow> rows;
+      for (int slot = 0; slot < 40; ++slot) rows.push_back(chain_row(0, 245 + slot));
+      for (int slot : {3, 689, 300}) rows.push_back(chain_row(1, slot));
+      for (int slot = 508; slot < 515; ++slot) rows.push_back(chain_row(2, slot));
+      const Tensor q = random_tensor({std::int64_t(rows.size()), 2 * group * head_size}, 8);
+      for (const int window : {1 << 20, 270, 3}) {
+        const Tensor all = threaded->attend(q, cache.layers[0], windowed(layout_of(rows, cache.tables, 0), window), 0.1f);
+        for (std::size_t r = 0; r < rows.size(); ++r) {
+          const Layout one = windowed(layout_of({rows[r]}, cache.tables, 0), window);
+          const Tensor alone = backend->attend(q.rows(std::int64_t(r), 1), cache.layers[0], one, 0.1f);
+          ASSERT_TRUE(same_row(alone, 0, all, std::int64_t(r))) << "row " << r << ", " << group << " heads of " << head_size << " " << name_of(dtype);
+        }
       }
     }
   }

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "kernels/cuda/attention_decode_rows.cuh"
+#include "kernels/cuda/attention_stream_rows.cuh"
 #include "kernels/cuda/attention_tile.cuh"
 #include "kernels/cuda/cuda_backend.cuh"
 
@@ -49,6 +50,8 @@ bool fits_tiles(const AttentionWork& w) {
          reinterpret_cast<std::uintptr_t>(w.pool) % 16 == 0;
 }
 
+bool is_prompt(const AttentionWork& w) { return w.words == 0 && w.head_size <= 128 && w.longest * w.group > kLargestTile; }
+
 std::int64_t scratch_bytes(const AttentionWork& w) { return std::int64_t(w.rows) * w.heads * w.chunks * (w.head_size + 2) * 4; }
 
 // As many vectors as a sequence has, up to what the kernels hold. In a tree every row takes steps of its own behind the others',
@@ -92,6 +95,25 @@ bool decodes(DecodeWork& w, const Layout& layout, int multiprocessors) {
   return false;
 }
 
+// Whether pages come in boxes, and sequences are so many that the memory's bandwidth is what counts (measured: with fewer the other
+// kernels are faster). Then how many blocks of a multiprocessor there shall be, and how deep their rings are.
+bool streams(StreamWork& w, const KvLayer& kv, int multiprocessors) {
+  constexpr int kMostBlocks = 4, kWarps = 12, kMultiprocessor = 228 << 10, kReserved = 1 << 10;  // of a multiprocessor; bytes of it, and those of a block that are not its own
+  const AttentionWork& a = w.of.a;
+  w.box = std::min(a.page_rows, kStep), w.warps = (a.longest * a.group + kStreamVectors - 1) / kStreamVectors;
+  const bool aligned = a.q_aligned && (reinterpret_cast<std::uintptr_t>(w.of.k) | reinterpret_cast<std::uintptr_t>(w.of.v)) % 16 == 0 && (w.of.k_stride | w.of.v_stride) % 8 == 0;
+  if (!aligned || a.words > 0 || (a.head_size != 64 && a.head_size != 128) || w.warps > kStreamWarps || 2 * a.sequences * a.kv_heads < 3 * multiprocessors) return false;
+  if (w.box % 8 != 0 || kStep % w.box != 0 || a.page_rows % w.box != 0) return false;
+  PagePlane keys{kv.pool.data<std::byte>() + a.keys, kv.pool.dim(0), a.page_bytes, a.kv_heads, a.page_rows, a.head_size, w.box}, values = keys;
+  values.begin += a.values - a.keys;
+  if (!describe(w.keys, keys) || !describe(w.values, values)) return false;
+  for (int blocks = std::clamp(kWarps / (w.warps + 1), 1, kMostBlocks);; --blocks) {
+    w.slots = std::max(6, 768 / a.head_size);
+    while (w.slots > 2 && blocks * (int(stream_bytes(w)) + kReserved) > kMultiprocessor) --w.slots;
+    if (w.slots * a.head_size >= 384 || blocks == 1) return int(stream_bytes(w)) + kReserved <= kMultiprocessor;
+  }
+}
+
 }  // namespace
 
 Tensor CudaBackend::attend(const Tensor& q, const KvLayer& kv, const Layout& layout, float scale) {
@@ -103,7 +125,7 @@ Tensor CudaBackend::attend(const Tensor& q, const KvLayer& kv, const Layout& lay
     launch_plain(work, stream_, overlaps());
     return out;
   }
-  if (layout.words == 0 && work.head_size <= 128 && work.longest * work.group > kLargestTile && prompt_is_built()) {
+  if (is_prompt(work) && prompt_is_built()) {
     launch_prompt(work, stream_, overlaps());
     return out;
   }
@@ -129,6 +151,21 @@ Tensor CudaBackend::rope_attend(Tensor q, Tensor k, const Tensor& v, const KvLay
                     layout.slots.data<std::int32_t>(), frequencies.data<float>()};
     if (fits_tiles(work.a) && decodes(work, layout, multiprocessors_)) {
       launch_decode(work, stream_);
+      return out;
+    }
+    StreamWork stream{work, {}, {}};
+    if (fits_tiles(work.a) && streams(stream, kv, multiprocessors_)) {
+      launch_stream(stream, stream_);
+      return out;
+    }
+  }
+  if (half && layout.rows > 0 && prompt_is_built()) {
+    const Tensor out = allocate(q.shape(), q.dtype());
+    AttentionWork work = work_for(q, out, kv, layout, scale);
+    if (fits_tiles(work) && is_prompt(work) && prompt_turns(work)) {
+      rope_store({}, k, v, kv, layout, frequencies);
+      work.positions = layout.positions.data<std::int32_t>(), work.frequencies = frequencies.data<float>();
+      launch_prompt(work, stream_, overlaps());
       return out;
     }
   }

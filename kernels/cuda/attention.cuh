@@ -35,6 +35,9 @@ struct AttentionWork {
   const std::int32_t *begins = nullptr, *owner = nullptr, *visible = nullptr, *first = nullptr, *tables = nullptr;
   const std::uint64_t* ancestors = nullptr;
   float scale = 0;  // times log2(e)
+  // Queries that are still to be turned, in bf16 and aligned, heads of 64 or 128: launch_prompt only.
+  const std::int32_t* positions = nullptr;
+  const float* frequencies = nullptr;
   // A context of more than `part` chunks is worked on by `parts` blocks, each at chunks [i * part, (i + 1) * part). A row whose
   // chunks do not lie in one part leaves each chunk's sum in `sums` [rows * heads, chunks, head_size] and its greatest score and
   // mass in `peaks` [rows * heads, chunks].
@@ -125,6 +128,7 @@ __device__ inline int sole_part(const AttentionWork& work, Sight s) {
 void launch_tiles(const AttentionWork& work, cudaStream_t stream, bool overlaps);
 void launch_prompt(const AttentionWork& work, cudaStream_t stream, bool overlaps);  // heads of up to 128, no trees, one part; 90a
 bool prompt_is_built();  // for the architecture of this machine
+bool prompt_turns(const AttentionWork& work);  // whether launch_prompt takes queries that are still to be turned
 void launch_plain(const AttentionWork& work, cudaStream_t stream, bool overlaps);
 void launch_fold(const AttentionWork& work, cudaStream_t stream, bool overlaps);
 

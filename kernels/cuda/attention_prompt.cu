@@ -22,6 +22,11 @@ bool prompt_is_built() {
   return built;
 }
 
+bool prompt_turns(const AttentionWork& work) {
+  const int rows = kPromptRows / work.group + 2;  // of a tile; their turns lie where later keys and values of a step will
+  return work.q_bf16 && work.q_aligned && (work.head_size == 64 || work.head_size == 128) && rows <= kStep;
+}
+
 void launch_prompt(const AttentionWork& work, cudaStream_t stream, bool overlaps) {
   if (work.head_size <= 64) launch<64>(work, stream, overlaps);
   else launch<128>(work, stream, overlaps);

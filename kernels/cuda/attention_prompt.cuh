@@ -2,81 +2,18 @@
 // vectors, two warpgroups that compute 64 each, one that fetches keys and values ahead of them. The arithmetic is that of
 // attention.cuh in the order of attention_tiles.cuh, and the products round as mma.sync does (a test compares): the same bits.
 #pragma once
-#include "kernels/cuda/attention_tile.cuh"
-#include "kernels/cuda/warpgroups.cuh"
+#include "kernels/cuda/attention_prompt_tile.cuh"
 
 namespace foretoken {
 
-constexpr int kPromptThreads = 384, kPromptRows = 128;
-
-// A head lies in halves of 64 numbers, so that a row of a half is 128 bytes.
-template <int kHead> struct PromptShared {
-  static constexpr int kHalves = kHead / 64, kStages = kHead > 64 ? 6 : 8;
-  struct Stage {
-    Bf16 keys[kHalves][kStep][64], values[kHalves][kStep][64];
-  };
-  alignas(1024) Stage stages[kStages];
-  alignas(1024) Bf16 q[2][kHalves][64][64];  // of each warpgroup
-  std::uint64_t full[kStages], empty[kStages];
-  TileSights<kPromptRows> sights;
-};
-
 #ifdef FORETOKEN_WARPGROUPS
 
-// Where 16-byte chunk c of row `row` lies in [halves][rows][64] numbers.
-__device__ inline int half_chunk(int row, int c, int rows) { return (c / 8 * rows + row) * 128 + (c % 8 ^ (row & 7)) * 16; }
+template <int kHead> struct PromptBlock : PromptTile<kHead> {
+  using Tile = PromptTile<kHead>;
+  using Tile::work, Tile::shared, Tile::place, Tile::bounds, Tile::begin, Tile::end, Tile::thread, Tile::lane, Tile::warp, Tile::kStages;
 
-template <int kHead> struct PromptBlock {
-  using Shared = PromptShared<kHead>;
-  static constexpr int kHalves = Shared::kHalves, kStages = Shared::kStages, kChunks = kHead / 8;
-  static constexpr int kLag = 2;  // steps whose copies are under way; far fewer than stages, or computing waits for the next copy to begin
+  using Tile::Tile;
 
-  const AttentionWork& work;
-  Shared& shared;
-  TilePlace place;
-  TileBounds bounds;
-  int head, begin, end;  // kv head; steps
-  const int thread = int(threadIdx.x) % 128, lane = thread % 32, warp = thread / 32;
-
-  __device__ PromptBlock(const AttentionWork& w, Shared& s) : work(w), shared(s) {}
-
-  __device__ bool open() {
-    place = find_tile(work, int(gridDim.y - 1 - blockIdx.y), kPromptRows);
-    if (place.sequence < 0) return false;
-    head = int(blockIdx.x);
-    shared.sights.fill(work, place, int(threadIdx.x));
-    if (threadIdx.x < kStages) open_barrier(&shared.full[threadIdx.x], 128), open_barrier(&shared.empty[threadIdx.x], 2);
-    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
-    __syncthreads();
-    bounds = TileBounds::of(shared.sights, place.vectors);
-    begin = bounds.low / kStep, end = max((bounds.high + kStep - 1) / kStep, begin);
-    return true;
-  }
-
-  // ---- the warpgroup that fetches ----
-  __device__ void fetch() {
-    StepPages pages;
-    const auto look_up = [&](int step) {
-      if (step < end) pages.look_up(work, place.sequence, step, bounds.low, bounds.high, [](int depth) { return depth; });
-    };
-    look_up(begin);
-    wait_for_earlier();
-    for (int i = 0; i < end - begin + kLag; ++i) {
-      if (i < end - begin) {
-        if (i >= kStages) wait_barrier(&shared.empty[i % kStages], (i / kStages - 1) & 1);
-        typename Shared::Stage& to = shared.stages[i % kStages];
-        pages.copy<kChunks>(work, head, shared_address(to.keys), shared_address(to.values), thread, [](int key, int c) { return half_chunk(key, c, kStep); });
-        look_up(begin + i + 1);
-      }
-      end_copies();
-      if (i < kLag) continue;
-      wait_copies<kLag>();
-      show_to_products();
-      arrive(&shared.full[(i - kLag) % kStages]);
-    }
-  }
-
-  // ---- a warpgroup that computes ----
   __device__ void start_scores(float (&s)[32], int group, int stage) {
     const std::uint64_t q = tile_descriptor(shared_address(shared.q[group]), 16), keys = tile_descriptor(shared_address(shared.stages[stage].keys), 16);
     begin_products();
@@ -132,6 +69,13 @@ template <int kHead> struct PromptBlock {
       multiply_add(mass, weights[k], kOnes, kOnes);
     }
   }
+  // Weights are never negative; but no compiler knows, so it cannot put what they need behind what follows.
+  __device__ static void stand_before(const float (&weights)[32], int group) {
+    std::uint32_t bits = 0;
+#pragma unroll
+    for (int i = 0; i < 32; ++i) bits |= __float_as_uint(weights[i]);
+    asm volatile("bar.sync %0, 128;" ::"r"(bits >> 31 ? 15 : group + 1) : "memory");
+  }
 
   // What a thread sums: of the chunk, and of the chunks before it.
   struct Sums {
@@ -166,6 +110,7 @@ template <int kHead> struct PromptBlock {
     pin(s);
     hide(s, begin + i + 1, low, high);
     weigh(s, t.peak, keep);
+    stand_before(s, group);  // weighed while the values are added
     wait_products<0>();
     pin(t.sum);
     if (thread == 0) arrive(&shared.empty[stage]);
@@ -191,11 +136,7 @@ template <int kHead> struct PromptBlock {
     }
 #pragma unroll
     for (int i = 0; i < kHead / 2; ++i) t.sum[i] = 0;
-    wait_for_earlier();
-    load_queries<kChunks>(work, place, head, group * 64, 64, reinterpret_cast<std::byte*>(shared.q[group]), thread,
-                          [](int v, int c) { return half_chunk(v, c, 64); });
-    show_to_products();
-    asm volatile("bar.sync %0, 128;" ::"r"(group + 1) : "memory");
+    Tile::load(group);
     if (begin < end) {
       wait_barrier(&shared.full[0], 0);
       start_scores(s, group, 0);
@@ -211,26 +152,9 @@ template <int kHead> struct PromptBlock {
       pin(t.sum);
       t.close_chunk({t.mass[0], t.mass[2]}, t.peak, work.scale);
     }
-    store(group, t.total, t.total_mass);
+    Tile::store(group, t.total, t.total_mass);
   }
 
-  __device__ void store(int group, const float (&total)[kHead / 2], const float (&total_mass)[2]) const {
-#pragma unroll
-    for (int h = 0; h < 2; ++h) {
-      const int v = group * 64 + warp * 16 + h * 8 + lane / 4, at = place.vector + v;
-      if (v >= place.vectors) continue;
-      const float inverse = inverse_mass(total_mass[h]);
-      const std::int64_t to = ((place.row + at / work.group) * std::int64_t(work.heads) + head * work.group + at % work.group) * work.head_size;
-#pragma unroll
-      for (int n = 0; n < kHead / 8; ++n) {
-        const int column = n * 8 + lane % 4 * 2;
-        if (column >= work.head_size) continue;
-        const float left = total[n * 4 + h * 2] * inverse, right = total[n * 4 + h * 2 + 1] * inverse;
-        if (work.q_bf16) *reinterpret_cast<std::uint32_t*>(static_cast<Bf16*>(work.out) + to + column) = pack_bf16(left, right);
-        else *reinterpret_cast<float2*>(static_cast<float*>(work.out) + to + column) = {left, right};
-      }
-    }
-  }
 };
 
 #endif

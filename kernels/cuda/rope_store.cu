@@ -8,7 +8,7 @@
 namespace foretoken {
 namespace {
 
-// Device pointers of one call. A null `pool` stores nothing, null `frequencies` turn nothing.
+// Device pointers of one call. A null `pool` stores nothing, null `frequencies` turn nothing, a null `q` (whoever attends turns it) has no heads.
 template <class T> struct RopeStore {
   T *q, *k;
   const T* v;
@@ -60,6 +60,7 @@ template <int N, class T, class P> __global__ void __launch_bounds__(256) rope_s
     for (int i = int(threadIdx.x); i < half; i += int(blockDim.x)) turns[i] = turn_of(a.positions[row], a.frequencies[i]);
     __syncthreads();
   }
+  wait_for_earlier();  // the layout is no kernel's
   const int pairs = half / N, of_q = a.frequencies != nullptr ? a.heads * pairs : 0, of_k = a.kv_heads * pairs, of_v = a.pool != nullptr ? 2 * of_k : 0;
   for (int n = int(threadIdx.x); n < of_q + of_k + of_v; n += int(blockDim.x)) {
     if (n >= of_q + of_k) {  // a piece of v
@@ -133,7 +134,8 @@ void CudaBackend::store(const Tensor& k, const Tensor& v, const KvLayer& kv, con
 }
 
 void CudaBackend::rope_store(Tensor q, Tensor k, const Tensor& v, const KvLayer& kv, const Layout& layout, const Tensor& frequencies) {
-  expect_same("rope_store", q, k), expect_same("rope_store", k, v);
+  if (q) expect_same("rope_store", q, k);
+  expect_same("rope_store", k, v);
   with_type("rope_store", k.dtype(), [&](auto* type) {
     auto a = arguments<std::remove_pointer_t<decltype(type)>>(q, k, layout, kv.head_size);
     a.frequencies = frequencies.data<float>();

@@ -103,6 +103,26 @@ TEST(RopeAttend, Windows) {
   }
 }
 
+// As many sequences as fill the machine, one row each and several, of all lengths.
+TEST(RopeAttend, ManySequences) {
+  for (int head_size : {64, 128}) {
+    for (int most : {1, 5, 16}) {
+      Rows rows;
+      std::mt19937 engine(unsigned(head_size + most));
+      for (int i = 0; i < 30; ++i) rows.begins.push_back(int(engine() % 150)), rows.rows.push_back(most - int(engine() % unsigned((most + 1) / 2)));
+      compare({.head_size = head_size, .kv_heads = 8, .padding = 1}, rows, unsigned(most));
+      if (most == 5) compare({.head_size = head_size, .kv_heads = 8, .window = 40}, rows, unsigned(most));
+    }
+  }
+}
+
+TEST(RopeAttend, Prompts) {
+  for (int head_size : {64, 80, 128}) {
+    for (int group : {1, 3, 4, 8}) compare({.head_size = head_size, .group = group, .kv_heads = 1, .padding = 5}, {{0, 300, 77}, {150, 65, 33}}, unsigned(head_size + group));
+  }
+  compare({.window = 100}, {{700, 20}, {200, 1}}, 1);
+}
+
 // Before the engine replays it, a forward queues many of them one behind another.
 TEST(RopeAttend, OneBehindAnother) {
   Cache cache(1, 300, 16, 2, 128, DType::bf16, 5);

@@ -1,0 +1,31 @@
+// Rotation, storing and attention of few rows of many sequences: see attention_stream.cuh. Bytes: keys and values of each sequence once,
+// 4 * slots * kv_heads * head_size. Operations: 64 keys of 8 vectors cost a warp some 200 (heads of 64) or 350 (128) instructions.
+#include "kernels/cuda/attention_stream.cuh"
+
+namespace foretoken {
+namespace {
+
+template <int kHead> void launch(const StreamWork& work, cudaStream_t stream) {
+  const AttentionWork& a = work.of.a;
+  Grid grid{dim3(unsigned(a.sequences), unsigned(a.kv_heads)), 32 * work.warps + 32, stream_bytes(work)};
+  grid.overlaps = true;
+  launch_kernel("attend", stream, grid, attend_stream<kHead>, work);
+}
+
+}  // namespace
+
+bool stream_is_built() {
+  static const bool built = [] {
+    cudaFuncAttributes f = {};
+    check(cudaFuncGetAttributes(&f, attend_stream<128>), "attend");
+    return f.numRegs > 60;  // it is empty where architecture 90 is missing
+  }();
+  return built;
+}
+
+void launch_stream(const StreamWork& work, cudaStream_t stream) {
+  if (work.of.a.head_size == 64) launch<64>(work, stream);
+  else launch<128>(work, stream);
+}
+
+}  // namespace foretoken

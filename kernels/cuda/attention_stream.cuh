@@ -1,0 +1,194 @@
+// Rotation, storing and attention of a few rows of each of many sequences in one kernel, bound by the memory's bandwidth: a warp takes 8
+// query vectors of one kv head through whole steps by itself, exchanging nothing, while another has the copy engine fill a ring of boxes.
+// Keys and values are the first factors of products (S^T = K Q^T, O^T = V^T P^T), so that no row of a product is wasted on few vectors.
+// The keys and values of the rows themselves never come from memory.
+// The arithmetic is that of attention.cuh in the order of attention_tiles.cuh: the same bits. This room must not know who launches it.
+#pragma once
+#include <climits>
+
+#include "kernels/cuda/attention_stream_rows.cuh"
+
+namespace foretoken {
+
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
+
+// An 8 x 8 tile of bf16, transposed: lane l held numbers 2 (l % 4) and the next of row l / 4.
+__device__ inline std::uint32_t transposed(std::uint32_t tile) {
+  std::uint32_t r;
+  asm("movmatrix.sync.aligned.m8n8.trans.b16 %0, %1;" : "=r"(r) : "r"(tile));
+  return r;
+}
+
+template <int kHead> struct StreamBlock : StreamRows<kHead> {
+  using Rows = StreamRows<kHead>;
+  using Rows::work, Rows::a, Rows::shared, Rows::row, Rows::rows, Rows::vectors, Rows::head, Rows::end;
+  using Rows::all_low, Rows::all_high, Rows::step, Rows::thread, Rows::warp, Rows::lane, Rows::ring, Rows::kSlotBytes;
+  static constexpr int kTiles = kHead / 16;  // of 16 numbers of a head
+
+  // Lane l holds vectors 2 (l % 4) + h, h = 0 and 1, of the warp: of 16 keys or numbers of a head those at l / 4 ([h]) and l / 4 + 8 ([2 + h]).
+  std::uint32_t q[kTiles][2];
+  int low[2], high[2];
+  float sum[kTiles][4], mass[4], peak[2];                   // of the chunk
+  float total[kTiles][4], total_mass[2], total_peak[2];  // of the chunks before
+
+  using Rows::Rows;
+
+  // ---- a step ----
+  __device__ void scores(int slot, float (&s)[4][4]) const {
+    const std::uint32_t keys = shared_address(ring) + unsigned(slot * kSlotBytes + (lane & 15) * 128);
+#pragma unroll
+    for (int t = 0; t < 4; ++t) s[t][0] = s[t][1] = s[t][2] = s[t][3] = 0;
+#pragma unroll
+    for (int k = 0; k < kTiles; ++k) {
+      const std::uint32_t at = keys + unsigned(k / 4 * kStep * 128 + ((k % 4 * 2 + (lane >> 4)) ^ (lane & 7)) * 16);
+#pragma unroll
+      for (int t = 0; t < 4; ++t) multiply_add(s[t], load_quad(at + unsigned(t * 16 * 128)), q[k][0], q[k][1]);
+    }
+  }
+  __device__ void hide(int from, float (&s)[4][4]) const {
+    if (from >= all_low && from + kStep <= all_high) return;
+#pragma unroll
+    for (int i = 0; i < 16; ++i) {
+      const int depth = from + i / 4 * 16 + i / 2 % 2 * 8 + lane / 4, h = i % 2;
+      if (depth < low[h] || depth >= high[h]) s[i / 4][i % 4] = kUnseen;
+    }
+  }
+  // Scores become weights, the second factors of 16 keys each; what was summed becomes relative to the new peak.
+  __device__ void weigh(float (&s)[4][4], std::uint32_t (&weights)[4][2]) {
+    float most[2];
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+      most[h] = fmaxf(s[0][h], s[0][2 + h]);
+#pragma unroll
+      for (int t = 1; t < 4; ++t) most[h] = fmaxf(most[h], fmaxf(s[t][h], s[t][2 + h]));
+    }
+#pragma unroll
+    for (int i = 4; i < 32; i *= 2) {
+      const float left = __shfl_xor_sync(~0u, most[0], i), right = __shfl_xor_sync(~0u, most[1], i);
+      most[0] = fmaxf(most[0], left), most[1] = fmaxf(most[1], right);
+    }
+    float base[2], keep[2];
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+      const float now = fmaxf(peak[h], most[h]);
+      base[h] = now == kUnseen ? 0.0f : now * a.scale, keep[h] = rescale(peak[h], now, a.scale), peak[h] = now;
+    }
+#pragma unroll
+    for (int i = 0; i < 8; ++i) {
+      const float left = exp2_fast(__fmaf_rn(s[i / 2][i % 2 * 2], a.scale, -base[0])), right = exp2_fast(__fmaf_rn(s[i / 2][i % 2 * 2 + 1], a.scale, -base[1]));
+      weights[i / 2][i % 2] = transposed(pack_bf16(left, right));
+    }
+#pragma unroll
+    for (int m = 0; m < kTiles; ++m)
+#pragma unroll
+      for (int i = 0; i < 4; ++i) sum[m][i] *= keep[i % 2];
+#pragma unroll
+    for (int i = 0; i < 4; ++i) mass[i] *= keep[i % 2];
+  }
+  __device__ void add_values(int slot, const std::uint32_t (&weights)[4][2]) {
+    constexpr Quad kOne = {{kOnes, kOnes, kOnes, kOnes}};
+    const std::uint32_t values = shared_address(ring) + unsigned(slot * kSlotBytes + ((lane & 7) + (lane >> 4) * 8) * 128);
+#pragma unroll
+    for (int t = 0; t < 4; ++t) multiply_add(mass, kOne, weights[t][0], weights[t][1]);
+#pragma unroll
+    for (int t = 0; t < 4; ++t)
+#pragma unroll
+      for (int m = 0; m < kTiles; ++m) {
+        const std::uint32_t at = values + unsigned((m / 4 * kStep + t * 16) * 128 + ((m % 4 * 2 + (lane >> 3 & 1)) ^ (lane & 7)) * 16);
+        multiply_add(sum[m], load_quad_transposed(at), weights[t][0], weights[t][1]);
+      }
+  }
+
+  // ---- chunks ----
+  __device__ void clear_chunk() {
+#pragma unroll
+    for (int m = 0; m < kTiles; ++m) sum[m][0] = sum[m][1] = sum[m][2] = sum[m][3] = 0;
+    mass[0] = mass[1] = mass[2] = mass[3] = 0, peak[0] = peak[1] = kUnseen;
+  }
+  __device__ void close_chunk() {
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+      const Fold by = fold(total_peak[h], peak[h], a.scale);
+      total_mass[h] = folded(total_mass[h], mass[h], by);
+#pragma unroll
+      for (int m = 0; m < kTiles; ++m) total[m][h] = folded(total[m][h], sum[m][h], by), total[m][2 + h] = folded(total[m][2 + h], sum[m][2 + h], by);
+    }
+    clear_chunk();
+  }
+  // Numbers 8 i + l / 4 of two vectors.
+  __device__ void put(int i, float left, float right) const {
+    const std::uint32_t pair = transposed(pack_bf16(left, right));
+    const int v = warp * kStreamVectors + lane / 4;
+    if (v >= vectors) return;
+    const std::int64_t to = (std::int64_t(row + v / a.group) * a.heads + head * a.group + v % a.group) * kHead + i * 8 + lane % 4 * 2;
+    *reinterpret_cast<std::uint32_t*>(static_cast<Bf16*>(a.out) + to) = pair;
+  }
+  __device__ void store() const {
+    const float inverse[2] = {inverse_mass(total_mass[0]), inverse_mass(total_mass[1])};
+#pragma unroll
+    for (int i = 0; i < 2 * kTiles; ++i) put(i, total[i / 2][i % 2 * 2] * inverse[0], total[i / 2][i % 2 * 2 + 1] * inverse[1]);
+  }
+
+  // ---- all of it ----
+  __device__ void start() {
+    Rows::turn_table();
+    Rows::meet();
+    wait_for_earlier();
+    Rows::load_queries(q);
+    Rows::place_rows();
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+      const int v = warp * kStreamVectors + lane % 4 * 2 + h;
+      low[h] = v < vectors ? shared.low[v / a.group] : 0, high[h] = v < vectors ? shared.high[v / a.group] : 0;
+      total_peak[h] = kUnseen, total_mass[h] = 0;
+    }
+#pragma unroll
+    for (int m = 0; m < kTiles; ++m) total[m][0] = total[m][1] = total[m][2] = total[m][3] = 0;
+    clear_chunk();
+    Rows::meet();
+  }
+  __device__ void done(int& slot, int& parity) {
+    __syncwarp();
+    if (lane == 0) give_back(&shared.empty[slot]);
+    if (++slot == work.slots) slot = 0, parity ^= 1;
+  }
+  __device__ void compute() {
+    start();
+    for (int at = step, slot = 0, parity = 0; at < end; ++at) {
+      const int from = at * kStep;
+      float s[4][4];
+      std::uint32_t weights[4][2];
+      wait_for_boxes(&shared.full[slot], parity);
+      if (Rows::odd(from)) Rows::mend(slot, from, false);
+      scores(slot, s);
+      done(slot, parity);
+      hide(from, s);
+      weigh(s, weights);
+      wait_for_boxes(&shared.full[slot], parity);
+      if (Rows::odd(from)) Rows::mend(slot, from, true);
+      add_values(slot, weights);
+      done(slot, parity);
+      if (at + 1 == end || (at + 1) % (kChunk / kStep) == 0) close_chunk();
+    }
+    store();
+  }
+  __device__ void run() {
+    __syncthreads();
+    if (warp == work.warps) Rows::fill();
+    else compute();
+  }
+};
+
+#endif
+
+template <int kHead> __global__ void __launch_bounds__(384, 1) attend_stream(const __grid_constant__ StreamWork work) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  extern __shared__ __align__(1024) std::byte memory[];
+  StreamBlock<kHead> block(work, memory);
+  let_later_start();
+  if (block.open()) block.run();
+  else wait_for_earlier();
+#endif
+}
+
+}  // namespace foretoken

@@ -104,6 +104,15 @@ TEST_F(Runs, ALineAddsUp) {
   EXPECT_FALSE(texts_differ(line));
 }
 
+TEST_F(Runs, ALineAddsUpWherePromptsTakeManySteps) {
+  const json line = measured({{"engine", {{"step_rows", 6}}}, {"measure", {{"repeats", 1}}}});
+  for (const char* side : {"baseline", "speculative"}) {
+    const json& m = line["repeats"][0][side];
+    expect_consistent(m, 12);  // also the time of steps in which a request reads its prompt and says nothing
+    EXPECT_GT(m["prompt_tokens"].get<long>(), 12 * 6) << "the prompts fit into one step";
+  }
+}
+
 TEST_F(Runs, BaselinesMayServeEveryRunThatDiffersInWhoGuesses) {
   const TemporaryFolder folder;
   const json once = {{"measure", {{"repeats", 2}}}, {"workload", {{"limit", 2}}}};

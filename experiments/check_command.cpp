@@ -39,7 +39,9 @@ json parsed(const std::string& text, const std::string& flag) {
 // "ngram" or {"name": "ngram", "longest": 2}; null where nothing was chosen.
 json chair(const std::string& text, const std::string& flag) {
   if (text.empty()) return nullptr;
-  return text.front() == '{' ? parsed(text, flag) : json{{"name", text}};
+  const json chair = text.front() == '{' ? parsed(text, flag) : json{{"name", text}};
+  if (!chair.contains("name") || !chair["name"].is_string()) throw Error(flag + " '" + text + "' names nobody; write it as " + flag + " '{\"name\": \"fixed\", ...}'");
+  return chair;
 }
 
 template <class T> std::vector<std::string> added(const Registry<T>& now, const Registry<T>& before) {

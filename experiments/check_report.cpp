@@ -97,7 +97,7 @@ std::string heading(const Question& question) {
 
 std::string verdict_on_all(const CheckReport& report) {
   const long broken = std::ranges::count(report.laws, Ruling::broken, &LawReport::ruling);
-  if (report.holds()) return "Every law that concerns them holds";
+  if (report.holds()) return report.of_all_laws ? "Every law that concerns them holds" : "The laws that were asked hold, others were not asked";
   if (broken == 0) return "No law is broken, but not all was shown";
   return std::to_string(broken) + (broken == 1 ? " law is broken" : " laws are broken");
 }

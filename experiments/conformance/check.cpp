@@ -176,12 +176,14 @@ CheckReport check(const std::vector<Candidate>& candidates, Ground ground, const
   session.run(how.threads, how.seconds, start);
   session.correct(ground.level);
   report.laws = session.reports();
-  report.level = ground.level;
+  report.level = ground.level, report.of_all_laws = how.laws.empty();
   for (const Candidate& c : candidates) report.subjects.push_back(c.subject.text());
   for (const LawReport& r : report.laws) {
     if (r.ruling == LawReport::Ruling::broken) report.sentences.push_back("the law '" + r.law + "' is broken by " + r.subject + ": " + r.reason);
     if (r.ruling == LawReport::Ruling::not_shown) report.sentences.push_back("the law '" + r.law + "' was not shown of " + r.subject + ": " + r.reason);
   }
+  if (std::ranges::all_of(report.laws, [](const LawReport& r) { return r.ruling == LawReport::Ruling::silent; }))
+    report.sentences.push_back("nothing was shown: no law that was named has anything to ask of what was named");
   for (const Candidate& c : candidates) {
     if (!how.laws.empty()) break;
     const std::string sentence = c.needs.proposes.empty() ? "" : never_drafted(c.subject.text(), report.laws);

@@ -37,6 +37,7 @@ struct CheckReport {
   std::vector<std::string> subjects;
   std::vector<LawReport> laws;         // in the order of kit_laws(), then of the subjects
   std::vector<std::string> sentences;  // one for every law that is broken or was not shown
+  bool of_all_laws = true;             // no laws were chosen by name
   double seconds = 0, level = 0, found = 0.01, power = 0.99;
   bool holds() const { return sentences.empty(); }
 };

@@ -45,8 +45,8 @@ void read_attention(const Fields& config, ModelConfig& m) {
   m.out_bias = bias && !qwen2;
   m.mlp_bias = config.boolean_or("mlp_bias", false);
   m.head_norms = qwen3;
-  // Qwen's files carry a window that "use_sliding_window" switches on; Llama has none.
-  if (config.has("sliding_window") && !qwen2 && !qwen3) m.window = config.integer("sliding_window", 1, kMost);
+  // Qwen's files carry a window that "use_sliding_window" switches on; a Llama has none, whatever its file carries (as in Transformers).
+  if (config.has("sliding_window") && m.architecture == "MistralForCausalLM") m.window = config.integer("sliding_window", 1, kMost);
   if (const json* types = config.find("layer_types"))
     for (const json& type : *types)
       if (type != (m.window ? "sliding_attention" : "full_attention"))

@@ -120,6 +120,15 @@ class Program(unittest.TestCase):
         self.refused(*self.generate("--prompt", "x", "--top-p", "0"), words=["top_p", "> 0"])
         self.refused(*self.generate("--prompt", "x", "--set", "/engine/device=tpu"), words=["cpu", "reference"])
 
+    def test_check_refuses(self):
+        for chair in ("--drafter", "--policy", "--verifier"):
+            self.refused("check", chair, "{}", words=[chair, "names nobody"])
+            self.refused("check", chair, '{"name": 3}', words=[chair, "names nobody"])
+            self.refused("check", chair, "nobody", words=["unknown", "'nobody'"])
+        self.refused("check", "--drafter", '{"name"', words=["--drafter", "JSON object"])
+        self.refused("check", "--laws", "cash", words=["unknown law 'cash'", "cache"])
+        self.refused("check", "--drafter", "ngram", "--options", '{"longst": 2}', words=["did you mean 'longest'?"])
+
     def test_bench_refuses(self):
         self.refused("bench", "--steps", "none.json", words=["none.json"])
         self.refused("bench", "--steps", self.write("s.json", {"scenes": [{"name": "x"}]}), words=["scene 'x'", "target"])

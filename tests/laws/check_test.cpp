@@ -103,7 +103,9 @@ TEST(Check, ALawThatWasNotNamedIsListedAsNotAsked) {
   const CheckReport report = asked(all_registries(), {{"name", "coupled"}}, {"cache"});
   EXPECT_EQ(report.laws.size(), kit_laws().size());
   EXPECT_EQ(std::ranges::count(report.laws, LawReport::Ruling::silent, &LawReport::ruling), long(kit_laws().size()) - 1);
+  EXPECT_NE(check_text(report, {"foretoken check"}, false, 160).find("The laws that were asked hold, others were not asked ("), std::string::npos);
   EXPECT_THROW(asked(all_registries(), {{"name", "coupled"}}, {"cash"}), std::exception);
+  EXPECT_FALSE(asked(all_registries(), {{"name", "coupled"}}, {"teeth"}).holds()) << "nothing was shown";
 }
 
 TEST(Check, AnUnsoundPairIsOneSentence) {

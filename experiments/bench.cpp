@@ -124,7 +124,7 @@ Findings measure(CpuBackend& cpu, const std::vector<ProductShape>& shapes, int r
   for (int r = 0; r < repeats; ++r) {
     for (std::size_t i = 0; i < probes.size(); ++i) reads[i].push_back(probes[i].bytes_a_second());
     for (const int rows : kRows) {
-      stream.run(cpu, inputs, rows);  // what others left in the caches is theirs no more
+      for (int i = 0; i < ReadProbe::kWarmUp; ++i) stream.run(cpu, inputs, rows);
       const std::vector<double> seconds = stream.run(cpu, inputs, rows);
       times[rows].resize(seconds.size());
       for (std::size_t i = 0; i < seconds.size(); ++i) times[rows][i].push_back(seconds[i]);

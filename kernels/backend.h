@@ -122,9 +122,9 @@ class Backend {
   virtual void move(std::span<const KvLayer> layers, const Tensor& table, std::span<const std::int32_t> from, std::span<const std::int32_t> to) = 0;
 
   // ---- running ----
-  // Runs `body`; a device may record it and replay it for the same key. A body has no host effects: what differs from one run
+  // Runs `body`; a device may record it and replay it for the same key, numbers that say which body it is. A body has no host effects: what differs from one run
   // to the next lies in mirrors, its results go to memory that the caller keeps, and what it allocates is gone at its end.
-  virtual void replay(const std::string& key, const std::function<void()>& body) { (void)key; body(); }
+  virtual void replay(std::span<const std::int64_t> key, const std::function<void()>& body) { (void)key; body(); }
   // To how many of something (rows, tables, wanted laws, slots of context) a forward is padded, so that few keys serve many forwards.
   virtual int padded(int n) const { return n; }
   virtual void synchronize() {}

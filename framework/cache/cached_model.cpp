@@ -87,12 +87,6 @@ CachedModel::Extent CachedModel::extent(std::span<const Segment> segments) const
   return e;
 }
 
-std::string CachedModel::Extent::key() const {
-  std::string key;
-  for (const int n : {rows, tables, width, words, wanted, deepest, longest, int(all_wanted)}) key += std::to_string(n) + ' ';
-  return key;
-}
-
 CachedModel::Inputs CachedModel::stage(std::span<const Segment> segments, const Extent& e) {
   const std::int64_t row_bytes = 4 * 6 + 8 + 8 * e.words;
   staging_.begin(e.rows * row_bytes + e.tables * (4 * e.width + 4) + 4 + 4 * e.wanted + 13 * Staging::kAlignment);
@@ -157,8 +151,9 @@ Output CachedModel::forward(Inputs in, const Extent& e) {
     out = model_->forward(backend_, in.rows, cache_.layers());
   };
   if (model_->replays()) {
-    std::string key = e.key() + std::to_string(serial_) + ' ' + std::to_string(staging_.generation());
-    if (e.wanted > 0) in.rows.logits = logits_memory(e.wanted, key);
+    const std::size_t memory = e.wanted > 0 ? logits_memory(e.wanted) : 0;
+    if (e.wanted > 0) in.rows.logits = logits_[memory].rows(0, e.wanted);
+    const std::int64_t key[] = {std::int64_t(serial_), staging_.generation(), std::int64_t(memory), e.rows, e.tables, e.width, e.words, e.wanted, e.deepest, e.longest, e.all_wanted};
     backend_.replay(key, body);
     out.logits = in.rows.logits;
   } else {
@@ -168,13 +163,12 @@ Output CachedModel::forward(Inputs in, const Extent& e) {
   return out;
 }
 
-// Memory for logits that nobody reads any more; `key` learns which.
-Tensor CachedModel::logits_memory(int rows, std::string& key) {
+// Which memory of logits has so many rows and nobody who reads it any more.
+std::size_t CachedModel::logits_memory(int rows) {
   std::size_t i = 0;
   while (i < logits_.size() && (logits_[i].dim(0) < rows || logits_[i].owner().use_count() > 1)) ++i;
   if (i == logits_.size()) logits_.push_back(backend_.allocate({std::int64_t(rows), info().vocab}, DType::f32));
-  key += ' ' + std::to_string(i);
-  return logits_[i].rows(0, rows);
+  return i;
 }
 
 }  // namespace foretoken

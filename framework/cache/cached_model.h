@@ -56,7 +56,6 @@ class CachedModel {
   struct Extent {
     int rows, tables, width, words, wanted, deepest, longest;
     bool all_wanted;
-    std::string key() const;
   };
   // What the device reads, beside the rows' layout.
   struct Inputs {
@@ -70,7 +69,7 @@ class CachedModel {
   void fill_rows(Layout& host, const Tensor& known, const Tensor& at) const;
   void fill_tables(std::span<const Segment> segments, Layout& host) const;
   Output forward(Inputs inputs, const Extent& e);
-  Tensor logits_memory(int rows, std::string& key);
+  std::size_t logits_memory(int rows);
 
   Backend& backend_;
   std::shared_ptr<Model> model_;

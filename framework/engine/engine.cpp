@@ -15,11 +15,14 @@ void refuse_unsound(const Engine::Chairs& chairs, const Needs& needs, const Soun
                   "', whose nodes are drawn '" + name_of(d) + "'; choose another verifier (foretoken list says what each takes)");
 }
 
-int depth_of(const DraftTree& tree) {
+// The depth of every node; -1: absent, as the descendants of what is absent are.
+std::vector<int> depths_of(const DraftTree& tree) {
   std::vector<int> depth(std::size_t(tree.nodes), 0);
-  for (int n = 1; n < tree.nodes; ++n)
-    if (*tree.known.row<Token>(n) >= 0) depth[std::size_t(n)] = depth[std::size_t(*tree.parents.row<std::int32_t>(n))] + 1;
-  return *std::ranges::max_element(depth);
+  for (std::size_t n = 1; n < depth.size(); ++n) {
+    const int parent = depth[std::size_t(tree.parents.data<std::int32_t>()[n])];
+    depth[n] = parent < 0 || tree.known.data<Token>()[n] < 0 ? -1 : parent + 1;
+  }
+  return depth;
 }
 
 EngineOptions checked(const EngineOptions& o) {
@@ -74,7 +77,7 @@ SequenceId Engine::submit(Request request) {
   request.limits.max_new_tokens = std::min(request.limits.max_new_tokens, m.positions - length);
   const int most = length + request.limits.max_new_tokens;
   if (target_.cache().pages_for(most) > pool_.pages())
-    throw Error("the page pool is too small for one sequence of " + std::to_string(most) + " tokens; raise \"memory_mib\" of the engine or shorten the request");
+    throw Error("the page pool is too small for one sequence of " + std::to_string(most) + " tokens; raise \"memory_mib\" of the engine (\"memory_fraction\" where that is set) or shorten the request");
 
   auto active = std::make_unique<Active>();
   active->sequence = {next_id_++, std::move(request.prompt), length, std::move(request.limits), std::move(request.sampling), request.stream, Finish::running, {}};
@@ -213,7 +216,9 @@ void Engine::deliver(const Plan& plan, std::span<const DraftTree> trees, const R
       if (v.next < 0)
         throw Error("the logits at position " + std::to_string(q.length()) + " hold a NaN or an infinity: the checkpoint of " + target_.info().name +
                     " or of the draft model is damaged, or its numbers overflow; try \"dtype\": \"f32\"");
-      r.judged = true, r.drafted = trees[i].nodes - 1, r.depth = depth_of(trees[i]), r.accepted = v.length;
+      const std::vector<int> depths = depths_of(trees[i]);
+      r.judged = true, r.drafted = int(std::ranges::count_if(depths, [](int d) { return d > 0; })), r.depth = *std::ranges::max_element(depths);
+      r.accepted = v.length;
       const int kept = q.append({v.tokens, std::size_t(v.length + 1)});
       r.emitted.assign(v.tokens, v.tokens + kept);
       if (q.sampling.logprobs) q.logprobs.insert(q.logprobs.end(), v.logprobs, v.logprobs + kept), q.logprobs.resize(std::size_t(q.generated()));

@@ -80,7 +80,7 @@ class Round {
   }
 
   [[noreturn]] static void too_small(const Sequence& s) {
-    throw Error("the page pool is too small for one sequence of " + std::to_string(s.length()) + " tokens; raise \"memory_mib\" of the engine or shorten the request");
+    throw Error("the page pool is too small for one sequence of " + std::to_string(s.length()) + " tokens; raise \"memory_mib\" of the engine (\"memory_fraction\" where that is set) or shorten the request");
   }
 
   // The newest sequence gives back its memory and waits, first in line, to be recomputed.

@@ -27,7 +27,7 @@ struct SequenceReport {
   SequenceId id = 0;
   int prompt_rows = 0;        // fed without being judged
   bool judged = false;        // a law was asked for: at least one token was emitted
-  int drafted = 0;            // nodes below the root
+  int drafted = 0;            // nodes below the root, without absent ones
   int depth = 0;              // levels of them: positions that could have been accepted
   int accepted = 0;           // accepted nodes, before any stop cut them
   std::vector<Token> emitted; // what stayed of accepted + 1 tokens

@@ -43,7 +43,6 @@ void ReadProbe::read() {
 }
 
 double ReadProbe::bytes_a_second() {
-  constexpr int kWarmUp = 4;  // a last cache of which others have just used all keeps a set that fits only after some passes
   const int passes = int(std::max<std::int64_t>(1, (16 << 20) / bytes_));
   for (int i = 0; i < kWarmUp; ++i) read();
   const auto start = Clock::now();

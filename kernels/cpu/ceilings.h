@@ -12,6 +12,8 @@ namespace foretoken {
 // A working set that is read again and again: memory of its own, or the packed weights that products stream.
 class ReadProbe {
  public:
+  static constexpr int kWarmUp = 4;  // a last cache of which others have just used all keeps a set that fits only after some passes
+
   ReadProbe(CpuBackend& cpu, std::int64_t bytes);
   ReadProbe(CpuBackend& cpu, std::span<const Weight> weights);  // prepared by this backend; kept alive
   // Bytes a second of all threads together, the set having just been read; small sets are read several times.

@@ -69,7 +69,7 @@ class CudaBackend final : public Backend {
   void move(std::span<const KvLayer> layers, const Tensor& table, std::span<const std::int32_t> from, std::span<const std::int32_t> to) override;
 
   // ---- running (cuda_backend.cu, replay.cu) ----
-  void replay(const std::string& key, const std::function<void()>& body) override;
+  void replay(std::span<const std::int64_t> key, const std::function<void()>& body) override;
   int padded(int n) const override;
   void synchronize() override;
   std::uint64_t waits() const override;

@@ -64,7 +64,11 @@ void CudaReplays::run(const std::string& key, const std::function<void()>& body)
   check(cudaGraphLaunch(entry.graph, stream_), "replaying '" + key + "'");
 }
 
-void CudaBackend::replay(const std::string& key, const std::function<void()>& body) { replays_->run(key, body); }
+void CudaBackend::replay(std::span<const std::int64_t> key, const std::function<void()>& body) {
+  std::string text;
+  for (const std::int64_t n : key) text += std::to_string(n) + ' ';
+  replays_->run(text, body);
+}
 bool CudaBackend::recording() const { return replays_->recording(); }
 
 }  // namespace foretoken

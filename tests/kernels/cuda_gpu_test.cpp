@@ -84,12 +84,13 @@ TEST_P(Cuda, a_body_is_run_recorded_and_replayed_with_what_lies_in_mirrors) {
   const Mirror m = cuda->mirror(4 * 64 * 4);
   const Tensor x(m.device.owner(), m.device.raw(), {4, 64}, DType::f32, m.device.device());
   const Tensor y = cuda->allocate({4, 96}, DType::f32);
+  constexpr std::array<std::int64_t, 1> kBody{1}, kFails{2};
   int runs = 0;
   for (int i = 0; i < 6; ++i) {
     const Tensor values = random_tensor({4, 64}, unsigned(i));
     std::memcpy(m.host.raw(), values.raw(), std::size_t(values.bytes()));
     cuda->push(m, values.bytes());
-    cuda->replay("a body", [&] {
+    cuda->replay(kBody, [&] {
       ++runs;
       cuda->linear_to(y, x, w);
       cuda->add(y, y);
@@ -100,12 +101,12 @@ TEST_P(Cuda, a_body_is_run_recorded_and_replayed_with_what_lies_in_mirrors) {
   }
   EXPECT_EQ(runs, 2);
   const auto failing = [&] { throw Error("no"); };
-  EXPECT_THROW(cuda->replay("fails", failing), Error);
-  cuda->replay("fails", [] {});
-  EXPECT_THROW(cuda->replay("fails", failing), Error);  // while it is recorded
-  EXPECT_THROW(cuda->replay("fails", [&] { (void)down(y); }), Error);
-  for (int i = 0; i < 300; ++i)
-    for (int again = 0; again < 3; ++again) cuda->replay("key " + std::to_string(i), [&] { cuda->add(y, y); });
+  EXPECT_THROW(cuda->replay(kFails, failing), Error);
+  cuda->replay(kFails, [] {});
+  EXPECT_THROW(cuda->replay(kFails, failing), Error);  // while it is recorded
+  EXPECT_THROW(cuda->replay(kFails, [&] { (void)down(y); }), Error);
+  for (std::int64_t i = 0; i < 300; ++i)
+    for (int again = 0; again < 3; ++again) cuda->replay(std::array{std::int64_t(3), i}, [&] { cuda->add(y, y); });
   EXPECT_NO_THROW(cuda->synchronize());
   const Mark a = cuda->mark();
   for (int i = 0; i < 100; ++i) cuda->add(y, y);

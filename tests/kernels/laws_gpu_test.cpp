@@ -7,27 +7,6 @@
 namespace foretoken::testing {
 namespace {
 
-constexpr float kInfinity = std::numeric_limits<float>::infinity(), kNan = std::numeric_limits<float>::quiet_NaN();
-constexpr int kRows = 12;
-
-// Peaked, flat, tied, masked, with NaN and infinities.
-Tensor wicked_logits(int vocab, unsigned seed) {
-  Tensor t = random_tensor({kRows, vocab}, seed, 3);
-  const auto row = [&](int r) { return std::span<float>(t.row<float>(r), std::size_t(vocab)); };
-  for (float& v : row(1)) v = std::round(v);  // ties
-  for (float& v : row(2)) v = -0.0f;          // all equal
-  row(3)[std::size_t(vocab / 2)] = kNan;
-  row(4)[std::size_t(vocab - 1)] = kInfinity;
-  for (float& v : row(5)) v = -kInfinity;
-  for (int i = 0; i < vocab; i += 2) row(6)[std::size_t(i)] = -kInfinity;  // masked
-  for (float& v : row(7)) v *= 100;                                        // weights that underflow
-  std::fill(row(8).begin() + 1, row(8).end(), -kInfinity);
-  row(9)[std::size_t(vocab - 1)] = 50;  // the last one rules
-  for (std::size_t i = 0; i < std::size_t(vocab); ++i) row(10)[i] = i % 3 ? 0.0f : -0.0f;
-  for (float& v : row(11)) v = v * 1e-3f - 7;  // nearly flat
-  return t;
-}
-
 std::string name_of(const Warp& w) {
   return "T " + std::to_string(w.temperature) + " k " + std::to_string(w.top_k) + " p " + std::to_string(w.top_p) + " min_p " + std::to_string(w.min_p);
 }
@@ -69,7 +48,7 @@ TEST(LawsOnTheGpu, rows_have_the_same_bytes) {
   const Pair pair;
   for (const int vocab : {1, 2, 5, 255, 256, 257, 4096, 16385}) {
     const Tensor logits = wicked_logits(vocab, unsigned(vocab));
-    for (const Warp& warp : warps_to_try()) pair.laws(logits, std::vector<Warp>(kRows, warp));
+    for (const Warp& warp : warps_to_try()) pair.laws(logits, std::vector<Warp>(kWickedRows, warp));
     ASSERT_FALSE(HasFailure());
   }
 }
@@ -79,9 +58,9 @@ TEST(LawsOnTheGpu, rows_of_large_vocabularies_have_the_same_bytes) {
   for (const int vocab : {32000, 128256, 151936}) {
     const Tensor logits = wicked_logits(vocab, unsigned(vocab));
     const auto all = warps_to_try();
-    std::vector<Warp> warps(kRows);
+    std::vector<Warp> warps(kWickedRows);
     for (std::size_t i = 0; i < all.size(); ++i) {  // every warp meets some of the rows
-      for (std::size_t r = 0; r < kRows; ++r) warps[r] = all[(i + r * 13) % all.size()];
+      for (std::size_t r = 0; r < kWickedRows; ++r) warps[r] = all[(i + r * 13) % all.size()];
       if (i % 4 == 0) pair.laws(logits, warps);
     }
     ASSERT_FALSE(HasFailure());
@@ -123,7 +102,7 @@ TEST(LawsOnTheGpu, draws_are_the_hosts) {
   for (const int vocab : {1, 5, 256, 257, 4097, 128256}) {
     const Tensor logits = wicked_logits(vocab, unsigned(vocab));
     for (const Warp& warp : {Warp{}, Warp{1}, Warp{0.7f, 20}, Warp{1.3f, 0, 0.8f}, Warp{1, 0, 1, 0.02f}})
-      expect_same_draws(pair, logits, std::vector<Warp>(kRows, warp), vocab > 100000 ? 6 : 20);
+      expect_same_draws(pair, logits, std::vector<Warp>(kWickedRows, warp), vocab > 100000 ? 6 : 20);
     ASSERT_FALSE(HasFailure());
   }
   expect_same_draws(pair, random_tensor({600, 1500}, 3, 2), std::vector<Warp>(600, Warp{1}), 2);

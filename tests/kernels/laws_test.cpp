@@ -10,25 +10,7 @@
 namespace foretoken::testing {
 namespace {
 
-constexpr float kInfinity = std::numeric_limits<float>::infinity(), kNan = std::numeric_limits<float>::quiet_NaN();
-
-// Logits with everything that may go wrong: rows with NaN, infinities, ties at the peak and everywhere, one token left.
-Tensor wicked_logits(int vocab, unsigned seed) {
-  Tensor t = random_tensor({12, vocab}, seed, 3);
-  const auto row = [&](int r) { return std::span<float>(t.row<float>(r), std::size_t(vocab)); };
-  for (float& v : row(1)) v = std::round(v);  // ties
-  for (float& v : row(2)) v = 1.5f;           // all equal
-  row(3)[std::size_t(vocab / 2)] = kNan;
-  row(4)[std::size_t(vocab - 1)] = kInfinity;
-  for (float& v : row(5)) v = -kInfinity;
-  for (int i = 0; i < vocab; i += 2) row(6)[std::size_t(i)] = -kInfinity;  // masked
-  for (float& v : row(7)) v *= 100;                                        // weights that underflow
-  std::fill(row(8).begin() + 1, row(8).end(), -kInfinity);
-  row(9)[std::size_t(vocab - 1)] = 50;  // the last one rules
-  row(10)[0] = kNan;
-  for (float& v : row(11)) v = v * 1e-3f - 7;  // nearly flat
-  return t;
-}
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
 std::vector<Warp> warps_to_try() {
   std::vector<Warp> warps;
@@ -69,9 +51,9 @@ TEST_P(ParityOfLaws, law) {
   for (int vocab : {1, 5, 255, 256, 1030, 4097}) {
     const Tensor logits = wicked_logits(vocab, unsigned(vocab));
     for (const Warp& warp : warps_to_try()) {
-      const std::vector<Warp> warps(12, warp);
+      const std::vector<Warp> warps(kWickedRows, warp);
       const Laws fast = cpu->law(logits, warps);
-      for (int r = 0; r < 12; ++r) {
+      for (int r = 0; r < kWickedRows; ++r) {
         const LawRow truth = normalize(logits.row<float>(r), vocab, warp);
         ASSERT_TRUE(same(fast[r].row, truth))
             << "vocab " << vocab << " row " << r << " T " << warp.temperature << " k " << warp.top_k << " p "
@@ -81,7 +63,7 @@ TEST_P(ParityOfLaws, law) {
     }
   }
   const Tensor logits = wicked_logits(4097, 3);  // bytes too, padding included
-  const std::vector<Warp> warps(12, Warp{1, 40, 0.9f, 0, true});
+  const std::vector<Warp> warps(kWickedRows, Warp{1, 40, 0.9f, 0, true});
   const Laws fast = cpu->law(logits, warps), slow = reference.law(logits, warps);
   EXPECT_EQ(std::memcmp(fast.rows.raw(), slow.rows.raw(), std::size_t(fast.rows.bytes())), 0);
 }
@@ -102,16 +84,16 @@ TEST_P(ParityOfLaws, draw) {
   for (int vocab : {1, 5, 256, 1030, 4097}) {
     const Tensor logits = wicked_logits(vocab, unsigned(vocab));
     for (const Warp& warp : {Warp{}, Warp{1}, Warp{0.7f, 20}, Warp{1.3f, 0, 0.8f}, Warp{1, 0, 1, 0.02f}}) {
-      const std::vector<Warp> warps(12, warp);
+      const std::vector<Warp> warps(kWickedRows, warp);
       const Laws fast = cpu->law(logits, warps), slow = reference.law(logits, warps);
       for (unsigned seed = 0; seed < 20; ++seed) {
         std::vector<TokenDraw> draws;
-        for (unsigned r = 0; r < 12; ++r)
+        for (unsigned r = 0; r < kWickedRows; ++r)
           draws.push_back({{seed, r, 3, 0}, {Role::draft, r, seed}, seed * 7 + r, seed % 2 == 1});
-        Tensor a = Tensor::host({12, 2}, DType::i32), b = Tensor::host({12, 2}, DType::i32);
+        Tensor a = Tensor::host({kWickedRows, 2}, DType::i32), b = Tensor::host({kWickedRows, 2}, DType::i32);
         cpu->draw(fast, draws, a.columns(1, 1));
         reference.draw(slow, draws, b.columns(1, 1));
-        for (int r = 0; r < 12; ++r) {
+        for (int r = 0; r < kWickedRows; ++r) {
           const Token token = a.row<Token>(r)[1];
           ASSERT_EQ(token, b.row<Token>(r)[1]) << "vocab " << vocab << " row " << r << " seed " << seed;
           ASSERT_EQ(token < 0, slow[r].row.greedy < 0);
@@ -128,8 +110,8 @@ TEST_P(ParityOfLaws, law_tile) {
   const int vocab = 700;
   const Tensor logits = wicked_logits(vocab, 5);
   for (const Warp& warp : {Warp{}, Warp{1}, Warp{0.7f, 20}, Warp{1.3f, 0, 0.8f}}) {
-    const Laws laws = reference.law(logits, std::vector<Warp>(12, warp));
-    for (int r = 0; r < 12; ++r) {
+    const Laws laws = reference.law(logits, std::vector<Warp>(kWickedRows, warp));
+    for (int r = 0; r < kWickedRows; ++r) {
       if (laws[r].row.greedy < 0) continue;
       for (Token begin = 0; begin < vocab; begin += kTile) {
         const int n = std::min(kTile, vocab - begin);

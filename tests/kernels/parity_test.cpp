@@ -245,7 +245,7 @@ TEST_P(Parity, move) {
 
 TEST_P(Parity, replay) {
   int runs = 0;
-  for (int i = 0; i < 3; ++i) cpu->replay("key", [&] { ++runs; });
+  for (int i = 0; i < 3; ++i) cpu->replay(std::array<std::int64_t, 1>{7}, [&] { ++runs; });
   cpu->synchronize();
   EXPECT_EQ(runs, 3);
 }

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <limits>
 #include <random>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -31,6 +32,29 @@ inline Tensor through_bf16(const Tensor& t) {  // to bf16 and back
   for (std::int64_t r = 0; r < t.dim(0); ++r)
     for (std::int64_t i = 0; i < t.dim(1); ++i) b.row<float>(r)[i] = float(bf16(t.row<float>(r)[i]));
   return b;
+}
+
+constexpr int kWickedRows = 14;
+
+// Logits with everything that may go wrong: NaN, infinities, ties at the peak and everywhere, zeros of both signs, one token left.
+inline Tensor wicked_logits(int vocab, unsigned seed) {
+  constexpr float infinity = std::numeric_limits<float>::infinity(), nan = std::numeric_limits<float>::quiet_NaN();
+  Tensor t = random_tensor({kWickedRows, vocab}, seed, 3);
+  const auto row = [&](int r) { return std::span<float>(t.row<float>(r), std::size_t(vocab)); };
+  for (float& v : row(1)) v = std::round(v);  // ties
+  for (float& v : row(2)) v = 1.5f;           // all equal
+  row(3)[std::size_t(vocab / 2)] = nan;
+  row(4)[std::size_t(vocab - 1)] = infinity;
+  for (float& v : row(5)) v = -infinity;
+  for (int i = 0; i < vocab; i += 2) row(6)[std::size_t(i)] = -infinity;  // masked
+  for (float& v : row(7)) v *= 100;                                       // weights that underflow
+  std::fill(row(8).begin() + 1, row(8).end(), -infinity);
+  row(9)[std::size_t(vocab - 1)] = 50;  // the last one rules
+  row(10)[0] = nan;
+  for (float& v : row(11)) v = v * 1e-3f - 7;  // nearly flat
+  for (float& v : row(12)) v = -0.0f;
+  for (std::size_t i = 0; i < std::size_t(vocab); ++i) row(13)[i] = i % 3 ? 0.0f : -0.0f;
+  return t;
 }
 
 inline Tensor copy_of(const Tensor& t) {

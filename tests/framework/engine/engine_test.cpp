@@ -92,6 +92,43 @@ TEST_F(EngineTest, refuses_a_drawn_node_without_its_law) {
   EXPECT_TRUE(says(sentence([&] { e->step(); }), "no law q"));
 }
 
+// Guesses of which some are absent: below the root a token with a child, and an absent one with another.
+class Gaps : public Drafter {
+ public:
+  explicit Gaps(Backend& b) : backend_(b) {}
+  Needs needs() const override { return {{Drawn::certain}, false}; }
+  std::vector<DraftTree> draft(std::span<const DraftRequest> requests) override {
+    std::vector<DraftTree> trees;
+    for (const auto& r : requests) {
+      trees.push_back(DraftTree::rooted(backend_, r.sequence->last(), r.budget));
+      if (r.budget < 4) continue;
+      const int there = trees.back().guess(0, 1), absent = trees.back().guess(0, -1);
+      trees.back().guess(there, 2), trees.back().guess(absent, 3);
+    }
+    return trees;
+  }
+
+ private:
+  Backend& backend_;
+};
+
+TEST_F(EngineTest, what_is_absent_was_not_drafted) {
+  registries.drafters.add("gaps", {"", "", {}, [](const json&, Host& h) { return std::make_unique<Gaps>(h.backend()); }});
+  chairs.drafter = {{"name", "gaps"}}, chairs.policy = {{"name", "fixed"}, {"length", 4}};
+  const auto e = engine();
+  e->submit(request({1, 2}, 12));
+  int whole = 0;
+  while (!e->idle()) {
+    for (const SequenceReport& r : e->step().sequences) {
+      if (r.drafted == 0) continue;
+      EXPECT_EQ(r.drafted, 2);
+      EXPECT_EQ(r.depth, 2);
+      ++whole;
+    }
+  }
+  EXPECT_GT(whole, 0);
+}
+
 // A target whose logits turn into NaN at one position.
 class Broken : public Model {
  public:

@@ -79,6 +79,7 @@ struct Findings {
   std::vector<std::pair<std::string, double>> peaks;   // by instruction set
   std::vector<std::pair<std::int64_t, double>> reads;  // bytes, bytes a second
   Ceiling ceiling;                                     // at the size of the weights
+  double fork = 0;
   std::int64_t bytes = 0;
   std::map<int, std::vector<double>> seconds;  // rows -> by shape, then the whole
 };
@@ -119,7 +120,7 @@ Findings measure(CpuBackend& cpu, const std::vector<ProductShape>& shapes, int r
   const std::map<std::int64_t, Tensor> inputs = inputs_of(shapes);
   std::vector<ReadProbe> probes = probes_of(cpu, stream);
   std::vector<std::vector<double>> reads(probes.size());
-  std::vector<double> peaks;
+  std::vector<double> peaks, forks;
   std::map<int, std::vector<std::vector<double>>> times;  // rows -> by shape -> of each repeat
   for (int r = 0; r < repeats; ++r) {
     for (std::size_t i = 0; i < probes.size(); ++i) reads[i].push_back(probes[i].bytes_a_second());
@@ -129,12 +130,12 @@ Findings measure(CpuBackend& cpu, const std::vector<ProductShape>& shapes, int r
       times[rows].resize(seconds.size());
       for (std::size_t i = 0; i < seconds.size(); ++i) times[rows][i].push_back(seconds[i]);
     }
-    peaks.push_back(operations_a_second(cpu));
+    peaks.push_back(operations_a_second(cpu)), forks.push_back(fork_seconds(cpu));
   }
   Findings f;
   f.machine = cpu.description(), f.bytes = stream.bytes;
   for (std::size_t i = 0; i < probes.size(); ++i) f.reads.emplace_back(probes[i].bytes(), median(reads[i]));
-  f.ceiling = {f.reads.back().second, median(peaks)};
+  f.ceiling = {f.reads.back().second, median(peaks)}, f.fork = median(forks);
   f.reads.pop_back();
   for (const auto& [rows, by_shape] : times)
     for (const auto& each : by_shape) f.seconds[rows].push_back(median(each));
@@ -147,6 +148,7 @@ void print(const Findings& f, const std::vector<ProductShape>& shapes) {
   for (const auto& [bytes, rate] : f.reads) std::printf("  %.0f MiB %.0f GB/s", double(bytes) / kMiB, rate / 1e9);
   std::printf("\nmultiply-add peak, all threads:");
   for (const auto& [name, rate] : f.peaks) std::printf("  %s %.0f GFLOP/s", name.c_str(), rate / 1e9);
+  std::printf("\nfork and join of all threads: %.2f us", f.fork * 1e6);
   std::printf(
       "\n\nproducts of one forward, bf16 weights, %.1f MB streamed: bandwidth at that size %.1f GB/s, peak %.0f "
       "GFLOP/s\n",
@@ -171,7 +173,8 @@ Json as_json(const Findings& f, const std::vector<ProductShape>& shapes) {
   Json j{{"description", f.machine},
          {"bytes", f.bytes},
          {"bytes_per_second", f.ceiling.bytes_a_second},
-         {"operations_per_second", f.ceiling.operations_a_second}};
+         {"operations_per_second", f.ceiling.operations_a_second},
+         {"fork_seconds", f.fork}};
   for (const auto& [bytes, rate] : f.reads) j["reads"].push_back({{"bytes", bytes}, {"bytes_per_second", rate}});
   for (const auto& [name, rate] : f.peaks) j["peaks"][name] = rate;
   for (const auto& [rows, seconds] : f.seconds) {

@@ -50,6 +50,13 @@ double ReadProbe::bytes_a_second() {
   return double(bytes_) * passes / since(start);
 }
 
+double fork_seconds(CpuBackend& cpu) {
+  constexpr int kForks = 1000;
+  const auto start = Clock::now();
+  for (int i = 0; i < kForks; ++i) cpu.pool().run(cpu.pool().threads(), [](int) {});
+  return since(start) / kForks;
+}
+
 double operations_a_second(CpuBackend& cpu) {
   constexpr std::int64_t kSteps = 2000;
   const int pieces = 16 * cpu.pool().threads();

@@ -38,4 +38,8 @@ class ReadProbe {
 // and an addition count as two. Takes about a millisecond.
 double operations_a_second(CpuBackend& cpu);
 
+// Seconds to have all threads begin and end: a few lines of memory go from core to core. It tells cores that share a last cache from
+// cores that do not (which read faster, having two).
+double fork_seconds(CpuBackend& cpu);
+
 }  // namespace foretoken

@@ -46,6 +46,7 @@ class CudaProducts {
   static constexpr int kStreamRows = 16;  // up to so many rows the weights are streamed
 
  private:
+  bool tiles(const ProductInput& input, const Weight& w) const;
   bool streams(const ProductInput& input, const Weight& w, const Tensor& matrix) const;
   void stream(const Tensor& y, const ProductInput& input, const Weight& w, const Tensor& matrix, ProductEnd end);
   ProductInput ready(const ProductInput& input, const Weight& w, const Tensor& matrix);

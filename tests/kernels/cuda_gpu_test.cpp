@@ -141,6 +141,13 @@ TEST_P(Cuda, elementwise) {
   EXPECT_EQ(std::vector<Token>(picked.data<Token>(), picked.data<Token>() + 4), (std::vector<Token>{1, 90, -1, 70}));
 }
 
+TEST_P(Cuda, rms_norm_of_many_rows_has_the_bits_of_one) {
+  for (const int width : {4, 100, 1000, 2048, 2052, 4096, 4100, 8196}) {
+    const Tensor x = up(random_tensor({1100, width}, unsigned(width))), gain = up(random_tensor({width}, 3)), all = down(cuda->rms_norm(x, gain, 1e-5f));
+    for (int r = 0; r < 1100; r += 97) ASSERT_TRUE(same_row(down(cuda->rms_norm(x.rows(r, 1), gain, 1e-5f)), 0, all, r)) << "width " << width << " row " << r;
+  }
+}
+
 TEST_P(Cuda, head_norm) {
   for (int head_size : {6, 64, 128})
     for (int heads : {1, 4, 11}) {

@@ -1,0 +1,22 @@
+// Products of up to 32 rows where architecture 90a is: warpgroup products of boxes of the matrix. This room must not know what is
+// multiplied.
+#pragma once
+#include "kernels/cuda/cuda_backend.cuh"
+
+namespace foretoken {
+
+constexpr std::int64_t kTileRows = 32;  // with more, its rings hold too little of the matrix
+
+// Whether tile_product takes this: up to kTileRows rows; bf16 x and matrix [out, in], aligned, `in` a multiple of 64 for each slice of splits_of().
+bool can_tile(const CudaBackend& backend, const Tensor& y, const Tensor& x, const Tensor& matrix);
+
+// y = x W^T + b, or y += that. y f32 or bf16 [rows, out], x bf16 [rows, in].
+void tile_product(const CudaBackend& backend, const Tensor& y, const Tensor& x, const Tensor& matrix, const Tensor& bias, bool adds);
+
+// Whether gated_tile_product takes this.
+bool can_tile_gated(const CudaBackend& backend, const Tensor& x, const Tensor& matrix, const Tensor& bias);
+
+// y = silu(x W^T, first half) * (x W^T, second half), both rounded to bf16 before. y bf16 [rows, out / 2].
+void gated_tile_product(const CudaBackend& backend, const Tensor& y, const Tensor& x, const Tensor& matrix);
+
+}  // namespace foretoken

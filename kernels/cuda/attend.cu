@@ -32,7 +32,7 @@ AttentionWork work_for(const Tensor& q, const Tensor& out, const KvLayer& kv, co
   w.q = q.raw(), w.out = out.raw(), w.q_stride = q.row_stride();
   w.q_bf16 = q.dtype() == DType::bf16, w.kv_bf16 = kv.dtype == DType::bf16;
   w.q_aligned = reinterpret_cast<std::uintptr_t>(q.raw()) % 16 == 0 && q.row_stride() % 8 == 0 && kv.head_size % 8 == 0;
-  w.pool = kv.pool.data<std::byte>(), w.page_bytes = kv.pool.row_stride(), w.keys = kv.keys, w.values = kv.values;
+  w.pool = kv.pool.data<std::byte>(), w.pages = kv.pool.dim(0), w.page_bytes = kv.pool.row_stride(), w.keys = kv.keys, w.values = kv.values;
   w.page_rows = kv.page_rows, w.page_shift = std::has_single_bit(unsigned(kv.page_rows)) ? std::countr_zero(unsigned(kv.page_rows)) : -1;
   w.heads = int(q.dim(1)) / kv.head_size, w.kv_heads = kv.kv_heads, w.group = w.heads / kv.kv_heads, w.head_size = kv.head_size;
   w.rows = layout.rows, w.sequences = layout.sequences, w.words = layout.words, w.table_width = layout.table_width;
@@ -83,32 +83,46 @@ void choose_parts(AttentionWork& w, int multiprocessors) {
   }
 }
 
-// Whether the rows are so few that the latency of one chunk is what counts. Shares the chunks out, so that all blocks run at once.
-bool decodes(DecodeWork& w, const Layout& layout, int multiprocessors) {
-  constexpr int kMostPart = 3, kMostBlocks = 16;  // behind one another (measured: 2 to 3 us each); of a cluster
+// Whether the rows are so few that the latency of one chunk is what counts. Shares the chunks out, so that all blocks run at once, each
+// with at most `most_part` chunks behind one another (measured: 2 to 3 us each).
+bool decodes(DecodeWork& w, const Layout& layout, int places, int most_part) {
+  constexpr int kMostBlocks = 16;  // of a cluster
   if (layout.words > 0 || w.a.head_size > 128 || w.a.longest * w.a.group > kDecodeRows) return false;
   const int least = (w.a.chunks + kMostBlocks - 1) / kMostBlocks;
-  for (w.a.part = least; w.a.part <= kMostPart; ++w.a.part) {
+  for (w.a.part = least; w.a.part <= most_part; ++w.a.part) {
     w.a.parts = (w.a.chunks + w.a.part - 1) / w.a.part;
-    if (std::int64_t(layout.sequences) * w.a.kv_heads * w.a.parts <= 2 * multiprocessors) return true;
+    if (std::int64_t(layout.sequences) * w.a.kv_heads * w.a.parts <= places) return true;
   }
   return false;
 }
 
-// Whether pages come in boxes, and sequences are so many that the memory's bandwidth is what counts (measured: with fewer the other
-// kernels are faster). Then how many blocks of a multiprocessor there shall be, and how deep their rings are.
-bool streams(StreamWork& w, const KvLayer& kv, int multiprocessors) {
-  constexpr int kMostBlocks = 4, kWarps = 12, kMultiprocessor = 228 << 10, kReserved = 1 << 10;  // of a multiprocessor; bytes of it, and those of a block that are not its own
+// Whether pages come in boxes that the copy engine can bring.
+bool has_boxes(StreamWork& w, const KvLayer& kv) {
   const AttentionWork& a = w.of.a;
-  w.box = std::min(a.page_rows, kStep), w.warps = (a.longest * a.group + kStreamVectors - 1) / kStreamVectors;
   const bool aligned = a.q_aligned && (reinterpret_cast<std::uintptr_t>(w.of.k) | reinterpret_cast<std::uintptr_t>(w.of.v)) % 16 == 0 && (w.of.k_stride | w.of.v_stride) % 8 == 0;
-  if (!aligned || a.words > 0 || (a.head_size != 64 && a.head_size != 128) || w.warps > kStreamWarps || 2 * a.sequences * a.kv_heads < 3 * multiprocessors) return false;
-  if (w.box % 8 != 0 || kStep % w.box != 0 || a.page_rows % w.box != 0) return false;
+  w.box = std::min(a.page_rows, kStep), w.warps = (a.longest * a.group + kStreamVectors - 1) / kStreamVectors;
+  if (!aligned || a.words > 0 || (a.head_size != 64 && a.head_size != 128) || w.warps > kStreamWarps || !boxes_divide(a)) return false;
   PagePlane keys{kv.pool.data<std::byte>() + a.keys, kv.pool.dim(0), a.page_bytes, a.kv_heads, a.page_rows, a.head_size, w.box}, values = keys;
   values.begin += a.values - a.keys;
-  if (!describe(w.keys, keys) || !describe(w.values, values)) return false;
-  for (int blocks = std::clamp(kWarps / (w.warps + 1), 1, kMostBlocks);; --blocks) {
-    w.slots = std::max(6, 768 / a.head_size);
+  return describe(w.keys, keys) && describe(w.values, values);
+}
+
+// How many blocks share the chunks of a sequence, and how deep their rings are. All run at once: a second wave of clusters costs as
+// much as the first, and a cluster some 3 us (measured), so that sequences which nearly fill the machine keep a block each.
+bool streams(StreamWork& w, const KvLayer& kv, int multiprocessors) {
+  constexpr int kMostParts = 16, kMostBlocks = 4, kWarps = 12;          // of a cluster; of a multiprocessor, for latency and by registers
+  constexpr int kMultiprocessor = 228 << 10, kReserved = 1 << 10;  // bytes; those of a block that are not its own
+  if (!has_boxes(w, kv)) return false;
+  AttentionWork& a = w.of.a;
+  const int units = a.sequences * a.kv_heads;
+  int blocks = std::clamp(kWarps / (w.warps + 1), 1, kMostBlocks);
+  a.part = a.chunks, a.parts = 1;
+  if (10 * units < 9 * multiprocessors) {
+    const int most = std::clamp(85 * std::min(blocks, 3) * multiprocessors / 100 / units, 1, std::min(kMostParts, a.chunks));
+    a.part = (a.chunks + most - 1) / most, a.parts = (a.chunks + a.part - 1) / a.part;
+  }
+  for (blocks = std::clamp((units * a.parts + multiprocessors - 1) / multiprocessors, 1, blocks);; --blocks) {
+    w.slots = kMostSlots;
     while (w.slots > 2 && blocks * (int(stream_bytes(w)) + kReserved) > kMultiprocessor) --w.slots;
     if (w.slots * a.head_size >= 384 || blocks == 1) return int(stream_bytes(w)) + kReserved <= kMultiprocessor;
   }
@@ -149,13 +163,18 @@ Tensor CudaBackend::rope_attend(Tensor q, Tensor k, const Tensor& v, const KvLay
     const Tensor out = allocate(q.shape(), q.dtype());
     DecodeWork work{work_for(q, out, kv, layout, scale), k.data<Bf16>(), v.data<Bf16>(), k.row_stride(), v.row_stride(), layout.positions.data<std::int32_t>(),
                     layout.slots.data<std::int32_t>(), frequencies.data<float>()};
-    if (fits_tiles(work.a) && decodes(work, layout, multiprocessors_)) {
+    const int patience = layout.sequences * kv.kv_heads <= 32 ? 3 : 2;  // with more, pages that stream are faster (64: measured)
+    if (fits_tiles(work.a) && decodes(work, layout, 2 * multiprocessors_, patience)) {
       launch_decode(work, stream_);
       return out;
     }
     StreamWork stream{work, {}, {}};
     if (fits_tiles(work.a) && streams(stream, kv, multiprocessors_)) {
       launch_stream(stream, stream_);
+      return out;
+    }
+    if (fits_tiles(work.a) && decodes(work, layout, 2 * multiprocessors_, 3)) {
+      launch_decode(work, stream_);
       return out;
     }
   }

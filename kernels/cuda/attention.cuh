@@ -28,7 +28,7 @@ struct AttentionWork {
   std::int64_t q_stride = 0;
   bool q_bf16 = false, kv_bf16 = false, q_aligned = false;  // q_aligned: rows may be read 8 numbers at a time
   const std::byte* pool = nullptr;
-  std::int64_t page_bytes = 0, keys = 0, values = 0;
+  std::int64_t pages = 0, page_bytes = 0, keys = 0, values = 0;
   int page_rows = 0, page_shift = -1;  // log2(page_rows), or -1 where that is no integer
   int heads = 0, kv_heads = 0, group = 0, head_size = 0;
   int rows = 0, sequences = 0, words = 0, table_width = 0, longest = 0;
@@ -122,6 +122,12 @@ __device__ inline int sole_part(const AttentionWork& work, Sight s) {
   if (s.end <= s.first) return 0;
   const int begin = s.first / kChunk / work.part, end = (s.end - 1) / kChunk / work.part;
   return begin == end ? begin : -1;
+}
+
+// Whether pages fall into boxes of as many rows as a step, or as a page where that has fewer.
+inline bool boxes_divide(const AttentionWork& work) {
+  const int rows = work.page_rows < kStep ? work.page_rows : kStep;
+  return rows % 8 == 0 && kStep % rows == 0 && work.page_rows % rows == 0;
 }
 
 // Launches; `blocks` says how many blocks the machine runs at once.

@@ -2,11 +2,13 @@
 // vectors, mostly from the second-level cache. Operations: 4 * heads * head_size for each row and slot that it sees.
 #include "kernels/cuda/attention_prompt.cuh"
 
+#include <algorithm>
+
 namespace foretoken {
 namespace {
 
-template <int kHead> void launch(const AttentionWork& work, cudaStream_t stream, bool overlaps) {
-  Grid grid{dim3(unsigned(work.kv_heads), unsigned(tiles_of(work, kPromptRows))), kPromptThreads, sizeof(PromptShared<kHead>)};
+template <int kHead> void launch(const PromptWork& work, cudaStream_t stream, bool overlaps) {
+  Grid grid{dim3(unsigned(work.a.kv_heads), unsigned(tiles_of(work.a, kPromptRows))), kPromptThreads, sizeof(PromptShared<kHead>)};
   grid.overlaps = overlaps;
   launch_kernel("attend", stream, grid, attend_prompt<kHead>, work);
 }
@@ -28,8 +30,13 @@ bool prompt_turns(const AttentionWork& work) {
 }
 
 void launch_prompt(const AttentionWork& work, cudaStream_t stream, bool overlaps) {
-  if (work.head_size <= 64) launch<64>(work, stream, overlaps);
-  else launch<128>(work, stream, overlaps);
+  PromptWork with{work, {}, {}, 0};
+  const int rows = std::min(work.page_rows, kStep);
+  PagePlane keys{work.pool + work.keys, work.pages, work.page_bytes, work.kv_heads, work.page_rows, work.head_size, rows}, values = keys;
+  values.begin += work.values - work.keys;
+  if (boxes_divide(work) && work.head_size % 64 == 0 && describe(with.keys, keys) && describe(with.values, values)) with.box = rows;
+  if (work.head_size <= 64) launch<64>(with, stream, overlaps);
+  else launch<128>(with, stream, overlaps);
 }
 
 }  // namespace foretoken

@@ -14,12 +14,17 @@ template <int kHead> struct PromptBlock : PromptTile<kHead> {
 
   using Tile::Tile;
 
-  __device__ void start_scores(float (&s)[32], int group, int stage) {
-    const std::uint64_t q = tile_descriptor(shared_address(shared.q[group]), 16), keys = tile_descriptor(shared_address(shared.stages[stage].keys), 16);
+  Quad q[kHead / 16];  // of this warp's vectors: from shared memory they would take half of what it can give to products
+
+  __device__ void hold_queries(int group) {
+#pragma unroll
+    for (int k = 0; k < kHead / 16; ++k) q[k] = load_quad(shared_address(shared.q[group]) + unsigned(half_chunk(warp * 16 + (lane & 15), k * 2 + (lane >> 4), 64)));
+  }
+  __device__ void start_scores(float (&s)[32], int stage) {
+    const std::uint64_t keys = tile_descriptor(shared_address(shared.stages[stage].keys), 16);
     begin_products();
 #pragma unroll
-    for (int k = 0; k < kHead / 16; ++k)
-      multiply_scores(s, moved(q, k / 4 * 64 * 128 + k % 4 * 32), moved(keys, k / 4 * kStep * 128 + k % 4 * 32), k > 0);
+    for (int k = 0; k < kHead / 16; ++k) multiply_scores(s, q[k], moved(keys, k / 4 * kStep * 128 + k % 4 * 32), k > 0);
     end_products();
   }
   __device__ void start_values(float (&sum)[kHead / 2], const Quad (&weights)[4], int stage, bool add) {
@@ -69,14 +74,6 @@ template <int kHead> struct PromptBlock : PromptTile<kHead> {
       multiply_add(mass, weights[k], kOnes, kOnes);
     }
   }
-  // Weights are never negative; but no compiler knows, so it cannot put what they need behind what follows.
-  __device__ static void stand_before(const float (&weights)[32], int group) {
-    std::uint32_t bits = 0;
-#pragma unroll
-    for (int i = 0; i < 32; ++i) bits |= __float_as_uint(weights[i]);
-    asm volatile("bar.sync %0, 128;" ::"r"(bits >> 31 ? 15 : group + 1) : "memory");
-  }
-
   // What a thread sums: of the chunk, and of the chunks before it.
   struct Sums {
     float sum[kHead / 2], mass[4] = {}, peak[2] = {kUnseen, kUnseen};
@@ -94,13 +91,13 @@ template <int kHead> struct PromptBlock : PromptTile<kHead> {
   };
 
   // Adds the values of step i while it weighs step i + 1; says whether that one begins a chunk. `fresh`: step i began one.
-  __device__ __forceinline__ bool next_step(int i, int group, Sums& t, float (&s)[32], Quad (&weights)[4], const int (&low)[2], const int (&high)[2], bool fresh) {
+  __device__ __forceinline__ bool next_step(int i, Sums& t, float (&s)[32], Quad (&weights)[4], const int (&low)[2], const int (&high)[2], bool fresh) {
     const int stage = i % kStages, next = (i + 1) % kStages;
     const bool last = (begin + i + 1) % (kChunk / kStep) == 0;  // of the chunk
     const float chunk_peak[2] = {t.peak[0], t.peak[1]}, chunk_mass[2] = {t.mass[0], t.mass[2]};
     float keep[2];
     wait_barrier(&shared.full[next], (i + 1) / kStages & 1);
-    start_scores(s, group, next);
+    start_scores(s, next);
     start_values(t.sum, weights, stage, !fresh);
     if (last) {
       t.peak[0] = t.peak[1] = kUnseen;
@@ -110,7 +107,6 @@ template <int kHead> struct PromptBlock : PromptTile<kHead> {
     pin(s);
     hide(s, begin + i + 1, low, high);
     weigh(s, t.peak, keep);
-    stand_before(s, group);  // weighed while the values are added
     wait_products<0>();
     pin(t.sum);
     if (thread == 0) arrive(&shared.empty[stage]);
@@ -137,16 +133,17 @@ template <int kHead> struct PromptBlock : PromptTile<kHead> {
 #pragma unroll
     for (int i = 0; i < kHead / 2; ++i) t.sum[i] = 0;
     Tile::load(group);
+    hold_queries(group);
     if (begin < end) {
       wait_barrier(&shared.full[0], 0);
-      start_scores(s, group, 0);
+      start_scores(s, 0);
       wait_products<0>();
       pin(s);
       hide(s, begin, low, high);
       weigh(s, t.peak, keep);
       pack(s, weights, t.mass, keep);
       bool fresh = true;
-      for (int i = 0; i + 1 < end - begin; ++i) fresh = next_step(i, group, t, s, weights, low, high, fresh);
+      for (int i = 0; i + 1 < end - begin; ++i) fresh = next_step(i, t, s, weights, low, high, fresh);
       start_values(t.sum, weights, (end - begin - 1) % kStages, !fresh);
       wait_products<0>();
       pin(t.sum);
@@ -159,17 +156,18 @@ template <int kHead> struct PromptBlock : PromptTile<kHead> {
 
 #endif
 
-template <int kHead> __global__ void __launch_bounds__(kPromptThreads, 1) attend_prompt(const __grid_constant__ AttentionWork work) {
+template <int kHead> __global__ void __launch_bounds__(kPromptThreads, 1) attend_prompt(const __grid_constant__ PromptWork work) {
 #ifdef FORETOKEN_WARPGROUPS
   extern __shared__ __align__(1024) std::byte memory[];
   PromptBlock<kHead> block(work, *reinterpret_cast<PromptShared<kHead>*>(memory));
   let_later_start();
   if (!block.open()) return wait_for_earlier();
   if (threadIdx.x < 128) {
-    give_registers<40>();
-    block.fetch();
+    give_registers<24>();
+    if (work.box > 0) block.fetch_boxes();
+    else block.fetch();
   } else {
-    take_registers<232>();
+    take_registers<240>();
     block.compute(int(threadIdx.x) / 128 - 1);
   }
 #endif

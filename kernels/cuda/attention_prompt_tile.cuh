@@ -2,12 +2,20 @@
 // their way in (turned where they are not yet) and its result on its way out. This room must not know how a step is computed.
 #pragma once
 #include "kernels/cuda/attention_tile.cuh"
+#include "kernels/cuda/page_boxes.cuh"
 #include "kernels/cuda/rotation.cuh"
 #include "kernels/cuda/warpgroups.cuh"
 
 namespace foretoken {
 
 constexpr int kPromptThreads = 384, kPromptRows = 128;
+
+// An AttentionWork; where pages come in boxes, the maps and a box' rows (0: copies of 16 bytes by threads).
+struct PromptWork {
+  AttentionWork a;
+  CUtensorMap keys, values;
+  int box = 0;
+};
 
 // A head lies in halves of 64 numbers, so that a row of a half is 128 bytes.
 template <int kHead> struct PromptShared {
@@ -31,6 +39,7 @@ template <int kHead> struct PromptTile {
   static constexpr int kHalves = Shared::kHalves, kStages = Shared::kStages, kChunks = kHead / 8;
   static constexpr int kLag = 2;  // steps whose copies are under way; far fewer than stages, or computing waits for the next copy to begin
 
+  const PromptWork& maps;
   const AttentionWork& work;
   Shared& shared;
   TilePlace place;
@@ -38,7 +47,7 @@ template <int kHead> struct PromptTile {
   int head, begin, end;  // kv head; steps
   const int thread = int(threadIdx.x) % 128, lane = thread % 32, warp = thread / 32;
 
-  __device__ PromptTile(const AttentionWork& w, Shared& s) : work(w), shared(s) {}
+  __device__ PromptTile(const PromptWork& w, Shared& s) : maps(w), work(w.a), shared(s) {}
 
   __device__ bool open() {
     place = find_tile(work, int(gridDim.y - 1 - blockIdx.y), kPromptRows);
@@ -74,6 +83,42 @@ template <int kHead> struct PromptTile {
       wait_copies<kLag>();
       show_to_products();
       arrive(&shared.full[(i - kLag) % kStages]);
+    }
+  }
+
+  // The same by the copy engine, but for steps that hold keys which nobody sees: these must be zeros.
+  __device__ void fetch_boxes() {
+    const std::int32_t* const table = work.tables + std::int64_t(place.sequence) * work.table_width;
+    const int boxes = kStep / maps.box, copies = 2 * kHalves * boxes, box = thread % boxes, half = thread / boxes % kHalves;
+    const bool value = thread / boxes / kHalves == 1;
+    const auto page_of = [&](int step) {
+      const int index = (step * kStep + box * maps.box) / work.page_rows;
+      return thread < copies && index < work.table_width ? table[index] : 0;
+    };
+    int page = page_of(begin), behind = page_of(begin + 1);
+    wait_for_earlier();
+    for (int i = 0; i < end - begin; ++i) {
+      const int stage = i % kStages, step = begin + i;
+      typename Shared::Stage& to = shared.stages[stage];
+      if (stage == kStages - 1) wait_barrier(&shared.empty[stage], i / kStages & 1);
+      else if (i >= kStages) wait_barrier(&shared.empty[stage], (i / kStages - 1) & 1);
+      if (step * kStep < bounds.low || (step + 1) * kStep > bounds.high) {
+        StepPages pages;
+        pages.look_up(work, place.sequence, step, bounds.low, bounds.high, [](int depth) { return depth; });
+        pages.copy<kChunks>(work, head, shared_address(to.keys), shared_address(to.values), thread, [](int key, int c) { return half_chunk(key, c, kStep); });
+        end_copies();
+        wait_copies<0>();
+        show_to_products();
+        arrive(&shared.full[stage]);
+      } else {
+        if (thread == 0) expect_copies(&shared.full[stage], int(sizeof to));
+        else arrive(&shared.full[stage]);
+        __syncwarp();
+        if (thread < copies)
+          copy_box(shared_address(value ? to.values[half][box * maps.box] : to.keys[half][box * maps.box]), value ? maps.values : maps.keys, half * 64,
+                   (step * kStep + box * maps.box) % work.page_rows, head, page, &shared.full[stage]);
+      }
+      page = behind, behind = page_of(step + 2);
     }
   }
 

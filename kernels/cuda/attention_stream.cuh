@@ -1,10 +1,11 @@
 // Rotation, storing and attention of a few rows of each of many sequences in one kernel, bound by the memory's bandwidth: a warp takes 8
 // query vectors of one kv head through whole steps by itself, exchanging nothing, while another has the copy engine fill a ring of boxes.
 // Keys and values are the first factors of products (S^T = K Q^T, O^T = V^T P^T), so that no row of a product is wasted on few vectors.
-// The keys and values of the rows themselves never come from memory.
+// Where there are fewer sequences than the machine has room for, a cluster shares the chunks of a sequence and folds them. The keys and
+// values of the rows themselves never come from memory.
 // The arithmetic is that of attention.cuh in the order of attention_tiles.cuh: the same bits. This room must not know who launches it.
 #pragma once
-#include <climits>
+#include <cooperative_groups.h>
 
 #include "kernels/cuda/attention_stream_rows.cuh"
 
@@ -21,13 +22,14 @@ __device__ inline std::uint32_t transposed(std::uint32_t tile) {
 
 template <int kHead> struct StreamBlock : StreamRows<kHead> {
   using Rows = StreamRows<kHead>;
-  using Rows::work, Rows::a, Rows::shared, Rows::row, Rows::rows, Rows::vectors, Rows::head, Rows::end;
-  using Rows::all_low, Rows::all_high, Rows::step, Rows::thread, Rows::warp, Rows::lane, Rows::ring, Rows::kSlotBytes;
+  using Rows::work, Rows::a, Rows::shared, Rows::row, Rows::rows, Rows::vectors, Rows::head, Rows::rank, Rows::begin, Rows::chunks, Rows::used, Rows::first, Rows::end;
+  using Rows::all_low, Rows::all_high, Rows::step, Rows::peaks, Rows::sums, Rows::thread, Rows::warp, Rows::lane, Rows::threads, Rows::ring, Rows::kSlotBytes;
   static constexpr int kTiles = kHead / 16;  // of 16 numbers of a head
 
   // Lane l holds vectors 2 (l % 4) + h, h = 0 and 1, of the warp: of 16 keys or numbers of a head those at l / 4 ([h]) and l / 4 + 8 ([2 + h]).
   std::uint32_t q[kTiles][2];
   int low[2], high[2];
+  int share = 0, receiver = 0, receiver_unit = 0;  // units of a block; where this warp's first unit goes
   float sum[kTiles][4], mass[4], peak[2];                   // of the chunk
   float total[kTiles][4], total_mass[2], total_peak[2];  // of the chunks before
 
@@ -105,20 +107,38 @@ template <int kHead> struct StreamBlock : StreamRows<kHead> {
     for (int m = 0; m < kTiles; ++m) sum[m][0] = sum[m][1] = sum[m][2] = sum[m][3] = 0;
     mass[0] = mass[1] = mass[2] = mass[3] = 0, peak[0] = peak[1] = kUnseen;
   }
-  __device__ void close_chunk() {
+  __device__ void close_chunk(int chunk) {
+    if (a.parts > 1) {
+      if (chunk == first) asm volatile("barrier.cluster.wait.aligned;" ::: "memory");  // all are there
+      hand_round(chunk - begin);
+    } else {
 #pragma unroll
-    for (int h = 0; h < 2; ++h) {
-      const Fold by = fold(total_peak[h], peak[h], a.scale);
-      total_mass[h] = folded(total_mass[h], mass[h], by);
+      for (int h = 0; h < 2; ++h) {
+        const Fold by = fold(total_peak[h], peak[h], a.scale);
+        total_mass[h] = folded(total_mass[h], mass[h], by);
 #pragma unroll
-      for (int m = 0; m < kTiles; ++m) total[m][h] = folded(total[m][h], sum[m][h], by), total[m][2 + h] = folded(total[m][2 + h], sum[m][2 + h], by);
+        for (int m = 0; m < kTiles; ++m) total[m][h] = folded(total[m][h], sum[m][h], by), total[m][2 + h] = folded(total[m][2 + h], sum[m][2 + h], by);
+      }
     }
     clear_chunk();
   }
-  // Numbers 8 i + l / 4 of two vectors.
-  __device__ void put(int i, float left, float right) const {
+  // Each block of the cluster gets `share` units of this chunk's sums, and the peaks and masses that belong to them.
+  __device__ void hand_round(int chunk) {
+    const cooperative_groups::cluster_group cluster = cooperative_groups::this_cluster();
+    int to = receiver, at = receiver_unit;
+    const float4 mine = {peak[0], mass[0], peak[1], mass[1]};
+#pragma unroll
+    for (int i = 0; i < 2 * kTiles; ++i) {
+      if (lane < 4 && (i == 0 || at == 0))
+        *reinterpret_cast<float4*>(cluster.map_shared_rank(&peaks[(chunk * work.warps + warp) * kStreamVectors + lane * 2], to)) = mine;
+      *cluster.map_shared_rank(&sums[(chunk * share + at) * 32 + lane], to) = {sum[i / 2][i % 2 * 2], sum[i / 2][i % 2 * 2 + 1]};
+      if (++at == share) at = 0, ++to;
+    }
+  }
+  // Numbers 8 i + l / 4 of two vectors of a warp.
+  __device__ void put(int of_warp, int i, float left, float right) const {
     const std::uint32_t pair = transposed(pack_bf16(left, right));
-    const int v = warp * kStreamVectors + lane / 4;
+    const int v = of_warp * kStreamVectors + lane / 4;
     if (v >= vectors) return;
     const std::int64_t to = (std::int64_t(row + v / a.group) * a.heads + head * a.group + v % a.group) * kHead + i * 8 + lane % 4 * 2;
     *reinterpret_cast<std::uint32_t*>(static_cast<Bf16*>(a.out) + to) = pair;
@@ -126,16 +146,34 @@ template <int kHead> struct StreamBlock : StreamRows<kHead> {
   __device__ void store() const {
     const float inverse[2] = {inverse_mass(total_mass[0]), inverse_mass(total_mass[1])};
 #pragma unroll
-    for (int i = 0; i < 2 * kTiles; ++i) put(i, total[i / 2][i % 2 * 2] * inverse[0], total[i / 2][i % 2 * 2 + 1] * inverse[1]);
+    for (int i = 0; i < 2 * kTiles; ++i) put(warp, i, total[i / 2][i % 2 * 2] * inverse[0], total[i / 2][i % 2 * 2 + 1] * inverse[1]);
+  }
+
+  __device__ void fold_units() const {
+    for (int u = warp; u < share && rank * share + u < work.warps * 2 * kTiles; u += work.warps) {
+      const int unit = rank * share + u, w = unit / (2 * kTiles);
+      float top[2] = {kUnseen, kUnseen}, whole[2] = {}, result[2] = {};
+#pragma unroll 4
+      for (int c = 0; c < chunks; ++c) {
+        const float4 of = *reinterpret_cast<const float4*>(&peaks[(c * work.warps + w) * kStreamVectors + lane % 4 * 2]);
+        const float2 part = sums[(c * share + u) * 32 + lane];
+        const Fold left = fold(top[0], of.x, a.scale), right = fold(top[1], of.z, a.scale);
+        whole[0] = folded(whole[0], of.y, left), result[0] = folded(result[0], part.x, left);
+        whole[1] = folded(whole[1], of.w, right), result[1] = folded(result[1], part.y, right);
+      }
+      put(w, unit % (2 * kTiles), result[0] * inverse_mass(whole[0]), result[1] * inverse_mass(whole[1]));
+    }
   }
 
   // ---- all of it ----
   __device__ void start() {
-    Rows::turn_table();
-    Rows::meet();
     wait_for_earlier();
+    typename Rows::Piece piece = Rows::ask_piece(thread);
     Rows::load_queries(q);
-    Rows::place_rows();
+    for (int i = thread; i < rows * Rows::kPieces; i += threads) {
+      if (i != thread) piece = Rows::ask_piece(i);
+      Rows::place_piece(i, piece);
+    }
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
       const int v = warp * kStreamVectors + lane % 4 * 2 + h;
@@ -168,14 +206,26 @@ template <int kHead> struct StreamBlock : StreamRows<kHead> {
       if (Rows::odd(from)) Rows::mend(slot, from, true);
       add_values(slot, weights);
       done(slot, parity);
-      if (at + 1 == end || (at + 1) % (kChunk / kStep) == 0) close_chunk();
+      if (at + 1 == end || (at + 1) % (kChunk / kStep) == 0) close_chunk(at / (kChunk / kStep));
     }
-    store();
+    if (a.parts == 1) store();
   }
   __device__ void run() {
+    if (a.parts > 1) {
+      asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");  // this block is there: others may write to it
+      share = (work.warps * 2 * kTiles + used - 1) / used, receiver = warp * 2 * kTiles / share, receiver_unit = warp * 2 * kTiles % share;
+    }
+    Rows::turn_table();
     __syncthreads();
-    if (warp == work.warps) Rows::fill();
-    else compute();
+    if (warp < work.warps) {
+      compute();
+    } else {
+      Rows::fill();
+      if (a.parts > 1) asm volatile("barrier.cluster.wait.aligned;" ::: "memory");
+    }
+    if (a.parts == 1) return;
+    cooperative_groups::this_cluster().sync();
+    if (warp < work.warps) fold_units();
   }
 };
 

@@ -1,6 +1,9 @@
 // What a block of attention_stream.cuh works on: its rows and chunks, the ring of boxes that one warp asks for, and how the rows
 // themselves are turned and placed, in shared memory and in their pages. This room must not know how a step is summed.
 #pragma once
+#include <algorithm>
+#include <climits>
+
 #include "kernels/cuda/attention_decode_rows.cuh"
 #include "kernels/cuda/page_boxes.cuh"
 
@@ -8,7 +11,7 @@ namespace foretoken {
 
 constexpr int kStreamVectors = 8, kStreamWarps = 8;  // query vectors of a warp; warps that compute, at most
 
-// A DecodeWork of heads of 64 or 128. A block takes all chunks of a sequence and kv head.
+// A DecodeWork of heads of 64 or 128. parts: blocks of a cluster, which share the chunks of a sequence and kv head evenly.
 struct StreamWork {
   DecodeWork of;
   CUtensorMap keys, values;
@@ -23,11 +26,14 @@ struct StreamShared {
   int low[kStreamVectors * kStreamWarps], high[kStreamVectors * kStreamWarps], slot[kStreamVectors * kStreamWarps];  // of each row: what it sees, where it goes
 };
 
-// Bytes of shared memory: Bf16 ring[slots][kHead / 64][kStep][64], StreamShared, Bf16 own[2][longest][kHead],
-// Turn turns[longest][kHead / 2].
+// Bytes of shared memory: Bf16 ring[slots][kHead / 64][kStep][64], StreamShared, Bf16 own[2][longest][kHead], Turn
+// turns[longest][kHead / 2]; where a cluster folds, what this block receives: float2 peaks[chunks][warps * 8] and float2
+// sums[units][32], a unit being 8 numbers of the head of one warp's vectors in one chunk.
 inline std::size_t stream_bytes(const StreamWork& w) {
-  const std::size_t head = std::size_t(w.of.a.head_size);
-  return std::size_t(w.slots) * kStep * head * 2 + sizeof(StreamShared) + std::size_t(w.of.a.longest) * head * 8;
+  const AttentionWork& a = w.of.a;
+  const std::size_t head = std::size_t(a.head_size), warps = std::size_t(w.warps), parts = std::size_t(a.parts), chunks = std::size_t(a.chunks), units = head / 8 * warps;
+  const std::size_t received = parts > 1 ? chunks * warps * 64 + std::max(chunks * ((units + parts - 1) / parts), units + parts) * 256 : 0;
+  return std::size_t(w.slots) * kStep * head * 2 + sizeof(StreamShared) + std::size_t(a.longest) * head * 8 + received;
 }
 
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
@@ -40,28 +46,35 @@ template <int kHead> struct StreamRows {
   const AttentionWork& a;
   std::byte* const ring;
   StreamShared& shared;
-  int sequence, head, row, rows, vectors;    // kv head; the first row and how many
-  int all_low, all_high, own_low, own_high;  // depths that every row sees; slots of the rows
-  int seen_low, seen_high;                   // nobody sees others
-  int step, end;
+  int sequence, head, rank, row, rows, vectors;  // kv head; block of the cluster; the first row and how many
+  int begin, chunks, used, first, last;          // the sequence's first chunk and how many; blocks that have some; those of this block
+  int all_low, all_high, own_low, own_high;      // depths that every row sees; slots of the rows
+  int seen_low, seen_high;                       // nobody sees others
+  int step, end;                                 // of this block
+  int position;                                  // of the first row
+  float frequency;                               // of pair `thread`
   const std::int32_t* table;
   Bf16* own;
   Turn* turns;
+  float2 *peaks, *sums;
   const int thread = int(threadIdx.x), warp = thread / 32, lane = thread % 32, threads;  // threads: those that compute
 
   __device__ StreamRows(const StreamWork& w, std::byte* memory)
       : work(w), of(w.of), a(w.of.a), ring(memory), shared(*reinterpret_cast<StreamShared*>(memory + w.slots * kSlotBytes)), threads(w.warps * 32) {
     own = reinterpret_cast<Bf16*>(&shared + 1);
     turns = reinterpret_cast<Turn*>(own + 2 * a.longest * kHead);
+    peaks = reinterpret_cast<float2*>(turns + a.longest * kHead / 2);
+    sums = peaks + a.chunks * w.warps * kStreamVectors;
   }
 
   // ---- what there is to do; false: nothing ----
   __device__ bool open() {
-    sequence = int(blockIdx.x), head = int(blockIdx.y);
+    sequence = int(blockIdx.x) / a.parts, rank = int(blockIdx.x) % a.parts, head = int(blockIdx.y);
     table = a.tables + std::int64_t(sequence) * a.table_width;
     const bool single = a.rows == a.sequences && a.longest == 1;
     row = single ? sequence : a.begins[sequence], rows = single ? 1 : min(a.begins[sequence + 1] - row, a.longest), vectors = rows * a.group;
     if (rows <= 0) return false;
+    frequency = of.frequencies[thread % (kHead / 2)], position = of.positions[row];  // asked for with the rest
     int least[3] = {INT_MAX, INT_MAX, INT_MAX}, most[3] = {};
     for (int r = lane; r < rows; r += 32) {
       const int visible = a.visible[row + r], from = a.first ? max(a.first[row + r], 0) : 0, slot = of.slots[row + r];
@@ -71,7 +84,10 @@ template <int kHead> struct StreamRows {
     }
     seen_low = __reduce_min_sync(~0u, least[0]), all_high = __reduce_min_sync(~0u, least[1]), own_low = __reduce_min_sync(~0u, least[2]);
     seen_high = __reduce_max_sync(~0u, most[0]), all_low = __reduce_max_sync(~0u, most[1]), own_high = __reduce_max_sync(~0u, most[2]);
-    step = seen_low / kStep, end = (seen_high + kStep - 1) / kStep;
+    begin = seen_low / kChunk, chunks = (seen_high - 1) / kChunk + 1 - begin, used = min(a.parts, chunks);
+    if (rank >= used) return false;
+    first = begin + chunks * rank / used, last = begin + chunks * (rank + 1) / used;
+    step = max(seen_low / kStep, first * (kChunk / kStep)), end = min((seen_high + kStep - 1) / kStep, last * (kChunk / kStep));
     if (thread < work.slots) open_copies(&shared.full[thread], 1), open_copies(&shared.empty[thread], work.warps);
     show_barriers();
     return true;
@@ -109,9 +125,10 @@ template <int kHead> struct StreamRows {
   }
 
   // ---- the rows themselves ----
-  __device__ void turn_table() {
-    const int half = kHead / 2;
-    for (int i = thread; i < rows * half; i += threads) turns[i] = turn_of(of.positions[row + i / half], of.frequencies[i % half]);
+  __device__ void turn_table() {  // by all threads
+    constexpr int kHalf = kHead / 2;
+    if (thread < kHalf) turns[thread] = turn_of(position, frequency);
+    for (int i = thread < kHalf ? thread + int(blockDim.x) : thread; i < rows * kHalf; i += int(blockDim.x)) turns[i] = turn_of(of.positions[row + i / kHalf], of.frequencies[i % kHalf]);
   }
   // Of rows with one slot (padding) the last counts.
   __device__ bool last_of_slot(int r) const {
@@ -119,25 +136,38 @@ template <int kHead> struct StreamRows {
       if (shared.slot[other] == shared.slot[r]) return false;
     return true;
   }
-  // Into `own` and into their pages.
-  __device__ void place_rows() {
-    constexpr int kPairs = kChunks / 2;
-    for (int i = thread; i < rows * (kPairs + kChunks); i += threads) {
-      const int r = i / (kPairs + kChunks), c = i % (kPairs + kChunks), slot = shared.slot[r];
-      if (!last_of_slot(r)) continue;
-      const int number = a.page_shift >= 0 ? slot >> a.page_shift : slot / a.page_rows;
-      std::byte* const page = const_cast<std::byte*>(a.pool) + table[number] * a.page_bytes;
-      const std::int64_t at = (std::int64_t(head) * a.page_rows + (slot - number * a.page_rows)) * kChunks;
-      if (c < kPairs) {
-        const uint4* const x = reinterpret_cast<const uint4*>(of.k + (row + r) * of.k_stride + head * kHead);
-        uint4 low = x[c], high = x[c + kPairs];
-        turn_eight(low, high, turns + r * kHead / 2 + c * 8);
-        uint4 *const to = reinterpret_cast<uint4*>(own) + r * kChunks, *const too = reinterpret_cast<uint4*>(page + a.keys) + at;
-        to[c] = too[c] = low, to[c + kPairs] = too[c + kPairs] = high;
-      } else {
-        const uint4 x = reinterpret_cast<const uint4*>(of.v + (row + r) * of.v_stride + head * kHead)[c - kPairs];
-        reinterpret_cast<uint4*>(own)[(a.longest + r) * kChunks + c - kPairs] = reinterpret_cast<uint4*>(page + a.values)[at + c - kPairs] = x;
-      }
+  // Those rows whose slots this block's chunks hold, into `own` and into their pages: pieces of 16 bytes, of keys two each.
+  struct Piece {
+    uint4 low = {}, high = {};
+    int page = 0;
+  };
+  static constexpr int kPairs = kChunks / 2, kPieces = kPairs + kChunks;
+  __device__ bool is_here(int r) const { return shared.slot[r] >= first * kChunk && shared.slot[r] < last * kChunk; }
+  __device__ int page_index(int slot) const { return a.page_shift >= 0 ? slot >> a.page_shift : slot / a.page_rows; }
+  __device__ Piece ask_piece(int i) const {
+    Piece p;
+    const int r = i / kPieces, c = i % kPieces;
+    if (i >= rows * kPieces || !is_here(r)) return p;
+    p.page = table[page_index(shared.slot[r])];
+    if (c < kPairs) {
+      const uint4* const x = reinterpret_cast<const uint4*>(of.k + (row + r) * of.k_stride + head * kHead);
+      p.low = x[c], p.high = x[c + kPairs];
+    } else {
+      p.low = reinterpret_cast<const uint4*>(of.v + (row + r) * of.v_stride + head * kHead)[c - kPairs];
+    }
+    return p;
+  }
+  __device__ void place_piece(int i, Piece p) {
+    const int r = i / kPieces, c = i % kPieces, slot = shared.slot[r];
+    if (!is_here(r) || !last_of_slot(r)) return;
+    std::byte* const page = const_cast<std::byte*>(a.pool) + p.page * a.page_bytes;
+    const std::int64_t at = (std::int64_t(head) * a.page_rows + (slot - page_index(slot) * a.page_rows)) * kChunks;
+    if (c < kPairs) {
+      turn_eight(p.low, p.high, turns + r * kHead / 2 + c * 8);
+      uint4 *const to = reinterpret_cast<uint4*>(own) + r * kChunks, *const too = reinterpret_cast<uint4*>(page + a.keys) + at;
+      to[c] = too[c] = p.low, to[c + kPairs] = too[c + kPairs] = p.high;
+    } else {
+      reinterpret_cast<uint4*>(own)[(a.longest + r) * kChunks + c - kPairs] = reinterpret_cast<uint4*>(page + a.values)[at + c - kPairs] = p.low;
     }
   }
   // This warp's vectors as the second factors of products, turned: lane l holds of vector l / 4 numbers 16 k + 2 (l % 4), the next, and
@@ -162,14 +192,22 @@ template <int kHead> struct StreamRows {
   __device__ uint4* line(int slot, int key, int c) const {
     return reinterpret_cast<uint4*>(ring + slot * kSlotBytes + (c / 8 * kStep + key) * 128) + (c % 8 ^ (key & 7));
   }
-  __device__ void mend(int slot, int from, bool values) const {
-    for (int i = thread; values && i < kStep * kChunks; i += threads) {
-      const int key = i / kChunks, depth = from + key;
-      bool seen = depth >= all_low && depth < all_high;
-      for (int r = 0; r < rows && !seen; ++r) seen = depth >= shared.low[r] && depth < shared.high[r];
-      if (!seen) *line(slot, key, i % kChunks) = uint4{};
+  __device__ std::uint64_t seen_keys(int from) const {  // by any row
+    bool low = false, high = false;
+    for (int r = 0; r < rows; ++r) {
+      const int begins = shared.low[r] - from, ends = shared.high[r] - from;
+      low = low || (lane >= begins && lane < ends), high = high || (lane + 32 >= begins && lane + 32 < ends);
     }
-    meet();
+    return __ballot_sync(~0u, low) | std::uint64_t(__ballot_sync(~0u, high)) << 32;
+  }
+  __device__ void mend(int slot, int from, bool values) const {
+    if (values) {
+      const std::uint64_t seen = seen_keys(from);
+#pragma unroll 8
+      for (int key = thread / kChunks; key < kStep; key += threads / kChunks)
+        if (!(seen >> key & 1)) *line(slot, key, thread % kChunks) = uint4{};
+      meet();
+    }
     for (int i = thread; i < rows * kChunks; i += threads) {
       const int r = i / kChunks, key = shared.slot[r] - from;
       if (key >= 0 && key < kStep && last_of_slot(r)) *line(slot, key, i % kChunks) = reinterpret_cast<const uint4*>(own)[(values * a.longest + r) * kChunks + i % kChunks];

@@ -116,6 +116,13 @@ TEST(RopeAttend, ManySequences) {
   }
 }
 
+TEST(RopeAttend, SeveralRows) {
+  compare({}, {{1000, 130, 5}, {8, 3, 8}}, 1);
+  compare({.head_size = 64, .group = 8, .padding = 3}, {{500, 0}, {8, 4}}, 2);
+  compare({.window = 100}, {{700, 250}, {8, 8}}, 3);
+  compare({.bound = 5000}, {{700}, {8}}, 4);
+}
+
 TEST(RopeAttend, Prompts) {
   for (int head_size : {64, 80, 128}) {
     for (int group : {1, 3, 4, 8}) compare({.head_size = head_size, .group = group, .kv_heads = 1, .padding = 5}, {{0, 300, 77}, {150, 65, 33}}, unsigned(head_size + group));

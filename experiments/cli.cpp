@@ -65,6 +65,8 @@ int guarded(const Action& action) {
     return complain(e.path1().string() + ": " + e.code().message() + "; check the path and its permissions");
   } catch (const std::exception& e) {
     return complain(std::string("this should not happen, please report it: ") + e.what());
+  } catch (...) {
+    return complain("something was thrown that is no std::exception; a plugin must throw foretoken::Error");
   }
 }
 

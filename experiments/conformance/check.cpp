@@ -53,6 +53,10 @@ Finding asked(const LawCase& scene) {
     Finding f;
     f.fail(e.what());
     return f;
+  } catch (...) {
+    Finding f;
+    f.fail("it threw something that is no std::exception");
+    return f;
   }
 }
 

@@ -24,7 +24,8 @@ DraftTree DraftTree::rooted(Backend& backend, Token root, int more) {
 }
 
 int DraftTree::grow(int parent, Drawn how) {
-  assert(parent >= 0 && parent < nodes && nodes < parents.dim(0));
+  if (nodes >= parents.dim(0))
+    throw Error("a draft tree with room for " + std::to_string(parents.dim(0) - 1) + " nodes below its root is given another; ask DraftTree::rooted for as many as the budget");
   *parents.row<std::int32_t>(nodes) = parent;
   *q.drawn.row<std::uint8_t>(nodes) = std::uint8_t(how);
   if (tokens.raw() != known.raw()) *known.row<Token>(nodes) = kUnread;
@@ -37,17 +38,22 @@ int DraftTree::guess(int parent, Token token) {
   return n;
 }
 
-void expect_tree(const DraftTree& tree, int budget, std::span<const Drawn> takes, const std::string& who) {
-  if (tree.nodes < 1) throw Error(who + " returned a tree without a root; begin every tree with DraftTree::rooted");
-  if (tree.nodes - 1 > budget)
-    throw Error(who + " returned " + std::to_string(tree.nodes - 1) + " nodes below the root for a budget of " + std::to_string(budget) + "; no tree may exceed DraftRequest::budget");
+void expect_tree(const DraftTree& tree, const TreeBounds& bounds, const std::string& who) {
+  if (tree.nodes < 1 || !tree.known || !tree.parents) throw Error(who + " returned a tree without a root; begin every tree with DraftTree::rooted");
+  const Token* tokens = tree.known.data<Token>();
+  if (tokens[0] != bounds.root)
+    throw Error(who + " returned a tree with the root " + std::to_string(tokens[0]) + " for a sequence whose last token is " + std::to_string(bounds.root) + "; begin it with DraftTree::rooted(backend, r.sequence->last(), r.budget)");
+  if (tree.nodes - 1 > bounds.budget)
+    throw Error(who + " returned " + std::to_string(tree.nodes - 1) + " nodes below the root for a budget of " + std::to_string(bounds.budget) + "; no tree may exceed DraftRequest::budget");
   for (int n = 1; n < tree.nodes; ++n) {
     const std::int32_t parent = tree.parents.data<std::int32_t>()[n];
     if (parent < 0 || parent >= n)
       throw Error(who + " returned a tree whose node " + std::to_string(n) + " has the parent " + std::to_string(parent) + "; a parent must come before its children");
     const Drawn drawn = Drawn(tree.q.drawn.data<std::uint8_t>()[n]);
-    if (std::ranges::find(takes, drawn) == takes.end())
+    if (std::ranges::find(bounds.takes, drawn) == bounds.takes.end())
       throw Error(who + " returned a node drawn '" + name_of(drawn) + "', for which the verifier is not sound; name it in Needs::proposes, and choose a verifier that takes it");
+    if (drawn == Drawn::certain && (tokens[n] < -1 || tokens[n] >= bounds.vocab))
+      throw Error(who + " guessed the token " + std::to_string(tokens[n]) + ", outside the target's vocabulary of " + std::to_string(bounds.vocab) + "; guess a token of it, or -1 for none");
   }
 }
 

@@ -39,7 +39,8 @@ struct DraftTree {
 
   // A root with room for `more` nodes below it.
   static DraftTree rooted(Backend& backend, Token root, int more);
-  // Adds a node below `parent` whose token the device already wrote (or will write) to tokens[nodes]; returns its index.
+  // Adds a node below `parent` whose token the device already wrote (or will write) to tokens[nodes]; returns its index. Throws
+  // Error where the tree has no room left.
   int grow(int parent, Drawn how);
   // Adds a guess that the host knows.
   int guess(int parent, Token token);
@@ -47,8 +48,14 @@ struct DraftTree {
   const Token* drawn_at(int n) const { return *known.row<Token>(n) == kUnread ? tokens.row<Token>(n) : nullptr; }
 };
 
-// Throws Error, which begins with `who`, unless a drafter may return this tree: at least a root, at most `budget` nodes below
-// it, every parent before its children, every node drawn in one of the ways that the verifier takes.
-void expect_tree(const DraftTree& tree, int budget, std::span<const Drawn> takes, const std::string& who);
+// What a drafter's tree is held to.
+struct TreeBounds {
+  Token root = 0;  // the sequence's last token
+  int budget = 0, vocab = 0;
+  std::span<const Drawn> takes;  // by the verifier
+};
+// Throws Error, which begins with `who`, unless a drafter may return this tree: at least the root, at most `budget` nodes below
+// it, every parent before its children, every node drawn in one of the ways that the verifier takes, every guess a token.
+void expect_tree(const DraftTree& tree, const TreeBounds& bounds, const std::string& who);
 
 }  // namespace foretoken

@@ -166,7 +166,7 @@ std::vector<DraftTree> Engine::draft(const Plan& plan) {
   std::vector<DraftTree> trees = drafter_->draft(requests);
   if (trees.size() != requests.size())
     throw Error(drafter_name_ + " returned " + std::to_string(trees.size()) + " trees for " + std::to_string(requests.size()) + " requests; Drafter::draft owes one tree for each");
-  for (std::size_t i = 0; i < trees.size(); ++i) expect_tree(trees[i], budget[i], soundness_.takes, drafter_name_);
+  for (std::size_t i = 0; i < trees.size(); ++i) expect_tree(trees[i], {requests[i].sequence->last(), budget[i], target_.info().vocab, soundness_.takes}, drafter_name_);
   return trees;
 }
 

@@ -77,11 +77,25 @@ TEST_F(EngineGuard, a_tree_begins_with_a_root_and_parents_precede) {
   EXPECT_TRUE(says(scribbled([](Backend&, auto, auto& trees) { trees[1].parents.template data<std::int32_t>()[1] = 2; }), "parent"));
   EXPECT_TRUE(says(scribbled([](Backend&, auto, auto& trees) { trees[1].parents.template data<std::int32_t>()[2] = -1; }), "parent"));
   EXPECT_TRUE(says(scribbled([](Backend&, auto, auto& trees) { trees[0].nodes = 0; }), "root"));
+  EXPECT_TRUE(says(scribbled([](Backend&, auto, auto& trees) { trees[0] = DraftTree{}; }), "root"));
 }
 
 TEST_F(EngineGuard, a_node_drawn_as_the_drafter_never_declared_is_refused) {
   const std::string text = scribbled([](Backend&, auto, auto& trees) { trees[0].q.drawn.template data<std::uint8_t>()[1] = std::uint8_t(Drawn::without_replacement); });
   EXPECT_TRUE(says(text, "without_replacement")) << text;
+}
+
+TEST_F(EngineGuard, a_guess_is_a_token_of_the_target) {
+  for (const Token t : {-2, -7, 1'000'000}) {
+    const std::string text = scribbled([t](Backend&, auto, auto& trees) { *trees[0].known.template row<Token>(1) = t; });
+    EXPECT_TRUE(says(text, "'scribbled' guessed the token " + std::to_string(t)) && says(text, "vocabulary")) << text;
+  }
+  EXPECT_EQ(scribbled([](Backend&, auto, auto& trees) { *trees[0].known.template row<Token>(1) = -1; }), "(no error)") << "an absent node";
+  EXPECT_TRUE(says(scribbled([](Backend&, auto, auto& trees) { ++*trees[0].known.template row<Token>(0); }), "root"));
+  EXPECT_TRUE(says(scribbled([](Backend& b, auto, auto& trees) {
+                     for (auto tree = DraftTree::rooted(b, 1, 2); tree.nodes < 9;) trees[0].nodes = tree.guess(0, 1);
+                   }),
+                   "room for 2 nodes"));
 }
 
 class Miscounting : public LengthPolicy {

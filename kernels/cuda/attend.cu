@@ -83,15 +83,21 @@ void choose_parts(AttentionWork& w, int multiprocessors) {
   }
 }
 
+// What the device has: multiprocessors; blocks of a cluster, at most; bytes of shared memory that a block may have, and a multiprocessor has.
+struct Room {
+  int multiprocessors, cluster;
+  std::int64_t block, multiprocessor;
+};
+
 // Whether the rows are so few that the latency of one chunk is what counts. Shares the chunks out, so that all blocks run at once, each
 // with at most `most_part` chunks behind one another (measured: 2 to 3 us each).
-bool decodes(DecodeWork& w, const Layout& layout, int places, int most_part) {
-  constexpr int kMostBlocks = 16;  // of a cluster
+bool decodes(DecodeWork& w, const Layout& layout, const Room& room, int most_part) {
+  const int places = 2 * room.multiprocessors;
   if (layout.words > 0 || w.a.head_size > 128 || w.a.longest * w.a.group > kDecodeRows) return false;
-  const int least = (w.a.chunks + kMostBlocks - 1) / kMostBlocks;
+  const int least = (w.a.chunks + room.cluster - 1) / room.cluster;
   for (w.a.part = least; w.a.part <= most_part; ++w.a.part) {
     w.a.parts = (w.a.chunks + w.a.part - 1) / w.a.part;
-    if (std::int64_t(layout.sequences) * w.a.kv_heads * w.a.parts <= places) return true;
+    if (std::int64_t(layout.sequences) * w.a.kv_heads * w.a.parts <= places) return decode_bytes(w) <= room.block;
   }
   return false;
 }
@@ -109,26 +115,28 @@ bool has_boxes(StreamWork& w, const KvLayer& kv) {
 
 // How many blocks share the chunks of a sequence, and how deep their rings are. All run at once: a second wave of clusters costs as
 // much as the first, and a cluster some 3 us (measured), so that sequences which nearly fill the machine keep a block each.
-bool streams(StreamWork& w, const KvLayer& kv, int multiprocessors) {
-  constexpr int kMostParts = 16, kMostBlocks = 4, kWarps = 12;          // of a cluster; of a multiprocessor, for latency and by registers
-  constexpr int kMultiprocessor = 228 << 10, kReserved = 1 << 10;  // bytes; those of a block that are not its own
+bool streams(StreamWork& w, const KvLayer& kv, const Room& room) {
+  constexpr int kMostBlocks = 4, kWarps = 12;      // of a multiprocessor, for latency and by registers
+  constexpr std::int64_t kReserved = 1 << 10;  // bytes of a block that are not its own
   if (!has_boxes(w, kv)) return false;
   AttentionWork& a = w.of.a;
-  const int units = a.sequences * a.kv_heads;
+  const int units = a.sequences * a.kv_heads, multiprocessors = room.multiprocessors;
   int blocks = std::clamp(kWarps / (w.warps + 1), 1, kMostBlocks);
   a.part = a.chunks, a.parts = 1;
   if (10 * units < 9 * multiprocessors) {
-    const int most = std::clamp(85 * std::min(blocks, 3) * multiprocessors / 100 / units, 1, std::min(kMostParts, a.chunks));
+    const int most = std::clamp(85 * std::min(blocks, 3) * multiprocessors / 100 / units, 1, std::min(room.cluster, a.chunks));
     a.part = (a.chunks + most - 1) / most, a.parts = (a.chunks + a.part - 1) / a.part;
   }
   for (blocks = std::clamp((units * a.parts + multiprocessors - 1) / multiprocessors, 1, blocks);; --blocks) {
     w.slots = kMostSlots;
-    while (w.slots > 2 && blocks * (int(stream_bytes(w)) + kReserved) > kMultiprocessor) --w.slots;
-    if (w.slots * a.head_size >= 384 || blocks == 1) return int(stream_bytes(w)) + kReserved <= kMultiprocessor;
+    while (w.slots > 2 && blocks * (std::int64_t(stream_bytes(w)) + kReserved) > room.multiprocessor) --w.slots;
+    if (w.slots * a.head_size >= 384 || blocks == 1) return std::int64_t(stream_bytes(w)) <= room.block;
   }
 }
 
 }  // namespace
+
+int attention_cluster(std::int64_t shared_memory) { return std::min(decode_cluster(shared_memory), stream_cluster(shared_memory)); }
 
 Tensor CudaBackend::attend(const Tensor& q, const KvLayer& kv, const Layout& layout, float scale) {
   expect(q, kv, layout);
@@ -163,17 +171,18 @@ Tensor CudaBackend::rope_attend(Tensor q, Tensor k, const Tensor& v, const KvLay
     const Tensor out = allocate(q.shape(), q.dtype());
     DecodeWork work{work_for(q, out, kv, layout, scale), k.data<Bf16>(), v.data<Bf16>(), k.row_stride(), v.row_stride(), layout.positions.data<std::int32_t>(),
                     layout.slots.data<std::int32_t>(), frequencies.data<float>()};
+    const Room room{multiprocessors_, cluster_, shared_memory_, multiprocessor_memory_};
     const int patience = layout.sequences * kv.kv_heads <= 32 ? 3 : 2;  // with more, pages that stream are faster (64: measured)
-    if (fits_tiles(work.a) && decodes(work, layout, 2 * multiprocessors_, patience)) {
+    if (fits_tiles(work.a) && decodes(work, layout, room, patience)) {
       launch_decode(work, stream_);
       return out;
     }
     StreamWork stream{work, {}, {}};
-    if (fits_tiles(work.a) && streams(stream, kv, multiprocessors_)) {
+    if (fits_tiles(work.a) && streams(stream, kv, room)) {
       launch_stream(stream, stream_);
       return out;
     }
-    if (fits_tiles(work.a) && decodes(work, layout, 2 * multiprocessors_, 3)) {
+    if (fits_tiles(work.a) && decodes(work, layout, room, 3)) {
       launch_decode(work, stream_);
       return out;
     }

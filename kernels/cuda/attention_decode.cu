@@ -8,8 +8,6 @@
 namespace foretoken {
 namespace {
 
-constexpr int kPortableBlocks = 8;  // of a cluster
-
 std::size_t shared_bytes(const DecodeWork& work, std::size_t fixed) {
   const std::size_t chunks = std::size_t(work.a.part) * std::size_t(work.a.parts);
   // The n blocks that have chunks share the result: n * part chunks of at most pairs / n + 1 pairs.
@@ -20,11 +18,17 @@ std::size_t shared_bytes(const DecodeWork& work, std::size_t fixed) {
 template <int kHead> void launch(const DecodeWork& work, cudaStream_t stream) {
   Grid grid{dim3(unsigned(work.a.sequences * work.a.parts), unsigned(work.a.kv_heads)), kDecodeThreads, shared_bytes(work, sizeof(DecodeShared<kHead>)), work.a.parts};
   grid.overlaps = true;
-  if (work.a.parts > kPortableBlocks) check(cudaFuncSetAttribute(attend_decode<kHead>, cudaFuncAttributeNonPortableClusterSizeAllowed, 1), "attend");
+  if (work.a.parts > kPortableCluster) check(cudaFuncSetAttribute(attend_decode<kHead>, cudaFuncAttributeNonPortableClusterSizeAllowed, 1), "attend");
   launch_kernel("attend", stream, grid, attend_decode<kHead>, work);
 }
 
 }  // namespace
+
+std::int64_t decode_bytes(const DecodeWork& work) { return std::int64_t(shared_bytes(work, work.a.head_size <= 64 ? sizeof(DecodeShared<64>) : sizeof(DecodeShared<128>))); }
+
+int decode_cluster(std::int64_t shared_memory) {
+  return std::min(largest_cluster(attend_decode<64>, kDecodeThreads, shared_memory), largest_cluster(attend_decode<128>, kDecodeThreads, shared_memory));
+}
 
 bool decode_is_built() {
   static const bool built = [] {

@@ -5,13 +5,11 @@
 namespace foretoken {
 namespace {
 
-constexpr int kPortableBlocks = 8;  // of a cluster
-
 template <int kHead> void launch(const StreamWork& work, cudaStream_t stream) {
   const AttentionWork& a = work.of.a;
   Grid grid{dim3(unsigned(a.sequences * a.parts), unsigned(a.kv_heads)), 32 * work.warps + 32, stream_bytes(work), a.parts};
   grid.overlaps = true;
-  if (a.parts > kPortableBlocks) check(cudaFuncSetAttribute(attend_stream<kHead>, cudaFuncAttributeNonPortableClusterSizeAllowed, 1), "attend");
+  if (a.parts > kPortableCluster) check(cudaFuncSetAttribute(attend_stream<kHead>, cudaFuncAttributeNonPortableClusterSizeAllowed, 1), "attend");
   launch_kernel("attend", stream, grid, attend_stream<kHead>, work);
 }
 
@@ -24,6 +22,11 @@ bool stream_is_built() {
     return f.numRegs > 60;  // it is empty where architecture 90 is missing
   }();
   return built;
+}
+
+int stream_cluster(std::int64_t shared_memory) {
+  const int threads = 32 * kStreamWarps + 32;
+  return std::min(largest_cluster(attend_stream<64>, threads, shared_memory), largest_cluster(attend_stream<128>, threads, shared_memory));
 }
 
 void launch_stream(const StreamWork& work, cudaStream_t stream) {

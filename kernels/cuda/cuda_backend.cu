@@ -1,6 +1,7 @@
 // The backend itself: which GPU, its stream, and how forwards are padded.
 #include "kernels/cuda/cuda_backend.cuh"
 
+#include "kernels/cuda/attention.cuh"
 #include "kernels/cuda/memory.cuh"
 #include "kernels/cuda/products.cuh"
 #include "kernels/cuda/replay.cuh"
@@ -32,7 +33,7 @@ CudaBackend::CudaBackend(const CudaOptions& options) : options_(options) {
   check(cudaGetDeviceProperties(&properties, options.device), "reading the GPU's properties");
   multiprocessors_ = properties.multiProcessorCount;
   architecture_ = properties.major * 10 + properties.minor;
-  shared_memory_ = std::int64_t(properties.sharedMemPerBlockOptin);
+  shared_memory_ = std::int64_t(properties.sharedMemPerBlockOptin), multiprocessor_memory_ = std::int64_t(properties.sharedMemPerMultiprocessor);
   if (architecture_ < 80)
     throw Error(std::string("device cuda: ") + properties.name + " has architecture " + std::to_string(architecture_) +
                 ", and the kernels need 80 (Ampere) or later; use \"device\": \"cpu\"");
@@ -40,6 +41,7 @@ CudaBackend::CudaBackend(const CudaOptions& options) : options_(options) {
   check(cudaDriverGetVersion(&driver), "asking for the driver's version");
   check(cudaRuntimeGetVersion(&runtime), "asking for the runtime's version");
   machine_ = std::string(properties.name) + ", " + std::to_string(multiprocessors_) + " multiprocessors, CUDA " + version(runtime) + ", driver for CUDA " + version(driver);
+  cluster_ = architecture_ >= 90 ? attention_cluster(shared_memory_) : 1;
   check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "making a stream");
   memory_ = std::make_shared<CudaMemory>(options.device);
   transfers_ = std::make_unique<CudaTransfers>(stream_);

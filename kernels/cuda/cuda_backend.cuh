@@ -90,7 +90,8 @@ class CudaBackend final : public Backend {
   cudaStream_t stream_ = nullptr;
   std::string machine_;
   int multiprocessors_ = 0, architecture_ = 0;
-  std::int64_t shared_memory_ = 0;
+  std::int64_t shared_memory_ = 0, multiprocessor_memory_ = 0;  // bytes that one block may have, that all blocks of a multiprocessor share
+  int cluster_ = 0;  // blocks of a cluster in attention, at most
   std::shared_ptr<CudaMemory> memory_;  // tensors keep it alive
   std::unique_ptr<CudaTransfers> transfers_;
   std::unique_ptr<CudaReplays> replays_;

@@ -53,6 +53,23 @@ void launch_kernel(const char* operation, cudaStream_t stream, const Grid& grid,
   check(cudaLaunchKernelEx(&config, kernel, static_cast<P>(arguments)...), operation);
 }
 
+constexpr int kPortableCluster = 8, kLargestCluster = 16;  // blocks; more than the first run where the device has room for them together
+
+// Blocks of the largest cluster of `kernel` that the device can run: whether sixteen such blocks fit together is the device's answer.
+template <class... P> int largest_cluster(void (*kernel)(P...), int threads, std::int64_t shared) {
+  cudaLaunchAttribute attribute;
+  attribute.id = cudaLaunchAttributeClusterDimension, attribute.val.clusterDim = {unsigned(kLargestCluster), 1, 1};
+  cudaLaunchConfig_t config = {};
+  config.gridDim = dim3(unsigned(kLargestCluster)), config.blockDim = dim3(unsigned(threads)), config.dynamicSmemBytes = std::size_t(shared);
+  config.attrs = &attribute, config.numAttrs = 1;
+  int clusters = 0;
+  const bool fits = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, int(shared)) == cudaSuccess &&
+                    cudaFuncSetAttribute(kernel, cudaFuncAttributeNonPortableClusterSizeAllowed, 1) == cudaSuccess &&
+                    cudaOccupancyMaxActiveClusters(&clusters, kernel, &config) == cudaSuccess && clusters > 0;
+  if (!fits) (void)cudaGetLastError();  // an answer, no failure of the next call
+  return fits ? kLargestCluster : kPortableCluster;
+}
+
 // Until everything that was queued before this kernel is done and visible. Every thread of a kernel that `overlaps` calls it, or
 // reaches it through a barrier behind one that did; before it, only weights and other memory that no kernel writes may be read.
 __device__ inline void wait_for_earlier() {

@@ -55,25 +55,28 @@ TEST_P(CudaProducts, products) {
 
 TEST_P(CudaProducts, fused_products) {
   for (DType type : {DType::f32, DType::bf16})
-    for (const auto& [out, in] : {std::pair{130, 96}, std::pair{3072, 2048}, std::pair{512, 4096}, std::pair{4096, 384}})
+    for (const auto& [out, in, biased] : {std::tuple{130, 96, false}, {3072, 2048, false}, {512, 4096, false}, {4096, 384, false}, {3072, 2048, true}, {512, 4096, true}, {4096, 384, true}}) {
+      Weight host = random_weight(out, in, type, 3);
+      if (biased) host.bias = random_tensor({1, out}, 8).reshaped({out});
+      const Weight w = cuda->prepare(host), down_host = random_weight(in, out / 2, type, 5), down = cuda->prepare(down_host);
+      const Weight expected = reference.prepare(host), down_expected = reference.prepare(down_host);
       for (int n : {1, 3, 8, 13, 33, 100}) {
-        const Weight host = random_weight(out, in, type, 3), w = cuda->prepare(host);
         const Tensor x = random_tensor({n, in}, 4), gain = random_tensor({1, in}, 6).reshaped({in});
         const bool rounds = type == DType::bf16;
         const Tensor normed = reference.rms_norm(x, gain, 1e-5f);
         const Tensor y = cuda->norm_linear(up(x), up(gain), 1e-5f, w);
         EXPECT_EQ(y.dtype(), type);
-        EXPECT_LT(distance(down(y), reference.linear(rounds ? through_bf16(normed) : normed, reference.prepare(host))), rounds ? 2 * kRounding : kSum) << out << ' ' << n;
+        EXPECT_LT(distance(this->down(y), reference.linear(rounds ? through_bf16(normed) : normed, expected)), rounds ? 2 * kRounding : kSum) << out << ' ' << n << ' ' << biased;
         // The second half of a layer, and the same in pieces.
-        const Weight down_host = random_weight(in, out / 2, type, 5), down = cuda->prepare(down_host);
         Tensor fused = up(x), apart = up(x), plain = copy_of(x);
         cuda->feed_forward(fused, up(gain), 1e-5f, w, down);
         cuda->linear_add(apart, cuda->silu_mul(y), down);
-        EXPECT_TRUE(same_bits(this->down(fused), this->down(apart))) << out << ' ' << n;
+        EXPECT_TRUE(same_bits(this->down(fused), this->down(apart))) << out << ' ' << n << ' ' << biased;
         const Tensor h = reference.silu_mul(this->down(y));
-        reference.linear_add(plain, rounds ? through_bf16(h) : h, reference.prepare(down_host));
-        EXPECT_LT(distance(this->down(fused), plain), rounds ? kRounding : kSum);
+        reference.linear_add(plain, rounds ? through_bf16(h) : h, down_expected);
+        EXPECT_LT(distance(this->down(fused), plain), rounds ? kRounding : kSum) << out << ' ' << n << ' ' << biased;
       }
+    }
 }
 
 // The bytes of the first and the last `most` columns of a product: what a row count could change, it changes there too.

@@ -103,16 +103,32 @@ TEST(RopeAttend, Windows) {
   }
 }
 
-// As many sequences as fill the machine, one row each and several, of all lengths.
+// `count` sequences of up to 150 slots, each with `most` rows or a few less.
+Rows many(int count, int most, unsigned seed) {
+  Rows rows;
+  std::mt19937 engine(seed);
+  for (int i = 0; i < count; ++i) rows.begins.push_back(int(engine() % 150)), rows.rows.push_back(most - int(engine() % unsigned((most + 1) / 2)));
+  return rows;
+}
+
+// As many sequences as fill the machine with several rows each, and more with one row each than few rows' kernel takes; of all lengths.
 TEST(RopeAttend, ManySequences) {
   for (int head_size : {64, 128}) {
     for (int most : {1, 5, 16}) {
-      Rows rows;
-      std::mt19937 engine(unsigned(head_size + most));
-      for (int i = 0; i < 30; ++i) rows.begins.push_back(int(engine() % 150)), rows.rows.push_back(most - int(engine() % unsigned((most + 1) / 2)));
+      const Rows rows = many(most == 1 ? 70 : 30, most, unsigned(head_size + most));
       compare({.head_size = head_size, .kv_heads = 8, .padding = 1}, rows, unsigned(most));
       if (most == 5) compare({.head_size = head_size, .kv_heads = 8, .window = 40}, rows, unsigned(most));
     }
+    compare({.head_size = head_size, .group = 7, .kv_heads = 8, .padding = 1}, many(20, 8, unsigned(head_size)), 7);
+  }
+}
+
+// So many that each has a block and its multiprocessor alone: the ring is as deep as can be, and one context goes round it several times.
+TEST(RopeAttend, OneLongContextAmongMany) {
+  for (const auto& [head_size, most] : {std::pair{64, 1}, std::pair{64, 5}, std::pair{128, 5}}) {
+    Rows rows = many(16, most, unsigned(head_size + most));
+    rows.begins[3] = 1100;
+    compare({.head_size = head_size, .kv_heads = 8}, rows, unsigned(most));
   }
 }
 
@@ -121,6 +137,7 @@ TEST(RopeAttend, SeveralRows) {
   compare({.head_size = 64, .group = 8, .padding = 3}, {{500, 0}, {8, 4}}, 2);
   compare({.window = 100}, {{700, 250}, {8, 8}}, 3);
   compare({.bound = 5000}, {{700}, {8}}, 4);
+  compare({.group = 7}, {{500, 0, 126}, {8, 4, 8}}, 5);
 }
 
 TEST(RopeAttend, Prompts) {

@@ -178,7 +178,7 @@ Tensor CudaBackend::rope_attend(Tensor q, Tensor k, const Tensor& v, const KvLay
       return out;
     }
     StreamWork stream{work, {}, {}};
-    if (fits_tiles(work.a) && streams(stream, kv, room)) {
+    if (fits_tiles(work.a) && stream_is_built() && streams(stream, kv, room)) {
       launch_stream(stream, stream_);
       return out;
     }

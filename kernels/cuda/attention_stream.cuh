@@ -20,8 +20,8 @@ __device__ inline std::uint32_t transposed(std::uint32_t tile) {
   return r;
 }
 
-template <int kHead> struct StreamBlock : StreamRows<kHead> {
-  using Rows = StreamRows<kHead>;
+template <int kHead> struct StreamBlock : PageStreamRows<kHead> {
+  using Rows = PageStreamRows<kHead>;
   using Rows::work, Rows::a, Rows::shared, Rows::row, Rows::rows, Rows::vectors, Rows::head, Rows::rank, Rows::begin, Rows::chunks, Rows::used, Rows::first, Rows::end;
   using Rows::all_low, Rows::all_high, Rows::step, Rows::peaks, Rows::sums, Rows::thread, Rows::warp, Rows::lane, Rows::threads, Rows::ring, Rows::kSlotBytes;
   static constexpr int kTiles = kHead / 16;  // of 16 numbers of a head

@@ -38,7 +38,7 @@ inline std::size_t stream_bytes(const StreamWork& w) {
 
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
 
-template <int kHead> struct StreamRows {
+template <int kHead> struct PageStreamRows {
   static constexpr int kHalves = kHead / 64, kChunks = kHead / 8, kSlotBytes = kStep * kHead * 2;
 
   const StreamWork& work;
@@ -59,7 +59,7 @@ template <int kHead> struct StreamRows {
   float2 *peaks, *sums;
   const int thread = int(threadIdx.x), warp = thread / 32, lane = thread % 32, threads;  // threads: those that compute
 
-  __device__ StreamRows(const StreamWork& w, std::byte* memory)
+  __device__ PageStreamRows(const StreamWork& w, std::byte* memory)
       : work(w), of(w.of), a(w.of.a), ring(memory), shared(*reinterpret_cast<StreamShared*>(memory + w.slots * kSlotBytes)), threads(w.warps * 32) {
     own = reinterpret_cast<Bf16*>(&shared + 1);
     turns = reinterpret_cast<Turn*>(own + 2 * a.longest * kHead);

@@ -1,12 +1,11 @@
 // Pages of keys or values as tensors for the copy engine of architecture 90, which brings boxes of them into shared memory, turned
 // as swizzled<8>() turns rows of 128 bytes, and the barriers that count their bytes. This room must not know attention.
 #pragma once
-#include <cuda.h>
-
 #include <cstdint>
 
 #include "kernels/cuda/device.cuh"
 #include "kernels/cuda/tensor_core.cuh"
+#include "kernels/cuda/tensor_maps.cuh"
 
 namespace foretoken {
 
@@ -19,12 +18,7 @@ struct PagePlane {
 
 // False: the machine cannot describe it.
 inline bool describe(CUtensorMap& map, const PagePlane& p) {
-  static const auto encode = [] {
-    void* function = nullptr;
-    cudaDriverEntryPointQueryResult found;
-    check(cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &function, 12000, cudaEnableDefault, &found), "attend");
-    return found == cudaDriverEntryPointSuccess ? reinterpret_cast<decltype(&cuTensorMapEncodeTiled)>(function) : nullptr;
-  }();
+  const auto encode = map_encoder();
   const cuuint64_t row = cuuint64_t(p.head_size) * 2;
   const cuuint64_t sizes[4] = {cuuint64_t(p.head_size), cuuint64_t(p.page_rows), cuuint64_t(p.kv_heads), cuuint64_t(p.pages)};
   const cuuint64_t strides[3] = {row, row * cuuint64_t(p.page_rows), cuuint64_t(p.page_bytes)};

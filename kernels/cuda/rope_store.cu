@@ -46,7 +46,6 @@ template <class T> __device__ float as_stored(float x) {  // what T keeps of x
 template <int N, class T, class P> __global__ void __launch_bounds__(256) rope_store_kernel(const RopeStore<T> a) {
   extern __shared__ Turn turns[];  // [half]
   let_later_start();
-  wait_for_earlier();
   const int row = int(blockIdx.x), half = a.head_size / 2;
   P *keys = nullptr, *values = nullptr;
   if (a.pool != nullptr) {

@@ -9,6 +9,7 @@
 
 #include "kernels/cuda/elementwise.cuh"
 #include "kernels/cuda/products.cuh"
+#include "kernels/cuda/tensor_maps.cuh"
 #include "kernels/cuda/tile_ring.cuh"
 
 namespace foretoken {
@@ -180,19 +181,14 @@ template <class T> __global__ void whole_kernel(const __grid_constant__ TileWork
 
 // ---- the host's side ----
 
+// takes() has seen that there is an encoder, and that addresses, strides and widths are what it asks for.
 template <int kDimensions>
 void describe(CUtensorMap& map, const Tensor& matrix, const cuuint64_t (&sizes)[kDimensions], const cuuint64_t (&strides)[kDimensions - 1], const cuuint32_t (&box)[kDimensions]) {
-  static const auto encode = [] {
-    void* function = nullptr;
-    cudaDriverEntryPointQueryResult found;
-    check(cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &function, 12000, cudaEnableDefault, &found), "a product");
-    return found == cudaDriverEntryPointSuccess ? reinterpret_cast<decltype(&cuTensorMapEncodeTiled)>(function) : nullptr;
-  }();
   cuuint32_t steps[kDimensions];
   for (cuuint32_t& s : steps) s = 1;
-  if (encode == nullptr || encode(&map, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, kDimensions, matrix.raw(), sizes, strides, box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE,
-                                  CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE) != CUDA_SUCCESS)
-    throw Error("cuda: the driver cannot describe a matrix of " + matrix.shape().text() + " to the copy engine");
+  if (map_encoder()(&map, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, kDimensions, matrix.raw(), sizes, strides, box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE,
+                    CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE) != CUDA_SUCCESS)
+    throw Error("cuda: the driver cannot describe a matrix of " + matrix.shape().text() + " to the copy engine; update the driver, or use \"device\": \"cpu\"");
 }
 
 // Boxes of `rows` rows of a matrix.
@@ -243,7 +239,7 @@ bool aligned(const Tensor& t, std::int64_t bytes) {
 bool takes(const CudaBackend& backend, const Tensor& x, const Tensor& matrix) {
   const int slices = splits_of(matrix.dim(0), matrix.dim(1));
   return backend.architecture() == 90 && x.dim(0) <= kTileRows && matrix.dtype() == DType::bf16 && x.dtype() == DType::bf16 && aligned(x, 16) && aligned(matrix, 16) &&
-         matrix.dim(1) % (kBoxInputs * slices) == 0 && tile_is_built();
+         matrix.dim(1) % (kBoxInputs * slices) == 0 && tile_is_built() && map_encoder() != nullptr;
 }
 
 TileWork work_of(const Tensor& y, const Tensor& x, const Tensor& matrix) {

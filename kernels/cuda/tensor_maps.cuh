@@ -1,0 +1,21 @@
+// Where the driver describes tensors to the copy engine of architecture 90. This room must not know what is described.
+#pragma once
+#include <cuda.h>
+
+#include "kernels/cuda/device.cuh"
+
+namespace foretoken {
+
+// The driver's cuTensorMapEncodeTiled; nullptr where it has none.
+inline auto map_encoder() {
+  static const auto encoder = [] {
+    void* function = nullptr;
+    cudaDriverEntryPointQueryResult found = cudaDriverEntryPointSymbolNotFound;
+    const cudaError_t status = cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &function, 12000, cudaEnableDefault, &found);
+    if (status != cudaSuccess) (void)cudaGetLastError();  // an answer, no failure of the next call
+    return status == cudaSuccess && found == cudaDriverEntryPointSuccess ? reinterpret_cast<decltype(&cuTensorMapEncodeTiled)>(function) : nullptr;
+  }();
+  return encoder;
+}
+
+}  // namespace foretoken

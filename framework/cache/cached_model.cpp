@@ -44,7 +44,7 @@ double CachedModel::seconds() {
 
 // Appends the rows to the cache, as pending ones.
 void CachedModel::feed(std::span<const Segment> segments) {
-  fed_.clear(), wanted_.clear();
+  fed_.clear(), wanted_.clear(), segments_ = int(segments.size());
   for (std::size_t i = 0; i < segments.size(); ++i) {
     const Segment& s = segments[i];
     const SequenceId id = s.sequence->id;
@@ -80,8 +80,8 @@ CachedModel::Extent CachedModel::extent(std::span<const Segment> segments) const
   }
   const int padding = backend_.padded(e.rows) - e.rows;
   e.rows += padding;
-  e.tables = backend_.padded(e.tables + (padding > 0));
-  e.longest = backend_.padded(std::max(e.longest, padding));
+  e.tables = backend_.padded(e.tables + (padding + e.longest - 1) / e.longest);
+  e.longest = backend_.padded(e.longest);
   e.width = backend_.padded(e.width), e.deepest = backend_.padded(e.deepest);
   if (e.wanted > 0) e.wanted = backend_.padded(e.wanted);
   return e;
@@ -112,13 +112,22 @@ CachedModel::Inputs CachedModel::stage(std::span<const Segment> segments, const 
   return {{{}, device, e.wanted > 0 ? wanted.device : Tensor(), e.all_wanted, {}}, known.device, at.device};
 }
 
-// The columns of the layout, and the tokens: those of the fed rows, then padding, which belongs to the last table.
+// Rows of padding before the padded table `i`. They are spread evenly: a table with more rows than any sequence has would make
+// kernels take single rows for a prompt.
+int CachedModel::padding_before(const Layout& l, int i) const {
+  const std::int64_t padding = l.positions.dim(0) - std::int64_t(fed_.size()), spare = l.tables.dim(0) - segments_;
+  return int(padding * i / std::max<std::int64_t>(spare, 1));
+}
+
+// The columns of the layout, and the tokens: those of the fed rows, then padding, which belongs to the tables behind the segments'.
 void CachedModel::fill_rows(Layout& l, const Tensor& known, const Tensor& at) const {
   const int rows = int(l.positions.dim(0)), words = int(l.ancestors.dim(1)), window = info().window > 0 ? info().window : info().positions;
   std::fill_n(l.ancestors.data<std::uint64_t>(), l.ancestors.elements(), 0);
+  int spare = 0;  // padded table of the row
   for (int r = 0; r < rows; ++r) {
     const bool real = std::size_t(r) < fed_.size();
-    const Fed f = real ? fed_[std::size_t(r)] : Fed{0, 0, int(l.tables.dim(0)) - 1, -1, nullptr};
+    while (!real && r - int(fed_.size()) >= padding_before(l, spare + 1)) ++spare;
+    const Fed f = real ? fed_[std::size_t(r)] : Fed{0, 0, segments_ + spare, -1, nullptr};
     const auto place = real ? cache_.place(f.id, f.pending) : KvCache::Place{0, 0, 1};
     const int first = std::max(0, place.position + 1 - window);
     *l.positions.row<std::int32_t>(r) = place.position, *l.slots.row<std::int32_t>(r) = place.slot;
@@ -137,7 +146,7 @@ void CachedModel::fill_tables(std::span<const Segment> segments, Layout& l) cons
     const std::span<const PageId> pages = real ? cache_.table(segments[std::size_t(i)].sequence->id) : std::span<const PageId>();
     std::int32_t* to = l.tables.row<std::int32_t>(i);
     std::fill(std::ranges::copy(pages, to).out, to + width, trash_);
-    *l.begins.row<std::int32_t>(i) = row;
+    *l.begins.row<std::int32_t>(i) = real ? row : row + padding_before(l, int(i) - segments_);
     if (real) row += rows_in(segments[std::size_t(i)]);
   }
   *l.begins.row<std::int32_t>(tables) = std::int32_t(l.positions.dim(0));

@@ -66,6 +66,7 @@ class CachedModel {
   void feed(std::span<const Segment> segments);
   Extent extent(std::span<const Segment> segments) const;
   Inputs stage(std::span<const Segment> segments, const Extent& e);
+  int padding_before(const Layout& l, int i) const;
   void fill_rows(Layout& host, const Tensor& known, const Tensor& at) const;
   void fill_tables(std::span<const Segment> segments, Layout& host) const;
   Output forward(Inputs inputs, const Extent& e);
@@ -78,6 +79,7 @@ class CachedModel {
   std::uint64_t serial_;  // no other cached model of this process has it, not even a later one at the same address
   Staging staging_;
   std::vector<Fed> fed_;               // rows of the forward in hand
+  int segments_ = 0;                   // and how many segments they are of
   std::vector<std::int32_t> wanted_;   // and those whose logits are asked for
   std::vector<Tensor> logits_;         // memory of outputs; one that nobody else holds is free
   std::unordered_map<SequenceId, int> root_row_;  // pending row number of node 0 of the tree in hand

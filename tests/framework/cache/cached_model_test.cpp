@@ -1,0 +1,91 @@
+// How a forward is padded: the layout that a model sees where its device wants round numbers.
+#include "kernels/reference/reference_backend.h"
+#include "tests/framework/engine/engine_scene.h"
+
+namespace foretoken::testing {
+namespace {
+
+// Asks for the numbers of rows, tables and wanted rows that a device with few graphs asks for.
+class Rounding final : public ReferenceBackend {
+ public:
+  int padded(int n) const override { return n <= 8 ? n : (n + 15) / 16 * 16; }
+};
+
+// The model that it stands for, with a note of every layout.
+class Watched final : public Model {
+ public:
+  struct Seen {
+    int rows = 0, sequences = 0, longest = 0, most = 0;  // most: rows of one table
+    bool agree = true;                                   // begins and owner; every row has a table
+  };
+  Watched(std::shared_ptr<Model> model, std::vector<Seen>& seen) : model_(std::move(model)), seen_(seen) {}
+  const ModelInfo& info() const override { return model_->info(); }
+  Output forward(Backend& backend, const Rows& rows, std::span<const KvLayer> kv) override {
+    const Layout& l = rows.layout;
+    Seen s{l.rows, l.sequences, l.longest};
+    const auto begins = [&](int i) { return *l.begins.row<std::int32_t>(i); };
+    for (int i = 0; i < l.sequences; ++i) {
+      s.most = std::max(s.most, begins(i + 1) - begins(i));
+      for (int r = begins(i); r < begins(i + 1); ++r) s.agree = s.agree && *l.owner.row<std::int32_t>(r) == i;
+    }
+    s.agree = s.agree && begins(0) == 0 && begins(l.sequences) == l.rows;
+    seen_.push_back(s);
+    return model_->forward(backend, rows, kv);
+  }
+
+ private:
+  std::shared_ptr<Model> model_;
+  std::vector<Seen>& seen_;
+};
+
+struct PaddedForwards : EngineScene {
+  std::vector<Watched::Seen> seen;
+
+  void run(int sequences, Text prompt, int guesses) {
+    backend = std::make_unique<Rounding>();
+    cast.target = std::make_shared<Watched>(cast.target, seen);
+    options.batch = sequences, options.step_rows = 256, options.pages = 1024;
+    chairs.policy = {{"name", "fixed"}, {"length", guesses}};
+    const auto e = engine();
+    for (int i = 0; i < sequences; ++i) e->submit(request(prompt, 6));
+    while (!e->idle()) (void)e->step();
+    ASSERT_FALSE(seen.empty());
+    for (const auto& s : seen) {
+      EXPECT_TRUE(s.agree) << s.rows << " rows of " << s.sequences;
+      EXPECT_LE(s.most, s.longest) << s.rows << " rows of " << s.sequences;
+    }
+  }
+};
+
+// Seventeen single rows become 32: no table may then have more than one, or kernels would take decoding for a prompt.
+TEST_F(PaddedForwards, single_rows_stay_single) {
+  chairs.drafter = {{"name", "none"}};
+  run(17, {1}, 0);
+  int padded = 0;
+  for (const auto& s : seen) {
+    EXPECT_EQ(s.longest, 1) << s.rows << " rows of " << s.sequences;
+    padded += s.rows == 32;
+  }
+  EXPECT_GT(padded, 0);
+}
+
+// Seventeen chains of four rows are 68 and become 80.
+TEST_F(PaddedForwards, padding_is_no_longer_than_a_chain) {
+  run(17, {1}, 3);
+  int padded = 0;
+  for (const auto& s : seen) {
+    EXPECT_LE(s.longest, 4) << s.rows << " rows of " << s.sequences;
+    padded += s.rows == 80;
+  }
+  EXPECT_GT(padded, 0);
+}
+
+TEST_F(PaddedForwards, a_prompt_is_padded_in_one_table) {
+  chairs.drafter = {{"name", "none"}};
+  run(1, Text(19, 1), 0);
+  EXPECT_EQ(seen.front().rows, 32);
+  EXPECT_EQ(seen.front().sequences, 2);
+}
+
+}  // namespace
+}  // namespace foretoken::testing

@@ -25,10 +25,11 @@ class Blas {
     auto operator<=>(const Shape3&) const = default;
   };
   struct Plan;
-  const Plan& plan(const Shape3& shape, void* y, const Tensor& x, const Tensor& matrix, bool adds);
-  // Takes the fastest of the algorithms that have the same bits, with a matrix that is not in L2. Waits for the device; some
-  // milliseconds, once for each shape. Writes to y unless it will be added to.
-  void choose(Plan& plan, const Shape3& shape, void* y, const Tensor& x, const Tensor& matrix, bool adds);
+  const Plan& plan(const Shape3& shape, const Tensor& x, const Tensor& matrix);
+  // Takes the fastest of the algorithms that give the same bits, which is compared, with a matrix that is not in L2. Waits for the device; some
+  // milliseconds, once for each shape; leaves the choice to the library where there is no memory to compare.
+  void choose(Plan& plan, const Shape3& shape, const Tensor& x, const Tensor& matrix);
+  bool differ(const Tensor& a, const Tensor& b, const Tensor& flag, const Shape3& shape);
   void multiply(const Shape3& shape, void* y, const Tensor& x, const Tensor& matrix, bool adds);
 
   CudaBackend& backend_;

@@ -38,6 +38,16 @@ int DraftTree::guess(int parent, Token token) {
   return n;
 }
 
+namespace {
+
+// How many nodes every array of the tree has room for.
+std::int64_t room_of(const DraftTree& tree) {
+  const auto rows = [](const Tensor& t) { return t ? t.dim(0) : std::int64_t(0); };
+  return std::min({rows(tree.parents), rows(tree.known), rows(tree.tokens), rows(tree.q.drawn)});
+}
+
+}  // namespace
+
 void expect_tree(const DraftTree& tree, const TreeBounds& bounds, const std::string& who) {
   if (tree.nodes < 1 || !tree.known || !tree.parents) throw Error(who + " returned a tree without a root; begin every tree with DraftTree::rooted");
   const Token* tokens = tree.known.data<Token>();
@@ -45,6 +55,8 @@ void expect_tree(const DraftTree& tree, const TreeBounds& bounds, const std::str
     throw Error(who + " returned a tree with the root " + std::to_string(tokens[0]) + " for a sequence whose last token is " + std::to_string(bounds.root) + "; begin it with DraftTree::rooted(backend, r.sequence->last(), r.budget)");
   if (tree.nodes - 1 > bounds.budget)
     throw Error(who + " returned " + std::to_string(tree.nodes - 1) + " nodes below the root for a budget of " + std::to_string(bounds.budget) + "; no tree may exceed DraftRequest::budget");
+  if (const std::int64_t room = room_of(tree); tree.nodes > room)
+    throw Error(who + " returned a tree of " + std::to_string(tree.nodes) + " nodes with room for " + std::to_string(room) + "; ask DraftTree::rooted for as many as the budget, and add nodes with grow or guess");
   for (int n = 1; n < tree.nodes; ++n) {
     const std::int32_t parent = tree.parents.data<std::int32_t>()[n];
     if (parent < 0 || parent >= n)

@@ -98,6 +98,22 @@ TEST_F(EngineGuard, a_guess_is_a_token_of_the_target) {
                    "room for 2 nodes"));
 }
 
+// Nodes that were counted without being added: nothing past an array's end is read.
+TEST_F(EngineGuard, a_tree_has_no_more_nodes_than_room) {
+  const auto counted = [](DraftTree tree, int nodes) {
+    tree.nodes = nodes;
+    return tree;
+  };
+  const std::string text = scribbled([=](Backend& b, auto requests, auto& trees) { trees[0] = counted(DraftTree::rooted(b, requests[0].sequence->last(), 1), 3); });
+  EXPECT_TRUE(says(text, "'scribbled' returned a tree of 3 nodes with room for 2;") && says(text, "DraftTree::rooted")) << text;
+  for (Tensor DraftTree::*array : {&DraftTree::known, &DraftTree::parents, &DraftTree::tokens})
+    EXPECT_TRUE(says(scribbled([=](Backend&, auto, auto& trees) { trees[1].*array = (trees[1].*array).rows(0, 2); }), "room for 2;"));
+  EXPECT_TRUE(says(scribbled([](Backend&, auto, auto& trees) { trees[1].q.drawn = trees[1].q.drawn.rows(0, 2); }), "room for 2;"));
+  EXPECT_TRUE(says(scribbled([](Backend&, auto, auto& trees) { trees[1].q.drawn = {}; }), "room for 0;"));
+  EXPECT_TRUE(says(scribbled([](Backend&, auto, auto& trees) { trees[0].nodes = 1, trees[0].q.drawn = {}; }), "a tree of 1 nodes with room for 0;")) << "a bare root";
+  EXPECT_EQ(scribbled([](Backend& b, auto requests, auto& trees) { trees[0] = DraftTree::rooted(b, requests[0].sequence->last(), 0); }), "(no error)");
+}
+
 class Miscounting : public LengthPolicy {
  public:
   int longest() const override { return 4; }

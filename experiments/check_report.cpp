@@ -34,10 +34,14 @@ LawReport together(const std::vector<const LawReport*>& parts) {
     all.seconds += r.seconds;
     all.measure = r.law == "sampled" ? std::min(all.measure, r.measure) : std::max(all.measure, r.measure);
     for (const auto& [what, n] : r.seen) all.seen[what] += n;
-    if (r.ruling != Ruling::holds) all.ruling = r.ruling;
+    all.count_cut(r.cut, r.least_depth);
+    if (r.ruling == Ruling::broken || all.ruling == Ruling::holds) all.ruling = r.ruling;  // broken beats not shown beats holds
   }
   return all;
 }
+
+// "3 scenes cut to depth 2": fewer tokens of a text were looked at than the scene's name says.
+std::string cut_of(const LawReport& r) { return std::to_string(r.cut) + (r.cut == 1 ? " scene" : " scenes") + " cut to depth " + std::to_string(r.least_depth) + (r.cut == 1 ? "" : " at the least"); }
 
 std::string figure_of(const KitLaw& law, const LawReport& r, const CheckReport& report) {
   std::string s;
@@ -45,6 +49,7 @@ std::string figure_of(const KitLaw& law, const LawReport& r, const CheckReport& 
     s = "p " + number("%.2g", r.measure) + " (Holm); a variation of " + number("%g", report.found) + " is found with " + number("%g", 100 * report.power) + " %";
   else if (!law.measure.empty())
     s = law.measure + " " + number("%.1e", r.measure);
+  if (r.cut > 0) s += (s.empty() ? "" : ", ") + cut_of(r);
   for (const auto& [what, n] : r.seen) s += (s.empty() ? "" : ", ") + std::to_string(n) + " " + what;
   if (r.asked < r.scenes) s += (s.empty() ? "" : ", ") + std::to_string(r.scenes - r.asked) + " of " + std::to_string(r.scenes) + " scenes did not begin in time";
   return s;
@@ -81,6 +86,7 @@ ordered_json json_of(const KitLaw& law, const LawReport& r, const CheckReport& r
   if (law.name == "sampled") j["power"] = {{"level", report.level}, {"total_variation", report.found}, {"power", report.power}};
   j["guesses_accepted"] = r.accepted, j["refusals"] = r.refused;
   if (!r.seen.empty()) j["seen"] = r.seen;
+  if (r.cut > 0) j["cut"] = {{"scenes", r.cut}, {"least_depth", r.least_depth}};
   if (!r.notes.empty()) j["notes"] = r.notes;
   j["seconds"] = r.seconds;
   return j;
@@ -97,9 +103,12 @@ std::string heading(const Question& question) {
 
 std::string verdict_on_all(const CheckReport& report) {
   const long broken = std::ranges::count(report.laws, Ruling::broken, &LawReport::ruling);
-  if (report.holds()) return report.of_all_laws ? "Every law that concerns them holds" : "The laws that were asked hold, others were not asked";
-  if (broken == 0) return "No law is broken, but not all was shown";
-  return std::to_string(broken) + (broken == 1 ? " law is broken" : " laws are broken");
+  LawReport cut;
+  for (const LawReport& r : report.laws) cut.count_cut(r.cut, r.least_depth);
+  std::string s = std::to_string(broken) + (broken == 1 ? " law is broken" : " laws are broken");
+  if (report.holds()) s = report.of_all_laws ? "Every law that concerns them holds" : "The laws that were asked hold, others were not asked";
+  else if (broken == 0) s = "No law is broken, but not all was shown";
+  return cut.cut > 0 ? s + ", " + cut_of(cut) : s;
 }
 
 }  // namespace

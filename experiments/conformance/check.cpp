@@ -40,6 +40,7 @@ void fold(const LawCase& scene, const Finding& f, double seconds, bool p_value, 
   r.cases += f.cases, r.accepted += f.accepted, r.refused += f.refused, r.seconds += seconds;
   r.measure = p_value ? std::min(r.asked == 1 ? 1.0 : r.measure, f.measure) : std::max(r.measure, f.measure);
   for (const auto& [what, n] : f.seen) r.seen[what] += n;
+  if (f.cut_to > 0) r.count_cut(1, f.cut_to);
   if (f.seen.contains("refused") && f.seen.at("refused") > 0) r.notes.push_back(f.what);
   if (p_value || f.holds || r.ruling == LawReport::Ruling::broken) return;
   r.ruling = LawReport::Ruling::broken;
@@ -144,6 +145,12 @@ std::string never_drafted(const std::string& subject, const std::vector<LawRepor
 const char* name_of(LawReport::Ruling r) {
   constexpr const char* kNames[] = {"holds", "broken", "does not apply", "not shown"};
   return kNames[int(r)];
+}
+
+void LawReport::count_cut(int scenes, int depth) {
+  if (scenes == 0) return;
+  least_depth = cut == 0 ? depth : std::min(least_depth, depth);
+  cut += scenes;
 }
 
 std::vector<Candidate> candidates(const Choice& choice) {

@@ -29,7 +29,10 @@ struct LawReport {
   long cases = 0, accepted = 0, refused = 0;
   double measure = 0, seconds = 0;
   std::map<std::string, long> seen{};
+  int cut = 0, least_depth = 0;  // scenes that were looked at less deep than they say, and how deep the shallowest was, in tokens
   std::vector<std::string> notes{};  // refusals of options
+  // Counts `scenes` that were cut, `depth` deep at the least.
+  void count_cut(int scenes, int depth);
 };
 const char* name_of(LawReport::Ruling r);  // "holds", "broken", "does not apply", "not shown"
 

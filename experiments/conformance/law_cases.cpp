@@ -16,11 +16,12 @@ Subject under_length(const Candidate& c, int length) {
 
 namespace {
 
-constexpr long kMostWays = 26000;  // of one scene; what the verifiers of this tree need at most, so that 60 s are enough for others too
+constexpr long kMostWays = 32000;  // of one scene; what the verifiers of this tree need at most, so that 60 s are enough for others too
 
 // One enumeration. A chosen policy may draft long: then the length limit lies near, so that drafts end with what is looked at.
 void enumerate(Cases& all, const Candidate& c, const std::string& scene, int length, ExactCase pattern, const std::vector<Text>& prompts) {
   pattern.most_ways = kMostWays;
+  pattern.least = pattern.target.vocab == 2 ? 3 : 2;  // a second round after a draft is looked at where that is cheap
   if (c.own_policy && pattern.max_new_tokens == 0) pattern.max_new_tokens = pattern.tokens + 1;
   for (const Text& prompt : prompts) {
     pattern.prompts = {prompt};

@@ -106,9 +106,9 @@ Finding exact(const Subject& subject, const ExactCase& c) {
   Joint joint;
   try {
     do {
-      if (c.most_ways > 0 && c.tokens > 2 && chance.paths() > c.most_ways) {
+      if (c.most_ways > 0 && c.tokens > c.least && chance.paths() > c.most_ways) {
         Finding cut = exact(subject, shallower(c));
-        cut.seen["scenes cut in depth"] = 1;
+        if (cut.cut_to == 0) cut.cut_to = c.tokens - 1;
         return cut;
       }
       Played played = play(subject, scene, *backend, cast, asks);

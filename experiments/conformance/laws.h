@@ -20,7 +20,8 @@ struct ExactCase {
   int max_new_tokens = 0;           // 0: tokens + 3, so that no limit is near; else the length limit
   Scene scene{};
   Text stop{};                      // a text that ends a request, wherever a draft is cut by it; empty: none
-  long most_ways = 0;               // where the draws can fall in more ways, one token fewer is looked at, and so on down to 2; 0: no bound
+  long most_ways = 0;               // where the draws can fall in more ways, one token fewer is looked at, and so on down to `least`; 0: no bound
+  int least = 2;
   bool remembers = true;            // false: the enumerator that forgets names, to show what it misses
   Renaming::Rename rename{};        // a planted bug of naming
   std::function<std::unique_ptr<HostBackend>()> backend{};                                 // null: reference

@@ -131,6 +131,7 @@ OptionFinding exact_or_refused(const Subject& subject, const SamplingOption& opt
     const Finding e = exact(subject, case_of(option, prompt, most_ways));
     if (!e.holds) f.fail(option.text + " is neither exact nor refused: " + e.why);
     for (const auto& [what, n] : e.seen) f.seen[what] += n;
+    if (e.cut_to > 0) f.cut_to = f.cut_to > 0 ? std::min(f.cut_to, e.cut_to) : e.cut_to;
     f.measure = std::max(f.measure, e.measure), f.cases += e.cases, f.accepted += e.accepted, f.refused += e.refused;
   }
   if (option.samples > 1) {

@@ -81,6 +81,7 @@ struct Finding {
   double measure = 0;    // the law's own: an error, a p-value, a z-score, a count
   long cases = 0;        // what was compared
   long accepted = 0, refused = 0;  // guesses, so that a law that saw neither is no law
+  int cut_to = 0;        // tokens of every text that were looked at, where that is fewer than the scene says; 0: it is not
   std::map<std::string, long> seen{};  // what else occurred: preemptions, rows served from prefixes, ...
 
   void fail(const std::string& reason) {

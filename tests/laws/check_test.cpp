@@ -56,7 +56,8 @@ TEST(Check, AskedOfWhatIsSoundEveryLawHoldsOrSaysWhyItIsSilent) {
   EXPECT_TRUE(j["holds"]);
   const std::string text = check_text(report, {"foretoken check --drafter draft_model", {{"libmine.so", "0123"}}}, true, 160);
   for (const char* part : {"\nforetoken check --drafter draft_model\n", "\nplugin libmine.so, hash 0123\n", " cores, ", "Z\n"}) EXPECT_NE(text.find(part), std::string::npos) << part;
-  EXPECT_EQ(text.find("cut in depth"), std::string::npos) << "the verifiers of this tree are looked at to the full depth";
+  EXPECT_EQ(text.find("cut to depth"), std::string::npos) << "the verifiers of this tree are looked at to the full depth";
+  for (const LawReport& r : report.laws) EXPECT_EQ(r.cut, 0) << r.law << " of " << r.subject;
   for (const KitLaw& law : kit_laws()) EXPECT_NE(text.find(law.name + ": " + law.statement), std::string::npos);
 }
 
@@ -89,14 +90,72 @@ TEST(Check, AScenesDepthIsCutWhereTheDrawsFallInTooManyWays) {
   const Subject subject{all_registries(), {kDraftModel, {{"name", "fixed"}, {"length", 2}}, {{"name", "speculative_sampling"}}}};
   ExactCase c{.target = {.vocab = 3, .order = 2, .seed = 81}, .prompts = {{0, 1}}, .tokens = 4};
   const Finding whole = exact(subject, c);
-  EXPECT_FALSE(whole.seen.contains("scenes cut in depth"));
+  EXPECT_EQ(whole.cut_to, 0);
   c.most_ways = whole.cases;
   EXPECT_EQ(exact(subject, c).cases, whole.cases);
   c.most_ways = whole.cases - 1;
   const Finding cut = exact(subject, c);
   EXPECT_TRUE(cut.holds) << cut.what;
-  EXPECT_EQ(cut.seen.at("scenes cut in depth"), 1);
+  EXPECT_EQ(cut.cut_to, 3);
   EXPECT_LT(cut.cases, whole.cases);
+  c.most_ways = 1;
+  EXPECT_EQ(exact(subject, c).cut_to, 2);
+  c.least = 3;
+  EXPECT_EQ(exact(subject, c).cut_to, 3);
+}
+
+LawReport found(const std::string& subject, LawReport::Ruling ruling = LawReport::Ruling::holds) {
+  LawReport r;
+  r.law = "exact", r.subject = subject, r.ruling = ruling;
+  r.scenes = 4, r.asked = ruling == LawReport::Ruling::not_shown ? 2 : 4, r.cases = 10;
+  return r;
+}
+
+// A report of combinations asked one law each, as check() makes it of what was found.
+CheckReport told(std::vector<LawReport> laws) {
+  CheckReport report;
+  for (const LawReport& r : laws) {
+    report.subjects.push_back(r.subject);
+    if (r.ruling != LawReport::Ruling::holds) report.sentences.push_back(r.subject + " " + name_of(r.ruling));
+  }
+  report.laws = std::move(laws);
+  return report;
+}
+
+// The law's own line of the table, which stands for all combinations.
+std::string line_of_all(const CheckReport& report) {
+  const std::string text = check_text(report, {"foretoken check"}, false, 160), begin = "exact ";
+  const std::size_t at = text.find("\n" + begin);
+  return at == std::string::npos ? text : text.substr(at + 1, text.find('\n', at + 1) - at - 1);
+}
+
+TEST(Check, ABrokenLawIsBrokenWhateverOthersWereNotShown) {
+  using enum LawReport::Ruling;
+  const LawReport a = found("A", broken), b = found("B", not_shown), c = found("C", holds);
+  for (const std::vector<LawReport>& order : {std::vector{a, b}, {b, a}, {a, b, c}, {c, b, a}}) {
+    const CheckReport report = told(order);
+    const std::string line = line_of_all(report);
+    EXPECT_NE(line.find(" broken "), std::string::npos) << line;
+    EXPECT_EQ(line.find("not shown"), std::string::npos) << line;
+    EXPECT_FALSE(report.holds());
+    EXPECT_NE(check_text(report, {"foretoken check"}, false, 160).find("1 law is broken ("), std::string::npos);
+    const json j = check_json(report, {"foretoken check"});
+    for (const json& finding : j["laws"][0]["findings"]) EXPECT_EQ(finding["verdict"], finding["subject"] == "A" ? "broken" : finding["subject"] == "B" ? "not shown" : "holds");
+    EXPECT_FALSE(j["holds"]);
+  }
+  for (const std::vector<LawReport>& order : {std::vector{b, c}, {c, b}}) EXPECT_NE(line_of_all(told(order)).find(" not shown "), std::string::npos);
+}
+
+TEST(Check, AReportSaysWhatWasCutInDepth) {
+  LawReport a = found("A"), b = found("B"), c = found("C");
+  a.count_cut(2, 3), b.count_cut(1, 2), c.count_cut(0, 0);
+  const CheckReport report = told({a, b, c});
+  EXPECT_NE(line_of_all(report).find("3 scenes cut to depth 2 at the least"), std::string::npos) << line_of_all(report);
+  EXPECT_NE(check_text(report, {"foretoken check"}, false, 160).find("Every law that concerns them holds, 3 scenes cut to depth 2 at the least ("), std::string::npos);
+  EXPECT_NE(check_text(told({b, c}), {"foretoken check"}, false, 160).find("holds, 1 scene cut to depth 2 ("), std::string::npos);
+  const json findings = check_json(report, {"foretoken check"})["laws"][0]["findings"];
+  EXPECT_EQ(findings[0]["cut"], (json{{"scenes", 2}, {"least_depth", 3}}));
+  EXPECT_FALSE(findings[2].contains("cut"));
 }
 
 TEST(Check, ALawThatWasNotNamedIsListedAsNotAsked) {

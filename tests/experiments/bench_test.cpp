@@ -65,6 +65,7 @@ TEST(Bench, prints_every_row_count) {
   options.instructions = cpu_instructions().back();  // bars are the best instructions' alone
   const nlohmann::json found = found_by(options);
   EXPECT_FALSE(found.contains("bars"));
+  EXPECT_TRUE(says(found.at("bars_left_out"), "demo pair", "--instructions"));
   EXPECT_GT(found.at("fork_seconds"), 0);
   std::vector<int> rows;
   for (const auto& line : found.at("products")) {
@@ -75,6 +76,14 @@ TEST(Bench, prints_every_row_count) {
   }
   EXPECT_EQ(rows, (std::vector<int>{1, 2, 4, 5, 8, 16, 32, 64}));
   EXPECT_EQ(found.at("bytes").get<std::int64_t>(), 2 * (8 * (640 + 384 + 2048) * 384 + 8 * 384 * 1024 + 4096 * 384));
+}
+
+TEST(Bench, bars_of_another_model_are_left_out_in_words) {
+  BenchOptions options;
+  options.model_dir = "experiments/models/draft", options.repeats = 1, options.threads = 1;
+  ::testing::internal::CaptureStdout();
+  EXPECT_EQ(run_bench(options), 0);
+  EXPECT_TRUE(says(::testing::internal::GetCapturedStdout(), "\nthe bars are for the demo pair", "--model"));
 }
 
 std::string refusal(const std::string& model_dir) {

@@ -46,6 +46,8 @@ struct Workplace {
   float keys[kWidth][kMaxHeadSize];  // a batch of keys in f32, arranged as q; see score_many
   const std::byte* key[kAttendTile + kWidth];
   const std::byte* value[kAttendTile + kWidth];
+  const std::byte* next[kAttendTile];  // keys of the tile behind this one, `nexts` of them
+  int nexts = 0;
   Sight sight[kMaxQueries];
 };
 
@@ -152,9 +154,13 @@ template <class S, bool kWhole> inline void read_unit(const Attention& a, const 
   }
 }
 
-inline void fetch(const std::byte* row, std::int64_t bytes) {
-  for (std::int64_t at = 0; at < bytes; at += 64) __builtin_prefetch(row + at, 0, 3);
+// Into the nearest cache, or (kFar) one behind it.
+template <bool kFar = false> inline void fetch(const std::byte* row, std::int64_t bytes) {
+  for (std::int64_t at = 0; at < bytes; at += 64) __builtin_prefetch(row + at, 0, kFar ? 2 : 3);
 }
+
+// How much is fetched while scores of a batch are taken: `values` rows of its slots, and `keys` rows of the slots kFetchAhead later.
+struct Fetches { int values = 0, keys = 0; std::int64_t bytes = 0; };
 
 // dot[j][s] += products, lane by lane, of Q queries from `query` on with the keys of B slots: sums enough to hide the latency of an
 // addition, and few enough to stay in registers.
@@ -180,10 +186,17 @@ inline void keep_scores(const Floats& scores, float* to, int n) {
 
 // weights[query + j][at + s] = q . k_s for Q queries and the n <= kWidth slots from `key` on (where kWidth can be read). kWhole: as
 // read_unit has it.
-template <class S, int Q, bool kWhole> inline void score_batch(const Attention& a, Workplace& place, int query, const std::byte* const* key, int at, int n) {
+template <class S, int Q, bool kWhole, bool kFetches = false>
+inline void score_batch(const Attention& a, Workplace& place, int query, const std::byte* const* key, int at, int n, const std::byte* const* value = nullptr,
+                        Fetches fetches = {}) {
   constexpr int B = Q == 1 && kWidth >= 8 ? 8 : 4;
   Floats dots[Q][kWidth];
   for (int s = 0; s < kWidth; s += B) {
+    if constexpr (kFetches)  // a few at a time: more than the processor can wait for would hold up what is read now
+      for (int j = s; j < s + B; ++j) {
+        if (j < fetches.values) fetch(value[j], fetches.bytes);
+        if (j < fetches.keys) fetch(key[j + kFetchAhead], fetches.bytes);
+      }
     Floats dot[Q][B] = {};
     for_units<S>(a, [&](int u, int from) { dot_unit<S, Q, B, kWhole>(a, place, query, u, from, key + s, dot); });
     for (int j = 0; j < Q; ++j)
@@ -218,14 +231,16 @@ template <class S, bool kWhole> void score_slots(const Attention& a, Workplace& 
   const std::int64_t bytes = a.head_size * std::int64_t(sizeof(typename S::Item));
   for (int s = 0; s < n && s < kFetchAhead; ++s) fetch(place.key[s], bytes);
   for (int s = 0; s < n; s += kWidth) {
-    const int here = n - s < kWidth ? n - s : kWidth;
-    for (int j = 0; j < here; ++j) fetch(place.value[s + j], bytes);
-    for (int j = s + kFetchAhead; j < n && j < s + kFetchAhead + kWidth; ++j) fetch(place.key[j], bytes);
-    if (last - first >= kManyQueries) {
+    const int here = n - s < kWidth ? n - s : kWidth, left = n - s - kFetchAhead;
+    const bool many = last - first >= kManyQueries, between = !many && last - first >= 3;
+    for (int j = 0; j < here && !between; ++j) fetch(place.value[s + j], bytes);
+    for (int j = 0; j < left && j < kWidth && !between; ++j) fetch(place.key[s + kFetchAhead + j], bytes);
+    if (many) {
       score_many<S, kWhole>(a, place, first, last, place.key + s, at + s, here);
       continue;
     }
     int query = first;
+    if (between) score_batch<S, 3, kWhole, true>(a, place, query, place.key + s, at + s, here, place.value + s, {here, left, bytes}), query += 3;
     for (; last - query >= 3; query += 3) score_batch<S, 3, kWhole>(a, place, query, place.key + s, at + s, here);
     if (last - query == 2) score_batch<S, 2, kWhole>(a, place, query, place.key + s, at + s, here);
     if (last - query == 1) score_batch<S, 1, kWhole>(a, place, query, place.key + s, at + s, here);
@@ -247,7 +262,10 @@ inline void mix_part(const Attention& a, Workplace& place, int first, int at, in
   for (int j = 0; j < Q; ++j)
     for (int c = 0; c < U; ++c)
       for (int v = 0; v < S::kVectors; ++v) sum[j][c][v] = load<Floats>(spot(j, c, v));
+  const int nexts = u == 0 && first == 0 ? place.nexts : 0;
+  const std::int64_t bytes = a.head_size * std::int64_t(sizeof(typename S::Item));
   for (int s = 0; s < n; ++s) {
+    if (s < nexts) fetch<true>(place.next[s], bytes);
     for (int c = 0; c < U; ++c) {
       Floats value[S::kVectors];
       read_unit<S, kWhole>(a, place.value[s], from + c * kUnit<S>, value);

@@ -71,6 +71,14 @@ inline void look(const Attention& a, const Rows& r, Workplace& place, int row, i
   for (int i = 0; i < kWidth; ++i) key[i] = place.key[0];
 }
 
+// Keys of the prefix at depths [from, to): they are on their way while values are mixed, when memory would have nothing to do.
+inline void look_ahead(const Attention& a, const Rows& r, Workplace& place, int from, int to) {
+  const std::int32_t* table = a.tables + a.owner[r.row] * a.tables_stride;
+  const std::int64_t row_bytes = a.head_size * (a.bf16 ? 2 : 4),
+                     at = a.keys + std::int64_t(r.head / (a.heads / a.kv_heads)) * a.page_rows * row_bytes;
+  for (int d = from; d < to; ++d) place.next[place.nexts++] = a.pool + table[d / a.page_rows] * a.page_bytes + at + d % a.page_rows * row_bytes;
+}
+
 // One tile: depths [begin, end) of every row that sees as far. `shared` depths are the same slots for all rows.
 template <class S> void tile(const Attention& a, const Rows& r, Workplace& place, int begin, int end, int shared) {
   const int together = shared < begin ? 0 : (shared < end ? shared : end) - begin;
@@ -97,7 +105,11 @@ template <class S> void tile(const Attention& a, const Rows& r, Workplace& place
     for (int d = begin; d < place.sight[row].first; ++d) place.weights[query][d - begin] = kNothing;
     peak[query] = soften(place.weights[query], stop(row) - begin, &mass[query]);
   }
-  if (together > 0) mix_queries<S>(a, place, 0, r.queries(), 0, together);
+  if (together > 0) {
+    look_ahead(a, r, place, end, shared < end + kAttendTile ? shared : end + kAttendTile);
+    mix_queries<S>(a, place, 0, r.queries(), 0, together);
+    place.nexts = 0;
+  }
   for (int row = 0; row < r.rows; ++row) {
     if (stop(row) <= own) continue;
     look(a, r, place, row, own, stop(row));

@@ -3,6 +3,7 @@
 #include <bit>
 #include <cmath>
 
+#include "kernels/cuda/attention_boxes.cuh"
 #include "kernels/cuda/attention_decode_rows.cuh"
 #include "kernels/cuda/attention_stream_rows.cuh"
 #include "kernels/cuda/attention_tile.cuh"
@@ -103,22 +104,21 @@ bool decodes(DecodeWork& w, const Layout& layout, const Room& room, int most_par
 }
 
 // Whether pages come in boxes that the copy engine can bring.
-bool has_boxes(StreamWork& w, const KvLayer& kv) {
+bool has_boxes(StreamWork& w) {
   const AttentionWork& a = w.of.a;
   const bool aligned = a.q_aligned && (reinterpret_cast<std::uintptr_t>(w.of.k) | reinterpret_cast<std::uintptr_t>(w.of.v)) % 16 == 0 && (w.of.k_stride | w.of.v_stride) % 8 == 0;
-  w.box = std::min(a.page_rows, kStep), w.warps = (a.longest * a.group + kStreamVectors - 1) / kStreamVectors;
-  if (!aligned || a.words > 0 || (a.head_size != 64 && a.head_size != 128) || w.warps > kStreamWarps || !boxes_divide(a)) return false;
-  PagePlane keys{kv.pool.data<std::byte>() + a.keys, kv.pool.dim(0), a.page_bytes, a.kv_heads, a.page_rows, a.head_size, w.box}, values = keys;
-  values.begin += a.values - a.keys;
-  return describe(w.keys, keys) && describe(w.values, values);
+  w.warps = (a.longest * a.group + kStreamVectors - 1) / kStreamVectors;
+  if (!aligned || a.words > 0 || (a.head_size != 64 && a.head_size != 128) || w.warps > kStreamWarps) return false;
+  w.box = describe_pages(w.keys, w.values, a);
+  return w.box > 0;
 }
 
 // How many blocks share the chunks of a sequence, and how deep their rings are. All run at once: a second wave of clusters costs as
 // much as the first, and a cluster some 3 us (measured), so that sequences which nearly fill the machine keep a block each.
-bool streams(StreamWork& w, const KvLayer& kv, const Room& room) {
+bool streams(StreamWork& w, const Room& room) {
   constexpr int kMostBlocks = 4, kWarps = 12;      // of a multiprocessor, for latency and by registers
   constexpr std::int64_t kReserved = 1 << 10;  // bytes of a block that are not its own
-  if (!has_boxes(w, kv)) return false;
+  if (!has_boxes(w)) return false;
   AttentionWork& a = w.of.a;
   const int units = a.sequences * a.kv_heads, multiprocessors = room.multiprocessors;
   int blocks = std::clamp(kWarps / (w.warps + 1), 1, kMostBlocks);
@@ -178,7 +178,7 @@ Tensor CudaBackend::rope_attend(Tensor q, Tensor k, const Tensor& v, const KvLay
       return out;
     }
     StreamWork stream{work, {}, {}};
-    if (fits_tiles(work.a) && stream_is_built() && streams(stream, kv, room)) {
+    if (fits_tiles(work.a) && stream_is_built() && streams(stream, room)) {
       launch_stream(stream, stream_);
       return out;
     }

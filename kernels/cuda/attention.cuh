@@ -124,12 +124,6 @@ __device__ inline int sole_part(const AttentionWork& work, Sight s) {
   return begin == end ? begin : -1;
 }
 
-// Whether pages fall into boxes of as many rows as a step, or as a page where that has fewer.
-inline bool boxes_divide(const AttentionWork& work) {
-  const int rows = work.page_rows < kStep ? work.page_rows : kStep;
-  return rows % 8 == 0 && kStep % rows == 0 && work.page_rows % rows == 0;
-}
-
 // Launches; `blocks` says how many blocks the machine runs at once.
 void launch_tiles(const AttentionWork& work, cudaStream_t stream, bool overlaps);
 void launch_prompt(const AttentionWork& work, cudaStream_t stream, bool overlaps);  // heads of up to 128, no trees, one part; 90a

@@ -1,8 +1,7 @@
 // Attention of long prompts where warpgroup products are: see attention_prompt.cuh. Bytes: keys and values once for 128 query
 // vectors, mostly from the second-level cache. Operations: 4 * heads * head_size for each row and slot that it sees.
+#include "kernels/cuda/attention_boxes.cuh"
 #include "kernels/cuda/attention_prompt.cuh"
-
-#include <algorithm>
 
 namespace foretoken {
 namespace {
@@ -31,10 +30,7 @@ bool prompt_turns(const AttentionWork& work) {
 
 void launch_prompt(const AttentionWork& work, cudaStream_t stream, bool overlaps) {
   PromptWork with{work, {}, {}, 0};
-  const int rows = std::min(work.page_rows, kStep);
-  PagePlane keys{work.pool + work.keys, work.pages, work.page_bytes, work.kv_heads, work.page_rows, work.head_size, rows}, values = keys;
-  values.begin += work.values - work.keys;
-  if (boxes_divide(work) && work.head_size % 64 == 0 && describe(with.keys, keys) && describe(with.values, values)) with.box = rows;
+  if (work.head_size % 64 == 0) with.box = describe_pages(with.keys, with.values, work);
   if (work.head_size <= 64) launch<64>(with, stream, overlaps);
   else launch<128>(with, stream, overlaps);
 }

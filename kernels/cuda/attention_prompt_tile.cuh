@@ -81,7 +81,7 @@ template <int kHead> struct PromptTile {
       end_copies();
       if (i < kLag) continue;
       wait_copies<kLag>();
-      show_to_products();
+      show_to_engines();
       arrive(&shared.full[(i - kLag) % kStages]);
     }
   }
@@ -108,7 +108,7 @@ template <int kHead> struct PromptTile {
         pages.copy<kChunks>(work, head, shared_address(to.keys), shared_address(to.values), thread, [](int key, int c) { return half_chunk(key, c, kStep); });
         end_copies();
         wait_copies<0>();
-        show_to_products();
+        show_to_engines();
         arrive(&shared.full[stage]);
       } else {
         if (thread == 0) expect_copies(&shared.full[stage], int(sizeof to));
@@ -158,7 +158,7 @@ template <int kHead> struct PromptTile {
     wait_for_earlier();
     if (work.q_bf16 && work.q_aligned && work.head_size == kHead) load_pairs(group);
     else load_queries<kChunks>(work, place, head, group * 64, 64, reinterpret_cast<std::byte*>(shared.q[group]), thread, [](int v, int c) { return half_chunk(v, c, 64); });
-    show_to_products();
+    show_to_engines();
     asm volatile("bar.sync %0, 128;" ::"r"(group + 1) : "memory");
     if (thread == 0) arrive(&shared.empty[kStages - 1]);
   }

@@ -187,7 +187,7 @@ template <int kHead> struct StreamBlock : PageStreamRows<kHead> {
   }
   __device__ void done(int& slot, int& parity) {
     __syncwarp();
-    if (lane == 0) give_back(&shared.empty[slot]);
+    if (lane == 0) arrive(&shared.empty[slot]);
     if (++slot == work.slots) slot = 0, parity ^= 1;
   }
   __device__ void compute() {
@@ -196,13 +196,13 @@ template <int kHead> struct StreamBlock : PageStreamRows<kHead> {
       const int from = at * kStep;
       float s[4][4];
       std::uint32_t weights[4][2];
-      wait_for_boxes(&shared.full[slot], parity);
+      wait_barrier(&shared.full[slot], parity);
       if (Rows::odd(from)) Rows::mend(slot, from, false);
       scores(slot, s);
       done(slot, parity);
       hide(from, s);
       weigh(s, weights);
-      wait_for_boxes(&shared.full[slot], parity);
+      wait_barrier(&shared.full[slot], parity);
       if (Rows::odd(from)) Rows::mend(slot, from, true);
       add_values(slot, weights);
       done(slot, parity);

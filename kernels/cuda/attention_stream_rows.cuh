@@ -88,7 +88,7 @@ template <int kHead> struct PageStreamRows {
     if (rank >= used) return false;
     first = begin + chunks * rank / used, last = begin + chunks * (rank + 1) / used;
     step = max(seen_low / kStep, first * (kChunk / kStep)), end = min((seen_high + kStep - 1) / kStep, last * (kChunk / kStep));
-    if (thread < work.slots) open_copies(&shared.full[thread], 1), open_copies(&shared.empty[thread], work.warps);
+    if (thread < work.slots) open_barrier(&shared.full[thread], 1), open_barrier(&shared.empty[thread], work.warps);
     show_barriers();
     return true;
   }
@@ -110,7 +110,7 @@ template <int kHead> struct PageStreamRows {
       const int bytes = __popc(__ballot_sync(~0u, read)) * work.box * 128;
 #pragma unroll
       for (int i = 0; i < 2; ++i) {
-        wait_for_boxes(&shared.empty[slot], parity);
+        wait_barrier(&shared.empty[slot], parity);
         if (lane == 0) expect_copies(&shared.full[slot], bytes);
         __syncwarp();
         if (read) copy_box(to + unsigned(slot * kSlotBytes), i ? work.values : work.keys, half * 64, row_in_page, head, page, &shared.full[slot]);
@@ -212,7 +212,7 @@ template <int kHead> struct PageStreamRows {
       const int r = i / kChunks, key = shared.slot[r] - from;
       if (key >= 0 && key < kStep && last_of_slot(r)) *line(slot, key, i % kChunks) = reinterpret_cast<const uint4*>(own)[(values * a.longest + r) * kChunks + i % kChunks];
     }
-    show_to_copies();
+    show_to_engines();
     meet();
   }
 };

@@ -1,10 +1,10 @@
 // Pages of keys or values as tensors for the copy engine of architecture 90, which brings boxes of them into shared memory, turned
-// as swizzled<8>() turns rows of 128 bytes, and the barriers that count their bytes. This room must not know attention.
+// as swizzled<8>() turns rows of 128 bytes. This room must not know attention.
 #pragma once
 #include <cstdint>
 
+#include "kernels/cuda/barriers.cuh"
 #include "kernels/cuda/device.cuh"
-#include "kernels/cuda/tensor_core.cuh"
 #include "kernels/cuda/tensor_maps.cuh"
 
 namespace foretoken {
@@ -30,29 +30,10 @@ inline bool describe(CUtensorMap& map, const PagePlane& p) {
 
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
 
-__device__ inline void open_copies(std::uint64_t* barrier, int arrivals) {
-  asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_address(barrier)), "r"(arrivals) : "memory");
-}
-__device__ inline void give_back(std::uint64_t* barrier) { asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_address(barrier)) : "memory"); }
-__device__ inline void show_barriers() { asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory"); }
-// What this thread wrote to shared memory stands before copies that are asked for from now on.
-__device__ inline void show_to_copies() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
-// This phase of the barrier ends when `bytes` bytes have come.
-__device__ inline void expect_copies(std::uint64_t* barrier, int bytes) {
-  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(barrier)), "r"(bytes) : "memory");
-}
 __device__ inline void copy_box(std::uint32_t to, const CUtensorMap& map, int column, int row, int plane, int page, std::uint64_t* barrier) {
   asm volatile("cp.async.bulk.tensor.4d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3, %4, %5}], [%6];" ::"r"(to), "l"(&map), "r"(column),
                "r"(row), "r"(plane), "r"(page), "r"(shared_address(barrier))
                : "memory");
-}
-__device__ inline void wait_for_boxes(std::uint64_t* barrier, int parity) {
-  asm volatile(
-      "{.reg .pred p;\n"
-      "again%=: mbarrier.try_wait.parity.shared::cta.b64 p, [%0], %1;\n"
-      "@!p bra again%=;}" ::"r"(shared_address(barrier)),
-      "r"(parity)
-      : "memory");
 }
 
 #endif

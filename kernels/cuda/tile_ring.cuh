@@ -55,7 +55,7 @@ template <class T> struct TileRing {
   __device__ TileRing(unsigned char* shared, std::uint64_t* barriers) : memory((shared_address(shared) + 1023u) & ~1023u), barriers(barriers) {
     if (threadIdx.x == 0) {
       for (int i = 0; i < T::kStages; ++i) open_barrier(full(i), 1), open_barrier(empty(i), T::kWorkers);
-      asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+      show_barriers();
     }
     __syncthreads();
   }
@@ -68,7 +68,7 @@ template <class T> struct TileRing {
     const std::uint64_t once = read_once(), often = read_often();
     const auto matrix = [&](int tile, int k, int stage) {
       const unsigned barrier = shared_address(full(stage));
-      asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(T::kBytes) : "memory");
+      expect_copies(full(stage), T::kBytes);
       if (b.gated) copy_gated_box(at(stage), w, k, tile * T::kOuts / 16, barrier, once);
       else copy_box(at(stage), w, k, tile * T::kOuts, barrier, once);
     };

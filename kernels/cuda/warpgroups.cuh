@@ -1,8 +1,9 @@
 // The instructions of architecture 90a that attention of long prompts is made of: products of four warps at once, whose second
-// factor stays in shared memory, and barriers that count arrivals. Empty elsewhere. This room must not know attention.
+// factor stays in shared memory. Empty elsewhere. This room must not know attention.
 #pragma once
 #include <cstdint>
 
+#include "kernels/cuda/barriers.cuh"
 #include "kernels/cuda/matrix_tiles.cuh"
 
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL) || !defined(__CUDA_ARCH__)
@@ -91,24 +92,6 @@ template <int n> __device__ inline void pin(float (&d)[n]) {  // products behind
 
 template <int kRegisters> __device__ inline void give_registers() { asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(kRegisters)); }
 template <int kRegisters> __device__ inline void take_registers() { asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(kRegisters)); }
-// What this thread wrote to shared memory (and its finished copies) may be read by products.
-__device__ inline void show_to_products() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
-
-__device__ inline void open_barrier(std::uint64_t* barrier, int arrivals) {
-  asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_address(barrier)), "r"(arrivals) : "memory");
-}
-__device__ inline void arrive(std::uint64_t* barrier) {
-  asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_address(barrier)) : "memory");
-}
-// Until the phase of this parity is complete.
-__device__ inline void wait_barrier(std::uint64_t* barrier, int parity) {
-  asm volatile(
-      "{.reg .pred p;\n"
-      "again%=: mbarrier.try_wait.parity.shared::cta.b64 p, [%0], %1;\n"
-      "@!p bra again%=;}" ::"r"(shared_address(barrier)),
-      "r"(parity)
-      : "memory");
-}
 
 #endif
 

@@ -29,9 +29,12 @@ json part(const Fields& fields, const char* key, json otherwise) {
 
 Scene scene_of(const json& object, const json& engine, const std::string& device, const Registries& registries, const std::string& where) {
   const Fields fields(object, where);
-  refuse_unknown(object, {"name", "target", "drafter", "sampling", "engine", "batch", "context", "steps", "guesses", "length", "prompt", "bar_ms", "peer_ms"}, where);
+  refuse_unknown(object, {"name", "target", "drafter", "sampling", "engine", "batch", "context", "steps", "guesses", "length", "prompt", "attention", "share", "bar_ms", "peer_ms"}, where);
   Scene scene{fields.string("name"), {}, fields.integer_or("batch", 1, 4096, 1), fields.integer_or("context", 1, kMany, 1024), fields.integer_or("steps", 1, kMany, 24),
-              fields.integer_or("guesses", 0, kLongest, 0), fields.boolean_or("prompt", false), fields.positive_or("bar_ms", 0), fields.positive_or("peer_ms", 0)};
+              fields.integer_or("guesses", 0, kLongest, 0), fields.boolean_or("prompt", false), fields.boolean_or("attention", false), fields.positive_or("share", 0), fields.positive_or("bar_ms", 0), fields.positive_or("peer_ms", 0)};
+  if (scene.attention && scene.prompt) fields.refuse("attention", "this scene measures a prompt; make it two scenes");
+  if (scene.share > 0 && !scene.attention) fields.refuse("share", "only a scene with \"attention\": true has a share of the bandwidth");
+  if (scene.attention && scene.bar_ms > 0) fields.refuse("bar_ms", "the bar of attention alone is \"share\", of the copy bandwidth");
   json run{{"target", fields.object("target").all()}, {"drafter", part(fields, "drafter", {{"name", "none"}})}, {"engine", engine}};
   run["engine"].update(part(fields, "engine", json::object()));
   if (!device.empty()) run["engine"]["device"] = device;

@@ -17,6 +17,8 @@ struct Scene {
   int steps;                     // measured
   int guesses;                   // rows to verify that nobody drafted; 0: the run's drafter drafts
   bool prompt;                   // measures the prompt instead of what follows it
+  bool attention;                // measures attention of one layer alone, for guesses + 1 rows of each sequence
+  double share;                  // of the copy bandwidth that attention alone should reach; 0: none
   double bar_ms, peer_ms;        // milliseconds to stay below, and what others take; 0: none
 };
 

@@ -4,11 +4,14 @@
 #include <cstdio>
 #include <fstream>
 
+#include "experiments/bench_attention.h"
+#include "experiments/bench_device.h"
 #include "experiments/bench_scenes.h"
 #include "experiments/machine.h"
 #include "experiments/statistics.h"
 #include "experiments/workbench.h"
 #include "foretoken_version.h"
+#include "framework/model/open_model.h"
 #include "kernels/error.h"
 
 namespace foretoken {
@@ -34,42 +37,6 @@ class Guesses : public Drafter {
   Backend& backend_;
   int vocab_;
 };
-
-// Bytes a second of a large copy, read and written, and operations a second of a large product.
-struct Machine {
-  double bytes_a_second = 0, operations_a_second = 0;
-};
-
-template <class F> double time_of(Backend& b, int repeats, const F& f) {
-  std::vector<double> times;
-  for (int i = 0; i < repeats; ++i) {
-    const Mark from = b.mark();
-    f();
-    const Mark to = b.mark();
-    b.synchronize();
-    times.push_back(b.seconds(from, to));
-  }
-  return median(times);
-}
-
-Machine measure_machine(Backend& b) {
-  const bool host = b.device() == Device{};
-  const std::int64_t bytes = host ? 64 << 20 : std::int64_t(4) << 30, side = host ? 1024 : 8192;
-  Machine m;
-  {
-    const Tensor from = b.allocate({bytes}, DType::u8), to = b.allocate({bytes}, DType::u8);
-    m.bytes_a_second = 2 * double(bytes) / time_of(b, 9, [&] { b.copy(from, to); });
-  }
-  const Tensor numbers = Tensor::host({side, side}, DType::f32), gain = Tensor::host({side}, DType::f32);
-  for (std::int64_t i = 0; i < side * side; ++i) numbers.data<float>()[i] = float(i * 2654435761u >> 8 & 0xffff) / 65536 - 0.5f;
-  std::fill_n(gain.data<float>(), side, 1.0f);
-  const Tensor half = Tensor::host({side, side}, DType::bf16);
-  for (std::int64_t i = 0; i < side * side; ++i) half.data<bf16>()[i] = bf16(numbers.data<float>()[i]);
-  const Weight w = b.prepare(Weight::dense(b.upload(half)));
-  const Tensor x = b.upload(numbers), g = b.upload(gain);
-  m.operations_a_second = 2 * double(side) * double(side) * double(side) / time_of(b, 9, [&] { b.norm_linear(x, g, 1e-5f, w); });
-  return m;
-}
 
 struct Measured {
   double step_ms = 0, draft_ms = 0, target_ms = 0, verify_ms = 0, host_ms = 0, tau = 0, floor_ms = 0;
@@ -149,7 +116,7 @@ std::vector<StepReport> decode_steps(const Scene& s, Engine& engine) {
 }
 
 // Milliseconds that the bytes and operations of a step need at the least.
-double floor_ms(const Scene& s, Engine& engine, const Machine& m) {
+double floor_ms(const Scene& s, Engine& engine, const DeviceSpeed& m) {
   const auto least = [&](const ModelInfo& model, double rows, double slots) {
     const double bytes = double(model.weight_bytes) + slots * double(model.kv.bytes_per_row());
     return std::max(bytes / (m.bytes_a_second), rows * double(model.weight_bytes) / m.operations_a_second);
@@ -162,19 +129,35 @@ double floor_ms(const Scene& s, Engine& engine, const Machine& m) {
   return 1e3 * t;
 }
 
-Measured measure(const Scene& s, Workbench& bench, const Registries& registries, const Machine& machine) {
+Measured measure(const Scene& s, Workbench& bench, const Registries& registries, const DeviceSpeed& machine) {
   const std::unique_ptr<Engine> engine = engine_of(s, bench, registries);
   Measured m = summary(s.prompt ? prompt_steps(s, *engine) : decode_steps(s, *engine));
   m.floor_ms = floor_ms(s, *engine, machine);
   return m;
 }
 
-Json as_json(const Scene& s, const Measured& m, const Machine& machine, const Backend& backend) {
+Json as_json(const Scene& s, const Measured& m, const DeviceSpeed& machine, const Backend& backend) {
   return {{"scene", s.name}, {"run", s.run}, {"batch", s.batch}, {"context", s.context}, {"steps", s.steps}, {"step_ms", m.step_ms},
           {"draft_ms", m.draft_ms}, {"target_ms", m.target_ms}, {"verify_ms", m.verify_ms}, {"host_ms", m.host_ms}, {"tau", m.tau},
           {"waits", m.waits}, {"floor_ms", m.floor_ms}, {"bar_ms", s.bar_ms}, {"peer_ms", s.peer_ms},
           {"copy_bytes_per_second", machine.bytes_a_second}, {"operations_per_second", machine.operations_a_second},
           {"machine", machine_of(backend)}, {"commit", kCommit}, {"date", utc_now()}};
+}
+
+// Attention alone: its line, and what it prints where lines are not wanted.
+Json attention_line(const Scene& s, Workbench& bench, const DeviceSpeed& machine, std::string& text) {
+  Backend& backend = bench.backend(s.run.at("engine"));
+  const ModelConfig model = open_model(target_of(s.run), [](const std::string& directory) { return directory; }).config;
+  const AttentionLoad load{s.batch, s.context, s.guesses + 1};
+  const double seconds = attention_seconds(backend, model, load, s.steps), bytes = load.bytes(model), share = share_of(bytes, seconds, machine.bytes_a_second);
+  char line[256];
+  std::snprintf(line, sizeof line, "%-44s %8.2f us a layer, %.1f MB of keys and values: %.3f of the copy bandwidth", s.name.c_str(), seconds * 1e6, bytes / 1e6, share);
+  text = line;
+  if (s.share > 0) std::snprintf(line, sizeof line, " (at least %g: %s)", s.share, share >= s.share ? "met" : "MISSED"), text += line;
+  Json j{{"scene", s.name}, {"run", s.run}, {"batch", s.batch}, {"context", s.context}, {"rows", load.rows}, {"repeats", s.steps}, {"layer_us", seconds * 1e6}, {"kv_bytes", bytes},
+         {"share", share}, {"copy_bytes_per_second", machine.bytes_a_second}, {"machine", machine_of(backend)}, {"commit", kCommit}, {"date", utc_now()}};
+  if (s.share > 0) j["bar_share"] = s.share, j["met"] = share >= s.share;
+  return j;
 }
 
 void print_line(const Scene& s, const Measured& m) {
@@ -193,7 +176,7 @@ int run_steps(const StepsOptions& options) {
   registries.drafters.add("guesses", {"tokens that nobody thought about", "", {}, [](const Json&, Host& host) { return std::make_unique<Guesses>(host); }});
   const std::vector<Scene> scenes = read_scenes(options.file, options.only, options.device, registries);
   Backend& backend = bench.backend(scenes.front().run.at("engine"));
-  const Machine machine = measure_machine(backend);
+  const DeviceSpeed machine = measure_device(backend);
   std::ofstream results(options.results, std::ios::app);
   if (!options.results.empty() && !results) throw Error("cannot write to " + options.results + "; name another file with --results");
   if (!options.json)
@@ -203,10 +186,16 @@ int run_steps(const StepsOptions& options) {
   for (const Scene& s : scenes) {
     Json line;
     try {
-      const Measured m = measure(s, bench, registries, machine);
-      line = as_json(s, m, machine, bench.backend(s.run.at("engine")));
+      std::string text;
+      if (s.attention) {
+        line = attention_line(s, bench, machine, text);
+        if (!options.json) std::printf("%s\n", text.c_str()), std::fflush(stdout);
+      } else {
+        const Measured m = measure(s, bench, registries, machine);
+        line = as_json(s, m, machine, bench.backend(s.run.at("engine")));
+        if (!options.json) print_line(s, m);
+      }
       if (options.json) std::printf("%s\n", line.dump().c_str());
-      else print_line(s, m);
     } catch (const Error& e) {
       std::fprintf(stderr, "%s: %s\n", s.name.c_str(), e.what());
       ++failed;

@@ -59,11 +59,27 @@ TEST_F(Scenes, TheFilesEngineIsEveryScenesButForItsOwn) {
   EXPECT_EQ(one[0].run["engine"]["device"], "reference");
 }
 
+TEST_F(Scenes, AttentionAloneHasAShareForABar) {
+  json scene = least;
+  scene["attention"] = true, scene["share"] = 0.7, scene["guesses"] = 7;
+  const Scene read_back = read({{"scenes", {scene}}}).at(0);
+  EXPECT_TRUE(read_back.attention);
+  EXPECT_EQ(read_back.share, 0.7);
+  EXPECT_EQ(read_back.guesses, 7);
+  for (const auto& [key, value] : {std::pair{"prompt", json(true)}, std::pair{"bar_ms", json(3)}}) {
+    json both = scene;
+    both[key] = value;
+    EXPECT_TRUE(says(sentence_of([&] { read({{"scenes", {both}}}); }), "scene 'decode'", "attention")) << key;
+  }
+}
+
 TEST_F(Scenes, WhatIsWrongIsOneSentence) {
   EXPECT_TRUE(says(refusal("contxt", 3), "s.json: scene 'decode'", "'contxt'", "did you mean 'context'"));
   EXPECT_TRUE(says(refusal("batch", "2"), "scene 'decode'", "batch", "integer"));
   EXPECT_TRUE(says(refusal("batch", 0), "batch"));
   EXPECT_TRUE(says(refusal("prompt", 1), "prompt", "true or false"));
+  EXPECT_TRUE(says(refusal("share", 0.8), "scene 'decode'", "share", "attention"));
+  EXPECT_TRUE(says(refusal("attention", 1), "attention", "true or false"));
   EXPECT_TRUE(says(refusal("engine", 1), "engine", "object"));
   EXPECT_TRUE(says(refusal("engine", {{"devise", "cpu"}}), "scene 'decode'", "did you mean '/engine/device'"));
   EXPECT_TRUE(says(refusal("drafter", {{"name", "ngrm"}}), "did you mean 'ngram'"));

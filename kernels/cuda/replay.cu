@@ -5,6 +5,20 @@
 #include "kernels/cuda/cuda_backend.cuh"
 
 namespace foretoken {
+namespace {
+
+std::string text_of(std::span<const std::int64_t> key) {
+  std::string text = "the replay";
+  for (const std::int64_t n : key) text += ' ' + std::to_string(n);
+  return text;
+}
+
+// The text of the key only where something went wrong: this is asked at every forward.
+void checked(cudaError_t status, const char* doing, std::span<const std::int64_t> key, std::source_location where = std::source_location::current()) {
+  if (status != cudaSuccess) check(status, doing + text_of(key), where);
+}
+
+}  // namespace
 
 CudaReplays::~CudaReplays() {
   (void)cudaStreamSynchronize(stream_);
@@ -12,9 +26,9 @@ CudaReplays::~CudaReplays() {
     if (e.graph != nullptr) (void)cudaGraphExecDestroy(e.graph);
 }
 
-cudaGraphExec_t CudaReplays::record(const std::string& key, const std::function<void()>& body) {
+cudaGraphExec_t CudaReplays::record(const Key& key, const std::function<void()>& body) {
   cudaGraph_t graph = nullptr;
-  check(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeRelaxed), "recording '" + key + "'");
+  checked(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeRelaxed), "recording ", key);
   recording_ = true;
   memory_.recording(true);
   const auto end = [&] {
@@ -30,15 +44,15 @@ cudaGraphExec_t CudaReplays::record(const std::string& key, const std::function<
     if (graph != nullptr) (void)cudaGraphDestroy(graph);
     throw;
   }
-  check(end(), "recording '" + key + "'");
+  checked(end(), "recording ", key);
   cudaGraphExec_t made = nullptr;
   const cudaError_t status = cudaGraphInstantiate(&made, graph, 0);
   (void)cudaGraphDestroy(graph);
-  check(status, "making a graph of '" + key + "'");
+  checked(status, "making a graph of ", key);
   return made;
 }
 
-void CudaReplays::run(const std::string& key, const std::function<void()>& body) {
+void CudaReplays::run(std::span<const std::int64_t> key, const std::function<void()>& body) {
   if (running_) return body();  // a part of another body
   struct Running {
     bool& flag;
@@ -47,8 +61,8 @@ void CudaReplays::run(const std::string& key, const std::function<void()>& body)
   const auto known = by_key_.find(key);
   if (known == by_key_.end()) {
     body();
-    entries_.push_front({key, nullptr});
-    by_key_[key] = entries_.begin();
+    entries_.push_front({Key(key.begin(), key.end()), nullptr});
+    by_key_.emplace(entries_.front().key, entries_.begin());
     if (entries_.size() <= kMost) return;
     if (entries_.back().graph != nullptr) {
       check(cudaStreamSynchronize(stream_), "the work queued so far");
@@ -60,15 +74,11 @@ void CudaReplays::run(const std::string& key, const std::function<void()>& body)
   }
   entries_.splice(entries_.begin(), entries_, known->second);
   Entry& entry = entries_.front();
-  if (entry.graph == nullptr) entry.graph = record(key, body);
-  check(cudaGraphLaunch(entry.graph, stream_), "replaying '" + key + "'");
+  if (entry.graph == nullptr) entry.graph = record(entry.key, body);
+  checked(cudaGraphLaunch(entry.graph, stream_), "launching ", key);
 }
 
-void CudaBackend::replay(std::span<const std::int64_t> key, const std::function<void()>& body) {
-  std::string text;
-  for (const std::int64_t n : key) text += std::to_string(n) + ' ';
-  replays_->run(text, body);
-}
+void CudaBackend::replay(std::span<const std::int64_t> key, const std::function<void()>& body) { replays_->run(key, body); }
 bool CudaBackend::recording() const { return replays_->recording(); }
 
 }  // namespace foretoken

@@ -2,10 +2,13 @@
 #pragma once
 #include <cuda_runtime.h>
 
+#include <algorithm>
+#include <cstdint>
 #include <functional>
 #include <list>
-#include <string>
-#include <unordered_map>
+#include <map>
+#include <span>
+#include <vector>
 
 #include "kernels/cuda/memory.cuh"
 
@@ -18,21 +21,26 @@ class CudaReplays {
   CudaReplays(const CudaReplays&) = delete;
 
   // The first run of a key is plain (it warms caches up), the second is recorded, and from then on it is replayed.
-  void run(const std::string& key, const std::function<void()>& body);
+  void run(std::span<const std::int64_t> key, const std::function<void()>& body);
   bool recording() const { return recording_; }
 
  private:
   static constexpr std::size_t kMost = 256;  // graphs; the one that was not used for longest goes
+  using Key = std::vector<std::int64_t>;
   struct Entry {
-    std::string key;
+    Key key;
     cudaGraphExec_t graph = nullptr;
   };
-  cudaGraphExec_t record(const std::string& key, const std::function<void()>& body);
+  struct Before {  // as std::less, and a span is looked up without a copy
+    using is_transparent = void;
+    bool operator()(std::span<const std::int64_t> a, std::span<const std::int64_t> b) const { return std::lexicographical_compare(a.begin(), a.end(), b.begin(), b.end()); }
+  };
+  cudaGraphExec_t record(const Key& key, const std::function<void()>& body);
 
   cudaStream_t stream_;
   CudaMemory& memory_;
   std::list<Entry> entries_;  // the latest first
-  std::unordered_map<std::string, std::list<Entry>::iterator> by_key_;
+  std::map<Key, std::list<Entry>::iterator, Before> by_key_;
   bool recording_ = false, running_ = false;
 };
 

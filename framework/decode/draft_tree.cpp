@@ -46,6 +46,22 @@ std::int64_t room_of(const DraftTree& tree) {
   return std::min({rows(tree.parents), rows(tree.known), rows(tree.tokens), rows(tree.q.drawn)});
 }
 
+void expect_node(const DraftTree& tree, int n, const TreeBounds& bounds, const std::string& who) {
+  const std::int32_t parent = tree.parents.data<std::int32_t>()[n];
+  if (parent < 0 || parent >= n)
+    throw Error(who + " returned a tree whose node " + std::to_string(n) + " has the parent " + std::to_string(parent) + "; a parent must come before its children");
+  const std::uint8_t way = tree.q.drawn.data<std::uint8_t>()[n];
+  if (way > std::uint8_t(Drawn::marginals)) throw Error(who + " returned a node whose Proposal::drawn is " + std::to_string(way) + ", which is no Drawn; add nodes with grow or guess");
+  const Drawn drawn = Drawn(way);
+  if (std::ranges::find(bounds.takes, drawn) == bounds.takes.end())
+    throw Error(who + " returned a node drawn '" + name_of(drawn) + "', for which the verifier is not sound; name it in Needs::proposes, and choose a verifier that takes it");
+  const Token token = tree.known.data<Token>()[n];
+  const bool unread = drawn != Drawn::certain && token == DraftTree::kUnread && tree.tokens.raw() != tree.known.raw();
+  if (!unread && (token < -1 || token >= bounds.vocab))
+    throw Error(who + (drawn == Drawn::certain ? " guessed" : " drew") + " the token " + std::to_string(token) + ", outside the target's vocabulary of " + std::to_string(bounds.vocab) + "; " +
+                (drawn == Drawn::certain ? "guess" : "draw") + " a token of it, or -1 for none");
+}
+
 }  // namespace
 
 void expect_tree(const DraftTree& tree, const TreeBounds& bounds, const std::string& who) {
@@ -57,16 +73,7 @@ void expect_tree(const DraftTree& tree, const TreeBounds& bounds, const std::str
     throw Error(who + " returned " + std::to_string(tree.nodes - 1) + " nodes below the root for a budget of " + std::to_string(bounds.budget) + "; no tree may exceed DraftRequest::budget");
   if (const std::int64_t room = room_of(tree); tree.nodes > room)
     throw Error(who + " returned a tree of " + std::to_string(tree.nodes) + " nodes with room for " + std::to_string(room) + "; ask DraftTree::rooted for as many as the budget, and add nodes with grow or guess");
-  for (int n = 1; n < tree.nodes; ++n) {
-    const std::int32_t parent = tree.parents.data<std::int32_t>()[n];
-    if (parent < 0 || parent >= n)
-      throw Error(who + " returned a tree whose node " + std::to_string(n) + " has the parent " + std::to_string(parent) + "; a parent must come before its children");
-    const Drawn drawn = Drawn(tree.q.drawn.data<std::uint8_t>()[n]);
-    if (std::ranges::find(bounds.takes, drawn) == bounds.takes.end())
-      throw Error(who + " returned a node drawn '" + name_of(drawn) + "', for which the verifier is not sound; name it in Needs::proposes, and choose a verifier that takes it");
-    if (drawn == Drawn::certain && (tokens[n] < -1 || tokens[n] >= bounds.vocab))
-      throw Error(who + " guessed the token " + std::to_string(tokens[n]) + ", outside the target's vocabulary of " + std::to_string(bounds.vocab) + "; guess a token of it, or -1 for none");
-  }
+  for (int n = 1; n < tree.nodes; ++n) expect_node(tree, n, bounds, who);
 }
 
 }  // namespace foretoken

@@ -55,7 +55,8 @@ struct TreeBounds {
   std::span<const Drawn> takes;  // by the verifier
 };
 // Throws Error, which begins with `who`, unless a drafter may return this tree: at least the root, at most `budget` nodes below
-// it and no more than its arrays have room for, every parent before its children, every node drawn in one of the ways that the verifier takes, every guess a token.
+// it and no more than its arrays have room for, every parent before its children, every node drawn in one of the ways that the verifier takes, every token
+// that the host knows one of the vocabulary.
 void expect_tree(const DraftTree& tree, const TreeBounds& bounds, const std::string& who);
 
 }  // namespace foretoken

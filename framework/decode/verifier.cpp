@@ -6,12 +6,15 @@ namespace foretoken {
 namespace {
 
 // What node n of a tree needs of the proposal, checked.
-void expect_laws(const DraftTree& t) {
+void expect_laws(const DraftTree& t, int vocab) {
   for (int n = 1; n < t.nodes; ++n) {
     const std::size_t parent = std::size_t(*t.parents.row<std::int32_t>(n));
     if (Drawn(*t.q.drawn.row<std::uint8_t>(n)) != Drawn::certain && (parent >= t.q.laws.size() || !t.q.laws[parent]))
       throw Error("the drafter proposed node " + std::to_string(n) + " as drawn but gave no law q for its parent; fill Proposal::laws, or propose it as certain");
   }
+  for (const Laws& q : t.q.laws)  // verifiers look at all of p's tokens in q
+    if (q && (q.vocab() != vocab || !q.rows || q.rows.dim(1) != std::int64_t(sizeof(LawRow))))
+      throw Error("the drafter proposed a law q of " + std::to_string(q.vocab()) + " tokens, the target's have " + std::to_string(vocab) + "; ask NodeLaws or Backend::law for q, of a model of the target's vocabulary");
 }
 
 }  // namespace
@@ -20,7 +23,7 @@ Trials::Trials(Backend& backend, std::span<const DraftTree> trees, Laws p, std::
     : trees_(trees), p_(std::move(p)), named_(draws.begin(), draws.end()), positions_(positions.begin(), positions.end()) {
   const std::int64_t n = std::int64_t(trees.size());
   std::int64_t nodes = 0;
-  for (const DraftTree& t : trees) expect_laws(t), nodes += t.nodes;
+  for (const DraftTree& t : trees) expect_laws(t, p_.vocab()), nodes += t.nodes;
   staging.begin(n * std::int64_t(sizeof(Trial) + sizeof(Draws)) + nodes * 40 + 8 * Staging::kAlignment);
   const auto trial = staging.array({n, std::int64_t(sizeof(Trial))}, DType::u8), draw = staging.array({n, std::int64_t(sizeof(Draws))}, DType::u8);
   const auto parents = staging.array({nodes}, DType::i32), known = staging.array({nodes}, DType::i32), drawn = staging.array({nodes}, DType::u8);
@@ -55,6 +58,15 @@ Trials::Trials(Backend& backend, std::span<const DraftTree> trees, Laws p, std::
   backend.pick(known.device, at.device, tokens_);
   trials_ = reinterpret_cast<const Trial*>(trial.device.raw());
   draws_ = reinterpret_cast<const Draws*>(draw.device.raw());
+}
+
+void expect_verdict(const Verdict& v, int nodes, int vocab, const std::string& who) {
+  if (v.next == -1) return;
+  if (v.length < 0 || v.length >= nodes || v.length > kMaxPath)
+    throw Error(who + " accepted " + std::to_string(v.length) + " nodes of a tree that has " + std::to_string(nodes - 1) + " below its root; let it follow each node once, with Verdict::follow");
+  for (int k = 0; k <= v.length; ++k)
+    if (v.tokens[k] < 0 || v.tokens[k] >= vocab)
+      throw Error(who + " said the token " + std::to_string(v.tokens[k]) + ", outside the target's vocabulary of " + std::to_string(vocab) + "; say tokens of the tree, and end with Verdict::finish of a drawn one");
 }
 
 }  // namespace foretoken

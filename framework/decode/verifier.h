@@ -175,6 +175,10 @@ template <class Rule> class RuleVerifier final : public Verifier {
   Rule rule_;
 };
 
+// Throws Error, which begins with `who`, unless a verifier may say this of a tree of so many nodes: a path no longer than it, and tokens
+// of the vocabulary. Where `next` is -1, which says that a law was not finite, nothing else counts.
+void expect_verdict(const Verdict& v, int nodes, int vocab, const std::string& who);
+
 // Fills logprobs of every verdict from the target's laws: raw, or warped ([count], u8, in the backend's memory). `raw` has the laws
 // of the model's own logits where those of the trials are bent; else it is absent.
 void log_probabilities(Backend& backend, const Trials& trials, Tensor verdicts, const Tensor& warped, const Laws& raw);

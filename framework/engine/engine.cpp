@@ -59,6 +59,7 @@ Engine::Engine(Backend& backend, std::shared_ptr<Model> target, const Registries
   verifier_ = registries.verifiers.make(chairs.verifier, host_);
   soundness_ = verifier_->soundness();
   drafter_name_ = "the drafter '" + chairs.drafter["name"].get<std::string>() + "'", policy_name_ = "the policy '" + chairs.policy["name"].get<std::string>() + "'";
+  verifier_name_ = "the verifier '" + chairs.verifier["name"].get<std::string>() + "'";
   refuse_unsound(chairs, drafter_->needs(), soundness_);
 }
 
@@ -213,9 +214,10 @@ void Engine::deliver(const Plan& plan, std::span<const DraftTree> trees, const R
       const auto& v = *reinterpret_cast<const Verdict*>(read.verdicts.row<std::uint8_t>(row++));
       std::copy_n(read.tokens.row<Token>(node), trees[i].nodes, trees[i].known.data<Token>());
       node += trees[i].nodes;
-      if (v.next < 0)
+      if (v.next == -1)
         throw Error("the logits at position " + std::to_string(q.length()) + " hold a NaN or an infinity: the checkpoint of " + target_.info().name +
                     " or of the draft model is damaged, or its numbers overflow; try \"dtype\": \"f32\"");
+      expect_verdict(v, trees[i].nodes, target_.info().vocab, verifier_name_);
       const std::vector<int> depths = depths_of(trees[i]);
       r.judged = true, r.drafted = int(std::ranges::count_if(depths, [](int d) { return d > 0; })), r.depth = *std::ranges::max_element(depths);
       r.accepted = v.length;

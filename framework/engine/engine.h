@@ -88,7 +88,7 @@ class Engine : private Scheduler::Memory {
   std::unique_ptr<LengthPolicy> policy_;
   std::unique_ptr<Verifier> verifier_;
   Soundness soundness_;
-  std::string drafter_name_, policy_name_;  // for messages
+  std::string drafter_name_, policy_name_, verifier_name_;  // for messages
   Scheduler scheduler_;
   Queues queues_;
   SequenceId next_id_ = 1;

@@ -98,6 +98,31 @@ TEST_F(EngineGuard, a_guess_is_a_token_of_the_target) {
                    "room for 2 nodes"));
 }
 
+// What was drawn is looked up in laws and embeddings as well as what was guessed.
+TEST_F(EngineGuard, a_drawn_node_is_a_token_of_the_target_from_a_law_of_its_vocabulary) {
+  const auto drawn = [](DraftTree& tree, Token token, int how = int(Drawn::chain)) {
+    *tree.known.row<Token>(1) = token;
+    *tree.q.drawn.row<std::uint8_t>(1) = std::uint8_t(how);
+  };
+  for (const Token t : {-2, -7, 5, 1'000'000}) {
+    const std::string text = scribbled([=](Backend&, auto, auto& trees) { drawn(trees[0], t); });
+    EXPECT_TRUE(says(text, "'scribbled' drew the token " + std::to_string(t)) && says(text, "vocabulary of 5")) << text;
+  }
+  for (const int how : {5, 77, 255}) {
+    const std::string text = scribbled([=](Backend&, auto, auto& trees) { drawn(trees[1], 1, how); });
+    EXPECT_TRUE(says(text, "Proposal::drawn is " + std::to_string(how) + ", which is no Drawn")) << text;
+  }
+  const auto from_law_of = [&](int vocab) {
+    return scribbled([=](Backend& b, auto, auto& trees) {
+      const std::vector<float> zeros(std::size_t(vocab), 0.0f);
+      const Tensor logits = Tensor::host_copy<float>(zeros, DType::f32).reshaped({1, vocab});
+      drawn(trees[0], 1), trees[0].q.laws = {b.law(logits, std::vector{Warp{.temperature = 1}})};
+    });
+  };
+  EXPECT_EQ(from_law_of(5), "(no error)");
+  for (const int vocab : {3, 6}) EXPECT_TRUE(says(from_law_of(vocab), "a law q of " + std::to_string(vocab) + " tokens, the target's have 5;")) << from_law_of(vocab);
+}
+
 // Nodes that were counted without being added: nothing past an array's end is read.
 TEST_F(EngineGuard, a_tree_has_no_more_nodes_than_room) {
   const auto counted = [](DraftTree tree, int nodes) {
@@ -112,6 +137,42 @@ TEST_F(EngineGuard, a_tree_has_no_more_nodes_than_room) {
   EXPECT_TRUE(says(scribbled([](Backend&, auto, auto& trees) { trees[1].q.drawn = {}; }), "room for 0;"));
   EXPECT_TRUE(says(scribbled([](Backend&, auto, auto& trees) { trees[0].nodes = 1, trees[0].q.drawn = {}; }), "a tree of 1 nodes with room for 0;")) << "a bare root";
   EXPECT_EQ(scribbled([](Backend& b, auto requests, auto& trees) { trees[0] = DraftTree::rooted(b, requests[0].sequence->last(), 0); }), "(no error)");
+}
+
+// Says of every trial what a test gave it.
+class Reciting : public Verifier {
+ public:
+  explicit Reciting(const Verdict& verdict) : verdict_(verdict) {}
+  Soundness soundness() const override { return {{Drawn::certain, Drawn::chain}}; }
+  void verify(Backend&, const Trials& trials, Tensor verdicts) override {
+    for (int i = 0; i < trials.count(); ++i) *reinterpret_cast<Verdict*>(verdicts.row<std::uint8_t>(i)) = verdict_;
+  }
+
+ private:
+  Verdict verdict_;
+};
+
+TEST_F(EngineGuard, a_verdict_is_a_path_of_the_tree_and_tokens_of_the_target) {
+  const auto recited = [&](int length, Token accepted, Token next) {
+    Verdict v{.path = {1, 2, 3}, .tokens = {accepted, accepted, accepted}, .logprobs = {}};
+    v.length = length, v.next = next;
+    if (length >= 0 && length < 4) v.tokens[length] = next;
+    registries.verifiers.replace("reciting", {"", "", {}, [=](const json&, Host&) { return std::make_unique<Reciting>(v); }});
+    chairs.verifier = {{"name", "reciting"}};
+    const auto e = engine();
+    e->submit(request({1, 2, 3}, 20));
+    return sentence([&] { e->step(); });
+  };
+  EXPECT_EQ(recited(2, 1, 4), "(no error)");
+  for (const int length : {-1, 4, 60, 1000}) {
+    const std::string text = recited(length, 1, 1);
+    EXPECT_TRUE(says(text, "the verifier 'reciting' accepted " + std::to_string(length) + " nodes of a tree that has 3 below its root;")) << text;
+  }
+  for (const Token t : {5, -7, 1'000'000}) {
+    EXPECT_TRUE(says(recited(2, t, 1), "the verifier 'reciting' said the token " + std::to_string(t) + ", outside")) << t;
+    EXPECT_TRUE(says(recited(0, 1, t), "the verifier 'reciting' said the token " + std::to_string(t) + ", outside")) << t;
+  }
+  EXPECT_TRUE(says(recited(2, 1, -1), "a NaN or an infinity"));
 }
 
 class Miscounting : public LengthPolicy {

@@ -30,9 +30,10 @@ LawReport together(const std::vector<const LawReport*>& parts) {
   LawReport all = *parts.front();
   for (std::size_t i = 1; i < parts.size(); ++i) {
     const LawReport& r = *parts[i];
+    const bool fresh = all.asked == 0;  // what was not asked has no measure
     all.scenes += r.scenes, all.asked += r.asked, all.cases += r.cases, all.accepted += r.accepted, all.refused += r.refused;
     all.seconds += r.seconds;
-    all.measure = r.law == "sampled" ? std::min(all.measure, r.measure) : std::max(all.measure, r.measure);
+    if (r.asked > 0) all.measure = fresh ? r.measure : r.law == "sampled" ? std::min(all.measure, r.measure) : std::max(all.measure, r.measure);
     for (const auto& [what, n] : r.seen) all.seen[what] += n;
     all.count_cut(r.cut, r.least_depth);
     if (r.ruling == Ruling::broken || all.ruling == Ruling::holds) all.ruling = r.ruling;  // broken beats not shown beats holds
@@ -45,9 +46,9 @@ std::string cut_of(const LawReport& r) { return std::to_string(r.cut) + (r.cut =
 
 std::string figure_of(const KitLaw& law, const LawReport& r, const CheckReport& report) {
   std::string s;
-  if (law.name == "sampled")
+  if (law.name == "sampled" && r.asked > 0)
     s = "p " + number("%.2g", r.measure) + " (Holm); a variation of " + number("%g", report.found) + " is found with " + number("%g", 100 * report.power) + " %";
-  else if (!law.measure.empty())
+  else if (!law.measure.empty() && r.asked > 0)
     s = law.measure + " " + number("%.1e", r.measure);
   if (r.cut > 0) s += (s.empty() ? "" : ", ") + cut_of(r);
   for (const auto& [what, n] : r.seen) s += (s.empty() ? "" : ", ") + std::to_string(n) + " " + what;

@@ -7,6 +7,8 @@
 #include <nlohmann/json.hpp>
 #include <unistd.h>
 
+#include "kernels/cpu/cpu_backend.h"
+
 namespace foretoken {
 namespace {
 
@@ -34,7 +36,8 @@ nlohmann::json host_of() {
 
 nlohmann::json machine_of(const Backend& backend) {
   nlohmann::json machine = host_of();
-  machine.update({{"instructions", backend.name() == "cpu" ? cpu_instructions().front() : ""},
+  const auto* const cpu = dynamic_cast<const CpuBackend*>(&backend);
+  machine.update({{"instructions", cpu ? cpu->operations().name : ""},
                   {"device", backend.name()},
                   {"description", backend.description()}});
   return machine;

@@ -10,7 +10,7 @@ namespace foretoken {
 
 // "cpu", "cores", "os", "memory_gib".
 nlohmann::json host_of();
-// The same, and "instructions", "device" (of the run), "description".
+// The same, and "instructions", "device", "description": of the run.
 nlohmann::json machine_of(const Backend& backend);
 std::string utc_now();  // "2026-11-21T08:00:00Z"
 

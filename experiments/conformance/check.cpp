@@ -42,7 +42,7 @@ void fold(const LawCase& scene, const Finding& f, double seconds, bool p_value, 
   for (const auto& [what, n] : f.seen) r.seen[what] += n;
   if (f.cut_to > 0) r.count_cut(1, f.cut_to);
   if (f.seen.contains("refused") && f.seen.at("refused") > 0) r.notes.push_back(f.what);
-  if (p_value || f.holds || r.ruling == LawReport::Ruling::broken) return;
+  if ((p_value && f.why.empty()) || f.holds || r.ruling == LawReport::Ruling::broken) return;
   r.ruling = LawReport::Ruling::broken;
   r.reason = "(" + scene.scene + ") " + f.why;
 }
@@ -97,7 +97,7 @@ class Session {
     const std::vector<double> adjusted = holm_adjusted(p_values);
     for (std::size_t i = 0; i < tests.size(); ++i) {
       tests[i]->measure = adjusted[i];
-      if (adjusted[i] > level) continue;
+      if (adjusted[i] > level || tests[i]->ruling == LawReport::Ruling::broken) continue;  // a scene that failed gave its own reason
       tests[i]->ruling = LawReport::Ruling::broken;
       tests[i]->reason = "a joint chi-square of " + std::to_string(tests[i]->cases) + " texts gives p = " + std::to_string(p_values[i]) + ", " + std::to_string(adjusted[i]) + " after Holm's correction";
     }

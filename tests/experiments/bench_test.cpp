@@ -66,6 +66,7 @@ TEST(Bench, prints_every_row_count) {
   const nlohmann::json found = found_by(options);
   EXPECT_FALSE(found.contains("bars"));
   EXPECT_TRUE(says(found.at("bars_left_out"), "demo pair", "--instructions"));
+  EXPECT_EQ(found.at("machine").at("instructions"), options.instructions);
   EXPECT_GT(found.at("fork_seconds"), 0);
   std::vector<int> rows;
   for (const auto& line : found.at("products")) {

@@ -158,6 +158,32 @@ TEST(Check, AReportSaysWhatWasCutInDepth) {
   EXPECT_FALSE(findings[2].contains("cut"));
 }
 
+TEST(Check, WhatWasNotAskedHasNoFigure) {
+  LawReport idle = found("A", LawReport::Ruling::not_shown), drawn = found("B");
+  for (LawReport* r : {&idle, &drawn}) r->law = "sampled";
+  idle.asked = 0, idle.cases = 0, drawn.measure = 0.5;
+  for (const std::vector<LawReport>& order : {std::vector{idle, drawn}, {drawn, idle}}) {
+    const std::string text = check_text(told(order), {"foretoken check"}, false, 160);
+    EXPECT_NE(text.find("p 0.5 (Holm)"), std::string::npos) << text;
+  }
+  EXPECT_EQ(check_text(told({idle, drawn}), {"foretoken check"}, true, 160).find("p 0 (Holm)"), std::string::npos);
+  idle.law = "exact";
+  EXPECT_EQ(check_text(told({idle}), {"foretoken check"}, false, 160).find("total variation 0"), std::string::npos);
+}
+
+TEST(Check, ASampleThatFailedSaysHow) {
+  struct Refusing : Verifier {
+    Soundness soundness() const override { return {{Drawn::certain, Drawn::chain}}; }
+    void verify(Backend&, const Trials&, Tensor) override { throw std::runtime_error("no verdict today"); }
+  };
+  Registries registries = all_registries();
+  registries.verifiers.add("refusing", {"", "", {}, [](const json&, Host&) { return std::make_unique<Refusing>(); }});
+  const CheckReport report = asked(registries, {{"name", "refusing"}}, {"sampled"});
+  EXPECT_EQ(broken(report), std::set<std::string>{"sampled"});
+  ASSERT_EQ(report.sentences.size(), 1u);
+  EXPECT_NE(report.sentences[0].find("no verdict today"), std::string::npos) << report.sentences[0];
+}
+
 TEST(Check, ALawThatWasNotNamedIsListedAsNotAsked) {
   const CheckReport report = asked(all_registries(), {{"name", "coupled"}}, {"cache"});
   EXPECT_EQ(report.laws.size(), kit_laws().size());

@@ -14,33 +14,26 @@ Subject under_length(const Candidate& c, int length) {
   return s;
 }
 
-namespace {
-
-constexpr long kMostWays = 32000;  // of one scene; what the verifiers of this tree need at most, so that 60 s are enough for others too
-
-// One enumeration. A chosen policy may draft long: then the length limit lies near, so that drafts end with what is looked at.
-void enumerate(Cases& all, const Candidate& c, const std::string& scene, int length, ExactCase pattern, const std::vector<Text>& prompts) {
-  pattern.most_ways = kMostWays;
-  pattern.least = pattern.target.vocab == 2 ? 3 : 2;  // a second round after a draft is looked at where that is cheap
-  if (c.own_policy && pattern.max_new_tokens == 0) pattern.max_new_tokens = pattern.tokens + 1;
-  for (const Text& prompt : prompts) {
-    pattern.prompts = {prompt};
-    all.push_back({scene + ", after [" + text_of(prompt) + "]", [s = under_length(c, length), pattern] { return exact(s, pattern); }});
-  }
-}
-
-}  // namespace
-
-Cases exact_cases(const Candidate& c, const Ground&) {
+Cases exact_cases(const Candidate& c, const Ground& g) {
   const std::vector<Text> prompts = {{0}, {1, 0, 1, 0}, {1, 1, 0, 1, 1, 0, 0}};
   Cases all;
-  enumerate(all, c, "2 tokens, 4 deep", 3, {.target = {.vocab = 2, .seed = 3, .impossible = 0.1}, .tokens = 4}, prompts);
-  enumerate(all, c, "3 tokens, 4 deep", 2, {.target = {.vocab = 3, .seed = 5}, .tokens = 4}, {{1, 0, 1, 0}});
-  enumerate(all, c, "4 tokens, 3 deep", 2, {.target = {.vocab = 4, .order = 2, .seed = 7, .impossible = 0.2}, .tokens = 3}, {{3, 1, 0, 3, 1}});
-  enumerate(all, c, "5 tokens, whole context", 2, {.target = {.vocab = 5, .order = 0, .seed = 9, .impossible = 0.25}, .tokens = 2}, {{0}, {2, 4, 2, 4}});
-  enumerate(all, c, "2 tokens, 5 deep, several rounds", 2, {.target = {.vocab = 2, .seed = 4, .impossible = 0.1}, .tokens = 5}, prompts);
-  enumerate(all, c, "a stop token inside a draft", 3, {.target = {.vocab = 3, .seed = 13, .impossible = 0.05}, .tokens = 3, .scene = {.stop_tokens = {2}}}, {{0, 1, 0, 1}});
-  enumerate(all, c, "the length limit inside a draft", 3, {.target = {.vocab = 3, .seed = 15}, .tokens = 3, .max_new_tokens = 3}, {{1, 0, 1, 0}});
+  // A chosen policy may draft long: then the length limit lies near, so that drafts end with what is looked at.
+  const auto ask = [&](const std::string& scene, int length, ExactCase pattern, const std::vector<Text>& where) {
+    pattern.most_ways = g.most_ways;
+    pattern.least = pattern.target.vocab == 2 ? 3 : 2;  // a second round after a draft is looked at where that is cheap
+    if (c.own_policy && pattern.max_new_tokens == 0) pattern.max_new_tokens = pattern.tokens + 1;
+    for (const Text& prompt : where) {
+      pattern.prompts = {prompt};
+      all.push_back({scene + ", after [" + text_of(prompt) + "]", [s = under_length(c, length), pattern] { return exact(s, pattern); }});
+    }
+  };
+  ask("2 tokens, 4 deep", 3, {.target = {.vocab = 2, .seed = 3, .impossible = 0.1}, .tokens = 4}, prompts);
+  ask("3 tokens, 4 deep", 2, {.target = {.vocab = 3, .seed = 5}, .tokens = 4}, {{1, 0, 1, 0}});
+  ask("4 tokens, 3 deep", 2, {.target = {.vocab = 4, .order = 2, .seed = 7, .impossible = 0.2}, .tokens = 3}, {{3, 1, 0, 3, 1}});
+  ask("5 tokens, whole context", 2, {.target = {.vocab = 5, .order = 0, .seed = 9, .impossible = 0.25}, .tokens = 2}, {{0}, {2, 4, 2, 4}});
+  ask("2 tokens, 5 deep, several rounds", 2, {.target = {.vocab = 2, .seed = 4, .impossible = 0.1}, .tokens = 5}, prompts);
+  ask("a stop token inside a draft", 3, {.target = {.vocab = 3, .seed = 13, .impossible = 0.05}, .tokens = 3, .scene = {.stop_tokens = {2}}}, {{0, 1, 0, 1}});
+  ask("the length limit inside a draft", 3, {.target = {.vocab = 3, .seed = 15}, .tokens = 3, .max_new_tokens = 3}, {{1, 0, 1, 0}});
   ExactCase two{.target = {.vocab = 2, .seed = 23, .impossible = 0.1}, .prompts = {{0, 1}, {0, 1}}, .tokens = 2};
   if (c.own_policy) two.max_new_tokens = 3;
   all.push_back({"two sequences at once", [s = under_length(c, 2), two] { return exact(s, two); }});
@@ -66,11 +59,11 @@ Cases acceptance_cases(const Candidate& c, const Ground&) {
   return all;
 }
 
-Cases options_cases(const Candidate& c, const Ground&) {
+Cases options_cases(const Candidate& c, const Ground& g) {
   Cases all;
   for (const SamplingOption& option : sampling_options())
-    all.push_back({option.text, [s = under_length(c, 2), option]() -> Finding {
-                     OptionFinding f = exact_or_refused(s, option, kMostWays / 4);
+    all.push_back({option.text, [s = under_length(c, 2), option, most_ways = g.most_ways / 4]() -> Finding {
+                     OptionFinding f = exact_or_refused(s, option, most_ways);
                      if (!f.refusal.empty()) f.what += ": " + f.refusal;
                      return f;
                    }});

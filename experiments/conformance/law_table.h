@@ -10,7 +10,7 @@
 
 namespace foretoken::conformance {
 
-// Where a law may ask besides the reference device.
+// Where a law may ask besides the reference device, and how much.
 struct Ground {
   struct Device {
     std::string name;  // "cpu, avx512"
@@ -20,6 +20,7 @@ struct Ground {
   std::function<Cast(Backend&)> trained;  // trained models on one of the devices; null: there are none here
   double level = 1e-3;                    // of a family of chi-square tests
   int sampled_tests = 1;                  // how many belong to the family
+  long most_ways = 32000;                 // that are followed in one scene, a quarter of it of an option: what the verifiers of this tree need, so that 60 s are enough for others
 };
 
 // Who is asked, and what is known of him before.

@@ -5,6 +5,7 @@
 #include <set>
 
 #include "experiments/check_report.h"
+#include "experiments/conformance/law_cases.h"
 #include "experiments/conformance/options.h"
 #include "experiments/run_document.h"
 #include "tests/support/mutants.h"
@@ -146,15 +147,39 @@ TEST(Check, ABrokenLawIsBrokenWhateverOthersWereNotShown) {
   for (const std::vector<LawReport>& order : {std::vector{b, c}, {c, b}}) EXPECT_NE(line_of_all(told(order)).find(" not shown "), std::string::npos);
 }
 
+TEST(Check, WhatFallsInMoreWaysThanAreFollowedIsCutAndCounted) {
+  Ground shallow = ground();
+  shallow.most_ways = 20;
+  const std::vector<Candidate> all = candidates({all_registries(), kDraftModel, nullptr, {{"name", "speculative_sampling"}}});
+  int three = 0, two = 0;
+  for (const LawCase& scene : exact_cases(all.front(), shallow)) {
+    const Finding f = scene.run();
+    EXPECT_TRUE(f.holds) << scene.scene << ": " << f.why;
+    const bool of_two_tokens = scene.scene.starts_with("2 tokens,");
+    if (f.cut_to == 0 && !of_two_tokens) continue;
+    EXPECT_EQ(f.cut_to, of_two_tokens ? 3 : 2) << scene.scene << (of_two_tokens ? ": a second round after a draft is still seen" : "");
+    ++(of_two_tokens ? three : two);
+  }
+  EXPECT_GT(three, 0);
+  EXPECT_GT(two, 0);
+  const CheckReport report = check(all, shallow, {2, 600, {"exact", "options"}});
+  EXPECT_TRUE(report.holds());
+  for (const LawReport& r : report.laws) {
+    if (r.law == "exact") EXPECT_EQ(r.cut, three + two);
+    if (r.law == "options") EXPECT_GT(r.cut, 5);
+    if (r.law == "exact" || r.law == "options") EXPECT_EQ(r.least_depth, 2) << r.law;
+  }
+}
+
 TEST(Check, AReportSaysWhatWasCutInDepth) {
   LawReport a = found("A"), b = found("B"), c = found("C");
   a.count_cut(2, 3), b.count_cut(1, 2), c.count_cut(0, 0);
-  const CheckReport report = told({a, b, c});
+  const CheckReport report = told({b, a, c});
   EXPECT_NE(line_of_all(report).find("3 scenes cut to depth 2 at the least"), std::string::npos) << line_of_all(report);
   EXPECT_NE(check_text(report, {"foretoken check"}, false, 160).find("Every law that concerns them holds, 3 scenes cut to depth 2 at the least ("), std::string::npos);
   EXPECT_NE(check_text(told({b, c}), {"foretoken check"}, false, 160).find("holds, 1 scene cut to depth 2 ("), std::string::npos);
   const json findings = check_json(report, {"foretoken check"})["laws"][0]["findings"];
-  EXPECT_EQ(findings[0]["cut"], (json{{"scenes", 2}, {"least_depth", 3}}));
+  EXPECT_EQ(findings[1]["cut"], (json{{"scenes", 2}, {"least_depth", 3}}));
   EXPECT_FALSE(findings[2].contains("cut"));
 }
 

@@ -4,6 +4,8 @@
 // A cache in bf16 is read 2 kWidth numbers at a time, and becomes f32 while a multiplication waits for its turn: up to three queries
 // use what was read once. Operations: 4 * size a slot and query. Each score is the same tree of additions whatever runs beside it.
 #pragma once
+#include <utility>
+
 #include "kernels/cpu/operations.h"
 #include "kernels/cpu/vectors.h"
 
@@ -51,27 +53,19 @@ struct Workplace {
   Sight sight[kMaxQueries];
 };
 
-// Lane i is lane which[i] of a and b, one behind the other.
-inline Floats shuffled(const Floats& a, const Floats& b, const Ints& which) {
-#ifdef __clang__  // knows no shuffle by a vector, and compiles this code for fuzzing alone
-  Floats result;
-  for (int i = 0; i < kWidth; ++i) result[i] = which[i] < kWidth ? a[which[i]] : b[which[i] - kWidth];
-  return result;
-#else
-  return __builtin_shuffle(a, b, which);
-#endif
+// Lane i is lane kWhich(i) of a and b, one behind the other.
+template <auto kWhich> inline Floats shuffled(const Floats& a, const Floats& b) {
+  return [&]<int... kLanes>(std::integer_sequence<int, kLanes...>) { return __builtin_shufflevector(a, b, kWhich(kLanes)...); }(std::make_integer_sequence<int, kWidth>());
 }
 
 // Lane s of the answer is the sum of the lanes of v[s]; each sum is the same tree of additions.
 template <int kStep> inline Floats transposed_sums(Floats (&v)[kWidth]) {
-  Ints low, high;  // lanes whose `kStep` bit is clear come from the first vector, the others from the second
-  for (int i = 0; i < kWidth; ++i) {
-    low[i] = ((i & kStep) ? kWidth : 0) + (i & ~kStep);
-    high[i] = low[i] + kStep;
-  }
+  // Lanes whose `kStep` bit is clear come from the first vector, the others from the second.
+  constexpr auto kLow = [](int i) { return ((i & kStep) ? kWidth : 0) + (i & ~kStep); };
+  constexpr auto kHigh = [](int i) { return ((i & kStep) ? kWidth : 0) + (i | kStep); };
   for (int i = 0; i < kWidth / kStep / 2; ++i) {
     const Floats a = v[2 * i], b = v[2 * i + 1];
-    v[i] = shuffled(a, b, low) + shuffled(a, b, high);
+    v[i] = shuffled<kLow>(a, b) + shuffled<kHigh>(a, b);
   }
   if constexpr (2 * kStep < kWidth)
     return transposed_sums<2 * kStep>(v);
@@ -107,14 +101,14 @@ template <class S> inline int place_of(const Attention& a, int i) {
 // `size` numbers as they are to as they stand among numbers that were read so; what they leave of the last unit is zero.
 template <class S> inline void arrange(const Attention& a, const float* x, float scale, float* to) {
   const int whole = a.head_size / kUnit<S>;
-  Ints even, odd;
-  for (int i = 0; i < kWidth; ++i) even[i] = 2 * i, odd[i] = 2 * i + 1;
+  constexpr auto kEven = [](int i) { return 2 * i; };
+  constexpr auto kOdd = [](int i) { return 2 * i + 1; };
   for (int u = 0; u < whole; ++u, x += kUnit<S>, to += kUnit<S>) {
     if constexpr (S::kVectors == 1) {
       save(to, load<Floats>(x) * scale);
     } else {
       const Floats low = load<Floats>(x) * scale, high = load<Floats>(x + kWidth) * scale;
-      save(to, shuffled(low, high, even)), save(to + kWidth, shuffled(low, high, odd));
+      save(to, shuffled<kEven>(low, high)), save(to + kWidth, shuffled<kOdd>(low, high));
     }
   }
   if (whole * kUnit<S> == a.head_size) return;
@@ -124,14 +118,14 @@ template <class S> inline void arrange(const Attention& a, const float* x, float
 // And back, divided.
 template <class S> inline void restore(const Attention& a, const float* x, float divisor, float* to) {
   const int whole = a.head_size / kUnit<S>;
-  Ints low, high;
-  for (int i = 0; i < kWidth; ++i) low[i] = i / 2 + i % 2 * kWidth, high[i] = low[i] + kWidth / 2;
+  constexpr auto kLow = [](int i) { return i / 2 + i % 2 * kWidth; };
+  constexpr auto kHigh = [](int i) { return i / 2 + i % 2 * kWidth + kWidth / 2; };
   for (int u = 0; u < whole; ++u) {
     if constexpr (S::kVectors == 1) {
       save(to + u * kUnit<S>, load<Floats>(x + u * kUnit<S>) / divisor);
     } else {
       const Floats even = load<Floats>(x + u * kUnit<S>) / divisor, odd = load<Floats>(x + u * kUnit<S> + kWidth) / divisor;
-      save(to + u * kUnit<S>, shuffled(even, odd, low)), save(to + u * kUnit<S> + kWidth, shuffled(even, odd, high));
+      save(to + u * kUnit<S>, shuffled<kLow>(even, odd)), save(to + u * kUnit<S> + kWidth, shuffled<kHigh>(even, odd));
     }
   }
   for (int i = whole * kUnit<S>; i < a.head_size; ++i) to[i] = x[place_of<S>(a, i)] / divisor;

@@ -40,7 +40,7 @@ json parsed(const std::string& text, const std::string& flag) {
 json chair(const std::string& text, const std::string& flag) {
   if (text.empty()) return nullptr;
   const json chair = text.front() == '{' ? parsed(text, flag) : json{{"name", text}};
-  if (!chair.contains("name") || !chair["name"].is_string()) throw Error(flag + " '" + text + "' names nobody; write it as " + flag + " '{\"name\": \"fixed\", ...}'");
+  if (!chair.contains("name") || !chair["name"].is_string()) throw Error(flag + " '" + text + "' names nobody; write it as " + flag + " '{\"name\": NAME, ...}' with a name that foretoken list has");
   return chair;
 }
 
@@ -166,7 +166,7 @@ void add_check(CLI::App& app, Action& action) {
   c->add_option("--options", g->options, "JSON, options of the one that is asked");
   c->add_option("--laws", g->laws, "only these (default: all)")->delimiter(',');
   c->add_option("--seconds", g->seconds, "no scene begins later; 0: 60, and 600 where everything is asked")
-      ->check(CLI::NonNegativeNumber)
+      ->check(CLI::Range(0.0, 1e6))
       ->capture_default_str();
   c->add_option("--threads", g->threads, "scenes at once")->check(CLI::Range(1, 256))->capture_default_str();
   c->add_flag("--details", g->details, "a line for every combination");

@@ -204,14 +204,14 @@ void add_bench(CLI::App& app, Action& action) {
       ->capture_default_str();
   c->add_option("--instructions", g->instructions, "avx512bf16, avx512, avx2 or scalar (default: the best)");
   c->add_option("--repeats", g->repeats, "of every measurement; medians are reported")
-      ->check(CLI::PositiveNumber)
+      ->check(CLI::Range(1, 1000000))
       ->capture_default_str();
   c->add_flag("--json", g->json, "the same for programs");
   const auto soak = std::make_shared<SoakOptions>();
   CLI::Option* const endured =
       c->add_option("--soak", soak->file, "serves thousands of queued requests of a run instead: experiments/configs/soak.json")->excludes(file);
   for (const char* shapes : {"--model", "--threads", "--instructions", "--repeats"}) c->get_option(shapes)->excludes(file)->excludes(endured);
-  c->add_option("--requests", soak->requests, "of the soak")->check(CLI::PositiveNumber)->capture_default_str()->needs(endured);
+  c->add_option("--requests", soak->requests, "of the soak")->check(CLI::Range(1, 100000000))->capture_default_str()->needs(endured);
   c->callback([g, steps, soak, &action] {
     action = [g, steps, soak] {
       steps->json = soak->json = g->json;

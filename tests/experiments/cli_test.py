@@ -47,6 +47,7 @@ class Program(unittest.TestCase):
         self.assertEqual((status, out), (code, ""), err)
         self.assertEqual(err.count("\n"), 1, err)
         self.assertTrue(err.startswith("foretoken: "), err)
+        self.assertNotRegex(err, r"\d{40}", "a number that nobody reads")
         for word in words:
             self.assertIn(word, err)
 
@@ -123,9 +124,11 @@ class Program(unittest.TestCase):
     def test_check_refuses(self):
         for chair in ("--drafter", "--policy", "--verifier"):
             self.refused("check", chair, "{}", words=[chair, "names nobody"])
-            self.refused("check", chair, '{"name": 3}', words=[chair, "names nobody"])
+            self.refused("check", chair, '{"name": 3}', words=[chair, "names nobody", "foretoken list"])
             self.refused("check", chair, "nobody", words=["unknown", "'nobody'"])
         self.refused("check", "--drafter", '{"name"', words=["--drafter", "JSON object"])
+        self.refused("check", "--seconds", "-1", code=2, words=["--seconds", "not in range"])
+        self.refused("bench", "--repeats", "0", code=2, words=["--repeats", "not in range"])
         self.refused("check", "--laws", "cash", words=["unknown law 'cash'", "cache"])
         self.refused("check", "--drafter", "ngram", "--options", '{"longst": 2}', words=["did you mean 'longest'?"])
 

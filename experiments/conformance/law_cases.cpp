@@ -32,7 +32,7 @@ Cases exact_cases(const Candidate& c, const Ground& g) {
   ask("4 tokens, 3 deep", 2, {.target = {.vocab = 4, .order = 2, .seed = 7, .impossible = 0.2}, .tokens = 3}, {{3, 1, 0, 3, 1}});
   ask("5 tokens, whole context", 2, {.target = {.vocab = 5, .order = 0, .seed = 9, .impossible = 0.25}, .tokens = 2}, {{0}, {2, 4, 2, 4}});
   ask("2 tokens, 5 deep, several rounds", 2, {.target = {.vocab = 2, .seed = 4, .impossible = 0.1}, .tokens = 5}, prompts);
-  ask("a stop token inside a draft", 3, {.target = {.vocab = 3, .seed = 13, .impossible = 0.05}, .tokens = 3, .scene = {.stop_tokens = {2}}}, {{0, 1, 0, 1}});
+  ask("a stop token inside a draft", 3, {.target = {.vocab = 3, .seed = 13, .impossible = 0.2}, .tokens = 3, .scene = {.stop_tokens = {2}}}, {{0, 1, 0, 1}});
   ask("the length limit inside a draft", 3, {.target = {.vocab = 3, .seed = 15}, .tokens = 3, .max_new_tokens = 3}, {{1, 0, 1, 0}});
   ExactCase two{.target = {.vocab = 2, .seed = 23, .impossible = 0.1}, .prompts = {{0, 1}, {0, 1}}, .tokens = 2};
   if (c.own_policy) two.max_new_tokens = 3;

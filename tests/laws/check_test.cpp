@@ -147,6 +147,13 @@ TEST(Check, ABrokenLawIsBrokenWhateverOthersWereNotShown) {
   for (const std::vector<LawReport>& order : {std::vector{b, c}, {c, b}}) EXPECT_NE(line_of_all(told(order)).find(" not shown "), std::string::npos);
 }
 
+// The drafts of this tree that fall in the most ways: a near model's, which are refused as often as not.
+TEST(Check, TheScenesOfThisTreeAreLookedAtWhole) {
+  const CheckReport report = check(candidates({all_registries(), {{"name", "draft_model"}, {"model", "table:other"}}, nullptr, {{"name", "speculative_sampling"}}}), ground(), {2, 600, {"exact"}});
+  EXPECT_TRUE(report.holds());
+  for (const LawReport& r : report.laws) EXPECT_EQ(r.cut, 0) << r.law << " of " << r.subject;
+}
+
 TEST(Check, WhatFallsInMoreWaysThanAreFollowedIsCutAndCounted) {
   Ground shallow = ground();
   shallow.most_ways = 20;

@@ -118,6 +118,7 @@ bool has_boxes(StreamWork& w) {
 bool streams(StreamWork& w, const Room& room) {
   constexpr int kMostBlocks = 4, kWarps = 12;      // of a multiprocessor, for latency and by registers
   constexpr std::int64_t kReserved = 1 << 10;  // bytes of a block that are not its own
+  constexpr int kAtOnce = 8;  // slots that a multiprocessor asks for at once: more only wait, and others' requests behind them (measured)
   if (!has_boxes(w)) return false;
   AttentionWork& a = w.of.a;
   const int units = a.sequences * a.kv_heads, multiprocessors = room.multiprocessors;
@@ -130,7 +131,11 @@ bool streams(StreamWork& w, const Room& room) {
   for (blocks = std::clamp((units * a.parts + multiprocessors - 1) / multiprocessors, 1, blocks);; --blocks) {
     w.slots = kMostSlots;
     while (w.slots > 2 && blocks * (std::int64_t(stream_bytes(w)) + kReserved) > room.multiprocessor) --w.slots;
-    if (w.slots * a.head_size >= 384 || blocks == 1) return std::int64_t(stream_bytes(w)) <= room.block;
+    if (w.slots * a.head_size < 384 && blocks > 1) continue;
+    w.slots = std::min(w.slots, std::max(2, (kAtOnce + blocks - 1) / blocks));
+    // All the memory there is, so that no more blocks find room on a multiprocessor: they spread evenly.
+    w.bytes = std::max(std::int64_t(stream_bytes(w)), std::min(room.block, room.multiprocessor / blocks - kReserved));
+    return w.bytes <= room.block;
   }
 }
 

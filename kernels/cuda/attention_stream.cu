@@ -7,7 +7,7 @@ namespace {
 
 template <int kHead> void launch(const StreamWork& work, cudaStream_t stream) {
   const AttentionWork& a = work.of.a;
-  Grid grid{dim3(unsigned(a.sequences * a.parts), unsigned(a.kv_heads)), 32 * work.warps + 32, stream_bytes(work), a.parts};
+  Grid grid{dim3(unsigned(a.sequences * a.parts), unsigned(a.kv_heads)), 32 * work.warps + 32, std::size_t(work.bytes), a.parts};
   grid.overlaps = true;
   if (a.parts > kPortableCluster) check(cudaFuncSetAttribute(attend_stream<kHead>, cudaFuncAttributeNonPortableClusterSizeAllowed, 1), "attend");
   launch_kernel("attend", stream, grid, attend_stream<kHead>, work);

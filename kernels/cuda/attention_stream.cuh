@@ -87,18 +87,21 @@ template <int kHead> struct StreamBlock : PageStreamRows<kHead> {
 #pragma unroll
     for (int i = 0; i < 4; ++i) mass[i] *= keep[i % 2];
   }
-  __device__ void add_values(int slot, const std::uint32_t (&weights)[4][2]) {
+  // With kSome only those of `tiles` of 16 keys: to leave out one that nobody sees changes no bit.
+  template <bool kSome> __device__ void add_values(int slot, const std::uint32_t (&weights)[4][2], unsigned tiles) {
     constexpr Quad kOne = {{kOnes, kOnes, kOnes, kOnes}};
     const std::uint32_t values = shared_address(ring) + unsigned(slot * kSlotBytes + ((lane & 7) + (lane >> 4) * 8) * 128);
 #pragma unroll
     for (int t = 0; t < 4; ++t) multiply_add(mass, kOne, weights[t][0], weights[t][1]);
 #pragma unroll
-    for (int t = 0; t < 4; ++t)
+    for (int t = 0; t < 4; ++t) {
+      if (kSome && !(tiles >> t & 1)) continue;
 #pragma unroll
       for (int m = 0; m < kTiles; ++m) {
         const std::uint32_t at = values + unsigned((m / 4 * kStep + t * 16) * 128 + ((m % 4 * 2 + (lane >> 3 & 1)) ^ (lane & 7)) * 16);
         multiply_add(sum[m], load_quad_transposed(at), weights[t][0], weights[t][1]);
       }
+    }
   }
 
   // ---- chunks ----
@@ -135,18 +138,22 @@ template <int kHead> struct StreamBlock : PageStreamRows<kHead> {
       if (++at == share) at = 0, ++to;
     }
   }
+  // Where lane l writes of vector l / 4 of a warp: numbers 2 (l % 4) and the next of each eight.
+  __device__ Bf16* place(int of_warp) const {
+    const int v = of_warp * kStreamVectors + lane / 4, r = v / a.group;
+    return static_cast<Bf16*>(a.out) + (std::int64_t(row + r) * a.heads + head * a.group + (v - r * a.group)) * kHead + lane % 4 * 2;
+  }
   // Numbers 8 i + l / 4 of two vectors of a warp.
-  __device__ void put(int of_warp, int i, float left, float right) const {
+  __device__ static void put(Bf16* to, bool mine, int i, float left, float right) {
     const std::uint32_t pair = transposed(pack_bf16(left, right));
-    const int v = of_warp * kStreamVectors + lane / 4;
-    if (v >= vectors) return;
-    const std::int64_t to = (std::int64_t(row + v / a.group) * a.heads + head * a.group + v % a.group) * kHead + i * 8 + lane % 4 * 2;
-    *reinterpret_cast<std::uint32_t*>(static_cast<Bf16*>(a.out) + to) = pair;
+    if (mine) *reinterpret_cast<std::uint32_t*>(to + i * 8) = pair;
   }
   __device__ void store() const {
     const float inverse[2] = {inverse_mass(total_mass[0]), inverse_mass(total_mass[1])};
+    Bf16* const to = place(warp);
+    const bool mine = warp * kStreamVectors + lane / 4 < vectors;
 #pragma unroll
-    for (int i = 0; i < 2 * kTiles; ++i) put(warp, i, total[i / 2][i % 2 * 2] * inverse[0], total[i / 2][i % 2 * 2 + 1] * inverse[1]);
+    for (int i = 0; i < 2 * kTiles; ++i) put(to, mine, i, total[i / 2][i % 2 * 2] * inverse[0], total[i / 2][i % 2 * 2 + 1] * inverse[1]);
   }
 
   __device__ void fold_units() const {
@@ -161,7 +168,7 @@ template <int kHead> struct StreamBlock : PageStreamRows<kHead> {
         whole[0] = folded(whole[0], of.y, left), result[0] = folded(result[0], part.x, left);
         whole[1] = folded(whole[1], of.w, right), result[1] = folded(result[1], part.y, right);
       }
-      put(w, unit % (2 * kTiles), result[0] * inverse_mass(whole[0]), result[1] * inverse_mass(whole[1]));
+      put(place(w), w * kStreamVectors + lane / 4 < vectors, unit % (2 * kTiles), result[0] * inverse_mass(whole[0]), result[1] * inverse_mass(whole[1]));
     }
   }
 
@@ -203,8 +210,8 @@ template <int kHead> struct StreamBlock : PageStreamRows<kHead> {
       hide(from, s);
       weigh(s, weights);
       wait_barrier(&shared.full[slot], parity);
-      if (Rows::odd(from)) Rows::mend(slot, from, true);
-      add_values(slot, weights);
+      if (Rows::odd(from)) add_values<true>(slot, weights, Rows::mend(slot, from, true));
+      else add_values<false>(slot, weights, 0);
       done(slot, parity);
       if (at + 1 == end || (at + 1) % (kChunk / kStep) == 0) close_chunk(at / (kChunk / kStep));
     }

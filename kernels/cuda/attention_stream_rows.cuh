@@ -17,6 +17,7 @@ struct StreamWork {
   CUtensorMap keys, values;
   int box = 0;    // rows of a copy
   int slots = 2;  // of the ring: keys and values of a step by turns
+  std::int64_t bytes = 0;  // of shared memory of a block, at least stream_bytes()
   int warps = 1;  // that compute; one more asks for boxes
 };
 
@@ -103,6 +104,7 @@ template <int kHead> struct PageStreamRows {
     };
     const std::uint32_t to = shared_address(ring) + unsigned(half * kStep + box * work.box) * 128;
     int page = page_of(step), behind = page_of(step + 1), slot = 0, parity = 1;
+    const std::uint64_t policy = read_once();
     wait_for_earlier();
     for (int of_step = step; of_step < end; ++of_step) {
       const int depth = of_step * kStep + box * work.box, row_in_page = a.page_shift >= 0 ? depth & (a.page_rows - 1) : depth % a.page_rows;
@@ -113,7 +115,7 @@ template <int kHead> struct PageStreamRows {
         wait_barrier(&shared.empty[slot], parity);
         if (lane == 0) expect_copies(&shared.full[slot], bytes);
         __syncwarp();
-        if (read) copy_box(to + unsigned(slot * kSlotBytes), i ? work.values : work.keys, half * 64, row_in_page, head, page, &shared.full[slot]);
+        if (read) copy_box(to + unsigned(slot * kSlotBytes), i ? work.values : work.keys, half * 64, row_in_page, head, page, &shared.full[slot], policy);
         if (++slot == work.slots) slot = 0, parity ^= 1;
       }
       page = behind, behind = page_of(of_step + 2);
@@ -200,20 +202,33 @@ template <int kHead> struct PageStreamRows {
     }
     return __ballot_sync(~0u, low) | std::uint64_t(__ballot_sync(~0u, high)) << 32;
   }
-  __device__ void mend(int slot, int from, bool values) const {
-    if (values) {
-      const std::uint64_t seen = seen_keys(from);
-#pragma unroll 8
-      for (int key = thread / kChunks; key < kStep; key += threads / kChunks)
-        if (!(seen >> key & 1)) *line(slot, key, thread % kChunks) = uint4{};
-      meet();
+  // Zeros for values that nobody sees, in tiles of 16 keys of which some are seen. Says which tiles are.
+  __device__ unsigned clear_unseen(int slot, int from) const {
+    const std::uint64_t seen = seen_keys(from);
+    unsigned tiles = 0;
+#pragma unroll 1
+    for (int t = 0; t < kStep / 16; ++t) {
+      const unsigned keys = unsigned(seen >> t * 16) & 0xffffu;
+      if (keys != 0) tiles |= 1u << t;
+      if (keys == 0 || keys == 0xffffu) continue;
+#pragma unroll 4
+      for (int key = thread / kChunks; key < 16; key += threads / kChunks)
+        if (!(keys >> key & 1)) *line(slot, t * 16 + key, thread % kChunks) = uint4{};
     }
+    meet();
+    return tiles;
+  }
+  // The rows' own keys or values into a slot of the ring. Says which tiles of 16 keys are seen, of values.
+  __device__ unsigned mend(int slot, int from, bool values) const {
+    meet();  // whoever read this slot a turn ago has done so: the ring's barriers say it too, but racecheck does not follow them
+    const unsigned tiles = values ? clear_unseen(slot, from) : 0;
     for (int i = thread; i < rows * kChunks; i += threads) {
       const int r = i / kChunks, key = shared.slot[r] - from;
       if (key >= 0 && key < kStep && last_of_slot(r)) *line(slot, key, i % kChunks) = reinterpret_cast<const uint4*>(own)[(values * a.longest + r) * kChunks + i % kChunks];
     }
     show_to_engines();
     meet();
+    return tiles;
   }
 };
 

@@ -36,6 +36,13 @@ __device__ inline void copy_box(std::uint32_t to, const CUtensorMap& map, int co
                : "memory");
 }
 
+// The same; `policy` says how long the second-level cache keeps it.
+__device__ inline void copy_box(std::uint32_t to, const CUtensorMap& map, int column, int row, int plane, int page, std::uint64_t* barrier, std::uint64_t policy) {
+  asm volatile("cp.async.bulk.tensor.4d.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint [%0], [%1, {%2, %3, %4, %5}], [%6], %7;" ::"r"(to), "l"(&map),
+               "r"(column), "r"(row), "r"(plane), "r"(page), "r"(shared_address(barrier)), "l"(policy)
+               : "memory");
+}
+
 #endif
 
 }  // namespace foretoken

@@ -176,6 +176,8 @@ Tensor CudaBackend::rope_attend(Tensor q, Tensor k, const Tensor& v, const KvLay
     const Tensor out = allocate(q.shape(), q.dtype());
     DecodeWork work{work_for(q, out, kv, layout, scale), k.data<Bf16>(), v.data<Bf16>(), k.row_stride(), v.row_stride(), layout.positions.data<std::int32_t>(),
                     layout.slots.data<std::int32_t>(), frequencies.data<float>()};
+    work.settled = settled(kv);
+    written(kv);
     const Room room{multiprocessors_, cluster_, shared_memory_, multiprocessor_memory_};
     const int patience = layout.sequences * kv.kv_heads <= 32 ? 3 : 2;  // with more, pages that stream are faster (64: measured)
     if (fits_tiles(work.a) && decodes(work, layout, room, patience)) {

@@ -186,12 +186,13 @@ template <int kHead> struct DecodeBlock : DecodeRows<kHead> {
     Rows::turn_table();
     find_sources(first);
     __syncthreads();
-    read_ahead();
+    if (Rows::work.settled) ask();
+    else read_ahead();
     typename Rows::Pair queries[Rows::kQueryPairs], own[Rows::kRowPairs];
     wait_for_earlier();
     Rows::ask_queries(queries), Rows::ask_rows(own, thread);
     for (int chunk = first; chunk < last; ++chunk) {
-      ask();
+      if (chunk != first || !Rows::work.settled) ask();
       if (chunk == first) Rows::place_queries(queries);
       Rows::place_rows(chunk, own);
       wait_copies<0>();

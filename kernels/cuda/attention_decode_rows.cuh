@@ -17,6 +17,7 @@ struct DecodeWork {
   std::int64_t k_stride, v_stride;
   const std::int32_t *positions, *slots;
   const float* frequencies;
+  bool settled = false;  // no kernel that may still run writes to these pages: they are read before it ends
 };
 
 template <int kHead> struct DecodeShared {

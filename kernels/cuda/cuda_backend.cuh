@@ -6,6 +6,8 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "kernels/backend.h"
 #include "kernels/cuda/cuda_backend.h"
@@ -84,6 +86,10 @@ class CudaBackend final : public Backend {
   std::int64_t shared_memory() const { return shared_memory_; }      // bytes that one block may have
   bool overlaps() const { return architecture_ >= 90; }              // see Grid::overlaps
   bool recording() const;                                            // a body is being captured
+  // Whether kernels may read a layer's pages before wait_for_earlier(): embed() lets later kernels start when all before it is done, so
+  // what was written before the last embed() stands. written() says that a kernel writes to them now. (rope_store.cu)
+  bool settled(const KvLayer& kv) const;
+  void written(const KvLayer& kv);
 
  private:
   CudaOptions options_;
@@ -92,6 +98,7 @@ class CudaBackend final : public Backend {
   int multiprocessors_ = 0, architecture_ = 0;
   std::int64_t shared_memory_ = 0, multiprocessor_memory_ = 0;  // bytes that one block may have, that all blocks of a multiprocessor share
   int cluster_ = 0;  // blocks of a cluster in attention, at most
+  std::vector<std::pair<const void*, std::int64_t>> unsettled_;  // pool and keys of layers written since the last embed()
   std::shared_ptr<CudaMemory> memory_;  // tensors keep it alive
   std::unique_ptr<CudaTransfers> transfers_;
   std::unique_ptr<CudaReplays> replays_;

@@ -7,8 +7,8 @@ namespace foretoken {
 namespace {
 
 template <class T> __global__ void embed_kernel(const T* table, std::int64_t stride, const int* tokens, float* x, int width) {
-  let_later_start();
   wait_for_earlier();
+  let_later_start();  // not before: see CudaBackend::settled
   const int token = tokens[blockIdx.x];
   float* const to = x + std::int64_t(blockIdx.x) * width;
   const T* const from = table + std::int64_t(token) * stride;
@@ -17,8 +17,8 @@ template <class T> __global__ void embed_kernel(const T* table, std::int64_t str
 
 // Rows in fours.
 template <class T> __global__ void embed_fours(const T* table, std::int64_t stride, const int* tokens, float* x, int width) {
-  let_later_start();
   wait_for_earlier();
+  let_later_start();
   const int token = tokens[blockIdx.x], i = 4 * int(blockIdx.y * blockDim.x + threadIdx.x);
   if (i < width) store_four(x + std::int64_t(blockIdx.x) * width + i, token < 0 ? float4{} : load_four(table + std::int64_t(token) * stride + i));
 }
@@ -34,6 +34,7 @@ Tensor CudaBackend::embed(const Tensor& table, const Tensor& tokens) {
     launch_kernel("embed", stream_, {dim3(unsigned(tokens.dim(0)), wide ? blocks_for(width, 1024) : 1), 256, 0, 1, overlaps()},
                   wide ? embed_fours<T> : embed_kernel<T>, table.data<T>(), table.row_stride(), tokens.data<int>(), x.data<float>(), width);
   });
+  if (tokens.dim(0) > 0) unsettled_.clear();
   return x;
 }
 

@@ -1,6 +1,8 @@
 // rope_store: pairs (i, i + half) of every head of q and k turn by positions[row] * frequencies[i], in place; then k and v of the
 // row go to its slot. q [rows, heads * head_size], k and v [rows, kv_heads * head_size], f32 or bf16; pages f32 or bf16.
 // Bytes: rows * head_size * (2 heads + 2 kv_heads) * size for q and k, and 2 * rows * kv_heads * head_size * (size + page size).
+#include <algorithm>
+
 #include "kernels/cuda/cuda_backend.cuh"
 #include "kernels/cuda/elementwise.cuh"
 #include "kernels/cuda/rotation.cuh"
@@ -123,8 +125,16 @@ void CudaBackend::rope(Tensor q, Tensor k, const Layout& layout, const Tensor& f
   });
 }
 
+bool CudaBackend::settled(const KvLayer& kv) const {
+  return std::find(unsettled_.begin(), unsettled_.end(), std::pair<const void*, std::int64_t>(kv.pool.raw(), kv.keys)) == unsettled_.end();
+}
+void CudaBackend::written(const KvLayer& kv) {
+  if (settled(kv)) unsettled_.emplace_back(kv.pool.raw(), kv.keys);
+}
+
 void CudaBackend::store(const Tensor& k, const Tensor& v, const KvLayer& kv, const Layout& layout) {
   expect_same("store", k, v);
+  written(kv);
   with_type("store", k.dtype(), [&](auto* type) {
     auto a = arguments<std::remove_pointer_t<decltype(type)>>({}, k, layout, kv.head_size);
     add_pages(a, v, kv);
@@ -135,6 +145,7 @@ void CudaBackend::store(const Tensor& k, const Tensor& v, const KvLayer& kv, con
 void CudaBackend::rope_store(Tensor q, Tensor k, const Tensor& v, const KvLayer& kv, const Layout& layout, const Tensor& frequencies) {
   if (q) expect_same("rope_store", q, k);
   expect_same("rope_store", k, v);
+  written(kv);
   with_type("rope_store", k.dtype(), [&](auto* type) {
     auto a = arguments<std::remove_pointer_t<decltype(type)>>(q, k, layout, kv.head_size);
     a.frequencies = frequencies.data<float>();

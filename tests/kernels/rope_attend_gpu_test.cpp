@@ -147,30 +147,45 @@ TEST(RopeAttend, Prompts) {
   compare({.window = 100}, {{700, 20}, {200, 1}}, 1);
 }
 
-// Before the engine replays it, a forward queues many of them one behind another.
-TEST(RopeAttend, OneBehindAnother) {
-  Cache cache(1, 300, 16, 2, 128, DType::bf16, 5);
-  fill(*make_cpu_backend(2), cache, 300, 5);
+// Steps queued one behind another, each of one row of every sequence, which read what the step before stored. With `forwards` each begins
+// with embed, as a forward does: pages may then be read before the kernel in front has ended.
+void expect_steps(int sequences, bool forwards) {
+  SCOPED_TRACE(::testing::Message() << sequences << " sequences" << (forwards ? ", forwards" : ""));
+  Cache cache(sequences, 150, 16, 2, 128, DType::bf16, 5);
+  fill(*make_cpu_backend(2), cache, 150, 5);
   KvLayer kv = cache.layers[0];
-  kv.pool = gpu().upload(cache.pool);
-  const Tensor frequencies = gpu().upload(random_tensor({64}, 3)), x = gpu().upload(rounded(random_tensor({1, 12 * 128}, 8)));
-  const auto step = [&](int slot, bool fused) {
-    const Layout layout = on_gpu(layout_of({chain_row(0, slot)}, cache.tables, 0));
-    const Tensor own = gpu().allocate({1, 12 * 128}, DType::bf16);
-    gpu().copy(x, own);
+  const Tensor frequencies = gpu().upload(random_tensor({64}, 3)), x = rounded(random_tensor({sequences, 12 * 128}, 8));
+  const Tensor table = gpu().upload(random_tensor({4, 64}, 2)), token = gpu().upload(integers({1}));
+  const auto step = [&](const Layout& layout, const Tensor& own, bool fused) {
+    if (forwards) gpu().embed(table, token);
     const Tensor q = own.columns(0, 1024), k = own.columns(1024, 256), v = own.columns(1280, 256);
     if (fused) return gpu().rope_attend(q, k, v, kv, layout, frequencies, 0.1f);
     gpu().rope_store(q, k, v, kv, layout, frequencies);
     return gpu().attend(q, kv, layout, 0.1f);
   };
-  std::vector<Tensor> fused, apart;
-  for (int slot = 100; slot < 140; ++slot) fused.push_back(step(slot, true));
-  kv.pool = gpu().upload(cache.pool);
-  for (int slot = 100; slot < 140; ++slot) apart.push_back(step(slot, false));
-  for (std::size_t i = 0; i < fused.size(); ++i) {
-    const Tensor a = fetched(fused[i]), b = fetched(apart[i]);
+  std::vector<Tensor> results[2];
+  for (const bool fused : {true, false}) {
+    kv.pool = gpu().upload(copy_of(cache.pool));
+    std::vector<Layout> layouts;
+    std::vector<Tensor> owns;
+    for (int slot = 120; slot < 140; ++slot) {
+      std::vector<SceneRow> rows;
+      for (int s = 0; s < sequences; ++s) rows.push_back(chain_row(s, slot + s % 3));
+      layouts.push_back(on_gpu(layout_of(rows, cache.tables, 0)));
+      owns.push_back(gpu().upload(copy_of(x)));
+    }
+    for (std::size_t i = 0; i < layouts.size(); ++i) results[fused].push_back(step(layouts[i], owns[i], fused));  // nothing but kernels
+  }
+  for (std::size_t i = 0; i < results[0].size(); ++i) {
+    const Tensor a = fetched(results[1][i]), b = fetched(results[0][i]);
     EXPECT_EQ(std::memcmp(a.raw(), b.raw(), std::size_t(a.bytes())), 0) << "step " << i;
   }
+}
+
+// Before the engine replays it, a forward queues many of them one behind another.
+TEST(RopeAttend, OneBehindAnother) {
+  for (int sequences : {1, 20, 70})
+    for (const bool forwards : {false, true}) expect_steps(sequences, forwards);
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include "kernels/cuda/exact_product.cuh"
 #include "kernels/cuda/stream_product.cuh"
 #include "kernels/cuda/tile_product.cuh"
+#include "kernels/cuda/wide_product.cuh"
 
 namespace foretoken {
 namespace {
@@ -81,6 +82,7 @@ void CudaProducts::run(const Tensor& y, const ProductInput& input, const Weight&
   const ProductInput made = ready(input, w, matrix);
   if (tiles(made, w) && can_tile(backend_, y, made.x, matrix)) return tile_product(backend_, y, made.x, matrix, w.bias, adds);
   if (streams(made, w, matrix)) return stream(y, made, w, matrix, adds ? ProductEnd::added : ProductEnd::plain);
+  if (backend_.invariant() && can_widen(backend_, y, made.x, matrix)) return wide_product(backend_, y, made.x, matrix, w.bias, adds);
   const bool awkward = w.in % 8 != 0 || w.out % 4 != 0;  // cuBLASLt has no order of sums of its own for these
   if (backend_.invariant() && (matrix.dtype() == DType::f32 || awkward)) return exact_product(backend_, y, made.x, matrix, w.bias, adds);
   blas_->run(y, made.x, matrix, w.bias, adds);
@@ -105,11 +107,13 @@ Tensor CudaProducts::gated(const ProductInput& input, const Weight& w) {
   return backend_.silu_mul(y);
 }
 
-// Where it was measured to be the fastest: 9 to 16 rows; a head, which is all stream, from two rows on; to 32 rows where one side of
-// the matrix is short.
+// Where it was measured to be the fastest: 9 rows and more; a head, which is all stream, from two rows on. To 64 rows where all tiles run at once,
+// or the library would write each slice to memory; else to 32 where one side of the matrix is short, to 16 where none is.
 bool CudaProducts::tiles(const ProductInput& input, const Weight& w) const {
-  constexpr std::int64_t kHead = 1 << 16, kShort = 2048;
-  const std::int64_t rows = input.rows(), fewest = w.out >= kHead ? 2 : 9, most = std::min(w.out, w.in) <= kShort ? kTileRows : kStreamRows;
+  constexpr std::int64_t kHead = 1 << 16, kShort = 2048, kShortRows = 32;
+  const std::int64_t rows = input.rows(), fewest = w.out >= kHead ? 2 : 9;
+  const bool many = tiles_at_once(backend_, w.out, w.in) || (backend_.invariant() && splits_of(w.out, w.in) > 1);
+  const std::int64_t most = many ? kTileRows : std::min(w.out, w.in) <= kShort ? kShortRows : kStreamRows;
   return input.kind == ProductInput::Kind::plain && rows >= fewest && rows <= most;
 }
 

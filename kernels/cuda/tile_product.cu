@@ -1,5 +1,5 @@
-// y = x W^T + b for at most 32 rows. W bf16 [out, in], x bf16 [rows, in], sums in f32.
-// Bytes: the matrix once, out * in * 2, from memory; x once for every 128 outputs, from L2. Operations: 2 * rows * out * in.
+// y = x W^T + b for at most 64 rows. W bf16 [out, in], x bf16 [rows, in], sums in f32.
+// Bytes: the matrix once, out * in * 2, from memory; x once for every 128 to 224 outputs, from L2. Operations: 2 * rows * out * in.
 // One warp of a block asks the copy engine for boxes of 64 inputs, several ahead, into a ring in shared memory; the others multiply
 // them, so that a result does not depend on how many rows there are and has the bits of the other ways. The matrix' boxes are
 // asked for before the kernel waits for the one before it: the multiprocessors hold up to 26 MB by then.
@@ -8,12 +8,13 @@
 #include "kernels/cuda/tile_product.cuh"
 
 #include "kernels/cuda/elementwise.cuh"
+#include "kernels/cuda/product_maps.cuh"
 #include "kernels/cuda/products.cuh"
-#include "kernels/cuda/tensor_maps.cuh"
-#include "kernels/cuda/tile_ring.cuh"
 
 namespace foretoken {
 namespace {
+
+constexpr int kMostOuts = 224;  // of a block
 
 struct TileWork {
   CUtensorMap w, x;
@@ -121,7 +122,7 @@ template <class T> __global__ void __launch_bounds__(T::kThreads, T::kBlocks) sl
   Shares<T> shares(a, ring.memory, slice, tile * T::kOuts);
   shares.begin();
   __syncthreads();  // nobody reads the ring any more, and all that was asked for has come
-  if (warp < T::kWorkers) Shares<T>::put(reinterpret_cast<float*>(shared + (ring.memory - shared_address(shared))), sum, warp, lane);
+  if (warp < T::kOuts / 16) Shares<T>::put(reinterpret_cast<float*>(shared + (ring.memory - shared_address(shared))), sum, warp, lane);
   meet_cluster();
   shares.write();
   meet_cluster();  // the others may still read here
@@ -169,6 +170,7 @@ template <class T> __global__ void __launch_bounds__(T::kThreads, T::kBlocks) wh
   float sum[T::kRows / 2];
   for (int tile = first; tile < a.tiles; tile += stride) {
     sums.add_up(sum, a.boxes);
+    if (warp >= T::kOuts / 16) continue;  // what lies behind the box is multiplied too, and nobody's
     if (a.gated) write_gated<T>(a, sum, tile * T::kOuts / 2 + warp * 8 + lane / 4, lane);
     else write_sums<T>(a, sum, tile * T::kOuts + warp * 16, lane);
   }
@@ -181,26 +183,6 @@ template <class T> __global__ void whole_kernel(const __grid_constant__ TileWork
 
 // ---- the host's side ----
 
-// takes() has seen that there is an encoder, and that addresses, strides and widths are what it asks for.
-template <int kDimensions>
-void describe(CUtensorMap& map, const Tensor& matrix, const cuuint64_t (&sizes)[kDimensions], const cuuint64_t (&strides)[kDimensions - 1], const cuuint32_t (&box)[kDimensions]) {
-  cuuint32_t steps[kDimensions];
-  for (cuuint32_t& s : steps) s = 1;
-  if (map_encoder()(&map, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, kDimensions, matrix.raw(), sizes, strides, box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE,
-                    CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE) != CUDA_SUCCESS)
-    throw Error("cuda: the driver cannot describe a matrix of " + matrix.shape().text() + " to the copy engine; update the driver, or use \"device\": \"cpu\"");
-}
-
-// Boxes of `rows` rows of a matrix.
-void plain_map(CUtensorMap& map, const Tensor& m, int rows) {
-  describe<2>(map, m, {cuuint64_t(m.dim(1)), cuuint64_t(m.dim(0))}, {cuuint64_t(m.row_stride()) * 2}, {kBoxInputs, cuuint32_t(rows)});
-}
-// Boxes of `rows` rows, of which eight are from the first half of the matrix, eight from the second, and so on.
-void gated_map(CUtensorMap& map, const Tensor& m, int rows) {
-  const cuuint64_t row = cuuint64_t(m.row_stride()) * 2, half = cuuint64_t(m.dim(0)) / 2;
-  describe<4>(map, m, {cuuint64_t(m.dim(1)), 8, 2, half / 8}, {row, half * row, 8 * row}, {kBoxInputs, 8, 2, cuuint32_t(rows) / 16});
-}
-
 // T is the tile of a kernel, sliced_kernel or whole_kernel.
 template <class T> void launch(const CudaBackend& backend, TileWork& work, const Tensor& x, const Tensor& matrix, void (*kernel)(TileWork)) {
   if (work.gated) gated_map(work.w, matrix, T::kOuts);
@@ -212,15 +194,34 @@ template <class T> void launch(const CudaBackend& backend, TileWork& work, const
   launch_kernel("a product", backend.cuda_stream(), grid, kernel, work);
 }
 
-template <int kRows> void launch_rows(const CudaBackend& backend, TileWork& work, const Tensor& x, const Tensor& matrix) {
-  using T = Tile<kRows>;
+template <int kRows, int kOuts = 128, int kBlocks = 2> void launch_rows(const CudaBackend& backend, TileWork& work, const Tensor& x, const Tensor& matrix) {
+  using T = Tile<kRows, kOuts, kBlocks>;
   launch<T>(backend, work, x, matrix, work.slices == 1 ? whole_kernel<T> : sliced_kernel<T>);
+}
+
+// Outputs of a block where each multiprocessor has one block, whose ring is deep, and all run at once. Clusters of four and eight such blocks
+// leave a twelfth of the multiprocessors out (an H200's are 132, in groups of 16 and 18).
+std::int64_t outs_at_once(const CudaBackend& backend, std::int64_t out, int slices) {
+  const std::int64_t blocks = slices == 1 ? backend.multiprocessors() : backend.multiprocessors() * 10 / 11 / slices;
+  return blocks_for(out, std::max<std::int64_t>(1, blocks));
+}
+
+// Many rows leave two rings of a multiprocessor too shallow: 3.5 TB/s of matrix at 64 rows, where one of twice the size reads more than 4.
+template <int kRows> void launch_many(const CudaBackend& backend, TileWork& work, const Tensor& x, const Tensor& matrix) {
+  constexpr int kFew = 4;  // boxes, for which no ring is deep
+  const std::int64_t outs = outs_at_once(backend, work.out, work.slices);
+  if (work.boxes <= kFew || outs > kMostOuts) launch_rows<kRows>(backend, work, x, matrix);
+  else if (outs <= 128) launch_rows<kRows, 128, 1>(backend, work, x, matrix);
+  else if (outs <= 144) launch_rows<kRows, 144, 1>(backend, work, x, matrix);
+  else if (outs <= 208) launch_rows<kRows, 208, 1>(backend, work, x, matrix);
+  else launch_rows<kRows, kMostOuts, 1>(backend, work, x, matrix);
 }
 
 void launch(const CudaBackend& backend, TileWork& work, const Tensor& x, const Tensor& matrix) {
   if (work.rows <= 8) launch_rows<8>(backend, work, x, matrix);
   else if (work.rows <= 16) launch_rows<16>(backend, work, x, matrix);
-  else launch_rows<32>(backend, work, x, matrix);
+  else if (work.rows <= 32) launch_many<32>(backend, work, x, matrix);
+  else launch_many<64>(backend, work, x, matrix);
 }
 
 bool tile_is_built() {
@@ -230,10 +231,6 @@ bool tile_is_built() {
     return a.numRegs > 24;  // it is empty where architecture 90a is missing
   }();
   return built;
-}
-
-bool aligned(const Tensor& t, std::int64_t bytes) {
-  return reinterpret_cast<std::uintptr_t>(t.raw()) % std::uintptr_t(bytes) == 0 && t.row_stride() * size_of(t.dtype()) % bytes == 0;
 }
 
 bool takes(const CudaBackend& backend, const Tensor& x, const Tensor& matrix) {
@@ -252,6 +249,8 @@ TileWork work_of(const Tensor& y, const Tensor& x, const Tensor& matrix) {
 }
 
 }  // namespace
+
+bool tiles_at_once(const CudaBackend& backend, std::int64_t out, std::int64_t in) { return outs_at_once(backend, out, splits_of(out, in)) <= kMostOuts; }
 
 bool can_tile(const CudaBackend& backend, const Tensor& y, const Tensor& x, const Tensor& matrix) {
   return takes(backend, x, matrix) && matrix.dim(0) % 4 == 0 && aligned(y, 4 * size_of(y.dtype()));

@@ -1,11 +1,14 @@
-// Products of up to 32 rows where architecture 90a is: warpgroup products of boxes of the matrix. This room must not know what is
+// Products of up to 64 rows where architecture 90a is: warpgroup products of boxes of the matrix. This room must not know what is
 // multiplied.
 #pragma once
 #include "kernels/cuda/cuda_backend.cuh"
 
 namespace foretoken {
 
-constexpr std::int64_t kTileRows = 32;  // with more, its rings hold too little of the matrix
+constexpr std::int64_t kTileRows = 64;  // with more, its rings hold too little of the matrix
+
+// Whether all tiles of a matrix [out, in] run at once where each has a multiprocessor to itself: fast with 17 rows and more.
+bool tiles_at_once(const CudaBackend& backend, std::int64_t out, std::int64_t in);
 
 // Whether tile_product takes this: up to kTileRows rows; bf16 x and matrix [out, in], aligned, `in` a multiple of 64 for each slice of splits_of().
 bool can_tile(const CudaBackend& backend, const Tensor& y, const Tensor& x, const Tensor& matrix);

@@ -11,12 +11,15 @@ namespace foretoken {
 
 constexpr int kBoxInputs = 64;  // rows of 128 bytes
 
-// A block of two warpgroups with 64 outputs each, kRows rows of x, and a warp that asks for boxes; two on a multiprocessor.
-template <int kRowsOf> struct Tile {
-  static constexpr int kRows = kRowsOf, kOuts = 128, kWorkers = 8, kThreads = 32 * (kWorkers + 1), kBlocks = 2;
+// A block of warpgroups with 64 outputs each (of the last one's some may be nobody's), kRows rows of x, and a warp that asks for boxes; kBlocks
+// on a multiprocessor.
+template <int kRowsOf, int kOutsOf = 128, int kBlocksOf = 2> struct Tile {
+  static constexpr int kRows = kRowsOf, kOuts = kOutsOf, kWorkers = 4 * ((kOuts + 63) / 64), kThreads = 32 * (kWorkers + 1), kBlocks = kBlocksOf;
   static constexpr int kMatrixBytes = kOuts * kBoxInputs * 2, kBytes = kMatrixBytes + kRows * kBoxInputs * 2;
-  static constexpr int kStages = (110 << 10) / kBytes;
-  static constexpr int kShared = kStages * kBytes + 1024;  // boxes begin at multiples of 1024
+  static constexpr int kStages = ((kBlocks == 1 ? 222 : 110) << 10) / kBytes;
+  static constexpr int kBeyond = kWorkers * 16 * kBoxInputs * 2 - kBytes;  // bytes that the last warpgroup reads behind a place
+  static constexpr int kShared = kStages * kBytes + 1024 + (kBeyond > 0 ? kBeyond : 0);  // boxes begin at multiples of 1024
+  static_assert(kOuts % 16 == 0);
 };
 
 // Which boxes a block takes: `boxes` of each of its tiles, from input k0 on.

@@ -79,6 +79,22 @@ TEST_P(CudaProducts, fused_products) {
     }
 }
 
+// As wide as in an 8B model: tiles of 224 outputs, of which the last warps' are nobody's.
+TEST_P(CudaProducts, gate_and_up_products_on_all_multiprocessors) {
+  const int out = 28672, in = 512;
+  const Weight w = cuda->prepare(Weight::dense(noise({out, in}, 1, 0.05f))), back = cuda->prepare(Weight::dense(noise({in, out / 2}, 3, 0.05f)));
+  const Tensor gain = up(random_tensor({1, in}, 6).reshaped({in})), x = random_tensor({64, in}, 4);
+  const Tensor few = down(cuda->norm_linear(up(x.rows(0, 16)), gain, 1e-5f, w));
+  for (int n : {17, 31, 33, 64}) {
+    Tensor fused = up(x.rows(0, n)), apart = up(x.rows(0, n));
+    const Tensor y = cuda->norm_linear(apart, gain, 1e-5f, w);
+    EXPECT_TRUE(same_bits(down(y).rows(0, 16), few)) << n;
+    cuda->feed_forward(fused, gain, 1e-5f, w, back);
+    cuda->linear_add(apart, cuda->silu_mul(y), back);
+    EXPECT_TRUE(same_bits(down(fused), down(apart))) << n;
+  }
+}
+
 // The bytes of the first and the last `most` columns of a product: what a row count could change, it changes there too.
 struct Edges {
   Tensor first, last;

@@ -8,7 +8,7 @@
 
 namespace foretoken {
 
-constexpr int kPromptThreads = 384, kPromptRows = 128;
+constexpr int kPromptThreads = 384, kPromptRows = 128, kFetchers = 4;  // fetchers: warps
 
 // An AttentionWork; where pages come in boxes, the maps and a box' rows (0: copies of 16 bytes by threads).
 struct PromptWork {
@@ -25,6 +25,7 @@ template <int kHead> struct PromptShared {
   };
   alignas(1024) Stage stages[kStages];
   alignas(1024) Bf16 q[2][kHalves][64][64];  // of each warpgroup
+  alignas(128) Bf16 ones[64];
   std::uint64_t full[kStages], empty[kStages];
   TileSights<kPromptRows> sights;
 };
@@ -54,8 +55,10 @@ template <int kHead> struct PromptTile {
     if (place.sequence < 0) return false;
     head = int(blockIdx.x);
     shared.sights.fill(work, place, int(threadIdx.x));
-    if (threadIdx.x < kStages) open_barrier(&shared.full[threadIdx.x], 128), open_barrier(&shared.empty[threadIdx.x], 2);
-    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+    if (threadIdx.x < kStages) open_barrier(&shared.full[threadIdx.x], kFetchers), open_barrier(&shared.empty[threadIdx.x], 2);
+    if (threadIdx.x < 64) from_float(shared.ones[threadIdx.x], 1.0f);
+    show_barriers();
+    show_to_engines();
     __syncthreads();
     bounds = TileBounds::of(shared.sights, place.vectors);
     begin = bounds.low / kStep, end = max((bounds.high + kStep - 1) / kStep, begin);
@@ -63,6 +66,11 @@ template <int kHead> struct PromptTile {
   }
 
   // ---- the warpgroup that fetches ----
+  __device__ void show_step(int stage) {
+    show_to_engines();
+    __syncwarp();
+    if (lane == 0) arrive(&shared.full[stage]);
+  }
   __device__ void fetch() {
     StepPages pages;
     const auto look_up = [&](int step) {
@@ -81,23 +89,26 @@ template <int kHead> struct PromptTile {
       end_copies();
       if (i < kLag) continue;
       wait_copies<kLag>();
-      show_to_engines();
-      arrive(&shared.full[(i - kLag) % kStages]);
+      show_step((i - kLag) % kStages);
     }
   }
 
-  // The same by the copy engine, but for steps that hold keys which nobody sees: these must be zeros.
+  // The same by the copy engine, but for steps that hold keys which nobody sees: these must be zeros. A lane brings one box of a step; a
+  // warp can ask for one after another only (16 of them took 0.9 us), so all four share them.
   __device__ void fetch_boxes() {
     const std::int32_t* const table = work.tables + std::int64_t(place.sequence) * work.table_width;
-    const int boxes = kStep / maps.box, copies = 2 * kHalves * boxes, box = thread % boxes, half = thread / boxes % kHalves;
-    const bool value = thread / boxes / kHalves == 1;
-    const auto page_of = [&](int step) {
-      const int index = (step * kStep + box * maps.box) / work.page_rows;
-      return thread < copies && index < work.table_width ? table[index] : 0;
+    const int boxes = kStep / maps.box, copies = 2 * kHalves * boxes, copy = lane * kFetchers + warp, box = copy % boxes, half = copy / boxes % kHalves;
+    const bool mine = copy < copies, value = copy / boxes / kHalves == 1;
+    const std::uint32_t offset = unsigned(((value ? kHalves : 0) + half) * kStep + box * maps.box) * 128;
+    const int bytes = (copies - warp + kFetchers - 1) / kFetchers * maps.box * 128;
+    const auto number = [&](int slot) { return work.page_shift >= 0 ? slot >> work.page_shift : slot / work.page_rows; };
+    const auto page_of = [&](int slot) {
+      const int index = number(slot);
+      return mine && index < work.table_width ? table[index] : 0;
     };
-    int page = page_of(begin), behind = page_of(begin + 1);
+    int slot = begin * kStep + box * maps.box, page = page_of(slot), behind = page_of(slot + kStep);
     wait_for_earlier();
-    for (int i = 0; i < end - begin; ++i) {
+    for (int i = 0; i < end - begin; ++i, slot += kStep) {
       const int stage = i % kStages, step = begin + i;
       typename Shared::Stage& to = shared.stages[stage];
       if (stage == kStages - 1) wait_barrier(&shared.empty[stage], i / kStages & 1);
@@ -108,17 +119,14 @@ template <int kHead> struct PromptTile {
         pages.copy<kChunks>(work, head, shared_address(to.keys), shared_address(to.values), thread, [](int key, int c) { return half_chunk(key, c, kStep); });
         end_copies();
         wait_copies<0>();
-        show_to_engines();
-        arrive(&shared.full[stage]);
+        show_step(stage);
       } else {
-        if (thread == 0) expect_copies(&shared.full[stage], int(sizeof to));
-        else arrive(&shared.full[stage]);
+        if (lane == 0) expect_copies(&shared.full[stage], bytes);
         __syncwarp();
-        if (thread < copies)
-          copy_box(shared_address(value ? to.values[half][box * maps.box] : to.keys[half][box * maps.box]), value ? maps.values : maps.keys, half * 64,
-                   (step * kStep + box * maps.box) % work.page_rows, head, page, &shared.full[stage]);
+        if (mine)
+          copy_box(shared_address(&to) + offset, value ? maps.values : maps.keys, half * 64, slot - number(slot) * work.page_rows, head, page, &shared.full[stage]);
       }
-      page = behind, behind = page_of(step + 2);
+      page = behind, behind = page_of(slot + 2 * kStep);
     }
   }
 

@@ -198,6 +198,25 @@ TEST(Attend, MixedStepWithPadding) {
     ASSERT_TRUE(same_row(attend(q.rows(r, 1), kv, layout_of({rows[std::size_t(r)]}, cache.tables, 1), 0.1f), 0, y, r)) << "row " << r;
 }
 
+// More tiles of prompts than a GPU runs at once, so that blocks take several, of sequences of all lengths; and twice, since they count what they took.
+TEST(Attend, LongPrompts) {
+  for (const int head_size : {64, 128}) {
+    const std::unique_ptr<Backend> reference = make_reference_backend();
+    Cache cache(4, 900, 16, 8, head_size, DType::bf16, 3);
+    fill(*reference, cache, 900, 3);
+    std::vector<SceneRow> rows;
+    for (const auto& [begin, end] : {std::pair{0, 620}, std::pair{5, 6}, std::pair{640, 860}, std::pair{250, 330}})
+      for (int slot = begin; slot < end; ++slot) rows.push_back(chain_row(begin == 0 ? 0 : begin == 5 ? 1 : begin == 640 ? 2 : 3, slot));
+    const Tensor q = rounded(random_tensor({std::int64_t(rows.size()), std::int64_t(32) * head_size}, 4));
+    const KvLayer kv = on_gpu(cache.layers[1]);
+    const Layout layout = layout_of(rows, cache.tables, 0);
+    const Tensor y = attend(q, kv, layout, 0.1f), again = attend(q, kv, layout, 0.1f);
+    for (std::int64_t r = 0; r < y.dim(0); ++r) ASSERT_TRUE(same_row(again, r, y, r)) << "head " << head_size << ", row " << r;
+    for (std::int64_t r = 0; r < y.dim(0); r += 11)
+      ASSERT_TRUE(same_row(attend(q.rows(r, 1), kv, layout_of({rows[std::size_t(r)]}, cache.tables, 0), 0.1f), 0, y, r)) << "head " << head_size << ", row " << r;
+  }
+}
+
 TEST(Attend, RefusesWhatItCannotRead) {
   Cache cache(1, 16, 16, 2, 64, DType::bf16);
   Layout layout = layout_of({chain_row(0, 0)}, cache.tables, 0);

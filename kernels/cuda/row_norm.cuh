@@ -28,14 +28,15 @@ template <class Four> __device__ inline float inverse_length(Four four, int widt
   return 1.0f / sqrtf(sum / float(width) + epsilon);
 }
 
-// The same of a row of which each of kNormThreads threads holds its groups: v[k] is group threadIdx.x + 256 k.
+// The same of a row of which each of the first kNormThreads threads holds its groups: v[k] is group threadIdx.x + 256 k. Called by all
+// threads of a block.
 template <int kGroups> __device__ inline float inverse_length(const float4 (&v)[kGroups], int width, float epsilon, float* partial) {
   float sum = 0;
 #pragma unroll
   for (int k = 0; k < kGroups; ++k)
     if (4 * (int(threadIdx.x) + kNormThreads * k) < width) sum = fmaf(v[k].w, v[k].w, fmaf(v[k].z, v[k].z, fmaf(v[k].y, v[k].y, fmaf(v[k].x, v[k].x, sum))));
   for (int step = 16; step > 0; step /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, step);
-  if (threadIdx.x % 32 == 0) partial[threadIdx.x / 32] = sum;
+  if (threadIdx.x % 32 == 0 && threadIdx.x < kNormThreads) partial[threadIdx.x / 32] = sum;
   __syncthreads();
   sum = partial[0];
   for (int w = 1; w < kNormThreads / 32; ++w) sum += partial[w];

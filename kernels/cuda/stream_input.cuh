@@ -21,6 +21,10 @@ struct Stream {
   const float* gain;
   float epsilon;
   int slices, slice, local;  // slices, inputs of a slice, slices of one block
+  int window;                // pieces of a warp under way at a time until x has come
+  // Blocks lie in groups of 2^parts_log, one for each part of the slices; the 2^local_log slices of a part in neighbouring warps. Tiles at
+  // once in a block, and in all blocks. Known before: divisions before the first copy cost.
+  int parts_log, local_log, at_once, stride;
   int depth;                 // inputs of a slice whose x a block holds at once: all, or a part that divides it, of local 1
   const float* bias;
   float* partials;  // [slices, tiles, NT, 32 lanes, 4]
@@ -33,12 +37,16 @@ struct Stream {
 };
 
 // The rows of x, `columns` columns from k0 on, on their way into shared memory as bf16, rows pitch() apart: all at once, or `depth`
-// columns at a time into two places by turns, from the first on in each of `rounds` rounds. All threads of a block call begin(),
-// before the kernel waits for the one before it, then load(); then, where columns come by turns, wait() and done() around each turn.
+// columns at a time into two places by turns, from the first on in each of `rounds` rounds. One row may be normed on the way: in blocks
+// of at least kNormThreads threads that take all its columns. All threads of a block call begin() and meet; when the kernel before has
+// ended, one warp (before architecture 90: all) calls ask(); came() says that finish() need not wait; where columns come by turns, wait() and done()
+// go around each turn.
 class StreamRows {
  public:
+  static constexpr int kMostNormed = 8192;  // numbers of a row that is normed here
+
   __device__ StreamRows(const Stream& a, int k0, int columns, int rounds, Bf16* xs, void* barriers)
-      : a_(a), k0_(k0), columns_(columns), depth_(by_turns() ? a.depth : columns), xs_(xs), left_(rounds * (columns / depth_)), bulk_(barriers) {}
+      : a_(a), k0_(k0), columns_(columns), depth_(by_turns() ? a.depth : columns), xs_(xs), left_(by_turns() ? rounds * (columns / depth_) : 1), bulk_(barriers) {}
 
   // Shared memory for xs. One row is normed here; with more, a kernel before does it better than every block for itself.
   static std::int64_t bytes(StreamInput kind, std::int64_t rows, std::int64_t in, std::int64_t columns, std::int64_t depth) {
@@ -47,27 +55,29 @@ class StreamRows {
   __device__ bool by_turns() const { return a_.depth < a_.slice; }
   __device__ int pitch() const { return depth_ + 8; }
 
+  // The gains, which no kernel writes, on their way into registers before anything else is asked for.
   __device__ void begin() {
-    __syncthreads();
-    if (a_.kind != StreamInput::norm) return;
-    for (int i = 4 * int(threadIdx.x); i < columns_; i += 4 * int(blockDim.x)) {  // into the nearest cache
-      const float4 g = __ldg(reinterpret_cast<const float4*>(a_.gain + k0_ + i));
-      asm volatile("" ::"f"(g.x), "f"(g.y), "f"(g.z), "f"(g.w));
-    }
+    if (a_.kind == StreamInput::norm)
+#pragma unroll
+      for (int n = 0; n < kGroups; ++n)
+        if (holds(n)) gains_[n] = __ldg(reinterpret_cast<const float4*>(a_.gain + group(n)));
   }
+  __device__ void ask() {
+    if (a_.kind == StreamInput::norm) bulk_.copy(0, 8, xs_, a_.in / 2, a_.x, a_.in / 2, a_.in / 2);  // an eighth at a time
+    if (a_.kind == StreamInput::bf16) turn(0);
+    if (by_turns()) turn(1);
+  }
+  __device__ bool came() const { return a_.kind == StreamInput::f32 || bulk_.came(0, 0); }
   // Where all columns come at once, they are there afterwards.
-  __device__ void load() {
-    if (a_.kind == StreamInput::bf16) {
-      ask(0);
-      return by_turns() ? ask(1) : bulk_.wait(0, 0);
-    }
-    if (a_.kind == StreamInput::norm) {
-      bulk_.copy(0, 8, xs_, a_.in / 2, a_.x, a_.in / 2, a_.in / 2);  // an eighth at a time
+  __device__ void finish() {
+    if (a_.kind == StreamInput::f32) {
+      wait_for_earlier();
+      round();
+    } else if (!by_turns()) {
       bulk_.wait(0, 0);
-      norm();
     }
-    if (a_.kind == StreamInput::f32) round();
-    __syncthreads();
+    if (a_.kind == StreamInput::norm) norm();
+    if (a_.kind != StreamInput::bf16) __syncthreads();
   }
 
   // Until the columns of this turn are there; how many numbers behind xs.
@@ -76,29 +86,33 @@ class StreamRows {
     return turn % 2 * a_.rows * pitch();
   }
   // No thread of the block reads them any more.
-  __device__ void done(int turn) {
+  __device__ void done(int number) {
     __syncthreads();
-    ask(turn % 2);
+    turn(number % 2);
   }
 
  private:
-  __device__ void ask(int place) {
+  static constexpr int kGroups = kMostNormed / 4 / kNormThreads;
+  __device__ int group(int n) const { return 4 * (int(threadIdx.x) + kNormThreads * n); }
+  __device__ bool holds(int n) const { return threadIdx.x < kNormThreads && group(n) < a_.in; }
+
+  __device__ void turn(int place) {
     if (left_-- <= 0) return;
     bulk_.copy(place, a_.rows, xs_ + place * a_.rows * pitch(), 2 * pitch(), static_cast<const Bf16*>(a_.x) + k0_ + next_, 2 * a_.x_stride, 2 * depth_);
     next_ = next_ + depth_ < columns_ ? next_ + depth_ : 0;
   }
-  // The row came as f32 where its bf16 go: what is written lies before what is not read yet.
+  // The row came as f32 where its bf16 go: everything is read before anything is written.
   __device__ void norm() {
-    __shared__ float partial[8];
-    const float* const row = reinterpret_cast<const float*>(xs_);
-    const float s = inverse_length([&](int i) { return load_four(row + i); }, a_.in, a_.epsilon, partial);
-    for (int begin = 0; begin < columns_; begin += 4 * int(blockDim.x)) {
-      const int i = begin + 4 * int(threadIdx.x);
-      float4 v = {}, g = {};
-      if (i < columns_) v = load_four(row + k0_ + i), g = __ldg(reinterpret_cast<const float4*>(a_.gain + k0_ + i));
-      __syncthreads();
-      if (i < columns_) store_four(xs_ + i, {normalized(v.x, s, g.x), normalized(v.y, s, g.y), normalized(v.z, s, g.z), normalized(v.w, s, g.w)});
-    }
+    __shared__ float partial[kNormThreads / 32];
+    float4 v[kGroups] = {};
+#pragma unroll
+    for (int n = 0; n < kGroups; ++n)
+      if (holds(n)) v[n] = load_four(reinterpret_cast<const float*>(xs_) + group(n));
+    const float s = inverse_length(v, a_.in, a_.epsilon, partial);
+#pragma unroll
+    for (int n = 0; n < kGroups; ++n)
+      if (holds(n))
+        store_four(xs_ + group(n), {normalized(v[n].x, s, gains_[n].x), normalized(v[n].y, s, gains_[n].y), normalized(v[n].z, s, gains_[n].z), normalized(v[n].w, s, gains_[n].w)});
   }
   __device__ void round() {
     for (int r = 0; r < a_.rows; ++r)
@@ -112,6 +126,7 @@ class StreamRows {
   Bf16* xs_;
   int left_, next_ = 0;  // turns to ask for, and the first column of the next
   Bulk bulk_;
+  float4 gains_[kGroups] = {};
 };
 
 }  // namespace foretoken

@@ -2,6 +2,8 @@
 #include <algorithm>
 
 #include "kernels/cuda/stream_product.cuh"
+#include "kernels/cuda/stream_ring.cuh"
+#include "kernels/cuda/tensor_maps.cuh"
 
 namespace foretoken {
 namespace {
@@ -31,7 +33,7 @@ StreamInput stream_input(const ProductInput& input) {
 
 std::int64_t stream_bytes(const StreamPlan& plan, StreamInput kind, std::int64_t rows, std::int64_t in) {
   const std::int64_t partials = plan.local > 1 ? plan.warps * (rows <= 8 ? 1 : 2) * 512 : 0, columns = in / plan.slices * plan.local;
-  return plan.warps * (plan.ring * piece_bytes(plan.piece) + Copies<6>::kBarrierBytes) + partials + StreamRows::bytes(kind, rows, in, columns, plan.depth < in / plan.slices ? plan.depth : columns);
+  return kBoxAlignment + plan.warps * (plan.ring * piece_bytes(plan.piece) + ring_barriers(6)) + partials + StreamRows::bytes(kind, rows, in, columns, plan.depth < in / plan.slices ? plan.depth : columns);
 }
 
 StreamPlan stream_plan(const CudaBackend& backend, std::int64_t out, std::int64_t in, const ProductInput& input) {
@@ -49,6 +51,7 @@ StreamPlan stream_plan(const CudaBackend& backend, std::int64_t out, std::int64_
       for (const std::int64_t depth : {slice, std::int64_t(512), std::int64_t(256)}) {
         plan.ring = ring, plan.piece = piece, plan.depth = int(depth);
         if (slice % piece != 0 || slice < piece * (piece == 256 ? ring : ring - 1)) continue;  // places that are never filled
+        if (kind == StreamInput::norm && plan.warps * 32 < kNormThreads) continue;
         if (depth < slice ? kind != StreamInput::bf16 || plan.local > 1 || slice % depth != 0 : depth > slice) continue;
         if (stream_bytes(plan, kind, rows, in) + 2048 > backend.shared_memory()) continue;
         const std::int64_t at_once = plan.warps / plan.local;
@@ -64,6 +67,8 @@ bool can_stream(const CudaBackend& backend, const ProductInput& input, std::int6
   if (x.dim(0) > CudaProducts::kStreamRows || in % (splits_of(out, in) * 128) != 0 || reinterpret_cast<std::uintptr_t>(x.raw()) % 16 != 0) return false;
   if (x.row_stride() * size_of(x.dtype()) % 16 != 0) return false;
   if (x.dim(0) > 1 && kind != StreamInput::bf16) return false;
+  if (backend.overlaps() && map_encoder() == nullptr) return false;
+  if (kind == StreamInput::norm && in > StreamRows::kMostNormed) return false;
   const StreamPlan plan = stream_plan(backend, out, in, input);
   const std::int64_t tiles = (out + 15) / 16;
   return plan.blocks > 0 && tiles <= kMostTiles && (plan.slices == 1 || plan.slices * tiles * 16 * 16 <= kMostPartials);

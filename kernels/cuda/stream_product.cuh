@@ -11,10 +11,6 @@ constexpr std::int64_t kMostTiles = 1 << 16;      // of 16 outputs
 constexpr std::int64_t kMostPartials = 4 << 20;   // f32: slices * outputs * rows in eights
 
 constexpr int kMostWarps = 16;
-// A piece of `piece` inputs of 16 outputs in shared memory: its rows begin 16 bytes apart in banks.
-constexpr int pitch_bytes(int piece) { return 2 * piece + 16; }
-constexpr int piece_bytes(int piece) { return 16 * pitch_bytes(piece); }
-
 // How the work is laid out: `blocks` blocks of `warps` warps. A block sums `local` slices of its tiles: all, or one;
 // it holds x for `depth` inputs of a slice at once: all, or, where it sums one slice, a part.
 struct StreamPlan {

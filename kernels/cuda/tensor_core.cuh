@@ -18,41 +18,12 @@ __device__ inline std::uint64_t read_once() {
 }
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
 
-// The copies of one warp into N places of shared memory, each place with a barrier that counts its bytes.
-template <int N> class Copies {
- public:
-  static constexpr int kBarrierBytes = (8 * N + 15) / 16 * 16;
-  __device__ explicit Copies(void* barriers) : barriers_(shared_address(barriers)), policy_(read_once()) {
-    if (threadIdx.x % 32 == 0) {
-      for (int i = 0; i < N; ++i) asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(barriers_ + 8u * unsigned(i)) : "memory");
-      asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
-    }
-    __syncwarp();
-  }
-  // Lanes 0 to 15 copy `bytes` bytes each, a multiple of 16, to place `place`. All lanes have read what was there.
-  __device__ void ask(int place, unsigned to, const void* from, int bytes) {
-    const unsigned barrier = barriers_ + 8u * unsigned(place);
-    const int lane = int(threadIdx.x) % 32;
-    if (lane == 0) asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(16 * bytes) : "memory");
-    __syncwarp();
-    if (lane < 16)
-      asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint [%0], [%1], %2, [%3], %4;" ::"r"(to), "l"(from), "r"(bytes),
-                   "r"(barrier), "l"(policy_)
-                   : "memory");
-  }
-  __device__ void skip() {}
-  // Until what was asked for last into `place` is there; `round`: how often the place was asked for before.
-  __device__ void wait(int place, int round) {
-    asm volatile(
-        "{\n.reg .pred done;\nagain:\nmbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n@!done bra again;\n}" ::"r"(barriers_ + 8u * unsigned(place)),
-        "r"(round & 1)
-        : "memory");
-  }
-
- private:
-  unsigned barriers_;
-  std::uint64_t policy_;
-};
+// Whether the phase of this parity is complete, as any lane of the warp sees it.
+__device__ inline bool barrier_passed(unsigned barrier, int parity) {
+  unsigned done;
+  asm volatile("{\n.reg .pred done;\nmbarrier.test_wait.parity.shared::cta.b64 done, [%1], %2;\nselp.u32 %0, 1, 0, done;\n}" : "=r"(done) : "r"(barrier), "r"(parity) : "memory");
+  return __any_sync(0xffffffffu, done != 0);
+}
 
 // Bytes into two places of shared memory, a copy at a time in each. Every thread of the block makes one on the same barriers
 // (kBarrierBytes of shared memory), and a __syncthreads follows. Addresses, distances and sizes in 16 bytes.
@@ -65,7 +36,7 @@ class Bulk {
       asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
     }
   }
-  // At most 32 rows to `place`, 0 or 1. Called by all threads.
+  // At most 32 rows to `place`, 0 or 1. Called by all threads, of which those of the first warp matter from architecture 90 on.
   __device__ void copy(int place, int rows, void* to, int pitch, const void* from, std::int64_t stride, int bytes) {
     const int lane = int(threadIdx.x), row = (lane + int(blockIdx.x)) % rows;  // not all blocks begin at the same bytes
     if (lane >= 32) return;
@@ -77,6 +48,7 @@ class Bulk {
                    "l"(static_cast<const char*>(from) + row * stride), "r"(bytes), "r"(barrier)
                    : "memory");
   }
+  __device__ bool came(int place, int round) const { return barrier_passed(barriers_ + 8u * unsigned(place), round & 1); }
   // Until the copy to `place` is there; `round`: how many copies went there before. Called by all threads.
   __device__ void wait(int place, int round) {
     asm volatile("{\n.reg .pred done;\nagain:\nmbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n@!done bra again;\n}" ::"r"(barriers_ + 8u * unsigned(place)),
@@ -101,24 +73,8 @@ class Bulk {
       *reinterpret_cast<uint4*>(static_cast<char*>(to) + r * pitch + i) = __ldcg(reinterpret_cast<const uint4*>(static_cast<const char*>(from) + r * stride + i));
     }
   }
+  __device__ bool came(int, int) const { return true; }
   __device__ void wait(int, int) { __syncthreads(); }
-};
-
-// The same by the copies of architecture 80, 16 bytes each: a group for every piece.
-template <int N> class Copies {
- public:
-  static constexpr int kBarrierBytes = (8 * N + 15) / 16 * 16;
-  __device__ explicit Copies(void*) {}
-  __device__ void ask(int, unsigned to, const void* from, int bytes) {
-    for (int i = 0; i < bytes && threadIdx.x % 32 < 16; i += 16)
-      asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to + unsigned(i)), "l"(static_cast<const char*>(from) + i) : "memory");
-    skip();
-  }
-  __device__ void skip() { asm volatile("cp.async.commit_group;" ::: "memory"); }
-  __device__ void wait(int, int) {
-    asm volatile("cp.async.wait_group %0;" ::"n"(N - 2) : "memory");
-    __syncwarp();
-  }
 };
 
 #endif

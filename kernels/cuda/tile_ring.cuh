@@ -4,12 +4,10 @@
 #include <cuda.h>
 
 #include "kernels/cuda/device.cuh"
-#include "kernels/cuda/tensor_core.cuh"
+#include "kernels/cuda/matrix_boxes.cuh"
 #include "kernels/cuda/warpgroup_boxes.cuh"
 
 namespace foretoken {
-
-constexpr int kBoxInputs = 64;  // rows of 128 bytes
 
 // A block of warpgroups with 64 outputs each (of the last one's some may be nobody's), kRows rows of x, and a warp that asks for boxes; kBlocks
 // on a multiprocessor.
@@ -30,17 +28,6 @@ struct Boxes {
 
 #ifdef FORETOKEN_WARPGROUPS
 
-// The box of `map` at (k, row), `barrier` counts its bytes; of a gated matrix, at (k, 0, 0, row / 8): see gated_map().
-__device__ inline void copy_box(unsigned to, const CUtensorMap& map, int k, int row, unsigned barrier, std::uint64_t policy) {
-  asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint [%0], [%1, {%2, %3}], [%4], %5;" ::"r"(to), "l"(&map),
-               "r"(k), "r"(row), "r"(barrier), "l"(policy)
-               : "memory");
-}
-__device__ inline void copy_gated_box(unsigned to, const CUtensorMap& map, int k, int group, unsigned barrier, std::uint64_t policy) {
-  asm volatile("cp.async.bulk.tensor.4d.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint [%0], [%1, {%2, %3, %3, %4}], [%5], %6;" ::"r"(to),
-               "l"(&map), "r"(k), "r"(0), "r"(group), "r"(barrier), "l"(policy)
-               : "memory");
-}
 __device__ inline void meet_cluster() {
   asm volatile("barrier.cluster.arrive.release.aligned;\nbarrier.cluster.wait.acquire.aligned;" ::: "memory");
 }

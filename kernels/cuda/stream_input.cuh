@@ -68,13 +68,13 @@ class StreamRows {
     if (by_turns()) turn(1);
   }
   __device__ bool came() const { return a_.kind == StreamInput::f32 || bulk_.came(0, 0); }
-  // Where all columns come at once, they are there afterwards.
+  // The kernel before has ended, and the columns that come first (all, but by turns) are there afterwards.
   __device__ void finish() {
     if (a_.kind == StreamInput::f32) {
       wait_for_earlier();
       round();
-    } else if (!by_turns()) {
-      bulk_.wait(0, 0);
+    } else {
+      bulk_.wait(0, 0);  // also by turns: what other warps than the first read of memory from here on, earlier kernels may still write
     }
     if (a_.kind == StreamInput::norm) norm();
     if (a_.kind != StreamInput::bf16) __syncthreads();

@@ -79,19 +79,44 @@ TEST_P(CudaProducts, fused_products) {
     }
 }
 
-// As wide as in an 8B model: tiles of 224 outputs, of which the last warps' are nobody's.
+// As wide as in an 8B model: tiles of 224 outputs, of which the last warps' are nobody's; of the second matrix the last tile is not whole.
 TEST_P(CudaProducts, gate_and_up_products_on_all_multiprocessors) {
-  const int out = 28672, in = 512;
-  const Weight w = cuda->prepare(Weight::dense(noise({out, in}, 1, 0.05f))), back = cuda->prepare(Weight::dense(noise({in, out / 2}, 3, 0.05f)));
+  const int in = 512;
   const Tensor gain = up(random_tensor({1, in}, 6).reshaped({in})), x = random_tensor({64, in}, 4);
-  const Tensor few = down(cuda->norm_linear(up(x.rows(0, 16)), gain, 1e-5f, w));
-  for (int n : {17, 31, 33, 64}) {
-    Tensor fused = up(x.rows(0, n)), apart = up(x.rows(0, n));
-    const Tensor y = cuda->norm_linear(apart, gain, 1e-5f, w);
-    EXPECT_TRUE(same_bits(down(y).rows(0, 16), few)) << n;
-    cuda->feed_forward(fused, gain, 1e-5f, w, back);
-    cuda->linear_add(apart, cuda->silu_mul(y), back);
-    EXPECT_TRUE(same_bits(down(fused), down(apart))) << n;
+  for (int out : {28672, 27648}) {
+    const Weight w = cuda->prepare(Weight::dense(noise({out, in}, 1, 0.05f))), back = cuda->prepare(Weight::dense(noise({in, out / 2}, 3, 0.05f)));
+    const Tensor few = down(cuda->norm_linear(up(x.rows(0, 16)), gain, 1e-5f, w));
+    for (int n : {17, 31, 33, 64}) {
+      Tensor fused = up(x.rows(0, n)), apart = up(x.rows(0, n));
+      const Tensor y = cuda->norm_linear(apart, gain, 1e-5f, w);
+      EXPECT_TRUE(same_bits(down(y).rows(0, 16), few)) << out << ' ' << n;
+      cuda->feed_forward(fused, gain, 1e-5f, w, back);
+      cuda->linear_add(apart, cuda->silu_mul(y), back);
+      EXPECT_TRUE(same_bits(down(fused), down(apart))) << out << ' ' << n;
+    }
+  }
+}
+
+// Outputs that end within a tile, and a bias, of a matrix whose sums are cut into slices: every way from 1 to 700 rows adds them alike.
+TEST_P(CudaProducts, slices_of_ragged_matrices_with_a_bias) {
+  if (!GetParam()) GTEST_SKIP() << "fast numerics may choose by the number of rows";
+  constexpr int kMost = 700, kFew = 8;
+  for (const auto& [out, in] : {std::pair{1996, 2048}, {3076, 2048}, {2048, 4096}}) {
+    Weight host = Weight::dense(noise({out, in}, 1, 0.05f));
+    host.bias = random_tensor({1, out}, 8).reshaped({out});
+    const Weight w = cuda->prepare(host);
+    const Tensor x = up(noise({kMost, in}, 2, 1)), sums = random_tensor({kMost, out}, 9);
+    const auto of = [&](int n) {
+      const Tensor added = up(sums.rows(0, n));
+      cuda->linear_add(added, x.rows(0, n), w);
+      return std::pair{down(cuda->linear(x.rows(0, n), w)), down(added)};
+    };
+    const auto few = of(kFew), all = of(kMost);
+    EXPECT_TRUE(same_bits(all.first.rows(0, kFew), few.first) && same_bits(all.second.rows(0, kFew), few.second)) << out << ' ' << in;
+    for (int n : {1, 17, 33, 64, 65, 97, 300, 449, 513}) {
+      const auto some = of(n);
+      EXPECT_TRUE(same_bits(some.first, all.first.rows(0, n)) && same_bits(some.second, all.second.rows(0, n))) << out << ' ' << in << ", " << n << " rows";
+    }
   }
 }
 

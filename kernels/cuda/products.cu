@@ -2,6 +2,8 @@
 // small until rows come near in / 2. Operations: 2 * rows * out * in.
 #include "kernels/cuda/products.cuh"
 
+#include <algorithm>
+
 #include "kernels/cuda/blas.cuh"
 #include "kernels/cuda/elementwise.cuh"
 #include "kernels/cuda/exact_product.cuh"
@@ -84,6 +86,13 @@ void CudaProducts::run(const Tensor& y, const ProductInput& input, const Weight&
   if (streams(made, w, matrix)) return stream(y, made, w, matrix, adds ? ProductEnd::added : ProductEnd::plain);
   if (backend_.invariant() && can_widen(backend_, y, made.x, matrix)) return wide_product(backend_, y, made.x, matrix, w.bias, adds);
   const bool awkward = w.in % 8 != 0 || w.out % 4 != 0;  // cuBLASLt has no order of sums of its own for these
+  if (backend_.invariant() && awkward && input.rows() > kStreamRows && streams({.x = made.x.rows(0, kStreamRows)}, w, matrix)) {
+    for (std::int64_t r = 0; r < input.rows(); r += kStreamRows) {  // as few rows are: exact_product adds in another order
+      const std::int64_t n = std::min<std::int64_t>(kStreamRows, input.rows() - r);
+      stream(y.rows(r, n), {.x = made.x.rows(r, n)}, w, matrix, adds ? ProductEnd::added : ProductEnd::plain);
+    }
+    return;
+  }
   if (backend_.invariant() && (matrix.dtype() == DType::f32 || awkward)) return exact_product(backend_, y, made.x, matrix, w.bias, adds);
   blas_->run(y, made.x, matrix, w.bias, adds);
 }

@@ -162,7 +162,7 @@ struct Uses {
 TEST_P(CudaProducts, a_row_is_the_same_among_any_number_of_rows) {
   if (!GetParam()) GTEST_SKIP() << "fast numerics may choose by the number of rows";
   const std::pair<int, int> shapes[] = {{640, 384}, {384, 384}, {2048, 384}, {384, 1024}, {4096, 384}, {256, 128}, {1024, 128}, {128, 512}, {4096, 128},
-                                       {6144, 4096}, {4096, 4096}, {28672, 4096}, {4096, 14336}, {3072, 2048}, {2048, 2048}, {2048, 8192}, {100, 384}, {37, 55},
+                                       {6144, 4096}, {4096, 4096}, {28672, 4096}, {4096, 14336}, {3072, 2048}, {2048, 2048}, {2048, 8192}, {100, 384}, {37, 55}, {513, 1024},
                                        {65552, 256}, {128256, 128}};
   for (const auto& [out, in] : shapes)
     for (DType type : {DType::bf16, DType::f32}) {

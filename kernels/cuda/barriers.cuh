@@ -9,26 +9,28 @@ namespace foretoken {
 
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
 
-__device__ inline void open_barrier(std::uint64_t* barrier, int arrivals) {
-  asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_address(barrier)), "r"(arrivals) : "memory");
-}
+// By address in shared memory, or where they lie.
+__device__ inline void open_barrier(unsigned barrier, int arrivals) { asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(arrivals) : "memory"); }
+__device__ inline void open_barrier(std::uint64_t* barrier, int arrivals) { open_barrier(shared_address(barrier), arrivals); }
 __device__ inline void arrive(std::uint64_t* barrier) {
   asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_address(barrier)) : "memory");
 }
 // Until the phase of this parity is complete.
-__device__ inline void wait_barrier(std::uint64_t* barrier, int parity) {
+__device__ inline void wait_barrier(unsigned barrier, int parity) {
   asm volatile(
       "{.reg .pred p;\n"
       "again%=: mbarrier.try_wait.parity.shared::cta.b64 p, [%0], %1;\n"
-      "@!p bra again%=;}" ::"r"(shared_address(barrier)),
+      "@!p bra again%=;}" ::"r"(barrier),
       "r"(parity)
       : "memory");
 }
+__device__ inline void wait_barrier(std::uint64_t* barrier, int parity) { wait_barrier(shared_address(barrier), parity); }
 __device__ inline void show_barriers() { asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory"); }
 // This phase of the barrier ends when `bytes` bytes have come.
-__device__ inline void expect_copies(std::uint64_t* barrier, int bytes) {
-  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(barrier)), "r"(bytes) : "memory");
+__device__ inline void expect_copies(unsigned barrier, int bytes) {
+  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes) : "memory");
 }
+__device__ inline void expect_copies(std::uint64_t* barrier, int bytes) { expect_copies(shared_address(barrier), bytes); }
 // What this thread wrote to shared memory (and its finished copies) stands before what the copy engine and warpgroup products do from now on.
 __device__ inline void show_to_engines() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 

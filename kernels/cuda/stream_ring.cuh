@@ -1,6 +1,7 @@
 // Pieces of a matrix on their way into shared memory, several ahead of who multiplies them: kPiece inputs of 16 outputs, in boxes of 64
 // inputs, rows of 128 bytes, turned so that eight rows of one column lie in different banks. This room must not know what they are for.
 #pragma once
+#include "kernels/cuda/barriers.cuh"
 #include "kernels/cuda/matrix_boxes.cuh"
 #include "kernels/cuda/stream_input.cuh"
 
@@ -18,15 +19,15 @@ template <int kRing, int kPiece> class Pieces {
   static constexpr bool kTells = true;  // what has come, without waiting
   __device__ Pieces(const Stream& a, const CUtensorMap& map, void* barriers) : map_(map), gated_(a.gated), barriers_(shared_address(barriers)), policy_(read_once()) {
     if (threadIdx.x % 32 == 0) {
-      for (int i = 0; i < kRing; ++i) asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(barrier(i)) : "memory");
-      asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+      for (int i = 0; i < kRing; ++i) open_barrier(barrier(i), 1);
+      show_barriers();
     }
     __syncwarp();
   }
   // Inputs from k on of 16 neighbours, or of 8 of the gate and the same 8 of what it gates. All lanes have read what was at `place`.
   __device__ void ask(int place, unsigned to, int k, int tile) {
     if (threadIdx.x % 32 != 0) return;
-    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier(place)), "r"(piece_bytes(kPiece)) : "memory");
+    expect_copies(barrier(place), piece_bytes(kPiece));
 #pragma unroll
     for (int j = 0; j < kPiece / kBoxInputs; ++j)
       if (gated_) copy_gated_box(to + unsigned(j * kBox), map_, k + j * kBoxInputs, tile, barrier(place), policy_);
@@ -34,11 +35,7 @@ template <int kRing, int kPiece> class Pieces {
   }
   __device__ void skip() {}
   // Until what was asked for last into `place` is there; `round`: how often the place was asked for before.
-  __device__ void wait(int place, int round) const {
-    asm volatile(
-        "{\n.reg .pred done;\nagain:\nmbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n@!done bra again;\n}" ::"r"(barrier(place)), "r"(round & 1)
-        : "memory");
-  }
+  __device__ void wait(int place, int round) const { wait_barrier(barrier(place), round & 1); }
   __device__ bool came(int place, int round) const { return barrier_passed(barrier(place), round & 1); }
 
  private:

@@ -1,10 +1,9 @@
-# The CUDA language. `native` needs a GPU; elsewhere the binary is built for the ones we care about.
+# The CUDA language. Without a GPU the binary is built for the ones we care about.
 
+include(GpuArchitectures)
 if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
-  execute_process(COMMAND nvidia-smi -L RESULT_VARIABLE no_gpu OUTPUT_VARIABLE gpus ERROR_QUIET)
-  if(no_gpu EQUAL 0 AND gpus MATCHES "GPU 0")
-    set(CMAKE_CUDA_ARCHITECTURES native)
-  else()
+  foretoken_gpu_architectures(CMAKE_CUDA_ARCHITECTURES)
+  if(NOT CMAKE_CUDA_ARCHITECTURES)
     set(CMAKE_CUDA_ARCHITECTURES 80-real 90a-real)
   endif()
 endif()

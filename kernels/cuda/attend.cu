@@ -152,7 +152,7 @@ Tensor CudaBackend::attend(const Tensor& q, const KvLayer& kv, const Layout& lay
     launch_plain(work, stream_, overlaps());
     return out;
   }
-  if (is_prompt(work) && prompt_is_built()) {
+  if (is_prompt(work) && warpgroups()) {
     launch_prompt(work, stream_, overlaps());
     return out;
   }
@@ -194,7 +194,7 @@ Tensor CudaBackend::rope_attend(Tensor q, Tensor k, const Tensor& v, const KvLay
       return out;
     }
   }
-  if (half && layout.rows > 0 && prompt_is_built()) {
+  if (half && layout.rows > 0 && warpgroups()) {
     const Tensor out = allocate(q.shape(), q.dtype());
     AttentionWork work = work_for(q, out, kv, layout, scale);
     if (fits_tiles(work) && is_prompt(work) && prompt_turns(work)) {

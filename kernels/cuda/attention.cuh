@@ -127,7 +127,6 @@ __device__ inline int sole_part(const AttentionWork& work, Sight s) {
 // Launches; `blocks` says how many blocks the machine runs at once.
 void launch_tiles(const AttentionWork& work, cudaStream_t stream, bool overlaps);
 void launch_prompt(const AttentionWork& work, cudaStream_t stream, bool overlaps);  // heads of up to 128, no trees, one part; 90a
-bool prompt_is_built();  // for the architecture of this machine
 bool prompt_turns(const AttentionWork& work);  // whether launch_prompt takes queries that are still to be turned
 int attention_cluster(std::int64_t shared_memory);  // blocks of the largest cluster that runs whatever shared memory its blocks need; architecture 90
 void launch_plain(const AttentionWork& work, cudaStream_t stream, bool overlaps);

@@ -14,15 +14,6 @@ template <int kHead> void launch(const PromptWork& work, cudaStream_t stream, bo
 
 }  // namespace
 
-bool prompt_is_built() {
-  static const bool built = [] {
-    cudaFuncAttributes a = {};
-    check(cudaFuncGetAttributes(&a, attend_prompt<128>), "attend");
-    return a.numRegs > 100;  // it is empty where architecture 90a is missing
-  }();
-  return built;
-}
-
 bool prompt_turns(const AttentionWork& work) {
   const int rows = kPromptRows / work.group + 2;  // of a tile; their turns lie where later keys and values of a step will
   return work.q_bf16 && work.q_aligned && (work.head_size == 64 || work.head_size == 128) && rows <= kStep;

@@ -6,6 +6,7 @@
 #include "kernels/cuda/products.cuh"
 #include "kernels/cuda/replay.cuh"
 #include "kernels/cuda/transfers.cuh"
+#include "kernels/cuda/warpgroups.cuh"
 
 namespace foretoken {
 namespace {
@@ -20,6 +21,20 @@ void expect_device(int device) {
   if (device < 0 || device >= devices)
     throw Error("device cuda:" + std::to_string(device) + ": this machine has " + std::to_string(devices) +
                 " GPUs, numbered from 0; choose one of them, or \"device\": \"cpu\"");
+}
+
+// What this GPU would run says whether it was built with the instructions of architecture 90a: only then the probe has shared memory.
+__global__ void warpgroups_probe() {
+#if defined(__CUDA_ARCH__) && defined(FORETOKEN_WARPGROUPS)
+  __shared__ volatile int there[32];
+  there[threadIdx.x % 32] = 1;
+#endif
+}
+
+bool warpgroups_are_built() {
+  cudaFuncAttributes probe = {};
+  check(cudaFuncGetAttributes(&probe, warpgroups_probe), "looking for kernels that this GPU can run");
+  return probe.sharedSizeBytes > 0;
 }
 
 std::string version(int v) { return std::to_string(v / 1000) + '.' + std::to_string(v % 1000 / 10); }
@@ -41,6 +56,8 @@ CudaBackend::CudaBackend(const CudaOptions& options) : options_(options) {
   check(cudaDriverGetVersion(&driver), "asking for the driver's version");
   check(cudaRuntimeGetVersion(&runtime), "asking for the runtime's version");
   machine_ = std::string(properties.name) + ", " + std::to_string(multiprocessors_) + " multiprocessors, CUDA " + version(runtime) + ", driver for CUDA " + version(driver);
+  warpgroups_ = architecture_ == 90 && warpgroups_are_built();
+  if (architecture_ == 90 && !warpgroups_) machine_ += ", built without architecture 90a and so slow (CMAKE_CUDA_ARCHITECTURES=90a-real mends it)";
   cluster_ = architecture_ >= 90 ? attention_cluster(shared_memory_) : 1;
   check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "making a stream");
   memory_ = std::make_shared<CudaMemory>(options.device);

@@ -83,6 +83,7 @@ class CudaBackend final : public Backend {
   bool invariant() const { return options_.invariant; }
   int multiprocessors() const { return multiprocessors_; }
   int architecture() const { return architecture_; }                 // 80, 90, ...
+  bool warpgroups() const { return warpgroups_; }                    // the instructions of architecture 90a are here, and built
   std::int64_t shared_memory() const { return shared_memory_; }      // bytes that one block may have
   bool overlaps() const { return architecture_ >= 90; }              // see Grid::overlaps
   bool recording() const;                                            // a body is being captured
@@ -97,6 +98,7 @@ class CudaBackend final : public Backend {
   std::string machine_;
   int multiprocessors_ = 0, architecture_ = 0;
   std::int64_t shared_memory_ = 0, multiprocessor_memory_ = 0;  // bytes that one block may have, that all blocks of a multiprocessor share
+  bool warpgroups_ = false;
   int cluster_ = 0;  // blocks of a cluster in attention, at most
   std::vector<std::pair<const void*, std::int64_t>> unsettled_;  // pool and keys of layers written since the last embed()
   std::shared_ptr<CudaMemory> memory_;  // tensors keep it alive

@@ -226,19 +226,10 @@ void launch(const CudaBackend& backend, TileWork& work, const Tensor& x, const T
   else launch_many<64>(backend, work, x, matrix);
 }
 
-bool tile_is_built() {
-  static const bool built = [] {
-    cudaFuncAttributes a = {};
-    check(cudaFuncGetAttributes(&a, whole_kernel<Tile<32>>), "a product");
-    return a.numRegs > 24;  // it is empty where architecture 90a is missing
-  }();
-  return built;
-}
-
 bool takes(const CudaBackend& backend, const Tensor& x, const Tensor& matrix) {
   const int slices = splits_of(matrix.dim(0), matrix.dim(1));
-  return backend.architecture() == 90 && x.dim(0) <= kTileRows && matrix.dtype() == DType::bf16 && x.dtype() == DType::bf16 && aligned(x, 16) && aligned(matrix, 16) &&
-         matrix.dim(1) % (kBoxInputs * slices) == 0 && tile_is_built() && map_encoder() != nullptr;
+  return backend.warpgroups() && x.dim(0) <= kTileRows && matrix.dtype() == DType::bf16 && x.dtype() == DType::bf16 && aligned(x, 16) && aligned(matrix, 16) &&
+         matrix.dim(1) % (kBoxInputs * slices) == 0 && map_encoder() != nullptr;
 }
 
 TileWork work_of(const Tensor& y, const Tensor& x, const Tensor& matrix) {

@@ -221,21 +221,12 @@ const Way& way_for(const CudaBackend& backend, std::int64_t rows, std::int64_t o
   return *std::min_element(std::begin(kWays), std::end(kWays), [&](const Way& a, const Way& b) { return cost(a) < cost(b); });
 }
 
-bool wide_is_built() {
-  static const bool built = [] {
-    cudaFuncAttributes a = {};
-    check(cudaFuncGetAttributes(&a, wide_kernel<WideTile<2, 64>>), "a product");
-    return a.numRegs > 24;  // it is empty where architecture 90a is missing
-  }();
-  return built;
-}
-
 }  // namespace
 
 bool can_widen(const CudaBackend& backend, const Tensor& y, const Tensor& x, const Tensor& matrix) {
   const std::int64_t rows = x.dim(0), out = matrix.dim(0), in = matrix.dim(1), slices = splits_of(out, in);
-  return backend.architecture() == 90 && matrix.dtype() == DType::bf16 && x.dtype() == DType::bf16 && aligned(x, 16) && aligned(matrix, 16) &&
-         in % (kBoxInputs * slices) == 0 && out % 4 == 0 && aligned(y, 4 * size_of(y.dtype())) && wide_is_built() && map_encoder() != nullptr && slices > 1 &&
+  return backend.warpgroups() && matrix.dtype() == DType::bf16 && x.dtype() == DType::bf16 && aligned(x, 16) && aligned(matrix, 16) &&
+         in % (kBoxInputs * slices) == 0 && out % 4 == 0 && aligned(y, 4 * size_of(y.dtype())) && map_encoder() != nullptr && slices > 1 &&
          cost_of(backend, way_for(backend, rows, out, in), double(rows), double(out), double(in)) < cost_of_library(double(rows), double(out), double(in), double(slices));
 }
 

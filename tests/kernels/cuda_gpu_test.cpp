@@ -8,6 +8,8 @@
 namespace foretoken::testing {
 namespace {
 
+TEST_P(Cuda, kernels_of_the_gpus_own_instructions_are_built) { EXPECT_EQ(cuda->description().find("built without"), std::string::npos) << cuda->description(); }
+
 TEST_P(Cuda, memory_is_handed_out_again_and_blocks_never_overlap) {
   EXPECT_NE(cuda->description().find("multiprocessors"), std::string::npos);
   const std::int64_t free = cuda->free_memory();

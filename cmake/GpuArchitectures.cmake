@@ -1,0 +1,16 @@
+# Sets `result` to the architectures of this machine's GPUs, for CMAKE_CUDA_ARCHITECTURES; to nothing without a GPU. Not `native`, which is
+# 90 on a Hopper: its warpgroup products and most of what makes it fast are in 90a alone, and no fallback is as fast.
+function(foretoken_gpu_architectures result)
+  execute_process(COMMAND nvidia-smi --query-gpu=compute_cap --format=csv,noheader RESULT_VARIABLE no_gpu OUTPUT_VARIABLE answer ERROR_QUIET)
+  set(architectures)
+  if(no_gpu EQUAL 0)
+    string(REGEX MATCHALL "[0-9]+\\.[0-9]+" capabilities "${answer}")
+    foreach(capability IN LISTS capabilities)
+      string(REPLACE "." "" architecture "${capability}")
+      string(REGEX REPLACE "^90$" "90a" architecture "${architecture}")
+      list(APPEND architectures "${architecture}-real")
+    endforeach()
+    list(REMOVE_DUPLICATES architectures)
+  endif()
+  set(${result} "${architectures}" PARENT_SCOPE)
+endfunction()

@@ -1,0 +1,37 @@
+"""cmake/GpuArchitectures.cmake: for which GPUs a build is, by what a stand-in for nvidia-smi says is here."""
+
+import os
+import subprocess
+import tempfile
+import unittest
+from pathlib import Path
+
+CMAKE = Path(__file__).resolve().parents[2] / "cmake"
+
+
+class GpuArchitectures(unittest.TestCase):
+    def asked(self, answer, code=0):
+        with tempfile.TemporaryDirectory() as folder:
+            tool = Path(folder, "nvidia-smi")
+            tool.write_text(f"#!/bin/sh\n[ \"$1\" = --query-gpu=compute_cap ] || exit 3\nprintf '{answer}'\nexit {code}\n")
+            tool.chmod(0o755)
+            script = Path(folder, "ask.cmake")
+            script.write_text(f'include("{CMAKE}/GpuArchitectures.cmake")\nforetoken_gpu_architectures(found)\nmessage("found=${{found}}.")\n')
+            done = subprocess.run(["cmake", "-P", str(script)], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                                  env=dict(os.environ, PATH=f"{folder}:{os.environ['PATH']}"))
+        self.assertEqual(done.returncode, 0, done.stdout)
+        return done.stdout.strip()
+
+    def test_a_hopper_is_built_for_with_its_own_instructions(self):
+        self.assertEqual(self.asked("9.0\\n9.0\\n"), "found=90a-real.")
+
+    def test_every_kind_of_gpu_of_the_machine_is_built_for(self):
+        self.assertEqual(self.asked("8.0\\n8.9\\n12.0\\n8.0\\n"), "found=80-real;89-real;120-real.")
+
+    def test_no_gpu_is_nothing(self):
+        self.assertEqual(self.asked("NVIDIA-SMI has failed\\n", 9), "found=.")
+        self.assertEqual(self.asked("No devices were found\\n"), "found=.")
+
+
+if __name__ == "__main__":
+    unittest.main()

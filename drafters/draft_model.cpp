@@ -19,8 +19,7 @@ class DraftModel : public Drafter {
   void forget(const Sequence& sequence) override { model_->forget(sequence); }
 
   std::vector<DraftTree> draft(std::span<const DraftRequest> requests) override {
-    std::vector<DraftTree> trees;
-    for (const auto& r : requests) trees.push_back(DraftTree::rooted(backend_, r.sequence->last(), r.budget));
+    std::vector<DraftTree> trees = rooted(backend_, requests);
     std::vector<int> active;  // requests whose chain still grows
     std::vector<Segment> segments = catch_up(requests, trees, active);
     for (int depth = 1; !segments.empty(); ++depth) {

@@ -15,12 +15,9 @@ class Ngram : public Drafter {
   Needs needs() const override { return {{Drawn::certain}, false}; }
 
   std::vector<DraftTree> draft(std::span<const DraftRequest> requests) override {
-    std::vector<DraftTree> trees;
-    for (const auto& r : requests) {
-      DraftTree tree = DraftTree::rooted(backend_, r.sequence->last(), r.budget);
-      for (const Token guess : continuation(r.sequence->tokens, r.budget)) tree.guess(tree.nodes - 1, guess);
-      trees.push_back(std::move(tree));
-    }
+    std::vector<DraftTree> trees = rooted(backend_, requests);
+    for (std::size_t i = 0; i < trees.size(); ++i)
+      for (const Token guess : continuation(requests[i].sequence->tokens, requests[i].budget)) trees[i].guess(trees[i].nodes - 1, guess);
     return trees;
   }
 

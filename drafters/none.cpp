@@ -8,11 +8,7 @@ class None : public Drafter {
  public:
   explicit None(Backend& backend) : backend_(backend) {}
   Needs needs() const override { return {}; }
-  std::vector<DraftTree> draft(std::span<const DraftRequest> requests) override {
-    std::vector<DraftTree> trees;
-    for (const auto& r : requests) trees.push_back(DraftTree::rooted(backend_, r.sequence->last(), 0));
-    return trees;
-  }
+  std::vector<DraftTree> draft(std::span<const DraftRequest> requests) override { return rooted(backend_, requests); }
 
  private:
   Backend& backend_;

@@ -25,11 +25,9 @@ class Guesses : public Drafter {
   explicit Guesses(Host& host) : backend_(host.backend()), vocab_(host.target().vocab) {}
   Needs needs() const override { return {{Drawn::certain}, false}; }
   std::vector<DraftTree> draft(std::span<const DraftRequest> requests) override {
-    std::vector<DraftTree> trees;
-    for (const DraftRequest& r : requests) {
-      trees.push_back(DraftTree::rooted(backend_, r.sequence->last(), r.budget));
-      for (int n = 0; n < r.budget; ++n) trees.back().guess(n, Token((r.sequence->length() * 31 + n * 7) % vocab_));
-    }
+    std::vector<DraftTree> trees = rooted(backend_, requests);
+    for (std::size_t i = 0; i < trees.size(); ++i)
+      for (int n = 0; n < requests[i].budget; ++n) trees[i].guess(n, Token((requests[i].sequence->length() * 31 + n * 7) % vocab_));
     return trees;
   }
 

@@ -12,15 +12,28 @@ const char* name_of(Drawn d) {
 }
 
 DraftTree DraftTree::rooted(Backend& backend, Token root, int more) {
-  DraftTree t;
-  t.parents = Tensor::host({more + 1}, DType::i32);
-  t.q.drawn = Tensor::host({more + 1}, DType::u8);
-  t.known = Tensor::host({more + 1}, DType::i32);
-  t.tokens = backend.device() == Device{} ? t.known : backend.allocate({more + 1}, DType::i32);
-  *t.parents.row<std::int32_t>(0) = -1;
-  *t.q.drawn.row<std::uint8_t>(0) = std::uint8_t(Drawn::certain);
-  *t.known.row<Token>(0) = root;
-  return t;
+  const Root one{root, more};
+  return std::move(rooted(backend, {&one, 1}).front());
+}
+
+std::vector<DraftTree> DraftTree::rooted(Backend& backend, std::span<const Root> roots) {
+  std::int64_t all = 0;
+  for (const Root& r : roots) all += r.more + 1;
+  const Tensor parents = Tensor::host({all}, DType::i32), known = Tensor::host({all}, DType::i32), drawn = Tensor::host({all}, DType::u8);
+  const bool host = backend.device() == Device{} || all == std::int64_t(roots.size());
+  const Tensor tokens = host ? known : backend.allocate({all}, DType::i32);
+  std::vector<DraftTree> trees(roots.size());
+  std::int64_t begin = 0;
+  for (std::size_t i = 0; i < roots.size(); ++i) {
+    DraftTree& t = trees[i];
+    const std::int64_t room = roots[i].more + 1;
+    t.parents = parents.rows(begin, room), t.known = known.rows(begin, room), t.tokens = tokens.rows(begin, room), t.q.drawn = drawn.rows(begin, room);
+    *t.parents.row<std::int32_t>(0) = -1;
+    *t.q.drawn.row<std::uint8_t>(0) = std::uint8_t(Drawn::certain);
+    *t.known.row<Token>(0) = roots[i].token;
+    begin += room;
+  }
+  return trees;
 }
 
 int DraftTree::grow(int parent, Drawn how) {

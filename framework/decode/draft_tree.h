@@ -34,11 +34,17 @@ struct DraftTree {
   int nodes = 1;
   Tensor parents;  // i32 [capacity >= nodes], host; parents[0] = -1
   Tensor known;    // i32 [capacity >= nodes], host: tokens as far as the host knows them, all of them after the step's readback
-  Tensor tokens;   // i32 [capacity >= nodes], on the device: what was drawn. On a host device the same memory as `known`
+  Tensor tokens;   // i32 [capacity >= nodes], on the device: what was drawn. On a host device, or where nothing can be drawn, the same memory as `known`
   Proposal q;
 
   // A root with room for `more` nodes below it.
   static DraftTree rooted(Backend& backend, Token root, int more);
+  struct Root {
+    Token token = 0;
+    int more = 0;
+  };
+  // One tree for each of many roots. They share their memory, which lives as long as any of them.
+  static std::vector<DraftTree> rooted(Backend& backend, std::span<const Root> roots);
   // Adds a node below `parent` whose token the device already wrote (or will write) to tokens[nodes]; returns its index. Throws
   // Error where the tree has no room left.
   int grow(int parent, Drawn how);

@@ -26,6 +26,9 @@ struct DraftRequest {
   }
 };
 
+// How a draft begins: a tree for each request, its root the sequence's last token, with room for the budget.
+std::vector<DraftTree> rooted(Backend& backend, std::span<const DraftRequest> requests);
+
 // What became of the last tree, for whoever learns from it.
 struct Outcome {
   const Sequence* sequence = nullptr;

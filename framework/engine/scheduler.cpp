@@ -16,15 +16,18 @@ class Round {
   // Sequences that only lack their last token go first, so that nobody's prompt delays them; and their guesses leave a row to
   // everybody else who may run, so that nobody waits for guesses.
   void running(int batch) {
-    std::vector<Active*> decoding, reading;
-    for (const auto& a : queues_.running) (memory_.unseen(a->sequence) == 1 ? decoding : reading).push_back(a.get());
+    std::vector<int> unseen;
+    unseen.reserve(queues_.running.size()), plan.scheduled.reserve(queues_.running.size());
+    for (const auto& a : queues_.running) unseen.push_back(memory_.unseen(a->sequence));
     int others = std::min(batch, int(queues_.running.size() + queues_.waiting.size()));
-    for (Active* a : decoding) {
+    // Whoever gives way stood at the end of `running`, behind all that are still to come.
+    for (std::size_t i = 0; i < queues_.running.size(); ++i) {
+      if (unseen[i] > 1) continue;
       others = std::max(0, others - 1);
-      if (present(a)) schedule(*a, left_ - others);
+      schedule(*queues_.running[i], 1, left_ - others);
     }
-    for (Active* a : reading)
-      if (present(a)) schedule(*a, left_);
+    for (std::size_t i = 0; i < queues_.running.size(); ++i)
+      if (unseen[i] > 1) schedule(*queues_.running[i], unseen[i], left_);
   }
 
   void admit(int batch) {
@@ -32,7 +35,7 @@ class Round {
       const auto next = std::ranges::find(queues_.waiting, SequenceId(0), &Active::like);
       if (next == queues_.waiting.end()) return;
       Active& a = **next;
-      const Scheduled entry = shape(a, left_);
+      const Scheduled entry = shape(a, memory_.unseen(a.sequence), left_);
       const bool alone = queues_.running.empty();
       if (!memory_.reserve(a.sequence, entry.chain + entry.root + entry.cap, alone)) {
         if (alone) too_small(a.sequence);
@@ -48,12 +51,7 @@ class Round {
   Plan plan;
 
  private:
-  bool present(const Active* a) const {
-    return std::ranges::any_of(queues_.running, [&](const auto& r) { return r.get() == a; });
-  }
-
-  Scheduled shape(Active& a, int rows) const {
-    const int unseen = memory_.unseen(a.sequence);
+  Scheduled shape(Active& a, int unseen, int rows) const {
     Scheduled entry{&a, std::min(unseen - 1, rows), unseen <= rows, 0};
     if (entry.root) entry.cap = std::clamp(std::min(longest_, rows - unseen), 0, std::max(0, a.sequence.remaining() - 1));
     return entry;
@@ -66,9 +64,9 @@ class Round {
 
   // When pages are short, room for guesses goes first; then sequences newer than this one give way to it; if it is the
   // newest itself, it gives way.
-  void schedule(Active& a, int rows) {
+  void schedule(Active& a, int unseen, int rows) {
     if (rows <= 0) return;
-    Scheduled entry = shape(a, rows);
+    Scheduled entry = shape(a, unseen, rows);
     while (!memory_.reserve(a.sequence, entry.chain + entry.root + entry.cap, true)) {
       if (std::exchange(entry.cap, 0) > 0) continue;
       const Active* const newest = queues_.running.back().get();

@@ -1,0 +1,98 @@
+// Who runs when memory is short: the newest give way, and whoever gave way is not in the plan.
+#include <map>
+#include <utility>
+
+#include <gtest/gtest.h>
+
+#include "framework/engine/scheduler.h"
+
+namespace foretoken::testing {
+namespace {
+
+using Ids = std::vector<SequenceId>;
+
+// Room for so many rows. A sequence has what was reserved for it until it is released.
+class Rows final : public Scheduler::Memory {
+ public:
+  int free = 0, asked = 0;
+  std::map<SequenceId, int> unseen_of, taken;
+
+  int unseen(const Sequence& sequence) override { return ++asked, unseen_of.at(sequence.id); }
+  bool reserve(const Sequence& sequence, int rows, bool) override {
+    if (rows > free) return false;
+    free -= rows, taken[sequence.id] += rows;
+    return true;
+  }
+  void release(const Sequence& sequence) override { free += std::exchange(taken[sequence.id], 0); }
+};
+
+struct SchedulerTest : ::testing::Test {
+  Queues queues;
+  Rows memory;
+
+  // Sequences 1, 2, ... that run, with so many unseen tokens each.
+  void running(const std::vector<int>& unseen) {
+    for (std::size_t i = 0; i < unseen.size(); ++i) {
+      queues.running.push_back(std::make_unique<Active>());
+      Sequence& s = queues.running.back()->sequence;
+      s.id = i + 1, s.tokens.assign(20, 1), s.prompt_length = 20;
+      memory.unseen_of[s.id] = unseen[i];
+    }
+  }
+  static Ids ids(const auto& actives) {
+    Ids all;
+    for (const auto& a : actives) all.push_back(a->sequence.id);
+    return all;
+  }
+  static Ids planned(const Plan& plan) {
+    Ids all;
+    for (const Scheduled& s : plan.scheduled) all.push_back(s.active->sequence.id);
+    return all;
+  }
+};
+
+TEST_F(SchedulerTest, asks_once_what_each_sequence_lacks_and_lets_decoding_go_first) {
+  running({5, 1, 7, 1});
+  memory.free = 100;
+  const Plan plan = Scheduler(4, 16).next(queues, memory, 2);
+  EXPECT_EQ(memory.asked, 4);
+  EXPECT_EQ(planned(plan), (Ids{2, 4, 1, 3}));
+  EXPECT_EQ(plan.scheduled[0].cap, 2);
+  EXPECT_EQ(plan.scheduled[2].chain, 4);
+  EXPECT_TRUE(plan.scheduled[2].root);
+  EXPECT_EQ(plan.scheduled[3].chain, 3) << "the rows that the others left";
+  EXPECT_FALSE(plan.scheduled[3].root);
+}
+
+TEST_F(SchedulerTest, the_newest_that_gave_way_is_met_by_nobody_again) {
+  running({1, 1, 1, 1});
+  memory.free = 2;  // for the first two; the third finds room where the fourth gave way
+  memory.taken[4] = 1;
+  const Plan plan = Scheduler(4, 12).next(queues, memory, 0);
+  EXPECT_EQ(planned(plan), (Ids{1, 2, 3}));
+  EXPECT_EQ(plan.preempted, 1);
+  EXPECT_EQ(ids(queues.running), (Ids{1, 2, 3}));
+  EXPECT_EQ(ids(queues.waiting), (Ids{4}));
+}
+
+TEST_F(SchedulerTest, the_newest_gives_way_itself) {
+  running({1, 1, 1});
+  memory.free = 2;
+  const Plan plan = Scheduler(3, 12).next(queues, memory, 0);
+  EXPECT_EQ(planned(plan), (Ids{1, 2}));
+  EXPECT_EQ(plan.preempted, 1);
+  EXPECT_EQ(ids(queues.waiting), (Ids{3}));
+}
+
+// The older prompt comes after the newer sequence that decodes, takes its memory and the rows that were planned for it.
+TEST_F(SchedulerTest, an_older_prompt_takes_the_place_of_a_newer_sequence_that_was_planned) {
+  running({4, 1});
+  memory.free = 3;
+  const Plan plan = Scheduler(2, 4).next(queues, memory, 0);
+  EXPECT_EQ(planned(plan), (Ids{1}));
+  EXPECT_EQ(plan.preempted, 1);
+  EXPECT_EQ(ids(queues.waiting), (Ids{2}));
+}
+
+}  // namespace
+}  // namespace foretoken::testing

@@ -32,7 +32,7 @@ std::string rows_of(Backend& backend, const KvCache& cache, SequenceId id, int n
   const Tensor pool = cache.layers().front().pool, page = Tensor::host({1, pool.dim(1)}, DType::u8);
   const int page_rows = cache.layers().front().page_rows;
   for (int begin = 0; begin < n; begin += page_rows) {
-    backend.copy(pool.rows(cache.table(id)[std::size_t(begin / page_rows)], 1), page);
+    backend.copy(pool.rows(cache.held(id).table[std::size_t(begin / page_rows)], 1), page);
     for (const KvLayer& kv : cache.layers())
       for (const std::int64_t plane : {kv.keys, kv.values})
         for (int h = 0; h < kv.kv_heads; ++h) {
@@ -62,7 +62,7 @@ void check_cache(Backend& backend, CachedModel& cached, std::shared_ptr<Model> m
   if (cache.confirmed(sequence.id) == 0) return;  // it waits, or was never asked for
   const int held = cache.settle(sequence);
   const std::string who = model->info().name + ", sequence " + std::to_string(sequence.id) + " of " + std::to_string(sequence.length()) + " tokens: ";
-  const int pages = int(cache.table(sequence.id).size());
+  const int pages = int(cache.held(sequence.id).table.size());
   if (pages != cache.pages_for(held)) f.fail(who + std::to_string(pages) + " pages hold " + std::to_string(held) + " rows");
   if (rows_of(backend, cache, sequence.id, held) != fresh_rows(backend, std::move(model), cache, sequence, held)) f.fail(who + "keys and values differ from a fresh prefill's");
   ++f.cases;

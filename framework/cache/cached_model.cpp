@@ -27,7 +27,7 @@ Output CachedModel::run(std::span<const Segment> segments) {
     const Extent e = extent(segments);
     out = forward(stage(segments, e), e);
   } catch (...) {  // whoever catches it and goes on must not find rows that were never written
-    for (const Segment& s : segments) cache_.retract(s.sequence->id);
+    for (const Segment& s : segments) cache_.fed(s.sequence->id).retract();
     throw;
   }
   spans_.emplace_back(start, backend_.mark());
@@ -44,40 +44,36 @@ double CachedModel::seconds() {
 
 // Appends the rows to the cache, as pending ones.
 void CachedModel::feed(std::span<const Segment> segments) {
-  fed_.clear(), wanted_.clear(), segments_ = int(segments.size());
-  for (std::size_t i = 0; i < segments.size(); ++i) {
-    const Segment& s = segments[i];
-    const SequenceId id = s.sequence->id;
+  fed_.clear(), held_.clear(), wanted_.clear();
+  std::int64_t chained = 0;
+  for (const Segment& s : segments) chained += s.chain;
+  const Tensor chains = chained > 0 ? Tensor::host({chained}, DType::i32) : Tensor();
+  int link = 0;  // of the chains
+  for (const Segment& s : segments) {
+    KvCache::Held& held = cache_.fed(s.sequence->id);
+    const auto add = [&](int parent, const Tensor& tokens, int at, const Token* drawn) {
+      const int row = held.append(parent, tokens, at);
+      fed_.push_back({int(held_.size()), row, held.place(row), *tokens.row<Token>(at), drawn});
+      return row;
+    };
     int previous = -1;
-    if (s.chain > 0) {
-      const std::span<const Token> all(s.sequence->tokens);
-      const Tensor chain = Tensor::host_copy(all.subspan(std::size_t(cache_.confirmed(id)), std::size_t(s.chain)), DType::i32);
-      for (int k = 0; k < s.chain; ++k) {
-        previous = cache_.append(id, previous, chain, k);
-        fed_.push_back({id, previous, int(i), *chain.row<Token>(k), nullptr});
-      }
-    }
-    if (!s.tree) continue;
-    for (int n = s.begin; n < s.tree->nodes; ++n) {
-      const int parent = n == 0 ? previous : root_row_.at(id) + *s.tree->parents.row<std::int32_t>(n);
-      const int at = cache_.append(id, parent, s.tree->known, n);
-      if (n == 0) root_row_[id] = at;
+    std::copy_n(s.sequence->tokens.data() + held.confirmed, s.chain, chains.data<Token>() + link);
+    for (int k = 0; k < s.chain; ++k) previous = add(previous, chains, link++, nullptr);
+    const int root = int(held.pending.size()) - s.begin;  // nodes that were fed before are the last rows
+    for (int n = s.begin; s.tree && n < s.tree->nodes; ++n) {
       wanted_.push_back(std::int32_t(fed_.size()));
-      fed_.push_back({id, at, int(i), *s.tree->known.row<Token>(n), s.tree->drawn_at(n)});
+      (void)add(n == 0 ? previous : root + *s.tree->parents.row<std::int32_t>(n), s.tree->known, n, s.tree->drawn_at(n));
     }
+    assert(cache_.pages_for(held.confirmed + int(held.pending.size())) <= int(held.table.size()));
+    held_.push_back(&held);
   }
 }
 
 CachedModel::Extent CachedModel::extent(std::span<const Segment> segments) const {
   Extent e{int(fed_.size()), int(segments.size()), 1, 0, int(wanted_.size()), 1, 1, wanted_.size() == fed_.size()};
-  for (const Segment& s : segments) {
-    e.width = std::max(e.width, int(cache_.table(s.sequence->id).size()));
-    e.longest = std::max(e.longest, rows_in(s));
-  }
-  for (const Fed& f : fed_) {
-    e.words = std::max(e.words, cache_.words_needed(f.id, f.pending));
-    e.deepest = std::max(e.deepest, int(cache_.place(f.id, f.pending).slot) + 1);
-  }
+  for (const KvCache::Held* held : held_) e.width = std::max(e.width, int(held->table.size()));
+  for (const Segment& s : segments) e.longest = std::max(e.longest, rows_in(s));
+  for (const Fed& f : fed_) e.words = std::max(e.words, f.place.words()), e.deepest = std::max(e.deepest, f.place.slot + 1);
   const int padding = backend_.padded(e.rows) - e.rows;
   e.rows += padding;
   e.tables = backend_.padded(e.tables + (padding + e.longest - 1) / e.longest);
@@ -115,7 +111,7 @@ CachedModel::Inputs CachedModel::stage(std::span<const Segment> segments, const 
 // Rows of padding before the padded table `i`. They are spread evenly: a table with more rows than any sequence has would make
 // kernels take single rows for a prompt.
 int CachedModel::padding_before(const Layout& l, int i) const {
-  const std::int64_t padding = l.positions.dim(0) - std::int64_t(fed_.size()), spare = l.tables.dim(0) - segments_;
+  const std::int64_t padding = l.positions.dim(0) - std::int64_t(fed_.size()), spare = l.tables.dim(0) - std::int64_t(held_.size());
   return int(padding * i / std::max<std::int64_t>(spare, 1));
 }
 
@@ -127,13 +123,12 @@ void CachedModel::fill_rows(Layout& l, const Tensor& known, const Tensor& at) co
   for (int r = 0; r < rows; ++r) {
     const bool real = std::size_t(r) < fed_.size();
     while (!real && r - int(fed_.size()) >= padding_before(l, spare + 1)) ++spare;
-    const Fed f = real ? fed_[std::size_t(r)] : Fed{0, 0, segments_ + spare, -1, nullptr};
-    const auto place = real ? cache_.place(f.id, f.pending) : KvCache::Place{0, 0, 1};
-    const int first = std::max(0, place.position + 1 - window);
-    *l.positions.row<std::int32_t>(r) = place.position, *l.slots.row<std::int32_t>(r) = place.slot;
-    *l.visible.row<std::int32_t>(r) = place.visible, *l.first.row<std::int32_t>(r) = first, *l.owner.row<std::int32_t>(r) = f.segment;
+    const Fed f = real ? fed_[std::size_t(r)] : Fed{int(held_.size()) + spare, 0, {0, 0, 1}, -1, nullptr};
+    const int first = std::max(0, f.place.position + 1 - window);
+    *l.positions.row<std::int32_t>(r) = f.place.position, *l.slots.row<std::int32_t>(r) = f.place.slot;
+    *l.visible.row<std::int32_t>(r) = f.place.visible, *l.first.row<std::int32_t>(r) = first, *l.owner.row<std::int32_t>(r) = f.segment;
     *known.row<Token>(r) = f.known, *at.row<const Token*>(r) = f.at;
-    if (real && words > 0) cache_.ancestors(f.id, f.pending, first, {l.ancestors.row<std::uint64_t>(r), std::size_t(words)});
+    if (real && words > 0) held_[std::size_t(f.segment)]->ancestors(f.pending, first, {l.ancestors.row<std::uint64_t>(r), std::size_t(words)});
   }
 }
 
@@ -143,10 +138,10 @@ void CachedModel::fill_tables(std::span<const Segment> segments, Layout& l) cons
   int row = 0;
   for (std::int64_t i = 0; i < tables; ++i) {
     const bool real = std::size_t(i) < segments.size();
-    const std::span<const PageId> pages = real ? cache_.table(segments[std::size_t(i)].sequence->id) : std::span<const PageId>();
+    const std::span<const PageId> pages = real ? std::span<const PageId>(held_[std::size_t(i)]->table) : std::span<const PageId>();
     std::int32_t* to = l.tables.row<std::int32_t>(i);
     std::fill(std::ranges::copy(pages, to).out, to + width, trash_);
-    *l.begins.row<std::int32_t>(i) = real ? row : row + padding_before(l, int(i) - segments_);
+    *l.begins.row<std::int32_t>(i) = real ? row : row + padding_before(l, int(i) - int(held_.size()));
     if (real) row += rows_in(segments[std::size_t(i)]);
   }
   *l.begins.row<std::int32_t>(tables) = std::int32_t(l.positions.dim(0));

@@ -33,10 +33,7 @@ class CachedModel {
   // One forward. Logits of the fed tree nodes, segment after segment: f32 [sum of (nodes - begin), vocab]. They stay as
   // long as somebody holds them.
   Output run(std::span<const Segment> segments);
-  void forget(const Sequence& sequence) {
-    cache_.forget(sequence);
-    root_row_.erase(sequence.id);
-  }
+  void forget(const Sequence& sequence) { cache_.forget(sequence); }
 
   KvCache& cache() { return cache_; }
   const KvCache& cache() const { return cache_; }
@@ -47,8 +44,8 @@ class CachedModel {
  private:
   // One row of the forward in hand.
   struct Fed {
-    SequenceId id;
-    int pending, segment;  // number of its pending row, and of its segment
+    int segment, pending;  // number of its segment, and of its pending row
+    KvCache::Place place;
     Token known;
     const Token* at;       // where the device finds a token that the host does not know
   };
@@ -79,10 +76,9 @@ class CachedModel {
   std::uint64_t serial_;  // no other cached model of this process has it, not even a later one at the same address
   Staging staging_;
   std::vector<Fed> fed_;               // rows of the forward in hand
-  int segments_ = 0;                   // and how many segments they are of
+  std::vector<const KvCache::Held*> held_;  // of its segments
   std::vector<std::int32_t> wanted_;   // and those whose logits are asked for
   std::vector<Tensor> logits_;         // memory of outputs; one that nobody else holds is free
-  std::unordered_map<SequenceId, int> root_row_;  // pending row number of node 0 of the tree in hand
   std::vector<std::pair<Mark, Mark>> spans_;      // of forwards whose time is not counted yet
   double seconds_ = 0;
   std::uint64_t forwards_ = 0, rows_ = 0;

@@ -50,13 +50,12 @@ void KvCache::find_prefix(const Sequence& sequence, Held& held) {
 
 void KvCache::keep_path(const Sequence& sequence, Held& held, int limit) {
   std::vector<std::int32_t> from, to;
-  std::vector<bool> taken(held.pending.size());  // the sequence took the whole path down to this row; siblings may repeat a token
   int kept = held.confirmed;
   for (int row = 0; row < int(held.pending.size()); ++row) {
-    const PendingRow& r = held.pending[std::size_t(row)];
+    PendingRow& r = held.pending[std::size_t(row)];
     const int at = held.confirmed + r.depth;
-    if (at >= limit || (r.parent >= 0 && !taken[std::size_t(r.parent)]) || r.token() != sequence.tokens[std::size_t(at)]) continue;
-    taken[std::size_t(row)] = true;
+    if (at >= limit || (r.parent >= 0 && !held.pending[std::size_t(r.parent)].taken) || *r.token != sequence.tokens[std::size_t(at)]) continue;
+    r.taken = true;
     if (at != kept) continue;
     if (row != r.depth) {
       from.push_back(held.confirmed + row);
@@ -70,7 +69,7 @@ void KvCache::keep_path(const Sequence& sequence, Held& held, int limit) {
   }
   // A stop rule may have cut the sequence below what was confirmed.
   held.confirmed = std::min(kept, limit);
-  held.pending.clear();
+  held.retract();
   release(held, pages_for(held.confirmed));
 }
 
@@ -111,38 +110,32 @@ bool KvCache::reserve(const Sequence& sequence, int rows) {
   return true;
 }
 
-int KvCache::append(SequenceId id, int parent, const Tensor& tokens, int at) {
+KvCache::Held& KvCache::fed(SequenceId id) {
   Held& held = held_.at(id);
-  const int row = int(held.pending.size());
-  assert(parent < row);
   prefix_rows_reused_ += std::uint64_t(std::exchange(held.reused, 0));
-  PendingRow r{parent, parent < 0 ? 0 : held.pending[std::size_t(parent)].depth + 1, 0, tokens, at};
-  const int above = parent < 0 ? 0 : held.pending[std::size_t(parent)].trunk;
-  r.trunk = parent == row - 1 && above == row ? row + 1 : above;
-  held.pending.push_back(std::move(r));
-  assert(held.confirmed + row < int(held.table.size()) * page_rows_);
+  return held;
+}
+
+int KvCache::Held::append(int parent, const Tensor& tokens, int at) {
+  const int row = int(pending.size());
+  assert(parent < row);
+  const PendingRow above = parent < 0 ? PendingRow{-1, -1, 0, nullptr} : pending[std::size_t(parent)];
+  const int trunk = parent == row - 1 && above.trunk == row ? row + 1 : above.trunk;
+  if (sources.empty() || sources.back().raw() != tokens.raw()) sources.push_back(tokens);
+  pending.push_back({parent, above.depth + 1, trunk, tokens.row<Token>(at)});
   return row;
 }
 
-KvCache::Place KvCache::place(SequenceId id, int row) const {
-  const Held& h = held(id);
-  const PendingRow& r = h.pending[std::size_t(row)];
-  return {h.confirmed + row, h.confirmed + r.depth, h.confirmed + r.trunk};
+KvCache::Place KvCache::Held::place(int row) const {
+  const PendingRow& r = pending[std::size_t(row)];
+  return {confirmed + row, confirmed + r.depth, confirmed + r.trunk};
 }
 
-int KvCache::words_needed(SequenceId id, int row) const {
-  const int beyond = row + 1 - held(id).pending[std::size_t(row)].trunk;
-  return (beyond + 63) / 64;
-}
-
-void KvCache::ancestors(SequenceId id, int row, int first, std::span<std::uint64_t> words) const {
-  const Held& h = held(id);
-  const int trunk = h.pending[std::size_t(row)].trunk;
-  for (int at = row; at >= trunk && h.confirmed + h.pending[std::size_t(at)].depth >= first; at = h.pending[std::size_t(at)].parent)
+void KvCache::Held::ancestors(int row, int first, std::span<std::uint64_t> words) const {
+  const int trunk = pending[std::size_t(row)].trunk;
+  for (int at = row; at >= trunk && confirmed + pending[std::size_t(at)].depth >= first; at = pending[std::size_t(at)].parent)
     words[std::size_t((at - trunk) / 64)] |= std::uint64_t(1) << ((at - trunk) % 64);
 }
-
-std::span<const PageId> KvCache::table(SequenceId id) const { return held(id).table; }
 
 int KvCache::confirmed(SequenceId id) const {
   const auto it = held_.find(id);

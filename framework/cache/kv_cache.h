@@ -26,22 +26,38 @@ class KvCache {
   int settle(const Sequence& sequence);
   // Makes sure that `rows` more rows find room; false, and nothing taken, when the pool has none. After settle().
   bool reserve(const Sequence& sequence, int rows);
-  // Adds a pending row below pending row `parent` (-1: below the last confirmed token, or chained after the confirmed
-  // prefix) and returns its number. Its token is read from `tokens`[at], host memory, when the sequence is next met.
-  int append(SequenceId id, int parent, const Tensor& tokens, int at);
-  // Takes back all pending rows: their forward failed, so what stands in their slots is nobody's.
-  void retract(SequenceId id) { held_.at(id).pending.clear(); }
 
   // Of a pending row: where its key goes, its depth, and what it sees (see Layout).
   struct Place {
     std::int32_t slot, position, visible;
+    int words() const { return (slot + 1 - visible + 63) / 64; }  // of ancestor bits
   };
-  Place place(SequenceId id, int row) const;
-  // Sets the ancestor bits of a pending row, but for ancestors at positions before `first`; `words` has been chosen with
-  // words_needed().
-  void ancestors(SequenceId id, int row, int first, std::span<std::uint64_t> words) const;
-  int words_needed(SequenceId id, int row) const;
-  std::span<const PageId> table(SequenceId id) const;
+  struct PendingRow {
+    int parent, depth, trunk;  // trunk: how many leading pending rows, 0 .. trunk - 1, are ancestors or itself, without a gap
+    const Token* token;        // in one of `sources`
+    bool taken = false;        // the sequence took the whole path down to this row; siblings may repeat a token
+  };
+  // What is held of one sequence; it stays where it is until the sequence is forgotten.
+  struct Held {
+    std::vector<PageId> table;
+    std::vector<PendingRow> pending;
+    std::vector<Tensor> sources;                      // host memory where pending rows' tokens are found
+    int confirmed = 0;
+    int indexed = 0;                                  // full pages that are in the index (or whose content already was)
+    std::uint64_t serial = PrefixIndex::kStart;       // content serial of page indexed - 1
+    int reused = 0;                                   // rows of a found prefix that are not counted yet
+
+    // Adds a pending row below pending row `parent` (-1: below the last confirmed token, or chained after the confirmed
+    // prefix) and returns its number. Its token is read from `tokens`[at], host memory, when the sequence is next met.
+    int append(int parent, const Tensor& tokens, int at);
+    // Takes back all pending rows: what stands in their slots is nobody's.
+    void retract() { pending.clear(), sources.clear(); }
+    Place place(int row) const;
+    // Sets the ancestor bits of a pending row, but for ancestors at positions before `first`; `words` has Place::words() or more.
+    void ancestors(int row, int first, std::span<std::uint64_t> words) const;
+  };
+  const Held& held(SequenceId id) const { return held_.at(id); }
+  Held& fed(SequenceId id);  // to append rows to, or to take them back
 
   std::span<const KvLayer> layers() const { return layers_; }
   int page_rows() const { return page_rows_; }
@@ -58,26 +74,10 @@ class KvCache {
   std::size_t sequences() const { return held_.size(); }
 
  private:
-  struct PendingRow {
-    int parent, depth, trunk;  // trunk: how many leading pending rows, 0 .. trunk - 1, are ancestors or itself, without a gap
-    Tensor tokens;
-    int at;
-    Token token() const { return tokens.row<Token>(0)[at * tokens.row_stride()]; }
-  };
-  struct Held {
-    std::vector<PageId> table;
-    std::vector<PendingRow> pending;
-    int confirmed = 0;
-    int indexed = 0;                                  // full pages that are in the index (or whose content already was)
-    std::uint64_t serial = PrefixIndex::kStart;       // content serial of page indexed - 1
-    int reused = 0;                                   // rows of a found prefix that are not counted yet
-  };
-
   void find_prefix(const Sequence& sequence, Held& held);
   void keep_path(const Sequence& sequence, Held& held, int limit);
   void index_full_pages(const Sequence& sequence, Held& held);
   void release(Held& held, int pages);
-  const Held& held(SequenceId id) const { return held_.at(id); }
 
   Backend& backend_;
   PagePool& pool_;

@@ -23,13 +23,13 @@ struct KvCacheTest : ::testing::Test {
   int chain(const Sequence& s, int parent, const std::vector<Token>& tokens) {
     EXPECT_TRUE(cache.reserve(s, int(tokens.size())));
     const Tensor t = Tensor::host_copy<Token>(tokens, DType::i32);
-    for (int i = 0; i < int(tokens.size()); ++i) parent = cache.append(s.id, parent, t, i);
+    for (int i = 0; i < int(tokens.size()); ++i) parent = cache.fed(s.id).append(parent, t, i);
     return parent;
   }
   // Marks what lies at a slot of the cache, so that moves show.
   float& key(const Sequence& s, int slot) {
     const KvLayer& l = cache.layers()[0];
-    return reinterpret_cast<float*>(pool.memory().row<std::byte>(cache.table(s.id)[std::size_t(slot / 4)]) + l.keys)[slot % 4 * 2];
+    return reinterpret_cast<float*>(pool.memory().row<std::byte>(cache.held(s.id).table[std::size_t(slot / 4)]) + l.keys)[slot % 4 * 2];
   }
 };
 
@@ -38,7 +38,7 @@ TEST_F(KvCacheTest, the_last_token_is_always_unseen) {
   EXPECT_EQ(cache.settle(s), 0);
   chain(s, -1, {5, 6, 7});
   EXPECT_EQ(cache.settle(s), 2);
-  EXPECT_EQ(cache.table(1).size(), 1u);
+  EXPECT_EQ(cache.held(1).table.size(), 1u);
 }
 
 TEST_F(KvCacheTest, keeps_the_pending_path_that_the_sequence_took_and_closes_the_gaps) {
@@ -54,7 +54,7 @@ TEST_F(KvCacheTest, keeps_the_pending_path_that_the_sequence_took_and_closes_the
   EXPECT_EQ(cache.settle(s), 4);
   EXPECT_EQ(key(s, 2), 47);
   EXPECT_EQ(key(s, 3), 58);
-  EXPECT_EQ(cache.table(1).size(), 1u) << "pages held = ceil(4 / 4)";
+  EXPECT_EQ(cache.held(1).table.size(), 1u) << "pages held = ceil(4 / 4)";
   EXPECT_EQ(pool.in_use(), 1);
 }
 
@@ -63,20 +63,49 @@ TEST_F(KvCacheTest, rows_of_a_chain_see_a_prefix_and_nodes_of_a_tree_their_ances
   cache.settle(s);
   const int root = chain(s, -1, {5, 6, 7});
   const int a = chain(s, root, {1}), b = chain(s, root, {2}), under_b = chain(s, b, {3}), under_a = chain(s, a, {4});
-  const auto place = [&](int row) { return cache.place(1, row); };
+  const auto place = [&](int row) { return cache.held(1).place(row); };
   EXPECT_EQ(place(root).visible, 3);
   EXPECT_EQ(place(a).visible, 4) << "the first child prolongs the chain";
   EXPECT_EQ(place(b).visible, 3);
   EXPECT_EQ(place(b).position, 3);
   EXPECT_EQ(place(under_b).position, 4);
-  EXPECT_EQ(cache.words_needed(1, a), 0);
+  EXPECT_EQ(place(a).words(), 0);
+  EXPECT_EQ(place(under_b).words(), 1);
   std::uint64_t bits = 0;
-  cache.ancestors(1, under_b, 0, {&bits, 1});
+  cache.held(1).ancestors(under_b, 0, {&bits, 1});
   EXPECT_EQ(bits, 0b110u) << "b at slot 4 and itself at slot 5, from slot 3 on";
   bits = 0;
   EXPECT_EQ(place(under_a).visible, 4);
-  cache.ancestors(1, under_a, 0, {&bits, 1});
+  cache.held(1).ancestors(under_a, 0, {&bits, 1});
   EXPECT_EQ(bits, 0b100u) << "itself at slot 6, from slot 4 on";
+}
+
+TEST_F(KvCacheTest, a_token_that_was_unknown_when_its_row_was_fed_is_read_when_the_sequence_is_met) {
+  Sequence s = sequence(1, {5, 6});
+  cache.settle(s);
+  int row = chain(s, -1, {5, 6});
+  ASSERT_TRUE(cache.reserve(s, 2));
+  std::weak_ptr<void> memory;
+  {
+    const Tensor drawn = Tensor::host_copy<Token>(std::vector<Token>{-2, -2}, DType::i32);
+    for (int i = 0; i < 2; ++i) row = cache.fed(1).append(row, drawn, i);
+    *drawn.row<Token>(0) = 7, *drawn.row<Token>(1) = 8;
+    memory = drawn.owner();
+  }
+  EXPECT_FALSE(memory.expired()) << "rows that nobody has judged keep their tokens";
+  s.tokens = {5, 6, 7, 9, 1};
+  EXPECT_EQ(cache.settle(s), 3) << "7 was taken, 8 was not";
+  EXPECT_TRUE(memory.expired());
+}
+
+TEST_F(KvCacheTest, a_child_of_what_was_refused_is_refused_though_its_token_fits) {
+  Sequence s = sequence(1, {5});
+  cache.settle(s);
+  const int root = chain(s, -1, {5});
+  const int refused = chain(s, root, {9});
+  chain(s, refused, {8});
+  s.tokens = {5, 7, 8, 1};
+  EXPECT_EQ(cache.settle(s), 1);
 }
 
 TEST_F(KvCacheTest, full_pages_serve_the_next_sequence_with_the_same_beginning) {
@@ -108,7 +137,7 @@ TEST_F(KvCacheTest, a_cache_that_goes_away_leaves_the_pool_usable) {
     other.settle(s);
     ASSERT_TRUE(other.reserve(s, 5));
     const Tensor t = Tensor::host_copy<Token>(s.tokens, DType::i32);
-    for (int i = 0; i < 5; ++i) other.append(1, i - 1, t, i);
+    for (int i = 0; i < 5; ++i) other.fed(1).append(i - 1, t, i);
     s.tokens.push_back(6);
     other.forget(s);
   }

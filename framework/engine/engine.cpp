@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <tuple>
 
 #include "kernels/error.h"
 
@@ -15,14 +16,17 @@ void refuse_unsound(const Engine::Chairs& chairs, const Needs& needs, const Soun
                   "', whose nodes are drawn '" + name_of(d) + "'; choose another verifier (foretoken list says what each takes)");
 }
 
-// The depth of every node; -1: absent, as the descendants of what is absent are.
-std::vector<int> depths_of(const DraftTree& tree) {
-  std::vector<int> depth(std::size_t(tree.nodes), 0);
+// How many nodes below the root were drafted, and how many levels of them. What is absent was not, nor were its descendants.
+// `depth` is room for the depths: -1 where a node is absent.
+std::pair<int, int> drafted(const DraftTree& tree, std::vector<int>& depth) {
+  depth.assign(std::size_t(tree.nodes), 0);
+  int nodes = 0, levels = 0;
   for (std::size_t n = 1; n < depth.size(); ++n) {
     const int parent = depth[std::size_t(tree.parents.data<std::int32_t>()[n])];
     depth[n] = parent < 0 || tree.known.data<Token>()[n] < 0 ? -1 : parent + 1;
+    nodes += depth[n] > 0, levels = std::max(levels, depth[n]);
   }
-  return depth;
+  return {nodes, levels};
 }
 
 EngineOptions checked(const EngineOptions& o) {
@@ -131,6 +135,7 @@ StepReport Engine::step() {
 
 Output Engine::forward(const Plan& plan, std::span<const DraftTree> trees, StepReport& report) {
   std::vector<Segment> segments;
+  segments.reserve(plan.scheduled.size());
   for (std::size_t i = 0; i < plan.scheduled.size(); ++i) {
     const Scheduled& s = plan.scheduled[i];
     segments.push_back({&s.active->sequence, s.chain, s.root ? &trees[i] : nullptr, 0});
@@ -141,6 +146,7 @@ Output Engine::forward(const Plan& plan, std::span<const DraftTree> trees, StepR
 
 std::vector<int> Engine::budgets(const Plan& plan) const {
   std::vector<PastOnly> past;
+  past.reserve(plan.scheduled.size());
   for (const Scheduled& s : plan.scheduled) {
     const Active& a = *s.active;
     past.push_back({a.sequence.id, a.sequence.length(), int(plan.scheduled.size()), a.rounds, a.drafted, a.accepted,
@@ -156,6 +162,7 @@ std::vector<int> Engine::budgets(const Plan& plan) const {
 std::vector<DraftTree> Engine::draft(const Plan& plan) {
   const std::vector<int> budget = budgets(plan);
   std::vector<DraftRequest> requests;
+  requests.reserve(plan.scheduled.size());
   for (std::size_t i = 0; i < plan.scheduled.size(); ++i) {
     const Scheduled& s = plan.scheduled[i];
     const Sequence& q = s.active->sequence;
@@ -203,12 +210,14 @@ Engine::Readback Engine::judge(const Plan& plan, std::span<const DraftTree> all,
 
 void Engine::deliver(const Plan& plan, std::span<const DraftTree> trees, const Readback& read, StepReport& report) {
   std::vector<Outcome> outcomes;
+  std::vector<int> depth;
+  outcomes.reserve(plan.scheduled.size()), report.sequences.reserve(plan.scheduled.size());
   int row = 0, node = 0;
   for (std::size_t i = 0; i < plan.scheduled.size(); ++i) {
     const Scheduled& s = plan.scheduled[i];
     Active& a = *s.active;
     Sequence& q = a.sequence;
-    SequenceReport r;
+    SequenceReport& r = report.sequences.emplace_back();
     r.id = q.id, r.prompt_rows = s.chain;
     if (s.root) {
       const auto& v = *reinterpret_cast<const Verdict*>(read.verdicts.row<std::uint8_t>(row++));
@@ -218,9 +227,8 @@ void Engine::deliver(const Plan& plan, std::span<const DraftTree> trees, const R
         throw Error("the logits at position " + std::to_string(q.length()) + " hold a NaN or an infinity: the checkpoint of " + target_.info().name +
                     " or of the draft model is damaged, or its numbers overflow; try \"dtype\": \"f32\"");
       expect_verdict(v, trees[i].nodes, target_.info().vocab, verifier_name_);
-      const std::vector<int> depths = depths_of(trees[i]);
-      r.judged = true, r.drafted = int(std::ranges::count_if(depths, [](int d) { return d > 0; })), r.depth = *std::ranges::max_element(depths);
-      r.accepted = v.length;
+      r.judged = true, r.accepted = v.length;
+      std::tie(r.drafted, r.depth) = drafted(trees[i], depth);
       const int kept = q.append({v.tokens, std::size_t(v.length + 1)});
       r.emitted.assign(v.tokens, v.tokens + kept);
       if (q.sampling.logprobs) q.logprobs.insert(q.logprobs.end(), v.logprobs, v.logprobs + kept), q.logprobs.resize(std::size_t(q.generated()));
@@ -231,7 +239,6 @@ void Engine::deliver(const Plan& plan, std::span<const DraftTree> trees, const R
       if (a.on_tokens && kept > 0) a.on_tokens(q, r.emitted);
     }
     r.finish = q.finish;
-    report.sequences.push_back(std::move(r));
   }
   if (!outcomes.empty()) drafter_->observe(outcomes);
 }

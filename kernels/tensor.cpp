@@ -54,9 +54,10 @@ bool Tensor::dense() const {
 
 Tensor Tensor::rows(std::int64_t begin, std::int64_t count) const {
   assert(rank() >= 1 && begin >= 0 && count >= 0 && begin + count <= dim(0));
-  Shape s = rank() == 1 ? Shape{count} : rank() == 2 ? Shape{count, dim(1)} : rank() == 3 ? Shape{count, dim(1), dim(2)}
-                                                                              : Shape{count, dim(1), dim(2), dim(3)};
-  return Tensor(owner_, static_cast<char*>(data_) + begin * row_stride_ * size_of(dtype_), s, dtype_, device_, row_stride_);
+  Tensor view = *this;
+  view.data_ = static_cast<char*>(data_) + begin * row_stride_ * size_of(dtype_);
+  view.shape_ = shape_.with_rows(count);
+  return view;
 }
 
 Tensor Tensor::columns(std::int64_t begin, std::int64_t count) const {

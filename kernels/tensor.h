@@ -63,6 +63,12 @@ class Shape {
     for (int i = 0; i < rank_; ++i) n *= dims_[i];
     return n;
   }
+  // The same with another first dimension.
+  Shape with_rows(std::int64_t rows) const {
+    Shape s = *this;
+    s.dims_[0] = rows;
+    return s;
+  }
   bool operator==(const Shape&) const = default;
   std::string text() const;  // "[3, 384]"
 

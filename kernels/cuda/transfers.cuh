@@ -52,7 +52,7 @@ class CudaTransfers {
   std::vector<Landing> pending_;
   std::uint64_t waits_ = 0;
   std::vector<cudaEvent_t> marks_;
-  int next_mark_ = 0;
+  int next_mark_ = 0, passed_ = 0;  // marks before `passed_` lie before a wait
 };
 
 }  // namespace foretoken

@@ -61,7 +61,7 @@ CudaBackend::CudaBackend(const CudaOptions& options) : options_(options) {
   cluster_ = architecture_ >= 90 ? attention_cluster(shared_memory_) : 1;
   check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "making a stream");
   memory_ = std::make_shared<CudaMemory>(options.device);
-  transfers_ = std::make_unique<CudaTransfers>(stream_);
+  transfers_ = std::make_unique<CudaTransfers>(stream_, overlaps());
   replays_ = std::make_unique<CudaReplays>(stream_, *memory_);
   products_ = std::make_unique<CudaProducts>(*this);
 }

@@ -21,11 +21,13 @@ struct ByteRows {
 
 class CudaTransfers {
  public:
-  explicit CudaTransfers(cudaStream_t stream);
+  CudaTransfers(cudaStream_t stream, bool overlaps);  // see Grid::overlaps
   ~CudaTransfers();
   CudaTransfers(const CudaTransfers&) = delete;
 
   void send(const ByteRows& from, const ByteRows& to);  // host to device; `from` may change at once
+  // Host to device, behind all kernels that were queued before; what reads `device` waits for it as for a kernel.
+  void push(const char* host, char* device, std::int64_t bytes);
   void move(const ByteRows& from, const ByteRows& to);  // device to device
   void fetch(const Tensor& from, const Tensor& to);     // device to host; `to` holds it after the next wait()
   void wait();                                          // until the stream is empty
@@ -45,6 +47,7 @@ class CudaTransfers {
     Tensor to;
   };
   cudaStream_t stream_;
+  bool overlaps_;
   char *ring_ = nullptr, *landing_ = nullptr;
   std::array<cudaEvent_t, 4> left_{};
   int quarter_ = 0;

@@ -81,6 +81,31 @@ TEST_P(Cuda, bytes_arrive_whole_and_in_order) {
   for (int i = 0; i < 100; ++i) EXPECT_EQ(h.row<std::uint8_t>(i)[999], i);
 }
 
+// Few bytes go by a kernel and more by the copy engine; ends within a word, and views that begin within one.
+TEST_P(Cuda, every_byte_is_pushed_and_fetched_and_no_other) {
+  for (const std::int64_t bytes : {1, 2, 15, 16, 17, 100, 2047, 2048, 2049, 50'000, 65'535, 65'536, 65'537, 300'000}) {
+    const Mirror m = cuda->mirror(bytes + 40);
+    const auto fill = [&](int factor) {
+      for (std::int64_t i = 0; i < bytes + 40; ++i) *m.host.row<std::uint8_t>(i) = std::uint8_t(i * factor + i / 251);
+    };
+    fill(7), cuda->push(m, bytes + 40);
+    fill(13), cuda->push(m, bytes);
+    for (const std::int64_t begin : {0, 1, 16, 24}) {
+      const std::int64_t n = bytes + 40 - begin;
+      Tensor guarded = Tensor::host({n + 2}, DType::u8);
+      std::memset(guarded.raw(), 0xa5, std::size_t(n + 2));
+      cuda->fetch(m.device.rows(begin, n), guarded.rows(1, n));
+      cuda->synchronize();
+      for (std::int64_t i = 0; i < n; ++i) {
+        const std::int64_t at = begin + i;
+        ASSERT_EQ(*guarded.row<std::uint8_t>(i + 1), std::uint8_t(at * (at < bytes ? 13 : 7) + at / 251)) << bytes << ' ' << begin << ' ' << i;
+      }
+      EXPECT_EQ(*guarded.row<std::uint8_t>(0), 0xa5);
+      EXPECT_EQ(*guarded.row<std::uint8_t>(n + 1), 0xa5);
+    }
+  }
+}
+
 TEST_P(Cuda, a_body_is_run_recorded_and_replayed_with_what_lies_in_mirrors) {
   const Weight w = cuda->prepare(random_weight(96, 64, DType::bf16, 3));
   const Mirror m = cuda->mirror(4 * 64 * 4);

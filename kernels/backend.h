@@ -75,6 +75,8 @@ class Backend {
   virtual void linear_to(Tensor y, const Tensor& x, const Weight& w) { copy(linear(x, w), y); }
   // linear(rms_norm(x)), in the activation type of the device.
   virtual Tensor norm_linear(const Tensor& x, const Tensor& gain, float epsilon, const Weight& w) { return linear(rms_norm(x, gain, epsilon), w); }
+  // linear_to(y, rms_norm(x)), likewise.
+  virtual void norm_linear_to(Tensor y, const Tensor& x, const Tensor& gain, float epsilon, const Weight& w) { linear_to(y, rms_norm(x, gain, epsilon), w); }
   // In place, on a view x [rows, heads * head_size]: rms_norm of every head by itself, gain f32 [head_size].
   virtual void head_norm(Tensor x, const Tensor& gain, float epsilon) = 0;
   // In place, on views q [rows, heads * head_size] and k [rows, kv_heads * head_size]: pairs (i, i + head_size / 2) of every

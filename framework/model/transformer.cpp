@@ -145,9 +145,8 @@ Output Transformer::forward(Backend& b, const Rows& rows, std::span<const KvLaye
   }
   if (!rows.wanted) return {};
   if (!rows.all_wanted) x = b.gather(x, rows.wanted);
-  const Tensor h = b.rms_norm(x, final_norm_, epsilon);
-  if (!rows.logits) return {b.linear(h, head_)};
-  b.linear_to(rows.logits, h, head_);
+  if (!rows.logits) return {b.linear(b.rms_norm(x, final_norm_, epsilon), head_)};
+  b.norm_linear_to(rows.logits, x, final_norm_, epsilon, head_);
   return {rows.logits};  // [wanted, vocab]
 }
 

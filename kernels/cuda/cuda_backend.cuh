@@ -50,6 +50,7 @@ class CudaBackend final : public Backend {
   void linear_to(Tensor y, const Tensor& x, const Weight& w) override;
   void linear_add(Tensor x, const Tensor& h, const Weight& w) override;
   Tensor norm_linear(const Tensor& x, const Tensor& gain, float epsilon, const Weight& w) override;
+  void norm_linear_to(Tensor y, const Tensor& x, const Tensor& gain, float epsilon, const Weight& w) override;
   void feed_forward(Tensor x, const Tensor& gain, float epsilon, const Weight& gate_up, const Weight& down) override;
   void head_norm(Tensor x, const Tensor& gain, float epsilon) override;                          // head_norm.cu
   void rope(Tensor q, Tensor k, const Layout& layout, const Tensor& frequencies, int head_size) override;  // rope_store.cu

@@ -148,8 +148,12 @@ void CudaBackend::linear_add(Tensor x, const Tensor& h, const Weight& w) { produ
 
 Tensor CudaBackend::norm_linear(const Tensor& x, const Tensor& gain, float epsilon, const Weight& w) {
   const Tensor y = allocate({x.dim(0), w.out}, matrix_of(w).dtype());
-  products_->run(y, {.kind = ProductInput::Kind::norm, .x = x, .gain = gain, .epsilon = epsilon}, w, false);
+  norm_linear_to(y, x, gain, epsilon, w);
   return y;
+}
+
+void CudaBackend::norm_linear_to(Tensor y, const Tensor& x, const Tensor& gain, float epsilon, const Weight& w) {
+  products_->run(y, {.kind = ProductInput::Kind::norm, .x = x, .gain = gain, .epsilon = epsilon}, w, false);
 }
 
 void CudaBackend::feed_forward(Tensor x, const Tensor& gain, float epsilon, const Weight& gate_up, const Weight& down) {

@@ -67,6 +67,9 @@ TEST_P(CudaProducts, fused_products) {
         const Tensor y = cuda->norm_linear(up(x), up(gain), 1e-5f, w);
         EXPECT_EQ(y.dtype(), type);
         EXPECT_LT(distance(this->down(y), reference.linear(rounds ? through_bf16(normed) : normed, expected)), rounds ? 2 * kRounding : kSum) << out << ' ' << n << ' ' << biased;
+        const Tensor head = cuda->allocate({n, out}, DType::f32);  // a model's last product: not rounded
+        cuda->norm_linear_to(head, up(x), up(gain), 1e-5f, w);
+        EXPECT_LT(distance(this->down(head), reference.linear(rounds ? through_bf16(normed) : normed, expected)), rounds ? kRounding : kSum) << out << ' ' << n << ' ' << biased;
         // The second half of a layer, and the same in pieces.
         Tensor fused = up(x), apart = up(x), plain = copy_of(x);
         cuda->feed_forward(fused, up(gain), 1e-5f, w, down);

@@ -154,7 +154,8 @@ class Reciting : public Verifier {
 
 TEST_F(EngineGuard, a_verdict_is_a_path_of_the_tree_and_tokens_of_the_target) {
   const auto recited = [&](int length, Token accepted, Token next) {
-    Verdict v{.path = {1, 2, 3}, .tokens = {accepted, accepted, accepted}, .logprobs = {}};
+    Verdict v;
+    for (int k = 0; k < 3; ++k) v.path[k] = k + 1, v.tokens[k] = accepted;
     v.length = length, v.next = next;
     if (length >= 0 && length < 4) v.tokens[length] = next;
     registries.verifiers.replace("reciting", {"", "", {}, [=](const json&, Host&) { return std::make_unique<Reciting>(v); }});

@@ -1,14 +1,19 @@
 # The CUDA language. Without a GPU the binary is built for the ones we care about.
 
 include(GpuArchitectures)
+if(NOT CMAKE_CUDA_COMPILER AND NOT DEFINED ENV{CUDACXX})
+  find_program(CMAKE_CUDA_COMPILER nvcc HINTS ENV CUDA_HOME PATHS /usr/local/cuda PATH_SUFFIXES bin)
+endif()
 if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
-  foretoken_gpu_architectures(CMAKE_CUDA_ARCHITECTURES)
+  set(nvcc "$ENV{CUDACXX}")
+  if(CMAKE_CUDA_COMPILER)
+    set(nvcc "${CMAKE_CUDA_COMPILER}")
+  endif()
+  foretoken_gpu_architectures(CMAKE_CUDA_ARCHITECTURES "${nvcc}")
   if(NOT CMAKE_CUDA_ARCHITECTURES)
     set(CMAKE_CUDA_ARCHITECTURES 80-real 90a-real)
   endif()
-endif()
-if(NOT CMAKE_CUDA_COMPILER AND NOT DEFINED ENV{CUDACXX})
-  find_program(CMAKE_CUDA_COMPILER nvcc HINTS ENV CUDA_HOME PATHS /usr/local/cuda PATH_SUFFIXES bin)
+  message(STATUS "CUDA architectures: ${CMAKE_CUDA_ARCHITECTURES}")
 endif()
 enable_language(CUDA)
 # CMake 3.25 does not know that nvcc speaks C++20.

@@ -15,7 +15,7 @@ namespace foretoken {
 
 constexpr int kMaxPath = 64;  // the longest draft path
 
-// The outcome of one round of one sequence. Plain data: it is written on the device and read back once a step.
+// The outcome of one round of one sequence: numbers without pointers, written on the device and read back once a step.
 struct Verdict {
   std::int32_t length = 0;            // accepted nodes
   std::int32_t path[kMaxPath];        // their node numbers, from below the root down
@@ -34,10 +34,10 @@ struct Verdict {
   }
 
   FORETOKEN_HD void follow(int node, Token token) {
-    path[length] = node;
+    path[length] = node, logprobs[length] = 0;
     tokens[length++] = token;
   }
-  FORETOKEN_HD void finish(Token token) { tokens[length] = next = token; }
+  FORETOKEN_HD void finish(Token token) { tokens[length] = next = token, logprobs[length] = 0; }
 };
 
 // One sequence's tree and laws as a verifier sees them. p(n): the target's law after node n; q(n): the law from which the

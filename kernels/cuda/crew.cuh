@@ -211,8 +211,7 @@ class Crew {
 };
 
 class Backend;
-// Blocks, threads and shared memory for crews that work on `rows` rows of a vocabulary; `together`: blocks that a multiprocessor
-// runs at once.
-Grid crew_grid(const Backend& backend, int rows, int vocab, int together);
+// Blocks, threads and shared memory for crews that work on `rows` rows of a vocabulary, one block a multiprocessor while there are enough.
+Grid crew_grid(const Backend& backend, int rows, int vocab);
 
 }  // namespace foretoken

@@ -260,7 +260,7 @@ template <class F> __global__ void __launch_bounds__(kCrewThreads, 1) run_lanes(
 // As launch() of kernels/lane.h.
 template <class F> void launch_on_device(Backend& backend, int count, const Draws* draws, int vocab, const F& f) {
   static_assert(sizeof(F) <= 32000, "what runs on lanes is handed over as a kernel's argument");
-  launch_kernel("lanes", static_cast<cudaStream_t>(backend.stream()), crew_grid(backend, count, vocab, 1), run_lanes<F>, draws, vocab, f);
+  launch_kernel("lanes", static_cast<cudaStream_t>(backend.stream()), crew_grid(backend, count, vocab), run_lanes<F>, draws, vocab, f);
 }
 
 }  // namespace foretoken

@@ -121,7 +121,7 @@ template <int kRows> void queue_laws(CudaBackend& backend, const Laws& laws, std
   const int n = std::min(kRows, laws.count() - begin);
   std::copy_n(warps.begin() + begin, n, task.warps);
   const bool any = std::any_of(task.warps, task.warps + n, cuts);
-  launch_kernel("law", backend.cuda_stream(), crew_grid(backend, n, task.vocab, 1), any ? law_rows<kRows, true> : law_rows<kRows, false>, task);
+  launch_kernel("law", backend.cuda_stream(), crew_grid(backend, n, task.vocab), any ? law_rows<kRows, true> : law_rows<kRows, false>, task);
 }
 
 template <int kRows> void queue_draws(CudaBackend& backend, const Laws& laws, std::span<const TokenDraw> draws, const Tensor& to, int begin) {
@@ -129,14 +129,14 @@ template <int kRows> void queue_draws(CudaBackend& backend, const Laws& laws, st
                        to ? to.row<Token>(begin) : nullptr, to.row_stride(), {}};
   const int n = std::min(kRows, laws.count() - begin);
   std::copy_n(draws.begin() + begin, n, task.draws);
-  launch_kernel("draw", backend.cuda_stream(), crew_grid(backend, n, task.vocab, 1), run_lanes<DrawTask<kRows>>, nullptr, task.vocab, task);
+  launch_kernel("draw", backend.cuda_stream(), crew_grid(backend, n, task.vocab), run_lanes<DrawTask<kRows>>, nullptr, task.vocab, task);
 }
 
 }  // namespace
 
-Grid crew_grid(const Backend& backend, int rows, int vocab, int together) {
+Grid crew_grid(const Backend& backend, int rows, int vocab) {
   const auto& cuda = static_cast<const CudaBackend&>(backend);
-  const int tiles = (vocab + kTile - 1) / kTile, room = together * cuda.multiprocessors();
+  const int tiles = (vocab + kTile - 1) / kTile, room = cuda.multiprocessors();
   int blocks = 1;  // as many as there is work for, a tile for every eight threads, and as run at once: crews that queue are slow
   while (cuda.architecture() >= 90 && blocks < kMostBlocks && blocks * kCrewThreads / 8 < tiles && 2 * blocks * rows <= room) blocks *= 2;
   return {.blocks = dim3(unsigned(rows * blocks)), .threads = kCrewThreads, .shared = Crew::bytes(vocab), .cluster = blocks, .overlaps = cuda.overlaps()};

@@ -61,7 +61,7 @@ template <int N, class T, class P> __global__ void __launch_bounds__(256) rope_s
     for (int i = int(threadIdx.x); i < half; i += int(blockDim.x)) turns[i] = turn_of(a.positions[row], a.frequencies[i]);
     __syncthreads();
   }
-  wait_for_earlier();  // the layout is no kernel's
+  wait_for_earlier();  // behind an embed() the layout may be read before
   const int pairs = half / N, of_q = a.frequencies != nullptr ? a.heads * pairs : 0, of_k = a.kv_heads * pairs, of_v = a.pool != nullptr ? 2 * of_k : 0;
   for (int n = int(threadIdx.x); n < of_q + of_k + of_v; n += int(blockDim.x)) {
     if (n >= of_q + of_k) {  // a piece of v

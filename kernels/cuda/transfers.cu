@@ -131,7 +131,7 @@ void CudaTransfers::fetch(const Tensor& from, const Tensor& to) {
   }
   char* const at = landing_ + landed_;
   landed_ += (bytes + kAlignment - 1) / kAlignment * kAlignment;
-  if (bytes > 0 && bytes <= kFewBytes && from.dense() && in_words(from.raw())) {
+  if (bytes > 0 && bytes <= kFewBytes && from.device().kind == Device::Kind::cuda && from.dense() && in_words(from.raw())) {
     launch_kernel("fetching", stream_, {dim3(blocks_for(bytes, 16 * kWordThreads)), kWordThreads, 0, 1, overlaps_}, words_kernel<false>,
                   static_cast<const char*>(from.raw()), at, bytes);
   } else {
@@ -186,6 +186,11 @@ void CudaBackend::copy(const Tensor& from, Tensor to) {
     throw Error(std::string("cuda: copy of ") + name_of(from.dtype()) + ' ' + from.shape().text() + " to " + name_of(to.dtype()) + ' ' +
                 to.shape().text() + "; both must be the same");
   const bool reads = from.device().kind == Device::Kind::cuda, writes = to.device().kind == Device::Kind::cuda;
+  if (!reads && !writes) {
+    const auto [a, b] = matched(ByteRows::of(from), ByteRows::of(to));
+    for (std::int64_t r = 0; r < a.rows; ++r) std::memcpy(b.at + r * b.pitch, a.at + r * a.pitch, std::size_t(a.bytes));
+    return;
+  }
   if (reads && writes) return transfers_->move(ByteRows::of(from), ByteRows::of(to));
   if (recording()) throw Error("cuda: a copy between host and device inside a body that is recorded; put what changes into a mirror");
   if (writes) return transfers_->send(ByteRows::of(from), ByteRows::of(to));
@@ -202,7 +207,7 @@ Mirror CudaBackend::mirror(std::int64_t bytes) { return {Tensor::host({bytes}, D
 
 void CudaBackend::push(const Mirror& mirror, std::int64_t bytes) {
   if (recording()) throw Error("cuda: a push inside a body that is recorded; push before it");
-  transfers_->push(mirror.host.data<char>(), mirror.device.data<char>(), bytes);
+  transfers_->push(mirror.host.rows(0, bytes).data<char>(), mirror.device.rows(0, bytes).data<char>(), bytes);
 }
 
 Tensor CudaBackend::constants(const void* data, std::int64_t bytes) {

@@ -26,7 +26,8 @@ class CudaTransfers {
   CudaTransfers(const CudaTransfers&) = delete;
 
   void send(const ByteRows& from, const ByteRows& to);  // host to device; `from` may change at once
-  // Host to device, behind all kernels that were queued before; what reads `device` waits for it as for a kernel.
+  // Host to device, behind all kernels that were queued before; what reads `device` waits for it as for a
+  // kernel, or stands behind a kernel that lets later ones start when it has waited itself, as embed() does.
   void push(const char* host, char* device, std::int64_t bytes);
   void move(const ByteRows& from, const ByteRows& to);  // device to device
   void fetch(const Tensor& from, const Tensor& to);     // device to host; `to` holds it after the next wait()

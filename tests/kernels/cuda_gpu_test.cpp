@@ -65,6 +65,9 @@ TEST_P(Cuda, bytes_arrive_whole_and_in_order) {
     cuda->fetch(there, fetched);
     cuda->synchronize();
     EXPECT_TRUE(same_bits(fetched, t));
+    Tensor beside = Tensor::host(t.shape(), DType::f32);  // no device at all
+    cuda->copy(fetched, beside);
+    EXPECT_TRUE(same_bits(beside, t));
   }
   const Mirror m = cuda->mirror(1000);
   const Tensor copies = cuda->allocate({100, 1000}, DType::u8);
@@ -74,7 +77,21 @@ TEST_P(Cuda, bytes_arrive_whole_and_in_order) {
     cuda->push(m, 1000);
     cuda->copy(m.device.reshaped({1, 1000}), copies.rows(i, 1));
   }
-  EXPECT_EQ(cuda->waits(), waits);
+  // And a kernel that still reads what was pushed before: a push waits for it.
+  constexpr int kNumbers = 12'000;
+  const Mirror numbers = cuda->mirror(kNumbers * 4);
+  const Tensor sums = up(Tensor::host_copy(std::span<const float>(std::vector<float>(100 * kNumbers)), DType::f32)).reshaped({100, kNumbers});
+  const Tensor pushed(numbers.device.owner(), numbers.device.raw(), {1, kNumbers}, DType::f32, numbers.device.device());
+  const std::uint64_t before = cuda->waits();
+  for (int i = 0; i < 100; ++i) {
+    std::fill_n(reinterpret_cast<float*>(numbers.host.raw()), kNumbers, float(i + 1));
+    cuda->push(numbers, kNumbers * 4);
+    cuda->add(sums.rows(i, 1), pushed);
+  }
+  EXPECT_EQ(cuda->waits(), before);
+  const Tensor added = down(sums);
+  for (int i = 0; i < 100; ++i)
+    for (int k = 0; k < kNumbers; ++k) ASSERT_EQ(added.row<float>(i)[k], float(i + 1)) << i << ' ' << k;
   Tensor h = Tensor::host({100, 1000}, DType::u8);
   cuda->copy(copies, h);
   EXPECT_EQ(cuda->waits(), waits + 1);

@@ -67,9 +67,6 @@ TEST_P(CudaProducts, fused_products) {
         const Tensor y = cuda->norm_linear(up(x), up(gain), 1e-5f, w);
         EXPECT_EQ(y.dtype(), type);
         EXPECT_LT(distance(this->down(y), reference.linear(rounds ? through_bf16(normed) : normed, expected)), rounds ? 2 * kRounding : kSum) << out << ' ' << n << ' ' << biased;
-        const Tensor head = cuda->allocate({n, out}, DType::f32);  // a model's last product: not rounded
-        cuda->norm_linear_to(head, up(x), up(gain), 1e-5f, w);
-        EXPECT_LT(distance(this->down(head), reference.linear(rounds ? through_bf16(normed) : normed, expected)), rounds ? kRounding : kSum) << out << ' ' << n << ' ' << biased;
         // The second half of a layer, and the same in pieces.
         Tensor fused = up(x), apart = up(x), plain = copy_of(x);
         cuda->feed_forward(fused, up(gain), 1e-5f, w, down);
@@ -78,6 +75,21 @@ TEST_P(CudaProducts, fused_products) {
         const Tensor h = reference.silu_mul(this->down(y));
         reference.linear_add(plain, rounds ? through_bf16(h) : h, down_expected);
         EXPECT_LT(distance(this->down(fused), plain), rounds ? kRounding : kSum) << out << ' ' << n << ' ' << biased;
+      }
+    }
+}
+
+// A model's last product, whose logits are not rounded: the bits of the norm and the product apart.
+TEST_P(CudaProducts, heads_behind_a_norm) {
+  for (DType type : {DType::f32, DType::bf16})
+    for (const auto& [out, in] : {std::pair{130, 96}, {3072, 2048}, {65552, 256}}) {
+      const Weight w = cuda->prepare(random_weight(out, in, type, 3));
+      const Tensor gain = up(random_tensor({1, in}, 6).reshaped({in}));
+      for (int n : {1, 2, 9, 16, 40}) {
+        const Tensor x = up(random_tensor({n, in}, 4)), before = random_tensor({n + 2, out}, 3), room = up(before);
+        cuda->norm_linear_to(room.rows(1, n), x, gain, 1e-5f, w);
+        EXPECT_TRUE(same_bits(down(room.rows(1, n)), down(cuda->linear(cuda->rms_norm(x, gain, 1e-5f), w)))) << out << ' ' << n;
+        EXPECT_TRUE(same_row(down(room), 0, before, 0) && same_row(down(room), n + 1, before, n + 1)) << out << ' ' << n;
       }
     }
 }

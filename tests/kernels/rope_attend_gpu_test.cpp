@@ -2,6 +2,7 @@
 // long contexts, few rows of several sequences, windows, rows of padding.
 #include <gtest/gtest.h>
 
+#include "kernels/staging.h"
 #include "tests/kernels/gpu.h"
 #include "tests/kernels/scene.h"
 
@@ -147,8 +148,22 @@ TEST(RopeAttend, Prompts) {
   compare({.window = 100}, {{700, 20}, {200, 1}}, 1);
 }
 
+// The layout by one push, over the one that was there.
+Layout pushed(Staging& room, Layout l) {
+  room.begin(1 << 16);
+  for (Tensor* t : {&l.positions, &l.slots, &l.owner, &l.begins, &l.visible, &l.first, &l.ancestors, &l.tables}) {
+    if (!*t) continue;
+    const Staging::Array a = room.array(t->shape(), t->dtype());
+    std::memcpy(a.host.raw(), t->raw(), std::size_t(t->bytes()));
+    *t = a.device;
+  }
+  room.push();
+  return l;
+}
+
 // Steps queued one behind another, each of one row of every sequence, which read what the step before stored. With `forwards` each begins
-// with embed, as a forward does: pages may then be read before the kernel in front has ended.
+// with embed, as a forward does: pages, and the layout
+// that was pushed, may then be read before the kernel in front has ended.
 void expect_steps(int sequences, bool forwards) {
   SCOPED_TRACE(::testing::Message() << sequences << " sequences" << (forwards ? ", forwards" : ""));
   Cache cache(sequences, 150, 16, 2, 128, DType::bf16, 5);
@@ -156,7 +171,9 @@ void expect_steps(int sequences, bool forwards) {
   KvLayer kv = cache.layers[0];
   const Tensor frequencies = gpu().upload(random_tensor({64}, 3)), x = rounded(random_tensor({sequences, 12 * 128}, 8));
   const Tensor table = gpu().upload(random_tensor({4, 64}, 2)), token = gpu().upload(integers({1}));
-  const auto step = [&](const Layout& layout, const Tensor& own, bool fused) {
+  Staging room(gpu());
+  const auto step = [&](const Layout& given, const Tensor& own, bool fused) {
+    const Layout layout = forwards ? pushed(room, given) : given;
     if (forwards) gpu().embed(table, token);
     const Tensor q = own.columns(0, 1024), k = own.columns(1024, 256), v = own.columns(1280, 256);
     if (fused) return gpu().rope_attend(q, k, v, kv, layout, frequencies, 0.1f);
@@ -171,7 +188,8 @@ void expect_steps(int sequences, bool forwards) {
     for (int slot = 120; slot < 140; ++slot) {
       std::vector<SceneRow> rows;
       for (int s = 0; s < sequences; ++s) rows.push_back(chain_row(s, slot + s % 3));
-      layouts.push_back(on_gpu(layout_of(rows, cache.tables, 0)));
+      layouts.push_back(layout_of(rows, cache.tables, 0));
+      if (!forwards) layouts.back() = on_gpu(layouts.back());
       owns.push_back(gpu().upload(copy_of(x)));
     }
     for (std::size_t i = 0; i < layouts.size(); ++i) results[fused].push_back(step(layouts[i], owns[i], fused));  // nothing but kernels

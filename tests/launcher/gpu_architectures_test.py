@@ -10,13 +10,15 @@ CMAKE = Path(__file__).resolve().parents[2] / "cmake"
 
 
 class GpuArchitectures(unittest.TestCase):
-    def asked(self, answer, code=0):
+    def asked(self, answer, code=0, known="80 89 90 100 120"):
         with tempfile.TemporaryDirectory() as folder:
-            tool = Path(folder, "nvidia-smi")
-            tool.write_text(f"#!/bin/sh\n[ \"$1\" = --query-gpu=compute_cap ] || exit 3\nprintf '{answer}'\nexit {code}\n")
-            tool.chmod(0o755)
+            for name, option, output in [("nvidia-smi", "--query-gpu=compute_cap", answer),
+                                         ("nvcc", "--list-gpu-arch", "".join(f"compute_{a}\\n" for a in known.split()))]:
+                tool = Path(folder, name)
+                tool.write_text(f"#!/bin/sh\n[ \"$1\" = {option} ] || exit 3\nprintf '{output}'\nexit {code}\n")
+                tool.chmod(0o755)
             script = Path(folder, "ask.cmake")
-            script.write_text(f'include("{CMAKE}/GpuArchitectures.cmake")\nforetoken_gpu_architectures(found)\nmessage("found=${{found}}.")\n')
+            script.write_text(f'include("{CMAKE}/GpuArchitectures.cmake")\nforetoken_gpu_architectures(found nvcc)\nmessage("found=${{found}}.")\n')
             done = subprocess.run(["cmake", "-P", str(script)], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
                                   env=dict(os.environ, PATH=f"{folder}:{os.environ['PATH']}"))
         self.assertEqual(done.returncode, 0, done.stdout)
@@ -28,8 +30,15 @@ class GpuArchitectures(unittest.TestCase):
     def test_every_kind_of_gpu_of_the_machine_is_built_for(self):
         self.assertEqual(self.asked("8.0\\n8.9\\n12.0\\n8.0\\n"), "found=80-real;89-real;120-real.")
 
+    def test_what_nvcc_cannot_build_for_is_left_out_and_said(self):
+        said = self.asked("6.1\\n9.0\\n12.0\\n", known="75 80 90 100")
+        self.assertTrue(said.endswith("found=90a-real."), said)
+        self.assertIn("compute capability 6.1", said)
+        self.assertIn("compute capability 12.0", said)
+
     def test_no_gpu_is_nothing(self):
-        self.assertEqual(self.asked("NVIDIA-SMI has failed\\n", 9), "found=.")
+        self.assertEqual(self.asked("9.0\\n", 9), "found=.")
+        self.assertEqual(self.asked("driver 535.104 has failed\\n"), "found=.")
         self.assertEqual(self.asked("No devices were found\\n"), "found=.")
 
 

@@ -91,7 +91,7 @@ class Trees {
     log_probabilities(backend, trials, to, backend.upload(Tensor::host_copy(std::span<const std::uint8_t>(warped), DType::u8)), {});
     backend.copy(to, host);
     std::vector<Verdict> v(std::size_t(o_.sequences));
-    std::memcpy(v.data(), host.raw(), std::size_t(host.bytes()));
+    for (int i = 0; i < o_.sequences; ++i) v[std::size_t(i)] = *reinterpret_cast<const Verdict*>(host.row<std::uint8_t>(i));
     return v;
   }
 

@@ -30,6 +30,16 @@ TEST_P(ParityRunning, norm_linear) {
   }
 }
 
+TEST_P(ParityRunning, norm_linear_to) {
+  const Weight w = cpu->prepare(random_weight(130, 96, DType::bf16, 3));
+  for (int n : {1, 5, 33}) {
+    const Tensor x = random_tensor({n, 96}, 4), gain = random_tensor({1, 96}, 6).reshaped({96}), before = random_tensor({n + 2, 130}, 5), room = copy_of(before);
+    cpu->norm_linear_to(room.rows(1, n), x, gain, 1e-5f, w);
+    EXPECT_TRUE(same_bits(room.rows(1, n), cpu->linear(cpu->rms_norm(x, gain, 1e-5f), w))) << n;
+    EXPECT_TRUE(same_row(room, 0, before, 0) && same_row(room, n + 1, before, n + 1)) << n;
+  }
+}
+
 TEST_P(ParityRunning, feed_forward) {
   for (const DType dtype : {DType::f32, DType::bf16, DType::i8}) {
     for (const int width : {64, 1024, 48}) {  // two panels, many, and a half that ends inside a panel

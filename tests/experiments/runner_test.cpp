@@ -229,11 +229,11 @@ TEST_F(Runs, AStopTextIsFoundAtTheTokenThatCompletesIt) {
 }
 
 TEST_F(Runs, MoreAlternationsFollowUntilTheTimeIsUsed) {
-  const json line = measured({{"measure", {{"repeats", 1}, {"seconds", 1}}}});
+  const json line = measured({{"measure", {{"repeats", 1}, {"seconds", 4}}}});
   double seconds = 0;
   for (const json& repeat : line["repeats"])
     seconds += repeat["baseline"]["seconds"].get<double>() + repeat["speculative"]["seconds"].get<double>();
-  EXPECT_TRUE(line["repeats"].size() > 1 || seconds > 0.9) << "one alternation of " << seconds << " s";
+  EXPECT_GT(line["repeats"].size(), 1u);
   EXPECT_GT(seconds, 0.5);
 }
 

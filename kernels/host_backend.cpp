@@ -52,7 +52,7 @@ void keep_law(const LawRow& row, Laws& laws, int i) {
   std::memset(to + kLawRowBytes, 0, sizeof(LawRow) - kLawRowBytes);
 }
 
-void HostBackend::copy(const Tensor& from, Tensor to) {
+void copy_on_host(const Tensor& from, Tensor to) {
   assert(from.shape() == to.shape() && from.dtype() == to.dtype());
   if (from.elements() == 0) return;
   const std::int64_t rows = from.rank() ? from.dim(0) : 1, item = size_of(from.dtype());

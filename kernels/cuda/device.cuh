@@ -71,7 +71,8 @@ template <class... P> int largest_cluster(void (*kernel)(P...), int threads, std
 }
 
 // Until everything that was queued before this kernel is done and visible. Every thread of a kernel that `overlaps` calls it, or
-// reaches it through a barrier behind one that did; before it, only weights and other memory that no kernel writes may be read, and behind an embed() what was pushed before it.
+// reaches it through a barrier behind one that did; before it, only weights and other memory that no kernel writes may be read,
+// and behind an embed() what was pushed before it.
 __device__ inline void wait_for_earlier() {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.wait;" ::: "memory");

@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "kernels/cuda/cuda_backend.cuh"
+#include "kernels/host_backend.h"
 
 namespace foretoken {
 
@@ -56,6 +57,10 @@ template <bool kFromHost> __global__ void words_kernel(const char* from, char* t
   let_later_start();
   if (!kFromHost) word = load_word(from, bytes, at);
   store_word(to, bytes, at, word);
+}
+
+template <bool kFromHost> void move_words(const char* operation, cudaStream_t stream, bool overlaps, const char* from, char* to, std::int64_t bytes) {
+  launch_kernel(operation, stream, {dim3(blocks_for(bytes, 16 * kWordThreads)), kWordThreads, 0, 1, overlaps}, words_kernel<kFromHost>, from, to, bytes);
 }
 
 bool in_words(const void* at) { return reinterpret_cast<std::uintptr_t>(at) % 16 == 0; }
@@ -113,7 +118,7 @@ void CudaTransfers::push(const char* host, char* device, std::int64_t bytes) {
   if (bytes > kFewBytes || !in_words(device)) return send({const_cast<char*>(host), 1, bytes, bytes}, {device, 1, bytes, bytes});
   char* const pinned = room(bytes);
   std::memcpy(pinned, host, std::size_t(bytes));
-  launch_kernel("sending", stream_, {dim3(blocks_for(bytes, 16 * kWordThreads)), kWordThreads, 0, 1, overlaps_}, words_kernel<true>, pinned, device, bytes);
+  move_words<true>("sending", stream_, overlaps_, pinned, device, bytes);
 }
 
 void CudaTransfers::move(const ByteRows& from, const ByteRows& to) {
@@ -132,8 +137,7 @@ void CudaTransfers::fetch(const Tensor& from, const Tensor& to) {
   char* const at = landing_ + landed_;
   landed_ += (bytes + kAlignment - 1) / kAlignment * kAlignment;
   if (bytes > 0 && bytes <= kFewBytes && from.device().kind == Device::Kind::cuda && from.dense() && in_words(from.raw())) {
-    launch_kernel("fetching", stream_, {dim3(blocks_for(bytes, 16 * kWordThreads)), kWordThreads, 0, 1, overlaps_}, words_kernel<false>,
-                  static_cast<const char*>(from.raw()), at, bytes);
+    move_words<false>("fetching", stream_, overlaps_, static_cast<const char*>(from.raw()), at, bytes);
   } else {
     const auto [a, b] = matched(ByteRows::of(from), {at, 1, bytes, bytes});
     copy_rows(a, b, cudaMemcpyDeviceToHost, stream_);
@@ -186,11 +190,7 @@ void CudaBackend::copy(const Tensor& from, Tensor to) {
     throw Error(std::string("cuda: copy of ") + name_of(from.dtype()) + ' ' + from.shape().text() + " to " + name_of(to.dtype()) + ' ' +
                 to.shape().text() + "; both must be the same");
   const bool reads = from.device().kind == Device::Kind::cuda, writes = to.device().kind == Device::Kind::cuda;
-  if (!reads && !writes) {
-    const auto [a, b] = matched(ByteRows::of(from), ByteRows::of(to));
-    for (std::int64_t r = 0; r < a.rows; ++r) std::memcpy(b.at + r * b.pitch, a.at + r * a.pitch, std::size_t(a.bytes));
-    return;
-  }
+  if (!reads && !writes) return copy_on_host(from, to);
   if (reads && writes) return transfers_->move(ByteRows::of(from), ByteRows::of(to));
   if (recording()) throw Error("cuda: a copy between host and device inside a body that is recorded; put what changes into a mirror");
   if (writes) return transfers_->send(ByteRows::of(from), ByteRows::of(to));

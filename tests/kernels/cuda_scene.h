@@ -35,7 +35,7 @@ class Cuda : public ::testing::TestWithParam<bool> {
     return room.columns(0, t.dim(1));
   }
   Layout up(Layout l) {
-    for (Tensor* t : {&l.positions, &l.slots, &l.owner, &l.begins, &l.visible, &l.ancestors, &l.tables})
+    for (Tensor* t : columns_of(l))
       if (*t) *t = up(*t);
     return l;
   }

@@ -4,6 +4,7 @@
 
 #include "kernels/cuda/cuda_backend.h"
 #include "kernels/layout.h"
+#include "tests/kernels/scene.h"
 
 namespace foretoken::testing {
 
@@ -13,7 +14,7 @@ inline Backend& gpu() {
 }
 
 inline Layout on_gpu(Layout l) {
-  for (Tensor* t : {&l.positions, &l.slots, &l.owner, &l.begins, &l.visible, &l.first, &l.ancestors, &l.tables})
+  for (Tensor* t : columns_of(l))
     if (*t) *t = gpu().upload(*t);
   return l;
 }

@@ -151,7 +151,7 @@ TEST(RopeAttend, Prompts) {
 // The layout by one push, over the one that was there.
 Layout pushed(Staging& room, Layout l) {
   room.begin(1 << 16);
-  for (Tensor* t : {&l.positions, &l.slots, &l.owner, &l.begins, &l.visible, &l.first, &l.ancestors, &l.tables}) {
+  for (Tensor* t : columns_of(l)) {
     if (!*t) continue;
     const Staging::Array a = room.array(t->shape(), t->dtype());
     std::memcpy(a.host.raw(), t->raw(), std::size_t(t->bytes()));
@@ -162,8 +162,8 @@ Layout pushed(Staging& room, Layout l) {
 }
 
 // Steps queued one behind another, each of one row of every sequence, which read what the step before stored. With `forwards` each begins
-// with embed, as a forward does: pages, and the layout
-// that was pushed, may then be read before the kernel in front has ended.
+// with embed, as a forward does: pages, and the layout that was pushed, may then be read before the kernel in front has
+// ended.
 void expect_steps(int sequences, bool forwards) {
   SCOPED_TRACE(::testing::Message() << sequences << " sequences" << (forwards ? ", forwards" : ""));
   Cache cache(sequences, 150, 16, 2, 128, DType::bf16, 5);

@@ -1,6 +1,7 @@
 // Random matter for the tests of operations: tensors, paged caches and layouts. Whatever an operation may not read holds NaN.
 #pragma once
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -117,6 +118,9 @@ struct SceneRow {
 inline SceneRow chain_row(int owner, int slot) { return {owner, slot, slot, slot + 1, {}}; }
 
 // The same layout where every row sees at most `window` positions of its chain.
+// All arrays of a layout; some may be absent.
+inline std::array<Tensor*, 8> columns_of(Layout& l) { return {&l.positions, &l.slots, &l.owner, &l.begins, &l.visible, &l.first, &l.ancestors, &l.tables}; }
+
 inline Layout windowed(Layout layout, int window) {
   std::vector<std::int32_t> first;
   for (int r = 0; r < layout.rows; ++r) first.push_back(std::max(0, layout.positions.data<std::int32_t>()[r] + 1 - window));

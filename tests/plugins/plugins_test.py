@@ -79,7 +79,7 @@ class Plugins(unittest.TestCase):
         self.assertEqual(code, 0, err)
         return [json.loads(line) for line in results.read_text().splitlines()]
 
-    def library(self, name, code):
+    def compiled(self, name, code):
         source = self.here / f"{name}.cpp"
         source.write_text(code)
         checked(COMPILER, "-shared", "-fPIC", source, "-o", self.here / f"{name}.so")
@@ -190,19 +190,19 @@ class Plugins(unittest.TestCase):
         text = self.here / "text.so"
         text.write_text("not a library")
         self.refused(text, "cannot be loaded", "name a shared library")
-        self.refused(self.library("bare", "int x;"), "does not export foretoken_abi()")
-        self.refused(self.library("undefined", 'void gone(); extern "C" const char* foretoken_abi() { gone(); return ""; }\n'
+        self.refused(self.compiled("bare", "int x;"), "does not export foretoken_abi()")
+        self.refused(self.compiled("undefined", 'void gone(); extern "C" const char* foretoken_abi() { gone(); return ""; }\n'
                                   "void (*keep)() = gone;"), "undefined symbol", "gone")
 
     def test_another_abi_is_one_sentence(self):
         header = (self.here / "a prefix" / "include" / "foretoken" / "foretoken_abi.h").read_text()
         headers = re.search(r"headers ([0-9a-f]{12})", header)[1]
         abi = 'extern "C" const char* foretoken_abi() { return "foretoken 0.0.9; headers 0123456789ab; GCC 4.8.5"; }'
-        self.refused(self.library("old", abi), "another ABI", "GCC 4.8.5", "headers 0123456789ab", f"headers {headers}",
+        self.refused(self.compiled("old", abi), "another ABI", "GCC 4.8.5", "headers 0123456789ab", f"headers {headers}",
                      "rebuild it against this installation")
-        self.refused(self.library("mute", 'extern "C" const char* foretoken_abi() { return nullptr; }'), "foretoken::kAbi")
+        self.refused(self.compiled("mute", 'extern "C" const char* foretoken_abi() { return nullptr; }'), "foretoken::kAbi")
         # Built by another revision, it also wants what this program lacks: the ABI is what matters.
-        self.refused(self.library("older", "void gone(); void f() { gone(); } " + abi), "another ABI")
+        self.refused(self.compiled("older", "void gone(); void f() { gone(); } " + abi), "another ABI")
 
     def test_faults_while_registering_leave_nothing_behind(self):
         self.refused(self.faults, "no table was found", fault="throws")

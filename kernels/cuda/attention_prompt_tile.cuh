@@ -26,7 +26,7 @@ template <int kHead> struct PromptShared {
   alignas(1024) Stage stages[kStages];
   alignas(1024) Bf16 q[2][kHalves][64][64];  // of each warpgroup
   alignas(128) Bf16 ones[64];
-  std::uint64_t full[kStages], empty[kStages];
+  std::uint64_t full[kStages], empty[kStages], turned;  // turned: nobody needs the turns any more
   TileSights<kPromptRows> sights;
 };
 
@@ -56,7 +56,9 @@ template <int kHead> struct PromptTile {
     head = int(blockIdx.x);
     shared.sights.fill(work, place, int(threadIdx.x));
     if (threadIdx.x < kStages) open_barrier(&shared.full[threadIdx.x], kFetchers), open_barrier(&shared.empty[threadIdx.x], 2);
-    if (threadIdx.x < 64) from_float(shared.ones[threadIdx.x], 1.0f);
+    if (threadIdx.x == kStages) open_barrier(&shared.turned, kPromptThreads - 32 * kFetchers);
+    __syncwarp();
+    if (threadIdx.x < 32) reinterpret_cast<std::uint32_t*>(shared.ones)[threadIdx.x] = kOnes;  // by the barriers' warp: of another, racecheck names a hazard with them
     show_barriers();
     show_to_engines();
     __syncthreads();
@@ -66,6 +68,12 @@ template <int kHead> struct PromptTile {
   }
 
   // ---- the warpgroup that fetches ----
+  // Until step i of this tile may be written to its place: the last one holds the turns at first.
+  __device__ void wait_for_place(int i) {
+    const int stage = i % kStages;
+    if (i == kStages - 1) wait_barrier(&shared.turned, 0);
+    if (i >= kStages) wait_barrier(&shared.empty[stage], (i / kStages - 1) & 1);
+  }
   __device__ void show_step(int stage) {
     show_to_engines();
     __syncwarp();
@@ -80,8 +88,7 @@ template <int kHead> struct PromptTile {
     wait_for_earlier();
     for (int i = 0; i < end - begin + kLag; ++i) {
       if (i < end - begin) {
-        if (i % kStages == kStages - 1) wait_barrier(&shared.empty[i % kStages], i / kStages & 1);  // at first it holds the turns
-        else if (i >= kStages) wait_barrier(&shared.empty[i % kStages], (i / kStages - 1) & 1);
+        wait_for_place(i);
         typename Shared::Stage& to = shared.stages[i % kStages];
         pages.copy<kChunks>(work, head, shared_address(to.keys), shared_address(to.values), thread, [](int key, int c) { return half_chunk(key, c, kStep); });
         look_up(begin + i + 1);
@@ -111,8 +118,7 @@ template <int kHead> struct PromptTile {
     for (int i = 0; i < end - begin; ++i, slot += kStep) {
       const int stage = i % kStages, step = begin + i;
       typename Shared::Stage& to = shared.stages[stage];
-      if (stage == kStages - 1) wait_barrier(&shared.empty[stage], i / kStages & 1);
-      else if (i >= kStages) wait_barrier(&shared.empty[stage], (i / kStages - 1) & 1);
+      wait_for_place(i);
       if (step * kStep < bounds.low || (step + 1) * kStep > bounds.high) {
         StepPages pages;
         pages.look_up(work, place.sequence, step, bounds.low, bounds.high, [](int depth) { return depth; });
@@ -167,8 +173,8 @@ template <int kHead> struct PromptTile {
     if (work.q_bf16 && work.q_aligned && work.head_size == kHead) load_pairs(group);
     else load_queries<kChunks>(work, place, head, group * 64, 64, reinterpret_cast<std::byte*>(shared.q[group]), thread, [](int v, int c) { return half_chunk(v, c, 64); });
     show_to_engines();
+    arrive(&shared.turned);
     asm volatile("bar.sync %0, 128;" ::"r"(group + 1) : "memory");
-    if (thread == 0) arrive(&shared.empty[kStages - 1]);
   }
 
   // ---- the result ----

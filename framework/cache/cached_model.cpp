@@ -159,7 +159,7 @@ Output CachedModel::forward(Inputs in, const Extent& e) {
     const std::size_t memory = e.wanted > 0 ? logits_memory(e.wanted) : 0;
     if (e.wanted > 0) in.rows.logits = logits_[memory].rows(0, e.wanted);
     const std::int64_t key[] = {std::int64_t(serial_), staging_.generation(), std::int64_t(memory), e.rows, e.tables, e.width, e.words, e.wanted, e.deepest, e.longest, e.all_wanted};
-    backend_.replay(key, body);
+    backend_.replay(key, body, in.rows.logits ? in.rows.logits.rows(0, std::int64_t(wanted_.size())) : Tensor());
     out.logits = in.rows.logits;
   } else {
     body();

@@ -172,7 +172,7 @@ Tensor CudaBackend::attend(const Tensor& q, const KvLayer& kv, const Layout& lay
 Tensor CudaBackend::rope_attend(Tensor q, Tensor k, const Tensor& v, const KvLayer& kv, const Layout& layout, const Tensor& frequencies, float scale) {
   expect(q, kv, layout);
   const bool half = q.dtype() == DType::bf16 && k.dtype() == DType::bf16 && v.dtype() == DType::bf16 && kv.dtype == DType::bf16;
-  if (half && architecture_ >= 90 && layout.rows > 0 && decode_is_built()) {
+  if (half && architecture_ >= 90 && layout.rows > 0) {
     const Tensor out = allocate(q.shape(), q.dtype());
     DecodeWork work{work_for(q, out, kv, layout, scale), k.data<Bf16>(), v.data<Bf16>(), k.row_stride(), v.row_stride(), layout.positions.data<std::int32_t>(),
                     layout.slots.data<std::int32_t>(), frequencies.data<float>()};
@@ -185,7 +185,7 @@ Tensor CudaBackend::rope_attend(Tensor q, Tensor k, const Tensor& v, const KvLay
       return out;
     }
     StreamWork stream{work, {}, {}};
-    if (fits_tiles(work.a) && stream_is_built() && streams(stream, room)) {
+    if (fits_tiles(work.a) && streams(stream, room)) {
       launch_stream(stream, stream_);
       return out;
     }

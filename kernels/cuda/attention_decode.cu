@@ -30,15 +30,6 @@ int decode_cluster(std::int64_t shared_memory) {
   return std::min(largest_cluster(attend_decode<64>, kDecodeThreads, shared_memory), largest_cluster(attend_decode<128>, kDecodeThreads, shared_memory));
 }
 
-bool decode_is_built() {
-  static const bool built = [] {
-    cudaFuncAttributes f = {};
-    check(cudaFuncGetAttributes(&f, attend_decode<128>), "attend");
-    return f.numRegs > 60;  // it is empty where architecture 90 is missing
-  }();
-  return built;
-}
-
 void launch_decode(const DecodeWork& work, cudaStream_t stream) {
   if (work.a.head_size <= 64) launch<64>(work, stream);
   else launch<128>(work, stream);

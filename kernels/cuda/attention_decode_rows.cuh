@@ -167,7 +167,6 @@ template <int kHead> struct DecodeRows {
 
 std::int64_t decode_bytes(const DecodeWork& work);  // of shared memory, of a block
 int decode_cluster(std::int64_t shared_memory);    // blocks of the largest cluster that runs, each with so many bytes
-bool decode_is_built();  // for the architecture of this machine
 void launch_decode(const DecodeWork& work, cudaStream_t stream);
 
 }  // namespace foretoken

@@ -15,15 +15,6 @@ template <int kHead> void launch(const StreamWork& work, cudaStream_t stream) {
 
 }  // namespace
 
-bool stream_is_built() {
-  static const bool built = [] {
-    cudaFuncAttributes f = {};
-    check(cudaFuncGetAttributes(&f, attend_stream<128>), "attend");
-    return f.numRegs > 60;  // it is empty where architecture 90 is missing
-  }();
-  return built;
-}
-
 int stream_cluster(std::int64_t shared_memory) {
   const int threads = 32 * kStreamWarps + 32;
   return std::min(largest_cluster(attend_stream<64>, threads, shared_memory), largest_cluster(attend_stream<128>, threads, shared_memory));

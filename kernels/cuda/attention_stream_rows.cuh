@@ -234,7 +234,6 @@ template <int kHead> struct PageStreamRows {
 
 #endif
 
-bool stream_is_built();  // for the architecture of this machine
 int stream_cluster(std::int64_t shared_memory);  // blocks of the largest cluster that runs, each with so many bytes
 void launch_stream(const StreamWork& work, cudaStream_t stream);
 

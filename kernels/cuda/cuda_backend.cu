@@ -1,6 +1,8 @@
 // The backend itself: which GPU, its stream, and how forwards are padded.
 #include "kernels/cuda/cuda_backend.cuh"
 
+#include <algorithm>
+
 #include "kernels/cuda/attention.cuh"
 #include "kernels/cuda/memory.cuh"
 #include "kernels/cuda/products.cuh"
@@ -23,18 +25,26 @@ void expect_device(int device) {
                 " GPUs, numbered from 0; choose one of them, or \"device\": \"cpu\"");
 }
 
-// What this GPU would run says whether it was built with the instructions of architecture 90a: only then the probe has shared memory.
-__global__ void warpgroups_probe() {
+// What this GPU would run says for what it was built: its attributes the architecture, its shared memory the instructions of 90a.
+__global__ void built_probe() {
 #if defined(__CUDA_ARCH__) && defined(FORETOKEN_WARPGROUPS)
   __shared__ volatile int there[32];
   there[threadIdx.x % 32] = 1;
 #endif
 }
 
-bool warpgroups_are_built() {
+struct Built {
+  int architecture;  // of the code; the driver may have compiled it for a later one
+  bool warpgroups;
+};
+
+Built what_is_built(const std::string& gpu) {
   cudaFuncAttributes probe = {};
-  check(cudaFuncGetAttributes(&probe, warpgroups_probe), "looking for kernels that this GPU can run");
-  return probe.sharedSizeBytes > 0;
+  const cudaError_t status = cudaFuncGetAttributes(&probe, built_probe);
+  if (status == cudaErrorNoKernelImageForDevice || status == cudaErrorInvalidDeviceFunction)
+    throw Error("device cuda: " + gpu + " can run none of the kernels that were built; build on that machine, or set CMAKE_CUDA_ARCHITECTURES, or use \"device\": \"cpu\"");
+  check(status, "looking for kernels that this GPU can run");
+  return {probe.ptxVersion, probe.sharedSizeBytes > 0};
 }
 
 std::string version(int v) { return std::to_string(v / 1000) + '.' + std::to_string(v % 1000 / 10); }
@@ -47,22 +57,23 @@ CudaBackend::CudaBackend(const CudaOptions& options) : options_(options) {
   cudaDeviceProp properties;
   check(cudaGetDeviceProperties(&properties, options.device), "reading the GPU's properties");
   multiprocessors_ = properties.multiProcessorCount;
-  architecture_ = properties.major * 10 + properties.minor;
+  const int gpu = properties.major * 10 + properties.minor;
   shared_memory_ = std::int64_t(properties.sharedMemPerBlockOptin), multiprocessor_memory_ = std::int64_t(properties.sharedMemPerMultiprocessor);
-  if (architecture_ < 80)
-    throw Error(std::string("device cuda: ") + properties.name + " has architecture " + std::to_string(architecture_) +
+  if (gpu < 80)
+    throw Error(std::string("device cuda: ") + properties.name + " has architecture " + std::to_string(gpu) +
                 ", and the kernels need 80 (Ampere) or later; use \"device\": \"cpu\"");
   int driver = 0, runtime = 0;
   check(cudaDriverGetVersion(&driver), "asking for the driver's version");
   check(cudaRuntimeGetVersion(&runtime), "asking for the runtime's version");
   machine_ = std::string(properties.name) + ", " + std::to_string(multiprocessors_) + " multiprocessors, CUDA " + version(runtime) + ", driver for CUDA " + version(driver);
-  warpgroups_ = architecture_ == 90 && warpgroups_are_built();
-  if (architecture_ == 90 && !warpgroups_) machine_ += ", built without architecture 90a and so slow (CMAKE_CUDA_ARCHITECTURES=90a-real mends it)";
+  const Built built = what_is_built(properties.name);
+  architecture_ = std::min(gpu, built.architecture), warpgroups_ = gpu == 90 && built.warpgroups;
+  if (gpu == 90 && !warpgroups_) machine_ += ", built without architecture 90a and so slow (CMAKE_CUDA_ARCHITECTURES=90a-real mends it)";
   cluster_ = architecture_ >= 90 ? attention_cluster(shared_memory_) : 1;
   check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "making a stream");
   memory_ = std::make_shared<CudaMemory>(options.device);
   transfers_ = std::make_unique<CudaTransfers>(stream_, overlaps());
-  replays_ = std::make_unique<CudaReplays>(stream_, *memory_);
+  replays_ = std::make_unique<CudaReplays>(stream_, *memory_, options.compare_replays);
   products_ = std::make_unique<CudaProducts>(*this);
 }
 

@@ -72,7 +72,7 @@ class CudaBackend final : public Backend {
   void move(std::span<const KvLayer> layers, const Tensor& table, std::span<const std::int32_t> from, std::span<const std::int32_t> to) override;
 
   // ---- running (cuda_backend.cu, replay.cu) ----
-  void replay(std::span<const std::int64_t> key, const std::function<void()>& body) override;
+  void replay(std::span<const std::int64_t> key, const std::function<void()>& body, const Tensor& result) override;
   int padded(int n) const override;
   void synchronize() override;
   std::uint64_t waits() const override;
@@ -83,7 +83,7 @@ class CudaBackend final : public Backend {
   cudaStream_t cuda_stream() const { return stream_; }
   bool invariant() const { return options_.invariant; }
   int multiprocessors() const { return multiprocessors_; }
-  int architecture() const { return architecture_; }                 // 80, 90, ...
+  int architecture() const { return architecture_; }                 // 80, 90, ...: for which these kernels were built
   bool warpgroups() const { return warpgroups_; }                    // the instructions of architecture 90a are here, and built
   std::int64_t shared_memory() const { return shared_memory_; }      // bytes that one block may have
   bool overlaps() const { return architecture_ >= 90; }              // see Grid::overlaps

@@ -2,6 +2,8 @@
 // 0.5 us a node of a graph).
 #include "kernels/cuda/replay.cuh"
 
+#include <cstring>
+
 #include "kernels/cuda/cuda_backend.cuh"
 
 namespace foretoken {
@@ -52,7 +54,22 @@ cudaGraphExec_t CudaReplays::record(const Key& key, const std::function<void()>&
   return made;
 }
 
-void CudaReplays::run(std::span<const std::int64_t> key, const std::function<void()>& body) {
+Tensor CudaReplays::on_host(const Tensor& result) const {
+  Tensor host = Tensor::host(result.shape(), result.dtype());
+  check(cudaMemcpyAsync(host.raw(), result.raw(), std::size_t(result.bytes()), cudaMemcpyDeviceToHost, stream_), "reading a replay's result");
+  check(cudaStreamSynchronize(stream_), "reading a replay's result");
+  return host;
+}
+
+void CudaReplays::compare(const Key& key, const std::function<void()>& body, const Tensor& result) {
+  const Tensor replayed = on_host(result);
+  body();
+  const Tensor run = on_host(result);
+  if (std::memcmp(replayed.raw(), run.raw(), std::size_t(run.bytes())) != 0)
+    throw Error("cuda: " + text_of(key) + " gave other numbers than its body; what differs between runs must lie in mirrors, not in what the host says to kernels");
+}
+
+void CudaReplays::run(std::span<const std::int64_t> key, const std::function<void()>& body, const Tensor& result) {
   if (running_) return body();  // a part of another body
   struct Running {
     bool& flag;
@@ -76,9 +93,10 @@ void CudaReplays::run(std::span<const std::int64_t> key, const std::function<voi
   Entry& entry = entries_.front();
   if (entry.graph == nullptr) entry.graph = record(entry.key, body);
   checked(cudaGraphLaunch(entry.graph, stream_), "launching ", key);
+  if (compares_ && result) compare(entry.key, body, result);
 }
 
-void CudaBackend::replay(std::span<const std::int64_t> key, const std::function<void()>& body) { replays_->run(key, body); }
+void CudaBackend::replay(std::span<const std::int64_t> key, const std::function<void()>& body, const Tensor& result) { replays_->run(key, body, result); }
 bool CudaBackend::recording() const { return replays_->recording(); }
 
 }  // namespace foretoken

@@ -16,15 +16,21 @@ namespace foretoken {
 
 class CudaReplays {
  public:
-  CudaReplays(cudaStream_t stream, CudaMemory& memory) : stream_(stream), memory_(memory) {}
+  // `compares`: as CudaOptions::compare_replays.
+  CudaReplays(cudaStream_t stream, CudaMemory& memory, bool compares) : stream_(stream), memory_(memory), compares_(compares || kDebug) {}
   ~CudaReplays();
   CudaReplays(const CudaReplays&) = delete;
 
   // The first run of a key is plain (it warms caches up), the second is recorded, and from then on it is replayed.
-  void run(std::span<const std::int64_t> key, const std::function<void()>& body);
+  void run(std::span<const std::int64_t> key, const std::function<void()>& body, const Tensor& result);
   bool recording() const { return recording_; }
 
  private:
+#ifdef NDEBUG
+  static constexpr bool kDebug = false;
+#else
+  static constexpr bool kDebug = true;
+#endif
   static constexpr std::size_t kMost = 256;  // graphs; the one that was not used for longest goes
   using Key = std::vector<std::int64_t>;
   struct Entry {
@@ -36,9 +42,12 @@ class CudaReplays {
     bool operator()(std::span<const std::int64_t> a, std::span<const std::int64_t> b) const { return std::lexicographical_compare(a.begin(), a.end(), b.begin(), b.end()); }
   };
   cudaGraphExec_t record(const Key& key, const std::function<void()>& body);
+  void compare(const Key& key, const std::function<void()>& body, const Tensor& result);
+  Tensor on_host(const Tensor& result) const;
 
   cudaStream_t stream_;
   CudaMemory& memory_;
+  bool compares_;
   std::list<Entry> entries_;  // the latest first
   std::map<Key, std::list<Entry>::iterator, Before> by_key_;
   bool recording_ = false, running_ = false;

@@ -126,6 +126,20 @@ TEST_P(Cuda, every_byte_is_pushed_and_fetched_and_no_other) {
   }
 }
 
+TEST(CudaReplays, one_that_is_not_its_body_any_more_is_an_error) {
+  const auto cuda = make_cuda_backend({.compare_replays = true});
+  const Weight w = cuda->prepare(random_weight(96, 64, DType::bf16, 3));
+  const Tensor x = cuda->upload(random_tensor({4, 64}, 1)), other = cuda->upload(random_tensor({4, 64}, 2)), y = cuda->allocate({4, 96}, DType::f32);
+  constexpr std::array<std::int64_t, 1> kBody{1};
+  bool turned = false;
+  const auto replay = [&] { cuda->replay(kBody, [&] { cuda->linear_to(y, turned ? other : x, w); }, y); };
+  for (int i = 0; i < 4; ++i) EXPECT_NO_THROW(replay()) << i;
+  turned = true;
+  EXPECT_THROW(replay(), Error);
+  turned = false;
+  EXPECT_NO_THROW(replay());
+}
+
 TEST_P(Cuda, a_body_is_run_recorded_and_replayed_with_what_lies_in_mirrors) {
   const Weight w = cuda->prepare(random_weight(96, 64, DType::bf16, 3));
   const Mirror m = cuda->mirror(4 * 64 * 4);

@@ -129,6 +129,16 @@ TEST(DeviceLaws, a_node_of_a_tree_has_the_logits_of_its_path) {
       }
 }
 
+// The backend throws where they part; that it does is CudaReplays' test.
+TEST(DeviceLaws, a_replayed_forward_gives_what_it_gives_when_it_is_run) {
+  for (const bool bits : {true, false}) {
+    const auto backend = make_cuda_backend({.invariant = bits, .compare_replays = true});
+    const Cast cast = demo_cast(*backend, "bf16");
+    const auto asks = random_asks(3, cast.target->info().vocab, 60, 24, 7);
+    for (const Subject& s : subjects(all_registries(), 3)) EXPECT_NO_THROW(play(s, kScene, *backend, cast, asks)) << s.text();
+  }
+}
+
 TEST(DeviceLaws, a_step_waits_once) {
   const auto backend = invariant();
   const Cast cast = demo_cast(*backend, "bf16");

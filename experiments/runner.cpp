@@ -41,14 +41,15 @@ std::string baseline_of(json run) {
   return run.dump();
 }
 
-// Requests end one after another, so that every size of the batch is met before anything is measured: a device may time its ways of
-// a product when it first sees so many rows.
+// Requests end one after another and others take their places, so that every size of the batch, and prompts among decoding, are met before
+// anything is measured: a device may time its ways of a product when it first sees so many rows.
 void warm_up(const json& run, Workbench& bench, const std::filesystem::path& beside, std::vector<Job> jobs, bool baseline) {
   if (!run["measure"]["warmup"].get<bool>()) return;
-  jobs.resize(std::min(jobs.size(), run["engine"]["batch"].get<std::size_t>()));
+  const std::size_t batch = run["engine"]["batch"];
+  jobs.resize(std::min(jobs.size(), 2 * batch));
   for (std::size_t i = 0; i < jobs.size(); ++i) {
     int& most = jobs[i].request.limits.max_new_tokens;
-    most = std::min(most, std::max(1, int(kWarmupTokens * (i + 1) / jobs.size())));
+    most = std::min(most, std::max(1, int(kWarmupTokens * (i % batch + 1) / batch)));
   }
   for (const Side side : {Side::baseline, Side::speculative})
     if (baseline || side == Side::speculative) measure(*bench.engine(run, side, beside), jobs, run["engine"]["batch"], [](double) { check_interrupt(); });

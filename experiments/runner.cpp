@@ -22,7 +22,7 @@ using nlohmann::json;
 
 namespace {
 
-constexpr int kWarmupTokens = 16;
+constexpr int kWarmupTokens = 16;  // at most, of the first batch
 
 // Whether speculation can be held to plain decoding's text, token by token: both are the most probable one, or drawn alike.
 bool comparable(const json& run, const Soundness& soundness) {
@@ -49,7 +49,7 @@ void warm_up(const json& run, Workbench& bench, const std::filesystem::path& bes
   jobs.resize(std::min(jobs.size(), 2 * batch));
   for (std::size_t i = 0; i < jobs.size(); ++i) {
     int& most = jobs[i].request.limits.max_new_tokens;
-    most = std::min(most, std::max(1, int(kWarmupTokens * (i % batch + 1) / batch)));
+    most = std::min(most, std::max(1, int(kWarmupTokens * (i + 1) / batch)));
   }
   for (const Side side : {Side::baseline, Side::speculative})
     if (baseline || side == Side::speculative) measure(*bench.engine(run, side, beside), jobs, run["engine"]["batch"], [](double) { check_interrupt(); });

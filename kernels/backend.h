@@ -126,7 +126,7 @@ class Backend {
   // ---- running ----
   // Runs `body`; a device may record it and replay it for the same key, numbers that say which body it is. A body has no host effects: what differs from one run
   // to the next lies in mirrors, its results go to memory that the caller keeps, and what it allocates is gone at its end. `result`: what a second run
-  // writes again bit for bit (dense; none: nothing), by which a device may check that the record still is the body.
+  // writes again bit for bit (dense; none: nothing), by which a device may check that the record still is the body; what else it writes is not compared.
   virtual void replay(std::span<const std::int64_t> key, const std::function<void()>& body, const Tensor& result = {}) { (void)key, (void)result, body(); }
   // To how many of something (rows, tables, wanted laws, slots of context) a forward is padded, so that few keys serve many forwards.
   virtual int padded(int n) const { return n; }

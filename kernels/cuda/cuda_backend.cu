@@ -41,8 +41,10 @@ struct Built {
 Built what_is_built(const std::string& gpu) {
   cudaFuncAttributes probe = {};
   const cudaError_t status = cudaFuncGetAttributes(&probe, built_probe);
-  if (status == cudaErrorNoKernelImageForDevice || status == cudaErrorInvalidDeviceFunction)
+  if (status == cudaErrorNoKernelImageForDevice || status == cudaErrorInvalidDeviceFunction) {
+    (void)cudaGetLastError();  // must not meet the next call
     throw Error("device cuda: " + gpu + " can run none of the kernels that were built; build on that machine, or set CMAKE_CUDA_ARCHITECTURES, or use \"device\": \"cpu\"");
+  }
   check(status, "looking for kernels that this GPU can run");
   return {probe.ptxVersion, probe.sharedSizeBytes > 0};
 }
@@ -68,7 +70,8 @@ CudaBackend::CudaBackend(const CudaOptions& options) : options_(options) {
   machine_ = std::string(properties.name) + ", " + std::to_string(multiprocessors_) + " multiprocessors, CUDA " + version(runtime) + ", driver for CUDA " + version(driver);
   const Built built = what_is_built(properties.name);
   architecture_ = std::min(gpu, built.architecture), warpgroups_ = gpu == 90 && built.warpgroups;
-  if (gpu == 90 && !warpgroups_) machine_ += ", built without architecture 90a and so slow (CMAKE_CUDA_ARCHITECTURES=90a-real mends it)";
+  if (gpu >= 90 && architecture_ < 90) machine_ += ", built without architecture " + std::to_string(gpu) + " and so slow (building on this machine mends it)";
+  else if (gpu == 90 && !warpgroups_) machine_ += ", built without architecture 90a and so slow (CMAKE_CUDA_ARCHITECTURES=90a-real mends it)";
   cluster_ = architecture_ >= 90 ? attention_cluster(shared_memory_) : 1;
   check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "making a stream");
   memory_ = std::make_shared<CudaMemory>(options.device);
@@ -83,7 +86,7 @@ CudaBackend::~CudaBackend() {
   (void)cudaStreamDestroy(stream_);
 }
 
-std::string CudaBackend::description() const { return machine_ + (options_.invariant ? ", invariant" : ", fast"); }
+std::string CudaBackend::description() const { return machine_ + (options_.invariant ? ", invariant" : ", fast") + (replays_->compares() ? ", replays compared" : ""); }
 
 // Few sizes, close together where rows are few and cost time each.
 int CudaBackend::padded(int n) const {

@@ -9,7 +9,7 @@ namespace foretoken {
 struct CudaOptions {
   int device = 0;          // number of the GPU
   bool invariant = false;  // every row's result is the same bits whatever else is in the batch; otherwise a product may choose by the number of rows
-  bool compare_replays = false;  // each replay's result with that of its body, run again: an Error where they differ. Debug builds always do
+  bool compare_replays = false;  // each replay's result with that of its body, run again: an Error where they differ. Builds without NDEBUG always do
 };
 
 // "cuda": the operations on one GPU. Throws Error where there is no such GPU.

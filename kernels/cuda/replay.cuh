@@ -24,6 +24,7 @@ class CudaReplays {
   // The first run of a key is plain (it warms caches up), the second is recorded, and from then on it is replayed.
   void run(std::span<const std::int64_t> key, const std::function<void()>& body, const Tensor& result);
   bool recording() const { return recording_; }
+  bool compares() const { return compares_; }
 
  private:
 #ifdef NDEBUG

@@ -1,5 +1,7 @@
 // Pieces of a matrix on their way into shared memory, several ahead of who multiplies them: kPiece inputs of 16 outputs, in boxes of 64
-// inputs, rows of 128 bytes, turned so that eight rows of one column lie in different banks. This room must not know what they are for.
+// inputs, rows of 128 bytes, turned so that eight rows of one column lie in different banks. Box by box by the copy engine, which one lane asks in
+// an instant, 128 bytes of a row behind those of another; or, where they are long, in runs by the lanes' own copies, which the memory answers faster.
+// This room must not know what they are for.
 #pragma once
 #include "kernels/cuda/barriers.cuh"
 #include "kernels/cuda/matrix_boxes.cuh"
@@ -8,30 +10,50 @@
 namespace foretoken {
 
 constexpr int kBox = 16 * kBoxInputs * 2, kBoxAlignment = 1024;  // bytes
+constexpr bool comes_in_runs(int piece) { return piece >= 256; }
 constexpr int piece_bytes(int piece) { return piece / kBoxInputs * kBox; }
 constexpr int ring_barriers(int ring) { return (8 * ring + 15) / 16 * 16; }  // bytes
 
+// Inputs from k on of 16 neighbours, or of 8 of the gate and the same 8 of what it gates, by copies of 16 bytes: a warp's lie behind one another.
+template <int kPiece> __device__ inline void copy_runs(const Stream& a, unsigned to, int k, int tile, std::uint64_t policy) {
+  constexpr int kChunks = kPiece / 8, kRows = 32 / kChunks;  // of one instruction
+  const int lane = int(threadIdx.x) % 32, c = lane % kChunks, first = lane / kChunks;
+  const int begin = tile * (a.gated ? 8 : 16) + first, second = a.gated ? a.out / 2 : 8;  // and where the other eight begin
+  const char* const from = reinterpret_cast<const char*>(a.w + k + c * 8);
+  const unsigned at = to + unsigned(c / 8 * kBox);
+#pragma unroll
+  for (int i = 0; i < 16; i += kRows) {
+    const int row = min(begin + (i < 8 ? i : i - 8 + second), a.out - 1), r = i + first;
+    asm volatile("cp.async.cg.shared.global.L2::cache_hint [%0], [%1], 16, %2;" ::"r"(at + unsigned(r * 128 + ((c ^ r) % 8) * 16)), "l"(from + std::int64_t(row) * (2 * a.in)), "l"(policy)
+                 : "memory");
+  }
+}
+
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
 
-// The copies of one warp into kRing places, each with a barrier that counts its bytes.
+// The copies of one warp into kRing places, each with a barrier: of its bytes, or of 32 lanes.
 template <int kRing, int kPiece> class Pieces {
  public:
   static constexpr bool kTells = true;  // what has come, without waiting
-  __device__ Pieces(const Stream& a, const CUtensorMap& map, void* barriers) : map_(map), gated_(a.gated), barriers_(shared_address(barriers)), policy_(read_once()) {
+  __device__ Pieces(const Stream& a, const CUtensorMap& map, void* barriers) : a_(a), map_(map), barriers_(shared_address(barriers)), policy_(read_once()) {
     if (threadIdx.x % 32 == 0) {
-      for (int i = 0; i < kRing; ++i) open_barrier(barrier(i), 1);
+      for (int i = 0; i < kRing; ++i) open_barrier(barrier(i), comes_in_runs(kPiece) ? 32 : 1);
       show_barriers();
     }
     __syncwarp();
   }
-  // Inputs from k on of 16 neighbours, or of 8 of the gate and the same 8 of what it gates. All lanes have read what was at `place`.
+  // All lanes have read what was at `place`.
   __device__ void ask(int place, unsigned to, int k, int tile) {
-    if (threadIdx.x % 32 != 0) return;
-    expect_copies(barrier(place), piece_bytes(kPiece));
+    if constexpr (comes_in_runs(kPiece)) {
+      copy_runs<kPiece>(a_, to, k, tile, policy_);
+      asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(barrier(place)) : "memory");
+    } else if (threadIdx.x % 32 == 0) {
+      expect_copies(barrier(place), piece_bytes(kPiece));
 #pragma unroll
-    for (int j = 0; j < kPiece / kBoxInputs; ++j)
-      if (gated_) copy_gated_box(to + unsigned(j * kBox), map_, k + j * kBoxInputs, tile, barrier(place), policy_);
-      else copy_box(to + unsigned(j * kBox), map_, k + j * kBoxInputs, 16 * tile, barrier(place), policy_);
+      for (int j = 0; j < kPiece / kBoxInputs; ++j)
+        if (a_.gated) copy_gated_box(to + unsigned(j * kBox), map_, k + j * kBoxInputs, tile, barrier(place), policy_);
+        else copy_box(to + unsigned(j * kBox), map_, k + j * kBoxInputs, 16 * tile, barrier(place), policy_);
+    }
   }
   __device__ void skip() {}
   // Until what was asked for last into `place` is there; `round`: how often the place was asked for before.
@@ -41,26 +63,21 @@ template <int kRing, int kPiece> class Pieces {
  private:
   __device__ unsigned barrier(int place) const { return barriers_ + 8u * unsigned(place); }
 
+  const Stream& a_;
   const CUtensorMap& map_;
-  bool gated_;
   unsigned barriers_;
   std::uint64_t policy_;
 };
 
 #else
 
-// The same by the copies of architecture 80, 16 bytes each: a group for every piece that is asked for or skipped, kRing of them before
-// the first wait.
+// The same on architecture 80, always in runs: a group for every piece that is asked for or skipped, kRing of them before the first wait.
 template <int kRing, int kPiece> class Pieces {
  public:
   static constexpr bool kTells = false;
-  __device__ Pieces(const Stream& a, const CUtensorMap&, void*) : a_(a) {}
+  __device__ Pieces(const Stream& a, const CUtensorMap&, void*) : a_(a), policy_(read_once()) {}
   __device__ void ask(int, unsigned to, int k, int tile) {
-    const int lane = int(threadIdx.x) % 32, r = lane % 16, half = lane / 16;
-    const int row = a_.gated ? tile * 8 + r % 8 + r / 8 * (a_.out / 2) : tile * 16 + r;
-    const Bf16* const from = a_.w + std::int64_t(min(row, a_.out - 1)) * a_.in + k;
-    for (int c = half; c < kPiece / 8; c += 2)
-      asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to + unsigned(c / 8 * kBox + r * 128 + (c % 8 ^ r % 8) * 16)), "l"(from + c * 8) : "memory");
+    copy_runs<kPiece>(a_, to, k, tile, policy_);
     skip();
   }
   __device__ void skip() { asm volatile("cp.async.commit_group;" ::: "memory"); }
@@ -72,6 +89,7 @@ template <int kRing, int kPiece> class Pieces {
 
  private:
   const Stream& a_;
+  std::uint64_t policy_;
 };
 
 #endif

@@ -22,8 +22,6 @@ using nlohmann::json;
 
 namespace {
 
-constexpr int kWarmupTokens = 16;  // at most, of the first batch
-
 // Whether speculation can be held to plain decoding's text, token by token: both are the most probable one, or drawn alike.
 bool comparable(const json& run, const Soundness& soundness) {
   return run["sampling"]["temperature"] == 0 || soundness.promise.find("path-identical") != std::string::npos;
@@ -41,18 +39,12 @@ std::string baseline_of(json run) {
   return run.dump();
 }
 
-// Requests end one after another and others take their places, so that every size of the batch, and prompts among decoding, are met before
-// anything is measured: a device may time its ways of a product when it first sees so many rows.
-void warm_up(const json& run, Workbench& bench, const std::filesystem::path& beside, std::vector<Job> jobs, bool baseline) {
+void warm_up(const json& run, Workbench& bench, const std::filesystem::path& beside, const std::vector<Job>& jobs, bool baseline) {
   if (!run["measure"]["warmup"].get<bool>()) return;
   const std::size_t batch = run["engine"]["batch"];
-  jobs.resize(std::min(jobs.size(), 2 * batch));
-  for (std::size_t i = 0; i < jobs.size(); ++i) {
-    int& most = jobs[i].request.limits.max_new_tokens;
-    most = std::min(most, std::max(1, int(kWarmupTokens * (i + 1) / batch)));
-  }
+  const std::vector<Job> few = warm_up_jobs(jobs, batch);
   for (const Side side : {Side::baseline, Side::speculative})
-    if (baseline || side == Side::speculative) measure(*bench.engine(run, side, beside), jobs, run["engine"]["batch"], [](double) { check_interrupt(); });
+    if (baseline || side == Side::speculative) measure(*bench.engine(run, side, beside), few, int(batch), [](double) { check_interrupt(); });
 }
 
 double seconds_since(std::chrono::steady_clock::time_point start) {
@@ -128,6 +120,16 @@ std::vector<Job> jobs_of(const json& run, Workbench& bench, const std::filesyste
       for (std::uint64_t k = 0; k < samples; ++k)
         jobs.push_back({request_of(run, target->info(), tokenizer, chat, p, begin + k), p.number, p.category, k > 0 ? first : -1});
     }
+  return jobs;
+}
+
+std::vector<Job> warm_up_jobs(std::vector<Job> jobs, std::size_t batch) {
+  constexpr std::size_t kTokens = 16;  // of the first batch, at most
+  jobs.resize(std::min(jobs.size(), 2 * batch));
+  for (std::size_t i = 0; i < jobs.size(); ++i) {
+    int& most = jobs[i].request.limits.max_new_tokens;
+    most = std::min(most, std::max(1, int(kTokens * (i + 1) / batch)));
+  }
   return jobs;
 }
 

@@ -20,8 +20,8 @@ namespace foretoken {
 std::vector<Job> jobs_of(const nlohmann::json& run, Workbench& bench, const std::filesystem::path& beside);
 
 // The requests that are served before a run is measured: short ones of its first. They end one after another and others take their places,
-// so that every size of the batch (of more than 16: sizes close together) and prompts among decoding are met, since a device may
-// time its ways of a product when it first sees so many rows.
+// so that, a token a step, every size of the batch (of more than 16: sizes close together) and prompts among decoding are met, where the run has
+// so many requests: a device may time its ways of a product when it first sees so many rows.
 std::vector<Job> warm_up_jobs(std::vector<Job> jobs, std::size_t batch);
 
 // Baselines that serve every run of a sweep which differs in its drafter and its policy alone: right where absolute times

@@ -20,7 +20,7 @@ double cost_of(const StreamPlan& plan, std::int64_t tiles, std::int64_t groups, 
   // Who has no tile in the last round leaves the memory to others, unless those have too few warps left to use it.
   const double work = double(at_once) * (full + (plan.slices == 1 ? 0.1 : 1) * empty);
   const double under_way = double(plan.warps * (plan.ring - 1) * piece_bytes(plan.piece)) / 1024;  // KB of a multiprocessor
-  const double reading = plan.piece == 64 ? 1.16 : comes_in_runs(plan.piece) ? 0.9 : 1;  // 128, 512 or 256 bytes of a row at a time
+  const double reading = plan.piece == 64 ? 1.16 : comes_in_runs(plan.piece) ? 0.9 : 1;  // of an H200: boxes, runs of 512 bytes, boxes
   return work * reading * (1 + 0.001 * std::max(0.0, 120 - under_way)) * (1 + (rows <= 8 ? 0.0015 : 0.01) * (kMostWarps - plan.warps));
 }
 

@@ -3,6 +3,7 @@
 
 #include <numeric>
 #include <set>
+#include <vector>
 
 #include <gtest/gtest.h>
 

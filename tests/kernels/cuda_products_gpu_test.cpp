@@ -55,7 +55,7 @@ TEST_P(CudaProducts, products) {
 
 TEST_P(CudaProducts, fused_products) {
   for (DType type : {DType::f32, DType::bf16})
-    for (const auto& [out, in, biased] : {std::tuple{130, 96, false}, {3072, 2048, false}, {512, 4096, false}, {4096, 384, false}, {3072, 2048, true}, {512, 4096, true}, {4096, 384, true}}) {
+    for (const auto& [out, in, biased] : {std::tuple{130, 96, false}, {3072, 2048, false}, {512, 4096, false}, {96, 8192, false}, {4096, 384, false}, {3072, 2048, true}, {512, 4096, true}, {4096, 384, true}}) {
       Weight host = random_weight(out, in, type, 3);
       if (biased) host.bias = random_tensor({1, out}, 8).reshaped({out});
       const Weight w = cuda->prepare(host), down_host = random_weight(in, out / 2, type, 5), down = cuda->prepare(down_host);

@@ -29,7 +29,7 @@ class Races : public ::testing::Test {
     KvLayer kv = host;
     kv.pool = up(host.pool);
     Layout layout = layout_of(rows, cache.tables, words);
-    for (Tensor* t : {&layout.positions, &layout.slots, &layout.owner, &layout.begins, &layout.visible, &layout.ancestors, &layout.tables}) *t = up(*t);
+    for (Tensor* t : columns_of(layout)) *t = up(*t);
     const Tensor q = up(rounded(random_tensor({std::int64_t(rows.size()), std::int64_t(heads) * host.head_size}, 3)));
     twice(what, [&] { return cuda->attend(q, kv, layout, 0.1f); });
   }

@@ -117,10 +117,10 @@ struct SceneRow {
 
 inline SceneRow chain_row(int owner, int slot) { return {owner, slot, slot, slot + 1, {}}; }
 
-// The same layout where every row sees at most `window` positions of its chain.
 // All arrays of a layout; some may be absent.
 inline std::array<Tensor*, 8> columns_of(Layout& l) { return {&l.positions, &l.slots, &l.owner, &l.begins, &l.visible, &l.first, &l.ancestors, &l.tables}; }
 
+// The same layout where every row sees at most `window` positions of its chain.
 inline Layout windowed(Layout layout, int window) {
   std::vector<std::int32_t> first;
   for (int r = 0; r < layout.rows; ++r) first.push_back(std::max(0, layout.positions.data<std::int32_t>()[r] + 1 - window));

@@ -1,4 +1,4 @@
-// A folder that a test makes and that goes with it; the sentence of an Error; where third-party files are.
+// A folder that a test makes and that goes with it; where third-party files are.
 #pragma once
 #include <atomic>
 #include <filesystem>
@@ -6,10 +6,9 @@
 #include <string>
 #include <string_view>
 
-#include <gtest/gtest.h>
 #include <unistd.h>
 
-#include "kernels/error.h"
+#include "tests/support/sentence.h"
 
 namespace foretoken::test {
 
@@ -37,24 +36,6 @@ class TemporaryFolder {
  private:
   std::filesystem::path path_;
 };
-
-// What the Error that `body` throws says; "" if it throws none.
-template <class F> std::string sentence_of(F body) {
-  try {
-    body();
-  } catch (const Error& e) {
-    return e.what();
-  }
-  return "";
-}
-
-// Whether the sentence holds every one of the words.
-template <class... Words> testing::AssertionResult says(const std::string& sentence, const Words&... words) {
-  for (const std::string& word : {std::string(words)...})
-    if (sentence.find(word) == std::string::npos)
-      return testing::AssertionFailure() << "\"" << sentence << "\" lacks \"" << word << "\"";
-  return testing::AssertionSuccess();
-}
 
 // Third-party files that the repository does not hold: FORETOKEN_DATA, or ../shared/data beside the checkout; empty if absent.
 inline std::filesystem::path shared_data() {

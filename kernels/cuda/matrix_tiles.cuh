@@ -21,13 +21,10 @@ __device__ inline void copy_behind(std::uint32_t to, const void* from, bool read
   asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(read ? 16 : 0));
 }
 
+// Closes a group of copies.
 __device__ inline void end_copies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 // Until at most kPending groups of this thread's copies are under way.
 template <int kPending> __device__ inline void wait_copies() { asm volatile("cp.async.wait_group %0;" ::"n"(kPending) : "memory"); }
-
-// Closes a group of copies; waits until at most N groups of this thread are under way.
-__device__ inline void commit_copies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
-template <int N> __device__ inline void wait_for_copies() { asm volatile("cp.async.wait_group %0;" ::"n"(N) : "memory"); }
 
 // Four 8 x 8 tiles of 16-bit numbers; lane 8 i + j names row j of tile i. Lane l gets numbers 2 (l % 4) and the next of row l / 4.
 struct Quad {

@@ -155,17 +155,17 @@ Output CachedModel::forward(Inputs in, const Extent& e) {
     backend_.pick(in.known, in.at, in.rows.tokens);
     out = model_->forward(backend_, in.rows, cache_.layers());
   };
+  const auto without_padding = [&](const Tensor& logits) { return logits ? logits.rows(0, std::int64_t(wanted_.size())) : Tensor(); };
   if (model_->replays()) {
     const std::size_t memory = e.wanted > 0 ? logits_memory(e.wanted) : 0;
     if (e.wanted > 0) in.rows.logits = logits_[memory].rows(0, e.wanted);
     const std::int64_t key[] = {std::int64_t(serial_), staging_.generation(), std::int64_t(memory), e.rows, e.tables, e.width, e.words, e.wanted, e.deepest, e.longest, e.all_wanted};
-    backend_.replay(key, body, in.rows.logits ? in.rows.logits.rows(0, std::int64_t(wanted_.size())) : Tensor());
-    out.logits = in.rows.logits;
-  } else {
-    body();
+    const Tensor logits = without_padding(in.rows.logits);
+    backend_.replay(key, body, logits);
+    return {logits};
   }
-  if (out.logits) out.logits = out.logits.rows(0, std::int64_t(wanted_.size()));
-  return out;
+  body();
+  return {without_padding(out.logits)};
 }
 
 // Which memory of logits has so many rows and nobody who reads it any more.

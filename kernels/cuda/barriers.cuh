@@ -15,6 +15,8 @@ __device__ inline void open_barrier(std::uint64_t* barrier, int arrivals) { open
 __device__ inline void arrive(std::uint64_t* barrier) {
   asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_address(barrier)) : "memory");
 }
+// When all that this thread copied by cp.async so far is there; one of the arrivals that the barrier was opened for.
+__device__ inline void arrive_behind_copies(unsigned barrier) { asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(barrier) : "memory"); }
 // Until the phase of this parity is complete.
 __device__ inline void wait_barrier(unsigned barrier, int parity) {
   asm volatile(

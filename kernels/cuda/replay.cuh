@@ -44,7 +44,7 @@ class CudaReplays {
   };
   cudaGraphExec_t record(const Key& key, const std::function<void()>& body);
   void compare(const Key& key, const std::function<void()>& body, const Tensor& result);
-  Tensor on_host(const Tensor& result) const;
+  Tensor on_host(const Tensor& result) const;  // not Backend::copy: a check must not count as a wait of the engine's
 
   cudaStream_t stream_;
   CudaMemory& memory_;

@@ -172,7 +172,7 @@ template <int NT, int kRing, int kPiece> struct Room {
 template <int NT, int kRing, int kPiece> __global__ void __launch_bounds__(kMostWarps * 32, 1) stream_kernel(const __grid_constant__ Stream a, const __grid_constant__ CUtensorMap map) {
   extern __shared__ __align__(128) unsigned char shared[];
   __shared__ __align__(16) unsigned char arrived[Bulk::kBarrierBytes];
-  if (threadIdx.x == 0) fetch_map(map);
+  if (!comes_in_runs(kPiece) && threadIdx.x == 0) fetch_map(map);
   const int warps = int(blockDim.x) / 32, warp = int(threadIdx.x) / 32, lane = int(threadIdx.x) % 32;
   const Room<NT, kRing, kPiece> room(a, shared, warps);
   const Share share(a, warp);
@@ -239,7 +239,7 @@ void stream_product(CudaBackend& backend, const StreamPlan& plan, const Tensor& 
   else a.y_bf16 = y.data<Bf16>();
   a.y_stride = y.row_stride(), a.adds = end == ProductEnd::added, a.gated = end == ProductEnd::gated;
   CUtensorMap map = {};
-  if (backend.overlaps()) a.gated ? gated_map(map, matrix, 16) : plain_map(map, matrix, 16);
+  if (backend.overlaps() && !comes_in_runs(plan.piece)) a.gated ? gated_map(map, matrix, 16) : plain_map(map, matrix, 16);
   const Grid grid{dim3(unsigned(plan.blocks)), plan.warps * 32, std::size_t(stream_bytes(plan, a.kind, a.rows, a.in)), 1, backend.overlaps()};
   launch_kernel("a product", backend.cuda_stream(), grid, a.rows <= 8 ? kernel_of<1>(plan.ring, plan.piece) : kernel_of<2>(plan.ring, plan.piece), a, map);
 }

@@ -46,7 +46,7 @@ template <int kRing, int kPiece> class Pieces {
   __device__ void ask(int place, unsigned to, int k, int tile) {
     if constexpr (comes_in_runs(kPiece)) {
       copy_runs<kPiece>(a_, to, k, tile, policy_);
-      asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(barrier(place)) : "memory");
+      arrive_behind_copies(barrier(place));
     } else if (threadIdx.x % 32 == 0) {
       expect_copies(barrier(place), piece_bytes(kPiece));
 #pragma unroll

@@ -90,15 +90,30 @@ struct Room {
   std::int64_t block, multiprocessor;
 };
 
+bool has_aligned_rows(const DecodeWork& w) {
+  return w.a.q_aligned && (reinterpret_cast<std::uintptr_t>(w.k) | reinterpret_cast<std::uintptr_t>(w.v)) % 16 == 0 && (w.k_stride | w.v_stride) % 8 == 0;
+}
+
+// All rows but those of padding are one text's.
+bool is_one_text(const AttentionWork& a) { return a.rows <= a.longest; }
+
+// How many chunks a block may have behind one another (measured: 2 to 3 us each) before pages that stream are faster. More query vectors than a tile:
+// 16 rows of one text are faster so, two texts of 8 rows are not, nor 8 rows behind 4096.
+int patience(const AttentionWork& a) {
+  if (a.longest * a.group > kDecodeTile) return is_one_text(a) ? 2 : 0;
+  return a.sequences * a.kv_heads <= 32 ? 3 : 2;
+}
+
 // Whether the rows are so few that the latency of one chunk is what counts. Shares the chunks out, so that all blocks run at once, each
-// with at most `most_part` chunks behind one another (measured: 2 to 3 us each).
+// with at most `most_part` chunks behind one another.
 bool decodes(DecodeWork& w, const Layout& layout, const Room& room, int most_part) {
-  const int places = 2 * room.multiprocessors;
-  if (layout.words > 0 || w.a.head_size > 128 || w.a.longest * w.a.group > kDecodeRows) return false;
-  const int least = (w.a.chunks + room.cluster - 1) / room.cluster;
-  for (w.a.part = least; w.a.part <= most_part; ++w.a.part) {
-    w.a.parts = (w.a.chunks + w.a.part - 1) / w.a.part;
-    if (std::int64_t(layout.sequences) * w.a.kv_heads * w.a.parts <= places) return decode_bytes(w) <= room.block;
+  AttentionWork& a = w.a;
+  if (layout.words > 0 || a.head_size > 128 || a.head_size % 16 != 0 || a.longest > kDecodeRows || a.group > kDecodeRows || !has_aligned_rows(w)) return false;
+  a.tile = a.longest * a.group <= kDecodeTile ? kDecodeTile : 2 * kDecodeTile;
+  const int places = 2 * room.multiprocessors, least = (a.chunks + room.cluster - 1) / room.cluster, texts = is_one_text(a) ? 1 : a.sequences;
+  for (a.part = least; a.part <= most_part; ++a.part) {
+    a.parts = (a.chunks + a.part - 1) / a.part;
+    if (std::int64_t(texts) * a.kv_heads * a.parts * decode_blocks(a) <= places) return decode_bytes(w) <= room.block;
   }
   return false;
 }
@@ -106,9 +121,8 @@ bool decodes(DecodeWork& w, const Layout& layout, const Room& room, int most_par
 // Whether pages come in boxes that the copy engine can bring.
 bool has_boxes(StreamWork& w) {
   const AttentionWork& a = w.of.a;
-  const bool aligned = a.q_aligned && (reinterpret_cast<std::uintptr_t>(w.of.k) | reinterpret_cast<std::uintptr_t>(w.of.v)) % 16 == 0 && (w.of.k_stride | w.of.v_stride) % 8 == 0;
   w.warps = (a.longest * a.group + kStreamVectors - 1) / kStreamVectors;
-  if (!aligned || a.words > 0 || (a.head_size != 64 && a.head_size != 128) || w.warps > kStreamWarps) return false;
+  if (!has_aligned_rows(w.of) || a.words > 0 || (a.head_size != 64 && a.head_size != 128) || w.warps > kStreamWarps) return false;
   w.box = describe_pages(w.keys, w.values, a);
   return w.box > 0;
 }
@@ -179,8 +193,7 @@ Tensor CudaBackend::rope_attend(Tensor q, Tensor k, const Tensor& v, const KvLay
     work.settled = settled(kv);
     written(kv);
     const Room room{multiprocessors_, cluster_, shared_memory_, multiprocessor_memory_};
-    const int patience = layout.sequences * kv.kv_heads <= 32 ? 3 : 2;  // with more, pages that stream are faster (64: measured)
-    if (fits_tiles(work.a) && decodes(work, layout, room, patience)) {
+    if (fits_tiles(work.a) && decodes(work, layout, room, patience(work.a))) {
       launch_decode(work, stream_);
       return out;
     }

@@ -1,170 +1,182 @@
 // What a block of attention_decode.cuh works on: its rows and chunks, what it shares, and how the rows themselves are turned and
 // placed, in shared memory and in their pages. This room must not know how a chunk is summed.
 #pragma once
+#include <climits>
+
 #include "kernels/cuda/attention.cuh"
 #include "kernels/cuda/matrix_tiles.cuh"
 #include "kernels/cuda/rotation.cuh"
 
 namespace foretoken {
 
-constexpr int kDecodeThreads = 256, kDecodeRows = 16;  // query vectors
+constexpr int kDecodeThreads = 256, kDecodeTile = 16, kDecodeRows = 32;  // query vectors of a tile; rows of a sequence, and heads of a group, at most
 constexpr int kDecodeSteps = kChunk / kStep;
 
-// `group` query heads of each of at most kDecodeRows / group rows of a sequence, which is a chain; everything bf16.
+// `group` query heads of each of a sequence's rows, which are a chain; everything bf16, rows aligned to 16 bytes, heads of a multiple of 16 numbers.
 struct DecodeWork {
-  AttentionWork a;  // part: chunks of a block; parts: blocks of a cluster; q: not turned yet
+  AttentionWork a;  // part: chunks of a block; parts: blocks of a cluster; tile: query vectors of a block, one tile or two; q: not turned yet
   const Bf16 *k, *v;
   std::int64_t k_stride, v_stride;
   const std::int32_t *positions, *slots;
   const float* frequencies;
+  // Divisions by what only the host knows, as products: they are a good part of what a block does. 2^32 / page_rows, rounded up.
+  std::uint64_t page_inverse = 0;
+  int inverse[kDecodeRows + 1];  // [n]: 65536 / n, rounded up
   bool settled = false;  // no kernel that may still run writes to these pages: they are read before it ends
 };
 
-template <int kHead> struct DecodeShared {
+template <int kHead, int kTiles> struct DecodeShared {
+  static constexpr int kVectors = kTiles * kDecodeTile;
   alignas(128) Bf16 keys[kChunk * kHead];
   alignas(128) Bf16 values[kChunk * kHead];
-  alignas(128) Bf16 q[kDecodeRows * kHead];
-  alignas(128) Bf16 weights[kDecodeSteps][kDecodeRows * kStep];
-  float peaks[kDecodeSteps][4][kDecodeRows];
+  alignas(128) Bf16 q[kVectors * kHead];
+  alignas(128) Bf16 weights[kDecodeSteps][kVectors * kStep];
+  alignas(16) float peaks[kVectors][kDecodeSteps][4];
   std::int64_t source[kChunk];  // where a key stands behind the pool's begin; kNowhere: nobody sees it; kOwn - that place: it is one of the rows
-  int low[kDecodeRows], high[kDecodeRows], slot[kDecodeRows];  // of each row: what it sees, and where it goes
-  Turn turns[kDecodeRows][kHead / 2];
-  // Behind it: of every chunk of the cluster, peaks and masses [chunks, kDecodeRows] and this block's piece of the sums [chunks, piece].
+  int low[kDecodeRows], high[kDecodeRows], slot[kDecodeRows], position[kDecodeRows];  // of each row: what it sees, where it goes (-1: nowhere), by what it turns
+  std::uint64_t came;  // a barrier: what the cluster hands to this block
+  // Behind it: Turn turns[longest][kHead / 2]; of every chunk of the cluster and each vector that this block folds, float2 peak and mass [chunks,
+  // share] and float sums [chunks, share, kHead].
 };
 constexpr std::int64_t kNowhere = -1, kOwn = -2;
 
-__host__ __device__ inline int decode_piece(int vectors, int head, int blocks) { return (vectors * head / 2 + blocks - 1) / blocks; }  // pairs of numbers
-
 // One block and the rows that it serves.
-template <int kHead> struct DecodeRows {
-  using Shared = DecodeShared<kHead>;
-  static constexpr int kChunks = kHead / 8;  // 16 bytes of a head
+template <int kHead, int kTiles> struct DecodeRows {
+  using Shared = DecodeShared<kHead, kTiles>;
+  static constexpr int kChunks = kHead / 8, kHalf = kHead / 2, kVectors = Shared::kVectors;  // chunks: 16 bytes of a head
 
   const DecodeWork& work;
   const AttentionWork& a;
   Shared& shared;
-  int sequence, head, rank, row, rows, vectors;  // kv head; block of the cluster; the first row and how many
+  int sequence, head, rank, row, rows;           // kv head; block of the cluster; the first row and how many
+  int vector, vectors;                           // the first query vector of this block among those of all rows, and how many
   int begin, end, first, last;                   // chunks of the sequence; those of this block
-  int receiver, piece;                           // the first block that gets a piece, and its pairs of numbers
+  int all_low, all_high, own_low, own_high;      // depths that every row sees; slots of the rows
+  int receiver, share;                           // the first block that has chunks; vectors that each of them folds
   int page_number;  // of key `thread` of the next chunk
-  int position;     // of the first row
-  float frequency;  // of pair `thread`
+  float frequency;  // of pair `thread` % kHalf
   const std::int32_t* table;
+  Turn* turns;
   float2* peaks;  // received
-  float2* sums;
   const int thread = int(threadIdx.x), warp = thread / 32, lane = thread % 32;
 
   __device__ DecodeRows(const DecodeWork& w, Shared& s) : work(w), a(w.a), shared(s) {}
 
   // ---- what there is to do; false: nothing ----
   __device__ bool open() {
-    sequence = int(blockIdx.x) / a.parts, rank = int(blockIdx.x) % a.parts, head = int(blockIdx.y);
+    asm("mov.u32 %0, %%clusterid.x;" : "=r"(sequence));
+    asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
+    head = int(blockIdx.y);
     table = a.tables + std::int64_t(sequence) * a.table_width;
     const int page = page_at(rank * a.part);  // asked for before anything says that it is needed, as the frequency
-    frequency = thread < a.head_size / 2 ? work.frequencies[thread] : 0;
+    frequency = thread % kHalf < a.head_size / 2 ? work.frequencies[thread % kHalf] : 0;
     const bool single = a.rows == a.sequences && a.longest == 1;
-    row = single ? sequence : a.begins[sequence], rows = single ? 1 : a.begins[sequence + 1] - row, vectors = rows * a.group;
-    if (rows <= 0) return false;
-    int low = 0x7fffffff, high = 0;
-    position = work.positions[row];
-    for (int r = 0; r < rows; ++r) {
-      const int visible = a.visible[row + r], from = a.first ? max(a.first[row + r], 0) : 0, slot = work.slots[row + r];
-      low = min(low, min(from, slot)), high = max(high, max(visible, slot + 1));
-      if (thread == r) shared.low[r] = from, shared.high[r] = visible, shared.slot[r] = slot;
+    row = single ? sequence : a.begins[sequence], rows = single ? 1 : a.begins[sequence + 1] - row;
+    vector = int(blockIdx.z) * kVectors, vectors = min(rows * a.group - vector, kVectors);
+    if (vectors <= 0) return false;
+    int least[3] = {INT_MAX, INT_MAX, INT_MAX}, most[3] = {};
+    if (const int r = lane; r < rows) {
+      const int visible = a.visible[row + r], from = a.first ? max(a.first[row + r], 0) : 0, slot = work.slots[row + r], position = work.positions[row + r];
+      least[0] = min(from, slot), least[1] = visible, least[2] = slot;
+      most[0] = max(visible, slot + 1), most[1] = from, most[2] = slot + 1;
+      const bool counts = __match_any_sync(__activemask(), slot) >> r == 1;  // of rows with one slot (padding) the last does
+      if (warp == 0) shared.low[r] = from, shared.high[r] = visible, shared.slot[r] = counts ? slot : -1, shared.position[r] = position;
     }
-    begin = low / kChunk, end = (high - 1) / kChunk + 1;
+    begin = __reduce_min_sync(~0u, least[0]) / kChunk, all_high = __reduce_min_sync(~0u, least[1]), own_low = __reduce_min_sync(~0u, least[2]);
+    end = (__reduce_max_sync(~0u, most[0]) - 1) / kChunk + 1, all_low = __reduce_max_sync(~0u, most[1]), own_high = __reduce_max_sync(~0u, most[2]);
     first = max(begin, rank * a.part), last = min(end, (rank + 1) * a.part);
-    receiver = begin / a.part, piece = decode_piece(vectors, a.head_size, (end - 1) / a.part - receiver + 1);
+    receiver = over(begin, a.part), share = over(vectors + over(end - 1, a.part) - receiver, over(end - 1, a.part) - receiver + 1);
     page_number = first == rank * a.part ? page : page_at(first);
-    peaks = reinterpret_cast<float2*>(&shared + 1), sums = peaks + a.parts * a.part * kDecodeRows;
+    turns = reinterpret_cast<Turn*>(&shared + 1);
+    peaks = reinterpret_cast<float2*>(turns + a.longest * kHalf);
     return true;
   }
 
+  __device__ int over(int n, int d) const { return n * work.inverse[d] >> 16; }  // n / d, n d < 65536
+  __device__ int page_of(int depth) const { return int(std::uint64_t(depth) * work.page_inverse >> 32); }
   __device__ int page_at(int chunk) const {
-    const int depth = chunk * kChunk + thread, index = a.page_shift >= 0 ? depth >> a.page_shift : depth / a.page_rows;
+    const int index = page_of(chunk * kChunk + thread);
     return thread < kChunk && index < a.table_width ? table[index] : 0;
   }
 
   // ---- the rows themselves ----
+  __device__ int row_of(int v) const { return over(vector + v, a.group); }  // of vector v of this block
+  __device__ bool owns(int begins, int ends) const { return own_low < ends * kChunk && own_high > begins * kChunk; }  // these chunks may hold one of the rows
+  // Of the rows whose queries this block has, or of all where their keys may be its own.
   __device__ void turn_table() {
-    const int half = a.head_size / 2;
-    if (thread < half) shared.turns[0][thread] = turn_of(position, frequency);
-    for (int i = half + thread; i < rows * half; i += kDecodeThreads) shared.turns[i / half][i % half] = turn_of(work.positions[row + i / half], work.frequencies[i % half]);
+    const bool all = owns(first, last);
+    const int begins = all ? 0 : row_of(0) * kHalf, ends = all ? rows * kHalf : (row_of(vectors - 1) + 1) * kHalf;
+    if (thread % kHalf < a.head_size / 2)
+#pragma unroll 2  // two at once: each is a long chain
+      for (int i = begins + thread; i < ends; i += kDecodeThreads) turns[i] = turn_of(shared.position[i / kHalf], frequency);
   }
-  __device__ static void put(Bf16* tile, int line, int i, Bf16 x) {
-    *reinterpret_cast<Bf16*>(reinterpret_cast<std::byte*>(tile) + swizzled<kChunks>(line, i / 8) + i % 8 * 2) = x;
-  }
-  // Pairs of numbers as the product before left them; all are asked for before the first is used.
-  struct Pair {
-    Bf16 low, high;
+  __device__ static uint4& chunk_of(Bf16* tile, int line, int c) { return *reinterpret_cast<uint4*>(reinterpret_cast<std::byte*>(tile) + swizzled<kChunks>(line, c)); }
+
+  // Eight numbers of a head and those that turn with them, or eight values.
+  struct Piece {
+    uint4 low, high;
   };
-  static constexpr int kQueryPairs = kDecodeRows * kHead / 2 / kDecodeThreads, kRowPairs = 2;
-  __device__ void ask_queries(Pair (&raw)[kQueryPairs]) const {
-    const int half = a.head_size / 2;
-#pragma unroll
-    for (int i = 0; i < kQueryPairs; ++i) {
-      const int n = thread + i * kDecodeThreads, vector = n / half;
-      if (n >= vectors * half) break;
-      const Bf16* const x = static_cast<const Bf16*>(a.q) + (row + vector / a.group) * a.q_stride + (head * a.group + vector % a.group) * a.head_size + n % half;
-      raw[i] = {x[0], x[half]};
-    }
+  // What vectors or rows consist of: `each` times as many pieces as half a head has.
+  __device__ int pairs() const { return a.head_size / 16; }
+  __device__ int line_of(int n, int each) const { return a.head_size == kHead ? n / (kHead / 16 * each) : over(n, pairs() * each); }
+
+  // Queries as the product before left them, a piece for each thread.
+  static_assert(kVectors * kHead / 16 <= kDecodeThreads);
+  __device__ Piece ask_query() const {
+    const int v = line_of(thread, 1), r = row_of(v), c = thread - v * pairs();
+    if (v >= vectors) return {};
+    const uint4* const x = reinterpret_cast<const uint4*>(static_cast<const Bf16*>(a.q) + (row + r) * a.q_stride + (head * a.group + vector + v - r * a.group) * a.head_size);
+    return {x[c], x[c + pairs()]};
   }
-  __device__ void place_queries(const Pair (&raw)[kQueryPairs]) {
-    const int half = a.head_size / 2;
-    const uint4 zeros = {};
-    for (int i = thread; i < kDecodeRows * kChunks; i += kDecodeThreads)
-      if (i / kChunks >= vectors || i % kChunks * 8 >= a.head_size) *reinterpret_cast<uint4*>(reinterpret_cast<std::byte*>(shared.q) + swizzled<kChunks>(i / kChunks, i % kChunks)) = zeros;
-#pragma unroll
-    for (int i = 0; i < kQueryPairs; ++i) {
-      const int n = thread + i * kDecodeThreads, vector = n / half, at = n % half;
-      if (n >= vectors * half) break;
-      const float2 pair = turned(to_float(raw[i].low), to_float(raw[i].high), shared.turns[vector / a.group][at]);
-      put(shared.q, vector, at, __float2bfloat16_rn(pair.x)), put(shared.q, vector, at + half, __float2bfloat16_rn(pair.y));
-    }
+  __device__ void place_query(Piece p) {
+#pragma unroll 1
+    for (int i = thread; a.head_size < kHead && i < kVectors * kChunks; i += kDecodeThreads)
+      if (i % kChunks * 8 >= a.head_size) chunk_of(shared.q, i / kChunks, i % kChunks) = {};
+    const int v = line_of(thread, 1), c = thread - v * pairs();
+    if (v >= vectors) return;
+    turn_eight(p.low, p.high, turns + row_of(v) * kHalf + c * 8);
+    chunk_of(shared.q, v, c) = p.low, chunk_of(shared.q, v, c + pairs()) = p.high;
   }
 
-  // Pair n of the rows: first those of keys, then those of values.
-  __device__ void ask_rows(Pair (&raw)[kRowPairs], int from) const {
-    const int half = a.head_size / 2;
-#pragma unroll
-    for (int i = 0; i < kRowPairs; ++i) {
-      const int n = from + i * kDecodeThreads, r = n / half;
-      if (n >= 2 * rows * half) break;
-      const Bf16* const x = (r < rows ? work.k + (row + r) * work.k_stride : work.v + (row + r - rows) * work.v_stride) + head * a.head_size + n % half;
-      raw[i] = {x[0], x[half]};
-    }
+  // Of each row first the pieces of its key, then those of its value.
+  __device__ bool is_here(int chunk, int r) const { return r < rows && unsigned(shared.slot[r] - chunk * kChunk) < unsigned(kChunk); }
+  __device__ Piece ask_row(int chunk, int n) const {
+    const int r = line_of(n, 3), c = n - r * 3 * pairs();
+    if (!is_here(chunk, r)) return {};
+    const uint4* const k = reinterpret_cast<const uint4*>(work.k + (row + r) * work.k_stride + head * a.head_size);
+    if (c < pairs()) return {k[c], k[c + pairs()]};
+    return {reinterpret_cast<const uint4*>(work.v + (row + r) * work.v_stride + head * a.head_size)[c - pairs()], {}};
   }
-  // Those in `chunk` into this block's tiles and into their pages. Of rows with one slot (padding) the last counts.
-  __device__ void place_row(int chunk, Pair raw, int n) {
-    const int half = a.head_size / 2, r = n / half % rows, i = n % half, slot = shared.slot[r], key = slot - chunk * kChunk;
-    bool last_of_slot = key >= 0 && key < kChunk;
-    for (int other = r + 1; other < rows; ++other) last_of_slot = last_of_slot && shared.slot[other] != slot;
-    if (!last_of_slot) return;
-    const bool is_key = n < rows * half;
-    if (is_key) {
-      const float2 pair = turned(to_float(raw.low), to_float(raw.high), shared.turns[r][i]);
-      raw = {__float2bfloat16_rn(pair.x), __float2bfloat16_rn(pair.y)};
+  // Those in `chunk` into this block's tiles and into their pages.
+  __device__ void place_row(int chunk, int n, Piece p) {
+    const int r = line_of(n, 3), c = n - r * 3 * pairs();
+    if (!is_here(chunk, r)) return;
+    const int key = shared.slot[r] - chunk * kChunk;
+    if (c < pairs()) {
+      turn_eight(p.low, p.high, turns + r * kHalf + c * 8);
+      chunk_of(shared.keys, key, c) = p.low, chunk_of(shared.keys, key, c + pairs()) = p.high;
+    } else {
+      chunk_of(shared.values, key, c - pairs()) = p.low;
     }
-    Bf16* const tile = is_key ? shared.keys : shared.values;
-    put(tile, key, i, raw.low), put(tile, key, i + half, raw.high);
-    Bf16* const page = reinterpret_cast<Bf16*>(const_cast<std::byte*>(a.pool) + (is_key ? a.keys : a.values) + kOwn - shared.source[key]);
-    page[i] = raw.low, page[i + half] = raw.high;
+    if (blockIdx.z > 0) return;  // another block has the same rows for more queries
+    uint4* const page = reinterpret_cast<uint4*>(const_cast<std::byte*>(a.pool) + (c < pairs() ? a.keys : a.values) + kOwn - shared.source[key]);
+    if (c < pairs()) page[c] = p.low, page[c + pairs()] = p.high;
+    else page[c - pairs()] = p.low;
   }
-  __device__ void place_rows(int chunk, Pair (&raw)[kRowPairs]) {
-    for (int n = thread; n < rows * a.head_size; n += kRowPairs * kDecodeThreads) {
-      if (n != thread || chunk != first) ask_rows(raw, n);
-#pragma unroll
-      for (int i = 0; i < kRowPairs; ++i)
-        if (n + i * kDecodeThreads < rows * a.head_size) place_row(chunk, raw[i], n + i * kDecodeThreads);
-    }
+  // `asked`: what this thread has of the first chunk already.
+  __device__ void place_rows(int chunk, Piece asked) {
+    if (!owns(chunk, chunk + 1)) return;
+#pragma unroll 1
+    for (int n = thread; n < rows * 3 * pairs(); n += kDecodeThreads) place_row(chunk, n, n == thread && chunk == first ? asked : ask_row(chunk, n));
+#pragma unroll 1
     for (int i = thread; a.head_size < kHead && i < kChunk * kChunks; i += kDecodeThreads) {  // a head that is padded
-      const int key = i / kChunks, c = i % kChunks, at = swizzled<kChunks>(key, c);
-      if (c * 8 < a.head_size || shared.source[key] > kOwn) continue;
-      *reinterpret_cast<uint4*>(reinterpret_cast<std::byte*>(shared.keys) + at) = *reinterpret_cast<uint4*>(reinterpret_cast<std::byte*>(shared.values) + at) = {};
+      const int key = i / kChunks, c = i % kChunks;
+      if (c * 8 >= a.head_size && shared.source[key] <= kOwn) chunk_of(shared.keys, key, c) = chunk_of(shared.values, key, c) = {};
     }
   }
 };
 
+inline int decode_blocks(const AttentionWork& a) { return (a.longest * a.group + a.tile - 1) / a.tile; }  // that share a chunk
 std::int64_t decode_bytes(const DecodeWork& work);  // of shared memory, of a block
 int decode_cluster(std::int64_t shared_memory);    // blocks of the largest cluster that runs, each with so many bytes
 void launch_decode(const DecodeWork& work, cudaStream_t stream);

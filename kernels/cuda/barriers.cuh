@@ -27,6 +27,28 @@ __device__ inline void wait_barrier(unsigned barrier, int parity) {
       : "memory");
 }
 __device__ inline void wait_barrier(std::uint64_t* barrier, int parity) { wait_barrier(shared_address(barrier), parity); }
+// The same place of shared memory in another block of the cluster.
+__device__ inline unsigned in_block(unsigned address, int rank) {
+  unsigned there;
+  asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(address), "r"(rank));
+  return there;
+}
+// Numbers to such a place; the barrier there counts their bytes.
+__device__ inline void hand_over(unsigned place, unsigned barrier, float2 x) {
+  asm volatile("st.async.shared::cluster.mbarrier::complete_tx::bytes.v2.f32 [%0], {%1, %2}, [%3];" ::"r"(place), "f"(x.x), "f"(x.y), "r"(barrier) : "memory");
+}
+__device__ inline void hand_over(unsigned place, unsigned barrier, float4 x) {
+  asm volatile("st.async.shared::cluster.mbarrier::complete_tx::bytes.v4.f32 [%0], {%1, %2, %3, %4}, [%5];" ::"r"(place), "f"(x.x), "f"(x.y), "f"(x.z), "f"(x.w), "r"(barrier) : "memory");
+}
+// As wait_barrier, for bytes that other blocks of the cluster hand to this one.
+__device__ inline void wait_for_cluster(std::uint64_t* barrier, int parity) {
+  asm volatile(
+      "{.reg .pred p;\n"
+      "again%=: mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 p, [%0], %1;\n"
+      "@!p bra again%=;}" ::"r"(shared_address(barrier)),
+      "r"(parity)
+      : "memory");
+}
 __device__ inline void show_barriers() { asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory"); }
 // This phase of the barrier ends when `bytes` bytes have come.
 __device__ inline void expect_copies(unsigned barrier, int bytes) {

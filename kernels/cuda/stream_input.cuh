@@ -22,9 +22,9 @@ struct Stream {
   float epsilon;
   int slices, slice, local;  // slices, inputs of a slice, slices of one block
   int window;                // pieces of a warp under way at a time until x has come
-  // Blocks lie in groups of 2^parts_log, one for each part of the slices; the 2^local_log slices of a part in neighbouring warps. Tiles at
-  // once in a block, and in all blocks. Known before: divisions before the first copy cost.
-  int parts_log, local_log, at_once, stride;
+  // Blocks lie in groups of 2^parts_log, one for each part of the slices; the 2^local_log slices of a part in neighbouring warps. Groups, and
+  // tiles at once in all blocks. Known before: divisions before the first copy cost.
+  int parts_log, local_log, groups, stride;
   int depth;                 // inputs of a slice whose x a block holds at once: all, or a part that divides it, of local 1
   const float* bias;
   float* partials;  // [slices, tiles, NT, 32 lanes, 4]

@@ -11,7 +11,7 @@ namespace {
 struct Pieces {
   int ring, piece;
 };
-constexpr Pieces kPieces[] = {{3, 256}, {6, 128}, {5, 128}, {4, 128}, {3, 128}, {4, 64}, {3, 64}};
+constexpr Pieces kPieces[] = {{3, 256}, {2, 256}, {6, 128}, {5, 128}, {4, 128}, {3, 128}, {4, 64}, {3, 64}};
 
 // Time in tiles that one multiprocessor reads behind one another.
 double cost_of(const StreamPlan& plan, std::int64_t tiles, std::int64_t groups, std::int64_t rows) {

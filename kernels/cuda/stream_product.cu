@@ -130,12 +130,13 @@ template <int NT> __device__ void add_local_slices(float (&sum)[NT][4], float4* 
     }
 }
 
-// Where a warp works: tiles first, first + stride, ... below a.tiles, in rounds of its block from tile `begin` on, inputs of slice `slice`.
+// Where a warp works: tiles first, first + stride, ... below a.tiles, in rounds of its block from tile `begin` on, inputs of slice `slice`. Tiles that
+// follow one another are in different blocks, so that a last round that is not full has as much for each.
 struct Share {
   int part, slice, local, begin, first;
   __device__ Share(const Stream& a, int warp) {
     part = int(blockIdx.x) & ((1 << a.parts_log) - 1), local = warp & ((1 << a.local_log) - 1), slice = (part << a.local_log) + local;
-    begin = (int(blockIdx.x) >> a.parts_log) * a.at_once, first = begin + (warp >> a.local_log);
+    begin = int(blockIdx.x) >> a.parts_log, first = begin + (warp >> a.local_log) * a.groups;
   }
   __device__ int rounds(const Stream& a) const { return (a.tiles - begin + a.stride - 1) / a.stride; }
 };
@@ -211,7 +212,7 @@ template <int NT, int kRing, int kPiece> __global__ void __launch_bounds__(kMost
 using Kernel = void (*)(Stream, CUtensorMap);
 template <int NT> Kernel kernel_of(int ring, int piece) {
   if (piece == 64) return ring == 3 ? stream_kernel<NT, 3, 64> : stream_kernel<NT, 4, 64>;
-  if (piece == 256) return stream_kernel<NT, 3, 256>;
+  if (piece == 256) return ring == 2 ? stream_kernel<NT, 2, 256> : stream_kernel<NT, 3, 256>;
   return ring == 3 ? stream_kernel<NT, 3, 128> : ring == 4 ? stream_kernel<NT, 4, 128> : ring == 5 ? stream_kernel<NT, 5, 128> : stream_kernel<NT, 6, 128>;
 }
 
@@ -232,7 +233,7 @@ void stream_product(CudaBackend& backend, const StreamPlan& plan, const Tensor& 
   if (input.gain) a.gain = input.gain.data<float>(), a.epsilon = input.epsilon;
   a.slices = plan.slices, a.slice = a.in / a.slices, a.local = plan.local, a.depth = plan.depth, a.window = window_of(plan);
   const int parts = plan.slices / plan.local;
-  a.parts_log = std::countr_zero(unsigned(parts)), a.local_log = std::countr_zero(unsigned(plan.local)), a.at_once = plan.warps / plan.local, a.stride = plan.blocks / parts * a.at_once;
+  a.parts_log = std::countr_zero(unsigned(parts)), a.local_log = std::countr_zero(unsigned(plan.local)), a.groups = plan.blocks / parts, a.stride = a.groups * (plan.warps / plan.local);
   if (bias) a.bias = bias.data<float>();
   a.partials = partials.data<float>(), a.counters = counters.data<int>();
   if (y.dtype() == DType::f32) a.y = y.data<float>();

@@ -141,6 +141,16 @@ TEST(RopeAttend, SeveralRows) {
   compare({.group = 7}, {{500, 0, 126}, {8, 4, 8}}, 5);
 }
 
+// A draft that is verified: with more query vectors than a tile, or than a block takes; beside rows of padding; across chunks.
+TEST(RopeAttend, SeveralRowsOfOneText) {
+  for (int head_size : {32, 64, 80, 128})
+    for (int rows : {5, 8, 9, 16, 17, 32}) compare({.head_size = head_size, .padding = rows % 2}, {{1020 - 5 * rows}, {rows}}, unsigned(head_size + rows));
+  for (int group : {1, 3, 7, 12}) compare({.group = group}, {{250}, {31 / group + 1}}, unsigned(group));
+  for (int window : {1, 100, 300}) compare({.window = window}, {{701}, {8}}, unsigned(window));
+  for (int bound : {700, 2100, 5000}) compare({.head_size = 64, .bound = bound}, {{100}, {9}}, unsigned(bound));
+  compare({.head_size = 80, .page_rows = 5}, {{1000, 130, 5}, {8, 3, 8}}, 1);  // not one text, but its pages come in no boxes
+}
+
 TEST(RopeAttend, Prompts) {
   for (int head_size : {64, 80, 128}) {
     for (int group : {1, 3, 4, 8}) compare({.head_size = head_size, .group = group, .kv_heads = 1, .padding = 5}, {{0, 300, 77}, {150, 65, 33}}, unsigned(head_size + group));

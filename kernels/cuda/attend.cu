@@ -94,8 +94,8 @@ bool has_aligned_rows(const DecodeWork& w) {
   return w.a.q_aligned && (reinterpret_cast<std::uintptr_t>(w.k) | reinterpret_cast<std::uintptr_t>(w.v)) % 16 == 0 && (w.k_stride | w.v_stride) % 8 == 0;
 }
 
-// All rows but those of padding are one text's.
-bool is_one_text(const AttentionWork& a) { return a.rows <= a.longest; }
+// Nearly all rows are one text's: the other table has padding (or, where the longest is padded, a row or two of another text).
+bool is_one_text(const AttentionWork& a) { return a.rows <= a.longest && a.sequences <= 2; }
 
 // How many chunks a block may have behind one another (measured: 2 to 3 us each) before pages that stream are faster. More query vectors than a tile:
 // 16 rows of one text are faster so, two texts of 8 rows are not, nor 8 rows behind 4096.
@@ -104,16 +104,20 @@ int patience(const AttentionWork& a) {
   return a.sequences * a.kv_heads <= 32 ? 3 : 2;
 }
 
-// Whether the rows are so few that the latency of one chunk is what counts. Shares the chunks out, so that all blocks run at once, each
-// with at most `most_part` chunks behind one another.
+// Whether the rows are so few that the latency of one chunk is what counts. Shares the chunks out, so that all blocks run at once (but those of a table of
+// padding, which have one chunk), each with at most `most_part` chunks behind one another.
 bool decodes(DecodeWork& w, const Layout& layout, const Room& room, int most_part) {
+  constexpr int kMostVectors = 64;                 // with more, others were not measured against this
+  constexpr std::int64_t kReserved = 1 << 10;  // bytes of a block that are not its own
   AttentionWork& a = w.a;
-  if (layout.words > 0 || a.head_size > 128 || a.head_size % 16 != 0 || a.longest > kDecodeRows || a.group > kDecodeRows || !has_aligned_rows(w)) return false;
-  a.tile = a.longest * a.group <= kDecodeTile ? kDecodeTile : 2 * kDecodeTile;
-  const int places = 2 * room.multiprocessors, least = (a.chunks + room.cluster - 1) / room.cluster, texts = is_one_text(a) ? 1 : a.sequences;
+  const int vectors = a.longest * a.group, least = (a.chunks + room.cluster - 1) / room.cluster, texts = is_one_text(a) ? 1 : a.sequences;
+  if (layout.words > 0 || a.head_size > 128 || a.head_size % 16 != 0 || vectors > kMostVectors || a.longest > kDecodeRows || a.group > kDecodeRows || !has_aligned_rows(w)) return false;
+  a.tile = vectors <= kDecodeTile ? kDecodeTile : 2 * kDecodeTile;
   for (a.part = least; a.part <= most_part; ++a.part) {
     a.parts = (a.chunks + a.part - 1) / a.part;
-    if (std::int64_t(texts) * a.kv_heads * a.parts * decode_blocks(a) <= places) return decode_bytes(w) <= room.block;
+    const std::int64_t bytes = decode_bytes(w), blocks = std::int64_t(texts) * a.kv_heads * a.parts * decode_blocks(a);
+    const std::int64_t at_once = std::min<std::int64_t>(2, room.multiprocessor / (bytes + kReserved));  // two by their registers
+    if (bytes <= room.block && blocks <= at_once * room.multiprocessors) return true;
   }
   return false;
 }

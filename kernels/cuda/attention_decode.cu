@@ -1,5 +1,5 @@
-// Rotation, storing and attention of a few rows at once: see attention_decode.cuh. Bytes: keys and values of each sequence once, 4 *
-// slots * kv_heads * head_size. At one sequence that is nothing beside the latency of one chunk: turn, copy 128 keys, two products,
+// Rotation, storing and attention of a few rows at once: see attention_decode.cuh. Bytes: keys and values of each sequence, 4 *
+// slots * kv_heads * head_size, once for every two tiles of query vectors. At one sequence that is nothing beside the latency of one chunk: turn, copy 128 keys, two products,
 // one exchange in the cluster.
 #include "kernels/cuda/attention_decode.cuh"
 

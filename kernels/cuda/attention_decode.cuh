@@ -1,10 +1,10 @@
 // Rotation, storing and attention of a few rows of each sequence in one kernel, for little work at once: decode of few sequences.
-// Every block takes one chunk of the context of one kv head (or few, one after another); the blocks of a sequence and kv head are
-// a cluster, which hands its chunks' sums round and folds them, a piece of the result each. All keys and values of a chunk are
-// asked for before the first is used, and both steps of a chunk are scored at once by four warps each. The keys and values of
-// the rows themselves never come from memory: every block turns those that it needs. Of rows of one text (a draft that is verified) a block takes
-// up to two tiles of query vectors. Latency is all here: what runs once is bound by its own instructions on their way to the
-// multiprocessor, so nothing divides by a number of the host's, and sums go to who folds them without a meeting of the cluster.
+// Every block takes one chunk of the context of one kv head (or few, one after another); the blocks of a sequence, kv head and up to two
+// tiles of its query vectors are a cluster, which hands its chunks' sums round and folds them, some vectors each. All keys and values
+// of a chunk are asked for before the first is used, and both steps of a chunk are scored at once by four warps each. The keys and
+// values of the rows themselves never come from memory: every block turns those that it needs. Latency is all here: what runs once is
+// bound by its own instructions on their way to the multiprocessor, so nothing divides by a number of the host's, and sums go to who
+// folds them without a meeting of the cluster.
 // The arithmetic is that of attention.cuh in the order of attention_tiles.cuh: the same bits. This room must not know who launches it.
 #pragma once
 #include "kernels/cuda/attention_decode_rows.cuh"

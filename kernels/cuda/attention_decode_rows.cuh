@@ -79,7 +79,7 @@ template <int kHead, int kTiles> struct DecodeRows {
       const int visible = a.visible[row + r], from = a.first ? max(a.first[row + r], 0) : 0, slot = work.slots[row + r], position = work.positions[row + r];
       least[0] = min(from, slot), least[1] = visible, least[2] = slot;
       most[0] = max(visible, slot + 1), most[1] = from, most[2] = slot + 1;
-      const bool counts = __match_any_sync(__activemask(), slot) >> r == 1;  // of rows with one slot (padding) the last does
+      const bool counts = __match_any_sync(~0u >> (32 - rows), slot) >> r == 1;  // of rows with one slot (padding) the last does
       if (warp == 0) shared.low[r] = from, shared.high[r] = visible, shared.slot[r] = counts ? slot : -1, shared.position[r] = position;
     }
     begin = __reduce_min_sync(~0u, least[0]) / kChunk, all_high = __reduce_min_sync(~0u, least[1]), own_low = __reduce_min_sync(~0u, least[2]);
@@ -92,7 +92,7 @@ template <int kHead, int kTiles> struct DecodeRows {
     return true;
   }
 
-  __device__ int over(int n, int d) const { return n * work.inverse[d] >> 16; }  // n / d, n d < 65536
+  __device__ int over(int n, int d) const { return n * work.inverse[d] >> 16; }  // n / d; n d < 65536, n < 32768, 0 < d <= kDecodeRows
   __device__ int page_of(int depth) const { return int(std::uint64_t(depth) * work.page_inverse >> 32); }
   __device__ int page_at(int chunk) const {
     const int index = page_of(chunk * kChunk + thread);

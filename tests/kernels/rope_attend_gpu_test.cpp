@@ -12,6 +12,8 @@ namespace {
 struct Case {
   int head_size = 128, group = 4, kv_heads = 2, page_rows = 16, window = 0, padding = 0;
   int bound = 0;  // Layout::deepest is at least this
+  int most = 0;   // and Layout::longest this
+  int ahead = 0;  // positions are so much more than slots
 };
 
 // Rows of sequence i: those of the slots `begins[i]` to `begins[i] + rows[i]`.
@@ -63,7 +65,8 @@ void compare(const Case& c, const Rows& given, unsigned seed) {
     }
   }
   Layout layout = layout_of(rows, cache.tables, 0);
-  layout.deepest = std::max(layout.deepest, c.bound);
+  layout.deepest = std::max(layout.deepest, c.bound), layout.longest = std::max(layout.longest, c.most);
+  for (int r = 0; r < layout.rows; ++r) *layout.positions.row<std::int32_t>(r) += c.ahead;
   if (c.window > 0) layout = windowed(layout, c.window);
   const Tensor qkv = random_tensor({std::int64_t(rows.size()), std::int64_t(c.kv_heads) * (c.group + 2) * c.head_size}, seed + 9);
   const Result apart = run(c, cache, layout, qkv, false), fused = run(c, cache, layout, qkv, true);
@@ -141,13 +144,30 @@ TEST(RopeAttend, SeveralRows) {
   compare({.group = 7}, {{500, 0, 126}, {8, 4, 8}}, 5);
 }
 
-// A draft that is verified: with more query vectors than a tile, or than a block takes; beside rows of padding; across chunks.
+// A draft that is verified, as the engine lays it out: rows and the longest text's are an even number beyond 8, the row more belongs to a table of padding.
+void one_text(Case c, int begin, int rows) {
+  if (rows > 8 && rows % 2 == 1) c.padding = 1, c.most = rows + 1;
+  compare(c, {{begin}, {rows}}, unsigned(c.head_size + c.group + begin + rows));
+}
+
 TEST(RopeAttend, SeveralRowsOfOneText) {
-  for (int head_size : {32, 64, 80, 128})
-    for (int rows : {5, 8, 9, 16, 17, 32}) compare({.head_size = head_size, .padding = rows % 2}, {{1020 - 5 * rows}, {rows}}, unsigned(head_size + rows));
-  for (int group : {1, 3, 7, 12}) compare({.group = group}, {{250}, {31 / group + 1}}, unsigned(group));
-  for (int window : {1, 100, 300}) compare({.window = window}, {{701}, {8}}, unsigned(window));
-  for (int bound : {700, 2100, 5000}) compare({.head_size = 64, .bound = bound}, {{100}, {9}}, unsigned(bound));
+  for (int head_size : {16, 32, 48, 64, 80, 112, 128})
+    for (int rows : {5, 8, 9, 16}) one_text({.head_size = head_size, .ahead = rows}, 700 + head_size, rows);
+  for (int head_size : {64, 128})
+    for (int begin : {0, 60, 121, 1020, 2044}) one_text({.head_size = head_size, .kv_heads = 8}, begin, 8);
+  for (int group : {1, 2, 3, 7, 12}) one_text({.group = group}, 250, std::min(32, 63 / group));
+  for (int window : {1, 100, 300}) one_text({.window = window}, 701, 8);
+}
+
+// Blocks of two tiles that take two chunks, in clusters of more than 8; windows that begin within a block's chunks; contexts shorter than the bound.
+TEST(RopeAttend, SeveralRowsBehindALongContext) {
+  for (int head_size : {64, 128}) {
+    for (int begin : {2040, 2500, 3071, 4080})
+      for (int rows : {8, 9, 16}) one_text({.head_size = head_size}, begin, rows);
+    for (int window : {300, 1000}) one_text({.head_size = head_size, .window = window}, 2600, 8);
+    one_text({.head_size = head_size, .bound = 2100}, 1500, 9);
+    one_text({.head_size = head_size, .kv_heads = 8}, 1500, 16);
+  }
   compare({.head_size = 80, .page_rows = 5}, {{1000, 130, 5}, {8, 3, 8}}, 1);  // not one text, but its pages come in no boxes
 }
 

@@ -37,8 +37,11 @@ class Guesses : public Drafter {
 };
 
 struct Measured {
-  double step_ms = 0, draft_ms = 0, target_ms = 0, verify_ms = 0, host_ms = 0, tau = 0, floor_ms = 0;
+  double step_ms = 0, draft_ms = 0, target_ms = 0, verify_ms = 0, host_ms = 0, tau = 0;
+  double bytes = 0, floor_ms = 0;  // what a step must read: weights, and keys and values of the context; the least that this and its products take
   int waits = 0;
+
+  double share() const { return floor_ms / step_ms; }
 };
 
 std::unique_ptr<Engine> engine_of(const Scene& s, Workbench& bench, const Registries& registries) {
@@ -113,31 +116,31 @@ std::vector<StepReport> decode_steps(const Scene& s, Engine& engine) {
   return kept;
 }
 
-// Milliseconds that the bytes and operations of a step need at the least.
-double floor_ms(const Scene& s, Engine& engine, const DeviceSpeed& m) {
-  const auto least = [&](const ModelInfo& model, double rows, double slots) {
+// The bytes of a step, and the milliseconds that they and its operations need at the least.
+void add_floor(const Scene& s, Engine& engine, const DeviceSpeed& machine, Measured& m) {
+  const auto add = [&](const ModelInfo& model, double forwards, double rows, double slots) {
     const double bytes = double(model.weight_bytes) + slots * double(model.kv.bytes_per_row());
-    return std::max(bytes / (m.bytes_a_second), rows * double(model.weight_bytes) / m.operations_a_second);
+    m.bytes += forwards * bytes;
+    m.floor_ms += 1e3 * forwards * std::max(bytes / machine.bytes_a_second, rows * double(model.weight_bytes) / machine.operations_a_second);
   };
   const int length = s.run["policy"]["length"];
   const double slots = double(s.batch) * s.context;
-  double t = s.prompt ? least(engine.target().info(), slots, 0) : least(engine.target().info(), double(s.batch) * (length + 1), slots);
-  if (!s.prompt)
-    for (const auto& c : engine.host().caches()) t += length * least(c->info(), s.batch, slots);
-  return 1e3 * t;
+  if (s.prompt) return add(engine.target().info(), 1, slots, 0);
+  add(engine.target().info(), 1, double(s.batch) * (length + 1), slots);
+  for (const auto& c : engine.host().caches()) add(c->info(), length, s.batch, slots);
 }
 
 Measured measure(const Scene& s, Workbench& bench, const Registries& registries, const DeviceSpeed& machine) {
   const std::unique_ptr<Engine> engine = engine_of(s, bench, registries);
   Measured m = summary(s.prompt ? prompt_steps(s, *engine) : decode_steps(s, *engine));
-  m.floor_ms = floor_ms(s, *engine, machine);
+  add_floor(s, *engine, machine, m);
   return m;
 }
 
 Json as_json(const Scene& s, const Measured& m, const DeviceSpeed& machine, const Backend& backend) {
   return {{"scene", s.name}, {"run", s.run}, {"batch", s.batch}, {"context", s.context}, {"steps", s.steps}, {"step_ms", m.step_ms},
           {"draft_ms", m.draft_ms}, {"target_ms", m.target_ms}, {"verify_ms", m.verify_ms}, {"host_ms", m.host_ms}, {"tau", m.tau},
-          {"waits", m.waits}, {"floor_ms", m.floor_ms}, {"bar_ms", s.bar_ms}, {"peer_ms", s.peer_ms},
+          {"waits", m.waits}, {"bytes", m.bytes}, {"floor_ms", m.floor_ms}, {"share", m.share()}, {"bar_ms", s.bar_ms}, {"peer_ms", s.peer_ms},
           {"copy_bytes_per_second", machine.bytes_a_second}, {"operations_per_second", machine.operations_a_second},
           {"machine", machine_of(backend)}, {"commit", kCommit}, {"date", utc_now()}};
 }
@@ -160,7 +163,7 @@ Json attention_line(const Scene& s, Workbench& bench, const DeviceSpeed& machine
 
 void print_line(const Scene& s, const Measured& m) {
   const auto or_dash = [](double v) { char text[32]; return std::snprintf(text, sizeof text, v > 0 ? "%.2f" : "-", v), std::string(text); };
-  std::printf("%-44s %8.3f %8.3f %6.2f %8.3f %8.3f %8.3f %7.3f %5d %6.2f %7s %7s %s\n", s.name.c_str(), m.step_ms, m.floor_ms, m.step_ms / m.floor_ms,
+  std::printf("%-44s %8.3f %8.3f %8.3f %6.2f %8.3f %8.3f %8.3f %7.3f %5d %6.2f %7s %7s %s\n", s.name.c_str(), m.step_ms, m.bytes / 1e9, m.floor_ms, m.share(),
               m.draft_ms, m.target_ms, m.verify_ms, m.host_ms, m.waits, m.tau, or_dash(s.bar_ms).c_str(), or_dash(s.peer_ms).c_str(),
               s.bar_ms <= 0 ? "" : m.step_ms <= s.bar_ms ? "met" : "MISSED");
   std::fflush(stdout);
@@ -178,8 +181,8 @@ int run_steps(const StepsOptions& options) {
   std::ofstream results(options.results, std::ios::app);
   if (!options.results.empty() && !results) throw Error("cannot write to " + options.results + "; name another file with --results");
   if (!options.json)
-    std::printf("%s: copies %.2f TB/s, products %.0f TFLOP/s\n%-44s %8s %8s %6s %8s %8s %8s %7s %5s %6s %7s %7s\n", backend.description().c_str(), machine.bytes_a_second / 1e12,
-                machine.operations_a_second / 1e12, "milliseconds a step, median", "step", "floor", "ratio", "draft", "target", "verify", "host", "waits", "tau", "bar", "peer");
+    std::printf("%s: copies %.0f GB/s, products %.3g TFLOP/s\n%-44s %8s %8s %8s %6s %8s %8s %8s %7s %5s %6s %7s %7s\n", backend.description().c_str(), machine.bytes_a_second / 1e9,
+                machine.operations_a_second / 1e12, "milliseconds a step, median", "step", "GB", "floor", "share", "draft", "target", "verify", "host", "waits", "tau", "bar", "peer");
   int failed = 0;
   for (const Scene& s : scenes) {
     Json line;

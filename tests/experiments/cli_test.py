@@ -138,6 +138,32 @@ class Program(unittest.TestCase):
         self.refused("bench", "--model", str(self.here), words=["config.json"])
         self.refused("bench", "--results", str(self.here / "none" / "r.jsonl"), words=["none", "--results"])
 
+    def test_bench_steps(self):
+        """Time, bytes and the share of the floor: the bytes are the weights, and keys and values of the context, of each forward."""
+        target, draft = ({"model": str(MODELS / name)} for name in ("target", "draft"))
+        plain = {"target": target, "batch": 2, "steps": 2}
+        scenes = [{"name": "short", **plain, "context": 32}, {"name": "long", **plain, "context": 96},
+                  {"name": "draft", **plain, "target": draft, "context": 32},
+                  {"name": "round", **plain, "context": 32, "drafter": {"name": "draft_model", **draft}, "length": 3},
+                  {"name": "prompt", "target": target, "prompt": True, "batch": 1, "context": 32, "steps": 2}]
+        file = self.write("s.json", {"engine": {"device": "cpu", "threads": 1, "memory_mib": 64}, "scenes": scenes})
+        status, out, err = self.run_it("bench", "--steps", file, "--json")
+        self.assertEqual((status, err), (0, ""))
+        lines = {line["scene"]: line for line in map(json.loads, out.splitlines())}
+        bytes_of = {name: line["bytes"] for name, line in lines.items()}
+        weights = bytes_of["prompt"]
+        self.assertGreater(weights, 2 * 10**6)
+        self.assertEqual(bytes_of["long"] - weights, 3 * (bytes_of["short"] - weights))
+        self.assertGreater(bytes_of["short"], weights)
+        self.assertEqual(bytes_of["round"], bytes_of["short"] + 3 * bytes_of["draft"])
+        for line in lines.values():
+            self.assertGreater(line["copy_bytes_per_second"], 10**9)
+            self.assertGreaterEqual(line["floor_ms"] / 1e3, 0.999 * line["bytes"] / line["copy_bytes_per_second"])
+            self.assertAlmostEqual(line["share"], line["floor_ms"] / line["step_ms"])
+        status, out, err = self.run_it("bench", "--steps", file, "--only", "short")
+        self.assertEqual((status, err), (0, ""))
+        self.assertRegex(out, r"step +GB +floor +share .*\nshort +\d")
+
     def test_damaged_models(self):
         model = self.here / "model"
         model.mkdir()

@@ -89,6 +89,7 @@ struct Room {
   int multiprocessors, cluster;
   std::int64_t block, multiprocessor;
 };
+constexpr std::int64_t kReserved = 1 << 10;  // bytes of a block that are not its own
 
 bool has_aligned_rows(const DecodeWork& w) {
   return w.a.q_aligned && (reinterpret_cast<std::uintptr_t>(w.k) | reinterpret_cast<std::uintptr_t>(w.v)) % 16 == 0 && (w.k_stride | w.v_stride) % 8 == 0;
@@ -107,8 +108,7 @@ int patience(const AttentionWork& a) {
 // Whether the rows are so few that the latency of one chunk is what counts. Shares the chunks out, so that all blocks run at once (but those of a table of
 // padding, which have one chunk), each with at most `most_part` chunks behind one another.
 bool decodes(DecodeWork& w, const Layout& layout, const Room& room, int most_part) {
-  constexpr int kMostVectors = 64;                 // with more, others were not measured against this
-  constexpr std::int64_t kReserved = 1 << 10;  // bytes of a block that are not its own
+  constexpr int kMostVectors = 64;  // with more, others were not measured against this
   AttentionWork& a = w.a;
   const int vectors = a.longest * a.group, least = (a.chunks + room.cluster - 1) / room.cluster, texts = is_one_text(a) ? 1 : a.sequences;
   if (layout.words > 0 || a.head_size > 128 || a.head_size % 16 != 0 || vectors > kMostVectors || a.longest > kDecodeRows || a.group > kDecodeRows || !has_aligned_rows(w)) return false;
@@ -134,8 +134,7 @@ bool has_boxes(StreamWork& w) {
 // How many blocks share the chunks of a sequence, and how deep their rings are. All run at once: a second wave of clusters costs as
 // much as the first, and a cluster some 3 us (measured), so that sequences which nearly fill the machine keep a block each.
 bool streams(StreamWork& w, const Room& room) {
-  constexpr int kMostBlocks = 4, kWarps = 12;      // of a multiprocessor, for latency and by registers
-  constexpr std::int64_t kReserved = 1 << 10;  // bytes of a block that are not its own
+  constexpr int kMostBlocks = 4, kWarps = 12;  // of a multiprocessor, for latency and by registers
   constexpr int kAtOnce = 8;  // slots that a multiprocessor asks for at once: more only wait, and others' requests behind them (measured)
   if (!has_boxes(w)) return false;
   AttentionWork& a = w.of.a;

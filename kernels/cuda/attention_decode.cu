@@ -22,10 +22,10 @@ template <int kHead, int kTiles> void launch(const DecodeWork& work, cudaStream_
   grid.overlaps = true;
   const auto kernel = attend_decode<kHead, kTiles>;
   if (work.a.parts > kPortableCluster) check(cudaFuncSetAttribute(kernel, cudaFuncAttributeNonPortableClusterSizeAllowed, 1), "attend");
-  DecodeWork with = work;
-  with.page_inverse = ((std::uint64_t(1) << 32) + std::uint64_t(work.a.page_rows) - 1) / std::uint64_t(work.a.page_rows);
-  for (int n = 1; n <= kDecodeRows; ++n) with.inverse[n] = (65536 + n - 1) / n;
-  launch_kernel("attend", stream, grid, kernel, with);
+  const std::uint64_t page_rows = std::uint64_t(work.a.page_rows);
+  DecodeCall call{work, ((std::uint64_t(1) << 32) + page_rows - 1) / page_rows, {}};
+  for (int n = 1; n <= kDecodeRows; ++n) call.inverse[n] = (65536 + n - 1) / n;
+  launch_kernel("attend", stream, grid, kernel, call);
 }
 
 // What f<head, tiles>() says of the kernel for this work.
@@ -43,7 +43,7 @@ std::int64_t decode_bytes(const DecodeWork& work) {
 
 int decode_cluster(std::int64_t shared_memory) {
   int least = kLargestCluster;
-  for (void (*kernel)(DecodeWork) : {attend_decode<64, 1>, attend_decode<128, 1>, attend_decode<64, 2>, attend_decode<128, 2>})
+  for (void (*kernel)(DecodeCall) : {attend_decode<64, 1>, attend_decode<128, 1>, attend_decode<64, 2>, attend_decode<128, 2>})
     least = std::min(least, largest_cluster(kernel, kDecodeThreads, shared_memory));
   return least;
 }

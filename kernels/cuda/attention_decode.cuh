@@ -255,7 +255,7 @@ template <int kHead, int kTiles> struct DecodeBlock : DecodeRows<kHead, kTiles> 
 
 #endif
 
-template <int kHead, int kTiles> __global__ void __launch_bounds__(kDecodeThreads, 2) attend_decode(const __grid_constant__ DecodeWork work) {
+template <int kHead, int kTiles> __global__ void __launch_bounds__(kDecodeThreads, 2) attend_decode(const __grid_constant__ DecodeCall work) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   extern __shared__ __align__(128) std::byte memory[];
   DecodeBlock<kHead, kTiles> block(work, *reinterpret_cast<DecodeShared<kHead, kTiles>*>(memory));

@@ -19,10 +19,13 @@ struct DecodeWork {
   std::int64_t k_stride, v_stride;
   const std::int32_t *positions, *slots;
   const float* frequencies;
-  // Divisions by what only the host knows, as products: they are a good part of what a block does. 2^32 / page_rows, rounded up.
-  std::uint64_t page_inverse = 0;
-  int inverse[kDecodeRows + 1];  // [n]: 65536 / n, rounded up
   bool settled = false;  // no kernel that may still run writes to these pages: they are read before it ends
+};
+
+// What the kernel is told: that, and divisions by what only the host knows as products, since they are a good part of what a block would do.
+struct DecodeCall : DecodeWork {
+  std::uint64_t page_inverse;    // 2^32 / page_rows, rounded up
+  int inverse[kDecodeRows + 1];  // [n]: 65536 / n, rounded up
 };
 
 template <int kHead, int kTiles> struct DecodeShared {
@@ -45,7 +48,7 @@ template <int kHead, int kTiles> struct DecodeRows {
   using Shared = DecodeShared<kHead, kTiles>;
   static constexpr int kChunks = kHead / 8, kHalf = kHead / 2, kVectors = Shared::kVectors;  // chunks: 16 bytes of a head
 
-  const DecodeWork& work;
+  const DecodeCall& work;
   const AttentionWork& a;
   Shared& shared;
   int sequence, head, rank, row, rows;           // kv head; block of the cluster; the first row and how many
@@ -60,7 +63,7 @@ template <int kHead, int kTiles> struct DecodeRows {
   float2* peaks;  // received
   const int thread = int(threadIdx.x), warp = thread / 32, lane = thread % 32;
 
-  __device__ DecodeRows(const DecodeWork& w, Shared& s) : work(w), a(w.a), shared(s) {}
+  __device__ DecodeRows(const DecodeCall& w, Shared& s) : work(w), a(w.a), shared(s) {}
 
   // ---- what there is to do; false: nothing ----
   __device__ bool open() {

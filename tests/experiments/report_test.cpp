@@ -9,8 +9,8 @@
 #include <nlohmann/json.hpp>
 
 #include "experiments/table.h"
-#include "kernels/error.h"
 #include "tests/experiments/result_lines.h"
+#include "tests/support/sentence.h"
 #include "tests/support/source.h"
 
 namespace foretoken {
@@ -157,13 +157,8 @@ TEST(Report, NoDraftsNoPositions) {
 
 TEST(Report, WhatCannotBeShownIsSaid) {
   const auto sentence = [](const std::vector<json>& lines, const std::string& format,
-                           const std::vector<std::string>& tables) -> std::string {
-    try {
-      shown(lines, format, tables);
-    } catch (const Error& e) {
-      return e.what();
-    }
-    return "";
+                           const std::vector<std::string>& tables) {
+    return test::sentence_of([&] { shown(lines, format, tables); });
   };
   EXPECT_TRUE(holds(sentence({}, "terminal", {}), "no results"));
   EXPECT_TRUE(holds(sentence(swept_lines(), "html", {}), "terminal, markdown, csv, json"));

@@ -3,7 +3,7 @@
 
 #include "framework/decode/host.h"
 #include "framework/decode/registry.h"
-#include "kernels/error.h"
+#include "tests/support/sentence.h"
 
 namespace foretoken::testing {
 namespace {
@@ -81,31 +81,22 @@ TEST(TallyTest, a_sequence_counts_what_stays_of_an_accepted_path) {
   EXPECT_EQ(shown(s.tally), "7:2+0 8:1+0 ");
 }
 
-template <class F> std::string sentence(const F& f) {
-  try {
-    f();
-  } catch (const Error& e) {
-    return e.what();
-  }
-  return "(no error)";
-}
-
 TEST(RegistryTest, unknown_names_list_the_known_and_the_nearest) {
   Registries r;
   register_drafters(r);
-  EXPECT_EQ(sentence([&] { r.drafters.complete({{"name", "draft_mode"}}); }),
+  EXPECT_EQ(test::sentence_of([&] { r.drafters.complete({{"name", "draft_mode"}}); }),
             "unknown drafter 'draft_mode' (did you mean 'draft_model'?); known: draft_model, ngram, none");
-  EXPECT_EQ(sentence([&] { r.policies.complete({{"name", "zzz"}}); }), "unknown policy 'zzz'; known: fixed");
+  EXPECT_EQ(test::sentence_of([&] { r.policies.complete({{"name", "zzz"}}); }), "unknown policy 'zzz'; known: fixed");
 }
 
 TEST(RegistryTest, options_are_checked_and_filled) {
   Registries r;
   register_drafters(r);
   EXPECT_EQ(r.policies.complete({{"name", "fixed"}}), (json{{"name", "fixed"}, {"length", 4}}));
-  EXPECT_NE(sentence([&] { r.policies.complete({{"name", "fixed"}, {"lenght", 3}}); }).find("did you mean 'length'?"), std::string::npos);
-  EXPECT_NE(sentence([&] { r.policies.complete({{"name", "fixed"}, {"length", 65}}); }).find("0 to 64"), std::string::npos);
-  EXPECT_NE(sentence([&] { r.policies.complete({{"name", "fixed"}, {"length", "4"}}); }).find("must be integer"), std::string::npos);
-  EXPECT_NE(sentence([&] { r.drafters.complete({{"name", "draft_model"}}); }).find("needs the option 'model'"), std::string::npos);
+  EXPECT_NE(test::sentence_of([&] { r.policies.complete({{"name", "fixed"}, {"lenght", 3}}); }).find("did you mean 'length'?"), std::string::npos);
+  EXPECT_NE(test::sentence_of([&] { r.policies.complete({{"name", "fixed"}, {"length", 65}}); }).find("0 to 64"), std::string::npos);
+  EXPECT_NE(test::sentence_of([&] { r.policies.complete({{"name", "fixed"}, {"length", "4"}}); }).find("must be integer"), std::string::npos);
+  EXPECT_NE(test::sentence_of([&] { r.drafters.complete({{"name", "draft_model"}}); }).find("needs the option 'model'"), std::string::npos);
 }
 
 }  // namespace

@@ -72,7 +72,7 @@ class Books {
 
   void step(const StepReport& report, double wall) {
     const auto now = Clock::now();
-    ++steps_, rows_ += report.rows, preempted_ += report.preempted, phases_ += report.phases;
+    ++steps_, rows_ += report.rows, preempted_ += report.preempted, recorded_ += report.recorded, phases_ += report.phases;
     for (const SequenceReport& r : report.sequences) {
       Service& s = services_[job_of_.at(r.id)];
       s.share += wall / double(report.sequences.size());
@@ -105,6 +105,7 @@ class Books {
                  {"tested_at", tested_at_},
                  {"accepted_at", accepted_at_},
                  {"preempted", preempted_},
+                 {"recorded", recorded_},
                  {"prefix_rows", prefix_rows},
                  {"phases", to_json(phases_)},
                  {"requests", json::array()}};
@@ -124,7 +125,7 @@ class Books {
   std::unordered_map<SequenceId, std::size_t> job_of_;
   Phases phases_;
   std::vector<long> histogram_, drafted_at_, tested_at_, accepted_at_;
-  long steps_ = 0, rows_ = 0, preempted_ = 0;
+  long steps_ = 0, rows_ = 0, preempted_ = 0, recorded_ = 0;
   std::size_t finished_ = 0;
 };
 

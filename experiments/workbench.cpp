@@ -74,16 +74,21 @@ std::shared_ptr<const Tokenizer> Workbench::tokenizer(const ModelChoice& choice,
   return loaded;
 }
 
-std::shared_ptr<Model> Workbench::model(Backend& backend, const ModelChoice& choice, const std::string& dtype,
-                                        const std::string& kv_dtype, const std::filesystem::path& beside) {
-  const auto find = [&](const std::string& directory) { return model_directory(directory, beside); };
+std::string Workbench::model_key(const Backend& backend, const ModelChoice& choice, const std::string& dtype,
+                                 const std::string& kv_dtype, const std::filesystem::path& beside) {
   const std::string device = std::to_string(reinterpret_cast<std::uintptr_t>(&backend));
   const std::string place =
-      choice.directory.empty() ? "" : std::filesystem::weakly_canonical(find(choice.directory)).string();
-  Loaded& loaded = models_[choice.text() + "|" + place + "|" + dtype + "|" + kv_dtype + "|" + device];
+      choice.directory.empty() ? "" : std::filesystem::weakly_canonical(model_directory(choice.directory, beside)).string();
+  return choice.text() + "|" + place + "|" + dtype + "|" + kv_dtype + "|" + device;
+}
+
+std::shared_ptr<Model> Workbench::model(Backend& backend, const ModelChoice& choice, const std::string& dtype,
+                                        const std::string& kv_dtype, const std::filesystem::path& beside) {
+  Loaded& loaded = models_[model_key(backend, choice, dtype, kv_dtype, beside)];
   loaded.used = true;
   if (loaded.model) return loaded.model;
-  const OpenModel open = open_model(choice, find, dtype);
+  const OpenModel open =
+      open_model(choice, [&](const std::string& directory) { return model_directory(directory, beside); }, dtype);
   const std::uint64_t vocabulary =
       choice.random.empty() ? tokenizer(choice, beside)->fingerprint() : random_vocabulary(open.config.vocab);
   loaded.model = std::make_shared<Transformer>(backend, open.config, *open.tensors, choice.text(), vocabulary,
@@ -99,16 +104,20 @@ std::shared_ptr<Model> Workbench::target(const json& run, const std::filesystem:
 std::int64_t Workbench::pool_mib(const json& run, const std::filesystem::path& beside, const Registries& registries) {
   const json& e = run.at("engine");
   if (e.at("memory_fraction").is_null()) return e.at("memory_mib");
-  std::int64_t& mib = pools_[run.dump()];
-  if (mib > 0) return mib;
   Backend& device = backend(e);
-  // What the models take comes off first, a drafter's too.
-  target(run, beside);
+  const std::string kv = run.at("target").at("kv_dtype");
+  std::vector<std::pair<ModelChoice, std::string>> models{{target_of(run), run.at("target").at("dtype")}};
   const json& drafter = run.at("drafter");
   for (const Option& o : registries.drafters.find(drafter).options)
     if (o.type == "model" && !drafter.at(o.name).is_null())
-      model(device, ModelChoice::read(drafter.at(o.name), drafter.value("inflate", json())),
-            drafter.value("dtype", "auto"), run.at("target").at("kv_dtype"), beside);
+      models.emplace_back(ModelChoice::read(drafter.at(o.name), drafter.value("inflate", json())),
+                          drafter.value("dtype", "auto"));
+  std::string key = e.at("memory_fraction").dump();
+  for (const auto& [choice, dtype] : models) key += "|" + model_key(device, choice, dtype, kv, beside);
+  std::int64_t& mib = pools_[key];
+  if (mib > 0) return mib;
+  // What the models take comes off first, a drafter's too.
+  for (const auto& [choice, dtype] : models) model(device, choice, dtype, kv, beside);
   forget_unused();  // else the pool would be the smaller, the more runs went before
   const std::int64_t free = device.free_memory();
   if (free == 0)

@@ -131,7 +131,8 @@ class Backend {
   // To how many of something (rows, tables, wanted laws, slots of context) a forward is padded, so that few keys serve many forwards.
   virtual int padded(int n) const { return n; }
   virtual void synchronize() {}
-  virtual std::uint64_t waits() const { return 0; }  // times that the host waited for the device so far
+  virtual std::uint64_t recordings() const { return 0; }  // bodies that replay() recorded so far: milliseconds of the host each
+  virtual std::uint64_t waits() const { return 0; }       // times that the host waited for the device so far
   // A moment behind all work that has been asked for so far, and the seconds between two moments (after synchronize()).
   virtual Mark mark();
   virtual double seconds(const Mark& from, const Mark& to) const { return to.host - from.host; }

@@ -9,7 +9,6 @@ void Staging::begin(std::int64_t bytes) {
   used_ = 0;
   if (mirror_.host && bytes <= mirror_.host.dim(0)) return;
   mirror_ = backend_.mirror(std::max<std::int64_t>(2 * bytes, 1 << 16));
-  ++generation_;
 }
 
 Staging::Array Staging::array(Shape shape, DType dtype) {

@@ -1,20 +1,19 @@
 #include "framework/cache/cached_model.h"
 
 #include <algorithm>
-#include <atomic>
 #include <cassert>
 
 namespace foretoken {
 namespace {
 
-std::atomic<std::uint64_t> next_serial{0};
+std::int64_t address(const void* p) { return std::int64_t(reinterpret_cast<std::uintptr_t>(p)); }
 
 int rows_in(const Segment& s) { return s.chain + (s.tree ? s.tree->nodes - s.begin : 0); }
 
 }  // namespace
 
 CachedModel::CachedModel(Backend& backend, std::shared_ptr<Model> model, PagePool& pool, bool reuse_prefixes)
-    : backend_(backend), model_(std::move(model)), cache_(backend, pool, model_->info().kv, reuse_prefixes), trash_(pool.trash()), serial_(next_serial++), staging_(backend) {}
+    : backend_(backend), model_(std::move(model)), cache_(backend, pool, model_->info().kv, reuse_prefixes), pool_(pool), staging_(backend) {}
 
 std::span<const Token> CachedModel::unseen(const Sequence& sequence) {
   return std::span<const Token>(sequence.tokens).subspan(std::size_t(cache_.settle(sequence)));
@@ -141,7 +140,7 @@ void CachedModel::fill_tables(std::span<const Segment> segments, Layout& l) cons
     const bool real = std::size_t(i) < segments.size();
     const std::span<const PageId> pages = real ? std::span<const PageId>(held_[std::size_t(i)]->table) : std::span<const PageId>();
     std::int32_t* to = l.tables.row<std::int32_t>(i);
-    std::fill(std::ranges::copy(pages, to).out, to + width, trash_);
+    std::fill(std::ranges::copy(pages, to).out, to + width, pool_.trash());
     *l.begins.row<std::int32_t>(i) = real ? row : row + padding_before(l, int(i) - int(held_.size()));
     if (real) row += rows_in(segments[std::size_t(i)]);
   }
@@ -157,9 +156,9 @@ Output CachedModel::forward(Inputs in, const Extent& e) {
   };
   const auto without_padding = [&](const Tensor& logits) { return logits ? logits.rows(0, std::int64_t(wanted_.size())) : Tensor(); };
   if (model_->replays()) {
-    const std::size_t memory = e.wanted > 0 ? logits_memory(e.wanted) : 0;
-    if (e.wanted > 0) in.rows.logits = logits_[memory].rows(0, e.wanted);
-    const std::int64_t key[] = {std::int64_t(serial_), staging_.generation(), std::int64_t(memory), e.rows, e.tables, e.width, e.words, e.wanted, e.deepest, e.longest, e.all_wanted};
+    if (e.wanted > 0) in.rows.logits = logits_memory(e.wanted).rows(0, e.wanted);
+    // All that the body depends on, so that the next engine with this model and this memory goes on with what was recorded.
+    const std::int64_t key[] = {std::int64_t(model_->serial()), address(pool_.memory().raw()), pool_.pages(), pool_.page_bytes(), address(staging_.place()), address(in.rows.logits.raw()), e.rows, e.tables, e.width, e.words, e.wanted, e.deepest, e.longest, e.all_wanted};
     const Tensor logits = without_padding(in.rows.logits);
     backend_.replay(key, body, logits);
     return {logits};
@@ -169,11 +168,11 @@ Output CachedModel::forward(Inputs in, const Extent& e) {
 }
 
 // Which memory of logits has so many rows and nobody who reads it any more.
-std::size_t CachedModel::logits_memory(int rows) {
+const Tensor& CachedModel::logits_memory(int rows) {
   std::size_t i = 0;
   while (i < logits_.size() && (logits_[i].dim(0) < rows || logits_[i].owner().use_count() > 1)) ++i;
   if (i == logits_.size()) logits_.push_back(backend_.allocate({std::int64_t(rows), info().vocab}, DType::f32));
-  return i;
+  return logits_[i];
 }
 
 }  // namespace foretoken

@@ -67,13 +67,12 @@ class CachedModel {
   void fill_rows(Layout& host, const Tensor& known, const Tensor& at) const;
   void fill_tables(std::span<const Segment> segments, Layout& host) const;
   Output forward(Inputs inputs, const Extent& e);
-  std::size_t logits_memory(int rows);
+  const Tensor& logits_memory(int rows);
 
   Backend& backend_;
   std::shared_ptr<Model> model_;
   KvCache cache_;
-  PageId trash_;
-  std::uint64_t serial_;  // no other cached model of this process has it, not even a later one at the same address
+  const PagePool& pool_;
   Staging staging_;
   std::vector<Fed> fed_;               // rows of the forward in hand
   std::vector<const KvCache::Held*> held_;  // of its segments

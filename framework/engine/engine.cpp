@@ -103,7 +103,7 @@ void Engine::cancel(SequenceId id) {
 StepReport Engine::step() {
   StepReport report;
   const double begin = host_clock();
-  const std::uint64_t waits = backend_.waits();
+  const std::uint64_t waits = backend_.waits(), recordings = backend_.recordings();
   retire(report);  // what was cancelled since the last step
   const Plan plan = scheduler_.next(queues_, *this, std::min(policy_->longest(), kMaxPath));
   report.preempted = plan.preempted;
@@ -129,7 +129,7 @@ StepReport Engine::step() {
   p.target_forward = target_.seconds() - targeted_before, p.verify = backend_.seconds(forwarded, judged);
   p.deliver = host_clock() - known, p.total = host_clock() - begin;
   p.schedule = p.total - p.deliver - p.forwards() - p.draft_other - p.verify;
-  report.waits = int(backend_.waits() - waits);
+  report.waits = int(backend_.waits() - waits), report.recorded = int(backend_.recordings() - recordings);
   return report;
 }
 

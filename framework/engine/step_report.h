@@ -42,6 +42,7 @@ struct StepReport {
   Phases phases;
   int rows = 0;          // of the target's forward
   int waits = 0;         // times that the host waited for the device
+  int recorded = 0;      // forwards that the device recorded in order to replay them: a step that takes longer than its like
   int preempted = 0;
   int waiting = 0, running = 0;   // after the step
   int pages_in_use = 0;

@@ -34,7 +34,7 @@ const Tensor& matrix_of(const Weight& w) {
 }  // namespace
 
 int splits_of(std::int64_t out, std::int64_t in) {
-  constexpr std::int64_t kTasks = 1024, kLeast = 256, kStep = 128;  // a warp's worth each; 132 multiprocessors want 8 warps
+  constexpr std::int64_t kTasks = 1024, kLeast = 512, kStep = 128;  // a warp's worth each; 132 multiprocessors want 8 warps
   int splits = 1;
   while (out / 16 * splits < kTasks && splits < 8 && in % (2 * splits * kStep) == 0 && in / (2 * splits) >= kLeast) splits *= 2;
   return splits;

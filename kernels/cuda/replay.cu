@@ -51,6 +51,7 @@ cudaGraphExec_t CudaReplays::record(const Key& key, const std::function<void()>&
   const cudaError_t status = cudaGraphInstantiate(&made, graph, 0);
   (void)cudaGraphDestroy(graph);
   checked(status, "making a graph of ", key);
+  ++recordings_;
   return made;
 }
 
@@ -97,6 +98,7 @@ void CudaReplays::run(std::span<const std::int64_t> key, const std::function<voi
 }
 
 void CudaBackend::replay(std::span<const std::int64_t> key, const std::function<void()>& body, const Tensor& result) { replays_->run(key, body, result); }
+std::uint64_t CudaBackend::recordings() const { return replays_->recordings(); }
 bool CudaBackend::recording() const { return replays_->recording(); }
 
 }  // namespace foretoken

@@ -24,6 +24,7 @@ class CudaReplays {
   // The first run of a key is plain (it warms caches up), the second is recorded, and from then on it is replayed.
   void run(std::span<const std::int64_t> key, const std::function<void()>& body, const Tensor& result);
   bool recording() const { return recording_; }
+  std::uint64_t recordings() const { return recordings_; }
   bool compares() const { return compares_; }
 
  private:
@@ -52,6 +53,7 @@ class CudaReplays {
   std::list<Entry> entries_;  // the latest first
   std::map<Key, std::list<Entry>::iterator, Before> by_key_;
   bool recording_ = false, running_ = false;
+  std::uint64_t recordings_ = 0;
 };
 
 }  // namespace foretoken

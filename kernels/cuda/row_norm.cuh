@@ -33,8 +33,10 @@ template <class Four> __device__ inline float inverse_length(Four four, int widt
 template <int kGroups> __device__ inline float inverse_length(const float4 (&v)[kGroups], int width, float epsilon, float* partial) {
   float sum = 0;
 #pragma unroll
-  for (int k = 0; k < kGroups; ++k)
+  for (int k = 0; k < kGroups; ++k) {
+    if (4 * kNormThreads * k >= width) break;
     if (4 * (int(threadIdx.x) + kNormThreads * k) < width) sum = fmaf(v[k].w, v[k].w, fmaf(v[k].z, v[k].z, fmaf(v[k].y, v[k].y, fmaf(v[k].x, v[k].x, sum))));
+  }
   for (int step = 16; step > 0; step /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, step);
   if (threadIdx.x % 32 == 0 && threadIdx.x < kNormThreads) partial[threadIdx.x / 32] = sum;
   __syncthreads();

@@ -62,8 +62,10 @@ class StreamRows {
       for (int n = 0; n < kGroups; ++n)
         if (holds(n)) gains_[n] = __ldg(reinterpret_cast<const float4*>(a_.gain + group(n)));
   }
+  // What can be known before the kernel in front has ended.
+  __device__ void prepare() { row_ = Bulk::row_of(a_.kind == StreamInput::norm ? 8 : a_.rows); }
   __device__ void ask() {
-    if (a_.kind == StreamInput::norm) bulk_.copy(0, 8, xs_, a_.in / 2, a_.x, a_.in / 2, a_.in / 2);  // an eighth at a time
+    if (a_.kind == StreamInput::norm) bulk_.copy(0, 8, row_, xs_, a_.in / 2, a_.x, a_.in / 2, a_.in / 2);  // an eighth at a time
     if (a_.kind == StreamInput::bf16) turn(0);
     if (by_turns()) turn(1);
   }
@@ -94,11 +96,12 @@ class StreamRows {
  private:
   static constexpr int kGroups = kMostNormed / 4 / kNormThreads;
   __device__ int group(int n) const { return 4 * (int(threadIdx.x) + kNormThreads * n); }
+  __device__ bool reaches(int n) const { return 4 * kNormThreads * n < a_.in; }  // for all threads alike: what is not done is not fetched either
   __device__ bool holds(int n) const { return threadIdx.x < kNormThreads && group(n) < a_.in; }
 
   __device__ void turn(int place) {
     if (left_-- <= 0) return;
-    bulk_.copy(place, a_.rows, xs_ + place * a_.rows * pitch(), 2 * pitch(), static_cast<const Bf16*>(a_.x) + k0_ + next_, 2 * a_.x_stride, 2 * depth_);
+    bulk_.copy(place, a_.rows, row_, xs_ + place * a_.rows * pitch(), 2 * pitch(), static_cast<const Bf16*>(a_.x) + k0_ + next_, 2 * a_.x_stride, 2 * depth_);
     next_ = next_ + depth_ < columns_ ? next_ + depth_ : 0;
   }
   // The row came as f32 where its bf16 go: everything is read before anything is written.
@@ -106,13 +109,17 @@ class StreamRows {
     __shared__ float partial[kNormThreads / 32];
     float4 v[kGroups] = {};
 #pragma unroll
-    for (int n = 0; n < kGroups; ++n)
+    for (int n = 0; n < kGroups; ++n) {
+      if (!reaches(n)) break;
       if (holds(n)) v[n] = load_four(reinterpret_cast<const float*>(xs_) + group(n));
+    }
     const float s = inverse_length(v, a_.in, a_.epsilon, partial);
 #pragma unroll
-    for (int n = 0; n < kGroups; ++n)
+    for (int n = 0; n < kGroups; ++n) {
+      if (!reaches(n)) break;
       if (holds(n))
         store_four(xs_ + group(n), {normalized(v[n].x, s, gains_[n].x), normalized(v[n].y, s, gains_[n].y), normalized(v[n].z, s, gains_[n].z), normalized(v[n].w, s, gains_[n].w)});
+    }
   }
   __device__ void round() {
     for (int r = 0; r < a_.rows; ++r)
@@ -124,6 +131,7 @@ class StreamRows {
   const Stream& a_;
   int k0_, columns_, depth_;
   Bf16* xs_;
+  int row_ = 0;          // that this thread asks for
   int left_, next_ = 0;  // turns to ask for, and the first column of the next
   Bulk bulk_;
   float4 gains_[kGroups] = {};

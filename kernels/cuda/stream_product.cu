@@ -147,6 +147,7 @@ template <class R> __device__ void bring(const Stream& a, StreamRows& rows, R& r
   __syncthreads();
   if constexpr (R::kTells) {
     if (threadIdx.x < 32) {
+      rows.prepare();
       wait_for_earlier();
       rows.ask();
     }

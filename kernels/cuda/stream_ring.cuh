@@ -19,13 +19,16 @@ template <int kPiece> __device__ inline void copy_runs(const Stream& a, unsigned
   constexpr int kChunks = kPiece / 8, kRows = 32 / kChunks;  // of one instruction
   const int lane = int(threadIdx.x) % 32, c = lane % kChunks, first = lane / kChunks;
   const int begin = tile * (a.gated ? 8 : 16) + first, second = a.gated ? a.out / 2 : 8;  // and where the other eight begin
-  const char* const from = reinterpret_cast<const char*>(a.w + k + c * 8);
+  const std::int64_t row = 2 * std::int64_t(a.in);
+  const char* from = reinterpret_cast<const char*>(a.w + k + c * 8) + begin * row;
   const unsigned at = to + unsigned(c / 8 * kBox);
 #pragma unroll
   for (int i = 0; i < 16; i += kRows) {
-    const int row = min(begin + (i < 8 ? i : i - 8 + second), a.out - 1), r = i + first;
-    asm volatile("cp.async.cg.shared.global.L2::cache_hint [%0], [%1], 16, %2;" ::"r"(at + unsigned(r * 128 + ((c ^ r) % 8) * 16)), "l"(from + std::int64_t(row) * (2 * a.in)), "l"(policy)
+    const int r = i + first, bytes = begin + (i < 8 ? i : i - 8 + second) < a.out ? 16 : 0;  // of rows behind the last: zeros
+    if (i == 8) from += (second - 8) * row;
+    asm volatile("cp.async.cg.shared.global.L2::cache_hint [%0], [%1], 16, %2, %3;" ::"r"(at + unsigned(r * 128 + ((c ^ r) % 8) * 16)), "l"(from), "r"(bytes), "l"(policy)
                  : "memory");
+    from += kRows * row;
   }
 }
 
@@ -122,7 +125,8 @@ template <int kRing, int kPiece> class Ring {
     if (++taken_ == kRing) taken_ = 0, ++round_;
     --ahead_;
     ask();
-    if (ahead_ < kRing && left()) ask();
+#pragma unroll 1
+    while (ahead_ < kRing && left()) ask();
   }
 
  private:

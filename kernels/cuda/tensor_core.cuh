@@ -36,9 +36,10 @@ class Bulk {
       asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
     }
   }
-  // At most 32 rows to `place`, 0 or 1. Called by all threads, of which those of the first warp matter from architecture 90 on.
-  __device__ void copy(int place, int rows, void* to, int pitch, const void* from, std::int64_t stride, int bytes) {
-    const int lane = int(threadIdx.x), row = (lane + int(blockIdx.x)) % rows;  // not all blocks begin at the same bytes
+  // At most 32 rows to `place`, 0 or 1, each thread of the first `rows` the one that row_of() gave it. Called by all threads, of which those of the
+  // first warp matter from architecture 90 on.
+  __device__ void copy(int place, int rows, int row, void* to, int pitch, const void* from, std::int64_t stride, int bytes) {
+    const int lane = int(threadIdx.x);
     if (lane >= 32) return;
     const unsigned barrier = barriers_ + 8u * unsigned(place);
     if (lane == 0) asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(rows * bytes) : "memory");
@@ -48,6 +49,7 @@ class Bulk {
                    "l"(static_cast<const char*>(from) + row * stride), "r"(bytes), "r"(barrier)
                    : "memory");
   }
+  static __device__ int row_of(int rows) { return int(threadIdx.x + blockIdx.x) % rows; }  // not all blocks begin at the same bytes
   __device__ bool came(int place, int round) const { return barrier_passed(barriers_ + 8u * unsigned(place), round & 1); }
   // Until the copy to `place` is there; `round`: how many copies went there before. Called by all threads.
   __device__ void wait(int place, int round) {
@@ -66,7 +68,8 @@ class Bulk {
  public:
   static constexpr int kBarrierBytes = 16;
   __device__ explicit Bulk(void*) {}
-  __device__ void copy(int, int rows, void* to, int pitch, const void* from, std::int64_t stride, int bytes) {
+  static __device__ int row_of(int) { return 0; }
+  __device__ void copy(int, int rows, int, void* to, int pitch, const void* from, std::int64_t stride, int bytes) {
     const int pieces = bytes / 16;
     for (int n = int(threadIdx.x); n < rows * pieces; n += int(blockDim.x)) {
       const int r = n / pieces, i = n % pieces * 16;

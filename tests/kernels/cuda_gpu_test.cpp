@@ -148,6 +148,7 @@ TEST_P(Cuda, a_body_is_run_recorded_and_replayed_with_what_lies_in_mirrors) {
   const Tensor y = cuda->allocate({4, 96}, DType::f32);
   constexpr std::array<std::int64_t, 1> kBody{1}, kFails{2};
   int runs = 0;
+  const std::uint64_t before = cuda->recordings();
   for (int i = 0; i < 6; ++i) {
     const Tensor values = random_tensor({4, 64}, unsigned(i));
     std::memcpy(m.host.raw(), values.raw(), std::size_t(values.bytes()));
@@ -162,6 +163,7 @@ TEST_P(Cuda, a_body_is_run_recorded_and_replayed_with_what_lies_in_mirrors) {
     EXPECT_TRUE(same_bits(down(y), plain)) << i;
   }
   EXPECT_EQ(runs, 2);
+  EXPECT_EQ(cuda->recordings(), before + 1);
   const auto failing = [&] { throw Error("no"); };
   EXPECT_THROW(cuda->replay(kFails, failing), Error);
   cuda->replay(kFails, [] {});

@@ -124,7 +124,7 @@ std::vector<RunKey> keys_of_engine_and_workload() {
       boolean("/workload/ignore_eos", false, "go on after an end-of-sequence token, for cost studies"),
       integer("/measure/repeats", 3, 1, 1000, "alternations of baseline and speculation, at least"),
       number("/measure/seconds", 0, 0, 1e6, "more alternations follow until this much time has been measured"),
-      boolean("/measure/warmup", true, "serve a few short requests unmeasured first"),
+      boolean("/measure/warmup", true, "serve a few short requests unmeasured first, and measure again where a device had forwards to record"),
   };
 }
 

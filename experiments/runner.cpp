@@ -56,6 +56,7 @@ void alternate(const json& run, Workbench& bench, const std::filesystem::path& b
                const std::function<void(double)>& progress, Baselines* shared, json& line) {
   const int repeats = run["measure"]["repeats"], batch = run["engine"]["batch"];
   const double wanted = run["measure"]["seconds"];
+  const bool settle = run["measure"]["warmup"];
   const auto start = std::chrono::steady_clock::now();
   long compared = 0, different = 0;
   line["repeats"] = json::array();
@@ -65,7 +66,7 @@ void alternate(const json& run, Workbench& bench, const std::filesystem::path& b
     for (int k = 0; k < 2; ++k) {
       const Side side = (i + k) % 2 == 0 ? Side::baseline : Side::speculative;
       if (k == 0) first = side == Side::baseline ? "baseline" : "speculative";
-      const auto now = [&] {
+      const auto once = [&] {
         const auto engine = bench.engine(run, side, beside);
         return measure(*engine, jobs, batch, [&](double part) {
           check_interrupt();
@@ -73,6 +74,7 @@ void alternate(const json& run, Workbench& bench, const std::filesystem::path& b
           progress(wanted > 0 ? std::min(share, seconds_since(start) / wanted) : share);
         });
       };
+      const auto now = [&] { return settle ? measure_settled(once) : once(); };
       both[int(side)] = shared && side == Side::baseline ? shared->of(run, std::size_t(i), now) : now();
     }
     compared += long(jobs.size());
@@ -131,6 +133,12 @@ std::vector<Job> warm_up_jobs(std::vector<Job> jobs, std::size_t batch) {
     most = std::min(most, std::max(1, int(kTokens * (i + 1) / batch)));
   }
   return jobs;
+}
+
+Measured measure_settled(const std::function<Measured()>& measure) {
+  Measured first = measure();
+  const long recorded = first.measure.at("recorded"), steps = first.measure.at("steps");
+  return 100 * recorded > steps ? measure() : std::move(first);
 }
 
 bool Baselines::known(const json& run) const {

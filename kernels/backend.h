@@ -16,6 +16,7 @@
 #include "kernels/law.h"
 #include "kernels/layout.h"
 #include "kernels/philox.h"
+#include "kernels/serial.h"
 #include "kernels/weight.h"
 
 namespace foretoken {
@@ -51,6 +52,7 @@ class Backend {
   virtual std::string name() const = 0;          // "reference", "cpu", "cuda"
   virtual std::string description() const = 0;   // the machine and the chosen instructions, for results
   virtual Device device() const { return {}; }
+  std::uint64_t serial() const { return serial_.number(); }
 
   // ---- memory ----
   virtual Tensor allocate(Shape shape, DType dtype) = 0;  // uninitialised; freed memory is reused
@@ -143,6 +145,9 @@ class Backend {
   }
   // Who decides draws instead of Philox: null but in proofs.
   virtual Chance* chance() { return nullptr; }
+
+ private:
+  Serial serial_;
 };
 
 // "reference": plain loops and Eigen, f32 activations, no threads: the oracle.

@@ -13,7 +13,7 @@ int rows_in(const Segment& s) { return s.chain + (s.tree ? s.tree->nodes - s.beg
 }  // namespace
 
 CachedModel::CachedModel(Backend& backend, std::shared_ptr<Model> model, PagePool& pool, bool reuse_prefixes)
-    : backend_(backend), model_(std::move(model)), cache_(backend, pool, model_->info().kv, reuse_prefixes), pool_(pool), staging_(backend) {}
+    : backend_(backend), model_(std::move(model)), cache_(backend, pool, model_->info().kv, reuse_prefixes), pool_(pool), memory_(model_->memory(backend)) {}
 
 std::span<const Token> CachedModel::unseen(const Sequence& sequence) {
   return std::span<const Token>(sequence.tokens).subspan(std::size_t(cache_.settle(sequence)));
@@ -84,22 +84,23 @@ CachedModel::Extent CachedModel::extent(std::span<const Segment> segments) const
 }
 
 CachedModel::Inputs CachedModel::stage(std::span<const Segment> segments, const Extent& e) {
+  Staging& staging = memory_->staging;
   const std::int64_t row_bytes = 4 * 6 + 8 + 8 * e.words;
-  staging_.begin(e.rows * row_bytes + e.tables * (4 * e.width + 4) + 4 + 4 * e.wanted + 13 * Staging::kAlignment);
+  staging.begin(e.rows * row_bytes + e.tables * (4 * e.width + 4) + 4 + 4 * e.wanted + 13 * Staging::kAlignment);
   Layout host, device;
   const auto array = [&](Tensor Layout::*column, Shape shape, DType dtype) {
-    const auto a = staging_.array(shape, dtype);
+    const auto a = staging.array(shape, dtype);
     host.*column = a.host, device.*column = a.device;
   };
   for (Tensor Layout::*column : {&Layout::positions, &Layout::slots, &Layout::owner, &Layout::visible, &Layout::first}) array(column, {e.rows}, DType::i32);
   array(&Layout::begins, {e.tables + 1}, DType::i32);
   array(&Layout::tables, {e.tables, e.width}, DType::i32);
   array(&Layout::ancestors, {e.rows, e.words}, DType::u64);
-  const auto known = staging_.array({e.rows}, DType::i32), at = staging_.array({e.rows}, DType::u64), wanted = staging_.array({e.wanted}, DType::i32);
+  const auto known = staging.array({e.rows}, DType::i32), at = staging.array({e.rows}, DType::u64), wanted = staging.array({e.wanted}, DType::i32);
   fill_rows(host, known.host, at.host);
   fill_tables(segments, host);
   std::fill(std::ranges::copy(wanted_, wanted.host.data<std::int32_t>()).out, wanted.host.data<std::int32_t>() + e.wanted, 0);
-  staging_.push();
+  staging.push();
 
   device.rows = e.rows, device.sequences = e.tables, device.words = e.words, device.table_width = e.width;
   device.deepest = e.deepest, device.longest = e.longest;
@@ -158,7 +159,7 @@ Output CachedModel::forward(Inputs in, const Extent& e) {
   if (model_->replays()) {
     if (e.wanted > 0) in.rows.logits = logits_memory(e.wanted).rows(0, e.wanted);
     // All that the body depends on, so that the next engine with this model and this memory goes on with what was recorded.
-    const std::int64_t key[] = {std::int64_t(model_->serial()), address(pool_.memory().raw()), pool_.pages(), pool_.page_bytes(), address(staging_.place()), address(in.rows.logits.raw()), e.rows, e.tables, e.width, e.words, e.wanted, e.deepest, e.longest, e.all_wanted};
+    const std::int64_t key[] = {std::int64_t(model_->serial()), address(pool_.memory().raw()), pool_.pages(), pool_.page_bytes(), address(memory_->staging.place()), address(in.rows.logits.raw()), e.rows, e.tables, e.width, e.words, e.wanted, e.deepest, e.longest, e.all_wanted};
     const Tensor logits = without_padding(in.rows.logits);
     backend_.replay(key, body, logits);
     return {logits};
@@ -169,10 +170,11 @@ Output CachedModel::forward(Inputs in, const Extent& e) {
 
 // Which memory of logits has so many rows and nobody who reads it any more.
 const Tensor& CachedModel::logits_memory(int rows) {
+  std::vector<Tensor>& all = memory_->logits;
   std::size_t i = 0;
-  while (i < logits_.size() && (logits_[i].dim(0) < rows || logits_[i].owner().use_count() > 1)) ++i;
-  if (i == logits_.size()) logits_.push_back(backend_.allocate({std::int64_t(rows), info().vocab}, DType::f32));
-  return logits_[i];
+  while (i < all.size() && (all[i].dim(0) < rows || all[i].owner().use_count() > 1)) ++i;
+  if (i == all.size()) all.push_back(backend_.allocate({std::int64_t(rows), info().vocab}, DType::f32));
+  return all[i];
 }
 
 }  // namespace foretoken

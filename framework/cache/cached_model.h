@@ -73,11 +73,10 @@ class CachedModel {
   std::shared_ptr<Model> model_;
   KvCache cache_;
   const PagePool& pool_;
-  Staging staging_;
+  std::shared_ptr<ForwardMemory> memory_;   // of the model, as long as this lives
   std::vector<Fed> fed_;               // rows of the forward in hand
   std::vector<const KvCache::Held*> held_;  // of its segments
   std::vector<std::int32_t> wanted_;   // and those whose logits are asked for
-  std::vector<Tensor> logits_;         // memory of outputs; one that nobody else holds is free
   std::vector<std::pair<Mark, Mark>> spans_;      // of forwards whose time is not counted yet
   double seconds_ = 0;
   std::uint64_t forwards_ = 0, rows_ = 0;

@@ -1,14 +1,15 @@
 // A model is whatever turns rows into logits while it reads and writes a paged cache. This room must not know sequences,
 // drafters or verifiers: rows come with their layout, and that is all.
 #pragma once
-#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "framework/model/forward_memory.h"
 #include "kernels/backend.h"
+#include "kernels/serial.h"
 
 namespace foretoken {
 
@@ -52,12 +53,13 @@ class Model {
   // Whether a forward is a body for Backend::replay: it asks the backend for everything, looks at no token and no layout
   // itself, and writes its logits to Rows::logits.
   virtual bool replays() const { return false; }
-  // No other model of this process has it, not even a later one at the same address.
-  std::uint64_t serial() const { return serial_; }
+  std::uint64_t serial() const { return serial_.number(); }
+  // For the forwards of one cached model.
+  std::shared_ptr<ForwardMemory> memory(Backend& backend) { return memories_.lend(backend); }
 
  private:
-  static inline std::atomic<std::uint64_t> next_serial_{0};
-  const std::uint64_t serial_ = next_serial_++;
+  Serial serial_;
+  ForwardMemories memories_;
 };
 
 }  // namespace foretoken

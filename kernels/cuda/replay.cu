@@ -24,11 +24,10 @@ void checked(cudaError_t status, const char* doing, std::span<const std::int64_t
 
 CudaReplays::~CudaReplays() {
   (void)cudaStreamSynchronize(stream_);
-  for (const Entry& e : entries_)
-    if (e.graph != nullptr) (void)cudaGraphExecDestroy(e.graph);
+  for (const Entry& e : entries_) (void)cudaGraphExecDestroy(e.graph);
 }
 
-cudaGraphExec_t CudaReplays::record(const Key& key, const std::function<void()>& body) {
+cudaGraphExec_t CudaReplays::record(std::span<const std::int64_t> key, const std::function<void()>& body) {
   cudaGraph_t graph = nullptr;
   checked(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeRelaxed), "recording ", key);
   recording_ = true;
@@ -78,23 +77,24 @@ void CudaReplays::run(std::span<const std::int64_t> key, const std::function<voi
   } running{running_ = true};
   const auto known = by_key_.find(key);
   if (known == by_key_.end()) {
-    body();
-    entries_.push_front({Key(key.begin(), key.end()), nullptr});
-    by_key_.emplace(entries_.front().key, entries_.begin());
-    if (entries_.size() <= kMost) return;
-    if (entries_.back().graph != nullptr) {
-      check(cudaStreamSynchronize(stream_), "the work queued so far");
-      check(cudaGraphExecDestroy(entries_.back().graph), "forgetting a graph");
-    }
-    by_key_.erase(entries_.back().key);
-    entries_.pop_back();
+    body();  // warms caches up, and the device is at work while the host records
+    keep(Key(key.begin(), key.end()), record(key, body));
     return;
   }
   entries_.splice(entries_.begin(), entries_, known->second);
-  Entry& entry = entries_.front();
-  if (entry.graph == nullptr) entry.graph = record(entry.key, body);
+  const Entry& entry = entries_.front();
   checked(cudaGraphLaunch(entry.graph, stream_), "launching ", key);
   if (compares_ && result) compare(entry.key, body, result);
+}
+
+void CudaReplays::keep(Key key, cudaGraphExec_t graph) {
+  entries_.push_front({std::move(key), graph});
+  by_key_.emplace(entries_.front().key, entries_.begin());
+  if (entries_.size() <= kMost) return;
+  check(cudaStreamSynchronize(stream_), "the work queued so far");
+  check(cudaGraphExecDestroy(entries_.back().graph), "forgetting a graph");
+  by_key_.erase(entries_.back().key);
+  entries_.pop_back();
 }
 
 void CudaBackend::replay(std::span<const std::int64_t> key, const std::function<void()>& body, const Tensor& result) { replays_->run(key, body, result); }

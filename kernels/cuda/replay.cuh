@@ -21,7 +21,7 @@ class CudaReplays {
   ~CudaReplays();
   CudaReplays(const CudaReplays&) = delete;
 
-  // The first run of a key is plain (it warms caches up), the second is recorded, and from then on it is replayed.
+  // The first run of a key is plain, and recorded behind it; from then on it is replayed.
   void run(std::span<const std::int64_t> key, const std::function<void()>& body, const Tensor& result);
   bool recording() const { return recording_; }
   std::uint64_t recordings() const { return recordings_; }
@@ -43,7 +43,8 @@ class CudaReplays {
     using is_transparent = void;
     bool operator()(std::span<const std::int64_t> a, std::span<const std::int64_t> b) const { return std::lexicographical_compare(a.begin(), a.end(), b.begin(), b.end()); }
   };
-  cudaGraphExec_t record(const Key& key, const std::function<void()>& body);
+  cudaGraphExec_t record(std::span<const std::int64_t> key, const std::function<void()>& body);
+  void keep(Key key, cudaGraphExec_t graph);
   void compare(const Key& key, const std::function<void()>& body, const Tensor& result);
   Tensor on_host(const Tensor& result) const;  // not Backend::copy: a check must not count as a wait of the engine's
 

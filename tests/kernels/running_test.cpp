@@ -1,5 +1,7 @@
 // The rest of what parity_test.cpp begins: fused operations against the plain ones, and how a backend is told what to read and
 // asked what it did.
+#include <array>
+
 #include <gtest/gtest.h>
 
 #include "kernels/reference/reference_backend.h"
@@ -179,6 +181,11 @@ TEST_P(ParityRunning, seconds) {
   cpu->synchronize();
   EXPECT_GE(cpu->seconds(a, b), 0.002);
   EXPECT_LT(cpu->seconds(a, b), 2);
+}
+
+TEST_P(ParityRunning, recordings) {
+  for (int i = 0; i < 3; ++i) cpu->replay(std::array{std::int64_t(1)}, [] {});
+  EXPECT_EQ(cpu->recordings(), 0u) << "a device that is the host replays nothing";
 }
 
 TEST_P(ParityRunning, waits) {

@@ -1,0 +1,48 @@
+// Memory that is lent to one after another, and never to two at once or to another backend.
+#include "framework/model/forward_memory.h"
+
+#include <gtest/gtest.h>
+
+#include "kernels/reference/reference_backend.h"
+
+namespace foretoken::testing {
+namespace {
+
+TEST(ForwardMemories, the_next_gets_what_was_given_back) {
+  ReferenceBackend backend;
+  ForwardMemories memories;
+  auto first = memories.lend(backend), second = memories.lend(backend);
+  const ForwardMemory *a = first.get(), *b = second.get();
+  EXPECT_NE(a, b);
+  second.reset(), first.reset();  // as members go: the last one first
+  first = memories.lend(backend), second = memories.lend(backend);
+  EXPECT_EQ(first.get(), a);
+  EXPECT_EQ(second.get(), b);
+}
+
+TEST(ForwardMemories, another_backend_gets_its_own) {
+  ForwardMemories memories;
+  auto one = std::make_unique<ReferenceBackend>();
+  const std::uint64_t serial = one->serial();
+  memories.lend(*one)->logits.push_back(one->allocate({1, 8}, DType::f32));
+  EXPECT_EQ(memories.lend(*one)->logits.size(), 1u);
+  one.reset();
+  ReferenceBackend other;  // perhaps at the same address
+  const auto lent = memories.lend(other);
+  EXPECT_NE(lent->backend, serial);
+  EXPECT_TRUE(lent->logits.empty());
+}
+
+TEST(ForwardMemories, what_is_lent_outlives_the_lender) {
+  ReferenceBackend backend;
+  std::shared_ptr<ForwardMemory> lent;
+  {
+    ForwardMemories memories;
+    lent = memories.lend(backend);
+  }
+  lent->staging.begin(100);
+  EXPECT_NE(lent->staging.place(), nullptr);
+}
+
+}  // namespace
+}  // namespace foretoken::testing

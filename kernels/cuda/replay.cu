@@ -90,7 +90,7 @@ void CudaReplays::run(std::span<const std::int64_t> key, const std::function<voi
 void CudaReplays::keep(Key key, cudaGraphExec_t graph) {
   entries_.push_front({std::move(key), graph});
   by_key_.emplace(entries_.front().key, entries_.begin());
-  if (entries_.size() <= kMost) return;
+  if (entries_.size() <= most_) return;
   check(cudaStreamSynchronize(stream_), "the work queued so far");
   check(cudaGraphExecDestroy(entries_.back().graph), "forgetting a graph");
   by_key_.erase(entries_.back().key);

@@ -16,8 +16,8 @@ namespace foretoken {
 
 class CudaReplays {
  public:
-  // `compares`: as CudaOptions::compare_replays.
-  CudaReplays(cudaStream_t stream, CudaMemory& memory, bool compares) : stream_(stream), memory_(memory), compares_(compares || kDebug) {}
+  // At most `most` are kept; the one that was not used for longest goes. `compares`: as CudaOptions::compare_replays.
+  CudaReplays(cudaStream_t stream, CudaMemory& memory, std::size_t most, bool compares) : stream_(stream), memory_(memory), most_(most), compares_(compares || kDebug) {}
   ~CudaReplays();
   CudaReplays(const CudaReplays&) = delete;
 
@@ -33,7 +33,6 @@ class CudaReplays {
 #else
   static constexpr bool kDebug = true;
 #endif
-  static constexpr std::size_t kMost = 256;  // graphs; the one that was not used for longest goes
   using Key = std::vector<std::int64_t>;
   struct Entry {
     Key key;
@@ -50,6 +49,7 @@ class CudaReplays {
 
   cudaStream_t stream_;
   CudaMemory& memory_;
+  std::size_t most_;
   bool compares_;
   std::list<Entry> entries_;  // the latest first
   std::map<Key, std::list<Entry>::iterator, Before> by_key_;

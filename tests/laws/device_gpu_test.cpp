@@ -160,6 +160,25 @@ TEST(DeviceLaws, a_replayed_forward_gives_what_it_gives_when_it_is_run) {
   }
 }
 
+// Of pages that have a slab of memory to themselves, as a sweep's have.
+TEST(DeviceLaws, an_engine_replays_what_another_recorded) {
+  const auto backend = invariant();
+  const Cast cast = demo_cast(*backend, "bf16");
+  const auto asks = random_asks(3, cast.target->info().vocab, 60, 24, 7);
+  Scene scene = kScene;
+  scene.engine.pages = int((std::int64_t(64) << 20) / (scene.engine.page_rows * cast.target->info().kv.bytes_per_row()));
+  int most = 0;
+  for (const Subject& s : subjects(all_registries(), 3)) {
+    int recorded[2] = {};
+    std::vector<Text> texts[2];
+    for (int i : {0, 1}) texts[i] = play(s, scene, *backend, cast, asks, [&](Engine&, const StepReport& r, auto) { recorded[i] += r.recorded; }).texts;
+    most = std::max(most, recorded[0]);
+    EXPECT_EQ(recorded[1], 0) << s.text();
+    EXPECT_EQ(texts[0], texts[1]) << s.text();
+  }
+  EXPECT_GT(most, 0);
+}
+
 TEST(DeviceLaws, a_step_waits_once) {
   const auto backend = invariant();
   const Cast cast = demo_cast(*backend, "bf16");

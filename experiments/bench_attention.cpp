@@ -74,7 +74,7 @@ Tensor rows_of(Backend& b, const ModelConfig& m, int rows) {
 double AttentionLoad::bytes(const ModelConfig& model) const { return 4.0 * batch * context * model.kv_heads * model.head_size; }
 
 double attention_seconds(Backend& b, const ModelConfig& m, const AttentionLoad& load, int repeats) {
-  constexpr int kWarmUp = 3;  // an eager one, a recorded one, a replayed one
+  constexpr int kWarmUp = 3;  // one that is recorded, and two that are replayed
   static std::int64_t runs = 0;
   if (load.rows > load.context)
     throw Error("attention alone: " + std::to_string(load.rows) + " rows do not fit into a context of " + std::to_string(load.context) + "; give a longer context");

@@ -84,7 +84,7 @@ Measured summary(const std::vector<StepReport>& steps) {
 }
 
 std::vector<StepReport> prompt_steps(const Scene& s, Engine& engine) {
-  constexpr int kWarmUpPrompts = 3;  // an eager one, a recorded one, a replayed one
+  constexpr int kWarmUpPrompts = 3;  // one that is recorded, and two that are replayed
   std::vector<StepReport> kept;
   for (int i = 0; i < s.steps + kWarmUpPrompts; ++i) {
     for (int k = 0; k < s.batch; ++k) engine.submit(request_of(s, engine.target().info(), i * s.batch + k, 1));
@@ -97,7 +97,7 @@ std::vector<StepReport> prompt_steps(const Scene& s, Engine& engine) {
 
 // Steps in which every sequence decodes.
 std::vector<StepReport> decode_steps(const Scene& s, Engine& engine) {
-  constexpr int kWarmUpSteps = 6;  // an eager one, a captured one, and some more
+  constexpr int kWarmUpSteps = 6;  // one that is recorded, and some more
   const int rows = s.run["policy"]["length"].get<int>() + 1;
   // The first sequences decode while the last ones' prompts are still fed, and must not end before those begin.
   const int prompt_steps = 2 + s.batch * s.context / s.run["engine"]["step_rows"].get<int>();

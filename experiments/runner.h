@@ -24,9 +24,9 @@ std::vector<Job> jobs_of(const nlohmann::json& run, Workbench& bench, const std:
 // so many requests: a device may time its ways of a product when it first sees so many rows.
 std::vector<Job> warm_up_jobs(std::vector<Job> jobs, std::size_t batch);
 
-// What `measure` gives; where a device recorded forwards meanwhile, milliseconds each, what it gives when asked once more: the same requests
-// have the same forwards, which are replayed then.
-Measured measure_settled(const std::function<Measured()>& measure);
+// What `measure` gives; where a device recorded forwards meanwhile, milliseconds each, what it gives when asked once more, behind again(): the
+// same requests have the same forwards, which are replayed then.
+Measured measure_settled(const std::function<Measured()>& measure, const std::function<void()>& again);
 
 // Baselines that serve every run of a sweep which differs in its drafter and its policy alone: right where absolute times
 // hold (a GPU to itself), wrong on a shared CPU, where only what alternates can be compared.

@@ -168,7 +168,7 @@ SideFigures summarize_side(const json& repeats, const char* name) {
   for (const json& repeat : repeats) {
     const json& measure = repeat.at(name);
     for (const auto& [key, sum] : sums) side.*sum += measure.at(key).get<double>();
-    side.recorded += measure.value("recorded", 0.0);
+    side.recorded += measure.value("recorded", std::numeric_limits<double>::quiet_NaN());
     side.phases += read_phases(measure.at("phases"));
     for (const json& request : measure.at("requests")) {
       ttft.push_back(1000 * request.at("ttft").get<double>());

@@ -36,7 +36,7 @@ struct PromptFigures {
 struct SideFigures {
   double tokens = 0, seconds = 0, rounds = 0, steps = 0, drafted = 0, tested = 0, accepted = 0;
   double prompt_tokens = 0, prefix_rows = 0, preempted = 0;
-  double recorded = 0;  // forwards that a device recorded in order to replay them; lines of before that was counted do not say
+  double recorded = 0;  // forwards that a device recorded in order to replay them; NaN: the lines are of before that was counted
   double tokens_per_second = 0;         // end to end
   double decode_tokens_per_second = 0;  // of one request, after its first round
   double ttft_ms = 0;                   // to the first token, median over requests

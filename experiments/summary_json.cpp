@@ -32,7 +32,7 @@ json side_json(const SideFigures& side) {
           {"prompt_tokens", side.prompt_tokens},
           {"prefix_rows", side.prefix_rows},
           {"preempted", side.preempted},
-          {"recorded", side.recorded},
+          {"recorded", finite(side.recorded)},
           {"tokens_per_second", finite(side.tokens_per_second)},
           {"decode_tokens_per_second", finite(side.decode_tokens_per_second)},
           {"ttft_ms", finite(side.ttft_ms)},

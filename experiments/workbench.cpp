@@ -1,6 +1,7 @@
 #include "experiments/workbench.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "experiments/run_document.h"
 #include "experiments/stop_strings.h"
@@ -113,17 +114,21 @@ std::int64_t Workbench::pool_mib(const json& run, const std::filesystem::path& b
       models.emplace_back(ModelChoice::read(drafter.at(o.name), drafter.value("inflate", json())),
                           drafter.value("dtype", "auto"));
   std::string key = e.at("memory_fraction").dump();
-  for (const auto& [choice, dtype] : models) key += "|" + model_key(device, choice, dtype, kv, beside);
-  std::int64_t& mib = pools_[key];
-  if (mib > 0) return mib;
   // What the models take comes off first, a drafter's too.
-  for (const auto& [choice, dtype] : models) model(device, choice, dtype, kv, beside);
-  forget_unused();  // else the pool would be the smaller, the more runs went before
+  for (const auto& [choice, dtype] : models) {
+    model(device, choice, dtype, kv, beside);
+    key += "|" + model_key(device, choice, dtype, kv, beside);
+  }
+  if (const std::string asked = run.dump(); std::exchange(asked_, asked) != asked)
+    forget_unused();  // else the pool would be the smaller, the more runs went before, or find no room
   const std::int64_t free = device.free_memory();
   if (free == 0)
     throw Error("the device " + device.name() +
                 " does not say how much memory is free; give the engine \"memory_mib\" instead of \"memory_fraction\"");
-  return mib = std::max<std::int64_t>(1, std::int64_t(e.at("memory_fraction").get<double>() * double(free >> 20)));
+  std::int64_t& mib = pools_[key];
+  if (mib < 1 || mib > free >> 20)
+    mib = std::max<std::int64_t>(1, std::int64_t(e.at("memory_fraction").get<double>() * double(free >> 20)));
+  return mib;
 }
 
 std::unique_ptr<Engine> Workbench::engine(const json& run, Side side, const std::filesystem::path& beside, const Registries& registries) {

@@ -51,14 +51,15 @@ class Workbench {
                                const std::string& kv_dtype, const std::filesystem::path& beside);
   std::shared_ptr<Model> model(Backend& backend, const ModelChoice& choice, const std::string& dtype,
                                const std::string& kv_dtype, const std::filesystem::path& beside);
-  // MiB of the page pool of a run; a fraction of what is free is measured once for all runs with the same models, so that
-  // they have as many pages, and a device that records forwards replays those of one run in the next.
+  // MiB of the page pool of a run; a fraction of what is free is measured once for all runs with the same models (again
+  // where that is not free any more), so that they have as many pages, and a device that records forwards replays those of one run in the next.
   std::int64_t pool_mib(const nlohmann::json& run, const std::filesystem::path& beside, const Registries& registries);
 
   Registries registries_;
   std::map<std::string, std::unique_ptr<Backend>> backends_;
   std::map<std::string, Loaded> models_;
   std::map<std::string, std::shared_ptr<const Tokenizer>> tokenizers_;
+  std::string asked_;                          // the run whose pool was asked for last
   std::map<std::string, std::int64_t> pools_;  // MiB where a fraction is asked for, by fraction and models
 };
 

@@ -22,12 +22,9 @@ void checked(cudaError_t status, const char* doing, std::span<const std::int64_t
 
 }  // namespace
 
-CudaReplays::~CudaReplays() {
-  (void)cudaStreamSynchronize(stream_);
-  for (const Entry& e : entries_) (void)cudaGraphExecDestroy(e.graph);
-}
+CudaReplays::~CudaReplays() { (void)cudaStreamSynchronize(stream_); }
 
-cudaGraphExec_t CudaReplays::record(std::span<const std::int64_t> key, const std::function<void()>& body) {
+CudaReplays::Graph CudaReplays::record(std::span<const std::int64_t> key, const std::function<void()>& body) {
   cudaGraph_t graph = nullptr;
   checked(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeRelaxed), "recording ", key);
   recording_ = true;
@@ -50,8 +47,10 @@ cudaGraphExec_t CudaReplays::record(std::span<const std::int64_t> key, const std
   const cudaError_t status = cudaGraphInstantiate(&made, graph, 0);
   (void)cudaGraphDestroy(graph);
   checked(status, "making a graph of ", key);
+  Graph recorded(made);
+  checked(cudaGraphUpload(made, stream_), "sending a graph of ", key);  // else its first launch would
   ++recordings_;
-  return made;
+  return recorded;
 }
 
 Tensor CudaReplays::on_host(const Tensor& result) const {
@@ -83,16 +82,15 @@ void CudaReplays::run(std::span<const std::int64_t> key, const std::function<voi
   }
   entries_.splice(entries_.begin(), entries_, known->second);
   const Entry& entry = entries_.front();
-  checked(cudaGraphLaunch(entry.graph, stream_), "launching ", key);
+  checked(cudaGraphLaunch(entry.graph.get(), stream_), "launching ", key);
   if (compares_ && result) compare(entry.key, body, result);
 }
 
-void CudaReplays::keep(Key key, cudaGraphExec_t graph) {
-  entries_.push_front({std::move(key), graph});
+void CudaReplays::keep(Key key, Graph graph) {
+  entries_.push_front({std::move(key), std::move(graph)});
   by_key_.emplace(entries_.front().key, entries_.begin());
   if (entries_.size() <= most_) return;
   check(cudaStreamSynchronize(stream_), "the work queued so far");
-  check(cudaGraphExecDestroy(entries_.back().graph), "forgetting a graph");
   by_key_.erase(entries_.back().key);
   entries_.pop_back();
 }

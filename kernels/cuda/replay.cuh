@@ -7,7 +7,9 @@
 #include <functional>
 #include <list>
 #include <map>
+#include <memory>
 #include <span>
+#include <type_traits>
 #include <vector>
 
 #include "kernels/cuda/memory.cuh"
@@ -34,16 +36,20 @@ class CudaReplays {
   static constexpr bool kDebug = true;
 #endif
   using Key = std::vector<std::int64_t>;
+  struct Destroy {
+    void operator()(cudaGraphExec_t graph) const { (void)cudaGraphExecDestroy(graph); }
+  };
+  using Graph = std::unique_ptr<std::remove_pointer_t<cudaGraphExec_t>, Destroy>;
   struct Entry {
     Key key;
-    cudaGraphExec_t graph = nullptr;
+    Graph graph;
   };
   struct Before {  // as std::less, and a span is looked up without a copy
     using is_transparent = void;
     bool operator()(std::span<const std::int64_t> a, std::span<const std::int64_t> b) const { return std::lexicographical_compare(a.begin(), a.end(), b.begin(), b.end()); }
   };
-  cudaGraphExec_t record(std::span<const std::int64_t> key, const std::function<void()>& body);
-  void keep(Key key, cudaGraphExec_t graph);
+  Graph record(std::span<const std::int64_t> key, const std::function<void()>& body);
+  void keep(Key key, Graph graph);
   void compare(const Key& key, const std::function<void()>& body, const Tensor& result);
   Tensor on_host(const Tensor& result) const;  // not Backend::copy: a check must not count as a wait of the engine's
 

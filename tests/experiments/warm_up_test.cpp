@@ -43,7 +43,10 @@ TEST(WarmUp, meets_every_size_of_a_batch_and_prompts_among_decoding) {
 TEST(WarmUp, what_a_device_recorded_on_the_way_is_measured_again_and_once) {
   const auto of = [](std::vector<int> recorded) {
     std::size_t asked = 0;
-    const Measured m = measure_settled([&] { return Measured{{{"recorded", recorded.at(asked)}, {"number", asked++}}, {}}; });
+    std::size_t discarded = 0;
+    const auto measure = [&] { return Measured{{{"recorded", recorded.at(asked)}, {"number", asked++}}, {}}; };
+    const Measured m = measure_settled(measure, [&] { ++discarded; });
+    EXPECT_EQ(discarded + 1, asked);
     EXPECT_EQ(m.measure["number"], asked - 1) << "the last one counts";
     return asked;
   };

@@ -96,6 +96,26 @@ TEST_F(MadeModels, RandomOnesServe) {
   EXPECT_EQ(m["accepted"], m["tested"]) << "the draft is the target";
 }
 
+// A share of the memory is measured once for runs of the same models, and still no model of another run takes room beside the pages.
+TEST_F(MadeModels, OnesOfOtherRunsAreGoneWhenPagesAreMade) {
+  json changes = {{"drafter", {{"name", "ngram"}, {"model", nullptr}, {"dtype", nullptr}}}};
+  changes["engine"]["memory_fraction"] = 0.001;
+  json other = changes, longer = changes;
+  other["target"]["model"] = "experiments/models/draft-large", longer["policy"]["length"] = 2;
+  const auto used = [&](const json& change) {
+    const json document = run(change);
+    (void)bench.engine(document, Side::speculative, "");
+    const std::weak_ptr<Model> target = bench.target(document, "");
+    bench.forget_unused();
+    return target;
+  };
+  (void)used(changes);
+  const auto large = used(other);
+  EXPECT_FALSE(large.expired());
+  (void)bench.engine(run(longer), Side::speculative, "");
+  EXPECT_TRUE(large.expired());
+}
+
 TEST_F(MadeModels, AnotherVocabularyIsRefused) {
   const std::string sentence = line(run({{"target", {{"inflate", shape_}}}})).value("error", "");
   EXPECT_TRUE(says(sentence, "experiments/models/draft has another vocabulary", "inflated to " + shape_));

@@ -1,0 +1,221 @@
+// By which key a device may replay a forward: it says all that the body depends on, and no more, so that the next engine with the same model and
+// memory goes on with what was recorded.
+#include <map>
+#include <random>
+#include <set>
+
+#include "experiments/conformance/scripted_drafter.h"
+#include "framework/cache/cached_model.h"
+#include "kernels/reference/reference_backend.h"
+#include "tests/framework/engine/engine_scene.h"
+
+namespace foretoken::testing {
+namespace {
+
+using Numbers = std::vector<std::int64_t>;
+std::int64_t address(const Tensor& t) { return std::int64_t(reinterpret_cast<std::uintptr_t>(t.raw())); }
+
+// Notes of every body what it reads and writes outside of itself, by its key. Memory that comes back goes to the next who wants as much, as on a
+// device with a pool of its own: the smallest block that is large enough, of those the first.
+class Recording final : public ReferenceBackend {
+ public:
+  Tensor allocate(Shape shape, DType dtype) override {
+    const std::int64_t bytes = std::max<std::int64_t>(shape.elements() * size_of(dtype), 1);
+    auto found = free_->lower_bound({bytes, nullptr});
+    if (found == free_->end() || found->first.first > 2 * bytes) found = free_->emplace(std::pair<std::int64_t, void*>(bytes, nullptr), Tensor::host({bytes}, DType::u8)).first;
+    const auto [block, memory] = *found;
+    free_->erase(found);
+    sizes.insert(block.first);
+    const auto back = [free = free_, memory = memory, size = block.first](void* at) { free->emplace(std::pair(size, at), memory); };
+    return Tensor(std::shared_ptr<void>(memory.raw(), back), memory.raw(), shape, dtype, {});
+  }
+  Mirror mirror(std::int64_t bytes) override {
+    const Tensor memory = allocate({bytes}, DType::u8);
+    return {memory, memory};
+  }
+  void pick(const Tensor& known, const Tensor& at, Tensor to) override {
+    note({address(known), address(at)});
+    ReferenceBackend::pick(known, at, to);
+  }
+  void replay(std::span<const std::int64_t> key, const std::function<void()>& body, const Tensor&) override {
+    Numbers seen;
+    body_ = &seen;
+    body();
+    body_ = nullptr;
+    const auto [known, fresh] = bodies.emplace(Numbers(key.begin(), key.end()), seen);
+    recorded += fresh, replayed += !fresh, wrong += known->second != seen;
+  }
+  int padded(int n) const override { return n <= few ? n : (n + 15) / 16 * 16; }
+  std::uint64_t recordings() const override { return std::uint64_t(recorded); }
+  void note(const Numbers& numbers) {
+    if (body_) body_->insert(body_->end(), numbers.begin(), numbers.end());
+  }
+
+  int few = 1 << 20;  // sizes up to that are not padded
+  int recorded = 0, replayed = 0, wrong = 0;  // wrong: another body has the key
+  std::map<Numbers, Numbers> bodies;
+  std::set<std::int64_t> sizes;  // bytes of its blocks
+
+ private:
+  using Blocks = std::map<std::pair<std::int64_t, void*>, Tensor>;  // by size and address
+  std::shared_ptr<Blocks> free_ = std::make_shared<Blocks>();       // models give memory back when this is gone
+  Numbers* body_ = nullptr;
+};
+
+// The model that it stands for, as one whose forwards are bodies.
+class Replayed final : public Model {
+ public:
+  explicit Replayed(std::shared_ptr<Model> model) : model_(std::move(model)) {}
+  const ModelInfo& info() const override { return model_->info(); }
+  bool replays() const override { return true; }
+  Output forward(Backend& backend, const Rows& rows, std::span<const KvLayer> kv) override {
+    Recording& b = dynamic_cast<Recording&>(backend);
+    const Layout& l = rows.layout;
+    b.note({std::int64_t(reinterpret_cast<std::uintptr_t>(this)), l.rows, l.sequences, l.words, l.table_width, l.deepest, l.longest, rows.all_wanted});
+    for (const Tensor* t : {&l.positions, &l.slots, &l.owner, &l.visible, &l.first, &l.ancestors, &l.tables, &l.begins, &rows.wanted, &rows.logits})
+      b.note({address(*t), *t ? t->elements() : 0});
+    for (const KvLayer& layer : kv) b.note({address(layer.pool), layer.pool.dim(0), layer.pool.row_stride(), layer.keys, layer.values, layer.page_rows});
+    const Output out = model_->forward(backend, rows, kv);
+    if (rows.logits) backend.copy(out.logits, rows.logits);
+    return out;
+  }
+
+ private:
+  std::shared_ptr<Model> model_;
+};
+
+struct ReplayedForwards : EngineScene {
+  Recording* recording = nullptr;
+  std::shared_ptr<Model> table = cast.target;
+
+  ReplayedForwards() { fresh(); }
+  Recording& fresh() {
+    cast.target = table;  // lets go of its memory
+    auto made = std::make_unique<Recording>();
+    recording = made.get(), backend = std::move(made);
+    cast.target = std::make_shared<Replayed>(table);
+    return *recording;
+  }
+  // An engine that comes and goes; how many forwards its steps say that were recorded.
+  int serve() {
+    int recorded = 0;
+    const auto e = engine();
+    for (const Text& prompt : {Text{1}, Text{2, 3, 1}, Text(9, 2)}) e->submit(request(prompt, 12));
+    while (!e->idle()) recorded += e->step().recorded;
+    return recorded;
+  }
+};
+
+TEST_F(ReplayedForwards, an_engine_goes_on_with_what_another_recorded) {
+  EXPECT_GT(serve(), 0);
+  EXPECT_EQ(serve(), 0);
+  EXPECT_GT(recording->replayed, 0);
+  EXPECT_EQ(recording->wrong, 0);
+}
+
+// Between two engines somebody else takes memory of every size but the pages': inputs and logits lie where they were all the same.
+TEST_F(ReplayedForwards, an_engine_goes_on_whatever_memory_others_took) {
+  EXPECT_GT(serve(), 0);
+  const std::int64_t pages = (options.pages + 1) * options.page_rows * table->info().kv.bytes_per_row();
+  const std::set<std::int64_t> sizes = recording->sizes;
+  ASSERT_TRUE(sizes.contains(pages));
+  std::vector<Tensor> taken;
+  for (const std::int64_t bytes : sizes)
+    if (bytes != pages) taken.push_back(recording->allocate({bytes}, DType::u8));
+  EXPECT_EQ(serve(), 0);
+  EXPECT_EQ(recording->wrong, 0);
+}
+
+// Another model, other pages, another number of them: whatever lies at the same address, keys that are equal are of equal bodies.
+TEST_F(ReplayedForwards, a_key_says_all_that_a_body_depends_on) {
+  serve();
+  cast.target = std::make_shared<Replayed>(table);
+  EXPECT_GT(serve(), 0);
+  for (const auto& [rows, pages] : {std::pair{2, 64}, {4, 32}, {2, 32}, {2, 63}}) {
+    options.page_rows = rows, options.pages = pages;
+    serve(), serve();
+  }
+  options.step_rows = 8, options.batch = 2;
+  serve();
+  // One memory after another is somebody else's, while all others are where they were.
+  for (const std::int64_t bytes : std::set(recording->sizes)) {
+    const Tensor held = recording->allocate({bytes}, DType::u8);
+    serve();
+  }
+  EXPECT_EQ(recording->wrong, 0);
+}
+
+// Whatever is asked for: other batches, lengths and prompts, chains and trees, with padding and without it.
+TEST_F(ReplayedForwards, equal_keys_are_of_equal_bodies_whatever_is_served) {
+  registries = conformance::with_scripted(conformance::all_registries());
+  const nlohmann::json drafters[] = {chairs.drafter, conformance::random_tree(5, "mixed", false)};
+  for (const int few : {1 << 20, 4}) {
+    fresh().few = few;
+    std::mt19937 engine_of(7);
+    const auto up_to = [&](unsigned n) { return 1 + int(engine_of() % n); };
+    options.pages = 512;
+    for (int i = 0; i < 60; ++i) {
+      chairs.policy = {{"name", "fixed"}, {"length", up_to(5) - 1}}, options.batch = up_to(6);
+      chairs.drafter = drafters[i % 2];
+      const auto e = engine();
+      for (int k = 0; k < 8; ++k) e->submit(request(Text(std::size_t(up_to(40)), up_to(5) - 1), up_to(12)));
+      while (!e->idle()) (void)e->step();
+    }
+    EXPECT_GT(recording->replayed, 200);
+    EXPECT_EQ(recording->wrong, 0) << few;
+  }
+}
+
+// One engine whose inputs outgrow their memory between two forwards that are alike.
+TEST_F(ReplayedForwards, inputs_that_moved_are_another_body) {
+  chairs.drafter = {{"name", "none"}};
+  options.pages = 4096, options.step_rows = 4096, options.batch = 64;
+  const auto e = engine();
+  for (const int requests : {1, 64, 1}) {
+    for (int i = 0; i < requests; ++i) e->submit(request(Text(40, i % 5), 2));
+    while (!e->idle()) (void)e->step();
+  }
+  EXPECT_EQ(recording->wrong, 0);
+}
+
+// The model with a cache of its own, fed by hand.
+struct Cached {
+  PagePool pool;
+  CachedModel model;
+  Backend& backend;
+  Cached(Backend& b, const std::shared_ptr<Model>& m, int page_rows) : pool(b, page_rows * m->info().kv.bytes_per_row(), 16), model(b, m, pool, false), backend(b) {}
+  Output after(SequenceId id, conformance::Text tokens) {
+    Sequence s;
+    s.id = id, s.tokens = std::move(tokens);
+    (void)model.unseen(s);
+    EXPECT_TRUE(model.reserve(s, s.length()));
+    const DraftTree root = DraftTree::rooted(backend, s.last(), 0);
+    const Segment all{&s, s.length() - 1, &root, 0};
+    return model.run({&all, 1});
+  }
+};
+
+TEST_F(ReplayedForwards, logits_that_somebody_holds_stay) {
+  Cached c(*backend, cast.target, 4);
+  const Output first = c.after(1, {1, 2, 3});
+  const std::vector<float> before(first.logits.data<float>(), first.logits.data<float>() + first.logits.elements());
+  const Output second = c.after(2, {2, 1, 4});
+  EXPECT_NE(second.logits.raw(), first.logits.raw());
+  EXPECT_EQ(std::vector<float>(first.logits.data<float>(), first.logits.data<float>() + first.logits.elements()), before);
+  EXPECT_EQ(recording->wrong, 0);
+}
+
+TEST_F(ReplayedForwards, pages_of_another_length_at_the_same_place_are_another_body) {
+  const void* place = nullptr;
+  for (const int page_rows : {4, 3, 4}) {
+    Cached c(*backend, cast.target, page_rows);
+    if (place == nullptr) place = c.pool.memory().raw();
+    ASSERT_EQ(c.pool.memory().raw(), place) << "or this shows nothing";
+    (void)c.after(1, {1, 2, 3});
+  }
+  EXPECT_EQ(recording->recorded, 2);
+  EXPECT_EQ(recording->wrong, 0);
+}
+
+}  // namespace
+}  // namespace foretoken::testing

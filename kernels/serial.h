@@ -7,14 +7,13 @@ namespace foretoken {
 
 class Serial {
  public:
-  Serial() : number_(next_++) {}
-  Serial(const Serial&) : Serial() {}  // of a copy: its own
-  Serial& operator=(const Serial&) { return *this; }
+  Serial() = default;
+  Serial(const Serial&) = delete;
   std::uint64_t number() const { return number_; }
 
  private:
   static inline std::atomic<std::uint64_t> next_{0};
-  const std::uint64_t number_;
+  const std::uint64_t number_ = next_++;
 };
 
 }  // namespace foretoken

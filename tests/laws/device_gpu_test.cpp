@@ -7,9 +7,9 @@
 
 #include "experiments/conformance/laws.h"
 #include "experiments/conformance/options.h"
-#include "framework/cache/cached_model.h"
 #include "framework/model/transformer.h"
 #include "kernels/cuda/cuda_backend.h"
+#include "tests/framework/cache/alone.h"
 #include "tests/support/sentence.h"
 
 namespace foretoken::test {
@@ -208,19 +208,6 @@ TEST(DeviceLaws, preemption_changes_no_text) {
   EXPECT_EQ(scarce.texts, play(subject, roomy, *backend, cast, asks).texts);
 }
 
-// The logits after `tokens`, f32 [1, vocab], by a forward of all of them on a host.
-Tensor logits_after(Backend& host, const std::shared_ptr<Model>& model, const Text& tokens) {
-  PagePool pool(host, 16 * model->info().kv.bytes_per_row(), int(tokens.size()) / 16 + 1);
-  CachedModel cached(host, model, pool, false);
-  Sequence s;
-  s.id = 1, s.tokens = tokens;
-  (void)cached.unseen(s);
-  EXPECT_TRUE(cached.reserve(s, s.length()));
-  const DraftTree root = DraftTree::rooted(host, s.last(), 0);
-  const Segment all{&s, s.length() - 1, &root, 0};
-  return cached.run({&all, 1}).logits;
-}
-
 // Where greedy texts of fast numerics part from the host's, by how much the host prefers its own token.
 struct Partings {
   Backend& host;
@@ -246,7 +233,7 @@ struct Partings {
     ASSERT_TRUE(mine != fast.end() && its != plain.end()) << who << ": a text ends early";
     Text prefix = ask.prompt;
     prefix.insert(prefix.end(), fast.begin(), mine);
-    const Tensor logits = logits_after(host, model, prefix);
+    const Tensor logits = testing::Alone(host, model, 16, int(prefix.size()) / 16 + 1).after(1, prefix).logits;
     const float margin = logits.data<float>()[*its] - logits.data<float>()[*mine], most = explained(logits, model->info().kv.layers);
     EXPECT_GE(margin, 0) << who;
     EXPECT_LT(margin, most) << who << ": token " << mine - fast.begin() << " is " << *mine << " instead of " << *its;

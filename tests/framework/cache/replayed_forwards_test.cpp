@@ -5,8 +5,8 @@
 #include <set>
 
 #include "experiments/conformance/scripted_drafter.h"
-#include "framework/cache/cached_model.h"
 #include "kernels/reference/reference_backend.h"
+#include "tests/framework/cache/alone.h"
 #include "tests/framework/engine/engine_scene.h"
 
 namespace foretoken::testing {
@@ -178,28 +178,11 @@ TEST_F(ReplayedForwards, inputs_that_moved_are_another_body) {
   EXPECT_EQ(recording->wrong, 0);
 }
 
-// The model with a cache of its own, fed by hand.
-struct Cached {
-  PagePool pool;
-  CachedModel model;
-  Backend& backend;
-  Cached(Backend& b, const std::shared_ptr<Model>& m, int page_rows) : pool(b, page_rows * m->info().kv.bytes_per_row(), 16), model(b, m, pool, false), backend(b) {}
-  Output after(SequenceId id, conformance::Text tokens) {
-    Sequence s;
-    s.id = id, s.tokens = std::move(tokens);
-    (void)model.unseen(s);
-    EXPECT_TRUE(model.reserve(s, s.length()));
-    const DraftTree root = DraftTree::rooted(backend, s.last(), 0);
-    const Segment all{&s, s.length() - 1, &root, 0};
-    return model.run({&all, 1});
-  }
-};
-
 TEST_F(ReplayedForwards, logits_that_somebody_holds_stay) {
-  Cached c(*backend, cast.target, 4);
-  const Output first = c.after(1, {1, 2, 3});
+  Alone alone(*backend, cast.target, 4, 16);
+  const Output first = alone.after(1, {1, 2, 3});
   const std::vector<float> before(first.logits.data<float>(), first.logits.data<float>() + first.logits.elements());
-  const Output second = c.after(2, {2, 1, 4});
+  const Output second = alone.after(2, {2, 1, 4});
   EXPECT_NE(second.logits.raw(), first.logits.raw());
   EXPECT_EQ(std::vector<float>(first.logits.data<float>(), first.logits.data<float>() + first.logits.elements()), before);
   EXPECT_EQ(recording->wrong, 0);
@@ -208,10 +191,10 @@ TEST_F(ReplayedForwards, logits_that_somebody_holds_stay) {
 TEST_F(ReplayedForwards, pages_of_another_length_at_the_same_place_are_another_body) {
   const void* place = nullptr;
   for (const int page_rows : {4, 3, 4}) {
-    Cached c(*backend, cast.target, page_rows);
-    if (place == nullptr) place = c.pool.memory().raw();
-    ASSERT_EQ(c.pool.memory().raw(), place) << "or this shows nothing";
-    (void)c.after(1, {1, 2, 3});
+    Alone alone(*backend, cast.target, page_rows, 16);
+    if (place == nullptr) place = alone.pool.memory().raw();
+    ASSERT_EQ(alone.pool.memory().raw(), place) << "or this shows nothing";
+    (void)alone.after(1, {1, 2, 3});
   }
   EXPECT_EQ(recording->recorded, 2);
   EXPECT_EQ(recording->wrong, 0);

@@ -5,10 +5,12 @@
 
 #include "drafters/drafters.h"
 #include "experiments/conformance/scene.h"
-#include "kernels/error.h"
+#include "tests/support/sentence.h"
 #include "verifiers/verifiers.h"
 
 namespace foretoken::testing {
+
+using test::says;
 
 struct EngineScene : ::testing::Test {
   using Text = conformance::Text;
@@ -28,14 +30,9 @@ struct EngineScene : ::testing::Test {
     return r;
   }
   template <class F> static std::string sentence(const F& f) {
-    try {
-      f();
-    } catch (const Error& e) {
-      return e.what();
-    }
-    return "(no error)";
+    const std::string said = test::sentence_of(f);
+    return said.empty() ? "(no error)" : said;
   }
-  static bool says(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 };
 
 }  // namespace foretoken::testing

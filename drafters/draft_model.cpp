@@ -1,5 +1,6 @@
-// A smaller model drafts a chain: each token is drawn from the draft's own law (bent and warped as the sequence's law is), so q is
-// what the token was really drawn from. Leviathan et al. 2023 (arXiv 2211.17192), Chen et al. 2023 (2302.01318).
+// A smaller model drafts a chain: each token is drawn from the draft's own law (bent and warped as the sequence's law
+// is), so q is what the token was really drawn from. Leviathan et al. 2023 (arXiv 2211.17192), Chen et al. 2023
+// (2302.01318).
 #include <algorithm>
 #include <cmath>
 
@@ -28,17 +29,21 @@ class DraftModel : public Drafter {
       if (active.empty()) break;
       extend(requests, trees, active, out, depth);
       std::erase_if(active, [&](int i) { return depth >= budget(requests[std::size_t(i)]); });
-      for (const int i : active) segments.push_back({requests[std::size_t(i)].sequence, 0, &trees[std::size_t(i)], depth});
+      for (const int i : active)
+        segments.push_back({requests[std::size_t(i)].sequence, 0, &trees[std::size_t(i)], depth});
     }
     return trees;
   }
 
  private:
   // The draft's own context may be shorter than the target's: its deepest fed node must still lie inside.
-  int budget(const DraftRequest& r) const { return std::min(r.budget, model_->info().positions - r.sequence->length() + 1); }
+  int budget(const DraftRequest& r) const {
+    return std::min(r.budget, model_->info().positions - r.sequence->length() + 1);
+  }
 
   // The first forward: what the draft's cache lacks, up to the root where rows and pages allow it.
-  std::vector<Segment> catch_up(std::span<const DraftRequest> requests, std::span<const DraftTree> trees, std::vector<int>& active) {
+  std::vector<Segment> catch_up(std::span<const DraftRequest> requests, std::span<const DraftTree> trees,
+                                std::vector<int>& active) {
     std::vector<Segment> with_root, chains;
     for (std::size_t i = 0; i < requests.size(); ++i) {
       const DraftRequest& r = requests[i];
@@ -55,7 +60,8 @@ class DraftModel : public Drafter {
   }
 
   // Draws the next token of every active chain from the draft's law after its deepest node.
-  void extend(std::span<const DraftRequest> requests, std::span<DraftTree> trees, std::span<const int> active, const Output& out, int depth) {
+  void extend(std::span<const DraftRequest> requests, std::span<DraftTree> trees, std::span<const int> active,
+              const Output& out, int depth) {
     std::vector<LawAfter> rows;
     std::vector<TokenDraw> draws;
     for (const int i : active) {
@@ -84,19 +90,22 @@ class DraftModel : public Drafter {
 }  // namespace
 
 Entry<Drafter> draft_model() {
-  return {"a chain drawn from a smaller model of the same vocabulary",
-          "arXiv 2211.17192, 2302.01318",
-          {{"model", "model", nullptr, "Hugging Face directory of the draft model, or {\"random\": SHAPE, \"seed\": 1}"},
-           {"inflate", "string", nullptr, "shape that it is embedded in, computing the same at its cost; null: as it is", true},
-           {"dtype", "string", "auto", "type of its weights: auto, f32, bf16, int8"},
-           {"temperature", "number", nullptr, "of the draft's law; null: the sequence's own", true, 0, 100}},
-          [](const nlohmann::json& o, Host& host) {
-            const auto t = o.at("temperature");
-            if (!t.is_null() && t.get<float>() > 0 && !std::isfinite(1 / t.get<float>()))
-              throw Error("'temperature' of the drafter 'draft_model' is too small to divide by; use 0 for a greedy draft");
-            return std::make_unique<DraftModel>(host, host.load(ModelChoice::read(o.at("model"), o.at("inflate")), o.at("dtype").get<std::string>()),
-                                                t.is_null() ? std::nullopt : std::optional<float>(t.get<float>()));
-          }};
+  return {
+      "a chain drawn from a smaller model of the same vocabulary",
+      "arXiv 2211.17192, 2302.01318",
+      {{"model", "model", nullptr, "Hugging Face directory of the draft model, or {\"random\": SHAPE, \"seed\": 1}"},
+       {"inflate", "string", nullptr, "shape that it is embedded in, computing the same at its cost; null: as it is",
+        true},
+       {"dtype", "string", "auto", "type of its weights: auto, f32, bf16, int8"},
+       {"temperature", "number", nullptr, "of the draft's law; null: the sequence's own", true, 0, 100}},
+      [](const nlohmann::json& o, Host& host) {
+        const auto t = o.at("temperature");
+        if (!t.is_null() && t.get<float>() > 0 && !std::isfinite(1 / t.get<float>()))
+          throw Error("'temperature' of the drafter 'draft_model' is too small to divide by; use 0 for a greedy draft");
+        return std::make_unique<DraftModel>(
+            host, host.load(ModelChoice::read(o.at("model"), o.at("inflate")), o.at("dtype").get<std::string>()),
+            t.is_null() ? std::nullopt : std::optional<float>(t.get<float>()));
+      }};
 }
 
 }  // namespace foretoken

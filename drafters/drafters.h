@@ -1,4 +1,5 @@
-// The drafters and length policies that come with the project, one file each. They do not know each other, nor verifiers.
+// The drafters and length policies that come with the project, one file each. They do not know each other, nor
+// verifiers.
 #pragma once
 #include "framework/decode/host.h"
 #include "framework/decode/registry.h"

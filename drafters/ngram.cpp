@@ -1,5 +1,6 @@
-// Prompt lookup: the tokens that followed the latest earlier occurrence of the last n tokens, longest n first. No model,
-// no draw: every guess is certain. Saxena 2023 (prompt lookup decoding); Yang et al. 2023 (LLMA, arXiv 2304.04487).
+// Prompt lookup: the tokens that followed the latest earlier occurrence of the last n tokens, longest n first. No
+// model, no draw: every guess is certain. Saxena 2023 (prompt lookup decoding); Yang et al. 2023 (LLMA, arXiv
+// 2304.04487).
 #include <algorithm>
 
 #include "drafters/drafters.h"
@@ -17,7 +18,8 @@ class Ngram : public Drafter {
   std::vector<DraftTree> draft(std::span<const DraftRequest> requests) override {
     std::vector<DraftTree> trees = rooted(backend_, requests);
     for (std::size_t i = 0; i < trees.size(); ++i)
-      for (const Token guess : continuation(requests[i].sequence->tokens, requests[i].budget)) trees[i].guess(trees[i].nodes - 1, guess);
+      for (const Token guess : continuation(requests[i].sequence->tokens, requests[i].budget))
+        trees[i].guess(trees[i].nodes - 1, guess);
     return trees;
   }
 
@@ -28,7 +30,8 @@ class Ngram : public Drafter {
     for (int n = std::min(longest_, length - 1); n >= shortest_ && most > 0; --n) {
       const auto tail = tokens.last(std::size_t(n));
       for (int at = length - n - 1; at >= 0; --at)
-        if (tokens[std::size_t(at + n - 1)] == tail.back() && std::ranges::equal(tokens.subspan(std::size_t(at), std::size_t(n)), tail))
+        if (tokens[std::size_t(at + n - 1)] == tail.back() &&
+            std::ranges::equal(tokens.subspan(std::size_t(at), std::size_t(n)), tail))
           return tokens.subspan(std::size_t(at + n), std::size_t(std::min(most, length - at - n)));
     }
     return {};
@@ -43,11 +46,13 @@ class Ngram : public Drafter {
 Entry<Drafter> ngram() {
   return {"prompt lookup: what followed the same n tokens before",
           "github.com/apoorvumang/prompt-lookup-decoding; arXiv 2304.04487",
-          {{"longest", "integer", 3, "the longest match tried, tokens", false, 1, 64}, {"shortest", "integer", 2, "the shortest match tried, tokens", false, 1, 64}},
+          {{"longest", "integer", 3, "the longest match tried, tokens", false, 1, 64},
+           {"shortest", "integer", 2, "the shortest match tried, tokens", false, 1, 64}},
           [](const nlohmann::json& o, Host& host) {
             const int longest = o.at("longest").get<int>(), shortest = o.at("shortest").get<int>();
             if (longest < shortest)
-              throw Error("drafter 'ngram' would never find a match: its 'longest' is " + std::to_string(longest) + ", its 'shortest' " + std::to_string(shortest) + "; raise 'longest' or lower 'shortest'");
+              throw Error("drafter 'ngram' would never find a match: its 'longest' is " + std::to_string(longest) +
+                          ", its 'shortest' " + std::to_string(shortest) + "; raise 'longest' or lower 'shortest'");
             return std::make_unique<Ngram>(host.backend(), longest, shortest);
           }};
 }

@@ -17,7 +17,9 @@ class None : public Drafter {
 }  // namespace
 
 Entry<Drafter> none() {
-  return {"plain decoding: proposes nothing", "", {}, [](const nlohmann::json&, Host& host) { return std::make_unique<None>(host.backend()); }};
+  return {"plain decoding: proposes nothing", "", {}, [](const nlohmann::json&, Host& host) {
+            return std::make_unique<None>(host.backend());
+          }};
 }
 
 }  // namespace foretoken

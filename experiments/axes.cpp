@@ -68,8 +68,7 @@ class Classes {
     std::map<std::pair<int, std::string>, int> next;
     std::vector<int> refined;
     for (std::size_t i = 0; i < runs_.size(); ++i)
-      refined.push_back(
-          next.try_emplace({class_[i], told(runs_[i], pointer).dump()}, int(next.size())).first->second);
+      refined.push_back(next.try_emplace({class_[i], told(runs_[i], pointer).dump()}, int(next.size())).first->second);
     const bool more = int(next.size()) > count_;
     count_ = int(next.size());
     class_ = std::move(refined);

@@ -10,7 +10,8 @@
 
 namespace foretoken {
 
-// What a run says at a pointer, null where nothing; a model as one text: "experiments/models/target inflated to llama-3.1-8b".
+// What a run says at a pointer, null where nothing; a model as one text: "experiments/models/target inflated to
+// llama-3.1-8b".
 nlohmann::json told(const nlohmann::json& run, const std::string& pointer);
 
 struct Axis {
@@ -22,9 +23,10 @@ struct Axis {
 // The axes of some runs, and every run as a row of cells. Rows are ordered numbers by size, texts by first appearance.
 class Axes {
  public:
-  // `named`: the axes of the sweeps, any JSON pointers (of objects too). A field that differs is an axis where it is named so or is a name,
-  // or where the axes before it leave two runs alike. Without any the drafter's name stands alone. The order of columns:
-  // target, drafter, verifier, sampling, engine, workload, whatever else, policy. /measure never counts.
+  // `named`: the axes of the sweeps, any JSON pointers (of objects too). A field that differs is an axis where it is
+  // named so or is a name, or where the axes before it leave two runs alike. Without any the drafter's name stands
+  // alone. The order of columns: target, drafter, verifier, sampling, engine, workload, whatever else, policy. /measure
+  // never counts.
   Axes(const std::vector<nlohmann::json>& runs, const std::vector<std::string>& named);
 
   const std::vector<Axis>& columns() const { return columns_; }

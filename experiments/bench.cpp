@@ -198,8 +198,8 @@ std::vector<ProductShape> demo_shapes() {
 }
 
 std::vector<ProductShape> shapes_of(const ModelConfig& m) {
-  const std::int64_t width = m.width, q = std::int64_t(m.heads) * m.head_size, kv = std::int64_t(m.kv_heads) * m.head_size,
-                     ffn = m.ffn;
+  const std::int64_t width = m.width, q = std::int64_t(m.heads) * m.head_size,
+                     kv = std::int64_t(m.kv_heads) * m.head_size, ffn = m.ffn;
   // A few layers that fill the memory hierarchy tell as much as all of them.
   const std::int64_t layer = width * (2 * (q + kv) + 3 * ffn) * 2, most = std::int64_t(2) << 30;
   const int layers = int(std::clamp<std::int64_t>(most / layer, 1, m.layers));
@@ -218,14 +218,16 @@ double Ceiling::floor(const std::vector<ProductShape>& shapes, int rows) const {
 
 namespace {
 
-constexpr const char* kNoBars = "the bars are for the demo pair with the best instructions, so --model and --instructions leave them out";
+constexpr const char* kNoBars =
+    "the bars are for the demo pair with the best instructions, so --model and --instructions leave them out";
 
 // Of the demo target's shapes, as fast as they go: that is what bars are about.
 std::vector<Bar> product_bars(const Findings& f, const std::vector<ProductShape>& shapes) {
   std::vector<Bar> bars;
   for (const auto& [rows, bar] : {std::pair(1, 1.67), std::pair(8, 1.5), std::pair(32, 1.5)}) {
     const double seconds = f.seconds.at(rows).back(), floor = f.ceiling.floor(shapes, rows);
-    bars.push_back({"products, " + std::to_string(rows) + (rows == 1 ? " row" : " rows"), double(f.bytes), double(f.bytes) * rows, seconds, floor, seconds / floor, "floors", bar, true});
+    bars.push_back({"products, " + std::to_string(rows) + (rows == 1 ? " row" : " rows"), double(f.bytes),
+                    double(f.bytes) * rows, seconds, floor, seconds / floor, "floors", bar, true});
   }
   return bars;
 }
@@ -235,7 +237,8 @@ std::vector<Bar> product_bars(const Findings& f, const std::vector<ProductShape>
 int run_bench(const BenchOptions& options) {
   const bool demo = options.model_dir.empty(), bars_too = demo && options.instructions.empty();
   std::ofstream results(options.results, std::ios::app);
-  if (!options.results.empty() && !results) throw Error("cannot write to " + options.results + "; name another file with --results");
+  if (!options.results.empty() && !results)
+    throw Error("cannot write to " + options.results + "; name another file with --results");
   const std::vector<ProductShape> shapes = demo ? demo_shapes() : shapes_of(ModelConfig::load(options.model_dir));
   const int repeats = std::max(options.repeats, 1);
   const std::unique_ptr<Backend> backend = make_cpu_backend(options.threads, options.instructions);
@@ -246,15 +249,19 @@ int run_bench(const BenchOptions& options) {
     std::ranges::move(measure_bars(options.threads, repeats), std::back_inserter(bars));
   }
   Json line = as_json(findings, shapes);
-  if (bars_too) line["bars"] = as_json(bars);
-  else line["bars_left_out"] = kNoBars;
+  if (bars_too)
+    line["bars"] = as_json(bars);
+  else
+    line["bars_left_out"] = kNoBars;
   line.update({{"machine", machine_of(*backend)}, {"commit", kCommit}, {"date", utc_now()}});
   if (options.json) {
     std::printf("%s\n", line.dump(2).c_str());
   } else {
     print(findings, shapes);
-    if (bars_too) print_bars(bars);
-    else std::printf("\n%s.\n", kNoBars);
+    if (bars_too)
+      print_bars(bars);
+    else
+      std::printf("\n%s.\n", kNoBars);
   }
   if (!options.results.empty() && !(results << line.dump() << std::endl))
     throw Error("cannot write to " + options.results + "; make room, or name another file with --results");

@@ -1,5 +1,5 @@
-// Attention by itself: rotation, storing and attending of one layer, for a few rows of each of many sequences with long contexts.
-// A scene of `foretoken bench --steps`. This room must not know how any operation is computed.
+// Attention by itself: rotation, storing and attending of one layer, for a few rows of each of many sequences with long
+// contexts. A scene of `foretoken bench --steps`. This room must not know how any operation is computed.
 #pragma once
 #include "framework/model/config.h"
 #include "kernels/backend.h"
@@ -12,8 +12,8 @@ struct AttentionLoad {
   double bytes(const ModelConfig& model) const;  // keys and values of one layer, each once: what cannot be avoided
 };
 
-// Median seconds of one layer. Layers follow one another on the backend's stream, as many as keep the pages of each out of the
-// caches by the time it comes round, recorded where the backend records. More rows than `context` are an Error.
+// Median seconds of one layer. Layers follow one another on the backend's stream, as many as keep the pages of each out
+// of the caches by the time it comes round, recorded where the backend records. More rows than `context` are an Error.
 double attention_seconds(Backend& backend, const ModelConfig& model, const AttentionLoad& load, int repeats);
 
 // Of so many bytes a second.

@@ -27,7 +27,8 @@ class Guesses : public Drafter {
   std::vector<DraftTree> draft(std::span<const DraftRequest> requests) override {
     std::vector<DraftTree> trees = rooted(backend_, requests);
     for (std::size_t i = 0; i < trees.size(); ++i)
-      for (int n = 0; n < requests[i].budget; ++n) trees[i].guess(n, Token((requests[i].sequence->length() * 31 + n * 7) % vocab_));
+      for (int n = 0; n < requests[i].budget; ++n)
+        trees[i].guess(n, Token((requests[i].sequence->length() * 31 + n * 7) % vocab_));
     return trees;
   }
 
@@ -38,7 +39,8 @@ class Guesses : public Drafter {
 
 struct Measured {
   double step_ms = 0, draft_ms = 0, target_ms = 0, verify_ms = 0, host_ms = 0, tau = 0;
-  double bytes = 0, floor_ms = 0;  // what a step must read: weights, and keys and values of the context; the least that this and its products take
+  double bytes = 0, floor_ms = 0;  // what a step must read: weights, and keys and values of the context; the least that
+                                   // this and its products take
   int waits = 0;
 
   double share() const { return floor_ms / step_ms; }
@@ -46,7 +48,9 @@ struct Measured {
 
 std::unique_ptr<Engine> engine_of(const Scene& s, Workbench& bench, const Registries& registries) {
   const Json& e = s.run.at("engine");
-  const int rows = s.prompt ? s.batch * s.context : std::max(e.at("step_rows").get<int>(), s.batch * (s.run["policy"]["length"].get<int>() + 1));
+  const int rows = s.prompt
+                       ? s.batch * s.context
+                       : std::max(e.at("step_rows").get<int>(), s.batch * (s.run["policy"]["length"].get<int>() + 1));
   Json run = s.run;
   run["engine"]["step_rows"] = rows;
   run["engine"]["reuse_prefixes"] = false;
@@ -55,10 +59,13 @@ std::unique_ptr<Engine> engine_of(const Scene& s, Workbench& bench, const Regist
 
 Request request_of(const Scene& s, const ModelInfo& target, int number, int new_tokens) {
   Request r;
-  for (int i = 0; i < s.context; ++i) r.prompt.push_back(Token((std::uint64_t(i) * 7919 + std::uint64_t(number) * 104729) * 2654435761u % std::uint64_t(target.vocab)));
+  for (int i = 0; i < s.context; ++i)
+    r.prompt.push_back(
+        Token((std::uint64_t(i) * 7919 + std::uint64_t(number) * 104729) * 2654435761u % std::uint64_t(target.vocab)));
   r.limits.max_new_tokens = new_tokens;
   const Json& sampling = s.run.at("sampling");
-  r.sampling.temperature = sampling.at("temperature"), r.sampling.top_k = sampling.at("top_k"), r.sampling.top_p = sampling.at("top_p"), r.sampling.min_p = sampling.at("min_p");
+  r.sampling.temperature = sampling.at("temperature"), r.sampling.top_k = sampling.at("top_k"),
+  r.sampling.top_p = sampling.at("top_p"), r.sampling.min_p = sampling.at("min_p");
   r.stream = std::uint64_t(number);
   return r;
 }
@@ -107,7 +114,8 @@ std::vector<StepReport> decode_steps(const Scene& s, Engine& engine) {
   for (int whole = 0; !engine.idle() && int(kept.size()) < s.steps;) {
     StepReport r = engine.step();
     const auto judged = [](const SequenceReport& q) { return q.judged; };
-    if (int(r.sequences.size()) != s.batch || !std::ranges::all_of(r.sequences, judged) || r.rows > s.batch * rows) continue;
+    if (int(r.sequences.size()) != s.batch || !std::ranges::all_of(r.sequences, judged) || r.rows > s.batch * rows)
+      continue;
     if (++whole > kWarmUpSteps) kept.push_back(std::move(r));
   }
   if (int(kept.size()) < s.steps)
@@ -121,7 +129,9 @@ void add_floor(const Scene& s, Engine& engine, const DeviceSpeed& machine, Measu
   const auto add = [&](const ModelInfo& model, double forwards, double rows, double slots) {
     const double bytes = double(model.weight_bytes) + slots * double(model.kv.bytes_per_row());
     m.bytes += forwards * bytes;
-    m.floor_ms += 1e3 * forwards * std::max(bytes / machine.bytes_a_second, rows * double(model.weight_bytes) / machine.operations_a_second);
+    m.floor_ms +=
+        1e3 * forwards *
+        std::max(bytes / machine.bytes_a_second, rows * double(model.weight_bytes) / machine.operations_a_second);
   };
   const int length = s.run["policy"]["length"];
   const double slots = double(s.batch) * s.context;
@@ -138,11 +148,28 @@ Measured measure(const Scene& s, Workbench& bench, const Registries& registries,
 }
 
 Json as_json(const Scene& s, const Measured& m, const DeviceSpeed& machine, const Backend& backend) {
-  return {{"scene", s.name}, {"run", s.run}, {"batch", s.batch}, {"context", s.context}, {"steps", s.steps}, {"step_ms", m.step_ms},
-          {"draft_ms", m.draft_ms}, {"target_ms", m.target_ms}, {"verify_ms", m.verify_ms}, {"host_ms", m.host_ms}, {"tau", m.tau},
-          {"waits", m.waits}, {"bytes", m.bytes}, {"floor_ms", m.floor_ms}, {"share", m.share()}, {"bar_ms", s.bar_ms}, {"peer_ms", s.peer_ms},
-          {"copy_bytes_per_second", machine.bytes_a_second}, {"operations_per_second", machine.operations_a_second},
-          {"machine", machine_of(backend)}, {"commit", kCommit}, {"date", utc_now()}};
+  return {{"scene", s.name},
+          {"run", s.run},
+          {"batch", s.batch},
+          {"context", s.context},
+          {"steps", s.steps},
+          {"step_ms", m.step_ms},
+          {"draft_ms", m.draft_ms},
+          {"target_ms", m.target_ms},
+          {"verify_ms", m.verify_ms},
+          {"host_ms", m.host_ms},
+          {"tau", m.tau},
+          {"waits", m.waits},
+          {"bytes", m.bytes},
+          {"floor_ms", m.floor_ms},
+          {"share", m.share()},
+          {"bar_ms", s.bar_ms},
+          {"peer_ms", s.peer_ms},
+          {"copy_bytes_per_second", machine.bytes_a_second},
+          {"operations_per_second", machine.operations_a_second},
+          {"machine", machine_of(backend)},
+          {"commit", kCommit},
+          {"date", utc_now()}};
 }
 
 // Attention alone: its line, and what it prints where lines are not wanted.
@@ -150,22 +177,42 @@ Json attention_line(const Scene& s, Workbench& bench, const DeviceSpeed& machine
   Backend& backend = bench.backend(s.run.at("engine"));
   const ModelConfig model = open_model(target_of(s.run), [](const std::string& directory) { return directory; }).config;
   const AttentionLoad load{s.batch, s.context, s.guesses + 1};
-  const double seconds = attention_seconds(backend, model, load, s.steps), bytes = load.bytes(model), share = share_of(bytes, seconds, machine.bytes_a_second);
+  const double seconds = attention_seconds(backend, model, load, s.steps), bytes = load.bytes(model),
+               share = share_of(bytes, seconds, machine.bytes_a_second);
   char line[256];
-  std::snprintf(line, sizeof line, "%-44s %8.2f us a layer, %.1f MB of keys and values: %.3f of the copy bandwidth", s.name.c_str(), seconds * 1e6, bytes / 1e6, share);
+  std::snprintf(line, sizeof line, "%-44s %8.2f us a layer, %.1f MB of keys and values: %.3f of the copy bandwidth",
+                s.name.c_str(), seconds * 1e6, bytes / 1e6, share);
   text = line;
-  if (s.share > 0) std::snprintf(line, sizeof line, " (at least %g: %s)", s.share, share >= s.share ? "met" : "MISSED"), text += line;
-  Json j{{"scene", s.name}, {"run", s.run}, {"batch", s.batch}, {"context", s.context}, {"rows", load.rows}, {"repeats", s.steps}, {"layer_us", seconds * 1e6}, {"kv_bytes", bytes},
-         {"share", share}, {"copy_bytes_per_second", machine.bytes_a_second}, {"machine", machine_of(backend)}, {"commit", kCommit}, {"date", utc_now()}};
+  if (s.share > 0)
+    std::snprintf(line, sizeof line, " (at least %g: %s)", s.share, share >= s.share ? "met" : "MISSED"), text += line;
+  Json j{{"scene", s.name},
+         {"run", s.run},
+         {"batch", s.batch},
+         {"context", s.context},
+         {"rows", load.rows},
+         {"repeats", s.steps},
+         {"layer_us", seconds * 1e6},
+         {"kv_bytes", bytes},
+         {"share", share},
+         {"copy_bytes_per_second", machine.bytes_a_second},
+         {"machine", machine_of(backend)},
+         {"commit", kCommit},
+         {"date", utc_now()}};
   if (s.share > 0) j["bar_share"] = s.share, j["met"] = share >= s.share;
   return j;
 }
 
 void print_line(const Scene& s, const Measured& m) {
-  const auto or_dash = [](double v) { char text[32]; return std::snprintf(text, sizeof text, v > 0 ? "%.2f" : "-", v), std::string(text); };
-  std::printf("%-44s %8.3f %8.3f %8.3f %6.2f %8.3f %8.3f %8.3f %7.3f %5d %6.2f %7s %7s %s\n", s.name.c_str(), m.step_ms, m.bytes / 1e9, m.floor_ms, m.share(),
-              m.draft_ms, m.target_ms, m.verify_ms, m.host_ms, m.waits, m.tau, or_dash(s.bar_ms).c_str(), or_dash(s.peer_ms).c_str(),
-              s.bar_ms <= 0 ? "" : m.step_ms <= s.bar_ms ? "met" : "MISSED");
+  const auto or_dash = [](double v) {
+    char text[32];
+    return std::snprintf(text, sizeof text, v > 0 ? "%.2f" : "-", v), std::string(text);
+  };
+  std::printf("%-44s %8.3f %8.3f %8.3f %6.2f %8.3f %8.3f %8.3f %7.3f %5d %6.2f %7s %7s %s\n", s.name.c_str(), m.step_ms,
+              m.bytes / 1e9, m.floor_ms, m.share(), m.draft_ms, m.target_ms, m.verify_ms, m.host_ms, m.waits, m.tau,
+              or_dash(s.bar_ms).c_str(), or_dash(s.peer_ms).c_str(),
+              s.bar_ms <= 0           ? ""
+              : m.step_ms <= s.bar_ms ? "met"
+                                      : "MISSED");
   std::fflush(stdout);
 }
 
@@ -174,15 +221,20 @@ void print_line(const Scene& s, const Measured& m) {
 int run_steps(const StepsOptions& options) {
   Workbench bench;
   Registries registries = bench.registries();
-  registries.drafters.add("guesses", {"tokens that nobody thought about", "", {}, [](const Json&, Host& host) { return std::make_unique<Guesses>(host); }});
+  registries.drafters.add("guesses", {"tokens that nobody thought about", "", {}, [](const Json&, Host& host) {
+                                        return std::make_unique<Guesses>(host);
+                                      }});
   const std::vector<Scene> scenes = read_scenes(options.file, options.only, options.device, registries);
   Backend& backend = bench.backend(scenes.front().run.at("engine"));
   const DeviceSpeed machine = measure_device(backend);
   std::ofstream results(options.results, std::ios::app);
-  if (!options.results.empty() && !results) throw Error("cannot write to " + options.results + "; name another file with --results");
+  if (!options.results.empty() && !results)
+    throw Error("cannot write to " + options.results + "; name another file with --results");
   if (!options.json)
-    std::printf("%s: copies %.0f GB/s, products %.3g TFLOP/s\n%-44s %8s %8s %8s %6s %8s %8s %8s %7s %5s %6s %7s %7s\n", backend.description().c_str(), machine.bytes_a_second / 1e9,
-                machine.operations_a_second / 1e12, "milliseconds a step, median", "step", "GB", "floor", "share", "draft", "target", "verify", "host", "waits", "tau", "bar", "peer");
+    std::printf("%s: copies %.0f GB/s, products %.3g TFLOP/s\n%-44s %8s %8s %8s %6s %8s %8s %8s %7s %5s %6s %7s %7s\n",
+                backend.description().c_str(), machine.bytes_a_second / 1e9, machine.operations_a_second / 1e12,
+                "milliseconds a step, median", "step", "GB", "floor", "share", "draft", "target", "verify", "host",
+                "waits", "tau", "bar", "peer");
   int failed = 0;
   for (const Scene& s : scenes) {
     Json line;

@@ -1,17 +1,17 @@
-// What steps of the engine cost on a device: decode steps, verification of several rows, whole rounds, prompts, with models
-// of published shapes, beside the least time that their bytes and operations allow. `foretoken bench --steps FILE`.
-// This room must not know how any operation is computed.
+// What steps of the engine cost on a device: decode steps, verification of several rows, whole rounds, prompts, with
+// models of published shapes, beside the least time that their bytes and operations allow. `foretoken bench --steps
+// FILE`. This room must not know how any operation is computed.
 #pragma once
 #include <string>
 
 namespace foretoken {
 
 struct StepsOptions {
-  std::string file;          // of scenes; see bench_scenes.h and experiments/configs/steps.json
-  std::string only;          // scenes whose name contains this
-  std::string device;        // instead of the file's
-  std::string results;       // JSON lines are appended here; empty: nowhere
-  bool json = false;         // print JSON lines instead of a table
+  std::string file;     // of scenes; see bench_scenes.h and experiments/configs/steps.json
+  std::string only;     // scenes whose name contains this
+  std::string device;   // instead of the file's
+  std::string results;  // JSON lines are appended here; empty: nowhere
+  bool json = false;    // print JSON lines instead of a table
 };
 
 // Prints to standard output; returns an exit code: 0, or 1 where a scene could not be measured.

@@ -40,7 +40,9 @@ json parsed(const std::string& text, const std::string& flag) {
 json chair(const std::string& text, const std::string& flag) {
   if (text.empty()) return nullptr;
   const json chair = text.front() == '{' ? parsed(text, flag) : json{{"name", text}};
-  if (!chair.contains("name") || !chair["name"].is_string()) throw Error(flag + " '" + text + "' names nobody; write it as " + flag + " '{\"name\": NAME, ...}' with a name that foretoken list has");
+  if (!chair.contains("name") || !chair["name"].is_string())
+    throw Error(flag + " '" + text + "' names nobody; write it as " + flag +
+                " '{\"name\": NAME, ...}' with a name that foretoken list has");
   return chair;
 }
 
@@ -56,7 +58,7 @@ std::vector<Choice> choices(const Given& g, const Registries& before, const Regi
   Choice named{registries, chair(g.drafter, "--drafter"), chair(g.policy, "--policy"), chair(g.verifier, "--verifier")};
   std::vector<Choice> all;
   if (!named.drafter.is_null() || !named.policy.is_null() || !named.verifier.is_null()) all = {named};
-  const auto one = [&](json Choice::*chair, const std::vector<std::string>& names) {
+  const auto one = [&](json Choice::* chair, const std::vector<std::string>& names) {
     for (const std::string& name : names) {
       Choice c{registries, nullptr, nullptr, nullptr};
       c.*chair = {{"name", name}};
@@ -80,7 +82,8 @@ void give_options(const std::string& text, std::vector<Choice>& all) {
     for (json* chair : {&c.drafter, &c.policy, &c.verifier})
       if (!chair->is_null()) chosen.push_back(chair);
   if (chosen.size() != 1)
-    throw Error("--options cannot tell whose options they are among " + std::to_string(chosen.size()) + " that are asked; write them beside the name, as --drafter '{\"name\": \"ngram\", \"longest\": 2}'");
+    throw Error("--options cannot tell whose options they are among " + std::to_string(chosen.size()) +
+                " that are asked; write them beside the name, as --drafter '{\"name\": \"ngram\", \"longest\": 2}'");
   chosen.front()->update(options);
 }
 
@@ -88,7 +91,9 @@ void give_options(const std::string& text, std::vector<Choice>& all) {
 Cast demo(Backend& backend, const std::filesystem::path& models) {
   const auto load = [&backend, models](const std::string& name) -> std::shared_ptr<Model> {
     const auto path = models / (name == "table:same" || name == "target" ? "target" : "draft");
-    return std::make_shared<Transformer>(backend, ModelConfig::load(path), Checkpoint::open(path), path.filename().string(), 1, TransformerOptions{.dtype = "auto", .kv_dtype = "auto"});
+    return std::make_shared<Transformer>(backend, ModelConfig::load(path), Checkpoint::open(path),
+                                         path.filename().string(), 1,
+                                         TransformerOptions{.dtype = "auto", .kv_dtype = "auto"});
   };
   return {load("target"), [load](const ModelChoice& choice, const std::string&) { return load(choice.directory); }};
 }
@@ -106,13 +111,16 @@ Ground ground() {
 #endif
   const auto models = locate("experiments/models");
   std::error_code ignored;
-  if (std::filesystem::is_directory(models / "target", ignored)) g.trained = [models](Backend& b) { return demo(b, models); };
+  if (std::filesystem::is_directory(models / "target", ignored))
+    g.trained = [models](Backend& b) { return demo(b, models); };
   return g;
 }
 
 // As a shell takes it.
 std::string shell_word(const std::string& word) {
-  if (word.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=./,:@%") == std::string::npos) return word;
+  if (word.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=./,:@%") ==
+      std::string::npos)
+    return word;
   std::string s = "'";
   for (const char c : word) s += c == '\'' ? std::string("'\\''") : std::string(1, c);
   return s + "'";
@@ -122,7 +130,10 @@ std::string shell_word(const std::string& word) {
 std::string command_of(const Given& g) {
   std::string command = "foretoken check", laws;
   for (const std::string& p : g.plugins) command += " --plugin " + shell_word(p);
-  for (const auto& [flag, value] : {std::pair{" --drafter ", g.drafter}, {" --policy ", g.policy}, {" --verifier ", g.verifier}, {" --options ", g.options}})
+  for (const auto& [flag, value] : {std::pair{" --drafter ", g.drafter},
+                                    {" --policy ", g.policy},
+                                    {" --verifier ", g.verifier},
+                                    {" --options ", g.options}})
     if (!value.empty()) command += flag + shell_word(value);
   for (const std::string& law : g.laws) laws += (laws.empty() ? "" : ",") + law;
   if (!laws.empty()) command += " --laws " + shell_word(laws);
@@ -144,10 +155,17 @@ int run_check(const Given& g, int width) {
     for (Candidate& c : candidates(choice))
       if (known.insert(c.subject.text()).second) all.push_back(std::move(c));
   constexpr double kOfSome = 60, kOfAll = 600;
-  const bool some = asked.size() > 1 || !asked.front().drafter.is_null() || !asked.front().policy.is_null() || !asked.front().verifier.is_null();
-  const CheckReport report = check(all, ground(), {g.threads, g.seconds > 0 ? g.seconds : some ? kOfSome : kOfAll, g.laws});
+  const bool some = asked.size() > 1 || !asked.front().drafter.is_null() || !asked.front().policy.is_null() ||
+                    !asked.front().verifier.is_null();
+  const CheckReport report = check(all, ground(),
+                                   {g.threads,
+                                    g.seconds > 0 ? g.seconds
+                                    : some        ? kOfSome
+                                                  : kOfAll,
+                                    g.laws});
   const Question question{command_of(g), registries.plugins};
-  const std::string text = g.json ? check_json(report, question).dump(2) + "\n" : check_text(report, question, g.details, width);
+  const std::string text =
+      g.json ? check_json(report, question).dump(2) + "\n" : check_text(report, question, g.details, width);
   std::fwrite(text.data(), 1, text.size(), stdout);
   if (g.json)
     for (const std::string& sentence : report.sentences) std::fprintf(stderr, "foretoken: %s\n", sentence.c_str());
@@ -171,9 +189,7 @@ void add_check(CLI::App& app, Action& action) {
   c->add_option("--threads", g->threads, "scenes at once")->check(CLI::Range(1, 256))->capture_default_str();
   c->add_flag("--details", g->details, "a line for every combination");
   c->add_flag("--json", g->json, "the same for programs and appendices");
-  c->callback([g, &action] {
-    action = [g] { return run_check(*g, 160); };
-  });
+  c->callback([g, &action] { action = [g] { return run_check(*g, 160); }; });
 }
 
 }  // namespace foretoken

@@ -82,7 +82,8 @@ void add_run(CLI::App& app, Action& action) {
   add_plugins(*c, g->plugins);
   c->add_flag("--quiet", g->quiet, "no progress");
   c->add_flag("--share-baselines", g->share,
-              "measure the baseline once for all runs that differ in drafter and policy alone, where absolute times hold (a GPU)");
+              "measure the baseline once for all runs that differ in drafter and policy alone, where absolute times "
+              "hold (a GPU)");
   g->look.add(*c);
   c->callback([g, &action] {
     action = [g] {
@@ -93,7 +94,8 @@ void add_run(CLI::App& app, Action& action) {
       const std::vector<Run> runs = expand(document, g->set, bench.registries(), file.string());
       const auto results = g->results.empty() ? std::filesystem::path("results") / (file.stem().string() + ".jsonl")
                                               : std::filesystem::path(g->results);
-      const SweepOutcome outcome = run_sweep(runs, bench, {results, file.parent_path(), "foretoken run", g->quiet, g->share});
+      const SweepOutcome outcome =
+          run_sweep(runs, bench, {results, file.parent_path(), "foretoken run", g->quiet, g->share});
       if (!outcome.lines.empty()) print(show(outcome.lines, {g->look.chosen(), {}, terminal_width()}));
       return outcome.exit_code();
     };
@@ -193,8 +195,9 @@ void add_bench(CLI::App& app, Action& action) {
   const auto g = std::make_shared<BenchOptions>();
   CLI::App* c = app.add_subcommand("bench", "what this machine can do, and how near the products come");
   const auto steps = std::make_shared<StepsOptions>();
-  CLI::Option* const file = c->add_option("--steps", steps->file,
-                                          "measures whole steps of the engine instead: a JSON file of scenes, as experiments/configs/steps.json");
+  CLI::Option* const file = c->add_option(
+      "--steps", steps->file,
+      "measures whole steps of the engine instead: a JSON file of scenes, as experiments/configs/steps.json");
   c->add_option("--only", steps->only, "of the scenes: those whose name contains this")->needs(file);
   c->add_option("--device", steps->device, "of the scenes: auto, cpu, reference or cuda")->needs(file);
   c->add_option("--results", steps->results, "a file to which JSON lines are appended");
@@ -209,9 +212,15 @@ void add_bench(CLI::App& app, Action& action) {
   c->add_flag("--json", g->json, "the same for programs");
   const auto soak = std::make_shared<SoakOptions>();
   CLI::Option* const endured =
-      c->add_option("--soak", soak->file, "serves thousands of queued requests of a run instead: experiments/configs/soak.json")->excludes(file);
-  for (const char* shapes : {"--model", "--threads", "--instructions", "--repeats"}) c->get_option(shapes)->excludes(file)->excludes(endured);
-  c->add_option("--requests", soak->requests, "of the soak")->check(CLI::Range(1, 100000000))->capture_default_str()->needs(endured);
+      c->add_option("--soak", soak->file,
+                    "serves thousands of queued requests of a run instead: experiments/configs/soak.json")
+          ->excludes(file);
+  for (const char* shapes : {"--model", "--threads", "--instructions", "--repeats"})
+    c->get_option(shapes)->excludes(file)->excludes(endured);
+  c->add_option("--requests", soak->requests, "of the soak")
+      ->check(CLI::Range(1, 100000000))
+      ->capture_default_str()
+      ->needs(endured);
   c->callback([g, steps, soak, &action] {
     action = [g, steps, soak] {
       steps->json = soak->json = g->json;

@@ -1,4 +1,5 @@
-// The subcommands of foretoken, each with its options and what it does when chosen. Knows CLI11 and whom to call, nothing else.
+// The subcommands of foretoken, each with its options and what it does when chosen. Knows CLI11 and whom to call,
+// nothing else.
 #pragma once
 #include <functional>
 

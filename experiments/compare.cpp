@@ -15,7 +15,7 @@ using Kind = Column::Kind;
 
 struct Figure {
   const char* name;
-  Interval Summary::*interval;
+  Interval Summary::* interval;
   int digits;
 };
 
@@ -46,8 +46,8 @@ bool all_differ(const std::vector<Fields>& runs) {
   return std::set<Fields>(runs.begin(), runs.end()).size() == runs.size();
 }
 
-// Fields that one side has nowhere, nor anything in their place (a list for an empty one, an object for a text): options
-// younger than its results. Empty where runs would no longer be told apart.
+// Fields that one side has nowhere, nor anything in their place (a list for an empty one, an object for a text):
+// options younger than its results. Empty where runs would no longer be told apart.
 std::vector<std::string> one_sided(const std::vector<Summary>& a, const std::vector<Summary>& b,
                                    const std::vector<std::string>& ignored) {
   std::map<std::string, int> sides;
@@ -123,7 +123,8 @@ Matching match(const std::vector<json>& lines_a, const std::vector<json>& lines_
   }
   for (std::size_t i = 0; i < found.b.size(); ++i)
     if (!taken.contains(i)) found.only_b.push_back(&found.b[i]);
-  if (found.pairs.empty() && !fields_a.empty() && !fields_b.empty()) found.apart = differing_everywhere(fields_a, fields_b);
+  if (found.pairs.empty() && !fields_a.empty() && !fields_b.empty())
+    found.apart = differing_everywhere(fields_a, fields_b);
   return found;
 }
 

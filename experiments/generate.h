@@ -1,4 +1,5 @@
-// `foretoken generate`: one prompt, its text as it comes, accepted draft tokens shown. Knows the terminal, not how engines work.
+// `foretoken generate`: one prompt, its text as it comes, accepted draft tokens shown. Knows the terminal, not how
+// engines work.
 #pragma once
 #include <string>
 #include <vector>

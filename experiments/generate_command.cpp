@@ -31,7 +31,8 @@ json biases_of(const std::vector<std::string>& given) {
   for (const std::string& g : given) {
     const std::size_t at = g.find('=');
     const json bias = at == std::string::npos ? json() : json::parse(g.substr(at + 1), nullptr, false);
-    if (!bias.is_number()) throw Error("--logit-bias " + g + ": write a token id and a number, as in --logit-bias 17=-100");
+    if (!bias.is_number())
+      throw Error("--logit-bias " + g + ": write a token id and a number, as in --logit-bias 17=-100");
     biases[g.substr(0, at)] = bias;
   }
   return biases;
@@ -57,14 +58,13 @@ json run_of(const Given& g) {
                 "; leave one of them out");
   json drafter{{"name", g.drafter.empty() ? "none" : g.drafter}};
   if (!g.draft.empty()) drafter = {{"name", "draft_model"}, {"model", g.draft}};
-  json run = {
-      {"target", {{"model", g.model}}},
-      {"drafter", drafter},
-      {"policy", {{"name", "fixed"}, {"length", g.length}}},
-      {"verifier", {{"name", g.verifier}}},
-      {"sampling", sampling_of(g)},
-      {"engine", {{"batch", std::max(1, g.samples)}, {"device", g.device}, {"threads", g.threads}}},
-      {"workload", {{"max_new_tokens", g.max_new_tokens}, {"stop", g.stops}, {"ignore_eos", g.ignore_eos}}}};
+  json run = {{"target", {{"model", g.model}}},
+              {"drafter", drafter},
+              {"policy", {{"name", "fixed"}, {"length", g.length}}},
+              {"verifier", {{"name", g.verifier}}},
+              {"sampling", sampling_of(g)},
+              {"engine", {{"batch", std::max(1, g.samples)}, {"device", g.device}, {"threads", g.threads}}},
+              {"workload", {{"max_new_tokens", g.max_new_tokens}, {"stop", g.stops}, {"ignore_eos", g.ignore_eos}}}};
   for (const auto& s : g.set) put_setting(run, s, "--set");
   return run;
 }
@@ -74,7 +74,8 @@ void add_sampling(CLI::App& c, Given& g) {
   c.add_option("--top-k", g.top_k, "tokens that stay; 0: all")->capture_default_str();
   c.add_option("--top-p", g.top_p, "mass that stays")->capture_default_str();
   c.add_option("--min-p", g.min_p, "least share of the most likely token's probability")->capture_default_str();
-  c.add_option("--repetition-penalty", g.repetition, "of tokens of the prompt or the text; 1: off")->capture_default_str();
+  c.add_option("--repetition-penalty", g.repetition, "of tokens of the prompt or the text; 1: off")
+      ->capture_default_str();
   c.add_option("--frequency-penalty", g.frequency, "for each time that the text has a token")->capture_default_str();
   c.add_option("--presence-penalty", g.presence, "of tokens that the text has")->capture_default_str();
   c.add_option("--logit-bias", g.biases, "TOKEN=BIAS, by id; -100 forbids a token")->take_all();

@@ -1,4 +1,5 @@
-// `foretoken list`: what is registered, with options, defaults, sources and the plugins it came from. Knows registries, not what is in them.
+// `foretoken list`: what is registered, with options, defaults, sources and the plugins it came from. Knows registries,
+// not what is in them.
 #pragma once
 #include <string>
 

@@ -72,7 +72,8 @@ class Books {
 
   void step(const StepReport& report, double wall) {
     const auto now = Clock::now();
-    ++steps_, rows_ += report.rows, preempted_ += report.preempted, recorded_ += report.recorded, phases_ += report.phases;
+    ++steps_, rows_ += report.rows, preempted_ += report.preempted, recorded_ += report.recorded,
+        phases_ += report.phases;
     for (const SequenceReport& r : report.sequences) {
       Service& s = services_[job_of_.at(r.id)];
       s.share += wall / double(report.sequences.size());

@@ -1,5 +1,5 @@
-// Serves one workload with one engine and writes down everything: the MEASURE of a result line. Requests arrive as places
-// become free (closed loop), so that latencies hold no queueing.
+// Serves one workload with one engine and writes down everything: the MEASURE of a result line. Requests arrive as
+// places become free (closed loop), so that latencies hold no queueing.
 #pragma once
 #include <functional>
 #include <string>

@@ -10,7 +10,8 @@ namespace foretoken {
 
 void add_options(CLI::App& app, Action& action) {
   const auto plugins = std::make_shared<std::vector<std::string>>();
-  CLI::App* c = app.add_subcommand("options", "sampling options against drafters and verifiers: exact, or refused and why (Markdown)");
+  CLI::App* c = app.add_subcommand(
+      "options", "sampling options against drafters and verifiers: exact, or refused and why (Markdown)");
   add_plugins(*c, *plugins);
   c->callback([plugins, &action] {
     action = [plugins] {

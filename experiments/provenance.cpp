@@ -88,8 +88,10 @@ std::vector<std::string> other_origins(const std::vector<Run>& runs, const Resul
     const json& origin = file.origin_of(run.key);
     if (origin["commit"] != commit) ++differing["by another commit than " + commit];
     const json& machine = origin["machine"];
-    if (machine.is_object() && (machine.value("cpu", json()) != here["cpu"] || machine.value("cores", json()) != here["cores"]))
-      ++differing["on another machine (" + machine.value("cpu", "unknown") + ", " + machine.value("cores", json()).dump() + " cores)"];
+    if (machine.is_object() &&
+        (machine.value("cpu", json()) != here["cpu"] || machine.value("cores", json()) != here["cores"]))
+      ++differing["on another machine (" + machine.value("cpu", "unknown") + ", " +
+                  machine.value("cores", json()).dump() + " cores)"];
     for (const auto& [path, print] : origin["sources"].items()) {
       if (!prints.contains(path)) prints[path] = fingerprint(locate(path, beside));
       if (print != prints[path]) ++differing["with other contents of " + path];
@@ -97,8 +99,9 @@ std::vector<std::string> other_origins(const std::vector<Run>& runs, const Resul
   }
   std::vector<std::string> sentences;
   for (const auto& [what, count] : differing)
-    sentences.push_back(counted(count) + " in " + file.path().string() + (count == 1 ? " was" : " were") + " measured " + what +
-                        (count == 1 ? " and is" : " and are") + " kept; to measure again name another file with --results");
+    sentences.push_back(counted(count) + " in " + file.path().string() + (count == 1 ? " was" : " were") +
+                        " measured " + what + (count == 1 ? " and is" : " and are") +
+                        " kept; to measure again name another file with --results");
   return sentences;
 }
 

@@ -23,9 +23,8 @@ namespace {
 constexpr int kFamilies = 6, kFewestPrompts = 18, kFewestTokens = 16, kTokens = 64;
 constexpr double kProbeSeconds = 8;  // for the first measurement
 constexpr double kLoading = 0.06;    // of the time: engines, warm-ups, tables
-constexpr double kSlack =
-    0.5;  // three alternations should take so much of a run's time: more follow if they do, and if a
-          // neighbour slows the machine down it is still enough
+constexpr double kSlack = 0.5;  // three alternations should take so much of a run's time: more follow if they do, and
+                                // if a neighbour slows the machine down it is still enough
 
 double since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
@@ -77,7 +76,8 @@ void tell_agreement(const SweepOutcome& outcome) {
   if (different == 0)
     spdlog::info("every greedy text was equal to plain decoding's, token for token");
   else
-    spdlog::warn("{} of {} greedy texts differ from plain decoding's, since this device's numerics are \"fast\"", different, compared);
+    spdlog::warn("{} of {} greedy texts differ from plain decoding's, since this device's numerics are \"fast\"",
+                 different, compared);
 }
 
 }  // namespace

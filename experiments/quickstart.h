@@ -1,5 +1,5 @@
-// `foretoken quickstart`: the sweep of configs/quickstart.json over the demo models, sized for this machine, with its tables.
-// This room must not know how a run is measured.
+// `foretoken quickstart`: the sweep of configs/quickstart.json over the demo models, sized for this machine, with its
+// tables. This room must not know how a run is measured.
 #pragma once
 #include <string>
 
@@ -25,8 +25,8 @@ struct Costs {
 
 constexpr int kAlternations = 3;  // at least
 
-// The largest workload of which three alternations fit into `seconds`: at least 18 prompts (batch 4 wants 16 requests) of at
-// least 16 tokens each, then more prompts in steps of six, one of each family, up to `most`.
+// The largest workload of which three alternations fit into `seconds`: at least 18 prompts (batch 4 wants 16 requests)
+// of at least 16 tokens each, then more prompts in steps of six, one of each family, up to `most`.
 Size size_for(const Costs& costs, double seconds, int most);
 
 int quickstart(const QuickstartOptions& options);

@@ -10,13 +10,14 @@ namespace foretoken {
 
 struct ShowOptions {
   std::string format = "terminal";  // terminal, markdown, csv, json
-  // main, theory, positions, categories, phases, best; empty: all of them (csv, which holds one table: main with every figure)
+  // main, theory, positions, categories, phases, best; empty: all of them (csv, which holds one table: main with every
+  // figure)
   std::vector<std::string> tables;
   int width = 118;  // columns of the terminal
 };
 
-// Tables of result lines, one row per run; of several lines with one key the last counts. JSON is an object with "cells" (one
-// per line, with every figure) and "best". An unknown format or table, or no lines at all, is an Error.
+// Tables of result lines, one row per run; of several lines with one key the last counts. JSON is an object with
+// "cells" (one per line, with every figure) and "best". An unknown format or table, or no lines at all, is an Error.
 std::string show(const std::vector<nlohmann::json>& lines, const ShowOptions& options);
 
 struct CompareOptions {
@@ -26,8 +27,8 @@ struct CompareOptions {
   int width = 118;
 };
 
-// Per run that both sides have: how tokens/s, speedup, tau and alpha differ, and whether their intervals overlap; then the
-// runs that one side alone has. Two runs are the same where their documents agree but for what is ignored.
+// Per run that both sides have: how tokens/s, speedup, tau and alpha differ, and whether their intervals overlap; then
+// the runs that one side alone has. Two runs are the same where their documents agree but for what is ignored.
 std::string compare(const std::vector<nlohmann::json>& a, const std::vector<nlohmann::json>& b,
                     const CompareOptions& options);
 

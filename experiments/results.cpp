@@ -26,8 +26,8 @@ struct Parsed {
   bool unfinished = false;  // the last line is whole but for its newline, as an editor may leave it
 };
 
-// Whether a piece without newline can be what a killed write left: a prefix of a line (whose keys are sorted) after lines that
-// are results, or at the beginning of the file. Anything else is somebody's file, which must not be cut.
+// Whether a piece without newline can be what a killed write left: a prefix of a line (whose keys are sorted) after
+// lines that are results, or at the beginning of the file. Anything else is somebody's file, which must not be cut.
 bool is_torn_result(std::string_view piece, bool after_results) {
   const auto begins = [&](std::string_view line) {
     return piece.substr(0, line.size()) == line.substr(0, piece.size());
@@ -43,18 +43,22 @@ json result_line(std::string_view text, const std::string& where) {
     throw Error(where + ": not a result line of schema " + std::to_string(kResultSchema) +
                 "; name a results file of this version");
   if (!value.contains("key") || !value["key"].is_string() || !value.contains("run") || !value["run"].is_object())
-    throw Error(where + ": a result line needs 'key' and 'run'; the file is damaged, remove this line or name another file");
+    throw Error(where +
+                ": a result line needs 'key' and 'run'; the file is damaged, remove this line or name another file");
   for (const char* text_key : {"commit", "error", "promise"})
     if (value.contains(text_key) && !value[text_key].is_string())
-      throw Error(where + ": '" + text_key + "' is " + shown(value[text_key]) + ", but must be a string; the file is damaged, remove this line");
+      throw Error(where + ": '" + text_key + "' is " + shown(value[text_key]) +
+                  ", but must be a string; the file is damaged, remove this line");
   for (const char* group : {"axes", "machine", "agreement"})
     if (value.contains(group) && !value[group].is_object())
-      throw Error(where + ": '" + group + "' is " + shown(value[group]) + ", but must be an object; the file is damaged, remove this line");
+      throw Error(where + ": '" + group + "' is " + shown(value[group]) +
+                  ", but must be an object; the file is damaged, remove this line");
   return value;
 }
 
 Parsed parse(const std::filesystem::path& file) {
-  if (const std::string why = absence_of(file); !why.empty()) throw Error("the results file '" + file.string() + "' " + why);
+  if (const std::string why = absence_of(file); !why.empty())
+    throw Error("the results file '" + file.string() + "' " + why);
   std::ifstream in(file, std::ios::binary);
   if (!in || std::filesystem::is_directory(file))
     throw Error("cannot read the results '" + file.string() +
@@ -68,7 +72,8 @@ Parsed parse(const std::filesystem::path& file) {
     const std::string where = file.string() + ":" + std::to_string(++number);
     if (end == std::string::npos && !json::accept(line)) {
       if (!is_torn_result(line, !out.lines.empty()))
-        throw Error(where + ": not a result line; name a file that `foretoken run` or `quickstart` wrote, or a new one");
+        throw Error(where +
+                    ": not a result line; name a file that `foretoken run` or `quickstart` wrote, or a new one");
       out.torn = true;
       break;
     }
@@ -85,7 +90,7 @@ int open_alone(const std::filesystem::path& file, int flags) {
   if (descriptor < 0)
     throw Error("cannot write results to '" + file.string() + "' (" + std::strerror(errno) +
                 "); choose another place with --results");
-  struct stat status {};
+  struct stat status{};
   if (::fstat(descriptor, &status) != 0 || !S_ISREG(status.st_mode)) {
     ::close(descriptor);
     throw Error("'" + file.string() +

@@ -24,7 +24,8 @@ std::string path_of(const json& plugin) {
 bool are_biases(const json& v, const RunKey& k) {
   if (!v.is_object()) return false;
   for (const auto& [token, bias] : v.items()) {
-    const bool digits = !token.empty() && token.size() <= 9 && std::ranges::all_of(token, [](char c) { return c >= '0' && c <= '9'; });
+    const bool digits =
+        !token.empty() && token.size() <= 9 && std::ranges::all_of(token, [](char c) { return c >= '0' && c <= '9'; });
     if (!digits || (token.size() > 1 && token[0] == '0') || !bias.is_number()) return false;
     if (bias.get<double>() < k.least || bias.get<double>() > k.most) return false;
   }

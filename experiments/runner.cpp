@@ -22,7 +22,8 @@ using nlohmann::json;
 
 namespace {
 
-// Whether speculation can be held to plain decoding's text, token by token: both are the most probable one, or drawn alike.
+// Whether speculation can be held to plain decoding's text, token by token: both are the most probable one, or drawn
+// alike.
 bool comparable(const json& run, const Soundness& soundness) {
   return run["sampling"]["temperature"] == 0 || soundness.promise.find("path-identical") != std::string::npos;
 }
@@ -39,12 +40,14 @@ std::string baseline_of(json run) {
   return run.dump();
 }
 
-void warm_up(const json& run, Workbench& bench, const std::filesystem::path& beside, const std::vector<Job>& jobs, bool baseline) {
+void warm_up(const json& run, Workbench& bench, const std::filesystem::path& beside, const std::vector<Job>& jobs,
+             bool baseline) {
   if (!run["measure"]["warmup"].get<bool>()) return;
   const std::size_t batch = run["engine"]["batch"];
   const std::vector<Job> few = warm_up_jobs(jobs, batch);
   for (const Side side : {Side::baseline, Side::speculative})
-    if (baseline || side == Side::speculative) measure(*bench.engine(run, side, beside), few, int(batch), [](double) { check_interrupt(); });
+    if (baseline || side == Side::speculative)
+      measure(*bench.engine(run, side, beside), few, int(batch), [](double) { check_interrupt(); });
 }
 
 double seconds_since(std::chrono::steady_clock::time_point start) {
@@ -123,7 +126,8 @@ std::vector<Job> jobs_of(const json& run, Workbench& bench, const std::filesyste
     for (const Prompt& p : prompts) {
       const int first = int(jobs.size());
       for (std::uint64_t k = 0; k < samples; ++k)
-        jobs.push_back({request_of(run, target->info(), tokenizer, chat, p, begin + k), p.number, p.category, k > 0 ? first : -1});
+        jobs.push_back(
+            {request_of(run, target->info(), tokenizer, chat, p, begin + k), p.number, p.category, k > 0 ? first : -1});
     }
   return jobs;
 }
@@ -207,9 +211,9 @@ void measure_all(const std::vector<Run>& runs, Workbench& bench, const SweepOpti
     if (file.has(run.key)) continue;
     check_interrupt();
     progress.show(done, label_of(run));
-    const json line =
-        measure_run(run, bench, options.beside, [&](double part) { progress.show(done, label_of(run), part); },
-                    options.share_baselines ? &baselines : nullptr);
+    const json line = measure_run(
+        run, bench, options.beside, [&](double part) { progress.show(done, label_of(run), part); },
+        options.share_baselines ? &baselines : nullptr);
     file.append(line);
     if (line.contains("error")) {
       progress.clear();

@@ -29,7 +29,8 @@ double resident_mib() {
   return double(resident) * double(sysconf(_SC_PAGESIZE)) / (1 << 20);
 }
 
-// What the program asked for and has not given back: free space between blocks is not in it, as it is in resident memory.
+// What the program asked for and has not given back: free space between blocks is not in it, as it is in resident
+// memory.
 double allocated_mib() {
   const struct mallinfo2 m = mallinfo2();
   return double(m.uordblks + m.hblkhd) / (1 << 20);
@@ -64,7 +65,8 @@ std::vector<Part> serve(Engine& engine, int requests) {
     whole.push_back(1e3 * r.phases.total), host.push_back(1e3 * r.phases.overhead());
     if (now.finished < (long(parts.size()) + 1) * requests / kParts) continue;
     now.step_ms = median(std::move(whole)), now.host_ms = median(std::move(host));
-    now.memory_mib = resident_mib(), now.allocated_mib = allocated_mib(), now.pages = r.pages_in_use, now.waiting = r.waiting;
+    now.memory_mib = resident_mib(), now.allocated_mib = allocated_mib(), now.pages = r.pages_in_use,
+    now.waiting = r.waiting;
     parts.push_back(now);
     whole.clear(), host.clear();
   }
@@ -74,19 +76,36 @@ std::vector<Part> serve(Engine& engine, int requests) {
 json as_json(const std::vector<Part>& parts) {
   json all = json::array();
   for (const Part& p : parts)
-    all.push_back({{"finished", p.finished}, {"steps", p.steps}, {"tokens", p.tokens}, {"step_ms", p.step_ms}, {"host_ms", p.host_ms},
-                   {"memory_mib", p.memory_mib}, {"allocated_mib", p.allocated_mib}, {"pages", p.pages}, {"waiting", p.waiting}});
+    all.push_back({{"finished", p.finished},
+                   {"steps", p.steps},
+                   {"tokens", p.tokens},
+                   {"step_ms", p.step_ms},
+                   {"host_ms", p.host_ms},
+                   {"memory_mib", p.memory_mib},
+                   {"allocated_mib", p.allocated_mib},
+                   {"pages", p.pages},
+                   {"waiting", p.waiting}});
   return all;
 }
 
 Table table_of(const std::vector<Part>& parts) {
-  Table t{"Endurance", "", {{"finished", "finished", "requests that are done"}, {"waiting", "waiting", ""}, {"steps", "steps", "since the beginning"},
-          {"step ms", "step_ms", "median of this twentieth's steps"}, {"host ms", "host_ms", "of it outside forwards"},
-          {"memory", "memory_mib", "resident MiB of the process"},
-          {"allocated", "allocated_mib", "MiB that the program holds, queued requests too"}, {"pages", "pages", "of the pool, in use after the step (cached prefixes too)"}}, {}};
+  Table t{"Endurance",
+          "",
+          {{"finished", "finished", "requests that are done"},
+           {"waiting", "waiting", ""},
+           {"steps", "steps", "since the beginning"},
+           {"step ms", "step_ms", "median of this twentieth's steps"},
+           {"host ms", "host_ms", "of it outside forwards"},
+           {"memory", "memory_mib", "resident MiB of the process"},
+           {"allocated", "allocated_mib", "MiB that the program holds, queued requests too"},
+           {"pages", "pages", "of the pool, in use after the step (cached prefixes too)"}},
+          {}};
   for (const Part& p : parts)
-    t.rows.push_back({{Cell::of(double(p.finished), 0), Cell::of(p.waiting, 0), Cell::of(double(p.steps), 0), Cell::of(p.step_ms, 3),
-                       Cell::of(p.host_ms, 3), Cell::of(p.memory_mib, 2), Cell::of(p.allocated_mib, 2), Cell::of(p.pages, 0)}, "", false});
+    t.rows.push_back(
+        {{Cell::of(double(p.finished), 0), Cell::of(p.waiting, 0), Cell::of(double(p.steps), 0), Cell::of(p.step_ms, 3),
+          Cell::of(p.host_ms, 3), Cell::of(p.memory_mib, 2), Cell::of(p.allocated_mib, 2), Cell::of(p.pages, 0)},
+         "",
+         false});
   return t;
 }
 
@@ -97,15 +116,22 @@ int run_soak(const SoakOptions& options) {
   const std::filesystem::path beside = std::filesystem::path(options.file).parent_path();
   const json run = complete_run(read_document(options.file), bench.registries(), options.file);
   std::ofstream results(options.results, std::ios::app);
-  if (!options.results.empty() && !results) throw Error("cannot write " + options.results + ": give --results a file in a folder that can be written");
+  if (!options.results.empty() && !results)
+    throw Error("cannot write " + options.results + ": give --results a file in a folder that can be written");
   const std::unique_ptr<Engine> engine = bench.engine(run, Side::speculative, beside);
   queue_all(*engine, jobs_of(run, bench, beside), options.requests);
   const std::vector<Part> parts = serve(*engine, options.requests);
-  const json line{{"soak", as_json(parts)}, {"requests", options.requests}, {"run", run}, {"machine", machine_of(bench.backend(run["engine"]))},
-                  {"commit", kCommit}, {"date", utc_now()}};
+  const json line{{"soak", as_json(parts)},
+                  {"requests", options.requests},
+                  {"run", run},
+                  {"machine", machine_of(bench.backend(run["engine"]))},
+                  {"commit", kCommit},
+                  {"date", utc_now()}};
   if (results.is_open()) results << line.dump() << std::endl;
   const Table table = table_of(parts);
-  std::fputs(options.json ? (line.dump() + "\n").c_str() : (table.terminal(120) + "\n" + legend({table}, 120, false)).c_str(), stdout);
+  std::fputs(
+      options.json ? (line.dump() + "\n").c_str() : (table.terminal(120) + "\n" + legend({table}, 120, false)).c_str(),
+      stdout);
   return 0;
 }
 

@@ -1,5 +1,6 @@
-// Averages and their uncertainty. An average is a ratio of totals; an interval is a bootstrap that resamples what varies:
-// the prompts, and the alternations in which they were measured. This room must not know results, runs or engines.
+// Averages and their uncertainty. An average is a ratio of totals; an interval is a bootstrap that resamples what
+// varies: the prompts, and the alternations in which they were measured. This room must not know results, runs or
+// engines.
 #pragma once
 #include <cstddef>
 #include <span>
@@ -7,8 +8,8 @@
 
 namespace foretoken {
 
-// An estimate with its 95 % interval. All NaN where there was nothing to measure; the bounds alone where a single measurement
-// says nothing of how far another would lie from it.
+// An estimate with its 95 % interval. All NaN where there was nothing to measure; the bounds alone where a single
+// measurement says nothing of how far another would lie from it.
 struct Interval {
   double value, low, high;
 
@@ -21,9 +22,9 @@ struct Interval {
   bool overlaps(const Interval& other) const { return !(high < other.low) && !(other.high < low); }
 };
 
-// What one prompt, or one alternation, adds to the ratio (top / bottom) / (base_top / base_bottom) of totals. With the base
-// left alone the ratio is top / bottom. A speedup's terms are tokens and seconds, with and without speculation: paired, so
-// that a resampled prompt counts in both.
+// What one prompt, or one alternation, adds to the ratio (top / bottom) / (base_top / base_bottom) of totals. With the
+// base left alone the ratio is top / bottom. A speedup's terms are tokens and seconds, with and without speculation:
+// paired, so that a resampled prompt counts in both.
 struct Term {
   double top = 0, bottom = 0;
   double base_top = 1, base_bottom = 1;
@@ -50,12 +51,12 @@ double ratio_of_totals(std::span<const Term> terms);
 // without anything to divide by are left out. Of fewer than two the bounds are unknown.
 Interval prompt_interval(std::span<const Term> prompts, double most);
 
-// A rate or a speedup, positive: prompts vary, and so does the machine from one alternation to the next. Two levels, each
-// resampled 2000 times in logarithms and added. One prompt alone, or one alternation alone, says nothing of its level, which
-// is then left out; of both the bounds are unknown.
+// A rate or a speedup, positive: prompts vary, and so does the machine from one alternation to the next. Two levels,
+// each resampled 2000 times in logarithms and added. One prompt alone, or one alternation alone, says nothing of its
+// level, which is then left out; of both the bounds are unknown.
 //
-// Few units make a bootstrap too narrow (by sqrt((n - 1) / n), and by normal instead of t quantiles), so the deviations of a
-// level of n units are widened by t(n - 1) / z * sqrt(n / (n - 1)): Hesterberg 2015, arXiv 1411.5279, section 4.
+// Few units make a bootstrap too narrow (by sqrt((n - 1) / n), and by normal instead of t quantiles), so the deviations
+// of a level of n units are widened by t(n - 1) / z * sqrt(n / (n - 1)): Hesterberg 2015, arXiv 1411.5279, section 4.
 // Deterministic: the draws are Philox counters, so the same results always give the same interval.
 Interval paired_interval(const Measurements& measured);
 

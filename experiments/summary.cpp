@@ -76,11 +76,12 @@ Experiment read_experiment(const json& repeats) {
   return found;
 }
 
-// Figures of some prompts ------------------------------------------------------------------------------------------------
+// Figures of some prompts
+// ------------------------------------------------------------------------------------------------
 
 // One term per prompt: `top` over `bottom`, summed over repeats.
-std::vector<Term> shares(const Experiment& e, const std::vector<int>& prompts, double Served::*top,
-                         double Served::*bottom) {
+std::vector<Term> shares(const Experiment& e, const std::vector<int>& prompts, double Served::* top,
+                         double Served::* bottom) {
   std::vector<Term> terms;
   for (const int prompt : prompts) {
     Term term;
@@ -139,7 +140,8 @@ void summarize_prompts(const Experiment& e, Summary& summary) {
   }
 }
 
-// Figures of one side ----------------------------------------------------------------------------------------------------
+// Figures of one side
+// ----------------------------------------------------------------------------------------------------
 
 Phases read_phases(const json& phases) {
   Phases found;
@@ -153,8 +155,8 @@ Phases read_phases(const json& phases) {
   return found;
 }
 
-// A request's first round brings its prompt and all that stood of its first draft, at once; what comes after is decoding. Lines
-// that do not say how many tokens that were count one.
+// A request's first round brings its prompt and all that stood of its first draft, at once; what comes after is
+// decoding. Lines that do not say how many tokens that were count one.
 SideFigures summarize_side(const json& repeats, const char* name) {
   SideFigures side;
   std::vector<double> ttft;
@@ -184,7 +186,8 @@ SideFigures summarize_side(const json& repeats, const char* name) {
   return side;
 }
 
-// Positions and theory ---------------------------------------------------------------------------------------------------
+// Positions and theory
+// ---------------------------------------------------------------------------------------------------
 
 // The element-wise sum over repeats; arrays may differ in length.
 std::vector<double> sum_of(const json& repeats, const char* name) {

@@ -1,6 +1,6 @@
-// From one result line to all of its figures. The definitions of the project live here and nowhere else. Averages are ratios
-// of totals over requests and repeats; figures per prompt stand beside them and are never averaged.
-// This room must not know how a figure is shown, nor how a result was measured.
+// From one result line to all of its figures. The definitions of the project live here and nowhere else. Averages are
+// ratios of totals over requests and repeats; figures per prompt stand beside them and are never averaged. This room
+// must not know how a figure is shown, nor how a result was measured.
 #pragma once
 #include <string>
 #include <vector>
@@ -36,7 +36,8 @@ struct PromptFigures {
 struct SideFigures {
   double tokens = 0, seconds = 0, rounds = 0, steps = 0, drafted = 0, tested = 0, accepted = 0;
   double prompt_tokens = 0, prefix_rows = 0, preempted = 0;
-  double recorded = 0;  // forwards that a device recorded in order to replay them; NaN: the lines are of before that was counted
+  double recorded =
+      0;  // forwards that a device recorded in order to replay them; NaN: the lines are of before that was counted
   double tokens_per_second = 0;         // end to end
   double decode_tokens_per_second = 0;  // of one request, after its first round
   double ttft_ms = 0;                   // to the first token, median over requests
@@ -45,8 +46,8 @@ struct SideFigures {
   double overhead = 0;                  // (total - forwards) / total
 };
 
-// How a measured tau and speedup compare with the theory of chains (Leviathan 2023, arXiv 2211.17192), in which positions are
-// accepted independently with probability alpha.
+// How a measured tau and speedup compare with the theory of chains (Leviathan 2023, arXiv 2211.17192), in which
+// positions are accepted independently with probability alpha.
 struct TheoryFigures {
   double draft_length = 0;   // g: the fixed policy's length, else the longest draft seen
   double mean_drafted = 0;   // drafted / rounds
@@ -81,8 +82,8 @@ struct Summary {
   const nlohmann::json& run() const { return line.at("run"); }
 };
 
-// A failed run, and a line that is not what a result line should be, come back with `error` set, so that one line never hides
-// the others; a line without a run document is an Error.
+// A failed run, and a line that is not what a result line should be, come back with `error` set, so that one line never
+// hides the others; a line without a run document is an Error.
 Summary summarize(const nlohmann::json& line);
 
 // All lines; of several with one key the last counts.

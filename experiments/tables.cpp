@@ -122,7 +122,8 @@ std::vector<Cell> View::promise(std::size_t i) const {
 std::string View::origin() const {
   std::set<std::string> commits, machines, laws;
   std::set<int> repeats, prompts;
-  const auto shared = std::ranges::count_if(cells, [](const Summary& s) { return !s.failed() && s.line.value("shared_baseline", json()) == true; });
+  const auto shared = std::ranges::count_if(
+      cells, [](const Summary& s) { return !s.failed() && s.line.value("shared_baseline", json()) == true; });
   for (const Summary& s : cells) {
     const json machine = s.line.value("machine", json::object());
     if (s.line.contains("commit") && s.line["commit"].is_string()) commits.insert(s.line["commit"]);
@@ -142,7 +143,8 @@ std::string View::origin() const {
     if (!part.empty()) found += "; " + part;
   found += ".";
   if (shared > 0)
-    found += " Baselines of " + counted(std::size_t(shared), "run") + " were shared with other runs (--share-baselines), not measured in alternation.";
+    found += " Baselines of " + counted(std::size_t(shared), "run") +
+             " were shared with other runs (--share-baselines), not measured in alternation.";
   for (const std::string& law : laws) found += " Not plain decoding's law: " + law + ".";
   return found;
 }

@@ -11,7 +11,8 @@
 
 namespace foretoken {
 
-// The text that `made` makes of result lines; a value of another kind than this program writes, wherever it is met, is an Error.
+// The text that `made` makes of result lines; a value of another kind than this program writes, wherever it is met, is
+// an Error.
 template <class F> std::string of_lines(const F& made) {
   try {
     return made();
@@ -29,13 +30,15 @@ struct View {
   // No lines at all are an Error.
   explicit View(const std::vector<nlohmann::json>& lines);
   static View of(std::vector<Summary> summaries);
-  // Where the figures come from: commit, machine, repeats, prompts; and a warning where exact and lossy rows stand together.
+  // Where the figures come from: commit, machine, repeats, prompts; and a warning where exact and lossy rows stand
+  // together.
   std::string origin() const;
   // What ran where a model was inflated or its weights are random: "Target: ...; drafter: ...". Empty where none was.
   std::string models() const;
   // The columns that open a table: the axes, and the promise where rows differ in it.
   std::vector<Column> columns() const;
-  // The axes of a row (and its promise), and the sentence of a run that failed; an empty line before where any axis but the last changes.
+  // The axes of a row (and its promise), and the sentence of a run that failed; an empty line before where any axis but
+  // the last changes.
   Row start(std::size_t i) const;
   // The promise of a row, where rows differ in it; else nothing.
   std::vector<Cell> promise(std::size_t i) const;

@@ -1,4 +1,5 @@
-// Tables of what speculation costs and which length pays: phases, best lengths; and those that hold every figure, for CSV.
+// Tables of what speculation costs and which length pays: phases, best lengths; and those that hold every figure, for
+// CSV.
 #include <algorithm>
 #include <cstdio>
 

@@ -78,8 +78,9 @@ std::shared_ptr<const Tokenizer> Workbench::tokenizer(const ModelChoice& choice,
 std::string Workbench::model_key(const Backend& backend, const ModelChoice& choice, const std::string& dtype,
                                  const std::string& kv_dtype, const std::filesystem::path& beside) {
   const std::string device = std::to_string(reinterpret_cast<std::uintptr_t>(&backend));
-  const std::string place =
-      choice.directory.empty() ? "" : std::filesystem::weakly_canonical(model_directory(choice.directory, beside)).string();
+  const std::string place = choice.directory.empty()
+                                ? ""
+                                : std::filesystem::weakly_canonical(model_directory(choice.directory, beside)).string();
   return choice.text() + "|" + place + "|" + dtype + "|" + kv_dtype + "|" + device;
 }
 
@@ -131,7 +132,8 @@ std::int64_t Workbench::pool_mib(const json& run, const std::filesystem::path& b
   return mib;
 }
 
-std::unique_ptr<Engine> Workbench::engine(const json& run, Side side, const std::filesystem::path& beside, const Registries& registries) {
+std::unique_ptr<Engine> Workbench::engine(const json& run, Side side, const std::filesystem::path& beside,
+                                          const Registries& registries) {
   const json& e = run.at("engine");
   Backend& device = backend(e);
   const std::string kv = run.at("target").at("kv_dtype");
@@ -174,7 +176,8 @@ Request request_of(const json& run, const ModelInfo& target, const std::shared_p
   const json &s = run.at("sampling"), &w = run.at("workload");
   const json system = w.value("system", json());
   Request r;
-  r.prompt = chat ? chat->encode(*tokenizer, prompt.text, system.is_null() ? std::nullopt : std::optional(system.get<std::string>()))
+  r.prompt = chat ? chat->encode(*tokenizer, prompt.text,
+                                 system.is_null() ? std::nullopt : std::optional(system.get<std::string>()))
                   : tokenizer->encode(prompt.text);
   r.limits.max_new_tokens = w.at("max_new_tokens");
   if (!w.at("ignore_eos").get<bool>()) r.limits.stop_tokens = target.stop_tokens;

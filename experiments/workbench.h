@@ -1,5 +1,5 @@
-// The composition root: puts devices, models, tokenizers, drafters and verifiers on one table and builds engines from runs.
-// What is expensive (a device, a model) is made once and shared by all runs of a process.
+// The composition root: puts devices, models, tokenizers, drafters and verifiers on one table and builds engines from
+// runs. What is expensive (a device, a model) is made once and shared by all runs of a process.
 #pragma once
 #include <filesystem>
 #include <map>
@@ -25,7 +25,8 @@ class Workbench {
   // Loads plugins named on the command line.
   explicit Workbench(const std::vector<std::string>& plugins = {});
 
-  // Loads those that a run or the base of a sweep names under "plugins"; their paths may also lie `beside` the document.
+  // Loads those that a run or the base of a sweep names under "plugins"; their paths may also lie `beside` the
+  // document.
   void load_plugins(const nlohmann::json& document, const std::filesystem::path& beside);
   const Registries& registries() const { return registries_; }
   // Of a run's "engine". "cuda" where this program has no CUDA backend is an Error; "auto" takes cpu then.
@@ -35,9 +36,12 @@ class Workbench {
   // Whose tokens a model speaks.
   std::shared_ptr<const Tokenizer> tokenizer(const ModelChoice& choice, const std::filesystem::path& beside);
   // The engine of one side of a complete run; it must not outlive this workbench.
-  std::unique_ptr<Engine> engine(const nlohmann::json& run, Side side, const std::filesystem::path& beside) { return engine(run, side, beside, registries_); }
+  std::unique_ptr<Engine> engine(const nlohmann::json& run, Side side, const std::filesystem::path& beside) {
+    return engine(run, side, beside, registries_);
+  }
   // The same with other registries than its own.
-  std::unique_ptr<Engine> engine(const nlohmann::json& run, Side side, const std::filesystem::path& beside, const Registries& registries);
+  std::unique_ptr<Engine> engine(const nlohmann::json& run, Side side, const std::filesystem::path& beside,
+                                 const Registries& registries);
   // Lets go of models that nothing has asked for since the last call.
   void forget_unused();
 
@@ -52,7 +56,8 @@ class Workbench {
   std::shared_ptr<Model> model(Backend& backend, const ModelChoice& choice, const std::string& dtype,
                                const std::string& kv_dtype, const std::filesystem::path& beside);
   // MiB of the page pool of a run; a fraction of what is free is measured once for all runs with the same models (again
-  // where that is not free any more), so that they have as many pages, and a device that records forwards replays those of one run in the next.
+  // where that is not free any more), so that they have as many pages, and a device that records forwards replays those
+  // of one run in the next.
   std::int64_t pool_mib(const nlohmann::json& run, const std::filesystem::path& beside, const Registries& registries);
 
   Registries registries_;

@@ -28,7 +28,8 @@ std::string text_of(const json& line, const std::string& where) {
 }  // namespace
 
 std::vector<Prompt> read_prompts(const std::filesystem::path& file) {
-  if (const std::string why = absence_of(file); !why.empty()) throw Error("the file of prompts '" + file.string() + "' " + why);
+  if (const std::string why = absence_of(file); !why.empty())
+    throw Error("the file of prompts '" + file.string() + "' " + why);
   std::ifstream in(file, std::ios::binary);
   if (!in || std::filesystem::is_directory(file))
     throw Error("cannot read the prompts '" + file.string() + "'; name a JSONL file with one prompt a line");

@@ -1,6 +1,7 @@
-// What bends a row of logits before its warp: biases of tokens, and penalties for tokens that were said before. A row names the
-// tokens that it bends, so nobody reads the whole vocabulary for them. Host and device, same bits everywhere.
-// This room must not know sequences or trees: what was said comes as counts, what the row's own path adds as a list of tokens.
+// What bends a row of logits before its warp: biases of tokens, and penalties for tokens that were said before. A row
+// names the tokens that it bends, so nobody reads the whole vocabulary for them. Host and device, same bits everywhere.
+// This room must not know sequences or trees: what was said comes as counts, what the row's own path adds as a list of
+// tokens.
 #pragma once
 #include <cstdint>
 
@@ -11,7 +12,8 @@ namespace foretoken {
 
 // How much a logit falls for having been said. 1, 0, 0: not at all.
 struct Penalties {
-  float repetition = 1;  // > 0: divides a positive logit and multiplies another (Keskar et al. 2019, arXiv 1909.05858, as Transformers has it)
+  float repetition = 1;  // > 0: divides a positive logit and multiplies another (Keskar et al. 2019, arXiv 1909.05858,
+                         // as Transformers has it)
   float frequency = 0;   // for each time that it was generated (OpenAI)
   float presence = 0;    // once, if it was generated (OpenAI)
 
@@ -43,8 +45,8 @@ FORETOKEN_HD inline float adjusted(float logit, const Said& s, const Penalties& 
   return s.times > 0 ? add(l, -by.presence) : l;
 }
 
-// Item `k` of count + length: bends the logit of one token, or of none where the token of the path is another item's. The items
-// of a row are independent of each other.
+// Item `k` of count + length: bends the logit of one token, or of none where the token of the path is another item's.
+// The items of a row are independent of each other.
 FORETOKEN_HD inline void adjust_item(float* logits, const Adjustment& a, int k) {
   Said s;
   if (k < a.count) {
@@ -57,8 +59,10 @@ FORETOKEN_HD inline void adjust_item(float* logits, const Adjustment& a, int k) 
     int low = 0, high = a.count;  // the first that is not below it
     while (low < high) {
       const int middle = (low + high) / 2;
-      if (a.said[middle].token < s.token) low = middle + 1;
-      else high = middle;
+      if (a.said[middle].token < s.token)
+        low = middle + 1;
+      else
+        high = middle;
     }
     if (low < a.count && a.said[low].token == s.token) return;
   }

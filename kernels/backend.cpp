@@ -4,7 +4,9 @@
 
 namespace foretoken {
 
-double host_clock() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+double host_clock() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
 
 Mirror Backend::mirror(std::int64_t bytes) {
   const Tensor memory = Tensor::host({bytes}, DType::u8);

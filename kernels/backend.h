@@ -1,9 +1,9 @@
-// The operations, in the order in which a forward uses them: all that a device must be able to do. Logic above is written
-// once; operations are written per device on purpose: reference (truth), cpu and cuda (speed).
-// This room must not know models, tokens' meaning, sequences or caches.
+// The operations, in the order in which a forward uses them: all that a device must be able to do. Logic above is
+// written once; operations are written per device on purpose: reference (truth), cpu and cuda (speed). This room must
+// not know models, tokens' meaning, sequences or caches.
 //
-// Unless a comment says otherwise: activations are f32 [rows, width] (a device may keep its own activation type inside a
-// forward), inputs may be views with strided rows, outputs are fresh and dense, and every row's result is the same
+// Unless a comment says otherwise: activations are f32 [rows, width] (a device may keep its own activation type inside
+// a forward), inputs may be views with strided rows, outputs are fresh and dense, and every row's result is the same
 // bits whatever other rows are in the batch (numerics: invariant).
 #pragma once
 #include <functional>
@@ -23,8 +23,8 @@ namespace foretoken {
 
 class Chance;
 
-// Host memory and its image on a device: what a forward reads besides weights and caches. The same memory where the device
-// reads the host's.
+// Host memory and its image on a device: what a forward reads besides weights and caches. The same memory where the
+// device reads the host's.
 struct Mirror {
   Tensor host, device;  // u8 [bytes]
 };
@@ -49,8 +49,8 @@ class Backend {
  public:
   virtual ~Backend() = default;
 
-  virtual std::string name() const = 0;          // "reference", "cpu", "cuda"
-  virtual std::string description() const = 0;   // the machine and the chosen instructions, for results
+  virtual std::string name() const = 0;         // "reference", "cpu", "cuda"
+  virtual std::string description() const = 0;  // the machine and the chosen instructions, for results
   virtual Device device() const { return {}; }
   std::uint64_t serial() const { return serial_.number(); }
 
@@ -62,42 +62,54 @@ class Backend {
   virtual std::int64_t free_memory() const { return 0; }
   // A copy to the host that may still be under way until the next synchronize(). `to` stays where it is until then.
   virtual void fetch(const Tensor& from, Tensor to) { copy(from, to); }
-  // Host memory with an image on the device, at an address that never changes. push() makes what the host wrote into its first
-  // `bytes` bytes visible to whatever the device does next; the host may write again at once.
+  // Host memory with an image on the device, at an address that never changes. push() makes what the host wrote into
+  // its first `bytes` bytes visible to whatever the device does next; the host may write again at once.
   virtual Mirror mirror(std::int64_t bytes);
   virtual void push(const Mirror& mirror, std::int64_t bytes) { (void)mirror, (void)bytes; }
   // Rearranges a weight for this device's `linear`, once, at load time. The result may drop `values`.
   virtual Weight prepare(Weight weight) = 0;
 
   // ---- a forward ----
-  virtual Tensor embed(const Tensor& table, const Tensor& tokens) = 0;  // table [vocab, width] f32|bf16, tokens i32 [rows] (-1: zeros) -> [rows, width]
-  virtual Tensor rms_norm(const Tensor& x, const Tensor& gain, float epsilon) = 0;  // gain f32 [width]; x / sqrt(mean x^2 + eps) * gain
-  virtual Tensor linear(const Tensor& x, const Weight& w) = 0;                      // [rows, in] -> f32 [rows, out]
+  virtual Tensor embed(
+      const Tensor& table,
+      const Tensor& tokens) = 0;  // table [vocab, width] f32|bf16, tokens i32 [rows] (-1: zeros) -> [rows, width]
+  virtual Tensor rms_norm(const Tensor& x, const Tensor& gain,
+                          float epsilon) = 0;                   // gain f32 [width]; x / sqrt(mean x^2 + eps) * gain
+  virtual Tensor linear(const Tensor& x, const Weight& w) = 0;  // [rows, in] -> f32 [rows, out]
   // The same into y, f32 [rows, out], whose memory the caller keeps from one replay to the next.
   virtual void linear_to(Tensor y, const Tensor& x, const Weight& w) { copy(linear(x, w), y); }
   // linear(rms_norm(x)), in the activation type of the device.
-  virtual Tensor norm_linear(const Tensor& x, const Tensor& gain, float epsilon, const Weight& w) { return linear(rms_norm(x, gain, epsilon), w); }
+  virtual Tensor norm_linear(const Tensor& x, const Tensor& gain, float epsilon, const Weight& w) {
+    return linear(rms_norm(x, gain, epsilon), w);
+  }
   // linear_to(y, rms_norm(x)), likewise.
-  virtual void norm_linear_to(Tensor y, const Tensor& x, const Tensor& gain, float epsilon, const Weight& w) { linear_to(y, rms_norm(x, gain, epsilon), w); }
+  virtual void norm_linear_to(Tensor y, const Tensor& x, const Tensor& gain, float epsilon, const Weight& w) {
+    linear_to(y, rms_norm(x, gain, epsilon), w);
+  }
   // In place, on a view x [rows, heads * head_size]: rms_norm of every head by itself, gain f32 [head_size].
   virtual void head_norm(Tensor x, const Tensor& gain, float epsilon) = 0;
-  // In place, on views q [rows, heads * head_size] and k [rows, kv_heads * head_size]: pairs (i, i + head_size / 2) of every
-  // head turn by positions[row] * frequencies[i] (f32 [head_size / 2]).
+  // In place, on views q [rows, heads * head_size] and k [rows, kv_heads * head_size]: pairs (i, i + head_size / 2) of
+  // every head turn by positions[row] * frequencies[i] (f32 [head_size / 2]).
   virtual void rope(Tensor q, Tensor k, const Layout& layout, const Tensor& frequencies, int head_size) = 0;
-  virtual void store(const Tensor& k, const Tensor& v, const KvLayer& kv, const Layout& layout) = 0;  // rows -> their slots
-  virtual void rope_store(Tensor q, Tensor k, const Tensor& v, const KvLayer& kv, const Layout& layout, const Tensor& frequencies) {
+  virtual void store(const Tensor& k, const Tensor& v, const KvLayer& kv,
+                     const Layout& layout) = 0;  // rows -> their slots
+  virtual void rope_store(Tensor q, Tensor k, const Tensor& v, const KvLayer& kv, const Layout& layout,
+                          const Tensor& frequencies) {
     rope(q, k, layout, frequencies, kv.head_size);
     store(k, v, kv, layout);
   }
   // softmax(q k^T * scale) v over the slots that each row sees; query head h reads kv head h / (heads / kv_heads).
-  virtual Tensor attend(const Tensor& q, const KvLayer& kv, const Layout& layout, float scale) = 0;   // [rows, heads * head_size]
+  virtual Tensor attend(const Tensor& q, const KvLayer& kv, const Layout& layout,
+                        float scale) = 0;  // [rows, heads * head_size]
   // rope_store, then attend. Fused where a device can: q and k may then stay as they were.
-  virtual Tensor rope_attend(Tensor q, Tensor k, const Tensor& v, const KvLayer& kv, const Layout& layout, const Tensor& frequencies, float scale) {
+  virtual Tensor rope_attend(Tensor q, Tensor k, const Tensor& v, const KvLayer& kv, const Layout& layout,
+                             const Tensor& frequencies, float scale) {
     rope_store(q, k, v, kv, layout, frequencies);
     return attend(q, kv, layout, scale);
   }
-  virtual Tensor silu_mul(const Tensor& gate_up) = 0;            // [rows, 2 width]: silu(first half) * second half -> [rows, width]
-  virtual void add(Tensor x, const Tensor& y) = 0;               // x += y
+  virtual Tensor silu_mul(
+      const Tensor& gate_up) = 0;                   // [rows, 2 width]: silu(first half) * second half -> [rows, width]
+  virtual void add(Tensor x, const Tensor& y) = 0;  // x += y
   virtual Tensor gather(const Tensor& x, const Tensor& rows) = 0;  // rows i32 [n] -> [n, width]
   // x += linear(h, w). Fused where a device can.
   virtual void linear_add(Tensor x, const Tensor& h, const Weight& w) { add(x, linear(h, w)); }
@@ -110,10 +122,11 @@ class Backend {
   virtual Laws law(const Tensor& logits, std::span<const Warp> warps) = 0;  // logits [n, vocab] f32, one warp a row
   // In place: row i of logits [n, vocab] f32 is bent as adjustments[i] says.
   virtual void adjust(Tensor logits, std::span<const Adjustment> adjustments) = 0;
-  // tokens i32, to[i] = a token drawn from laws row i as `draws[i]` names it; to may be strided (stride of dimension 0), and
-  // absent where every draw says itself where to write.
+  // tokens i32, to[i] = a token drawn from laws row i as `draws[i]` names it; to may be strided (stride of dimension
+  // 0), and absent where every draw says itself where to write.
   virtual void draw(const Laws& laws, std::span<const TokenDraw> draws, Tensor to) = 0;
-  // to[i] = *at[i], or known[i] where that address is null. known, to i32 [n]; at u64 [n] (addresses in the backend's memory).
+  // to[i] = *at[i], or known[i] where that address is null. known, to i32 [n]; at u64 [n] (addresses in the backend's
+  // memory).
   virtual void pick(const Tensor& known, const Tensor& at, Tensor to) = 0;
   // Host only: p[i] = law(begin + i) for i < n <= kTile; returns their tile_sum. What a HostLane asks for.
   virtual double law_tile(const Law& law, Token begin, int n, double* p) const {
@@ -122,19 +135,27 @@ class Backend {
   }
 
   // ---- caches ----
-  // KV compaction: copies all layers of slot from[i] to slot to[i] of one block table, in order (to[i] <= from[i], both ascending).
-  virtual void move(std::span<const KvLayer> layers, const Tensor& table, std::span<const std::int32_t> from, std::span<const std::int32_t> to) = 0;
+  // KV compaction: copies all layers of slot from[i] to slot to[i] of one block table, in order (to[i] <= from[i], both
+  // ascending).
+  virtual void move(std::span<const KvLayer> layers, const Tensor& table, std::span<const std::int32_t> from,
+                    std::span<const std::int32_t> to) = 0;
 
   // ---- running ----
-  // Runs `body`; a device may record it and replay it for the same key, numbers that say which body it is. A body has no host effects: what differs from one run
-  // to the next lies in mirrors, its results go to memory that the caller keeps, and what it allocates is gone at its end. `result`: what a second run
-  // writes again bit for bit (dense; none: nothing), by which a device may check that the record still is the body; what else it writes is not compared.
-  virtual void replay(std::span<const std::int64_t> key, const std::function<void()>& body, const Tensor& result = {}) { (void)key, (void)result, body(); }
-  // To how many of something (rows, tables, wanted laws, slots of context) a forward is padded, so that few keys serve many forwards.
+  // Runs `body`; a device may record it and replay it for the same key, numbers that say which body it is. A body has
+  // no host effects: what differs from one run to the next lies in mirrors, its results go to memory that the caller
+  // keeps, and what it allocates is gone at its end. `result`: what a second run writes again bit for bit (dense; none:
+  // nothing), by which a device may check that the record still is the body; what else it writes is not compared.
+  virtual void replay(std::span<const std::int64_t> key, const std::function<void()>& body, const Tensor& result = {}) {
+    (void)key, (void)result, body();
+  }
+  // To how many of something (rows, tables, wanted laws, slots of context) a forward is padded, so that few keys serve
+  // many forwards.
   virtual int padded(int n) const { return n; }
   virtual void synchronize() {}
-  virtual std::uint64_t recordings() const { return 0; }  // bodies that replay() recorded so far: milliseconds of the host each
-  virtual std::uint64_t waits() const { return 0; }       // times that the host waited for the device so far
+  virtual std::uint64_t recordings() const {
+    return 0;
+  }  // bodies that replay() recorded so far: milliseconds of the host each
+  virtual std::uint64_t waits() const { return 0; }  // times that the host waited for the device so far
   // A moment behind all work that has been asked for so far, and the seconds between two moments (after synchronize()).
   virtual Mark mark();
   virtual double seconds(const Mark& from, const Mark& to) const { return to.host - from.host; }

@@ -55,7 +55,8 @@ void keep_law(const LawRow& row, Laws& laws, int i) {
 void copy_on_host(const Tensor& from, Tensor to) {
   assert(from.shape() == to.shape() && from.dtype() == to.dtype());
   if (from.elements() == 0) return;
-  const std::int64_t rows = from.dense() && to.dense() ? 1 : from.dim(0), item = size_of(from.dtype());  // in one piece where both lie so
+  const std::int64_t rows = from.dense() && to.dense() ? 1 : from.dim(0),
+                     item = size_of(from.dtype());  // in one piece where both lie so
   const std::int64_t bytes = from.bytes() / rows;
   for (std::int64_t r = 0; r < rows; ++r) {
     std::memmove(static_cast<std::byte*>(to.raw()) + r * to.row_stride() * item,

@@ -10,8 +10,8 @@ namespace {
 
 constexpr std::int64_t kUnlimited = std::numeric_limits<std::int64_t>::max();
 
-// The number behind `key` in a file of "key number" lines, or the first number where `key` is empty; `otherwise` where there
-// is none ("max" is none).
+// The number behind `key` in a file of "key number" lines, or the first number where `key` is empty; `otherwise` where
+// there is none ("max" is none).
 std::int64_t number(const std::filesystem::path& file, const std::string& key, std::int64_t otherwise) {
   std::ifstream in(file);
   for (std::string line; std::getline(in, line);) {
@@ -35,12 +35,12 @@ std::int64_t left(std::int64_t most, std::int64_t used, std::int64_t droppable) 
 std::int64_t free_host_memory(const std::filesystem::path& root) {
   const std::int64_t available = number(root / "proc/meminfo", "MemAvailable:", 0) << 10;
   const auto two = root / "sys/fs/cgroup", one = two / "memory";
-  return std::min({available,
-                   left(number(two / "memory.max", "", kUnlimited), number(two / "memory.current", "", 0),
-                        number(two / "memory.stat", "inactive_file ", 0)),
-                   left(number(one / "memory.limit_in_bytes", "", kUnlimited),
-                        number(one / "memory.usage_in_bytes", "", 0),
-                        number(one / "memory.stat", "total_inactive_file ", 0))});
+  return std::min(
+      {available,
+       left(number(two / "memory.max", "", kUnlimited), number(two / "memory.current", "", 0),
+            number(two / "memory.stat", "inactive_file ", 0)),
+       left(number(one / "memory.limit_in_bytes", "", kUnlimited), number(one / "memory.usage_in_bytes", "", 0),
+            number(one / "memory.stat", "total_inactive_file ", 0))});
 }
 
 }  // namespace foretoken

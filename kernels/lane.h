@@ -26,8 +26,8 @@ class Chance {
   virtual Token race(int vocab, const std::function<double(Token)>& law, const Draws&, std::uint32_t position) = 0;
 };
 
-// A tile of a law: fills p[0 .. n) with the probabilities of the tokens t .. t + n and returns their tile_sum. This one asks
-// token by token.
+// A tile of a law: fills p[0 .. n) with the probabilities of the tokens t .. t + n and returns their tile_sum. This one
+// asks token by token.
 template <class L> auto scalar_tiles(const L& law) {
   return [law](Token t, int n, double* p) {
     for (int i = 0; i < n; ++i) p[i] = law(t + i);
@@ -79,8 +79,8 @@ template <class Tiles> Token win_race(const Tiles& tiles, int vocab, const Draws
   return best < 0 ? 0 : best;
 }
 
-// A plain loop over tiles of the vocabulary. The verbs of every Lane: draw, race, accept, sum, open, refuse, each, every, near. Answers are
-// double; every sum follows the tree of law.h, whoever evaluates a tile.
+// A plain loop over tiles of the vocabulary. The verbs of every Lane: draw, race, accept, sum, open, refuse, each,
+// every, near. Answers are double; every sum follows the tree of law.h, whoever evaluates a tile.
 class HostLane {
  public:
   HostLane(Backend& backend, int vocab, const Draws& draws) : backend_(&backend), vocab_(vocab), draws_(draws) {}
@@ -93,8 +93,8 @@ class HostLane {
   template <class F> void each(int n, const F& f) const {
     for (int i = 0; i < n; ++i) f(i);
   }
-  // Values that are read again and again, as f(0) ... f(n - 1) gives them, where the lane reads them fastest; null where it needs
-  // no such place or has none left. They may be read after settle().
+  // Values that are read again and again, as f(0) ... f(n - 1) gives them, where the lane reads them fastest; null
+  // where it needs no such place or has none left. They may be read after settle().
   template <class T, class F> const T* near(int, const F&) { return nullptr; }
   void settle() const {}
   // Whether f(i) holds for all i < n.
@@ -112,12 +112,14 @@ class HostLane {
 
   // A token from `law` (any callable Token -> double with sum 1) by inverting its CDF.
   template <class L> Token draw(const L& law, DrawName name) {
-    if (Chance* const chance = backend_->chance()) return chance->draw(vocab_, [&](Token x) { return double(law(x)); }, draws_, name);
+    if (Chance* const chance = backend_->chance())
+      return chance->draw(vocab_, [&](Token x) { return double(law(x)); }, draws_, name);
     return invert_cdf(tiles(law), vocab_, draws_.uniform(name));
   }
   // From what is left, by its own weights: the least token at which their sum exceeds u * mass.
   template <class P, class Q> Token draw(const Residual<P, Q>& r, DrawName name) {
-    if (Chance* const chance = backend_->chance()) return chance->draw(vocab_, [&](Token x) { return double(r(x)); }, draws_, name);
+    if (Chance* const chance = backend_->chance())
+      return chance->draw(vocab_, [&](Token x) { return double(r(x)); }, draws_, name);
     const auto tiles = [&](Token t, int n, double* p) {
       above(r, t, n, p);
       return sum_of(p, n);
@@ -128,7 +130,8 @@ class HostLane {
   // The winner of an exponential race: argmin of E_x / law(x) with noise named by absolute position and token, so that
   // everybody who races at one position meets the same noise.
   template <class L> Token race(const L& law, std::uint32_t position) {
-    if (Chance* const chance = backend_->chance()) return chance->race(vocab_, [&](Token x) { return double(law(x)); }, draws_, position);
+    if (Chance* const chance = backend_->chance())
+      return chance->race(vocab_, [&](Token x) { return double(law(x)); }, draws_, position);
     return win_race(tiles(law), vocab_, draws_, position);
   }
 
@@ -200,8 +203,8 @@ class HostLane {
   Draws draws_;
 };
 
-// Runs f(lane, i) for every i < count, each on a lane of its own that draws as draws[i] says. `f` is plain data with a host and
-// device call operator; it, `draws` and all that it points to lie in the backend's memory.
+// Runs f(lane, i) for every i < count, each on a lane of its own that draws as draws[i] says. `f` is plain data with a
+// host and device call operator; it, `draws` and all that it points to lie in the backend's memory.
 template <class F> void launch(Backend& backend, int count, const Draws* draws, int vocab, const F& f) {
 #if defined(__CUDACC__)
   if (backend.device().kind == Device::Kind::cuda) return launch_on_device(backend, count, draws, vocab, f);

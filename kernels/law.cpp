@@ -32,7 +32,9 @@ float threshold(Law law, const Warp& warp) {
   if (warp.top_p < 1) {
     const double limit = double(warp.top_p) * vocabulary_sum([&](Token x) { return law.weight(x); }, law.vocab);
     // Mass of tokens above a logit grows as the logit falls, so the least logit that stays is found by bisection.
-    auto stays = [&](float v) { return vocabulary_sum([&](Token x) { return law.logits[x] > v ? law.weight(x) : 0.0f; }, law.vocab) < limit; };
+    auto stays = [&](float v) {
+      return vocabulary_sum([&](Token x) { return law.logits[x] > v ? law.weight(x) : 0.0f; }, law.vocab) < limit;
+    };
     const auto end = std::partition_point(kept.begin() + 1, kept.end(), stays);
     kept.erase(end, kept.end());
   }

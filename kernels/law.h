@@ -15,19 +15,18 @@ using Token = std::int32_t;  // an index into a vocabulary; -1 means absent
 
 // How logits become a law. Applied in this order: temperature, top-k, top-p, min-p; ties at a threshold stay.
 struct Warp {
-  float temperature = 0;      // 0: the one-hot law of the greatest logit (lowest index among equals)
-  int top_k = 0;              // 0: off
-  float top_p = 1;            // keeps x while the mass of strictly more probable tokens is < top_p (order-independent)
-  float min_p = 0;            // keeps x with p(x) >= min_p * max p
+  float temperature = 0;  // 0: the one-hot law of the greatest logit (lowest index among equals)
+  int top_k = 0;          // 0: off
+  float top_p = 1;        // keeps x while the mass of strictly more probable tokens is < top_p (order-independent)
+  float min_p = 0;        // keeps x with p(x) >= min_p * max p
   bool raw_normalizer = false;  // also compute log sum exp(logits), for log-probabilities of the raw law
   bool operator==(const Warp&) const = default;
 };
 
-// exp(x) for x <= 0, float, in plain multiplications and additions so that every device agrees bit for bit: x = n log 2 + r with an
-// integer n and |r| <= log(2) / 2, and exp(x) = 2^n exp(r).
-// Relative error below 3e-7; 0 below -87.
+// exp(x) for x <= 0, float, in plain multiplications and additions so that every device agrees bit for bit: x = n log 2
+// + r with an integer n and |r| <= log(2) / 2, and exp(x) = 2^n exp(r). Relative error below 3e-7; 0 below -87.
 struct ExpParts {
-  float t;        // n + 1.5 * 2^23: adding that rounds to an integer, which the low bits of t then are
+  float t;         // n + 1.5 * 2^23: adding that rounds to an integer, which the low bits of t then are
   float mantissa;  // exp(r)
 };
 FORETOKEN_HD inline ExpParts exp_parts(float x) {
@@ -90,13 +89,13 @@ template <class F> FORETOKEN_HD double vocabulary_sum(F f, int vocab) {
 
 // What one pass over a row of logits leaves behind. 40 bytes a row.
 struct LawRow {
-  double mass = 1;             // sum of the weights that are kept
+  double mass = 1;                // sum of the weights that are kept
   double raw_log_normalizer = 0;  // log sum exp(logits); only if the warp asked for it
   float inverse_temperature = 1;
-  float peak = 0;              // the greatest logit
-  float threshold = 0;         // a token is kept if its logit is >= threshold
-  Token greedy = -1;           // index of the greatest logit, lowest among equals; -1: the row holds a NaN or no finite peak
-  std::int32_t one_hot = 0;    // 1: all mass on `greedy`
+  float peak = 0;       // the greatest logit
+  float threshold = 0;  // a token is kept if its logit is >= threshold
+  Token greedy = -1;    // index of the greatest logit, lowest among equals; -1: the row holds a NaN or no finite peak
+  std::int32_t one_hot = 0;  // 1: all mass on `greedy`
 };
 
 // One row, ready to be asked. Real-valued answers are double.
@@ -130,7 +129,9 @@ struct Laws {
   int count() const { return logits ? int(logits.dim(0)) : 0; }
   int vocab() const { return logits ? int(logits.dim(1)) : 0; }
   // Host memory only.
-  Law operator[](int i) const { return {logits.row<float>(i), *reinterpret_cast<const LawRow*>(rows.row<std::uint8_t>(i)), vocab()}; }
+  Law operator[](int i) const {
+    return {logits.row<float>(i), *reinterpret_cast<const LawRow*>(rows.row<std::uint8_t>(i)), vocab()};
+  }
   Laws slice(int begin, int n) const { return {logits.rows(begin, n), rows.rows(begin, n)}; }
 };
 

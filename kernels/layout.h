@@ -1,6 +1,6 @@
-// How the rows of one forward lie in KV pages, and what each may see. Pages are slices of one pool, all of the same number
-// of bytes; a page holds `page_rows` positions of every layer of one cache. No prefill flag, no decode mode: rows.
-// This room knows slots and pages; it must not know sequences, trees or drafters.
+// How the rows of one forward lie in KV pages, and what each may see. Pages are slices of one pool, all of the same
+// number of bytes; a page holds `page_rows` positions of every layer of one cache. No prefill flag, no decode mode:
+// rows. This room knows slots and pages; it must not know sequences, trees or drafters.
 #pragma once
 #include <cstdint>
 
@@ -10,12 +10,12 @@ namespace foretoken {
 
 // Where one layer's keys and values stand in every page: [kv_heads, page_rows, head_size] each, at a byte offset.
 struct KvLayer {
-  Tensor pool;                   // u8 [pages, page_bytes]
-  std::int64_t keys = 0;         // byte offset in a page
-  std::int64_t values = 0;       // byte offset in a page
+  Tensor pool;              // u8 [pages, page_bytes]
+  std::int64_t keys = 0;    // byte offset in a page
+  std::int64_t values = 0;  // byte offset in a page
   int page_rows = 0;
   int kv_heads = 0, head_size = 0;
-  DType dtype = DType::f32;      // f32, bf16
+  DType dtype = DType::f32;  // f32, bf16
 };
 
 // Rows of all sequences of a forward, one after another. A slot is a position in the sequence's own block table: slot s
@@ -26,16 +26,17 @@ struct KvLayer {
 // (with the trunk of its path) visible, and a bit for each further ancestor and for itself.
 struct Layout {
   int rows = 0, sequences = 0, words = 0, table_width = 0;
-  int deepest = 0;    // no row looks at this slot or one behind it (bound for scratch and for splits of the context)
-  int longest = 0;    // no block table has more rows than this
-  Tensor positions;   // i32 [rows]: depth in the sequence, for the rotation
-  Tensor slots;       // i32 [rows]: the slot to which the row's key and value go
-  Tensor owner;       // i32 [rows]: index of the row's block table
-  Tensor begins;      // i32 [sequences + 1]: the rows of block table i are [begins[i], begins[i + 1]), the same as owner says
-  Tensor visible;     // i32 [rows]
-  Tensor first;       // i32 [rows]: slots before this one are not seen (sliding window); absent: 0
-  Tensor ancestors;   // u64 [rows, words]; absent when words == 0
-  Tensor tables;      // i32 [sequences, table_width]: page numbers
+  int deepest = 0;   // no row looks at this slot or one behind it (bound for scratch and for splits of the context)
+  int longest = 0;   // no block table has more rows than this
+  Tensor positions;  // i32 [rows]: depth in the sequence, for the rotation
+  Tensor slots;      // i32 [rows]: the slot to which the row's key and value go
+  Tensor owner;      // i32 [rows]: index of the row's block table
+  Tensor
+      begins;  // i32 [sequences + 1]: the rows of block table i are [begins[i], begins[i + 1]), the same as owner says
+  Tensor visible;    // i32 [rows]
+  Tensor first;      // i32 [rows]: slots before this one are not seen (sliding window); absent: 0
+  Tensor ancestors;  // u64 [rows, words]; absent when words == 0
+  Tensor tables;     // i32 [sequences, table_width]: page numbers
 };
 
 }  // namespace foretoken

@@ -14,7 +14,8 @@ struct Philox {
   std::uint32_t word[4];
 };
 
-FORETOKEN_HD inline Philox philox4x32_10(std::uint32_t c0, std::uint32_t c1, std::uint32_t c2, std::uint32_t c3, std::uint32_t k0, std::uint32_t k1) {
+FORETOKEN_HD inline Philox philox4x32_10(std::uint32_t c0, std::uint32_t c1, std::uint32_t c2, std::uint32_t c3,
+                                         std::uint32_t k0, std::uint32_t k1) {
   for (int round = 0; round < 10; ++round) {
     const std::uint64_t a = 0xD2511F53ull * c0, b = 0xCD9E8D57ull * c2;
     const std::uint32_t n0 = std::uint32_t(b >> 32) ^ c1 ^ k0, n2 = std::uint32_t(a >> 32) ^ c3 ^ k1;
@@ -48,17 +49,21 @@ struct Draws {
   FORETOKEN_HD std::uint32_t bits(DrawName n) const {
     return philox4x32_10(std::uint32_t(stream), std::uint32_t(stream >> 32), root,
                          std::uint32_t(n.role) << 29 | (scope & 63u) << 23 | (n.node & 4095u) << 11 | (n.index & 2047u),
-                         std::uint32_t(seed), std::uint32_t(seed >> 32)).word[0];
+                         std::uint32_t(seed), std::uint32_t(seed >> 32))
+        .word[0];
   }
   // In (0, 1), never an end, exact in double.
   FORETOKEN_HD double uniform(DrawName n) const { return uniform_from(bits(n)); }
 
   // Noise named by absolute position and target token, for the `coupled` verifier alone: four tokens share a counter.
-  FORETOKEN_HD double noise(std::uint32_t position, std::uint32_t token) const { return uniform_from(noise_block(position, token).word[token & 3u]); }
+  FORETOKEN_HD double noise(std::uint32_t position, std::uint32_t token) const {
+    return uniform_from(noise_block(position, token).word[token & 3u]);
+  }
   // The four tokens that share the counter of `token`.
   FORETOKEN_HD Philox noise_block(std::uint32_t position, std::uint32_t token) const {
     return philox4x32_10(std::uint32_t(stream), std::uint32_t(stream >> 32), position,
-                         std::uint32_t(Role::noise) << 29 | (token >> 2), std::uint32_t(seed), std::uint32_t(seed >> 32));
+                         std::uint32_t(Role::noise) << 29 | (token >> 2), std::uint32_t(seed),
+                         std::uint32_t(seed >> 32));
   }
   FORETOKEN_HD static double uniform_from(std::uint32_t bits) { return (double(bits) + 0.5) * 0x1p-32; }
 };

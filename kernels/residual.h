@@ -1,13 +1,13 @@
-// What a law becomes when guesses from it were refused: the algebra of recursive rejection, lazily evaluated, host and device.
-// This room must not know trees, verifiers or who evaluates it.
+// What a law becomes when guesses from it were refused: the algebra of recursive rejection, lazily evaluated, host and
+// device. This room must not know trees, verifiers or who evaluates it.
 #pragma once
 #include "kernels/host_device.h"
 #include "kernels/law.h"
 
 namespace foretoken {
 
-// What is left of p after children drawn from q were refused: r(x) = (p(x) - c q(x))+ / mass, and 0 for refused guesses.
-// Closed under refusal: subtracting q from r gives (p - (c + mass) q)+ over its own sum. Lazy: no scratch row.
+// What is left of p after children drawn from q were refused: r(x) = (p(x) - c q(x))+ / mass, and 0 for refused
+// guesses. Closed under refusal: subtracting q from r gives (p - (c + mass) q)+ over its own sum. Lazy: no scratch row.
 template <class P, class Q> struct Residual {
   static constexpr int kMaxRefused = 64;
   P p;

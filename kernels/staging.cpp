@@ -15,7 +15,9 @@ Staging::Array Staging::array(Shape shape, DType dtype) {
   const std::int64_t at = used_, bytes = shape.elements() * size_of(dtype);
   used_ = (at + bytes + kAlignment - 1) / kAlignment * kAlignment;
   assert(used_ <= mirror_.host.dim(0));
-  const auto view = [&](const Tensor& memory) { return Tensor(memory.owner(), memory.data<std::byte>() + at, shape, dtype, memory.device()); };
+  const auto view = [&](const Tensor& memory) {
+    return Tensor(memory.owner(), memory.data<std::byte>() + at, shape, dtype, memory.device());
+  };
   return {view(mirror_.host), view(mirror_.device)};
 }
 

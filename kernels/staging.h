@@ -1,6 +1,6 @@
-// Arrays that the host fills and the device reads: laid out one after another in one mirror, so that one copy moves them all.
-// The same sequence of arrays of the same sizes lies at the same addresses every time, which is what a replay needs.
-// This room must not know what the arrays mean.
+// Arrays that the host fills and the device reads: laid out one after another in one mirror, so that one copy moves
+// them all. The same sequence of arrays of the same sizes lies at the same addresses every time, which is what a replay
+// needs. This room must not know what the arrays mean.
 #pragma once
 #include <cstdint>
 
@@ -21,7 +21,8 @@ class Staging {
   Array array(Shape shape, DType dtype);
   // Makes everything that was filled since begin() visible to the device.
   void push() { backend_.push(mirror_, used_); }
-  // Where the images lie: arrays of the same sizes in the same order lie at the same addresses as long as this is the same.
+  // Where the images lie: arrays of the same sizes in the same order lie at the same addresses as long as this is the
+  // same.
   const void* place() const { return mirror_.device.raw(); }
 
   static constexpr std::int64_t kAlignment = 64;

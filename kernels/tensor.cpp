@@ -22,7 +22,8 @@ float float_from_f16(std::uint16_t bits) {
     f = float(fraction) * 0x1p-24f;
     return sign ? -f : f;
   }
-  const std::uint32_t u = exponent == 31 ? sign | 0x7f800000u | fraction << 13 : sign | (exponent + 112) << 23 | fraction << 13;
+  const std::uint32_t u =
+      exponent == 31 ? sign | 0x7f800000u | fraction << 13 : sign | (exponent + 112) << 23 | fraction << 13;
   std::memcpy(&f, &u, 4);
   return f;
 }
@@ -33,7 +34,8 @@ std::string Shape::text() const {
   return s + "]";
 }
 
-Tensor::Tensor(std::shared_ptr<void> owner, void* data, Shape shape, DType dtype, Device device, std::int64_t row_stride)
+Tensor::Tensor(std::shared_ptr<void> owner, void* data, Shape shape, DType dtype, Device device,
+               std::int64_t row_stride)
     : owner_(std::move(owner)), data_(data), shape_(shape), dtype_(dtype), device_(device), row_stride_(row_stride) {
   if (row_stride_ < 0) row_stride_ = shape.rank() > 0 && shape[0] > 0 ? shape.elements() / shape[0] : 1;
 }
@@ -43,8 +45,11 @@ Tensor Tensor::host(Shape shape, DType dtype) {
   const std::size_t wanted = std::size_t(shape.elements() * size_of(dtype)), grain = wanted >= 2 * kHuge ? kHuge : 64;
   const std::size_t bytes = (wanted + grain - 1) / grain * grain;
   void* p = std::aligned_alloc(grain, bytes ? bytes : 64);
-  if (p && grain == kHuge) (void)madvise(p, bytes, MADV_HUGEPAGE);  // a page fault for 2 MiB instead of 4 KiB, where the system has such pages
-  if (!p) throw Error("out of memory: could not allocate " + std::to_string(bytes) + " bytes on the host; use a smaller batch or pool");
+  if (p && grain == kHuge)
+    (void)madvise(p, bytes, MADV_HUGEPAGE);  // a page fault for 2 MiB instead of 4 KiB, where the system has such pages
+  if (!p)
+    throw Error("out of memory: could not allocate " + std::to_string(bytes) +
+                " bytes on the host; use a smaller batch or pool");
   return Tensor(std::shared_ptr<void>(p, std::free), p, shape, dtype);
 }
 
@@ -62,7 +67,8 @@ Tensor Tensor::rows(std::int64_t begin, std::int64_t count) const {
 
 Tensor Tensor::columns(std::int64_t begin, std::int64_t count) const {
   assert(rank() == 2 && begin >= 0 && begin + count <= dim(1));
-  return Tensor(owner_, static_cast<char*>(data_) + begin * size_of(dtype_), {dim(0), count}, dtype_, device_, row_stride_);
+  return Tensor(owner_, static_cast<char*>(data_) + begin * size_of(dtype_), {dim(0), count}, dtype_, device_,
+                row_stride_);
 }
 
 Tensor Tensor::reshaped(Shape shape) const {

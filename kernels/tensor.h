@@ -27,8 +27,10 @@ struct bf16 {
   explicit bf16(float f) {
     std::uint32_t u;
     std::memcpy(&u, &f, 4);
-    if ((u & 0x7fffffffu) > 0x7f800000u) bits = std::uint16_t(u >> 16 | 0x40u);
-    else bits = std::uint16_t((u + 0x7fffu + (u >> 16 & 1u)) >> 16);
+    if ((u & 0x7fffffffu) > 0x7f800000u)
+      bits = std::uint16_t(u >> 16 | 0x40u);
+    else
+      bits = std::uint16_t((u + 0x7fffu + (u >> 16 & 1u)) >> 16);
   }
   explicit operator float() const {
     const std::uint32_t u = std::uint32_t(bits) << 16;
@@ -83,7 +85,8 @@ class Tensor {
  public:
   Tensor() = default;
   // `owner` keeps `data` alive. `row_stride` counts elements; -1 means dense.
-  Tensor(std::shared_ptr<void> owner, void* data, Shape shape, DType dtype, Device device = {}, std::int64_t row_stride = -1);
+  Tensor(std::shared_ptr<void> owner, void* data, Shape shape, DType dtype, Device device = {},
+         std::int64_t row_stride = -1);
 
   // Host memory, 64-byte aligned, uninitialised.
   static Tensor host(Shape shape, DType dtype);

@@ -23,8 +23,8 @@ void quantize_group(const Weight& dense, std::int64_t o, std::int64_t g, Weight&
     if (std::isnan(v)) low = high = v;  // and so it stays
     low = std::min(low, v), high = std::max(high, v);
   }
-  // Steps must be normal floats. A group without them counts as constant: q = 0 and zero = -1 give scale itself. A NaN or an
-  // infinity must not turn into an innocent number: the whole group becomes NaN, and the logits will tell.
+  // Steps must be normal floats. A group without them counts as constant: q = 0 and zero = -1 give scale itself. A NaN
+  // or an infinity must not turn into an innocent number: the whole group becomes NaN, and the logits will tell.
   const float range = high - low;
   const bool steps = std::isfinite(range) && range >= 255.0f * std::numeric_limits<float>::min();
   const float scale = steps ? range / 255.0f : std::isfinite(range) ? low : std::numeric_limits<float>::quiet_NaN();

@@ -16,10 +16,10 @@ struct Weight {
   std::int64_t out = 0, in = 0;
   Format format = Format::dense;
   Tensor values;
-  Tensor scales;  // f32 [out, in / group]; absent for dense
-  Tensor zeros;   // f32 [out, in / group]; absent means 0
-  Tensor bias;    // f32 [out]; absent means 0
-  int group = 0;  // inputs that share a scale; divides `in`
+  Tensor scales;                         // f32 [out, in / group]; absent for dense
+  Tensor zeros;                          // f32 [out, in / group]; absent means 0
+  Tensor bias;                           // f32 [out]; absent means 0
+  int group = 0;                         // inputs that share a scale; divides `in`
   std::shared_ptr<const void> prepared;  // a backend's own rearrangement of `values`, made by Backend::prepare
 
   explicit operator bool() const { return bool(values) || prepared != nullptr; }
@@ -33,8 +33,8 @@ struct Weight {
   }
 };
 
-// Rounds a dense weight to int8 with one scale and zero per group of inputs (asymmetric, min and max of the group map to
-// -128 and 127). `group` must divide the number of inputs.
+// Rounds a dense weight to int8 with one scale and zero per group of inputs (asymmetric, min and max of the group map
+// to -128 and 127). `group` must divide the number of inputs.
 Weight quantize_int8(const Weight& dense, int group);
 
 }  // namespace foretoken

@@ -1,6 +1,6 @@
-// Speculative sampling: a child x drawn from q stands with probability min(1, r(x) / q(x)), where r is what is left of p;
-// after each refusal r becomes (r - q)+ over its mass; if no child stands, the next token is drawn from r.
-// Leviathan et al. 2023 (arXiv 2211.17192), Chen et al. 2023 (2302.01318); with several i.i.d. children this is recursive
+// Speculative sampling: a child x drawn from q stands with probability min(1, r(x) / q(x)), where r is what is left of
+// p; after each refusal r becomes (r - q)+ over its mass; if no child stands, the next token is drawn from r. Leviathan
+// et al. 2023 (arXiv 2211.17192), Chen et al. 2023 (2302.01318); with several i.i.d. children this is recursive
 // rejection (SpecInfer, 2305.09781). A certain guess has a one-hot q. Exact for the target's (warped) law.
 #include "verifiers/verifiers.h"
 
@@ -17,9 +17,12 @@ struct SpeculativeSampling {
       for (int c = t.child(node, node); c >= 0 && chosen < 0; c = t.child(node, c), ++tried) {
         const Token x = t.tokens[c];
         const double ratio = t.certain(c) ? r(x) : r(x) / t.q(node)(x);
-        if (lane.accept(ratio, {Role::accept, std::uint32_t(c), 0})) chosen = c;
-        else if (t.certain(c)) lane.refuse_guess(r, x);
-        else lane.refuse_draw(r);
+        if (lane.accept(ratio, {Role::accept, std::uint32_t(c), 0}))
+          chosen = c;
+        else if (t.certain(c))
+          lane.refuse_guess(r, x);
+        else
+          lane.refuse_draw(r);
       }
       if (chosen < 0) {
         v.finish(lane.draw(r, {tried ? Role::residual : Role::bonus, std::uint32_t(node), 0}));
@@ -33,9 +36,12 @@ struct SpeculativeSampling {
 }  // namespace
 
 Entry<Verifier> speculative_sampling() {
-  return {"accept with min(1, p/q), else draw from the residual; exact", "arXiv 2211.17192, 2302.01318, 2305.09781", {},
+  return {"accept with min(1, p/q), else draw from the residual; exact",
+          "arXiv 2211.17192, 2302.01318, 2305.09781",
+          {},
           [](const nlohmann::json&, Host&) {
-            return std::make_unique<RuleVerifier<SpeculativeSampling>>(Soundness{{Drawn::certain, Drawn::chain, Drawn::independent, Drawn::marginals}, "exact", false});
+            return std::make_unique<RuleVerifier<SpeculativeSampling>>(
+                Soundness{{Drawn::certain, Drawn::chain, Drawn::independent, Drawn::marginals}, "exact", false});
           }};
 }
 

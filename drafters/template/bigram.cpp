@@ -1,6 +1,6 @@
-// A drafter to copy: a bigram table of what this sequence has said so far. Each guess is the most frequent follower of the
-// token before it (the latest of equals), so a draft is a walk through the table: no model, no draw.
-// Adaptive n-gram drafting: Ou et al. 2024 (arXiv 2404.08698).
+// A drafter to copy: a bigram table of what this sequence has said so far. Each guess is the most frequent follower of
+// the token before it (the latest of equals), so a draft is a walk through the table: no model, no draw. Adaptive
+// n-gram drafting: Ou et al. 2024 (arXiv 2404.08698).
 #include <unordered_map>
 
 #include "framework/decode/host.h"
@@ -35,7 +35,8 @@ class Bigram : public Drafter {
       Table& table = tables_[r.sequence->id];
       table.learn(r.sequence->tokens);
       DraftTree tree = DraftTree::rooted(backend_, r.sequence->last(), r.budget);
-      for (auto next = table.best.find(r.sequence->last()); tree.nodes <= r.budget && next != table.best.end(); next = table.best.find(next->second))
+      for (auto next = table.best.find(r.sequence->last()); tree.nodes <= r.budget && next != table.best.end();
+           next = table.best.find(next->second))
         tree.guess(tree.nodes - 1, next->second);
       trees.push_back(std::move(tree));
     }
@@ -51,9 +52,13 @@ class Bigram : public Drafter {
 }  // namespace
 
 Entry<Drafter> bigram() {
-  return {"the most frequent follower of each token", "arXiv 2404.08698", {}, [](const nlohmann::json&, Host& host) { return std::make_unique<Bigram>(host.backend()); }};
+  return {"the most frequent follower of each token", "arXiv 2404.08698", {}, [](const nlohmann::json&, Host& host) {
+            return std::make_unique<Bigram>(host.backend());
+          }};
 }
 }  // namespace foretoken
 
 extern "C" const char* foretoken_abi() { return foretoken::kAbi; }
-extern "C" void foretoken_plugin(foretoken::Registries& registries) { registries.drafters.add("bigram", foretoken::bigram()); }
+extern "C" void foretoken_plugin(foretoken::Registries& registries) {
+  registries.drafters.add("bigram", foretoken::bigram());
+}

@@ -18,7 +18,8 @@ using Clock = std::chrono::steady_clock;
 double since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
 // All configurations that the kit tries, those of one name, or the one that was given.
-std::vector<json> chosen(const std::vector<json>& tried, const json& given, const std::function<json(const json&)>& complete) {
+std::vector<json> chosen(const std::vector<json>& tried, const json& given,
+                         const std::function<json(const json&)>& complete) {
   if (given.is_null()) return tried;
   if (given.size() > 1) return {complete(given)};
   std::vector<json> some;
@@ -97,9 +98,12 @@ class Session {
     const std::vector<double> adjusted = holm_adjusted(p_values);
     for (std::size_t i = 0; i < tests.size(); ++i) {
       tests[i]->measure = adjusted[i];
-      if (adjusted[i] > level || tests[i]->ruling == LawReport::Ruling::broken) continue;  // a scene that failed gave its own reason
+      if (adjusted[i] > level || tests[i]->ruling == LawReport::Ruling::broken)
+        continue;  // a scene that failed gave its own reason
       tests[i]->ruling = LawReport::Ruling::broken;
-      tests[i]->reason = "a joint chi-square of " + std::to_string(tests[i]->cases) + " texts gives p = " + std::to_string(p_values[i]) + ", " + std::to_string(adjusted[i]) + " after Holm's correction";
+      tests[i]->reason = "a joint chi-square of " + std::to_string(tests[i]->cases) +
+                         " texts gives p = " + std::to_string(p_values[i]) + ", " + std::to_string(adjusted[i]) +
+                         " after Holm's correction";
     }
   }
 
@@ -107,15 +111,19 @@ class Session {
     for (LawReport& r : reports_) {
       if (r.ruling != LawReport::Ruling::holds || r.asked == r.scenes) continue;
       r.ruling = LawReport::Ruling::not_shown;
-      r.reason = std::to_string(r.scenes - r.asked) + " of its " + std::to_string(r.scenes) + " scenes did not begin in the time given; --seconds gives more";
+      r.reason = std::to_string(r.scenes - r.asked) + " of its " + std::to_string(r.scenes) +
+                 " scenes did not begin in the time given; --seconds gives more";
     }
     return std::move(reports_);
   }
 
  private:
   void add(const KitLaw& law, const Candidate& c, const Ground& ground, bool asked) {
-    LawReport r{.law = law.name, .subject = c.subject.text(), .reason = asked ? law.silent(c, ground) : "it was not asked: other laws were named"};
-    if (!r.reason.empty()) r.ruling = LawReport::Ruling::silent;
+    LawReport r{.law = law.name,
+                .subject = c.subject.text(),
+                .reason = asked ? law.silent(c, ground) : "it was not asked: other laws were named"};
+    if (!r.reason.empty())
+      r.ruling = LawReport::Ruling::silent;
     else
       for (LawCase& scene : law.cases(c, ground)) jobs_.push_back({reports_.size(), r.scenes++, std::move(scene)});
     reports_.push_back(std::move(r));
@@ -155,25 +163,33 @@ void LawReport::count_cut(int scenes, int depth) {
 
 std::vector<Candidate> candidates(const Choice& choice) {
   const Registries& r = choice.registries;
-  const auto drafters = chosen(drafter_configurations(r), choice.drafter, [&](const json& c) { return r.drafters.complete(c); });
-  const auto verifiers = chosen(verifier_configurations(r), choice.verifier, [&](const json& c) { return r.verifiers.complete(c); });
+  const auto drafters =
+      chosen(drafter_configurations(r), choice.drafter, [&](const json& c) { return r.drafters.complete(c); });
+  const auto verifiers =
+      chosen(verifier_configurations(r), choice.verifier, [&](const json& c) { return r.verifiers.complete(c); });
   const json fixed{{"name", "fixed"}, {"length", 4}};
   std::vector<Candidate> all;
   const auto add = [&](const json& drafter, const json& policy, const json& verifier, bool own) {
     if (sound(r, drafter, verifier)) all.push_back(candidate({r, {drafter, policy, verifier}}, own));
   };
   for (const json& drafter : drafters)
-    for (const json& verifier : verifiers) add(drafter, choice.policy.is_null() ? fixed : r.policies.complete(choice.policy), verifier, !choice.policy.is_null());
+    for (const json& verifier : verifiers)
+      add(drafter, choice.policy.is_null() ? fixed : r.policies.complete(choice.policy), verifier,
+          !choice.policy.is_null());
   if (choice.policy.is_null() && choice.drafter.is_null())
     for (const auto& [name, entry] : r.policies.entries())
       if (name != "fixed")
-        for (const json& verifier : verifiers) add({{"name", "draft_model"}, {"model", "table:other"}}, r.policies.complete({{"name", name}}), verifier, true);
+        for (const json& verifier : verifiers)
+          add({{"name", "draft_model"}, {"model", "table:other"}}, r.policies.complete({{"name", name}}), verifier,
+              true);
   if (all.empty()) {
     const auto takes = soundness_of(r, verifiers.at(0)).takes;
     std::string kinds, taken;
-    for (const Drawn d : needs_of(r, drafters.at(0)).proposes) kinds += (kinds.empty() ? "" : ", ") + std::string(foretoken::name_of(d));
+    for (const Drawn d : needs_of(r, drafters.at(0)).proposes)
+      kinds += (kinds.empty() ? "" : ", ") + std::string(foretoken::name_of(d));
     for (const Drawn d : takes) taken += (taken.empty() ? "" : ", ") + std::string(foretoken::name_of(d));
-    throw Error("no verifier that was chosen is sound for the drafter: its nodes are drawn '" + kinds + "', the verifier takes '" + taken + "'; choose another pair");
+    throw Error("no verifier that was chosen is sound for the drafter: its nodes are drawn '" + kinds +
+                "', the verifier takes '" + taken + "'; choose another pair");
   }
   return all;
 }
@@ -182,7 +198,8 @@ CheckReport check(const std::vector<Candidate>& candidates, Ground ground, const
   const auto start = Clock::now();
   expect_known(how.laws);
   CheckReport report;
-  ground.sampled_tests = int(std::ranges::count_if(candidates, [](const Candidate& c) { return c.soundness.promise.rfind("exact", 0) == 0; }));
+  ground.sampled_tests = int(
+      std::ranges::count_if(candidates, [](const Candidate& c) { return c.soundness.promise.rfind("exact", 0) == 0; }));
   Session session(candidates, ground, how.laws);
   session.run(how.threads, how.seconds, start);
   session.correct(ground.level);
@@ -190,8 +207,10 @@ CheckReport check(const std::vector<Candidate>& candidates, Ground ground, const
   report.level = ground.level, report.of_all_laws = how.laws.empty();
   for (const Candidate& c : candidates) report.subjects.push_back(c.subject.text());
   for (const LawReport& r : report.laws) {
-    if (r.ruling == LawReport::Ruling::broken) report.sentences.push_back("the law '" + r.law + "' is broken by " + r.subject + ": " + r.reason);
-    if (r.ruling == LawReport::Ruling::not_shown) report.sentences.push_back("the law '" + r.law + "' was not shown of " + r.subject + ": " + r.reason);
+    if (r.ruling == LawReport::Ruling::broken)
+      report.sentences.push_back("the law '" + r.law + "' is broken by " + r.subject + ": " + r.reason);
+    if (r.ruling == LawReport::Ruling::not_shown)
+      report.sentences.push_back("the law '" + r.law + "' was not shown of " + r.subject + ": " + r.reason);
   }
   if (std::ranges::all_of(report.laws, [](const LawReport& r) { return r.ruling == LawReport::Ruling::silent; }))
     report.sentences.push_back("nothing was shown: no law that was named has anything to ask of what was named");

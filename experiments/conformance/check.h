@@ -1,22 +1,23 @@
-// Asks every law of the kit of every chosen combination of drafter, policy and verifier, several scenes at once, and keeps what
-// was found. Knows no subject by name, nothing of terminals or files.
+// Asks every law of the kit of every chosen combination of drafter, policy and verifier, several scenes at once, and
+// keeps what was found. Knows no subject by name, nothing of terminals or files.
 #pragma once
-#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
+
+#include <nlohmann/json.hpp>
 
 #include "experiments/conformance/law_table.h"
 
 namespace foretoken::conformance {
 
-// Who is to be asked. A null chair means everybody registered; a configuration with nothing but a name means all configurations
-// that the kit tries of it.
+// Who is to be asked. A null chair means everybody registered; a configuration with nothing but a name means all
+// configurations that the kit tries of it.
 struct Choice {
   Registries registries;
   nlohmann::json drafter, policy, verifier;
 };
-// Every sound combination, under a fixed length; where no policy was chosen also one drafter under every other policy. None at all
-// is an Error that says why.
+// Every sound combination, under a fixed length; where no policy was chosen also one drafter under every other policy.
+// None at all is an Error that says why.
 std::vector<Candidate> candidates(const Choice& choice);
 
 // One law and one candidate.
@@ -29,7 +30,8 @@ struct LawReport {
   long cases = 0, accepted = 0, refused = 0;
   double measure = 0, seconds = 0;
   std::map<std::string, long> seen{};
-  int cut = 0, least_depth = 0;  // scenes that were looked at less deep than they say, and how deep the shallowest was, in tokens
+  int cut = 0, least_depth =
+                   0;  // scenes that were looked at less deep than they say, and how deep the shallowest was, in tokens
   std::vector<std::string> notes{};  // refusals of options
   // Counts `scenes` that were cut, `depth` deep at the least.
   void count_cut(int scenes, int depth);

@@ -31,7 +31,9 @@ int Enumerator::take(const std::vector<int>& possible) {
   if (possible.size() == 1) return possible.front();
   if (at_ == script_.size()) script_.push_back({0, int(possible.size())});
   if (possible.empty() || script_[at_].ways != int(possible.size()))
-    throw Error("something besides its named draws decides what this decoder does: a script of choices met other choices when it ran again");
+    throw Error(
+        "something besides its named draws decides what this decoder does: a script of choices met other choices when "
+        "it ran again");
   return possible.at(std::size_t(script_[at_++].at));
 }
 

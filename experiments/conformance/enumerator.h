@@ -1,10 +1,12 @@
-// Follows every outcome of every draw, with its exact probability, through production code: a Chance in the place of Philox.
-// One name is one draw. For every name the interval of the uniform that is still possible is kept; `accept(p)` splits it at
-// p, `draw` at the law's CDF, weights are ratios of lengths, and a name that is met again goes on with its interval; of a race,
-// likewise, the part of the noise that is still possible. Only so does the proof see one draw used twice. This room must not know trees, verifiers or engines.
+// Follows every outcome of every draw, with its exact probability, through production code: a Chance in the place of
+// Philox. One name is one draw. For every name the interval of the uniform that is still possible is kept; `accept(p)`
+// splits it at p, `draw` at the law's CDF, weights are ratios of lengths, and a name that is met again goes on with its
+// interval; of a race, likewise, the part of the noise that is still possible. Only so does the proof see one draw used
+// twice. This room must not know trees, verifiers or engines.
 //
 //   Enumerator chance;
-//   do { ... run everything from the start; its outcome has the probability chance.weight() ... } while (chance.next());
+//   do { ... run everything from the start; its outcome has the probability chance.weight() ... } while
+//   (chance.next());
 #pragma once
 #include <map>
 #include <tuple>
@@ -17,7 +19,8 @@ namespace foretoken::conformance {
 
 class Enumerator : public Chance {
  public:
-  // Without memory every draw is a fresh uniform: what a proof would be that forks at every draw. It misses reused draws.
+  // Without memory every draw is a fresh uniform: what a proof would be that forks at every draw. It misses reused
+  // draws.
   explicit Enumerator(bool remembers = true) : remembers_(remembers) {}
 
   bool accept(double probability, const Draws& draws, DrawName name) override;
@@ -36,7 +39,8 @@ class Enumerator : public Chance {
     double low = 0, high = 1;
   };
   // seed, stream, root (or position of a race), then role, scope, node, index as the generator tells them apart.
-  using Name = std::tuple<std::uint64_t, std::uint64_t, std::uint32_t, std::uint32_t, std::uint32_t, std::uint32_t, std::uint32_t>;
+  using Name = std::tuple<std::uint64_t, std::uint64_t, std::uint32_t, std::uint32_t, std::uint32_t, std::uint32_t,
+                          std::uint32_t>;
   struct Choice {
     int at = 0, ways = 1;
   };

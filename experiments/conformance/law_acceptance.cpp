@@ -33,7 +33,8 @@ struct Tally {
 };
 
 // Every position that was tested: up to the first refusal.
-void tally(const Drafted& d, const SequenceReport& r, const TableModel& target, const Sampling& sampling, const Soundness& how, std::map<int, Tally>& tallies) {
+void tally(const Drafted& d, const SequenceReport& r, const TableModel& target, const Sampling& sampling,
+           const Soundness& how, std::map<int, Tally>& tallies) {
   Text context = d.context;
   for (int node = 1; node < d.tree.nodes && node <= r.accepted + 1; ++node) {
     const Token guess = *d.tree.tokens.row<Token>(node);
@@ -48,7 +49,8 @@ void tally(const Drafted& d, const SequenceReport& r, const TableModel& target, 
 
 }  // namespace
 
-Finding acceptance(const Subject& subject, const Scene& scene, Backend& backend, const TableModel::Options& options, std::span<const Ask> asks) {
+Finding acceptance(const Subject& subject, const Scene& scene, Backend& backend, const TableModel::Options& options,
+                   std::span<const Ask> asks) {
   Finding f{.what = subject.text()};
   const Cast cast = table_cast(options);
   const Soundness how = soundness_of(subject.registries, subject.chairs.verifier);
@@ -63,12 +65,16 @@ Finding acceptance(const Subject& subject, const Scene& scene, Backend& backend,
   };
   const auto judge = [&](Engine&, const StepReport& report, std::span<const Sequence* const>) {
     for (const SequenceReport& r : report.sequences)
-      if (r.judged && f.holds) tally(last.at(r.id), r, static_cast<const TableModel&>(*cast.target), scene.sampling, how, tallies);
+      if (r.judged && f.holds)
+        tally(last.at(r.id), r, static_cast<const TableModel&>(*cast.target), scene.sampling, how, tallies);
   };
   play(watched(subject, record), scene, backend, cast, asks, judge);
   for (const auto& [position, t] : tallies) {
-    const double z = t.variance > 1e-9 ? (double(t.accepted) - t.expected) / std::sqrt(t.variance) : std::abs(double(t.accepted) - t.expected) < 1e-6 ? 0 : 1e9;
-    f.what += "; position " + std::to_string(position) + ": " + std::to_string(t.accepted) + " of " + std::to_string(t.tested) + ", expected " + std::to_string(t.expected) + ", z " + std::to_string(z);
+    const double z = t.variance > 1e-9 ? (double(t.accepted) - t.expected) / std::sqrt(t.variance)
+                     : std::abs(double(t.accepted) - t.expected) < 1e-6 ? 0
+                                                                        : 1e9;
+    f.what += "; position " + std::to_string(position) + ": " + std::to_string(t.accepted) + " of " +
+              std::to_string(t.tested) + ", expected " + std::to_string(t.expected) + ", z " + std::to_string(z);
     f.measure = std::max(f.measure, std::abs(z));
     f.cases += t.tested, f.accepted += t.accepted, f.refused += t.tested - t.accepted;
   }

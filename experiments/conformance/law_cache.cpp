@@ -1,8 +1,8 @@
 #include <algorithm>
 #include <map>
 
-#include "kernels/host_backend.h"
 #include "experiments/conformance/laws.h"
+#include "kernels/host_backend.h"
 
 namespace foretoken::conformance {
 namespace {
@@ -14,13 +14,18 @@ std::string difference(const DraftTree& a, const DraftTree& b) {
   if (a.nodes != b.nodes) return std::to_string(a.nodes) + " nodes instead of " + std::to_string(b.nodes);
   for (int n = 1; n < a.nodes; ++n) {
     const std::string node = "node " + std::to_string(n);
-    if (*a.tokens.row<Token>(n) != *b.tokens.row<Token>(n)) return node + " is " + std::to_string(*a.tokens.row<Token>(n)) + " instead of " + std::to_string(*b.tokens.row<Token>(n));
-    if (*a.parents.row<std::int32_t>(n) != *b.parents.row<std::int32_t>(n) || *a.q.drawn.row<std::uint8_t>(n) != *b.q.drawn.row<std::uint8_t>(n)) return node + " hangs or was drawn otherwise";
+    if (*a.tokens.row<Token>(n) != *b.tokens.row<Token>(n))
+      return node + " is " + std::to_string(*a.tokens.row<Token>(n)) + " instead of " +
+             std::to_string(*b.tokens.row<Token>(n));
+    if (*a.parents.row<std::int32_t>(n) != *b.parents.row<std::int32_t>(n) ||
+        *a.q.drawn.row<std::uint8_t>(n) != *b.q.drawn.row<std::uint8_t>(n))
+      return node + " hangs or was drawn otherwise";
   }
   if (a.q.laws.size() != b.q.laws.size()) return "another number of laws";
   for (std::size_t n = 0; n < a.q.laws.size(); ++n) {
     if (bool(a.q.laws[n]) != bool(b.q.laws[n])) return "a law is missing";
-    if (a.q.laws[n] && (bytes_of(a.q.laws[n].logits) != bytes_of(b.q.laws[n].logits) || bytes_of(a.q.laws[n].rows) != bytes_of(b.q.laws[n].rows)))
+    if (a.q.laws[n] && (bytes_of(a.q.laws[n].logits) != bytes_of(b.q.laws[n].logits) ||
+                        bytes_of(a.q.laws[n].rows) != bytes_of(b.q.laws[n].rows)))
       return "the law after node " + std::to_string(n) + " differs";
   }
   return "";
@@ -44,7 +49,8 @@ std::string rows_of(Backend& backend, const KvCache& cache, SequenceId id, int n
 }
 
 // Feeds the first n tokens at once to an empty cache.
-std::string fresh_rows(Backend& backend, std::shared_ptr<Model> model, const KvCache& like, const Sequence& sequence, int n) {
+std::string fresh_rows(Backend& backend, std::shared_ptr<Model> model, const KvCache& like, const Sequence& sequence,
+                       int n) {
   const std::int64_t page_bytes = like.layers().front().pool.dim(1);
   PagePool pool(backend, page_bytes, like.pages_for(n));
   CachedModel fresh(backend, std::move(model), pool, false);
@@ -57,20 +63,25 @@ std::string fresh_rows(Backend& backend, std::shared_ptr<Model> model, const KvC
   return rows;
 }
 
-void check_cache(Backend& backend, CachedModel& cached, std::shared_ptr<Model> model, const Sequence& sequence, Finding& f) {
+void check_cache(Backend& backend, CachedModel& cached, std::shared_ptr<Model> model, const Sequence& sequence,
+                 Finding& f) {
   KvCache& cache = cached.cache();
   if (cache.confirmed(sequence.id) == 0) return;  // it waits, or was never asked for
   const int held = cache.settle(sequence);
-  const std::string who = model->info().name + ", sequence " + std::to_string(sequence.id) + " of " + std::to_string(sequence.length()) + " tokens: ";
+  const std::string who = model->info().name + ", sequence " + std::to_string(sequence.id) + " of " +
+                          std::to_string(sequence.length()) + " tokens: ";
   const int pages = int(cache.held(sequence.id).table.size());
-  if (pages != cache.pages_for(held)) f.fail(who + std::to_string(pages) + " pages hold " + std::to_string(held) + " rows");
-  if (rows_of(backend, cache, sequence.id, held) != fresh_rows(backend, std::move(model), cache, sequence, held)) f.fail(who + "keys and values differ from a fresh prefill's");
+  if (pages != cache.pages_for(held))
+    f.fail(who + std::to_string(pages) + " pages hold " + std::to_string(held) + " rows");
+  if (rows_of(backend, cache, sequence.id, held) != fresh_rows(backend, std::move(model), cache, sequence, held))
+    f.fail(who + "keys and values differ from a fresh prefill's");
   ++f.cases;
 }
 
 }  // namespace
 
-Finding memory(const Subject& subject, const Scene& scene, HostBackend& backend, const Cast& cast, std::span<const Ask> asks) {
+Finding memory(const Subject& subject, const Scene& scene, HostBackend& backend, const Cast& cast,
+               std::span<const Ask> asks) {
   Finding f{.what = subject.text()};
   const auto compare = [&](Host&, std::span<const DraftRequest> requests, std::span<const DraftTree> trees) {
     for (std::size_t i = 0; i < requests.size(); ++i) {
@@ -81,7 +92,9 @@ Finding memory(const Subject& subject, const Scene& scene, HostBackend& backend,
       DraftRequest request = requests[i];
       request.rows = 1 << 20;
       const std::string how = difference(trees[i], fresh->draft({&request, 1}).front());
-      if (!how.empty()) f.fail("sequence " + std::to_string(request.sequence->id) + " at length " + std::to_string(request.sequence->length()) + ": " + how);
+      if (!how.empty())
+        f.fail("sequence " + std::to_string(request.sequence->id) + " at length " +
+               std::to_string(request.sequence->length()) + ": " + how);
       fresh->forget(*request.sequence);
       ++f.cases;
     }
@@ -91,20 +104,25 @@ Finding memory(const Subject& subject, const Scene& scene, HostBackend& backend,
   return f;
 }
 
-Finding cache(const Subject& subject, const Scene& scene, Backend& backend, const Cast& cast, std::span<const Ask> asks) {
+Finding cache(const Subject& subject, const Scene& scene, Backend& backend, const Cast& cast,
+              std::span<const Ask> asks) {
   Finding f{.what = subject.text()};
   std::vector<std::shared_ptr<Model>> models{cast.target};
   Cast noted = cast;
-  noted.load = [&](const ModelChoice& choice, const std::string& dtype) { return models.emplace_back(cast.load(choice, dtype)); };
+  noted.load = [&](const ModelChoice& choice, const std::string& dtype) {
+    return models.emplace_back(cast.load(choice, dtype));
+  };
   const auto model_of = [&](const CachedModel& c) {
     return *std::ranges::find_if(models, [&](const auto& m) { return &m->info() == &c.info(); });
   };
-  const Played played = play(subject, scene, backend, noted, asks, [&](Engine& engine, const StepReport&, std::span<const Sequence* const> running) {
-    for (const Sequence* s : running) {
-      check_cache(backend, engine.target(), cast.target, *s, f);
-      for (const auto& c : engine.host().caches()) check_cache(backend, *c, model_of(*c), *s, f);
-    }
-  });
+  const Played played = play(subject, scene, backend, noted, asks,
+                             [&](Engine& engine, const StepReport&, std::span<const Sequence* const> running) {
+                               for (const Sequence* s : running) {
+                                 check_cache(backend, engine.target(), cast.target, *s, f);
+                                 for (const auto& c : engine.host().caches())
+                                   check_cache(backend, *c, model_of(*c), *s, f);
+                               }
+                             });
   if (played.pages_left != 0) f.fail(std::to_string(played.pages_left) + " pages are still held at the end");
   f.accepted = played.accepted, f.refused = played.refusals;
   return f;

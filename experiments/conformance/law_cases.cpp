@@ -24,16 +24,23 @@ Cases exact_cases(const Candidate& c, const Ground& g) {
     if (c.own_policy && pattern.max_new_tokens == 0) pattern.max_new_tokens = pattern.tokens + 1;
     for (const Text& prompt : where) {
       pattern.prompts = {prompt};
-      all.push_back({scene + ", after [" + text_of(prompt) + "]", [s = under_length(c, length), pattern] { return exact(s, pattern); }});
+      all.push_back({scene + ", after [" + text_of(prompt) + "]",
+                     [s = under_length(c, length), pattern] { return exact(s, pattern); }});
     }
   };
   ask("2 tokens, 4 deep", 3, {.target = {.vocab = 2, .seed = 3, .impossible = 0.1}, .tokens = 4}, prompts);
   ask("3 tokens, 4 deep", 2, {.target = {.vocab = 3, .seed = 5}, .tokens = 4}, {{1, 0, 1, 0}});
-  ask("4 tokens, 3 deep", 2, {.target = {.vocab = 4, .order = 2, .seed = 7, .impossible = 0.2}, .tokens = 3}, {{3, 1, 0, 3, 1}});
-  ask("5 tokens, whole context", 2, {.target = {.vocab = 5, .order = 0, .seed = 9, .impossible = 0.25}, .tokens = 2}, {{0}, {2, 4, 2, 4}});
-  ask("2 tokens, 5 deep, several rounds", 2, {.target = {.vocab = 2, .seed = 4, .impossible = 0.1}, .tokens = 5}, prompts);
-  ask("a stop token inside a draft", 3, {.target = {.vocab = 3, .seed = 13, .impossible = 0.2}, .tokens = 3, .scene = {.stop_tokens = {2}}}, {{0, 1, 0, 1}});
-  ask("the length limit inside a draft", 3, {.target = {.vocab = 3, .seed = 15}, .tokens = 3, .max_new_tokens = 3}, {{1, 0, 1, 0}});
+  ask("4 tokens, 3 deep", 2, {.target = {.vocab = 4, .order = 2, .seed = 7, .impossible = 0.2}, .tokens = 3},
+      {{3, 1, 0, 3, 1}});
+  ask("5 tokens, whole context", 2, {.target = {.vocab = 5, .order = 0, .seed = 9, .impossible = 0.25}, .tokens = 2},
+      {{0}, {2, 4, 2, 4}});
+  ask("2 tokens, 5 deep, several rounds", 2, {.target = {.vocab = 2, .seed = 4, .impossible = 0.1}, .tokens = 5},
+      prompts);
+  ask("a stop token inside a draft", 3,
+      {.target = {.vocab = 3, .seed = 13, .impossible = 0.2}, .tokens = 3, .scene = {.stop_tokens = {2}}},
+      {{0, 1, 0, 1}});
+  ask("the length limit inside a draft", 3, {.target = {.vocab = 3, .seed = 15}, .tokens = 3, .max_new_tokens = 3},
+      {{1, 0, 1, 0}});
   ExactCase two{.target = {.vocab = 2, .seed = 23, .impossible = 0.1}, .prompts = {{0, 1}, {0, 1}}, .tokens = 2};
   if (c.own_policy) two.max_new_tokens = 3;
   all.push_back({"two sequences at once", [s = under_length(c, 2), two] { return exact(s, two); }});
@@ -41,7 +48,10 @@ Cases exact_cases(const Candidate& c, const Ground& g) {
 }
 
 Cases sampled_cases(const Candidate& c, const Ground& g) {
-  const SampledCase scene{.target = {.vocab = 3, .seed = 61, .impossible = 0.1}, .prompt = {0, 1, 0, 1}, .tokens = 3, .level = g.level / g.sampled_tests};
+  const SampledCase scene{.target = {.vocab = 3, .seed = 61, .impossible = 0.1},
+                          .prompt = {0, 1, 0, 1},
+                          .tokens = 3,
+                          .level = g.level / g.sampled_tests};
   return {{"3 tokens, 3 deep, batch 64", [s = under_length(c, 2), scene] {
              ReferenceBackend b;
              return sampled(s, scene, b);
@@ -51,10 +61,13 @@ Cases sampled_cases(const Candidate& c, const Ground& g) {
 Cases acceptance_cases(const Candidate& c, const Ground&) {
   Cases all;
   for (const float temperature : {1.0f, 0.6f})
-    all.push_back({"4 tokens, 400 requests, temperature " + std::to_string(temperature).substr(0, 3), [s = under_length(c, 4), temperature] {
+    all.push_back({"4 tokens, 400 requests, temperature " + std::to_string(temperature).substr(0, 3),
+                   [s = under_length(c, 4), temperature] {
                      ReferenceBackend b;
-                     const Scene scene{.sampling = {.temperature = temperature}, .engine = {.batch = 16, .step_rows = 1024, .page_rows = 4, .pages = 1024}};
-                     return acceptance(s, scene, b, {.vocab = 4, .order = 3, .seed = 73}, random_asks(400, 4, 12, 40, 4));
+                     const Scene scene{.sampling = {.temperature = temperature},
+                                       .engine = {.batch = 16, .step_rows = 1024, .page_rows = 4, .pages = 1024}};
+                     return acceptance(s, scene, b, {.vocab = 4, .order = 3, .seed = 73},
+                                       random_asks(400, 4, 12, 40, 4));
                    }});
   return all;
 }
@@ -76,7 +89,9 @@ Cases causal_cases(const Candidate& c, const Ground&) {
     all.push_back({std::to_string(vocab) + " tokens", [s = under_length(c, 4), vocab] {
                      ReferenceBackend b;
                      const TableModel::Options target{.vocab = vocab, .order = 2, .seed = 91};
-                     return causal(s, {.engine = {.batch = 3, .step_rows = 256, .page_rows = 3, .pages = 256, .check = true}}, b, table_cast(target), random_asks(5, vocab, 10, 16, 11));
+                     return causal(
+                         s, {.engine = {.batch = 3, .step_rows = 256, .page_rows = 3, .pages = 256, .check = true}}, b,
+                         table_cast(target), random_asks(5, vocab, 10, 16, 11));
                    }});
   return all;
 }
@@ -89,12 +104,15 @@ void twins(Cases& all, const Candidate& c) {
   for (const std::string& option : c.model_options) twin.chairs.drafter[option] = "table:same";
   if (twin.chairs.drafter.contains("temperature")) twin.chairs.drafter.erase("temperature");
   for (const Sampling& sampling : {Sampling{.temperature = 0}, Sampling{.temperature = 1}, talkative(1)}) {
-    if (sampling.temperature > 0 && c.soundness.acceptance != Acceptance::overlap) continue;  // it may refuse the target's own guess
-    const std::string how = "temperature " + std::to_string(int(sampling.temperature)) + (sampling.penalties().counts() ? ", penalties" : "");
+    if (sampling.temperature > 0 && c.soundness.acceptance != Acceptance::overlap)
+      continue;  // it may refuse the target's own guess
+    const std::string how = "temperature " + std::to_string(int(sampling.temperature)) +
+                            (sampling.penalties().counts() ? ", penalties" : "");
     all.push_back({"the target as its own draft, " + how, [twin, sampling] {
                      ReferenceBackend b;
                      const Scene scene{.sampling = sampling, .engine = {.page_rows = 2, .pages = 512, .check = true}};
-                     return twin_accepts_all(twin, scene, b, table_cast({.vocab = 5, .seed = 71}), random_asks(10, 5, 12, 30, 1));
+                     return twin_accepts_all(twin, scene, b, table_cast({.vocab = 5, .seed = 71}),
+                                             random_asks(10, 5, 12, 30, 1));
                    }});
   }
 }
@@ -119,7 +137,8 @@ Cases limits_cases(const Candidate& c, const Ground&) {
   for (const float temperature : {0.0f, 1.0f})
     all.push_back({"no budget, temperature " + std::to_string(int(temperature)), [s = c.subject, temperature] {
                      ReferenceBackend b;
-                     return no_budget_is_plain(s, {.sampling = {.temperature = temperature}}, b, table_cast({.vocab = 5, .seed = 72}), random_asks(10, 5, 12, 30, 3));
+                     return no_budget_is_plain(s, {.sampling = {.temperature = temperature}}, b,
+                                               table_cast({.vocab = 5, .seed = 72}), random_asks(10, 5, 12, 30, 3));
                    }});
   twins(all, c);
   random_drafts(all, c);

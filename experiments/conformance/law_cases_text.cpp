@@ -23,16 +23,22 @@ Cases text_cases(const Candidate& c, const Ground& g, const std::vector<Sampling
   for (const Sampling& sampling : samplings)
     all.push_back({"tables, " + brief(sampling), [s = under_length(c, 5), sampling] {
                      ReferenceBackend b;
-                     return same_text(s, {.sampling = sampling}, b, table_cast({.vocab = 5, .order = 2, .seed = 31}), random_asks(12, 5, 12, 40, 1));
+                     return same_text(s, {.sampling = sampling}, b, table_cast({.vocab = 5, .order = 2, .seed = 31}),
+                                      random_asks(12, 5, 12, 40, 1));
                    }});
   for (const Ground::Device& device : g.devices) {
     const bool first = &device == &g.devices.front(), host = device.name.rfind("cpu", 0) == 0;
     if (!g.trained || (host && !first)) continue;  // one instruction set of the host will do for whole models
-    all.push_back({"trained models on " + device.name + ", " + brief(samplings.front()), [s = under_length(c, 4), sampling = samplings.front(), make = device.make, trained = g.trained] {
+    all.push_back({"trained models on " + device.name + ", " + brief(samplings.front()),
+                   [s = under_length(c, 4), sampling = samplings.front(), make = device.make, trained = g.trained] {
                      const auto b = make();
                      const Cast cast = trained(*b);
                      const auto asks = random_asks(6, std::min(500, cast.target->info().vocab), 24, 40, 2);
-                     return same_text(s, {.sampling = sampling, .engine = {.batch = 3, .step_rows = 40, .page_rows = 8, .pages = 512, .check = true}}, *b, cast, asks);
+                     return same_text(
+                         s,
+                         {.sampling = sampling,
+                          .engine = {.batch = 3, .step_rows = 40, .page_rows = 8, .pages = 512, .check = true}},
+                         *b, cast, asks);
                    }});
   }
   return all;
@@ -51,14 +57,16 @@ std::vector<Ask> crowd(int count, int vocab, int tokens, std::uint64_t seed) {
 }
 
 Finding in_crowds(const Subject& s, const Sampling& sampling, bool whole) {
-  const EngineOptions engines[] = {{.batch = 8, .step_rows = 512, .page_rows = 3, .pages = 512, .check = true},
-                                   {.batch = 5, .step_rows = 9, .page_rows = 1, .pages = 512, .check = true},
-                                   {.batch = 6, .step_rows = 40, .page_rows = 2, .pages = 40, .check = true},
-                                   {.batch = 7, .step_rows = 64, .page_rows = 2, .pages = 48, .reuse_prefixes = false, .check = true}};
+  const EngineOptions engines[] = {
+      {.batch = 8, .step_rows = 512, .page_rows = 3, .pages = 512, .check = true},
+      {.batch = 5, .step_rows = 9, .page_rows = 1, .pages = 512, .check = true},
+      {.batch = 6, .step_rows = 40, .page_rows = 2, .pages = 40, .check = true},
+      {.batch = 7, .step_rows = 64, .page_rows = 2, .pages = 48, .reuse_prefixes = false, .check = true}};
   CrowdCase c{{}, whole};
   for (const EngineOptions& e : engines) c.crowds.push_back({.sampling = sampling, .engine = e});
   ReferenceBackend b;
-  const Scene alone{.sampling = sampling, .engine = {.batch = 1, .step_rows = 512, .page_rows = 4, .pages = 512, .check = true}};
+  const Scene alone{.sampling = sampling,
+                    .engine = {.batch = 1, .step_rows = 512, .page_rows = 4, .pages = 512, .check = true}};
   Finding f = batch(s, alone, c, b, table_cast({.vocab = 4, .order = 3, .seed = 51}), crowd(14, 4, 24, 1));
   if (f.holds && f.seen["preemptions"] == 0) f.fail("no crowd was ever preempted, so nothing was shown");
   if (f.holds && f.seen["prefix rows"] == 0) f.fail("no prefix was ever hit, so nothing was shown");
@@ -67,10 +75,12 @@ Finding in_crowds(const Subject& s, const Sampling& sampling, bool whole) {
 
 using StepLaw = Finding (*)(const Subject&, const Scene&, HostBackend&, const Cast&, std::span<const Ask>);
 
-LawCase step_case(StepLaw law, const Candidate& c, const std::string& scene, float temperature, const EngineOptions& engine, int requests) {
+LawCase step_case(StepLaw law, const Candidate& c, const std::string& scene, float temperature,
+                  const EngineOptions& engine, int requests) {
   return {scene + ", temperature " + std::to_string(int(temperature)), [=, s = under_length(c, 5)] {
             ReferenceBackend b;
-            return law(s, {.sampling = {.temperature = temperature}, .engine = engine}, b, table_cast({.vocab = 4, .order = 2, .seed = 41}), random_asks(requests, 4, 12, 24, 5));
+            return law(s, {.sampling = {.temperature = temperature}, .engine = engine}, b,
+                       table_cast({.vocab = 4, .order = 2, .seed = 41}), random_asks(requests, 4, 12, 24, 5));
           }};
 }
 
@@ -79,31 +89,40 @@ LawCase step_case(StepLaw law, const Candidate& c, const std::string& scene, flo
 Cases greedy_cases(const Candidate& c, const Ground& g) { return text_cases(c, g, {{.temperature = 0}, talkative(0)}); }
 
 Cases coupled_cases(const Candidate& c, const Ground& g) {
-  return text_cases(c, g, {{.temperature = 1}, {.temperature = 0.5f, .top_p = 0.9f}, {.temperature = 2, .top_k = 3}, talkative(1)});
+  return text_cases(
+      c, g, {{.temperature = 1}, {.temperature = 0.5f, .top_p = 0.9f}, {.temperature = 2, .top_k = 3}, talkative(1)});
 }
 
 Cases batch_cases(const Candidate& c, const Ground&) {
-  const bool same = c.soundness.promise.find("path-identical") != std::string::npos, exact = c.soundness.promise.rfind("exact", 0) == 0;
+  const bool same = c.soundness.promise.find("path-identical") != std::string::npos,
+             exact = c.soundness.promise.rfind("exact", 0) == 0;
   const Subject s = under_length(c, 4);
   Cases all;
-  if (!c.needs.learns || same || exact) all.push_back({"four crowds, greedy", [s, exact] { return in_crowds(s, {.temperature = 0}, exact); }});
-  all.push_back({same ? "four crowds, temperature 1: texts" : "four crowds, temperature 1: verdicts of equal trees", [s, same] { return in_crowds(s, {.temperature = 1}, same); }});
+  if (!c.needs.learns || same || exact)
+    all.push_back({"four crowds, greedy", [s, exact] { return in_crowds(s, {.temperature = 0}, exact); }});
+  all.push_back({same ? "four crowds, temperature 1: texts" : "four crowds, temperature 1: verdicts of equal trees",
+                 [s, same] { return in_crowds(s, {.temperature = 1}, same); }});
   return all;
 }
 
 Cases memory_cases(const Candidate& c, const Ground&) {
   Cases all;
-  for (const float temperature : {0.0f, 1.0f}) all.push_back(step_case(memory, c, "10 requests", temperature, kRoomy, 10));
+  for (const float temperature : {0.0f, 1.0f})
+    all.push_back(step_case(memory, c, "10 requests", temperature, kRoomy, 10));
   return all;
 }
 
 Cases cache_cases(const Candidate& c, const Ground&) {
-  const StepLaw law = [](const Subject& s, const Scene& scene, HostBackend& b, const Cast& cast, std::span<const Ask> asks) { return cache(s, scene, b, cast, asks); };
+  const StepLaw law = [](const Subject& s, const Scene& scene, HostBackend& b, const Cast& cast,
+                         std::span<const Ask> asks) { return cache(s, scene, b, cast, asks); };
   Cases all;
   for (const int page_rows : {1, 3, 4})
-    all.push_back(step_case(law, c, "pages of " + std::to_string(page_rows), 1, {.batch = 4, .step_rows = 24, .page_rows = page_rows, .pages = 256, .check = true}, 10));
-  all.push_back(step_case(law, c, "a pool so small that sequences are preempted", 1, {.batch = 6, .step_rows = 24, .page_rows = 2, .pages = 24, .check = true}, 10));
-  all.push_back(step_case(law, c, "pages of 3", 0, {.batch = 4, .step_rows = 24, .page_rows = 3, .pages = 256, .check = true}, 10));
+    all.push_back(step_case(law, c, "pages of " + std::to_string(page_rows), 1,
+                            {.batch = 4, .step_rows = 24, .page_rows = page_rows, .pages = 256, .check = true}, 10));
+  all.push_back(step_case(law, c, "a pool so small that sequences are preempted", 1,
+                          {.batch = 6, .step_rows = 24, .page_rows = 2, .pages = 24, .check = true}, 10));
+  all.push_back(step_case(law, c, "pages of 3", 0,
+                          {.batch = 4, .step_rows = 24, .page_rows = 3, .pages = 256, .check = true}, 10));
   return all;
 }
 
@@ -118,10 +137,13 @@ Cases device_cases(const Candidate& c, const Ground& g) {
                      }});
     for (const Sampling& sampling : {Sampling{.temperature = 1}, talkative(0.9f)})
       for (const int vocab : {5, 261})
-        all.push_back({device.name + ", texts, vocabulary " + std::to_string(vocab) + ", " + brief(sampling), [s = under_length(c, 4), device, vocab, sampling] {
+        all.push_back({device.name + ", texts, vocabulary " + std::to_string(vocab) + ", " + brief(sampling),
+                       [s = under_length(c, 4), device, vocab, sampling] {
                          ReferenceBackend reference;
                          const auto other = device.make();
-                         return same_on_devices(s, {.sampling = sampling}, reference, *other, table_cast({.vocab = vocab, .order = 1, .seed = 95}), random_asks(8, vocab, 10, 24, 12));
+                         return same_on_devices(s, {.sampling = sampling}, reference, *other,
+                                                table_cast({.vocab = vocab, .order = 1, .seed = 95}),
+                                                random_asks(8, vocab, 10, 24, 12));
                        }});
   }
   return all;

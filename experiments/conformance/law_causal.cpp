@@ -13,11 +13,14 @@ class Forcing : public Chance {
  public:
   Forcing() = default;
   Forcing(Which which, Token token) : forced_(true), which_(which), token_(token) {}
-  bool accept(double probability, const Draws& draws, DrawName name) override { return draws.uniform(name) < probability; }
+  bool accept(double probability, const Draws& draws, DrawName name) override {
+    return draws.uniform(name) < probability;
+  }
   Token draw(int vocab, const std::function<double(Token)>& law, const Draws& draws, DrawName name) override {
     const Which which{name.node, name.index};
     if (name.role == Role::draft) met.insert(which);
-    if (!forced_ || name.role != Role::draft || which != which_) return invert_cdf(scalar_tiles(law), vocab, draws.uniform(name));
+    if (!forced_ || name.role != Role::draft || which != which_)
+      return invert_cdf(scalar_tiles(law), vocab, draws.uniform(name));
     possible = possible && law(token_) > 0;
     return token_;
   }
@@ -65,8 +68,10 @@ class Round {
       const std::string before = fixed_before(tree, int(which.first));
       if (seen.empty()) seen = before;
       if (before == seen) continue;
-      return f.fail("sequence " + std::to_string(request_.sequence->id) + " at length " + std::to_string(request_.sequence->length()) + ": what stands up to node " +
-                    std::to_string(which.first) + " depends on that node's own token: [" + before + "] with token " + std::to_string(x) + ", else [" + seen + "]");
+      return f.fail("sequence " + std::to_string(request_.sequence->id) + " at length " +
+                    std::to_string(request_.sequence->length()) + ": what stands up to node " +
+                    std::to_string(which.first) + " depends on that node's own token: [" + before + "] with token " +
+                    std::to_string(x) + ", else [" + seen + "]");
     }
   }
 
@@ -74,7 +79,8 @@ class Round {
   // Nodes before `node`, and of it that it is there and hangs somewhere.
   static std::string fixed_before(const DraftTree& tree, int node) {
     std::string s;
-    for (int n = 1; n < std::min(node, tree.nodes); ++n) s += std::to_string(*tree.parents.row<std::int32_t>(n)) + ">" + std::to_string(*tree.tokens.row<Token>(n)) + " ";
+    for (int n = 1; n < std::min(node, tree.nodes); ++n)
+      s += std::to_string(*tree.parents.row<std::int32_t>(n)) + ">" + std::to_string(*tree.tokens.row<Token>(n)) + " ";
     return s + (node < tree.nodes ? std::to_string(*tree.parents.row<std::int32_t>(node)) + ">?" : "absent");
   }
 
@@ -87,7 +93,8 @@ class Round {
 
 }  // namespace
 
-Finding causal(const Subject& subject, const Scene& scene, HostBackend& backend, const Cast& cast, std::span<const Ask> asks) {
+Finding causal(const Subject& subject, const Scene& scene, HostBackend& backend, const Cast& cast,
+               std::span<const Ask> asks) {
   Finding f{.what = subject.text()};
   const auto judge = [&](Host&, std::span<const DraftRequest> requests, std::span<const DraftTree>) {
     for (const DraftRequest& request : requests) {

@@ -13,23 +13,34 @@ Tensor host_of(Backend& backend, const Tensor& t) {
   return copy;
 }
 
-std::string bytes_of(const Tensor& dense) { return {static_cast<const char*>(dense.raw()), std::size_t(dense.bytes())}; }
+std::string bytes_of(const Tensor& dense) {
+  return {static_cast<const char*>(dense.raw()), std::size_t(dense.bytes())};
+}
 
 // Logits and warps of some chains: the same for every device.
 struct Material {
-  explicit Material(const DeviceCase& c) : c(c), p(Tensor::host({c.sequences * (c.nodes + 1), c.vocab}, DType::f32)), q(Tensor::host({c.sequences * c.nodes, c.vocab}, DType::f32)) {
+  explicit Material(const DeviceCase& c)
+      : c(c),
+        p(Tensor::host({c.sequences * (c.nodes + 1), c.vocab}, DType::f32)),
+        q(Tensor::host({c.sequences * c.nodes, c.vocab}, DType::f32)) {
     const Draws draws{c.seed, 0, 0, 0};
     for (Tensor* t : {&p, &q})
       for (std::int64_t i = 0; i < t->dim(0) * c.vocab; ++i)
-        t->data<float>()[i] = std::floor(float(24 * draws.uniform({t == &p ? Role::draft : Role::accept, std::uint32_t(i & 4095), std::uint32_t(i >> 12)}))) / 4 - 3;  // ties abound
+        t->data<float>()[i] = std::floor(float(24 * draws.uniform({t == &p ? Role::draft : Role::accept,
+                                                                   std::uint32_t(i & 4095), std::uint32_t(i >> 12)}))) /
+                                  4 -
+                              3;  // ties abound
     // Drafts lean towards the target, so that some of them stand.
     for (int i = 0; i < c.sequences; ++i)
       for (int n = 0; n < c.nodes; ++n)
-        for (int x = 0; x < c.vocab; ++x) q.row<float>(i * c.nodes + n)[x] = 0.25f * q.row<float>(i * c.nodes + n)[x] + p.row<float>(i * (c.nodes + 1) + n)[x];
+        for (int x = 0; x < c.vocab; ++x)
+          q.row<float>(i * c.nodes + n)[x] =
+              0.25f * q.row<float>(i * c.nodes + n)[x] + p.row<float>(i * (c.nodes + 1) + n)[x];
   }
   Warp warp(int sequence) const {
     constexpr float kTemperatures[] = {0, 1, 0.7f, 1.3f};
-    return {kTemperatures[sequence % 4], sequence % 3 == 1 ? c.vocab / 2 : 0, sequence % 5 == 2 ? 0.9f : 1, sequence % 7 == 3 ? 0.05f : 0};
+    return {kTemperatures[sequence % 4], sequence % 3 == 1 ? c.vocab / 2 : 0, sequence % 5 == 2 ? 0.9f : 1,
+            sequence % 7 == 3 ? 0.05f : 0};
   }
   Draws draws(int sequence) const { return {c.seed, std::uint64_t(sequence), 17, 0}; }
   std::vector<Warp> warps(int rows_each) const {
@@ -52,7 +63,8 @@ struct Made {
 Tensor draw_chains(Backend& backend, const Material& m, const Laws& q, bool race) {
   std::vector<TokenDraw> draws;
   for (int i = 0; i < m.c.sequences; ++i)
-    for (int n = 1; n <= m.c.nodes; ++n) draws.push_back({m.draws(i), {Role::draft, std::uint32_t(n), 0}, std::uint32_t(17 + n - 1), race});
+    for (int n = 1; n <= m.c.nodes; ++n)
+      draws.push_back({m.draws(i), {Role::draft, std::uint32_t(n), 0}, std::uint32_t(17 + n - 1), race});
   const Tensor tokens = backend.allocate({std::int64_t(draws.size())}, DType::i32);
   backend.draw(q, draws, tokens);
   return host_of(backend, tokens);
@@ -84,7 +96,8 @@ Made make(const Subject& subject, const Material& m, Backend& backend) {
   const auto verifier = subject.registries.verifiers.make(subject.chairs.verifier, host);
   const Soundness soundness = verifier->soundness();
   const bool drawn = std::ranges::find(soundness.takes, Drawn::chain) != soundness.takes.end();
-  const Laws p = backend.law(backend.upload(m.p), m.warps(m.c.nodes + 1)), q = backend.law(backend.upload(m.q), m.warps(m.c.nodes));
+  const Laws p = backend.law(backend.upload(m.p), m.warps(m.c.nodes + 1)),
+             q = backend.law(backend.upload(m.q), m.warps(m.c.nodes));
   const Tensor tokens = draw_chains(backend, m, q, soundness.race);
   const auto trees = chains(backend, m, q, tokens, drawn);
   std::vector<Draws> draws;
@@ -98,7 +111,8 @@ Made make(const Subject& subject, const Material& m, Backend& backend) {
   Made made{bytes_of(host_of(backend, p.rows)), bytes_of(host_of(backend, q.rows)), bytes_of(tokens), {}};
   for (int i = 0; i < m.c.sequences; ++i) {
     const auto& v = *reinterpret_cast<const Verdict*>(written.row<std::uint8_t>(i));
-    made.verdicts.push_back(std::to_string(v.length) + " accepted, then " + std::to_string(v.next) + ": " + text_of({v.tokens, std::size_t(v.length + 1)}));
+    made.verdicts.push_back(std::to_string(v.length) + " accepted, then " + std::to_string(v.next) + ": " +
+                            text_of({v.tokens, std::size_t(v.length + 1)}));
     made.accepted += v.length, made.refused += v.length < m.c.nodes;
   }
   return made;
@@ -116,18 +130,23 @@ Finding same_verdicts(const Subject& subject, const DeviceCase& c, Backend& refe
   if (a.target_laws != b.target_laws || a.draft_laws != b.draft_laws) f.fail(where + "the same logits give other laws");
   if (a.tokens != b.tokens) f.fail(where + "the same laws give other draws");
   for (std::size_t i = 0; i < a.verdicts.size(); ++i)
-    if (a.verdicts[i] != b.verdicts[i]) f.fail(where + "verdict " + std::to_string(i) + " is [" + b.verdicts[i] + "] instead of [" + a.verdicts[i] + "]");
+    if (a.verdicts[i] != b.verdicts[i])
+      f.fail(where + "verdict " + std::to_string(i) + " is [" + b.verdicts[i] + "] instead of [" + a.verdicts[i] + "]");
   return f;
 }
 
-Finding same_on_devices(const Subject& subject, const Scene& scene, Backend& reference, Backend& other, const Cast& cast, std::span<const Ask> asks) {
+Finding same_on_devices(const Subject& subject, const Scene& scene, Backend& reference, Backend& other,
+                        const Cast& cast, std::span<const Ask> asks) {
   Finding f{.what = subject.text()};
   const Played a = play(subject, scene, reference, cast, asks), b = play(subject, scene, other, cast, asks);
   f.accepted = a.accepted, f.refused = a.refusals;
   for (std::size_t i = 0; i < asks.size(); ++i, ++f.cases)
-    if (a.texts[i] != b.texts[i]) f.fail(other.description() + ": text " + std::to_string(i) + " is [" + text_of(b.texts[i]) + "] instead of [" + text_of(a.texts[i]) + "]");
+    if (a.texts[i] != b.texts[i])
+      f.fail(other.description() + ": text " + std::to_string(i) + " is [" + text_of(b.texts[i]) + "] instead of [" +
+             text_of(a.texts[i]) + "]");
   if (a.drafted != b.drafted || a.accepted != b.accepted)
-    f.fail(other.description() + ": " + std::to_string(b.accepted) + " of " + std::to_string(b.drafted) + " guesses accepted, instead of " + std::to_string(a.accepted) + " of " + std::to_string(a.drafted));
+    f.fail(other.description() + ": " + std::to_string(b.accepted) + " of " + std::to_string(b.drafted) +
+           " guesses accepted, instead of " + std::to_string(a.accepted) + " of " + std::to_string(a.drafted));
   return f;
 }
 

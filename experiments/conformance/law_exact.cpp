@@ -23,9 +23,11 @@ StopRule stop_at(const Text& end) {
 using Joint = std::map<std::vector<Text>, double>;
 
 // The target's own law of one text: every way to go on, until `tokens`, a stop token or the limit.
-void unfold(const TableModel& target, const ExactCase& c, const Text& context, Text& text, double weight, std::map<Text, double>& law) {
+void unfold(const TableModel& target, const ExactCase& c, const Text& context, Text& text, double weight,
+            std::map<Text, double>& law) {
   const auto& stops = c.scene.stop_tokens;
-  const bool stopped = ends_with(text, c.stop) || (!text.empty() && std::ranges::find(stops, text.back()) != stops.end());
+  const bool stopped =
+      ends_with(text, c.stop) || (!text.empty() && std::ranges::find(stops, text.back()) != stops.end());
   if (stopped || int(text.size()) == c.tokens || (c.max_new_tokens > 0 && int(text.size()) == c.max_new_tokens)) {
     law[text] += weight;
     return;
@@ -75,7 +77,8 @@ void compare(const Joint& found, const Joint& law, Finding& f) {
   if (worst <= 1e-12 && std::abs(mass - 1) <= 1e-12) return;
   std::string text;
   for (const Text& t : where) text += "[" + text_of(t) + "]";
-  f.fail("total variation " + std::to_string(variation) + ", probabilities sum to " + std::to_string(mass) + ", worst at " + text + " by " + std::to_string(worst));
+  f.fail("total variation " + std::to_string(variation) + ", probabilities sum to " + std::to_string(mass) +
+         ", worst at " + text + " by " + std::to_string(worst));
 }
 
 // A token less deep, with the length limit as near as it was.
@@ -100,7 +103,8 @@ Finding exact(const Subject& subject, const ExactCase& c) {
   if (!c.stop.empty()) scene.limits = [&c](Limits& limits) { limits.stop = stop_at(c.stop); };
   std::vector<Ask> asks;
   for (const Text& prompt : c.prompts)
-    asks.push_back({prompt, asks.size() + 1, c.max_new_tokens > 0 ? c.max_new_tokens : c.tokens + 3, c.samples && !asks.empty() ? 0 : -1});
+    asks.push_back({prompt, asks.size() + 1, c.max_new_tokens > 0 ? c.max_new_tokens : c.tokens + 3,
+                    c.samples && !asks.empty() ? 0 : -1});
 
   Finding f{.what = subject.text()};
   Joint joint;
@@ -113,7 +117,8 @@ Finding exact(const Subject& subject, const ExactCase& c) {
       }
       Played played = play(subject, scene, *backend, cast, asks);
       for (Text& t : played.texts)
-        if (c.max_new_tokens != c.tokens) t.resize(std::min(t.size(), std::size_t(c.tokens)));  // a text that must end there is taken whole
+        if (c.max_new_tokens != c.tokens)
+          t.resize(std::min(t.size(), std::size_t(c.tokens)));  // a text that must end there is taken whole
       joint[played.texts] += chance.weight();
       f.accepted += played.accepted, f.refused += played.refusals;
       if (played.prefix_rows > 0) f.seen["prefix rows"] += long(played.prefix_rows);

@@ -46,7 +46,8 @@ Finding sampled(const Subject& subject, const SampledCase& c, HostBackend& backe
   constexpr long kOneEngine = 8192;
   for (long done = 0; done < f.cases; done += kOneEngine) {
     std::vector<Ask> asks;
-    for (long i = done; i < std::min(f.cases, done + kOneEngine); ++i) asks.push_back({c.prompt, std::uint64_t(i), c.tokens + 1});
+    for (long i = done; i < std::min(f.cases, done + kOneEngine); ++i)
+      asks.push_back({c.prompt, std::uint64_t(i), c.tokens + 1});
     const Played played = play(subject, c.scene, backend, cast, asks);
     for (const Text& t : played.texts) ++counts[std::size_t(cell_of(t, c.tokens, c.target.vocab))];
     f.accepted += played.accepted, f.refused += played.refusals;
@@ -54,7 +55,8 @@ Finding sampled(const Subject& subject, const SampledCase& c, HostBackend& backe
   backend.set_chance(nullptr);
   const ChiSquare result = chi_square(counts, law);
   f.measure = result.p_value;
-  f.what += ": chi-square " + std::to_string(result.statistic) + " of " + std::to_string(result.freedom) + " degrees, " + std::to_string(f.cases) + " texts";
+  f.what += ": chi-square " + std::to_string(result.statistic) + " of " + std::to_string(result.freedom) +
+            " degrees, " + std::to_string(f.cases) + " texts";
   f.holds = result.p_value > c.level;
   return f;
 }

@@ -9,11 +9,13 @@ namespace {
 
 void note(const Played& played, Finding& f) { f.accepted += played.accepted, f.refused += played.refusals; }
 
-void expect_same(const std::vector<Text>& texts, const std::vector<Text>& others, const std::string& where, Finding& f) {
+void expect_same(const std::vector<Text>& texts, const std::vector<Text>& others, const std::string& where,
+                 Finding& f) {
   for (std::size_t i = 0; i < texts.size(); ++i, ++f.cases)
     if (texts[i] != others[i]) {
       const auto at = std::ranges::mismatch(texts[i], others[i]).in1 - texts[i].begin();
-      f.fail(where + ": text " + std::to_string(i) + " is [" + text_of(others[i]) + "] instead of [" + text_of(texts[i]) + "], from token " + std::to_string(at) + " on");
+      f.fail(where + ": text " + std::to_string(i) + " is [" + text_of(others[i]) + "] instead of [" +
+             text_of(texts[i]) + "], from token " + std::to_string(at) + " on");
     }
 }
 
@@ -21,24 +23,31 @@ void expect_same(const std::vector<Text>& texts, const std::vector<Text>& others
 std::string signature(const DraftTree& t) {
   const auto bytes = [](const void* p, std::size_t n) { return std::string(static_cast<const char*>(p), n); };
   const std::size_t n = std::size_t(t.nodes);
-  std::string s = bytes(t.parents.raw(), 4 * n) + bytes(t.tokens.raw(), 4 * n) + bytes(t.q.drawn.row<std::uint8_t>(0) + 1, n - 1);
+  std::string s =
+      bytes(t.parents.raw(), 4 * n) + bytes(t.tokens.raw(), 4 * n) + bytes(t.q.drawn.row<std::uint8_t>(0) + 1, n - 1);
   for (std::size_t i = 0; i < t.q.laws.size() && i < n; ++i)
-    if (t.q.laws[i]) s += bytes(t.q.laws[i].logits.row<float>(0), 4 * std::size_t(t.q.laws[i].vocab())) + bytes(t.q.laws[i].rows.row<std::uint8_t>(0), sizeof(LawRow));
+    if (t.q.laws[i])
+      s += bytes(t.q.laws[i].logits.row<float>(0), 4 * std::size_t(t.q.laws[i].vocab())) +
+           bytes(t.q.laws[i].rows.row<std::uint8_t>(0), sizeof(LawRow));
   return s;
 }
 
 // Trees by stream and root: what was proposed in every round.
 using Rounds = std::map<std::pair<std::uint64_t, int>, std::string>;
 
-Played recorded(const Subject& subject, const Scene& scene, Backend& backend, const Cast& cast, std::span<const Ask> asks, Rounds& rounds) {
+Played recorded(const Subject& subject, const Scene& scene, Backend& backend, const Cast& cast,
+                std::span<const Ask> asks, Rounds& rounds) {
   const auto record = [&](Host&, std::span<const DraftRequest> requests, std::span<const DraftTree> trees) {
-    for (std::size_t i = 0; i < trees.size(); ++i) rounds[{requests[i].sequence->stream, requests[i].sequence->length()}] = signature(trees[i]);
+    for (std::size_t i = 0; i < trees.size(); ++i)
+      rounds[{requests[i].sequence->stream, requests[i].sequence->length()}] = signature(trees[i]);
   };
   return play(watched(subject, record), scene, backend, cast, asks);
 }
 
-// Round by round, as long as the trees are equal: equal trees, equal tokens, and so the next round begins at the same root.
-void compare_rounds(const Ask& ask, const Text& text, const Text& other, const Rounds& alone, const Rounds& crowd, const std::string& where, Finding& f) {
+// Round by round, as long as the trees are equal: equal trees, equal tokens, and so the next round begins at the same
+// root.
+void compare_rounds(const Ask& ask, const Text& text, const Text& other, const Rounds& alone, const Rounds& crowd,
+                    const std::string& where, Finding& f) {
   const int first = int(ask.prompt.size());
   for (auto at = alone.find({ask.stream, first}); at != alone.end() && at->first.first == ask.stream; ++at) {
     const auto same = crowd.find(at->first);
@@ -46,7 +55,8 @@ void compare_rounds(const Ask& ask, const Text& text, const Text& other, const R
     if (same == crowd.end()) return f.fail(where + ": no round began at token " + std::to_string(begin));
     if (same->second != at->second) return;
     const auto next = std::next(at);
-    const int end = next != alone.end() && next->first.first == ask.stream ? next->first.second - first : int(text.size());
+    const int end =
+        next != alone.end() && next->first.first == ask.stream ? next->first.second - first : int(text.size());
     ++f.cases;
     if (int(other.size()) < end || !std::equal(text.begin() + begin, text.begin() + end, other.begin() + begin))
       return f.fail(where + ": equal trees, but [" + text_of(other) + "] instead of [" + text_of(text) + "]");
@@ -55,7 +65,8 @@ void compare_rounds(const Ask& ask, const Text& text, const Text& other, const R
 
 }  // namespace
 
-Finding same_text(const Subject& subject, const Scene& scene, Backend& backend, const Cast& cast, std::span<const Ask> asks) {
+Finding same_text(const Subject& subject, const Scene& scene, Backend& backend, const Cast& cast,
+                  std::span<const Ask> asks) {
   Finding f{.what = subject.text()};
   const Played played = play(subject, scene, backend, cast, asks);
   note(played, f);
@@ -63,7 +74,8 @@ Finding same_text(const Subject& subject, const Scene& scene, Backend& backend, 
   return f;
 }
 
-Finding batch(const Subject& subject, const Scene& alone, const CrowdCase& c, Backend& backend, const Cast& cast, std::span<const Ask> asks) {
+Finding batch(const Subject& subject, const Scene& alone, const CrowdCase& c, Backend& backend, const Cast& cast,
+              std::span<const Ask> asks) {
   Finding f{.what = subject.text()};
   std::vector<Text> texts;
   Rounds rounds;
@@ -81,15 +93,19 @@ Finding batch(const Subject& subject, const Scene& alone, const CrowdCase& c, Ba
     note(played, f);
     f.seen["preemptions"] += played.preempted, f.seen["prefix rows"] += long(played.prefix_rows);
     for (std::size_t i = 0; i < order.size(); ++i) {
-      if (c.whole) expect_same({texts[order[i]]}, {played.texts[i]}, where, f);
-      else compare_rounds(crowd[i], texts[order[i]], played.texts[i], rounds, crowded, where, f);
+      if (c.whole)
+        expect_same({texts[order[i]]}, {played.texts[i]}, where, f);
+      else
+        compare_rounds(crowd[i], texts[order[i]], played.texts[i], rounds, crowded, where, f);
     }
-    if (played.pages_left != 0) f.fail(where + ": " + std::to_string(played.pages_left) + " pages are still held at the end");
+    if (played.pages_left != 0)
+      f.fail(where + ": " + std::to_string(played.pages_left) + " pages are still held at the end");
   }
   return f;
 }
 
-Finding no_budget_is_plain(const Subject& subject, const Scene& scene, Backend& backend, const Cast& cast, std::span<const Ask> asks) {
+Finding no_budget_is_plain(const Subject& subject, const Scene& scene, Backend& backend, const Cast& cast,
+                           std::span<const Ask> asks) {
   Finding f{.what = subject.text()};
   Subject silent = subject;
   silent.chairs.policy = {{"name", "fixed"}, {"length", 0}};
@@ -99,13 +115,15 @@ Finding no_budget_is_plain(const Subject& subject, const Scene& scene, Backend& 
   return f;
 }
 
-Finding twin_accepts_all(const Subject& subject, const Scene& scene, Backend& backend, const Cast& cast, std::span<const Ask> asks) {
+Finding twin_accepts_all(const Subject& subject, const Scene& scene, Backend& backend, const Cast& cast,
+                         std::span<const Ask> asks) {
   Finding f{.what = subject.text()};
   const Played played = play(subject, scene, backend, cast, asks);
   note(played, f);
   f.cases = played.drafted;
   if (played.accepted != played.drafted)
-    f.fail("of " + std::to_string(played.drafted) + " guesses of the target's own law " + std::to_string(played.accepted) + " were accepted");
+    f.fail("of " + std::to_string(played.drafted) + " guesses of the target's own law " +
+           std::to_string(played.accepted) + " were accepted");
   return f;
 }
 

@@ -32,7 +32,9 @@ struct Reader {
 Finding tree_is_chain(Backend& backend, std::shared_ptr<Model> model, int nodes, std::uint64_t seed) {
   Finding f{.what = model->info().name + " on " + backend.name() + ", tree of " + std::to_string(nodes)};
   const Draws draws{seed, 0, 0, 0};
-  const auto below = [&](int n, int i, int k) { return int(draws.uniform({Role::draft, std::uint32_t(i), std::uint32_t(k)}) * n); };
+  const auto below = [&](int n, int i, int k) {
+    return int(draws.uniform({Role::draft, std::uint32_t(i), std::uint32_t(k)}) * n);
+  };
   const int vocab = model->info().vocab;
   Sequence sequence;
   sequence.id = 1;
@@ -50,9 +52,11 @@ Finding tree_is_chain(Backend& backend, std::shared_ptr<Model> model, int nodes,
   for (int n = 0; n <= nodes; ++n, ++f.cases) {
     Sequence alone = sequence;
     alone.tokens.insert(alone.tokens.end(), paths[std::size_t(n)].begin(), paths[std::size_t(n)].end());
-    const Tensor chain = Reader(backend, model, 64).read(backend, alone, DraftTree::rooted(backend, alone.last(), 0), 1 << 20);
+    const Tensor chain =
+        Reader(backend, model, 64).read(backend, alone, DraftTree::rooted(backend, alone.last(), 0), 1 << 20);
     if (std::memcmp(chain.row<float>(0), logits.row<float>(n), std::size_t(vocab) * sizeof(float)) != 0)
-      f.fail("the logits after node " + std::to_string(n) + " differ from those of its path [" + text_of(paths[std::size_t(n)]) + "] run alone");
+      f.fail("the logits after node " + std::to_string(n) + " differ from those of its path [" +
+             text_of(paths[std::size_t(n)]) + "] run alone");
   }
   return f;
 }

@@ -16,8 +16,10 @@ struct Column {
 std::vector<Column> columns(const Registries& registries) {
   std::vector<Column> all;
   for (const json& config : drafter_configurations(registries))
-    if (all.empty() || all.back().drafter["name"] != config["name"]) all.push_back({"`" + config["name"].get<std::string>() + "`", config});
-  for (const char* kinds : {"certain", "independent"}) all.push_back({std::string("trees, ") + kinds, random_tree(3, kinds)});
+    if (all.empty() || all.back().drafter["name"] != config["name"])
+      all.push_back({"`" + config["name"].get<std::string>() + "`", config});
+  for (const char* kinds : {"certain", "independent"})
+    all.push_back({std::string("trees, ") + kinds, random_tree(3, kinds)});
   return all;
 }
 
@@ -35,7 +37,8 @@ std::string note(const std::string& sentence, std::vector<std::string>& notes) {
   return "refused (" + std::to_string(notes.size()) + ")";
 }
 
-std::string cell(const Registries& registries, const Column& column, const json& verifier, const SamplingOption& option, std::vector<std::string>& notes) {
+std::string cell(const Registries& registries, const Column& column, const json& verifier, const SamplingOption& option,
+                 std::vector<std::string>& notes) {
   if (!sound(registries, column.drafter, verifier)) return "unsound pair";
   const Subject subject{registries, {column.drafter, {{"name", "fixed"}, {"length", 2}}, verifier}};
   const OptionFinding f = exact_or_refused(subject, option);

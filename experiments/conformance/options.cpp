@@ -15,7 +15,8 @@ const Sampling kPlain{.temperature = 1};
 std::string refusal_of(const Subject& subject, const Sampling& sampling) {
   ReferenceBackend backend;
   const Cast cast = table_cast(kTarget);
-  Engine engine(backend, cast.target, subject.registries, subject.chairs, {.batch = 1, .step_rows = 64, .page_rows = 2, .pages = 64}, cast.load);
+  Engine engine(backend, cast.target, subject.registries, subject.chairs,
+                {.batch = 1, .step_rows = 64, .page_rows = 2, .pages = 64}, cast.load);
   try {
     engine.submit({{0, 1}, {}, sampling, 1, {}});
   } catch (const Error& e) {
@@ -39,9 +40,12 @@ bool changes(const Sampling& sampling) {
 
 // Samples are enumerated jointly, so fewer tokens of fewer kinds.
 ExactCase case_of(const SamplingOption& option, const Text& prompt, long most_ways) {
-  ExactCase c{.target = kTarget, .prompts = {prompt}, .tokens = 3, .max_new_tokens = 4, .scene = {.sampling = option.sampling}};
+  ExactCase c{
+      .target = kTarget, .prompts = {prompt}, .tokens = 3, .max_new_tokens = 4, .scene = {.sampling = option.sampling}};
   c.stop = option.stop, c.most_ways = most_ways;
-  if (option.samples > 1) c.target.vocab = 2, c.prompts.assign(std::size_t(option.samples), {1, 1, 0, Token(prompt.size() % 2)}), c.samples = true, c.tokens = 2;
+  if (option.samples > 1)
+    c.target.vocab = 2, c.prompts.assign(std::size_t(option.samples), {1, 1, 0, Token(prompt.size() % 2)}),
+    c.samples = true, c.tokens = 2;
   return c;
 }
 
@@ -51,7 +55,8 @@ Finding seeds_name_the_draws(const Subject& subject) {
   ReferenceBackend backend;
   const auto asks = random_asks(6, kTarget.vocab, 6, 24, 1);
   const auto texts = [&](std::uint64_t seed) {
-    const Played played = play(subject, {.sampling = {.temperature = 1, .seed = seed}}, backend, table_cast(kTarget), asks);
+    const Played played =
+        play(subject, {.sampling = {.temperature = 1, .seed = seed}}, backend, table_cast(kTarget), asks);
     f.cases += long(played.texts.size()), f.accepted += played.accepted, f.refused += played.refusals;
     return played.texts;
   };
@@ -72,13 +77,16 @@ Finding logprobs_are_the_laws(const Subject& subject, bool warped) {
     for (const Sequence& s : report.finished)
       for (int i = s.prompt_length; i < s.length(); ++i, ++f.cases) {
         const auto context = std::span(s.tokens).first(std::size_t(i));
-        const auto law = warped ? target_law(target, context, s.prompt_length, sampling) : target.law(context, {.temperature = 1});
+        const auto law =
+            warped ? target_law(target, context, s.prompt_length, sampling) : target.law(context, {.temperature = 1});
         const double p = law[std::size_t(s.tokens[std::size_t(i)])];
         const double off = std::abs(double(s.logprobs.at(std::size_t(i - s.prompt_length))) - std::log(p));
-        if (!(off < 1e-5)) f.fail("the log-probability of token " + std::to_string(i) + " is off by " + std::to_string(off));
+        if (!(off < 1e-5))
+          f.fail("the log-probability of token " + std::to_string(i) + " is off by " + std::to_string(off));
       }
   };
-  const Played played = play(subject, {.sampling = sampling}, backend, table_cast(kTarget), random_asks(6, kTarget.vocab, 6, 24, 1), compare);
+  const Played played = play(subject, {.sampling = sampling}, backend, table_cast(kTarget),
+                             random_asks(6, kTarget.vocab, 6, 24, 1), compare);
   f.accepted = played.accepted, f.refused = played.refusals;
   return f;
 }
@@ -86,7 +94,11 @@ Finding logprobs_are_the_laws(const Subject& subject, bool warped) {
 }  // namespace
 
 Sampling talkative(float temperature) {
-  return {.temperature = temperature, .repetition_penalty = 1.3f, .frequency_penalty = 0.3f, .presence_penalty = 0.4f, .logit_bias = {{2, -0.8f}, {0, 0.5f}}};
+  return {.temperature = temperature,
+          .repetition_penalty = 1.3f,
+          .frequency_penalty = 0.3f,
+          .presence_penalty = 0.4f,
+          .logit_bias = {{2, -0.8f}, {0, 0.5f}}};
 }
 
 const std::vector<SamplingOption>& sampling_options() {
@@ -106,11 +118,28 @@ const std::vector<SamplingOption>& sampling_options() {
       {"stop", "a stop text of two tokens", {.temperature = 1}, 1, {1, 0}},
       {"samples", "2 samples", {.temperature = 1}, 2},
       {"seed", "seed", {.temperature = 1}, 1, {}, seeds_name_the_draws},
-      {"logprobs", "log-probabilities", {.temperature = 1, .logprobs = true}, 1, {}, [](const Subject& s) { return logprobs_are_the_laws(s, false); }},
-      {"warped_logprobs", "log-probabilities of the drawn law", {.temperature = 1, .logprobs = true, .warped_logprobs = true}, 1, {},
+      {"logprobs",
+       "log-probabilities",
+       {.temperature = 1, .logprobs = true},
+       1,
+       {},
+       [](const Subject& s) { return logprobs_are_the_laws(s, false); }},
+      {"warped_logprobs",
+       "log-probabilities of the drawn law",
+       {.temperature = 1, .logprobs = true, .warped_logprobs = true},
+       1,
+       {},
        [](const Subject& s) { return logprobs_are_the_laws(s, true); }},
-      {"", "all at once", {.temperature = 0.9f, .top_k = 3, .top_p = 0.8f, .min_p = 0.1f, .repetition_penalty = 1.3f, .frequency_penalty = 0.3f, .presence_penalty = 0.4f,
-                           .logit_bias = {{2, -0.8f}, {0, 0.5f}}}},
+      {"",
+       "all at once",
+       {.temperature = 0.9f,
+        .top_k = 3,
+        .top_p = 0.8f,
+        .min_p = 0.1f,
+        .repetition_penalty = 1.3f,
+        .frequency_penalty = 0.3f,
+        .presence_penalty = 0.4f,
+        .logit_bias = {{2, -0.8f}, {0, 0.5f}}}},
       {"", "all penalties, greedy", talkative(0)},
   };
   return table;
@@ -136,7 +165,8 @@ OptionFinding exact_or_refused(const Subject& subject, const SamplingOption& opt
   }
   if (option.samples > 1) {
     if (!f.seen.contains("prefix rows")) f.fail("the samples share no page of their prompt");
-  } else if (option.stop.empty() && !changes(option.sampling)) f.fail(option.text + " changes no law of this scene, so nothing was shown");
+  } else if (option.stop.empty() && !changes(option.sampling))
+    f.fail(option.text + " changes no law of this scene, so nothing was shown");
   return f;
 }
 

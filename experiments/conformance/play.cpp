@@ -18,7 +18,8 @@ void count(const StepReport& report, Played& played) {
 
 }  // namespace
 
-Played play(const Subject& subject, const Scene& scene, Backend& backend, const Cast& cast, std::span<const Ask> asks, const AfterStep& after) {
+Played play(const Subject& subject, const Scene& scene, Backend& backend, const Cast& cast, std::span<const Ask> asks,
+            const AfterStep& after) {
   Engine engine(backend, cast.target, subject.registries, subject.chairs, scene.engine, cast.load);
   Played played;
   played.texts.resize(asks.size());

@@ -14,7 +14,9 @@ using nlohmann::json;
 const std::map<std::string, json>& tried() {
   static const std::map<std::string, json> table = {
       {"ngram", json::array({{{"longest", 3}, {"shortest", 1}}, {{"longest", 2}, {"shortest", 2}}})},
-      {"draft_model", json::array({{{"model", "table:other"}}, {{"model", "table:far"}}, {{"model", "table:uniform"}},
+      {"draft_model", json::array({{{"model", "table:other"}},
+                                   {{"model", "table:far"}},
+                                   {{"model", "table:uniform"}},
                                    {{"model", "table:other"}, {"temperature", 0.5}}})},
   };
   return table;
@@ -28,7 +30,8 @@ template <class T> std::vector<json> configurations(const Registry<T>& registry)
     for (json config : variants) {
       config["name"] = name;
       for (const Option& o : entry.options)
-        if (!config.contains(o.name) && o.standard.is_null() && !o.optional && (o.type == "path" || o.type == "model")) config[o.name] = "table:other";
+        if (!config.contains(o.name) && o.standard.is_null() && !o.optional && (o.type == "path" || o.type == "model"))
+          config[o.name] = "table:other";
       all.push_back(registry.complete(config));
     }
   }
@@ -37,7 +40,11 @@ template <class T> std::vector<json> configurations(const Registry<T>& registry)
 
 // An engine's Host without an engine.
 struct BareHost {
-  BareHost() : cast(table_cast({})), backend(make_reference_backend()), pool(*backend, 64, 4), host(*backend, pool, cast.target->info(), cast.load, false) {}
+  BareHost()
+      : cast(table_cast({})),
+        backend(make_reference_backend()),
+        pool(*backend, 64, 4),
+        host(*backend, pool, cast.target->info(), cast.load, false) {}
   Cast cast;
   std::unique_ptr<Backend> backend;
   PagePool pool;
@@ -46,7 +53,8 @@ struct BareHost {
 
 class WatchedDrafter : public Drafter {
  public:
-  WatchedDrafter(std::unique_ptr<Drafter> inner, Host& host, Watcher watcher) : inner_(std::move(inner)), host_(host), watcher_(std::move(watcher)) {}
+  WatchedDrafter(std::unique_ptr<Drafter> inner, Host& host, Watcher watcher)
+      : inner_(std::move(inner)), host_(host), watcher_(std::move(watcher)) {}
   Needs needs() const override { return inner_->needs(); }
   std::vector<DraftTree> draft(std::span<const DraftRequest> requests) override {
     auto trees = inner_->draft(requests);
@@ -65,13 +73,16 @@ class WatchedDrafter : public Drafter {
 std::string brief(const json& config) {
   std::string s = config.at("name").get<std::string>();
   for (const auto& [key, value] : config.items())
-    if (key != "name" && key != "dtype" && !value.is_null()) s += " " + (value.is_string() ? value.get<std::string>() : value.dump());
+    if (key != "name" && key != "dtype" && !value.is_null())
+      s += " " + (value.is_string() ? value.get<std::string>() : value.dump());
   return s;
 }
 
 }  // namespace
 
-std::string Subject::text() const { return brief(chairs.drafter) + ", " + brief(chairs.policy) + ", " + brief(chairs.verifier); }
+std::string Subject::text() const {
+  return brief(chairs.drafter) + ", " + brief(chairs.policy) + ", " + brief(chairs.verifier);
+}
 
 Registries all_registries() {
   Registries registries;
@@ -95,18 +106,22 @@ Needs needs_of(const Registries& registries, const json& drafter) {
 
 bool sound(const Registries& registries, const json& drafter, const json& verifier) {
   const auto takes = soundness_of(registries, verifier).takes;
-  return std::ranges::all_of(needs_of(registries, drafter).proposes, [&](Drawn d) { return std::ranges::find(takes, d) != takes.end(); });
+  return std::ranges::all_of(needs_of(registries, drafter).proposes,
+                             [&](Drawn d) { return std::ranges::find(takes, d) != takes.end(); });
 }
 
 std::vector<Subject> subjects(const Registries& registries, int length, const std::vector<json>& drafters) {
   std::vector<Subject> all;
   for (const json& drafter : drafters)
     for (const json& verifier : verifier_configurations(registries))
-      if (sound(registries, drafter, verifier)) all.push_back({registries, {drafter, {{"name", "fixed"}, {"length", length}}, verifier}});
+      if (sound(registries, drafter, verifier))
+        all.push_back({registries, {drafter, {{"name", "fixed"}, {"length", length}}, verifier}});
   return all;
 }
 
-std::vector<Subject> subjects(const Registries& registries, int length) { return subjects(registries, length, drafter_configurations(registries)); }
+std::vector<Subject> subjects(const Registries& registries, int length) {
+  return subjects(registries, length, drafter_configurations(registries));
+}
 
 Subject plain(const Subject& subject) {
   Subject s = subject;
@@ -120,20 +135,25 @@ Subject watched(const Subject& subject, Watcher watcher) {
   Entry<Drafter> entry = subject.registries.drafters.find(subject.chairs.drafter);
   const json config = subject.registries.drafters.complete(subject.chairs.drafter);
   const auto make = entry.make;
-  entry.make = [make, config, watcher](const json&, Host& host) { return std::make_unique<WatchedDrafter>(make(config, host), host, watcher); };
+  entry.make = [make, config, watcher](const json&, Host& host) {
+    return std::make_unique<WatchedDrafter>(make(config, host), host, watcher);
+  };
   s.registries.drafters.replace(config.at("name").get<std::string>(), entry);
   return s;
 }
 
 Cast table_cast(const TableModel::Options& target) {
-  return {std::make_shared<TableModel>(target),
-          [target](const ModelChoice& choice, const std::string&) { return std::make_shared<TableModel>(named_table(choice.directory, target)); }};
+  return {std::make_shared<TableModel>(target), [target](const ModelChoice& choice, const std::string&) {
+            return std::make_shared<TableModel>(named_table(choice.directory, target));
+          }};
 }
 
 std::vector<Ask> random_asks(int count, int vocab, int longest, int max_new_tokens, std::uint64_t seed) {
   std::vector<Ask> asks;
   const Draws draws{seed, 0, 0, 0};
-  const auto below = [&](int n, int i, int k) { return int(draws.uniform({Role::draft, std::uint32_t(i), std::uint32_t(k)}) * n); };
+  const auto below = [&](int n, int i, int k) {
+    return int(draws.uniform({Role::draft, std::uint32_t(i), std::uint32_t(k)}) * n);
+  };
   for (int i = 0; i < count; ++i) {
     Ask ask{{}, std::uint64_t(i + 1), max_new_tokens};
     for (int k = below(longest, i, 0); k >= 0; --k) ask.prompt.push_back(below(vocab, i, k + 1));

@@ -1,14 +1,14 @@
-// What a law is asked about, and where: a subject (a drafter, a policy and a verifier by configuration, out of any registries,
-// plugins' among them) and a scene (a target, the models that drafters load, sampling, limits, engine options).
-// Nothing here knows one drafter or verifier from another, but for a table of configurations worth trying.
+// What a law is asked about, and where: a subject (a drafter, a policy and a verifier by configuration, out of any
+// registries, plugins' among them) and a scene (a target, the models that drafters load, sampling, limits, engine
+// options). Nothing here knows one drafter or verifier from another, but for a table of configurations worth trying.
 #pragma once
 #include <functional>
 #include <map>
 #include <string>
 #include <vector>
 
-#include "framework/engine/engine.h"
 #include "experiments/conformance/table_model.h"
+#include "framework/engine/engine.h"
 
 namespace foretoken::conformance {
 
@@ -22,8 +22,9 @@ struct Subject {
 
 // Everything built in.
 Registries all_registries();
-// Configurations to try of every registered drafter. One that is not in the table gets its defaults, and a table model for
-// every option of type "path" or "model"; an option that must be given and is nothing of the kind is an Error that says so.
+// Configurations to try of every registered drafter. One that is not in the table gets its defaults, and a table model
+// for every option of type "path" or "model"; an option that must be given and is nothing of the kind is an Error that
+// says so.
 std::vector<nlohmann::json> drafter_configurations(const Registries& registries);
 std::vector<nlohmann::json> verifier_configurations(const Registries& registries);
 // What a verifier promises and takes, and what a drafter wants, without an engine.
@@ -59,7 +60,7 @@ struct Scene {
   Sampling sampling{.temperature = 1};
   std::vector<Token> stop_tokens{};
   EngineOptions engine{.batch = 4, .step_rows = 256, .page_rows = 2, .pages = 64, .check = true};
-  int enough = 1 << 30;  // stop playing once every text has so many tokens
+  int enough = 1 << 30;                   // stop playing once every text has so many tokens
   std::function<void(Limits&)> limits{};  // a planted bug of how texts end
 };
 
@@ -71,17 +72,18 @@ struct Played {
 };
 // Called after every step, with all sequences that still run.
 using AfterStep = std::function<void(Engine&, const StepReport&, std::span<const Sequence* const>)>;
-Played play(const Subject& subject, const Scene& scene, Backend& backend, const Cast& cast, std::span<const Ask> asks, const AfterStep& after = {});
+Played play(const Subject& subject, const Scene& scene, Backend& backend, const Cast& cast, std::span<const Ask> asks,
+            const AfterStep& after = {});
 
 // What a law found.
 struct Finding {
   bool holds = true;
-  std::string what;      // the subject and the measure; where it fails, how
-  std::string why{};     // the first failure alone
-  double measure = 0;    // the law's own: an error, a p-value, a z-score, a count
-  long cases = 0;        // what was compared
+  std::string what;                // the subject and the measure; where it fails, how
+  std::string why{};               // the first failure alone
+  double measure = 0;              // the law's own: an error, a p-value, a z-score, a count
+  long cases = 0;                  // what was compared
   long accepted = 0, refused = 0;  // guesses, so that a law that saw neither is no law
-  int cut_to = 0;        // tokens of every text that were looked at, where that is fewer than the scene says; 0: it is not
+  int cut_to = 0;  // tokens of every text that were looked at, where that is fewer than the scene says; 0: it is not
   std::map<std::string, long> seen{};  // what else occurred: preemptions, rows served from prefixes, ...
 
   void fail(const std::string& reason) {

@@ -40,7 +40,8 @@ class RandomTree : public Drafter {
     for (int step = 1; step <= r.budget; ++step) {
       const int parent = choose(tree.nodes, r, step, 0);
       Text path = paths[std::size_t(parent)];
-      if (choose(8, r, step, 1) == 0) path.push_back(-1), tree.guess(parent, -1);
+      if (choose(8, r, step, 1) == 0)
+        path.push_back(-1), tree.guess(parent, -1);
       else if (kinds_ == "certain" || (kinds_ == "mixed" && choose(2, r, step, 2) == 0)) {
         path.push_back(choose(own_.info().vocab, r, step, 3));
         tree.guess(parent, path.back());
@@ -61,7 +62,8 @@ class RandomTree : public Drafter {
       q = backend_.law(backend_.upload(logits), {&warp, 1});
     }
     const TokenDraw drawn = r.draw(tree.nodes, depth);
-    backend_.draw(kinds_ == "repeatless" ? without_siblings(r, tree, parent, path) : q, {&drawn, 1}, tree.tokens.rows(tree.nodes, 1));
+    backend_.draw(kinds_ == "repeatless" ? without_siblings(r, tree, parent, path) : q, {&drawn, 1},
+                  tree.tokens.rows(tree.nodes, 1));
     path.push_back(*tree.tokens.row<Token>(tree.nodes));
     if (peeks_ && q[0](path.back()) < 0.4) return false;
     tree.grow(parent, Drawn::independent);
@@ -73,7 +75,8 @@ class RandomTree : public Drafter {
     const Warp warp = r.sequence->sampling.warp();
     std::vector<float> logits(own_.logits(path).begin(), own_.logits(path).end());
     for (int n = 1; n < tree.nodes; ++n)
-      if (*tree.parents.row<std::int32_t>(n) == parent && *tree.tokens.row<Token>(n) >= 0) logits[std::size_t(*tree.tokens.row<Token>(n))] = -1e4f;
+      if (*tree.parents.row<std::int32_t>(n) == parent && *tree.tokens.row<Token>(n) >= 0)
+        logits[std::size_t(*tree.tokens.row<Token>(n))] = -1e4f;
     return backend_.law(Tensor::host_copy<float>(logits, DType::f32).reshaped({1, own_.info().vocab}), {&warp, 1});
   }
 
@@ -87,12 +90,18 @@ class RandomTree : public Drafter {
 }  // namespace
 
 Registries with_scripted(Registries registries) {
-  registries.drafters.add("random_tree", {"a tree of random shape", "",
-                                          {{"seed", "integer", 1, "of the shape"}, {"kinds", "string", "mixed", "of nodes"}, {"peeks", "boolean", false, "cheats"}},
-                                          [](const json& o, Host& host) { return std::make_unique<RandomTree>(host, o); }});
+  registries.drafters.add("random_tree",
+                          {"a tree of random shape",
+                           "",
+                           {{"seed", "integer", 1, "of the shape"},
+                            {"kinds", "string", "mixed", "of nodes"},
+                            {"peeks", "boolean", false, "cheats"}},
+                           [](const json& o, Host& host) { return std::make_unique<RandomTree>(host, o); }});
   return registries;
 }
 
-json random_tree(int seed, const std::string& kinds, bool peeks) { return {{"name", "random_tree"}, {"seed", seed}, {"kinds", kinds}, {"peeks", peeks}}; }
+json random_tree(int seed, const std::string& kinds, bool peeks) {
+  return {{"name", "random_tree"}, {"seed", seed}, {"kinds", kinds}, {"peeks", peeks}};
+}
 
 }  // namespace foretoken::conformance

@@ -1,11 +1,12 @@
 #include "experiments/conformance/statistics.h"
 
 #include <algorithm>
-#include <boost/math/distributions/chi_squared.hpp>
-#include <boost/math/distributions/non_central_chi_squared.hpp>
 #include <cmath>
 #include <functional>
 #include <numeric>
+
+#include <boost/math/distributions/chi_squared.hpp>
+#include <boost/math/distributions/non_central_chi_squared.hpp>
 
 namespace foretoken::conformance {
 
@@ -35,8 +36,11 @@ ChiSquare chi_square(std::span<const long> counts, std::span<const double> law) 
     cells.pop_back();
   }
   ChiSquare result{.freedom = int(cells.size()) - 1};
-  for (const auto& [expected, counted] : cells) result.statistic += (counted - expected) * (counted - expected) / expected;
-  if (result.freedom > 0) result.p_value = boost::math::cdf(boost::math::complement(boost::math::chi_squared(result.freedom), result.statistic));
+  for (const auto& [expected, counted] : cells)
+    result.statistic += (counted - expected) * (counted - expected) / expected;
+  if (result.freedom > 0)
+    result.p_value =
+        boost::math::cdf(boost::math::complement(boost::math::chi_squared(result.freedom), result.statistic));
   return result;
 }
 
@@ -46,7 +50,8 @@ std::vector<double> holm_adjusted(std::span<const double> p_values) {
   std::ranges::sort(order, {}, [&](std::size_t i) { return p_values[i]; });
   std::vector<double> adjusted(p_values.size());
   double most = 0;
-  for (std::size_t k = 0; k < order.size(); ++k) adjusted[order[k]] = most = std::max(most, std::min(1.0, p_values[order[k]] * double(order.size() - k)));
+  for (std::size_t k = 0; k < order.size(); ++k)
+    adjusted[order[k]] = most = std::max(most, std::min(1.0, p_values[order[k]] * double(order.size() - k)));
   return adjusted;
 }
 

@@ -32,7 +32,13 @@ Tensor on_host(Backend& backend, const Tensor& t) {
 }  // namespace
 
 TableModel::TableModel(const Options& options) : options_(options) {
-  info_ = {"table " + std::to_string(options.seed), options.vocab, options.positions, {1, 1, options.head_size, DType::f32}, 0x7ab1e, {}, 0};
+  info_ = {"table " + std::to_string(options.seed),
+           options.vocab,
+           options.positions,
+           {1, 1, options.head_size, DType::f32},
+           0x7ab1e,
+           {},
+           0};
 }
 
 std::span<const float> TableModel::logits(std::span<const Token> context) const {
@@ -51,8 +57,10 @@ std::span<const float> TableModel::logits(std::span<const Token> context) const 
       if (unit(mix(g ^ 10)) < 0.3) kind = unit(mix(g ^ 11));
     }
     float logit = options_.uniform ? 0.0f : float(size);
-    if (!options_.uniform && x != stays && kind < options_.impossible) logit = -1e4f;
-    else if (!options_.uniform && x != stays && kind < 2 * options_.impossible) logit -= 14.0f;
+    if (!options_.uniform && x != stays && kind < options_.impossible)
+      logit = -1e4f;
+    else if (!options_.uniform && x != stays && kind < 2 * options_.impossible)
+      logit -= 14.0f;
     row.push_back(logit);
   }
   return row;
@@ -75,15 +83,17 @@ std::vector<Token> TableModel::read_context(const Layout& layout, const KvLayer&
     const auto* value = reinterpret_cast<const float*>(slot_address(kv, kv.values, table, slot));
     const int depth = int(context.size());
     if (options_.strict && (int(key[1]) != depth || int(value[0]) != depth || key[0] != value[1]))
-      throw Error("table model: slot " + std::to_string(slot) + " stands for depth " + std::to_string(depth) + " but holds the key of position " +
-                  std::to_string(key[1]) + " and the value of position " + std::to_string(value[0]));
+      throw Error("table model: slot " + std::to_string(slot) + " stands for depth " + std::to_string(depth) +
+                  " but holds the key of position " + std::to_string(key[1]) + " and the value of position " +
+                  std::to_string(value[0]));
     context.push_back(Token(depth % 2 ? key[0] : value[1]) - 1);
   };
   for (std::int32_t s = 0; s < visible; ++s) see(s);
   for (int bit = 0; bit < 64 * layout.words; ++bit)
     if (layout.ancestors.row<std::uint64_t>(row)[bit / 64] >> (bit % 64) & 1u) see(visible + bit);
   if (options_.strict && int(context.size()) != layout.positions.data<std::int32_t>()[row] + 1)
-    throw Error("table model: a row at position " + std::to_string(layout.positions.data<std::int32_t>()[row]) + " sees " + std::to_string(context.size()) + " slots");
+    throw Error("table model: a row at position " + std::to_string(layout.positions.data<std::int32_t>()[row]) +
+                " sees " + std::to_string(context.size()) + " slots");
   return context;
 }
 
@@ -91,7 +101,9 @@ Output TableModel::forward(Backend& backend, const Rows& rows, std::span<const K
   const int n = rows.layout.rows, width = options_.head_size;
   const Tensor tokens = on_host(backend, rows.tokens);
   Layout layout = rows.layout;
-  for (Tensor* t : {&layout.positions, &layout.slots, &layout.owner, &layout.visible, &layout.ancestors, &layout.tables}) *t = on_host(backend, *t);
+  for (Tensor* t :
+       {&layout.positions, &layout.slots, &layout.owner, &layout.visible, &layout.ancestors, &layout.tables})
+    *t = on_host(backend, *t);
   Tensor k = Tensor::host({n, width}, DType::f32), v = Tensor::host({n, width}, DType::f32);
   std::fill_n(k.data<float>(), n * width, 0.0f);
   std::fill_n(v.data<float>(), n * width, 0.0f);
@@ -105,17 +117,22 @@ Output TableModel::forward(Backend& backend, const Rows& rows, std::span<const K
   cache.pool = on_host(backend, cache.pool);
   const Tensor wanted = on_host(backend, rows.wanted);
   Tensor out = Tensor::host({wanted.dim(0), options_.vocab}, DType::f32);
-  for (std::int64_t i = 0; i < wanted.dim(0); ++i) std::ranges::copy(logits(read_context(layout, cache, wanted.data<std::int32_t>()[i])), out.row<float>(i));
+  for (std::int64_t i = 0; i < wanted.dim(0); ++i)
+    std::ranges::copy(logits(read_context(layout, cache, wanted.data<std::int32_t>()[i])), out.row<float>(i));
   return {backend.upload(out)};
 }
 
 TableModel::Options named_table(const std::string& name, const TableModel::Options& target) {
   TableModel::Options o = target;
   if (name == "table:same") return o;
-  if (name == "table:uniform") o.uniform = true;
-  else if (name == "table:other") o.perturb = 1;
-  else if (name == "table:far") o.seed += 200;
-  else throw Error("unknown table model '" + name + "'; known: table:same, table:other, table:far, table:uniform");
+  if (name == "table:uniform")
+    o.uniform = true;
+  else if (name == "table:other")
+    o.perturb = 1;
+  else if (name == "table:far")
+    o.seed += 200;
+  else
+    throw Error("unknown table model '" + name + "'; known: table:same, table:other, table:far, table:uniform");
   return o;
 }
 

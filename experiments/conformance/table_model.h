@@ -1,6 +1,6 @@
-// A model whose next-token law is known exactly: a hash of the last tokens says the logits. Its "key" is the token itself, and
-// it reads its context from the cache only, through the layout, so any mistake of a cache, a block table or an ancestor mask
-// changes what it says. This room must not know drafters, verifiers or the engine.
+// A model whose next-token law is known exactly: a hash of the last tokens says the logits. Its "key" is the token
+// itself, and it reads its context from the cache only, through the layout, so any mistake of a cache, a block table or
+// an ancestor mask changes what it says. This room must not know drafters, verifiers or the engine.
 #pragma once
 #include <span>
 #include <string>
@@ -15,15 +15,15 @@ class TableModel : public Model {
  public:
   struct Options {
     int vocab = 3;
-    int order = 3;            // the law depends on the last `order` tokens; 0: on all of them
+    int order = 3;  // the law depends on the last `order` tokens; 0: on all of them
     std::uint64_t seed = 1;
-    double perturb = 0;       // > 0: leans towards the model of perturb 0, with noise of this size on the logits
-    bool uniform = false;     // every token alike, whatever the context
-    double spread = 1.2;      // of the logits: 0 is uniform
-    double impossible = 0.15; // share of tokens of probability 0, and as many of about 1e-6; one token always stays
+    double perturb = 0;        // > 0: leans towards the model of perturb 0, with noise of this size on the logits
+    bool uniform = false;      // every token alike, whatever the context
+    double spread = 1.2;       // of the logits: 0 is uniform
+    double impossible = 0.15;  // share of tokens of probability 0, and as many of about 1e-6; one token always stays
     int positions = 512;
-    int head_size = 2;        // floats of a key, at least 2: wider rows make pools small
-    bool strict = true;       // a cache that holds another depth or another token than it should is an Error
+    int head_size = 2;   // floats of a key, at least 2: wider rows make pools small
+    bool strict = true;  // a cache that holds another depth or another token than it should is an Error
   };
 
   explicit TableModel(const Options& options);

@@ -4,7 +4,8 @@
 
 namespace foretoken::conformance {
 
-std::vector<double> target_law(const TableModel& target, std::span<const Token> context, int prompt, const Sampling& s) {
+std::vector<double> target_law(const TableModel& target, std::span<const Token> context, int prompt,
+                               const Sampling& s) {
   const std::span<const float> raw = target.logits(context);
   std::vector<float> logits(raw.begin(), raw.end());
   const auto output = context.subspan(std::size_t(prompt));
@@ -12,7 +13,8 @@ std::vector<double> target_law(const TableModel& target, std::span<const Token> 
     float& logit = logits[std::size_t(x)];
     for (const TokenBias& b : s.logit_bias)
       if (b.token == x) logit += b.bias;
-    if (std::ranges::find(context, x) != context.end()) logit = logit > 0 ? logit / s.repetition_penalty : logit * s.repetition_penalty;
+    if (std::ranges::find(context, x) != context.end())
+      logit = logit > 0 ? logit / s.repetition_penalty : logit * s.repetition_penalty;
     const auto times = std::ranges::count(output, x);
     logit -= s.frequency_penalty * float(times);
     if (times > 0) logit -= s.presence_penalty;

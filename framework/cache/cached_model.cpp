@@ -13,7 +13,11 @@ int rows_in(const Segment& s) { return s.chain + (s.tree ? s.tree->nodes - s.beg
 }  // namespace
 
 CachedModel::CachedModel(Backend& backend, std::shared_ptr<Model> model, PagePool& pool, bool reuse_prefixes)
-    : backend_(backend), model_(std::move(model)), cache_(backend, pool, model_->info().kv, reuse_prefixes), pool_(pool), memory_(model_->memory(backend)) {}
+    : backend_(backend),
+      model_(std::move(model)),
+      cache_(backend, pool, model_->info().kv, reuse_prefixes),
+      pool_(pool),
+      memory_(model_->memory(backend)) {}
 
 std::span<const Token> CachedModel::unseen(const Sequence& sequence) {
   return std::span<const Token>(sequence.tokens).subspan(std::size_t(cache_.settle(sequence)));
@@ -62,7 +66,8 @@ void CachedModel::feed(std::span<const Segment> segments) {
     const int root = int(held.pending.size()) - s.begin;  // nodes that were fed before are the last rows
     for (int n = s.begin; s.tree && n < s.tree->nodes; ++n) {
       wanted_.push_back(std::int32_t(fed_.size()));
-      (void)add(n == 0 ? previous : root + *s.tree->parents.row<std::int32_t>(n), s.tree->known, n, s.tree->drawn_at(n));
+      (void)add(n == 0 ? previous : root + *s.tree->parents.row<std::int32_t>(n), s.tree->known, n,
+                s.tree->drawn_at(n));
     }
     assert(cache_.pages_for(held.confirmed + int(held.pending.size())) <= int(held.table.size()));
     held_.push_back(&held);
@@ -73,7 +78,8 @@ CachedModel::Extent CachedModel::extent(std::span<const Segment> segments) const
   Extent e{int(fed_.size()), int(segments.size()), 1, 0, int(wanted_.size()), 1, 1, wanted_.size() == fed_.size()};
   for (const KvCache::Held* held : held_) e.width = std::max(e.width, int(held->table.size()));
   for (const Segment& s : segments) e.longest = std::max(e.longest, rows_in(s));
-  for (const Fed& f : fed_) e.words = std::max(e.words, f.place.words()), e.deepest = std::max(e.deepest, f.place.slot + 1);
+  for (const Fed& f : fed_)
+    e.words = std::max(e.words, f.place.words()), e.deepest = std::max(e.deepest, f.place.slot + 1);
   const int padding = backend_.padded(e.rows) - e.rows;
   e.rows += padding;
   e.tables = backend_.padded(e.tables + (padding + e.longest - 1) / e.longest);
@@ -88,18 +94,21 @@ CachedModel::Inputs CachedModel::stage(std::span<const Segment> segments, const 
   const std::int64_t row_bytes = 4 * 6 + 8 + 8 * e.words;
   staging.begin(e.rows * row_bytes + e.tables * (4 * e.width + 4) + 4 + 4 * e.wanted + 13 * Staging::kAlignment);
   Layout host, device;
-  const auto array = [&](Tensor Layout::*column, Shape shape, DType dtype) {
+  const auto array = [&](Tensor Layout::* column, Shape shape, DType dtype) {
     const auto a = staging.array(shape, dtype);
     host.*column = a.host, device.*column = a.device;
   };
-  for (Tensor Layout::*column : {&Layout::positions, &Layout::slots, &Layout::owner, &Layout::visible, &Layout::first}) array(column, {e.rows}, DType::i32);
+  for (Tensor Layout::* column : {&Layout::positions, &Layout::slots, &Layout::owner, &Layout::visible, &Layout::first})
+    array(column, {e.rows}, DType::i32);
   array(&Layout::begins, {e.tables + 1}, DType::i32);
   array(&Layout::tables, {e.tables, e.width}, DType::i32);
   array(&Layout::ancestors, {e.rows, e.words}, DType::u64);
-  const auto known = staging.array({e.rows}, DType::i32), at = staging.array({e.rows}, DType::u64), wanted = staging.array({e.wanted}, DType::i32);
+  const auto known = staging.array({e.rows}, DType::i32), at = staging.array({e.rows}, DType::u64),
+             wanted = staging.array({e.wanted}, DType::i32);
   fill_rows(host, known.host, at.host);
   fill_tables(segments, host);
-  std::fill(std::ranges::copy(wanted_, wanted.host.data<std::int32_t>()).out, wanted.host.data<std::int32_t>() + e.wanted, 0);
+  std::fill(std::ranges::copy(wanted_, wanted.host.data<std::int32_t>()).out,
+            wanted.host.data<std::int32_t>() + e.wanted, 0);
   staging.push();
 
   device.rows = e.rows, device.sequences = e.tables, device.words = e.words, device.table_width = e.width;
@@ -109,16 +118,19 @@ CachedModel::Inputs CachedModel::stage(std::span<const Segment> segments, const 
   return {{{}, device, e.wanted > 0 ? wanted.device : Tensor(), e.all_wanted, {}}, known.device, at.device};
 }
 
-// Rows of padding before the padded table `i`. They are spread evenly: a table with more rows than any sequence has would make
-// kernels take single rows for a prompt.
+// Rows of padding before the padded table `i`. They are spread evenly: a table with more rows than any sequence has
+// would make kernels take single rows for a prompt.
 int CachedModel::padding_before(const Layout& l, int i) const {
-  const std::int64_t padding = l.positions.dim(0) - std::int64_t(fed_.size()), spare = l.tables.dim(0) - std::int64_t(held_.size());
+  const std::int64_t padding = l.positions.dim(0) - std::int64_t(fed_.size()),
+                     spare = l.tables.dim(0) - std::int64_t(held_.size());
   return int(padding * i / std::max<std::int64_t>(spare, 1));
 }
 
-// The columns of the layout, and the tokens: those of the fed rows, then padding, which belongs to the tables behind the segments'.
+// The columns of the layout, and the tokens: those of the fed rows, then padding, which belongs to the tables behind
+// the segments'.
 void CachedModel::fill_rows(Layout& l, const Tensor& known, const Tensor& at) const {
-  const int rows = int(l.positions.dim(0)), words = int(l.ancestors.dim(1)), window = info().window > 0 ? info().window : info().positions;
+  const int rows = int(l.positions.dim(0)), words = int(l.ancestors.dim(1)),
+            window = info().window > 0 ? info().window : info().positions;
   std::fill_n(l.ancestors.data<std::uint64_t>(), l.ancestors.elements(), 0);
   int spare = 0;  // padded table of the row
   for (int r = 0; r < rows; ++r) {
@@ -127,9 +139,12 @@ void CachedModel::fill_rows(Layout& l, const Tensor& known, const Tensor& at) co
     const Fed f = real ? fed_[std::size_t(r)] : Fed{int(held_.size()) + spare, 0, {0, 0, 1}, -1, nullptr};
     const int first = std::max(0, f.place.position + 1 - window);
     *l.positions.row<std::int32_t>(r) = f.place.position, *l.slots.row<std::int32_t>(r) = f.place.slot;
-    *l.visible.row<std::int32_t>(r) = f.place.visible, *l.first.row<std::int32_t>(r) = first, *l.owner.row<std::int32_t>(r) = f.segment;
+    *l.visible.row<std::int32_t>(r) = f.place.visible, *l.first.row<std::int32_t>(r) = first,
+    *l.owner.row<std::int32_t>(r) = f.segment;
     *known.row<Token>(r) = f.known, *at.row<const Token*>(r) = f.at;
-    if (real && words > 0) held_[std::size_t(f.segment)]->ancestors(f.pending, first, {l.ancestors.row<std::uint64_t>(r), std::size_t(words)});
+    if (real && words > 0)
+      held_[std::size_t(f.segment)]->ancestors(f.pending, first,
+                                               {l.ancestors.row<std::uint64_t>(r), std::size_t(words)});
   }
 }
 
@@ -139,7 +154,8 @@ void CachedModel::fill_tables(std::span<const Segment> segments, Layout& l) cons
   int row = 0;
   for (std::int64_t i = 0; i < tables; ++i) {
     const bool real = std::size_t(i) < segments.size();
-    const std::span<const PageId> pages = real ? std::span<const PageId>(held_[std::size_t(i)]->table) : std::span<const PageId>();
+    const std::span<const PageId> pages =
+        real ? std::span<const PageId>(held_[std::size_t(i)]->table) : std::span<const PageId>();
     std::int32_t* to = l.tables.row<std::int32_t>(i);
     std::fill(std::ranges::copy(pages, to).out, to + width, pool_.trash());
     *l.begins.row<std::int32_t>(i) = real ? row : row + padding_before(l, int(i) - int(held_.size()));
@@ -155,11 +171,27 @@ Output CachedModel::forward(Inputs in, const Extent& e) {
     backend_.pick(in.known, in.at, in.rows.tokens);
     out = model_->forward(backend_, in.rows, cache_.layers());
   };
-  const auto without_padding = [&](const Tensor& logits) { return logits ? logits.rows(0, std::int64_t(wanted_.size())) : Tensor(); };
+  const auto without_padding = [&](const Tensor& logits) {
+    return logits ? logits.rows(0, std::int64_t(wanted_.size())) : Tensor();
+  };
   if (model_->replays()) {
     if (e.wanted > 0) in.rows.logits = logits_memory(e.wanted).rows(0, e.wanted);
-    // All that the body depends on, so that the next engine with this model and this memory goes on with what was recorded.
-    const std::int64_t key[] = {std::int64_t(model_->serial()), address(pool_.memory().raw()), pool_.pages(), pool_.page_bytes(), address(memory_->staging.place()), address(in.rows.logits.raw()), e.rows, e.tables, e.width, e.words, e.wanted, e.deepest, e.longest, e.all_wanted};
+    // All that the body depends on, so that the next engine with this model and this memory goes on with what was
+    // recorded.
+    const std::int64_t key[] = {std::int64_t(model_->serial()),
+                                address(pool_.memory().raw()),
+                                pool_.pages(),
+                                pool_.page_bytes(),
+                                address(memory_->staging.place()),
+                                address(in.rows.logits.raw()),
+                                e.rows,
+                                e.tables,
+                                e.width,
+                                e.words,
+                                e.wanted,
+                                e.deepest,
+                                e.longest,
+                                e.all_wanted};
     const Tensor logits = without_padding(in.rows.logits);
     backend_.replay(key, body, logits);
     return {logits};

@@ -1,5 +1,5 @@
-// A model together with its cache: what the engine's target and every model drafter are. It turns segments (unseen tokens
-// plus some nodes of a draft tree) into the rows of one forward.
+// A model together with its cache: what the engine's target and every model drafter are. It turns segments (unseen
+// tokens plus some nodes of a draft tree) into the rows of one forward.
 #pragma once
 #include <memory>
 #include <span>
@@ -13,8 +13,8 @@
 
 namespace foretoken {
 
-// What one sequence feeds in one forward: `chain` tokens that follow what the cache holds, then the nodes [begin, nodes) of
-// `tree`. With a tree the chain must reach up to the root, which is the sequence's last token.
+// What one sequence feeds in one forward: `chain` tokens that follow what the cache holds, then the nodes [begin,
+// nodes) of `tree`. With a tree the chain must reach up to the root, which is the sequence's last token.
 struct Segment {
   const Sequence* sequence = nullptr;
   int chain = 0;
@@ -47,7 +47,7 @@ class CachedModel {
     int segment, pending;  // number of its segment, and of its pending row
     KvCache::Place place;
     Token known;
-    const Token* at;       // where the device finds a token that the host does not know
+    const Token* at;  // where the device finds a token that the host does not know
   };
   // How large the forward is, padded as the device wants it.
   struct Extent {
@@ -73,11 +73,11 @@ class CachedModel {
   std::shared_ptr<Model> model_;
   KvCache cache_;
   const PagePool& pool_;
-  std::shared_ptr<ForwardMemory> memory_;   // of the model, as long as this lives
-  std::vector<Fed> fed_;               // rows of the forward in hand
-  std::vector<const KvCache::Held*> held_;  // of its segments
-  std::vector<std::int32_t> wanted_;   // and those whose logits are asked for
-  std::vector<std::pair<Mark, Mark>> spans_;      // of forwards whose time is not counted yet
+  std::shared_ptr<ForwardMemory> memory_;     // of the model, as long as this lives
+  std::vector<Fed> fed_;                      // rows of the forward in hand
+  std::vector<const KvCache::Held*> held_;    // of its segments
+  std::vector<std::int32_t> wanted_;          // and those whose logits are asked for
+  std::vector<std::pair<Mark, Mark>> spans_;  // of forwards whose time is not counted yet
   double seconds_ = 0;
   std::uint64_t forwards_ = 0, rows_ = 0;
 };

@@ -16,7 +16,8 @@ KvCache::KvCache(Backend& backend, PagePool& pool, const KvShape& shape, bool re
                 std::to_string(shape.bytes_per_row()) + " bytes for one; raise \"page_rows\" of the engine");
   const std::int64_t half = shape.layer_bytes_per_row() / 2 * page_rows_;
   for (int l = 0; l < shape.layers; ++l)
-    layers_.push_back({pool.memory(), 2 * l * half, (2 * l + 1) * half, page_rows_, shape.kv_heads, shape.head_size, shape.dtype});
+    layers_.push_back(
+        {pool.memory(), 2 * l * half, (2 * l + 1) * half, page_rows_, shape.kv_heads, shape.head_size, shape.dtype});
 }
 
 KvCache::~KvCache() {
@@ -37,7 +38,8 @@ void KvCache::find_prefix(const Sequence& sequence, Held& held) {
   if (!reuse_prefixes_) return;
   const std::span<const Token> tokens(sequence.tokens);
   while ((held.indexed + 1) * page_rows_ <= sequence.length() - 1) {
-    const auto hit = index_.find(held.serial, tokens.subspan(std::size_t(held.indexed * page_rows_), std::size_t(page_rows_)));
+    const auto hit =
+        index_.find(held.serial, tokens.subspan(std::size_t(held.indexed * page_rows_), std::size_t(page_rows_)));
     if (!hit) break;
     pool_.share(hit->page);
     held.table.push_back(hit->page);
@@ -54,7 +56,9 @@ void KvCache::keep_path(const Sequence& sequence, Held& held, int limit) {
   for (int row = 0; row < int(held.pending.size()); ++row) {
     PendingRow& r = held.pending[std::size_t(row)];
     const int at = held.confirmed + r.depth;
-    if (at >= limit || (r.parent >= 0 && !held.pending[std::size_t(r.parent)].taken) || *r.token != sequence.tokens[std::size_t(at)]) continue;
+    if (at >= limit || (r.parent >= 0 && !held.pending[std::size_t(r.parent)].taken) ||
+        *r.token != sequence.tokens[std::size_t(at)])
+      continue;
     r.taken = true;
     if (at != kept) continue;
     if (row != r.depth) {
@@ -133,7 +137,8 @@ KvCache::Place KvCache::Held::place(int row) const {
 
 void KvCache::Held::ancestors(int row, int first, std::span<std::uint64_t> words) const {
   const int trunk = pending[std::size_t(row)].trunk;
-  for (int at = row; at >= trunk && confirmed + pending[std::size_t(at)].depth >= first; at = pending[std::size_t(at)].parent)
+  for (int at = row; at >= trunk && confirmed + pending[std::size_t(at)].depth >= first;
+       at = pending[std::size_t(at)].parent)
     words[std::size_t((at - trunk) / 64)] |= std::uint64_t(1) << ((at - trunk) % 64);
 }
 
@@ -155,14 +160,20 @@ void KvCache::check() const {
   std::map<PageId, int> uses;
   for (const auto& [id, h] : held_) {
     const int rows = h.confirmed + int(h.pending.size());
-    if (int(h.table.size()) < pages_for(rows)) throw Error("cache check: sequence " + std::to_string(id) + " holds " + std::to_string(rows) + " rows in " + std::to_string(h.table.size()) + " pages");
+    if (int(h.table.size()) < pages_for(rows))
+      throw Error("cache check: sequence " + std::to_string(id) + " holds " + std::to_string(rows) + " rows in " +
+                  std::to_string(h.table.size()) + " pages");
     for (const PageId p : h.table) ++uses[p];
     for (std::size_t i = 0; i < h.pending.size(); ++i)
-      if (h.pending[i].parent >= int(i)) throw Error("cache check: a pending row of sequence " + std::to_string(id) + " precedes its parent");
+      if (h.pending[i].parent >= int(i))
+        throw Error("cache check: a pending row of sequence " + std::to_string(id) + " precedes its parent");
   }
   for (const auto& [page, n] : uses) {
-    if (pool_.references(page) != n) throw Error("cache check: page " + std::to_string(page) + " stands in " + std::to_string(n) + " tables but has " + std::to_string(pool_.references(page)) + " references");
-    if (n > 1 && !pool_.kept(page)) throw Error("cache check: page " + std::to_string(page) + " is shared but was never indexed");
+    if (pool_.references(page) != n)
+      throw Error("cache check: page " + std::to_string(page) + " stands in " + std::to_string(n) + " tables but has " +
+                  std::to_string(pool_.references(page)) + " references");
+    if (n > 1 && !pool_.kept(page))
+      throw Error("cache check: page " + std::to_string(page) + " is shared but was never indexed");
   }
 }
 

@@ -6,8 +6,13 @@
 
 namespace foretoken {
 
-PagePool::PagePool(Backend& backend, std::int64_t page_bytes, int pages) : page_bytes_(page_bytes), state_(std::size_t(pages)) {
-  if (pages < 1) throw Error("the page pool is empty: give the engine more memory (\"memory_mib\", or \"memory_fraction\" where that is set) than one page of " + std::to_string(page_bytes) + " bytes");
+PagePool::PagePool(Backend& backend, std::int64_t page_bytes, int pages)
+    : page_bytes_(page_bytes), state_(std::size_t(pages)) {
+  if (pages < 1)
+    throw Error(
+        "the page pool is empty: give the engine more memory (\"memory_mib\", or \"memory_fraction\" where that is "
+        "set) than one page of " +
+        std::to_string(page_bytes) + " bytes");
   memory_ = backend.allocate({pages + 1, page_bytes}, DType::u8);
   for (PageId p = pages - 1; p >= 0; --p) free_.push_back(p);
 }
@@ -44,8 +49,10 @@ void PagePool::drop(PageId page) {
   assert(s.references > 0);
   if (--s.references > 0) return;
   --in_use_;
-  if (s.evicted) s.idle = idle_.insert(idle_.end(), page);
-  else free_.push_back(page);
+  if (s.evicted)
+    s.idle = idle_.insert(idle_.end(), page);
+  else
+    free_.push_back(page);
 }
 
 void PagePool::discard(PageId page) {

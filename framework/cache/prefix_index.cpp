@@ -1,8 +1,8 @@
 #include "framework/cache/prefix_index.h"
 
-#include <xxhash.h>
-
 #include <algorithm>
+
+#include <xxhash.h>
 
 namespace foretoken {
 
@@ -13,7 +13,8 @@ std::uint64_t PrefixIndex::hash(std::uint64_t before, std::span<const Token> tok
 std::optional<PrefixIndex::Hit> PrefixIndex::find(std::uint64_t before, std::span<const Token> tokens) const {
   const auto [first, last] = entries_.equal_range(hash(before, tokens));
   for (auto it = first; it != last; ++it)
-    if (it->second.before == before && std::ranges::equal(it->second.tokens, tokens)) return Hit{it->second.page, it->second.serial};
+    if (it->second.before == before && std::ranges::equal(it->second.tokens, tokens))
+      return Hit{it->second.page, it->second.serial};
   return std::nullopt;
 }
 

@@ -19,7 +19,8 @@ DraftTree DraftTree::rooted(Backend& backend, Token root, int more) {
 std::vector<DraftTree> DraftTree::rooted(Backend& backend, std::span<const Root> roots) {
   std::int64_t all = 0;
   for (const Root& r : roots) all += r.more + 1;
-  const Tensor parents = Tensor::host({all}, DType::i32), known = Tensor::host({all}, DType::i32), drawn = Tensor::host({all}, DType::u8);
+  const Tensor parents = Tensor::host({all}, DType::i32), known = Tensor::host({all}, DType::i32),
+               drawn = Tensor::host({all}, DType::u8);
   const bool host = backend.device() == Device{} || all == std::int64_t(roots.size());
   const Tensor tokens = host ? known : backend.allocate({all}, DType::i32);
   std::vector<DraftTree> trees(roots.size());
@@ -27,7 +28,8 @@ std::vector<DraftTree> DraftTree::rooted(Backend& backend, std::span<const Root>
   for (std::size_t i = 0; i < roots.size(); ++i) {
     DraftTree& t = trees[i];
     const std::int64_t room = roots[i].more + 1;
-    t.parents = parents.rows(begin, room), t.known = known.rows(begin, room), t.tokens = tokens.rows(begin, room), t.q.drawn = drawn.rows(begin, room);
+    t.parents = parents.rows(begin, room), t.known = known.rows(begin, room), t.tokens = tokens.rows(begin, room),
+    t.q.drawn = drawn.rows(begin, room);
     *t.parents.row<std::int32_t>(0) = -1;
     *t.q.drawn.row<std::uint8_t>(0) = std::uint8_t(Drawn::certain);
     *t.known.row<Token>(0) = roots[i].token;
@@ -38,7 +40,8 @@ std::vector<DraftTree> DraftTree::rooted(Backend& backend, std::span<const Root>
 
 int DraftTree::grow(int parent, Drawn how) {
   if (nodes >= parents.dim(0))
-    throw Error("a draft tree with room for " + std::to_string(parents.dim(0) - 1) + " nodes below its root is given another; ask DraftTree::rooted for as many as the budget");
+    throw Error("a draft tree with room for " + std::to_string(parents.dim(0) - 1) +
+                " nodes below its root is given another; ask DraftTree::rooted for as many as the budget");
   *parents.row<std::int32_t>(nodes) = parent;
   *q.drawn.row<std::uint8_t>(nodes) = std::uint8_t(how);
   if (tokens.raw() != known.raw()) *known.row<Token>(nodes) = kUnread;
@@ -62,30 +65,42 @@ std::int64_t room_of(const DraftTree& tree) {
 void expect_node(const DraftTree& tree, int n, const TreeBounds& bounds, const std::string& who) {
   const std::int32_t parent = tree.parents.data<std::int32_t>()[n];
   if (parent < 0 || parent >= n)
-    throw Error(who + " returned a tree whose node " + std::to_string(n) + " has the parent " + std::to_string(parent) + "; a parent must come before its children");
+    throw Error(who + " returned a tree whose node " + std::to_string(n) + " has the parent " + std::to_string(parent) +
+                "; a parent must come before its children");
   const std::uint8_t way = tree.q.drawn.data<std::uint8_t>()[n];
-  if (way > std::uint8_t(Drawn::marginals)) throw Error(who + " returned a node whose Proposal::drawn is " + std::to_string(way) + ", which is no Drawn; add nodes with grow or guess");
+  if (way > std::uint8_t(Drawn::marginals))
+    throw Error(who + " returned a node whose Proposal::drawn is " + std::to_string(way) +
+                ", which is no Drawn; add nodes with grow or guess");
   const Drawn drawn = Drawn(way);
   if (std::ranges::find(bounds.takes, drawn) == bounds.takes.end())
-    throw Error(who + " returned a node drawn '" + name_of(drawn) + "', for which the verifier is not sound; name it in Needs::proposes, and choose a verifier that takes it");
+    throw Error(
+        who + " returned a node drawn '" + name_of(drawn) +
+        "', for which the verifier is not sound; name it in Needs::proposes, and choose a verifier that takes it");
   const Token token = tree.known.data<Token>()[n];
   const bool unread = drawn != Drawn::certain && token == DraftTree::kUnread && tree.tokens.raw() != tree.known.raw();
   if (!unread && (token < -1 || token >= bounds.vocab))
-    throw Error(who + (drawn == Drawn::certain ? " guessed" : " drew") + " the token " + std::to_string(token) + ", outside the target's vocabulary of " + std::to_string(bounds.vocab) + "; " +
+    throw Error(who + (drawn == Drawn::certain ? " guessed" : " drew") + " the token " + std::to_string(token) +
+                ", outside the target's vocabulary of " + std::to_string(bounds.vocab) + "; " +
                 (drawn == Drawn::certain ? "guess" : "draw") + " a token of it, or -1 for none");
 }
 
 }  // namespace
 
 void expect_tree(const DraftTree& tree, const TreeBounds& bounds, const std::string& who) {
-  if (tree.nodes < 1 || !tree.known || !tree.parents) throw Error(who + " returned a tree without a root; begin every tree with DraftTree::rooted");
+  if (tree.nodes < 1 || !tree.known || !tree.parents)
+    throw Error(who + " returned a tree without a root; begin every tree with DraftTree::rooted");
   const Token* tokens = tree.known.data<Token>();
   if (tokens[0] != bounds.root)
-    throw Error(who + " returned a tree with the root " + std::to_string(tokens[0]) + " for a sequence whose last token is " + std::to_string(bounds.root) + "; begin it with DraftTree::rooted(backend, r.sequence->last(), r.budget)");
+    throw Error(who + " returned a tree with the root " + std::to_string(tokens[0]) +
+                " for a sequence whose last token is " + std::to_string(bounds.root) +
+                "; begin it with DraftTree::rooted(backend, r.sequence->last(), r.budget)");
   if (tree.nodes - 1 > bounds.budget)
-    throw Error(who + " returned " + std::to_string(tree.nodes - 1) + " nodes below the root for a budget of " + std::to_string(bounds.budget) + "; no tree may exceed DraftRequest::budget");
+    throw Error(who + " returned " + std::to_string(tree.nodes - 1) + " nodes below the root for a budget of " +
+                std::to_string(bounds.budget) + "; no tree may exceed DraftRequest::budget");
   if (const std::int64_t room = room_of(tree); tree.nodes > room)
-    throw Error(who + " returned a tree of " + std::to_string(tree.nodes) + " nodes with room for " + std::to_string(room) + "; ask DraftTree::rooted for as many as the budget, and add nodes with grow or guess");
+    throw Error(who + " returned a tree of " + std::to_string(tree.nodes) + " nodes with room for " +
+                std::to_string(room) +
+                "; ask DraftTree::rooted for as many as the budget, and add nodes with grow or guess");
   for (int n = 1; n < tree.nodes; ++n) expect_node(tree, n, bounds, who);
 }
 

@@ -1,7 +1,6 @@
 // What a drafter proposes: a tree of guessed tokens below the last token of a sequence, and how its nodes were drawn.
-// The host knows the shape (nodes, parents) and the tokens that it guessed; what the device drew stays there until the step's one
-// readback.
-// Absorbs the ends: no speculation is a bare root, a chain is a tree.
+// The host knows the shape (nodes, parents) and the tokens that it guessed; what the device drew stays there until the
+// step's one readback. Absorbs the ends: no speculation is a bare root, a chain is a tree.
 #pragma once
 #include <span>
 #include <string>
@@ -22,8 +21,9 @@ enum class Drawn : std::uint8_t {
 const char* name_of(Drawn d);
 
 struct Proposal {
-  Tensor drawn;             // u8 [nodes], host: the Drawn of each node (the root's means nothing)
-  std::vector<Laws> laws;   // laws[n]: one row, the law from which the children of node n were drawn; may be shorter, or empty where all are certain
+  Tensor drawn;            // u8 [nodes], host: the Drawn of each node (the root's means nothing)
+  std::vector<Laws> laws;  // laws[n]: one row, the law from which the children of node n were drawn; may be shorter, or
+                           // empty where all are certain
 };
 
 // Node 0 is the root: the last token of the sequence. parents[n] < n. A token of -1 is absent: it is masked, its
@@ -33,8 +33,10 @@ struct DraftTree {
 
   int nodes = 1;
   Tensor parents;  // i32 [capacity >= nodes], host; parents[0] = -1
-  Tensor known;    // i32 [capacity >= nodes], host: tokens as far as the host knows them, all of them after the step's readback
-  Tensor tokens;   // i32 [capacity >= nodes], on the device: what was drawn. On a host device, or where nothing can be drawn, the same memory as `known`
+  Tensor known;    // i32 [capacity >= nodes], host: tokens as far as the host knows them, all of them after the step's
+                   // readback
+  Tensor tokens;   // i32 [capacity >= nodes], on the device: what was drawn. On a host device, or where nothing can be
+                   // drawn, the same memory as `known`
   Proposal q;
 
   // A root with room for `more` nodes below it.
@@ -45,8 +47,8 @@ struct DraftTree {
   };
   // One tree for each of many roots. They share their memory, which lives as long as any of them.
   static std::vector<DraftTree> rooted(Backend& backend, std::span<const Root> roots);
-  // Adds a node below `parent` whose token the device already wrote (or will write) to tokens[nodes]; returns its index. Throws
-  // Error where the tree has no room left.
+  // Adds a node below `parent` whose token the device already wrote (or will write) to tokens[nodes]; returns its
+  // index. Throws Error where the tree has no room left.
   int grow(int parent, Drawn how);
   // Adds a guess that the host knows.
   int guess(int parent, Token token);
@@ -60,9 +62,9 @@ struct TreeBounds {
   int budget = 0, vocab = 0;
   std::span<const Drawn> takes;  // by the verifier
 };
-// Throws Error, which begins with `who`, unless a drafter may return this tree: at least the root, at most `budget` nodes below
-// it and no more than its arrays have room for, every parent before its children, every node drawn in one of the ways that the verifier takes, every token
-// that the host knows one of the vocabulary.
+// Throws Error, which begins with `who`, unless a drafter may return this tree: at least the root, at most `budget`
+// nodes below it and no more than its arrays have room for, every parent before its children, every node drawn in one
+// of the ways that the verifier takes, every token that the host knows one of the vocabulary.
 void expect_tree(const DraftTree& tree, const TreeBounds& bounds, const std::string& who);
 
 }  // namespace foretoken

@@ -1,5 +1,5 @@
-// A drafter guesses, the target verifies, nothing is lost. A drafter never owns a random generator, never rolls anything
-// back and never hears who verifies its trees; it may be skipped for any number of steps.
+// A drafter guesses, the target verifies, nothing is lost. A drafter never owns a random generator, never rolls
+// anything back and never hears who verifies its trees; it may be skipped for any number of steps.
 #pragma once
 #include <memory>
 #include <span>
@@ -15,14 +15,17 @@ namespace foretoken {
 // One sequence for which a tree is wanted.
 struct DraftRequest {
   const Sequence* sequence = nullptr;
-  int budget = 0;  // the most nodes below the root; 0: no tree is wanted, only catching up
-  int rows = 0;    // the most rows that the drafter's own model may spend on catching up in this step
-  Draws draws;     // hand on to Backend::draw; role draft, node = the node that is drawn
+  int budget = 0;     // the most nodes below the root; 0: no tree is wanted, only catching up
+  int rows = 0;       // the most rows that the drafter's own model may spend on catching up in this step
+  Draws draws;        // hand on to Backend::draw; role draft, node = the node that is drawn
   bool race = false;  // draws must be races by absolute position (TokenDraw::race), since the verifier couples
 
   // The draw that decides node `node` at depth `depth` (1: directly below the root).
   TokenDraw draw(int node, int depth, int sibling = 0) const {
-    return {draws, {Role::draft, std::uint32_t(node), std::uint32_t(sibling)}, std::uint32_t(sequence->length() + depth - 1), race};
+    return {draws,
+            {Role::draft, std::uint32_t(node), std::uint32_t(sibling)},
+            std::uint32_t(sequence->length() + depth - 1),
+            race};
   }
 };
 

@@ -9,8 +9,9 @@ std::shared_ptr<Model> Host::load(const ModelChoice& choice, const std::string& 
   auto model = load_(choice, dtype);
   const ModelInfo& m = model->info();
   if (m.vocab != target_.vocab || m.vocabulary != target_.vocabulary)
-    throw Error("the draft model " + m.name + " has another vocabulary (" + std::to_string(m.vocab) + " tokens) than the target " + target_.name + " (" +
-                std::to_string(target_.vocab) + " tokens): token ids would not mean the same; use a draft model with the target's tokenizer");
+    throw Error("the draft model " + m.name + " has another vocabulary (" + std::to_string(m.vocab) +
+                " tokens) than the target " + target_.name + " (" + std::to_string(target_.vocab) +
+                " tokens): token ids would not mean the same; use a draft model with the target's tokenizer");
   return model;
 }
 

@@ -30,7 +30,8 @@ class HostCopies {
 
 }  // namespace
 
-void verify_on_host(Backend& device, const Trials& trials, Tensor verdicts, const std::function<void(Backend&, const Trials&, Tensor)>& verify) {
+void verify_on_host(Backend& device, const Trials& trials, Tensor verdicts,
+                    const std::function<void(Backend&, const Trials&, Tensor)>& verify) {
   HostCopies copies(device);
   const Tensor tokens = copies.of(trials.tokens());
   std::vector<DraftTree> trees(trials.trees().begin(), trials.trees().end());

@@ -17,7 +17,8 @@ struct LogProbabilities {
     if (v.next < 0) return;
     lane.each(v.length + 1, [&](int k) {
       const Law p = trials[i].p(k > 0 ? v.path[k - 1] : 0);
-      v.logprobs[k] = float(warped[i] ? log_exactly(p(v.tokens[k])) : own(p, trials[i].p_stride).raw_log_probability(v.tokens[k]));
+      v.logprobs[k] =
+          float(warped[i] ? log_exactly(p(v.tokens[k])) : own(p, trials[i].p_stride).raw_log_probability(v.tokens[k]));
     });
   }
   FORETOKEN_HD Law own(const Law& p, std::int64_t p_stride) const {
@@ -30,8 +31,12 @@ struct LogProbabilities {
 }  // namespace
 
 void log_probabilities(Backend& backend, const Trials& trials, Tensor verdicts, const Tensor& warped, const Laws& raw) {
-  const LogProbabilities task{trials.trials(), verdicts.data<Verdict>(), warped.data<std::uint8_t>(), trials.p().logits.row<float>(0),
-                              raw ? raw.logits.row<float>(0) : nullptr, raw ? raw.logits.row_stride() : 0,
+  const LogProbabilities task{trials.trials(),
+                              verdicts.data<Verdict>(),
+                              warped.data<std::uint8_t>(),
+                              trials.p().logits.row<float>(0),
+                              raw ? raw.logits.row<float>(0) : nullptr,
+                              raw ? raw.logits.row_stride() : 0,
                               raw ? reinterpret_cast<const LawRow*>(raw.rows.row<std::uint8_t>(0)) : nullptr};
   launch(backend, trials.count(), trials.draws(), trials.vocab(), task);
 }

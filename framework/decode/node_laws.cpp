@@ -21,7 +21,8 @@ Laws NodeLaws::of(const Tensor& logits, std::span<const LawAfter> rows) {
       if (!bent(rows[i])) continue;
       const Staged& s = staged_.at(rows[i].sequence->id);
       const auto [begin, length] = spans[i];
-      adjustments[i] = {s.said, length > 0 ? path.row<Token>(begin) : nullptr, s.count, length, rows[i].sequence->tally.penalties()};
+      adjustments[i] = {s.said, length > 0 ? path.row<Token>(begin) : nullptr, s.count, length,
+                        rows[i].sequence->tally.penalties()};
     }
     backend_.adjust(logits, adjustments);
   }
@@ -45,14 +46,16 @@ void NodeLaws::stage_tallies(std::span<const LawAfter> rows) {
   staged_.clear();
   std::int64_t bytes = 0;
   for (const LawAfter& row : rows)
-    if (bent(row) && staged_.try_emplace(row.sequence->id).second) bytes += std::int64_t(row.sequence->tally.said().size_bytes()) + Staging::kAlignment;
+    if (bent(row) && staged_.try_emplace(row.sequence->id).second)
+      bytes += std::int64_t(row.sequence->tally.said().size_bytes()) + Staging::kAlignment;
   said_room_.begin(bytes);
   for (const LawAfter& row : rows) {
     if (!bent(row) || staged_.at(row.sequence->id).length > 0) continue;
     const std::span<const Said> said = row.sequence->tally.said();
     const auto array = said_room_.array({std::int64_t(said.size()), std::int64_t(sizeof(Said))}, DType::u8);
     std::ranges::copy(said, reinterpret_cast<Said*>(array.host.raw()));
-    staged_[row.sequence->id] = {row.sequence->length(), reinterpret_cast<const Said*>(array.device.raw()), int(said.size())};
+    staged_[row.sequence->id] = {row.sequence->length(), reinterpret_cast<const Said*>(array.device.raw()),
+                                 int(said.size())};
   }
   said_room_.push();
 }

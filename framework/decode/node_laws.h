@@ -1,8 +1,8 @@
-// The laws after nodes of draft trees: the logits that a model gave there, bent as the sequence's options ask (biases, and
-// penalties for what the sequence and the node's own ancestors have said), then warped. The engine asks for the target's laws
-// here, a drafter for its own, so that p and q are bent alike. A drafter that asks Backend::law instead is exact all the same,
-// since q is whatever its tokens were drawn from; it is only refused more often.
-// This room must not know models, caches or verifiers.
+// The laws after nodes of draft trees: the logits that a model gave there, bent as the sequence's options ask (biases,
+// and penalties for what the sequence and the node's own ancestors have said), then warped. The engine asks for the
+// target's laws here, a drafter for its own, so that p and q are bent alike. A drafter that asks Backend::law instead
+// is exact all the same, since q is whatever its tokens were drawn from; it is only refused more often. This room must
+// not know models, caches or verifiers.
 #pragma once
 #include <map>
 #include <span>
@@ -26,11 +26,11 @@ class NodeLaws {
  public:
   explicit NodeLaws(Backend& backend) : backend_(backend), said_room_(backend), path_room_(backend) {}
 
-  // logits [n, vocab], one row for each of `rows`; rows that are bent are bent in place. Costs what Backend::law costs where no
-  // sequence asks for anything.
+  // logits [n, vocab], one row for each of `rows`; rows that are bent are bent in place. Costs what Backend::law costs
+  // where no sequence asks for anything.
   Laws of(const Tensor& logits, std::span<const LawAfter> rows);
-  // The laws of the same logits as the model gave them, of a copy, to be asked for before `of`: absent unless some row that is
-  // bent asks for its raw normalizer.
+  // The laws of the same logits as the model gave them, of a copy, to be asked for before `of`: absent unless some row
+  // that is bent asks for its raw normalizer.
   Laws raw(const Tensor& logits, std::span<const LawAfter> rows);
 
  private:

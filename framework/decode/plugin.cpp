@@ -14,7 +14,8 @@
 namespace foretoken {
 namespace {
 
-constexpr const char* kRebuild = "rebuild it against this installation (./foretoken install, then configure and build the plugin afresh)";
+constexpr const char* kRebuild =
+    "rebuild it against this installation (./foretoken install, then configure and build the plugin afresh)";
 
 struct Close {
   void operator()(void* library) const { dlclose(library); }
@@ -34,7 +35,10 @@ Library open(const std::filesystem::path& path, const std::string& who, int when
   std::string why = dlerror();
   const bool missing = why.find("undefined symbol") != std::string::npos;
   if (const auto colon = why.find(": "); colon != std::string::npos) why.erase(0, colon + 2);  // the path, said already
-  throw Error(who + " cannot be loaded: " + why + (missing ? "; define it, or, where it is one of foretoken's own, " : "; name a shared library (.so) of this machine, or ") + kRebuild);
+  throw Error(who + " cannot be loaded: " + why +
+              (missing ? "; define it, or, where it is one of foretoken's own, "
+                       : "; name a shared library (.so) of this machine, or ") +
+              kRebuild);
 }
 
 template <class Function> Function* find(const Library& library, const char* name, const std::string& who) {
@@ -65,7 +69,8 @@ void expect_abi(const Library& library, const std::string& who) {
   const char* const abi = find<const char*()>(library, "foretoken_abi", who)();
   if (!abi) throw Error(who + ": foretoken_abi() returns nothing; let it return foretoken::kAbi");
   if (std::string(abi) != kAbi)
-    throw Error(who + " was built for another ABI (" + difference(abi, kAbi) + ") than this program's (" + difference(kAbi, abi) + "); " + kRebuild);
+    throw Error(who + " was built for another ABI (" + difference(abi, kAbi) + ") than this program's (" +
+                difference(kAbi, abi) + "); " + kRebuild);
 }
 
 // What the library adds. An exception is caught here, while its code is still there.
@@ -86,7 +91,9 @@ template <class T> int move_new(const Registry<T>& from, Registry<T>& to, const 
   int count = 0;
   for (const auto& [name, entry] : from.entries()) {
     if (to.entries().contains(name)) continue;
-    if (!entry.make) throw Error("the plugin " + path + " registers the " + to.what() + " '" + name + "' without a way to make it; fill Entry::make");
+    if (!entry.make)
+      throw Error("the plugin " + path + " registers the " + to.what() + " '" + name +
+                  "' without a way to make it; fill Entry::make");
     Entry<T> mine = entry;
     mine.plugin = path;
     to.add(name, std::move(mine));
@@ -101,7 +108,8 @@ void load_plugin(const std::filesystem::path& path, Registries& registries) {
   const std::string who = "the plugin " + path.string();
   std::error_code error;
   if (!std::filesystem::is_regular_file(path, error))
-    throw Error("there is no plugin " + path.string() + (error ? " (" + error.message() + ")" : "") + "; name the shared library (.so) that your build made");
+    throw Error("there is no plugin " + path.string() + (error ? " (" + error.message() + ")" : "") +
+                "; name the shared library (.so) that your build made");
   const PluginFile file{path.string(), hash_of(path)};
   if (std::ranges::any_of(registries.plugins, [&](const PluginFile& p) { return p.hash == file.hash; })) return;
 
@@ -110,9 +118,13 @@ void load_plugin(const std::filesystem::path& path, Registries& registries) {
   Registries with = registries;
   if (const auto why = add(library, who, with)) throw Error(who + " failed to register: " + *why);
   Registries result = registries;
-  const int added = move_new(with.drafters, result.drafters, file.path) + move_new(with.policies, result.policies, file.path) +
+  const int added = move_new(with.drafters, result.drafters, file.path) +
+                    move_new(with.policies, result.policies, file.path) +
                     move_new(with.verifiers, result.verifiers, file.path);
-  if (added == 0) throw Error(who + " registers nothing; call registries.drafters.add, .policies.add or .verifiers.add in foretoken_plugin()");
+  if (added == 0)
+    throw Error(
+        who +
+        " registers nothing; call registries.drafters.add, .policies.add or .verifiers.add in foretoken_plugin()");
   result.plugins.push_back(file);
   registries = std::move(result);
   (void)library.release();  // vtables of whatever it makes live in it

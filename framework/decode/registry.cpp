@@ -32,7 +32,8 @@ std::string list(const std::vector<std::string>& words) {
 
 bool fits(const nlohmann::json& value, const Option& o) {
   if (value.is_null()) return o.optional;
-  if (o.type == "integer") return value.is_number_integer() && value.get<double>() >= o.least && value.get<double>() <= o.most;
+  if (o.type == "integer")
+    return value.is_number_integer() && value.get<double>() >= o.least && value.get<double>() <= o.most;
   if (o.type == "number") return value.is_number() && value.get<double>() >= o.least && value.get<double>() <= o.most;
   if (o.type == "boolean") return value.is_boolean();
   if (o.type == "model") return value.is_object() || (value.is_string() && value != "");
@@ -60,11 +61,13 @@ std::string nearest(const std::string& name, const std::vector<std::string>& kno
 
 void unknown_name(const std::string& what, const std::string& name, const std::vector<std::string>& known) {
   const std::string near = nearest(name, known);
-  throw Error("unknown " + what + " '" + name + "'" + (near.empty() ? "" : " (did you mean '" + near + "'?)") + "; known: " + list(known));
+  throw Error("unknown " + what + " '" + name + "'" + (near.empty() ? "" : " (did you mean '" + near + "'?)") +
+              "; known: " + list(known));
 }
 
 void taken_name(const std::string& what, const std::string& name, const std::string& plugin) {
-  throw Error("there is a " + what + " '" + name + "' already (" + (plugin.empty() ? "built in" : "from " + plugin) + "); register yours under another name");
+  throw Error("there is a " + what + " '" + name + "' already (" + (plugin.empty() ? "built in" : "from " + plugin) +
+              "); register yours under another name");
 }
 
 nlohmann::json fill_options(const std::string& what, const nlohmann::json& config, const std::vector<Option>& options) {
@@ -74,14 +77,17 @@ nlohmann::json fill_options(const std::string& what, const nlohmann::json& confi
   for (const auto& [key, value] : config.items())
     if (std::find(known.begin(), known.end(), key) == known.end()) {
       const std::string near = nearest(key, known);
-      throw Error(owner + " has no option '" + key + "'" + (near.empty() ? "" : " (did you mean '" + near + "'?)") + "; its options: " + list(known));
+      throw Error(owner + " has no option '" + key + "'" + (near.empty() ? "" : " (did you mean '" + near + "'?)") +
+                  "; its options: " + list(known));
     }
   nlohmann::json filled{{"name", config.at("name")}};
   for (const auto& o : options) {
     filled[o.name] = config.contains(o.name) ? config[o.name] : o.standard;
     if (fits(filled[o.name], o)) continue;
-    if (!config.contains(o.name)) throw Error(owner + " needs the option '" + o.name + "' (" + o.type + ": " + o.meaning + ")");
-    throw Error("option '" + o.name + "' of " + owner + " must be " + o.type + " (" + o.meaning + "), not " + filled[o.name].dump());
+    if (!config.contains(o.name))
+      throw Error(owner + " needs the option '" + o.name + "' (" + o.type + ": " + o.meaning + ")");
+    throw Error("option '" + o.name + "' of " + owner + " must be " + o.type + " (" + o.meaning + "), not " +
+                filled[o.name].dump());
   }
   for (const auto& o : options)
     if (o.type == "model" && !filled[o.name].is_null())

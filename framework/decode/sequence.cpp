@@ -16,17 +16,23 @@ const char* name_of(Finish f) {
 void expect_sampling(const Sampling& s, int vocab) {
   const auto refuse = [](const std::string& what) { throw Error("sampling option " + what); };
   if (!(s.temperature >= 0) || !std::isfinite(s.temperature)) refuse("'temperature' must be a number >= 0");
-  if (s.temperature > 0 && !std::isfinite(1 / s.temperature)) refuse("'temperature' is too small to divide by; use 0 for greedy decoding");
+  if (s.temperature > 0 && !std::isfinite(1 / s.temperature))
+    refuse("'temperature' is too small to divide by; use 0 for greedy decoding");
   if (s.top_k < 0) refuse("'top_k' must be 0 (off) or positive");
   if (!(s.top_p > 0 && s.top_p <= 1)) refuse("'top_p' must lie in (0, 1]");
   if (!(s.min_p >= 0 && s.min_p < 1)) refuse("'min_p' must lie in [0, 1)");
-  if (!(s.repetition_penalty >= 0.01f && s.repetition_penalty <= 100)) refuse("'repetition_penalty' must lie in [0.01, 100]");
+  if (!(s.repetition_penalty >= 0.01f && s.repetition_penalty <= 100))
+    refuse("'repetition_penalty' must lie in [0.01, 100]");
   for (const float penalty : {s.frequency_penalty, s.presence_penalty})
-    if (!(penalty >= -100 && penalty <= 100)) refuse("'frequency_penalty' and 'presence_penalty' must lie in [-100, 100]");
+    if (!(penalty >= -100 && penalty <= 100))
+      refuse("'frequency_penalty' and 'presence_penalty' must lie in [-100, 100]");
   if (s.warped_logprobs && !s.logprobs) refuse("'warped_logprobs' asks for nothing without 'logprobs'");
   for (const TokenBias& b : s.logit_bias) {
-    if (b.token < 0 || b.token >= vocab) refuse("'logit_bias' names token " + std::to_string(b.token) + ", but the vocabulary has " + std::to_string(vocab) + " tokens");
-    if (!(b.bias >= -100 && b.bias <= 100)) refuse("'logit_bias' of token " + std::to_string(b.token) + " must lie in [-100, 100]; -100 forbids a token");
+    if (b.token < 0 || b.token >= vocab)
+      refuse("'logit_bias' names token " + std::to_string(b.token) + ", but the vocabulary has " +
+             std::to_string(vocab) + " tokens");
+    if (!(b.bias >= -100 && b.bias <= 100))
+      refuse("'logit_bias' of token " + std::to_string(b.token) + " must lie in [-100, 100]; -100 forbids a token");
   }
 }
 
@@ -35,8 +41,10 @@ int Sequence::append(std::span<const Token> emitted) {
   for (const Token t : emitted) {
     tokens.push_back(t);
     tally.add(t);
-    if (std::find(limits.stop_tokens.begin(), limits.stop_tokens.end(), t) != limits.stop_tokens.end()) finish = Finish::stop_token;
-    else if (remaining() <= 0) finish = Finish::length;
+    if (std::find(limits.stop_tokens.begin(), limits.stop_tokens.end(), t) != limits.stop_tokens.end())
+      finish = Finish::stop_token;
+    else if (remaining() <= 0)
+      finish = Finish::length;
     if (!running()) break;
   }
   if (limits.stop) {

@@ -1,5 +1,5 @@
-// A sequence: what has been said, how to go on, and when to stop. No blocks, no roles, no batch slot: a sequence does not
-// know who drafts for it, who verifies it, or where its keys lie.
+// A sequence: what has been said, how to go on, and when to stop. No blocks, no roles, no batch slot: a sequence does
+// not know who drafts for it, who verifies it, or where its keys lie.
 #pragma once
 #include <cstdint>
 #include <functional>
@@ -15,10 +15,10 @@ namespace foretoken {
 using SequenceId = std::uint64_t;
 
 struct Sampling {
-  float temperature = 0;  // >= 0; 0 is greedy
-  int top_k = 0;          // 0: off
-  float top_p = 1;        // (0, 1]
-  float min_p = 0;        // [0, 1)
+  float temperature = 0;         // >= 0; 0 is greedy
+  int top_k = 0;                 // 0: off
+  float top_p = 1;               // (0, 1]
+  float min_p = 0;               // [0, 1)
   float repetition_penalty = 1;  // > 0, of tokens of the prompt or the output; 1: off
   float frequency_penalty = 0;   // for each time that the output has the token
   float presence_penalty = 0;    // once, if the output has the token

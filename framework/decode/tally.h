@@ -1,6 +1,6 @@
-// What the adjustments of a sequence's laws must know of what has been said: each token once, with its count and its bias.
-// It grows with the sequence, so that nobody counts from the start. Nothing is counted where no option asks for it.
-// This room must not know devices, drafts or whose laws are adjusted.
+// What the adjustments of a sequence's laws must know of what has been said: each token once, with its count and its
+// bias. It grows with the sequence, so that nobody counts from the start. Nothing is counted where no option asks for
+// it. This room must not know devices, drafts or whose laws are adjusted.
 #pragma once
 #include <span>
 #include <vector>

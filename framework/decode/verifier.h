@@ -17,14 +17,15 @@ constexpr int kMaxPath = 64;  // the longest draft path
 
 // The outcome of one round of one sequence: numbers without pointers, written on the device and read back once a step.
 struct Verdict {
-  std::int32_t length = 0;            // accepted nodes
-  std::int32_t path[kMaxPath];        // their node numbers, from below the root down
-  Token tokens[kMaxPath + 1];         // what is emitted: the accepted tokens, then `next`
-  Token next = -1;                    // the target's own token; -1: a law was not finite
-  float logprobs[kMaxPath + 1];       // of the emitted tokens, if asked for
+  std::int32_t length = 0;       // accepted nodes
+  std::int32_t path[kMaxPath];   // their node numbers, from below the root down
+  Token tokens[kMaxPath + 1];    // what is emitted: the accepted tokens, then `next`
+  Token next = -1;               // the target's own token; -1: a law was not finite
+  float logprobs[kMaxPath + 1];  // of the emitted tokens, if asked for
 
   Verdict() = default;
-  // Copies what is in use: a plain copy of 784 bytes by each of the hundreds of threads that run a rule took several times as long as the rule.
+  // Copies what is in use: a plain copy of 784 bytes by each of the hundreds of threads that run a rule took several
+  // times as long as the rule.
   FORETOKEN_HD Verdict(const Verdict& v) { *this = v; }
   FORETOKEN_HD Verdict& operator=(const Verdict& v) {
     length = v.length, next = v.next;
@@ -40,8 +41,8 @@ struct Verdict {
   FORETOKEN_HD void finish(Token token) { tokens[length] = next = token, logprobs[length] = 0; }
 };
 
-// One sequence's tree and laws as a verifier sees them. p(n): the target's law after node n; q(n): the law from which the
-// children of n were drawn. Plain pointers: host or device.
+// One sequence's tree and laws as a verifier sees them. p(n): the target's law after node n; q(n): the law from which
+// the children of n were drawn. Plain pointers: host or device.
 struct Trial {
   int nodes = 0, vocab = 0;
   std::uint32_t position = 0;  // absolute position of the first token below the root: the length of the sequence
@@ -51,7 +52,7 @@ struct Trial {
   const float* p_logits = nullptr;  // [nodes, vocab], rows p_stride apart
   std::int64_t p_stride = 0;
   const LawRow* p_rows = nullptr;
-  const float* const* q_logits = nullptr;   // [nodes] pointers; null where children are certain or there are none
+  const float* const* q_logits = nullptr;  // [nodes] pointers; null where children are certain or there are none
   const LawRow* const* q_rows = nullptr;
 
   FORETOKEN_HD Law p(int node) const { return {p_logits + node * p_stride, p_rows[node], vocab}; }
@@ -69,15 +70,19 @@ struct Trial {
     while (c >= 0 && tokens[c] != token) c = child(node, c);
     return c;
   }
-  // Said once, before the trial is asked: its small arrays where the lane reads them fastest, its tokens' logits on their way.
+  // Said once, before the trial is asked: its small arrays where the lane reads them fastest, its tokens' logits on
+  // their way.
   template <class Lane> FORETOKEN_HD Trial near(Lane& lane) const {
     Trial t = *this;
     const auto keep = [&]<class T>(const T*& values) {
       if (const T* kept = lane.template near<T>(nodes, [&](int n) { return values[n]; })) values = kept;
     };
     keep(t.parents), keep(t.tokens), keep(t.drawn), keep(t.q_logits), keep(t.p_rows);
-    if (const LawRow* rows = lane.template near<LawRow>(nodes, [&](int n) { return q_rows[n] ? *q_rows[n] : LawRow(); }))
-      if (const auto* kept = lane.template near<const LawRow*>(nodes, [&](int n) { return q_rows[n] ? rows + n : nullptr; })) t.q_rows = kept;
+    if (const LawRow* rows =
+            lane.template near<LawRow>(nodes, [&](int n) { return q_rows[n] ? *q_rows[n] : LawRow(); }))
+      if (const auto* kept =
+              lane.template near<const LawRow*>(nodes, [&](int n) { return q_rows[n] ? rows + n : nullptr; }))
+        t.q_rows = kept;
     lane.settle();
     lane.each(nodes, [&](int n) {
       if (n == 0 || t.tokens[n] < 0) return;
@@ -87,24 +92,27 @@ struct Trial {
     return t;
   }
   // No law of this node holds a NaN or an infinite peak.
-  FORETOKEN_HD bool finite(int node) const { return p_rows[node].greedy >= 0 && !(q_rows[node] && q_rows[node]->greedy < 0); }
+  FORETOKEN_HD bool finite(int node) const {
+    return p_rows[node].greedy >= 0 && !(q_rows[node] && q_rows[node]->greedy < 0);
+  }
 };
 
 // The trials of a batch, where the backend's lanes read them; keeps alive what they point to.
 class Trials {
  public:
-  // `p` holds the rows of all trees, one tree after another. `positions[i]` is the length of sequence i. `staging` is the room
-  // for what the device must be told; it may be used again after the next synchronize(). A node that was drawn but whose
-  // parent has no law in the proposal is an Error.
-  Trials(Backend& backend, std::span<const DraftTree> trees, Laws p, std::span<const Draws> draws, std::span<const std::uint32_t> positions, Staging& staging);
+  // `p` holds the rows of all trees, one tree after another. `positions[i]` is the length of sequence i. `staging` is
+  // the room for what the device must be told; it may be used again after the next synchronize(). A node that was drawn
+  // but whose parent has no law in the proposal is an Error.
+  Trials(Backend& backend, std::span<const DraftTree> trees, Laws p, std::span<const Draws> draws,
+         std::span<const std::uint32_t> positions, Staging& staging);
   int count() const { return int(trees_.size()); }
   int vocab() const { return p_.vocab(); }
   std::span<const DraftTree> trees() const { return trees_; }
   const Laws& p() const { return p_; }
   std::span<const Draws> named() const { return named_; }  // what `draws` and `positions` were, on the host
   std::span<const std::uint32_t> positions() const { return positions_; }
-  const Trial* trials() const { return trials_; }  // [count], in the backend's memory, as all that follows
-  const Draws* draws() const { return draws_; }    // [count]
+  const Trial* trials() const { return trials_; }   // [count], in the backend's memory, as all that follows
+  const Draws* draws() const { return draws_; }     // [count]
   const Tensor& tokens() const { return tokens_; }  // i32: the tokens of all nodes, one tree after another
 
  private:
@@ -117,22 +125,25 @@ class Trials {
   const Draws* draws_ = nullptr;
 };
 
-// For a rule that the device's compiler has not seen: `verify` gets a backend of the host and copies of the trials there, and what it
-// writes goes to `verdicts` on the device. Right, but slow: every law is copied, and the host waits once more.
-void verify_on_host(Backend& device, const Trials& trials, Tensor verdicts, const std::function<void(Backend&, const Trials&, Tensor)>& verify);
+// For a rule that the device's compiler has not seen: `verify` gets a backend of the host and copies of the trials
+// there, and what it writes goes to `verdicts` on the device. Right, but slow: every law is copied, and the host waits
+// once more.
+void verify_on_host(Backend& device, const Trials& trials, Tensor verdicts,
+                    const std::function<void(Backend&, const Trials&, Tensor)>& verify);
 
 // How often a child drawn from q stands where p is the target's law: what the acceptance law expects of a chain.
 enum class Acceptance : std::uint8_t {
-  overlap,  // sum_x min(p(x), q(x)), the most that a rule of one node can; of a race sum_x 1 / sum_y max(p(y) / p(x), q(y) / q(x))
+  overlap,  // sum_x min(p(x), q(x)), the most that a rule of one node can; of a race sum_x 1 / sum_y max(p(y) / p(x),
+            // q(y) / q(x))
   product,  // sum_x p(x) q(x): the target's token is drawn without a look at the draft
   other     // no formula is stated
 };
 
 // What a verifier needs of a proposal, and what it promises.
 struct Soundness {
-  std::vector<Drawn> takes;      // kinds of nodes for which the promise holds
-  std::string promise = "exact"; // "exact", "exact, path-identical", "lossy: <the induced law>"
-  bool race = false;             // draws by exponential races with noise named by position, and so must the drafter
+  std::vector<Drawn> takes;       // kinds of nodes for which the promise holds
+  std::string promise = "exact";  // "exact", "exact, path-identical", "lossy: <the induced law>"
+  bool race = false;              // draws by exponential races with noise named by position, and so must the drafter
   Acceptance acceptance = Acceptance::overlap;
 };
 
@@ -171,26 +182,28 @@ template <class Rule> class RuleVerifier final : public Verifier {
   void verify(Backend& backend, const Trials& trials, Tensor verdicts) override {
 #if !defined(__CUDACC__)
     if (backend.device().kind != Device::Kind::cpu)
-      return verify_on_host(backend, trials, verdicts, [this](Backend& host, const Trials& copies, Tensor to) { judge(host, copies, to); });
+      return verify_on_host(backend, trials, verdicts,
+                            [this](Backend& host, const Trials& copies, Tensor to) { judge(host, copies, to); });
 #endif
     judge(backend, trials, verdicts);
   }
 
  private:
   void judge(Backend& backend, const Trials& trials, const Tensor& verdicts) const {
-    launch(backend, trials.count(), trials.draws(), trials.vocab(), Judge<Rule>{rule_, trials.trials(), verdicts.data<Verdict>()});
+    launch(backend, trials.count(), trials.draws(), trials.vocab(),
+           Judge<Rule>{rule_, trials.trials(), verdicts.data<Verdict>()});
   }
 
   Soundness soundness_;
   Rule rule_;
 };
 
-// Throws Error, which begins with `who`, unless a verifier may say this of a tree of so many nodes: a path no longer than it, and tokens
-// of the vocabulary. Where `next` is -1, which says that a law was not finite, nothing else counts.
+// Throws Error, which begins with `who`, unless a verifier may say this of a tree of so many nodes: a path no longer
+// than it, and tokens of the vocabulary. Where `next` is -1, which says that a law was not finite, nothing else counts.
 void expect_verdict(const Verdict& v, int nodes, int vocab, const std::string& who);
 
-// Fills logprobs of every verdict from the target's laws: raw, or warped ([count], u8, in the backend's memory). `raw` has the laws
-// of the model's own logits where those of the trials are bent; else it is absent.
+// Fills logprobs of every verdict from the target's laws: raw, or warped ([count], u8, in the backend's memory). `raw`
+// has the laws of the model's own logits where those of the trials are bent; else it is absent.
 void log_probabilities(Backend& backend, const Trials& trials, Tensor verdicts, const Tensor& warped, const Laws& raw);
 
 }  // namespace foretoken

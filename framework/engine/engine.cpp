@@ -12,12 +12,13 @@ namespace {
 void refuse_unsound(const Engine::Chairs& chairs, const Needs& needs, const Soundness& soundness) {
   for (const Drawn d : needs.proposes)
     if (std::ranges::find(soundness.takes, d) == soundness.takes.end())
-      throw Error("the verifier '" + chairs.verifier["name"].get<std::string>() + "' is not sound for the drafter '" + chairs.drafter["name"].get<std::string>() +
-                  "', whose nodes are drawn '" + name_of(d) + "'; choose another verifier (foretoken list says what each takes)");
+      throw Error("the verifier '" + chairs.verifier["name"].get<std::string>() + "' is not sound for the drafter '" +
+                  chairs.drafter["name"].get<std::string>() + "', whose nodes are drawn '" + name_of(d) +
+                  "'; choose another verifier (foretoken list says what each takes)");
 }
 
-// How many nodes below the root were drafted, and how many levels of them. What is absent was not, nor were its descendants.
-// `depth` is room for the depths: -1 where a node is absent.
+// How many nodes below the root were drafted, and how many levels of them. What is absent was not, nor were its
+// descendants. `depth` is room for the depths: -1 where a node is absent.
 std::pair<int, int> drafted(const DraftTree& tree, std::vector<int>& depth) {
   depth.assign(std::size_t(tree.nodes), 0);
   int nodes = 0, levels = 0;
@@ -31,24 +32,30 @@ std::pair<int, int> drafted(const DraftTree& tree, std::vector<int>& depth) {
 
 EngineOptions checked(const EngineOptions& o) {
   constexpr std::int64_t kMostMib = std::int64_t(1) << 24;
-  if (o.batch < 1 || o.step_rows < o.batch) throw Error("the engine's \"step_rows\" must be at least its \"batch\", and \"batch\" at least 1");
+  if (o.batch < 1 || o.step_rows < o.batch)
+    throw Error("the engine's \"step_rows\" must be at least its \"batch\", and \"batch\" at least 1");
   if (o.page_rows < 1) throw Error("the engine's \"page_rows\" must be at least 1, not " + std::to_string(o.page_rows));
   if (o.pages < 0) throw Error("the engine's \"pages\" must be positive, or 0 for as many as fit into \"memory_mib\"");
   if (o.pages == 0 && (o.memory_mib < 1 || o.memory_mib > kMostMib))
-    throw Error("the engine's \"memory_mib\" must lie between 1 and " + std::to_string(kMostMib) + ", not " + std::to_string(o.memory_mib));
+    throw Error("the engine's \"memory_mib\" must lie between 1 and " + std::to_string(kMostMib) + ", not " +
+                std::to_string(o.memory_mib));
   return o;
 }
 
-std::int64_t page_bytes(const EngineOptions& options, const Model& target) { return options.page_rows * target.info().kv.bytes_per_row(); }
+std::int64_t page_bytes(const EngineOptions& options, const Model& target) {
+  return options.page_rows * target.info().kv.bytes_per_row();
+}
 
 int page_count(const EngineOptions& options, const Model& target) {
   constexpr std::int64_t kMost = std::numeric_limits<int>::max();
-  return options.pages > 0 ? options.pages : int(std::min((options.memory_mib << 20) / page_bytes(options, target), kMost));
+  return options.pages > 0 ? options.pages
+                           : int(std::min((options.memory_mib << 20) / page_bytes(options, target), kMost));
 }
 
 }  // namespace
 
-Engine::Engine(Backend& backend, std::shared_ptr<Model> target, const Registries& registries, const Chairs& chairs, const EngineOptions& options, Host::Load load)
+Engine::Engine(Backend& backend, std::shared_ptr<Model> target, const Registries& registries, const Chairs& chairs,
+               const EngineOptions& options, Host::Load load)
     : backend_(backend),
       options_(checked(options)),
       pool_(backend, page_bytes(options, *target), page_count(options, *target)),
@@ -62,7 +69,8 @@ Engine::Engine(Backend& backend, std::shared_ptr<Model> target, const Registries
   policy_ = registries.policies.make(chairs.policy, host_);
   verifier_ = registries.verifiers.make(chairs.verifier, host_);
   soundness_ = verifier_->soundness();
-  drafter_name_ = "the drafter '" + chairs.drafter["name"].get<std::string>() + "'", policy_name_ = "the policy '" + chairs.policy["name"].get<std::string>() + "'";
+  drafter_name_ = "the drafter '" + chairs.drafter["name"].get<std::string>() + "'",
+  policy_name_ = "the policy '" + chairs.policy["name"].get<std::string>() + "'";
   verifier_name_ = "the verifier '" + chairs.verifier["name"].get<std::string>() + "'";
   refuse_unsound(chairs, drafter_->needs(), soundness_);
 }
@@ -74,18 +82,25 @@ SequenceId Engine::submit(Request request) {
   const int length = int(request.prompt.size());
   if (length == 0) throw Error("the prompt is empty; give at least one token");
   if (length >= m.positions)
-    throw Error("the prompt has " + std::to_string(length) + " tokens, but the context of " + m.name + " is " + std::to_string(m.positions) + "; shorten it to leave room for at least one new token");
+    throw Error("the prompt has " + std::to_string(length) + " tokens, but the context of " + m.name + " is " +
+                std::to_string(m.positions) + "; shorten it to leave room for at least one new token");
   for (const Token t : request.prompt)
-    if (t < 0 || t >= m.vocab) throw Error("token " + std::to_string(t) + " of the prompt is outside the vocabulary of " + m.name + " (" + std::to_string(m.vocab) + ")");
+    if (t < 0 || t >= m.vocab)
+      throw Error("token " + std::to_string(t) + " of the prompt is outside the vocabulary of " + m.name + " (" +
+                  std::to_string(m.vocab) + ")");
   if (request.limits.max_new_tokens < 1) throw Error("'max_new_tokens' must be at least 1");
   expect_sampling(request.sampling, m.vocab);
   request.limits.max_new_tokens = std::min(request.limits.max_new_tokens, m.positions - length);
   const int most = length + request.limits.max_new_tokens;
   if (target_.cache().pages_for(most) > pool_.pages())
-    throw Error("the page pool is too small for one sequence of " + std::to_string(most) + " tokens; raise \"memory_mib\" of the engine (\"memory_fraction\" where that is set) or shorten the request");
+    throw Error(
+        "the page pool is too small for one sequence of " + std::to_string(most) +
+        " tokens; raise \"memory_mib\" of the engine (\"memory_fraction\" where that is set) or shorten the request");
 
   auto active = std::make_unique<Active>();
-  active->sequence = {next_id_++, std::move(request.prompt), length, std::move(request.limits), std::move(request.sampling), request.stream, Finish::running, {}};
+  active->sequence = {
+      next_id_++,     std::move(request.prompt), length, std::move(request.limits), std::move(request.sampling),
+      request.stream, Finish::running,           {}};
   Sequence& q = active->sequence;
   q.tally = Tally(q.sampling.penalties(), q.sampling.logit_bias, q.tokens);
   active->on_tokens = std::move(request.on_tokens);
@@ -154,7 +169,8 @@ std::vector<int> Engine::budgets(const Plan& plan) const {
   }
   std::vector<int> budgets = policy_->budgets(past);
   if (budgets.size() != past.size())
-    throw Error(policy_name_ + " gave " + std::to_string(budgets.size()) + " budgets for " + std::to_string(past.size()) + " sequences; LengthPolicy::budgets owes one for each");
+    throw Error(policy_name_ + " gave " + std::to_string(budgets.size()) + " budgets for " +
+                std::to_string(past.size()) + " sequences; LengthPolicy::budgets owes one for each");
   for (std::size_t i = 0; i < budgets.size(); ++i) budgets[i] = std::clamp(budgets[i], 0, plan.scheduled[i].cap);
   return budgets;
 }
@@ -168,13 +184,17 @@ std::vector<DraftTree> Engine::draft(const Plan& plan) {
     const Sequence& q = s.active->sequence;
     // With nothing to draft the drafter is skipped; it catches up when it is next asked.
     const int rows = !s.root ? s.chain : budget[i] > 0 ? options_.step_rows : 0;
-    requests.push_back({&q, budget[i], rows, {q.sampling.seed, q.stream, std::uint32_t(q.length()), 0}, soundness_.race});
+    requests.push_back(
+        {&q, budget[i], rows, {q.sampling.seed, q.stream, std::uint32_t(q.length()), 0}, soundness_.race});
   }
   if (requests.empty()) return {};
   std::vector<DraftTree> trees = drafter_->draft(requests);
   if (trees.size() != requests.size())
-    throw Error(drafter_name_ + " returned " + std::to_string(trees.size()) + " trees for " + std::to_string(requests.size()) + " requests; Drafter::draft owes one tree for each");
-  for (std::size_t i = 0; i < trees.size(); ++i) expect_tree(trees[i], {requests[i].sequence->last(), budget[i], target_.info().vocab, soundness_.takes}, drafter_name_);
+    throw Error(drafter_name_ + " returned " + std::to_string(trees.size()) + " trees for " +
+                std::to_string(requests.size()) + " requests; Drafter::draft owes one tree for each");
+  for (std::size_t i = 0; i < trees.size(); ++i)
+    expect_tree(trees[i], {requests[i].sequence->last(), budget[i], target_.info().vocab, soundness_.takes},
+                drafter_name_);
   return trees;
 }
 
@@ -200,9 +220,12 @@ Engine::Readback Engine::judge(const Plan& plan, std::span<const DraftTree> all,
   const Trials trials(backend_, trees, laws_.of(out.logits, rows), draws, positions, trials_room_);
   const Tensor verdicts = backend_.allocate({std::int64_t(trees.size()), std::int64_t(sizeof(Verdict))}, DType::u8);
   verifier_->verify(backend_, trials, verdicts);
-  if (logprobs) log_probabilities(backend_, trials, verdicts, backend_.upload(Tensor::host_copy<std::uint8_t>(warped, DType::u8)), raw);
+  if (logprobs)
+    log_probabilities(backend_, trials, verdicts, backend_.upload(Tensor::host_copy<std::uint8_t>(warped, DType::u8)),
+                      raw);
   readback_room_.begin(verdicts.bytes() + trials.tokens().bytes() + 2 * Staging::kAlignment);
-  const Readback read{readback_room_.array(verdicts.shape(), DType::u8).host, readback_room_.array(trials.tokens().shape(), DType::i32).host};
+  const Readback read{readback_room_.array(verdicts.shape(), DType::u8).host,
+                      readback_room_.array(trials.tokens().shape(), DType::i32).host};
   backend_.fetch(verdicts, read.verdicts);
   backend_.fetch(trials.tokens(), read.tokens);
   return read;
@@ -224,14 +247,17 @@ void Engine::deliver(const Plan& plan, std::span<const DraftTree> trees, const R
       std::copy_n(read.tokens.row<Token>(node), trees[i].nodes, trees[i].known.data<Token>());
       node += trees[i].nodes;
       if (v.next == -1)
-        throw Error("the logits at position " + std::to_string(q.length()) + " hold a NaN or an infinity: the checkpoint of " + target_.info().name +
+        throw Error("the logits at position " + std::to_string(q.length()) +
+                    " hold a NaN or an infinity: the checkpoint of " + target_.info().name +
                     " or of the draft model is damaged, or its numbers overflow; try \"dtype\": \"f32\"");
       expect_verdict(v, trees[i].nodes, target_.info().vocab, verifier_name_);
       r.judged = true, r.accepted = v.length;
       std::tie(r.drafted, r.depth) = drafted(trees[i], depth);
       const int kept = q.append({v.tokens, std::size_t(v.length + 1)});
       r.emitted.assign(v.tokens, v.tokens + kept);
-      if (q.sampling.logprobs) q.logprobs.insert(q.logprobs.end(), v.logprobs, v.logprobs + kept), q.logprobs.resize(std::size_t(q.generated()));
+      if (q.sampling.logprobs)
+        q.logprobs.insert(q.logprobs.end(), v.logprobs, v.logprobs + kept),
+            q.logprobs.resize(std::size_t(q.generated()));
       ++a.rounds, a.drafted = r.drafted, a.accepted = r.accepted;
       a.tested_in_all += r.tested(), a.accepted_in_all += r.accepted;
       outcomes.push_back({&q, &trees[i], &v});

@@ -1,10 +1,11 @@
 // The engine: continuous batching over one target, one drafter, one length policy and one verifier, which it never asks
-// who they are. One step, room by room: who runs, how much to draft, drafts, one forward of the target, verdicts, tokens.
-// No speculation is the drafter that proposes a bare root; there is no second path.
+// who they are. One step, room by room: who runs, how much to draft, drafts, one forward of the target, verdicts,
+// tokens. No speculation is the drafter that proposes a bare root; there is no second path.
 #pragma once
 #include <memory>
-#include <nlohmann/json_fwd.hpp>
 #include <vector>
+
+#include <nlohmann/json_fwd.hpp>
 
 #include "framework/decode/host.h"
 #include "framework/decode/node_laws.h"
@@ -15,13 +16,13 @@
 namespace foretoken {
 
 struct EngineOptions {
-  int batch = 4;               // the most sequences running at once
-  int step_rows = 512;         // the most rows of one target forward; at least `batch`
-  int page_rows = 16;          // positions of the target in one page
+  int batch = 4;                  // the most sequences running at once
+  int step_rows = 512;            // the most rows of one target forward; at least `batch`
+  int page_rows = 16;             // positions of the target in one page
   std::int64_t memory_mib = 256;  // of all caches together
-  int pages = 0;               // of the pool; 0: as many as fit into memory_mib
+  int pages = 0;                  // of the pool; 0: as many as fit into memory_mib
   bool reuse_prefixes = true;
-  bool check = false;          // KvCache::check() of every cache after every step
+  bool check = false;  // KvCache::check() of every cache after every step
 };
 
 struct Request {
@@ -30,8 +31,8 @@ struct Request {
   Sampling sampling;
   std::uint64_t stream = 0;  // names the draws: equal requests with equal streams give equal results
   std::function<void(const Sequence&, std::span<const Token>)> on_tokens;  // tokens as they come
-  // A request that was submitted before, with the same prompt: this one is another sample of it. It begins when that prompt has
-  // been read, and shares its full pages. 0: none.
+  // A request that was submitted before, with the same prompt: this one is another sample of it. It begins when that
+  // prompt has been read, and shares its full pages. 0: none.
   SequenceId like = 0;
 };
 
@@ -43,11 +44,13 @@ class Engine : private Scheduler::Memory {
   };
 
   // An unknown name or option, or a verifier that is not sound for what the drafter proposes, is an Error.
-  Engine(Backend& backend, std::shared_ptr<Model> target, const Registries& registries, const Chairs& chairs, const EngineOptions& options, Host::Load load = {});
+  Engine(Backend& backend, std::shared_ptr<Model> target, const Registries& registries, const Chairs& chairs,
+         const EngineOptions& options, Host::Load load = {});
   ~Engine() override;
 
   // Queues a request. An empty prompt, one longer than the model's context, a token outside the vocabulary, a sampling
-  // option out of range or a sequence that can never fit into the pool is an Error. `max_new_tokens` is cut to the context.
+  // option out of range or a sequence that can never fit into the pool is an Error. `max_new_tokens` is cut to the
+  // context.
   SequenceId submit(Request request);
   void cancel(SequenceId id);
   bool idle() const { return queues_.waiting.empty() && queues_.running.empty(); }

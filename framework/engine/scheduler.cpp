@@ -11,10 +11,11 @@ namespace {
 // One call of Scheduler::next.
 class Round {
  public:
-  Round(Queues& queues, Scheduler::Memory& memory, int longest, int rows) : queues_(queues), memory_(memory), longest_(longest), left_(rows) {}
+  Round(Queues& queues, Scheduler::Memory& memory, int longest, int rows)
+      : queues_(queues), memory_(memory), longest_(longest), left_(rows) {}
 
-  // Sequences that only lack their last token go first, so that nobody's prompt delays them; and their guesses leave a row to
-  // everybody else who may run, so that nobody waits for guesses.
+  // Sequences that only lack their last token go first, so that nobody's prompt delays them; and their guesses leave a
+  // row to everybody else who may run, so that nobody waits for guesses.
   void running(int batch) {
     std::vector<int> unseen;
     unseen.reserve(queues_.running.size()), plan.scheduled.reserve(queues_.running.size());
@@ -53,7 +54,8 @@ class Round {
  private:
   Scheduled shape(Active& a, int unseen, int rows) const {
     Scheduled entry{&a, std::min(unseen - 1, rows), unseen <= rows, 0};
-    if (entry.root) entry.cap = std::clamp(std::min(longest_, rows - unseen), 0, std::max(0, a.sequence.remaining() - 1));
+    if (entry.root)
+      entry.cap = std::clamp(std::min(longest_, rows - unseen), 0, std::max(0, a.sequence.remaining() - 1));
     return entry;
   }
 
@@ -78,7 +80,9 @@ class Round {
   }
 
   [[noreturn]] static void too_small(const Sequence& s) {
-    throw Error("the page pool is too small for one sequence of " + std::to_string(s.length()) + " tokens; raise \"memory_mib\" of the engine (\"memory_fraction\" where that is set) or shorten the request");
+    throw Error(
+        "the page pool is too small for one sequence of " + std::to_string(s.length()) +
+        " tokens; raise \"memory_mib\" of the engine (\"memory_fraction\" where that is set) or shorten the request");
   }
 
   // The newest sequence gives back its memory and waits, first in line, to be recomputed.

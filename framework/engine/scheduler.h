@@ -1,6 +1,6 @@
-// Who runs in the next step, and with how many rows. First come, first served; prompts in chunks under a budget of rows per
-// step; when pages run out the newest sequence gives back its memory and is recomputed later.
-// This room must not know models, drafters' names or devices; memory is asked for through `Memory`.
+// Who runs in the next step, and with how many rows. First come, first served; prompts in chunks under a budget of rows
+// per step; when pages run out the newest sequence gives back its memory and is recomputed later. This room must not
+// know models, drafters' names or devices; memory is asked for through `Memory`.
 #pragma once
 #include <deque>
 #include <functional>
@@ -15,9 +15,9 @@ namespace foretoken {
 struct Active {
   Sequence sequence;
   std::function<void(const Sequence&, std::span<const Token>)> on_tokens;  // as they come
-  SequenceId like = 0;        // waits until that sequence has read their prompt; 0: for nobody
-  bool leads = false;         // somebody may wait for this one
-  int rounds = 0, drafted = 0, accepted = 0;     // of the last round: drafted, accepted
+  SequenceId like = 0;                        // waits until that sequence has read their prompt; 0: for nobody
+  bool leads = false;                         // somebody may wait for this one
+  int rounds = 0, drafted = 0, accepted = 0;  // of the last round: drafted, accepted
   long tested_in_all = 0, accepted_in_all = 0;
 };
 

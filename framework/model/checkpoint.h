@@ -19,8 +19,8 @@ class Checkpoint : public TensorSource {
   static Checkpoint open_file(const std::filesystem::path& file);
 
   bool has(const std::string& name) const { return entries_.contains(name); }
-  // A host view into the mapping (no copy), which keeps the mapping alive. Missing name, or another shape than `expected`:
-  // an Error that prints both.
+  // A host view into the mapping (no copy), which keeps the mapping alive. Missing name, or another shape than
+  // `expected`: an Error that prints both.
   Tensor tensor(const std::string& name, const Shape& expected) const override;
   Tensor tensor(const std::string& name) const;
   std::vector<std::string> names() const;

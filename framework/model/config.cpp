@@ -16,7 +16,10 @@ constexpr int kMost = 1 << 24;  // of any size in a config: products of two stil
 struct Family {
   const char *model_type, *architecture;
 };
-constexpr Family kFamilies[] = {{"llama", "LlamaForCausalLM"}, {"mistral", "MistralForCausalLM"}, {"qwen2", "Qwen2ForCausalLM"}, {"qwen3", "Qwen3ForCausalLM"}};
+constexpr Family kFamilies[] = {{"llama", "LlamaForCausalLM"},
+                                {"mistral", "MistralForCausalLM"},
+                                {"qwen2", "Qwen2ForCausalLM"},
+                                {"qwen3", "Qwen3ForCausalLM"}};
 
 // By "architectures", or where that is absent by "model_type".
 std::string architecture_of(const Fields& config) {
@@ -24,15 +27,18 @@ std::string architecture_of(const Fields& config) {
   std::string known;
   for (const Family& f : kFamilies) {
     known += (known.empty() ? "" : ", ") + std::string(a ? f.architecture : f.model_type);
-    if (a ? a->is_array() && a->size() == 1 && (*a)[0] == f.architecture : config.string("model_type") == f.model_type) return f.architecture;
+    if (a ? a->is_array() && a->size() == 1 && (*a)[0] == f.architecture : config.string("model_type") == f.model_type)
+      return f.architecture;
   }
   config.refuse(a ? "architectures" : "model_type", "the supported ones are " + known);
 }
 
 // Keys whose presence changes what the model computes, and that this project does not compute.
 void refuse_what_is_missing_here(const Fields& config) {
-  if (config.string_or("hidden_act", "silu") != "silu") config.refuse("hidden_act", "the only activation supported is \"silu\"");
-  if (config.boolean_or("use_sliding_window", false)) config.refuse("use_sliding_window", "only false is supported: windows of some layers only are missing");
+  if (config.string_or("hidden_act", "silu") != "silu")
+    config.refuse("hidden_act", "the only activation supported is \"silu\"");
+  if (config.boolean_or("use_sliding_window", false))
+    config.refuse("use_sliding_window", "only false is supported: windows of some layers only are missing");
   for (const char* key : {"quantization_config", "compression_config", "auto_map"})
     if (config.has(key)) config.refuse(key, "this is not supported; choose a checkpoint without it");
   if (config.positive_or("partial_rotary_factor", 1) != 1)
@@ -40,21 +46,24 @@ void refuse_what_is_missing_here(const Fields& config) {
 }
 
 void read_attention(const Fields& config, ModelConfig& m) {
-  const bool bias = config.boolean_or("attention_bias", false), qwen2 = m.architecture == "Qwen2ForCausalLM", qwen3 = m.architecture == "Qwen3ForCausalLM";
+  const bool bias = config.boolean_or("attention_bias", false), qwen2 = m.architecture == "Qwen2ForCausalLM",
+             qwen3 = m.architecture == "Qwen3ForCausalLM";
   m.qkv_bias = bias || qwen2;
   m.out_bias = bias && !qwen2;
   m.mlp_bias = config.boolean_or("mlp_bias", false);
   m.head_norms = qwen3;
-  // Qwen's files carry a window that "use_sliding_window" switches on; a Llama has none, whatever its file carries (as in Transformers).
-  if (config.has("sliding_window") && m.architecture == "MistralForCausalLM") m.window = config.integer("sliding_window", 1, kMost);
+  // Qwen's files carry a window that "use_sliding_window" switches on; a Llama has none, whatever its file carries (as
+  // in Transformers).
+  if (config.has("sliding_window") && m.architecture == "MistralForCausalLM")
+    m.window = config.integer("sliding_window", 1, kMost);
   if (const json* types = config.find("layer_types"))
     for (const json& type : *types)
       if (type != (m.window ? "sliding_attention" : "full_attention"))
         config.refuse("layer_types", "all layers must have the same kind of attention");
 }
 
-// Transformers 5 writes everything into rope_parameters; version 4 wrote rope_theta beside rope_scaling. Where a file has
-// both, Transformers takes rope_scaling, and so do we.
+// Transformers 5 writes everything into rope_parameters; version 4 wrote rope_theta beside rope_scaling. Where a file
+// has both, Transformers takes rope_scaling, and so do we.
 void read_rope(const Fields& config, ModelConfig& m) {
   m.rope_theta = config.positive_or("rope_theta", m.rope_theta);
   const char* key = config.has("rope_scaling") ? "rope_scaling" : "rope_parameters";

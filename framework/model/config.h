@@ -1,6 +1,5 @@
-// What a Hugging Face config.json says about a decoder of the Llama family (Llama, Mistral, Qwen2, Qwen3), and nothing that it
-// does not say.
-// This room must not know devices, checkpoints or caches.
+// What a Hugging Face config.json says about a decoder of the Llama family (Llama, Mistral, Qwen2, Qwen3), and nothing
+// that it does not say. This room must not know devices, checkpoints or caches.
 #pragma once
 #include <filesystem>
 #include <optional>
@@ -32,11 +31,11 @@ struct ModelConfig {
   bool qkv_bias = false, out_bias = false, mlp_bias = false;
   bool head_norms = false;  // RMSNorm of every head of q and k before the rotation (Qwen3)
   int window = 0;           // sliding_window: a row sees so many positions, itself among them; 0: all
-  std::vector<int> eos;    // eos_token_id, one or several; generation_config.json's where that file has them
+  std::vector<int> eos;     // eos_token_id, one or several; generation_config.json's where that file has them
   std::optional<int> bos;
 
-  // Reads DIR/config.json. Whatever the project does not implement (another architecture or activation, windows of some layers
-  // only, unknown rope types, quantization_config) is an Error that names the key and its value.
+  // Reads DIR/config.json. Whatever the project does not implement (another architecture or activation, windows of some
+  // layers only, unknown rope types, quantization_config) is an Error that names the key and its value.
   static ModelConfig load(const std::filesystem::path& directory);
   // The same from the text of a config.json; `where` names it in messages.
   static ModelConfig parse(std::string_view text, const std::string& where);

@@ -1,6 +1,6 @@
-// What a model's forwards read their inputs from and write their logits to, beside caches. It is lent to who feeds the model and lent again
-// when they are gone, so that forwards which a device recorded for one engine lie where the next engine's do.
-// This room must not know what is fed.
+// What a model's forwards read their inputs from and write their logits to, beside caches. It is lent to who feeds the
+// model and lent again when they are gone, so that forwards which a device recorded for one engine lie where the next
+// engine's do. This room must not know what is fed.
 #pragma once
 #include <memory>
 #include <mutex>
@@ -12,7 +12,7 @@ namespace foretoken {
 
 struct ForwardMemory {
   explicit ForwardMemory(Backend& b) : backend(b.serial()), staging(b) {}
-  std::uint64_t backend;       // whose it is
+  std::uint64_t backend;  // whose it is
   Staging staging;
   std::vector<Tensor> logits;  // f32 [rows, vocab] each; one that nobody else holds is free
 };

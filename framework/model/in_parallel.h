@@ -6,8 +6,8 @@
 
 namespace foretoken {
 
-// f(begin, end) for shares of [0, n), one thread a share. `work`: elements that one of the n costs; little work stays on the
-// calling thread. An exception ends the program: f must not throw.
+// f(begin, end) for shares of [0, n), one thread a share. `work`: elements that one of the n costs; little work stays
+// on the calling thread. An exception ends the program: f must not throw.
 void in_parallel(std::int64_t n, std::int64_t work, const std::function<void(std::int64_t, std::int64_t)>& f);
 
 }  // namespace foretoken

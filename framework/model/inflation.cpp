@@ -10,10 +10,10 @@
 namespace foretoken {
 namespace {
 
-constexpr std::uint64_t kSeed = 1;      // of what is random around the small model
-constexpr float kFeature = 1024;        // what the constant features are after the last norm, times the rms of a row
-constexpr float kNever = 4096;          // m
-constexpr int kConstants = 2;           // features
+constexpr std::uint64_t kSeed = 1;  // of what is random around the small model
+constexpr float kFeature = 1024;    // what the constant features are after the last norm, times the rms of a row
+constexpr float kNever = 4096;      // m
+constexpr int kConstants = 2;       // features
 
 std::string number(std::int64_t n) { return std::to_string(n); }
 
@@ -49,8 +49,8 @@ std::string obstacle(const ModelConfig& small, const ModelConfig& shape) {
   return "";
 }
 
-// Tensors that one of both has and inflation does not know: a large model without them would not cost what the shape costs, and one
-// with them would not compute what the small one computes. Empty: there are none.
+// Tensors that one of both has and inflation does not know: a large model without them would not cost what the shape
+// costs, and one with them would not compute what the small one computes. Empty: there are none.
 std::string extras(const ModelConfig& small, const ModelConfig& shape) {
   const auto has_biases = [](const ModelConfig& m) { return m.qkv_bias || m.out_bias || m.mlp_bias; };
   for (const auto& [owner, m] : {std::pair("the small model", small), std::pair("the shape", shape)}) {
@@ -100,8 +100,10 @@ float value(const Tensor& t, std::int64_t row, std::int64_t column) {
 }
 
 void put(const Tensor& to, std::int64_t row, std::int64_t column, float x) {
-  if (to.dtype() == DType::bf16) to.row<bf16>(row)[column] = bf16(x);
-  else to.row<float>(row)[column] = x;
+  if (to.dtype() == DType::bf16)
+    to.row<bf16>(row)[column] = bf16(x);
+  else
+    to.row<float>(row)[column] = x;
 }
 
 Tensor zeros(const Shape& shape, DType type) {
@@ -126,8 +128,8 @@ void silence(const Tensor& to, const std::vector<std::int32_t>& places, int head
 }  // namespace
 
 InflatedWeights::InflatedWeights(std::shared_ptr<const TensorSource> small, const ModelConfig& small_config,
-                                 const ModelConfig& shape, const std::string& small_name,
-                                 const std::string& shape_name, bool wide)
+                                 const ModelConfig& shape, const std::string& small_name, const std::string& shape_name,
+                                 bool wide)
     : small_tensors_(std::move(small)), small_(small_config), large_(small_config), random_(kSeed) {
   const auto refuse = [&](const std::string& why, const std::string& remedy = "choose a larger shape") {
     throw Error("the model " + small_name + " cannot be inflated to " + shape_name + ": " + why + "; " + remedy);
@@ -196,8 +198,10 @@ Tensor InflatedWeights::gains(const std::string& name, bool last) const {
 Tensor InflatedWeights::part_of_a_layer(const std::string& name, const Shape& expected, const std::string& part) const {
   if (part == "self_attn.o_proj.weight" || part == "mlp.down_proj.weight") {
     const Tensor to = zeros(expected, type_);
-    if (part == "mlp.down_proj.weight") place(name, width_, ffn_, 1, to);
-    else place(name, width_, outputs_, 1, to);
+    if (part == "mlp.down_proj.weight")
+      place(name, width_, ffn_, 1, to);
+    else
+      place(name, width_, outputs_, 1, to);
     return to;
   }
   const Tensor to = random(name, expected);
@@ -229,8 +233,9 @@ Tensor InflatedWeights::tensor(const std::string& name, const Shape& expected) c
   const bool extra = std::stoi(name.substr(at.size(), dot - at.size())) >= small_.layers;
   if (part.ends_with("norm.weight")) return extra ? random_.tensor(name, expected) : gains(name, false);
   if (!extra) return part_of_a_layer(name, expected, part);
-  return part.find("o_proj") != std::string::npos || part.find("down_proj") != std::string::npos ? zeros(expected, type_)
-                                                                                           : random(name, expected);
+  return part.find("o_proj") != std::string::npos || part.find("down_proj") != std::string::npos
+             ? zeros(expected, type_)
+             : random(name, expected);
 }
 
 }  // namespace foretoken

@@ -1,23 +1,26 @@
-// A trained small model embedded in a large shape so that it computes the same function: the acceptance of the small one at
-// the cost of the large one. Every byte of the large shape is read and every operation done.
-// This room must not know devices, nor where the small model's weights come from.
+// A trained small model embedded in a large shape so that it computes the same function: the acceptance of the small
+// one at the cost of the large one. Every byte of the large shape is read and every operation done. This room must not
+// know devices, nor where the small model's weights come from.
 //
 // width     The residual stream is the small one's, then zeros. A norm's mean square is small/large of what it was, so
 //           gains are times sqrt(small/large) and epsilon times small/large. Weights that meet the zeros are random.
-// heads     Pair j of a small head is pair j * large/small of a large one, whose frequency is the same. The other pairs of
+// heads     Pair j of a small head is pair j * large/small of a large one, whose frequency is the same. The other pairs
+// of
 //           a query are zero, those of a key random. Attention divides by sqrt(head size): sqrt(large/small) goes into
-//           the query's weights. (In bf16 that is one more rounding where the ratio is no power of four.) Queries keep their
-//           group: a key-value head whose queries outnumber a large group is there as often as it takes. Other heads are random,
-//           and the output projection ignores them.
+//           the query's weights. (In bf16 that is one more rounding where the ratio is no power of four.) Queries keep
+//           their group: a key-value head whose queries outnumber a large group is there as often as it takes. Other
+//           heads are random, and the output projection ignores them.
 // ffn       Other hidden units are random, and the down projection ignores them.
 // layers    The others are random, but add nothing: their output and down projections are zero.
-// vocabulary  Tokens that the small model lacks must never be drawn, in any law, though the head multiplies them and the law
+// vocabulary  Tokens that the small model lacks must never be drawn, in any law, though the head multiplies them and
+// the law
 //           sums over them. A linear head of features that are zero cannot say "never", so two features of the residual
-//           stream, the last, are a constant c in every row: no layer reads them (gains 0) or writes them, and 2 c^2 comes off
-//           the epsilon of every norm, which makes up for their share of the mean square exactly (c^2 = epsilon small / 4). The
-//           final norm gives them the gains +g and -g: a token with the weights (-m, m) there gets the logit -2 m g c / rms,
-//           far below every other; one with equal weights, (c, c) where the embedding is the head and zeros where it is not,
-//           gets nothing. So model, law and verifiers need to know nothing about it.
+//           stream, the last, are a constant c in every row: no layer reads them (gains 0) or writes them, and 2 c^2
+//           comes off the epsilon of every norm, which makes up for their share of the mean square exactly (c^2 =
+//           epsilon small / 4). The final norm gives them the gains +g and -g: a token with the weights (-m, m) there
+//           gets the logit -2 m g c / rms, far below every other; one with equal weights, (c, c) where the embedding is
+//           the head and zeros where it is not, gets nothing. So model, law and verifiers need to know nothing about
+//           it.
 #pragma once
 #include <memory>
 #include <string>
@@ -31,8 +34,9 @@ namespace foretoken {
 
 class InflatedWeights : public TensorSource {
  public:
-  // Where the shape cannot hold the small model, or one of them has biases or norms of heads: an Error that names both (`small_name`, `shape_name`) and what is in the way.
-  // `wide`: in f32 whatever the small model has, for a transformer that computes in f32: no weight is rounded once more.
+  // Where the shape cannot hold the small model, or one of them has biases or norms of heads: an Error that names both
+  // (`small_name`, `shape_name`) and what is in the way. `wide`: in f32 whatever the small model has, for a transformer
+  // that computes in f32: no weight is rounded once more.
   InflatedWeights(std::shared_ptr<const TensorSource> small, const ModelConfig& small_config, const ModelConfig& shape,
                   const std::string& small_name, const std::string& shape_name, bool wide = false);
 

@@ -1,5 +1,5 @@
-// A model is whatever turns rows into logits while it reads and writes a paged cache. This room must not know sequences,
-// drafters or verifiers: rows come with their layout, and that is all.
+// A model is whatever turns rows into logits while it reads and writes a paged cache. This room must not know
+// sequences, drafters or verifiers: rows come with their layout, and that is all.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -22,23 +22,24 @@ struct KvShape {
 };
 
 struct ModelInfo {
-  std::string name;               // for messages and results
+  std::string name;  // for messages and results
   int vocab = 0;
-  int positions = 0;              // the longest sequence
+  int positions = 0;  // the longest sequence
   KvShape kv;
-  std::uint64_t vocabulary = 0;   // Tokenizer::fingerprint: equal where token ids mean the same
-  std::vector<Token> stop_tokens; // end of sequence, as the checkpoint says
-  std::int64_t weight_bytes = 0;  // read by one forward
-  int window = 0;                 // positions that a row sees, itself among them; 0: all
+  std::uint64_t vocabulary = 0;    // Tokenizer::fingerprint: equal where token ids mean the same
+  std::vector<Token> stop_tokens;  // end of sequence, as the checkpoint says
+  std::int64_t weight_bytes = 0;   // read by one forward
+  int window = 0;                  // positions that a row sees, itself among them; 0: all
 };
 
 // The rows of one forward.
 struct Rows {
   Tensor tokens;  // i32 [rows]; -1: absent
   Layout layout;
-  Tensor wanted;  // i32 [n]: rows whose logits are asked for, ascending (0 behind the last, as padding); absent where n == 0
+  Tensor wanted;  // i32 [n]: rows whose logits are asked for, ascending (0 behind the last, as padding); absent where n
+                  // == 0
   bool all_wanted = false;  // `wanted` is every row, in order: its length does not tell, since both are padded
-  Tensor logits;  // f32 [n, vocab]: where a model that replays writes them
+  Tensor logits;            // f32 [n, vocab]: where a model that replays writes them
 };
 
 struct Output {
@@ -50,8 +51,8 @@ class Model {
   virtual ~Model() = default;
   virtual const ModelInfo& info() const = 0;
   virtual Output forward(Backend& backend, const Rows& rows, std::span<const KvLayer> kv) = 0;
-  // Whether a forward is a body for Backend::replay: it asks the backend for everything, looks at no token and no layout
-  // itself, and writes its logits to Rows::logits.
+  // Whether a forward is a body for Backend::replay: it asks the backend for everything, looks at no token and no
+  // layout itself, and writes its logits to Rows::logits.
   virtual bool replays() const { return false; }
   std::uint64_t serial() const { return serial_.number(); }
   // For the forwards of one cached model.

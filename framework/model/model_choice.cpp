@@ -29,8 +29,8 @@ ModelChoice read_random(const nlohmann::json& model) {
   for (const auto& [key, value] : model.items())
     if (std::find(known.begin(), known.end(), key) == known.end()) {
       const std::string near = nearest(key, known);
-      throw Error("a random model has no option '" + key + "'" + (near.empty() ? "" : " (did you mean '" + near + "'?)") +
-                  "; its options: random, seed, tokenizer");
+      throw Error("a random model has no option '" + key + "'" +
+                  (near.empty() ? "" : " (did you mean '" + near + "'?)") + "; its options: random, seed, tokenizer");
     }
   if (!model.contains("random")) refuse("a model must be a directory or {\"random\": SHAPE, \"seed\": 1}", model);
   ModelChoice c;
@@ -48,7 +48,8 @@ ModelChoice read_random(const nlohmann::json& model) {
 }  // namespace
 
 ModelChoice ModelChoice::read(const nlohmann::json& model, const nlohmann::json& inflate) {
-  if (!inflate.is_null() && (!inflate.is_string() || inflate == "")) refuse("'inflate' must be the name of a shape, or null", inflate);
+  if (!inflate.is_null() && (!inflate.is_string() || inflate == ""))
+    refuse("'inflate' must be the name of a shape, or null", inflate);
   if (!model.is_object() && (!model.is_string() || model == ""))
     refuse("a model must be a directory or {\"random\": SHAPE, \"seed\": 1}", model);
   ModelChoice c = model.is_string() ? ModelChoice(model.get<std::string>()) : read_random(model);

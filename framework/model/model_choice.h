@@ -1,5 +1,5 @@
-// What a run says where it names a model: a directory, a trained small model inflated to a large shape, or random weights of a
-// shape. This room must not know how any of them is loaded, or on which device.
+// What a run says where it names a model: a directory, a trained small model inflated to a large shape, or random
+// weights of a shape. This room must not know how any of them is loaded, or on which device.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -19,8 +19,8 @@ struct ModelChoice {
   ModelChoice(std::string path) : directory(std::move(path)) {}  // a path is a choice: what most callers have
   ModelChoice(const char* path) : directory(path) {}
 
-  // `model`: a path, or {"random": SHAPE, "seed": 1, "tokenizer": DIRECTORY}; `inflate`: a shape or null. Anything else, an
-  // unknown shape, or random weights to be inflated: an Error.
+  // `model`: a path, or {"random": SHAPE, "seed": 1, "tokenizer": DIRECTORY}; `inflate`: a shape or null. Anything
+  // else, an unknown shape, or random weights to be inflated: an Error.
   static ModelChoice read(const nlohmann::json& model, const nlohmann::json& inflate);
   // `model` of a run with every default filled in, so that equal choices are equal text.
   nlohmann::json document() const;

@@ -12,7 +12,8 @@ namespace {
 
 constexpr float kDeviation = 0.02f;
 
-// The sum of four uniforms less its mean, over its deviation 2^32 / sqrt(3): integer sums, so every machine has the same bits.
+// The sum of four uniforms less its mean, over its deviation 2^32 / sqrt(3): integer sums, so every machine has the
+// same bits.
 float nearly_gaussian(const Philox& p) {
   const std::int64_t sum = std::int64_t(p.word[0]) + p.word[1] + p.word[2] + p.word[3] - (std::int64_t(1) << 33);
   return float(double(sum) * (std::sqrt(3.0) * 0x1p-32));
@@ -32,8 +33,8 @@ bool ends_with_norm(const std::string& name) { return name.ends_with("norm.weigh
 RandomWeights::RandomWeights(std::uint64_t seed) : seed_(seed), tile_(kTile) {
   in_parallel(kTile, 1, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t i = begin; i < end; ++i)
-      tile_[std::size_t(i)] = nearly_gaussian(
-          philox4x32_10(std::uint32_t(i), 0, 0, 0, std::uint32_t(seed_), std::uint32_t(seed_ >> 32)));
+      tile_[std::size_t(i)] =
+          nearly_gaussian(philox4x32_10(std::uint32_t(i), 0, 0, 0, std::uint32_t(seed_), std::uint32_t(seed_ >> 32)));
   });
 }
 
@@ -63,8 +64,10 @@ void RandomWeights::fill(const std::string& name, Tensor to) const {
       for (std::int64_t c = 0, n; c < in; c += n, at = 0) {
         n = std::min(in - c, kTile - at);
         const auto from = tile.subspan(std::size_t(at), std::size_t(n));
-        if (to.dtype() == DType::bf16) std::ranges::copy(from, to.row<bf16>(r) + c);
-        else std::ranges::transform(from, to.row<float>(r) + c, [](bf16 x) { return float(x); });
+        if (to.dtype() == DType::bf16)
+          std::ranges::copy(from, to.row<bf16>(r) + c);
+        else
+          std::ranges::transform(from, to.row<float>(r) + c, [](bf16 x) { return float(x); });
       }
     }
   });

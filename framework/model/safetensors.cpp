@@ -31,7 +31,7 @@ class Mapping {
     if (fd < 0)
       throw Error(file.string() + " cannot be opened (" + std::strerror(errno) +
                   "); check the path and its permissions");
-    struct stat status {};
+    struct stat status{};
     const bool regular = ::fstat(fd, &status) == 0 && S_ISREG(status.st_mode);
     if (regular && status.st_size > 0) {
       size_ = std::size_t(status.st_size);

@@ -76,8 +76,8 @@ void expect_shape(const std::string& name) {
   std::string known;
   for (const std::string& n : shape_names()) known += n + ", ";
   const std::string near = nearest(name, shape_names());
-  throw Error("unknown shape '" + name + "'" + (near.empty() ? "" : " (did you mean '" + near + "'?)") + "; known: " +
-              known + "or the path of a directory with a config.json");
+  throw Error("unknown shape '" + name + "'" + (near.empty() ? "" : " (did you mean '" + near + "'?)") +
+              "; known: " + known + "or the path of a directory with a config.json");
 }
 
 ModelConfig published_shape(const std::string& name) {

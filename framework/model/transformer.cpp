@@ -25,7 +25,8 @@ class Transformer::Loader {
     return backend_.upload(converted(t, stored_type(t)));
   }
   // Several matrices (NAME.weight) with the same inputs, one above the other, and their biases (NAME.bias).
-  Weight stacked(const std::vector<std::pair<std::string, std::int64_t>>& parts, std::int64_t in, bool bias = false) const {
+  Weight stacked(const std::vector<std::pair<std::string, std::int64_t>>& parts, std::int64_t in,
+                 bool bias = false) const {
     std::vector<Tensor> pieces;
     std::int64_t out = 0;
     DType type = DType::bf16;
@@ -77,14 +78,17 @@ class Transformer::Loader {
     if (t.dtype() == DType::f32) return t.data<float>()[i];
     if (t.dtype() == DType::bf16) return float(t.data<bf16>()[i]);
     if (t.dtype() == DType::f16) return float_from_f16(t.data<std::uint16_t>()[i]);
-    throw Error(std::string("weights of type ") + name_of(t.dtype()) + " are not supported; convert the checkpoint to F32, F16 or BF16");
+    throw Error(std::string("weights of type ") + name_of(t.dtype()) +
+                " are not supported; convert the checkpoint to F32, F16 or BF16");
   }
   static Tensor converted(const Tensor& t, DType type) {
     if (t.dtype() == type) return t;
     Tensor c = Tensor::host(t.shape(), type);
     for (std::int64_t i = 0; i < t.elements(); ++i) {
-      if (type == DType::f32) c.data<float>()[i] = value(t, i);
-      else c.data<bf16>()[i] = bf16(value(t, i));
+      if (type == DType::f32)
+        c.data<float>()[i] = value(t, i);
+      else
+        c.data<bf16>()[i] = bf16(value(t, i));
     }
     return c;
   }
@@ -95,7 +99,8 @@ class Transformer::Loader {
   mutable std::int64_t bytes_ = 0;
 };
 
-Transformer::Transformer(Backend& backend, const ModelConfig& c, const TensorSource& tensors, std::string name, std::uint64_t vocabulary, const TransformerOptions& options)
+Transformer::Transformer(Backend& backend, const ModelConfig& c, const TensorSource& tensors, std::string name,
+                         std::uint64_t vocabulary, const TransformerOptions& options)
     : config_(c) {
   const Loader load(backend, tensors, options);
   const std::int64_t q = std::int64_t(c.heads) * c.head_size, kv = std::int64_t(c.kv_heads) * c.head_size;
@@ -105,34 +110,43 @@ Transformer::Transformer(Backend& backend, const ModelConfig& c, const TensorSou
   for (int l = 0; l < c.layers; ++l) {
     const std::string at = "model.layers." + std::to_string(l) + ".";
     const std::string attn = at + "self_attn.", mlp = at + "mlp.";
-    const auto head_norm = [&](const char* name) { return c.head_norms ? load.vector(attn + name, c.head_size) : Tensor(); };
-    layers_.push_back({load.vector(at + "input_layernorm.weight", c.width),
-                       load.vector(at + "post_attention_layernorm.weight", c.width),
-                       head_norm("q_norm.weight"),
-                       head_norm("k_norm.weight"),
-                       load.stacked({{attn + "q_proj", q}, {attn + "k_proj", kv}, {attn + "v_proj", kv}}, c.width, c.qkv_bias),
-                       load.stacked({{attn + "o_proj", c.width}}, q, c.out_bias),
-                       load.stacked({{mlp + "gate_proj", c.ffn}, {mlp + "up_proj", c.ffn}}, c.width, c.mlp_bias),
-                       load.stacked({{mlp + "down_proj", c.width}}, c.ffn, c.mlp_bias)});
+    const auto head_norm = [&](const char* name) {
+      return c.head_norms ? load.vector(attn + name, c.head_size) : Tensor();
+    };
+    layers_.push_back(
+        {load.vector(at + "input_layernorm.weight", c.width),
+         load.vector(at + "post_attention_layernorm.weight", c.width), head_norm("q_norm.weight"),
+         head_norm("k_norm.weight"),
+         load.stacked({{attn + "q_proj", q}, {attn + "k_proj", kv}, {attn + "v_proj", kv}}, c.width, c.qkv_bias),
+         load.stacked({{attn + "o_proj", c.width}}, q, c.out_bias),
+         load.stacked({{mlp + "gate_proj", c.ffn}, {mlp + "up_proj", c.ffn}}, c.width, c.mlp_bias),
+         load.stacked({{mlp + "down_proj", c.width}}, c.ffn, c.mlp_bias)});
   }
   const auto frequencies = c.rope_frequencies();
   frequencies_ = backend.upload(Tensor::host_copy<float>(frequencies, DType::f32));
 
   const bool wide = options.kv_dtype == "f32" || (options.kv_dtype == "auto" && backend.name() == "reference");
-  if (!wide && options.kv_dtype != "auto" && options.kv_dtype != "bf16") throw Error("unknown kv_dtype '" + options.kv_dtype + "'; known: auto, f32, bf16");
-  info_ = {std::move(name), c.vocab, c.positions, {c.layers, c.kv_heads, c.head_size, wide ? DType::f32 : DType::bf16}, vocabulary,
-           {c.eos.begin(), c.eos.end()}, load.bytes(), c.window};
+  if (!wide && options.kv_dtype != "auto" && options.kv_dtype != "bf16")
+    throw Error("unknown kv_dtype '" + options.kv_dtype + "'; known: auto, f32, bf16");
+  info_ = {std::move(name), c.vocab,
+           c.positions,     {c.layers, c.kv_heads, c.head_size, wide ? DType::f32 : DType::bf16},
+           vocabulary,      {c.eos.begin(), c.eos.end()},
+           load.bytes(),    c.window};
 }
 
-Tensor Transformer::attention(Backend& b, const Tensor& x, const Layer& layer, const Rows& rows, const KvLayer& kv) const {
-  const std::int64_t nq = std::int64_t(config_.heads) * config_.head_size, nkv = std::int64_t(config_.kv_heads) * config_.head_size;
-  const Tensor qkv = b.norm_linear(x, layer.attention_norm, float(config_.norm_epsilon), layer.qkv);  // [rows, nq + 2 nkv]
+Tensor Transformer::attention(Backend& b, const Tensor& x, const Layer& layer, const Rows& rows,
+                              const KvLayer& kv) const {
+  const std::int64_t nq = std::int64_t(config_.heads) * config_.head_size,
+                     nkv = std::int64_t(config_.kv_heads) * config_.head_size;
+  const Tensor qkv =
+      b.norm_linear(x, layer.attention_norm, float(config_.norm_epsilon), layer.qkv);  // [rows, nq + 2 nkv]
   const Tensor q = qkv.columns(0, nq), k = qkv.columns(nq, nkv), v = qkv.columns(nq + nkv, nkv);
   if (layer.q_norm) {
     b.head_norm(q, layer.q_norm, float(config_.norm_epsilon));
     b.head_norm(k, layer.k_norm, float(config_.norm_epsilon));
   }
-  return b.rope_attend(q, k, v, kv, rows.layout, frequencies_, 1.0f / std::sqrt(float(config_.head_size)));  // [rows, nq]
+  return b.rope_attend(q, k, v, kv, rows.layout, frequencies_,
+                       1.0f / std::sqrt(float(config_.head_size)));  // [rows, nq]
 }
 
 Output Transformer::forward(Backend& b, const Rows& rows, std::span<const KvLayer> kv) {

@@ -1,7 +1,8 @@
-// One transformer for the Llama family, by configuration: Llama 2 and 3, Mistral (sliding window), Qwen2 (biases of q, k, v) and
-// Qwen3 (norms of the heads of q and k); grouped queries, tied or untied head.
-// The forward reads top to bottom. This room must not know sequences, drafters, or on which device it runs.
-//   Touvron et al. 2023 (arXiv 2302.13971, 2307.09288); Llama 3: 2407.21783; Mistral: 2310.06825; Qwen2: 2407.10671; Qwen3: 2505.09388.
+// One transformer for the Llama family, by configuration: Llama 2 and 3, Mistral (sliding window), Qwen2 (biases of q,
+// k, v) and Qwen3 (norms of the heads of q and k); grouped queries, tied or untied head. The forward reads top to
+// bottom. This room must not know sequences, drafters, or on which device it runs.
+//   Touvron et al. 2023 (arXiv 2302.13971, 2307.09288); Llama 3: 2407.21783; Mistral: 2310.06825; Qwen2: 2407.10671;
+//   Qwen3: 2505.09388.
 #pragma once
 #include <filesystem>
 
@@ -13,14 +14,16 @@
 namespace foretoken {
 
 struct TransformerOptions {
-  std::string dtype = "auto";     // of the weights: "auto" (as stored), "f32", "bf16", "int8" (groups of 64 inputs, else 32)
+  std::string dtype =
+      "auto";  // of the weights: "auto" (as stored), "f32", "bf16", "int8" (groups of 64 inputs, else 32)
   std::string kv_dtype = "auto";  // of keys and values: "auto" (f32 on the reference backend, else bf16), "f32", "bf16"
 };
 
 class Transformer : public Model {
  public:
   // `vocabulary` is the fingerprint of the directory's tokenizer.
-  Transformer(Backend& backend, const ModelConfig& config, const TensorSource& tensors, std::string name, std::uint64_t vocabulary, const TransformerOptions& options = {});
+  Transformer(Backend& backend, const ModelConfig& config, const TensorSource& tensors, std::string name,
+              std::uint64_t vocabulary, const TransformerOptions& options = {});
 
   const ModelInfo& info() const override { return info_; }
   const ModelConfig& config() const { return config_; }
@@ -31,10 +34,10 @@ class Transformer : public Model {
   struct Layer {
     Tensor attention_norm, ffn_norm;  // f32 [width]
     Tensor q_norm, k_norm;            // f32 [head_size]; absent where heads are not normed
-    Weight qkv;      // [(heads + 2 kv_heads) head_size, width]
-    Weight out;      // [width, heads head_size]
-    Weight gate_up;  // [2 ffn, width]
-    Weight down;     // [width, ffn]
+    Weight qkv;                       // [(heads + 2 kv_heads) head_size, width]
+    Weight out;                       // [width, heads head_size]
+    Weight gate_up;                   // [2 ffn, width]
+    Weight down;                      // [width, ffn]
   };
   class Loader;
 

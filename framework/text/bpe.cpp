@@ -47,8 +47,10 @@ std::unique_ptr<const Bpe> Bpe::load(const json& spec, const std::string& where,
   bpe->byte_level_ = byte_level;
   bpe->ignore_merges_ = model.boolean_or("ignore_merges", false);
   bpe->read_vocabulary(model);
-  if (byte_level) bpe->expect_all_bytes(where + ": model.vocab");
-  else bpe->read_fallbacks(model);
+  if (byte_level)
+    bpe->expect_all_bytes(where + ": model.vocab");
+  else
+    bpe->read_fallbacks(model);
   bpe->read_merges(model);
   return bpe;
 }
@@ -63,7 +65,8 @@ void Bpe::read_vocabulary(const Fields& model) {
   token_of_byte_.fill(-1);
   std::vector<bool> taken;
   for (const auto& [word, value] : vocab.all().items()) {
-    const Token id = value.is_number_unsigned() && value.get<std::uint64_t>() <= std::uint64_t(most) ? value.get<Token>() : -1;
+    const Token id =
+        value.is_number_unsigned() && value.get<std::uint64_t>() <= std::uint64_t(most) ? value.get<Token>() : -1;
     if (id < 0)
       throw Error(vocab.where() + ": the token '" + word + "' has the id " + shown(value) +
                   ", but must have one from 0 to " + std::to_string(most) + "; download it again");
@@ -95,11 +98,14 @@ void Bpe::read_fallbacks(const Fields& model) {
   byte_fallback_ = model.boolean_or("byte_fallback", false);
   fuse_unknown_ = model.boolean_or("fuse_unk", false);
   for (int b = 0; b < 256; ++b)
-    if (const auto it = token_of_bytes_.find(name_of_byte(b)); it != token_of_bytes_.end()) token_of_byte_[b] = it->second;
+    if (const auto it = token_of_bytes_.find(name_of_byte(b)); it != token_of_bytes_.end())
+      token_of_byte_[b] = it->second;
   if (!model.has("unk_token")) {
     for (int b = 0; b < 256; ++b)
       if (!byte_fallback_ || (token_of_byte_[b] < 0 && !never_in_utf8(b)))
-        model.refuse("unk_token", "a vocabulary of characters needs it, or \"byte_fallback\" and a token <0x00> to <0xFF> for every byte");
+        model.refuse(
+            "unk_token",
+            "a vocabulary of characters needs it, or \"byte_fallback\" and a token <0x00> to <0xFF> for every byte");
     return;
   }
   const auto found = token_of_bytes_.find(model.string("unk_token"));

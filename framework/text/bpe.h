@@ -1,7 +1,7 @@
-// Byte-pair encoding, over bytes or over characters: the vocabulary and the merges of a tokenizer.json. This room must not know
-// how text becomes words.
-//   Sennrich et al. 2016 (arXiv 1508.07909); over bytes: Radford et al. 2019 (GPT-2); over characters, bytes where a character is not in
-//   the vocabulary: Kudo and Richardson 2018 (SentencePiece, arXiv 1808.06226).
+// Byte-pair encoding, over bytes or over characters: the vocabulary and the merges of a tokenizer.json. This room must
+// not know how text becomes words.
+//   Sennrich et al. 2016 (arXiv 1508.07909); over bytes: Radford et al. 2019 (GPT-2); over characters, bytes where a
+//   character is not in the vocabulary: Kudo and Richardson 2018 (SentencePiece, arXiv 1808.06226).
 #pragma once
 #include <array>
 #include <cstdint>
@@ -21,8 +21,8 @@ namespace foretoken {
 
 class Bpe {
  public:
-  // `spec` is "model" of a tokenizer.json. `byte_level`: its words are bytes in GPT-2's alphabet, else characters. Other models,
-  // dropout, affixes are an Error that names them.
+  // `spec` is "model" of a tokenizer.json. `byte_level`: its words are bytes in GPT-2's alphabet, else characters.
+  // Other models, dropout, affixes are an Error that names them.
   static std::unique_ptr<const Bpe> load(const nlohmann::json& spec, const std::string& where, bool byte_level);
 
   // Appends the tokens of one word (bytes of valid UTF-8). n log n in its length. Safe from any thread.

@@ -13,7 +13,7 @@ namespace fs = std::filesystem;
 // What surrounds the two texts. Where `system_before` is empty the form has no place for a system prompt.
 struct Form {
   std::string name;
-  std::string begin;                         // of the whole text
+  std::string begin;                        // of the whole text
   std::string system_before, system_after;  // around a system prompt, where there is one
   std::string before, after;                // around the question
   std::vector<std::string> marks;           // that are one token each
@@ -25,7 +25,12 @@ const std::vector<Form>& forms() {
   static const std::string kHeader = "<|start_header_id|>", kEnd = "<|end_header_id|>\n\n", kTurn = "<|eot_id|>";
   static const std::vector<std::string> kLlama3 = {"<|begin_of_text|>", kHeader, "<|end_header_id|>", kTurn};
   static const std::vector<Form> kForms = {
-      {"chatml", "", "<|im_start|>system\n", "<|im_end|>\n", "<|im_start|>user\n", "<|im_end|>\n<|im_start|>assistant\n",
+      {"chatml",
+       "",
+       "<|im_start|>system\n",
+       "<|im_end|>\n",
+       "<|im_start|>user\n",
+       "<|im_end|>\n<|im_start|>assistant\n",
        {"<|im_start|>", "<|im_end|>"}},
       {"llama-3", "<|begin_of_text|>", kHeader + "system" + kEnd, kTurn, kHeader + "user" + kEnd,
        kTurn + kHeader + "assistant" + kEnd, kLlama3, true},
@@ -54,7 +59,8 @@ std::string source_in(const fs::path& directory) {
   const nlohmann::json* source = fields.find("chat_template");
   if (source && source->is_array())  // several, by name
     for (const auto& one : *source)
-      if (const Fields named(one, file.string(), "chat_template"); named.string("name") == "default") return named.string("template");
+      if (const Fields named(one, file.string(), "chat_template"); named.string("name") == "default")
+        return named.string("template");
   return source ? fields.string("chat_template") : "";
 }
 
@@ -74,7 +80,8 @@ std::string own_system(std::string_view source) {
   for (std::size_t at = source.find(opening); at != source.npos; at = source.find(opening, at + 1)) {
     const std::string_view rest = source.substr(at + opening.size());
     const std::string_view words = rest.substr(0, rest.find(closing));
-    if (words.size() < rest.size() && !words.empty() && words.find_first_of("'\"{}\\") == words.npos) return std::string(words);
+    if (words.size() < rest.size() && !words.empty() && words.find_first_of("'\"{}\\") == words.npos)
+      return std::string(words);
   }
   return "";
 }
@@ -108,11 +115,14 @@ ChatTemplate ChatTemplate::named(const std::string& name) {
 ChatTemplate ChatTemplate::load(const fs::path& directory) {
   const std::string source = source_in(directory);
   if (source.empty())
-    throw Error(directory.string() + " has no chat template (chat_template.jinja, or \"chat_template\" in tokenizer_config.json); name one, " +
-                "or give prompts to the model as they are");
+    throw Error(
+        directory.string() +
+        " has no chat template (chat_template.jinja, or \"chat_template\" in tokenizer_config.json); name one, " +
+        "or give prompts to the model as they are");
   const std::string form = form_of(source);
   if (form.empty())
-    throw Error("the chat template of " + directory.string() + " is of no form that is known here; name the one that it equals, or write the " +
+    throw Error("the chat template of " + directory.string() +
+                " is of no form that is known here; name the one that it equals, or write the " +
                 "marks into the prompts themselves");
   ChatTemplate chat = named(form);
   if (form == "chatml") chat.system_ = own_system(source);
@@ -126,7 +136,8 @@ std::string ChatTemplate::text(std::string_view question, const std::optional<st
   const bool dated = name_ == "llama-3.1";  // its dates stand there without a system prompt too
   if (!words.empty() || dated) {
     if (form.system_before.empty())
-      throw Error("the chat template '" + name_ + "' has no place for a system prompt; leave it out, or write it into the prompts");
+      throw Error("the chat template '" + name_ +
+                  "' has no place for a system prompt; leave it out, or write it into the prompts");
     text += form.system_before + (form.trims ? trimmed(words) : words) + form.system_after;
   }
   return text + form.before + (form.trims ? trimmed(question) : std::string(question)) + form.after;

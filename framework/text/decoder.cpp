@@ -10,7 +10,8 @@ namespace foretoken {
 namespace {
 
 constexpr const char* kSupported =
-    "the supported decoders are ByteLevel, Metaspace, and a Sequence of Replace, ByteFallback, Fuse and Strip in this order";
+    "the supported decoders are ByteLevel, Metaspace, and a Sequence of Replace, ByteFallback, Fuse and Strip in this "
+    "order";
 
 }  // namespace
 
@@ -24,7 +25,10 @@ int byte_of_name(std::string_view word) {
   if (word.size() != 6 || !word.starts_with("<0x") || word[5] != '>') return -1;
   int value = 0;
   for (const char c : word.substr(3, 2)) {
-    const int digit = c >= '0' && c <= '9' ? c - '0' : c >= 'A' && c <= 'F' ? c - 'A' + 10 : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+    const int digit = c >= '0' && c <= '9'   ? c - '0'
+                      : c >= 'A' && c <= 'F' ? c - 'A' + 10
+                      : c >= 'a' && c <= 'f' ? c - 'a' + 10
+                                             : -1;
     if (digit < 0) return -1;
     value = value * 16 + digit;
   }
@@ -45,14 +49,17 @@ void Decoder::add(const nlohmann::json& spec, const std::string& where) {
   } else if (byte_level_ || !metaspace_.empty() || most_stripped_ > 0) {
     fields.refuse("type", std::string("nothing may follow there; ") + kSupported);
   } else if (type == "ByteLevel") {
-    if (byte_fallback_ || fused_ || !replace_.empty()) fields.refuse("type", std::string("must stand alone; ") + kSupported);
+    if (byte_fallback_ || fused_ || !replace_.empty())
+      fields.refuse("type", std::string("must stand alone; ") + kSupported);
     byte_level_ = true;
   } else if (type == "Metaspace") {
-    if (byte_fallback_ || fused_ || !replace_.empty()) fields.refuse("type", std::string("must stand alone; ") + kSupported);
+    if (byte_fallback_ || fused_ || !replace_.empty())
+      fields.refuse("type", std::string("must stand alone; ") + kSupported);
     const std::string mark = fields.string_or("replacement", "\u2581");
     if (mark.empty()) fields.refuse("replacement", "must be a character");
     replace_.emplace_back(Pattern::literal(mark, where), " ");
-    if (fields.string_or("prepend_scheme", fields.boolean_or("add_prefix_space", true) ? "always" : "never") != "never") metaspace_ = mark;
+    if (fields.string_or("prepend_scheme", fields.boolean_or("add_prefix_space", true) ? "always" : "never") != "never")
+      metaspace_ = mark;
   } else if (type == "Replace" && !fused_ && !byte_fallback_) {
     replace_.push_back(Pattern::replacement(fields));
   } else if (type == "ByteFallback" && !fused_) {

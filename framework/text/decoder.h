@@ -1,4 +1,5 @@
-// How the words of a vocabulary become the bytes of a text again. This room must not know merges, nor which tokens are special.
+// How the words of a vocabulary become the bytes of a text again. This room must not know merges, nor which tokens are
+// special.
 #pragma once
 #include <string>
 #include <string_view>
@@ -13,8 +14,8 @@ namespace foretoken {
 
 class Decoder {
  public:
-  // `spec` is "decoder" of a tokenizer.json: ByteLevel; or what SentencePiece's vocabularies come with: Metaspace, or a Sequence of
-  // Replace and ByteFallback, then Fuse, then Strip at the beginning. Others are an Error that names them.
+  // `spec` is "decoder" of a tokenizer.json: ByteLevel; or what SentencePiece's vocabularies come with: Metaspace, or a
+  // Sequence of Replace and ByteFallback, then Fuse, then Strip at the beginning. Others are an Error that names them.
   static Decoder load(const nlohmann::json& spec, const std::string& where);
 
   bool byte_level() const { return byte_level_; }
@@ -30,9 +31,9 @@ class Decoder {
   void add(const nlohmann::json& spec, const std::string& where);
 
   bool byte_level_ = false, byte_fallback_ = false, fused_ = false;
-  std::vector<Replacement> replace_;        // before ByteFallback
-  std::string metaspace_;                   // left out of the first word; "": nothing
-  std::string strip_;                       // a character
+  std::vector<Replacement> replace_;  // before ByteFallback
+  std::string metaspace_;             // left out of the first word; "": nothing
+  std::string strip_;                 // a character
   int most_stripped_ = 0;
 };
 

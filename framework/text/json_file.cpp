@@ -14,8 +14,10 @@ using nlohmann::json;
 std::string absence_of(const std::filesystem::path& path) {
   std::error_code error;
   const auto status = std::filesystem::status(path, error);
-  if (status.type() == std::filesystem::file_type::not_found) return "does not exist; check the path, or download it again";
-  if (error == std::errc::too_many_symbolic_link_levels) return "is a loop of symbolic links; make the link point to a file";
+  if (status.type() == std::filesystem::file_type::not_found)
+    return "does not exist; check the path, or download it again";
+  if (error == std::errc::too_many_symbolic_link_levels)
+    return "is a loop of symbolic links; make the link point to a file";
   return error ? "cannot be reached (" + error.message() + "); check the path and its permissions" : "";
 }
 

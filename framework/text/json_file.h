@@ -11,10 +11,11 @@
 
 namespace foretoken {
 
-// Why nothing can be read at a path, to stand behind its name: "does not exist", "is a loop of symbolic links: ...". Empty
-// where something is there.
+// Why nothing can be read at a path, to stand behind its name: "does not exist", "is a loop of symbolic links: ...".
+// Empty where something is there.
 std::string absence_of(const std::filesystem::path& path);
-// Whether there is anything under this name, if only a link that leads nowhere: whoever opens it says what is wrong with it.
+// Whether there is anything under this name, if only a link that leads nowhere: whoever opens it says what is wrong
+// with it.
 bool has_file(const std::filesystem::path& path);
 // An Error unless the path is a directory.
 void expect_model_directory(const std::filesystem::path& path);
@@ -29,8 +30,9 @@ std::string reason_of(const nlohmann::json::exception& e);
 // A value as it stands in a message: its JSON, cut to 60 bytes.
 std::string shown(const nlohmann::json& value);
 
-// A JSON object with the words for messages: `where` is a file, `prefix` the path of the object in it. A key whose value
-// is null counts as absent, as Transformers has it. Every accessor throws Error on a missing key or a value of another type.
+// A JSON object with the words for messages: `where` is a file, `prefix` the path of the object in it. A key whose
+// value is null counts as absent, as Transformers has it. Every accessor throws Error on a missing key or a value of
+// another type.
 class Fields {
  public:
   Fields(const nlohmann::json& object, std::string where, std::string prefix = "");

@@ -15,11 +15,11 @@ namespace foretoken {
 namespace {
 
 std::string normal_form(std::string text, int form) {
-  if (std::ranges::all_of(text, [](unsigned char c) { return c < 0x80; })) return text;  // ASCII is in every normal form
+  if (std::ranges::all_of(text, [](unsigned char c) { return c < 0x80; }))
+    return text;  // ASCII is in every normal form
   utf8proc_uint8_t* mapped = nullptr;
-  const auto length =
-      utf8proc_map(reinterpret_cast<const utf8proc_uint8_t*>(text.data()), utf8proc_ssize_t(text.size()), &mapped,
-                   utf8proc_option_t(form | UTF8PROC_STABLE));
+  const auto length = utf8proc_map(reinterpret_cast<const utf8proc_uint8_t*>(text.data()),
+                                   utf8proc_ssize_t(text.size()), &mapped, utf8proc_option_t(form | UTF8PROC_STABLE));
   if (length < 0)
     throw Error(std::string("text of ") + std::to_string(text.size()) + " bytes could not be normalized (" +
                 utf8proc_errmsg(length) + ")");

@@ -1,5 +1,5 @@
-// What happens to text before it is split: nothing, a Unicode normal form, or SentencePiece's marks in the place of spaces. This
-// room must not know tokens.
+// What happens to text before it is split: nothing, a Unicode normal form, or SentencePiece's marks in the place of
+// spaces. This room must not know tokens.
 #pragma once
 #include <string>
 #include <string_view>
@@ -13,11 +13,11 @@ namespace foretoken {
 
 class Normalizer {
  public:
-  // `spec` is "normalizer" of a tokenizer.json: null, NFC, NFD, NFKC, NFKD, Prepend, Replace, or a Sequence of these. Others are an
-  // Error that names them.
+  // `spec` is "normalizer" of a tokenizer.json: null, NFC, NFD, NFKC, NFKD, Prepend, Replace, or a Sequence of these.
+  // Others are an Error that names them.
   static Normalizer load(const nlohmann::json& spec, const std::string& where);
-  // Valid UTF-8 in, valid UTF-8 out. The tables are those of the installed utf8proc; Transformers has those of Unicode 10 or
-  // older, so marks that came later may be ordered otherwise there.
+  // Valid UTF-8 in, valid UTF-8 out. The tables are those of the installed utf8proc; Transformers has those of Unicode
+  // 10 or older, so marks that came later may be ordered otherwise there.
   std::string apply(std::string_view text) const;
 
  private:

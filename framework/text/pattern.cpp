@@ -178,7 +178,9 @@ Pattern Pattern::load(const Fields& owner) {
   return text.empty() ? Pattern() : literal(text, owner.where());
 }
 
-std::pair<Pattern, std::string> Pattern::replacement(const Fields& owner) { return {load(owner), owner.string("content")}; }
+std::pair<Pattern, std::string> Pattern::replacement(const Fields& owner) {
+  return {load(owner), owner.string("content")};
+}
 
 std::string Pattern::replace_all(std::string_view text, std::string_view with) const {
   std::string result;
@@ -195,7 +197,8 @@ std::vector<std::pair<std::size_t, std::size_t>> Pattern::find_all(std::string_v
   if (!code_) return found;
   const std::unique_ptr<pcre2_match_data, FreeMatchData> match(pcre2_match_data_create(1, nullptr));
   const std::unique_ptr<pcre2_match_context, FreeMatchContext> context(pcre2_match_context_create(nullptr));
-  // Going back over a long run of white space is linear in its length, and allowed; a forged pattern's exponential search is not.
+  // Going back over a long run of white space is linear in its length, and allowed; a forged pattern's exponential
+  // search is not.
   pcre2_set_match_limit(context.get(), std::uint32_t(std::min<std::size_t>(100'000 + 64 * text.size(), 0xffffffffu)));
   pcre2_set_depth_limit(context.get(), 0xffffffffu);
   const auto subject = reinterpret_cast<PCRE2_SPTR>(text.data());

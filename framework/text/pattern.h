@@ -17,7 +17,8 @@ class Pattern {
   static Pattern regex(std::string_view oniguruma, const std::string& where);
   static Pattern literal(std::string_view text, const std::string& where);
 
-  // "pattern" of a normalizer, pre-tokenizer or decoder: {"String": ...} or {"Regex": ...}; an empty string is found nowhere.
+  // "pattern" of a normalizer, pre-tokenizer or decoder: {"String": ...} or {"Regex": ...}; an empty string is found
+  // nowhere.
   static Pattern load(const Fields& owner);
   // "pattern" and "content" of a Replace.
   static std::pair<Pattern, std::string> replacement(const Fields& owner);
@@ -33,7 +34,8 @@ class Pattern {
   std::shared_ptr<const Code> code_;
 };
 
-// The same expression in PCRE2's words. \s is spelled out, since PCRE2's holds U+180E, which is no white space any more.
+// The same expression in PCRE2's words. \s is spelled out, since PCRE2's holds U+180E, which is no white space any
+// more.
 std::string pcre2_from_oniguruma(std::string_view oniguruma, const std::string& where);
 
 }  // namespace foretoken

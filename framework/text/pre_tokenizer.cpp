@@ -50,10 +50,12 @@ void PreTokenizer::add_metaspace(const nlohmann::json& spec, const std::string& 
   Step step{.marks_spaces = true};
   step.mark = fields.string_or("replacement", "\u2581");
   if (step.mark.empty()) fields.refuse("replacement", "must be a character");
-  const std::string scheme = fields.string_or("prepend_scheme", fields.boolean_or("add_prefix_space", true) ? "always" : "never");
+  const std::string scheme =
+      fields.string_or("prepend_scheme", fields.boolean_or("add_prefix_space", true) ? "always" : "never");
   if (scheme != "always" && scheme != "first" && scheme != "never")
     fields.refuse("prepend_scheme", "the supported are \"always\", \"first\" and \"never\"");
-  if (scheme == "first" && !steps_.empty()) fields.refuse("prepend_scheme", "\"first\" is supported only where Metaspace comes first");
+  if (scheme == "first" && !steps_.empty())
+    fields.refuse("prepend_scheme", "\"first\" is supported only where Metaspace comes first");
   if (scheme != "never") step.prefix = scheme == "first" ? Prefix::first : Prefix::always;
   if (fields.boolean_or("split", true)) {
     step.pattern = {Pattern::literal(step.mark, where)};
@@ -122,7 +124,8 @@ void PreTokenizer::put_marks(const Step& step, bool begins, std::vector<std::str
       for (const char c : word) c == ' ' ? void(marked += step.mark) : marked.push_back(c);
       word = std::move(marked);
     }
-    const bool wanted = step.prefix == Prefix::always || (step.prefix == Prefix::first && begins && &word == &words.front());
+    const bool wanted =
+        step.prefix == Prefix::always || (step.prefix == Prefix::first && begins && &word == &words.front());
     if (wanted && !word.starts_with(step.mark)) word.insert(0, step.mark);
   }
 }

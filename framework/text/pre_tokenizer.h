@@ -12,11 +12,11 @@ namespace foretoken {
 
 class PreTokenizer {
  public:
-  // `spec` is "pre_tokenizer" of a tokenizer.json: null, ByteLevel, Split, Digits, Metaspace, or a Sequence of these in which nothing
-  // follows ByteLevel. Others are an Error that names them.
+  // `spec` is "pre_tokenizer" of a tokenizer.json: null, ByteLevel, Split, Digits, Metaspace, or a Sequence of these in
+  // which nothing follows ByteLevel. Others are an Error that names them.
   static PreTokenizer load(const nlohmann::json& spec, const std::string& where);
-  // The words of valid UTF-8, in order, none empty. They are text, not GPT-2's alphabet. `begins`: it is the beginning of what
-  // was given, not a part behind an added token.
+  // The words of valid UTF-8, in order, none empty. They are text, not GPT-2's alphabet. `begins`: it is the beginning
+  // of what was given, not a part behind an added token.
   std::vector<std::string> split(std::string_view text, bool begins) const;
   // A ByteLevel is among them: merges are over bytes, else over characters.
   bool byte_level() const { return byte_level_; }
@@ -25,7 +25,8 @@ class PreTokenizer {
   enum class Behavior { isolated, removed, contiguous, merged_with_previous, merged_with_next };
   enum class Prefix { none, always, first };
   struct Step {
-    Prefix prefix = Prefix::none;  // puts `mark` before a word that does not begin with it, or before the first word of all
+    Prefix prefix =
+        Prefix::none;  // puts `mark` before a word that does not begin with it, or before the first word of all
     std::string mark{};
     bool marks_spaces = false;       // every space becomes a mark first
     std::vector<Pattern> pattern{};  // then splits; empty: does not

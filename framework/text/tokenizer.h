@@ -1,6 +1,6 @@
 // Text to tokens and back, from a Hugging Face tokenizer.json: byte-level BPE with the pre-tokenizer rules of GPT-2,
-// Llama-3 and Qwen, and BPE over characters as SentencePiece's files come (Llama-2, TinyLlama, Mistral). This room must not know
-// models or engines.
+// Llama-3 and Qwen, and BPE over characters as SentencePiece's files come (Llama-2, TinyLlama, Mistral). This room must
+// not know models or engines.
 #pragma once
 #include <filesystem>
 #include <memory>
@@ -22,11 +22,12 @@ class Tokenizer {
   // As Transformers' fast tokenizer does. `special`: apply the post-processor (a leading bos where the file has one).
   // Broken UTF-8 is read as Python's decode(errors="replace") reads it: every broken piece is one U+FFFD. Any thread.
   virtual std::vector<Token> encode(std::string_view text, bool special = true) const = 0;
-  // Bytes of the tokens, one after another; may end inside a UTF-8 character. Special tokens are left out unless asked for,
-  // ids that no token has always. An added token of a byte-level file is its own text (Transformers garbles "<\u00e9>", taking it for bytes).
+  // Bytes of the tokens, one after another; may end inside a UTF-8 character. Special tokens are left out unless asked
+  // for, ids that no token has always. An added token of a byte-level file is its own text (Transformers garbles
+  // "<\u00e9>", taking it for bytes).
   virtual std::string decode(std::span<const Token> tokens, bool special = false) const = 0;
-  // The same inside of a text: the space that SentencePiece puts before a text's first word, and `decode` takes away, stays. What
-  // goes on with a text, or comes token by token, is decoded so.
+  // The same inside of a text: the space that SentencePiece puts before a text's first word, and `decode` takes away,
+  // stays. What goes on with a text, or comes token by token, is decoded so.
   virtual std::string decode_inside(std::span<const Token> tokens, bool special = false) const = 0;
   virtual int vocab() const = 0;  // the highest id + 1, added tokens included
   virtual bool is_special(Token token) const = 0;

@@ -12,8 +12,8 @@ struct Utf8Step {
   int length;
   char32_t point;  // only where whole
 };
-// The step at text[at]. Broken bytes are taken in the longest pieces that could have begun a character ("maximal subparts",
-// Unicode 3.9 and WHATWG), `unfinished` is such a piece at the very end of the text.
+// The step at text[at]. Broken bytes are taken in the longest pieces that could have begun a character ("maximal
+// subparts", Unicode 3.9 and WHATWG), `unfinished` is such a piece at the very end of the text.
 Utf8Step step_utf8(std::string_view text, std::size_t at);
 
 // Valid UTF-8: every broken or unfinished piece becomes U+FFFD, as Python's bytes.decode(errors="replace") does.

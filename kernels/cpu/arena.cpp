@@ -85,8 +85,7 @@ Tensor Arena::allocate(Shape shape, DType dtype) {
   }
   if (!block) block = fresh_block(kReuse ? block_bytes(c) : bytes);
   void* data = static_cast<std::byte*>(block) + kHeader;
-  std::shared_ptr<void> owner(
-      data, [](void*) {}, InHeader<std::byte>(shared_from_this(), block, c));
+  std::shared_ptr<void> owner(data, [](void*) {}, InHeader<std::byte>(shared_from_this(), block, c));
   return Tensor(std::move(owner), data, shape, dtype);
 }
 

@@ -11,8 +11,8 @@
 
 namespace foretoken {
 
-// Freed blocks wait in lists by size class (steps of a quarter of a power of two). The reference count of a tensor lies in
-// front of its data, in the same block. Tensors may outlive the backend: they keep the arena alive.
+// Freed blocks wait in lists by size class (steps of a quarter of a power of two). The reference count of a tensor lies
+// in front of its data, in the same block. Tensors may outlive the backend: they keep the arena alive.
 class Arena : public std::enable_shared_from_this<Arena> {
  public:
   static constexpr std::size_t kHeader = 64;
@@ -28,8 +28,8 @@ class Arena : public std::enable_shared_from_this<Arena> {
   std::array<std::vector<void*>, kClasses> free_;
 };
 
-// Memory for packed weights: huge pages where the system has them, one weight behind the other in the order in which they
-// were prepared, which is the order in which a forward streams them.
+// Memory for packed weights: huge pages where the system has them, one weight behind the other in the order in which
+// they were prepared, which is the order in which a forward streams them.
 class WeightMemory {
  public:
   std::shared_ptr<void> allocate(std::size_t bytes);  // 64-byte aligned, zeroed

@@ -1,8 +1,9 @@
 // The products of attention for any kWidth: scores of queries with keys, and values mixed by weights. To be included by
 // attend_rows.h, which says how a context is cut and what belongs to whom.
 //
-// A cache in bf16 is read 2 kWidth numbers at a time, and becomes f32 while a multiplication waits for its turn: up to three queries
-// use what was read once. Operations: 4 * size a slot and query. Each score is the same tree of additions whatever runs beside it.
+// A cache in bf16 is read 2 kWidth numbers at a time, and becomes f32 while a multiplication waits for its turn: up to
+// three queries use what was read once. Operations: 4 * size a slot and query. Each score is the same tree of additions
+// whatever runs beside it.
 #pragma once
 #include <utility>
 
@@ -13,7 +14,8 @@ namespace foretoken {
 namespace {
 
 constexpr int kFetchAhead = 32;  // slots
-constexpr int kManyQueries = kWidth == 16 ? 6 : 1;  // that repay writing keys down in f32; few registers are better off so in any case
+constexpr int kManyQueries =
+    kWidth == 16 ? 6 : 1;  // that repay writing keys down in f32; few registers are better off so in any case
 
 // Walks the slots that one row sees, by depth.
 struct Sight {
@@ -40,7 +42,8 @@ struct Sight {
 
 // Everything that one call needs, on the stack: about 100 KB.
 struct Workplace {
-  float q[kMaxQueries][kMaxHeadSize];  // scaled, zero behind the head; the numbers of a head stand as the cache's type reads them
+  float q[kMaxQueries]
+         [kMaxHeadSize];  // scaled, zero behind the head; the numbers of a head stand as the cache's type reads them
   float weights[kMaxQueries][kAttendTile + kWidth];
   float sum[kMaxQueries][kMaxHeadSize];     // of the current tile
   float result[kMaxQueries][kMaxHeadSize];  // of all tiles so far, relative to `peak`
@@ -55,7 +58,9 @@ struct Workplace {
 
 // Lane i is lane kWhich(i) of a and b, one behind the other.
 template <auto kWhich> inline Floats shuffled(const Floats& a, const Floats& b) {
-  return [&]<int... kLanes>(std::integer_sequence<int, kLanes...>) { return __builtin_shufflevector(a, b, kWhich(kLanes)...); }(std::make_integer_sequence<int, kWidth>());
+  return [&]<int... kLanes>(std::integer_sequence<int, kLanes...>) {
+    return __builtin_shufflevector(a, b, kWhich(kLanes)...);
+  }(std::make_integer_sequence<int, kWidth>());
 }
 
 // Lane s of the answer is the sum of the lanes of v[s]; each sum is the same tree of additions.
@@ -73,8 +78,8 @@ template <int kStep> inline Floats transposed_sums(Floats (&v)[kWidth]) {
     return v[0];
 }
 
-// How numbers of the cache are read: a unit of kVectors vectors at p, or the first n numbers of one and then zeros. Number i of a
-// unit stands in vector i % kVectors, lane i / kVectors: so bf16 becomes f32 by a shift and a mask.
+// How numbers of the cache are read: a unit of kVectors vectors at p, or the first n numbers of one and then zeros.
+// Number i of a unit stands in vector i % kVectors, lane i / kVectors: so bf16 becomes f32 by a shift and a mask.
 struct Singles {
   using Item = float;
   static constexpr int kVectors = 1;
@@ -90,15 +95,16 @@ struct Halves {
 };
 template <class S> constexpr int kUnit = S::kVectors * kWidth;  // numbers
 template <class S> inline int units_of(const Attention& a) { return (a.head_size + kUnit<S> - 1) / kUnit<S>; }
-// Units of a head of so many numbers lie one behind the other, but the last one, which ends where the head does: what it has in
-// common with the unit before it meets zeros of q, and is computed twice among values. Here number i of a head stands among numbers
-// that were read so.
+// Units of a head of so many numbers lie one behind the other, but the last one, which ends where the head does: what
+// it has in common with the unit before it meets zeros of q, and is computed twice among values. Here number i of a
+// head stands among numbers that were read so.
 template <class S> inline int place_of(const Attention& a, int i) {
   const int u = i / kUnit<S>, ends_early = (u + 1) * kUnit<S> > a.head_size && a.head_size > kUnit<S>;
   const int within = ends_early ? i - (a.head_size - kUnit<S>) : i - u * kUnit<S>;
   return u * kUnit<S> + within % S::kVectors * kWidth + within / S::kVectors;
 }
-// `size` numbers as they are to as they stand among numbers that were read so; what they leave of the last unit is zero.
+// `size` numbers as they are to as they stand among numbers that were read so; what they leave of the last unit is
+// zero.
 template <class S> inline void arrange(const Attention& a, const float* x, float scale, float* to) {
   const int whole = a.head_size / kUnit<S>;
   constexpr auto kEven = [](int i) { return 2 * i; };
@@ -124,7 +130,8 @@ template <class S> inline void restore(const Attention& a, const float* x, float
     if constexpr (S::kVectors == 1) {
       save(to + u * kUnit<S>, load<Floats>(x + u * kUnit<S>) / divisor);
     } else {
-      const Floats even = load<Floats>(x + u * kUnit<S>) / divisor, odd = load<Floats>(x + u * kUnit<S> + kWidth) / divisor;
+      const Floats even = load<Floats>(x + u * kUnit<S>) / divisor,
+                   odd = load<Floats>(x + u * kUnit<S> + kWidth) / divisor;
       save(to + u * kUnit<S>, shuffled<kLow>(even, odd)), save(to + u * kUnit<S> + kWidth, shuffled<kHigh>(even, odd));
     }
   }
@@ -137,7 +144,8 @@ template <class S, class F> inline void for_units(const Attention& a, const F& f
   if (whole * kUnit<S> < a.head_size) f(whole, whole > 0 ? a.head_size - kUnit<S> : 0);
 }
 // The unit of a head that begins at its number `from`; kWhole: the head has as many numbers as a unit.
-template <class S, bool kWhole> inline void read_unit(const Attention& a, const std::byte* row, int from, Floats (&v)[S::kVectors]) {
+template <class S, bool kWhole>
+inline void read_unit(const Attention& a, const std::byte* row, int from, Floats (&v)[S::kVectors]) {
   const auto* p = reinterpret_cast<const typename S::Item*>(row);
   if constexpr (kWhole) {
     S::read(p + from, v);
@@ -153,13 +161,18 @@ template <bool kFar = false> inline void fetch(const std::byte* row, std::int64_
   for (std::int64_t at = 0; at < bytes; at += 64) __builtin_prefetch(row + at, 0, kFar ? 2 : 3);
 }
 
-// How much is fetched while scores of a batch are taken: `values` rows of its slots, and `keys` rows of the slots kFetchAhead later.
-struct Fetches { int values = 0, keys = 0; std::int64_t bytes = 0; };
+// How much is fetched while scores of a batch are taken: `values` rows of its slots, and `keys` rows of the slots
+// kFetchAhead later.
+struct Fetches {
+  int values = 0, keys = 0;
+  std::int64_t bytes = 0;
+};
 
-// dot[j][s] += products, lane by lane, of Q queries from `query` on with the keys of B slots: sums enough to hide the latency of an
-// addition, and few enough to stay in registers.
-template <class S, int Q, int B, bool kWhole>
-inline void dot_unit(const Attention& a, const Workplace& place, int query, int u, int from, const std::byte* const* key, Floats (&dot)[Q][B]) {
+// dot[j][s] += products, lane by lane, of Q queries from `query` on with the keys of B slots: sums enough to hide the
+// latency of an addition, and few enough to stay in registers.
+template <class S, int Q, int B, bool kWhole> inline void dot_unit(const Attention& a, const Workplace& place,
+                                                                   int query, int u, int from,
+                                                                   const std::byte* const* key, Floats (&dot)[Q][B]) {
   Floats q[Q][S::kVectors];
   for (int j = 0; j < Q; ++j)
     for (int v = 0; v < S::kVectors; ++v) q[j][v] = load<Floats>(place.q[query + j] + u * kUnit<S> + v * kWidth);
@@ -178,11 +191,11 @@ inline void keep_scores(const Floats& scores, float* to, int n) {
     save_some(to, scores, n);
 }
 
-// weights[query + j][at + s] = q . k_s for Q queries and the n <= kWidth slots from `key` on (where kWidth can be read). kWhole: as
-// read_unit has it.
+// weights[query + j][at + s] = q . k_s for Q queries and the n <= kWidth slots from `key` on (where kWidth can be
+// read). kWhole: as read_unit has it.
 template <class S, int Q, bool kWhole, bool kFetches = false>
-inline void score_batch(const Attention& a, Workplace& place, int query, const std::byte* const* key, int at, int n, const std::byte* const* value = nullptr,
-                        Fetches fetches = {}) {
+inline void score_batch(const Attention& a, Workplace& place, int query, const std::byte* const* key, int at, int n,
+                        const std::byte* const* value = nullptr, Fetches fetches = {}) {
   constexpr int B = Q == 1 && kWidth >= 8 ? 8 : 4;
   Floats dots[Q][kWidth];
   for (int s = 0; s < kWidth; s += B) {
@@ -200,7 +213,8 @@ inline void score_batch(const Attention& a, Workplace& place, int query, const s
 }
 
 // The same for queries [first, last), so many that keys become f32 once for all of them.
-template <class S, bool kWhole> void score_many(const Attention& a, Workplace& place, int first, int last, const std::byte* const* key, int at, int n) {
+template <class S, bool kWhole>
+void score_many(const Attention& a, Workplace& place, int first, int last, const std::byte* const* key, int at, int n) {
   const int size = units_of<S>(a) * kUnit<S>;
   for (int s = 0; s < kWidth; ++s) {
     for_units<S>(a, [&](int u, int from) {
@@ -219,9 +233,11 @@ template <class S, bool kWhole> void score_many(const Attention& a, Workplace& p
   }
 }
 
-// weights[query][at + s] = q . k_s for `n` slots and queries [first, last). Pages lie anywhere, and since the last forward a
-// model's weights have gone by, so keys are fetched two batches before their use and values while scores are taken.
-template <class S, bool kWhole> void score_slots(const Attention& a, Workplace& place, int first, int last, int at, int n) {
+// weights[query][at + s] = q . k_s for `n` slots and queries [first, last). Pages lie anywhere, and since the last
+// forward a model's weights have gone by, so keys are fetched two batches before their use and values while scores are
+// taken.
+template <class S, bool kWhole>
+void score_slots(const Attention& a, Workplace& place, int first, int last, int at, int n) {
   const std::int64_t bytes = a.head_size * std::int64_t(sizeof(typename S::Item));
   for (int s = 0; s < n && s < kFetchAhead; ++s) fetch(place.key[s], bytes);
   for (int s = 0; s < n; s += kWidth) {
@@ -234,7 +250,10 @@ template <class S, bool kWhole> void score_slots(const Attention& a, Workplace& 
       continue;
     }
     int query = first;
-    if (between) score_batch<S, 3, kWhole, true>(a, place, query, place.key + s, at + s, here, place.value + s, {here, left, bytes}), query += 3;
+    if (between)
+      score_batch<S, 3, kWhole, true>(a, place, query, place.key + s, at + s, here, place.value + s,
+                                      {here, left, bytes}),
+          query += 3;
     for (; last - query >= 3; query += 3) score_batch<S, 3, kWhole>(a, place, query, place.key + s, at + s, here);
     if (last - query == 2) score_batch<S, 2, kWhole>(a, place, query, place.key + s, at + s, here);
     if (last - query == 1) score_batch<S, 1, kWhole>(a, place, query, place.key + s, at + s, here);
@@ -248,7 +267,8 @@ template <class S> void score(const Attention& a, Workplace& place, int first, i
     score_slots<S, false>(a, place, first, last, at, n);
 }
 
-// sum[query] += weights[query][at + s] * v_s for Q queries from `first` on, U units from unit `u` on, which begins at number `from`.
+// sum[query] += weights[query][at + s] * v_s for Q queries from `first` on, U units from unit `u` on, which begins at
+// number `from`.
 template <class S, int Q, int U, bool kWhole>
 inline void mix_part(const Attention& a, Workplace& place, int first, int at, int n, int u, int from) {
   Floats sum[Q][U][S::kVectors];
@@ -264,7 +284,8 @@ inline void mix_part(const Attention& a, Workplace& place, int first, int at, in
       Floats value[S::kVectors];
       read_unit<S, kWhole>(a, place.value[s], from + c * kUnit<S>, value);
       for (int j = 0; j < Q; ++j)
-        for (int v = 0; v < S::kVectors; ++v) sum[j][c][v] = fused(spread(place.weights[first + j][at + s]), value[v], sum[j][c][v]);
+        for (int v = 0; v < S::kVectors; ++v)
+          sum[j][c][v] = fused(spread(place.weights[first + j][at + s]), value[v], sum[j][c][v]);
     }
   }
   for (int j = 0; j < Q; ++j)
@@ -284,7 +305,8 @@ template <class S, int Q, int U> void mix(const Attention& a, Workplace& place, 
 // Independent sums enough to hide the latency of an addition, and few enough to stay in registers.
 template <class S> void mix_queries(const Attention& a, Workplace& place, int first, int last, int at, int n) {
   constexpr int kMany = kWidth == 16 ? 2 : 1, kFew = 2 * kMany / S::kVectors;
-  for (; last - first >= 6; first += 6) mix<S, 6, kMany / S::kVectors ? kMany / S::kVectors : 1>(a, place, first, at, n);
+  for (; last - first >= 6; first += 6)
+    mix<S, 6, kMany / S::kVectors ? kMany / S::kVectors : 1>(a, place, first, at, n);
   for (; last - first >= 3; first += 3) mix<S, 3, kFew>(a, place, first, at, n);
   for (; last - first >= 2; first += 2) mix<S, 2, kFew>(a, place, first, at, n);
   for (; first < last; ++first) mix<S, 1, kFew>(a, place, first, at, n);

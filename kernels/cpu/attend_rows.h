@@ -2,10 +2,10 @@
 //
 //   y = sum_j softmax(q . k_j * scale)_j v_j       q [rows, heads, size], k and v [slots, kv_heads, size]
 //
-// Bytes: 2 * slots * kv_heads * size * sizeof(kv), once for the rows of a sequence that run together and the heads of one kv
-// head (at most kMaxQueries pairs). Operations: 4 * slots * heads * size a row, and one exponential a slot and head.
-// The context is cut into tiles of kAttendTile slots by depth alone; each tile's softmax is taken by itself and folded into
-// the result in order. So a row's bits depend on what it sees, not on what runs beside it.
+// Bytes: 2 * slots * kv_heads * size * sizeof(kv), once for the rows of a sequence that run together and the heads of
+// one kv head (at most kMaxQueries pairs). Operations: 4 * slots * heads * size a row, and one exponential a slot and
+// head. The context is cut into tiles of kAttendTile slots by depth alone; each tile's softmax is taken by itself and
+// folded into the result in order. So a row's bits depend on what it sees, not on what runs beside it.
 #pragma once
 #include "kernels/cpu/attend_products.h"
 
@@ -50,8 +50,8 @@ inline void fold(Workplace& place, int query, int size, bool first, float peak, 
          load<Floats>(place.result[query] + i) * before + load<Floats>(place.sum[query] + i) * now);
 }
 
-// Depths [from, to) of one row: where their keys and values lie. A few more keys are named than there are, so that a batch
-// is always full.
+// Depths [from, to) of one row: where their keys and values lie. A few more keys are named than there are, so that a
+// batch is always full.
 inline void look(const Attention& a, const Rows& r, Workplace& place, int row, int from, int to) {
   const std::int32_t* table = a.tables + a.owner[r.row] * a.tables_stride;
   const std::int64_t row_bytes = a.head_size * (a.bf16 ? 2 : 4),
@@ -71,12 +71,14 @@ inline void look(const Attention& a, const Rows& r, Workplace& place, int row, i
   for (int i = 0; i < kWidth; ++i) key[i] = place.key[0];
 }
 
-// Keys of the prefix at depths [from, to): they are on their way while values are mixed, when memory would have nothing to do.
+// Keys of the prefix at depths [from, to): they are on their way while values are mixed, when memory would have nothing
+// to do.
 inline void look_ahead(const Attention& a, const Rows& r, Workplace& place, int from, int to) {
   const std::int32_t* table = a.tables + a.owner[r.row] * a.tables_stride;
   const std::int64_t row_bytes = a.head_size * (a.bf16 ? 2 : 4),
                      at = a.keys + std::int64_t(r.head / (a.heads / a.kv_heads)) * a.page_rows * row_bytes;
-  for (int d = from; d < to; ++d) place.next[place.nexts++] = a.pool + table[d / a.page_rows] * a.page_bytes + at + d % a.page_rows * row_bytes;
+  for (int d = from; d < to; ++d)
+    place.next[place.nexts++] = a.pool + table[d / a.page_rows] * a.page_bytes + at + d % a.page_rows * row_bytes;
 }
 
 // One tile: depths [begin, end) of every row that sees as far. `shared` depths are the same slots for all rows.
@@ -116,7 +118,8 @@ template <class S> void tile(const Attention& a, const Rows& r, Workplace& place
     mix_queries<S>(a, place, row * r.heads, (row + 1) * r.heads, together, stop(row) - own);
   }
   for (int query = 0; query < r.queries(); ++query)
-    if (looks(query / r.heads)) fold(place, query, size, begin <= place.sight[query / r.heads].first, peak[query], mass[query]);
+    if (looks(query / r.heads))
+      fold(place, query, size, begin <= place.sight[query / r.heads].first, peak[query], mass[query]);
 }
 
 template <class S> void attend(const Attention& a, int row, int rows, int head, int heads) {

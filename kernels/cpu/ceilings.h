@@ -1,5 +1,5 @@
-// What this machine can do at most, measured: how fast its threads read, how fast they multiply and add. The two numbers
-// that every floor is made of.
+// What this machine can do at most, measured: how fast its threads read, how fast they multiply and add. The two
+// numbers that every floor is made of.
 #pragma once
 #include <cstdint>
 #include <span>
@@ -12,7 +12,8 @@ namespace foretoken {
 // A working set that is read again and again: memory of its own, or the packed weights that products stream.
 class ReadProbe {
  public:
-  static constexpr int kWarmUp = 4;  // a last cache of which others have just used all keeps a set that fits only after some passes
+  static constexpr int kWarmUp =
+      4;  // a last cache of which others have just used all keeps a set that fits only after some passes
 
   ReadProbe(CpuBackend& cpu, std::int64_t bytes);
   ReadProbe(CpuBackend& cpu, std::span<const Weight> weights);  // prepared by this backend; kept alive
@@ -34,12 +35,12 @@ class ReadProbe {
   std::vector<std::shared_ptr<const void>> owners_;
 };
 
-// Floating-point operations a second of all threads, by the instruction that the backend's bf16 products use; a multiplication
-// and an addition count as two. Takes about a millisecond.
+// Floating-point operations a second of all threads, by the instruction that the backend's bf16 products use; a
+// multiplication and an addition count as two. Takes about a millisecond.
 double operations_a_second(CpuBackend& cpu);
 
-// Seconds to have all threads begin and end: a few lines of memory go from core to core. It tells cores that share a last cache from
-// cores that do not (which read faster, having two).
+// Seconds to have all threads begin and end: a few lines of memory go from core to core. It tells cores that share a
+// last cache from cores that do not (which read faster, having two).
 double fork_seconds(CpuBackend& cpu);
 
 }  // namespace foretoken

@@ -1,5 +1,5 @@
-// attend of the CPU backend: see attend_rows.h for the mathematics. Here the rows are cut into blocks that share keys and
-// values, and the blocks are shared out to threads.
+// attend of the CPU backend: see attend_rows.h for the mathematics. Here the rows are cut into blocks that share keys
+// and values, and the blocks are shared out to threads.
 #include <algorithm>
 #include <vector>
 
@@ -13,7 +13,8 @@ struct Block {
   int row, rows;
 };
 
-constexpr std::int64_t kForkProducts = 16000;  // multiplications that take longer than a fork: 0.6 us, and 0.2 with workers that spin
+constexpr std::int64_t kForkProducts =
+    16000;  // multiplications that take longer than a fork: 0.6 us, and 0.2 with workers that spin
 
 // Runs of rows of one block table, in as few blocks as possible, of equal sizes.
 std::vector<Block> blocks_of(const Layout& layout, int most) {

@@ -1,5 +1,6 @@
-// The products of the CPU backend, alone and with the row work before and after them: see product_rows.h for the mathematics
-// and the floor. A fork costs about as much as the row work of a few rows, so that work rides on the forks of the products.
+// The products of the CPU backend, alone and with the row work before and after them: see product_rows.h for the
+// mathematics and the floor. A fork costs about as much as the row work of a few rows, so that work rides on the forks
+// of the products.
 #include <algorithm>
 #include <cstring>
 
@@ -48,7 +49,8 @@ Tensor group_sums(CpuBackend& backend, const Tensor& x, const PackedWeight& w) {
   return sums;
 }
 
-// One row of x as the product reads it: w.inputs numbers, zeros behind the last; in bf16 where the instructions take it.
+// One row of x as the product reads it: w.inputs numbers, zeros behind the last; in bf16 where the instructions take
+// it.
 void arrange(const Operations& operations, const float* x, const PackedWeight& w, void* to) {
   if (rounds(operations, w)) {
     auto* y = static_cast<std::uint16_t*>(to);
@@ -112,7 +114,8 @@ Tensor CpuBackend::gated(const Tensor& rows, const PackedWeight& gate_up, const 
   }
   const auto panels = operations_.product[int(gate_up.packing)];
   const auto some = [&](int c) {
-    const std::int64_t begin = c * chunk, end = std::min(half, begin + chunk), at = begin * kPanel, width = end * kPanel - at;
+    const std::int64_t begin = c * chunk, end = std::min(half, begin + chunk), at = begin * kPanel,
+                       width = end * kPanel - at;
     panels(gates, begin, end);
     panels(ups, half + begin, half + end);
     for (std::int64_t r = 0; r < n; ++r) {
@@ -161,10 +164,12 @@ Tensor CpuBackend::norm_linear(const Tensor& x, const Tensor& gain, float epsilo
   return y;
 }
 
-// Whoever computes some outputs of the gate computes the same ones of the other half, and silu_mul of both while they are near.
+// Whoever computes some outputs of the gate computes the same ones of the other half, and silu_mul of both while they
+// are near.
 void CpuBackend::feed_forward(Tensor x, const Tensor& gain, float epsilon, const Weight& gate_up, const Weight& down) {
   const bool in_panels = gate_up.out % (2 * kPanel) == 0 && gate_up.format == Weight::Format::dense &&
-                         down.format == Weight::Format::dense && gate_up.out / 2 == down.in && !gate_up.bias && !down.bias;
+                         down.format == Weight::Format::dense && gate_up.out / 2 == down.in && !gate_up.bias &&
+                         !down.bias;
   if (!in_panels || x.dim(0) == 0) return Backend::feed_forward(x, gain, epsilon, gate_up, down);
   expect_rows("feed_forward", x, gate_up.in);
   expect_rows("feed_forward", x, down.out);

@@ -84,8 +84,8 @@ void rotate_head(float* x, const float* cosine, const float* sine, int half) {
 
 constexpr std::int64_t kReadAhead = 18432;  // bytes
 
-// Fetched as far ahead as the products do (kAhead in product_rows.h): without it 28 MiB of a last cache of 32 read at 75 GB/s, with
-// it at 123, and a ceiling that a product can pass is none.
+// Fetched as far ahead as the products do (kAhead in product_rows.h): without it 28 MiB of a last cache of 32 read at
+// 75 GB/s, with it at 123, and a ceiling that a product can pass is none.
 double read_all(const void* data, std::int64_t bytes) {
   const float* p = static_cast<const float*>(data);
   Words sum[8] = {};

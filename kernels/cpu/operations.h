@@ -13,11 +13,12 @@ constexpr int kMaxQueries = 24;   // (row, head) pairs that share the loads of k
 constexpr int kMaxHeadSize = 256;
 
 // How a weight lies in memory. Panels of 32 outputs; in a panel, input by input: [panels][inputs][32] for f32 and int8,
-// [panels][inputs / 2][32][2] for bf16, so that 64 bytes are 16 outputs x 2 inputs. Outputs and inputs are padded with 0.
+// [panels][inputs / 2][32][2] for bf16, so that 64 bytes are 16 outputs x 2 inputs. Outputs and inputs are padded with
+// 0.
 enum class Packing : std::uint8_t { f32, bf16, int8 };
 
-// y [rows, out] (+)= x [rows, inputs] W^T for some panels of W. Each output of each row has an accumulator of its own that
-// runs over the inputs in order, so a row's bits depend neither on other rows nor on how panels are shared out.
+// y [rows, out] (+)= x [rows, inputs] W^T for some panels of W. Each output of each row has an accumulator of its own
+// that runs over the inputs in order, so a row's bits depend neither on other rows nor on how panels are shared out.
 struct Product {
   const void* weights;
   const float* scales;  // int8: [panels][groups][32]

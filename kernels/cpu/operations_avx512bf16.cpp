@@ -1,5 +1,5 @@
-// AVX-512 with bf16 dot products: a bf16 weight meets an activation in bf16, two inputs an instruction and lane, and the
-// sums are f32. Everything else is what AVX-512 offers.
+// AVX-512 with bf16 dot products: a bf16 weight meets an activation in bf16, two inputs an instruction and lane, and
+// the sums are f32. Everything else is what AVX-512 offers.
 #if defined(__x86_64__)
 #include <cstdint>
 

@@ -2,10 +2,11 @@
 //
 //   y[r][o] = sum_k x[r][k] w[o][k]        x [rows, in], w [out, in]
 //
-// Bytes: out * in * size(w), once whatever the number of rows (x and y are small and stay near). Operations: 2 rows out in.
-// Prediction for 28 MB of bf16 weights: bytes decide up to 5 rows or so, then the arithmetic. Measured with `foretoken bench` on a
-// 2-core Zen 5 with bf16 dot products, where 5 rows take 0.9 to 1.3 times the time of 1, as memory is slow or fast.
-// One block keeps kRows x kColumns vectors of sums in registers; each weight that is loaded serves kRows rows.
+// Bytes: out * in * size(w), once whatever the number of rows (x and y are small and stay near). Operations: 2 rows out
+// in. Prediction for 28 MB of bf16 weights: bytes decide up to 5 rows or so, then the arithmetic. Measured with
+// `foretoken bench` on a 2-core Zen 5 with bf16 dot products, where 5 rows take 0.9 to 1.3 times the time of 1, as
+// memory is slow or fast. One block keeps kRows x kColumns vectors of sums in registers; each weight that is loaded
+// serves kRows rows.
 #pragma once
 #include "kernels/cpu/operations.h"
 #include "kernels/cpu/vectors.h"
@@ -13,7 +14,8 @@
 namespace foretoken {
 namespace {
 
-// A loader tells how weights are read: X is one item of x, which holds kInputs inputs; kBytes is what one item costs per output.
+// A loader tells how weights are read: X is one item of x, which holds kInputs inputs; kBytes is what one item costs
+// per output.
 struct FloatWeights {
   using X = float;
   static constexpr int kInputs = 1, kBytes = 4;
@@ -39,11 +41,11 @@ struct PairWeights {  // bf16 pairs: the even input is the lower half of a word
   }
 };
 
-// Bytes by which weights are fetched before their use. Several rows do so many operations a line that the processor no longer
-// runs ahead far enough by itself; a panel's first block of rows fetches for all. The distance must leave room in the nearest
-// cache (48 KB, maybe shared with a neighbour), and a multiple of its 4 KB would fall on the very sets in use: products of the
-// demo target with 5 rows on one thread take 545 us with a distance of 4 KB, 478 with 8, 425 with 12, 407 with 16, 397 with
-// 18, 424 with 20, 445 with 24, and 618 without.
+// Bytes by which weights are fetched before their use. Several rows do so many operations a line that the processor no
+// longer runs ahead far enough by itself; a panel's first block of rows fetches for all. The distance must leave room
+// in the nearest cache (48 KB, maybe shared with a neighbour), and a multiple of its 4 KB would fall on the very sets
+// in use: products of the demo target with 5 rows on one thread take 545 us with a distance of 4 KB, 478 with 8, 425
+// with 12, 407 with 16, 397 with 18, 424 with 20, 445 with 24, and 618 without.
 constexpr std::int64_t kAhead = 18432;
 
 inline void put(const Product& p, std::int64_t row, std::int64_t o, Floats sum) {
@@ -56,10 +58,9 @@ inline void put(const Product& p, std::int64_t row, std::int64_t o, Floats sum) 
 }
 
 // Adds `items` items of x to the sums of R rows, of C vectors of outputs in each of P panels.
-template <class W, int R, int C, int P, bool kFetch> inline void accumulate(const std::byte* w, std::int64_t panel_bytes,
-                                                               const typename W::X* x, std::int64_t stride,
-                                                               std::int64_t items, const std::byte* fetch,
-                                                               Floats (&sum)[R][P][C]) {
+template <class W, int R, int C, int P, bool kFetch>
+inline void accumulate(const std::byte* w, std::int64_t panel_bytes, const typename W::X* x, std::int64_t stride,
+                       std::int64_t items, const std::byte* fetch, Floats (&sum)[R][P][C]) {
   for (std::int64_t k = 0; k < items; ++k, w += kPanel * W::kBytes, fetch += kFetch ? kPanel * W::kBytes : 0) {
     if (kFetch)
       for (int line = 0; line < kPanel * W::kBytes; line += 64) __builtin_prefetch(fetch + line, 0, 3);
@@ -76,8 +77,8 @@ inline void accumulate_groups(const Product& p, const std::byte* w, const typena
                               std::int64_t row, int column, Floats (&sum)[R][P][C]) {
   for (int g = 0; g < p.groups; ++g) {
     Floats part[R][P][C] = {};
-    accumulate<W, R, C, P, false>(w + std::int64_t(g) * p.group * kPanel, p.inputs * kPanel, x + std::int64_t(g) * p.group,
-                           p.inputs, p.group, nullptr, part);
+    accumulate<W, R, C, P, false>(w + std::int64_t(g) * p.group * kPanel, p.inputs * kPanel,
+                                  x + std::int64_t(g) * p.group, p.inputs, p.group, nullptr, part);
     for (int q = 0; q < P; ++q) {
       for (int c = 0; c < C; ++c) {
         const std::int64_t at = ((panel + q) * p.groups + g) * kPanel + column + c * kWidth;
@@ -98,7 +99,8 @@ template <class W, int R, int C, int P> void block(const Product& p, std::int64_
     accumulate_groups<W, R, C, P>(p, w, x, panel, row, column, sum);
   } else if (R > 1 && row == 0) {
     constexpr std::int64_t kItem = kPanel * W::kBytes;
-    const std::int64_t within = items > kAhead / kItem ? items - kAhead / kItem : 0;  // items while this panel is fetched
+    const std::int64_t within =
+        items > kAhead / kItem ? items - kAhead / kItem : 0;  // items while this panel is fetched
     accumulate<W, R, C, P, true>(w, panel_bytes, x, items, within, w + kAhead, sum);
     accumulate<W, R, C, P, true>(w + within * kItem, panel_bytes, x + within, items, items - within, w + p.next, sum);
   } else {

@@ -1,5 +1,5 @@
-// Cosines and sines of rotations, computed once per position and kept: taking them anew would cost more than the rotation.
-// Knows angles, no heads.
+// Cosines and sines of rotations, computed once per position and kept: taking them anew would cost more than the
+// rotation. Knows angles, no heads.
 #pragma once
 #include <cstdint>
 #include <memory>

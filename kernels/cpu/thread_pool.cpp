@@ -81,15 +81,16 @@ std::uint64_t ThreadPool::of_job(std::uint32_t job, int n, int t) const {
   return std::uint64_t(job) << 32 | std::uint32_t(std::int64_t(n) * t / threads());
 }
 
-// Takes indices of `job` from one share until none is left. Whoever takes one holds the job's own call and body: they are not
-// replaced before every index is done, and then none can be taken.
+// Takes indices of `job` from one share until none is left. Whoever takes one holds the job's own call and body: they
+// are not replaced before every index is done, and then none can be taken.
 int ThreadPool::take(Share& share, std::uint32_t job, Call call, const void* body) {
   int done = 0;
   std::uint64_t next = share.next.load(std::memory_order_acquire);
   for (;;) {
     const std::uint64_t end = share.end.load(std::memory_order_relaxed);
     if (next >> 32 != job || end >> 32 != job || index_of(next) >= index_of(end)) return done;
-    if (!share.next.compare_exchange_weak(next, next + 1, std::memory_order_acq_rel, std::memory_order_acquire)) continue;
+    if (!share.next.compare_exchange_weak(next, next + 1, std::memory_order_acq_rel, std::memory_order_acquire))
+      continue;
     try {
       call(body, index_of(next));
     } catch (...) {

@@ -22,21 +22,20 @@ class ThreadPool {
 
   int threads() const { return int(shares_.size()); }
 
-  // f(0) ... f(n - 1), each once, in any order and possibly at once; returns when all are done. Each thread begins with its own
-  // contiguous share (so that what it read last time is still in its cache) and then helps the others. The first
-  // exception is thrown again here. A call from inside f, or while another thread's call runs, runs on the calling thread.
+  // f(0) ... f(n - 1), each once, in any order and possibly at once; returns when all are done. Each thread begins with
+  // its own contiguous share (so that what it read last time is still in its cache) and then helps the others. The
+  // first exception is thrown again here. A call from inside f, or while another thread's call runs, runs on the
+  // calling thread.
   template <class F> void run(int n, const F& f) {
     if (n <= 0) return;
-    if (n == 1 || threads() == 1 ||
-        !fork(
-            n, [](const void* body, int i) { (*static_cast<const F*>(body))(i); }, &f))
+    if (n == 1 || threads() == 1 || !fork(n, [](const void* body, int i) { (*static_cast<const F*>(body))(i); }, &f))
       for (int i = 0; i < n; ++i) f(i);
   }
 
  private:
   using Call = void (*)(const void* body, int i);
-  // What a thread needs to begin and to report lies in one line of its cache: a worker that spins learns of a job, of its
-  // share and of what to call by one transfer, and tells by another. Each word is marked: job number << 32 | value.
+  // What a thread needs to begin and to report lies in one line of its cache: a worker that spins learns of a job, of
+  // its share and of what to call by one transfer, and tells by another. Each word is marked: job number << 32 | value.
   struct alignas(64) Share {
     std::atomic<std::uint64_t> next{0};  // next index; only who serves that job may take it
     std::atomic<std::uint64_t> end{0};

@@ -1,7 +1,7 @@
 // Vectors of kWidth floats, written with the compiler's vector extension so that every operation is written once. To be
-// included by an operations_*.cpp after it defined, in an anonymous namespace, kWidth, Floats fused(a, b, c) = a * b + c and
-// Floats widen(h), which reads kWidth numbers in bf16.
-// Everything here and in the files that include it has internal linkage: see kernels/CMakeLists.txt.
+// included by an operations_*.cpp after it defined, in an anonymous namespace, kWidth, Floats fused(a, b, c) = a * b +
+// c and Floats widen(h), which reads kWidth numbers in bf16. Everything here and in the files that include it has
+// internal linkage: see kernels/CMakeLists.txt.
 #pragma once
 #include <cstdint>
 #include <cstring>

@@ -1,7 +1,7 @@
-// Laws over a vocabulary, for any kWidth, with the very bits of kernels/law.h: multiplications and additions stay apart (the
-// build forbids contraction), and every sum follows the tree of vocabulary_sum.
-// Bytes: 4 * vocab a row, read a few times from the nearest cache. Operations: about 25 a token for its weight; each cut
-// adds about thirty passes of one comparison and one addition a token, since thresholds are found by halving the set of floats.
+// Laws over a vocabulary, for any kWidth, with the very bits of kernels/law.h: multiplications and additions stay apart
+// (the build forbids contraction), and every sum follows the tree of vocabulary_sum. Bytes: 4 * vocab a row, read a few
+// times from the nearest cache. Operations: about 25 a token for its weight; each cut adds about thirty passes of one
+// comparison and one addition a token, since thresholds are found by halving the set of floats.
 #pragma once
 #include "kernels/cpu/operations.h"
 #include "kernels/cpu/vectors.h"
@@ -51,8 +51,8 @@ inline float of_rank(std::int32_t r) {
   return f;
 }
 
-// The least float in [low, high] for which holds(f), which must be true from some float on and is taken to be at high. Stops
-// early where enough(a, b): the answer lies in [a, b), and a will do for it.
+// The least float in [low, high] for which holds(f), which must be true from some float on and is taken to be at high.
+// Stops early where enough(a, b): the answer lies in [a, b), and a will do for it.
 template <class Holds, class Enough> float least_that(float low, float high, Holds holds, Enough enough) {
   std::int64_t no = std::int64_t(rank_of(low)) - 1, yes = rank_of(high);
   while (yes - no > 1 && !enough(of_rank(std::int32_t(no + 1)), of_rank(std::int32_t(yes + 1)))) {

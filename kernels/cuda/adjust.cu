@@ -1,5 +1,6 @@
-// adjust: row i of logits [n, vocab] is bent in place at the tokens of adjustments[i]; an item a thread, as adjust_item() has it.
-// Bytes: 16 a token of a tally, and 64 of the logits that it touches. Nothing else of a row is read.
+// adjust: row i of logits [n, vocab] is bent in place at the tokens of adjustments[i]; an item a thread, as
+// adjust_item() has it. Bytes: 16 a token of a tally, and 64 of the logits that it touches. Nothing else of a row is
+// read.
 #include <algorithm>
 
 #include "kernels/cuda/cuda_backend.cuh"
@@ -28,15 +29,18 @@ __global__ void __launch_bounds__(kThreads) adjust_rows(const __grid_constant__ 
 
 void CudaBackend::adjust(Tensor logits, std::span<const Adjustment> adjustments) {
   if (logits.rank() != 2 || logits.dtype() != DType::f32 || logits.dim(0) != std::int64_t(adjustments.size()))
-    throw Error("adjust: expected F32 logits [" + std::to_string(adjustments.size()) + ", vocabulary], one row for each adjustment, got " + name_of(logits.dtype()) +
-                " " + logits.shape().text() + "; give one Adjustment a row");
+    throw Error("adjust: expected F32 logits [" + std::to_string(adjustments.size()) +
+                ", vocabulary], one row for each adjustment, got " + name_of(logits.dtype()) + " " +
+                logits.shape().text() + "; give one Adjustment a row");
   for (int begin = 0; begin < int(adjustments.size()); begin += kRowsAtOnce) {
     const int n = std::min(kRowsAtOnce, int(adjustments.size()) - begin);
     AdjustTask task{logits.row<float>(begin), logits.row_stride(), {}};
     std::copy_n(adjustments.begin() + begin, n, task.rows);
     int items = 0;
     for (int i = 0; i < n; ++i) items = std::max(items, task.rows[i].count + task.rows[i].length);
-    if (items > 0) launch_kernel("adjust", stream_, {dim3(blocks_for(items, kThreads), unsigned(n)), kThreads, 0, 1, overlaps()}, adjust_rows, task);
+    if (items > 0)
+      launch_kernel("adjust", stream_, {dim3(blocks_for(items, kThreads), unsigned(n)), kThreads, 0, 1, overlaps()},
+                    adjust_rows, task);
   }
 }
 

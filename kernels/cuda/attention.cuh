@@ -1,16 +1,16 @@
-// What the kernels of attention share: what one call is to do, what a row sees, where its keys lie, and the arithmetic by which
-// pieces of a context become one. This room must not know how a kernel divides its work.
+// What the kernels of attention share: what one call is to do, what a row sees, where its keys lie, and the arithmetic
+// by which pieces of a context become one. This room must not know how a kernel divides its work.
 //
 //   y[row, head] = sum_j softmax_j(q . k_j * scale) v_j        over the slots that the row sees, by depth
 //
-// Depth and slot: the j-th slot that a row sees of its prefix is slot j; of its ancestors in a tree, the one that lies at depth
-// visible + i is the i-th set bit. All sums are taken by depth, so that a node of a tree has the same bits as the row of the chain
-// that it becomes when it is accepted.
+// Depth and slot: the j-th slot that a row sees of its prefix is slot j; of its ancestors in a tree, the one that lies
+// at depth visible + i is the i-th set bit. All sums are taken by depth, so that a node of a tree has the same bits as
+// the row of the chain that it becomes when it is accepted.
 //
-// Numerics, the same for every row whatever runs beside it: the context is cut by depth into chunks of kChunk; in a chunk, steps
-// of kStep depths follow one another with a running maximum (products on tensor cores, weights rounded to bf16, f32 sums, the
-// mass being the sum of the rounded weights); chunks are then folded into the result in their order. A step in which a row sees
-// nothing changes no bit of it.
+// Numerics, the same for every row whatever runs beside it: the context is cut by depth into chunks of kChunk; in a
+// chunk, steps of kStep depths follow one another with a running maximum (products on tensor cores, weights rounded to
+// bf16, f32 sums, the mass being the sum of the rounded weights); chunks are then folded into the result in their
+// order. A step in which a row sees nothing changes no bit of it.
 #pragma once
 #include <cstdint>
 
@@ -38,9 +38,9 @@ struct AttentionWork {
   // Queries that are still to be turned, in bf16 and aligned, heads of 64 or 128: launch_prompt only.
   const std::int32_t* positions = nullptr;
   const float* frequencies = nullptr;
-  // A context of more than `part` chunks is worked on by `parts` blocks, each at chunks [i * part, (i + 1) * part). A row whose
-  // chunks do not lie in one part leaves each chunk's sum in `sums` [rows * heads, chunks, head_size] and its greatest score and
-  // mass in `peaks` [rows * heads, chunks].
+  // A context of more than `part` chunks is worked on by `parts` blocks, each at chunks [i * part, (i + 1) * part). A
+  // row whose chunks do not lie in one part leaves each chunk's sum in `sums` [rows * heads, chunks, head_size] and its
+  // greatest score and mass in `peaks` [rows * heads, chunks].
   int chunks = 1, part = 1, parts = 1;
   int tile = 16;  // query vectors of one block
   float* sums = nullptr;
@@ -76,19 +76,25 @@ __device__ inline int slot_at(const AttentionWork& work, int row, int visible, i
   return 0;
 }
 
-// Where kv head `h` of a slot stands behind the pool's begin (add work.keys or work.values); bytes_each is a number's size.
-__device__ inline std::int64_t slot_offset(const AttentionWork& work, const std::int32_t* table, int h, int slot, int bytes_each) {
-  const int page = work.page_shift >= 0 ? slot >> work.page_shift : slot / work.page_rows, at = slot - page * work.page_rows;
+// Where kv head `h` of a slot stands behind the pool's begin (add work.keys or work.values); bytes_each is a number's
+// size.
+__device__ inline std::int64_t slot_offset(const AttentionWork& work, const std::int32_t* table, int h, int slot,
+                                           int bytes_each) {
+  const int page = work.page_shift >= 0 ? slot >> work.page_shift : slot / work.page_rows,
+            at = slot - page * work.page_rows;
   return table[page] * work.page_bytes + (std::int64_t(h) * work.page_rows + at) * work.head_size * bytes_each;
 }
 
 __device__ inline float load_q(const AttentionWork& work, std::int64_t row, int at) {
-  return work.q_bf16 ? to_float(static_cast<const Bf16*>(work.q)[row * work.q_stride + at]) : static_cast<const float*>(work.q)[row * work.q_stride + at];
+  return work.q_bf16 ? to_float(static_cast<const Bf16*>(work.q)[row * work.q_stride + at])
+                     : static_cast<const float*>(work.q)[row * work.q_stride + at];
 }
 
 __device__ inline void store_out(const AttentionWork& work, std::int64_t at, float x) {
-  if (work.q_bf16) from_float(static_cast<Bf16*>(work.out)[at], x);
-  else static_cast<float*>(work.out)[at] = x;
+  if (work.q_bf16)
+    from_float(static_cast<Bf16*>(work.out)[at], x);
+  else
+    static_cast<float*>(work.out)[at] = x;
 }
 
 constexpr float kUnseen = -__builtin_huge_valf();
@@ -113,7 +119,9 @@ __device__ inline Fold fold(float& peak, float chunk_peak, float scale) {
   peak = fmaxf(before, chunk_peak);
   return {rescale(before, peak, scale), rescale(chunk_peak, peak, scale)};
 }
-__device__ inline float folded(float result, float chunk, Fold by) { return __fmaf_rn(result, by.keep, __fmul_rn(chunk, by.take)); }
+__device__ inline float folded(float result, float chunk, Fold by) {
+  return __fmaf_rn(result, by.keep, __fmul_rn(chunk, by.take));
+}
 
 __device__ inline float inverse_mass(float mass) { return mass > 0 ? __fdiv_rn(1.0f, mass) : 0.0f; }
 
@@ -126,9 +134,11 @@ __device__ inline int sole_part(const AttentionWork& work, Sight s) {
 
 // Launches; `blocks` says how many blocks the machine runs at once.
 void launch_tiles(const AttentionWork& work, cudaStream_t stream, bool overlaps);
-void launch_prompt(const AttentionWork& work, cudaStream_t stream, bool overlaps);  // heads of up to 128, no trees, one part; 90a
-bool prompt_turns(const AttentionWork& work);  // whether launch_prompt takes queries that are still to be turned
-int attention_cluster(std::int64_t shared_memory);  // blocks of the largest cluster that runs whatever shared memory its blocks need; architecture 90
+void launch_prompt(const AttentionWork& work, cudaStream_t stream,
+                   bool overlaps);                  // heads of up to 128, no trees, one part; 90a
+bool prompt_turns(const AttentionWork& work);       // whether launch_prompt takes queries that are still to be turned
+int attention_cluster(std::int64_t shared_memory);  // blocks of the largest cluster that runs whatever shared memory
+                                                    // its blocks need; architecture 90
 void launch_plain(const AttentionWork& work, cudaStream_t stream, bool overlaps);
 void launch_fold(const AttentionWork& work, cudaStream_t stream, bool overlaps);
 

@@ -7,8 +7,8 @@
 
 namespace foretoken {
 
-// Describes keys and values in boxes of as many rows as a step, or as a page where that has fewer; how many. 0: pages do not fall into
-// such boxes, or the machine cannot describe them.
+// Describes keys and values in boxes of as many rows as a step, or as a page where that has fewer; how many. 0: pages
+// do not fall into such boxes, or the machine cannot describe them.
 inline int describe_pages(CUtensorMap& keys, CUtensorMap& values, const AttentionWork& a) {
   const int rows = std::min(a.page_rows, kStep);
   if (rows % 8 != 0 || kStep % rows != 0 || a.page_rows % rows != 0) return 0;

@@ -1,11 +1,12 @@
-// Rotation, storing and attention of a few rows of each sequence in one kernel, for little work at once: decode of few sequences.
-// Every block takes one chunk of the context of one kv head (or few, one after another); the blocks of a sequence, kv head and up to two
-// tiles of its query vectors are a cluster, which hands its chunks' sums round and folds them, some vectors each. All keys and values
-// of a chunk are asked for before the first is used, and both steps of a chunk are scored at once by four warps each. The keys and
-// values of the rows themselves never come from memory: every block turns those that it needs. Latency is all here: what runs once is
-// bound by its own instructions on their way to the multiprocessor, so nothing divides by a number of the host's, and sums go to who
-// folds them without a meeting of the cluster.
-// The arithmetic is that of attention.cuh in the order of attention_tiles.cuh: the same bits. This room must not know who launches it.
+// Rotation, storing and attention of a few rows of each sequence in one kernel, for little work at once: decode of few
+// sequences. Every block takes one chunk of the context of one kv head (or few, one after another); the blocks of a
+// sequence, kv head and up to two tiles of its query vectors are a cluster, which hands its chunks' sums round and
+// folds them, some vectors each. All keys and values of a chunk are asked for before the first is used, and both steps
+// of a chunk are scored at once by four warps each. The keys and values of the rows themselves never come from memory:
+// every block turns those that it needs. Latency is all here: what runs once is bound by its own instructions on their
+// way to the multiprocessor, so nothing divides by a number of the host's, and sums go to who folds them without a
+// meeting of the cluster. The arithmetic is that of attention.cuh in the order of attention_tiles.cuh: the same bits.
+// This room must not know who launches it.
 #pragma once
 #include "kernels/cuda/attention_decode_rows.cuh"
 #include "kernels/cuda/barriers.cuh"
@@ -16,9 +17,11 @@ namespace foretoken {
 
 template <int kHead, int kTiles> struct DecodeBlock : DecodeRows<kHead, kTiles> {
   using Rows = DecodeRows<kHead, kTiles>;
-  using Rows::a, Rows::shared, Rows::sequence, Rows::head, Rows::rank, Rows::row, Rows::rows, Rows::vector, Rows::vectors, Rows::begin, Rows::end, Rows::first, Rows::last;
-  using Rows::receiver, Rows::share, Rows::page_number, Rows::table, Rows::peaks, Rows::thread, Rows::warp, Rows::lane, Rows::kChunks, Rows::kHalf;
-  static constexpr int kColumns = kHead / 64;  // 8-wide columns of the values that a warp sums
+  using Rows::a, Rows::shared, Rows::sequence, Rows::head, Rows::rank, Rows::row, Rows::rows, Rows::vector,
+      Rows::vectors, Rows::begin, Rows::end, Rows::first, Rows::last;
+  using Rows::receiver, Rows::share, Rows::page_number, Rows::table, Rows::peaks, Rows::thread, Rows::warp, Rows::lane,
+      Rows::kChunks, Rows::kHalf;
+  static constexpr int kColumns = kHead / 64;        // 8-wide columns of the values that a warp sums
   static constexpr int kLanes = kDecodeThreads / 8;  // that hold sums of one vector
   using Lane = std::conditional_t<kColumns == 1, float2, float4>;
 
@@ -35,14 +38,17 @@ template <int kHead, int kTiles> struct DecodeBlock : DecodeRows<kHead, kTiles> 
   using Rows::Rows;
 
   // ---- keys and values ----
-  __device__ bool sees_all(int chunk) const { return chunk * kChunk >= Rows::all_low && (chunk + 1) * kChunk <= Rows::all_high; }  // every row does
+  __device__ bool sees_all(int chunk) const {
+    return chunk * kChunk >= Rows::all_low && (chunk + 1) * kChunk <= Rows::all_high;
+  }  // every row does
   __device__ void find_sources(int chunk) {
     if (thread >= kChunk) return;
     const int depth = chunk * kChunk + thread;
     bool seen = depth >= Rows::all_low && depth < Rows::all_high, own = false;
     if (!seen || (depth >= Rows::own_low && depth < Rows::own_high))
 #pragma unroll 1
-      for (int r = 0; r < rows; ++r) seen = seen || (depth >= shared.low[r] && depth < shared.high[r]), own = own || depth == shared.slot[r];
+      for (int r = 0; r < rows; ++r)
+        seen = seen || (depth >= shared.low[r] && depth < shared.high[r]), own = own || depth == shared.slot[r];
     const int at = depth - Rows::page_of(depth) * a.page_rows;
     const std::int64_t from = page_number * a.page_bytes + (std::int64_t(head) * a.page_rows + at) * a.head_size * 2;
     shared.source[thread] = own ? kOwn - from : seen ? from : kNowhere;
@@ -53,7 +59,8 @@ template <int kHead, int kTiles> struct DecodeBlock : DecodeRows<kHead, kTiles> 
     for (int i = thread; i < 2 * kChunk * kHead / 64; i += kDecodeThreads) {
       const int key = i / 2 / (kHead / 64), line = i / 2 % (kHead / 64);
       const std::int64_t from = shared.source[key];
-      if (from >= 0 && line * 64 < a.head_size) asm volatile("prefetch.global.L2 [%0];" ::"l"(a.pool + (i % 2 ? a.values : a.keys) + from + line * 128));
+      if (from >= 0 && line * 64 < a.head_size)
+        asm volatile("prefetch.global.L2 [%0];" ::"l"(a.pool + (i % 2 ? a.values : a.keys) + from + line * 128));
     }
   }
   __device__ void ask() {
@@ -81,7 +88,8 @@ template <int kHead, int kTiles> struct DecodeBlock : DecodeRows<kHead, kTiles> 
     Scores s;
 #pragma unroll
     for (int k = 0; k < kHead / 16; ++k) {
-      const Quad b = load_quad(keys + swizzled<kChunks>(warp * 16 + (lane & 7) + (lane >> 4) * 8, k * 2 + (lane >> 3 & 1)));
+      const Quad b =
+          load_quad(keys + swizzled<kChunks>(warp * 16 + (lane & 7) + (lane >> 4) * 8, k * 2 + (lane >> 3 & 1)));
 #pragma unroll
       for (int t = 0; t < kTiles; ++t) {
         const Quad q = load_quad(queries + swizzled<kChunks>(t * kDecodeTile + (lane & 15), k * 2 + (lane >> 4)));
@@ -103,7 +111,8 @@ template <int kHead, int kTiles> struct DecodeBlock : DecodeRows<kHead, kTiles> 
     return s;
   }
   __device__ void hide(int chunk, int v, int h, float (&s)[2][4]) const {
-    const int depth = chunk * kChunk + warp * 16 + lane % 4 * 2, r = Rows::row_of(v), low = v < vectors ? shared.low[r] : 0, high = v < vectors ? shared.high[r] : 0;
+    const int depth = chunk * kChunk + warp * 16 + lane % 4 * 2, r = Rows::row_of(v),
+              low = v < vectors ? shared.low[r] : 0, high = v < vectors ? shared.high[r] : 0;
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
       const int d = depth + i / 2 * 8 + i % 2;
@@ -127,8 +136,10 @@ template <int kHead, int kTiles> struct DecodeBlock : DecodeRows<kHead, kTiles> 
       const float now = step == 0 ? most[0] : to.peak[t][h], base = now == kUnseen ? 0.0f : now * a.scale;
 #pragma unroll
       for (int j = 0; j < 2; ++j) {
-        const float low = exp2_fast(__fmaf_rn(s.of[t][j][h * 2], a.scale, -base)), high = exp2_fast(__fmaf_rn(s.of[t][j][h * 2 + 1], a.scale, -base));
-        *reinterpret_cast<std::uint32_t*>(reinterpret_cast<std::byte*>(shared.weights[step]) + swizzled<8>(v, warp % 4 * 2 + j) + lane % 4 * 4) = pack_bf16(low, high);
+        const float low = exp2_fast(__fmaf_rn(s.of[t][j][h * 2], a.scale, -base)),
+                    high = exp2_fast(__fmaf_rn(s.of[t][j][h * 2 + 1], a.scale, -base));
+        *reinterpret_cast<std::uint32_t*>(reinterpret_cast<std::byte*>(shared.weights[step]) +
+                                          swizzled<8>(v, warp % 4 * 2 + j) + lane % 4 * 4) = pack_bf16(low, high);
       }
     }
   }
@@ -143,10 +154,12 @@ template <int kHead, int kTiles> struct DecodeBlock : DecodeRows<kHead, kTiles> 
       for (int k = 0; k < kStep / 32; ++k) {
         Quad b[kColumns];
 #pragma unroll
-        for (int n = 0; n < kColumns; ++n) b[n] = load_quad_transposed(values + swizzled<kChunks>(step * kStep + k * 32 + lane, warp * kColumns + n));
+        for (int n = 0; n < kColumns; ++n)
+          b[n] = load_quad_transposed(values + swizzled<kChunks>(step * kStep + k * 32 + lane, warp * kColumns + n));
 #pragma unroll
         for (int i = 0; i < 2 * kTiles; ++i) {
-          const Quad w = load_quad(weights + swizzled<8>(i / 2 * kDecodeTile + (lane & 15), k * 4 + i % 2 * 2 + (lane >> 4)));
+          const Quad w =
+              load_quad(weights + swizzled<8>(i / 2 * kDecodeTile + (lane & 15), k * 4 + i % 2 * 2 + (lane >> 4)));
           multiply_add(to.mass[i / 2], w, kOnes, kOnes);
 #pragma unroll
           for (int n = 0; n < kColumns; ++n) multiply_add(to.of[i / 2][n], w, b[n].r[i % 2 * 2], b[n].r[i % 2 * 2 + 1]);
@@ -174,20 +187,26 @@ template <int kHead, int kTiles> struct DecodeBlock : DecodeRows<kHead, kTiles> 
   }
   // To the same place of another block's shared memory.
   template <class T> __device__ void hand(int to, T* place, T numbers) const {
-    if (a.parts == 1) *place = numbers;  // no cluster
-    else hand_over(in_block(shared_address(place), to), in_block(shared_address(&shared.came), to), numbers);
+    if (a.parts == 1)
+      *place = numbers;  // no cluster
+    else
+      hand_over(in_block(shared_address(place), to), in_block(shared_address(&shared.came), to), numbers);
   }
-  // Each vector's sums, peak and mass of this chunk to the block that folds it. A lane's sums lie side by side there: lane 4 w + i of them has what
-  // lane i of warp w has of the vector, numbers 8 kColumns w + 8 n + 2 i and the next.
+  // Each vector's sums, peak and mass of this chunk to the block that folds it. A lane's sums lie side by side there:
+  // lane 4 w + i of them has what lane i of warp w has of the vector, numbers 8 kColumns w + 8 n + 2 i and the next.
   __device__ void hand_round(int chunk, const Sums& of) const {
 #pragma unroll
     for (int i = 0; i < 2 * kTiles; ++i) {
-      const int t = i / 2, h = i % 2, v = i * 8 + lane / 4, to = Rows::over(v, share), at = (chunk - begin) * share + v - to * share;
+      const int t = i / 2, h = i % 2, v = i * 8 + lane / 4, to = Rows::over(v, share),
+                at = (chunk - begin) * share + v - to * share;
       if (v >= vectors) continue;
       if (warp == 0 && lane % 4 == 0) hand(receiver + to, peaks + at, make_float2(of.peak[t][h], of.mass[t][h * 2]));
       Lane* const place = sums + at * kLanes + warp * 4 + lane % 4;
-      if constexpr (kColumns == 1) hand(receiver + to, place, make_float2(of.of[t][0][h * 2], of.of[t][0][h * 2 + 1]));
-      else hand(receiver + to, place, make_float4(of.of[t][0][h * 2], of.of[t][0][h * 2 + 1], of.of[t][1][h * 2], of.of[t][1][h * 2 + 1]));
+      if constexpr (kColumns == 1)
+        hand(receiver + to, place, make_float2(of.of[t][0][h * 2], of.of[t][0][h * 2 + 1]));
+      else
+        hand(receiver + to, place,
+             make_float4(of.of[t][0][h * 2], of.of[t][0][h * 2 + 1], of.of[t][1][h * 2], of.of[t][1][h * 2 + 1]));
     }
   }
 
@@ -208,10 +227,13 @@ template <int kHead, int kTiles> struct DecodeBlock : DecodeRows<kHead, kTiles> 
         if constexpr (kColumns == 2) total[2] = folded(total[2], sum.z, by), total[3] = folded(total[3], sum.w, by);
       }
       const float inverse = inverse_mass(mass);
-      Bf16* const to = static_cast<Bf16*>(a.out) + (std::int64_t(row + r) * a.heads + head * a.group + vector + v - r * a.group) * a.head_size + column;
+      Bf16* const to = static_cast<Bf16*>(a.out) +
+                       (std::int64_t(row + r) * a.heads + head * a.group + vector + v - r * a.group) * a.head_size +
+                       column;
 #pragma unroll
       for (int n = 0; n < kColumns; ++n)
-        if (column + n * 8 < a.head_size) *reinterpret_cast<std::uint32_t*>(to + n * 8) = pack_bf16(total[n * 2] * inverse, total[n * 2 + 1] * inverse);
+        if (column + n * 8 < a.head_size)
+          *reinterpret_cast<std::uint32_t*>(to + n * 8) = pack_bf16(total[n * 2] * inverse, total[n * 2 + 1] * inverse);
     }
   }
 
@@ -220,12 +242,15 @@ template <int kHead, int kTiles> struct DecodeBlock : DecodeRows<kHead, kTiles> 
     sums = reinterpret_cast<Lane*>(peaks + ((end - begin) * share + 1) / 2 * 2);
     if (thread == 0) expect();
     __syncwarp();
-    asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");  // this block is there: others may write to it
+    asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::
+                     : "memory");  // this block is there: others may write to it
     if (!sees_all(first) || Rows::owns(first, first + 1)) __syncthreads();  // what there is of the rows
     find_sources(first);
     __syncthreads();
-    if (Rows::work.settled) ask();
-    else read_ahead();
+    if (Rows::work.settled)
+      ask();
+    else
+      read_ahead();
     wait_for_earlier();
     const typename Rows::Piece query = Rows::ask_query(), own = Rows::ask_row(first, thread);
     Rows::turn_table();
@@ -247,21 +272,26 @@ template <int kHead, int kTiles> struct DecodeBlock : DecodeRows<kHead, kTiles> 
       hand_round(chunk, of);
       if (chunk + 1 < last) __syncthreads();
     }
-    if (a.parts == 1) __syncthreads();
-    else wait_for_cluster(&shared.came, 0);
+    if (a.parts == 1)
+      __syncthreads();
+    else
+      wait_for_cluster(&shared.came, 0);
     fold_share();
   }
 };
 
 #endif
 
-template <int kHead, int kTiles> __global__ void __launch_bounds__(kDecodeThreads, 2) attend_decode(const __grid_constant__ DecodeCall work) {
+template <int kHead, int kTiles> __global__ void __launch_bounds__(kDecodeThreads, 2)
+    attend_decode(const __grid_constant__ DecodeCall work) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   extern __shared__ __align__(128) std::byte memory[];
   DecodeBlock<kHead, kTiles> block(work, *reinterpret_cast<DecodeShared<kHead, kTiles>*>(memory));
   let_later_start();
-  if (block.open()) block.run();
-  else wait_for_earlier();
+  if (block.open())
+    block.run();
+  else
+    wait_for_earlier();
 #endif
 }
 

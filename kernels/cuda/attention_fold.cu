@@ -1,5 +1,5 @@
-// The chunks that several blocks left of one row become its result, in their order: see attention.cuh. Bytes: 4 * chunks *
-// (head_size + 2) read for each row and head.
+// The chunks that several blocks left of one row become its result, in their order: see attention.cuh. Bytes: 4 *
+// chunks * (head_size + 2) read for each row and head.
 #include "kernels/cuda/attention.cuh"
 
 namespace foretoken {
@@ -32,7 +32,8 @@ __global__ void __launch_bounds__(kThreads) fold_chunks(const __grid_constant__ 
       if (c + i >= end) break;
       const Fold by = fold(peak, of[i].x, work.scale);
       mass = folded(mass, of[i].y, by);
-      total = {folded(total.x, sum[i].x, by), folded(total.y, sum[i].y, by), folded(total.z, sum[i].z, by), folded(total.w, sum[i].w, by)};
+      total = {folded(total.x, sum[i].x, by), folded(total.y, sum[i].y, by), folded(total.z, sum[i].z, by),
+               folded(total.w, sum[i].w, by)};
     }
   }
   const float inverse = inverse_mass(mass);

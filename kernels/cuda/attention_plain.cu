@@ -1,6 +1,6 @@
-// Attention over a cache of any number type and head size: one block for each row and head, each warp taking every kWarps-th
-// block of 32 depths. Correct, not fast: bf16 caches with heads of up to 256 take attention_tiles.cu. Bytes: each row and head reads
-// its keys and values by itself, 2 * slots * head_size numbers.
+// Attention over a cache of any number type and head size: one block for each row and head, each warp taking every
+// kWarps-th block of 32 depths. Correct, not fast: bf16 caches with heads of up to 256 take attention_tiles.cu. Bytes:
+// each row and head reads its keys and values by itself, 2 * slots * head_size numbers.
 #include "kernels/cuda/attention.cuh"
 
 namespace foretoken {
@@ -18,7 +18,8 @@ struct PlainSum {
 };
 
 // Depths [32 block, 32 block + 32): a lane weighs one key, then all lanes add every value.
-__device__ void add_block(const AttentionWork& work, int row, int kv_head, Sight s, const float* q, int block, PlainSum& to) {
+__device__ void add_block(const AttentionWork& work, int row, int kv_head, Sight s, const float* q, int block,
+                          PlainSum& to) {
   const int lane = int(threadIdx.x) % 32, depth = block * 32 + lane, bytes_each = work.kv_bf16 ? 2 : 4;
   const std::int32_t* table = work.tables + std::int64_t(work.owner[row]) * work.table_width;
   float score = kUnseen;

@@ -1,6 +1,7 @@
-// Attention of many rows of one sequence over a bf16 cache, on the warpgroup products of architecture 90a: a tile of 128 query vectors, two
-// warpgroups that compute 64 each, one that fetches keys and values ahead of them. The arithmetic is that of attention.cuh in the order of attention_tiles.cuh, and the products round
-// as mma.sync does (a test compares): the same bits.
+// Attention of many rows of one sequence over a bf16 cache, on the warpgroup products of architecture 90a: a tile of
+// 128 query vectors, two warpgroups that compute 64 each, one that fetches keys and values ahead of them. The
+// arithmetic is that of attention.cuh in the order of attention_tiles.cuh, and the products round as mma.sync does (a
+// test compares): the same bits.
 #pragma once
 #include "kernels/cuda/attention_prompt_tile.cuh"
 
@@ -30,7 +31,8 @@ template <int kHead> struct PromptSums {
 #pragma unroll
     for (int n = 0; n < kHead / 2; ++n) total[n] = folded(total[n], sum[n], by[n / 2 % 2]);
 #pragma unroll
-    for (int h = 0; h < 2; ++h) total_mass[h] = folded(total_mass[h], mass[2 * h], by[h]), mass[2 * h] = mass[2 * h + 1] = 0;
+    for (int h = 0; h < 2; ++h)
+      total_mass[h] = folded(total_mass[h], mass[2 * h], by[h]), mass[2 * h] = mass[2 * h + 1] = 0;
   }
   // What the chunk has becomes relative to a later peak.
   __device__ __forceinline__ void scale(const float (&keep)[2]) {
@@ -43,27 +45,31 @@ template <int kHead> struct PromptSums {
 
 // d [64, 8] += a b: a in registers, b [16, 8] ones, in shared memory.
 __device__ inline void multiply_mass(float (&d)[4], const Quad& a, std::uint64_t b) {
-  asm volatile(
-      "wgmma.mma_async.sync.aligned.m64n8k16.f32.bf16.bf16 {%0, %1, %2, %3}, {%4, %5, %6, %7}, %8, 1, 1, 1, 0;"
-      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
-      : "r"(a.r[0]), "r"(a.r[1]), "r"(a.r[2]), "r"(a.r[3]), "l"(b));
+  asm volatile("wgmma.mma_async.sync.aligned.m64n8k16.f32.bf16.bf16 {%0, %1, %2, %3}, {%4, %5, %6, %7}, %8, 1, 1, 1, 0;"
+               : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+               : "r"(a.r[0]), "r"(a.r[1]), "r"(a.r[2]), "r"(a.r[3]), "l"(b));
 }
 
 template <int kHead> struct PromptBlock : PromptTile<kHead> {
   using Tile = PromptTile<kHead>;
   using Sums = PromptSums<kHead>;
-  using Tile::work, Tile::shared, Tile::bounds, Tile::begin, Tile::end, Tile::thread, Tile::lane, Tile::warp, Tile::kStages;
+  using Tile::work, Tile::shared, Tile::bounds, Tile::begin, Tile::end, Tile::thread, Tile::lane, Tile::warp,
+      Tile::kStages;
 
   using Tile::Tile;
 
-  Quad q[kHead / 16];  // of this warp's vectors: from shared memory they would take half of what it can give to products
+  Quad
+      q[kHead / 16];  // of this warp's vectors: from shared memory they would take half of what it can give to products
 
   __device__ void hold_queries(int group) {
 #pragma unroll
-    for (int k = 0; k < kHead / 16; ++k) q[k] = load_quad(shared_address(shared.q[group]) + unsigned(half_chunk(warp * 16 + (lane & 15), k * 2 + (lane >> 4), 64)));
+    for (int k = 0; k < kHead / 16; ++k)
+      q[k] = load_quad(shared_address(shared.q[group]) +
+                       unsigned(half_chunk(warp * 16 + (lane & 15), k * 2 + (lane >> 4), 64)));
   }
   __device__ __forceinline__ void start_scores(float (&s)[32], int stage) {
-    const std::uint64_t keys = moved(tile_descriptor(shared_address(shared.stages[0].keys), 16), stage * int(sizeof shared.stages[0]));
+    const std::uint64_t keys =
+        moved(tile_descriptor(shared_address(shared.stages[0].keys), 16), stage * int(sizeof shared.stages[0]));
     begin_products();
 #pragma unroll
     for (int k = 0; k < kHead / 16; ++k) multiply_scores(s, q[k], moved(keys, k / 4 * kStep * 128 + k % 4 * 32), k > 0);
@@ -71,7 +77,8 @@ template <int kHead> struct PromptBlock : PromptTile<kHead> {
   }
   // Values by weights, and weights by ones: the mass of what was rounded.
   __device__ __forceinline__ void start_values(Sums& t, const Quad (&weights)[4], int stage, bool add) {
-    const std::uint64_t values = moved(tile_descriptor(shared_address(shared.stages[0].values), kStep * 128), stage * int(sizeof shared.stages[0]));
+    const std::uint64_t values = moved(tile_descriptor(shared_address(shared.stages[0].values), kStep * 128),
+                                       stage * int(sizeof shared.stages[0]));
     const std::uint64_t ones = shared_address(shared.ones) >> 4;
     begin_products();
 #pragma unroll
@@ -111,14 +118,16 @@ template <int kHead> struct PromptBlock : PromptTile<kHead> {
 #pragma unroll
       for (int i = 0; i < 8; ++i)
 #pragma unroll
-        for (int j = 0; j < 2; ++j) s[i * 4 + 2 * h + j] = exp2_fast(__fmaf_rn(s[i * 4 + 2 * h + j], work.scale, -base));
+        for (int j = 0; j < 2; ++j)
+          s[i * 4 + 2 * h + j] = exp2_fast(__fmaf_rn(s[i * 4 + 2 * h + j], work.scale, -base));
     }
   }
   __device__ __forceinline__ void pack(const float (&s)[32], Quad (&weights)[4]) const {
 #pragma unroll
     for (int k = 0; k < 4; ++k)
 #pragma unroll
-      for (int i = 0; i < 4; ++i) weights[k].r[i] = pack_bf16(s[k * 8 + i / 2 * 4 + i % 2 * 2], s[k * 8 + i / 2 * 4 + i % 2 * 2 + 1]);
+      for (int i = 0; i < 4; ++i)
+        weights[k].r[i] = pack_bf16(s[k * 8 + i / 2 * 4 + i % 2 * 2], s[k * 8 + i / 2 * 4 + i % 2 * 2 + 1]);
   }
   __device__ __forceinline__ void finish_values(Sums& t, int stage) {
     wait_products<0>();
@@ -127,8 +136,9 @@ template <int kHead> struct PromptBlock : PromptTile<kHead> {
     if (thread == 0 && stage >= 0) arrive(&shared.empty[stage]);
   }
 
-  // The step at hand: its weights (f32, not yet rounded), by what sums before it are multiplied, whether it begins a chunk, whether it is
-  // the tile's first, which time round the ring it is and where it lies, where the one before lies, whose values are being added (-1: nowhere).
+  // The step at hand: its weights (f32, not yet rounded), by what sums before it are multiplied, whether it begins a
+  // chunk, whether it is the tile's first, which time round the ring it is and where it lies, where the one before
+  // lies, whose values are being added (-1: nowhere).
   struct Step {
     float s[32], keep[2];
     bool fresh = false, first = true;
@@ -172,8 +182,10 @@ template <int kHead> struct PromptBlock : PromptTile<kHead> {
     Quad weights[4];
     finish_values(t, now.before);
     pack(now.s, weights);
-    if (now.fresh) t.close_chunk();
-    else t.scale(now.keep);
+    if (now.fresh)
+      t.close_chunk();
+    else
+      t.scale(now.keep);
     start_values(t, weights, now.stage, !(now.fresh || now.first));
     finish_values(t, -1);
     t.end_chunk(work.scale);
@@ -192,7 +204,8 @@ template <int kHead> struct PromptBlock : PromptTile<kHead> {
 
 #endif
 
-template <int kHead> __global__ void __launch_bounds__(kPromptThreads, 1) attend_prompt(const __grid_constant__ PromptWork work) {
+template <int kHead> __global__ void __launch_bounds__(kPromptThreads, 1)
+    attend_prompt(const __grid_constant__ PromptWork work) {
 #ifdef FORETOKEN_WARPGROUPS
   extern __shared__ __align__(1024) std::byte memory[];
   PromptBlock<kHead> block(work, *reinterpret_cast<PromptShared<kHead>*>(memory));
@@ -200,8 +213,10 @@ template <int kHead> __global__ void __launch_bounds__(kPromptThreads, 1) attend
   if (!block.open()) return wait_for_earlier();
   if (threadIdx.x < 128) {
     give_registers<24>();
-    if (work.box > 0) block.fetch_boxes();
-    else block.fetch();
+    if (work.box > 0)
+      block.fetch_boxes();
+    else
+      block.fetch();
   } else {
     take_registers<240>();
     block.compute(int(threadIdx.x) / 128 - 1);

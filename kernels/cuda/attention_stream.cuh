@@ -1,9 +1,10 @@
-// Rotation, storing and attention of a few rows of each of many sequences in one kernel, bound by the memory's bandwidth: a warp takes 8
-// query vectors of one kv head through whole steps by itself, exchanging nothing, while another has the copy engine fill a ring of boxes.
-// Keys and values are the first factors of products (S^T = K Q^T, O^T = V^T P^T), so that no row of a product is wasted on few vectors.
-// Where there are fewer sequences than the machine has room for, a cluster shares the chunks of a sequence and folds them. The keys and
-// values of the rows themselves never come from memory.
-// The arithmetic is that of attention.cuh in the order of attention_tiles.cuh: the same bits. This room must not know who launches it.
+// Rotation, storing and attention of a few rows of each of many sequences in one kernel, bound by the memory's
+// bandwidth: a warp takes 8 query vectors of one kv head through whole steps by itself, exchanging nothing, while
+// another has the copy engine fill a ring of boxes. Keys and values are the first factors of products (S^T = K Q^T, O^T
+// = V^T P^T), so that no row of a product is wasted on few vectors. Where there are fewer sequences than the machine
+// has room for, a cluster shares the chunks of a sequence and folds them. The keys and values of the rows themselves
+// never come from memory. The arithmetic is that of attention.cuh in the order of attention_tiles.cuh: the same bits.
+// This room must not know who launches it.
 #pragma once
 #include <cooperative_groups.h>
 
@@ -22,15 +23,18 @@ __device__ inline std::uint32_t transposed(std::uint32_t tile) {
 
 template <int kHead> struct StreamBlock : PageStreamRows<kHead> {
   using Rows = PageStreamRows<kHead>;
-  using Rows::work, Rows::a, Rows::shared, Rows::row, Rows::rows, Rows::vectors, Rows::head, Rows::rank, Rows::begin, Rows::chunks, Rows::used, Rows::first, Rows::end;
-  using Rows::all_low, Rows::all_high, Rows::step, Rows::peaks, Rows::sums, Rows::thread, Rows::warp, Rows::lane, Rows::threads, Rows::ring, Rows::kSlotBytes;
+  using Rows::all_low, Rows::all_high, Rows::step, Rows::peaks, Rows::sums, Rows::thread, Rows::warp, Rows::lane,
+      Rows::threads, Rows::ring, Rows::kSlotBytes;
+  using Rows::work, Rows::a, Rows::shared, Rows::row, Rows::rows, Rows::vectors, Rows::head, Rows::rank, Rows::begin,
+      Rows::chunks, Rows::used, Rows::first, Rows::end;
   static constexpr int kTiles = kHead / 16;  // of 16 numbers of a head
 
-  // Lane l holds vectors 2 (l % 4) + h, h = 0 and 1, of the warp: of 16 keys or numbers of a head those at l / 4 ([h]) and l / 4 + 8 ([2 + h]).
+  // Lane l holds vectors 2 (l % 4) + h, h = 0 and 1, of the warp: of 16 keys or numbers of a head those at l / 4 ([h])
+  // and l / 4 + 8 ([2 + h]).
   std::uint32_t q[kTiles][2];
   int low[2], high[2];
-  int share = 0, receiver = 0, receiver_unit = 0;  // units of a block; where this warp's first unit goes
-  float sum[kTiles][4], mass[4], peak[2];                   // of the chunk
+  int share = 0, receiver = 0, receiver_unit = 0;        // units of a block; where this warp's first unit goes
+  float sum[kTiles][4], mass[4], peak[2];                // of the chunk
   float total[kTiles][4], total_mass[2], total_peak[2];  // of the chunks before
 
   using Rows::Rows;
@@ -77,7 +81,8 @@ template <int kHead> struct StreamBlock : PageStreamRows<kHead> {
     }
 #pragma unroll
     for (int i = 0; i < 8; ++i) {
-      const float left = exp2_fast(__fmaf_rn(s[i / 2][i % 2 * 2], a.scale, -base[0])), right = exp2_fast(__fmaf_rn(s[i / 2][i % 2 * 2 + 1], a.scale, -base[1]));
+      const float left = exp2_fast(__fmaf_rn(s[i / 2][i % 2 * 2], a.scale, -base[0])),
+                  right = exp2_fast(__fmaf_rn(s[i / 2][i % 2 * 2 + 1], a.scale, -base[1]));
       weights[i / 2][i % 2] = transposed(pack_bf16(left, right));
     }
 #pragma unroll
@@ -90,7 +95,8 @@ template <int kHead> struct StreamBlock : PageStreamRows<kHead> {
   // With kSome only those of `tiles` of 16 keys: to leave out one that nobody sees changes no bit.
   template <bool kSome> __device__ void add_values(int slot, const std::uint32_t (&weights)[4][2], unsigned tiles) {
     constexpr Quad kOne = {{kOnes, kOnes, kOnes, kOnes}};
-    const std::uint32_t values = shared_address(ring) + unsigned(slot * kSlotBytes + ((lane & 7) + (lane >> 4) * 8) * 128);
+    const std::uint32_t values =
+        shared_address(ring) + unsigned(slot * kSlotBytes + ((lane & 7) + (lane >> 4) * 8) * 128);
 #pragma unroll
     for (int t = 0; t < 4; ++t) multiply_add(mass, kOne, weights[t][0], weights[t][1]);
 #pragma unroll
@@ -98,7 +104,8 @@ template <int kHead> struct StreamBlock : PageStreamRows<kHead> {
       if (kSome && !(tiles >> t & 1)) continue;
 #pragma unroll
       for (int m = 0; m < kTiles; ++m) {
-        const std::uint32_t at = values + unsigned((m / 4 * kStep + t * 16) * 128 + ((m % 4 * 2 + (lane >> 3 & 1)) ^ (lane & 7)) * 16);
+        const std::uint32_t at =
+            values + unsigned((m / 4 * kStep + t * 16) * 128 + ((m % 4 * 2 + (lane >> 3 & 1)) ^ (lane & 7)) * 16);
         multiply_add(sum[m], load_quad_transposed(at), weights[t][0], weights[t][1]);
       }
     }
@@ -120,7 +127,9 @@ template <int kHead> struct StreamBlock : PageStreamRows<kHead> {
         const Fold by = fold(total_peak[h], peak[h], a.scale);
         total_mass[h] = folded(total_mass[h], mass[h], by);
 #pragma unroll
-        for (int m = 0; m < kTiles; ++m) total[m][h] = folded(total[m][h], sum[m][h], by), total[m][2 + h] = folded(total[m][2 + h], sum[m][2 + h], by);
+        for (int m = 0; m < kTiles; ++m)
+          total[m][h] = folded(total[m][h], sum[m][h], by),
+          total[m][2 + h] = folded(total[m][2 + h], sum[m][2 + h], by);
       }
     }
     clear_chunk();
@@ -133,15 +142,18 @@ template <int kHead> struct StreamBlock : PageStreamRows<kHead> {
 #pragma unroll
     for (int i = 0; i < 2 * kTiles; ++i) {
       if (lane < 4 && (i == 0 || at == 0))
-        *reinterpret_cast<float4*>(cluster.map_shared_rank(&peaks[(chunk * work.warps + warp) * kStreamVectors + lane * 2], to)) = mine;
-      *cluster.map_shared_rank(&sums[(chunk * share + at) * 32 + lane], to) = {sum[i / 2][i % 2 * 2], sum[i / 2][i % 2 * 2 + 1]};
+        *reinterpret_cast<float4*>(
+            cluster.map_shared_rank(&peaks[(chunk * work.warps + warp) * kStreamVectors + lane * 2], to)) = mine;
+      *cluster.map_shared_rank(&sums[(chunk * share + at) * 32 + lane], to) = {sum[i / 2][i % 2 * 2],
+                                                                               sum[i / 2][i % 2 * 2 + 1]};
       if (++at == share) at = 0, ++to;
     }
   }
   // Where lane l writes of vector l / 4 of a warp: numbers 2 (l % 4) and the next of each eight.
   __device__ Bf16* place(int of_warp) const {
     const int v = of_warp * kStreamVectors + lane / 4, r = v / a.group;
-    return static_cast<Bf16*>(a.out) + (std::int64_t(row + r) * a.heads + head * a.group + (v - r * a.group)) * kHead + lane % 4 * 2;
+    return static_cast<Bf16*>(a.out) + (std::int64_t(row + r) * a.heads + head * a.group + (v - r * a.group)) * kHead +
+           lane % 4 * 2;
   }
   // Numbers 8 i + l / 4 of two vectors of a warp.
   __device__ static void put(Bf16* to, bool mine, int i, float left, float right) {
@@ -153,7 +165,8 @@ template <int kHead> struct StreamBlock : PageStreamRows<kHead> {
     Bf16* const to = place(warp);
     const bool mine = warp * kStreamVectors + lane / 4 < vectors;
 #pragma unroll
-    for (int i = 0; i < 2 * kTiles; ++i) put(to, mine, i, total[i / 2][i % 2 * 2] * inverse[0], total[i / 2][i % 2 * 2 + 1] * inverse[1]);
+    for (int i = 0; i < 2 * kTiles; ++i)
+      put(to, mine, i, total[i / 2][i % 2 * 2] * inverse[0], total[i / 2][i % 2 * 2 + 1] * inverse[1]);
   }
 
   __device__ void fold_units() const {
@@ -162,13 +175,15 @@ template <int kHead> struct StreamBlock : PageStreamRows<kHead> {
       float top[2] = {kUnseen, kUnseen}, whole[2] = {}, result[2] = {};
 #pragma unroll 4
       for (int c = 0; c < chunks; ++c) {
-        const float4 of = *reinterpret_cast<const float4*>(&peaks[(c * work.warps + w) * kStreamVectors + lane % 4 * 2]);
+        const float4 of =
+            *reinterpret_cast<const float4*>(&peaks[(c * work.warps + w) * kStreamVectors + lane % 4 * 2]);
         const float2 part = sums[(c * share + u) * 32 + lane];
         const Fold left = fold(top[0], of.x, a.scale), right = fold(top[1], of.z, a.scale);
         whole[0] = folded(whole[0], of.y, left), result[0] = folded(result[0], part.x, left);
         whole[1] = folded(whole[1], of.w, right), result[1] = folded(result[1], part.y, right);
       }
-      put(place(w), w * kStreamVectors + lane / 4 < vectors, unit % (2 * kTiles), result[0] * inverse_mass(whole[0]), result[1] * inverse_mass(whole[1]));
+      put(place(w), w * kStreamVectors + lane / 4 < vectors, unit % (2 * kTiles), result[0] * inverse_mass(whole[0]),
+          result[1] * inverse_mass(whole[1]));
     }
   }
 
@@ -210,8 +225,10 @@ template <int kHead> struct StreamBlock : PageStreamRows<kHead> {
       hide(from, s);
       weigh(s, weights);
       wait_barrier(&shared.full[slot], parity);
-      if (Rows::odd(from)) add_values<true>(slot, weights, Rows::mend(slot, from, true));
-      else add_values<false>(slot, weights, 0);
+      if (Rows::odd(from))
+        add_values<true>(slot, weights, Rows::mend(slot, from, true));
+      else
+        add_values<false>(slot, weights, 0);
       done(slot, parity);
       if (at + 1 == end || (at + 1) % (kChunk / kStep) == 0) close_chunk(at / (kChunk / kStep));
     }
@@ -219,8 +236,10 @@ template <int kHead> struct StreamBlock : PageStreamRows<kHead> {
   }
   __device__ void run() {
     if (a.parts > 1) {
-      asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");  // this block is there: others may write to it
-      share = (work.warps * 2 * kTiles + used - 1) / used, receiver = warp * 2 * kTiles / share, receiver_unit = warp * 2 * kTiles % share;
+      asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::
+                       : "memory");  // this block is there: others may write to it
+      share = (work.warps * 2 * kTiles + used - 1) / used, receiver = warp * 2 * kTiles / share,
+      receiver_unit = warp * 2 * kTiles % share;
     }
     Rows::turn_table();
     __syncthreads();
@@ -243,8 +262,10 @@ template <int kHead> __global__ void __launch_bounds__(384, 1) attend_stream(con
   extern __shared__ __align__(1024) std::byte memory[];
   StreamBlock<kHead> block(work, memory);
   let_later_start();
-  if (block.open()) block.run();
-  else wait_for_earlier();
+  if (block.open())
+    block.run();
+  else
+    wait_for_earlier();
 #endif
 }
 

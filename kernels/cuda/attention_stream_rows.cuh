@@ -1,5 +1,6 @@
-// What a block of attention_stream.cuh works on: its rows and chunks, the ring of boxes that one warp asks for, and how the rows
-// themselves are turned and placed, in shared memory and in their pages. This room must not know how a step is summed.
+// What a block of attention_stream.cuh works on: its rows and chunks, the ring of boxes that one warp asks for, and how
+// the rows themselves are turned and placed, in shared memory and in their pages. This room must not know how a step is
+// summed.
 #pragma once
 #include <algorithm>
 #include <climits>
@@ -11,29 +12,33 @@ namespace foretoken {
 
 constexpr int kStreamVectors = 8, kStreamWarps = 8;  // query vectors of a warp; warps that compute, at most
 
-// A DecodeWork of heads of 64 or 128. parts: blocks of a cluster, which share the chunks of a sequence and kv head evenly.
+// A DecodeWork of heads of 64 or 128. parts: blocks of a cluster, which share the chunks of a sequence and kv head
+// evenly.
 struct StreamWork {
   DecodeWork of;
   CUtensorMap keys, values;
-  int box = 0;    // rows of a copy
-  int slots = 2;  // of the ring: keys and values of a step by turns
+  int box = 0;             // rows of a copy
+  int slots = 2;           // of the ring: keys and values of a step by turns
   std::int64_t bytes = 0;  // of shared memory of a block, at least stream_bytes()
-  int warps = 1;  // that compute; one more asks for boxes
+  int warps = 1;           // that compute; one more asks for boxes
 };
 
 constexpr int kMostSlots = 16;
 struct StreamShared {
   std::uint64_t full[kMostSlots], empty[kMostSlots];
-  int low[kStreamVectors * kStreamWarps], high[kStreamVectors * kStreamWarps], slot[kStreamVectors * kStreamWarps];  // of each row: what it sees, where it goes
+  int low[kStreamVectors * kStreamWarps], high[kStreamVectors * kStreamWarps],
+      slot[kStreamVectors * kStreamWarps];  // of each row: what it sees, where it goes
 };
 
 // Bytes of shared memory: Bf16 ring[slots][kHead / 64][kStep][64], StreamShared, Bf16 own[2][longest][kHead], Turn
-// turns[longest][kHead / 2]; where a cluster folds, what this block receives: float2 peaks[chunks][warps * 8] and float2
-// sums[units][32], a unit being 8 numbers of the head of one warp's vectors in one chunk.
+// turns[longest][kHead / 2]; where a cluster folds, what this block receives: float2 peaks[chunks][warps * 8] and
+// float2 sums[units][32], a unit being 8 numbers of the head of one warp's vectors in one chunk.
 inline std::size_t stream_bytes(const StreamWork& w) {
   const AttentionWork& a = w.of.a;
-  const std::size_t head = std::size_t(a.head_size), warps = std::size_t(w.warps), parts = std::size_t(a.parts), chunks = std::size_t(a.chunks), units = head / 8 * warps;
-  const std::size_t received = parts > 1 ? chunks * warps * 64 + std::max(chunks * ((units + parts - 1) / parts), units + parts) * 256 : 0;
+  const std::size_t head = std::size_t(a.head_size), warps = std::size_t(w.warps), parts = std::size_t(a.parts),
+                    chunks = std::size_t(a.chunks), units = head / 8 * warps;
+  const std::size_t received =
+      parts > 1 ? chunks * warps * 64 + std::max(chunks * ((units + parts - 1) / parts), units + parts) * 256 : 0;
   return std::size_t(w.slots) * kStep * head * 2 + sizeof(StreamShared) + std::size_t(a.longest) * head * 8 + received;
 }
 
@@ -48,12 +53,13 @@ template <int kHead> struct PageStreamRows {
   std::byte* const ring;
   StreamShared& shared;
   int sequence, head, rank, row, rows, vectors;  // kv head; block of the cluster; the first row and how many
-  int begin, chunks, used, first, last;          // the sequence's first chunk and how many; blocks that have some; those of this block
-  int all_low, all_high, own_low, own_high;      // depths that every row sees; slots of the rows
-  int seen_low, seen_high;                       // nobody sees others
-  int step, end;                                 // of this block
-  int position;                                  // of the first row
-  float frequency;                               // of pair `thread`
+  int begin, chunks, used, first,
+      last;  // the sequence's first chunk and how many; blocks that have some; those of this block
+  int all_low, all_high, own_low, own_high;  // depths that every row sees; slots of the rows
+  int seen_low, seen_high;                   // nobody sees others
+  int step, end;                             // of this block
+  int position;                              // of the first row
+  float frequency;                           // of pair `thread`
   const std::int32_t* table;
   Bf16* own;
   Turn* turns;
@@ -61,7 +67,12 @@ template <int kHead> struct PageStreamRows {
   const int thread = int(threadIdx.x), warp = thread / 32, lane = thread % 32, threads;  // threads: those that compute
 
   __device__ PageStreamRows(const StreamWork& w, std::byte* memory)
-      : work(w), of(w.of), a(w.of.a), ring(memory), shared(*reinterpret_cast<StreamShared*>(memory + w.slots * kSlotBytes)), threads(w.warps * 32) {
+      : work(w),
+        of(w.of),
+        a(w.of.a),
+        ring(memory),
+        shared(*reinterpret_cast<StreamShared*>(memory + w.slots * kSlotBytes)),
+        threads(w.warps * 32) {
     own = reinterpret_cast<Bf16*>(&shared + 1);
     turns = reinterpret_cast<Turn*>(own + 2 * a.longest * kHead);
     peaks = reinterpret_cast<float2*>(turns + a.longest * kHead / 2);
@@ -73,7 +84,8 @@ template <int kHead> struct PageStreamRows {
     sequence = int(blockIdx.x) / a.parts, rank = int(blockIdx.x) % a.parts, head = int(blockIdx.y);
     table = a.tables + std::int64_t(sequence) * a.table_width;
     const bool single = a.rows == a.sequences && a.longest == 1;
-    row = single ? sequence : a.begins[sequence], rows = single ? 1 : min(a.begins[sequence + 1] - row, a.longest), vectors = rows * a.group;
+    row = single ? sequence : a.begins[sequence], rows = single ? 1 : min(a.begins[sequence + 1] - row, a.longest),
+    vectors = rows * a.group;
     if (rows <= 0) return false;
     frequency = of.frequencies[thread % (kHead / 2)], position = of.positions[row];  // asked for with the rest
     int least[3] = {INT_MAX, INT_MAX, INT_MAX}, most[3] = {};
@@ -83,12 +95,15 @@ template <int kHead> struct PageStreamRows {
       most[0] = max(most[0], max(visible, slot + 1)), most[1] = max(most[1], from), most[2] = max(most[2], slot + 1);
       if (warp == 0) shared.low[r] = from, shared.high[r] = visible, shared.slot[r] = slot;
     }
-    seen_low = __reduce_min_sync(~0u, least[0]), all_high = __reduce_min_sync(~0u, least[1]), own_low = __reduce_min_sync(~0u, least[2]);
-    seen_high = __reduce_max_sync(~0u, most[0]), all_low = __reduce_max_sync(~0u, most[1]), own_high = __reduce_max_sync(~0u, most[2]);
+    seen_low = __reduce_min_sync(~0u, least[0]), all_high = __reduce_min_sync(~0u, least[1]),
+    own_low = __reduce_min_sync(~0u, least[2]);
+    seen_high = __reduce_max_sync(~0u, most[0]), all_low = __reduce_max_sync(~0u, most[1]),
+    own_high = __reduce_max_sync(~0u, most[2]);
     begin = seen_low / kChunk, chunks = (seen_high - 1) / kChunk + 1 - begin, used = min(a.parts, chunks);
     if (rank >= used) return false;
     first = begin + chunks * rank / used, last = begin + chunks * (rank + 1) / used;
-    step = max(seen_low / kStep, first * (kChunk / kStep)), end = min((seen_high + kStep - 1) / kStep, last * (kChunk / kStep));
+    step = max(seen_low / kStep, first * (kChunk / kStep)),
+    end = min((seen_high + kStep - 1) / kStep, last * (kChunk / kStep));
     if (thread < work.slots) open_barrier(&shared.full[thread], 1), open_barrier(&shared.empty[thread], work.warps);
     show_barriers();
     return true;
@@ -99,7 +114,8 @@ template <int kHead> struct PageStreamRows {
     const int boxes = kStep / work.box, box = lane % boxes, half = lane / boxes;
     const bool mine = half < kHalves;
     const auto page_of = [&](int of_step) {
-      const int depth = of_step * kStep + box * work.box, index = a.page_shift >= 0 ? depth >> a.page_shift : depth / a.page_rows;
+      const int depth = of_step * kStep + box * work.box,
+                index = a.page_shift >= 0 ? depth >> a.page_shift : depth / a.page_rows;
       return mine && depth < seen_high && index < a.table_width ? table[index] : 0;
     };
     const std::uint32_t to = shared_address(ring) + unsigned(half * kStep + box * work.box) * 128;
@@ -107,7 +123,8 @@ template <int kHead> struct PageStreamRows {
     const std::uint64_t policy = read_once();
     wait_for_earlier();
     for (int of_step = step; of_step < end; ++of_step) {
-      const int depth = of_step * kStep + box * work.box, row_in_page = a.page_shift >= 0 ? depth & (a.page_rows - 1) : depth % a.page_rows;
+      const int depth = of_step * kStep + box * work.box,
+                row_in_page = a.page_shift >= 0 ? depth & (a.page_rows - 1) : depth % a.page_rows;
       const bool read = mine && depth < seen_high && depth + work.box > seen_low;
       const int bytes = __popc(__ballot_sync(~0u, read)) * work.box * 128;
 #pragma unroll
@@ -115,22 +132,27 @@ template <int kHead> struct PageStreamRows {
         wait_barrier(&shared.empty[slot], parity);
         if (lane == 0) expect_copies(&shared.full[slot], bytes);
         __syncwarp();
-        if (read) copy_box(to + unsigned(slot * kSlotBytes), i ? work.values : work.keys, half * 64, row_in_page, head, page, &shared.full[slot], policy);
+        if (read)
+          copy_box(to + unsigned(slot * kSlotBytes), i ? work.values : work.keys, half * 64, row_in_page, head, page,
+                   &shared.full[slot], policy);
         if (++slot == work.slots) slot = 0, parity ^= 1;
       }
       page = behind, behind = page_of(of_step + 2);
     }
   }
   __device__ void meet() const {  // of those that compute
-    if (threads == 32) __syncwarp();
-    else asm volatile("bar.sync 1, %0;" ::"r"(threads) : "memory");
+    if (threads == 32)
+      __syncwarp();
+    else
+      asm volatile("bar.sync 1, %0;" ::"r"(threads) : "memory");
   }
 
   // ---- the rows themselves ----
   __device__ void turn_table() {  // by all threads
     constexpr int kHalf = kHead / 2;
     if (thread < kHalf) turns[thread] = turn_of(position, frequency);
-    for (int i = thread < kHalf ? thread + int(blockDim.x) : thread; i < rows * kHalf; i += int(blockDim.x)) turns[i] = turn_of(of.positions[row + i / kHalf], of.frequencies[i % kHalf]);
+    for (int i = thread < kHalf ? thread + int(blockDim.x) : thread; i < rows * kHalf; i += int(blockDim.x))
+      turns[i] = turn_of(of.positions[row + i / kHalf], of.frequencies[i % kHalf]);
   }
   // Of rows with one slot (padding) the last counts.
   __device__ bool last_of_slot(int r) const {
@@ -138,7 +160,8 @@ template <int kHead> struct PageStreamRows {
       if (shared.slot[other] == shared.slot[r]) return false;
     return true;
   }
-  // Those rows whose slots this block's chunks hold, into `own` and into their pages: pieces of 16 bytes, of keys two each.
+  // Those rows whose slots this block's chunks hold, into `own` and into their pages: pieces of 16 bytes, of keys two
+  // each.
   struct Piece {
     uint4 low = {}, high = {};
     int page = 0;
@@ -166,19 +189,23 @@ template <int kHead> struct PageStreamRows {
     const std::int64_t at = (std::int64_t(head) * a.page_rows + (slot - page_index(slot) * a.page_rows)) * kChunks;
     if (c < kPairs) {
       turn_eight(p.low, p.high, turns + r * kHead / 2 + c * 8);
-      uint4 *const to = reinterpret_cast<uint4*>(own) + r * kChunks, *const too = reinterpret_cast<uint4*>(page + a.keys) + at;
+      uint4 *const to = reinterpret_cast<uint4*>(own) + r * kChunks, *const too =
+                                                                         reinterpret_cast<uint4*>(page + a.keys) + at;
       to[c] = too[c] = p.low, to[c + kPairs] = too[c + kPairs] = p.high;
     } else {
-      reinterpret_cast<uint4*>(own)[(a.longest + r) * kChunks + c - kPairs] = reinterpret_cast<uint4*>(page + a.values)[at + c - kPairs] = p.low;
+      reinterpret_cast<uint4*>(own)[(a.longest + r) * kChunks + c - kPairs] =
+          reinterpret_cast<uint4*>(page + a.values)[at + c - kPairs] = p.low;
     }
   }
-  // This warp's vectors as the second factors of products, turned: lane l holds of vector l / 4 numbers 16 k + 2 (l % 4), the next, and
-  // those eight behind them.
+  // This warp's vectors as the second factors of products, turned: lane l holds of vector l / 4 numbers 16 k + 2 (l %
+  // 4), the next, and those eight behind them.
   __device__ void load_queries(std::uint32_t (&q)[kHead / 16][2]) const {
     const int v = warp * kStreamVectors + lane / 4, r = min(v, vectors - 1) / a.group;
-    const Bf16* const from = static_cast<const Bf16*>(a.q) + (row + r) * a.q_stride + (head * a.group + v % a.group) * kHead + lane % 4 * 2;
+    const Bf16* const from =
+        static_cast<const Bf16*>(a.q) + (row + r) * a.q_stride + (head * a.group + v % a.group) * kHead + lane % 4 * 2;
 #pragma unroll
-    for (int i = 0; i < kHead / 8; ++i) q[i / 2][i % 2] = v < vectors ? *reinterpret_cast<const std::uint32_t*>(from + i * 8) : 0;
+    for (int i = 0; i < kHead / 8; ++i)
+      q[i / 2][i % 2] = v < vectors ? *reinterpret_cast<const std::uint32_t*>(from + i * 8) : 0;
     const Turn* const by = turns + r * kHead / 2 + lane % 4 * 2;
 #pragma unroll
     for (int i = 0; i < kHead / 16; ++i) {
@@ -190,7 +217,9 @@ template <int kHead> struct PageStreamRows {
   }
 
   // ---- steps that hold the rows themselves, or what somebody does not see ----
-  __device__ bool odd(int from) const { return from < all_low || from + kStep > all_high || (from < own_high && from + kStep > own_low); }
+  __device__ bool odd(int from) const {
+    return from < all_low || from + kStep > all_high || (from < own_high && from + kStep > own_low);
+  }
   __device__ uint4* line(int slot, int key, int c) const {
     return reinterpret_cast<uint4*>(ring + slot * kSlotBytes + (c / 8 * kStep + key) * 128) + (c % 8 ^ (key & 7));
   }
@@ -220,11 +249,14 @@ template <int kHead> struct PageStreamRows {
   }
   // The rows' own keys or values into a slot of the ring. Says which tiles of 16 keys are seen, of values.
   __device__ unsigned mend(int slot, int from, bool values) const {
-    meet();  // whoever read this slot a turn ago has done so: the ring's barriers say it too, but racecheck does not follow them
+    meet();  // whoever read this slot a turn ago has done so: the ring's barriers say it too, but racecheck does not
+             // follow them
     const unsigned tiles = values ? clear_unseen(slot, from) : 0;
     for (int i = thread; i < rows * kChunks; i += threads) {
       const int r = i / kChunks, key = shared.slot[r] - from;
-      if (key >= 0 && key < kStep && last_of_slot(r)) *line(slot, key, i % kChunks) = reinterpret_cast<const uint4*>(own)[(values * a.longest + r) * kChunks + i % kChunks];
+      if (key >= 0 && key < kStep && last_of_slot(r))
+        *line(slot, key, i % kChunks) =
+            reinterpret_cast<const uint4*>(own)[(values * a.longest + r) * kChunks + i % kChunks];
     }
     show_to_engines();
     meet();

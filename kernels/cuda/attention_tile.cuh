@@ -1,7 +1,7 @@
-// Which queries one block serves, and which steps of the context it takes for them. A tile is up to kRows query vectors (a row and
-// a head of one kv head, of one sequence); a step is kStep depths. Steps that all rows of the tile may share come first; where a
-// row has ancestors in a tree, the steps from the end of its prefix on are its own, since other rows have other slots there.
-// This room must not know how a step is computed.
+// Which queries one block serves, and which steps of the context it takes for them. A tile is up to kRows query vectors
+// (a row and a head of one kv head, of one sequence); a step is kStep depths. Steps that all rows of the tile may share
+// come first; where a row has ancestors in a tree, the steps from the end of its prefix on are its own, since other
+// rows have other slots there. This room must not know how a step is computed.
 #pragma once
 #include <algorithm>
 #include <climits>
@@ -13,11 +13,12 @@ namespace foretoken {
 
 // How many blocks of tiles serve all rows, known from the layout's bounds.
 inline int tiles_of(const AttentionWork& work, int size) {
-  return std::min(work.sequences * ((work.longest * work.group + size - 1) / size), work.rows * work.group / size + work.sequences);
+  return std::min(work.sequences * ((work.longest * work.group + size - 1) / size),
+                  work.rows * work.group / size + work.sequences);
 }
 
 struct TilePlace {
-  int sequence = -1, row = 0;    // the sequence's first row
+  int sequence = -1, row = 0;   // the sequence's first row
   int vector = 0, vectors = 0;  // the tile's first vector and their number; vector v is row v / group, head v % group
 };
 
@@ -30,7 +31,8 @@ __device__ inline TilePlace find_tile(const AttentionWork& work, int index, int 
   } else {
     for (int base = 0; base < work.sequences && t.sequence < 0; base += 32) {
       const int s = base + lane;
-      const int rows = s < work.sequences ? work.begins[s + 1] - work.begins[s] : 0, own = (rows * work.group + size - 1) / size;
+      const int rows = s < work.sequences ? work.begins[s + 1] - work.begins[s] : 0,
+                own = (rows * work.group + size - 1) / size;
       int sum = own;
       for (int step = 1; step < 32; step *= 2) {
         const int other = __shfl_up_sync(~0u, sum, step);
@@ -68,9 +70,9 @@ template <int kRows> struct TileSights {
 
 // Bounds over the vectors of a tile, the same in every thread.
 struct TileBounds {
-  int low, high, end;      // shared steps lie in [low, high); nobody sees depth `end`
-  int all_low, all_high;   // in [all_low, all_high) every vector sees everything in shared steps
-  int branch;              // no row's own steps begin before this depth; INT_MAX: there are none
+  int low, high, end;     // shared steps lie in [low, high); nobody sees depth `end`
+  int all_low, all_high;  // in [all_low, all_high) every vector sees everything in shared steps
+  int branch;             // no row's own steps begin before this depth; INT_MAX: there are none
 
   template <int kRows> __device__ static TileBounds of(const TileSights<kRows>& s, int vectors) {
     TileBounds b{INT_MAX, 0, 0, 0, INT_MAX, INT_MAX};
@@ -84,10 +86,11 @@ struct TileBounds {
   }
 };
 
-// The queries of vectors [from, from + rows) of a tile, in bf16, zeros behind the last; `place(vector, chunk)` says where 16 bytes
-// go behind `to` in shared memory. `thread` of 128.
-template <int kChunks, class Place>
-__device__ void load_queries(const AttentionWork& work, const TilePlace& t, int head, int from, int rows, std::byte* to, int thread, Place place) {
+// The queries of vectors [from, from + rows) of a tile, in bf16, zeros behind the last; `place(vector, chunk)` says
+// where 16 bytes go behind `to` in shared memory. `thread` of 128.
+template <int kChunks, class Place> __device__ void load_queries(const AttentionWork& work, const TilePlace& t,
+                                                                 int head, int from, int rows, std::byte* to,
+                                                                 int thread, Place place) {
   for (int i = thread; i < rows * kChunks; i += 128) {
     const int v = i / kChunks, c = i % kChunks, at = t.vector + from + v;
     uint4 packed = {};
@@ -106,12 +109,13 @@ __device__ void load_queries(const AttentionWork& work, const TilePlace& t, int 
   }
 }
 
-// Where the keys of one step lie, held by the lanes of each warp: lane l knows depths l and l + 32 of the step. Looked up a step
-// before it is used, so that nobody waits for a page's number.
+// Where the keys of one step lie, held by the lanes of each warp: lane l knows depths l and l + 32 of the step. Looked
+// up a step before it is used, so that nobody waits for a page's number.
 struct StepPages {
   int page[2], at[2];  // -1: nobody reads it, it counts as zeros
 
-  template <class SlotAt> __device__ void look_up(const AttentionWork& work, int sequence, int step, int low, int high, SlotAt slot_of) {
+  template <class SlotAt>
+  __device__ void look_up(const AttentionWork& work, int sequence, int step, int low, int high, SlotAt slot_of) {
     const std::int32_t* table = work.tables + std::int64_t(sequence) * work.table_width;
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
@@ -123,13 +127,16 @@ struct StepPages {
     }
   }
 
-  // Copies keys and values; `place(key, chunk)` says where 16 bytes go behind `keys` and `values` in shared memory. `thread` of 128.
-  template <int kChunks, class Place>
-  __device__ void copy(const AttentionWork& work, int head, std::uint32_t keys, std::uint32_t values, int thread, Place place) const {
+  // Copies keys and values; `place(key, chunk)` says where 16 bytes go behind `keys` and `values` in shared memory.
+  // `thread` of 128.
+  template <int kChunks, class Place> __device__ void copy(const AttentionWork& work, int head, std::uint32_t keys,
+                                                           std::uint32_t values, int thread, Place place) const {
     std::int64_t offset[2];
 #pragma unroll
     for (int i = 0; i < 2; ++i)
-      offset[i] = page[i] < 0 ? -1 : page[i] * work.page_bytes + (std::int64_t(head) * work.page_rows + at[i]) * work.head_size * 2;
+      offset[i] = page[i] < 0
+                      ? -1
+                      : page[i] * work.page_bytes + (std::int64_t(head) * work.page_rows + at[i]) * work.head_size * 2;
 #pragma unroll
     for (int i = 0; i < kStep * kChunks / 128; ++i) {
       const int item = thread + i * 128, key = item / kChunks, c = item % kChunks;
@@ -156,7 +163,8 @@ template <int kRows> struct StepCursor {
   int chunk = 0;
 
   // Before the first step of chunks [begin, ...).
-  __device__ void start(int begin, const TileSights<kRows>& s, const TileBounds& b, const TilePlace& t, int group, int end) {
+  __device__ void start(int begin, const TileSights<kRows>& s, const TileBounds& b, const TilePlace& t, int group,
+                        int end) {
     chunk = begin, row = -1;
     seek(s, b, t, group, end);
   }

@@ -1,6 +1,6 @@
-// Attention of one tile of queries over a bf16 cache, on mma.sync, by a block of four warps. In a step every warp takes 16 of the
-// 64 keys for the scores, then a quarter of the head for the sum of the values, so that a key or value leaves shared memory once.
-// This room must not know how many blocks there are.
+// Attention of one tile of queries over a bf16 cache, on mma.sync, by a block of four warps. In a step every warp takes
+// 16 of the 64 keys for the scores, then a quarter of the head for the sum of the values, so that a key or value leaves
+// shared memory once. This room must not know how many blocks there are.
 #pragma once
 #include "kernels/cuda/attention_tile.cuh"
 #include "kernels/cuda/matrix_tiles.cuh"
@@ -12,7 +12,9 @@ constexpr int kTileThreads = 128;
 // kHead: numbers of a head in shared memory (a smaller one is padded by zeros); kRows: 16 kGroups vectors.
 template <int kHead, int kGroups> struct TileShared {
   static constexpr int kRows = 16 * kGroups, kChunks = kHead / 8;
-  static constexpr int kStages = kHead >= 256 || (kHead >= 96 && kGroups == 4) ? 2 : kHead >= 96 || kGroups == 4 ? 3 : 4;
+  static constexpr int kStages = kHead >= 256 || (kHead >= 96 && kGroups == 4) ? 2
+                                 : kHead >= 96 || kGroups == 4                 ? 3
+                                                                               : 4;
   struct alignas(128) Stage {
     Bf16 keys[kStep * kHead], values[kStep * kHead];
   };
@@ -27,18 +29,18 @@ template <int kHead, int kGroups> struct TileBlock {
   using Shared = TileShared<kHead, kGroups>;
   using Cursor = StepCursor<Shared::kRows>;
   static constexpr int kRows = Shared::kRows, kChunks = Shared::kChunks, kStages = Shared::kStages;
-  static constexpr int kColumns = kHead / 32;                        // 8-wide columns of the values that a warp sums
-  static constexpr bool kHold = kGroups == 1 && kHead <= 128;        // queries stay in registers
+  static constexpr int kColumns = kHead / 32;                  // 8-wide columns of the values that a warp sums
+  static constexpr bool kHold = kGroups == 1 && kHead <= 128;  // queries stay in registers
 
   const AttentionWork& work;
   Shared& shared;
   TilePlace place;
   TileBounds bounds;
-  Cursor fetched;  // the step that is copied next
-  StepPages pages;  // its
-  int head, part, end_chunk;       // kv head; chunks of this block end here
+  Cursor fetched;             // the step that is copied next
+  StepPages pages;            // its
+  int head, part, end_chunk;  // kv head; chunks of this block end here
   const int thread = int(threadIdx.x), warp = thread / 32, lane = thread % 32;
-  float sum[kGroups][kColumns][4], mass[kGroups][4], peak[kGroups][2];             // of the chunk
+  float sum[kGroups][kColumns][4], mass[kGroups][4], peak[kGroups][2];                          // of the chunk
   float total[kGroups][kColumns][4] = {}, total_mass[kGroups][2] = {}, total_peak[kGroups][2];  // of the chunks before
   Quad q_held[kHold ? kHead / 16 : 1];
 
@@ -53,13 +55,15 @@ template <int kHead, int kGroups> struct TileBlock {
       const int v = max(fetched.row * work.group - place.vector, 0);
       low = shared.sights.first[v], high = shared.sights.end[v], visible = shared.sights.visible[v];
     }
-    pages.look_up(work, place.sequence, fetched.step, low, high,
-                  [&](int depth) { return depth < visible ? depth : slot_at(work, place.row + fetched.row, visible, depth); });
+    pages.look_up(work, place.sequence, fetched.step, low, high, [&](int depth) {
+      return depth < visible ? depth : slot_at(work, place.row + fetched.row, visible, depth);
+    });
   }
 
   __device__ void fetch(int stage) {
     if (!fetched.done(end_chunk)) {
-      pages.copy<kChunks>(work, head, shared_address(shared.stages[stage].keys), shared_address(shared.stages[stage].values), thread, swizzled<kChunks>);
+      pages.copy<kChunks>(work, head, shared_address(shared.stages[stage].keys),
+                          shared_address(shared.stages[stage].values), thread, swizzled<kChunks>);
       fetched.advance(shared.sights, bounds, place, work.group, end_chunk);
       look_up();
     }
@@ -79,12 +83,15 @@ template <int kHead, int kGroups> struct TileBlock {
       for (int i = 0; i < 8; ++i) s[g][i / 4][i % 4] = 0;
 #pragma unroll
     for (int k = 0; k < kHead / 16; ++k) {
-      const Quad b = load_quad(keys + swizzled<kChunks>(warp * 16 + (lane & 7) + (lane >> 4) * 8, k * 2 + (lane >> 3 & 1)));
+      const Quad b =
+          load_quad(keys + swizzled<kChunks>(warp * 16 + (lane & 7) + (lane >> 4) * 8, k * 2 + (lane >> 3 & 1)));
 #pragma unroll
       for (int g = 0; g < kGroups; ++g) {
         Quad a;
-        if constexpr (kHold) a = q_held[k];
-        else a = q_quad(g, k);
+        if constexpr (kHold)
+          a = q_held[k];
+        else
+          a = q_quad(g, k);
         multiply_add(s[g][0], a, b.r[0], b.r[1]);
         multiply_add(s[g][1], a, b.r[2], b.r[3]);
       }
@@ -101,7 +108,9 @@ template <int kHead, int kGroups> struct TileBlock {
       for (int h = 0; h < 2; ++h) {
         const int v = g * 16 + lane / 4 + h * 8;
         const bool own = at.row >= 0 && (place.vector + v) / work.group == at.row && v < place.vectors;
-        const int low = shared.sights.first[v], high = at.row < 0 ? shared.sights.common[v] : own ? shared.sights.end[v] : 0;
+        const int low = shared.sights.first[v], high = at.row < 0 ? shared.sights.common[v]
+                                                       : own      ? shared.sights.end[v]
+                                                                  : 0;
 #pragma unroll
         for (int i = 0; i < 4; ++i) {
           const int d = depth + i / 2 * 8 + i % 2;
@@ -132,7 +141,8 @@ template <int kHead, int kGroups> struct TileBlock {
 #pragma unroll
       for (int h = 0; h < 2; ++h) {
         const int v = g * 16 + h * 8 + lane / 4;
-        const float most = fmaxf(fmaxf(shared.peaks[0][v], shared.peaks[1][v]), fmaxf(shared.peaks[2][v], shared.peaks[3][v]));
+        const float most =
+            fmaxf(fmaxf(shared.peaks[0][v], shared.peaks[1][v]), fmaxf(shared.peaks[2][v], shared.peaks[3][v]));
         const float now = fmaxf(peak[g][h], most), keep = rescale(peak[g][h], now, work.scale);
         const float base = now == kUnseen ? 0.0f : now * work.scale;
         peak[g][h] = now;
@@ -141,8 +151,10 @@ template <int kHead, int kGroups> struct TileBlock {
         mass[g][h * 2] *= keep, mass[g][h * 2 + 1] *= keep;
 #pragma unroll
         for (int j = 0; j < 2; ++j) {
-          const float low = exp2_fast(__fmaf_rn(s[g][j][h * 2], work.scale, -base)), high = exp2_fast(__fmaf_rn(s[g][j][h * 2 + 1], work.scale, -base));
-          *reinterpret_cast<std::uint32_t*>(reinterpret_cast<std::byte*>(shared.weights) + swizzled<8>(v, warp * 2 + j) + lane % 4 * 4) = pack_bf16(low, high);
+          const float low = exp2_fast(__fmaf_rn(s[g][j][h * 2], work.scale, -base)),
+                      high = exp2_fast(__fmaf_rn(s[g][j][h * 2 + 1], work.scale, -base));
+          *reinterpret_cast<std::uint32_t*>(reinterpret_cast<std::byte*>(shared.weights) +
+                                            swizzled<8>(v, warp * 2 + j) + lane % 4 * 4) = pack_bf16(low, high);
         }
       }
     }
@@ -235,8 +247,10 @@ template <int kHead, int kGroups> struct TileBlock {
           const int column = (warp * kColumns + n) * 8 + lane % 4 * 2;
           if (column >= work.head_size) continue;
           const float low = total[g][n][h * 2] * inverse, high = total[g][n][h * 2 + 1] * inverse;
-          if (work.q_bf16) *reinterpret_cast<std::uint32_t*>(static_cast<Bf16*>(work.out) + at + column) = pack_bf16(low, high);
-          else *reinterpret_cast<float2*>(static_cast<float*>(work.out) + at + column) = {low, high};
+          if (work.q_bf16)
+            *reinterpret_cast<std::uint32_t*>(static_cast<Bf16*>(work.out) + at + column) = pack_bf16(low, high);
+          else
+            *reinterpret_cast<float2*>(static_cast<float*>(work.out) + at + column) = {low, high};
         }
       }
     }
@@ -262,7 +276,8 @@ template <int kHead, int kGroups> struct TileBlock {
     look_up();
     wait_for_earlier();
     for (int i = 0; i < kStages - 1; ++i) fetch(i);
-    load_queries<kChunks>(work, place, head, 0, kRows, reinterpret_cast<std::byte*>(shared.q), thread, swizzled<kChunks>);
+    load_queries<kChunks>(work, place, head, 0, kRows, reinterpret_cast<std::byte*>(shared.q), thread,
+                          swizzled<kChunks>);
     clear_chunk();
     for (int g = 0; g < kGroups; ++g) total_peak[g][0] = total_peak[g][1] = kUnseen;
     __syncthreads();
@@ -289,12 +304,15 @@ template <int kHead, int kGroups> struct TileBlock {
   }
 };
 
-template <int kHead, int kGroups> __global__ void __launch_bounds__(kTileThreads, kHead >= 256 ? 1 : 2) attend_tiles(const __grid_constant__ AttentionWork work) {
+template <int kHead, int kGroups> __global__ void __launch_bounds__(kTileThreads, kHead >= 256 ? 1 : 2)
+    attend_tiles(const __grid_constant__ AttentionWork work) {
   extern __shared__ __align__(128) std::byte memory[];
   TileBlock<kHead, kGroups> block(work, *reinterpret_cast<TileShared<kHead, kGroups>*>(memory));
   let_later_start();
-  if (block.open()) block.run();
-  else wait_for_earlier();
+  if (block.open())
+    block.run();
+  else
+    wait_for_earlier();
 }
 
 }  // namespace foretoken

@@ -1,12 +1,12 @@
-// y = x W^T + b by cuBLASLt, sums in f32 (no TF32). Row-major [out, in] is column-major [in, out], so y^T = W x^T with W transposed.
-// Invariant numerics: every algorithm without split-K adds in the same order, whatever its tile (measured), so the matrix is cut into
-// the slices that splits_of() gives, each slice is a product of its own, and a kernel adds the slices in order.
-#include "kernels/cuda/blas.cuh"
+// y = x W^T + b by cuBLASLt, sums in f32 (no TF32). Row-major [out, in] is column-major [in, out], so y^T = W x^T with
+// W transposed. Invariant numerics: every algorithm without split-K adds in the same order, whatever its tile
+// (measured), so the matrix is cut into the slices that splits_of() gives, each slice is a product of its own, and a
+// kernel adds the slices in order.
+#include <algorithm>
 
 #include <cublasLt.h>
 
-#include <algorithm>
-
+#include "kernels/cuda/blas.cuh"
 #include "kernels/cuda/elementwise.cuh"
 #include "kernels/cuda/products.cuh"
 
@@ -15,16 +15,18 @@ namespace {
 
 constexpr std::int64_t kWorkspace = 64 << 20;
 
-void check_blas(cublasStatus_t status, const std::string& operation, std::source_location where = std::source_location::current()) {
+void check_blas(cublasStatus_t status, const std::string& operation,
+                std::source_location where = std::source_location::current()) {
   if (status == CUBLAS_STATUS_SUCCESS) return;
-  throw Error("cuda: cuBLASLt: " + operation + " failed: " + cublasLtGetStatusString(status) + " (" + where.file_name() + ":" + std::to_string(where.line()) + ")");
+  throw Error("cuda: cuBLASLt: " + operation + " failed: " + cublasLtGetStatusString(status) + " (" +
+              where.file_name() + ":" + std::to_string(where.line()) + ")");
 }
 
 cudaDataType data_type(DType t) { return t == DType::f32 ? CUDA_R_32F : CUDA_R_16BF; }
 
 // y[r, o] = p[0, r, o] + p[1, r, o] + ... + bias[o] (+ y[r, o]); p f32 [slices, rows, out].
-template <class Y>
-__global__ void add_slices_kernel(const float* p, int slices, std::int64_t slice, const float* bias, Y* y, std::int64_t y_stride, int out, bool adds) {
+template <class Y> __global__ void add_slices_kernel(const float* p, int slices, std::int64_t slice, const float* bias,
+                                                     Y* y, std::int64_t y_stride, int out, bool adds) {
   let_later_start();
   wait_for_earlier();
   const int o = int(blockIdx.x * blockDim.x + threadIdx.x);
@@ -37,7 +39,8 @@ __global__ void add_slices_kernel(const float* p, int slices, std::int64_t slice
   from_float(to, adds ? to_float(to) + sum : sum);
 }
 
-template <class T> __global__ void differ_kernel(const T* a, const T* b, int width, std::int64_t stride, std::int32_t* differs) {
+template <class T>
+__global__ void differ_kernel(const T* a, const T* b, int width, std::int64_t stride, std::int32_t* differs) {
   const int o = int(blockIdx.x * blockDim.x + threadIdx.x);
   if (o < width && a[blockIdx.y * stride + o] != b[blockIdx.y * stride + o]) *differs = 1;
 }
@@ -54,7 +57,8 @@ struct Blas::Plan {
   cublasLtMatmulDesc_t operation = nullptr;
   cublasLtMatrixLayout_t w = nullptr, x = nullptr, y = nullptr;
   cublasLtMatmulAlgo_t algorithm = {};
-  cublasLtMatmulAlgo_t alike[6];  // where `algorithm` does not split K, others that do not: they give the same bits (measured, and compared)
+  cublasLtMatmulAlgo_t alike[6];  // where `algorithm` does not split K, others that do not: they give the same bits
+                                  // (measured, and compared)
   int likes = 0;
 
   ~Plan() {
@@ -65,12 +69,16 @@ struct Blas::Plan {
 
 namespace {
 
-cublasLtMatrixLayout_t layout(cudaDataType type, std::int64_t rows, std::int64_t columns, std::int64_t stride, int count, std::int64_t step) {
+cublasLtMatrixLayout_t layout(cudaDataType type, std::int64_t rows, std::int64_t columns, std::int64_t stride,
+                              int count, std::int64_t step) {
   cublasLtMatrixLayout_t made = nullptr;
-  check_blas(cublasLtMatrixLayoutCreate(&made, type, std::uint64_t(rows), std::uint64_t(columns), stride), "describing a matrix");
+  check_blas(cublasLtMatrixLayoutCreate(&made, type, std::uint64_t(rows), std::uint64_t(columns), stride),
+             "describing a matrix");
   if (count > 1) {
-    check_blas(cublasLtMatrixLayoutSetAttribute(made, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &count, sizeof count), "describing a matrix");
-    check_blas(cublasLtMatrixLayoutSetAttribute(made, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &step, sizeof step), "describing a matrix");
+    check_blas(cublasLtMatrixLayoutSetAttribute(made, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &count, sizeof count),
+               "describing a matrix");
+    check_blas(cublasLtMatrixLayoutSetAttribute(made, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &step, sizeof step),
+               "describing a matrix");
   }
   return made;
 }
@@ -78,7 +86,9 @@ cublasLtMatrixLayout_t layout(cudaDataType type, std::int64_t rows, std::int64_t
 bool splits_k(const cublasLtMatmulAlgo_t& algorithm) {
   std::int32_t splits = 0;
   std::size_t written = 0;
-  check_blas(cublasLtMatmulAlgoConfigGetAttribute(&algorithm, CUBLASLT_ALGO_CONFIG_SPLITK_NUM, &splits, sizeof splits, &written), "reading an algorithm");
+  check_blas(cublasLtMatmulAlgoConfigGetAttribute(&algorithm, CUBLASLT_ALGO_CONFIG_SPLITK_NUM, &splits, sizeof splits,
+                                                  &written),
+             "reading an algorithm");
   return splits > 1;
 }
 
@@ -92,8 +102,10 @@ struct Preference {
       check_blas(cublasLtMatmulPreferenceSetAttribute(it, a, value, size), "making a preference");
     };
     set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &workspace, sizeof workspace);
-    set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, &bytes, sizeof bytes), set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, &bytes, sizeof bytes);
-    set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, &bytes, sizeof bytes), set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, &bytes, sizeof bytes);
+    set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, &bytes, sizeof bytes),
+        set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, &bytes, sizeof bytes);
+    set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, &bytes, sizeof bytes),
+        set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, &bytes, sizeof bytes);
   }
   ~Preference() { (void)cublasLtMatmulPreferenceDestroy(it); }
 };
@@ -116,7 +128,9 @@ const Blas::Plan& Blas::plan(const Shape3& s, const Tensor& x, const Tensor& mat
   auto made = std::make_unique<Plan>();
   check_blas(cublasLtMatmulDescCreate(&made->operation, CUBLAS_COMPUTE_32F, CUDA_R_32F), "describing a product");
   const cublasOperation_t transposed = CUBLAS_OP_T;
-  check_blas(cublasLtMatmulDescSetAttribute(made->operation, CUBLASLT_MATMUL_DESC_TRANSA, &transposed, sizeof transposed), "describing a product");
+  check_blas(
+      cublasLtMatmulDescSetAttribute(made->operation, CUBLASLT_MATMUL_DESC_TRANSA, &transposed, sizeof transposed),
+      "describing a product");
   const std::int64_t slice = s.in / s.slices;
   made->w = layout(data_type(s.type), slice, s.out, s.in, s.slices, slice);
   made->x = layout(data_type(s.type), slice, s.rows, s.in, s.slices, slice);
@@ -125,19 +139,23 @@ const Blas::Plan& Blas::plan(const Shape3& s, const Tensor& x, const Tensor& mat
   constexpr int kMost = 32;
   static thread_local cublasLtMatmulHeuristicResult_t found[kMost];
   int count = 0;
-  check_blas(cublasLtMatmulAlgoGetHeuristic(static_cast<cublasLtHandle_t>(handle_), made->operation, made->w, made->x, made->y, made->y, preference.it, kMost,
-                                            found, &count), "choosing an algorithm");
+  check_blas(cublasLtMatmulAlgoGetHeuristic(static_cast<cublasLtHandle_t>(handle_), made->operation, made->w, made->x,
+                                            made->y, made->y, preference.it, kMost, found, &count),
+             "choosing an algorithm");
   int chosen = 0;
   if (backend_.invariant())
     while (chosen < count && splits_k(found[chosen].algo)) ++chosen;
   if (chosen >= count)
-    throw Error("cuda: cuBLASLt knows no " + std::string(backend_.invariant() ? "invariant " : "") + "algorithm for " + std::to_string(s.rows) + " rows and a matrix [" +
-                std::to_string(s.out) + ", " + std::to_string(s.in) + "]; use \"numerics\": \"fast\" or another shape");
+    throw Error("cuda: cuBLASLt knows no " + std::string(backend_.invariant() ? "invariant " : "") + "algorithm for " +
+                std::to_string(s.rows) + " rows and a matrix [" + std::to_string(s.out) + ", " + std::to_string(s.in) +
+                "]; use \"numerics\": \"fast\" or another shape");
   made->algorithm = found[chosen].algo;
   for (int i = 0; i < count && made->likes < 6 && !splits_k(made->algorithm); ++i)
     if (!splits_k(found[i].algo)) made->alike[made->likes++] = found[i].algo;
-  constexpr std::int64_t kFewest = 24, kMostRows = 512, kLeast = 1 << 21;  // elsewhere the library's own choice is as good, or it is not asked
-  const bool matters = s.type == DType::bf16 && s.rows >= kFewest && s.rows <= kMostRows && s.rows % 8 == 0 && s.out * s.in >= kLeast;
+  constexpr std::int64_t kFewest = 24, kMostRows = 512,
+                         kLeast = 1 << 21;  // elsewhere the library's own choice is as good, or it is not asked
+  const bool matters =
+      s.type == DType::bf16 && s.rows >= kFewest && s.rows <= kMostRows && s.rows % 8 == 0 && s.out * s.in >= kLeast;
   if (matters && made->likes > 1 && !backend_.recording()) choose(*made, s, x, matrix);
   known = std::move(made);
   return *known;
@@ -148,7 +166,8 @@ void Blas::choose(Plan& p, const Shape3& s, const Tensor& x, const Tensor& matri
   const Shape room{s.slices * s.rows * s.y_stride};
   Tensor first, mine, differs;
   try {
-    first = backend_.allocate(room, s.y_type), mine = backend_.allocate(room, s.y_type), differs = backend_.allocate({1}, DType::i32);
+    first = backend_.allocate(room, s.y_type), mine = backend_.allocate(room, s.y_type),
+    differs = backend_.allocate({1}, DType::i32);
   } catch (const Error&) {  // there is no room to compare; the library's own choice stays
     return;
   }
@@ -159,10 +178,13 @@ void Blas::choose(Plan& p, const Shape3& s, const Tensor& x, const Tensor& matri
     void* const y = i == 0 ? first.raw() : mine.raw();
     float time = 1e30f;
     for (int k = 0; k < kTimes; ++k) {
-      check(cudaMemsetAsync(workspace_.raw(), 0, std::size_t(kWorkspace), stream), "emptying the cache");  // L2 is smaller
+      check(cudaMemsetAsync(workspace_.raw(), 0, std::size_t(kWorkspace), stream),
+            "emptying the cache");  // L2 is smaller
       const Mark from = backend_.mark();
-      check_blas(cublasLtMatmul(static_cast<cublasLtHandle_t>(handle_), p.operation, &one, matrix.raw(), p.w, x.raw(), p.x, &zero, y, p.y, y, p.y,
-                                &p.alike[i], workspace_.raw(), std::size_t(kWorkspace), stream), "a product");
+      check_blas(
+          cublasLtMatmul(static_cast<cublasLtHandle_t>(handle_), p.operation, &one, matrix.raw(), p.w, x.raw(), p.x,
+                         &zero, y, p.y, y, p.y, &p.alike[i], workspace_.raw(), std::size_t(kWorkspace), stream),
+          "a product");
       const Mark to = backend_.mark();
       check(cudaStreamSynchronize(stream), "timing a product");
       time = std::min(time, float(backend_.seconds(from, to)));
@@ -179,11 +201,14 @@ bool Blas::differ(const Tensor& a, const Tensor& b, const Tensor& flag, const Sh
   check(cudaMemsetAsync(flag.raw(), 0, sizeof differs, stream), "comparing products");
   const auto compare = [&](auto* bits) {
     using T = std::remove_pointer_t<decltype(bits)>;
-    launch_kernel("comparing products", stream, {dim3(unsigned(blocks_for(s.out, 256)), unsigned(rows)), 256}, differ_kernel<T>, static_cast<const T*>(a.raw()),
-                  static_cast<const T*>(b.raw()), int(s.out), s.y_stride, flag.data<std::int32_t>());
+    launch_kernel("comparing products", stream, {dim3(unsigned(blocks_for(s.out, 256)), unsigned(rows)), 256},
+                  differ_kernel<T>, static_cast<const T*>(a.raw()), static_cast<const T*>(b.raw()), int(s.out),
+                  s.y_stride, flag.data<std::int32_t>());
   };
-  if (s.y_type == DType::f32) compare(static_cast<std::uint32_t*>(nullptr));
-  else compare(static_cast<std::uint16_t*>(nullptr));
+  if (s.y_type == DType::f32)
+    compare(static_cast<std::uint32_t*>(nullptr));
+  else
+    compare(static_cast<std::uint16_t*>(nullptr));
   check(cudaMemcpyAsync(&differs, flag.raw(), sizeof differs, cudaMemcpyDeviceToHost, stream), "comparing products");
   check(cudaStreamSynchronize(stream), "comparing products");
   return differs != 0;
@@ -192,24 +217,32 @@ bool Blas::differ(const Tensor& a, const Tensor& b, const Tensor& flag, const Sh
 void Blas::multiply(const Shape3& shape, void* y, const Tensor& x, const Tensor& matrix, bool adds) {
   const Plan& p = plan(shape, x, matrix);
   const float one = 1, beta = adds ? 1 : 0;
-  check_blas(cublasLtMatmul(static_cast<cublasLtHandle_t>(handle_), p.operation, &one, matrix.raw(), p.w, x.raw(), p.x, &beta, y, p.y, y, p.y, &p.algorithm,
-                            workspace_.raw(), std::size_t(kWorkspace), backend_.cuda_stream()), "a product");
+  check_blas(
+      cublasLtMatmul(static_cast<cublasLtHandle_t>(handle_), p.operation, &one, matrix.raw(), p.w, x.raw(), p.x, &beta,
+                     y, p.y, y, p.y, &p.algorithm, workspace_.raw(), std::size_t(kWorkspace), backend_.cuda_stream()),
+      "a product");
 }
 
 void Blas::run(const Tensor& y, const Tensor& x, const Tensor& matrix, const Tensor& bias, bool adds) {
   const std::int64_t rows = x.dim(0), out = matrix.dim(0), in = matrix.dim(1);
   const int slices = backend_.invariant() ? splits_of(out, in) : 1;
   if (slices == 1 && !bias)
-    return multiply({out, in, rows, y.row_stride(), matrix.dtype(), y.dtype(), 1, alignment_of({y.raw(), x.raw(), matrix.raw()})}, y.raw(), x, matrix, adds);
+    return multiply(
+        {out, in, rows, y.row_stride(), matrix.dtype(), y.dtype(), 1, alignment_of({y.raw(), x.raw(), matrix.raw()})},
+        y.raw(), x, matrix, adds);
   const Tensor partial = backend_.allocate({slices, rows, out}, DType::f32);
-  multiply({out, in, rows, out, matrix.dtype(), DType::f32, slices, alignment_of({partial.raw(), x.raw(), matrix.raw()})}, partial.raw(), x, matrix, false);
+  multiply(
+      {out, in, rows, out, matrix.dtype(), DType::f32, slices, alignment_of({partial.raw(), x.raw(), matrix.raw()})},
+      partial.raw(), x, matrix, false);
   with_type("a product", y.dtype(), [&](auto* type) {
     using Y = std::remove_pointer_t<decltype(type)>;
     constexpr std::int64_t kMost = 32768;  // rows of a grid
     for (std::int64_t r = 0; r < rows; r += kMost)
-      launch_kernel("adding slices", backend_.cuda_stream(), {dim3(blocks_for(out, 256), unsigned(std::min(kMost, rows - r))), 256, 0, 1, backend_.overlaps()},
-                    add_slices_kernel<Y>, partial.data<float>() + r * out, slices, rows * out, bias ? bias.data<float>() : nullptr, y.data<Y>() + r * y.row_stride(),
-                    y.row_stride(), int(out), adds);
+      launch_kernel("adding slices", backend_.cuda_stream(),
+                    {dim3(blocks_for(out, 256), unsigned(std::min(kMost, rows - r))), 256, 0, 1, backend_.overlaps()},
+                    add_slices_kernel<Y>, partial.data<float>() + r * out, slices, rows * out,
+                    bias ? bias.data<float>() : nullptr, y.data<Y>() + r * y.row_stride(), y.row_stride(), int(out),
+                    adds);
   });
 }
 

@@ -1,11 +1,11 @@
-// The crew of one row: a cluster of thread blocks (one block before architecture 90) that reads one row of a vocabulary together.
-// Its sums follow the tree of law.h, whatever the number of blocks. Every verb is collective: all threads of the crew call it
-// and all get the same answer. This room knows rows of numbers; it must not know laws or draws.
+// The crew of one row: a cluster of thread blocks (one block before architecture 90) that reads one row of a vocabulary
+// together. Its sums follow the tree of law.h, whatever the number of blocks. Every verb is collective: all threads of
+// the crew call it and all get the same answer. This room knows rows of numbers; it must not know laws or draws.
 #pragma once
-#include <cooperative_groups.h>
-
 #include <cstdint>
 #include <utility>
+
+#include <cooperative_groups.h>
 
 #include "kernels/cuda/device.cuh"
 #include "kernels/law.h"
@@ -14,10 +14,10 @@ namespace foretoken {
 
 constexpr int kCrewThreads = 512;  // of one block
 constexpr int kCrewWarps = kCrewThreads / 32;
-constexpr int kMostBlocks = 8;     // of one crew
+constexpr int kMostBlocks = 8;  // of one crew
 
-// What the threads of a block share, one in each block. Two of whatever other blocks write to: a block may be one verb ahead of
-// another, never two.
+// What the threads of a block share, one in each block. Two of whatever other blocks write to: a block may be one verb
+// ahead of another, never two.
 struct CrewRoom {
   struct alignas(16) Slot {
     std::uint32_t word[4];
@@ -27,8 +27,8 @@ struct CrewRoom {
   double total;
 };
 
-// How a kernel of crews begins. Nobody may write to the shared memory of a block that has not started yet: all blocks of a crew
-// meet here, which takes no time of its own where there are earlier kernels to wait for.
+// How a kernel of crews begins. Nobody may write to the shared memory of a block that has not started yet: all blocks
+// of a crew meet here, which takes no time of its own where there are earlier kernels to wait for.
 __device__ inline void begin_crew() {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   const auto cluster = cooperative_groups::this_cluster();
@@ -48,8 +48,9 @@ template <class F> struct Along {
 };
 template <class F> __device__ Along<F> along(const F& f, Token begin, int stride, int) { return {f, begin, stride}; }
 
-// sum + v[0] + ... + v[n - 1] in order, by one thread that reads ahead of its additions; if they are kept, to[i] is the sum up to
-// v[i]. `v` begins at 16 bytes and is zero from n to the next multiple of kSumAhead, up to which `to` is written; `to` may be `v`.
+// sum + v[0] + ... + v[n - 1] in order, by one thread that reads ahead of its additions; if they are kept, to[i] is the
+// sum up to v[i]. `v` begins at 16 bytes and is zero from n to the next multiple of kSumAhead, up to which `to` is
+// written; `to` may be `v`.
 constexpr int kSumAhead = 4;
 template <bool kKept> __device__ double running_sum(double sum, const double* v, double* to, int n) {
   const auto two = [&](int i) { return *reinterpret_cast<const double2*>(v + i); };
@@ -60,7 +61,8 @@ template <bool kKept> __device__ double running_sum(double sum, const double* v,
     if (i + kSumAhead < n) low = two(i + 4), high = two(i + 6);
     const double s0 = add(sum, a.x), s1 = add(s0, a.y), s2 = add(s1, b.x);
     sum = add(s2, b.y);
-    if constexpr (kKept) *reinterpret_cast<double2*>(to + i) = {s0, s1}, *reinterpret_cast<double2*>(to + i + 2) = {s2, sum};
+    if constexpr (kKept)
+      *reinterpret_cast<double2*>(to + i) = {s0, s1}, *reinterpret_cast<double2*>(to + i + 2) = {s2, sum};
   }
   return sum;
 }
@@ -70,13 +72,16 @@ class Crew {
   // Dynamic shared memory that a block needs.
   static std::size_t bytes(int vocab) { return 3 * sizeof(double) * std::size_t(room_for(vocab)); }
 
-  __device__ Crew(CrewRoom& room, double* sums, int vocab) : room_(&room), sums_(sums), vocab_(vocab), tiles_((vocab + kTile - 1) / kTile) {
+  __device__ Crew(CrewRoom& room, double* sums, int vocab)
+      : room_(&room), sums_(sums), vocab_(vocab), tiles_((vocab + kTile - 1) / kTile) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-    rank_ = int(cooperative_groups::this_cluster().block_rank()), size_ = int(cooperative_groups::this_cluster().num_blocks());
+    rank_ = int(cooperative_groups::this_cluster().block_rank()),
+    size_ = int(cooperative_groups::this_cluster().num_blocks());
 #endif
     const int each = (tiles_ + size_ - 1) / size_;
     first_ = min(tiles_, rank_ * each), last_ = min(tiles_, first_ + each);
-    for (int i = tiles_ + int(threadIdx.x); i < room_for(vocab); i += kCrewThreads) sums_[i] = sums_[room_for(vocab) + i] = 0;
+    for (int i = tiles_ + int(threadIdx.x); i < room_for(vocab); i += kCrewThreads)
+      sums_[i] = sums_[room_for(vocab) + i] = 0;
   }
 
   __device__ int row() const { return int(blockIdx.x) / size_; }  // which row this crew works on
@@ -113,11 +118,12 @@ class Crew {
     }
     for (int x = rest + int(threadIdx.x); x < end; x += kCrewThreads) f(x, values[x]);
   }
-  // f(x, n) for the tokens x .. x + n - 1 of this block, n <= 4, in each thread in ascending order; the threads of a warp call it
-  // together, some perhaps with n == 0. x is a multiple of 4.
+  // f(x, n) for the tokens x .. x + n - 1 of this block, n <= 4, in each thread in ascending order; the threads of a
+  // warp call it together, some perhaps with n == 0. x is a multiple of 4.
   template <class F> __device__ void for_quads(F f) const {
     const int end = min(vocab_, last_ * kTile), lane = int(threadIdx.x) % 32;
-    for (int x = first_ * kTile + 4 * (int(threadIdx.x) - lane); x < end; x += 4 * kCrewThreads) f(x + 4 * lane, max(0, min(4, end - x - 4 * lane)));
+    for (int x = first_ * kTile + 4 * (int(threadIdx.x) - lane); x < end; x += 4 * kCrewThreads)
+      f(x + 4 * lane, max(0, min(4, end - x - 4 * lane)));
   }
 
   // op over the v of all threads, for an op that is associative, commutative and exact.
@@ -136,7 +142,8 @@ class Crew {
     return v;
   }
 
-  // The tile_sum of f in every tile, [tiles()], in this block's memory: it is the block's own until the verb after the next one.
+  // The tile_sum of f in every tile, [tiles()], in this block's memory: it is the block's own until the verb after the
+  // next one.
   template <class F> __device__ double* tile_sums(const F& f) {
     turn_ ^= 1;
     double* const sums = sums_ + turn_ * room_for(vocab_);
@@ -151,7 +158,8 @@ class Crew {
     return sums;
   }
 
-  // Room for the sums of all tiles up to each, in this block's memory, and who filled it last: null where nobody may rely on it.
+  // Room for the sums of all tiles up to each, in this block's memory, and who filled it last: null where nobody may
+  // rely on it.
   __device__ double* running() { return sums_ + 2 * room_for(vocab_); }
   const void* running_of = nullptr;
 
@@ -164,7 +172,9 @@ class Crew {
   }
 
  private:
-  __host__ __device__ static int room_for(int vocab) { return ((vocab + kTile - 1) / kTile + kSumAhead - 1) / kSumAhead * kSumAhead; }
+  __host__ __device__ static int room_for(int vocab) {
+    return ((vocab + kTile - 1) / kTile + kSumAhead - 1) / kSumAhead * kSumAhead;
+  }
 
   // One of the eight accumulators of a tile: f(begin) + f(begin + 8) + ... in order.
   template <class F> __device__ static double accumulate(const F& f, int begin, int vocab) {
@@ -211,7 +221,8 @@ class Crew {
 };
 
 class Backend;
-// Blocks, threads and shared memory for crews that work on `rows` rows of a vocabulary, one block a multiprocessor while there are enough.
+// Blocks, threads and shared memory for crews that work on `rows` rows of a vocabulary, one block a multiprocessor
+// while there are enough.
 Grid crew_grid(const Backend& backend, int rows, int vocab);
 
 }  // namespace foretoken

@@ -1,9 +1,8 @@
 // The backend itself: which GPU, its stream, and how forwards are padded.
-#include "kernels/cuda/cuda_backend.cuh"
-
 #include <algorithm>
 
 #include "kernels/cuda/attention.cuh"
+#include "kernels/cuda/cuda_backend.cuh"
 #include "kernels/cuda/memory.cuh"
 #include "kernels/cuda/products.cuh"
 #include "kernels/cuda/replay.cuh"
@@ -25,7 +24,8 @@ void expect_device(int device) {
                 " GPUs, numbered from 0; choose one of them, or \"device\": \"cpu\"");
 }
 
-// What this GPU would run says for what it was built: its attributes the architecture, its shared memory the instructions of 90a.
+// What this GPU would run says for what it was built: its attributes the architecture, its shared memory the
+// instructions of 90a.
 __global__ void built_probe() {
 #if defined(__CUDA_ARCH__) && defined(FORETOKEN_WARPGROUPS)
   __shared__ volatile int there[32];
@@ -43,7 +43,9 @@ Built what_is_built(const std::string& gpu) {
   const cudaError_t status = cudaFuncGetAttributes(&probe, built_probe);
   if (status == cudaErrorNoKernelImageForDevice || status == cudaErrorInvalidDeviceFunction) {
     (void)cudaGetLastError();  // must not meet the next call
-    throw Error("device cuda: " + gpu + " can run none of the kernels that were built; build on that machine, or set CMAKE_CUDA_ARCHITECTURES, or use \"device\": \"cpu\"");
+    throw Error("device cuda: " + gpu +
+                " can run none of the kernels that were built; build on that machine, or set CMAKE_CUDA_ARCHITECTURES, "
+                "or use \"device\": \"cpu\"");
   }
   check(status, "looking for kernels that this GPU can run");
   return {probe.ptxVersion, probe.sharedSizeBytes > 0};
@@ -60,23 +62,29 @@ CudaBackend::CudaBackend(const CudaOptions& options) : options_(options) {
   check(cudaGetDeviceProperties(&properties, options.device), "reading the GPU's properties");
   multiprocessors_ = properties.multiProcessorCount;
   const int gpu = properties.major * 10 + properties.minor;
-  shared_memory_ = std::int64_t(properties.sharedMemPerBlockOptin), multiprocessor_memory_ = std::int64_t(properties.sharedMemPerMultiprocessor);
+  shared_memory_ = std::int64_t(properties.sharedMemPerBlockOptin),
+  multiprocessor_memory_ = std::int64_t(properties.sharedMemPerMultiprocessor);
   if (gpu < 80)
     throw Error(std::string("device cuda: ") + properties.name + " has architecture " + std::to_string(gpu) +
                 ", and the kernels need 80 (Ampere) or later; use \"device\": \"cpu\"");
   int driver = 0, runtime = 0;
   check(cudaDriverGetVersion(&driver), "asking for the driver's version");
   check(cudaRuntimeGetVersion(&runtime), "asking for the runtime's version");
-  machine_ = std::string(properties.name) + ", " + std::to_string(multiprocessors_) + " multiprocessors, CUDA " + version(runtime) + ", driver for CUDA " + version(driver);
+  machine_ = std::string(properties.name) + ", " + std::to_string(multiprocessors_) + " multiprocessors, CUDA " +
+             version(runtime) + ", driver for CUDA " + version(driver);
   const Built built = what_is_built(properties.name);
   architecture_ = std::min(gpu, built.architecture), warpgroups_ = gpu == 90 && built.warpgroups;
-  if (gpu >= 90 && architecture_ < 90) machine_ += ", built without architecture " + std::to_string(gpu) + " and so slow (building on this machine mends it)";
-  else if (gpu == 90 && !warpgroups_) machine_ += ", built without architecture 90a and so slow (CMAKE_CUDA_ARCHITECTURES=90a-real mends it)";
+  if (gpu >= 90 && architecture_ < 90)
+    machine_ +=
+        ", built without architecture " + std::to_string(gpu) + " and so slow (building on this machine mends it)";
+  else if (gpu == 90 && !warpgroups_)
+    machine_ += ", built without architecture 90a and so slow (CMAKE_CUDA_ARCHITECTURES=90a-real mends it)";
   cluster_ = architecture_ >= 90 ? attention_cluster(shared_memory_) : 1;
   check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "making a stream");
   memory_ = std::make_shared<CudaMemory>(options.device);
   transfers_ = std::make_unique<CudaTransfers>(stream_, overlaps());
-  const std::size_t replays = options.most_replays > 0 ? std::size_t(options.most_replays) : std::max<std::size_t>(properties.totalGlobalMem >> 27, 256);
+  const std::size_t replays = options.most_replays > 0 ? std::size_t(options.most_replays)
+                                                       : std::max<std::size_t>(properties.totalGlobalMem >> 27, 256);
   replays_ = std::make_unique<CudaReplays>(stream_, *memory_, replays, options.compare_replays);
   products_ = std::make_unique<CudaProducts>(*this);
 }
@@ -87,7 +95,10 @@ CudaBackend::~CudaBackend() {
   (void)cudaStreamDestroy(stream_);
 }
 
-std::string CudaBackend::description() const { return machine_ + (options_.invariant ? ", invariant" : ", fast") + (replays_->compares() ? ", replays compared" : ""); }
+std::string CudaBackend::description() const {
+  return machine_ + (options_.invariant ? ", invariant" : ", fast") +
+         (replays_->compares() ? ", replays compared" : "");
+}
 
 // Few sizes, close together where rows are few and cost time each.
 int CudaBackend::padded(int n) const {
@@ -103,6 +114,8 @@ int CudaBackend::padded(int n) const {
   return power;
 }
 
-std::unique_ptr<Backend> make_cuda_backend(const CudaOptions& options) { return std::make_unique<CudaBackend>(options); }
+std::unique_ptr<Backend> make_cuda_backend(const CudaOptions& options) {
+  return std::make_unique<CudaBackend>(options);
+}
 
 }  // namespace foretoken

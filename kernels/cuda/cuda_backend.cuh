@@ -1,13 +1,13 @@
-// class CudaBackend: the operations on one GPU, each in a file of its own, all on one stream, behind the host. Included only by
-// the files of this folder. This room must not know models or what a token means.
+// class CudaBackend: the operations on one GPU, each in a file of its own, all on one stream, behind the host. Included
+// only by the files of this folder. This room must not know models or what a token means.
 #pragma once
-#include <cuda_runtime.h>
-
 #include <memory>
 #include <span>
 #include <string>
 #include <utility>
 #include <vector>
+
+#include <cuda_runtime.h>
 
 #include "kernels/backend.h"
 #include "kernels/cuda/cuda_backend.h"
@@ -38,38 +38,42 @@ class CudaBackend final : public Backend {
   void fetch(const Tensor& from, Tensor to) override;
   Mirror mirror(std::int64_t bytes) override;
   void push(const Mirror& mirror, std::int64_t bytes) override;
-  // Fresh device memory, u8 [bytes], that holds what `data` holds now. The host may write to `data` again at once. Not in a body
-  // that is recorded.
+  // Fresh device memory, u8 [bytes], that holds what `data` holds now. The host may write to `data` again at once. Not
+  // in a body that is recorded.
   Tensor constants(const void* data, std::int64_t bytes);
 
   // ---- a forward ----
-  Weight prepare(Weight weight) override;                                                       // products.cu
-  Tensor embed(const Tensor& table, const Tensor& tokens) override;                              // embed.cu
-  Tensor rms_norm(const Tensor& x, const Tensor& gain, float epsilon) override;                  // rms_norm.cu
-  Tensor linear(const Tensor& x, const Weight& w) override;                                      // products.cu
+  Weight prepare(Weight weight) override;                                        // products.cu
+  Tensor embed(const Tensor& table, const Tensor& tokens) override;              // embed.cu
+  Tensor rms_norm(const Tensor& x, const Tensor& gain, float epsilon) override;  // rms_norm.cu
+  Tensor linear(const Tensor& x, const Weight& w) override;                      // products.cu
   void linear_to(Tensor y, const Tensor& x, const Weight& w) override;
   void linear_add(Tensor x, const Tensor& h, const Weight& w) override;
   Tensor norm_linear(const Tensor& x, const Tensor& gain, float epsilon, const Weight& w) override;
   void norm_linear_to(Tensor y, const Tensor& x, const Tensor& gain, float epsilon, const Weight& w) override;
   void feed_forward(Tensor x, const Tensor& gain, float epsilon, const Weight& gate_up, const Weight& down) override;
-  void head_norm(Tensor x, const Tensor& gain, float epsilon) override;                          // head_norm.cu
-  void rope(Tensor q, Tensor k, const Layout& layout, const Tensor& frequencies, int head_size) override;  // rope_store.cu
+  void head_norm(Tensor x, const Tensor& gain, float epsilon) override;  // head_norm.cu
+  void rope(Tensor q, Tensor k, const Layout& layout, const Tensor& frequencies,
+            int head_size) override;  // rope_store.cu
   void store(const Tensor& k, const Tensor& v, const KvLayer& kv, const Layout& layout) override;
-  void rope_store(Tensor q, Tensor k, const Tensor& v, const KvLayer& kv, const Layout& layout, const Tensor& frequencies) override;
+  void rope_store(Tensor q, Tensor k, const Tensor& v, const KvLayer& kv, const Layout& layout,
+                  const Tensor& frequencies) override;
   Tensor attend(const Tensor& q, const KvLayer& kv, const Layout& layout, float scale) override;  // attend.cu
-  Tensor rope_attend(Tensor q, Tensor k, const Tensor& v, const KvLayer& kv, const Layout& layout, const Tensor& frequencies, float scale) override;
-  Tensor silu_mul(const Tensor& gate_up) override;                                               // silu_mul.cu
-  void add(Tensor x, const Tensor& y) override;                                                  // add.cu
-  Tensor gather(const Tensor& x, const Tensor& rows) override;                                   // gather.cu
+  Tensor rope_attend(Tensor q, Tensor k, const Tensor& v, const KvLayer& kv, const Layout& layout,
+                     const Tensor& frequencies, float scale) override;
+  Tensor silu_mul(const Tensor& gate_up) override;              // silu_mul.cu
+  void add(Tensor x, const Tensor& y) override;                 // add.cu
+  Tensor gather(const Tensor& x, const Tensor& rows) override;  // gather.cu
 
   // ---- laws (laws.cu) ----
   Laws law(const Tensor& logits, std::span<const Warp> warps) override;
-  void adjust(Tensor logits, std::span<const Adjustment> adjustments) override;                  // adjust.cu
+  void adjust(Tensor logits, std::span<const Adjustment> adjustments) override;  // adjust.cu
   void draw(const Laws& laws, std::span<const TokenDraw> draws, Tensor to) override;
-  void pick(const Tensor& known, const Tensor& at, Tensor to) override;                          // gather.cu
+  void pick(const Tensor& known, const Tensor& at, Tensor to) override;  // gather.cu
 
   // ---- caches (move.cu) ----
-  void move(std::span<const KvLayer> layers, const Tensor& table, std::span<const std::int32_t> from, std::span<const std::int32_t> to) override;
+  void move(std::span<const KvLayer> layers, const Tensor& table, std::span<const std::int32_t> from,
+            std::span<const std::int32_t> to) override;
 
   // ---- running (cuda_backend.cu, replay.cu) ----
   void replay(std::span<const std::int64_t> key, const std::function<void()>& body, const Tensor& result) override;
@@ -84,13 +88,14 @@ class CudaBackend final : public Backend {
   cudaStream_t cuda_stream() const { return stream_; }
   bool invariant() const { return options_.invariant; }
   int multiprocessors() const { return multiprocessors_; }
-  int architecture() const { return architecture_; }                 // 80, 90, ...: for which these kernels were built
-  bool warpgroups() const { return warpgroups_; }                    // the instructions of architecture 90a are here, and built
-  std::int64_t shared_memory() const { return shared_memory_; }      // bytes that one block may have
-  bool overlaps() const { return architecture_ >= 90; }              // see Grid::overlaps
-  bool recording() const;                                            // a body is being captured
-  // Whether kernels may read a layer's pages before wait_for_earlier(): embed() lets later kernels start when all before it is done, so
-  // what was written before the last embed() stands. written() says that a kernel writes to them now. (rope_store.cu)
+  int architecture() const { return architecture_; }  // 80, 90, ...: for which these kernels were built
+  bool warpgroups() const { return warpgroups_; }     // the instructions of architecture 90a are here, and built
+  std::int64_t shared_memory() const { return shared_memory_; }  // bytes that one block may have
+  bool overlaps() const { return architecture_ >= 90; }          // see Grid::overlaps
+  bool recording() const;                                        // a body is being captured
+  // Whether kernels may read a layer's pages before wait_for_earlier(): embed() lets later kernels start when all
+  // before it is done, so what was written before the last embed() stands. written() says that a kernel writes to them
+  // now. (rope_store.cu)
   bool settled(const KvLayer& kv) const;
   void written(const KvLayer& kv);
 
@@ -99,10 +104,12 @@ class CudaBackend final : public Backend {
   cudaStream_t stream_ = nullptr;
   std::string machine_;
   int multiprocessors_ = 0, architecture_ = 0;
-  std::int64_t shared_memory_ = 0, multiprocessor_memory_ = 0;  // bytes that one block may have, that all blocks of a multiprocessor share
+  std::int64_t shared_memory_ = 0,
+               multiprocessor_memory_ = 0;  // bytes that one block may have, that all blocks of a multiprocessor share
   bool warpgroups_ = false;
   int cluster_ = 0;  // blocks of a cluster in attention, at most
-  std::vector<std::pair<const void*, std::int64_t>> unsettled_;  // pool and keys of layers written since the last embed()
+  std::vector<std::pair<const void*, std::int64_t>>
+      unsettled_;                       // pool and keys of layers written since the last embed()
   std::shared_ptr<CudaMemory> memory_;  // tensors keep it alive
   std::unique_ptr<CudaTransfers> transfers_;
   std::unique_ptr<CudaReplays> replays_;

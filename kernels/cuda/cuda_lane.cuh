@@ -1,8 +1,9 @@
-// The Lane of the CUDA device: a crew of thread blocks for each sequence, the whole batch in one launch. Included by kernels/lane.h
-// where nvcc compiles, so that a verifier's template becomes a kernel. Knows laws and draws, no verifier.
+// The Lane of the CUDA device: a crew of thread blocks for each sequence, the whole batch in one launch. Included by
+// kernels/lane.h where nvcc compiles, so that a verifier's template becomes a kernel. Knows laws and draws, no
+// verifier.
 //
-// Every thread of a crew runs the rule and holds its variables; the verbs are collective, so what steers a rule must be the same
-// in all threads, as everything is that comes from a trial or from a verb. What is written, the leader writes.
+// Every thread of a crew runs the rule and holds its variables; the verbs are collective, so what steers a rule must be
+// the same in all threads, as everything is that comes from a trial or from a verb. What is written, the leader writes.
 #pragma once
 #include "kernels/backend.h"
 #include "kernels/cuda/crew.cuh"
@@ -14,15 +15,16 @@ namespace foretoken {
 struct LaneRoom {
   CrewRoom crew;
   alignas(16) double tile[kTile];  // probabilities, then their CDF
-  int here, last;      // tiles
-  int token, likely;   // of the tile
-  unsigned bound;      // bits of a float
+  int here, last;                  // tiles
+  int token, likely;               // of the tile
+  unsigned bound;                  // bits of a float
   alignas(16) unsigned char near[8192];
 };
 
 class CudaLane {
  public:
-  __device__ CudaLane(Crew& crew, LaneRoom& room, int vocab, const Draws& draws) : crew_(&crew), room_(&room), vocab_(vocab), draws_(draws) {}
+  __device__ CudaLane(Crew& crew, LaneRoom& room, int vocab, const Draws& draws)
+      : crew_(&crew), room_(&room), vocab_(vocab), draws_(draws) {}
 
   __device__ CudaLane within(std::uint32_t k) const { return {*crew_, *room_, vocab_, draws_.within(k)}; }
   __device__ CudaLane drawing(const Draws& draws) const { return {*crew_, *room_, vocab_, draws}; }
@@ -34,7 +36,8 @@ class CudaLane {
     if (int(blockIdx.x) % crew_->size() != 0) return;
     for (int i = int(threadIdx.x); i < n; i += kCrewThreads) f(i);
   }
-  // f(0) ... f(n - 1) in shared memory while there is room. One warp after another brings them, so that several wait at once.
+  // f(0) ... f(n - 1) in shared memory while there is room. One warp after another brings them, so that several wait at
+  // once.
   template <class T, class F> __device__ const T* near(int n, const F& f) {
     const int bytes = (n * int(sizeof(T)) + 15) / 16 * 16;
     if (near_ + bytes > int(sizeof room_->near)) return nullptr;
@@ -54,9 +57,9 @@ class CudaLane {
 
   __device__ bool accept(double probability, DrawName name) const { return draws_.uniform(name) < probability; }
 
-  // Bytes: 4 * vocab, 8 * vocab with a law q, nothing where the refusal before it has added everything up. Operations: about 40
-  // a token. The CDF behind each tile, then behind each token of one tile, is added up by one thread: the order of these sums is
-  // part of the answer.
+  // Bytes: 4 * vocab, 8 * vocab with a law q, nothing where the refusal before it has added everything up. Operations:
+  // about 40 a token. The CDF behind each tile, then behind each token of one tile, is added up by one thread: the
+  // order of these sums is part of the answer.
   template <class L> __device__ Token draw(const L& law, DrawName name) {
     const Token certain = only(law);
     if (certain >= 0) return certain;
@@ -88,8 +91,9 @@ class CudaLane {
     });
     return winner(best);
   }
-  // The same in about 50 operations a token, in floats: only who may win by them is asked exactly. A time is -log(u) / p, and
-  // 1 - u <= -log(u) <= (1 - u) / u; the least upper bound that a block knows so far decides who may. Bounds are of time / mass.
+  // The same in about 50 operations a token, in floats: only who may win by them is asked exactly. A time is -log(u) /
+  // p, and 1 - u <= -log(u) <= (1 - u) / u; the least upper bound that a block knows so far decides who may. Bounds are
+  // of time / mass.
   __device__ Token race(const Law& law, std::uint32_t position) {
     if (law.row.one_hot) return law.row.greedy;
     const Values<Law> values(law);
@@ -139,7 +143,9 @@ class CudaLane {
     double time = INFINITY;
     Token token = kNobody;
     std::int32_t unused = 0;
-    __device__ bool beats(const Runner& other) const { return time < other.time || (time == other.time && token < other.token); }
+    __device__ bool beats(const Runner& other) const {
+      return time < other.time || (time == other.time && token < other.token);
+    }
     __device__ void meet(Token x, double p, double u) {
       // -log u >= 1 - u: who is later than the winner by more than any rounding needs no logarithm.
       if (!(p > 0) || (token != kNobody && add(1.0, -u) > mul(mul(time, p), 1 + 1e-9))) return;
@@ -154,22 +160,37 @@ class CudaLane {
   }
 
   // Roundings of floats, a few times 2^-24, are less than 1e-6.
-  __device__ static bool may_win(float late, float weight, float bound) { return weight > 0 && !(mul(late, 1 - 1e-6f) > mul(bound, weight)); }
+  __device__ static bool may_win(float late, float weight, float bound) {
+    return weight > 0 && !(mul(late, 1 - 1e-6f) > mul(bound, weight));
+  }
 
-  // Called by whole warps. The block's bound first, from the upper bounds of these tokens; then those who are still hopeful.
-  __device__ void meet_hopeful(Runner& best, const Values<Law>& values, Token t, const Philox& noise, const float (&weight)[4], const float (&late)[4]) {
+  // Called by whole warps. The block's bound first, from the upper bounds of these tokens; then those who are still
+  // hopeful.
+  __device__ void meet_hopeful(Runner& best, const Values<Law>& values, Token t, const Philox& noise,
+                               const float (&weight)[4], const float (&late)[4]) {
     float least = INFINITY;
 #pragma unroll
     for (int j = 0; j < 4; ++j)
-      if (weight[j] > 0 && late[j] < 0.5f) least = fminf(least, __fdiv_rn(__fdiv_rn(late[j], 1 - late[j]), weight[j]) * (1 + 1e-6f));
+      if (weight[j] > 0 && late[j] < 0.5f)
+        least = fminf(least, __fdiv_rn(__fdiv_rn(late[j], 1 - late[j]), weight[j]) * (1 + 1e-6f));
     const unsigned bits = __reduce_min_sync(~0u, __float_as_uint(least));
     if (threadIdx.x % 32 == 0) atomicMin(&room_->bound, bits);
     __syncwarp();
     const float bound = __uint_as_float(*static_cast<volatile unsigned*>(&room_->bound));
 #pragma unroll 1
     for (int j = 0; j < 4; ++j) {
-      const float w = j == 0 ? weight[0] : j == 1 ? weight[1] : j == 2 ? weight[2] : weight[3], l = j == 0 ? late[0] : j == 1 ? late[1] : j == 2 ? late[2] : late[3];
-      const std::uint32_t word = j == 0 ? noise.word[0] : j == 1 ? noise.word[1] : j == 2 ? noise.word[2] : noise.word[3];
+      const float w = j == 0   ? weight[0]
+                      : j == 1 ? weight[1]
+                      : j == 2 ? weight[2]
+                               : weight[3],
+                  l = j == 0   ? late[0]
+                      : j == 1 ? late[1]
+                      : j == 2 ? late[2]
+                               : late[3];
+      const std::uint32_t word = j == 0   ? noise.word[0]
+                                 : j == 1 ? noise.word[1]
+                                 : j == 2 ? noise.word[2]
+                                          : noise.word[3];
       if (may_win(l, w, bound)) best.meet(t + j, values.mass.divide(double(w)), Draws::uniform_from(word));
     }
   }
@@ -178,7 +199,9 @@ class CudaLane {
   template <class L> __device__ static Token only(const L&) { return -1; }
   __device__ static Token only(const Law& law) { return law.row.one_hot ? law.row.greedy : -1; }
   __device__ static Token only(const OneHot& law) { return law.token; }
-  template <class Q> __device__ static Token only(const Residual<Law, Q>& r) { return r.p.row.one_hot ? r.p.row.greedy : -1; }
+  template <class Q> __device__ static Token only(const Residual<Law, Q>& r) {
+    return r.p.row.one_hot ? r.p.row.greedy : -1;
+  }
 
   // f of what is left of r, by the fewest operations that give it.
   template <class P, class Q, class F> __device__ static auto with_above(const Residual<P, Q>& r, const F& f) {
@@ -193,8 +216,8 @@ class CudaLane {
     if (!(r.mass > 0)) r.c = 0, r.refused = 0, r.mass = 1, crew_->running_of = nullptr;
   }
 
-  // The sum of f over the vocabulary; the sums up to each tile stay in crew_->running(), as those of `whose`, and the last tile
-  // with any in room_->last.
+  // The sum of f over the vocabulary; the sums up to each tile stay in crew_->running(), as those of `whose`, and the
+  // last tile with any in room_->last.
   template <class F> __device__ double add_up(const F& f, const void* whose) {
     if (threadIdx.x == 0) room_->here = room_->last = -1;
     const double* const sums = crew_->tile_sums(f);
@@ -212,8 +235,8 @@ class CudaLane {
     return crew_->running()[tiles - 1];
   }
 
-  // After add_up: the token at which the CDF of `values` exceeds `limit`. In the first tile in which it does, else the last with
-  // any mass; there the first token, else the last with any probability.
+  // After add_up: the token at which the CDF of `values` exceeds `limit`. In the first tile in which it does, else the
+  // last with any mass; there the first token, else the last with any probability.
   template <class V> __device__ Token find(const V& values, double limit) {
     const double* const running = crew_->running();
     const int tiles = crew_->tiles(), i = int(threadIdx.x);
@@ -247,7 +270,8 @@ class CudaLane {
   int near_ = 0, nears_ = 0;  // bytes taken, calls
 };
 
-template <class F> __global__ void __launch_bounds__(kCrewThreads, 1) run_lanes(const Draws* draws, int vocab, const __grid_constant__ F f) {
+template <class F> __global__ void __launch_bounds__(kCrewThreads, 1)
+    run_lanes(const Draws* draws, int vocab, const __grid_constant__ F f) {
   extern __shared__ __align__(16) double sums[];
   __shared__ LaneRoom room;
   begin_crew();
@@ -260,7 +284,8 @@ template <class F> __global__ void __launch_bounds__(kCrewThreads, 1) run_lanes(
 // As launch() of kernels/lane.h.
 template <class F> void launch_on_device(Backend& backend, int count, const Draws* draws, int vocab, const F& f) {
   static_assert(sizeof(F) <= 32000, "what runs on lanes is handed over as a kernel's argument");
-  launch_kernel("lanes", static_cast<cudaStream_t>(backend.stream()), crew_grid(backend, count, vocab), run_lanes<F>, draws, vocab, f);
+  launch_kernel("lanes", static_cast<cudaStream_t>(backend.stream()), crew_grid(backend, count, vocab), run_lanes<F>,
+                draws, vocab, f);
 }
 
 }  // namespace foretoken

@@ -1,6 +1,6 @@
-// Where top-k, top-p and min-p cut a row: the threshold of normalize() in kernels/law.cpp, bit for bit. Thresholds are found among
-// the keys of floats, integers in the same order: by radix selection, 11 bits a pass; for top-p the selection adds rounded masses
-// and only proposes, and whole sums in the tree of law.h decide, two of them as a rule.
+// Where top-k, top-p and min-p cut a row: the threshold of normalize() in kernels/law.cpp, bit for bit. Thresholds are
+// found among the keys of floats, integers in the same order: by radix selection, 11 bits a pass; for top-p the
+// selection adds rounded masses and only proposes, and whole sums in the tree of law.h decide, two of them as a rule.
 // Bytes: 4 * vocab a pass, from the nearest cache: top-k 1 to 3 passes, top-p 4 to 6, min-p 1.
 #pragma once
 #include <cub/block/block_scan.cuh>
@@ -14,7 +14,9 @@ __device__ inline std::uint32_t key_of(float f) {
   const std::uint32_t bits = __float_as_uint(add(f, 0.0f));
   return bits & 0x80000000u ? ~bits : bits | 0x80000000u;
 }
-__device__ inline float of_key(std::uint32_t key) { return __uint_as_float(key & 0x80000000u ? key & 0x7fffffffu : ~key); }
+__device__ inline float of_key(std::uint32_t key) {
+  return __uint_as_float(key & 0x80000000u ? key & 0x7fffffffu : ~key);
+}
 
 struct CutRoom {
   static constexpr int kBinBits = 11, kBins = 1 << kBinBits, kBinsEach = kBins / kCrewThreads;
@@ -29,7 +31,13 @@ class Cuts {
  public:
   // `row` has its peak and its temperature set. `lowest` is the least key of the row.
   __device__ Cuts(Crew& crew, CutRoom& room, const float* logits, int vocab, const LawRow& row, std::uint32_t lowest)
-      : crew_(&crew), room_(&room), logits_(logits), vocab_(vocab), weights_(logits, row), least_(lowest), peak_(key_of(row.peak)) {}
+      : crew_(&crew),
+        room_(&room),
+        logits_(logits),
+        vocab_(vocab),
+        weights_(logits, row),
+        least_(lowest),
+        peak_(key_of(row.peak)) {}
 
   __device__ float threshold(const Warp& warp) {
     if (warp.top_k > 0 && warp.top_k < vocab_) least_ = crossing([](float) { return 1u; }, std::uint32_t(warp.top_k));
@@ -39,7 +47,8 @@ class Cuts {
   }
 
  private:
-  // The greatest key in [least_, peak_] from which on the units of all logits reach `target`; least_ where they never do.
+  // The greatest key in [least_, peak_] from which on the units of all logits reach `target`; least_ where they never
+  // do.
   template <class Units> __device__ std::uint32_t crossing(Units units, std::uint32_t target) {
     std::uint32_t low = least_, high = peak_, above = 0;
     for (int turn = 0; low < high; turn ^= 1) {
@@ -71,14 +80,15 @@ class Cuts {
     for (int i = 0; i < kEach; ++i) mine += units[i];
     CutRoom::Scan(room_->scan).ExclusiveSum(mine, before, all);
     before += above;
-    if (int(threadIdx.x) == kCrewThreads - 1 && before + mine < target) room_->bin = 0, room_->above = before + mine - units[kEach - 1];
+    if (int(threadIdx.x) == kCrewThreads - 1 && before + mine < target)
+      room_->bin = 0, room_->above = before + mine - units[kEach - 1];
     for (int i = 0; i < kEach; before += units[i++])
       if (before < target && before + units[i] >= target) room_->bin = top - i, room_->above = before;
     __syncthreads();
   }
 
-  // The least logit such that the mass of greater ones is below top_p. That mass, S(key), falls as the key rises: `yes` is a logit
-  // that stays, no logit up to `no` does.
+  // The least logit such that the mass of greater ones is below top_p. That mass, S(key), falls as the key rises: `yes`
+  // is a logit that stays, no logit up to `no` does.
   __device__ std::uint32_t likely(float top_p) {
     const double all = crew_->sum([&](Token x) { return key_of(logits_[x]) >= least_ ? weights_(x) : 0.0f; });
     const double limit = mul(double(top_p), all);
@@ -110,14 +120,17 @@ class Cuts {
     std::uint32_t down = 0, up = ~0u;
     const double mass = crew_->sum([&](Token x) {
       const std::uint32_t k = key_of(logits_[x]);
-      if (k > key) up = min(up, k);
-      else down = max(down, k);
+      if (k > key)
+        up = min(up, k);
+      else
+        down = max(down, k);
       return k > key ? weights_(x) : 0.0f;
     });
     struct Pair {
       std::uint32_t down, up;
     };
-    const Pair both = crew_->agree(Pair{down, up}, [](const Pair& a, const Pair& b) { return Pair{max(a.down, b.down), min(a.up, b.up)}; });
+    const Pair both = crew_->agree(
+        Pair{down, up}, [](const Pair& a, const Pair& b) { return Pair{max(a.down, b.down), min(a.up, b.up)}; });
     return {mass, both.down, both.up};
   }
 

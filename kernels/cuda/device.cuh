@@ -1,11 +1,11 @@
-// What every kernel file of this folder needs: checked calls, checked launches, and how one kernel begins while the one before
-// it ends. This room must not know the operations.
+// What every kernel file of this folder needs: checked calls, checked launches, and how one kernel begins while the one
+// before it ends. This room must not know the operations.
 #pragma once
-#include <cuda_bf16.h>
-#include <cuda_runtime.h>
-
 #include <source_location>
 #include <string>
+
+#include <cuda_bf16.h>
+#include <cuda_runtime.h>
 
 #include "kernels/error.h"
 #include "kernels/tensor.h"
@@ -13,11 +13,12 @@
 namespace foretoken {
 
 // Throws Error with the operation, the file and the line unless `status` is success.
-inline void check(cudaError_t status, const std::string& operation, std::source_location where = std::source_location::current()) {
+inline void check(cudaError_t status, const std::string& operation,
+                  std::source_location where = std::source_location::current()) {
   if (status == cudaSuccess) return;
   (void)cudaGetLastError();  // an error that is not sticky must not meet the next call
-  throw Error("cuda: " + operation + " failed: " + cudaGetErrorString(status) + " (" + where.file_name() + ":" + std::to_string(where.line()) +
-              "); run it under compute-sanitizer, or use \"device\": \"cpu\"");
+  throw Error("cuda: " + operation + " failed: " + cudaGetErrorString(status) + " (" + where.file_name() + ":" +
+              std::to_string(where.line()) + "); run it under compute-sanitizer, or use \"device\": \"cpu\"");
 }
 
 // Grid, block, dynamic shared memory in bytes, blocks of a cluster.
@@ -26,19 +27,21 @@ struct Grid {
   int threads = 0;
   std::size_t shared = 0;
   int cluster = 1;
-  // The kernel calls wait_for_earlier() before it reads what an earlier kernel wrote or writes anything at all: it may then be
-  // started while the kernel before it still runs. Ignored before architecture 90.
+  // The kernel calls wait_for_earlier() before it reads what an earlier kernel wrote or writes anything at all: it may
+  // then be started while the kernel before it still runs. Ignored before architecture 90.
   bool overlaps = false;
 };
 
 // Queues kernel(arguments...) and checks the launch. `operation` is the name in an Error.
-template <class... P, class... A>
-void launch_kernel(const char* operation, cudaStream_t stream, const Grid& grid, void (*kernel)(P...), A&&... arguments) {
+template <class... P, class... A> void launch_kernel(const char* operation, cudaStream_t stream, const Grid& grid,
+                                                     void (*kernel)(P...), A&&... arguments) {
   if (grid.blocks.x == 0 || grid.blocks.y == 0 || grid.blocks.z == 0) return;
-  if (grid.shared > 48 * 1024) check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, int(grid.shared)), operation);
+  if (grid.shared > 48 * 1024)
+    check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, int(grid.shared)), operation);
   cudaLaunchAttribute attributes[2];
   cudaLaunchConfig_t config = {};
-  config.gridDim = grid.blocks, config.blockDim = dim3(unsigned(grid.threads)), config.dynamicSmemBytes = grid.shared, config.stream = stream;
+  config.gridDim = grid.blocks, config.blockDim = dim3(unsigned(grid.threads)), config.dynamicSmemBytes = grid.shared,
+  config.stream = stream;
   config.attrs = attributes;
   if (grid.cluster > 1) {
     attributes[config.numAttrs].id = cudaLaunchAttributeClusterDimension;
@@ -53,26 +56,30 @@ void launch_kernel(const char* operation, cudaStream_t stream, const Grid& grid,
   check(cudaLaunchKernelEx(&config, kernel, static_cast<P>(arguments)...), operation);
 }
 
-constexpr int kPortableCluster = 8, kLargestCluster = 16;  // blocks; more than the first run where the device has room for them together
+constexpr int kPortableCluster = 8,
+              kLargestCluster = 16;  // blocks; more than the first run where the device has room for them together
 
-// Blocks of the largest cluster of `kernel` that the device can run: whether sixteen such blocks fit together is the device's answer.
+// Blocks of the largest cluster of `kernel` that the device can run: whether sixteen such blocks fit together is the
+// device's answer.
 template <class... P> int largest_cluster(void (*kernel)(P...), int threads, std::int64_t shared) {
   cudaLaunchAttribute attribute;
   attribute.id = cudaLaunchAttributeClusterDimension, attribute.val.clusterDim = {unsigned(kLargestCluster), 1, 1};
   cudaLaunchConfig_t config = {};
-  config.gridDim = dim3(unsigned(kLargestCluster)), config.blockDim = dim3(unsigned(threads)), config.dynamicSmemBytes = std::size_t(shared);
+  config.gridDim = dim3(unsigned(kLargestCluster)), config.blockDim = dim3(unsigned(threads)),
+  config.dynamicSmemBytes = std::size_t(shared);
   config.attrs = &attribute, config.numAttrs = 1;
   int clusters = 0;
-  const bool fits = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, int(shared)) == cudaSuccess &&
-                    cudaFuncSetAttribute(kernel, cudaFuncAttributeNonPortableClusterSizeAllowed, 1) == cudaSuccess &&
-                    cudaOccupancyMaxActiveClusters(&clusters, kernel, &config) == cudaSuccess && clusters > 0;
+  const bool fits =
+      cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, int(shared)) == cudaSuccess &&
+      cudaFuncSetAttribute(kernel, cudaFuncAttributeNonPortableClusterSizeAllowed, 1) == cudaSuccess &&
+      cudaOccupancyMaxActiveClusters(&clusters, kernel, &config) == cudaSuccess && clusters > 0;
   if (!fits) (void)cudaGetLastError();  // an answer, no failure of the next call
   return fits ? kLargestCluster : kPortableCluster;
 }
 
-// Until everything that was queued before this kernel is done and visible. Every thread of a kernel that `overlaps` calls it, or
-// reaches it through a barrier behind one that did; before it, only weights and other memory that no kernel writes may be read,
-// and behind an embed() what was pushed before it.
+// Until everything that was queued before this kernel is done and visible. Every thread of a kernel that `overlaps`
+// calls it, or reaches it through a barrier behind one that did; before it, only weights and other memory that no
+// kernel writes may be read, and behind an embed() what was pushed before it.
 __device__ inline void wait_for_earlier() {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.wait;" ::: "memory");

@@ -25,20 +25,23 @@ Tensor CudaBackend::gather(const Tensor& x, const Tensor& rows) {
   const Tensor y = allocate({rows.dim(0), x.dim(1)}, x.dtype());
   const auto go = [&](auto* type) {
     using T = std::remove_pointer_t<decltype(type)>;
-    launch_kernel("gather", stream_, {dim3(unsigned(rows.dim(0))), 256, 0, 1, overlaps()}, gather_kernel<T>, x.data<T>(), x.row_stride(),
-                  rows.data<int>(), y.data<T>(), int(x.dim(1)));
+    launch_kernel("gather", stream_, {dim3(unsigned(rows.dim(0))), 256, 0, 1, overlaps()}, gather_kernel<T>,
+                  x.data<T>(), x.row_stride(), rows.data<int>(), y.data<T>(), int(x.dim(1)));
   };
   const std::int64_t size = size_of(x.dtype());
-  if (size == 4) go(static_cast<std::uint32_t*>(nullptr));
-  else if (size == 2) go(static_cast<std::uint16_t*>(nullptr));
-  else throw Error(std::string("cuda: gather takes numbers of 2 or 4 bytes, not ") + name_of(x.dtype()));
+  if (size == 4)
+    go(static_cast<std::uint32_t*>(nullptr));
+  else if (size == 2)
+    go(static_cast<std::uint16_t*>(nullptr));
+  else
+    throw Error(std::string("cuda: gather takes numbers of 2 or 4 bytes, not ") + name_of(x.dtype()));
   return y;
 }
 
 void CudaBackend::pick(const Tensor& known, const Tensor& at, Tensor to) {
   const int n = int(to.dim(0));
-  launch_kernel("pick", stream_, {dim3(blocks_for(n, 256)), 256, 0, 1, overlaps()}, pick_kernel, known.data<int>(), at.data<const int*>(), to.data<int>(),
-                to.row_stride(), n);
+  launch_kernel("pick", stream_, {dim3(blocks_for(n, 256)), 256, 0, 1, overlaps()}, pick_kernel, known.data<int>(),
+                at.data<const int*>(), to.data<int>(), to.row_stride(), n);
 }
 
 }  // namespace foretoken

@@ -1,5 +1,5 @@
-// head_norm: x[r, h, i] = x[r, h, i] / sqrt(mean_i x[r, h, i]^2 + epsilon) * gain[i], in place. x [rows, heads * head_size] f32 or bf16,
-// gain f32 [head_size]. Bytes: rows * heads * head_size * 2 * (2 or 4).
+// head_norm: x[r, h, i] = x[r, h, i] / sqrt(mean_i x[r, h, i]^2 + epsilon) * gain[i], in place. x [rows, heads *
+// head_size] f32 or bf16, gain f32 [head_size]. Bytes: rows * heads * head_size * 2 * (2 or 4).
 #include "kernels/cuda/cuda_backend.cuh"
 #include "kernels/cuda/elementwise.cuh"
 #include "kernels/cuda/row_norm.cuh"
@@ -9,7 +9,8 @@ namespace {
 
 constexpr int kHeads = 8;  // of a block, a warp each
 
-template <class T> __global__ void __launch_bounds__(kHeads * 32) head_norm_kernel(T* x, std::int64_t stride, const float* gain, float epsilon, int heads, int head_size) {
+template <class T> __global__ void __launch_bounds__(kHeads * 32)
+    head_norm_kernel(T* x, std::int64_t stride, const float* gain, float epsilon, int heads, int head_size) {
   let_later_start();
   wait_for_earlier();
   const int head = int(blockIdx.y) * kHeads + int(threadIdx.x) / 32, lane = int(threadIdx.x) % 32;
@@ -32,8 +33,9 @@ void CudaBackend::head_norm(Tensor x, const Tensor& gain, float epsilon) {
   expect_width("head_norm", x, std::int64_t(heads) * head_size);
   with_type("head_norm", x.dtype(), [&](auto* type) {
     using T = std::remove_pointer_t<decltype(type)>;
-    launch_kernel("head_norm", stream_, {dim3(unsigned(x.dim(0)), blocks_for(heads, kHeads)), kHeads * 32, 0, 1, overlaps()}, head_norm_kernel<T>, x.data<T>(),
-                  x.row_stride(), gain.data<float>(), epsilon, heads, head_size);
+    launch_kernel("head_norm", stream_,
+                  {dim3(unsigned(x.dim(0)), blocks_for(heads, kHeads)), kHeads * 32, 0, 1, overlaps()},
+                  head_norm_kernel<T>, x.data<T>(), x.row_stride(), gain.data<float>(), epsilon, heads, head_size);
   });
 }
 

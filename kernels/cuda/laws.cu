@@ -1,9 +1,10 @@
 // Laws of rows of logits and tokens drawn from them; a crew of blocks for each row.
 //
-// law:  [n, vocab] -> LawRow [n]: the greatest logit, the threshold of the warp (cuts.cuh), the mass of what is kept by the tree of
-//       law.h. Bytes: 4 * vocab a row from memory once; each further pass (the mass, the raw normalizer, cuts) finds its share of
-//       the row in the caches nearest to its block. Operations: 5 a token for the peak, 32 a token for each mass, which is
-//       more than the memory's time. Nothing but 40 bytes a row is written.
+// law:  [n, vocab] -> LawRow [n]: the greatest logit, the threshold of the warp (cuts.cuh), the mass of what is kept by
+// the tree of
+//       law.h. Bytes: 4 * vocab a row from memory once; each further pass (the mass, the raw normalizer, cuts) finds
+//       its share of the row in the caches nearest to its block. Operations: 5 a token for the peak, 32 a token for
+//       each mass, which is more than the memory's time. Nothing but 40 bytes a row is written.
 // draw: LawRow [n], TokenDraw [n] -> Token [n], by the verbs of a CudaLane.
 #include "kernels/cuda/cuda_backend.cuh"
 #include "kernels/cuda/cuda_lane.cuh"
@@ -73,10 +74,13 @@ __device__ Extremes extremes(Crew& crew, const float* logits) {
   });
 }
 
-__host__ __device__ bool cuts(const Warp& warp) { return warp.temperature != 0 && (warp.top_k > 0 || warp.top_p < 1 || warp.min_p > 0); }
+__host__ __device__ bool cuts(const Warp& warp) {
+  return warp.temperature != 0 && (warp.top_k > 0 || warp.top_p < 1 || warp.min_p > 0);
+}
 
 // As normalize() of kernels/law.cpp.
-template <bool kCuts> __device__ LawRow law_of(Crew& crew, LawRoom<kCuts>& room, const float* logits, int vocab, const Warp& warp) {
+template <bool kCuts>
+__device__ LawRow law_of(Crew& crew, LawRoom<kCuts>& room, const float* logits, int vocab, const Warp& warp) {
   LawRow row;
   const Extremes ends = extremes(crew, logits);
   if (ends.peak >= key_of(INFINITY) || ends.peak <= key_of(-INFINITY)) return row;
@@ -102,7 +106,8 @@ template <bool kCuts> __device__ LawRow law_of(Crew& crew, LawRoom<kCuts>& room,
   return row;
 }
 
-template <int kRows, bool kCuts> __global__ void __launch_bounds__(kCrewThreads, kCuts ? 2 : 3) law_rows(const __grid_constant__ LawTask<kRows> task) {
+template <int kRows, bool kCuts> __global__ void __launch_bounds__(kCrewThreads, kCuts ? 2 : 3)
+    law_rows(const __grid_constant__ LawTask<kRows> task) {
   extern __shared__ __align__(16) double sums[];
   __shared__ LawRoom<kCuts> room;
   begin_crew();
@@ -117,19 +122,31 @@ template <int kRows, bool kCuts> __global__ void __launch_bounds__(kCrewThreads,
 }
 
 template <int kRows> void queue_laws(CudaBackend& backend, const Laws& laws, std::span<const Warp> warps, int begin) {
-  LawTask<kRows> task{laws.logits.row<float>(begin), laws.logits.row_stride(), laws.vocab(), reinterpret_cast<LawRow*>(laws.rows.row<std::uint8_t>(begin)), {}};
+  LawTask<kRows> task{laws.logits.row<float>(begin),
+                      laws.logits.row_stride(),
+                      laws.vocab(),
+                      reinterpret_cast<LawRow*>(laws.rows.row<std::uint8_t>(begin)),
+                      {}};
   const int n = std::min(kRows, laws.count() - begin);
   std::copy_n(warps.begin() + begin, n, task.warps);
   const bool any = std::any_of(task.warps, task.warps + n, cuts);
-  launch_kernel("law", backend.cuda_stream(), crew_grid(backend, n, task.vocab), any ? law_rows<kRows, true> : law_rows<kRows, false>, task);
+  launch_kernel("law", backend.cuda_stream(), crew_grid(backend, n, task.vocab),
+                any ? law_rows<kRows, true> : law_rows<kRows, false>, task);
 }
 
-template <int kRows> void queue_draws(CudaBackend& backend, const Laws& laws, std::span<const TokenDraw> draws, const Tensor& to, int begin) {
-  DrawTask<kRows> task{laws.logits.row<float>(begin), laws.logits.row_stride(), laws.vocab(), reinterpret_cast<const LawRow*>(laws.rows.row<std::uint8_t>(begin)),
-                       to ? to.row<Token>(begin) : nullptr, to.row_stride(), {}};
+template <int kRows> void queue_draws(CudaBackend& backend, const Laws& laws, std::span<const TokenDraw> draws,
+                                      const Tensor& to, int begin) {
+  DrawTask<kRows> task{laws.logits.row<float>(begin),
+                       laws.logits.row_stride(),
+                       laws.vocab(),
+                       reinterpret_cast<const LawRow*>(laws.rows.row<std::uint8_t>(begin)),
+                       to ? to.row<Token>(begin) : nullptr,
+                       to.row_stride(),
+                       {}};
   const int n = std::min(kRows, laws.count() - begin);
   std::copy_n(draws.begin() + begin, n, task.draws);
-  launch_kernel("draw", backend.cuda_stream(), crew_grid(backend, n, task.vocab), run_lanes<DrawTask<kRows>>, nullptr, task.vocab, task);
+  launch_kernel("draw", backend.cuda_stream(), crew_grid(backend, n, task.vocab), run_lanes<DrawTask<kRows>>, nullptr,
+                task.vocab, task);
 }
 
 }  // namespace
@@ -137,15 +154,23 @@ template <int kRows> void queue_draws(CudaBackend& backend, const Laws& laws, st
 Grid crew_grid(const Backend& backend, int rows, int vocab) {
   const auto& cuda = static_cast<const CudaBackend&>(backend);
   const int tiles = (vocab + kTile - 1) / kTile, room = cuda.multiprocessors();
-  int blocks = 1;  // as many as there is work for, a tile for every eight threads, and as run at once: crews that queue are slow
-  while (cuda.architecture() >= 90 && blocks < kMostBlocks && blocks * kCrewThreads / 8 < tiles && 2 * blocks * rows <= room) blocks *= 2;
-  return {.blocks = dim3(unsigned(rows * blocks)), .threads = kCrewThreads, .shared = Crew::bytes(vocab), .cluster = blocks, .overlaps = cuda.overlaps()};
+  int blocks =
+      1;  // as many as there is work for, a tile for every eight threads, and as run at once: crews that queue are slow
+  while (cuda.architecture() >= 90 && blocks < kMostBlocks && blocks * kCrewThreads / 8 < tiles &&
+         2 * blocks * rows <= room)
+    blocks *= 2;
+  return {.blocks = dim3(unsigned(rows * blocks)),
+          .threads = kCrewThreads,
+          .shared = Crew::bytes(vocab),
+          .cluster = blocks,
+          .overlaps = cuda.overlaps()};
 }
 
 Laws CudaBackend::law(const Tensor& logits, std::span<const Warp> warps) {
   if (logits.rank() != 2 || logits.dtype() != DType::f32 || logits.dim(0) != std::int64_t(warps.size()))
-    throw Error("law: expected F32 logits [" + std::to_string(warps.size()) + ", vocabulary], one row for each warp, got " + name_of(logits.dtype()) + " " +
-                logits.shape().text() + "; give one Warp a row");
+    throw Error("law: expected F32 logits [" + std::to_string(warps.size()) +
+                ", vocabulary], one row for each warp, got " + name_of(logits.dtype()) + " " + logits.shape().text() +
+                "; give one Warp a row");
   const Laws laws{logits, allocate({logits.dim(0), std::int64_t(sizeof(LawRow))}, DType::u8)};
   for (int begin = 0; begin < laws.count();) {
     const bool few = laws.count() - begin <= kFewRows;
@@ -156,9 +181,11 @@ Laws CudaBackend::law(const Tensor& logits, std::span<const Warp> warps) {
 }
 
 void CudaBackend::draw(const Laws& laws, std::span<const TokenDraw> draws, Tensor to) {
-  if (laws.count() != int(draws.size()) || (to && (to.dtype() != DType::i32 || to.dim(0) != std::int64_t(draws.size()))))
-    throw Error("draw: expected one TokenDraw for each of " + std::to_string(laws.count()) + " laws and as many I32 tokens, got " + std::to_string(draws.size()) +
-                " and " + to.shape().text() + "; draw once a row");
+  if (laws.count() != int(draws.size()) ||
+      (to && (to.dtype() != DType::i32 || to.dim(0) != std::int64_t(draws.size()))))
+    throw Error("draw: expected one TokenDraw for each of " + std::to_string(laws.count()) +
+                " laws and as many I32 tokens, got " + std::to_string(draws.size()) + " and " + to.shape().text() +
+                "; draw once a row");
   for (int begin = 0; begin < laws.count();) {
     const bool few = laws.count() - begin <= kFewRows;
     few ? queue_draws<kFewRows>(*this, laws, draws, to, begin) : queue_draws<kManyRows>(*this, laws, draws, to, begin);

@@ -1,9 +1,8 @@
 // allocate: device memory from a cache of blocks. Bytes moved: none.
-#include "kernels/cuda/memory.cuh"
-
 #include <algorithm>
 
 #include "kernels/cuda/cuda_backend.cuh"
+#include "kernels/cuda/memory.cuh"
 
 namespace foretoken {
 namespace {
@@ -79,7 +78,8 @@ void CudaPool::give(void* address) {
 void CudaPool::trim() {
   for (auto block = blocks_.begin(); block != blocks_.end();) {
     const auto next = std::next(block);
-    const bool whole = block->second.begins_slab && block->second.free && (next == blocks_.end() || next->second.begins_slab);
+    const bool whole =
+        block->second.begins_slab && block->second.free && (next == blocks_.end() || next->second.begins_slab);
     if (whole) {
       free_.erase({block->second.bytes, block->first});
       idle_ -= block->second.bytes;
@@ -99,12 +99,14 @@ void* CudaMemory::take(CudaPool& pool, std::int64_t bytes) {
   if (block != nullptr) return block;
   std::size_t free = 0, total = 0;
   check(cudaMemGetInfo(&free, &total), "asking for free memory");
-  throw Error("cuda: no room for " + mebibytes(bytes) + " more on GPU " + std::to_string(device_) + ": " + mebibytes(std::int64_t(free)) + " of " +
-              mebibytes(std::int64_t(total)) + " are free; use a smaller KV pool, batch or model");
+  throw Error("cuda: no room for " + mebibytes(bytes) + " more on GPU " + std::to_string(device_) + ": " +
+              mebibytes(std::int64_t(free)) + " of " + mebibytes(std::int64_t(total)) +
+              " are free; use a smaller KV pool, batch or model");
 }
 
 Tensor CudaMemory::allocate(Shape shape, DType dtype) {
-  const std::int64_t bytes = round_up(std::max<std::int64_t>(shape.elements() * size_of(dtype), 1), CudaPool::kAlignment);
+  const std::int64_t bytes =
+      round_up(std::max<std::int64_t>(shape.elements() * size_of(dtype), 1), CudaPool::kAlignment);
   const std::lock_guard lock(mutex_);
   CudaPool& pool = recording_ ? recorded_ : eager_;
   void* const block = take(pool, bytes);

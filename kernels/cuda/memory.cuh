@@ -1,5 +1,5 @@
-// Device memory that is handed out again without waiting: all work runs on one stream, so whoever gets a block next writes to it
-// after its last reader. This room must not know tensors' meaning or operations.
+// Device memory that is handed out again without waiting: all work runs on one stream, so whoever gets a block next
+// writes to it after its last reader. This room must not know tensors' meaning or operations.
 #pragma once
 #include <cstdint>
 #include <map>
@@ -11,8 +11,9 @@
 
 namespace foretoken {
 
-// Blocks cut from slabs of cudaMalloc: best fit, neighbours merge when they come back. Slabs of more than kWhole bytes, which hold the
-// pages of caches, are never cut: weights in the place where pages were would keep the next pages out. Not thread-safe.
+// Blocks cut from slabs of cudaMalloc: best fit, neighbours merge when they come back. Slabs of more than kWhole bytes,
+// which hold the pages of caches, are never cut: weights in the place where pages were would keep the next pages out.
+// Not thread-safe.
 class CudaPool {
  public:
   static constexpr std::int64_t kAlignment = 512, kWhole = std::int64_t(4) << 30;
@@ -33,13 +34,14 @@ class CudaPool {
   bool grow(std::int64_t bytes);
   void join(Blocks::iterator block);
 
-  Blocks blocks_;                                    // by address
-  std::set<std::pair<std::int64_t, char*>> free_;    // by size
+  Blocks blocks_;                                  // by address
+  std::set<std::pair<std::int64_t, char*>> free_;  // by size
   std::int64_t idle_ = 0;
 };
 
-// The memory of one GPU. What is allocated while a body is recorded comes from a pool of its own: every replay of the graph
-// writes there again, so it must never serve anything else; all graphs share it, since they run one after another.
+// The memory of one GPU. What is allocated while a body is recorded comes from a pool of its own: every replay of the
+// graph writes there again, so it must never serve anything else; all graphs share it, since they run one after
+// another.
 class CudaMemory : public std::enable_shared_from_this<CudaMemory> {
  public:
   explicit CudaMemory(int device) : device_(device) {}

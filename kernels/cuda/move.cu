@@ -1,5 +1,6 @@
-// move: KV compaction. For every layer, plane and head, slot from[i] is copied to slot to[i], in order: to[i] <= from[i] and both
-// ascend, so what a copy overwrites has been read by then. Bytes: layers * slots * kv_heads * head_size * 4 * size.
+// move: KV compaction. For every layer, plane and head, slot from[i] is copied to slot to[i], in order: to[i] <=
+// from[i] and both ascend, so what a copy overwrites has been read by then. Bytes: layers * slots * kv_heads *
+// head_size * 4 * size.
 #include <algorithm>
 
 #include "kernels/cuda/cuda_backend.cuh"
@@ -18,13 +19,16 @@ struct Moves {
   std::int64_t keys[kLayers], values[kLayers];
 };
 
-// Block (layer, head, plane); a thread keeps its columns through all slots, so its own order is the order of the copies.
+// Block (layer, head, plane); a thread keeps its columns through all slots, so its own order is the order of the
+// copies.
 template <class W> __global__ void move_kernel(const __grid_constant__ Moves m) {
   wait_for_earlier();
   let_later_start();
-  const std::int64_t plane = (blockIdx.z == 0 ? m.keys : m.values)[blockIdx.x] + std::int64_t(blockIdx.y) * m.page_rows * m.row_bytes;
+  const std::int64_t plane =
+      (blockIdx.z == 0 ? m.keys : m.values)[blockIdx.x] + std::int64_t(blockIdx.y) * m.page_rows * m.row_bytes;
   const auto row = [&](int slot) {
-    return reinterpret_cast<W*>(m.pool + std::int64_t(m.table[slot / m.page_rows]) * m.page_bytes + plane + std::int64_t(slot % m.page_rows) * m.row_bytes);
+    return reinterpret_cast<W*>(m.pool + std::int64_t(m.table[slot / m.page_rows]) * m.page_bytes + plane +
+                                std::int64_t(slot % m.page_rows) * m.row_bytes);
   };
   const int words = m.row_bytes / int(sizeof(W));
   for (int c = int(threadIdx.x); c < words; c += int(blockDim.x))
@@ -33,7 +37,8 @@ template <class W> __global__ void move_kernel(const __grid_constant__ Moves m) 
 
 }  // namespace
 
-void CudaBackend::move(std::span<const KvLayer> layers, const Tensor& table, std::span<const std::int32_t> from, std::span<const std::int32_t> to) {
+void CudaBackend::move(std::span<const KvLayer> layers, const Tensor& table, std::span<const std::int32_t> from,
+                       std::span<const std::int32_t> to) {
   for (const KvLayer& kv : layers) written(kv);
   for (std::size_t l = 0; l < layers.size(); l += kLayers) {
     const KvLayer& kv = layers[l];

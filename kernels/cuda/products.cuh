@@ -1,5 +1,5 @@
-// Products with a model's matrices: which way each goes. bf16 matrices of few rows are streamed by a kernel of our own, the rest is
-// cuBLASLt's; f32 matrices compute in f32. This room must not know which layer a matrix belongs to.
+// Products with a model's matrices: which way each goes. bf16 matrices of few rows are streamed by a kernel of our own,
+// the rest is cuBLASLt's; f32 matrices compute in f32. This room must not know which layer a matrix belongs to.
 #pragma once
 #include <memory>
 
@@ -11,9 +11,9 @@ namespace foretoken {
 struct ProductInput {
   enum class Kind { plain, norm };
   Kind kind = Kind::plain;
-  Tensor x;             // f32 or bf16; norm: f32 [rows, in]
-  Tensor gain = {};     // norm: f32 [in]
-  float epsilon = 0;    // norm
+  Tensor x;           // f32 or bf16; norm: f32 [rows, in]
+  Tensor gain = {};   // norm: f32 [in]
+  float epsilon = 0;  // norm
 
   std::int64_t rows() const { return x.dim(0); }
 };
@@ -21,8 +21,8 @@ struct ProductInput {
 // What becomes of a product's result: y = it, y += it, or y [rows, out / 2] = silu(its first half) * its second half.
 enum class ProductEnd { plain, added, gated };
 
-// The sum over the inputs is cut into as many equal slices, each summed in order, the slices added in order. It depends on the
-// shape of the matrix alone, never on the number of rows, so that a row's result does not either.
+// The sum over the inputs is cut into as many equal slices, each summed in order, the slices added in order. It depends
+// on the shape of the matrix alone, never on the number of rows, so that a row's result does not either.
 int splits_of(std::int64_t out, std::int64_t in);
 
 // y = (rms_norm(x)) in the given type.

@@ -1,7 +1,5 @@
 // Bodies that were recorded as CUDA graphs, by key. This room must not know what a body does.
 #pragma once
-#include <cuda_runtime.h>
-
 #include <algorithm>
 #include <cstdint>
 #include <functional>
@@ -12,6 +10,8 @@
 #include <type_traits>
 #include <vector>
 
+#include <cuda_runtime.h>
+
 #include "kernels/cuda/memory.cuh"
 
 namespace foretoken {
@@ -19,7 +19,8 @@ namespace foretoken {
 class CudaReplays {
  public:
   // At most `most` are kept; the one that was not used for longest goes. `compares`: as CudaOptions::compare_replays.
-  CudaReplays(cudaStream_t stream, CudaMemory& memory, std::size_t most, bool compares) : stream_(stream), memory_(memory), most_(most), compares_(compares || kDebug) {}
+  CudaReplays(cudaStream_t stream, CudaMemory& memory, std::size_t most, bool compares)
+      : stream_(stream), memory_(memory), most_(most), compares_(compares || kDebug) {}
   ~CudaReplays();
   CudaReplays(const CudaReplays&) = delete;
 
@@ -46,7 +47,9 @@ class CudaReplays {
   };
   struct Before {  // as std::less, and a span is looked up without a copy
     using is_transparent = void;
-    bool operator()(std::span<const std::int64_t> a, std::span<const std::int64_t> b) const { return std::lexicographical_compare(a.begin(), a.end(), b.begin(), b.end()); }
+    bool operator()(std::span<const std::int64_t> a, std::span<const std::int64_t> b) const {
+      return std::lexicographical_compare(a.begin(), a.end(), b.begin(), b.end());
+    }
   };
   Graph record(std::span<const std::int64_t> key, const std::function<void()>& body);
   void keep(Key key, Graph graph);

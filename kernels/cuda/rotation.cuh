@@ -18,7 +18,8 @@ __device__ inline Turn turn_of(std::int32_t position, float frequency) {
 
 // Numbers i and i + head_size / 2 of a head.
 __device__ inline float2 turned(float first, float second, Turn by) {
-  return {__fmaf_rn(first, by.cosine, -__fmul_rn(second, by.sine)), __fmaf_rn(second, by.cosine, __fmul_rn(first, by.sine))};
+  return {__fmaf_rn(first, by.cosine, -__fmul_rn(second, by.sine)),
+          __fmaf_rn(second, by.cosine, __fmul_rn(first, by.sine))};
 }
 
 // Eight pairs at once: low and high hold the first and second numbers, and become what they turn into.
@@ -27,7 +28,8 @@ __device__ inline void turn_eight(uint4& low, uint4& high, const Turn* by) {
 #pragma unroll
   for (int j = 0; j < 4; ++j) {
     const float2 left = turned(__uint_as_float(x[j] << 16), __uint_as_float(y[j] << 16), by[2 * j]);
-    const float2 right = turned(__uint_as_float(x[j] & 0xffff0000u), __uint_as_float(y[j] & 0xffff0000u), by[2 * j + 1]);
+    const float2 right =
+        turned(__uint_as_float(x[j] & 0xffff0000u), __uint_as_float(y[j] & 0xffff0000u), by[2 * j + 1]);
     x[j] = pack_bf16(left.x, right.x), y[j] = pack_bf16(left.y, right.y);
   }
 }

@@ -1,5 +1,6 @@
-// One order of sums for the square of a row's length, whoever asks: the norm alone and the norm inside a product must agree bit
-// for bit. 256 threads; group g of four numbers goes to thread g mod 256, then trees. This room must not know products.
+// One order of sums for the square of a row's length, whoever asks: the norm alone and the norm inside a product must
+// agree bit for bit. 256 threads; group g of four numbers goes to thread g mod 256, then trees. This room must not know
+// products.
 #pragma once
 #include "kernels/cuda/device.cuh"
 
@@ -7,8 +8,8 @@ namespace foretoken {
 
 constexpr int kNormThreads = 256;
 
-// inverse = 1 / sqrt(mean x^2 + epsilon) of a row of `width` numbers; four(i) gives x[i] ... x[i + 3], zeros behind the row. Called by all
-// threads of a block, whole warps; `partial` is shared memory for 8 floats.
+// inverse = 1 / sqrt(mean x^2 + epsilon) of a row of `width` numbers; four(i) gives x[i] ... x[i + 3], zeros behind the
+// row. Called by all threads of a block, whole warps; `partial` is shared memory for 8 floats.
 template <class Four> __device__ inline float inverse_length(Four four, int width, float epsilon, float* partial) {
   constexpr int kNormWarps = kNormThreads / 32;
   const int lane = int(threadIdx.x) % 32, warps = int(blockDim.x) / 32;
@@ -28,14 +29,16 @@ template <class Four> __device__ inline float inverse_length(Four four, int widt
   return 1.0f / sqrtf(sum / float(width) + epsilon);
 }
 
-// The same of a row of which each of the first kNormThreads threads holds its groups: v[k] is group threadIdx.x + 256 k. Called by all
-// threads of a block.
-template <int kGroups> __device__ inline float inverse_length(const float4 (&v)[kGroups], int width, float epsilon, float* partial) {
+// The same of a row of which each of the first kNormThreads threads holds its groups: v[k] is group threadIdx.x + 256
+// k. Called by all threads of a block.
+template <int kGroups>
+__device__ inline float inverse_length(const float4 (&v)[kGroups], int width, float epsilon, float* partial) {
   float sum = 0;
 #pragma unroll
   for (int k = 0; k < kGroups; ++k) {
     if (4 * kNormThreads * k >= width) break;
-    if (4 * (int(threadIdx.x) + kNormThreads * k) < width) sum = fmaf(v[k].w, v[k].w, fmaf(v[k].z, v[k].z, fmaf(v[k].y, v[k].y, fmaf(v[k].x, v[k].x, sum))));
+    if (4 * (int(threadIdx.x) + kNormThreads * k) < width)
+      sum = fmaf(v[k].w, v[k].w, fmaf(v[k].z, v[k].z, fmaf(v[k].y, v[k].y, fmaf(v[k].x, v[k].x, sum))));
   }
   for (int step = 16; step > 0; step /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, step);
   if (threadIdx.x % 32 == 0 && threadIdx.x < kNormThreads) partial[threadIdx.x / 32] = sum;

@@ -22,10 +22,10 @@ struct Stream {
   float epsilon;
   int slices, slice, local;  // slices, inputs of a slice, slices of one block
   int window;                // pieces of a warp under way at a time until x has come
-  // Blocks lie in groups of 2^parts_log, one for each part of the slices; the 2^local_log slices of a part in neighbouring warps. Groups, and
-  // tiles at once in all blocks. Known before: divisions before the first copy cost.
+  // Blocks lie in groups of 2^parts_log, one for each part of the slices; the 2^local_log slices of a part in
+  // neighbouring warps. Groups, and tiles at once in all blocks. Known before: divisions before the first copy cost.
   int parts_log, local_log, groups, stride;
-  int depth;                 // inputs of a slice whose x a block holds at once: all, or a part that divides it, of local 1
+  int depth;  // inputs of a slice whose x a block holds at once: all, or a part that divides it, of local 1
   const float* bias;
   float* partials;  // [slices, tiles, NT, 32 lanes, 4]
   int* counters;    // [tiles]
@@ -36,20 +36,28 @@ struct Stream {
   bool gated;  // y [rows, out / 2]: silu of the first half of the outputs times the second half
 };
 
-// The rows of x, `columns` columns from k0 on, on their way into shared memory as bf16, rows pitch() apart: all at once, or `depth`
-// columns at a time into two places by turns, from the first on in each of `rounds` rounds. One row may be normed on the way: in blocks
-// of at least kNormThreads threads that take all its columns. All threads of a block call begin() and meet; when the kernel before has
-// ended, one warp (before architecture 90: all) calls ask(); came() says that finish() need not wait; where columns come by turns, wait() and done()
-// go around each turn.
+// The rows of x, `columns` columns from k0 on, on their way into shared memory as bf16, rows pitch() apart: all at
+// once, or `depth` columns at a time into two places by turns, from the first on in each of `rounds` rounds. One row
+// may be normed on the way: in blocks of at least kNormThreads threads that take all its columns. All threads of a
+// block call begin() and meet; when the kernel before has ended, one warp (before architecture 90: all) calls ask();
+// came() says that finish() need not wait; where columns come by turns, wait() and done() go around each turn.
 class StreamRows {
  public:
   static constexpr int kMostNormed = 8192;  // numbers of a row that is normed here
 
   __device__ StreamRows(const Stream& a, int k0, int columns, int rounds, Bf16* xs, void* barriers)
-      : a_(a), k0_(k0), columns_(columns), depth_(by_turns() ? a.depth : columns), xs_(xs), left_(by_turns() ? rounds * (columns / depth_) : 1), bulk_(barriers) {}
+      : a_(a),
+        k0_(k0),
+        columns_(columns),
+        depth_(by_turns() ? a.depth : columns),
+        xs_(xs),
+        left_(by_turns() ? rounds * (columns / depth_) : 1),
+        bulk_(barriers) {}
 
-  // Shared memory for xs. One row is normed here; with more, a kernel before does it better than every block for itself.
-  static std::int64_t bytes(StreamInput kind, std::int64_t rows, std::int64_t in, std::int64_t columns, std::int64_t depth) {
+  // Shared memory for xs. One row is normed here; with more, a kernel before does it better than every block for
+  // itself.
+  static std::int64_t bytes(StreamInput kind, std::int64_t rows, std::int64_t in, std::int64_t columns,
+                            std::int64_t depth) {
     return std::max(rows * (depth + 8) * 2 * (depth < columns ? 2 : 1), kind == StreamInput::norm ? 4 * in : 0);
   }
   __device__ bool by_turns() const { return a_.depth < a_.slice; }
@@ -65,7 +73,8 @@ class StreamRows {
   // What can be known before the kernel in front has ended.
   __device__ void prepare() { row_ = Bulk::row_of(a_.kind == StreamInput::norm ? 8 : a_.rows); }
   __device__ void ask() {
-    if (a_.kind == StreamInput::norm) bulk_.copy(0, 8, row_, xs_, a_.in / 2, a_.x, a_.in / 2, a_.in / 2);  // an eighth at a time
+    if (a_.kind == StreamInput::norm)
+      bulk_.copy(0, 8, row_, xs_, a_.in / 2, a_.x, a_.in / 2, a_.in / 2);  // an eighth at a time
     if (a_.kind == StreamInput::bf16) turn(0);
     if (by_turns()) turn(1);
   }
@@ -76,7 +85,8 @@ class StreamRows {
       wait_for_earlier();
       round();
     } else {
-      bulk_.wait(0, 0);  // also by turns: what other warps than the first read of memory from here on, earlier kernels may still write
+      bulk_.wait(0, 0);  // also by turns: what other warps than the first read of memory from here on, earlier kernels
+                         // may still write
     }
     if (a_.kind == StreamInput::norm) norm();
     if (a_.kind != StreamInput::bf16) __syncthreads();
@@ -96,12 +106,15 @@ class StreamRows {
  private:
   static constexpr int kGroups = kMostNormed / 4 / kNormThreads;
   __device__ int group(int n) const { return 4 * (int(threadIdx.x) + kNormThreads * n); }
-  __device__ bool reaches(int n) const { return 4 * kNormThreads * n < a_.in; }  // for all threads alike: what is not done is not fetched either
+  __device__ bool reaches(int n) const {
+    return 4 * kNormThreads * n < a_.in;
+  }  // for all threads alike: what is not done is not fetched either
   __device__ bool holds(int n) const { return threadIdx.x < kNormThreads && group(n) < a_.in; }
 
   __device__ void turn(int place) {
     if (left_-- <= 0) return;
-    bulk_.copy(place, a_.rows, row_, xs_ + place * a_.rows * pitch(), 2 * pitch(), static_cast<const Bf16*>(a_.x) + k0_ + next_, 2 * a_.x_stride, 2 * depth_);
+    bulk_.copy(place, a_.rows, row_, xs_ + place * a_.rows * pitch(), 2 * pitch(),
+               static_cast<const Bf16*>(a_.x) + k0_ + next_, 2 * a_.x_stride, 2 * depth_);
     next_ = next_ + depth_ < columns_ ? next_ + depth_ : 0;
   }
   // The row came as f32 where its bf16 go: everything is read before anything is written.
@@ -118,14 +131,16 @@ class StreamRows {
     for (int n = 0; n < kGroups; ++n) {
       if (!reaches(n)) break;
       if (holds(n))
-        store_four(xs_ + group(n), {normalized(v[n].x, s, gains_[n].x), normalized(v[n].y, s, gains_[n].y), normalized(v[n].z, s, gains_[n].z), normalized(v[n].w, s, gains_[n].w)});
+        store_four(xs_ + group(n), {normalized(v[n].x, s, gains_[n].x), normalized(v[n].y, s, gains_[n].y),
+                                    normalized(v[n].z, s, gains_[n].z), normalized(v[n].w, s, gains_[n].w)});
     }
   }
   __device__ void round() {
     for (int r = 0; r < a_.rows; ++r)
 #pragma unroll 4
       for (int i = 4 * int(threadIdx.x); i < columns_; i += 4 * int(blockDim.x))
-        store_four(xs_ + r * pitch() + i, __ldcg(reinterpret_cast<const float4*>(static_cast<const float*>(a_.x) + r * a_.x_stride + k0_ + i)));
+        store_four(xs_ + r * pitch() + i, __ldcg(reinterpret_cast<const float4*>(static_cast<const float*>(a_.x) +
+                                                                                 r * a_.x_stride + k0_ + i)));
   }
 
   const Stream& a_;

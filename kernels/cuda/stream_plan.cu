@@ -1,4 +1,5 @@
-// How a streamed product is laid out: warps, rings, pieces. Measured on an H200 with ten shapes, 1 to 16 rows, and all plans that fit.
+// How a streamed product is laid out: warps, rings, pieces. Measured on an H200 with ten shapes, 1 to 16 rows, and all
+// plans that fit.
 #include <algorithm>
 
 #include "kernels/cuda/stream_product.cuh"
@@ -19,9 +20,13 @@ double cost_of(const StreamPlan& plan, std::int64_t tiles, std::int64_t groups, 
   const double full = double(tiles) / double(groups * at_once), empty = double(rounds) - full;
   // Who has no tile in the last round leaves the memory to others, unless those have too few warps left to use it.
   const double work = double(at_once) * (full + (plan.slices == 1 ? 0.1 : 1) * empty);
-  const double under_way = double(plan.warps * (plan.ring - 1) * piece_bytes(plan.piece)) / 1024;  // KB of a multiprocessor
-  const double reading = plan.piece == 64 ? 1.16 : comes_in_runs(plan.piece) ? 0.9 : 1;  // of an H200: boxes, runs of 512 bytes, boxes
-  return work * reading * (1 + 0.001 * std::max(0.0, 120 - under_way)) * (1 + (rows <= 8 ? 0.0015 : 0.01) * (kMostWarps - plan.warps));
+  const double under_way =
+      double(plan.warps * (plan.ring - 1) * piece_bytes(plan.piece)) / 1024;  // KB of a multiprocessor
+  const double reading = plan.piece == 64            ? 1.16
+                         : comes_in_runs(plan.piece) ? 0.9
+                                                     : 1;  // of an H200: boxes, runs of 512 bytes, boxes
+  return work * reading * (1 + 0.001 * std::max(0.0, 120 - under_way)) *
+         (1 + (rows <= 8 ? 0.0015 : 0.01) * (kMostWarps - plan.warps));
 }
 
 }  // namespace
@@ -32,8 +37,10 @@ StreamInput stream_input(const ProductInput& input) {
 }
 
 std::int64_t stream_bytes(const StreamPlan& plan, StreamInput kind, std::int64_t rows, std::int64_t in) {
-  const std::int64_t partials = plan.local > 1 ? plan.warps * (rows <= 8 ? 1 : 2) * 512 : 0, columns = in / plan.slices * plan.local;
-  return kBoxAlignment + plan.warps * (plan.ring * piece_bytes(plan.piece) + ring_barriers(6)) + partials + StreamRows::bytes(kind, rows, in, columns, plan.depth < in / plan.slices ? plan.depth : columns);
+  const std::int64_t partials = plan.local > 1 ? plan.warps * (rows <= 8 ? 1 : 2) * 512 : 0,
+                     columns = in / plan.slices * plan.local;
+  return kBoxAlignment + plan.warps * (plan.ring * piece_bytes(plan.piece) + ring_barriers(6)) + partials +
+         StreamRows::bytes(kind, rows, in, columns, plan.depth < in / plan.slices ? plan.depth : columns);
 }
 
 StreamPlan stream_plan(const CudaBackend& backend, std::int64_t out, std::int64_t in, const ProductInput& input) {
@@ -46,17 +53,21 @@ StreamPlan stream_plan(const CudaBackend& backend, std::int64_t out, std::int64_
   const std::int64_t groups = std::max(1, backend.multiprocessors() * plan.local / plan.slices);
   const std::int64_t slice = in / plan.slices;
   double least = 1e30;
-  for (plan.warps = kMostWarps / plan.local * plan.local; plan.warps >= std::max(4, plan.local); plan.warps -= plan.local)
+  for (plan.warps = kMostWarps / plan.local * plan.local; plan.warps >= std::max(4, plan.local);
+       plan.warps -= plan.local)
     for (const auto& [ring, piece] : kPieces)
       for (const std::int64_t depth : {slice, std::int64_t(512), std::int64_t(256)}) {
         plan.ring = ring, plan.piece = piece, plan.depth = int(depth);
-        if (slice % piece != 0 || slice < piece * (piece == 256 ? ring : ring - 1)) continue;  // places that are never filled
+        if (slice % piece != 0 || slice < piece * (piece == 256 ? ring : ring - 1))
+          continue;  // places that are never filled
         if (kind == StreamInput::norm && plan.warps * 32 < kNormThreads) continue;
         if (depth < slice ? kind != StreamInput::bf16 || plan.local > 1 || slice % depth != 0 : depth > slice) continue;
         if (stream_bytes(plan, kind, rows, in) + 2048 > backend.shared_memory()) continue;
         const std::int64_t at_once = plan.warps / plan.local;
         const double cost = cost_of(plan, tiles, groups, rows);
-        if (cost < least) least = cost, best = plan, best.blocks = int(std::min(groups, (tiles + at_once - 1) / at_once)) * (plan.slices / plan.local);
+        if (cost < least)
+          least = cost, best = plan,
+          best.blocks = int(std::min(groups, (tiles + at_once - 1) / at_once)) * (plan.slices / plan.local);
       }
   return best;
 }
@@ -64,7 +75,9 @@ StreamPlan stream_plan(const CudaBackend& backend, std::int64_t out, std::int64_
 bool can_stream(const CudaBackend& backend, const ProductInput& input, std::int64_t out, std::int64_t in) {
   const Tensor& x = input.x;
   const StreamInput kind = stream_input(input);
-  if (x.dim(0) > CudaProducts::kStreamRows || in % (splits_of(out, in) * 128) != 0 || reinterpret_cast<std::uintptr_t>(x.raw()) % 16 != 0) return false;
+  if (x.dim(0) > CudaProducts::kStreamRows || in % (splits_of(out, in) * 128) != 0 ||
+      reinterpret_cast<std::uintptr_t>(x.raw()) % 16 != 0)
+    return false;
   if (x.row_stride() * size_of(x.dtype()) % 16 != 0) return false;
   if (x.dim(0) > 1 && kind != StreamInput::bf16) return false;
   if (backend.overlaps() && map_encoder() == nullptr) return false;

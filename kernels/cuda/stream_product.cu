@@ -1,17 +1,16 @@
 // y = x W^T + b for at most 16 rows. W bf16 [out, in], sums in f32.
 // Bytes: the matrix, out * in * 2, once; x comes from L2, once per block.
-// A warp takes 16 outputs (a tile) and one slice of the inputs. It copies pieces of W, 16 x 64 to 256, into a ring of its own, several
-// ahead, and multiplies them by the rows of x in shared memory: mma.m16n8k16, k ascending in one chain, so a result does not
-// depend on how many rows there are (and has the same bits as cuBLASLt without split-K, measured on an H200). The slices of a tile
-// are added in order, in shared memory where one block has them all, else by whoever comes last.
-// The rings fill before the kernel before this one has ended: weights are there when x is.
-#include "kernels/cuda/stream_product.cuh"
-
+// A warp takes 16 outputs (a tile) and one slice of the inputs. It copies pieces of W, 16 x 64 to 256, into a ring of
+// its own, several ahead, and multiplies them by the rows of x in shared memory: mma.m16n8k16, k ascending in one
+// chain, so a result does not depend on how many rows there are (and has the same bits as cuBLASLt without split-K,
+// measured on an H200). The slices of a tile are added in order, in shared memory where one block has them all, else by
+// whoever comes last. The rings fill before the kernel before this one has ended: weights are there when x is.
 #include <bit>
 
 #include "kernels/cuda/elementwise.cuh"
 #include "kernels/cuda/product_maps.cuh"
 #include "kernels/cuda/stream_input.cuh"
+#include "kernels/cuda/stream_product.cuh"
 #include "kernels/cuda/stream_ring.cuh"
 
 namespace foretoken {
@@ -20,7 +19,8 @@ namespace {
 // ---- the product ----
 
 // One piece of the ring times the rows of x.
-template <int NT, int kPiece> __device__ void multiply_piece(float (&sum)[NT][4], unsigned piece, const unsigned (&x)[NT], int k, int lane) {
+template <int NT, int kPiece>
+__device__ void multiply_piece(float (&sum)[NT][4], unsigned piece, const unsigned (&x)[NT], int k, int lane) {
   constexpr int kSteps = kPiece / 16;
   const unsigned at = piece + unsigned(lane % 16 * 128), half = unsigned(lane / 16), row = unsigned(lane % 8);
   unsigned w[kSteps][4], b[NT][kSteps / 2][4];
@@ -37,7 +37,8 @@ template <int NT, int kPiece> __device__ void multiply_piece(float (&sum)[NT][4]
     for (int n = 0; n < NT; ++n) multiply_add(sum[n], w[s], b[n][s / 2][s % 2 * 2], b[n][s / 2][s % 2 * 2 + 1]);
 }
 
-// Where this lane's row of x begins for ldmatrix; rows that are not there repeat row 0, and their results are not written.
+// Where this lane's row of x begins for ldmatrix; rows that are not there repeat row 0, and their results are not
+// written.
 template <int NT> __device__ void row_addresses(unsigned (&x)[NT], const Bf16* xs, int rows, int pitch, int lane) {
 #pragma unroll
   for (int n = 0; n < NT; ++n) {
@@ -87,7 +88,8 @@ template <int NT> struct Before {
   }
 };
 
-template <int NT> __device__ void write_tile(const Stream& a, const float (&sum)[NT][4], const Before<NT>& before, int tile, int lane) {
+template <int NT>
+__device__ void write_tile(const Stream& a, const float (&sum)[NT][4], const Before<NT>& before, int tile, int lane) {
 #pragma unroll
   for (int n = 0; n < NT; ++n)
 #pragma unroll
@@ -96,14 +98,17 @@ template <int NT> __device__ void write_tile(const Stream& a, const float (&sum)
       if (r >= a.rows || o >= a.out) continue;
       const std::int64_t at = r * a.y_stride + o;
       const float v = a.bias != nullptr ? sum[n][j] + a.bias[o] : sum[n][j];
-      if (a.y == nullptr) from_float(a.y_bf16[at], v);
-      else a.y[at] = a.adds ? before.y[n][j] + v : v;
+      if (a.y == nullptr)
+        from_float(a.y_bf16[at], v);
+      else
+        a.y[at] = a.adds ? before.y[n][j] + v : v;
     }
 }
 
 __device__ inline float as_bf16(float v) { return to_float(__float2bfloat16_rn(v)); }
 
-// A lane has the gates of its rows in its first two sums and what they gate in the others, each rounded as a product's result is.
+// A lane has the gates of its rows in its first two sums and what they gate in the others, each rounded as a product's
+// result is.
 template <int NT> __device__ void write_gated(const Stream& a, const float (&sum)[NT][4], int tile, int lane) {
   const int o = tile * 8 + lane / 4;
   const float gate_bias = a.bias != nullptr ? a.bias[o] : 0, up_bias = a.bias != nullptr ? a.bias[o + a.out / 2] : 0;
@@ -112,14 +117,19 @@ template <int NT> __device__ void write_gated(const Stream& a, const float (&sum
 #pragma unroll
     for (int j = 0; j < 2; ++j) {
       const int r = n * 8 + lane % 4 * 2 + j;
-      if (r < a.rows) from_float(a.y_bf16[r * a.y_stride + o], silu(as_bf16(sum[n][j] + gate_bias)) * as_bf16(sum[n][j + 2] + up_bias));
+      if (r < a.rows)
+        from_float(a.y_bf16[r * a.y_stride + o],
+                   silu(as_bf16(sum[n][j] + gate_bias)) * as_bf16(sum[n][j + 2] + up_bias));
     }
 }
 
-// The same where all slices are in this block: through shared memory. All threads come here; the warp of the first slice gets the sum.
-template <int NT> __device__ void add_local_slices(float (&sum)[NT][4], float4* partials, int warp, int local, int lane) {
+// The same where all slices are in this block: through shared memory. All threads come here; the warp of the first
+// slice gets the sum.
+template <int NT>
+__device__ void add_local_slices(float (&sum)[NT][4], float4* partials, int warp, int local, int lane) {
 #pragma unroll
-  for (int n = 0; n < NT; ++n) partials[(warp * NT + n) * 32 + lane] = make_float4(sum[n][0], sum[n][1], sum[n][2], sum[n][3]);
+  for (int n = 0; n < NT; ++n)
+    partials[(warp * NT + n) * 32 + lane] = make_float4(sum[n][0], sum[n][1], sum[n][2], sum[n][3]);
   __syncthreads();
   if (warp % local != 0) return;
 #pragma unroll
@@ -130,12 +140,14 @@ template <int NT> __device__ void add_local_slices(float (&sum)[NT][4], float4* 
     }
 }
 
-// Where a warp works: tiles first, first + stride, ... below a.tiles, in rounds of its block from tile `begin` on, inputs of slice `slice`. Tiles that
-// follow one another are in different blocks, so that a last round that is not full has as much for each.
+// Where a warp works: tiles first, first + stride, ... below a.tiles, in rounds of its block from tile `begin` on,
+// inputs of slice `slice`. Tiles that follow one another are in different blocks, so that a last round that is not full
+// has as much for each.
 struct Share {
   int part, slice, local, begin, first;
   __device__ Share(const Stream& a, int warp) {
-    part = int(blockIdx.x) & ((1 << a.parts_log) - 1), local = warp & ((1 << a.local_log) - 1), slice = (part << a.local_log) + local;
+    part = int(blockIdx.x) & ((1 << a.parts_log) - 1), local = warp & ((1 << a.local_log) - 1),
+    slice = (part << a.local_log) + local;
     begin = int(blockIdx.x) >> a.parts_log, first = begin + (warp >> a.local_log) * a.groups;
   }
   __device__ int rounds(const Stream& a) const { return (a.tiles - begin + a.stride - 1) / a.stride; }
@@ -171,7 +183,8 @@ template <int NT, int kRing, int kPiece> struct Room {
 };
 
 // NT: rows in eights.
-template <int NT, int kRing, int kPiece> __global__ void __launch_bounds__(kMostWarps * 32, 1) stream_kernel(const __grid_constant__ Stream a, const __grid_constant__ CUtensorMap map) {
+template <int NT, int kRing, int kPiece> __global__ void __launch_bounds__(kMostWarps * 32, 1)
+    stream_kernel(const __grid_constant__ Stream a, const __grid_constant__ CUtensorMap map) {
   extern __shared__ __align__(128) unsigned char shared[];
   __shared__ __align__(16) unsigned char arrived[Bulk::kBarrierBytes];
   if (!comes_in_runs(kPiece) && threadIdx.x == 0) fetch_map(map);
@@ -182,7 +195,8 @@ template <int NT, int kRing, int kPiece> __global__ void __launch_bounds__(kMost
   let_later_start();
   StreamRows rows(a, share.part * columns, columns, a.depth < a.slice ? share.rounds(a) : 1, room.xs, arrived);
   rows.begin();
-  Ring<kRing, kPiece> ring(a, map, room.pieces + warp * kRing * piece_bytes(kPiece), room.barriers + warp * ring_barriers(kRing), share.first, share.slice * a.slice);
+  Ring<kRing, kPiece> ring(a, map, room.pieces + warp * kRing * piece_bytes(kPiece),
+                           room.barriers + warp * ring_barriers(kRing), share.first, share.slice * a.slice);
   bring(a, rows, ring);
 
   unsigned x[NT];
@@ -202,9 +216,12 @@ template <int NT, int kRing, int kPiece> __global__ void __launch_bounds__(kMost
       if (rows.by_turns()) rows.done(turn);
     }
     if (a.local > 1) add_local_slices<NT>(sum, room.partials, warp, a.local, lane);
-    if (tile < a.tiles && share.local == 0 && (a.slices == a.local || add_slices<NT>(a, sum, share.slice, tile, lane))) {
-      if (a.gated) write_gated<NT>(a, sum, tile, lane);
-      else write_tile<NT>(a, sum, before, tile, lane);
+    if (tile < a.tiles && share.local == 0 &&
+        (a.slices == a.local || add_slices<NT>(a, sum, share.slice, tile, lane))) {
+      if (a.gated)
+        write_gated<NT>(a, sum, tile, lane);
+      else
+        write_tile<NT>(a, sum, before, tile, lane);
     }
     if (a.local > 1 && begun + a.stride < a.tiles) __syncthreads();
   }
@@ -214,7 +231,10 @@ using Kernel = void (*)(Stream, CUtensorMap);
 template <int NT> Kernel kernel_of(int ring, int piece) {
   if (piece == 64) return ring == 3 ? stream_kernel<NT, 3, 64> : stream_kernel<NT, 4, 64>;
   if (piece == 256) return ring == 2 ? stream_kernel<NT, 2, 256> : stream_kernel<NT, 3, 256>;
-  return ring == 3 ? stream_kernel<NT, 3, 128> : ring == 4 ? stream_kernel<NT, 4, 128> : ring == 5 ? stream_kernel<NT, 5, 128> : stream_kernel<NT, 6, 128>;
+  return ring == 3   ? stream_kernel<NT, 3, 128>
+         : ring == 4 ? stream_kernel<NT, 4, 128>
+         : ring == 5 ? stream_kernel<NT, 5, 128>
+                     : stream_kernel<NT, 6, 128>;
 }
 
 // Some 64 KB of a multiprocessor, two microseconds of the memory.
@@ -225,25 +245,33 @@ int window_of(const StreamPlan& plan) {
 
 }  // namespace
 
-void stream_product(CudaBackend& backend, const StreamPlan& plan, const Tensor& y, const ProductInput& input, const Tensor& matrix, const Tensor& bias, ProductEnd end,
-                    const Tensor& partials, const Tensor& counters) {
+void stream_product(CudaBackend& backend, const StreamPlan& plan, const Tensor& y, const ProductInput& input,
+                    const Tensor& matrix, const Tensor& bias, ProductEnd end, const Tensor& partials,
+                    const Tensor& counters) {
   Stream a = {};
   a.w = matrix.data<Bf16>(), a.out = int(matrix.dim(0)), a.in = int(matrix.dim(1)), a.tiles = (a.out + 15) / 16;
   a.kind = stream_input(input);
   a.x = input.x.raw(), a.x_stride = input.x.row_stride(), a.rows = int(input.rows());
   if (input.gain) a.gain = input.gain.data<float>(), a.epsilon = input.epsilon;
-  a.slices = plan.slices, a.slice = a.in / a.slices, a.local = plan.local, a.depth = plan.depth, a.window = window_of(plan);
+  a.slices = plan.slices, a.slice = a.in / a.slices, a.local = plan.local, a.depth = plan.depth,
+  a.window = window_of(plan);
   const int parts = plan.slices / plan.local;
-  a.parts_log = std::countr_zero(unsigned(parts)), a.local_log = std::countr_zero(unsigned(plan.local)), a.groups = plan.blocks / parts, a.stride = a.groups * (plan.warps / plan.local);
+  a.parts_log = std::countr_zero(unsigned(parts)), a.local_log = std::countr_zero(unsigned(plan.local)),
+  a.groups = plan.blocks / parts, a.stride = a.groups * (plan.warps / plan.local);
   if (bias) a.bias = bias.data<float>();
   a.partials = partials.data<float>(), a.counters = counters.data<int>();
-  if (y.dtype() == DType::f32) a.y = y.data<float>();
-  else a.y_bf16 = y.data<Bf16>();
+  if (y.dtype() == DType::f32)
+    a.y = y.data<float>();
+  else
+    a.y_bf16 = y.data<Bf16>();
   a.y_stride = y.row_stride(), a.adds = end == ProductEnd::added, a.gated = end == ProductEnd::gated;
   CUtensorMap map = {};
-  if (backend.overlaps() && !comes_in_runs(plan.piece)) a.gated ? gated_map(map, matrix, 16) : plain_map(map, matrix, 16);
-  const Grid grid{dim3(unsigned(plan.blocks)), plan.warps * 32, std::size_t(stream_bytes(plan, a.kind, a.rows, a.in)), 1, backend.overlaps()};
-  launch_kernel("a product", backend.cuda_stream(), grid, a.rows <= 8 ? kernel_of<1>(plan.ring, plan.piece) : kernel_of<2>(plan.ring, plan.piece), a, map);
+  if (backend.overlaps() && !comes_in_runs(plan.piece))
+    a.gated ? gated_map(map, matrix, 16) : plain_map(map, matrix, 16);
+  const Grid grid{dim3(unsigned(plan.blocks)), plan.warps * 32, std::size_t(stream_bytes(plan, a.kind, a.rows, a.in)),
+                  1, backend.overlaps()};
+  launch_kernel("a product", backend.cuda_stream(), grid,
+                a.rows <= 8 ? kernel_of<1>(plan.ring, plan.piece) : kernel_of<2>(plan.ring, plan.piece), a, map);
 }
 
 }  // namespace foretoken

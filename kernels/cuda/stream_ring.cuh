@@ -1,7 +1,8 @@
-// Pieces of a matrix on their way into shared memory, several ahead of who multiplies them: kPiece inputs of 16 outputs, in boxes of 64
-// inputs, rows of 128 bytes, turned so that eight rows of one column lie in different banks. Box by box by the copy engine, which one lane asks in
-// an instant, 128 bytes of a row behind those of another; or, where they are long, in runs by the lanes' own copies, which the memory answers faster.
-// This room must not know what they are for.
+// Pieces of a matrix on their way into shared memory, several ahead of who multiplies them: kPiece inputs of 16
+// outputs, in boxes of 64 inputs, rows of 128 bytes, turned so that eight rows of one column lie in different banks.
+// Box by box by the copy engine, which one lane asks in an instant, 128 bytes of a row behind those of another; or,
+// where they are long, in runs by the lanes' own copies, which the memory answers faster. This room must not know what
+// they are for.
 #pragma once
 #include "kernels/cuda/barriers.cuh"
 #include "kernels/cuda/matrix_boxes.cuh"
@@ -14,19 +15,25 @@ constexpr bool comes_in_runs(int piece) { return piece >= 256; }
 constexpr int piece_bytes(int piece) { return piece / kBoxInputs * kBox; }
 constexpr int ring_barriers(int ring) { return (8 * ring + 15) / 16 * 16; }  // bytes
 
-// Inputs from k on of 16 neighbours, or of 8 of the gate and the same 8 of what it gates, by copies of 16 bytes: a warp's lie behind one another.
-template <int kPiece> __device__ inline void copy_runs(const Stream& a, unsigned to, int k, int tile, std::uint64_t policy) {
+// Inputs from k on of 16 neighbours, or of 8 of the gate and the same 8 of what it gates, by copies of 16 bytes: a
+// warp's lie behind one another.
+template <int kPiece>
+__device__ inline void copy_runs(const Stream& a, unsigned to, int k, int tile, std::uint64_t policy) {
   constexpr int kChunks = kPiece / 8, kRows = 32 / kChunks;  // of one instruction
   const int lane = int(threadIdx.x) % 32, c = lane % kChunks, first = lane / kChunks;
-  const int begin = tile * (a.gated ? 8 : 16) + first, second = a.gated ? a.out / 2 : 8;  // and where the other eight begin
+  const int begin = tile * (a.gated ? 8 : 16) + first,
+            second = a.gated ? a.out / 2 : 8;  // and where the other eight begin
   const std::int64_t row = 2 * std::int64_t(a.in);
   const char* from = reinterpret_cast<const char*>(a.w + k + c * 8) + begin * row;
   const unsigned at = to + unsigned(c / 8 * kBox);
 #pragma unroll
   for (int i = 0; i < 16; i += kRows) {
-    const int r = i + first, bytes = begin + (i < 8 ? i : i - 8 + second) < a.out ? 16 : 0;  // of rows behind the last: zeros
+    const int r = i + first,
+              bytes = begin + (i < 8 ? i : i - 8 + second) < a.out ? 16 : 0;  // of rows behind the last: zeros
     if (i == 8) from += (second - 8) * row;
-    asm volatile("cp.async.cg.shared.global.L2::cache_hint [%0], [%1], 16, %2, %3;" ::"r"(at + unsigned(r * 128 + ((c ^ r) % 8) * 16)), "l"(from), "r"(bytes), "l"(policy)
+    asm volatile("cp.async.cg.shared.global.L2::cache_hint [%0], [%1], 16, %2, %3;" ::"r"(
+                     at + unsigned(r * 128 + ((c ^ r) % 8) * 16)),
+                 "l"(from), "r"(bytes), "l"(policy)
                  : "memory");
     from += kRows * row;
   }
@@ -38,7 +45,8 @@ template <int kPiece> __device__ inline void copy_runs(const Stream& a, unsigned
 template <int kRing, int kPiece> class Pieces {
  public:
   static constexpr bool kTells = true;  // what has come, without waiting
-  __device__ Pieces(const Stream& a, const CUtensorMap& map, void* barriers) : a_(a), map_(map), barriers_(shared_address(barriers)), policy_(read_once()) {
+  __device__ Pieces(const Stream& a, const CUtensorMap& map, void* barriers)
+      : a_(a), map_(map), barriers_(shared_address(barriers)), policy_(read_once()) {
     if (threadIdx.x % 32 == 0) {
       for (int i = 0; i < kRing; ++i) open_barrier(barrier(i), comes_in_runs(kPiece) ? 32 : 1);
       show_barriers();
@@ -54,8 +62,10 @@ template <int kRing, int kPiece> class Pieces {
       expect_copies(barrier(place), piece_bytes(kPiece));
 #pragma unroll
       for (int j = 0; j < kPiece / kBoxInputs; ++j)
-        if (a_.gated) copy_gated_box(to + unsigned(j * kBox), map_, k + j * kBoxInputs, tile, barrier(place), policy_);
-        else copy_box(to + unsigned(j * kBox), map_, k + j * kBoxInputs, 16 * tile, barrier(place), policy_);
+        if (a_.gated)
+          copy_gated_box(to + unsigned(j * kBox), map_, k + j * kBoxInputs, tile, barrier(place), policy_);
+        else
+          copy_box(to + unsigned(j * kBox), map_, k + j * kBoxInputs, 16 * tile, barrier(place), policy_);
     }
   }
   __device__ void skip() {}
@@ -74,7 +84,8 @@ template <int kRing, int kPiece> class Pieces {
 
 #else
 
-// The same on architecture 80, always in runs: a group for every piece that is asked for or skipped, kRing of them before the first wait.
+// The same on architecture 80, always in runs: a group for every piece that is asked for or skipped, kRing of them
+// before the first wait.
 template <int kRing, int kPiece> class Pieces {
  public:
   static constexpr bool kTells = false;
@@ -105,15 +116,18 @@ template <int kRing, int kPiece> class Ring {
   __device__ Ring(const Stream& a, const CUtensorMap& map, unsigned char* memory, void* barriers, int tile, int k0)
       : a_(a), pieces_(a, map, barriers), memory_(shared_address(memory)), k0_(k0), tile_(tile) {}
 
-  // Asks for the first pieces: `window` of them (before architecture 90: all that fit); fill() for the others, `window` under way at a
-  // time, until the ring is full or `over` says so. What the kernel waits for meanwhile would queue behind more.
+  // Asks for the first pieces: `window` of them (before architecture 90: all that fit); fill() for the others, `window`
+  // under way at a time, until the ring is full or `over` says so. What the kernel waits for meanwhile would queue
+  // behind more.
   __device__ void start(int window) {
     for (int i = 0; i < (kTells ? min(window, kRing) : kRing); ++i) ask();
   }
   template <class Over> __device__ void fill(int window, Over over) {
     for (int landed = 0; ahead_ < kRing && left() && !over();)
-      if (ahead_ - landed < window) ask();
-      else if (pieces_.came(landed, 0)) ++landed;
+      if (ahead_ - landed < window)
+        ask();
+      else if (pieces_.came(landed, 0))
+        ++landed;
   }
   // Waits for the oldest piece; its address.
   __device__ unsigned take() const {

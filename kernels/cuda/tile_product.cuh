@@ -1,5 +1,5 @@
-// Products of up to 64 rows where architecture 90a is: warpgroup products of boxes of the matrix. This room must not know what is
-// multiplied.
+// Products of up to 64 rows where architecture 90a is: warpgroup products of boxes of the matrix. This room must not
+// know what is multiplied.
 #pragma once
 #include "kernels/cuda/cuda_backend.cuh"
 
@@ -7,14 +7,17 @@ namespace foretoken {
 
 constexpr std::int64_t kTileRows = 64;  // with more, its rings hold too little of the matrix
 
-// Whether all tiles of a matrix [out, in] run at once where each has a multiprocessor to itself: fast with 17 rows and more.
+// Whether all tiles of a matrix [out, in] run at once where each has a multiprocessor to itself: fast with 17 rows and
+// more.
 bool tiles_at_once(const CudaBackend& backend, std::int64_t out, std::int64_t in);
 
-// Whether tile_product takes this: up to kTileRows rows; bf16 x and matrix [out, in], aligned, `in` a multiple of 64 for each slice of splits_of().
+// Whether tile_product takes this: up to kTileRows rows; bf16 x and matrix [out, in], aligned, `in` a multiple of 64
+// for each slice of splits_of().
 bool can_tile(const CudaBackend& backend, const Tensor& y, const Tensor& x, const Tensor& matrix);
 
 // y = x W^T + b, or y += that. y f32 or bf16 [rows, out], x bf16 [rows, in].
-void tile_product(const CudaBackend& backend, const Tensor& y, const Tensor& x, const Tensor& matrix, const Tensor& bias, bool adds);
+void tile_product(const CudaBackend& backend, const Tensor& y, const Tensor& x, const Tensor& matrix,
+                  const Tensor& bias, bool adds);
 
 // Whether gated_tile_product takes this.
 bool can_tile_gated(const CudaBackend& backend, const Tensor& x, const Tensor& matrix, const Tensor& bias);

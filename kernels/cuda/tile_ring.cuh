@@ -1,5 +1,5 @@
-// Boxes of a matrix and of x on their way into shared memory and through warpgroup products: what the kernels of tile_product.cu
-// share. This room must not know what becomes of the sums.
+// Boxes of a matrix and of x on their way into shared memory and through warpgroup products: what the kernels of
+// tile_product.cu share. This room must not know what becomes of the sums.
 #pragma once
 #include <cuda.h>
 
@@ -9,14 +9,17 @@
 
 namespace foretoken {
 
-// A block of warpgroups with 64 outputs each (of the last one's some may be nobody's), kRows rows of x, and a warp that asks for boxes; kBlocks
-// on a multiprocessor.
+// A block of warpgroups with 64 outputs each (of the last one's some may be nobody's), kRows rows of x, and a warp that
+// asks for boxes; kBlocks on a multiprocessor.
 template <int kRowsOf, int kOutsOf = 128, int kBlocksOf = 2> struct Tile {
-  static constexpr int kRows = kRowsOf, kOuts = kOutsOf, kWorkers = 4 * ((kOuts + 63) / 64), kThreads = 32 * (kWorkers + 1), kBlocks = kBlocksOf;
+  static constexpr int kRows = kRowsOf, kOuts = kOutsOf, kWorkers = 4 * ((kOuts + 63) / 64),
+                       kThreads = 32 * (kWorkers + 1), kBlocks = kBlocksOf;
   static constexpr int kMatrixBytes = kOuts * kBoxInputs * 2, kBytes = kMatrixBytes + kRows * kBoxInputs * 2;
   static constexpr int kStages = ((kBlocks == 1 ? 222 : 110) << 10) / kBytes;
-  static constexpr int kBeyond = kWorkers * 16 * kBoxInputs * 2 - kBytes;  // bytes that the last warpgroup reads behind a place
-  static constexpr int kShared = kStages * kBytes + 1024 + (kBeyond > 0 ? kBeyond : 0);  // boxes begin at multiples of 1024
+  static constexpr int kBeyond =
+      kWorkers * 16 * kBoxInputs * 2 - kBytes;  // bytes that the last warpgroup reads behind a place
+  static constexpr int kShared =
+      kStages * kBytes + 1024 + (kBeyond > 0 ? kBeyond : 0);  // boxes begin at multiples of 1024
   static_assert(kOuts % 16 == 0);
 };
 
@@ -42,7 +45,8 @@ template <class T> struct TileRing {
   std::uint64_t* barriers;  // kStages of full places, kStages of empty ones
 
   // All threads of a block.
-  __device__ TileRing(unsigned char* shared, std::uint64_t* barriers) : memory((shared_address(shared) + 1023u) & ~1023u), barriers(barriers) {
+  __device__ TileRing(unsigned char* shared, std::uint64_t* barriers)
+      : memory((shared_address(shared) + 1023u) & ~1023u), barriers(barriers) {
     if (threadIdx.x == 0) {
       for (int i = 0; i < T::kStages; ++i) open_barrier(full(i), 1), open_barrier(empty(i), T::kWorkers);
       show_barriers();
@@ -53,16 +57,21 @@ template <class T> struct TileRing {
   __device__ std::uint64_t* empty(int stage) const { return barriers + T::kStages + stage; }
   __device__ unsigned at(int stage) const { return memory + unsigned(stage * T::kBytes); }
 
-  // One lane asks for all boxes: those of the matrix as far as there is room, then, when the kernel before has ended, those of x.
+  // One lane asks for all boxes: those of the matrix as far as there is room, then, when the kernel before has ended,
+  // those of x.
   __device__ void ask(const CUtensorMap& w, const CUtensorMap& x, const Boxes& b) const {
     const std::uint64_t once = read_once(), often = read_often();
     const auto matrix = [&](int tile, int k, int stage) {
       const unsigned barrier = shared_address(full(stage));
       expect_copies(full(stage), T::kBytes);
-      if (b.gated) copy_gated_box(at(stage), w, k, tile * T::kOuts / 16, barrier, once);
-      else copy_box(at(stage), w, k, tile * T::kOuts, barrier, once);
+      if (b.gated)
+        copy_gated_box(at(stage), w, k, tile * T::kOuts / 16, barrier, once);
+      else
+        copy_box(at(stage), w, k, tile * T::kOuts, barrier, once);
     };
-    const auto rows = [&](int k, int stage) { copy_box(at(stage) + T::kMatrixBytes, x, k, 0, shared_address(full(stage)), often); };
+    const auto rows = [&](int k, int stage) {
+      copy_box(at(stage) + T::kMatrixBytes, x, k, 0, shared_address(full(stage)), often);
+    };
     const auto input = [&](int i) { return b.k0 + i * kBoxInputs; };
     const int early = min(T::kStages, b.boxes);  // of the first tile
     for (int i = 0; i < early; ++i) matrix(b.tile, input(i), i);
@@ -83,14 +92,15 @@ template <class T> class TileSums {
  public:
   __device__ TileSums(const TileRing<T>& ring, int group) : ring_(ring), group_(group) {}
 
-  // sum = the product of the next `boxes` boxes: m64nNk16, inputs ascending in one chain. Lane l of warp w holds outputs
-  // 16 w + l / 4 and the eighth behind it, rows 8 n + 2 (l % 4) and the next.
+  // sum = the product of the next `boxes` boxes: m64nNk16, inputs ascending in one chain. Lane l of warp w holds
+  // outputs 16 w + l / 4 and the eighth behind it, rows 8 n + 2 (l % 4) and the next.
   __device__ void add_up(float (&sum)[T::kRows / 2], int boxes) {
     const bool speaks = threadIdx.x % 32 == 0;
     int before = 0;
     for (int i = 0; i < boxes; ++i) {
       wait_barrier(ring_.full(stage_), round_ & 1);
-      const std::uint64_t w = tile_descriptor(ring_.at(stage_) + unsigned(group_ * 64 * kBoxInputs * 2), 16), x = tile_descriptor(ring_.at(stage_) + T::kMatrixBytes, 16);
+      const std::uint64_t w = tile_descriptor(ring_.at(stage_) + unsigned(group_ * 64 * kBoxInputs * 2), 16),
+                          x = tile_descriptor(ring_.at(stage_) + T::kMatrixBytes, 16);
       pin(sum);
       begin_products();
 #pragma unroll

@@ -1,5 +1,6 @@
-// What the threads of a crew ask a law for, token by token, with the bits of kernels/law.h and kernels/residual.h and fewer
-// instructions: divisions by one number become five multiplications and additions. Knows laws; it must not know crews or draws.
+// What the threads of a crew ask a law for, token by token, with the bits of kernels/law.h and kernels/residual.h and
+// fewer instructions: divisions by one number become five multiplications and additions. Knows laws; it must not know
+// crews or draws.
 #pragma once
 #include "kernels/cuda/crew.cuh"
 #include "kernels/residual.h"
@@ -13,8 +14,8 @@ __device__ inline float device_weight(float x) {
   return x < -87.0f ? 0.0f : mul(e.mantissa, scale);
 }
 
-// a / b, correctly rounded, for many a and one b: Newton from the rounded reciprocal, then Markstein's last step, whose result is
-// that of a division wherever nothing over- or underflows (weights and masses are far from that).
+// a / b, correctly rounded, for many a and one b: Newton from the rounded reciprocal, then Markstein's last step, whose
+// result is that of a division wherever nothing over- or underflows (weights and masses are far from that).
 struct Divisor {
   double b, reciprocal;
   __device__ explicit Divisor(double b) : b(b), reciprocal(1.0 / b) {}
@@ -49,7 +50,8 @@ template <> struct Values<Law> {
   Weights<> weights;
   Divisor mass;
   Token certain;  // the token of a one-hot law, else -1
-  __device__ explicit Values(const Law& law) : weights(law.logits, law.row), mass(law.row.mass), certain(law.row.one_hot ? law.row.greedy : -1) {}
+  __device__ explicit Values(const Law& law)
+      : weights(law.logits, law.row), mass(law.row.mass), certain(law.row.one_hot ? law.row.greedy : -1) {}
   __device__ double operator()(Token x) const {
     if (certain >= 0) return x == certain ? 1.0 : 0.0;
     return mass.divide(double(weights(x)));
@@ -95,7 +97,8 @@ template <class P> struct Unguessed {
   Values<P> p;
   int refused;
   const Token* gone;
-  template <class Q> __device__ explicit Unguessed(const Residual<P, Q>& r) : p(r.p), refused(r.refused), gone(r.gone) {}
+  template <class Q> __device__ explicit Unguessed(const Residual<P, Q>& r)
+      : p(r.p), refused(r.refused), gone(r.gone) {}
 };
 template <class P> struct UnguessedAlong {
   const Values<P>& p;
@@ -119,7 +122,8 @@ template <class P, class Q> struct RestAlong {
   const Divisor& mass;
   __device__ double operator()(int i) const { return mass.divide(above(i)); }
 };
-template <class P, class Q> __device__ RestAlong<P, Q> along(const Values<Residual<P, Q>>& f, Token begin, int stride, int n) {
+template <class P, class Q>
+__device__ RestAlong<P, Q> along(const Values<Residual<P, Q>>& f, Token begin, int stride, int n) {
   return {along(f.above, begin, stride, n), f.mass};
 }
 

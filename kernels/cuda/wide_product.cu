@@ -1,26 +1,30 @@
-// y = x W^T + b for many rows, the sum over the inputs in the slices of splits_of(), added in order. W bf16 [out, in], x bf16 [rows, in].
-// Bytes: for every tile of kOuts x kRows its part of both, mostly from L2. Operations: 2 * rows * out * in, which is what takes time.
-// The library writes the sum of each slice to memory, from where a kernel adds them up: some 60 us a layer of 8b at 512 rows. Here a
-// block takes all slices of its tile, one after another, and keeps two sums in registers: that of a slice, and that of the slices so far.
-// Two blocks with neighbouring outputs are a cluster: each asks for half of their rows of x, which come to both.
-#include "kernels/cuda/wide_product.cuh"
-
+// y = x W^T + b for many rows, the sum over the inputs in the slices of splits_of(), added in order. W bf16 [out, in],
+// x bf16 [rows, in]. Bytes: for every tile of kOuts x kRows its part of both, mostly from L2. Operations: 2 * rows *
+// out * in, which is what takes time. The library writes the sum of each slice to memory, from where a kernel adds them
+// up: some 60 us a layer of 8b at 512 rows. Here a block takes all slices of its tile, one after another, and keeps two
+// sums in registers: that of a slice, and that of the slices so far. Two blocks with neighbouring outputs are a
+// cluster: each asks for half of their rows of x, which come to both.
 #include <algorithm>
 #include <cmath>
 
 #include "kernels/cuda/elementwise.cuh"
 #include "kernels/cuda/product_maps.cuh"
 #include "kernels/cuda/products.cuh"
+#include "kernels/cuda/wide_product.cuh"
 
 namespace foretoken {
 
 constexpr int kCluster = 2;  // blocks
 
-// kGroups warpgroups with 64 outputs each, kRows rows of x, and one of which a lane asks for boxes; one block on a multiprocessor.
+// kGroups warpgroups with 64 outputs each, kRows rows of x, and one of which a lane asks for boxes; one block on a
+// multiprocessor.
 template <int kGroupsOf, int kRowsOf> struct WideTile {
-  static constexpr int kGroups = kGroupsOf, kRows = kRowsOf, kOuts = 64 * kGroups, kWorkers = 4 * kGroups, kThreads = 128 * (kGroups + 1);
-  static constexpr int kMatrixBytes = kOuts * kBoxInputs * 2, kHalfBytes = kRows / kCluster * kBoxInputs * 2, kBytes = kMatrixBytes + kCluster * kHalfBytes;
-  static constexpr int kStages = (224 << 10) / kBytes, kShared = kStages * kBytes + 1024;  // boxes begin at multiples of 1024
+  static constexpr int kGroups = kGroupsOf, kRows = kRowsOf, kOuts = 64 * kGroups, kWorkers = 4 * kGroups,
+                       kThreads = 128 * (kGroups + 1);
+  static constexpr int kMatrixBytes = kOuts * kBoxInputs * 2, kHalfBytes = kRows / kCluster * kBoxInputs * 2,
+                       kBytes = kMatrixBytes + kCluster * kHalfBytes;
+  static constexpr int kStages = (224 << 10) / kBytes,
+                       kShared = kStages * kBytes + 1024;  // boxes begin at multiples of 1024
   static constexpr int kPitch = kOuts + 4;  // of the sums in shared memory: what a warp writes at once lies in 32 banks
   static_assert(kStages * kBytes >= kRows * kPitch * 4);
 };
@@ -45,24 +49,32 @@ __device__ inline std::uint64_t read_some() {
   return policy;
 }
 // To the same place of both blocks, whose barriers at the same place count it.
-__device__ inline void copy_box_to_both(unsigned to, const CUtensorMap& map, int k, int row, unsigned barrier, std::uint64_t policy) {
+__device__ inline void copy_box_to_both(unsigned to, const CUtensorMap& map, int k, int row, unsigned barrier,
+                                        std::uint64_t policy) {
   asm volatile(
-      "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster.L2::cache_hint [%0], [%1, {%2, %3}], [%4], %5, %6;" ::"r"(to),
+      "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster.L2::cache_hint "
+      "[%0], [%1, {%2, %3}], [%4], %5, %6;" ::"r"(to),
       "l"(&map), "r"(k), "r"(row), "r"(barrier), "h"(std::uint16_t(3)), "l"(policy)
       : "memory");
 }
 __device__ inline void arrive_at(std::uint64_t* barrier, int block) {
-  asm volatile("{\n.reg .b32 there;\nmapa.shared::cluster.u32 there, %0, %1;\nmbarrier.arrive.shared::cluster.b64 _, [there];\n}" ::"r"(shared_address(barrier)), "r"(block)
-               : "memory");
+  asm volatile(
+      "{\n.reg .b32 there;\nmapa.shared::cluster.u32 there, %0, %1;\nmbarrier.arrive.shared::cluster.b64 _, "
+      "[there];\n}" ::"r"(shared_address(barrier)),
+      "r"(block)
+      : "memory");
 }
 
-template <class T> __device__ inline void meet_workers() { asm volatile("bar.sync 1, %0;" ::"n"(32 * T::kWorkers) : "memory"); }
+template <class T> __device__ inline void meet_workers() {
+  asm volatile("bar.sync 1, %0;" ::"n"(32 * T::kWorkers) : "memory");
+}
 
 template <class T> struct WideRing {
   unsigned memory;
   std::uint64_t* barriers;  // kStages of full places, kStages of empty ones
 
-  __device__ WideRing(unsigned char* shared, std::uint64_t* barriers) : memory((shared_address(shared) + 1023u) & ~1023u), barriers(barriers) {
+  __device__ WideRing(unsigned char* shared, std::uint64_t* barriers)
+      : memory((shared_address(shared) + 1023u) & ~1023u), barriers(barriers) {
     if (threadIdx.x == 0) {
       for (int i = 0; i < T::kStages; ++i) open_barrier(full(i), 1), open_barrier(empty(i), kCluster * T::kWorkers);
       show_barriers();
@@ -82,7 +94,8 @@ template <class T> struct WideRing {
       copy_box(at(stage), a.w, i * kBoxInputs, o0, shared_address(full(stage)), policy);
     };
     const auto rows = [&](int i, int stage) {
-      copy_box_to_both(at(stage) + unsigned(T::kMatrixBytes + rank * T::kHalfBytes), a.x, i * kBoxInputs, half, shared_address(full(stage)), often);
+      copy_box_to_both(at(stage) + unsigned(T::kMatrixBytes + rank * T::kHalfBytes), a.x, i * kBoxInputs, half,
+                       shared_address(full(stage)), often);
     };
     for (int i = 0; i < early; ++i) matrix(i, i);
     wait_for_earlier();
@@ -95,8 +108,8 @@ template <class T> struct WideRing {
     }
   }
 
-  // sum = a slice's product after the other, inputs ascending in one chain in each. Lane l of warp w of the group holds outputs
-  // 16 w + l / 4 and the eighth behind it, rows 8 n + 2 (l % 4) and the next.
+  // sum = a slice's product after the other, inputs ascending in one chain in each. Lane l of warp w of the group holds
+  // outputs 16 w + l / 4 and the eighth behind it, rows 8 n + 2 (l % 4) and the next.
   __device__ void add_up(float (&sum)[T::kRows / 2], int group, int slices, int boxes) const {
     const int lane = int(threadIdx.x) % 32;
     const auto release = [&](int stage) {
@@ -107,7 +120,8 @@ template <class T> struct WideRing {
     for (int s = 0; s < slices; ++s) {
       for (int i = 0; i < boxes; ++i) {
         wait_barrier(full(stage), round & 1);
-        const std::uint64_t w = tile_descriptor(at(stage) + unsigned(group * 64 * kBoxInputs * 2), 16), x = tile_descriptor(at(stage) + T::kMatrixBytes, 16);
+        const std::uint64_t w = tile_descriptor(at(stage) + unsigned(group * 64 * kBoxInputs * 2), 16),
+                            x = tile_descriptor(at(stage) + T::kMatrixBytes, 16);
         pin(part);
         begin_products();
 #pragma unroll
@@ -155,7 +169,8 @@ template <class T> __device__ void write_wide(const WideWork& a, const float* su
 template <class T> __global__ void __launch_bounds__(T::kThreads, 1) wide_kernel(const __grid_constant__ WideWork a) {
   extern __shared__ unsigned char shared[];
   __shared__ std::uint64_t barriers[2 * T::kStages];
-  const int warp = int(threadIdx.x) / 32, lane = int(threadIdx.x) % 32, rank = int(blockIdx.x) % kCluster, pair = int(blockIdx.x) / kCluster;
+  const int warp = int(threadIdx.x) / 32, lane = int(threadIdx.x) % 32, rank = int(blockIdx.x) % kCluster,
+            pair = int(blockIdx.x) / kCluster;
   const int o0 = (pair % a.pairs * kCluster + rank) * T::kOuts, r0 = pair / a.pairs * T::kRows;
   let_later_start();
   const WideRing<T> ring(shared, barriers);
@@ -188,26 +203,35 @@ template <class T> __global__ void wide_kernel(const __grid_constant__ WideWork)
 
 // ---- the host's side ----
 
-template <int kGroups, int kRows> void launch(const CudaBackend& backend, WideWork& work, const Tensor& x, const Tensor& matrix) {
+template <int kGroups, int kRows>
+void launch(const CudaBackend& backend, WideWork& work, const Tensor& x, const Tensor& matrix) {
   using T = WideTile<kGroups, kRows>;
   plain_map(work.w, matrix, T::kOuts);
   plain_map(work.x, x, T::kRows / kCluster);
   work.pairs = int(blocks_for(work.out, kCluster * T::kOuts));
   const unsigned blocks = unsigned(kCluster * work.pairs) * blocks_for(work.rows, T::kRows);
   work.once = int(blocks) <= backend.multiprocessors();
-  launch_kernel("a product", backend.cuda_stream(), {dim3(blocks), T::kThreads, std::size_t(T::kShared), kCluster, backend.overlaps()}, wide_kernel<T>, work);
+  launch_kernel("a product", backend.cuda_stream(),
+                {dim3(blocks), T::kThreads, std::size_t(T::kShared), kCluster, backend.overlaps()}, wide_kernel<T>,
+                work);
 }
 
 struct Way {
   int groups, rows;
   void (*launch)(const CudaBackend&, WideWork&, const Tensor&, const Tensor&);
 };
-constexpr Way kWays[] = {{2, 128, launch<2, 128>}, {3, 128, launch<3, 128>}, {2, 96, launch<2, 96>}, {3, 96, launch<3, 96>}, {2, 64, launch<2, 64>}};
+constexpr Way kWays[] = {{2, 128, launch<2, 128>},
+                         {3, 128, launch<3, 128>},
+                         {2, 96, launch<2, 96>},
+                         {3, 96, launch<3, 96>},
+                         {2, 64, launch<2, 64>}};
 
-// Microseconds of an H200, within some 15 % of what was measured for the sliced products of 1b and 8b at 192 to 2048 rows. A box takes its
-// products, or what passes through shared memory at 128 bytes a cycle; the first boxes and the last sums take 8.
+// Microseconds of an H200, within some 15 % of what was measured for the sliced products of 1b and 8b at 192 to 2048
+// rows. A box takes its products, or what passes through shared memory at 128 bytes a cycle; the first boxes and the
+// last sums take 8.
 double cost_of(const CudaBackend& backend, const Way& way, double rows, double out, double in) {
-  const double tiles = kCluster * std::ceil(out / (kCluster * 64 * way.groups)) * std::ceil(rows / way.rows), waves = std::ceil(tiles / backend.multiprocessors());
+  const double tiles = kCluster * std::ceil(out / (kCluster * 64 * way.groups)) * std::ceil(rows / way.rows),
+               waves = std::ceil(tiles / backend.multiprocessors());
   const double passed = way.groups * (8192.0 + 128 * way.rows) + 128.0 * (64 * way.groups + way.rows);
   return waves * (8 + in / kBoxInputs * std::max(2.0 * way.groups * way.rows, passed / 128) / 1750);
 }
@@ -218,23 +242,30 @@ double cost_of_library(double rows, double out, double in, double slices) {
 
 const Way& way_for(const CudaBackend& backend, std::int64_t rows, std::int64_t out, std::int64_t in) {
   const auto cost = [&](const Way& w) { return cost_of(backend, w, double(rows), double(out), double(in)); };
-  return *std::min_element(std::begin(kWays), std::end(kWays), [&](const Way& a, const Way& b) { return cost(a) < cost(b); });
+  return *std::min_element(std::begin(kWays), std::end(kWays),
+                           [&](const Way& a, const Way& b) { return cost(a) < cost(b); });
 }
 
 }  // namespace
 
 bool can_widen(const CudaBackend& backend, const Tensor& y, const Tensor& x, const Tensor& matrix) {
   const std::int64_t rows = x.dim(0), out = matrix.dim(0), in = matrix.dim(1), slices = splits_of(out, in);
-  return backend.warpgroups() && matrix.dtype() == DType::bf16 && x.dtype() == DType::bf16 && aligned(x, 16) && aligned(matrix, 16) &&
-         in % (kBoxInputs * slices) == 0 && out % 4 == 0 && aligned(y, 4 * size_of(y.dtype())) && map_encoder() != nullptr && slices > 1 &&
-         cost_of(backend, way_for(backend, rows, out, in), double(rows), double(out), double(in)) < cost_of_library(double(rows), double(out), double(in), double(slices));
+  return backend.warpgroups() && matrix.dtype() == DType::bf16 && x.dtype() == DType::bf16 && aligned(x, 16) &&
+         aligned(matrix, 16) && in % (kBoxInputs * slices) == 0 && out % 4 == 0 && aligned(y, 4 * size_of(y.dtype())) &&
+         map_encoder() != nullptr && slices > 1 &&
+         cost_of(backend, way_for(backend, rows, out, in), double(rows), double(out), double(in)) <
+             cost_of_library(double(rows), double(out), double(in), double(slices));
 }
 
-void wide_product(const CudaBackend& backend, const Tensor& y, const Tensor& x, const Tensor& matrix, const Tensor& bias, bool adds) {
+void wide_product(const CudaBackend& backend, const Tensor& y, const Tensor& x, const Tensor& matrix,
+                  const Tensor& bias, bool adds) {
   WideWork a = {};
-  a.out = int(y.dim(1)), a.rows = int(x.dim(0)), a.slices = splits_of(matrix.dim(0), matrix.dim(1)), a.boxes = int(matrix.dim(1)) / a.slices / kBoxInputs;
-  if (y.dtype() == DType::f32) a.y = y.data<float>();
-  else a.y_bf16 = y.data<Bf16>();
+  a.out = int(y.dim(1)), a.rows = int(x.dim(0)), a.slices = splits_of(matrix.dim(0), matrix.dim(1)),
+  a.boxes = int(matrix.dim(1)) / a.slices / kBoxInputs;
+  if (y.dtype() == DType::f32)
+    a.y = y.data<float>();
+  else
+    a.y_bf16 = y.data<Bf16>();
   a.y_stride = y.row_stride(), a.adds = adds;
   if (bias) a.bias = bias.data<float>();
   way_for(backend, a.rows, a.out, matrix.dim(1)).launch(backend, a, x, matrix);

@@ -81,7 +81,8 @@ TEST(Axes, PolicyStandsApart) {
 }
 
 TEST(Axes, AModelIsOneText) {
-  std::vector<json> runs(3, json{{"target", {{"model", "m/target"}, {"inflate", nullptr}}}, {"drafter", {{"name", "d"}}}});
+  std::vector<json> runs(3,
+                         json{{"target", {{"model", "m/target"}, {"inflate", nullptr}}}, {"drafter", {{"name", "d"}}}});
   runs[1]["target"]["inflate"] = "llama-3.1-8b";
   runs[2]["target"]["model"] = {{"random", "llama-3.1-8b"}, {"seed", 3}, {"tokenizer", "t"}};
   const Axes axes(runs, {"/target/inflate", "/target/model"});

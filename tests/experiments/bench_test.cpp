@@ -21,7 +21,8 @@ TEST(Bench, floor_is_the_larger_of_two_times) {
 }
 
 TEST(Bench, demo_shapes_are_those_of_its_config) {
-  const std::vector<ProductShape> demo = demo_shapes(), read = shapes_of(ModelConfig::load("experiments/models/target"));
+  const std::vector<ProductShape> demo = demo_shapes(),
+                                  read = shapes_of(ModelConfig::load("experiments/models/target"));
   ASSERT_EQ(read.size(), demo.size());
   for (std::size_t i = 0; i < demo.size(); ++i) {
     EXPECT_EQ(read[i].name, demo[i].name);
@@ -48,16 +49,22 @@ TEST(Bench, bars_have_their_figures_and_are_kept) {
   std::map<std::string, nlohmann::json> bars;
   for (const auto& bar : found.at("bars")) bars[bar.at("name")] = bar;
   EXPECT_EQ(bars.size(), 10u);
-  const double kv = 8 * 2 * 2 * 64 * 2, weights = found.at("bytes");  // bytes of a cached position: layers, keys and values, heads, numbers, bf16
+  const double kv = 8 * 2 * 2 * 64 * 2,
+               weights =
+                   found.at("bytes");  // bytes of a cached position: layers, keys and values, heads, numbers, bf16
   EXPECT_GT(bars.at("decode, batch 1").at("bytes"), weights + kv);
   EXPECT_LT(bars.at("decode, batch 1").at("bytes"), weights + 2048 * kv);
   EXPECT_EQ(bars.at("attention to 4096 slots, batch 8").at("bytes"), 8 * 4096 * kv);
   EXPECT_EQ(bars.at("attention to 4096 slots, batch 8").at("operations"), 8.0 * 4096 * 8 * 4 * 6 * 64);
   for (const auto& [name, bar] : bars) {
     EXPECT_GT(bar.at("figure"), 0) << name;
-    EXPECT_EQ(bar.at("met"), bar.at("at_most") ? bar.at("figure") <= bar.at("bar") : bar.at("figure") >= bar.at("bar")) << name;
+    EXPECT_EQ(bar.at("met"), bar.at("at_most") ? bar.at("figure") <= bar.at("bar") : bar.at("figure") >= bar.at("bar"))
+        << name;
   }
-  EXPECT_NEAR(bars.at("decode, batch 8").at("figure"), 8 * bars.at("decode, batch 1").at("seconds").get<double>() / bars.at("decode, batch 8").at("seconds").get<double>(), 1e-9);
+  EXPECT_NEAR(bars.at("decode, batch 8").at("figure"),
+              8 * bars.at("decode, batch 1").at("seconds").get<double>() /
+                  bars.at("decode, batch 8").at("seconds").get<double>(),
+              1e-9);
 }
 
 TEST(Bench, prints_every_row_count) {

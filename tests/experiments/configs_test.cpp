@@ -26,7 +26,9 @@ void expect_model(const json& owner) {
 void expect_runnable(const json& run, const Registries& registries) {
   expect_model(run["target"]);
   expect_model(run["drafter"]);
-  EXPECT_FALSE(choose_prompts(read_prompts(locate(run["workload"]["prompts"])), run["workload"]["categories"], run["workload"]["limit"]).empty());
+  EXPECT_FALSE(choose_prompts(read_prompts(locate(run["workload"]["prompts"])), run["workload"]["categories"],
+                              run["workload"]["limit"])
+                   .empty());
   EXPECT_EQ(complete_run(run, registries, "again"), run) << "a complete run is complete";
 }
 
@@ -41,12 +43,15 @@ TEST(Configs, EveryOneIsUnderstood) {
     found.insert(entry.path().filename().string());
     const auto document = read_document(file);
     if (document.contains("scenes")) {
-      for (const Scene& scene : read_scenes(file, "", "", registries)) expect_model(scene.run["target"]), expect_model(scene.run["drafter"]);
+      for (const Scene& scene : read_scenes(file, "", "", registries))
+        expect_model(scene.run["target"]), expect_model(scene.run["drafter"]);
     } else {
-      for (const foretoken::Run& run : expand(document, {}, registries, file)) expect_runnable(run.document, registries);
+      for (const foretoken::Run& run : expand(document, {}, registries, file))
+        expect_runnable(run.document, registries);
     }
   }
-  for (const char* name : {"quickstart.json", "lengths.json", "verifiers.json", "copying.json", "inflated.json", "steps.json", "soak.json"})
+  for (const char* name : {"quickstart.json", "lengths.json", "verifiers.json", "copying.json", "inflated.json",
+                           "steps.json", "soak.json"})
     EXPECT_TRUE(found.contains(name)) << name;
 }
 

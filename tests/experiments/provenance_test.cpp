@@ -49,11 +49,13 @@ class Origins : public testing::Test {
  protected:
   std::vector<std::string> told(const json& changes) {
     ResultsFile file(folder.path() / "r.jsonl");
-    json line{{"schema", 1},        {"key", "a"},           {"run", json::object()},
-              {"commit", "now"}, {"machine", host_of()}, {"sources", {{"p.jsonl", fingerprint(folder.path() / "p.jsonl")}}}};
+    json line{{"schema", 1},           {"key", "a"},
+              {"run", json::object()}, {"commit", "now"},
+              {"machine", host_of()},  {"sources", {{"p.jsonl", fingerprint(folder.path() / "p.jsonl")}}}};
     line.merge_patch(changes);
     file.append(line);
-    return other_origins({{json::object(), json::object(), "a"}, {json::object(), json::object(), "not measured"}}, file, folder.path(), "now");
+    return other_origins({{json::object(), json::object(), "a"}, {json::object(), json::object(), "not measured"}},
+                         file, folder.path(), "now");
   }
   TemporaryFolder folder;
 };

@@ -55,7 +55,9 @@ TEST(Report, SharedBaselinesAreTold) {
   json line = test::worked_line();
   EXPECT_FALSE(holds(show({line}, {}), "shared"));
   line["shared_baseline"] = true;
-  EXPECT_TRUE(holds(show({line}, {"markdown", {}, 118}), "Baselines of 1 run were shared with other runs (--share-baselines), not measured in alternation."));
+  EXPECT_TRUE(
+      holds(show({line}, {"markdown", {}, 118}),
+            "Baselines of 1 run were shared with other runs (--share-baselines), not measured in alternation."));
 }
 
 TEST(Report, FitsATerminalAndExplainsItself) {
@@ -177,7 +179,8 @@ TEST(Report, EveryTableNamesModelsThatWereMade) {
     if (line["run"]["drafter"]["name"] != "draft_model") continue;
     line["run"]["drafter"].update(json{{"model", "d"}, {"inflate", "llama-3.2-1b"}});
   }
-  const std::string want = "target: experiments/models/target inflated to llama-3.1-8b; drafter: d inflated to llama-3.2-1b";
+  const std::string want =
+      "target: experiments/models/target inflated to llama-3.1-8b; drafter: d inflated to llama-3.2-1b";
   for (const char* table : {"main", "theory", "positions", "categories", "phases", "best"}) {
     EXPECT_TRUE(holds(shown(lines, "markdown", {table}), want)) << table;
     for (const std::string& row : test::split_lines(shown(lines, "csv", {table})))

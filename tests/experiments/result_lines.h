@@ -97,8 +97,8 @@ inline json line(const std::string& key, const json& run, const json& axes, cons
           {"agreement", {{"compared", true}, {"compared_texts", 2}, {"differing_texts", 0}}}};
 }
 
-// Two prompts, two equal repeats, draft length 2. By hand: alpha 10/15, accept rate 10/20, tau 20/10, 10 tokens/s against
-// 6.25, so a speedup of 1.6; c = (.4/20) / (1/10) = .2.
+// Two prompts, two equal repeats, draft length 2. By hand: alpha 10/15, accept rate 10/20, tau 20/10, 10 tokens/s
+// against 6.25, so a speedup of 1.6; c = (.4/20) / (1/10) = .2.
 inline json worked_line() {
   const json fast =
       measure({{0, "story", 12, 5, 10, 8, 7, 1.0, 0.010, 0.9}, {1, "math", 8, 5, 10, 7, 3, 1.0, 0.030, 0.9}}, {10, 10},

@@ -89,7 +89,8 @@ TEST(Results, AWholeLastLineWithoutNewlineIsKept) {
 
 // Whatever was named by mistake survives: a document of one line, notes, a half of another JSON file.
 TEST(Results, FilesOfOthersAreRefusedAndKept) {
-  for (const std::string bytes : {"{\"base\": {}, \"axes\": {}}", "some notes", "{\"base\": {", "[1, 2", "   {\"a\"", "null"}) {
+  for (const std::string bytes :
+       {"{\"base\": {}, \"axes\": {}}", "some notes", "{\"base\": {", "[1, 2", "   {\"a\"", "null"}) {
     const TemporaryFolder folder;
     const auto file = folder.write("sweep.json", bytes);
     EXPECT_TRUE(says(sentence_of([&] { ResultsFile results(file); }), "sweep.json:1", "name a")) << bytes;

@@ -1,4 +1,5 @@
-// The validator of runs: defaults, refusals with the nearest name, one text per run; and the documents made from its list.
+// The validator of runs: defaults, refusals with the nearest name, one text per run; and the documents made from its
+// list.
 #include "experiments/run_document.h"
 
 #include <fstream>
@@ -76,13 +77,32 @@ TEST_F(Documents, RangesAndTypesHold) {
   EXPECT_EQ(refusal("/sampling/top_p=1"), "");
   EXPECT_EQ(refusal("/sampling/min_p=0"), "");
   EXPECT_EQ(refusal("/sampling/logit_bias={\"0\":1.5,\"70\":-100}"), "");
-  for (const char* bad : {"/sampling/top_p=0", "/sampling/top_p=1.1", "/sampling/min_p=1", "/sampling/min_p=-0.1",
-                          "/sampling/temperature=-1", "/sampling/temperature=\"hot\"", "/engine/batch=0",
-                          "/engine/batch=1.5", "/engine/batch=true", "/engine/device=gpu", "/engine/check=1",
-                          "/measure/repeats=0", "/target/dtype=fp8", "/workload/stop=\"a\"", "/workload/stop=[1]",
-                          "/workload/stop=[\"\"]", "/target/model=\"\"", "/target=3", "/sampling/repetition_penalty=0",
-                          "/sampling/samples=0", "/sampling/logit_bias=[1]", "/sampling/logit_bias={\"x\":1}", "/sampling/logit_bias={\"07\":1}",
-                          "/sampling/logit_bias={\"7\":-101}", "/sampling/logit_bias={\"7\":null}", "/engine/step_rows=2"}) {
+  for (const char* bad : {"/sampling/top_p=0",
+                          "/sampling/top_p=1.1",
+                          "/sampling/min_p=1",
+                          "/sampling/min_p=-0.1",
+                          "/sampling/temperature=-1",
+                          "/sampling/temperature=\"hot\"",
+                          "/engine/batch=0",
+                          "/engine/batch=1.5",
+                          "/engine/batch=true",
+                          "/engine/device=gpu",
+                          "/engine/check=1",
+                          "/measure/repeats=0",
+                          "/target/dtype=fp8",
+                          "/workload/stop=\"a\"",
+                          "/workload/stop=[1]",
+                          "/workload/stop=[\"\"]",
+                          "/target/model=\"\"",
+                          "/target=3",
+                          "/sampling/repetition_penalty=0",
+                          "/sampling/samples=0",
+                          "/sampling/logit_bias=[1]",
+                          "/sampling/logit_bias={\"x\":1}",
+                          "/sampling/logit_bias={\"07\":1}",
+                          "/sampling/logit_bias={\"7\":-101}",
+                          "/sampling/logit_bias={\"7\":null}",
+                          "/engine/step_rows=2"}) {
     const std::string pointer = std::string(bad).substr(0, std::string(bad).find('='));
     EXPECT_TRUE(says(refusal(bad), "doc", pointer)) << bad;
   }
@@ -113,13 +133,16 @@ TEST_F(Documents, ReadmeListsEveryKey) {
 // What programs read, pinned with an entry of our own, so that a new drafter changes nothing here.
 TEST(List, JsonIsPinned) {
   Registries own;
-  Entry<LengthPolicy> entry{"a line", "a paper", {{"most", "integer", 4, "nodes", false, 0, 64}, {"who", "string", nullptr, "a name"}}, {}};
+  Entry<LengthPolicy> entry{
+      "a line", "a paper", {{"most", "integer", 4, "nodes", false, 0, 64}, {"who", "string", nullptr, "a name"}}, {}};
   own.policies.add("one", entry);
   entry.options.clear(), entry.plugin = "lib.so";
   own.policies.add("two", entry);
-  const json most{{"name", "most"}, {"type", "integer"}, {"needed", false}, {"default", 4}, {"meaning", "nodes"}, {"least", 0.0}, {"most", 64.0}};
+  const json most{{"name", "most"},     {"type", "integer"}, {"needed", false}, {"default", 4},
+                  {"meaning", "nodes"}, {"least", 0.0},      {"most", 64.0}};
   const json who{{"name", "who"}, {"type", "string"}, {"needed", true}, {"default", nullptr}, {"meaning", "a name"}};
-  json one{{"name", "one"}, {"summary", "a line"}, {"source", "a paper"}, {"options", json::array({most, who})}}, two = one;
+  json one{{"name", "one"}, {"summary", "a line"}, {"source", "a paper"}, {"options", json::array({most, who})}},
+      two = one;
   two["name"] = "two", two["options"] = json::array(), two["plugin"] = "lib.so";
   const json expected{{"drafters", json::array()}, {"policies", json::array({one, two})}, {"verifiers", json::array()}};
   EXPECT_EQ(json::parse(list_registered(own, true)), expected);

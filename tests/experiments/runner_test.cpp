@@ -90,7 +90,8 @@ TEST_F(Runs, ALineAddsUp) {
     EXPECT_EQ(repeat["baseline"]["tokens"], repeat["baseline"]["rounds"]);
     EXPECT_EQ(repeat["baseline"]["tokens"], repeat["speculative"]["tokens"]);
     EXPECT_EQ(sum(repeat["baseline"]["requests"], "first_tokens"), 12);
-    EXPECT_GT(sum(repeat["speculative"]["requests"], "first_tokens"), 12) << "a first draft stands with the first token";
+    EXPECT_GT(sum(repeat["speculative"]["requests"], "first_tokens"), 12)
+        << "a first draft stands with the first token";
     EXPECT_GT(repeat["speculative"]["accepted"], 0);
     EXPECT_LT(repeat["speculative"]["rounds"], repeat["baseline"]["rounds"]);
     EXPECT_GT(repeat["speculative"]["prefix_rows"], 0) << "the second sample of a prompt finds its prefix";
@@ -98,7 +99,8 @@ TEST_F(Runs, ALineAddsUp) {
   EXPECT_EQ(line["repeats"][0]["first"], "baseline");
   EXPECT_EQ(line["repeats"][1]["first"], "speculative");
   for (const char* side : {"baseline", "speculative"})
-    EXPECT_EQ(line["repeats"][0][side]["prefix_rows"], line["repeats"][1][side]["prefix_rows"]) << "each engine begins afresh";
+    EXPECT_EQ(line["repeats"][0][side]["prefix_rows"], line["repeats"][1][side]["prefix_rows"])
+        << "each engine begins afresh";
   EXPECT_EQ(line["agreement"], json({{"compared", true}, {"compared_texts", 24}, {"differing_texts", 0}}));
   EXPECT_EQ(line["promise"], "exact");
   EXPECT_EQ(line["target"]["vocab"], 4096);
@@ -132,7 +134,8 @@ TEST_F(Runs, BaselinesMayServeEveryRunThatDiffersInWhoGuesses) {
       EXPECT_EQ(repeat(run, i)["speculative"]["tokens"], repeat(0, i)["baseline"]["tokens"]);
     }
   EXPECT_NE(repeat(0, 1)["baseline"], repeat(0, 0)["baseline"]) << "each alternation has its own";
-  EXPECT_NE(repeat(3, 0)["baseline"]["phases"], repeat(0, 0)["baseline"]["phases"]) << "another temperature is another baseline";
+  EXPECT_NE(repeat(3, 0)["baseline"]["phases"], repeat(0, 0)["baseline"]["phases"])
+      << "another temperature is another baseline";
   for (const json& line : outcome.lines) EXPECT_EQ(line["agreement"]["differing_texts"], 0);
 }
 
@@ -192,7 +195,8 @@ TEST_F(Runs, ASweepGoesOnAfterAFailureAndResumes) {
 
 // What a failed run loaded must not stand in the way of the next ones.
 TEST_F(Runs, ModelsOfAFailedRunAreLetGo) {
-  const json other = {{"target", {{"model", "experiments/models/draft"}}}, {"drafter", {{"name", "none"}, {"model", nullptr}}}};
+  const json other = {{"target", {{"model", "experiments/models/draft"}}},
+                      {"drafter", {{"name", "none"}, {"model", nullptr}}}};
   std::weak_ptr<Model> target;
   {
     const foretoken::Run run = run_of({{"workload", {{"prompts", "nowhere.jsonl"}}}});

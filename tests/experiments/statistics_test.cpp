@@ -136,7 +136,8 @@ TEST(Statistics, LevelsAreResampledApart) {
   EXPECT_NEAR(width(paired_interval(both)) / width(paired_interval(one)), std::sqrt(2.0), 0.15);
 }
 
-// Means of three values from a wide sample: the bootstrap's spread must be the textbook's s t / sqrt(n) for many prompts.
+// Means of three values from a wide sample: the bootstrap's spread must be the textbook's s t / sqrt(n) for many
+// prompts.
 TEST(Statistics, AgreesWithTheTextbookForMeans) {
   std::mt19937 random(7);
   std::normal_distribution<double> normal(5, 1);
@@ -154,8 +155,9 @@ TEST(Statistics, AgreesWithTheTextbookForMeans) {
   EXPECT_NEAR(interval.high, mean + half, 0.1 * half);
 }
 
-// Share of simulated experiments whose interval holds the truth. Prompts differ in length and in speedup, the machine drifts
-// between alternations, every measurement has noise of its own; the true speedup is the ratio of expected totals.
+// Share of simulated experiments whose interval holds the truth. Prompts differ in length and in speedup, the machine
+// drifts between alternations, every measurement has noise of its own; the true speedup is the ratio of expected
+// totals.
 double coverage(int prompts, int repeats, double prompt_sd, double machine_sd, double noise_sd, int experiments) {
   std::mt19937 random(20261121);
   std::normal_distribution<double> normal(0, 1);

@@ -110,7 +110,8 @@ TEST(Summary, CategoriesAndPromptsStandBeside) {
   ASSERT_EQ(s.by_prompt.size(), 2u);
   EXPECT_DOUBLE_EQ(s.by_prompt[1].alpha, 3.0 / 7);
   EXPECT_DOUBLE_EQ(s.by_prompt[1].speedup, 1.2);
-  // A ratio of totals is no mean of ratios: (2 + 1.2) / 2 happens to be 1.6 for equal seconds, alpha shows the difference.
+  // A ratio of totals is no mean of ratios: (2 + 1.2) / 2 happens to be 1.6 for equal seconds, alpha shows the
+  // difference.
   EXPECT_NE(s.alpha.value, (7.0 / 8 + 3.0 / 7) / 2);
 }
 

@@ -1,4 +1,5 @@
-// Models that are made instead of read, through whole runs on the CPU: random weights, and inflated ones that write the same.
+// Models that are made instead of read, through whole runs on the CPU: random weights, and inflated ones that write the
+// same.
 #include "experiments/workbench.h"
 
 #include "experiments/run_document.h"
@@ -35,7 +36,9 @@ class MadeModels : public testing::Test {
     const auto engine = bench.engine(run, Side::speculative, "");
     return measure(*engine, jobs_of(run, bench, ""), run["engine"]["batch"], [](double) {}).texts;
   }
-  json line(const json& run) { return measure_run({run, json::object(), key_of(run)}, bench, "", [](double) {}); }
+  json line(const json& run) {
+    return measure_run({run, json::object(), key_of(run)}, bench, "", [](double) {});
+  }
 
   TemporaryFolder folder_;
   std::string shape_ = folder_.path().string();
@@ -53,23 +56,32 @@ TEST_F(MadeModels, InflatedWriteTheSame) {
   }
 }
 
-// Samples of one prompt are other draws of it, wherever its pages come from; penalties leave greedy texts plain decoding's.
+// Samples of one prompt are other draws of it, wherever its pages come from; penalties leave greedy texts plain
+// decoding's.
 TEST_F(MadeModels, SamplesAndPenaltiesOfARun) {
   json one = {{"sampling", {{"temperature", 1}}}, {"verifier", {{"name", "coupled"}}}}, three = one;
   three["sampling"]["samples"] = 3;
   one["engine"]["reuse_prefixes"] = false;
-  const auto alone = texts(run(one)), together = texts(run(three));  // 9 requests each: [sample][prompt] and [prompt][sample]
+  const auto alone = texts(run(one)),
+             together = texts(run(three));  // 9 requests each: [sample][prompt] and [prompt][sample]
   ASSERT_EQ(alone.size(), 9u);
   ASSERT_EQ(together.size(), 9u);
   for (std::size_t prompt = 0; prompt < 3; ++prompt)
-    for (std::size_t sample = 0; sample < 3; ++sample) EXPECT_EQ(together[3 * prompt + sample], alone[3 * sample + prompt]) << prompt << ", " << sample;
-  const json bent = line(run({{"sampling", {{"repetition_penalty", 1.2}, {"frequency_penalty", 0.2}, {"samples", 2}, {"logprobs", true}, {"logit_bias", {{"17", -100}}}}}}));
+    for (std::size_t sample = 0; sample < 3; ++sample)
+      EXPECT_EQ(together[3 * prompt + sample], alone[3 * sample + prompt]) << prompt << ", " << sample;
+  const json bent = line(run({{"sampling",
+                               {{"repetition_penalty", 1.2},
+                                {"frequency_penalty", 0.2},
+                                {"samples", 2},
+                                {"logprobs", true},
+                                {"logit_bias", {{"17", -100}}}}}}));
   ASSERT_FALSE(bent.contains("error")) << bent["error"];
   EXPECT_EQ(bent["agreement"]["compared"], true);
   EXPECT_EQ(bent["agreement"]["differing_texts"], 0);
   EXPECT_GT(bent["repeats"][0]["speculative"]["prefix_rows"], 0);
   EXPECT_GT(bent["repeats"][0]["speculative"]["accepted"], 0);
-  for (const json& request : bent["repeats"][0]["speculative"]["requests"]) EXPECT_LT(request.value("log_probability", 1.0), 0);
+  for (const json& request : bent["repeats"][0]["speculative"]["requests"])
+    EXPECT_LT(request.value("log_probability", 1.0), 0);
   EXPECT_FALSE(line(run(json::object()))["repeats"][0]["speculative"]["requests"][0].contains("log_probability"));
 }
 
@@ -96,7 +108,8 @@ TEST_F(MadeModels, RandomOnesServe) {
   EXPECT_EQ(m["accepted"], m["tested"]) << "the draft is the target";
 }
 
-// A share of the memory is measured once for runs of the same models, and still no model of another run takes room beside the pages.
+// A share of the memory is measured once for runs of the same models, and still no model of another run takes room
+// beside the pages.
 TEST_F(MadeModels, OnesOfOtherRunsAreGoneWhenPagesAreMade) {
   json changes = {{"drafter", {{"name", "ngram"}, {"model", nullptr}, {"dtype", nullptr}}}};
   changes["engine"]["memory_fraction"] = 0.001;
@@ -123,7 +136,8 @@ TEST_F(MadeModels, AnotherVocabularyIsRefused) {
 
 TEST_F(MadeModels, WhatCannotBeMadeIsRefused) {
   const auto refusal = [&](const json& changes) { return sentence_of([&] { run(changes); }); };
-  EXPECT_TRUE(says(refusal({{"target", {{"inflate", "llama-8b"}}}}), "test: ", "unknown shape 'llama-8b'", "llama-3.1-8b"));
+  EXPECT_TRUE(
+      says(refusal({{"target", {{"inflate", "llama-8b"}}}}), "test: ", "unknown shape 'llama-8b'", "llama-3.1-8b"));
   EXPECT_TRUE(says(refusal({{"drafter", {{"inflate", "x"}}}}), "drafter 'draft_model': unknown shape 'x'"));
   EXPECT_TRUE(says(refusal({{"drafter", {{"model", {{"seed", 1}}}}}}), "drafter 'draft_model': a model must be"));
   EXPECT_TRUE(says(refusal({{"engine", {{"memory_fraction", 1}}}}), "/engine/memory_fraction", "> 0, < 1"));

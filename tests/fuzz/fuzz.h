@@ -1,6 +1,6 @@
-// What the fuzz targets share: bytes as a file that readers of files can open, and the promise that all of them hold their
-// readers to: whatever the bytes are, they are taken, or refused with an Error that says something. This room must not know
-// who calls a target: libFuzzer, or seeds.cpp.
+// What the fuzz targets share: bytes as a file that readers of files can open, and the promise that all of them hold
+// their readers to: whatever the bytes are, they are taken, or refused with an Error that says something. This room
+// must not know who calls a target: libFuzzer, or seeds.cpp.
 #pragma once
 #include <cstdint>
 #include <cstdio>

@@ -22,7 +22,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     static const char* const kFormats[] = {"terminal", "markdown", "csv", "json"};
     const fuzz::MemoryFile file(bytes);
     const auto lines = load_results(file.path());
-    const std::string format = kFormats[bytes.size() % 4];  // an interval is a bootstrap: all forms of one would take long
+    const std::string format =
+        kFormats[bytes.size() % 4];  // an interval is a bootstrap: all forms of one would take long
     print([&] { return show(lines, {format, {}, 100}); });
     CompareOptions options;
     options.format = format;

@@ -16,6 +16,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       for (std::int64_t i = 0; i < t.bytes(); ++i) sum += at[i];
       held += t.bytes();
     }
-    fuzz::expect(sum <= 255 * std::uint64_t(held) && std::uint64_t(held) <= bytes.size(), "tensors are parts of the file");
+    fuzz::expect(sum <= 255 * std::uint64_t(held) && std::uint64_t(held) <= bytes.size(),
+                 "tensors are parts of the file");
   });
 }

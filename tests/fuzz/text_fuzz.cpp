@@ -19,13 +19,16 @@ void expect_kept(const Tokenizer& tokenizer, std::string_view text) {
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  static const auto gpt2 = open("gpt2"), llama3 = open("llama3"), qwen2 = open("qwen2"), llama2 = open("llama2"), gemma = open("gemma");
+  static const auto gpt2 = open("gpt2"), llama3 = open("llama3"), qwen2 = open("qwen2"), llama2 = open("llama2"),
+                    gemma = open("gemma");
   return fuzz::feed(data, size, [](std::string_view text) {
     expect_kept(*gpt2, text);
     expect_kept(*llama3, text);
     // The mark of a space is a space, and one stands behind an added token.
-    if (text.find("\u2581") == text.npos && text.find('<') == text.npos) expect_kept(*llama2, text), expect_kept(*gemma, text);
+    if (text.find("\u2581") == text.npos && text.find('<') == text.npos)
+      expect_kept(*llama2, text), expect_kept(*gemma, text);
     const std::vector<Token> tokens = qwen2->encode(text);  // takes texts to their normal form
-    fuzz::expect(replace_broken_utf8(qwen2->decode(tokens, true)) == qwen2->decode(tokens, true), "a text is valid UTF-8");
+    fuzz::expect(replace_broken_utf8(qwen2->decode(tokens, true)) == qwen2->decode(tokens, true),
+                 "a text is valid UTF-8");
   });
 }

@@ -19,6 +19,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       streamed += stream.push({&t, 1});
     }
     streamed += stream.finish();
-    fuzz::expect(streamed == replace_broken_utf8(tokenizer->decode_inside(tokens)), "a stream says what the whole says");
+    fuzz::expect(streamed == replace_broken_utf8(tokenizer->decode_inside(tokens)),
+                 "a stream says what the whole says");
   });
 }

@@ -1,4 +1,5 @@
-// adjust on the GPU: the bits of the reference, rows that are bent and rows that are not, more rows than one launch takes.
+// adjust on the GPU: the bits of the reference, rows that are bent and rows that are not, more rows than one launch
+// takes.
 #include <gtest/gtest.h>
 
 #include "kernels/cuda/cuda_backend.h"
@@ -27,12 +28,15 @@ TEST(AdjustOnTheGpu, rows_have_the_bits_of_the_reference) {
         there[std::size_t(r)].said = sent(*cuda, scene.said(r), kept);
         there[std::size_t(r)].path = sent(*cuda, scene.path(r), kept);
       }
-      const Tensor device = cuda->upload(scene.logits), truth = copy_of(scene.logits), found = Tensor::host(scene.logits.shape(), DType::f32);
+      const Tensor device = cuda->upload(scene.logits), truth = copy_of(scene.logits),
+                   found = Tensor::host(scene.logits.shape(), DType::f32);
       cuda->adjust(device, there);
       reference->adjust(truth, scene.adjustments);
       cuda->copy(device, found);
-      EXPECT_EQ(std::memcmp(found.raw(), truth.raw(), std::size_t(truth.bytes())), 0) << "vocabulary " << vocab << ", " << rows << " rows";
-      EXPECT_TRUE(vocab <= 2 || std::memcmp(found.raw(), scene.logits.raw(), std::size_t(truth.bytes())) != 0) << "nothing was bent";
+      EXPECT_EQ(std::memcmp(found.raw(), truth.raw(), std::size_t(truth.bytes())), 0)
+          << "vocabulary " << vocab << ", " << rows << " rows";
+      EXPECT_TRUE(vocab <= 2 || std::memcmp(found.raw(), scene.logits.raw(), std::size_t(truth.bytes())) != 0)
+          << "nothing was bent";
     }
 }
 

@@ -1,7 +1,7 @@
 // What bends a logit: the definitions by hand.
-#include <gtest/gtest.h>
-
 #include "kernels/adjustment.h"
+
+#include <gtest/gtest.h>
 
 namespace foretoken::testing {
 namespace {
@@ -13,7 +13,8 @@ TEST(AdjustmentTest, one_token_by_hand) {
   EXPECT_EQ(adjusted(2, {0, 3, 1, 0}, {.frequency = 0.5f}), 0.5f);
   EXPECT_EQ(adjusted(2, {0, 3, 1, 0}, {.presence = 0.5f}), 1.5f);
   EXPECT_EQ(adjusted(2, {0, 0, 1, 0}, {.frequency = 0.5f, .presence = 0.5f}), 2) << "of the prompt only";
-  EXPECT_EQ(adjusted(2, {0, 1, 1, -4}, {.repetition = 2, .frequency = 1, .presence = 2}), -7) << "bias, repetition, frequency, presence";
+  EXPECT_EQ(adjusted(2, {0, 1, 1, -4}, {.repetition = 2, .frequency = 1, .presence = 2}), -7)
+      << "bias, repetition, frequency, presence";
 }
 
 }  // namespace

@@ -6,7 +6,8 @@ namespace foretoken::testing {
 
 class AdjustmentScene {
  public:
-  AdjustmentScene(int vocab, int rows, unsigned seed) : logits(random_tensor({rows, vocab}, seed, 3)), said_(std::size_t(rows)), path_(std::size_t(rows)) {
+  AdjustmentScene(int vocab, int rows, unsigned seed)
+      : logits(random_tensor({rows, vocab}, seed, 3)), said_(std::size_t(rows)), path_(std::size_t(rows)) {
     std::mt19937 engine(seed);
     const auto below = [&](int n) { return int(engine() % unsigned(n)); };
     for (std::size_t r = 0; r < said_.size(); ++r) {
@@ -17,7 +18,9 @@ class AdjustmentScene {
         }
       for (int k = below(12); k > 0; --k) path_[r].push_back(below(vocab + 1) - 1);
       if (r % 4 == 3) said_[r].clear(), path_[r].clear();
-      Penalties by{.repetition = below(3) ? 0.5f + 0.25f * float(below(8)) : 1, .frequency = 0.3f * float(below(3)), .presence = 0.7f * float(below(3))};
+      Penalties by{.repetition = below(3) ? 0.5f + 0.25f * float(below(8)) : 1,
+                   .frequency = 0.3f * float(below(3)),
+                   .presence = 0.7f * float(below(3))};
       adjustments.push_back({said_[r].data(), path_[r].data(), int(said_[r].size()), int(path_[r].size()), by});
     }
   }

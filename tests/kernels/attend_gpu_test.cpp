@@ -1,5 +1,6 @@
-// attend on the GPU against the reference: every size of head and group, ragged sequences, trees, windows, padding rows; and that a
-// row has the same bits alone, among others, as a node of a tree and as the row of a chain that it becomes.
+// attend on the GPU against the reference: every size of head and group, ragged sequences, trees, windows, padding
+// rows; and that a row has the same bits alone, among others, as a node of a tree and as the row of a chain that it
+// becomes.
 #include <gtest/gtest.h>
 
 #include "kernels/error.h"
@@ -49,8 +50,8 @@ Layout windowed(Layout layout, int window) {
   return layout;
 }
 
-// The reference knows no window; a row that begins later is one whose earlier slots have no weight, so it is asked row by row
-// over a table without them.
+// The reference knows no window; a row that begins later is one whose earlier slots have no weight, so it is asked row
+// by row over a table without them.
 Tensor truth(const Tensor& q, const KvLayer& kv, const Layout& layout, float scale) {
   const std::unique_ptr<Backend> reference = make_reference_backend();
   if (!layout.first) return reference->attend(q, kv, layout, scale);
@@ -68,8 +69,8 @@ Tensor truth(const Tensor& q, const KvLayer& kv, const Layout& layout, float sca
 }
 
 void compare(const Case& c, unsigned seed) {
-  SCOPED_TRACE(::testing::Message() << "head " << c.head_size << ", group " << c.group << ", page_rows " << c.page_rows << ", cache " << name_of(c.cache)
-                                    << ", window " << c.window);
+  SCOPED_TRACE(::testing::Message() << "head " << c.head_size << ", group " << c.group << ", page_rows " << c.page_rows
+                                    << ", cache " << name_of(c.cache) << ", window " << c.window);
   const std::unique_ptr<Backend> reference = make_reference_backend();
   Cache cache(4, 900, c.page_rows, c.kv_heads, c.head_size, c.cache, seed);
   fill(*reference, cache, 880, seed);
@@ -79,12 +80,15 @@ void compare(const Case& c, unsigned seed) {
     layout = windowed(layout, c.window);
     for (std::int32_t& f : layout.first.values<std::int32_t>()) f = f / c.page_rows * c.page_rows;
   }
-  const Tensor q = random_tensor({std::int64_t(rows.size()), std::int64_t(c.kv_heads) * c.group * c.head_size}, seed + 5);
-  const Tensor given = c.queries == DType::bf16 ? rounded(q) : q, seen = c.cache == DType::bf16 || c.queries == DType::bf16 ? through_bf16(q) : q;
+  const Tensor q =
+      random_tensor({std::int64_t(rows.size()), std::int64_t(c.kv_heads) * c.group * c.head_size}, seed + 5);
+  const Tensor given = c.queries == DType::bf16 ? rounded(q) : q,
+               seen = c.cache == DType::bf16 || c.queries == DType::bf16 ? through_bf16(q) : q;
   const float scale = 1 / std::sqrt(float(c.head_size));
   const KvLayer kv = on_gpu(cache.layers[1]);
   const Tensor y = attend(given, kv, layout, scale);
-  EXPECT_LT(distance(y, truth(seen, cache.layers[1], layout, scale)), c.cache == DType::bf16 || c.queries == DType::bf16 ? kBf16Tolerance : kF32Tolerance);
+  EXPECT_LT(distance(y, truth(seen, cache.layers[1], layout, scale)),
+            c.cache == DType::bf16 || c.queries == DType::bf16 ? kBf16Tolerance : kF32Tolerance);
   for (std::size_t r = 0; r < rows.size(); ++r) {
     Layout one = layout_of({rows[r]}, cache.tables, 0);
     if (layout.first) one.first = integers({layout.first.data<std::int32_t>()[r]});
@@ -99,12 +103,14 @@ TEST(Attend, HeadSizes) {
 }
 
 TEST(Attend, Groups) {
-  for (int group = 1; group <= 8; ++group) compare({.group = group, .queries = group % 2 ? DType::bf16 : DType::f32}, unsigned(group));
+  for (int group = 1; group <= 8; ++group)
+    compare({.group = group, .queries = group % 2 ? DType::bf16 : DType::f32}, unsigned(group));
   compare({.head_size = 128, .group = 12, .kv_heads = 1}, 12);
 }
 
 TEST(Attend, Pages) {
-  for (int page_rows : {1, 5, 7, 16, 48, 64}) compare({.head_size = 128, .page_rows = page_rows, .queries = DType::bf16}, unsigned(page_rows));
+  for (int page_rows : {1, 5, 7, 16, 48, 64})
+    compare({.head_size = 128, .page_rows = page_rows, .queries = DType::bf16}, unsigned(page_rows));
 }
 
 TEST(Attend, Windows) {
@@ -129,8 +135,10 @@ struct RandomTree {
       const int parent = int(engine() % unsigned(n + 1)) - 1;
       paths.push_back(parent < 0 ? std::vector<int>{} : paths[std::size_t(parent)]);
       paths.back().push_back(prefix + n);
-      SceneRow row{owner, prefix + n, prefix + int(paths.back().size()) - 1, prefix, std::vector<std::uint64_t>(std::size_t(words), 0)};
-      for (int slot : paths.back()) row.ancestors[std::size_t((slot - prefix) / 64)] |= std::uint64_t(1) << ((slot - prefix) % 64);
+      SceneRow row{owner, prefix + n, prefix + int(paths.back().size()) - 1, prefix,
+                   std::vector<std::uint64_t>(std::size_t(words), 0)};
+      for (int slot : paths.back())
+        row.ancestors[std::size_t((slot - prefix) / 64)] |= std::uint64_t(1) << ((slot - prefix) % 64);
       rows.push_back(row);
     }
   }
@@ -150,9 +158,12 @@ void compare_tree(int head_size, DType dtype, unsigned seed) {
   const KvLayer kv = on_gpu(cache.layers[0]);
   const Tensor y = attend(q, kv, layout, 0.125f);
   const bool half = dtype == DType::bf16;
-  EXPECT_LT(distance(y, reference->attend(half ? through_bf16(q) : q, cache.layers[0], layout, 0.125f)), half ? kBf16Tolerance : kF32Tolerance);
+  EXPECT_LT(distance(y, reference->attend(half ? through_bf16(q) : q, cache.layers[0], layout, 0.125f)),
+            half ? kBf16Tolerance : kF32Tolerance);
   for (int n = 0; n < nodes; n += 1 + nodes / 12) {
-    ASSERT_TRUE(same_row(attend(q.rows(n, 1), kv, layout_of({tree.rows[std::size_t(n)]}, cache.tables, words), 0.125f), 0, y, n)) << "node " << n << " alone";
+    ASSERT_TRUE(same_row(attend(q.rows(n, 1), kv, layout_of({tree.rows[std::size_t(n)]}, cache.tables, words), 0.125f),
+                         0, y, n))
+        << "node " << n << " alone";
     Cache compact(2, prefix + nodes, 16, 2, head_size, dtype, seed);  // the path lies where a chain would
     fill(*reference, compact, prefix + nodes, seed);
     const std::vector<int>& path = tree.paths[std::size_t(n)];
@@ -160,7 +171,8 @@ void compare_tree(int head_size, DType dtype, unsigned seed) {
     for (std::size_t i = 0; i < path.size(); ++i) to.push_back(prefix + int(i));
     reference->move(compact.layers, compact.tables.rows(1, 1), from, to);
     const Layout chain = layout_of({chain_row(1, prefix + int(path.size()) - 1)}, compact.tables, 0);
-    ASSERT_TRUE(same_row(attend(q.rows(n, 1), on_gpu(compact.layers[0]), chain, 0.125f), 0, y, n)) << "node " << n << " as a chain";
+    ASSERT_TRUE(same_row(attend(q.rows(n, 1), on_gpu(compact.layers[0]), chain, 0.125f), 0, y, n))
+        << "node " << n << " as a chain";
   }
 }
 
@@ -187,18 +199,23 @@ TEST(Attend, MixedStepWithPadding) {
   while (rows.size() % 64) rows.push_back({3, 0, 0, 1, {}});
   const Tensor q = random_tensor({std::int64_t(rows.size()), 8 * 128}, 4);
   std::memset(cache.pool.row<std::byte>(cache.tables.row<std::int32_t>(3)[0]), 0xff, std::size_t(cache.pool.dim(1)));
-  for (std::int64_t i = 0; i < cache.tables.dim(1); ++i) cache.tables.row<std::int32_t>(3)[i] = cache.tables.row<std::int32_t>(3)[0];
+  for (std::int64_t i = 0; i < cache.tables.dim(1); ++i)
+    cache.tables.row<std::int32_t>(3)[i] = cache.tables.row<std::int32_t>(3)[0];
   Layout layout = layout_of(rows, cache.tables, 1);
   layout.longest = 256, layout.deepest = 1024;
   const KvLayer kv = on_gpu(cache.layers[0]);
   const Tensor y = attend(q, kv, layout, 0.1f);
   const std::vector<SceneRow> known(rows.begin(), rows.begin() + real);
-  EXPECT_LT(distance(y.rows(0, real), reference->attend(through_bf16(q).rows(0, real), cache.layers[0], layout_of(known, cache.tables, 1), 0.1f)), kBf16Tolerance);
+  EXPECT_LT(distance(y.rows(0, real), reference->attend(through_bf16(q).rows(0, real), cache.layers[0],
+                                                        layout_of(known, cache.tables, 1), 0.1f)),
+            kBf16Tolerance);
   for (std::int64_t r = 0; r < real; r += 7)
-    ASSERT_TRUE(same_row(attend(q.rows(r, 1), kv, layout_of({rows[std::size_t(r)]}, cache.tables, 1), 0.1f), 0, y, r)) << "row " << r;
+    ASSERT_TRUE(same_row(attend(q.rows(r, 1), kv, layout_of({rows[std::size_t(r)]}, cache.tables, 1), 0.1f), 0, y, r))
+        << "row " << r;
 }
 
-// More tiles of prompts than a GPU runs at once, so that blocks take several, of sequences of all lengths; and twice, since they count what they took.
+// More tiles of prompts than a GPU runs at once, so that blocks take several, of sequences of all lengths; and twice,
+// since they count what they took.
 TEST(Attend, LongPrompts) {
   for (const int head_size : {64, 128}) {
     const std::unique_ptr<Backend> reference = make_reference_backend();
@@ -206,14 +223,17 @@ TEST(Attend, LongPrompts) {
     fill(*reference, cache, 900, 3);
     std::vector<SceneRow> rows;
     for (const auto& [begin, end] : {std::pair{0, 620}, std::pair{5, 6}, std::pair{640, 860}, std::pair{250, 330}})
-      for (int slot = begin; slot < end; ++slot) rows.push_back(chain_row(begin == 0 ? 0 : begin == 5 ? 1 : begin == 640 ? 2 : 3, slot));
+      for (int slot = begin; slot < end; ++slot)
+        rows.push_back(chain_row(begin == 0 ? 0 : begin == 5 ? 1 : begin == 640 ? 2 : 3, slot));
     const Tensor q = rounded(random_tensor({std::int64_t(rows.size()), std::int64_t(32) * head_size}, 4));
     const KvLayer kv = on_gpu(cache.layers[1]);
     const Layout layout = layout_of(rows, cache.tables, 0);
     const Tensor y = attend(q, kv, layout, 0.1f), again = attend(q, kv, layout, 0.1f);
-    for (std::int64_t r = 0; r < y.dim(0); ++r) ASSERT_TRUE(same_row(again, r, y, r)) << "head " << head_size << ", row " << r;
+    for (std::int64_t r = 0; r < y.dim(0); ++r)
+      ASSERT_TRUE(same_row(again, r, y, r)) << "head " << head_size << ", row " << r;
     for (std::int64_t r = 0; r < y.dim(0); r += 11)
-      ASSERT_TRUE(same_row(attend(q.rows(r, 1), kv, layout_of({rows[std::size_t(r)]}, cache.tables, 0), 0.1f), 0, y, r)) << "head " << head_size << ", row " << r;
+      ASSERT_TRUE(same_row(attend(q.rows(r, 1), kv, layout_of({rows[std::size_t(r)]}, cache.tables, 0), 0.1f), 0, y, r))
+          << "head " << head_size << ", row " << r;
   }
 }
 

@@ -9,7 +9,9 @@
 namespace foretoken::testing {
 namespace {
 
-TEST_P(Cuda, kernels_of_the_gpus_own_instructions_are_built) { EXPECT_EQ(cuda->description().find("built without"), std::string::npos) << cuda->description(); }
+TEST_P(Cuda, kernels_of_the_gpus_own_instructions_are_built) {
+  EXPECT_EQ(cuda->description().find("built without"), std::string::npos) << cuda->description();
+}
 
 TEST_P(Cuda, memory_is_handed_out_again_and_blocks_never_overlap) {
   EXPECT_NE(cuda->description().find("multiprocessors"), std::string::npos);
@@ -46,13 +48,16 @@ TEST_P(Cuda, memory_of_pages_is_found_again_when_weights_came_between) {
   const std::int64_t most = cuda->free_memory() / 10 * 7, little = std::int64_t(300) << 20;
   std::vector<Tensor> weights;
   for (const std::int64_t bytes : {most, most - little, most + little, most - 9 * little, most}) {
-    { EXPECT_TRUE(cuda->allocate({bytes}, DType::u8)) << bytes; }
+    {
+      EXPECT_TRUE(cuda->allocate({bytes}, DType::u8)) << bytes;
+    }
     weights.push_back(cuda->allocate({little}, DType::u8));
   }
 }
 
 TEST_P(Cuda, bytes_arrive_whole_and_in_order) {
-  const Tensor small = random_tensor({6, 40}, 1), large = random_tensor({3, 3'000'001}, 2), many = random_tensor({5000, 700}, 3);
+  const Tensor small = random_tensor({6, 40}, 1), large = random_tensor({3, 3'000'001}, 2),
+               many = random_tensor({5000, 700}, 3);
   for (const Tensor& t : {small, large, many}) {
     EXPECT_TRUE(same_bits(down(up(t)), t));
     EXPECT_TRUE(same_bits(down(strided(t, 13)), t));
@@ -88,7 +93,8 @@ TEST_P(Cuda, bytes_arrive_whole_and_in_order) {
 TEST_P(Cuda, a_push_waits_for_the_kernels_that_still_read_what_was_pushed_before) {
   constexpr int kNumbers = 12'000;
   const Mirror numbers = cuda->mirror(kNumbers * 4);
-  const Tensor sums = up(Tensor::host_copy(std::span<const float>(std::vector<float>(100 * kNumbers)), DType::f32)).reshaped({100, kNumbers});
+  const Tensor sums = up(Tensor::host_copy(std::span<const float>(std::vector<float>(100 * kNumbers)), DType::f32))
+                          .reshaped({100, kNumbers});
   const Tensor pushed(numbers.device.owner(), numbers.device.raw(), {1, kNumbers}, DType::f32, numbers.device.device());
   const std::uint64_t waits = cuda->waits();
   for (int i = 0; i < 100; ++i) {
@@ -119,7 +125,8 @@ TEST_P(Cuda, every_byte_is_pushed_and_fetched_and_no_other) {
       cuda->synchronize();
       for (std::int64_t i = 0; i < n; ++i) {
         const std::int64_t at = begin + i;
-        ASSERT_EQ(*guarded.row<std::uint8_t>(i + 1), std::uint8_t(at * (at < bytes ? 13 : 7) + at / 251)) << bytes << ' ' << begin << ' ' << i;
+        ASSERT_EQ(*guarded.row<std::uint8_t>(i + 1), std::uint8_t(at * (at < bytes ? 13 : 7) + at / 251))
+            << bytes << ' ' << begin << ' ' << i;
       }
       EXPECT_EQ(*guarded.row<std::uint8_t>(0), 0xa5);
       EXPECT_EQ(*guarded.row<std::uint8_t>(n + 1), 0xa5);
@@ -134,7 +141,8 @@ TEST_P(Cuda, moments_lie_apart_and_padded_sizes_stay) {
   const Mark b = cuda->mark();
   cuda->synchronize();
   EXPECT_GT(cuda->seconds(a, b), 0);
-  for (int n = 1, before = 0; n < 9000; before = cuda->padded(n++)) EXPECT_TRUE(cuda->padded(n) >= n && cuda->padded(n) >= before && cuda->padded(cuda->padded(n)) == cuda->padded(n));
+  for (int n = 1, before = 0; n < 9000; before = cuda->padded(n++))
+    EXPECT_TRUE(cuda->padded(n) >= n && cuda->padded(n) >= before && cuda->padded(cuda->padded(n)) == cuda->padded(n));
 }
 
 TEST_P(Cuda, elementwise) {
@@ -144,7 +152,8 @@ TEST_P(Cuda, elementwise) {
     EXPECT_TRUE(same_bits(down(cuda->embed(up(rounded(table)), up(tokens))), reference.embed(rounded(table), tokens)));
     const Tensor x = random_tensor({5, width}, 2, 3), gain = random_tensor({1, width}, 3).reshaped({width});
     EXPECT_LT(distance(down(cuda->rms_norm(up(x), up(gain), 1e-5f)), reference.rms_norm(x, gain, 1e-5f)), 1e-6);
-    EXPECT_TRUE(same_bits(down(cuda->rms_norm(strided(x, 4), up(gain), 1e-5f)), down(cuda->rms_norm(up(x), up(gain), 1e-5f))));
+    EXPECT_TRUE(
+        same_bits(down(cuda->rms_norm(strided(x, 4), up(gain), 1e-5f)), down(cuda->rms_norm(up(x), up(gain), 1e-5f))));
     const Tensor g = random_tensor({7, 2 * width}, 4, 2);
     EXPECT_LT(distance(down(cuda->silu_mul(strided(g, 8))), reference.silu_mul(g)), 1e-6);
     EXPECT_LT(distance(down(cuda->silu_mul(up(rounded(g)))), reference.silu_mul(through_bf16(g))), kRounding);
@@ -156,7 +165,8 @@ TEST_P(Cuda, elementwise) {
     EXPECT_TRUE(same_bits(down(cuda->gather(up(rounded(x)), up(rows))), reference.gather(through_bf16(x), rows)));
   }
   const Tensor drawn = up(integers({70, 80, 90})), to = cuda->allocate({4}, DType::i32);
-  const std::vector<std::uint64_t> at{0, reinterpret_cast<std::uint64_t>(drawn.data<Token>() + 2), 0, reinterpret_cast<std::uint64_t>(drawn.data<Token>())};
+  const std::vector<std::uint64_t> at{0, reinterpret_cast<std::uint64_t>(drawn.data<Token>() + 2), 0,
+                                      reinterpret_cast<std::uint64_t>(drawn.data<Token>())};
   cuda->pick(up(integers({1, 2, -1, 4})), up(listed(at, DType::u64)), to);
   const Tensor picked = down(to);
   EXPECT_EQ(std::vector<Token>(picked.data<Token>(), picked.data<Token>() + 4), (std::vector<Token>{1, 90, -1, 70}));
@@ -164,15 +174,19 @@ TEST_P(Cuda, elementwise) {
 
 TEST_P(Cuda, rms_norm_of_many_rows_has_the_bits_of_one) {
   for (const int width : {4, 100, 1000, 2048, 2052, 4096, 4100, 8196}) {
-    const Tensor x = up(random_tensor({1100, width}, unsigned(width))), gain = up(random_tensor({width}, 3)), all = down(cuda->rms_norm(x, gain, 1e-5f));
-    for (int r = 0; r < 1100; r += 97) ASSERT_TRUE(same_row(down(cuda->rms_norm(x.rows(r, 1), gain, 1e-5f)), 0, all, r)) << "width " << width << " row " << r;
+    const Tensor x = up(random_tensor({1100, width}, unsigned(width))), gain = up(random_tensor({width}, 3)),
+                 all = down(cuda->rms_norm(x, gain, 1e-5f));
+    for (int r = 0; r < 1100; r += 97)
+      ASSERT_TRUE(same_row(down(cuda->rms_norm(x.rows(r, 1), gain, 1e-5f)), 0, all, r))
+          << "width " << width << " row " << r;
   }
 }
 
 TEST_P(Cuda, head_norm) {
   for (int head_size : {6, 64, 128})
     for (int heads : {1, 4, 11}) {
-      const Tensor x = random_tensor({5, heads * head_size}, 1, 3), gain = random_tensor({1, head_size}, 2).reshaped({head_size}), rounded_x = through_bf16(x);
+      const Tensor x = random_tensor({5, heads * head_size}, 1, 3),
+                   gain = random_tensor({1, head_size}, 2).reshaped({head_size}), rounded_x = through_bf16(x);
       const Tensor f32 = strided(x, 4), bf16 = strided(rounded(x), 6);
       cuda->head_norm(f32, up(gain), 1e-5f), cuda->head_norm(bf16, up(gain), 1e-5f);
       reference.head_norm(x, gain, 1e-5f), reference.head_norm(rounded_x, gain, 1e-5f);
@@ -192,15 +206,20 @@ TEST_P(Cuda, rotation_and_storing) {
         std::vector<float> f;
         for (int i = 0; i < head_size / 2; ++i) f.push_back(std::pow(10000.0f, -2 * float(i) / float(head_size)));
         const Tensor frequencies = listed(f, DType::f32), random = random_tensor({27, 10 * head_size}, 1);
-        const Tensor qkv = type == DType::f32 ? copy_of(random) : through_bf16(random), device = up(type == DType::f32 ? random : rounded(random));
+        const Tensor qkv = type == DType::f32 ? copy_of(random) : through_bf16(random),
+                     device = up(type == DType::f32 ? random : rounded(random));
         const Layout layout = layout_of(rows, cache.tables, 0);
         const Tensor pool = up(cache.pool);
-        const auto part = [&](const Tensor& t, int begin, int heads) { return t.columns(begin * head_size, heads * head_size); };
-        cuda->rope_store(part(device, 0, 6), part(device, 6, 2), part(device, 8, 2), up(cache.layers[1], pool), up(layout), up(frequencies));
+        const auto part = [&](const Tensor& t, int begin, int heads) {
+          return t.columns(begin * head_size, heads * head_size);
+        };
+        cuda->rope_store(part(device, 0, 6), part(device, 6, 2), part(device, 8, 2), up(cache.layers[1], pool),
+                         up(layout), up(frequencies));
         reference.rope(part(qkv, 0, 6), part(qkv, 6, 2), layout, frequencies, head_size);
         const Tensor turned = down(device);
         EXPECT_LT(distance(turned, qkv), type == DType::f32 ? 1e-6 : kRounding) << head_size;
-        reference.store(part(turned, 6, 2), part(turned, 8, 2), cache.layers[1], layout);  // what was turned is what is stored
+        reference.store(part(turned, 6, 2), part(turned, 8, 2), cache.layers[1],
+                        layout);  // what was turned is what is stored
         Tensor back = Tensor::host(pool.shape(), DType::u8);
         cuda->copy(pool, back);
         EXPECT_EQ(std::memcmp(back.raw(), cache.pool.raw(), std::size_t(back.bytes())), 0) << head_size;
@@ -237,7 +256,8 @@ TEST(CudaDevice, one_that_is_not_there_is_named) {
   EXPECT_TRUE(test::says(test::sentence_of([] { (void)make_cuda_backend({.device = 99}); }), "99"));
 }
 
-INSTANTIATE_TEST_SUITE_P(Numerics, Cuda, ::testing::Bool(), [](const auto& i) { return i.param ? "invariant" : "fast"; });
+INSTANTIATE_TEST_SUITE_P(Numerics, Cuda, ::testing::Bool(),
+                         [](const auto& i) { return i.param ? "invariant" : "fast"; });
 
 }  // namespace
 }  // namespace foretoken::testing

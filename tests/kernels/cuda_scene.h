@@ -8,8 +8,8 @@
 
 namespace foretoken::testing {
 
-// Sums in f32 differ from the reference's by their order: 1e-5 of the greatest value. What is rounded to bf16 on the way may fall
-// on the other side of a tie: 2^-8 of the greatest value.
+// Sums in f32 differ from the reference's by their order: 1e-5 of the greatest value. What is rounded to bf16 on the
+// way may fall on the other side of a tie: 2^-8 of the greatest value.
 constexpr double kSum = 1e-5, kRounding = 1.0 / 256;
 
 class Cuda : public ::testing::TestWithParam<bool> {

@@ -13,7 +13,9 @@ namespace {
 
 class HostMemory : public testing::Test {
  protected:
-  HostMemory() { write("proc/meminfo", "MemTotal:  4000 kB\nMemFree:  100 kB\nMemAvailable:  3000 kB\nBuffers: 1 kB\n"); }
+  HostMemory() {
+    write("proc/meminfo", "MemTotal:  4000 kB\nMemFree:  100 kB\nMemAvailable:  3000 kB\nBuffers: 1 kB\n");
+  }
   void write(const std::string& file, const std::string& text) {
     std::filesystem::create_directories((folder_.path() / file).parent_path());
     std::ofstream(folder_.path() / file) << text;

@@ -1,4 +1,5 @@
-// Laws and draws on the GPU: the rows of normalize() bit for bit, as the cpu backend has them, and the tokens of HostBackend::draw.
+// Laws and draws on the GPU: the rows of normalize() bit for bit, as the cpu backend has them, and the tokens of
+// HostBackend::draw.
 #include <gtest/gtest.h>
 
 #include "kernels/cuda/cuda_backend.h"
@@ -8,7 +9,8 @@ namespace foretoken::testing {
 namespace {
 
 std::string name_of(const Warp& w) {
-  return "T " + std::to_string(w.temperature) + " k " + std::to_string(w.top_k) + " p " + std::to_string(w.top_p) + " min_p " + std::to_string(w.min_p);
+  return "T " + std::to_string(w.temperature) + " k " + std::to_string(w.top_k) + " p " + std::to_string(w.top_p) +
+         " min_p " + std::to_string(w.min_p);
 }
 
 std::vector<Warp> warps_to_try() {
@@ -17,7 +19,8 @@ std::vector<Warp> warps_to_try() {
     for (const int top_k : {0, 1, 40, 1 << 20})
       for (const float top_p : {1.0f, 0.9f, 0.1f, 0.0f, 0.99999f})
         for (const float min_p : {0.0f, 0.1f})
-          if (temperature > 0 || (top_p == 1 && min_p == 0)) warps.push_back({temperature, top_k, top_p, min_p, warps.size() % 2 == 0});
+          if (temperature > 0 || (top_p == 1 && min_p == 0))
+            warps.push_back({temperature, top_k, top_p, min_p, warps.size() % 2 == 0});
   return warps;
 }
 
@@ -36,9 +39,10 @@ struct Pair {
     for (int r = 0; r < truth.count(); ++r) {
       const LawRow a = *reinterpret_cast<const LawRow*>(rows.row<std::uint8_t>(r)), b = truth[r].row;
       EXPECT_EQ(std::memcmp(rows.row<std::uint8_t>(r), truth.rows.row<std::uint8_t>(r), sizeof(LawRow)), 0)
-          << "vocab " << truth.vocab() << " row " << r << ' ' << name_of(warps[std::size_t(r)]) << ": greedy " << a.greedy << " / " << b.greedy << ", peak " << a.peak
-          << " / " << b.peak << ", threshold " << a.threshold << " / " << b.threshold << ", mass " << a.mass << " / " << b.mass << ", raw "
-          << a.raw_log_normalizer << " / " << b.raw_log_normalizer << ", one_hot " << a.one_hot << " / " << b.one_hot;
+          << "vocab " << truth.vocab() << " row " << r << ' ' << name_of(warps[std::size_t(r)]) << ": greedy "
+          << a.greedy << " / " << b.greedy << ", peak " << a.peak << " / " << b.peak << ", threshold " << a.threshold
+          << " / " << b.threshold << ", mass " << a.mass << " / " << b.mass << ", raw " << a.raw_log_normalizer << " / "
+          << b.raw_log_normalizer << ", one_hot " << a.one_hot << " / " << b.one_hot;
     }
     return {truth, found};
   }
@@ -74,7 +78,8 @@ TEST(LawsOnTheGpu, many_rows_and_strided_rows) {
   std::vector<Warp> warps(700);
   for (std::size_t r = 0; r < warps.size(); ++r) warps[r] = all[r % all.size()];
   pair.laws(logits, warps);
-  const Laws truth = pair.cpu->law(logits.columns(3, 777), warps), found = pair.cuda->law(pair.cuda->upload(logits).columns(3, 777), warps);
+  const Laws truth = pair.cpu->law(logits.columns(3, 777), warps),
+             found = pair.cuda->law(pair.cuda->upload(logits).columns(3, 777), warps);
   EXPECT_EQ(std::memcmp(pair.fetched(found.rows).raw(), truth.rows.raw(), std::size_t(truth.rows.bytes())), 0);
 }
 
@@ -85,15 +90,20 @@ void expect_same_draws(const Pair& pair, const Tensor& logits, const std::vector
   for (int seed = 0; seed < seeds; ++seed) {
     std::vector<TokenDraw> draws;
     for (int r = 0; r < n; ++r)
-      draws.push_back({{std::uint64_t(seed), std::uint64_t(r), 3, 0}, {Role::draft, std::uint32_t(r), std::uint32_t(seed)}, std::uint32_t(seed * 7 + r), (seed + r) % 2 == 1});
-    const Tensor a = Tensor::host({n}, DType::i32), b = pair.cuda->upload(Tensor::host({n, 2}, DType::i32)).columns(1, 1);
+      draws.push_back({{std::uint64_t(seed), std::uint64_t(r), 3, 0},
+                       {Role::draft, std::uint32_t(r), std::uint32_t(seed)},
+                       std::uint32_t(seed * 7 + r),
+                       (seed + r) % 2 == 1});
+    const Tensor a = Tensor::host({n}, DType::i32),
+                 b = pair.cuda->upload(Tensor::host({n, 2}, DType::i32)).columns(1, 1);
     pair.cpu->draw(truth, draws, a);
     for (int r = 0; r < n; r += 3) draws[std::size_t(r)].to = apart.row<Token>(r);
     pair.cuda->draw(found, draws, b);
     const Tensor together = pair.fetched(b), own = pair.fetched(apart);
     for (int r = 0; r < n; ++r)
       EXPECT_EQ(r % 3 == 0 ? own.row<Token>(r)[0] : together.row<Token>(r)[0], a.row<Token>(r)[0])
-          << "vocab " << truth.vocab() << " row " << r << " seed " << seed << ' ' << name_of(warps[std::size_t(r)]) << (draws[std::size_t(r)].race ? " race" : "");
+          << "vocab " << truth.vocab() << " row " << r << " seed " << seed << ' ' << name_of(warps[std::size_t(r)])
+          << (draws[std::size_t(r)].race ? " race" : "");
   }
 }
 

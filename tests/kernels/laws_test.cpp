@@ -42,7 +42,8 @@ TEST_P(ParityOfLaws, adjust) {
         const Tensor logits = copy_of(scene.logits);
         backend->adjust(logits, scene.adjustments);
         for (int r = 0; r < 9; ++r)
-          for (Token x = 0; x < vocab; ++x) ASSERT_EQ(logits.row<float>(r)[x], scene.expected(r, x)) << "row " << r << " token " << x;
+          for (Token x = 0; x < vocab; ++x)
+            ASSERT_EQ(logits.row<float>(r)[x], scene.expected(r, x)) << "row " << r << " token " << x;
       }
     }
 }

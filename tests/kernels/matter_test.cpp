@@ -71,7 +71,8 @@ TEST(Int8Groups, of_tiny_numbers_stay_numbers) {
     const float values[] = {0, size, -size, size / 2};
     std::copy_n(values, 4, t.data<float>());
     const Tensor back = dequantize(quantize_int8(Weight::dense(t), 4));
-    for (int i = 0; i < 4; ++i) EXPECT_NEAR(back.data<float>()[i], values[i], std::max(3e-36f, size / 100)) << size << ", " << i;
+    for (int i = 0; i < 4; ++i)
+      EXPECT_NEAR(back.data<float>()[i], values[i], std::max(3e-36f, size / 100)) << size << ", " << i;
   }
 }
 
@@ -99,7 +100,8 @@ TEST(Reference, product_is_the_sum) {
       EXPECT_NEAR(y.row<float>(r)[o], sum, 1e-5);
     }
   }
-  EXPECT_TRUE(test::says(test::sentence_of([&] { ReferenceBackend().linear(random_tensor({2, 20}, 1), Weight::dense(w)); }), "[2, 20]"));
+  EXPECT_TRUE(test::says(
+      test::sentence_of([&] { ReferenceBackend().linear(random_tensor({2, 20}, 1), Weight::dense(w)); }), "[2, 20]"));
 }
 
 TEST(Reference, small_operations_mean_what_they_say) {

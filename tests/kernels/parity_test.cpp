@@ -1,5 +1,5 @@
-// Every operation of the cpu backend, with every instruction set of this machine, against the reference backend or against
-// its plain meaning. One test an operation, by its name; the last test reads backend.h and misses none.
+// Every operation of the cpu backend, with every instruction set of this machine, against the reference backend or
+// against its plain meaning. One test an operation, by its name; the last test reads backend.h and misses none.
 #include <atomic>
 #include <fstream>
 #include <regex>
@@ -86,7 +86,9 @@ TEST_P(Parity, rms_norm) {
 }
 
 TEST_P(Parity, linear) {
-  const struct { int out, in; } shapes[] = {{1, 1}, {33, 385}, {257, 64}, {100, 33}};
+  const struct {
+    int out, in;
+  } shapes[] = {{1, 1}, {33, 385}, {257, 64}, {100, 33}};
   for (DType dtype : {DType::f32, DType::bf16, DType::f16, DType::i8}) {
     for (const auto& s : shapes) {
       Weight w = random_weight(s.out, s.in, dtype, 5);
@@ -182,9 +184,12 @@ TEST_P(Parity, attend) {
       const Layout whole = layout_of(rows, cache.tables, 0);
       const Tensor q = random_tensor({whole.rows, s.heads * s.head_size}, 8);
       const float scale = 1 / std::sqrt(float(s.head_size));
-      for (const Layout& layout : {whole, windowed(whole, 1), windowed(whole, 9), windowed(whole, 256), windowed(whole, 300)}) {
-        const Tensor fast = cpu->attend(q, cache.layers[1], layout, scale), slow = reference.attend(q, cache.layers[1], layout, scale);
-        EXPECT_LT(distance(fast, slow), 3e-6) << s.heads << "/" << s.kv_heads << " heads of " << s.head_size << " " << name_of(dtype);
+      for (const Layout& layout :
+           {whole, windowed(whole, 1), windowed(whole, 9), windowed(whole, 256), windowed(whole, 300)}) {
+        const Tensor fast = cpu->attend(q, cache.layers[1], layout, scale),
+                     slow = reference.attend(q, cache.layers[1], layout, scale);
+        EXPECT_LT(distance(fast, slow), 3e-6)
+            << s.heads << "/" << s.kv_heads << " heads of " << s.head_size << " " << name_of(dtype);
       }
     }
   }
@@ -270,8 +275,10 @@ TEST(ParityTable, misses_no_operation) {
     return found;
   };
   std::set<std::string> operations = names(text("/kernels/backend.h"), R"(\n  virtual [^~(]*?(\w+)\()");
-  const std::set<std::string> tested = names(
-      text("/tests/kernels/parity_test.cpp") + text("/tests/kernels/running_test.cpp") + text("/tests/kernels/laws_test.cpp"), R"(TEST_P\(Parity\w*, (\w+)\))");
+  const std::set<std::string> tested =
+      names(text("/tests/kernels/parity_test.cpp") + text("/tests/kernels/running_test.cpp") +
+                text("/tests/kernels/laws_test.cpp"),
+            R"(TEST_P\(Parity\w*, (\w+)\))");
   for (const char* no_operation : {"name", "description", "device", "chance", "free_memory"})
     EXPECT_EQ(operations.erase(no_operation), 1u) << no_operation;
   EXPECT_GE(operations.size(), 20u);

@@ -1,8 +1,9 @@
-// Small cases of every kernel whose threads share memory: what compute-sanitizer can follow in seconds, racecheck above all
-// (compute-sanitizer --tool racecheck test_kernels_gpu --gtest_filter='Races.*'). The same work twice must give the same bytes.
-#include <gtest/gtest.h>
-
+// Small cases of every kernel whose threads share memory: what compute-sanitizer can follow in seconds, racecheck above
+// all (compute-sanitizer --tool racecheck test_kernels_gpu --gtest_filter='Races.*'). The same work twice must give the
+// same bytes.
 #include <functional>
+
+#include <gtest/gtest.h>
 
 #include "kernels/cuda/cuda_backend.h"
 #include "tests/kernels/scene.h"
@@ -36,8 +37,10 @@ class Races : public ::testing::Test {
 };
 
 TEST_F(Races, products) {
-  for (const auto& [out, in] : {std::pair{96, 256}, {256, 1024}, {96, 8192}}) {  // the last in runs, but for one row that is normed
-    const Weight w = cuda->prepare(random_weight(out, in, DType::bf16, 1)), back = cuda->prepare(random_weight(in, out / 2, DType::bf16, 2));
+  for (const auto& [out, in] :
+       {std::pair{96, 256}, {256, 1024}, {96, 8192}}) {  // the last in runs, but for one row that is normed
+    const Weight w = cuda->prepare(random_weight(out, in, DType::bf16, 1)),
+                 back = cuda->prepare(random_weight(in, out / 2, DType::bf16, 2));
     const Tensor gain = up(random_tensor({1, in}, 6).reshaped({in}));
     for (const int rows : {1, 3, 12, 40}) {
       const Tensor x = up(random_tensor({rows, in}, 4)), h = up(rounded(random_tensor({rows, in}, 5)));
@@ -85,7 +88,8 @@ TEST_F(Races, attention) {
 }
 
 TEST_F(Races, rows) {
-  const Tensor x = up(random_tensor({3, 640}, 1)), gain = up(random_tensor({1, 640}, 2).reshaped({640})), narrow = gain.rows(0, 64);
+  const Tensor x = up(random_tensor({3, 640}, 1)), gain = up(random_tensor({1, 640}, 2).reshaped({640})),
+               narrow = gain.rows(0, 64);
   twice("rms_norm", [&] { return cuda->rms_norm(x, gain, 1e-5f); });
   twice("head_norm", [&] {
     const Tensor y = up(random_tensor({3, 640}, 1));
@@ -98,7 +102,9 @@ TEST_F(Races, rows) {
 TEST_F(Races, laws_and_draws) {
   for (const int vocab : {600, 16640}) {
     const Tensor logits = up(random_tensor({3, vocab}, 5, 2));
-    const std::vector<Warp> warps{{.temperature = 1, .raw_normalizer = true}, {.temperature = 0.7f, .top_k = 20, .top_p = 0.9f}, {.temperature = 0}};
+    const std::vector<Warp> warps{{.temperature = 1, .raw_normalizer = true},
+                                  {.temperature = 0.7f, .top_k = 20, .top_p = 0.9f},
+                                  {.temperature = 0}};
     const Laws laws = cuda->law(logits, warps);
     twice("laws", [&] { return cuda->law(logits, warps).rows; });
     for (const bool race : {false, true}) {

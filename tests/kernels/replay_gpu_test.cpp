@@ -13,7 +13,8 @@ class Replays : public Cuda {};
 TEST(CudaReplays, one_that_is_not_its_body_any_more_is_an_error) {
   const auto cuda = make_cuda_backend({.compare_replays = true});
   const Weight w = cuda->prepare(random_weight(96, 64, DType::bf16, 3));
-  const Tensor x = cuda->upload(random_tensor({4, 64}, 1)), other = cuda->upload(random_tensor({4, 64}, 2)), y = cuda->allocate({4, 96}, DType::f32);
+  const Tensor x = cuda->upload(random_tensor({4, 64}, 1)), other = cuda->upload(random_tensor({4, 64}, 2)),
+               y = cuda->allocate({4, 96}, DType::f32);
   constexpr std::array<std::int64_t, 1> kBody{1};
   bool turned = false;
   const auto replay = [&] { cuda->replay(kBody, [&] { cuda->linear_to(y, turned ? other : x, w); }, y); };
@@ -80,7 +81,8 @@ TEST_P(Replays, a_body_that_fails_is_not_kept) {
   EXPECT_THROW(cuda->replay(kReads, [&] { (void)down(y); }), Error);
 }
 
-INSTANTIATE_TEST_SUITE_P(Numerics, Replays, ::testing::Bool(), [](const auto& i) { return i.param ? "invariant" : "fast"; });
+INSTANTIATE_TEST_SUITE_P(Numerics, Replays, ::testing::Bool(),
+                         [](const auto& i) { return i.param ? "invariant" : "fast"; });
 
 }  // namespace
 }  // namespace foretoken::testing

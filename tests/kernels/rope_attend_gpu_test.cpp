@@ -1,5 +1,5 @@
-// rope_attend on the GPU is rope_store and then attend, bit for bit, in what it gives and in what it leaves in the pages: short and
-// long contexts, few rows of several sequences, windows, rows of padding.
+// rope_attend on the GPU is rope_store and then attend, bit for bit, in what it gives and in what it leaves in the
+// pages: short and long contexts, few rows of several sequences, windows, rows of padding.
 #include <gtest/gtest.h>
 
 #include "kernels/staging.h"
@@ -32,10 +32,12 @@ Tensor fetched(const Tensor& t) {
 }
 
 Result run(const Case& c, const Cache& cache, const Layout& layout, const Tensor& qkv, bool fused) {
-  const std::int64_t nq = std::int64_t(c.kv_heads) * c.group * c.head_size, nkv = std::int64_t(c.kv_heads) * c.head_size;
+  const std::int64_t nq = std::int64_t(c.kv_heads) * c.group * c.head_size,
+                     nkv = std::int64_t(c.kv_heads) * c.head_size;
   KvLayer kv = cache.layers[1];
   kv.pool = gpu().upload(copy_of(cache.pool));
-  const Tensor x = gpu().upload(rounded(qkv)), q = x.columns(0, nq), k = x.columns(nq, nkv), v = x.columns(nq + nkv, nkv);
+  const Tensor x = gpu().upload(rounded(qkv)), q = x.columns(0, nq), k = x.columns(nq, nkv),
+               v = x.columns(nq + nkv, nkv);
   const Tensor frequencies = gpu().upload(random_tensor({c.head_size / 2}, 3));
   const Layout there = on_gpu(layout);
   if (fused) return {fetched(gpu().rope_attend(q, k, v, kv, there, frequencies, 0.1f)), fetched(kv.pool)};
@@ -44,12 +46,14 @@ Result run(const Case& c, const Cache& cache, const Layout& layout, const Tensor
 }
 
 void compare(const Case& c, const Rows& given, unsigned seed) {
-  SCOPED_TRACE(::testing::Message() << "head " << c.head_size << ", group " << c.group << ", page_rows " << c.page_rows << ", window " << c.window << ", seed " << seed);
+  SCOPED_TRACE(::testing::Message() << "head " << c.head_size << ", group " << c.group << ", page_rows " << c.page_rows
+                                    << ", window " << c.window << ", seed " << seed);
   const std::unique_ptr<Backend> cpu = make_cpu_backend(2);
   int deepest = 1;
   std::vector<SceneRow> rows;
   for (std::size_t s = 0; s < given.begins.size(); ++s)
-    for (int r = 0; r < given.rows[s]; ++r) rows.push_back(chain_row(int(s), given.begins[s] + r)), deepest = std::max(deepest, given.begins[s] + r + 1);
+    for (int r = 0; r < given.rows[s]; ++r)
+      rows.push_back(chain_row(int(s), given.begins[s] + r)), deepest = std::max(deepest, given.begins[s] + r + 1);
   const int sequences = int(given.begins.size());
   const std::int64_t real = std::int64_t(rows.size());
   for (int i = 0; i < c.padding; ++i) rows.push_back({sequences, 0, 0, 1, {}});
@@ -58,40 +62,49 @@ void compare(const Case& c, const Rows& given, unsigned seed) {
   for (std::size_t r = 0; r < rows.size(); ++r) {  // nobody may read what is about to be written, nor what no row sees
     const int sequence = rows[r].owner;
     for (int slot = std::max(0, rows[r].slot); slot < deepest; ++slot) {
-      std::byte* page = cache.pool.row<std::byte>(*cache.tables.rows(sequence, 1).columns(slot / c.page_rows, 1).data<std::int32_t>());
+      std::byte* page = cache.pool.row<std::byte>(
+          *cache.tables.rows(sequence, 1).columns(slot / c.page_rows, 1).data<std::int32_t>());
       for (int h = 0; h < c.kv_heads; ++h)
         for (const std::int64_t plane : {cache.layers[1].keys, cache.layers[1].values})
-          std::memset(page + plane + (std::int64_t(h) * c.page_rows + slot % c.page_rows) * c.head_size * 2, 0xff, std::size_t(c.head_size) * 2);
+          std::memset(page + plane + (std::int64_t(h) * c.page_rows + slot % c.page_rows) * c.head_size * 2, 0xff,
+                      std::size_t(c.head_size) * 2);
     }
   }
   Layout layout = layout_of(rows, cache.tables, 0);
   layout.deepest = std::max(layout.deepest, c.bound), layout.longest = std::max(layout.longest, c.most);
   for (int r = 0; r < layout.rows; ++r) *layout.positions.row<std::int32_t>(r) += c.ahead;
   if (c.window > 0) layout = windowed(layout, c.window);
-  const Tensor qkv = random_tensor({std::int64_t(rows.size()), std::int64_t(c.kv_heads) * (c.group + 2) * c.head_size}, seed + 9);
+  const Tensor qkv =
+      random_tensor({std::int64_t(rows.size()), std::int64_t(c.kv_heads) * (c.group + 2) * c.head_size}, seed + 9);
   const Result apart = run(c, cache, layout, qkv, false), fused = run(c, cache, layout, qkv, true);
   EXPECT_EQ(std::memcmp(apart.y.raw(), fused.y.raw(), std::size_t(apart.y.rows(0, real).bytes())), 0);
   for (std::int64_t i = 0; i < real * apart.y.dim(1); ++i) ASSERT_FALSE(std::isnan(float(fused.y.data<bf16>()[i])));
-  const std::int32_t trash = c.padding > 0 ? *cache.tables.row<std::int32_t>(sequences) : -1;  // rows of padding have one slot
+  const std::int32_t trash =
+      c.padding > 0 ? *cache.tables.row<std::int32_t>(sequences) : -1;  // rows of padding have one slot
   for (std::int64_t p = 0; p < apart.pool.dim(0); ++p)
-    EXPECT_TRUE(p == trash || std::memcmp(apart.pool.row<std::byte>(p), fused.pool.row<std::byte>(p), std::size_t(apart.pool.dim(1))) == 0) << "page " << p;
+    EXPECT_TRUE(p == trash || std::memcmp(apart.pool.row<std::byte>(p), fused.pool.row<std::byte>(p),
+                                          std::size_t(apart.pool.dim(1))) == 0)
+        << "page " << p;
   ASSERT_FALSE(::testing::Test::HasFailure());
 }
 
 TEST(RopeAttend, OneRowOfOneSequence) {
-  for (int slot : {0, 1, 15, 63, 64, 127, 128, 500, 1023, 1024, 1500, 2040, 2047, 2048, 3000}) compare({}, {{slot}, {1}}, unsigned(slot));
+  for (int slot : {0, 1, 15, 63, 64, 127, 128, 500, 1023, 1024, 1500, 2040, 2047, 2048, 3000})
+    compare({}, {{slot}, {1}}, unsigned(slot));
   for (int bound : {129, 1000, 2000, 2049, 5000, 9000}) compare({.bound = bound}, {{700}, {1}}, unsigned(bound));
 }
 
 TEST(RopeAttend, HeadsAndGroups) {
   for (int size : {8, 32, 64, 80, 96, 120, 128, 256}) compare({.head_size = size}, {{300}, {1}}, unsigned(size));
   for (int group : {1, 2, 3, 5, 7, 8, 16, 17})
-    for (int size : {64, 128}) compare({.head_size = size, .group = group}, {{250}, {std::max(1, 16 / group)}}, unsigned(group));
+    for (int size : {64, 128})
+      compare({.head_size = size, .group = group}, {{250}, {std::max(1, 16 / group)}}, unsigned(group));
 }
 
 TEST(RopeAttend, RowsAcrossChunksAndPages) {
   for (int page_rows : {1, 5, 16, 64})
-    for (int begin : {0, 120, 126, 127, 128, 250, 1021}) compare({.page_rows = page_rows}, {{begin}, {4}}, unsigned(begin + page_rows));
+    for (int begin : {0, 120, 126, 127, 128, 250, 1021})
+      compare({.page_rows = page_rows}, {{begin}, {4}}, unsigned(begin + page_rows));
 }
 
 TEST(RopeAttend, SeveralSequencesAndPadding) {
@@ -111,11 +124,13 @@ TEST(RopeAttend, Windows) {
 Rows many(int count, int most, unsigned seed) {
   Rows rows;
   std::mt19937 engine(seed);
-  for (int i = 0; i < count; ++i) rows.begins.push_back(int(engine() % 150)), rows.rows.push_back(most - int(engine() % unsigned((most + 1) / 2)));
+  for (int i = 0; i < count; ++i)
+    rows.begins.push_back(int(engine() % 150)), rows.rows.push_back(most - int(engine() % unsigned((most + 1) / 2)));
   return rows;
 }
 
-// As many sequences as fill the machine with several rows each, and more with one row each than few rows' kernel takes; of all lengths.
+// As many sequences as fill the machine with several rows each, and more with one row each than few rows' kernel takes;
+// of all lengths.
 TEST(RopeAttend, ManySequences) {
   for (int head_size : {64, 128}) {
     for (int most : {1, 5, 16}) {
@@ -127,7 +142,8 @@ TEST(RopeAttend, ManySequences) {
   }
 }
 
-// So many that each has a block and its multiprocessor alone: the ring is as deep as can be, and one context goes round it several times.
+// So many that each has a block and its multiprocessor alone: the ring is as deep as can be, and one context goes round
+// it several times.
 TEST(RopeAttend, OneLongContextAmongMany) {
   for (const auto& [head_size, most] : {std::pair{64, 1}, std::pair{64, 5}, std::pair{128, 5}}) {
     Rows rows = many(16, most, unsigned(head_size + most));
@@ -144,7 +160,8 @@ TEST(RopeAttend, SeveralRows) {
   compare({.group = 7}, {{500, 0, 126}, {8, 4, 8}}, 5);
 }
 
-// A draft that is verified, as the engine lays it out: rows and the longest text's are an even number beyond 8, the row more belongs to a table of padding.
+// A draft that is verified, as the engine lays it out: rows and the longest text's are an even number beyond 8, the row
+// more belongs to a table of padding.
 void one_text(Case c, int begin, int rows) {
   if (rows > 8 && rows % 2 == 1) c.padding = 1, c.most = rows + 1;
   compare(c, {{begin}, {rows}}, unsigned(c.head_size + c.group + begin + rows));
@@ -159,7 +176,8 @@ TEST(RopeAttend, SeveralRowsOfOneText) {
   for (int window : {1, 100, 300}) one_text({.window = window}, 701, 8);
 }
 
-// Blocks of two tiles that take two chunks, in clusters of more than 8; windows that begin within a block's chunks; contexts shorter than the bound.
+// Blocks of two tiles that take two chunks, in clusters of more than 8; windows that begin within a block's chunks;
+// contexts shorter than the bound.
 TEST(RopeAttend, SeveralRowsBehindALongContext) {
   for (int head_size : {64, 128}) {
     for (int begin : {2040, 2500, 3071, 4080})
@@ -168,12 +186,15 @@ TEST(RopeAttend, SeveralRowsBehindALongContext) {
     one_text({.head_size = head_size, .bound = 2100}, 1500, 9);
     one_text({.head_size = head_size, .kv_heads = 8}, 1500, 16);
   }
-  compare({.head_size = 80, .page_rows = 5}, {{1000, 130, 5}, {8, 3, 8}}, 1);  // not one text, but its pages come in no boxes
+  compare({.head_size = 80, .page_rows = 5}, {{1000, 130, 5}, {8, 3, 8}},
+          1);  // not one text, but its pages come in no boxes
 }
 
 TEST(RopeAttend, Prompts) {
   for (int head_size : {64, 80, 128}) {
-    for (int group : {1, 3, 4, 8}) compare({.head_size = head_size, .group = group, .kv_heads = 1, .padding = 5}, {{0, 300, 77}, {150, 65, 33}}, unsigned(head_size + group));
+    for (int group : {1, 3, 4, 8})
+      compare({.head_size = head_size, .group = group, .kv_heads = 1, .padding = 5}, {{0, 300, 77}, {150, 65, 33}},
+              unsigned(head_size + group));
   }
   compare({.window = 100}, {{700, 20}, {200, 1}}, 1);
 }
@@ -191,9 +212,9 @@ Layout pushed(Staging& room, Layout l) {
   return l;
 }
 
-// Steps queued one behind another, each of one row of every sequence, which read what the step before stored. With `forwards` each begins
-// with embed, as a forward does: pages, and the layout that was pushed, may then be read before the kernel in front has
-// ended.
+// Steps queued one behind another, each of one row of every sequence, which read what the step before stored. With
+// `forwards` each begins with embed, as a forward does: pages, and the layout that was pushed, may then be read before
+// the kernel in front has ended.
 void expect_steps(int sequences, bool forwards) {
   SCOPED_TRACE(::testing::Message() << sequences << " sequences" << (forwards ? ", forwards" : ""));
   Cache cache(sequences, 150, 16, 2, 128, DType::bf16, 5);
@@ -222,7 +243,8 @@ void expect_steps(int sequences, bool forwards) {
       if (!forwards) layouts.back() = on_gpu(layouts.back());
       owns.push_back(gpu().upload(copy_of(x)));
     }
-    for (std::size_t i = 0; i < layouts.size(); ++i) results[fused].push_back(step(layouts[i], owns[i], fused));  // nothing but kernels
+    for (std::size_t i = 0; i < layouts.size(); ++i)
+      results[fused].push_back(step(layouts[i], owns[i], fused));  // nothing but kernels
   }
   for (std::size_t i = 0; i < results[0].size(); ++i) {
     const Tensor a = fetched(results[1][i]), b = fetched(results[0][i]);

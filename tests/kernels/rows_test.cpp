@@ -1,5 +1,5 @@
-// A row's result is the same bits alone and in any company, with any number of threads; and a node of a tree has the bits
-// of its path run as a chain.
+// A row's result is the same bits alone and in any company, with any number of threads; and a node of a tree has the
+// bits of its path run as a chain.
 #include <gtest/gtest.h>
 
 #include "kernels/reference/reference_backend.h"
@@ -55,7 +55,8 @@ TEST_P(Rows, products) {
 
 TEST_P(Rows, feed_forward) {
   const Weight up = random_weight(2 * 320, 192, DType::bf16, 5), down = random_weight(192, 320, DType::bf16, 6);
-  const Weight a[2] = {backend->prepare(up), backend->prepare(down)}, b[2] = {threaded->prepare(up), threaded->prepare(down)};
+  const Weight a[2] = {backend->prepare(up), backend->prepare(down)},
+               b[2] = {threaded->prepare(up), threaded->prepare(down)};
   const Tensor gain = random_tensor({192}, 2);
   const auto f = [&](Backend& k, const Tensor& rows) {
     const Weight* w = &k == backend.get() ? a : b;
@@ -69,10 +70,8 @@ TEST_P(Rows, feed_forward) {
 TEST_P(Rows, row_work) {
   const Tensor gain = random_tensor({770}, 2);
   const Tensor x = random_tensor({70, 770}, 1);
-  independent(
-      x, [&](Backend& k, const Tensor& r) { return k.rms_norm(r, gain, 1e-5f); }, "rms_norm");
-  independent(
-      x, [&](Backend& k, const Tensor& r) { return k.silu_mul(r); }, "silu_mul");
+  independent(x, [&](Backend& k, const Tensor& r) { return k.rms_norm(r, gain, 1e-5f); }, "rms_norm");
+  independent(x, [&](Backend& k, const Tensor& r) { return k.silu_mul(r); }, "silu_mul");
 }
 
 TEST_P(Rows, rope) {
@@ -105,11 +104,13 @@ TEST_P(Rows, attend) {
       for (int slot = 508; slot < 515; ++slot) rows.push_back(chain_row(2, slot));
       const Tensor q = random_tensor({std::int64_t(rows.size()), 2 * group * head_size}, 8);
       for (const int window : {1 << 20, 270, 3}) {
-        const Tensor all = threaded->attend(q, cache.layers[0], windowed(layout_of(rows, cache.tables, 0), window), 0.1f);
+        const Tensor all =
+            threaded->attend(q, cache.layers[0], windowed(layout_of(rows, cache.tables, 0), window), 0.1f);
         for (std::size_t r = 0; r < rows.size(); ++r) {
           const Layout one = windowed(layout_of({rows[r]}, cache.tables, 0), window);
           const Tensor alone = backend->attend(q.rows(std::int64_t(r), 1), cache.layers[0], one, 0.1f);
-          ASSERT_TRUE(same_row(alone, 0, all, std::int64_t(r))) << "row " << r << ", " << group << " heads of " << head_size << " " << name_of(dtype);
+          ASSERT_TRUE(same_row(alone, 0, all, std::int64_t(r)))
+              << "row " << r << ", " << group << " heads of " << head_size << " " << name_of(dtype);
         }
       }
     }

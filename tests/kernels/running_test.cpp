@@ -1,5 +1,5 @@
-// The rest of what parity_test.cpp begins: fused operations against the plain ones, and how a backend is told what to read and
-// asked what it did.
+// The rest of what parity_test.cpp begins: fused operations against the plain ones, and how a backend is told what to
+// read and asked what it did.
 #include <array>
 
 #include <gtest/gtest.h>
@@ -35,7 +35,8 @@ TEST_P(ParityRunning, norm_linear) {
 TEST_P(ParityRunning, norm_linear_to) {
   const Weight w = cpu->prepare(random_weight(130, 96, DType::bf16, 3));
   for (int n : {1, 5, 33}) {
-    const Tensor x = random_tensor({n, 96}, 4), gain = random_tensor({1, 96}, 6).reshaped({96}), before = random_tensor({n + 2, 130}, 5), room = copy_of(before);
+    const Tensor x = random_tensor({n, 96}, 4), gain = random_tensor({1, 96}, 6).reshaped({96}),
+                 before = random_tensor({n + 2, 130}, 5), room = copy_of(before);
     cpu->norm_linear_to(room.rows(1, n), x, gain, 1e-5f, w);
     EXPECT_TRUE(same_bits(room.rows(1, n), cpu->linear(cpu->rms_norm(x, gain, 1e-5f), w))) << n;
     EXPECT_TRUE(same_row(room, 0, before, 0) && same_row(room, n + 1, before, n + 1)) << n;
@@ -45,7 +46,8 @@ TEST_P(ParityRunning, norm_linear_to) {
 TEST_P(ParityRunning, feed_forward) {
   for (const DType dtype : {DType::f32, DType::bf16, DType::i8}) {
     for (const int width : {64, 1024, 48}) {  // two panels, many, and a half that ends inside a panel
-      const Weight gate_up = cpu->prepare(random_weight(2 * width, 96, dtype, 3)), down = cpu->prepare(random_weight(96, width, dtype, 4));
+      const Weight gate_up = cpu->prepare(random_weight(2 * width, 96, dtype, 3)),
+                   down = cpu->prepare(random_weight(96, width, dtype, 4));
       for (const int n : {0, 1, 2, 5, 8, 33}) {
         const Tensor x = random_tensor({n, 96}, 5), gain = random_tensor({1, 96}, 6).reshaped({96});
         const Tensor fused = copy_of(x), plain = copy_of(x);
@@ -67,7 +69,8 @@ TEST_P(ParityRunning, rope_store) {
   const Tensor frequencies = listed(f, DType::f32), qkv = random_tensor({9, 48 * 8}, 1);
   const Tensor fused = copy_of(qkv), plain = copy_of(qkv);
   const Layout layout = layout_of(rows, cache.tables, 0), plain_layout = layout_of(rows, plain_cache.tables, 0);
-  cpu->rope_store(fused.columns(0, 192), fused.columns(192, 96), fused.columns(288, 96), cache.layers[1], layout, frequencies);
+  cpu->rope_store(fused.columns(0, 192), fused.columns(192, 96), fused.columns(288, 96), cache.layers[1], layout,
+                  frequencies);
   cpu->rope(plain.columns(0, 192), plain.columns(192, 96), plain_layout, frequencies, 48);
   cpu->store(plain.columns(192, 96), plain.columns(288, 96), plain_cache.layers[1], plain_layout);
   EXPECT_TRUE(same_bits(fused.columns(0, 192), plain.columns(0, 192)));
@@ -78,10 +81,13 @@ TEST_P(ParityRunning, rope_attend) {
   const Cache cache(1, 32, 8, 2, 48, DType::bf16), plain_cache(1, 32, 8, 2, 48, DType::bf16);
   std::vector<SceneRow> rows;
   for (int r = 0; r < 9; ++r) rows.push_back(chain_row(0, r));
-  const Tensor frequencies = random_tensor({24}, 2), qkv = random_tensor({9, 48 * 8}, 1), fused = copy_of(qkv), plain = copy_of(qkv);
+  const Tensor frequencies = random_tensor({24}, 2), qkv = random_tensor({9, 48 * 8}, 1), fused = copy_of(qkv),
+               plain = copy_of(qkv);
   const Layout layout = layout_of(rows, cache.tables, 0), plain_layout = layout_of(rows, plain_cache.tables, 0);
-  const Tensor y = cpu->rope_attend(fused.columns(0, 192), fused.columns(192, 96), fused.columns(288, 96), cache.layers[1], layout, frequencies, 0.2f);
-  cpu->rope_store(plain.columns(0, 192), plain.columns(192, 96), plain.columns(288, 96), plain_cache.layers[1], plain_layout, frequencies);
+  const Tensor y = cpu->rope_attend(fused.columns(0, 192), fused.columns(192, 96), fused.columns(288, 96),
+                                    cache.layers[1], layout, frequencies, 0.2f);
+  cpu->rope_store(plain.columns(0, 192), plain.columns(192, 96), plain.columns(288, 96), plain_cache.layers[1],
+                  plain_layout, frequencies);
   EXPECT_TRUE(same_bits(y, cpu->attend(plain.columns(0, 192), plain_cache.layers[1], plain_layout, 0.2f)));
   EXPECT_EQ(std::memcmp(cache.pool.raw(), plain_cache.pool.raw(), std::size_t(cache.pool.bytes())), 0);
 }
@@ -94,18 +100,22 @@ TEST_P(ParityRunning, store_rounds_every_number_as_bf16_does) {
     const auto bits = std::uint32_t(engine());
     std::memcpy(&v, &bits, 4);
   }
-  const float odd[] = {0.0f, -0.0f, 1e-40f, -1e-45f, 3.4e38f, std::numeric_limits<float>::infinity(), std::nanf("1"), 1.00390625f, 1.01171875f};
+  const float odd[] = {0.0f,           -0.0f,       1e-40f,
+                       -1e-45f,        3.4e38f,     std::numeric_limits<float>::infinity(),
+                       std::nanf("1"), 1.00390625f, 1.01171875f};
   std::copy(std::begin(odd), std::end(odd), k.data<float>());
   k.data<float>()[47] = -1e-41f;
   cpu->store(k, k, cache.layers[0], layout_of({chain_row(0, 3)}, cache.tables, 0));
   const std::byte* page = cache.pool.row<std::byte>(cache.tables.row<std::int32_t>(0)[0]) + cache.layers[0].keys;
   for (int i = 0; i < 48; ++i)
-    EXPECT_EQ(reinterpret_cast<const bf16*>(page)[3 * 48 + i].bits, bf16(k.data<float>()[i]).bits) << k.data<float>()[i];
+    EXPECT_EQ(reinterpret_cast<const bf16*>(page)[3 * 48 + i].bits, bf16(k.data<float>()[i]).bits)
+        << k.data<float>()[i];
 }
 
 TEST_P(ParityRunning, pick) {
   Token drawn[3] = {70, 80, 90};
-  const std::vector<std::uint64_t> at{0, reinterpret_cast<std::uint64_t>(&drawn[2]), 0, reinterpret_cast<std::uint64_t>(&drawn[0])};
+  const std::vector<std::uint64_t> at{0, reinterpret_cast<std::uint64_t>(&drawn[2]), 0,
+                                      reinterpret_cast<std::uint64_t>(&drawn[0])};
   Tensor to = integers({0, 0, 0, 0});
   cpu->pick(integers({1, 2, -1, 4}), listed(at, DType::u64), to);
   const auto picked = to.values<Token>();
@@ -196,7 +206,8 @@ TEST_P(ParityRunning, waits) {
 
 TEST_P(ParityRunning, stream) { EXPECT_EQ(cpu->stream(), nullptr); }
 
-INSTANTIATE_TEST_SUITE_P(Cpu, ParityRunning, ::testing::ValuesIn(cpu_instructions()), [](const auto& i) { return i.param; });
+INSTANTIATE_TEST_SUITE_P(Cpu, ParityRunning, ::testing::ValuesIn(cpu_instructions()),
+                         [](const auto& i) { return i.param; });
 
 }  // namespace
 }  // namespace foretoken::testing

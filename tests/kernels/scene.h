@@ -1,4 +1,5 @@
-// Random matter for the tests of operations: tensors, paged caches and layouts. Whatever an operation may not read holds NaN.
+// Random matter for the tests of operations: tensors, paged caches and layouts. Whatever an operation may not read
+// holds NaN.
 #pragma once
 #include <algorithm>
 #include <array>
@@ -37,7 +38,8 @@ inline Tensor through_bf16(const Tensor& t) {  // to bf16 and back
 
 constexpr int kWickedRows = 14;
 
-// Logits with everything that may go wrong: NaN, infinities, ties at the peak and everywhere, zeros of both signs, one token left.
+// Logits with everything that may go wrong: NaN, infinities, ties at the peak and everywhere, zeros of both signs, one
+// token left.
 inline Tensor wicked_logits(int vocab, unsigned seed) {
   constexpr float infinity = std::numeric_limits<float>::infinity(), nan = std::numeric_limits<float>::quiet_NaN();
   Tensor t = random_tensor({kWickedRows, vocab}, seed, 3);
@@ -118,12 +120,15 @@ struct SceneRow {
 inline SceneRow chain_row(int owner, int slot) { return {owner, slot, slot, slot + 1, {}}; }
 
 // All arrays of a layout; some may be absent.
-inline std::array<Tensor*, 8> columns_of(Layout& l) { return {&l.positions, &l.slots, &l.owner, &l.begins, &l.visible, &l.first, &l.ancestors, &l.tables}; }
+inline std::array<Tensor*, 8> columns_of(Layout& l) {
+  return {&l.positions, &l.slots, &l.owner, &l.begins, &l.visible, &l.first, &l.ancestors, &l.tables};
+}
 
 // The same layout where every row sees at most `window` positions of its chain.
 inline Layout windowed(Layout layout, int window) {
   std::vector<std::int32_t> first;
-  for (int r = 0; r < layout.rows; ++r) first.push_back(std::max(0, layout.positions.data<std::int32_t>()[r] + 1 - window));
+  for (int r = 0; r < layout.rows; ++r)
+    first.push_back(std::max(0, layout.positions.data<std::int32_t>()[r] + 1 - window));
   layout.first = integers(first);
   return layout;
 }

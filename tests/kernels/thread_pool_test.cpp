@@ -4,9 +4,8 @@
 #include <numeric>
 #include <stdexcept>
 
-#include <sys/resource.h>
-
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
 #include "kernels/error.h"
 

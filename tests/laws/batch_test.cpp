@@ -1,5 +1,5 @@
-// batch: a sequence alone and in a crowd says the same, whatever the order, the chunks, the page size, preemption and prefix
-// hits. Rejections, preemptions and prefix hits must really have occurred, in one shared pool.
+// batch: a sequence alone and in a crowd says the same, whatever the order, the chunks, the page size, preemption and
+// prefix hits. Rejections, preemptions and prefix hits must really have occurred, in one shared pool.
 #include <gtest/gtest.h>
 
 #include "experiments/conformance/laws.h"
@@ -29,10 +29,12 @@ struct Seen {
   long refused = 0, accepted = 0, preempted = 0, prefix_rows = 0;
 };
 
-Seen expect_same_in_crowds(const Sampling& sampling, bool whole, const std::vector<EngineOptions>& engines, HostBackend& backend, const Cast& cast, const std::vector<Ask>& asks,
+Seen expect_same_in_crowds(const Sampling& sampling, bool whole, const std::vector<EngineOptions>& engines,
+                           HostBackend& backend, const Cast& cast, const std::vector<Ask>& asks,
                            const std::vector<Subject>& all) {
   Seen seen;
-  const Scene alone{.sampling = sampling, .engine = {.batch = 1, .step_rows = 512, .page_rows = 4, .pages = 512, .check = true}};
+  const Scene alone{.sampling = sampling,
+                    .engine = {.batch = 1, .step_rows = 512, .page_rows = 4, .pages = 512, .check = true}};
   CrowdCase c{{}, whole};
   for (const EngineOptions& e : engines) c.crowds.push_back({.sampling = sampling, .engine = e});
   for (const Subject& s : all) {
@@ -40,7 +42,8 @@ Seen expect_same_in_crowds(const Sampling& sampling, bool whole, const std::vect
     Finding f = batch(s, alone, c, backend, cast, asks);
     EXPECT_TRUE(f.holds) << f.what.substr(0, 800);
     EXPECT_GE(f.cases, long(asks.size() * engines.size())) << f.what;
-    seen.refused += f.refused, seen.accepted += f.accepted, seen.preempted += f.seen["preemptions"], seen.prefix_rows += f.seen["prefix rows"];
+    seen.refused += f.refused, seen.accepted += f.accepted, seen.preempted += f.seen["preemptions"],
+        seen.prefix_rows += f.seen["prefix rows"];
   }
   EXPECT_GT(seen.accepted, 0);
   EXPECT_GT(seen.refused, 0);
@@ -58,25 +61,29 @@ const TableModel::Options kTable{.vocab = 4, .order = 3, .seed = 51};
 const EngineOptions kWide{.batch = 8, .step_rows = 512, .page_rows = 3, .pages = 512, .check = true};
 const EngineOptions kChunks{.batch = 5, .step_rows = 9, .page_rows = 1, .pages = 512, .check = true};
 const EngineOptions kSmall{.batch = 6, .step_rows = 40, .page_rows = 2, .pages = 40, .check = true};
-const EngineOptions kNoReuse{.batch = 7, .step_rows = 64, .page_rows = 2, .pages = 48, .reuse_prefixes = false, .check = true};
+const EngineOptions kNoReuse{
+    .batch = 7, .step_rows = 64, .page_rows = 2, .pages = 48, .reuse_prefixes = false, .check = true};
 
 TEST(Batch, GreedyTextIsTheSameInEveryCrowd) {
   ReferenceBackend b;
-  const Seen seen = expect_same_in_crowds({.temperature = 0}, true, {kWide, kChunks, kSmall, kNoReuse}, b, table_cast(kTable), crowd(14, 4, 24, 1), everything());
+  const Seen seen = expect_same_in_crowds({.temperature = 0}, true, {kWide, kChunks, kSmall, kNoReuse}, b,
+                                          table_cast(kTable), crowd(14, 4, 24, 1), everything());
   EXPECT_GT(seen.preempted, 0);
   EXPECT_GT(seen.prefix_rows, 0);
 }
 
 TEST(Batch, CoupledTextIsTheSameInEveryCrowd) {
   ReferenceBackend b;
-  const Seen seen = expect_same_in_crowds({.temperature = 1}, true, {kWide, kChunks, kSmall, kNoReuse}, b, table_cast(kTable), crowd(14, 4, 24, 2), everything());
+  const Seen seen = expect_same_in_crowds({.temperature = 1}, true, {kWide, kChunks, kSmall, kNoReuse}, b,
+                                          table_cast(kTable), crowd(14, 4, 24, 2), everything());
   EXPECT_GT(seen.preempted, 0);
   EXPECT_GT(seen.prefix_rows, 0);
 }
 
 TEST(Batch, EqualTreesGetEqualVerdicts) {
   ReferenceBackend b;
-  const Seen seen = expect_same_in_crowds({.temperature = 1}, false, {kWide, kChunks, kSmall, kNoReuse}, b, table_cast(kTable), crowd(14, 4, 24, 3), everything());
+  const Seen seen = expect_same_in_crowds({.temperature = 1}, false, {kWide, kChunks, kSmall, kNoReuse}, b,
+                                          table_cast(kTable), crowd(14, 4, 24, 3), everything());
   EXPECT_GT(seen.preempted, 0);
   EXPECT_GT(seen.prefix_rows, 0);
 }
@@ -108,10 +115,14 @@ TEST(Batch, TransformersOnEveryBackend) {
     const auto asks = crowd(6, cast.target->info().vocab, 12, 5);
     const std::vector<Subject> all = subjects(all_registries(), 3);
     const EngineOptions chunks{.batch = 5, .step_rows = 9, .page_rows = 4, .pages = 256, .check = true};
-    const Seen seen = expect_same_in_crowds({.temperature = 0}, true, {chunks, {.batch = 4, .step_rows = 40, .page_rows = 4, .pages = 24, .check = true}}, *b, cast, asks, all);
+    const Seen seen = expect_same_in_crowds(
+        {.temperature = 0}, true, {chunks, {.batch = 4, .step_rows = 40, .page_rows = 4, .pages = 24, .check = true}},
+        *b, cast, asks, all);
     EXPECT_GT(seen.preempted, 0) << b->name();
     EXPECT_GT(seen.prefix_rows, 0) << b->name();
-    expect_same_in_crowds({.temperature = 0.4f}, true, {chunks, {.batch = 8, .step_rows = 512, .page_rows = 5, .pages = 256, .check = true}}, *b, cast, asks, all);
+    expect_same_in_crowds({.temperature = 0.4f}, true,
+                          {chunks, {.batch = 8, .step_rows = 512, .page_rows = 5, .pages = 256, .check = true}}, *b,
+                          cast, asks, all);
   }
 }
 

@@ -21,9 +21,12 @@ std::vector<Subject> everything(int length) {
 
 using Law = Finding (*)(const Subject&, const Scene&, HostBackend&, const Cast&, std::span<const Ask>);
 
-Finding cache_law(const Subject& s, const Scene& scene, HostBackend& b, const Cast& cast, std::span<const Ask> asks) { return cache(s, scene, b, cast, asks); }
+Finding cache_law(const Subject& s, const Scene& scene, HostBackend& b, const Cast& cast, std::span<const Ask> asks) {
+  return cache(s, scene, b, cast, asks);
+}
 
-void expect(Law law, const std::vector<Subject>& all, const Scene& scene, HostBackend& backend, const Cast& cast, std::span<const Ask> asks) {
+void expect(Law law, const std::vector<Subject>& all, const Scene& scene, HostBackend& backend, const Cast& cast,
+            std::span<const Ask> asks) {
   long accepted = 0, refused = 0;
   for (const Subject& s : all) {
     if (law == memory && needs_of(s.registries, s.chairs.drafter).learns) continue;
@@ -43,14 +46,18 @@ TEST(Cache, TablesHoldWhatAPrefillHolds) {
   const auto asks = random_asks(10, 4, 12, 24, 5);
   for (const float temperature : {0.0f, 1.0f})
     for (const int page_rows : {1, 3, 4})
-      expect(cache_law, everything(5), {.sampling = {.temperature = temperature}, .engine = {.batch = 4, .step_rows = 24, .page_rows = page_rows, .pages = 256, .check = true}}, b,
-             table_cast(kTable), asks);
+      expect(cache_law, everything(5),
+             {.sampling = {.temperature = temperature},
+              .engine = {.batch = 4, .step_rows = 24, .page_rows = page_rows, .pages = 256, .check = true}},
+             b, table_cast(kTable), asks);
 }
 
 TEST(Cache, SmallPoolsUnderPreemption) {
   ReferenceBackend b;
   const auto asks = random_asks(10, 4, 12, 24, 6);
-  expect(cache_law, everything(5), {.engine = {.batch = 6, .step_rows = 24, .page_rows = 2, .pages = 24, .check = true}}, b, table_cast(kTable), asks);
+  expect(cache_law, everything(5),
+         {.engine = {.batch = 6, .step_rows = 24, .page_rows = 2, .pages = 24, .check = true}}, b, table_cast(kTable),
+         asks);
 }
 
 TEST(Cache, TransformersHoldWhatAPrefillHolds) {
@@ -59,7 +66,10 @@ TEST(Cache, TransformersHoldWhatAPrefillHolds) {
   for (HostBackend* b : {static_cast<HostBackend*>(&reference), cpu.get()}) {
     const Cast cast = tiny_cast(*b);
     const auto asks = random_asks(3, cast.target->info().vocab, 20, 10, 7);
-    expect(cache_law, subjects(all_registries(), 3), {.sampling = {.temperature = 0.4f}, .engine = {.batch = 3, .step_rows = 32, .page_rows = 4, .pages = 256, .check = true}}, *b, cast, asks);
+    expect(cache_law, subjects(all_registries(), 3),
+           {.sampling = {.temperature = 0.4f},
+            .engine = {.batch = 3, .step_rows = 32, .page_rows = 4, .pages = 256, .check = true}},
+           *b, cast, asks);
   }
 }
 
@@ -67,7 +77,10 @@ TEST(Memory, TablesAtEveryStep) {
   ReferenceBackend b;
   const auto asks = random_asks(10, 4, 12, 24, 8);
   for (const float temperature : {0.0f, 1.0f})
-    expect(memory, everything(4), {.sampling = {.temperature = temperature}, .engine = {.batch = 4, .step_rows = 256, .page_rows = 3, .pages = 512, .check = true}}, b, table_cast(kTable), asks);
+    expect(memory, everything(4),
+           {.sampling = {.temperature = temperature},
+            .engine = {.batch = 4, .step_rows = 256, .page_rows = 3, .pages = 512, .check = true}},
+           b, table_cast(kTable), asks);
 }
 
 TEST(Memory, TransformersAtEveryStep) {
@@ -76,7 +89,10 @@ TEST(Memory, TransformersAtEveryStep) {
   for (HostBackend* b : {static_cast<HostBackend*>(&reference), cpu.get()}) {
     const Cast cast = tiny_cast(*b);
     const auto asks = random_asks(3, cast.target->info().vocab, 20, 10, 9);
-    expect(memory, subjects(all_registries(), 3), {.sampling = {.temperature = 0.4f}, .engine = {.batch = 3, .step_rows = 256, .page_rows = 4, .pages = 256, .check = true}}, *b, cast, asks);
+    expect(memory, subjects(all_registries(), 3),
+           {.sampling = {.temperature = 0.4f},
+            .engine = {.batch = 3, .step_rows = 256, .page_rows = 4, .pages = 256, .check = true}},
+           *b, cast, asks);
   }
 }
 

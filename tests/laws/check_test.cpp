@@ -1,8 +1,8 @@
 // `foretoken check`: what it asks, what it says of planted bugs, what it says where it asked nothing.
-#include <gtest/gtest.h>
-
 #include <algorithm>
 #include <set>
+
+#include <gtest/gtest.h>
 
 #include "experiments/check_report.h"
 #include "experiments/conformance/law_cases.h"
@@ -55,25 +55,33 @@ TEST(Check, AskedOfWhatIsSoundEveryLawHoldsOrSaysWhyItIsSilent) {
   EXPECT_LE(j["laws"][0]["findings"][0]["figure"]["value"], 1e-12);
   EXPECT_EQ(j["laws"][1]["findings"][0]["power"]["power"], 0.99);
   EXPECT_TRUE(j["holds"]);
-  const std::string text = check_text(report, {"foretoken check --drafter draft_model", {{"libmine.so", "0123"}}}, true, 160);
-  for (const char* part : {"\nforetoken check --drafter draft_model\n", "\nplugin libmine.so, hash 0123\n", " cores, ", "Z\n"}) EXPECT_NE(text.find(part), std::string::npos) << part;
-  EXPECT_EQ(text.find("cut to depth"), std::string::npos) << "the verifiers of this tree are looked at to the full depth";
+  const std::string text =
+      check_text(report, {"foretoken check --drafter draft_model", {{"libmine.so", "0123"}}}, true, 160);
+  for (const char* part :
+       {"\nforetoken check --drafter draft_model\n", "\nplugin libmine.so, hash 0123\n", " cores, ", "Z\n"})
+    EXPECT_NE(text.find(part), std::string::npos) << part;
+  EXPECT_EQ(text.find("cut to depth"), std::string::npos)
+      << "the verifiers of this tree are looked at to the full depth";
   for (const LawReport& r : report.laws) EXPECT_EQ(r.cut, 0) << r.law << " of " << r.subject;
   for (const KitLaw& law : kit_laws()) EXPECT_NE(text.find(law.name + ": " + law.statement), std::string::npos);
 }
 
 TEST(Check, NoResidualIsFoundAndSaidInOneSentence) {
-  const CheckReport report = asked(with_rule(all_registries(), Bug::no_residual), {{"name", "mutant"}}, {"exact", "sampled", "greedy", "cache"});
+  const CheckReport report = asked(with_rule(all_registries(), Bug::no_residual), {{"name", "mutant"}},
+                                   {"exact", "sampled", "greedy", "cache"});
   EXPECT_FALSE(report.holds());
   EXPECT_EQ(broken(report), (std::set<std::string>{"exact", "sampled"}));
   const std::string& sentence = report.sentences.front();
-  EXPECT_NE(sentence.find("the law 'exact' is broken by draft_model table:far, fixed 4, mutant: "), std::string::npos) << sentence;
+  EXPECT_NE(sentence.find("the law 'exact' is broken by draft_model table:far, fixed 4, mutant: "), std::string::npos)
+      << sentence;
   EXPECT_EQ(sentence.find('\n'), std::string::npos);
   EXPECT_NE(check_text(report, {"foretoken check"}, false, 160).find(sentence), std::string::npos);
 }
 
 TEST(Check, ADeafVerifierFailsAcceptanceAndLimitsAlone) {
-  EXPECT_EQ(broken(asked(with_rule(all_registries(), Bug::deaf), {{"name", "mutant"}}, {"acceptance", "limits", "greedy", "batch"})), (std::set<std::string>{"acceptance", "limits"}));
+  EXPECT_EQ(broken(asked(with_rule(all_registries(), Bug::deaf), {{"name", "mutant"}},
+                         {"acceptance", "limits", "greedy", "batch"})),
+            (std::set<std::string>{"acceptance", "limits"}));
 }
 
 TEST(Check, RandomnessByBatchSlotFailsBatch) {
@@ -81,14 +89,17 @@ TEST(Check, RandomnessByBatchSlotFailsBatch) {
 }
 
 TEST(Check, WhatDidNotBeginInTimeIsSaid) {
-  const CheckReport report = check(candidates({all_registries(), kDraftModel, nullptr, {{"name", "coupled"}}}), ground(), {1, 1e-9, {}});
+  const CheckReport report =
+      check(candidates({all_registries(), kDraftModel, nullptr, {{"name", "coupled"}}}), ground(), {1, 1e-9, {}});
   EXPECT_FALSE(report.holds());
   EXPECT_NE(report.sentences.front().find("was not shown"), std::string::npos);
-  EXPECT_NE(check_text(report, {"foretoken check"}, false, 160).find("No law is broken, but not all was shown ("), std::string::npos);
+  EXPECT_NE(check_text(report, {"foretoken check"}, false, 160).find("No law is broken, but not all was shown ("),
+            std::string::npos);
 }
 
 TEST(Check, AScenesDepthIsCutWhereTheDrawsFallInTooManyWays) {
-  const Subject subject{all_registries(), {kDraftModel, {{"name", "fixed"}, {"length", 2}}, {{"name", "speculative_sampling"}}}};
+  const Subject subject{all_registries(),
+                        {kDraftModel, {{"name", "fixed"}, {"length", 2}}, {{"name", "speculative_sampling"}}}};
   ExactCase c{.target = {.vocab = 3, .order = 2, .seed = 81}, .prompts = {{0, 1}}, .tokens = 4};
   const Finding whole = exact(subject, c);
   EXPECT_EQ(whole.cut_to, 0);
@@ -141,15 +152,23 @@ TEST(Check, ABrokenLawIsBrokenWhateverOthersWereNotShown) {
     EXPECT_FALSE(report.holds());
     EXPECT_NE(check_text(report, {"foretoken check"}, false, 160).find("1 law is broken ("), std::string::npos);
     const json j = check_json(report, {"foretoken check"});
-    for (const json& finding : j["laws"][0]["findings"]) EXPECT_EQ(finding["verdict"], finding["subject"] == "A" ? "broken" : finding["subject"] == "B" ? "not shown" : "holds");
+    for (const json& finding : j["laws"][0]["findings"])
+      EXPECT_EQ(finding["verdict"], finding["subject"] == "A"   ? "broken"
+                                    : finding["subject"] == "B" ? "not shown"
+                                                                : "holds");
     EXPECT_FALSE(j["holds"]);
   }
-  for (const std::vector<LawReport>& order : {std::vector{b, c}, {c, b}}) EXPECT_NE(line_of_all(told(order)).find(" not shown "), std::string::npos);
+  for (const std::vector<LawReport>& order : {std::vector{b, c}, {c, b}})
+    EXPECT_NE(line_of_all(told(order)).find(" not shown "), std::string::npos);
 }
 
 // The drafts of this tree that fall in the most ways: a near model's, which are refused as often as not.
 TEST(Check, TheScenesOfThisTreeAreLookedAtWhole) {
-  const CheckReport report = check(candidates({all_registries(), {{"name", "draft_model"}, {"model", "table:other"}}, nullptr, {{"name", "speculative_sampling"}}}), ground(), {2, 600, {"exact"}});
+  const CheckReport report = check(candidates({all_registries(),
+                                               {{"name", "draft_model"}, {"model", "table:other"}},
+                                               nullptr,
+                                               {{"name", "speculative_sampling"}}}),
+                                   ground(), {2, 600, {"exact"}});
   EXPECT_TRUE(report.holds());
   for (const LawReport& r : report.laws) EXPECT_EQ(r.cut, 0) << r.law << " of " << r.subject;
 }
@@ -157,14 +176,16 @@ TEST(Check, TheScenesOfThisTreeAreLookedAtWhole) {
 TEST(Check, WhatFallsInMoreWaysThanAreFollowedIsCutAndCounted) {
   Ground shallow = ground();
   shallow.most_ways = 20;
-  const std::vector<Candidate> all = candidates({all_registries(), kDraftModel, nullptr, {{"name", "speculative_sampling"}}});
+  const std::vector<Candidate> all =
+      candidates({all_registries(), kDraftModel, nullptr, {{"name", "speculative_sampling"}}});
   int three = 0, two = 0;
   for (const LawCase& scene : exact_cases(all.front(), shallow)) {
     const Finding f = scene.run();
     EXPECT_TRUE(f.holds) << scene.scene << ": " << f.why;
     const bool of_two_tokens = scene.scene.starts_with("2 tokens,");
     if (f.cut_to == 0 && !of_two_tokens) continue;
-    EXPECT_EQ(f.cut_to, of_two_tokens ? 3 : 2) << scene.scene << (of_two_tokens ? ": a second round after a draft is still seen" : "");
+    EXPECT_EQ(f.cut_to, of_two_tokens ? 3 : 2)
+        << scene.scene << (of_two_tokens ? ": a second round after a draft is still seen" : "");
     ++(of_two_tokens ? three : two);
   }
   EXPECT_GT(three, 0);
@@ -188,8 +209,11 @@ TEST(Check, AReportSaysWhatWasCutInDepth) {
   a.count_cut(2, 3), b.count_cut(1, 2), c.count_cut(0, 0);
   const CheckReport report = told({b, a, c});
   EXPECT_NE(line_of_all(report).find("3 scenes cut to depth 2 at the least"), std::string::npos) << line_of_all(report);
-  EXPECT_NE(check_text(report, {"foretoken check"}, false, 160).find("Every law that concerns them holds, 3 scenes cut to depth 2 at the least ("), std::string::npos);
-  EXPECT_NE(check_text(told({b, c}), {"foretoken check"}, false, 160).find("holds, 1 scene cut to depth 2 ("), std::string::npos);
+  EXPECT_NE(check_text(report, {"foretoken check"}, false, 160)
+                .find("Every law that concerns them holds, 3 scenes cut to depth 2 at the least ("),
+            std::string::npos);
+  EXPECT_NE(check_text(told({b, c}), {"foretoken check"}, false, 160).find("holds, 1 scene cut to depth 2 ("),
+            std::string::npos);
   const json findings = check_json(report, {"foretoken check"})["laws"][0]["findings"];
   EXPECT_EQ(findings[1]["cut"], (json{{"scenes", 2}, {"least_depth", 3}}));
   EXPECT_FALSE(findings[2].contains("cut"));
@@ -224,8 +248,11 @@ TEST(Check, ASampleThatFailedSaysHow) {
 TEST(Check, ALawThatWasNotNamedIsListedAsNotAsked) {
   const CheckReport report = asked(all_registries(), {{"name", "coupled"}}, {"cache"});
   EXPECT_EQ(report.laws.size(), kit_laws().size());
-  EXPECT_EQ(std::ranges::count(report.laws, LawReport::Ruling::silent, &LawReport::ruling), long(kit_laws().size()) - 1);
-  EXPECT_NE(check_text(report, {"foretoken check"}, false, 160).find("The laws that were asked hold, others were not asked ("), std::string::npos);
+  EXPECT_EQ(std::ranges::count(report.laws, LawReport::Ruling::silent, &LawReport::ruling),
+            long(kit_laws().size()) - 1);
+  EXPECT_NE(check_text(report, {"foretoken check"}, false, 160)
+                .find("The laws that were asked hold, others were not asked ("),
+            std::string::npos);
   EXPECT_THROW(asked(all_registries(), {{"name", "coupled"}}, {"cash"}), std::exception);
   EXPECT_FALSE(asked(all_registries(), {{"name", "coupled"}}, {"teeth"}).holds()) << "nothing was shown";
 }
@@ -250,14 +277,16 @@ TEST(Check, EverySamplingOptionOfARunHasALine) {
     if (key.pointer.rfind("/sampling/", 0) != 0) continue;
     const std::string name = key.pointer.substr(10);
     ++found;
-    EXPECT_TRUE(keys.contains(name)) << "the sampling option " << name << " is not in experiments/conformance/options.cpp";
+    EXPECT_TRUE(keys.contains(name)) << "the sampling option " << name
+                                     << " is not in experiments/conformance/options.cpp";
   }
   EXPECT_GE(found, 6);
 }
 
 TEST(Check, ASilentlyIgnoredOptionIsNeitherExactNorRefused) {
   const SamplingOption top_p = *std::ranges::find(sampling_options(), "top_p", &SamplingOption::key);
-  const Subject sane{all_registries(), {kDraftModel, {{"name", "fixed"}, {"length", 2}}, {{"name", "speculative_sampling"}}}};
+  const Subject sane{all_registries(),
+                     {kDraftModel, {{"name", "fixed"}, {"length", 2}}, {{"name", "speculative_sampling"}}}};
   EXPECT_TRUE(exact_or_refused(sane, top_p).holds);
   Subject deaf = sane;
   deaf.registries = with_unwarped_q(all_registries());

@@ -1,9 +1,9 @@
-// The laws on the GPU, with the demo models, in invariant numerics: greedy, coupled, batch; and one wait a step. In fast numerics: where
-// greedy texts part from the host's, two tokens are as good as each other.
-#include <gtest/gtest.h>
-
+// The laws on the GPU, with the demo models, in invariant numerics: greedy, coupled, batch; and one wait a step. In
+// fast numerics: where greedy texts part from the host's, two tokens are as good as each other.
 #include <cmath>
 #include <cstdio>
+
+#include <gtest/gtest.h>
 
 #include "experiments/conformance/laws.h"
 #include "experiments/conformance/options.h"
@@ -22,18 +22,23 @@ std::unique_ptr<Backend> invariant() { return make_cuda_backend({.invariant = tr
 
 std::shared_ptr<Model> demo(Backend& backend, const std::string& name, const std::string& dtype) {
   const auto folder = std::filesystem::path(FORETOKEN_SOURCE_DIR) / "experiments/models" / name;
-  return std::make_shared<Transformer>(backend, ModelConfig::load(folder), Checkpoint::open(folder), name, 0, TransformerOptions{.dtype = dtype});
+  return std::make_shared<Transformer>(backend, ModelConfig::load(folder), Checkpoint::open(folder), name, 0,
+                                       TransformerOptions{.dtype = dtype});
 }
 
 // "table:same" is the target, any other name a draft.
 Cast demo_cast(Backend& backend, const std::string& dtype) {
-  const auto target = demo(backend, "target", dtype), draft = demo(backend, "draft", dtype), large = demo(backend, "draft-large", dtype);
-  return {target, [=](const ModelChoice& m, const std::string&) { return m.directory == "table:same" ? target : m.directory == "table:other" ? draft : large; }};
+  const auto target = demo(backend, "target", dtype), draft = demo(backend, "draft", dtype),
+             large = demo(backend, "draft-large", dtype);
+  return {target, [=](const ModelChoice& m, const std::string&) {
+            return m.directory == "table:same" ? target : m.directory == "table:other" ? draft : large;
+          }};
 }
 
 const Scene kScene{.engine = {.batch = 4, .step_rows = 64, .page_rows = 16, .pages = 256, .check = true}};
 
-void expect_plain_texts(const Sampling& sampling, const std::string& dtype, const std::function<bool(const Subject&)>& asked) {
+void expect_plain_texts(const Sampling& sampling, const std::string& dtype,
+                        const std::function<bool(const Subject&)>& asked) {
   const auto backend = invariant();
   const Cast cast = demo_cast(*backend, dtype);
   const auto asks = random_asks(6, cast.target->info().vocab, 90, 40, 5);
@@ -50,10 +55,13 @@ void expect_plain_texts(const Sampling& sampling, const std::string& dtype, cons
   EXPECT_GT(refused, 0);
 }
 
-bool path_identical(const Subject& s) { return soundness_of(s.registries, s.chairs.verifier).promise.find("path-identical") != std::string::npos; }
+bool path_identical(const Subject& s) {
+  return soundness_of(s.registries, s.chairs.verifier).promise.find("path-identical") != std::string::npos;
+}
 
 TEST(DeviceLaws, greedy_text_is_plain_decodings) {
-  for (const char* dtype : {"bf16", "f32"}) expect_plain_texts({.temperature = 0}, dtype, [](const Subject&) { return true; });
+  for (const char* dtype : {"bf16", "f32"})
+    expect_plain_texts({.temperature = 0}, dtype, [](const Subject&) { return true; });
 }
 
 TEST(DeviceLaws, coupled_text_is_plain_decodings_at_any_temperature) {
@@ -70,7 +78,9 @@ TEST(DeviceLaws, penalties_give_the_texts_of_the_reference) {
   ReferenceBackend reference;
   for (const int vocab : {5, 261})
     for (const Subject& s : subjects(all_registries(), 4)) {
-      const Finding f = same_on_devices(s, {.sampling = talkative(0.9f)}, reference, *backend, table_cast({.vocab = vocab, .order = 1, .seed = 95}), random_asks(8, vocab, 10, 24, 12));
+      const Finding f =
+          same_on_devices(s, {.sampling = talkative(0.9f)}, reference, *backend,
+                          table_cast({.vocab = vocab, .order = 1, .seed = 95}), random_asks(8, vocab, 10, 24, 12));
       EXPECT_TRUE(f.holds) << f.what;
     }
 }
@@ -79,7 +89,8 @@ TEST(DeviceLaws, penalties_give_the_texts_of_the_reference) {
 std::string parting(const std::vector<Text>& texts, const std::vector<Text>& others) {
   for (std::size_t i = 0; i < texts.size(); ++i)
     if (texts[i] != others[i])
-      return "text " + std::to_string(i) + " parts at token " + std::to_string(std::ranges::mismatch(texts[i], others[i]).in1 - texts[i].begin());
+      return "text " + std::to_string(i) + " parts at token " +
+             std::to_string(std::ranges::mismatch(texts[i], others[i]).in1 - texts[i].begin());
   return "";
 }
 
@@ -92,13 +103,16 @@ TEST(DeviceLaws, a_text_does_not_depend_on_its_batch_nor_on_the_chunks_of_its_pr
     alone.engine.batch = 1, alone.engine.step_rows = 512;
     crowd.engine.batch = 24, crowd.engine.step_rows = 1024, crowd.engine.pages = 1024;
     chunks.engine.batch = 5, chunks.engine.step_rows = 23;
-    // At temperature 0 whatever the trees are; sampled texts also depend on where trees end, so plain decoding's are compared.
+    // At temperature 0 whatever the trees are; sampled texts also depend on where trees end, so plain decoding's are
+    // compared.
     for (const float temperature : {0.0f, 1.0f}) {
       for (Scene* scene : {&alone, &crowd, &chunks}) scene->sampling.temperature = temperature;
       const Subject& subject = temperature > 0 ? plain(s) : s;
       const auto one = play(subject, alone, *backend, cast, asks).texts;
-      EXPECT_EQ(parting(one, play(subject, crowd, *backend, cast, asks).texts), "") << "in a crowd at " << temperature << ": " << subject.text();
-      EXPECT_EQ(parting(one, play(subject, chunks, *backend, cast, asks).texts), "") << "in chunks at " << temperature << ": " << subject.text();
+      EXPECT_EQ(parting(one, play(subject, crowd, *backend, cast, asks).texts), "")
+          << "in a crowd at " << temperature << ": " << subject.text();
+      EXPECT_EQ(parting(one, play(subject, chunks, *backend, cast, asks).texts), "")
+          << "in chunks at " << temperature << ": " << subject.text();
     }
   }
 }
@@ -153,10 +167,13 @@ TEST(DeviceLaws, a_replayed_forward_gives_what_it_gives_when_it_is_run) {
     const auto backend = make_cuda_backend({.invariant = bits, .compare_replays = true});
     const Cast cast = demo_cast(*backend, "bf16");
     const auto asks = random_asks(3, cast.target->info().vocab, 60, 24, 7);
-    for (const Subject& s : subjects(all_registries(), 3)) EXPECT_NO_THROW(play(s, kScene, *backend, cast, asks)) << s.text();
+    for (const Subject& s : subjects(all_registries(), 3))
+      EXPECT_NO_THROW(play(s, kScene, *backend, cast, asks)) << s.text();
     Cast drifting = cast;
     drifting.target = std::make_shared<Drifting>(cast.target);
-    EXPECT_TRUE(says(sentence_of([&] { play(subjects(all_registries(), 3).front(), kScene, *backend, drifting, asks); }), "other numbers"));
+    EXPECT_TRUE(
+        says(sentence_of([&] { play(subjects(all_registries(), 3).front(), kScene, *backend, drifting, asks); }),
+             "other numbers"));
   }
 }
 
@@ -166,12 +183,16 @@ TEST(DeviceLaws, an_engine_replays_what_another_recorded) {
   const Cast cast = demo_cast(*backend, "bf16");
   const auto asks = random_asks(3, cast.target->info().vocab, 60, 24, 7);
   Scene scene = kScene;
-  scene.engine.pages = int((std::int64_t(64) << 20) / (scene.engine.page_rows * cast.target->info().kv.bytes_per_row()));
+  scene.engine.pages =
+      int((std::int64_t(64) << 20) / (scene.engine.page_rows * cast.target->info().kv.bytes_per_row()));
   int most = 0;
   for (const Subject& s : subjects(all_registries(), 3)) {
     int recorded[2] = {};
     std::vector<Text> texts[2];
-    for (int i : {0, 1}) texts[i] = play(s, scene, *backend, cast, asks, [&](Engine&, const StepReport& r, auto) { recorded[i] += r.recorded; }).texts;
+    for (int i : {0, 1})
+      texts[i] = play(s, scene, *backend, cast, asks, [&](Engine&, const StepReport& r, auto) {
+                   recorded[i] += r.recorded;
+                 }).texts;
     most = std::max(most, recorded[0]);
     EXPECT_EQ(recorded[1], 0) << s.text();
     EXPECT_EQ(texts[0], texts[1]) << s.text();
@@ -188,7 +209,8 @@ TEST(DeviceLaws, a_step_waits_once) {
       Scene scene = kScene;
       scene.sampling = sampling;
       int steps = 0, most = 0;
-      play(s, scene, *backend, cast, asks, [&](Engine&, const StepReport& r, auto) { ++steps, most = std::max(most, r.waits); });
+      play(s, scene, *backend, cast, asks,
+           [&](Engine&, const StepReport& r, auto) { ++steps, most = std::max(most, r.waits); });
       EXPECT_GT(steps, 0);
       EXPECT_EQ(most, 1) << s.text();
     }
@@ -215,11 +237,12 @@ struct Partings {
   int texts = 0, parted = 0;
   float widest = 0, bound = 0;  // margins: the widest one, and the narrowest of their bounds
 
-  // A margin that bf16 explains. On the way to a logit each layer rounds some five times to bf16 (normed rows, q and k, what is
-  // attended, gate and up, their product), and the last norm once: each time by 2^-9 of the value at most, uniform, so by 2^-9 / sqrt(3)
-  // in the root mean square. The errors add like independent ones, and a logit is a sum of as large parts of either sign: its error's
-  // deviation is sqrt(5 layers + 1) 2^-9 / sqrt(3) of the root mean square of the row's logits. Two tokens differ by sqrt(2) of it; 6 deviations
-  // are beyond what some hundred cases show.
+  // A margin that bf16 explains. On the way to a logit each layer rounds some five times to bf16 (normed rows, q and k,
+  // what is attended, gate and up, their product), and the last norm once: each time by 2^-9 of the value at most,
+  // uniform, so by 2^-9 / sqrt(3) in the root mean square. The errors add like independent ones, and a logit is a sum
+  // of as large parts of either sign: its error's deviation is sqrt(5 layers + 1) 2^-9 / sqrt(3) of the root mean
+  // square of the row's logits. Two tokens differ by sqrt(2) of it; 6 deviations are beyond what some hundred cases
+  // show.
   static float explained(const Tensor& logits, int layers) {
     double squares = 0;
     for (const float x : logits.values<float>()) squares += double(x) * x;
@@ -234,7 +257,8 @@ struct Partings {
     Text prefix = ask.prompt;
     prefix.insert(prefix.end(), fast.begin(), mine);
     const Tensor logits = testing::Alone(host, model, 16, int(prefix.size()) / 16 + 1).after(1, prefix).logits;
-    const float margin = logits.data<float>()[*its] - logits.data<float>()[*mine], most = explained(logits, model->info().kv.layers);
+    const float margin = logits.data<float>()[*its] - logits.data<float>()[*mine],
+                most = explained(logits, model->info().kv.layers);
     EXPECT_GE(margin, 0) << who;
     EXPECT_LT(margin, most) << who << ": token " << mine - fast.begin() << " is " << *mine << " instead of " << *its;
     bound = parted++ == 0 ? most : std::min(bound, most), widest = std::max(widest, margin);
@@ -252,9 +276,11 @@ TEST(DeviceLaws, greedy_texts_of_fast_numerics_part_from_the_hosts_only_where_tw
   Partings partings{*host, at_home.target};
   for (const Subject& s : all) {
     const auto fast = play(s, scene, *backend, cast, asks).texts;
-    for (std::size_t i = 0; i < asks.size(); ++i) partings.compare(asks[i], fast[i], texts[i], s.text() + ", text " + std::to_string(i));
+    for (std::size_t i = 0; i < asks.size(); ++i)
+      partings.compare(asks[i], fast[i], texts[i], s.text() + ", text " + std::to_string(i));
   }
-  std::printf("%d of %d greedy texts part, at margins of at most %.4f; bf16 explains %.4f\n", partings.parted, partings.texts, double(partings.widest), double(partings.bound));
+  std::printf("%d of %d greedy texts part, at margins of at most %.4f; bf16 explains %.4f\n", partings.parted,
+              partings.texts, double(partings.widest), double(partings.bound));
   EXPECT_LT(partings.parted, partings.texts / 2);
 }
 

@@ -1,8 +1,8 @@
 // exact: the joint law of the next tokens is the target's, to 1e-12, over every outcome of every draw of the production
 // engine, for everything registered and for random trees.
-#include <gtest/gtest.h>
-
 #include <set>
+
+#include <gtest/gtest.h>
 
 #include "experiments/conformance/laws.h"
 #include "experiments/conformance/scripted_drafter.h"
@@ -21,7 +21,8 @@ struct Total {
 };
 
 // Every subject that promises to be exact, prompt by prompt.
-Total expect_exact(const ExactCase& pattern, const std::vector<Subject>& all, const std::vector<Text>& prompts = kPrompts) {
+Total expect_exact(const ExactCase& pattern, const std::vector<Subject>& all,
+                   const std::vector<Text>& prompts = kPrompts) {
   Total total;
   for (const Subject& s : all) {
     const Soundness soundness = soundness_of(s.registries, s.chairs.verifier);
@@ -54,62 +55,85 @@ std::vector<Subject> trees(int length, const std::vector<std::string>& kinds, in
 TEST(Exact, EveryPairIsThere) {
   const Registries r = all_registries();
   std::set<std::string> drafters, verifiers;
-  for (const Subject& s : registered(1)) drafters.insert(s.chairs.drafter["name"]), verifiers.insert(s.chairs.verifier["name"]);
+  for (const Subject& s : registered(1))
+    drafters.insert(s.chairs.drafter["name"]), verifiers.insert(s.chairs.verifier["name"]);
   EXPECT_EQ(drafters.size(), r.drafters.entries().size()) << "a drafter that no verifier takes";
   EXPECT_EQ(verifiers.size(), r.verifiers.entries().size()) << "a verifier that takes no drafter";
 }
 
-TEST(Exact, TwoTokensChainOfThree) { expect_exact({.target = {.vocab = 2, .seed = 3, .impossible = 0.1}, .tokens = 4}, registered(3)); }
+TEST(Exact, TwoTokensChainOfThree) {
+  expect_exact({.target = {.vocab = 2, .seed = 3, .impossible = 0.1}, .tokens = 4}, registered(3));
+}
 
-TEST(Exact, TwoTokensFiveRounds) { expect_exact({.target = {.vocab = 2, .seed = 4, .impossible = 0.1}, .tokens = 5}, registered(2)); }
+TEST(Exact, TwoTokensFiveRounds) {
+  expect_exact({.target = {.vocab = 2, .seed = 4, .impossible = 0.1}, .tokens = 5}, registered(2));
+}
 
-TEST(Exact, ThreeTokensChainOfTwo) { expect_exact({.target = {.vocab = 3, .seed = 5}, .tokens = 4}, registered(2), {{1, 0, 1, 0}}); }
+TEST(Exact, ThreeTokensChainOfTwo) {
+  expect_exact({.target = {.vocab = 3, .seed = 5}, .tokens = 4}, registered(2), {{1, 0, 1, 0}});
+}
 
-TEST(Exact, FourTokensChainOfTwo) { expect_exact({.target = {.vocab = 4, .order = 2, .seed = 7, .impossible = 0.2}, .tokens = 3}, registered(2), {{0}, {3, 1, 0, 3, 1}}); }
+TEST(Exact, FourTokensChainOfTwo) {
+  expect_exact({.target = {.vocab = 4, .order = 2, .seed = 7, .impossible = 0.2}, .tokens = 3}, registered(2),
+               {{0}, {3, 1, 0, 3, 1}});
+}
 
-TEST(Exact, FiveTokensWholeContext) { expect_exact({.target = {.vocab = 5, .order = 0, .seed = 9, .impossible = 0.25}, .tokens = 2}, registered(1)); }
+TEST(Exact, FiveTokensWholeContext) {
+  expect_exact({.target = {.vocab = 5, .order = 0, .seed = 9, .impossible = 0.25}, .tokens = 2}, registered(1));
+}
 
 TEST(Exact, TemperatureAndGreedy) {
-  expect_exact({.target = {.vocab = 3, .seed = 11}, .tokens = 3, .scene = {.sampling = {.temperature = 0.6f}}}, registered(2));
-  expect_exact({.target = {.vocab = 2, .seed = 12}, .tokens = 4, .scene = {.sampling = {.temperature = 1.7f}}}, registered(2));
+  expect_exact({.target = {.vocab = 3, .seed = 11}, .tokens = 3, .scene = {.sampling = {.temperature = 0.6f}}},
+               registered(2));
+  expect_exact({.target = {.vocab = 2, .seed = 12}, .tokens = 4, .scene = {.sampling = {.temperature = 1.7f}}},
+               registered(2));
 }
 
 TEST(Exact, EndsByStopTokenInsideAnAcceptedPath) {
-  expect_exact({.target = {.vocab = 3, .seed = 13, .impossible = 0.05}, .tokens = 3, .scene = {.stop_tokens = {2}}}, registered(2));
-  expect_exact({.target = {.vocab = 2, .seed = 14, .impossible = 0.05}, .tokens = 4, .scene = {.stop_tokens = {1}}}, registered(3));
+  expect_exact({.target = {.vocab = 3, .seed = 13, .impossible = 0.05}, .tokens = 3, .scene = {.stop_tokens = {2}}},
+               registered(2));
+  expect_exact({.target = {.vocab = 2, .seed = 14, .impossible = 0.05}, .tokens = 4, .scene = {.stop_tokens = {1}}},
+               registered(3));
 }
 
 TEST(Exact, EndsByLengthLimit) {
   expect_exact({.target = {.vocab = 3, .seed = 15}, .tokens = 3, .max_new_tokens = 3}, registered(3));
-  expect_exact({.target = {.vocab = 2, .seed = 16, .impossible = 0.1}, .tokens = 4, .max_new_tokens = 4}, registered(3));
+  expect_exact({.target = {.vocab = 2, .seed = 16, .impossible = 0.1}, .tokens = 4, .max_new_tokens = 4},
+               registered(3));
 }
 
 // Draft and target laws are warped alike; top-p and its kin may leave the draft a support that the target lacks.
 TEST(Exact, Warps) {
   const TableModel::Options target{.vocab = 4, .order = 2, .seed = 17, .impossible = 0.1};
-  for (const Sampling& s : {Sampling{.temperature = 1, .top_k = 2}, Sampling{.temperature = 1, .top_p = 0.7f}, Sampling{.temperature = 1.3f, .min_p = 0.3f},
+  for (const Sampling& s : {Sampling{.temperature = 1, .top_k = 2}, Sampling{.temperature = 1, .top_p = 0.7f},
+                            Sampling{.temperature = 1.3f, .min_p = 0.3f},
                             Sampling{.temperature = 0.9f, .top_k = 3, .top_p = 0.8f, .min_p = 0.1f}})
     expect_exact({.target = target, .tokens = 3, .scene = {.sampling = s}}, registered(2), {{0}, {3, 1, 0, 3, 1}});
 }
 
 TEST(Exact, RandomTreesOfTwoTokens) {
-  const Total t = expect_exact({.target = {.vocab = 2, .seed = 19, .impossible = 0.1}, .tokens = 3}, trees(3, {"mixed", "independent", "certain"}, 6), {{0}, {1, 1}});
+  const Total t = expect_exact({.target = {.vocab = 2, .seed = 19, .impossible = 0.1}, .tokens = 3},
+                               trees(3, {"mixed", "independent", "certain"}, 6), {{0}, {1, 1}});
   EXPECT_GE(t.pairs, 36);
 }
 
 TEST(Exact, RandomTreesOfThreeTokens) {
-  expect_exact({.target = {.vocab = 3, .order = 2, .seed = 21}, .tokens = 2}, trees(4, {"mixed", "independent"}, 5), {{0}, {2, 1}});
+  expect_exact({.target = {.vocab = 3, .order = 2, .seed = 21}, .tokens = 2}, trees(4, {"mixed", "independent"}, 5),
+               {{0}, {2, 1}});
 }
 
 // The lane's sums as the fast backend evaluates them.
 TEST(Exact, OnTheCpuBackend) {
-  expect_exact({.target = {.vocab = 3, .order = 2, .seed = 25}, .tokens = 3, .backend = [] { return cpu_backend(1); }}, registered(2), {{0, 2}});
-  expect_exact({.target = {.vocab = 2, .order = 2, .seed = 26}, .tokens = 3, .backend = [] { return cpu_backend(1); }}, trees(3, {"mixed"}, 3), {{0, 1}});
+  expect_exact({.target = {.vocab = 3, .order = 2, .seed = 25}, .tokens = 3, .backend = [] { return cpu_backend(1); }},
+               registered(2), {{0, 2}});
+  expect_exact({.target = {.vocab = 2, .order = 2, .seed = 26}, .tokens = 3, .backend = [] { return cpu_backend(1); }},
+               trees(3, {"mixed"}, 3), {{0, 1}});
 }
 
 TEST(Exact, TwoSequencesAtOnceAreIndependent) {
   for (const Subject& s : registered(2)) {
-    const Finding f = exact(s, {.target = {.vocab = 2, .seed = 23, .impossible = 0.1}, .prompts = {{0, 1}, {0, 1}}, .tokens = 2});
+    const Finding f =
+        exact(s, {.target = {.vocab = 2, .seed = 23, .impossible = 0.1}, .prompts = {{0, 1}, {0, 1}}, .tokens = 2});
     EXPECT_TRUE(f.holds) << f.what;
   }
 }

@@ -1,5 +1,5 @@
-// limits: draft = target accepts everything, a budget of 0 is plain decoding (that a random drafter stays exact is part of
-// `exact`). acceptance: by position it is what the laws p and q say.
+// limits: draft = target accepts everything, a budget of 0 is plain decoding (that a random drafter stays exact is part
+// of `exact`). acceptance: by position it is what the laws p and q say.
 #include <gtest/gtest.h>
 
 #include "experiments/conformance/laws.h"
@@ -31,15 +31,19 @@ TEST(Limits, TheTargetAsItsOwnDrafterIsAlwaysAccepted) {
   const auto all = twins(4);
   EXPECT_GE(all.size(), 2u);
   for (const Subject& s : all)
-    for (const Sampling& sampling : {Sampling{.temperature = 0}, Sampling{.temperature = 1}, Sampling{.temperature = 0.7f, .top_k = 3, .top_p = 0.8f, .min_p = 0.05f}}) {
+    for (const Sampling& sampling : {Sampling{.temperature = 0}, Sampling{.temperature = 1},
+                                     Sampling{.temperature = 0.7f, .top_k = 3, .top_p = 0.8f, .min_p = 0.05f}}) {
       for (HostBackend* b : {static_cast<HostBackend*>(&reference), cpu.get()}) {
-        const Finding f = twin_accepts_all(s, {.sampling = sampling, .engine = {.page_rows = 2, .pages = 512, .check = true}}, *b, table_cast({.vocab = 5, .seed = 71}), asks);
+        const Finding f =
+            twin_accepts_all(s, {.sampling = sampling, .engine = {.page_rows = 2, .pages = 512, .check = true}}, *b,
+                             table_cast({.vocab = 5, .seed = 71}), asks);
         EXPECT_TRUE(f.holds) << f.what;
         EXPECT_GT(f.cases, 200);
       }
       const Cast tiny = tiny_cast(*cpu);
       const auto few = random_asks(3, tiny.target->info().vocab, 20, 16, 2);
-      const Finding f = twin_accepts_all(s, {.sampling = sampling, .engine = {.batch = 3, .page_rows = 4, .pages = 256}}, *cpu, tiny, few);
+      const Finding f = twin_accepts_all(
+          s, {.sampling = sampling, .engine = {.batch = 3, .page_rows = 4, .pages = 256}}, *cpu, tiny, few);
       EXPECT_TRUE(f.holds) << f.what;
     }
 }
@@ -49,7 +53,8 @@ TEST(Limits, NoBudgetIsPlainDecoding) {
   const auto asks = random_asks(10, 5, 12, 30, 3);
   for (const Subject& s : subjects(all_registries(), 4))
     for (const float temperature : {0.0f, 1.0f}) {
-      const Finding f = no_budget_is_plain(s, {.sampling = {.temperature = temperature}}, b, table_cast({.vocab = 5, .seed = 72}), asks);
+      const Finding f = no_budget_is_plain(s, {.sampling = {.temperature = temperature}}, b,
+                                           table_cast({.vocab = 5, .seed = 72}), asks);
       EXPECT_TRUE(f.holds) << f.what;
     }
 }

@@ -1,9 +1,11 @@
-// teeth: planted bugs, each through a seam, each killed by the law that the test names. The same case without the bug holds.
+// teeth: planted bugs, each through a seam, each killed by the law that the test names. The same case without the bug
+// holds.
+#include "tests/support/mutants.h"
+
 #include <gtest/gtest.h>
 
 #include "experiments/conformance/laws.h"
 #include "experiments/conformance/scripted_drafter.h"
-#include "tests/support/mutants.h"
 
 namespace foretoken::test {
 
@@ -21,8 +23,14 @@ Subject subject(const Registries& registries, const json& drafter, const json& v
   return {registries, {drafter, {{"name", "fixed"}, {"length", length}}, verifier}};
 }
 
-ExactCase three_tokens() { return {.target = {.vocab = 3, .order = 2, .seed = 81, .strict = false}, .prompts = {{0, 1}}, .tokens = 3}; }
-ExactCase two_tokens() { return {.target = {.vocab = 2, .order = 2, .seed = 83, .impossible = 0, .strict = false}, .prompts = {{0, 1, 1}}, .tokens = 3}; }
+ExactCase three_tokens() {
+  return {.target = {.vocab = 3, .order = 2, .seed = 81, .strict = false}, .prompts = {{0, 1}}, .tokens = 3};
+}
+ExactCase two_tokens() {
+  return {.target = {.vocab = 2, .order = 2, .seed = 83, .impossible = 0, .strict = false},
+          .prompts = {{0, 1, 1}},
+          .tokens = 3};
+}
 
 // The proof ran to its end and found another law: it did not trip over something else.
 bool refuted(const Finding& f) { return !f.holds && f.what.find("total variation") != std::string::npos; }
@@ -36,8 +44,8 @@ void killed_by_exact(Bug bug) {
   EXPECT_TRUE(refuted(exact(subject(with_rule(all_registries(), bug), kDraftModel, kMutant), three_tokens())));
 }
 
-// Of several shapes of trees all are exact without the bug, and not all with it. `bug` turns a sane shape's subject and case
-// into the mutant's.
+// Of several shapes of trees all are exact without the bug, and not all with it. `bug` turns a sane shape's subject and
+// case into the mutant's.
 void killed_among_trees(ExactCase c, int nodes, const std::function<void(Subject&, ExactCase&, int seed)>& bug) {
   const Registries base = with_rule(with_scripted(all_registries()), Bug::none);
   int killed = 0;
@@ -58,7 +66,9 @@ TEST(Mutants, QOneRowOffIsKilledByExact) { killed_by_exact(Bug::q_one_row_off); 
 TEST(Mutants, BonusFromTheWrongRowIsKilledByExact) { killed_by_exact(Bug::bonus_from_wrong_row); }
 TEST(Mutants, FivePercentGenerosityIsKilledByExact) { killed_by_exact(Bug::generous); }
 TEST(Mutants, MissingRenormalizationIsKilledByExact) {
-  killed_among_trees(three_tokens(), 3, [](Subject& s, ExactCase&, int) { s.registries = with_rule(s.registries, Bug::no_renormalization); });
+  killed_among_trees(three_tokens(), 3, [](Subject& s, ExactCase&, int) {
+    s.registries = with_rule(s.registries, Bug::no_renormalization);
+  });
 }
 
 TEST(Mutants, NoResidualIsKilledBySampled) {
@@ -75,8 +85,12 @@ TEST(Mutants, DeafVerifierIsExactButKilledByAcceptanceAndLimits) {
   const Subject deaf = subject(with_rule(all_registries(), Bug::deaf), kDraftModel, kMutant);
   EXPECT_TRUE(exact(deaf, three_tokens()).holds);
   EXPECT_FALSE(acceptance(deaf, {}, b, target, asks).holds);
-  EXPECT_TRUE(acceptance(subject(with_rule(all_registries(), Bug::none), kDraftModel, kMutant), {}, b, target, asks).holds);
-  EXPECT_FALSE(twin_accepts_all(subject(with_rule(all_registries(), Bug::deaf), {{"name", "draft_model"}, {"model", "table:same"}}, kMutant), {}, b, table_cast(target), asks).holds);
+  EXPECT_TRUE(
+      acceptance(subject(with_rule(all_registries(), Bug::none), kDraftModel, kMutant), {}, b, target, asks).holds);
+  EXPECT_FALSE(twin_accepts_all(subject(with_rule(all_registries(), Bug::deaf),
+                                        {{"name", "draft_model"}, {"model", "table:same"}}, kMutant),
+                                {}, b, table_cast(target), asks)
+                   .holds);
 }
 
 // Names of draws. The forgetful enumerator shows what a proof misses that forks at every draw.
@@ -126,8 +140,12 @@ TEST(Mutants, RandomnessByBatchSlotIsKilledByBatch) {
   const Cast cast = table_cast({.vocab = 3, .order = 2, .seed = 81});
   const auto asks = random_asks(6, 3, 6, 12, 2);
   const CrowdCase c{{{}}, false};
-  EXPECT_TRUE(batch(subject(with_rule(all_registries(), Bug::none), kDraftModel, kMutant), {.engine = {.batch = 1, .page_rows = 2, .pages = 64}}, c, b, cast, asks).holds);
-  EXPECT_FALSE(batch(subject(with_slots(all_registries()), kDraftModel, kMutant), {.engine = {.batch = 1, .page_rows = 2, .pages = 64}}, c, b, cast, asks).holds);
+  EXPECT_TRUE(batch(subject(with_rule(all_registries(), Bug::none), kDraftModel, kMutant),
+                    {.engine = {.batch = 1, .page_rows = 2, .pages = 64}}, c, b, cast, asks)
+                  .holds);
+  EXPECT_FALSE(batch(subject(with_slots(all_registries()), kDraftModel, kMutant),
+                     {.engine = {.batch = 1, .page_rows = 2, .pages = 64}}, c, b, cast, asks)
+                   .holds);
 }
 
 TEST(Mutants, StaleKeysAreKilledByExactCacheAndMemory) {
@@ -145,7 +163,8 @@ TEST(Mutants, StaleKeysAreKilledByExactCacheAndMemory) {
 }
 
 TEST(Mutants, SkippedCompactionIsKilledByExactAndCache) {
-  killed_among_trees(three_tokens(), 3, [](Subject&, ExactCase& c, int) { c.backend = [] { return std::make_unique<Unmoved>(); }; });
+  killed_among_trees(three_tokens(), 3,
+                     [](Subject&, ExactCase& c, int) { c.backend = [] { return std::make_unique<Unmoved>(); }; });
   Unmoved b;
   const Subject s = subject(with_scripted(all_registries()), random_tree(2, "independent"), kSampling, 4);
   EXPECT_FALSE(cache(s, {}, b, table_cast(three_tokens().target), random_asks(4, 3, 6, 16, 4)).holds);
@@ -164,7 +183,8 @@ TEST(Mutants, WrongAncestorMasksAreKilledByExactAndTreeIsChain) {
 }
 
 TEST(Mutants, SiblingsWithoutRepeatsCalledIndependentAreKilledByExact) {
-  killed_among_trees(three_tokens(), 3, [](Subject& s, ExactCase&, int seed) { s.chairs.drafter = random_tree(seed, "repeatless"); });
+  killed_among_trees(three_tokens(), 3,
+                     [](Subject& s, ExactCase&, int seed) { s.chairs.drafter = random_tree(seed, "repeatless"); });
 }
 
 TEST(Mutants, TopPOfPAloneIsKilledByExact) {
@@ -175,7 +195,9 @@ TEST(Mutants, TopPOfPAloneIsKilledByExact) {
 }
 
 TEST(Mutants, CuttingANodeByItsOwnTokenIsKilledByExact) {
-  killed_among_trees(three_tokens(), 3, [](Subject& s, ExactCase&, int seed) { s.chairs.drafter = random_tree(seed, "independent", true); });
+  killed_among_trees(three_tokens(), 3, [](Subject& s, ExactCase&, int seed) {
+    s.chairs.drafter = random_tree(seed, "independent", true);
+  });
 }
 
 TEST(Mutants, CuttingANodeByItsOwnTokenIsKilledByCausal) {
@@ -189,9 +211,13 @@ TEST(Mutants, CuttingANodeByItsOwnTokenIsKilledByCausal) {
   EXPECT_FALSE(causal(subject(registries, random_tree(1, "independent", true), kSampling, 4), {}, b, cast, asks).holds);
 }
 
-// A policy may read what was discarded, since no later round meets its draws again; with names by position alone it meets them.
+// A policy may read what was discarded, since no later round meets its draws again; with names by position alone it
+// meets them.
 TEST(Mutants, ANosyPolicyUnderNamesByPositionIsKilledByExact) {
-  ExactCase c{.target = {.vocab = 3, .order = 2, .seed = 81, .strict = false}, .prompts = {{0, 1}}, .tokens = 3, .max_new_tokens = 5};
+  ExactCase c{.target = {.vocab = 3, .order = 2, .seed = 81, .strict = false},
+              .prompts = {{0, 1}},
+              .tokens = 3,
+              .max_new_tokens = 5};
   const Subject fixed = subject(all_registries(), kDraftModel, kSampling, 3);
   Subject nosy = subject(with_nosy_policy(all_registries()), kDraftModel, kSampling);
   nosy.chairs.policy = {{"name", "nosy"}};
@@ -206,7 +232,8 @@ TEST(Mutants, ANosyPolicyUnderNamesByPositionIsKilledByExact) {
 TEST(Mutants, GreedyTieRuleIsKilledByGreedyAndDevice) {
   ReferenceBackend sane;
   LastOfEquals b;
-  const Scene scene{.sampling = {.temperature = 0}, .engine = {.batch = 1, .step_rows = 64, .page_rows = 2, .pages = 64}};
+  const Scene scene{.sampling = {.temperature = 0},
+                    .engine = {.batch = 1, .step_rows = 64, .page_rows = 2, .pages = 64}};
   const Cast cast = table_cast({.vocab = 4, .order = 2, .seed = 3, .uniform = true});
   const auto asks = random_asks(4, 4, 8, 16, 6);
   const Subject s = subject(all_registries(), {{"name", "ngram"}, {"shortest", 1}}, kSampling, 3);
@@ -227,7 +254,8 @@ TEST(Mutants, LengthOvershootIsKilledByExactAndGreedy) {
   ReferenceBackend b;
   const Scene scene{.sampling = {.temperature = 0}, .limits = late_length};
   const Subject twin = subject(all_registries(), {{"name", "draft_model"}, {"model", "table:same"}}, kSampling, 3);
-  EXPECT_FALSE(same_text(twin, scene, b, table_cast({.vocab = 3, .order = 2, .seed = 81}), random_asks(6, 3, 6, 15, 7)).holds);
+  EXPECT_FALSE(
+      same_text(twin, scene, b, table_cast({.vocab = 3, .order = 2, .seed = 81}), random_asks(6, 3, 6, 15, 7)).holds);
 }
 
 TEST(Mutants, AStopTokenMissedInsideAnAcceptedPathIsKilledByExact) {
@@ -240,7 +268,8 @@ TEST(Mutants, AStopTokenMissedInsideAnAcceptedPathIsKilledByExact) {
 }
 
 TEST(Mutants, TreePageAliasingIsKilledByExactOfTwoSequencesAndCache) {
-  const Subject s = subject(all_registries(), kDraftModel, kSampling, 1);  // root and guess lie in the page that is shared by mistake
+  const Subject s =
+      subject(all_registries(), kDraftModel, kSampling, 1);  // root and guess lie in the page that is shared by mistake
   ExactCase c = two_tokens();
   c.prompts = {{0, 1, 0}, {1, 1, 0}};
   c.tokens = 2;
@@ -257,7 +286,8 @@ TEST(Mutants, TreePageAliasingIsKilledByExactOfTwoSequencesAndCache) {
   EXPECT_FALSE(cache(s, {}, b, cast, asks).holds);
 }
 
-// What the whole proof rests on: a name that is met again is the same draw. The acceptance of a guess reuses the draw that made it.
+// What the whole proof rests on: a name that is met again is the same draw. The acceptance of a guess reuses the draw
+// that made it.
 TEST(Enumerator, ThatForgetsNamesMissesAReusedDrawAndTheShippedOneFindsIt) {
   const Subject s = subject(all_registries(), kDraftModel, kSampling);
   ExactCase c = three_tokens();

@@ -1,8 +1,10 @@
-// options: what bends laws by what has been said is exact position by position, on chains and on trees, through every way that the
-// draws can fall, by the engine's own draws, and in the texts; and what gets it wrong is found. Samples of one prompt.
+// options: what bends laws by what has been said is exact position by position, on chains and on trees, through every
+// way that the draws can fall, by the engine's own draws, and in the texts; and what gets it wrong is found. Samples of
+// one prompt.
+#include "experiments/conformance/options.h"
+
 #include <gtest/gtest.h>
 
-#include "experiments/conformance/options.h"
 #include "experiments/conformance/scripted_drafter.h"
 #include "experiments/conformance/statistics.h"
 #include "tests/support/source.h"
@@ -23,7 +25,9 @@ std::vector<Subject> with_trees(int length) {
   return subjects(registries, length, drafters);
 }
 
-bool path_identical(const Subject& s) { return soundness_of(s.registries, s.chairs.verifier).promise.find("path-identical") != std::string::npos; }
+bool path_identical(const Subject& s) {
+  return soundness_of(s.registries, s.chairs.verifier).promise.find("path-identical") != std::string::npos;
+}
 bool exactly(const Subject& s) { return soundness_of(s.registries, s.chairs.verifier).promise.rfind("exact", 0) == 0; }
 
 void expect_exact(const std::vector<Subject>& all, const ExactCase& c) {
@@ -43,35 +47,55 @@ TEST(Options, PenaltiesAreExactOnTreesOfEveryKind) {
   std::vector<nlohmann::json> drafters;
   for (const char* kinds : {"mixed", "independent", "certain"})
     for (int seed = 1; seed <= 3; ++seed) drafters.push_back(random_tree(seed, kinds));
-  for (const Sampling& s : {talkative(1), Sampling{.temperature = 1, .repetition_penalty = 2}, Sampling{.temperature = 1, .frequency_penalty = 0.9f}})
-    expect_exact(subjects(registries, 3, drafters), {.target = {.vocab = 3, .seed = 19, .impossible = 0.1}, .prompts = {{1, 1}}, .tokens = 3, .scene = {.sampling = s}});
+  for (const Sampling& s : {talkative(1), Sampling{.temperature = 1, .repetition_penalty = 2},
+                            Sampling{.temperature = 1, .frequency_penalty = 0.9f}})
+    expect_exact(subjects(registries, 3, drafters), {.target = {.vocab = 3, .seed = 19, .impossible = 0.1},
+                                                     .prompts = {{1, 1}},
+                                                     .tokens = 3,
+                                                     .scene = {.sampling = s}});
 }
 
 TEST(Options, PenaltiesAreExactInLongDraftsThatRepeatThemselves) {
   Sampling sampling = talkative(0.8f);
   sampling.logit_bias = {{1, -0.5f}};
   for (const Text& prompt : {Text{0}, Text{1, 0, 1, 0}})
-    expect_exact(subjects(all_registries(), 3), {.target = {.vocab = 2, .seed = 33, .impossible = 0.05}, .prompts = {prompt}, .tokens = 4, .scene = {.sampling = sampling}});
+    expect_exact(subjects(all_registries(), 3), {.target = {.vocab = 2, .seed = 33, .impossible = 0.05},
+                                                 .prompts = {prompt},
+                                                 .tokens = 4,
+                                                 .scene = {.sampling = sampling}});
 }
 
 TEST(Options, PenaltiesAreExactOnTheCpuBackend) {
-  expect_exact(with_trees(2), {.target = {.vocab = 3, .order = 2, .seed = 25}, .prompts = {{0, 2}}, .tokens = 3, .scene = {.sampling = talkative(1)}, .backend = [] { return cpu_backend(1); }});
+  expect_exact(with_trees(2), {.target = {.vocab = 3, .order = 2, .seed = 25},
+                               .prompts = {{0, 2}},
+                               .tokens = 3,
+                               .scene = {.sampling = talkative(1)},
+                               .backend = [] { return cpu_backend(1); }});
 }
 
 TEST(Options, PenaltiesAreSampledExactly) {
   const auto b = cpu_backend(2);
-  const std::vector<Subject> all = subjects(all_registries(), 3, {kDraftModel, {{"name", "ngram"}, {"longest", 2}, {"shortest", 1}}});
+  const std::vector<Subject> all =
+      subjects(all_registries(), 3, {kDraftModel, {{"name", "ngram"}, {"longest", 2}, {"shortest", 1}}});
   const double level = 1e-3 / double(all.size());
   Scene scene{.sampling = talkative(1), .engine = {.batch = 64, .step_rows = 1024, .page_rows = 4, .pages = 2048}};
   for (const Subject& s : all) {
-    const Finding f = sampled(s, {.target = {.vocab = 3, .seed = 61, .impossible = 0.1}, .prompt = {0, 1, 0, 1}, .tokens = 3, .found = 0.015, .level = level, .scene = scene}, *b);
+    const Finding f = sampled(s,
+                              {.target = {.vocab = 3, .seed = 61, .impossible = 0.1},
+                               .prompt = {0, 1, 0, 1},
+                               .tokens = 3,
+                               .found = 0.015,
+                               .level = level,
+                               .scene = scene},
+                              *b);
     EXPECT_TRUE(f.holds) << f.what << ", p = " << f.measure;
     EXPECT_GT(f.accepted, 0);
     EXPECT_GT(f.refused, 0);
   }
 }
 
-void expect_plain_text(Backend& backend, const Cast& cast, const std::vector<Subject>& all, const Scene& scene, std::span<const Ask> asks) {
+void expect_plain_text(Backend& backend, const Cast& cast, const std::vector<Subject>& all, const Scene& scene,
+                       std::span<const Ask> asks) {
   for (const Subject& s : all) {
     if (scene.sampling.temperature > 0 && !path_identical(s)) continue;
     const Finding f = same_text(s, scene, backend, cast, asks);
@@ -87,8 +111,11 @@ TEST(Options, TextsUnderPenaltiesArePlainDecodings) {
   for (const auto& b : backends) {
     const Cast cast = tiny_cast(*b);
     for (const float temperature : {0.0f, 1.0f}) {
-      expect_plain_text(*b, table_cast({.vocab = 5, .order = 2, .seed = 31}), with_trees(5), {.sampling = talkative(temperature)}, random_asks(12, 5, 12, 40, 1));
-      expect_plain_text(*b, cast, subjects(all_registries(), 4), {.sampling = talkative(temperature), .engine = {.batch = 3, .step_rows = 40, .page_rows = 4, .pages = 256, .check = true}},
+      expect_plain_text(*b, table_cast({.vocab = 5, .order = 2, .seed = 31}), with_trees(5),
+                        {.sampling = talkative(temperature)}, random_asks(12, 5, 12, 40, 1));
+      expect_plain_text(*b, cast, subjects(all_registries(), 4),
+                        {.sampling = talkative(temperature),
+                         .engine = {.batch = 3, .step_rows = 40, .page_rows = 4, .pages = 256, .check = true}},
                         random_asks(5, cast.target->info().vocab, 24, 24, 2));
     }
   }
@@ -99,7 +126,9 @@ TEST(Options, TheDraftsLawIsBentLikeTheTargets) {
   const nlohmann::json twin{{"name", "draft_model"}, {"model", "table:same"}};
   for (const Subject& s : subjects(all_registries(), 4, {twin})) {
     if (soundness_of(s.registries, s.chairs.verifier).acceptance != Acceptance::overlap) continue;
-    const Finding f = twin_accepts_all(s, {.sampling = talkative(1), .engine = {.page_rows = 2, .pages = 512, .check = true}}, b, table_cast({.vocab = 5, .seed = 71}), random_asks(10, 5, 12, 30, 1));
+    const Finding f =
+        twin_accepts_all(s, {.sampling = talkative(1), .engine = {.page_rows = 2, .pages = 512, .check = true}}, b,
+                         table_cast({.vocab = 5, .seed = 71}), random_asks(10, 5, 12, 30, 1));
     EXPECT_TRUE(f.holds) << f.what;
     EXPECT_GT(f.cases, 200);
   }
@@ -107,7 +136,8 @@ TEST(Options, TheDraftsLawIsBentLikeTheTargets) {
 
 TEST(Options, AcceptanceUnderPenaltiesLiesWhereTheLawsSay) {
   ReferenceBackend b;
-  const Scene scene{.sampling = talkative(1), .engine = {.batch = 16, .step_rows = 1024, .page_rows = 4, .pages = 1024}};
+  const Scene scene{.sampling = talkative(1),
+                    .engine = {.batch = 16, .step_rows = 1024, .page_rows = 4, .pages = 1024}};
   for (const Subject& s : subjects(all_registries(), 4, {kDraftModel})) {
     if (soundness_of(s.registries, s.chairs.verifier).acceptance == Acceptance::other) continue;
     const Finding f = acceptance(s, scene, b, {.vocab = 4, .order = 3, .seed = 73}, random_asks(400, 4, 12, 40, 4));
@@ -119,10 +149,15 @@ TEST(Options, AcceptanceUnderPenaltiesLiesWhereTheLawsSay) {
 // Penalties come with the sequence: preemption, chunks and prefix hits do not change them.
 TEST(Options, PenaltiesInACrowd) {
   ReferenceBackend b;
-  const Scene alone{.sampling = talkative(0), .engine = {.batch = 1, .step_rows = 512, .page_rows = 4, .pages = 512, .check = true}};
-  CrowdCase c{{{.sampling = talkative(0), .engine = {.batch = 6, .step_rows = 40, .page_rows = 2, .pages = 40, .check = true}}}, true};
-  const Subject s{all_registries(), {kDraftModel, {{"name", "fixed"}, {"length", 4}}, {{"name", "speculative_sampling"}}}};
-  const Finding f = batch(s, alone, c, b, table_cast({.vocab = 4, .order = 3, .seed = 51}), random_asks(14, 4, 12, 24, 1));
+  const Scene alone{.sampling = talkative(0),
+                    .engine = {.batch = 1, .step_rows = 512, .page_rows = 4, .pages = 512, .check = true}};
+  CrowdCase c{
+      {{.sampling = talkative(0), .engine = {.batch = 6, .step_rows = 40, .page_rows = 2, .pages = 40, .check = true}}},
+      true};
+  const Subject s{all_registries(),
+                  {kDraftModel, {{"name", "fixed"}, {"length", 4}}, {{"name", "speculative_sampling"}}}};
+  const Finding f =
+      batch(s, alone, c, b, table_cast({.vocab = 4, .order = 3, .seed = 51}), random_asks(14, 4, 12, 24, 1));
   EXPECT_TRUE(f.holds) << f.what;
   EXPECT_GT(f.seen.at("preemptions"), 0);
 }
@@ -136,10 +171,15 @@ TEST(Options, TheDocumentedTablesAreTrue) {
 
 // ---- planted bugs ----
 
-const Subject kChain{all_registries(), {kDraftModel, {{"name", "fixed"}, {"length", 2}}, {{"name", "speculative_sampling"}}}};
+const Subject kChain{all_registries(),
+                     {kDraftModel, {{"name", "fixed"}, {"length", 2}}, {{"name", "speculative_sampling"}}}};
 
 ExactCase planted(std::function<std::unique_ptr<HostBackend>()> backend) {
-  return {.target = {.vocab = 3, .seed = 5}, .prompts = {{1, 0}}, .tokens = 3, .scene = {.sampling = talkative(1)}, .backend = std::move(backend)};
+  return {.target = {.vocab = 3, .seed = 5},
+          .prompts = {{1, 0}},
+          .tokens = 3,
+          .scene = {.sampling = talkative(1)},
+          .backend = std::move(backend)};
 }
 
 // The counts of the sequence alone: every node of a draft is bent like its root.
@@ -192,7 +232,8 @@ TEST(Options, SamplesShareThePromptAndDrawForThemselves) {
     apart.push_back({prompt, std::uint64_t(i + 1), 16});
   }
   for (const Subject& s : subjects(all_registries(), 3, {kDraftModel, {{"name", "none"}}})) {
-    Scene scene{.sampling = {.temperature = 1}, .engine = {.batch = 8, .step_rows = 256, .page_rows = 2, .pages = 256, .check = true}};
+    Scene scene{.sampling = {.temperature = 1},
+                .engine = {.batch = 8, .step_rows = 256, .page_rows = 2, .pages = 256, .check = true}};
     const Played shared = play(s, scene, b, cast, together), own = play(s, scene, b, cast, apart);
     EXPECT_EQ(shared.texts, own.texts) << "where pages come from changes no text: " << s.text();
     EXPECT_GE(shared.prefix_rows, 3u * 10) << s.text();

@@ -1,10 +1,11 @@
 // What the enumerator holds of a race's noise, against formulas that know nothing of simplices.
-#include <gtest/gtest.h>
+#include "experiments/conformance/race_region.h"
 
 #include <cmath>
 
+#include <gtest/gtest.h>
+
 #include "experiments/conformance/enumerator.h"
-#include "experiments/conformance/race_region.h"
 
 namespace foretoken::test {
 
@@ -39,7 +40,8 @@ TEST(RaceRegion, TwoRacesOfOneNoiseAgreeAsTheFormulaSays) {
       double sum = 0;
       for (int x = 0; x < vocab; ++x) {
         double rivals = 0;
-        for (std::size_t y = 0; y < p.size(); ++y) rivals += std::max(p[y] / p[std::size_t(x)], q[y] / q[std::size_t(x)]);
+        for (std::size_t y = 0; y < p.size(); ++y)
+          rivals += std::max(p[y] / p[std::size_t(x)], q[y] / q[std::size_t(x)]);
         EXPECT_NEAR(RaceRegion(vocab).won_by(x, p).won_by(x, q).volume(), 1 / rivals, 1e-13);
         for (int y = 0; y < vocab; ++y) sum += RaceRegion(vocab).won_by(x, p).won_by(y, q).volume();
       }
@@ -54,11 +56,14 @@ TEST(RaceRegion, ThreeRacesAreWhatPhiloxDoes) {
   std::vector<long> won(27, 0);
   for (std::uint32_t position = 0; position < kRaces; ++position) {
     int cell = 0;
-    for (const auto& law : laws) cell = cell * kVocab + win_race(scalar_tiles([&](Token x) { return law[std::size_t(x)]; }), kVocab, Draws{7, 1, 0, 0}, position);
+    for (const auto& law : laws)
+      cell = cell * kVocab +
+             win_race(scalar_tiles([&](Token x) { return law[std::size_t(x)]; }), kVocab, Draws{7, 1, 0, 0}, position);
     ++won[std::size_t(cell)];
   }
   for (int cell = 0; cell < 27; ++cell) {
-    const double p = RaceRegion(kVocab).won_by(cell / 9, laws[0]).won_by(cell / 3 % 3, laws[1]).won_by(cell % 3, laws[2]).volume();
+    const double p =
+        RaceRegion(kVocab).won_by(cell / 9, laws[0]).won_by(cell / 3 % 3, laws[1]).won_by(cell % 3, laws[2]).volume();
     EXPECT_NEAR(double(won[std::size_t(cell)]), kRaces * p, 5 * std::sqrt(kRaces * p * (1 - p)) + 1e-6) << cell;
   }
 }

@@ -1,5 +1,5 @@
-// sampled: end to end with the engine's own draws, the joint law of the next tokens is the target's. The sample is so large
-// that a total variation of 0.01 is found with 99 % power; Holm's correction over everything registered.
+// sampled: end to end with the engine's own draws, the joint law of the next tokens is the target's. The sample is so
+// large that a total variation of 0.01 is found with 99 % power; Holm's correction over everything registered.
 #include <gtest/gtest.h>
 
 #include "experiments/conformance/laws.h"
@@ -15,12 +15,16 @@ namespace {
 
 constexpr double kLevel = 1e-3;
 
-void expect_sampled(const TableModel::Options& target, const std::vector<Subject>& all, HostBackend& backend, double found) {
+void expect_sampled(const TableModel::Options& target, const std::vector<Subject>& all, HostBackend& backend,
+                    double found) {
   std::vector<Finding> findings;
   std::vector<double> p_values;
   long accepted = 0, refused = 0;
   for (const Subject& s : all) {
-    findings.push_back(sampled(s, {.target = target, .prompt = {0, 1, 0, 1}, .tokens = 2, .found = found, .level = kLevel / double(all.size())}, backend));
+    findings.push_back(sampled(
+        s,
+        {.target = target, .prompt = {0, 1, 0, 1}, .tokens = 2, .found = found, .level = kLevel / double(all.size())},
+        backend));
     p_values.push_back(findings.back().measure);
     accepted += findings.back().accepted, refused += findings.back().refused;
   }

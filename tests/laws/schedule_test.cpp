@@ -1,9 +1,9 @@
-// Random schedules: arrivals, lengths, pool sizes, chunks, preemption and cancellation, with the integrity of every cache
-// checked after every step and every greedy text known beforehand.
-#include <gtest/gtest.h>
-
+// Random schedules: arrivals, lengths, pool sizes, chunks, preemption and cancellation, with the integrity of every
+// cache checked after every step and every greedy text known beforehand.
 #include <algorithm>
 #include <map>
+
+#include <gtest/gtest.h>
 
 #include "experiments/conformance/scripted_drafter.h"
 #include "experiments/conformance/target_law.h"
@@ -20,7 +20,9 @@ constexpr int kVocab = 4;
 class Dice {
  public:
   explicit Dice(std::uint64_t seed) : draws_{seed, 0, 0, 0} {}
-  int below(int n) { return int(draws_.uniform({Role::draft, std::uint32_t(at_ & 4095), std::uint32_t(at_++ >> 12)}) * n); }
+  int below(int n) {
+    return int(draws_.uniform({Role::draft, std::uint32_t(at_ & 4095), std::uint32_t(at_++ >> 12)}) * n);
+  }
   int between(int least, int most) { return least + below(most - least + 1); }
   bool one_in(int n) { return below(n) == 0; }
 
@@ -46,7 +48,10 @@ struct Totals {
 // One schedule of one engine, all of it by its seed.
 class Schedule {
  public:
-  explicit Schedule(std::uint64_t seed) : dice_(seed), subject_(everybody()[std::size_t(dice_.below(int(everybody().size())))]), target_({.vocab = kVocab, .order = 2, .seed = 5, .impossible = 0.1}) {
+  explicit Schedule(std::uint64_t seed)
+      : dice_(seed),
+        subject_(everybody()[std::size_t(dice_.below(int(everybody().size())))]),
+        target_({.vocab = kVocab, .order = 2, .seed = 5, .impossible = 0.1}) {
     subject_.chairs.policy["length"] = dice_.between(0, 7);
     greedy_ = !dice_.one_in(4), bent_ = dice_.one_in(3);
     for (int i = dice_.between(1, 12); i > 0; --i) plan_one();
@@ -55,7 +60,8 @@ class Schedule {
 
   // Why the schedule went wrong; empty where it did not.
   std::string run(Totals& totals) {
-    Engine engine(backend_, std::make_shared<TableModel>(target_), subject_.registries, subject_.chairs, options(), cast_.load);
+    Engine engine(backend_, std::make_shared<TableModel>(target_), subject_.registries, subject_.chairs, options(),
+                  cast_.load);
     std::size_t arrived = 0;
     for (int step = 0; arrived < plans_.size() || !engine.idle(); ++step) {
       if (step > 5000) return "it does not come to an end";
@@ -70,10 +76,13 @@ class Schedule {
     }
     totals.prefix_rows += long(engine.target().cache().prefix_rows_reused());
     if (!plans_ended()) return "a request never ended";
-    return engine.pool().in_use() == 0 ? "" : std::to_string(engine.pool().in_use()) + " pages are still held at the end";
+    return engine.pool().in_use() == 0 ? ""
+                                       : std::to_string(engine.pool().in_use()) + " pages are still held at the end";
   }
 
-  std::string text() const { return subject_.text() + (greedy_ ? ", greedy, " : ", sampled, ") + std::to_string(plans_.size()) + " requests"; }
+  std::string text() const {
+    return subject_.text() + (greedy_ ? ", greedy, " : ", sampled, ") + std::to_string(plans_.size()) + " requests";
+  }
 
  private:
   struct Planned {
@@ -89,15 +98,23 @@ class Schedule {
     if (dice_.one_in(5)) p.cancelled_at = p.arrival + dice_.below(12);
     p.most = dice_.between(1, dice_.one_in(2) ? 40 : 12);
     const bool shares = dice_.one_in(2);  // beginnings that others have too
-    if (!plans_.empty() && dice_.one_in(3)) p.prompt = plans_[std::size_t(dice_.below(int(plans_.size())))].prompt;  // another sample
-    else for (int k = dice_.between(1, 14); k > 0; --k) p.prompt.push_back(shares ? (k / 2) % 2 : dice_.below(kVocab));
+    if (!plans_.empty() && dice_.one_in(3))
+      p.prompt = plans_[std::size_t(dice_.below(int(plans_.size())))].prompt;  // another sample
+    else
+      for (int k = dice_.between(1, 14); k > 0; --k) p.prompt.push_back(shares ? (k / 2) % 2 : dice_.below(kVocab));
     plans_.push_back(std::move(p));
   }
 
   EngineOptions options() {
-    EngineOptions o{.batch = dice_.between(1, 8), .step_rows = 0, .page_rows = dice_.between(1, 5), .pages = 0, .reuse_prefixes = !dice_.one_in(4), .check = true};
+    EngineOptions o{.batch = dice_.between(1, 8),
+                    .step_rows = 0,
+                    .page_rows = dice_.between(1, 5),
+                    .pages = 0,
+                    .reuse_prefixes = !dice_.one_in(4),
+                    .check = true};
     o.step_rows = o.batch + dice_.below(dice_.one_in(2) ? 8 : 60);
-    for (const Planned& p : plans_) o.pages = std::max(o.pages, (int(p.prompt.size()) + p.most + o.page_rows - 1) / o.page_rows);
+    for (const Planned& p : plans_)
+      o.pages = std::max(o.pages, (int(p.prompt.size()) + p.most + o.page_rows - 1) / o.page_rows);
     o.pages += dice_.one_in(4) ? dice_.below(60) : dice_.below(3);
     return o;
   }
@@ -106,12 +123,14 @@ class Schedule {
     Limits limits;
     limits.max_new_tokens = p.most, limits.stop_tokens = {kVocab - 1};
     const auto like = std::ranges::find_if(plans_, [&](const Planned& o) { return o.id > 0 && o.prompt == p.prompt; });
-    p.id = engine.submit({p.prompt, limits, sampling(), std::uint64_t(&p - plans_.data()), {}, like == plans_.end() ? 0 : like->id});
+    p.id = engine.submit(
+        {p.prompt, limits, sampling(), std::uint64_t(&p - plans_.data()), {}, like == plans_.end() ? 0 : like->id});
   }
 
   Sampling sampling() const {
     Sampling s{.temperature = greedy_ ? 0.0f : 1.0f};
-    if (bent_) s.repetition_penalty = 1.3f, s.frequency_penalty = 0.3f, s.presence_penalty = 0.2f, s.logit_bias = {{0, 0.5f}};
+    if (bent_)
+      s.repetition_penalty = 1.3f, s.frequency_penalty = 0.3f, s.presence_penalty = 0.2f, s.logit_bias = {{0, 0.5f}};
     return s;
   }
 
@@ -130,12 +149,17 @@ class Schedule {
     Planned& p = *std::ranges::find(plans_, s.id, &Planned::id);
     if (std::exchange(p.ended, true)) return "request " + std::to_string(s.id) + " ended twice";
     const Text text(s.tokens.begin() + s.prompt_length, s.tokens.end());
-    if (int(text.size()) > p.most) return "request " + std::to_string(s.id) + " has " + std::to_string(text.size()) + " tokens of at most " + std::to_string(p.most);
-    if (s.finish == Finish::cancelled) ++totals.cancelled;
-    else ++totals.finished;
+    if (int(text.size()) > p.most)
+      return "request " + std::to_string(s.id) + " has " + std::to_string(text.size()) + " tokens of at most " +
+             std::to_string(p.most);
+    if (s.finish == Finish::cancelled)
+      ++totals.cancelled;
+    else
+      ++totals.finished;
     if (!greedy_) return "";
     const Text whole = expected(p);
-    if (text.size() > whole.size() || (s.finish != Finish::cancelled && text.size() != whole.size()) || !std::equal(text.begin(), text.end(), whole.begin()))
+    if (text.size() > whole.size() || (s.finish != Finish::cancelled && text.size() != whole.size()) ||
+        !std::equal(text.begin(), text.end(), whole.begin()))
       return "request " + std::to_string(s.id) + " says [" + text_of(text) + "] instead of [" + text_of(whole) + "]";
     return "";
   }

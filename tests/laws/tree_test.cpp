@@ -21,7 +21,8 @@ void expect_chains(Backend& backend, const std::shared_ptr<Model>& model, std::i
 
 TEST(TreeIsChain, Tables) {
   ReferenceBackend b;
-  expect_chains(b, std::make_shared<TableModel>(TableModel::Options{.vocab = 5, .order = 0}), {0, 1, 6, 40, 64, 100}, 12);
+  expect_chains(b, std::make_shared<TableModel>(TableModel::Options{.vocab = 5, .order = 0}), {0, 1, 6, 40, 64, 100},
+                12);
 }
 
 TEST(TreeIsChain, TransformersOnReference) {

@@ -29,7 +29,8 @@ struct Credulous {
 
 Entry<Verifier> credulous(const std::string& promise) {
   return {"takes all", "", {}, [promise](const nlohmann::json&, Host&) {
-            return std::make_unique<RuleVerifier<Credulous>>(Soundness{.takes = {Drawn::certain}, .promise = promise, .acceptance = Acceptance::product});
+            return std::make_unique<RuleVerifier<Credulous>>(
+                Soundness{.takes = {Drawn::certain}, .promise = promise, .acceptance = Acceptance::product});
           }};
 }
 

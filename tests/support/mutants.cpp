@@ -14,7 +14,9 @@ struct BuggyRule {
   Bug bug;
 
   static int above(const Trial& t, int node) { return node > 0 ? t.parents[node] : 0; }
-  int row_of_q(const Trial& t, int node, Bug where) const { return bug == where && t.q_logits[above(t, node)] ? above(t, node) : node; }
+  int row_of_q(const Trial& t, int node, Bug where) const {
+    return bug == where && t.q_logits[above(t, node)] ? above(t, node) : node;
+  }
 
   template <class Lane> Verdict operator()(Lane& lane, const Trial& t) const {
     Verdict v;
@@ -28,18 +30,24 @@ struct BuggyRule {
         double ratio = t.certain(c) ? left : left / t.q(row_of_q(t, node, Bug::q_one_row_off))(x);
         if (bug == Bug::generous) ratio *= 1.05;
         if (bug == Bug::deaf) return v.finish(lane.draw(t.p(0), {Role::bonus, 0, 0})), v;
-        if (lane.accept(ratio, {Role::accept, std::uint32_t(c), 0})) chosen = c;
-        else if (t.certain(c)) lane.refuse_guess(r, x);
-        else lane.refuse_draw(r);
+        if (lane.accept(ratio, {Role::accept, std::uint32_t(c), 0}))
+          chosen = c;
+        else if (t.certain(c))
+          lane.refuse_guess(r, x);
+        else
+          lane.refuse_draw(r);
       }
       if (chosen >= 0) {
         v.follow(node = chosen, t.tokens[chosen]);
         continue;
       }
       const DrawName name{tried ? Role::residual : Role::bonus, std::uint32_t(node), 0};
-      if (bug == Bug::no_residual) v.finish(lane.draw(t.p(node), name));
-      else if (bug == Bug::bonus_from_wrong_row && !tried) v.finish(lane.draw(t.p(above(t, node)), name));
-      else v.finish(lane.draw(r, name));
+      if (bug == Bug::no_residual)
+        v.finish(lane.draw(t.p(node), name));
+      else if (bug == Bug::bonus_from_wrong_row && !tried)
+        v.finish(lane.draw(t.p(above(t, node)), name));
+      else
+        v.finish(lane.draw(r, name));
       return v;
     }
   }
@@ -88,7 +96,8 @@ class Masked : public Model {
   Masked(std::shared_ptr<Model> inner, Change change) : inner_(std::move(inner)), change_(std::move(change)) {}
   const ModelInfo& info() const override { return inner_->info(); }
   Output forward(Backend& backend, const Rows& rows, std::span<const KvLayer> kv) override {
-    for (int r = 0; r < rows.layout.rows && rows.layout.words > 0; ++r) change_(*rows.layout.ancestors.row<std::uint64_t>(r));
+    for (int r = 0; r < rows.layout.rows && rows.layout.words > 0; ++r)
+      change_(*rows.layout.ancestors.row<std::uint64_t>(r));
     return inner_->forward(backend, rows, kv);
   }
 
@@ -109,7 +118,8 @@ class Aliased : public Model {
       std::int32_t& page = last[*l.owner.row<std::int32_t>(r)];
       page = std::max(page, *l.slots.row<std::int32_t>(r) / kv[0].page_rows);
     }
-    for (const auto& [table, page] : last) l.tables.row<std::int32_t>(table)[page] = l.tables.row<std::int32_t>(0)[last.begin()->second];
+    for (const auto& [table, page] : last)
+      l.tables.row<std::int32_t>(table)[page] = l.tables.row<std::int32_t>(0)[last.begin()->second];
     return inner_->forward(backend, rows, kv);
   }
 
@@ -128,7 +138,10 @@ struct Overheard {
 
 class Talkative : public Drafter {
  public:
-  Talkative(std::unique_ptr<Drafter> inner, std::shared_ptr<Overheard> overheard) : inner_(std::move(inner)), overheard_(std::move(overheard)) { overheard_->drafts.clear(); }
+  Talkative(std::unique_ptr<Drafter> inner, std::shared_ptr<Overheard> overheard)
+      : inner_(std::move(inner)), overheard_(std::move(overheard)) {
+    overheard_->drafts.clear();
+  }
   Needs needs() const override { return inner_->needs(); }
   void forget(const Sequence& sequence) override { inner_->forget(sequence); }
   std::vector<DraftTree> draft(std::span<const DraftRequest> requests) override {
@@ -172,7 +185,8 @@ Registries with_verifier(Registries registries, std::function<std::unique_ptr<Ve
 }  // namespace
 
 Registries with_rule(Registries registries, Bug bug) {
-  return with_verifier(std::move(registries), [bug] { return std::make_unique<RuleVerifier<BuggyRule>>(kSound, BuggyRule{bug}); });
+  return with_verifier(std::move(registries),
+                       [bug] { return std::make_unique<RuleVerifier<BuggyRule>>(kSound, BuggyRule{bug}); });
 }
 
 Registries with_slots(Registries registries) {
@@ -191,9 +205,13 @@ Registries with_nosy_policy(Registries registries) {
   const auto overheard = std::make_shared<Overheard>();
   Entry<Drafter> entry = registries.drafters.entries().at("draft_model");
   const auto make = entry.make;
-  entry.make = [make, overheard](const json& o, Host& host) { return std::make_unique<Talkative>(make(o, host), overheard); };
+  entry.make = [make, overheard](const json& o, Host& host) {
+    return std::make_unique<Talkative>(make(o, host), overheard);
+  };
   registries.drafters.replace("draft_model", entry);
-  registries.policies.replace("nosy", {"reads discarded guesses", "", {}, [overheard](const json&, Host&) { return std::make_unique<Nosy>(3, overheard); }});
+  registries.policies.replace("nosy", {"reads discarded guesses", "", {}, [overheard](const json&, Host&) {
+                                         return std::make_unique<Nosy>(3, overheard);
+                                       }});
   return registries;
 }
 
@@ -207,13 +225,16 @@ void name_by_position(Draws& draws, DrawName& name) {
 void late_length(Limits& limits) {
   const int most = limits.max_new_tokens;
   limits.max_new_tokens += 64;
-  limits.stop = [most](std::span<const Token> generated, int) { return int(generated.size()) >= most ? std::optional<int>(int(generated.size())) : std::nullopt; };
+  limits.stop = [most](std::span<const Token> generated, int) {
+    return int(generated.size()) >= most ? std::optional<int>(int(generated.size())) : std::nullopt;
+  };
 }
 
 void late_stop_token(Limits& limits) {
   const std::vector<Token> stops = std::exchange(limits.stop_tokens, {});
   limits.stop = [stops](std::span<const Token> generated, int) {
-    return std::ranges::find(stops, generated.back()) != stops.end() ? std::optional<int>(int(generated.size())) : std::nullopt;
+    return std::ranges::find(stops, generated.back()) != stops.end() ? std::optional<int>(int(generated.size()))
+                                                                     : std::nullopt;
   };
 }
 
@@ -239,10 +260,12 @@ void Stale::store(const Tensor& k, const Tensor& v, const KvLayer& kv, const Lay
   for (int r = 0; r < layout.rows; ++r) {
     Layout one = layout;
     one.rows = 1;
-    one.slots = layout.slots.rows(r, 1), one.owner = layout.owner.rows(r, 1), one.positions = layout.positions.rows(r, 1);
+    one.slots = layout.slots.rows(r, 1), one.owner = layout.owner.rows(r, 1),
+    one.positions = layout.positions.rows(r, 1);
     const int slot = *one.slots.data<std::int32_t>(), position = *one.positions.data<std::int32_t>();
     const std::int32_t page = layout.tables.row<std::int32_t>(*one.owner.data<std::int32_t>())[slot / kv.page_rows];
-    const auto [it, fresh] = written_.try_emplace({kv.pool.row<std::byte>(page) + kv.keys, slot % kv.page_rows}, position);
+    const auto [it, fresh] =
+        written_.try_emplace({kv.pool.row<std::byte>(page) + kv.keys, slot % kv.page_rows}, position);
     if (!fresh && it->second == position) continue;
     it->second = position;
     ReferenceBackend::store(k.rows(r, 1), v.rows(r, 1), kv, one);

@@ -1,5 +1,5 @@
-// Planted bugs, each through a seam: a verifier's rule, a drafter, a backend's operation, a model's layout, a draw's name.
-// What a law is worth is shown by what it kills. Nothing here is ever registered in the program.
+// Planted bugs, each through a seam: a verifier's rule, a drafter, a backend's operation, a model's layout, a draw's
+// name. What a law is worth is shown by what it kills. Nothing here is ever registered in the program.
 #pragma once
 #include <map>
 
@@ -31,7 +31,8 @@ Registries with_unwarped_q(Registries registries);
 // Compaction is skipped: `move` does nothing.
 class Unmoved : public ReferenceBackend {
  public:
-  void move(std::span<const KvLayer>, const Tensor&, std::span<const std::int32_t>, std::span<const std::int32_t>) override {}
+  void move(std::span<const KvLayer>, const Tensor&, std::span<const std::int32_t>,
+            std::span<const std::int32_t>) override {}
 };
 
 // Keys are stale after a rejection: a slot that holds the key of its position keeps it, whoever comes.
@@ -44,7 +45,8 @@ class Stale : public ReferenceBackend {
   std::map<std::pair<const std::byte*, int>, int> written_;  // (page's address, row) -> position
 };
 
-// Ties of logits go to the last of the greatest wherever several rows are asked about at once, as another kernel might have it.
+// Ties of logits go to the last of the greatest wherever several rows are asked about at once, as another kernel might
+// have it.
 class LastOfEquals : public ReferenceBackend {
  public:
   Laws law(const Tensor& logits, std::span<const Warp> warps) override;
@@ -53,7 +55,8 @@ class LastOfEquals : public ReferenceBackend {
 // All sequences of a forward share the last page of the first: what one writes for its tree the next overwrites.
 std::shared_ptr<Model> aliased(std::shared_ptr<Model> inner);
 
-// `registries` with the policy "nosy", which drafts nothing after a discarded guess that was 0, and "draft_model" telling it.
+// `registries` with the policy "nosy", which drafts nothing after a discarded guess that was 0, and "draft_model"
+// telling it.
 Registries with_nosy_policy(Registries registries);
 // Names by absolute position alone, so that a draw which an earlier round has looked at is met again.
 void name_by_position(Draws& draws, DrawName& name);

@@ -19,7 +19,7 @@ template <class F> std::string sentence_of(F body) {
 }
 
 // Whether the sentence holds every one of the words.
-template <class... Words> ::testing::AssertionResult says(const std::string& sentence, const Words&... words) {
+template <class... Words>::testing::AssertionResult says(const std::string& sentence, const Words&... words) {
   for (const std::string& word : {std::string(words)...})
     if (sentence.find(word) == std::string::npos)
       return ::testing::AssertionFailure() << "\"" << sentence << "\" lacks \"" << word << "\"";

@@ -14,7 +14,8 @@ std::filesystem::path folder() { return std::filesystem::path(FORETOKEN_SOURCE_D
 
 std::vector<std::string> tiny_model_names() {
   std::vector<std::string> names;
-  for (const auto& entry : std::filesystem::directory_iterator(folder())) names.push_back(entry.path().filename().string());
+  for (const auto& entry : std::filesystem::directory_iterator(folder()))
+    names.push_back(entry.path().filename().string());
   std::ranges::sort(names);
   return names;
 }
@@ -22,14 +23,16 @@ std::vector<std::string> tiny_model_names() {
 std::shared_ptr<Model> tiny_model(Backend& backend, const std::string& name, const std::string& dtype) {
   const auto config = ModelConfig::load(folder() / name);
   const auto checkpoint = Checkpoint::open(folder() / name);
-  return std::make_shared<Transformer>(backend, config, checkpoint, name, 0, TransformerOptions{.dtype = dtype, .kv_dtype = "f32"});
+  return std::make_shared<Transformer>(backend, config, checkpoint, name, 0,
+                                       TransformerOptions{.dtype = dtype, .kv_dtype = "f32"});
 }
 
 Cast tiny_cast(Backend& backend) {
   const std::string target = "bf16";
   return {tiny_model(backend, target), [&backend, target](const ModelChoice& choice, const std::string&) {
             if (choice.directory == "table:same") return tiny_model(backend, target);
-            return choice.directory == "table:other" ? tiny_model(backend, target, "int8") : tiny_model(backend, "llama2");
+            return choice.directory == "table:other" ? tiny_model(backend, target, "int8")
+                                                     : tiny_model(backend, "llama2");
           }};
 }
 

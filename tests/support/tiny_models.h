@@ -10,7 +10,8 @@ using namespace conformance;
 std::vector<std::string> tiny_model_names();  // folders of tests/data/models
 // Keys and values in f32.
 std::shared_ptr<Model> tiny_model(Backend& backend, const std::string& name, const std::string& dtype = "auto");
-// Target and draft of one vocabulary. "table:same" loads the target, "table:other" it in int8, any other name another model.
+// Target and draft of one vocabulary. "table:same" loads the target, "table:other" it in int8, any other name another
+// model.
 Cast tiny_cast(Backend& backend);
 std::unique_ptr<HostBackend> cpu_backend(int threads, const std::string& instructions = "");
 

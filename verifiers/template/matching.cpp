@@ -1,7 +1,7 @@
 // A verifier to copy: token matching. The target says its own token at each node, by a draw that knows nothing of the
-// draft; a child that is this token stands, and where none is, the token comes next. Exact for every way of drafting, since
-// each emitted token is drawn from the target's own law. It accepts sum_x p(x) q(x), less than speculative sampling does.
-// Called naive sampling in SpecInfer: Miao et al. 2023 (arXiv 2305.09781).
+// draft; a child that is this token stands, and where none is, the token comes next. Exact for every way of drafting,
+// since each emitted token is drawn from the target's own law. It accepts sum_x p(x) q(x), less than speculative
+// sampling does. Called naive sampling in SpecInfer: Miao et al. 2023 (arXiv 2305.09781).
 #include "framework/decode/plugin.h"
 
 namespace foretoken {
@@ -25,13 +25,20 @@ struct Matching {
 }  // namespace
 
 Entry<Verifier> matching() {
-  return {"the target's own token, drawn without a look at the draft; exact", "arXiv 2305.09781", {}, [](const nlohmann::json&, Host&) {
-            const std::vector<Drawn> all{Drawn::certain, Drawn::chain, Drawn::independent, Drawn::without_replacement, Drawn::marginals};
-            return std::make_unique<RuleVerifier<Matching>>(Soundness{.takes = all, .promise = "exact", .acceptance = Acceptance::product});
+  return {"the target's own token, drawn without a look at the draft; exact",
+          "arXiv 2305.09781",
+          {},
+          [](const nlohmann::json&, Host&) {
+            const std::vector<Drawn> all{Drawn::certain, Drawn::chain, Drawn::independent, Drawn::without_replacement,
+                                         Drawn::marginals};
+            return std::make_unique<RuleVerifier<Matching>>(
+                Soundness{.takes = all, .promise = "exact", .acceptance = Acceptance::product});
           }};
 }
 
 }  // namespace foretoken
 
 extern "C" const char* foretoken_abi() { return foretoken::kAbi; }
-extern "C" void foretoken_plugin(foretoken::Registries& registries) { registries.verifiers.add("matching", foretoken::matching()); }
+extern "C" void foretoken_plugin(foretoken::Registries& registries) {
+  registries.verifiers.add("matching", foretoken::matching());
+}

@@ -7,8 +7,10 @@
 namespace foretoken::testing {
 
 struct Alone {
-  Alone(Backend& b, const std::shared_ptr<Model>& m, int page_rows, int pages) : backend(b), pool(b, page_rows * m->info().kv.bytes_per_row(), pages), model(b, m, pool, false) {}
-  // The logits after `tokens`, f32 [1, vocab], by one forward of all of them; `id`: the sequence, one that was not fed yet.
+  Alone(Backend& b, const std::shared_ptr<Model>& m, int page_rows, int pages)
+      : backend(b), pool(b, page_rows * m->info().kv.bytes_per_row(), pages), model(b, m, pool, false) {}
+  // The logits after `tokens`, f32 [1, vocab], by one forward of all of them; `id`: the sequence, one that was not fed
+  // yet.
   Output after(SequenceId id, std::vector<Token> tokens) {
     Sequence s;
     s.id = id, s.tokens = std::move(tokens);

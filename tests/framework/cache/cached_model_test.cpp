@@ -80,7 +80,8 @@ TEST_F(PaddedForwards, padding_is_no_longer_than_a_chain) {
   EXPECT_GT(padded, 0);
 }
 
-// Seven chains of three rows are 21 and become 32: eleven rows of padding need four tables, where eight tables would be a round number.
+// Seven chains of three rows are 21 and become 32: eleven rows of padding need four tables, where eight tables would be
+// a round number.
 TEST_F(PaddedForwards, there_are_as_many_tables_as_padding_needs) {
   run(7, {1}, 2);
   int padded = 0;

@@ -1,7 +1,7 @@
 // What a cache holds, what it forgets, and what its rows see.
-#include <gtest/gtest.h>
-
 #include "framework/cache/kv_cache.h"
+
+#include <gtest/gtest.h>
 
 namespace foretoken::testing {
 namespace {
@@ -29,7 +29,8 @@ struct KvCacheTest : ::testing::Test {
   // Marks what lies at a slot of the cache, so that moves show.
   float& key(const Sequence& s, int slot) {
     const KvLayer& l = cache.layers()[0];
-    return reinterpret_cast<float*>(pool.memory().row<std::byte>(cache.held(s.id).table[std::size_t(slot / 4)]) + l.keys)[slot % 4 * 2];
+    return reinterpret_cast<float*>(pool.memory().row<std::byte>(cache.held(s.id).table[std::size_t(slot / 4)]) +
+                                    l.keys)[slot % 4 * 2];
   }
 };
 

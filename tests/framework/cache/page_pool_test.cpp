@@ -1,7 +1,8 @@
 // Pages: who uses them, which are idle, in which order idle ones are given away; and prefixes by content.
+#include "framework/cache/page_pool.h"
+
 #include <gtest/gtest.h>
 
-#include "framework/cache/page_pool.h"
 #include "framework/cache/prefix_index.h"
 #include "kernels/error.h"
 

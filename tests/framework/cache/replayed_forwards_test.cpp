@@ -1,5 +1,5 @@
-// By which key a device may replay a forward: it says all that the body depends on, and no more, so that the next engine with the same model and
-// memory goes on with what was recorded.
+// By which key a device may replay a forward: it says all that the body depends on, and no more, so that the next
+// engine with the same model and memory goes on with what was recorded.
 #include <map>
 #include <random>
 #include <set>
@@ -15,18 +15,22 @@ namespace {
 using Numbers = std::vector<std::int64_t>;
 std::int64_t address(const Tensor& t) { return std::int64_t(reinterpret_cast<std::uintptr_t>(t.raw())); }
 
-// Notes of every body what it reads and writes outside of itself, by its key. Memory that comes back goes to the next who wants as much, as on a
-// device with a pool of its own: the smallest block that is large enough, of those the first.
+// Notes of every body what it reads and writes outside of itself, by its key. Memory that comes back goes to the next
+// who wants as much, as on a device with a pool of its own: the smallest block that is large enough, of those the
+// first.
 class Recording final : public ReferenceBackend {
  public:
   Tensor allocate(Shape shape, DType dtype) override {
     const std::int64_t bytes = std::max<std::int64_t>(shape.elements() * size_of(dtype), 1);
     auto found = free_->lower_bound({bytes, nullptr});
-    if (found == free_->end() || found->first.first > 2 * bytes) found = free_->emplace(std::pair<std::int64_t, void*>(bytes, nullptr), Tensor::host({bytes}, DType::u8)).first;
+    if (found == free_->end() || found->first.first > 2 * bytes)
+      found = free_->emplace(std::pair<std::int64_t, void*>(bytes, nullptr), Tensor::host({bytes}, DType::u8)).first;
     const auto [block, memory] = *found;
     free_->erase(found);
     sizes.insert(block.first);
-    const auto back = [free = free_, memory = memory, size = block.first](void* at) { free->emplace(std::pair(size, at), memory); };
+    const auto back = [free = free_, memory = memory, size = block.first](void* at) {
+      free->emplace(std::pair(size, at), memory);
+    };
     return Tensor(std::shared_ptr<void>(memory.raw(), back), memory.raw(), shape, dtype, {});
   }
   Mirror mirror(std::int64_t bytes) override {
@@ -51,7 +55,7 @@ class Recording final : public ReferenceBackend {
     if (body_) body_->insert(body_->end(), numbers.begin(), numbers.end());
   }
 
-  int few = 1 << 20;  // sizes up to that are not padded
+  int few = 1 << 20;                          // sizes up to that are not padded
   int recorded = 0, replayed = 0, wrong = 0;  // wrong: another body has the key
   std::map<Numbers, Numbers> bodies;
   std::set<std::int64_t> sizes;  // bytes of its blocks
@@ -71,10 +75,14 @@ class Replayed final : public Model {
   Output forward(Backend& backend, const Rows& rows, std::span<const KvLayer> kv) override {
     Recording& b = dynamic_cast<Recording&>(backend);
     const Layout& l = rows.layout;
-    b.note({std::int64_t(reinterpret_cast<std::uintptr_t>(this)), l.rows, l.sequences, l.words, l.table_width, l.deepest, l.longest, rows.all_wanted});
-    for (const Tensor* t : {&l.positions, &l.slots, &l.owner, &l.visible, &l.first, &l.ancestors, &l.tables, &l.begins, &rows.wanted, &rows.logits})
+    b.note({std::int64_t(reinterpret_cast<std::uintptr_t>(this)), l.rows, l.sequences, l.words, l.table_width,
+            l.deepest, l.longest, rows.all_wanted});
+    for (const Tensor* t : {&l.positions, &l.slots, &l.owner, &l.visible, &l.first, &l.ancestors, &l.tables, &l.begins,
+                            &rows.wanted, &rows.logits})
       b.note({address(*t), *t ? t->elements() : 0});
-    for (const KvLayer& layer : kv) b.note({address(layer.pool), layer.pool.dim(0), layer.pool.row_stride(), layer.keys, layer.values, layer.page_rows});
+    for (const KvLayer& layer : kv)
+      b.note(
+          {address(layer.pool), layer.pool.dim(0), layer.pool.row_stride(), layer.keys, layer.values, layer.page_rows});
     const Output out = model_->forward(backend, rows, kv);
     if (rows.logits) backend.copy(out.logits, rows.logits);
     return out;
@@ -113,7 +121,8 @@ TEST_F(ReplayedForwards, an_engine_goes_on_with_what_another_recorded) {
   EXPECT_EQ(recording->wrong, 0);
 }
 
-// Between two engines somebody else takes memory of every size but the pages': inputs and logits lie where they were all the same.
+// Between two engines somebody else takes memory of every size but the pages': inputs and logits lie where they were
+// all the same.
 TEST_F(ReplayedForwards, an_engine_goes_on_whatever_memory_others_took) {
   EXPECT_GT(serve(), 0);
   const std::int64_t pages = (options.pages + 1) * options.page_rows * table->info().kv.bytes_per_row();
@@ -126,7 +135,8 @@ TEST_F(ReplayedForwards, an_engine_goes_on_whatever_memory_others_took) {
   EXPECT_EQ(recording->wrong, 0);
 }
 
-// Another model, other pages, another number of them: whatever lies at the same address, keys that are equal are of equal bodies.
+// Another model, other pages, another number of them: whatever lies at the same address, keys that are equal are of
+// equal bodies.
 TEST_F(ReplayedForwards, a_key_says_all_that_a_body_depends_on) {
   serve();
   cast.target = std::make_shared<Replayed>(table);
@@ -184,7 +194,8 @@ TEST_F(ReplayedForwards, logits_that_somebody_holds_stay) {
   const std::vector<float> before(first.logits.data<float>(), first.logits.data<float>() + first.logits.elements());
   const Output second = alone.after(2, {2, 1, 4});
   EXPECT_NE(second.logits.raw(), first.logits.raw());
-  EXPECT_EQ(std::vector<float>(first.logits.data<float>(), first.logits.data<float>() + first.logits.elements()), before);
+  EXPECT_EQ(std::vector<float>(first.logits.data<float>(), first.logits.data<float>() + first.logits.elements()),
+            before);
   EXPECT_EQ(recording->wrong, 0);
 }
 

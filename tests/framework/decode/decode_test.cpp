@@ -48,7 +48,9 @@ TEST(SequenceTest, a_stop_rule_says_what_stays) {
 
 std::string shown(const Tally& tally) {
   std::string s;
-  for (const Said& said : tally.said()) s += std::to_string(said.token) + ":" + std::to_string(said.times) + (said.anywhere ? "+" : "-") + std::to_string(int(said.bias)) + " ";
+  for (const Said& said : tally.said())
+    s += std::to_string(said.token) + ":" + std::to_string(said.times) + (said.anywhere ? "+" : "-") +
+         std::to_string(int(said.bias)) + " ";
   return s;
 }
 
@@ -93,10 +95,17 @@ TEST(RegistryTest, options_are_checked_and_filled) {
   Registries r;
   register_drafters(r);
   EXPECT_EQ(r.policies.complete({{"name", "fixed"}}), (json{{"name", "fixed"}, {"length", 4}}));
-  EXPECT_NE(test::sentence_of([&] { r.policies.complete({{"name", "fixed"}, {"lenght", 3}}); }).find("did you mean 'length'?"), std::string::npos);
-  EXPECT_NE(test::sentence_of([&] { r.policies.complete({{"name", "fixed"}, {"length", 65}}); }).find("0 to 64"), std::string::npos);
-  EXPECT_NE(test::sentence_of([&] { r.policies.complete({{"name", "fixed"}, {"length", "4"}}); }).find("must be integer"), std::string::npos);
-  EXPECT_NE(test::sentence_of([&] { r.drafters.complete({{"name", "draft_model"}}); }).find("needs the option 'model'"), std::string::npos);
+  EXPECT_NE(test::sentence_of([&] {
+              r.policies.complete({{"name", "fixed"}, {"lenght", 3}});
+            }).find("did you mean 'length'?"),
+            std::string::npos);
+  EXPECT_NE(test::sentence_of([&] { r.policies.complete({{"name", "fixed"}, {"length", 65}}); }).find("0 to 64"),
+            std::string::npos);
+  EXPECT_NE(
+      test::sentence_of([&] { r.policies.complete({{"name", "fixed"}, {"length", "4"}}); }).find("must be integer"),
+      std::string::npos);
+  EXPECT_NE(test::sentence_of([&] { r.drafters.complete({{"name", "draft_model"}}); }).find("needs the option 'model'"),
+            std::string::npos);
 }
 
 }  // namespace

@@ -22,14 +22,17 @@ class Apart final : public ReferenceBackend {
   int allocations = 0;
 };
 
-std::vector<Token> known(const DraftTree& tree) { return {tree.known.data<Token>(), tree.known.data<Token>() + tree.nodes}; }
+std::vector<Token> known(const DraftTree& tree) {
+  return {tree.known.data<Token>(), tree.known.data<Token>() + tree.nodes};
+}
 
 TEST(DraftTreeTest, trees_of_a_batch_keep_to_their_own_room) {
   const auto backend = make_reference_backend();
   std::vector<Sequence> sequences(3);
   std::vector<DraftRequest> requests(3);
   const std::vector<int> budgets{2, 0, 1};
-  for (std::size_t i = 0; i < 3; ++i) sequences[i].tokens = {1, Token(10 * i)}, requests[i].sequence = &sequences[i], requests[i].budget = budgets[i];
+  for (std::size_t i = 0; i < 3; ++i)
+    sequences[i].tokens = {1, Token(10 * i)}, requests[i].sequence = &sequences[i], requests[i].budget = budgets[i];
   std::vector<DraftTree> trees = rooted(*backend, requests);
   ASSERT_EQ(trees.size(), 3u);
   for (DraftTree& t : trees) {
@@ -41,7 +44,9 @@ TEST(DraftTreeTest, trees_of_a_batch_keep_to_their_own_room) {
   EXPECT_EQ(known(trees[0]), (std::vector<Token>{0, 1, 2}));
   EXPECT_EQ(known(trees[1]), (std::vector<Token>{10}));
   EXPECT_EQ(known(trees[2]), (std::vector<Token>{20, 21}));
-  for (std::size_t i = 0; i < 3; ++i) EXPECT_NO_THROW(expect_tree(trees[i], {sequences[i].last(), requests[i].budget, 100, std::vector{Drawn::certain}}, "it"));
+  for (std::size_t i = 0; i < 3; ++i)
+    EXPECT_NO_THROW(
+        expect_tree(trees[i], {sequences[i].last(), requests[i].budget, 100, std::vector{Drawn::certain}}, "it"));
 }
 
 TEST(DraftTreeTest, a_tree_outlives_the_others_of_its_batch) {

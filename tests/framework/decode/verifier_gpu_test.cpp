@@ -1,5 +1,5 @@
-// Verdicts on the GPU are the host's, byte for byte: speculative_sampling and coupled on random trees, chains and laws; and a rule
-// that nvcc has not seen is asked on host copies.
+// Verdicts on the GPU are the host's, byte for byte: speculative_sampling and coupled on random trees, chains and laws;
+// and a rule that nvcc has not seen is asked on host copies.
 #include <gtest/gtest.h>
 
 #include "framework/decode/host.h"
@@ -32,18 +32,27 @@ class Trees {
     }
   }
 
-  std::vector<Verdict> on_host(Verifier& verifier) { return verdicts(host_, verifier, on_host_, host_.law(p_, warps_)); }
-  std::vector<Verdict> on_device(Verifier& verifier) { return verdicts(device_, verifier, on_device_, device_.law(device_.upload(p_), warps_)); }
+  std::vector<Verdict> on_host(Verifier& verifier) {
+    return verdicts(host_, verifier, on_host_, host_.law(p_, warps_));
+  }
+  std::vector<Verdict> on_device(Verifier& verifier) {
+    return verdicts(device_, verifier, on_device_, device_.law(device_.upload(p_), warps_));
+  }
 
  private:
   int below(int n) { return int(engine_() % unsigned(n)); }
   Warp warp() {
-    const Warp kinds[] = {{1, 0, 1, 0, true}, {0, 0, 1, 0, true}, {0.7f, 40, 1, 0, true}, {1.3f, 0, 0.9f, 0, true}, {1, 0, 1, 0.05f, true}};
+    const Warp kinds[] = {{1, 0, 1, 0, true},
+                          {0, 0, 1, 0, true},
+                          {0.7f, 40, 1, 0, true},
+                          {1.3f, 0, 0.9f, 0, true},
+                          {1, 0, 1, 0.05f, true}};
     return kinds[o_.seed % 5 == 4 ? below(5) : int(o_.seed % 5)];
   }
 
   void add_tree(int i) {
-    DraftTree h = DraftTree::rooted(host_, below(o_.vocab), o_.nodes - 1), d = DraftTree::rooted(device_, *h.known.row<Token>(0), o_.nodes - 1);
+    DraftTree h = DraftTree::rooted(host_, below(o_.vocab), o_.nodes - 1),
+              d = DraftTree::rooted(device_, *h.known.row<Token>(0), o_.nodes - 1);
     h.q.laws.resize(std::size_t(o_.nodes)), d.q.laws.resize(std::size_t(o_.nodes));
     const Tensor drawn = Tensor::host({o_.nodes}, DType::i32);
     for (int n = 1; n < o_.nodes; ++n) {
@@ -71,7 +80,8 @@ class Trees {
     if (!q) {
       Tensor logits = random_tensor({1, o_.vocab}, engine_(), 1.0f);
       const float* p = p_.row<float>(i * o_.nodes + parent);
-      for (int x = 0; x < o_.vocab; ++x) logits.data<float>()[x] = std::isnan(p[x]) ? 0 : p[x] + 0.7f * logits.data<float>()[x];
+      for (int x = 0; x < o_.vocab; ++x)
+        logits.data<float>()[x] = std::isnan(p[x]) ? 0 : p[x] + 0.7f * logits.data<float>()[x];
       const Warp w = warp();
       q = host_.law(logits, {&w, 1});
       d.q.laws[std::size_t(parent)] = device_.law(device_.upload(logits), {&w, 1});
@@ -85,13 +95,16 @@ class Trees {
   std::vector<Verdict> verdicts(Backend& backend, Verifier& verifier, std::span<const DraftTree> trees, const Laws& p) {
     Staging staging(backend);
     const Trials trials(backend, trees, p, draws_, positions_, staging);
-    Tensor to = backend.allocate({o_.sequences, std::int64_t(sizeof(Verdict))}, DType::u8), host = Tensor::host(to.shape(), to.dtype());
+    Tensor to = backend.allocate({o_.sequences, std::int64_t(sizeof(Verdict))}, DType::u8),
+           host = Tensor::host(to.shape(), to.dtype());
     verifier.verify(backend, trials, to);
     std::vector<std::uint8_t> warped(std::size_t(o_.sequences), std::uint8_t(o_.seed % 2));
-    log_probabilities(backend, trials, to, backend.upload(Tensor::host_copy(std::span<const std::uint8_t>(warped), DType::u8)), {});
+    log_probabilities(backend, trials, to,
+                      backend.upload(Tensor::host_copy(std::span<const std::uint8_t>(warped), DType::u8)), {});
     backend.copy(to, host);
     std::vector<Verdict> v(std::size_t(o_.sequences));
-    for (int i = 0; i < o_.sequences; ++i) v[std::size_t(i)] = *reinterpret_cast<const Verdict*>(host.row<std::uint8_t>(i));
+    for (int i = 0; i < o_.sequences; ++i)
+      v[std::size_t(i)] = *reinterpret_cast<const Verdict*>(host.row<std::uint8_t>(i));
     return v;
   }
 
@@ -109,9 +122,11 @@ struct Counts {
   long accepted = 0, refused = 0;
 };
 
-void expect_same(const std::vector<Verdict>& a, const std::vector<Verdict>& b, const std::string& what, Counts& counts) {
+void expect_same(const std::vector<Verdict>& a, const std::vector<Verdict>& b, const std::string& what,
+                 Counts& counts) {
   for (std::size_t i = 0; i < a.size(); ++i) {
-    ASSERT_EQ(a[i].next, b[i].next) << what << ", sequence " << i << ", lengths " << a[i].length << " / " << b[i].length;
+    ASSERT_EQ(a[i].next, b[i].next) << what << ", sequence " << i << ", lengths " << a[i].length << " / "
+                                    << b[i].length;
     ASSERT_EQ(a[i].length, b[i].length) << what << ", sequence " << i;
     if (a[i].next < 0) continue;
     const std::size_t n = std::size_t(a[i].length);
@@ -128,7 +143,8 @@ void compare(Verifier& verifier, const std::string& name, const std::vector<Opti
   Counts counts;
   for (const Options& o : all) {
     Trees trees(host, *device, o);
-    expect_same(trees.on_device(verifier), trees.on_host(verifier), name + ", vocab " + std::to_string(o.vocab) + ", seed " + std::to_string(o.seed), counts);
+    expect_same(trees.on_device(verifier), trees.on_host(verifier),
+                name + ", vocab " + std::to_string(o.vocab) + ", seed " + std::to_string(o.seed), counts);
     ASSERT_FALSE(::testing::Test::HasFatalFailure());
   }
   EXPECT_GT(counts.accepted, 0);

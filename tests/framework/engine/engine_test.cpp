@@ -1,15 +1,15 @@
 // What the engine refuses, how it schedules, and that nothing is lost when memory runs out or a request is cancelled.
-#include "tests/framework/engine/engine_scene.h"
-
 #include <cmath>
 
 #include <malloc.h>
 
+#include "tests/framework/engine/engine_scene.h"
+
 namespace foretoken::testing {
 namespace {
 
-using nlohmann::json;
 using conformance::Text;
+using nlohmann::json;
 
 struct EngineTest : EngineScene {};
 
@@ -24,12 +24,13 @@ TEST_F(EngineTest, refuses_what_it_cannot_serve_in_one_sentence) {
   Request r = request({1});
   r.sampling.top_p = 0;
   EXPECT_TRUE(says(sentence([&] { e->submit(r); }), "'top_p'"));
-  for (const auto& [sampling, what] : std::vector<std::pair<Sampling, std::string>>{{{.repetition_penalty = 0}, "'repetition_penalty'"},
-                                                                                   {{.frequency_penalty = NAN}, "'frequency_penalty'"},
-                                                                                   {{.presence_penalty = 1e9f}, "'presence_penalty'"},
-                                                                                   {{.warped_logprobs = true}, "'warped_logprobs'"},
-                                                                                   {{.logit_bias = {{5, 1}}}, "token 5"},
-                                                                                   {{.logit_bias = {{1, -101}}}, "-100 forbids"}}) {
+  for (const auto& [sampling, what] :
+       std::vector<std::pair<Sampling, std::string>>{{{.repetition_penalty = 0}, "'repetition_penalty'"},
+                                                     {{.frequency_penalty = NAN}, "'frequency_penalty'"},
+                                                     {{.presence_penalty = 1e9f}, "'presence_penalty'"},
+                                                     {{.warped_logprobs = true}, "'warped_logprobs'"},
+                                                     {{.logit_bias = {{5, 1}}}, "token 5"},
+                                                     {{.logit_bias = {{1, -101}}}, "-100 forbids"}}) {
     r.sampling = sampling;
     EXPECT_TRUE(says(sentence([&] { e->submit(r); }), what)) << what;
   }
@@ -54,7 +55,8 @@ class WithoutRepeats : public Drafter {
 };
 
 TEST_F(EngineTest, refuses_an_unsound_pair) {
-  registries.drafters.add("sequoia", {"", "", {}, [](const json&, Host&) { return std::make_unique<WithoutRepeats>(); }});
+  registries.drafters.add("sequoia",
+                          {"", "", {}, [](const json&, Host&) { return std::make_unique<WithoutRepeats>(); }});
   chairs.drafter = {{"name", "sequoia"}};
   const std::string text = sentence([&] { engine(); });
   EXPECT_TRUE(says(text, "not sound") && says(text, "without_replacement")) << text;
@@ -75,7 +77,8 @@ class Lawless : public Drafter {
     std::vector<DraftTree> trees;
     for (const auto& r : requests) {
       trees.push_back(DraftTree::rooted(backend_, r.sequence->last(), r.budget));
-      if (r.budget > 0) trees.back().q.drawn.data<std::uint8_t>()[trees.back().guess(0, 1)] = std::uint8_t(Drawn::chain);
+      if (r.budget > 0)
+        trees.back().q.drawn.data<std::uint8_t>()[trees.back().guess(0, 1)] = std::uint8_t(Drawn::chain);
     }
     return trees;
   }
@@ -85,7 +88,8 @@ class Lawless : public Drafter {
 };
 
 TEST_F(EngineTest, refuses_a_drawn_node_without_its_law) {
-  registries.drafters.add("lawless", {"", "", {}, [](const json&, Host& h) { return std::make_unique<Lawless>(h.backend()); }});
+  registries.drafters.add("lawless",
+                          {"", "", {}, [](const json&, Host& h) { return std::make_unique<Lawless>(h.backend()); }});
   chairs.drafter = {{"name", "lawless"}};
   const auto e = engine();
   e->submit(request({1, 2}));
@@ -113,7 +117,8 @@ class Gaps : public Drafter {
 };
 
 TEST_F(EngineTest, what_is_absent_was_not_drafted) {
-  registries.drafters.add("gaps", {"", "", {}, [](const json&, Host& h) { return std::make_unique<Gaps>(h.backend()); }});
+  registries.drafters.add("gaps",
+                          {"", "", {}, [](const json&, Host& h) { return std::make_unique<Gaps>(h.backend()); }});
   chairs.drafter = {{"name", "gaps"}}, chairs.policy = {{"name", "fixed"}, {"length", 4}};
   const auto e = engine();
   e->submit(request({1, 2}, 12));
@@ -150,7 +155,11 @@ TEST_F(EngineTest, says_that_logits_are_not_numbers) {
     if (chairs.drafter["name"] == "draft_model") chairs.drafter["model"] = "table:other";
     auto e = Engine(*backend, std::make_shared<Broken>(cast.target), registries, chairs, options, cast.load);
     e.submit(request({1, 2, 3}));
-    EXPECT_TRUE(says(sentence([&] { while (!e.idle()) e.step(); }), "NaN")) << drafter;
+    EXPECT_TRUE(says(sentence([&] {
+                       while (!e.idle()) e.step();
+                     }),
+                     "NaN"))
+        << drafter;
   }
 }
 
@@ -248,8 +257,8 @@ TEST_F(EngineTest, phases_sum_to_the_step) {
   EXPECT_GT(sum, 0.8 * all.total);
 }
 
-// A program that serves for weeks: what one step leaves behind, a million steps leave a million times. Sanitizers bring their own
-// allocator, which mallinfo2 knows nothing of; their leak check sees only what nobody can reach any more.
+// A program that serves for weeks: what one step leaves behind, a million steps leave a million times. Sanitizers bring
+// their own allocator, which mallinfo2 knows nothing of; their leak check sees only what nobody can reach any more.
 TEST_F(EngineTest, holds_no_more_memory_after_thousands_of_steps) {
   options.check = false;
   const auto e = engine();

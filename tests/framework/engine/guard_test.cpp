@@ -1,12 +1,12 @@
-// What the engine does when its guests misbehave: a drafter that returns what it may not, a policy that miscounts, a forward
-// that fails half-way; and that nobody is starved by guesses.
+// What the engine does when its guests misbehave: a drafter that returns what it may not, a policy that miscounts, a
+// forward that fails half-way; and that nobody is starved by guesses.
 #include "tests/framework/engine/engine_scene.h"
 
 namespace foretoken::testing {
 namespace {
 
-using nlohmann::json;
 using conformance::Text;
+using nlohmann::json;
 
 // A drafter whose trees a test scribbles over.
 class Scribbled : public Drafter {
@@ -32,7 +32,9 @@ class Scribbled : public Drafter {
 struct EngineGuard : EngineScene {
   // What a step says when the drafter's trees are scribbled over.
   std::string scribbled(Scribbled::Scribble scribble) {
-    registries.drafters.replace("scribbled", {"", "", {}, [=](const json&, Host& h) { return std::make_unique<Scribbled>(h.backend(), scribble); }});
+    registries.drafters.replace("scribbled", {"", "", {}, [=](const json&, Host& h) {
+                                                return std::make_unique<Scribbled>(h.backend(), scribble);
+                                              }});
     chairs.drafter = {{"name", "scribbled"}};
     const auto e = engine();
     e->submit(request({1, 2, 3}, 20));
@@ -74,23 +76,30 @@ TEST_F(EngineGuard, a_drafter_owes_one_tree_per_request) {
 }
 
 TEST_F(EngineGuard, a_tree_begins_with_a_root_and_parents_precede) {
-  EXPECT_TRUE(says(scribbled([](Backend&, auto, auto& trees) { trees[1].parents.template data<std::int32_t>()[1] = 2; }), "parent"));
-  EXPECT_TRUE(says(scribbled([](Backend&, auto, auto& trees) { trees[1].parents.template data<std::int32_t>()[2] = -1; }), "parent"));
+  EXPECT_TRUE(says(
+      scribbled([](Backend&, auto, auto& trees) { trees[1].parents.template data<std::int32_t>()[1] = 2; }), "parent"));
+  EXPECT_TRUE(
+      says(scribbled([](Backend&, auto, auto& trees) { trees[1].parents.template data<std::int32_t>()[2] = -1; }),
+           "parent"));
   EXPECT_TRUE(says(scribbled([](Backend&, auto, auto& trees) { trees[0].nodes = 0; }), "root"));
   EXPECT_TRUE(says(scribbled([](Backend&, auto, auto& trees) { trees[0] = DraftTree{}; }), "root"));
 }
 
 TEST_F(EngineGuard, a_node_drawn_as_the_drafter_never_declared_is_refused) {
-  const std::string text = scribbled([](Backend&, auto, auto& trees) { trees[0].q.drawn.template data<std::uint8_t>()[1] = std::uint8_t(Drawn::without_replacement); });
+  const std::string text = scribbled([](Backend&, auto, auto& trees) {
+    trees[0].q.drawn.template data<std::uint8_t>()[1] = std::uint8_t(Drawn::without_replacement);
+  });
   EXPECT_TRUE(says(text, "without_replacement")) << text;
 }
 
 TEST_F(EngineGuard, a_guess_is_a_token_of_the_target) {
   for (const Token t : {-2, -7, 1'000'000}) {
-    const std::string text = scribbled([t](Backend&, auto, auto& trees) { *trees[0].known.template row<Token>(1) = t; });
+    const std::string text =
+        scribbled([t](Backend&, auto, auto& trees) { *trees[0].known.template row<Token>(1) = t; });
     EXPECT_TRUE(says(text, "'scribbled' guessed the token " + std::to_string(t)) && says(text, "vocabulary")) << text;
   }
-  EXPECT_EQ(scribbled([](Backend&, auto, auto& trees) { *trees[0].known.template row<Token>(1) = -1; }), "(no error)") << "an absent node";
+  EXPECT_EQ(scribbled([](Backend&, auto, auto& trees) { *trees[0].known.template row<Token>(1) = -1; }), "(no error)")
+      << "an absent node";
   EXPECT_TRUE(says(scribbled([](Backend&, auto, auto& trees) { ++*trees[0].known.template row<Token>(0); }), "root"));
   EXPECT_TRUE(says(scribbled([](Backend& b, auto, auto& trees) {
                      for (auto tree = DraftTree::rooted(b, 1, 2); tree.nodes < 9;) trees[0].nodes = tree.guess(0, 1);
@@ -120,7 +129,9 @@ TEST_F(EngineGuard, a_drawn_node_is_a_token_of_the_target_from_a_law_of_its_voca
     });
   };
   EXPECT_EQ(from_law_of(5), "(no error)");
-  for (const int vocab : {3, 6}) EXPECT_TRUE(says(from_law_of(vocab), "a law q of " + std::to_string(vocab) + " tokens, the target's have 5;")) << from_law_of(vocab);
+  for (const int vocab : {3, 6})
+    EXPECT_TRUE(says(from_law_of(vocab), "a law q of " + std::to_string(vocab) + " tokens, the target's have 5;"))
+        << from_law_of(vocab);
 }
 
 // Nodes that were counted without being added: nothing past an array's end is read.
@@ -129,14 +140,24 @@ TEST_F(EngineGuard, a_tree_has_no_more_nodes_than_room) {
     tree.nodes = nodes;
     return tree;
   };
-  const std::string text = scribbled([=](Backend& b, auto requests, auto& trees) { trees[0] = counted(DraftTree::rooted(b, requests[0].sequence->last(), 1), 3); });
-  EXPECT_TRUE(says(text, "'scribbled' returned a tree of 3 nodes with room for 2;") && says(text, "DraftTree::rooted")) << text;
-  for (Tensor DraftTree::*array : {&DraftTree::known, &DraftTree::parents, &DraftTree::tokens})
-    EXPECT_TRUE(says(scribbled([=](Backend&, auto, auto& trees) { trees[1].*array = (trees[1].*array).rows(0, 2); }), "room for 2;"));
-  EXPECT_TRUE(says(scribbled([](Backend&, auto, auto& trees) { trees[1].q.drawn = trees[1].q.drawn.rows(0, 2); }), "room for 2;"));
+  const std::string text = scribbled([=](Backend& b, auto requests, auto& trees) {
+    trees[0] = counted(DraftTree::rooted(b, requests[0].sequence->last(), 1), 3);
+  });
+  EXPECT_TRUE(says(text, "'scribbled' returned a tree of 3 nodes with room for 2;") && says(text, "DraftTree::rooted"))
+      << text;
+  for (Tensor DraftTree::* array : {&DraftTree::known, &DraftTree::parents, &DraftTree::tokens})
+    EXPECT_TRUE(says(scribbled([=](Backend&, auto, auto& trees) { trees[1].*array = (trees[1].*array).rows(0, 2); }),
+                     "room for 2;"));
+  EXPECT_TRUE(says(scribbled([](Backend&, auto, auto& trees) { trees[1].q.drawn = trees[1].q.drawn.rows(0, 2); }),
+                   "room for 2;"));
   EXPECT_TRUE(says(scribbled([](Backend&, auto, auto& trees) { trees[1].q.drawn = {}; }), "room for 0;"));
-  EXPECT_TRUE(says(scribbled([](Backend&, auto, auto& trees) { trees[0].nodes = 1, trees[0].q.drawn = {}; }), "a tree of 1 nodes with room for 0;")) << "a bare root";
-  EXPECT_EQ(scribbled([](Backend& b, auto requests, auto& trees) { trees[0] = DraftTree::rooted(b, requests[0].sequence->last(), 0); }), "(no error)");
+  EXPECT_TRUE(says(scribbled([](Backend&, auto, auto& trees) { trees[0].nodes = 1, trees[0].q.drawn = {}; }),
+                   "a tree of 1 nodes with room for 0;"))
+      << "a bare root";
+  EXPECT_EQ(scribbled([](Backend& b, auto requests, auto& trees) {
+              trees[0] = DraftTree::rooted(b, requests[0].sequence->last(), 0);
+            }),
+            "(no error)");
 }
 
 // Says of every trial what a test gave it.
@@ -158,7 +179,8 @@ TEST_F(EngineGuard, a_verdict_is_a_path_of_the_tree_and_tokens_of_the_target) {
     for (int k = 0; k < 3; ++k) v.path[k] = k + 1, v.tokens[k] = accepted;
     v.length = length, v.next = next;
     if (length >= 0 && length < 4) v.tokens[length] = next;
-    registries.verifiers.replace("reciting", {"", "", {}, [=](const json&, Host&) { return std::make_unique<Reciting>(v); }});
+    registries.verifiers.replace("reciting",
+                                 {"", "", {}, [=](const json&, Host&) { return std::make_unique<Reciting>(v); }});
     chairs.verifier = {{"name", "reciting"}};
     const auto e = engine();
     e->submit(request({1, 2, 3}, 20));
@@ -167,11 +189,15 @@ TEST_F(EngineGuard, a_verdict_is_a_path_of_the_tree_and_tokens_of_the_target) {
   EXPECT_EQ(recited(2, 1, 4), "(no error)");
   for (const int length : {-1, 4, 60, 1000}) {
     const std::string text = recited(length, 1, 1);
-    EXPECT_TRUE(says(text, "the verifier 'reciting' accepted " + std::to_string(length) + " nodes of a tree that has 3 below its root;")) << text;
+    EXPECT_TRUE(says(text, "the verifier 'reciting' accepted " + std::to_string(length) +
+                               " nodes of a tree that has 3 below its root;"))
+        << text;
   }
   for (const Token t : {5, -7, 1'000'000}) {
-    EXPECT_TRUE(says(recited(2, t, 1), "the verifier 'reciting' said the token " + std::to_string(t) + ", outside")) << t;
-    EXPECT_TRUE(says(recited(0, 1, t), "the verifier 'reciting' said the token " + std::to_string(t) + ", outside")) << t;
+    EXPECT_TRUE(says(recited(2, t, 1), "the verifier 'reciting' said the token " + std::to_string(t) + ", outside"))
+        << t;
+    EXPECT_TRUE(says(recited(0, 1, t), "the verifier 'reciting' said the token " + std::to_string(t) + ", outside"))
+        << t;
   }
   EXPECT_TRUE(says(recited(2, 1, -1), "a NaN or an infinity"));
 }
@@ -183,7 +209,8 @@ class Miscounting : public LengthPolicy {
 };
 
 TEST_F(EngineGuard, a_policy_owes_one_budget_per_sequence) {
-  registries.policies.add("miscounting", {"", "", {}, [](const json&, Host&) { return std::make_unique<Miscounting>(); }});
+  registries.policies.add("miscounting",
+                          {"", "", {}, [](const json&, Host&) { return std::make_unique<Miscounting>(); }});
   chairs.policy = {{"name", "miscounting"}};
   const auto e = engine();
   e->submit(request({1, 2, 3}));

@@ -1,7 +1,6 @@
-// Greedy texts under penalties and biases are those that Transformers writes (tests/golden/penalties_golden.py), with and without
-// speculation.
+// Greedy texts under penalties and biases are those that Transformers writes (tests/golden/penalties_golden.py), with
+// and without speculation.
 #include <gtest/gtest.h>
-
 #include <nlohmann/json.hpp>
 
 #include "kernels/reference/reference_backend.h"
@@ -16,7 +15,8 @@ using nlohmann::json;
 Sampling sampling_of(const json& options) {
   Sampling s;
   s.repetition_penalty = options.value("repetition_penalty", 1.0f);
-  s.frequency_penalty = options.value("frequency_penalty", 0.0f), s.presence_penalty = options.value("presence_penalty", 0.0f);
+  s.frequency_penalty = options.value("frequency_penalty", 0.0f),
+  s.presence_penalty = options.value("presence_penalty", 0.0f);
   const json biases = options.value("logit_bias", json::object());
   for (const auto& [token, bias] : biases.items()) s.logit_bias.push_back({std::stoi(token), bias.get<float>()});
   return s;
@@ -33,14 +33,19 @@ TEST(PenaltiesGolden, GreedyTextsAreTransformers) {
     const Cast cast{model, [&](const ModelChoice&, const std::string&) { return model; }};
     const Text want = g["tokens"];
     const Ask ask{g["prompt"], 1, int(want.size())};
-    const Scene scene{.sampling = sampling_of(g["options"]), .engine = {.batch = 1, .step_rows = 64, .page_rows = 4, .pages = 256}};
-    for (const json& drafter : {json{{"name", "none"}}, json{{"name", "ngram"}, {"longest", 2}, {"shortest", 1}}, json{{"name", "draft_model"}, {"model", "itself"}}}) {
-      const Subject subject{all_registries(), {drafter, {{"name", "fixed"}, {"length", 3}}, {{"name", "speculative_sampling"}}}};
-      EXPECT_EQ(play(subject, scene, backend, cast, {&ask, 1}).texts[0], want) << g["model"] << " " << g["options"] << " " << subject.text();
+    const Scene scene{.sampling = sampling_of(g["options"]),
+                      .engine = {.batch = 1, .step_rows = 64, .page_rows = 4, .pages = 256}};
+    for (const json& drafter : {json{{"name", "none"}}, json{{"name", "ngram"}, {"longest", 2}, {"shortest", 1}},
+                                json{{"name", "draft_model"}, {"model", "itself"}}}) {
+      const Subject subject{all_registries(),
+                            {drafter, {{"name", "fixed"}, {"length", 3}}, {{"name", "speculative_sampling"}}}};
+      EXPECT_EQ(play(subject, scene, backend, cast, {&ask, 1}).texts[0], want)
+          << g["model"] << " " << g["options"] << " " << subject.text();
     }
     Scene plain = scene;
     plain.sampling = {};
-    const Subject none{all_registries(), {{{"name", "none"}}, {{"name", "fixed"}, {"length", 0}}, {{"name", "speculative_sampling"}}}};
+    const Subject none{all_registries(),
+                       {{{"name", "none"}}, {{"name", "fixed"}, {"length", 0}}, {{"name", "speculative_sampling"}}}};
     bent += play(none, plain, backend, cast, {&ask, 1}).texts[0] != want;
     EXPECT_GT(g["least_margin"].get<double>(), 1e-3) << "where rounding may decide, nothing is shown";
   }

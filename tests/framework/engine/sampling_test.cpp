@@ -1,8 +1,8 @@
-// What a request may ask of its laws and its samples, by the engine: log-probabilities, with and without penalties; other samples
-// of a prompt.
-#include <gtest/gtest.h>
-
+// What a request may ask of its laws and its samples, by the engine: log-probabilities, with and without penalties;
+// other samples of a prompt.
 #include <cmath>
+
+#include <gtest/gtest.h>
 
 #include "experiments/conformance/target_law.h"
 #include "tests/framework/engine/engine_scene.h"
@@ -18,7 +18,8 @@ TEST_F(SamplingTest, log_probabilities_are_the_target_laws) {
   const auto table = std::make_shared<conformance::TableModel>(conformance::TableModel::Options{.vocab = 5, .seed = 3});
   cast.target = table;
   for (const bool warped : {false, true}) {
-    auto e = Engine(*backend, table, registries, chairs, options, conformance::table_cast({.vocab = 5, .seed = 3}).load);
+    auto e =
+        Engine(*backend, table, registries, chairs, options, conformance::table_cast({.vocab = 5, .seed = 3}).load);
     Request r = request({1, 2, 3}, 20, 0.7f);
     r.sampling.logprobs = true, r.sampling.warped_logprobs = warped, r.sampling.top_k = 3;
     e.submit(r);
@@ -29,7 +30,8 @@ TEST_F(SamplingTest, log_probabilities_are_the_target_laws) {
     ASSERT_EQ(s.logprobs.size(), 20u);
     for (int i = 0; i < 20; ++i) {
       const std::span<const Token> context(s.tokens.data(), std::size_t(3 + i));
-      const double p = table->law(context, warped ? s.sampling.warp() : Warp{1})[std::size_t(s.tokens[std::size_t(3 + i)])];
+      const double p =
+          table->law(context, warped ? s.sampling.warp() : Warp{1})[std::size_t(s.tokens[std::size_t(3 + i)])];
       EXPECT_NEAR(s.logprobs[std::size_t(i)], std::log(p), 1e-5) << i;
     }
   }
@@ -39,11 +41,13 @@ TEST_F(SamplingTest, log_probabilities_are_the_target_laws) {
 TEST_F(SamplingTest, log_probabilities_under_penalties) {
   const auto table = std::make_shared<conformance::TableModel>(conformance::TableModel::Options{.vocab = 5, .seed = 3});
   for (const bool warped : {false, true}) {
-    auto e = Engine(*backend, table, registries, chairs, options, conformance::table_cast({.vocab = 5, .seed = 3}).load);
+    auto e =
+        Engine(*backend, table, registries, chairs, options, conformance::table_cast({.vocab = 5, .seed = 3}).load);
     for (int i = 0; i < 2; ++i) {  // one of them is bent
       Request r = request({1, 2, 3}, 20, 0.7f);
       r.sampling.logprobs = true, r.sampling.warped_logprobs = warped;
-      if (i == 0) r.sampling.repetition_penalty = 1.4f, r.sampling.presence_penalty = 1, r.sampling.logit_bias = {{2, -1}};
+      if (i == 0)
+        r.sampling.repetition_penalty = 1.4f, r.sampling.presence_penalty = 1, r.sampling.logit_bias = {{2, -1}};
       e.submit(r);
     }
     std::vector<Sequence> done;

@@ -1,10 +1,10 @@
 // Who runs when memory is short: the newest give way, and whoever gave way is not in the plan.
+#include "framework/engine/scheduler.h"
+
 #include <map>
 #include <utility>
 
 #include <gtest/gtest.h>
-
-#include "framework/engine/scheduler.h"
 
 namespace foretoken::testing {
 namespace {

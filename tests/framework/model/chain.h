@@ -53,7 +53,8 @@ class Chain {
     }
     l.owner = ints(std::vector<std::int32_t>(n, 0)), l.begins = ints({0, n});
     l.tables = ints(table).reshaped({1, pages_});
-    for (Tensor* t : {&rows.tokens, &rows.wanted, &l.positions, &l.slots, &l.visible, &l.first, &l.owner, &l.begins, &l.tables})
+    for (Tensor* t :
+         {&rows.tokens, &rows.wanted, &l.positions, &l.slots, &l.visible, &l.first, &l.owner, &l.begins, &l.tables})
       if (*t) *t = backend_.upload(*t);
     const Tensor logits = model_.forward(backend_, rows, kv_).logits, host = Tensor::host(logits.shape(), DType::f32);
     backend_.copy(logits, host);

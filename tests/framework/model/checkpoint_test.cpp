@@ -83,9 +83,7 @@ TEST_F(CheckpointFile, AskingForWhatIsNotThereOrOfAnotherShape) {
       folder_.write("m.safetensors", file_of("{" + entry("f", "F32", "[1,2]", "[0,8]") + "}", std::string(8, '\0')));
   const Checkpoint c = Checkpoint::open_file(file);
   EXPECT_TRUE(says(sentence_of([&] { c.tensor("g"); }), file.string(), "has no tensor 'g'", "download"));
-  EXPECT_TRUE(says(sentence_of([&] {
-                     c.tensor("f", {2, 1});
-                   }),
+  EXPECT_TRUE(says(sentence_of([&] { c.tensor("f", {2, 1}); }),
                    "tensor 'f' has the shape [1, 2], but config.json asks for [2, 1]", "download"));
 }
 

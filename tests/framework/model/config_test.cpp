@@ -84,7 +84,8 @@ TEST_F(Config, WhatTellsTheFamiliesApart) {
   };
   EXPECT_EQ(what(json::object()), std::tuple(false, false, false, false, 0));
   EXPECT_EQ(what({{"attention_bias", true}, {"mlp_bias", true}}), std::tuple(true, true, true, false, 0));
-  EXPECT_EQ(what({{"architectures", {"MistralForCausalLM"}}, {"sliding_window", 4096}}), std::tuple(false, false, false, false, 4096));
+  EXPECT_EQ(what({{"architectures", {"MistralForCausalLM"}}, {"sliding_window", 4096}}),
+            std::tuple(false, false, false, false, 4096));
   EXPECT_EQ(what({{"sliding_window", 4096}}), std::tuple(false, false, false, false, 0));
   EXPECT_EQ(what({{"architectures", {"Qwen2ForCausalLM"}}, {"sliding_window", 4096}, {"use_sliding_window", false}}),
             std::tuple(true, false, false, false, 0));
@@ -124,7 +125,8 @@ TEST_F(Config, WhatIsNotImplementedIsNamed) {
        "Qwen2ForCausalLM, Qwen3ForCausalLM"},
       {{{"architectures", {"LlamaForCausalLM", "Other"}}}, "'architectures'"},
       {{{"hidden_act", "gelu"}}, "'hidden_act' is \"gelu\", but the only activation supported is \"silu\""},
-      {{{"architectures", {"MistralForCausalLM"}}, {"sliding_window", 0}}, "'sliding_window' is 0, but must be an integer from 1"},
+      {{{"architectures", {"MistralForCausalLM"}}, {"sliding_window", 0}},
+       "'sliding_window' is 0, but must be an integer from 1"},
       {{{"use_sliding_window", true}}, "'use_sliding_window' is true, but only false is supported"},
       {{{"layer_types", {"full_attention", "sliding_attention"}}}, "'layer_types'"},
       {{{"quantization_config", {{"quant_method", "gptq"}}}},

@@ -1,10 +1,10 @@
-// How far a backend's logits are from those that Transformers gives in fp32 (tests/data/golden, made by tests/golden/make_golden.py).
-// This room must not know which backend it is given.
+// How far a backend's logits are from those that Transformers gives in fp32 (tests/data/golden, made by
+// tests/golden/make_golden.py). This room must not know which backend it is given.
 #pragma once
-#include <gtest/gtest.h>
-
 #include <filesystem>
 #include <string>
+
+#include <gtest/gtest.h>
 
 #include "tests/framework/model/chain.h"
 
@@ -16,22 +16,27 @@ const std::filesystem::path kTinyModels = kRoot / "tests" / "data" / "models";
 // Every value is f32, whatever the checkpoint stores, so that only the order of sums may differ from Transformers'.
 const TransformerOptions kSingle{.dtype = "f32", .kv_dtype = "f32"};
 
-inline Transformer golden_model(Backend& backend, const std::filesystem::path& directory, const TransformerOptions& options) {
-  return {backend, ModelConfig::load(directory), Checkpoint::open(directory), directory.filename().string(), 0, options};
+inline Transformer golden_model(Backend& backend, const std::filesystem::path& directory,
+                                const TransformerOptions& options) {
+  return {backend, ModelConfig::load(directory), Checkpoint::open(directory), directory.filename().string(), 0,
+          options};
 }
 
-// Every prompt's logits are Transformers' to `bound` of the greatest. With a piece > 0 the prompt is fed again in pieces of so many
-// tokens, and the logits are the same bits. Returns the number of prompts.
+// Every prompt's logits are Transformers' to `bound` of the greatest. With a piece > 0 the prompt is fed again in
+// pieces of so many tokens, and the logits are the same bits. Returns the number of prompts.
 inline int meet_transformers(Backend& backend, Transformer& model, double bound, std::size_t piece) {
-  const Checkpoint golden = Checkpoint::open_file(kRoot / "tests" / "data" / "golden" / (model.info().name + ".safetensors"));
+  const Checkpoint golden =
+      Checkpoint::open_file(kRoot / "tests" / "data" / "golden" / (model.info().name + ".safetensors"));
   int prompts = 0;
   for (; golden.has("ids" + std::to_string(prompts)); ++prompts) {
-    const Tensor ids = golden.tensor("ids" + std::to_string(prompts)), want = golden.tensor("logits" + std::to_string(prompts));
+    const Tensor ids = golden.tensor("ids" + std::to_string(prompts)),
+                 want = golden.tensor("logits" + std::to_string(prompts));
     const auto tokens = std::span<const Token>(ids.values<std::int32_t>());
     const Tensor logits = Chain(backend, model, int(tokens.size())).feed(tokens, int(want.dim(0)));
     EXPECT_EQ(logits.shape(), want.shape());
     if (logits.shape() != want.shape()) return 0;
-    EXPECT_LE(relative_error(logits.values<float>(), want.values<float>()), bound) << model.info().name << ", prompt " << prompts;
+    EXPECT_LE(relative_error(logits.values<float>(), want.values<float>()), bound)
+        << model.info().name << ", prompt " << prompts;
     Chain pieces(backend, model, int(tokens.size()));
     for (std::size_t begin = 0; piece > 0 && begin < tokens.size(); begin += piece) {
       const Tensor part = pieces.feed(tokens.subspan(begin, std::min(piece, tokens.size() - begin)));

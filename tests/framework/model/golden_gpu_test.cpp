@@ -1,4 +1,5 @@
-// Every kind of model that is supported, on the GPU with fp32 weights, keys and values, meets the fp32 logits that Transformers gives.
+// Every kind of model that is supported, on the GPU with fp32 weights, keys and values, meets the fp32 logits that
+// Transformers gives.
 #include "kernels/cuda/cuda_backend.h"
 #include "tests/framework/model/golden.h"
 #include "tests/support/tiny_models.h"
@@ -6,8 +7,9 @@
 namespace foretoken::test {
 namespace {
 
-// The same bound as on the host: f32 matrices are multiplied in f32 (no TF32), and so are scores and weights of f32 caches, so the GPU
-// differs from Transformers by the order of its sums alone, some 1e-6 of the greatest logit for models of this depth.
+// The same bound as on the host: f32 matrices are multiplied in f32 (no TF32), and so are scores and weights of f32
+// caches, so the GPU differs from Transformers by the order of its sums alone, some 1e-6 of the greatest logit for
+// models of this depth.
 constexpr double kBound = 1e-5;
 
 class TinyModelOnGpu : public testing::TestWithParam<std::string> {};
@@ -17,11 +19,13 @@ TEST_P(TinyModelOnGpu, meets_the_logits_of_transformers) {
     SCOPED_TRACE(invariant ? "invariant numerics" : "fast numerics");
     const auto backend = make_cuda_backend({.invariant = invariant});
     Transformer model = golden_model(*backend, kTinyModels / GetParam(), kSingle);
-    EXPECT_EQ(meet_transformers(*backend, model, kBound, invariant ? 5 : 0), 3);  // the same bits in pieces only where they are promised
+    EXPECT_EQ(meet_transformers(*backend, model, kBound, invariant ? 5 : 0),
+              3);  // the same bits in pieces only where they are promised
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Kinds, TinyModelOnGpu, testing::ValuesIn(tiny_model_names()), [](const auto& info) { return info.param; });
+INSTANTIATE_TEST_SUITE_P(Kinds, TinyModelOnGpu, testing::ValuesIn(tiny_model_names()),
+                         [](const auto& info) { return info.param; });
 
 class DemoModelOnGpu : public testing::TestWithParam<const char*> {};
 

@@ -12,7 +12,8 @@ class DemoModel : public testing::TestWithParam<const char*> {
     if (!std::filesystem::exists(directory / "model.safetensors")) GTEST_SKIP() << directory << " is not there";
     Transformer model = golden_model(backend, directory, kSingle);
     EXPECT_EQ(meet_transformers(backend, model, 1e-5, 0), 8)
-        << "were the weights trained again? then run tests/golden/make_golden.py " << GetParam() << "=experiments/models/" << GetParam();
+        << "were the weights trained again? then run tests/golden/make_golden.py " << GetParam()
+        << "=experiments/models/" << GetParam();
   }
 };
 

@@ -1,8 +1,9 @@
-// Every kind of model that is supported, on the reference and on the fast CPU backend with each of its instruction sets, meets the
-// fp32 logits that Transformers gives, to 1e-5.
+// Every kind of model that is supported, on the reference and on the fast CPU backend with each of its instruction
+// sets, meets the fp32 logits that Transformers gives, to 1e-5.
+#include "tests/framework/model/golden.h"
+
 #include <map>
 
-#include "tests/framework/model/golden.h"
 #include "tests/support/tiny_models.h"
 
 namespace foretoken::test {
@@ -38,16 +39,20 @@ TEST_P(TinyModel, MeetsTheFrequenciesOfTransformers) {
 }
 
 // tests/data/models, one folder each: whatever is made there is held to its logits.
-INSTANTIATE_TEST_SUITE_P(Kinds, TinyModel, testing::ValuesIn(tiny_model_names()), [](const auto& info) { return info.param; });
+INSTANTIATE_TEST_SUITE_P(Kinds, TinyModel, testing::ValuesIn(tiny_model_names()),
+                         [](const auto& info) { return info.param; });
 
 // The kinds that the project promises are among them.
 TEST(TinyModels, AreOfEveryKindThatIsSupported) {
   std::map<std::string, int> of;
   for (const std::string& name : tiny_model_names()) {
     const ModelConfig m = ModelConfig::load(kTinyModels / name);
-    of[m.architecture] += 1, of["a sliding window"] += m.window > 0, of["biases of q, k, v"] += m.qkv_bias, of["norms of heads"] += m.head_norms;
-    of["one head of keys"] += m.kv_heads == 1 && m.heads > 1, of["a head size that is no power of two"] += (m.head_size & (m.head_size - 1)) != 0;
-    of["linear rope"] += m.rope_scaling.kind == RopeScaling::Kind::linear, of["Llama 3's rope"] += m.rope_scaling.kind == RopeScaling::Kind::llama3;
+    of[m.architecture] += 1, of["a sliding window"] += m.window > 0, of["biases of q, k, v"] += m.qkv_bias,
+        of["norms of heads"] += m.head_norms;
+    of["one head of keys"] += m.kv_heads == 1 && m.heads > 1,
+        of["a head size that is no power of two"] += (m.head_size & (m.head_size - 1)) != 0;
+    of["linear rope"] += m.rope_scaling.kind == RopeScaling::Kind::linear,
+        of["Llama 3's rope"] += m.rope_scaling.kind == RopeScaling::Kind::llama3;
   }
   EXPECT_EQ(of.size(), 11u);  // four architectures and the seven kinds above
   for (const auto& [kind, models] : of) EXPECT_GT(models, 0) << kind;

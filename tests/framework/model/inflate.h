@@ -7,7 +7,8 @@
 
 namespace foretoken::test {
 
-// A shape with everything larger than `small`: 3 layers more, wider, heads twice and groups one query larger, and `extra_tokens`.
+// A shape with everything larger than `small`: 3 layers more, wider, heads twice and groups one query larger, and
+// `extra_tokens`.
 inline ModelConfig larger(const ModelConfig& small, int extra_tokens, bool tied) {
   ModelConfig large = small;
   large.vocab += extra_tokens, large.layers += 3, large.width += 100, large.ffn += 70;

@@ -1,7 +1,6 @@
 // The demo models, inflated, print the same text: the law that lets a study of cost speak of their acceptance.
-#include "tests/framework/model/inflate.h"
-
 #include "framework/text/tokenizer.h"
+#include "tests/framework/model/inflate.h"
 
 namespace foretoken::test {
 namespace {
@@ -47,10 +46,9 @@ TEST_P(InflatedDemo, IsCloseInInt8) {
   expect_same_logits(pair, prompt("The history of the sea is long, and it begins with a small boat."), 0.03);
 }
 
-INSTANTIATE_TEST_SUITE_P(Models, InflatedDemo, testing::Values("target", "draft", "draft-large"),
-                         [](const auto& info) {
-                           return std::string(info.param) == "draft-large" ? "draft_large" : info.param;
-                         });
+INSTANTIATE_TEST_SUITE_P(Models, InflatedDemo, testing::Values("target", "draft", "draft-large"), [](const auto& info) {
+  return std::string(info.param) == "draft-large" ? "draft_large" : info.param;
+});
 
 }  // namespace
 }  // namespace foretoken::test

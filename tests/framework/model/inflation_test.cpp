@@ -1,8 +1,7 @@
 // Small checkpoints of every kind, inflated to larger shapes of every kind, compute what they computed.
-#include "tests/framework/model/inflate.h"
-
 #include <cmath>
 
+#include "tests/framework/model/inflate.h"
 #include "tests/framework/text/temporary_folder.h"
 
 namespace foretoken::test {
@@ -10,7 +9,8 @@ namespace {
 
 const std::filesystem::path kModels = std::filesystem::path(FORETOKEN_SOURCE_DIR) / "tests" / "data" / "models";
 
-const std::vector<Token> kTokens{1, 5, 93, 17, 17, 40, 2, 66, 31, 8, 90, 12, 54, 77, 3, 29, 61, 44, 9, 70, 95, 0, 23, 38};
+const std::vector<Token> kTokens{1,  5,  93, 17, 17, 40, 2, 66, 31, 8, 90, 12,
+                                 54, 77, 3,  29, 61, 44, 9, 70, 95, 0, 23, 38};
 
 class Inflation : public testing::TestWithParam<const char*> {
  protected:
@@ -76,8 +76,7 @@ TEST(InflatedWeights, AreRandomWhereTheSmallModelIsNot) {
   };
   const Tensor up = pair.weights.tensor("model.layers.1.mlp.up_proj.weight", {c.ffn, c.width});
   for (int row = s.ffn; row < c.ffn; ++row) EXPECT_NEAR(deviation(up, row), 1, 0.3);
-  const Tensor key =
-      pair.weights.tensor("model.layers.4.self_attn.k_proj.weight", {c.kv_heads * c.head_size, c.width});
+  const Tensor key = pair.weights.tensor("model.layers.4.self_attn.k_proj.weight", {c.kv_heads * c.head_size, c.width});
   for (int row = 0; row < int(key.dim(0)); ++row) EXPECT_NEAR(deviation(key, row), 1, 0.3);
 }
 
@@ -94,9 +93,9 @@ TEST(InflatedWeights, RefuseAShapeThatIsTooSmall) {
   const auto config = ModelConfig::load(kModels / "llama3");
   const std::vector<std::pair<std::function<void(ModelConfig&)>, std::string>> cases = {
       {[&](ModelConfig& m) { m.vocab = config.vocab - 1; }, "tokens in its vocabulary"},
-      {[&](ModelConfig& m) { m.width = config.width + 1; },
-       "it has " + std::to_string(config.width + 1) + " features, and " + std::to_string(config.width + 2) +
-           " are needed"},
+      {[&](ModelConfig& m) { m.width = config.width + 1; }, "it has " + std::to_string(config.width + 1) +
+                                                                " features, and " + std::to_string(config.width + 2) +
+                                                                " are needed"},
       {[&](ModelConfig& m) { m.layers = config.layers - 1; }, "layers"},
       {[&](ModelConfig& m) { m.ffn = config.ffn - 1; }, "hidden units"},
       {[&](ModelConfig& m) { m.head_size = config.head_size + 2; }, "is no multiple of"},
@@ -110,7 +109,8 @@ TEST(InflatedWeights, RefuseAShapeThatIsTooSmall) {
 
 TEST(InflatedWeights, RefuseWhatOneSideAloneOrBothHaveAndTheyDoNotKnow) {
   const std::string norms = "the shape has norms of its heads (q_norm, k_norm)", biases = "the shape has biases";
-  EXPECT_TRUE(says(refusal([](ModelConfig& m) { m.head_norms = true; }), "tiny cannot be inflated to large: ", norms, "without them"));
+  EXPECT_TRUE(says(refusal([](ModelConfig& m) { m.head_norms = true; }), "tiny cannot be inflated to large: ", norms,
+                   "without them"));
   EXPECT_TRUE(says(refusal([](ModelConfig& m) { m.qkv_bias = true; }), biases));
   EXPECT_TRUE(says(refusal([](ModelConfig& m) { m.out_bias = true; }), biases));
   EXPECT_TRUE(says(refusal([](ModelConfig& m) { m.mlp_bias = true; }), biases));

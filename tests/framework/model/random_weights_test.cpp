@@ -98,7 +98,8 @@ TEST(RandomWeights, StayFiniteThroughManyLayers) {
     ASSERT_TRUE(std::isfinite(x));
     squares += x * x;
   }
-  EXPECT_NEAR(std::sqrt(squares / double(logits.elements())), 0.02 * 8, 0.05);  // deviation of the head times sqrt(width)
+  EXPECT_NEAR(std::sqrt(squares / double(logits.elements())), 0.02 * 8,
+              0.05);  // deviation of the head times sqrt(width)
 }
 
 const FindDirectory kAsGiven = [](const std::string& path) { return path; };

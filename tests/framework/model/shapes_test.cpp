@@ -4,10 +4,10 @@
 #include <cmath>
 #include <numbers>
 
+#include <nlohmann/json.hpp>
+
 #include "framework/model/model_choice.h"
 #include "tests/framework/text/temporary_folder.h"
-
-#include <nlohmann/json.hpp>
 
 namespace foretoken::test {
 namespace {
@@ -47,8 +47,8 @@ TEST(Shapes, ThatAreUnknownAreRefusedWithTheKnownOnes) {
   expect_shape("./any/directory");
 }
 
-// Llama 3.1, apply_scaling of the reference implementation: wavelengths below original / high stay, those above original /
-// low are `factor` times as long, between them the frequency is blended.
+// Llama 3.1, apply_scaling of the reference implementation: wavelengths below original / high stay, those above
+// original / low are `factor` times as long, between them the frequency is blended.
 TEST(Rotation, OfLlama3IsThePublishedOne) {
   for (const char* name : {"llama-3.1-8b", "llama-3.2-1b"}) {
     const ModelConfig m = published_shape(name);

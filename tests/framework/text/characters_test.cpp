@@ -1,5 +1,5 @@
-// BPE over characters, as SentencePiece's vocabularies are converted: merges, bytes, what is unknown, the space before the first
-// word.
+// BPE over characters, as SentencePiece's vocabularies are converted: merges, bytes, what is unknown, the space before
+// the first word.
 #include "tests/framework/text/tokenizer_file.h"
 
 namespace foretoken::test {
@@ -8,9 +8,14 @@ namespace {
 // a, b and the mark of a space; what else there is is <unk>.
 json characters() {
   json file = tiny();
-  file["model"] = {{"type", "BPE"}, {"unk_token", "<unk>"}, {"fuse_unk", true}, {"byte_fallback", true},
-                   {"vocab", {{"<unk>", 0}, {"<s>", 1}, {"\u2581", 2}, {"a", 3}, {"b", 4}, {"ab", 5}, {"\u2581a", 6}, {"<0x21>", 7}}},
-                   {"merges", {"a b", "\u2581 a"}}};
+  file["model"] = {
+      {"type", "BPE"},
+      {"unk_token", "<unk>"},
+      {"fuse_unk", true},
+      {"byte_fallback", true},
+      {"vocab",
+       {{"<unk>", 0}, {"<s>", 1}, {"\u2581", 2}, {"a", 3}, {"b", 4}, {"ab", 5}, {"\u2581a", 6}, {"<0x21>", 7}}},
+      {"merges", {"a b", "\u2581 a"}}};
   file["normalizer"] = {{"type", "Sequence"},
                         {"normalizers",
                          {{{"type", "Prepend"}, {"prepend", "\u2581"}},
@@ -32,7 +37,7 @@ TEST_F(CharacterTokenizer, MergesCharactersAndFallsBackOnBytes) {
   const auto t = load(characters());
   EXPECT_EQ(t->encode("ab a"), (Ids{2, 5, 6}));  // the merge of lower rank first
   EXPECT_EQ(t->encode("a!<s>a"), (Ids{6, 7, 1, 6}));
-  EXPECT_EQ(t->encode("xyz"), (Ids{2, 0}));   // neighbours that are unknown are one
+  EXPECT_EQ(t->encode("xyz"), (Ids{2, 0}));        // neighbours that are unknown are one
   EXPECT_EQ(t->encode("x!b"), (Ids{2, 7, 0, 4}));  // and are said behind bytes, as the tokenizers library does
   EXPECT_EQ(t->encode(""), Ids{});
   EXPECT_EQ(t->decode(Ids{1, 6, 6, 7}), "a a!");
@@ -48,7 +53,8 @@ TEST_F(CharacterTokenizer, WhatIsWrongIsNamed) {
     file[json::json_pointer(pointer)] = value;
     return sentence_of([&] { load(file); });
   };
-  EXPECT_TRUE(says(refused("/model/unk_token", nullptr), "tokenizer.json: 'model.unk_token' is absent", "for every byte"));
+  EXPECT_TRUE(
+      says(refused("/model/unk_token", nullptr), "tokenizer.json: 'model.unk_token' is absent", "for every byte"));
   EXPECT_TRUE(says(refused("/model/unk_token", "<x>"), "the vocabulary does not have it"));
   EXPECT_TRUE(says(refused("/decoder/decoders/3/stop", 1), "only a character at the beginning can be stripped"));
   EXPECT_TRUE(says(refused("/decoder/decoders/2/type", "ByteLevel"), "must stand alone"));

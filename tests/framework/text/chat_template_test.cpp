@@ -1,5 +1,5 @@
-// Questions in the forms of chat models: the texts and ids of Transformers (tests/golden/chat_golden.py), and which templates are
-// refused.
+// Questions in the forms of chat models: the texts and ids of Transformers (tests/golden/chat_golden.py), and which
+// templates are refused.
 #include "framework/text/chat_template.h"
 
 #include <gtest/gtest.h>
@@ -42,8 +42,10 @@ TEST(ChatTemplate, GivesTheTextsAndIdsOfTransformers) {
 TEST(ChatTemplate, AFormByItsNameHasNoSystemPromptOfItsOwn) {
   EXPECT_EQ(ChatTemplate::named("chatml").text("q"), "<|im_start|>user\nq<|im_end|>\n<|im_start|>assistant\n");
   EXPECT_EQ(ChatTemplate::named("llama-2").text(" q ", "s"), "<s>[INST] <<SYS>>\ns\n<</SYS>>\n\nq [/INST]");
-  EXPECT_TRUE(says(sentence_of([] { ChatTemplate::named("alpaca"); }), "unknown chat template 'alpaca'", "known: chatml, llama-3"));
-  EXPECT_TRUE(says(sentence_of([] { ChatTemplate::named("mistral").text("q", "s"); }), "'mistral' has no place for a system prompt"));
+  EXPECT_TRUE(says(sentence_of([] { ChatTemplate::named("alpaca"); }), "unknown chat template 'alpaca'",
+                   "known: chatml, llama-3"));
+  EXPECT_TRUE(says(sentence_of([] { ChatTemplate::named("mistral").text("q", "s"); }),
+                   "'mistral' has no place for a system prompt"));
 }
 
 TEST(ChatTemplate, OtherFormsAreRefused) {
@@ -51,16 +53,21 @@ TEST(ChatTemplate, OtherFormsAreRefused) {
   EXPECT_TRUE(says(sentence_of([&] { loaded(gemma); }), "is of no form that is known here", "name the one"));
   EXPECT_TRUE(says(sentence_of([&] { ChatTemplate::load(kData / "gpt2"); }), "gpt2 has no chat template", "name one"));
   const auto gpt2 = Tokenizer::load(kData / "gpt2");
-  EXPECT_TRUE(says(sentence_of([&] { ChatTemplate::named("chatml").encode(*gpt2, "q"); }), "no token '<|im_start|>'", "'chatml'"));
+  EXPECT_TRUE(says(sentence_of([&] { ChatTemplate::named("chatml").encode(*gpt2, "q"); }), "no token '<|im_start|>'",
+                   "'chatml'"));
 }
 
 TEST(ChatTemplate, IsReadFromEveryPlace) {
   const std::string source = read_json(kData / "chat.golden.json")["forms"][1]["template"];
   const TemporaryFolder folder;
-  folder.write("tokenizer_config.json",
-               json{{"chat_template", {{{"name", "tool_use"}, {"template", "x"}}, {{"name", "default"}, {"template", source}}}}}.dump());
-  EXPECT_EQ(ChatTemplate::load(folder.path()).text("q").substr(0, 46), "<|im_start|>system\nAnswer briefly.<|im_end|>\n<");
-  folder.write("chat_template.jinja", "{{ bos_token }}{% for m in messages %}{{ '[INST] ' + m['content'] + '[/INST]' }}{% endfor %}");
+  folder.write(
+      "tokenizer_config.json",
+      json{{"chat_template", {{{"name", "tool_use"}, {"template", "x"}}, {{"name", "default"}, {"template", source}}}}}
+          .dump());
+  EXPECT_EQ(ChatTemplate::load(folder.path()).text("q").substr(0, 46),
+            "<|im_start|>system\nAnswer briefly.<|im_end|>\n<");
+  folder.write("chat_template.jinja",
+               "{{ bos_token }}{% for m in messages %}{{ '[INST] ' + m['content'] + '[/INST]' }}{% endfor %}");
   EXPECT_EQ(ChatTemplate::load(folder.path()).name(), "mistral-v3");
   folder.write("chat_template.jinja", "");
   EXPECT_TRUE(says(sentence_of([&] { ChatTemplate::load(folder.path()); }), "chat_template.jinja is empty"));

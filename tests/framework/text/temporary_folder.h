@@ -37,7 +37,8 @@ class TemporaryFolder {
   std::filesystem::path path_;
 };
 
-// Third-party files that the repository does not hold: FORETOKEN_DATA, or ../shared/data beside the checkout; empty if absent.
+// Third-party files that the repository does not hold: FORETOKEN_DATA, or ../shared/data beside the checkout; empty if
+// absent.
 inline std::filesystem::path shared_data() {
   const char* named = std::getenv("FORETOKEN_DATA");
   const std::filesystem::path folder =

@@ -1,4 +1,5 @@
-// Token ids of two hundred strings, adversarial ones among them, as Transformers gives them (tests/golden/make_golden.py).
+// Token ids of two hundred strings, adversarial ones among them, as Transformers gives them
+// (tests/golden/make_golden.py).
 #include <iomanip>
 #include <iterator>
 #include <sstream>
@@ -67,13 +68,15 @@ TEST_P(TinyTokenizer, GivesTheIdsOfTransformers) {
   expect_golden(*Tokenizer::load(kData / name), read_json(kData / (name + ".golden.json")));
 }
 
-INSTANTIATE_TEST_SUITE_P(Rules, TinyTokenizer, testing::Values("gpt2", "llama3", "qwen2", "llama2", "mistral", "metaspace", "gemma"),
+INSTANTIATE_TEST_SUITE_P(Rules, TinyTokenizer,
+                         testing::Values("gpt2", "llama3", "qwen2", "llama2", "mistral", "metaspace", "gemma"),
                          [](const auto& info) { return info.param; });
 
 // Strings of other people, of which the golden file has a hash of the ids alone.
 TEST_P(TinyTokenizer, GivesTheIdsOfTransformersOnTheVectorsOfLlamaCpp) {
   const auto file = shared_data() / "vectors" / "tokenizer" / "ggml-vocab-gpt-2.gguf.inp";
-  if (!std::filesystem::exists(file)) GTEST_SKIP() << "no shared data (FORETOKEN_DATA): llama.cpp's strings are not read";
+  if (!std::filesystem::exists(file))
+    GTEST_SKIP() << "no shared data (FORETOKEN_DATA): llama.cpp's strings are not read";
   const std::string name = GetParam(), inputs = read_file(file), separator = "\n__ggml_vocab_test__\n";
   const auto tokenizer = Tokenizer::load(kData / name);
   std::string all;
@@ -87,7 +90,8 @@ TEST_P(TinyTokenizer, GivesTheIdsOfTransformersOnTheVectorsOfLlamaCpp) {
     for (const Token id : ids) add(std::size_t(id));
     at = end + separator.size();
   }
-  EXPECT_EQ(hex(XXH3_64bits(all.data(), all.size())), read_json(kData / (name + ".golden.json"))["vectors"].get<std::string>());
+  EXPECT_EQ(hex(XXH3_64bits(all.data(), all.size())),
+            read_json(kData / (name + ".golden.json"))["vectors"].get<std::string>());
 }
 
 class DemoTokenizer : public testing::TestWithParam<const char*> {};

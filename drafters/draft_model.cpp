@@ -5,7 +5,7 @@
 #include <cmath>
 
 #include "drafters/drafters.h"
-#include "framework/decode/node_laws.h"
+#include "framework/decode/node_distributions.h"
 #include "kernels/error.h"
 
 namespace foretoken {

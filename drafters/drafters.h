@@ -1,8 +1,8 @@
 // The drafters and length policies that come with the project, one file each. They do not know each other, nor
 // verifiers.
 #pragma once
-#include "framework/decode/host.h"
-#include "framework/decode/registry.h"
+#include "framework/components/host.h"
+#include "framework/components/registry.h"
 
 namespace foretoken {
 

@@ -5,8 +5,8 @@
 #pragma once
 #include <cstdint>
 
+#include "kernels/distribution.h"
 #include "kernels/host_device.h"
-#include "kernels/law.h"
 
 namespace foretoken {
 

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "kernels/adjustment.h"
-#include "kernels/law.h"
+#include "kernels/distribution.h"
 #include "kernels/layout.h"
 #include "kernels/philox.h"
 #include "kernels/serial.h"

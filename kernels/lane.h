@@ -7,12 +7,12 @@
 #include <span>
 
 #include "kernels/backend.h"
-#include "kernels/law.h"
+#include "kernels/distribution.h"
 #include "kernels/philox.h"
 #include "kernels/residual.h"
 
 #if defined(__CUDACC__)
-#include "kernels/cuda/cuda_lane.cuh"
+#include "kernels/cuda/distributions/cuda_lane.cuh"
 #endif
 
 namespace foretoken {

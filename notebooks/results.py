@@ -1,7 +1,7 @@
 """Stored results as pandas tables.
 
 Every figure and every interval is the one that `foretoken show RESULTS --json` prints: they are defined once, in
-experiments/summary.h. A file of result lines (JSON lines) is handed to the built program; a file that holds the output of
+experiments/report/summary.h. A file of result lines (JSON lines) is handed to the built program; a file that holds the output of
 `show --json` already is read as it is, so that results can be looked at where nothing is built.
 """
 

@@ -1,6 +1,6 @@
 // The verifiers that come with the project, one file each. They do not know each other, nor drafters.
 #pragma once
-#include "framework/decode/registry.h"
+#include "framework/components/registry.h"
 
 namespace foretoken {
 

@@ -3,8 +3,8 @@
 // n-gram drafting: Ou et al. 2024 (arXiv 2404.08698).
 #include <unordered_map>
 
-#include "framework/decode/host.h"
-#include "framework/decode/plugin.h"
+#include "framework/components/host.h"
+#include "framework/components/plugin.h"
 
 namespace foretoken {
 namespace {

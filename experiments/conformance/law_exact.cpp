@@ -2,7 +2,7 @@
 #include <cmath>
 
 #include "experiments/conformance/laws.h"
-#include "experiments/conformance/target_law.h"
+#include "experiments/conformance/target_distribution.h"
 
 namespace foretoken::conformance {
 namespace {

@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-#include "experiments/conformance/target_law.h"
+#include "experiments/conformance/target_distribution.h"
 #include "kernels/error.h"
 
 namespace foretoken::conformance {

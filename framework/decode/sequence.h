@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "framework/decode/tally.h"
-#include "kernels/law.h"
+#include "kernels/distribution.h"
 
 namespace foretoken {
 

@@ -7,9 +7,9 @@
 
 #include <nlohmann/json_fwd.hpp>
 
-#include "framework/decode/host.h"
-#include "framework/decode/node_laws.h"
-#include "framework/decode/registry.h"
+#include "framework/components/host.h"
+#include "framework/components/registry.h"
+#include "framework/decode/node_distributions.h"
 #include "framework/engine/scheduler.h"
 #include "framework/engine/step_report.h"
 

@@ -4,7 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "framework/decode/registry.h"
+#include "framework/components/registry.h"
 #include "framework/model/shapes.h"
 #include "framework/text/json_file.h"
 #include "kernels/error.h"

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "framework/decode/registry.h"
+#include "framework/components/registry.h"
 #include "kernels/error.h"
 
 namespace foretoken {

@@ -9,7 +9,7 @@
 
 #include "framework/text/json_file.h"
 #include "framework/text/normalizer.h"
-#include "kernels/law.h"  // Token
+#include "kernels/distribution.h"  // Token
 
 namespace foretoken {
 

@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "framework/text/json_file.h"
-#include "kernels/law.h"  // Token
+#include "kernels/distribution.h"  // Token
 
 namespace foretoken {
 

@@ -5,7 +5,7 @@
 
 #include <nlohmann/json_fwd.hpp>
 
-#include "kernels/law.h"  // Token
+#include "kernels/distribution.h"  // Token
 
 namespace foretoken {
 

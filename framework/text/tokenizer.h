@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include "kernels/law.h"  // Token
+#include "kernels/distribution.h"  // Token
 
 namespace foretoken {
 

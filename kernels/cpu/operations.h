@@ -3,7 +3,7 @@
 #pragma once
 #include <cstdint>
 
-#include "kernels/law.h"  // LawRow, Warp: types only
+#include "kernels/distribution.h"  // LawRow, Warp: types only
 
 namespace foretoken {
 

@@ -65,7 +65,7 @@ inline float greatest(Floats v) {
   return m;
 }
 
-// exp_weight of kernels/law.h, lane by lane, the same operations in the same order.
+// exp_weight of kernels/distribution.h, lane by lane, the same operations in the same order.
 inline Floats exp_weights(Floats x) {
   const Floats t = x * 1.44269504f + 12582912.0f;
   const Floats n = t + -12582912.0f;

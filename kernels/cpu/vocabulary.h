@@ -1,7 +1,7 @@
-// Laws over a vocabulary, for any kWidth, with the very bits of kernels/law.h: multiplications and additions stay apart
-// (the build forbids contraction), and every sum follows the tree of vocabulary_sum. Bytes: 4 * vocab a row, read a few
-// times from the nearest cache. Operations: about 25 a token for its weight; each cut adds about thirty passes of one
-// comparison and one addition a token, since thresholds are found by halving the set of floats.
+// Laws over a vocabulary, for any kWidth, with the very bits of kernels/distribution.h: multiplications and additions
+// stay apart (the build forbids contraction), and every sum follows the tree of vocabulary_sum. Bytes: 4 * vocab a row,
+// read a few times from the nearest cache. Operations: about 25 a token for its weight; each cut adds about thirty
+// passes of one comparison and one addition a token, since thresholds are found by halving the set of floats.
 #pragma once
 #include "kernels/cpu/operations.h"
 #include "kernels/cpu/vectors.h"

@@ -1,13 +1,13 @@
 // The backend itself: which GPU, its stream, and how forwards are padded.
 #include <algorithm>
 
-#include "kernels/cuda/attention.cuh"
+#include "kernels/cuda/attention/attention.cuh"
 #include "kernels/cuda/cuda_backend.cuh"
-#include "kernels/cuda/memory.cuh"
-#include "kernels/cuda/products.cuh"
-#include "kernels/cuda/replay.cuh"
-#include "kernels/cuda/transfers.cuh"
-#include "kernels/cuda/warpgroups.cuh"
+#include "kernels/cuda/instructions/warpgroups.cuh"
+#include "kernels/cuda/memory/memory.cuh"
+#include "kernels/cuda/memory/replay.cuh"
+#include "kernels/cuda/memory/transfers.cuh"
+#include "kernels/cuda/products/products.cuh"
 
 namespace foretoken {
 namespace {

@@ -1,7 +1,7 @@
 // Any text as the document of a run or a sweep: its runs are complete, and completing one again changes nothing.
 #include "drafters/drafters.h"
-#include "experiments/run_document.h"
-#include "experiments/sweep.h"
+#include "experiments/sweep/run_document.h"
+#include "experiments/sweep/sweep.h"
 #include "tests/fuzz/fuzz.h"
 #include "verifiers/verifiers.h"
 

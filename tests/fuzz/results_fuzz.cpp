@@ -1,6 +1,6 @@
 // Any bytes as a file of results: shown in every form, compared with itself, opened for a sweep to go on.
-#include "experiments/report.h"
-#include "experiments/results.h"
+#include "experiments/report/report.h"
+#include "experiments/report/results.h"
 #include "tests/fuzz/fuzz.h"
 
 using namespace foretoken;

@@ -4,10 +4,10 @@
 
 #include <gtest/gtest.h>
 
-#include "experiments/check_report.h"
 #include "experiments/conformance/law_cases.h"
 #include "experiments/conformance/options.h"
-#include "experiments/run_document.h"
+#include "experiments/report/check_report.h"
+#include "experiments/sweep/run_document.h"
 #include "tests/support/mutants.h"
 
 namespace foretoken::test {

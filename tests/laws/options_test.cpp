@@ -163,7 +163,7 @@ TEST(Options, PenaltiesInACrowd) {
 }
 
 TEST(Options, TheDocumentedTablesAreTrue) {
-  const std::string page = read_source("framework/decode/OPTIONS.md"), mark = "a test compares -->\n\n";
+  const std::string page = read_source("framework/components/OPTIONS.md"), mark = "a test compares -->\n\n";
   const auto at = page.find(mark);
   ASSERT_NE(at, std::string::npos);
   EXPECT_EQ(page.substr(at + mark.size()), option_tables(all_registries())) << "run: ./foretoken options";

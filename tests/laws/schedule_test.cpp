@@ -6,7 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "experiments/conformance/scripted_drafter.h"
-#include "experiments/conformance/target_law.h"
+#include "experiments/conformance/target_distribution.h"
 #include "kernels/reference/reference_backend.h"
 
 namespace foretoken::test {

@@ -3,7 +3,7 @@
 #include <stdexcept>
 #include <string>
 
-#include "framework/decode/plugin.h"
+#include "framework/components/plugin.h"
 
 namespace foretoken {
 

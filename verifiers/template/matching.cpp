@@ -2,7 +2,7 @@
 // draft; a child that is this token stands, and where none is, the token comes next. Exact for every way of drafting,
 // since each emitted token is drawn from the target's own law. It accepts sum_x p(x) q(x), less than speculative
 // sampling does. Called naive sampling in SpecInfer: Miao et al. 2023 (arXiv 2305.09781).
-#include "framework/decode/plugin.h"
+#include "framework/components/plugin.h"
 
 namespace foretoken {
 namespace {

@@ -1,8 +1,8 @@
 // Sequences and their ends; registries and what they refuse.
 #include <gtest/gtest.h>
 
-#include "framework/decode/host.h"
-#include "framework/decode/registry.h"
+#include "framework/components/host.h"
+#include "framework/components/registry.h"
 #include "tests/support/sentence.h"
 
 namespace foretoken::testing {

@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include "framework/decode/drafter.h"
+#include "framework/components/drafter.h"
 #include "kernels/error.h"
 #include "kernels/reference/reference_backend.h"
 

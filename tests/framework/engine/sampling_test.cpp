@@ -4,7 +4,7 @@
 
 #include <gtest/gtest.h>
 
-#include "experiments/conformance/target_law.h"
+#include "experiments/conformance/target_distribution.h"
 #include "tests/framework/engine/engine_scene.h"
 
 namespace foretoken::testing {

@@ -1,0 +1,271 @@
+#include "experiments/bench/bench.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <fstream>
+#include <map>
+#include <memory>
+#include <random>
+
+#include <nlohmann/json.hpp>
+
+#include "experiments/bench/bench_bars.h"
+#include "experiments/report/machine.h"
+#include "experiments/report/statistics.h"
+#include "foretoken_version.h"
+#include "kernels/cpu/ceilings.h"
+#include "kernels/error.h"
+
+namespace foretoken {
+namespace {
+
+using Json = nlohmann::json;
+using Clock = std::chrono::steady_clock;
+
+constexpr int kRows[] = {1, 2, 4, 5, 8, 16, 32, 64};
+constexpr double kMiB = 1 << 20;
+
+// All weights of a forward, in the order in which it streams them.
+struct Stream {
+  struct Step {
+    std::size_t shape;
+    Weight weight;
+  };
+  std::vector<ProductShape> shapes;
+  std::vector<Step> steps;
+  std::int64_t bytes = 0;
+
+  Stream(Backend& backend, const std::vector<ProductShape>& all) : shapes(all) {
+    int layers = 1;
+    for (const ProductShape& s : shapes) layers = std::max(layers, s.layers);
+    for (int l = 0; l < layers; ++l)
+      for (std::size_t i = 0; i < shapes.size(); ++i)
+        if (shapes[i].layers == layers) add(backend, i);
+    for (std::size_t i = 0; i < shapes.size(); ++i)
+      if (shapes[i].layers < layers) add(backend, i);
+  }
+
+  // Seconds of one pass with `rows` rows, by shape; the last entry is the whole.
+  std::vector<double> run(Backend& backend, const std::map<std::int64_t, Tensor>& inputs, int rows) const {
+    std::vector<double> seconds(shapes.size() + 1, 0.0);
+    const auto start = Clock::now();
+    auto before = start;
+    for (const Step& step : steps) {
+      backend.linear(inputs.at(shapes[step.shape].in).rows(0, rows), step.weight);
+      const auto now = Clock::now();
+      seconds[step.shape] += std::chrono::duration<double>(now - before).count();
+      before = now;
+    }
+    seconds.back() = std::chrono::duration<double>(before - start).count();
+    return seconds;
+  }
+
+ private:
+  void add(Backend& backend, std::size_t i) {
+    Tensor values = Tensor::host({shapes[i].out, shapes[i].in}, DType::bf16);
+    std::minstd_rand engine(unsigned(steps.size()) + 1);
+    for (bf16& v : values.values<bf16>()) v = bf16(float(engine() % 1024) / 512 - 1);
+    Weight w = backend.prepare(Weight::dense(values));
+    w.values = {};  // the packed copy is what is streamed
+    bytes += shapes[i].out * shapes[i].in * 2;
+    steps.push_back({i, std::move(w)});
+  }
+};
+
+// One run's numbers; everything in seconds, bytes and operations.
+struct Findings {
+  std::string machine;
+  std::vector<std::pair<std::string, double>> peaks;   // by instruction set
+  std::vector<std::pair<std::int64_t, double>> reads;  // bytes, bytes a second
+  Ceiling ceiling;                                     // at the size of the weights
+  double fork = 0;
+  std::int64_t bytes = 0;
+  std::map<int, std::vector<double>> seconds;  // rows -> by shape, then the whole
+};
+
+std::map<std::int64_t, Tensor> inputs_of(const std::vector<ProductShape>& shapes) {  // by width
+  std::map<std::int64_t, Tensor> inputs;
+  for (const ProductShape& s : shapes) {
+    inputs[s.in] = Tensor::host({std::end(kRows)[-1], s.in}, DType::f32);
+    for (float& v : inputs[s.in].values<float>()) v = 0.5f;
+  }
+  return inputs;
+}
+
+// The weights come last: reading them leaves them where a decode loop finds them.
+std::vector<ReadProbe> probes_of(CpuBackend& cpu, const Stream& stream) {
+  std::vector<ReadProbe> probes;
+  for (const double size : {kMiB, 8 * kMiB, 28 * kMiB, 64 * kMiB}) probes.emplace_back(cpu, std::int64_t(size));
+  std::vector<Weight> weights;
+  for (const Stream::Step& step : stream.steps) weights.push_back(step.weight);
+  probes.emplace_back(cpu, weights);
+  return probes;
+}
+
+std::vector<std::pair<std::string, double>> peaks_by_instructions(int threads, int repeats) {
+  std::vector<std::pair<std::string, double>> peaks;
+  for (const Operations* operations : cpu_operations()) {
+    CpuBackend cpu(threads, *operations);
+    std::vector<double> each;
+    for (int r = 0; r < repeats; ++r) each.push_back(operations_a_second(cpu));
+    peaks.emplace_back(operations->name, median(each));
+  }
+  return peaks;
+}
+
+// Everything is measured in alternation, so that whatever else the machine does falls on all alike.
+Findings measure(CpuBackend& cpu, const std::vector<ProductShape>& shapes, int repeats) {
+  const Stream stream(cpu, shapes);
+  const std::map<std::int64_t, Tensor> inputs = inputs_of(shapes);
+  std::vector<ReadProbe> probes = probes_of(cpu, stream);
+  std::vector<std::vector<double>> reads(probes.size());
+  std::vector<double> peaks, forks;
+  std::map<int, std::vector<std::vector<double>>> times;  // rows -> by shape -> of each repeat
+  for (int r = 0; r < repeats; ++r) {
+    for (std::size_t i = 0; i < probes.size(); ++i) reads[i].push_back(probes[i].bytes_a_second());
+    for (const int rows : kRows) {
+      for (int i = 0; i < ReadProbe::kWarmUp; ++i) stream.run(cpu, inputs, rows);
+      const std::vector<double> seconds = stream.run(cpu, inputs, rows);
+      times[rows].resize(seconds.size());
+      for (std::size_t i = 0; i < seconds.size(); ++i) times[rows][i].push_back(seconds[i]);
+    }
+    peaks.push_back(operations_a_second(cpu)), forks.push_back(fork_seconds(cpu));
+  }
+  Findings f;
+  f.machine = cpu.description(), f.bytes = stream.bytes;
+  for (std::size_t i = 0; i < probes.size(); ++i) f.reads.emplace_back(probes[i].bytes(), median(reads[i]));
+  f.ceiling = {f.reads.back().second, median(peaks)}, f.fork = median(forks);
+  f.reads.pop_back();
+  for (const auto& [rows, by_shape] : times)
+    for (const auto& each : by_shape) f.seconds[rows].push_back(median(each));
+  f.peaks = peaks_by_instructions(cpu.pool().threads(), std::min(repeats, 10));
+  return f;
+}
+
+void print(const Findings& f, const std::vector<ProductShape>& shapes) {
+  std::printf("%s\n\nreads, all threads:", f.machine.c_str());
+  for (const auto& [bytes, rate] : f.reads) std::printf("  %.0f MiB %.0f GB/s", double(bytes) / kMiB, rate / 1e9);
+  std::printf("\nmultiply-add peak, all threads:");
+  for (const auto& [name, rate] : f.peaks) std::printf("  %s %.0f GFLOP/s", name.c_str(), rate / 1e9);
+  std::printf("\nfork and join of all threads: %.2f us", f.fork * 1e6);
+  std::printf(
+      "\n\nproducts of one forward, bf16 weights, %.1f MB streamed: bandwidth at that size %.1f GB/s, peak %.0f "
+      "GFLOP/s\n",
+      double(f.bytes) / 1e6, f.ceiling.bytes_a_second / 1e9, f.ceiling.operations_a_second / 1e9);
+  std::printf(
+      "floor(n) = max(bytes / bandwidth, operations / peak)\n\n%6s %10s %10s %8s %10s %8s %9s   ratio by product:",
+      "rows", "time us", "floor us", "ratio", "of 1 row", "GB/s", "GFLOP/s");
+  for (const ProductShape& s : shapes) std::printf(" %8s", s.name.c_str());
+  std::printf("\n");
+  const double one = f.seconds.at(1).back();
+  for (const auto& [rows, seconds] : f.seconds) {
+    const double time = seconds.back(), floor = f.ceiling.floor(shapes, rows);
+    std::printf("%6d %10.1f %10.1f %8.2f %9.2fx %8.1f %9.0f %20s", rows, time * 1e6, floor * 1e6, time / floor,
+                time / one, double(f.bytes) / time / 1e9, double(f.bytes) * rows / time / 1e9, "");
+    for (std::size_t i = 0; i < shapes.size(); ++i)
+      std::printf(" %8.2f", seconds[i] / f.ceiling.floor({shapes[i]}, rows));
+    std::printf("\n");
+  }
+}
+
+Json as_json(const Findings& f, const std::vector<ProductShape>& shapes) {
+  Json j{{"description", f.machine},
+         {"bytes", f.bytes},
+         {"bytes_per_second", f.ceiling.bytes_a_second},
+         {"operations_per_second", f.ceiling.operations_a_second},
+         {"fork_seconds", f.fork}};
+  for (const auto& [bytes, rate] : f.reads) j["reads"].push_back({{"bytes", bytes}, {"bytes_per_second", rate}});
+  for (const auto& [name, rate] : f.peaks) j["peaks"][name] = rate;
+  for (const auto& [rows, seconds] : f.seconds) {
+    Json line{{"rows", rows}, {"seconds", seconds.back()}, {"floor", f.ceiling.floor(shapes, rows)}};
+    line["ratio"] = seconds.back() / f.ceiling.floor(shapes, rows);
+    for (std::size_t i = 0; i < shapes.size(); ++i)
+      line["by_product"][shapes[i].name] = {{"seconds", seconds[i]}, {"floor", f.ceiling.floor({shapes[i]}, rows)}};
+    j["products"].push_back(std::move(line));
+  }
+  return j;
+}
+
+}  // namespace
+
+std::vector<ProductShape> demo_shapes() {
+  return {{"qkv", 640, 384, 8},
+          {"o", 384, 384, 8},
+          {"gate_up", 2048, 384, 8},
+          {"down", 384, 1024, 8},
+          {"head", 4096, 384, 1}};
+}
+
+std::vector<ProductShape> shapes_of(const ModelConfig& m) {
+  const std::int64_t width = m.width, q = std::int64_t(m.heads) * m.head_size,
+                     kv = std::int64_t(m.kv_heads) * m.head_size, ffn = m.ffn;
+  // A few layers that fill the memory hierarchy tell as much as all of them.
+  const std::int64_t layer = width * (2 * (q + kv) + 3 * ffn) * 2, most = std::int64_t(2) << 30;
+  const int layers = int(std::clamp<std::int64_t>(most / layer, 1, m.layers));
+  return {{"qkv", q + 2 * kv, width, layers},
+          {"o", width, q, layers},
+          {"gate_up", 2 * ffn, width, layers},
+          {"down", width, ffn, layers},
+          {"head", m.vocab, width, 1}};
+}
+
+double Ceiling::floor(const std::vector<ProductShape>& shapes, int rows) const {
+  double weights = 0;
+  for (const ProductShape& s : shapes) weights += double(s.weights());
+  return std::max(weights * 2 / bytes_a_second, 2.0 * rows * weights / operations_a_second);
+}
+
+namespace {
+
+constexpr const char* kNoBars =
+    "the bars are for the demo pair with the best instructions, so --model and --instructions leave them out";
+
+// Of the demo target's shapes, as fast as they go: that is what bars are about.
+std::vector<Bar> product_bars(const Findings& f, const std::vector<ProductShape>& shapes) {
+  std::vector<Bar> bars;
+  for (const auto& [rows, bar] : {std::pair(1, 1.67), std::pair(8, 1.5), std::pair(32, 1.5)}) {
+    const double seconds = f.seconds.at(rows).back(), floor = f.ceiling.floor(shapes, rows);
+    bars.push_back({"products, " + std::to_string(rows) + (rows == 1 ? " row" : " rows"), double(f.bytes),
+                    double(f.bytes) * rows, seconds, floor, seconds / floor, "floors", bar, true});
+  }
+  return bars;
+}
+
+}  // namespace
+
+int run_bench(const BenchOptions& options) {
+  const bool demo = options.model_dir.empty(), bars_too = demo && options.instructions.empty();
+  std::ofstream results(options.results, std::ios::app);
+  if (!options.results.empty() && !results)
+    throw Error("cannot write to " + options.results + "; name another file with --results");
+  const std::vector<ProductShape> shapes = demo ? demo_shapes() : shapes_of(ModelConfig::load(options.model_dir));
+  const int repeats = std::max(options.repeats, 1);
+  const std::unique_ptr<Backend> backend = make_cpu_backend(options.threads, options.instructions);
+  const Findings findings = measure(static_cast<CpuBackend&>(*backend), shapes, repeats);
+  std::vector<Bar> bars;
+  if (bars_too) {
+    bars = product_bars(findings, shapes);
+    std::ranges::move(measure_bars(options.threads, repeats), std::back_inserter(bars));
+  }
+  Json line = as_json(findings, shapes);
+  if (bars_too)
+    line["bars"] = as_json(bars);
+  else
+    line["bars_left_out"] = kNoBars;
+  line.update({{"machine", machine_of(*backend)}, {"commit", kCommit}, {"date", utc_now()}});
+  if (options.json) {
+    std::printf("%s\n", line.dump(2).c_str());
+  } else {
+    print(findings, shapes);
+    if (bars_too)
+      print_bars(bars);
+    else
+      std::printf("\n%s.\n", kNoBars);
+  }
+  if (!options.results.empty() && !(results << line.dump() << std::endl))
+    throw Error("cannot write to " + options.results + "; make room, or name another file with --results");
+  return 0;
+}
+
+}  // namespace foretoken

@@ -1,0 +1,34 @@
+#include "experiments/bench/bench_device.h"
+
+#include <algorithm>
+
+namespace foretoken {
+
+DeviceSpeed measure_device(Backend& b) {
+  const bool host = b.device() == Device{};
+  const int pieces = host ? 64 : 1;  // of a copy, for all threads of a host
+  const std::int64_t bytes = host ? 256 << 20 : std::int64_t(4) << 30, side = host ? 1024 : 8192;
+  DeviceSpeed speed;
+  {
+    const Tensor from = b.allocate({bytes}, DType::u8), to = b.allocate({bytes}, DType::u8);
+    b.copy(from, to);  // so that a host has the memory
+    const std::int64_t piece = bytes / pieces;
+    speed.bytes_a_second =
+        2 * double(bytes) / time_of(b, 9, [&] {
+          b.for_each(pieces, [&](int i) { b.copy(from.rows(i * piece, piece), to.rows(i * piece, piece)); });
+        });
+  }
+  const Tensor numbers = Tensor::host({side, side}, DType::f32), gain = Tensor::host({side}, DType::f32);
+  for (std::int64_t i = 0; i < side * side; ++i)
+    numbers.data<float>()[i] = float(i * 2654435761u >> 8 & 0xffff) / 65536 - 0.5f;
+  std::fill_n(gain.data<float>(), side, 1.0f);
+  const Tensor half = Tensor::host({side, side}, DType::bf16);
+  for (std::int64_t i = 0; i < side * side; ++i) half.data<bf16>()[i] = bf16(numbers.data<float>()[i]);
+  const Weight w = b.prepare(Weight::dense(b.upload(half)));
+  const Tensor x = b.upload(numbers), g = b.upload(gain);
+  speed.operations_a_second =
+      2 * double(side) * double(side) * double(side) / time_of(b, 9, [&] { b.norm_linear(x, g, 1e-5f, w); });
+  return speed;
+}
+
+}  // namespace foretoken

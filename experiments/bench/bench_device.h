@@ -1,0 +1,30 @@
+// How long work takes on a device, and what the device can do at the most: bytes of a large copy, operations of a large
+// product. This room must not know models or scenes.
+#pragma once
+#include <vector>
+
+#include "experiments/report/statistics.h"
+#include "kernels/backend.h"
+
+namespace foretoken {
+
+// Median seconds of f, on the device's own clock.
+template <class F> double time_of(Backend& b, int repeats, const F& f) {
+  std::vector<double> times;
+  for (int i = 0; i < repeats; ++i) {
+    const Mark from = b.mark();
+    f();
+    const Mark to = b.mark();
+    b.synchronize();
+    times.push_back(b.seconds(from, to));
+  }
+  return median(times);
+}
+
+struct DeviceSpeed {
+  double bytes_a_second = 0, operations_a_second = 0;  // read and written both count
+};
+
+DeviceSpeed measure_device(Backend& b);
+
+}  // namespace foretoken

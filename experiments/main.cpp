@@ -1,3 +1,0 @@
-#include "experiments/cli.h"
-
-int main(int argc, char** argv) { return foretoken::run_cli(argc, argv); }

@@ -1,0 +1,195 @@
+// `foretoken check`: the laws of correctness asked of drafters, policies and verifiers, built in or out of a plugin.
+#include <algorithm>
+#include <cstdio>
+#include <memory>
+#include <set>
+
+#include "experiments/program/commands.h"
+#include "experiments/report/check_report.h"
+#include "experiments/sweep/workload.h"
+#include "framework/components/plugin.h"
+#include "framework/model/transformer.h"
+#include "kernels/error.h"
+#ifdef FORETOKEN_CUDA
+#include "kernels/cuda/cuda_backend.h"
+#endif
+
+namespace foretoken {
+
+using nlohmann::json;
+
+namespace {
+
+using namespace conformance;
+
+struct Given {
+  std::string drafter, policy, verifier, options;
+  std::vector<std::string> plugins, laws;
+  double seconds = 0;
+  int threads = 2;
+  bool details = false, json = false;
+};
+
+json parsed(const std::string& text, const std::string& flag) {
+  json value = json::parse(text, nullptr, false);
+  if (!value.is_object()) throw Error(flag + " takes a JSON object, not '" + text + "'");
+  return value;
+}
+
+// "ngram" or {"name": "ngram", "longest": 2}; null where nothing was chosen.
+json chair(const std::string& text, const std::string& flag) {
+  if (text.empty()) return nullptr;
+  const json chair = text.front() == '{' ? parsed(text, flag) : json{{"name", text}};
+  if (!chair.contains("name") || !chair["name"].is_string())
+    throw Error(flag + " '" + text + "' names nobody; write it as " + flag +
+                " '{\"name\": NAME, ...}' with a name that foretoken list has");
+  return chair;
+}
+
+template <class T> std::vector<std::string> added(const Registry<T>& now, const Registry<T>& before) {
+  std::vector<std::string> names;
+  for (const auto& [name, entry] : now.entries())
+    if (!before.entries().contains(name)) names.push_back(name);
+  return names;
+}
+
+// What was chosen by name, else everything that plugins brought, else everything.
+std::vector<Choice> choices(const Given& g, const Registries& before, const Registries& registries) {
+  Choice named{registries, chair(g.drafter, "--drafter"), chair(g.policy, "--policy"), chair(g.verifier, "--verifier")};
+  std::vector<Choice> all;
+  if (!named.drafter.is_null() || !named.policy.is_null() || !named.verifier.is_null()) all = {named};
+  const auto one = [&](json Choice::* chair, const std::vector<std::string>& names) {
+    for (const std::string& name : names) {
+      Choice c{registries, nullptr, nullptr, nullptr};
+      c.*chair = {{"name", name}};
+      all.push_back(c);
+    }
+  };
+  if (all.empty()) {
+    one(&Choice::drafter, added(registries.drafters, before.drafters));
+    one(&Choice::policy, added(registries.policies, before.policies));
+    one(&Choice::verifier, added(registries.verifiers, before.verifiers));
+  }
+  return all.empty() ? std::vector<Choice>{named} : all;
+}
+
+// --options belong to the one drafter, policy or verifier that is asked.
+void give_options(const std::string& text, std::vector<Choice>& all) {
+  if (text.empty()) return;
+  const json options = parsed(text, "--options");
+  std::vector<json*> chosen;
+  for (Choice& c : all)
+    for (json* chair : {&c.drafter, &c.policy, &c.verifier})
+      if (!chair->is_null()) chosen.push_back(chair);
+  if (chosen.size() != 1)
+    throw Error("--options cannot tell whose options they are among " + std::to_string(chosen.size()) +
+                " that are asked; write them beside the name, as --drafter '{\"name\": \"ngram\", \"longest\": 2}'");
+  chosen.front()->update(options);
+}
+
+// The demo models, for laws about real text: drafters that load a model get the draft, or the target itself.
+Cast demo(Backend& backend, const std::filesystem::path& models) {
+  const auto load = [&backend, models](const std::string& name) -> std::shared_ptr<Model> {
+    const auto path = models / (name == "table:same" || name == "target" ? "target" : "draft");
+    return std::make_shared<Transformer>(backend, ModelConfig::load(path), Checkpoint::open(path),
+                                         path.filename().string(), 1,
+                                         TransformerOptions{.dtype = "auto", .kv_dtype = "auto"});
+  };
+  return {load("target"), [load](const ModelChoice& choice, const std::string&) { return load(choice.directory); }};
+}
+
+Ground ground() {
+  Ground g;
+  for (const std::string& instructions : cpu_instructions())
+    g.devices.push_back({"cpu " + instructions, [instructions] { return make_cpu_backend(1, instructions); }});
+#ifdef FORETOKEN_CUDA
+  try {
+    const auto make = [] { return std::unique_ptr<Backend>(make_cuda_backend({.invariant = true})); };
+    g.devices.push_back({make()->name(), make});
+  } catch (const Error&) {  // no GPU here
+  }
+#endif
+  const auto models = locate("experiments/models");
+  std::error_code ignored;
+  if (std::filesystem::is_directory(models / "target", ignored))
+    g.trained = [models](Backend& b) { return demo(b, models); };
+  return g;
+}
+
+// As a shell takes it.
+std::string shell_word(const std::string& word) {
+  if (word.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=./,:@%") ==
+      std::string::npos)
+    return word;
+  std::string s = "'";
+  for (const char c : word) s += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return s + "'";
+}
+
+// The command that asks the same again.
+std::string command_of(const Given& g) {
+  std::string command = "foretoken check", laws;
+  for (const std::string& p : g.plugins) command += " --plugin " + shell_word(p);
+  for (const auto& [flag, value] : {std::pair{" --drafter ", g.drafter},
+                                    {" --policy ", g.policy},
+                                    {" --verifier ", g.verifier},
+                                    {" --options ", g.options}})
+    if (!value.empty()) command += flag + shell_word(value);
+  for (const std::string& law : g.laws) laws += (laws.empty() ? "" : ",") + law;
+  if (!laws.empty()) command += " --laws " + shell_word(laws);
+  char seconds[40];
+  std::snprintf(seconds, sizeof seconds, " --seconds %g", g.seconds);
+  return command + (g.seconds > 0 ? seconds : "") + " --threads " + std::to_string(g.threads);
+}
+
+int run_check(const Given& g, int width) {
+  Registries before, registries;
+  register_drafters(before), register_verifiers(before);
+  registries = before;
+  for (const std::string& plugin : g.plugins) load_plugin(plugin, registries);
+  std::vector<Choice> asked = choices(g, before, registries);
+  give_options(g.options, asked);
+  std::vector<Candidate> all;
+  std::set<std::string> known;
+  for (const Choice& choice : asked)
+    for (Candidate& c : candidates(choice))
+      if (known.insert(c.subject.text()).second) all.push_back(std::move(c));
+  constexpr double kOfSome = 60, kOfAll = 600;
+  const bool some = asked.size() > 1 || !asked.front().drafter.is_null() || !asked.front().policy.is_null() ||
+                    !asked.front().verifier.is_null();
+  const CheckReport report = check(all, ground(),
+                                   {g.threads,
+                                    g.seconds > 0 ? g.seconds
+                                    : some        ? kOfSome
+                                                  : kOfAll,
+                                    g.laws});
+  const Question question{command_of(g), registries.plugins};
+  const std::string text =
+      g.json ? check_json(report, question).dump(2) + "\n" : check_text(report, question, g.details, width);
+  std::fwrite(text.data(), 1, text.size(), stdout);
+  if (g.json)
+    for (const std::string& sentence : report.sentences) std::fprintf(stderr, "foretoken: %s\n", sentence.c_str());
+  return report.holds() ? 0 : 1;
+}
+
+}  // namespace
+
+void add_check(CLI::App& app, Action& action) {
+  const auto g = std::make_shared<Given>();
+  CLI::App* c = app.add_subcommand("check", "the laws of correctness, asked of drafters, policies and verifiers");
+  c->add_option("--plugin", g->plugins, "a shared library; what it registers is asked")->take_all();
+  c->add_option("--drafter", g->drafter, "a name, or JSON with options (default: all that the verifier takes)");
+  c->add_option("--policy", g->policy, "likewise (default: fixed lengths that suit each scene, and all others once)");
+  c->add_option("--verifier", g->verifier, "likewise (default: all that are sound)");
+  c->add_option("--options", g->options, "JSON, options of the one that is asked");
+  c->add_option("--laws", g->laws, "only these (default: all)")->delimiter(',');
+  c->add_option("--seconds", g->seconds, "no scene begins later; 0: 60, and 600 where everything is asked")
+      ->check(CLI::Range(0.0, 1e6))
+      ->capture_default_str();
+  c->add_option("--threads", g->threads, "scenes at once")->check(CLI::Range(1, 256))->capture_default_str();
+  c->add_flag("--details", g->details, "a line for every combination");
+  c->add_flag("--json", g->json, "the same for programs and appendices");
+  c->callback([g, &action] { action = [g] { return run_check(*g, 160); }; });
+}
+
+}  // namespace foretoken

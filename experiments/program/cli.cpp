@@ -1,0 +1,111 @@
+#include "experiments/program/cli.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <filesystem>
+#include <new>
+
+#include <spdlog/sinks/stdout_color_sinks.h>
+#include <spdlog/spdlog.h>
+
+#include "experiments/program/commands.h"
+#include "experiments/sweep/interrupt.h"
+#include "foretoken_version.h"
+#include "kernels/error.h"
+
+namespace foretoken {
+namespace {
+
+constexpr int kFailed = 1, kUsage = 2;
+
+void log_to_stderr() {
+  auto logger = std::make_shared<spdlog::logger>("foretoken", std::make_shared<spdlog::sinks::stderr_color_sink_mt>());
+  logger->set_pattern("foretoken: %v");
+  spdlog::set_default_logger(logger);
+}
+
+// One line, whatever a file put into its names.
+int complain(std::string sentence) {
+  std::ranges::replace_if(sentence, [](unsigned char c) { return c < ' ' || c == 0x7f; }, ' ');
+  std::fflush(stdout);
+  std::fprintf(stderr, "foretoken: %s\n", sentence.c_str());
+  return kFailed;
+}
+
+std::vector<std::string> commands_of(const CLI::App& app) {
+  std::vector<std::string> known;
+  for (const CLI::App* command : app.get_subcommands(nullptr)) known.push_back(command->get_name());
+  return known;
+}
+
+int unknown_command(const CLI::App& app, const std::string& name) {
+  try {
+    unknown_name("command", name, commands_of(app));
+  } catch (const Error& e) {
+    complain(e.what());
+  }
+  return kUsage;
+}
+
+// Whatever goes wrong becomes one sentence.
+int guarded(const Action& action) {
+  try {
+    const int code = action();
+    if (std::fflush(stdout) != 0 || std::ferror(stdout))
+      throw Error("standard output cannot be written; is the disk full?");
+    return code;
+  } catch (const Interrupted&) {
+    complain("interrupted");
+    return kInterruptedExit;
+  } catch (const Error& e) {
+    return complain(e.what());
+  } catch (const std::bad_alloc&) {
+    return complain("out of memory; lower \"engine.memory_mib\", or use a smaller model");
+  } catch (const std::filesystem::filesystem_error& e) {
+    return complain(e.path1().string() + ": " + e.code().message() + "; check the path and its permissions");
+  } catch (const std::exception& e) {
+    return complain(std::string("this should not happen, please report it: ") + e.what());
+  } catch (...) {
+    return complain("something was thrown that is no std::exception; a plugin must throw foretoken::Error");
+  }
+}
+
+}  // namespace
+
+int run_cli(int argc, const char* const* argv) {
+  log_to_stderr();
+  take_full_files_as_errors();
+  Registries registries;
+  register_drafters(registries);
+  register_verifiers(registries);
+
+  CLI::App app("Foretoken: speculative decoding, measured.", "foretoken");
+  app.require_subcommand(1);
+  app.set_version_flag("--version", std::string("foretoken ") + kVersion + " (" + kCommit + ")");
+  Action action;
+  add_quickstart(app, action);
+  add_run(app, action);
+  add_show(app, action);
+  add_compare(app, action);
+  add_generate(app, action);
+  add_list(app, registries, action);
+  add_keys(app, registries, action);
+  add_check(app, action);
+  add_options(app, action);
+  add_bench(app, action);
+  add_version(app, action);
+  const std::vector<std::string> commands = commands_of(app);
+  if (argc > 1 && argv[1][0] != '-' && std::ranges::find(commands, argv[1]) == commands.end())
+    return unknown_command(app, argv[1]);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::Success& e) {
+    return app.exit(e);
+  } catch (const CLI::ParseError& e) {
+    std::fprintf(stderr, "foretoken: %s; foretoken --help and foretoken COMMAND --help say what there is\n", e.what());
+    return kUsage;
+  }
+  return guarded(action);
+}
+
+}  // namespace foretoken

@@ -1,0 +1,244 @@
+#include "experiments/program/commands.h"
+
+#include <cstdio>
+#include <filesystem>
+#include <memory>
+
+#include <spdlog/spdlog.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include "experiments/bench/bench.h"
+#include "experiments/bench/bench_steps.h"
+#include "experiments/program/generate.h"
+#include "experiments/program/list.h"
+#include "experiments/report/report.h"
+#include "experiments/report/results.h"
+#include "experiments/sweep/quickstart.h"
+#include "experiments/sweep/run_document.h"
+#include "experiments/sweep/runner.h"
+#include "experiments/sweep/soak.h"
+#include "foretoken_version.h"
+#include "framework/components/plugin.h"
+#include "framework/text/json_file.h"
+#include "kernels/error.h"
+
+namespace foretoken {
+
+using nlohmann::json;
+
+namespace {
+
+void print(const std::string& text) {
+  std::fwrite(text.data(), 1, text.size(), stdout);
+  if (!text.empty() && text.back() != '\n') std::fputc('\n', stdout);
+}
+
+int terminal_width() {
+  winsize size{};
+  return ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col >= 80 ? size.ws_col : ShowOptions().width;
+}
+
+// --json, --format, shared by all that print tables.
+struct Look {
+  std::string format = "terminal";
+  bool json = false;
+
+  void add(CLI::App& command) {
+    command.add_option("--format", format, "terminal, markdown, csv or json")
+        ->check(CLI::IsMember({"terminal", "markdown", "csv", "json"}))
+        ->capture_default_str();
+    command.add_flag("--json", json, "the same for programs");
+  }
+  std::string chosen() const { return json ? "json" : format; }
+};
+
+Registries with_plugins(Registries registries, const std::vector<std::string>& plugins) {
+  for (const auto& path : plugins) load_plugin(path, registries);
+  return registries;
+}
+
+}  // namespace
+
+void add_plugins(CLI::App& command, std::vector<std::string>& plugins) {
+  command.add_option("--plugin", plugins, "a shared library with drafters, policies or verifiers; may be given again")
+      ->allow_extra_args(false)
+      ->take_all();
+}
+
+void add_run(CLI::App& app, Action& action) {
+  struct Given {
+    std::string file, results;
+    std::vector<std::string> set, plugins;
+    bool quiet = false, share = false;
+    Look look;
+  };
+  const auto g = std::make_shared<Given>();
+  CLI::App* c = app.add_subcommand("run", "measure a run or a sweep and print its tables");
+  c->add_option("file", g->file, "JSON document of a run, or {\"base\": run, \"axes\": {...}}")->required();
+  c->add_option("--results", g->results,
+                "where results are kept; what is there already is not measured again (default: results/NAME.jsonl)");
+  c->add_option("--set", g->set, "/POINTER=VALUE, a change of the run")->take_all();
+  add_plugins(*c, g->plugins);
+  c->add_flag("--quiet", g->quiet, "no progress");
+  c->add_flag("--share-baselines", g->share,
+              "measure the baseline once for all runs that differ in drafter and policy alone, where absolute times "
+              "hold (a GPU)");
+  g->look.add(*c);
+  c->callback([g, &action] {
+    action = [g] {
+      const std::filesystem::path file = g->file;
+      const auto document = read_document(file);
+      Workbench bench(g->plugins);
+      bench.load_plugins(document, file.parent_path());
+      const std::vector<Run> runs = expand(document, g->set, bench.registries(), file.string());
+      const auto results = g->results.empty() ? std::filesystem::path("results") / (file.stem().string() + ".jsonl")
+                                              : std::filesystem::path(g->results);
+      const SweepOutcome outcome =
+          run_sweep(runs, bench, {results, file.parent_path(), "foretoken run", g->quiet, g->share});
+      if (!outcome.lines.empty()) print(show(outcome.lines, {g->look.chosen(), {}, terminal_width()}));
+      return outcome.exit_code();
+    };
+  });
+}
+
+void add_show(CLI::App& app, Action& action) {
+  struct Given {
+    std::string file;
+    std::vector<std::string> tables;
+    Look look;
+  };
+  const auto g = std::make_shared<Given>();
+  CLI::App* c = app.add_subcommand("show", "tables of stored results");
+  c->add_option("results", g->file, "a file of results")->required();
+  c->add_option("--tables", g->tables, "which of main, theory, positions, categories, phases, best (default: all)")
+      ->delimiter(',');
+  g->look.add(*c);
+  c->callback([g, &action] {
+    action = [g] {
+      print(show(load_results(g->file), {g->look.chosen(), g->tables, terminal_width()}));
+      return 0;
+    };
+  });
+}
+
+void add_compare(CLI::App& app, Action& action) {
+  struct Given {
+    std::string a, b;
+    std::vector<std::string> ignore;
+    Look look;
+  };
+  const auto g = std::make_shared<Given>();
+  CLI::App* c = app.add_subcommand("compare", "how two files of results differ, run by run");
+  c->add_option("a", g->a, "a file of results")->required();
+  c->add_option("b", g->b, "another")->required();
+  c->add_option("--ignore", g->ignore, "JSON pointers into the run that need not agree, as /engine/device")
+      ->delimiter(',');
+  g->look.add(*c);
+  c->callback([g, &action] {
+    action = [g] {
+      CompareOptions options;
+      options.format = g->look.chosen(), options.name_a = g->a, options.name_b = g->b, options.ignore = g->ignore,
+      options.width = terminal_width();
+      print(compare(load_results(g->a), load_results(g->b), options));
+      return 0;
+    };
+  });
+}
+
+void add_quickstart(CLI::App& app, Action& action) {
+  const auto g = std::make_shared<QuickstartOptions>();
+  const auto look = std::make_shared<Look>();
+  CLI::App* c =
+      app.add_subcommand("quickstart", "a first table of acceptance rates and speedups, in about three minutes");
+  c->add_option("--results", g->results, "where results are kept; an older file becomes FILE.1")->capture_default_str();
+  c->add_option("--seconds", g->seconds, "how long it may take")->check(CLI::Range(10, 86400))->capture_default_str();
+  c->add_option("--device", g->device, "auto, cpu, reference or cuda")->capture_default_str();
+  look->add(*c);
+  c->callback([g, look, &action] {
+    action = [g, look] {
+      g->format = look->chosen(), g->width = terminal_width();
+      return quickstart(*g);
+    };
+  });
+}
+
+void add_list(CLI::App& app, const Registries& registries, Action& action) {
+  const auto as_json = std::make_shared<bool>(false);
+  const auto plugins = std::make_shared<std::vector<std::string>>();
+  CLI::App* c = app.add_subcommand("list", "drafters, length policies and verifiers, with their options");
+  add_plugins(*c, *plugins);
+  c->add_flag("--json", *as_json, "the same for programs");
+  c->callback([as_json, plugins, &registries, &action] {
+    action = [as_json, plugins, &registries] {
+      print(list_registered(with_plugins(registries, *plugins), *as_json));
+      return 0;
+    };
+  });
+}
+
+void add_keys(CLI::App& app, const Registries& registries, Action& action) {
+  const auto markdown = std::make_shared<bool>(false);
+  const auto plugins = std::make_shared<std::vector<std::string>>();
+  CLI::App* c = app.add_subcommand("keys", "every key of a run document, with type, range and default");
+  add_plugins(*c, *plugins);
+  c->add_flag("--markdown", *markdown, "as tables of experiments/README.md");
+  c->callback([markdown, plugins, &registries, &action] {
+    action = [markdown, plugins, &registries] {
+      print(describe_keys(with_plugins(registries, *plugins), *markdown));
+      return 0;
+    };
+  });
+}
+
+void add_bench(CLI::App& app, Action& action) {
+  const auto g = std::make_shared<BenchOptions>();
+  CLI::App* c = app.add_subcommand("bench", "what this machine can do, and how near the products come");
+  const auto steps = std::make_shared<StepsOptions>();
+  CLI::Option* const file = c->add_option(
+      "--steps", steps->file,
+      "measures whole steps of the engine instead: a JSON file of scenes, as experiments/configs/steps.json");
+  c->add_option("--only", steps->only, "of the scenes: those whose name contains this")->needs(file);
+  c->add_option("--device", steps->device, "of the scenes: auto, cpu, reference or cuda")->needs(file);
+  c->add_option("--results", steps->results, "a file to which JSON lines are appended");
+  c->add_option("--model", g->model_dir, "whose shapes to measure (default: those of the demo target)");
+  c->add_option("--threads", g->threads, "0: as many as the machine has")
+      ->check(CLI::Range(0, 1024))
+      ->capture_default_str();
+  c->add_option("--instructions", g->instructions, "avx512bf16, avx512, avx2 or scalar (default: the best)");
+  c->add_option("--repeats", g->repeats, "of every measurement; medians are reported")
+      ->check(CLI::Range(1, 1000000))
+      ->capture_default_str();
+  c->add_flag("--json", g->json, "the same for programs");
+  const auto soak = std::make_shared<SoakOptions>();
+  CLI::Option* const endured =
+      c->add_option("--soak", soak->file,
+                    "serves thousands of queued requests of a run instead: experiments/configs/soak.json")
+          ->excludes(file);
+  for (const char* shapes : {"--model", "--threads", "--instructions", "--repeats"})
+    c->get_option(shapes)->excludes(file)->excludes(endured);
+  c->add_option("--requests", soak->requests, "of the soak")
+      ->check(CLI::Range(1, 100000000))
+      ->capture_default_str()
+      ->needs(endured);
+  c->callback([g, steps, soak, &action] {
+    action = [g, steps, soak] {
+      steps->json = soak->json = g->json;
+      soak->results = g->results = steps->results;
+      if (!soak->file.empty()) return run_soak(*soak);
+      return steps->file.empty() ? run_bench(*g) : run_steps(*steps);
+    };
+  });
+}
+
+void add_version(CLI::App& app, Action& action) {
+  CLI::App* c = app.add_subcommand("version", "which code this is");
+  c->callback([&action] {
+    action = [] {
+      std::printf("foretoken %s, commit %s, %s, %s\n", kVersion, kCommit, kCompiler, kBuildType);
+      return 0;
+    };
+  });
+}
+
+}  // namespace foretoken

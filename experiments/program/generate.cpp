@@ -1,0 +1,149 @@
+#include "experiments/program/generate.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <iostream>
+#include <iterator>
+
+#include <unistd.h>
+
+#include "experiments/sweep/interrupt.h"
+#include "experiments/sweep/run_document.h"
+#include "experiments/sweep/workbench.h"
+#include "kernels/error.h"
+
+namespace foretoken {
+
+using nlohmann::json;
+
+namespace {
+
+std::string read_prompt(const std::string& prompt) {
+  if (prompt != "-") return prompt;
+  return {std::istreambuf_iterator<char>(std::cin), {}};
+}
+
+// Prints what stood of a draft apart from what the target said itself.
+class Printer {
+ public:
+  Printer(std::shared_ptr<const Tokenizer> tokenizer, bool marks)
+      : stream_(std::move(tokenizer)), terminal_(isatty(STDOUT_FILENO) != 0) {
+    const bool colours = terminal_ && std::getenv("NO_COLOR") == nullptr;
+    if (colours && !marks)
+      before_ = "\033[32;4m", after_ = "\033[0m";
+    else if (marks)
+      before_ = "[", after_ = "]";
+  }
+
+  void print(std::span<const Token> emitted, int accepted) {
+    const std::size_t guessed = std::min(std::size_t(accepted), emitted.size());
+    if (const std::string text = stream_.push(emitted.first(guessed)); !text.empty())
+      put(before_ + shown(text) + after_);
+    put(shown(stream_.push(emitted.subspan(guessed))));
+  }
+  void finish() { put(shown(stream_.finish()) + "\n"); }
+  static void title(int sample) { put("== sample " + std::to_string(sample) + "\n"); }
+
+ private:
+  // A model may emit anything; a terminal gets no control characters from it.
+  std::string shown(std::string text) const {
+    if (terminal_)
+      std::erase_if(text, [](unsigned char c) { return (c < 0x20 && c != '\n' && c != '\t') || c == 0x7f; });
+    return text;
+  }
+  static void put(const std::string& text) {
+    std::fwrite(text.data(), 1, text.size(), stdout);
+    std::fflush(stdout);
+  }
+
+  TextStream stream_;
+  bool terminal_;
+  std::string before_, after_;
+};
+
+struct Figures {
+  double seconds = 0, first = -1;
+  long tokens = 0, rounds = 0, drafted = 0, tested = 0, accepted = 0, weighed = 0;
+  double log_probability = 0;  // of the `weighed` tokens
+
+  void add(const Sequence& q) {
+    weighed += long(q.logprobs.size());
+    for (const float l : q.logprobs) log_probability += double(l);
+  }
+  void add(const SequenceReport& r) {
+    tokens += long(r.emitted.size()), rounds += r.judged, drafted += r.drafted, tested += r.tested(),
+        accepted += r.accepted;
+  }
+  void print() const {
+    std::fprintf(stderr, "foretoken: %ld tokens in %.2f s, %.1f tokens/s, the first after %.1f ms", tokens, seconds,
+                 double(tokens) / seconds, 1000 * first);
+    std::fprintf(stderr, "; tau %.2f tokens per target forward", rounds ? double(tokens) / double(rounds) : 0.0);
+    if (drafted > 0)
+      std::fprintf(stderr, "; accepted %ld of %ld drafted (%.1f %%), alpha %.2f", accepted, drafted,
+                   100 * double(accepted) / double(drafted), double(accepted) / double(tested));
+    if (weighed > 0)
+      std::fprintf(stderr, "; log-probability %.3f, %.4f a token", log_probability, log_probability / double(weighed));
+    std::fputs("\n", stderr);
+  }
+};
+
+// One sample of the prompt.
+struct Text {
+  SequenceId id;
+  std::vector<SequenceReport> pieces;
+  std::size_t printed = 0;  // of them
+  Printer printer;
+
+  void print() {
+    for (; printed < pieces.size(); ++printed) printer.print(pieces[printed].emitted, pieces[printed].accepted);
+  }
+};
+
+std::vector<Text> submit(Engine& engine, const json& run, const std::shared_ptr<const Tokenizer>& tokenizer,
+                         const std::string& prompt, bool marks) {
+  std::vector<Text> texts;
+  for (std::uint64_t k = 0; k < run["sampling"]["samples"].get<std::uint64_t>(); ++k) {
+    Request request = request_of(run, engine.target().info(), tokenizer, chat_of(run, ""), Prompt{0, prompt, ""}, k);
+    request.like = k > 0 ? texts.front().id : 0;
+    texts.push_back({engine.submit(std::move(request)), {}, 0, Printer(tokenizer, marks)});
+  }
+  return texts;
+}
+
+}  // namespace
+
+int generate(const GenerateOptions& options) {
+  Workbench bench(options.plugins);
+  json document = options.run;
+  document["workload"]["prompts"] = "(the prompt)";
+  const json run = complete_run(document, bench.registries(), "generate");
+  const auto engine = bench.engine(run, Side::speculative, "");
+  const auto tokenizer = bench.tokenizer(target_of(run), "");
+  std::vector<Text> texts = submit(*engine, run, tokenizer, read_prompt(options.prompt), options.marks);
+
+  Figures figures;
+  watch_interrupts();
+  const auto start = std::chrono::steady_clock::now();
+  while (!engine->idle() && !interrupted()) {
+    StepReport report = engine->step();
+    figures.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    for (SequenceReport& r : report.sequences) {
+      if (r.judged && figures.first < 0) figures.first = figures.seconds;
+      figures.add(r);
+      std::ranges::find(texts, r.id, &Text::id)->pieces.push_back(std::move(r));
+    }
+    for (const Sequence& q : report.finished) figures.add(q);
+    if (texts.size() == 1) texts.front().print();  // as it comes
+  }
+  for (std::size_t i = 0; i < texts.size(); ++i) {
+    if (texts.size() > 1) Printer::title(int(i) + 1);
+    texts[i].print();
+    texts[i].printer.finish();
+  }
+  figures.print();
+  return interrupted() ? kInterruptedExit : 0;
+}
+
+}  // namespace foretoken

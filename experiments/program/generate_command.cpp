@@ -1,0 +1,115 @@
+// The options of `foretoken generate`, which has most of them: each becomes a key of a run document.
+#include <algorithm>
+#include <memory>
+
+#include "experiments/program/commands.h"
+#include "experiments/program/generate.h"
+#include "experiments/sweep/sweep.h"
+#include "kernels/error.h"
+
+namespace foretoken {
+
+using nlohmann::json;
+
+namespace {
+
+struct Given {
+  GenerateOptions options;
+  std::string model, draft, drafter, verifier = "speculative_sampling", device = "auto";
+  std::vector<std::string> set;
+  int length = 4, max_new_tokens = 128, top_k = 0, threads = 0;
+  std::uint64_t seed = 1;
+  double temperature = 0, top_p = 1, min_p = 0, repetition = 1, frequency = 0, presence = 0;
+  std::vector<std::string> biases, stops;
+  int samples = 1;
+  bool ignore_eos = false, logprobs = false;
+};
+
+// "17=-100": a token and its bias.
+json biases_of(const std::vector<std::string>& given) {
+  json biases = json::object();
+  for (const std::string& g : given) {
+    const std::size_t at = g.find('=');
+    const json bias = at == std::string::npos ? json() : json::parse(g.substr(at + 1), nullptr, false);
+    if (!bias.is_number())
+      throw Error("--logit-bias " + g + ": write a token id and a number, as in --logit-bias 17=-100");
+    biases[g.substr(0, at)] = bias;
+  }
+  return biases;
+}
+
+json sampling_of(const Given& g) {
+  return {{"temperature", g.temperature},
+          {"top_k", g.top_k},
+          {"top_p", g.top_p},
+          {"min_p", g.min_p},
+          {"repetition_penalty", g.repetition},
+          {"frequency_penalty", g.frequency},
+          {"presence_penalty", g.presence},
+          {"logit_bias", biases_of(g.biases)},
+          {"samples", g.samples},
+          {"seed", g.seed},
+          {"logprobs", g.logprobs}};
+}
+
+json run_of(const Given& g) {
+  if (!g.draft.empty() && !g.drafter.empty() && g.drafter != "draft_model")
+    throw Error("--draft DIR is the drafter draft_model, so it cannot stand beside --drafter " + g.drafter +
+                "; leave one of them out");
+  json drafter{{"name", g.drafter.empty() ? "none" : g.drafter}};
+  if (!g.draft.empty()) drafter = {{"name", "draft_model"}, {"model", g.draft}};
+  json run = {{"target", {{"model", g.model}}},
+              {"drafter", drafter},
+              {"policy", {{"name", "fixed"}, {"length", g.length}}},
+              {"verifier", {{"name", g.verifier}}},
+              {"sampling", sampling_of(g)},
+              {"engine", {{"batch", std::max(1, g.samples)}, {"device", g.device}, {"threads", g.threads}}},
+              {"workload", {{"max_new_tokens", g.max_new_tokens}, {"stop", g.stops}, {"ignore_eos", g.ignore_eos}}}};
+  for (const auto& s : g.set) put_setting(run, s, "--set");
+  return run;
+}
+
+void add_sampling(CLI::App& c, Given& g) {
+  c.add_option("--temperature", g.temperature, "0: greedy")->capture_default_str();
+  c.add_option("--top-k", g.top_k, "tokens that stay; 0: all")->capture_default_str();
+  c.add_option("--top-p", g.top_p, "mass that stays")->capture_default_str();
+  c.add_option("--min-p", g.min_p, "least share of the most likely token's probability")->capture_default_str();
+  c.add_option("--repetition-penalty", g.repetition, "of tokens of the prompt or the text; 1: off")
+      ->capture_default_str();
+  c.add_option("--frequency-penalty", g.frequency, "for each time that the text has a token")->capture_default_str();
+  c.add_option("--presence-penalty", g.presence, "of tokens that the text has")->capture_default_str();
+  c.add_option("--logit-bias", g.biases, "TOKEN=BIAS, by id; -100 forbids a token")->take_all();
+  c.add_option("--stop", g.stops, "a text that ends the output")->take_all();
+  c.add_option("--samples", g.samples, "texts of the prompt, each with its own draws")->capture_default_str();
+  c.add_option("--seed", g.seed, "names the draws")->capture_default_str();
+  c.add_flag("--logprobs", g.logprobs, "the text's log-probability among the closing figures");
+}
+
+}  // namespace
+
+void add_generate(CLI::App& app, Action& action) {
+  const auto g = std::make_shared<Given>();
+  CLI::App* c = app.add_subcommand("generate", "continue a prompt, with accepted draft tokens shown");
+  c->add_option("--model", g->model, "Hugging Face directory of the target")->required();
+  c->add_option("--prompt", g->options.prompt, "the text to continue; -: from standard input")->required();
+  c->add_option("--draft", g->draft, "Hugging Face directory of a draft model");
+  c->add_option("--drafter", g->drafter, "another drafter (foretoken list)");
+  c->add_option("--length", g->length, "tokens drafted in a round")->capture_default_str();
+  c->add_option("--verifier", g->verifier, "who judges (foretoken list)")->capture_default_str();
+  c->add_option("--max-new-tokens", g->max_new_tokens, "the most tokens generated")->capture_default_str();
+  add_sampling(*c, *g);
+  c->add_option("--device", g->device, "auto, cpu, reference or cuda")->capture_default_str();
+  c->add_option("--threads", g->threads, "0: as many as the machine has")->capture_default_str();
+  add_plugins(*c, g->options.plugins);
+  c->add_option("--set", g->set, "/POINTER=VALUE, any other key of a run (foretoken keys)")->take_all();
+  c->add_flag("--ignore-eos", g->ignore_eos, "go on after the end of the text");
+  c->add_flag("--marks", g->options.marks, "brackets around accepted draft tokens");
+  c->callback([g, &action] {
+    action = [g] {
+      g->options.run = run_of(*g);
+      return generate(g->options);
+    };
+  });
+}
+
+}  // namespace foretoken

@@ -1,0 +1,185 @@
+#include "experiments/report/check_report.h"
+
+#include <algorithm>
+#include <cstdio>
+
+#include "experiments/report/machine.h"
+#include "experiments/report/table.h"
+#include "foretoken_version.h"
+
+namespace foretoken {
+
+using conformance::CheckReport;
+using conformance::KitLaw;
+using conformance::LawReport;
+using nlohmann::ordered_json;
+using Ruling = LawReport::Ruling;
+
+namespace {
+
+std::string number(const char* format, double value) {
+  char text[40];
+  std::snprintf(text, sizeof text, format, value);
+  return text;
+}
+
+bool spoke(const LawReport& r) { return r.ruling != Ruling::silent && r.asked > 0; }
+
+// The reports of some combinations about one law, as one.
+LawReport together(const std::vector<const LawReport*>& parts) {
+  LawReport all = *parts.front();
+  for (std::size_t i = 1; i < parts.size(); ++i) {
+    const LawReport& r = *parts[i];
+    const bool fresh = all.asked == 0;  // what was not asked has no measure
+    all.scenes += r.scenes, all.asked += r.asked, all.cases += r.cases, all.accepted += r.accepted,
+        all.refused += r.refused;
+    all.seconds += r.seconds;
+    if (r.asked > 0)
+      all.measure = fresh                ? r.measure
+                    : r.law == "sampled" ? std::min(all.measure, r.measure)
+                                         : std::max(all.measure, r.measure);
+    for (const auto& [what, n] : r.seen) all.seen[what] += n;
+    all.count_cut(r.cut, r.least_depth);
+    if (r.ruling == Ruling::broken || all.ruling == Ruling::holds)
+      all.ruling = r.ruling;  // broken beats not shown beats holds
+  }
+  return all;
+}
+
+// "3 scenes cut to depth 2": fewer tokens of a text were looked at than the scene's name says.
+std::string cut_of(const LawReport& r) {
+  return std::to_string(r.cut) + (r.cut == 1 ? " scene" : " scenes") + " cut to depth " +
+         std::to_string(r.least_depth) + (r.cut == 1 ? "" : " at the least");
+}
+
+std::string figure_of(const KitLaw& law, const LawReport& r, const CheckReport& report) {
+  std::string s;
+  if (law.name == "sampled" && r.asked > 0)
+    s = "p " + number("%.2g", r.measure) + " (Holm); a variation of " + number("%g", report.found) + " is found with " +
+        number("%g", 100 * report.power) + " %";
+  else if (!law.measure.empty() && r.asked > 0)
+    s = law.measure + " " + number("%.1e", r.measure);
+  if (r.cut > 0) s += (s.empty() ? "" : ", ") + cut_of(r);
+  for (const auto& [what, n] : r.seen) s += (s.empty() ? "" : ", ") + std::to_string(n) + " " + what;
+  if (r.asked < r.scenes)
+    s += (s.empty() ? "" : ", ") + std::to_string(r.scenes - r.asked) + " of " + std::to_string(r.scenes) +
+         " scenes did not begin in time";
+  return s;
+}
+
+Row row_of(const KitLaw& law, const LawReport& r, const std::string& who, const CheckReport& report) {
+  return {{Cell::of(law.name), Cell::of(std::string(conformance::name_of(r.ruling))), Cell::of(who),
+           Cell::of(double(r.cases), 0), Cell::of(law.counted), Cell::of(figure_of(law, r, report)),
+           Cell::of(r.seconds, 1)},
+          "",
+          false};
+}
+
+void add_law(const KitLaw& law, const CheckReport& report, bool details, Table& table) {
+  std::vector<const LawReport*> asked;
+  std::map<std::string, int> silent;
+  for (const LawReport& r : report.laws) {
+    if (r.law != law.name) continue;
+    if (r.ruling == Ruling::silent)
+      ++silent[r.reason];
+    else
+      asked.push_back(&r);
+  }
+  if (!asked.empty()) table.rows.push_back(row_of(law, together(asked), std::to_string(asked.size()), report));
+  if (details)
+    for (const LawReport* r : asked) table.rows.push_back(row_of(law, *r, r->subject, report));
+  for (const auto& [reason, count] : silent)
+    table.rows.push_back({{Cell::of(law.name), Cell::of(std::string(conformance::name_of(Ruling::silent))),
+                           Cell::of(std::to_string(count))},
+                          reason,
+                          false});
+}
+
+ordered_json json_of(const KitLaw& law, const LawReport& r, const CheckReport& report) {
+  ordered_json j{{"subject", r.subject}, {"verdict", conformance::name_of(r.ruling)}};
+  if (!r.reason.empty()) j["reason"] = r.reason;
+  if (!spoke(r)) return j;
+  j["scenes"] = r.asked, j["scenes_in_all"] = r.scenes, j["cases"] = r.cases;
+  if (!law.measure.empty()) j["figure"] = {{"name", law.measure}, {"value", r.measure}};
+  if (law.name == "sampled")
+    j["power"] = {{"level", report.level}, {"total_variation", report.found}, {"power", report.power}};
+  j["guesses_accepted"] = r.accepted, j["refusals"] = r.refused;
+  if (!r.seen.empty()) j["seen"] = r.seen;
+  if (r.cut > 0) j["cut"] = {{"scenes", r.cut}, {"least_depth", r.least_depth}};
+  if (!r.notes.empty()) j["notes"] = r.notes;
+  j["seconds"] = r.seconds;
+  return j;
+}
+
+// Which program on which machine was asked what, when.
+std::string heading(const Question& question) {
+  const nlohmann::json host = host_of();
+  std::string s = std::string("foretoken ") + kVersion + ", commit " + kCommit + ", " + kCompiler + ", " + kBuildType +
+                  "; " + host["cpu"].get<std::string>() + ", " + std::to_string(host["cores"].get<int>()) + " cores, " +
+                  host["os"].get<std::string>() + "; " + utc_now() + "\n" + question.command + "\n";
+  for (const PluginFile& plugin : question.plugins) s += "plugin " + plugin.path + ", hash " + plugin.hash + "\n";
+  return s;
+}
+
+std::string verdict_on_all(const CheckReport& report) {
+  const long broken = std::ranges::count(report.laws, Ruling::broken, &LawReport::ruling);
+  LawReport cut;
+  for (const LawReport& r : report.laws) cut.count_cut(r.cut, r.least_depth);
+  std::string s = std::to_string(broken) + (broken == 1 ? " law is broken" : " laws are broken");
+  if (report.holds())
+    s = report.of_all_laws ? "Every law that concerns them holds"
+                           : "The laws that were asked hold, others were not asked";
+  else if (broken == 0)
+    s = "No law is broken, but not all was shown";
+  return cut.cut > 0 ? s + ", " + cut_of(cut) : s;
+}
+
+}  // namespace
+
+std::string check_text(const CheckReport& report, const Question& question, bool details, int width) {
+  Table table{std::to_string(report.subjects.size()) +
+                  (report.subjects.size() == 1 ? " combination" : " combinations") + " of drafter, policy and verifier",
+              "",
+              {{"law", "law", "", Column::Kind::text},
+               {"verdict", "verdict", "", Column::Kind::text},
+               {"of", "of", "", Column::Kind::text},
+               {"cases", "cases", "", Column::Kind::number},
+               {"", "counted", "", Column::Kind::text},
+               {"figure", "figure", "", Column::Kind::text},
+               {"s", "seconds", "", Column::Kind::number}},
+              {}};
+  for (const KitLaw& law : conformance::kit_laws()) add_law(law, report, details, table);
+  std::string s = heading(question) + "\n";
+  if (report.subjects.size() <= 20)
+    for (const std::string& subject : report.subjects) s += "  " + subject + "\n";
+  s += "\n" + table.terminal(width) + "\n";
+  for (const KitLaw& law : conformance::kit_laws()) s += law.name + ": " + law.statement + "\n";
+  s += "\n";
+  for (const std::string& sentence : report.sentences) s += sentence + "\n";
+  return s + verdict_on_all(report) + " (" + number("%.1f", report.seconds) + " s).\n";
+}
+
+ordered_json check_json(const CheckReport& report, const Question& question) {
+  ordered_json laws = ordered_json::array(), plugins = ordered_json::array();
+  for (const PluginFile& plugin : question.plugins) plugins.push_back({{"path", plugin.path}, {"hash", plugin.hash}});
+  for (const KitLaw& law : conformance::kit_laws()) {
+    ordered_json findings = ordered_json::array();
+    for (const LawReport& r : report.laws)
+      if (r.law == law.name) findings.push_back(json_of(law, r, report));
+    laws.push_back(
+        {{"law", law.name}, {"statement", law.statement}, {"cases_count", law.counted}, {"findings", findings}});
+  }
+  return {{"schema", 1},
+          {"program", {{"version", kVersion}, {"commit", kCommit}, {"compiler", kCompiler}, {"build", kBuildType}}},
+          {"machine", machine_of(*make_cpu_backend(1))},
+          {"date", utc_now()},
+          {"command", question.command},
+          {"plugins", plugins},
+          {"seconds", report.seconds},
+          {"subjects", report.subjects},
+          {"laws", laws},
+          {"broken", report.sentences},
+          {"holds", report.holds()}};
+}
+
+}  // namespace foretoken

@@ -1,0 +1,55 @@
+#include "experiments/report/machine.h"
+
+#include <ctime>
+#include <fstream>
+#include <thread>
+
+#include <nlohmann/json.hpp>
+#include <unistd.h>
+
+#include "kernels/cpu/cpu_backend.h"
+
+namespace foretoken {
+namespace {
+
+// What follows `key` in the first line of a file that begins with it; quotes are taken off.
+std::string field(const char* file, const std::string& key, const std::string& otherwise) {
+  std::ifstream in(file);
+  for (std::string line; std::getline(in, line);) {
+    if (!line.starts_with(key)) continue;
+    const auto begin = line.find_first_not_of(" \t:=\"", key.size());
+    const auto end = line.find_last_not_of(" \t\"\n");
+    if (begin != std::string::npos && end >= begin) return line.substr(begin, end - begin + 1);
+  }
+  return otherwise;
+}
+
+}  // namespace
+
+nlohmann::json host_of() {
+  const double bytes = double(sysconf(_SC_PHYS_PAGES)) * double(sysconf(_SC_PAGESIZE));
+  return {{"cpu", field("/proc/cpuinfo", "model name", "unknown")},
+          {"cores", std::thread::hardware_concurrency()},
+          {"os", field("/etc/os-release", "PRETTY_NAME", "unknown")},
+          {"memory_gib", int(bytes / (1 << 30) + 0.5)}};
+}
+
+nlohmann::json machine_of(const Backend& backend) {
+  nlohmann::json machine = host_of();
+  const auto* const cpu = dynamic_cast<const CpuBackend*>(&backend);
+  machine.update({{"instructions", cpu ? cpu->operations().name : ""},
+                  {"device", backend.name()},
+                  {"description", backend.description()}});
+  return machine;
+}
+
+std::string utc_now() {
+  const std::time_t now = std::time(nullptr);
+  std::tm parts{};
+  gmtime_r(&now, &parts);
+  char text[32];
+  std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &parts);
+  return text;
+}
+
+}  // namespace foretoken

@@ -1,0 +1,96 @@
+// From one result line to all of its figures. The definitions of the project live here and nowhere else. Averages are
+// ratios of totals over requests and repeats; figures per prompt stand beside them and are never averaged. This room
+// must not know how a figure is shown, nor how a result was measured.
+#pragma once
+#include <string>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "experiments/report/statistics.h"
+#include "framework/engine/step_report.h"
+
+namespace foretoken {
+
+// One position of the draft, from 1. `rate`: accepted / tested. `reached`: rounds that accepted this far / all rounds.
+struct PositionFigures {
+  int position = 0;
+  double drafted = 0, tested = 0, accepted = 0;
+  double rate = 0, reached = 0;
+};
+
+struct CategoryFigures {
+  std::string name;
+  int prompts = 0;
+  Interval alpha, tau, speedup;
+};
+
+// One prompt over all repeats.
+struct PromptFigures {
+  int prompt = 0;
+  std::string category;  // empty: none
+  double alpha = 0, tau = 0, speedup = 0;
+};
+
+// One side of a run (speculation, or its baseline), over all repeats.
+struct SideFigures {
+  double tokens = 0, seconds = 0, rounds = 0, steps = 0, drafted = 0, tested = 0, accepted = 0;
+  double prompt_tokens = 0, prefix_rows = 0, preempted = 0;
+  double recorded =
+      0;  // forwards that a device recorded in order to replay them; NaN: the lines are of before that was counted
+  double tokens_per_second = 0;         // end to end
+  double decode_tokens_per_second = 0;  // of one request, after its first round
+  double ttft_ms = 0;                   // to the first token, median over requests
+  double ms_per_token = 0;              // time / tokens after the first round, totals over requests
+  Phases phases;                        // seconds
+  double overhead = 0;                  // (total - forwards) / total
+};
+
+// How a measured tau and speedup compare with the theory of chains (Leviathan 2023, arXiv 2211.17192), in which
+// positions are accepted independently with probability alpha.
+struct TheoryFigures {
+  double draft_length = 0;   // g: the fixed policy's length, else the longest draft seen
+  double mean_drafted = 0;   // drafted / rounds
+  bool full_length = false;  // rounds draft g tokens, but for the ends of sequences: mean_drafted >= .9 g
+  double tau = 0;            // full length: (1 - alpha^(g+1)) / (1 - alpha); else 1 + sum_i P(drafted >= i) alpha^i
+  double cost = 0;           // c: draft forward time per drafted token / target forward time per round, measured
+  double speedup = 0;        // tau / (1 + g c), with the mean drafted length for g where drafts are not of full length
+};
+
+struct Summary {
+  nlohmann::json line;    // without its repeats
+  std::string error;      // why there are no figures
+  std::string promise;    // exact, lossy, ...
+  bool compared = false;  // texts were compared with the baseline's
+  int compared_texts = 0, differing_texts = 0;
+
+  int repeats = 0, prompts = 0;
+  Interval alpha;        // accepted / tested, up to the first refusal
+  Interval accept_rate;  // accepted / drafted
+  Interval tau;          // tokens emitted / target forwards
+  Interval speedup;      // end-to-end tokens/s over the baseline's
+  Interval tokens_per_second;
+  double decode_speedup = 0;
+  SideFigures speculative, baseline;
+  TheoryFigures theory;
+  std::vector<double> histogram;  // rounds that accepted 0, 1, 2, ...
+  std::vector<PositionFigures> positions;
+  std::vector<CategoryFigures> categories;
+  std::vector<PromptFigures> by_prompt;
+
+  bool failed() const { return !error.empty(); }
+  const nlohmann::json& run() const { return line.at("run"); }
+};
+
+// A failed run, and a line that is not what a result line should be, come back with `error` set, so that one line never
+// hides the others; a line without a run document is an Error.
+Summary summarize(const nlohmann::json& line);
+
+// All lines; of several with one key the last counts.
+std::vector<Summary> summarize(const std::vector<nlohmann::json>& lines);
+
+// The figures under the names that tables in CSV use; what is unknown is null.
+nlohmann::json to_json(const Summary& summary);
+nlohmann::json to_json(const Interval& interval);
+
+}  // namespace foretoken

@@ -1,0 +1,104 @@
+// A summary's figures for programs.
+#include <cmath>
+
+#include "experiments/report/summary.h"
+
+namespace foretoken {
+namespace {
+
+using nlohmann::json;
+
+// JSON has no NaN.
+json finite(double x) { return std::isfinite(x) ? json(x) : json(nullptr); }
+
+json phases_json(const Phases& phases) {
+  return {{"schedule", phases.schedule},
+          {"draft_forward", phases.draft_forward},
+          {"draft_other", phases.draft_other},
+          {"target_forward", phases.target_forward},
+          {"verify", phases.verify},
+          {"deliver", phases.deliver},
+          {"total", phases.total}};
+}
+
+json side_json(const SideFigures& side) {
+  return {{"tokens", side.tokens},
+          {"seconds", side.seconds},
+          {"rounds", side.rounds},
+          {"steps", side.steps},
+          {"drafted", side.drafted},
+          {"tested", side.tested},
+          {"accepted", side.accepted},
+          {"prompt_tokens", side.prompt_tokens},
+          {"prefix_rows", side.prefix_rows},
+          {"preempted", side.preempted},
+          {"recorded", finite(side.recorded)},
+          {"tokens_per_second", finite(side.tokens_per_second)},
+          {"decode_tokens_per_second", finite(side.decode_tokens_per_second)},
+          {"ttft_ms", finite(side.ttft_ms)},
+          {"ms_per_token", finite(side.ms_per_token)},
+          {"engine_overhead", finite(side.overhead)},
+          {"phases", phases_json(side.phases)}};
+}
+
+json theory_json(const TheoryFigures& theory) {
+  return {{"draft_length", theory.draft_length}, {"mean_drafted", finite(theory.mean_drafted)},
+          {"full_length", theory.full_length},   {"tau", finite(theory.tau)},
+          {"cost_ratio", finite(theory.cost)},   {"speedup", finite(theory.speedup)}};
+}
+
+json lists_json(const Summary& summary) {
+  json positions = json::array(), categories = json::array(), prompts = json::array();
+  for (const PositionFigures& at : summary.positions)
+    positions.push_back({{"position", at.position},
+                         {"drafted", at.drafted},
+                         {"tested", at.tested},
+                         {"accepted", at.accepted},
+                         {"rate", finite(at.rate)},
+                         {"reached", finite(at.reached)}});
+  for (const CategoryFigures& category : summary.categories)
+    categories.push_back({{"category", category.name},
+                          {"prompts", category.prompts},
+                          {"alpha", to_json(category.alpha)},
+                          {"tau", to_json(category.tau)},
+                          {"speedup", to_json(category.speedup)}});
+  for (const PromptFigures& prompt : summary.by_prompt)
+    prompts.push_back({{"prompt", prompt.prompt},
+                       {"category", prompt.category.empty() ? json(nullptr) : json(prompt.category)},
+                       {"alpha", finite(prompt.alpha)},
+                       {"tau", finite(prompt.tau)},
+                       {"speedup", finite(prompt.speedup)}});
+  return {{"positions", positions}, {"categories", categories}, {"by_prompt", prompts}};
+}
+
+}  // namespace
+
+json to_json(const Interval& interval) {
+  return {{"value", finite(interval.value)}, {"low", finite(interval.low)}, {"high", finite(interval.high)}};
+}
+
+json to_json(const Summary& summary) {
+  json found = summary.line;
+  found["promise"] = summary.promise;
+  if (summary.failed()) {
+    found["error"] = summary.error;
+    return found;
+  }
+  json figures = {{"repeats", summary.repeats},
+                  {"prompts", summary.prompts},
+                  {"alpha", to_json(summary.alpha)},
+                  {"accept_rate", to_json(summary.accept_rate)},
+                  {"tau", to_json(summary.tau)},
+                  {"speedup", to_json(summary.speedup)},
+                  {"decode_speedup", finite(summary.decode_speedup)},
+                  {"tokens_per_second", to_json(summary.tokens_per_second)},
+                  {"speculative", side_json(summary.speculative)},
+                  {"baseline", side_json(summary.baseline)},
+                  {"theory", theory_json(summary.theory)},
+                  {"histogram", summary.histogram}};
+  figures.update(lists_json(summary));
+  found["figures"] = std::move(figures);
+  return found;
+}
+
+}  // namespace foretoken

@@ -1,0 +1,57 @@
+// A table of cells, and its three looks: terminal, Markdown, CSV. Knows text and numbers, not what they mean.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "experiments/report/statistics.h"
+
+namespace foretoken {
+
+struct Cell {
+  enum class Kind { empty, text, number, interval };
+  Kind kind = Kind::empty;
+  std::string text;     // kind text
+  Interval interval{};  // kind number: its value alone
+  int digits = 0;       // after the point
+  std::string mark;     // follows the figure where people read, not in CSV
+
+  static Cell of(std::string text);
+  static Cell of(double value, int digits, std::string mark = "");
+  static Cell of(const Interval& interval, int digits, std::string mark = "");
+  std::string shown() const;  // NaN is "-"
+};
+
+struct Column {
+  std::string title;    // where people read
+  std::string name;     // in CSV; an interval gives name, name_low, name_high
+  std::string meaning;  // one line for the legend; empty: it needs none
+  enum class Kind { text, number, interval } kind = Kind::number;
+};
+
+struct Row {
+  std::vector<Cell> cells;  // one per column, or fewer where a sentence follows
+  std::string sentence;     // runs through the columns that have no cell: why there are no figures
+  bool rule_before = false;
+};
+
+struct Table {
+  std::string title;
+  std::string note;  // a line under the title; may be empty
+  std::vector<Column> columns;
+  std::vector<Row> rows;
+
+  // Columns two blanks apart, numbers to the right, text to the left. Wider than `width`: the widest text column is cut
+  // with an ellipsis (figures never are), sentences are wrapped.
+  std::string terminal(int width) const;
+  std::string markdown() const;
+  // RFC 4180, full precision, unknown figures empty; a last column `error` where a row has a sentence.
+  std::string csv() const;
+};
+
+// Columns that a terminal needs for a UTF-8 text: code points, less combining ones, wide ones twice.
+int display_width(const std::string& text);
+
+// "title  meaning" lines of all columns of all tables, each once; wrapped to `width`, or a Markdown list.
+std::string legend(const std::vector<Table>& tables, int width, bool markdown);
+
+}  // namespace foretoken

@@ -1,0 +1,290 @@
+#include "experiments/report/tables.h"
+
+#include <algorithm>
+#include <set>
+
+#include "kernels/error.h"
+
+namespace foretoken {
+namespace {
+
+using nlohmann::json;
+using Kind = Column::Kind;
+
+constexpr std::size_t kPositions = 12;  // shown side by side; CSV and JSON have all
+constexpr const char* kNotFull = "~";
+
+std::vector<json> runs_of(const std::vector<Summary>& summaries) {
+  std::vector<json> runs;
+  for (const Summary& summary : summaries) runs.push_back(summary.run());
+  return runs;
+}
+
+Axes axes_of(const std::vector<Summary>& summaries) {
+  std::set<std::string> named;
+  for (const Summary& summary : summaries)
+    if (summary.line.contains("axes") && summary.line["axes"].is_object())
+      for (const auto& [pointer, value] : summary.line["axes"].items()) named.insert(pointer);
+  return Axes(runs_of(summaries), {named.begin(), named.end()});
+}
+
+Table with_axes(const View& view, std::string title, std::vector<Column> columns) {
+  Table table;
+  table.title = std::move(title);
+  table.columns = view.columns();
+  table.columns.insert(table.columns.end(), columns.begin(), columns.end());
+  return table;
+}
+
+void add(Row& row, std::vector<Cell> cells) { row.cells.insert(row.cells.end(), cells.begin(), cells.end()); }
+
+// "exact ✓, loses": what was promised, whether the texts kept it, and who is faster.
+std::string notes_of(const Summary& s) {
+  std::string found = kind_of(s.promise);
+  if (s.compared && s.differing_texts == 0) found += " ✓";
+  if (s.compared && s.differing_texts > 0)
+    found += " ✗" + std::to_string(s.differing_texts) + "/" + std::to_string(s.compared_texts);
+  const std::string who = standing(s.speedup);
+  return found + (who.empty() || found.empty() ? "" : ", ") + who;
+}
+
+std::string theory_mark(const Summary& s) { return s.theory.full_length ? "" : kNotFull; }
+
+std::string counted(std::size_t n, const std::string& noun) {
+  return std::to_string(n) + " " + noun + (n == 1 ? "" : "s");
+}
+
+// Of runs that differ in their policy alone, the one that drafted the most positions.
+std::vector<std::size_t> longest_of(const View& view) {
+  std::vector<std::size_t> found;
+  for (std::size_t i = 0; i < view.cells.size(); ++i) {
+    if (view.cells[i].positions.empty()) continue;
+    const auto alike = [&](std::size_t j) {
+      return view.axes.equal(view.cells[i].run(), view.cells[j].run(), view.axes.outside_policy());
+    };
+    const auto known = std::ranges::find_if(found, alike);
+    if (known == found.end())
+      found.push_back(i);
+    else if (view.cells[i].positions.size() > view.cells[*known].positions.size())
+      *known = i;
+  }
+  return found;
+}
+
+// "abc", or "several commits".
+std::string common(const std::set<std::string>& values, const std::string& noun) {
+  return values.empty() ? "" : values.size() == 1 ? *values.begin() : "several " + noun;
+}
+
+}  // namespace
+
+std::string kind_of(const std::string& promise) { return promise.substr(0, promise.find_first_of(",:")); }
+
+std::string standing(const Interval& speedup) {
+  if (!speedup.known() || speedup.low > 1) return "";
+  return speedup.high < 1 ? "loses" : "unclear";
+}
+
+View::View(const std::vector<json>& lines) : View(of(summarize(lines))) {}
+
+View View::of(std::vector<Summary> summaries) {
+  if (summaries.empty())
+    throw Error("there are no results to show: the file holds no line; `foretoken run FILE.json` writes some");
+  Axes axes = axes_of(summaries);
+  std::vector<Summary> ordered;
+  for (const std::size_t i : axes.order(runs_of(summaries))) ordered.push_back(std::move(summaries[i]));
+  return View(std::move(ordered), std::move(axes));
+}
+
+View::View(std::vector<Summary> summaries, Axes axes_of_them)
+    : cells(std::move(summaries)), axes(std::move(axes_of_them)) {
+  const Summary* first = nullptr;
+  for (const Summary& s : cells) {
+    if (s.failed()) continue;
+    mixed_ |= first && kind_of(first->promise) != kind_of(s.promise);
+    first = &s;
+  }
+}
+
+std::vector<Column> View::columns() const {
+  std::vector<Column> found = axes.table_columns();
+  if (mixed_)
+    found.push_back(
+        {"output", "promise", "what the verifier promises; lossy: another text than plain decoding's", Kind::text});
+  return found;
+}
+
+std::vector<Cell> View::promise(std::size_t i) const {
+  if (!mixed_) return {};
+  return {Cell::of(cells[i].promise.empty() ? "-" : kind_of(cells[i].promise))};
+}
+
+std::string View::origin() const {
+  std::set<std::string> commits, machines, laws;
+  std::set<int> repeats, prompts;
+  const auto shared = std::ranges::count_if(
+      cells, [](const Summary& s) { return !s.failed() && s.line.value("shared_baseline", json()) == true; });
+  for (const Summary& s : cells) {
+    const json machine = s.line.value("machine", json::object());
+    if (s.line.contains("commit") && s.line["commit"].is_string()) commits.insert(s.line["commit"]);
+    if (machine.is_object() && machine.contains("cpu") && machine["cpu"].is_string())
+      machines.insert(machine["cpu"].get<std::string>() +
+                      (machine.contains("cores") ? " (" + machine["cores"].dump() + " cores)" : ""));
+    if (s.failed()) continue;
+    if (kind_of(s.promise) != "exact" && !s.promise.empty()) laws.insert(s.promise);
+    repeats.insert(s.repeats);
+    prompts.insert(s.prompts);
+  }
+  std::string found = counted(cells.size(), "run");
+  if (!repeats.empty())
+    found += " of " + counted(*prompts.begin(), "prompt") + (prompts.size() > 1 ? " or more" : "") + " in " +
+             counted(*repeats.begin(), "alternation") + (repeats.size() > 1 ? " or more" : "") + " with the baseline";
+  for (const std::string& part : {common(machines, "machines"), common(commits, "commits")})
+    if (!part.empty()) found += "; " + part;
+  found += ".";
+  if (shared > 0)
+    found += " Baselines of " + counted(std::size_t(shared), "run") +
+             " were shared with other runs (--share-baselines), not measured in alternation.";
+  for (const std::string& law : laws) found += " Not plain decoding's law: " + law + ".";
+  return found;
+}
+
+std::string View::models() const {
+  std::string found;
+  bool made = false;
+  for (const char* room : {"target", "drafter"}) {
+    std::set<std::string> texts;
+    for (const Summary& s : cells) {
+      const json& run = s.run();
+      const json text = told(run, "/" + std::string(room) + "/model");
+      if (!text.is_string()) continue;
+      texts.insert(text);
+      made |= text != run[room]["model"];
+    }
+    for (bool first = true; const std::string& text : texts) {
+      found += !first ? ", " : std::string(found.empty() ? "" : "; ") + room + ": ";
+      found += text, first = false;
+    }
+  }
+  return made ? found : "";
+}
+
+Row View::start(std::size_t i) const {
+  Row row;
+  row.cells = axes.cells(cells[i].run());
+  for (Cell& cell : promise(i)) row.cells.push_back(std::move(cell));
+  row.sentence = cells[i].error;
+  std::vector<std::size_t> group;
+  for (std::size_t axis = 0; axis + 1 < axes.columns().size(); ++axis) group.push_back(axis);
+  row.rule_before = i > 0 && !axes.equal(cells[i - 1].run(), cells[i].run(), group);
+  return row;
+}
+
+Table main_table(const View& view) {
+  Table table = with_axes(
+      view, "Acceptance and speed",
+      {{"alpha", "alpha", "accepted / tested draft tokens, up to the first refusal"},
+       {"accept", "accept_rate", "accepted / drafted tokens"},
+       {"tau", "tau", "tokens emitted per target forward"},
+       {"theory", "tau_theory",
+        "tau by alpha and the draft length g, if positions were independent: (1 - alpha^(g+1)) / (1 - alpha); "
+        "~ where drafts are often shorter than g: 1 + sum over i of P(drafted >= i) alpha^i"},
+       {"tok/s", "tokens_per_second", "tokens per second end to end, with speculation"},
+       {"plain", "baseline_tokens_per_second", "the same without, measured in alternation"},
+       {"ttft", "ttft_ms", "milliseconds to the first token, median"},
+       {"speedup [95 %]", "speedup", "tok/s over plain, with the interval of a bootstrap over prompts and alternations",
+        Kind::interval},
+       {"notes", "notes",
+        "what the output promises; ✓ all texts equal the baseline's, ✗ how many differ; loses: slower than plain "
+        "decoding; unclear: the interval holds 1",
+        Kind::text}});
+  table.note = view.origin();
+  for (std::size_t i = 0; i < view.cells.size(); ++i) {
+    const Summary& s = view.cells[i];
+    Row row = view.start(i);
+    if (!s.failed())
+      add(row, {Cell::of(s.alpha.value, 2), Cell::of(s.accept_rate.value, 2), Cell::of(s.tau.value, 2),
+                Cell::of(s.theory.tau, 2, theory_mark(s)), Cell::of(s.tokens_per_second.value, 1),
+                Cell::of(s.baseline.tokens_per_second, 1), Cell::of(s.speculative.ttft_ms, 1), Cell::of(s.speedup, 2),
+                Cell::of(notes_of(s))});
+    table.rows.push_back(std::move(row));
+  }
+  return table;
+}
+
+Table theory_table(const View& view) {
+  Table table =
+      with_axes(view, "Theory beside measurement",
+                {{"alpha [95 %]", "alpha", "", Kind::interval},
+                 {"tau [95 %]", "tau", "", Kind::interval},
+                 {"theory", "tau_theory", ""},
+                 {"g", "mean_drafted", "tokens drafted per round, on average"},
+                 {"c", "cost_ratio", "draft forward time per drafted token / target forward time per round"},
+                 {"predicted", "speedup_theory",
+                  "theory / (1 + g c), which takes a target forward to cost the same for one row and for g + 1"},
+                 {"speedup", "speedup", "measured, end to end"},
+                 {"decode", "decode_speedup", "measured, after each request's first round"}});
+  for (std::size_t i = 0; i < view.cells.size(); ++i) {
+    const Summary& s = view.cells[i];
+    if (s.failed()) continue;
+    Row row = view.start(i);
+    add(row,
+        {Cell::of(s.alpha, 2), Cell::of(s.tau, 2), Cell::of(s.theory.tau, 2, theory_mark(s)),
+         Cell::of(s.theory.mean_drafted, 2), Cell::of(s.theory.cost, 3), Cell::of(s.theory.speedup, 2, theory_mark(s)),
+         Cell::of(s.speedup.value, 2), Cell::of(s.decode_speedup, 2)});
+    table.rows.push_back(std::move(row));
+  }
+  return table;
+}
+
+std::vector<Table> position_tables(const View& view) {
+  const std::vector<std::size_t> longest = longest_of(view);
+  std::size_t most = 0;
+  for (const std::size_t i : longest) most = std::max(most, view.cells[i].positions.size());
+  std::vector<Column> columns;
+  for (std::size_t i = 1; i <= std::min(most, kPositions); ++i)
+    columns.push_back({std::to_string(i), "position_" + std::to_string(i), ""});
+  const std::string which = longest.size() < view.cells.size() ? " (each group's longest drafts)" : "";
+  std::vector<Table> tables = {
+      with_axes(view, "Acceptance by position: accepted / tested there" + which, columns),
+      with_axes(view, "Acceptance by position: rounds that accepted this far / all rounds" + which, columns)};
+  for (std::size_t t = 0; t < tables.size(); ++t) {
+    if (most > kPositions) tables[t].note = "Positions above " + std::to_string(kPositions) + " are in CSV and JSON.";
+    for (const std::size_t i : longest) {
+      Row row = view.start(i);
+      row.rule_before = false;
+      for (const PositionFigures& at : view.cells[i].positions)
+        if (std::size_t(at.position) <= kPositions) add(row, {Cell::of(t == 0 ? at.rate : at.reached, 2)});
+      tables[t].rows.push_back(std::move(row));
+    }
+  }
+  return tables;
+}
+
+Table category_table(const View& view, bool fastest_alone) {
+  std::set<std::size_t> shown;
+  for (const Best& best : best_of(view)) shown.insert(best.cell);
+  const bool choice = fastest_alone && !view.axes.of_policy().empty();
+  Table table = with_axes(view, choice ? "By category (each group's fastest row alone)" : "By category",
+                          {{"category", "category", "", Kind::text},
+                           {"prompts", "prompts", ""},
+                           {"alpha [95 %]", "alpha", "", Kind::interval},
+                           {"tau [95 %]", "tau", "", Kind::interval},
+                           {"speedup [95 %]", "speedup", "", Kind::interval},
+                           {"notes", "notes", "", Kind::text}});
+  for (std::size_t i = 0; i < view.cells.size(); ++i) {
+    if (choice && !shown.contains(i)) continue;
+    bool first = true;
+    for (const CategoryFigures& category : view.cells[i].categories) {
+      Row row = view.start(i);
+      row.rule_before = first && !table.rows.empty();
+      first = false;
+      add(row, {Cell::of(category.name), Cell::of(category.prompts, 0), Cell::of(category.alpha, 2),
+                Cell::of(category.tau, 2), Cell::of(category.speedup, 2), Cell::of(standing(category.speedup))});
+      table.rows.push_back(std::move(row));
+    }
+  }
+  return table;
+}
+
+}  // namespace foretoken

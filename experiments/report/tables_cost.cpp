@@ -1,0 +1,184 @@
+// Tables of what speculation costs and which length pays: phases, best lengths; and those that hold every figure, for
+// CSV.
+#include <algorithm>
+#include <cstdio>
+
+#include "experiments/report/tables.h"
+
+namespace foretoken {
+namespace {
+
+using Kind = Column::Kind;
+
+void add(Row& row, std::vector<Cell> cells) { row.cells.insert(row.cells.end(), cells.begin(), cells.end()); }
+
+// Milliseconds per step and their share of all.
+Cell part(double seconds, const SideFigures& side) {
+  char share[16];
+  std::snprintf(share, sizeof share, " %3.0f%%", 100 * seconds / side.phases.total);
+  return Cell::of(1000 * seconds / side.steps, 2, share);
+}
+
+std::string policy_label(const View& view, std::size_t cell) {
+  std::string found;
+  for (const std::size_t axis : view.axes.of_policy())
+    found += (found.empty() ? "" : " ") + view.axes.cell(axis, view.cells[cell].run()).shown();
+  return found;
+}
+
+std::string text_of(const Summary& s, const char* key) {
+  return s.line.contains(key) && s.line[key].is_string() ? s.line[key].get<std::string>() : "";
+}
+
+struct Figure {
+  std::string name;
+  Kind kind;
+  Cell (*cell)(const Summary&);
+};
+
+// All of a run, in CSV. The key comes first: a failed run has nothing else.
+const std::vector<Figure> kFigures = {
+    {"key", Kind::text, [](const Summary& s) { return Cell::of(text_of(s, "key")); }},
+    {"repeats", Kind::number, [](const Summary& s) { return Cell::of(s.repeats, 0); }},
+    {"prompts", Kind::number, [](const Summary& s) { return Cell::of(s.prompts, 0); }},
+    {"alpha", Kind::interval, [](const Summary& s) { return Cell::of(s.alpha, 4); }},
+    {"accept_rate", Kind::interval, [](const Summary& s) { return Cell::of(s.accept_rate, 4); }},
+    {"tau", Kind::interval, [](const Summary& s) { return Cell::of(s.tau, 4); }},
+    {"tau_theory", Kind::number, [](const Summary& s) { return Cell::of(s.theory.tau, 4); }},
+    {"mean_drafted", Kind::number, [](const Summary& s) { return Cell::of(s.theory.mean_drafted, 4); }},
+    {"full_length", Kind::number, [](const Summary& s) { return Cell::of(s.theory.full_length, 0); }},
+    {"cost_ratio", Kind::number, [](const Summary& s) { return Cell::of(s.theory.cost, 4); }},
+    {"speedup", Kind::interval, [](const Summary& s) { return Cell::of(s.speedup, 4); }},
+    {"speedup_theory", Kind::number, [](const Summary& s) { return Cell::of(s.theory.speedup, 4); }},
+    {"decode_speedup", Kind::number, [](const Summary& s) { return Cell::of(s.decode_speedup, 4); }},
+    {"tokens_per_second", Kind::interval, [](const Summary& s) { return Cell::of(s.tokens_per_second, 2); }},
+    {"baseline_tokens_per_second", Kind::number,
+     [](const Summary& s) { return Cell::of(s.baseline.tokens_per_second, 2); }},
+    {"ttft_ms", Kind::number, [](const Summary& s) { return Cell::of(s.speculative.ttft_ms, 3); }},
+    {"baseline_ttft_ms", Kind::number, [](const Summary& s) { return Cell::of(s.baseline.ttft_ms, 3); }},
+    {"ms_per_token", Kind::number, [](const Summary& s) { return Cell::of(s.speculative.ms_per_token, 3); }},
+    {"baseline_ms_per_token", Kind::number, [](const Summary& s) { return Cell::of(s.baseline.ms_per_token, 3); }},
+    {"engine_overhead", Kind::number, [](const Summary& s) { return Cell::of(s.speculative.overhead, 4); }},
+    {"preempted", Kind::number, [](const Summary& s) { return Cell::of(s.speculative.preempted, 0); }},
+    {"recorded", Kind::number, [](const Summary& s) { return Cell::of(s.speculative.recorded, 0); }},
+    {"promised", Kind::text, [](const Summary& s) { return Cell::of(s.promise); }},
+    {"compared_texts", Kind::number, [](const Summary& s) { return Cell::of(s.compared_texts, 0); }},
+    {"differing_texts", Kind::number, [](const Summary& s) { return Cell::of(s.differing_texts, 0); }},
+    {"commit", Kind::text, [](const Summary& s) { return Cell::of(text_of(s, "commit")); }}};
+
+}  // namespace
+
+Table phase_table(const View& view) {
+  Table table;
+  table.title = "Time of a step";
+  table.columns = view.columns();
+  const std::vector<Column> columns = {
+      {"step ms", "step_ms",
+       "milliseconds per step, all requests of the batch together; then its parts, and their share of it"},
+      {"draft", "draft_ms", "drafters' forwards, laws and draws"},
+      {"target", "target_ms", "the target's forward"},
+      {"verify", "verify_ms", "the target's laws and the verifier"},
+      {"host", "host_ms", "scheduling, books and the rest"},
+      {"over %", "overhead_percent", "share of the step outside forwards, per cent"},
+      {"plain ms", "baseline_step_ms", "milliseconds per step of the baseline"},
+      {"plain %", "baseline_overhead_percent", "its share outside forwards"}};
+  table.columns.insert(table.columns.end(), columns.begin(), columns.end());
+  const auto percent = [](double share) { return Cell::of(100 * share, 1); };
+  for (std::size_t i = 0; i < view.cells.size(); ++i) {
+    const SideFigures &side = view.cells[i].speculative, &plain = view.cells[i].baseline;
+    const Phases& p = side.phases;
+    const double draft = p.draft_forward + p.draft_other;
+    if (view.cells[i].failed()) continue;
+    Row row = view.start(i);
+    add(row, {Cell::of(1000 * p.total / side.steps, 2), part(draft, side), part(p.target_forward, side),
+              part(p.verify, side), part(p.total - draft - p.target_forward - p.verify, side), percent(side.overhead),
+              Cell::of(1000 * plain.phases.total / plain.steps, 2), percent(plain.overhead)});
+    table.rows.push_back(std::move(row));
+  }
+  return table;
+}
+
+std::vector<Best> best_of(const View& view) {
+  std::vector<Best> found;
+  const std::vector<std::size_t> group = view.axes.outside_policy();
+  const auto alike = [&](std::size_t a, std::size_t b) {
+    return view.axes.equal(view.cells[a].run(), view.cells[b].run(), group);
+  };
+  const auto speedup = [&](std::size_t i) { return view.cells[i].speedup; };
+  for (std::size_t i = 0; i < view.cells.size(); ++i) {
+    if (view.cells[i].failed() || !speedup(i).known()) continue;
+    const auto best = std::ranges::find_if(found, [&](const Best& b) { return alike(b.cell, i); });
+    if (best == found.end())
+      found.push_back({i, {}});
+    else if (speedup(i).value > speedup(best->cell).value)
+      best->cell = i;
+  }
+  for (Best& best : found)
+    for (std::size_t i = 0; i < view.cells.size(); ++i)
+      if (i != best.cell && alike(i, best.cell) && !view.cells[i].failed() && speedup(i).overlaps(speedup(best.cell)))
+        best.as_good.push_back(i);
+  return found;
+}
+
+Table best_table(const View& view) {
+  Table table;
+  table.title = "Best draft length";
+  const std::vector<Column> opening = view.columns();
+  for (const std::size_t axis : view.axes.outside_policy()) table.columns.push_back(opening[axis]);
+  if (view.mixed()) table.columns.push_back(opening.back());
+  std::string name;
+  for (const std::size_t axis : view.axes.of_policy())
+    name += (name.empty() ? "" : " ") + view.axes.columns()[axis].title;
+  const std::vector<Column> columns = {
+      {"best " + name, "best", "the fastest one", Kind::text},
+      {"speedup [95 %]", "speedup", "", Kind::interval},
+      {"alpha", "alpha", ""},
+      {"tau", "tau", ""},
+      {"no clear difference", "as_good", "others whose speedup intervals overlap the best one's", Kind::text},
+      {"notes", "notes", "", Kind::text}};
+  table.columns.insert(table.columns.end(), columns.begin(), columns.end());
+  for (const Best& best : best_of(view)) {
+    const Summary& s = view.cells[best.cell];
+    Row row;
+    for (const std::size_t axis : view.axes.outside_policy()) row.cells.push_back(view.axes.cell(axis, s.run()));
+    add(row, view.promise(best.cell));
+    std::string others;
+    for (const std::size_t i : best.as_good) others += (others.empty() ? "" : ", ") + policy_label(view, i);
+    add(row, {Cell::of(policy_label(view, best.cell)), Cell::of(s.speedup, 2), Cell::of(s.alpha.value, 2),
+              Cell::of(s.tau.value, 2), Cell::of(others), Cell::of(standing(s.speedup))});
+    table.rows.push_back(std::move(row));
+  }
+  return table;
+}
+
+Table figures_table(const View& view) {
+  Table table;
+  table.title = "Every figure";
+  table.columns = view.columns();
+  for (const Figure& figure : kFigures) table.columns.push_back({figure.name, figure.name, "", figure.kind});
+  for (std::size_t i = 0; i < view.cells.size(); ++i) {
+    Row row = view.start(i);
+    for (const Figure& figure : kFigures)
+      if (!view.cells[i].failed() || figure.name == kFigures[0].name) row.cells.push_back(figure.cell(view.cells[i]));
+    table.rows.push_back(std::move(row));
+  }
+  return table;
+}
+
+Table every_position_table(const View& view) {
+  Table table;
+  table.title = "Acceptance by position";
+  table.columns = view.columns();
+  for (const char* name : {"position", "drafted", "tested", "accepted", "rate", "reached"})
+    table.columns.push_back({name, name, ""});
+  for (std::size_t i = 0; i < view.cells.size(); ++i)
+    for (const PositionFigures& at : view.cells[i].positions) {
+      Row row = view.start(i);
+      add(row, {Cell::of(at.position, 0), Cell::of(at.drafted, 0), Cell::of(at.tested, 0), Cell::of(at.accepted, 0),
+                Cell::of(at.rate, 4), Cell::of(at.reached, 4)});
+      table.rows.push_back(std::move(row));
+    }
+  return table;
+}
+
+}  // namespace foretoken

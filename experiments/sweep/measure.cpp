@@ -1,0 +1,167 @@
+#include "experiments/sweep/measure.h"
+
+#include <chrono>
+#include <numeric>
+#include <optional>
+#include <unordered_map>
+
+#include "kernels/error.h"
+
+namespace foretoken {
+
+using nlohmann::json;
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+double seconds(Clock::duration d) { return std::chrono::duration<double>(d).count(); }
+
+struct Service {
+  Clock::time_point submitted, first, finished;
+  double share = 0;
+  long tokens = 0, first_tokens = 0, rounds = 0, drafted = 0, tested = 0, accepted = 0, prompt_tokens = 0;
+  std::optional<double> log_probability;  // of its text, if asked for
+  bool started = false;
+  Finish finish = Finish::running;
+};
+
+void count(std::vector<long>& at, int positions) {
+  if (int(at.size()) < positions) at.resize(std::size_t(positions), 0);
+  for (int i = 0; i < positions; ++i) ++at[std::size_t(i)];
+}
+
+json to_json(const Job& job, const Service& s) {
+  json request = {{"prompt", job.prompt},
+                  {"category", job.category.empty() ? json() : json(job.category)},
+                  {"prompt_tokens", s.prompt_tokens},
+                  {"tokens", s.tokens},
+                  {"first_tokens", s.first_tokens},
+                  {"seconds", seconds(s.finished - s.submitted)},
+                  {"share_seconds", s.share},
+                  {"decode_seconds", seconds(s.finished - s.first)},
+                  {"ttft", seconds(s.first - s.submitted)},
+                  {"rounds", s.rounds},
+                  {"drafted", s.drafted},
+                  {"tested", s.tested},
+                  {"accepted", s.accepted},
+                  {"finish", name_of(s.finish)}};
+  if (s.log_probability) request["log_probability"] = *s.log_probability;
+  return request;
+}
+
+json to_json(const Phases& p) {
+  return {{"schedule", p.schedule},
+          {"draft_forward", p.draft_forward},
+          {"draft_other", p.draft_other},
+          {"target_forward", p.target_forward},
+          {"verify", p.verify},
+          {"deliver", p.deliver},
+          {"total", p.total}};
+}
+
+// Adds up what the steps report.
+class Books {
+ public:
+  explicit Books(const std::vector<Job>& jobs) : jobs_(jobs), services_(jobs.size()), texts_(jobs.size()) {}
+
+  void submitted(std::size_t job, SequenceId id) {
+    job_of_[id] = job;
+    services_[job].submitted = Clock::now();
+    services_[job].prompt_tokens = long(jobs_[job].request.prompt.size());
+  }
+
+  void step(const StepReport& report, double wall) {
+    const auto now = Clock::now();
+    ++steps_, rows_ += report.rows, preempted_ += report.preempted, recorded_ += report.recorded,
+        phases_ += report.phases;
+    for (const SequenceReport& r : report.sequences) {
+      Service& s = services_[job_of_.at(r.id)];
+      s.share += wall / double(report.sequences.size());
+      if (!r.judged) continue;
+      ++s.rounds, s.drafted += r.drafted, s.tested += r.tested(), s.accepted += r.accepted,
+          s.tokens += long(r.emitted.size());
+      count(drafted_at_, r.depth), count(tested_at_, r.tested()), count(accepted_at_, r.accepted);
+      if (int(histogram_.size()) <= r.accepted) histogram_.resize(std::size_t(r.accepted + 1), 0);
+      ++histogram_[std::size_t(r.accepted)];
+      if (!std::exchange(s.started, true)) s.first = now, s.first_tokens = s.tokens;
+    }
+    for (const Sequence& q : report.finished) {
+      const std::size_t job = job_of_.at(q.id);
+      services_[job].finished = now, services_[job].finish = q.finish;
+      if (q.sampling.logprobs)
+        services_[job].log_probability = std::accumulate(q.logprobs.begin(), q.logprobs.end(), 0.0);
+      texts_[job].assign(q.tokens.begin() + q.prompt_length, q.tokens.end());
+      ++finished_;
+    }
+  }
+
+  std::size_t finished() const { return finished_; }
+
+  Measured close(double wall, std::uint64_t prefix_rows) {
+    json measure{{"seconds", wall},
+                 {"steps", steps_},
+                 {"rows", rows_},
+                 {"histogram", histogram_},
+                 {"drafted_at", drafted_at_},
+                 {"tested_at", tested_at_},
+                 {"accepted_at", accepted_at_},
+                 {"preempted", preempted_},
+                 {"recorded", recorded_},
+                 {"prefix_rows", prefix_rows},
+                 {"phases", to_json(phases_)},
+                 {"requests", json::array()}};
+    for (std::size_t i = 0; i < services_.size(); ++i) measure["requests"].push_back(to_json(jobs_[i], services_[i]));
+    for (const char* key : {"tokens", "rounds", "drafted", "tested", "accepted", "prompt_tokens"}) {
+      long total = 0;
+      for (const json& r : measure["requests"]) total += r[key].get<long>();
+      measure[key] = total;
+    }
+    return {std::move(measure), std::move(texts_)};
+  }
+
+ private:
+  const std::vector<Job>& jobs_;
+  std::vector<Service> services_;
+  std::vector<std::vector<Token>> texts_;
+  std::unordered_map<SequenceId, std::size_t> job_of_;
+  Phases phases_;
+  std::vector<long> histogram_, drafted_at_, tested_at_, accepted_at_;
+  long steps_ = 0, rows_ = 0, preempted_ = 0, recorded_ = 0;
+  std::size_t finished_ = 0;
+};
+
+// `first`: the request of which it is another sample; 0: none.
+SequenceId submit(Engine& engine, const Job& job, SequenceId first) {
+  try {
+    Request request = job.request;
+    request.like = first;
+    return engine.submit(std::move(request));
+  } catch (const Error& e) {
+    throw Error("prompt " + std::to_string(job.prompt + 1) + " of the workload: " + e.what());
+  }
+}
+
+}  // namespace
+
+Measured measure(Engine& engine, const std::vector<Job>& jobs, int at_once,
+                 const std::function<void(double)>& after_step) {
+  Books books(jobs);
+  std::vector<SequenceId> ids;
+  const std::uint64_t prefix_before = engine.target().cache().prefix_rows_reused();
+  const auto start = Clock::now();
+  auto last = start;
+  for (std::size_t next = 0; books.finished() < jobs.size();) {
+    for (; next < jobs.size() && next - books.finished() < std::size_t(at_once); ++next) {
+      const int first = jobs[next].first;
+      ids.push_back(submit(engine, jobs[next], first >= 0 ? ids[std::size_t(first)] : 0));
+      books.submitted(next, ids.back());
+    }
+    const StepReport report = engine.step();
+    const auto now = Clock::now();
+    books.step(report, seconds(now - std::exchange(last, now)));
+    after_step(double(books.finished()) / double(jobs.size()));
+  }
+  return books.close(seconds(Clock::now() - start), engine.target().cache().prefix_rows_reused() - prefix_before);
+}
+
+}  // namespace foretoken

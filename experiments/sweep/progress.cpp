@@ -1,0 +1,55 @@
+#include "experiments/sweep/progress.h"
+
+#include <algorithm>
+#include <cstdio>
+
+#include <unistd.h>
+
+namespace foretoken {
+namespace {
+
+std::string clock(double seconds) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%d:%02d", int(seconds) / 60, int(seconds) % 60);
+  return text;
+}
+
+}  // namespace
+
+Progress::Progress(std::string title, int total, int kept, bool quiet)
+    : title_(std::move(title)),
+      total_(std::max(total, 1)),
+      kept_(kept),
+      quiet_(quiet),
+      terminal_(isatty(STDERR_FILENO)) {}
+
+Progress::~Progress() { clear(); }
+
+void Progress::clear() {
+  if (terminal_ && shown_) std::fputs("\r\033[K", stderr);
+  shown_ = false;
+}
+
+void Progress::show(int done, const std::string& note, double fraction) {
+  const auto now = std::chrono::steady_clock::now();
+  const double since = std::chrono::duration<double>(now - last_).count();
+  if (quiet_ || (terminal_ ? since < 0.1 : (done == last_done_ || (since < 15 && done != total_)))) return;
+  last_ = now, last_done_ = done, shown_ = true;
+  const double part = std::min(1.0, (done + std::clamp(fraction, 0.0, 1.0)) / total_);
+  const double elapsed = std::chrono::duration<double>(now - start_).count();
+  const double worked = total_ * part - kept_;  // runs, in units of one
+  const std::string left =
+      worked > 0.05 && done < total_ ? clock(elapsed * (1 - part) * total_ / worked) + " left" : "";
+  if (!terminal_) {
+    std::fprintf(stderr, "%s: %d of %d runs%s%s\n", title_.c_str(), done, total_, left.empty() ? "" : ", ",
+                 left.c_str());
+    return;
+  }
+  std::string bar;
+  for (int i = 0; i < 24; ++i) bar += i < int(part * 24) ? "█" : "░";
+  std::fprintf(stderr, "\r\033[K%s %s %d/%d  %s  %.40s", title_.c_str(), bar.c_str(), done, total_, left.c_str(),
+               note.c_str());
+  std::fflush(stderr);
+}
+
+}  // namespace foretoken

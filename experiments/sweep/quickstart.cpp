@@ -1,0 +1,127 @@
+#include "experiments/sweep/quickstart.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <map>
+
+#include <spdlog/spdlog.h>
+
+#include "experiments/report/report.h"
+#include "experiments/report/results.h"
+#include "experiments/sweep/interrupt.h"
+#include "experiments/sweep/run_document.h"
+#include "experiments/sweep/runner.h"
+#include "foretoken_version.h"
+
+namespace foretoken {
+
+using nlohmann::json;
+
+namespace {
+
+constexpr int kFamilies = 6, kFewestPrompts = 18, kFewestTokens = 16, kTokens = 64;
+constexpr double kProbeSeconds = 8;  // for the first measurement
+constexpr double kLoading = 0.06;    // of the time: engines, warm-ups, tables
+constexpr double kSlack = 0.5;  // three alternations should take so much of a run's time: more follow if they do, and
+                                // if a neighbour slows the machine down it is still enough
+
+double since(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+json resized(json run, const Size& size) {
+  run["workload"]["limit"] = size.prompts, run["workload"]["max_new_tokens"] = size.max_new_tokens;
+  return run;
+}
+
+// Seconds of one request of one side, when `tokens` are generated for each of six prompts, one per family.
+double probe(const json& run, Side side, int tokens, Workbench& bench) {
+  auto jobs = jobs_of(resized(run, {kFamilies, tokens}), bench, "");
+  jobs.resize(std::min(jobs.size(), std::size_t(2 * kFamilies)));
+  const auto engine = bench.engine(run, side, "");
+  const auto start = std::chrono::steady_clock::now();
+  measure(*engine, jobs, run.at("engine").at("batch"), [](double) { check_interrupt(); });
+  return since(start) / double(jobs.size());
+}
+
+// Runs that cost about the same, since they differ in the draft length or the temperature alone, share one measurement:
+// the middle one of four lengths at temperature 1, where fewer drafts stand.
+Costs measure_costs(const std::vector<Run>& runs, Workbench& bench) {
+  const auto of = [](const Run& r, const char* pointer) { return r.document.at(json::json_pointer(pointer)); };
+  probe(runs.front().document, Side::baseline, 1, bench);  // loads the target, wakes the threads
+  const double token = probe(runs.front().document, Side::baseline, 4, bench) / 4;
+  std::map<std::string, double> known;
+  Costs costs;
+  costs.max_new_tokens = std::clamp(int(kProbeSeconds / (8 * kFamilies * token)), 8, kTokens);
+  for (const Run& run : runs) {
+    if (of(run, "/sampling/temperature") == 0) continue;
+    const std::string batch = of(run, "/engine/batch").dump();
+    const std::string drafted =
+        of(run, "/drafter/name").dump() + batch + (of(run, "/policy/length") > 2 ? " long" : " short");
+    if (!known.contains(batch)) known[batch] = probe(run.document, Side::baseline, costs.max_new_tokens, bench);
+    if (!known.contains(drafted)) known[drafted] = probe(run.document, Side::speculative, costs.max_new_tokens, bench);
+    costs.request_by_request += 2 * (known[batch] + known[drafted]);  // at both temperatures
+  }
+  return costs;
+}
+
+// On a device of which equal texts are not asked, they may differ where two tokens are nearly as probable.
+void tell_agreement(const SweepOutcome& outcome) {
+  long compared = 0, different = 0;
+  for (const json& line : outcome.lines) {
+    compared += line["agreement"]["compared_texts"].get<long>();
+    different += line["agreement"]["differing_texts"].get<long>();
+  }
+  if (different == 0)
+    spdlog::info("every greedy text was equal to plain decoding's, token for token");
+  else
+    spdlog::warn("{} of {} greedy texts differ from plain decoding's, since this device's numerics are \"fast\"",
+                 different, compared);
+}
+
+}  // namespace
+
+Size size_for(const Costs& costs, double seconds, int most) {
+  const double requests = seconds / (kAlternations * costs.request_by_request);  // per measure, of so many tokens
+  if (requests < kFewestPrompts || costs.max_new_tokens < kTokens)
+    return {kFewestPrompts, std::clamp(int(costs.max_new_tokens * requests / kFewestPrompts), kFewestTokens, kTokens)};
+  return {std::clamp(int(requests) / kFamilies * kFamilies, kFewestPrompts, most), costs.max_new_tokens};
+}
+
+int quickstart(const QuickstartOptions& options) {
+  watch_interrupts();
+  const auto start = std::chrono::steady_clock::now();
+  const std::filesystem::path root = kSourceDirectory, file = root / "experiments/configs/quickstart.json";
+  const auto document = read_document(file);
+  std::vector<std::string> settings{"/engine/device=" + options.device};
+  Workbench bench;
+  const std::vector<Run> plan = expand(document, settings, bench.registries(), file.string());
+  const int most = int(read_prompts(locate(plan.front().document.at("workload").at("prompts"))).size());
+  const Costs costs = measure_costs(plan, bench);
+  const double seconds = (1 - kLoading) * (options.seconds - since(start));
+  const Size size = size_for(costs, kSlack * seconds, most);
+  settings.push_back("/workload/limit=" + std::to_string(size.prompts));
+  settings.push_back("/workload/max_new_tokens=" + std::to_string(size.max_new_tokens));
+  settings.push_back("/measure/repeats=" + std::to_string(kAlternations));
+  settings.push_back("/measure/seconds=" + std::to_string(std::max(0.0, seconds / double(plan.size()))));
+  const std::vector<Run> runs = expand(document, settings, bench.registries(), file.string());
+  spdlog::info("{} runs of {} prompts with up to {} new tokens each, in at least {} alternations with plain decoding",
+               runs.size(), size.prompts, size.max_new_tokens, kAlternations);
+
+  set_aside(options.results);
+  const SweepOutcome outcome = run_sweep(runs, bench, {options.results, root, "foretoken quickstart", false});
+  std::vector<std::string> tables;  // for people: what they came for; the rest is a command away
+  if (options.format == "terminal" || options.format == "markdown") tables = {"main", "best"};
+  if (!outcome.lines.empty()) std::printf("%s\n", show(outcome.lines, {options.format, tables, options.width}).c_str());
+  std::fflush(stdout);
+  if (outcome.exit_code() == 0) tell_agreement(outcome);
+  spdlog::info("{:.0f} s; results are in {}", since(start), options.results);
+  spdlog::info(
+      "next: foretoken show {} (all tables: positions, categories, phases), notebooks/first_look.ipynb (plots), "
+      "foretoken generate --help, experiments/README.md (your own sweep)",
+      options.results);
+  return outcome.exit_code();
+}
+
+}  // namespace foretoken

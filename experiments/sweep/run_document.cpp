@@ -1,0 +1,181 @@
+#include "experiments/sweep/run_document.h"
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+
+#include "framework/model/model_choice.h"
+#include "framework/text/json_file.h"
+#include "kernels/error.h"
+
+namespace foretoken {
+
+using nlohmann::json;
+
+namespace {
+
+// Of a plugin: "lib.so", or {"path": "lib.so", "hash": ...} in a complete run; "" for anything else.
+std::string path_of(const json& plugin) {
+  const json& path = plugin.is_object() ? plugin.value("path", json()) : plugin;
+  return path.is_string() ? path.get<std::string>() : "";
+}
+
+// {"17": -100, "4": 2.5}: token ids without leading zeros, so that one token has one name.
+bool are_biases(const json& v, const RunKey& k) {
+  if (!v.is_object()) return false;
+  for (const auto& [token, bias] : v.items()) {
+    const bool digits =
+        !token.empty() && token.size() <= 9 && std::ranges::all_of(token, [](char c) { return c >= '0' && c <= '9'; });
+    if (!digits || (token.size() > 1 && token[0] == '0') || !bias.is_number()) return false;
+    if (bias.get<double>() < k.least || bias.get<double>() > k.most) return false;
+  }
+  return true;
+}
+
+bool fits(const json& v, const RunKey& k) {
+  if (v.is_null()) return k.optional;
+  if (k.type == "integer" || k.type == "number") {
+    if (!(k.type == "integer" ? v.is_number_integer() : v.is_number())) return false;
+    const double x = v.get<double>();
+    return (k.above ? x > k.least : x >= k.least) && (k.below ? x < k.most : x <= k.most);
+  }
+  if (k.type == "biases") return are_biases(v, k);
+  if (k.type == "boolean") return v.is_boolean();
+  if (k.type == "chair") return v.is_object();
+  if (k.type == "strings")
+    return v.is_array() && std::ranges::all_of(v, [](const json& s) { return s.is_string() && s != ""; });
+  if (k.type == "plugins")
+    return v.is_array() && std::ranges::all_of(v, [](const json& p) { return !path_of(p).empty(); });
+  if (k.type == "model" && v.is_object()) return true;
+  if (!v.is_string() || v == "") return false;
+  return k.choices.empty() || std::ranges::find(k.choices, v.get<std::string>()) != k.choices.end();
+}
+
+[[noreturn]] void refuse(const RunKey& k, const json& value, const std::string& where) {
+  const std::string range = range_of(k), among = range.empty()       ? ""
+                                                 : k.choices.empty() ? " " + range
+                                                                     : ", one of " + range;
+  throw Error(where + ": '" + k.pointer + "' must be " + k.type + among + " (" + k.meaning + "), not " + shown(value));
+}
+
+// 1.0 and 1 are one number and must be one text.
+void normalize(json& value) {
+  if (value.is_structured()) {
+    for (auto& v : value) normalize(v);
+  } else if (value.is_number_float()) {
+    const double x = value.get<double>();
+    if (x == std::floor(x) && std::abs(x) < 9e15) value = std::int64_t(x);
+  }
+}
+
+bool is_chair(const std::string& pointer) {
+  return std::ranges::any_of(run_keys(), [&](const RunKey& k) { return k.type == "chair" && k.pointer == pointer; });
+}
+
+// A run that was measured with a plugin is not repeated with another.
+void expect_hashes(const json& plugins, const Registries& registries, const std::string& where) {
+  for (const json& p : plugins) {
+    if (!p.is_object() || !p.contains("hash")) continue;
+    if (std::ranges::none_of(registries.plugins, [&](const PluginFile& file) { return p["hash"] == file.hash; }))
+      throw Error(where + ": the plugin " + path_of(p) + " is not the one that this run names, whose hash is " +
+                  shown(p["hash"]) + "; take out the hash to run it with the present one");
+  }
+}
+
+// The plugins that the chairs of a run come from: its identity holds no others.
+json plugins_used(const json& run, const Registries& registries) {
+  const std::set<std::string> used{registries.drafters.find(run["drafter"]).plugin,
+                                   registries.policies.find(run["policy"]).plugin,
+                                   registries.verifiers.find(run["verifier"]).plugin};
+  json all = json::array();
+  for (const PluginFile& file : registries.plugins)
+    if (used.contains(file.path)) all.push_back({{"path", file.path}, {"hash", file.hash}});
+  return all;
+}
+
+void refuse_unknown(const json& document, const std::string& at, const std::string& where) {
+  std::vector<std::string> known;  // of this level
+  for (const RunKey& k : run_keys())
+    if (k.pointer.starts_with(at + "/")) {
+      const std::string rest = k.pointer.substr(at.size() + 1), name = rest.substr(0, rest.find('/'));
+      if (std::ranges::find(known, name) == known.end()) known.push_back(name);
+    }
+  for (const auto& [key, value] : document.items()) {
+    if (std::ranges::find(known, key) == known.end()) {
+      std::string list, near = nearest(key, known);
+      for (const auto& n : known) list += (list.empty() ? "" : ", ") + n;
+      throw Error(where + ": unknown key '" + at + "/" + key + "'" +
+                  (near.empty() ? "" : " (did you mean '" + at + "/" + near + "'?)") + "; known there: " + list);
+    }
+    const std::string below = at + "/" + key;
+    if (is_chair(below)) continue;
+    const bool group =
+        std::ranges::any_of(run_keys(), [&](const RunKey& k) { return k.pointer.starts_with(below + "/"); });
+    if (group && !value.is_object()) throw Error(where + ": '" + below + "' must be an object, not " + shown(value));
+    if (group) refuse_unknown(value, below, where);
+  }
+}
+
+}  // namespace
+
+json complete_run(const json& document, const Registries& registries, const std::string& where) {
+  if (!document.is_object()) throw Error(where + ": a run must be a JSON object, not " + shown(document));
+  refuse_unknown(document, "", where);
+  json run = json::object();
+  for (const RunKey& k : run_keys()) {
+    const json::json_pointer at(k.pointer);
+    if (document.contains(at)) {
+      run[at] = document[at];
+      // {"length": 4} is a policy of the default name; a drafter says who it is.
+      if (k.type == "chair" && k.pointer != "/drafter" && run[at].is_object())
+        run[at].emplace("name", k.standard["name"]);
+      if (!fits(run[at], k)) refuse(k, run[at], where);
+    } else if (k.required) {
+      throw Error(where + ": the key '" + k.pointer + "' is missing (" + k.meaning + ")");
+    } else {
+      run[at] = k.standard;
+    }
+  }
+  try {
+    run["target"]["model"] = ModelChoice::read(run["target"]["model"], run["target"]["inflate"]).document();
+    run["drafter"] = registries.drafters.complete(run["drafter"]);
+    run["policy"] = registries.policies.complete(run["policy"]);
+    run["verifier"] = registries.verifiers.complete(run["verifier"]);
+  } catch (const Error& e) {
+    throw Error(where + ": " + e.what());
+  }
+  expect_hashes(run["plugins"], registries, where);
+  run["plugins"] = plugins_used(run, registries);
+  normalize(run);
+  if (run["engine"]["step_rows"] < run["engine"]["batch"])
+    throw Error(where + ": '/engine/step_rows' must be at least '/engine/batch'; raise it to " +
+                run["engine"]["batch"].dump() + " or more");
+  return run;
+}
+
+std::vector<std::string> plugins_of(const json& document) {
+  std::vector<std::string> paths;
+  const json::json_pointer at(document.is_object() && document.contains("base") ? "/base/plugins" : "/plugins");
+  if (!document.contains(at) || !document[at].is_array()) return paths;
+  for (const json& p : document[at])
+    if (const std::string path = path_of(p); !path.empty()) paths.push_back(path);
+  return paths;
+}
+
+nlohmann::ordered_json read_document(const std::filesystem::path& file) {
+  const std::string text = read_file(file);
+  (void)parse_json(text, file.string());  // says where a mistake is, and refuses what no parser should be fed
+  std::vector<std::set<std::string>> seen;
+  const auto watch = [&](int, nlohmann::ordered_json::parse_event_t event, nlohmann::ordered_json& value) {
+    using Event = nlohmann::ordered_json::parse_event_t;
+    if (event == Event::object_start) seen.emplace_back();
+    if (event == Event::object_end) seen.pop_back();
+    if (event == Event::key && !seen.back().insert(value.get<std::string>()).second)
+      throw Error(file.string() + " has the key '" + value.get<std::string>() +
+                  "' twice in one object; keep one of them");
+    return true;
+  };
+  return nlohmann::ordered_json::parse(text, watch);
+}
+
+}  // namespace foretoken

@@ -1,0 +1,223 @@
+// The list of keys, and its two looks.
+#include <algorithm>
+#include <iterator>
+
+#include "experiments/sweep/run_document.h"
+#include "framework/text/chat_template.h"
+
+namespace foretoken {
+
+using nlohmann::json;
+
+namespace {
+
+constexpr double kMany = 1e9;
+
+RunKey path(const char* pointer, const char* meaning) {
+  return {pointer, "path", nullptr, meaning, true, false, -1e300, 1e300, {}, false, false};
+}
+RunKey chair(const char* pointer, const char* standard, const char* meaning) {
+  return {pointer, "chair", {{"name", standard}}, meaning, false, false, -1e300, 1e300, {}, false, false};
+}
+RunKey model(const char* pointer, const char* meaning) {
+  return {pointer, "model", nullptr, meaning, true, false, -1e300, 1e300, {}, false, false};
+}
+RunKey shape(const char* pointer, const char* meaning) {
+  return {pointer, "shape", nullptr, meaning, false, true, -1e300, 1e300, {}, false, false};
+}
+RunKey choice(const char* pointer, const char* meaning, std::vector<std::string> choices) {
+  return {pointer, "string", choices.front(), meaning, false, false, -1e300, 1e300, choices, false, false};
+}
+RunKey chat(const char* pointer, const char* meaning) {
+  std::vector<std::string> choices{"none", "auto"};
+  choices.insert(choices.end(), ChatTemplate::names().begin(), ChatTemplate::names().end());
+  return choice(pointer, meaning, std::move(choices));
+}
+RunKey integer(const char* pointer, json standard, double least, double most, const char* meaning) {
+  return {pointer, "integer", standard, meaning, false, false, least, most, {}, false, false};
+}
+RunKey number(const char* pointer, json standard, double least, double most, const char* meaning, bool above = false,
+              bool below = false) {
+  return {pointer, "number", standard, meaning, false, false, least, most, {}, above, below};
+}
+RunKey share(const char* pointer, const char* meaning) {
+  return {pointer, "number", nullptr, meaning, false, true, 0, 1, {}, true, true};
+}
+RunKey boolean(const char* pointer, bool standard, const char* meaning) {
+  return {pointer, "boolean", standard, meaning, false, false, -1e300, 1e300, {}, false, false};
+}
+RunKey strings(const char* pointer, const char* meaning) {
+  return {pointer, "strings", json::array(), meaning, false, false, -1e300, 1e300, {}, false, false};
+}
+
+RunKey biases(const char* pointer, double most, const char* meaning) {
+  return {pointer, "biases", json::object(), meaning, false, false, -most, most, {}, false, false};
+}
+RunKey plugins(const char* pointer, const char* meaning) {
+  return {pointer, "plugins", json::array(), meaning, false, false, -1e300, 1e300, {}, false, false};
+}
+
+// What runs, and how tokens are drawn.
+std::vector<RunKey> keys_of_models_and_sampling() {
+  return {
+      model("/target/model",
+            "Hugging Face directory of the target (config.json, model.safetensors, tokenizer.json), or random weights: "
+            "{\"random\": SHAPE, \"seed\": 1, \"tokenizer\": DIRECTORY}"),
+      shape("/target/inflate", "shape that it is embedded in, computing the same at its cost; null: as it is"),
+      choice("/target/dtype", "type of its weights; auto: as stored", {"auto", "f32", "bf16", "int8"}),
+      choice("/target/kv_dtype",
+             "type of cached keys and values, of drafters' models too; auto: f32 on the reference device, else bf16",
+             {"auto", "f32", "bf16"}),
+      chair("/drafter", "none", "who guesses: `name` and its options"),
+      chair("/policy", "fixed", "how much to draft: `name` and its options"),
+      chair("/verifier", "speculative_sampling", "who decides what stands: `name` and its options"),
+      plugins("/plugins",
+              "shared libraries that are loaded first, by path; of a complete run: those it uses, `path` and `hash` of "
+              "each"),
+      number("/sampling/temperature", 0, 0, 100, "divides the logits; 0 is greedy"),
+      integer("/sampling/top_k", 0, 0, kMany, "keep the k most probable tokens; 0: all"),
+      number("/sampling/top_p", 1, 0, 1, "keep a token while the mass of more probable ones is below this", true),
+      number("/sampling/min_p", 0, 0, 1, "keep tokens with p >= min_p times the greatest", false, true),
+      number("/sampling/repetition_penalty", 1, 0.01, 100,
+             "divides positive logits of tokens of the prompt or the output, multiplies others; 1: off"),
+      number("/sampling/frequency_penalty", 0, -100, 100,
+             "taken off a logit for each time that the output has the token"),
+      number("/sampling/presence_penalty", 0, -100, 100, "taken off a logit once, if the output has the token"),
+      biases("/sampling/logit_bias", 100,
+             "added to the logits of tokens: {\"TOKEN\": BIAS}, by id; -100 forbids a token"),
+      integer("/sampling/samples", 1, 1, 1024,
+              "texts of each prompt, each with its own draws; its cache pages are shared"),
+      integer("/sampling/seed", 1, 0, 9e15, "of every draw; a request's stream is its prompt and sample number"),
+      boolean("/sampling/logprobs", false,
+              "also compute log-probabilities of emitted tokens, by the model's own law: before penalties, biases and "
+              "warp"),
+      boolean("/sampling/warped_logprobs", false, "log-probabilities are those of the law that was drawn from"),
+  };
+}
+
+// Where it runs, on what, and how it is measured.
+std::vector<RunKey> keys_of_engine_and_workload() {
+  return {
+      integer("/engine/batch", 4, 1, 4096,
+              "the most sequences running at once; a run serves at least four times as many requests"),
+      choice("/engine/device",
+             "where it runs; auto: cuda where this build and machine have it, else cpu; reference: the slow oracle",
+             {"auto", "cpu", "reference", "cuda"}),
+      integer("/engine/threads", 0, 0, 1024, "of the cpu device; 0: all cores"),
+      choice("/engine/numerics",
+             "of the cuda device; invariant: a row's result has the same bits whatever else is in the batch, as on the "
+             "other devices; fast: it may differ by rounding",
+             {"fast", "invariant"}),
+      integer("/engine/step_rows", 512, 1, 1e6, "the most rows (tokens) of one target forward; at least batch"),
+      integer("/engine/page_rows", 16, 1, 4096, "positions of the target in one page of the KV pool"),
+      integer("/engine/memory_mib", 256, 1, 1e7, "MiB of the KV pool, shared by the target and all drafters"),
+      share("/engine/memory_fraction",
+            "the pool as a share of the device's memory that is free once the models are loaded; null: memory_mib"),
+      boolean("/engine/reuse_prefixes", true, "serve equal beginnings from cached pages"),
+      boolean("/engine/check", false, "check the integrity of every cache after every step (slow)"),
+      path("/workload/prompts",
+           "JSONL with `prompt` or `turns` (the first is taken), and `category` where there is one"),
+      chat("/workload/chat",
+           "form in which a prompt is put to a chat model; auto: the one that the target's directory holds; none: as "
+           "it is"),
+      {"/workload/system",
+       "string",
+       nullptr,
+       "system prompt of the chat form; null: the form's own, if any",
+       false,
+       true,
+       -1e300,
+       1e300,
+       {},
+       false,
+       false},
+      integer("/workload/limit", 0, 0, kMany, "prompts taken, spread evenly over the categories; 0: all"),
+      strings("/workload/categories", "only prompts of these categories; empty: all"),
+      integer("/workload/max_new_tokens", 64, 1, 1e7,
+              "tokens generated per request at most; cut to the target's context"),
+      strings("/workload/stop", "texts that end a request; the token that completes one is the last"),
+      boolean("/workload/ignore_eos", false, "go on after an end-of-sequence token, for cost studies"),
+      integer("/measure/repeats", 3, 1, 1000, "alternations of baseline and speculation, at least"),
+      number("/measure/seconds", 0, 0, 1e6, "more alternations follow until this much time has been measured"),
+      boolean("/measure/warmup", true,
+              "serve a few short requests unmeasured first, and measure again where a device had forwards to record"),
+  };
+}
+
+// One line of a table.
+struct Line {
+  std::string key, type, range, standard, meaning;
+};
+
+Line line_of(const RunKey& k) {
+  return {k.pointer, k.type, range_of(k), k.required ? "required" : k.standard.dump(), k.meaning};
+}
+
+Line line_of(const std::string& chair, const Option& o) {
+  const RunKey key{"/" + chair + "/" + o.name,
+                   o.type,
+                   o.standard,
+                   o.meaning,
+                   o.standard.is_null() && !o.optional,
+                   o.optional,
+                   o.least,
+                   o.most,
+                   {},
+                   false,
+                   false};
+  return line_of(key);
+}
+
+std::string render(const std::vector<Line>& lines, bool markdown) {
+  std::string out = markdown ? "| key | type | range | default | meaning |\n|---|---|---|---|---|\n" : "";
+  for (const Line& l : lines) {
+    const std::string standard = l.standard == "required" || !markdown ? l.standard : "`" + l.standard + "`";
+    out += markdown ? "| `" + l.key + "` | " + l.type + " | " + l.range + " | " + standard + " | " + l.meaning + " |\n"
+                    : l.key + "  (" + l.type + (l.range.empty() ? "" : ", " + l.range) + "; " +
+                          (l.standard == "required" ? "" : "default ") + standard + ")\n    " + l.meaning + "\n";
+  }
+  return out;
+}
+
+template <class T> std::string chair_options(const Registry<T>& registry, bool markdown) {
+  std::string out;
+  for (const auto& [name, entry] : registry.entries()) {
+    std::vector<Line> lines;
+    for (const Option& o : entry.options) lines.push_back(line_of(registry.what(), o));
+    const std::string quote = markdown ? "`" : "";
+    out += "\n" + registry.what() + " " + quote + name + quote + ": " + entry.summary + "\n" +
+           (lines.empty() ? "" : "\n" + render(lines, markdown));
+  }
+  return out;
+}
+
+}  // namespace
+
+std::string range_of(const RunKey& k) {
+  std::string s;
+  for (const auto& c : k.choices) s += (s.empty() ? "" : ", ") + c;
+  const auto number = [](double x) {
+    return x == double(std::int64_t(x)) ? std::to_string(std::int64_t(x)) : json(x).dump();
+  };
+  if (k.least > -1e300) s += (k.above ? "> " : ">= ") + number(k.least);
+  if (k.most < 1e300) s += (s.empty() ? "" : ", ") + std::string(k.below ? "< " : "<= ") + number(k.most);
+  return s;
+}
+
+const std::vector<RunKey>& run_keys() {
+  static const std::vector<RunKey> keys = [] {
+    std::vector<RunKey> all = keys_of_models_and_sampling();
+    std::ranges::move(keys_of_engine_and_workload(), std::back_inserter(all));
+    return all;
+  }();
+  return keys;
+}
+
+std::string describe_keys(const Registries& registries, bool markdown) {
+  std::vector<Line> lines;
+  for (const RunKey& k : run_keys()) lines.push_back(line_of(k));
+  return render(lines, markdown) + chair_options(registries.drafters, markdown) +
+         chair_options(registries.policies, markdown) + chair_options(registries.verifiers, markdown);
+}
+
+}  // namespace foretoken

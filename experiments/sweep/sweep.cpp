@@ -1,0 +1,155 @@
+#include "experiments/sweep/sweep.h"
+
+#include <algorithm>
+#include <numeric>
+#include <set>
+
+#include <xxhash.h>
+
+#include "experiments/sweep/run_document.h"
+#include "framework/text/json_file.h"
+#include "kernels/error.h"
+
+namespace foretoken {
+
+using nlohmann::json;
+
+std::string key_of(const json& run) {
+  const std::string text = run.dump(-1, ' ', true, json::error_handler_t::replace);  // keys of json are sorted
+  char hex[17];
+  std::snprintf(hex, sizeof hex, "%016llx", static_cast<unsigned long long>(XXH3_64bits(text.data(), text.size())));
+  return hex;
+}
+
+namespace {
+
+json::json_pointer pointer(const std::string& text, const std::string& where) {
+  try {
+    if (!text.empty()) return json::json_pointer(text);
+  } catch (const json::exception&) {  // said below
+  }
+  throw Error(where + ": '" + text + "' is no JSON pointer; write it as /policy/length");
+}
+
+void put(json& document, const std::string& at, const json& value, const std::string& where) {
+  const json::json_pointer place = pointer(at, where);
+  if (at.starts_with("/plugins"))
+    throw Error(where + ": '/plugins' cannot be varied, since they are loaded before any run; name all of them with " +
+                "--plugin or in the base");
+  try {
+    document[place] = value;
+  } catch (const json::exception&) {
+    throw Error(where + ": a run has no key '" + at + "'; foretoken keys lists those there are");
+  }
+}
+
+std::string pointer_of(const std::string& setting) {
+  const auto equals = setting.find('=');
+  if (equals == std::string::npos)
+    throw Error("--set wants POINTER=VALUE, as in --set /engine/batch=1, not '" + setting + "'");
+  return setting.substr(0, equals);
+}
+
+struct Axis {
+  std::string pointer;
+  json values;
+};
+
+std::vector<Axis> axes_of(const nlohmann::ordered_json& document, const std::string& where) {
+  std::vector<Axis> axes;
+  if (!document.contains("axes")) return axes;
+  if (!document["axes"].is_object())
+    throw Error(where + ": 'axes' must be an object of JSON pointers with lists of values");
+  for (const auto& [text, values] : document["axes"].items()) {
+    if (!values.is_array() || values.empty())
+      throw Error(where + ": the axis '" + text + "' must be a list of at least one value");
+    pointer(text, where);
+    axes.push_back({text, json(values)});
+  }
+  return axes;
+}
+
+// One combination. Parents before children, so that {"/drafter": ..., "/drafter/model": ...} means what it says.
+Run combine(json document, const std::vector<Axis>& axes, const std::vector<std::size_t>& chosen,
+            const Registries& registries, const std::string& where) {
+  std::vector<std::size_t> order(axes.size());
+  std::iota(order.begin(), order.end(), std::size_t(0));
+  std::ranges::stable_sort(order, {}, [&](std::size_t i) { return std::ranges::count(axes[i].pointer, '/'); });
+  Run run;
+  run.axes = json::object();
+  std::string with;
+  for (const std::size_t i : order) {
+    const json& value = axes[i].values[chosen[i]];
+    put(document, axes[i].pointer, value, where);
+    run.axes[axes[i].pointer] = value;
+    with += (with.empty() ? ", with " : ", ") + axes[i].pointer + " = " + shown(value);
+  }
+  run.document = complete_run(document, registries, where + with);
+  run.key = key_of(run.document);
+  return run;
+}
+
+// Axes multiply: a slip of the pen must not fill the memory with runs that nobody waits for.
+void expect_few(const std::vector<Axis>& axes, std::size_t most, const std::string& where) {
+  std::size_t runs = 1;
+  for (const Axis& a : axes)
+    if (__builtin_mul_overflow(runs, a.values.size(), &runs) || runs > most)
+      throw Error(where + ": the axes multiply to more than " + std::to_string(most) +
+                  " runs; shorten the lists, or divide the sweep into several files");
+}
+
+bool next(std::vector<std::size_t>& chosen, const std::vector<Axis>& axes) {
+  for (std::size_t i = axes.size(); i-- > 0;) {
+    if (++chosen[i] < axes[i].values.size()) return true;
+    chosen[i] = 0;
+  }
+  return false;
+}
+
+void refuse_unknown(const nlohmann::ordered_json& sweep, const std::string& where) {
+  for (const auto& [key, value] : sweep.items()) {
+    if (key == "base" || key == "axes") continue;
+    const std::string near = nearest(key, {"base", "axes"});
+    throw Error(where + ": unknown key '/" + key + "' of a sweep" +
+                (near.empty() ? "" : " (did you mean '/" + near + "'?)") + "; known there: base, axes");
+  }
+}
+
+}  // namespace
+
+void put_setting(json& document, const std::string& setting, const std::string& where) {
+  const std::string at = pointer_of(setting), value = setting.substr(at.size() + 1);
+  json parsed = value;  // what is no JSON is a string
+  try {
+    parsed = parse_json(value, where);
+  } catch (const Error&) {
+  }
+  put(document, at, parsed, where);
+}
+
+std::vector<Run> expand(const nlohmann::ordered_json& document, const std::vector<std::string>& settings,
+                        const Registries& registries, const std::string& where, std::size_t most_runs) {
+  if (!document.is_object())
+    throw Error(where + ": a run or a sweep must be a JSON object, not " + shown(json(document)));
+  const bool sweep = document.contains("base");
+  if (sweep) refuse_unknown(document, where);
+  json base = sweep ? json(document["base"]) : json(document);
+  const std::vector<Axis> axes = sweep ? axes_of(document, where) : std::vector<Axis>{};
+  for (const std::string& setting : settings) {
+    const std::string at = pointer_of(setting);
+    if (std::ranges::any_of(axes, [&](const Axis& a) { return a.pointer == at; }))
+      throw Error(where + ": '" + at + "' is an axis of this sweep; take it out of \"axes\" before setting it");
+    put_setting(base, setting, where);
+  }
+  expect_few(axes, most_runs, where);
+  std::vector<Run> runs;
+  std::set<std::string> seen;
+  std::vector<std::size_t> chosen(axes.size(), 0);
+  do {
+    Run run = combine(base, axes, chosen, registries, where);
+    if (seen.insert(run.key).second) runs.push_back(std::move(run));
+  } while (next(chosen, axes));
+  return runs;
+}
+
+}  // namespace foretoken

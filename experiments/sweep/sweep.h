@@ -1,0 +1,32 @@
+// A sweep is a base run and axes over any of its fields: {"base": run, "axes": {JSON pointer: [values]}}. A document
+// without "base" is a single run.
+#pragma once
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "framework/components/registry.h"
+
+namespace foretoken {
+
+struct Run {
+  nlohmann::json document;  // complete
+  nlohmann::json axes;      // {pointer: value} of this run
+  std::string key;          // key_of(document)
+};
+
+// Every combination of the axes, the last axis fastest, in the order of the document; equal runs once. `settings` are
+// "POINTER=VALUE" overrides of the base. A pointer that is no key of a run, an empty axis, an axis that is also set,
+// more than `most_runs` combinations, or a bad document is an Error.
+std::vector<Run> expand(const nlohmann::ordered_json& document, const std::vector<std::string>& settings,
+                        const Registries& registries, const std::string& where, std::size_t most_runs = 20'000);
+
+// "POINTER=VALUE" put into a document; VALUE is JSON, or text where it is not.
+void put_setting(nlohmann::json& document, const std::string& setting, const std::string& where);
+
+// 16 hexadecimal digits. The same run gives the same key, on any machine: the order of keys does not matter.
+std::string key_of(const nlohmann::json& run);
+
+}  // namespace foretoken

@@ -1,0 +1,197 @@
+#include "experiments/sweep/workbench.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "experiments/sweep/run_document.h"
+#include "experiments/sweep/stop_strings.h"
+#include "framework/components/plugin.h"
+#include "framework/model/open_model.h"
+#include "framework/model/transformer.h"
+#include "framework/text/json_file.h"
+#include "kernels/error.h"
+#ifdef FORETOKEN_CUDA
+#include "kernels/cuda/cuda_backend.h"
+#endif
+
+namespace foretoken {
+
+using nlohmann::json;
+
+namespace {
+
+std::unique_ptr<Backend> cuda([[maybe_unused]] bool invariant) {
+#ifdef FORETOKEN_CUDA
+  return make_cuda_backend({.device = 0, .invariant = invariant});
+#else
+  throw Error(
+      "device cuda: this program was built without CUDA; build it with ./foretoken --preset cuda build, or use "
+      "\"device\": \"cpu\"");
+#endif
+}
+
+std::unique_ptr<Backend> make_backend(const std::string& device, int threads, bool invariant) {
+  if (device == "reference") return make_reference_backend();
+  if (device == "cuda") return cuda(invariant);
+  if (device == "auto") try {
+      return cuda(invariant);
+    } catch (const Error&) {  // no GPU, or no backend for it: that is what auto is for
+    }
+  return make_cpu_backend(threads);
+}
+
+// The path of a directory that must exist.
+std::filesystem::path model_directory(const std::string& directory, const std::filesystem::path& beside) {
+  const auto path = locate(directory, beside);
+  expect_model_directory(path);
+  return path;
+}
+
+}  // namespace
+
+Workbench::Workbench(const std::vector<std::string>& plugins) {
+  register_drafters(registries_);
+  register_verifiers(registries_);
+  for (const auto& path : plugins) load_plugin(path, registries_);
+}
+
+void Workbench::load_plugins(const json& document, const std::filesystem::path& beside) {
+  for (const std::string& path : plugins_of(document)) load_plugin(locate(path, beside), registries_);
+}
+
+Backend& Workbench::backend(const json& engine) {
+  const std::string device = engine.at("device");
+  const int threads = engine.at("threads");
+  const std::string numerics = engine.value("numerics", "fast");
+  auto& made = backends_[device + ":" + std::to_string(threads) + ":" + numerics];
+  if (!made) made = make_backend(device, threads, numerics == "invariant");
+  return *made;
+}
+
+std::shared_ptr<const Tokenizer> Workbench::tokenizer(const ModelChoice& choice, const std::filesystem::path& beside) {
+  const auto path = model_directory(choice.tokenizer_directory(), beside);
+  auto& loaded = tokenizers_[std::filesystem::weakly_canonical(path).string()];
+  if (!loaded) loaded = Tokenizer::load(path);
+  return loaded;
+}
+
+std::string Workbench::model_key(const Backend& backend, const ModelChoice& choice, const std::string& dtype,
+                                 const std::string& kv_dtype, const std::filesystem::path& beside) {
+  const std::string device = std::to_string(reinterpret_cast<std::uintptr_t>(&backend));
+  const std::string place = choice.directory.empty()
+                                ? ""
+                                : std::filesystem::weakly_canonical(model_directory(choice.directory, beside)).string();
+  return choice.text() + "|" + place + "|" + dtype + "|" + kv_dtype + "|" + device;
+}
+
+std::shared_ptr<Model> Workbench::model(Backend& backend, const ModelChoice& choice, const std::string& dtype,
+                                        const std::string& kv_dtype, const std::filesystem::path& beside) {
+  Loaded& loaded = models_[model_key(backend, choice, dtype, kv_dtype, beside)];
+  loaded.used = true;
+  if (loaded.model) return loaded.model;
+  const OpenModel open =
+      open_model(choice, [&](const std::string& directory) { return model_directory(directory, beside); }, dtype);
+  const std::uint64_t vocabulary =
+      choice.random.empty() ? tokenizer(choice, beside)->fingerprint() : random_vocabulary(open.config.vocab);
+  loaded.model = std::make_shared<Transformer>(backend, open.config, *open.tensors, choice.text(), vocabulary,
+                                               TransformerOptions{dtype, kv_dtype});
+  return loaded.model;
+}
+
+std::shared_ptr<Model> Workbench::target(const json& run, const std::filesystem::path& beside) {
+  const json& t = run.at("target");
+  return model(backend(run.at("engine")), target_of(run), t.at("dtype"), t.at("kv_dtype"), beside);
+}
+
+std::int64_t Workbench::pool_mib(const json& run, const std::filesystem::path& beside, const Registries& registries) {
+  const json& e = run.at("engine");
+  if (e.at("memory_fraction").is_null()) return e.at("memory_mib");
+  Backend& device = backend(e);
+  const std::string kv = run.at("target").at("kv_dtype");
+  std::vector<std::pair<ModelChoice, std::string>> models{{target_of(run), run.at("target").at("dtype")}};
+  const json& drafter = run.at("drafter");
+  for (const Option& o : registries.drafters.find(drafter).options)
+    if (o.type == "model" && !drafter.at(o.name).is_null())
+      models.emplace_back(ModelChoice::read(drafter.at(o.name), drafter.value("inflate", json())),
+                          drafter.value("dtype", "auto"));
+  std::string key = e.at("memory_fraction").dump();
+  // What the models take comes off first, a drafter's too.
+  for (const auto& [choice, dtype] : models) {
+    model(device, choice, dtype, kv, beside);
+    key += "|" + model_key(device, choice, dtype, kv, beside);
+  }
+  if (const std::string asked = run.dump(); std::exchange(asked_, asked) != asked)
+    forget_unused();  // else the pool would be the smaller, the more runs went before, or find no room
+  const std::int64_t free = device.free_memory();
+  if (free == 0)
+    throw Error("the device " + device.name() +
+                " does not say how much memory is free; give the engine \"memory_mib\" instead of \"memory_fraction\"");
+  std::int64_t& mib = pools_[key];
+  if (mib < 1 || mib > free >> 20)
+    mib = std::max<std::int64_t>(1, std::int64_t(e.at("memory_fraction").get<double>() * double(free >> 20)));
+  return mib;
+}
+
+std::unique_ptr<Engine> Workbench::engine(const json& run, Side side, const std::filesystem::path& beside,
+                                          const Registries& registries) {
+  const json& e = run.at("engine");
+  Backend& device = backend(e);
+  const std::string kv = run.at("target").at("kv_dtype");
+  Engine::Chairs chairs{run.at("drafter"), run.at("policy"), run.at("verifier")};
+  if (side == Side::baseline) chairs.drafter = {{"name", "none"}}, chairs.policy = {{"name", "fixed"}, {"length", 0}};
+  const EngineOptions options{.batch = e.at("batch"),
+                              .step_rows = e.at("step_rows"),
+                              .page_rows = e.at("page_rows"),
+                              .memory_mib = pool_mib(run, beside, registries),
+                              .pages = 0,
+                              .reuse_prefixes = e.at("reuse_prefixes"),
+                              .check = e.at("check")};
+  return std::make_unique<Engine>(device, target(run, beside), registries, chairs, options,
+                                  [this, &device, kv, beside](const ModelChoice& choice, const std::string& dtype) {
+                                    return model(device, choice, dtype, kv, beside);
+                                  });
+}
+
+void Workbench::forget_unused() {
+  std::erase_if(models_, [](const auto& entry) { return !entry.second.used; });
+  for (auto& [key, loaded] : models_) loaded.used = false;
+}
+
+ModelChoice target_of(const json& run) {
+  return ModelChoice::read(run.at("target").at("model"), run.at("target").at("inflate"));
+}
+
+std::optional<ChatTemplate> chat_of(const json& run, const std::filesystem::path& beside) {
+  const json& w = run.at("workload");
+  const std::string chat = w.value("chat", "none");
+  if (chat == "none" && w.contains("system") && !w["system"].is_null())
+    throw Error("'/workload/system' needs a form of chat to stand in; choose one with '/workload/chat'");
+  if (chat == "none") return std::nullopt;
+  if (chat == "auto") return ChatTemplate::load(model_directory(target_of(run).tokenizer_directory(), beside));
+  return ChatTemplate::named(chat);
+}
+
+Request request_of(const json& run, const ModelInfo& target, const std::shared_ptr<const Tokenizer>& tokenizer,
+                   const std::optional<ChatTemplate>& chat, const Prompt& prompt, std::uint64_t sample) {
+  const json &s = run.at("sampling"), &w = run.at("workload");
+  const json system = w.value("system", json());
+  Request r;
+  r.prompt = chat ? chat->encode(*tokenizer, prompt.text,
+                                 system.is_null() ? std::nullopt : std::optional(system.get<std::string>()))
+                  : tokenizer->encode(prompt.text);
+  r.limits.max_new_tokens = w.at("max_new_tokens");
+  if (!w.at("ignore_eos").get<bool>()) r.limits.stop_tokens = target.stop_tokens;
+  r.limits.stop = stop_at(tokenizer, w.at("stop").get<std::vector<std::string>>());
+  r.sampling.temperature = s.at("temperature"), r.sampling.top_k = s.at("top_k"), r.sampling.top_p = s.at("top_p"),
+  r.sampling.min_p = s.at("min_p");
+  r.sampling.repetition_penalty = s.at("repetition_penalty");
+  r.sampling.frequency_penalty = s.at("frequency_penalty"), r.sampling.presence_penalty = s.at("presence_penalty");
+  for (const auto& [token, bias] : s.at("logit_bias").items())
+    r.sampling.logit_bias.push_back({std::stoi(token), bias.get<float>()});
+  r.sampling.seed = s.at("seed"), r.sampling.logprobs = s.at("logprobs"),
+  r.sampling.warped_logprobs = s.at("warped_logprobs");
+  r.stream = sample << 32 | std::uint64_t(prompt.number);
+  return r;
+}
+
+}  // namespace foretoken

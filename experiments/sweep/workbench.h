@@ -1,0 +1,80 @@
+// The composition root: puts devices, models, tokenizers, drafters and verifiers on one table and builds engines from
+// runs. What is expensive (a device, a model) is made once and shared by all runs of a process.
+#pragma once
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "experiments/sweep/workload.h"
+#include "framework/engine/engine.h"
+#include "framework/model/model_choice.h"
+#include "framework/text/chat_template.h"
+#include "framework/text/tokenizer.h"
+
+namespace foretoken {
+
+enum class Side { baseline, speculative };  // baseline: the same run with the drafter `none`
+
+class Workbench {
+ public:
+  // Loads plugins named on the command line.
+  explicit Workbench(const std::vector<std::string>& plugins = {});
+
+  // Loads those that a run or the base of a sweep names under "plugins"; their paths may also lie `beside` the
+  // document.
+  void load_plugins(const nlohmann::json& document, const std::filesystem::path& beside);
+  const Registries& registries() const { return registries_; }
+  // Of a run's "engine". "cuda" where this program has no CUDA backend is an Error; "auto" takes cpu then.
+  Backend& backend(const nlohmann::json& engine);
+  // Of a run's target. Paths may also lie `beside` the document.
+  std::shared_ptr<Model> target(const nlohmann::json& run, const std::filesystem::path& beside);
+  // Whose tokens a model speaks.
+  std::shared_ptr<const Tokenizer> tokenizer(const ModelChoice& choice, const std::filesystem::path& beside);
+  // The engine of one side of a complete run; it must not outlive this workbench.
+  std::unique_ptr<Engine> engine(const nlohmann::json& run, Side side, const std::filesystem::path& beside) {
+    return engine(run, side, beside, registries_);
+  }
+  // The same with other registries than its own.
+  std::unique_ptr<Engine> engine(const nlohmann::json& run, Side side, const std::filesystem::path& beside,
+                                 const Registries& registries);
+  // Lets go of models that nothing has asked for since the last call.
+  void forget_unused();
+
+ private:
+  struct Loaded {
+    std::shared_ptr<Model> model;
+    bool used = true;
+  };
+  // What tells a model from others, wherever it is asked for.
+  static std::string model_key(const Backend& backend, const ModelChoice& choice, const std::string& dtype,
+                               const std::string& kv_dtype, const std::filesystem::path& beside);
+  std::shared_ptr<Model> model(Backend& backend, const ModelChoice& choice, const std::string& dtype,
+                               const std::string& kv_dtype, const std::filesystem::path& beside);
+  // MiB of the page pool of a run; a fraction of what is free is measured once for all runs with the same models (again
+  // where that is not free any more), so that they have as many pages, and a device that records forwards replays those
+  // of one run in the next.
+  std::int64_t pool_mib(const nlohmann::json& run, const std::filesystem::path& beside, const Registries& registries);
+
+  Registries registries_;
+  std::map<std::string, std::unique_ptr<Backend>> backends_;
+  std::map<std::string, Loaded> models_;
+  std::map<std::string, std::shared_ptr<const Tokenizer>> tokenizers_;
+  std::string asked_;                          // the run whose pool was asked for last
+  std::map<std::string, std::int64_t> pools_;  // MiB where a fraction is asked for, by fraction and models
+};
+
+// The target of a complete run, as it names it.
+ModelChoice target_of(const nlohmann::json& run);
+// The form in which a complete run puts prompts to a chat model; none: as they are.
+std::optional<ChatTemplate> chat_of(const nlohmann::json& run, const std::filesystem::path& beside);
+// A request of a complete run: sample number `sample` of a prompt, with the run's sampling, limits and stop texts.
+Request request_of(const nlohmann::json& run, const ModelInfo& target,
+                   const std::shared_ptr<const Tokenizer>& tokenizer, const std::optional<ChatTemplate>& chat,
+                   const Prompt& prompt, std::uint64_t sample);
+
+}  // namespace foretoken

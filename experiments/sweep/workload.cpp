@@ -1,0 +1,84 @@
+#include "experiments/sweep/workload.h"
+
+#include <algorithm>
+#include <fstream>
+#include <map>
+
+#include <nlohmann/json.hpp>
+
+#include "foretoken_version.h"
+#include "framework/text/json_file.h"
+#include "kernels/error.h"
+
+namespace foretoken {
+
+using nlohmann::json;
+
+namespace {
+
+std::string text_of(const json& line, const std::string& where) {
+  for (const char* key : {"prompt", "question", "text"})
+    if (line.contains(key) && line[key].is_string()) return line[key];
+  if (line.contains("turns") && line["turns"].is_array() && !line["turns"].empty() && line["turns"][0].is_string())
+    return line["turns"][0];
+  throw Error(where +
+              ": no prompt; a line needs a string 'prompt' (or 'question', 'text') or a list of strings 'turns'");
+}
+
+}  // namespace
+
+std::vector<Prompt> read_prompts(const std::filesystem::path& file) {
+  if (const std::string why = absence_of(file); !why.empty())
+    throw Error("the file of prompts '" + file.string() + "' " + why);
+  std::ifstream in(file, std::ios::binary);
+  if (!in || std::filesystem::is_directory(file))
+    throw Error("cannot read the prompts '" + file.string() + "'; name a JSONL file with one prompt a line");
+  std::vector<Prompt> prompts;
+  std::string text;
+  for (int number = 1; std::getline(in, text); ++number) {
+    if (text.find_first_not_of(" \t\r") == std::string::npos) continue;
+    const std::string where = file.string() + ":" + std::to_string(number);
+    const json line = parse_json(text, where);
+    if (!line.is_object()) throw Error(where + ": a prompt must be a JSON object, not " + shown(line));
+    std::string prompt = text_of(line, where);
+    if (prompt.empty()) throw Error(where + ": the prompt is empty");
+    const bool named = line.contains("category") && line["category"].is_string();
+    prompts.push_back({int(prompts.size()), std::move(prompt), named ? line["category"].get<std::string>() : ""});
+  }
+  if (prompts.empty()) throw Error("the file '" + file.string() + "' holds no prompts");
+  return prompts;
+}
+
+std::vector<Prompt> choose_prompts(const std::vector<Prompt>& all, const std::vector<std::string>& categories,
+                                   int limit) {
+  std::map<std::string, std::vector<const Prompt*>> by_category;
+  for (const Prompt& p : all) by_category[p.category].push_back(&p);
+  for (const auto& c : categories)
+    if (!by_category.contains(c)) {
+      std::string known;
+      for (const auto& [name, list] : by_category) known += (known.empty() ? "" : ", ") + name;
+      throw Error("no prompt has the category '" + c + "'; known: " + known);
+    }
+  if (!categories.empty())
+    std::erase_if(by_category,
+                  [&](const auto& c) { return std::ranges::find(categories, c.first) == categories.end(); });
+  std::vector<const Prompt*> chosen;
+  for (std::size_t round = 0, before = 1; before != chosen.size() || round == 0; ++round) {
+    before = chosen.size();
+    for (const auto& [name, list] : by_category)
+      if (round < list.size() && (limit == 0 || int(chosen.size()) < limit)) chosen.push_back(list[round]);
+  }
+  std::ranges::sort(chosen, {}, [](const Prompt* p) { return p->number; });
+  std::vector<Prompt> out;
+  for (const Prompt* p : chosen) out.push_back(*p);
+  return out;
+}
+
+std::filesystem::path locate(const std::string& path, const std::filesystem::path& beside) {
+  std::error_code ignored;
+  for (const auto& base : {std::filesystem::path(), beside, std::filesystem::path(kSourceDirectory)})
+    if (const auto candidate = base / path; std::filesystem::exists(candidate, ignored)) return candidate;
+  return path;
+}
+
+}  // namespace foretoken

@@ -1,0 +1,60 @@
+// A drafter guesses, the target verifies, nothing is lost. A drafter never owns a random generator, never rolls
+// anything back and never hears who verifies its trees; it may be skipped for any number of steps.
+#pragma once
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "framework/components/verifier.h"
+#include "framework/decode/draft_tree.h"
+#include "framework/decode/sequence.h"
+
+namespace foretoken {
+
+// One sequence for which a tree is wanted.
+struct DraftRequest {
+  const Sequence* sequence = nullptr;
+  int budget = 0;     // the most nodes below the root; 0: no tree is wanted, only catching up
+  int rows = 0;       // the most rows that the drafter's own model may spend on catching up in this step
+  Draws draws;        // hand on to Backend::draw; role draft, node = the node that is drawn
+  bool race = false;  // draws must be races by absolute position (TokenDraw::race), since the verifier couples
+
+  // The draw that decides node `node` at depth `depth` (1: directly below the root).
+  TokenDraw draw(int node, int depth, int sibling = 0) const {
+    return {draws,
+            {Role::draft, std::uint32_t(node), std::uint32_t(sibling)},
+            std::uint32_t(sequence->length() + depth - 1),
+            race};
+  }
+};
+
+// How a draft begins: a tree for each request, its root the sequence's last token, with room for the budget.
+std::vector<DraftTree> rooted(Backend& backend, std::span<const DraftRequest> requests);
+
+// What became of the last tree, for whoever learns from it.
+struct Outcome {
+  const Sequence* sequence = nullptr;
+  const DraftTree* tree = nullptr;
+  const Verdict* verdict = nullptr;
+};
+
+// What a drafter wants and does, so that nobody asks who it is.
+struct Needs {
+  std::vector<Drawn> proposes;  // kinds of nodes that it may draw; a verifier must take each of them
+  bool learns = false;          // what it proposes may depend on other requests (exempt from the memory law)
+};
+
+class Drafter {
+ public:
+  virtual ~Drafter() = default;
+  virtual Needs needs() const = 0;
+  // One tree per request, in order, each with at most `budget` nodes below the root. Whether a node exists is decided
+  // before its token is drawn (never by its own token).
+  virtual std::vector<DraftTree> draft(std::span<const DraftRequest> requests) = 0;
+  virtual void observe(std::span<const Outcome> outcomes) { (void)outcomes; }
+  // The sequence ends or must give back its memory; its tokens are final for now. It may come back later.
+  virtual void forget(const Sequence& sequence) { (void)sequence; }
+};
+
+}  // namespace foretoken

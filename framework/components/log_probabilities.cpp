@@ -1,0 +1,44 @@
+// Log-probabilities of what was emitted, on the lanes of the verifier. Compiled by nvcc where there is a CUDA device.
+#include "framework/components/verifier.h"
+
+namespace foretoken {
+namespace {
+
+struct LogProbabilities {
+  const Trial* trials;
+  Verdict* verdicts;
+  const std::uint8_t* warped;
+  const float* bent;  // row 0 of the trials' laws
+  const float* raw;   // the same rows as the model gave them: `stride` apart, with their LawRows; null: the trials' own
+  std::int64_t stride;
+  const LawRow* raw_rows;
+  template <class Lane> FORETOKEN_HD void operator()(Lane& lane, int i) const {
+    Verdict& v = verdicts[i];
+    if (v.next < 0) return;
+    lane.each(v.length + 1, [&](int k) {
+      const Law p = trials[i].p(k > 0 ? v.path[k - 1] : 0);
+      v.logprobs[k] =
+          float(warped[i] ? log_exactly(p(v.tokens[k])) : own(p, trials[i].p_stride).raw_log_probability(v.tokens[k]));
+    });
+  }
+  FORETOKEN_HD Law own(const Law& p, std::int64_t p_stride) const {
+    if (!raw) return p;
+    const std::int64_t row = (p.logits - bent) / p_stride;
+    return {raw + row * stride, raw_rows[row], p.vocab};
+  }
+};
+
+}  // namespace
+
+void log_probabilities(Backend& backend, const Trials& trials, Tensor verdicts, const Tensor& warped, const Laws& raw) {
+  const LogProbabilities task{trials.trials(),
+                              verdicts.data<Verdict>(),
+                              warped.data<std::uint8_t>(),
+                              trials.p().logits.row<float>(0),
+                              raw ? raw.logits.row<float>(0) : nullptr,
+                              raw ? raw.logits.row_stride() : 0,
+                              raw ? reinterpret_cast<const LawRow*>(raw.rows.row<std::uint8_t>(0)) : nullptr};
+  launch(backend, trials.count(), trials.draws(), trials.vocab(), task);
+}
+
+}  // namespace foretoken

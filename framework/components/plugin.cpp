@@ -1,0 +1,133 @@
+#include "framework/components/plugin.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <memory>
+#include <optional>
+
+#include <dlfcn.h>
+#include <xxhash.h>
+
+#include "framework/text/json_file.h"
+#include "kernels/error.h"
+
+namespace foretoken {
+namespace {
+
+constexpr const char* kRebuild =
+    "rebuild it against this installation (./foretoken install, then configure and build the plugin afresh)";
+
+struct Close {
+  void operator()(void* library) const { dlclose(library); }
+};
+using Library = std::unique_ptr<void, Close>;
+
+std::string hash_of(const std::filesystem::path& path) {
+  const std::string bytes = read_file(path);
+  char hex[17];
+  std::snprintf(hex, sizeof hex, "%016llx", static_cast<unsigned long long>(XXH3_64bits(bytes.data(), bytes.size())));
+  return hex;
+}
+
+Library open(const std::filesystem::path& path, const std::string& who, int when) {
+  Library library(dlopen(std::filesystem::absolute(path).c_str(), when | RTLD_LOCAL));
+  if (library) return library;
+  std::string why = dlerror();
+  const bool missing = why.find("undefined symbol") != std::string::npos;
+  if (const auto colon = why.find(": "); colon != std::string::npos) why.erase(0, colon + 2);  // the path, said already
+  throw Error(who + " cannot be loaded: " + why +
+              (missing ? "; define it, or, where it is one of foretoken's own, "
+                       : "; name a shared library (.so) of this machine, or ") +
+              kRebuild);
+}
+
+template <class Function> Function* find(const Library& library, const char* name, const std::string& who) {
+  if (void* const symbol = dlsym(library.get(), name)) return reinterpret_cast<Function*>(symbol);
+  throw Error(who + " does not export " + name + "(); define it as extern \"C\", as drafters/template/ does");
+}
+
+std::vector<std::string> fields(const std::string& abi) {
+  std::vector<std::string> all;
+  for (std::size_t at = 0; at <= abi.size();) {
+    const std::size_t end = std::min(abi.find("; ", at), abi.size());
+    all.push_back(abi.substr(at, end - at));
+    at = end + 2;
+  }
+  return all;
+}
+
+// What `a` has and `b` has not.
+std::string difference(const std::string& a, const std::string& b) {
+  const auto others = fields(b);
+  std::string s;
+  for (const auto& field : fields(a))
+    if (std::ranges::find(others, field) == others.end()) s += (s.empty() ? "" : ", ") + field;
+  return s;
+}
+
+void expect_abi(const Library& library, const std::string& who) {
+  const char* const abi = find<const char*()>(library, "foretoken_abi", who)();
+  if (!abi) throw Error(who + ": foretoken_abi() returns nothing; let it return foretoken::kAbi");
+  if (std::string(abi) != kAbi)
+    throw Error(who + " was built for another ABI (" + difference(abi, kAbi) + ") than this program's (" +
+                difference(kAbi, abi) + "); " + kRebuild);
+}
+
+// What the library adds. An exception is caught here, while its code is still there.
+std::optional<std::string> add(const Library& library, const std::string& who, Registries& registries) {
+  auto* const plugin = find<void(Registries&)>(library, "foretoken_plugin", who);
+  try {
+    plugin(registries);
+    return std::nullopt;
+  } catch (const std::exception& e) {
+    return e.what();
+  } catch (...) {
+    return "an exception that is no std::exception";
+  }
+}
+
+// Entries of `from` that `to` lacks; returns their number.
+template <class T> int move_new(const Registry<T>& from, Registry<T>& to, const std::string& path) {
+  int count = 0;
+  for (const auto& [name, entry] : from.entries()) {
+    if (to.entries().contains(name)) continue;
+    if (!entry.make)
+      throw Error("the plugin " + path + " registers the " + to.what() + " '" + name +
+                  "' without a way to make it; fill Entry::make");
+    Entry<T> mine = entry;
+    mine.plugin = path;
+    to.add(name, std::move(mine));
+    ++count;
+  }
+  return count;
+}
+
+}  // namespace
+
+void load_plugin(const std::filesystem::path& path, Registries& registries) {
+  const std::string who = "the plugin " + path.string();
+  std::error_code error;
+  if (!std::filesystem::is_regular_file(path, error))
+    throw Error("there is no plugin " + path.string() + (error ? " (" + error.message() + ")" : "") +
+                "; name the shared library (.so) that your build made");
+  const PluginFile file{path.string(), hash_of(path)};
+  if (std::ranges::any_of(registries.plugins, [&](const PluginFile& p) { return p.hash == file.hash; })) return;
+
+  expect_abi(open(path, who, RTLD_LAZY), who);  // first, since a library of another version may lack symbols
+  Library library = open(path, who, RTLD_NOW);
+  Registries with = registries;
+  if (const auto why = add(library, who, with)) throw Error(who + " failed to register: " + *why);
+  Registries result = registries;
+  const int added = move_new(with.drafters, result.drafters, file.path) +
+                    move_new(with.policies, result.policies, file.path) +
+                    move_new(with.verifiers, result.verifiers, file.path);
+  if (added == 0)
+    throw Error(
+        who +
+        " registers nothing; call registries.drafters.add, .policies.add or .verifiers.add in foretoken_plugin()");
+  result.plugins.push_back(file);
+  registries = std::move(result);
+  (void)library.release();  // vtables of whatever it makes live in it
+}
+
+}  // namespace foretoken

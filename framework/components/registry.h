@@ -1,0 +1,103 @@
+// Names to makers. Registration is a function call, the same for built-ins and plugins; a new drafter or verifier is
+// one new file and one line. Options are declared with type, default and meaning, so that unknown ones are refused with
+// the nearest known name and `foretoken list` prints them.
+#pragma once
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "framework/components/drafter.h"
+#include "framework/components/length_policy.h"
+#include "framework/components/verifier.h"
+
+namespace foretoken {
+
+class Host;
+
+struct Option {
+  std::string name;
+  std::string type;         // "integer", "number", "string", "boolean", "path", "model" (ModelChoice; with the option
+                            // "inflate" beside it)
+  nlohmann::json standard;  // the default; null: must be given unless `optional`
+  std::string meaning;      // with unit and range
+  bool optional = false;    // null is a value
+  double least = -1e300, most = 1e300;  // of numbers
+};
+
+template <class T> struct Entry {
+  std::string summary;  // one line
+  std::string source;   // the paper, "" where there is none
+  std::vector<Option> options;
+  std::function<std::unique_ptr<T>(const nlohmann::json& options, Host& host)>
+      make;                 // options: all of them, defaults filled in
+  std::string plugin = "";  // the file it came from, filled in by load_plugin; "" for what is built in
+};
+
+// The known name nearest to `name` by edit distance, or "" where none is near.
+std::string nearest(const std::string& name, const std::vector<std::string>& known);
+// `config` ({"name": ..., options}) with defaults filled in; an unknown key, a wrong type or range is an Error that
+// names `what` ("drafter"), the key, and the known keys.
+nlohmann::json fill_options(const std::string& what, const nlohmann::json& config, const std::vector<Option>& options);
+[[noreturn]] void unknown_name(const std::string& what, const std::string& name, const std::vector<std::string>& known);
+[[noreturn]] void taken_name(const std::string& what, const std::string& name, const std::string& plugin);
+
+template <class T> class Registry {
+ public:
+  explicit Registry(std::string what) : what_(std::move(what)) {}
+  // A name that is taken is an Error.
+  void add(const std::string& name, Entry<T> entry) {
+    if (const auto it = entries_.find(name); it != entries_.end()) taken_name(what_, name, it->second.plugin);
+    entries_[name] = std::move(entry);
+  }
+  // For tests that put something between an engine and a drafter it knows.
+  void replace(const std::string& name, Entry<T> entry) { entries_[name] = std::move(entry); }
+  const std::map<std::string, Entry<T>>& entries() const { return entries_; }
+  const std::string& what() const { return what_; }
+
+  // The entry and the complete options of {"name": NAME, ...}, checked.
+  const Entry<T>& find(const nlohmann::json& config) const {
+    if (!config.is_object() || !config.contains("name") || !config["name"].is_string())
+      unknown_name(what_, config.dump(), names());
+    const auto it = entries_.find(config["name"].get<std::string>());
+    if (it == entries_.end()) unknown_name(what_, config["name"].get<std::string>(), names());
+    return it->second;
+  }
+  nlohmann::json complete(const nlohmann::json& config) const {
+    return fill_options(what_, config, find(config).options);
+  }
+  std::unique_ptr<T> make(const nlohmann::json& config, Host& host) const {
+    return find(config).make(complete(config), host);
+  }
+  std::vector<std::string> names() const {
+    std::vector<std::string> all;
+    for (const auto& [name, entry] : entries_) all.push_back(name);
+    return all;
+  }
+
+ private:
+  std::string what_;
+  std::map<std::string, Entry<T>> entries_;
+};
+
+// A shared library that has been loaded (framework/components/plugin.h).
+struct PluginFile {
+  std::string path;  // as given
+  std::string hash;  // of its bytes
+};
+
+struct Registries {
+  Registry<Drafter> drafters{"drafter"};
+  Registry<LengthPolicy> policies{"policy"};
+  Registry<Verifier> verifiers{"verifier"};
+  std::vector<PluginFile> plugins;  // in the order of loading
+};
+
+// The tables of contents: drafters/drafters.cpp and verifiers/verifiers.cpp.
+void register_drafters(Registries& registries);
+void register_verifiers(Registries& registries);
+
+}  // namespace foretoken

@@ -1,0 +1,85 @@
+#include "framework/components/verifier.h"
+
+#include "kernels/error.h"
+
+namespace foretoken {
+namespace {
+
+// What node n of a tree needs of the proposal, checked.
+void expect_laws(const DraftTree& t, int vocab) {
+  for (int n = 1; n < t.nodes; ++n) {
+    const std::size_t parent = std::size_t(*t.parents.row<std::int32_t>(n));
+    if (Drawn(*t.q.drawn.row<std::uint8_t>(n)) != Drawn::certain && (parent >= t.q.laws.size() || !t.q.laws[parent]))
+      throw Error("the drafter proposed node " + std::to_string(n) +
+                  " as drawn but gave no law q for its parent; fill Proposal::laws, or propose it as certain");
+  }
+  for (const Laws& q : t.q.laws)  // verifiers look at all of p's tokens in q
+    if (q && (q.vocab() != vocab || !q.rows || q.rows.dim(1) != std::int64_t(sizeof(LawRow))))
+      throw Error("the drafter proposed a law q of " + std::to_string(q.vocab()) + " tokens, the target's have " +
+                  std::to_string(vocab) +
+                  "; ask NodeLaws or Backend::law for q, of a model of the target's vocabulary");
+}
+
+}  // namespace
+
+Trials::Trials(Backend& backend, std::span<const DraftTree> trees, Laws p, std::span<const Draws> draws,
+               std::span<const std::uint32_t> positions, Staging& staging)
+    : trees_(trees),
+      p_(std::move(p)),
+      named_(draws.begin(), draws.end()),
+      positions_(positions.begin(), positions.end()) {
+  const std::int64_t n = std::int64_t(trees.size());
+  std::int64_t nodes = 0;
+  for (const DraftTree& t : trees) expect_laws(t, p_.vocab()), nodes += t.nodes;
+  staging.begin(n * std::int64_t(sizeof(Trial) + sizeof(Draws)) + nodes * 40 + 8 * Staging::kAlignment);
+  const auto trial = staging.array({n, std::int64_t(sizeof(Trial))}, DType::u8),
+             draw = staging.array({n, std::int64_t(sizeof(Draws))}, DType::u8);
+  const auto parents = staging.array({nodes}, DType::i32), known = staging.array({nodes}, DType::i32),
+             drawn = staging.array({nodes}, DType::u8);
+  const auto at = staging.array({nodes}, DType::u64), q_logits = staging.array({nodes}, DType::u64),
+             q_rows = staging.array({nodes}, DType::u64);
+  tokens_ = backend.allocate({nodes}, DType::i32);
+  std::int64_t row = 0;
+  for (std::int64_t i = 0; i < n; ++i) {
+    const DraftTree& t = trees[std::size_t(i)];
+    new (trial.host.row<std::byte>(i))
+        Trial{.nodes = t.nodes,
+              .vocab = p_.vocab(),
+              .position = positions[std::size_t(i)],
+              .parents = parents.device.row<std::int32_t>(row),
+              .tokens = tokens_.row<Token>(row),
+              .drawn = drawn.device.row<std::uint8_t>(row),
+              .p_logits = p_.logits.row<float>(row),
+              .p_stride = p_.logits.row_stride(),
+              .p_rows = reinterpret_cast<const LawRow*>(p_.rows.row<std::uint8_t>(row)),
+              .q_logits = reinterpret_cast<const float* const*>(q_logits.device.row<std::uint64_t>(row)),
+              .q_rows = reinterpret_cast<const LawRow* const*>(q_rows.device.row<std::uint64_t>(row))};
+    new (draw.host.row<std::byte>(i)) Draws(draws[std::size_t(i)]);
+    for (int k = 0; k < t.nodes; ++k, ++row) {
+      const Laws q = std::size_t(k) < t.q.laws.size() ? t.q.laws[std::size_t(k)] : Laws{};
+      *parents.host.row<std::int32_t>(row) = *t.parents.row<std::int32_t>(k);
+      *known.host.row<Token>(row) = *t.known.row<Token>(k);
+      *drawn.host.row<std::uint8_t>(row) = *t.q.drawn.row<std::uint8_t>(k);
+      *at.host.row<const Token*>(row) = t.drawn_at(k);
+      *q_logits.host.row<const void*>(row) = q ? q.logits.row<float>(0) : nullptr;
+      *q_rows.host.row<const void*>(row) = q ? q.rows.row<std::uint8_t>(0) : nullptr;
+    }
+  }
+  staging.push();
+  backend.pick(known.device, at.device, tokens_);
+  trials_ = reinterpret_cast<const Trial*>(trial.device.raw());
+  draws_ = reinterpret_cast<const Draws*>(draw.device.raw());
+}
+
+void expect_verdict(const Verdict& v, int nodes, int vocab, const std::string& who) {
+  if (v.next == -1) return;
+  if (v.length < 0 || v.length >= nodes || v.length > kMaxPath)
+    throw Error(who + " accepted " + std::to_string(v.length) + " nodes of a tree that has " +
+                std::to_string(nodes - 1) + " below its root; let it follow each node once, with Verdict::follow");
+  for (int k = 0; k <= v.length; ++k)
+    if (v.tokens[k] < 0 || v.tokens[k] >= vocab)
+      throw Error(who + " said the token " + std::to_string(v.tokens[k]) + ", outside the target's vocabulary of " +
+                  std::to_string(vocab) + "; say tokens of the tree, and end with Verdict::finish of a drawn one");
+}
+
+}  // namespace foretoken

@@ -1,0 +1,266 @@
+// attend: which kernels, how many blocks, and what they may need. The mathematics stands in attention.cuh.
+#include <algorithm>
+#include <bit>
+#include <cmath>
+
+#include "kernels/cuda/attention/boxes.cuh"
+#include "kernels/cuda/attention/decode_rows.cuh"
+#include "kernels/cuda/attention/stream_rows.cuh"
+#include "kernels/cuda/attention/tile.cuh"
+#include "kernels/cuda/cuda_backend.cuh"
+
+namespace foretoken {
+namespace {
+
+constexpr int kLargestTile = 64;                                // query vectors
+constexpr std::int64_t kMostScratch = std::int64_t(512) << 20;  // bytes
+
+[[noreturn]] void refuse(const std::string& what) { throw Error("cuda: attend: " + what); }
+
+void expect(const Tensor& q, const KvLayer& kv, const Layout& layout) {
+  if (q.dtype() != DType::f32 && q.dtype() != DType::bf16)
+    refuse(std::string("queries are f32 or bf16, not ") + name_of(q.dtype()));
+  if (kv.dtype != DType::f32 && kv.dtype != DType::bf16)
+    refuse(std::string("keys and values are f32 or bf16, not ") + name_of(kv.dtype) +
+           "; choose one of them as the cache's type");
+  if (q.dim(0) != layout.rows)
+    refuse("queries " + q.shape().text() + " do not match a layout of " + std::to_string(layout.rows) + " rows");
+  if (kv.head_size < 1 || kv.head_size > 512 || q.dim(1) % (std::int64_t(kv.head_size) * kv.kv_heads) != 0)
+    refuse("queries " + q.shape().text() + " do not match " + std::to_string(kv.kv_heads) + " heads of " +
+           std::to_string(kv.head_size) + " numbers; a head has 512 at most, and queries are whole groups of heads");
+  if (!layout.begins || layout.longest < 1)
+    refuse("the layout does not say where each table's rows begin (Layout::begins, longest)");
+}
+
+AttentionWork work_for(const Tensor& q, const Tensor& out, const KvLayer& kv, const Layout& layout, float scale) {
+  AttentionWork w;
+  w.q = q.raw(), w.out = out.raw(), w.q_stride = q.row_stride();
+  w.q_bf16 = q.dtype() == DType::bf16, w.kv_bf16 = kv.dtype == DType::bf16;
+  w.q_aligned = reinterpret_cast<std::uintptr_t>(q.raw()) % 16 == 0 && q.row_stride() % 8 == 0 && kv.head_size % 8 == 0;
+  w.pool = kv.pool.data<std::byte>(), w.pages = kv.pool.dim(0), w.page_bytes = kv.pool.row_stride(), w.keys = kv.keys,
+  w.values = kv.values;
+  w.page_rows = kv.page_rows,
+  w.page_shift = std::has_single_bit(unsigned(kv.page_rows)) ? std::countr_zero(unsigned(kv.page_rows)) : -1;
+  w.heads = int(q.dim(1)) / kv.head_size, w.kv_heads = kv.kv_heads, w.group = w.heads / kv.kv_heads,
+  w.head_size = kv.head_size;
+  w.rows = layout.rows, w.sequences = layout.sequences, w.words = layout.words, w.table_width = layout.table_width;
+  w.longest = std::min(layout.longest, layout.rows);
+  w.begins = layout.begins.data<std::int32_t>(), w.owner = layout.owner.data<std::int32_t>(),
+  w.visible = layout.visible.data<std::int32_t>();
+  w.first = layout.first ? layout.first.data<std::int32_t>() : nullptr, w.tables = layout.tables.data<std::int32_t>();
+  w.ancestors = layout.words > 0 ? layout.ancestors.data<std::uint64_t>() : nullptr;
+  w.scale = std::max(scale * 1.44269504f, 1e-30f);  // zero would make an unseen score NaN
+  w.chunks = w.part = std::max(1, (layout.deepest + kChunk - 1) / kChunk);
+  return w;
+}
+
+bool fits_tiles(const AttentionWork& w) {
+  return w.kv_bf16 && w.head_size <= 256 && w.head_size % 8 == 0 && w.page_bytes % 16 == 0 && w.keys % 16 == 0 &&
+         w.values % 16 == 0 && reinterpret_cast<std::uintptr_t>(w.pool) % 16 == 0;
+}
+
+bool is_prompt(const AttentionWork& w) {
+  return w.words == 0 && w.head_size <= 128 && w.longest * w.group > kLargestTile;
+}
+
+std::int64_t scratch_bytes(const AttentionWork& w) {
+  return std::int64_t(w.rows) * w.heads * w.chunks * (w.head_size + 2) * 4;
+}
+
+// As many vectors as a sequence has, up to what the kernels hold. In a tree every row takes steps of its own behind the
+// others', so a tile there is one row, or few, while the machine has room for more blocks.
+void choose_tile(AttentionWork& w, int multiprocessors) {
+  const int vectors = w.longest * w.group, most = w.head_size > 128 ? 32 : kLargestTile;
+  w.tile = vectors <= 16 ? 16 : vectors <= 32 ? 32 : most;
+  if (w.words == 0) return;
+  for (int tile = 2 * w.group; tile < w.tile; tile *= 2) {
+    if (std::int64_t(tiles_of(w, tile)) * w.kv_heads * w.chunks > 3 * multiprocessors) continue;
+    w.tile = tile;
+    return;
+  }
+}
+
+// How many chunks one block takes, so that few long contexts fill the machine and many short ones do not pay for the
+// fold. A block alone takes some 2.5 us for a chunk of heads of 128 (measured); all together cannot pass the memory's
+// bandwidth.
+void choose_parts(AttentionWork& w, int multiprocessors) {
+  if (w.chunks < 2 || scratch_bytes(w) > kMostScratch) return;
+  const double blocks = double(tiles_of(w, w.tile)) * w.kv_heads, places = 2.0 * multiprocessors;
+  const double chunk = (0.6e-6 + w.head_size * 15e-9) * (w.tile > 32   ? 2
+                                                         : w.tile > 16 ? 1.35
+                                                                       : 1),
+               fold = 2e-6 + double(scratch_bytes(w)) / 0.8e12;
+  const double least = blocks * w.chunks * kChunk * w.head_size * 4 / 4.2e12;
+  double best = INFINITY;
+  for (int parts = 1; parts <= w.chunks; ++parts) {
+    const int part = (w.chunks + parts - 1) / parts;
+    if ((w.chunks + part - 1) / part != parts) continue;
+    const double alone = std::ceil(blocks * parts / places) * part * chunk,
+                 time = std::max(least, alone) + alone / 2 + (parts > 1 ? fold : 0);
+    if (time < best) best = time, w.part = part, w.parts = parts;
+  }
+}
+
+// What the device has: multiprocessors; blocks of a cluster, at most; bytes of shared memory that a block may have, and
+// a multiprocessor has.
+struct Room {
+  int multiprocessors, cluster;
+  std::int64_t block, multiprocessor;
+};
+constexpr std::int64_t kReserved = 1 << 10;  // bytes of a block that are not its own
+
+bool has_aligned_rows(const DecodeWork& w) {
+  return w.a.q_aligned && (reinterpret_cast<std::uintptr_t>(w.k) | reinterpret_cast<std::uintptr_t>(w.v)) % 16 == 0 &&
+         (w.k_stride | w.v_stride) % 8 == 0;
+}
+
+// Nearly all rows are one text's: the other table has padding (or, where the longest is padded, a row or two of another
+// text).
+bool is_one_text(const AttentionWork& a) { return a.rows <= a.longest && a.sequences <= 2; }
+
+// How many chunks a block may have behind one another (measured: 2 to 3 us each) before pages that stream are faster.
+// More query vectors than a tile: 16 rows of one text are faster so, two texts of 8 rows are not, nor 8 rows behind
+// 4096.
+int patience(const AttentionWork& a) {
+  if (a.longest * a.group > kDecodeTile) return is_one_text(a) ? 2 : 0;
+  return a.sequences * a.kv_heads <= 32 ? 3 : 2;
+}
+
+// Whether the rows are so few that the latency of one chunk is what counts. Shares the chunks out, so that all blocks
+// run at once (but those of a table of padding, which have one chunk), each with at most `most_part` chunks behind one
+// another.
+bool decodes(DecodeWork& w, const Layout& layout, const Room& room, int most_part) {
+  constexpr int kMostVectors = 64;  // with more, others were not measured against this
+  AttentionWork& a = w.a;
+  const int vectors = a.longest * a.group, least = (a.chunks + room.cluster - 1) / room.cluster,
+            texts = is_one_text(a) ? 1 : a.sequences;
+  if (layout.words > 0 || a.head_size > 128 || a.head_size % 16 != 0 || vectors > kMostVectors ||
+      a.longest > kDecodeRows || a.group > kDecodeRows || !has_aligned_rows(w))
+    return false;
+  a.tile = vectors <= kDecodeTile ? kDecodeTile : 2 * kDecodeTile;
+  for (a.part = least; a.part <= most_part; ++a.part) {
+    a.parts = (a.chunks + a.part - 1) / a.part;
+    const std::int64_t bytes = decode_bytes(w), blocks = std::int64_t(texts) * a.kv_heads * a.parts * decode_blocks(a);
+    const std::int64_t at_once =
+        std::min<std::int64_t>(2, room.multiprocessor / (bytes + kReserved));  // two by their registers
+    if (bytes <= room.block && blocks <= at_once * room.multiprocessors) return true;
+  }
+  return false;
+}
+
+// Whether pages come in boxes that the copy engine can bring.
+bool has_boxes(StreamWork& w) {
+  const AttentionWork& a = w.of.a;
+  w.warps = (a.longest * a.group + kStreamVectors - 1) / kStreamVectors;
+  if (!has_aligned_rows(w.of) || a.words > 0 || (a.head_size != 64 && a.head_size != 128) || w.warps > kStreamWarps)
+    return false;
+  w.box = describe_pages(w.keys, w.values, a);
+  return w.box > 0;
+}
+
+// How many blocks share the chunks of a sequence, and how deep their rings are. All run at once: a second wave of
+// clusters costs as much as the first, and a cluster some 3 us (measured), so that sequences which nearly fill the
+// machine keep a block each.
+bool streams(StreamWork& w, const Room& room) {
+  constexpr int kMostBlocks = 4, kWarps = 12;  // of a multiprocessor, for latency and by registers
+  constexpr int kAtOnce =
+      8;  // slots that a multiprocessor asks for at once: more only wait, and others' requests behind them (measured)
+  if (!has_boxes(w)) return false;
+  AttentionWork& a = w.of.a;
+  const int units = a.sequences * a.kv_heads, multiprocessors = room.multiprocessors;
+  int blocks = std::clamp(kWarps / (w.warps + 1), 1, kMostBlocks);
+  a.part = a.chunks, a.parts = 1;
+  if (10 * units < 9 * multiprocessors) {
+    const int most =
+        std::clamp(85 * std::min(blocks, 3) * multiprocessors / 100 / units, 1, std::min(room.cluster, a.chunks));
+    a.part = (a.chunks + most - 1) / most, a.parts = (a.chunks + a.part - 1) / a.part;
+  }
+  for (blocks = std::clamp((units * a.parts + multiprocessors - 1) / multiprocessors, 1, blocks);; --blocks) {
+    w.slots = kMostSlots;
+    while (w.slots > 2 && blocks * (std::int64_t(stream_bytes(w)) + kReserved) > room.multiprocessor) --w.slots;
+    if (w.slots * a.head_size < 384 && blocks > 1) continue;
+    w.slots = std::min(w.slots, std::max(2, (kAtOnce + blocks - 1) / blocks));
+    // All the memory there is, so that no more blocks find room on a multiprocessor: they spread evenly.
+    w.bytes = std::max(std::int64_t(stream_bytes(w)), std::min(room.block, room.multiprocessor / blocks - kReserved));
+    return w.bytes <= room.block;
+  }
+}
+
+}  // namespace
+
+int attention_cluster(std::int64_t shared_memory) {
+  return std::min(decode_cluster(shared_memory), stream_cluster(shared_memory));
+}
+
+Tensor CudaBackend::attend(const Tensor& q, const KvLayer& kv, const Layout& layout, float scale) {
+  expect(q, kv, layout);
+  Tensor out = allocate(q.shape(), q.dtype());
+  if (layout.rows == 0) return out;
+  AttentionWork work = work_for(q, out, kv, layout, scale);
+  if (!fits_tiles(work)) {
+    launch_plain(work, stream_, overlaps());
+    return out;
+  }
+  if (is_prompt(work) && warpgroups()) {
+    launch_prompt(work, stream_, overlaps());
+    return out;
+  }
+  choose_tile(work, multiprocessors_);
+  choose_parts(work, multiprocessors_);
+  Tensor sums, peaks;
+  if (work.parts > 1) {
+    const std::int64_t pieces = std::int64_t(work.rows) * work.heads * work.chunks;
+    sums = allocate({pieces, work.head_size}, DType::f32), peaks = allocate({pieces, 2}, DType::f32);
+    work.sums = sums.data<float>(), work.peaks = peaks.data<float2>();
+  }
+  launch_tiles(work, stream_, overlaps());
+  if (work.parts > 1) launch_fold(work, stream_, overlaps());
+  return out;
+}
+
+Tensor CudaBackend::rope_attend(Tensor q, Tensor k, const Tensor& v, const KvLayer& kv, const Layout& layout,
+                                const Tensor& frequencies, float scale) {
+  expect(q, kv, layout);
+  const bool half =
+      q.dtype() == DType::bf16 && k.dtype() == DType::bf16 && v.dtype() == DType::bf16 && kv.dtype == DType::bf16;
+  if (half && architecture_ >= 90 && layout.rows > 0) {
+    const Tensor out = allocate(q.shape(), q.dtype());
+    DecodeWork work{work_for(q, out, kv, layout, scale),
+                    k.data<Bf16>(),
+                    v.data<Bf16>(),
+                    k.row_stride(),
+                    v.row_stride(),
+                    layout.positions.data<std::int32_t>(),
+                    layout.slots.data<std::int32_t>(),
+                    frequencies.data<float>()};
+    work.settled = settled(kv);
+    written(kv);
+    const Room room{multiprocessors_, cluster_, shared_memory_, multiprocessor_memory_};
+    if (fits_tiles(work.a) && decodes(work, layout, room, patience(work.a))) {
+      launch_decode(work, stream_);
+      return out;
+    }
+    StreamWork stream{work, {}, {}};
+    if (fits_tiles(work.a) && streams(stream, room)) {
+      launch_stream(stream, stream_);
+      return out;
+    }
+    if (fits_tiles(work.a) && decodes(work, layout, room, 3)) {
+      launch_decode(work, stream_);
+      return out;
+    }
+  }
+  if (half && layout.rows > 0 && warpgroups()) {
+    const Tensor out = allocate(q.shape(), q.dtype());
+    AttentionWork work = work_for(q, out, kv, layout, scale);
+    if (fits_tiles(work) && is_prompt(work) && prompt_turns(work)) {
+      rope_store({}, k, v, kv, layout, frequencies);
+      work.positions = layout.positions.data<std::int32_t>(), work.frequencies = frequencies.data<float>();
+      launch_prompt(work, stream_, overlaps());
+      return out;
+    }
+  }
+  return Backend::rope_attend(q, k, v, kv, layout, frequencies, scale);
+}
+
+}  // namespace foretoken

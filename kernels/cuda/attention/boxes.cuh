@@ -1,0 +1,21 @@
+// Pages of an AttentionWork as boxes for the copy engine. This room must not know which kernel takes them.
+#pragma once
+#include <algorithm>
+
+#include "kernels/cuda/attention/attention.cuh"
+#include "kernels/cuda/attention/page_boxes.cuh"
+
+namespace foretoken {
+
+// Describes keys and values in boxes of as many rows as a step, or as a page where that has fewer; how many. 0: pages
+// do not fall into such boxes, or the machine cannot describe them.
+inline int describe_pages(CUtensorMap& keys, CUtensorMap& values, const AttentionWork& a) {
+  const int rows = std::min(a.page_rows, kStep);
+  if (rows % 8 != 0 || kStep % rows != 0 || a.page_rows % rows != 0) return 0;
+  PagePlane plane{a.pool + a.keys, a.pages, a.page_bytes, a.kv_heads, a.page_rows, a.head_size, rows};
+  if (!describe(keys, plane)) return 0;
+  plane.begin += a.values - a.keys;
+  return describe(values, plane) ? rows : 0;
+}
+
+}  // namespace foretoken

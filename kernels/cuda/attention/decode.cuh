@@ -1,0 +1,298 @@
+// Rotation, storing and attention of a few rows of each sequence in one kernel, for little work at once: decode of few
+// sequences. Every block takes one chunk of the context of one kv head (or few, one after another); the blocks of a
+// sequence, kv head and up to two tiles of its query vectors are a cluster, which hands its chunks' sums round and
+// folds them, some vectors each. All keys and values of a chunk are asked for before the first is used, and both steps
+// of a chunk are scored at once by four warps each. The keys and values of the rows themselves never come from memory:
+// every block turns those that it needs. Latency is all here: what runs once is bound by its own instructions on their
+// way to the multiprocessor, so nothing divides by a number of the host's, and sums go to who folds them without a
+// meeting of the cluster. The arithmetic is that of attention.cuh in the order of attention_tiles.cuh: the same bits.
+// This room must not know who launches it.
+#pragma once
+#include "kernels/cuda/attention/decode_rows.cuh"
+#include "kernels/cuda/instructions/barriers.cuh"
+
+namespace foretoken {
+
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
+
+template <int kHead, int kTiles> struct DecodeBlock : DecodeRows<kHead, kTiles> {
+  using Rows = DecodeRows<kHead, kTiles>;
+  using Rows::a, Rows::shared, Rows::sequence, Rows::head, Rows::rank, Rows::row, Rows::rows, Rows::vector,
+      Rows::vectors, Rows::begin, Rows::end, Rows::first, Rows::last;
+  using Rows::receiver, Rows::share, Rows::page_number, Rows::table, Rows::peaks, Rows::thread, Rows::warp, Rows::lane,
+      Rows::kChunks, Rows::kHalf;
+  static constexpr int kColumns = kHead / 64;        // 8-wide columns of the values that a warp sums
+  static constexpr int kLanes = kDecodeThreads / 8;  // that hold sums of one vector
+  using Lane = std::conditional_t<kColumns == 1, float2, float4>;
+
+  Lane* sums;  // received
+
+  // Of each tile, what a lane holds of vectors lane / 4 and lane / 4 + 8.
+  struct Scores {
+    float of[kTiles][2][4] = {};
+  };
+  struct Sums {
+    float of[kTiles][kColumns][4] = {}, mass[kTiles][4] = {}, peak[kTiles][2], keep[kTiles][2];
+  };
+
+  using Rows::Rows;
+
+  // ---- keys and values ----
+  __device__ bool sees_all(int chunk) const {
+    return chunk * kChunk >= Rows::all_low && (chunk + 1) * kChunk <= Rows::all_high;
+  }  // every row does
+  __device__ void find_sources(int chunk) {
+    if (thread >= kChunk) return;
+    const int depth = chunk * kChunk + thread;
+    bool seen = depth >= Rows::all_low && depth < Rows::all_high, own = false;
+    if (!seen || (depth >= Rows::own_low && depth < Rows::own_high))
+#pragma unroll 1
+      for (int r = 0; r < rows; ++r)
+        seen = seen || (depth >= shared.low[r] && depth < shared.high[r]), own = own || depth == shared.slot[r];
+    const int at = depth - Rows::page_of(depth) * a.page_rows;
+    const std::int64_t from = page_number * a.page_bytes + (std::int64_t(head) * a.page_rows + at) * a.head_size * 2;
+    shared.source[thread] = own ? kOwn - from : seen ? from : kNowhere;
+  }
+  // Towards the second-level cache, which every later writer goes through: allowed before earlier kernels are done.
+  __device__ void read_ahead() const {
+#pragma unroll 1
+    for (int i = thread; i < 2 * kChunk * kHead / 64; i += kDecodeThreads) {
+      const int key = i / 2 / (kHead / 64), line = i / 2 % (kHead / 64);
+      const std::int64_t from = shared.source[key];
+      if (from >= 0 && line * 64 < a.head_size)
+        asm volatile("prefetch.global.L2 [%0];" ::"l"(a.pool + (i % 2 ? a.values : a.keys) + from + line * 128));
+    }
+  }
+  __device__ void ask() {
+    constexpr int kLines = kDecodeThreads / kChunks;  // keys at once
+    const std::uint32_t keys = shared_address(shared.keys), values = shared_address(shared.values);
+    const int c = thread % kChunks, line = thread / kChunks;
+    const bool inside = c * 8 < a.head_size;
+#pragma unroll
+    for (int i = 0; i < kChunk / kLines; ++i) {
+      const int key = line + i * kLines, to = swizzled<kChunks>(key, c);
+      const std::int64_t from = shared.source[key];
+      if (from <= kOwn) continue;
+      const bool read = from >= 0 && inside;
+      const std::byte* const at = a.pool + (read ? from + c * 16 : 0);
+      copy_behind(keys + to, at + a.keys, read);
+      copy_behind(values + to, at + a.values, read);
+    }
+    end_copies();
+  }
+
+  // ---- a chunk ----
+  // Warp w weighs keys 16 w ... 16 w + 15 of the chunk.
+  __device__ Scores scores(int chunk) const {
+    const std::uint32_t keys = shared_address(shared.keys), queries = shared_address(shared.q);
+    Scores s;
+#pragma unroll
+    for (int k = 0; k < kHead / 16; ++k) {
+      const Quad b =
+          load_quad(keys + swizzled<kChunks>(warp * 16 + (lane & 7) + (lane >> 4) * 8, k * 2 + (lane >> 3 & 1)));
+#pragma unroll
+      for (int t = 0; t < kTiles; ++t) {
+        const Quad q = load_quad(queries + swizzled<kChunks>(t * kDecodeTile + (lane & 15), k * 2 + (lane >> 4)));
+        multiply_add(s.of[t][0], q, b.r[0], b.r[1]);
+        multiply_add(s.of[t][1], q, b.r[2], b.r[3]);
+      }
+    }
+    const bool all = sees_all(chunk);
+#pragma unroll
+    for (int i = 0; i < 2 * kTiles; ++i) {
+      const int v = i * 8 + lane / 4, h = i % 2;
+      float(&of)[2][4] = s.of[i / 2];
+      if (!all) hide(chunk, v, h, of);
+      float most = fmaxf(fmaxf(of[0][h * 2], of[0][h * 2 + 1]), fmaxf(of[1][h * 2], of[1][h * 2 + 1]));
+      most = fmaxf(most, __shfl_xor_sync(~0u, most, 1));
+      most = fmaxf(most, __shfl_xor_sync(~0u, most, 2));
+      if (lane % 4 == 0) shared.peaks[v][warp / 4][warp % 4] = most;
+    }
+    return s;
+  }
+  __device__ void hide(int chunk, int v, int h, float (&s)[2][4]) const {
+    const int depth = chunk * kChunk + warp * 16 + lane % 4 * 2, r = Rows::row_of(v),
+              low = v < vectors ? shared.low[r] : 0, high = v < vectors ? shared.high[r] : 0;
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const int d = depth + i / 2 * 8 + i % 2;
+      if (d < low || d >= high) s[i / 2][h * 2 + i % 2] = kUnseen;
+    }
+  }
+
+  // Scores become weights; says each vector's greatest score and by what the first step's sums must be multiplied.
+  __device__ void weigh(const Scores& s, Sums& to) const {
+    const int step = warp / 4;
+#pragma unroll
+    for (int i = 0; i < 2 * kTiles; ++i) {
+      const int t = i / 2, h = i % 2, v = i * 8 + lane / 4;
+      float most[kDecodeSteps];
+#pragma unroll
+      for (int j = 0; j < kDecodeSteps; ++j) {
+        const float4 four = *reinterpret_cast<const float4*>(shared.peaks[v][j]);
+        most[j] = fmaxf(fmaxf(four.x, four.y), fmaxf(four.z, four.w));
+      }
+      to.peak[t][h] = fmaxf(most[0], most[1]), to.keep[t][h] = rescale(most[0], to.peak[t][h], a.scale);
+      const float now = step == 0 ? most[0] : to.peak[t][h], base = now == kUnseen ? 0.0f : now * a.scale;
+#pragma unroll
+      for (int j = 0; j < 2; ++j) {
+        const float low = exp2_fast(__fmaf_rn(s.of[t][j][h * 2], a.scale, -base)),
+                    high = exp2_fast(__fmaf_rn(s.of[t][j][h * 2 + 1], a.scale, -base));
+        *reinterpret_cast<std::uint32_t*>(reinterpret_cast<std::byte*>(shared.weights[step]) +
+                                          swizzled<8>(v, warp % 4 * 2 + j) + lane % 4 * 4) = pack_bf16(low, high);
+      }
+    }
+  }
+
+  // Warp w sums the 8 kColumns numbers of the head from 8 kColumns w on.
+  __device__ void add_values(Sums& to) const {
+    const std::uint32_t values = shared_address(shared.values);
+#pragma unroll
+    for (int step = 0; step < kDecodeSteps; ++step) {
+      const std::uint32_t weights = shared_address(shared.weights[step]);
+#pragma unroll
+      for (int k = 0; k < kStep / 32; ++k) {
+        Quad b[kColumns];
+#pragma unroll
+        for (int n = 0; n < kColumns; ++n)
+          b[n] = load_quad_transposed(values + swizzled<kChunks>(step * kStep + k * 32 + lane, warp * kColumns + n));
+#pragma unroll
+        for (int i = 0; i < 2 * kTiles; ++i) {
+          const Quad w =
+              load_quad(weights + swizzled<8>(i / 2 * kDecodeTile + (lane & 15), k * 4 + i % 2 * 2 + (lane >> 4)));
+          multiply_add(to.mass[i / 2], w, kOnes, kOnes);
+#pragma unroll
+          for (int n = 0; n < kColumns; ++n) multiply_add(to.of[i / 2][n], w, b[n].r[i % 2 * 2], b[n].r[i % 2 * 2 + 1]);
+        }
+      }
+      if (step == 0) keep(to);
+    }
+  }
+  __device__ static void keep(Sums& to) {
+#pragma unroll
+    for (int i = 0; i < 4 * kTiles; ++i) {
+      to.mass[i / 4][i % 4] *= to.keep[i / 4][i % 4 / 2];
+#pragma unroll
+      for (int n = 0; n < kColumns; ++n) to.of[i / 4][n][i % 4] *= to.keep[i / 4][i % 4 / 2];
+    }
+  }
+
+  // ---- the cluster ----
+  // Opens the barrier for what this block will be handed: of every chunk its vectors' peaks, masses and sums.
+  __device__ void expect() {
+    const int mine = min(share, vectors - (rank - receiver) * share);
+    open_barrier(&shared.came, 1);
+    show_barriers();
+    expect_copies(&shared.came, max(mine, 0) * (end - begin) * (kHalf + 1) * int(sizeof(float2)));
+  }
+  // To the same place of another block's shared memory.
+  template <class T> __device__ void hand(int to, T* place, T numbers) const {
+    if (a.parts == 1)
+      *place = numbers;  // no cluster
+    else
+      hand_over(in_block(shared_address(place), to), in_block(shared_address(&shared.came), to), numbers);
+  }
+  // Each vector's sums, peak and mass of this chunk to the block that folds it. A lane's sums lie side by side there:
+  // lane 4 w + i of them has what lane i of warp w has of the vector, numbers 8 kColumns w + 8 n + 2 i and the next.
+  __device__ void hand_round(int chunk, const Sums& of) const {
+#pragma unroll
+    for (int i = 0; i < 2 * kTiles; ++i) {
+      const int t = i / 2, h = i % 2, v = i * 8 + lane / 4, to = Rows::over(v, share),
+                at = (chunk - begin) * share + v - to * share;
+      if (v >= vectors) continue;
+      if (warp == 0 && lane % 4 == 0) hand(receiver + to, peaks + at, make_float2(of.peak[t][h], of.mass[t][h * 2]));
+      Lane* const place = sums + at * kLanes + warp * 4 + lane % 4;
+      if constexpr (kColumns == 1)
+        hand(receiver + to, place, make_float2(of.of[t][0][h * 2], of.of[t][0][h * 2 + 1]));
+      else
+        hand(receiver + to, place,
+             make_float4(of.of[t][0][h * 2], of.of[t][0][h * 2 + 1], of.of[t][1][h * 2], of.of[t][1][h * 2 + 1]));
+    }
+  }
+
+  __device__ void fold_share() const {
+    const int before = (rank - receiver) * share;
+#pragma unroll 1
+    for (int i = thread; i / kLanes < share; i += kDecodeThreads) {
+      const int v = before + i / kLanes, r = Rows::row_of(v), column = (i % kLanes / 4 * kColumns) * 8 + i % 4 * 2;
+      if (v >= vectors) return;
+      float peak = kUnseen, mass = 0, total[2 * kColumns] = {};
+#pragma unroll 3
+      for (int c = 0; c < end - begin; ++c) {
+        const float2 of = peaks[c * share + i / kLanes];
+        const Lane sum = sums[c * share * kLanes + i];
+        const Fold by = fold(peak, of.x, a.scale);
+        mass = folded(mass, of.y, by);
+        total[0] = folded(total[0], sum.x, by), total[1] = folded(total[1], sum.y, by);
+        if constexpr (kColumns == 2) total[2] = folded(total[2], sum.z, by), total[3] = folded(total[3], sum.w, by);
+      }
+      const float inverse = inverse_mass(mass);
+      Bf16* const to = static_cast<Bf16*>(a.out) +
+                       (std::int64_t(row + r) * a.heads + head * a.group + vector + v - r * a.group) * a.head_size +
+                       column;
+#pragma unroll
+      for (int n = 0; n < kColumns; ++n)
+        if (column + n * 8 < a.head_size)
+          *reinterpret_cast<std::uint32_t*>(to + n * 8) = pack_bf16(total[n * 2] * inverse, total[n * 2 + 1] * inverse);
+    }
+  }
+
+  __device__ void run() {
+    if (first >= last) return;  // a cluster's barrier waits for those who are left, and they for earlier kernels
+    sums = reinterpret_cast<Lane*>(peaks + ((end - begin) * share + 1) / 2 * 2);
+    if (thread == 0) expect();
+    __syncwarp();
+    asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::
+                     : "memory");  // this block is there: others may write to it
+    if (!sees_all(first) || Rows::owns(first, first + 1)) __syncthreads();  // what there is of the rows
+    find_sources(first);
+    __syncthreads();
+    if (Rows::work.settled)
+      ask();
+    else
+      read_ahead();
+    wait_for_earlier();
+    const typename Rows::Piece query = Rows::ask_query(), own = Rows::ask_row(first, thread);
+    Rows::turn_table();
+    __syncthreads();
+    for (int chunk = first; chunk < last; ++chunk) {
+      if (chunk != first || !Rows::work.settled) ask();
+      if (chunk == first) Rows::place_query(query);
+      Rows::place_rows(chunk, own);
+      wait_copies<0>();
+      __syncthreads();
+      const Scores s = scores(chunk);
+      Sums of;
+      __syncthreads();
+      weigh(s, of);
+      __syncthreads();
+      if (chunk + 1 < last) page_number = Rows::page_at(chunk + 1), find_sources(chunk + 1);
+      add_values(of);
+      if (chunk == first) asm volatile("barrier.cluster.wait.aligned;" ::: "memory");
+      hand_round(chunk, of);
+      if (chunk + 1 < last) __syncthreads();
+    }
+    if (a.parts == 1)
+      __syncthreads();
+    else
+      wait_for_cluster(&shared.came, 0);
+    fold_share();
+  }
+};
+
+#endif
+
+template <int kHead, int kTiles> __global__ void __launch_bounds__(kDecodeThreads, 2)
+    attend_decode(const __grid_constant__ DecodeCall work) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  extern __shared__ __align__(128) std::byte memory[];
+  DecodeBlock<kHead, kTiles> block(work, *reinterpret_cast<DecodeShared<kHead, kTiles>*>(memory));
+  let_later_start();
+  if (block.open())
+    block.run();
+  else
+    wait_for_earlier();
+#endif
+}
+
+}  // namespace foretoken

@@ -1,0 +1,53 @@
+// The chunks that several blocks left of one row become its result, in their order: see attention.cuh. Bytes: 4 *
+// chunks * (head_size + 2) read for each row and head.
+#include "kernels/cuda/attention/attention.cuh"
+
+namespace foretoken {
+namespace {
+
+constexpr int kThreads = 64, kAhead = 8;  // chunks that a thread reads before it adds them
+
+// One thread sums four numbers of the head.
+__global__ void __launch_bounds__(kThreads) fold_chunks(const __grid_constant__ AttentionWork work) {
+  let_later_start();
+  const int quads = work.head_size / 4;
+  const std::int64_t unit = std::int64_t(blockIdx.x) * kThreads + threadIdx.x, vector = unit / quads;
+  const int quad = int(unit % quads), row = int(vector / work.heads);
+  const Sight sight = row < work.rows ? sight_of(work, row) : Sight{};
+  wait_for_earlier();
+  if (row >= work.rows || sole_part(work, sight) >= 0) return;
+  const int end = (sight.end - 1) / kChunk + 1;
+  const float4* sums = reinterpret_cast<const float4*>(work.sums) + vector * work.chunks * quads + quad;
+  const float2* peaks = work.peaks + vector * work.chunks;
+  float peak = kUnseen, mass = 0;
+  float4 total = {};
+  for (int c = sight.first / kChunk; c < end; c += kAhead) {
+    float2 of[kAhead];
+    float4 sum[kAhead];
+#pragma unroll
+    for (int i = 0; i < kAhead; ++i)
+      if (c + i < end) of[i] = peaks[c + i], sum[i] = sums[std::int64_t(c + i) * quads];
+#pragma unroll
+    for (int i = 0; i < kAhead; ++i) {
+      if (c + i >= end) break;
+      const Fold by = fold(peak, of[i].x, work.scale);
+      mass = folded(mass, of[i].y, by);
+      total = {folded(total.x, sum[i].x, by), folded(total.y, sum[i].y, by), folded(total.z, sum[i].z, by),
+               folded(total.w, sum[i].w, by)};
+    }
+  }
+  const float inverse = inverse_mass(mass);
+  const std::int64_t at = vector * work.head_size + quad * 4;
+  store_out(work, at, total.x * inverse), store_out(work, at + 1, total.y * inverse);
+  store_out(work, at + 2, total.z * inverse), store_out(work, at + 3, total.w * inverse);
+}
+
+}  // namespace
+
+void launch_fold(const AttentionWork& work, cudaStream_t stream, bool overlaps) {
+  Grid grid{dim3(blocks_for(std::int64_t(work.rows) * work.heads * (work.head_size / 4), kThreads)), kThreads};
+  grid.overlaps = overlaps;
+  launch_kernel("attend", stream, grid, fold_chunks, work);
+}
+
+}  // namespace foretoken

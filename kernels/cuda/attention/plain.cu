@@ -1,0 +1,87 @@
+// Attention over a cache of any number type and head size: one block for each row and head, each warp taking every
+// kWarps-th block of 32 depths. Correct, not fast: bf16 caches with heads of up to 256 take attention_tiles.cu. Bytes:
+// each row and head reads its keys and values by itself, 2 * slots * head_size numbers.
+#include "kernels/cuda/attention/attention.cuh"
+
+namespace foretoken {
+namespace {
+
+constexpr int kWarps = 8, kLines = 16;  // a head has up to 32 * kLines numbers
+
+__device__ inline float number_at(const AttentionWork& work, const std::byte* p, int i) {
+  return work.kv_bf16 ? to_float(reinterpret_cast<const Bf16*>(p)[i]) : reinterpret_cast<const float*>(p)[i];
+}
+
+// What one warp has summed; lane l holds numbers l, l + 32, ... of the head.
+struct PlainSum {
+  float peak = kUnseen, mass = 0, sum[kLines] = {};
+};
+
+// Depths [32 block, 32 block + 32): a lane weighs one key, then all lanes add every value.
+__device__ void add_block(const AttentionWork& work, int row, int kv_head, Sight s, const float* q, int block,
+                          PlainSum& to) {
+  const int lane = int(threadIdx.x) % 32, depth = block * 32 + lane, bytes_each = work.kv_bf16 ? 2 : 4;
+  const std::int32_t* table = work.tables + std::int64_t(work.owner[row]) * work.table_width;
+  float score = kUnseen;
+  std::int64_t offset = 0;
+  if (depth >= s.first && depth < s.end) {
+    offset = slot_offset(work, table, kv_head, slot_at(work, row, s.visible, depth), bytes_each);
+    const std::byte* key = work.pool + offset + work.keys;
+    float dot = 0;
+    for (int i = 0; i < work.head_size; ++i) dot = __fmaf_rn(q[i], number_at(work, key, i), dot);
+    score = dot * work.scale;
+  }
+  float most = score;
+  for (int x = 1; x < 32; x *= 2) most = fmaxf(most, __shfl_xor_sync(~0u, most, x));
+  const float now = fmaxf(to.peak, most), keep = to.peak == now ? 1.0f : exp2f(to.peak - now);
+  const float weight = score == kUnseen ? 0.0f : exp2f(score - now);
+  to.peak = now, to.mass *= keep;
+#pragma unroll
+  for (int n = 0; n < kLines; ++n) to.sum[n] *= keep;
+  for (int j = max(s.first - block * 32, 0); j < min(32, s.end - block * 32); ++j) {
+    const float w = __shfl_sync(~0u, weight, j);
+    const std::byte* value = work.pool + __shfl_sync(~0u, offset, j) + work.values;
+    to.mass += w;
+#pragma unroll
+    for (int n = 0; n < kLines; ++n)
+      if (n * 32 + lane < work.head_size) to.sum[n] = __fmaf_rn(w, number_at(work, value, n * 32 + lane), to.sum[n]);
+  }
+}
+
+__global__ void __launch_bounds__(32 * kWarps) attend_plain(const __grid_constant__ AttentionWork work) {
+  __shared__ float q[32 * kLines], sums[kWarps][32 * kLines], peaks[kWarps], masses[kWarps];
+  const int row = int(blockIdx.x), head = int(blockIdx.y), warp = int(threadIdx.x) / 32, lane = int(threadIdx.x) % 32;
+  let_later_start();
+  wait_for_earlier();
+  for (int i = int(threadIdx.x); i < work.head_size; i += 32 * kWarps) {
+    const float x = load_q(work, row, head * work.head_size + i);
+    q[i] = work.kv_bf16 ? __bfloat162float(__float2bfloat16_rn(x)) : x;
+  }
+  __syncthreads();
+  const Sight s = sight_of(work, row);
+  PlainSum mine;
+  for (int block = warp; block * 32 < s.end; block += kWarps)
+    if (block * 32 + 32 > s.first) add_block(work, row, head / work.group, s, q, block, mine);
+#pragma unroll
+  for (int n = 0; n < kLines; ++n) sums[warp][n * 32 + lane] = mine.sum[n];
+  if (lane == 0) peaks[warp] = mine.peak, masses[warp] = mine.mass;
+  __syncthreads();
+  for (int i = int(threadIdx.x); i < work.head_size; i += 32 * kWarps) {
+    float peak = kUnseen, mass = 0, total = 0;
+    for (int w = 0; w < kWarps; ++w) {
+      const Fold by = fold(peak, peaks[w], 1.0f);
+      mass = folded(mass, masses[w], by), total = folded(total, sums[w][i], by);
+    }
+    store_out(work, (std::int64_t(row) * work.heads + head) * work.head_size + i, total * inverse_mass(mass));
+  }
+}
+
+}  // namespace
+
+void launch_plain(const AttentionWork& work, cudaStream_t stream, bool overlaps) {
+  Grid grid{dim3(unsigned(work.rows), unsigned(work.heads)), 32 * kWarps};
+  grid.overlaps = overlaps;
+  launch_kernel("attend", stream, grid, attend_plain, work);
+}
+
+}  // namespace foretoken

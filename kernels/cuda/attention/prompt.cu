@@ -1,0 +1,34 @@
+// Attention of long prompts where warpgroup products are: see attention_prompt.cuh. Bytes: keys and values once for 128
+// query vectors, mostly from the second-level cache. Operations: 4 * heads * head_size for each row and slot that it
+// sees.
+#include "kernels/cuda/attention/boxes.cuh"
+#include "kernels/cuda/attention/prompt.cuh"
+
+namespace foretoken {
+namespace {
+
+template <int kHead> void launch(const PromptWork& work, cudaStream_t stream, bool overlaps) {
+  Grid grid{dim3(unsigned(work.a.kv_heads), unsigned(tiles_of(work.a, kPromptRows))), kPromptThreads,
+            sizeof(PromptShared<kHead>)};
+  grid.overlaps = overlaps;
+  launch_kernel("attend", stream, grid, attend_prompt<kHead>, work);
+}
+
+}  // namespace
+
+bool prompt_turns(const AttentionWork& work) {
+  const int rows =
+      kPromptRows / work.group + 2;  // of a tile; their turns lie where later keys and values of a step will
+  return work.q_bf16 && work.q_aligned && (work.head_size == 64 || work.head_size == 128) && rows <= kStep;
+}
+
+void launch_prompt(const AttentionWork& work, cudaStream_t stream, bool overlaps) {
+  PromptWork with{work, {}, {}, 0};
+  if (work.head_size % 64 == 0) with.box = describe_pages(with.keys, with.values, work);
+  if (work.head_size <= 64)
+    launch<64>(with, stream, overlaps);
+  else
+    launch<128>(with, stream, overlaps);
+}
+
+}  // namespace foretoken

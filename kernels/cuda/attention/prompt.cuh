@@ -1,0 +1,227 @@
+// Attention of many rows of one sequence over a bf16 cache, on the warpgroup products of architecture 90a: a tile of
+// 128 query vectors, two warpgroups that compute 64 each, one that fetches keys and values ahead of them. The
+// arithmetic is that of attention.cuh in the order of attention_tiles.cuh, and the products round as mma.sync does (a
+// test compares): the same bits.
+#pragma once
+#include "kernels/cuda/attention/prompt_tile.cuh"
+
+namespace foretoken {
+
+#ifdef FORETOKEN_WARPGROUPS
+
+// What a thread sums: of the chunk, and of the chunks before it.
+template <int kHead> struct PromptSums {
+  float sum[kHead / 2] = {}, mass[4] = {}, peak[2];
+  Fold by[2];  // how the chunk that ends becomes part of the total
+  float total[kHead / 2], total_mass[2], total_peak[2];
+
+  __device__ __forceinline__ void clear() {
+#pragma unroll
+    for (int n = 0; n < kHead / 2; ++n) total[n] = 0;
+#pragma unroll
+    for (int h = 0; h < 2; ++h) mass[h] = mass[h + 2] = total_mass[h] = 0, peak[h] = total_peak[h] = kUnseen;
+  }
+  // No weight of this chunk is still to come.
+  __device__ __forceinline__ void end_chunk(float scale) {
+#pragma unroll
+    for (int h = 0; h < 2; ++h) by[h] = fold(total_peak[h], peak[h], scale), peak[h] = kUnseen;
+  }
+  // The chunk that ended becomes part of the total.
+  __device__ __forceinline__ void close_chunk() {
+#pragma unroll
+    for (int n = 0; n < kHead / 2; ++n) total[n] = folded(total[n], sum[n], by[n / 2 % 2]);
+#pragma unroll
+    for (int h = 0; h < 2; ++h)
+      total_mass[h] = folded(total_mass[h], mass[2 * h], by[h]), mass[2 * h] = mass[2 * h + 1] = 0;
+  }
+  // What the chunk has becomes relative to a later peak.
+  __device__ __forceinline__ void scale(const float (&keep)[2]) {
+#pragma unroll
+    for (int n = 0; n < kHead / 2; ++n) sum[n] *= keep[n / 2 % 2];
+#pragma unroll
+    for (int n = 0; n < 4; ++n) mass[n] *= keep[n / 2];
+  }
+};
+
+// d [64, 8] += a b: a in registers, b [16, 8] ones, in shared memory.
+__device__ inline void multiply_mass(float (&d)[4], const Quad& a, std::uint64_t b) {
+  asm volatile("wgmma.mma_async.sync.aligned.m64n8k16.f32.bf16.bf16 {%0, %1, %2, %3}, {%4, %5, %6, %7}, %8, 1, 1, 1, 0;"
+               : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+               : "r"(a.r[0]), "r"(a.r[1]), "r"(a.r[2]), "r"(a.r[3]), "l"(b));
+}
+
+template <int kHead> struct PromptBlock : PromptTile<kHead> {
+  using Tile = PromptTile<kHead>;
+  using Sums = PromptSums<kHead>;
+  using Tile::work, Tile::shared, Tile::bounds, Tile::begin, Tile::end, Tile::thread, Tile::lane, Tile::warp,
+      Tile::kStages;
+
+  using Tile::Tile;
+
+  Quad
+      q[kHead / 16];  // of this warp's vectors: from shared memory they would take half of what it can give to products
+
+  __device__ void hold_queries(int group) {
+#pragma unroll
+    for (int k = 0; k < kHead / 16; ++k)
+      q[k] = load_quad(shared_address(shared.q[group]) +
+                       unsigned(half_chunk(warp * 16 + (lane & 15), k * 2 + (lane >> 4), 64)));
+  }
+  __device__ __forceinline__ void start_scores(float (&s)[32], int stage) {
+    const std::uint64_t keys =
+        moved(tile_descriptor(shared_address(shared.stages[0].keys), 16), stage * int(sizeof shared.stages[0]));
+    begin_products();
+#pragma unroll
+    for (int k = 0; k < kHead / 16; ++k) multiply_scores(s, q[k], moved(keys, k / 4 * kStep * 128 + k % 4 * 32), k > 0);
+    end_products();
+  }
+  // Values by weights, and weights by ones: the mass of what was rounded.
+  __device__ __forceinline__ void start_values(Sums& t, const Quad (&weights)[4], int stage, bool add) {
+    const std::uint64_t values = moved(tile_descriptor(shared_address(shared.stages[0].values), kStep * 128),
+                                       stage * int(sizeof shared.stages[0]));
+    const std::uint64_t ones = shared_address(shared.ones) >> 4;
+    begin_products();
+#pragma unroll
+    for (int k = 0; k < 4; ++k) multiply_values(t.sum, weights[k], moved(values, k * 16 * 128), add || k > 0);
+#pragma unroll
+    for (int k = 0; k < 4; ++k) multiply_mass(t.mass, weights[k], ones);
+    end_products();
+  }
+
+  __device__ __forceinline__ void hide(float (&s)[32], int step, int group) const {
+    if (step * kStep >= bounds.all_low && (step + 1) * kStep <= bounds.all_high) return;
+    const int from = step * kStep;
+    int low[2], high[2];
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+      const int v = group * 64 + warp * 16 + h * 8 + lane / 4;
+      low[h] = shared.sights.first[v], high[h] = shared.sights.common[v];
+    }
+#pragma unroll
+    for (int i = 0; i < 32; ++i) {
+      const int depth = from + i / 4 * 8 + lane % 4 * 2 + i % 2, h = i / 2 % 2;
+      if (depth < low[h] || depth >= high[h]) s[i] = kUnseen;
+    }
+  }
+  // Scores become weights (still f32); says by what earlier sums must be multiplied.
+  __device__ __forceinline__ void weigh(float (&s)[32], float (&peak)[2], float (&keep)[2]) const {
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+      float most = s[2 * h];
+#pragma unroll
+      for (int i = 0; i < 8; ++i) most = fmaxf(most, fmaxf(s[i * 4 + 2 * h], s[i * 4 + 2 * h + 1]));
+      most = fmaxf(most, __shfl_xor_sync(~0u, most, 1));
+      most = fmaxf(most, __shfl_xor_sync(~0u, most, 2));
+      const float now = fmaxf(peak[h], most), base = now == kUnseen ? 0.0f : now * work.scale;
+      keep[h] = rescale(peak[h], now, work.scale);
+      peak[h] = now;
+#pragma unroll
+      for (int i = 0; i < 8; ++i)
+#pragma unroll
+        for (int j = 0; j < 2; ++j)
+          s[i * 4 + 2 * h + j] = exp2_fast(__fmaf_rn(s[i * 4 + 2 * h + j], work.scale, -base));
+    }
+  }
+  __device__ __forceinline__ void pack(const float (&s)[32], Quad (&weights)[4]) const {
+#pragma unroll
+    for (int k = 0; k < 4; ++k)
+#pragma unroll
+      for (int i = 0; i < 4; ++i)
+        weights[k].r[i] = pack_bf16(s[k * 8 + i / 2 * 4 + i % 2 * 2], s[k * 8 + i / 2 * 4 + i % 2 * 2 + 1]);
+  }
+  __device__ __forceinline__ void finish_values(Sums& t, int stage) {
+    wait_products<0>();
+    pin(t.sum);
+    pin(t.mass);
+    if (thread == 0 && stage >= 0) arrive(&shared.empty[stage]);
+  }
+
+  // The step at hand: its weights (f32, not yet rounded), by what sums before it are multiplied, whether it begins a
+  // chunk, whether it is the tile's first, which time round the ring it is and where it lies, where the one before
+  // lies, whose values are being added (-1: nowhere).
+  struct Step {
+    float s[32], keep[2];
+    bool fresh = false, first = true;
+    int stage = 0, round = 0, before = -1;
+  };
+
+  // Adds the values of the step at hand while it weighs step `step`, which becomes it.
+  __device__ __forceinline__ void next_step(int step, int group, Sums& t, Step& now) {
+    Quad weights[4];
+    finish_values(t, now.before);
+    pack(now.s, weights);
+    now.before = now.stage;
+    if (++now.stage == kStages) now.stage = 0, ++now.round;
+    wait_barrier(&shared.full[now.stage], now.round & 1);
+    if (now.fresh) {  // in one branch with the products, so that the compiler puts it between them
+      start_scores(now.s, now.stage);
+      t.close_chunk();
+    } else {
+      start_scores(now.s, now.stage);
+      t.scale(now.keep);
+    }
+    const bool add = !(now.fresh || now.first);
+    now.fresh = step % (kChunk / kStep) == 0, now.first = false;
+    if (now.fresh) t.end_chunk(work.scale);
+    wait_products<0>();
+    pin(now.s);
+    hide(now.s, step, group);
+    start_values(t, weights, now.before, add);  // weighing goes on between these
+    weigh(now.s, t.peak, now.keep);
+  }
+
+  __device__ __forceinline__ void run(int group, Sums& t) {
+    Step now;
+    wait_barrier(&shared.full[0], 0);
+    start_scores(now.s, 0);
+    wait_products<0>();
+    pin(now.s);
+    hide(now.s, begin, group);
+    weigh(now.s, t.peak, now.keep);
+    for (int step = begin + 1; step < end; ++step) next_step(step, group, t, now);
+    Quad weights[4];
+    finish_values(t, now.before);
+    pack(now.s, weights);
+    if (now.fresh)
+      t.close_chunk();
+    else
+      t.scale(now.keep);
+    start_values(t, weights, now.stage, !(now.fresh || now.first));
+    finish_values(t, -1);
+    t.end_chunk(work.scale);
+    t.close_chunk();
+  }
+
+  __device__ __forceinline__ void compute(int group) {
+    Sums t;
+    Tile::load(group);
+    hold_queries(group);
+    t.clear();
+    if (begin < end) run(group, t);
+    Tile::store(group, t.total, t.total_mass);
+  }
+};
+
+#endif
+
+template <int kHead> __global__ void __launch_bounds__(kPromptThreads, 1)
+    attend_prompt(const __grid_constant__ PromptWork work) {
+#ifdef FORETOKEN_WARPGROUPS
+  extern __shared__ __align__(1024) std::byte memory[];
+  PromptBlock<kHead> block(work, *reinterpret_cast<PromptShared<kHead>*>(memory));
+  let_later_start();
+  if (!block.open()) return wait_for_earlier();
+  if (threadIdx.x < 128) {
+    give_registers<24>();
+    if (work.box > 0)
+      block.fetch_boxes();
+    else
+      block.fetch();
+  } else {
+    take_registers<240>();
+    block.compute(int(threadIdx.x) / 128 - 1);
+  }
+#endif
+}
+
+}  // namespace foretoken

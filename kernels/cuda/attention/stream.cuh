@@ -1,0 +1,272 @@
+// Rotation, storing and attention of a few rows of each of many sequences in one kernel, bound by the memory's
+// bandwidth: a warp takes 8 query vectors of one kv head through whole steps by itself, exchanging nothing, while
+// another has the copy engine fill a ring of boxes. Keys and values are the first factors of products (S^T = K Q^T, O^T
+// = V^T P^T), so that no row of a product is wasted on few vectors. Where there are fewer sequences than the machine
+// has room for, a cluster shares the chunks of a sequence and folds them. The keys and values of the rows themselves
+// never come from memory. The arithmetic is that of attention.cuh in the order of attention_tiles.cuh: the same bits.
+// This room must not know who launches it.
+#pragma once
+#include <cooperative_groups.h>
+
+#include "kernels/cuda/attention/stream_rows.cuh"
+
+namespace foretoken {
+
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
+
+// An 8 x 8 tile of bf16, transposed: lane l held numbers 2 (l % 4) and the next of row l / 4.
+__device__ inline std::uint32_t transposed(std::uint32_t tile) {
+  std::uint32_t r;
+  asm("movmatrix.sync.aligned.m8n8.trans.b16 %0, %1;" : "=r"(r) : "r"(tile));
+  return r;
+}
+
+template <int kHead> struct StreamBlock : PageStreamRows<kHead> {
+  using Rows = PageStreamRows<kHead>;
+  using Rows::all_low, Rows::all_high, Rows::step, Rows::peaks, Rows::sums, Rows::thread, Rows::warp, Rows::lane,
+      Rows::threads, Rows::ring, Rows::kSlotBytes;
+  using Rows::work, Rows::a, Rows::shared, Rows::row, Rows::rows, Rows::vectors, Rows::head, Rows::rank, Rows::begin,
+      Rows::chunks, Rows::used, Rows::first, Rows::end;
+  static constexpr int kTiles = kHead / 16;  // of 16 numbers of a head
+
+  // Lane l holds vectors 2 (l % 4) + h, h = 0 and 1, of the warp: of 16 keys or numbers of a head those at l / 4 ([h])
+  // and l / 4 + 8 ([2 + h]).
+  std::uint32_t q[kTiles][2];
+  int low[2], high[2];
+  int share = 0, receiver = 0, receiver_unit = 0;        // units of a block; where this warp's first unit goes
+  float sum[kTiles][4], mass[4], peak[2];                // of the chunk
+  float total[kTiles][4], total_mass[2], total_peak[2];  // of the chunks before
+
+  using Rows::Rows;
+
+  // ---- a step ----
+  __device__ void scores(int slot, float (&s)[4][4]) const {
+    const std::uint32_t keys = shared_address(ring) + unsigned(slot * kSlotBytes + (lane & 15) * 128);
+#pragma unroll
+    for (int t = 0; t < 4; ++t) s[t][0] = s[t][1] = s[t][2] = s[t][3] = 0;
+#pragma unroll
+    for (int k = 0; k < kTiles; ++k) {
+      const std::uint32_t at = keys + unsigned(k / 4 * kStep * 128 + ((k % 4 * 2 + (lane >> 4)) ^ (lane & 7)) * 16);
+#pragma unroll
+      for (int t = 0; t < 4; ++t) multiply_add(s[t], load_quad(at + unsigned(t * 16 * 128)), q[k][0], q[k][1]);
+    }
+  }
+  __device__ void hide(int from, float (&s)[4][4]) const {
+    if (from >= all_low && from + kStep <= all_high) return;
+#pragma unroll
+    for (int i = 0; i < 16; ++i) {
+      const int depth = from + i / 4 * 16 + i / 2 % 2 * 8 + lane / 4, h = i % 2;
+      if (depth < low[h] || depth >= high[h]) s[i / 4][i % 4] = kUnseen;
+    }
+  }
+  // Scores become weights, the second factors of 16 keys each; what was summed becomes relative to the new peak.
+  __device__ void weigh(float (&s)[4][4], std::uint32_t (&weights)[4][2]) {
+    float most[2];
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+      most[h] = fmaxf(s[0][h], s[0][2 + h]);
+#pragma unroll
+      for (int t = 1; t < 4; ++t) most[h] = fmaxf(most[h], fmaxf(s[t][h], s[t][2 + h]));
+    }
+#pragma unroll
+    for (int i = 4; i < 32; i *= 2) {
+      const float left = __shfl_xor_sync(~0u, most[0], i), right = __shfl_xor_sync(~0u, most[1], i);
+      most[0] = fmaxf(most[0], left), most[1] = fmaxf(most[1], right);
+    }
+    float base[2], keep[2];
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+      const float now = fmaxf(peak[h], most[h]);
+      base[h] = now == kUnseen ? 0.0f : now * a.scale, keep[h] = rescale(peak[h], now, a.scale), peak[h] = now;
+    }
+#pragma unroll
+    for (int i = 0; i < 8; ++i) {
+      const float left = exp2_fast(__fmaf_rn(s[i / 2][i % 2 * 2], a.scale, -base[0])),
+                  right = exp2_fast(__fmaf_rn(s[i / 2][i % 2 * 2 + 1], a.scale, -base[1]));
+      weights[i / 2][i % 2] = transposed(pack_bf16(left, right));
+    }
+#pragma unroll
+    for (int m = 0; m < kTiles; ++m)
+#pragma unroll
+      for (int i = 0; i < 4; ++i) sum[m][i] *= keep[i % 2];
+#pragma unroll
+    for (int i = 0; i < 4; ++i) mass[i] *= keep[i % 2];
+  }
+  // With kSome only those of `tiles` of 16 keys: to leave out one that nobody sees changes no bit.
+  template <bool kSome> __device__ void add_values(int slot, const std::uint32_t (&weights)[4][2], unsigned tiles) {
+    constexpr Quad kOne = {{kOnes, kOnes, kOnes, kOnes}};
+    const std::uint32_t values =
+        shared_address(ring) + unsigned(slot * kSlotBytes + ((lane & 7) + (lane >> 4) * 8) * 128);
+#pragma unroll
+    for (int t = 0; t < 4; ++t) multiply_add(mass, kOne, weights[t][0], weights[t][1]);
+#pragma unroll
+    for (int t = 0; t < 4; ++t) {
+      if (kSome && !(tiles >> t & 1)) continue;
+#pragma unroll
+      for (int m = 0; m < kTiles; ++m) {
+        const std::uint32_t at =
+            values + unsigned((m / 4 * kStep + t * 16) * 128 + ((m % 4 * 2 + (lane >> 3 & 1)) ^ (lane & 7)) * 16);
+        multiply_add(sum[m], load_quad_transposed(at), weights[t][0], weights[t][1]);
+      }
+    }
+  }
+
+  // ---- chunks ----
+  __device__ void clear_chunk() {
+#pragma unroll
+    for (int m = 0; m < kTiles; ++m) sum[m][0] = sum[m][1] = sum[m][2] = sum[m][3] = 0;
+    mass[0] = mass[1] = mass[2] = mass[3] = 0, peak[0] = peak[1] = kUnseen;
+  }
+  __device__ void close_chunk(int chunk) {
+    if (a.parts > 1) {
+      if (chunk == first) asm volatile("barrier.cluster.wait.aligned;" ::: "memory");  // all are there
+      hand_round(chunk - begin);
+    } else {
+#pragma unroll
+      for (int h = 0; h < 2; ++h) {
+        const Fold by = fold(total_peak[h], peak[h], a.scale);
+        total_mass[h] = folded(total_mass[h], mass[h], by);
+#pragma unroll
+        for (int m = 0; m < kTiles; ++m)
+          total[m][h] = folded(total[m][h], sum[m][h], by),
+          total[m][2 + h] = folded(total[m][2 + h], sum[m][2 + h], by);
+      }
+    }
+    clear_chunk();
+  }
+  // Each block of the cluster gets `share` units of this chunk's sums, and the peaks and masses that belong to them.
+  __device__ void hand_round(int chunk) {
+    const cooperative_groups::cluster_group cluster = cooperative_groups::this_cluster();
+    int to = receiver, at = receiver_unit;
+    const float4 mine = {peak[0], mass[0], peak[1], mass[1]};
+#pragma unroll
+    for (int i = 0; i < 2 * kTiles; ++i) {
+      if (lane < 4 && (i == 0 || at == 0))
+        *reinterpret_cast<float4*>(
+            cluster.map_shared_rank(&peaks[(chunk * work.warps + warp) * kStreamVectors + lane * 2], to)) = mine;
+      *cluster.map_shared_rank(&sums[(chunk * share + at) * 32 + lane], to) = {sum[i / 2][i % 2 * 2],
+                                                                               sum[i / 2][i % 2 * 2 + 1]};
+      if (++at == share) at = 0, ++to;
+    }
+  }
+  // Where lane l writes of vector l / 4 of a warp: numbers 2 (l % 4) and the next of each eight.
+  __device__ Bf16* place(int of_warp) const {
+    const int v = of_warp * kStreamVectors + lane / 4, r = v / a.group;
+    return static_cast<Bf16*>(a.out) + (std::int64_t(row + r) * a.heads + head * a.group + (v - r * a.group)) * kHead +
+           lane % 4 * 2;
+  }
+  // Numbers 8 i + l / 4 of two vectors of a warp.
+  __device__ static void put(Bf16* to, bool mine, int i, float left, float right) {
+    const std::uint32_t pair = transposed(pack_bf16(left, right));
+    if (mine) *reinterpret_cast<std::uint32_t*>(to + i * 8) = pair;
+  }
+  __device__ void store() const {
+    const float inverse[2] = {inverse_mass(total_mass[0]), inverse_mass(total_mass[1])};
+    Bf16* const to = place(warp);
+    const bool mine = warp * kStreamVectors + lane / 4 < vectors;
+#pragma unroll
+    for (int i = 0; i < 2 * kTiles; ++i)
+      put(to, mine, i, total[i / 2][i % 2 * 2] * inverse[0], total[i / 2][i % 2 * 2 + 1] * inverse[1]);
+  }
+
+  __device__ void fold_units() const {
+    for (int u = warp; u < share && rank * share + u < work.warps * 2 * kTiles; u += work.warps) {
+      const int unit = rank * share + u, w = unit / (2 * kTiles);
+      float top[2] = {kUnseen, kUnseen}, whole[2] = {}, result[2] = {};
+#pragma unroll 4
+      for (int c = 0; c < chunks; ++c) {
+        const float4 of =
+            *reinterpret_cast<const float4*>(&peaks[(c * work.warps + w) * kStreamVectors + lane % 4 * 2]);
+        const float2 part = sums[(c * share + u) * 32 + lane];
+        const Fold left = fold(top[0], of.x, a.scale), right = fold(top[1], of.z, a.scale);
+        whole[0] = folded(whole[0], of.y, left), result[0] = folded(result[0], part.x, left);
+        whole[1] = folded(whole[1], of.w, right), result[1] = folded(result[1], part.y, right);
+      }
+      put(place(w), w * kStreamVectors + lane / 4 < vectors, unit % (2 * kTiles), result[0] * inverse_mass(whole[0]),
+          result[1] * inverse_mass(whole[1]));
+    }
+  }
+
+  // ---- all of it ----
+  __device__ void start() {
+    wait_for_earlier();
+    typename Rows::Piece piece = Rows::ask_piece(thread);
+    Rows::load_queries(q);
+    for (int i = thread; i < rows * Rows::kPieces; i += threads) {
+      if (i != thread) piece = Rows::ask_piece(i);
+      Rows::place_piece(i, piece);
+    }
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+      const int v = warp * kStreamVectors + lane % 4 * 2 + h;
+      low[h] = v < vectors ? shared.low[v / a.group] : 0, high[h] = v < vectors ? shared.high[v / a.group] : 0;
+      total_peak[h] = kUnseen, total_mass[h] = 0;
+    }
+#pragma unroll
+    for (int m = 0; m < kTiles; ++m) total[m][0] = total[m][1] = total[m][2] = total[m][3] = 0;
+    clear_chunk();
+    Rows::meet();
+  }
+  __device__ void done(int& slot, int& parity) {
+    __syncwarp();
+    if (lane == 0) arrive(&shared.empty[slot]);
+    if (++slot == work.slots) slot = 0, parity ^= 1;
+  }
+  __device__ void compute() {
+    start();
+    for (int at = step, slot = 0, parity = 0; at < end; ++at) {
+      const int from = at * kStep;
+      float s[4][4];
+      std::uint32_t weights[4][2];
+      wait_barrier(&shared.full[slot], parity);
+      if (Rows::odd(from)) Rows::mend(slot, from, false);
+      scores(slot, s);
+      done(slot, parity);
+      hide(from, s);
+      weigh(s, weights);
+      wait_barrier(&shared.full[slot], parity);
+      if (Rows::odd(from))
+        add_values<true>(slot, weights, Rows::mend(slot, from, true));
+      else
+        add_values<false>(slot, weights, 0);
+      done(slot, parity);
+      if (at + 1 == end || (at + 1) % (kChunk / kStep) == 0) close_chunk(at / (kChunk / kStep));
+    }
+    if (a.parts == 1) store();
+  }
+  __device__ void run() {
+    if (a.parts > 1) {
+      asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::
+                       : "memory");  // this block is there: others may write to it
+      share = (work.warps * 2 * kTiles + used - 1) / used, receiver = warp * 2 * kTiles / share,
+      receiver_unit = warp * 2 * kTiles % share;
+    }
+    Rows::turn_table();
+    __syncthreads();
+    if (warp < work.warps) {
+      compute();
+    } else {
+      Rows::fill();
+      if (a.parts > 1) asm volatile("barrier.cluster.wait.aligned;" ::: "memory");
+    }
+    if (a.parts == 1) return;
+    cooperative_groups::this_cluster().sync();
+    if (warp < work.warps) fold_units();
+  }
+};
+
+#endif
+
+template <int kHead> __global__ void __launch_bounds__(384, 1) attend_stream(const __grid_constant__ StreamWork work) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  extern __shared__ __align__(1024) std::byte memory[];
+  StreamBlock<kHead> block(work, memory);
+  let_later_start();
+  if (block.open())
+    block.run();
+  else
+    wait_for_earlier();
+#endif
+}
+
+}  // namespace foretoken

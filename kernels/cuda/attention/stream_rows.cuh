@@ -1,0 +1,272 @@
+// What a block of attention_stream.cuh works on: its rows and chunks, the ring of boxes that one warp asks for, and how
+// the rows themselves are turned and placed, in shared memory and in their pages. This room must not know how a step is
+// summed.
+#pragma once
+#include <algorithm>
+#include <climits>
+
+#include "kernels/cuda/attention/decode_rows.cuh"
+#include "kernels/cuda/attention/page_boxes.cuh"
+
+namespace foretoken {
+
+constexpr int kStreamVectors = 8, kStreamWarps = 8;  // query vectors of a warp; warps that compute, at most
+
+// A DecodeWork of heads of 64 or 128. parts: blocks of a cluster, which share the chunks of a sequence and kv head
+// evenly.
+struct StreamWork {
+  DecodeWork of;
+  CUtensorMap keys, values;
+  int box = 0;             // rows of a copy
+  int slots = 2;           // of the ring: keys and values of a step by turns
+  std::int64_t bytes = 0;  // of shared memory of a block, at least stream_bytes()
+  int warps = 1;           // that compute; one more asks for boxes
+};
+
+constexpr int kMostSlots = 16;
+struct StreamShared {
+  std::uint64_t full[kMostSlots], empty[kMostSlots];
+  int low[kStreamVectors * kStreamWarps], high[kStreamVectors * kStreamWarps],
+      slot[kStreamVectors * kStreamWarps];  // of each row: what it sees, where it goes
+};
+
+// Bytes of shared memory: Bf16 ring[slots][kHead / 64][kStep][64], StreamShared, Bf16 own[2][longest][kHead], Turn
+// turns[longest][kHead / 2]; where a cluster folds, what this block receives: float2 peaks[chunks][warps * 8] and
+// float2 sums[units][32], a unit being 8 numbers of the head of one warp's vectors in one chunk.
+inline std::size_t stream_bytes(const StreamWork& w) {
+  const AttentionWork& a = w.of.a;
+  const std::size_t head = std::size_t(a.head_size), warps = std::size_t(w.warps), parts = std::size_t(a.parts),
+                    chunks = std::size_t(a.chunks), units = head / 8 * warps;
+  const std::size_t received =
+      parts > 1 ? chunks * warps * 64 + std::max(chunks * ((units + parts - 1) / parts), units + parts) * 256 : 0;
+  return std::size_t(w.slots) * kStep * head * 2 + sizeof(StreamShared) + std::size_t(a.longest) * head * 8 + received;
+}
+
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
+
+template <int kHead> struct PageStreamRows {
+  static constexpr int kHalves = kHead / 64, kChunks = kHead / 8, kSlotBytes = kStep * kHead * 2;
+
+  const StreamWork& work;
+  const DecodeWork& of;
+  const AttentionWork& a;
+  std::byte* const ring;
+  StreamShared& shared;
+  int sequence, head, rank, row, rows, vectors;  // kv head; block of the cluster; the first row and how many
+  int begin, chunks, used, first,
+      last;  // the sequence's first chunk and how many; blocks that have some; those of this block
+  int all_low, all_high, own_low, own_high;  // depths that every row sees; slots of the rows
+  int seen_low, seen_high;                   // nobody sees others
+  int step, end;                             // of this block
+  int position;                              // of the first row
+  float frequency;                           // of pair `thread`
+  const std::int32_t* table;
+  Bf16* own;
+  Turn* turns;
+  float2 *peaks, *sums;
+  const int thread = int(threadIdx.x), warp = thread / 32, lane = thread % 32, threads;  // threads: those that compute
+
+  __device__ PageStreamRows(const StreamWork& w, std::byte* memory)
+      : work(w),
+        of(w.of),
+        a(w.of.a),
+        ring(memory),
+        shared(*reinterpret_cast<StreamShared*>(memory + w.slots * kSlotBytes)),
+        threads(w.warps * 32) {
+    own = reinterpret_cast<Bf16*>(&shared + 1);
+    turns = reinterpret_cast<Turn*>(own + 2 * a.longest * kHead);
+    peaks = reinterpret_cast<float2*>(turns + a.longest * kHead / 2);
+    sums = peaks + a.chunks * w.warps * kStreamVectors;
+  }
+
+  // ---- what there is to do; false: nothing ----
+  __device__ bool open() {
+    sequence = int(blockIdx.x) / a.parts, rank = int(blockIdx.x) % a.parts, head = int(blockIdx.y);
+    table = a.tables + std::int64_t(sequence) * a.table_width;
+    const bool single = a.rows == a.sequences && a.longest == 1;
+    row = single ? sequence : a.begins[sequence], rows = single ? 1 : min(a.begins[sequence + 1] - row, a.longest),
+    vectors = rows * a.group;
+    if (rows <= 0) return false;
+    frequency = of.frequencies[thread % (kHead / 2)], position = of.positions[row];  // asked for with the rest
+    int least[3] = {INT_MAX, INT_MAX, INT_MAX}, most[3] = {};
+    for (int r = lane; r < rows; r += 32) {
+      const int visible = a.visible[row + r], from = a.first ? max(a.first[row + r], 0) : 0, slot = of.slots[row + r];
+      least[0] = min(least[0], min(from, slot)), least[1] = min(least[1], visible), least[2] = min(least[2], slot);
+      most[0] = max(most[0], max(visible, slot + 1)), most[1] = max(most[1], from), most[2] = max(most[2], slot + 1);
+      if (warp == 0) shared.low[r] = from, shared.high[r] = visible, shared.slot[r] = slot;
+    }
+    seen_low = __reduce_min_sync(~0u, least[0]), all_high = __reduce_min_sync(~0u, least[1]),
+    own_low = __reduce_min_sync(~0u, least[2]);
+    seen_high = __reduce_max_sync(~0u, most[0]), all_low = __reduce_max_sync(~0u, most[1]),
+    own_high = __reduce_max_sync(~0u, most[2]);
+    begin = seen_low / kChunk, chunks = (seen_high - 1) / kChunk + 1 - begin, used = min(a.parts, chunks);
+    if (rank >= used) return false;
+    first = begin + chunks * rank / used, last = begin + chunks * (rank + 1) / used;
+    step = max(seen_low / kStep, first * (kChunk / kStep)),
+    end = min((seen_high + kStep - 1) / kStep, last * (kChunk / kStep));
+    if (thread < work.slots) open_barrier(&shared.full[thread], 1), open_barrier(&shared.empty[thread], work.warps);
+    show_barriers();
+    return true;
+  }
+
+  // ---- the ring, of a warp that does nothing else: lane l asks for box l % boxes of half l / boxes ----
+  __device__ void fill() {
+    const int boxes = kStep / work.box, box = lane % boxes, half = lane / boxes;
+    const bool mine = half < kHalves;
+    const auto page_of = [&](int of_step) {
+      const int depth = of_step * kStep + box * work.box,
+                index = a.page_shift >= 0 ? depth >> a.page_shift : depth / a.page_rows;
+      return mine && depth < seen_high && index < a.table_width ? table[index] : 0;
+    };
+    const std::uint32_t to = shared_address(ring) + unsigned(half * kStep + box * work.box) * 128;
+    int page = page_of(step), behind = page_of(step + 1), slot = 0, parity = 1;
+    const std::uint64_t policy = read_once();
+    wait_for_earlier();
+    for (int of_step = step; of_step < end; ++of_step) {
+      const int depth = of_step * kStep + box * work.box,
+                row_in_page = a.page_shift >= 0 ? depth & (a.page_rows - 1) : depth % a.page_rows;
+      const bool read = mine && depth < seen_high && depth + work.box > seen_low;
+      const int bytes = __popc(__ballot_sync(~0u, read)) * work.box * 128;
+#pragma unroll
+      for (int i = 0; i < 2; ++i) {
+        wait_barrier(&shared.empty[slot], parity);
+        if (lane == 0) expect_copies(&shared.full[slot], bytes);
+        __syncwarp();
+        if (read)
+          copy_box(to + unsigned(slot * kSlotBytes), i ? work.values : work.keys, half * 64, row_in_page, head, page,
+                   &shared.full[slot], policy);
+        if (++slot == work.slots) slot = 0, parity ^= 1;
+      }
+      page = behind, behind = page_of(of_step + 2);
+    }
+  }
+  __device__ void meet() const {  // of those that compute
+    if (threads == 32)
+      __syncwarp();
+    else
+      asm volatile("bar.sync 1, %0;" ::"r"(threads) : "memory");
+  }
+
+  // ---- the rows themselves ----
+  __device__ void turn_table() {  // by all threads
+    constexpr int kHalf = kHead / 2;
+    if (thread < kHalf) turns[thread] = turn_of(position, frequency);
+    for (int i = thread < kHalf ? thread + int(blockDim.x) : thread; i < rows * kHalf; i += int(blockDim.x))
+      turns[i] = turn_of(of.positions[row + i / kHalf], of.frequencies[i % kHalf]);
+  }
+  // Of rows with one slot (padding) the last counts.
+  __device__ bool last_of_slot(int r) const {
+    for (int other = r + 1; other < rows; ++other)
+      if (shared.slot[other] == shared.slot[r]) return false;
+    return true;
+  }
+  // Those rows whose slots this block's chunks hold, into `own` and into their pages: pieces of 16 bytes, of keys two
+  // each.
+  struct Piece {
+    uint4 low = {}, high = {};
+    int page = 0;
+  };
+  static constexpr int kPairs = kChunks / 2, kPieces = kPairs + kChunks;
+  __device__ bool is_here(int r) const { return shared.slot[r] >= first * kChunk && shared.slot[r] < last * kChunk; }
+  __device__ int page_index(int slot) const { return a.page_shift >= 0 ? slot >> a.page_shift : slot / a.page_rows; }
+  __device__ Piece ask_piece(int i) const {
+    Piece p;
+    const int r = i / kPieces, c = i % kPieces;
+    if (i >= rows * kPieces || !is_here(r)) return p;
+    p.page = table[page_index(shared.slot[r])];
+    if (c < kPairs) {
+      const uint4* const x = reinterpret_cast<const uint4*>(of.k + (row + r) * of.k_stride + head * kHead);
+      p.low = x[c], p.high = x[c + kPairs];
+    } else {
+      p.low = reinterpret_cast<const uint4*>(of.v + (row + r) * of.v_stride + head * kHead)[c - kPairs];
+    }
+    return p;
+  }
+  __device__ void place_piece(int i, Piece p) {
+    const int r = i / kPieces, c = i % kPieces, slot = shared.slot[r];
+    if (!is_here(r) || !last_of_slot(r)) return;
+    std::byte* const page = const_cast<std::byte*>(a.pool) + p.page * a.page_bytes;
+    const std::int64_t at = (std::int64_t(head) * a.page_rows + (slot - page_index(slot) * a.page_rows)) * kChunks;
+    if (c < kPairs) {
+      turn_eight(p.low, p.high, turns + r * kHead / 2 + c * 8);
+      uint4 *const to = reinterpret_cast<uint4*>(own) + r * kChunks, *const too =
+                                                                         reinterpret_cast<uint4*>(page + a.keys) + at;
+      to[c] = too[c] = p.low, to[c + kPairs] = too[c + kPairs] = p.high;
+    } else {
+      reinterpret_cast<uint4*>(own)[(a.longest + r) * kChunks + c - kPairs] =
+          reinterpret_cast<uint4*>(page + a.values)[at + c - kPairs] = p.low;
+    }
+  }
+  // This warp's vectors as the second factors of products, turned: lane l holds of vector l / 4 numbers 16 k + 2 (l %
+  // 4), the next, and those eight behind them.
+  __device__ void load_queries(std::uint32_t (&q)[kHead / 16][2]) const {
+    const int v = warp * kStreamVectors + lane / 4, r = min(v, vectors - 1) / a.group;
+    const Bf16* const from =
+        static_cast<const Bf16*>(a.q) + (row + r) * a.q_stride + (head * a.group + v % a.group) * kHead + lane % 4 * 2;
+#pragma unroll
+    for (int i = 0; i < kHead / 8; ++i)
+      q[i / 2][i % 2] = v < vectors ? *reinterpret_cast<const std::uint32_t*>(from + i * 8) : 0;
+    const Turn* const by = turns + r * kHead / 2 + lane % 4 * 2;
+#pragma unroll
+    for (int i = 0; i < kHead / 16; ++i) {
+      std::uint32_t &x = q[i / 2][i % 2], &y = q[i / 2 + kHead / 32][i % 2];
+      const float2 left = turned(__uint_as_float(x << 16), __uint_as_float(y << 16), by[i * 8]);
+      const float2 right = turned(__uint_as_float(x & 0xffff0000u), __uint_as_float(y & 0xffff0000u), by[i * 8 + 1]);
+      x = pack_bf16(left.x, right.x), y = pack_bf16(left.y, right.y);
+    }
+  }
+
+  // ---- steps that hold the rows themselves, or what somebody does not see ----
+  __device__ bool odd(int from) const {
+    return from < all_low || from + kStep > all_high || (from < own_high && from + kStep > own_low);
+  }
+  __device__ uint4* line(int slot, int key, int c) const {
+    return reinterpret_cast<uint4*>(ring + slot * kSlotBytes + (c / 8 * kStep + key) * 128) + (c % 8 ^ (key & 7));
+  }
+  __device__ std::uint64_t seen_keys(int from) const {  // by any row
+    bool low = false, high = false;
+    for (int r = 0; r < rows; ++r) {
+      const int begins = shared.low[r] - from, ends = shared.high[r] - from;
+      low = low || (lane >= begins && lane < ends), high = high || (lane + 32 >= begins && lane + 32 < ends);
+    }
+    return __ballot_sync(~0u, low) | std::uint64_t(__ballot_sync(~0u, high)) << 32;
+  }
+  // Zeros for values that nobody sees, in tiles of 16 keys of which some are seen. Says which tiles are.
+  __device__ unsigned clear_unseen(int slot, int from) const {
+    const std::uint64_t seen = seen_keys(from);
+    unsigned tiles = 0;
+#pragma unroll 1
+    for (int t = 0; t < kStep / 16; ++t) {
+      const unsigned keys = unsigned(seen >> t * 16) & 0xffffu;
+      if (keys != 0) tiles |= 1u << t;
+      if (keys == 0 || keys == 0xffffu) continue;
+#pragma unroll 4
+      for (int key = thread / kChunks; key < 16; key += threads / kChunks)
+        if (!(keys >> key & 1)) *line(slot, t * 16 + key, thread % kChunks) = uint4{};
+    }
+    meet();
+    return tiles;
+  }
+  // The rows' own keys or values into a slot of the ring. Says which tiles of 16 keys are seen, of values.
+  __device__ unsigned mend(int slot, int from, bool values) const {
+    meet();  // whoever read this slot a turn ago has done so: the ring's barriers say it too, but racecheck does not
+             // follow them
+    const unsigned tiles = values ? clear_unseen(slot, from) : 0;
+    for (int i = thread; i < rows * kChunks; i += threads) {
+      const int r = i / kChunks, key = shared.slot[r] - from;
+      if (key >= 0 && key < kStep && last_of_slot(r))
+        *line(slot, key, i % kChunks) =
+            reinterpret_cast<const uint4*>(own)[(values * a.longest + r) * kChunks + i % kChunks];
+    }
+    show_to_engines();
+    meet();
+    return tiles;
+  }
+};
+
+#endif
+
+int stream_cluster(std::int64_t shared_memory);  // blocks of the largest cluster that runs, each with so many bytes
+void launch_stream(const StreamWork& work, cudaStream_t stream);
+
+}  // namespace foretoken

@@ -1,0 +1,199 @@
+// Which queries one block serves, and which steps of the context it takes for them. A tile is up to kRows query vectors
+// (a row and a head of one kv head, of one sequence); a step is kStep depths. Steps that all rows of the tile may share
+// come first; where a row has ancestors in a tree, the steps from the end of its prefix on are its own, since other
+// rows have other slots there. This room must not know how a step is computed.
+#pragma once
+#include <algorithm>
+#include <climits>
+
+#include "kernels/cuda/attention/attention.cuh"
+#include "kernels/cuda/instructions/matrix_tiles.cuh"
+
+namespace foretoken {
+
+// How many blocks of tiles serve all rows, known from the layout's bounds.
+inline int tiles_of(const AttentionWork& work, int size) {
+  return std::min(work.sequences * ((work.longest * work.group + size - 1) / size),
+                  work.rows * work.group / size + work.sequences);
+}
+
+struct TilePlace {
+  int sequence = -1, row = 0;   // the sequence's first row
+  int vector = 0, vectors = 0;  // the tile's first vector and their number; vector v is row v / group, head v % group
+};
+
+// The tiles of a sequence stand one after another, the sequences in order; sequence -1: there is no tile `index`.
+__device__ inline TilePlace find_tile(const AttentionWork& work, int index, int size) {
+  TilePlace t;
+  const int lane = int(threadIdx.x) & 31;
+  if (work.longest * work.group <= size) {
+    t.sequence = index;
+  } else {
+    for (int base = 0; base < work.sequences && t.sequence < 0; base += 32) {
+      const int s = base + lane;
+      const int rows = s < work.sequences ? work.begins[s + 1] - work.begins[s] : 0,
+                own = (rows * work.group + size - 1) / size;
+      int sum = own;
+      for (int step = 1; step < 32; step *= 2) {
+        const int other = __shfl_up_sync(~0u, sum, step);
+        if (lane >= step) sum += other;
+      }
+      const unsigned behind = __ballot_sync(~0u, sum > index);
+      if (behind) {
+        const int found = __ffs(int(behind)) - 1;
+        t.sequence = base + found, t.vector = (index - __shfl_sync(~0u, sum - own, found)) * size;
+      } else {
+        index -= __shfl_sync(~0u, sum, 31);
+      }
+    }
+    if (t.sequence < 0) return t;
+  }
+  t.row = work.begins[t.sequence];
+  t.vectors = min(size, (work.begins[t.sequence + 1] - t.row) * work.group - t.vector);
+  if (t.vectors <= 0) t.sequence = -1;
+  return t;
+}
+
+// In shared memory: what each vector sees. In shared steps it sees [first, common).
+template <int kRows> struct TileSights {
+  int first[kRows], visible[kRows], common[kRows], end[kRows], sole[kRows];
+
+  __device__ void fill(const AttentionWork& work, const TilePlace& t, int thread) {
+    if (thread >= kRows) return;
+    Sight s;
+    if (thread < t.vectors) s = sight_of(work, t.row + (t.vector + thread) / work.group);
+    first[thread] = s.first, visible[thread] = s.visible, end[thread] = s.end;
+    common[thread] = s.end > s.visible ? s.visible / kStep * kStep : s.visible;
+    sole[thread] = sole_part(work, s);
+  }
+};
+
+// Bounds over the vectors of a tile, the same in every thread.
+struct TileBounds {
+  int low, high, end;     // shared steps lie in [low, high); nobody sees depth `end`
+  int all_low, all_high;  // in [all_low, all_high) every vector sees everything in shared steps
+  int branch;             // no row's own steps begin before this depth; INT_MAX: there are none
+
+  template <int kRows> __device__ static TileBounds of(const TileSights<kRows>& s, int vectors) {
+    TileBounds b{INT_MAX, 0, 0, 0, INT_MAX, INT_MAX};
+    for (int v = int(threadIdx.x) & 31; v < vectors; v += 32) {
+      b.low = min(b.low, s.first[v]), b.high = max(b.high, s.common[v]), b.end = max(b.end, s.end[v]);
+      b.all_low = max(b.all_low, s.first[v]), b.all_high = min(b.all_high, s.common[v]);
+      if (s.end[v] > s.visible[v]) b.branch = min(b.branch, s.common[v]);
+    }
+    return {__reduce_min_sync(~0u, b.low),     __reduce_max_sync(~0u, b.high),     __reduce_max_sync(~0u, b.end),
+            __reduce_max_sync(~0u, b.all_low), __reduce_min_sync(~0u, b.all_high), __reduce_min_sync(~0u, b.branch)};
+  }
+};
+
+// The queries of vectors [from, from + rows) of a tile, in bf16, zeros behind the last; `place(vector, chunk)` says
+// where 16 bytes go behind `to` in shared memory. `thread` of 128.
+template <int kChunks, class Place> __device__ void load_queries(const AttentionWork& work, const TilePlace& t,
+                                                                 int head, int from, int rows, std::byte* to,
+                                                                 int thread, Place place) {
+  for (int i = thread; i < rows * kChunks; i += 128) {
+    const int v = i / kChunks, c = i % kChunks, at = t.vector + from + v;
+    uint4 packed = {};
+    if (from + v < t.vectors && c * 8 < work.head_size) {
+      const std::int64_t row = t.row + at / work.group;
+      const int column = (head * work.group + at % work.group) * work.head_size + c * 8;
+      if (work.q_bf16 && work.q_aligned) {
+        packed = *reinterpret_cast<const uint4*>(static_cast<const Bf16*>(work.q) + row * work.q_stride + column);
+      } else {
+        float x[8];
+        for (int j = 0; j < 8; ++j) x[j] = load_q(work, row, column + j);
+        packed = {pack_bf16(x[0], x[1]), pack_bf16(x[2], x[3]), pack_bf16(x[4], x[5]), pack_bf16(x[6], x[7])};
+      }
+    }
+    *reinterpret_cast<uint4*>(to + place(v, c)) = packed;
+  }
+}
+
+// Where the keys of one step lie, held by the lanes of each warp: lane l knows depths l and l + 32 of the step. Looked
+// up a step before it is used, so that nobody waits for a page's number.
+struct StepPages {
+  int page[2], at[2];  // -1: nobody reads it, it counts as zeros
+
+  template <class SlotAt>
+  __device__ void look_up(const AttentionWork& work, int sequence, int step, int low, int high, SlotAt slot_of) {
+    const std::int32_t* table = work.tables + std::int64_t(sequence) * work.table_width;
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      const int depth = step * kStep + i * 32 + (int(threadIdx.x) & 31);
+      page[i] = -1;
+      if (depth < low || depth >= high) continue;
+      const int slot = slot_of(depth), number = work.page_shift >= 0 ? slot >> work.page_shift : slot / work.page_rows;
+      at[i] = slot - number * work.page_rows, page[i] = table[number];
+    }
+  }
+
+  // Copies keys and values; `place(key, chunk)` says where 16 bytes go behind `keys` and `values` in shared memory.
+  // `thread` of 128.
+  template <int kChunks, class Place> __device__ void copy(const AttentionWork& work, int head, std::uint32_t keys,
+                                                           std::uint32_t values, int thread, Place place) const {
+    std::int64_t offset[2];
+#pragma unroll
+    for (int i = 0; i < 2; ++i)
+      offset[i] = page[i] < 0
+                      ? -1
+                      : page[i] * work.page_bytes + (std::int64_t(head) * work.page_rows + at[i]) * work.head_size * 2;
+#pragma unroll
+    for (int i = 0; i < kStep * kChunks / 128; ++i) {
+      const int item = thread + i * 128, key = item / kChunks, c = item % kChunks;
+      std::int64_t from;
+      if constexpr (128 % kChunks == 0) {
+        from = __shfl_sync(~0u, offset[i * (128 / kChunks) / 32], key & 31);
+      } else {
+        const std::int64_t left = __shfl_sync(~0u, offset[0], key & 31), right = __shfl_sync(~0u, offset[1], key & 31);
+        from = key < 32 ? left : right;
+      }
+      const bool read = from >= 0 && c * 8 < work.head_size;
+      const std::byte* begin = work.pool + (read ? from + c * 16 : 0);
+      const int to = place(key, c);
+      copy_behind(keys + to, begin + work.keys, read);
+      copy_behind(values + to, begin + work.values, read);
+    }
+  }
+};
+
+// The steps of a block, chunk by chunk: in each the shared ones, then each row's own.
+template <int kRows> struct StepCursor {
+  static constexpr int kSteps = kChunk / kStep;
+  int step = 0, row = -1;  // row of the sequence whose own step this is; -1: shared
+  int chunk = 0;
+
+  // Before the first step of chunks [begin, ...).
+  __device__ void start(int begin, const TileSights<kRows>& s, const TileBounds& b, const TilePlace& t, int group,
+                        int end) {
+    chunk = begin, row = -1;
+    seek(s, b, t, group, end);
+  }
+  __device__ bool done(int end) const { return chunk >= end; }
+  __device__ void advance(const TileSights<kRows>& s, const TileBounds& b, const TilePlace& t, int group, int end) {
+    if (++step < last) return;
+    next_row(b, t, group);
+    seek(s, b, t, group, end);
+  }
+
+ private:
+  int last = 0;
+
+  __device__ void next_row(const TileBounds& b, const TilePlace& t, int group) {
+    row = row < 0 ? t.vector / group : row + 1;
+    if (b.branch >= (chunk + 1) * kChunk || row * group >= t.vector + t.vectors) row = -1, ++chunk;
+  }
+  __device__ void seek(const TileSights<kRows>& s, const TileBounds& b, const TilePlace& t, int group, int end) {
+    for (; chunk < end; next_row(b, t, group)) {
+      int from = b.low, to = b.high;
+      if (row >= 0) {
+        const int v = max(row * group - t.vector, 0);
+        from = s.common[v], to = s.end[v] > s.visible[v] ? s.end[v] : 0;
+      }
+      step = max(from / kStep, chunk * kSteps);
+      last = min((to + kStep - 1) / kStep, (chunk + 1) * kSteps);
+      if (step < last) return;
+    }
+  }
+};
+
+}  // namespace foretoken

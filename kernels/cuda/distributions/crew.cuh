@@ -1,0 +1,228 @@
+// The crew of one row: a cluster of thread blocks (one block before architecture 90) that reads one row of a vocabulary
+// together. Its sums follow the tree of law.h, whatever the number of blocks. Every verb is collective: all threads of
+// the crew call it and all get the same answer. This room knows rows of numbers; it must not know laws or draws.
+#pragma once
+#include <cstdint>
+#include <utility>
+
+#include <cooperative_groups.h>
+
+#include "kernels/cuda/device.cuh"
+#include "kernels/distribution.h"
+
+namespace foretoken {
+
+constexpr int kCrewThreads = 512;  // of one block
+constexpr int kCrewWarps = kCrewThreads / 32;
+constexpr int kMostBlocks = 8;  // of one crew
+
+// What the threads of a block share, one in each block. Two of whatever other blocks write to: a block may be one verb
+// ahead of another, never two.
+struct CrewRoom {
+  struct alignas(16) Slot {
+    std::uint32_t word[4];
+  };
+  Slot warps[kCrewWarps];
+  Slot blocks[2][kMostBlocks];
+  double total;
+};
+
+// How a kernel of crews begins. Nobody may write to the shared memory of a block that has not started yet: all blocks
+// of a crew meet here, which takes no time of its own where there are earlier kernels to wait for.
+__device__ inline void begin_crew() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  const auto cluster = cooperative_groups::this_cluster();
+  auto arrived = cluster.barrier_arrive();
+  wait_for_earlier();
+  let_later_start();
+  cluster.barrier_wait(std::move(arrived));
+#endif
+}
+
+// f(begin + i * stride) for i < n; what knows more about its tokens overloads this.
+template <class F> struct Along {
+  const F& f;
+  Token begin;
+  int stride;
+  __device__ auto operator()(int i) const { return f(begin + i * stride); }
+};
+template <class F> __device__ Along<F> along(const F& f, Token begin, int stride, int) { return {f, begin, stride}; }
+
+// sum + v[0] + ... + v[n - 1] in order, by one thread that reads ahead of its additions; if they are kept, to[i] is the
+// sum up to v[i]. `v` begins at 16 bytes and is zero from n to the next multiple of kSumAhead, up to which `to` is
+// written; `to` may be `v`.
+constexpr int kSumAhead = 4;
+template <bool kKept> __device__ double running_sum(double sum, const double* v, double* to, int n) {
+  const auto two = [&](int i) { return *reinterpret_cast<const double2*>(v + i); };
+  double2 low = two(0), high = two(2);
+#pragma unroll 4
+  for (int i = 0; i < n; i += kSumAhead) {
+    const double2 a = low, b = high;
+    if (i + kSumAhead < n) low = two(i + 4), high = two(i + 6);
+    const double s0 = add(sum, a.x), s1 = add(s0, a.y), s2 = add(s1, b.x);
+    sum = add(s2, b.y);
+    if constexpr (kKept)
+      *reinterpret_cast<double2*>(to + i) = {s0, s1}, *reinterpret_cast<double2*>(to + i + 2) = {s2, sum};
+  }
+  return sum;
+}
+
+class Crew {
+ public:
+  // Dynamic shared memory that a block needs.
+  static std::size_t bytes(int vocab) { return 3 * sizeof(double) * std::size_t(room_for(vocab)); }
+
+  __device__ Crew(CrewRoom& room, double* sums, int vocab)
+      : room_(&room), sums_(sums), vocab_(vocab), tiles_((vocab + kTile - 1) / kTile) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+    rank_ = int(cooperative_groups::this_cluster().block_rank()),
+    size_ = int(cooperative_groups::this_cluster().num_blocks());
+#endif
+    const int each = (tiles_ + size_ - 1) / size_;
+    first_ = min(tiles_, rank_ * each), last_ = min(tiles_, first_ + each);
+    for (int i = tiles_ + int(threadIdx.x); i < room_for(vocab); i += kCrewThreads)
+      sums_[i] = sums_[room_for(vocab) + i] = 0;
+  }
+
+  __device__ int row() const { return int(blockIdx.x) / size_; }  // which row this crew works on
+  __device__ int size() const { return size_; }
+  __device__ int tiles() const { return tiles_; }
+  __device__ bool leads() const { return rank_ == 0 && threadIdx.x == 0; }
+
+  // Of all threads of the crew; what they wrote is then seen by all of them. A block must not end before the last one.
+  __device__ void sync() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+    if (size_ > 1) return cooperative_groups::this_cluster().sync();
+#endif
+    __syncthreads();
+  }
+  // Where block `rank` has what lies at `mine` in the shared memory of this one.
+  template <class T> __device__ T* at(T* mine, int rank) const {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+    if (size_ > 1) return cooperative_groups::this_cluster().map_shared_rank(mine, unsigned(rank));
+#endif
+    return mine;
+  }
+
+  // f(x, values[x]) for the tokens x of this block, in each thread in ascending order.
+  template <class F> __device__ void for_share(const float* values, F f) const {
+    const int begin = first_ * kTile, end = min(vocab_, last_ * kTile);
+    int rest = begin;
+    if (reinterpret_cast<std::uintptr_t>(values) % 16 == 0) {
+      rest += (end - begin) / 4 * 4;
+#pragma unroll 4
+      for (int x = begin + 4 * int(threadIdx.x); x < rest; x += 4 * kCrewThreads) {
+        const float4 v = *reinterpret_cast<const float4*>(values + x);
+        f(x, v.x), f(x + 1, v.y), f(x + 2, v.z), f(x + 3, v.w);
+      }
+    }
+    for (int x = rest + int(threadIdx.x); x < end; x += kCrewThreads) f(x, values[x]);
+  }
+  // f(x, n) for the tokens x .. x + n - 1 of this block, n <= 4, in each thread in ascending order; the threads of a
+  // warp call it together, some perhaps with n == 0. x is a multiple of 4.
+  template <class F> __device__ void for_quads(F f) const {
+    const int end = min(vocab_, last_ * kTile), lane = int(threadIdx.x) % 32;
+    for (int x = first_ * kTile + 4 * (int(threadIdx.x) - lane); x < end; x += 4 * kCrewThreads)
+      f(x + 4 * lane, max(0, min(4, end - x - 4 * lane)));
+  }
+
+  // op over the v of all threads, for an op that is associative, commutative and exact.
+  template <class T, class Op> __device__ T agree(T v, Op op) {
+    const int warp = int(threadIdx.x) / 32, lane = int(threadIdx.x) % 32;
+    for (int m = 16; m > 0; m /= 2) v = op(v, from_lane(v, m));
+    if (lane == 0) put(&room_->warps[warp], v);
+    __syncthreads();
+    v = take<T>(room_->warps[lane % kCrewWarps]);
+    for (int m = kCrewWarps / 2; m > 0; m /= 2) v = op(v, from_lane(v, m));
+    turn_ ^= 1;
+    if (warp == 0 && lane < size_) put(at(&room_->blocks[turn_][rank_], lane), v);
+    sync();
+    v = take<T>(room_->blocks[turn_][0]);
+    for (int r = 1; r < size_; ++r) v = op(v, take<T>(room_->blocks[turn_][r]));
+    return v;
+  }
+
+  // The tile_sum of f in every tile, [tiles()], in this block's memory: it is the block's own until the verb after the
+  // next one.
+  template <class F> __device__ double* tile_sums(const F& f) {
+    turn_ ^= 1;
+    double* const sums = sums_ + turn_ * room_for(vocab_);
+    const int j = int(threadIdx.x) % 8;
+    const unsigned eight = 0xffu << (threadIdx.x & 24u);
+    for (int tile = first_ + int(threadIdx.x) / 8; tile < last_; tile += kCrewThreads / 8) {
+      double a = accumulate(f, tile * kTile + j, vocab_);
+      for (int m = 4; m > 0; m /= 2) a = ::foretoken::add(a, __shfl_xor_sync(eight, a, m));
+      if (j < size_) *at(&sums[tile], j) = a;
+    }
+    sync();
+    return sums;
+  }
+
+  // Room for the sums of all tiles up to each, in this block's memory, and who filled it last: null where nobody may
+  // rely on it.
+  __device__ double* running() { return sums_ + 2 * room_for(vocab_); }
+  const void* running_of = nullptr;
+
+  // vocabulary_sum of f.
+  template <class F> __device__ double sum(const F& f) {
+    const double* const sums = tile_sums(f);
+    if (threadIdx.x == 0) room_->total = running_sum<false>(0, sums, nullptr, tiles_);
+    __syncthreads();
+    return room_->total;
+  }
+
+ private:
+  __host__ __device__ static int room_for(int vocab) {
+    return ((vocab + kTile - 1) / kTile + kSumAhead - 1) / kSumAhead * kSumAhead;
+  }
+
+  // One of the eight accumulators of a tile: f(begin) + f(begin + 8) + ... in order.
+  template <class F> __device__ static double accumulate(const F& f, int begin, int vocab) {
+    constexpr int kSteps = kTile / 8;
+    const auto g = along(f, begin, 8, kSteps);
+    double a = 0;
+    if ((begin | (kTile - 1)) < vocab) {
+#pragma unroll 8
+      for (int s = 0; s < kSteps; ++s) a = ::foretoken::add(a, double(g(s)));
+    } else {
+      for (int s = 0; begin + 8 * s < vocab; ++s) a = ::foretoken::add(a, double(g(s)));
+    }
+    return a;
+  }
+
+  template <class T> static constexpr int kWords = int(sizeof(T) / 4);
+  template <class T> __device__ static T from_lane(const T& v, int mask) {
+    std::uint32_t word[kWords<T>];
+    memcpy(word, &v, sizeof v);
+    for (int i = 0; i < kWords<T>; ++i) word[i] = __shfl_xor_sync(~0u, word[i], mask);
+    T other;
+    memcpy(&other, word, sizeof other);
+    return other;
+  }
+  template <class T> __device__ static void put(CrewRoom::Slot* slot, const T& v) {
+    static_assert(sizeof(T) % 4 == 0 && sizeof(T) <= sizeof(CrewRoom::Slot));
+    std::uint32_t word[kWords<T>];
+    memcpy(word, &v, sizeof v);
+    for (int i = 0; i < kWords<T>; ++i) slot->word[i] = word[i];
+  }
+  template <class T> __device__ static T take(const CrewRoom::Slot& slot) {
+    std::uint32_t word[kWords<T>];
+    for (int i = 0; i < kWords<T>; ++i) word[i] = slot.word[i];
+    T v;
+    memcpy(&v, word, sizeof v);
+    return v;
+  }
+
+  CrewRoom* room_;
+  double* sums_;  // [3, room_for(vocab_)]
+  int vocab_, tiles_, rank_ = 0, size_ = 1;
+  int first_, last_;  // the tiles of this block
+  int turn_ = 0;
+};
+
+class Backend;
+// Blocks, threads and shared memory for crews that work on `rows` rows of a vocabulary, one block a multiprocessor
+// while there are enough.
+Grid crew_grid(const Backend& backend, int rows, int vocab);
+
+}  // namespace foretoken

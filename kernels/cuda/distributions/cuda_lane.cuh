@@ -1,0 +1,291 @@
+// The Lane of the CUDA device: a crew of thread blocks for each sequence, the whole batch in one launch. Included by
+// kernels/lane.h where nvcc compiles, so that a verifier's template becomes a kernel. Knows laws and draws, no
+// verifier.
+//
+// Every thread of a crew runs the rule and holds its variables; the verbs are collective, so what steers a rule must be
+// the same in all threads, as everything is that comes from a trial or from a verb. What is written, the leader writes.
+#pragma once
+#include "kernels/backend.h"
+#include "kernels/cuda/distributions/crew.cuh"
+#include "kernels/cuda/distributions/values.cuh"
+#include "kernels/residual.h"
+
+namespace foretoken {
+
+struct LaneRoom {
+  CrewRoom crew;
+  alignas(16) double tile[kTile];  // probabilities, then their CDF
+  int here, last;                  // tiles
+  int token, likely;               // of the tile
+  unsigned bound;                  // bits of a float
+  alignas(16) unsigned char near[8192];
+};
+
+class CudaLane {
+ public:
+  __device__ CudaLane(Crew& crew, LaneRoom& room, int vocab, const Draws& draws)
+      : crew_(&crew), room_(&room), vocab_(vocab), draws_(draws) {}
+
+  __device__ CudaLane within(std::uint32_t k) const { return {*crew_, *room_, vocab_, draws_.within(k)}; }
+  __device__ CudaLane drawing(const Draws& draws) const { return {*crew_, *room_, vocab_, draws}; }
+
+  // One thread of the sequence, which writes down what came out.
+  __device__ bool leader() const { return crew_->leads(); }
+  // Runs f(0) ... f(n - 1) at once; what they write may be read after the launch.
+  template <class F> __device__ void each(int n, const F& f) const {
+    if (int(blockIdx.x) % crew_->size() != 0) return;
+    for (int i = int(threadIdx.x); i < n; i += kCrewThreads) f(i);
+  }
+  // f(0) ... f(n - 1) in shared memory while there is room. One warp after another brings them, so that several wait at
+  // once.
+  template <class T, class F> __device__ const T* near(int n, const F& f) {
+    const int bytes = (n * int(sizeof(T)) + 15) / 16 * 16;
+    if (near_ + bytes > int(sizeof room_->near)) return nullptr;
+    T* const kept = reinterpret_cast<T*>(room_->near + near_);
+    near_ += bytes;
+    if (int(threadIdx.x) / 32 == nears_++ % kCrewWarps)
+      for (int i = int(threadIdx.x) % 32; i < n; i += 32) kept[i] = f(i);
+    return kept;
+  }
+  __device__ void settle() const { __syncthreads(); }
+  // Whether f(i) holds for all i < n.
+  template <class F> __device__ bool every(int n, const F& f) const {
+    bool all = true;
+    for (int i = int(threadIdx.x); i < n; i += kCrewThreads) all = all && f(i);
+    return __syncthreads_and(all);
+  }
+
+  __device__ bool accept(double probability, DrawName name) const { return draws_.uniform(name) < probability; }
+
+  // Bytes: 4 * vocab, 8 * vocab with a law q, nothing where the refusal before it has added everything up. Operations:
+  // about 40 a token. The CDF behind each tile, then behind each token of one tile, is added up by one thread: the
+  // order of these sums is part of the answer.
+  template <class L> __device__ Token draw(const L& law, DrawName name) {
+    const Token certain = only(law);
+    if (certain >= 0) return certain;
+    const Values<L> values(law);
+    add_up(values, nullptr);
+    return find(values, draws_.uniform(name));
+  }
+  template <class P, class Q> __device__ Token draw(const Residual<P, Q>& r, DrawName name) {
+    const Token certain = only(r);
+    if (certain >= 0) return certain;
+    return with_above(r, [&](const auto& above) {
+      if (crew_->running_of != &r) add_up(above, &r);
+      return find(above, mul(draws_.uniform(name), r.mass));
+    });
+  }
+
+  // Bytes as draw; about 90 operations a token. Four tokens share the noise of a counter.
+  template <class L> __device__ Token race(const L& law, std::uint32_t position) {
+    const Token certain = only(law);
+    if (certain >= 0) return certain;
+    const Values<L> values(law);
+    Runner best;
+    crew_->for_quads([&](Token t, int n) {
+      const auto p = along(values, t, 1, n);
+      const Philox noise = draws_.noise_block(position, std::uint32_t(t));
+#pragma unroll
+      for (int j = 0; j < 4; ++j)
+        if (j < n) best.meet(t + j, p(j), Draws::uniform_from(noise.word[j]));
+    });
+    return winner(best);
+  }
+  // The same in about 50 operations a token, in floats: only who may win by them is asked exactly. A time is -log(u) /
+  // p, and 1 - u <= -log(u) <= (1 - u) / u; the least upper bound that a block knows so far decides who may. Bounds are
+  // of time / mass.
+  __device__ Token race(const Law& law, std::uint32_t position) {
+    if (law.row.one_hot) return law.row.greedy;
+    const Values<Law> values(law);
+    Runner best;
+    const bool quads = reinterpret_cast<std::uintptr_t>(law.logits) % 16 == 0;
+    if (threadIdx.x == 0) room_->bound = 0x7f800000u;
+    __syncthreads();
+    crew_->for_quads([&](Token t, int n) {
+      const Philox noise = draws_.noise_block(position, std::uint32_t(t));
+      float weight[4], late[4];  // weights; 1 - u
+      const float bound = __uint_as_float(*static_cast<volatile unsigned*>(&room_->bound));
+      float4 logits = {};
+      if (quads && n == 4) logits = *reinterpret_cast<const float4*>(law.logits + t);
+      bool hopeful = false;
+#pragma unroll
+      for (int j = 0; j < 4; ++j) {
+        const float logit = quads && n == 4 ? (&logits.x)[j] : j < n ? law.logits[t + j] : 0.0f;
+        weight[j] = j < n ? values.weights.of(logit) : 0.0f;
+        late[j] = mul(add(float(~noise.word[j]), 0.5f), 0x1p-32f);
+        hopeful = hopeful || may_win(late[j], weight[j], bound);
+      }
+      if (__any_sync(~0u, hopeful)) meet_hopeful(best, values, t, noise, weight, late);
+    });
+    return winner(best);
+  }
+
+  // Of f over the vocabulary.
+  template <class F> __device__ double sum(const F& f) { return crew_->sum(f); }
+
+  template <class P, class Q> __device__ Residual<P, Q> open(const P& p, const Q& q) {
+    crew_->running_of = nullptr;  // a residual may lie where another did
+    return {p, q};
+  }
+  template <class P, class Q> __device__ void refuse_draw(Residual<P, Q>& r) {
+    r.c = add(r.c, r.mass);
+    weigh(r);
+  }
+  template <class P, class Q> __device__ void refuse_guess(Residual<P, Q>& r, Token guess) {
+    r.gone[r.refused++] = guess;
+    weigh(r);
+  }
+
+ private:
+  // Who is first in a race: the least time, the lowest token among equals.
+  struct alignas(8) Runner {
+    static constexpr Token kNobody = 0x7fffffff;
+    double time = INFINITY;
+    Token token = kNobody;
+    std::int32_t unused = 0;
+    __device__ bool beats(const Runner& other) const {
+      return time < other.time || (time == other.time && token < other.token);
+    }
+    __device__ void meet(Token x, double p, double u) {
+      // -log u >= 1 - u: who is later than the winner by more than any rounding needs no logarithm.
+      if (!(p > 0) || (token != kNobody && add(1.0, -u) > mul(mul(time, p), 1 + 1e-9))) return;
+      const double mine = -log_exactly(u) / p;
+      if (token == kNobody || mine < time) time = mine, token = x;
+    }
+  };
+
+  __device__ Token winner(const Runner& mine) {
+    const Runner best = crew_->agree(mine, [](const Runner& a, const Runner& b) { return b.beats(a) ? b : a; });
+    return best.token == Runner::kNobody ? 0 : best.token;
+  }
+
+  // Roundings of floats, a few times 2^-24, are less than 1e-6.
+  __device__ static bool may_win(float late, float weight, float bound) {
+    return weight > 0 && !(mul(late, 1 - 1e-6f) > mul(bound, weight));
+  }
+
+  // Called by whole warps. The block's bound first, from the upper bounds of these tokens; then those who are still
+  // hopeful.
+  __device__ void meet_hopeful(Runner& best, const Values<Law>& values, Token t, const Philox& noise,
+                               const float (&weight)[4], const float (&late)[4]) {
+    float least = INFINITY;
+#pragma unroll
+    for (int j = 0; j < 4; ++j)
+      if (weight[j] > 0 && late[j] < 0.5f)
+        least = fminf(least, __fdiv_rn(__fdiv_rn(late[j], 1 - late[j]), weight[j]) * (1 + 1e-6f));
+    const unsigned bits = __reduce_min_sync(~0u, __float_as_uint(least));
+    if (threadIdx.x % 32 == 0) atomicMin(&room_->bound, bits);
+    __syncwarp();
+    const float bound = __uint_as_float(*static_cast<volatile unsigned*>(&room_->bound));
+#pragma unroll 1
+    for (int j = 0; j < 4; ++j) {
+      const float w = j == 0   ? weight[0]
+                      : j == 1 ? weight[1]
+                      : j == 2 ? weight[2]
+                               : weight[3],
+                  l = j == 0   ? late[0]
+                      : j == 1 ? late[1]
+                      : j == 2 ? late[2]
+                               : late[3];
+      const std::uint32_t word = j == 0   ? noise.word[0]
+                                 : j == 1 ? noise.word[1]
+                                 : j == 2 ? noise.word[2]
+                                          : noise.word[3];
+      if (may_win(l, w, bound)) best.meet(t + j, values.mass.divide(double(w)), Draws::uniform_from(word));
+    }
+  }
+
+  // The one token that a law can give, -1 where there may be more.
+  template <class L> __device__ static Token only(const L&) { return -1; }
+  __device__ static Token only(const Law& law) { return law.row.one_hot ? law.row.greedy : -1; }
+  __device__ static Token only(const OneHot& law) { return law.token; }
+  template <class Q> __device__ static Token only(const Residual<Law, Q>& r) {
+    return r.p.row.one_hot ? r.p.row.greedy : -1;
+  }
+
+  // f of what is left of r, by the fewest operations that give it.
+  template <class P, class Q, class F> __device__ static auto with_above(const Residual<P, Q>& r, const F& f) {
+    if (r.c == 0) return f(Unguessed<P>(r));
+    return f(Above<P, Q>(r));
+  }
+
+  // As HostLane: nothing left means that the refusal had probability 0 but for rounding.
+  template <class P, class Q> __device__ void weigh(Residual<P, Q>& r) {
+    const Token certain = only(r.p);
+    r.mass = certain >= 0 ? r.above(certain) : with_above(r, [&](const auto& above) { return add_up(above, &r); });
+    if (!(r.mass > 0)) r.c = 0, r.refused = 0, r.mass = 1, crew_->running_of = nullptr;
+  }
+
+  // The sum of f over the vocabulary; the sums up to each tile stay in crew_->running(), as those of `whose`, and the
+  // last tile with any in room_->last.
+  template <class F> __device__ double add_up(const F& f, const void* whose) {
+    if (threadIdx.x == 0) room_->here = room_->last = -1;
+    const double* const sums = crew_->tile_sums(f);
+    const int tiles = crew_->tiles();
+    if (threadIdx.x == 0) running_sum<true>(0, sums, crew_->running(), tiles);
+    if (threadIdx.x >= 32) {
+      int last = -1;
+      for (int t = int(threadIdx.x) - 32; t < tiles; t += kCrewThreads - 32)
+        if (sums[t] > 0) last = t;
+      last = __reduce_max_sync(~0u, last);
+      if (threadIdx.x % 32 == 0) atomicMax(&room_->last, last);
+    }
+    __syncthreads();
+    crew_->running_of = whose;
+    return crew_->running()[tiles - 1];
+  }
+
+  // After add_up: the token at which the CDF of `values` exceeds `limit`. In the first tile in which it does, else the
+  // last with any mass; there the first token, else the last with any probability.
+  template <class V> __device__ Token find(const V& values, double limit) {
+    const double* const running = crew_->running();
+    const int tiles = crew_->tiles(), i = int(threadIdx.x);
+    crew_->running_of = nullptr;  // `here` is used up
+    if (i == 0) room_->token = room_->likely = -1;
+    for (int t = i; t < tiles; t += kCrewThreads)
+      if (running[t] > limit && (t == 0 || running[t - 1] <= limit)) room_->here = t;
+    __syncthreads();
+    const bool exceeds = room_->here >= 0;
+    const int tile = exceeds ? room_->here : room_->last;
+    if (tile < 0) return 0;
+    const Token begin = tile * kTile;
+    if (i < kTile) {
+      const double p = begin + i < vocab_ ? along(values, begin + i, 1, 1)(0) : 0;
+      room_->tile[i] = p;
+      const int likely = __reduce_max_sync(~0u, p > 0 ? i : -1);
+      if (i % 32 == 0) atomicMax(&room_->likely, likely);
+    }
+    __syncthreads();
+    if (i == 0) running_sum<true>(tile > 0 ? running[tile - 1] : 0, room_->tile, room_->tile, kTile);
+    __syncthreads();
+    if (i < kTile && exceeds && room_->tile[i] > limit && (i == 0 || room_->tile[i - 1] <= limit)) room_->token = i;
+    __syncthreads();
+    return begin + (room_->token >= 0 ? room_->token : room_->likely);
+  }
+
+  Crew* crew_;
+  LaneRoom* room_;
+  int vocab_;
+  Draws draws_;
+  int near_ = 0, nears_ = 0;  // bytes taken, calls
+};
+
+template <class F> __global__ void __launch_bounds__(kCrewThreads, 1)
+    run_lanes(const Draws* draws, int vocab, const __grid_constant__ F f) {
+  extern __shared__ __align__(16) double sums[];
+  __shared__ LaneRoom room;
+  begin_crew();
+  Crew crew(room.crew, sums, vocab);
+  CudaLane lane(crew, room, vocab, draws ? draws[crew.row()] : Draws{});
+  f(lane, crew.row());
+  crew.sync();
+}
+
+// As launch() of kernels/lane.h.
+template <class F> void launch_on_device(Backend& backend, int count, const Draws* draws, int vocab, const F& f) {
+  static_assert(sizeof(F) <= 32000, "what runs on lanes is handed over as a kernel's argument");
+  launch_kernel("lanes", static_cast<cudaStream_t>(backend.stream()), crew_grid(backend, count, vocab), run_lanes<F>,
+                draws, vocab, f);
+}
+
+}  // namespace foretoken

@@ -1,0 +1,196 @@
+// Laws of rows of logits and tokens drawn from them; a crew of blocks for each row.
+//
+// law:  [n, vocab] -> LawRow [n]: the greatest logit, the threshold of the warp (cuts.cuh), the mass of what is kept by
+// the tree of
+//       law.h. Bytes: 4 * vocab a row from memory once; each further pass (the mass, the raw normalizer, cuts) finds
+//       its share of the row in the caches nearest to its block. Operations: 5 a token for the peak, 32 a token for
+//       each mass, which is more than the memory's time. Nothing but 40 bytes a row is written.
+// draw: LawRow [n], TokenDraw [n] -> Token [n], by the verbs of a CudaLane.
+#include "kernels/cuda/cuda_backend.cuh"
+#include "kernels/cuda/distributions/cuda_lane.cuh"
+#include "kernels/cuda/distributions/cuts.cuh"
+
+namespace foretoken {
+namespace {
+
+// What a launch is told of each row comes as its argument, so that no copy precedes it: up to this many rows at once.
+constexpr int kFewRows = 64, kManyRows = 512;
+
+template <int kRows> struct LawTask {
+  const float* logits;
+  std::int64_t stride;
+  int vocab;
+  LawRow* rows;
+  Warp warps[kRows];
+};
+
+template <int kRows> struct DrawTask {
+  const float* logits;
+  std::int64_t stride;
+  int vocab;
+  const LawRow* rows;
+  Token* to;
+  std::int64_t to_stride;
+  TokenDraw draws[kRows];
+
+  __device__ void operator()(const CudaLane& lane, int i) const {
+    const TokenDraw& draw = draws[i];
+    const Law law{logits + i * stride, rows[i], vocab};
+    Token token = -1;
+    if (law.row.greedy >= 0) {
+      CudaLane mine = lane.drawing(draw.draws);
+      token = draw.race ? mine.race(law, draw.position) : mine.draw(law, draw.name);
+    }
+    if (lane.leader()) *(draw.to ? draw.to : to + i * to_stride) = token;
+  }
+};
+
+template <bool kCuts> struct LawRoom {
+  CrewRoom crew;
+};
+template <> struct LawRoom<true> {
+  CrewRoom crew;
+  CutRoom cuts;
+};
+
+// The greatest logit with the lowest index among equals, and the least; a NaN is greater than all.
+struct Extremes {
+  std::uint32_t peak, at, lowest;
+};
+
+__device__ Extremes extremes(Crew& crew, const float* logits) {
+  float high = -INFINITY, low = INFINITY;
+  int at = 0;
+  bool nan = false;
+  crew.for_share(logits, [&](int x, float l) {
+    nan = nan || l != l;
+    if (l > high) high = l, at = x;
+    low = l < low ? l : low;
+  });
+  const Extremes mine{nan ? ~0u : key_of(high), std::uint32_t(at), key_of(low)};
+  return crew.agree(mine, [](const Extremes& a, const Extremes& b) {
+    const bool second = b.peak > a.peak || (b.peak == a.peak && b.at < a.at);
+    return Extremes{second ? b.peak : a.peak, second ? b.at : a.at, min(a.lowest, b.lowest)};
+  });
+}
+
+__host__ __device__ bool cuts(const Warp& warp) {
+  return warp.temperature != 0 && (warp.top_k > 0 || warp.top_p < 1 || warp.min_p > 0);
+}
+
+// As normalize() of kernels/distribution.cpp.
+template <bool kCuts>
+__device__ LawRow law_of(Crew& crew, LawRoom<kCuts>& room, const float* logits, int vocab, const Warp& warp) {
+  LawRow row;
+  const Extremes ends = extremes(crew, logits);
+  if (ends.peak >= key_of(INFINITY) || ends.peak <= key_of(-INFINITY)) return row;
+  row.greedy = Token(ends.at);
+  row.peak = logits[ends.at];
+  row.threshold = -INFINITY;
+  row.inverse_temperature = warp.temperature == 0 ? 1.0f : __fdiv_rn(1.0f, warp.temperature);
+  double raw = -1;
+  if (warp.raw_normalizer) {
+    LawRow plain = row;
+    plain.inverse_temperature = 1;
+    raw = crew.sum(Weights<false>(logits, plain));
+    row.raw_log_normalizer = add(double(row.peak), log_exactly(raw));
+  }
+  if (warp.temperature == 0) {
+    row.one_hot = 1;
+    return row;
+  }
+  if constexpr (kCuts) {
+    if (cuts(warp)) row.threshold = Cuts(crew, room.cuts, logits, vocab, row, ends.lowest).threshold(warp);
+  }
+  row.mass = !cuts(warp) && row.inverse_temperature == 1 && raw >= 0 ? raw : crew.sum(Weights<kCuts>(logits, row));
+  return row;
+}
+
+template <int kRows, bool kCuts> __global__ void __launch_bounds__(kCrewThreads, kCuts ? 2 : 3)
+    law_rows(const __grid_constant__ LawTask<kRows> task) {
+  extern __shared__ __align__(16) double sums[];
+  __shared__ LawRoom<kCuts> room;
+  begin_crew();
+  Crew crew(room.crew, sums, task.vocab);
+  const int i = crew.row();
+  const LawRow row = law_of(crew, room, task.logits + i * task.stride, task.vocab, task.warps[i]);
+  if (crew.leads()) {
+    task.rows[i] = row;
+    reinterpret_cast<std::uint32_t*>(task.rows + i)[sizeof(LawRow) / 4 - 1] = 0;  // padding: equal laws are equal bytes
+  }
+  crew.sync();
+}
+
+template <int kRows> void queue_laws(CudaBackend& backend, const Laws& laws, std::span<const Warp> warps, int begin) {
+  LawTask<kRows> task{laws.logits.row<float>(begin),
+                      laws.logits.row_stride(),
+                      laws.vocab(),
+                      reinterpret_cast<LawRow*>(laws.rows.row<std::uint8_t>(begin)),
+                      {}};
+  const int n = std::min(kRows, laws.count() - begin);
+  std::copy_n(warps.begin() + begin, n, task.warps);
+  const bool any = std::any_of(task.warps, task.warps + n, cuts);
+  launch_kernel("law", backend.cuda_stream(), crew_grid(backend, n, task.vocab),
+                any ? law_rows<kRows, true> : law_rows<kRows, false>, task);
+}
+
+template <int kRows> void queue_draws(CudaBackend& backend, const Laws& laws, std::span<const TokenDraw> draws,
+                                      const Tensor& to, int begin) {
+  DrawTask<kRows> task{laws.logits.row<float>(begin),
+                       laws.logits.row_stride(),
+                       laws.vocab(),
+                       reinterpret_cast<const LawRow*>(laws.rows.row<std::uint8_t>(begin)),
+                       to ? to.row<Token>(begin) : nullptr,
+                       to.row_stride(),
+                       {}};
+  const int n = std::min(kRows, laws.count() - begin);
+  std::copy_n(draws.begin() + begin, n, task.draws);
+  launch_kernel("draw", backend.cuda_stream(), crew_grid(backend, n, task.vocab), run_lanes<DrawTask<kRows>>, nullptr,
+                task.vocab, task);
+}
+
+}  // namespace
+
+Grid crew_grid(const Backend& backend, int rows, int vocab) {
+  const auto& cuda = static_cast<const CudaBackend&>(backend);
+  const int tiles = (vocab + kTile - 1) / kTile, room = cuda.multiprocessors();
+  int blocks =
+      1;  // as many as there is work for, a tile for every eight threads, and as run at once: crews that queue are slow
+  while (cuda.architecture() >= 90 && blocks < kMostBlocks && blocks * kCrewThreads / 8 < tiles &&
+         2 * blocks * rows <= room)
+    blocks *= 2;
+  return {.blocks = dim3(unsigned(rows * blocks)),
+          .threads = kCrewThreads,
+          .shared = Crew::bytes(vocab),
+          .cluster = blocks,
+          .overlaps = cuda.overlaps()};
+}
+
+Laws CudaBackend::law(const Tensor& logits, std::span<const Warp> warps) {
+  if (logits.rank() != 2 || logits.dtype() != DType::f32 || logits.dim(0) != std::int64_t(warps.size()))
+    throw Error("law: expected F32 logits [" + std::to_string(warps.size()) +
+                ", vocabulary], one row for each warp, got " + name_of(logits.dtype()) + " " + logits.shape().text() +
+                "; give one Warp a row");
+  const Laws laws{logits, allocate({logits.dim(0), std::int64_t(sizeof(LawRow))}, DType::u8)};
+  for (int begin = 0; begin < laws.count();) {
+    const bool few = laws.count() - begin <= kFewRows;
+    few ? queue_laws<kFewRows>(*this, laws, warps, begin) : queue_laws<kManyRows>(*this, laws, warps, begin);
+    begin += few ? kFewRows : kManyRows;
+  }
+  return laws;
+}
+
+void CudaBackend::draw(const Laws& laws, std::span<const TokenDraw> draws, Tensor to) {
+  if (laws.count() != int(draws.size()) ||
+      (to && (to.dtype() != DType::i32 || to.dim(0) != std::int64_t(draws.size()))))
+    throw Error("draw: expected one TokenDraw for each of " + std::to_string(laws.count()) +
+                " laws and as many I32 tokens, got " + std::to_string(draws.size()) + " and " + to.shape().text() +
+                "; draw once a row");
+  for (int begin = 0; begin < laws.count();) {
+    const bool few = laws.count() - begin <= kFewRows;
+    few ? queue_draws<kFewRows>(*this, laws, draws, to, begin) : queue_draws<kManyRows>(*this, laws, draws, to, begin);
+    begin += few ? kFewRows : kManyRows;
+  }
+}
+
+}  // namespace foretoken

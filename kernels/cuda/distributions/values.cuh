@@ -1,0 +1,130 @@
+// What the threads of a crew ask a law for, token by token, with the bits of kernels/distribution.h and
+// kernels/residual.h and fewer instructions: divisions by one number become five multiplications and additions. Knows
+// laws; it must not know crews or draws.
+#pragma once
+#include "kernels/cuda/distributions/crew.cuh"
+#include "kernels/residual.h"
+
+namespace foretoken {
+
+// exp_weight, its scale 2^n from the bits of t.
+__device__ inline float device_weight(float x) {
+  const ExpParts e = exp_parts(x);
+  const float scale = __int_as_float((__float_as_int(e.t) << 23) + 0x3f800000);
+  return x < -87.0f ? 0.0f : mul(e.mantissa, scale);
+}
+
+// a / b, correctly rounded, for many a and one b: Newton from the rounded reciprocal, then Markstein's last step, whose
+// result is that of a division wherever nothing over- or underflows (weights and masses are far from that).
+struct Divisor {
+  double b, reciprocal;
+  __device__ explicit Divisor(double b) : b(b), reciprocal(1.0 / b) {}
+  __device__ double divide(double a) const {
+    double q = mul(a, reciprocal);
+    q = __fma_rn(__fma_rn(-q, b, a), reciprocal, q);
+    return __fma_rn(__fma_rn(-q, b, a), reciprocal, q);
+  }
+};
+
+// Law::weight of a law that is not one-hot; kCut: there may be a threshold.
+template <bool kCut = true> struct Weights {
+  const float* logits;
+  float peak, inverse_temperature, threshold;
+  __device__ Weights(const float* logits, const LawRow& row)
+      : logits(logits), peak(row.peak), inverse_temperature(row.inverse_temperature), threshold(row.threshold) {}
+  __device__ float of(float logit) const {
+    const float w = device_weight(mul(add(logit, -peak), inverse_temperature));
+    return !kCut || logit >= threshold ? w : 0.0f;
+  }
+  __device__ float operator()(Token x) const { return of(logits[x]); }
+};
+
+// Any callable as it is.
+template <class L> struct Values {
+  const L& law;
+  __device__ explicit Values(const L& law) : law(law) {}
+  __device__ double operator()(Token x) const { return law(x); }
+};
+
+template <> struct Values<Law> {
+  Weights<> weights;
+  Divisor mass;
+  Token certain;  // the token of a one-hot law, else -1
+  __device__ explicit Values(const Law& law)
+      : weights(law.logits, law.row), mass(law.row.mass), certain(law.row.one_hot ? law.row.greedy : -1) {}
+  __device__ double operator()(Token x) const {
+    if (certain >= 0) return x == certain ? 1.0 : 0.0;
+    return mass.divide(double(weights(x)));
+  }
+};
+
+// Residual::above.
+template <class P, class Q> struct Above {
+  Values<P> p;
+  Values<Q> q;
+  double c;
+  int refused;
+  const Token* gone;
+  __device__ explicit Above(const Residual<P, Q>& r) : p(r.p), q(r.q), c(r.c), refused(r.refused), gone(r.gone) {}
+  __device__ double left(Token x) const {  // where no guess was refused
+    if (c == 0) return p(x);
+    const double d = add(p(x), -mul(c, q(x)));
+    return d > 0 ? d : 0;
+  }
+};
+// Which of n <= 32 tokens were refused: bit i for begin + i * stride.
+__device__ inline std::uint32_t refused_among(const Token* gone, int refused, Token begin, int stride, int n) {
+  std::uint32_t bits = 0;
+  for (int i = 0; i < refused; ++i) {
+    const int d = gone[i] - begin;
+    if (d >= 0 && d % stride == 0 && d / stride < n) bits |= 1u << d / stride;
+  }
+  return bits;
+}
+template <class P, class Q> struct AboveAlong {
+  const Above<P, Q>& f;
+  Token begin;
+  int stride;
+  std::uint32_t gone;
+  __device__ double operator()(int i) const { return gone >> i & 1u ? 0.0 : f.left(begin + i * stride); }
+};
+template <class P, class Q> __device__ AboveAlong<P, Q> along(const Above<P, Q>& f, Token begin, int stride, int n) {
+  return {f, begin, stride, refused_among(f.gone, f.refused, begin, stride, n)};
+}
+
+// The same where only guesses were refused, so that q has no part in it.
+template <class P> struct Unguessed {
+  Values<P> p;
+  int refused;
+  const Token* gone;
+  template <class Q> __device__ explicit Unguessed(const Residual<P, Q>& r)
+      : p(r.p), refused(r.refused), gone(r.gone) {}
+};
+template <class P> struct UnguessedAlong {
+  const Values<P>& p;
+  Token begin;
+  int stride;
+  std::uint32_t gone;
+  __device__ double operator()(int i) const { return gone >> i & 1u ? 0.0 : p(begin + i * stride); }
+};
+template <class P> __device__ UnguessedAlong<P> along(const Unguessed<P>& f, Token begin, int stride, int n) {
+  return {f.p, begin, stride, refused_among(f.gone, f.refused, begin, stride, n)};
+}
+
+// A residual as a law: above over its mass.
+template <class P, class Q> struct Values<Residual<P, Q>> {
+  Above<P, Q> above;
+  Divisor mass;
+  __device__ explicit Values(const Residual<P, Q>& r) : above(r), mass(r.mass) {}
+};
+template <class P, class Q> struct RestAlong {
+  AboveAlong<P, Q> above;
+  const Divisor& mass;
+  __device__ double operator()(int i) const { return mass.divide(above(i)); }
+};
+template <class P, class Q>
+__device__ RestAlong<P, Q> along(const Values<Residual<P, Q>>& f, Token begin, int stride, int n) {
+  return {along(f.above, begin, stride, n), f.mass};
+}
+
+}  // namespace foretoken

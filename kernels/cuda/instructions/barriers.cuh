@@ -1,0 +1,79 @@
+// Barriers in shared memory on which the threads of a block and the copy engine of architecture 90 meet, and the fence
+// between them. This room must not know what is copied or multiplied.
+#pragma once
+#include <cstdint>
+
+#include "kernels/cuda/instructions/tensor_core.cuh"
+
+namespace foretoken {
+
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
+
+// By address in shared memory, or where they lie.
+__device__ inline void open_barrier(unsigned barrier, int arrivals) {
+  asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(arrivals) : "memory");
+}
+__device__ inline void open_barrier(std::uint64_t* barrier, int arrivals) {
+  open_barrier(shared_address(barrier), arrivals);
+}
+__device__ inline void arrive(std::uint64_t* barrier) {
+  asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_address(barrier)) : "memory");
+}
+// When all that this thread copied by cp.async so far is there; one of the arrivals that the barrier was opened for.
+__device__ inline void arrive_behind_copies(unsigned barrier) {
+  asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(barrier) : "memory");
+}
+// Until the phase of this parity is complete.
+__device__ inline void wait_barrier(unsigned barrier, int parity) {
+  asm volatile(
+      "{.reg .pred p;\n"
+      "again%=: mbarrier.try_wait.parity.shared::cta.b64 p, [%0], %1;\n"
+      "@!p bra again%=;}" ::"r"(barrier),
+      "r"(parity)
+      : "memory");
+}
+__device__ inline void wait_barrier(std::uint64_t* barrier, int parity) {
+  wait_barrier(shared_address(barrier), parity);
+}
+// The same place of shared memory in another block of the cluster.
+__device__ inline unsigned in_block(unsigned address, int rank) {
+  unsigned there;
+  asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(address), "r"(rank));
+  return there;
+}
+// Numbers to such a place; the barrier there counts their bytes.
+__device__ inline void hand_over(unsigned place, unsigned barrier, float2 x) {
+  asm volatile("st.async.shared::cluster.mbarrier::complete_tx::bytes.v2.f32 [%0], {%1, %2}, [%3];" ::"r"(place),
+               "f"(x.x), "f"(x.y), "r"(barrier)
+               : "memory");
+}
+__device__ inline void hand_over(unsigned place, unsigned barrier, float4 x) {
+  asm volatile(
+      "st.async.shared::cluster.mbarrier::complete_tx::bytes.v4.f32 [%0], {%1, %2, %3, %4}, [%5];" ::"r"(place),
+      "f"(x.x), "f"(x.y), "f"(x.z), "f"(x.w), "r"(barrier)
+      : "memory");
+}
+// As wait_barrier, for bytes that other blocks of the cluster hand to this one.
+__device__ inline void wait_for_cluster(std::uint64_t* barrier, int parity) {
+  asm volatile(
+      "{.reg .pred p;\n"
+      "again%=: mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 p, [%0], %1;\n"
+      "@!p bra again%=;}" ::"r"(shared_address(barrier)),
+      "r"(parity)
+      : "memory");
+}
+__device__ inline void show_barriers() { asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory"); }
+// This phase of the barrier ends when `bytes` bytes have come.
+__device__ inline void expect_copies(unsigned barrier, int bytes) {
+  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes) : "memory");
+}
+__device__ inline void expect_copies(std::uint64_t* barrier, int bytes) {
+  expect_copies(shared_address(barrier), bytes);
+}
+// What this thread wrote to shared memory (and its finished copies) stands before what the copy engine and warpgroup
+// products do from now on.
+__device__ inline void show_to_engines() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
+
+#endif
+
+}  // namespace foretoken

@@ -1,0 +1,72 @@
+// The instructions that attention is made of, beside those of tensor_core.cuh: turned tiles of bf16 in shared memory,
+// copies that can write zeros, and products that the compiler may order freely. From architecture 80 on. This room must
+// not know attention.
+#pragma once
+#include <cstdint>
+
+#include "kernels/cuda/device.cuh"
+#include "kernels/cuda/instructions/tensor_core.cuh"
+
+namespace foretoken {
+
+// 16 bytes of number `chunk` in row `row` of a tile with `kChunks` chunks a row: neighbouring rows are turned so that
+// eight rows of one column lie in different banks. Gives bytes behind the tile's begin.
+template <int kChunks> __device__ inline int swizzled(int row, int chunk) {
+  static_assert(kChunks % 4 == 0);
+  if constexpr (kChunks % 8 == 0)
+    return (row * kChunks + (chunk ^ (row & 7))) * 16;
+  else
+    return (row * kChunks + (chunk ^ (row >> 1 & 3))) * 16;
+}
+
+// 16 bytes to shared memory, zeros where `read` is false.
+__device__ inline void copy_behind(std::uint32_t to, const void* from, bool read) {
+  asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(read ? 16 : 0));
+}
+
+// Closes a group of copies.
+__device__ inline void end_copies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+// Until at most kPending groups of this thread's copies are under way.
+template <int kPending> __device__ inline void wait_copies() {
+  asm volatile("cp.async.wait_group %0;" ::"n"(kPending) : "memory");
+}
+
+// Four 8 x 8 tiles of 16-bit numbers; lane 8 i + j names row j of tile i. Lane l gets numbers 2 (l % 4) and the next of
+// row l / 4.
+struct Quad {
+  std::uint32_t r[4];
+};
+__device__ inline Quad load_quad(std::uint32_t address) {
+  Quad q;
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(q.r[0]), "=r"(q.r[1]), "=r"(q.r[2]), "=r"(q.r[3])
+               : "r"(address));
+  return q;
+}
+// The same, each tile transposed.
+__device__ inline Quad load_quad_transposed(std::uint32_t address) {
+  Quad q;
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(q.r[0]), "=r"(q.r[1]), "=r"(q.r[2]), "=r"(q.r[3])
+               : "r"(address)
+               : "memory");
+  return q;
+}
+
+// c [16, 8] += a [16, 16] b [16, 8]. Lane l holds of c rows l / 4 and l / 4 + 8, columns 2 (l % 4) and the next.
+__device__ inline void multiply_add(float (&c)[4], const Quad& a, std::uint32_t b0, std::uint32_t b1) {
+  asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, "
+      "%3};"
+      : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+      : "r"(a.r[0]), "r"(a.r[1]), "r"(a.r[2]), "r"(a.r[3]), "r"(b0), "r"(b1));
+}
+
+__device__ inline std::uint32_t pack_bf16(float low, float high) {
+  std::uint32_t r;
+  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(high), "f"(low));
+  return r;
+}
+
+constexpr std::uint32_t kOnes = 0x3f803f80;  // two bf16
+
+}  // namespace foretoken

@@ -1,0 +1,67 @@
+// y = x W^T + b, sums in f32: every output is one chain of fused multiply-adds over k = 0, 1, ..., in - 1. Bytes: the
+// matrix once per 64 rows. Operations: 2 * rows * out * in, on the plain f32 units.
+#include "kernels/cuda/products/exact_product.cuh"
+
+namespace foretoken {
+namespace {
+
+constexpr int kSide = 64, kDepth = 16;  // outputs and rows of a block; inputs at once
+
+// 256 threads, each 4 rows x 4 outputs.
+template <class T> __global__ void __launch_bounds__(256)
+    exact_kernel(const T* w, const T* x, const float* bias, void* y, std::int64_t y_stride, bool y_bf16, int rows,
+                 int out, int in, bool adds) {
+  __shared__ float ws[kDepth][kSide + 4], xs[kDepth][kSide + 4];
+  wait_for_earlier();
+  let_later_start();
+  const int o0 = int(blockIdx.x) * kSide, r0 = int(blockIdx.y) * kSide, thread = int(threadIdx.x);
+  const int column = thread % 16, line = thread / 16;
+  float sum[4][4] = {};
+  for (int k0 = 0; k0 < in; k0 += kDepth) {
+    for (int n = thread; n < kSide * kDepth; n += 256) {
+      const int k = n % kDepth, i = n / kDepth;
+      const bool inside = k0 + k < in;
+      ws[k][i] = inside && o0 + i < out ? to_float(w[std::int64_t(o0 + i) * in + k0 + k]) : 0.0f;
+      xs[k][i] = inside && r0 + i < rows ? to_float(x[std::int64_t(r0 + i) * in + k0 + k]) : 0.0f;
+    }
+    __syncthreads();
+    const int depth = min(kDepth, in - k0);
+    for (int k = 0; k < depth; ++k) {
+      const float4 a = *reinterpret_cast<const float4*>(&xs[k][4 * line]),
+                   b = *reinterpret_cast<const float4*>(&ws[k][4 * column]);
+      const float p[4] = {a.x, a.y, a.z, a.w}, q[4] = {b.x, b.y, b.z, b.w};
+#pragma unroll
+      for (int i = 0; i < 4; ++i)
+#pragma unroll
+        for (int j = 0; j < 4; ++j) sum[i][j] = fmaf(p[i], q[j], sum[i][j]);
+    }
+    __syncthreads();
+  }
+  for (int i = 0; i < 4; ++i)
+    for (int j = 0; j < 4; ++j) {
+      const int r = r0 + 4 * line + i, o = o0 + 4 * column + j;
+      if (r >= rows || o >= out) continue;
+      const float v = bias != nullptr ? sum[i][j] + bias[o] : sum[i][j];
+      const std::int64_t at = r * y_stride + o;
+      if (y_bf16)
+        from_float(static_cast<Bf16*>(y)[at], v);
+      else
+        static_cast<float*>(y)[at] = adds ? static_cast<float*>(y)[at] + v : v;
+    }
+}
+
+}  // namespace
+
+void exact_product(CudaBackend& backend, const Tensor& y, const Tensor& x, const Tensor& matrix, const Tensor& bias,
+                   bool adds) {
+  with_type("a product", matrix.dtype(), [&](auto* type) {
+    using T = std::remove_pointer_t<decltype(type)>;
+    launch_kernel("a product in f32", backend.cuda_stream(),
+                  {dim3(blocks_for(matrix.dim(0), kSide), blocks_for(y.dim(0), kSide)), 256, 0, 1, backend.overlaps()},
+                  exact_kernel<T>, matrix.data<T>(), x.data<T>(), bias ? bias.data<float>() : nullptr, y.raw(),
+                  y.row_stride(), y.dtype() == DType::bf16, int(y.dim(0)), int(matrix.dim(0)), int(matrix.dim(1)),
+                  adds);
+  });
+}
+
+}  // namespace foretoken

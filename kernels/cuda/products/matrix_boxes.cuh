@@ -1,0 +1,40 @@
+// Boxes of a bf16 matrix as the copy engine of architecture 90 brings them: 64 inputs of some outputs, rows of 128
+// bytes, turned so that eight rows of one column lie in different banks. This room must not know what is multiplied.
+#pragma once
+#include <cuda.h>
+
+#include "kernels/cuda/instructions/tensor_core.cuh"
+
+namespace foretoken {
+
+constexpr int kBoxInputs = 64;  // rows of 128 bytes
+
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
+
+// The box of `map` at (k, row), `barrier` counts its bytes; of a gated matrix, at (k, 0, 0, row / 8): see gated_map().
+__device__ inline void copy_box(unsigned to, const CUtensorMap& map, int k, int row, unsigned barrier,
+                                std::uint64_t policy) {
+  asm volatile(
+      "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint [%0], [%1, {%2, "
+      "%3}], [%4], %5;" ::"r"(to),
+      "l"(&map), "r"(k), "r"(row), "r"(barrier), "l"(policy)
+      : "memory");
+}
+__device__ inline void copy_gated_box(unsigned to, const CUtensorMap& map, int k, int group, unsigned barrier,
+                                      std::uint64_t policy) {
+  asm volatile(
+      "cp.async.bulk.tensor.4d.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint [%0], [%1, {%2, %3, "
+      "%3, %4}], [%5], %6;" ::"r"(to),
+      "l"(&map), "r"(k), "r"(0), "r"(group), "r"(barrier), "l"(policy)
+      : "memory");
+}
+// The engine reads the description before it is asked for the first box.
+__device__ inline void fetch_map(const CUtensorMap& map) {
+  asm volatile("prefetch.tensormap [%0];" ::"l"(&map) : "memory");
+}
+
+#else
+__device__ inline void fetch_map(const CUtensorMap&) {}
+#endif
+
+}  // namespace foretoken

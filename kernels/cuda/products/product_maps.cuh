@@ -1,0 +1,39 @@
+// How matrices of a product are described to the copy engine: boxes of 64 inputs. This room must not know who asks for
+// them.
+#pragma once
+#include "kernels/cuda/instructions/tensor_maps.cuh"
+#include "kernels/cuda/products/tile_ring.cuh"
+
+namespace foretoken {
+
+// The caller has seen that there is an encoder, and that addresses, strides and widths are what it asks for.
+template <int kDimensions> void describe(CUtensorMap& map, const Tensor& matrix, const cuuint64_t (&sizes)[kDimensions],
+                                         const cuuint64_t (&strides)[kDimensions - 1],
+                                         const cuuint32_t (&box)[kDimensions]) {
+  cuuint32_t steps[kDimensions];
+  for (cuuint32_t& s : steps) s = 1;
+  if (map_encoder()(&map, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, kDimensions, matrix.raw(), sizes, strides, box, steps,
+                    CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
+                    CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE) != CUDA_SUCCESS)
+    throw Error("cuda: the driver cannot describe a matrix of " + matrix.shape().text() +
+                " to the copy engine; update the driver, or use \"device\": \"cpu\"");
+}
+
+// Boxes of `rows` rows of a matrix.
+inline void plain_map(CUtensorMap& map, const Tensor& m, int rows) {
+  describe<2>(map, m, {cuuint64_t(m.dim(1)), cuuint64_t(m.dim(0))}, {cuuint64_t(m.row_stride()) * 2},
+              {kBoxInputs, cuuint32_t(rows)});
+}
+// Boxes of `rows` rows, of which eight are from the first half of the matrix, eight from the second, and so on.
+inline void gated_map(CUtensorMap& map, const Tensor& m, int rows) {
+  const cuuint64_t row = cuuint64_t(m.row_stride()) * 2, half = cuuint64_t(m.dim(0)) / 2;
+  describe<4>(map, m, {cuuint64_t(m.dim(1)), 8, 2, half / 8}, {row, half * row, 8 * row},
+              {kBoxInputs, 8, 2, cuuint32_t(rows) / 16});
+}
+
+inline bool aligned(const Tensor& t, std::int64_t bytes) {
+  return reinterpret_cast<std::uintptr_t>(t.raw()) % std::uintptr_t(bytes) == 0 &&
+         t.row_stride() * size_of(t.dtype()) % bytes == 0;
+}
+
+}  // namespace foretoken

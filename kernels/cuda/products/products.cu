@@ -1,0 +1,179 @@
+// linear, linear_to, linear_add, norm_linear, feed_forward: y = x W^T + b, W [out, in]. Bytes: the matrix once, out *
+// in * (2 or 4); the rest is small until rows come near in / 2. Operations: 2 * rows * out * in.
+#include <algorithm>
+
+#include "kernels/cuda/elementwise/elementwise.cuh"
+#include "kernels/cuda/products/blas.cuh"
+#include "kernels/cuda/products/exact_product.cuh"
+#include "kernels/cuda/products/products.cuh"
+#include "kernels/cuda/products/stream_product.cuh"
+#include "kernels/cuda/products/tile_product.cuh"
+#include "kernels/cuda/products/wide_product.cuh"
+
+namespace foretoken {
+namespace {
+
+template <class T, class Y, bool kWide>
+__global__ void convert_kernel(const T* x, std::int64_t stride, Y* y, int width) {
+  let_later_start();
+  wait_for_earlier();
+  if constexpr (kWide) {
+    const int i = 4 * int(blockIdx.y * blockDim.x + threadIdx.x);
+    if (i < width) store_four(y + std::int64_t(blockIdx.x) * width + i, load_four(x + blockIdx.x * stride + i));
+  } else {
+    for (int i = int(threadIdx.x); i < width; i += int(blockDim.x))
+      from_float(y[std::int64_t(blockIdx.x) * width + i], to_float(x[blockIdx.x * stride + i]));
+  }
+}
+
+// What a matrix is on the device, from what prepare made of it.
+const Tensor& matrix_of(const Weight& w) {
+  if (!w.prepared)
+    throw Error("cuda: a product with a weight that was not prepared; pass it through Backend::prepare once");
+  return *static_cast<const Tensor*>(w.prepared.get());
+}
+
+}  // namespace
+
+int splits_of(std::int64_t out, std::int64_t in) {
+  constexpr std::int64_t kTasks = 1024, kLeast = 512,
+                         kStep = 128;  // a warp's worth each; 132 multiprocessors want 8 warps
+  int splits = 1;
+  while (out / 16 * splits < kTasks && splits < 8 && in % (2 * splits * kStep) == 0 && in / (2 * splits) >= kLeast)
+    splits *= 2;
+  return splits;
+}
+
+Tensor converted(CudaBackend& backend, const Tensor& x, DType type) {
+  if (x.dtype() == type && x.dense()) return x;
+  const Tensor y = backend.allocate(x.shape(), type);
+  with_type("a product", x.dtype(), [&](auto* from) {
+    with_type("a product", type, [&](auto* to) {
+      using T = std::remove_pointer_t<decltype(from)>;
+      using Y = std::remove_pointer_t<decltype(to)>;
+      const bool wide = in_fours(x);
+      launch_kernel("converting", backend.cuda_stream(),
+                    {dim3(unsigned(x.dim(0)), wide ? blocks_for(x.dim(1), 1024) : 1), 256, 0, 1, backend.overlaps()},
+                    wide ? convert_kernel<T, Y, true> : convert_kernel<T, Y, false>, x.data<T>(), x.row_stride(),
+                    y.data<Y>(), int(x.dim(1)));
+    });
+  });
+  return y;
+}
+
+CudaProducts::CudaProducts(CudaBackend& backend) : backend_(backend), blas_(std::make_unique<Blas>(backend)) {
+  partials_ = backend.allocate({kMostPartials}, DType::f32);
+  counters_ = backend.allocate({kMostTiles}, DType::i32);
+  check(cudaMemsetAsync(counters_.raw(), 0, std::size_t(counters_.bytes()), backend.cuda_stream()), "clearing memory");
+}
+
+CudaProducts::~CudaProducts() = default;
+
+// The input as a dense matrix of the matrix' type.
+Tensor CudaProducts::dense_input(const ProductInput& input, DType type) {
+  if (input.kind == ProductInput::Kind::norm) return rms_norm_as(backend_, input.x, input.gain, input.epsilon, type);
+  return converted(backend_, input.x, type);
+}
+
+// As it is where a streamed product takes it so; with more rows than one, what is made of x is made before.
+ProductInput CudaProducts::ready(const ProductInput& input, const Weight& w, const Tensor& matrix) {
+  if (streams(input, w, matrix)) return input;
+  return {.x = dense_input(input, matrix.dtype())};
+}
+
+void CudaProducts::run(const Tensor& y, const ProductInput& input, const Weight& w, bool adds) {
+  expect_width("a product", input.x, w.in);
+  expect_width("a product", y, w.out);
+  if (y.dim(0) != input.rows())
+    throw Error("cuda: a product of " + std::to_string(input.rows()) + " rows into " + y.shape().text());
+  if (input.rows() == 0) return;
+  const Tensor& matrix = matrix_of(w);
+  const ProductInput made = ready(input, w, matrix);
+  if (tiles(made, w) && can_tile(backend_, y, made.x, matrix))
+    return tile_product(backend_, y, made.x, matrix, w.bias, adds);
+  if (streams(made, w, matrix)) return stream(y, made, w, matrix, adds ? ProductEnd::added : ProductEnd::plain);
+  if (backend_.invariant() && can_widen(backend_, y, made.x, matrix))
+    return wide_product(backend_, y, made.x, matrix, w.bias, adds);
+  const bool awkward = w.in % 8 != 0 || w.out % 4 != 0;  // cuBLASLt has no order of sums of its own for these
+  if (backend_.invariant() && awkward && input.rows() > kStreamRows &&
+      streams({.x = made.x.rows(0, kStreamRows)}, w, matrix)) {
+    for (std::int64_t r = 0; r < input.rows();
+         r += kStreamRows) {  // as few rows are: exact_product adds in another order
+      const std::int64_t n = std::min<std::int64_t>(kStreamRows, input.rows() - r);
+      stream(y.rows(r, n), {.x = made.x.rows(r, n)}, w, matrix, adds ? ProductEnd::added : ProductEnd::plain);
+    }
+    return;
+  }
+  if (backend_.invariant() && (matrix.dtype() == DType::f32 || awkward))
+    return exact_product(backend_, y, made.x, matrix, w.bias, adds);
+  blas_->run(y, made.x, matrix, w.bias, adds);
+}
+
+Tensor CudaProducts::gated(const ProductInput& input, const Weight& w) {
+  expect_width("a product", input.x, w.in);
+  const Tensor& matrix = matrix_of(w);
+  const ProductInput made = ready(input, w, matrix);
+  const bool tile = tiles(made, w) && can_tile_gated(backend_, made.x, matrix, w.bias);
+  const bool halves = tile || (streams(made, w, matrix) && w.out % 16 == 0 && input.rows() > 0);
+  const Tensor y = backend_.allocate({input.rows(), halves ? w.out / 2 : w.out}, matrix.dtype());
+  if (tile) {
+    gated_tile_product(backend_, y, made.x, matrix);
+    return y;
+  }
+  if (halves) {
+    stream(y, made, w, matrix, ProductEnd::gated);
+    return y;
+  }
+  run(y, made, w, false);
+  return backend_.silu_mul(y);
+}
+
+// Where it was measured to be the fastest: 9 rows and more; a head, which is all stream, from two rows on. To 64 rows
+// where all tiles run at once, or the library would write each slice to memory; else to 32 where one side of the matrix
+// is short, to 16 where none is.
+bool CudaProducts::tiles(const ProductInput& input, const Weight& w) const {
+  constexpr std::int64_t kHead = 1 << 16, kShort = 2048, kShortRows = 32;
+  const std::int64_t rows = input.rows(), fewest = w.out >= kHead ? 2 : 9;
+  const bool many = tiles_at_once(backend_, w.out, w.in) || (backend_.invariant() && splits_of(w.out, w.in) > 1);
+  const std::int64_t most = many ? kTileRows : std::min(w.out, w.in) <= kShort ? kShortRows : kStreamRows;
+  return input.kind == ProductInput::Kind::plain && rows >= fewest && rows <= most;
+}
+
+bool CudaProducts::streams(const ProductInput& input, const Weight& w, const Tensor& matrix) const {
+  return matrix.dtype() == DType::bf16 && input.rows() <= kStreamRows && can_stream(backend_, input, w.out, w.in);
+}
+
+void CudaProducts::stream(const Tensor& y, const ProductInput& input, const Weight& w, const Tensor& matrix,
+                          ProductEnd end) {
+  stream_product(backend_, stream_plan(backend_, w.out, w.in, input), y, input, matrix, w.bias, end, partials_,
+                 counters_);
+}
+
+Weight CudaBackend::prepare(Weight weight) { return products_->prepare(std::move(weight)); }
+
+Tensor CudaBackend::linear(const Tensor& x, const Weight& w) {
+  const Tensor y = allocate({x.dim(0), w.out}, DType::f32);
+  products_->run(y, {.x = x}, w, false);
+  return y;
+}
+
+void CudaBackend::linear_to(Tensor y, const Tensor& x, const Weight& w) { products_->run(y, {.x = x}, w, false); }
+
+void CudaBackend::linear_add(Tensor x, const Tensor& h, const Weight& w) { products_->run(x, {.x = h}, w, true); }
+
+Tensor CudaBackend::norm_linear(const Tensor& x, const Tensor& gain, float epsilon, const Weight& w) {
+  const Tensor y = allocate({x.dim(0), w.out}, matrix_of(w).dtype());
+  norm_linear_to(y, x, gain, epsilon, w);
+  return y;
+}
+
+void CudaBackend::norm_linear_to(Tensor y, const Tensor& x, const Tensor& gain, float epsilon, const Weight& w) {
+  products_->run(y, {.kind = ProductInput::Kind::norm, .x = x, .gain = gain, .epsilon = epsilon}, w, false);
+}
+
+void CudaBackend::feed_forward(Tensor x, const Tensor& gain, float epsilon, const Weight& gate_up, const Weight& down) {
+  linear_add(x, products_->gated({.kind = ProductInput::Kind::norm, .x = x, .gain = gain, .epsilon = epsilon}, gate_up),
+             down);
+}
+
+}  // namespace foretoken

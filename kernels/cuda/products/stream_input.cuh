@@ -1,0 +1,155 @@
+// What a streamed product is told, and its rows of x on their way into shared memory: as they are, or normed.
+// This room must not know how the matrix is read.
+#pragma once
+#include <algorithm>
+
+#include "kernels/cuda/elementwise/elementwise.cuh"
+#include "kernels/cuda/elementwise/row_norm.cuh"
+#include "kernels/cuda/instructions/tensor_core.cuh"
+
+namespace foretoken {
+
+enum class StreamInput { bf16, f32, norm };
+
+struct Stream {
+  const Bf16* w;
+  int out, in, tiles;
+  StreamInput kind;
+  const void* x;
+  std::int64_t x_stride;
+  int rows;
+  const float* gain;
+  float epsilon;
+  int slices, slice, local;  // slices, inputs of a slice, slices of one block
+  int window;                // pieces of a warp under way at a time until x has come
+  // Blocks lie in groups of 2^parts_log, one for each part of the slices; the 2^local_log slices of a part in
+  // neighbouring warps. Groups, and tiles at once in all blocks. Known before: divisions before the first copy cost.
+  int parts_log, local_log, groups, stride;
+  int depth;  // inputs of a slice whose x a block holds at once: all, or a part that divides it, of local 1
+  const float* bias;
+  float* partials;  // [slices, tiles, NT, 32 lanes, 4]
+  int* counters;    // [tiles]
+  float* y;         // one of the two
+  Bf16* y_bf16;
+  std::int64_t y_stride;
+  bool adds;
+  bool gated;  // y [rows, out / 2]: silu of the first half of the outputs times the second half
+};
+
+// The rows of x, `columns` columns from k0 on, on their way into shared memory as bf16, rows pitch() apart: all at
+// once, or `depth` columns at a time into two places by turns, from the first on in each of `rounds` rounds. One row
+// may be normed on the way: in blocks of at least kNormThreads threads that take all its columns. All threads of a
+// block call begin() and meet; when the kernel before has ended, one warp (before architecture 90: all) calls ask();
+// came() says that finish() need not wait; where columns come by turns, wait() and done() go around each turn.
+class StreamRows {
+ public:
+  static constexpr int kMostNormed = 8192;  // numbers of a row that is normed here
+
+  __device__ StreamRows(const Stream& a, int k0, int columns, int rounds, Bf16* xs, void* barriers)
+      : a_(a),
+        k0_(k0),
+        columns_(columns),
+        depth_(by_turns() ? a.depth : columns),
+        xs_(xs),
+        left_(by_turns() ? rounds * (columns / depth_) : 1),
+        bulk_(barriers) {}
+
+  // Shared memory for xs. One row is normed here; with more, a kernel before does it better than every block for
+  // itself.
+  static std::int64_t bytes(StreamInput kind, std::int64_t rows, std::int64_t in, std::int64_t columns,
+                            std::int64_t depth) {
+    return std::max(rows * (depth + 8) * 2 * (depth < columns ? 2 : 1), kind == StreamInput::norm ? 4 * in : 0);
+  }
+  __device__ bool by_turns() const { return a_.depth < a_.slice; }
+  __device__ int pitch() const { return depth_ + 8; }
+
+  // The gains, which no kernel writes, on their way into registers before anything else is asked for.
+  __device__ void begin() {
+    if (a_.kind == StreamInput::norm)
+#pragma unroll
+      for (int n = 0; n < kGroups; ++n)
+        if (holds(n)) gains_[n] = __ldg(reinterpret_cast<const float4*>(a_.gain + group(n)));
+  }
+  // What can be known before the kernel in front has ended.
+  __device__ void prepare() { row_ = Bulk::row_of(a_.kind == StreamInput::norm ? 8 : a_.rows); }
+  __device__ void ask() {
+    if (a_.kind == StreamInput::norm)
+      bulk_.copy(0, 8, row_, xs_, a_.in / 2, a_.x, a_.in / 2, a_.in / 2);  // an eighth at a time
+    if (a_.kind == StreamInput::bf16) turn(0);
+    if (by_turns()) turn(1);
+  }
+  __device__ bool came() const { return a_.kind == StreamInput::f32 || bulk_.came(0, 0); }
+  // The kernel before has ended, and the columns that come first (all, but by turns) are there afterwards.
+  __device__ void finish() {
+    if (a_.kind == StreamInput::f32) {
+      wait_for_earlier();
+      round();
+    } else {
+      bulk_.wait(0, 0);  // also by turns: what other warps than the first read of memory from here on, earlier kernels
+                         // may still write
+    }
+    if (a_.kind == StreamInput::norm) norm();
+    if (a_.kind != StreamInput::bf16) __syncthreads();
+  }
+
+  // Until the columns of this turn are there; how many numbers behind xs.
+  __device__ int wait(int turn) {
+    bulk_.wait(turn % 2, turn / 2);
+    return turn % 2 * a_.rows * pitch();
+  }
+  // No thread of the block reads them any more.
+  __device__ void done(int number) {
+    __syncthreads();
+    turn(number % 2);
+  }
+
+ private:
+  static constexpr int kGroups = kMostNormed / 4 / kNormThreads;
+  __device__ int group(int n) const { return 4 * (int(threadIdx.x) + kNormThreads * n); }
+  __device__ bool reaches(int n) const {
+    return 4 * kNormThreads * n < a_.in;
+  }  // for all threads alike: what is not done is not fetched either
+  __device__ bool holds(int n) const { return threadIdx.x < kNormThreads && group(n) < a_.in; }
+
+  __device__ void turn(int place) {
+    if (left_-- <= 0) return;
+    bulk_.copy(place, a_.rows, row_, xs_ + place * a_.rows * pitch(), 2 * pitch(),
+               static_cast<const Bf16*>(a_.x) + k0_ + next_, 2 * a_.x_stride, 2 * depth_);
+    next_ = next_ + depth_ < columns_ ? next_ + depth_ : 0;
+  }
+  // The row came as f32 where its bf16 go: everything is read before anything is written.
+  __device__ void norm() {
+    __shared__ float partial[kNormThreads / 32];
+    float4 v[kGroups] = {};
+#pragma unroll
+    for (int n = 0; n < kGroups; ++n) {
+      if (!reaches(n)) break;
+      if (holds(n)) v[n] = load_four(reinterpret_cast<const float*>(xs_) + group(n));
+    }
+    const float s = inverse_length(v, a_.in, a_.epsilon, partial);
+#pragma unroll
+    for (int n = 0; n < kGroups; ++n) {
+      if (!reaches(n)) break;
+      if (holds(n))
+        store_four(xs_ + group(n), {normalized(v[n].x, s, gains_[n].x), normalized(v[n].y, s, gains_[n].y),
+                                    normalized(v[n].z, s, gains_[n].z), normalized(v[n].w, s, gains_[n].w)});
+    }
+  }
+  __device__ void round() {
+    for (int r = 0; r < a_.rows; ++r)
+#pragma unroll 4
+      for (int i = 4 * int(threadIdx.x); i < columns_; i += 4 * int(blockDim.x))
+        store_four(xs_ + r * pitch() + i, __ldcg(reinterpret_cast<const float4*>(static_cast<const float*>(a_.x) +
+                                                                                 r * a_.x_stride + k0_ + i)));
+  }
+
+  const Stream& a_;
+  int k0_, columns_, depth_;
+  Bf16* xs_;
+  int row_ = 0;          // that this thread asks for
+  int left_, next_ = 0;  // turns to ask for, and the first column of the next
+  Bulk bulk_;
+  float4 gains_[kGroups] = {};
+};
+
+}  // namespace foretoken

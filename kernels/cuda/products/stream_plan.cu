@@ -1,0 +1,90 @@
+// How a streamed product is laid out: warps, rings, pieces. Measured on an H200 with ten shapes, 1 to 16 rows, and all
+// plans that fit.
+#include <algorithm>
+
+#include "kernels/cuda/instructions/tensor_maps.cuh"
+#include "kernels/cuda/products/stream_product.cuh"
+#include "kernels/cuda/products/stream_ring.cuh"
+
+namespace foretoken {
+namespace {
+
+struct Pieces {
+  int ring, piece;
+};
+constexpr Pieces kPieces[] = {{3, 256}, {2, 256}, {6, 128}, {5, 128}, {4, 128}, {3, 128}, {4, 64}, {3, 64}};
+
+// Time in tiles that one multiprocessor reads behind one another.
+double cost_of(const StreamPlan& plan, std::int64_t tiles, std::int64_t groups, std::int64_t rows) {
+  const std::int64_t at_once = plan.warps / plan.local, rounds = (tiles + groups * at_once - 1) / (groups * at_once);
+  const double full = double(tiles) / double(groups * at_once), empty = double(rounds) - full;
+  // Who has no tile in the last round leaves the memory to others, unless those have too few warps left to use it.
+  const double work = double(at_once) * (full + (plan.slices == 1 ? 0.1 : 1) * empty);
+  const double under_way =
+      double(plan.warps * (plan.ring - 1) * piece_bytes(plan.piece)) / 1024;  // KB of a multiprocessor
+  const double reading = plan.piece == 64            ? 1.16
+                         : comes_in_runs(plan.piece) ? 0.9
+                                                     : 1;  // of an H200: boxes, runs of 512 bytes, boxes
+  return work * reading * (1 + 0.001 * std::max(0.0, 120 - under_way)) *
+         (1 + (rows <= 8 ? 0.0015 : 0.01) * (kMostWarps - plan.warps));
+}
+
+}  // namespace
+
+StreamInput stream_input(const ProductInput& input) {
+  if (input.kind == ProductInput::Kind::norm) return StreamInput::norm;
+  return input.x.dtype() == DType::f32 ? StreamInput::f32 : StreamInput::bf16;
+}
+
+std::int64_t stream_bytes(const StreamPlan& plan, StreamInput kind, std::int64_t rows, std::int64_t in) {
+  const std::int64_t partials = plan.local > 1 ? plan.warps * (rows <= 8 ? 1 : 2) * 512 : 0,
+                     columns = in / plan.slices * plan.local;
+  return kBoxAlignment + plan.warps * (plan.ring * piece_bytes(plan.piece) + ring_barriers(6)) + partials +
+         StreamRows::bytes(kind, rows, in, columns, plan.depth < in / plan.slices ? plan.depth : columns);
+}
+
+StreamPlan stream_plan(const CudaBackend& backend, std::int64_t out, std::int64_t in, const ProductInput& input) {
+  constexpr std::int64_t kMostRows = 36 << 10;  // bytes of x in a block that sums all slices
+  const StreamInput kind = stream_input(input);
+  const std::int64_t rows = input.rows(), tiles = (out + 15) / 16;
+  StreamPlan plan, best{.blocks = 0};  // nothing fits
+  plan.slices = splits_of(out, in);
+  plan.local = rows * in * 2 <= kMostRows ? plan.slices : 1;
+  const std::int64_t groups = std::max(1, backend.multiprocessors() * plan.local / plan.slices);
+  const std::int64_t slice = in / plan.slices;
+  double least = 1e30;
+  for (plan.warps = kMostWarps / plan.local * plan.local; plan.warps >= std::max(4, plan.local);
+       plan.warps -= plan.local)
+    for (const auto& [ring, piece] : kPieces)
+      for (const std::int64_t depth : {slice, std::int64_t(512), std::int64_t(256)}) {
+        plan.ring = ring, plan.piece = piece, plan.depth = int(depth);
+        if (slice % piece != 0 || slice < piece * (piece == 256 ? ring : ring - 1))
+          continue;  // places that are never filled
+        if (kind == StreamInput::norm && plan.warps * 32 < kNormThreads) continue;
+        if (depth < slice ? kind != StreamInput::bf16 || plan.local > 1 || slice % depth != 0 : depth > slice) continue;
+        if (stream_bytes(plan, kind, rows, in) + 2048 > backend.shared_memory()) continue;
+        const std::int64_t at_once = plan.warps / plan.local;
+        const double cost = cost_of(plan, tiles, groups, rows);
+        if (cost < least)
+          least = cost, best = plan,
+          best.blocks = int(std::min(groups, (tiles + at_once - 1) / at_once)) * (plan.slices / plan.local);
+      }
+  return best;
+}
+
+bool can_stream(const CudaBackend& backend, const ProductInput& input, std::int64_t out, std::int64_t in) {
+  const Tensor& x = input.x;
+  const StreamInput kind = stream_input(input);
+  if (x.dim(0) > CudaProducts::kStreamRows || in % (splits_of(out, in) * 128) != 0 ||
+      reinterpret_cast<std::uintptr_t>(x.raw()) % 16 != 0)
+    return false;
+  if (x.row_stride() * size_of(x.dtype()) % 16 != 0) return false;
+  if (x.dim(0) > 1 && kind != StreamInput::bf16) return false;
+  if (backend.overlaps() && map_encoder() == nullptr) return false;
+  if (kind == StreamInput::norm && in > StreamRows::kMostNormed) return false;
+  const StreamPlan plan = stream_plan(backend, out, in, input);
+  const std::int64_t tiles = (out + 15) / 16;
+  return plan.blocks > 0 && tiles <= kMostTiles && (plan.slices == 1 || plan.slices * tiles * 16 * 16 <= kMostPartials);
+}
+
+}  // namespace foretoken

@@ -1,0 +1,277 @@
+// y = x W^T + b for at most 16 rows. W bf16 [out, in], sums in f32.
+// Bytes: the matrix, out * in * 2, once; x comes from L2, once per block.
+// A warp takes 16 outputs (a tile) and one slice of the inputs. It copies pieces of W, 16 x 64 to 256, into a ring of
+// its own, several ahead, and multiplies them by the rows of x in shared memory: mma.m16n8k16, k ascending in one
+// chain, so a result does not depend on how many rows there are (and has the same bits as cuBLASLt without split-K,
+// measured on an H200). The slices of a tile are added in order, in shared memory where one block has them all, else by
+// whoever comes last. The rings fill before the kernel before this one has ended: weights are there when x is.
+#include <bit>
+
+#include "kernels/cuda/elementwise/elementwise.cuh"
+#include "kernels/cuda/products/product_maps.cuh"
+#include "kernels/cuda/products/stream_input.cuh"
+#include "kernels/cuda/products/stream_product.cuh"
+#include "kernels/cuda/products/stream_ring.cuh"
+
+namespace foretoken {
+namespace {
+
+// ---- the product ----
+
+// One piece of the ring times the rows of x.
+template <int NT, int kPiece>
+__device__ void multiply_piece(float (&sum)[NT][4], unsigned piece, const unsigned (&x)[NT], int k, int lane) {
+  constexpr int kSteps = kPiece / 16;
+  const unsigned at = piece + unsigned(lane % 16 * 128), half = unsigned(lane / 16), row = unsigned(lane % 8);
+  unsigned w[kSteps][4], b[NT][kSteps / 2][4];
+#pragma unroll
+  for (int s = 0; s < kSteps; ++s) {
+    load_matrices(w[s], at + unsigned(s / 4 * 2048) + (((unsigned(s % 4 * 2) + half) ^ row) << 4));
+    if (s % 2 == 0)
+#pragma unroll
+      for (int n = 0; n < NT; ++n) load_matrices(b[n][s / 2], x[n] + unsigned((k + s * 16) * 2));
+  }
+#pragma unroll
+  for (int s = 0; s < kSteps; ++s)
+#pragma unroll
+    for (int n = 0; n < NT; ++n) multiply_add(sum[n], w[s], b[n][s / 2][s % 2 * 2], b[n][s / 2][s % 2 * 2 + 1]);
+}
+
+// Where this lane's row of x begins for ldmatrix; rows that are not there repeat row 0, and their results are not
+// written.
+template <int NT> __device__ void row_addresses(unsigned (&x)[NT], const Bf16* xs, int rows, int pitch, int lane) {
+#pragma unroll
+  for (int n = 0; n < NT; ++n) {
+    const int r = n * 8 + lane % 8;
+    x[n] = shared_address(xs + (r < rows ? r : 0) * pitch + lane / 8 * 8);
+  }
+}
+
+// ---- the results ----
+
+// Adds the slices of a tile in order, in the warp that comes last; false in the others.
+template <int NT> __device__ bool add_slices(const Stream& a, float (&sum)[NT][4], int slice, int tile, int lane) {
+  float4* const partials = reinterpret_cast<float4*>(a.partials);
+  const auto at = [&](int s, int n) { return ((std::int64_t(s) * a.tiles + tile) * NT + n) * 32 + lane; };
+#pragma unroll
+  for (int n = 0; n < NT; ++n) __stcg(partials + at(slice, n), make_float4(sum[n][0], sum[n][1], sum[n][2], sum[n][3]));
+  __syncwarp();
+  int before = 0;
+  if (lane == 0) before = count_behind(a.counters + tile);
+  if (__shfl_sync(0xffffffffu, before, 0) != a.slices - 1) return false;
+#pragma unroll
+  for (int n = 0; n < NT; ++n) {
+    float4 v = __ldcg(partials + at(0, n));
+#pragma unroll 4
+    for (int s = 1; s < a.slices; ++s) {
+      const float4 p = __ldcg(partials + at(s, n));
+      v.x += p.x, v.y += p.y, v.z += p.z, v.w += p.w;
+    }
+    sum[n][0] = v.x, sum[n][1] = v.y, sum[n][2] = v.z, sum[n][3] = v.w;
+  }
+  if (lane == 0) a.counters[tile] = 0;
+  return true;
+}
+
+// What y was where a product adds to it.
+template <int NT> struct Before {
+  float y[NT][4] = {};
+  __device__ void load(const Stream& a, int tile, int lane) {
+    if (!a.adds) return;
+#pragma unroll
+    for (int n = 0; n < NT; ++n)
+#pragma unroll
+      for (int j = 0; j < 4; ++j) {
+        const int r = n * 8 + lane % 4 * 2 + j % 2, o = tile * 16 + lane / 4 + j / 2 * 8;
+        if (r < a.rows && o < a.out) y[n][j] = __ldcg(a.y + r * a.y_stride + o);
+      }
+  }
+};
+
+template <int NT>
+__device__ void write_tile(const Stream& a, const float (&sum)[NT][4], const Before<NT>& before, int tile, int lane) {
+#pragma unroll
+  for (int n = 0; n < NT; ++n)
+#pragma unroll
+    for (int j = 0; j < 4; ++j) {
+      const int r = n * 8 + lane % 4 * 2 + j % 2, o = tile * 16 + lane / 4 + j / 2 * 8;
+      if (r >= a.rows || o >= a.out) continue;
+      const std::int64_t at = r * a.y_stride + o;
+      const float v = a.bias != nullptr ? sum[n][j] + a.bias[o] : sum[n][j];
+      if (a.y == nullptr)
+        from_float(a.y_bf16[at], v);
+      else
+        a.y[at] = a.adds ? before.y[n][j] + v : v;
+    }
+}
+
+__device__ inline float as_bf16(float v) { return to_float(__float2bfloat16_rn(v)); }
+
+// A lane has the gates of its rows in its first two sums and what they gate in the others, each rounded as a product's
+// result is.
+template <int NT> __device__ void write_gated(const Stream& a, const float (&sum)[NT][4], int tile, int lane) {
+  const int o = tile * 8 + lane / 4;
+  const float gate_bias = a.bias != nullptr ? a.bias[o] : 0, up_bias = a.bias != nullptr ? a.bias[o + a.out / 2] : 0;
+#pragma unroll
+  for (int n = 0; n < NT; ++n)
+#pragma unroll
+    for (int j = 0; j < 2; ++j) {
+      const int r = n * 8 + lane % 4 * 2 + j;
+      if (r < a.rows)
+        from_float(a.y_bf16[r * a.y_stride + o],
+                   silu(as_bf16(sum[n][j] + gate_bias)) * as_bf16(sum[n][j + 2] + up_bias));
+    }
+}
+
+// The same where all slices are in this block: through shared memory. All threads come here; the warp of the first
+// slice gets the sum.
+template <int NT>
+__device__ void add_local_slices(float (&sum)[NT][4], float4* partials, int warp, int local, int lane) {
+#pragma unroll
+  for (int n = 0; n < NT; ++n)
+    partials[(warp * NT + n) * 32 + lane] = make_float4(sum[n][0], sum[n][1], sum[n][2], sum[n][3]);
+  __syncthreads();
+  if (warp % local != 0) return;
+#pragma unroll
+  for (int n = 0; n < NT; ++n)
+    for (int s = 1; s < local; ++s) {
+      const float4 p = partials[((warp + s) * NT + n) * 32 + lane];
+      sum[n][0] += p.x, sum[n][1] += p.y, sum[n][2] += p.z, sum[n][3] += p.w;
+    }
+}
+
+// Where a warp works: tiles first, first + stride, ... below a.tiles, in rounds of its block from tile `begin` on,
+// inputs of slice `slice`. Tiles that follow one another are in different blocks, so that a last round that is not full
+// has as much for each.
+struct Share {
+  int part, slice, local, begin, first;
+  __device__ Share(const Stream& a, int warp) {
+    part = int(blockIdx.x) & ((1 << a.parts_log) - 1), local = warp & ((1 << a.local_log) - 1),
+    slice = (part << a.local_log) + local;
+    begin = int(blockIdx.x) >> a.parts_log, first = begin + (warp >> a.local_log) * a.groups;
+  }
+  __device__ int rounds(const Stream& a) const { return (a.tiles - begin + a.stride - 1) / a.stride; }
+};
+
+// The ring fills while one warp waits for the kernel before this one and asks for x.
+template <class R> __device__ void bring(const Stream& a, StreamRows& rows, R& ring) {
+  ring.start(a.window);
+  __syncthreads();
+  if constexpr (R::kTells) {
+    if (threadIdx.x < 32) {
+      rows.prepare();
+      wait_for_earlier();
+      rows.ask();
+    }
+    ring.fill(a.window, [&] { return rows.came(); });
+  } else {
+    rows.ask();
+  }
+  rows.finish();
+}
+
+// What lies where in a block: the rings of all warps, their barriers, slices to be added, rows of x.
+template <int NT, int kRing, int kPiece> struct Room {
+  unsigned char *pieces, *barriers;
+  float4* partials;
+  Bf16* xs;
+  __device__ Room(const Stream& a, unsigned char* memory, int warps)
+      : pieces(memory + (kBoxAlignment - shared_address(memory) % kBoxAlignment) % kBoxAlignment),
+        barriers(pieces + warps * kRing * piece_bytes(kPiece)),
+        partials(reinterpret_cast<float4*>(barriers + warps * ring_barriers(kRing))),
+        xs(reinterpret_cast<Bf16*>(partials + (a.local > 1 ? warps * NT * 32 : 0))) {}
+};
+
+// NT: rows in eights.
+template <int NT, int kRing, int kPiece> __global__ void __launch_bounds__(kMostWarps * 32, 1)
+    stream_kernel(const __grid_constant__ Stream a, const __grid_constant__ CUtensorMap map) {
+  extern __shared__ __align__(128) unsigned char shared[];
+  __shared__ __align__(16) unsigned char arrived[Bulk::kBarrierBytes];
+  if (!comes_in_runs(kPiece) && threadIdx.x == 0) fetch_map(map);
+  const int warps = int(blockDim.x) / 32, warp = int(threadIdx.x) / 32, lane = int(threadIdx.x) % 32;
+  const Room<NT, kRing, kPiece> room(a, shared, warps);
+  const Share share(a, warp);
+  const int columns = a.local * a.slice;
+  let_later_start();
+  StreamRows rows(a, share.part * columns, columns, a.depth < a.slice ? share.rounds(a) : 1, room.xs, arrived);
+  rows.begin();
+  Ring<kRing, kPiece> ring(a, map, room.pieces + warp * kRing * piece_bytes(kPiece),
+                           room.barriers + warp * ring_barriers(kRing), share.first, share.slice * a.slice);
+  bring(a, rows, ring);
+
+  unsigned x[NT];
+  row_addresses<NT>(x, room.xs + share.local * a.slice, a.rows, rows.pitch(), lane);
+  for (int begun = share.begin, turn = 0, tile = share.first; begun < a.tiles; begun += a.stride, tile += a.stride) {
+    float sum[NT][4] = {};
+    Before<NT> before;
+    if (share.local == 0 && tile < a.tiles) before.load(a, tile, lane);
+    for (int begin = 0; begin < a.slice; begin += a.depth, ++turn) {
+      const int behind = rows.by_turns() ? rows.wait(turn) : 0;
+      for (int k = 0; k < a.depth && tile < a.tiles; k += kPiece) {
+        const unsigned piece = ring.take();
+        multiply_piece<NT, kPiece>(sum, piece, x, behind + k, lane);
+        __syncwarp();
+        ring.leave();
+      }
+      if (rows.by_turns()) rows.done(turn);
+    }
+    if (a.local > 1) add_local_slices<NT>(sum, room.partials, warp, a.local, lane);
+    if (tile < a.tiles && share.local == 0 &&
+        (a.slices == a.local || add_slices<NT>(a, sum, share.slice, tile, lane))) {
+      if (a.gated)
+        write_gated<NT>(a, sum, tile, lane);
+      else
+        write_tile<NT>(a, sum, before, tile, lane);
+    }
+    if (a.local > 1 && begun + a.stride < a.tiles) __syncthreads();
+  }
+}
+
+using Kernel = void (*)(Stream, CUtensorMap);
+template <int NT> Kernel kernel_of(int ring, int piece) {
+  if (piece == 64) return ring == 3 ? stream_kernel<NT, 3, 64> : stream_kernel<NT, 4, 64>;
+  if (piece == 256) return ring == 2 ? stream_kernel<NT, 2, 256> : stream_kernel<NT, 3, 256>;
+  return ring == 3   ? stream_kernel<NT, 3, 128>
+         : ring == 4 ? stream_kernel<NT, 4, 128>
+         : ring == 5 ? stream_kernel<NT, 5, 128>
+                     : stream_kernel<NT, 6, 128>;
+}
+
+// Some 64 KB of a multiprocessor, two microseconds of the memory.
+int window_of(const StreamPlan& plan) {
+  const int pieces = plan.warps * piece_bytes(plan.piece);
+  return std::max(1, ((64 << 10) + pieces / 2) / pieces);
+}
+
+}  // namespace
+
+void stream_product(CudaBackend& backend, const StreamPlan& plan, const Tensor& y, const ProductInput& input,
+                    const Tensor& matrix, const Tensor& bias, ProductEnd end, const Tensor& partials,
+                    const Tensor& counters) {
+  Stream a = {};
+  a.w = matrix.data<Bf16>(), a.out = int(matrix.dim(0)), a.in = int(matrix.dim(1)), a.tiles = (a.out + 15) / 16;
+  a.kind = stream_input(input);
+  a.x = input.x.raw(), a.x_stride = input.x.row_stride(), a.rows = int(input.rows());
+  if (input.gain) a.gain = input.gain.data<float>(), a.epsilon = input.epsilon;
+  a.slices = plan.slices, a.slice = a.in / a.slices, a.local = plan.local, a.depth = plan.depth,
+  a.window = window_of(plan);
+  const int parts = plan.slices / plan.local;
+  a.parts_log = std::countr_zero(unsigned(parts)), a.local_log = std::countr_zero(unsigned(plan.local)),
+  a.groups = plan.blocks / parts, a.stride = a.groups * (plan.warps / plan.local);
+  if (bias) a.bias = bias.data<float>();
+  a.partials = partials.data<float>(), a.counters = counters.data<int>();
+  if (y.dtype() == DType::f32)
+    a.y = y.data<float>();
+  else
+    a.y_bf16 = y.data<Bf16>();
+  a.y_stride = y.row_stride(), a.adds = end == ProductEnd::added, a.gated = end == ProductEnd::gated;
+  CUtensorMap map = {};
+  if (backend.overlaps() && !comes_in_runs(plan.piece))
+    a.gated ? gated_map(map, matrix, 16) : plain_map(map, matrix, 16);
+  const Grid grid{dim3(unsigned(plan.blocks)), plan.warps * 32, std::size_t(stream_bytes(plan, a.kind, a.rows, a.in)),
+                  1, backend.overlaps()};
+  launch_kernel("a product", backend.cuda_stream(), grid,
+                a.rows <= 8 ? kernel_of<1>(plan.ring, plan.piece) : kernel_of<2>(plan.ring, plan.piece), a, map);
+}
+
+}  // namespace foretoken

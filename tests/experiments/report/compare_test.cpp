@@ -1,0 +1,141 @@
+// Two sets of results: which runs match, what differs clearly, what stands alone.
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include "experiments/report/report.h"
+#include "experiments/report/table.h"
+#include "kernels/error.h"
+#include "tests/experiments/report/result_lines.h"
+#include "tests/support/source.h"
+
+namespace foretoken {
+namespace {
+
+using nlohmann::json;
+using test::swept_line;
+using test::swept_lines;
+
+bool holds(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+json compared(const std::vector<json>& a, const std::vector<json>& b, const std::vector<std::string>& ignore = {}) {
+  CompareOptions options;
+  options.format = "json";
+  options.ignore = ignore;
+  return json::parse(compare(a, b, options));
+}
+
+TEST(Compare, EqualResultsDoNotDiffer) {
+  const json found = compared(swept_lines(), swept_lines());
+  ASSERT_EQ(found["matched"].size(), 16u);
+  for (const json& pair : found["matched"])
+    for (const char* figure : {"tokens_per_second", "speedup", "tau", "alpha"}) {
+      EXPECT_EQ(pair[figure]["ratio"], 1.0);
+      EXPECT_EQ(pair[figure]["overlap"], true);
+    }
+  EXPECT_TRUE(found["only_a"].empty() && found["only_b"].empty());
+}
+
+TEST(Compare, ClearDifferencesAreTold) {
+  const std::vector<json> a = {swept_line("ngram", 2, 0, 1, 1.0)}, b = {swept_line("ngram", 2, 0, 1, 1.5)};
+  const json pair = compared(a, b)["matched"][0];
+  EXPECT_NEAR(pair["speedup"]["ratio"].get<double>(), 1.5, 1e-9);
+  EXPECT_EQ(pair["speedup"]["overlap"], false);
+  EXPECT_EQ(pair["tau"]["overlap"], true);
+  const std::string text = compare(a, b, {});
+  EXPECT_TRUE(holds(text, "1 run on both sides: speedup clearly higher in B 1, clearly lower 0, intervals overlap 0."))
+      << text;
+  EXPECT_TRUE(holds(text, "↑")) << text;
+  EXPECT_TRUE(holds(compare(b, a, {}), "↓"));
+}
+
+TEST(Compare, RunsOfOneSideAreListed) {
+  std::vector<json> a = swept_lines(), b = swept_lines();
+  a.erase(a.begin());
+  b.pop_back();
+  const json found = compared(a, b);
+  EXPECT_EQ(found["matched"].size(), 14u);
+  ASSERT_EQ(found["only_a"].size(), 1u);
+  ASSERT_EQ(found["only_b"].size(), 1u);
+  EXPECT_EQ(found["only_b"][0]["key"], "draft_model2-0-1");
+  const std::string text = compare(a, b, {});
+  EXPECT_TRUE(holds(text, "Only in A:\n  drafter ngram, T 1, batch 4, length 8\n")) << text;
+  EXPECT_TRUE(holds(text, "Only in B:\n  drafter draft_model, T 0, batch 1, length 2\n")) << text;
+}
+
+TEST(Compare, RepeatsNeverTellRunsApart) {
+  std::vector<json> b = swept_lines();
+  for (json& line : b) line["run"]["measure"]["repeats"] = 9;
+  EXPECT_EQ(compared(swept_lines(), b)["matched"].size(), 16u);
+}
+
+TEST(Compare, WhatIsIgnoredNeedNotAgree) {
+  std::vector<json> b = swept_lines();
+  for (json& line : b) line["run"]["engine"]["device"] = "cuda";
+  EXPECT_TRUE(compared(swept_lines(), b)["matched"].empty());
+  EXPECT_TRUE(holds(compare(swept_lines(), b, {}), "No run is on both sides: all differ in /engine/device; --ignore"));
+  EXPECT_EQ(compared(swept_lines(), b, {"/engine/device"})["matched"].size(), 16u);
+  EXPECT_THROW(compared(swept_lines(), b, {"engine.device"}), Error);
+  EXPECT_THROW(compared(swept_lines(), b, {"/policy"}), Error) << "then runs of one side could not be told apart";
+}
+
+TEST(Compare, OptionsYoungerThanOneSideDoNotCount) {
+  std::vector<json> b = swept_lines();
+  for (json& line : b) line["run"]["engine"]["new_option"] = 3;
+  const json found = compared(swept_lines(), b);
+  EXPECT_EQ(found["matched"].size(), 16u);
+  EXPECT_EQ(found["not_counted"], json::array({"/engine/new_option"}));
+  const std::string text = compare(swept_lines(), b, {});
+  EXPECT_TRUE(holds(text, "Not counted, since one side does not know it: /engine/new_option")) << text;
+  EXPECT_FALSE(holds(text, "  new_option"));
+  // Where B sweeps the option it tells its runs apart, and counts.
+  b.push_back(b[0]);
+  b.back()["key"] = "another";
+  b.back()["run"]["engine"]["new_option"] = 4;
+  EXPECT_TRUE(compared(swept_lines(), b)["matched"].empty());
+}
+
+// What one side says in another form is no younger option: other prompts and other models make other runs.
+TEST(Compare, AnotherFormOfAFieldIsAnotherRun) {
+  std::vector<json> a = swept_lines(), b = swept_lines();
+  for (json& line : a) line["run"]["workload"]["categories"] = json::array();
+  for (json& line : b) line["run"]["workload"]["categories"] = {"math"};
+  EXPECT_TRUE(compared(a, b)["matched"].empty());
+  EXPECT_TRUE(compared(b, a)["matched"].empty());
+  EXPECT_EQ(compared(a, b, {"/workload/categories"})["matched"].size(), 16u);
+  b = swept_lines();
+  for (json& line : b) line["run"]["target"]["model"] = {{"random", "llama-3.1-8b"}, {"seed", 1}};
+  EXPECT_TRUE(compared(swept_lines(), b)["matched"].empty());
+  EXPECT_TRUE(compared(swept_lines(), b)["not_counted"].empty());
+}
+
+TEST(Compare, FailuresAndPromisesAreTold) {
+  std::vector<json> b = swept_lines();
+  b[0].erase("repeats");
+  b[0]["error"] = "out of memory";
+  b[1]["promise"] = "lossy";
+  const std::string text = compare(swept_lines(), b, {});
+  EXPECT_TRUE(holds(text, "failed in B: out of memory")) << text;
+  CompareOptions markdown;
+  markdown.format = "markdown";
+  EXPECT_TRUE(holds(compare(swept_lines(), b, markdown), "| draft_model | 0 | 1 | 8 | exact/lossy |"));
+  EXPECT_TRUE(holds(text, ", failed 1.")) << text;
+  EXPECT_EQ(compared(swept_lines(), b)["matched"][0]["error"], "failed in B: out of memory");
+}
+
+TEST(Compare, FitsATerminal) {
+  const std::string text = compare(swept_lines(), swept_lines(), {});
+  for (const std::string& line : test::split_lines(text)) EXPECT_LE(display_width(line), 118) << line;
+  CompareOptions options;
+  options.format = "csv";
+  EXPECT_TRUE(compare(swept_lines(), swept_lines(), options)
+                  .starts_with("drafter.name,sampling.temperature,engine.batch,policy.length,tokens_per_second_a,"
+                               "tokens_per_second_a_low,"));
+  options.format = "markdown";
+  EXPECT_TRUE(holds(compare(swept_lines(), swept_lines(), options), "| drafter | T | batch | length | tok/s A | B |"));
+  options.format = "pdf";
+  EXPECT_THROW(compare(swept_lines(), swept_lines(), options), Error);
+  EXPECT_THROW(compare({}, {}, {}), Error);
+}
+
+}  // namespace
+}  // namespace foretoken

@@ -1,0 +1,218 @@
+// Averages and intervals: worked by hand where a hand suffices, by simulation where coverage is the claim.
+#include "experiments/report/statistics.h"
+
+#include <cmath>
+#include <limits>
+#include <random>
+
+#include <gtest/gtest.h>
+
+namespace foretoken {
+namespace {
+
+constexpr double kNoMost = std::numeric_limits<double>::infinity();
+
+TEST(Statistics, AveragesAreRatiosOfTotals) {
+  // 1/2 and 9/10: the ratio of totals is 10/12, the mean of ratios would be 0.7.
+  const std::vector<Term> terms = {{1, 2}, {9, 10}};
+  EXPECT_DOUBLE_EQ(ratio_of_totals(terms), 10.0 / 12.0);
+  // Speedup: 30 tokens in 3 s against 30 tokens in 6 s.
+  const std::vector<Term> paired = {{10, 1, 10, 4}, {20, 2, 20, 2}};
+  EXPECT_DOUBLE_EQ(ratio_of_totals(paired), 2.0);
+}
+
+TEST(Statistics, NothingToDivideByIsUnknown) {
+  EXPECT_TRUE(std::isnan(ratio_of_totals({})));
+  const std::vector<Term> none = {{0, 0}, {0, 0}};
+  EXPECT_TRUE(std::isnan(ratio_of_totals(none)));
+  EXPECT_FALSE(prompt_interval(none, 1).known());
+  EXPECT_FALSE(paired_interval(Measurements(3, 2)).known());
+  EXPECT_FALSE(paired_interval(Measurements(0, 0)).known());
+}
+
+TEST(Statistics, EqualPromptsLeaveNothingToDoubt) {
+  const std::vector<Term> terms(7, Term{3, 4});
+  const Interval interval = prompt_interval(terms, 1);
+  EXPECT_DOUBLE_EQ(interval.value, 0.75);
+  EXPECT_DOUBLE_EQ(interval.low, 0.75);
+  EXPECT_DOUBLE_EQ(interval.high, 0.75);
+}
+
+TEST(Statistics, IntervalStaysBetweenItsBounds) {
+  const std::vector<Term> terms = {{0, 5}, {5, 5}, {5, 5}};
+  const Interval interval = prompt_interval(terms, 1);
+  EXPECT_EQ(interval.high, 1);
+  EXPECT_EQ(interval.low, 0);
+  EXPECT_GT(prompt_interval(terms, kNoMost).high, 1);
+}
+
+// One measurement says nothing of how far another would lie from it: no bounds, instead of bounds without width.
+TEST(Statistics, ASingleMeasurementHasNoBounds) {
+  const std::vector<Term> one_tests = {{2, 4}, {0, 0}, {0, 0}};
+  for (const Interval& interval : {prompt_interval(std::vector<Term>{{2, 4}}, 1), prompt_interval(one_tests, 1)}) {
+    EXPECT_DOUBLE_EQ(interval.value, 0.5);
+    EXPECT_TRUE(interval.known());
+    EXPECT_FALSE(interval.bounded());
+    EXPECT_TRUE(interval.overlaps({0.1, 0.1, 0.1})) << "nothing can be told apart from it";
+  }
+  Measurements measured(1, 1), one_prompt(1, 2), one_alternation(2, 1);
+  measured.at(0, 0) = one_prompt.at(0, 0) = one_alternation.at(0, 0) = {10, 1, 10, 2};
+  one_prompt.at(0, 1) = one_alternation.at(1, 0) = {10, 2, 10, 2};
+  EXPECT_DOUBLE_EQ(paired_interval(measured).value, 2);
+  EXPECT_FALSE(paired_interval(measured).bounded());
+  EXPECT_GT(paired_interval(one_prompt).width(), 0.5);
+  EXPECT_GT(paired_interval(one_alternation).width(), 0.5);
+}
+
+// Prompts that never tested are no measurements of alpha: two that did widen as two do.
+TEST(Statistics, PromptsWithNothingToDivideByDoNotNarrowTheInterval) {
+  std::vector<Term> terms = {{2, 4}, {3, 4}};
+  const Interval two = prompt_interval(terms, 1);
+  terms.resize(30, Term{0, 0});
+  const Interval among_thirty = prompt_interval(terms, 1);
+  EXPECT_EQ(among_thirty.low, two.low);
+  EXPECT_EQ(among_thirty.high, two.high);
+}
+
+TEST(Statistics, IntervalsOverlapAtTheirEnds) {
+  const Interval low{1, 0.5, 1.5}, high{2, 1.5, 2.5}, apart{2, 1.6, 2.5};
+  EXPECT_TRUE(low.overlaps(high) && high.overlaps(low) && low.overlaps(low));
+  EXPECT_FALSE(low.overlaps(apart) || apart.overlaps(low));
+}
+
+TEST(Statistics, WideningIsStudentsOverNormals) {
+  // t(.975, 2) = 4.30265, z = 1.95996, sqrt(3/2): the textbook table.
+  EXPECT_NEAR(small_sample_widening(3), 4.30265 / 1.95996 * std::sqrt(1.5), 1e-4);
+  EXPECT_NEAR(small_sample_widening(2), 12.7062 / 1.95996 * std::sqrt(2.0), 1e-3);
+  EXPECT_EQ(small_sample_widening(1), 1);
+  EXPECT_NEAR(small_sample_widening(100000), 1, 1e-4);
+}
+
+TEST(Statistics, IntervalsAreTheSameEveryTime) {
+  Measurements measured(5, 3);
+  for (int p = 0; p < 5; ++p)
+    for (int r = 0; r < 3; ++r) measured.at(p, r) = {10.0 + p, 1.0 + 0.1 * r, 10.0 + p, 2.0 + 0.2 * p};
+  const Interval first = paired_interval(measured), again = paired_interval(measured);
+  EXPECT_EQ(first.low, again.low);
+  EXPECT_EQ(first.high, again.high);
+  EXPECT_LT(first.low, first.value);
+  EXPECT_GT(first.high, first.value);
+}
+
+// A prompt that is slow counts on both sides: what the sides share cancels, and only the pairing can know that.
+TEST(Statistics, PairingCancelsWhatBothSidesShare) {
+  Measurements paired(12, 3), crossed(12, 3);
+  for (int p = 0; p < 12; ++p)
+    for (int r = 0; r < 3; ++r) {
+      const double mine = 1 + p, other = 1 + (p + 6) % 12;
+      paired.at(p, r) = {10, mine, 10, 2 * mine};
+      crossed.at(p, r) = {10, mine, 10, 2 * other};
+    }
+  EXPECT_NEAR(paired_interval(paired).width(), 0, 1e-12);
+  EXPECT_GT(paired_interval(crossed).width(), 0.5);
+}
+
+TEST(Statistics, AlternationsThatDisagreeWidenTheInterval) {
+  Measurements calm(12, 3), noisy(12, 3);
+  const double machine[3] = {0.9, 1.0, 1.1};
+  for (int p = 0; p < 12; ++p)
+    for (int r = 0; r < 3; ++r) {
+      calm.at(p, r) = {10, 1, 10, 2};
+      noisy.at(p, r) = {10, machine[r], 10, 2};
+    }
+  EXPECT_NEAR(paired_interval(calm).width(), 0, 1e-12);
+  EXPECT_GT(paired_interval(noisy).width(), 0.2);
+}
+
+// Two independent sources of equal size widen by sqrt 2; were the draws of the two levels the same, by 2.
+TEST(Statistics, LevelsAreResampledApart) {
+  Measurements one(8, 8), both(8, 8);
+  for (int p = 0; p < 8; ++p)
+    for (int r = 0; r < 8; ++r) {
+      one.at(p, r) = {10, std::exp(0.1 * p), 10, 1};
+      both.at(p, r) = {10, std::exp(0.1 * p + 0.1 * r), 10, 1};
+    }
+  const auto width = [](const Interval& i) { return std::log(i.high / i.low); };
+  EXPECT_NEAR(width(paired_interval(both)) / width(paired_interval(one)), std::sqrt(2.0), 0.15);
+}
+
+// Means of three values from a wide sample: the bootstrap's spread must be the textbook's s t / sqrt(n) for many
+// prompts.
+TEST(Statistics, AgreesWithTheTextbookForMeans) {
+  std::mt19937 random(7);
+  std::normal_distribution<double> normal(5, 1);
+  std::vector<Term> terms;
+  double sum = 0, squares = 0;
+  for (int i = 0; i < 60; ++i) {
+    const double x = normal(random);
+    terms.push_back({x, 1});
+    sum += x, squares += x * x;
+  }
+  const double mean = sum / 60, s = std::sqrt((squares - 60 * mean * mean) / 59), half = 2.0010 * s / std::sqrt(60.0);
+  const Interval interval = prompt_interval(terms, kNoMost);
+  EXPECT_NEAR(interval.value, mean, 1e-12);
+  EXPECT_NEAR(interval.low, mean - half, 0.1 * half);
+  EXPECT_NEAR(interval.high, mean + half, 0.1 * half);
+}
+
+// Share of simulated experiments whose interval holds the truth. Prompts differ in length and in speedup, the machine
+// drifts between alternations, every measurement has noise of its own; the true speedup is the ratio of expected
+// totals.
+double coverage(int prompts, int repeats, double prompt_sd, double machine_sd, double noise_sd, int experiments) {
+  std::mt19937 random(20261121);
+  std::normal_distribution<double> normal(0, 1);
+  std::uniform_real_distribution<double> length(32, 64);
+  // Seconds without speculation are tokens; with it tokens * exp(-gain) / 2, whose mean is tokens * exp(sd^2 / 2) / 2.
+  const double truth = 2 * std::exp(-prompt_sd * prompt_sd / 2);
+  int held = 0;
+  for (int e = 0; e < experiments; ++e) {
+    Measurements measured(prompts, repeats);
+    std::vector<double> machine;
+    for (int r = 0; r < repeats; ++r)
+      machine.push_back(std::exp(machine_sd * normal(random) - machine_sd * machine_sd / 2));
+    for (int p = 0; p < prompts; ++p) {
+      const double tokens = length(random), gain = prompt_sd * normal(random);
+      for (int r = 0; r < repeats; ++r) {
+        const double noise = std::exp(noise_sd * normal(random) - noise_sd * noise_sd / 2);
+        measured.at(p, r) = {tokens, tokens * std::exp(-gain) / 2 * machine[r] * noise, tokens, tokens};
+      }
+    }
+    held += paired_interval(measured).contains(truth);
+  }
+  return double(held) / experiments;
+}
+
+// 400 experiments: the standard error of a coverage of .95 is .011. What is asked is that nothing falls clearly short.
+TEST(Statistics, SpeedupIntervalsCoverTheTruth) {
+  EXPECT_GE(coverage(24, 3, 0.3, 0.0, 0.02, 400), 0.92) << "prompts vary";
+  EXPECT_GE(coverage(24, 3, 0.0, 0.05, 0.02, 400), 0.90) << "the machine varies, over three alternations";
+  EXPECT_GE(coverage(24, 3, 0.15, 0.05, 0.02, 400), 0.92) << "both vary";
+  EXPECT_GE(coverage(24, 2, 0.15, 0.05, 0.02, 400), 0.90) << "two alternations";
+  EXPECT_LE(coverage(24, 1, 0.0, 0.05, 0.0, 400), 0.5) << "one alternation cannot see the machine";
+}
+
+TEST(Statistics, AlphaIntervalsCoverTheTruth) {
+  std::mt19937 random(3);
+  int held = 0;
+  const int experiments = 400;
+  for (int e = 0; e < experiments; ++e) {
+    std::vector<Term> terms;
+    for (int p = 0; p < 24; ++p) {
+      // Prompts with an alpha of their own, .55 to .85 evenly: mean .7; 60 tests each.
+      const double own = std::uniform_real_distribution<double>(0.55, 0.85)(random);
+      terms.push_back({double(std::binomial_distribution<int>(60, own)(random)), 60});
+    }
+    held += prompt_interval(terms, 1).contains(0.7);
+  }
+  EXPECT_GE(double(held) / experiments, 0.92);
+  EXPECT_LE(double(held) / experiments, 0.985);
+}
+
+TEST(Statistics, Median) {
+  EXPECT_EQ(median({3, 1, 2}), 2);
+  EXPECT_EQ(median({4, 1, 2, 3}), 2.5);
+  EXPECT_TRUE(std::isnan(median({})));
+}
+
+}  // namespace
+}  // namespace foretoken

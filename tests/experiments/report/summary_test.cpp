@@ -1,0 +1,191 @@
+// A result line with answers worked out by hand, and lines that are not what they should be.
+#include "experiments/report/summary.h"
+
+#include <cmath>
+
+#include <gtest/gtest.h>
+
+#include "kernels/error.h"
+#include "tests/experiments/report/result_lines.h"
+
+namespace foretoken {
+namespace {
+
+using nlohmann::json;
+using test::worked_line;
+
+TEST(Summary, AnswersWorkedByHand) {
+  const Summary s = summarize(worked_line());
+  ASSERT_EQ(s.error, "");
+  EXPECT_EQ(s.repeats, 2);
+  EXPECT_EQ(s.prompts, 2);
+  EXPECT_DOUBLE_EQ(s.alpha.value, 10.0 / 15);
+  EXPECT_DOUBLE_EQ(s.accept_rate.value, 10.0 / 20);
+  EXPECT_DOUBLE_EQ(s.tau.value, 2);
+  EXPECT_DOUBLE_EQ(s.tokens_per_second.value, 10);
+  EXPECT_DOUBLE_EQ(s.baseline.tokens_per_second, 6.25);
+  EXPECT_DOUBLE_EQ(s.speedup.value, 1.6);
+  // 36 tokens after the first in 3.6 s, against 36 in 7.2 s.
+  EXPECT_DOUBLE_EQ(s.decode_speedup, 2);
+  EXPECT_NEAR(s.speculative.ms_per_token, 100, 1e-9);
+  EXPECT_NEAR(s.speculative.ttft_ms, 20, 1e-9);  // median of 10, 30, 10, 30
+  EXPECT_NEAR(s.baseline.ttft_ms, 15, 1e-9);
+  EXPECT_TRUE(s.compared);
+  EXPECT_EQ(s.compared_texts, 2);
+}
+
+// Sampled texts end where they will: each side's tokens are its own.
+TEST(Summary, SidesOfDifferentLengthsAreComparedByTheirRates) {
+  json line = worked_line();
+  for (json& repeat : line["repeats"]) {
+    repeat["baseline"]["requests"][0]["tokens"] = 24;
+    repeat["baseline"]["tokens"] = 32;
+  }
+  const Summary s = summarize(line);
+  EXPECT_DOUBLE_EQ(s.speedup.value, 1.0);  // 20 tokens in 2 s, 32 in 3.2 s
+  EXPECT_DOUBLE_EQ(s.categories[0].speedup.value, 1.0);
+  EXPECT_DOUBLE_EQ(s.baseline.tokens_per_second, 10);
+}
+
+// The first round emits what stood of its draft at once: those tokens took no time of decoding.
+TEST(Summary, DecodingBeginsAfterTheFirstRound) {
+  json line = worked_line();
+  for (json& repeat : line["repeats"]) {
+    repeat["speculative"]["requests"][0]["first_tokens"] = 3;
+    repeat["speculative"]["requests"][1]["first_tokens"] = 1;
+  }
+  const Summary s = summarize(line);
+  // 2 x (9 + 7) tokens in 3.6 s.
+  EXPECT_NEAR(s.speculative.decode_tokens_per_second, 32 / 3.6, 1e-9);
+  EXPECT_NEAR(s.speculative.ms_per_token, 3600.0 / 32, 1e-9);
+  EXPECT_NEAR(s.decode_speedup, 2 * 32.0 / 36, 1e-9);
+}
+
+TEST(Summary, TheoryWorkedByHand) {
+  const TheoryFigures theory = summarize(worked_line()).theory;
+  EXPECT_EQ(theory.draft_length, 2);
+  EXPECT_TRUE(theory.full_length);
+  EXPECT_NEAR(theory.tau, 19.0 / 9, 1e-12);  // 1 + 2/3 + 4/9
+  EXPECT_NEAR(theory.cost, 0.2, 1e-12);
+  EXPECT_NEAR(theory.speedup, 19.0 / 9 / 1.4, 1e-12);
+}
+
+// Drafts of 2 in half of the rounds, none in the others: tau is 1 + .5 alpha + .5 alpha^2.
+TEST(Summary, TheoryOfShortDraftsCountsTheLengthsThatWereDrafted) {
+  json line = worked_line();
+  for (json& repeat : line["repeats"]) {
+    json& fast = repeat["speculative"];
+    fast["drafted_at"] = {5, 5};
+    fast["drafted"] = 10;
+    for (json& request : fast["requests"]) request["drafted"] = 5;
+  }
+  const Summary s = summarize(line);
+  ASSERT_EQ(s.error, "");
+  EXPECT_FALSE(s.theory.full_length);
+  EXPECT_DOUBLE_EQ(s.theory.mean_drafted, 1);
+  EXPECT_NEAR(s.theory.tau, 1 + 0.5 * 2 / 3 + 0.5 * 4 / 9, 1e-12);
+  EXPECT_NEAR(s.theory.cost, 0.4, 1e-12);
+  EXPECT_NEAR(s.theory.speedup, s.theory.tau / 1.4, 1e-12);
+}
+
+TEST(Summary, PositionsWorkedByHand) {
+  const Summary s = summarize(worked_line());
+  ASSERT_EQ(s.positions.size(), 2u);
+  EXPECT_DOUBLE_EQ(s.positions[0].rate, 0.7);
+  EXPECT_DOUBLE_EQ(s.positions[1].rate, 0.6);
+  EXPECT_DOUBLE_EQ(s.positions[0].reached, 0.7);
+  EXPECT_DOUBLE_EQ(s.positions[1].reached, 0.3);
+  EXPECT_EQ(s.positions[1].accepted, 6);  // over both repeats
+  EXPECT_EQ(s.histogram, (std::vector<double>{6, 8, 6}));
+}
+
+TEST(Summary, CategoriesAndPromptsStandBeside) {
+  const Summary s = summarize(worked_line());
+  ASSERT_EQ(s.categories.size(), 2u);
+  EXPECT_EQ(s.categories[0].name, "story");
+  EXPECT_DOUBLE_EQ(s.categories[0].alpha.value, 7.0 / 8);
+  EXPECT_DOUBLE_EQ(s.categories[0].tau.value, 12.0 / 5);
+  EXPECT_DOUBLE_EQ(s.categories[0].speedup.value, 2);
+  EXPECT_DOUBLE_EQ(s.categories[1].speedup.value, 1.2);
+  ASSERT_EQ(s.by_prompt.size(), 2u);
+  EXPECT_DOUBLE_EQ(s.by_prompt[1].alpha, 3.0 / 7);
+  EXPECT_DOUBLE_EQ(s.by_prompt[1].speedup, 1.2);
+  // A ratio of totals is no mean of ratios: (2 + 1.2) / 2 happens to be 1.6 for equal seconds, alpha shows the
+  // difference.
+  EXPECT_NE(s.alpha.value, (7.0 / 8 + 3.0 / 7) / 2);
+}
+
+TEST(Summary, PhasesAndOverhead) {
+  const Summary s = summarize(worked_line());
+  EXPECT_NEAR(s.speculative.phases.total, 2 * 1.54, 1e-12);
+  EXPECT_NEAR(s.speculative.overhead, 0.1 / 1.1, 1e-12);  // the total is 1.1 times the forwards
+}
+
+TEST(Summary, NoDraftsMeansNoAcceptance) {
+  json line = worked_line();
+  line["run"]["drafter"]["name"] = "none";
+  for (json& repeat : line["repeats"]) repeat["speculative"] = repeat["baseline"];
+  const Summary s = summarize(line);
+  ASSERT_EQ(s.error, "");
+  EXPECT_FALSE(s.alpha.known());
+  EXPECT_DOUBLE_EQ(s.tau.value, 1);
+  EXPECT_DOUBLE_EQ(s.theory.tau, 1);
+  EXPECT_DOUBLE_EQ(s.theory.speedup, 1);
+  EXPECT_DOUBLE_EQ(s.speedup.value, 1);
+  EXPECT_TRUE(to_json(s)["figures"]["alpha"]["value"].is_null());
+}
+
+TEST(Summary, RequestsOfOnePromptAreOnePrompt) {
+  json line = worked_line();
+  for (json& repeat : line["repeats"])
+    for (const char* side : {"speculative", "baseline"})
+      for (json& request : repeat[side]["requests"]) request["prompt"] = 0;
+  const Summary s = summarize(line);
+  ASSERT_EQ(s.error, "");
+  EXPECT_EQ(s.prompts, 1);
+  EXPECT_DOUBLE_EQ(s.speedup.value, 1.6);
+  EXPECT_TRUE(to_json(s)["figures"]["alpha"]["low"].is_null()) << "of one prompt";
+}
+
+TEST(Summary, FailedRunKeepsItsSentence) {
+  json line = worked_line();
+  line.erase("repeats");
+  line["error"] = "the draft has another vocabulary";
+  const Summary s = summarize(line);
+  EXPECT_EQ(s.error, "the draft has another vocabulary");
+  EXPECT_FALSE(to_json(s).contains("figures"));
+}
+
+TEST(Summary, LinesThatAreNotWhatTheyShouldBeSayWhy) {
+  json without_phases = worked_line();
+  without_phases["repeats"][0]["speculative"].erase("phases");
+  EXPECT_NE(summarize(without_phases).error.find("'phases'"), std::string::npos) << summarize(without_phases).error;
+
+  json other_prompts = worked_line();
+  other_prompts["repeats"][1]["baseline"]["requests"][0]["prompt"] = 7;
+  EXPECT_NE(summarize(other_prompts).error.find("same prompts"), std::string::npos) << summarize(other_prompts).error;
+
+  json lost_time = worked_line();
+  lost_time["repeats"][0]["baseline"]["seconds"] = 9.0;
+  EXPECT_NE(summarize(lost_time).error.find("add up"), std::string::npos) << summarize(lost_time).error;
+
+  json later = worked_line();
+  later["schema"] = 2;
+  EXPECT_NE(summarize(later).error.find("schema 2"), std::string::npos) << summarize(later).error;
+
+  EXPECT_THROW(summarize(json{{"schema", 1}}), Error);
+  EXPECT_THROW(summarize(json(3)), Error);
+}
+
+TEST(Summary, OfOneKeyTheLastLineCounts) {
+  json failed = worked_line(), other = worked_line();
+  failed["error"] = "out of memory";
+  other["key"] = "00000000000000bb";
+  const std::vector<Summary> all = summarize(std::vector<json>{failed, other, worked_line()});
+  ASSERT_EQ(all.size(), 2u);
+  EXPECT_EQ(all[0].line["key"], "00000000000000bb");
+  EXPECT_FALSE(all[1].failed());
+}
+
+}  // namespace
+}  // namespace foretoken

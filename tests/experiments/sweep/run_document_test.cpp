@@ -1,0 +1,172 @@
+// The validator of runs: defaults, refusals with the nearest name, one text per run; and the documents made from its
+// list.
+#include "experiments/sweep/run_document.h"
+
+#include <fstream>
+
+#include <gtest/gtest.h>
+
+#include "experiments/program/list.h"
+#include "experiments/sweep/sweep.h"
+#include "tests/framework/text/temporary_folder.h"
+#include "tests/support/source.h"
+
+namespace foretoken::test {
+namespace {
+
+using nlohmann::json;
+
+class Documents : public testing::Test {
+ protected:
+  Documents() {
+    register_drafters(registries);
+    register_verifiers(registries);
+  }
+  json complete(const json& document) const { return complete_run(document, registries, "doc"); }
+  std::string refusal(const std::string& setting) const {
+    json document = least;
+    return sentence_of([&] {
+      put_setting(document, setting, "--set");
+      complete(document);
+    });
+  }
+
+  Registries registries;
+  json least = {{"target", {{"model", "m"}}}, {"workload", {{"prompts", "p"}}}};
+};
+
+TEST_F(Documents, DefaultsAreFilledIn) {
+  const json run = complete(least);
+  EXPECT_EQ(run["drafter"], json({{"name", "none"}}));
+  EXPECT_EQ(run["policy"], json({{"name", "fixed"}, {"length", 4}}));
+  EXPECT_EQ(run["verifier"]["name"], "speculative_sampling");
+  for (const RunKey& k : run_keys())
+    if (!k.required && k.type != "chair") {
+      EXPECT_EQ(run.at(json::json_pointer(k.pointer)), k.standard) << k.pointer;
+    }
+  EXPECT_EQ(complete(run), run) << "a complete run is its own completion";
+}
+
+TEST_F(Documents, EqualRunsAreOneText) {
+  json other = complete(least);
+  other["sampling"]["temperature"] = 0.0, other["sampling"]["top_p"] = 1.0;
+  EXPECT_EQ(complete(other).dump(), complete(least).dump());
+  EXPECT_EQ(key_of(complete(other)), key_of(complete(least)));
+  other["sampling"]["seed"] = 2;
+  EXPECT_NE(key_of(complete(other)), key_of(complete(least)));
+  EXPECT_EQ(key_of(complete(least)).size(), 16u);
+}
+
+TEST_F(Documents, ANameMayBeLeftOutWhereThereIsADefault) {
+  json document = least;
+  document["policy"] = {{"length", 7}};
+  EXPECT_EQ(complete(document)["policy"], json({{"name", "fixed"}, {"length", 7}}));
+  document["drafter"] = {{"longest", 3}};
+  EXPECT_TRUE(says(sentence_of([&] { complete(document); }), "drafter", "ngram"));
+}
+
+TEST_F(Documents, UnknownNamesComeWithTheNearest) {
+  EXPECT_TRUE(says(refusal("/sampling/temprature=1"), "doc", "temprature", "did you mean '/sampling/temperature'"));
+  EXPECT_TRUE(says(refusal("/engin/batch=1"), "did you mean '/engine'"));
+  EXPECT_TRUE(says(refusal("/drafter/name=ngrm"), "ngrm", "did you mean 'ngram'", "draft_model"));
+  EXPECT_TRUE(says(refusal("/policy/lenght=3"), "fixed", "did you mean 'length'"));
+  EXPECT_TRUE(says(refusal("/verifier/name=x"), "verifier", "coupled"));
+}
+
+TEST_F(Documents, RangesAndTypesHold) {
+  EXPECT_EQ(refusal("/sampling/top_p=1"), "");
+  EXPECT_EQ(refusal("/sampling/min_p=0"), "");
+  EXPECT_EQ(refusal("/sampling/logit_bias={\"0\":1.5,\"70\":-100}"), "");
+  for (const char* bad : {"/sampling/top_p=0",
+                          "/sampling/top_p=1.1",
+                          "/sampling/min_p=1",
+                          "/sampling/min_p=-0.1",
+                          "/sampling/temperature=-1",
+                          "/sampling/temperature=\"hot\"",
+                          "/engine/batch=0",
+                          "/engine/batch=1.5",
+                          "/engine/batch=true",
+                          "/engine/device=gpu",
+                          "/engine/check=1",
+                          "/measure/repeats=0",
+                          "/target/dtype=fp8",
+                          "/workload/stop=\"a\"",
+                          "/workload/stop=[1]",
+                          "/workload/stop=[\"\"]",
+                          "/target/model=\"\"",
+                          "/target=3",
+                          "/sampling/repetition_penalty=0",
+                          "/sampling/samples=0",
+                          "/sampling/logit_bias=[1]",
+                          "/sampling/logit_bias={\"x\":1}",
+                          "/sampling/logit_bias={\"07\":1}",
+                          "/sampling/logit_bias={\"7\":-101}",
+                          "/sampling/logit_bias={\"7\":null}",
+                          "/engine/step_rows=2"}) {
+    const std::string pointer = std::string(bad).substr(0, std::string(bad).find('='));
+    EXPECT_TRUE(says(refusal(bad), "doc", pointer)) << bad;
+  }
+  EXPECT_TRUE(says(refusal("/engine/device=gpu"), "one of auto, cpu, reference, cuda"));
+  EXPECT_TRUE(says(refusal("/sampling/top_p=0"), "> 0, <= 1"));
+  EXPECT_TRUE(says(sentence_of([&] { complete({{"target", {{"model", "m"}}}}); }), "/workload/prompts", "missing"));
+  EXPECT_TRUE(says(sentence_of([&] { complete(json::array()); }), "object"));
+}
+
+TEST_F(Documents, FilesSayWhereTheMistakeIs) {
+  const TemporaryFolder folder;
+  EXPECT_TRUE(says(sentence_of([&] { read_document(folder.write("a.json", "{\n  \"x\": 1,\n}")); }), "a.json", "line 3",
+                   "column 1"));
+  EXPECT_TRUE(says(sentence_of([&] { read_document(folder.write("b.json", R"({"x": {"y": 1, "y": 2}})")); }), "b.json",
+                   "'y' twice"));
+  EXPECT_TRUE(says(sentence_of([&] { read_document(folder.path() / "none.json"); }), "none.json", "does not exist"));
+  EXPECT_TRUE(says(sentence_of([&] { read_document(folder.write("c.json", std::string(100000, '['))); }), "c.json"));
+  EXPECT_EQ(read_document(folder.write("d.json", R"({"b": 1, "a": 2})")).begin().key(), "b");
+}
+
+TEST_F(Documents, ReadmeListsEveryKey) {
+  const std::string readme = read_source("experiments/README.md"), mark = "a test compares -->\n\n";
+  const auto at = readme.find(mark);
+  ASSERT_NE(at, std::string::npos);
+  EXPECT_EQ(readme.substr(at + mark.size()), describe_keys(registries, true)) << "run: ./foretoken keys --markdown";
+}
+
+// What programs read, pinned with an entry of our own, so that a new drafter changes nothing here.
+TEST(List, JsonIsPinned) {
+  Registries own;
+  Entry<LengthPolicy> entry{
+      "a line", "a paper", {{"most", "integer", 4, "nodes", false, 0, 64}, {"who", "string", nullptr, "a name"}}, {}};
+  own.policies.add("one", entry);
+  entry.options.clear(), entry.plugin = "lib.so";
+  own.policies.add("two", entry);
+  const json most{{"name", "most"},     {"type", "integer"}, {"needed", false}, {"default", 4},
+                  {"meaning", "nodes"}, {"least", 0.0},      {"most", 64.0}};
+  const json who{{"name", "who"}, {"type", "string"}, {"needed", true}, {"default", nullptr}, {"meaning", "a name"}};
+  json one{{"name", "one"}, {"summary", "a line"}, {"source", "a paper"}, {"options", json::array({most, who})}},
+      two = one;
+  two["name"] = "two", two["options"] = json::array(), two["plugin"] = "lib.so";
+  const json expected{{"drafters", json::array()}, {"policies", json::array({one, two})}, {"verifiers", json::array()}};
+  EXPECT_EQ(json::parse(list_registered(own, true)), expected);
+}
+
+TEST_F(Documents, ListShowsEveryOption) {
+  const std::string text = list_registered(registries, false);
+  for (const auto& [name, entry] : registries.drafters.entries()) {
+    EXPECT_TRUE(says(text, name, entry.summary, entry.source));
+    for (const Option& o : entry.options) EXPECT_TRUE(says(text, o.name, o.meaning));
+  }
+}
+
+TEST_F(Documents, TheStudyOfCostsIsAboutInflatedModels) {
+  const auto file = std::filesystem::path(FORETOKEN_SOURCE_DIR) / "experiments/configs/inflated.json";
+  const auto runs = expand(read_document(file), {}, registries, file.string());
+  EXPECT_EQ(runs.size(), 3u * 2 * 4 * 4);
+  for (const auto& run : runs) {
+    EXPECT_EQ(run.document["target"]["inflate"], "llama-3.1-8b");
+    EXPECT_EQ(run.document["drafter"].value("inflate", "llama-3.2-1b"), "llama-3.2-1b");
+    EXPECT_EQ(run.document["workload"]["limit"], 24);
+    EXPECT_EQ(run.document["workload"]["max_new_tokens"], 64);
+  }
+}
+
+}  // namespace
+}  // namespace foretoken::test

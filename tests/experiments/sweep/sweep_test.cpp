@@ -1,0 +1,84 @@
+// Sweeps: every combination in the document's order, any pointer, and what is refused.
+#include "experiments/sweep/sweep.h"
+
+#include <gtest/gtest.h>
+
+#include "tests/framework/text/temporary_folder.h"
+
+namespace foretoken::test {
+namespace {
+
+using nlohmann::json;
+using nlohmann::ordered_json;
+
+class Sweeps : public testing::Test {
+ protected:
+  Sweeps() {
+    register_drafters(registries);
+    register_verifiers(registries);
+  }
+  std::vector<foretoken::Run> runs(const std::string& axes, const std::vector<std::string>& settings = {}) const {
+    return expand(ordered_json::parse(R"({"base": {"target": {"model": "m"}, "workload": {"prompts": "p"}}, "axes": )" +
+                                      axes + "}"),
+                  settings, registries, "doc");
+  }
+  std::string refusal(const std::string& axes, const std::vector<std::string>& settings = {}) const {
+    return sentence_of([&] { runs(axes, settings); });
+  }
+  Registries registries;
+};
+
+TEST_F(Sweeps, TakeEveryCombinationTheLastAxisFastest) {
+  const auto all = runs(R"({"/sampling/temperature": [0, 1], "/policy/length": [1, 2, 4]})");
+  ASSERT_EQ(all.size(), 6u);
+  const int length[] = {1, 2, 4, 1, 2, 4}, temperature[] = {0, 0, 0, 1, 1, 1};
+  for (std::size_t i = 0; i < 6; ++i) {
+    EXPECT_EQ(all[i].document["policy"]["length"], length[i]);
+    EXPECT_EQ(all[i].document["sampling"]["temperature"], temperature[i]);
+    EXPECT_EQ(all[i].axes, json({{"/policy/length", length[i]}, {"/sampling/temperature", temperature[i]}}));
+    EXPECT_EQ(all[i].key, key_of(all[i].document));
+  }
+}
+
+TEST_F(Sweeps, AnAxisMayBeAnObjectAndALaterOnePartOfIt) {
+  const auto all = runs(R"({"/drafter/longest": [2, 5], "/drafter": [{"name": "ngram", "shortest": 1}]})");
+  ASSERT_EQ(all.size(), 2u);
+  EXPECT_EQ(all[1].document["drafter"], json({{"name", "ngram"}, {"longest", 5}, {"shortest", 1}}));
+}
+
+TEST_F(Sweeps, EqualRunsAreMeasuredOnce) { EXPECT_EQ(runs(R"({"/sampling/temperature": [0, 0.0, 1]})").size(), 2u); }
+
+TEST_F(Sweeps, ADocumentWithoutBaseIsOneRun) {
+  const auto all = expand(ordered_json::parse(R"({"target": {"model": "m"}, "workload": {"prompts": "p"}})"),
+                          {"/engine/batch=2"}, registries, "doc");
+  ASSERT_EQ(all.size(), 1u);
+  EXPECT_EQ(all[0].document["engine"]["batch"], 2);
+}
+
+TEST_F(Sweeps, SettingsAreJsonOrText) {
+  const auto all = runs("{}", {"/drafter={\"name\": \"ngram\"}", "/target/model=a b", "/workload/stop=[\"x=y\"]"});
+  ASSERT_EQ(all.size(), 1u);
+  EXPECT_EQ(all[0].document["drafter"]["name"], "ngram");
+  EXPECT_EQ(all[0].document["target"]["model"], "a b");
+  EXPECT_EQ(all[0].document["workload"]["stop"][0], "x=y");
+}
+
+TEST_F(Sweeps, WhatIsNoKeyIsRefused) {
+  EXPECT_TRUE(says(refusal(R"({"/policy/lenght": [1]})"), "doc", "/policy/lenght", "did you mean 'length'"));
+  EXPECT_TRUE(says(refusal(R"({"/engin/batch": [1]})"), "/engin/batch", "did you mean '/engine'"));
+  EXPECT_TRUE(says(refusal(R"({"/drafter/model": ["x"]})"), "none", "model"));
+  EXPECT_TRUE(says(refusal(R"({"/target/model/x": [1]})"), "/target/model/x"));
+  EXPECT_TRUE(says(refusal(R"({"policy": [1]})"), "JSON pointer"));
+  EXPECT_TRUE(says(refusal(R"({"": [1]})"), "JSON pointer"));
+  EXPECT_TRUE(says(refusal(R"({"/policy/length": []})"), "/policy/length", "at least one value"));
+  EXPECT_TRUE(says(refusal(R"({"/policy/length": 3})"), "/policy/length", "list"));
+  EXPECT_TRUE(says(refusal(R"({"/policy/length": [1]})", {"/policy/length=2"}), "/policy/length", "axis"));
+  EXPECT_TRUE(says(refusal("{}", {"engine"}), "POINTER=VALUE"));
+  EXPECT_TRUE(
+      says(sentence_of([&] { expand(ordered_json::parse(R"({"base": {}, "axis": {}})"), {}, registries, "doc"); }),
+           "axis", "did you mean '/axes'"));
+  EXPECT_TRUE(says(sentence_of([&] { expand(ordered_json::parse("[1]"), {}, registries, "doc"); }), "object"));
+}
+
+}  // namespace
+}  // namespace foretoken::test

@@ -1,0 +1,158 @@
+// Models that are made instead of read, through whole runs on the CPU: random weights, and inflated ones that write the
+// same.
+#include "experiments/sweep/workbench.h"
+
+#include "experiments/sweep/run_document.h"
+#include "experiments/sweep/runner.h"
+#include "experiments/sweep/sweep.h"
+#include "tests/framework/text/temporary_folder.h"
+
+namespace foretoken::test {
+namespace {
+
+using nlohmann::json;
+
+// A shape that has everything of the demo models and a little more.
+constexpr const char* kShape = R"({"architectures": ["LlamaForCausalLM"], "vocab_size": 4500, "hidden_size": 448,
+  "intermediate_size": 1088, "num_hidden_layers": 9, "num_attention_heads": 12, "num_key_value_heads": 3, "head_dim": 128,
+  "max_position_embeddings": 4096, "rms_norm_eps": 1e-05, "rope_theta": 500000.0})";
+
+class MadeModels : public testing::Test {
+ protected:
+  MadeModels() { folder_.write("config.json", kShape); }
+
+  json run(const json& changes) {
+    json document = {{"target", {{"model", "experiments/models/target"}, {"dtype", "f32"}, {"kv_dtype", "f32"}}},
+                     {"drafter", {{"name", "draft_model"}, {"model", "experiments/models/draft"}, {"dtype", "f32"}}},
+                     {"policy", {{"length", 3}}},
+                     {"engine", {{"batch", 2}, {"device", "cpu"}, {"threads", 1}, {"check", true}}},
+                     {"workload", {{"prompts", "experiments/prompts.jsonl"}, {"limit", 3}, {"max_new_tokens", 10}}},
+                     {"measure", {{"repeats", 1}, {"warmup", false}}}};
+    document.merge_patch(changes);
+    return complete_run(document, bench.registries(), "test");
+  }
+  // What speculation writes, request by request.
+  std::vector<std::vector<Token>> texts(const json& run) {
+    const auto engine = bench.engine(run, Side::speculative, "");
+    return measure(*engine, jobs_of(run, bench, ""), run["engine"]["batch"], [](double) {}).texts;
+  }
+  json line(const json& run) {
+    return measure_run({run, json::object(), key_of(run)}, bench, "", [](double) {});
+  }
+
+  TemporaryFolder folder_;
+  std::string shape_ = folder_.path().string();
+  Workbench bench;
+};
+
+TEST_F(MadeModels, InflatedWriteTheSame) {
+  for (const double temperature : {0.0, 1.0}) {
+    const json sampling = {{"sampling", {{"temperature", temperature}}}};
+    json inflated = sampling;
+    inflated["target"]["inflate"] = shape_, inflated["drafter"]["inflate"] = shape_;
+    const auto want = texts(run(sampling)), have = texts(run(inflated));
+    ASSERT_EQ(want.size(), 9u);
+    EXPECT_EQ(want, have) << temperature;
+  }
+}
+
+// Samples of one prompt are other draws of it, wherever its pages come from; penalties leave greedy texts plain
+// decoding's.
+TEST_F(MadeModels, SamplesAndPenaltiesOfARun) {
+  json one = {{"sampling", {{"temperature", 1}}}, {"verifier", {{"name", "coupled"}}}}, three = one;
+  three["sampling"]["samples"] = 3;
+  one["engine"]["reuse_prefixes"] = false;
+  const auto alone = texts(run(one)),
+             together = texts(run(three));  // 9 requests each: [sample][prompt] and [prompt][sample]
+  ASSERT_EQ(alone.size(), 9u);
+  ASSERT_EQ(together.size(), 9u);
+  for (std::size_t prompt = 0; prompt < 3; ++prompt)
+    for (std::size_t sample = 0; sample < 3; ++sample)
+      EXPECT_EQ(together[3 * prompt + sample], alone[3 * sample + prompt]) << prompt << ", " << sample;
+  const json bent = line(run({{"sampling",
+                               {{"repetition_penalty", 1.2},
+                                {"frequency_penalty", 0.2},
+                                {"samples", 2},
+                                {"logprobs", true},
+                                {"logit_bias", {{"17", -100}}}}}}));
+  ASSERT_FALSE(bent.contains("error")) << bent["error"];
+  EXPECT_EQ(bent["agreement"]["compared"], true);
+  EXPECT_EQ(bent["agreement"]["differing_texts"], 0);
+  EXPECT_GT(bent["repeats"][0]["speculative"]["prefix_rows"], 0);
+  EXPECT_GT(bent["repeats"][0]["speculative"]["accepted"], 0);
+  for (const json& request : bent["repeats"][0]["speculative"]["requests"])
+    EXPECT_LT(request.value("log_probability", 1.0), 0);
+  EXPECT_FALSE(line(run(json::object()))["repeats"][0]["speculative"]["requests"][0].contains("log_probability"));
+}
+
+TEST_F(MadeModels, InflatedAreNamed) {
+  const json result = line(run({{"target", {{"inflate", shape_}}}, {"drafter", {{"inflate", shape_}}}}));
+  ASSERT_FALSE(result.contains("error")) << result["error"];
+  EXPECT_EQ(result["target"]["name"], "experiments/models/target inflated to " + shape_);
+  EXPECT_EQ(result["target"]["vocab"], 4500);
+  EXPECT_EQ(result["agreement"]["differing_texts"], 0);
+}
+
+TEST_F(MadeModels, RandomOnesServe) {
+  const json random = {{"random", shape_}, {"seed", 5}};
+  json changes = {{"target", {{"model", random}}}, {"drafter", {{"model", random}}}};
+  changes["engine"]["memory_fraction"] = 0.01;
+  const json document = run(changes);
+  EXPECT_EQ(document["target"]["model"]["tokenizer"], "experiments/models/target");
+  const json result = line(document);
+  ASSERT_FALSE(result.contains("error")) << result["error"];
+  EXPECT_EQ(result["target"]["name"], "random " + shape_ + " seed 5");
+  EXPECT_EQ(result["agreement"]["differing_texts"], 0);
+  const json& m = result["repeats"][0]["speculative"];
+  EXPECT_EQ(m["tokens"], 90) << "nothing ends a random text early";
+  EXPECT_EQ(m["accepted"], m["tested"]) << "the draft is the target";
+}
+
+// A share of the memory is measured once for runs of the same models, and still no model of another run takes room
+// beside the pages.
+TEST_F(MadeModels, OnesOfOtherRunsAreGoneWhenPagesAreMade) {
+  json changes = {{"drafter", {{"name", "ngram"}, {"model", nullptr}, {"dtype", nullptr}}}};
+  changes["engine"]["memory_fraction"] = 0.001;
+  json other = changes, longer = changes;
+  other["target"]["model"] = "experiments/models/draft-large", longer["policy"]["length"] = 2;
+  const auto used = [&](const json& change) {
+    const json document = run(change);
+    (void)bench.engine(document, Side::speculative, "");
+    const std::weak_ptr<Model> target = bench.target(document, "");
+    bench.forget_unused();
+    return target;
+  };
+  (void)used(changes);
+  const auto large = used(other);
+  EXPECT_FALSE(large.expired());
+  (void)bench.engine(run(longer), Side::speculative, "");
+  EXPECT_TRUE(large.expired());
+}
+
+TEST_F(MadeModels, AnotherVocabularyIsRefused) {
+  const std::string sentence = line(run({{"target", {{"inflate", shape_}}}})).value("error", "");
+  EXPECT_TRUE(says(sentence, "experiments/models/draft has another vocabulary", "inflated to " + shape_));
+}
+
+TEST_F(MadeModels, WhatCannotBeMadeIsRefused) {
+  const auto refusal = [&](const json& changes) { return sentence_of([&] { run(changes); }); };
+  EXPECT_TRUE(
+      says(refusal({{"target", {{"inflate", "llama-8b"}}}}), "test: ", "unknown shape 'llama-8b'", "llama-3.1-8b"));
+  EXPECT_TRUE(says(refusal({{"drafter", {{"inflate", "x"}}}}), "drafter 'draft_model': unknown shape 'x'"));
+  EXPECT_TRUE(says(refusal({{"drafter", {{"model", {{"seed", 1}}}}}}), "drafter 'draft_model': a model must be"));
+  EXPECT_TRUE(says(refusal({{"engine", {{"memory_fraction", 1}}}}), "/engine/memory_fraction", "> 0, < 1"));
+  EXPECT_TRUE(says(line(run({{"target", {{"inflate", "./nowhere"}}}})).value("error", ""), "./nowhere"));
+  folder_.write("config.json", std::string(kShape).replace(std::string(kShape).find("448"), 3, "380"));
+  EXPECT_TRUE(says(line(run({{"target", {{"inflate", shape_}}}})).value("error", ""),
+                   "experiments/models/target cannot be inflated to " + shape_, "380 features, and 386 are needed"));
+}
+
+TEST_F(MadeModels, EqualChoicesAreOneRun) {
+  const json a = {{"target", {{"model", {{"random", "llama-3.2-1b"}}}}}};
+  const json b = {{"target", {{"model", {{"random", "llama-3.2-1b"}, {"seed", 1}}}, {"inflate", nullptr}}}};
+  EXPECT_EQ(run(a), run(b));
+  EXPECT_EQ(run(run(a)), run(a));
+}
+
+}  // namespace
+}  // namespace foretoken::test

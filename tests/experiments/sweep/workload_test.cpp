@@ -1,0 +1,75 @@
+// Prompts from any JSON lines, and which of them a workload takes.
+#include "experiments/sweep/workload.h"
+
+#include <map>
+
+#include <gtest/gtest.h>
+
+#include "tests/framework/text/temporary_folder.h"
+
+namespace foretoken::test {
+namespace {
+
+TEST(Workload, TakesTheUsualShapesOfLines) {
+  const TemporaryFolder folder;
+  const auto prompts = read_prompts(folder.write("p.jsonl", R"({"prompt": "a", "category": "story"}
+
+{"question_id": 81, "category": "writing", "turns": ["b", "then"], "reference": ["x"]}
+{"question": "c", "answer": "#### 4"}
+{"task_id": "HumanEval/0", "prompt": "d\n", "entry_point": "f", "category": 7}
+{"text": "e"})"));
+  ASSERT_EQ(prompts.size(), 5u);
+  const char* texts[] = {"a", "b", "c", "d\n", "e"};
+  const char* categories[] = {"story", "writing", "", "", ""};
+  for (int i = 0; i < 5; ++i) {
+    EXPECT_EQ(prompts[std::size_t(i)].number, i);
+    EXPECT_EQ(prompts[std::size_t(i)].text, texts[i]);
+    EXPECT_EQ(prompts[std::size_t(i)].category, categories[i]);
+  }
+}
+
+TEST(Workload, MalformedLinesAreNamed) {
+  const TemporaryFolder folder;
+  const auto refusal = [&](const std::string& text) {
+    return sentence_of([&] { read_prompts(folder.write("p.jsonl", "{\"prompt\": \"a\"}\n" + text)); });
+  };
+  EXPECT_TRUE(says(refusal("{\"prompt\": \"b\""), "p.jsonl:2", "JSON"));
+  EXPECT_TRUE(says(refusal("\n[1]"), "p.jsonl:3", "object"));
+  EXPECT_TRUE(says(refusal("{\"answer\": \"b\"}"), "p.jsonl:2", "prompt", "turns"));
+  EXPECT_TRUE(says(refusal("{\"prompt\": 3}"), "p.jsonl:2", "prompt"));
+  EXPECT_TRUE(says(refusal("{\"turns\": []}"), "p.jsonl:2", "turns"));
+  EXPECT_TRUE(says(refusal("{\"prompt\": \"\"}"), "p.jsonl:2", "empty"));
+  EXPECT_TRUE(says(refusal("{\"prompt\": \"\xff\"}"), "p.jsonl:2"));
+  EXPECT_TRUE(says(sentence_of([&] { read_prompts(folder.path() / "none.jsonl"); }), "none.jsonl"));
+  EXPECT_TRUE(says(sentence_of([&] { read_prompts(folder.path()); }), "JSONL"));
+  EXPECT_TRUE(says(sentence_of([&] { read_prompts(folder.write("empty.jsonl", "\n")); }), "no prompts"));
+}
+
+TEST(Workload, TheSixtyPromptsAreTenOfEachFamily) {
+  const auto all = read_prompts(locate("experiments/prompts.jsonl"));
+  for (const int limit : {6, 18, 30}) {
+    std::map<std::string, int> by_family;
+    for (const Prompt& p : choose_prompts(all, {}, limit)) ++by_family[p.category];
+    EXPECT_EQ(by_family.size(), 6u);
+    for (const auto& [family, n] : by_family) EXPECT_EQ(n, limit / 6) << family;
+  }
+}
+
+TEST(Workload, ChoosesInTheOrderOfTheFile) {
+  std::vector<Prompt> all;
+  for (int i = 0; i < 9; ++i) all.push_back({i, "x", i < 6 ? "a" : "b"});
+  const auto numbers = [&](const std::vector<std::string>& categories, int limit) {
+    std::vector<int> found;
+    for (const Prompt& p : choose_prompts(all, categories, limit)) found.push_back(p.number);
+    return found;
+  };
+  EXPECT_EQ(numbers({}, 4), (std::vector<int>{0, 1, 6, 7}));
+  EXPECT_EQ(numbers({}, 8), (std::vector<int>{0, 1, 2, 3, 4, 6, 7, 8}));
+  EXPECT_EQ(numbers({"b"}, 0), (std::vector<int>{6, 7, 8}));
+  EXPECT_EQ(numbers({}, 0).size(), 9u);
+  EXPECT_EQ(numbers({}, 100).size(), 9u);
+  EXPECT_TRUE(says(sentence_of([&] { choose_prompts(all, {"c"}, 0); }), "'c'", "a, b"));
+}
+
+}  // namespace
+}  // namespace foretoken::test

@@ -1,0 +1,262 @@
+// rope_attend on the GPU is rope_store and then attend, bit for bit, in what it gives and in what it leaves in the
+// pages: short and long contexts, few rows of several sequences, windows, rows of padding.
+#include <gtest/gtest.h>
+
+#include "kernels/staging.h"
+#include "tests/kernels/cuda/gpu.h"
+#include "tests/kernels/scene.h"
+
+namespace foretoken::testing {
+namespace {
+
+struct Case {
+  int head_size = 128, group = 4, kv_heads = 2, page_rows = 16, window = 0, padding = 0;
+  int bound = 0;  // Layout::deepest is at least this
+  int most = 0;   // and Layout::longest this
+  int ahead = 0;  // positions are so much more than slots
+};
+
+// Rows of sequence i: those of the slots `begins[i]` to `begins[i] + rows[i]`.
+struct Rows {
+  std::vector<int> begins, rows;
+};
+
+struct Result {
+  Tensor y, pool;
+};
+
+Tensor fetched(const Tensor& t) {
+  const Tensor host = Tensor::host(t.shape(), t.dtype());
+  gpu().copy(t, host);
+  return host;
+}
+
+Result run(const Case& c, const Cache& cache, const Layout& layout, const Tensor& qkv, bool fused) {
+  const std::int64_t nq = std::int64_t(c.kv_heads) * c.group * c.head_size,
+                     nkv = std::int64_t(c.kv_heads) * c.head_size;
+  KvLayer kv = cache.layers[1];
+  kv.pool = gpu().upload(copy_of(cache.pool));
+  const Tensor x = gpu().upload(rounded(qkv)), q = x.columns(0, nq), k = x.columns(nq, nkv),
+               v = x.columns(nq + nkv, nkv);
+  const Tensor frequencies = gpu().upload(random_tensor({c.head_size / 2}, 3));
+  const Layout there = on_gpu(layout);
+  if (fused) return {fetched(gpu().rope_attend(q, k, v, kv, there, frequencies, 0.1f)), fetched(kv.pool)};
+  gpu().rope_store(q, k, v, kv, there, frequencies);
+  return {fetched(gpu().attend(q, kv, there, 0.1f)), fetched(kv.pool)};
+}
+
+void compare(const Case& c, const Rows& given, unsigned seed) {
+  SCOPED_TRACE(::testing::Message() << "head " << c.head_size << ", group " << c.group << ", page_rows " << c.page_rows
+                                    << ", window " << c.window << ", seed " << seed);
+  const std::unique_ptr<Backend> cpu = make_cpu_backend(2);
+  int deepest = 1;
+  std::vector<SceneRow> rows;
+  for (std::size_t s = 0; s < given.begins.size(); ++s)
+    for (int r = 0; r < given.rows[s]; ++r)
+      rows.push_back(chain_row(int(s), given.begins[s] + r)), deepest = std::max(deepest, given.begins[s] + r + 1);
+  const int sequences = int(given.begins.size());
+  const std::int64_t real = std::int64_t(rows.size());
+  for (int i = 0; i < c.padding; ++i) rows.push_back({sequences, 0, 0, 1, {}});
+  Cache cache(sequences + (c.padding > 0), deepest, c.page_rows, c.kv_heads, c.head_size, DType::bf16, seed);
+  fill(*cpu, cache, deepest, seed);
+  for (std::size_t r = 0; r < rows.size(); ++r) {  // nobody may read what is about to be written, nor what no row sees
+    const int sequence = rows[r].owner;
+    for (int slot = std::max(0, rows[r].slot); slot < deepest; ++slot) {
+      std::byte* page = cache.pool.row<std::byte>(
+          *cache.tables.rows(sequence, 1).columns(slot / c.page_rows, 1).data<std::int32_t>());
+      for (int h = 0; h < c.kv_heads; ++h)
+        for (const std::int64_t plane : {cache.layers[1].keys, cache.layers[1].values})
+          std::memset(page + plane + (std::int64_t(h) * c.page_rows + slot % c.page_rows) * c.head_size * 2, 0xff,
+                      std::size_t(c.head_size) * 2);
+    }
+  }
+  Layout layout = layout_of(rows, cache.tables, 0);
+  layout.deepest = std::max(layout.deepest, c.bound), layout.longest = std::max(layout.longest, c.most);
+  for (int r = 0; r < layout.rows; ++r) *layout.positions.row<std::int32_t>(r) += c.ahead;
+  if (c.window > 0) layout = windowed(layout, c.window);
+  const Tensor qkv =
+      random_tensor({std::int64_t(rows.size()), std::int64_t(c.kv_heads) * (c.group + 2) * c.head_size}, seed + 9);
+  const Result apart = run(c, cache, layout, qkv, false), fused = run(c, cache, layout, qkv, true);
+  EXPECT_EQ(std::memcmp(apart.y.raw(), fused.y.raw(), std::size_t(apart.y.rows(0, real).bytes())), 0);
+  for (std::int64_t i = 0; i < real * apart.y.dim(1); ++i) ASSERT_FALSE(std::isnan(float(fused.y.data<bf16>()[i])));
+  const std::int32_t trash =
+      c.padding > 0 ? *cache.tables.row<std::int32_t>(sequences) : -1;  // rows of padding have one slot
+  for (std::int64_t p = 0; p < apart.pool.dim(0); ++p)
+    EXPECT_TRUE(p == trash || std::memcmp(apart.pool.row<std::byte>(p), fused.pool.row<std::byte>(p),
+                                          std::size_t(apart.pool.dim(1))) == 0)
+        << "page " << p;
+  ASSERT_FALSE(::testing::Test::HasFailure());
+}
+
+TEST(RopeAttend, OneRowOfOneSequence) {
+  for (int slot : {0, 1, 15, 63, 64, 127, 128, 500, 1023, 1024, 1500, 2040, 2047, 2048, 3000})
+    compare({}, {{slot}, {1}}, unsigned(slot));
+  for (int bound : {129, 1000, 2000, 2049, 5000, 9000}) compare({.bound = bound}, {{700}, {1}}, unsigned(bound));
+}
+
+TEST(RopeAttend, HeadsAndGroups) {
+  for (int size : {8, 32, 64, 80, 96, 120, 128, 256}) compare({.head_size = size}, {{300}, {1}}, unsigned(size));
+  for (int group : {1, 2, 3, 5, 7, 8, 16, 17})
+    for (int size : {64, 128})
+      compare({.head_size = size, .group = group}, {{250}, {std::max(1, 16 / group)}}, unsigned(group));
+}
+
+TEST(RopeAttend, RowsAcrossChunksAndPages) {
+  for (int page_rows : {1, 5, 16, 64})
+    for (int begin : {0, 120, 126, 127, 128, 250, 1021})
+      compare({.page_rows = page_rows}, {{begin}, {4}}, unsigned(begin + page_rows));
+}
+
+TEST(RopeAttend, SeveralSequencesAndPadding) {
+  compare({.padding = 2}, {{5, 900, 129, 400}, {1, 1, 1, 1}}, 1);
+  compare({.group = 2, .padding = 3}, {{5, 900, 0, 400, 127}, {3, 1, 0, 8, 2}}, 2);
+  compare({.head_size = 64, .kv_heads = 8}, {{1000, 20, 512, 1, 128, 127, 600, 1023}, {1, 1, 1, 1, 1, 1, 1, 1}}, 3);
+}
+
+TEST(RopeAttend, Windows) {
+  for (int window : {1, 33, 128, 300, 5000}) {
+    compare({.window = window}, {{777}, {4}}, unsigned(window));
+    compare({.head_size = 64, .window = window}, {{2600, 3}, {1, 1}}, unsigned(window));
+  }
+}
+
+// `count` sequences of up to 150 slots, each with `most` rows or a few less.
+Rows many(int count, int most, unsigned seed) {
+  Rows rows;
+  std::mt19937 engine(seed);
+  for (int i = 0; i < count; ++i)
+    rows.begins.push_back(int(engine() % 150)), rows.rows.push_back(most - int(engine() % unsigned((most + 1) / 2)));
+  return rows;
+}
+
+// As many sequences as fill the machine with several rows each, and more with one row each than few rows' kernel takes;
+// of all lengths.
+TEST(RopeAttend, ManySequences) {
+  for (int head_size : {64, 128}) {
+    for (int most : {1, 5, 16}) {
+      const Rows rows = many(most == 1 ? 70 : 30, most, unsigned(head_size + most));
+      compare({.head_size = head_size, .kv_heads = 8, .padding = 1}, rows, unsigned(most));
+      if (most == 5) compare({.head_size = head_size, .kv_heads = 8, .window = 40}, rows, unsigned(most));
+    }
+    compare({.head_size = head_size, .group = 7, .kv_heads = 8, .padding = 1}, many(20, 8, unsigned(head_size)), 7);
+  }
+}
+
+// So many that each has a block and its multiprocessor alone: the ring is as deep as can be, and one context goes round
+// it several times.
+TEST(RopeAttend, OneLongContextAmongMany) {
+  for (const auto& [head_size, most] : {std::pair{64, 1}, std::pair{64, 5}, std::pair{128, 5}}) {
+    Rows rows = many(16, most, unsigned(head_size + most));
+    rows.begins[3] = 1100;
+    compare({.head_size = head_size, .kv_heads = 8}, rows, unsigned(most));
+  }
+}
+
+TEST(RopeAttend, SeveralRows) {
+  compare({}, {{1000, 130, 5}, {8, 3, 8}}, 1);
+  compare({.head_size = 64, .group = 8, .padding = 3}, {{500, 0}, {8, 4}}, 2);
+  compare({.window = 100}, {{700, 250}, {8, 8}}, 3);
+  compare({.bound = 5000}, {{700}, {8}}, 4);
+  compare({.group = 7}, {{500, 0, 126}, {8, 4, 8}}, 5);
+}
+
+// A draft that is verified, as the engine lays it out: rows and the longest text's are an even number beyond 8, the row
+// more belongs to a table of padding.
+void one_text(Case c, int begin, int rows) {
+  if (rows > 8 && rows % 2 == 1) c.padding = 1, c.most = rows + 1;
+  compare(c, {{begin}, {rows}}, unsigned(c.head_size + c.group + begin + rows));
+}
+
+TEST(RopeAttend, SeveralRowsOfOneText) {
+  for (int head_size : {16, 32, 48, 64, 80, 112, 128})
+    for (int rows : {5, 8, 9, 16}) one_text({.head_size = head_size, .ahead = rows}, 700 + head_size, rows);
+  for (int head_size : {64, 128})
+    for (int begin : {0, 60, 121, 1020, 2044}) one_text({.head_size = head_size, .kv_heads = 8}, begin, 8);
+  for (int group : {1, 2, 3, 7, 12}) one_text({.group = group}, 250, std::min(32, 63 / group));
+  for (int window : {1, 100, 300}) one_text({.window = window}, 701, 8);
+}
+
+// Blocks of two tiles that take two chunks, in clusters of more than 8; windows that begin within a block's chunks;
+// contexts shorter than the bound.
+TEST(RopeAttend, SeveralRowsBehindALongContext) {
+  for (int head_size : {64, 128}) {
+    for (int begin : {2040, 2500, 3071, 4080})
+      for (int rows : {8, 9, 16}) one_text({.head_size = head_size}, begin, rows);
+    for (int window : {300, 1000}) one_text({.head_size = head_size, .window = window}, 2600, 8);
+    one_text({.head_size = head_size, .bound = 2100}, 1500, 9);
+    one_text({.head_size = head_size, .kv_heads = 8}, 1500, 16);
+  }
+  compare({.head_size = 80, .page_rows = 5}, {{1000, 130, 5}, {8, 3, 8}},
+          1);  // not one text, but its pages come in no boxes
+}
+
+TEST(RopeAttend, Prompts) {
+  for (int head_size : {64, 80, 128}) {
+    for (int group : {1, 3, 4, 8})
+      compare({.head_size = head_size, .group = group, .kv_heads = 1, .padding = 5}, {{0, 300, 77}, {150, 65, 33}},
+              unsigned(head_size + group));
+  }
+  compare({.window = 100}, {{700, 20}, {200, 1}}, 1);
+}
+
+// The layout by one push, over the one that was there.
+Layout pushed(Staging& room, Layout l) {
+  room.begin(1 << 16);
+  for (Tensor* t : columns_of(l)) {
+    if (!*t) continue;
+    const Staging::Array a = room.array(t->shape(), t->dtype());
+    std::memcpy(a.host.raw(), t->raw(), std::size_t(t->bytes()));
+    *t = a.device;
+  }
+  room.push();
+  return l;
+}
+
+// Steps queued one behind another, each of one row of every sequence, which read what the step before stored. With
+// `forwards` each begins with embed, as a forward does: pages, and the layout that was pushed, may then be read before
+// the kernel in front has ended.
+void expect_steps(int sequences, bool forwards) {
+  SCOPED_TRACE(::testing::Message() << sequences << " sequences" << (forwards ? ", forwards" : ""));
+  Cache cache(sequences, 150, 16, 2, 128, DType::bf16, 5);
+  fill(*make_cpu_backend(2), cache, 150, 5);
+  KvLayer kv = cache.layers[0];
+  const Tensor frequencies = gpu().upload(random_tensor({64}, 3)), x = rounded(random_tensor({sequences, 12 * 128}, 8));
+  const Tensor table = gpu().upload(random_tensor({4, 64}, 2)), token = gpu().upload(integers({1}));
+  Staging room(gpu());
+  const auto step = [&](const Layout& given, const Tensor& own, bool fused) {
+    const Layout layout = forwards ? pushed(room, given) : given;
+    if (forwards) gpu().embed(table, token);
+    const Tensor q = own.columns(0, 1024), k = own.columns(1024, 256), v = own.columns(1280, 256);
+    if (fused) return gpu().rope_attend(q, k, v, kv, layout, frequencies, 0.1f);
+    gpu().rope_store(q, k, v, kv, layout, frequencies);
+    return gpu().attend(q, kv, layout, 0.1f);
+  };
+  std::vector<Tensor> results[2];
+  for (const bool fused : {true, false}) {
+    kv.pool = gpu().upload(copy_of(cache.pool));
+    std::vector<Layout> layouts;
+    std::vector<Tensor> owns;
+    for (int slot = 120; slot < 140; ++slot) {
+      std::vector<SceneRow> rows;
+      for (int s = 0; s < sequences; ++s) rows.push_back(chain_row(s, slot + s % 3));
+      layouts.push_back(layout_of(rows, cache.tables, 0));
+      if (!forwards) layouts.back() = on_gpu(layouts.back());
+      owns.push_back(gpu().upload(copy_of(x)));
+    }
+    for (std::size_t i = 0; i < layouts.size(); ++i)
+      results[fused].push_back(step(layouts[i], owns[i], fused));  // nothing but kernels
+  }
+  for (std::size_t i = 0; i < results[0].size(); ++i) {
+    const Tensor a = fetched(results[1][i]), b = fetched(results[0][i]);
+    EXPECT_EQ(std::memcmp(a.raw(), b.raw(), std::size_t(a.bytes())), 0) << "step " << i;
+  }
+}
+
+// Before the engine replays it, a forward queues many of them one behind another.
+TEST(RopeAttend, OneBehindAnother) {
+  for (int sequences : {1, 20, 70})
+    for (const bool forwards : {false, true}) expect_steps(sequences, forwards);
+}
+
+}  // namespace
+}  // namespace foretoken::testing

@@ -1,6 +1,6 @@
-// A smaller model drafts a chain: each token is drawn from the draft's own law (bent and warped as the sequence's law
-// is), so q is what the token was really drawn from. Leviathan et al. 2023 (arXiv 2211.17192), Chen et al. 2023
-// (2302.01318).
+// A smaller model drafts a chain: each token is drawn from the draft's own distribution (bent and warped as the
+// sequence's distribution is), so q is what the token was really drawn from. Leviathan et al. 2023 (arXiv 2211.17192),
+// Chen et al. 2023 (2302.01318).
 #include <algorithm>
 #include <cmath>
 
@@ -14,7 +14,10 @@ namespace {
 class DraftModel : public Drafter {
  public:
   DraftModel(Host& host, std::shared_ptr<Model> model, std::optional<float> temperature)
-      : backend_(host.backend()), model_(host.cache(std::move(model))), laws_(backend_), temperature_(temperature) {}
+      : backend_(host.backend()),
+        model_(host.cache(std::move(model))),
+        distributions_(backend_),
+        temperature_(temperature) {}
 
   Needs needs() const override { return {{Drawn::chain}, false}; }
   void forget(const Sequence& sequence) override { model_->forget(sequence); }
@@ -59,10 +62,10 @@ class DraftModel : public Drafter {
     return with_root;
   }
 
-  // Draws the next token of every active chain from the draft's law after its deepest node.
+  // Draws the next token of every active chain from the draft's distribution after its deepest node.
   void extend(std::span<const DraftRequest> requests, std::span<DraftTree> trees, std::span<const int> active,
               const Output& out, int depth) {
-    std::vector<LawAfter> rows;
+    std::vector<DistributionAfter> rows;
     std::vector<TokenDraw> draws;
     for (const int i : active) {
       const DraftRequest& r = requests[std::size_t(i)];
@@ -72,18 +75,18 @@ class DraftModel : public Drafter {
       draws.push_back(r.draw(depth, depth));
       draws.back().to = trees[std::size_t(i)].tokens.row<Token>(depth);
     }
-    const Laws laws = laws_.of(out.logits, rows);
-    backend_.draw(laws, draws, {});
+    const Distributions distributions = distributions_.of(out.logits, rows);
+    backend_.draw(distributions, draws, {});
     for (std::size_t k = 0; k < active.size(); ++k) {
       DraftTree& tree = trees[std::size_t(active[k])];
       tree.grow(depth - 1, Drawn::chain);
-      tree.q.laws.push_back(laws.slice(int(k), 1));
+      tree.q.distributions.push_back(distributions.slice(int(k), 1));
     }
   }
 
   Backend& backend_;
   std::shared_ptr<CachedModel> model_;
-  NodeLaws laws_;
+  NodeDistributions distributions_;
   std::optional<float> temperature_;
 };
 

@@ -22,7 +22,7 @@ struct Penalties {
 };
 
 // A token whose logit is bent, and what is known of it.
-struct Said {
+struct TokenCount {
   Token token = -1;
   std::int32_t times = 0;     // among the generated tokens
   std::int32_t anywhere = 0;  // 1: in the prompt or among the generated tokens
@@ -31,14 +31,14 @@ struct Said {
 
 // What bends one row. Pointers into the backend's memory.
 struct Adjustment {
-  const Said* said = nullptr;   // [count], ascending by token, each once
+  const TokenCount* said = nullptr;  // [count], ascending by token, each once
   const Token* path = nullptr;  // [length] generated tokens that `said` does not count yet, in any order; -1 is none
   std::int32_t count = 0, length = 0;
   Penalties penalties;
 };
 
 // Bias, repetition, frequency and presence, in this order.
-FORETOKEN_HD inline float adjusted(float logit, const Said& s, const Penalties& by) {
+FORETOKEN_HD inline float adjusted(float logit, const TokenCount& s, const Penalties& by) {
   float l = add(logit, s.bias);
   if (s.anywhere != 0 && by.repetition != 1) l = l > 0 ? l / by.repetition : mul(l, by.repetition);
   l = add(l, -mul(by.frequency, float(s.times)));
@@ -48,7 +48,7 @@ FORETOKEN_HD inline float adjusted(float logit, const Said& s, const Penalties& 
 // Item `k` of count + length: bends the logit of one token, or of none where the token of the path is another item's.
 // The items of a row are independent of each other.
 FORETOKEN_HD inline void adjust_item(float* logits, const Adjustment& a, int k) {
-  Said s;
+  TokenCount s;
   if (k < a.count) {
     s = a.said[k];
   } else {

@@ -36,7 +36,7 @@ struct Mark {
 };
 double host_clock();  // seconds
 
-// One token to be drawn from one row of laws.
+// One token to be drawn from one row of distributions.
 struct TokenDraw {
   Draws draws;
   DrawName name;
@@ -118,19 +118,20 @@ class Backend {
     linear_add(x, silu_mul(norm_linear(x, gain, epsilon, gate_up)), down);
   }
 
-  // ---- laws ----
-  virtual Laws law(const Tensor& logits, std::span<const Warp> warps) = 0;  // logits [n, vocab] f32, one warp a row
+  // ---- distributions ----
+  virtual Distributions distributions(const Tensor& logits,
+                                      std::span<const Warp> warps) = 0;  // logits [n, vocab] f32, one warp a row
   // In place: row i of logits [n, vocab] f32 is bent as adjustments[i] says.
   virtual void adjust(Tensor logits, std::span<const Adjustment> adjustments) = 0;
-  // tokens i32, to[i] = a token drawn from laws row i as `draws[i]` names it; to may be strided (stride of dimension
-  // 0), and absent where every draw says itself where to write.
-  virtual void draw(const Laws& laws, std::span<const TokenDraw> draws, Tensor to) = 0;
+  // tokens i32, to[i] = a token drawn from distributions row i as `draws[i]` names it; to may be strided (stride of
+  // dimension 0), and absent where every draw says itself where to write.
+  virtual void draw(const Distributions& distributions, std::span<const TokenDraw> draws, Tensor to) = 0;
   // to[i] = *at[i], or known[i] where that address is null. known, to i32 [n]; at u64 [n] (addresses in the backend's
   // memory).
   virtual void pick(const Tensor& known, const Tensor& at, Tensor to) = 0;
-  // Host only: p[i] = law(begin + i) for i < n <= kTile; returns their tile_sum. What a HostLane asks for.
-  virtual double law_tile(const Law& law, Token begin, int n, double* p) const {
-    for (int i = 0; i < n; ++i) p[i] = law(begin + i);
+  // Host only: p[i] = distribution(begin + i) for i < n <= kTile; returns their tile_sum. What a HostLane asks for.
+  virtual double distribution_tile(const Distribution& distribution, Token begin, int n, double* p) const {
+    for (int i = 0; i < n; ++i) p[i] = distribution(begin + i);
     return tile_sum([&](int i) { return p[i]; }, 0, n);
   }
 
@@ -148,8 +149,8 @@ class Backend {
   virtual void replay(std::span<const std::int64_t> key, const std::function<void()>& body, const Tensor& result = {}) {
     (void)key, (void)result, body();
   }
-  // To how many of something (rows, tables, wanted laws, slots of context) a forward is padded, so that few keys serve
-  // many forwards.
+  // To how many of something (rows, tables, wanted distributions, slots of context) a forward is padded, so that few
+  // keys serve many forwards.
   virtual int padded(int n) const { return n; }
   virtual void synchronize() {}
   virtual std::uint64_t recordings() const {

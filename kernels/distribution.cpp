@@ -20,27 +20,30 @@ Token argmax(const float* logits, int vocab) {
   return nan || !std::isfinite(logits[best]) ? -1 : best;
 }
 
-// The least logit that stays, by the three cuts in order. `law` has peak and temperature set and keeps everything.
-float threshold(Law law, const Warp& warp) {
-  std::vector<float> kept(law.logits, law.logits + law.vocab);
+// The least logit that stays, by the three cuts in order. `distribution` has peak and temperature set and keeps
+// everything.
+float threshold(Distribution distribution, const Warp& warp) {
+  std::vector<float> kept(distribution.logits, distribution.logits + distribution.vocab);
   std::sort(kept.begin(), kept.end(), std::greater<>());
   if (warp.top_k > 0 && warp.top_k < int(kept.size())) {
     const float last = kept[std::size_t(warp.top_k - 1)];
     kept.erase(std::upper_bound(kept.begin(), kept.end(), last, std::greater<>()), kept.end());
   }
-  law.row.threshold = kept.back();
+  distribution.row.threshold = kept.back();
   if (warp.top_p < 1) {
-    const double limit = double(warp.top_p) * vocabulary_sum([&](Token x) { return law.weight(x); }, law.vocab);
+    const double limit =
+        double(warp.top_p) * vocabulary_sum([&](Token x) { return distribution.weight(x); }, distribution.vocab);
     // Mass of tokens above a logit grows as the logit falls, so the least logit that stays is found by bisection.
     auto stays = [&](float v) {
-      return vocabulary_sum([&](Token x) { return law.logits[x] > v ? law.weight(x) : 0.0f; }, law.vocab) < limit;
+      return vocabulary_sum([&](Token x) { return distribution.logits[x] > v ? distribution.weight(x) : 0.0f; },
+                            distribution.vocab) < limit;
     };
     const auto end = std::partition_point(kept.begin() + 1, kept.end(), stays);
     kept.erase(end, kept.end());
   }
   if (warp.min_p > 0) {
     const auto end = std::partition_point(kept.begin() + 1, kept.end(), [&](float v) {
-      return exp_weight(mul(add(v, -law.row.peak), law.row.inverse_temperature)) >= warp.min_p;
+      return exp_weight(mul(add(v, -distribution.row.peak), distribution.row.inverse_temperature)) >= warp.min_p;
     });
     kept.erase(end, kept.end());
   }
@@ -49,8 +52,8 @@ float threshold(Law law, const Warp& warp) {
 
 }  // namespace
 
-LawRow normalize(const float* logits, int vocab, const Warp& warp) {
-  LawRow row;
+DistributionRow normalize(const float* logits, int vocab, const Warp& warp) {
+  DistributionRow row;
   row.greedy = argmax(logits, vocab);
   if (row.greedy < 0) return row;
   row.peak = logits[row.greedy];
@@ -66,8 +69,8 @@ LawRow normalize(const float* logits, int vocab, const Warp& warp) {
   row.inverse_temperature = 1.0f / warp.temperature;
   const bool cuts = warp.top_k > 0 || warp.top_p < 1 || warp.min_p > 0;
   if (cuts) row.threshold = threshold({logits, row, vocab}, warp);
-  const Law law{logits, row, vocab};
-  row.mass = vocabulary_sum([&](Token x) { return law.weight(x); }, vocab);
+  const Distribution distribution{logits, row, vocab};
+  row.mass = vocabulary_sum([&](Token x) { return distribution.weight(x); }, vocab);
   return row;
 }
 

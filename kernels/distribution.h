@@ -1,6 +1,6 @@
-// A next-token law p(x) that is evaluated on demand: logits, plus what a warp comes down to (1/T, a threshold, a
-// normalizer). No [rows, vocab] table of probabilities is ever written. Host and device, same bits everywhere.
-// This room must not know whose law it is (target, draft) nor what a token means.
+// A next-token distribution p(x) that is evaluated on demand: logits, plus what a warp comes down to (1/T, a threshold,
+// a normalizer). No [rows, vocab] table of probabilities is ever written. Host and device, same bits everywhere. This
+// room must not know whose distribution it is (target, draft) nor what a token means.
 #pragma once
 #include <cstdint>
 #include <cstring>
@@ -13,13 +13,13 @@ namespace foretoken {
 
 using Token = std::int32_t;  // an index into a vocabulary; -1 means absent
 
-// How logits become a law. Applied in this order: temperature, top-k, top-p, min-p; ties at a threshold stay.
+// How logits become a distribution. Applied in this order: temperature, top-k, top-p, min-p; ties at a threshold stay.
 struct Warp {
-  float temperature = 0;  // 0: the one-hot law of the greatest logit (lowest index among equals)
+  float temperature = 0;  // 0: the one-hot distribution of the greatest logit (lowest index among equals)
   int top_k = 0;          // 0: off
   float top_p = 1;        // keeps x while the mass of strictly more probable tokens is < top_p (order-independent)
   float min_p = 0;        // keeps x with p(x) >= min_p * max p
-  bool raw_normalizer = false;  // also compute log sum exp(logits), for log-probabilities of the raw law
+  bool raw_normalizer = false;  // also compute log sum exp(logits), for log-probabilities of the raw distribution
   bool operator==(const Warp&) const = default;
 };
 
@@ -88,7 +88,7 @@ template <class F> FORETOKEN_HD double vocabulary_sum(F f, int vocab) {
 }
 
 // What one pass over a row of logits leaves behind. 40 bytes a row.
-struct LawRow {
+struct DistributionRow {
   double mass = 1;                // sum of the weights that are kept
   double raw_log_normalizer = 0;  // log sum exp(logits); only if the warp asked for it
   float inverse_temperature = 1;
@@ -99,9 +99,9 @@ struct LawRow {
 };
 
 // One row, ready to be asked. Real-valued answers are double.
-struct Law {
+struct Distribution {
   const float* logits = nullptr;  // [vocab]
-  LawRow row;
+  DistributionRow row;
   int vocab = 0;
 
   // Unnormalized: exp((logit - peak) / T), 0 where the warp cut.
@@ -110,32 +110,32 @@ struct Law {
     return logits[x] >= row.threshold ? exp_weight(mul(add(logits[x], -row.peak), row.inverse_temperature)) : 0.0f;
   }
   FORETOKEN_HD double operator()(Token x) const { return double(weight(x)) / row.mass; }
-  // log p(x) under the raw law (temperature 1, nothing cut).
+  // log p(x) under the raw distribution (temperature 1, nothing cut).
   FORETOKEN_HD double raw_log_probability(Token x) const { return double(logits[x]) - row.raw_log_normalizer; }
 };
 
-// The law of a guess that was no draw: all mass on one token.
+// The distribution of a guess that was no draw: all mass on one token.
 struct OneHot {
   Token token;
   FORETOKEN_HD double operator()(Token x) const { return x == token ? 1.0 : 0.0; }
 };
 
-// The laws of several rows, in the memory of a backend.
-struct Laws {
+// The distributions of several rows, in the memory of a backend.
+struct Distributions {
   Tensor logits;  // [n, vocab] f32
-  Tensor rows;    // [n] LawRow, as bytes: u8 [n, sizeof(LawRow)]
+  Tensor rows;    // [n] DistributionRow, as bytes: u8 [n, sizeof(DistributionRow)]
 
   explicit operator bool() const { return bool(logits); }
   int count() const { return logits ? int(logits.dim(0)) : 0; }
   int vocab() const { return logits ? int(logits.dim(1)) : 0; }
   // Host memory only.
-  Law operator[](int i) const {
-    return {logits.row<float>(i), *reinterpret_cast<const LawRow*>(rows.row<std::uint8_t>(i)), vocab()};
+  Distribution operator[](int i) const {
+    return {logits.row<float>(i), *reinterpret_cast<const DistributionRow*>(rows.row<std::uint8_t>(i)), vocab()};
   }
-  Laws slice(int begin, int n) const { return {logits.rows(begin, n), rows.rows(begin, n)}; }
+  Distributions slice(int begin, int n) const { return {logits.rows(begin, n), rows.rows(begin, n)}; }
 };
 
-// The pass itself, scalar: the definition that every backend's `law` must meet bit for bit.
-LawRow normalize(const float* logits, int vocab, const Warp& warp);
+// The pass itself, scalar: the definition that every backend's `distribution` must meet bit for bit.
+DistributionRow normalize(const float* logits, int vocab, const Warp& warp);
 
 }  // namespace foretoken

@@ -10,7 +10,7 @@
 namespace foretoken {
 namespace {
 
-constexpr std::size_t kLawRowBytes = offsetof(LawRow, one_hot) + sizeof(LawRow::one_hot);
+constexpr std::size_t kDistributionRowBytes = offsetof(DistributionRow, one_hot) + sizeof(DistributionRow::one_hot);
 
 void convert(const float* from, std::byte* to, int n, DType dtype) {
   if (dtype == DType::f32) {
@@ -44,12 +44,12 @@ void add_bias(Tensor y, const Weight& w) {
     for (std::int64_t i = 0; i < y.dim(1); ++i) y.row<float>(r)[i] += w.bias.data<float>()[i];
 }
 
-void keep_law(const LawRow& row, Laws& laws, int i) {
-  std::byte* to = laws.rows.row<std::byte>(i);
-  LawRow kept = row;
+void keep_distribution(const DistributionRow& row, Distributions& distributions, int i) {
+  std::byte* to = distributions.rows.row<std::byte>(i);
+  DistributionRow kept = row;
   kept.threshold += 0.0f;  // -0 and 0 cut alike
-  std::memcpy(to, &kept, kLawRowBytes);
-  std::memset(to + kLawRowBytes, 0, sizeof(LawRow) - kLawRowBytes);
+  std::memcpy(to, &kept, kDistributionRowBytes);
+  std::memset(to + kDistributionRowBytes, 0, sizeof(DistributionRow) - kDistributionRowBytes);
 }
 
 void copy_on_host(const Tensor& from, Tensor to) {
@@ -105,14 +105,14 @@ Tensor HostBackend::gather(const Tensor& x, const Tensor& rows) {
   return y;
 }
 
-Laws HostBackend::law(const Tensor& logits, std::span<const Warp> warps) {
+Distributions HostBackend::distributions(const Tensor& logits, std::span<const Warp> warps) {
   const std::int64_t n = logits.dim(0);
   assert(std::int64_t(warps.size()) == n);
-  Laws laws{logits, allocate({n, std::int64_t(sizeof(LawRow))}, DType::u8)};
+  Distributions distributions{logits, allocate({n, std::int64_t(sizeof(DistributionRow))}, DType::u8)};
   for_each(int(n), [&](int i) {
-    keep_law(normalize(logits.row<float>(i), int(logits.dim(1)), warps[std::size_t(i)]), laws, i);
+    keep_distribution(normalize(logits.row<float>(i), int(logits.dim(1)), warps[std::size_t(i)]), distributions, i);
   });
-  return laws;
+  return distributions;
 }
 
 void HostBackend::adjust(Tensor logits, std::span<const Adjustment> adjustments) {
@@ -123,23 +123,23 @@ void HostBackend::adjust(Tensor logits, std::span<const Adjustment> adjustments)
   });
 }
 
-Token HostBackend::draw_one(const Law& law, const TokenDraw& draw) {
-  if (law.row.greedy < 0) return -1;
-  if (law.row.one_hot && !chance_) return law.row.greedy;
-  HostLane lane(*this, law.vocab, draw.draws);
-  return draw.race ? lane.race(law, draw.position) : lane.draw(law, draw.name);
+Token HostBackend::draw_one(const Distribution& distribution, const TokenDraw& draw) {
+  if (distribution.row.greedy < 0) return -1;
+  if (distribution.row.one_hot && !chance_) return distribution.row.greedy;
+  HostLane lane(*this, distribution.vocab, draw.draws);
+  return draw.race ? lane.race(distribution, draw.position) : lane.draw(distribution, draw.name);
 }
 
-void HostBackend::draw(const Laws& laws, std::span<const TokenDraw> draws, Tensor to) {
-  assert(int(draws.size()) == laws.count() && (!to || to.dim(0) == std::int64_t(draws.size())));
+void HostBackend::draw(const Distributions& distributions, std::span<const TokenDraw> draws, Tensor to) {
+  assert(int(draws.size()) == distributions.count() && (!to || to.dim(0) == std::int64_t(draws.size())));
   const auto one = [&](int i) {
     const TokenDraw& draw = draws[std::size_t(i)];
-    *(draw.to ? draw.to : to.row<Token>(i)) = draw_one(laws[i], draw);
+    *(draw.to ? draw.to : to.row<Token>(i)) = draw_one(distributions[i], draw);
   };
   if (chance_) {  // an enumerator follows the draws in order
-    for (int i = 0; i < laws.count(); ++i) one(i);
+    for (int i = 0; i < distributions.count(); ++i) one(i);
   } else {
-    for_each(laws.count(), one);
+    for_each(distributions.count(), one);
   }
 }
 

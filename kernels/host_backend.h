@@ -1,5 +1,5 @@
-// What is the same on every backend whose memory is the host's: moving bytes, and the laws by their scalar definition.
-// This room must not know how a product or an attention is computed; reference and cpu say that.
+// What is the same on every backend whose memory is the host's: moving bytes, and the distributions by their scalar
+// definition. This room must not know how a product or an attention is computed; reference and cpu say that.
 #pragma once
 #include <span>
 #include <string>
@@ -21,10 +21,10 @@ class HostBackend : public Backend {
   void head_norm(Tensor x, const Tensor& gain, float epsilon) override;
   void store(const Tensor& k, const Tensor& v, const KvLayer& kv, const Layout& layout) override;
   Tensor gather(const Tensor& x, const Tensor& rows) override;
-  Laws law(const Tensor& logits, std::span<const Warp> warps) override;
+  Distributions distributions(const Tensor& logits, std::span<const Warp> warps) override;
   void adjust(Tensor logits, std::span<const Adjustment> adjustments) override;
-  // A row whose law is invalid (LawRow::greedy == -1) draws token -1.
-  void draw(const Laws& laws, std::span<const TokenDraw> draws, Tensor to) override;
+  // A row whose distribution is invalid (DistributionRow::greedy == -1) draws token -1.
+  void draw(const Distributions& distributions, std::span<const TokenDraw> draws, Tensor to) override;
   void pick(const Tensor& known, const Tensor& at, Tensor to) override;
   void move(std::span<const KvLayer> layers, const Tensor& table, std::span<const std::int32_t> from,
             std::span<const std::int32_t> to) override;
@@ -34,14 +34,15 @@ class HostBackend : public Backend {
 
  protected:
   // One token of `draw`, by a HostLane.
-  Token draw_one(const Law& law, const TokenDraw& draw);
+  Token draw_one(const Distribution& distribution, const TokenDraw& draw);
 
  private:
   Chance* chance_ = nullptr;
 };
 
-// Puts one row among laws; the padding behind its last field is zeroed, so that equal laws are equal bytes.
-void keep_law(const LawRow& row, Laws& laws, int i);
+// Puts one row among distributions; the padding behind its last field is zeroed, so that equal distributions are equal
+// bytes.
+void keep_distribution(const DistributionRow& row, Distributions& distributions, int i);
 
 // Where the row of `slot` lies: head h of its keys (or values) begins at result + h * page_rows * head_size elements.
 std::byte* slot_address(const KvLayer& kv, std::int64_t plane, const std::int32_t* table, std::int32_t slot);

@@ -1,6 +1,6 @@
 // A Lane: the workers of one sequence. A verifier is a template over it, so that the same twenty lines run as a loop on
 // the host, as a cluster of thread blocks on a GPU, and, with a Chance in the place of Philox, as an exact proof that
-// follows every outcome of every draw. This room knows laws and draws; it must not know trees or verifiers.
+// follows every outcome of every draw. This room knows distributions and draws; it must not know trees or verifiers.
 #pragma once
 #include <cassert>
 #include <functional>
@@ -17,20 +17,21 @@
 
 namespace foretoken {
 
-// Who decides draws when it is not Philox: the enumerator of the exact law. Production code passes none.
+// Who decides draws when it is not Philox: the enumerator of the exact distribution. Production code passes none.
 class Chance {
  public:
   virtual ~Chance() = default;
   virtual bool accept(double probability, const Draws&, DrawName) = 0;
-  virtual Token draw(int vocab, const std::function<double(Token)>& law, const Draws&, DrawName) = 0;
-  virtual Token race(int vocab, const std::function<double(Token)>& law, const Draws&, std::uint32_t position) = 0;
+  virtual Token draw(int vocab, const std::function<double(Token)>& distribution, const Draws&, DrawName) = 0;
+  virtual Token race(int vocab, const std::function<double(Token)>& distribution, const Draws&,
+                     std::uint32_t position) = 0;
 };
 
-// A tile of a law: fills p[0 .. n) with the probabilities of the tokens t .. t + n and returns their tile_sum. This one
-// asks token by token.
-template <class L> auto scalar_tiles(const L& law) {
-  return [law](Token t, int n, double* p) {
-    for (int i = 0; i < n; ++i) p[i] = law(t + i);
+// A tile of a distribution: fills p[0 .. n) with the probabilities of the tokens t .. t + n and returns their tile_sum.
+// This one asks token by token.
+template <class L> auto scalar_tiles(const L& distribution) {
+  return [distribution](Token t, int n, double* p) {
+    for (int i = 0; i < n; ++i) p[i] = distribution(t + i);
     return tile_sum([&](int i) { return p[i]; }, 0, n);
   };
 }
@@ -56,7 +57,7 @@ template <class Tiles> Token invert_cdf(const Tiles& tiles, int vocab, double u)
   return last;
 }
 
-// The winner of an exponential race: argmin of -log(u_x) / law(x), with the noise of an absolute position.
+// The winner of an exponential race: argmin of -log(u_x) / distribution(x), with the noise of an absolute position.
 template <class Tiles> Token win_race(const Tiles& tiles, int vocab, const Draws& draws, std::uint32_t position) {
   double p[kTile + 4], least = 0;
   Token best = -1;
@@ -80,7 +81,7 @@ template <class Tiles> Token win_race(const Tiles& tiles, int vocab, const Draws
 }
 
 // A plain loop over tiles of the vocabulary. The verbs of every Lane: draw, race, accept, sum, open, refuse, each,
-// every, near. Answers are double; every sum follows the tree of law.h, whoever evaluates a tile.
+// every, near. Answers are double; every sum follows the tree of distribution.h, whoever evaluates a tile.
 class HostLane {
  public:
   HostLane(Backend& backend, int vocab, const Draws& draws) : backend_(&backend), vocab_(vocab), draws_(draws) {}
@@ -110,11 +111,11 @@ class HostLane {
     return chance ? chance->accept(probability, draws_, name) : draws_.uniform(name) < probability;
   }
 
-  // A token from `law` (any callable Token -> double with sum 1) by inverting its CDF.
-  template <class L> Token draw(const L& law, DrawName name) {
+  // A token from `distribution` (any callable Token -> double with sum 1) by inverting its CDF.
+  template <class L> Token draw(const L& distribution, DrawName name) {
     if (Chance* const chance = backend_->chance())
-      return chance->draw(vocab_, [&](Token x) { return double(law(x)); }, draws_, name);
-    return invert_cdf(tiles(law), vocab_, draws_.uniform(name));
+      return chance->draw(vocab_, [&](Token x) { return double(distribution(x)); }, draws_, name);
+    return invert_cdf(tiles(distribution), vocab_, draws_.uniform(name));
   }
   // From what is left, by its own weights: the least token at which their sum exceeds u * mass.
   template <class P, class Q> Token draw(const Residual<P, Q>& r, DrawName name) {
@@ -127,25 +128,25 @@ class HostLane {
     return invert_cdf(tiles, vocab_, draws_.uniform(name) * r.mass);
   }
 
-  // The winner of an exponential race: argmin of E_x / law(x) with noise named by absolute position and token, so that
-  // everybody who races at one position meets the same noise.
-  template <class L> Token race(const L& law, std::uint32_t position) {
+  // The winner of an exponential race: argmin of E_x / distribution(x) with noise named by absolute position and token,
+  // so that everybody who races at one position meets the same noise.
+  template <class L> Token race(const L& distribution, std::uint32_t position) {
     if (Chance* const chance = backend_->chance())
-      return chance->race(vocab_, [&](Token x) { return double(law(x)); }, draws_, position);
-    return win_race(tiles(law), vocab_, draws_, position);
+      return chance->race(vocab_, [&](Token x) { return double(distribution(x)); }, draws_, position);
+    return win_race(tiles(distribution), vocab_, draws_, position);
   }
 
   // Of f over the vocabulary.
   template <class F> double sum(F f) { return vocabulary_sum(f, vocab_); }
 
-  // All of p, nothing refused yet; q is the law of the children to come.
+  // All of p, nothing refused yet; q is the distribution of the children to come.
   template <class P, class Q> Residual<P, Q> open(const P& p, const Q& q) { return {p, q}; }
   // A child drawn from q was refused.
   template <class P, class Q> void refuse_draw(Residual<P, Q>& r) {
     r.c += r.mass;
     weigh(r);
   }
-  // A certain guess (one-hot law) was refused.
+  // A certain guess (one-hot distribution) was refused.
   template <class P, class Q> void refuse_guess(Residual<P, Q>& r, Token guess) {
     r.gone[r.refused++] = guess;
     weigh(r);
@@ -165,19 +166,21 @@ class HostLane {
   }
 
   int width(Token t) const { return t + kTile < vocab_ ? kTile : vocab_ - t; }
-  template <class L> auto tiles(const L& law) const {
-    return [this, &law](Token t, int n, double* p) { return evaluate(law, t, n, p); };
+  template <class L> auto tiles(const L& distribution) const {
+    return [this, &distribution](Token t, int n, double* p) { return evaluate(distribution, t, n, p); };
   }
   static double sum_of(const double* p, int n) {
     return tile_sum([&](int i) { return p[i]; }, 0, n);
   }
 
-  // p[i] = law(t + i) for i < n; returns their tile_sum.
-  template <class L> double evaluate(const L& law, Token t, int n, double* p) const {
-    for (int i = 0; i < n; ++i) p[i] = law(t + i);
+  // p[i] = distribution(t + i) for i < n; returns their tile_sum.
+  template <class L> double evaluate(const L& distribution, Token t, int n, double* p) const {
+    for (int i = 0; i < n; ++i) p[i] = distribution(t + i);
     return sum_of(p, n);
   }
-  double evaluate(const Law& law, Token t, int n, double* p) const { return backend_->law_tile(law, t, n, p); }
+  double evaluate(const Distribution& distribution, Token t, int n, double* p) const {
+    return backend_->distribution_tile(distribution, t, n, p);
+  }
   template <class P, class Q> double evaluate(const Residual<P, Q>& r, Token t, int n, double* p) const {
     above(r, t, n, p);
     for (int i = 0; i < n; ++i) p[i] /= r.mass;

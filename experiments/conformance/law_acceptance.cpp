@@ -14,7 +14,7 @@ struct Drafted {
 };
 
 // The probability that a token drawn from q stands, given p, as the verifier states it.
-double agreement(const std::vector<double>& p, const Law& q, const Soundness& how) {
+double agreement(const std::vector<double>& p, const Distribution& q, const Soundness& how) {
   double sum = 0;
   for (Token x = 0; x < q.vocab; ++x) {
     const double px = p[std::size_t(x)], qx = q(x);
@@ -38,9 +38,10 @@ void tally(const Drafted& d, const SequenceReport& r, const TableModel& target, 
   Text context = d.context;
   for (int node = 1; node < d.tree.nodes && node <= r.accepted + 1; ++node) {
     const Token guess = *d.tree.tokens.row<Token>(node);
-    const std::vector<double> p = target_law(target, context, d.prompt, sampling);
+    const std::vector<double> p = target_distribution(target, context, d.prompt, sampling);
     const bool certain = Drawn(*d.tree.q.drawn.row<std::uint8_t>(node)) == Drawn::certain;
-    const double e = certain ? p[std::size_t(guess)] : agreement(p, d.tree.q.laws[std::size_t(node) - 1][0], how);
+    const double e =
+        certain ? p[std::size_t(guess)] : agreement(p, d.tree.q.distributions[std::size_t(node) - 1][0], how);
     Tally& t = tallies[node];
     t.expected += e, t.variance += e * (1 - e), t.accepted += node <= r.accepted, ++t.tested;
     context.push_back(guess);

@@ -21,11 +21,11 @@ std::string difference(const DraftTree& a, const DraftTree& b) {
         *a.q.drawn.row<std::uint8_t>(n) != *b.q.drawn.row<std::uint8_t>(n))
       return node + " hangs or was drawn otherwise";
   }
-  if (a.q.laws.size() != b.q.laws.size()) return "another number of laws";
-  for (std::size_t n = 0; n < a.q.laws.size(); ++n) {
-    if (bool(a.q.laws[n]) != bool(b.q.laws[n])) return "a law is missing";
-    if (a.q.laws[n] && (bytes_of(a.q.laws[n].logits) != bytes_of(b.q.laws[n].logits) ||
-                        bytes_of(a.q.laws[n].rows) != bytes_of(b.q.laws[n].rows)))
+  if (a.q.distributions.size() != b.q.distributions.size()) return "another number of laws";
+  for (std::size_t n = 0; n < a.q.distributions.size(); ++n) {
+    if (bool(a.q.distributions[n]) != bool(b.q.distributions[n])) return "a law is missing";
+    if (a.q.distributions[n] && (bytes_of(a.q.distributions[n].logits) != bytes_of(b.q.distributions[n].logits) ||
+                                 bytes_of(a.q.distributions[n].rows) != bytes_of(b.q.distributions[n].rows)))
       return "the law after node " + std::to_string(n) + " differs";
   }
   return "";

@@ -55,12 +55,12 @@ struct Material {
 
 // What a device makes of it: as bytes, one string a stage.
 struct Made {
-  std::string target_laws, draft_laws, tokens;
+  std::string target_distributions, draft_distributions, tokens;
   std::vector<std::string> verdicts;
   long accepted = 0, refused = 0;
 };
 
-Tensor draw_chains(Backend& backend, const Material& m, const Laws& q, bool race) {
+Tensor draw_chains(Backend& backend, const Material& m, const Distributions& q, bool race) {
   std::vector<TokenDraw> draws;
   for (int i = 0; i < m.c.sequences; ++i)
     for (int n = 1; n <= m.c.nodes; ++n)
@@ -70,7 +70,8 @@ Tensor draw_chains(Backend& backend, const Material& m, const Laws& q, bool race
   return host_of(backend, tokens);
 }
 
-std::vector<DraftTree> chains(Backend& backend, const Material& m, const Laws& q, const Tensor& tokens, bool drawn) {
+std::vector<DraftTree> chains(Backend& backend, const Material& m, const Distributions& q, const Tensor& tokens,
+                              bool drawn) {
   std::vector<DraftTree> trees;
   for (int i = 0; i < m.c.sequences; ++i) {
     DraftTree tree = DraftTree::rooted(backend, 0, m.c.nodes);
@@ -82,7 +83,7 @@ std::vector<DraftTree> chains(Backend& backend, const Material& m, const Laws& q
       }
       backend.copy(tokens.rows(row, 1), tree.tokens.rows(n, 1));
       tree.grow(n - 1, Drawn::chain);
-      tree.q.laws.push_back(q.slice(row, 1));
+      tree.q.distributions.push_back(q.slice(row, 1));
     }
     trees.push_back(std::move(tree));
   }
@@ -96,8 +97,8 @@ Made make(const Subject& subject, const Material& m, Backend& backend) {
   const auto verifier = subject.registries.verifiers.make(subject.chairs.verifier, host);
   const Soundness soundness = verifier->soundness();
   const bool drawn = std::ranges::find(soundness.takes, Drawn::chain) != soundness.takes.end();
-  const Laws p = backend.law(backend.upload(m.p), m.warps(m.c.nodes + 1)),
-             q = backend.law(backend.upload(m.q), m.warps(m.c.nodes));
+  const Distributions p = backend.distributions(backend.upload(m.p), m.warps(m.c.nodes + 1)),
+                      q = backend.distributions(backend.upload(m.q), m.warps(m.c.nodes));
   const Tensor tokens = draw_chains(backend, m, q, soundness.race);
   const auto trees = chains(backend, m, q, tokens, drawn);
   std::vector<Draws> draws;
@@ -127,7 +128,8 @@ Finding same_verdicts(const Subject& subject, const DeviceCase& c, Backend& refe
   const Made a = make(subject, material, reference), b = make(subject, material, other);
   f.cases = c.sequences * (2 * c.nodes + 1) + c.sequences * c.nodes + c.sequences;  // laws, draws, verdicts
   f.accepted = a.accepted, f.refused = a.refused;
-  if (a.target_laws != b.target_laws || a.draft_laws != b.draft_laws) f.fail(where + "the same logits give other laws");
+  if (a.target_distributions != b.target_distributions || a.draft_distributions != b.draft_distributions)
+    f.fail(where + "the same logits give other laws");
   if (a.tokens != b.tokens) f.fail(where + "the same laws give other draws");
   for (std::size_t i = 0; i < a.verdicts.size(); ++i)
     if (a.verdicts[i] != b.verdicts[i])

@@ -34,7 +34,7 @@ void unfold(const TableModel& target, const ExactCase& c, const Text& context, T
   }
   Text all = context;
   all.insert(all.end(), text.begin(), text.end());
-  const std::vector<double> p = target_law(target, all, int(context.size()), c.scene.sampling);
+  const std::vector<double> p = target_distribution(target, all, int(context.size()), c.scene.sampling);
   for (Token x = 0; x < int(p.size()); ++x) {
     if (p[std::size_t(x)] == 0) continue;
     text.push_back(x);

@@ -21,7 +21,7 @@ std::vector<double> joint_law(const TableModel& target, const SampledCase& c) {
     std::vector<double> wider;
     std::vector<Text> longer;
     for (std::size_t i = 0; i < law.size(); ++i) {
-      const auto p = target_law(target, contexts[i], int(c.prompt.size()), c.scene.sampling);
+      const auto p = target_distribution(target, contexts[i], int(c.prompt.size()), c.scene.sampling);
       for (Token x = 0; x < target.info().vocab; ++x) {
         wider.push_back(law[i] * p[std::size_t(x)]);
         longer.push_back(contexts[i]);

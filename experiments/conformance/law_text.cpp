@@ -25,10 +25,10 @@ std::string signature(const DraftTree& t) {
   const std::size_t n = std::size_t(t.nodes);
   std::string s =
       bytes(t.parents.raw(), 4 * n) + bytes(t.tokens.raw(), 4 * n) + bytes(t.q.drawn.row<std::uint8_t>(0) + 1, n - 1);
-  for (std::size_t i = 0; i < t.q.laws.size() && i < n; ++i)
-    if (t.q.laws[i])
-      s += bytes(t.q.laws[i].logits.row<float>(0), 4 * std::size_t(t.q.laws[i].vocab())) +
-           bytes(t.q.laws[i].rows.row<std::uint8_t>(0), sizeof(LawRow));
+  for (std::size_t i = 0; i < t.q.distributions.size() && i < n; ++i)
+    if (t.q.distributions[i])
+      s += bytes(t.q.distributions[i].logits.row<float>(0), 4 * std::size_t(t.q.distributions[i].vocab())) +
+           bytes(t.q.distributions[i].rows.row<std::uint8_t>(0), sizeof(DistributionRow));
   return s;
 }
 

@@ -31,7 +31,8 @@ bool changes(const Sampling& sampling) {
   for (Token a = 0; a < kTarget.vocab; ++a)
     for (Token b = 0; b < kTarget.vocab; ++b) {
       const std::vector<Token> context{a, b};
-      const auto with = target_law(target, context, 1, sampling), without = target_law(target, context, 1, kPlain);
+      const auto with = target_distribution(target, context, 1, sampling),
+                 without = target_distribution(target, context, 1, kPlain);
       for (std::size_t x = 0; x < with.size(); ++x)
         if (std::abs(with[x] - without[x]) > 0.01) return true;
     }
@@ -77,8 +78,8 @@ Finding logprobs_are_the_laws(const Subject& subject, bool warped) {
     for (const Sequence& s : report.finished)
       for (int i = s.prompt_length; i < s.length(); ++i, ++f.cases) {
         const auto context = std::span(s.tokens).first(std::size_t(i));
-        const auto law =
-            warped ? target_law(target, context, s.prompt_length, sampling) : target.law(context, {.temperature = 1});
+        const auto law = warped ? target_distribution(target, context, s.prompt_length, sampling)
+                                : target.distribution(context, {.temperature = 1});
         const double p = law[std::size_t(s.tokens[std::size_t(i)])];
         const double off = std::abs(double(s.logprobs.at(std::size_t(i - s.prompt_length))) - std::log(p));
         if (!(off < 1e-5))

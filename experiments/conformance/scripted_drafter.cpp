@@ -36,7 +36,7 @@ class RandomTree : public Drafter {
   DraftTree grow(const DraftRequest& r) {
     DraftTree tree = DraftTree::rooted(backend_, r.sequence->last(), r.budget);
     std::vector<Text> paths{r.sequence->tokens};
-    tree.q.laws.resize(std::size_t(r.budget) + 1);
+    tree.q.distributions.resize(std::size_t(r.budget) + 1);
     for (int step = 1; step <= r.budget; ++step) {
       const int parent = choose(tree.nodes, r, step, 0);
       Text path = paths[std::size_t(parent)];
@@ -55,11 +55,11 @@ class RandomTree : public Drafter {
 
   bool draw(const DraftRequest& r, DraftTree& tree, int parent, Text& path) {
     const int depth = int(path.size()) - r.sequence->length() + 1;
-    Laws& q = tree.q.laws[std::size_t(parent)];
+    Distributions& q = tree.q.distributions[std::size_t(parent)];
     if (!q) {
       const Warp warp = r.sequence->sampling.warp();
       const Tensor logits = Tensor::host_copy(own_.logits(path), DType::f32).reshaped({1, own_.info().vocab});
-      q = backend_.law(backend_.upload(logits), {&warp, 1});
+      q = backend_.distributions(backend_.upload(logits), {&warp, 1});
     }
     const TokenDraw drawn = r.draw(tree.nodes, depth);
     backend_.draw(kinds_ == "repeatless" ? without_siblings(r, tree, parent, path) : q, {&drawn, 1},
@@ -71,13 +71,14 @@ class RandomTree : public Drafter {
   }
 
   // The law after `path` without the tokens that stand below `parent` already; all of it where nothing would be left.
-  Laws without_siblings(const DraftRequest& r, const DraftTree& tree, int parent, const Text& path) {
+  Distributions without_siblings(const DraftRequest& r, const DraftTree& tree, int parent, const Text& path) {
     const Warp warp = r.sequence->sampling.warp();
     std::vector<float> logits(own_.logits(path).begin(), own_.logits(path).end());
     for (int n = 1; n < tree.nodes; ++n)
       if (*tree.parents.row<std::int32_t>(n) == parent && *tree.tokens.row<Token>(n) >= 0)
         logits[std::size_t(*tree.tokens.row<Token>(n))] = -1e4f;
-    return backend_.law(Tensor::host_copy<float>(logits, DType::f32).reshaped({1, own_.info().vocab}), {&warp, 1});
+    return backend_.distributions(Tensor::host_copy<float>(logits, DType::f32).reshaped({1, own_.info().vocab}),
+                                  {&warp, 1});
   }
 
   Backend& backend_;

@@ -66,11 +66,11 @@ std::span<const float> TableModel::logits(std::span<const Token> context) const 
   return row;
 }
 
-std::vector<double> TableModel::law(std::span<const Token> context, const Warp& warp) const {
+std::vector<double> TableModel::distribution(std::span<const Token> context, const Warp& warp) const {
   const std::span<const float> row = logits(context);
-  const Law law{row.data(), normalize(row.data(), options_.vocab, warp), options_.vocab};
+  const Distribution distribution{row.data(), normalize(row.data(), options_.vocab, warp), options_.vocab};
   std::vector<double> p;
-  for (Token x = 0; x < options_.vocab; ++x) p.push_back(law(x));
+  for (Token x = 0; x < options_.vocab; ++x) p.push_back(distribution(x));
   return p;
 }
 

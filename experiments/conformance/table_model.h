@@ -1,6 +1,6 @@
-// A model whose next-token law is known exactly: a hash of the last tokens says the logits. Its "key" is the token
-// itself, and it reads its context from the cache only, through the layout, so any mistake of a cache, a block table or
-// an ancestor mask changes what it says. This room must not know drafters, verifiers or the engine.
+// A model whose next-token distribution is known exactly: a hash of the last tokens says the logits. Its "key" is the
+// token itself, and it reads its context from the cache only, through the layout, so any mistake of a cache, a block
+// table or an ancestor mask changes what it says. This room must not know drafters, verifiers or the engine.
 #pragma once
 #include <span>
 #include <string>
@@ -15,7 +15,7 @@ class TableModel : public Model {
  public:
   struct Options {
     int vocab = 3;
-    int order = 3;  // the law depends on the last `order` tokens; 0: on all of them
+    int order = 3;  // the distribution depends on the last `order` tokens; 0: on all of them
     std::uint64_t seed = 1;
     double perturb = 0;        // > 0: leans towards the model of perturb 0, with noise of this size on the logits
     bool uniform = false;      // every token alike, whatever the context
@@ -33,10 +33,10 @@ class TableModel : public Model {
   // context back from the cache. An absent token (-1) is stored as 0.
   Output forward(Backend& backend, const Rows& rows, std::span<const KvLayer> kv) override;
 
-  // The law itself: f32 [vocab] logits after `context`, without any cache.
+  // The distribution itself: f32 [vocab] logits after `context`, without any cache.
   std::span<const float> logits(std::span<const Token> context) const;
   // p(x) after `context` as the warp makes it: what a proof compares with.
-  std::vector<double> law(std::span<const Token> context, const Warp& warp) const;
+  std::vector<double> distribution(std::span<const Token> context, const Warp& warp) const;
 
  private:
   std::vector<Token> read_context(const Layout& layout, const KvLayer& kv, int row) const;
@@ -46,8 +46,9 @@ class TableModel : public Model {
   mutable std::unordered_map<std::uint64_t, std::vector<float>> table_;
 };
 
-// Names that stand for table models wherever a drafter wants a model's directory: "table:other" (another law that leans
-// towards the target's), "table:far" (another law), "table:same" (the target's own), "table:uniform".
+// Names that stand for table models wherever a drafter wants a model's directory: "table:other" (another distribution
+// that leans towards the target's), "table:far" (another distribution), "table:same" (the target's own),
+// "table:uniform".
 TableModel::Options named_table(const std::string& name, const TableModel::Options& target);
 
 }  // namespace foretoken::conformance

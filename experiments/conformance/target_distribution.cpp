@@ -4,8 +4,8 @@
 
 namespace foretoken::conformance {
 
-std::vector<double> target_law(const TableModel& target, std::span<const Token> context, int prompt,
-                               const Sampling& s) {
+std::vector<double> target_distribution(const TableModel& target, std::span<const Token> context, int prompt,
+                                        const Sampling& s) {
   const std::span<const float> raw = target.logits(context);
   std::vector<float> logits(raw.begin(), raw.end());
   const auto output = context.subspan(std::size_t(prompt));
@@ -19,9 +19,10 @@ std::vector<double> target_law(const TableModel& target, std::span<const Token> 
     logit -= s.frequency_penalty * float(times);
     if (times > 0) logit -= s.presence_penalty;
   }
-  const Law law{logits.data(), normalize(logits.data(), int(logits.size()), s.warp()), int(logits.size())};
+  const Distribution distribution{logits.data(), normalize(logits.data(), int(logits.size()), s.warp()),
+                                  int(logits.size())};
   std::vector<double> p;
-  for (Token x = 0; x < law.vocab; ++x) p.push_back(law(x));
+  for (Token x = 0; x < distribution.vocab; ++x) p.push_back(distribution(x));
   return p;
 }
 

@@ -1,4 +1,4 @@
-// Trials of a device on the host: copies of the laws, and trees whose tokens the host has read.
+// Trials of a device on the host: copies of the distributions, and trees whose tokens the host has read.
 #include <map>
 
 #include "framework/components/verifier.h"
@@ -16,16 +16,16 @@ class HostCopies {
     device_.fetch(t, copy);
     return copy;
   }
-  Laws of(const Laws& laws) {  // a law may serve many nodes
-    if (!laws) return {};
-    const auto [it, fresh] = laws_.try_emplace({laws.logits.raw(), laws.rows.raw()});
-    if (fresh) it->second = {of(laws.logits), of(laws.rows)};
+  Distributions of(const Distributions& distributions) {  // a distribution may serve many nodes
+    if (!distributions) return {};
+    const auto [it, fresh] = distributions_.try_emplace({distributions.logits.raw(), distributions.rows.raw()});
+    if (fresh) it->second = {of(distributions.logits), of(distributions.rows)};
     return it->second;
   }
 
  private:
   Backend& device_;
-  std::map<std::pair<const void*, const void*>, Laws> laws_;
+  std::map<std::pair<const void*, const void*>, Distributions> distributions_;
 };
 
 }  // namespace
@@ -38,10 +38,10 @@ void verify_on_host(Backend& device, const Trials& trials, Tensor verdicts,
   std::int64_t row = 0;
   for (DraftTree& t : trees) {
     t.known = t.tokens = tokens.rows(row, t.nodes);
-    for (Laws& q : t.q.laws) q = copies.of(q);
+    for (Distributions& q : t.q.distributions) q = copies.of(q);
     row += t.nodes;
   }
-  const Laws p = copies.of(trials.p());
+  const Distributions p = copies.of(trials.p());
   device.synchronize();
   const auto host = make_cpu_backend();
   Staging staging(*host);

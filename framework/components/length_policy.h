@@ -1,5 +1,5 @@
 // How much to draft: a cap per sequence, from the past alone. It never sees drawn tokens of the coming round, since a
-// length that depends on them changes the output law.
+// length that depends on them changes the output distribution.
 #pragma once
 #include <span>
 #include <vector>

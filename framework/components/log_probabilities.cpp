@@ -8,20 +8,21 @@ struct LogProbabilities {
   const Trial* trials;
   Verdict* verdicts;
   const std::uint8_t* warped;
-  const float* bent;  // row 0 of the trials' laws
-  const float* raw;   // the same rows as the model gave them: `stride` apart, with their LawRows; null: the trials' own
+  const float* bent;  // row 0 of the trials' distributions
+  const float*
+      raw;  // the same rows as the model gave them: `stride` apart, with their DistributionRows; null: the trials' own
   std::int64_t stride;
-  const LawRow* raw_rows;
+  const DistributionRow* raw_rows;
   template <class Lane> FORETOKEN_HD void operator()(Lane& lane, int i) const {
     Verdict& v = verdicts[i];
     if (v.next < 0) return;
     lane.each(v.length + 1, [&](int k) {
-      const Law p = trials[i].p(k > 0 ? v.path[k - 1] : 0);
+      const Distribution p = trials[i].p(k > 0 ? v.path[k - 1] : 0);
       v.logprobs[k] =
           float(warped[i] ? log_exactly(p(v.tokens[k])) : own(p, trials[i].p_stride).raw_log_probability(v.tokens[k]));
     });
   }
-  FORETOKEN_HD Law own(const Law& p, std::int64_t p_stride) const {
+  FORETOKEN_HD Distribution own(const Distribution& p, std::int64_t p_stride) const {
     if (!raw) return p;
     const std::int64_t row = (p.logits - bent) / p_stride;
     return {raw + row * stride, raw_rows[row], p.vocab};
@@ -30,14 +31,15 @@ struct LogProbabilities {
 
 }  // namespace
 
-void log_probabilities(Backend& backend, const Trials& trials, Tensor verdicts, const Tensor& warped, const Laws& raw) {
+void log_probabilities(Backend& backend, const Trials& trials, Tensor verdicts, const Tensor& warped,
+                       const Distributions& raw) {
   const LogProbabilities task{trials.trials(),
                               verdicts.data<Verdict>(),
                               warped.data<std::uint8_t>(),
                               trials.p().logits.row<float>(0),
                               raw ? raw.logits.row<float>(0) : nullptr,
                               raw ? raw.logits.row_stride() : 0,
-                              raw ? reinterpret_cast<const LawRow*>(raw.rows.row<std::uint8_t>(0)) : nullptr};
+                              raw ? reinterpret_cast<const DistributionRow*>(raw.rows.row<std::uint8_t>(0)) : nullptr};
   launch(backend, trials.count(), trials.draws(), trials.vocab(), task);
 }
 

@@ -6,15 +6,16 @@ namespace foretoken {
 namespace {
 
 // What node n of a tree needs of the proposal, checked.
-void expect_laws(const DraftTree& t, int vocab) {
+void expect_distributions(const DraftTree& t, int vocab) {
   for (int n = 1; n < t.nodes; ++n) {
     const std::size_t parent = std::size_t(*t.parents.row<std::int32_t>(n));
-    if (Drawn(*t.q.drawn.row<std::uint8_t>(n)) != Drawn::certain && (parent >= t.q.laws.size() || !t.q.laws[parent]))
+    if (Drawn(*t.q.drawn.row<std::uint8_t>(n)) != Drawn::certain &&
+        (parent >= t.q.distributions.size() || !t.q.distributions[parent]))
       throw Error("the drafter proposed node " + std::to_string(n) +
                   " as drawn but gave no law q for its parent; fill Proposal::laws, or propose it as certain");
   }
-  for (const Laws& q : t.q.laws)  // verifiers look at all of p's tokens in q
-    if (q && (q.vocab() != vocab || !q.rows || q.rows.dim(1) != std::int64_t(sizeof(LawRow))))
+  for (const Distributions& q : t.q.distributions)  // verifiers look at all of p's tokens in q
+    if (q && (q.vocab() != vocab || !q.rows || q.rows.dim(1) != std::int64_t(sizeof(DistributionRow))))
       throw Error("the drafter proposed a law q of " + std::to_string(q.vocab()) + " tokens, the target's have " +
                   std::to_string(vocab) +
                   "; ask NodeLaws or Backend::law for q, of a model of the target's vocabulary");
@@ -22,7 +23,7 @@ void expect_laws(const DraftTree& t, int vocab) {
 
 }  // namespace
 
-Trials::Trials(Backend& backend, std::span<const DraftTree> trees, Laws p, std::span<const Draws> draws,
+Trials::Trials(Backend& backend, std::span<const DraftTree> trees, Distributions p, std::span<const Draws> draws,
                std::span<const std::uint32_t> positions, Staging& staging)
     : trees_(trees),
       p_(std::move(p)),
@@ -30,7 +31,7 @@ Trials::Trials(Backend& backend, std::span<const DraftTree> trees, Laws p, std::
       positions_(positions.begin(), positions.end()) {
   const std::int64_t n = std::int64_t(trees.size());
   std::int64_t nodes = 0;
-  for (const DraftTree& t : trees) expect_laws(t, p_.vocab()), nodes += t.nodes;
+  for (const DraftTree& t : trees) expect_distributions(t, p_.vocab()), nodes += t.nodes;
   staging.begin(n * std::int64_t(sizeof(Trial) + sizeof(Draws)) + nodes * 40 + 8 * Staging::kAlignment);
   const auto trial = staging.array({n, std::int64_t(sizeof(Trial))}, DType::u8),
              draw = staging.array({n, std::int64_t(sizeof(Draws))}, DType::u8);
@@ -51,12 +52,13 @@ Trials::Trials(Backend& backend, std::span<const DraftTree> trees, Laws p, std::
               .drawn = drawn.device.row<std::uint8_t>(row),
               .p_logits = p_.logits.row<float>(row),
               .p_stride = p_.logits.row_stride(),
-              .p_rows = reinterpret_cast<const LawRow*>(p_.rows.row<std::uint8_t>(row)),
+              .p_rows = reinterpret_cast<const DistributionRow*>(p_.rows.row<std::uint8_t>(row)),
               .q_logits = reinterpret_cast<const float* const*>(q_logits.device.row<std::uint64_t>(row)),
-              .q_rows = reinterpret_cast<const LawRow* const*>(q_rows.device.row<std::uint64_t>(row))};
+              .q_rows = reinterpret_cast<const DistributionRow* const*>(q_rows.device.row<std::uint64_t>(row))};
     new (draw.host.row<std::byte>(i)) Draws(draws[std::size_t(i)]);
     for (int k = 0; k < t.nodes; ++k, ++row) {
-      const Laws q = std::size_t(k) < t.q.laws.size() ? t.q.laws[std::size_t(k)] : Laws{};
+      const Distributions q =
+          std::size_t(k) < t.q.distributions.size() ? t.q.distributions[std::size_t(k)] : Distributions{};
       *parents.host.row<std::int32_t>(row) = *t.parents.row<std::int32_t>(k);
       *known.host.row<Token>(row) = *t.known.row<Token>(k);
       *drawn.host.row<std::uint8_t>(row) = *t.q.drawn.row<std::uint8_t>(k);

@@ -1,5 +1,5 @@
-// A verifier decides how much of a draft tree stands, and what comes after it: pure, laws and draws in, path out.
-// It is a template over a Lane (kernels/lane.h), written once. This room must not know drafters, caches or models.
+// A verifier decides how much of a draft tree stands, and what comes after it: pure, distributions and draws in, path
+// out. It is a template over a Lane (kernels/lane.h), written once. This room must not know drafters, caches or models.
 #pragma once
 #include <functional>
 #include <memory>
@@ -20,7 +20,7 @@ struct Verdict {
   std::int32_t length = 0;       // accepted nodes
   std::int32_t path[kMaxPath];   // their node numbers, from below the root down
   Token tokens[kMaxPath + 1];    // what is emitted: the accepted tokens, then `next`
-  Token next = -1;               // the target's own token; -1: a law was not finite
+  Token next = -1;               // the target's own token; -1: a distribution was not finite
   float logprobs[kMaxPath + 1];  // of the emitted tokens, if asked for
 
   Verdict() = default;
@@ -41,8 +41,8 @@ struct Verdict {
   FORETOKEN_HD void finish(Token token) { tokens[length] = next = token, logprobs[length] = 0; }
 };
 
-// One sequence's tree and laws as a verifier sees them. p(n): the target's law after node n; q(n): the law from which
-// the children of n were drawn. Plain pointers: host or device.
+// One sequence's tree and distributions as a verifier sees them. p(n): the target's distribution after node n; q(n):
+// the distribution from which the children of n were drawn. Plain pointers: host or device.
 struct Trial {
   int nodes = 0, vocab = 0;
   std::uint32_t position = 0;  // absolute position of the first token below the root: the length of the sequence
@@ -51,12 +51,14 @@ struct Trial {
   const std::uint8_t* drawn = nullptr;
   const float* p_logits = nullptr;  // [nodes, vocab], rows p_stride apart
   std::int64_t p_stride = 0;
-  const LawRow* p_rows = nullptr;
+  const DistributionRow* p_rows = nullptr;
   const float* const* q_logits = nullptr;  // [nodes] pointers; null where children are certain or there are none
-  const LawRow* const* q_rows = nullptr;
+  const DistributionRow* const* q_rows = nullptr;
 
-  FORETOKEN_HD Law p(int node) const { return {p_logits + node * p_stride, p_rows[node], vocab}; }
-  FORETOKEN_HD Law q(int node) const { return q_logits[node] ? Law{q_logits[node], *q_rows[node], vocab} : p(node); }
+  FORETOKEN_HD Distribution p(int node) const { return {p_logits + node * p_stride, p_rows[node], vocab}; }
+  FORETOKEN_HD Distribution q(int node) const {
+    return q_logits[node] ? Distribution{q_logits[node], *q_rows[node], vocab} : p(node);
+  }
   FORETOKEN_HD bool certain(int node) const { return Drawn(drawn[node]) == Drawn::certain; }
   // The next child of `node` after `after` (start with after = node), -1 where there is none. Skips absent tokens.
   FORETOKEN_HD int child(int node, int after) const {
@@ -70,18 +72,18 @@ struct Trial {
     while (c >= 0 && tokens[c] != token) c = child(node, c);
     return c;
   }
-  // Said once, before the trial is asked: its small arrays where the lane reads them fastest, its tokens' logits on
-  // their way.
+  // TokenCount once, before the trial is asked: its small arrays where the lane reads them fastest, its tokens' logits
+  // on their way.
   template <class Lane> FORETOKEN_HD Trial near(Lane& lane) const {
     Trial t = *this;
     const auto keep = [&]<class T>(const T*& values) {
       if (const T* kept = lane.template near<T>(nodes, [&](int n) { return values[n]; })) values = kept;
     };
     keep(t.parents), keep(t.tokens), keep(t.drawn), keep(t.q_logits), keep(t.p_rows);
-    if (const LawRow* rows =
-            lane.template near<LawRow>(nodes, [&](int n) { return q_rows[n] ? *q_rows[n] : LawRow(); }))
+    if (const DistributionRow* rows = lane.template near<DistributionRow>(
+            nodes, [&](int n) { return q_rows[n] ? *q_rows[n] : DistributionRow(); }))
       if (const auto* kept =
-              lane.template near<const LawRow*>(nodes, [&](int n) { return q_rows[n] ? rows + n : nullptr; }))
+              lane.template near<const DistributionRow*>(nodes, [&](int n) { return q_rows[n] ? rows + n : nullptr; }))
         t.q_rows = kept;
     lane.settle();
     lane.each(nodes, [&](int n) {
@@ -91,7 +93,7 @@ struct Trial {
     });
     return t;
   }
-  // No law of this node holds a NaN or an infinite peak.
+  // No distribution of this node holds a NaN or an infinite peak.
   FORETOKEN_HD bool finite(int node) const {
     return p_rows[node].greedy >= 0 && !(q_rows[node] && q_rows[node]->greedy < 0);
   }
@@ -102,13 +104,13 @@ class Trials {
  public:
   // `p` holds the rows of all trees, one tree after another. `positions[i]` is the length of sequence i. `staging` is
   // the room for what the device must be told; it may be used again after the next synchronize(). A node that was drawn
-  // but whose parent has no law in the proposal is an Error.
-  Trials(Backend& backend, std::span<const DraftTree> trees, Laws p, std::span<const Draws> draws,
+  // but whose parent has no distribution in the proposal is an Error.
+  Trials(Backend& backend, std::span<const DraftTree> trees, Distributions p, std::span<const Draws> draws,
          std::span<const std::uint32_t> positions, Staging& staging);
   int count() const { return int(trees_.size()); }
   int vocab() const { return p_.vocab(); }
   std::span<const DraftTree> trees() const { return trees_; }
-  const Laws& p() const { return p_; }
+  const Distributions& p() const { return p_; }
   std::span<const Draws> named() const { return named_; }  // what `draws` and `positions` were, on the host
   std::span<const std::uint32_t> positions() const { return positions_; }
   const Trial* trials() const { return trials_; }   // [count], in the backend's memory, as all that follows
@@ -117,7 +119,7 @@ class Trials {
 
  private:
   std::span<const DraftTree> trees_;
-  Laws p_;
+  Distributions p_;
   std::vector<Draws> named_;
   std::vector<std::uint32_t> positions_;
   Tensor tokens_;
@@ -131,7 +133,8 @@ class Trials {
 void verify_on_host(Backend& device, const Trials& trials, Tensor verdicts,
                     const std::function<void(Backend&, const Trials&, Tensor)>& verify);
 
-// How often a child drawn from q stands where p is the target's law: what the acceptance law expects of a chain.
+// How often a child drawn from q stands where p is the target's distribution: what the acceptance law expects of a
+// chain.
 enum class Acceptance : std::uint8_t {
   overlap,  // sum_x min(p(x), q(x)), the most that a rule of one node can; of a race sum_x 1 / sum_y max(p(y) / p(x),
             // q(y) / q(x))
@@ -142,7 +145,7 @@ enum class Acceptance : std::uint8_t {
 // What a verifier needs of a proposal, and what it promises.
 struct Soundness {
   std::vector<Drawn> takes;       // kinds of nodes for which the promise holds
-  std::string promise = "exact";  // "exact", "exact, path-identical", "lossy: <the induced law>"
+  std::string promise = "exact";  // "exact", "exact, path-identical", "lossy: <the induced distribution>"
   bool race = false;              // draws by exponential races with noise named by position, and so must the drafter
   Acceptance acceptance = Acceptance::overlap;
 };
@@ -155,7 +158,7 @@ class Verifier {
   virtual void verify(Backend& backend, const Trials& trials, Tensor verdicts) = 0;
 };
 
-// What a lane does with trial i: asks the rule, unless a law is not finite.
+// What a lane does with trial i: asks the rule, unless a distribution is not finite.
 template <class Rule> struct Judge {
   Rule rule;
   const Trial* trials;
@@ -199,11 +202,13 @@ template <class Rule> class RuleVerifier final : public Verifier {
 };
 
 // Throws Error, which begins with `who`, unless a verifier may say this of a tree of so many nodes: a path no longer
-// than it, and tokens of the vocabulary. Where `next` is -1, which says that a law was not finite, nothing else counts.
+// than it, and tokens of the vocabulary. Where `next` is -1, which says that a distribution was not finite, nothing
+// else counts.
 void expect_verdict(const Verdict& v, int nodes, int vocab, const std::string& who);
 
-// Fills logprobs of every verdict from the target's laws: raw, or warped ([count], u8, in the backend's memory). `raw`
-// has the laws of the model's own logits where those of the trials are bent; else it is absent.
-void log_probabilities(Backend& backend, const Trials& trials, Tensor verdicts, const Tensor& warped, const Laws& raw);
+// Fills logprobs of every verdict from the target's distributions: raw, or warped ([count], u8, in the backend's
+// memory). `raw` has the distributions of the model's own logits where those of the trials are bent; else it is absent.
+void log_probabilities(Backend& backend, const Trials& trials, Tensor verdicts, const Tensor& warped,
+                       const Distributions& raw);
 
 }  // namespace foretoken

@@ -12,7 +12,7 @@ namespace foretoken {
 
 // How a node's token came about, since that is what a proof of losslessness rests on.
 enum class Drawn : std::uint8_t {
-  certain,              // no draw: a deterministic guess, its law is one-hot
+  certain,              // no draw: a deterministic guess, its distribution is one-hot
   chain,                // the one child, drawn from q
   independent,          // siblings i.i.d. from q
   without_replacement,  // siblings drawn from q in order, no repeats
@@ -21,9 +21,9 @@ enum class Drawn : std::uint8_t {
 const char* name_of(Drawn d);
 
 struct Proposal {
-  Tensor drawn;            // u8 [nodes], host: the Drawn of each node (the root's means nothing)
-  std::vector<Laws> laws;  // laws[n]: one row, the law from which the children of node n were drawn; may be shorter, or
-                           // empty where all are certain
+  Tensor drawn;                              // u8 [nodes], host: the Drawn of each node (the root's means nothing)
+  std::vector<Distributions> distributions;  // distributions[n]: one row, the distribution from which the children of
+                                             // node n were drawn; may be shorter, or empty where all are certain
 };
 
 // Node 0 is the root: the last token of the sequence. parents[n] < n. A token of -1 is absent: it is masked, its

@@ -5,13 +5,13 @@
 namespace foretoken {
 namespace {
 
-bool bent(const LawAfter& row) { return row.sequence->tally.adjusts(); }
+bool bent(const DistributionAfter& row) { return row.sequence->tally.adjusts(); }
 
 }  // namespace
 
-Laws NodeLaws::of(const Tensor& logits, std::span<const LawAfter> rows) {
+Distributions NodeDistributions::of(const Tensor& logits, std::span<const DistributionAfter> rows) {
   std::vector<Warp> warps;
-  for (const LawAfter& row : rows) warps.push_back(row.warp);
+  for (const DistributionAfter& row : rows) warps.push_back(row.warp);
   if (std::ranges::any_of(rows, bent)) {
     stage_tallies(rows);
     std::vector<std::pair<int, int>> spans;
@@ -26,43 +26,45 @@ Laws NodeLaws::of(const Tensor& logits, std::span<const LawAfter> rows) {
     }
     backend_.adjust(logits, adjustments);
   }
-  return backend_.law(logits, warps);
+  return backend_.distributions(logits, warps);
 }
 
-Laws NodeLaws::raw(const Tensor& logits, std::span<const LawAfter> rows) {
-  if (std::ranges::none_of(rows, [](const LawAfter& row) { return bent(row) && row.warp.raw_normalizer; })) return {};
+Distributions NodeDistributions::raw(const Tensor& logits, std::span<const DistributionAfter> rows) {
+  if (std::ranges::none_of(rows, [](const DistributionAfter& row) { return bent(row) && row.warp.raw_normalizer; }))
+    return {};
   const Tensor copy = backend_.allocate(logits.shape(), logits.dtype());
   backend_.copy(logits, copy);
-  return backend_.law(copy, std::vector<Warp>(rows.size(), Warp{.raw_normalizer = true}));
+  return backend_.distributions(copy, std::vector<Warp>(rows.size(), Warp{.raw_normalizer = true}));
 }
 
 // A drafter asks many times about sequences that have not grown: their tallies stay where they are.
-void NodeLaws::stage_tallies(std::span<const LawAfter> rows) {
-  const auto current = [&](const LawAfter& row) {
+void NodeDistributions::stage_tallies(std::span<const DistributionAfter> rows) {
+  const auto current = [&](const DistributionAfter& row) {
     const auto it = staged_.find(row.sequence->id);
     return !bent(row) || (it != staged_.end() && it->second.length == row.sequence->length());
   };
   if (std::ranges::all_of(rows, current)) return;
   staged_.clear();
   std::int64_t bytes = 0;
-  for (const LawAfter& row : rows)
+  for (const DistributionAfter& row : rows)
     if (bent(row) && staged_.try_emplace(row.sequence->id).second)
-      bytes += std::int64_t(row.sequence->tally.said().size_bytes()) + Staging::kAlignment;
-  said_room_.begin(bytes);
-  for (const LawAfter& row : rows) {
+      bytes += std::int64_t(row.sequence->tally.token_counts().size_bytes()) + Staging::kAlignment;
+  count_staging_.begin(bytes);
+  for (const DistributionAfter& row : rows) {
     if (!bent(row) || staged_.at(row.sequence->id).length > 0) continue;
-    const std::span<const Said> said = row.sequence->tally.said();
-    const auto array = said_room_.array({std::int64_t(said.size()), std::int64_t(sizeof(Said))}, DType::u8);
-    std::ranges::copy(said, reinterpret_cast<Said*>(array.host.raw()));
-    staged_[row.sequence->id] = {row.sequence->length(), reinterpret_cast<const Said*>(array.device.raw()),
+    const std::span<const TokenCount> said = row.sequence->tally.token_counts();
+    const auto array = count_staging_.array({std::int64_t(said.size()), std::int64_t(sizeof(TokenCount))}, DType::u8);
+    std::ranges::copy(said, reinterpret_cast<TokenCount*>(array.host.raw()));
+    staged_[row.sequence->id] = {row.sequence->length(), reinterpret_cast<const TokenCount*>(array.device.raw()),
                                  int(said.size())};
   }
-  said_room_.push();
+  count_staging_.push();
 }
 
-Tensor NodeLaws::stage_paths(std::span<const LawAfter> rows, std::vector<std::pair<int, int>>& spans) {
+Tensor NodeDistributions::stage_paths(std::span<const DistributionAfter> rows,
+                                      std::vector<std::pair<int, int>>& spans) {
   std::vector<std::pair<const DraftTree*, int>> nodes;
-  for (const LawAfter& row : rows) {
+  for (const DistributionAfter& row : rows) {
     const int begin = int(nodes.size());
     if (row.sequence->tally.counts())
       for (int n = row.node; n > 0; n = *row.tree->parents.row<std::int32_t>(n)) nodes.emplace_back(row.tree, n);
@@ -70,14 +72,14 @@ Tensor NodeLaws::stage_paths(std::span<const LawAfter> rows, std::vector<std::pa
   }
   if (nodes.empty()) return {};
   const std::int64_t n = std::int64_t(nodes.size());
-  path_room_.begin(n * 12 + 3 * Staging::kAlignment);
-  const auto known = path_room_.array({n}, DType::i32), at = path_room_.array({n}, DType::u64);
+  path_staging_.begin(n * 12 + 3 * Staging::kAlignment);
+  const auto known = path_staging_.array({n}, DType::i32), at = path_staging_.array({n}, DType::u64);
   for (std::int64_t i = 0; i < n; ++i) {
     const auto& [tree, node] = nodes[std::size_t(i)];
     *known.host.row<Token>(i) = *tree->known.row<Token>(node);
     *at.host.row<const Token*>(i) = tree->drawn_at(node);
   }
-  path_room_.push();
+  path_staging_.push();
   const Tensor path = backend_.allocate({n}, DType::i32);
   backend_.pick(known.device, at.device, path);
   return path;

@@ -25,7 +25,7 @@ struct Sampling {
   std::vector<TokenBias> logit_bias{};
   std::uint64_t seed = 1;
   bool logprobs = false;         // of emitted tokens
-  bool warped_logprobs = false;  // under the warped law instead of the raw one
+  bool warped_logprobs = false;  // under the warped distribution instead of the raw one
 
   Penalties penalties() const { return {repetition_penalty, frequency_penalty, presence_penalty}; }
   Warp warp() const { return {temperature, top_k, top_p, min_p, logprobs && !warped_logprobs}; }

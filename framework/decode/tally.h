@@ -1,6 +1,6 @@
-// What the adjustments of a sequence's laws must know of what has been said: each token once, with its count and its
-// bias. It grows with the sequence, so that nobody counts from the start. Nothing is counted where no option asks for
-// it. This room must not know devices, drafts or whose laws are adjusted.
+// What the adjustments of a sequence's distributions must know of what has been said: each token once, with its count
+// and its bias. It grows with the sequence, so that nobody counts from the start. Nothing is counted where no option
+// asks for it. This room must not know devices, drafts or whose distributions are adjusted.
 #pragma once
 #include <span>
 #include <vector>
@@ -22,17 +22,17 @@ class Tally {
   Tally(const Penalties& penalties, std::span<const TokenBias> biases, std::span<const Token> prompt);
 
   void add(Token generated);
-  bool adjusts() const { return !said_.empty() || penalties_.counts(); }
+  bool adjusts() const { return !token_counts_.empty() || penalties_.counts(); }
   // Whether what will be said next matters too.
   bool counts() const { return penalties_.counts(); }
   const Penalties& penalties() const { return penalties_; }
-  std::span<const Said> said() const { return said_; }  // ascending by token
+  std::span<const TokenCount> token_counts() const { return token_counts_; }  // ascending by token
 
  private:
-  Said& at(Token token);
+  TokenCount& at(Token token);
 
   Penalties penalties_;
-  std::vector<Said> said_;
+  std::vector<TokenCount> token_counts_;
 };
 
 }  // namespace foretoken

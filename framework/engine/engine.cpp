@@ -61,7 +61,7 @@ Engine::Engine(Backend& backend, std::shared_ptr<Model> target, const Registries
       pool_(backend, page_bytes(options, *target), page_count(options, *target)),
       target_(backend, target, pool_, options.reuse_prefixes),
       host_(backend, pool_, target_.info(), std::move(load), options.reuse_prefixes),
-      laws_(backend),
+      distributions_(backend),
       trials_room_(backend),
       readback_room_(backend),
       scheduler_(options.batch, options.step_rows) {
@@ -201,7 +201,7 @@ std::vector<DraftTree> Engine::draft(const Plan& plan) {
 Engine::Readback Engine::judge(const Plan& plan, std::span<const DraftTree> all, const Output& out) {
   if (!out.logits) return {};
   std::vector<DraftTree> trees;
-  std::vector<LawAfter> rows;
+  std::vector<DistributionAfter> rows;
   std::vector<Draws> draws;
   std::vector<std::uint32_t> positions;
   std::vector<std::uint8_t> warped;
@@ -216,8 +216,8 @@ Engine::Readback Engine::judge(const Plan& plan, std::span<const DraftTree> all,
     logprobs |= q.sampling.logprobs;
     trees.push_back(all[i]);
   }
-  const Laws raw = laws_.raw(out.logits, rows);
-  const Trials trials(backend_, trees, laws_.of(out.logits, rows), draws, positions, trials_room_);
+  const Distributions raw = distributions_.raw(out.logits, rows);
+  const Trials trials(backend_, trees, distributions_.of(out.logits, rows), draws, positions, trials_room_);
   const Tensor verdicts = backend_.allocate({std::int64_t(trees.size()), std::int64_t(sizeof(Verdict))}, DType::u8);
   verifier_->verify(backend_, trials, verdicts);
   if (logprobs)

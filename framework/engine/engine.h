@@ -85,7 +85,7 @@ class Engine : private Scheduler::Memory {
   PagePool pool_;
   CachedModel target_;
   Host host_;
-  NodeLaws laws_;
+  NodeDistributions distributions_;
   Staging trials_room_, readback_room_;
   std::unique_ptr<Drafter> drafter_;
   std::unique_ptr<LengthPolicy> policy_;

@@ -32,7 +32,7 @@ struct Queues {
 struct Scheduled {
   Active* active = nullptr;
   int chain = 0;      // tokens fed before the root
-  bool root = false;  // the last token is fed too: a law is asked for, and a tree may follow
+  bool root = false;  // the last token is fed too: a distribution is asked for, and a tree may follow
   int cap = 0;        // nodes that may follow the root
 };
 

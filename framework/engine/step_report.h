@@ -12,9 +12,9 @@ namespace foretoken {
 struct Phases {
   double schedule = 0;       // the host before the device begins, and waiting for its answer
   double draft_forward = 0;  // in forwards of drafters' models
-  double draft_other = 0;    // the rest of drafting: laws, draws, trees
+  double draft_other = 0;    // the rest of drafting: distributions, draws, trees
   double target_forward = 0;
-  double verify = 0;   // the target's laws and the verifier
+  double verify = 0;   // the target's distributions and the verifier
   double deliver = 0;  // appending, callbacks, books
   double total = 0;
 
@@ -27,7 +27,7 @@ struct Phases {
 struct SequenceReport {
   SequenceId id = 0;
   int prompt_rows = 0;         // fed without being judged
-  bool judged = false;         // a law was asked for: at least one token was emitted
+  bool judged = false;         // a distribution was asked for: at least one token was emitted
   int drafted = 0;             // nodes below the root, without absent ones
   int depth = 0;               // levels of them: positions that could have been accepted
   int accepted = 0;            // accepted nodes, before any stop cut them

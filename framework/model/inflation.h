@@ -12,15 +12,15 @@
 //           heads are random, and the output projection ignores them.
 // ffn       Other hidden units are random, and the down projection ignores them.
 // layers    The others are random, but add nothing: their output and down projections are zero.
-// vocabulary  Tokens that the small model lacks must never be drawn, in any law, though the head multiplies them and
-// the law
+// vocabulary  Tokens that the small model lacks must never be drawn, in any distribution, though the head multiplies
+// them and the distribution
 //           sums over them. A linear head of features that are zero cannot say "never", so two features of the residual
 //           stream, the last, are a constant c in every row: no layer reads them (gains 0) or writes them, and 2 c^2
 //           comes off the epsilon of every norm, which makes up for their share of the mean square exactly (c^2 =
 //           epsilon small / 4). The final norm gives them the gains +g and -g: a token with the weights (-m, m) there
 //           gets the logit -2 m g c / rms, far below every other; one with equal weights, (c, c) where the embedding is
-//           the head and zeros where it is not, gets nothing. So model, law and verifiers need to know nothing about
-//           it.
+//           the head and zeros where it is not, gets nothing. So model, distribution and verifiers need to know nothing
+//           about it.
 #pragma once
 #include <memory>
 #include <string>

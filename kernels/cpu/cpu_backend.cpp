@@ -87,26 +87,27 @@ void CpuBackend::store(const Tensor& k, const Tensor& v, const KvLayer& kv, cons
   });
 }
 
-Laws CpuBackend::law(const Tensor& logits, std::span<const Warp> warps) {
+Distributions CpuBackend::distributions(const Tensor& logits, std::span<const Warp> warps) {
   const std::int64_t n = logits.dim(0), vocab = logits.dim(1);
   assert(std::int64_t(warps.size()) == n);
-  Laws laws{logits, allocate({n, std::int64_t(sizeof(LawRow))}, DType::u8)};
+  Distributions distributions{logits, allocate({n, std::int64_t(sizeof(DistributionRow))}, DType::u8)};
   for_rows(n, 4 * vocab, [&](std::int64_t r) {
     const Warp& warp = warps[std::size_t(r)];
     const Tensor scratch = allocate({vocab}, DType::f32);
-    LawRow row;
-    operations_.law_row(logits.row<float>(r), int(vocab), warp, scratch.data<float>(), &row);
+    DistributionRow row;
+    operations_.distribution_row(logits.row<float>(r), int(vocab), warp, scratch.data<float>(), &row);
     if (warp.raw_normalizer && row.greedy >= 0)
       row.raw_log_normalizer = foretoken::add(double(row.peak), log_exactly(row.raw_log_normalizer));
-    keep_law(row, laws, int(r));
+    keep_distribution(row, distributions, int(r));
   });
-  return laws;
+  return distributions;
 }
 
-double CpuBackend::law_tile(const Law& law, Token begin, int n, double* p) const {
-  if (!law.row.one_hot) return operations_.law_tile(law.logits, law.row, begin, n, p);
+double CpuBackend::distribution_tile(const Distribution& distribution, Token begin, int n, double* p) const {
+  if (!distribution.row.one_hot)
+    return operations_.distribution_tile(distribution.logits, distribution.row, begin, n, p);
   std::fill_n(p, n, 0.0);
-  const Token hot = law.row.greedy - begin;
+  const Token hot = distribution.row.greedy - begin;
   if (hot < 0 || hot >= n) return 0;
   return p[hot] = 1;
 }

@@ -38,8 +38,8 @@ class CpuBackend final : public HostBackend {
   void linear_add(Tensor x, const Tensor& h, const Weight& w) override;
   Tensor norm_linear(const Tensor& x, const Tensor& gain, float epsilon, const Weight& w) override;
   void feed_forward(Tensor x, const Tensor& gain, float epsilon, const Weight& gate_up, const Weight& down) override;
-  Laws law(const Tensor& logits, std::span<const Warp> warps) override;
-  double law_tile(const Law& law, Token begin, int n, double* p) const override;
+  Distributions distributions(const Tensor& logits, std::span<const Warp> warps) override;
+  double distribution_tile(const Distribution& distribution, Token begin, int n, double* p) const override;
   void for_each(int n, const std::function<void(int)>& f) override { pool_.run(n, f); }
 
  private:

@@ -3,7 +3,7 @@
 #pragma once
 #include <cstdint>
 
-#include "kernels/distribution.h"  // LawRow, Warp: types only
+#include "kernels/distribution.h"  // DistributionRow, Warp: types only
 
 namespace foretoken {
 
@@ -67,9 +67,9 @@ struct Operations {
   // Query heads [head, head + heads) of rows [row, row + rows): at most kMaxQueries pairs of one kv head, one owner.
   void (*attend)(const Attention&, int row, int rows, int head, int heads);
   // The bits of normalize(); scratch [vocab].
-  void (*law_row)(const float* logits, int vocab, const Warp& warp, float* scratch, LawRow* row);
-  // p[i] = law(begin + i) for i < n <= kTile; returns tile_sum of it, bit for bit. No one-hot laws.
-  double (*law_tile)(const float* logits, const LawRow& row, int begin, int n, double* p);
+  void (*distribution_row)(const float* logits, int vocab, const Warp& warp, float* scratch, DistributionRow* row);
+  // p[i] = distribution(begin + i) for i < n <= kTile; returns tile_sum of it, bit for bit. No one-hot distributions.
+  double (*distribution_tile)(const float* logits, const DistributionRow& row, int begin, int n, double* p);
   double (*read)(const void* data, std::int64_t bytes);  // reads all of it; for measuring bandwidth
   double (*multiply_add)(std::int64_t steps);            // runs steps * operations_per_step operations; for the peak
   double operations_per_step;

@@ -38,8 +38,8 @@ const Operations& operations_avx2() {
       add_row,
       rotate_head,
       attend_rows,
-      law_of_row,
-      law_of_tile,
+      distribution_of_row,
+      distribution_of_tile,
       read_all,
       multiply_add_steps,
       2.0 * kWidth * kChains};

@@ -1,7 +1,8 @@
-// Laws over a vocabulary, for any kWidth, with the very bits of kernels/distribution.h: multiplications and additions
-// stay apart (the build forbids contraction), and every sum follows the tree of vocabulary_sum. Bytes: 4 * vocab a row,
-// read a few times from the nearest cache. Operations: about 25 a token for its weight; each cut adds about thirty
-// passes of one comparison and one addition a token, since thresholds are found by halving the set of floats.
+// Distributions over a vocabulary, for any kWidth, with the very bits of kernels/distribution.h: multiplications and
+// additions stay apart (the build forbids contraction), and every sum follows the tree of vocabulary_sum. Bytes: 4 *
+// vocab a row, read a few times from the nearest cache. Operations: about 25 a token for its weight; each cut adds
+// about thirty passes of one comparison and one addition a token, since thresholds are found by halving the set of
+// floats.
 #pragma once
 #include "kernels/cpu/operations.h"
 #include "kernels/cpu/vectors.h"
@@ -163,7 +164,7 @@ inline void weigh(const float* logits, int vocab, float peak, float inverse_temp
 }
 
 // raw_log_normalizer is left as the mass: its logarithm is taken by the caller, once a row.
-void law_of_row(const float* logits, int vocab, const Warp& warp, float* scratch, LawRow* row) {
+void distribution_of_row(const float* logits, int vocab, const Warp& warp, float* scratch, DistributionRow* row) {
   const Extremes e = extremes(logits, vocab);
   if (e.nan || __builtin_isinf(e.peak)) {
     row->greedy = -1;
@@ -192,7 +193,7 @@ void law_of_row(const float* logits, int vocab, const Warp& warp, float* scratch
   row->mass = kept_mass(w, [&](const Floats8& v) { return v >= least; });
 }
 
-double law_of_tile(const float* logits, const LawRow& row, int begin, int n, double* p) {
+double distribution_of_tile(const float* logits, const DistributionRow& row, int begin, int n, double* p) {
   float weights[kTile];
   weigh(logits + begin, n, row.peak, row.inverse_temperature, weights);
   Doubles a = {};

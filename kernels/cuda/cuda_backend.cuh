@@ -65,10 +65,10 @@ class CudaBackend final : public Backend {
   void add(Tensor x, const Tensor& y) override;                 // add.cu
   Tensor gather(const Tensor& x, const Tensor& rows) override;  // gather.cu
 
-  // ---- laws (laws.cu) ----
-  Laws law(const Tensor& logits, std::span<const Warp> warps) override;
+  // ---- distributions (distributions.cu) ----
+  Distributions distributions(const Tensor& logits, std::span<const Warp> warps) override;
   void adjust(Tensor logits, std::span<const Adjustment> adjustments) override;  // adjust.cu
-  void draw(const Laws& laws, std::span<const TokenDraw> draws, Tensor to) override;
+  void draw(const Distributions& distributions, std::span<const TokenDraw> draws, Tensor to) override;
   void pick(const Tensor& known, const Tensor& at, Tensor to) override;  // gather.cu
 
   // ---- caches (move.cu) ----

@@ -7,42 +7,43 @@ namespace foretoken::testing {
 class AdjustmentScene {
  public:
   AdjustmentScene(int vocab, int rows, unsigned seed)
-      : logits(random_tensor({rows, vocab}, seed, 3)), said_(std::size_t(rows)), path_(std::size_t(rows)) {
+      : logits(random_tensor({rows, vocab}, seed, 3)), token_counts_(std::size_t(rows)), path_(std::size_t(rows)) {
     std::mt19937 engine(seed);
     const auto below = [&](int n) { return int(engine() % unsigned(n)); };
-    for (std::size_t r = 0; r < said_.size(); ++r) {
+    for (std::size_t r = 0; r < token_counts_.size(); ++r) {
       for (Token x = 0; x < vocab; ++x)
         if (below(3) == 0) {
           const int times = below(4);
-          said_[r].push_back({x, times, times > 0 || below(2) == 0, below(2) ? float(below(9)) - 4 : 0.0f});
+          token_counts_[r].push_back({x, times, times > 0 || below(2) == 0, below(2) ? float(below(9)) - 4 : 0.0f});
         }
       for (int k = below(12); k > 0; --k) path_[r].push_back(below(vocab + 1) - 1);
-      if (r % 4 == 3) said_[r].clear(), path_[r].clear();
+      if (r % 4 == 3) token_counts_[r].clear(), path_[r].clear();
       Penalties by{.repetition = below(3) ? 0.5f + 0.25f * float(below(8)) : 1,
                    .frequency = 0.3f * float(below(3)),
                    .presence = 0.7f * float(below(3))};
-      adjustments.push_back({said_[r].data(), path_[r].data(), int(said_[r].size()), int(path_[r].size()), by});
+      adjustments.push_back(
+          {token_counts_[r].data(), path_[r].data(), int(token_counts_[r].size()), int(path_[r].size()), by});
     }
   }
   float expected(int row, Token x) const {
-    const auto& said = said_[std::size_t(row)];
+    const auto& said = token_counts_[std::size_t(row)];
     const auto& path = path_[std::size_t(row)];
     float logit = logits.row<float>(row)[x];
     const auto times = std::ranges::count(path, x);
-    const auto known = std::ranges::find(said, x, &Said::token);
-    Said s = known == said.end() ? Said{x, 0, 0, 0} : *known;
+    const auto known = std::ranges::find(said, x, &TokenCount::token);
+    TokenCount s = known == said.end() ? TokenCount{x, 0, 0, 0} : *known;
     if (known == said.end() && times == 0) return logit;
     s.times += std::int32_t(times), s.anywhere |= times > 0;
     return adjusted(logit, s, adjustments[std::size_t(row)].penalties);
   }
-  const std::vector<Said>& said(int row) const { return said_[std::size_t(row)]; }
+  const std::vector<TokenCount>& said(int row) const { return token_counts_[std::size_t(row)]; }
   const std::vector<Token>& path(int row) const { return path_[std::size_t(row)]; }
 
   Tensor logits;
   std::vector<Adjustment> adjustments;  // of host memory
 
  private:
-  std::vector<std::vector<Said>> said_;
+  std::vector<std::vector<TokenCount>> token_counts_;
   std::vector<std::vector<Token>> path_;
 };
 

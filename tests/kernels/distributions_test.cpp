@@ -1,4 +1,5 @@
-// Laws and draws: the cpu backend finds the bits of normalize() and the decisions of HostLane; both mean what they say.
+// Distributions and draws: the cpu backend finds the bits of normalize() and the decisions of HostLane; both mean what
+// they say.
 #include <gtest/gtest.h>
 
 #include "kernels/lane.h"
@@ -21,20 +22,20 @@ std::vector<Warp> warps_to_try() {
   return warps;
 }
 
-bool same(const LawRow& a, const LawRow& b) {
+bool same(const DistributionRow& a, const DistributionRow& b) {
   return std::memcmp(&a.mass, &b.mass, 8) == 0 && std::memcmp(&a.raw_log_normalizer, &b.raw_log_normalizer, 8) == 0 &&
          a.inverse_temperature == b.inverse_temperature && a.peak == b.peak && a.threshold == b.threshold &&
          a.greedy == b.greedy && a.one_hot == b.one_hot;
 }
 
-class ParityOfLaws : public ::testing::TestWithParam<std::string> {
+class ParityOfDistributions : public ::testing::TestWithParam<std::string> {
  protected:
   std::unique_ptr<Backend> cpu = make_cpu_backend(2, GetParam());
   ReferenceBackend reference;
 };
 
 // Rows are bent at the tokens that were said and nowhere else.
-TEST_P(ParityOfLaws, adjust) {
+TEST_P(ParityOfDistributions, adjust) {
   for (const int vocab : {1, 2, 7, 300})
     for (unsigned seed = 1; seed <= 20; ++seed) {
       const AdjustmentScene scene(vocab, 9, seed);
@@ -48,14 +49,14 @@ TEST_P(ParityOfLaws, adjust) {
     }
 }
 
-TEST_P(ParityOfLaws, law) {
+TEST_P(ParityOfDistributions, distribution) {
   for (int vocab : {1, 5, 255, 256, 1030, 4097}) {
     const Tensor logits = wicked_logits(vocab, unsigned(vocab));
     for (const Warp& warp : warps_to_try()) {
       const std::vector<Warp> warps(kWickedRows, warp);
-      const Laws fast = cpu->law(logits, warps);
+      const Distributions fast = cpu->distributions(logits, warps);
       for (int r = 0; r < kWickedRows; ++r) {
-        const LawRow truth = normalize(logits.row<float>(r), vocab, warp);
+        const DistributionRow truth = normalize(logits.row<float>(r), vocab, warp);
         ASSERT_TRUE(same(fast[r].row, truth))
             << "vocab " << vocab << " row " << r << " T " << warp.temperature << " k " << warp.top_k << " p "
             << warp.top_p << " min_p " << warp.min_p << ": mass " << fast[r].row.mass << " / " << truth.mass
@@ -65,28 +66,30 @@ TEST_P(ParityOfLaws, law) {
   }
   const Tensor logits = wicked_logits(4097, 3);  // bytes too, padding included
   const std::vector<Warp> warps(kWickedRows, Warp{1, 40, 0.9f, 0, true});
-  const Laws fast = cpu->law(logits, warps), slow = reference.law(logits, warps);
+  const Distributions fast = cpu->distributions(logits, warps), slow = reference.distributions(logits, warps);
   EXPECT_EQ(std::memcmp(fast.rows.raw(), slow.rows.raw(), std::size_t(fast.rows.bytes())), 0);
 }
 
-TEST_P(ParityOfLaws, law_of_signed_zeros) {  // a threshold of -0 cuts as one of 0, and equal laws are equal bytes
+TEST_P(ParityOfDistributions,
+       distribution_of_signed_zeros) {  // a threshold of -0 cuts as one of 0, and equal distributions are equal bytes
   const Tensor logits = Tensor::host({1, 7}, DType::f32);
   for (const int first : {0, 1}) {
     for (int i = 0; i < 7; ++i) logits.data<float>()[i] = i < 5 ? ((i + first) % 2 ? -0.0f : 0.0f) : float(i);
     for (const Warp& warp : {Warp{1, 4}, Warp{1, 0, 0.9999f}, Warp{9, 0, 1, 0.2f}}) {
-      const Laws fast = cpu->law(logits, {&warp, 1}), slow = reference.law(logits, {&warp, 1});
+      const Distributions fast = cpu->distributions(logits, {&warp, 1}),
+                          slow = reference.distributions(logits, {&warp, 1});
       EXPECT_EQ(std::memcmp(fast.rows.raw(), slow.rows.raw(), std::size_t(fast.rows.bytes())), 0)
           << warp.top_k << ", " << warp.top_p << ", " << warp.min_p;
     }
   }
 }
 
-TEST_P(ParityOfLaws, draw) {
+TEST_P(ParityOfDistributions, draw) {
   for (int vocab : {1, 5, 256, 1030, 4097}) {
     const Tensor logits = wicked_logits(vocab, unsigned(vocab));
     for (const Warp& warp : {Warp{}, Warp{1}, Warp{0.7f, 20}, Warp{1.3f, 0, 0.8f}, Warp{1, 0, 1, 0.02f}}) {
       const std::vector<Warp> warps(kWickedRows, warp);
-      const Laws fast = cpu->law(logits, warps), slow = reference.law(logits, warps);
+      const Distributions fast = cpu->distributions(logits, warps), slow = reference.distributions(logits, warps);
       for (unsigned seed = 0; seed < 20; ++seed) {
         std::vector<TokenDraw> draws;
         for (unsigned r = 0; r < kWickedRows; ++r)
@@ -107,17 +110,18 @@ TEST_P(ParityOfLaws, draw) {
   }
 }
 
-TEST_P(ParityOfLaws, law_tile) {
+TEST_P(ParityOfDistributions, distribution_tile) {
   const int vocab = 700;
   const Tensor logits = wicked_logits(vocab, 5);
   for (const Warp& warp : {Warp{}, Warp{1}, Warp{0.7f, 20}, Warp{1.3f, 0, 0.8f}}) {
-    const Laws laws = reference.law(logits, std::vector<Warp>(kWickedRows, warp));
+    const Distributions distributions = reference.distributions(logits, std::vector<Warp>(kWickedRows, warp));
     for (int r = 0; r < kWickedRows; ++r) {
-      if (laws[r].row.greedy < 0) continue;
+      if (distributions[r].row.greedy < 0) continue;
       for (Token begin = 0; begin < vocab; begin += kTile) {
         const int n = std::min(kTile, vocab - begin);
         double fast[kTile], slow[kTile];
-        const double a = cpu->law_tile(laws[r], begin, n, fast), b = reference.law_tile(laws[r], begin, n, slow);
+        const double a = cpu->distribution_tile(distributions[r], begin, n, fast),
+                     b = reference.distribution_tile(distributions[r], begin, n, slow);
         ASSERT_EQ(std::memcmp(fast, slow, sizeof(double) * std::size_t(n)), 0)
             << "row " << r << " T " << warp.temperature;
         ASSERT_EQ(a, b);
@@ -126,21 +130,21 @@ TEST_P(ParityOfLaws, law_tile) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Cpu, ParityOfLaws, ::testing::ValuesIn(cpu_instructions()),
+INSTANTIATE_TEST_SUITE_P(Cpu, ParityOfDistributions, ::testing::ValuesIn(cpu_instructions()),
                          [](const auto& i) { return i.param; });
 
 TEST(Instructions, unknown_ones_are_refused_by_name) {
   EXPECT_TRUE(test::says(test::sentence_of([] { make_cpu_backend(1, "mmx"); }), "mmx", "scalar"));
 }
 
-TEST(Law, cuts_keep_what_they_say) {
+TEST(Distribution, cuts_keep_what_they_say) {
   std::vector<float> logits;
   for (double p : {0.4, 0.1, 0.3, 0.1, 0.06, 0.04}) logits.push_back(float(std::log(p)));
   const auto kept = [&](const Warp& warp) {
-    const Law law{logits.data(), normalize(logits.data(), 6, warp), 6};
+    const Distribution distribution{logits.data(), normalize(logits.data(), 6, warp), 6};
     std::string s;
     double sum = 0;
-    for (Token x = 0; x < 6; ++x) s += law(x) > 0 ? '1' : '0', sum += law(x);
+    for (Token x = 0; x < 6; ++x) s += distribution(x) > 0 ? '1' : '0', sum += distribution(x);
     EXPECT_NEAR(sum, 1, 1e-12);
     return s;
   };
@@ -154,12 +158,12 @@ TEST(Law, cuts_keep_what_they_say) {
   EXPECT_EQ(kept({1, 0, 1, 0.2f}), "111100");
   EXPECT_EQ(kept({1, 3, 0.7f}), "101000") << "top-p counts the mass that top-k left";
   EXPECT_EQ(kept({0}), "100000");
-  const Law half{logits.data(), normalize(logits.data(), 6, {0.5f, 0, 1, 0, true}), 6};
+  const Distribution half{logits.data(), normalize(logits.data(), 6, {0.5f, 0, 1, 0, true}), 6};
   EXPECT_NEAR(half(0) / half(2), 16.0 / 9, 1e-5);
   EXPECT_NEAR(half.raw_log_probability(4), std::log(0.06), 1e-6) << "log-probabilities are of the raw law";
 }
 
-TEST(Law, exp_and_log_are_accurate) {
+TEST(Distribution, exp_and_log_are_accurate) {
   for (int i = 0; i <= 200000; ++i) {
     const float x = -87.0f * float(i) / 200000;
     ASSERT_NEAR(exp_weight(x) / std::exp(double(x)), 1, 3e-7) << x;
@@ -180,13 +184,14 @@ TEST(Law, exp_and_log_are_accurate) {
   }
 }
 
-TEST(Law, a_sum_follows_its_tree) {
+TEST(Distribution, a_sum_follows_its_tree) {
   std::vector<float> v;
   for (int i = 0; i < 1000; ++i) v.push_back(float(i * 7919 % 1000) * 0.37f);
   double plain = 0;
   for (float f : v) plain += f;
   EXPECT_NEAR(vocabulary_sum([&](Token x) { return v[std::size_t(x)]; }, 1000), plain, 1e-6);
-  // 2^60 absorbs single ones but not the sum of a tile's other accumulators: the order is what is written in law.h.
+  // 2^60 absorbs single ones but not the sum of a tile's other accumulators: the order is what is written in
+  // distribution.h.
   const auto f = [](Token x) { return x == 0 ? 0x1p60 : 32.0; };
   EXPECT_EQ(vocabulary_sum(f, 256), 0x1p60 + 32.0 * 32 * 7);
   EXPECT_EQ(vocabulary_sum([](Token x) { return x == 0 ? 0x1p53 : 1.0; }, 16), 0x1p53 + 14);
@@ -196,36 +201,38 @@ TEST(Law, a_sum_follows_its_tree) {
 TEST(Draw, inverts_the_cdf) {
   const int vocab = 700;
   const Tensor logits = random_tensor({1, vocab}, 4, 2);
-  const Law law{logits.data<float>(), normalize(logits.data<float>(), vocab, {0.9f, 300}), vocab};
+  const Distribution distribution{logits.data<float>(), normalize(logits.data<float>(), vocab, {0.9f, 300}), vocab};
   for (int i = 1; i < 4000; ++i) {
     const double u = double(i) / 4000;
     double cdf = 0;
     Token x = -1;
-    while (cdf <= u - 1e-12) cdf += law(++x);
-    const Token drawn = invert_cdf(scalar_tiles(law), vocab, u);
+    while (cdf <= u - 1e-12) cdf += distribution(++x);
+    const Token drawn = invert_cdf(scalar_tiles(distribution), vocab, u);
     if (std::abs(cdf - u) > 1e-11) {
       ASSERT_EQ(drawn, x) << u;
     }
   }
-  EXPECT_GT(law(invert_cdf(scalar_tiles(law), vocab, 1 - 0x1p-33)), 0);
-  EXPECT_GT(law(invert_cdf(scalar_tiles(law), vocab, 0x1p-33)), 0);
+  EXPECT_GT(distribution(invert_cdf(scalar_tiles(distribution), vocab, 1 - 0x1p-33)), 0);
+  EXPECT_GT(distribution(invert_cdf(scalar_tiles(distribution), vocab, 0x1p-33)), 0);
 }
 
-TEST(Draw, frequencies_are_the_law) {  // of the inverse and of the race, by chi-square with 4 degrees of freedom
+TEST(Draw,
+     frequencies_are_the_distribution) {  // of the inverse and of the race, by chi-square with 4 degrees of freedom
   std::vector<float> logits;
   for (double p : {0.45, 0.05, 0.2, 0.25, 0.05}) logits.push_back(float(std::log(p)));
-  const Law law{logits.data(), normalize(logits.data(), 5, {1}), 5};
+  const Distribution distribution{logits.data(), normalize(logits.data(), 5, {1}), 5};
   const int n = 40000;
   const auto backend = make_reference_backend();
   double inverse[5] = {}, race[5] = {};
   for (std::uint32_t i = 0; i < std::uint32_t(n); ++i) {
     HostLane lane(*backend, 5, {7, 1, i, 0});
-    ++inverse[lane.draw(law, {Role::bonus})];
-    ++race[HostLane(*backend, 5, {7, 1, 0, 0}).race(law, i)];
+    ++inverse[lane.draw(distribution, {Role::bonus})];
+    ++race[HostLane(*backend, 5, {7, 1, 0, 0}).race(distribution, i)];
   }
   for (const double* counts : {inverse, race}) {
     double chi = 0;
-    for (Token x = 0; x < 5; ++x) chi += (counts[x] - n * law(x)) * (counts[x] - n * law(x)) / (n * law(x));
+    for (Token x = 0; x < 5; ++x)
+      chi += (counts[x] - n * distribution(x)) * (counts[x] - n * distribution(x)) / (n * distribution(x));
     EXPECT_LT(chi, 23.5);  // once in ten thousand seeds, and the seed is fixed
   }
 }
@@ -233,7 +240,7 @@ TEST(Draw, frequencies_are_the_law) {  // of the inverse and of the race, by chi
 TEST(Lane, residual_has_its_closed_form) {
   const int vocab = 300;
   const Tensor a = random_tensor({1, vocab}, 1), b = random_tensor({1, vocab}, 2);
-  const Law p{a.data<float>(), normalize(a.data<float>(), vocab, {1}), vocab},
+  const Distribution p{a.data<float>(), normalize(a.data<float>(), vocab, {1}), vocab},
       q{b.data<float>(), normalize(b.data<float>(), vocab, {1, 50}), vocab};
   const auto backend = make_reference_backend();
   HostLane lane(*backend, vocab, {});

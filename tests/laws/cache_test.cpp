@@ -19,14 +19,14 @@ std::vector<Subject> everything(int length) {
   return subjects(registries, length, drafters);
 }
 
-using Law = Finding (*)(const Subject&, const Scene&, HostBackend&, const Cast&, std::span<const Ask>);
+using Distribution = Finding (*)(const Subject&, const Scene&, HostBackend&, const Cast&, std::span<const Ask>);
 
 Finding cache_law(const Subject& s, const Scene& scene, HostBackend& b, const Cast& cast, std::span<const Ask> asks) {
   return cache(s, scene, b, cast, asks);
 }
 
-void expect(Law law, const std::vector<Subject>& all, const Scene& scene, HostBackend& backend, const Cast& cast,
-            std::span<const Ask> asks) {
+void expect(Distribution law, const std::vector<Subject>& all, const Scene& scene, HostBackend& backend,
+            const Cast& cast, std::span<const Ask> asks) {
   long accepted = 0, refused = 0;
   for (const Subject& s : all) {
     if (law == memory && needs_of(s.registries, s.chairs.drafter).learns) continue;

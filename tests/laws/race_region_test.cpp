@@ -13,7 +13,7 @@ using namespace conformance;
 
 namespace {
 
-std::vector<double> random_law(int vocab, std::uint64_t seed) {
+std::vector<double> random_distribution(int vocab, std::uint64_t seed) {
   const Draws draws{seed, 0, 0, 0};
   std::vector<double> law;
   double sum = 0;
@@ -24,7 +24,7 @@ std::vector<double> random_law(int vocab, std::uint64_t seed) {
 
 TEST(RaceRegion, OneRaceIsTheLaw) {
   for (int vocab = 2; vocab <= 6; ++vocab) {
-    const auto law = random_law(vocab, std::uint64_t(vocab));
+    const auto law = random_distribution(vocab, std::uint64_t(vocab));
     for (int x = 0; x < vocab; ++x) EXPECT_NEAR(RaceRegion(vocab).won_by(x, law).volume(), law[std::size_t(x)], 1e-14);
   }
   const std::vector<double> certain{0, 1, 0};
@@ -36,7 +36,7 @@ TEST(RaceRegion, OneRaceIsTheLaw) {
 TEST(RaceRegion, TwoRacesOfOneNoiseAgreeAsTheFormulaSays) {
   for (int vocab = 2; vocab <= 6; ++vocab)
     for (std::uint64_t seed = 1; seed <= 5; ++seed) {
-      const auto p = random_law(vocab, seed), q = random_law(vocab, 100 + seed);
+      const auto p = random_distribution(vocab, seed), q = random_distribution(vocab, 100 + seed);
       double sum = 0;
       for (int x = 0; x < vocab; ++x) {
         double rivals = 0;
@@ -52,7 +52,8 @@ TEST(RaceRegion, TwoRacesOfOneNoiseAgreeAsTheFormulaSays) {
 // Of three laws, against the production race and its Philox noise.
 TEST(RaceRegion, ThreeRacesAreWhatPhiloxDoes) {
   constexpr int kVocab = 3, kRaces = 40000;
-  const std::vector<double> laws[] = {random_law(kVocab, 1), random_law(kVocab, 2), random_law(kVocab, 3)};
+  const std::vector<double> laws[] = {random_distribution(kVocab, 1), random_distribution(kVocab, 2),
+                                      random_distribution(kVocab, 3)};
   std::vector<long> won(27, 0);
   for (std::uint32_t position = 0; position < kRaces; ++position) {
     int cell = 0;

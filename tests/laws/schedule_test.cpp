@@ -138,7 +138,7 @@ class Schedule {
   Text expected(const Planned& p) const {
     Text all = p.prompt, text;
     while (int(text.size()) < p.most && (text.empty() || text.back() != kVocab - 1)) {
-      const auto law = target_law(target_model_, all, int(p.prompt.size()), sampling());
+      const auto law = target_distribution(target_model_, all, int(p.prompt.size()), sampling());
       text.push_back(Token(std::ranges::max_element(law) - law.begin()));
       all.push_back(text.back());
     }

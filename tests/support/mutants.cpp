@@ -78,8 +78,8 @@ class UnwarpedQ : public Drafter {
     for (std::size_t i = 0; i < trees.size(); ++i) {
       Warp warp = requests[i].sequence->sampling.warp();
       warp.top_p = 1;
-      for (Laws& q : trees[i].q.laws)
-        if (q) q = backend_.law(q.logits, {&warp, 1});
+      for (Distributions& q : trees[i].q.distributions)
+        if (q) q = backend_.distributions(q.logits, {&warp, 1});
     }
     return trees;
   }
@@ -238,13 +238,13 @@ void late_stop_token(Limits& limits) {
   };
 }
 
-Laws LastOfEquals::law(const Tensor& logits, std::span<const Warp> warps) {
-  Laws laws = ReferenceBackend::law(logits, warps);
+Distributions LastOfEquals::distributions(const Tensor& logits, std::span<const Warp> warps) {
+  Distributions laws = ReferenceBackend::distributions(logits, warps);
   for (int i = 0; i < laws.count() && laws.count() > 1; ++i) {
-    LawRow row = laws[i].row;
+    DistributionRow row = laws[i].row;
     for (Token x = 0; x < laws.vocab(); ++x)
       if (logits.row<float>(i)[x] == row.peak) row.greedy = x;
-    keep_law(row, laws, i);
+    keep_distribution(row, laws, i);
   }
   return laws;
 }

@@ -49,7 +49,7 @@ class Stale : public ReferenceBackend {
 // have it.
 class LastOfEquals : public ReferenceBackend {
  public:
-  Laws law(const Tensor& logits, std::span<const Warp> warps) override;
+  Distributions distributions(const Tensor& logits, std::span<const Warp> warps) override;
 };
 
 // All sequences of a forward share the last page of the first: what one writes for its tree the next overwrites.

@@ -1,6 +1,7 @@
 // The crew of one row: a cluster of thread blocks (one block before architecture 90) that reads one row of a vocabulary
-// together. Its sums follow the tree of law.h, whatever the number of blocks. Every verb is collective: all threads of
-// the crew call it and all get the same answer. This room knows rows of numbers; it must not know laws or draws.
+// together. Its sums follow the tree of distribution.h, whatever the number of blocks. Every verb is collective: all
+// threads of the crew call it and all get the same answer. This room knows rows of numbers; it must not know
+// distributions or draws.
 #pragma once
 #include <cstdint>
 #include <utility>

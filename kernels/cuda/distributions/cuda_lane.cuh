@@ -1,5 +1,5 @@
 // The Lane of the CUDA device: a crew of thread blocks for each sequence, the whole batch in one launch. Included by
-// kernels/lane.h where nvcc compiles, so that a verifier's template becomes a kernel. Knows laws and draws, no
+// kernels/lane.h where nvcc compiles, so that a verifier's template becomes a kernel. Knows distributions and draws, no
 // verifier.
 //
 // Every thread of a crew runs the rule and holds its variables; the verbs are collective, so what steers a rule must be
@@ -57,13 +57,13 @@ class CudaLane {
 
   __device__ bool accept(double probability, DrawName name) const { return draws_.uniform(name) < probability; }
 
-  // Bytes: 4 * vocab, 8 * vocab with a law q, nothing where the refusal before it has added everything up. Operations:
-  // about 40 a token. The CDF behind each tile, then behind each token of one tile, is added up by one thread: the
-  // order of these sums is part of the answer.
-  template <class L> __device__ Token draw(const L& law, DrawName name) {
-    const Token certain = only(law);
+  // Bytes: 4 * vocab, 8 * vocab with a distribution q, nothing where the refusal before it has added everything up.
+  // Operations: about 40 a token. The CDF behind each tile, then behind each token of one tile, is added up by one
+  // thread: the order of these sums is part of the answer.
+  template <class L> __device__ Token draw(const L& distribution, DrawName name) {
+    const Token certain = only(distribution);
     if (certain >= 0) return certain;
-    const Values<L> values(law);
+    const Values<L> values(distribution);
     add_up(values, nullptr);
     return find(values, draws_.uniform(name));
   }
@@ -77,10 +77,10 @@ class CudaLane {
   }
 
   // Bytes as draw; about 90 operations a token. Four tokens share the noise of a counter.
-  template <class L> __device__ Token race(const L& law, std::uint32_t position) {
-    const Token certain = only(law);
+  template <class L> __device__ Token race(const L& distribution, std::uint32_t position) {
+    const Token certain = only(distribution);
     if (certain >= 0) return certain;
-    const Values<L> values(law);
+    const Values<L> values(distribution);
     Runner best;
     crew_->for_quads([&](Token t, int n) {
       const auto p = along(values, t, 1, n);
@@ -94,11 +94,11 @@ class CudaLane {
   // The same in about 50 operations a token, in floats: only who may win by them is asked exactly. A time is -log(u) /
   // p, and 1 - u <= -log(u) <= (1 - u) / u; the least upper bound that a block knows so far decides who may. Bounds are
   // of time / mass.
-  __device__ Token race(const Law& law, std::uint32_t position) {
-    if (law.row.one_hot) return law.row.greedy;
-    const Values<Law> values(law);
+  __device__ Token race(const Distribution& distribution, std::uint32_t position) {
+    if (distribution.row.one_hot) return distribution.row.greedy;
+    const Values<Distribution> values(distribution);
     Runner best;
-    const bool quads = reinterpret_cast<std::uintptr_t>(law.logits) % 16 == 0;
+    const bool quads = reinterpret_cast<std::uintptr_t>(distribution.logits) % 16 == 0;
     if (threadIdx.x == 0) room_->bound = 0x7f800000u;
     __syncthreads();
     crew_->for_quads([&](Token t, int n) {
@@ -106,11 +106,11 @@ class CudaLane {
       float weight[4], late[4];  // weights; 1 - u
       const float bound = __uint_as_float(*static_cast<volatile unsigned*>(&room_->bound));
       float4 logits = {};
-      if (quads && n == 4) logits = *reinterpret_cast<const float4*>(law.logits + t);
+      if (quads && n == 4) logits = *reinterpret_cast<const float4*>(distribution.logits + t);
       bool hopeful = false;
 #pragma unroll
       for (int j = 0; j < 4; ++j) {
-        const float logit = quads && n == 4 ? (&logits.x)[j] : j < n ? law.logits[t + j] : 0.0f;
+        const float logit = quads && n == 4 ? (&logits.x)[j] : j < n ? distribution.logits[t + j] : 0.0f;
         weight[j] = j < n ? values.weights.of(logit) : 0.0f;
         late[j] = mul(add(float(~noise.word[j]), 0.5f), 0x1p-32f);
         hopeful = hopeful || may_win(late[j], weight[j], bound);
@@ -166,7 +166,7 @@ class CudaLane {
 
   // Called by whole warps. The block's bound first, from the upper bounds of these tokens; then those who are still
   // hopeful.
-  __device__ void meet_hopeful(Runner& best, const Values<Law>& values, Token t, const Philox& noise,
+  __device__ void meet_hopeful(Runner& best, const Values<Distribution>& values, Token t, const Philox& noise,
                                const float (&weight)[4], const float (&late)[4]) {
     float least = INFINITY;
 #pragma unroll
@@ -195,11 +195,13 @@ class CudaLane {
     }
   }
 
-  // The one token that a law can give, -1 where there may be more.
+  // The one token that a distribution can give, -1 where there may be more.
   template <class L> __device__ static Token only(const L&) { return -1; }
-  __device__ static Token only(const Law& law) { return law.row.one_hot ? law.row.greedy : -1; }
-  __device__ static Token only(const OneHot& law) { return law.token; }
-  template <class Q> __device__ static Token only(const Residual<Law, Q>& r) {
+  __device__ static Token only(const Distribution& distribution) {
+    return distribution.row.one_hot ? distribution.row.greedy : -1;
+  }
+  __device__ static Token only(const OneHot& distribution) { return distribution.token; }
+  template <class Q> __device__ static Token only(const Residual<Distribution, Q>& r) {
     return r.p.row.one_hot ? r.p.row.greedy : -1;
   }
 

@@ -1,7 +1,7 @@
 // Where top-k, top-p and min-p cut a row: the threshold of normalize() in kernels/distribution.cpp, bit for bit.
 // Thresholds are found among the keys of floats, integers in the same order: by radix selection, 11 bits a pass; for
-// top-p the selection adds rounded masses and only proposes, and whole sums in the tree of law.h decide, two of them as
-// a rule. Bytes: 4 * vocab a pass, from the nearest cache: top-k 1 to 3 passes, top-p 4 to 6, min-p 1.
+// top-p the selection adds rounded masses and only proposes, and whole sums in the tree of distribution.h decide, two
+// of them as a rule. Bytes: 4 * vocab a pass, from the nearest cache: top-k 1 to 3 passes, top-p 4 to 6, min-p 1.
 #pragma once
 #include <cub/block/block_scan.cuh>
 
@@ -30,7 +30,8 @@ struct CutRoom {
 class Cuts {
  public:
   // `row` has its peak and its temperature set. `lowest` is the least key of the row.
-  __device__ Cuts(Crew& crew, CutRoom& room, const float* logits, int vocab, const LawRow& row, std::uint32_t lowest)
+  __device__ Cuts(Crew& crew, CutRoom& room, const float* logits, int vocab, const DistributionRow& row,
+                  std::uint32_t lowest)
       : crew_(&crew),
         room_(&room),
         logits_(logits),

@@ -1,11 +1,11 @@
-// Laws of rows of logits and tokens drawn from them; a crew of blocks for each row.
+// Distributions of rows of logits and tokens drawn from them; a crew of blocks for each row.
 //
-// law:  [n, vocab] -> LawRow [n]: the greatest logit, the threshold of the warp (cuts.cuh), the mass of what is kept by
-// the tree of
-//       law.h. Bytes: 4 * vocab a row from memory once; each further pass (the mass, the raw normalizer, cuts) finds
-//       its share of the row in the caches nearest to its block. Operations: 5 a token for the peak, 32 a token for
-//       each mass, which is more than the memory's time. Nothing but 40 bytes a row is written.
-// draw: LawRow [n], TokenDraw [n] -> Token [n], by the verbs of a CudaLane.
+// distribution:  [n, vocab] -> DistributionRow [n]: the greatest logit, the threshold of the warp (cuts.cuh), the mass
+// of what is kept by the tree of
+//       distribution.h. Bytes: 4 * vocab a row from memory once; each further pass (the mass, the raw normalizer, cuts)
+//       finds its share of the row in the caches nearest to its block. Operations: 5 a token for the peak, 32 a token
+//       for each mass, which is more than the memory's time. Nothing but 40 bytes a row is written.
+// draw: DistributionRow [n], TokenDraw [n] -> Token [n], by the verbs of a CudaLane.
 #include "kernels/cuda/cuda_backend.cuh"
 #include "kernels/cuda/distributions/cuda_lane.cuh"
 #include "kernels/cuda/distributions/cuts.cuh"
@@ -16,11 +16,11 @@ namespace {
 // What a launch is told of each row comes as its argument, so that no copy precedes it: up to this many rows at once.
 constexpr int kFewRows = 64, kManyRows = 512;
 
-template <int kRows> struct LawTask {
+template <int kRows> struct DistributionTask {
   const float* logits;
   std::int64_t stride;
   int vocab;
-  LawRow* rows;
+  DistributionRow* rows;
   Warp warps[kRows];
 };
 
@@ -28,27 +28,27 @@ template <int kRows> struct DrawTask {
   const float* logits;
   std::int64_t stride;
   int vocab;
-  const LawRow* rows;
+  const DistributionRow* rows;
   Token* to;
   std::int64_t to_stride;
   TokenDraw draws[kRows];
 
   __device__ void operator()(const CudaLane& lane, int i) const {
     const TokenDraw& draw = draws[i];
-    const Law law{logits + i * stride, rows[i], vocab};
+    const Distribution distribution{logits + i * stride, rows[i], vocab};
     Token token = -1;
-    if (law.row.greedy >= 0) {
+    if (distribution.row.greedy >= 0) {
       CudaLane mine = lane.drawing(draw.draws);
-      token = draw.race ? mine.race(law, draw.position) : mine.draw(law, draw.name);
+      token = draw.race ? mine.race(distribution, draw.position) : mine.draw(distribution, draw.name);
     }
     if (lane.leader()) *(draw.to ? draw.to : to + i * to_stride) = token;
   }
 };
 
-template <bool kCuts> struct LawRoom {
+template <bool kCuts> struct DistributionRoom {
   CrewRoom crew;
 };
-template <> struct LawRoom<true> {
+template <> struct DistributionRoom<true> {
   CrewRoom crew;
   CutRoom cuts;
 };
@@ -79,9 +79,9 @@ __host__ __device__ bool cuts(const Warp& warp) {
 }
 
 // As normalize() of kernels/distribution.cpp.
-template <bool kCuts>
-__device__ LawRow law_of(Crew& crew, LawRoom<kCuts>& room, const float* logits, int vocab, const Warp& warp) {
-  LawRow row;
+template <bool kCuts> __device__ DistributionRow distribution_of(Crew& crew, DistributionRoom<kCuts>& room,
+                                                                 const float* logits, int vocab, const Warp& warp) {
+  DistributionRow row;
   const Extremes ends = extremes(crew, logits);
   if (ends.peak >= key_of(INFINITY) || ends.peak <= key_of(-INFINITY)) return row;
   row.greedy = Token(ends.at);
@@ -90,7 +90,7 @@ __device__ LawRow law_of(Crew& crew, LawRoom<kCuts>& room, const float* logits, 
   row.inverse_temperature = warp.temperature == 0 ? 1.0f : __fdiv_rn(1.0f, warp.temperature);
   double raw = -1;
   if (warp.raw_normalizer) {
-    LawRow plain = row;
+    DistributionRow plain = row;
     plain.inverse_temperature = 1;
     raw = crew.sum(Weights<false>(logits, plain));
     row.raw_log_normalizer = add(double(row.peak), log_exactly(raw));
@@ -107,43 +107,45 @@ __device__ LawRow law_of(Crew& crew, LawRoom<kCuts>& room, const float* logits, 
 }
 
 template <int kRows, bool kCuts> __global__ void __launch_bounds__(kCrewThreads, kCuts ? 2 : 3)
-    law_rows(const __grid_constant__ LawTask<kRows> task) {
+    distribution_rows(const __grid_constant__ DistributionTask<kRows> task) {
   extern __shared__ __align__(16) double sums[];
-  __shared__ LawRoom<kCuts> room;
+  __shared__ DistributionRoom<kCuts> room;
   begin_crew();
   Crew crew(room.crew, sums, task.vocab);
   const int i = crew.row();
-  const LawRow row = law_of(crew, room, task.logits + i * task.stride, task.vocab, task.warps[i]);
+  const DistributionRow row = distribution_of(crew, room, task.logits + i * task.stride, task.vocab, task.warps[i]);
   if (crew.leads()) {
     task.rows[i] = row;
-    reinterpret_cast<std::uint32_t*>(task.rows + i)[sizeof(LawRow) / 4 - 1] = 0;  // padding: equal laws are equal bytes
+    reinterpret_cast<std::uint32_t*>(task.rows + i)[sizeof(DistributionRow) / 4 - 1] =
+        0;  // padding: equal distributions are equal bytes
   }
   crew.sync();
 }
 
-template <int kRows> void queue_laws(CudaBackend& backend, const Laws& laws, std::span<const Warp> warps, int begin) {
-  LawTask<kRows> task{laws.logits.row<float>(begin),
-                      laws.logits.row_stride(),
-                      laws.vocab(),
-                      reinterpret_cast<LawRow*>(laws.rows.row<std::uint8_t>(begin)),
-                      {}};
-  const int n = std::min(kRows, laws.count() - begin);
+template <int kRows> void queue_distributions(CudaBackend& backend, const Distributions& distributions,
+                                              std::span<const Warp> warps, int begin) {
+  DistributionTask<kRows> task{distributions.logits.row<float>(begin),
+                               distributions.logits.row_stride(),
+                               distributions.vocab(),
+                               reinterpret_cast<DistributionRow*>(distributions.rows.row<std::uint8_t>(begin)),
+                               {}};
+  const int n = std::min(kRows, distributions.count() - begin);
   std::copy_n(warps.begin() + begin, n, task.warps);
   const bool any = std::any_of(task.warps, task.warps + n, cuts);
   launch_kernel("law", backend.cuda_stream(), crew_grid(backend, n, task.vocab),
-                any ? law_rows<kRows, true> : law_rows<kRows, false>, task);
+                any ? distribution_rows<kRows, true> : distribution_rows<kRows, false>, task);
 }
 
-template <int kRows> void queue_draws(CudaBackend& backend, const Laws& laws, std::span<const TokenDraw> draws,
-                                      const Tensor& to, int begin) {
-  DrawTask<kRows> task{laws.logits.row<float>(begin),
-                       laws.logits.row_stride(),
-                       laws.vocab(),
-                       reinterpret_cast<const LawRow*>(laws.rows.row<std::uint8_t>(begin)),
+template <int kRows> void queue_draws(CudaBackend& backend, const Distributions& distributions,
+                                      std::span<const TokenDraw> draws, const Tensor& to, int begin) {
+  DrawTask<kRows> task{distributions.logits.row<float>(begin),
+                       distributions.logits.row_stride(),
+                       distributions.vocab(),
+                       reinterpret_cast<const DistributionRow*>(distributions.rows.row<std::uint8_t>(begin)),
                        to ? to.row<Token>(begin) : nullptr,
                        to.row_stride(),
                        {}};
-  const int n = std::min(kRows, laws.count() - begin);
+  const int n = std::min(kRows, distributions.count() - begin);
   std::copy_n(draws.begin() + begin, n, task.draws);
   launch_kernel("draw", backend.cuda_stream(), crew_grid(backend, n, task.vocab), run_lanes<DrawTask<kRows>>, nullptr,
                 task.vocab, task);
@@ -166,29 +168,32 @@ Grid crew_grid(const Backend& backend, int rows, int vocab) {
           .overlaps = cuda.overlaps()};
 }
 
-Laws CudaBackend::law(const Tensor& logits, std::span<const Warp> warps) {
+Distributions CudaBackend::distributions(const Tensor& logits, std::span<const Warp> warps) {
   if (logits.rank() != 2 || logits.dtype() != DType::f32 || logits.dim(0) != std::int64_t(warps.size()))
     throw Error("law: expected F32 logits [" + std::to_string(warps.size()) +
                 ", vocabulary], one row for each warp, got " + name_of(logits.dtype()) + " " + logits.shape().text() +
                 "; give one Warp a row");
-  const Laws laws{logits, allocate({logits.dim(0), std::int64_t(sizeof(LawRow))}, DType::u8)};
-  for (int begin = 0; begin < laws.count();) {
-    const bool few = laws.count() - begin <= kFewRows;
-    few ? queue_laws<kFewRows>(*this, laws, warps, begin) : queue_laws<kManyRows>(*this, laws, warps, begin);
+  const Distributions distributions{logits,
+                                    allocate({logits.dim(0), std::int64_t(sizeof(DistributionRow))}, DType::u8)};
+  for (int begin = 0; begin < distributions.count();) {
+    const bool few = distributions.count() - begin <= kFewRows;
+    few ? queue_distributions<kFewRows>(*this, distributions, warps, begin)
+        : queue_distributions<kManyRows>(*this, distributions, warps, begin);
     begin += few ? kFewRows : kManyRows;
   }
-  return laws;
+  return distributions;
 }
 
-void CudaBackend::draw(const Laws& laws, std::span<const TokenDraw> draws, Tensor to) {
-  if (laws.count() != int(draws.size()) ||
+void CudaBackend::draw(const Distributions& distributions, std::span<const TokenDraw> draws, Tensor to) {
+  if (distributions.count() != int(draws.size()) ||
       (to && (to.dtype() != DType::i32 || to.dim(0) != std::int64_t(draws.size()))))
-    throw Error("draw: expected one TokenDraw for each of " + std::to_string(laws.count()) +
+    throw Error("draw: expected one TokenDraw for each of " + std::to_string(distributions.count()) +
                 " laws and as many I32 tokens, got " + std::to_string(draws.size()) + " and " + to.shape().text() +
                 "; draw once a row");
-  for (int begin = 0; begin < laws.count();) {
-    const bool few = laws.count() - begin <= kFewRows;
-    few ? queue_draws<kFewRows>(*this, laws, draws, to, begin) : queue_draws<kManyRows>(*this, laws, draws, to, begin);
+  for (int begin = 0; begin < distributions.count();) {
+    const bool few = distributions.count() - begin <= kFewRows;
+    few ? queue_draws<kFewRows>(*this, distributions, draws, to, begin)
+        : queue_draws<kManyRows>(*this, distributions, draws, to, begin);
     begin += few ? kFewRows : kManyRows;
   }
 }

@@ -1,6 +1,6 @@
-// What the threads of a crew ask a law for, token by token, with the bits of kernels/distribution.h and
+// What the threads of a crew ask a distribution for, token by token, with the bits of kernels/distribution.h and
 // kernels/residual.h and fewer instructions: divisions by one number become five multiplications and additions. Knows
-// laws; it must not know crews or draws.
+// distributions; it must not know crews or draws.
 #pragma once
 #include "kernels/cuda/distributions/crew.cuh"
 #include "kernels/residual.h"
@@ -26,11 +26,11 @@ struct Divisor {
   }
 };
 
-// Law::weight of a law that is not one-hot; kCut: there may be a threshold.
+// Distribution::weight of a distribution that is not one-hot; kCut: there may be a threshold.
 template <bool kCut = true> struct Weights {
   const float* logits;
   float peak, inverse_temperature, threshold;
-  __device__ Weights(const float* logits, const LawRow& row)
+  __device__ Weights(const float* logits, const DistributionRow& row)
       : logits(logits), peak(row.peak), inverse_temperature(row.inverse_temperature), threshold(row.threshold) {}
   __device__ float of(float logit) const {
     const float w = device_weight(mul(add(logit, -peak), inverse_temperature));
@@ -41,17 +41,19 @@ template <bool kCut = true> struct Weights {
 
 // Any callable as it is.
 template <class L> struct Values {
-  const L& law;
-  __device__ explicit Values(const L& law) : law(law) {}
-  __device__ double operator()(Token x) const { return law(x); }
+  const L& distribution;
+  __device__ explicit Values(const L& distribution) : distribution(distribution) {}
+  __device__ double operator()(Token x) const { return distribution(x); }
 };
 
-template <> struct Values<Law> {
+template <> struct Values<Distribution> {
   Weights<> weights;
   Divisor mass;
-  Token certain;  // the token of a one-hot law, else -1
-  __device__ explicit Values(const Law& law)
-      : weights(law.logits, law.row), mass(law.row.mass), certain(law.row.one_hot ? law.row.greedy : -1) {}
+  Token certain;  // the token of a one-hot distribution, else -1
+  __device__ explicit Values(const Distribution& distribution)
+      : weights(distribution.logits, distribution.row),
+        mass(distribution.row.mass),
+        certain(distribution.row.one_hot ? distribution.row.greedy : -1) {}
   __device__ double operator()(Token x) const {
     if (certain >= 0) return x == certain ? 1.0 : 0.0;
     return mass.divide(double(weights(x)));
@@ -111,7 +113,7 @@ template <class P> __device__ UnguessedAlong<P> along(const Unguessed<P>& f, Tok
   return {f.p, begin, stride, refused_among(f.gone, f.refused, begin, stride, n)};
 }
 
-// A residual as a law: above over its mass.
+// A residual as a distribution: above over its mass.
 template <class P, class Q> struct Values<Residual<P, Q>> {
   Above<P, Q> above;
   Divisor mass;

@@ -1,5 +1,5 @@
-// Verdicts on the GPU are the host's, byte for byte: speculative_sampling and coupled on random trees, chains and laws;
-// and a rule that nvcc has not seen is asked on host copies.
+// Verdicts on the GPU are the host's, byte for byte: speculative_sampling and coupled on random trees, chains and
+// distributions; and a rule that nvcc has not seen is asked on host copies.
 #include <gtest/gtest.h>
 
 #include "framework/components/host.h"
@@ -18,7 +18,7 @@ struct Options {
   unsigned seed = 1;
 };
 
-// The same trees with the same laws on the host and on the device.
+// The same trees with the same distributions on the host and on the device.
 class Trees {
  public:
   Trees(Backend& host, Backend& device, const Options& o) : host_(host), device_(device), engine_(o.seed), o_(o) {
@@ -33,10 +33,10 @@ class Trees {
   }
 
   std::vector<Verdict> on_host(Verifier& verifier) {
-    return verdicts(host_, verifier, on_host_, host_.law(p_, warps_));
+    return verdicts(host_, verifier, on_host_, host_.distributions(p_, warps_));
   }
   std::vector<Verdict> on_device(Verifier& verifier) {
-    return verdicts(device_, verifier, on_device_, device_.law(device_.upload(p_), warps_));
+    return verdicts(device_, verifier, on_device_, device_.distributions(device_.upload(p_), warps_));
   }
 
  private:
@@ -53,7 +53,7 @@ class Trees {
   void add_tree(int i) {
     DraftTree h = DraftTree::rooted(host_, below(o_.vocab), o_.nodes - 1),
               d = DraftTree::rooted(device_, *h.known.row<Token>(0), o_.nodes - 1);
-    h.q.laws.resize(std::size_t(o_.nodes)), d.q.laws.resize(std::size_t(o_.nodes));
+    h.q.distributions.resize(std::size_t(o_.nodes)), d.q.distributions.resize(std::size_t(o_.nodes));
     const Tensor drawn = Tensor::host({o_.nodes}, DType::i32);
     for (int n = 1; n < o_.nodes; ++n) {
       const int parent = o_.chains ? n - 1 : below(n);
@@ -74,17 +74,17 @@ class Trees {
     const float* l = p_.row<float>(row);
     return below(2) ? below(o_.vocab) : Token(std::max_element(l, l + o_.vocab) - l);
   }
-  // From a law near the target's, which both trees get.
+  // From a distribution near the target's, which both trees get.
   Token sample(DraftTree& h, DraftTree& d, int i, int parent, int node) {
-    Laws& q = h.q.laws[std::size_t(parent)];
+    Distributions& q = h.q.distributions[std::size_t(parent)];
     if (!q) {
       Tensor logits = random_tensor({1, o_.vocab}, engine_(), 1.0f);
       const float* p = p_.row<float>(i * o_.nodes + parent);
       for (int x = 0; x < o_.vocab; ++x)
         logits.data<float>()[x] = std::isnan(p[x]) ? 0 : p[x] + 0.7f * logits.data<float>()[x];
       const Warp w = warp();
-      q = host_.law(logits, {&w, 1});
-      d.q.laws[std::size_t(parent)] = device_.law(device_.upload(logits), {&w, 1});
+      q = host_.distributions(logits, {&w, 1});
+      d.q.distributions[std::size_t(parent)] = device_.distributions(device_.upload(logits), {&w, 1});
     }
     const TokenDraw draw{{o_.seed, std::uint64_t(i), 9, 0}, {Role::draft, std::uint32_t(node), 0}};
     Tensor to = Tensor::host({1}, DType::i32);
@@ -92,7 +92,8 @@ class Trees {
     return to.data<Token>()[0];
   }
 
-  std::vector<Verdict> verdicts(Backend& backend, Verifier& verifier, std::span<const DraftTree> trees, const Laws& p) {
+  std::vector<Verdict> verdicts(Backend& backend, Verifier& verifier, std::span<const DraftTree> trees,
+                                const Distributions& p) {
     Staging staging(backend);
     const Trials trials(backend, trees, p, draws_, positions_, staging);
     Tensor to = backend.allocate({o_.sequences, std::int64_t(sizeof(Verdict))}, DType::u8),
@@ -194,7 +195,7 @@ TEST(VerdictsOnTheGpu, of_a_rule_that_nvcc_has_not_seen_come_from_the_host) {
 
 TEST(VerdictsOnTheGpu, of_such_a_rule_cost_one_more_wait) {
   const auto device = make_cuda_backend({});
-  const Laws p = device->law(device->upload(random_tensor({2, 50}, 1)), std::vector<Warp>(2));
+  const Distributions p = device->distributions(device->upload(random_tensor({2, 50}, 1)), std::vector<Warp>(2));
   std::vector<DraftTree> trees{DraftTree::rooted(*device, 3, 0), DraftTree::rooted(*device, 4, 0)};
   const std::vector<Draws> draws(2);
   const std::vector<std::uint32_t> positions{1, 2};

@@ -48,7 +48,7 @@ TEST(SequenceTest, a_stop_rule_says_what_stays) {
 
 std::string shown(const Tally& tally) {
   std::string s;
-  for (const Said& said : tally.said())
+  for (const TokenCount& said : tally.token_counts())
     s += std::to_string(said.token) + ":" + std::to_string(said.times) + (said.anywhere ? "+" : "-") +
          std::to_string(int(said.bias)) + " ";
   return s;

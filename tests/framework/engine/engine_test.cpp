@@ -68,7 +68,7 @@ TEST_F(EngineTest, refuses_a_draft_of_another_vocabulary) {
   EXPECT_TRUE(says(sentence([&] { engine(); }), "another vocabulary"));
 }
 
-// A drafter that draws a node and forgets to say from which law.
+// A drafter that draws a node and forgets to say from which distribution.
 class Lawless : public Drafter {
  public:
   explicit Lawless(Backend& b) : backend_(b) {}
@@ -87,7 +87,7 @@ class Lawless : public Drafter {
   Backend& backend_;
 };
 
-TEST_F(EngineTest, refuses_a_drawn_node_without_its_law) {
+TEST_F(EngineTest, refuses_a_drawn_node_without_its_distribution) {
   registries.drafters.add("lawless",
                           {"", "", {}, [](const json&, Host& h) { return std::make_unique<Lawless>(h.backend()); }});
   chairs.drafter = {{"name", "lawless"}};

@@ -107,8 +107,8 @@ TEST_F(EngineGuard, a_guess_is_a_token_of_the_target) {
                    "room for 2 nodes"));
 }
 
-// What was drawn is looked up in laws and embeddings as well as what was guessed.
-TEST_F(EngineGuard, a_drawn_node_is_a_token_of_the_target_from_a_law_of_its_vocabulary) {
+// What was drawn is looked up in distributions and embeddings as well as what was guessed.
+TEST_F(EngineGuard, a_drawn_node_is_a_token_of_the_target_from_a_distribution_of_its_vocabulary) {
   const auto drawn = [](DraftTree& tree, Token token, int how = int(Drawn::chain)) {
     *tree.known.row<Token>(1) = token;
     *tree.q.drawn.row<std::uint8_t>(1) = std::uint8_t(how);
@@ -121,17 +121,18 @@ TEST_F(EngineGuard, a_drawn_node_is_a_token_of_the_target_from_a_law_of_its_voca
     const std::string text = scribbled([=](Backend&, auto, auto& trees) { drawn(trees[1], 1, how); });
     EXPECT_TRUE(says(text, "Proposal::drawn is " + std::to_string(how) + ", which is no Drawn")) << text;
   }
-  const auto from_law_of = [&](int vocab) {
+  const auto from_distribution_of = [&](int vocab) {
     return scribbled([=](Backend& b, auto, auto& trees) {
       const std::vector<float> zeros(std::size_t(vocab), 0.0f);
       const Tensor logits = Tensor::host_copy<float>(zeros, DType::f32).reshaped({1, vocab});
-      drawn(trees[0], 1), trees[0].q.laws = {b.law(logits, std::vector{Warp{.temperature = 1}})};
+      drawn(trees[0], 1), trees[0].q.distributions = {b.distributions(logits, std::vector{Warp{.temperature = 1}})};
     });
   };
-  EXPECT_EQ(from_law_of(5), "(no error)");
+  EXPECT_EQ(from_distribution_of(5), "(no error)");
   for (const int vocab : {3, 6})
-    EXPECT_TRUE(says(from_law_of(vocab), "a law q of " + std::to_string(vocab) + " tokens, the target's have 5;"))
-        << from_law_of(vocab);
+    EXPECT_TRUE(
+        says(from_distribution_of(vocab), "a law q of " + std::to_string(vocab) + " tokens, the target's have 5;"))
+        << from_distribution_of(vocab);
 }
 
 // Nodes that were counted without being added: nothing past an array's end is read.
@@ -217,7 +218,7 @@ TEST_F(EngineGuard, a_policy_owes_one_budget_per_sequence) {
   EXPECT_TRUE(says(sentence([&] { e->step(); }), "'miscounting'"));
 }
 
-// 1 / T overflows: the law would be NaN everywhere, and every token 0.
+// 1 / T overflows: the distribution would be NaN everywhere, and every token 0.
 TEST_F(EngineGuard, a_temperature_whose_reciprocal_is_no_number_is_refused) {
   const auto e = engine();
   EXPECT_TRUE(says(sentence([&] { e->submit(request({1}, 4, 1e-40f)); }), "'temperature'"));

@@ -1,5 +1,5 @@
-// What a request may ask of its laws and its samples, by the engine: log-probabilities, with and without penalties;
-// other samples of a prompt.
+// What a request may ask of its distributions and its samples, by the engine: log-probabilities, with and without
+// penalties; other samples of a prompt.
 #include <cmath>
 
 #include <gtest/gtest.h>
@@ -14,7 +14,7 @@ using conformance::Text;
 
 struct SamplingTest : EngineScene {};
 
-TEST_F(SamplingTest, log_probabilities_are_the_target_laws) {
+TEST_F(SamplingTest, log_probabilities_are_the_target_distributions) {
   const auto table = std::make_shared<conformance::TableModel>(conformance::TableModel::Options{.vocab = 5, .seed = 3});
   cast.target = table;
   for (const bool warped : {false, true}) {
@@ -31,13 +31,13 @@ TEST_F(SamplingTest, log_probabilities_are_the_target_laws) {
     for (int i = 0; i < 20; ++i) {
       const std::span<const Token> context(s.tokens.data(), std::size_t(3 + i));
       const double p =
-          table->law(context, warped ? s.sampling.warp() : Warp{1})[std::size_t(s.tokens[std::size_t(3 + i)])];
+          table->distribution(context, warped ? s.sampling.warp() : Warp{1})[std::size_t(s.tokens[std::size_t(3 + i)])];
       EXPECT_NEAR(s.logprobs[std::size_t(i)], std::log(p), 1e-5) << i;
     }
   }
 }
 
-// Raw ones are the model's own, whatever bends the law that is drawn from.
+// Raw ones are the model's own, whatever bends the distribution that is drawn from.
 TEST_F(SamplingTest, log_probabilities_under_penalties) {
   const auto table = std::make_shared<conformance::TableModel>(conformance::TableModel::Options{.vocab = 5, .seed = 3});
   for (const bool warped : {false, true}) {
@@ -56,7 +56,8 @@ TEST_F(SamplingTest, log_probabilities_under_penalties) {
     for (const Sequence& s : done)
       for (int i = 0; i < 20; ++i) {
         const std::span<const Token> context(s.tokens.data(), std::size_t(3 + i));
-        const auto p = warped ? conformance::target_law(*table, context, 3, s.sampling) : table->law(context, Warp{1});
+        const auto p = warped ? conformance::target_distribution(*table, context, 3, s.sampling)
+                              : table->distribution(context, Warp{1});
         ASSERT_NEAR(s.logprobs.at(std::size_t(i)), std::log(p[std::size_t(s.tokens[std::size_t(3 + i)])]), 1e-5) << i;
       }
   }

@@ -1,4 +1,4 @@
-// The demo models, inflated, print the same text: the law that lets a study of cost speak of their acceptance.
+// The demo models, inflated, print the same text: the distribution that lets a study of cost speak of their acceptance.
 #include "framework/text/tokenizer.h"
 #include "tests/framework/model/inflate.h"
 

@@ -1,5 +1,5 @@
-// Laws and draws on the GPU: the rows of normalize() bit for bit, as the cpu backend has them, and the tokens of
-// HostBackend::draw.
+// Distributions and draws on the GPU: the rows of normalize() bit for bit, as the cpu backend has them, and the tokens
+// of HostBackend::draw.
 #include <gtest/gtest.h>
 
 #include "kernels/cuda/cuda_backend.h"
@@ -32,13 +32,14 @@ struct Pair {
     cuda->copy(t, host);
     return host;
   }
-  // The laws of both, whose rows must be the same bytes.
-  std::pair<Laws, Laws> laws(const Tensor& logits, const std::vector<Warp>& warps) const {
-    const Laws truth = cpu->law(logits, warps), found = cuda->law(cuda->upload(logits), warps);
+  // The distributions of both, whose rows must be the same bytes.
+  std::pair<Distributions, Distributions> distributions(const Tensor& logits, const std::vector<Warp>& warps) const {
+    const Distributions truth = cpu->distributions(logits, warps),
+                        found = cuda->distributions(cuda->upload(logits), warps);
     const Tensor rows = fetched(found.rows);
     for (int r = 0; r < truth.count(); ++r) {
-      const LawRow a = *reinterpret_cast<const LawRow*>(rows.row<std::uint8_t>(r)), b = truth[r].row;
-      EXPECT_EQ(std::memcmp(rows.row<std::uint8_t>(r), truth.rows.row<std::uint8_t>(r), sizeof(LawRow)), 0)
+      const DistributionRow a = *reinterpret_cast<const DistributionRow*>(rows.row<std::uint8_t>(r)), b = truth[r].row;
+      EXPECT_EQ(std::memcmp(rows.row<std::uint8_t>(r), truth.rows.row<std::uint8_t>(r), sizeof(DistributionRow)), 0)
           << "vocab " << truth.vocab() << " row " << r << ' ' << name_of(warps[std::size_t(r)]) << ": greedy "
           << a.greedy << " / " << b.greedy << ", peak " << a.peak << " / " << b.peak << ", threshold " << a.threshold
           << " / " << b.threshold << ", mass " << a.mass << " / " << b.mass << ", raw " << a.raw_log_normalizer << " / "
@@ -48,16 +49,16 @@ struct Pair {
   }
 };
 
-TEST(LawsOnTheGpu, rows_have_the_same_bytes) {
+TEST(DistributionsOnTheGpu, rows_have_the_same_bytes) {
   const Pair pair;
   for (const int vocab : {1, 2, 5, 255, 256, 257, 4096, 16385}) {
     const Tensor logits = wicked_logits(vocab, unsigned(vocab));
-    for (const Warp& warp : warps_to_try()) pair.laws(logits, std::vector<Warp>(kWickedRows, warp));
+    for (const Warp& warp : warps_to_try()) pair.distributions(logits, std::vector<Warp>(kWickedRows, warp));
     ASSERT_FALSE(HasFailure());
   }
 }
 
-TEST(LawsOnTheGpu, rows_of_large_vocabularies_have_the_same_bytes) {
+TEST(DistributionsOnTheGpu, rows_of_large_vocabularies_have_the_same_bytes) {
   const Pair pair;
   for (const int vocab : {32000, 128256, 151936}) {
     const Tensor logits = wicked_logits(vocab, unsigned(vocab));
@@ -65,26 +66,26 @@ TEST(LawsOnTheGpu, rows_of_large_vocabularies_have_the_same_bytes) {
     std::vector<Warp> warps(kWickedRows);
     for (std::size_t i = 0; i < all.size(); ++i) {  // every warp meets some of the rows
       for (std::size_t r = 0; r < kWickedRows; ++r) warps[r] = all[(i + r * 13) % all.size()];
-      if (i % 4 == 0) pair.laws(logits, warps);
+      if (i % 4 == 0) pair.distributions(logits, warps);
     }
     ASSERT_FALSE(HasFailure());
   }
 }
 
-TEST(LawsOnTheGpu, many_rows_and_strided_rows) {
+TEST(DistributionsOnTheGpu, many_rows_and_strided_rows) {
   const Pair pair;
   const auto all = warps_to_try();
   const Tensor logits = random_tensor({700, 1000}, 7, 2);
   std::vector<Warp> warps(700);
   for (std::size_t r = 0; r < warps.size(); ++r) warps[r] = all[r % all.size()];
-  pair.laws(logits, warps);
-  const Laws truth = pair.cpu->law(logits.columns(3, 777), warps),
-             found = pair.cuda->law(pair.cuda->upload(logits).columns(3, 777), warps);
+  pair.distributions(logits, warps);
+  const Distributions truth = pair.cpu->distributions(logits.columns(3, 777), warps),
+                      found = pair.cuda->distributions(pair.cuda->upload(logits).columns(3, 777), warps);
   EXPECT_EQ(std::memcmp(pair.fetched(found.rows).raw(), truth.rows.raw(), std::size_t(truth.rows.bytes())), 0);
 }
 
 void expect_same_draws(const Pair& pair, const Tensor& logits, const std::vector<Warp>& warps, int seeds) {
-  const auto [truth, found] = pair.laws(logits, warps);
+  const auto [truth, found] = pair.distributions(logits, warps);
   const int n = truth.count();
   const Tensor apart = pair.cuda->allocate({n}, DType::i32);
   for (int seed = 0; seed < seeds; ++seed) {
@@ -107,7 +108,7 @@ void expect_same_draws(const Pair& pair, const Tensor& logits, const std::vector
   }
 }
 
-TEST(LawsOnTheGpu, draws_are_the_hosts) {
+TEST(DistributionsOnTheGpu, draws_are_the_hosts) {
   const Pair pair;
   for (const int vocab : {1, 5, 256, 257, 4097, 128256}) {
     const Tensor logits = wicked_logits(vocab, unsigned(vocab));

@@ -99,20 +99,20 @@ TEST_F(Races, rows) {
 }
 
 // Crews of one block and of two.
-TEST_F(Races, laws_and_draws) {
+TEST_F(Races, distributions_and_draws) {
   for (const int vocab : {600, 16640}) {
     const Tensor logits = up(random_tensor({3, vocab}, 5, 2));
     const std::vector<Warp> warps{{.temperature = 1, .raw_normalizer = true},
                                   {.temperature = 0.7f, .top_k = 20, .top_p = 0.9f},
                                   {.temperature = 0}};
-    const Laws laws = cuda->law(logits, warps);
-    twice("laws", [&] { return cuda->law(logits, warps).rows; });
+    const Distributions distributions = cuda->distributions(logits, warps);
+    twice("laws", [&] { return cuda->distributions(logits, warps).rows; });
     for (const bool race : {false, true}) {
       std::vector<TokenDraw> draws;
       for (int r = 0; r < 3; ++r) draws.push_back({{7, std::uint64_t(r), 3, 0}, {Role::draft, 0, 0}, 5, race});
       twice(race ? "races" : "draws", [&] {
         const Tensor to = cuda->allocate({3}, DType::i32);
-        cuda->draw(laws, draws, to);
+        cuda->draw(distributions, draws, to);
         return to;
       });
     }

@@ -52,6 +52,13 @@ const std::map<std::string, std::set<std::string>> kArrows = {
     {"tests", {"experiments", "drafters", "verifiers", "framework", "kernels"}},
 };
 
+// Layers inside a folder, lowest first. A layer may include itself and those before it, so that each can be read and
+// tested without what is built on it.
+const std::map<std::string, std::vector<std::string>> kLayers = {
+    {"framework", {"text", "model", "decode", "cache", "components", "engine"}},
+    {"experiments", {"conformance", "report", "sweep", "bench", "program"}},
+};
+
 // Other people's libraries, and the folders that may know them.
 const std::vector<std::pair<std::regex, std::vector<std::string>>> kLibraries = {
     {std::regex("^(cuda|cublas|nccl|cub/|thrust/|cooperative_groups).*"), {"kernels/cuda/"}},
@@ -87,6 +94,21 @@ std::vector<Include> includes_of(const std::string& text) {
 
 std::string room_of(const std::string& path) { return path.substr(0, path.find('/')); }
 
+// "components" of "framework/components/registry.h"; empty for a file that lies in the folder itself.
+std::string layer_of(const std::string& path) {
+  const auto begin = path.find('/') + 1, end = path.find('/', begin);
+  return end == std::string::npos ? "" : path.substr(begin, end - begin);
+}
+
+// Why an include from one layer of a folder to another is against the plan; empty where it is not.
+std::string layer_objection(const std::string& folder, const std::string& from, const std::string& to) {
+  const std::vector<std::string>& layers = kLayers.at(folder);
+  const auto lower = std::ranges::find(layers, from), upper = std::ranges::find(layers, to);
+  for (const auto& [layer, name] : {std::pair(lower, from), std::pair(upper, to)})
+    if (layer == layers.end()) return folder + " has no layer '" + name + "'";
+  return lower < upper ? folder + "/" + from + " may not know " + folder + "/" + to : "";
+}
+
 // Why an include is against the plan; empty where it is not.
 std::string objection(const std::string& file, const Include& include) {
   const std::string from = room_of(file), to = room_of(include.path);
@@ -95,6 +117,8 @@ std::string objection(const std::string& file, const Include& include) {
   if (include.quoted && include.path == "foretoken_abi.h") return from == "framework" ? "" : "plugin.h has it";
   if (include.quoted && !kArrows.count(to)) return "includes of this repository start at its root";
   if (include.quoted && from != to && !kArrows.at(from).count(to)) return from + " may not know " + to;
+  if (include.quoted && from == to && kLayers.count(from))
+    return layer_objection(from, layer_of(file), layer_of(include.path));
   for (const auto& [library, rooms] : kLibraries) {
     const auto inside = [&](const std::string& room) { return file.rfind(room, 0) == 0; };
     if (std::regex_match(include.path, library) && std::ranges::none_of(rooms, inside))
@@ -116,6 +140,17 @@ TEST(Architecture, ArrowsAreNoticedWhenBroken) {
   EXPECT_NE(objection("framework/engine/x.cpp", {false, "cuda_runtime.h"}), "");
   EXPECT_NE(objection("verifiers/x.cpp", {false, "spdlog/spdlog.h"}), "");
   EXPECT_NE(objection("kernels/cpu/x.cpp", {true, "gemm.h"}), "");
+  EXPECT_NE(objection("framework/model/x.cpp", {true, "framework/components/registry.h"}), "");
+  EXPECT_NE(objection("framework/text/x.h", {true, "framework/model/config.h"}), "");
+  EXPECT_NE(objection("framework/decode/x.h", {true, "framework/cache/kv_cache.h"}), "");
+  EXPECT_NE(objection("framework/cache/x.h", {true, "framework/components/drafter.h"}), "");
+  EXPECT_NE(objection("framework/components/x.h", {true, "framework/engine/engine.h"}), "");
+  EXPECT_NE(objection("framework/model/x.h", {true, "framework/unlisted/x.h"}), "");
+  EXPECT_NE(objection("experiments/report/x.h", {true, "experiments/sweep/runner.h"}), "");
+  EXPECT_NE(objection("experiments/bench/x.cpp", {true, "experiments/program/cli.h"}), "");
+  EXPECT_EQ(objection("framework/engine/x.h", {true, "framework/engine/scheduler.h"}), "");
+  EXPECT_EQ(objection("framework/cache/x.h", {true, "framework/decode/sequence.h"}), "");
+  EXPECT_EQ(objection("experiments/bench/x.cpp", {true, "experiments/sweep/runner.h"}), "");
   EXPECT_EQ(objection("kernels/cuda/x.cu", {false, "cublasLt.h"}), "");
   EXPECT_EQ(objection("experiments/sweep/sweep.cpp", {true, "framework/engine/engine.h"}), "");
 }

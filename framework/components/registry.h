@@ -13,6 +13,7 @@
 #include "framework/components/drafter.h"
 #include "framework/components/length_policy.h"
 #include "framework/components/verifier.h"
+#include "framework/text/known_names.h"
 
 namespace foretoken {
 
@@ -37,12 +38,9 @@ template <class T> struct Entry {
   std::string plugin = "";  // the file it came from, filled in by load_plugin; "" for what is built in
 };
 
-// The known name nearest to `name` by edit distance, or "" where none is near.
-std::string nearest(const std::string& name, const std::vector<std::string>& known);
 // `config` ({"name": ..., options}) with defaults filled in; an unknown key, a wrong type or range is an Error that
 // names `what` ("drafter"), the key, and the known keys.
 nlohmann::json fill_options(const std::string& what, const nlohmann::json& config, const std::vector<Option>& options);
-[[noreturn]] void unknown_name(const std::string& what, const std::string& name, const std::vector<std::string>& known);
 [[noreturn]] void taken_name(const std::string& what, const std::string& name, const std::string& plugin);
 
 template <class T> class Registry {

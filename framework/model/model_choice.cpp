@@ -1,12 +1,10 @@
 #include "framework/model/model_choice.h"
 
-#include <algorithm>
-
 #include <nlohmann/json.hpp>
 
-#include "framework/components/registry.h"
 #include "framework/model/shapes.h"
 #include "framework/text/json_file.h"
+#include "framework/text/known_names.h"
 #include "kernels/error.h"
 
 namespace foretoken {
@@ -25,13 +23,7 @@ std::string text_of(const char* key, const nlohmann::json& value) {
 }
 
 ModelChoice read_random(const nlohmann::json& model) {
-  const std::vector<std::string> known{"random", "seed", "tokenizer"};
-  for (const auto& [key, value] : model.items())
-    if (std::find(known.begin(), known.end(), key) == known.end()) {
-      const std::string near = nearest(key, known);
-      throw Error("a random model has no option '" + key + "'" +
-                  (near.empty() ? "" : " (did you mean '" + near + "'?)") + "; its options: random, seed, tokenizer");
-    }
+  for (const auto& [key, value] : model.items()) expect_option("a random model", key, {"random", "seed", "tokenizer"});
   if (!model.contains("random")) refuse("a model must be a directory or {\"random\": SHAPE, \"seed\": 1}", model);
   ModelChoice c;
   c.random = text_of("random", model["random"]);

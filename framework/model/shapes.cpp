@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "framework/components/registry.h"
+#include "framework/text/known_names.h"
 #include "kernels/error.h"
 
 namespace foretoken {
@@ -73,11 +73,8 @@ const std::vector<std::string>& shape_names() {
 
 void expect_shape(const std::string& name) {
   if (name.find('/') != std::string::npos || std::ranges::find(shape_names(), name) != shape_names().end()) return;
-  std::string known;
-  for (const std::string& n : shape_names()) known += n + ", ";
-  const std::string near = nearest(name, shape_names());
-  throw Error("unknown shape '" + name + "'" + (near.empty() ? "" : " (did you mean '" + near + "'?)") +
-              "; known: " + known + "or the path of a directory with a config.json");
+  throw Error("unknown shape '" + name + "'" + suggestion(name, shape_names()) + "; known: " + listed(shape_names()) +
+              ", or the path of a directory with a config.json");
 }
 
 ModelConfig published_shape(const std::string& name) {

@@ -3,15 +3,20 @@
 Every stand-in but dpkg-query appends a line `name arguments` to a journal and answers as the files in the folder `facts` say.
 """
 
+import fcntl
 import os
+import pty
 import shutil
+import struct
 import subprocess
 import sys
 import tempfile
+import termios
 import time
 import unittest
 from pathlib import Path
 
+NOBODY = 65534
 SOURCE = Path(__file__).resolve().parents[2]
 
 # $HERE/facts/ holds: installed (packages), nvidia-smi, nvcc, sudo (exit codes), apt (what it prints before it fails).
@@ -40,7 +45,8 @@ elif [ "$1" = --build ]; then
   printf '#!/bin/sh\necho "ran in $PWD with: $*"\nexit 7\n' > "$2/foretoken"; chmod +x "$2/foretoken"
 fi''',
 }
-# Runs the launcher with another user id and another /etc/os-release than this machine's.
+# Runs the launcher with another user id and another /etc/os-release than this machine's; UNPRIVILEGED: as a user who may
+# not write everywhere.
 DRIVER = """
 import importlib.machinery, importlib.util, os, pathlib, sys
 loader = importlib.machinery.SourceFileLoader("launcher", sys.argv[1])
@@ -48,6 +54,10 @@ spec = importlib.util.spec_from_loader("launcher", loader)
 launcher = importlib.util.module_from_spec(spec)
 loader.exec_module(launcher)
 launcher.os.geteuid = lambda: int(os.environ["USER_ID"])
+if "UNPRIVILEGED" in os.environ and os.getuid() == 0:
+    os.setgroups([])
+    os.setgid(int(os.environ["UNPRIVILEGED"]))
+    os.setuid(int(os.environ["UNPRIVILEGED"]))
 launcher.OS_RELEASE = pathlib.Path(os.environ["HERE"], "facts", "os-release")
 try:
     sys.exit(launcher.main(sys.argv[2:]))
@@ -90,12 +100,19 @@ class Launcher(unittest.TestCase):
         (self.here / "facts").mkdir(exist_ok=True)
         (self.here / "facts" / name).write_text(text)
 
-    def start(self, *arguments, user=0, cwd=None):
+    def start(self, *arguments, user=0, cwd=None, under=(), stderr=subprocess.PIPE, **environment):
         environment = {"PATH": str(self.here / "tools"), "HERE": str(self.here), "USER_ID": str(user),
-                       "CUDACXX": str(self.here / "tools" / "nvcc")}
-        return subprocess.Popen([sys.executable, "-c", DRIVER, str(self.checkout / "foretoken"), *arguments],
+                       "CUDACXX": str(self.here / "tools" / "nvcc"), **environment}
+        return subprocess.Popen([*under, sys.executable, "-c", DRIVER, str(self.checkout / "foretoken"), *arguments],
                                 cwd=cwd or self.checkout, env=environment, stdin=subprocess.DEVNULL,
-                                stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+                                stdout=subprocess.PIPE, stderr=stderr, text=True)
+
+    def refused(self, *words, **options):
+        """One sentence with these words, nothing else, and exit code 1."""
+        code, out, err = self.run_it("--preset", "cpu", "list", **options)
+        self.assertEqual((code, out, err.count("\n")), (1, "", 1), err)
+        for word in words:
+            self.assertIn(word, err)
 
     def run_it(self, *arguments, **options):
         process = self.start(*arguments, **options)
@@ -233,6 +250,55 @@ class Launcher(unittest.TestCase):
         journal = (self.here / "journal").read_text().splitlines()
         order = [line.split()[0] for line in journal if line == "built" or line.startswith("cmake --build")]
         self.assertEqual(order, ["cmake", "built", "cmake", "built"])
+
+    def test_says_what_another_user_may_not_write(self):
+        self.here.chmod(0o755)
+        build = self.checkout / "build"
+        mine = "let this user write there, or work in a copy of the checkout"
+        self.checkout.chmod(0o555)
+        self.refused(f"{build}: Permission denied", mine, UNPRIVILEGED=str(NOBODY))
+        self.checkout.chmod(0o755)
+        build.mkdir()
+        build.chmod(0o777)
+        (build / "lock").touch(0o444)
+        (build / "lock").chmod(0o444)
+        self.refused(f"{build}/lock: Permission denied", mine, UNPRIVILEGED=str(NOBODY))
+        (build / "lock").unlink()
+        (build / "cpu").mkdir()
+        (build / "cpu").chmod(0o555)
+        self.refused(f"{build}/cpu/build.log: Permission denied", mine, UNPRIVILEGED=str(NOBODY))
+        (build / "cpu").chmod(0o755)
+        (build / "cpu" / "foretoken").touch(0o755)
+        (build / "lock").touch()
+        (build / "lock").chmod(0o444)
+        self.refused(f"runs without the launcher: {build}/cpu/foretoken", UNPRIVILEGED=str(NOBODY))
+
+    def test_says_that_a_checkout_is_read_only(self):
+        mount = ["unshare", "--mount", "sh", "-c", 'mount --bind "$0" "$0" && mount -o remount,ro,bind "$0" && exec "$@"',
+                 str(self.checkout)]
+        if not shutil.which("unshare") or subprocess.run([*mount, "true"], capture_output=True).returncode != 0:
+            self.skipTest("no file system may be mounted here; a folder that may not be written stands for it")
+        tools = {"PATH": f"{self.here / 'tools'}:{os.environ['PATH']}"}
+        self.refused(f"{self.checkout}/build: Read-only file system", "a copy of the checkout", under=mount, **tools)
+
+    def test_says_which_tool_is_missing(self):
+        (self.here / "tools" / "cmake").unlink()
+        self.refused("cmake: No such file or directory")
+
+    def test_progress_fits_a_narrow_terminal(self):
+        steps = "".join(f"echo '[{i}/9] Building CXX object {'long' * 20}.o'; " for i in range(1, 10))
+        cmake = self.here / "tools" / "cmake"
+        cmake.write_text(cmake.read_text().replace("elif", f"elif [ \"$1\" = --build ] && {{ {steps} false; }}; then :; elif", 1))
+        terminal, end = pty.openpty()
+        fcntl.ioctl(end, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 20, 0, 0))
+        process = self.start("list", stderr=end)
+        process.communicate(timeout=60)
+        os.close(end)
+        shown = os.read(terminal, 1 << 16).decode()
+        os.close(terminal)
+        lines = [line for line in shown.replace("\n", "").split("\r\033[K") if line]
+        self.assertTrue(any(line.startswith("foretoken: building") for line in lines), lines)
+        self.assertLess(max(map(len, lines)), 20, lines)
 
     def test_refuses_unknown_options_and_presets(self):
         self.assertIn("there are cpu, cuda, asan, tsan, fuzz", self.run_it("--preset", "gpu", "list")[2])

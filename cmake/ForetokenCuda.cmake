@@ -24,8 +24,8 @@ string(APPEND CMAKE_CUDA_FLAGS " --expt-relaxed-constexpr -Xcompiler=-Wall,-Wext
 set(CMAKE_CUDA_FLAGS_RELEASE "-O3 -DNDEBUG")
 find_package(CUDAToolkit REQUIRED)
 
-# Sources of `target` that launch templates over a Lane: nvcc compiles them, without contraction on either side. 20011 and 20014
-# warn of the host's own lanes, which no kernel instantiates.
+# Sources of `target` that launch templates over a Lane: nvcc compiles them, without contraction on either side. 20011
+# and 20014 warn of the host's own lanes, which no kernel instantiates.
 function(foretoken_lanes target)
   set_source_files_properties(${ARGN} PROPERTIES LANGUAGE CUDA)
   target_compile_options(${target} PRIVATE

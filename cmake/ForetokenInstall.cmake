@@ -1,6 +1,7 @@
-# What `cmake --install` puts where: the program, the headers that a plugin includes, the templates, and the CMake package
-# with its one target, foretoken::plugin. A plugin links no library: the program that loads it has the whole framework and
-# exports it, so there is one copy of everything, the program stays one file, and a plugin cannot meet another build of it.
+# What `cmake --install` puts where: the program, the headers that a plugin includes, the templates, and the CMake
+# package with its one target, foretoken::plugin. A plugin links no library: the program that loads it has the whole
+# framework and exports it, so there is one copy of everything, the program stays one file, and a plugin cannot meet
+# another build of it.
 
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)

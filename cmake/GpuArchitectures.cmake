@@ -1,7 +1,9 @@
-# Sets `result` to the architectures of this machine's GPUs that `nvcc` can build for, for CMAKE_CUDA_ARCHITECTURES; to nothing without a GPU.
-# Not `native`, which is 90 on a Hopper: its warpgroup products and most of what makes it fast are in 90a alone, and no fallback is as fast.
+# Sets `result` to the architectures of this machine's GPUs that `nvcc` can build for, for CMAKE_CUDA_ARCHITECTURES; to
+# nothing without a GPU. Not `native`, which is 90 on a Hopper: its warpgroup products and most of what makes it fast
+# are in 90a alone, and no fallback is as fast.
 function(foretoken_gpu_architectures result nvcc)
-  execute_process(COMMAND nvidia-smi --query-gpu=compute_cap --format=csv,noheader RESULT_VARIABLE no_gpu OUTPUT_VARIABLE answer ERROR_QUIET)
+  execute_process(COMMAND nvidia-smi --query-gpu=compute_cap --format=csv,noheader
+    RESULT_VARIABLE no_gpu OUTPUT_VARIABLE answer ERROR_QUIET)
   set(${result} "" PARENT_SCOPE)
   if(NOT no_gpu EQUAL 0)
     return()

@@ -1,5 +1,5 @@
-# Writes foretoken_abi.h: what a plugin and the program that loads it must agree on. Run at every build, touches the file
-# only when something changed. The headers that are installed count, without their comments.
+# Writes foretoken_abi.h: what a plugin and the program that loads it must agree on. Run at every build, touches the
+# file only when something changed. The headers that are installed count, without their comments.
 
 file(GLOB_RECURSE headers RELATIVE "${SOURCE}" "${SOURCE}/kernels/*.h" "${SOURCE}/framework/*.h")
 list(FILTER headers EXCLUDE REGEX "^kernels/.*/")
@@ -42,8 +42,8 @@ file(CONFIGURE OUTPUT "${HEADER}" @ONLY CONTENT [[
 namespace foretoken {
 
 // Not `inline`: the dynamic linker would give a plugin the program's.
-constexpr const char kAbi[] = "foretoken @VERSION@; headers @hash@; " FORETOKEN_COMPILER "; " FORETOKEN_LIBRARY "; " FORETOKEN_CONTAINERS
-                              "; nlohmann/json " FORETOKEN_JSON;
+constexpr const char kAbi[] = "foretoken @VERSION@; headers @hash@; " FORETOKEN_COMPILER "; " FORETOKEN_LIBRARY "; "
+                              FORETOKEN_CONTAINERS "; nlohmann/json " FORETOKEN_JSON;
 
 }  // namespace foretoken
 ]])

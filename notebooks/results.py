@@ -1,8 +1,8 @@
 """Stored results as pandas tables.
 
 Every figure and every interval is the one that `foretoken show RESULTS --json` prints: they are defined once, in
-experiments/report/summary.h. A file of result lines (JSON lines) is handed to the built program; a file that holds the output of
-`show --json` already is read as it is, so that results can be looked at where nothing is built.
+experiments/report/summary.h. A file of result lines (JSON lines) is handed to the built program; a file that holds the
+output of `show --json` already is read as it is, so that results can be looked at where nothing is built.
 """
 
 import json
@@ -27,8 +27,10 @@ def program():
         return Path(os.environ["FORETOKEN_PROGRAM"])
     built = [p for p in ROOT.glob("build/*/foretoken") if p.is_file() and os.access(p, os.X_OK)]
     if not built:
-        raise FileNotFoundError("there is no program under build/: run ./foretoken build, name one in FORETOKEN_PROGRAM, "
-                                "or read a file made by ./foretoken show RESULTS --json > figures.json")
+        raise FileNotFoundError(
+            "there is no program under build/: run ./foretoken build, name one in FORETOKEN_PROGRAM, "
+            "or read a file made by ./foretoken show RESULTS --json > figures.json"
+        )
     return max(built, key=lambda p: p.stat().st_mtime)
 
 
@@ -36,16 +38,24 @@ def figures(path):
     """The object that `show --json` prints: "cells" (one per run, with all figures) and "best"."""
     path = Path(path).resolve()
     if not path.exists():
-        raise FileNotFoundError(f"{path} is not there: ./foretoken quickstart writes results/quickstart.jsonl; another file is "
-                                "named in FORETOKEN_RESULTS")
+        raise FileNotFoundError(
+            f"{path} is not there: ./foretoken quickstart writes results/quickstart.jsonl; another file is "
+            "named in FORETOKEN_RESULTS"
+        )
     try:
         found = json.loads(path.read_text())
         if "cells" in found:
             return found
     except json.JSONDecodeError:
         pass  # several lines: results as they are stored
-    done = subprocess.run([program(), "show", path, "--json"], cwd=ROOT, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                          stderr=subprocess.PIPE, text=True)
+    done = subprocess.run(
+        [program(), "show", path, "--json"],
+        cwd=ROOT,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
     if done.returncode != 0:
         raise RuntimeError(f"{program()} show failed: {done.stderr.strip()}")
     return json.loads(done.stdout)
@@ -78,9 +88,17 @@ def cells(found):
         for name in INTERVALS:
             row.update({name: number(data[name]["value"]), f"{name}_low": number(data[name]["low"]),
                         f"{name}_high": number(data[name]["high"])})
-        row.update({"tau_theory": data["theory"]["tau"], "speedup_theory": data["theory"]["speedup"],
-                    "decode_speedup": data["decode_speedup"], "ttft_ms": data["speculative"]["ttft_ms"],
-                    "engine_overhead": data["speculative"]["engine_overhead"], "promise": cell["promise"], "key": cell["key"]})
+        row.update(
+            {
+                "tau_theory": data["theory"]["tau"],
+                "speedup_theory": data["theory"]["speedup"],
+                "decode_speedup": data["decode_speedup"],
+                "ttft_ms": data["speculative"]["ttft_ms"],
+                "engine_overhead": data["speculative"]["engine_overhead"],
+                "promise": cell["promise"],
+                "key": cell["key"],
+            }
+        )
         rows.append(row)
     return pd.DataFrame(rows)
 

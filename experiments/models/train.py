@@ -100,7 +100,9 @@ def evaluate(args, log):
     if args.before and (args.work / "pretrained.pt").exists():
         before = {**models, "target": stored_target(args, "pretrained.pt")}
         measure.held_out_loss({"target before unloop": before["target"]}, corpus, log)
-        measure.describe(before, measure.held_out_prompts(corpus, args.device, args.held_out), log, "before unloop, held-out")
+        measure.describe(
+            before, measure.held_out_prompts(corpus, args.device, args.held_out), log, "before unloop, held-out"
+        )
     measure.describe(models, measure.held_out_prompts(corpus, args.device, args.held_out), log, "held-out")
     if args.prompts.exists():
         entries, groups = measure.own_prompts(args.prompts, tokenizer, args.device)
@@ -115,12 +117,16 @@ def arguments():
     p = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     p.add_argument("--data", required=True, help="folder with text/ and prompts/")
     p.add_argument("--out", type=Path, default=HERE, help="where target/, draft/ and draft-large/ are written")
-    p.add_argument("--work", type=Path, default=Path("/tmp/foretoken-training"), help="streams and checkpoints between stages")
+    p.add_argument(
+        "--work", type=Path, default=Path("/tmp/foretoken-training"), help="streams and checkpoints between stages"
+    )
     p.add_argument("--log", type=Path, help="default: WORK/train.log")
     p.add_argument("--stages", default="data,pretrain,unloop,rollouts,distil,measure")
     p.add_argument("--tokenizer", help="reuse this tokenizer.json instead of training one")
     p.add_argument("--prompts", type=Path, default=HERE.parent / "prompts.jsonl")
-    p.add_argument("--drafts-from", type=Path, help="folder whose draft/ and draft-large/ the distillation goes on from")
+    p.add_argument(
+        "--drafts-from", type=Path, help="folder whose draft/ and draft-large/ the distillation goes on from"
+    )
     p.add_argument("--distil-seconds", type=int, help="distil for so long instead of --distil-steps")
     p.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     p.add_argument("--eager", action="store_true", help="do not compile")
@@ -142,8 +148,14 @@ def main():
     log = Log(args.log or args.work / "train.log")
     torch._dynamo.config.recompile_limit = 64
     machine = torch.cuda.get_device_name() if args.device == "cuda" else "CPU"
-    log(f"{machine}, torch {torch.__version__}, " + " ".join(
-        f"{k}={v}" for k, v in vars(args).items() if k not in ("data", "out", "work", "log", "prompts", "tokenizer", "drafts_from")))
+    log(
+        f"{machine}, torch {torch.__version__}, "
+        + " ".join(
+            f"{k}={v}"
+            for k, v in vars(args).items()
+            if k not in ("data", "out", "work", "log", "prompts", "tokenizer", "drafts_from")
+        )
+    )
     if "data" in args.stages:
         prepare(args, log)
     if {"pretrain", "unloop", "rollouts", "distil"} & set(args.stages):

@@ -2,9 +2,9 @@
 
     python3 experiments/peers/llama_cpp.py [--repeats 7] [--out FILE.jsonl]
 
-Makes a virtual environment of its own under build/peers, installs llama-cpp-python from PyPI there (it compiles llama.cpp for
-this processor; nothing of this project depends on it), writes experiments/models/target as GGUF (bf16 as stored, and fp32), and
-prints, both sides measured in alternation:
+Makes a virtual environment of its own under build/peers, installs llama-cpp-python from PyPI there (it compiles
+llama.cpp for this processor; nothing of this project depends on it), writes experiments/models/target as GGUF (bf16 as
+stored, and fp32), and prints, both sides measured in alternation:
   - decoding at batch 1: tokens a second;
   - a step of 8 rows of one sequence, as a verification has it;
   - a prompt of 512 tokens;
@@ -194,9 +194,28 @@ def texts(program, threads, count):
     for line in lines[::max(1, len(lines) // count)][:count]:
         prompt = json.loads(line)["prompt"]
         want = tokenizer.decode(model.greedy(tokenizer.encode(prompt).ids, 64))  # special tokens are not text
-        got = subprocess.run([program, "generate", "--model", MODEL, "--prompt", "-", "--max-new-tokens", "64", "--ignore-eos",
-                              "--device", "cpu", "--set", "/target/dtype=\"f32\"", "--set", "/target/kv_dtype=\"f32\""],
-                             input=prompt, capture_output=True, text=True)
+        got = subprocess.run(
+            [
+                program,
+                "generate",
+                "--model",
+                MODEL,
+                "--prompt",
+                "-",
+                "--max-new-tokens",
+                "64",
+                "--ignore-eos",
+                "--device",
+                "cpu",
+                "--set",
+                "/target/dtype=\"f32\"",
+                "--set",
+                "/target/kv_dtype=\"f32\"",
+            ],
+            input=prompt,
+            capture_output=True,
+            text=True,
+        )
         if got.returncode:
             sys.exit(f"foretoken generate failed: {got.stderr.strip()}")
         yield want, got.stdout.removesuffix("\n")
@@ -210,16 +229,25 @@ def compare(options):
     for i in range(options.repeats):
         rounds.append((theirs(model, token_ids), ours(options.program, options.threads)))
         print(f"alternation {i + 1} of {options.repeats}", file=sys.stderr, flush=True)
-    row = {"peer": f"llama-cpp-python {llama_cpp.__version__}", "threads": options.threads, "alternations": options.repeats,
-           "commit": ours.commit,
-           "date": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), "machine": processor()}
+    row = {
+        "peer": f"llama-cpp-python {llama_cpp.__version__}",
+        "threads": options.threads,
+        "alternations": options.repeats,
+        "commit": ours.commit,
+        "date": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        "machine": processor(),
+    }
     print(f"{row['peer']}, {options.threads} threads, context {CONTEXT}, medians of {options.repeats} alternations")
     print(f"{'':24}{'llama.cpp':>12}{'foretoken':>12}{'ratio':>8}{'lowest':>8}{'highest':>9}")
-    for k, (name, unit) in enumerate((("decode at batch 1", "tok/s"), ("step of 8 rows", "ms"), ("prompt of 512", "ms"))):
+    for k, (name, unit) in enumerate(
+        (("decode at batch 1", "tok/s"), ("step of 8 rows", "ms"), ("prompt of 512", "ms"))
+    ):
         a, b = (statistics.median(r[side][k] for r in rounds) for side in (0, 1))
         ratios = sorted(r[0][k] / r[1][k] for r in rounds)
         shown = (1e3 / a, 1e3 / b) if unit == "tok/s" else (a, b)
-        print(f"{name + ', ' + unit:24}{shown[0]:12.2f}{shown[1]:12.2f}{statistics.median(ratios):8.2f}{ratios[0]:8.2f}{ratios[-1]:9.2f}")
+        print(
+            f"{name + ', ' + unit:24}{shown[0]:12.2f}{shown[1]:12.2f}{statistics.median(ratios):8.2f}{ratios[0]:8.2f}{ratios[-1]:9.2f}"
+        )
         row[name] = {"llama_cpp_ms": a, "foretoken_ms": b, "ratio": statistics.median(ratios), "ratios": ratios}
     pairs = list(texts(options.program, options.threads, 20))
     row["texts"], row["texts identical"] = len(pairs), sum(a == b for a, b in pairs)

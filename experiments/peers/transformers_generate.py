@@ -1,9 +1,11 @@
-"""What Hugging Face Transformers takes for the work of `foretoken bench --steps`: the same shapes, random weights, the same GPU.
+"""What Hugging Face Transformers takes for the work of `foretoken bench --steps`: the same shapes, random weights, the
+same GPU.
 
     python3 experiments/peers/transformers_generate.py [--tokens 32] [--context 1024] [--out FILE.jsonl]
 
-Prints milliseconds a token of `generate` (greedy) with a Llama-3.1-8B and a Llama-3.2-1B shape at batch 1 and 64, and of assisted
-generation where the small one drafts 4 tokens a round for the large one. Needs PyTorch and Transformers; nothing of this project depends on it.
+Prints milliseconds a token of `generate` (greedy) with a Llama-3.1-8B and a Llama-3.2-1B shape at batch 1 and 64, and
+of assisted generation where the small one drafts 4 tokens a round for the large one. Needs PyTorch and Transformers;
+nothing of this project depends on it.
 """
 
 import argparse
@@ -14,7 +16,13 @@ import torch
 import transformers
 from transformers import LlamaConfig, LlamaForCausalLM
 
-LLAMA3 = {"rope_type": "llama3", "rope_theta": 500000.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 8192}
+LLAMA3 = {
+    "rope_type": "llama3",
+    "rope_theta": 500000.0,
+    "low_freq_factor": 1.0,
+    "high_freq_factor": 4.0,
+    "original_max_position_embeddings": 8192,
+}
 SHAPES = {
     "llama-3.1-8b": {"hidden_size": 4096, "num_hidden_layers": 32, "num_attention_heads": 32, "num_key_value_heads": 8,
                      "head_dim": 128, "intermediate_size": 14336, "rope_parameters": {**LLAMA3, "factor": 8.0}},
@@ -66,8 +74,20 @@ def main():
         print(f"{what:45s} {ms:8.2f} ms a token", flush=True)
         if args.out:
             with open(args.out, "a") as f:
-                f.write(json.dumps({"peer": "transformers", "what": what, "ms_per_token": ms, "context": args.context,
-                                    "tokens": args.tokens, "machine": machine, "date": time.strftime("%Y-%m-%d")}) + "\n")
+                f.write(
+                    json.dumps(
+                        {
+                            "peer": "transformers",
+                            "what": what,
+                            "ms_per_token": ms,
+                            "context": args.context,
+                            "tokens": args.tokens,
+                            "machine": machine,
+                            "date": time.strftime("%Y-%m-%d"),
+                        }
+                    )
+                    + "\n"
+                )
 
     draft = model("llama-3.2-1b")
     for batch in (1, 64):

@@ -38,7 +38,9 @@ class Program(unittest.TestCase):
                                 stderr=subprocess.PIPE, text=True)
 
     def run_it(self, *arguments, stdin=""):
-        done = subprocess.run([PROGRAM, *arguments], cwd=self.here, input=stdin, capture_output=True, text=True, timeout=120)
+        done = subprocess.run(
+            [PROGRAM, *arguments], cwd=self.here, input=stdin, capture_output=True, text=True, timeout=120
+        )
         return done.returncode, done.stdout, done.stderr
 
     def refused(self, *arguments, code=1, words=(), stdin=""):
@@ -66,7 +68,19 @@ class Program(unittest.TestCase):
         self.refused("bench", "--only", "decode", code=2, words=["--steps"])
         self.refused("bench", "--steps", "s.json", "--repeats", "3", code=2, words=["--steps"])
         self.refused("bench", "--requests", "3", code=2, words=["--soak"])
-        for command in ("", "run", "show", "compare", "generate", "quickstart", "list", "keys", "check", "options", "bench"):
+        for command in (
+            "",
+            "run",
+            "show",
+            "compare",
+            "generate",
+            "quickstart",
+            "list",
+            "keys",
+            "check",
+            "options",
+            "bench",
+        ):
             status, out, _ = self.run_it(*[command] if command else [], "--help")
             self.assertEqual(status, 0)
             self.assertIn("--help", out)
@@ -86,21 +100,36 @@ class Program(unittest.TestCase):
     def test_generate(self):
         status, plain, _ = self.run_it(*self.generate("--prompt", "The lamp had burned low when"))
         self.assertEqual(status, 0)
-        status, fast, err = self.run_it(*self.generate("--prompt", "-", "--draft", str(MODELS / "draft")), stdin="The lamp had burned low when")
+        status, fast, err = self.run_it(
+            *self.generate("--prompt", "-", "--draft", str(MODELS / "draft")), stdin="The lamp had burned low when"
+        )
         self.assertEqual((status, fast), (0, plain))
         self.assertRegex(err, r"12 tokens in .* tau [1-5]\.\d\d .* accepted \d+ of \d+ drafted")
-        status, marked, _ = self.run_it(*self.generate("--prompt", "The lamp had burned low when", "--draft", str(MODELS / "draft"), "--marks"))
+        status, marked, _ = self.run_it(
+            *self.generate("--prompt", "The lamp had burned low when", "--draft", str(MODELS / "draft"), "--marks")
+        )
         self.assertIn("[", marked)
         self.assertEqual(marked.replace("[", "").replace("]", ""), plain)
 
     def test_generate_with_options(self):
         prompt = ["--prompt", "The lamp had burned low when", "--max-new-tokens", "40"]
-        bent = ["--repetition-penalty", "1.2", "--frequency-penalty", "0.3", "--presence-penalty", "0.1", "--logit-bias", "17=-100"]
+        bent = [
+            "--repetition-penalty",
+            "1.2",
+            "--frequency-penalty",
+            "0.3",
+            "--presence-penalty",
+            "0.1",
+            "--logit-bias",
+            "17=-100",
+        ]
         plain, penalized = self.run_it(*self.generate(*prompt))[1], self.run_it(*self.generate(*prompt, *bent))[1]
         self.assertNotEqual(penalized, plain)
         for drafter in (["--draft", str(MODELS / "draft")], ["--drafter", "ngram"]):
             for verifier in ("speculative_sampling", "coupled"):
-                self.assertEqual(self.run_it(*self.generate(*prompt, *bent, *drafter, "--verifier", verifier))[1], penalized)
+                self.assertEqual(
+                    self.run_it(*self.generate(*prompt, *bent, *drafter, "--verifier", verifier))[1], penalized
+                )
         status, out, err = self.run_it(*self.generate(*prompt, "--temperature", "1", "--samples", "3", "--logprobs"))
         self.assertEqual((status, out.count("== sample ")), (0, 3))
         self.assertEqual(len(set(out.split("== sample ")[1:])), 3)
@@ -117,7 +146,10 @@ class Program(unittest.TestCase):
         self.refused(*self.generate("--prompt", "-"), stdin="word " * 5000, words=["context", "2048"])
         self.refused(*self.generate("--prompt", "x", "--draft", str(self.here / "none")), words=["none", "directory"])
         self.refused(*self.generate("--prompt", "x", "--draft", "d", "--drafter", "ngram"), words=["--draft"])
-        self.refused(*self.generate("--prompt", "x", "--set", "/engine/memory_mib=1", "--max-new-tokens", "2000"), words=["memory_mib"])
+        self.refused(
+            *self.generate("--prompt", "x", "--set", "/engine/memory_mib=1", "--max-new-tokens", "2000"),
+            words=["memory_mib"],
+        )
         self.refused(*self.generate("--prompt", "x", "--top-p", "0"), words=["top_p", "> 0"])
         self.refused(*self.generate("--prompt", "x", "--set", "/engine/device=tpu"), words=["cpu", "reference"])
 
@@ -134,7 +166,9 @@ class Program(unittest.TestCase):
 
     def test_bench_refuses(self):
         self.refused("bench", "--steps", "none.json", words=["none.json"])
-        self.refused("bench", "--steps", self.write("s.json", {"scenes": [{"name": "x"}]}), words=["scene 'x'", "target"])
+        self.refused(
+            "bench", "--steps", self.write("s.json", {"scenes": [{"name": "x"}]}), words=["scene 'x'", "target"]
+        )
         self.refused("bench", "--model", str(self.here), words=["config.json"])
         self.refused("bench", "--results", str(self.here / "none" / "r.jsonl"), words=["none", "--results"])
 
@@ -194,7 +228,9 @@ class Program(unittest.TestCase):
         status, _, err = self.run_it("run", self.sweep({"/drafter/model": [str(model), "experiments/models/draft"]}))
         self.assertEqual(status, 1)
         self.assertIn("vocabulary", err)
-        self.assertEqual([("error" in line, "repeats" in line) for line in self.lines()], [(True, False), (False, True)])
+        self.assertEqual(
+            [("error" in line, "repeats" in line) for line in self.lines()], [(True, False), (False, True)]
+        )
 
     def test_a_sweep_is_shown_compared_and_resumed(self):
         sweep = self.sweep({"/policy/length": [1, 3], "/sampling/temperature": [0, 1]})
@@ -206,7 +242,9 @@ class Program(unittest.TestCase):
         self.assertEqual((status, again), (0, out))
         self.assertEqual((self.here / "results/sweep.jsonl").read_bytes(), before)
         self.assertEqual(self.run_it("show", "results/sweep.jsonl", "--json")[1], out)
-        self.assertIn("alpha", self.run_it("show", "results/sweep.jsonl", "--tables", "main", "--format", "markdown")[1])
+        self.assertIn(
+            "alpha", self.run_it("show", "results/sweep.jsonl", "--tables", "main", "--format", "markdown")[1]
+        )
         self.assertEqual(self.run_it("compare", "results/sweep.jsonl", "results/sweep.jsonl", "--json")[0], 0)
 
     def test_a_second_process_is_refused(self):

@@ -1,5 +1,5 @@
-"""The program among damaged files, full disks and places that may not be written: one sentence that names the file and the remedy, and
-exit code 1; what was measured before is kept."""
+"""The program among damaged files, full disks and places that may not be written: one sentence that names the file and
+the remedy, and exit code 1; what was measured before is kept."""
 
 import json
 import os
@@ -15,8 +15,13 @@ SOURCE = Path(__file__).resolve().parents[2]
 PROGRAM = Path(os.environ["FORETOKEN_BUILD_DIR"]).resolve() / "foretoken"
 MODEL = SOURCE / "experiments" / "models" / "draft"
 NOBODY = 65534
-RUN = {"target": {"model": "model"}, "drafter": {"name": "ngram"}, "engine": {"batch": 1, "device": "cpu", "threads": 1},
-       "workload": {"prompts": "prompts.jsonl", "max_new_tokens": 2}, "measure": {"repeats": 1, "warmup": False}}
+RUN = {
+    "target": {"model": "model"},
+    "drafter": {"name": "ngram"},
+    "engine": {"batch": 1, "device": "cpu", "threads": 1},
+    "workload": {"prompts": "prompts.jsonl", "max_new_tokens": 2},
+    "measure": {"repeats": 1, "warmup": False},
+}
 
 
 class Hardening(unittest.TestCase):
@@ -31,11 +36,20 @@ class Hardening(unittest.TestCase):
         self.write_run()
 
     def write_run(self, **changes):
-        (self.here / "run.json").write_text(json.dumps({"base": {**RUN, **changes}, "axes": {"/sampling/seed": list(range(3))}}))
+        (self.here / "run.json").write_text(
+            json.dumps({"base": {**RUN, **changes}, "axes": {"/sampling/seed": list(range(3))}})
+        )
 
     def start(self, *arguments, **how):
-        return subprocess.run([*how.pop("under", ()), str(how.pop("program", PROGRAM)), *arguments], cwd=self.here, stdin=subprocess.DEVNULL, capture_output=True, text=True,
-                              timeout=120, **how)
+        return subprocess.run(
+            [*how.pop("under", ()), str(how.pop("program", PROGRAM)), *arguments],
+            cwd=self.here,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=120,
+            **how,
+        )
 
     def refused(self, *arguments, words=(), **how):
         done = self.start(*arguments, **how)
@@ -47,7 +61,9 @@ class Hardening(unittest.TestCase):
             self.assertIn(word, done.stderr)
 
     def generate(self, *words, **how):
-        self.refused("generate", "--model", "model", "--device", "cpu", "--prompt", "x", *how.pop("more", ()), words=words)
+        self.refused(
+            "generate", "--model", "model", "--device", "cpu", "--prompt", "x", *how.pop("more", ()), words=words
+        )
 
     def lines(self, path="results/run.jsonl"):
         return (self.here / path).read_text().splitlines()
@@ -56,7 +72,10 @@ class Hardening(unittest.TestCase):
         """Every kind of file that is read: its path, and the command that reads it."""
         (self.here / "results.jsonl").write_text("")
         generate = ["generate", "--model", "model", "--device", "cpu", "--prompt", "x"]
-        yield from ((f"model/{name}", generate) for name in ("config.json", "generation_config.json", "model.safetensors", "tokenizer.json"))
+        yield from (
+            (f"model/{name}", generate)
+            for name in ("config.json", "generation_config.json", "model.safetensors", "tokenizer.json")
+        )
         yield "model/tokenizer_config.json", [*generate, "--set", "/workload/chat=auto"]
         yield "prompts.jsonl", ["run", "run.json", "--quiet"]
         yield "run.json", ["run", "run.json"]
@@ -84,7 +103,9 @@ class Hardening(unittest.TestCase):
         (self.model / "model.safetensors.index.json").write_text("")
         self.generate("index.json", "empty")
         (self.model / "a.safetensors").write_text("")
-        (self.model / "model.safetensors.index.json").write_text('{"weight_map": {"model.norm.weight": "a.safetensors"}}')
+        (self.model / "model.safetensors.index.json").write_text(
+            '{"weight_map": {"model.norm.weight": "a.safetensors"}}'
+        )
         self.generate("a.safetensors", "empty", "download")
 
     def test_symbolic_links_in_a_loop(self):
@@ -111,7 +132,9 @@ class Hardening(unittest.TestCase):
     def test_headers_that_lie(self):
         def header(entries, data=b"", length=None):
             text = json.dumps(entries).encode()
-            (self.model / "model.safetensors").write_bytes(struct.pack("<Q", len(text) if length is None else length) + text + data)
+            (self.model / "model.safetensors").write_bytes(
+                struct.pack("<Q", len(text) if length is None else length) + text + data
+            )
 
         entry = lambda shape, begin, end: {"dtype": "F32", "shape": shape, "data_offsets": [begin, end]}
         header({}, length=2**60)
@@ -135,28 +158,56 @@ class Hardening(unittest.TestCase):
         first = self.lines()[0] + "\n"
         (self.here / "results/run.jsonl").write_text(first)
         limit = lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (len(first) + 100, resource.RLIM_INFINITY))
-        self.refused("run", "run.json", "--quiet", words=["results/run.jsonl", "make room", "finished runs are kept"], preexec_fn=limit)
+        self.refused(
+            "run",
+            "run.json",
+            "--quiet",
+            words=["results/run.jsonl", "make room", "finished runs are kept"],
+            preexec_fn=limit,
+        )
         self.assertEqual((self.here / "results/run.jsonl").read_text(), first)
         self.expect_resumed()
 
     def test_a_full_disk(self):
         mount = ["unshare", "--mount", "sh", "-c", 'mount -t tmpfs -o size=8k none results && exec "$@"', "sh"]
         (self.here / "results").mkdir()
-        if not shutil.which("unshare") or subprocess.run([*mount, "true"], cwd=self.here, capture_output=True).returncode != 0:
+        if (
+            not shutil.which("unshare")
+            or subprocess.run([*mount, "true"], cwd=self.here, capture_output=True).returncode != 0
+        ):
             self.skipTest("no file system may be mounted here; the limit on the size of files stands for a full disk")
-        self.write_run(drafter={"name": "ngram"}, workload={"prompts": "prompts.jsonl", "max_new_tokens": 2, "categories": []},
-                       plugins=[], engine={**RUN["engine"], "batch": 24})  # a line of some kB
-        self.refused("run", "run.json", "--quiet", words=["results/run.jsonl", "No space left", "make room"], under=mount)
+        self.write_run(
+            drafter={"name": "ngram"},
+            workload={"prompts": "prompts.jsonl", "max_new_tokens": 2, "categories": []},
+            plugins=[],
+            engine={**RUN["engine"], "batch": 24},
+        )  # a line of some kB
+        self.refused(
+            "run", "run.json", "--quiet", words=["results/run.jsonl", "No space left", "make room"], under=mount
+        )
 
     def test_a_folder_that_may_not_be_written(self):
         (self.here / "results").mkdir()
         (self.here / "results").chmod(0o555)
         how = {}
         if os.geteuid() == 0:  # who may write everywhere: another user, who may not read the folders above the program
-            how = {"user": NOBODY, "group": NOBODY, "extra_groups": [], "program": shutil.copy(PROGRAM, self.here / "foretoken")}
+            how = {
+                "user": NOBODY,
+                "group": NOBODY,
+                "extra_groups": [],
+                "program": shutil.copy(PROGRAM, self.here / "foretoken"),
+            }
             self.assertEqual(self.start("version", **how).returncode, 0)
         self.refused("run", "run.json", "--quiet", words=["results/run.jsonl", "Permission denied", "--results"], **how)
-        self.refused("run", "run.json", "--quiet", "--results", "results/new/run.jsonl", words=["results/new", "--results"], **how)
+        self.refused(
+            "run",
+            "run.json",
+            "--quiet",
+            "--results",
+            "results/new/run.jsonl",
+            words=["results/new", "--results"],
+            **how,
+        )
 
     def test_too_many_runs(self):
         axes = {f"/sampling/{key}": list(range(1, 60)) for key in ("seed", "top_k", "temperature")}

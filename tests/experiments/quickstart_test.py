@@ -1,4 +1,5 @@
-"""`foretoken quickstart` from end to end, with as little time as it can be given: the whole sweep, honest and complete."""
+"""`foretoken quickstart` from end to end, with as little time as it can be given: the whole sweep, honest and
+complete."""
 
 import json
 import os
@@ -17,12 +18,20 @@ class Quickstart(unittest.TestCase):
             here = Path(folder)
             (here / "results").mkdir()
             (here / "results" / "quickstart.jsonl").write_text("older\n")
-            done = subprocess.run([PROGRAM, "quickstart", "--seconds", "10", "--device", "cpu"], cwd=here, capture_output=True, text=True)
+            done = subprocess.run(
+                [PROGRAM, "quickstart", "--seconds", "10", "--device", "cpu"], cwd=here, capture_output=True, text=True
+            )
             self.assertEqual(done.returncode, 0, done.stderr)
             self.assertEqual((here / "results" / "quickstart.jsonl.1").read_text(), "older\n")
             lines = [json.loads(line) for line in (here / "results" / "quickstart.jsonl").read_text().splitlines()]
-        cells = {(r["drafter"]["name"], r["policy"]["length"], r["sampling"]["temperature"], r["engine"]["batch"]) for r in (line["run"] for line in lines)}
-        self.assertEqual(cells, {(d, n, t, b) for d in ("draft_model", "ngram") for n in (1, 2, 4, 8) for t in (0, 1) for b in (1, 4)})
+        cells = {
+            (r["drafter"]["name"], r["policy"]["length"], r["sampling"]["temperature"], r["engine"]["batch"])
+            for r in (line["run"] for line in lines)
+        }
+        self.assertEqual(
+            cells,
+            {(d, n, t, b) for d in ("draft_model", "ngram") for n in (1, 2, 4, 8) for t in (0, 1) for b in (1, 4)},
+        )
         self.assertEqual(len(lines), 32)
         for line in lines:
             self.check(line)
@@ -40,7 +49,9 @@ class Quickstart(unittest.TestCase):
             families = Counter(request["category"] for request in requests)
             self.assertEqual((len(families), len(set(families.values()))), (6, 1), families)
         texts = sum(len(repeat["speculative"]["requests"]) for repeat in line["repeats"])
-        self.assertEqual(line["agreement"], {"compared": greedy, "compared_texts": texts if greedy else 0, "differing_texts": 0})
+        self.assertEqual(
+            line["agreement"], {"compared": greedy, "compared_texts": texts if greedy else 0, "differing_texts": 0}
+        )
 
 
 if __name__ == "__main__":

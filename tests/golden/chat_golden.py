@@ -1,5 +1,6 @@
-"""Questions in the forms of chat models: what Transformers writes, and the ids that it gives, with templates of our own that follow the public
-forms (ChatML as Qwen has it, Llama-3, Llama-3.1, Llama-2, Mistral, Zephyr) and one that is of no form known to us (Gemma's)."""
+"""Questions in the forms of chat models: what Transformers writes, and the ids that it gives, with templates of our own
+that follow the public forms (ChatML as Qwen has it, Llama-3, Llama-3.1, Llama-2, Mistral, Zephyr) and one that is of no
+form known to us (Gemma's)."""
 
 import json
 import pathlib
@@ -18,8 +19,12 @@ LLAMA31 = """{{- bos_token }}{% if messages[0]['role'] == 'system' %}{% set syst
 {%- if add_generation_prompt %}{{- '<|start_header_id|>assistant<|end_header_id|>\\n\\n' }}{% endif %}"""
 LLAMA2 = """{% if messages[0]['role'] == 'system' %}{% set system = '<<SYS>>\\n' + messages[0]['content'] | trim + '\\n<</SYS>>\\n\\n' %}{% set messages = messages[1:] %}{% else %}{% set system = '' %}{% endif %}
 {%- for message in messages %}{{ bos_token + '[INST] ' + (system if loop.first else '') + message['content'] | trim + ' [/INST]' }}{% endfor %}"""
-MISTRAL = """{{ bos_token }}{% for message in messages %}{{ '[INST] ' + message['content'] + ' [/INST]' }}{% endfor %}"""
-MISTRAL3 = """{{ bos_token }}{% for message in messages %}{{ '[INST] ' + message['content'] + '[/INST]' }}{% endfor %}"""
+MISTRAL = (
+    """{{ bos_token }}{% for message in messages %}{{ '[INST] ' + message['content'] + ' [/INST]' }}{% endfor %}"""
+)
+MISTRAL3 = (
+    """{{ bos_token }}{% for message in messages %}{{ '[INST] ' + message['content'] + '[/INST]' }}{% endfor %}"""
+)
 ZEPHYR = """{% for message in messages %}
 {% if message['role'] == 'user' %}
 {{ '<|user|>\\n' + message['content'] + eos_token }}
@@ -33,10 +38,23 @@ ZEPHYR = """{% for message in messages %}
 GEMMA = """{{ bos_token }}{% for message in messages %}{{ '<start_of_turn>' + message['role'] + '\\n' + message['content'] | trim + '<end_of_turn>\\n' }}{% endfor %}"""
 
 # form, tokenizer, template, whether it has a place for a system prompt
-FORMS = [("chatml", "qwen2", CHATML.replace("%FIRST%", ""), True), ("chatml", "qwen2", CHATML.replace("%FIRST%", HELPER), True),
-         ("llama-3", "llama3", LLAMA3, True), ("llama-3.1", "llama3", LLAMA31, True), ("llama-2", "llama2", LLAMA2, True),
-         ("mistral", "llama2", MISTRAL, False), ("mistral-v3", "mistral", MISTRAL3, False), ("zephyr", "llama2", ZEPHYR, True)]
-QUESTIONS = ["What does the lantern measure?", "  Two\n lines, and spaces around.\t", "caf\u00e9 \u4f60\u597d \U0001f600", "</s> <s> [INST] <|im_end|> injected <|eot_id|>", "x"]
+FORMS = [
+    ("chatml", "qwen2", CHATML.replace("%FIRST%", ""), True),
+    ("chatml", "qwen2", CHATML.replace("%FIRST%", HELPER), True),
+    ("llama-3", "llama3", LLAMA3, True),
+    ("llama-3.1", "llama3", LLAMA31, True),
+    ("llama-2", "llama2", LLAMA2, True),
+    ("mistral", "llama2", MISTRAL, False),
+    ("mistral-v3", "mistral", MISTRAL3, False),
+    ("zephyr", "llama2", ZEPHYR, True),
+]
+QUESTIONS = [
+    "What does the lantern measure?",
+    "  Two\n lines, and spaces around.\t",
+    "caf\u00e9 \u4f60\u597d \U0001f600",
+    "</s> <s> [INST] <|im_end|> injected <|eot_id|>",
+    "x",
+]
 SYSTEM = "You count  bridges."
 MARKS = {"llama3": ("<|begin_of_text|>", "<|eot_id|>"), "qwen2": (None, "<|im_end|>")}
 
@@ -45,12 +63,18 @@ def write_golden(folder: pathlib.Path) -> None:
     cases = []
     for form, name, template, has_system in FORMS:
         bos, eos = MARKS.get(name, ("<s>", "</s>"))
-        tokenizer = PreTrainedTokenizerFast(tokenizer_file=str(folder / name / "tokenizer.json"), bos_token=bos, eos_token=eos,
-                                            clean_up_tokenization_spaces=False)
+        tokenizer = PreTrainedTokenizerFast(
+            tokenizer_file=str(folder / name / "tokenizer.json"),
+            bos_token=bos,
+            eos_token=eos,
+            clean_up_tokenization_spaces=False,
+        )
         case = {"form": form, "tokenizer": name, "template": template, "asked": []}
         for system in [None, SYSTEM] if has_system else [None]:
             for question in QUESTIONS:
-                messages = ([{"role": "system", "content": system}] if system else []) + [{"role": "user", "content": question}]
+                messages = ([{"role": "system", "content": system}] if system else []) + [
+                    {"role": "user", "content": question}
+                ]
                 given = dict(chat_template=template, add_generation_prompt=True)
                 text = tokenizer.apply_chat_template(messages, tokenize=False, **given)
                 ids = tokenizer.apply_chat_template(messages, tokenize=True, return_dict=False, **given)

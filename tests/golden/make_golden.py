@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""Makes the golden values under tests/data with Transformers. Run by hand; needs torch, transformers, tokenizers, xxhash.
+"""Makes the golden values under tests/data with Transformers. Run by hand; needs torch, transformers, tokenizers,
+xxhash.
 
-  make_golden.py                                            the tiny tokenizers and models, and their values
-  make_golden.py NAME=DIR ...                               values of these model directories too; the tiny ones are left alone
+  make_golden.py                 the tiny tokenizers and models, and their values
+  make_golden.py NAME=DIR ...    values of these model directories too; the tiny ones are left alone
 
 For the demo models: make_golden.py NAME=experiments/models/NAME for NAME in target, draft, draft-large
 """
@@ -25,12 +26,16 @@ def main() -> None:
             tokenizers_golden.write_golden(name, directory, DATA / "tokenizers")
         chat_golden.write_golden(DATA / "tokenizers")
         for name, directory in models_golden.write_tiny(DATA / "models").items():
-            models_golden.write_golden(name, directory, DATA / "golden", models_golden.random_prompts(), last_only=False)
+            models_golden.write_golden(
+                name, directory, DATA / "golden", models_golden.random_prompts(), last_only=False
+            )
     for name, directory in named.items():
         directory = pathlib.Path(directory)
         tokenizers_golden.write_golden(name, directory, DATA / "tokenizers")
         if (directory / "config.json").exists():
-            models_golden.write_golden(name, directory, DATA / "golden", models_golden.text_prompts(directory), last_only=True)
+            models_golden.write_golden(
+                name, directory, DATA / "golden", models_golden.text_prompts(directory), last_only=True
+            )
 
 
 if __name__ == "__main__":

@@ -1,4 +1,5 @@
-"""Tiny random models of the Llama family (Llama, Mistral, Qwen2, Qwen3), and the fp32 logits that Transformers gives for a few prompts."""
+"""Tiny random models of the Llama family (Llama, Mistral, Qwen2, Qwen3), and the fp32 logits that Transformers gives
+for a few prompts."""
 
 import json
 import pathlib
@@ -10,29 +11,118 @@ from transformers import AutoModelForCausalLM, LlamaConfig, MistralConfig, Qwen2
 
 import texts
 
-LLAMA3_ROPE = {"rope_type": "llama3", "rope_theta": 500000.0, "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
-               "original_max_position_embeddings": 32}
+LLAMA3_ROPE = {
+    "rope_type": "llama3",
+    "rope_theta": 500000.0,
+    "factor": 8.0,
+    "low_freq_factor": 1.0,
+    "high_freq_factor": 4.0,
+    "original_max_position_embeddings": 32,
+}
 LINEAR_ROPE = {"rope_type": "linear", "rope_theta": 10000.0, "factor": 4.0}
 COMMON = dict(vocab_size=96, max_position_embeddings=256, bos_token_id=1, eos_token_id=2, hidden_act="silu")
 # name: configuration (of Llama, where "kind" does not say otherwise), dtype, other arguments of save_pretrained
 MODELS = {
-    "llama2": (dict(hidden_size=64, intermediate_size=64, num_hidden_layers=2, num_attention_heads=4), torch.float32, {}),
-    "llama3": (dict(hidden_size=48, intermediate_size=48, num_hidden_layers=3, num_attention_heads=4, num_key_value_heads=2, head_dim=24,
-                    tie_word_embeddings=True, rope_parameters=LLAMA3_ROPE), torch.float32, {}),
-    "linear": (dict(hidden_size=48, intermediate_size=64, num_hidden_layers=2, num_attention_heads=6, num_key_value_heads=3,
-                    rope_parameters=LINEAR_ROPE), torch.float32, {}),
-    "sharded": (dict(hidden_size=32, intermediate_size=48, num_hidden_layers=2, num_attention_heads=2), torch.float32,
-                dict(max_shard_size="24KB")),
-    "bf16": (dict(hidden_size=64, intermediate_size=64, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=1), torch.bfloat16, {}),
-    "f16": (dict(hidden_size=64, intermediate_size=64, num_hidden_layers=2, num_attention_heads=2, tie_word_embeddings=True), torch.float16, {}),
-    "mistral": (dict(kind=MistralConfig, hidden_size=64, intermediate_size=48, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2,
-                     sliding_window=9), torch.float32, {}),
-    "qwen2": (dict(kind=Qwen2Config, hidden_size=48, intermediate_size=64, num_hidden_layers=2, num_attention_heads=6, num_key_value_heads=2,
-                   tie_word_embeddings=True), torch.float32, {}),
-    "qwen3": (dict(kind=Qwen3Config, hidden_size=48, intermediate_size=64, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=1,
-                   head_dim=20), torch.float32, {}),
-    "biased": (dict(hidden_size=40, intermediate_size=48, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=1, attention_bias=True,
-                    mlp_bias=True), torch.float32, {}),
+    "llama2": (
+        dict(hidden_size=64, intermediate_size=64, num_hidden_layers=2, num_attention_heads=4),
+        torch.float32,
+        {},
+    ),
+    "llama3": (
+        dict(
+            hidden_size=48,
+            intermediate_size=48,
+            num_hidden_layers=3,
+            num_attention_heads=4,
+            num_key_value_heads=2,
+            head_dim=24,
+            tie_word_embeddings=True,
+            rope_parameters=LLAMA3_ROPE,
+        ),
+        torch.float32,
+        {},
+    ),
+    "linear": (
+        dict(
+            hidden_size=48,
+            intermediate_size=64,
+            num_hidden_layers=2,
+            num_attention_heads=6,
+            num_key_value_heads=3,
+            rope_parameters=LINEAR_ROPE,
+        ),
+        torch.float32,
+        {},
+    ),
+    "sharded": (
+        dict(hidden_size=32, intermediate_size=48, num_hidden_layers=2, num_attention_heads=2),
+        torch.float32,
+        dict(max_shard_size="24KB"),
+    ),
+    "bf16": (
+        dict(hidden_size=64, intermediate_size=64, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=1),
+        torch.bfloat16,
+        {},
+    ),
+    "f16": (
+        dict(
+            hidden_size=64, intermediate_size=64, num_hidden_layers=2, num_attention_heads=2, tie_word_embeddings=True
+        ),
+        torch.float16,
+        {},
+    ),
+    "mistral": (
+        dict(
+            kind=MistralConfig,
+            hidden_size=64,
+            intermediate_size=48,
+            num_hidden_layers=2,
+            num_attention_heads=4,
+            num_key_value_heads=2,
+            sliding_window=9,
+        ),
+        torch.float32,
+        {},
+    ),
+    "qwen2": (
+        dict(
+            kind=Qwen2Config,
+            hidden_size=48,
+            intermediate_size=64,
+            num_hidden_layers=2,
+            num_attention_heads=6,
+            num_key_value_heads=2,
+            tie_word_embeddings=True,
+        ),
+        torch.float32,
+        {},
+    ),
+    "qwen3": (
+        dict(
+            kind=Qwen3Config,
+            hidden_size=48,
+            intermediate_size=64,
+            num_hidden_layers=2,
+            num_attention_heads=4,
+            num_key_value_heads=1,
+            head_dim=20,
+        ),
+        torch.float32,
+        {},
+    ),
+    "biased": (
+        dict(
+            hidden_size=40,
+            intermediate_size=48,
+            num_hidden_layers=2,
+            num_attention_heads=4,
+            num_key_value_heads=1,
+            attention_bias=True,
+            mlp_bias=True,
+        ),
+        torch.float32,
+        {},
+    ),
 }
 
 
@@ -67,7 +157,9 @@ def write_tiny(folder: pathlib.Path) -> dict[str, pathlib.Path]:
 
 
 @torch.no_grad()
-def write_golden(name: str, directory: pathlib.Path, folder: pathlib.Path, prompts: list[list[int]], last_only: bool) -> None:
+def write_golden(
+    name: str, directory: pathlib.Path, folder: pathlib.Path, prompts: list[list[int]], last_only: bool
+) -> None:
     """NAME.safetensors: ids{i} i32 [n], logits{i} f32 [n or 1, vocab], frequencies f32 [head_size / 2]."""
     model = AutoModelForCausalLM.from_pretrained(directory, dtype=torch.float32, attn_implementation="eager").eval()
     tensors = {"frequencies": model.model.rotary_emb.inv_freq.float().clone()}

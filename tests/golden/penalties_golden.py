@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""Makes tests/data/golden/penalties.json: greedy texts that Transformers writes with the tiny models under penalties and biases.
+"""Makes tests/data/golden/penalties.json: greedy texts that Transformers writes with the tiny models under
+penalties and biases.
 
   penalties_golden.py [FILE]        needs torch and transformers; the tiny models must be there (make_golden.py)
 
-Biases (`sequence_bias`) and the repetition penalty are Transformers' own; frequency and presence penalties, which it lacks, are the
-formula of OpenAI's documentation, behind them: mu[j] - c[j] * frequency - (c[j] > 0) * presence.
+Biases (`sequence_bias`) and the repetition penalty are Transformers' own; frequency and presence penalties, which it
+lacks, are the formula of OpenAI's documentation, behind them: mu[j] - c[j] * frequency - (c[j] > 0) * presence.
 """
 
 import json
@@ -46,8 +47,17 @@ def write(model, prompt, options):
         arguments["sequence_bias"] = [[[int(token)], bias] for token, bias in options["logit_bias"].items()]
     own = OfTheOutput(len(prompt), options.get("frequency_penalty", 0), options.get("presence_penalty", 0))
     ids = torch.tensor([prompt])
-    out = model.generate(ids, attention_mask=torch.ones_like(ids), do_sample=False, max_new_tokens=TOKENS, pad_token_id=0, output_scores=True,
-                         return_dict_in_generate=True, logits_processor=LogitsProcessorList([own]), **arguments)
+    out = model.generate(
+        ids,
+        attention_mask=torch.ones_like(ids),
+        do_sample=False,
+        max_new_tokens=TOKENS,
+        pad_token_id=0,
+        output_scores=True,
+        return_dict_in_generate=True,
+        logits_processor=LogitsProcessorList([own]),
+        **arguments,
+    )
     margins = [float(s[0].topk(2).values.diff().abs()) for s in out.scores]
     return out.sequences[0, len(prompt):].tolist(), min(margins)
 
@@ -56,13 +66,25 @@ def main():
     file = pathlib.Path(sys.argv[1]) if len(sys.argv) > 1 else DATA / "golden" / "penalties.json"
     lines = []
     for name in ("llama2", "llama3", "sharded", "qwen3", "mistral"):
-        model = AutoModelForCausalLM.from_pretrained(DATA / "models" / name, dtype=torch.float32, attn_implementation="eager").eval()
+        model = AutoModelForCausalLM.from_pretrained(
+            DATA / "models" / name, dtype=torch.float32, attn_implementation="eager"
+        ).eval()
         model.generation_config.eos_token_id = None
         for prompt in models_golden.random_prompts():
             for options in OPTIONS:
                 tokens, margin = write(model, prompt, options)
                 if margin > LEAST_MARGIN:  # else rounding may decide
-                    lines.append(json.dumps({"model": name, "prompt": prompt, "options": options, "tokens": tokens, "least_margin": round(margin, 6)}))
+                    lines.append(
+                        json.dumps(
+                            {
+                                "model": name,
+                                "prompt": prompt,
+                                "options": options,
+                                "tokens": tokens,
+                                "least_margin": round(margin, 6),
+                            }
+                        )
+                    )
     file.write_text("[\n" + ",\n".join(lines) + "\n]\n")
     print(len(lines), "texts, the least margin of two logits", min(json.loads(line)["least_margin"] for line in lines))
 

@@ -1,5 +1,5 @@
-"""Tiny tokenizers with the pre-tokenizer rules of GPT-2, Llama-3 and Qwen2 and as SentencePiece's come (Llama-2, Mistral, Gemma), and the
-ids that Transformers gives."""
+"""Tiny tokenizers with the pre-tokenizer rules of GPT-2, Llama-3 and Qwen2 and as SentencePiece's come (Llama-2,
+Mistral, Gemma), and the ids that Transformers gives."""
 
 import json
 import os
@@ -13,7 +13,9 @@ from transformers import PreTrainedTokenizerFast
 import texts
 
 LLAMA3 = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
-QWEN2 = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+QWEN2 = (
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+)
 
 
 SHARED = pathlib.Path(os.environ.get("FORETOKEN_DATA", pathlib.Path(__file__).resolve().parents[3] / "shared" / "data"))
@@ -28,8 +30,15 @@ def split_rule(pattern: str):
 
 def train(tokenizer: Tokenizer, vocab: int, special: list[str]) -> None:
     tokenizer.decoder = decoders.ByteLevel()
-    tokenizer.train_from_iterator(texts.corpus(), trainers.BpeTrainer(
-        vocab_size=vocab, initial_alphabet=pre_tokenizers.ByteLevel.alphabet(), special_tokens=special, show_progress=False))
+    tokenizer.train_from_iterator(
+        texts.corpus(),
+        trainers.BpeTrainer(
+            vocab_size=vocab,
+            initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+            special_tokens=special,
+            show_progress=False,
+        ),
+    )
 
 
 def gpt2() -> Tokenizer:
@@ -44,7 +53,16 @@ def llama3() -> Tokenizer:
     t = Tokenizer(models.BPE(ignore_merges=True))
     t.pre_tokenizer = split_rule(LLAMA3)
     train(t, 800, [])
-    t.add_special_tokens(["<|begin_of_text|>", "<|end_of_text|>", "<|endoftext|>", "<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>"])
+    t.add_special_tokens(
+        [
+            "<|begin_of_text|>",
+            "<|end_of_text|>",
+            "<|endoftext|>",
+            "<|start_header_id|>",
+            "<|end_header_id|>",
+            "<|eot_id|>",
+        ]
+    )
     t.post_processor = processors.Sequence([
         processors.ByteLevel(trim_offsets=False),
         processors.TemplateProcessing(single="<|begin_of_text|> $A", pair="<|begin_of_text|> $A <|begin_of_text|> $B",
@@ -73,27 +91,47 @@ def characters(vocab: int, dropped: str = "") -> models.BPE:
     trained = Tokenizer(models.BPE(unk_token="<unk>"))
     trained.normalizer = normalizers.Replace(" ", "\u2581")
     trained.pre_tokenizer = pre_tokenizers.Split("\u2581", behavior="merged_with_next")
-    trained.train_from_iterator(texts.corpus(), trainers.BpeTrainer(vocab_size=vocab, limit_alphabet=120, special_tokens=["<unk>"],
-                                                                    show_progress=False))
+    trained.train_from_iterator(
+        texts.corpus(),
+        trainers.BpeTrainer(vocab_size=vocab, limit_alphabet=120, special_tokens=["<unk>"], show_progress=False),
+    )
     data = json.loads(trained.to_str())["model"]
     words = [w for w in data["vocab"] if w != "<unk>" and not any(c in w for c in dropped)]
     merges = [tuple(m) if isinstance(m, list) else tuple(m.split(" ")) for m in data["merges"]]
     merges = [m for m in merges if not any(c in w for w in m for c in dropped)]
-    order = ["<unk>", "<s>", "</s>", *(f"<0x{b:02X}>" for b in range(256)), *sorted(words, key=lambda w: (len(w) == 1, data["vocab"][w]))]
-    return models.BPE(vocab={w: i for i, w in enumerate(order)}, merges=merges, unk_token="<unk>", fuse_unk=True, byte_fallback=True)
+    order = [
+        "<unk>",
+        "<s>",
+        "</s>",
+        *(f"<0x{b:02X}>" for b in range(256)),
+        *sorted(words, key=lambda w: (len(w) == 1, data["vocab"][w])),
+    ]
+    return models.BPE(
+        vocab={w: i for i, w in enumerate(order)}, merges=merges, unk_token="<unk>", fuse_unk=True, byte_fallback=True
+    )
 
 
 def begin_with_bos(t: Tokenizer) -> None:
-    t.post_processor = processors.TemplateProcessing(single="<s> $A", pair="<s> $A <s> $B", special_tokens=[("<s>", t.token_to_id("<s>"))])
+    t.post_processor = processors.TemplateProcessing(
+        single="<s> $A", pair="<s> $A <s> $B", special_tokens=[("<s>", t.token_to_id("<s>"))]
+    )
 
 
 def llama2() -> Tokenizer:
     """As Transformers converts Llama-2's and TinyLlama's; <tool> is found in the normalized text."""
     t = Tokenizer(characters(600))
     t.normalizer = normalizers.Sequence([normalizers.Prepend("\u2581"), normalizers.Replace(" ", "\u2581")])
-    t.decoder = decoders.Sequence([decoders.Replace("\u2581", " "), decoders.ByteFallback(), decoders.Fuse(), decoders.Strip(" ", 1, 0)])
+    t.decoder = decoders.Sequence(
+        [decoders.Replace("\u2581", " "), decoders.ByteFallback(), decoders.Fuse(), decoders.Strip(" ", 1, 0)]
+    )
     t.add_special_tokens(["<unk>", AddedToken("<s>", normalized=False), AddedToken("</s>", normalized=False)])
-    t.add_tokens([AddedToken("<tool>", normalized=True), AddedToken("<left>", lstrip=True, normalized=False), AddedToken("<|im_start|>", normalized=False)])
+    t.add_tokens(
+        [
+            AddedToken("<tool>", normalized=True),
+            AddedToken("<left>", lstrip=True, normalized=False),
+            AddedToken("<|im_start|>", normalized=False),
+        ]
+    )
     begin_with_bos(t)
     return t
 
@@ -102,9 +140,13 @@ def mistral() -> Tokenizer:
     """As the newer files have it: Metaspace before the first word alone, no normalizer, [INST] as tokens."""
     t = Tokenizer(characters(500, dropped="xyz0"))
     t.pre_tokenizer = pre_tokenizers.Metaspace("\u2581", prepend_scheme="first", split=False)
-    t.decoder = decoders.Sequence([decoders.Replace("\u2581", " "), decoders.ByteFallback(), decoders.Fuse(), decoders.Strip(" ", 1, 0)])
+    t.decoder = decoders.Sequence(
+        [decoders.Replace("\u2581", " "), decoders.ByteFallback(), decoders.Fuse(), decoders.Strip(" ", 1, 0)]
+    )
     t.add_special_tokens(["<unk>", "<s>", "</s>", "[INST]", "[/INST]"])
-    t.add_tokens([AddedToken("<right>", rstrip=True, normalized=False), AddedToken("tool", single_word=True, normalized=False)])
+    t.add_tokens(
+        [AddedToken("<right>", rstrip=True, normalized=False), AddedToken("tool", single_word=True, normalized=False)]
+    )
     begin_with_bos(t)
     return t
 
@@ -114,7 +156,14 @@ def metaspace() -> Tokenizer:
     bpe = characters(400, dropped="q")
     spec = json.loads(Tokenizer(bpe).to_str())["model"]
     keep = [w for w in spec["vocab"] if not w.startswith("<0x")]
-    t = Tokenizer(models.BPE(vocab={w: i for i, w in enumerate(keep)}, merges=[tuple(m) for m in spec["merges"]], unk_token="<unk>", fuse_unk=False))
+    t = Tokenizer(
+        models.BPE(
+            vocab={w: i for i, w in enumerate(keep)},
+            merges=[tuple(m) for m in spec["merges"]],
+            unk_token="<unk>",
+            fuse_unk=False,
+        )
+    )
     t.normalizer = normalizers.NFKC()
     t.pre_tokenizer = pre_tokenizers.Metaspace("\u2581", prepend_scheme="always", split=True)
     t.decoder = decoders.Metaspace("\u2581", prepend_scheme="always", split=True)
@@ -142,7 +191,9 @@ def write_tiny(folder: pathlib.Path) -> dict[str, pathlib.Path]:
         data = json.loads(make().to_str())
         if make in (gpt2, llama2):
             data["model"]["merges"] = [" ".join(m) for m in data["model"]["merges"]]
-        (directory / "tokenizer.json").write_text(json.dumps(data, ensure_ascii=False, separators=(",", ":")), encoding="utf-8")
+        (directory / "tokenizer.json").write_text(
+            json.dumps(data, ensure_ascii=False, separators=(",", ":")), encoding="utf-8"
+        )
         written[make.__name__] = directory
     return written
 
@@ -170,7 +221,9 @@ def fingerprint(file: pathlib.Path) -> str:
         inside = all(c in byte_of for c in word)
         entries[token] = bytes(byte_of[c] for c in word) if inside else word.encode()
     for added in data["added_tokens"]:
-        entries[added["id"]] = added["content"].encode() if byte_level else as_text(tokenizer.id_to_token(added["id"]), falls_back)
+        entries[added["id"]] = (
+            added["content"].encode() if byte_level else as_text(tokenizer.id_to_token(added["id"]), falls_back)
+        )
     hashed = xxhash.xxh3_64()
     for token in range(max(entries) + 1):
         word = entries.get(token)
@@ -203,11 +256,20 @@ def write_golden(name: str, directory: pathlib.Path, folder: pathlib.Path) -> No
         plain.append(tokenizer.encode(text, add_special_tokens=False))
         decoded.append(tokenizer.decode(ids[-1], skip_special_tokens=True, clean_up_tokenization_spaces=False))
         assert ids[-1] == raw.encode(text).ids, text
-    broken = [{"hex": h, "ids": tokenizer.encode(bytes.fromhex(h).decode("utf-8", errors="replace"))} for h in texts.BROKEN]
+    broken = [
+        {"hex": h, "ids": tokenizer.encode(bytes.fromhex(h).decode("utf-8", errors="replace"))} for h in texts.BROKEN
+    ]
     special = sorted(a["id"] for a in json.loads(file.read_text(encoding="utf-8"))["added_tokens"] if a["special"])
-    golden = {"tokenizer": name, "fingerprint": fingerprint(file), "vocab": len(raw.get_vocab()), "special": special,
-              "ids": ids, "prefix": len(ids[0]), "decoded": {str(i): d for i, (t, d) in enumerate(zip(texts.strings(), decoded)) if t != d},
-              "broken": broken}
+    golden = {
+        "tokenizer": name,
+        "fingerprint": fingerprint(file),
+        "vocab": len(raw.get_vocab()),
+        "special": special,
+        "ids": ids,
+        "prefix": len(ids[0]),
+        "decoded": {str(i): d for i, (t, d) in enumerate(zip(texts.strings(), decoded)) if t != d},
+        "broken": broken,
+    }
     if strings := vectors():
         golden["vectors"] = hash_of_ids(tokenizer, strings)
     for a, b in zip(ids, plain):

@@ -1,5 +1,6 @@
-"""A file that is compiled for more instructions than the plainest machine has may not share inline functions with others:
-the linker keeps one copy of such a function, and if it is this file's, older machines fault in unrelated code."""
+"""A file that is compiled for more instructions than the plainest machine has may not share inline functions with
+others: the linker keeps one copy of such a function, and if it is this file's, older machines fault in unrelated
+code."""
 
 import os
 import re
@@ -25,6 +26,8 @@ class InstructionFiles(unittest.TestCase):
 
 if __name__ == "__main__":
     if not shutil.which("nm") or os.uname().machine != "x86_64":
-        print("skipped: the object files of instruction sets were not looked at, since nm is missing or this is no x86-64 machine")
+        print(
+            "skipped: the object files of instruction sets were not looked at, since nm is missing or this is no x86-64 machine"
+        )
         sys.exit(77)
     unittest.main()

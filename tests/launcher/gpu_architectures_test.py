@@ -12,15 +12,24 @@ CMAKE = Path(__file__).resolve().parents[2] / "cmake"
 class GpuArchitectures(unittest.TestCase):
     def asked(self, answer, code=0, known="80 89 90 100 120"):
         with tempfile.TemporaryDirectory() as folder:
-            for name, option, output in [("nvidia-smi", "--query-gpu=compute_cap", answer),
-                                         ("nvcc", "--list-gpu-arch", "".join(f"compute_{a}\\n" for a in known.split()))]:
+            for name, option, output in [
+                ("nvidia-smi", "--query-gpu=compute_cap", answer),
+                ("nvcc", "--list-gpu-arch", "".join(f"compute_{a}\\n" for a in known.split())),
+            ]:
                 tool = Path(folder, name)
                 tool.write_text(f"#!/bin/sh\n[ \"$1\" = {option} ] || exit 3\nprintf '{output}'\nexit {code}\n")
                 tool.chmod(0o755)
             script = Path(folder, "ask.cmake")
-            script.write_text(f'include("{CMAKE}/GpuArchitectures.cmake")\nforetoken_gpu_architectures(found nvcc)\nmessage("found=${{found}}.")\n')
-            done = subprocess.run(["cmake", "-P", str(script)], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-                                  env=dict(os.environ, PATH=f"{folder}:{os.environ['PATH']}"))
+            script.write_text(
+                f'include("{CMAKE}/GpuArchitectures.cmake")\nforetoken_gpu_architectures(found nvcc)\nmessage("found=${{found}}.")\n'
+            )
+            done = subprocess.run(
+                ["cmake", "-P", str(script)],
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+                env=dict(os.environ, PATH=f"{folder}:{os.environ['PATH']}"),
+            )
         self.assertEqual(done.returncode, 0, done.stdout)
         return done.stdout.strip()
 

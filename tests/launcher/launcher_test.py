@@ -1,6 +1,7 @@
 """The launcher, run as a user runs it, in a copy of the checkout where apt, cmake, nvcc and the rest are stand-ins.
 
-Every stand-in but dpkg-query appends a line `name arguments` to a journal and answers as the files in the folder `facts` say.
+Every stand-in but dpkg-query appends a line `name arguments` to a journal and answers as the files in the folder
+`facts` say.
 """
 
 import fcntl
@@ -23,7 +24,7 @@ SOURCE = Path(__file__).resolve().parents[2]
 STAND_INS = {
     "dpkg-query": 'for p in "$@"; do grep -qx -e "$p" "$HERE/facts/installed" && echo "$p installed"; done; exit 1',
     "apt-get": '[ -f "$HERE/facts/apt" ] && cat "$HERE/facts/apt" && exit 100\n'
-               'echo "frontend $DEBIAN_FRONTEND" >> "$HERE/journal"; [ -z "$(cat)" ] || exit 99; exit 0',
+    'echo "frontend $DEBIAN_FRONTEND" >> "$HERE/journal"; [ -z "$(cat)" ] || exit 99; exit 0',
     "sudo": '[ "$(cat "$HERE/facts/sudo")" = 0 ] || exit 1; [ "$1" = -n ] && exit 0; exec "$@"',
     "nvidia-smi": 'echo "GPU 0: stand-in"; exit "$(cat "$HERE/facts/nvidia-smi")"',
     "nvcc": 'exit "$(cat "$HERE/facts/nvcc")"',
@@ -45,8 +46,8 @@ elif [ "$1" = --build ]; then
   printf '#!/bin/sh\necho "ran in $PWD with: $*"\nexit 7\n' > "$2/foretoken"; chmod +x "$2/foretoken"
 fi''',
 }
-# Runs the launcher with another user id and another /etc/os-release than this machine's; UNPRIVILEGED: as a user who may
-# not write everywhere.
+# Runs the launcher with another user id and another /etc/os-release than this machine's; UNPRIVILEGED: as a user who
+# may not write everywhere.
 DRIVER = """
 import importlib.machinery, importlib.util, os, pathlib, sys
 loader = importlib.machinery.SourceFileLoader("launcher", sys.argv[1])
@@ -274,8 +275,14 @@ class Launcher(unittest.TestCase):
         self.refused(f"runs without the launcher: {build}/cpu/foretoken", UNPRIVILEGED=str(NOBODY))
 
     def test_says_that_a_checkout_is_read_only(self):
-        mount = ["unshare", "--mount", "sh", "-c", 'mount --bind "$0" "$0" && mount -o remount,ro,bind "$0" && exec "$@"',
-                 str(self.checkout)]
+        mount = [
+            "unshare",
+            "--mount",
+            "sh",
+            "-c",
+            'mount --bind "$0" "$0" && mount -o remount,ro,bind "$0" && exec "$@"',
+            str(self.checkout),
+        ]
         if not shutil.which("unshare") or subprocess.run([*mount, "true"], capture_output=True).returncode != 0:
             self.skipTest("no file system may be mounted here; a folder that may not be written stands for it")
         tools = {"PATH": f"{self.here / 'tools'}:{os.environ['PATH']}"}
@@ -288,7 +295,9 @@ class Launcher(unittest.TestCase):
     def test_progress_fits_a_narrow_terminal(self):
         steps = "".join(f"echo '[{i}/9] Building CXX object {'long' * 20}.o'; " for i in range(1, 10))
         cmake = self.here / "tools" / "cmake"
-        cmake.write_text(cmake.read_text().replace("elif", f"elif [ \"$1\" = --build ] && {{ {steps} false; }}; then :; elif", 1))
+        cmake.write_text(
+            cmake.read_text().replace("elif", f"elif [ \"$1\" = --build ] && {{ {steps} false; }}; then :; elif", 1)
+        )
         terminal, end = pty.openpty()
         fcntl.ioctl(end, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 20, 0, 0))
         process = self.start("list", stderr=end)

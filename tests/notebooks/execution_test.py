@@ -1,4 +1,5 @@
-"""Executes the notebooks on stored figures where Jupyter, pandas and matplotlib are installed; exit code 77 (skipped) elsewhere."""
+"""Executes the notebooks on stored figures where Jupyter, pandas and matplotlib are installed; exit code 77 (skipped)
+elsewhere."""
 
 import json
 import os
@@ -49,7 +50,9 @@ class Execution(unittest.TestCase):
         self.addCleanup(os.environ.pop, "FORETOKEN_RESULTS", None)
         notebook = nbformat.read(FOLDER / "first_look.ipynb", as_version=4)
         nbformat.validate(notebook)
-        nbclient.NotebookClient(notebook, timeout=120, kernel_name="python3", resources={"metadata": {"path": str(FOLDER)}}).execute()
+        nbclient.NotebookClient(
+            notebook, timeout=120, kernel_name="python3", resources={"metadata": {"path": str(FOLDER)}}
+        ).execute()
         return [output for cell in notebook.cells if cell.cell_type == "code" for output in cell.outputs]
 
     def test_first_look_draws_three_pictures(self):

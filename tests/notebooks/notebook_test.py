@@ -14,7 +14,12 @@ class Notebooks(unittest.TestCase):
         self.documents = {path.name: json.loads(path.read_text()) for path in NOTEBOOKS}
 
     def cells(self, kind):
-        return [(name, cell) for name, document in self.documents.items() for cell in document["cells"] if cell["cell_type"] == kind]
+        return [
+            (name, cell)
+            for name, document in self.documents.items()
+            for cell in document["cells"]
+            if cell["cell_type"] == kind
+        ]
 
     def test_there_is_a_first_look(self):
         self.assertIn("first_look.ipynb", self.documents)

@@ -22,7 +22,9 @@ BASE = {"target": {"model": "experiments/models/target"},
 
 
 def checked(*command, **options):
-    done = subprocess.run([str(word) for word in command], stdin=subprocess.DEVNULL, capture_output=True, text=True, **options)
+    done = subprocess.run(
+        [str(word) for word in command], stdin=subprocess.DEVNULL, capture_output=True, text=True, **options
+    )
     if done.returncode != 0:
         raise AssertionError(f"{command}:\n{done.stdout}{done.stderr}")
     return done.stdout
@@ -90,7 +92,9 @@ class Plugins(unittest.TestCase):
             self.assertLess(len((SOURCE / file).read_text().splitlines()), 60)
 
     def test_list_says_where_an_entry_comes_from(self):
-        code, out, err = self.run_it("list", "--plugin", self.bigram, "--plugin", self.matching, "--plugin", self.bigram)
+        code, out, err = self.run_it(
+            "list", "--plugin", self.bigram, "--plugin", self.matching, "--plugin", self.bigram
+        )
         self.assertEqual(code, 0, err)
         self.assertRegex(out, rf"bigram: .* from {re.escape(self.bigram)}\n")
         self.assertRegex(out, rf"matching: .* from {re.escape(self.matching)}\n")
@@ -122,8 +126,20 @@ class Plugins(unittest.TestCase):
 
     def test_templates_pass_check(self):
         drafter = '{"name": "draft_model", "model": "table:other"}'
-        for plugin, others in ((self.bigram, []), (self.matching, ["--drafter", drafter]), (self.matching, ["--drafter", "ngram"])):
-            arguments = ["check", "--plugin", plugin, *others, *(["--verifier", "matching"] if others else []), "--seconds", "300"]
+        for plugin, others in (
+            (self.bigram, []),
+            (self.matching, ["--drafter", drafter]),
+            (self.matching, ["--drafter", "ngram"]),
+        ):
+            arguments = [
+                "check",
+                "--plugin",
+                plugin,
+                *others,
+                *(["--verifier", "matching"] if others else []),
+                "--seconds",
+                "300",
+            ]
             code, out, err = self.run_it(*arguments, "--json")
             self.assertEqual((code, err), (0, ""))
             report = json.loads(out)
@@ -131,7 +147,18 @@ class Plugins(unittest.TestCase):
             self.assertEqual([p["path"] for p in report["plugins"]], [plugin])
             self.assertEqual(shlex.split(report["command"]), ["foretoken", *arguments, "--threads", "2"])
             verdicts = {law["law"]: {f["verdict"] for f in law["findings"]} for law in report["laws"]}
-            for law in ("exact", "sampled", "greedy", "batch", "memory", "cache", "acceptance", "limits", "options", "device"):
+            for law in (
+                "exact",
+                "sampled",
+                "greedy",
+                "batch",
+                "memory",
+                "cache",
+                "acceptance",
+                "limits",
+                "options",
+                "device",
+            ):
                 self.assertEqual(verdicts[law], {"holds"}, law)
             for law in report["laws"]:
                 for finding in law["findings"]:
@@ -140,7 +167,18 @@ class Plugins(unittest.TestCase):
                         self.assertEqual(finding["scenes"], finding["scenes_in_all"])
 
     def test_check_finds_a_plugin_that_lies(self):
-        code, out, err = self.run_it("check", "--plugin", self.faults, "--verifier", "liar", "--drafter", "ngram", "--laws", "exact,greedy", fault="credulous")
+        code, out, err = self.run_it(
+            "check",
+            "--plugin",
+            self.faults,
+            "--verifier",
+            "liar",
+            "--drafter",
+            "ngram",
+            "--laws",
+            "exact,greedy",
+            fault="credulous",
+        )
         self.assertEqual((code, err), (1, ""))
         self.assertRegex(out, r"the law 'exact' is broken by ngram .*, liar: ")
         self.assertRegex(out, r"the law 'greedy' is broken by ngram .*, liar: ")
@@ -149,8 +187,14 @@ class Plugins(unittest.TestCase):
     def test_texts_that_differ_fail_a_run_unless_they_may(self):
         for verifier, expected in (("liar", 1), ("frank", 0)):
             file, results = self.here / f"{verifier}.json", self.here / f"{verifier}.jsonl"
-            file.write_text(json.dumps({**BASE, "drafter": {"name": "ngram", "longest": 1, "shortest": 1}, "verifier": {"name": verifier}}))
-            code, out, err = self.run_it("run", "--plugin", self.faults, str(file), "--results", str(results), "--quiet", fault="credulous")
+            file.write_text(
+                json.dumps(
+                    {**BASE, "drafter": {"name": "ngram", "longest": 1, "shortest": 1}, "verifier": {"name": verifier}}
+                )
+            )
+            code, out, err = self.run_it(
+                "run", "--plugin", self.faults, str(file), "--results", str(results), "--quiet", fault="credulous"
+            )
             line = json.loads(results.read_text())
             differing = line["agreement"]["differing_texts"]
             self.assertGreater(differing, 0)
@@ -174,8 +218,17 @@ class Plugins(unittest.TestCase):
             self.assertIn(word, err)
 
     def test_generate(self):
-        arguments = ["generate", "--model", str(SOURCE / "experiments/models/target"), "--prompt", "one two one two one",
-                     "--device", "cpu", "--max-new-tokens", "12"]
+        arguments = [
+            "generate",
+            "--model",
+            str(SOURCE / "experiments/models/target"),
+            "--prompt",
+            "one two one two one",
+            "--device",
+            "cpu",
+            "--max-new-tokens",
+            "12",
+        ]
         plain = self.run_it(*arguments)[1]
         code, out, err = self.run_it(*arguments, "--plugin", self.bigram, "--drafter", "bigram")
         self.assertEqual((code, out), (0, plain), err)
@@ -191,16 +244,30 @@ class Plugins(unittest.TestCase):
         text.write_text("not a library")
         self.refused(text, "cannot be loaded", "name a shared library")
         self.refused(self.compiled("bare", "int x;"), "does not export foretoken_abi()")
-        self.refused(self.compiled("undefined", 'void gone(); extern "C" const char* foretoken_abi() { gone(); return ""; }\n'
-                                  "void (*keep)() = gone;"), "undefined symbol", "gone")
+        self.refused(
+            self.compiled(
+                "undefined",
+                'void gone(); extern "C" const char* foretoken_abi() { gone(); return ""; }\n' "void (*keep)() = gone;",
+            ),
+            "undefined symbol",
+            "gone",
+        )
 
     def test_another_abi_is_one_sentence(self):
         header = (self.here / "a prefix" / "include" / "foretoken" / "foretoken_abi.h").read_text()
         headers = re.search(r"headers ([0-9a-f]{12})", header)[1]
         abi = 'extern "C" const char* foretoken_abi() { return "foretoken 0.0.9; headers 0123456789ab; GCC 4.8.5"; }'
-        self.refused(self.compiled("old", abi), "another ABI", "GCC 4.8.5", "headers 0123456789ab", f"headers {headers}",
-                     "rebuild it against this installation")
-        self.refused(self.compiled("mute", 'extern "C" const char* foretoken_abi() { return nullptr; }'), "foretoken::kAbi")
+        self.refused(
+            self.compiled("old", abi),
+            "another ABI",
+            "GCC 4.8.5",
+            "headers 0123456789ab",
+            f"headers {headers}",
+            "rebuild it against this installation",
+        )
+        self.refused(
+            self.compiled("mute", 'extern "C" const char* foretoken_abi() { return nullptr; }'), "foretoken::kAbi"
+        )
         # Built by another revision, it also wants what this program lacks: the ABI is what matters.
         self.refused(self.compiled("older", "void gone(); void f() { gone(); } " + abi), "another ABI")
 

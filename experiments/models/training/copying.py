@@ -56,7 +56,11 @@ class Material:
 
 
 def repeat(m):
-    p = m.passage() if m.rng.random() < 0.7 else m.rng.choice(m.functions) if m.rng.random() < 0.6 else "\n".join(m.exchange())
+    p = (
+        m.passage()
+        if m.rng.random() < 0.7
+        else m.rng.choice(m.functions) if m.rng.random() < 0.6 else "\n".join(m.exchange())
+    )
     ask = m.rng.choice(["Repeat the following passage word for word.", "Copy the passage below exactly.",
                         "Write the following text again without any change.", "Repeat the passage."])
     return f"{ask}\n\nPassage:\n{p}\n\nRepeated passage:\n", p
@@ -80,7 +84,12 @@ def rename_person(m):
         return repeat(m)
     old = max(sorted(names), key=p.count)
     new = m.rng.choice([n for n in NAMES if n != old])
-    ask = m.rng.choice([f'Rewrite the passage with the name "{old}" changed to "{new}".', f'Replace "{old}" by "{new}" in the passage.'])
+    ask = m.rng.choice(
+        [
+            f'Rewrite the passage with the name "{old}" changed to "{new}".',
+            f'Replace "{old}" by "{new}" in the passage.',
+        ]
+    )
     return f"{ask}\n\nPassage:\n{p}\n\nRewritten passage:\n", re.sub(rf"\b{old}\b", new, p)
 
 
@@ -98,7 +107,9 @@ def correct(m):
     candidates = [i for i, w in enumerate(words) if w.isalpha() and w.islower() and len(w) > 4]
     for i in m.rng.sample(candidates, min(len(candidates), m.rng.randint(2, 6))):
         words[i] = misspell(words[i], m.rng)
-    ask = m.rng.choice(["Correct the spelling mistakes in the passage.", "Write the passage again with its typing errors corrected."])
+    ask = m.rng.choice(
+        ["Correct the spelling mistakes in the passage.", "Write the passage again with its typing errors corrected."]
+    )
     return f"{ask}\n\nPassage:\n{' '.join(words)}\n\nCorrected passage:\n", p
 
 
@@ -113,8 +124,15 @@ def reorder(m):
     if m.rng.random() < 0.6:
         ask, head, answer = "Write the list again in reverse order.", "Reversed list:", items[::-1]
     else:
-        ask, head, answer = "Write the list again with the last item moved to the top.", "New list:", items[-1:] + items[:-1]
-    return (f"{ask}\n\nList:\n" + "\n".join(f"- {i}" for i in items) + f"\n\n{head}\n", "\n".join(f"- {i}" for i in answer))
+        ask, head, answer = (
+            "Write the list again with the last item moved to the top.",
+            "New list:",
+            items[-1:] + items[:-1],
+        )
+    return (
+        f"{ask}\n\nList:\n" + "\n".join(f"- {i}" for i in items) + f"\n\n{head}\n",
+        "\n".join(f"- {i}" for i in answer),
+    )
 
 
 def rename_variable(m):
@@ -124,7 +142,9 @@ def rename_variable(m):
         found = [w for w in re.findall(r"\b[a-z_][a-z_0-9]{1,14}\b", code) if w not in STOP]
     old = max(sorted(set(found)), key=found.count)
     new = m.rng.choice([w for w in WORDS if w not in found])
-    ask = m.rng.choice([f"Rename `{old}` to `{new}` in this code.", f"Rewrite the code with `{old}` renamed to `{new}`."])
+    ask = m.rng.choice(
+        [f"Rename `{old}` to `{new}` in this code.", f"Rewrite the code with `{old}` renamed to `{new}`."]
+    )
     return f"{ask}\n\nCode:\n{code}\n\nRenamed code:\n", re.sub(rf"\b{old}\b", new, code)
 
 
@@ -138,7 +158,9 @@ def which_sentence(m):
         return repeat(m)
     chosen = m.rng.choice(options)
     others = " ".join(s for s in options if s != chosen)
-    words = [w for w in re.findall(r"\b[a-z]{5,}\b", chosen) if w not in others] or re.findall(r"\w+", chosen) or ["that"]
+    words = (
+        [w for w in re.findall(r"\b[a-z]{5,}\b", chosen) if w not in others] or re.findall(r"\w+", chosen) or ["that"]
+    )
     return (f'Passage:\n{p}\n\nQuestion: Which sentence mentions "{m.rng.choice(words)}"? Quote it.\nAnswer:',
             f' The sentence is: "{chosen}"')
 

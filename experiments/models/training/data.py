@@ -19,12 +19,27 @@ DOMAINS = ("books", "sympy", "peps", "dialogues", "algorithms", "math")
 
 # path under --data -> (domain, split, source at its revision, licence)
 SOURCES = {
-    "text/classics/train_100M.txt.xz": ("books", "train", "mlschmitt/classic-books-markdown @944882722e9a", "public domain"),
+    "text/classics/train_100M.txt.xz": (
+        "books",
+        "train",
+        "mlschmitt/classic-books-markdown @944882722e9a",
+        "public domain",
+    ),
     "text/classics/valid.txt.xz": ("books", "valid", "mlschmitt/classic-books-markdown @944882722e9a", "public domain"),
     "text/code/sympy_src.txt.xz": ("sympy", "both", "sympy/sympy @e950d313a932", "BSD-3-Clause"),
     "text/peps/peps_public_domain.rst.txt.xz": ("peps", "both", "python/peps @ba4deeb79695", "public domain / CC0-1.0"),
-    "text/sgd/train.txt.xz": ("dialogues", "train", "google-research-datasets/dstc8-schema-guided-dialogue @e852981ae349", "CC BY-SA 4.0"),
-    "text/sgd/dev.txt.xz": ("dialogues", "valid", "google-research-datasets/dstc8-schema-guided-dialogue @e852981ae349", "CC BY-SA 4.0"),
+    "text/sgd/train.txt.xz": (
+        "dialogues",
+        "train",
+        "google-research-datasets/dstc8-schema-guided-dialogue @e852981ae349",
+        "CC BY-SA 4.0",
+    ),
+    "text/sgd/dev.txt.xz": (
+        "dialogues",
+        "valid",
+        "google-research-datasets/dstc8-schema-guided-dialogue @e852981ae349",
+        "CC BY-SA 4.0",
+    ),
     "text/code/thealgorithms_python.txt.xz": ("algorithms", "both", "TheAlgorithms/Python @f5988cc09713", "MIT"),
     "prompts/gsm8k/train.jsonl.xz": ("math", "train", "openai/grade-school-math @3101c7d50724", "MIT"),
     "prompts/gsm8k/test.jsonl": ("math", "valid", "openai/grade-school-math @3101c7d50724", "MIT"),

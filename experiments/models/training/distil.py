@@ -124,9 +124,13 @@ def distil(target, corpus, rolled, steps, device, log, names=("draft", "draft-la
         for m in (target, *drafts.values()):
             m.compile_blocks()
     loss_of = torch.compile(distillation, dynamic=False) if compiled else distillation
-    optimisers = {n: Optimiser(m, muon_lr=peak, adam_lr=peak, steps=steps, flat=0.4, decay=0.02) for n, m in drafts.items()}
+    optimisers = {
+        n: Optimiser(m, muon_lr=peak, adam_lr=peak, steps=steps, flat=0.4, decay=0.02) for n, m in drafts.items()
+    }
     source = Text(target, corpus, rolled, min(rows, len(rolled[0])), windows, device)
-    log(f"distil: the target's laws along {int((source.total - source.lengths).sum()) / 1e6:.1f} M tokens of its own text")
+    log(
+        f"distil: the target's laws along {int((source.total - source.lengths).sum()) / 1e6:.1f} M tokens of its own text"
+    )
     clock, seen, step = Clock("distil", steps, log, every=500), {}, 0
     while step < budget.steps:
         batches = ((0.75, source.own()), (0.25, source.real()))

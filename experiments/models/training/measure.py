@@ -20,8 +20,10 @@ def held_out_loss(models, corpus, log):
         parts = []
         for domain in (*DOMAINS, "copy"):
             windows = corpus.ordered_windows(domain, 192, 1025)
-            losses = [F.cross_entropy(F.linear(model(w[:, :-1], torch.float32), model.head).flatten(0, 1), w[:, 1:].flatten())
-                      for w in windows.split(32)]
+            losses = [
+                F.cross_entropy(F.linear(model(w[:, :-1], torch.float32), model.head).flatten(0, 1), w[:, 1:].flatten())
+                for w in windows.split(32)
+            ]
             parts.append(f"{domain} {torch.stack(losses).mean().item():.3f}")
         log(f"held-out loss {name}: " + " ".join(parts))
 
@@ -38,7 +40,9 @@ def acceptance_on_texts(models, corpus, log):
         p = laws(models["target"], windows)
         for name in models.keys() - {"target"}:
             q = laws(models[name], windows)
-            agree, share = (p.argmax(-1) == q.argmax(-1)).float().mean().item(), torch.minimum(p, q).sum(-1).mean().item()
+            agree, share = (p.argmax(-1) == q.argmax(-1)).float().mean().item(), torch.minimum(p, q).sum(
+                -1
+            ).mean().item()
             parts.append(f"{name} agree {agree:.3f} sum-min {share:.3f}")
         log(f"along held-out text {domain}: " + " ".join(sorted(parts)))
 
@@ -90,14 +94,22 @@ def describe(models, groups, log, title, repeats=1):
         if name != "copy":
             everywhere.append((rows, lengths, total))
         text += f" | emitted {(total - lengths).float().mean().item():.0f}"
-        text += " | T=0 " + " ".join(f"{n} {v:.3f}" for n, v in greedy.items()) + f" lookup {lookup(rows, lengths, total):.3f}"
+        text += (
+            " | T=0 "
+            + " ".join(f"{n} {v:.3f}" for n, v in greedy.items())
+            + f" lookup {lookup(rows, lengths, total):.3f}"
+        )
         several = [acceptance(models, prompts, lengths, 128, 1.0, generator) for _ in range(repeats)]
         text += " | T=1 " + " ".join(f"{n} {sum(s[2][n] for s in several) / repeats:.3f}" for n in greedy)
         log(f"{title} {name}: {text} lookup {lookup(*(several[0][0], lengths, several[0][1])):.3f}")
     for count in (64, 128):
-        marked = sum(loop_rate(r, l, t, count) * (torch.minimum(t, l + count) - l).sum().item() for r, l, t in everywhere)
+        marked = sum(
+            loop_rate(r, l, t, count) * (torch.minimum(t, l + count) - l).sum().item() for r, l, t in everywhere
+        )
         seen = sum((torch.minimum(t, l + count) - l).sum().item() for _, l, t in everywhere)
-        log(f"{title} outside copy: repeated {LOOP}-grams hold {marked / seen:.4f} of {seen} tokens ({count} a prompt, greedy)")
+        log(
+            f"{title} outside copy: repeated {LOOP}-grams hold {marked / seen:.4f} of {seen} tokens ({count} a prompt, greedy)"
+        )
 
 
 def pad(lists, device):
@@ -110,7 +122,10 @@ def pad(lists, device):
 
 def own_prompts(path, tokenizer, device):
     entries = [json.loads(line) for line in path.read_text().splitlines() if line]
-    ids = {f: [tokenizer.encode(e["prompt"], add_special_tokens=False).ids for e in entries if e["category"] == f] for f in FAMILIES}
+    ids = {
+        f: [tokenizer.encode(e["prompt"], add_special_tokens=False).ids for e in entries if e["category"] == f]
+        for f in FAMILIES
+    }
     return entries, {f: pad(lists, device) for f, lists in ids.items() if lists}
 
 
@@ -118,7 +133,9 @@ def held_out_prompts(corpus, device, per_domain=192):
     generator = torch.Generator(device).manual_seed(8)
     groups = {}
     for domain in (*DOMAINS, "copy"):
-        prompts, lengths, _ = corpus.draw_prompts({domain: per_domain}, 320 if domain in corpus.prompts else 128, generator, 64)
+        prompts, lengths, _ = corpus.draw_prompts(
+            {domain: per_domain}, 320 if domain in corpus.prompts else 128, generator, 64
+        )
         groups[domain] = (prompts, lengths)
     return groups
 
@@ -139,7 +156,11 @@ def compare_with_transformers(models, folders, groups, log):
     log(f"transformers {transformers.__version__}, torch {torch.__version__}")
     alike = True
     for name, model in models.items():
-        other = transformers.AutoModelForCausalLM.from_pretrained(folders[name], dtype=torch.float32).to(model.head.device).eval()
+        other = (
+            transformers.AutoModelForCausalLM.from_pretrained(folders[name], dtype=torch.float32)
+            .to(model.head.device)
+            .eval()
+        )
         words = transformers.AutoTokenizer.from_pretrained(folders[name])
         worst, equal, count = 0.0, 0, 0
         for prompts, lengths in groups.values():
@@ -152,6 +173,8 @@ def compare_with_transformers(models, folders, groups, log):
                 equal += rows[0, :int(total[0])].tolist() == theirs[0].tolist()
                 count += 1
         alike &= equal == count
-        log(f"transformers {name}: {type(other).__name__}, {type(words).__name__} of {len(words)} tokens, "
-            f"eos {other.generation_config.eos_token_id}, largest logit difference {worst:.2e}, greedy text equal {equal}/{count}")
+        log(
+            f"transformers {name}: {type(other).__name__}, {type(words).__name__} of {len(words)} tokens, "
+            f"eos {other.generation_config.eos_token_id}, largest logit difference {worst:.2e}, greedy text equal {equal}/{count}"
+        )
     return alike

@@ -33,7 +33,9 @@ SHAPES = {
 
 
 def rotary(shape, length, device):
-    rates = 1.0 / shape.theta ** (torch.arange(0, shape.head_dim, 2, device=device, dtype=torch.float32) / shape.head_dim)
+    rates = 1.0 / shape.theta ** (
+        torch.arange(0, shape.head_dim, 2, device=device, dtype=torch.float32) / shape.head_dim
+    )
     angles = torch.arange(length, device=device, dtype=torch.float32)[:, None] * rates
     return torch.stack([angles.cos(), angles.sin()])  # [2, length, head_dim / 2]
 
@@ -57,7 +59,9 @@ class Attention(nn.Module):
     def project(self, x):
         s = self.shape
         weight = torch.cat([self.q_proj.weight, self.k_proj.weight, self.v_proj.weight])
-        parts = F.linear(x, weight).split([s.heads * s.head_dim, s.kv_heads * s.head_dim, s.kv_heads * s.head_dim], dim=-1)
+        parts = F.linear(x, weight).split(
+            [s.heads * s.head_dim, s.kv_heads * s.head_dim, s.kv_heads * s.head_dim], dim=-1
+        )
         return [p.unflatten(-1, (-1, s.head_dim)).transpose(1, 2) for p in parts]  # [b, heads, t, head_dim]
 
     def forward(self, x, table):
@@ -226,7 +230,11 @@ def save(model, folder, tokenizer):
     about = {"tokenizer_class": "PreTrainedTokenizerFast", "bos_token": EOS, "eos_token": EOS, "pad_token": EOS,
              "add_bos_token": False, "add_prefix_space": False, "clean_up_tokenization_spaces": False,
              "model_max_length": s.context}
-    for name, value in (("config.json", config), ("generation_config.json", generation), ("tokenizer_config.json", about)):
+    for name, value in (
+        ("config.json", config),
+        ("generation_config.json", generation),
+        ("tokenizer_config.json", about),
+    ):
         (folder / name).write_text(json.dumps(value, indent=2) + "\n")
     tokenizer.save(str(folder / "tokenizer.json"))
 

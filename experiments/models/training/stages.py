@@ -37,7 +37,9 @@ class Clock:
         self.tokens += tokens
         if step % self.every == 0 or step + 1 == self.steps:
             spent = time.time() - self.start
-            self.log(f"{self.stage} step {step + 1}/{self.steps} {text()} {spent:.0f} s {self.tokens / spent / 1e6:.2f} Mtok/s")
+            self.log(
+                f"{self.stage} step {step + 1}/{self.steps} {text()} {spent:.0f} s {self.tokens / spent / 1e6:.2f} Mtok/s"
+            )
 
 
 def pretrain(corpus, steps, device, log, rows=160, compiled=True):
@@ -117,7 +119,9 @@ def half_precision(model):
     return copy.to(device=model.head.device, dtype=torch.bfloat16)
 
 
-def unloop(model, base, corpus, openers, rounds, device, log, batch=1536, updates=3, goal=0.1, force=12.0, compiled=True):
+def unloop(
+    model, base, corpus, openers, rounds, device, log, batch=1536, updates=3, goal=0.1, force=12.0, compiled=True
+):
     """Sequence-level unlikelihood (Welleck et al. 2019, arXiv 1908.04319) on the target's own greedy text.
 
     Penalised are the tokens with which a repetition is entered, and of those only the ones that open a word
@@ -156,14 +160,20 @@ def unloop(model, base, corpus, openers, rounds, device, log, batch=1536, update
                 with autocast(device):
                     with torch.no_grad():
                         before = base(tokens)[:, :-1]
-                    near, away = loss_of(model(tokens)[:, :-1], model.head, before, base.head, tokens[:, 1:], mark[:, 1:], hold[:, 1:])
+                    near, away = loss_of(
+                        model(tokens)[:, :-1], model.head, before, base.head, tokens[:, 1:], mark[:, 1:], hold[:, 1:]
+                    )
                     near, away = near / hold.sum(), away / hold.sum()
                 (near + force * away).backward()
                 kept.append(near.detach())
                 pushed = away.detach()
             optimiser.step()
-        clock.tick(step, rows.numel(), lambda: f"drift on texts {kept[0]:.4f} own {kept[1]:.4f} unlikelihood {pushed:.4f} "
-                   f"x {force:.1f} repeated-{NGRAM} " + " ".join(f"{d} {v:.3f}" for d, v in rate.items()))
+        clock.tick(
+            step,
+            rows.numel(),
+            lambda: f"drift on texts {kept[0]:.4f} own {kept[1]:.4f} unlikelihood {pushed:.4f} "
+            f"x {force:.1f} repeated-{NGRAM} " + " ".join(f"{d} {v:.3f}" for d, v in rate.items()),
+        )
     return model
 
 

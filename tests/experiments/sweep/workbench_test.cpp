@@ -14,8 +14,8 @@ using nlohmann::json;
 
 // A shape that has everything of the demo models and a little more.
 constexpr const char* kShape = R"({"architectures": ["LlamaForCausalLM"], "vocab_size": 4500, "hidden_size": 448,
-  "intermediate_size": 1088, "num_hidden_layers": 9, "num_attention_heads": 12, "num_key_value_heads": 3, "head_dim": 128,
-  "max_position_embeddings": 4096, "rms_norm_eps": 1e-05, "rope_theta": 500000.0})";
+  "intermediate_size": 1088, "num_hidden_layers": 9, "num_attention_heads": 12, "num_key_value_heads": 3,
+  "head_dim": 128, "max_position_embeddings": 4096, "rms_norm_eps": 1e-05, "rope_theta": 500000.0})";
 
 class MadeModels : public testing::Test {
  protected:

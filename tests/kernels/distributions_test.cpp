@@ -49,7 +49,7 @@ TEST_P(ParityOfDistributions, adjust) {
     }
 }
 
-TEST_P(ParityOfDistributions, distribution) {
+TEST_P(ParityOfDistributions, distributions) {
   for (int vocab : {1, 5, 255, 256, 1030, 4097}) {
     const Tensor logits = wicked_logits(vocab, unsigned(vocab));
     for (const Warp& warp : warps_to_try()) {

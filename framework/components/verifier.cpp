@@ -21,6 +21,44 @@ void expect_distributions(const DraftTree& t, int vocab) {
                   "; ask NodeLaws or Backend::law for q, of a model of the target's vocabulary");
 }
 
+// What the device reads of the nodes of all trees, one tree after another.
+struct NodeArrays {
+  static constexpr std::int64_t kBytes = 40;  // of one node, and more than enough
+  Staging::Array parents, known, drawn, at, q_logits, q_rows;
+
+  NodeArrays(Staging& staging, std::int64_t nodes)
+      : parents(staging.array({nodes}, DType::i32)),
+        known(staging.array({nodes}, DType::i32)),
+        drawn(staging.array({nodes}, DType::u8)),
+        at(staging.array({nodes}, DType::u64)),
+        q_logits(staging.array({nodes}, DType::u64)),
+        q_rows(staging.array({nodes}, DType::u64)) {}
+
+  // Node k of a tree stands in row `row`.
+  void fill(std::int64_t row, const DraftTree& t, int k) const {
+    const Distributions q =
+        std::size_t(k) < t.q.distributions.size() ? t.q.distributions[std::size_t(k)] : Distributions{};
+    *parents.host.row<std::int32_t>(row) = *t.parents.row<std::int32_t>(k);
+    *known.host.row<Token>(row) = *t.known.row<Token>(k);
+    *drawn.host.row<std::uint8_t>(row) = *t.q.drawn.row<std::uint8_t>(k);
+    *at.host.row<const Token*>(row) = t.drawn_at(k);
+    *q_logits.host.row<const void*>(row) = q ? q.logits.row<float>(0) : nullptr;
+    *q_rows.host.row<const void*>(row) = q ? q.rows.row<std::uint8_t>(0) : nullptr;
+  }
+
+  // The trial of a tree whose root stands in row `row`, here and in `p`.
+  Trial trial(std::int64_t row, const Distributions& p) const {
+    Trial t;
+    t.vocab = p.vocab();
+    t.parents = parents.device.row<std::int32_t>(row), t.drawn = drawn.device.row<std::uint8_t>(row);
+    t.p_logits = p.logits.row<float>(row), t.p_stride = p.logits.row_stride();
+    t.p_rows = reinterpret_cast<const DistributionRow*>(p.rows.row<std::uint8_t>(row));
+    t.q_logits = reinterpret_cast<const float* const*>(q_logits.device.row<std::uint64_t>(row));
+    t.q_rows = reinterpret_cast<const DistributionRow* const*>(q_rows.device.row<std::uint64_t>(row));
+    return t;
+  }
+};
+
 }  // namespace
 
 Trials::Trials(Backend& backend, std::span<const DraftTree> trees, Distributions p, std::span<const Draws> draws,
@@ -32,43 +70,22 @@ Trials::Trials(Backend& backend, std::span<const DraftTree> trees, Distributions
   const std::int64_t n = std::int64_t(trees.size());
   std::int64_t nodes = 0;
   for (const DraftTree& t : trees) expect_distributions(t, p_.vocab()), nodes += t.nodes;
-  staging.begin(n * std::int64_t(sizeof(Trial) + sizeof(Draws)) + nodes * 40 + 8 * Staging::kAlignment);
+  staging.begin(n * std::int64_t(sizeof(Trial) + sizeof(Draws)) + nodes * NodeArrays::kBytes + 8 * Staging::kAlignment);
   const auto trial = staging.array({n, std::int64_t(sizeof(Trial))}, DType::u8),
              draw = staging.array({n, std::int64_t(sizeof(Draws))}, DType::u8);
-  const auto parents = staging.array({nodes}, DType::i32), known = staging.array({nodes}, DType::i32),
-             drawn = staging.array({nodes}, DType::u8);
-  const auto at = staging.array({nodes}, DType::u64), q_logits = staging.array({nodes}, DType::u64),
-             q_rows = staging.array({nodes}, DType::u64);
+  const NodeArrays arrays(staging, nodes);
   tokens_ = backend.allocate({nodes}, DType::i32);
   std::int64_t row = 0;
   for (std::int64_t i = 0; i < n; ++i) {
-    const DraftTree& t = trees[std::size_t(i)];
-    new (trial.host.row<std::byte>(i))
-        Trial{.nodes = t.nodes,
-              .vocab = p_.vocab(),
-              .position = positions[std::size_t(i)],
-              .parents = parents.device.row<std::int32_t>(row),
-              .tokens = tokens_.row<Token>(row),
-              .drawn = drawn.device.row<std::uint8_t>(row),
-              .p_logits = p_.logits.row<float>(row),
-              .p_stride = p_.logits.row_stride(),
-              .p_rows = reinterpret_cast<const DistributionRow*>(p_.rows.row<std::uint8_t>(row)),
-              .q_logits = reinterpret_cast<const float* const*>(q_logits.device.row<std::uint64_t>(row)),
-              .q_rows = reinterpret_cast<const DistributionRow* const*>(q_rows.device.row<std::uint64_t>(row))};
+    Trial one = arrays.trial(row, p_);
+    one.nodes = trees[std::size_t(i)].nodes, one.position = positions[std::size_t(i)];
+    one.tokens = tokens_.row<Token>(row);
+    new (trial.host.row<std::byte>(i)) Trial(one);
     new (draw.host.row<std::byte>(i)) Draws(draws[std::size_t(i)]);
-    for (int k = 0; k < t.nodes; ++k, ++row) {
-      const Distributions q =
-          std::size_t(k) < t.q.distributions.size() ? t.q.distributions[std::size_t(k)] : Distributions{};
-      *parents.host.row<std::int32_t>(row) = *t.parents.row<std::int32_t>(k);
-      *known.host.row<Token>(row) = *t.known.row<Token>(k);
-      *drawn.host.row<std::uint8_t>(row) = *t.q.drawn.row<std::uint8_t>(k);
-      *at.host.row<const Token*>(row) = t.drawn_at(k);
-      *q_logits.host.row<const void*>(row) = q ? q.logits.row<float>(0) : nullptr;
-      *q_rows.host.row<const void*>(row) = q ? q.rows.row<std::uint8_t>(0) : nullptr;
-    }
+    for (int k = 0; k < one.nodes; ++k) arrays.fill(row++, trees[std::size_t(i)], k);
   }
   staging.push();
-  backend.pick(known.device, at.device, tokens_);
+  backend.pick(arrays.known.device, arrays.at.device, tokens_);
   trials_ = reinterpret_cast<const Trial*>(trial.device.raw());
   draws_ = reinterpret_cast<const Draws*>(draw.device.raw());
 }

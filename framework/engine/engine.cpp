@@ -2,8 +2,8 @@
 
 #include <algorithm>
 #include <limits>
-#include <tuple>
 
+#include "framework/engine/delivering.h"
 #include "kernels/error.h"
 
 namespace foretoken {
@@ -15,19 +15,6 @@ void refuse_unsound(const Engine::Chairs& chairs, const Needs& needs, const Soun
       throw Error("the verifier '" + chairs.verifier["name"].get<std::string>() + "' is not sound for the drafter '" +
                   chairs.drafter["name"].get<std::string>() + "', whose nodes are drawn '" + name_of(d) +
                   "'; choose another verifier (foretoken list says what each takes)");
-}
-
-// How many nodes below the root were drafted, and how many levels of them. What is absent was not, nor were its
-// descendants. `depth` is room for the depths: -1 where a node is absent.
-std::pair<int, int> drafted(const DraftTree& tree, std::vector<int>& depth) {
-  depth.assign(std::size_t(tree.nodes), 0);
-  int nodes = 0, levels = 0;
-  for (std::size_t n = 1; n < depth.size(); ++n) {
-    const int parent = depth[std::size_t(tree.parents.data<std::int32_t>()[n])];
-    depth[n] = parent < 0 || tree.known.data<Token>()[n] < 0 ? -1 : parent + 1;
-    nodes += depth[n] > 0, levels = std::max(levels, depth[n]);
-  }
-  return {nodes, levels};
 }
 
 EngineOptions checked(const EngineOptions& o) {
@@ -61,9 +48,7 @@ Engine::Engine(Backend& backend, std::shared_ptr<Model> target, const Registries
       pool_(backend, page_bytes(options, *target), page_count(options, *target)),
       target_(backend, target, pool_, options.reuse_prefixes),
       host_(backend, pool_, target_.info(), std::move(load), options.reuse_prefixes),
-      distributions_(backend),
-      trials_room_(backend),
-      readback_room_(backend),
+      judging_(backend),
       scheduler_(options.batch, options.step_rows) {
   drafter_ = registries.drafters.make(chairs.drafter, host_);
   policy_ = registries.policies.make(chairs.policy, host_);
@@ -129,12 +114,13 @@ StepReport Engine::step() {
   const Mark drafted = backend_.mark();
   const Output out = forward(plan, trees, report);
   const Mark forwarded = backend_.mark();
-  const Readback read = judge(plan, trees, out);
+  const Readback read = judging_.judge(plan, trees, out, *verifier_);
   const Mark judged = backend_.mark();
   backend_.synchronize();  // the one moment in which the host waits
   const double known = host_clock();
 
-  deliver(plan, trees, read, report);
+  const std::vector<Outcome> outcomes = deliver({plan, trees, read, target_.info(), verifier_name_}, queues_, report);
+  if (!outcomes.empty()) drafter_->observe(outcomes);
   retire(report);
   if (options_.check) check();
 
@@ -198,77 +184,6 @@ std::vector<DraftTree> Engine::draft(const Plan& plan) {
   return trees;
 }
 
-Engine::Readback Engine::judge(const Plan& plan, std::span<const DraftTree> all, const Output& out) {
-  if (!out.logits) return {};
-  std::vector<DraftTree> trees;
-  std::vector<DistributionAfter> rows;
-  std::vector<Draws> draws;
-  std::vector<std::uint32_t> positions;
-  std::vector<std::uint8_t> warped;
-  bool logprobs = false;
-  for (std::size_t i = 0; i < plan.scheduled.size(); ++i) {
-    if (!plan.scheduled[i].root) continue;
-    const Sequence& q = plan.scheduled[i].active->sequence;
-    for (int n = 0; n < all[i].nodes; ++n) rows.push_back({&q, &all[i], n, q.sampling.warp()});
-    draws.push_back({q.sampling.seed, q.stream, std::uint32_t(q.length()), 0});
-    positions.push_back(std::uint32_t(q.length()));
-    warped.push_back(q.sampling.warped_logprobs);
-    logprobs |= q.sampling.logprobs;
-    trees.push_back(all[i]);
-  }
-  const Distributions raw = distributions_.raw(out.logits, rows);
-  const Trials trials(backend_, trees, distributions_.of(out.logits, rows), draws, positions, trials_room_);
-  const Tensor verdicts = backend_.allocate({std::int64_t(trees.size()), std::int64_t(sizeof(Verdict))}, DType::u8);
-  verifier_->verify(backend_, trials, verdicts);
-  if (logprobs)
-    log_probabilities(backend_, trials, verdicts, backend_.upload(Tensor::host_copy<std::uint8_t>(warped, DType::u8)),
-                      raw);
-  readback_room_.begin(verdicts.bytes() + trials.tokens().bytes() + 2 * Staging::kAlignment);
-  const Readback read{readback_room_.array(verdicts.shape(), DType::u8).host,
-                      readback_room_.array(trials.tokens().shape(), DType::i32).host};
-  backend_.fetch(verdicts, read.verdicts);
-  backend_.fetch(trials.tokens(), read.tokens);
-  return read;
-}
-
-void Engine::deliver(const Plan& plan, std::span<const DraftTree> trees, const Readback& read, StepReport& report) {
-  std::vector<Outcome> outcomes;
-  std::vector<int> depth;
-  outcomes.reserve(plan.scheduled.size()), report.sequences.reserve(plan.scheduled.size());
-  int row = 0, node = 0;
-  for (std::size_t i = 0; i < plan.scheduled.size(); ++i) {
-    const Scheduled& s = plan.scheduled[i];
-    Active& a = *s.active;
-    Sequence& q = a.sequence;
-    SequenceReport& r = report.sequences.emplace_back();
-    r.id = q.id, r.prompt_rows = s.chain;
-    if (s.root) {
-      const auto& v = *reinterpret_cast<const Verdict*>(read.verdicts.row<std::uint8_t>(row++));
-      std::copy_n(read.tokens.row<Token>(node), trees[i].nodes, trees[i].known.data<Token>());
-      node += trees[i].nodes;
-      if (v.next == -1)
-        throw Error("the logits at position " + std::to_string(q.length()) +
-                    " hold a NaN or an infinity: the checkpoint of " + target_.info().name +
-                    " or of the draft model is damaged, or its numbers overflow; try \"dtype\": \"f32\"");
-      expect_verdict(v, trees[i].nodes, target_.info().vocab, verifier_name_);
-      r.judged = true, r.accepted = v.length;
-      std::tie(r.drafted, r.depth) = drafted(trees[i], depth);
-      const int kept = q.append({v.tokens, std::size_t(v.length + 1)});
-      r.emitted.assign(v.tokens, v.tokens + kept);
-      if (q.sampling.logprobs)
-        q.logprobs.insert(q.logprobs.end(), v.logprobs, v.logprobs + kept),
-            q.logprobs.resize(std::size_t(q.generated()));
-      ++a.rounds, a.drafted = r.drafted, a.accepted = r.accepted;
-      a.tested_in_all += r.tested(), a.accepted_in_all += r.accepted;
-      outcomes.push_back({&q, &trees[i], &v});
-      queues_.followers_may_begin(a);
-      if (a.on_tokens && kept > 0) a.on_tokens(q, r.emitted);
-    }
-    r.finish = q.finish;
-  }
-  if (!outcomes.empty()) drafter_->observe(outcomes);
-}
-
 void Engine::retire(StepReport& report) {
   const auto leave = [&](std::unique_ptr<Active>& a) {
     if (a->sequence.running()) return false;
@@ -313,12 +228,6 @@ double Engine::draft_seconds() {
 void Engine::check() const {
   target_.cache().check();
   for (const auto& c : host_.caches()) c->cache().check();
-}
-
-Phases& Phases::operator+=(const Phases& o) {
-  schedule += o.schedule, draft_forward += o.draft_forward, draft_other += o.draft_other;
-  target_forward += o.target_forward, verify += o.verify, deliver += o.deliver, total += o.total;
-  return *this;
 }
 
 }  // namespace foretoken

@@ -9,7 +9,7 @@
 
 #include "framework/components/host.h"
 #include "framework/components/registry.h"
-#include "framework/decode/node_distributions.h"
+#include "framework/engine/judging.h"
 #include "framework/engine/scheduler.h"
 #include "framework/engine/step_report.h"
 
@@ -69,13 +69,6 @@ class Engine : private Scheduler::Memory {
   std::vector<DraftTree> draft(const Plan& plan);
   std::vector<int> budgets(const Plan& plan) const;
   Output forward(const Plan& plan, std::span<const DraftTree> trees, StepReport& report);
-  // What the host reads once a step, after synchronize().
-  struct Readback {
-    Tensor verdicts;  // u8 [judged sequences, sizeof(Verdict)]
-    Tensor tokens;    // i32: of all nodes of their trees
-  };
-  Readback judge(const Plan& plan, std::span<const DraftTree> trees, const Output& out);
-  void deliver(const Plan& plan, std::span<const DraftTree> trees, const Readback& read, StepReport& report);
   void retire(StepReport& report);
   double draft_seconds();
   void check() const;
@@ -85,8 +78,7 @@ class Engine : private Scheduler::Memory {
   PagePool pool_;
   CachedModel target_;
   Host host_;
-  NodeDistributions distributions_;
-  Staging trials_room_, readback_room_;
+  Judging judging_;
   std::unique_ptr<Drafter> drafter_;
   std::unique_ptr<LengthPolicy> policy_;
   std::unique_ptr<Verifier> verifier_;

@@ -5,10 +5,7 @@
 // three queries use what was read once. Operations: 4 * size a slot and query. Each score is the same tree of additions
 // whatever runs beside it.
 #pragma once
-#include <utility>
-
-#include "kernels/cpu/operations.h"
-#include "kernels/cpu/vectors.h"
+#include "kernels/cpu/attend_units.h"
 
 namespace foretoken {
 namespace {
@@ -55,106 +52,6 @@ struct Workplace {
   int nexts = 0;
   Sight sight[kMaxQueries];
 };
-
-// Lane i is lane kWhich(i) of a and b, one behind the other.
-template <auto kWhich> inline Floats shuffled(const Floats& a, const Floats& b) {
-  return [&]<int... kLanes>(std::integer_sequence<int, kLanes...>) {
-    return __builtin_shufflevector(a, b, kWhich(kLanes)...);
-  }(std::make_integer_sequence<int, kWidth>());
-}
-
-// Lane s of the answer is the sum of the lanes of v[s]; each sum is the same tree of additions.
-template <int kStep> inline Floats transposed_sums(Floats (&v)[kWidth]) {
-  // Lanes whose `kStep` bit is clear come from the first vector, the others from the second.
-  constexpr auto kLow = [](int i) { return ((i & kStep) ? kWidth : 0) + (i & ~kStep); };
-  constexpr auto kHigh = [](int i) { return ((i & kStep) ? kWidth : 0) + (i | kStep); };
-  for (int i = 0; i < kWidth / kStep / 2; ++i) {
-    const Floats a = v[2 * i], b = v[2 * i + 1];
-    v[i] = shuffled<kLow>(a, b) + shuffled<kHigh>(a, b);
-  }
-  if constexpr (2 * kStep < kWidth)
-    return transposed_sums<2 * kStep>(v);
-  else
-    return v[0];
-}
-
-// How numbers of the cache are read: a unit of kVectors vectors at p, or the first n numbers of one and then zeros.
-// Number i of a unit stands in vector i % kVectors, lane i / kVectors: so bf16 becomes f32 by a shift and a mask.
-struct Singles {
-  using Item = float;
-  static constexpr int kVectors = 1;
-  static void read(const Item* p, Floats (&v)[kVectors]) { v[0] = load<Floats>(p); }
-};
-struct Halves {
-  using Item = std::uint16_t;
-  static constexpr int kVectors = 2;
-  static void read(const Item* p, Floats (&v)[kVectors]) {
-    const Words pair = load<Words>(p);
-    v[0] = as_floats(pair << 16), v[1] = as_floats(pair & 0xffff0000u);
-  }
-};
-template <class S> constexpr int kUnit = S::kVectors * kWidth;  // numbers
-template <class S> inline int units_of(const Attention& a) { return (a.head_size + kUnit<S> - 1) / kUnit<S>; }
-// Units of a head of so many numbers lie one behind the other, but the last one, which ends where the head does: what
-// it has in common with the unit before it meets zeros of q, and is computed twice among values. Here number i of a
-// head stands among numbers that were read so.
-template <class S> inline int place_of(const Attention& a, int i) {
-  const int u = i / kUnit<S>, ends_early = (u + 1) * kUnit<S> > a.head_size && a.head_size > kUnit<S>;
-  const int within = ends_early ? i - (a.head_size - kUnit<S>) : i - u * kUnit<S>;
-  return u * kUnit<S> + within % S::kVectors * kWidth + within / S::kVectors;
-}
-// `size` numbers as they are to as they stand among numbers that were read so; what they leave of the last unit is
-// zero.
-template <class S> inline void arrange(const Attention& a, const float* x, float scale, float* to) {
-  const int whole = a.head_size / kUnit<S>;
-  constexpr auto kEven = [](int i) { return 2 * i; };
-  constexpr auto kOdd = [](int i) { return 2 * i + 1; };
-  for (int u = 0; u < whole; ++u, x += kUnit<S>, to += kUnit<S>) {
-    if constexpr (S::kVectors == 1) {
-      save(to, load<Floats>(x) * scale);
-    } else {
-      const Floats low = load<Floats>(x) * scale, high = load<Floats>(x + kWidth) * scale;
-      save(to, shuffled<kEven>(low, high)), save(to + kWidth, shuffled<kOdd>(low, high));
-    }
-  }
-  if (whole * kUnit<S> == a.head_size) return;
-  for (int v = 0; v < S::kVectors; ++v) save(to + v * kWidth, Floats{});
-  for (int i = whole * kUnit<S>; i < a.head_size; ++i) to[place_of<S>(a, i) - whole * kUnit<S>] = *x++ * scale;
-}
-// And back, divided.
-template <class S> inline void restore(const Attention& a, const float* x, float divisor, float* to) {
-  const int whole = a.head_size / kUnit<S>;
-  constexpr auto kLow = [](int i) { return i / 2 + i % 2 * kWidth; };
-  constexpr auto kHigh = [](int i) { return i / 2 + i % 2 * kWidth + kWidth / 2; };
-  for (int u = 0; u < whole; ++u) {
-    if constexpr (S::kVectors == 1) {
-      save(to + u * kUnit<S>, load<Floats>(x + u * kUnit<S>) / divisor);
-    } else {
-      const Floats even = load<Floats>(x + u * kUnit<S>) / divisor,
-                   odd = load<Floats>(x + u * kUnit<S> + kWidth) / divisor;
-      save(to + u * kUnit<S>, shuffled<kLow>(even, odd)), save(to + u * kUnit<S> + kWidth, shuffled<kHigh>(even, odd));
-    }
-  }
-  for (int i = whole * kUnit<S>; i < a.head_size; ++i) to[i] = x[place_of<S>(a, i)] / divisor;
-}
-// f(u, from) for every unit u of a head, which begins at its number `from`.
-template <class S, class F> inline void for_units(const Attention& a, const F& f) {
-  const int whole = a.head_size / kUnit<S>;
-  for (int u = 0; u < whole; ++u) f(u, u * kUnit<S>);
-  if (whole * kUnit<S> < a.head_size) f(whole, whole > 0 ? a.head_size - kUnit<S> : 0);
-}
-// The unit of a head that begins at its number `from`; kWhole: the head has as many numbers as a unit.
-template <class S, bool kWhole>
-inline void read_unit(const Attention& a, const std::byte* row, int from, Floats (&v)[S::kVectors]) {
-  const auto* p = reinterpret_cast<const typename S::Item*>(row);
-  if constexpr (kWhole) {
-    S::read(p + from, v);
-  } else {
-    typename S::Item some[kUnit<S>] = {};
-    for (int i = 0; i < a.head_size; ++i) some[i] = p[i];
-    S::read(some, v);
-  }
-}
 
 // Into the nearest cache, or (kFar) one behind it.
 template <bool kFar = false> inline void fetch(const std::byte* row, std::int64_t bytes) {

@@ -1,39 +1,10 @@
 // teeth: planted bugs, each through a seam, each killed by the law that the test names. The same case without the bug
 // holds.
-#include "tests/support/mutants.h"
-
-#include <gtest/gtest.h>
-
-#include "experiments/conformance/laws.h"
 #include "experiments/conformance/scripted_drafter.h"
+#include "tests/laws/mutant_scene.h"
 
 namespace foretoken::test {
-
-using namespace conformance;
-
 namespace {
-
-using nlohmann::json;
-
-const json kDraftModel{{"name", "draft_model"}, {"model", "table:far"}};
-const json kSampling{{"name", "speculative_sampling"}};
-const json kMutant{{"name", "mutant"}};
-
-Subject subject(const Registries& registries, const json& drafter, const json& verifier, int length = 2) {
-  return {registries, {drafter, {{"name", "fixed"}, {"length", length}}, verifier}};
-}
-
-ExactCase three_tokens() {
-  return {.target = {.vocab = 3, .order = 2, .seed = 81, .strict = false}, .prompts = {{0, 1}}, .tokens = 3};
-}
-ExactCase two_tokens() {
-  return {.target = {.vocab = 2, .order = 2, .seed = 83, .impossible = 0, .strict = false},
-          .prompts = {{0, 1, 1}},
-          .tokens = 3};
-}
-
-// The proof ran to its end and found another law: it did not trip over something else.
-bool refuted(const Finding& f) { return !f.holds && f.what.find("total variation") != std::string::npos; }
 
 // The law finds a bug of the rule, and nothing where there is none.
 void killed_by_exact(Bug bug) {
@@ -91,48 +62,6 @@ TEST(Mutants, DeafVerifierIsExactButKilledByAcceptanceAndLimits) {
                                         {{"name", "draft_model"}, {"model", "table:same"}}, kMutant),
                                 {}, b, table_cast(target), asks)
                    .holds);
-}
-
-// Names of draws. The forgetful enumerator shows what a proof misses that forks at every draw.
-void killed_by_names(const Renaming::Rename& rename, ExactCase c, const json& verifier = kSampling) {
-  const Subject s = subject(all_registries(), kDraftModel, verifier);
-  EXPECT_TRUE(exact(s, c).holds);
-  c.rename = rename;
-  EXPECT_TRUE(refuted(exact(s, c)));
-  c.remembers = false;
-  EXPECT_TRUE(exact(s, c).holds) << "an enumerator without memory cannot see this";
-}
-
-TEST(Mutants, DrawsSharedBetweenRolesAreKilledByExact) {
-  killed_by_names([](Draws&, DrawName& n) { n.role = Role::draft; }, three_tokens());
-}
-
-TEST(Mutants, DrawsSharedBetweenRolesAreKilledBySampled) {
-  ReferenceBackend b;
-  SampledCase c{.target = {.vocab = 3, .order = 2, .seed = 81}, .found = 0.02};
-  c.rename = [](Draws&, DrawName& n) { n.role = Role::draft; };
-  EXPECT_FALSE(sampled(subject(all_registries(), kDraftModel, kSampling), c, b).holds);
-  c.rename = [](Draws&, DrawName&) {};
-  EXPECT_TRUE(sampled(subject(all_registries(), kDraftModel, kSampling), c, b).holds);
-}
-
-TEST(Mutants, NamesWithoutTheRootAreKilledByExact) {
-  killed_by_names([](Draws& d, DrawName&) { d.root = 0; }, three_tokens());
-}
-
-TEST(Mutants, NamesWithoutTheNodeAreKilledByExact) {
-  killed_by_names([](Draws&, DrawName& n) { n.node = 0; }, three_tokens());
-}
-
-TEST(Mutants, NamesWithoutTheStreamAreKilledByExactOfTwoSequences) {
-  ExactCase c = two_tokens();
-  c.prompts = {{0, 1}, {0, 1}};
-  c.tokens = 2;
-  killed_by_names([](Draws& d, DrawName&) { d.stream = 0; }, c);
-}
-
-TEST(Mutants, NoiseWithoutThePositionIsKilledByExact) {
-  killed_by_names([](Draws& d, DrawName&) { d.root = 0; }, two_tokens(), {{"name", "coupled"}});
 }
 
 TEST(Mutants, RandomnessByBatchSlotIsKilledByBatch) {
@@ -211,24 +140,6 @@ TEST(Mutants, CuttingANodeByItsOwnTokenIsKilledByCausal) {
   EXPECT_FALSE(causal(subject(registries, random_tree(1, "independent", true), kSampling, 4), {}, b, cast, asks).holds);
 }
 
-// A policy may read what was discarded, since no later round meets its draws again; with names by position alone it
-// meets them.
-TEST(Mutants, ANosyPolicyUnderNamesByPositionIsKilledByExact) {
-  ExactCase c{.target = {.vocab = 3, .order = 2, .seed = 81, .strict = false},
-              .prompts = {{0, 1}},
-              .tokens = 3,
-              .max_new_tokens = 5};
-  const Subject fixed = subject(all_registries(), kDraftModel, kSampling, 3);
-  Subject nosy = subject(with_nosy_policy(all_registries()), kDraftModel, kSampling);
-  nosy.chairs.policy = {{"name", "nosy"}};
-  EXPECT_TRUE(exact(fixed, c).holds);
-  EXPECT_TRUE(exact(nosy, c).holds);
-  c.rename = name_by_position;
-  const Finding unread = exact(fixed, c);
-  EXPECT_TRUE(unread.holds) << unread.what;
-  EXPECT_TRUE(refuted(exact(nosy, c)));
-}
-
 TEST(Mutants, GreedyTieRuleIsKilledByGreedyAndDevice) {
   ReferenceBackend sane;
   LastOfEquals b;
@@ -284,22 +195,6 @@ TEST(Mutants, TreePageAliasingIsKilledByExactOfTwoSequencesAndCache) {
   EXPECT_TRUE(cache(s, {}, b, cast, asks).holds);
   cast.target = aliased(cast.target);
   EXPECT_FALSE(cache(s, {}, b, cast, asks).holds);
-}
-
-// What the whole proof rests on: a name that is met again is the same draw. The acceptance of a guess reuses the draw
-// that made it.
-TEST(Enumerator, ThatForgetsNamesMissesAReusedDrawAndTheShippedOneFindsIt) {
-  const Subject s = subject(all_registries(), kDraftModel, kSampling);
-  ExactCase c = three_tokens();
-  c.rename = [](Draws&, DrawName& n) {
-    if (n.role == Role::accept) n.role = Role::draft;
-  };
-  EXPECT_TRUE(refuted(exact(s, c)));
-  c.remembers = false;
-  const Finding forgetful = exact(s, c);
-  EXPECT_TRUE(forgetful.holds) << forgetful.what;
-  EXPECT_GT(forgetful.accepted, 0);
-  EXPECT_GT(forgetful.refused, 0);
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// What the engine does when its guests misbehave: a drafter that returns what it may not, a policy that miscounts, a
+// What the engine does when its components misbehave: a verifier that says what it may not, a policy that miscounts, a
 // forward that fails half-way; and that nobody is starved by guesses.
 #include "tests/framework/engine/engine_scene.h"
 
@@ -8,39 +8,7 @@ namespace {
 using conformance::Text;
 using nlohmann::json;
 
-// A drafter whose trees a test scribbles over.
-class Scribbled : public Drafter {
- public:
-  using Scribble = std::function<void(Backend&, std::span<const DraftRequest>, std::vector<DraftTree>&)>;
-  Scribbled(Backend& b, Scribble scribble) : backend_(b), scribble_(std::move(scribble)) {}
-  Needs needs() const override { return {{Drawn::certain}, false}; }
-  std::vector<DraftTree> draft(std::span<const DraftRequest> requests) override {
-    std::vector<DraftTree> trees;
-    for (const auto& r : requests) {
-      trees.push_back(DraftTree::rooted(backend_, r.sequence->last(), r.budget + 8));
-      for (int n = 0; n < r.budget; ++n) trees.back().guess(n, 1);
-    }
-    scribble_(backend_, requests, trees);
-    return trees;
-  }
-
- private:
-  Backend& backend_;
-  Scribble scribble_;
-};
-
 struct EngineGuard : EngineScene {
-  // What a step says when the drafter's trees are scribbled over.
-  std::string scribbled(Scribbled::Scribble scribble) {
-    registries.drafters.replace("scribbled", {"", "", {}, [=](const json&, Host& h) {
-                                                return std::make_unique<Scribbled>(h.backend(), scribble);
-                                              }});
-    chairs.drafter = {{"name", "scribbled"}};
-    const auto e = engine();
-    e->submit(request({1, 2, 3}, 20));
-    e->submit(request({2, 2}, 20));
-    return sentence([&] { e->step(); });
-  }
   static std::vector<Sequence> finish(Engine& e) {
     std::vector<Sequence> done;
     while (!e.idle())
@@ -60,105 +28,6 @@ TEST_F(EngineGuard, options_that_make_no_engine_are_refused) {
     options.pages = 0, options.memory_mib = memory;
     EXPECT_TRUE(says(sentence([&] { engine(); }), "memory_mib")) << memory;
   }
-}
-
-TEST_F(EngineGuard, a_drafter_that_keeps_its_word_is_not_refused) {
-  EXPECT_EQ(scribbled([](Backend&, auto, auto&) {}), "(no error)");
-}
-
-TEST_F(EngineGuard, a_drafter_may_not_exceed_its_budget) {
-  const std::string text = scribbled([](Backend&, auto, auto& trees) { trees[0].guess(0, 1); });
-  EXPECT_TRUE(says(text, "'scribbled'") && says(text, "budget")) << text;
-}
-
-TEST_F(EngineGuard, a_drafter_owes_one_tree_per_request) {
-  EXPECT_TRUE(says(scribbled([](Backend&, auto, auto& trees) { trees.pop_back(); }), "one tree"));
-}
-
-TEST_F(EngineGuard, a_tree_begins_with_a_root_and_parents_precede) {
-  EXPECT_TRUE(says(
-      scribbled([](Backend&, auto, auto& trees) { trees[1].parents.template data<std::int32_t>()[1] = 2; }), "parent"));
-  EXPECT_TRUE(
-      says(scribbled([](Backend&, auto, auto& trees) { trees[1].parents.template data<std::int32_t>()[2] = -1; }),
-           "parent"));
-  EXPECT_TRUE(says(scribbled([](Backend&, auto, auto& trees) { trees[0].nodes = 0; }), "root"));
-  EXPECT_TRUE(says(scribbled([](Backend&, auto, auto& trees) { trees[0] = DraftTree{}; }), "root"));
-}
-
-TEST_F(EngineGuard, a_node_drawn_as_the_drafter_never_declared_is_refused) {
-  const std::string text = scribbled([](Backend&, auto, auto& trees) {
-    trees[0].q.drawn.template data<std::uint8_t>()[1] = std::uint8_t(Drawn::without_replacement);
-  });
-  EXPECT_TRUE(says(text, "without_replacement")) << text;
-}
-
-TEST_F(EngineGuard, a_guess_is_a_token_of_the_target) {
-  for (const Token t : {-2, -7, 1'000'000}) {
-    const std::string text =
-        scribbled([t](Backend&, auto, auto& trees) { *trees[0].known.template row<Token>(1) = t; });
-    EXPECT_TRUE(says(text, "'scribbled' guessed the token " + std::to_string(t)) && says(text, "vocabulary")) << text;
-  }
-  EXPECT_EQ(scribbled([](Backend&, auto, auto& trees) { *trees[0].known.template row<Token>(1) = -1; }), "(no error)")
-      << "an absent node";
-  EXPECT_TRUE(says(scribbled([](Backend&, auto, auto& trees) { ++*trees[0].known.template row<Token>(0); }), "root"));
-  EXPECT_TRUE(says(scribbled([](Backend& b, auto, auto& trees) {
-                     for (auto tree = DraftTree::rooted(b, 1, 2); tree.nodes < 9;) trees[0].nodes = tree.guess(0, 1);
-                   }),
-                   "room for 2 nodes"));
-}
-
-// What was drawn is looked up in distributions and embeddings as well as what was guessed.
-TEST_F(EngineGuard, a_drawn_node_is_a_token_of_the_target_from_a_distribution_of_its_vocabulary) {
-  const auto drawn = [](DraftTree& tree, Token token, int how = int(Drawn::chain)) {
-    *tree.known.row<Token>(1) = token;
-    *tree.q.drawn.row<std::uint8_t>(1) = std::uint8_t(how);
-  };
-  for (const Token t : {-2, -7, 5, 1'000'000}) {
-    const std::string text = scribbled([=](Backend&, auto, auto& trees) { drawn(trees[0], t); });
-    EXPECT_TRUE(says(text, "'scribbled' drew the token " + std::to_string(t)) && says(text, "vocabulary of 5")) << text;
-  }
-  for (const int how : {5, 77, 255}) {
-    const std::string text = scribbled([=](Backend&, auto, auto& trees) { drawn(trees[1], 1, how); });
-    EXPECT_TRUE(says(text, "Proposal::drawn is " + std::to_string(how) + ", which is no Drawn")) << text;
-  }
-  const auto from_distribution_of = [&](int vocab) {
-    return scribbled([=](Backend& b, auto, auto& trees) {
-      const std::vector<float> zeros(std::size_t(vocab), 0.0f);
-      const Tensor logits = Tensor::host_copy<float>(zeros, DType::f32).reshaped({1, vocab});
-      drawn(trees[0], 1), trees[0].q.distributions = {b.distributions(logits, std::vector{Warp{.temperature = 1}})};
-    });
-  };
-  EXPECT_EQ(from_distribution_of(5), "(no error)");
-  for (const int vocab : {3, 6})
-    EXPECT_TRUE(
-        says(from_distribution_of(vocab), "a law q of " + std::to_string(vocab) + " tokens, the target's have 5;"))
-        << from_distribution_of(vocab);
-}
-
-// Nodes that were counted without being added: nothing past an array's end is read.
-TEST_F(EngineGuard, a_tree_has_no_more_nodes_than_room) {
-  const auto counted = [](DraftTree tree, int nodes) {
-    tree.nodes = nodes;
-    return tree;
-  };
-  const std::string text = scribbled([=](Backend& b, auto requests, auto& trees) {
-    trees[0] = counted(DraftTree::rooted(b, requests[0].sequence->last(), 1), 3);
-  });
-  EXPECT_TRUE(says(text, "'scribbled' returned a tree of 3 nodes with room for 2;") && says(text, "DraftTree::rooted"))
-      << text;
-  for (Tensor DraftTree::* array : {&DraftTree::known, &DraftTree::parents, &DraftTree::tokens})
-    EXPECT_TRUE(says(scribbled([=](Backend&, auto, auto& trees) { trees[1].*array = (trees[1].*array).rows(0, 2); }),
-                     "room for 2;"));
-  EXPECT_TRUE(says(scribbled([](Backend&, auto, auto& trees) { trees[1].q.drawn = trees[1].q.drawn.rows(0, 2); }),
-                   "room for 2;"));
-  EXPECT_TRUE(says(scribbled([](Backend&, auto, auto& trees) { trees[1].q.drawn = {}; }), "room for 0;"));
-  EXPECT_TRUE(says(scribbled([](Backend&, auto, auto& trees) { trees[0].nodes = 1, trees[0].q.drawn = {}; }),
-                   "a tree of 1 nodes with room for 0;"))
-      << "a bare root";
-  EXPECT_EQ(scribbled([](Backend& b, auto requests, auto& trees) {
-              trees[0] = DraftTree::rooted(b, requests[0].sequence->last(), 0);
-            }),
-            "(no error)");
 }
 
 // Says of every trial what a test gave it.

@@ -1,0 +1,85 @@
+// teeth: planted bugs of how draws are named, killed by the law that the test names; and what a proof misses that
+// forgets names.
+#include "tests/laws/mutant_scene.h"
+
+namespace foretoken::test {
+namespace {
+
+// Names of draws. The forgetful enumerator shows what a proof misses that forks at every draw.
+void killed_by_names(const Renaming::Rename& rename, ExactCase c, const json& verifier = kSampling) {
+  const Subject s = subject(all_registries(), kDraftModel, verifier);
+  EXPECT_TRUE(exact(s, c).holds);
+  c.rename = rename;
+  EXPECT_TRUE(refuted(exact(s, c)));
+  c.remembers = false;
+  EXPECT_TRUE(exact(s, c).holds) << "an enumerator without memory cannot see this";
+}
+
+TEST(Mutants, DrawsSharedBetweenRolesAreKilledByExact) {
+  killed_by_names([](Draws&, DrawName& n) { n.role = Role::draft; }, three_tokens());
+}
+
+TEST(Mutants, DrawsSharedBetweenRolesAreKilledBySampled) {
+  ReferenceBackend b;
+  SampledCase c{.target = {.vocab = 3, .order = 2, .seed = 81}, .found = 0.02};
+  c.rename = [](Draws&, DrawName& n) { n.role = Role::draft; };
+  EXPECT_FALSE(sampled(subject(all_registries(), kDraftModel, kSampling), c, b).holds);
+  c.rename = [](Draws&, DrawName&) {};
+  EXPECT_TRUE(sampled(subject(all_registries(), kDraftModel, kSampling), c, b).holds);
+}
+
+TEST(Mutants, NamesWithoutTheRootAreKilledByExact) {
+  killed_by_names([](Draws& d, DrawName&) { d.root = 0; }, three_tokens());
+}
+
+TEST(Mutants, NamesWithoutTheNodeAreKilledByExact) {
+  killed_by_names([](Draws&, DrawName& n) { n.node = 0; }, three_tokens());
+}
+
+TEST(Mutants, NamesWithoutTheStreamAreKilledByExactOfTwoSequences) {
+  ExactCase c = two_tokens();
+  c.prompts = {{0, 1}, {0, 1}};
+  c.tokens = 2;
+  killed_by_names([](Draws& d, DrawName&) { d.stream = 0; }, c);
+}
+
+TEST(Mutants, NoiseWithoutThePositionIsKilledByExact) {
+  killed_by_names([](Draws& d, DrawName&) { d.root = 0; }, two_tokens(), {{"name", "coupled"}});
+}
+
+// A policy may read what was discarded, since no later round meets its draws again; with names by position alone it
+// meets them.
+TEST(Mutants, ANosyPolicyUnderNamesByPositionIsKilledByExact) {
+  ExactCase c{.target = {.vocab = 3, .order = 2, .seed = 81, .strict = false},
+              .prompts = {{0, 1}},
+              .tokens = 3,
+              .max_new_tokens = 5};
+  const Subject fixed = subject(all_registries(), kDraftModel, kSampling, 3);
+  Subject nosy = subject(with_nosy_policy(all_registries()), kDraftModel, kSampling);
+  nosy.chairs.policy = {{"name", "nosy"}};
+  EXPECT_TRUE(exact(fixed, c).holds);
+  EXPECT_TRUE(exact(nosy, c).holds);
+  c.rename = name_by_position;
+  const Finding unread = exact(fixed, c);
+  EXPECT_TRUE(unread.holds) << unread.what;
+  EXPECT_TRUE(refuted(exact(nosy, c)));
+}
+
+// What the whole proof rests on: a name that is met again is the same draw. The acceptance of a guess reuses the draw
+// that made it.
+TEST(Enumerator, ThatForgetsNamesMissesAReusedDrawAndTheShippedOneFindsIt) {
+  const Subject s = subject(all_registries(), kDraftModel, kSampling);
+  ExactCase c = three_tokens();
+  c.rename = [](Draws&, DrawName& n) {
+    if (n.role == Role::accept) n.role = Role::draft;
+  };
+  EXPECT_TRUE(refuted(exact(s, c)));
+  c.remembers = false;
+  const Finding forgetful = exact(s, c);
+  EXPECT_TRUE(forgetful.holds) << forgetful.what;
+  EXPECT_GT(forgetful.accepted, 0);
+  EXPECT_GT(forgetful.refused, 0);
+}
+
+}  // namespace
+}  // namespace foretoken::test

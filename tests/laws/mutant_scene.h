@@ -1,0 +1,33 @@
+// What the mutation tests share: subjects, cases small enough to be proved whole, and what counts as refuted.
+#pragma once
+#include <gtest/gtest.h>
+
+#include "experiments/conformance/laws.h"
+#include "tests/support/mutants.h"
+
+namespace foretoken::test {
+
+using namespace conformance;
+using nlohmann::json;
+
+inline const json kDraftModel{{"name", "draft_model"}, {"model", "table:far"}};
+inline const json kSampling{{"name", "speculative_sampling"}};
+inline const json kMutant{{"name", "mutant"}};
+
+inline Subject subject(const Registries& registries, const json& drafter, const json& verifier, int length = 2) {
+  return {registries, {drafter, {{"name", "fixed"}, {"length", length}}, verifier}};
+}
+
+inline ExactCase three_tokens() {
+  return {.target = {.vocab = 3, .order = 2, .seed = 81, .strict = false}, .prompts = {{0, 1}}, .tokens = 3};
+}
+inline ExactCase two_tokens() {
+  return {.target = {.vocab = 2, .order = 2, .seed = 83, .impossible = 0, .strict = false},
+          .prompts = {{0, 1, 1}},
+          .tokens = 3};
+}
+
+// The proof ran to its end and found another law: it did not trip over something else.
+inline bool refuted(const Finding& f) { return !f.holds && f.what.find("total variation") != std::string::npos; }
+
+}  // namespace foretoken::test

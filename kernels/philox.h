@@ -3,6 +3,7 @@
 #pragma once
 #include <cstdint>
 
+#include "kernels/error.h"
 #include "kernels/host_device.h"
 
 namespace foretoken {
@@ -38,20 +39,29 @@ struct DrawName {
 
 // Whose draws these are: everything of a name that does not change within one round of one sequence.
 struct Draws {
+  static constexpr std::uint32_t kMostRoot = (1u << 24) - 1;   // no context is longer
+  static constexpr std::uint32_t kMostScope = (1u << 14) - 1;  // four components deep, of eight each
+  static constexpr std::uint32_t kComponents = 8;              // of one component, each with draws of its own
+
   std::uint64_t seed = 0;
   std::uint64_t stream = 0;  // comes with the request (and its sample number), never with the batch slot
-  std::uint32_t root = 0;    // length of the sequence when the round began: grows every round
-  std::uint32_t scope = 0;   // inner drafters and verifiers live in scopes of their own; < 64
+  std::uint32_t root = 0;    // length of the sequence when the round began: grows every round; <= kMostRoot
+  std::uint32_t scope = 0;   // of a component inside another: the path to it, as within() numbers it; 0: none
 
-  FORETOKEN_HD Draws within(std::uint32_t k) const { return {seed, stream, root, scope * 8 + k + 1}; }
-
-  // 32 uniform bits. Fields of the name do not overlap, so different names are different counters.
-  FORETOKEN_HD std::uint32_t bits(DrawName n) const {
-    return philox4x32_10(std::uint32_t(stream), std::uint32_t(stream >> 32), root,
-                         std::uint32_t(n.role) << 29 | (scope & 63u) << 23 | (n.node & 4095u) << 11 | (n.index & 2047u),
-                         std::uint32_t(seed), std::uint32_t(seed >> 32))
-        .word[0];
+  // The draws of inner component k. Paths are numbers of base eight with digits 1 to 8, so no two are the same number.
+  // More components than there are numbers for is an Error (a trap on a device): two would share their draws silently.
+  FORETOKEN_HD Draws within(std::uint32_t k) const {
+    if (k >= kComponents || scope > (kMostScope - k - 1) / kComponents) too_deep();
+    return {seed, stream, root, scope * kComponents + k + 1};
   }
+
+  // Fields of the name do not overlap, so different names are different counters.
+  FORETOKEN_HD Philox counter(DrawName n) const {
+    return {{std::uint32_t(stream), std::uint32_t(stream >> 32), root | (scope >> 6) << 24,
+             std::uint32_t(n.role) << 29 | (scope & 63u) << 23 | (n.node & 4095u) << 11 | (n.index & 2047u)}};
+  }
+  // 32 uniform bits.
+  FORETOKEN_HD std::uint32_t bits(DrawName n) const { return generate(counter(n)).word[0]; }
   // In (0, 1), never an end, exact in double.
   FORETOKEN_HD double uniform(DrawName n) const { return uniform_from(bits(n)); }
 
@@ -61,11 +71,28 @@ struct Draws {
   }
   // The four tokens that share the counter of `token`.
   FORETOKEN_HD Philox noise_block(std::uint32_t position, std::uint32_t token) const {
-    return philox4x32_10(std::uint32_t(stream), std::uint32_t(stream >> 32), position,
-                         std::uint32_t(Role::noise) << 29 | (token >> 2), std::uint32_t(seed),
-                         std::uint32_t(seed >> 32));
+    return generate(noise_counter(position, token));
+  }
+  // Of all components alike: whoever races at one position meets the same noise.
+  FORETOKEN_HD Philox noise_counter(std::uint32_t position, std::uint32_t token) const {
+    return {{std::uint32_t(stream), std::uint32_t(stream >> 32), position,
+             std::uint32_t(Role::noise) << 29 | (token >> 2)}};
   }
   FORETOKEN_HD static double uniform_from(std::uint32_t bits) { return (double(bits) + 0.5) * 0x1p-32; }
+
+ private:
+  FORETOKEN_HD Philox generate(const Philox& c) const {
+    return philox4x32_10(c.word[0], c.word[1], c.word[2], c.word[3], std::uint32_t(seed), std::uint32_t(seed >> 32));
+  }
+  FORETOKEN_HD static void too_deep() {
+#if defined(__CUDA_ARCH__)
+    __trap();
+#else
+    throw Error(
+        "a component has more than eight inner components, or components are nested more than four deep: the "
+        "draws of some would have no names of their own; use fewer of them");
+#endif
+  }
 };
 
 }  // namespace foretoken

@@ -6,8 +6,8 @@
 
 namespace foretoken::conformance {
 
-Enumerator::Name Enumerator::name_of(const Draws& d, DrawName n) {
-  return {d.seed, d.stream, d.root, std::uint32_t(n.role), d.scope & 63u, n.node & 4095u, n.index & 2047u};
+Enumerator::Name Enumerator::name_of(const Draws& draws, const Philox& counter) {
+  return {draws.seed, std::to_array(counter.word)};
 }
 
 int Enumerator::split(const Name& name, const std::vector<double>& cuts) {
@@ -38,7 +38,7 @@ int Enumerator::take(const std::vector<int>& possible) {
 }
 
 bool Enumerator::accept(double probability, const Draws& draws, DrawName name) {
-  return split(name_of(draws, name), {0, std::clamp(probability, 0.0, 1.0), 1}) == 0;
+  return split(name_of(draws, draws.counter(name)), {0, std::clamp(probability, 0.0, 1.0), 1}) == 0;
 }
 
 Token Enumerator::draw(int vocab, const std::function<double(Token)>& law, const Draws& draws, DrawName name) {
@@ -50,12 +50,12 @@ Token Enumerator::draw(int vocab, const std::function<double(Token)>& law, const
     cuts.push_back(std::min(1.0, cuts.back() + p));
   }
   for (Token x = last; x < vocab; ++x) cuts[std::size_t(x) + 1] = 1;  // rounding belongs to the last possible token
-  return split(name_of(draws, name), cuts);
+  return split(name_of(draws, draws.counter(name)), cuts);
 }
 
 Token Enumerator::race(int vocab, const std::function<double(Token)>& law, const Draws& draws, std::uint32_t position) {
   constexpr double kNothing = 1e-14;  // a region of this size is rounding
-  const Name name{draws.seed, draws.stream, position, std::uint32_t(Role::noise), 0, 0, 0};
+  const Name name = name_of(draws, draws.noise_counter(position, 0));
   RaceRegion now(vocab);
   if (const auto known = regions_.find(name); known != regions_.end()) now = known->second, ++met_again_;
   std::vector<double> p;

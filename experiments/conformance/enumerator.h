@@ -8,8 +8,9 @@
 //   do { ... run everything from the start; its outcome has the probability chance.weight() ... } while
 //   (chance.next());
 #pragma once
+#include <array>
 #include <map>
-#include <tuple>
+#include <utility>
 #include <vector>
 
 #include "experiments/conformance/race_region.h"
@@ -38,9 +39,8 @@ class Enumerator : public Chance {
   struct Interval {
     double low = 0, high = 1;
   };
-  // seed, stream, root (or position of a race), then role, scope, node, index as the generator tells them apart.
-  using Name = std::tuple<std::uint64_t, std::uint64_t, std::uint32_t, std::uint32_t, std::uint32_t, std::uint32_t,
-                          std::uint32_t>;
+  // The seed and the counter: what the generator tells apart.
+  using Name = std::pair<std::uint64_t, std::array<std::uint32_t, 4>>;
   struct Choice {
     int at = 0, ways = 1;
   };
@@ -49,7 +49,7 @@ class Enumerator : public Chance {
   int split(const Name& name, const std::vector<double>& cuts);
   // Which of the possible ways, by number, this script takes.
   int take(const std::vector<int>& possible);
-  static Name name_of(const Draws& draws, DrawName name);
+  static Name name_of(const Draws& draws, const Philox& counter);
 
   bool remembers_;
   std::map<Name, Interval> intervals_;

@@ -1,5 +1,7 @@
 #include "kernels/philox.h"
 
+#include <array>
+#include <functional>
 #include <set>
 #include <tuple>
 
@@ -38,6 +40,51 @@ TEST(Draws, different_names_are_different_draws) {
               for (std::uint32_t index : {0u, 1u, 2047u}) meet({seed, stream, root, scope}, {role, node, index});
   // Equal bits of different counters happen by chance about names^2 / 2^33 times.
   EXPECT_GE(seen.size() + 2, names);
+}
+
+std::array<std::uint32_t, 4> counter(const Draws& d, DrawName n = {}) { return std::to_array(d.counter(n).word); }
+
+// All components of `outer`, those inside them and so on, `depth` deep.
+void visit_inner(const Draws& outer, int depth, const std::function<void(const Draws&)>& visit) {
+  for (std::uint32_t k = 0; depth > 0 && k < Draws::kComponents; ++k) {
+    visit(outer.within(k));
+    visit_inner(outer.within(k), depth - 1, visit);
+  }
+}
+
+TEST(Draws, components_inside_components_share_no_counter) {
+  const Draws d{1, 2, 3, 0};
+  EXPECT_NE(counter(d.within(7).within(0)), counter(d.within(0)));
+  std::set<std::array<std::uint32_t, 4>> seen{counter(d)};
+  std::size_t components = 1;
+  visit_inner(d, 4, [&](const Draws& inner) { seen.insert(counter(inner)), ++components; });
+  EXPECT_EQ(components, 1u + 8 + 64 + 512 + 4096);
+  EXPECT_EQ(seen.size(), components);
+  // Nor with another round of the sequence.
+  std::size_t longer = 0;
+  for (const std::uint32_t root : {4u, Draws::kMostRoot}) {
+    const Draws later{1, 2, root, 0};
+    visit_inner(later, 4, [&](const Draws& inner) { seen.insert(counter(inner)), ++longer; });
+  }
+  EXPECT_EQ(seen.size(), components + longer);
+}
+
+TEST(Draws, a_component_that_would_share_the_draws_of_another_is_refused) {
+  const Draws d{1, 2, 3, 0};
+  EXPECT_THROW(d.within(8), Error) << "what it would be called is within(0).within(0)";
+  EXPECT_THROW(d.within(~0u), Error);
+  const Draws deep = d.within(7).within(7).within(7).within(7);
+  EXPECT_THROW(deep.within(0), Error);
+  EXPECT_LE(deep.scope, Draws::kMostScope);
+}
+
+// The draws of a component that is inside no other are what they were when results were first published.
+TEST(Draws, of_the_outermost_component_are_those_of_old) {
+  const Draws d{0x1122334455667788, 0x99aabbccddeeff00, 123456, 0};
+  for (const DrawName n : {DrawName{Role::draft, 0, 0}, {Role::accept, 5, 3}, {Role::bonus, 4095, 2047}}) {
+    const std::uint32_t word = std::uint32_t(n.role) << 29 | n.node << 11 | n.index;
+    EXPECT_EQ(d.bits(n), philox4x32_10(0xddeeff00, 0x99aabbcc, 123456, word, 0x55667788, 0x11223344).word[0]);
+  }
 }
 
 TEST(Draws, noise_shares_no_counter_with_draws) {

@@ -1,4 +1,4 @@
-# The CUDA language. Without a GPU the binary is built for the ones we care about.
+# The CUDA language. Without a GPU the binary is built for all that the kernels can run on.
 
 include(GpuArchitectures)
 if(NOT CMAKE_CUDA_COMPILER AND NOT DEFINED ENV{CUDACXX})
@@ -9,10 +9,7 @@ if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
   if(CMAKE_CUDA_COMPILER)
     set(nvcc "${CMAKE_CUDA_COMPILER}")
   endif()
-  foretoken_gpu_architectures(CMAKE_CUDA_ARCHITECTURES "${nvcc}")
-  if(NOT CMAKE_CUDA_ARCHITECTURES)
-    set(CMAKE_CUDA_ARCHITECTURES 80-real 90a-real)
-  endif()
+  foretoken_cuda_architectures(CMAKE_CUDA_ARCHITECTURES "${nvcc}")
   message(STATUS "CUDA architectures: ${CMAKE_CUDA_ARCHITECTURES}")
 endif()
 enable_language(CUDA)

@@ -10,7 +10,7 @@ CMAKE = Path(__file__).resolve().parents[2] / "cmake"
 
 
 class GpuArchitectures(unittest.TestCase):
-    def asked(self, answer, code=0, known="80 89 90 100 120"):
+    def asked(self, answer, code=0, known="80 89 90 100 120", function="foretoken_gpu_architectures"):
         with tempfile.TemporaryDirectory() as folder:
             for name, option, output in [
                 ("nvidia-smi", "--query-gpu=compute_cap", answer),
@@ -21,7 +21,7 @@ class GpuArchitectures(unittest.TestCase):
                 tool.chmod(0o755)
             script = Path(folder, "ask.cmake")
             script.write_text(
-                f'include("{CMAKE}/GpuArchitectures.cmake")\nforetoken_gpu_architectures(found nvcc)\nmessage("found=${{found}}.")\n'
+                f'include("{CMAKE}/GpuArchitectures.cmake")\n{function}(found nvcc)\nmessage("found=${{found}}.")\n'
             )
             done = subprocess.run(
                 ["cmake", "-P", str(script)],
@@ -49,6 +49,13 @@ class GpuArchitectures(unittest.TestCase):
         self.assertEqual(self.asked("9.0\\n", 9), "found=.")
         self.assertEqual(self.asked("driver 535.104 has failed\\n"), "found=.")
         self.assertEqual(self.asked("No devices were found\\n"), "found=.")
+
+    def test_a_machine_with_a_gpu_builds_for_it_alone(self):
+        self.assertEqual(self.asked("8.9\\n", function="foretoken_cuda_architectures"), "found=89-real.")
+
+    def test_without_a_gpu_the_build_has_code_for_every_gpu_and_ptx_for_later_ones(self):
+        found = self.asked("No devices were found\\n", function="foretoken_cuda_architectures")
+        self.assertEqual(found, "found=80-real;90a-real;90-virtual.")
 
 
 if __name__ == "__main__":

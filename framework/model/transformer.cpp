@@ -47,12 +47,20 @@ class Transformer::Loader {
     Weight w = Weight::dense(all);
     if (options_.dtype == "int8") w = quantize_int8(w, in % 64 == 0 ? 64 : 32);
     if (bias) w.bias = biases(parts, out);
-    bytes_ += w.bytes();
-    return backend_.prepare(std::move(w));
+    return prepared(std::move(w));
+  }
+  // The head: where it is the embedding's numbers, the memory in which the device has those already.
+  Weight head(const ModelConfig& c, const Tensor& embedding) const {
+    if (c.tied_head && options_.dtype != "int8") return prepared(Weight::dense(embedding));
+    return stacked({{c.tied_head ? "model.embed_tokens" : "lm_head", c.vocab}}, c.width);
   }
   std::int64_t bytes() const { return bytes_; }
 
  private:
+  Weight prepared(Weight w) const {
+    bytes_ += w.bytes();
+    return backend_.prepare(std::move(w));
+  }
   static void copy_rows(const Tensor& from, const Tensor& to) {
     in_parallel(from.dim(0), from.dim(1), [&](std::int64_t begin, std::int64_t end) {
       const Tensor rows = from.rows(begin, end - begin);
@@ -105,7 +113,7 @@ Transformer::Transformer(Backend& backend, const ModelConfig& c, const TensorSou
   const Loader load(backend, tensors, options);
   const std::int64_t q = std::int64_t(c.heads) * c.head_size, kv = std::int64_t(c.kv_heads) * c.head_size;
   embedding_ = load.table("model.embed_tokens.weight", {c.vocab, c.width});
-  head_ = load.stacked({{c.tied_head ? "model.embed_tokens" : "lm_head", c.vocab}}, c.width);
+  head_ = load.head(c, embedding_);
   final_norm_ = load.vector("model.norm.weight", c.width);
   for (int l = 0; l < c.layers; ++l) {
     const std::string at = "model.layers." + std::to_string(l) + ".";

@@ -109,6 +109,7 @@ void fill(const Run& run, Workbench& bench, const std::filesystem::path& beside,
   if (shared) line["shared_baseline"] = true;
   warm_up(run.document, bench, beside, jobs, !shared || !shared->known(run.document));
   alternate(run.document, bench, beside, jobs, progress, shared, line);
+  line["machine"] = machine_of(bench.backend(run.document["engine"]));  // what a device learned of itself meanwhile
 }
 
 }  // namespace

@@ -57,13 +57,13 @@ std::string version(int v) { return std::to_string(v / 1000) + '.' + std::to_str
 
 CudaBackend::CudaBackend(const CudaOptions& options) : options_(options) {
   expect_device(options.device);
-  check(cudaSetDevice(options.device), "choosing the GPU");
+  make_current(options.device, 0);
   cudaDeviceProp properties;
   check(cudaGetDeviceProperties(&properties, options.device), "reading the GPU's properties");
   multiprocessors_ = properties.multiProcessorCount;
   const int gpu = properties.major * 10 + properties.minor;
-  shared_memory_ = std::int64_t(properties.sharedMemPerBlockOptin),
-  multiprocessor_memory_ = std::int64_t(properties.sharedMemPerMultiprocessor);
+  limit_shared_memory(std::int64_t(properties.sharedMemPerBlockOptin),
+                      std::int64_t(properties.sharedMemPerMultiprocessor));
   if (gpu < 80)
     throw Error(std::string("device cuda: ") + properties.name + " has architecture " + std::to_string(gpu) +
                 ", and the kernels need 80 (Ampere) or later; use \"device\": \"cpu\"");
@@ -82,22 +82,47 @@ CudaBackend::CudaBackend(const CudaOptions& options) : options_(options) {
   cluster_ = architecture_ >= 90 ? attention_cluster(shared_memory_) : 1;
   check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "making a stream");
   memory_ = std::make_shared<CudaMemory>(options.device);
-  transfers_ = std::make_unique<CudaTransfers>(stream_, overlaps());
+  transfers_ = std::make_unique<CudaTransfers>(stream_, overlaps(), options.slow_pushes);
   const std::size_t replays = options.most_replays > 0 ? std::size_t(options.most_replays)
                                                        : std::max<std::size_t>(properties.totalGlobalMem >> 27, 256);
   replays_ = std::make_unique<CudaReplays>(stream_, *memory_, replays, options.compare_replays);
   products_ = std::make_unique<CudaProducts>(*this);
 }
 
+void CudaBackend::limit_shared_memory(std::int64_t block, std::int64_t multiprocessor) {
+  constexpr std::int64_t kReserved = 1 << 10;  // bytes of a block that are not its own
+  shared_memory_ = block, multiprocessor_memory_ = multiprocessor;
+  if (const std::int64_t limit = options_.shared_memory_limit; limit > 0)
+    shared_memory_ = std::min(block, limit), multiprocessor_memory_ = std::min(multiprocessor, limit + kReserved);
+  enter();
+}
+
 CudaBackend::~CudaBackend() {
+  int ignored = 0;
+  if (cudaGetDevice(&ignored) != cudaSuccess || ignored != options_.device) (void)cudaSetDevice(options_.device);
   (void)cudaStreamSynchronize(stream_);
   products_.reset(), replays_.reset(), transfers_.reset();
   (void)cudaStreamDestroy(stream_);
 }
 
 std::string CudaBackend::description() const {
+  const std::string note = products_->note();
   return machine_ + (options_.invariant ? ", invariant" : ", fast") +
-         (replays_->compares() ? ", replays compared" : "");
+         (replays_->compares() ? ", replays compared" : "") + (note.empty() ? "" : "; " + note);
+}
+
+bool CudaBackend::reads_early() {
+  if (overlaps() && !needs_barrier_) return true;
+  passed_barrier();
+  return false;
+}
+void CudaBackend::passed_barrier() { needs_barrier_ = false, unsettled_.clear(); }
+bool CudaBackend::settled(const KvLayer& kv) const {
+  return std::find(unsettled_.begin(), unsettled_.end(),
+                   std::pair<const void*, std::int64_t>(kv.pool.raw(), kv.keys)) == unsettled_.end();
+}
+void CudaBackend::written(const KvLayer& kv) {
+  if (settled(kv)) unsettled_.emplace_back(kv.pool.raw(), kv.keys);
 }
 
 // Few sizes, close together where rows are few and cost time each.

@@ -85,21 +85,31 @@ class CudaBackend final : public Backend {
   double seconds(const Mark& from, const Mark& to) const override;
   void* stream() const override { return stream_; }
 
+  // What every operation that calls CUDA begins with: see make_current().
+  void enter() const { make_current(options_.device, shared_memory_); }
   cudaStream_t cuda_stream() const { return stream_; }
   bool invariant() const { return options_.invariant; }
+  const CudaOptions& options() const { return options_; }
   int multiprocessors() const { return multiprocessors_; }
   int architecture() const { return architecture_; }  // 80, 90, ...: for which these kernels were built
   bool warpgroups() const { return warpgroups_; }     // the instructions of architecture 90a are here, and built
   std::int64_t shared_memory() const { return shared_memory_; }  // bytes that one block may have
   bool overlaps() const { return architecture_ >= 90; }          // see Grid::overlaps
   bool recording() const;                                        // a body is being captured
-  // Whether kernels may read a layer's pages before wait_for_earlier(): embed() lets later kernels start when all
-  // before it is done, so what was written before the last embed() stands. written() says that a kernel writes to them
-  // now. (rope_store.cu)
+  // What kernels may read before wait_for_earlier(). A kernel is a barrier if it starts when everything before it is
+  // complete, and only then lets the next one start: embed() is one, and so is a kernel that is launched without
+  // Grid::overlaps. What was written before the last barrier may be read early. Kernels that read a layout (or pages)
+  // early are launched with what reads_early() returns: false where something was pushed, or a graph launched, behind
+  // the last barrier, so that this kernel becomes one. Pages: settled() says whether they may be read early; written(),
+  // behind reads_early(), that a kernel writes to them now. (cuda_backend.cu)
+  bool reads_early();
   bool settled(const KvLayer& kv) const;
   void written(const KvLayer& kv);
+  void passed_barrier();  // of the kernel that was queued last
 
  private:
+  void limit_shared_memory(std::int64_t block, std::int64_t multiprocessor);  // of the device; the options may say less
+
   CudaOptions options_;
   cudaStream_t stream_ = nullptr;
   std::string machine_;
@@ -107,9 +117,10 @@ class CudaBackend final : public Backend {
   std::int64_t shared_memory_ = 0,
                multiprocessor_memory_ = 0;  // bytes that one block may have, that all blocks of a multiprocessor share
   bool warpgroups_ = false;
-  int cluster_ = 0;  // blocks of a cluster in attention, at most
+  int cluster_ = 0;             // blocks of a cluster in attention, at most
+  bool needs_barrier_ = false;  // something was pushed, or a graph launched, since the last one
   std::vector<std::pair<const void*, std::int64_t>>
-      unsettled_;                       // pool and keys of layers written since the last embed()
+      unsettled_;                       // pool and keys of layers written since the last barrier
   std::shared_ptr<CudaMemory> memory_;  // tensors keep it alive
   std::unique_ptr<CudaTransfers> transfers_;
   std::unique_ptr<CudaReplays> replays_;

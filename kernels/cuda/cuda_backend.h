@@ -14,6 +14,11 @@ struct CudaOptions {
                            // memory and at least 256 (one of 230 kernels takes .6 MiB)
   bool compare_replays = false;  // each replay's result with that of its body, run again: an Error where they differ.
                                  // Builds without NDEBUG always do
+  std::int64_t shared_memory_limit = 0;  // bytes of shared memory that a block may have, as on a smaller GPU; 0: as
+                                         // many as this GPU gives
+  // For tests, which must see a wrong order of kernels and a library whose sums depend on the number of rows.
+  bool slow_pushes = false;    // what is pushed lands some 100 us after the kernel behind the push may start
+  bool doubt_library = false;  // invariant numerics take every algorithm of the library for one with other bits
 };
 
 // "cuda": the operations on one GPU. Throws Error where there is no such GPU.

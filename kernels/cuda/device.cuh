@@ -21,6 +21,16 @@ inline void check(cudaError_t status, const std::string& operation,
               std::to_string(where.line()) + "); run it under compute-sanitizer, or use \"device\": \"cpu\"");
 }
 
+// Makes `device` the GPU of this thread's CUDA calls, and `shared_memory` the bytes that a block of its kernels may
+// have. The CUDA runtime keeps the device for each thread, so every operation of a backend begins with this: a backend
+// may be used from any thread, beside backends on other GPUs. Some nanoseconds where it is the current device already.
+void make_current(int device, std::int64_t shared_memory);
+
+// Lets `kernel` have `bytes` of dynamic shared memory beside its static shared memory, on the current device: the
+// attribute that more than 48 KB need is set once for each kernel and device. Throws Error where a block may not have
+// so much.
+void allow_shared_memory(const char* operation, const void* kernel, std::size_t bytes);
+
 // Grid, block, dynamic shared memory in bytes, blocks of a cluster.
 struct Grid {
   dim3 blocks;
@@ -36,8 +46,7 @@ struct Grid {
 template <class... P, class... A> void launch_kernel(const char* operation, cudaStream_t stream, const Grid& grid,
                                                      void (*kernel)(P...), A&&... arguments) {
   if (grid.blocks.x == 0 || grid.blocks.y == 0 || grid.blocks.z == 0) return;
-  if (grid.shared > 48 * 1024)
-    check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, int(grid.shared)), operation);
+  if (grid.shared > 0) allow_shared_memory(operation, reinterpret_cast<const void*>(kernel), grid.shared);
   cudaLaunchAttribute attributes[2];
   cudaLaunchConfig_t config = {};
   config.gridDim = grid.blocks, config.blockDim = dim3(unsigned(grid.threads)), config.dynamicSmemBytes = grid.shared,
@@ -60,7 +69,7 @@ constexpr int kPortableCluster = 8,
               kLargestCluster = 16;  // blocks; more than the first run where the device has room for them together
 
 // Blocks of the largest cluster of `kernel` that the device can run: whether sixteen such blocks fit together is the
-// device's answer.
+// device's answer. Where they do, the kernel may be launched so from then on.
 template <class... P> int largest_cluster(void (*kernel)(P...), int threads, std::int64_t shared) {
   cudaLaunchAttribute attribute;
   attribute.id = cudaLaunchAttributeClusterDimension, attribute.val.clusterDim = {unsigned(kLargestCluster), 1, 1};

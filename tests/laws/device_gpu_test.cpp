@@ -8,8 +8,8 @@
 #include "experiments/conformance/laws.h"
 #include "experiments/conformance/options.h"
 #include "framework/model/transformer.h"
-#include "kernels/cuda/cuda_backend.h"
 #include "tests/framework/cache/alone.h"
+#include "tests/support/gpu.h"
 #include "tests/support/sentence.h"
 
 namespace foretoken::test {
@@ -18,7 +18,7 @@ using namespace conformance;
 
 namespace {
 
-std::unique_ptr<Backend> invariant() { return make_cuda_backend({.invariant = true}); }
+std::unique_ptr<Backend> invariant() { return make_gpu({.invariant = true}); }
 
 std::shared_ptr<Model> demo(Backend& backend, const std::string& name, const std::string& dtype) {
   const auto folder = std::filesystem::path(FORETOKEN_SOURCE_DIR) / "experiments/models" / name;
@@ -164,7 +164,7 @@ class Drifting : public Model {
 // The backend throws where they part, and does so for a model whose forwards do.
 TEST(DeviceLaws, a_replayed_forward_gives_what_it_gives_when_it_is_run) {
   for (const bool bits : {true, false}) {
-    const auto backend = make_cuda_backend({.invariant = bits, .compare_replays = true});
+    const auto backend = make_gpu({.invariant = bits, .compare_replays = true});
     const Cast cast = demo_cast(*backend, "bf16");
     const auto asks = random_asks(3, cast.target->info().vocab, 60, 24, 7);
     for (const Subject& s : subjects(all_registries(), 3))
@@ -266,7 +266,7 @@ struct Partings {
 };
 
 TEST(DeviceLaws, greedy_texts_of_fast_numerics_part_from_the_hosts_only_where_two_tokens_are_as_good) {
-  const auto backend = make_cuda_backend({}), host = make_cpu_backend();
+  const auto backend = make_gpu({}), host = make_cpu_backend();
   const Cast cast = demo_cast(*backend, "bf16"), at_home = demo_cast(*host, "bf16");
   const auto asks = random_asks(24, cast.target->info().vocab, 90, 40, 5);
   Scene scene = kScene;

@@ -8,6 +8,7 @@
 #include "kernels/cuda/attention/stream_rows.cuh"
 #include "kernels/cuda/attention/tile.cuh"
 #include "kernels/cuda/cuda_backend.cuh"
+#include "kernels/cuda/shared_memory.h"
 
 namespace foretoken {
 namespace {
@@ -59,6 +60,8 @@ bool fits_tiles(const AttentionWork& w) {
          w.values % 16 == 0 && reinterpret_cast<std::uintptr_t>(w.pool) % 16 == 0;
 }
 
+bool fits_prompt(int head_size, std::int64_t limit) { return prompt_bytes(head_size <= 64 ? 64 : 128) <= limit; }
+
 bool is_prompt(const AttentionWork& w) {
   return w.words == 0 && w.head_size <= 128 && w.longest * w.group > kLargestTile;
 }
@@ -107,7 +110,6 @@ struct Room {
   int multiprocessors, cluster;
   std::int64_t block, multiprocessor;
 };
-constexpr std::int64_t kReserved = 1 << 10;  // bytes of a block that are not its own
 
 bool has_aligned_rows(const DecodeWork& w) {
   return w.a.q_aligned && (reinterpret_cast<std::uintptr_t>(w.k) | reinterpret_cast<std::uintptr_t>(w.v)) % 16 == 0 &&
@@ -142,7 +144,7 @@ bool decodes(DecodeWork& w, const Layout& layout, const Room& room, int most_par
     a.parts = (a.chunks + a.part - 1) / a.part;
     const std::int64_t bytes = decode_bytes(w), blocks = std::int64_t(texts) * a.kv_heads * a.parts * decode_blocks(a);
     const std::int64_t at_once =
-        std::min<std::int64_t>(2, room.multiprocessor / (bytes + kReserved));  // two by their registers
+        std::min<std::int64_t>(2, room.multiprocessor / (bytes + kReservedSharedMemory));  // two by their registers
     if (bytes <= room.block && blocks <= at_once * room.multiprocessors) return true;
   }
   return false;
@@ -177,11 +179,11 @@ bool streams(StreamWork& w, const Room& room) {
   }
   for (blocks = std::clamp((units * a.parts + multiprocessors - 1) / multiprocessors, 1, blocks);; --blocks) {
     w.slots = kMostSlots;
-    while (w.slots > 2 && blocks * (std::int64_t(stream_bytes(w)) + kReserved) > room.multiprocessor) --w.slots;
+    while (w.slots > 2 && blocks * (stream_bytes(w) + kReservedSharedMemory) > room.multiprocessor) --w.slots;
     if (w.slots * a.head_size < 384 && blocks > 1) continue;
     w.slots = std::min(w.slots, std::max(2, (kAtOnce + blocks - 1) / blocks));
     // All the memory there is, so that no more blocks find room on a multiprocessor: they spread evenly.
-    w.bytes = std::max(std::int64_t(stream_bytes(w)), std::min(room.block, room.multiprocessor / blocks - kReserved));
+    w.bytes = std::max(stream_bytes(w), std::min(room.block, room.multiprocessor / blocks - kReservedSharedMemory));
     return w.bytes <= room.block;
   }
 }
@@ -193,6 +195,7 @@ int attention_cluster(std::int64_t shared_memory) {
 }
 
 Tensor CudaBackend::attend(const Tensor& q, const KvLayer& kv, const Layout& layout, float scale) {
+  enter();
   expect(q, kv, layout);
   Tensor out = allocate(q.shape(), q.dtype());
   if (layout.rows == 0) return out;
@@ -201,8 +204,8 @@ Tensor CudaBackend::attend(const Tensor& q, const KvLayer& kv, const Layout& lay
     launch_plain(work, stream_, overlaps());
     return out;
   }
-  if (is_prompt(work) && warpgroups()) {
-    launch_prompt(work, stream_, overlaps());
+  if (is_prompt(work) && warpgroups() && fits_prompt(work.head_size, shared_memory_)) {
+    launch_prompt(work, stream_, reads_early());
     return out;
   }
   choose_tile(work, multiprocessors_);
@@ -213,13 +216,14 @@ Tensor CudaBackend::attend(const Tensor& q, const KvLayer& kv, const Layout& lay
     sums = allocate({pieces, work.head_size}, DType::f32), peaks = allocate({pieces, 2}, DType::f32);
     work.sums = sums.data<float>(), work.peaks = peaks.data<float2>();
   }
-  launch_tiles(work, stream_, overlaps());
+  launch_tiles(work, shared_memory_, stream_, reads_early());
   if (work.parts > 1) launch_fold(work, stream_, overlaps());
   return out;
 }
 
 Tensor CudaBackend::rope_attend(Tensor q, Tensor k, const Tensor& v, const KvLayer& kv, const Layout& layout,
                                 const Tensor& frequencies, float scale) {
+  enter();
   expect(q, kv, layout);
   const bool half =
       q.dtype() == DType::bf16 && k.dtype() == DType::bf16 && v.dtype() == DType::bf16 && kv.dtype == DType::bf16;
@@ -234,26 +238,21 @@ Tensor CudaBackend::rope_attend(Tensor q, Tensor k, const Tensor& v, const KvLay
                     layout.slots.data<std::int32_t>(),
                     frequencies.data<float>()};
     work.settled = settled(kv);
-    written(kv);
     const Room room{multiprocessors_, cluster_, shared_memory_, multiprocessor_memory_};
-    if (fits_tiles(work.a) && decodes(work, layout, room, patience(work.a))) {
-      launch_decode(work, stream_);
+    const auto with = [&](const auto& launch, const auto& what) {
+      launch(what, stream_, reads_early());
+      written(kv);
       return out;
-    }
+    };
+    if (fits_tiles(work.a) && decodes(work, layout, room, patience(work.a))) return with(launch_decode, work);
     StreamWork stream{work, {}, {}};
-    if (fits_tiles(work.a) && streams(stream, room)) {
-      launch_stream(stream, stream_);
-      return out;
-    }
-    if (fits_tiles(work.a) && decodes(work, layout, room, 3)) {
-      launch_decode(work, stream_);
-      return out;
-    }
+    if (fits_tiles(work.a) && streams(stream, room)) return with(launch_stream, stream);
+    if (fits_tiles(work.a) && decodes(work, layout, room, 3)) return with(launch_decode, work);
   }
   if (half && layout.rows > 0 && warpgroups()) {
     const Tensor out = allocate(q.shape(), q.dtype());
     AttentionWork work = work_for(q, out, kv, layout, scale);
-    if (fits_tiles(work) && is_prompt(work) && prompt_turns(work)) {
+    if (fits_tiles(work) && is_prompt(work) && fits_prompt(work.head_size, shared_memory_) && prompt_turns(work)) {
       rope_store({}, k, v, kv, layout, frequencies);
       work.positions = layout.positions.data<std::int32_t>(), work.frequencies = frequencies.data<float>();
       launch_prompt(work, stream_, overlaps());

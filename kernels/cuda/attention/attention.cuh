@@ -133,7 +133,8 @@ __device__ inline int sole_part(const AttentionWork& work, Sight s) {
 }
 
 // Launches; `blocks` says how many blocks the machine runs at once.
-void launch_tiles(const AttentionWork& work, cudaStream_t stream, bool overlaps);
+void launch_tiles(const AttentionWork& work, std::int64_t shared_memory, cudaStream_t stream,
+                  bool overlaps);  // shared_memory: bytes that a block may have
 void launch_prompt(const AttentionWork& work, cudaStream_t stream,
                    bool overlaps);                  // heads of up to 128, no trees, one part; 90a
 bool prompt_turns(const AttentionWork& work);       // whether launch_prompt takes queries that are still to be turned

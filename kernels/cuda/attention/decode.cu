@@ -4,32 +4,23 @@
 #include <algorithm>
 
 #include "kernels/cuda/attention/decode.cuh"
+#include "kernels/cuda/shared_memory.h"
 
 namespace foretoken {
 namespace {
 
-template <int kHead, int kTiles> std::size_t shared_bytes(const DecodeWork& work) {
-  using Shared = DecodeShared<kHead, kTiles>;
-  const std::size_t part = std::size_t(work.a.part), parts = std::size_t(work.a.parts),
-                    longest = std::size_t(work.a.longest);
-  // The n <= parts blocks that have chunks, n * part of them, fold at most vectors / n + 1 vectors each; and 16 bytes
-  // for alignment.
-  const std::size_t vectors = std::min(longest * std::size_t(work.a.group), std::size_t(Shared::kVectors));
-  return sizeof(Shared) + longest * (kHead / 2) * sizeof(Turn) +
-         sizeof(float2) * (part * (vectors + parts) * (kHead / 2 + 1) + 2);
+template <int kHead, int kTiles> std::int64_t shared_bytes(const DecodeWork& work) {
+  static_assert(sizeof(DecodeShared<kHead, kTiles>) == decode_fixed_bytes(kHead, kTiles));
+  return decode_bytes(kHead, kTiles, work.a.part, work.a.parts, work.a.longest, work.a.group);
 }
 
-template <int kHead, int kTiles> void launch(const DecodeWork& work, cudaStream_t stream) {
+template <int kHead, int kTiles> void launch(const DecodeWork& work, cudaStream_t stream, bool overlaps) {
   Grid grid{dim3(unsigned(work.a.sequences * work.a.parts), unsigned(work.a.kv_heads), unsigned(decode_blocks(work.a))),
-            kDecodeThreads, shared_bytes<kHead, kTiles>(work), work.a.parts};
-  grid.overlaps = true;
-  const auto kernel = attend_decode<kHead, kTiles>;
-  if (work.a.parts > kPortableCluster)
-    check(cudaFuncSetAttribute(kernel, cudaFuncAttributeNonPortableClusterSizeAllowed, 1), "attend");
+            kDecodeThreads, std::size_t(shared_bytes<kHead, kTiles>(work)), work.a.parts, overlaps};
   const std::uint64_t page_rows = std::uint64_t(work.a.page_rows);
   DecodeCall call{work, ((std::uint64_t(1) << 32) + page_rows - 1) / page_rows, {}};
   for (int n = 1; n <= kDecodeRows; ++n) call.inverse[n] = (65536 + n - 1) / n;
-  launch_kernel("attend", stream, grid, kernel, call);
+  launch_kernel("attend", stream, grid, attend_decode<kHead, kTiles>, call);
 }
 
 // What f<head, tiles>() says of the kernel for this work.
@@ -42,7 +33,7 @@ template <class F> auto with_kernel(const DecodeWork& w, F f) {
 }  // namespace
 
 std::int64_t decode_bytes(const DecodeWork& work) {
-  return std::int64_t(with_kernel(work, [&]<int kHead, int kTiles>() { return shared_bytes<kHead, kTiles>(work); }));
+  return with_kernel(work, [&]<int kHead, int kTiles>() { return shared_bytes<kHead, kTiles>(work); });
 }
 
 int decode_cluster(std::int64_t shared_memory) {
@@ -53,8 +44,8 @@ int decode_cluster(std::int64_t shared_memory) {
   return least;
 }
 
-void launch_decode(const DecodeWork& work, cudaStream_t stream) {
-  with_kernel(work, [&]<int kHead, int kTiles>() { launch<kHead, kTiles>(work, stream); });
+void launch_decode(const DecodeWork& work, cudaStream_t stream, bool overlaps) {
+  with_kernel(work, [&]<int kHead, int kTiles>() { launch<kHead, kTiles>(work, stream, overlaps); });
 }
 
 }  // namespace foretoken

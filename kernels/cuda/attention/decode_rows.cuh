@@ -215,6 +215,6 @@ inline int decode_blocks(const AttentionWork& a) {
 }  // that share a chunk
 std::int64_t decode_bytes(const DecodeWork& work);  // of shared memory, of a block
 int decode_cluster(std::int64_t shared_memory);     // blocks of the largest cluster that runs, each with so many bytes
-void launch_decode(const DecodeWork& work, cudaStream_t stream);
+void launch_decode(const DecodeWork& work, cudaStream_t stream, bool overlaps);
 
 }  // namespace foretoken

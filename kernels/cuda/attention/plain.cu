@@ -2,6 +2,7 @@
 // kWarps-th block of 32 depths. Correct, not fast: bf16 caches with heads of up to 256 take attention_tiles.cu. Bytes:
 // each row and head reads its keys and values by itself, 2 * slots * head_size numbers.
 #include "kernels/cuda/attention/attention.cuh"
+#include "kernels/cuda/shared_memory.h"
 
 namespace foretoken {
 namespace {
@@ -50,6 +51,7 @@ __device__ void add_block(const AttentionWork& work, int row, int kv_head, Sight
 
 __global__ void __launch_bounds__(32 * kWarps) attend_plain(const __grid_constant__ AttentionWork work) {
   __shared__ float q[32 * kLines], sums[kWarps][32 * kLines], peaks[kWarps], masses[kWarps];
+  static_assert(sizeof q + sizeof sums + sizeof peaks + sizeof masses == kPlainBytes);
   const int row = int(blockIdx.x), head = int(blockIdx.y), warp = int(threadIdx.x) / 32, lane = int(threadIdx.x) % 32;
   let_later_start();
   wait_for_earlier();

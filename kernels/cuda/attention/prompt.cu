@@ -8,6 +8,7 @@ namespace foretoken {
 namespace {
 
 template <int kHead> void launch(const PromptWork& work, cudaStream_t stream, bool overlaps) {
+  static_assert(sizeof(PromptShared<kHead>) == prompt_bytes(kHead) && prompt_bytes(kHead) <= kLargestSharedMemory);
   Grid grid{dim3(unsigned(work.a.kv_heads), unsigned(tiles_of(work.a, kPromptRows))), kPromptThreads,
             sizeof(PromptShared<kHead>)};
   grid.overlaps = overlaps;

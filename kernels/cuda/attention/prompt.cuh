@@ -133,7 +133,7 @@ template <int kHead> struct PromptBlock : PromptTile<kHead> {
     wait_products<0>();
     pin(t.sum);
     pin(t.mass);
-    if (thread == 0 && stage >= 0) arrive(&shared.empty[stage]);
+    if (lane == 0 && stage >= 0) arrive(&shared.empty[stage]);
   }
 
   // The step at hand: its weights (f32, not yet rounded), by what sums before it are multiplied, whether it begins a

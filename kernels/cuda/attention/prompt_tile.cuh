@@ -6,10 +6,11 @@
 #include "kernels/cuda/attention/rotation.cuh"
 #include "kernels/cuda/attention/tile.cuh"
 #include "kernels/cuda/instructions/warpgroups.cuh"
+#include "kernels/cuda/shared_memory.h"
 
 namespace foretoken {
 
-constexpr int kPromptThreads = 384, kPromptRows = 128, kFetchers = 4;  // fetchers: warps
+constexpr int kPromptThreads = 384, kPromptRows = 128, kFetchers = 4, kReaders = 8;  // fetchers, readers: warps
 
 // An AttentionWork; where pages come in boxes, the maps and a box' rows (0: copies of 16 bytes by threads).
 struct PromptWork {
@@ -20,7 +21,7 @@ struct PromptWork {
 
 // A head lies in halves of 64 numbers, so that a row of a half is 128 bytes.
 template <int kHead> struct PromptShared {
-  static constexpr int kHalves = kHead / 64, kStages = kHead > 64 ? 6 : 8;
+  static constexpr int kHalves = kHead / 64, kStages = prompt_stages(kHead);
   struct Stage {
     Bf16 keys[kHalves][kStep][64], values[kHalves][kStep][64];
   };
@@ -60,7 +61,7 @@ template <int kHead> struct PromptTile {
     head = int(blockIdx.x);
     shared.sights.fill(work, place, int(threadIdx.x));
     if (threadIdx.x < kStages)
-      open_barrier(&shared.full[threadIdx.x], kFetchers), open_barrier(&shared.empty[threadIdx.x], 2);
+      open_barrier(&shared.full[threadIdx.x], kFetchers), open_barrier(&shared.empty[threadIdx.x], kReaders);
     if (threadIdx.x == kStages) open_barrier(&shared.turned, kPromptThreads - 32 * kFetchers);
     __syncwarp();
     if (threadIdx.x < 32)

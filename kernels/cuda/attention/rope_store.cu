@@ -2,11 +2,10 @@
 // and v of the row go to its slot. q [rows, heads * head_size], k and v [rows, kv_heads * head_size], f32 or bf16;
 // pages f32 or bf16. Bytes: rows * head_size * (2 heads + 2 kv_heads) * size for q and k, and 2 * rows * kv_heads *
 // head_size * (size + page size).
-#include <algorithm>
-
 #include "kernels/cuda/attention/rotation.cuh"
 #include "kernels/cuda/cuda_backend.cuh"
 #include "kernels/cuda/elementwise/elementwise.cuh"
+#include "kernels/cuda/shared_memory.h"
 
 namespace foretoken {
 namespace {
@@ -67,7 +66,7 @@ template <int N, class T, class P> __global__ void __launch_bounds__(256) rope_s
       turns[i] = turn_of(a.positions[row], a.frequencies[i]);
     __syncthreads();
   }
-  wait_for_earlier();  // behind an embed() the layout may be read before
+  wait_for_earlier();  // the layout may be read before: see CudaBackend::reads_early
   const int pairs = half / N, of_q = a.frequencies != nullptr ? a.heads * pairs : 0, of_k = a.kv_heads * pairs,
             of_v = a.pool != nullptr ? 2 * of_k : 0;
   for (int n = int(threadIdx.x); n < of_q + of_k + of_v; n += int(blockDim.x)) {
@@ -112,11 +111,13 @@ bool fours(const Tensor& t, int head_size) { return !t || (head_size % 8 == 0 &&
 
 template <class T>
 void go(CudaBackend& backend, const char* operation, const RopeStore<T>& a, int rows, bool wide, DType pages) {
+  if (rows == 0) return;
+  const bool overlaps = backend.reads_early();
   with_type(operation, pages, [&](auto* type) {
     using P = std::remove_pointer_t<decltype(type)>;
     const bool aligned = wide && (a.pool == nullptr || (a.page_bytes | a.keys | a.values) % 16 == 0);
     launch_kernel(operation, backend.cuda_stream(),
-                  {dim3(unsigned(rows)), 256, std::size_t(a.head_size) * sizeof(float), 1, backend.overlaps()},
+                  {dim3(unsigned(rows)), 256, std::size_t(rope_store_bytes(a.head_size)), 1, overlaps},
                   aligned ? rope_store_kernel<4, T, P> : rope_store_kernel<1, T, P>, a);
   });
 }
@@ -130,6 +131,7 @@ void expect_same(const char* operation, const Tensor& a, const Tensor& b) {
 }  // namespace
 
 void CudaBackend::rope(Tensor q, Tensor k, const Layout& layout, const Tensor& frequencies, int head_size) {
+  enter();
   expect_same("rope", q, k);
   with_type("rope", k.dtype(), [&](auto* type) {
     auto a = arguments<std::remove_pointer_t<decltype(type)>>(q, k, layout, head_size);
@@ -138,29 +140,22 @@ void CudaBackend::rope(Tensor q, Tensor k, const Layout& layout, const Tensor& f
   });
 }
 
-bool CudaBackend::settled(const KvLayer& kv) const {
-  return std::find(unsettled_.begin(), unsettled_.end(),
-                   std::pair<const void*, std::int64_t>(kv.pool.raw(), kv.keys)) == unsettled_.end();
-}
-void CudaBackend::written(const KvLayer& kv) {
-  if (settled(kv)) unsettled_.emplace_back(kv.pool.raw(), kv.keys);
-}
-
 void CudaBackend::store(const Tensor& k, const Tensor& v, const KvLayer& kv, const Layout& layout) {
+  enter();
   expect_same("store", k, v);
-  written(kv);
   with_type("store", k.dtype(), [&](auto* type) {
     auto a = arguments<std::remove_pointer_t<decltype(type)>>({}, k, layout, kv.head_size);
     add_pages(a, v, kv);
     go(*this, "store", a, layout.rows, fours(v, kv.head_size) && fours(k, kv.head_size), kv.dtype);
   });
+  written(kv);
 }
 
 void CudaBackend::rope_store(Tensor q, Tensor k, const Tensor& v, const KvLayer& kv, const Layout& layout,
                              const Tensor& frequencies) {
+  enter();
   if (q) expect_same("rope_store", q, k);
   expect_same("rope_store", k, v);
-  written(kv);
   with_type("rope_store", k.dtype(), [&](auto* type) {
     auto a = arguments<std::remove_pointer_t<decltype(type)>>(q, k, layout, kv.head_size);
     a.frequencies = frequencies.data<float>();
@@ -168,6 +163,7 @@ void CudaBackend::rope_store(Tensor q, Tensor k, const Tensor& v, const KvLayer&
     go(*this, "rope_store", a, layout.rows, fours(q, kv.head_size) && fours(k, kv.head_size) && fours(v, kv.head_size),
        kv.dtype);
   });
+  written(kv);
 }
 
 }  // namespace foretoken

@@ -6,13 +6,10 @@
 namespace foretoken {
 namespace {
 
-template <int kHead> void launch(const StreamWork& work, cudaStream_t stream) {
+template <int kHead> void launch(const StreamWork& work, cudaStream_t stream, bool overlaps) {
   const AttentionWork& a = work.of.a;
   Grid grid{dim3(unsigned(a.sequences * a.parts), unsigned(a.kv_heads)), 32 * work.warps + 32, std::size_t(work.bytes),
-            a.parts};
-  grid.overlaps = true;
-  if (a.parts > kPortableCluster)
-    check(cudaFuncSetAttribute(attend_stream<kHead>, cudaFuncAttributeNonPortableClusterSizeAllowed, 1), "attend");
+            a.parts, overlaps};
   launch_kernel("attend", stream, grid, attend_stream<kHead>, work);
 }
 
@@ -24,11 +21,11 @@ int stream_cluster(std::int64_t shared_memory) {
                   largest_cluster(attend_stream<128>, threads, shared_memory));
 }
 
-void launch_stream(const StreamWork& work, cudaStream_t stream) {
+void launch_stream(const StreamWork& work, cudaStream_t stream, bool overlaps) {
   if (work.of.a.head_size == 64)
-    launch<64>(work, stream);
+    launch<64>(work, stream, overlaps);
   else
-    launch<128>(work, stream);
+    launch<128>(work, stream, overlaps);
 }
 
 }  // namespace foretoken

@@ -2,11 +2,11 @@
 // the rows themselves are turned and placed, in shared memory and in their pages. This room must not know how a step is
 // summed.
 #pragma once
-#include <algorithm>
 #include <climits>
 
 #include "kernels/cuda/attention/decode_rows.cuh"
 #include "kernels/cuda/attention/page_boxes.cuh"
+#include "kernels/cuda/shared_memory.h"
 
 namespace foretoken {
 
@@ -33,13 +33,10 @@ struct StreamShared {
 // Bytes of shared memory: Bf16 ring[slots][kHead / 64][kStep][64], StreamShared, Bf16 own[2][longest][kHead], Turn
 // turns[longest][kHead / 2]; where a cluster folds, what this block receives: float2 peaks[chunks][warps * 8] and
 // float2 sums[units][32], a unit being 8 numbers of the head of one warp's vectors in one chunk.
-inline std::size_t stream_bytes(const StreamWork& w) {
+static_assert(sizeof(StreamShared) == kStreamFixedBytes);
+inline std::int64_t stream_bytes(const StreamWork& w) {
   const AttentionWork& a = w.of.a;
-  const std::size_t head = std::size_t(a.head_size), warps = std::size_t(w.warps), parts = std::size_t(a.parts),
-                    chunks = std::size_t(a.chunks), units = head / 8 * warps;
-  const std::size_t received =
-      parts > 1 ? chunks * warps * 64 + std::max(chunks * ((units + parts - 1) / parts), units + parts) * 256 : 0;
-  return std::size_t(w.slots) * kStep * head * 2 + sizeof(StreamShared) + std::size_t(a.longest) * head * 8 + received;
+  return attention_stream_bytes(a.head_size, w.slots, w.warps, a.longest, a.parts, a.chunks);
 }
 
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
@@ -267,6 +264,6 @@ template <int kHead> struct PageStreamRows {
 #endif
 
 int stream_cluster(std::int64_t shared_memory);  // blocks of the largest cluster that runs, each with so many bytes
-void launch_stream(const StreamWork& work, cudaStream_t stream);
+void launch_stream(const StreamWork& work, cudaStream_t stream, bool overlaps);
 
 }  // namespace foretoken

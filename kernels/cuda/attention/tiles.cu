@@ -2,39 +2,58 @@
 // sequence, once for its rows in one tile (16, 32 or 64 query vectors). Operations: 4 * slots * heads * head_size a
 // row.
 #include "kernels/cuda/attention/tiles.cuh"
+#include "kernels/cuda/shared_memory.h"
 
 namespace foretoken {
 namespace {
 
-template <int kHead, int kGroups> void launch(const AttentionWork& work, cudaStream_t stream, bool overlaps) {
+template <int kHead, int kGroups, int kStages>
+void launch_stages(const AttentionWork& work, cudaStream_t stream, bool overlaps) {
+  static_assert(sizeof(TileShared<kHead, kGroups, kStages>) == tile_bytes(kHead, kGroups, kStages));
   Grid grid{dim3(unsigned(tiles_of(work, work.tile)), unsigned(work.kv_heads), unsigned(work.parts)), kTileThreads,
-            sizeof(TileShared<kHead, kGroups>)};
+            sizeof(TileShared<kHead, kGroups, kStages>)};
   grid.overlaps = overlaps;
-  launch_kernel("attend", stream, grid, attend_tiles<kHead, kGroups>, work);
+  launch_kernel("attend", stream, grid, attend_tiles<kHead, kGroups, kStages>, work);
 }
 
-template <int kHead> void launch_head(const AttentionWork& work, cudaStream_t stream, bool overlaps) {
-  if (work.tile <= 16)
-    launch<kHead, 1>(work, stream, overlaps);
-  else if (work.tile <= 32)
-    launch<kHead, 2>(work, stream, overlaps);
+// As many stages as shared memory has room for.
+template <int kHead, int kGroups>
+void launch(const AttentionWork& work, std::int64_t limit, cudaStream_t stream, bool overlaps) {
+  constexpr int kMost = most_tile_stages(kHead, kGroups), kFew = fewest_tile_stages(kHead);
+  static_assert(tile_stages(kHead, kGroups, kLeastSharedMemory) > 0);
+  if (tile_stages(kHead, kGroups, limit) == kMost)
+    launch_stages<kHead, kGroups, kMost>(work, stream, overlaps);
+  else if constexpr (tile_stages(kHead, kGroups, kLeastSharedMemory) != kMost)
+    launch_stages<kHead, kGroups, kFew>(work, stream, overlaps);
+}
+
+template <int kHead>
+void launch_head(const AttentionWork& work, std::int64_t limit, cudaStream_t stream, bool overlaps) {
+  const int groups = tile_groups(work.tile);
+  if (groups == 1)
+    launch<kHead, 1>(work, limit, stream, overlaps);
+  else if (groups == 2)
+    launch<kHead, 2>(work, limit, stream, overlaps);
   else if constexpr (kHead <= 128)
-    launch<kHead, 4>(work, stream, overlaps);
+    launch<kHead, 4>(work, limit, stream, overlaps);
 }
 
 }  // namespace
 
-void launch_tiles(const AttentionWork& work, cudaStream_t stream, bool overlaps) {
-  if (work.head_size <= 32)
-    launch_head<32>(work, stream, overlaps);
-  else if (work.head_size <= 64)
-    launch_head<64>(work, stream, overlaps);
-  else if (work.head_size <= 96)
-    launch_head<96>(work, stream, overlaps);
-  else if (work.head_size <= 128)
-    launch_head<128>(work, stream, overlaps);
-  else
-    launch_head<256>(work, stream, overlaps);
+void launch_tiles(const AttentionWork& work, std::int64_t shared_memory, cudaStream_t stream, bool overlaps) {
+  const auto go = [&](auto launch) { launch(work, shared_memory, stream, overlaps); };
+  switch (tile_head(work.head_size)) {
+    case 32:
+      return go(launch_head<32>);
+    case 64:
+      return go(launch_head<64>);
+    case 96:
+      return go(launch_head<96>);
+    case 128:
+      return go(launch_head<128>);
+    default:
+      return go(launch_head<256>);
+  }
 }
 
 }  // namespace foretoken

@@ -9,12 +9,10 @@ namespace foretoken {
 
 constexpr int kTileThreads = 128;
 
-// kHead: numbers of a head in shared memory (a smaller one is padded by zeros); kRows: 16 kGroups vectors.
-template <int kHead, int kGroups> struct TileShared {
+// kHead: numbers of a head in shared memory (a smaller one is padded by zeros); kRows: 16 kGroups vectors; kStages of
+// the ring, as tile_stages() says.
+template <int kHead, int kGroups, int kStages> struct TileShared {
   static constexpr int kRows = 16 * kGroups, kChunks = kHead / 8;
-  static constexpr int kStages = kHead >= 256 || (kHead >= 96 && kGroups == 4) ? 2
-                                 : kHead >= 96 || kGroups == 4                 ? 3
-                                                                               : 4;
   struct alignas(128) Stage {
     Bf16 keys[kStep * kHead], values[kStep * kHead];
   };
@@ -25,10 +23,10 @@ template <int kHead, int kGroups> struct TileShared {
   TileSights<kRows> sights;
 };
 
-template <int kHead, int kGroups> struct TileBlock {
-  using Shared = TileShared<kHead, kGroups>;
+template <int kHead, int kGroups, int kStages> struct TileBlock {
+  using Shared = TileShared<kHead, kGroups, kStages>;
   using Cursor = StepCursor<Shared::kRows>;
-  static constexpr int kRows = Shared::kRows, kChunks = Shared::kChunks, kStages = Shared::kStages;
+  static constexpr int kRows = Shared::kRows, kChunks = Shared::kChunks;
   static constexpr int kColumns = kHead / 32;                  // 8-wide columns of the values that a warp sums
   static constexpr bool kHold = kGroups == 1 && kHead <= 128;  // queries stay in registers
 
@@ -221,8 +219,9 @@ template <int kHead, int kGroups> struct TileBlock {
     clear_chunk();
   }
 
+  // Of every chunk that the vector sees, whatever its scores are: fold_chunks reads them all.
   __device__ void leave_chunk(int chunk, int g, int h, int v) const {
-    if (peak[g][h] == kUnseen) return;
+    if (chunk < shared.sights.first[v] / kChunk || chunk * kChunk >= shared.sights.end[v]) return;
     const std::int64_t at = vector_at(v) * work.chunks + chunk;
     if (warp == 0 && lane % 4 == 0) work.peaks[at] = {peak[g][h], mass[g][h * 2]};
     float* to = work.sums + at * work.head_size;
@@ -284,9 +283,16 @@ template <int kHead, int kGroups> struct TileBlock {
     if constexpr (kHold)
       for (int k = 0; k < kHead / 16; ++k) q_held[k] = q_quad(0, k);
     for (int stage = 0; !at.done(end_chunk); stage = stage + 1 == kStages ? 0 : stage + 1) {
-      wait_copies<kStages - 2>();
-      __syncthreads();
-      fetch(stage == 0 ? kStages - 1 : stage - 1);
+      if constexpr (kStages == 1) {
+        __syncthreads();  // all warps have read the step before
+        fetch(0);
+        wait_copies<0>();
+        __syncthreads();
+      } else {
+        wait_copies<kStages - 2>();
+        __syncthreads();
+        fetch(stage == 0 ? kStages - 1 : stage - 1);
+      }
       float s[kGroups][2][4];
       scores(stage, s);
       hide(at, s);
@@ -304,10 +310,10 @@ template <int kHead, int kGroups> struct TileBlock {
   }
 };
 
-template <int kHead, int kGroups> __global__ void __launch_bounds__(kTileThreads, kHead >= 256 ? 1 : 2)
+template <int kHead, int kGroups, int kStages> __global__ void __launch_bounds__(kTileThreads, kHead >= 256 ? 1 : 2)
     attend_tiles(const __grid_constant__ AttentionWork work) {
   extern __shared__ __align__(128) std::byte memory[];
-  TileBlock<kHead, kGroups> block(work, *reinterpret_cast<TileShared<kHead, kGroups>*>(memory));
+  TileBlock<kHead, kGroups, kStages> block(work, *reinterpret_cast<TileShared<kHead, kGroups, kStages>*>(memory));
   let_later_start();
   if (block.open())
     block.run();

@@ -28,6 +28,7 @@ __global__ void __launch_bounds__(kThreads) adjust_rows(const __grid_constant__ 
 }  // namespace
 
 void CudaBackend::adjust(Tensor logits, std::span<const Adjustment> adjustments) {
+  enter();
   if (logits.rank() != 2 || logits.dtype() != DType::f32 || logits.dim(0) != std::int64_t(adjustments.size()))
     throw Error("adjust: expected F32 logits [" + std::to_string(adjustments.size()) +
                 ", vocabulary], one row for each adjustment, got " + name_of(logits.dtype()) + " " +

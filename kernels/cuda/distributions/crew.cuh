@@ -9,6 +9,7 @@
 #include <cooperative_groups.h>
 
 #include "kernels/cuda/device.cuh"
+#include "kernels/cuda/shared_memory.h"
 #include "kernels/distribution.h"
 
 namespace foretoken {
@@ -71,7 +72,10 @@ template <bool kKept> __device__ double running_sum(double sum, const double* v,
 class Crew {
  public:
   // Dynamic shared memory that a block needs.
-  static std::size_t bytes(int vocab) { return 3 * sizeof(double) * std::size_t(room_for(vocab)); }
+  static std::size_t bytes(int vocab) {
+    static_assert(kTile == 256 && kSumAhead == 4);
+    return std::size_t(crew_bytes(vocab));
+  }
 
   __device__ Crew(CrewRoom& room, double* sums, int vocab)
       : room_(&room), sums_(sums), vocab_(vocab), tiles_((vocab + kTile - 1) / kTile) {
@@ -225,5 +229,7 @@ class Backend;
 // Blocks, threads and shared memory for crews that work on `rows` rows of a vocabulary, one block a multiprocessor
 // while there are enough.
 Grid crew_grid(const Backend& backend, int rows, int vocab);
+// Makes the backend's GPU this thread's.
+void enter_device(const Backend& backend);
 
 }  // namespace foretoken

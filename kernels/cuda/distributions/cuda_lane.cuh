@@ -276,6 +276,7 @@ template <class F> __global__ void __launch_bounds__(kCrewThreads, 1)
     run_lanes(const Draws* draws, int vocab, const __grid_constant__ F f) {
   extern __shared__ __align__(16) double sums[];
   __shared__ LaneRoom room;
+  static_assert(sizeof room <= kMostCrewStaticBytes);
   begin_crew();
   Crew crew(room.crew, sums, vocab);
   CudaLane lane(crew, room, vocab, draws ? draws[crew.row()] : Draws{});
@@ -286,6 +287,7 @@ template <class F> __global__ void __launch_bounds__(kCrewThreads, 1)
 // As launch() of kernels/lane.h.
 template <class F> void launch_on_device(Backend& backend, int count, const Draws* draws, int vocab, const F& f) {
   static_assert(sizeof(F) <= 32000, "what runs on lanes is handed over as a kernel's argument");
+  enter_device(backend);
   launch_kernel("lanes", static_cast<cudaStream_t>(backend.stream()), crew_grid(backend, count, vocab), run_lanes<F>,
                 draws, vocab, f);
 }

@@ -110,6 +110,7 @@ template <int kRows, bool kCuts> __global__ void __launch_bounds__(kCrewThreads,
     distribution_rows(const __grid_constant__ DistributionTask<kRows> task) {
   extern __shared__ __align__(16) double sums[];
   __shared__ DistributionRoom<kCuts> room;
+  static_assert(sizeof room <= kMostCrewStaticBytes);
   begin_crew();
   Crew crew(room.crew, sums, task.vocab);
   const int i = crew.row();
@@ -153,6 +154,8 @@ template <int kRows> void queue_draws(CudaBackend& backend, const Distributions&
 
 }  // namespace
 
+void enter_device(const Backend& backend) { static_cast<const CudaBackend&>(backend).enter(); }
+
 Grid crew_grid(const Backend& backend, int rows, int vocab) {
   const auto& cuda = static_cast<const CudaBackend&>(backend);
   const int tiles = (vocab + kTile - 1) / kTile, room = cuda.multiprocessors();
@@ -169,6 +172,7 @@ Grid crew_grid(const Backend& backend, int rows, int vocab) {
 }
 
 Distributions CudaBackend::distributions(const Tensor& logits, std::span<const Warp> warps) {
+  enter();
   if (logits.rank() != 2 || logits.dtype() != DType::f32 || logits.dim(0) != std::int64_t(warps.size()))
     throw Error("law: expected F32 logits [" + std::to_string(warps.size()) +
                 ", vocabulary], one row for each warp, got " + name_of(logits.dtype()) + " " + logits.shape().text() +
@@ -185,6 +189,7 @@ Distributions CudaBackend::distributions(const Tensor& logits, std::span<const W
 }
 
 void CudaBackend::draw(const Distributions& distributions, std::span<const TokenDraw> draws, Tensor to) {
+  enter();
   if (distributions.count() != int(draws.size()) ||
       (to && (to.dtype() != DType::i32 || to.dim(0) != std::int64_t(draws.size()))))
     throw Error("draw: expected one TokenDraw for each of " + std::to_string(distributions.count()) +

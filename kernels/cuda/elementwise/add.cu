@@ -16,6 +16,7 @@ __global__ void add_kernel(float* x, std::int64_t x_stride, const T* y, std::int
 }  // namespace
 
 void CudaBackend::add(Tensor x, const Tensor& y) {
+  enter();
   expect_width("add", x, y.dim(1));
   with_type("add", y.dtype(), [&](auto* type) {
     using T = std::remove_pointer_t<decltype(type)>;

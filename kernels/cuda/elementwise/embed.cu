@@ -9,7 +9,7 @@ namespace {
 template <class T>
 __global__ void embed_kernel(const T* table, std::int64_t stride, const int* tokens, float* x, int width) {
   wait_for_earlier();
-  let_later_start();  // not before: see CudaBackend::settled
+  let_later_start();  // not before: see CudaBackend::reads_early
   const int token = tokens[blockIdx.x];
   float* const to = x + std::int64_t(blockIdx.x) * width;
   const T* const from = table + std::int64_t(token) * stride;
@@ -30,6 +30,7 @@ __global__ void embed_fours(const T* table, std::int64_t stride, const int* toke
 }  // namespace
 
 Tensor CudaBackend::embed(const Tensor& table, const Tensor& tokens) {
+  enter();
   const int width = int(table.dim(1));
   const Tensor x = allocate({tokens.dim(0), width}, DType::f32);
   with_type("embed", table.dtype(), [&](auto* type) {
@@ -40,7 +41,7 @@ Tensor CudaBackend::embed(const Tensor& table, const Tensor& tokens) {
                   wide ? embed_fours<T> : embed_kernel<T>, table.data<T>(), table.row_stride(), tokens.data<int>(),
                   x.data<float>(), width);
   });
-  if (tokens.dim(0) > 0) unsettled_.clear();
+  if (tokens.dim(0) > 0) passed_barrier();
   return x;
 }
 

@@ -29,6 +29,7 @@ template <class T> __global__ void __launch_bounds__(kHeads * 32)
 }  // namespace
 
 void CudaBackend::head_norm(Tensor x, const Tensor& gain, float epsilon) {
+  enter();
   const int head_size = int(gain.dim(0)), heads = int(x.dim(1)) / head_size;
   expect_width("head_norm", x, std::int64_t(heads) * head_size);
   with_type("head_norm", x.dtype(), [&](auto* type) {

@@ -81,6 +81,7 @@ Tensor rms_norm_as(CudaBackend& backend, const Tensor& x, const Tensor& gain, fl
 }
 
 Tensor CudaBackend::rms_norm(const Tensor& x, const Tensor& gain, float epsilon) {
+  enter();
   return rms_norm_as(*this, x, gain, epsilon, DType::f32);
 }
 

@@ -43,6 +43,7 @@ __global__ void __launch_bounds__(kThreads)
 }  // namespace
 
 Tensor CudaBackend::silu_mul(const Tensor& gate_up) {
+  enter();
   const std::int64_t rows = gate_up.dim(0), width = gate_up.dim(1) / 2;
   const Tensor y = allocate({rows, width}, gate_up.dtype());
   const bool eights = gate_up.dtype() == DType::bf16 && width % 8 == 0 && gate_up.row_stride() % 8 == 0 &&

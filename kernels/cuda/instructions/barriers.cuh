@@ -1,5 +1,11 @@
 // Barriers in shared memory on which the threads of a block and the copy engine of architecture 90 meet, and the fence
-// between them. This room must not know what is copied or multiplied.
+// between them. This header must not know what is copied or multiplied.
+//
+// Rings of stages follow one rule. The full barrier of a stage is opened for who fills it: one arrival that expects the
+// copy engine's bytes, or one for each warp (of cp.async: each thread) that copies. The empty barrier is opened for the
+// warps that read the stage: each warp gives it back by one arrival of its first lane (in a cluster one lane for each
+// block), behind what ends the reading of all its lanes: __syncwarp(), or the wait for the warpgroup products that read
+// it. A ring that one warp fills and reads by itself needs no empty barrier: __syncwarp() stands between.
 #pragma once
 #include <cstdint>
 

@@ -22,6 +22,7 @@ __global__ void pick_kernel(const int* known, const int* const* at, int* to, std
 }  // namespace
 
 Tensor CudaBackend::gather(const Tensor& x, const Tensor& rows) {
+  enter();
   const Tensor y = allocate({rows.dim(0), x.dim(1)}, x.dtype());
   const auto go = [&](auto* type) {
     using T = std::remove_pointer_t<decltype(type)>;
@@ -39,6 +40,7 @@ Tensor CudaBackend::gather(const Tensor& x, const Tensor& rows) {
 }
 
 void CudaBackend::pick(const Tensor& known, const Tensor& at, Tensor to) {
+  enter();
   const int n = int(to.dim(0));
   launch_kernel("pick", stream_, {dim3(blocks_for(n, 256)), 256, 0, 1, overlaps()}, pick_kernel, known.data<int>(),
                 at.data<const int*>(), to.data<int>(), to.row_stride(), n);

@@ -99,9 +99,9 @@ void* CudaMemory::take(CudaPool& pool, std::int64_t bytes) {
   if (block != nullptr) return block;
   std::size_t free = 0, total = 0;
   check(cudaMemGetInfo(&free, &total), "asking for free memory");
-  throw Error("cuda: no room for " + mebibytes(bytes) + " more on GPU " + std::to_string(device_) + ": " +
-              mebibytes(std::int64_t(free)) + " of " + mebibytes(std::int64_t(total)) +
-              " are free; use a smaller KV pool, batch or model");
+  throw OutOfMemory("cuda: no room for " + mebibytes(bytes) + " more on GPU " + std::to_string(device_) + ": " +
+                    mebibytes(std::int64_t(free)) + " of " + mebibytes(std::int64_t(total)) +
+                    " are free; use a smaller KV pool, batch or model");
 }
 
 Tensor CudaMemory::allocate(Shape shape, DType dtype) {
@@ -124,8 +124,14 @@ std::int64_t CudaMemory::free_bytes() {
   return std::int64_t(free) + eager_.idle();
 }
 
-Tensor CudaBackend::allocate(Shape shape, DType dtype) { return memory_->allocate(shape, dtype); }
+Tensor CudaBackend::allocate(Shape shape, DType dtype) {
+  enter();
+  return memory_->allocate(shape, dtype);
+}
 
-std::int64_t CudaBackend::free_memory() const { return memory_->free_bytes(); }
+std::int64_t CudaBackend::free_memory() const {
+  enter();
+  return memory_->free_bytes();
+}
 
 }  // namespace foretoken

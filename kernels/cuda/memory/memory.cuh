@@ -7,9 +7,16 @@
 #include <mutex>
 #include <set>
 
+#include "kernels/error.h"
 #include "kernels/tensor.h"
 
 namespace foretoken {
+
+// The device has no more memory: whoever can do without asks for it in vain.
+class OutOfMemory : public Error {
+ public:
+  using Error::Error;
+};
 
 // Blocks cut from slabs of cudaMalloc: best fit, neighbours merge when they come back. Slabs of more than kWhole bytes,
 // which hold the pages of caches, are never cut: weights in the place where pages were would keep the next pages out.
@@ -46,7 +53,7 @@ class CudaMemory : public std::enable_shared_from_this<CudaMemory> {
  public:
   explicit CudaMemory(int device) : device_(device) {}
 
-  // Uninitialised, dense. Throws Error where the device has no more.
+  // Uninitialised, dense. Throws OutOfMemory where the device has no more.
   Tensor allocate(Shape shape, DType dtype);
   void recording(bool on) { recording_ = on; }
   std::int64_t free_bytes();  // what the device has, and what lies idle here

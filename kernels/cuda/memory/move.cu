@@ -39,6 +39,7 @@ template <class W> __global__ void move_kernel(const __grid_constant__ Moves m) 
 
 void CudaBackend::move(std::span<const KvLayer> layers, const Tensor& table, std::span<const std::int32_t> from,
                        std::span<const std::int32_t> to) {
+  enter();
   for (const KvLayer& kv : layers) written(kv);
   for (std::size_t l = 0; l < layers.size(); l += kLayers) {
     const KvLayer& kv = layers[l];

@@ -71,8 +71,11 @@ void CudaReplays::compare(const Key& key, const std::function<void()>& body, con
                 "host says to kernels");
 }
 
-void CudaReplays::run(std::span<const std::int64_t> key, const std::function<void()>& body, const Tensor& result) {
-  if (running_) return body();  // a part of another body
+bool CudaReplays::run(std::span<const std::int64_t> key, const std::function<void()>& body, const Tensor& result) {
+  if (running_) {  // a part of another body
+    body();
+    return false;
+  }
   struct Running {
     bool& flag;
     ~Running() { flag = false; }
@@ -81,12 +84,13 @@ void CudaReplays::run(std::span<const std::int64_t> key, const std::function<voi
   if (known == by_key_.end()) {
     body();  // warms caches up, and the device is at work while the host records
     keep(Key(key.begin(), key.end()), record(key, body));
-    return;
+    return false;
   }
   entries_.splice(entries_.begin(), entries_, known->second);
   const Entry& entry = entries_.front();
   checked(cudaGraphLaunch(entry.graph.get(), stream_), "launching ", key);
   if (compares_ && result) compare(entry.key, body, result);
+  return true;
 }
 
 void CudaReplays::keep(Key key, Graph graph) {
@@ -99,7 +103,8 @@ void CudaReplays::keep(Key key, Graph graph) {
 }
 
 void CudaBackend::replay(std::span<const std::int64_t> key, const std::function<void()>& body, const Tensor& result) {
-  replays_->run(key, body, result);
+  enter();
+  if (replays_->run(key, body, result)) needs_barrier_ = true;
 }
 std::uint64_t CudaBackend::recordings() const { return replays_->recordings(); }
 bool CudaBackend::recording() const { return replays_->recording(); }

@@ -24,8 +24,8 @@ class CudaReplays {
   ~CudaReplays();
   CudaReplays(const CudaReplays&) = delete;
 
-  // The first run of a key is plain, and recorded behind it; from then on it is replayed.
-  void run(std::span<const std::int64_t> key, const std::function<void()>& body, const Tensor& result);
+  // The first run of a key is plain, and recorded behind it; from then on it is replayed. Whether a graph was launched.
+  bool run(std::span<const std::int64_t> key, const std::function<void()>& body, const Tensor& result);
   bool recording() const { return recording_; }
   std::uint64_t recordings() const { return recordings_; }
   bool compares() const { return compares_; }

@@ -54,21 +54,23 @@ __device__ void store_word(char* to, std::int64_t bytes, std::int64_t at, const 
 }
 
 // kFromHost: `from` is what the host wrote before the launch, and crosses the bus while earlier kernels still read
-// `to`.
-template <bool kFromHost> __global__ void words_kernel(const char* from, char* to, std::int64_t bytes) {
+// `to`. kSlow: see CudaOptions::slow_pushes.
+template <bool kFromHost, bool kSlow> __global__ void words_kernel(const char* from, char* to, std::int64_t bytes) {
   const std::int64_t at = 16 * (std::int64_t(blockIdx.x) * kWordThreads + threadIdx.x);
   uint4 word = {};
   if (kFromHost) word = load_word(from, bytes, at);
   wait_for_earlier();
   let_later_start();
+  if constexpr (kSlow)
+    for (int i = 0; i < 100; ++i) __nanosleep(1000);
   if (!kFromHost) word = load_word(from, bytes, at);
   store_word(to, bytes, at, word);
 }
 
-template <bool kFromHost> void move_words(const char* operation, cudaStream_t stream, bool overlaps, const char* from,
-                                          char* to, std::int64_t bytes) {
+template <bool kFromHost, bool kSlow = false> void move_words(const char* operation, cudaStream_t stream, bool overlaps,
+                                                              const char* from, char* to, std::int64_t bytes) {
   launch_kernel(operation, stream, {dim3(blocks_for(bytes, 16 * kWordThreads)), kWordThreads, 0, 1, overlaps},
-                words_kernel<kFromHost>, from, to, bytes);
+                words_kernel<kFromHost, kSlow>, from, to, bytes);
 }
 
 bool in_words(const void* at) { return reinterpret_cast<std::uintptr_t>(at) % 16 == 0; }
@@ -81,7 +83,8 @@ ByteRows ByteRows::of(const Tensor& t) {
   return {static_cast<char*>(t.raw()), t.dim(0), t.dim(0) == 0 ? 0 : t.bytes() / t.dim(0), t.row_stride() * size};
 }
 
-CudaTransfers::CudaTransfers(cudaStream_t stream, bool overlaps) : stream_(stream), overlaps_(overlaps) {
+CudaTransfers::CudaTransfers(cudaStream_t stream, bool overlaps, bool slow)
+    : stream_(stream), overlaps_(overlaps), slow_(slow) {
   check(cudaMallocHost(&ring_, 4 * kQuarter), "allocating pinned memory");
   check(cudaMallocHost(&landing_, kLanding), "allocating pinned memory");
   for (cudaEvent_t& e : left_) check(cudaEventCreateWithFlags(&e, cudaEventDisableTiming), "making an event");
@@ -100,7 +103,7 @@ char* CudaTransfers::room(std::int64_t bytes) {
     check(cudaEventRecord(left_[std::size_t(quarter_)], stream_), "recording an event");
     quarter_ = (quarter_ + 1) % 4, used_ = 0;
     check(cudaEventSynchronize(left_[std::size_t(quarter_)]),
-          "sending to the device");  // recorded a whole turn ago, or never
+          "sending to the device");  // recorded a whole round ago, or never
   }
   char* const at = ring_ + quarter_ * kQuarter + used_;
   used_ += (bytes + kAlignment - 1) / kAlignment * kAlignment;
@@ -124,13 +127,16 @@ void CudaTransfers::send(const ByteRows& host, const ByteRows& device) {
   }
 }
 
-void CudaTransfers::push(const char* host, char* device, std::int64_t bytes) {
-  if (bytes == 0) return;
-  if (bytes > kFewBytes || !in_words(device))
-    return send({const_cast<char*>(host), 1, bytes, bytes}, {device, 1, bytes, bytes});
+bool CudaTransfers::push(const char* host, char* device, std::int64_t bytes) {
+  if (bytes == 0) return false;
+  if (bytes > kFewBytes || !in_words(device)) {
+    send({const_cast<char*>(host), 1, bytes, bytes}, {device, 1, bytes, bytes});
+    return false;
+  }
   char* const pinned = room(bytes);
   std::memcpy(pinned, host, std::size_t(bytes));
-  move_words<true>("sending", stream_, overlaps_, pinned, device, bytes);
+  (slow_ ? move_words<true, true> : move_words<true>)("sending", stream_, overlaps_, pinned, device, bytes);
+  return true;
 }
 
 void CudaTransfers::move(const ByteRows& from, const ByteRows& to) {
@@ -194,6 +200,7 @@ double CudaTransfers::seconds(const Mark& from, const Mark& to) const {
 }
 
 Tensor CudaBackend::upload(const Tensor& host) {
+  enter();
   if (host.device() == device()) return host;
   Tensor t = allocate(host.shape(), host.dtype());
   copy(host, t);
@@ -201,6 +208,7 @@ Tensor CudaBackend::upload(const Tensor& host) {
 }
 
 void CudaBackend::copy(const Tensor& from, Tensor to) {
+  enter();
   if (from.shape() != to.shape() || from.dtype() != to.dtype())
     throw Error(std::string("cuda: copy of ") + name_of(from.dtype()) + ' ' + from.shape().text() + " to " +
                 name_of(to.dtype()) + ' ' + to.shape().text() + "; both must be the same");
@@ -215,29 +223,40 @@ void CudaBackend::copy(const Tensor& from, Tensor to) {
 }
 
 void CudaBackend::fetch(const Tensor& from, Tensor to) {
+  enter();
   if (recording()) throw Error("cuda: a fetch inside a body that is recorded; fetch behind it");
   transfers_->fetch(from, to);
 }
 
 Mirror CudaBackend::mirror(std::int64_t bytes) {
+  enter();
   return {Tensor::host({bytes}, DType::u8), allocate({bytes}, DType::u8)};
 }
 
 void CudaBackend::push(const Mirror& mirror, std::int64_t bytes) {
+  enter();
   if (recording()) throw Error("cuda: a push inside a body that is recorded; push before it");
-  transfers_->push(mirror.host.rows(0, bytes).data<char>(), mirror.device.rows(0, bytes).data<char>(), bytes);
+  if (transfers_->push(mirror.host.rows(0, bytes).data<char>(), mirror.device.rows(0, bytes).data<char>(), bytes))
+    needs_barrier_ = true;
 }
 
 Tensor CudaBackend::constants(const void* data, std::int64_t bytes) {
+  enter();
   if (recording()) throw Error("cuda: host values inside a body that is recorded; put them into a mirror before it");
   const Tensor t = allocate({bytes}, DType::u8);
   transfers_->send({static_cast<char*>(const_cast<void*>(data)), 1, bytes, bytes}, ByteRows::of(t));
   return t;
 }
 
-void CudaBackend::synchronize() { transfers_->wait(); }
+void CudaBackend::synchronize() {
+  enter();
+  transfers_->wait();
+}
 std::uint64_t CudaBackend::waits() const { return transfers_->waits(); }
-Mark CudaBackend::mark() { return recording() ? Mark{host_clock(), -1} : transfers_->mark(); }
+Mark CudaBackend::mark() {
+  enter();
+  return recording() ? Mark{host_clock(), -1} : transfers_->mark();
+}
 double CudaBackend::seconds(const Mark& from, const Mark& to) const { return transfers_->seconds(from, to); }
 
 }  // namespace foretoken

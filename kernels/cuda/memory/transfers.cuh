@@ -21,14 +21,14 @@ struct ByteRows {
 
 class CudaTransfers {
  public:
-  CudaTransfers(cudaStream_t stream, bool overlaps);  // see Grid::overlaps
+  CudaTransfers(cudaStream_t stream, bool overlaps, bool slow);  // see Grid::overlaps, CudaOptions::slow_pushes
   ~CudaTransfers();
   CudaTransfers(const CudaTransfers&) = delete;
 
   void send(const ByteRows& from, const ByteRows& to);  // host to device; `from` may change at once
-  // Host to device, behind all kernels that were queued before; what reads `device` waits for it as for a
-  // kernel, or stands behind a kernel that lets later ones start when it has waited itself, as embed() does.
-  void push(const char* host, char* device, std::int64_t bytes);
+  // Host to device, behind all kernels that were queued before. Whether by a kernel: what reads `device` waits for it
+  // then, or stands behind a barrier (CudaBackend::reads_early); otherwise everything behind it does.
+  bool push(const char* host, char* device, std::int64_t bytes);
   void move(const ByteRows& from, const ByteRows& to);  // device to device
   void fetch(const Tensor& from, const Tensor& to);     // device to host; `to` holds it after the next wait()
   void wait();                                          // until the stream is empty
@@ -48,7 +48,7 @@ class CudaTransfers {
     Tensor to;
   };
   cudaStream_t stream_;
-  bool overlaps_;
+  bool overlaps_, slow_;
   char *ring_ = nullptr, *landing_ = nullptr;
   std::array<cudaEvent_t, 4> left_{};
   int quarter_ = 0;

@@ -4,25 +4,12 @@
 // kernel adds the slices in order.
 #include <algorithm>
 
-#include <cublasLt.h>
-
 #include "kernels/cuda/elementwise/elementwise.cuh"
-#include "kernels/cuda/products/blas.cuh"
+#include "kernels/cuda/products/blas_plan.cuh"
 #include "kernels/cuda/products/products.cuh"
 
 namespace foretoken {
 namespace {
-
-constexpr std::int64_t kWorkspace = 64 << 20;
-
-void check_blas(cublasStatus_t status, const std::string& operation,
-                std::source_location where = std::source_location::current()) {
-  if (status == CUBLAS_STATUS_SUCCESS) return;
-  throw Error("cuda: cuBLASLt: " + operation + " failed: " + cublasLtGetStatusString(status) + " (" +
-              where.file_name() + ":" + std::to_string(where.line()) + ")");
-}
-
-cudaDataType data_type(DType t) { return t == DType::f32 ? CUDA_R_32F : CUDA_R_16BF; }
 
 // y[r, o] = p[0, r, o] + p[1, r, o] + ... + bias[o] (+ y[r, o]); p f32 [slices, rows, out].
 template <class Y> __global__ void add_slices_kernel(const float* p, int slices, std::int64_t slice, const float* bias,
@@ -39,12 +26,6 @@ template <class Y> __global__ void add_slices_kernel(const float* p, int slices,
   from_float(to, adds ? to_float(to) + sum : sum);
 }
 
-template <class T>
-__global__ void differ_kernel(const T* a, const T* b, int width, std::int64_t stride, std::int32_t* differs) {
-  const int o = int(blockIdx.x * blockDim.x + threadIdx.x);
-  if (o < width && a[blockIdx.y * stride + o] != b[blockIdx.y * stride + o]) *differs = 1;
-}
-
 int alignment_of(std::initializer_list<const void*> pointers) {
   std::uintptr_t bits = 256;
   for (const void* p : pointers) bits |= reinterpret_cast<std::uintptr_t>(p);
@@ -53,68 +34,9 @@ int alignment_of(std::initializer_list<const void*> pointers) {
 
 }  // namespace
 
-struct Blas::Plan {
-  cublasLtMatmulDesc_t operation = nullptr;
-  cublasLtMatrixLayout_t w = nullptr, x = nullptr, y = nullptr;
-  cublasLtMatmulAlgo_t algorithm = {};
-  cublasLtMatmulAlgo_t alike[6];  // where `algorithm` does not split K, others that do not: they give the same bits
-                                  // (measured, and compared)
-  int likes = 0;
-
-  ~Plan() {
-    (void)cublasLtMatmulDescDestroy(operation);
-    for (const cublasLtMatrixLayout_t layout : {w, x, y}) (void)cublasLtMatrixLayoutDestroy(layout);
-  }
-};
-
-namespace {
-
-cublasLtMatrixLayout_t layout(cudaDataType type, std::int64_t rows, std::int64_t columns, std::int64_t stride,
-                              int count, std::int64_t step) {
-  cublasLtMatrixLayout_t made = nullptr;
-  check_blas(cublasLtMatrixLayoutCreate(&made, type, std::uint64_t(rows), std::uint64_t(columns), stride),
-             "describing a matrix");
-  if (count > 1) {
-    check_blas(cublasLtMatrixLayoutSetAttribute(made, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &count, sizeof count),
-               "describing a matrix");
-    check_blas(cublasLtMatrixLayoutSetAttribute(made, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &step, sizeof step),
-               "describing a matrix");
-  }
-  return made;
-}
-
-bool splits_k(const cublasLtMatmulAlgo_t& algorithm) {
-  std::int32_t splits = 0;
-  std::size_t written = 0;
-  check_blas(cublasLtMatmulAlgoConfigGetAttribute(&algorithm, CUBLASLT_ALGO_CONFIG_SPLITK_NUM, &splits, sizeof splits,
-                                                  &written),
-             "reading an algorithm");
-  return splits > 1;
-}
-
-struct Preference {
-  cublasLtMatmulPreference_t it = nullptr;
-  explicit Preference(int alignment) {
-    check_blas(cublasLtMatmulPreferenceCreate(&it), "making a preference");
-    const std::uint64_t workspace = kWorkspace;
-    const std::uint32_t bytes = std::uint32_t(alignment);
-    const auto set = [&](cublasLtMatmulPreferenceAttributes_t a, const void* value, std::size_t size) {
-      check_blas(cublasLtMatmulPreferenceSetAttribute(it, a, value, size), "making a preference");
-    };
-    set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &workspace, sizeof workspace);
-    set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, &bytes, sizeof bytes),
-        set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, &bytes, sizeof bytes);
-    set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, &bytes, sizeof bytes),
-        set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, &bytes, sizeof bytes);
-  }
-  ~Preference() { (void)cublasLtMatmulPreferenceDestroy(it); }
-};
-
-}  // namespace
-
 Blas::Blas(CudaBackend& backend) : backend_(backend) {
   check_blas(cublasLtCreate(reinterpret_cast<cublasLtHandle_t*>(&handle_)), "starting");
-  workspace_ = backend.allocate({kWorkspace}, DType::u8);
+  workspace_ = backend.allocate({kBlasWorkspace}, DType::u8);
 }
 
 Blas::~Blas() {
@@ -122,128 +44,52 @@ Blas::~Blas() {
   (void)cublasLtDestroy(static_cast<cublasLtHandle_t>(handle_));
 }
 
-const Blas::Plan& Blas::plan(const Shape3& s, const Tensor& x, const Tensor& matrix) {
-  std::unique_ptr<Plan>& known = plans_[s];
-  if (known) return *known;
-  auto made = std::make_unique<Plan>();
-  check_blas(cublasLtMatmulDescCreate(&made->operation, CUBLAS_COMPUTE_32F, CUDA_R_32F), "describing a product");
-  const cublasOperation_t transposed = CUBLAS_OP_T;
-  check_blas(
-      cublasLtMatmulDescSetAttribute(made->operation, CUBLASLT_MATMUL_DESC_TRANSA, &transposed, sizeof transposed),
-      "describing a product");
-  const std::int64_t slice = s.in / s.slices;
-  made->w = layout(data_type(s.type), slice, s.out, s.in, s.slices, slice);
-  made->x = layout(data_type(s.type), slice, s.rows, s.in, s.slices, slice);
-  made->y = layout(data_type(s.y_type), s.out, s.rows, s.y_stride, s.slices, s.out * s.rows);
-  const Preference preference(s.alignment);
-  constexpr int kMost = 32;
-  static thread_local cublasLtMatmulHeuristicResult_t found[kMost];
-  int count = 0;
-  check_blas(cublasLtMatmulAlgoGetHeuristic(static_cast<cublasLtHandle_t>(handle_), made->operation, made->w, made->x,
-                                            made->y, made->y, preference.it, kMost, found, &count),
-             "choosing an algorithm");
-  int chosen = 0;
-  if (backend_.invariant())
-    while (chosen < count && splits_k(found[chosen].algo)) ++chosen;
-  if (chosen >= count)
+void Blas::multiply(const Plan& p, void* y, const Tensor& x, const Tensor& matrix, bool adds) {
+  if (!p.known)
     throw Error("cuda: cuBLASLt knows no " + std::string(backend_.invariant() ? "invariant " : "") + "algorithm for " +
-                std::to_string(s.rows) + " rows and a matrix [" + std::to_string(s.out) + ", " + std::to_string(s.in) +
-                "]; use \"numerics\": \"fast\" or another shape");
-  made->algorithm = found[chosen].algo;
-  for (int i = 0; i < count && made->likes < 6 && !splits_k(made->algorithm); ++i)
-    if (!splits_k(found[i].algo)) made->alike[made->likes++] = found[i].algo;
-  constexpr std::int64_t kFewest = 24, kMostRows = 512,
-                         kLeast = 1 << 21;  // elsewhere the library's own choice is as good, or it is not asked
-  const bool matters =
-      s.type == DType::bf16 && s.rows >= kFewest && s.rows <= kMostRows && s.rows % 8 == 0 && s.out * s.in >= kLeast;
-  if (matters && made->likes > 1 && !backend_.recording()) choose(*made, s, x, matrix);
-  known = std::move(made);
-  return *known;
-}
-
-void Blas::choose(Plan& p, const Shape3& s, const Tensor& x, const Tensor& matrix) {
-  constexpr int kTimes = 3;
-  const Shape room{s.slices * s.rows * s.y_stride};
-  Tensor first, mine, differs;
-  try {
-    first = backend_.allocate(room, s.y_type), mine = backend_.allocate(room, s.y_type),
-    differs = backend_.allocate({1}, DType::i32);
-  } catch (const Error&) {  // there is no room to compare; the library's own choice stays
-    return;
-  }
-  const cudaStream_t stream = backend_.cuda_stream();
-  const float one = 1, zero = 0;
-  float least = 1e30f;
-  for (int i = 0; i < p.likes; ++i) {
-    void* const y = i == 0 ? first.raw() : mine.raw();
-    float time = 1e30f;
-    for (int k = 0; k < kTimes; ++k) {
-      check(cudaMemsetAsync(workspace_.raw(), 0, std::size_t(kWorkspace), stream),
-            "emptying the cache");  // L2 is smaller
-      const Mark from = backend_.mark();
-      check_blas(
-          cublasLtMatmul(static_cast<cublasLtHandle_t>(handle_), p.operation, &one, matrix.raw(), p.w, x.raw(), p.x,
-                         &zero, y, p.y, y, p.y, &p.alike[i], workspace_.raw(), std::size_t(kWorkspace), stream),
-          "a product");
-      const Mark to = backend_.mark();
-      check(cudaStreamSynchronize(stream), "timing a product");
-      time = std::min(time, float(backend_.seconds(from, to)));
-    }
-    if (time < 0.98f * least && (i == 0 || !differ(first, mine, differs, s))) least = time, p.algorithm = p.alike[i];
-  }
-}
-
-// Whether two results have other bits.
-bool Blas::differ(const Tensor& a, const Tensor& b, const Tensor& flag, const Shape3& s) {
-  const cudaStream_t stream = backend_.cuda_stream();
-  const std::int64_t rows = s.slices * s.rows;
-  std::int32_t differs = 0;
-  check(cudaMemsetAsync(flag.raw(), 0, sizeof differs, stream), "comparing products");
-  const auto compare = [&](auto* bits) {
-    using T = std::remove_pointer_t<decltype(bits)>;
-    launch_kernel("comparing products", stream, {dim3(unsigned(blocks_for(s.out, 256)), unsigned(rows)), 256},
-                  differ_kernel<T>, static_cast<const T*>(a.raw()), static_cast<const T*>(b.raw()), int(s.out),
-                  s.y_stride, flag.data<std::int32_t>());
-  };
-  if (s.y_type == DType::f32)
-    compare(static_cast<std::uint32_t*>(nullptr));
-  else
-    compare(static_cast<std::uint16_t*>(nullptr));
-  check(cudaMemcpyAsync(&differs, flag.raw(), sizeof differs, cudaMemcpyDeviceToHost, stream), "comparing products");
-  check(cudaStreamSynchronize(stream), "comparing products");
-  return differs != 0;
-}
-
-void Blas::multiply(const Shape3& shape, void* y, const Tensor& x, const Tensor& matrix, bool adds) {
-  const Plan& p = plan(shape, x, matrix);
+                x.shape().text() + " by a matrix " + matrix.shape().text() +
+                "; use \"numerics\": \"fast\" or another shape");
   const float one = 1, beta = adds ? 1 : 0;
-  check_blas(
-      cublasLtMatmul(static_cast<cublasLtHandle_t>(handle_), p.operation, &one, matrix.raw(), p.w, x.raw(), p.x, &beta,
-                     y, p.y, y, p.y, &p.algorithm, workspace_.raw(), std::size_t(kWorkspace), backend_.cuda_stream()),
-      "a product");
+  check_blas(cublasLtMatmul(static_cast<cublasLtHandle_t>(handle_), p.operation, &one, matrix.raw(), p.w, x.raw(), p.x,
+                            &beta, y, p.y, y, p.y, &p.algorithm, workspace_.raw(), std::size_t(kBlasWorkspace),
+                            backend_.cuda_stream()),
+             "a product");
 }
 
-void Blas::run(const Tensor& y, const Tensor& x, const Tensor& matrix, const Tensor& bias, bool adds) {
-  const std::int64_t rows = x.dim(0), out = matrix.dim(0), in = matrix.dim(1);
-  const int slices = backend_.invariant() ? splits_of(out, in) : 1;
-  if (slices == 1 && !bias)
-    return multiply(
-        {out, in, rows, y.row_stride(), matrix.dtype(), y.dtype(), 1, alignment_of({y.raw(), x.raw(), matrix.raw()})},
-        y.raw(), x, matrix, adds);
-  const Tensor partial = backend_.allocate({slices, rows, out}, DType::f32);
-  multiply(
-      {out, in, rows, out, matrix.dtype(), DType::f32, slices, alignment_of({partial.raw(), x.raw(), matrix.raw()})},
-      partial.raw(), x, matrix, false);
+// sums f32 [slices, rows, out].
+void Blas::add_slices(const Tensor& y, const Tensor& sums, int slices, const Tensor& bias, bool adds) {
+  const std::int64_t rows = y.dim(0), out = y.dim(1);
   with_type("a product", y.dtype(), [&](auto* type) {
     using Y = std::remove_pointer_t<decltype(type)>;
     constexpr std::int64_t kMost = 32768;  // rows of a grid
     for (std::int64_t r = 0; r < rows; r += kMost)
       launch_kernel("adding slices", backend_.cuda_stream(),
                     {dim3(blocks_for(out, 256), unsigned(std::min(kMost, rows - r))), 256, 0, 1, backend_.overlaps()},
-                    add_slices_kernel<Y>, partial.data<float>() + r * out, slices, rows * out,
+                    add_slices_kernel<Y>, sums.data<float>() + r * out, slices, rows * out,
                     bias ? bias.data<float>() : nullptr, y.data<Y>() + r * y.row_stride(), y.row_stride(), int(out),
                     adds);
   });
+}
+
+void Blas::run(const Tensor& y, const Tensor& x, const Tensor& matrix, const Tensor& bias, bool adds,
+               const FewRows& few) {
+  const std::int64_t rows = x.dim(0), out = matrix.dim(0), in = matrix.dim(1);
+  const int slices = backend_.invariant() ? splits_of(out, in) : 1;
+  const bool direct = slices == 1 && !bias;
+  const Tensor sums = direct ? y : backend_.allocate({slices, rows, out}, DType::f32);
+  const Shape3 shape{out,
+                     in,
+                     rows,
+                     direct ? y.row_stride() : out,
+                     matrix.dtype(),
+                     sums.dtype(),
+                     slices,
+                     alignment_of({sums.raw(), x.raw(), matrix.raw()})};
+  Plan& p = plan(shape, x, matrix);
+  if (backend_.invariant() && !has_bits_of(few, p, shape, direct && adds ? nullptr : sums.raw(), matrix))
+    return multiply_slabs(few, y, x, matrix, bias, adds);
+  multiply(p, sums.raw(), x, matrix, direct && adds);
+  if (!direct) add_slices(y, sums, slices, bias, adds);
 }
 
 }  // namespace foretoken

@@ -1,6 +1,7 @@
 // y = x W^T + b, sums in f32: every output is one chain of fused multiply-adds over k = 0, 1, ..., in - 1. Bytes: the
 // matrix once per 64 rows. Operations: 2 * rows * out * in, on the plain f32 units.
 #include "kernels/cuda/products/exact_product.cuh"
+#include "kernels/cuda/shared_memory.h"
 
 namespace foretoken {
 namespace {
@@ -12,6 +13,7 @@ template <class T> __global__ void __launch_bounds__(256)
     exact_kernel(const T* w, const T* x, const float* bias, void* y, std::int64_t y_stride, bool y_bf16, int rows,
                  int out, int in, bool adds) {
   __shared__ float ws[kDepth][kSide + 4], xs[kDepth][kSide + 4];
+  static_assert(sizeof ws + sizeof xs == kExactBytes);
   wait_for_earlier();
   let_later_start();
   const int o0 = int(blockIdx.x) * kSide, r0 = int(blockIdx.y) * kSide, thread = int(threadIdx.x);

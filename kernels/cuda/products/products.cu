@@ -106,8 +106,23 @@ void CudaProducts::run(const Tensor& y, const ProductInput& input, const Weight&
   }
   if (backend_.invariant() && (matrix.dtype() == DType::f32 || awkward))
     return exact_product(backend_, y, made.x, matrix, w.bias, adds);
-  blas_->run(y, made.x, matrix, w.bias, adds);
+  blas_->run(y, made.x, matrix, w.bias, adds, few_rows(made.x, w, matrix));
 }
+
+// What the library's bits are held against: as many rows as a streamed product takes, or none does.
+FewRows CudaProducts::few_rows(const Tensor& x, const Weight& w, const Tensor& matrix) {
+  if (!backend_.invariant()) return {};
+  for (const std::int64_t n : {std::int64_t(kStreamRows), std::int64_t(8), std::int64_t(1)}) {
+    if (!streams({.x = x.rows(0, std::min(n, x.dim(0)))}, w, matrix)) continue;
+    return {n, [this](const Tensor& y, const Tensor& rows, const Tensor& m) {
+              stream_product(backend_, stream_plan(backend_, m.dim(0), m.dim(1), {.x = rows}), y, {.x = rows}, m, {},
+                             ProductEnd::plain, partials_, counters_);
+            }};
+  }
+  return {};
+}
+
+std::string CudaProducts::note() const { return blas_->note(); }
 
 Tensor CudaProducts::gated(const ProductInput& input, const Weight& w) {
   expect_width("a product", input.x, w.in);
@@ -149,29 +164,42 @@ void CudaProducts::stream(const Tensor& y, const ProductInput& input, const Weig
                  counters_);
 }
 
-Weight CudaBackend::prepare(Weight weight) { return products_->prepare(std::move(weight)); }
+Weight CudaBackend::prepare(Weight weight) {
+  enter();
+  return products_->prepare(std::move(weight));
+}
 
 Tensor CudaBackend::linear(const Tensor& x, const Weight& w) {
+  enter();
   const Tensor y = allocate({x.dim(0), w.out}, DType::f32);
   products_->run(y, {.x = x}, w, false);
   return y;
 }
 
-void CudaBackend::linear_to(Tensor y, const Tensor& x, const Weight& w) { products_->run(y, {.x = x}, w, false); }
+void CudaBackend::linear_to(Tensor y, const Tensor& x, const Weight& w) {
+  enter();
+  products_->run(y, {.x = x}, w, false);
+}
 
-void CudaBackend::linear_add(Tensor x, const Tensor& h, const Weight& w) { products_->run(x, {.x = h}, w, true); }
+void CudaBackend::linear_add(Tensor x, const Tensor& h, const Weight& w) {
+  enter();
+  products_->run(x, {.x = h}, w, true);
+}
 
 Tensor CudaBackend::norm_linear(const Tensor& x, const Tensor& gain, float epsilon, const Weight& w) {
+  enter();
   const Tensor y = allocate({x.dim(0), w.out}, matrix_of(w).dtype());
   norm_linear_to(y, x, gain, epsilon, w);
   return y;
 }
 
 void CudaBackend::norm_linear_to(Tensor y, const Tensor& x, const Tensor& gain, float epsilon, const Weight& w) {
+  enter();
   products_->run(y, {.kind = ProductInput::Kind::norm, .x = x, .gain = gain, .epsilon = epsilon}, w, false);
 }
 
 void CudaBackend::feed_forward(Tensor x, const Tensor& gain, float epsilon, const Weight& gate_up, const Weight& down) {
+  enter();
   linear_add(x, products_->gated({.kind = ProductInput::Kind::norm, .x = x, .gain = gain, .epsilon = epsilon}, gate_up),
              down);
 }

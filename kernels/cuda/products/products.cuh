@@ -31,6 +31,7 @@ Tensor rms_norm_as(CudaBackend& backend, const Tensor& x, const Tensor& gain, fl
 Tensor converted(CudaBackend& backend, const Tensor& x, DType type);
 
 class Blas;
+struct FewRows;
 
 class CudaProducts {
  public:
@@ -43,12 +44,16 @@ class CudaProducts {
   // silu_mul(input W^T + b) [rows, out / 2] in the matrix' type.
   Tensor gated(const ProductInput& input, const Weight& w);
 
+  // What a user should know of the products so far, in a sentence; empty: nothing.
+  std::string note() const;
+
   static constexpr int kStreamRows = 16;  // up to so many rows the weights are streamed
 
  private:
   bool tiles(const ProductInput& input, const Weight& w) const;
   bool streams(const ProductInput& input, const Weight& w, const Tensor& matrix) const;
   void stream(const Tensor& y, const ProductInput& input, const Weight& w, const Tensor& matrix, ProductEnd end);
+  FewRows few_rows(const Tensor& x, const Weight& w, const Tensor& matrix);
   ProductInput ready(const ProductInput& input, const Weight& w, const Tensor& matrix);
   Tensor dense_input(const ProductInput& input, DType type);
 

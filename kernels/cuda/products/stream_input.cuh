@@ -1,8 +1,6 @@
 // What a streamed product is told, and its rows of x on their way into shared memory: as they are, or normed.
 // This room must not know how the matrix is read.
 #pragma once
-#include <algorithm>
-
 #include "kernels/cuda/elementwise/elementwise.cuh"
 #include "kernels/cuda/elementwise/row_norm.cuh"
 #include "kernels/cuda/instructions/tensor_core.cuh"
@@ -54,12 +52,8 @@ class StreamRows {
         left_(by_turns() ? rounds * (columns / depth_) : 1),
         bulk_(barriers) {}
 
-  // Shared memory for xs. One row is normed here; with more, a kernel before does it better than every block for
-  // itself.
-  static std::int64_t bytes(StreamInput kind, std::int64_t rows, std::int64_t in, std::int64_t columns,
-                            std::int64_t depth) {
-    return std::max(rows * (depth + 8) * 2 * (depth < columns ? 2 : 1), kind == StreamInput::norm ? 4 * in : 0);
-  }
+  // Shared memory for xs: streamed_x_bytes() of shared_memory.h. One row is normed here; with more, a kernel before
+  // does it better than every block for itself.
   __device__ bool by_turns() const { return a_.depth < a_.slice; }
   __device__ int pitch() const { return depth_ + 8; }
 

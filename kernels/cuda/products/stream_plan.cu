@@ -5,6 +5,7 @@
 #include "kernels/cuda/instructions/tensor_maps.cuh"
 #include "kernels/cuda/products/stream_product.cuh"
 #include "kernels/cuda/products/stream_ring.cuh"
+#include "kernels/cuda/shared_memory.h"
 
 namespace foretoken {
 namespace {
@@ -37,10 +38,11 @@ StreamInput stream_input(const ProductInput& input) {
 }
 
 std::int64_t stream_bytes(const StreamPlan& plan, StreamInput kind, std::int64_t rows, std::int64_t in) {
-  const std::int64_t partials = plan.local > 1 ? plan.warps * (rows <= 8 ? 1 : 2) * 512 : 0,
-                     columns = in / plan.slices * plan.local;
-  return kBoxAlignment + plan.warps * (plan.ring * piece_bytes(plan.piece) + ring_barriers(6)) + partials +
-         StreamRows::bytes(kind, rows, in, columns, plan.depth < in / plan.slices ? plan.depth : columns);
+  static_assert(kBoxAlignment == 1024 && piece_bytes(64) == 64 * 32 && ring_barriers(6) == 48);
+  const std::int64_t slice = in / plan.slices, columns = slice * plan.local;
+  return streamed_bytes(
+      plan.warps, plan.ring, plan.piece, plan.local > 1, rows,
+      streamed_x_bytes(kind == StreamInput::norm, rows, in, columns, plan.depth < slice ? plan.depth : columns));
 }
 
 StreamPlan stream_plan(const CudaBackend& backend, std::int64_t out, std::int64_t in, const ProductInput& input) {
@@ -62,7 +64,7 @@ StreamPlan stream_plan(const CudaBackend& backend, std::int64_t out, std::int64_
           continue;  // places that are never filled
         if (kind == StreamInput::norm && plan.warps * 32 < kNormThreads) continue;
         if (depth < slice ? kind != StreamInput::bf16 || plan.local > 1 || slice % depth != 0 : depth > slice) continue;
-        if (stream_bytes(plan, kind, rows, in) + 2048 > backend.shared_memory()) continue;
+        if (stream_bytes(plan, kind, rows, in) + kStreamStaticBytes > backend.shared_memory()) continue;
         const std::int64_t at_once = plan.warps / plan.local;
         const double cost = cost_of(plan, tiles, groups, rows);
         if (cost < least)

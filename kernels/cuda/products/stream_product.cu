@@ -59,6 +59,7 @@ template <int NT> __device__ bool add_slices(const Stream& a, float (&sum)[NT][4
   int before = 0;
   if (lane == 0) before = count_behind(a.counters + tile);
   if (__shfl_sync(0xffffffffu, before, 0) != a.slices - 1) return false;
+  __syncwarp();  // what the first lane acquired, the others may read: a shuffle does not order memory
 #pragma unroll
   for (int n = 0; n < NT; ++n) {
     float4 v = __ldcg(partials + at(0, n));

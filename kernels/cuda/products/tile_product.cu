@@ -258,9 +258,9 @@ void launch(const CudaBackend& backend, TileWork& work, const Tensor& x, const T
 
 bool takes(const CudaBackend& backend, const Tensor& x, const Tensor& matrix) {
   const int slices = splits_of(matrix.dim(0), matrix.dim(1));
-  return backend.warpgroups() && x.dim(0) <= kTileRows && matrix.dtype() == DType::bf16 && x.dtype() == DType::bf16 &&
-         aligned(x, 16) && aligned(matrix, 16) && matrix.dim(1) % (kBoxInputs * slices) == 0 &&
-         map_encoder() != nullptr;
+  return backend.warpgroups() && all_fit(kProductTiles, backend.shared_memory()) && x.dim(0) <= kTileRows &&
+         matrix.dtype() == DType::bf16 && x.dtype() == DType::bf16 && aligned(x, 16) && aligned(matrix, 16) &&
+         matrix.dim(1) % (kBoxInputs * slices) == 0 && map_encoder() != nullptr;
 }
 
 TileWork work_of(const Tensor& y, const Tensor& x, const Tensor& matrix) {

@@ -6,6 +6,7 @@
 #include "kernels/cuda/device.cuh"
 #include "kernels/cuda/products/matrix_boxes.cuh"
 #include "kernels/cuda/products/warpgroup_boxes.cuh"
+#include "kernels/cuda/shared_memory.h"
 
 namespace foretoken {
 
@@ -15,12 +16,10 @@ template <int kRowsOf, int kOutsOf = 128, int kBlocksOf = 2> struct Tile {
   static constexpr int kRows = kRowsOf, kOuts = kOutsOf, kWorkers = 4 * ((kOuts + 63) / 64),
                        kThreads = 32 * (kWorkers + 1), kBlocks = kBlocksOf;
   static constexpr int kMatrixBytes = kOuts * kBoxInputs * 2, kBytes = kMatrixBytes + kRows * kBoxInputs * 2;
-  static constexpr int kStages = ((kBlocks == 1 ? 222 : 110) << 10) / kBytes;
-  static constexpr int kBeyond =
-      kWorkers * 16 * kBoxInputs * 2 - kBytes;  // bytes that the last warpgroup reads behind a place
-  static constexpr int kShared =
-      kStages * kBytes + 1024 + (kBeyond > 0 ? kBeyond : 0);  // boxes begin at multiples of 1024
-  static_assert(kOuts % 16 == 0);
+  static constexpr ProductTile kSize{kRows, kOuts, kBlocks};
+  static constexpr int kStages = kSize.stages(), kShared = int(kSize.bytes());
+  static_assert(kOuts % 16 == 0 && kBytes == kSize.stage());
+  static_assert(has(kProductTiles, kSize) && kSize.fits(kLargestSharedMemory));
 };
 
 // Which boxes a block takes: `boxes` of each of its tiles, from input k0 on.

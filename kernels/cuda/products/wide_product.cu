@@ -11,6 +11,7 @@
 #include "kernels/cuda/products/product_maps.cuh"
 #include "kernels/cuda/products/products.cuh"
 #include "kernels/cuda/products/wide_product.cuh"
+#include "kernels/cuda/shared_memory.h"
 
 namespace foretoken {
 
@@ -23,10 +24,11 @@ template <int kGroupsOf, int kRowsOf> struct WideTile {
                        kThreads = 128 * (kGroups + 1);
   static constexpr int kMatrixBytes = kOuts * kBoxInputs * 2, kHalfBytes = kRows / kCluster * kBoxInputs * 2,
                        kBytes = kMatrixBytes + kCluster * kHalfBytes;
-  static constexpr int kStages = (224 << 10) / kBytes,
-                       kShared = kStages * kBytes + 1024;  // boxes begin at multiples of 1024
+  static constexpr ProductWideTile kSize{kGroups, kRows};
+  static constexpr int kStages = kSize.stages(), kShared = int(kSize.bytes());
   static constexpr int kPitch = kOuts + 4;  // of the sums in shared memory: what a warp writes at once lies in 32 banks
-  static_assert(kStages * kBytes >= kRows * kPitch * 4);
+  static_assert(kStages * kBytes >= kRows * kPitch * 4 && kBytes == kSize.stage());
+  static_assert(has(kWideTiles, kSize) && kSize.fits(kLargestSharedMemory));
 };
 
 namespace {
@@ -250,9 +252,9 @@ const Way& way_for(const CudaBackend& backend, std::int64_t rows, std::int64_t o
 
 bool can_widen(const CudaBackend& backend, const Tensor& y, const Tensor& x, const Tensor& matrix) {
   const std::int64_t rows = x.dim(0), out = matrix.dim(0), in = matrix.dim(1), slices = splits_of(out, in);
-  return backend.warpgroups() && matrix.dtype() == DType::bf16 && x.dtype() == DType::bf16 && aligned(x, 16) &&
-         aligned(matrix, 16) && in % (kBoxInputs * slices) == 0 && out % 4 == 0 && aligned(y, 4 * size_of(y.dtype())) &&
-         map_encoder() != nullptr && slices > 1 &&
+  return backend.warpgroups() && all_fit(kWideTiles, backend.shared_memory()) && matrix.dtype() == DType::bf16 &&
+         x.dtype() == DType::bf16 && aligned(x, 16) && aligned(matrix, 16) && in % (kBoxInputs * slices) == 0 &&
+         out % 4 == 0 && aligned(y, 4 * size_of(y.dtype())) && map_encoder() != nullptr && slices > 1 &&
          cost_of(backend, way_for(backend, rows, out, in), double(rows), double(out), double(in)) <
              cost_of_library(double(rows), double(out), double(in), double(slices));
 }

@@ -4,9 +4,9 @@
 
 #include "framework/components/host.h"
 #include "framework/components/registry.h"
-#include "kernels/cuda/cuda_backend.h"
 #include "kernels/reference/reference_backend.h"
 #include "tests/kernels/scene.h"
+#include "tests/support/gpu.h"
 #include "verifiers/verifiers.h"
 
 namespace foretoken::testing {
@@ -139,7 +139,7 @@ void expect_same(const std::vector<Verdict>& a, const std::vector<Verdict>& b, c
 }
 
 void compare(Verifier& verifier, const std::string& name, const std::vector<Options>& all) {
-  const auto device = make_cuda_backend({});
+  const auto device = test::make_gpu({});
   ReferenceBackend host;
   Counts counts;
   for (const Options& o : all) {
@@ -194,7 +194,7 @@ TEST(VerdictsOnTheGpu, of_a_rule_that_nvcc_has_not_seen_come_from_the_host) {
 }
 
 TEST(VerdictsOnTheGpu, of_such_a_rule_cost_one_more_wait) {
-  const auto device = make_cuda_backend({});
+  const auto device = test::make_gpu({});
   const Distributions p = device->distributions(device->upload(random_tensor({2, 50}, 1)), std::vector<Warp>(2));
   std::vector<DraftTree> trees{DraftTree::rooted(*device, 3, 0), DraftTree::rooted(*device, 4, 0)};
   const std::vector<Draws> draws(2);

@@ -1,7 +1,7 @@
 // Every kind of model that is supported, on the GPU with fp32 weights, keys and values, meets the fp32 logits that
 // Transformers gives.
-#include "kernels/cuda/cuda_backend.h"
 #include "tests/framework/model/golden.h"
+#include "tests/support/gpu.h"
 #include "tests/support/tiny_models.h"
 
 namespace foretoken::test {
@@ -17,7 +17,7 @@ class TinyModelOnGpu : public testing::TestWithParam<std::string> {};
 TEST_P(TinyModelOnGpu, meets_the_logits_of_transformers) {
   for (const bool invariant : {true, false}) {
     SCOPED_TRACE(invariant ? "invariant numerics" : "fast numerics");
-    const auto backend = make_cuda_backend({.invariant = invariant});
+    const auto backend = make_gpu({.invariant = invariant});
     Transformer model = golden_model(*backend, kTinyModels / GetParam(), kSingle);
     EXPECT_EQ(meet_transformers(*backend, model, kBound, invariant ? 5 : 0),
               3);  // the same bits in pieces only where they are promised
@@ -30,7 +30,7 @@ INSTANTIATE_TEST_SUITE_P(Kinds, TinyModelOnGpu, testing::ValuesIn(tiny_model_nam
 class DemoModelOnGpu : public testing::TestWithParam<const char*> {};
 
 TEST_P(DemoModelOnGpu, meets_the_logits_of_transformers) {
-  const auto backend = make_cuda_backend({.invariant = true});
+  const auto backend = make_gpu({.invariant = true});
   Transformer model = golden_model(*backend, kRoot / "experiments" / "models" / GetParam(), kSingle);
   EXPECT_EQ(meet_transformers(*backend, model, kBound, 0), 8);
 }

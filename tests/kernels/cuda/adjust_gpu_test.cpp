@@ -2,8 +2,8 @@
 // takes.
 #include <gtest/gtest.h>
 
-#include "kernels/cuda/cuda_backend.h"
 #include "tests/kernels/adjustments.h"
+#include "tests/kernels/cuda/gpu.h"
 
 namespace foretoken::testing {
 namespace {
@@ -17,7 +17,7 @@ template <class T> const T* sent(Backend& backend, const std::vector<T>& v, std:
 }
 
 TEST(AdjustOnTheGpu, rows_have_the_bits_of_the_reference) {
-  const auto cuda = make_cuda_backend({}), reference = make_reference_backend();
+  const auto cuda = make_gpu({}), reference = make_reference_backend();
   for (const int vocab : {1, 2, 300, 4097, 32000})
     for (const int rows : {1, 9, 64, 150}) {
       if (vocab > 10000 && rows > 9) continue;

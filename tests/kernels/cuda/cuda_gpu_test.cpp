@@ -37,7 +37,7 @@ TEST_P(Cuda, memory_is_handed_out_again_and_blocks_never_overlap) {
   EXPECT_THROW((void)cuda->allocate({1 << 20, 1 << 20}, DType::u64), Error);
   Tensor kept;
   {
-    const auto gone = make_cuda_backend({});
+    const auto gone = make_gpu({});
     kept = gone->allocate({8}, DType::i32);
   }
   EXPECT_TRUE(kept);  // tensors may outlive their backend
@@ -253,7 +253,7 @@ TEST_P(Cuda, move) {
 }
 
 TEST(CudaDevice, one_that_is_not_there_is_named) {
-  EXPECT_TRUE(test::says(test::sentence_of([] { (void)make_cuda_backend({.device = 99}); }), "99"));
+  EXPECT_TRUE(test::says(test::sentence_of([] { (void)make_gpu({.device = 99}); }), "99"));
 }
 
 INSTANTIATE_TEST_SUITE_P(Numerics, Cuda, ::testing::Bool(),

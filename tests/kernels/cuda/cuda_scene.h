@@ -2,8 +2,8 @@
 #pragma once
 #include <gtest/gtest.h>
 
-#include "kernels/cuda/cuda_backend.h"
 #include "kernels/reference/reference_backend.h"
+#include "tests/kernels/cuda/gpu.h"
 #include "tests/kernels/scene.h"
 
 namespace foretoken::testing {
@@ -14,7 +14,7 @@ constexpr double kSum = 1e-5, kRounding = 1.0 / 256;
 
 class Cuda : public ::testing::TestWithParam<bool> {
  protected:
-  std::unique_ptr<Backend> cuda = make_cuda_backend({.device = 0, .invariant = GetParam()});
+  std::unique_ptr<Backend> cuda = make_gpu({.device = 0, .invariant = GetParam()});
   ReferenceBackend reference;
 
   Tensor up(const Tensor& t) { return cuda->upload(t); }

@@ -2,7 +2,7 @@
 // of HostBackend::draw.
 #include <gtest/gtest.h>
 
-#include "kernels/cuda/cuda_backend.h"
+#include "tests/kernels/cuda/gpu.h"
 #include "tests/kernels/scene.h"
 
 namespace foretoken::testing {
@@ -25,7 +25,7 @@ std::vector<Warp> warps_to_try() {
 }
 
 struct Pair {
-  std::unique_ptr<Backend> cuda = make_cuda_backend({}), cpu = make_cpu_backend(4);
+  std::unique_ptr<Backend> cuda = make_gpu({}), cpu = make_cpu_backend(4);
 
   Tensor fetched(const Tensor& t) const {
     Tensor host = Tensor::host(t.shape(), t.dtype());
@@ -48,6 +48,13 @@ struct Pair {
     return {truth, found};
   }
 };
+
+// Dynamic shared memory that needs no opt-in by itself, but does with what the kernel declares.
+TEST(DistributionsOnTheGpu, rows_of_a_vocabulary_of_400000) {
+  const Pair pair;
+  const Tensor logits = random_tensor({2, 400000}, 1, 3);
+  pair.distributions(logits, {{.temperature = 0.7f, .top_k = 40, .top_p = 0.9f}, {.temperature = 1}});
+}
 
 TEST(DistributionsOnTheGpu, rows_have_the_same_bytes) {
   const Pair pair;

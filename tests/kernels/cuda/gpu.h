@@ -2,25 +2,27 @@
 #pragma once
 #include <memory>
 
-#include "kernels/cuda/cuda_backend.h"
 #include "kernels/layout.h"
 #include "tests/kernels/scene.h"
+#include "tests/support/gpu.h"
 
 namespace foretoken::testing {
 
+using test::make_gpu;
+
 inline Backend& gpu() {
-  static const std::unique_ptr<Backend> backend = make_cuda_backend({});
+  static const std::unique_ptr<Backend> backend = make_gpu({});
   return *backend;
 }
 
-inline Layout on_gpu(Layout l) {
+inline Layout on_gpu(Layout l, Backend& backend = gpu()) {
   for (Tensor* t : columns_of(l))
-    if (*t) *t = gpu().upload(*t);
+    if (*t) *t = backend.upload(*t);
   return l;
 }
 
-inline KvLayer on_gpu(KvLayer kv) {
-  kv.pool = gpu().upload(kv.pool);
+inline KvLayer on_gpu(KvLayer kv, Backend& backend = gpu()) {
+  kv.pool = backend.upload(kv.pool);
   return kv;
 }
 

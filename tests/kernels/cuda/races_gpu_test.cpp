@@ -5,7 +5,7 @@
 
 #include <gtest/gtest.h>
 
-#include "kernels/cuda/cuda_backend.h"
+#include "tests/kernels/cuda/gpu.h"
 #include "tests/kernels/scene.h"
 
 namespace foretoken::testing {
@@ -13,7 +13,7 @@ namespace {
 
 class Races : public ::testing::Test {
  protected:
-  std::unique_ptr<Backend> cuda = make_cuda_backend({.invariant = true});
+  std::unique_ptr<Backend> cuda = make_gpu({.invariant = true});
 
   Tensor up(const Tensor& t) { return t ? cuda->upload(t) : t; }
   std::string bytes(const Tensor& t) {

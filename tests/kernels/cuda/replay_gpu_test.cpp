@@ -11,7 +11,7 @@ namespace {
 class Replays : public Cuda {};
 
 TEST(CudaReplays, one_that_is_not_its_body_any_more_is_an_error) {
-  const auto cuda = make_cuda_backend({.compare_replays = true});
+  const auto cuda = make_gpu({.compare_replays = true});
   const Weight w = cuda->prepare(random_weight(96, 64, DType::bf16, 3));
   const Tensor x = cuda->upload(random_tensor({4, 64}, 1)), other = cuda->upload(random_tensor({4, 64}, 2)),
                y = cuda->allocate({4, 96}, DType::f32);
@@ -51,7 +51,7 @@ TEST_P(Replays, a_body_is_run_recorded_and_replayed_with_what_lies_in_mirrors) {
 }
 
 TEST(CudaReplays, the_one_that_was_not_used_for_longest_goes) {
-  const auto cuda = make_cuda_backend({.most_replays = 3});
+  const auto cuda = make_gpu({.most_replays = 3});
   const Tensor y = cuda->upload(random_tensor({4, 96}, 1));
   const auto recorded = [&](std::int64_t body) {
     const std::uint64_t before = cuda->recordings();

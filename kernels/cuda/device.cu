@@ -1,0 +1,56 @@
+// What the CUDA runtime keeps for each thread, and for each kernel on each device.
+#include <map>
+#include <mutex>
+#include <utility>
+
+#include "kernels/cuda/device.cuh"
+
+namespace foretoken {
+namespace {
+
+thread_local std::int64_t shared_memory_of_block = 0;
+
+// Bytes of dynamic shared memory of one kernel on one device.
+struct Allowance {
+  std::int64_t now = 0;    // may be launched with so many
+  std::int64_t most = 0;   // may be allowed so many
+  std::int64_t fixed = 0;  // has so many static bytes beside them
+};
+
+Allowance allowance_of(const char* operation, const void* kernel, int device) {
+  cudaFuncAttributes of = {};
+  int most = 0;
+  check(cudaFuncGetAttributes(&of, kernel), operation);
+  check(cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, device), operation);
+  const std::int64_t fixed = std::int64_t(of.sharedSizeBytes);
+  return {of.maxDynamicSharedSizeBytes, most - fixed, fixed};
+}
+
+}  // namespace
+
+void make_current(int device, std::int64_t shared_memory) {
+  int now = -1;
+  if (cudaGetDevice(&now) != cudaSuccess || now != device) check(cudaSetDevice(device), "choosing the GPU");
+  shared_memory_of_block = shared_memory;
+}
+
+void allow_shared_memory(const char* operation, const void* kernel, std::size_t bytes) {
+  static std::mutex mutex;
+  static std::map<std::pair<const void*, int>, Allowance> known;
+  int device = 0;
+  check(cudaGetDevice(&device), operation);
+  const std::lock_guard lock(mutex);
+  auto at = known.find({kernel, device});
+  if (at == known.end()) at = known.emplace(std::pair(kernel, device), allowance_of(operation, kernel, device)).first;
+  Allowance& a = at->second;
+  const std::int64_t wanted = std::int64_t(bytes), block = wanted + a.fixed;
+  if (wanted > a.most || block > shared_memory_of_block)
+    throw Error(std::string("cuda: ") + operation + " needs " + std::to_string(block) +
+                " bytes of shared memory a block, and this GPU gives " + std::to_string(shared_memory_of_block) +
+                "; use a smaller model or vocabulary, or \"device\": \"cpu\"");
+  if (wanted <= a.now) return;
+  check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, int(a.most)), operation);
+  a.now = a.most;
+}
+
+}  // namespace foretoken

@@ -1,0 +1,122 @@
+// Invariant numerics by cuBLASLt. What is promised is that a row's bits do not depend on the number of rows beside it,
+// and that rests on the library: all its algorithms that do not split K add in one order, whatever their tile. That was
+// measured, on one kind of GPU and one version. So every plan is compared, when it is made, with the kernel that few
+// rows take (mma.m16n8k16, k ascending in one chain for each slice), or, where no such kernel takes the matrix, with
+// the library's own product of kFewRows rows. Not with exact_product: its chain of f32 fused multiply-adds rounds
+// otherwise than tensor cores, and no bf16 matrix of an ordinary shape takes it. Where the bits differ, slabs of few
+// rows are multiplied: slower, and right.
+#include <algorithm>
+#include <map>
+
+#include "kernels/cuda/memory/memory.cuh"
+#include "kernels/cuda/products/blas_plan.cuh"
+#include "kernels/cuda/products/products.cuh"
+
+namespace foretoken {
+namespace {
+
+constexpr int kThreads = 256;
+
+// Numbers in [-1, 1) that look random.
+__global__ void noise_kernel(Bf16* x, std::int64_t n) {
+  wait_for_earlier();
+  const std::int64_t i = std::int64_t(blockIdx.x) * kThreads + threadIdx.x;
+  if (i >= n) return;
+  std::uint32_t h = std::uint32_t(i) * 2654435761u + 12345u;
+  h = (h ^ h >> 15) * 0x85ebca6bu, h = (h ^ h >> 13) * 0xc2b2ae35u, h ^= h >> 16;
+  x[i] = __float2bfloat16_rn(float(h >> 8) * 0x1p-23f - 1);
+}
+
+__device__ inline bool same_bits(float a, float b) {
+  return __float_as_uint(a) == __float_as_uint(b) || (isnan(a) && isnan(b));
+}
+
+// Whether y [slices, rows, out] f32, or bf16 of one slice, adds up to sums f32 [rows, out] but for its rounding.
+template <class Y> __global__ void differs_kernel(const Y* y, int slices, std::int64_t slice, std::int64_t stride,
+                                                  const float* sums, int out, std::int32_t* differs) {
+  wait_for_earlier();
+  const int o = int(blockIdx.x) * kThreads + int(threadIdx.x);
+  if (o >= out) return;
+  const Y* const at = y + blockIdx.y * stride + o;
+  float sum = to_float(at[0]);
+  for (int s = 1; s < slices; ++s) sum += to_float(at[s * slice]);
+  Y theirs;
+  from_float(theirs, sums[std::int64_t(blockIdx.y) * out + o]);
+  if (!same_bits(sum, to_float(theirs))) *differs = 1;
+}
+
+}  // namespace
+
+bool Blas::has_bits_of(const FewRows& few, Plan& p, const Shape3& s, void* scratch, const Tensor& matrix) {
+  if (p.bits == Plan::Bits::unknown && !backend_.recording()) try {
+      const bool same = p.known && !backend_.options().doubt_library && compare(few, p, s, scratch, matrix);
+      p.bits = same ? Plan::Bits::same : Plan::Bits::other;
+    } catch (const OutOfMemory&) {  // so there is no telling yet
+    }
+  return p.bits == Plan::Bits::same;
+}
+
+bool Blas::compare(const FewRows& few, const Plan& p, const Shape3& s, void* scratch, const Tensor& matrix) {
+  const cudaStream_t stream = backend_.cuda_stream();
+  const std::int64_t n = std::min(few.rows, s.rows);
+  const Tensor x = backend_.allocate({s.rows, s.in}, s.type), sums = backend_.allocate({n, s.out}, DType::f32),
+               flag = backend_.allocate({1}, DType::i32);
+  const Tensor own = scratch ? Tensor() : backend_.allocate({s.slices * s.rows * s.y_stride}, s.y_type);
+  void* const y = scratch ? scratch : own.raw();
+  launch_kernel("comparing products", stream, {dim3(blocks_for(s.rows * s.in, kThreads)), kThreads}, noise_kernel,
+                x.data<Bf16>(), s.rows * s.in);
+  check(cudaMemsetAsync(flag.raw(), 0, sizeof(std::int32_t), stream), "comparing products");
+  multiply(p, y, x, matrix, false);
+  for (const std::int64_t begin : {std::int64_t(0), s.rows - n}) {  // the first rows, and the last
+    multiply_few(few, sums, x.rows(begin, n), matrix);
+    with_type("comparing products", s.y_type, [&](auto* type) {
+      using Y = std::remove_pointer_t<decltype(type)>;
+      launch_kernel("comparing products", stream, {dim3(blocks_for(s.out, kThreads), unsigned(n)), kThreads},
+                    differs_kernel<Y>, static_cast<const Y*>(y) + begin * s.y_stride, s.slices, s.rows * s.y_stride,
+                    s.y_stride, sums.data<float>(), int(s.out), flag.data<std::int32_t>());
+    });
+  }
+  std::int32_t differs = 0;
+  check(cudaMemcpyAsync(&differs, flag.raw(), sizeof differs, cudaMemcpyDeviceToHost, stream), "comparing products");
+  check(cudaStreamSynchronize(stream), "comparing products");
+  return differs == 0;
+}
+
+void Blas::multiply_few(const FewRows& few, const Tensor& y, const Tensor& x, const Tensor& matrix) {
+  if (few.multiply) return few.multiply(y, x, matrix);
+  const std::int64_t rows = few.rows, out = matrix.dim(0), in = matrix.dim(1), n = x.dim(0);
+  const int slices = splits_of(out, in);
+  const Tensor padded = backend_.allocate({rows, in}, x.dtype()),
+               sums = backend_.allocate({slices, rows, out}, DType::f32),
+               all = backend_.allocate({rows, out}, DType::f32);
+  check(cudaMemsetAsync(padded.raw(), 0, std::size_t(padded.bytes()), backend_.cuda_stream()), "a product");
+  backend_.copy(x, padded.rows(0, n));
+  const Shape3 shape{out, in, rows, out, matrix.dtype(), DType::f32, slices, 256};
+  multiply(plan(shape, padded, matrix), sums.raw(), padded, matrix, false);
+  add_slices(all, sums, slices, {}, false);
+  backend_.copy(all.rows(0, n), y);
+}
+
+void Blas::multiply_slabs(const FewRows& few, const Tensor& y, const Tensor& x, const Tensor& matrix,
+                          const Tensor& bias, bool adds) {
+  for (std::int64_t r = 0; r < x.dim(0); r += few.rows) {
+    const std::int64_t n = std::min(few.rows, x.dim(0) - r);
+    const Tensor sums = backend_.allocate({n, matrix.dim(0)}, DType::f32);
+    multiply_few(few, sums, x.rows(r, n), matrix);
+    add_slices(y.rows(r, n), sums, 1, bias, adds);
+  }
+}
+
+std::string Blas::note() const {
+  std::map<std::pair<std::int64_t, std::int64_t>, std::int64_t> matrices;  // plans of each
+  for (const auto& [shape, p] : plans_)
+    if (p->bits == Plan::Bits::other) ++matrices[{shape.out, shape.in}];
+  if (matrices.empty()) return "";
+  std::string names;
+  for (const auto& [m, plans] : matrices)
+    names += (names.empty() ? "[" : ", [") + std::to_string(m.first) + ", " + std::to_string(m.second) + "]";
+  return "cuBLASLt's bits depend on the number of rows for matrices " + names +
+         ": multiplied a few rows at a time, and so slow";
+}
+
+}  // namespace foretoken

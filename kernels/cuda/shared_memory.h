@@ -1,0 +1,140 @@
+// How many bytes of shared memory a block of each kernel takes, and how deep its ring may be. Arithmetic without CUDA
+// headers, so that a test on any machine holds it against the limits of GPUs; the kernels' files assert that what they
+// declare has these sizes. This header must not know what a kernel computes.
+//
+// A block may have 48 KB, or more where the launch asks for it (the device's opt-in limit): 163 KB on capabilities 8.0
+// and 8.7, 99 on 8.6, 8.9 and 12.0, 227 on 9.0 and 10.0. Static and dynamic shared memory count together.
+#pragma once
+#include <algorithm>
+#include <cstdint>
+#include <iterator>
+
+namespace foretoken {
+
+constexpr std::int64_t kLeastSharedMemory = 99 << 10;     // the smallest opt-in limit of all GPUs from 8.0 on
+constexpr std::int64_t kLargestSharedMemory = 227 << 10;  // of capability 9.0, where kernels for 90a alone run
+constexpr std::int64_t kReservedSharedMemory = 1 << 10;   // of a multiprocessor for each block, beside the block's own
+
+constexpr std::int64_t rounded_up(std::int64_t n, std::int64_t to) { return (n + to - 1) / to * to; }
+
+// ---- attention over 64 keys a step and chunks of 128, numbers of bf16 ----
+
+// attend_tiles: heads are padded to one of five sizes; 16, 32 or 64 query vectors; keys and values of a step a stage.
+constexpr int tile_head(int head_size) {
+  return head_size <= 32 ? 32 : head_size <= 64 ? 64 : head_size <= 96 ? 96 : head_size <= 128 ? 128 : 256;
+}
+constexpr int tile_groups(int vectors) { return vectors <= 16 ? 1 : vectors <= 32 ? 2 : 4; }
+constexpr std::int64_t tile_bytes(int head, int groups, int stages) {
+  const std::int64_t rows = 16 * groups;
+  return rounded_up(stages * 64 * head * 4 + rows * (head * 2 + 64 * 2 + 4 * 4 + 5 * 4), 128);
+}
+constexpr int most_tile_stages(int head, int groups) {
+  return head >= 256 || (head >= 96 && groups == 4) ? 2 : head >= 96 || groups == 4 ? 3 : 4;
+}
+constexpr int fewest_tile_stages(int head) { return head >= 256 ? 1 : 2; }
+// 0: not even the fewest fit.
+constexpr int tile_stages(int head, int groups, std::int64_t limit) {
+  if (tile_bytes(head, groups, most_tile_stages(head, groups)) <= limit) return most_tile_stages(head, groups);
+  return tile_bytes(head, groups, fewest_tile_stages(head)) <= limit ? fewest_tile_stages(head) : 0;
+}
+
+// attend_prompt: heads of 64 or 128; 128 query vectors; architecture 90a.
+constexpr int prompt_stages(int head) { return head > 64 ? 6 : 8; }
+constexpr std::int64_t prompt_bytes(int head) {
+  return rounded_up(
+      prompt_stages(head) * 64 * head * 4 + 128 * head * 2 + 128 + (2 * prompt_stages(head) + 1) * 8 + 5 * 128 * 4,
+      1024);
+}
+
+// attend_decode: heads padded to 64 or 128; one or two tiles of 16 query vectors. The n <= parts blocks that have
+// chunks, n * part of them, fold at most vectors / n + 1 vectors each; and 16 bytes for alignment.
+constexpr std::int64_t decode_fixed_bytes(int head, int tiles) {
+  const std::int64_t vectors = 16 * tiles;
+  return rounded_up(2 * 128 * head * 2 + vectors * (head * 2 + 2 * 64 * 2 + 2 * 4 * 4) + 128 * 8 + 4 * 32 * 4 + 8, 128);
+}
+constexpr std::int64_t decode_bytes(int head, int tiles, std::int64_t part, std::int64_t parts, std::int64_t longest,
+                                    std::int64_t group) {
+  const std::int64_t vectors = std::min<std::int64_t>(longest * group, 16 * tiles);
+  return decode_fixed_bytes(head, tiles) + longest * (head / 2) * 8 +
+         8 * (part * (vectors + parts) * (head / 2 + 1) + 2);
+}
+
+// attend_stream: heads of 64 or 128; a ring of `slots` stages, keys and values of a step by turns; what a cluster of
+// `parts` blocks hands to each.
+constexpr std::int64_t kStreamFixedBytes = 2 * 16 * 8 + 3 * 64 * 4;
+constexpr std::int64_t attention_stream_bytes(int head, std::int64_t slots, std::int64_t warps, std::int64_t longest,
+                                              std::int64_t parts, std::int64_t chunks) {
+  const std::int64_t units = head / 8 * warps;
+  const std::int64_t received =
+      parts > 1 ? chunks * warps * 64 + std::max(chunks * ((units + parts - 1) / parts), units + parts) * 256 : 0;
+  return slots * 64 * head * 2 + kStreamFixedBytes + longest * head * 8 + received;
+}
+
+// attend_plain, all of it static: queries and sums of heads of up to 512 numbers in f32, 8 warps.
+constexpr std::int64_t kPlainBytes = (512 + 8 * 512 + 8 + 8) * 4;
+
+// rope_store_kernel: a sine and a cosine for each pair of a head.
+constexpr std::int64_t rope_store_bytes(int head_size) { return head_size / 2 * 8; }
+
+// ---- products of bf16 matrices, boxes of 64 inputs ----
+
+// Tile<rows, outs, blocks> of tile_ring.cuh: `blocks` on a multiprocessor of architecture 90a.
+struct ProductTile {
+  int rows, outs, blocks;
+
+  constexpr std::int64_t stage() const { return (outs + rows) * 128; }
+  constexpr int stages() const { return int(((blocks == 1 ? 222 : 110) << 10) / stage()); }
+  // Boxes begin at multiples of 1024; the last warpgroup reads 64 outputs, of which some may lie behind the stage.
+  constexpr std::int64_t bytes() const {
+    return stages() * stage() + 1024 + std::max<std::int64_t>(0, (outs + 63) / 64 * 64 * 128 - stage());
+  }
+  constexpr std::int64_t barriers() const { return 2 * 8 * stages(); }  // static
+  constexpr bool fits(std::int64_t limit) const { return bytes() + barriers() <= limit; }
+  constexpr bool operator==(const ProductTile&) const = default;
+};
+constexpr ProductTile kProductTiles[] = {{8, 128, 2},  {16, 128, 2}, {32, 128, 2}, {32, 128, 1},
+                                         {32, 144, 1}, {32, 208, 1}, {32, 224, 1}, {64, 128, 2},
+                                         {64, 128, 1}, {64, 144, 1}, {64, 208, 1}, {64, 224, 1}};
+
+// WideTile<groups, rows> of wide_product.cu: one block on a multiprocessor of architecture 90a.
+struct ProductWideTile {
+  int groups, rows;
+
+  constexpr std::int64_t stage() const { return (64 * groups + rows) * 128; }
+  constexpr int stages() const { return int((224 << 10) / stage()); }
+  constexpr std::int64_t bytes() const { return stages() * stage() + 1024; }
+  constexpr std::int64_t barriers() const { return 2 * 8 * stages(); }  // static
+  constexpr bool fits(std::int64_t limit) const { return bytes() + barriers() <= limit; }
+  constexpr bool operator==(const ProductWideTile&) const = default;
+};
+constexpr ProductWideTile kWideTiles[] = {{2, 128}, {3, 128}, {2, 96}, {3, 96}, {2, 64}};
+
+// Whether all of them fit: which one a product takes depends on its shape, whether it takes one does not.
+template <class Tiles> constexpr bool all_fit(const Tiles& tiles, std::int64_t limit) {
+  return std::all_of(std::begin(tiles), std::end(tiles), [&](const auto& t) { return t.fits(limit); });
+}
+template <class Tiles, class Tile> constexpr bool has(const Tiles& tiles, const Tile& tile) {
+  return std::find(std::begin(tiles), std::end(tiles), tile) != std::end(tiles);
+}
+
+// Rings of pieces of 16 outputs, one for each warp; partial sums of the warps of a tile; x. The rings of stream_kernel.
+constexpr std::int64_t kStreamStaticBytes = 2 << 10;  // barriers of x, and what norms one row; at most
+constexpr std::int64_t streamed_x_bytes(bool normed, std::int64_t rows, std::int64_t in, std::int64_t columns,
+                                        std::int64_t depth) {
+  return std::max(rows * (depth + 8) * 2 * (depth < columns ? 2 : 1), normed ? 4 * in : 0);
+}
+constexpr std::int64_t streamed_bytes(std::int64_t warps, std::int64_t ring, std::int64_t piece, bool adds_slices,
+                                      std::int64_t rows, std::int64_t x_bytes) {
+  return 1024 + warps * (ring * piece * 32 + 48) + (adds_slices ? warps * (rows <= 8 ? 1 : 2) * 512 : 0) + x_bytes;
+}
+
+// exact_kernel, all of it static: 16 inputs of 64 rows and 64 outputs.
+constexpr std::int64_t kExactBytes = 2 * 16 * 68 * 4;
+
+// ---- rows of a vocabulary ----
+
+// A crew of blocks: three sums of f64 for each tile of 256 tokens, in fours; beside them what its kernels declare.
+constexpr std::int64_t crew_bytes(std::int64_t vocab) { return 3 * 8 * rounded_up((vocab + 255) / 256, 4); }
+constexpr std::int64_t kMostCrewStaticBytes = 20 << 10;
+
+}  // namespace foretoken

@@ -1,0 +1,140 @@
+// Whatever reads a layout waits for the push that brought it, also where no embed() stands between. The pushes of this
+// backend land long after the next kernel may start.
+#include <gtest/gtest.h>
+
+#include "kernels/staging.h"
+#include "tests/kernels/cuda/gpu.h"
+
+namespace foretoken::testing {
+namespace {
+
+constexpr int kSteps = 6;
+
+enum class First { rope_attend, rope_store, rope, store, attend };
+
+struct Steps {
+  First first = First::rope_attend;
+  int sequences = 1, rows = 1, head_size = 128;
+  bool replayed = false;
+};
+
+// The arrays of a layout in one push.
+Layout pushed(Staging& staging, Layout l) {
+  staging.begin(1 << 16);
+  for (Tensor* t : columns_of(l)) {
+    if (!*t) continue;
+    const Staging::Array a = staging.array(t->shape(), t->dtype());
+    std::memcpy(a.host.raw(), t->raw(), std::size_t(t->bytes()));
+    *t = a.device;
+  }
+  staging.push();
+  return l;
+}
+
+// Steps queued one behind another, each of which begins with the operation `s.first` behind the push of its layout.
+class Run {
+ public:
+  Run(Backend& backend, const Steps& s, bool pushes)
+      : b_(backend),
+        s_(s),
+        pushes_(pushes),
+        staging_(backend),
+        cache_(s.sequences, 400, 16, 2, s.head_size, DType::bf16, 5) {
+    fill(*make_cpu_backend(2), cache_, 400, 5);
+    kv_ = on_gpu(cache_.layers[0], b_);
+    frequencies_ = b_.upload(random_tensor({s.head_size / 2}, 3));
+    const std::int64_t rows = std::int64_t(s.sequences) * s.rows;
+    x_ = b_.allocate({rows, 12 * s.head_size}, DType::bf16), start_ = b_.upload(rounded(random_tensor(x_.shape(), 8)));
+    y_ = b_.allocate({kSteps, rows, 8 * s.head_size}, DType::bf16);
+    out_ = b_.allocate({rows, 8 * s.head_size}, DType::bf16);
+  }
+
+  std::vector<std::string> results() {
+    for (int i = 0; i < kSteps; ++i) step(i);
+    b_.synchronize();
+    return {bytes(y_), bytes(kv_.pool), bytes(x_)};
+  }
+
+ private:
+  std::string bytes(const Tensor& t) {
+    const Tensor host = Tensor::host(t.shape(), t.dtype());
+    b_.copy(t, host);
+    return {host.data<char>(), std::size_t(host.bytes())};
+  }
+  void step(int i) {
+    std::vector<SceneRow> rows;
+    for (int s = 0; s < s_.sequences; ++s)
+      for (int r = 0; r < s_.rows; ++r) rows.push_back(chain_row(s, 20 + 40 * i + s % 5 + r));
+    Layout host = layout_of(rows, cache_.tables, 0);
+    host.deepest = 400;
+    b_.copy(start_, x_);
+    const Layout layout = pushes_ ? pushed(staging_, host) : on_gpu(host, b_);
+    const Tensor y = y_.rows(i, 1).reshaped(out_.shape());
+    const auto body = [&] { b_.copy(operation(layout), out_); };
+    if (s_.replayed)
+      b_.replay(std::array{std::int64_t(1)}, body);
+    else
+      body();
+    b_.copy(out_, y);
+  }
+  Tensor operation(const Layout& layout) {
+    const int n = s_.head_size;
+    const Tensor q = x_.columns(0, 8 * n), k = x_.columns(8 * n, 2 * n), v = x_.columns(10 * n, 2 * n);
+    switch (s_.first) {
+      case First::rope_attend:
+        return b_.rope_attend(q, k, v, kv_, layout, frequencies_, 0.1f);
+      case First::rope_store:
+        b_.rope_store(q, k, v, kv_, layout, frequencies_);
+        return b_.attend(q, kv_, layout, 0.1f);
+      case First::rope:
+        b_.rope(q, k, layout, frequencies_, n);
+        return b_.attend(q, kv_, layout, 0.1f);
+      case First::store:
+        b_.store(k, v, kv_, layout);
+        return b_.attend(q, kv_, layout, 0.1f);
+      case First::attend:
+        return b_.attend(q, kv_, layout, 0.1f);
+    }
+    return {};
+  }
+
+  Backend& b_;
+  Steps s_;
+  bool pushes_;
+  Staging staging_;
+  Cache cache_;
+  KvLayer kv_;
+  Tensor frequencies_, x_, start_, y_, out_;
+};
+
+void expect_same(const Steps& s) {
+  SCOPED_TRACE(::testing::Message() << "operation " << int(s.first) << ", " << s.sequences << " sequences, " << s.rows
+                                    << " rows, heads of " << s.head_size << (s.replayed ? ", replayed" : ""));
+  const auto slow = make_gpu({.slow_pushes = true});
+  Steps plain = s;
+  plain.replayed = false;
+  const std::vector<std::string> found = Run(*slow, s, true).results(), truth = Run(gpu(), plain, false).results();
+  for (std::size_t i = 0; i < truth.size(); ++i)
+    EXPECT_TRUE(found[i] == truth[i]) << (i == 0 ? "results" : i == 1 ? "pages" : "queries and keys");
+}
+
+TEST(Order, what_reads_a_layout_right_behind_its_push_waits_for_it) {
+  for (const First first : {First::rope_attend, First::rope_store, First::rope, First::store, First::attend})
+    for (const int head_size : {64, 128}) {
+      expect_same({.first = first, .head_size = head_size});                              // decode; tiles and a fold
+      expect_same({.first = first, .rows = 8, .head_size = head_size});                   // decode, two tiles
+      expect_same({.first = first, .sequences = 70, .head_size = head_size});             // stream; tiles
+      expect_same({.first = first, .sequences = 3, .rows = 40, .head_size = head_size});  // prompts
+    }
+  expect_same({.first = First::rope_store, .head_size = 80});
+}
+
+TEST(Order, a_replayed_body_that_begins_with_attention_reads_what_was_pushed) {
+  for (const First first : {First::rope_attend, First::attend}) {
+    expect_same({.first = first, .replayed = true});
+    expect_same({.first = first, .sequences = 70, .head_size = 64, .replayed = true});
+  }
+}
+
+}  // namespace
+}  // namespace foretoken::testing

@@ -1,0 +1,130 @@
+// Shared memory of every kernel against what a block may have on the GPUs that the kernels can run on. Needs no GPU:
+// the kernels' files assert that what they declare has the sizes of kernels/cuda/shared_memory.h.
+#include "kernels/cuda/shared_memory.h"
+
+#include <map>
+#include <string>
+
+#include <gtest/gtest.h>
+
+#include "tests/support/source.h"
+
+namespace foretoken::testing {
+namespace {
+
+// Bytes that a block may have where the launch asks for them (CUDA programming guide, technical specifications by
+// compute capability), and whether warpgroup products are there.
+struct Gpu {
+  int capability;
+  std::int64_t limit;
+  bool warpgroups = false;
+};
+constexpr Gpu kGpus[] = {{80, 163 << 10},       {86, 99 << 10},   {87, 163 << 10}, {89, 99 << 10},
+                         {90, 227 << 10, true}, {100, 227 << 10}, {120, 99 << 10}};
+constexpr std::int64_t kStaticLimit = 48 << 10;  // of what a kernel declares
+
+TEST(SharedMemory, limits_are_those_that_kernels_are_planned_for) {
+  std::int64_t least = kGpus[0].limit;
+  for (const Gpu& gpu : kGpus) {
+    least = std::min(least, gpu.limit);
+    if (gpu.warpgroups) {
+      EXPECT_EQ(gpu.limit, kLargestSharedMemory);
+    }
+  }
+  EXPECT_EQ(least, kLeastSharedMemory);
+}
+
+TEST(SharedMemory, attention_by_tiles_fits_on_every_gpu_with_heads_of_every_size) {
+  for (const Gpu& gpu : kGpus)
+    for (int head_size = 8; head_size <= 256; head_size += 8)
+      for (const int vectors : {1, 16, 17, 32, 33, 64}) {
+        if (head_size > 128 && vectors > 32) continue;  // choose_tile() gives such heads 32 at most
+        const int head = tile_head(head_size), groups = tile_groups(vectors),
+                  stages = tile_stages(head, groups, gpu.limit);
+        ASSERT_GT(stages, 0) << gpu.capability << ", heads of " << head_size << ", " << vectors << " vectors";
+        EXPECT_LE(tile_bytes(head, groups, stages), gpu.limit) << gpu.capability << ", heads of " << head_size;
+      }
+  EXPECT_GT(tile_bytes(128, 1, 3), kLeastSharedMemory) << "three stages were the fault that this test is for";
+  EXPECT_EQ(tile_stages(128, 1, kLeastSharedMemory), 2);
+  EXPECT_EQ(tile_stages(128, 1, kLargestSharedMemory), 3);
+  EXPECT_EQ(tile_stages(256, 2, kLeastSharedMemory), 1);
+}
+
+TEST(SharedMemory, attention_of_any_numbers_and_heads_fits_without_asking) {
+  EXPECT_LE(kPlainBytes, kStaticLimit);
+  EXPECT_LE(rope_store_bytes(512), kStaticLimit);
+}
+
+// Where these do not fit, tiles do.
+TEST(SharedMemory, one_row_of_one_sequence_is_decoded_by_the_fast_kernels_on_every_gpu_that_has_them) {
+  for (const Gpu& gpu : kGpus) {
+    if (gpu.capability < 90) continue;
+    for (const int head : {64, 128})
+      for (const int group : {1, 4, 8, 16}) {
+        EXPECT_LE(decode_bytes(head, 1, 1, 8, 1, group), gpu.limit) << gpu.capability << ", heads of " << head;
+        EXPECT_LE(attention_stream_bytes(head, 2, (group + 7) / 8, 1, 1, 256), gpu.limit)
+            << gpu.capability << ", heads of " << head;
+      }
+  }
+}
+
+TEST(SharedMemory, kernels_of_warpgroups_fit_where_those_are_and_are_not_taken_where_they_do_not_fit) {
+  for (const Gpu& gpu : kGpus) {
+    if (!gpu.warpgroups) continue;
+    EXPECT_TRUE(all_fit(kProductTiles, gpu.limit) && all_fit(kWideTiles, gpu.limit)) << gpu.capability;
+    for (const int head : {64, 128}) EXPECT_LE(prompt_bytes(head), gpu.limit) << gpu.capability;
+  }
+  EXPECT_FALSE(all_fit(kProductTiles, kLeastSharedMemory));
+  EXPECT_FALSE(all_fit(kWideTiles, kLeastSharedMemory));
+}
+
+// The least that stream_plan() tries: 4 warps, or the 8 that norm a row.
+TEST(SharedMemory, streamed_products_fit_on_every_gpu) {
+  for (const Gpu& gpu : kGpus)
+    for (const std::int64_t in : {1024, 4096, 8192, 14336, 28672}) {
+      const std::int64_t x = streamed_x_bytes(false, 16, in, in, 256),
+                         normed = streamed_x_bytes(true, 1, 8192, 8192, 8192);
+      EXPECT_LE(streamed_bytes(4, 3, 64, false, 16, x) + kStreamStaticBytes, gpu.limit) << gpu.capability << ' ' << in;
+      EXPECT_LE(streamed_bytes(8, 3, 64, true, 1, normed) + kStreamStaticBytes, gpu.limit) << gpu.capability;
+    }
+  EXPECT_LE(kExactBytes, kStaticLimit);
+}
+
+TEST(SharedMemory, rows_of_every_vocabulary_in_use_fit_on_every_gpu) {
+  for (const Gpu& gpu : kGpus)
+    for (const std::int64_t vocab : {32000, 128256, 151936, 202048, 262208, 400000})
+      EXPECT_LE(crew_bytes(vocab) + kMostCrewStaticBytes, gpu.limit) << gpu.capability << ", vocabulary of " << vocab;
+  EXPECT_LE(kMostCrewStaticBytes, kStaticLimit);
+}
+
+// Who adds a kernel with shared memory gives it a size in shared_memory.h, a static_assert, a test above and a line
+// here.
+TEST(SharedMemory, every_kernel_that_declares_some_is_known_here) {
+  const std::map<std::string, int> known = {
+      {"attention/decode.cuh", 1},            // decode_bytes
+      {"attention/plain.cu", 1},              // kPlainBytes
+      {"attention/prompt.cuh", 1},            // prompt_bytes
+      {"attention/rope_store.cu", 1},         // rope_store_bytes
+      {"attention/stream.cuh", 1},            // attention_stream_bytes
+      {"attention/tiles.cuh", 1},             // tile_bytes
+      {"cuda_backend.cu", 1},                 // 128 bytes by which a build says what it is
+      {"distributions/cuda_lane.cuh", 2},     // crew_bytes, kMostCrewStaticBytes
+      {"distributions/distributions.cu", 2},  // the same
+      {"elementwise/rms_norm.cu", 2},         // 8 and 16 numbers
+      {"products/exact_product.cu", 1},       // kExactBytes
+      {"products/stream_input.cuh", 1},       // kStreamStaticBytes
+      {"products/stream_product.cu", 2},      // streamed_bytes, kStreamStaticBytes
+      {"products/tile_product.cu", 4},        // ProductTile
+      {"products/wide_product.cu", 2},        // ProductWideTile
+  };
+  std::map<std::string, int> found;
+  for (const test::SourceFile& file : test::read_sources({"kernels/cuda"}, {".cu", ".cuh"})) {
+    const std::string code = test::code_only(file.text), word = "__shared__", folder = "kernels/cuda/";
+    for (std::size_t at = code.find(word); at != std::string::npos; at = code.find(word, at + 1))
+      ++found[file.path.substr(folder.size())];
+  }
+  EXPECT_EQ(found, known);
+}
+
+}  // namespace
+}  // namespace foretoken::testing

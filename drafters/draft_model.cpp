@@ -103,7 +103,7 @@ Entry<Drafter> draft_model() {
        {"temperature", "number", nullptr, "of the draft's law; null: the sequence's own", true, 0, 100}},
       [](const nlohmann::json& o, Host& host) {
         const auto t = o.at("temperature");
-        if (!t.is_null() && t.get<float>() > 0 && !std::isfinite(1 / t.get<float>()))
+        if (!t.is_null() && !is_temperature(t.get<double>()))
           throw Error("'temperature' of the drafter 'draft_model' is too small to divide by; use 0 for a greedy draft");
         return std::make_unique<DraftModel>(
             host, host.load(ModelChoice::read(o.at("model"), o.at("inflate")), o.at("dtype").get<std::string>()),

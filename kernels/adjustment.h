@@ -26,7 +26,7 @@ struct TokenCount {
   Token token = -1;
   std::int32_t times = 0;     // among the generated tokens
   std::int32_t anywhere = 0;  // 1: in the prompt or among the generated tokens
-  float bias = 0;             // is added first
+  float bias = 0;             // is added first; minus infinity forbids the token
 };
 
 // What bends one row. Pointers into the backend's memory.

@@ -6,6 +6,7 @@
 #include <mutex>
 #include <thread>
 
+#include "experiments/conformance/configurations.h"
 #include "experiments/conformance/statistics.h"
 #include "kernels/error.h"
 
@@ -17,15 +18,11 @@ using Clock = std::chrono::steady_clock;
 
 double since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
-// All configurations that the kit tries, those of one name, or the one that was given.
-std::vector<json> chosen(const std::vector<json>& tried, const json& given,
-                         const std::function<json(const json&)>& complete) {
-  if (given.is_null()) return tried;
-  if (given.size() > 1) return {complete(given)};
-  std::vector<json> some;
-  for (const json& config : tried)
-    if (config.at("name") == given.at("name")) some.push_back(config);
-  return some.empty() ? std::vector<json>{complete(given)} : some;
+// All configs that the kit tries, those of one name, or the one that was given.
+template <class T> std::vector<json> chosen(const Registry<T>& registry, const json& given) {
+  if (given.is_null()) return configurations(registry);
+  if (given.size() > 1) return {configured(registry, given)};
+  return configurations(registry, given.at("name").template get<std::string>());
 }
 
 // One scene to ask.
@@ -163,10 +160,7 @@ void LawReport::count_cut(int scenes, int depth) {
 
 std::vector<Candidate> candidates(const Choice& choice) {
   const Registries& r = choice.registries;
-  const auto drafters =
-      chosen(drafter_configurations(r), choice.drafter, [&](const json& c) { return r.drafters.complete(c); });
-  const auto verifiers =
-      chosen(verifier_configurations(r), choice.verifier, [&](const json& c) { return r.verifiers.complete(c); });
+  const auto drafters = chosen(r.drafters, choice.drafter), verifiers = chosen(r.verifiers, choice.verifier);
   const json fixed{{"name", "fixed"}, {"length", 4}};
   std::vector<Candidate> all;
   const auto add = [&](const json& drafter, const json& policy, const json& verifier, bool own) {
@@ -174,14 +168,13 @@ std::vector<Candidate> candidates(const Choice& choice) {
   };
   for (const json& drafter : drafters)
     for (const json& verifier : verifiers)
-      add(drafter, choice.policy.is_null() ? fixed : r.policies.complete(choice.policy), verifier,
+      add(drafter, choice.policy.is_null() ? fixed : configured(r.policies, choice.policy), verifier,
           !choice.policy.is_null());
   if (choice.policy.is_null() && choice.drafter.is_null())
-    for (const auto& [name, entry] : r.policies.entries())
-      if (name != "fixed")
+    for (const json& policy : configurations(r.policies))
+      if (policy["name"] != "fixed")
         for (const json& verifier : verifiers)
-          add({{"name", "draft_model"}, {"model", "table:other"}}, r.policies.complete({{"name", name}}), verifier,
-              true);
+          add({{"name", "draft_model"}, {"model", "table:other"}}, policy, verifier, true);
   if (all.empty()) {
     const auto takes = soundness_of(r, verifiers.at(0)).takes;
     std::string kinds, taken;
@@ -191,6 +184,18 @@ std::vector<Candidate> candidates(const Choice& choice) {
     throw Error("no verifier that was chosen is sound for the drafter: its nodes are drawn '" + kinds +
                 "', the verifier takes '" + taken + "'; choose another pair");
   }
+  return all;
+}
+
+std::vector<std::string> left_out(const Choice& choice) {
+  const Registries& r = choice.registries;
+  std::vector<std::string> all;
+  const auto add = [&](bool everybody, const std::vector<std::string>& sentences) {
+    if (everybody) all.insert(all.end(), sentences.begin(), sentences.end());
+  };
+  add(choice.drafter.is_null(), not_configured(r.drafters));
+  add(choice.drafter.is_null() && choice.policy.is_null(), not_configured(r.policies));
+  add(choice.verifier.is_null(), not_configured(r.verifiers));
   return all;
 }
 

@@ -10,8 +10,8 @@
 
 namespace foretoken::conformance {
 
-// Who is to be asked. A null chair means everybody registered; a configuration with nothing but a name means all
-// configurations that the kit tries of it.
+// Who is to be asked. A null chair means everybody registered who needs no option that only a user can give; a config
+// with nothing but a name means all configs that the kit tries of it.
 struct Choice {
   Registries registries;
   nlohmann::json drafter, policy, verifier;
@@ -19,6 +19,8 @@ struct Choice {
 // Every sound combination, under a fixed length; where no policy was chosen also one drafter under every other policy.
 // None at all is an Error that says why.
 std::vector<Candidate> candidates(const Choice& choice);
+// Whom a null chair leaves out, and how to ask them: a sentence for each.
+std::vector<std::string> left_out(const Choice& choice);
 
 // One law and one candidate.
 struct LawReport {
@@ -40,6 +42,7 @@ const char* name_of(LawReport::Ruling r);  // "holds", "broken", "does not apply
 
 struct CheckReport {
   std::vector<std::string> subjects;
+  std::vector<std::string> left_out;   // sentences: who was not asked, since only a user knows an option of it
   std::vector<LawReport> laws;         // in the order of kit_laws(), then of the subjects
   std::vector<std::string> sentences;  // one for every law that is broken or was not shown
   bool of_all_laws = true;             // no laws were chosen by name

@@ -63,17 +63,16 @@ std::string fresh_rows(Backend& backend, std::shared_ptr<Model> model, const KvC
   return rows;
 }
 
-void check_cache(Backend& backend, CachedModel& cached, std::shared_ptr<Model> model, const Sequence& sequence,
-                 Finding& f) {
+void check_cache(Backend& backend, CachedModel& cached, const Sequence& sequence, Finding& f) {
   KvCache& cache = cached.cache();
   if (cache.confirmed(sequence.id) == 0) return;  // it waits, or was never asked for
   const int held = cache.settle(sequence);
-  const std::string who = model->info().name + ", sequence " + std::to_string(sequence.id) + " of " +
+  const std::string who = cached.info().name + ", sequence " + std::to_string(sequence.id) + " of " +
                           std::to_string(sequence.length()) + " tokens: ";
   const int pages = int(cache.held(sequence.id).table.size());
   if (pages != cache.pages_for(held))
     f.fail(who + std::to_string(pages) + " pages hold " + std::to_string(held) + " rows");
-  if (rows_of(backend, cache, sequence.id, held) != fresh_rows(backend, std::move(model), cache, sequence, held))
+  if (rows_of(backend, cache, sequence.id, held) != fresh_rows(backend, cached.model(), cache, sequence, held))
     f.fail(who + "keys and values differ from a fresh prefill's");
   ++f.cases;
 }
@@ -107,20 +106,11 @@ Finding memory(const Subject& subject, const Scene& scene, HostBackend& backend,
 Finding cache(const Subject& subject, const Scene& scene, Backend& backend, const Cast& cast,
               std::span<const Ask> asks) {
   Finding f{.what = subject.text()};
-  std::vector<std::shared_ptr<Model>> models{cast.target};
-  Cast noted = cast;
-  noted.load = [&](const ModelChoice& choice, const std::string& dtype) {
-    return models.emplace_back(cast.load(choice, dtype));
-  };
-  const auto model_of = [&](const CachedModel& c) {
-    return *std::ranges::find_if(models, [&](const auto& m) { return &m->info() == &c.info(); });
-  };
-  const Played played = play(subject, scene, backend, noted, asks,
+  const Played played = play(subject, scene, backend, cast, asks,
                              [&](Engine& engine, const StepReport&, std::span<const Sequence* const> running) {
                                for (const Sequence* s : running) {
-                                 check_cache(backend, engine.target(), cast.target, *s, f);
-                                 for (const auto& c : engine.host().caches())
-                                   check_cache(backend, *c, model_of(*c), *s, f);
+                                 check_cache(backend, engine.target(), *s, f);
+                                 for (const auto& c : engine.host().caches()) check_cache(backend, *c, *s, f);
                                }
                              });
   if (played.pages_left != 0) f.fail(std::to_string(played.pages_left) + " pages are still held at the end");

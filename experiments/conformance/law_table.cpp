@@ -50,8 +50,8 @@ Why of_teeth(const Candidate&, const Ground&) {
 }
 std::vector<LawCase> no_cases(const Candidate&, const Ground&) { return {}; }
 
-std::vector<KitLaw> make_laws() {
-  const std::string rounds = "guesses tested";
+// What is written.
+std::vector<KitLaw> laws_of_output() {
   return {
       {"exact",
        "the joint law of the next tokens is the target's to 1e-12, over every way in which the named draws can fall",
@@ -67,6 +67,12 @@ std::vector<KitLaw> make_laws() {
        "alone and in a crowd, in any order, chunks, page size, under preemption and prefix hits: the same text, or the "
        "same verdicts of equal trees",
        "comparisons", "", never, batch_cases},
+  };
+}
+
+// What is remembered, and what is guessed.
+std::vector<KitLaw> laws_of_drafting() {
+  return {
       {"memory",
        "in every step the drafter that lived through all refusals proposes what a fresh one proposes, tokens and laws",
        "proposals", "", if_learning, memory_cases},
@@ -75,11 +81,17 @@ std::vector<KitLaw> make_laws() {
        "is held at the end",
        "caches compared", "", never, cache_cases},
       {"acceptance", "at each position as many guesses stand as the laws p and q and the verifier's formula say",
-       rounds, "greatest |z|", unless_chains, acceptance_cases},
+       "guesses tested", "greatest |z|", unless_chains, acceptance_cases},
       {"limits",
        "the target as its own draft has every guess accepted, a budget of 0 is plain decoding, random drafts stay "
        "exact",
        "guesses, texts, ways the draws fall", "", unless_exact, limits_cases},
+  };
+}
+
+// How options, draws and devices are treated, and what is asked elsewhere.
+std::vector<KitLaw> laws_of_treatment() {
+  return {
       {"options", "every sampling option is exact or refused in one sentence", "ways the draws fall", "total variation",
        unless_exact, options_cases},
       {"causal",
@@ -106,12 +118,16 @@ Candidate candidate(const Subject& subject, bool own_policy) {
               needs_of(subject.registries, subject.chairs.drafter),
               {}};
   for (const Option& o : subject.registries.drafters.find(subject.chairs.drafter).options)
-    if (o.type == "path" || o.type == "model") c.model_options.push_back(o.name);
+    if (o.type == "model") c.model_options.push_back(o.name);
   return c;
 }
 
 const std::vector<KitLaw>& kit_laws() {
-  static const std::vector<KitLaw> laws = make_laws();
+  static const std::vector<KitLaw> laws = [] {
+    std::vector<KitLaw> all = laws_of_output();
+    for (const auto& more : {laws_of_drafting(), laws_of_treatment()}) all.insert(all.end(), more.begin(), more.end());
+    return all;
+  }();
   return laws;
 }
 

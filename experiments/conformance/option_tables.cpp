@@ -1,3 +1,4 @@
+#include "experiments/conformance/configurations.h"
 #include "experiments/conformance/options.h"
 #include "experiments/conformance/scripted_drafter.h"
 #include "kernels/error.h"
@@ -15,7 +16,7 @@ struct Column {
 // A configuration of every drafter, and trees of random shapes.
 std::vector<Column> columns(const Registries& registries) {
   std::vector<Column> all;
-  for (const json& config : drafter_configurations(registries))
+  for (const json& config : configurations(registries.drafters))
     if (all.empty() || all.back().drafter["name"] != config["name"])
       all.push_back({"`" + config["name"].get<std::string>() + "`", config});
   for (const char* kinds : {"certain", "independent"})
@@ -53,7 +54,7 @@ std::string option_tables(const Registries& plain) {
   const std::vector<Column> drafters = columns(plain);
   std::vector<std::string> notes;
   std::string text;
-  for (const json& verifier : verifier_configurations(plain)) {
+  for (const json& verifier : configurations(plain.verifiers)) {
     const Soundness soundness = soundness_of(plain, verifier);
     text += "## `" + verifier["name"].get<std::string>() + "`\n\n";
     if (soundness.promise.rfind("exact", 0) != 0) {

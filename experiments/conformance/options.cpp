@@ -102,8 +102,10 @@ Sampling talkative(float temperature) {
           .logit_bias = {{2, -0.8f}, {0, 0.5f}}};
 }
 
-const std::vector<SamplingOption>& sampling_options() {
-  static const std::vector<SamplingOption> table = {
+namespace {
+
+std::vector<SamplingOption> options_of_distributions() {
+  return {
       {"temperature", "temperature 0", {.temperature = 0}},
       {"temperature", "temperature 0.6", {.temperature = 0.6f}},
       {"temperature", "temperature 1.7", {.temperature = 1.7f}},
@@ -116,6 +118,12 @@ const std::vector<SamplingOption>& sampling_options() {
       {"frequency_penalty", "frequency_penalty -0.4", {.temperature = 1, .frequency_penalty = -0.4f}},
       {"presence_penalty", "presence_penalty 1.2", {.temperature = 1, .presence_penalty = 1.2f}},
       {"logit_bias", "logit_bias of two tokens", {.temperature = 1, .logit_bias = {{1, 1.5f}, {3, -100}}}},
+      {"logit_bias", "a forbidden token, temperature 100", {.temperature = 100, .logit_bias = {{3, -100}}}},
+  };
+}
+
+std::vector<SamplingOption> options_of_requests() {
+  return {
       {"stop", "a stop text of two tokens", {.temperature = 1}, 1, {1, 0}},
       {"samples", "2 samples", {.temperature = 1}, 2},
       {"seed", "seed", {.temperature = 1}, 1, {}, seeds_name_the_draws},
@@ -131,6 +139,11 @@ const std::vector<SamplingOption>& sampling_options() {
        1,
        {},
        [](const Subject& s) { return logprobs_are_the_laws(s, true); }},
+  };
+}
+
+std::vector<SamplingOption> options_together() {
+  return {
       {"",
        "all at once",
        {.temperature = 0.9f,
@@ -143,6 +156,17 @@ const std::vector<SamplingOption>& sampling_options() {
         .logit_bias = {{2, -0.8f}, {0, 0.5f}}}},
       {"", "all penalties, greedy", talkative(0)},
   };
+}
+
+}  // namespace
+
+const std::vector<SamplingOption>& sampling_options() {
+  static const std::vector<SamplingOption> table = [] {
+    std::vector<SamplingOption> all = options_of_distributions();
+    for (const auto& more : {options_of_requests(), options_together()})
+      all.insert(all.end(), more.begin(), more.end());
+    return all;
+  }();
   return table;
 }
 

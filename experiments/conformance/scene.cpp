@@ -3,40 +3,12 @@
 #include <algorithm>
 #include <map>
 
-#include "kernels/error.h"
+#include "experiments/conformance/configurations.h"
 
 namespace foretoken::conformance {
 namespace {
 
 using nlohmann::json;
-
-// Worth trying beyond the defaults.
-const std::map<std::string, json>& tried() {
-  static const std::map<std::string, json> table = {
-      {"ngram", json::array({{{"longest", 3}, {"shortest", 1}}, {{"longest", 2}, {"shortest", 2}}})},
-      {"draft_model", json::array({{{"model", "table:other"}},
-                                   {{"model", "table:far"}},
-                                   {{"model", "table:uniform"}},
-                                   {{"model", "table:other"}, {"temperature", 0.5}}})},
-  };
-  return table;
-}
-
-template <class T> std::vector<json> configurations(const Registry<T>& registry) {
-  std::vector<json> all;
-  for (const auto& [name, entry] : registry.entries()) {
-    const auto known = tried().find(name);
-    const json variants = known == tried().end() ? json::array({json::object()}) : known->second;
-    for (json config : variants) {
-      config["name"] = name;
-      for (const Option& o : entry.options)
-        if (!config.contains(o.name) && o.standard.is_null() && !o.optional && (o.type == "path" || o.type == "model"))
-          config[o.name] = "table:other";
-      all.push_back(registry.complete(config));
-    }
-  }
-  return all;
-}
 
 // An engine's Host without an engine.
 struct BareHost {
@@ -91,9 +63,6 @@ Registries all_registries() {
   return registries;
 }
 
-std::vector<json> drafter_configurations(const Registries& registries) { return configurations(registries.drafters); }
-std::vector<json> verifier_configurations(const Registries& registries) { return configurations(registries.verifiers); }
-
 Soundness soundness_of(const Registries& registries, const json& verifier) {
   BareHost bare;
   return registries.verifiers.make(verifier, bare.host)->soundness();
@@ -113,14 +82,14 @@ bool sound(const Registries& registries, const json& drafter, const json& verifi
 std::vector<Subject> subjects(const Registries& registries, int length, const std::vector<json>& drafters) {
   std::vector<Subject> all;
   for (const json& drafter : drafters)
-    for (const json& verifier : verifier_configurations(registries))
+    for (const json& verifier : configurations(registries.verifiers))
       if (sound(registries, drafter, verifier))
         all.push_back({registries, {drafter, {{"name", "fixed"}, {"length", length}}, verifier}});
   return all;
 }
 
 std::vector<Subject> subjects(const Registries& registries, int length) {
-  return subjects(registries, length, drafter_configurations(registries));
+  return subjects(registries, length, configurations(registries.drafters));
 }
 
 Subject plain(const Subject& subject) {
@@ -132,11 +101,11 @@ Subject plain(const Subject& subject) {
 
 Subject watched(const Subject& subject, Watcher watcher) {
   Subject s = subject;
-  Entry<Drafter> entry = subject.registries.drafters.find(subject.chairs.drafter);
-  const json config = subject.registries.drafters.complete(subject.chairs.drafter);
-  const auto make = entry.make;
-  entry.make = [make, config, watcher](const json&, Host& host) {
-    return std::make_unique<WatchedDrafter>(make(config, host), host, watcher);
+  const Registry<Drafter>& drafters = subject.registries.drafters;
+  Entry<Drafter> entry = drafters.find(subject.chairs.drafter);
+  const json config = drafters.complete(subject.chairs.drafter);
+  entry.make = [drafters, config, watcher](const json&, Host& host) {
+    return std::make_unique<WatchedDrafter>(drafters.make(config, host), host, watcher);
   };
   s.registries.drafters.replace(config.at("name").get<std::string>(), entry);
   return s;

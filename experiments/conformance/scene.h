@@ -1,6 +1,6 @@
 // What a law is asked about, and where: a subject (a drafter, a policy and a verifier by configuration, out of any
 // registries, plugins' among them) and a scene (a target, the models that drafters load, sampling, limits, engine
-// options). Nothing here knows one drafter or verifier from another, but for a table of configurations worth trying.
+// options). Nothing here knows one drafter or verifier from another.
 #pragma once
 #include <functional>
 #include <map>
@@ -22,11 +22,6 @@ struct Subject {
 
 // Everything built in.
 Registries all_registries();
-// Configurations to try of every registered drafter. One that is not in the table gets its defaults, and a table model
-// for every option of type "path" or "model"; an option that must be given and is nothing of the kind is an Error that
-// says so.
-std::vector<nlohmann::json> drafter_configurations(const Registries& registries);
-std::vector<nlohmann::json> verifier_configurations(const Registries& registries);
 // What a verifier promises and takes, and what a drafter wants, without an engine.
 Soundness soundness_of(const Registries& registries, const nlohmann::json& verifier);
 Needs needs_of(const Registries& registries, const nlohmann::json& drafter);

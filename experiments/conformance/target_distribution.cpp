@@ -1,6 +1,7 @@
 #include "experiments/conformance/target_distribution.h"
 
 #include <algorithm>
+#include <limits>
 
 namespace foretoken::conformance {
 
@@ -12,7 +13,7 @@ std::vector<double> target_distribution(const TableModel& target, std::span<cons
   for (Token x = 0; x < int(logits.size()); ++x) {
     float& logit = logits[std::size_t(x)];
     for (const TokenBias& b : s.logit_bias)
-      if (b.token == x) logit += b.bias;
+      if (b.token == x) logit += b.bias <= -100 ? -std::numeric_limits<float>::infinity() : b.bias;
     if (std::ranges::find(context, x) != context.end())
       logit = logit > 0 ? logit / s.repetition_penalty : logit * s.repetition_penalty;
     const auto times = std::ranges::count(output, x);

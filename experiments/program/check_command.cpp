@@ -5,6 +5,7 @@
 #include <set>
 
 #include "experiments/program/commands.h"
+#include "experiments/program/option_values.h"
 #include "experiments/report/check_report.h"
 #include "experiments/sweep/workload.h"
 #include "framework/components/plugin.h"
@@ -157,12 +158,11 @@ int run_check(const Given& g, int width) {
   constexpr double kOfSome = 60, kOfAll = 600;
   const bool some = asked.size() > 1 || !asked.front().drafter.is_null() || !asked.front().policy.is_null() ||
                     !asked.front().verifier.is_null();
-  const CheckReport report = check(all, ground(),
-                                   {g.threads,
-                                    g.seconds > 0 ? g.seconds
-                                    : some        ? kOfSome
-                                                  : kOfAll,
-                                    g.laws});
+  CheckReport report = check(all, ground(), {g.threads, g.seconds > 0 ? g.seconds : some ? kOfSome : kOfAll, g.laws});
+  std::set<std::string> absent;
+  for (const Choice& choice : asked)
+    for (const std::string& sentence : left_out(choice)) absent.insert(sentence);
+  report.left_out.assign(absent.begin(), absent.end());
   const Question question{command_of(g), registries.plugins};
   const std::string text =
       g.json ? check_json(report, question).dump(2) + "\n" : check_text(report, question, g.details, width);
@@ -184,7 +184,7 @@ void add_check(CLI::App& app, Action& action) {
   c->add_option("--options", g->options, "JSON, options of the one that is asked");
   c->add_option("--laws", g->laws, "only these (default: all)")->delimiter(',');
   c->add_option("--seconds", g->seconds, "no scene begins later; 0: 60, and 600 where everything is asked")
-      ->check(CLI::Range(0.0, 1e6))
+      ->check(number_within(0, 1e6))
       ->capture_default_str();
   c->add_option("--threads", g->threads, "scenes at once")->check(CLI::Range(1, 256))->capture_default_str();
   c->add_flag("--details", g->details, "a line for every combination");

@@ -9,6 +9,7 @@
 #include <spdlog/spdlog.h>
 
 #include "experiments/program/commands.h"
+#include "experiments/program/option_values.h"
 #include "experiments/sweep/interrupt.h"
 #include "foretoken_version.h"
 #include "kernels/error.h"
@@ -60,7 +61,7 @@ int guarded(const Action& action) {
   } catch (const Error& e) {
     return complain(e.what());
   } catch (const std::bad_alloc&) {
-    return complain("out of memory; lower \"engine.memory_mib\", or use a smaller model");
+    return complain("out of memory; lower /engine/memory_mib, or use a smaller model");
   } catch (const std::filesystem::filesystem_error& e) {
     return complain(e.path1().string() + ": " + e.code().message() + "; check the path and its permissions");
   } catch (const std::exception& e) {
@@ -94,6 +95,7 @@ int run_cli(int argc, const char* const* argv) {
   add_options(app, action);
   add_bench(app, action);
   add_version(app, action);
+  refuse_empty_values(app);
   const std::vector<std::string> commands = commands_of(app);
   if (argc > 1 && argv[1][0] != '-' && std::ranges::find(commands, argv[1]) == commands.end())
     return unknown_command(app, argv[1]);

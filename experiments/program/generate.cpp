@@ -20,6 +20,14 @@ using nlohmann::json;
 
 namespace {
 
+// What a run document has and the continuation of one prompt has no use for.
+void refuse_unused(const json& run) {
+  for (const char* pointer : {"/workload/prompts", "/workload/limit", "/workload/categories", "/measure"})
+    if (run.contains(json::json_pointer(pointer)))
+      throw Error(std::string("generate continues one prompt and measures nothing, so it has no use for '") + pointer +
+                  "'; leave out what --set says of it");
+}
+
 std::string read_prompt(const std::string& prompt) {
   if (prompt != "-") return prompt;
   return {std::istreambuf_iterator<char>(std::cin), {}};
@@ -115,6 +123,7 @@ std::vector<Text> submit(Engine& engine, const json& run, const std::shared_ptr<
 }  // namespace
 
 int generate(const GenerateOptions& options) {
+  refuse_unused(options.run);
   Workbench bench(options.plugins);
   json document = options.run;
   document["workload"]["prompts"] = "(the prompt)";

@@ -78,7 +78,7 @@ void add_sampling(CLI::App& c, Given& g) {
       ->capture_default_str();
   c.add_option("--frequency-penalty", g.frequency, "for each time that the text has a token")->capture_default_str();
   c.add_option("--presence-penalty", g.presence, "of tokens that the text has")->capture_default_str();
-  c.add_option("--logit-bias", g.biases, "TOKEN=BIAS, by id; -100 forbids a token")->take_all();
+  c.add_option("--logit-bias", g.biases, "TOKEN=BIAS, by id; -100 forbids a token at every temperature")->take_all();
   c.add_option("--stop", g.stops, "a text that ends the output")->take_all();
   c.add_option("--samples", g.samples, "texts of the prompt, each with its own draws")->capture_default_str();
   c.add_option("--seed", g.seed, "names the draws")->capture_default_str();

@@ -2,6 +2,7 @@
 #include <cstdio>
 #include <memory>
 
+#include "experiments/conformance/check.h"
 #include "experiments/conformance/options.h"
 #include "experiments/program/commands.h"
 #include "framework/components/plugin.h"
@@ -18,6 +19,8 @@ void add_options(CLI::App& app, Action& action) {
       Registries registries = conformance::all_registries();
       for (const auto& path : *plugins) load_plugin(path, registries);
       std::fputs(conformance::option_tables(registries).c_str(), stdout);
+      for (const std::string& sentence : conformance::left_out({registries, nullptr, {{"name", "fixed"}}, nullptr}))
+        std::fprintf(stderr, "foretoken: without a column or table: %s\n", sentence.c_str());
       return 0;
     };
   });

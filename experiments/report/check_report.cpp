@@ -155,6 +155,7 @@ std::string check_text(const CheckReport& report, const Question& question, bool
   s += "\n" + table.terminal(width) + "\n";
   for (const KitLaw& law : conformance::kit_laws()) s += law.name + ": " + law.statement + "\n";
   s += "\n";
+  for (const std::string& sentence : report.left_out) s += "Not asked: " + sentence + "\n";
   for (const std::string& sentence : report.sentences) s += sentence + "\n";
   return s + verdict_on_all(report) + " (" + number("%.1f", report.seconds) + " s).\n";
 }
@@ -177,6 +178,7 @@ ordered_json check_json(const CheckReport& report, const Question& question) {
           {"plugins", plugins},
           {"seconds", report.seconds},
           {"subjects", report.subjects},
+          {"left_out", report.left_out},
           {"laws", laws},
           {"broken", report.sentences},
           {"holds", report.holds()}};

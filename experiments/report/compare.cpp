@@ -1,9 +1,7 @@
 // Two sets of results, run by run.
 #include <algorithm>
-#include <map>
-#include <set>
 
-#include "experiments/report/report.h"
+#include "experiments/report/matched_runs.h"
 #include "experiments/report/tables.h"
 #include "kernels/error.h"
 
@@ -24,110 +22,6 @@ constexpr Figure kFigures[] = {{"tokens_per_second", &Summary::tokens_per_second
                                {"tau", &Summary::tau, 2},
                                {"alpha", &Summary::alpha, 2}};
 
-using Fields = std::map<std::string, json>;  // the leaves of a run by their pointers
-
-bool within(const std::string& pointer, const std::string& parent) {
-  return pointer == parent || pointer.starts_with(parent + "/");
-}
-
-std::vector<Fields> fields_of(const std::vector<Summary>& side, const std::vector<std::string>& ignored) {
-  std::vector<Fields> found;
-  for (const Summary& summary : side) {
-    const json leaves = summary.run().flatten();
-    found.emplace_back();
-    for (const auto& [pointer, value] : leaves.items())
-      if (std::ranges::none_of(ignored, [&p = pointer](const std::string& parent) { return within(p, parent); }))
-        found.back()[pointer] = value;
-  }
-  return found;
-}
-
-bool all_differ(const std::vector<Fields>& runs) {
-  return std::set<Fields>(runs.begin(), runs.end()).size() == runs.size();
-}
-
-// Fields that one side has nowhere, nor anything in their place (a list for an empty one, an object for a text):
-// options younger than its results. Empty where runs would no longer be told apart.
-std::vector<std::string> one_sided(const std::vector<Summary>& a, const std::vector<Summary>& b,
-                                   const std::vector<std::string>& ignored) {
-  std::map<std::string, int> sides;
-  for (const Fields& run : fields_of(a, ignored))
-    for (const auto& [pointer, value] : run) sides[pointer] |= 1;
-  for (const Fields& run : fields_of(b, ignored))
-    for (const auto& [pointer, value] : run) sides[pointer] |= 2;
-  std::vector<std::string> found, all = ignored;
-  for (const auto& [pointer, seen] : sides) {
-    const bool in_place = std::ranges::any_of(sides, [&, &p = pointer, &s = seen](const auto& other) {
-      return (other.second & ~s) && (within(p, other.first) || within(other.first, p));
-    });
-    if (seen != 3 && !in_place) found.push_back(pointer);
-  }
-  all.insert(all.end(), found.begin(), found.end());
-  if (!all_differ(fields_of(a, all)) || !all_differ(fields_of(b, all))) return {};
-  return found;
-}
-
-// Fields of which no value is on both sides: because of them no run is.
-std::string differing_everywhere(const std::vector<Fields>& a, const std::vector<Fields>& b) {
-  std::map<std::string, std::pair<std::set<json>, std::set<json>>> values;
-  for (const Fields& run : a)
-    for (const auto& [pointer, value] : run) values[pointer].first.insert(value);
-  for (const Fields& run : b)
-    for (const auto& [pointer, value] : run) values[pointer].second.insert(value);
-  std::string found;
-  for (const auto& [pointer, sides] : values)
-    if (std::ranges::none_of(sides.first, [&s = sides](const json& value) { return s.second.contains(value); }))
-      found += (found.empty() ? "" : ",") + pointer;
-  return found;
-}
-
-struct Pair {
-  const Summary *a, *b;
-};
-
-struct Matching {
-  std::vector<Summary> a, b;
-  std::vector<Pair> pairs;
-  std::vector<const Summary*> only_a, only_b;
-  std::vector<std::string> younger;  // ignored because one side has them nowhere
-  std::string apart;                 // where no run matches: fields that differ everywhere
-  std::vector<json> documents;       // all runs, without what is ignored
-};
-
-Matching match(const std::vector<json>& lines_a, const std::vector<json>& lines_b, const CompareOptions& options) {
-  Matching found{summarize(lines_a), summarize(lines_b), {}, {}, {}, {}, {}, {}};
-  std::vector<std::string> ignored = {"/measure"};
-  for (const std::string& pointer : options.ignore) {
-    if (!pointer.starts_with('/'))
-      throw Error("'" + pointer + "' is no JSON pointer: write what to ignore as /engine/device");
-    ignored.push_back(pointer);
-  }
-  for (const auto* side : {&found.a, &found.b})
-    if (!all_differ(fields_of(*side, ignored)))
-      throw Error("two runs of " + (side == &found.a ? options.name_a : options.name_b) +
-                  " differ only in what is ignored; ignore less");
-  found.younger = one_sided(found.a, found.b, ignored);
-  ignored.insert(ignored.end(), found.younger.begin(), found.younger.end());
-  std::vector<Fields> fields_a = fields_of(found.a, ignored), fields_b = fields_of(found.b, ignored);
-  for (const auto* side : {&fields_a, &fields_b})
-    for (const Fields& fields : *side) found.documents.push_back(json(fields).unflatten());
-  std::set<std::size_t> taken;
-  for (std::size_t i = 0; i < found.a.size(); ++i) {
-    const auto same = std::ranges::find(fields_b, fields_a[i]);
-    if (same == fields_b.end()) {
-      found.only_a.push_back(&found.a[i]);
-      continue;
-    }
-    taken.insert(same - fields_b.begin());
-    found.pairs.push_back({&found.a[i], &found.b[same - fields_b.begin()]});
-  }
-  for (std::size_t i = 0; i < found.b.size(); ++i)
-    if (!taken.contains(i)) found.only_b.push_back(&found.b[i]);
-  if (found.pairs.empty() && !fields_a.empty() && !fields_b.empty())
-    found.apart = differing_everywhere(fields_a, fields_b);
-  return found;
-}
-
 // Whether it can be said that two intervals overlap, or do not.
 bool comparable(const Interval& a, const Interval& b) { return a.bounded() && b.bounded(); }
 
@@ -137,18 +31,18 @@ int clear_difference(const Interval& a, const Interval& b) {
   return b.value > a.value ? 1 : -1;
 }
 
-std::string failure(const Pair& pair) {
+std::string failure(const RunPair& pair) {
   if (pair.a->failed() && pair.b->failed()) return "failed on both sides: " + pair.b->error;
   return pair.a->failed() ? "failed in A: " + pair.a->error : pair.b->failed() ? "failed in B: " + pair.b->error : "";
 }
 
 // "exact", or "exact/lossy" where the sides differ.
-std::string promises(const Pair& pair) {
+std::string promises(const RunPair& pair) {
   const std::string a = kind_of(pair.a->promise), b = kind_of(pair.b->promise);
   return a == b ? a : a + "/" + b;
 }
 
-Table pairs_table(const Matching& matching, const Axes& axes, const std::vector<Pair>& pairs) {
+Table pairs_table(const MatchedRuns& matching, const Axes& axes, const std::vector<RunPair>& pairs) {
   Table table;
   table.title = "A and B, run by run";
   table.columns = axes.table_columns();
@@ -163,10 +57,10 @@ Table pairs_table(const Matching& matching, const Axes& axes, const std::vector<
       {"alpha A", "alpha_a", "accepted / tested draft tokens", Kind::interval},
       {"B", "alpha_b", "", Kind::interval}};
   const bool mixed =
-      std::ranges::any_of(pairs, [&](const Pair& p) { return promises(p) != kind_of(pairs[0].a->promise); });
+      std::ranges::any_of(pairs, [&](const RunPair& p) { return promises(p) != kind_of(pairs[0].a->promise); });
   if (mixed) table.columns.push_back({"output", "promise", "what the verifiers of A and B promise", Kind::text});
   table.columns.insert(table.columns.end(), columns.begin(), columns.end());
-  for (const Pair& pair : pairs) {
+  for (const RunPair& pair : pairs) {
     Row row{axes.cells(pair.a->run()), failure(pair), false};
     if (mixed) row.cells.push_back(Cell::of(promises(pair)));
     if (row.sentence.empty())
@@ -194,9 +88,9 @@ void narrow(Table& table) {
         cell = Cell::of(cell.interval.value, cell.digits, cell.mark);
 }
 
-std::string verdict(const std::vector<Pair>& pairs) {
+std::string verdict(const std::vector<RunPair>& pairs) {
   int faster = 0, slower = 0, same = 0, open = 0, failed = 0;
-  for (const Pair& pair : pairs) {
+  for (const RunPair& pair : pairs) {
     if (!failure(pair).empty()) {
       ++failed;
       continue;
@@ -218,7 +112,7 @@ std::string origin_of(const std::vector<Summary>& side) {
   return view.origin() + (models.empty() ? "" : " " + models + ".");
 }
 
-std::string people(const Matching& matching, const Axes& axes, Table table, const CompareOptions& options) {
+std::string people(const MatchedRuns& matching, const Axes& axes, Table table, const CompareOptions& options) {
   const bool markdown = options.format == "markdown";
   const std::string end = markdown ? "\n\n" : "\n", item = markdown ? "- " : "  ";
   std::string found;
@@ -246,9 +140,9 @@ json side_json(const std::vector<const Summary*>& alone) {
   return found;
 }
 
-std::string programs(const Matching& matching, const std::vector<Pair>& pairs) {
+std::string programs(const MatchedRuns& matching, const std::vector<RunPair>& pairs) {
   json matched = json::array();
-  for (const Pair& pair : pairs) {
+  for (const RunPair& pair : pairs) {
     json one = {
         {"key_a", pair.a->line.value("key", "")}, {"key_b", pair.b->line.value("key", "")}, {"run", pair.b->run()}};
     if (!failure(pair).empty()) one["error"] = failure(pair);
@@ -279,11 +173,11 @@ std::string comparison(const std::vector<json>& a, const std::vector<json>& b, c
   if (a.empty() && b.empty())
     throw Error("there is nothing to compare: neither " + options.name_a + " nor " + options.name_b +
                 " holds a result");
-  const Matching matching = match(a, b, options);
+  const MatchedRuns matching = match_runs(a, b, options);
   std::vector<json> both;
-  for (const Pair& pair : matching.pairs) both.push_back(pair.a->run());
+  for (const RunPair& pair : matching.pairs) both.push_back(pair.a->run());
   const Axes axes(matching.documents, {});
-  std::vector<Pair> pairs;
+  std::vector<RunPair> pairs;
   for (const std::size_t i : axes.order(both)) pairs.push_back(matching.pairs[i]);
   if (options.format == "json") return programs(matching, pairs);
   Table table = pairs_table(matching, axes, pairs);

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <set>
 
+#include "framework/decode/sequence.h"
 #include "framework/model/model_choice.h"
 #include "framework/text/json_file.h"
 #include "kernels/error.h"
@@ -41,7 +42,7 @@ bool fits(const json& v, const RunKey& k) {
   }
   if (k.type == "biases") return are_biases(v, k);
   if (k.type == "boolean") return v.is_boolean();
-  if (k.type == "chair") return v.is_object();
+  if (k.type == "component") return v.is_object();
   if (k.type == "strings")
     return v.is_array() && std::ranges::all_of(v, [](const json& s) { return s.is_string() && s != ""; });
   if (k.type == "plugins")
@@ -68,8 +69,9 @@ void normalize(json& value) {
   }
 }
 
-bool is_chair(const std::string& pointer) {
-  return std::ranges::any_of(run_keys(), [&](const RunKey& k) { return k.type == "chair" && k.pointer == pointer; });
+bool is_component(const std::string& pointer) {
+  return std::ranges::any_of(run_keys(),
+                             [&](const RunKey& k) { return k.type == "component" && k.pointer == pointer; });
 }
 
 // A run that was measured with a plugin is not repeated with another.
@@ -82,7 +84,7 @@ void expect_hashes(const json& plugins, const Registries& registries, const std:
   }
 }
 
-// The plugins that the chairs of a run come from: its identity holds no others.
+// The plugins that the components of a run come from: its identity holds no others.
 json plugins_used(const json& run, const Registries& registries) {
   const std::set<std::string> used{registries.drafters.find(run["drafter"]).plugin,
                                    registries.policies.find(run["policy"]).plugin,
@@ -108,7 +110,7 @@ void refuse_unknown(const json& document, const std::string& at, const std::stri
                   (near.empty() ? "" : " (did you mean '" + at + "/" + near + "'?)") + "; known there: " + list);
     }
     const std::string below = at + "/" + key;
-    if (is_chair(below)) continue;
+    if (is_component(below)) continue;
     const bool group =
         std::ranges::any_of(run_keys(), [&](const RunKey& k) { return k.pointer.starts_with(below + "/"); });
     if (group && !value.is_object()) throw Error(where + ": '" + below + "' must be an object, not " + shown(value));
@@ -127,7 +129,7 @@ json complete_run(const json& document, const Registries& registries, const std:
     if (document.contains(at)) {
       run[at] = document[at];
       // {"length": 4} is a policy of the default name; a drafter says who it is.
-      if (k.type == "chair" && k.pointer != "/drafter" && run[at].is_object())
+      if (k.type == "component" && k.pointer != "/drafter" && run[at].is_object())
         run[at].emplace("name", k.standard["name"]);
       if (!fits(run[at], k)) refuse(k, run[at], where);
     } else if (k.required) {
@@ -147,6 +149,9 @@ json complete_run(const json& document, const Registries& registries, const std:
   expect_hashes(run["plugins"], registries, where);
   run["plugins"] = plugins_used(run, registries);
   normalize(run);
+  if (!is_temperature(run["sampling"]["temperature"]))
+    throw Error(where + ": '/sampling/temperature' is " + shown(run["sampling"]["temperature"]) +
+                ", which is too small to divide by; use 0 for greedy decoding");
   if (run["engine"]["step_rows"] < run["engine"]["batch"])
     throw Error(where + ": '/engine/step_rows' must be at least '/engine/batch'; raise it to " +
                 run["engine"]["batch"].dump() + " or more");

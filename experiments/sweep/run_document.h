@@ -13,7 +13,7 @@ namespace foretoken {
 
 struct RunKey {
   std::string pointer;  // JSON pointer, "/engine/batch"
-  std::string type;     // integer, number, boolean, string, path, strings (a list), chair ({"name": ..., options}),
+  std::string type;     // integer, number, boolean, string, path, strings (a list), component ({"name": ..., options}),
                         // model and shape (as ModelChoice reads them), plugins, biases (an object: number by token id)
   nlohmann::json standard;  // the default; null: none
   std::string meaning;      // with unit and range
@@ -30,10 +30,10 @@ const std::vector<RunKey>& run_keys();
 // "> 0, <= 1", or the choices; empty where everything of the type is allowed.
 std::string range_of(const RunKey& key);
 
-// The complete document of a run: defaults filled in, chairs completed by the registries, whole numbers written as
-// integers, so that equal runs are equal text; of the plugins those that a chair comes from, with the hash of each. An
-// unknown key (with the nearest known one), a missing or ill-typed value or one out of range is an Error that names it;
-// `where` names the document.
+// The complete document of a run: defaults filled in, components completed by the registries, whole numbers written as
+// integers, so that equal runs are equal text; of the plugins those that a component comes from, with the hash of each.
+// An unknown key (with the nearest known one), a missing or ill-typed value or one out of range is an Error that names
+// it; `where` names the document.
 nlohmann::json complete_run(const nlohmann::json& document, const Registries& registries, const std::string& where);
 
 // The paths under "plugins" of a run or of the base of a sweep, before it is completed.

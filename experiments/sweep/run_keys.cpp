@@ -16,8 +16,8 @@ constexpr double kMany = 1e9;
 RunKey path(const char* pointer, const char* meaning) {
   return {pointer, "path", nullptr, meaning, true, false, -1e300, 1e300, {}, false, false};
 }
-RunKey chair(const char* pointer, const char* standard, const char* meaning) {
-  return {pointer, "chair", {{"name", standard}}, meaning, false, false, -1e300, 1e300, {}, false, false};
+RunKey component(const char* pointer, const char* standard, const char* meaning) {
+  return {pointer, "component", {{"name", standard}}, meaning, false, false, -1e300, 1e300, {}, false, false};
 }
 RunKey model(const char* pointer, const char* meaning) {
   return {pointer, "model", nullptr, meaning, true, false, -1e300, 1e300, {}, false, false};
@@ -68,9 +68,9 @@ std::vector<RunKey> keys_of_models_and_sampling() {
       choice("/target/kv_dtype",
              "type of cached keys and values, of drafters' models too; auto: f32 on the reference device, else bf16",
              {"auto", "f32", "bf16"}),
-      chair("/drafter", "none", "who guesses: `name` and its options"),
-      chair("/policy", "fixed", "how much to draft: `name` and its options"),
-      chair("/verifier", "speculative_sampling", "who decides what stands: `name` and its options"),
+      component("/drafter", "none", "what proposes tokens: `name` and its options"),
+      component("/policy", "fixed", "how much to draft: `name` and its options"),
+      component("/verifier", "speculative_sampling", "what accepts or rejects them: `name` and its options"),
       plugins("/plugins",
               "shared libraries that are loaded first, by path; of a complete run: those it uses, `path` and `hash` of "
               "each"),
@@ -84,7 +84,7 @@ std::vector<RunKey> keys_of_models_and_sampling() {
              "taken off a logit for each time that the output has the token"),
       number("/sampling/presence_penalty", 0, -100, 100, "taken off a logit once, if the output has the token"),
       biases("/sampling/logit_bias", 100,
-             "added to the logits of tokens: {\"TOKEN\": BIAS}, by id; -100 forbids a token"),
+             "added to the logits of tokens: {\"TOKEN\": BIAS}, by id; -100 forbids a token at every temperature"),
       integer("/sampling/samples", 1, 1, 1024,
               "texts of each prompt, each with its own draws; its cache pages are shared"),
       integer("/sampling/seed", 1, 0, 9e15, "of every draw; a request's stream is its prompt and sample number"),
@@ -95,8 +95,8 @@ std::vector<RunKey> keys_of_models_and_sampling() {
   };
 }
 
-// Where it runs, on what, and how it is measured.
-std::vector<RunKey> keys_of_engine_and_workload() {
+// Where it runs.
+std::vector<RunKey> keys_of_engine() {
   return {
       integer("/engine/batch", 4, 1, 4096,
               "the most sequences running at once; a run serves at least four times as many requests"),
@@ -115,6 +115,12 @@ std::vector<RunKey> keys_of_engine_and_workload() {
             "the pool as a share of the device's memory that is free once the models are loaded; null: memory_mib"),
       boolean("/engine/reuse_prefixes", true, "serve equal beginnings from cached pages"),
       boolean("/engine/check", false, "check the integrity of every cache after every step (slow)"),
+  };
+}
+
+// On what, and how it is measured.
+std::vector<RunKey> keys_of_workload_and_measure() {
+  return {
       path("/workload/prompts",
            "JSONL with `prompt` or `turns` (the first is taken), and `category` where there is one"),
       chat("/workload/chat",
@@ -153,8 +159,8 @@ Line line_of(const RunKey& k) {
   return {k.pointer, k.type, range_of(k), k.required ? "required" : k.standard.dump(), k.meaning};
 }
 
-Line line_of(const std::string& chair, const Option& o) {
-  const RunKey key{"/" + chair + "/" + o.name,
+Line line_of(const std::string& component, const Option& o) {
+  const RunKey key{"/" + component + "/" + o.name,
                    o.type,
                    o.standard,
                    o.meaning,
@@ -179,7 +185,7 @@ std::string render(const std::vector<Line>& lines, bool markdown) {
   return out;
 }
 
-template <class T> std::string chair_options(const Registry<T>& registry, bool markdown) {
+template <class T> std::string component_options(const Registry<T>& registry, bool markdown) {
   std::string out;
   for (const auto& [name, entry] : registry.entries()) {
     std::vector<Line> lines;
@@ -207,7 +213,8 @@ std::string range_of(const RunKey& k) {
 const std::vector<RunKey>& run_keys() {
   static const std::vector<RunKey> keys = [] {
     std::vector<RunKey> all = keys_of_models_and_sampling();
-    std::ranges::move(keys_of_engine_and_workload(), std::back_inserter(all));
+    for (const auto& more : {keys_of_engine(), keys_of_workload_and_measure()})
+      std::ranges::copy(more, std::back_inserter(all));
     return all;
   }();
   return keys;
@@ -216,8 +223,8 @@ const std::vector<RunKey>& run_keys() {
 std::string describe_keys(const Registries& registries, bool markdown) {
   std::vector<Line> lines;
   for (const RunKey& k : run_keys()) lines.push_back(line_of(k));
-  return render(lines, markdown) + chair_options(registries.drafters, markdown) +
-         chair_options(registries.policies, markdown) + chair_options(registries.verifiers, markdown);
+  return render(lines, markdown) + component_options(registries.drafters, markdown) +
+         component_options(registries.policies, markdown) + component_options(registries.verifiers, markdown);
 }
 
 }  // namespace foretoken

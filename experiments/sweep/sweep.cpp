@@ -55,6 +55,23 @@ struct Axis {
   json values;
 };
 
+bool inside(const std::string& pointer, const std::string& parent) { return pointer.starts_with(parent + "/"); }
+
+// An axis may vary a key of an object that another one gives, but only where that object leaves it open: else one of
+// them would have no effect.
+void refuse_overlaps(const std::vector<Axis>& axes, const std::string& where) {
+  for (const Axis& inner : axes)
+    for (const Axis& outer : axes) {
+      if (!inside(inner.pointer, outer.pointer)) continue;
+      const json::json_pointer rest(inner.pointer.substr(outer.pointer.size()));
+      for (const json& value : outer.values)
+        if (!value.is_object() || value.contains(rest))
+          throw Error(where + ": the axes '" + outer.pointer + "' and '" + inner.pointer + "' overlap: the value " +
+                      shown(value) + " of the first would be overwritten by the second; take one of the axes out" +
+                      (value.is_object() ? ", or '" + inner.pointer + "' out of that value" : ""));
+    }
+}
+
 std::vector<Axis> axes_of(const nlohmann::ordered_json& document, const std::string& where) {
   std::vector<Axis> axes;
   if (!document.contains("axes")) return axes;
@@ -66,6 +83,7 @@ std::vector<Axis> axes_of(const nlohmann::ordered_json& document, const std::str
     pointer(text, where);
     axes.push_back({text, json(values)});
   }
+  refuse_overlaps(axes, where);
   return axes;
 }
 
@@ -137,8 +155,10 @@ std::vector<Run> expand(const nlohmann::ordered_json& document, const std::vecto
   const std::vector<Axis> axes = sweep ? axes_of(document, where) : std::vector<Axis>{};
   for (const std::string& setting : settings) {
     const std::string at = pointer_of(setting);
-    if (std::ranges::any_of(axes, [&](const Axis& a) { return a.pointer == at; }))
-      throw Error(where + ": '" + at + "' is an axis of this sweep; take it out of \"axes\" before setting it");
+    for (const Axis& axis : axes)
+      if (axis.pointer == at || inside(at, axis.pointer))
+        throw Error(where + ": '" + axis.pointer + "' is an axis of this sweep, so --set " + at +
+                    " would have no effect; take it out of \"axes\" before setting it");
     put_setting(base, setting, where);
   }
   expect_few(axes, most_runs, where);

@@ -18,8 +18,8 @@ struct Run {
 };
 
 // Every combination of the axes, the last axis fastest, in the order of the document; equal runs once. `settings` are
-// "POINTER=VALUE" overrides of the base. A pointer that is no key of a run, an empty axis, an axis that is also set,
-// more than `most_runs` combinations, or a bad document is an Error.
+// "POINTER=VALUE" overrides of the base. A pointer that is no key of a run, an empty axis, axes or settings of which
+// one would have no effect, more than `most_runs` combinations, or a bad document is an Error.
 std::vector<Run> expand(const nlohmann::ordered_json& document, const std::vector<std::string>& settings,
                         const Registries& registries, const std::string& where, std::size_t most_runs = 20'000);
 

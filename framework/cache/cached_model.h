@@ -27,6 +27,7 @@ class CachedModel {
   CachedModel(Backend& backend, std::shared_ptr<Model> model, PagePool& pool, bool reuse_prefixes = true);
 
   const ModelInfo& info() const { return model_->info(); }
+  const std::shared_ptr<Model>& model() const { return model_; }
   // Tokens of the sequence that the cache does not hold, at least one (the root). Judges what was pending.
   std::span<const Token> unseen(const Sequence& sequence);
   bool reserve(const Sequence& sequence, int rows) { return cache_.reserve(sequence, rows); }

@@ -2,12 +2,13 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <memory>
-#include <optional>
 
 #include <dlfcn.h>
 #include <xxhash.h>
 
+#include "framework/components/named_faults.h"
+#include "framework/components/shared_library.h"
+#include "framework/components/thrown.h"
 #include "framework/text/json_file.h"
 #include "kernels/error.h"
 
@@ -17,33 +18,24 @@ namespace {
 constexpr const char* kRebuild =
     "rebuild it against this installation (./foretoken install, then configure and build the plugin afresh)";
 
-struct Close {
-  void operator()(void* library) const { dlclose(library); }
-};
-using Library = std::unique_ptr<void, Close>;
-
-std::string hash_of(const std::filesystem::path& path) {
-  const std::string bytes = read_file(path);
+std::string hash_of(const std::string& bytes) {
   char hex[17];
   std::snprintf(hex, sizeof hex, "%016llx", static_cast<unsigned long long>(XXH3_64bits(bytes.data(), bytes.size())));
   return hex;
 }
 
-Library open(const std::filesystem::path& path, const std::string& who, int when) {
-  Library library(dlopen(std::filesystem::absolute(path).c_str(), when | RTLD_LOCAL));
-  if (library) return library;
-  std::string why = dlerror();
-  const bool missing = why.find("undefined symbol") != std::string::npos;
-  if (const auto colon = why.find(": "); colon != std::string::npos) why.erase(0, colon + 2);  // the path, said already
-  throw Error(who + " cannot be loaded: " + why +
-              (missing ? "; define it, or, where it is one of foretoken's own, "
-                       : "; name a shared library (.so) of this machine, or ") +
-              kRebuild);
+template <class Function> Function* find(const SharedLibrary& library, const char* name, const std::string& who) {
+  if (void* const symbol = find_symbol(library, name)) return reinterpret_cast<Function*>(symbol);
+  throw Error(who + " does not export " + name + "(); define it as extern \"C\", as drafters/template/ does");
 }
 
-template <class Function> Function* find(const Library& library, const char* name, const std::string& who) {
-  if (void* const symbol = dlsym(library.get(), name)) return reinterpret_cast<Function*>(symbol);
-  throw Error(who + " does not export " + name + "(); define it as extern \"C\", as drafters/template/ does");
+// Calls a function of the library. What it throws is caught here, while its code is still there.
+template <class F> decltype(auto) called(const std::string& who, const char* function, const F& call) {
+  try {
+    return call();
+  } catch (...) {
+    throw Error(who + " failed in " + function + ": " + thrown());
+  }
 }
 
 std::vector<std::string> fields(const std::string& abi) {
@@ -65,25 +57,13 @@ std::string difference(const std::string& a, const std::string& b) {
   return s;
 }
 
-void expect_abi(const Library& library, const std::string& who) {
-  const char* const abi = find<const char*()>(library, "foretoken_abi", who)();
+void expect_abi(const SharedLibrary& library, const std::string& who) {
+  auto* const function = find<const char*()>(library, "foretoken_abi", who);
+  const char* const abi = called(who, "foretoken_abi()", [&] { return function(); });
   if (!abi) throw Error(who + ": foretoken_abi() returns nothing; let it return foretoken::kAbi");
   if (std::string(abi) != kAbi)
     throw Error(who + " was built for another ABI (" + difference(abi, kAbi) + ") than this program's (" +
                 difference(kAbi, abi) + "); " + kRebuild);
-}
-
-// What the library adds. An exception is caught here, while its code is still there.
-std::optional<std::string> add(const Library& library, const std::string& who, Registries& registries) {
-  auto* const plugin = find<void(Registries&)>(library, "foretoken_plugin", who);
-  try {
-    plugin(registries);
-    return std::nullopt;
-  } catch (const std::exception& e) {
-    return e.what();
-  } catch (...) {
-    return "an exception that is no std::exception";
-  }
 }
 
 // Entries of `from` that `to` lacks; returns their number.
@@ -94,7 +74,7 @@ template <class T> int move_new(const Registry<T>& from, Registry<T>& to, const 
     if (!entry.make)
       throw Error("the plugin " + path + " registers the " + to.what() + " '" + name +
                   "' without a way to make it; fill Entry::make");
-    Entry<T> mine = entry;
+    Entry<T> mine = naming_faults(entry, "the " + to.what() + " '" + name + "' of the plugin " + path);
     mine.plugin = path;
     to.add(name, std::move(mine));
     ++count;
@@ -110,13 +90,17 @@ void load_plugin(const std::filesystem::path& path, Registries& registries) {
   if (!std::filesystem::is_regular_file(path, error))
     throw Error("there is no plugin " + path.string() + (error ? " (" + error.message() + ")" : "") +
                 "; name the shared library (.so) that your build made");
-  const PluginFile file{path.string(), hash_of(path)};
+  const std::string bytes = read_file(path);
+  const PluginFile file{path.string(), hash_of(bytes)};
   if (std::ranges::any_of(registries.plugins, [&](const PluginFile& p) { return p.hash == file.hash; })) return;
 
-  expect_abi(open(path, who, RTLD_LAZY), who);  // first, since a library of another version may lack symbols
-  Library library = open(path, who, RTLD_NOW);
+  expect_whole(bytes, who, kRebuild);
+  // Lazily first, since a library of another version may lack symbols.
+  expect_abi(open_library(path, RTLD_LAZY, who, kRebuild), who);
+  SharedLibrary library = open_library(path, RTLD_NOW, who, kRebuild);
+  auto* const plugin = find<void(Registries&)>(library, "foretoken_plugin", who);
   Registries with = registries;
-  if (const auto why = add(library, who, with)) throw Error(who + " failed to register: " + *why);
+  called(who, "foretoken_plugin()", [&] { plugin(with); });
   Registries result = registries;
   const int added = move_new(with.drafters, result.drafters, file.path) +
                     move_new(with.policies, result.policies, file.path) +

@@ -41,7 +41,10 @@ template <class T> struct Entry {
 // `config` ({"name": ..., options}) with defaults filled in; an unknown key, a wrong type or range is an Error that
 // names `what` ("drafter"), the key, and the known keys.
 nlohmann::json fill_options(const std::string& what, const nlohmann::json& config, const std::vector<Option>& options);
+[[noreturn]] void missing_name(const std::string& what, const nlohmann::json& config,
+                               const std::vector<std::string>& known);
 [[noreturn]] void taken_name(const std::string& what, const std::string& name, const std::string& plugin);
+[[noreturn]] void nothing_made(const std::string& what, const std::string& name, const std::string& plugin);
 
 template <class T> class Registry {
  public:
@@ -59,7 +62,7 @@ template <class T> class Registry {
   // The entry and the complete options of {"name": NAME, ...}, checked.
   const Entry<T>& find(const nlohmann::json& config) const {
     if (!config.is_object() || !config.contains("name") || !config["name"].is_string())
-      unknown_name(what_, config.dump(), names());
+      missing_name(what_, config, names());
     const auto it = entries_.find(config["name"].get<std::string>());
     if (it == entries_.end()) unknown_name(what_, config["name"].get<std::string>(), names());
     return it->second;
@@ -68,7 +71,9 @@ template <class T> class Registry {
     return fill_options(what_, config, find(config).options);
   }
   std::unique_ptr<T> make(const nlohmann::json& config, Host& host) const {
-    return find(config).make(complete(config), host);
+    std::unique_ptr<T> made = find(config).make(complete(config), host);
+    if (!made) nothing_made(what_, config["name"].get<std::string>(), find(config).plugin);
+    return made;
   }
   std::vector<std::string> names() const {
     std::vector<std::string> all;

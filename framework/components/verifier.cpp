@@ -12,13 +12,14 @@ void expect_distributions(const DraftTree& t, int vocab) {
     if (Drawn(*t.q.drawn.row<std::uint8_t>(n)) != Drawn::certain &&
         (parent >= t.q.distributions.size() || !t.q.distributions[parent]))
       throw Error("the drafter proposed node " + std::to_string(n) +
-                  " as drawn but gave no law q for its parent; fill Proposal::laws, or propose it as certain");
+                  " as drawn but gave no distribution q for its parent; fill Proposal::distributions, or propose it as "
+                  "certain");
   }
   for (const Distributions& q : t.q.distributions)  // verifiers look at all of p's tokens in q
     if (q && (q.vocab() != vocab || !q.rows || q.rows.dim(1) != std::int64_t(sizeof(DistributionRow))))
-      throw Error("the drafter proposed a law q of " + std::to_string(q.vocab()) + " tokens, the target's have " +
-                  std::to_string(vocab) +
-                  "; ask NodeLaws or Backend::law for q, of a model of the target's vocabulary");
+      throw Error("the drafter proposed a distribution q of " + std::to_string(q.vocab()) +
+                  " tokens, the target's have " + std::to_string(vocab) +
+                  "; take q from NodeDistributions or Backend::distributions, of a model of the target's vocabulary");
 }
 
 // What the device reads of the nodes of all trees, one tree after another.

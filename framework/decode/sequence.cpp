@@ -13,11 +13,15 @@ const char* name_of(Finish f) {
   return kNames[int(f)];
 }
 
+bool is_temperature(double temperature) {
+  return temperature == 0 ||
+         (temperature > 0 && std::isfinite(1 / float(temperature)) && std::isfinite(float(temperature)));
+}
+
 void expect_sampling(const Sampling& s, int vocab) {
   const auto refuse = [](const std::string& what) { throw Error("sampling option " + what); };
   if (!(s.temperature >= 0) || !std::isfinite(s.temperature)) refuse("'temperature' must be a number >= 0");
-  if (s.temperature > 0 && !std::isfinite(1 / s.temperature))
-    refuse("'temperature' is too small to divide by; use 0 for greedy decoding");
+  if (!is_temperature(s.temperature)) refuse("'temperature' is too small to divide by; use 0 for greedy decoding");
   if (s.top_k < 0) refuse("'top_k' must be 0 (off) or positive");
   if (!(s.top_p > 0 && s.top_p <= 1)) refuse("'top_p' must lie in (0, 1]");
   if (!(s.min_p >= 0 && s.min_p < 1)) refuse("'min_p' must lie in [0, 1)");
@@ -34,6 +38,10 @@ void expect_sampling(const Sampling& s, int vocab) {
     if (!(b.bias >= -100 && b.bias <= 100))
       refuse("'logit_bias' of token " + std::to_string(b.token) + " must lie in [-100, 100]; -100 forbids a token");
   }
+  const Tally tally({}, s.logit_bias, {});
+  if (std::ranges::count_if(tally.token_counts(), [](const TokenCount& c) { return std::isinf(c.bias); }) == vocab)
+    refuse("'logit_bias' forbids all " + std::to_string(vocab) +
+           " tokens of the vocabulary, so that none could follow; leave at least one without -100");
 }
 
 int Sequence::append(std::span<const Token> emitted) {

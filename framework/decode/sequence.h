@@ -15,14 +15,14 @@ namespace foretoken {
 using SequenceId = std::uint64_t;
 
 struct Sampling {
-  float temperature = 0;         // >= 0; 0 is greedy
-  int top_k = 0;                 // 0: off
-  float top_p = 1;               // (0, 1]
-  float min_p = 0;               // [0, 1)
-  float repetition_penalty = 1;  // > 0, of tokens of the prompt or the output; 1: off
-  float frequency_penalty = 0;   // for each time that the output has the token
-  float presence_penalty = 0;    // once, if the output has the token
-  std::vector<TokenBias> logit_bias{};
+  float temperature = 0;                // >= 0; 0 is greedy
+  int top_k = 0;                        // 0: off
+  float top_p = 1;                      // (0, 1]
+  float min_p = 0;                      // [0, 1)
+  float repetition_penalty = 1;         // > 0, of tokens of the prompt or the output; 1: off
+  float frequency_penalty = 0;          // for each time that the output has the token
+  float presence_penalty = 0;           // once, if the output has the token
+  std::vector<TokenBias> logit_bias{};  // within [-100, 100]; -100 forbids a token at every temperature
   std::uint64_t seed = 1;
   bool logprobs = false;         // of emitted tokens
   bool warped_logprobs = false;  // under the warped distribution instead of the raw one
@@ -30,6 +30,9 @@ struct Sampling {
   Penalties penalties() const { return {repetition_penalty, frequency_penalty, presence_penalty}; }
   Warp warp() const { return {temperature, top_k, top_p, min_p, logprobs && !warped_logprobs}; }
 };
+
+// 0, or what logits can be divided by: its reciprocal is a finite float.
+bool is_temperature(double temperature);
 
 // An option out of its range, or a bias of a token outside a vocabulary of `vocab` tokens, is an Error.
 void expect_sampling(const Sampling& sampling, int vocab);

@@ -1,12 +1,18 @@
 #include "framework/decode/tally.h"
 
 #include <algorithm>
+#include <limits>
 
 namespace foretoken {
+namespace {
+
+float added(float bias) { return bias <= kForbids ? -std::numeric_limits<float>::infinity() : bias; }
+
+}  // namespace
 
 Tally::Tally(const Penalties& penalties, std::span<const TokenBias> biases, std::span<const Token> prompt)
     : penalties_(penalties) {
-  for (const TokenBias& b : biases) token_counts_.push_back({b.token, 0, 0, b.bias});
+  for (const TokenBias& b : biases) token_counts_.push_back({b.token, 0, 0, added(b.bias)});
   if (penalties.repetition != 1)  // the others ask about generated tokens only
     for (const Token t : prompt) token_counts_.push_back({t, 0, 1, 0});
   std::ranges::sort(token_counts_, {}, &TokenCount::token);
@@ -14,7 +20,7 @@ Tally::Tally(const Penalties& penalties, std::span<const TokenBias> biases, std:
   for (std::size_t i = 0; i < token_counts_.size(); ++i) {
     if (i > 0 && token_counts_[kept - 1].token == token_counts_[i].token)
       token_counts_[kept - 1].anywhere |= token_counts_[i].anywhere,
-          token_counts_[kept - 1].bias += token_counts_[i].bias;
+          token_counts_[kept - 1].bias = added(token_counts_[kept - 1].bias + token_counts_[i].bias);
     else
       token_counts_[kept++] = token_counts_[i];
   }

@@ -9,16 +9,20 @@
 
 namespace foretoken {
 
+// From this bias down a token is forbidden: its logit is minus infinity, its probability 0 at every temperature, as
+// users of serving engines expect of -100.
+constexpr float kForbids = -100;
+
 struct TokenBias {
   Token token = -1;
-  float bias = 0;
+  float bias = 0;  // added to the logit, or `kForbids`
   bool operator==(const TokenBias&) const = default;
 };
 
 class Tally {
  public:
   Tally() = default;  // nothing is adjusted
-  // A token that stands twice among the biases gets their sum.
+  // A token that stands twice among the biases gets their sum; it is forbidden if one of them or the sum forbids it.
   Tally(const Penalties& penalties, std::span<const TokenBias> biases, std::span<const Token> prompt);
 
   void add(Token generated);

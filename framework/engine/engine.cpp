@@ -10,11 +10,13 @@ namespace foretoken {
 namespace {
 
 void refuse_unsound(const Engine::Chairs& chairs, const Needs& needs, const Soundness& soundness) {
+  std::string taken;
+  for (const Drawn d : soundness.takes) taken += (taken.empty() ? "" : ", ") + std::string(name_of(d));
   for (const Drawn d : needs.proposes)
     if (std::ranges::find(soundness.takes, d) == soundness.takes.end())
       throw Error("the verifier '" + chairs.verifier["name"].get<std::string>() + "' is not sound for the drafter '" +
                   chairs.drafter["name"].get<std::string>() + "', whose nodes are drawn '" + name_of(d) +
-                  "'; choose another verifier (foretoken list says what each takes)");
+                  "', while it takes those drawn '" + taken + "'; choose another verifier or drafter");
 }
 
 EngineOptions checked(const EngineOptions& o) {

@@ -14,8 +14,7 @@ using nlohmann::json;
 std::string absence_of(const std::filesystem::path& path) {
   std::error_code error;
   const auto status = std::filesystem::status(path, error);
-  if (status.type() == std::filesystem::file_type::not_found)
-    return "does not exist; check the path, or download it again";
+  if (status.type() == std::filesystem::file_type::not_found) return "does not exist; check the path";
   if (error == std::errc::too_many_symbolic_link_levels)
     return "is a loop of symbolic links; make the link point to a file";
   return error ? "cannot be reached (" + error.message() + "); check the path and its permissions" : "";
@@ -42,7 +41,7 @@ std::string read_file(const std::filesystem::path& file) {
   std::ifstream in(file, std::ios::binary);
   std::string text(std::istreambuf_iterator<char>(in), {});
   if (!in.good() && !in.eof()) throw Error(file.string() + " cannot be read; check its permissions");
-  if (text.empty()) throw Error(file.string() + " is empty (or cannot be read); download it again");
+  if (text.empty()) throw Error(file.string() + " is empty; replace it by a whole one");
   return text;
 }
 
@@ -65,7 +64,7 @@ void check_depth(std::string_view text, const std::string& where) {
     } else if (c == '[' || c == '{') {
       if (++depth > kDeepest)
         throw Error(where + " nests deeper than " + std::to_string(kDeepest) +
-                    " levels; it is damaged: download it again");
+                    " levels, which nothing that is read here does; correct or replace it");
     } else if (c == ']' || c == '}') {
       --depth;
     }
@@ -82,13 +81,13 @@ json parse_json(std::string_view text, const std::string& where, bool unique_key
     if (event == json::parse_event_t::object_end) seen.pop_back();
     if (event == json::parse_event_t::key && !seen.back().insert(value.get<std::string>()).second)
       throw Error(where + " has the key '" + value.get<std::string>() +
-                  "' twice; it is damaged or forged: download it again");
+                  "' twice; it is damaged or forged: correct or replace it");
     return true;
   };
   try {
     return unique_keys ? json::parse(text.begin(), text.end(), watch) : json::parse(text.begin(), text.end());
   } catch (const json::exception& e) {
-    throw Error(where + " is not valid JSON (" + reason_of(e) + "); correct it or download it again");
+    throw Error(where + " is not valid JSON (" + reason_of(e) + "); correct or replace it");
   }
 }
 
@@ -103,6 +102,8 @@ std::string reason_of(const json::exception& e) {
 }
 
 std::string shown(const json& value) {
+  if (value.is_number_float() && !std::isfinite(value.get<double>()))  // JSON has no word for it
+    return std::isnan(value.get<double>()) ? "nan" : value.get<double>() > 0 ? "inf" : "-inf";
   std::string s = value.dump(-1, ' ', true, json::error_handler_t::replace);
   return s.size() <= 60 ? s : s.substr(0, 57) + "...";
 }
@@ -122,7 +123,7 @@ const json* Fields::find(const char* key) const {
 
 const json& Fields::at(const char* key) const {
   const json* value = find(key);
-  if (!value) throw Error(where_ + " has no '" + name(key) + "'; add it or download the file again");
+  if (!value) throw Error(where_ + " has no '" + name(key) + "'; add it, or replace the file");
   return *value;
 }
 

@@ -12,6 +12,7 @@ from pathlib import Path
 SOURCE = Path(__file__).resolve().parents[2]
 PROGRAM = Path(os.environ["FORETOKEN_BUILD_DIR"]).resolve() / "foretoken"
 MODELS = SOURCE / "experiments" / "models"
+VOCABULARY = json.loads((MODELS / "target" / "config.json").read_text())["vocab_size"]
 BASE = {"target": {"model": "experiments/models/target"},
         "drafter": {"name": "draft_model", "model": "experiments/models/draft"},
         "engine": {"batch": 1, "device": "cpu", "threads": 1},
@@ -87,6 +88,39 @@ class Program(unittest.TestCase):
         self.assertIn("commit", self.run_it("version")[1])
         self.assertIn("foretoken", self.run_it("--version")[1])
 
+    def test_empty_values_of_options_are_refused(self):
+        """An empty number would be 0, an empty file or name the default: neither was meant."""
+        sweep, words = self.sweep({}), ["an empty value says nothing", "leave the option out"]
+        for option in ("--prompt", "--seed", "--temperature", "--top-k", "--top-p", "--min-p", "--length", "--threads",
+                       "--samples", "--frequency-penalty", "--drafter", "--verifier", "--device", "--set", "--stop", "--plugin"):
+            arguments = ["generate", "--model", str(MODELS / "target"), *([] if option == "--prompt" else ["--prompt", "x"])]
+            self.refused(*arguments, option, "", code=2, words=[option, *words])
+            self.refused(*arguments, f"{option}=", code=2, words=[option])
+        for arguments in (["run", sweep, "--results"], ["run", sweep, "--set"], ["run"], ["show"],
+                          ["show", "x", "--tables"], ["compare", "x", "x", "--ignore"], ["check", "--seconds"],
+                          ["check", "--threads"], ["check", "--laws"], ["quickstart", "--seconds"],
+                          ["quickstart", "--results"], ["bench", "--repeats"], ["bench", "--steps"],
+                          ["bench", "--model"], ["list", "--plugin"]):
+            option = arguments[-1] if arguments[-1].startswith("--") else ""
+            self.refused(*arguments, "", code=2, words=[option, *words])
+
+    def test_numbers_that_are_none(self):
+        for number in ("nan", "inf", "-inf", "-1", "x", "1000001"):
+            self.refused("check", "--laws", "cash", f"--seconds={number}", code=2,
+                         words=["--seconds", f"'{number}' is not in range", "a number from 0 to 1000000"])
+        self.refused("quickstart", "--seconds", "nan", code=2, words=["--seconds", "not in range"])
+        for option, key in (("--temperature", "temperature"), ("--top-p", "top_p"), ("--min-p", "min_p"),
+                            ("--repetition-penalty", "repetition_penalty"), ("--presence-penalty", "presence_penalty")):
+            for number in ("nan", "inf", "-inf"):
+                self.refused(*self.generate("--prompt", "x", f"{option}={number}"),
+                             words=[f"/sampling/{key}", f"not {number}"])
+        for sampling in (["--temperature", "1e-300"], ["--set", "/sampling/temperature=1e-300"]):
+            self.refused(*self.generate("--prompt", "x", *sampling),
+                         words=["/sampling/temperature", "1e-300", "too small", "use 0"])
+        draft = json.dumps({"name": "draft_model", "model": str(MODELS / "draft"), "temperature": 1e-300})
+        self.refused(*self.generate("--prompt", "x", "--set", f"/drafter={draft}"),
+                     words=["draft_model", "'temperature'", "too small", "use 0"])
+
     def test_documents(self):
         self.refused("run", "none.json", words=["none.json"])
         self.refused("run", self.write("a.json", '{"base":\n {,}}'), words=["line 2", "column 3"])
@@ -140,9 +174,19 @@ class Program(unittest.TestCase):
         self.refused(*self.generate(*prompt, "--logit-bias", "x=1"), words=["logit_bias", "token"])
         self.refused(*self.generate(*prompt, "--logit-bias", "9999999=1"), words=["9999999", "vocabulary"])
         self.refused(*self.generate(*prompt, "--repetition-penalty", "0"), words=["repetition_penalty", "0.01"])
+        everything = [f"--logit-bias={token}=-100" for token in range(VOCABULARY)]
+        self.refused(*self.generate(*prompt, *everything), words=["'logit_bias' forbids all", str(VOCABULARY), "leave at least one"])
+        written = self.run_it(*self.generate(*prompt, "--temperature", "100", *everything[:1], *everything[2:]))[1]
+        self.assertEqual(written, "!" * 40 + "\n", "the token 1 is the only one that is left")
+
+    def test_generate_refuses_keys_that_it_would_ignore(self):
+        for setting, key in (("/workload/prompts=x", "/workload/prompts"), ("/workload/limit=3", "/workload/limit"),
+                             ('/workload={"limit": 3}', "/workload/limit"), ('/workload/categories=["a"]', "/workload/categories"),
+                             ("/measure/repeats=7", "/measure"), ("/measure={}", "/measure")):
+            self.refused(*self.generate("--prompt", "x", "--set", setting), words=["generate", f"no use for '{key}'", "--set"])
 
     def test_generate_refuses(self):
-        self.refused(*self.generate("--prompt", ""), words=["empty"])
+        self.refused(*self.generate("--prompt", "-"), words=["empty"])
         self.refused(*self.generate("--prompt", "-"), stdin="word " * 5000, words=["context", "2048"])
         self.refused(*self.generate("--prompt", "x", "--draft", str(self.here / "none")), words=["none", "directory"])
         self.refused(*self.generate("--prompt", "x", "--draft", "d", "--drafter", "ngram"), words=["--draft"])

@@ -98,6 +98,32 @@ class Hardening(unittest.TestCase):
                 if before is not None:
                     file.write_bytes(before)
 
+    def test_what_nobody_offers_is_not_to_be_downloaded(self):
+        """Results, runs, prompts and scenes are the user's own."""
+        (self.here / "broken.json").write_text('{"a": ,}')
+        (self.here / "deep.json").write_text("[" * 300)
+        (self.here / "lacking.json").write_text('{"scenes": [{"name": "x"}]}')
+        (self.here / "plugin.so").write_text("")
+        for name in ("none.json", "broken.json", "deep.json"):
+            for command in (["show"], ["run"], ["bench", "--steps"]):
+                done = self.start(*command, name)
+                self.assertEqual((done.returncode, done.stderr.count("\n")), (1, 1), done.stderr)
+                self.assertIn(name, done.stderr)
+                self.assertNotIn("download", done.stderr)
+        for command, words in ((["bench", "--steps", "lacking.json"], ["has no", "add it"]),
+                               (["list", "--plugin", "plugin.so"], ["plugin.so is empty", "replace it"])):
+            done = self.start(*command)
+            self.assertEqual((done.returncode, done.stderr.count("\n")), (1, 1), done.stderr)
+            for word in words:
+                self.assertIn(word, done.stderr)
+            self.assertNotIn("download", done.stderr)
+        for prompts in ("none.jsonl", "broken.json"):
+            self.write_run(workload={"prompts": prompts})
+            self.assertEqual(self.start("run", "run.json", "--quiet", "--results", prompts + ".r").returncode, 1)
+            error = json.loads(self.lines(prompts + ".r")[0])["error"]
+            self.assertIn(prompts, error)
+            self.assertNotIn("download", error)
+
     def test_shards_of_0_bytes(self):
         (self.model / "model.safetensors").unlink()
         (self.model / "model.safetensors.index.json").write_text("")

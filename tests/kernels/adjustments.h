@@ -1,5 +1,7 @@
 // Random adjustments of rows of logits, and what they come to, counted token by token.
 #pragma once
+#include <limits>
+
 #include "tests/kernels/scene.h"
 
 namespace foretoken::testing {
@@ -14,7 +16,7 @@ class AdjustmentScene {
       for (Token x = 0; x < vocab; ++x)
         if (below(3) == 0) {
           const int times = below(4);
-          token_counts_[r].push_back({x, times, times > 0 || below(2) == 0, below(2) ? float(below(9)) - 4 : 0.0f});
+          token_counts_[r].push_back({x, times, times > 0 || below(2) == 0, bias(below(12))});
         }
       for (int k = below(12); k > 0; --k) path_[r].push_back(below(vocab + 1) - 1);
       if (r % 4 == 3) token_counts_[r].clear(), path_[r].clear();
@@ -43,6 +45,9 @@ class AdjustmentScene {
   std::vector<Adjustment> adjustments;  // of host memory
 
  private:
+  // One of 12: none, numbers from -4 to 4, or minus infinity, which forbids the token.
+  static float bias(int n) { return n < 9 ? float(n) - 4 : n < 11 ? 0.0f : -std::numeric_limits<float>::infinity(); }
+
   std::vector<std::vector<TokenCount>> token_counts_;
   std::vector<std::vector<Token>> path_;
 };

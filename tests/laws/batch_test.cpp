@@ -2,6 +2,7 @@
 // prefix hits. Rejections, preemptions and prefix hits must really have occurred, in one shared pool.
 #include <gtest/gtest.h>
 
+#include "experiments/conformance/configurations.h"
 #include "experiments/conformance/laws.h"
 #include "experiments/conformance/scripted_drafter.h"
 #include "tests/support/tiny_models.h"
@@ -52,7 +53,7 @@ Seen expect_same_in_crowds(const Sampling& sampling, bool whole, const std::vect
 
 std::vector<Subject> everything() {
   const Registries registries = with_scripted(all_registries());
-  auto drafters = drafter_configurations(registries);
+  auto drafters = configurations(registries.drafters);
   drafters.push_back(random_tree(7, "mixed"));
   return subjects(registries, 4, drafters);
 }

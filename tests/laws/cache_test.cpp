@@ -2,6 +2,7 @@
 // memory: a drafter that lived through rejections proposes what a fresh one would.
 #include <gtest/gtest.h>
 
+#include "experiments/conformance/configurations.h"
 #include "experiments/conformance/laws.h"
 #include "experiments/conformance/scripted_drafter.h"
 #include "tests/support/tiny_models.h"
@@ -14,7 +15,7 @@ namespace {
 
 std::vector<Subject> everything(int length) {
   const Registries registries = with_scripted(all_registries());
-  auto drafters = drafter_configurations(registries);
+  auto drafters = configurations(registries.drafters);
   for (const char* kinds : {"mixed", "independent"}) drafters.push_back(random_tree(5, kinds));
   return subjects(registries, length, drafters);
 }
@@ -58,6 +59,67 @@ TEST(Cache, SmallPoolsUnderPreemption) {
   expect(cache_law, everything(5),
          {.engine = {.batch = 6, .step_rows = 24, .page_rows = 2, .pages = 24, .check = true}}, b, table_cast(kTable),
          asks);
+}
+
+// A model of the drafter's own, around one that the host loaded.
+class Wrapped : public Model {
+ public:
+  explicit Wrapped(std::shared_ptr<Model> inner) : inner_(std::move(inner)), info_(inner_->info()) {
+    info_.name = "wrapped " + info_.name;
+  }
+  const ModelInfo& info() const override { return info_; }
+  Output forward(Backend& backend, const Rows& rows, std::span<const KvLayer> kv) override {
+    return inner_->forward(backend, rows, kv);
+  }
+
+ private:
+  std::shared_ptr<Model> inner_;
+  ModelInfo info_;
+};
+
+// Feeds its model what it lacks, and guesses one token.
+class OfAWrappedModel : public Drafter {
+ public:
+  explicit OfAWrappedModel(Host& host)
+      : backend_(host.backend()), model_(host.cache(std::make_shared<Wrapped>(host.load({"table:other"}, "auto")))) {}
+  Needs needs() const override { return {{Drawn::certain}, false}; }
+  void forget(const Sequence& sequence) override { model_->forget(sequence); }
+  std::vector<DraftTree> draft(std::span<const DraftRequest> requests) override {
+    std::vector<DraftTree> trees = rooted(backend_, requests);
+    for (std::size_t i = 0; i < requests.size(); ++i) {
+      const Sequence& s = *requests[i].sequence;
+      const int chain = std::min(int(model_->unseen(s).size()), requests[i].rows);
+      const Segment segment{&s, chain, nullptr, 0};
+      if (chain > 0 && model_->reserve(s, chain)) (void)model_->run({&segment, 1});
+      if (requests[i].budget > 0) trees[i].guess(0, 1);
+    }
+    return trees;
+  }
+
+ private:
+  Backend& backend_;
+  std::shared_ptr<CachedModel> model_;
+};
+
+Registries with_wrapped() {
+  Registries r = all_registries();
+  r.drafters.add("wrapped", {"", "", {}, [](const nlohmann::json&, Host& host) {
+                               return std::make_unique<OfAWrappedModel>(host);
+                             }});
+  return r;
+}
+
+TEST(Cache, OfAModelThatTheDrafterWrapped) {
+  ReferenceBackend b;
+  const auto asks = random_asks(10, 4, 12, 24, 5);
+  const Scene scene{.engine = {.batch = 4, .step_rows = 24, .page_rows = 3, .pages = 256, .check = true}};
+  for (const Subject& s : subjects(with_wrapped(), 1, {{{"name", "wrapped"}}})) {
+    const Finding f = cache(s, scene, b, table_cast(kTable), asks);
+    EXPECT_TRUE(f.holds) << f.what;
+    Subject without = s;
+    without.chairs.drafter = {{"name", "ngram"}};
+    EXPECT_GT(f.cases, cache(without, scene, b, table_cast(kTable), asks).cases) << "its cache was compared too";
+  }
 }
 
 TEST(Cache, TransformersHoldWhatAPrefillHolds) {

@@ -9,6 +9,7 @@
 #include "experiments/report/check_report.h"
 #include "experiments/sweep/run_document.h"
 #include "tests/support/mutants.h"
+#include "tests/support/sentence.h"
 
 namespace foretoken::test {
 
@@ -193,6 +194,63 @@ TEST(Check, AnUnsoundPairIsOneSentence) {
                                        return std::make_unique<Picky>();
                                      }});
   EXPECT_THROW(candidates({registries, kDraftModel, nullptr, {{"name", "picky"}}}), std::exception);
+}
+
+// Guesses from a file that the kit knows nothing of.
+class OfADatastore : public Drafter {
+ public:
+  OfADatastore(Host& host, const json& options) : backend_(host.backend()) {
+    if (options.at("store") != "real.bin")
+      throw Error("the datastore " + options.at("store").dump() + " cannot be read");
+    (void)host.load(ModelChoice::read(options.at("model"), nullptr), "auto");
+  }
+  Needs needs() const override { return {{Drawn::certain}, false}; }
+  std::vector<DraftTree> draft(std::span<const DraftRequest> requests) override {
+    std::vector<DraftTree> trees = rooted(backend_, requests);
+    for (std::size_t i = 0; i < requests.size(); ++i)
+      for (int n = 0; n < requests[i].budget; ++n) trees[i].guess(n, requests[i].sequence->last());
+    return trees;
+  }
+
+ private:
+  Backend& backend_;
+};
+
+Registries with_datastore() {
+  Registries r = all_registries();
+  r.drafters.add("rest",
+                 {"",
+                  "",
+                  {{"store", "path", nullptr, "the file of the datastore"}, {"model", "model", nullptr, "that ranks"}},
+                  [](const json& o, Host& host) { return std::make_unique<OfADatastore>(host, o); }});
+  return r;
+}
+
+TEST(Check, APathIsTheUsersAndNoModel) {
+  const json rest{{"name", "rest"}, {"store", "real.bin"}}, coupled{{"name", "coupled"}};
+  const auto all = candidates({with_datastore(), rest, nullptr, coupled});
+  ASSERT_EQ(all.size(), 1u);
+  EXPECT_EQ(all.front().subject.chairs.drafter["model"], "table:other") << "the kit gives the models";
+  EXPECT_EQ(all.front().model_options, std::vector<std::string>{"model"});
+  const CheckReport report = check(all, ground(), {2, 600, {"exact", "cache", "limits", "memory"}});
+  EXPECT_TRUE(report.holds()) << report.sentences.front();
+}
+
+TEST(Check, WhoNeedsAPathIsLeftOutAndNamedUnlessAskedFor) {
+  const Registries registries = with_datastore();
+  const json coupled{{"name", "coupled"}};
+  const std::string asked_for = sentence_of([&] { candidates({registries, {{"name", "rest"}}, nullptr, coupled}); });
+  EXPECT_TRUE(says(asked_for, "the drafter 'rest' needs the option 'store' (path: the file of the datastore)",
+                   R"(--drafter '{"name": "rest", "store": ...}')"));
+  const Choice everybody{registries, nullptr, nullptr, coupled};
+  EXPECT_EQ(candidates(everybody).size(), candidates({all_registries(), nullptr, nullptr, coupled}).size());
+  EXPECT_EQ(left_out(everybody), std::vector<std::string>{asked_for});
+  EXPECT_TRUE(left_out({registries, {{"name", "ngram"}}, nullptr, coupled}).empty());
+  CheckReport report = told({found("A")});
+  report.left_out = left_out(everybody);
+  EXPECT_NE(check_text(report, {"foretoken check"}, false, 160).find("Not asked: " + asked_for + "\n"),
+            std::string::npos);
+  EXPECT_EQ(check_json(report, {"foretoken check"})["left_out"], json{asked_for});
 }
 
 TEST(Check, EverySamplingOptionOfARunHasALine) {

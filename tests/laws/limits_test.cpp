@@ -18,7 +18,7 @@ std::vector<Subject> twins(int length) {
   for (const auto& [name, entry] : registries.drafters.entries()) {
     nlohmann::json config{{"name", name}};
     for (const Option& o : entry.options)
-      if (o.type == "path" || o.type == "model") config[o.name] = "table:same";
+      if (o.type == "model") config[o.name] = "table:same";
     if (config.size() > 1) drafters.push_back(config);
   }
   return subjects(registries, length, drafters);

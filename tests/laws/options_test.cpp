@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 
+#include "experiments/conformance/configurations.h"
 #include "experiments/conformance/scripted_drafter.h"
 #include "experiments/conformance/statistics.h"
 #include "tests/support/source.h"
@@ -20,7 +21,7 @@ const nlohmann::json kDraftModel{{"name", "draft_model"}, {"model", "table:other
 
 std::vector<Subject> with_trees(int length) {
   const Registries registries = with_scripted(all_registries());
-  auto drafters = drafter_configurations(registries);
+  auto drafters = configurations(registries.drafters);
   for (const char* kinds : {"mixed", "independent", "certain"}) drafters.push_back(random_tree(3, kinds));
   return subjects(registries, length, drafters);
 }

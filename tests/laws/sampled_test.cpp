@@ -2,6 +2,7 @@
 // large that a total variation of 0.01 is found with 99 % power; Holm's correction over everything registered.
 #include <gtest/gtest.h>
 
+#include "experiments/conformance/configurations.h"
 #include "experiments/conformance/laws.h"
 #include "experiments/conformance/scripted_drafter.h"
 #include "experiments/conformance/statistics.h"
@@ -38,7 +39,7 @@ void expect_sampled(const TableModel::Options& target, const std::vector<Subject
 std::vector<Subject> eighth(int which) {
   std::vector<Subject> some;
   const Registries registries = with_scripted(all_registries());
-  auto drafters = drafter_configurations(registries);
+  auto drafters = configurations(registries.drafters);
   const auto all = subjects(registries, 2, drafters);
   for (std::size_t i = std::size_t(which); i < all.size(); i += 8) some.push_back(all[i]);
   return some;

@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 
+#include "experiments/conformance/configurations.h"
 #include "experiments/conformance/scripted_drafter.h"
 #include "experiments/conformance/target_distribution.h"
 #include "kernels/reference/reference_backend.h"
@@ -34,7 +35,7 @@ class Dice {
 const std::vector<Subject>& everybody() {
   static const std::vector<Subject> all = [] {
     const Registries registries = with_scripted(all_registries());
-    auto drafters = drafter_configurations(registries);
+    auto drafters = configurations(registries.drafters);
     for (int seed = 1; seed <= 3; ++seed) drafters.push_back(random_tree(seed, "mixed"));
     return subjects(registries, 4, drafters);
   }();

@@ -2,6 +2,7 @@
 // coupled: at any temperature, where the verifier promises it.
 #include <gtest/gtest.h>
 
+#include "experiments/conformance/configurations.h"
 #include "experiments/conformance/laws.h"
 #include "experiments/conformance/scripted_drafter.h"
 #include "tests/support/tiny_models.h"
@@ -21,7 +22,7 @@ std::vector<std::unique_ptr<HostBackend>> backends() {
 
 std::vector<Subject> everything(int length) {
   const Registries registries = with_scripted(all_registries());
-  auto drafters = drafter_configurations(registries);
+  auto drafters = configurations(registries.drafters);
   for (const char* kinds : {"mixed", "independent", "certain"}) drafters.push_back(random_tree(3, kinds));
   return subjects(registries, length, drafters);
 }

@@ -1,9 +1,47 @@
-// A plugin that does what the variable FAULT says. Built by plugins_test.py as a user would build it.
+// A plugin that does what the variable FAULT says: "throws in draft", "exits in Entry::make". Built by plugins_test.py
+// as a user would build it.
 #include <cstdlib>
 #include <stdexcept>
 #include <string>
 
+#include <unistd.h>
+
+#include "framework/components/host.h"
 #include "framework/components/plugin.h"
+#include "kernels/error.h"
+
+namespace {
+
+struct Mine : std::exception {
+  const char* what() const noexcept override { return "no table was found"; }
+};
+
+// An Error of the plugin's own kind: its virtual functions live in the plugin.
+struct MyError : foretoken::Error {
+  using Error::Error;
+  const char* what() const noexcept override { return "this is my own sentence"; }
+};
+
+bool fault_is(const std::string& fault) {
+  const char* const variable = std::getenv("FAULT");
+  return variable && fault == variable;
+}
+
+void go_wrong_in(const std::string& where) {
+  if (fault_is("throws in " + where)) throw Mine();
+  if (fault_is("throws an integer in " + where)) throw 3;
+  if (fault_is("throws an Error in " + where)) throw MyError("");
+  if (fault_is("exits in " + where)) std::exit(0);
+  if (fault_is("exits quickly in " + where)) std::quick_exit(0);
+  if (fault_is("_exits in " + where)) _exit(0);
+  if (fault_is("_Exits in " + where)) std::_Exit(0);
+}
+
+const struct Global {
+  Global() { go_wrong_in("a global object"); }
+} global;
+
+}  // namespace
 
 namespace foretoken {
 
@@ -34,24 +72,76 @@ Entry<Verifier> credulous(const std::string& promise) {
           }};
 }
 
-}  // namespace foretoken
+// Guesses the last token again.
+class Parrot : public Drafter {
+ public:
+  explicit Parrot(Host& host) : backend_(host.backend()) { go_wrong_in("Entry::make"); }
+  Needs needs() const override {
+    go_wrong_in("Drafter::needs");
+    return {{Drawn::certain}, false};
+  }
+  std::vector<DraftTree> draft(std::span<const DraftRequest> requests) override {
+    go_wrong_in("Drafter::draft");
+    std::vector<DraftTree> trees = rooted(backend_, requests);
+    for (std::size_t i = 0; i < requests.size(); ++i)
+      if (requests[i].budget > 0) trees[i].guess(0, requests[i].sequence->last());
+    return trees;
+  }
+  void observe(std::span<const Outcome>) override { go_wrong_in("Drafter::observe"); }
+  void forget(const Sequence&) override { go_wrong_in("Drafter::forget"); }
 
-namespace {
-
-struct Mine : std::exception {
-  const char* what() const noexcept override { return "no table was found"; }
+ private:
+  Backend& backend_;
 };
 
-}  // namespace
+class Cautious : public LengthPolicy {
+  int longest() const override {
+    go_wrong_in("LengthPolicy::longest");
+    return 1;
+  }
+  std::vector<int> budgets(std::span<const PastOnly> past) override {
+    go_wrong_in("LengthPolicy::budgets");
+    return std::vector<int>(past.size(), 1);
+  }
+};
 
-extern "C" const char* foretoken_abi() { return foretoken::kAbi; }
+// Judges nothing.
+class Lame : public Verifier {
+  Soundness soundness() const override {
+    go_wrong_in("Verifier::soundness");
+    return {.takes = {Drawn::certain}};
+  }
+  void verify(Backend&, const Trials&, Tensor) override { go_wrong_in("Verifier::verify"); }
+};
+
+void register_faults(Registries& registries) {
+  registries.drafters.add("parrot", {"", "", {}, [](const nlohmann::json&, Host& host) -> std::unique_ptr<Drafter> {
+                                       if (fault_is("makes nothing")) return nullptr;
+                                       return std::make_unique<Parrot>(host);
+                                     }});
+  registries.policies.add("cautious", {"", "", {}, [](const nlohmann::json&, Host&) -> std::unique_ptr<LengthPolicy> {
+                                         if (fault_is("makes nothing")) return nullptr;
+                                         return std::make_unique<Cautious>();
+                                       }});
+  registries.verifiers.add("lame", {"", "", {}, [](const nlohmann::json&, Host&) -> std::unique_ptr<Verifier> {
+                                      if (fault_is("makes nothing")) return nullptr;
+                                      return std::make_unique<Lame>();
+                                    }});
+}
+
+}  // namespace foretoken
+
+extern "C" const char* foretoken_abi() {
+  go_wrong_in("foretoken_abi()");
+  return foretoken::kAbi;
+}
 extern "C" void foretoken_plugin(foretoken::Registries& registries) {
   const char* const variable = std::getenv("FAULT");
   const std::string fault = variable ? variable : "";
   if (fault == "nothing") return;
   registries.policies.add("two", foretoken::fixed());
-  if (fault == "throws") throw Mine();
-  if (fault == "throws an integer") throw 3;
+  go_wrong_in("foretoken_plugin()");
+  if (fault.find("::") != std::string::npos || fault == "makes nothing") foretoken::register_faults(registries);
   if (fault == "credulous") {
     registries.verifiers.add("liar", foretoken::credulous("exact"));
     registries.verifiers.add("frank", foretoken::credulous("lossy: the drafter's law"));

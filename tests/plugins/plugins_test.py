@@ -6,6 +6,7 @@ import os
 import re
 import shlex
 import shutil
+import signal
 import subprocess
 import tempfile
 import unittest
@@ -271,9 +272,67 @@ class Plugins(unittest.TestCase):
         # Built by another revision, it also wants what this program lacks: the ABI is what matters.
         self.refused(self.compiled("older", "void gone(); void f() { gone(); } " + abi), "another ABI")
 
+    def test_truncated_libraries(self):
+        whole = Path(self.bigram).read_bytes()
+        part = self.here / "part.so"
+        for share in (0.01, 0.1, 0.3, 0.5, 0.7, 0.9, 0.999):
+            part.write_bytes(whole[:int(share * len(whole))])
+            self.refused(part, "is truncated", f"{int(share * len(whole))} bytes", "copy it again")
+
+    def test_a_global_object_that_throws(self):
+        """Nobody can catch that, so the process is aborted; the last sentence says by whom."""
+        for fault, said in (("throws", "no table was found"), ("throws an integer", "something that is no std::exception")):
+            code, out, err = self.run_it("list", "--plugin", self.faults, fault=f"{fault} in a global object")
+            self.assertEqual((code, out, err.count("\n")), (-signal.SIGABRT, "", 1), err)
+            self.assertIn(f"foretoken: the plugin {self.faults} cannot be loaded: a constructor of its global objects threw: {said};", err)
+
+    FUNCTIONS = {"drafter 'parrot'": ("Entry::make", "Drafter::needs", "Drafter::draft", "Drafter::observe", "Drafter::forget"),
+                 "policy 'cautious'": ("LengthPolicy::longest", "LengthPolicy::budgets"),
+                 "verifier 'lame'": ("Verifier::soundness", "Verifier::verify")}
+
+    def generate_with(self, component, fault):
+        arguments = {"policy 'cautious'": ["--drafter", "ngram", "--set", '/policy={"name": "cautious"}'],
+                     "drafter 'parrot'": ["--drafter", "parrot"], "verifier 'lame'": ["--drafter", "parrot", "--verifier", "lame"]}
+        return self.run_it("generate", "--model", str(SOURCE / "experiments/models/target"), "--prompt", "one two one two", "--device",
+                           "cpu", "--max-new-tokens", "4", "--plugin", self.faults, *arguments[component], fault=fault)
+
+    def test_whatever_a_component_throws_names_it(self):
+        for component, functions in self.FUNCTIONS.items():
+            for function in functions:
+                for fault, said in (("throws", "no table was found"), ("throws an integer", "something that is no std::exception")):
+                    with self.subTest(component, function=function, fault=fault):
+                        code, _, err = self.generate_with(component, f"{fault} in {function}")
+                        self.assertEqual(code, 1, err)
+                        self.assertIn(f"foretoken: the {component} of the plugin {self.faults} failed in {function}, which threw: {said}; "
+                                      "correct it there", err)
+                        self.assertNotIn("should not happen", err)
+            code, _, err = self.generate_with(component, f"throws an Error in {functions[-1]}")
+            self.assertEqual((code, err), (1, "foretoken: this is my own sentence\n"))
+            code, out, err = self.generate_with(component, "makes nothing")
+            self.assertEqual((code, out, err.count("\n")), (1, "", 1), err)
+            self.assertIn(f"the {component} of the plugin {self.faults} was not made: its Entry::make returned null",
+                          err)
+
+    def test_check_names_who_threw(self):
+        code, out, err = self.run_it("check", "--plugin", self.faults, "--drafter", "parrot", "--laws", "cache", fault="throws in Drafter::draft")
+        self.assertEqual((code, err), (1, ""))
+        self.assertIn(f"the drafter 'parrot' of the plugin {self.faults} failed in Drafter::draft, which threw: no table was found", out)
+
+    def test_a_plugin_cannot_end_the_program(self):
+        check = ["check", "--plugin", self.faults, "--drafter", "parrot", "--laws", "cache"]
+        calls = {"exits": "exit(0)", "exits quickly": "quick_exit(0)", "_exits": "_exit(0)", "_Exits": "_Exit(0)"}
+        for place in ("a global object", "foretoken_abi()", "foretoken_plugin()", "Entry::make", "Drafter::draft"):
+            for verb, call in calls.items():
+                with self.subTest(place, verb=verb):
+                    code, out, err = self.run_it(*check, fault=f"{verb} in {place}")
+                    self.assertEqual((code, out, err.count("\n")), (1, "", 1), err)
+                    self.assertIn(f"foretoken: {self.faults} ended the program with {call};", err)
+
     def test_faults_while_registering_leave_nothing_behind(self):
-        self.refused(self.faults, "no table was found", fault="throws")
-        self.refused(self.faults, "no std::exception", fault="throws an integer")
+        for function in ("foretoken_abi()", "foretoken_plugin()"):
+            self.refused(self.faults, f"failed in {function}: no table was found", fault=f"throws in {function}")
+            self.refused(self.faults, f"failed in {function}: something that is no std::exception", fault=f"throws an integer in {function}")
+            self.refused(self.faults, f"failed in {function}: this is my own sentence", fault=f"throws an Error in {function}")
         self.refused(self.faults, "there is a drafter 'ngram' already (built in)", "another name", fault="taken")
         self.refused(self.faults, "verifier 'hollow'", "Entry::make", fault="no maker")
         self.refused(self.faults, "registers nothing", fault="nothing")

@@ -6,6 +6,7 @@
 #include "experiments/report/table.h"
 #include "kernels/error.h"
 #include "tests/experiments/report/result_lines.h"
+#include "tests/support/sentence.h"
 #include "tests/support/source.h"
 
 namespace foretoken {
@@ -76,6 +77,21 @@ TEST(Compare, WhatIsIgnoredNeedNotAgree) {
   EXPECT_EQ(compared(swept_lines(), b, {"/engine/device"})["matched"].size(), 16u);
   EXPECT_THROW(compared(swept_lines(), b, {"engine.device"}), Error);
   EXPECT_THROW(compared(swept_lines(), b, {"/policy"}), Error) << "then runs of one side could not be told apart";
+}
+
+TEST(Compare, WhatNoRunHasCannotBeIgnored) {
+  const auto refusal = [](const std::string& pointer) {
+    return test::sentence_of([&] { compared(swept_lines(), swept_lines(), {"/engine/device", pointer}); });
+  };
+  EXPECT_TRUE(test::says(refusal("/engine/devcie"), "'/engine/devcie'", "did you mean '/engine/device'"));
+  EXPECT_TRUE(test::says(refusal("/polcy"), "'/polcy'", "did you mean '/policy'"));
+  for (const char* nothing : {"/", "/engine/", "/engine/device/0", "/nothing/of/the/kind"})
+    EXPECT_TRUE(test::says(refusal(nothing), nothing, "no run of either side has the field")) << nothing;
+  EXPECT_EQ(refusal("/engine"), "");
+  EXPECT_EQ(refusal("/measure/repeats"), "");
+  std::vector<json> b = swept_lines();
+  for (json& line : b) line["run"]["engine"]["new_option"] = 3;
+  EXPECT_EQ(compared(swept_lines(), b, {"/engine/new_option"})["matched"].size(), 16u) << "one side has it";
 }
 
 TEST(Compare, OptionsYoungerThanOneSideDoNotCount) {

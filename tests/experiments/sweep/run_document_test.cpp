@@ -2,6 +2,7 @@
 // list.
 #include "experiments/sweep/run_document.h"
 
+#include <cmath>
 #include <fstream>
 
 #include <gtest/gtest.h>
@@ -41,7 +42,7 @@ TEST_F(Documents, DefaultsAreFilledIn) {
   EXPECT_EQ(run["policy"], json({{"name", "fixed"}, {"length", 4}}));
   EXPECT_EQ(run["verifier"]["name"], "speculative_sampling");
   for (const RunKey& k : run_keys())
-    if (!k.required && k.type != "chair") {
+    if (!k.required && k.type != "component") {
       EXPECT_EQ(run.at(json::json_pointer(k.pointer)), k.standard) << k.pointer;
     }
   EXPECT_EQ(complete(run), run) << "a complete run is its own completion";
@@ -95,6 +96,7 @@ TEST_F(Documents, RangesAndTypesHold) {
                           "/workload/stop=[\"\"]",
                           "/target/model=\"\"",
                           "/target=3",
+                          "/drafter=3",
                           "/sampling/repetition_penalty=0",
                           "/sampling/samples=0",
                           "/sampling/logit_bias=[1]",
@@ -106,10 +108,28 @@ TEST_F(Documents, RangesAndTypesHold) {
     const std::string pointer = std::string(bad).substr(0, std::string(bad).find('='));
     EXPECT_TRUE(says(refusal(bad), "doc", pointer)) << bad;
   }
+  EXPECT_EQ(refusal("/sampling/temperature=1e-30"), "");
+  for (const char* small : {"1e-300", "1e-39", "4.9e-324"})
+    EXPECT_TRUE(says(refusal(std::string("/sampling/temperature=") + small), "doc", "/sampling/temperature",
+                     "too small to divide by", "use 0 for greedy"))
+        << small;
   EXPECT_TRUE(says(refusal("/engine/device=gpu"), "one of auto, cpu, reference, cuda"));
   EXPECT_TRUE(says(refusal("/sampling/top_p=0"), "> 0, <= 1"));
+  EXPECT_TRUE(says(refusal("/drafter=3"), "'/drafter' must be component", "`name` and its options"));
   EXPECT_TRUE(says(sentence_of([&] { complete({{"target", {{"model", "m"}}}}); }), "/workload/prompts", "missing"));
   EXPECT_TRUE(says(sentence_of([&] { complete(json::array()); }), "object"));
+}
+
+TEST_F(Documents, NumbersThatAreNoneAreShownAsWhatTheyAre) {
+  for (const auto& [number, shown] :
+       {std::pair(std::nan(""), "not nan"), {HUGE_VAL, "not inf"}, {-HUGE_VAL, "not -inf"}}) {
+    json document = least;
+    document["sampling"]["top_p"] = number;
+    EXPECT_TRUE(says(sentence_of([&] { complete(document); }), "/sampling/top_p", shown));
+    document["sampling"].erase("top_p");
+    document["drafter"] = {{"name", "draft_model"}, {"model", "m"}, {"temperature", number}};
+    EXPECT_TRUE(says(sentence_of([&] { complete(document); }), "'temperature'", "draft_model", shown));
+  }
 }
 
 TEST_F(Documents, FilesSayWhereTheMistakeIs) {

@@ -46,6 +46,24 @@ TEST_F(Sweeps, AnAxisMayBeAnObjectAndALaterOnePartOfIt) {
   EXPECT_EQ(all[1].document["drafter"], json({{"name", "ngram"}, {"longest", 5}, {"shortest", 1}}));
 }
 
+// Whatever would have no effect is refused: a value that another axis overwrites, a setting that an axis overwrites.
+TEST_F(Sweeps, AxesThatOverwriteOneAnotherAreRefused) {
+  const std::string inner = R"("/drafter/longest": [2, 5])", outer = R"("/drafter": [{"name": "ngram", "longest": 3}])";
+  for (const std::string& axes : {inner + ", " + outer, outer + ", " + inner})
+    EXPECT_TRUE(says(refusal("{" + axes + "}"), "doc", "the axes '/drafter' and '/drafter/longest' overlap",
+                     R"({"longest":3,"name":"ngram"})", "take one of the axes out"));
+  EXPECT_TRUE(
+      says(refusal(R"({"/workload/stop": [["a"]], "/workload/stop/0": ["b"]})"), "'/workload/stop'", "overlap"));
+  EXPECT_TRUE(says(refusal(R"({"/target/model": ["m"], "/target/model/seed": [1]})"), "'/target/model'", "overlap"));
+  EXPECT_EQ(runs(R"({"/policy/length": [1, 2], "/sampling/temperature": [0], "/sampling/seed": [1]})").size(), 2u);
+}
+
+TEST_F(Sweeps, ASettingInsideAnAxisIsRefused) {
+  const std::string axes = R"({"/drafter": [{"name": "ngram"}, {"name": "none"}]})";
+  EXPECT_TRUE(says(refusal(axes, {"/drafter/longest=4"}), "'/drafter' is an axis", "--set /drafter/longest"));
+  EXPECT_EQ(runs(R"({"/drafter/longest": [2, 3]})", {"/drafter={\"name\": \"ngram\"}"}).size(), 2u);
+}
+
 TEST_F(Sweeps, EqualRunsAreMeasuredOnce) { EXPECT_EQ(runs(R"({"/sampling/temperature": [0, 0.0, 1]})").size(), 2u); }
 
 TEST_F(Sweeps, ADocumentWithoutBaseIsOneRun) {

@@ -1,4 +1,6 @@
 // Sequences and their ends; registries and what they refuse.
+#include <limits>
+
 #include <gtest/gtest.h>
 
 #include "framework/components/host.h"
@@ -63,6 +65,16 @@ TEST(TallyTest, counts_what_was_generated_and_knows_the_prompt) {
   EXPECT_EQ(shown(tally), "2:0+-5 4:1+0 7:2+0 9:0-4 ");
 }
 
+TEST(TallyTest, a_bias_of_minus_100_forbids_a_token) {
+  const std::vector<TokenBias> biases{{1, -100}, {2, -99.5f}, {3, -60}, {3, -60}, {4, 100}, {4, -100}, {5, 100}};
+  const Tally tally({}, biases, {});
+  constexpr float forbidden = -std::numeric_limits<float>::infinity();
+  const float expected[] = {forbidden, -99.5f, forbidden, forbidden, 100};
+  ASSERT_EQ(tally.token_counts().size(), 5u);
+  for (std::size_t i = 0; i < 5; ++i)
+    EXPECT_EQ(tally.token_counts()[i].bias, expected[i]) << "token " << tally.token_counts()[i].token;
+}
+
 TEST(TallyTest, keeps_only_what_its_options_ask_for) {
   const std::vector<Token> prompt{4, 2, 4};
   const std::vector<TokenBias> biases{{9, 3}};
@@ -89,6 +101,32 @@ TEST(RegistryTest, unknown_names_list_the_known_and_the_nearest) {
   EXPECT_EQ(test::sentence_of([&] { r.drafters.complete({{"name", "draft_mode"}}); }),
             "unknown drafter 'draft_mode' (did you mean 'draft_model'?); known: draft_model, ngram, none");
   EXPECT_EQ(test::sentence_of([&] { r.policies.complete({{"name", "zzz"}}); }), "unknown policy 'zzz'; known: fixed");
+}
+
+TEST(RegistryTest, a_config_without_a_name_says_so) {
+  Registries r;
+  register_drafters(r);
+  EXPECT_EQ(
+      test::sentence_of([&] { r.drafters.complete({{"longest", 3}}); }),
+      "a drafter needs a name, as in {\"name\": \"draft_model\"}, not {\"longest\":3}; known: draft_model, ngram, "
+      "none");
+}
+
+TEST(RegistryTest, a_maker_that_returns_null_is_one_sentence) {
+  Registries r;
+  Entry<LengthPolicy> entry{"", "", {}, [](const json&, Host&) { return nullptr; }};
+  r.policies.add("built_in", entry);
+  entry.plugin = "lib.so";
+  r.policies.add("of_a_plugin", entry);
+  const auto backend = make_reference_backend();
+  PagePool pool(*backend, 64, 4);
+  const ModelInfo target;
+  Host host(*backend, pool, target, {}, false);
+  EXPECT_EQ(test::sentence_of([&] { r.policies.make({{"name", "built_in"}}, host); }),
+            "the policy 'built_in' was not made: its Entry::make returned null; let it return an object, or throw "
+            "foretoken::Error");
+  EXPECT_TRUE(test::says(test::sentence_of([&] { r.policies.make({{"name", "of_a_plugin"}}, host); }),
+                         "the policy 'of_a_plugin' of the plugin lib.so was not made"));
 }
 
 TEST(RegistryTest, options_are_checked_and_filled) {

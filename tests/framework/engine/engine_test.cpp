@@ -24,13 +24,15 @@ TEST_F(EngineTest, refuses_what_it_cannot_serve_in_one_sentence) {
   Request r = request({1});
   r.sampling.top_p = 0;
   EXPECT_TRUE(says(sentence([&] { e->submit(r); }), "'top_p'"));
-  for (const auto& [sampling, what] :
-       std::vector<std::pair<Sampling, std::string>>{{{.repetition_penalty = 0}, "'repetition_penalty'"},
-                                                     {{.frequency_penalty = NAN}, "'frequency_penalty'"},
-                                                     {{.presence_penalty = 1e9f}, "'presence_penalty'"},
-                                                     {{.warped_logprobs = true}, "'warped_logprobs'"},
-                                                     {{.logit_bias = {{5, 1}}}, "token 5"},
-                                                     {{.logit_bias = {{1, -101}}}, "-100 forbids"}}) {
+  for (const auto& [sampling, what] : std::vector<std::pair<Sampling, std::string>>{
+           {{.repetition_penalty = 0}, "'repetition_penalty'"},
+           {{.frequency_penalty = NAN}, "'frequency_penalty'"},
+           {{.presence_penalty = 1e9f}, "'presence_penalty'"},
+           {{.warped_logprobs = true}, "'warped_logprobs'"},
+           {{.logit_bias = {{5, 1}}}, "token 5"},
+           {{.logit_bias = {{1, -101}}}, "-100 forbids"},
+           {{.logit_bias = {{0, -100}, {1, -100}, {2, -100}, {3, -100}, {4, -100}}},
+            "'logit_bias' forbids all 5 tokens"}}) {
     r.sampling = sampling;
     EXPECT_TRUE(says(sentence([&] { e->submit(r); }), what)) << what;
   }
@@ -59,7 +61,8 @@ TEST_F(EngineTest, refuses_an_unsound_pair) {
                           {"", "", {}, [](const json&, Host&) { return std::make_unique<WithoutRepeats>(); }});
   chairs.drafter = {{"name", "sequoia"}};
   const std::string text = sentence([&] { engine(); });
-  EXPECT_TRUE(says(text, "not sound") && says(text, "without_replacement")) << text;
+  EXPECT_TRUE(says(text, "not sound", "without_replacement", "it takes those drawn 'certain, chain, independent'"))
+      << text;
 }
 
 TEST_F(EngineTest, refuses_a_draft_of_another_vocabulary) {
@@ -93,7 +96,7 @@ TEST_F(EngineTest, refuses_a_drawn_node_without_its_distribution) {
   chairs.drafter = {{"name", "lawless"}};
   const auto e = engine();
   e->submit(request({1, 2}));
-  EXPECT_TRUE(says(sentence([&] { e->step(); }), "no law q"));
+  EXPECT_TRUE(says(sentence([&] { e->step(); }), "no distribution q", "fill Proposal::distributions"));
 }
 
 // Guesses of which some are absent: below the root a token with a child, and an absent one with another.

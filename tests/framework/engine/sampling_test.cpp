@@ -63,6 +63,24 @@ TEST_F(SamplingTest, log_probabilities_under_penalties) {
   }
 }
 
+// At temperature 100 every logit counts for little, so minus 100 added to one would be seen through.
+TEST_F(SamplingTest, a_bias_of_minus_100_forbids_a_token_at_every_temperature) {
+  cast = conformance::table_cast({.vocab = 5, .positions = 512}), options.pages = 512;
+  for (const auto& [forbidden, temperature] : {std::pair(2, 100.0f), {0, 1.0f}, {1, 0.0f}}) {
+    const auto e = engine();
+    Request r = request({1, 2, 3}, 200, temperature);
+    for (Token x = 0; x < cast.target->info().vocab; ++x)
+      r.sampling.logit_bias.push_back({x, x == forbidden ? -100.0f : -99.0f});
+    e->submit(r);
+    std::vector<Sequence> done;
+    while (!e->idle())
+      for (auto& s : e->step().finished) done.push_back(std::move(s));
+    const std::span<const Token> generated = std::span(done.at(0).tokens).subspan(3);
+    EXPECT_EQ(std::ranges::count(generated, forbidden), 0) << "of " << generated.size() << " tokens";
+    EXPECT_EQ(generated.size(), 200u);
+  }
+}
+
 TEST_F(SamplingTest, another_sample_waits_for_the_prompt_and_not_for_one_that_left) {
   const auto e = engine();
   const SequenceId first = e->submit(request({1, 2, 3, 4, 1}, 8));

@@ -109,8 +109,8 @@ TEST_F(TreeGuard, a_drawn_node_is_a_token_of_the_target_from_a_distribution_of_i
   };
   EXPECT_EQ(from_distribution_of(5), "(no error)");
   for (const int vocab : {3, 6})
-    EXPECT_TRUE(
-        says(from_distribution_of(vocab), "a law q of " + std::to_string(vocab) + " tokens, the target's have 5;"))
+    EXPECT_TRUE(says(from_distribution_of(vocab),
+                     "a distribution q of " + std::to_string(vocab) + " tokens, the target's have 5;"))
         << from_distribution_of(vocab);
 }
 

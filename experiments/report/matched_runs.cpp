@@ -1,0 +1,125 @@
+#include "experiments/report/matched_runs.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "framework/text/known_names.h"
+#include "kernels/error.h"
+
+namespace foretoken {
+namespace {
+
+using nlohmann::json;
+
+using Fields = std::map<std::string, json>;  // the leaves of a run by their pointers
+
+bool within(const std::string& pointer, const std::string& parent) {
+  return pointer == parent || pointer.starts_with(parent + "/");
+}
+
+std::vector<Fields> fields_of(const std::vector<Summary>& side, const std::vector<std::string>& ignored) {
+  std::vector<Fields> found;
+  for (const Summary& summary : side) {
+    const json leaves = summary.run().flatten();
+    found.emplace_back();
+    for (const auto& [pointer, value] : leaves.items())
+      if (std::ranges::none_of(ignored, [&p = pointer](const std::string& parent) { return within(p, parent); }))
+        found.back()[pointer] = value;
+  }
+  return found;
+}
+
+// A pointer to nothing would be ignored itself. `sides`: the fields of all runs of A and of B.
+void expect_known(const std::string& pointer, const std::vector<std::vector<Fields>>& sides) {
+  if (!pointer.starts_with('/'))
+    throw Error("'" + pointer + "' is no JSON pointer: write what to ignore as /engine/device");
+  std::set<std::string> known;
+  for (const auto& side : sides)
+    for (const Fields& run : side)
+      for (const auto& [field, value] : run)
+        for (std::size_t end = field.find('/', 1);; end = field.find('/', end + 1)) {
+          known.insert(field.substr(0, end));
+          if (end == std::string::npos) break;
+        }
+  if (known.contains(pointer)) return;
+  throw Error("no run of either side has the field '" + pointer + "', so it cannot be ignored" +
+              suggestion(pointer, {known.begin(), known.end()}) + "; the field \"run\" of a result line has them all");
+}
+
+bool all_differ(const std::vector<Fields>& runs) {
+  return std::set<Fields>(runs.begin(), runs.end()).size() == runs.size();
+}
+
+// Fields that one side has nowhere, nor anything in their place (a list for an empty one, an object for a text):
+// options younger than its results. Empty where runs would no longer be told apart.
+std::vector<std::string> one_sided(const std::vector<Summary>& a, const std::vector<Summary>& b,
+                                   const std::vector<std::string>& ignored) {
+  std::map<std::string, int> sides;
+  for (const Fields& run : fields_of(a, ignored))
+    for (const auto& [pointer, value] : run) sides[pointer] |= 1;
+  for (const Fields& run : fields_of(b, ignored))
+    for (const auto& [pointer, value] : run) sides[pointer] |= 2;
+  std::vector<std::string> found, all = ignored;
+  for (const auto& [pointer, seen] : sides) {
+    const bool in_place = std::ranges::any_of(sides, [&, &p = pointer, &s = seen](const auto& other) {
+      return (other.second & ~s) && (within(p, other.first) || within(other.first, p));
+    });
+    if (seen != 3 && !in_place) found.push_back(pointer);
+  }
+  all.insert(all.end(), found.begin(), found.end());
+  if (!all_differ(fields_of(a, all)) || !all_differ(fields_of(b, all))) return {};
+  return found;
+}
+
+// Fields of which no value is on both sides: because of them no run is.
+std::string differing_everywhere(const std::vector<Fields>& a, const std::vector<Fields>& b) {
+  std::map<std::string, std::pair<std::set<json>, std::set<json>>> values;
+  for (const Fields& run : a)
+    for (const auto& [pointer, value] : run) values[pointer].first.insert(value);
+  for (const Fields& run : b)
+    for (const auto& [pointer, value] : run) values[pointer].second.insert(value);
+  std::string found;
+  for (const auto& [pointer, sides] : values)
+    if (std::ranges::none_of(sides.first, [&s = sides](const json& value) { return s.second.contains(value); }))
+      found += (found.empty() ? "" : ",") + pointer;
+  return found;
+}
+
+}  // namespace
+
+MatchedRuns match_runs(const std::vector<json>& lines_a, const std::vector<json>& lines_b,
+                       const CompareOptions& options) {
+  MatchedRuns found{summarize(lines_a), summarize(lines_b), {}, {}, {}, {}, {}, {}};
+  std::vector<std::string> ignored = {"/measure"};
+  for (const std::string& pointer : options.ignore) {
+    expect_known(pointer, {fields_of(found.a, {}), fields_of(found.b, {})});
+    ignored.push_back(pointer);
+  }
+  for (const auto* side : {&found.a, &found.b})
+    if (!all_differ(fields_of(*side, ignored)))
+      throw Error("two runs of " + (side == &found.a ? options.name_a : options.name_b) +
+                  " differ only in what is ignored; ignore less");
+  found.younger = one_sided(found.a, found.b, ignored);
+  ignored.insert(ignored.end(), found.younger.begin(), found.younger.end());
+  std::vector<Fields> fields_a = fields_of(found.a, ignored), fields_b = fields_of(found.b, ignored);
+  for (const auto* side : {&fields_a, &fields_b})
+    for (const Fields& fields : *side) found.documents.push_back(json(fields).unflatten());
+  std::set<std::size_t> taken;
+  for (std::size_t i = 0; i < found.a.size(); ++i) {
+    const auto same = std::ranges::find(fields_b, fields_a[i]);
+    if (same == fields_b.end()) {
+      found.only_a.push_back(&found.a[i]);
+      continue;
+    }
+    taken.insert(same - fields_b.begin());
+    found.pairs.push_back({&found.a[i], &found.b[same - fields_b.begin()]});
+  }
+  for (std::size_t i = 0; i < found.b.size(); ++i)
+    if (!taken.contains(i)) found.only_b.push_back(&found.b[i]);
+  if (found.pairs.empty() && !fields_a.empty() && !fields_b.empty())
+    found.apart = differing_everywhere(fields_a, fields_b);
+  return found;
+}
+
+}  // namespace foretoken

@@ -1,0 +1,87 @@
+#include "framework/components/named_faults.h"
+
+#include <new>
+
+#include "framework/components/thrown.h"
+#include "kernels/error.h"
+
+namespace foretoken {
+namespace {
+
+class NamedDrafter : public Drafter {
+ public:
+  NamedDrafter(std::unique_ptr<Drafter> inner, const std::string& who) : inner_(std::move(inner)), who_(who) {}
+  Needs needs() const override {
+    return naming_faults(who_, "Drafter::needs", [&] { return inner_->needs(); });
+  }
+  std::vector<DraftTree> draft(std::span<const DraftRequest> requests) override {
+    return naming_faults(who_, "Drafter::draft", [&] { return inner_->draft(requests); });
+  }
+  void observe(std::span<const Outcome> outcomes) override {
+    naming_faults(who_, "Drafter::observe", [&] { inner_->observe(outcomes); });
+  }
+  void forget(const Sequence& sequence) override {
+    naming_faults(who_, "Drafter::forget", [&] { inner_->forget(sequence); });
+  }
+
+ private:
+  std::unique_ptr<Drafter> inner_;
+  std::string who_;
+};
+
+class NamedPolicy : public LengthPolicy {
+ public:
+  NamedPolicy(std::unique_ptr<LengthPolicy> inner, const std::string& who) : inner_(std::move(inner)), who_(who) {}
+  int longest() const override {
+    return naming_faults(who_, "LengthPolicy::longest", [&] { return inner_->longest(); });
+  }
+  std::vector<int> budgets(std::span<const PastOnly> past) override {
+    return naming_faults(who_, "LengthPolicy::budgets", [&] { return inner_->budgets(past); });
+  }
+
+ private:
+  std::unique_ptr<LengthPolicy> inner_;
+  std::string who_;
+};
+
+class NamedVerifier : public Verifier {
+ public:
+  NamedVerifier(std::unique_ptr<Verifier> inner, const std::string& who) : inner_(std::move(inner)), who_(who) {}
+  Soundness soundness() const override {
+    return naming_faults(who_, "Verifier::soundness", [&] { return inner_->soundness(); });
+  }
+  void verify(Backend& backend, const Trials& trials, Tensor verdicts) override {
+    naming_faults(who_, "Verifier::verify", [&] { inner_->verify(backend, trials, verdicts); });
+  }
+
+ private:
+  std::unique_ptr<Verifier> inner_;
+  std::string who_;
+};
+
+}  // namespace
+
+std::unique_ptr<Drafter> naming_faults(std::unique_ptr<Drafter> drafter, const std::string& who) {
+  return std::make_unique<NamedDrafter>(std::move(drafter), who);
+}
+std::unique_ptr<LengthPolicy> naming_faults(std::unique_ptr<LengthPolicy> policy, const std::string& who) {
+  return std::make_unique<NamedPolicy>(std::move(policy), who);
+}
+std::unique_ptr<Verifier> naming_faults(std::unique_ptr<Verifier> verifier, const std::string& who) {
+  return std::make_unique<NamedVerifier>(std::move(verifier), who);
+}
+
+void name_fault(const std::string& who, const char* where) {
+  try {
+    throw;
+  } catch (const Error&) {
+    throw;
+  } catch (const std::bad_alloc&) {
+    throw;
+  } catch (...) {
+    throw Error(who + " failed in " + where + ", which threw: " + thrown() +
+                "; correct it there, or throw foretoken::Error for what its user can mend");
+  }
+}
+
+}  // namespace foretoken

@@ -1,0 +1,19 @@
+// What an exception says, whatever it is.
+#pragma once
+#include <exception>
+#include <string>
+
+namespace foretoken {
+
+// Of the exception that is being handled, or that ends the process.
+inline std::string thrown() {
+  try {
+    if (const std::exception_ptr e = std::current_exception()) std::rethrow_exception(e);
+  } catch (const std::exception& e) {
+    return e.what();
+  } catch (...) {
+  }
+  return "something that is no std::exception";
+}
+
+}  // namespace foretoken

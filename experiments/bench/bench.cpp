@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
-#include <fstream>
 #include <map>
 #include <memory>
 #include <random>
@@ -11,6 +10,7 @@
 #include <nlohmann/json.hpp>
 
 #include "experiments/bench/bench_bars.h"
+#include "experiments/report/bench_file.h"
 #include "experiments/report/machine.h"
 #include "experiments/report/statistics.h"
 #include "foretoken_version.h"
@@ -236,9 +236,7 @@ std::vector<Bar> product_bars(const Findings& f, const std::vector<ProductShape>
 
 int run_bench(const BenchOptions& options) {
   const bool demo = options.model_dir.empty(), bars_too = demo && options.instructions.empty();
-  std::ofstream results(options.results, std::ios::app);
-  if (!options.results.empty() && !results)
-    throw Error("cannot write to " + options.results + "; name another file with --results");
+  BenchFile results(options.results, "products");
   const std::vector<ProductShape> shapes = demo ? demo_shapes() : shapes_of(ModelConfig::load(options.model_dir));
   const int repeats = std::max(options.repeats, 1);
   const std::unique_ptr<Backend> backend = make_cpu_backend(options.threads, options.instructions);
@@ -263,8 +261,7 @@ int run_bench(const BenchOptions& options) {
     else
       std::printf("\n%s.\n", kNoBars);
   }
-  if (!options.results.empty() && !(results << line.dump() << std::endl))
-    throw Error("cannot write to " + options.results + "; make room, or name another file with --results");
+  results.append(line);
   return 0;
 }
 

@@ -2,11 +2,11 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <fstream>
 
 #include "experiments/bench/bench_attention.h"
 #include "experiments/bench/bench_device.h"
 #include "experiments/bench/bench_scenes.h"
+#include "experiments/report/bench_file.h"
 #include "experiments/report/machine.h"
 #include "experiments/report/statistics.h"
 #include "experiments/sweep/workbench.h"
@@ -219,6 +219,7 @@ void print_line(const Scene& s, const Measured& m) {
 }  // namespace
 
 int run_steps(const StepsOptions& options) {
+  BenchFile results(options.results, "scene");
   Workbench bench;
   Registries registries = bench.registries();
   registries.drafters.add("guesses", {"tokens that nobody thought about", "", {}, [](const Json&, Host& host) {
@@ -227,9 +228,6 @@ int run_steps(const StepsOptions& options) {
   const std::vector<Scene> scenes = read_scenes(options.file, options.only, options.device, registries);
   Backend& backend = bench.backend(scenes.front().run.at("engine"));
   const DeviceSpeed machine = measure_device(backend);
-  std::ofstream results(options.results, std::ios::app);
-  if (!options.results.empty() && !results)
-    throw Error("cannot write to " + options.results + "; name another file with --results");
   if (!options.json)
     std::printf("%s: copies %.0f GB/s, products %.3g TFLOP/s\n%-44s %8s %8s %8s %6s %8s %8s %8s %7s %5s %6s %7s %7s\n",
                 backend.description().c_str(), machine.bytes_a_second / 1e9, machine.operations_a_second / 1e12,
@@ -253,8 +251,7 @@ int run_steps(const StepsOptions& options) {
       std::fprintf(stderr, "%s: %s\n", s.name.c_str(), e.what());
       ++failed;
     }
-    if (!options.results.empty() && !line.is_null() && !(results << line.dump() << std::endl))
-      throw Error("cannot write to " + options.results + "; make room, or name another file with --results");
+    if (!line.is_null()) results.append(line);
   }
   return failed ? 1 : 0;
 }

@@ -151,7 +151,9 @@ void add_quickstart(CLI::App& app, Action& action) {
   const auto look = std::make_shared<Look>();
   CLI::App* c =
       app.add_subcommand("quickstart", "a first table of acceptance rates and speedups, in about three minutes");
-  c->add_option("--results", g->results, "where results are kept; an older file becomes FILE.1")->capture_default_str();
+  c->add_option("--results", g->results,
+                "where results are kept; older results are renamed to FILE.1, or to the next number that is free")
+      ->capture_default_str();
   c->add_option("--seconds", g->seconds, "how long it may take")->check(CLI::Range(10, 86400))->capture_default_str();
   c->add_option("--device", g->device, "auto, cpu, reference or cuda")->capture_default_str();
   look->add(*c);

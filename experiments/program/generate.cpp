@@ -4,14 +4,13 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
-#include <iostream>
-#include <iterator>
 
 #include <unistd.h>
 
 #include "experiments/sweep/interrupt.h"
 #include "experiments/sweep/run_document.h"
 #include "experiments/sweep/workbench.h"
+#include "framework/text/regular_file.h"
 #include "kernels/error.h"
 
 namespace foretoken {
@@ -30,7 +29,7 @@ void refuse_unused(const json& run) {
 
 std::string read_prompt(const std::string& prompt) {
   if (prompt != "-") return prompt;
-  return {std::istreambuf_iterator<char>(std::cin), {}};
+  return read_to_end(Descriptor(::dup(STDIN_FILENO)), "the prompt from standard input", "give it as --prompt TEXT");
 }
 
 // Prints what stood of a draft apart from what the target said itself.

@@ -1,14 +1,9 @@
 #include "experiments/report/results.h"
 
-#include <cerrno>
+#include <algorithm>
 #include <cstdio>
-#include <cstring>
-#include <fstream>
 
-#include <fcntl.h>
-#include <sys/file.h>
-#include <sys/stat.h>
-#include <unistd.h>
+#include <xxhash.h>
 
 #include "framework/text/json_file.h"
 #include "kernels/error.h"
@@ -19,164 +14,99 @@ using nlohmann::json;
 
 namespace {
 
-struct Parsed {
-  std::vector<json> lines;
-  std::size_t whole = 0;    // bytes up to the end of the last whole line
-  bool torn = false;        // a piece of a line follows
-  bool unfinished = false;  // the last line is whole but for its newline, as an editor may leave it
-};
+constexpr const char* kRemove = "; the line was edited or is damaged: remove it, and its run is measured again";
 
-// Whether a piece without newline can be what a killed write left: a prefix of a line (whose keys are sorted) after
-// lines that are results, or at the beginning of the file. Anything else is somebody's file, which must not be cut.
-bool is_torn_result(std::string_view piece, bool after_results) {
-  const auto begins = [&](std::string_view line) {
-    return piece.substr(0, line.size()) == line.substr(0, piece.size());
-  };
-  return after_results || begins("{\"agreement\":") || begins("{\"axes\":");
+void check_types(const json& line, const std::string& where) {
+  for (const char* text : {"commit", "error", "promise"})
+    if (line.contains(text) && !line[text].is_string())
+      throw Error(where + ": '" + text + "' is " + shown(line[text]) + ", but must be a string" + kRemove);
+  for (const char* group : {"axes", "machine", "agreement", "sources"})
+    if (line.contains(group) && !line[group].is_object())
+      throw Error(where + ": '" + group + "' is " + shown(line[group]) + ", but must be an object" + kRemove);
 }
 
-json result_line(std::string_view text, const std::string& where) {
-  json value = parse_json(text, where);
-  if (!value.is_object())
-    throw Error(where + ": not a JSON object; the file is damaged, remove this line or name another file");
-  if (!value.contains("schema") || value["schema"] != kResultSchema)
+void check_result(const json& line, const std::string& where) {
+  if (!line.is_object())
+    throw Error(where + ": a result must be a JSON object, not " + shown(line) + "; name a results file, or a new one");
+  if (!line.contains("schema") || line["schema"] != kResultSchema)
     throw Error(where + ": not a result line of schema " + std::to_string(kResultSchema) +
                 "; name a results file of this version");
-  if (!value.contains("key") || !value["key"].is_string() || !value.contains("run") || !value["run"].is_object())
-    throw Error(where +
-                ": a result line needs 'key' and 'run'; the file is damaged, remove this line or name another file");
-  for (const char* text_key : {"commit", "error", "promise"})
-    if (value.contains(text_key) && !value[text_key].is_string())
-      throw Error(where + ": '" + text_key + "' is " + shown(value[text_key]) +
-                  ", but must be a string; the file is damaged, remove this line");
-  for (const char* group : {"axes", "machine", "agreement"})
-    if (value.contains(group) && !value[group].is_object())
-      throw Error(where + ": '" + group + "' is " + shown(value[group]) +
-                  ", but must be an object; the file is damaged, remove this line");
-  return value;
+  if (!line.contains("key") || !line["key"].is_string() || !line.contains("run") || !line["run"].is_object())
+    throw Error(where + ": a result line needs 'key' and 'run'" + kRemove);
+  if (const std::string key = key_of(line["run"]); line["key"] != key)
+    throw Error(where + ": 'key' is " + shown(line["key"]) + ", but that of its run is \"" + key + "\"" + kRemove);
+  check_types(line, where);
 }
 
-Parsed parse(const std::filesystem::path& file) {
-  if (const std::string why = absence_of(file); !why.empty())
-    throw Error("the results file '" + file.string() + "' " + why);
-  std::ifstream in(file, std::ios::binary);
-  if (!in || std::filesystem::is_directory(file))
-    throw Error("cannot read the results '" + file.string() +
-                "'; name a .jsonl file that `foretoken run` or `quickstart` wrote");
-  const std::string text{std::istreambuf_iterator<char>(in), {}};
-  Parsed out;
-  int number = 0;
-  for (std::size_t at = 0; at < text.size();) {
-    const std::size_t end = text.find('\n', at);
-    const std::string_view line = std::string_view(text).substr(at, end - at);
-    const std::string where = file.string() + ":" + std::to_string(++number);
-    if (end == std::string::npos && !json::accept(line)) {
-      if (!is_torn_result(line, !out.lines.empty()))
-        throw Error(where +
-                    ": not a result line; name a file that `foretoken run` or `quickstart` wrote, or a new one");
-      out.torn = true;
-      break;
-    }
-    out.unfinished = end == std::string::npos;
-    at = out.whole = out.unfinished ? text.size() : end + 1;
-    if (line.find_first_not_of(" \t\r") != std::string_view::npos) out.lines.push_back(result_line(line, where));
-  }
-  return out;
-}
-
-// A descriptor that holds the file's lock.
-int open_alone(const std::filesystem::path& file, int flags) {
-  const int descriptor = ::open(file.c_str(), O_RDWR | O_APPEND | O_CLOEXEC | flags, 0644);
-  if (descriptor < 0)
-    throw Error("cannot write results to '" + file.string() + "' (" + std::strerror(errno) +
-                "); choose another place with --results");
-  struct stat status{};
-  if (::fstat(descriptor, &status) != 0 || !S_ISREG(status.st_mode)) {
-    ::close(descriptor);
-    throw Error("'" + file.string() +
-                "' is no regular file, so results cannot be kept in it; choose another place with --results");
-  }
-  if (::flock(descriptor, LOCK_EX | LOCK_NB) == 0) return descriptor;
-  ::close(descriptor);
-  throw Error("another process is writing to '" + file.string() +
-              "'; wait for it, or choose another file with --results");
+// Whether both sides of every alternation are there.
+bool is_measured(const json& line) {
+  if (!line.contains("repeats") || !line["repeats"].is_array() || line["repeats"].empty()) return false;
+  return std::ranges::all_of(line["repeats"], [](const json& repeat) {
+    return std::ranges::all_of(std::initializer_list<const char*>{"baseline", "speculative"}, [&](const char* side) {
+      return repeat.is_object() && repeat.contains(side) && repeat[side].is_object() &&
+             repeat[side].contains("requests");
+    });
+  });
 }
 
 }  // namespace
 
+const LineKind& result_lines() {
+  // Until version 1 of this order a line began with "agreement", or with "axes" where its run had failed; the latter is
+  // how a sweep begins too, so it is no proof.
+  static const LineKind kind{
+      "results of `foretoken run`",
+      {"schema", "key"},
+      {"{\"schema\":" + std::to_string(kResultSchema) + ",\"key\":\"", "{\"agreement\":{\"compared\":"},
+      check_result};
+  return kind;
+}
+
+std::string key_of(const json& run) {
+  const std::string text = run.dump(-1, ' ', true, json::error_handler_t::replace);  // keys of json are sorted
+  char hex[17];
+  std::snprintf(hex, sizeof hex, "%016llx", static_cast<unsigned long long>(XXH3_64bits(text.data(), text.size())));
+  return hex;
+}
+
 std::vector<json> load_results(const std::filesystem::path& file) {
-  Parsed p = parse(file);
-  if (p.torn)
+  JsonLines found = read_json_lines(file, result_lines(), Pipes::opened);
+  if (found.torn)
     std::fprintf(stderr,
                  "foretoken: the last line of %s is incomplete (a run was killed while writing); it is left out\n",
                  file.c_str());
-  return std::move(p.lines);
+  std::vector<json> lines;
+  for (JsonLine& line : found.lines) lines.push_back(std::move(line.value));
+  return lines;
 }
 
-ResultsFile::ResultsFile(const std::filesystem::path& file) : path_(file) {
-  std::error_code error;
-  if (file.has_parent_path()) std::filesystem::create_directories(file.parent_path(), error);
-  if (error)
-    throw Error("cannot make the folder '" + file.parent_path().string() + "' (" + error.message() +
-                "); choose another place with --results");
-  descriptor_ = open_alone(file, O_CREAT);
-  try {
-    const Parsed p = parse(file);
-    if (p.torn)
+ResultsFile::ResultsFile(const std::filesystem::path& file) : path_(file), file_(file, result_lines()) {
+  for (const JsonLine& line : file_.lines()) note(line.value);
+  for (const JsonLine& line : file_.lines())
+    if (!line.value.contains("error") && !is_measured(line.value) && !has(line.value["key"]))
       std::fprintf(stderr,
-                   "foretoken: the last line of %s is incomplete (a run was killed while writing); it is cut off\n",
-                   file.c_str());
-    if (p.torn && ::ftruncate(descriptor_, off_t(p.whole)) != 0)
-      throw Error("cannot cut the incomplete last line off '" + file.string() + "' (" + std::strerror(errno) +
-                  "); choose another place with --results");
-    if (p.unfinished && ::write(descriptor_, "\n", 1) != 1)
-      throw Error("cannot write to '" + file.string() + "' (" + std::strerror(errno) +
-                  "); choose another place with --results");
-    for (const json& line : p.lines) note(line);
-  } catch (...) {
-    ::close(descriptor_);
-    throw;
-  }
+                   "foretoken: %s:%d: this line holds neither a measurement ('repeats') nor an 'error'; its run is "
+                   "measured again\n",
+                   file.c_str(), line.number);
 }
 
-ResultsFile::~ResultsFile() { ::close(descriptor_); }
+void ResultsFile::discard(const std::string& key) {
+  origins_.erase(key);
+  discarded_.insert(key);
+}
 
 void ResultsFile::append(const json& line) {
-  const off_t before = ::lseek(descriptor_, 0, SEEK_END);
-  const std::string text = line.dump(-1, ' ', false, json::error_handler_t::replace) + "\n";
-  for (std::size_t at = 0; at < text.size();) {
-    const ssize_t n = ::write(descriptor_, text.data() + at, text.size() - at);
-    if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) {
-      const std::string why = std::strerror(errno);
-      if (::ftruncate(descriptor_, before) != 0)
-        std::fprintf(stderr, "foretoken: an incomplete line remains at the end of %s\n", path_.c_str());
-      throw Error("cannot write to '" + path_.string() + "' (" + why +
-                  "); make room and start the sweep again: finished runs are kept");
-    }
-    at += std::size_t(n);
-  }
-  if (::fsync(descriptor_) != 0 && errno != EINVAL && errno != EROFS)
-    throw Error("cannot flush '" + path_.string() + "' (" + std::strerror(errno) +
-                "); make room and start the sweep again: finished runs are kept");
+  file_.append(line);
   note(line);
 }
 
 void ResultsFile::note(const json& line) {
-  if (line.contains("error")) return;
+  const std::string key = line["key"];
+  origins_.erase(key), discarded_.erase(key);  // the last line of a run is what it is shown by
+  if (line.contains("error") || !is_measured(line)) return;
   json origin = json::object();
-  for (const char* key : {"commit", "machine", "sources"}) origin[key] = line.value(key, json());
-  origins_[line["key"].get<std::string>()] = std::move(origin);
-}
-
-void set_aside(const std::filesystem::path& file) {
-  std::error_code error;
-  if (!std::filesystem::exists(file, error)) return;
-  const int descriptor = open_alone(file, 0);
-  std::filesystem::rename(file, file.string() + ".1", error);
-  ::close(descriptor);
-  if (error)
-    throw Error("cannot rename '" + file.string() + "' (" + error.message() + "); choose another place with --results");
+  for (const char* field : {"commit", "machine", "sources"}) origin[field] = line.value(field, json());
+  origins_[key] = std::move(origin);
 }
 
 }  // namespace foretoken

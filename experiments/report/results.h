@@ -4,43 +4,50 @@
 #pragma once
 #include <filesystem>
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
 #include <nlohmann/json.hpp>
 
+#include "experiments/report/json_lines.h"
+
 namespace foretoken {
 
 constexpr int kResultSchema = 1;
 
-// All whole lines of a results file, the last one also where only its newline is missing. A torn last line is left out
-// with a notice on standard error; any other bad line is an Error with its number.
+// What a line must have to be a result: its schema, a run, and the key of that run.
+const LineKind& result_lines();
+
+// 16 hexadecimal digits. The same run gives the same key, on any machine: the order of keys does not matter.
+std::string key_of(const nlohmann::json& run);
+
+// All whole lines of a results file or of an open pipe, the last one also where only its newline is missing. A torn
+// last line is left out with a notice on standard error; any other bad line is an Error with its number.
 std::vector<nlohmann::json> load_results(const std::filesystem::path& file);
 
 class ResultsFile {
  public:
-  // Opens or creates (with its folders); cuts off a torn last line. A file that another process is writing, that cannot
-  // be written, or that holds anything but results is an Error, and stays as it is.
+  // Opens or creates as JsonLinesFile does. A run whose line holds neither a measurement nor an error counts as not
+  // measured, with a notice on standard error.
   explicit ResultsFile(const std::filesystem::path& file);
-  ~ResultsFile();
-  ResultsFile(const ResultsFile&) = delete;
 
-  bool has(const std::string& key) const { return origins_.contains(key); }  // finished without an error
+  bool has(const std::string& key) const { return origins_.contains(key); }  // measured, without an error
   // Its "commit", "machine" and "sources", null where the line does not say.
   const nlohmann::json& origin_of(const std::string& key) const { return origins_.at(key); }
+  // The result under this key is not that of the run any more: has() is false until another is appended.
+  void discard(const std::string& key);
+  bool discarded(const std::string& key) const { return discarded_.contains(key); }
   void append(const nlohmann::json& line);
   const std::filesystem::path& path() const { return path_; }
 
  private:
-  std::filesystem::path path_;
-  int descriptor_ = -1;
   void note(const nlohmann::json& line);
 
+  std::filesystem::path path_;
+  JsonLinesFile file_;
   std::map<std::string, nlohmann::json> origins_;  // by key
+  std::set<std::string> discarded_;
 };
-
-// Renames FILE to FILE.1 (an older one is overwritten) so that a fresh one can begin; nothing happens where there is
-// none. A file that another process is writing is an Error.
-void set_aside(const std::filesystem::path& file);
 
 }  // namespace foretoken

@@ -1,14 +1,24 @@
 #include "experiments/sweep/provenance.h"
 
 #include <algorithm>
-#include <fstream>
+#include <atomic>
+#include <cerrno>
+#include <cstring>
+#include <ctime>
 #include <map>
+#include <tuple>
 
+#include <sys/stat.h>
+#include <unistd.h>
 #include <xxhash.h>
 
 #include "experiments/report/machine.h"
+#include "experiments/sweep/interrupt.h"
 #include "experiments/sweep/workload.h"
+#include "framework/model/in_parallel.h"
 #include "framework/model/model_choice.h"
+#include "framework/text/regular_file.h"
+#include "kernels/error.h"
 
 namespace foretoken {
 namespace {
@@ -16,93 +26,176 @@ namespace {
 using nlohmann::json;
 namespace fs = std::filesystem;
 
-constexpr std::uintmax_t kPiece = 1 << 20;  // bytes of either end of weights
+constexpr std::int64_t kBlock = 4 << 20;     // bytes that are hashed alone
+constexpr const char* kEveryByte = "xxh3:";  // hashes without it are of an earlier version, which saw less
+constexpr const char* kAgain = "; to measure again name another file with --results";
 
-std::string bytes_at(std::ifstream& in, std::uintmax_t from, std::uintmax_t count) {
-  std::string bytes(count, '\0');
-  in.seekg(std::streamoff(from));
-  in.read(bytes.data(), std::streamsize(count));
-  bytes.resize(std::size_t(std::max<std::streamsize>(in.gcount(), 0)));
-  return bytes;
-}
+std::uint64_t hash_of(const void* bytes, std::size_t count) { return XXH3_64bits(bytes, count); }
 
-// What stands for a file's contents: all of it, or its size and ends.
-std::string contents(const fs::path& file, bool whole) {
-  std::error_code error;
-  const std::uintmax_t size = fs::file_size(file, error);
-  std::ifstream in(file, std::ios::binary);
-  if (error || !in) return "";
-  const std::uintmax_t piece = whole ? size : std::min(size, kPiece);
-  return file.filename().string() + ":" + std::to_string(size) + ":" + bytes_at(in, 0, piece) +
-         (whole ? "" : bytes_at(in, size - piece, piece));
-}
-
-std::string hashed(const std::string& bytes) {
+std::string text_of(std::uint64_t hash) {
   char hex[17];
-  std::snprintf(hex, sizeof hex, "%016llx", static_cast<unsigned long long>(XXH3_64bits(bytes.data(), bytes.size())));
+  std::snprintf(hex, sizeof hex, "%016llx", static_cast<unsigned long long>(hash));
   return hex;
 }
 
-void add_model(const json& owner, std::vector<std::string>& paths) {
-  if (!owner.contains("model") || owner["model"].is_null()) return;
-  const ModelChoice choice = ModelChoice::read(owner["model"], owner.value("inflate", json()));
-  paths.push_back(choice.directory.empty() ? choice.tokenizer_directory() : choice.directory);
+// The hash of one block of a file; an errno, or 0, behind `error`.
+std::uint64_t block_hash(const Descriptor& file, std::int64_t block, std::atomic<int>& error) {
+  std::vector<char> bytes(std::size_t{kBlock});
+  std::size_t size = 0;
+  while (size < bytes.size()) {
+    const ssize_t n = ::pread(file.number(), bytes.data() + size, bytes.size() - size, block * kBlock + off_t(size));
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) error = errno;
+    if (n <= 0) break;
+    size += std::size_t(n);
+  }
+  return hash_of(bytes.data(), size);
 }
 
-std::string counted(long n) { return std::to_string(n) + (n == 1 ? " result" : " results"); }
+std::uint64_t hash_of_contents(const Descriptor& file, std::int64_t size, const std::string& who) {
+  std::vector<std::uint64_t> hashes(std::size_t(size / kBlock + 1));  // of blocks; an empty last one tells the size
+  std::atomic<int> error = 0;
+  const auto blocks = [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i) hashes[std::size_t(i)] = block_hash(file, i, error);
+  };
+  in_parallel(std::int64_t(hashes.size()), kBlock, blocks, check_interrupt);
+  if (error != 0)
+    throw Error(who + " cannot be read to its end (" + std::strerror(error) + "); check the disk that it is on");
+  return hash_of(hashes.data(), hashes.size() * sizeof hashes[0]);
+}
+
+// What changes where a file's contents do: all times are those of the file system, and nobody can set the last one.
+using Identity = std::tuple<dev_t, ino_t, off_t, std::int64_t, std::int64_t>;
+
+std::int64_t nanoseconds(const timespec& t) { return std::int64_t(t.tv_sec) * 1'000'000'000 + t.tv_nsec; }
+
+std::uint64_t hash_of_file(const fs::path& path) {
+  static std::map<Identity, std::uint64_t> known;
+  constexpr std::int64_t kSettled = 2'000'000'000;  // ns; a younger file may change again at the same time of its clock
+  const std::string who = "the file " + path.string();
+  const Descriptor file = open_input(path, who, "name a file, and check its permissions");
+  struct stat s{};
+  if (::fstat(file.number(), &s) != 0) throw Error(who + " cannot be read (" + std::strerror(errno) + ")");
+  const Identity identity{s.st_dev, s.st_ino, s.st_size, nanoseconds(s.st_mtim), nanoseconds(s.st_ctim)};
+  if (const auto found = known.find(identity); found != known.end()) return found->second;
+  const std::uint64_t hash = hash_of_contents(file, s.st_size, who);
+  timespec now{};
+  ::clock_gettime(CLOCK_REALTIME, &now);
+  if (nanoseconds(now) - nanoseconds(s.st_ctim) > kSettled) known[identity] = hash;
+  return hash;
+}
+
+bool is_read_of_a_model(const fs::directory_entry& entry) {
+  std::error_code ignored;
+  const fs::path extension = entry.path().extension();
+  return entry.is_regular_file(ignored) &&
+         (extension == ".safetensors" || extension == ".json" || extension == ".jinja");
+}
+
+void add_model(const json& model, const json& inflate, std::vector<std::string>& paths) {
+  if (model.is_null()) return;
+  const ModelChoice choice = ModelChoice::read(model, inflate);
+  paths.push_back(choice.directory.empty() ? choice.tokenizer_directory() : choice.directory);
+  for (const std::string& shape : {choice.inflate, choice.random})
+    if (shape.find('/') != std::string::npos) paths.push_back((fs::path(shape) / "config.json").string());
+}
+
+// Files that one of the three takes as options.
+template <class T> void add_options(const json& owner, const Registry<T>& registry, std::vector<std::string>& paths) {
+  for (const Option& o : registry.find(owner).options) {
+    const json value = owner.value(o.name, json());
+    if (o.type == "model") add_model(value, owner.value("inflate", json()), paths);
+    if (o.type == "path" && value.is_string()) paths.push_back(value);
+  }
+}
 
 }  // namespace
 
 std::string fingerprint(const fs::path& path) {
   std::error_code error;
   if (!fs::exists(path, error)) return "";
-  if (!fs::is_directory(path, error)) return hashed(contents(path, true));
-  std::vector<fs::path> files;
+  if (!fs::is_directory(path, error)) return kEveryByte + text_of(hash_of_file(path));
+  std::map<std::string, std::uint64_t> files;
   for (const auto& entry : fs::directory_iterator(path, error))
-    if (const auto extension = entry.path().extension(); extension == ".safetensors" || extension == ".json")
-      files.push_back(entry.path());
-  std::ranges::sort(files);
+    if (is_read_of_a_model(entry)) files[entry.path().filename().string()] = hash_of_file(entry.path());
   std::string all;
-  for (const fs::path& file : files) all += hashed(contents(file, file.extension() == ".json"));
-  return hashed(all);
+  for (const auto& [name, hash] : files) all += name + ":" + text_of(hash) + "\n";
+  return kEveryByte + text_of(hash_of(all.data(), all.size()));
 }
 
 json sources_of(const json& run, const Registries& registries, const fs::path& beside) {
   std::vector<std::string> paths{run["workload"]["prompts"]};
-  add_model(run["target"], paths);
-  for (const Option& o : registries.drafters.find(run["drafter"]).options)
-    if (o.type == "model") add_model(run["drafter"], paths);
+  add_model(run["target"].value("model", json()), run["target"].value("inflate", json()), paths);
+  add_options(run["drafter"], registries.drafters, paths);
+  add_options(run["policy"], registries.policies, paths);
+  add_options(run["verifier"], registries.verifiers, paths);
   json found = json::object();
   for (const std::string& path : paths)
     if (const std::string print = fingerprint(locate(path, beside)); !print.empty()) found[path] = print;
   return found;
 }
 
-std::vector<std::string> other_origins(const std::vector<Run>& runs, const ResultsFile& file, const fs::path& beside,
-                                       const std::string& commit) {
-  const json here = host_of();
-  std::map<std::string, long> differing;  // how many results, by what is different
-  std::map<std::string, std::string> prints;
-  for (const Run& run : runs) {
-    if (!file.has(run.key)) continue;
-    const json& origin = file.origin_of(run.key);
-    if (origin["commit"] != commit) ++differing["by another commit than " + commit];
+namespace {
+
+// What is to be said of how many results, without their number and file.
+class Differences {
+ public:
+  Differences(const fs::path& beside, const std::string& commit) : beside_(beside), commit_(commit) {}
+
+  // Whether the result was measured with other contents.
+  bool add(const json& origin) {
+    if (origin["commit"] != commit_) ++kept_["by another commit than " + commit_];
     const json& machine = origin["machine"];
     if (machine.is_object() &&
-        (machine.value("cpu", json()) != here["cpu"] || machine.value("cores", json()) != here["cores"]))
-      ++differing["on another machine (" + machine.value("cpu", "unknown") + ", " +
-                  machine.value("cores", json()).dump() + " cores)"];
-    for (const auto& [path, print] : origin["sources"].items()) {
-      if (!prints.contains(path)) prints[path] = fingerprint(locate(path, beside));
-      if (print != prints[path]) ++differing["with other contents of " + path];
-    }
+        (machine.value("cpu", json()) != here_["cpu"] || machine.value("cores", json()) != here_["cores"]))
+      ++kept_["on another machine (" + name_of(machine.value("cpu", json())) + ", " +
+              machine.value("cores", json()).dump() + " cores)"];
+    bool changed = false;
+    if (origin["sources"].is_object())
+      for (const auto& [path, print] : origin["sources"].items()) changed |= add(path, print);
+    return changed;
   }
-  std::vector<std::string> sentences;
-  for (const auto& [what, count] : differing)
-    sentences.push_back(counted(count) + " in " + file.path().string() + (count == 1 ? " was" : " were") +
-                        " measured " + what + (count == 1 ? " and is" : " and are") +
-                        " kept; to measure again name another file with --results");
-  return sentences;
+
+  std::vector<std::string> sentences(const fs::path& file) const {
+    std::vector<std::string> all;
+    const auto say = [&](const std::string& what, long count, const std::string& end) {
+      all.push_back(std::to_string(count) + (count == 1 ? " result in " : " results in ") + file.string() +
+                    (count == 1 ? " was" : " were") + " measured " + what + (count == 1 ? " and is " : " and are ") +
+                    end);
+    };
+    for (const auto& [what, count] : kept_) say(what, count, std::string("kept") + kAgain);
+    for (const auto& [what, count] : changed_) say(what, count, "measured again");
+    return all;
+  }
+
+ private:
+  static std::string name_of(const json& cpu) { return cpu.is_string() ? cpu.get<std::string>() : "unknown"; }
+  bool add(const std::string& path, const json& print) {
+    if (!prints_.contains(path)) prints_[path] = fingerprint(locate(path, beside_));
+    const std::string now = prints_[path], then = print.is_string() ? print.get<std::string>() : "";
+    if (now == then) return false;
+    if (now.empty()) return ++kept_["with " + path + ", which is not there any more,"], false;
+    if (!then.starts_with(kEveryByte)) return ++kept_["by a version that did not see all contents of " + path], false;
+    return ++changed_["with other contents of " + path], true;
+  }
+
+  const fs::path beside_;
+  const std::string commit_;
+  const json here_ = host_of();
+  std::map<std::string, std::string> prints_;   // of now, by path
+  std::map<std::string, long> kept_, changed_;  // how many results, by what is different
+};
+
+}  // namespace
+
+Origins origins_of(const std::vector<Run>& runs, const ResultsFile& file, const fs::path& beside,
+                   const std::string& commit) {
+  Origins found;
+  Differences differences(beside, commit);
+  for (const Run& run : runs)
+    if (file.has(run.key) && differences.add(file.origin_of(run.key))) found.changed.insert(run.key);
+  found.sentences = differences.sentences(file.path());
+  return found;
 }
 
 }  // namespace foretoken

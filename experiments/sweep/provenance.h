@@ -1,8 +1,9 @@
-// With what a result was measured, beside its run: the commit, the machine, what lay behind the paths. The key of a run
-// sees none of it, so a file of results says where it is no longer what would be measured now. Knows files, not how
-// runs go.
+// With what a result was measured, beside its run: the commit, the machine, the contents of the files that the run
+// names. The key of a run sees none of it, so a file of results says where it is no longer what would be measured now.
+// This module knows files, not how a run is measured.
 #pragma once
 #include <filesystem>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -13,16 +14,21 @@
 
 namespace foretoken {
 
-// {path as the run names it: fingerprint} of a complete run's prompts and models. What is not there is left out.
+// {path as the run names it: fingerprint} of all that a complete run reads: its prompts, its models, directories that
+// give a shape, and files that a drafter, a policy or a verifier takes as an option. What is absent is left out.
 nlohmann::json sources_of(const nlohmann::json& run, const Registries& registries, const std::filesystem::path& beside);
 
-// 16 hexadecimal digits of a file's contents; of a model directory those of its configuration, its tokenizer, and the
-// sizes and ends of its weights. Empty where nothing is.
+// A hash of every byte of a file; of a model directory those of all its files that are read: configuration, generation
+// configuration, tokenizer, chat template, index, weights. Empty where nothing is. A file costs one reading, by all
+// cores, once in a process as long as it is the same (inode, size, times of modification and of change).
 std::string fingerprint(const std::filesystem::path& path);
 
-// One sentence for each way in which results that `file` keeps of these runs were made with something else than is here
-// now; `commit`: of this program.
-std::vector<std::string> other_origins(const std::vector<Run>& runs, const ResultsFile& file,
-                                       const std::filesystem::path& beside, const std::string& commit);
+struct Origins {
+  std::set<std::string> changed;       // keys of results that were measured with other contents
+  std::vector<std::string> sentences;  // one for each way in which results were made with something else than is here
+};
+// Of the results that `file` holds of these runs; `commit`: of this program.
+Origins origins_of(const std::vector<Run>& runs, const ResultsFile& file, const std::filesystem::path& beside,
+                   const std::string& commit);
 
 }  // namespace foretoken

@@ -92,6 +92,7 @@ Size size_for(const Costs& costs, double seconds, int most) {
 int quickstart(const QuickstartOptions& options) {
   watch_interrupts();
   const auto start = std::chrono::steady_clock::now();
+  expect_json_lines(options.results, result_lines());  // before minutes of measuring
   const std::filesystem::path root = kSourceDirectory, file = root / "experiments/configs/quickstart.json";
   const auto document = read_document(file);
   std::vector<std::string> settings{"/engine/device=" + options.device};
@@ -109,7 +110,8 @@ int quickstart(const QuickstartOptions& options) {
   spdlog::info("{} runs of {} prompts with up to {} new tokens each, in at least {} alternations with plain decoding",
                runs.size(), size.prompts, size.max_new_tokens, kAlternations);
 
-  set_aside(options.results);
+  if (const auto older = set_aside(options.results, result_lines()); !older.empty())
+    spdlog::info("older results are in {} now", older.string());
   const SweepOutcome outcome = run_sweep(runs, bench, {options.results, root, "foretoken quickstart", false});
   std::vector<std::string> tables;  // for people: what they came for; the rest is a command away
   if (options.format == "terminal" || options.format == "markdown") tables = {"main", "best"};

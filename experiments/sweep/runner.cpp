@@ -231,7 +231,9 @@ int SweepOutcome::exit_code() const { return interrupted ? kInterruptedExit : fa
 SweepOutcome run_sweep(const std::vector<Run>& runs, Workbench& bench, const SweepOptions& options) {
   ResultsFile file(options.results);
   SweepOutcome out;
-  for (const std::string& sentence : other_origins(runs, file, options.beside, kCommit)) spdlog::warn("{}", sentence);
+  const Origins origins = origins_of(runs, file, options.beside, kCommit);
+  for (const std::string& sentence : origins.sentences) spdlog::warn("{}", sentence);
+  for (const std::string& key : origins.changed) file.discard(key);
   try {
     measure_all(runs, bench, options, file);
   } catch (const Interrupted&) {
@@ -246,7 +248,7 @@ SweepOutcome run_sweep(const std::vector<Run>& runs, Workbench& bench, const Swe
   }
   for (const Run& run : runs) {
     const auto found = latest.find(run.key);
-    if (found == latest.end()) continue;
+    if (found == latest.end() || file.discarded(run.key)) continue;
     const json& line = out.lines.emplace_back(std::move(found->second));
     const bool differ = texts_differ(line);
     if (differ)

@@ -6,6 +6,7 @@
 #include <malloc.h>
 #include <unistd.h>
 
+#include "experiments/report/bench_file.h"
 #include "experiments/report/machine.h"
 #include "experiments/report/statistics.h"
 #include "experiments/report/table.h"
@@ -112,12 +113,10 @@ Table table_of(const std::vector<Part>& parts) {
 }  // namespace
 
 int run_soak(const SoakOptions& options) {
+  BenchFile results(options.results, "soak");
   Workbench bench;
   const std::filesystem::path beside = std::filesystem::path(options.file).parent_path();
   const json run = complete_run(read_document(options.file), bench.registries(), options.file);
-  std::ofstream results(options.results, std::ios::app);
-  if (!options.results.empty() && !results)
-    throw Error("cannot write " + options.results + ": give --results a file in a folder that can be written");
   const std::unique_ptr<Engine> engine = bench.engine(run, Side::speculative, beside);
   queue_all(*engine, jobs_of(run, bench, beside), options.requests);
   const std::vector<Part> parts = serve(*engine, options.requests);
@@ -127,7 +126,7 @@ int run_soak(const SoakOptions& options) {
                   {"machine", machine_of(bench.backend(run["engine"]))},
                   {"commit", kCommit},
                   {"date", utc_now()}};
-  if (results.is_open()) results << line.dump() << std::endl;
+  results.append(line);
   const Table table = table_of(parts);
   std::fputs(
       options.json ? (line.dump() + "\n").c_str() : (table.terminal(120) + "\n" + legend({table}, 120, false)).c_str(),

@@ -4,8 +4,6 @@
 #include <numeric>
 #include <set>
 
-#include <xxhash.h>
-
 #include "experiments/sweep/run_document.h"
 #include "framework/text/json_file.h"
 #include "kernels/error.h"
@@ -13,13 +11,6 @@
 namespace foretoken {
 
 using nlohmann::json;
-
-std::string key_of(const json& run) {
-  const std::string text = run.dump(-1, ' ', true, json::error_handler_t::replace);  // keys of json are sorted
-  char hex[17];
-  std::snprintf(hex, sizeof hex, "%016llx", static_cast<unsigned long long>(XXH3_64bits(text.data(), text.size())));
-  return hex;
-}
 
 namespace {
 

@@ -7,6 +7,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "experiments/report/results.h"
 #include "framework/components/registry.h"
 
 namespace foretoken {
@@ -14,7 +15,7 @@ namespace foretoken {
 struct Run {
   nlohmann::json document;  // complete
   nlohmann::json axes;      // {pointer: value} of this run
-  std::string key;          // key_of(document)
+  std::string key;          // key_of(document), by which its result is found
 };
 
 // Every combination of the axes, the last axis fastest, in the order of the document; equal runs once. `settings` are
@@ -25,8 +26,5 @@ std::vector<Run> expand(const nlohmann::ordered_json& document, const std::vecto
 
 // "POINTER=VALUE" put into a document; VALUE is JSON, or text where it is not.
 void put_setting(nlohmann::json& document, const std::string& setting, const std::string& where);
-
-// 16 hexadecimal digits. The same run gives the same key, on any machine: the order of keys does not matter.
-std::string key_of(const nlohmann::json& run);
 
 }  // namespace foretoken

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "experiments/sweep/interruptible_tensors.h"
 #include "experiments/sweep/run_document.h"
 #include "experiments/sweep/stop_strings.h"
 #include "framework/components/plugin.h"
@@ -89,11 +90,12 @@ std::shared_ptr<Model> Workbench::model(Backend& backend, const ModelChoice& cho
   Loaded& loaded = models_[model_key(backend, choice, dtype, kv_dtype, beside)];
   loaded.used = true;
   if (loaded.model) return loaded.model;
-  const OpenModel open =
-      open_model(choice, [&](const std::string& directory) { return model_directory(directory, beside); }, dtype);
+  const OpenModel open = open_model(
+      choice, [&](const std::string& directory) { return model_directory(directory, beside); }, dtype, check_interrupt);
   const std::uint64_t vocabulary =
       choice.random.empty() ? tokenizer(choice, beside)->fingerprint() : random_vocabulary(open.config.vocab);
-  loaded.model = std::make_shared<Transformer>(backend, open.config, *open.tensors, choice.text(), vocabulary,
+  const InterruptibleTensors tensors(*open.tensors);
+  loaded.model = std::make_shared<Transformer>(backend, open.config, tensors, choice.text(), vocabulary,
                                                TransformerOptions{dtype, kv_dtype});
   return loaded.model;
 }

@@ -1,13 +1,14 @@
 #include "experiments/sweep/workload.h"
 
 #include <algorithm>
-#include <fstream>
 #include <map>
+#include <sstream>
 
 #include <nlohmann/json.hpp>
 
 #include "foretoken_version.h"
 #include "framework/text/json_file.h"
+#include "framework/text/regular_file.h"
 #include "kernels/error.h"
 
 namespace foretoken {
@@ -30,9 +31,8 @@ std::string text_of(const json& line, const std::string& where) {
 std::vector<Prompt> read_prompts(const std::filesystem::path& file) {
   if (const std::string why = absence_of(file); !why.empty())
     throw Error("the file of prompts '" + file.string() + "' " + why);
-  std::ifstream in(file, std::ios::binary);
-  if (!in || std::filesystem::is_directory(file))
-    throw Error("cannot read the prompts '" + file.string() + "'; name a JSONL file with one prompt a line");
+  std::istringstream in(
+      read_bytes(file, "the file of prompts '" + file.string() + "'", "name a JSONL file with one prompt a line"));
   std::vector<Prompt> prompts;
   std::string text;
   for (int number = 1; std::getline(in, text); ++number) {

@@ -129,8 +129,8 @@ void silence(const Tensor& to, const std::vector<std::int32_t>& places, int head
 
 InflatedWeights::InflatedWeights(std::shared_ptr<const TensorSource> small, const ModelConfig& small_config,
                                  const ModelConfig& shape, const std::string& small_name, const std::string& shape_name,
-                                 bool wide)
-    : small_tensors_(std::move(small)), small_(small_config), large_(small_config), random_(kSeed) {
+                                 bool wide, std::function<void()> between)
+    : small_tensors_(std::move(small)), small_(small_config), large_(small_config), random_(kSeed, std::move(between)) {
   const auto refuse = [&](const std::string& why, const std::string& remedy = "choose a larger shape") {
     throw Error("the model " + small_name + " cannot be inflated to " + shape_name + ": " + why + "; " + remedy);
   };

@@ -36,9 +36,10 @@ class InflatedWeights : public TensorSource {
  public:
   // Where the shape cannot hold the small model, or one of them has biases or norms of heads: an Error that names both
   // (`small_name`, `shape_name`) and what is in the way. `wide`: in f32 whatever the small model has, for a transformer
-  // that computes in f32: no weight is rounded once more.
+  // that computes in f32: no weight is rounded once more. `between`: as of RandomWeights.
   InflatedWeights(std::shared_ptr<const TensorSource> small, const ModelConfig& small_config, const ModelConfig& shape,
-                  const std::string& small_name, const std::string& shape_name, bool wide = false);
+                  const std::string& small_name, const std::string& shape_name, bool wide = false,
+                  std::function<void()> between = {});
 
   // The large model's: sizes of the shape; rotation, positions and ends of sequence of the small model.
   const ModelConfig& config() const { return large_; }

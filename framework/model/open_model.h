@@ -20,7 +20,9 @@ struct OpenModel {
 using FindDirectory = std::function<std::filesystem::path(const std::string&)>;
 
 // Random models have no end of sequence. `dtype` is that of TransformerOptions: "f32" inflates without rounding.
-OpenModel open_model(const ModelChoice& choice, const FindDirectory& find, const std::string& dtype = "auto");
+// `between` is called now and then while random matrices are filled; what it throws ends that.
+OpenModel open_model(const ModelChoice& choice, const FindDirectory& find, const std::string& dtype = "auto",
+                     const std::function<void()>& between = {});
 
 // The fingerprint of a vocabulary of tokens without meaning: those of random models are equal where their sizes are.
 std::uint64_t random_vocabulary(int tokens);

@@ -30,7 +30,8 @@ bool ends_with_norm(const std::string& name) { return name.ends_with("norm.weigh
 
 }  // namespace
 
-RandomWeights::RandomWeights(std::uint64_t seed) : seed_(seed), tile_(kTile) {
+RandomWeights::RandomWeights(std::uint64_t seed, std::function<void()> between)
+    : seed_(seed), between_(std::move(between)), tile_(kTile) {
   in_parallel(kTile, 1, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t i = begin; i < end; ++i)
       tile_[std::size_t(i)] =
@@ -58,7 +59,7 @@ void RandomWeights::fill(const std::string& name, Tensor to) const {
   const std::int64_t in = to.dim(1);
   const bool table = name.find("embed_tokens") != std::string::npos || name.find("lm_head") != std::string::npos;
   const std::span<const bf16> tile = scaled(table ? kDeviation : 1 / std::sqrt(float(in)));
-  in_parallel(to.dim(0), in, [&](std::int64_t begin, std::int64_t end) {
+  const auto rows = [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t r = begin; r < end; ++r) {
       std::int64_t at = start(name, r);
       for (std::int64_t c = 0, n; c < in; c += n, at = 0) {
@@ -70,7 +71,8 @@ void RandomWeights::fill(const std::string& name, Tensor to) const {
           std::ranges::transform(from, to.row<float>(r) + c, [](bf16 x) { return float(x); });
       }
     }
-  });
+  };
+  in_parallel(to.dim(0), in, rows, between_);
 }
 
 Tensor RandomWeights::tensor(const std::string& name, const Shape& expected) const {

@@ -3,6 +3,7 @@
 // tensor is used for, beyond its name and shape.
 #pragma once
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <span>
 #include <vector>
@@ -21,7 +22,8 @@ class RandomWeights : public TensorSource {
  public:
   static constexpr std::int64_t kTile = std::int64_t(1) << 20;
 
-  explicit RandomWeights(std::uint64_t seed);
+  // `between` is called now and then while a matrix is filled; what it throws ends that.
+  explicit RandomWeights(std::uint64_t seed, std::function<void()> between = {});
 
   // Any name, rank 1 or 2. Rows are filled by all cores.
   Tensor tensor(const std::string& name, const Shape& expected) const override;
@@ -33,6 +35,7 @@ class RandomWeights : public TensorSource {
   std::span<const bf16> scaled(float deviation) const;  // the tile times a deviation
 
   std::uint64_t seed_;
+  std::function<void()> between_;
   std::vector<float> tile_;
   mutable std::map<float, std::vector<bf16>> scaled_;  // one caller at a time
 };

@@ -27,7 +27,7 @@ constexpr std::uint64_t kLongestHeader = 100'000'000;  // the limit of the refer
 class Mapping {
  public:
   explicit Mapping(const std::filesystem::path& file) {
-    const int fd = ::open(file.c_str(), O_RDONLY | O_CLOEXEC);
+    const int fd = ::open(file.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);  // a pipe would block
     if (fd < 0)
       throw Error(file.string() + " cannot be opened (" + std::strerror(errno) +
                   "); check the path and its permissions");

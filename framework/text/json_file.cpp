@@ -1,10 +1,10 @@
 #include "framework/text/json_file.h"
 
 #include <cmath>
-#include <fstream>
 #include <set>
 #include <vector>
 
+#include "framework/text/regular_file.h"
 #include "kernels/error.h"
 
 namespace foretoken {
@@ -34,13 +34,8 @@ void expect_model_directory(const std::filesystem::path& path) {
 }
 
 std::string read_file(const std::filesystem::path& file) {
-  std::error_code ignored;
   if (const std::string why = absence_of(file); !why.empty()) throw Error(file.string() + " " + why);
-  if (std::filesystem::is_directory(file, ignored))
-    throw Error(file.string() + " is a directory, but a file is needed; check the path");
-  std::ifstream in(file, std::ios::binary);
-  std::string text(std::istreambuf_iterator<char>(in), {});
-  if (!in.good() && !in.eof()) throw Error(file.string() + " cannot be read; check its permissions");
+  std::string text = read_bytes(file, file.string(), "check the path and its permissions");
   if (text.empty()) throw Error(file.string() + " is empty; replace it by a whole one");
   return text;
 }

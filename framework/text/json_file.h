@@ -19,7 +19,7 @@ std::string absence_of(const std::filesystem::path& path);
 bool has_file(const std::filesystem::path& path);
 // An Error unless the path is a directory.
 void expect_model_directory(const std::filesystem::path& path);
-// The whole file as bytes. A missing, unreadable or empty file is an Error.
+// The whole file as bytes. A missing, unreadable or empty file, or one that is no regular file, is an Error.
 std::string read_file(const std::filesystem::path& file);
 // `where` names the text in messages. With `unique_keys` an object that has a key twice is an Error (JSON leaves open
 // which value holds). Numbers, strings, nesting: whatever RFC 8259 allows.

@@ -9,6 +9,7 @@ import unittest
 from collections import Counter
 from pathlib import Path
 
+SOURCE = Path(__file__).resolve().parents[2]
 PROGRAM = Path(os.environ["FORETOKEN_BUILD_DIR"]).resolve() / "foretoken"
 
 
@@ -17,12 +18,16 @@ class Quickstart(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             here = Path(folder)
             (here / "results").mkdir()
-            (here / "results" / "quickstart.jsonl").write_text("older\n")
+            recorded = SOURCE / "experiments" / "results" / "cpu" / "quickstart.jsonl"
+            older = recorded.read_text().splitlines(keepends=True)[0]
+            (here / "results" / "quickstart.jsonl").write_text(older)
+            (here / "results" / "quickstart.jsonl.1").write_text("somebody's\n")
             done = subprocess.run(
                 [PROGRAM, "quickstart", "--seconds", "10", "--device", "cpu"], cwd=here, capture_output=True, text=True
             )
             self.assertEqual(done.returncode, 0, done.stderr)
-            self.assertEqual((here / "results" / "quickstart.jsonl.1").read_text(), "older\n")
+            self.assertEqual((here / "results" / "quickstart.jsonl.1").read_text(), "somebody's\n")
+            self.assertEqual((here / "results" / "quickstart.jsonl.2").read_text(), older)
             lines = [json.loads(line) for line in (here / "results" / "quickstart.jsonl").read_text().splitlines()]
         cells = {
             (r["drafter"]["name"], r["policy"]["length"], r["sampling"]["temperature"], r["engine"]["batch"])

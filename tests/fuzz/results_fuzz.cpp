@@ -30,7 +30,11 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     print([&] { return compare(lines, lines, options); });
     ResultsFile again(file.path());  // cuts off a torn last line
     fuzz::expect(load_results(file.path()).size() == lines.size(), "no whole line is lost");
-    again.append({{"schema", kResultSchema}, {"key", "k"}, {"run", nlohmann::json::object()}});
-    fuzz::expect(load_results(file.path()).size() == lines.size() + 1 && again.has("k"), "a line is added");
+    const nlohmann::json run = nlohmann::json::object(), side{{"requests", nlohmann::json::array()}};
+    again.append({{"schema", kResultSchema},
+                  {"key", key_of(run)},
+                  {"run", run},
+                  {"repeats", {{{"baseline", side}, {"speculative", side}}}}});
+    fuzz::expect(load_results(file.path()).size() == lines.size() + 1 && again.has(key_of(run)), "a line is added");
   });
 }

@@ -17,10 +17,27 @@ namespace {
 
 using nlohmann::json;
 
-json line_of(const std::string& key) { return {{"schema", 1}, {"key", key}, {"run", json::object()}, {"commit", "c"}}; }
+// The result of a run that is known by its name; numbers, words and letters of several bytes, so that a line may be
+// torn within each.
+json line_of(const std::string& name) {
+  const json run{{"name", name}}, side{{"requests", json::array()}, {"seconds", -1.5e-7}, {"kept", true}};
+  return {{"schema", 1},
+          {"key", key_of(run)},
+          {"run", run},
+          {"commit", "c\u00e9\n"},
+          {"repeats", {{{"baseline", side}, {"speculative", side}, {"note", nullptr}}}}};
+}
+std::string key(const std::string& name) { return line_of(name)["key"]; }
 std::string bytes_of(const std::filesystem::path& file) {
   std::ifstream in(file, std::ios::binary);
   return {std::istreambuf_iterator<char>(in), {}};
+}
+
+// The bytes of a line as the program writes it.
+std::string written(const json& line) {
+  const TemporaryFolder folder;
+  ResultsFile(folder.path() / "r.jsonl").append(line);
+  return bytes_of(folder.path() / "r.jsonl");
 }
 
 TEST(Results, AreFoundAgainAndFailuresAreNot) {
@@ -32,19 +49,19 @@ TEST(Results, AreFoundAgainAndFailuresAreNot) {
     json failed = line_of("2");
     failed["error"] = "no";
     results.append(failed);
-    EXPECT_TRUE(results.has("1"));
-    EXPECT_FALSE(results.has("2"));
+    EXPECT_TRUE(results.has(key("1")));
+    EXPECT_FALSE(results.has(key("2")));
   }
   ResultsFile again(file);
-  EXPECT_TRUE(again.has("1"));
-  EXPECT_EQ(again.origin_of("1"), json({{"commit", "c"}, {"machine", nullptr}, {"sources", nullptr}}));
-  EXPECT_FALSE(again.has("2"));
+  EXPECT_TRUE(again.has(key("1")));
+  EXPECT_EQ(again.origin_of(key("1")), json({{"commit", "c\u00e9\n"}, {"machine", nullptr}, {"sources", nullptr}}));
+  EXPECT_FALSE(again.has(key("2")));
   EXPECT_EQ(load_results(file).size(), 2u);
 }
 
 // A process may be killed after any byte.
 TEST(Results, ATornLastLineIsCutOffWhereverItWasTorn) {
-  const std::string first = line_of("1").dump() + "\n", second = line_of("2").dump() + "\n";
+  const std::string first = written(line_of("1")), second = written(line_of("2"));
   for (std::size_t kept = 0; kept + 1 < second.size(); ++kept) {
     const TemporaryFolder folder;
     const auto file = folder.write("r.jsonl", first + second.substr(0, kept));
@@ -54,22 +71,121 @@ TEST(Results, ATornLastLineIsCutOffWhereverItWasTorn) {
     const std::string notice = testing::internal::GetCapturedStderr();
     EXPECT_EQ(notice.find("incomplete") != std::string::npos, kept > 0) << notice;
     EXPECT_EQ(bytes_of(file), first) << kept;
-    EXPECT_TRUE(results.has("1"));
-    EXPECT_FALSE(results.has("2"));
+    EXPECT_TRUE(results.has(key("1")));
+    EXPECT_FALSE(results.has(key("2")));
     results.append(line_of("2"));
     EXPECT_EQ(bytes_of(file), first + second) << kept;
   }
 }
 
 TEST(Results, ATornFirstLineIsCutOffToo) {
-  for (const std::string torn : {"{", "{\"agre", "{\"agreement\":{\"compared\":tr", "{\"axes\":{\"/policy"}) {
+  const std::string line = written(line_of("1"));
+  for (std::size_t kept = 1; kept + 1 < line.size(); ++kept) {
     const TemporaryFolder folder;
-    const auto file = folder.write("r.jsonl", torn);
+    const auto file = folder.write("r.jsonl", line.substr(0, kept));
+    testing::internal::CaptureStderr();
+    ResultsFile results(file);
+    EXPECT_NE(testing::internal::GetCapturedStderr().find("incomplete"), std::string::npos) << kept;
+    EXPECT_EQ(bytes_of(file), "") << kept;
+  }
+}
+
+// Whose lines had their keys in another order.
+TEST(Results, ATornLineOfAnEarlierVersionIsCutOff) {
+  for (const std::string torn :
+       {"{\"agreement\":{\"compared\":", "{\"agreement\":{\"compared\":true,\"compared_texts\":1"}) {
+    const TemporaryFolder folder;
+    const std::string first = line_of("1").dump() + "\n";
+    const auto file = folder.write("r.jsonl", first + torn);
     testing::internal::CaptureStderr();
     ResultsFile results(file);
     EXPECT_NE(testing::internal::GetCapturedStderr().find("incomplete"), std::string::npos) << torn;
-    EXPECT_EQ(bytes_of(file), "") << torn;
+    EXPECT_EQ(bytes_of(file), first) << torn;
   }
+}
+
+// What stands behind the results without a newline is cut off only if this program wrote it.
+TEST(Results, ANoteWithoutNewlineIsRefusedAndKept) {
+  const std::string first = written(line_of("1")), second = written(line_of("2"));
+  for (const std::string& note :
+       {std::string("measured while another job ran"), std::string("{\"note\": \"x"),
+        std::string("{\"axes\":{\"/policy"), std::string("42"), std::string("\"words\""),
+        second.substr(0, 60) + "\0\0\0" + "my note", second.substr(0, second.size() - 2) + " my note",
+        second.substr(0, 40) + std::string(8, '\0')}) {
+    const TemporaryFolder folder;
+    const auto file = folder.write("r.jsonl", first + note);
+    EXPECT_TRUE(says(sentence_of([&] { ResultsFile results(file); }), "r.jsonl:2", "name a")) << note;
+    EXPECT_TRUE(says(sentence_of([&] { load_results(file); }), "r.jsonl:2")) << note;
+    EXPECT_EQ(bytes_of(file), first + note);
+  }
+}
+
+TEST(Results, ANoteThatIsAppendedMeanwhileStaysALineOfItsOwn) {
+  const TemporaryFolder folder;
+  const auto file = folder.path() / "r.jsonl";
+  ResultsFile results(file);
+  results.append(line_of("1"));
+  std::ofstream(file, std::ios::app) << "my note";
+  results.append(line_of("2"));
+  EXPECT_EQ(bytes_of(file), written(line_of("1")) + "my note\n" + written(line_of("2")));
+  EXPECT_TRUE(says(sentence_of([&] { load_results(file); }), "r.jsonl:2", "note", "remove it"));
+}
+
+// Only what was measured on both sides is done; the last line of a run decides.
+TEST(Results, ALineWithoutMeasurementOrErrorIsNotDone) {
+  const json whole = line_of("1");
+  for (const json& change :
+       std::initializer_list<json>{{{"repeats", nullptr}},
+                                   {{"repeats", json::array()}},
+                                   {{"repeats", "many"}},
+                                   {{"repeats", {{{"baseline", whole["repeats"][0]["baseline"]}}}}}}) {
+    json line = whole;
+    line.merge_patch(change);
+    const TemporaryFolder folder;
+    const auto file = folder.write("r.jsonl", whole.dump() + "\n" + line.dump() + "\n");
+    testing::internal::CaptureStderr();
+    ResultsFile results(file);
+    const std::string notice = testing::internal::GetCapturedStderr();
+    EXPECT_TRUE(says(notice, "r.jsonl:2", "repeats", "measured again")) << line;
+    EXPECT_FALSE(results.has(key("1"))) << line;
+    results.append(whole);
+    testing::internal::CaptureStderr();
+    EXPECT_TRUE(results.has(key("1")));
+    EXPECT_EQ(testing::internal::GetCapturedStderr(), "");
+  }
+}
+
+TEST(Results, AKeyThatIsNotThatOfItsRunIsRefused) {
+  const TemporaryFolder folder;
+  json line = line_of("2");
+  line["run"]["name"] = "3";
+  const std::string bytes = line_of("1").dump() + "\n" + line.dump() + "\n";
+  const auto file = folder.write("r.jsonl", bytes);
+  EXPECT_TRUE(says(sentence_of([&] { load_results(file); }), "r.jsonl:2", "'key'", key("3"), "remove it"));
+  EXPECT_TRUE(says(sentence_of([&] { ResultsFile results(file); }), "r.jsonl:2", "'key'"));
+  EXPECT_EQ(bytes_of(file), bytes);
+}
+
+TEST(Results, TypesOfOtherFieldsAreChecked) {
+  const TemporaryFolder folder;
+  for (const char* field : {"commit", "error", "promise", "axes", "machine", "agreement", "sources"}) {
+    json line = line_of("1");
+    line[field] = 7;
+    const auto file = folder.write("r.jsonl", line.dump() + "\n");
+    EXPECT_TRUE(says(sentence_of([&] { load_results(file); }), "r.jsonl:1", field, "is 7", "remove it"));
+  }
+}
+
+TEST(Results, ThatAreDiscardedCountAgainWhenTheyAreMeasured) {
+  const TemporaryFolder folder;
+  ResultsFile results(folder.path() / "r.jsonl");
+  results.append(line_of("1"));
+  results.discard(key("1"));
+  EXPECT_FALSE(results.has(key("1")));
+  EXPECT_TRUE(results.discarded(key("1")));
+  results.append(line_of("1"));
+  EXPECT_TRUE(results.has(key("1")));
+  EXPECT_FALSE(results.discarded(key("1")));
 }
 
 // An editor may take the last newline away; the run is whole.
@@ -81,16 +197,16 @@ TEST(Results, AWholeLastLineWithoutNewlineIsKept) {
   EXPECT_EQ(bytes_of(file), both) << "reading changes nothing";
   {
     ResultsFile results(file);
-    EXPECT_TRUE(results.has("2"));
+    EXPECT_TRUE(results.has(key("2")));
     results.append(line_of("3"));
   }
-  EXPECT_EQ(bytes_of(file), both + "\n" + line_of("3").dump() + "\n");
+  EXPECT_EQ(bytes_of(file), both + "\n" + written(line_of("3")));
 }
 
 // Whatever was named by mistake survives: a document of one line, notes, a half of another JSON file.
 TEST(Results, FilesOfOthersAreRefusedAndKept) {
-  for (const std::string bytes :
-       {"{\"base\": {}, \"axes\": {}}", "some notes", "{\"base\": {", "[1, 2", "   {\"a\"", "null"}) {
+  for (const std::string bytes : {"{\"base\": {}, \"axes\": {}}", "{\"axes\":{\"/policy/length\":[1,2]},\"base\":{}",
+                                  "{\"axes\":", "some notes", "{\"base\": {", "[1, 2", "   {\"a\"", "null"}) {
     const TemporaryFolder folder;
     const auto file = folder.write("sweep.json", bytes);
     EXPECT_TRUE(says(sentence_of([&] { ResultsFile results(file); }), "sweep.json:1", "name a")) << bytes;
@@ -116,7 +232,7 @@ TEST(Results, OneProcessAtATime) {
   const auto file = folder.path() / "r.jsonl";
   const ResultsFile first(file);
   EXPECT_TRUE(says(sentence_of([&] { ResultsFile second(file); }), "another process", "--results"));
-  EXPECT_TRUE(says(sentence_of([&] { set_aside(file); }), "another process"));
+  EXPECT_TRUE(says(sentence_of([&] { set_aside(file, result_lines()); }), "another process"));
 }
 
 TEST(Results, PlacesThatCannotBeWrittenAreNamed) {
@@ -148,19 +264,37 @@ TEST(Results, AFullDiskLeavesTheFileAsItWas) {
   std::signal(SIGXFSZ, handler);
   EXPECT_TRUE(says(refusal, "r.jsonl", "kept"));
   EXPECT_EQ(bytes_of(file), before);
-  EXPECT_FALSE(results.has("2"));
+  EXPECT_FALSE(results.has(key("2")));
   results.append(line_of("2"));
   EXPECT_EQ(load_results(file).size(), 2u);
 }
 
-TEST(Results, AreSetAside) {
+TEST(Results, AreSetAsideAndReplaceNothing) {
   const TemporaryFolder folder;
   const auto file = folder.path() / "r.jsonl";
-  set_aside(file);
-  folder.write("r.jsonl", "new"), folder.write("r.jsonl.1", "old");
-  set_aside(file);
+  EXPECT_EQ(set_aside(file, result_lines()), "");
+  folder.write("r.jsonl", "");
+  EXPECT_EQ(set_aside(file, result_lines()), "") << "an empty file can be written to";
+  const std::string first = written(line_of("1")), second = written(line_of("2"));
+  folder.write("r.jsonl", first), folder.write("r.jsonl.1", "somebody's");
+  EXPECT_EQ(set_aside(file, result_lines()), file.string() + ".2");
+  folder.write("r.jsonl", second);
+  EXPECT_EQ(set_aside(file, result_lines()), file.string() + ".3");
   EXPECT_FALSE(std::filesystem::exists(file));
-  EXPECT_EQ(bytes_of(file.string() + ".1"), "new");
+  EXPECT_EQ(bytes_of(file.string() + ".1"), "somebody's");
+  EXPECT_EQ(bytes_of(file.string() + ".2"), first);
+  EXPECT_EQ(bytes_of(file.string() + ".3"), second);
+}
+
+TEST(Results, FilesOfOthersAreNotSetAside) {
+  for (const std::string bytes : {"older\n", "some notes", "{\"base\": {}}", "{}\n"}) {
+    const TemporaryFolder folder;
+    const auto file = folder.write("r.jsonl", bytes);
+    EXPECT_TRUE(says(sentence_of([&] { set_aside(file, result_lines()); }), "r.jsonl:1", "name")) << bytes;
+    EXPECT_TRUE(says(sentence_of([&] { expect_json_lines(file, result_lines()); }), "r.jsonl:1", "name")) << bytes;
+    EXPECT_EQ(bytes_of(file), bytes);
+    EXPECT_FALSE(std::filesystem::exists(file.string() + ".1"));
+  }
 }
 
 }  // namespace

@@ -1,7 +1,10 @@
 // A file of results may be older than what lies behind the paths of its runs: whoever resumes it is told.
 #include "experiments/sweep/provenance.h"
 
+#include <set>
+
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include "experiments/report/machine.h"
 #include "experiments/sweep/run_document.h"
@@ -20,7 +23,7 @@ TEST(Fingerprint, SeesContentsAndNothingElse) {
   }
   EXPECT_EQ(fingerprint(a.path()), fingerprint(b.path()));
   EXPECT_EQ(fingerprint(a.path() / "p.jsonl"), fingerprint(b.path() / "p.jsonl"));
-  EXPECT_EQ(fingerprint(a.path()).size(), 16u);
+  EXPECT_EQ(fingerprint(a.path()).size(), 21u);
   b.write("p.jsonl", "two"), b.write("README.md", "of no matter");
   EXPECT_NE(fingerprint(a.path() / "p.jsonl"), fingerprint(b.path() / "p.jsonl"));
   EXPECT_EQ(fingerprint(a.path()), fingerprint(b.path()));
@@ -29,6 +32,43 @@ TEST(Fingerprint, SeesContentsAndNothingElse) {
   b.write("model.safetensors", std::string(3 << 20, 'w')), b.write("config.json", "{ }");
   EXPECT_NE(fingerprint(a.path()), fingerprint(b.path()));
   EXPECT_EQ(fingerprint(a.path() / "nowhere"), "");
+}
+
+// Every byte counts, also in the middle of weights that are read in blocks, and whatever the file says about its time.
+TEST(Fingerprint, SeesTheMiddleOfWeights) {
+  const TemporaryFolder folder;
+  std::string weights((9 << 20) + 5, 'w');
+  const auto file = folder.write("model.safetensors", weights);
+  const auto time = std::filesystem::last_write_time(file);
+  std::set<std::string> prints{fingerprint(folder.path())};
+  for (const std::size_t at :
+       {std::size_t(0), weights.size() / 2, (std::size_t(4) << 20) - 1, std::size_t(4) << 20, weights.size() - 1}) {
+    std::string changed = weights;
+    changed[at] = 'v';
+    folder.write("model.safetensors", changed);
+    std::filesystem::last_write_time(file, time);
+    EXPECT_TRUE(prints.insert(fingerprint(folder.path())).second) << at;
+  }
+  folder.write("model.safetensors", weights + std::string(1, '\0'));
+  EXPECT_TRUE(prints.insert(fingerprint(folder.path())).second);
+}
+
+TEST(Fingerprint, SeesTheChatTemplateAndTheGenerationConfig) {
+  const TemporaryFolder folder;
+  folder.write("config.json", "{}"), folder.write("model.safetensors", "w");
+  std::set<std::string> prints{fingerprint(folder.path())};
+  for (const char* name : {"chat_template.jinja", "generation_config.json", "tokenizer_config.json", "tokenizer.json"})
+    for (const char* text : {"{}", "{ }"}) {
+      folder.write(name, text);
+      EXPECT_TRUE(prints.insert(fingerprint(folder.path())).second) << name;
+    }
+}
+
+TEST(Fingerprint, OfWhatCannotBeReadIsAnError) {
+  const TemporaryFolder folder;
+  ASSERT_EQ(::mkfifo((folder.path() / "p.jsonl").c_str(), 0600), 0);
+  EXPECT_TRUE(says(sentence_of([&] { fingerprint(folder.path() / "p.jsonl"); }), "p.jsonl", "a pipe"));
+  EXPECT_TRUE(says(sentence_of([&] { fingerprint("/proc/self/mem"); }), "/proc/self/mem", "Input/output error"));
 }
 
 TEST(Sources, AreThePromptsAndTheModels) {
@@ -45,35 +85,74 @@ TEST(Sources, AreThePromptsAndTheModels) {
   EXPECT_EQ(sources_of(complete_run(document, registries, "test"), registries, "").size(), 1u);
 }
 
-class Origins : public testing::Test {
+// A drafter's datastore, and a directory that only gives a shape.
+TEST(Sources, AreFilesThatOptionsName) {
+  const TemporaryFolder folder;
+  folder.write("store.bin", "one");
+  std::filesystem::create_directory(folder.path() / "shape");
+  std::filesystem::copy("experiments/models/draft/config.json", folder.path() / "shape");
+  Registries registries;
+  register_drafters(registries), register_verifiers(registries);
+  registries.drafters.add("stored", {"", "", {{"store", "path", nullptr, "a file"}}, nullptr});
+  const std::string store = (folder.path() / "store.bin").string(), shape = (folder.path() / "shape").string();
+  const json run{{"target", {{"model", {{"random", shape}, {"seed", 1}, {"tokenizer", "experiments/models/target"}}}}},
+                 {"drafter", {{"name", "stored"}, {"store", store}}},
+                 {"policy", {{"name", "fixed"}}},
+                 {"verifier", {{"name", "speculative_sampling"}}},
+                 {"workload", {{"prompts", "nowhere.jsonl"}}}};
+  const json sources = sources_of(run, registries, "");
+  EXPECT_EQ(sources, json({{store, fingerprint(store)},
+                           {shape + "/config.json", fingerprint(shape + "/config.json")},
+                           {"experiments/models/target", fingerprint("experiments/models/target")}}));
+}
+
+class OriginsOfResults : public testing::Test {
  protected:
-  std::vector<std::string> told(const json& changes) {
+  Origins origins(const json& changes) {
     ResultsFile file(folder.path() / "r.jsonl");
-    json line{{"schema", 1},           {"key", "a"},
-              {"run", json::object()}, {"commit", "now"},
-              {"machine", host_of()},  {"sources", {{"p.jsonl", fingerprint(folder.path() / "p.jsonl")}}}};
+    const json run{{"name", "a"}}, side{{"requests", json::array()}};
+    json line{{"schema", 1},
+              {"key", key_of(run)},
+              {"run", run},
+              {"commit", "now"},
+              {"machine", host_of()},
+              {"sources", {{"p.jsonl", fingerprint(folder.path() / "p.jsonl")}}},
+              {"repeats", {{{"baseline", side}, {"speculative", side}}}}};
     line.merge_patch(changes);
     file.append(line);
-    return other_origins({{json::object(), json::object(), "a"}, {json::object(), json::object(), "not measured"}},
-                         file, folder.path(), "now");
+    return origins_of({{run, json::object(), key_of(run)}, {json::object(), json::object(), "not measured"}}, file,
+                      folder.path(), "now");
   }
+  std::vector<std::string> told(const json& changes) { return origins(changes).sentences; }
   TemporaryFolder folder;
 };
 
-TEST_F(Origins, OfToday) {
+TEST_F(OriginsOfResults, OfToday) {
   folder.write("p.jsonl", "one");
   EXPECT_TRUE(told(json::object()).empty());
   EXPECT_TRUE(told({{"machine", nullptr}, {"sources", nullptr}}).empty()) << "a line of an older program";
 }
 
-TEST_F(Origins, OfAnotherDayAreTold) {
+TEST_F(OriginsOfResults, OfAnotherDayAreTold) {
   folder.write("p.jsonl", "one");
   const auto commit = told({{"commit", "0123456789ab"}}), machine = told({{"machine", {{"cpu", "a calculator"}}}}),
-             file = told({{"sources", {{"p.jsonl", "0123456789abcdef"}}}});
-  ASSERT_EQ(std::tuple(commit.size(), machine.size(), file.size()), std::tuple(1u, 1u, 1u));
-  EXPECT_TRUE(says(commit[0], "1 result in", "another commit", "--results"));
-  EXPECT_TRUE(says(machine[0], "another machine (a calculator", "--results"));
-  EXPECT_TRUE(says(file[0], "other contents of p.jsonl", "--results"));
+             older = told({{"sources", {{"p.jsonl", "0123456789abcdef"}}}}),
+             gone = told({{"sources", {{"q.jsonl", "xxh3:0123456789abcdef"}}}});
+  ASSERT_EQ(std::tuple(commit.size(), machine.size(), older.size(), gone.size() - older.size()),
+            std::tuple(1u, 1u, 1u, 1u));
+  EXPECT_TRUE(says(commit[0], "1 result in", "another commit", "is kept", "--results"));
+  EXPECT_TRUE(says(machine[0], "another machine (a calculator", "is kept", "--results"));
+  EXPECT_TRUE(says(older[0], "a version that did not see all contents of p.jsonl", "is kept", "--results"));
+  EXPECT_TRUE(says(gone[1], "q.jsonl, which is not there any more", "is kept", "--results"));
+}
+
+TEST_F(OriginsOfResults, OfOtherContentsAreMeasuredAgain) {
+  folder.write("p.jsonl", "one");
+  const Origins found = origins({{"sources", {{"p.jsonl", "xxh3:0123456789abcdef"}}}});
+  EXPECT_EQ(found.changed, std::set<std::string>{key_of({{"name", "a"}})});
+  ASSERT_EQ(found.sentences.size(), 1u);
+  EXPECT_TRUE(says(found.sentences[0], "1 result in", "other contents of p.jsonl", "measured again"));
+  EXPECT_TRUE(origins({}).changed.empty());
 }
 
 }  // namespace

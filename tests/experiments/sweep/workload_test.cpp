@@ -4,6 +4,7 @@
 #include <map>
 
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include "tests/framework/text/temporary_folder.h"
 
@@ -43,6 +44,15 @@ TEST(Workload, MalformedLinesAreNamed) {
   EXPECT_TRUE(says(sentence_of([&] { read_prompts(folder.path() / "none.jsonl"); }), "none.jsonl"));
   EXPECT_TRUE(says(sentence_of([&] { read_prompts(folder.path()); }), "JSONL"));
   EXPECT_TRUE(says(sentence_of([&] { read_prompts(folder.write("empty.jsonl", "\n")); }), "no prompts"));
+}
+
+// A read error is not the end of the file, and nothing waits for the writer of a pipe.
+TEST(Workload, WhatCannotBeReadToItsEndIsRefused) {
+  const TemporaryFolder folder;
+  ASSERT_EQ(::mkfifo((folder.path() / "pipe").c_str(), 0600), 0);
+  EXPECT_TRUE(says(sentence_of([&] { read_prompts(folder.path() / "pipe"); }), "pipe'", "a pipe", "JSONL"));
+  EXPECT_TRUE(says(sentence_of([] { read_prompts("/proc/self/mem"); }), "/proc/self/mem", "Input/output error"));
+  EXPECT_TRUE(says(sentence_of([] { read_prompts("/dev/null"); }), "/dev/null", "device"));
 }
 
 TEST(Workload, TheSixtyPromptsAreTenOfEachFamily) {

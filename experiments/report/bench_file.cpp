@@ -1,0 +1,31 @@
+#include "experiments/report/bench_file.h"
+
+#include "kernels/error.h"
+
+namespace foretoken {
+
+using nlohmann::json;
+
+namespace {
+
+LineKind bench_lines(const std::string& measured) {
+  const std::string name = "lines with \"" + measured + "\" that `foretoken bench` writes";
+  const auto check = [measured, name](const json& line, const std::string& where) {
+    const bool known = line.is_object() && line.contains(measured) && line.contains("machine") &&
+                       line["machine"].is_object() && line.contains("commit") && line["commit"].is_string();
+    if (!known) throw Error(where + ": this is none of the " + name + "; name a file of these, or a new one");
+  };
+  return {name, {"commit", "date"}, {"{\"commit\":\""}, check};
+}
+
+}  // namespace
+
+BenchFile::BenchFile(const std::string& file, const std::string& measured) {
+  if (!file.empty()) file_.emplace(file, bench_lines(measured));
+}
+
+void BenchFile::append(const json& line) {
+  if (file_) file_->append(line);
+}
+
+}  // namespace foretoken

@@ -1,0 +1,24 @@
+// The tensors of another source until Ctrl-C comes: then the next one throws Interrupted, so that a model of gigabytes
+// is not loaded to its end first. Knows neither the source nor what is done with its tensors.
+#pragma once
+#include <string>
+
+#include "experiments/sweep/interrupt.h"
+#include "framework/model/tensor_source.h"
+
+namespace foretoken {
+
+class InterruptibleTensors : public TensorSource {
+ public:
+  // `source` must outlive it.
+  explicit InterruptibleTensors(const TensorSource& source) : source_(source) {}
+  Tensor tensor(const std::string& name, const Shape& expected) const override {
+    check_interrupt();
+    return source_.tensor(name, expected);
+  }
+
+ private:
+  const TensorSource& source_;
+};
+
+}  // namespace foretoken

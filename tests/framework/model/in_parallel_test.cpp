@@ -1,0 +1,64 @@
+// Host work by all cores: all of it once, and an end in the middle for whoever asks for one.
+#include "framework/model/in_parallel.h"
+
+#include <numeric>
+#include <stdexcept>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "framework/model/random_weights.h"
+
+namespace foretoken::test {
+namespace {
+
+constexpr std::int64_t kMuch = std::int64_t(1) << 20;  // work of one row, so that a round has few of them
+
+TEST(InParallel, DoesEveryRowOnceInRoundsToo) {
+  for (const std::int64_t n : {0, 1, 63, 64, 65, 1000}) {
+    std::vector<int> done(std::size_t(n), 0);
+    int rounds = 0;
+    const auto f = [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t i = begin; i < end; ++i) ++done[std::size_t(i)];
+    };
+    in_parallel(n, kMuch, f);
+    in_parallel(n, kMuch, f, [&] { ++rounds; });
+    EXPECT_EQ(done, std::vector<int>(std::size_t(n), 2)) << n;
+    EXPECT_EQ(rounds, (n + 63) / 64) << n;
+  }
+}
+
+TEST(InParallel, EndsWithWhatIsThrownBetweenTwoRounds) {
+  std::vector<int> done(1000, 0);
+  int rounds = 0;
+  const auto f = [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i) ++done[std::size_t(i)];
+  };
+  const auto stop = [&] {
+    if (++rounds == 3) throw std::runtime_error("stop");
+  };
+  EXPECT_THROW(in_parallel(1000, kMuch, f, stop), std::runtime_error);
+  EXPECT_EQ(std::accumulate(done.begin(), done.end(), 0), 2 * 64);
+}
+
+// A matrix of gigabytes need not be finished first.
+TEST(RandomWeights, EndInTheMiddleOfAMatrix) {
+  int rounds = 0;
+  const RandomWeights weights(1, [&] {
+    if (++rounds == 2) throw std::runtime_error("stop");
+  });
+  EXPECT_THROW((void)weights.tensor("lm_head.weight", {3 * 4096, 16384}), std::runtime_error);
+  EXPECT_EQ(rounds, 2);
+}
+
+TEST(RandomWeights, AreTheSameInRounds) {
+  int rounds = 0;
+  const RandomWeights whole(1), parted(1, [&] { ++rounds; });
+  const Shape shape{300, 1 << 18};
+  const Tensor a = whole.tensor("a.weight", shape), b = parted.tensor("a.weight", shape);
+  EXPECT_EQ(rounds, 2);
+  EXPECT_TRUE(std::ranges::equal(a.values<std::uint16_t>(), b.values<std::uint16_t>()));
+}
+
+}  // namespace
+}  // namespace foretoken::test

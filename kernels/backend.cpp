@@ -2,6 +2,8 @@
 
 #include <chrono>
 
+#include "kernels/error.h"
+
 namespace foretoken {
 
 double host_clock() {
@@ -14,5 +16,39 @@ Mirror Backend::mirror(std::int64_t bytes) {
 }
 
 Mark Backend::mark() { return {host_clock(), -1}; }
+
+void expect_draws(const Distributions& distributions, std::span<const TokenDraw> draws, const Tensor& to) {
+  const int rows = distributions.count();
+  if (to && (to.dtype() != DType::i32 || to.dim(0) != std::int64_t(draws.size())))
+    throw Error("draw: expected room for " + std::to_string(draws.size()) + " tokens of type I32, got " +
+                name_of(to.dtype()) + " " + to.shape().text() + "; give one place a draw");
+  for (std::size_t i = 0; i < draws.size(); ++i) {
+    const TokenDraw& draw = draws[i];
+    const std::int64_t row = draw.row == -1 ? std::int64_t(i) : draw.row;
+    const auto refuse = [&](const std::string& why) { throw Error("draw: number " + std::to_string(i) + " " + why); };
+    if (row < 0 || row >= rows)
+      refuse("is of row " + std::to_string(row) + " of " + std::to_string(rows) +
+             " distributions; set TokenDraw::row, or draw once a row");
+    if (draw.siblings < 1) refuse("asks for no token; set TokenDraw::siblings to at least 1");
+    if (!draw.to && (!to || draw.siblings > 1))
+      refuse("has no place for its tokens; set TokenDraw::to, as siblings must");
+  }
+}
+
+void expect_ranks(const Distributions& raw, int k, const Tensor& tokens, const Tensor& q) {
+  const Shape wanted{raw.count(), k};
+  if (k < 1 || tokens.shape() != wanted || q.shape() != wanted || tokens.dtype() != DType::i32 ||
+      q.dtype() != DType::f32)
+    throw Error("rank: expected tokens I32 and probabilities F32 of " + wanted.text() + ", got " +
+                name_of(tokens.dtype()) + " " + tokens.shape().text() + " and " + name_of(q.dtype()) + " " +
+                q.shape().text() + "; give k columns, at least one, for each distribution");
+}
+
+void expect_recall(const Tensor& at, const Tensor& to) {
+  if (to.rank() != 2 || at.dtype() != DType::u64 || at.elements() != to.dim(0))
+    throw Error("recall: expected rows and one U64 address for each, got " + std::string(name_of(to.dtype())) + " " +
+                to.shape().text() + " and " + name_of(at.dtype()) + " " + at.shape().text() +
+                "; give as many addresses as rows");
+}
 
 }  // namespace foretoken

@@ -36,13 +36,17 @@ struct Mark {
 };
 double host_clock();  // seconds
 
-// One token to be drawn from one row of distributions.
+// What is to be drawn from one row of distributions: a token, or several in order without repeats.
 struct TokenDraw {
-  Draws draws;
-  DrawName name;
+  Draws draws = {};
+  DrawName name = {};
   std::uint32_t position = 0;  // absolute, of the token to be drawn
   bool race = false;           // noise by absolute position (coupled) instead of the named uniform
-  Token* to = nullptr;         // where it is written, in the backend's memory; null: to[i] of Backend::draw
+  // How many tokens. The j-th comes from what those before it left of the distribution, under the name {role, node + j,
+  // index + j}, or is place j of the race, and is written to to[j]; -1 where nothing was left.
+  std::uint8_t siblings = 1;
+  std::int32_t row = -1;  // of the distributions; -1: row i for draw i
+  Token* to = nullptr;    // where it is written, in the backend's memory; null: to[i] of Backend::draw
 };
 
 class Backend {
@@ -123,12 +127,20 @@ class Backend {
                                       std::span<const Warp> warps) = 0;  // logits [n, vocab] f32, one warp a row
   // In place: row i of logits [n, vocab] f32 is bent as adjustments[i] says.
   virtual void adjust(Tensor logits, std::span<const Adjustment> adjustments) = 0;
-  // tokens i32, to[i] = a token drawn from distributions row i as `draws[i]` names it; to may be strided (stride of
-  // dimension 0), and absent where every draw says itself where to write.
+  // tokens i32, to[i] = a token drawn from distributions row i (or TokenDraw::row) as `draws[i]` names it; to may be
+  // strided (stride of dimension 0), and absent where every draw says itself where to write, as one of several siblings
+  // must.
   virtual void draw(const Distributions& distributions, std::span<const TokenDraw> draws, Tensor to) = 0;
+  // The k most probable tokens of every row, most probable first, the lowest among equals, and their probabilities:
+  // tokens i32 [n, k], q f32 [n, k]. -1 and 0 behind the last token with any probability, and in rows that are not
+  // finite. Asked of raw distributions (temperature 1, nothing cut), since a warped one may have but one token.
+  virtual void rank(const Distributions& raw, int k, Tensor tokens, Tensor q) = 0;
   // to[i] = *at[i], or known[i] where that address is null. known, to i32 [n]; at u64 [n] (addresses in the backend's
   // memory).
   virtual void pick(const Tensor& known, const Tensor& at, Tensor to) = 0;
+  // The same for rows of numbers: row i of `to`, [n, width] of any type, becomes what lies at at[i] (u64 [n]), zeros
+  // where that address is null.
+  virtual void recall(const Tensor& at, Tensor to) = 0;
   // Host only: p[i] = distribution(begin + i) for i < n <= kTile; returns their tile_sum. What a HostLane asks for.
   virtual double distribution_tile(const Distribution& distribution, Token begin, int n, double* p) const {
     for (int i = 0; i < n; ++i) p[i] = distribution(begin + i);
@@ -171,6 +183,12 @@ class Backend {
  private:
   Serial serial_;
 };
+
+// Throws Error unless a backend can draw this: every draw has a row of the distributions and a place for its tokens.
+void expect_draws(const Distributions& distributions, std::span<const TokenDraw> draws, const Tensor& to);
+// Likewise for Backend::rank and Backend::recall.
+void expect_ranks(const Distributions& raw, int k, const Tensor& tokens, const Tensor& q);
+void expect_recall(const Tensor& at, const Tensor& to);
 
 // "reference": plain loops and Eigen, f32 activations, no threads: the oracle.
 std::unique_ptr<Backend> make_reference_backend();

@@ -2,6 +2,7 @@
 // a normalizer). No [rows, vocab] table of probabilities is ever written. Host and device, same bits everywhere. This
 // room must not know whose distribution it is (target, draft) nor what a token means.
 #pragma once
+#include <array>
 #include <cstdint>
 #include <cstring>
 #include <span>
@@ -81,9 +82,33 @@ template <class F> FORETOKEN_HD double tile_sum(F f, int begin, int end) {  // e
   return add(add(add(a[0], a[4]), add(a[2], a[6])), add(add(a[1], a[5]), add(a[3], a[7])));
 }
 
+// N sums by the same tree in one pass: f(x) is an array of what x adds to each.
+template <int N, class F> std::array<double, N> tile_sums(F f, int begin, int end) {
+  double a[N][8] = {};
+  for (int i = begin; i < end; ++i) {
+    const std::array<double, N> v = f(i);
+    for (int k = 0; k < N; ++k) a[k][(i - begin) % 8] = add(a[k][(i - begin) % 8], v[std::size_t(k)]);
+  }
+  std::array<double, N> s;
+  for (int k = 0; k < N; ++k) {
+    const double* b = a[k];
+    s[std::size_t(k)] = add(add(add(b[0], b[4]), add(b[2], b[6])), add(add(b[1], b[5]), add(b[3], b[7])));
+  }
+  return s;
+}
+
 template <class F> FORETOKEN_HD double vocabulary_sum(F f, int vocab) {
   double s = 0;
   for (int t = 0; t < vocab; t += kTile) s = add(s, tile_sum(f, t, t + kTile < vocab ? t + kTile : vocab));
+  return s;
+}
+
+template <int N, class F> std::array<double, N> vocabulary_sums(F f, int vocab) {
+  std::array<double, N> s{};
+  for (int t = 0; t < vocab; t += kTile) {
+    const auto tile = tile_sums<N>(f, t, t + kTile < vocab ? t + kTile : vocab);
+    for (std::size_t k = 0; k < std::size_t(N); ++k) s[k] = add(s[k], tile[k]);
+  }
   return s;
 }
 

@@ -1,8 +1,11 @@
 #include "kernels/host_backend.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <cstring>
+#include <numeric>
+#include <vector>
 
 #include "kernels/error.h"
 #include "kernels/lane.h"
@@ -123,30 +126,72 @@ void HostBackend::adjust(Tensor logits, std::span<const Adjustment> adjustments)
   });
 }
 
-Token HostBackend::draw_one(const Distribution& distribution, const TokenDraw& draw) {
-  if (distribution.row.greedy < 0) return -1;
-  if (distribution.row.one_hot && !chance_) return distribution.row.greedy;
+void HostBackend::draw_one(const Distribution& distribution, const TokenDraw& draw, Token* to) {
+  const bool certain = distribution.row.one_hot && !chance_;
+  if (distribution.row.greedy < 0 || certain) {
+    std::fill_n(to, draw.siblings, -1);
+    to[0] = distribution.row.greedy;
+    return;
+  }
   HostLane lane(*this, distribution.vocab, draw.draws);
-  return draw.race ? lane.race(distribution, draw.position) : lane.draw(distribution, draw.name);
+  const auto write = [&](int j, Token x) { to[j] = x; };
+  if (draw.siblings > 1 && draw.race)
+    lane.race_siblings(distribution, draw.siblings, draw.position, write);
+  else if (draw.siblings > 1)
+    lane.siblings(distribution, draw.siblings, draw.name, write);
+  else
+    to[0] = draw.race ? lane.race(distribution, draw.position) : lane.draw(distribution, draw.name);
 }
 
 void HostBackend::draw(const Distributions& distributions, std::span<const TokenDraw> draws, Tensor to) {
-  assert(int(draws.size()) == distributions.count() && (!to || to.dim(0) == std::int64_t(draws.size())));
+  expect_draws(distributions, draws, to);
   const auto one = [&](int i) {
     const TokenDraw& draw = draws[std::size_t(i)];
-    *(draw.to ? draw.to : to.row<Token>(i)) = draw_one(distributions[i], draw);
+    draw_one(distributions[draw.row < 0 ? i : draw.row], draw, draw.to ? draw.to : to.row<Token>(i));
   };
   if (chance_) {  // an enumerator follows the draws in order
-    for (int i = 0; i < distributions.count(); ++i) one(i);
+    for (int i = 0; i < int(draws.size()); ++i) one(i);
   } else {
-    for_each(distributions.count(), one);
+    for_each(int(draws.size()), one);
   }
+}
+
+void HostBackend::rank(const Distributions& raw, int k, Tensor tokens, Tensor q) {
+  expect_ranks(raw, k, tokens, q);
+  for_each(raw.count(), [&](int i) {
+    const Distribution distribution = raw[i];
+    const auto better = [&](Token a, Token b) {
+      return distribution.logits[a] > distribution.logits[b] ||
+             (distribution.logits[a] == distribution.logits[b] && a < b);
+    };
+    std::vector<Token> order(std::size_t(distribution.row.greedy < 0 ? 0 : distribution.vocab));
+    std::iota(order.begin(), order.end(), 0);
+    const auto end = order.begin() + std::min<std::ptrdiff_t>(k, std::ssize(order));
+    std::partial_sort(order.begin(), end, order.end(), better);
+    for (int j = 0; j < k; ++j) {
+      const Token x = j < end - order.begin() ? order[std::size_t(j)] : -1;
+      const float p = x < 0 ? 0 : float(distribution(x));
+      tokens.row<Token>(i)[j] = p > 0 ? x : -1, q.row<float>(i)[j] = p;
+    }
+  });
 }
 
 void HostBackend::pick(const Tensor& known, const Tensor& at, Tensor to) {
   for (std::int64_t i = 0; i < to.dim(0); ++i) {
     const auto* address = reinterpret_cast<const Token*>(*at.row<std::uint64_t>(i));
     *to.row<Token>(i) = address ? *address : *known.row<Token>(i);
+  }
+}
+
+void HostBackend::recall(const Tensor& at, Tensor to) {
+  expect_recall(at, to);
+  const std::size_t bytes = std::size_t(to.dim(1) * size_of(to.dtype()));
+  for (std::int64_t i = 0; i < to.dim(0); ++i) {
+    auto* const row = static_cast<std::byte*>(to.raw()) + i * to.row_stride() * size_of(to.dtype());
+    if (const auto* address = reinterpret_cast<const std::byte*>(*at.row<std::uint64_t>(i)))
+      std::memcpy(row, address, bytes);
+    else
+      std::memset(row, 0, bytes);
   }
 }
 

@@ -25,7 +25,9 @@ class HostBackend : public Backend {
   void adjust(Tensor logits, std::span<const Adjustment> adjustments) override;
   // A row whose distribution is invalid (DistributionRow::greedy == -1) draws token -1.
   void draw(const Distributions& distributions, std::span<const TokenDraw> draws, Tensor to) override;
+  void rank(const Distributions& raw, int k, Tensor tokens, Tensor q) override;
   void pick(const Tensor& known, const Tensor& at, Tensor to) override;
+  void recall(const Tensor& at, Tensor to) override;
   void move(std::span<const KvLayer> layers, const Tensor& table, std::span<const std::int32_t> from,
             std::span<const std::int32_t> to) override;
 
@@ -33,8 +35,8 @@ class HostBackend : public Backend {
   void set_chance(Chance* chance) { chance_ = chance; }  // for proofs; not owned
 
  protected:
-  // One token of `draw`, by a HostLane.
-  Token draw_one(const Distribution& distribution, const TokenDraw& draw);
+  // The tokens of one draw, by a HostLane.
+  void draw_one(const Distribution& distribution, const TokenDraw& draw, Token* to);
 
  private:
   Chance* chance_ = nullptr;

@@ -2,9 +2,12 @@
 // the host, as a cluster of thread blocks on a GPU, and, with a Chance in the place of Philox, as an exact proof that
 // follows every outcome of every draw. This room knows distributions and draws; it must not know trees or verifiers.
 #pragma once
+#include <array>
 #include <cassert>
 #include <functional>
+#include <memory>
 #include <span>
+#include <vector>
 
 #include "kernels/backend.h"
 #include "kernels/distribution.h"
@@ -57,7 +60,8 @@ template <class Tiles> Token invert_cdf(const Tiles& tiles, int vocab, double u)
   return last;
 }
 
-// The winner of an exponential race: argmin of -log(u_x) / distribution(x), with the noise of an absolute position.
+// The winner of an exponential race: argmin of -log(u_x) / distribution(x), with the noise of an absolute position. A
+// distribution without some of its tokens is raced for by the others in their order, whatever its sum is.
 template <class Tiles> Token win_race(const Tiles& tiles, int vocab, const Draws& draws, std::uint32_t position) {
   double p[kTile + 4], least = 0;
   Token best = -1;
@@ -80,13 +84,15 @@ template <class Tiles> Token win_race(const Tiles& tiles, int vocab, const Draws
   return best < 0 ? 0 : best;
 }
 
-// A plain loop over tiles of the vocabulary. The verbs of every Lane: draw, race, accept, sum, open, refuse, each,
-// every, near. Answers are double; every sum follows the tree of distribution.h, whoever evaluates a tile.
+// A plain loop over tiles of the vocabulary. The verbs of every Lane: draw, race, siblings, accept, sum, open, refuse,
+// each, every, near. Answers are double; every sum follows the tree of distribution.h, whoever evaluates a tile.
 class HostLane {
  public:
-  HostLane(Backend& backend, int vocab, const Draws& draws) : backend_(&backend), vocab_(vocab), draws_(draws) {}
+  HostLane(Backend& backend, int vocab, const Draws& draws)
+      : HostLane(backend, vocab, draws, std::make_shared<Room>()) {}
 
-  HostLane within(std::uint32_t k) const { return {*backend_, vocab_, draws_.within(k)}; }
+  // A lane with draws of its own, for an inner rule; what it refuses counts as refused by this one.
+  HostLane within(std::uint32_t k) const { return {*backend_, vocab_, draws_.within(k), room_}; }
 
   // One worker of the sequence, which writes down what came out.
   bool leader() const { return true; }
@@ -121,11 +127,7 @@ class HostLane {
   template <class P, class Q> Token draw(const Residual<P, Q>& r, DrawName name) {
     if (Chance* const chance = backend_->chance())
       return chance->draw(vocab_, [&](Token x) { return double(r(x)); }, draws_, name);
-    const auto tiles = [&](Token t, int n, double* p) {
-      above(r, t, n, p);
-      return sum_of(p, n);
-    };
-    return invert_cdf(tiles, vocab_, draws_.uniform(name) * r.mass);
+    return invert_cdf(tiles_above(r), vocab_, draws_.uniform(name) * r.mass);
   }
 
   // The winner of an exponential race: argmin of E_x / distribution(x) with noise named by absolute position and token,
@@ -136,8 +138,26 @@ class HostLane {
     return win_race(tiles(distribution), vocab_, draws_, position);
   }
 
+  // n tokens from `distribution` in order, without repeats: f(j, token) is told the j-th, -1 where those before it left
+  // nothing. Each inverts the CDF of what they left, under the name {role, node + j, index + j}.
+  template <class F> void siblings(const Distribution& distribution, int n, DrawName name, const F& f) {
+    for_siblings(distribution, n, f, [&](const auto& rest, int j) {
+      return draw(rest, {name.role, name.node + std::uint32_t(j), name.index + std::uint32_t(j)});
+    });
+  }
+  // The same by one race: the j-th is place j of it.
+  template <class F> void race_siblings(const Distribution& distribution, int n, std::uint32_t position, const F& f) {
+    for_siblings(distribution, n, f, [&](const auto& rest, int) {
+      if (Chance* const chance = backend_->chance())
+        return chance->race(vocab_, [&](Token x) { return rest(x); }, draws_, position);
+      return win_race(tiles_above(rest), vocab_, draws_, position);
+    });
+  }
+
   // Of f over the vocabulary.
   template <class F> double sum(F f) { return vocabulary_sum(f, vocab_); }
+  // N of them in one pass: f(x) is a std::array<double, N>.
+  template <int N, class F> std::array<double, N> sums(F f) { return vocabulary_sums<N>(f, vocab_); }
 
   // All of p, nothing refused yet; q is the distribution of the children to come.
   template <class P, class Q> Residual<P, Q> open(const P& p, const Q& q) { return {p, q}; }
@@ -148,26 +168,73 @@ class HostLane {
   }
   // A certain guess (one-hot distribution) was refused.
   template <class P, class Q> void refuse_guess(Residual<P, Q>& r, Token guess) {
-    r.gone[r.refused++] = guess;
+    remember(r, guess);
     weigh(r);
   }
+  // A child drawn without replacement was refused: it came from q without its elder siblings, of which `left` of q's
+  // mass was left (1 for the first). r has nothing of those siblings, so it becomes (r - q / left)+ over its sum.
+  template <class P, class Q> void refuse_once(Residual<P, Q>& r, Token child, double left) {
+    if (left > 0) r.c += r.mass / left;  // else rounding left nothing but the child
+    refuse_guess(r, child);
+  }
+  // More guesses were refused than a lane remembers, so that what was found since is worth nothing.
+  bool overflown() const { return room_->overflown; }
 
  private:
-  template <class P, class Q> void weigh(Residual<P, Q>& r) {
-    double p[kTile];
-    r.mass = 0;
+  // Of the refused guesses of one round, which residuals point to.
+  struct Room {
+    std::vector<RefusedGuess> guesses{};
+    bool overflown = false;
+  };
+  HostLane(Backend& backend, int vocab, const Draws& draws, std::shared_ptr<Room> room)
+      : backend_(&backend), vocab_(vocab), draws_(draws), room_(std::move(room)) {}
+
+  template <class P, class Q> void remember(Residual<P, Q>& r, Token guess) {
+    auto& guesses = room_->guesses;
+    guesses.reserve(kMostGuesses);  // they never move
+    if (guesses.size() == std::size_t(kMostGuesses)) {
+      room_->overflown = true;
+      return;
+    }
+    guesses.push_back({guess, r.refused});
+    r.guesses = guesses.data(), r.refused = std::int32_t(guesses.size()) - 1;
+  }
+  // The sum of what is left of r before it is divided.
+  template <class P, class Q> double mass_above(const Residual<P, Q>& r) const {
+    double p[kTile], mass = 0;
     for (Token t = 0; t < vocab_; t += kTile) {
       const int n = width(t);
       above(r, t, n, p);
-      r.mass += sum_of(p, n);
+      mass += sum_of(p, n);
     }
+    return mass;
+  }
+  template <class P, class Q> void weigh(Residual<P, Q>& r) {
+    r.mass = mass_above(r);
     // Nothing left means that the refusal had probability 0 but for rounding: start again from p.
-    if (!(r.mass > 0)) r.c = 0, r.refused = 0, r.mass = 1;
+    if (!(r.mass > 0)) r.c = 0, r.refused = -1, r.mass = r.scale = 1;
+  }
+  template <class F, class Pick>
+  void for_siblings(const Distribution& distribution, int n, const F& f, const Pick& pick) {
+    Residual<Distribution, OneHot> rest(distribution, {-1});
+    for (int j = 0; j < n; ++j) {
+      const Token x = rest.mass > 0 ? pick(rest, j) : -1;
+      f(j, x);
+      if (x < 0 || j + 1 == n) continue;
+      remember(rest, x);
+      rest.mass = mass_above(rest);
+    }
   }
 
   int width(Token t) const { return t + kTile < vocab_ ? kTile : vocab_ - t; }
   template <class L> auto tiles(const L& distribution) const {
     return [this, &distribution](Token t, int n, double* p) { return evaluate(distribution, t, n, p); };
+  }
+  template <class P, class Q> auto tiles_above(const Residual<P, Q>& r) const {
+    return [this, &r](Token t, int n, double* p) {
+      above(r, t, n, p);
+      return sum_of(p, n);
+    };
   }
   static double sum_of(const double* p, int n) {
     return tile_sum([&](int i) { return p[i]; }, 0, n);
@@ -193,17 +260,18 @@ class HostLane {
       double q[kTile];
       evaluate(r.q, t, n, q);
       for (int i = 0; i < n; ++i) {
-        const double d = p[i] - r.c * q[i];
+        const double d = r.scale * p[i] - r.c * q[i];
         p[i] = d > 0 ? d : 0;
       }
     }
-    for (int i = 0; i < r.refused; ++i)
-      if (r.gone[i] >= t && r.gone[i] < t + n) p[r.gone[i] - t] = 0;
+    for (std::int32_t i = r.refused; i >= 0; i = r.guesses[i].before)
+      if (const Token guess = r.guesses[i].token; guess >= t && guess < t + n) p[guess - t] = 0;
   }
 
   Backend* backend_;
   int vocab_;
   Draws draws_;
+  std::shared_ptr<Room> room_;
 };
 
 // Runs f(lane, i) for every i < count, each on a lane of its own that draws as draws[i] says. `f` is plain data with a

@@ -123,7 +123,7 @@ std::int64_t Workbench::pool_mib(const json& run, const std::filesystem::path& b
     key += "|" + model_key(device, choice, dtype, kv, beside);
   }
   if (const std::string asked = run.dump(); std::exchange(asked_, asked) != asked)
-    forget_unused();  // else the pool would be the smaller, the more runs went before, or find no room
+    forget_unused_models();  // else the pool would be the smaller, the more runs went before, or find no room
   const std::int64_t free = device.free_memory();
   if (free == 0)
     throw Error("the device " + device.name() +
@@ -148,13 +148,20 @@ std::unique_ptr<Engine> Workbench::engine(const json& run, Side side, const std:
                               .pages = 0,
                               .reuse_prefixes = e.at("reuse_prefixes"),
                               .check = e.at("check")};
-  return std::make_unique<Engine>(device, target(run, beside), registries, chairs, options,
-                                  [this, &device, kv, beside](const ModelChoice& choice, const std::string& dtype) {
-                                    return model(device, choice, dtype, kv, beside);
-                                  });
+  return std::make_unique<Engine>(
+      device, target(run, beside), registries, chairs, options,
+      [this, &device, kv, beside](const ModelChoice& choice, const std::string& dtype) {
+        return model(device, choice, dtype, kv, beside);
+      },
+      kept_);
 }
 
 void Workbench::forget_unused() {
+  forget_unused_models();
+  kept_->forget_unused();
+}
+
+void Workbench::forget_unused_models() {
   std::erase_if(models_, [](const auto& entry) { return !entry.second.used; });
   for (auto& [key, loaded] : models_) loaded.used = false;
 }

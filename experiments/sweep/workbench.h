@@ -42,10 +42,11 @@ class Workbench {
   // The same with other registries than its own.
   std::unique_ptr<Engine> engine(const nlohmann::json& run, Side side, const std::filesystem::path& beside,
                                  const Registries& registries);
-  // Lets go of models that nothing has asked for since the last call.
+  // Lets go of models, and of what components keep, that nothing has asked for since the last call.
   void forget_unused();
 
  private:
+  void forget_unused_models();
   struct Loaded {
     std::shared_ptr<Model> model;
     bool used = true;
@@ -63,6 +64,7 @@ class Workbench {
   Registries registries_;
   std::map<std::string, std::unique_ptr<Backend>> backends_;
   std::map<std::string, Loaded> models_;
+  std::shared_ptr<Kept> kept_ = std::make_shared<Kept>();  // by drafters, policies and verifiers
   std::map<std::string, std::shared_ptr<const Tokenizer>> tokenizers_;
   std::string asked_;                          // the run whose pool was asked for last
   std::map<std::string, std::int64_t> pools_;  // MiB where a fraction is asked for, by fraction and models

@@ -3,10 +3,20 @@
 #include <algorithm>
 #include <cassert>
 
+#include "kernels/error.h"
+
 namespace foretoken {
 namespace {
 
 std::int64_t address(const void* p) { return std::int64_t(reinterpret_cast<std::uintptr_t>(p)); }
+
+void expect_served(const Segment& s, const std::string& model) {
+  if (!s.inputs.empty())
+    throw Error("the model " + model + " is given features of its rows (Segment::inputs); nothing serves them yet");
+  if (s.mutual)
+    throw Error("the model " + model +
+                " is given rows that see one another (Segment::mutual); nothing serves them yet");
+}
 
 int rows_in(const Segment& s) { return s.chain + (s.tree ? s.tree->nodes - s.begin : 0); }
 
@@ -16,6 +26,7 @@ CachedModel::CachedModel(Backend& backend, std::shared_ptr<Model> model, PagePoo
     : backend_(backend),
       model_(std::move(model)),
       cache_(backend, pool, model_->info().kv, reuse_prefixes),
+      window_(info().kv.window(info().name)),
       pool_(pool),
       memory_(model_->memory(backend)) {}
 
@@ -24,6 +35,7 @@ std::span<const Token> CachedModel::unseen(const Sequence& sequence) {
 }
 
 Output CachedModel::run(std::span<const Segment> segments) {
+  for (const Segment& s : segments) expect_served(s, info().name);
   const Mark start = backend_.mark();
   Output out;
   try {
@@ -113,7 +125,7 @@ CachedModel::Inputs CachedModel::stage(std::span<const Segment> segments, const 
 
   device.rows = e.rows, device.sequences = e.tables, device.words = e.words, device.table_width = e.width;
   device.deepest = e.deepest, device.longest = e.longest;
-  if (info().window == 0) device.first = {};
+  if (window_ == 0) device.first = {};
   if (e.words == 0) device.ancestors = {};
   return {{{}, device, e.wanted > 0 ? wanted.device : Tensor(), e.all_wanted, {}}, known.device, at.device};
 }
@@ -130,7 +142,7 @@ int CachedModel::padding_before(const Layout& l, int i) const {
 // the segments'.
 void CachedModel::fill_rows(Layout& l, const Tensor& known, const Tensor& at) const {
   const int rows = int(l.positions.dim(0)), words = int(l.ancestors.dim(1)),
-            window = info().window > 0 ? info().window : info().positions;
+            window = window_ > 0 ? window_ : info().positions;
   std::fill_n(l.ancestors.data<std::uint64_t>(), l.ancestors.elements(), 0);
   int spare = 0;  // padded table of the row
   for (int r = 0; r < rows; ++r) {

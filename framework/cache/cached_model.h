@@ -19,7 +19,9 @@ struct Segment {
   const Sequence* sequence = nullptr;
   int chain = 0;
   const DraftTree* tree = nullptr;
-  int begin = 0;  // > 0: the nodes before were fed by an earlier forward of this round
+  int begin = 0;                               // > 0: the nodes before were fed by an earlier forward of this round
+  std::span<const std::uint64_t> inputs = {};  // device addresses of the rows' features, one a row; empty: none
+  bool mutual = false;                         // the rows see one another, not only their ancestors (block drafters)
 };
 
 class CachedModel {
@@ -73,6 +75,7 @@ class CachedModel {
   Backend& backend_;
   std::shared_ptr<Model> model_;
   KvCache cache_;
+  int window_;  // positions that a row sees, itself among them; 0: all
   const PagePool& pool_;
   std::shared_ptr<ForwardMemory> memory_;     // of the model, as long as this lives
   std::vector<Fed> fed_;                      // rows of the forward in hand

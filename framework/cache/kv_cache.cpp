@@ -9,15 +9,17 @@
 namespace foretoken {
 
 KvCache::KvCache(Backend& backend, PagePool& pool, const KvShape& shape, bool reuse_prefixes)
-    : backend_(backend), pool_(pool), shape_(shape), reuse_prefixes_(reuse_prefixes) {
+    : backend_(backend), pool_(pool), reuse_prefixes_(reuse_prefixes) {
   page_rows_ = int(pool.page_bytes() / shape.bytes_per_row());
   if (page_rows_ < 1)
     throw Error("a page of " + std::to_string(pool.page_bytes()) + " bytes holds no position of a model that needs " +
                 std::to_string(shape.bytes_per_row()) + " bytes for one; raise \"page_rows\" of the engine");
-  const std::int64_t half = shape.layer_bytes_per_row() / 2 * page_rows_;
-  for (int l = 0; l < shape.layers; ++l)
-    layers_.push_back(
-        {pool.memory(), 2 * l * half, (2 * l + 1) * half, page_rows_, shape.kv_heads, shape.head_size, shape.dtype});
+  std::int64_t at = 0;
+  for (const LayerShape& l : shape.layers) {
+    const std::int64_t half = l.bytes_per_row() / 2 * page_rows_;
+    layers_.push_back({pool.memory(), at, at + half, page_rows_, l.kv_heads, l.head_size, l.dtype});
+    at += 2 * half;
+  }
 }
 
 KvCache::~KvCache() {

@@ -83,7 +83,6 @@ class KvCache {
 
   Backend& backend_;
   PagePool& pool_;
-  KvShape shape_;
   bool reuse_prefixes_;
   int page_rows_;
   std::vector<KvLayer> layers_;

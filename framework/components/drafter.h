@@ -19,6 +19,9 @@ struct DraftRequest {
   int rows = 0;       // the most rows that the drafter's own model may spend on catching up in this step
   Draws draws;        // hand on to Backend::draw; role draft, node = the node that is drawn
   bool race = false;  // draws must be races by absolute position (TokenDraw::race), since the verifier couples
+  // Of the drafter's unseen positions, in order: device addresses of the target's hidden states that Needs::hidden
+  // names, one after another for each position.
+  std::span<const std::uint64_t> hidden = {};
 
   // The draw that decides node `node` at depth `depth` (1: directly below the root).
   TokenDraw draw(int node, int depth, int sibling = 0) const {
@@ -37,13 +40,19 @@ struct Outcome {
   const Sequence* sequence = nullptr;
   const DraftTree* tree = nullptr;
   const Verdict* verdict = nullptr;
+  Tensor ranks = {};  // i32 [nodes, Needs::ranks], host: the target's most probable tokens after each node of the tree
 };
 
 // What a drafter wants and does, so that nobody asks who it is.
 struct Needs {
   std::vector<Drawn> proposes;  // kinds of nodes that it may draw; a verifier must take each of them
   bool learns = false;          // what it proposes may depend on other requests (exempt from the memory law)
+  int ranks = 0;                // so many of the target's most probable tokens after each fed node come with an Outcome
+  std::vector<int> hidden = {};  // after which layers of the target it wants hidden states with a DraftRequest
 };
+
+// Throws Error, which begins with `who`, where these are needs that nothing serves yet.
+void expect_served(const Needs& needs, const std::string& who);
 
 class Drafter {
  public:

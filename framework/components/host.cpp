@@ -1,8 +1,29 @@
 #include "framework/components/host.h"
 
+#include "framework/components/registry.h"
 #include "kernels/error.h"
 
 namespace foretoken {
+
+Host::Host(Backend& backend, PagePool& pool, const ModelInfo& target, Load load, bool reuse_prefixes, Offers offers)
+    : backend_(backend),
+      pool_(pool),
+      target_(target),
+      load_(std::move(load)),
+      reuse_prefixes_(reuse_prefixes),
+      offers_(std::move(offers)) {
+  if (!offers_.kept) offers_.kept = std::make_shared<Kept>();
+}
+
+std::shared_ptr<Model> Host::target_model() const {
+  if (!offers_.target) throw Error("this engine does not offer its target, " + target_.name + ", to drafters");
+  return offers_.target;
+}
+
+const Ends& Host::ends() const {
+  throw Error("the embedding, last norm and head of the target " + target_.name +
+              " are asked for (Host::ends); nothing serves them yet");
+}
 
 std::shared_ptr<Model> Host::load(const ModelChoice& choice, const std::string& dtype) const {
   if (!load_) throw Error("this engine was given no way to load the model '" + choice.text() + "'");
@@ -15,8 +36,32 @@ std::shared_ptr<Model> Host::load(const ModelChoice& choice, const std::string& 
   return model;
 }
 
-std::shared_ptr<CachedModel> Host::cache(std::shared_ptr<Model> model) {
+std::shared_ptr<CachedModel> Host::cache(std::shared_ptr<Model> model, const std::shared_ptr<KvCache>& borrowed,
+                                         const TokenMap& map) {
+  if (borrowed)
+    throw Error("a cache of the model " + model->info().name +
+                " is asked for that borrows another's rows (Host::cache); nothing serves that yet");
+  if (!map.to_target.empty())
+    throw Error("a cache of the model " + model->info().name +
+                " is asked for whose tokens are another vocabulary's (Host::cache); nothing serves that yet");
   return caches_.emplace_back(std::make_shared<CachedModel>(backend_, std::move(model), pool_, reuse_prefixes_));
+}
+
+const Registries& Host::registries(const char* what) const {
+  if (!offers_.registries) throw Error(std::string("this engine was given no way to make another ") + what);
+  return *offers_.registries;
+}
+
+std::unique_ptr<Drafter> Host::drafter(const nlohmann::json& config) {
+  return registries("drafter").drafters.make(config, *this);
+}
+
+std::unique_ptr<Verifier> Host::verifier(const nlohmann::json& config) {
+  return registries("verifier").verifiers.make(config, *this);
+}
+
+std::string Host::on_device(const std::string& key) const {
+  return backend_.name() + " " + std::to_string(backend_.serial()) + ": " + key;
 }
 
 }  // namespace foretoken

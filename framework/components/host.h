@@ -1,37 +1,90 @@
-// What a drafter, policy or verifier may ask of the engine when it is made: the device, facts about the target, models
-// (loaded once, shared), and caches over the engine's one page pool.
+// What a drafter, policy or verifier may ask of the engine when it is made: the device, facts about the target and the
+// target itself, models (loaded once, shared), caches over the engine's one page pool, other drafters and verifiers,
+// and things that outlive the engine.
 #pragma once
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
+#include <typeinfo>
 #include <vector>
 
+#include <nlohmann/json_fwd.hpp>
+
 #include "framework/cache/cached_model.h"
+#include "framework/components/kept.h"
 #include "framework/model/model_choice.h"
 
 namespace foretoken {
 
+class Drafter;
+class Verifier;
+struct Registries;
+
+// The two ends of the target: what makes a token its features, and what makes features logits.
+struct Ends {
+  Tensor embedding;  // [vocab, width]
+  Tensor norm;       // f32 [width]: the last norm
+  float epsilon = 0;
+  Weight head;  // [vocab, width]
+};
+
+// From the tokens of a drafter's vocabulary to the target's: to_target[x], -1 where the target has no such token.
+// Empty: the vocabularies are the same.
+struct TokenMap {
+  std::vector<Token> to_target;
+};
+
 class Host {
  public:
   using Load = std::function<std::shared_ptr<Model>(const ModelChoice& choice, const std::string& dtype)>;
+  // What an engine offers besides. What is absent is refused where it is asked for; `kept` is then the host's own.
+  struct Offers {
+    std::shared_ptr<Model> target = {};
+    const Registries* registries = nullptr;
+    std::shared_ptr<Kept> kept = {};
+  };
 
+  Host(Backend& backend, PagePool& pool, const ModelInfo& target, Load load, bool reuse_prefixes, Offers offers);
+  // Without offers. An overload: GCC takes no default argument of a nested class with member initializers.
   Host(Backend& backend, PagePool& pool, const ModelInfo& target, Load load, bool reuse_prefixes)
-      : backend_(backend), pool_(pool), target_(target), load_(std::move(load)), reuse_prefixes_(reuse_prefixes) {}
+      : Host(backend, pool, target, std::move(load), reuse_prefixes, Offers{}) {}
 
   Backend& backend() const { return backend_; }
   const ModelInfo& target() const { return target_; }
+  // The target itself, for a drafter that runs it, or a part of it, with a cache of its own.
+  std::shared_ptr<Model> target_model() const;
+  // Of the target. Nothing serves them yet: an Error.
+  const Ends& ends() const;
   // A model of the target's vocabulary; another vocabulary is an Error.
   std::shared_ptr<Model> load(const ModelChoice& choice, const std::string& dtype) const;
-  // A cache for it over the shared pool, owned by the engine's books (time in forwards is counted as drafting).
-  std::shared_ptr<CachedModel> cache(std::shared_ptr<Model> model);
+  // A cache for it over the shared pool, owned by the engine's books (time in forwards is counted as drafting). With
+  // `borrowed` it reads that cache's committed rows and writes rows of its own; with `map` its tokens are another
+  // vocabulary's. Nothing serves either yet: an Error.
+  std::shared_ptr<CachedModel> cache(std::shared_ptr<Model> model, const std::shared_ptr<KvCache>& borrowed = {},
+                                     const TokenMap& map = {});
   std::span<const std::shared_ptr<CachedModel>> caches() const { return caches_; }
+  // Another drafter or verifier, {"name": ..., options}, for one that is made of several. It draws within a scope of
+  // its own (Draws::within).
+  std::unique_ptr<Drafter> drafter(const nlohmann::json& config);
+  std::unique_ptr<Verifier> verifier(const nlohmann::json& config);
+  // What `make` (returns a std::unique_ptr or std::shared_ptr of a T) made for `key` when it was first asked for on
+  // this device: shared by all engines of a sweep. The key names all that the thing depends on.
+  template <class T>
+  std::shared_ptr<const T> keep(const std::string& key, const std::function<std::shared_ptr<const T>()>& make) {
+    return std::static_pointer_cast<const T>(offers_.kept->find(on_device(key), typeid(T), make));
+  }
 
  private:
+  const Registries& registries(const char* what) const;
+  std::string on_device(const std::string& key) const;
+
   Backend& backend_;
   PagePool& pool_;
   const ModelInfo& target_;
   Load load_;
   bool reuse_prefixes_;
+  Offers offers_;
   std::vector<std::shared_ptr<CachedModel>> caches_;
 };
 

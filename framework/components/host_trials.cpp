@@ -42,10 +42,11 @@ void verify_on_host(Backend& device, const Trials& trials, Tensor verdicts,
     row += t.nodes;
   }
   const Distributions p = copies.of(trials.p());
+  const Distributions raw = trials.raw() ? Distributions{p.logits, copies.of(trials.raw().rows)} : Distributions();
   device.synchronize();
   const auto host = make_cpu_backend();
   Staging staging(*host);
-  const Trials local(*host, trees, p, trials.named(), trials.positions(), staging);
+  const Trials local(*host, trees, p, trials.named(), trials.positions(), staging, raw);
   Tensor decided = Tensor::host(verdicts.shape(), verdicts.dtype());
   verify(*host, local, decided);
   device.copy(decided, verdicts);

@@ -1,5 +1,7 @@
 #include "framework/components/verifier.h"
 
+#include <algorithm>
+
 #include "kernels/error.h"
 
 namespace foretoken {
@@ -24,17 +26,40 @@ void expect_distributions(const DraftTree& t, int vocab) {
 
 // What the device reads of the nodes of all trees, one tree after another.
 struct NodeArrays {
-  static constexpr std::int64_t kBytes = 40;  // of one node, and more than enough
-  Staging::Array parents, known, drawn, at, q_logits, q_rows;
+  static constexpr std::int64_t kBytes = 48;  // of one node, and more than enough
+  Staging::Array parents, first, next, known, drawn, at, q_logits, q_rows;
 
   NodeArrays(Staging& staging, std::int64_t nodes)
       : parents(staging.array({nodes}, DType::i32)),
+        first(staging.array({nodes}, DType::i32)),
+        next(staging.array({nodes}, DType::i32)),
         known(staging.array({nodes}, DType::i32)),
         drawn(staging.array({nodes}, DType::u8)),
         at(staging.array({nodes}, DType::u64)),
         q_logits(staging.array({nodes}, DType::u64)),
         q_rows(staging.array({nodes}, DType::u64)) {}
 
+  // The tree whose root stands in row `row`.
+  void fill(std::int64_t row, const DraftTree& t) const {
+    for (int k = 0; k < t.nodes; ++k) fill(row + k, t, k);
+    link(t, first.host.row<std::int32_t>(row), next.host.row<std::int32_t>(row));
+  }
+
+  // The trial of a tree whose root stands in row `row`, here, in `p` and in `raw`.
+  Trial trial(std::int64_t row, const Distributions& p, const Distributions& raw) const {
+    Trial t;
+    t.vocab = p.vocab();
+    t.parents = parents.device.row<std::int32_t>(row), t.drawn = drawn.device.row<std::uint8_t>(row);
+    t.first = first.device.row<std::int32_t>(row), t.next = next.device.row<std::int32_t>(row);
+    t.p_logits = p.logits.row<float>(row), t.p_stride = p.logits.row_stride();
+    t.p_rows = reinterpret_cast<const DistributionRow*>(p.rows.row<std::uint8_t>(row));
+    if (raw) t.raw_rows = reinterpret_cast<const DistributionRow*>(raw.rows.row<std::uint8_t>(row));
+    t.q_logits = reinterpret_cast<const float* const*>(q_logits.device.row<std::uint64_t>(row));
+    t.q_rows = reinterpret_cast<const DistributionRow* const*>(q_rows.device.row<std::uint64_t>(row));
+    return t;
+  }
+
+ private:
   // Node k of a tree stands in row `row`.
   void fill(std::int64_t row, const DraftTree& t, int k) const {
     const Distributions q =
@@ -47,43 +72,44 @@ struct NodeArrays {
     *q_rows.host.row<const void*>(row) = q ? q.rows.row<std::uint8_t>(0) : nullptr;
   }
 
-  // The trial of a tree whose root stands in row `row`, here and in `p`.
-  Trial trial(std::int64_t row, const Distributions& p) const {
-    Trial t;
-    t.vocab = p.vocab();
-    t.parents = parents.device.row<std::int32_t>(row), t.drawn = drawn.device.row<std::uint8_t>(row);
-    t.p_logits = p.logits.row<float>(row), t.p_stride = p.logits.row_stride();
-    t.p_rows = reinterpret_cast<const DistributionRow*>(p.rows.row<std::uint8_t>(row));
-    t.q_logits = reinterpret_cast<const float* const*>(q_logits.device.row<std::uint64_t>(row));
-    t.q_rows = reinterpret_cast<const DistributionRow* const*>(q_rows.device.row<std::uint64_t>(row));
-    return t;
+  // Lists the children of every node in ascending order, so that no rule looks for them: see Trial::first.
+  static void link(const DraftTree& t, std::int32_t* first, std::int32_t* next) {
+    std::fill_n(first, t.nodes, -1);
+    next[0] = -1;
+    for (int n = t.nodes - 1; n > 0; --n) {
+      std::int32_t& head = first[*t.parents.row<std::int32_t>(n)];
+      next[n] = head, head = n;
+    }
   }
 };
 
 }  // namespace
 
 Trials::Trials(Backend& backend, std::span<const DraftTree> trees, Distributions p, std::span<const Draws> draws,
-               std::span<const std::uint32_t> positions, Staging& staging)
+               std::span<const std::uint32_t> positions, Staging& staging, Distributions raw)
     : trees_(trees),
       p_(std::move(p)),
+      raw_(std::move(raw)),
       named_(draws.begin(), draws.end()),
       positions_(positions.begin(), positions.end()) {
   const std::int64_t n = std::int64_t(trees.size());
   std::int64_t nodes = 0;
   for (const DraftTree& t : trees) expect_distributions(t, p_.vocab()), nodes += t.nodes;
-  staging.begin(n * std::int64_t(sizeof(Trial) + sizeof(Draws)) + nodes * NodeArrays::kBytes + 8 * Staging::kAlignment);
+  staging.begin(n * std::int64_t(sizeof(Trial) + sizeof(Draws)) + nodes * NodeArrays::kBytes +
+                10 * Staging::kAlignment);
   const auto trial = staging.array({n, std::int64_t(sizeof(Trial))}, DType::u8),
              draw = staging.array({n, std::int64_t(sizeof(Draws))}, DType::u8);
   const NodeArrays arrays(staging, nodes);
   tokens_ = backend.allocate({nodes}, DType::i32);
   std::int64_t row = 0;
   for (std::int64_t i = 0; i < n; ++i) {
-    Trial one = arrays.trial(row, p_);
+    Trial one = arrays.trial(row, p_, raw_);
     one.nodes = trees[std::size_t(i)].nodes, one.position = positions[std::size_t(i)];
     one.tokens = tokens_.row<Token>(row);
     new (trial.host.row<std::byte>(i)) Trial(one);
     new (draw.host.row<std::byte>(i)) Draws(draws[std::size_t(i)]);
-    for (int k = 0; k < one.nodes; ++k) arrays.fill(row++, trees[std::size_t(i)], k);
+    arrays.fill(row, trees[std::size_t(i)]);
+    row += one.nodes;
   }
   staging.push();
   backend.pick(arrays.known.device, arrays.at.device, tokens_);
@@ -93,6 +119,9 @@ Trials::Trials(Backend& backend, std::span<const DraftTree> trees, Distributions
 
 void expect_verdict(const Verdict& v, int nodes, int vocab, const std::string& who) {
   if (v.next == -1) return;
+  if (v.next == Verdict::kOverflown)
+    throw Error(who + " refused more than " + std::to_string(kMostGuesses) +
+                " guesses of one tree; let it refuse each node at most once");
   if (v.length < 0 || v.length >= nodes || v.length > kMaxPath)
     throw Error(who + " accepted " + std::to_string(v.length) + " nodes of a tree that has " +
                 std::to_string(nodes - 1) + " below its root; let it follow each node once, with Verdict::follow");

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "framework/decode/draft_tree.h"
+#include "kernels/error.h"
 #include "kernels/lane.h"
 #include "kernels/staging.h"
 
@@ -17,11 +18,12 @@ constexpr int kMaxPath = 64;  // the longest draft path
 
 // The outcome of one round of one sequence: numbers without pointers, written on the device and read back once a step.
 struct Verdict {
-  std::int32_t length = 0;       // accepted nodes
-  std::int32_t path[kMaxPath];   // their node numbers, from below the root down
-  Token tokens[kMaxPath + 1];    // what is emitted: the accepted tokens, then `next`
-  Token next = -1;               // the target's own token; -1: a distribution was not finite
-  float logprobs[kMaxPath + 1];  // of the emitted tokens, if asked for
+  std::int32_t length = 0;                 // accepted nodes
+  std::int32_t path[kMaxPath];             // their node numbers, from below the root down
+  Token tokens[kMaxPath + 1];              // what is emitted: the accepted tokens, then `next`
+  Token next = -1;                         // the target's own token; -1: a distribution was not finite; or kOverflown
+  float logprobs[kMaxPath + 1];            // of the emitted tokens, if asked for
+  static constexpr Token kOverflown = -2;  // the rule refused more guesses than a lane remembers (kMostGuesses)
 
   Verdict() = default;
   // Copies what is in use: a plain copy of 784 bytes by each of the hundreds of threads that run a rule took several
@@ -47,24 +49,35 @@ struct Trial {
   int nodes = 0, vocab = 0;
   std::uint32_t position = 0;  // absolute position of the first token below the root: the length of the sequence
   const std::int32_t* parents = nullptr;
+  const std::int32_t* first = nullptr;  // [nodes]: the first child, -1 where there is none
+  const std::int32_t* next = nullptr;   // [nodes]: the next child of the same parent, -1 behind the last
   const Token* tokens = nullptr;
   const std::uint8_t* drawn = nullptr;
   const float* p_logits = nullptr;  // [nodes, vocab], rows p_stride apart
   std::int64_t p_stride = 0;
   const DistributionRow* p_rows = nullptr;
-  const float* const* q_logits = nullptr;  // [nodes] pointers; null where children are certain or there are none
+  const DistributionRow* raw_rows = nullptr;  // absent unless Soundness::raw asks
+  const float* const* q_logits = nullptr;     // [nodes] pointers; null where children are certain or there are none
   const DistributionRow* const* q_rows = nullptr;
 
   FORETOKEN_HD Distribution p(int node) const { return {p_logits + node * p_stride, p_rows[node], vocab}; }
   FORETOKEN_HD Distribution q(int node) const {
     return q_logits[node] ? Distribution{q_logits[node], *q_rows[node], vocab} : p(node);
   }
+  // The target's distribution after `node` without its warp: temperature 1, nothing cut, but with penalties and biases.
+  // For a rule that asks for it (Soundness::raw); else an Error (a fault on a device).
+  FORETOKEN_HD Distribution raw(int node) const {
+#if !defined(__CUDA_ARCH__)
+    if (!raw_rows) throw Error("a verifier reads Trial::raw without asking for it; set Soundness::raw");
+#endif
+    return {p_logits + node * p_stride, raw_rows[node], vocab};
+  }
   FORETOKEN_HD bool certain(int node) const { return Drawn(drawn[node]) == Drawn::certain; }
   // The next child of `node` after `after` (start with after = node), -1 where there is none. Skips absent tokens.
   FORETOKEN_HD int child(int node, int after) const {
-    for (int c = after + 1; c < nodes; ++c)
-      if (parents[c] == node && tokens[c] >= 0) return c;
-    return -1;
+    int c = after == node ? first[node] : next[after];
+    while (c >= 0 && tokens[c] < 0) c = next[c];
+    return c;
   }
   // The first child of `node` that holds `token`, -1 where none does.
   FORETOKEN_HD int match(int node, Token token) const {
@@ -79,7 +92,7 @@ struct Trial {
     const auto keep = [&]<class T>(const T*& values) {
       if (const T* kept = lane.template near<T>(nodes, [&](int n) { return values[n]; })) values = kept;
     };
-    keep(t.parents), keep(t.tokens), keep(t.drawn), keep(t.q_logits), keep(t.p_rows);
+    keep(t.parents), keep(t.first), keep(t.next), keep(t.tokens), keep(t.drawn), keep(t.q_logits), keep(t.p_rows);
     if (const DistributionRow* rows = lane.template near<DistributionRow>(
             nodes, [&](int n) { return q_rows[n] ? *q_rows[n] : DistributionRow(); }))
       if (const auto* kept =
@@ -103,14 +116,16 @@ struct Trial {
 class Trials {
  public:
   // `p` holds the rows of all trees, one tree after another. `positions[i]` is the length of sequence i. `staging` is
-  // the room for what the device must be told; it may be used again after the next synchronize(). A node that was drawn
-  // but whose parent has no distribution in the proposal is an Error.
+  // the room for what the device must be told; it may be used again after the next synchronize(). `raw` are the same
+  // rows without their warps, if a rule asks for them. A node that was drawn but whose parent has no distribution in
+  // the proposal is an Error.
   Trials(Backend& backend, std::span<const DraftTree> trees, Distributions p, std::span<const Draws> draws,
-         std::span<const std::uint32_t> positions, Staging& staging);
+         std::span<const std::uint32_t> positions, Staging& staging, Distributions raw = {});
   int count() const { return int(trees_.size()); }
   int vocab() const { return p_.vocab(); }
   std::span<const DraftTree> trees() const { return trees_; }
   const Distributions& p() const { return p_; }
+  const Distributions& raw() const { return raw_; }
   std::span<const Draws> named() const { return named_; }  // what `draws` and `positions` were, on the host
   std::span<const std::uint32_t> positions() const { return positions_; }
   const Trial* trials() const { return trials_; }   // [count], in the backend's memory, as all that follows
@@ -119,7 +134,7 @@ class Trials {
 
  private:
   std::span<const DraftTree> trees_;
-  Distributions p_;
+  Distributions p_, raw_;
   std::vector<Draws> named_;
   std::vector<std::uint32_t> positions_;
   Tensor tokens_;
@@ -148,6 +163,7 @@ struct Soundness {
   std::string promise = "exact";  // "exact", "exact, path-identical", "lossy: <the induced distribution>"
   bool race = false;              // draws by exponential races with noise named by position, and so must the drafter
   Acceptance acceptance = Acceptance::overlap;
+  bool raw = false;  // the rule reads Trial::raw
 };
 
 class Verifier {
@@ -169,6 +185,8 @@ template <class Rule> struct Judge {
     const bool finite = lane.every(t.nodes, [&](int node) { return t.finite(node); });
     if (!finite) return lane.each(1, [&](int) { to.length = 0, to.next = to.tokens[0] = -1; });
     const Verdict v = rule(lane, t);  // every worker holds it; what nobody wrote is not copied
+    if (lane.overflown())
+      return lane.each(1, [&](int) { to.length = 0, to.next = to.tokens[0] = Verdict::kOverflown; });
     lane.each(v.length + 1, [&](int k) {
       if (k == 0) to.length = v.length, to.next = v.next;
       if (k < v.length) to.path[k] = v.path[k];

@@ -7,7 +7,7 @@
 namespace foretoken {
 
 const char* name_of(Drawn d) {
-  constexpr const char* kNames[] = {"certain", "chain", "independent", "without_replacement", "marginals"};
+  constexpr const char* kNames[] = {"certain", "chain", "independent", "without_replacement", "marginals", "aside"};
   return kNames[int(d)];
 }
 
@@ -68,10 +68,12 @@ void expect_node(const DraftTree& tree, int n, const TreeBounds& bounds, const s
     throw Error(who + " returned a tree whose node " + std::to_string(n) + " has the parent " + std::to_string(parent) +
                 "; a parent must come before its children");
   const std::uint8_t way = tree.q.drawn.data<std::uint8_t>()[n];
-  if (way > std::uint8_t(Drawn::marginals))
+  if (way > std::uint8_t(Drawn::aside))
     throw Error(who + " returned a node whose Proposal::drawn is " + std::to_string(way) +
                 ", which is no Drawn; add nodes with grow or guess");
   const Drawn drawn = Drawn(way);
+  if (drawn == Drawn::aside)
+    throw Error(who + " returned a node drawn 'aside', to be fed and never judged; nothing serves such nodes yet");
   if (std::ranges::find(bounds.takes, drawn) == bounds.takes.end())
     throw Error(
         who + " returned a node drawn '" + name_of(drawn) +

@@ -16,7 +16,8 @@ enum class Drawn : std::uint8_t {
   chain,                // the one child, drawn from q
   independent,          // siblings i.i.d. from q
   without_replacement,  // siblings drawn from q in order, no repeats
-  marginals             // drawn from a q that does not see the drawn tokens before it (parallel drafters)
+  marginals,            // drawn from a q that does not see the drawn tokens before it (parallel drafters)
+  aside                 // fed and never judged: its rows and what the target says there are all that is wanted
 };
 const char* name_of(Drawn d);
 

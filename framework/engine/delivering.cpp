@@ -37,6 +37,7 @@ std::vector<Outcome> deliver(const Delivery& d, Queues& queues, StepReport& repo
     if (s.root) {
       const auto& v = *reinterpret_cast<const Verdict*>(d.read.verdicts.row<std::uint8_t>(row++));
       std::copy_n(d.read.tokens.row<Token>(node), d.trees[i].nodes, d.trees[i].known.data<Token>());
+      const Tensor ranks = d.read.ranks ? d.read.ranks.rows(node, d.trees[i].nodes) : Tensor();
       node += d.trees[i].nodes;
       if (v.next == -1)
         throw Error("the logits at position " + std::to_string(q.length()) +
@@ -52,7 +53,7 @@ std::vector<Outcome> deliver(const Delivery& d, Queues& queues, StepReport& repo
             q.logprobs.resize(std::size_t(q.generated()));
       ++a.rounds, a.drafted = r.drafted, a.accepted = r.accepted;
       a.tested_in_all += r.tested(), a.accepted_in_all += r.accepted;
-      outcomes.push_back({&q, &d.trees[i], &v});
+      outcomes.push_back({&q, &d.trees[i], &v, ranks});
       queues.followers_may_begin(a);
       if (a.on_tokens && kept > 0) a.on_tokens(q, r.emitted);
     }

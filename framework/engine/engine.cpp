@@ -44,12 +44,13 @@ int page_count(const EngineOptions& options, const Model& target) {
 }  // namespace
 
 Engine::Engine(Backend& backend, std::shared_ptr<Model> target, const Registries& registries, const Chairs& chairs,
-               const EngineOptions& options, Host::Load load)
+               const EngineOptions& options, Host::Load load, std::shared_ptr<Kept> kept)
     : backend_(backend),
       options_(checked(options)),
       pool_(backend, page_bytes(options, *target), page_count(options, *target)),
       target_(backend, target, pool_, options.reuse_prefixes),
-      host_(backend, pool_, target_.info(), std::move(load), options.reuse_prefixes),
+      host_(backend, pool_, target_.info(), std::move(load), options.reuse_prefixes,
+            {target, &registries, std::move(kept)}),
       judging_(backend),
       scheduler_(options.batch, options.step_rows) {
   drafter_ = registries.drafters.make(chairs.drafter, host_);
@@ -59,7 +60,10 @@ Engine::Engine(Backend& backend, std::shared_ptr<Model> target, const Registries
   drafter_name_ = "the drafter '" + chairs.drafter["name"].get<std::string>() + "'",
   policy_name_ = "the policy '" + chairs.policy["name"].get<std::string>() + "'";
   verifier_name_ = "the verifier '" + chairs.verifier["name"].get<std::string>() + "'";
-  refuse_unsound(chairs, drafter_->needs(), soundness_);
+  const Needs needs = drafter_->needs();
+  expect_served(needs, drafter_name_);
+  refuse_unsound(chairs, needs, soundness_);
+  wanted_ = {soundness_.raw, needs.ranks};
 }
 
 Engine::~Engine() = default;
@@ -116,7 +120,7 @@ StepReport Engine::step() {
   const Mark drafted = backend_.mark();
   const Output out = forward(plan, trees, report);
   const Mark forwarded = backend_.mark();
-  const Readback read = judging_.judge(plan, trees, out, *verifier_);
+  const Readback read = judging_.judge(plan, trees, out, *verifier_, wanted_);
   const Mark judged = backend_.mark();
   backend_.synchronize();  // the one moment in which the host waits
   const double known = host_clock();

@@ -43,9 +43,10 @@ class Engine : private Scheduler::Memory {
     nlohmann::json drafter, policy, verifier;
   };
 
-  // An unknown name or option, or a verifier that is not sound for what the drafter proposes, is an Error.
+  // An unknown name or option, or a verifier that is not sound for what the drafter proposes, is an Error. `kept`:
+  // what components keep beyond this engine; absent: nothing outlives it. `registries` must outlive it.
   Engine(Backend& backend, std::shared_ptr<Model> target, const Registries& registries, const Chairs& chairs,
-         const EngineOptions& options, Host::Load load = {});
+         const EngineOptions& options, Host::Load load = {}, std::shared_ptr<Kept> kept = {});
   ~Engine() override;
 
   // Queues a request. An empty prompt, one longer than the model's context, a token outside the vocabulary, a sampling
@@ -83,6 +84,7 @@ class Engine : private Scheduler::Memory {
   std::unique_ptr<LengthPolicy> policy_;
   std::unique_ptr<Verifier> verifier_;
   Soundness soundness_;
+  Judging::Wanted wanted_;
   std::string drafter_name_, policy_name_, verifier_name_;  // for messages
   Scheduler scheduler_;
   Queues queues_;

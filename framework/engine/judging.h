@@ -14,6 +14,7 @@ namespace foretoken {
 struct Readback {
   Tensor verdicts;  // u8 [judged sequences, sizeof(Verdict)]
   Tensor tokens;    // i32: of all nodes of their trees
+  Tensor ranks;     // i32 [nodes of their trees, Judging::Wanted::ranks]; absent where none are wanted
 };
 
 class Judging {
@@ -21,10 +22,19 @@ class Judging {
   explicit Judging(Backend& backend)
       : backend_(backend), distributions_(backend), trials_staging_(backend), readback_staging_(backend) {}
 
+  // What is wanted besides verdicts.
+  struct Wanted {
+    bool raw = false;  // by the verifier: Soundness::raw
+    int ranks = 0;     // by the drafter: Needs::ranks
+  };
+
   // `trees` has one tree for each scheduled sequence, `out` the logits of those with a root.
-  Readback judge(const Plan& plan, std::span<const DraftTree> trees, const Output& out, Verifier& verifier);
+  Readback judge(const Plan& plan, std::span<const DraftTree> trees, const Output& out, Verifier& verifier,
+                 const Wanted& wanted);
 
  private:
+  Readback read_back(const Tensor& verdicts, const Tensor& tokens, const Distributions& raw, int ranks);
+
   Backend& backend_;
   NodeDistributions distributions_;
   Staging trials_staging_, readback_staging_;

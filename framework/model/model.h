@@ -5,6 +5,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "framework/model/forward_memory.h"
@@ -13,12 +14,26 @@
 
 namespace foretoken {
 
-// What a position costs in a cache of this model.
-struct KvShape {
-  int layers = 0, kv_heads = 0, head_size = 0;
+// What a position holds in one layer of a cache: a key and a value.
+struct LayerShape {
+  int kv_heads = 0, head_size = 0;
   DType dtype = DType::f32;
-  std::int64_t layer_bytes_per_row() const { return 2ll * kv_heads * head_size * size_of(dtype); }
-  std::int64_t bytes_per_row() const { return layers * layer_bytes_per_row(); }
+  int window = 0;  // positions that a row sees in this layer, itself among them; 0: all
+  std::int64_t bytes_per_row() const { return 2ll * kv_heads * head_size * size_of(dtype); }
+  bool operator==(const LayerShape&) const = default;
+};
+
+// What a position holds in a cache of this model: layers of any shapes.
+struct KvShape {
+  std::vector<LayerShape> layers;
+  KvShape() = default;
+  KvShape(std::vector<LayerShape> layers) : layers(std::move(layers)) {}
+  // Layers that are all alike.
+  KvShape(int count, int kv_heads, int head_size, DType dtype, int window = 0)
+      : layers(std::size_t(count), LayerShape{kv_heads, head_size, dtype, window}) {}
+  std::int64_t bytes_per_row() const;
+  // What all layers see; windows of several sizes are an Error that names `model`, since nothing serves them yet.
+  int window(const std::string& model) const;
 };
 
 struct ModelInfo {
@@ -29,7 +44,6 @@ struct ModelInfo {
   std::uint64_t vocabulary = 0;    // Tokenizer::fingerprint: equal where token ids mean the same
   std::vector<Token> stop_tokens;  // end of sequence, as the checkpoint says
   std::int64_t weight_bytes = 0;   // read by one forward
-  int window = 0;                  // positions that a row sees, itself among them; 0: all
 };
 
 // The rows of one forward.
@@ -39,8 +53,13 @@ struct Rows {
   Tensor wanted;  // i32 [n]: rows whose logits are asked for, ascending (0 behind the last, as padding); absent where n
                   // == 0
   bool all_wanted = false;  // `wanted` is every row, in order: its length does not tell, since both are padded
-  Tensor logits;            // f32 [n, vocab]: where a model that replays writes them
+  Tensor logits = {};       // f32 [n, vocab]: where a model that replays writes them
+  // After layer taps[i] the rows of the residual stream are stored as layer `layers of the model + i` of the cache.
+  std::span<const int> taps = {};
+  Tensor inputs = {};  // [rows, width]: features that come with the rows' tokens; absent: there are none
 };
+// Throws Error where a model that knows of neither, `model`, is given taps or inputs.
+void expect_tokens_alone(const Rows& rows, const std::string& model);
 
 struct Output {
   Tensor logits;  // f32 [n, vocab]; absent where nothing was wanted

@@ -137,9 +137,9 @@ Transformer::Transformer(Backend& backend, const ModelConfig& c, const TensorSou
   if (!wide && options.kv_dtype != "auto" && options.kv_dtype != "bf16")
     throw Error("unknown kv_dtype '" + options.kv_dtype + "'; known: auto, f32, bf16");
   info_ = {std::move(name), c.vocab,
-           c.positions,     {c.layers, c.kv_heads, c.head_size, wide ? DType::f32 : DType::bf16},
+           c.positions,     {c.layers, c.kv_heads, c.head_size, wide ? DType::f32 : DType::bf16, c.window},
            vocabulary,      {c.eos.begin(), c.eos.end()},
-           load.bytes(),    c.window};
+           load.bytes()};
 }
 
 Tensor Transformer::attention(Backend& b, const Tensor& x, const Layer& layer, const Rows& rows,
@@ -158,6 +158,7 @@ Tensor Transformer::attention(Backend& b, const Tensor& x, const Layer& layer, c
 }
 
 Output Transformer::forward(Backend& b, const Rows& rows, std::span<const KvLayer> kv) {
+  expect_tokens_alone(rows, info_.name);
   const float epsilon = float(config_.norm_epsilon);
   Tensor x = b.embed(embedding_, rows.tokens);  // [rows, width]
   for (std::size_t l = 0; l < layers_.size(); ++l) {

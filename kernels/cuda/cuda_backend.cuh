@@ -69,7 +69,9 @@ class CudaBackend final : public Backend {
   Distributions distributions(const Tensor& logits, std::span<const Warp> warps) override;
   void adjust(Tensor logits, std::span<const Adjustment> adjustments) override;  // adjust.cu
   void draw(const Distributions& distributions, std::span<const TokenDraw> draws, Tensor to) override;
-  void pick(const Tensor& known, const Tensor& at, Tensor to) override;  // gather.cu
+  void rank(const Distributions& raw, int k, Tensor tokens, Tensor q) override;  // rank.cu
+  void pick(const Tensor& known, const Tensor& at, Tensor to) override;          // gather.cu
+  void recall(const Tensor& at, Tensor to) override;
 
   // ---- caches (move.cu) ----
   void move(std::span<const KvLayer> layers, const Tensor& table, std::span<const std::int32_t> from,

@@ -258,7 +258,7 @@ struct Partings {
     prefix.insert(prefix.end(), fast.begin(), mine);
     const Tensor logits = testing::Alone(host, model, 16, int(prefix.size()) / 16 + 1).after(1, prefix).logits;
     const float margin = logits.data<float>()[*its] - logits.data<float>()[*mine],
-                most = explained(logits, model->info().kv.layers);
+                most = explained(logits, int(model->info().kv.layers.size()));
     EXPECT_GE(margin, 0) << who;
     EXPECT_LT(margin, most) << who << ": token " << mine - fast.begin() << " is " << *mine << " instead of " << *its;
     bound = parted++ == 0 ? most : std::min(bound, most), widest = std::max(widest, margin);

@@ -5,6 +5,8 @@
 // Every thread of a crew runs the rule and holds its variables; the verbs are collective, so what steers a rule must be
 // the same in all threads, as everything is that comes from a trial or from a verb. What is written, the leader writes.
 #pragma once
+#include <array>
+
 #include "kernels/backend.h"
 #include "kernels/cuda/distributions/crew.cuh"
 #include "kernels/cuda/distributions/values.cuh"
@@ -19,15 +21,23 @@ struct LaneRoom {
   int token, likely;               // of the tile
   unsigned bound;                  // bits of a float
   alignas(16) unsigned char near[8192];
+  RefusedGuess guesses[kMostGuesses];
+};
+
+// What the lanes of one sequence have taken of its room. Every thread holds its own copy, and all are equal.
+struct LaneUse {
+  int near = 0, nears = 0;  // bytes, calls
+  int guesses = 0;
+  bool overflown = false;
 };
 
 class CudaLane {
  public:
-  __device__ CudaLane(Crew& crew, LaneRoom& room, int vocab, const Draws& draws)
-      : crew_(&crew), room_(&room), vocab_(vocab), draws_(draws) {}
+  __device__ CudaLane(Crew& crew, LaneRoom& room, LaneUse& use, int vocab, const Draws& draws)
+      : crew_(&crew), room_(&room), use_(&use), vocab_(vocab), draws_(draws) {}
 
-  __device__ CudaLane within(std::uint32_t k) const { return {*crew_, *room_, vocab_, draws_.within(k)}; }
-  __device__ CudaLane drawing(const Draws& draws) const { return {*crew_, *room_, vocab_, draws}; }
+  __device__ CudaLane within(std::uint32_t k) const { return drawing(draws_.within(k)); }
+  __device__ CudaLane drawing(const Draws& draws) const { return {*crew_, *room_, *use_, vocab_, draws}; }
 
   // One thread of the sequence, which writes down what came out.
   __device__ bool leader() const { return crew_->leads(); }
@@ -40,10 +50,10 @@ class CudaLane {
   // once.
   template <class T, class F> __device__ const T* near(int n, const F& f) {
     const int bytes = (n * int(sizeof(T)) + 15) / 16 * 16;
-    if (near_ + bytes > int(sizeof room_->near)) return nullptr;
-    T* const kept = reinterpret_cast<T*>(room_->near + near_);
-    near_ += bytes;
-    if (int(threadIdx.x) / 32 == nears_++ % kCrewWarps)
+    if (use_->near + bytes > int(sizeof room_->near)) return nullptr;
+    T* const kept = reinterpret_cast<T*>(room_->near + use_->near);
+    use_->near += bytes;
+    if (int(threadIdx.x) / 32 == use_->nears++ % kCrewWarps)
       for (int i = int(threadIdx.x) % 32; i < n; i += 32) kept[i] = f(i);
     return kept;
   }
@@ -79,17 +89,7 @@ class CudaLane {
   // Bytes as draw; about 90 operations a token. Four tokens share the noise of a counter.
   template <class L> __device__ Token race(const L& distribution, std::uint32_t position) {
     const Token certain = only(distribution);
-    if (certain >= 0) return certain;
-    const Values<L> values(distribution);
-    Runner best;
-    crew_->for_quads([&](Token t, int n) {
-      const auto p = along(values, t, 1, n);
-      const Philox noise = draws_.noise_block(position, std::uint32_t(t));
-#pragma unroll
-      for (int j = 0; j < 4; ++j)
-        if (j < n) best.meet(t + j, p(j), Draws::uniform_from(noise.word[j]));
-    });
-    return winner(best);
+    return certain >= 0 ? certain : race_values(Values<L>(distribution), position);
   }
   // The same in about 50 operations a token, in floats: only who may win by them is asked exactly. A time is -log(u) /
   // p, and 1 - u <= -log(u) <= (1 - u) / u; the least upper bound that a block knows so far decides who may. Bounds are
@@ -120,8 +120,26 @@ class CudaLane {
     return winner(best);
   }
 
+  // As HostLane.
+  template <class F> __device__ void siblings(const Distribution& distribution, int n, DrawName name, const F& f) {
+    for_siblings(distribution, n, f, [&](const auto& rest, int j) {
+      return draw(rest, {name.role, name.node + std::uint32_t(j), name.index + std::uint32_t(j)});
+    });
+  }
+  template <class F>
+  __device__ void race_siblings(const Distribution& distribution, int n, std::uint32_t position, const F& f) {
+    for_siblings(distribution, n, f,
+                 [&](const auto& rest, int) { return race_values(Unguessed<Distribution>(rest), position); });
+  }
+
   // Of f over the vocabulary.
   template <class F> __device__ double sum(const F& f) { return crew_->sum(f); }
+  // N of them: f(x) is a std::array<double, N>. One pass for each sum, over a row that lies in the nearest cache.
+  template <int N, class F> __device__ std::array<double, N> sums(const F& f) {
+    std::array<double, N> all;
+    for (std::size_t k = 0; k < std::size_t(N); ++k) all[k] = crew_->sum([&](Token x) { return f(x)[k]; });
+    return all;
+  }
 
   template <class P, class Q> __device__ Residual<P, Q> open(const P& p, const Q& q) {
     crew_->running_of = nullptr;  // a residual may lie where another did
@@ -132,9 +150,14 @@ class CudaLane {
     weigh(r);
   }
   template <class P, class Q> __device__ void refuse_guess(Residual<P, Q>& r, Token guess) {
-    r.gone[r.refused++] = guess;
+    remember(r, guess);
     weigh(r);
   }
+  template <class P, class Q> __device__ void refuse_once(Residual<P, Q>& r, Token child, double left) {
+    if (left > 0) r.c = add(r.c, r.mass / left);
+    refuse_guess(r, child);
+  }
+  __device__ bool overflown() const { return use_->overflown; }
 
  private:
   // Who is first in a race: the least time, the lowest token among equals.
@@ -154,6 +177,17 @@ class CudaLane {
     }
   };
 
+  template <class V> __device__ Token race_values(const V& values, std::uint32_t position) {
+    Runner best;
+    crew_->for_quads([&](Token t, int n) {
+      const auto p = along(values, t, 1, n);
+      const Philox noise = draws_.noise_block(position, std::uint32_t(t));
+#pragma unroll
+      for (int j = 0; j < 4; ++j)
+        if (j < n) best.meet(t + j, p(j), Draws::uniform_from(noise.word[j]));
+    });
+    return winner(best);
+  }
   __device__ Token winner(const Runner& mine) {
     const Runner best = crew_->agree(mine, [](const Runner& a, const Runner& b) { return b.beats(a) ? b : a; });
     return best.token == Runner::kNobody ? 0 : best.token;
@@ -215,7 +249,28 @@ class CudaLane {
   template <class P, class Q> __device__ void weigh(Residual<P, Q>& r) {
     const Token certain = only(r.p);
     r.mass = certain >= 0 ? r.above(certain) : with_above(r, [&](const auto& above) { return add_up(above, &r); });
-    if (!(r.mass > 0)) r.c = 0, r.refused = 0, r.mass = 1, crew_->running_of = nullptr;
+    if (!(r.mass > 0)) r.c = 0, r.refused = -1, r.mass = r.scale = 1, crew_->running_of = nullptr;
+  }
+  template <class P, class Q> __device__ void remember(Residual<P, Q>& r, Token guess) {
+    if (use_->guesses == kMostGuesses) {
+      use_->overflown = true;
+      return;
+    }
+    if (threadIdx.x == 0) room_->guesses[use_->guesses] = {guess, r.refused};
+    __syncthreads();
+    r.guesses = room_->guesses, r.refused = use_->guesses++;
+  }
+  template <class F, class Pick>
+  __device__ void for_siblings(const Distribution& distribution, int n, const F& f, const Pick& pick) {
+    auto rest = open(distribution, OneHot{-1});
+    for (int j = 0; j < n; ++j) {
+      const Token x = rest.mass > 0 ? pick(rest, j) : -1;
+      f(j, x);
+      if (x < 0 || j + 1 == n) continue;
+      remember(rest, x);
+      const Token certain = only(distribution);
+      rest.mass = certain >= 0 ? 0 : add_up(Unguessed<Distribution>(rest), &rest);
+    }
   }
 
   // The sum of f over the vocabulary; the sums up to each tile stay in crew_->running(), as those of `whose`, and the
@@ -267,9 +322,9 @@ class CudaLane {
 
   Crew* crew_;
   LaneRoom* room_;
+  LaneUse* use_;
   int vocab_;
   Draws draws_;
-  int near_ = 0, nears_ = 0;  // bytes taken, calls
 };
 
 template <class F> __global__ void __launch_bounds__(kCrewThreads, 1)
@@ -279,7 +334,8 @@ template <class F> __global__ void __launch_bounds__(kCrewThreads, 1)
   static_assert(sizeof room <= kMostCrewStaticBytes);
   begin_crew();
   Crew crew(room.crew, sums, vocab);
-  CudaLane lane(crew, room, vocab, draws ? draws[crew.row()] : Draws{});
+  LaneUse use;
+  CudaLane lane(crew, room, use, vocab, draws ? draws[crew.row()] : Draws{});
   f(lane, crew.row());
   crew.sync();
 }

@@ -29,19 +29,29 @@ template <int kRows> struct DrawTask {
   std::int64_t stride;
   int vocab;
   const DistributionRow* rows;
+  int begin;  // number of draws[0]
   Token* to;
   std::int64_t to_stride;
   TokenDraw draws[kRows];
 
   __device__ void operator()(const CudaLane& lane, int i) const {
     const TokenDraw& draw = draws[i];
-    const Distribution distribution{logits + i * stride, rows[i], vocab};
-    Token token = -1;
-    if (distribution.row.greedy >= 0) {
-      CudaLane mine = lane.drawing(draw.draws);
-      token = draw.race ? mine.race(distribution, draw.position) : mine.draw(distribution, draw.name);
-    }
-    if (lane.leader()) *(draw.to ? draw.to : to + i * to_stride) = token;
+    const int row = draw.row < 0 ? begin + i : draw.row;
+    const Distribution distribution{logits + row * stride, rows[row], vocab};
+    const bool leads = lane.leader(), finite = distribution.row.greedy >= 0;
+    Token* const at = draw.to ? draw.to : to + (begin + i) * to_stride;
+    CudaLane mine = lane.drawing(draw.draws);
+    const auto write = [&](int j, Token token) {
+      if (leads) at[j] = token;
+    };
+    if (!finite)
+      for (int j = 0; j < draw.siblings; ++j) write(j, -1);
+    else if (draw.siblings > 1 && draw.race)
+      mine.race_siblings(distribution, draw.siblings, draw.position, write);
+    else if (draw.siblings > 1)
+      mine.siblings(distribution, draw.siblings, draw.name, write);
+    else
+      write(0, draw.race ? mine.race(distribution, draw.position) : mine.draw(distribution, draw.name));
   }
 };
 
@@ -139,14 +149,15 @@ template <int kRows> void queue_distributions(CudaBackend& backend, const Distri
 
 template <int kRows> void queue_draws(CudaBackend& backend, const Distributions& distributions,
                                       std::span<const TokenDraw> draws, const Tensor& to, int begin) {
-  DrawTask<kRows> task{distributions.logits.row<float>(begin),
+  DrawTask<kRows> task{distributions.logits.row<float>(0),
                        distributions.logits.row_stride(),
                        distributions.vocab(),
-                       reinterpret_cast<const DistributionRow*>(distributions.rows.row<std::uint8_t>(begin)),
-                       to ? to.row<Token>(begin) : nullptr,
+                       reinterpret_cast<const DistributionRow*>(distributions.rows.row<std::uint8_t>(0)),
+                       begin,
+                       to ? to.row<Token>(0) : nullptr,
                        to.row_stride(),
                        {}};
-  const int n = std::min(kRows, distributions.count() - begin);
+  const int n = std::min(kRows, int(draws.size()) - begin);
   std::copy_n(draws.begin() + begin, n, task.draws);
   launch_kernel("draw", backend.cuda_stream(), crew_grid(backend, n, task.vocab), run_lanes<DrawTask<kRows>>, nullptr,
                 task.vocab, task);
@@ -190,13 +201,9 @@ Distributions CudaBackend::distributions(const Tensor& logits, std::span<const W
 
 void CudaBackend::draw(const Distributions& distributions, std::span<const TokenDraw> draws, Tensor to) {
   enter();
-  if (distributions.count() != int(draws.size()) ||
-      (to && (to.dtype() != DType::i32 || to.dim(0) != std::int64_t(draws.size()))))
-    throw Error("draw: expected one TokenDraw for each of " + std::to_string(distributions.count()) +
-                " laws and as many I32 tokens, got " + std::to_string(draws.size()) + " and " + to.shape().text() +
-                "; draw once a row");
-  for (int begin = 0; begin < distributions.count();) {
-    const bool few = distributions.count() - begin <= kFewRows;
+  expect_draws(distributions, draws, to);
+  for (int begin = 0, n = int(draws.size()); begin < n;) {
+    const bool few = n - begin <= kFewRows;
     few ? queue_draws<kFewRows>(*this, distributions, draws, to, begin)
         : queue_draws<kManyRows>(*this, distributions, draws, to, begin);
     begin += few ? kFewRows : kManyRows;

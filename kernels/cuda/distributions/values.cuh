@@ -64,21 +64,25 @@ template <> struct Values<Distribution> {
 template <class P, class Q> struct Above {
   Values<P> p;
   Values<Q> q;
-  double c;
-  int refused;
-  const Token* gone;
-  __device__ explicit Above(const Residual<P, Q>& r) : p(r.p), q(r.q), c(r.c), refused(r.refused), gone(r.gone) {}
+  double c, scale;
+  const RefusedGuess* guesses;
+  std::int32_t refused;
+  __device__ explicit Above(const Residual<P, Q>& r)
+      : p(r.p), q(r.q), c(r.c), scale(r.scale), guesses(r.guesses), refused(r.refused) {}
   __device__ double left(Token x) const {  // where no guess was refused
     if (c == 0) return p(x);
-    const double d = add(p(x), -mul(c, q(x)));
+    const double d = add(mul(scale, p(x)), -mul(c, q(x)));
     return d > 0 ? d : 0;
   }
 };
 // Which of n <= 32 tokens were refused: bit i for begin + i * stride.
-__device__ inline std::uint32_t refused_among(const Token* gone, int refused, Token begin, int stride, int n) {
+__device__ inline std::uint32_t refused_among(const RefusedGuess* guesses, std::int32_t refused, Token begin,
+                                              int stride, int n) {
   std::uint32_t bits = 0;
-  for (int i = 0; i < refused; ++i) {
-    const int d = gone[i] - begin;
+  while (refused >= 0) {
+    const RefusedGuess guess = guesses[refused];
+    refused = guess.before;
+    const int d = guess.token - begin;
     if (d >= 0 && d % stride == 0 && d / stride < n) bits |= 1u << d / stride;
   }
   return bits;
@@ -91,16 +95,16 @@ template <class P, class Q> struct AboveAlong {
   __device__ double operator()(int i) const { return gone >> i & 1u ? 0.0 : f.left(begin + i * stride); }
 };
 template <class P, class Q> __device__ AboveAlong<P, Q> along(const Above<P, Q>& f, Token begin, int stride, int n) {
-  return {f, begin, stride, refused_among(f.gone, f.refused, begin, stride, n)};
+  return {f, begin, stride, refused_among(f.guesses, f.refused, begin, stride, n)};
 }
 
 // The same where only guesses were refused, so that q has no part in it.
 template <class P> struct Unguessed {
   Values<P> p;
-  int refused;
-  const Token* gone;
+  const RefusedGuess* guesses;
+  std::int32_t refused;
   template <class Q> __device__ explicit Unguessed(const Residual<P, Q>& r)
-      : p(r.p), refused(r.refused), gone(r.gone) {}
+      : p(r.p), guesses(r.guesses), refused(r.refused) {}
 };
 template <class P> struct UnguessedAlong {
   const Values<P>& p;
@@ -110,7 +114,7 @@ template <class P> struct UnguessedAlong {
   __device__ double operator()(int i) const { return gone >> i & 1u ? 0.0 : p(begin + i * stride); }
 };
 template <class P> __device__ UnguessedAlong<P> along(const Unguessed<P>& f, Token begin, int stride, int n) {
-  return {f.p, begin, stride, refused_among(f.gone, f.refused, begin, stride, n)};
+  return {f.p, begin, stride, refused_among(f.guesses, f.refused, begin, stride, n)};
 }
 
 // A residual as a distribution: above over its mass.

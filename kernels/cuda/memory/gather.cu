@@ -1,5 +1,6 @@
 // gather: y[i] = x[rows[i]], x [*, width] of any type, rows i32 [n]. Bytes: 2 * n * width * size.
 // pick: to[i] = *at[i], or known[i] where at[i] is null. Bytes: 16 a row.
+// recall: row i of to [n, width] of any type = what lies at at[i], zeros where it is null. Bytes: 2 * n * width * size.
 #include "kernels/cuda/cuda_backend.cuh"
 
 namespace foretoken {
@@ -17,6 +18,14 @@ __global__ void pick_kernel(const int* known, const int* const* at, int* to, std
   wait_for_earlier();
   const int i = int(blockIdx.x * blockDim.x + threadIdx.x);
   if (i < n) to[i * to_stride] = at[i] != nullptr ? *at[i] : known[i];
+}
+
+__global__ void recall_kernel(const char* const* at, char* to, std::int64_t pitch, std::int64_t bytes) {
+  let_later_start();
+  wait_for_earlier();
+  const char* const from = at[blockIdx.x];
+  char* const row = to + std::int64_t(blockIdx.x) * pitch;
+  for (std::int64_t i = threadIdx.x; i < bytes; i += blockDim.x) row[i] = from ? from[i] : char(0);
 }
 
 }  // namespace
@@ -44,6 +53,14 @@ void CudaBackend::pick(const Tensor& known, const Tensor& at, Tensor to) {
   const int n = int(to.dim(0));
   launch_kernel("pick", stream_, {dim3(blocks_for(n, 256)), 256, 0, 1, overlaps()}, pick_kernel, known.data<int>(),
                 at.data<const int*>(), to.data<int>(), to.row_stride(), n);
+}
+
+void CudaBackend::recall(const Tensor& at, Tensor to) {
+  enter();
+  expect_recall(at, to);
+  const std::int64_t size = size_of(to.dtype());
+  launch_kernel("recall", stream_, {dim3(unsigned(to.dim(0))), 256, 0, 1, overlaps()}, recall_kernel,
+                at.data<const char*>(), static_cast<char*>(to.raw()), to.row_stride() * size, to.dim(1) * size);
 }
 
 }  // namespace foretoken

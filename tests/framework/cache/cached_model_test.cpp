@@ -99,5 +99,47 @@ TEST_F(PaddedForwards, a_prompt_is_padded_in_one_table) {
   EXPECT_EQ(seen.front().sequences, 2);
 }
 
+TEST(CachedModelTest, RefusesWhatNothingServesYet) {
+  const auto backend = make_reference_backend();
+  const auto cast = conformance::table_cast({.vocab = 5, .positions = 64});
+  PagePool pool(*backend, 4 * cast.target->info().kv.bytes_per_row(), 4);
+  CachedModel model(*backend, cast.target, pool);
+  Sequence s;
+  s.id = 1, s.tokens = {1, 2, 3};
+  (void)model.unseen(s);
+  ASSERT_TRUE(model.reserve(s, 3));
+  const DraftTree root = DraftTree::rooted(*backend, 3, 0);
+  const std::uint64_t addresses[3] = {};
+  const Segment featured{&s, 2, &root, 0, addresses}, mutual{&s, 2, &root, 0, {}, true};
+  const std::string name = cast.target->info().name;
+  EXPECT_TRUE(
+      says(test::sentence_of([&] { model.run({&featured, 1}); }), name, "Segment::inputs", "nothing serves them yet"));
+  EXPECT_TRUE(
+      says(test::sentence_of([&] { model.run({&mutual, 1}); }), name, "Segment::mutual", "nothing serves them yet"));
+  const Segment plain{&s, 2, &root, 0};
+  EXPECT_EQ(model.run({&plain, 1}).logits.dim(0), 1);
+}
+
+// Sees windows of two sizes.
+class TwoWindows final : public Model {
+ public:
+  TwoWindows() {
+    info_.name = "alternating", info_.vocab = 5, info_.positions = 64;
+    info_.kv = KvShape(std::vector<LayerShape>{{1, 2, DType::f32, 16}, {1, 2, DType::f32, 0}});
+  }
+  const ModelInfo& info() const override { return info_; }
+  Output forward(Backend&, const Rows&, std::span<const KvLayer>) override { return {}; }
+
+ private:
+  ModelInfo info_;
+};
+
+TEST(CachedModelTest, RefusesWindowsOfSeveralSizes) {
+  const auto backend = make_reference_backend();
+  PagePool pool(*backend, 64, 4);
+  EXPECT_TRUE(says(test::sentence_of([&] { CachedModel(*backend, std::make_shared<TwoWindows>(), pool); }),
+                   "alternating", "16", "several sizes yet"));
+}
+
 }  // namespace
 }  // namespace foretoken::testing

@@ -145,5 +145,33 @@ TEST_F(KvCacheTest, a_cache_that_goes_away_leaves_the_pool_usable) {
   for (int i = 0; i < 8; ++i) EXPECT_TRUE(pool.take());
 }
 
+// A key and a value of each layer have room of their own, row by row, and a page holds as many rows as fit.
+TEST(KvCacheLayers, LayersOfAnyShapesLieSideBySide) {
+  const auto backend = make_reference_backend();
+  const KvShape shape{std::vector<LayerShape>{{1, 2, DType::f32}, {2, 4, DType::bf16}, {1, 6, DType::f32}}};
+  EXPECT_EQ(shape.bytes_per_row(), 2 * (8 + 16 + 24));
+  PagePool pool(*backend, 3 * shape.bytes_per_row() + 5, 2);
+  KvCache cache(*backend, pool, shape);
+  EXPECT_EQ(cache.page_rows(), 3);
+  ASSERT_EQ(cache.layers().size(), 3u);
+  std::int64_t at = 0;
+  for (std::size_t l = 0; l < 3; ++l) {
+    const KvLayer& layer = cache.layers()[l];
+    EXPECT_EQ(layer.keys, at);
+    EXPECT_EQ(layer.values, at += layer.page_rows * shape.layers[l].bytes_per_row() / 2);
+    at += layer.page_rows * shape.layers[l].bytes_per_row() / 2;
+    EXPECT_EQ(layer.head_size, shape.layers[l].head_size);
+    EXPECT_EQ(layer.dtype, shape.layers[l].dtype);
+  }
+  EXPECT_EQ(at, 3 * shape.bytes_per_row());
+}
+
+TEST(KvCacheLayers, LayersThatAreAlikeAreAList) {
+  const KvShape shape{3, 2, 8, DType::bf16, 5};
+  EXPECT_EQ(shape.layers, std::vector<LayerShape>(3, LayerShape{2, 8, DType::bf16, 5}));
+  EXPECT_EQ(shape.window("any"), 5);
+  EXPECT_EQ(shape.bytes_per_row(), 3 * 2 * 2 * 8 * 2);
+}
+
 }  // namespace
 }  // namespace foretoken::testing

@@ -20,14 +20,16 @@ class Chain {
  public:
   Chain(Backend& backend, Model& model, int most_rows) : backend_(backend), model_(model) {
     const KvShape& shape = model.info().kv;
-    const std::int64_t plane = std::int64_t(shape.kv_heads) * kPageRows * shape.head_size * size_of(shape.dtype);
     pages_ = (most_rows + kPageRows - 1) / kPageRows;
-    const Tensor pool = Tensor::host({pages_, 2 * plane * shape.layers}, DType::u8);
+    const Tensor pool = Tensor::host({pages_, shape.bytes_per_row() * kPageRows}, DType::u8);
     std::memset(pool.raw(), 0xff, std::size_t(pool.bytes()));  // NaN: whoever reads an unwritten slot shows it
     const Tensor there = backend.upload(pool);
-    for (int l = 0; l < shape.layers; ++l)
-      kv_.push_back(
-          {there, 2 * plane * l, 2 * plane * l + plane, kPageRows, shape.kv_heads, shape.head_size, shape.dtype});
+    std::int64_t at = 0;
+    for (const LayerShape& l : shape.layers) {
+      const std::int64_t plane = l.bytes_per_row() / 2 * kPageRows;
+      kv_.push_back({there, at, at + plane, kPageRows, l.kv_heads, l.head_size, l.dtype});
+      at += 2 * plane;
+    }
   }
 
   // Logits of the `last` tokens, or of all, on the host: f32 [last, vocab].
@@ -47,7 +49,7 @@ class Chain {
     Layout& l = rows.layout;
     l.rows = l.longest = n, l.sequences = 1, l.table_width = pages_, l.deepest = fed_;
     l.positions = ints(at), l.slots = ints(at), l.visible = ints(visible);
-    if (const int window = model_.info().window) {
+    if (const int window = model_.info().kv.window(model_.info().name)) {
       for (int i = 0; i < n; ++i) first.push_back(std::max(0, at[std::size_t(i)] + 1 - window));
       l.first = ints(first);
     }

@@ -8,6 +8,7 @@
 #include "kernels/philox.h"
 #include "tests/framework/model/chain.h"
 #include "tests/framework/text/temporary_folder.h"
+#include "tests/support/sentence.h"
 
 namespace foretoken::test {
 namespace {
@@ -90,7 +91,7 @@ TEST(RandomWeights, StayFiniteThroughManyLayers) {
   c.vocab = 300, c.width = 64, c.ffn = 224, c.heads = 4, c.kv_heads = 1, c.head_size = 16;
   const auto backend = make_reference_backend();
   Transformer model(*backend, c, RandomWeights(1), "random", random_vocabulary(c.vocab));
-  EXPECT_EQ(model.info().kv.layers, 32);
+  EXPECT_EQ(model.info().kv.layers.size(), 32u);
   const std::vector<Token> tokens{1, 2, 3, 200, 299, 7, 7, 7};
   const Tensor logits = Chain(*backend, model, 8).feed(tokens);
   double squares = 0;
@@ -115,6 +116,18 @@ TEST(OpenModel, OfRandomWeightsOfAnyShape) {
   std::filesystem::copy_file(std::filesystem::path(FORETOKEN_SOURCE_DIR) / "tests/data/models/llama3/config.json",
                              folder.path() / "config.json");
   EXPECT_EQ(open_model(ModelChoice::read({{"random", folder.path().string()}}, nullptr), kAsGiven).config.vocab, 96);
+}
+
+TEST(TransformerRows, TapsAndFeaturesAreRefusedInASentence) {
+  ModelConfig c = published_shape("llama-3.1-8b");
+  c.vocab = 30, c.width = 16, c.ffn = 32, c.heads = 1, c.kv_heads = 1, c.head_size = 16, c.layers = 1;
+  const auto backend = make_reference_backend();
+  Transformer model(*backend, c, RandomWeights(1), "small", random_vocabulary(c.vocab));
+  const std::vector<int> taps{0};
+  Rows tapped, fed;
+  tapped.taps = taps, fed.inputs = Tensor::host({1, 16}, DType::f32);
+  EXPECT_TRUE(says(sentence_of([&] { model.forward(*backend, tapped, {}); }), "small", "Rows::taps", "not do yet"));
+  EXPECT_TRUE(says(sentence_of([&] { model.forward(*backend, fed, {}); }), "small", "Rows::inputs", "not read yet"));
 }
 
 }  // namespace

@@ -126,5 +126,75 @@ TEST(DistributionsOnTheGpu, draws_are_the_hosts) {
   expect_same_draws(pair, random_tensor({600, 1500}, 3, 2), std::vector<Warp>(600, Warp{1}), 2);
 }
 
+// Several draws of one row, each of several tokens without repeats.
+TEST(DistributionsOnTheGpu, siblings_are_the_hosts) {
+  const Pair pair;
+  constexpr int kEach = 5, kDraws = 2 * kWickedRows;
+  for (const int vocab : {1, 5, 257, 4097, 128256})
+    for (const Warp& warp : {Warp{}, Warp{1}, Warp{0.7f, 20}}) {
+      const auto [truth, found] =
+          pair.distributions(wicked_logits(vocab, unsigned(vocab)), std::vector<Warp>(kWickedRows, warp));
+      const Tensor a = Tensor::host({kDraws * kEach}, DType::i32),
+                   b = pair.cuda->allocate({kDraws * kEach}, DType::i32);
+      std::vector<TokenDraw> draws;
+      for (int i = 0; i < kDraws; ++i)
+        draws.push_back({.draws = {5, std::uint64_t(i), 3, 0},
+                         .name = {Role::draft, 2, 0},
+                         .position = std::uint32_t(i),
+                         .race = i % 4 == 1,
+                         .siblings = kEach,
+                         .row = i / 2,
+                         .to = a.row<Token>(i * kEach)});
+      pair.cpu->draw(truth, draws, {});
+      for (int i = 0; i < kDraws; ++i) draws[std::size_t(i)].to = b.row<Token>(i * kEach);
+      pair.cuda->draw(found, draws, {});
+      const Tensor drawn = pair.fetched(b);
+      for (int i = 0; i < kDraws * kEach; ++i)
+        EXPECT_EQ(drawn.data<Token>()[i], a.data<Token>()[i])
+            << "vocab " << vocab << " row " << i / kEach / 2 << " sibling " << i % kEach << ' ' << name_of(warp);
+      ASSERT_FALSE(HasFailure());
+    }
+}
+
+TEST(DistributionsOnTheGpu, ranks_are_the_hosts) {
+  const Pair pair;
+  for (const int vocab : {1, 5, 257, 4097, 128256})
+    for (const int k : {1, 9}) {
+      const auto [truth, found] =
+          pair.distributions(wicked_logits(vocab, unsigned(vocab)), std::vector<Warp>(kWickedRows, Warp{1}));
+      const Tensor tokens = Tensor::host({kWickedRows, k}, DType::i32), q = Tensor::host({kWickedRows, k}, DType::f32),
+                   there = pair.cuda->allocate(tokens.shape(), DType::i32),
+                   q_there = pair.cuda->allocate(q.shape(), DType::f32);
+      pair.cpu->rank(truth, k, tokens, q);
+      pair.cuda->rank(found, k, there, q_there);
+      const Tensor ranked = pair.fetched(there), by = pair.fetched(q_there);
+      for (int r = 0; r < kWickedRows; ++r)
+        for (int j = 0; j < k; ++j) {
+          EXPECT_EQ(ranked.row<Token>(r)[j], tokens.row<Token>(r)[j]) << "vocab " << vocab << " row " << r << ' ' << j;
+          EXPECT_EQ(by.row<float>(r)[j], q.row<float>(r)[j]) << "vocab " << vocab << " row " << r << ' ' << j;
+        }
+    }
+}
+
+TEST(DistributionsOnTheGpu, rows_are_recalled_from_their_addresses) {
+  const Pair pair;
+  for (const DType type : {DType::f32, DType::bf16}) {
+    const Tensor store = pair.cuda->upload(random_tensor({9, 70}, 3));
+    const Tensor view = Tensor(store.owner(), store.raw(), {9, 70 * 4 / size_of(type)}, type, store.device());
+    const Tensor at = Tensor::host({4}, DType::u64), to = pair.cuda->allocate({4, view.dim(1)}, type);
+    const int rows[] = {8, -1, 0, 8};
+    for (int i = 0; i < 4; ++i)
+      *at.row<std::uint64_t>(i) =
+          rows[i] < 0 ? 0 : reinterpret_cast<std::uint64_t>(store.raw()) + std::uint64_t(rows[i]) * 280;
+    pair.cuda->recall(pair.cuda->upload(at), to);
+    const Tensor found = pair.fetched(to), truth = pair.fetched(store);
+    const std::vector<char> zeros(280, 0);
+    for (int i = 0; i < 4; ++i)
+      EXPECT_EQ(std::memcmp(static_cast<const char*>(found.raw()) + i * 280,
+                            rows[i] < 0 ? zeros.data() : static_cast<const char*>(truth.raw()) + rows[i] * 280, 280),
+                0);
+  }
+}
+
 }  // namespace
 }  // namespace foretoken::testing

@@ -1,0 +1,84 @@
+// Rules for children that no verifier of the tree has yet, for proofs on the host and for comparison on the GPU.
+#pragma once
+#include <array>
+
+#include "framework/components/verifier.h"
+
+namespace foretoken::testing {
+
+// Siblings drawn in order without repeats (Sequoia, arXiv 2402.12374): the q of each lacks its elder siblings.
+// kForgetful: as if they had been drawn independently.
+template <bool kForgetful> struct WithoutReplacement {
+  template <class Lane> FORETOKEN_HD Verdict operator()(Lane& lane, const Trial& t) const {
+    Verdict v;
+    for (int node = 0;;) {
+      auto r = lane.open(t.p(node), t.q(node));
+      const Distribution q = t.q(node);
+      double left = 1;
+      int chosen = -1;
+      for (int c = t.child(node, node); c >= 0 && chosen < 0; c = t.child(node, c)) {
+        const Token x = t.tokens[c];
+        if (lane.accept(r(x) * left / q(x), {Role::accept, std::uint32_t(c), 0})) {
+          chosen = c;
+        } else if (kForgetful) {
+          lane.refuse_draw(r);
+        } else {
+          lane.refuse_once(r, x, left);
+          left -= q(x);
+        }
+      }
+      if (chosen < 0) {
+        v.finish(lane.draw(r, {Role::residual, std::uint32_t(node), 0}));
+        return v;
+      }
+      v.follow(node = chosen, t.tokens[chosen]);
+    }
+  }
+};
+
+// A chain judged at once (block verification, arXiv 2403.10444): needs a scaled residual and sums over the vocabulary.
+struct Block {
+  template <class Lane> FORETOKEN_HD Verdict operator()(Lane& lane, const Trial& t) const {
+    double keep = 1, keep_at_best = 1;
+    int best = 0;
+    const int last = t.nodes - 1;
+    for (int i = 1; i <= last; ++i) {
+      const Token x = t.tokens[i];
+      const double ratio = keep * t.p(i - 1)(x) / t.q(i - 1)(x);
+      keep = ratio < 1 ? ratio : 1;
+      double h = keep;
+      if (i < last) {
+        const Distribution p = t.p(i), q = t.q(i);
+        const auto sums = lane.template sums<2>([&](Token y) {
+          const double d = keep * p(y) - q(y);
+          return std::array<double, 2>{d > 0 ? d : 0.0, d < 0 ? -d : 0.0};
+        });
+        const double rest = sums[0] + 1 - keep;  // = sums[1] but for rounding
+        h = rest > 0 ? sums[0] / rest : 1;
+      }
+      if (lane.accept(h, {Role::accept, std::uint32_t(i), 0})) best = i, keep_at_best = keep;
+    }
+    Verdict v;
+    for (int i = 1; i <= best; ++i) v.follow(i, t.tokens[i]);
+    auto r = lane.open(t.p(best), t.q(best));
+    if (best < last) {
+      r.scale = keep_at_best;
+      lane.refuse_draw(r);
+    }
+    v.finish(lane.draw(r, {best < last ? Role::residual : Role::bonus, std::uint32_t(best), 0}));
+    return v;
+  }
+};
+
+// Refuses more guesses than any tree has nodes.
+struct Refusing {
+  template <class Lane> FORETOKEN_HD Verdict operator()(Lane& lane, const Trial& t) const {
+    auto r = lane.open(t.p(0), t.q(0));
+    for (int i = 0; i <= kMostGuesses; ++i) lane.refuse_guess(r, t.tokens[1]);
+    Verdict v;
+    v.finish(0);
+    return v;
+  }
+};
+
+}  // namespace foretoken::testing

@@ -1,0 +1,110 @@
+// What a rule sees of a tree: children without a search, and as many refused guesses as a tree may have.
+#include <chrono>
+
+#include "framework/components/host.h"
+#include "tests/framework/components/children_rules.h"
+#include "tests/framework/components/proof_scene.h"
+#include "tests/support/sentence.h"
+#include "verifiers/verifiers.h"
+
+namespace foretoken::testing {
+namespace {
+
+std::unique_ptr<Verifier> make(Entry<Verifier> entry, Backend& backend) {
+  PagePool pool(backend, 4096, 1);
+  const ModelInfo info;
+  Host host(backend, pool, info, {}, false);
+  return entry.make({}, host);
+}
+
+// Adds up what it walks over: every node, by its children alone.
+struct Walk {
+  long* visited;
+  template <class Lane> FORETOKEN_HD Verdict operator()(Lane&, const Trial& t) const {
+    for (int node = 0; node < t.nodes; ++node)
+      for (int c = t.child(node, node); c >= 0; c = t.child(node, c)) visited[node] += c;
+    Verdict v;
+    v.finish(0);
+    return v;
+  }
+};
+
+// A tree of one-token distributions: none of them matters.
+std::vector<long> walk(const DraftTree& tree) {
+  ReferenceBackend backend;
+  const Tensor logits = Tensor::host({tree.nodes, 1}, DType::f32);
+  std::ranges::fill(logits.values<float>(), 0.0f);
+  const Distributions p = backend.distributions(logits, std::vector<Warp>(std::size_t(tree.nodes)));
+  Staging staging(backend);
+  const Draws draws;
+  const std::uint32_t position = 1;
+  const Trials trials(backend, {&tree, 1}, p, {&draws, 1}, {&position, 1}, staging);
+  const Tensor verdicts = Tensor::host({1, std::int64_t(sizeof(Verdict))}, DType::u8);
+  std::vector<long> visited(std::size_t(tree.nodes), 0);
+  RuleVerifier<Walk>({}, Walk{visited.data()}).verify(backend, trials, verdicts);
+  return visited;
+}
+
+TEST(Trial, ChildrenAreThoseOfTheNodeInOrderWithoutAbsentOnes) {
+  ReferenceBackend backend;
+  DraftTree tree = DraftTree::rooted(backend, 0, 8);
+  for (const auto& [parent, token] :
+       std::vector<std::pair<int, Token>>{{0, 5}, {1, 5}, {0, -1}, {0, 7}, {1, 6}, {4, -1}, {0, 7}, {3, 9}})
+    tree.guess(parent, token);
+  const Tensor logits = Tensor::host({tree.nodes, 1}, DType::f32);
+  EXPECT_EQ(walk(tree), (std::vector<long>{1 + 4 + 7, 2 + 5, 0, 8, 0, 0, 0, 0, 0}));
+}
+
+// A search for each child takes 60,000 * 60,000 / 2 steps: seconds.
+TEST(Trial, ChildrenOfALargeTreeAreFoundWithoutASearch) {
+  ReferenceBackend backend;
+  constexpr int kNodes = 60000;
+  DraftTree tree = DraftTree::rooted(backend, 0, kNodes - 1);
+  std::vector<long> expected(kNodes, 0);
+  for (int n = 1; n < kNodes; ++n) {
+    const int parent = n % 3 == 0 ? n / 3 : n - 1;
+    tree.guess(parent, 0);
+    expected[std::size_t(parent)] += n;
+  }
+  const auto begin = std::chrono::steady_clock::now();
+  EXPECT_EQ(walk(tree), expected);
+  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  EXPECT_LT(seconds, 0.25);
+}
+
+// The root with `guesses` certain children, the tokens 0, 1, ...: all but the last tokens of the vocabulary.
+Draft star(int guesses) {
+  return [guesses](Backend& backend, const Draws&) {
+    DraftTree tree = DraftTree::rooted(backend, 0, guesses);
+    for (Token x = 0; x < guesses; ++x) tree.guess(0, x);
+    return tree;
+  };
+}
+
+TEST(Trial, AllGuessesOfAWideTreeMayBeRefused) {
+  ReferenceBackend backend;
+  const auto verifier = make(speculative_sampling(), backend);
+  for (const int guesses : {64, 65, 80}) {
+    const PathTable target(guesses + 9, unsigned(guesses));
+    EXPECT_LT(total_variation(emitted_law(*verifier, target, star(guesses), 1), law_of(target, 1)), 1e-12) << guesses;
+  }
+  const PathTable none_of_them(264, 3, 1.5f, 0, 255);
+  for (std::uint64_t seed = 0; seed < 5; ++seed) {
+    const Verdict v = verdict_of(backend, *verifier, none_of_them, star(255)(backend, {}), {seed, 1, 9, 0});
+    EXPECT_EQ(v.length, 0);
+    EXPECT_GE(v.next, 255);
+  }
+}
+
+TEST(Trial, ARuleThatRefusesMoreThanATreeHasIsToldSo) {
+  const PathTable target(5, 1);
+  ReferenceBackend backend;
+  RuleVerifier<Refusing> refusing({});
+  const Verdict v = verdict_of(backend, refusing, target, star(2)(backend, {}), {});
+  EXPECT_EQ(v.next, Verdict::kOverflown);
+  EXPECT_TRUE(test::says(test::sentence_of([&] { expect_verdict(v, 3, 5, "the verifier 'refusing'"); }),
+                         "the verifier 'refusing'", "more than 256 guesses", "at most once"));
+}
+
+}  // namespace
+}  // namespace foretoken::testing

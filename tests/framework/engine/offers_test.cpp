@@ -1,0 +1,252 @@
+// What the engine offers to components when they are made, what comes with outcomes, and what is refused because
+// nothing serves it yet.
+#include "tests/framework/engine/engine_scene.h"
+
+namespace foretoken::testing {
+namespace {
+
+using nlohmann::json;
+
+// A drafter made of another: it passes everything on, within a scope of its own.
+class Around : public Drafter {
+ public:
+  explicit Around(std::unique_ptr<Drafter> inner) : inner_(std::move(inner)) {}
+  Needs needs() const override { return inner_->needs(); }
+  std::vector<DraftTree> draft(std::span<const DraftRequest> requests) override {
+    std::vector<DraftRequest> within(requests.begin(), requests.end());
+    for (DraftRequest& r : within) r.draws = r.draws.within(0);
+    return inner_->draft(within);
+  }
+  void observe(std::span<const Outcome> outcomes) override { inner_->observe(outcomes); }
+  void forget(const Sequence& s) override { inner_->forget(s); }
+
+ private:
+  std::unique_ptr<Drafter> inner_;
+};
+
+// Guesses nothing; a test says what it needs, and looks at what it learns.
+class Needing : public Drafter {
+ public:
+  using See = std::function<void(const Outcome&)>;
+  Needing(Backend& backend, Needs needs, See see) : backend_(backend), needs_(std::move(needs)), see_(std::move(see)) {}
+  Needs needs() const override { return needs_; }
+  std::vector<DraftTree> draft(std::span<const DraftRequest> requests) override {
+    std::vector<DraftTree> trees = rooted(backend_, requests);
+    for (std::size_t i = 0; i < trees.size(); ++i)
+      if (trees[i].parents.dim(0) > 2) trees[i].guess(0, 1), trees[i].guess(0, 2);
+    return trees;
+  }
+  void observe(std::span<const Outcome> outcomes) override {
+    for (const Outcome& o : outcomes) see_(o);
+  }
+
+ private:
+  Backend& backend_;
+  Needs needs_;
+  See see_;
+};
+
+struct Offers : EngineScene {
+  using Make = std::function<std::unique_ptr<Drafter>(Host&)>;
+
+  void draft_with(const Make& make) {
+    registries.drafters.replace("mine", {"", "", {}, [make](const json&, Host& host) { return make(host); }});
+    chairs.drafter = {{"name", "mine"}};
+  }
+  Text text(float temperature) {
+    const auto e = engine();
+    e->submit(request({1, 2, 3}, 12, temperature));
+    while (!e->idle())
+      for (const Sequence& s : e->step().finished) return s.tokens;
+    return {};
+  }
+  std::string refusal(Needs needs) {
+    draft_with([&](Host& h) { return std::make_unique<Needing>(h.backend(), needs, [](const Outcome&) {}); });
+    return sentence([&] { engine(); });
+  }
+};
+
+TEST_F(Offers, ADrafterMadeOfAnother) {
+  const Text plain = text(0);
+  const json inner = chairs.drafter;
+  draft_with([&](Host& h) { return std::make_unique<Around>(h.drafter(inner)); });
+  EXPECT_EQ(text(0), plain);
+  EXPECT_EQ(text(1).size(), 15u);
+  draft_with([](Host& h) { return std::make_unique<Around>(h.drafter({{"name", "ngrm"}})); });
+  EXPECT_TRUE(says(sentence([&] { engine(); }), "did you mean 'ngram'?"));
+}
+
+TEST_F(Offers, AVerifierMadeOfAnother) {
+  registries.verifiers.add(
+      "mine", {"", "", {}, [](const json&, Host& host) { return host.verifier({{"name", "speculative_sampling"}}); }});
+  const Text plain = text(1);
+  chairs.verifier = {{"name", "mine"}};
+  EXPECT_EQ(text(1), plain);
+}
+
+TEST_F(Offers, TheTargetItself) {
+  draft_with([&](Host& host) {
+    EXPECT_EQ(host.target_model(), cast.target);
+    EXPECT_EQ(host.cache(host.target_model())->info().name, cast.target->info().name);
+    return host.drafter({{"name", "ngram"}});
+  });
+  engine();
+}
+
+TEST_F(Offers, WhatOutlivesAnEngineIsMadeOnceForAKey) {
+  int made = 0;
+  std::vector<const void*> seen;
+  draft_with([&](Host& host) {
+    const auto table = host.keep<std::vector<int>>("a table of three", [&] {
+      ++made;
+      return std::make_unique<std::vector<int>>(3);
+    });
+    seen.push_back(table.get());
+    return host.drafter({{"name", "ngram"}});
+  });
+  const auto kept = std::make_shared<Kept>();
+  const auto make = [&](const std::shared_ptr<Kept>& k) {
+    Engine(*backend, cast.target, registries, chairs, options, cast.load, k);
+  };
+  make(kept), make(kept);
+  EXPECT_EQ(made, 1);
+  EXPECT_EQ(seen[0], seen[1]);
+  make({});
+  EXPECT_EQ(made, 2) << "an engine of its own keeps nothing of another";
+  kept->forget_unused(), make(kept), kept->forget_unused(), make(kept);
+  EXPECT_EQ(made, 2) << "what was asked for since stays";
+  kept->forget_unused(), kept->forget_unused(), make(kept);
+  EXPECT_EQ(made, 3);
+}
+
+TEST_F(Offers, WhatIsKeptIsOfOneTypeAndSomething) {
+  const auto keep = [&](auto thing, bool nothing) {
+    using T = decltype(thing);
+    draft_with([=](Host& host) {
+      host.keep<T>("key", [=] { return nothing ? nullptr : std::make_shared<T>(thing); });
+      return host.drafter({{"name", "ngram"}});
+    });
+  };
+  const auto kept = std::make_shared<Kept>();
+  const auto make = [&] { Engine(*backend, cast.target, registries, chairs, options, cast.load, kept); };
+  keep(1, true);
+  EXPECT_TRUE(says(sentence(make), "'reference", "key'", "is nothing"));
+  keep(1, false);
+  make();
+  keep(1.5, false);
+  EXPECT_TRUE(says(sentence(make), "another type", "another key"));
+}
+
+// Of every node of the tree, in the step's one readback.
+TEST_F(Offers, TheTargetsMostProbableTokensComeWithTheOutcome) {
+  const auto& table = dynamic_cast<const conformance::TableModel&>(*cast.target);
+  int nodes = 0;
+  const auto see = [&](const Outcome& o) {
+    ASSERT_EQ(o.ranks.shape(), (Shape{o.tree->nodes, 3}));
+    if (!o.sequence->running()) return;  // its end was cut off
+    Text path = o.sequence->tokens;      // with what the round emitted
+    path.resize(path.size() - std::size_t(o.verdict->length + 1));
+    for (int n = 0; n < o.tree->nodes; ++n, ++nodes) {
+      Text here = path;
+      if (n > 0) here.push_back(*o.tree->known.row<Token>(n));
+      const auto logits = table.logits(here);
+      std::vector<std::pair<float, Token>> order;
+      for (Token x = 0; x < Token(logits.size()); ++x) order.emplace_back(-logits[std::size_t(x)], x);
+      std::ranges::sort(order);
+      for (int j = 0; j < 3; ++j)
+        EXPECT_EQ(o.ranks.row<Token>(n)[j], order[std::size_t(j)].second) << "node " << n << " rank " << j;
+    }
+  };
+  draft_with([&](Host& h) {
+    return std::make_unique<Needing>(h.backend(), Needs{.proposes = {Drawn::certain}, .ranks = 3}, see);
+  });
+  text(0), text(1);  // a greedy distribution has but one token, its ranks are the model's
+  EXPECT_GT(nodes, 20);
+}
+
+TEST_F(Offers, NoRanksComeUnasked) {
+  const auto see = [](const Outcome& o) { EXPECT_FALSE(o.ranks); };
+  draft_with([&](Host& h) { return std::make_unique<Needing>(h.backend(), Needs{.proposes = {Drawn::certain}}, see); });
+  text(1);
+}
+
+TEST_F(Offers, NeedsThatNothingServesAreRefusedInASentence) {
+  EXPECT_TRUE(says(refusal({.proposes = {Drawn::certain}, .hidden = {2, 7}}), "the drafter 'mine'", "hidden states",
+                   "2, 7", "nothing serves them yet"));
+  EXPECT_TRUE(says(refusal({.proposes = {Drawn::certain, Drawn::aside}}), "the drafter 'mine'", "'aside'",
+                   "nothing serves such nodes yet"));
+  EXPECT_TRUE(says(refusal({.proposes = {Drawn::certain}, .ranks = -1}), "the drafter 'mine'", "-1 ranks"));
+}
+
+TEST_F(Offers, OffersThatNothingServesAreRefusedInASentence) {
+  const auto refused = [&](const std::function<void(Host&)>& ask) {
+    draft_with([ask](Host& host) {
+      ask(host);
+      return host.drafter({{"name", "ngram"}});
+    });
+    return sentence([&] { engine(); });
+  };
+  EXPECT_TRUE(says(refused([](Host& h) { (void)h.ends(); }), "embedding, last norm and head", "Host::ends",
+                   "nothing serves them yet"));
+  EXPECT_TRUE(says(refused([](Host& h) { h.cache(h.target_model(), {}, {{0, 1}}); }), "another vocabulary's",
+                   "nothing serves that yet"));
+  EXPECT_TRUE(says(refused([](Host& h) {
+                     PagePool pool(h.backend(), 1024, 1);
+                     h.cache(h.target_model(), std::make_shared<KvCache>(h.backend(), pool, h.target().kv));
+                   }),
+                   "borrows", "nothing serves that yet"));
+}
+
+// Emits the token that the raw distribution ranks `rank`-th, whatever the warp.
+struct Ranked {
+  int rank = 0;
+  template <class Lane> FORETOKEN_HD Verdict operator()(Lane&, const Trial& t) const {
+    const Distribution raw = t.raw(0);
+    Verdict v;
+    for (Token x = 0; x < t.vocab; ++x) {
+      int better = 0;
+      for (Token y = 0; y < t.vocab; ++y) better += raw(y) > raw(x);
+      if (better == rank) v.finish(x);
+    }
+    return v;
+  }
+};
+
+TEST_F(Offers, ARuleReadsTheRawDistributionWhateverTheWarp) {
+  const auto& table = dynamic_cast<const conformance::TableModel&>(*cast.target);
+  chairs.drafter = {{"name", "none"}}, chairs.policy = {{"name", "fixed"}, {"length", 0}};
+  const auto judge = [&](bool raw) {
+    registries.verifiers.replace("mine", {"", "", {}, [raw](const json&, Host&) {
+                                            return std::make_unique<RuleVerifier<Ranked>>(
+                                                Soundness{.takes = {Drawn::certain}, .raw = raw}, Ranked{2});
+                                          }});
+  };
+  chairs.verifier = {{"name", "mine"}};
+  judge(true);
+  Text expected{1, 2, 3};
+  while (expected.size() < 15) {
+    const auto logits = table.logits(expected);
+    std::vector<std::pair<float, Token>> order;
+    for (Token x = 0; x < Token(logits.size()); ++x) order.emplace_back(-logits[std::size_t(x)], x);
+    std::ranges::sort(order);
+    expected.push_back(order[2].second);
+  }
+  EXPECT_EQ(text(0), expected);
+  EXPECT_EQ(text(0.7f), expected);
+  judge(false);
+  EXPECT_TRUE(says(sentence([&] { text(1); }), "Trial::raw", "set Soundness::raw"));
+}
+
+TEST(BareHost, RefusesWhatItsEngineDoesNotOffer) {
+  const auto backend = make_reference_backend();
+  PagePool pool(*backend, 64, 1);
+  const ModelInfo info{.name = "t"};
+  Host host(*backend, pool, info, {}, false);
+  EXPECT_TRUE(says(test::sentence_of([&] { host.drafter({{"name", "none"}}); }), "no way to make another drafter"));
+  EXPECT_TRUE(says(test::sentence_of([&] { host.verifier({{"name", "none"}}); }), "no way to make another verifier"));
+  EXPECT_TRUE(says(test::sentence_of([&] { (void)host.target_model(); }), "does not offer its target"));
+  EXPECT_EQ(*host.keep<int>("one", [] { return std::make_unique<int>(1); }), 1);
+}
+
+}  // namespace
+}  // namespace foretoken::testing

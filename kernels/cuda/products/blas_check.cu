@@ -27,22 +27,27 @@ __global__ void noise_kernel(Bf16* x, std::int64_t n) {
   x[i] = __float2bfloat16_rn(float(h >> 8) * 0x1p-23f - 1);
 }
 
-__device__ inline bool same_bits(float a, float b) {
-  return __float_as_uint(a) == __float_as_uint(b) || (isnan(a) && isnan(b));
+__device__ inline float as_bf16(float x) { return __bfloat162float(__float2bfloat16_rn(x)); }
+
+// Rounding to bf16 would hide that sums differ in their last bits from all but one of some 10,000 numbers. So a product
+// that gives bf16 is added to what the sums are in bf16, negated: what is left of them is their lower bits, exactly.
+__global__ void negate_kernel(Bf16* y, std::int64_t stride, const float* sums, int out) {
+  wait_for_earlier();
+  const int o = int(blockIdx.x) * kThreads + int(threadIdx.x);
+  if (o < out) y[blockIdx.y * stride + o] = __float2bfloat16_rn(-as_bf16(sums[std::int64_t(blockIdx.y) * out + o]));
 }
 
-// Whether y [slices, rows, out] f32, or bf16 of one slice, adds up to sums f32 [rows, out] but for its rounding.
+// Whether y [slices, rows, out] f32 adds up to sums f32 [rows, out]; of bf16, whether it is what negate_kernel left.
 template <class Y> __global__ void differs_kernel(const Y* y, int slices, std::int64_t slice, std::int64_t stride,
                                                   const float* sums, int out, std::int32_t* differs) {
   wait_for_earlier();
   const int o = int(blockIdx.x) * kThreads + int(threadIdx.x);
   if (o >= out) return;
   const Y* const at = y + blockIdx.y * stride + o;
-  float sum = to_float(at[0]);
-  for (int s = 1; s < slices; ++s) sum += to_float(at[s * slice]);
-  Y theirs;
-  from_float(theirs, sums[std::int64_t(blockIdx.y) * out + o]);
-  if (!same_bits(sum, to_float(theirs))) *differs = 1;
+  float found = to_float(at[0]), truth = sums[std::int64_t(blockIdx.y) * out + o];
+  for (int s = 1; s < slices; ++s) found += to_float(at[s * slice]);
+  if constexpr (sizeof(Y) == sizeof(Bf16)) truth = as_bf16(truth - as_bf16(truth));
+  if (found != truth && !(isnan(found) && isnan(truth))) *differs = 1;
 }
 
 }  // namespace
@@ -56,26 +61,32 @@ bool Blas::has_bits_of(const FewRows& few, Plan& p, const Shape3& s, void* scrat
   return p.bits == Plan::Bits::same;
 }
 
+// Of the first rows, and of the last.
 bool Blas::compare(const FewRows& few, const Plan& p, const Shape3& s, void* scratch, const Tensor& matrix) {
   const cudaStream_t stream = backend_.cuda_stream();
-  const std::int64_t n = std::min(few.rows, s.rows);
-  const Tensor x = backend_.allocate({s.rows, s.in}, s.type), sums = backend_.allocate({n, s.out}, DType::f32),
+  const std::int64_t n = std::min(few.rows, s.rows), begins[] = {0, s.rows - n};
+  const Tensor x = backend_.allocate({s.rows, s.in}, s.type), sums = backend_.allocate({2, n * s.out}, DType::f32),
                flag = backend_.allocate({1}, DType::i32);
   const Tensor own = scratch ? Tensor() : backend_.allocate({s.slices * s.rows * s.y_stride}, s.y_type);
   void* const y = scratch ? scratch : own.raw();
+  const Grid grid{dim3(blocks_for(s.out, kThreads), unsigned(n)), kThreads};
   launch_kernel("comparing products", stream, {dim3(blocks_for(s.rows * s.in, kThreads)), kThreads}, noise_kernel,
                 x.data<Bf16>(), s.rows * s.in);
   check(cudaMemsetAsync(flag.raw(), 0, sizeof(std::int32_t), stream), "comparing products");
-  multiply(p, y, x, matrix, false);
-  for (const std::int64_t begin : {std::int64_t(0), s.rows - n}) {  // the first rows, and the last
-    multiply_few(few, sums, x.rows(begin, n), matrix);
+  for (int i = 0; i < 2; ++i) {
+    multiply_few(few, sums.rows(i, 1).reshaped({n, s.out}), x.rows(begins[i], n), matrix);
+    if (s.y_type == DType::bf16)
+      launch_kernel("comparing products", stream, grid, negate_kernel, static_cast<Bf16*>(y) + begins[i] * s.y_stride,
+                    s.y_stride, sums.row<float>(i), int(s.out));
+  }
+  multiply(p, y, x, matrix, s.y_type == DType::bf16);
+  for (int i = 0; i < 2; ++i)
     with_type("comparing products", s.y_type, [&](auto* type) {
       using Y = std::remove_pointer_t<decltype(type)>;
-      launch_kernel("comparing products", stream, {dim3(blocks_for(s.out, kThreads), unsigned(n)), kThreads},
-                    differs_kernel<Y>, static_cast<const Y*>(y) + begin * s.y_stride, s.slices, s.rows * s.y_stride,
-                    s.y_stride, sums.data<float>(), int(s.out), flag.data<std::int32_t>());
+      launch_kernel("comparing products", stream, grid, differs_kernel<Y>,
+                    static_cast<const Y*>(y) + begins[i] * s.y_stride, s.slices, s.rows * s.y_stride, s.y_stride,
+                    sums.row<float>(i), int(s.out), flag.data<std::int32_t>());
     });
-  }
   std::int32_t differs = 0;
   check(cudaMemcpyAsync(&differs, flag.raw(), sizeof differs, cudaMemcpyDeviceToHost, stream), "comparing products");
   check(cudaStreamSynchronize(stream), "comparing products");

@@ -71,8 +71,8 @@ std::unique_ptr<Backend> second() {
 }
 
 TEST(Devices, another_thread_uses_a_backend) {
-  const auto first = make_gpu({.invariant = true});
-  Work work(*first), here(*first);
+  const auto first = make_gpu({.invariant = true}), again = make_gpu({.invariant = true});
+  Work work(*first), here(*again);
   std::string there;
   on_a_thread([&] { there = work.step(7); });
   EXPECT_EQ(there, here.step(7));

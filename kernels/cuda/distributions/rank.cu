@@ -31,6 +31,7 @@ struct Ranked {
 __global__ void __launch_bounds__(kCrewThreads) rank_rows(const RankTask task) {
   extern __shared__ __align__(16) double sums[];
   __shared__ CrewRoom room;
+  static_assert(sizeof room <= kMostCrewStaticBytes);
   begin_crew();
   Crew crew(room, sums, task.vocab);
   const int i = crew.row();

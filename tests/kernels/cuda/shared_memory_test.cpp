@@ -110,6 +110,7 @@ TEST(SharedMemory, every_kernel_that_declares_some_is_known_here) {
       {"cuda_backend.cu", 1},                 // 128 bytes by which a build says what it is
       {"distributions/cuda_lane.cuh", 2},     // crew_bytes, kMostCrewStaticBytes
       {"distributions/distributions.cu", 2},  // the same
+      {"distributions/rank.cu", 2},           // the same
       {"elementwise/rms_norm.cu", 2},         // 8 and 16 numbers
       {"products/exact_product.cu", 1},       // kExactBytes
       {"products/stream_input.cuh", 1},       // kStreamStaticBytes

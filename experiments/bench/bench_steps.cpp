@@ -98,8 +98,8 @@ std::vector<StepReport> prompt_steps(const Scene& s, Engine& engine) {
   std::vector<StepReport> kept;
   for (int i = 0; i < s.steps + kWarmUpPrompts; ++i) {
     for (int k = 0; k < s.batch; ++k) engine.submit(request_of(s, engine.target().info(), i * s.batch + k, 1));
-    StepReport r = engine.step();
-    while (!engine.idle()) engine.step();
+    StepReport r = without_failures(engine.step());
+    while (!engine.idle()) (void)without_failures(engine.step());
     if (i >= kWarmUpPrompts) kept.push_back(std::move(r));
   }
   return kept;
@@ -115,7 +115,7 @@ std::vector<StepReport> decode_steps(const Scene& s, Engine& engine) {
     engine.submit(request_of(s, engine.target().info(), k, (s.steps + kWarmUpSteps + prompt_steps + 8) * rows));
   std::vector<StepReport> kept;
   for (int whole = 0; !engine.idle() && int(kept.size()) < s.steps;) {
-    StepReport r = engine.step();
+    StepReport r = without_failures(engine.step());
     const auto judged = [](const SequenceReport& q) { return q.judged; };
     if (int(r.sequences.size()) != s.batch || !std::ranges::all_of(r.sequences, judged) || r.rows > s.batch * rows)
       continue;

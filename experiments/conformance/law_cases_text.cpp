@@ -3,6 +3,7 @@
 
 #include "experiments/conformance/law_cases.h"
 #include "experiments/conformance/options.h"
+#include "experiments/conformance/simulated_device.h"
 
 namespace foretoken::conformance {
 namespace {
@@ -127,6 +128,16 @@ Cases cache_cases(const Candidate& c, const Ground&) {
 }
 
 Cases device_cases(const Candidate& c, const Ground& g) {
+  const auto texts = [&](const Ground::Device& device, int vocab, const Sampling& sampling) {
+    return LawCase{device.name + ", texts, vocabulary " + std::to_string(vocab) + ", " + brief(sampling),
+                   [s = under_length(c, 4), device, vocab, sampling] {
+                     ReferenceBackend reference;
+                     const auto other = device.make();
+                     return same_on_devices(s, {.sampling = sampling}, reference, *other,
+                                            table_cast({.vocab = vocab, .order = 1, .seed = 95}),
+                                            random_asks(8, vocab, 10, 24, 12));
+                   }};
+  };
   Cases all;
   for (const Ground::Device& device : g.devices) {
     for (const int vocab : {2, 61, 257, 1009})
@@ -136,16 +147,10 @@ Cases device_cases(const Candidate& c, const Ground& g) {
                        return same_verdicts(s, {.vocab = vocab}, reference, *other);
                      }});
     for (const Sampling& sampling : {Sampling{.temperature = 1}, talkative(0.9f)})
-      for (const int vocab : {5, 261})
-        all.push_back({device.name + ", texts, vocabulary " + std::to_string(vocab) + ", " + brief(sampling),
-                       [s = under_length(c, 4), device, vocab, sampling] {
-                         ReferenceBackend reference;
-                         const auto other = device.make();
-                         return same_on_devices(s, {.sampling = sampling}, reference, *other,
-                                                table_cast({.vocab = vocab, .order = 1, .seed = 95}),
-                                                random_asks(8, vocab, 10, 24, 12));
-                       }});
+      for (const int vocab : {5, 261}) all.push_back(texts(device, vocab, sampling));
   }
+  const Ground::Device apart{"memory of its own", [] { return std::make_unique<SimulatedDevice>(); }};
+  for (const float temperature : {0.0f, 1.0f}) all.push_back(texts(apart, 5, {.temperature = temperature}));
   return all;
 }
 

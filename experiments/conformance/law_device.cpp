@@ -149,6 +149,9 @@ Finding same_on_devices(const Subject& subject, const Scene& scene, Backend& ref
   if (a.drafted != b.drafted || a.accepted != b.accepted)
     f.fail(other.description() + ": " + std::to_string(b.accepted) + " of " + std::to_string(b.drafted) +
            " guesses accepted, instead of " + std::to_string(a.accepted) + " of " + std::to_string(a.drafted));
+  if (f.holds && a.draft_rows != b.draft_rows)
+    f.fail(other.description() + ": models of the drafter are fed " + std::to_string(b.draft_rows) +
+           " rows instead of " + std::to_string(a.draft_rows) + " for the same texts");
   return f;
 }
 

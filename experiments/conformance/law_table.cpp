@@ -100,7 +100,7 @@ std::vector<KitLaw> laws_of_treatment() {
        "forced draws", "", unless_drawing, causal_cases},
       {"device",
        "the same logits and draws give the same laws, draws, verdicts and texts as on the reference device, bit for "
-       "bit",
+       "bit, and drafters' models are fed as many rows",
        "laws, draws, verdicts, texts", "", without_devices, device_cases},
       {"tree = chain", "the logits of a node of a tree are those of its path run alone", "nodes", "", of_models,
        no_cases},

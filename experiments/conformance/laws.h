@@ -95,7 +95,8 @@ struct DeviceCase {
   std::uint64_t seed = 1;
 };
 Finding same_verdicts(const Subject& subject, const DeviceCase& c, Backend& reference, Backend& other);
-// And so, where a model gives the same logits everywhere, are whole texts.
+// And so, where a model gives the same logits everywhere, are whole texts; and drafters' models are fed as many rows,
+// so no cache forgets on one device what it keeps on the other.
 Finding same_on_devices(const Subject& subject, const Scene& scene, Backend& reference, Backend& other,
                         const Cast& cast, std::span<const Ask> asks);
 

@@ -40,7 +40,7 @@ Played play(const Subject& subject, const Scene& scene, Backend& backend, const 
   }
   const auto wanting = [&](const Text& t) { return int(t.size()) < scene.enough; };
   while (!engine.idle() && std::ranges::any_of(played.texts, wanting)) {
-    const StepReport report = engine.step();
+    const StepReport report = without_failures(engine.step());
     count(report, played);
     for (const Sequence& s : report.finished) {
       running.erase(s.id);
@@ -54,6 +54,7 @@ Played play(const Subject& subject, const Scene& scene, Backend& backend, const 
     }
   }
   played.prefix_rows = engine.target().cache().prefix_rows_reused();
+  for (const auto& c : engine.host().caches()) played.draft_rows += c->rows();
   played.pages_left = engine.pool().in_use();
   return played;
 }

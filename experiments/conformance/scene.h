@@ -62,8 +62,8 @@ struct Scene {
 struct Played {
   std::vector<Text> texts;  // what was generated, in the order of the asks
   long rounds = 0, drafted = 0, tested = 0, accepted = 0, refusals = 0, preempted = 0;
-  std::uint64_t prefix_rows = 0;
-  int pages_left = 0;  // in use at the end
+  std::uint64_t prefix_rows = 0, draft_rows = 0;  // found among prefixes; fed to the models of drafters
+  int pages_left = 0;                             // in use at the end
 };
 // Called after every step, with all sequences that still run.
 using AfterStep = std::function<void(Engine&, const StepReport&, std::span<const Sequence* const>)>;

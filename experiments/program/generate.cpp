@@ -89,8 +89,8 @@ struct Figures {
         accepted += r.accepted;
   }
   void print() const {
-    std::fprintf(stderr, "foretoken: %ld tokens in %.2f s, %.1f tokens/s, the first after %.1f ms", tokens, seconds,
-                 double(tokens) / seconds, 1000 * first);
+    std::fprintf(stderr, "foretoken: %ld tokens in %.2f s, %.1f tokens/s", tokens, seconds, double(tokens) / seconds);
+    if (first >= 0) std::fprintf(stderr, ", the first after %.1f ms", 1000 * first);
     std::fprintf(stderr, "; tau %.2f tokens per target forward", rounds ? double(tokens) / double(rounds) : 0.0);
     if (drafted > 0)
       std::fprintf(stderr, "; accepted %ld of %ld drafted (%.1f %%), alpha %.2f", accepted, drafted,
@@ -107,6 +107,7 @@ struct Text {
   std::vector<SequenceReport> pieces;
   std::size_t printed = 0;  // of them
   Printer printer;
+  std::string failure{};  // why it failed; empty where it did not
 
   void print() {
     for (; printed < pieces.size(); ++printed) printer.print(pieces[printed].emitted, pieces[printed].accepted);
@@ -130,6 +131,15 @@ void tell_lossy(const std::string& verifier, const std::string& promise) {
   if (promise.starts_with(lossy))
     spdlog::warn("the verifier {} is lossy: this text is not of the distribution of plain decoding, but of {}",
                  verifier, promise.substr(lossy.size()));
+}
+
+// Says which of several samples failed, and whether one did. Where all of them did, that is the program's error.
+bool some_failed(const std::vector<Text>& texts) {
+  const auto failed = [](const Text& t) { return !t.failure.empty(); };
+  if (std::ranges::all_of(texts, failed)) throw Error(texts.front().failure);
+  for (std::size_t i = 0; i < texts.size(); ++i)
+    if (failed(texts[i])) std::fprintf(stderr, "foretoken: sample %zu failed: %s\n", i + 1, texts[i].failure.c_str());
+  return std::ranges::any_of(texts, failed);
 }
 
 }  // namespace
@@ -156,7 +166,10 @@ int generate(const GenerateOptions& options) {
       figures.add(r);
       std::ranges::find(texts, r.id, &Text::id)->pieces.push_back(std::move(r));
     }
-    for (const Sequence& q : report.finished) figures.add(q);
+    for (const Sequence& q : report.finished) {
+      figures.add(q);
+      std::ranges::find(texts, q.id, &Text::id)->failure = q.failure;
+    }
     if (texts.size() == 1) texts.front().print();  // as it comes
   }
   for (std::size_t i = 0; i < texts.size(); ++i) {
@@ -164,8 +177,9 @@ int generate(const GenerateOptions& options) {
     texts[i].print();
     texts[i].printer.finish();
   }
+  const bool failed = some_failed(texts);
   figures.print();
-  return interrupted() ? kInterruptedExit : 0;
+  return interrupted() ? kInterruptedExit : failed ? 1 : 0;
 }
 
 }  // namespace foretoken

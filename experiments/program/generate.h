@@ -16,7 +16,8 @@ struct GenerateOptions {
                        // the text
 };
 
-// Text to standard output, one closing line of figures to standard error. Returns an exit code.
+// Text to standard output; to standard error a line for every sample that failed and one of figures. Returns an exit
+// code: 1 where a sample failed. Where all of them did, that is an Error.
 int generate(const GenerateOptions& options);
 
 }  // namespace foretoken

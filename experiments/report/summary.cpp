@@ -33,14 +33,17 @@ using Side = std::map<int, std::vector<Served>>;
 struct Experiment {
   Side speculative, baseline;
   std::map<int, std::string> category;
+  std::set<int> failed;  // prompts with a request that failed, on either side: they have no figures
   int repeats = 0;
 };
 
-void add_requests(const json& measure, int repeat, int repeats, Side& side, std::map<int, std::string>& categories) {
+bool failed(const json& request) { return request.value("finish", "") == "failed"; }
+
+void add_requests(const json& measure, int repeat, Side& side, Experiment& e) {
   double shares = 0;
   for (const json& request : measure.at("requests")) {
     const int prompt = request.at("prompt").get<int>();
-    std::vector<Served>& row = side.try_emplace(prompt, repeats).first->second;
+    std::vector<Served>& row = side.try_emplace(prompt, e.repeats).first->second;
     Served& served = row[repeat];
     served.tokens += request.at("tokens").get<double>();
     served.seconds += request.at("share_seconds").get<double>();
@@ -49,7 +52,8 @@ void add_requests(const json& measure, int repeat, int repeats, Side& side, std:
     served.tested += request.at("tested").get<double>();
     served.accepted += request.at("accepted").get<double>();
     shares += request.at("share_seconds").get<double>();
-    if (request.contains("category") && request["category"].is_string()) categories[prompt] = request["category"];
+    if (request.contains("category") && request["category"].is_string()) e.category[prompt] = request["category"];
+    if (failed(request)) e.failed.insert(prompt);
   }
   const double seconds = measure.at("seconds").get<double>();
   if (std::abs(shares - seconds) > 0.01 * seconds + 1e-6)
@@ -61,9 +65,11 @@ Experiment read_experiment(const json& repeats) {
   Experiment found;
   found.repeats = int(repeats.size());
   for (int r = 0; r < found.repeats; ++r) {
-    add_requests(repeats[r].at("speculative"), r, found.repeats, found.speculative, found.category);
-    add_requests(repeats[r].at("baseline"), r, found.repeats, found.baseline, found.category);
+    add_requests(repeats[r].at("speculative"), r, found.speculative, found);
+    add_requests(repeats[r].at("baseline"), r, found.baseline, found);
   }
+  for (const int prompt : found.failed) found.speculative.erase(prompt), found.baseline.erase(prompt);
+  if (!found.failed.empty() && found.speculative.empty()) throw Error("every prompt has a request that failed");
   const auto prompts = [](const Side& side) {
     std::set<int> all;
     for (const auto& [prompt, served] : side)
@@ -77,7 +83,6 @@ Experiment read_experiment(const json& repeats) {
 }
 
 // Figures of some prompts
-// ------------------------------------------------------------------------------------------------
 
 // One term per prompt: `top` over `bottom`, summed over repeats.
 std::vector<Term> shares(const Experiment& e, const std::vector<int>& prompts, double Served::* top,
@@ -141,7 +146,6 @@ void summarize_prompts(const Experiment& e, Summary& summary) {
 }
 
 // Figures of one side
-// ----------------------------------------------------------------------------------------------------
 
 Phases read_phases(const json& phases) {
   Phases found;
@@ -173,6 +177,7 @@ SideFigures summarize_side(const json& repeats, const char* name) {
     side.recorded += measure.value("recorded", std::numeric_limits<double>::quiet_NaN());
     side.phases += read_phases(measure.at("phases"));
     for (const json& request : measure.at("requests")) {
+      if (failed(request)) continue;
       ttft.push_back(1000 * request.at("ttft").get<double>());
       decode_tokens += request.at("tokens").get<double>() - request.value("first_tokens", 1.0);
       decode_seconds += request.at("decode_seconds").get<double>();
@@ -185,9 +190,6 @@ SideFigures summarize_side(const json& repeats, const char* name) {
   side.overhead = divide(side.phases.overhead(), side.phases.total);
   return side;
 }
-
-// Positions and theory
-// ---------------------------------------------------------------------------------------------------
 
 // The element-wise sum over repeats; arrays may differ in length.
 std::vector<double> sum_of(const json& repeats, const char* name) {
@@ -242,6 +244,7 @@ TheoryFigures theory_of(const Summary& summary) {
 void summarize_repeats(const json& line, Summary& summary) {
   const json& repeats = line.at("repeats");
   summary.repeats = int(repeats.size());
+  if (line.contains("failures")) summary.failed_requests = int(line["failures"].size());
   summarize_prompts(read_experiment(repeats), summary);
   summary.speculative = summarize_side(repeats, "speculative");
   summary.baseline = summarize_side(repeats, "baseline");

@@ -63,6 +63,7 @@ struct Summary {
   std::string promise;    // exact, lossy, ...
   bool compared = false;  // texts were compared with the baseline's
   int compared_texts = 0, differing_texts = 0;
+  int failed_requests = 0;  // their prompts are in no figure of prompts and in no latency
 
   int repeats = 0, prompts = 0;
   Interval alpha;        // accepted / tested, up to the first refusal

@@ -44,6 +44,7 @@ std::string notes_of(const Summary& s) {
   if (s.compared && s.differing_texts == 0) found += " ✓";
   if (s.compared && s.differing_texts > 0)
     found += " ✗" + std::to_string(s.differing_texts) + "/" + std::to_string(s.compared_texts);
+  if (s.failed_requests > 0) found += (found.empty() ? "" : ", ") + std::to_string(s.failed_requests) + " failed";
   const std::string who = standing(s.speedup);
   return found + (who.empty() || found.empty() ? "" : ", ") + who;
 }

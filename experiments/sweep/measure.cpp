@@ -23,6 +23,7 @@ struct Service {
   std::optional<double> log_probability;  // of its text, if asked for
   bool started = false;
   Finish finish = Finish::running;
+  std::string failure;
 };
 
 void count(std::vector<long>& at, int positions) {
@@ -46,6 +47,7 @@ json to_json(const Job& job, const Service& s) {
                   {"accepted", s.accepted},
                   {"finish", name_of(s.finish)}};
   if (s.log_probability) request["log_probability"] = *s.log_probability;
+  if (s.finish == Finish::failed) request["failure"] = s.failure;
   return request;
 }
 
@@ -87,9 +89,10 @@ class Books {
     }
     for (const Sequence& q : report.finished) {
       const std::size_t job = job_of_.at(q.id);
-      services_[job].finished = now, services_[job].finish = q.finish;
-      if (q.sampling.logprobs)
-        services_[job].log_probability = std::accumulate(q.logprobs.begin(), q.logprobs.end(), 0.0);
+      Service& s = services_[job];
+      s.finished = now, s.finish = q.finish, s.failure = q.failure;
+      if (!s.started) s.first = now;  // it failed before its first token
+      if (q.sampling.logprobs) s.log_probability = std::accumulate(q.logprobs.begin(), q.logprobs.end(), 0.0);
       texts_[job].assign(q.tokens.begin() + q.prompt_length, q.tokens.end());
       ++finished_;
     }
@@ -116,7 +119,9 @@ class Books {
       for (const json& r : measure["requests"]) total += r[key].get<long>();
       measure[key] = total;
     }
-    return {std::move(measure), std::move(texts_)};
+    std::vector<std::string> failures;
+    for (const Service& s : services_) failures.push_back(s.failure);
+    return {std::move(measure), std::move(texts_), std::move(failures)};
   }
 
  private:

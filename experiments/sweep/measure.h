@@ -21,6 +21,7 @@ struct Job {
 struct Measured {
   nlohmann::json measure;
   std::vector<std::vector<Token>> texts;  // generated tokens, in the order of the jobs
+  std::vector<std::string> failures;      // why a request failed, likewise; empty for those that did not
 };
 
 // `at_once`: requests in flight. `after_step` is called with the share of jobs that are done; it may throw to stop.

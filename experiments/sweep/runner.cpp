@@ -28,10 +28,29 @@ bool comparable(const json& run, const Soundness& soundness) {
   return run["sampling"]["temperature"] == 0 || soundness.promise.find("path-identical") != std::string::npos;
 }
 
-long differing(const std::vector<std::vector<Token>>& a, const std::vector<std::vector<Token>>& b) {
-  long n = 0;
-  for (std::size_t i = 0; i < a.size(); ++i) n += a[i] != b[i];
-  return n;
+// Texts of both sides that were compared, and that differ. A request that failed on one side has none.
+struct Agreement {
+  long compared = 0, different = 0;
+  void add(const Measured& a, const Measured& b) {
+    for (std::size_t i = 0; i < a.texts.size(); ++i) {
+      if (!a.failures[i].empty() || !b.failures[i].empty()) continue;
+      ++compared, different += a.texts[i] != b.texts[i];
+    }
+  }
+};
+
+// Writes down which requests failed. Where all of a side did, nothing was measured, which is an Error.
+void note_failures(const Measured& m, const std::vector<Job>& jobs, const char* side, int repeat, json& line) {
+  std::size_t failed = 0;
+  const std::string* first = nullptr;
+  for (std::size_t i = 0; i < jobs.size(); ++i) {
+    if (m.failures[i].empty()) continue;
+    if (failed++ == 0) first = &m.failures[i];
+    line["failures"].push_back(
+        {{"request", i}, {"prompt", jobs[i].prompt}, {"side", side}, {"repeat", repeat}, {"failure", m.failures[i]}});
+  }
+  if (failed == jobs.size() && first)
+    throw Error("all " + std::to_string(failed) + " requests failed (" + side + "); the first: " + *first);
 }
 
 // What tells a baseline from others: everything but who guesses, and how much.
@@ -61,7 +80,7 @@ void alternate(const json& run, Workbench& bench, const std::filesystem::path& b
   const double wanted = run["measure"]["seconds"];
   const bool settle = run["measure"]["warmup"];
   auto start = std::chrono::steady_clock::now();  // of what is measured: without what was not kept
-  long compared = 0, different = 0;
+  Agreement agreement;
   line["repeats"] = json::array();
   for (int i = 0; i < repeats || seconds_since(start) < wanted; ++i) {
     Measured both[2];  // by Side
@@ -83,14 +102,14 @@ void alternate(const json& run, Workbench& bench, const std::filesystem::path& b
       };
       both[int(side)] = shared && side == Side::baseline ? shared->of(run, std::size_t(i), now) : now();
     }
-    compared += long(jobs.size());
-    different += differing(both[0].texts, both[1].texts);
+    agreement.add(both[0], both[1]);
+    note_failures(both[0], jobs, "baseline", i, line), note_failures(both[1], jobs, "speculative", i, line);
     line["repeats"].push_back(
         {{"first", first}, {"baseline", std::move(both[0].measure)}, {"speculative", std::move(both[1].measure)}});
   }
   const bool compare = line["agreement"]["compared"];
-  line["agreement"]["compared_texts"] = compare ? compared : 0;
-  line["agreement"]["differing_texts"] = compare ? different : 0;
+  line["agreement"]["compared_texts"] = compare ? agreement.compared : 0;
+  line["agreement"]["differing_texts"] = compare ? agreement.different : 0;
 }
 
 void fill(const Run& run, Workbench& bench, const std::filesystem::path& beside,
@@ -176,7 +195,7 @@ json measure_run(const Run& run, Workbench& bench, const std::filesystem::path& 
     line["error"] = e.path1().string() + ": " + e.code().message();
   }
   bench.forget_unused();  // of a run that failed too: the next ones need its memory
-  if (line.contains("error")) line.erase("repeats"), line.erase("agreement");
+  if (line.contains("error")) line.erase("repeats"), line.erase("agreement"), line.erase("failures");
   line["seconds"] = seconds_since(start);
   return line;
 }
@@ -257,7 +276,13 @@ SweepOutcome run_sweep(const std::vector<Run>& runs, Workbench& bench, const Swe
           "with {}",
           label_of(run), line["agreement"]["differing_texts"].dump(), line["agreement"]["compared_texts"].dump(),
           file.path().string());
-    out.failed += line.contains("error") || differ;
+    if (line.contains("failures")) {
+      const json& first = line["failures"].front();
+      spdlog::error("{}: {} requests failed and are left out of its figures; the first, of prompt {} ({}): {}",
+                    label_of(run), line["failures"].size(), first["prompt"].get<int>() + 1,
+                    first["side"].get<std::string>(), first["failure"].get<std::string>());
+    }
+    out.failed += line.contains("error") || line.contains("failures") || differ;
   }
   return out;
 }

@@ -62,7 +62,7 @@ struct SweepOptions {
 };
 struct SweepOutcome {
   std::vector<nlohmann::json> lines;  // of all runs that have one, in the order of the sweep, earlier results included
-  int failed = 0;                     // runs with an error, or with texts that differ though they must not
+  int failed = 0;  // runs with an error, with requests that failed, or with texts that differ though they must not
   bool interrupted = false;
   int exit_code() const;  // 0, 1 where a run failed, 130 after Ctrl-C
 };

@@ -34,6 +34,10 @@ std::span<const Token> CachedModel::unseen(const Sequence& sequence) {
   return std::span<const Token>(sequence.tokens).subspan(std::size_t(cache_.settle(sequence)));
 }
 
+int CachedModel::lacks(const Sequence& sequence) {
+  return cache_.knows(sequence.id) ? int(unseen(sequence).size()) : sequence.length();
+}
+
 Output CachedModel::run(std::span<const Segment> segments) {
   for (const Segment& s : segments) expect_served(s, info().name);
   const Mark start = backend_.mark();
@@ -67,19 +71,21 @@ void CachedModel::feed(std::span<const Segment> segments) {
   int link = 0;  // of the chains
   for (const Segment& s : segments) {
     KvCache::Held& held = cache_.fed(s.sequence->id);
-    const auto add = [&](int parent, const Tensor& tokens, int at, const Token* drawn) {
+    const auto add = [&](int parent, const KvCache::Source& tokens, int at) {
       const int row = held.append(parent, tokens, at);
-      fed_.push_back({int(held_.size()), row, held.place(row), *tokens.row<Token>(at), drawn});
+      fed_.push_back(
+          {int(held_.size()), row, held.place(row), *tokens.known.row<Token>(at), held.pending.back().drawn});
       return row;
     };
     int previous = -1;
     std::copy_n(s.sequence->tokens.data() + held.confirmed, s.chain, chains.data<Token>() + link);
-    for (int k = 0; k < s.chain; ++k) previous = add(previous, chains, link++, nullptr);
+    for (int k = 0; k < s.chain; ++k) previous = add(previous, {chains, {}}, link++);
     const int root = int(held.pending.size()) - s.begin;  // nodes that were fed before are the last rows
     for (int n = s.begin; s.tree && n < s.tree->nodes; ++n) {
       wanted_.push_back(std::int32_t(fed_.size()));
-      (void)add(n == 0 ? previous : root + *s.tree->parents.row<std::int32_t>(n), s.tree->known, n,
-                s.tree->drawn_at(n));
+      const bool drawn = s.tree->drawn_at(n) != nullptr;
+      (void)add(n == 0 ? previous : root + *s.tree->parents.row<std::int32_t>(n),
+                {s.tree->known, drawn ? s.tree->tokens : Tensor()}, n);
     }
     assert(cache_.pages_for(held.confirmed + int(held.pending.size())) <= int(held.table.size()));
     held_.push_back(&held);

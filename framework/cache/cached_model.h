@@ -32,6 +32,8 @@ class CachedModel {
   const std::shared_ptr<Model>& model() const { return model_; }
   // Tokens of the sequence that the cache does not hold, at least one (the root). Judges what was pending.
   std::span<const Token> unseen(const Sequence& sequence);
+  // The same number, at most: without a look for the prefix of a sequence that the cache does not know.
+  int lacks(const Sequence& sequence);
   bool reserve(const Sequence& sequence, int rows) { return cache_.reserve(sequence, rows); }
   // One forward. Logits of the fed tree nodes, segment after segment: f32 [sum of (nodes - begin), vocab]. They stay as
   // long as somebody holds them.

@@ -1,6 +1,7 @@
 #include "framework/cache/kv_cache.h"
 
 #include <algorithm>
+#include <functional>
 #include <map>
 #include <utility>
 
@@ -122,13 +123,15 @@ KvCache::Held& KvCache::fed(SequenceId id) {
   return held;
 }
 
-int KvCache::Held::append(int parent, const Tensor& tokens, int at) {
+int KvCache::Held::append(int parent, const Source& tokens, int at) {
   const int row = int(pending.size());
   assert(parent < row);
-  const PendingRow above = parent < 0 ? PendingRow{-1, -1, 0, nullptr} : pending[std::size_t(parent)];
+  const PendingRow above = parent < 0 ? PendingRow{-1, -1, 0, nullptr, nullptr} : pending[std::size_t(parent)];
   const int trunk = parent == row - 1 && above.trunk == row ? row + 1 : above.trunk;
-  if (sources.empty() || sources.back().raw() != tokens.raw()) sources.push_back(tokens);
-  pending.push_back({parent, above.depth + 1, trunk, tokens.row<Token>(at)});
+  if (sources.empty() || sources.back().known.raw() != tokens.known.raw()) sources.push_back(tokens);
+  if (tokens.drawn) sources.back().drawn = tokens.drawn;
+  pending.push_back({parent, above.depth + 1, trunk, tokens.known.row<Token>(at),
+                     tokens.drawn ? tokens.drawn.row<Token>(at) : nullptr});
   return row;
 }
 
@@ -142,6 +145,17 @@ void KvCache::Held::ancestors(int row, int first, std::span<std::uint64_t> words
   for (int at = row; at >= trunk && confirmed + pending[std::size_t(at)].depth >= first;
        at = pending[std::size_t(at)].parent)
     words[std::size_t((at - trunk) / 64)] |= std::uint64_t(1) << ((at - trunk) % 64);
+}
+
+void KvCache::take_unread(SequenceId id, std::span<const Token> elsewhere, std::vector<Unread>& all) {
+  const auto it = held_.find(id);
+  if (it == held_.end()) return;
+  const std::less<const Token*> before;  // of addresses in any memory
+  const Token *const begin = elsewhere.data(), *const end = begin + elsewhere.size();
+  for (PendingRow& r : it->second.pending) {
+    const Token* const drawn = std::exchange(r.drawn, nullptr);
+    if (drawn && (before(r.token, begin) || !before(r.token, end))) all.push_back({drawn, r.token});
+  }
 }
 
 int KvCache::confirmed(SequenceId id) const {

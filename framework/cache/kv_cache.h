@@ -34,23 +34,29 @@ class KvCache {
   };
   struct PendingRow {
     int parent, depth,
-        trunk;           // trunk: how many leading pending rows, 0 .. trunk - 1, are ancestors or itself, without a gap
-    const Token* token;  // in one of `sources`
-    bool taken = false;  // the sequence took the whole path down to this row; siblings may repeat a token
+        trunk;     // trunk: how many leading pending rows, 0 .. trunk - 1, are ancestors or itself, without a gap
+    Token* token;  // in one of `sources`, as is `drawn`
+    const Token* drawn = nullptr;  // where the device finds a token that the host did not know; null: it did
+    bool taken = false;            // the sequence took the whole path down to this row; siblings may repeat a token
+  };
+  // Where pending rows' tokens are found: on the host, and on the device where it drew what the host has not read.
+  struct Source {
+    Tensor known, drawn;
   };
   // What is held of one sequence; it stays where it is until the sequence is forgotten.
   struct Held {
     std::vector<PageId> table;
     std::vector<PendingRow> pending;
-    std::vector<Tensor> sources;  // host memory where pending rows' tokens are found
+    std::vector<Source> sources;  // of pending rows' tokens
     int confirmed = 0;
     int indexed = 0;                             // full pages that are in the index (or whose content already was)
     std::uint64_t serial = PrefixIndex::kStart;  // content serial of page indexed - 1
     int reused = 0;                              // rows of a found prefix that are not counted yet
 
     // Adds a pending row below pending row `parent` (-1: below the last confirmed token, or chained after the confirmed
-    // prefix) and returns its number. Its token is read from `tokens`[at], host memory, when the sequence is next met.
-    int append(int parent, const Tensor& tokens, int at);
+    // prefix) and returns its number. Its token is read from `tokens.known`[at] when the sequence is next met; where
+    // the device drew it, somebody must have put it there by then: see KvCache::take_unread.
+    int append(int parent, const Source& tokens, int at);
     // Takes back all pending rows: what stands in their slots is nobody's.
     void retract() { pending.clear(), sources.clear(); }
     Place place(int row) const;
@@ -59,7 +65,17 @@ class KvCache {
     void ancestors(int row, int first, std::span<std::uint64_t> words) const;
   };
   const Held& held(SequenceId id) const { return held_.at(id); }
+  bool knows(SequenceId id) const { return held_.contains(id); }
   Held& fed(SequenceId id);  // to append rows to, or to take them back
+
+  // A token that the device drew and that the host does not know yet, and where the host is to put it.
+  struct Unread {
+    const Token* drawn;
+    Token* known;
+  };
+  // Moves those of a sequence's pending rows to `all`: whoever calls it reads them from the device. Those that belong
+  // in `elsewhere`, tokens that somebody else reads, are left to him.
+  void take_unread(SequenceId id, std::span<const Token> elsewhere, std::vector<Unread>& all);
 
   std::span<const KvLayer> layers() const { return layers_; }
   int page_rows() const { return page_rows_; }

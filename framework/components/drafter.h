@@ -16,7 +16,8 @@ namespace foretoken {
 struct DraftRequest {
   const Sequence* sequence = nullptr;
   int budget = 0;     // the most nodes below the root; 0: no tree is wanted, only catching up
-  int rows = 0;       // the most rows that the drafter's own model may spend on catching up in this step
+  int rows = 0;       // the most rows that the drafter's own model may spend on catching up in this step; those of all
+                      // requests of a step together are no more than a step may have
   Draws draws;        // hand on to Backend::draw; role draft, node = the node that is drawn
   bool race = false;  // draws must be races by absolute position (TokenDraw::race), since the verifier couples
   // Of the drafter's unseen positions, in order: device addresses of the target's hidden states that Needs::hidden
@@ -59,7 +60,8 @@ class Drafter {
   virtual ~Drafter() = default;
   virtual Needs needs() const = 0;
   // One tree per request, in order, each with at most `budget` nodes below the root. Whether a node exists is decided
-  // before its token is drawn (never by its own token).
+  // before its token is drawn (never by its own token). Where it throws it is asked again: about each request alone,
+  // with the same draws, so that only those fail for which it throws again, then about the others together.
   virtual std::vector<DraftTree> draft(std::span<const DraftRequest> requests) = 0;
   virtual void observe(std::span<const Outcome> outcomes) { (void)outcomes; }
   // The sequence ends or must give back its memory; its tokens are final for now. It may come back later.

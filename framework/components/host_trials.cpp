@@ -30,8 +30,7 @@ class HostCopies {
 
 }  // namespace
 
-void verify_on_host(Backend& device, const Trials& trials, Tensor verdicts,
-                    const std::function<void(Backend&, const Trials&, Tensor)>& verify) {
+void HostTrials::verify(Backend& device, const Trials& trials, Tensor verdicts, const Verify& verify) {
   HostCopies copies(device);
   const Tensor tokens = copies.of(trials.tokens());
   std::vector<DraftTree> trees(trials.trees().begin(), trials.trees().end());
@@ -44,11 +43,11 @@ void verify_on_host(Backend& device, const Trials& trials, Tensor verdicts,
   const Distributions p = copies.of(trials.p());
   const Distributions raw = trials.raw() ? Distributions{p.logits, copies.of(trials.raw().rows)} : Distributions();
   device.synchronize();
-  const auto host = make_cpu_backend();
-  Staging staging(*host);
-  const Trials local(*host, trees, p, trials.named(), trials.positions(), staging, raw);
+  if (!host_) host_ = make_cpu_backend();
+  Staging staging(*host_);
+  const Trials local(*host_, trees, p, trials.named(), trials.positions(), staging, raw);
   Tensor decided = Tensor::host(verdicts.shape(), verdicts.dtype());
-  verify(*host, local, decided);
+  verify(*host_, local, decided);
   device.copy(decided, verdicts);
 }
 

@@ -23,6 +23,7 @@ class LengthPolicy {
  public:
   virtual ~LengthPolicy() = default;
   virtual int longest() const = 0;  // no budget exceeds it; <= kMaxPath
+  // One for each sequence. Where it throws it is asked again, as Drafter::draft is.
   virtual std::vector<int> budgets(std::span<const PastOnly> past) = 0;
 };
 

@@ -143,10 +143,16 @@ class Trials {
 };
 
 // For a rule that the device's compiler has not seen: `verify` gets a backend of the host and copies of the trials
-// there, and what it writes goes to `verdicts` on the device. Right, but slow: every law is copied, and the host waits
-// once more.
-void verify_on_host(Backend& device, const Trials& trials, Tensor verdicts,
-                    const std::function<void(Backend&, const Trials&, Tensor)>& verify);
+// there, and what it writes goes to `verdicts` on the device. Right, but slow: every distribution is copied, and the
+// host waits once more.
+class HostTrials {
+ public:
+  using Verify = std::function<void(Backend&, const Trials&, Tensor)>;
+  void verify(Backend& device, const Trials& trials, Tensor verdicts, const Verify& verify);
+
+ private:
+  std::unique_ptr<Backend> host_;  // made when it is first needed, and kept: it has threads
+};
 
 // How often a child drawn from q stands where p is the target's distribution: what the acceptance law expects of a
 // chain.
@@ -170,7 +176,8 @@ class Verifier {
  public:
   virtual ~Verifier() = default;
   virtual Soundness soundness() const = 0;
-  // Writes one Verdict per trial to `verdicts`: u8 [count, sizeof(Verdict)] on the backend's device.
+  // Writes one Verdict per trial to `verdicts`: u8 [count, sizeof(Verdict)] on the backend's device. Where it throws it
+  // is asked again, about each trial alone: only those sequences fail for which it throws again.
   virtual void verify(Backend& backend, const Trials& trials, Tensor verdicts) = 0;
 };
 
@@ -203,8 +210,8 @@ template <class Rule> class RuleVerifier final : public Verifier {
   void verify(Backend& backend, const Trials& trials, Tensor verdicts) override {
 #if !defined(__CUDACC__)
     if (backend.device().kind != Device::Kind::cpu)
-      return verify_on_host(backend, trials, verdicts,
-                            [this](Backend& host, const Trials& copies, Tensor to) { judge(host, copies, to); });
+      return on_host_.verify(backend, trials, verdicts,
+                             [this](Backend& host, const Trials& copies, Tensor to) { judge(host, copies, to); });
 #endif
     judge(backend, trials, verdicts);
   }
@@ -217,6 +224,7 @@ template <class Rule> class RuleVerifier final : public Verifier {
 
   Soundness soundness_;
   Rule rule_;
+  HostTrials on_host_;
 };
 
 // Throws Error, which begins with `who`, unless a verifier may say this of a tree of so many nodes: a path no longer

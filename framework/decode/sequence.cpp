@@ -9,7 +9,7 @@
 namespace foretoken {
 
 const char* name_of(Finish f) {
-  constexpr const char* kNames[] = {"running", "stop_token", "stop_rule", "length", "cancelled"};
+  constexpr const char* kNames[] = {"running", "stop_token", "stop_rule", "length", "cancelled", "failed"};
   return kNames[int(f)];
 }
 

@@ -5,6 +5,8 @@
 #include <functional>
 #include <optional>
 #include <span>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "framework/decode/tally.h"
@@ -47,7 +49,7 @@ struct Limits {
   StopRule stop;                   // stop strings and whatever else a user invents
 };
 
-enum class Finish : std::uint8_t { running, stop_token, stop_rule, length, cancelled };
+enum class Finish : std::uint8_t { running, stop_token, stop_rule, length, cancelled, failed };
 const char* name_of(Finish f);  // "running", "stop_token", ...
 
 struct Sequence {
@@ -60,6 +62,7 @@ struct Sequence {
   Finish finish = Finish::running;
   std::vector<float> logprobs;  // one per generated token, if asked for
   Tally tally{};                // what its penalties and biases must know of its tokens
+  std::string failure{};        // why it failed; empty where it did not
 
   int length() const { return int(tokens.size()); }
   Token last() const { return tokens.back(); }
@@ -69,6 +72,7 @@ struct Sequence {
   // Appends what a round emitted and cuts where a stop token, a stop rule or the length limit says. Returns how many of
   // the new tokens stayed.
   int append(std::span<const Token> emitted);
+  void fail(std::string why) { finish = Finish::failed, failure = std::move(why); }
 };
 
 }  // namespace foretoken

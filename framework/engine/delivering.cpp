@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <tuple>
 
-#include "kernels/error.h"
-
 namespace foretoken {
 namespace {
 
@@ -21,43 +19,100 @@ std::pair<int, int> drafted(const DraftTree& tree, std::vector<int>& depth) {
   return {nodes, levels};
 }
 
+// One judged sequence: its verdict, or why it has none.
+struct Judgement {
+  const Verdict* verdict = nullptr;
+  std::string failure;
+};
+
+std::string not_finite(const Sequence& q, const ModelInfo& target) {
+  return "the logits at position " + std::to_string(q.length()) + " hold a NaN or an infinity: the checkpoint of " +
+         target.name + " or of the draft model is damaged, or its numbers overflow; try \"dtype\": \"f32\"";
+}
+
+// Everything that was read back, before anything is delivered: the trees learn their tokens, and a verdict that no
+// verifier may give is found while every sequence still is what it was.
+std::vector<Judgement> read_judgements(const Delivery& d) {
+  std::vector<Judgement> judgements;
+  judgements.reserve(d.plan.scheduled.size());
+  int node = 0;
+  for (std::size_t i = 0; i < d.plan.scheduled.size(); ++i) {
+    if (!d.plan.scheduled[i].root) continue;
+    const DraftTree& tree = d.trees[i];
+    const std::size_t row = judgements.size();
+    std::copy_n(d.read.tokens.row<Token>(node), tree.nodes, tree.known.data<Token>());
+    node += tree.nodes;
+    Judgement& j = judgements.emplace_back();
+    j.verdict = reinterpret_cast<const Verdict*>(d.read.verdicts.row<std::uint8_t>(std::int64_t(row)));
+    if (!d.read.failures.empty()) j.failure = d.read.failures[row];
+    if (j.failure.empty() && j.verdict->next == -1)
+      j.failure = not_finite(d.plan.scheduled[i].active->sequence, d.target);
+    if (j.failure.empty()) expect_verdict(*j.verdict, tree.nodes, d.target.vocab, d.verifier);
+  }
+  return judgements;
+}
+
+// Returns how many of the emitted tokens stayed. A sequence whose stop rule throws fails and keeps what it had.
+int append(Sequence& q, const Verdict& v) {
+  const std::size_t before = q.tokens.size();
+  try {
+    return q.append({v.tokens, std::size_t(v.length + 1)});
+  } catch (...) {
+    q.tokens.resize(before);
+    q.fail(failure_of("its stop rule"));
+    return 0;
+  }
+}
+
+void take(const Verdict& v, const DraftTree& tree, Active& a, SequenceReport& r, std::vector<int>& depth) {
+  Sequence& q = a.sequence;
+  const int kept = append(q, v);
+  if (q.finish == Finish::failed) return;
+  r.judged = true, r.accepted = v.length;
+  std::tie(r.drafted, r.depth) = drafted(tree, depth);
+  r.emitted.assign(v.tokens, v.tokens + kept);
+  if (q.sampling.logprobs)
+    q.logprobs.insert(q.logprobs.end(), v.logprobs, v.logprobs + kept), q.logprobs.resize(std::size_t(q.generated()));
+  ++a.rounds, a.drafted = r.drafted, a.accepted = r.accepted;
+  a.tested_in_all += r.tested(), a.accepted_in_all += r.accepted;
+}
+
+void tell(Active& a, const SequenceReport& r) {
+  if (!a.on_tokens || r.emitted.empty()) return;
+  try {
+    a.on_tokens(a.sequence, r.emitted);
+  } catch (...) {
+    a.sequence.fail(failure_of("its on_tokens"));
+  }
+}
+
 }  // namespace
 
 std::vector<Outcome> deliver(const Delivery& d, Queues& queues, StepReport& report) {
+  const std::vector<Judgement> judgements = read_judgements(d);
   std::vector<Outcome> outcomes;
   std::vector<int> depth;
-  outcomes.reserve(d.plan.scheduled.size()), report.sequences.reserve(d.plan.scheduled.size());
-  int row = 0, node = 0;
+  outcomes.reserve(judgements.size()), report.sequences.reserve(report.sequences.size() + d.plan.scheduled.size());
+  auto next = judgements.begin();
+  int node = 0;
   for (std::size_t i = 0; i < d.plan.scheduled.size(); ++i) {
     const Scheduled& s = d.plan.scheduled[i];
     Active& a = *s.active;
-    Sequence& q = a.sequence;
     SequenceReport& r = report.sequences.emplace_back();
-    r.id = q.id, r.prompt_rows = s.chain;
+    r.id = a.sequence.id, r.prompt_rows = s.chain;
     if (s.root) {
-      const auto& v = *reinterpret_cast<const Verdict*>(d.read.verdicts.row<std::uint8_t>(row++));
-      std::copy_n(d.read.tokens.row<Token>(node), d.trees[i].nodes, d.trees[i].known.data<Token>());
+      const Judgement& j = *next++;
       const Tensor ranks = d.read.ranks ? d.read.ranks.rows(node, d.trees[i].nodes) : Tensor();
       node += d.trees[i].nodes;
-      if (v.next == -1)
-        throw Error("the logits at position " + std::to_string(q.length()) +
-                    " hold a NaN or an infinity: the checkpoint of " + d.target.name +
-                    " or of the draft model is damaged, or its numbers overflow; try \"dtype\": \"f32\"");
-      expect_verdict(v, d.trees[i].nodes, d.target.vocab, d.verifier);
-      r.judged = true, r.accepted = v.length;
-      std::tie(r.drafted, r.depth) = drafted(d.trees[i], depth);
-      const int kept = q.append({v.tokens, std::size_t(v.length + 1)});
-      r.emitted.assign(v.tokens, v.tokens + kept);
-      if (q.sampling.logprobs)
-        q.logprobs.insert(q.logprobs.end(), v.logprobs, v.logprobs + kept),
-            q.logprobs.resize(std::size_t(q.generated()));
-      ++a.rounds, a.drafted = r.drafted, a.accepted = r.accepted;
-      a.tested_in_all += r.tested(), a.accepted_in_all += r.accepted;
-      outcomes.push_back({&q, &d.trees[i], &v, ranks});
+      if (j.failure.empty())
+        take(*j.verdict, d.trees[i], a, r, depth);
+      else
+        a.sequence.fail(j.failure);
+      if (r.judged) outcomes.push_back({&a.sequence, &d.trees[i], j.verdict, ranks});
       queues.followers_may_begin(a);
-      if (a.on_tokens && kept > 0) a.on_tokens(q, r.emitted);
+      tell(a, r);
     }
-    r.finish = q.finish;
+    r.finish = a.sequence.finish;
   }
   return outcomes;
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "framework/engine/blame.h"
 #include "framework/engine/delivering.h"
 #include "kernels/error.h"
 
@@ -51,6 +52,7 @@ Engine::Engine(Backend& backend, std::shared_ptr<Model> target, const Registries
       target_(backend, target, pool_, options.reuse_prefixes),
       host_(backend, pool_, target_.info(), std::move(load), options.reuse_prefixes,
             {target, &registries, std::move(kept)}),
+      draft_readback_(backend),
       judging_(backend),
       scheduler_(options.batch, options.step_rows) {
   drafter_ = registries.drafters.make(chairs.drafter, host_);
@@ -111,20 +113,22 @@ StepReport Engine::step() {
   const double begin = host_clock();
   const std::uint64_t waits = backend_.waits(), recordings = backend_.recordings();
   retire(report);  // what was cancelled since the last step
-  const Plan plan = scheduler_.next(queues_, *this, std::min(policy_->longest(), kMaxPath));
+  Plan plan = scheduler_.next(queues_, *this, std::min(policy_->longest(), kMaxPath));
   report.preempted = plan.preempted;
   const double drafted_before = draft_seconds(), targeted_before = target_.seconds();
 
   const Mark scheduled = backend_.mark();
-  std::vector<DraftTree> trees = draft(plan);
+  const std::vector<DraftTree> trees = draft(plan, report);
+  draft_readback_.ask(plan, trees, host_.caches());
   const Mark drafted = backend_.mark();
   const Output out = forward(plan, trees, report);
   const Mark forwarded = backend_.mark();
-  const Readback read = judging_.judge(plan, trees, out, *verifier_, wanted_);
+  const Readback read = judging_.judge(plan, trees, out, {*verifier_, verifier_name_}, wanted_);
   const Mark judged = backend_.mark();
   backend_.synchronize();  // the one moment in which the host waits
   const double known = host_clock();
 
+  draft_readback_.learn();
   const std::vector<Outcome> outcomes = deliver({plan, trees, read, target_.info(), verifier_name_}, queues_, report);
   if (!outcomes.empty()) drafter_->observe(outcomes);
   retire(report);
@@ -151,42 +155,90 @@ Output Engine::forward(const Plan& plan, std::span<const DraftTree> trees, StepR
   return segments.empty() ? Output{} : target_.run(segments);
 }
 
-std::vector<int> Engine::budgets(const Plan& plan) const {
-  std::vector<PastOnly> past;
-  past.reserve(plan.scheduled.size());
-  for (const Scheduled& s : plan.scheduled) {
-    const Active& a = *s.active;
-    past.push_back({a.sequence.id, a.sequence.length(), int(plan.scheduled.size()), a.rounds, a.drafted, a.accepted,
-                    a.tested_in_all ? double(a.accepted_in_all) / double(a.tested_in_all) : -1});
+// Asks a component about what `questions` makes of the plan. For whom it throws alone fails and leaves the plan; the
+// others are asked about again, together.
+template <class Questions, class Ask>
+auto Engine::ask(Plan& plan, const std::string& who, StepReport& report, const Questions& questions, const Ask& ask) {
+  const auto all = questions(plan);
+  const std::span every(all);
+  try {
+    return ask(every);
+  } catch (...) {
+    const Failures failures =
+        failures_alone(int(all.size()), who, [&](int i) { (void)ask(every.subspan(std::size_t(i), 1)); });
+    for (std::size_t i = 0; i < failures.size(); ++i) {
+      if (failures[i].empty()) continue;
+      Sequence& q = plan.scheduled[i].active->sequence;
+      q.fail(failures[i]);
+      report.sequences.push_back({.id = q.id, .emitted = {}, .finish = q.finish});
+    }
+    std::erase_if(plan.scheduled, [](const Scheduled& s) { return !s.active->sequence.running(); });
   }
-  std::vector<int> budgets = policy_->budgets(past);
-  if (budgets.size() != past.size())
-    throw Error(policy_name_ + " gave " + std::to_string(budgets.size()) + " budgets for " +
-                std::to_string(past.size()) + " sequences; LengthPolicy::budgets owes one for each");
-  for (std::size_t i = 0; i < budgets.size(); ++i) budgets[i] = std::clamp(budgets[i], 0, plan.scheduled[i].cap);
-  return budgets;
+  const auto rest = questions(plan);
+  return ask(std::span(rest));
 }
 
-std::vector<DraftTree> Engine::draft(const Plan& plan) {
-  const std::vector<int> budget = budgets(plan);
+void Engine::choose_budgets(Plan& plan, StepReport& report) {
+  const auto past = [](const Plan& p) {
+    std::vector<PastOnly> all;
+    all.reserve(p.scheduled.size());
+    for (const Scheduled& s : p.scheduled) {
+      const Active& a = *s.active;
+      all.push_back({a.sequence.id, a.sequence.length(), int(p.scheduled.size()), a.rounds, a.drafted, a.accepted,
+                     a.tested_in_all ? double(a.accepted_in_all) / double(a.tested_in_all) : -1});
+    }
+    return all;
+  };
+  const std::vector<int> budgets =
+      ask(plan, policy_name_, report, past, [&](std::span<const PastOnly> all) { return policy_->budgets(all); });
+  if (budgets.size() != plan.scheduled.size())
+    throw Error(policy_name_ + " gave " + std::to_string(budgets.size()) + " budgets for " +
+                std::to_string(plan.scheduled.size()) + " sequences; LengthPolicy::budgets owes one for each");
+  for (std::size_t i = 0; i < budgets.size(); ++i) {
+    Scheduled& s = plan.scheduled[i];
+    s.budget = std::clamp(budgets[i], 0, s.cap);
+  }
+}
+
+std::vector<DraftRequest> Engine::requests(const Plan& plan) {
+  // With nothing to draft the drafter is skipped; it catches up when it is next asked. All that drafters' models catch
+  // up with in one step has to do with as many rows as a step may have.
+  std::vector<int> wanted;
+  for (const Scheduled& s : plan.scheduled)
+    wanted.push_back(!s.root ? s.chain : s.budget > 0 ? draft_lacks(s.active->sequence) : 0);
+  const std::vector<int> rows = shares(wanted, options_.step_rows);
   std::vector<DraftRequest> requests;
   requests.reserve(plan.scheduled.size());
   for (std::size_t i = 0; i < plan.scheduled.size(); ++i) {
     const Scheduled& s = plan.scheduled[i];
     const Sequence& q = s.active->sequence;
-    // With nothing to draft the drafter is skipped; it catches up when it is next asked.
-    const int rows = !s.root ? s.chain : budget[i] > 0 ? options_.step_rows : 0;
     requests.push_back(
-        {&q, budget[i], rows, {q.sampling.seed, q.stream, std::uint32_t(q.length()), 0}, soundness_.race});
+        {&q, s.budget, rows[i], {q.sampling.seed, q.stream, std::uint32_t(q.length()), 0}, soundness_.race});
   }
-  if (requests.empty()) return {};
-  std::vector<DraftTree> trees = drafter_->draft(requests);
-  if (trees.size() != requests.size())
+  return requests;
+}
+
+// How many tokens drafters' models may have to read before they can draft: those that no cache of theirs holds.
+int Engine::draft_lacks(const Sequence& sequence) {
+  int lacks = host_.caches().empty() ? sequence.length() : 1;
+  for (const auto& c : host_.caches()) lacks = std::max(lacks, c->lacks(sequence));
+  return lacks;
+}
+
+std::vector<DraftTree> Engine::draft(Plan& plan, StepReport& report) {
+  choose_budgets(plan, report);
+  std::vector<DraftTree> trees = ask(
+      plan, drafter_name_, report, [this](const Plan& p) { return requests(p); },
+      [this](std::span<const DraftRequest> all) {
+        return all.empty() ? std::vector<DraftTree>() : drafter_->draft(all);
+      });
+  if (trees.size() != plan.scheduled.size())
     throw Error(drafter_name_ + " returned " + std::to_string(trees.size()) + " trees for " +
-                std::to_string(requests.size()) + " requests; Drafter::draft owes one tree for each");
-  for (std::size_t i = 0; i < trees.size(); ++i)
-    expect_tree(trees[i], {requests[i].sequence->last(), budget[i], target_.info().vocab, soundness_.takes},
-                drafter_name_);
+                std::to_string(plan.scheduled.size()) + " requests; Drafter::draft owes one tree for each");
+  for (std::size_t i = 0; i < trees.size(); ++i) {
+    const Scheduled& s = plan.scheduled[i];
+    expect_tree(trees[i], {s.active->sequence.last(), s.budget, target_.info().vocab, soundness_.takes}, drafter_name_);
+  }
   return trees;
 }
 

@@ -9,6 +9,7 @@
 
 #include "framework/components/host.h"
 #include "framework/components/registry.h"
+#include "framework/engine/draft_readback.h"
 #include "framework/engine/judging.h"
 #include "framework/engine/scheduler.h"
 #include "framework/engine/step_report.h"
@@ -30,7 +31,8 @@ struct Request {
   Limits limits;
   Sampling sampling;
   std::uint64_t stream = 0;  // names the draws: equal requests with equal streams give equal results
-  std::function<void(const Sequence&, std::span<const Token>)> on_tokens;  // tokens as they come
+  // Tokens as they come. What it throws fails the request, as what its stop rule throws does.
+  std::function<void(const Sequence&, std::span<const Token>)> on_tokens;
   // A request that was submitted before, with the same prompt: this one is another sample of it. It begins when that
   // prompt has been read, and shares its full pages. 0: none.
   SequenceId like = 0;
@@ -55,6 +57,10 @@ class Engine : private Scheduler::Memory {
   SequenceId submit(Request request);
   void cancel(SequenceId id);
   bool idle() const { return queues_.waiting.empty() && queues_.running.empty(); }
+  // A sequence that cannot go on ends alone, with Finish::failed and the reason: one whose distribution is not finite,
+  // and one for which a drafter, a policy or a verifier throws when asked about it alone. What concerns the whole step
+  // is an Error: a forward that failed, what a component throws for none of several requests alone or for each, a tree,
+  // a verdict or budgets that a component may never return. After an Error step() may be called again.
   StepReport step();
 
   const Soundness& soundness() const { return soundness_; }
@@ -67,8 +73,12 @@ class Engine : private Scheduler::Memory {
   bool reserve(const Sequence& sequence, int rows, bool insist) override;
   void release(const Sequence& sequence) override;
 
-  std::vector<DraftTree> draft(const Plan& plan);
-  std::vector<int> budgets(const Plan& plan) const;
+  std::vector<DraftTree> draft(Plan& plan, StepReport& report);
+  void choose_budgets(Plan& plan, StepReport& report);
+  std::vector<DraftRequest> requests(const Plan& plan);
+  int draft_lacks(const Sequence& sequence);
+  template <class Questions, class Ask>
+  auto ask(Plan& plan, const std::string& who, StepReport& report, const Questions& questions, const Ask& ask);
   Output forward(const Plan& plan, std::span<const DraftTree> trees, StepReport& report);
   void retire(StepReport& report);
   double draft_seconds();
@@ -79,6 +89,7 @@ class Engine : private Scheduler::Memory {
   PagePool pool_;
   CachedModel target_;
   Host host_;
+  DraftReadback draft_readback_;
   Judging judging_;
   std::unique_ptr<Drafter> drafter_;
   std::unique_ptr<LengthPolicy> policy_;

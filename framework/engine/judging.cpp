@@ -1,39 +1,53 @@
 #include "framework/engine/judging.h"
 
+#include <new>
 #include <vector>
 
 namespace foretoken {
+namespace {
 
-Readback Judging::judge(const Plan& plan, std::span<const DraftTree> all, const Output& out, Verifier& verifier,
-                        const Wanted& wanted) {
-  if (!out.logits) return {};
+// Of the sequences that are judged: what their trials and log-probabilities are made of.
+struct Judged {
   std::vector<DraftTree> trees;
   std::vector<DistributionAfter> rows;
   std::vector<Draws> draws;
   std::vector<std::uint32_t> positions;
   std::vector<std::uint8_t> warped;
   bool logprobs = false;
-  for (std::size_t i = 0; i < plan.scheduled.size(); ++i) {
-    if (!plan.scheduled[i].root) continue;
-    const Sequence& q = plan.scheduled[i].active->sequence;
-    for (int n = 0; n < all[i].nodes; ++n) rows.push_back({&q, &all[i], n, q.sampling.warp()});
-    draws.push_back({q.sampling.seed, q.stream, std::uint32_t(q.length()), 0});
-    positions.push_back(std::uint32_t(q.length()));
-    warped.push_back(q.sampling.warped_logprobs);
-    logprobs |= q.sampling.logprobs;
-    trees.push_back(all[i]);
+
+  Judged(const Plan& plan, std::span<const DraftTree> all) {
+    for (std::size_t i = 0; i < plan.scheduled.size(); ++i) {
+      if (!plan.scheduled[i].root) continue;
+      const Sequence& q = plan.scheduled[i].active->sequence;
+      for (int n = 0; n < all[i].nodes; ++n) rows.push_back({&q, &all[i], n, q.sampling.warp()});
+      draws.push_back({q.sampling.seed, q.stream, std::uint32_t(q.length()), 0});
+      positions.push_back(std::uint32_t(q.length()));
+      warped.push_back(q.sampling.warped_logprobs);
+      logprobs |= q.sampling.logprobs;
+      trees.push_back(all[i]);
+    }
   }
-  const Distributions own = distributions_.raw(out.logits, rows), p = distributions_.of(out.logits, rows);
+};
+
+}  // namespace
+
+Readback Judging::judge(const Plan& plan, std::span<const DraftTree> all, const Output& out, const Judge& judge,
+                        const Wanted& wanted) {
+  if (!out.logits) return {};
+  const Judged j(plan, all);
+  const Distributions own = distributions_.raw(out.logits, j.rows), p = distributions_.of(out.logits, j.rows);
   const Distributions raw = wanted.raw || wanted.ranks > 0
-                                ? backend_.distributions(p.logits, std::vector<Warp>(rows.size(), Warp{1}))
+                                ? backend_.distributions(p.logits, std::vector<Warp>(j.rows.size(), Warp{1}))
                                 : Distributions();
-  const Trials trials(backend_, trees, p, draws, positions, trials_staging_, raw);
-  const Tensor verdicts = backend_.allocate({std::int64_t(trees.size()), std::int64_t(sizeof(Verdict))}, DType::u8);
-  verifier.verify(backend_, trials, verdicts);
-  if (logprobs)
-    log_probabilities(backend_, trials, verdicts, backend_.upload(Tensor::host_copy<std::uint8_t>(warped, DType::u8)),
+  const Trials trials(backend_, j.trees, p, j.draws, j.positions, trials_staging_, raw);
+  const Tensor verdicts = backend_.allocate({std::int64_t(trials.count()), std::int64_t(sizeof(Verdict))}, DType::u8);
+  Failures failures = verify(trials, judge, verdicts);
+  if (j.logprobs)
+    log_probabilities(backend_, trials, verdicts, backend_.upload(Tensor::host_copy<std::uint8_t>(j.warped, DType::u8)),
                       own);
-  return read_back(verdicts, trials.tokens(), raw, wanted.ranks);
+  Readback read = read_back(verdicts, trials.tokens(), raw, wanted.ranks);
+  read.failures = std::move(failures);
+  return read;
 }
 
 Readback Judging::read_back(const Tensor& verdicts, const Tensor& tokens, const Distributions& raw, int ranks) {
@@ -41,6 +55,7 @@ Readback Judging::read_back(const Tensor& verdicts, const Tensor& tokens, const 
   readback_staging_.begin(verdicts.bytes() + tokens.bytes() + ranked.elements() * 4 + 3 * Staging::kAlignment);
   Readback read{readback_staging_.array(verdicts.shape(), DType::u8).host,
                 readback_staging_.array(tokens.shape(), DType::i32).host,
+                {},
                 {}};
   backend_.fetch(verdicts, read.verdicts);
   backend_.fetch(tokens, read.tokens);
@@ -50,6 +65,38 @@ Readback Judging::read_back(const Tensor& verdicts, const Tensor& tokens, const 
   read.ranks = readback_staging_.array(ranked, DType::i32).host;
   backend_.fetch(best, read.ranks);
   return read;
+}
+
+Failures Judging::verify(const Trials& trials, const Judge& judge, const Tensor& verdicts) {
+  try {
+    judge.verifier.verify(backend_, trials, verdicts);
+    return {};
+  } catch (...) {
+    return verify_alone(trials, judge, verdicts);
+  }
+}
+
+// One trial after another. Those for which the verifier throws have a verdict that says nothing.
+Failures Judging::verify_alone(const Trials& trials, const Judge& judge, const Tensor& verdicts) {
+  std::vector<std::int64_t> begin{0};
+  for (const DraftTree& t : trials.trees()) begin.push_back(begin.back() + t.nodes);
+  Staging staging(backend_);
+  const auto alone = [&](int i) {
+    const std::size_t at = std::size_t(i);
+    backend_.synchronize();  // nobody reads the staging of the trial before
+    const Trials one(backend_, trials.trees().subspan(at, 1),
+                     trials.p().slice(int(begin[at]), trials.trees()[at].nodes),
+                     std::span(trials.named()).subspan(at, 1), std::span(trials.positions()).subspan(at, 1), staging,
+                     trials.raw() ? trials.raw().slice(int(begin[at]), trials.trees()[at].nodes) : Distributions());
+    judge.verifier.verify(backend_, one, verdicts.rows(i, 1));
+  };
+  Failures failures = failures_alone(trials.count(), judge.name, alone);
+  backend_.synchronize();
+  const Tensor nothing = Tensor::host({1, std::int64_t(sizeof(Verdict))}, DType::u8);
+  new (nothing.raw()) Verdict();
+  for (int i = 0; i < trials.count(); ++i)
+    if (!failures[std::size_t(i)].empty()) backend_.copy(nothing, verdicts.rows(i, 1));
+  return failures;
 }
 
 }  // namespace foretoken

@@ -1,6 +1,7 @@
 #include "framework/engine/scheduler.h"
 
 #include <algorithm>
+#include <numeric>
 #include <utility>
 
 #include "kernels/error.h"
@@ -117,6 +118,18 @@ void Queues::followers_may_begin(Active& first) {
   if (!std::exchange(first.leads, false)) return;
   for (const auto& a : waiting)
     if (a->like == first.sequence.id) a->like = 0;
+}
+
+std::vector<int> shares(std::span<const int> wanted, int rows) {
+  std::vector<std::size_t> order(wanted.size());
+  std::iota(order.begin(), order.end(), std::size_t(0));
+  std::ranges::stable_sort(order, {}, [&](std::size_t i) { return wanted[i]; });
+  std::vector<int> given(wanted.size());
+  for (std::size_t k = 0; k < order.size(); ++k) {
+    given[order[k]] = std::min(wanted[order[k]], rows / int(order.size() - k));
+    rows -= given[order[k]];
+  }
+  return given;
 }
 
 Plan Scheduler::next(Queues& queues, Memory& memory, int longest) const {

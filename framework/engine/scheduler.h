@@ -5,6 +5,7 @@
 #include <deque>
 #include <functional>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "framework/decode/sequence.h"
@@ -34,12 +35,17 @@ struct Scheduled {
   int chain = 0;      // tokens fed before the root
   bool root = false;  // the last token is fed too: a distribution is asked for, and a tree may follow
   int cap = 0;        // nodes that may follow the root
+  int budget = 0;     // of these, what the policy wants
 };
 
 struct Plan {
   std::vector<Scheduled> scheduled;
   int preempted = 0;
 };
+
+// Of `rows` in all, what each gets of what it wants: all of it where there is enough for everybody, else no more than
+// the others who want as much.
+std::vector<int> shares(std::span<const int> wanted, int rows);
 
 class Scheduler {
  public:

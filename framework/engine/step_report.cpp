@@ -1,11 +1,19 @@
 #include "framework/engine/step_report.h"
 
+#include "kernels/error.h"
+
 namespace foretoken {
 
 Phases& Phases::operator+=(const Phases& o) {
   schedule += o.schedule, draft_forward += o.draft_forward, draft_other += o.draft_other;
   target_forward += o.target_forward, verify += o.verify, deliver += o.deliver, total += o.total;
   return *this;
+}
+
+StepReport without_failures(StepReport report) {
+  for (const Sequence& q : report.finished)
+    if (q.finish == Finish::failed) throw Error("request " + std::to_string(q.id) + " failed: " + q.failure);
+  return report;
 }
 
 }  // namespace foretoken

@@ -27,7 +27,7 @@ struct Phases {
 struct SequenceReport {
   SequenceId id = 0;
   int prompt_rows = 0;         // fed without being judged
-  bool judged = false;         // a distribution was asked for: at least one token was emitted
+  bool judged = false;         // a verdict was delivered: at least one token was emitted
   int drafted = 0;             // nodes below the root, without absent ones
   int depth = 0;               // levels of them: positions that could have been accepted
   int accepted = 0;            // accepted nodes, before any stop cut them
@@ -49,5 +49,8 @@ struct StepReport {
   int waiting = 0, running = 0;  // after the step
   int pages_in_use = 0;
 };
+
+// The same, unless a sequence that ended in this step failed, which is an Error: for whoever needs all of them.
+StepReport without_failures(StepReport report);
 
 }  // namespace foretoken

@@ -23,7 +23,7 @@ struct KvCacheTest : ::testing::Test {
   int chain(const Sequence& s, int parent, const std::vector<Token>& tokens) {
     EXPECT_TRUE(cache.reserve(s, int(tokens.size())));
     const Tensor t = Tensor::host_copy<Token>(tokens, DType::i32);
-    for (int i = 0; i < int(tokens.size()); ++i) parent = cache.fed(s.id).append(parent, t, i);
+    for (int i = 0; i < int(tokens.size()); ++i) parent = cache.fed(s.id).append(parent, {t, {}}, i);
     return parent;
   }
   // Marks what lies at a slot of the cache, so that moves show.
@@ -89,7 +89,7 @@ TEST_F(KvCacheTest, a_token_that_was_unknown_when_its_row_was_fed_is_read_when_t
   std::weak_ptr<void> memory;
   {
     const Tensor drawn = Tensor::host_copy<Token>(std::vector<Token>{-2, -2}, DType::i32);
-    for (int i = 0; i < 2; ++i) row = cache.fed(1).append(row, drawn, i);
+    for (int i = 0; i < 2; ++i) row = cache.fed(1).append(row, {drawn, {}}, i);
     *drawn.row<Token>(0) = 7, *drawn.row<Token>(1) = 8;
     memory = drawn.owner();
   }
@@ -138,7 +138,7 @@ TEST_F(KvCacheTest, a_cache_that_goes_away_leaves_the_pool_usable) {
     other.settle(s);
     ASSERT_TRUE(other.reserve(s, 5));
     const Tensor t = Tensor::host_copy<Token>(s.tokens, DType::i32);
-    for (int i = 0; i < 5; ++i) other.fed(1).append(i - 1, t, i);
+    for (int i = 0; i < 5; ++i) other.fed(1).append(i - 1, {t, {}}, i);
     s.tokens.push_back(6);
     other.forget(s);
   }

@@ -94,5 +94,14 @@ TEST_F(SchedulerTest, an_older_prompt_takes_the_place_of_a_newer_sequence_that_w
   EXPECT_EQ(ids(queues.waiting), (Ids{2}));
 }
 
+TEST(Shares, small_wants_are_met_and_the_rest_is_shared_evenly) {
+  const auto of = [](std::vector<int> wanted, int rows) { return shares(wanted, rows); };
+  EXPECT_EQ(of({}, 5), std::vector<int>());
+  EXPECT_EQ(of({3, 0, 4}, 100), (std::vector<int>{3, 0, 4}));
+  EXPECT_EQ(of({100, 2, 100}, 42), (std::vector<int>{20, 2, 20}));
+  EXPECT_EQ(of({9, 9, 9}, 8), (std::vector<int>{2, 3, 3}));
+  EXPECT_EQ(of({5, 5}, 0), (std::vector<int>{0, 0}));
+}
+
 }  // namespace
 }  // namespace foretoken::testing

@@ -1,0 +1,94 @@
+// Drafters that were not asked for long have much to read before they can draft: all of them together no more than the
+// rows of a step.
+#include "tests/framework/engine/engine_scene.h"
+
+namespace foretoken::testing {
+namespace {
+
+using nlohmann::json;
+
+// Counts the rows of every forward.
+class Counting : public Model {
+ public:
+  Counting(std::shared_ptr<Model> inner, std::vector<int>& rows) : inner_(std::move(inner)), rows_(rows) {}
+  const ModelInfo& info() const override { return inner_->info(); }
+  Output forward(Backend& b, const Rows& rows, std::span<const KvLayer> kv) override {
+    rows_.push_back(rows.layout.rows);
+    return inner_->forward(b, rows, kv);
+  }
+
+ private:
+  std::shared_ptr<Model> inner_;
+  std::vector<int>& rows_;
+};
+
+// Wants nothing before a sequence has so many tokens.
+class Late : public LengthPolicy {
+ public:
+  explicit Late(int from) : from_(from) {}
+  int longest() const override { return 2; }
+  std::vector<int> budgets(std::span<const PastOnly> past) override {
+    std::vector<int> all;
+    for (const PastOnly& p : past) all.push_back(p.length >= from_ ? 2 : 0);
+    return all;
+  }
+
+ private:
+  int from_;
+};
+
+struct CatchUpTest : EngineScene {
+  std::vector<int> drafts, targets;  // rows of each forward
+
+  void SetUp() override {
+    options = {.batch = 8, .step_rows = 32, .page_rows = 2, .pages = 1024, .check = true};
+    cast.target = std::make_shared<Counting>(cast.target, targets);
+    cast.load = [this, load = cast.load](const ModelChoice& choice, const std::string& dtype) {
+      return std::make_shared<Counting>(load(choice, dtype), drafts);
+    };
+  }
+  // Serves eight requests; returns how many nodes were drafted, by sequence.
+  std::map<SequenceId, int> serve(int tokens) {
+    const auto e = engine();
+    for (int i = 0; i < 8; ++i) e->submit(request({Token(i % 5), Token(i / 2)}, tokens));
+    std::map<SequenceId, int> drafted;
+    while (!e->idle())
+      for (const SequenceReport& r : e->step().sequences) drafted[r.id] += r.drafted;
+    return drafted;
+  }
+};
+
+TEST_F(CatchUpTest, sequences_that_catch_up_together_share_the_rows_of_a_step) {
+  registries.policies.add("late", {"", "", {}, [](const json&, Host&) { return std::make_unique<Late>(30); }});
+  chairs.policy = {{"name", "late"}};
+  for (const auto& [id, drafted] : serve(60)) EXPECT_GT(drafted, 0) << "sequence " << id << " never caught up";
+  EXPECT_LE(*std::ranges::max_element(targets), 32);
+  EXPECT_LE(*std::ranges::max_element(drafts), 32);
+  EXPECT_EQ(*std::ranges::max_element(drafts), 32) << "what a step may have is used";
+}
+
+// Pages are short again and again: drafters give their memory back, and read everything once more.
+TEST_F(CatchUpTest, drafters_that_gave_way_share_the_rows_of_a_step) {
+  options.pages = 8 * 20, options.step_rows = 24;
+  int drafted = 0;
+  for (const auto& [id, nodes] : serve(40)) drafted += nodes;
+  EXPECT_GT(drafted, 0);
+  EXPECT_LE(*std::ranges::max_element(drafts), 24);
+}
+
+// Whoever keeps up has what he needs, however long the prompts are that others read.
+TEST_F(CatchUpTest, whoever_kept_up_drafts_in_every_round) {
+  const auto e = engine();
+  const SequenceId first = e->submit(request({1, 2}, 40));
+  (void)e->step();
+  for (int i = 0; i < 3; ++i) e->submit(request(conformance::Text(50, Token(i)), 4));
+  int rounds = 0, drafted = 0;
+  while (!e->idle())
+    for (const SequenceReport& r : e->step().sequences)
+      if (r.id == first && r.finish == Finish::running) ++rounds, drafted += r.drafted > 0;
+  EXPECT_GT(rounds, 8);
+  EXPECT_GE(drafted, rounds - 1) << "but where the text ends";
+}
+
+}  // namespace
+}  // namespace foretoken::testing

@@ -1,0 +1,55 @@
+// A drafter whose model is fed trees that nobody else knows: "private", with the option "model" of draft_model.
+#pragma once
+#include <gtest/gtest.h>
+
+#include "experiments/conformance/scene.h"
+
+namespace foretoken::test {
+
+using namespace conformance;
+
+// Drafts by `inner` and returns copies of its trees, as whoever drafts a larger tree than it proposes: what its model
+// was fed is a tree that nobody else knows.
+class PrivateTrees : public Drafter {
+ public:
+  PrivateTrees(std::unique_ptr<Drafter> inner, Backend& backend) : inner_(std::move(inner)), backend_(backend) {}
+  Needs needs() const override { return inner_->needs(); }
+  std::vector<DraftTree> draft(std::span<const DraftRequest> requests) override {
+    std::vector<DraftTree> copies;
+    own_ = inner_->draft(requests);
+    for (std::size_t i = 0; i < own_.size(); ++i) {
+      const DraftTree& own = own_[i];
+      DraftTree& copy = copies.emplace_back(DraftTree::rooted(backend_, requests[i].sequence->last(), own.nodes - 1));
+      for (int n = 1; n < own.nodes; ++n) {
+        backend_.copy(own.tokens.rows(n, 1), copy.tokens.rows(n, 1));
+        copy.grow(own.parents.data<std::int32_t>()[n], Drawn(own.q.drawn.data<std::uint8_t>()[n]));
+      }
+      copy.q.distributions = own.q.distributions;
+    }
+    return copies;
+  }
+  // By then its own trees know what was drawn, if a model was fed it.
+  void observe(std::span<const Outcome>) override {
+    for (const DraftTree& t : own_)
+      for (int n = 1; n + 1 < t.nodes; ++n) EXPECT_GE(t.known.data<Token>()[n], 0) << "node " << n;
+  }
+  void forget(const Sequence& sequence) override { inner_->forget(sequence); }
+
+ private:
+  std::unique_ptr<Drafter> inner_;
+  Backend& backend_;
+  std::vector<DraftTree> own_;
+};
+
+inline Registries with_private_trees() {
+  Registries r = all_registries();
+  r.drafters.add(
+      "private",
+      {"", "", {{"model", "model", nullptr, ""}}, [inner = all_registries()](const nlohmann::json& o, Host& h) {
+         return std::make_unique<PrivateTrees>(
+             inner.drafters.make({{"name", "draft_model"}, {"model", o.at("model")}}, h), h.backend());
+       }});
+  return r;
+}
+
+}  // namespace foretoken::test

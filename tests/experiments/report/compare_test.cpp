@@ -3,7 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "experiments/report/report.h"
-#include "experiments/report/table.h"
+#include "experiments/report/terminal.h"
 #include "kernels/error.h"
 #include "tests/experiments/report/result_lines.h"
 #include "tests/support/sentence.h"

@@ -95,16 +95,18 @@ class Files(unittest.TestCase):
                 before = file.read_bytes() if file.exists() else None
                 file.unlink(missing_ok=True)
                 os.mkfifo(file)
-                done = self.start(*command, timeout=30)
+                try:
+                    done = self.start(*command, timeout=10)
+                finally:
+                    file.unlink()
+                    if before is not None:
+                        file.write_bytes(before)
                 self.assertEqual(done.returncode, 1, done.stderr)
                 self.assertIn(name, done.stderr)
                 if name == "prompts.jsonl":
                     self.assertTrue(all("a pipe" in line["error"] for line in self.lines()))
                 else:
                     self.assertEqual((done.stdout, done.stderr.count("\n")), ("", 1), done.stderr)
-                file.unlink()
-                if before is not None:
-                    file.write_bytes(before)
 
     def test_an_open_pipe_is_shown(self):
         self.run_it()

@@ -110,7 +110,7 @@ TEST(Results, ANoteWithoutNewlineIsRefusedAndKept) {
   for (const std::string& note :
        {std::string("measured while another job ran"), std::string("{\"note\": \"x"),
         std::string("{\"axes\":{\"/policy"), std::string("42"), std::string("\"words\""),
-        second.substr(0, 60) + "\0\0\0" + "my note", second.substr(0, second.size() - 2) + " my note",
+        second.substr(0, 60) + std::string(3, '\0') + "my note", second.substr(0, second.size() - 2) + " my note",
         second.substr(0, 40) + std::string(8, '\0')}) {
     const TemporaryFolder folder;
     const auto file = folder.write("r.jsonl", first + note);

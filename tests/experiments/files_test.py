@@ -165,6 +165,38 @@ class Files(unittest.TestCase):
             self.assertEqual(len(self.lines()), 2 * count, "all were measured again, and none is lost")
             self.assertNotIn("again", self.run_it().stderr)
 
+    def test_what_stands_behind_the_results_is_not_cut_off(self):
+        self.run_it()
+        file = self.here / "results/run.jsonl"
+        results = file.read_bytes()
+        for note in (b"measured while another job ran", b'{"note": "x', b'{"axes":{"/policy'):
+            file.write_bytes(results + note)
+            self.refused("run", "run.json", "--quiet", words=["results/run.jsonl:3", "note"])
+            self.assertEqual(file.read_bytes(), results + note)
+        for document in (b'{"axes":{"/policy/length":[1,2]},"base":{}', b'{"axes":'):
+            self.here.joinpath("sweep.json").write_bytes(document)
+            self.refused("run", "run.json", "--quiet", "--results", "sweep.json", words=["sweep.json:1"])
+            self.assertEqual(self.here.joinpath("sweep.json").read_bytes(), document)
+
+    def test_a_line_that_holds_no_result_is_measured_again(self):
+        self.run_it()
+        file = self.here / "results/run.jsonl"
+        first, second = file.read_text().splitlines(keepends=True)
+        empty = json.loads(second)
+        del empty["repeats"]
+        file.write_text(first + json.dumps(empty) + "\n")
+        self.assertIn("results/run.jsonl:2", self.run_it().stderr)
+        self.assertEqual(["repeats" in line for line in self.lines()], [True, False, True])
+
+    def test_a_key_that_is_not_that_of_its_run_is_refused(self):
+        self.run_it()
+        file = self.here / "results/run.jsonl"
+        first, second = map(json.loads, file.read_text().splitlines())
+        first["key"], second["key"] = second["key"], first["key"]
+        file.write_text(json.dumps(first) + "\n" + json.dumps(second) + "\n")
+        for command in (["run", "run.json", "--quiet"], ["show", "results/run.jsonl"]):
+            self.refused(*command, words=["results/run.jsonl:1", "'key'", "remove"])
+
     def test_lines_of_bench_go_to_files_of_their_kind_only(self):
         self.run_it()
         scenes = {"engine": {"device": "cpu", "threads": 1, "memory_mib": 64},

@@ -13,8 +13,8 @@ namespace foretoken {
 
 class Checkpoint : public TensorSource {
  public:
-  // Maps every file and checks every header: sizes, offsets, dtypes, overlaps. A missing, truncated or lying file is an
-  // Error that names the file, the tensor and the remedy.
+  // Maps every file and checks every header: sizes, offsets, dtypes, overlaps, and that index and shards name the same
+  // tensors. A missing, truncated or contradictory file is an Error that names the file, the tensor and the remedy.
   static Checkpoint open(const std::filesystem::path& directory);
   static Checkpoint open_file(const std::filesystem::path& file);
 
@@ -23,7 +23,8 @@ class Checkpoint : public TensorSource {
   // `expected`: an Error that prints both.
   Tensor tensor(const std::string& name, const Shape& expected) const override;
   Tensor tensor(const std::string& name) const;
-  std::vector<std::string> names() const;
+  std::vector<std::string> names() const override;
+  std::string where() const override { return where_; }
 
  private:
   std::map<std::string, Tensor> entries_;

@@ -56,10 +56,14 @@ void read_attention(const Fields& config, ModelConfig& m) {
   // in Transformers).
   if (config.has("sliding_window") && m.architecture == "MistralForCausalLM")
     m.window = config.integer("sliding_window", 1, kMost);
-  if (const json* types = config.find("layer_types"))
-    for (const json& type : *types)
-      if (type != (m.window ? "sliding_attention" : "full_attention"))
-        config.refuse("layer_types", "all layers must have the same kind of attention");
+  if (!config.has("layer_types")) return;
+  const json& types = config.array("layer_types");
+  if (types.size() != std::size_t(m.layers))
+    config.refuse("layer_types",
+                  "must name one kind of attention for each of the " + std::to_string(m.layers) + " layers");
+  for (const json& type : types)
+    if (type != (m.window ? "sliding_attention" : "full_attention"))
+      config.refuse("layer_types", "all layers must have the same kind of attention");
 }
 
 // Transformers 5 writes everything into rope_parameters; version 4 wrote rope_theta beside rope_scaling. Where a file
@@ -107,6 +111,7 @@ void read_shape(const Fields& config, ModelConfig& m) {
   m.vocab = config.integer("vocab_size", 1, kMost);
   m.width = config.integer("hidden_size", 1, kMost);
   m.layers = config.integer("num_hidden_layers", 1, 4096);
+  m.prediction_layers = config.integer_or("num_nextn_predict_layers", 0, 64, 0);
   m.heads = config.integer("num_attention_heads", 1, kMost);
   m.kv_heads = config.integer_or("num_key_value_heads", 1, kMost, m.heads);
   m.ffn = config.integer("intermediate_size", 1, kMost);
@@ -142,15 +147,15 @@ ModelConfig read_config(const json& j, const std::string& where) {
 }  // namespace
 
 ModelConfig ModelConfig::parse(std::string_view text, const std::string& where) {
-  return read_config(parse_json(text, where), where);
+  return read_config(parse_json(text, where, /*unique_keys=*/true), where);
 }
 
 ModelConfig ModelConfig::load(const std::filesystem::path& directory) {
   expect_model_directory(directory);
   const auto file = directory / "config.json";
-  ModelConfig m = read_config(read_json(file), file.string());
+  ModelConfig m = read_config(read_json(file, /*unique_keys=*/true), file.string());
   if (const auto generation = directory / "generation_config.json"; has_file(generation)) {
-    const json g = read_json(generation);
+    const json g = read_json(generation, /*unique_keys=*/true);
     const Fields fields(g, generation.string());
     if (fields.has("eos_token_id")) m.eos = token_ids(fields, "eos_token_id", m.vocab);
   }

@@ -21,6 +21,7 @@ struct ModelConfig {
   int vocab = 0;             // rows of the embedding
   int width = 0;             // hidden_size
   int layers = 0;
+  int prediction_layers = 0;  // num_nextn_predict_layers: behind the others in a checkpoint, and not computed
   int heads = 0, kv_heads = 0, head_size = 0;
   int ffn = 0;        // intermediate_size
   int positions = 0;  // max_position_embeddings: the longest sequence

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "framework/model/in_parallel.h"
+#include "framework/model/model_tensors.h"
 #include "kernels/error.h"
 
 namespace foretoken {
@@ -137,6 +138,7 @@ InflatedWeights::InflatedWeights(std::shared_ptr<const TensorSource> small, cons
   if (const std::string what = extras(small_, shape); !what.empty())
     refuse(what + ", which inflation does not know", "choose a model and a shape without them, as those of Llama");
   if (const std::string why = obstacle(small_, shape); !why.empty()) refuse(why);
+  expect_no_other_tensors(small_, *small_tensors_);
   large_.vocab = shape.vocab, large_.width = shape.width, large_.layers = shape.layers, large_.ffn = shape.ffn;
   large_.heads = shape.heads, large_.kv_heads = shape.kv_heads, large_.head_size = shape.head_size;
   large_.tied_head = shape.tied_head;
@@ -219,6 +221,12 @@ Tensor InflatedWeights::part_of_a_layer(const std::string& name, const Shape& ex
     throw Error("a model with the tensor '" + name + "' cannot be inflated");
   }
   return to;
+}
+
+std::vector<std::string> InflatedWeights::names() const {
+  std::vector<std::string> names;
+  for (const auto& [name, shape] : tensors_of(large_)) names.push_back(name);
+  return names;
 }
 
 Tensor InflatedWeights::tensor(const std::string& name, const Shape& expected) const {

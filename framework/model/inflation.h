@@ -34,7 +34,8 @@ namespace foretoken {
 
 class InflatedWeights : public TensorSource {
  public:
-  // Where the shape cannot hold the small model, or one of them has biases or norms of heads: an Error that names both
+  // Where the shape cannot hold the small model, one of them has biases or norms of heads, or the small model has
+  // tensors that its configuration does not use: an Error that names both
   // (`small_name`, `shape_name`) and what is in the way. `wide`: in f32 whatever the small model has, for a transformer
   // that computes in f32: no weight is rounded once more. `between`: as of RandomWeights.
   InflatedWeights(std::shared_ptr<const TensorSource> small, const ModelConfig& small_config, const ModelConfig& shape,
@@ -45,6 +46,8 @@ class InflatedWeights : public TensorSource {
   const ModelConfig& config() const { return large_; }
   // Matrices in bf16 where the small model has bf16 and `wide` is not asked for, else f32; gains of norms in f32.
   Tensor tensor(const std::string& name, const Shape& expected) const override;
+  std::vector<std::string> names() const override;
+  std::string where() const override { return small_tensors_->where() + " (inflated)"; }
 
  private:
   // For every row or column of the large matrix the small one's, or -1.

@@ -6,6 +6,7 @@
 #include <functional>
 #include <map>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "framework/model/tensor_source.h"
@@ -27,6 +28,8 @@ class RandomWeights : public TensorSource {
 
   // Any name, rank 1 or 2. Rows are filled by all cores.
   Tensor tensor(const std::string& name, const Shape& expected) const override;
+  std::vector<std::string> names() const override { return {}; }
+  std::string where() const override { return "random weights of seed " + std::to_string(seed_); }
   // The same elements into rows of a host matrix [out, in], bf16 or f32.
   void fill(const std::string& name, Tensor to) const;
 

@@ -2,6 +2,7 @@
 // model. This room must not know what is done with them, nor on which device.
 #pragma once
 #include <string>
+#include <vector>
 
 #include "kernels/tensor.h"
 
@@ -13,6 +14,9 @@ class TensorSource {
   // A dense host tensor of exactly this shape, in whatever type the source has it; it may be a view that its handle
   // keeps alive. A name that the source does not have, or with another shape: an Error that says so.
   virtual Tensor tensor(const std::string& name, const Shape& expected) const = 0;
+  // What it holds, so that nothing of it is left out in silence; empty where every name is made on request.
+  virtual std::vector<std::string> names() const = 0;
+  virtual std::string where() const = 0;  // for messages: the directory, the file, or what it is made of
 };
 
 }  // namespace foretoken

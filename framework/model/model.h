@@ -43,7 +43,7 @@ struct ModelInfo {
   KvShape kv;
   std::uint64_t vocabulary = 0;    // Tokenizer::fingerprint: equal where token ids mean the same
   std::vector<Token> stop_tokens;  // end of sequence, as the checkpoint says
-  std::int64_t weight_bytes = 0;   // read by one forward
+  std::int64_t weight_bytes = 0;   // of the matrices that one forward reads, as the backend holds them
 };
 
 // The rows of one forward.

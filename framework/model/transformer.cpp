@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "framework/model/convert.h"
 #include "framework/model/in_parallel.h"
 #include "framework/model/model_tensors.h"
 #include "kernels/error.h"
@@ -38,7 +39,7 @@ class Transformer::Loader {
       out += parts.back().dim(0);
     }
     Weight w = Weight::dense(one_above_the_other(parts, out, type));
-    if (options_.dtype == "int8") w = quantize_int8(w, w.in % 64 == 0 ? 64 : 32);
+    if (options_.dtype == "int8") w = quantize_int8(w, w.in % 64 == 0 ? 64 : 32, by_all_cores);
     if (has(names.front() + ".bias")) w.bias = biases(names, out);
     return prepared(std::move(w));
   }
@@ -50,22 +51,21 @@ class Transformer::Loader {
   std::int64_t bytes() const { return bytes_; }
 
  private:
-  Weight prepared(Weight w) const {
-    bytes_ += w.bytes();
-    return backend_.prepare(std::move(w));
+  static void by_all_cores(std::int64_t n, std::int64_t work,
+                           const std::function<void(std::int64_t, std::int64_t)>& f) {
+    in_parallel(n, work, f);
   }
-  static void copy_rows(const Tensor& from, const Tensor& to) {
-    in_parallel(from.dim(0), from.dim(1), [&](std::int64_t begin, std::int64_t end) {
-      const Tensor rows = from.rows(begin, end - begin);
-      std::memcpy(to.rows(begin, end - begin).raw(), rows.raw(), std::size_t(rows.bytes()));
-    });
+  Weight prepared(Weight w) const {
+    w = backend_.prepare(std::move(w));
+    bytes_ += w.bytes();
+    return w;
   }
   static Tensor one_above_the_other(const std::vector<Tensor>& parts, std::int64_t out, DType type) {
     if (parts.size() == 1) return converted(parts[0], type);
     const Tensor all = Tensor::host({out, parts[0].dim(1)}, type);
     std::int64_t at = 0;
     for (const Tensor& p : parts) {
-      copy_rows(converted(p, type), all.rows(at, p.dim(0)));
+      convert(p, all.rows(at, p.dim(0)));
       at += p.dim(0);
     }
     return all;
@@ -74,9 +74,9 @@ class Transformer::Loader {
     const Tensor all = Tensor::host({out}, DType::f32);
     std::int64_t at = 0;
     for (const std::string& name : names) {
-      const Tensor c = converted(tensors_.tensor(name + ".bias", shapes_.at(name + ".bias")), DType::f32);
-      std::memcpy(all.rows(at, c.dim(0)).raw(), c.raw(), std::size_t(c.bytes()));
-      at += c.dim(0);
+      const Tensor b = tensors_.tensor(name + ".bias", shapes_.at(name + ".bias"));
+      convert(b, all.rows(at, b.dim(0)));
+      at += b.dim(0);
     }
     return all;  // Backend::prepare brings it to the device
   }
@@ -84,24 +84,6 @@ class Transformer::Loader {
     if (options_.dtype == "f32") return DType::f32;
     if (options_.dtype == "bf16") return DType::bf16;
     return t.dtype() == DType::bf16 ? DType::bf16 : DType::f32;
-  }
-  static float value(const Tensor& t, std::int64_t i) {
-    if (t.dtype() == DType::f32) return t.data<float>()[i];
-    if (t.dtype() == DType::bf16) return float(t.data<bf16>()[i]);
-    if (t.dtype() == DType::f16) return float_from_f16(t.data<std::uint16_t>()[i]);
-    throw Error(std::string("weights of type ") + name_of(t.dtype()) +
-                " are not supported; convert the checkpoint to F32, F16 or BF16");
-  }
-  static Tensor converted(const Tensor& t, DType type) {
-    if (t.dtype() == type) return t;
-    Tensor c = Tensor::host(t.shape(), type);
-    for (std::int64_t i = 0; i < t.elements(); ++i) {
-      if (type == DType::f32)
-        c.data<float>()[i] = value(t, i);
-      else
-        c.data<bf16>()[i] = bf16(value(t, i));
-    }
-    return c;
   }
 
   Backend& backend_;

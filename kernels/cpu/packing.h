@@ -10,7 +10,7 @@
 
 namespace foretoken {
 
-struct PackedWeight {
+struct PackedWeight final : PreparedWeight {
   Packing packing = Packing::f32;
   std::int64_t out = 0, in = 0;
   std::int64_t inputs = 0;  // with padding: of bf16 to pairs
@@ -18,7 +18,7 @@ struct PackedWeight {
   int groups = 0, group = 0;
   std::shared_ptr<void> data, scales, zeros;
 
-  std::int64_t bytes() const;  // that one product reads
+  std::int64_t bytes() const override;
 };
 
 PackedWeight pack(const Weight& weight, WeightMemory& memory, ThreadPool& pool);

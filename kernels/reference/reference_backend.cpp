@@ -85,7 +85,8 @@ Tensor dequantize(const Weight& w) {
 }
 
 Weight ReferenceBackend::prepare(Weight weight) {
-  weight.prepared = std::make_shared<const Tensor>(dequantize(weight));
+  weight.prepared = std::make_shared<const PreparedMatrix>(dequantize(weight));
+  weight.values = {}, weight.scales = {}, weight.zeros = {};
   return weight;
 }
 
@@ -115,7 +116,7 @@ Tensor ReferenceBackend::rms_norm(const Tensor& x, const Tensor& gain, float eps
 // Row by row, from an aligned copy, so that no row's sum can depend on its neighbours or its address.
 Tensor ReferenceBackend::linear(const Tensor& x, const Weight& w) {
   expect_rows("linear", x, w.in);
-  const Tensor dense = w.prepared ? *static_cast<const Tensor*>(w.prepared.get()) : dequantize(w);
+  const Tensor dense = w.prepared ? static_cast<const PreparedMatrix*>(w.prepared.get())->matrix : dequantize(w);
   const Matrix matrix(dense.data<float>(), w.out, w.in);
   Tensor y = allocate({x.dim(0), w.out}, DType::f32);
   Eigen::VectorXf in(w.in), out(w.out);

@@ -53,5 +53,16 @@ TEST(ModelTensors, AreExactlyWhatCommittedCheckpointsHold) {
   }
 }
 
+// Results report it as what one forward reads.
+TEST(ModelInfo, CountsTheBytesOfMatricesAsTheBackendHoldsThem) {
+  const auto backend = make_reference_backend();  // multiplies f32, whatever is stored
+  const ModelConfig c = ModelConfig::load(kTinyModels / "bf16");
+  std::int64_t numbers = 0;
+  for (const auto& [name, shape] : tensors_of(c))
+    if (shape.rank() == 2 && !name.starts_with("model.embed_tokens")) numbers += shape.elements();
+  for (const char* dtype : {"auto", "int8", "f32"})
+    EXPECT_EQ(tiny_model(*backend, "bf16", dtype)->info().weight_bytes, 4 * numbers) << dtype;
+}
+
 }  // namespace
 }  // namespace foretoken::test

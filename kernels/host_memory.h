@@ -1,4 +1,4 @@
-// How much memory the host could still hand out. This room must not know what it is for.
+// How much memory the host could still hand out. This module must not know what it is for.
 #pragma once
 #include <cstdint>
 #include <filesystem>

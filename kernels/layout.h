@@ -1,6 +1,6 @@
 // How the rows of one forward lie in KV pages, and what each may see. Pages are slices of one pool, all of the same
 // number of bytes; a page holds `page_rows` positions of every layer of one cache. No prefill flag, no decode mode:
-// rows. This room knows slots and pages; it must not know sequences, trees or drafters.
+// rows. This module knows slots and pages; it must not know sequences, trees or drafters.
 #pragma once
 #include <cstdint>
 

@@ -1,6 +1,6 @@
 // Arrays that the host fills and the device reads: laid out one after another in one mirror, so that one copy moves
 // them all. The same sequence of arrays of the same sizes lies at the same addresses every time, which is what a replay
-// needs. This room must not know what the arrays mean.
+// needs. This module must not know what the arrays mean.
 #pragma once
 #include <cstdint>
 

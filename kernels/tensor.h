@@ -1,5 +1,5 @@
 // Matter: data types, shapes, and a handle to a share of some device's memory.
-// This room must not know what a tensor means: no tokens, no layers, no models.
+// This module must not know what a tensor means: no tokens, no layers, no models.
 #pragma once
 #include <array>
 #include <cassert>

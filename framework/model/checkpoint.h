@@ -1,5 +1,5 @@
 // A safetensors checkpoint, memory-mapped: model.safetensors, or shards named by model.safetensors.index.json.
-// This room must not know what the tensors are for.
+// This module must not know what the tensors are for.
 #pragma once
 #include <filesystem>
 #include <map>

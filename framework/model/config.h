@@ -1,5 +1,5 @@
 // What a Hugging Face config.json says about a decoder of the Llama family (Llama, Mistral, Qwen2, Qwen3), and nothing
-// that it does not say. This room must not know devices, checkpoints or caches.
+// that it does not say. This module must not know devices, checkpoints or caches.
 #pragma once
 #include <filesystem>
 #include <optional>

@@ -1,6 +1,6 @@
 // What a model's forwards read their inputs from and write their logits to, beside caches. It is lent to who feeds the
 // model and lent again when they are gone, so that forwards which a device recorded for one engine lie where the next
-// engine's do. This room must not know what is fed.
+// engine's do. This module must not know what is fed.
 #pragma once
 #include <memory>
 #include <mutex>

@@ -1,5 +1,5 @@
 // Host work on many rows by all cores, at load time: threads come and go, which costs nothing beside filling gigabytes.
-// This room must not know what the work is; operations of a forward have a pool of their own.
+// This module must not know what the work is; operations of a forward have a pool of their own.
 #pragma once
 #include <cstdint>
 #include <functional>

@@ -1,6 +1,6 @@
 // A trained small model embedded in a large shape so that it computes the same function: the acceptance of the small
-// one at the cost of the large one. Every byte of the large shape is read and every operation done. This room must not
-// know devices, nor where the small model's weights come from.
+// one at the cost of the large one. Every byte of the large shape is read and every operation done. This module must
+// not know devices, nor where the small model's weights come from.
 //
 // width     The residual stream is the small one's, then zeros. A norm's mean square is small/large of what it was, so
 //           gains are times sqrt(small/large) and epsilon times small/large. Weights that meet the zeros are random.

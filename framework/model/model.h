@@ -1,4 +1,4 @@
-// A model is whatever turns rows into logits while it reads and writes a paged cache. This room must not know
+// A model is whatever turns rows into logits while it reads and writes a paged cache. This module must not know
 // sequences, drafters or verifiers: rows come with their layout, and that is all.
 #pragma once
 #include <cstdint>

@@ -1,5 +1,5 @@
 // What a run says where it names a model: a directory, a trained small model inflated to a large shape, or random
-// weights of a shape. This room must not know how any of them is loaded, or on which device.
+// weights of a shape. This module must not know how any of them is loaded, or on which device.
 #pragma once
 #include <cstdint>
 #include <string>

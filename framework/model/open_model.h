@@ -1,5 +1,5 @@
 // From what a run says about a model to its configuration and the source of its tensors.
-// This room must not know devices, caches or what the model is for.
+// This module must not know devices, caches or what the model is for.
 #pragma once
 #include <filesystem>
 #include <functional>

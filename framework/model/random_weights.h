@@ -1,6 +1,6 @@
 // Weights of any shape from a seed, for studies of cost: no file, no download, 8e9 numbers in seconds. They compute
-// nothing that makes sense, but finite numbers of the size that a trained model's have. This room must not know what a
-// tensor is used for, beyond its name and shape.
+// nothing that makes sense, but finite numbers of the size that a trained model's have. This module must not know what
+// a tensor is used for, beyond its name and shape.
 #pragma once
 #include <cstdint>
 #include <functional>

@@ -1,5 +1,5 @@
 // One safetensors file: 8 bytes of header length, a JSON header, the tensors' bytes. Mapped, checked, never copied.
-// This room must not know directories, shards or what the tensors are for.
+// This module must not know directories, shards or what the tensors are for.
 // Format: https://github.com/huggingface/safetensors#format
 #pragma once
 #include <filesystem>

@@ -1,5 +1,5 @@
 // Published shapes of models by name, for weights that are made instead of downloaded: the config.json of each, as its
-// makers published it. This room must not know where weights come from.
+// makers published it. This module must not know where weights come from.
 #pragma once
 #include <string>
 #include <vector>

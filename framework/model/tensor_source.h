@@ -1,5 +1,5 @@
 // Where the tensors of a model come from, by the names of a Hugging Face checkpoint: a file, a seed, or a smaller
-// model. This room must not know what is done with them, nor on which device.
+// model. This module must not know what is done with them, nor on which device.
 #pragma once
 #include <string>
 #include <vector>

@@ -1,6 +1,6 @@
 // The fast CPU backend: the best instructions of this machine, threads, packed weights. Every row's result is
 // independent of its neighbours and of the number of threads, bit for bit: threads share out outputs, never the terms
-// of a sum. One caller at a time. This room must not know models.
+// of a sum. One caller at a time. This module must not know models.
 #pragma once
 #include <algorithm>
 #include <memory>

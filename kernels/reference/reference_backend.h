@@ -1,5 +1,5 @@
 // The oracle: plain loops and Eigen, f32 activations with double where it is cheap, no threads. Slow and easy to
-// believe. This room must not know how the fast backends do the same.
+// believe. This module must not know how the fast backends do the same.
 #pragma once
 #include <string>
 

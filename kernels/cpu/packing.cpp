@@ -8,7 +8,7 @@
 namespace foretoken {
 namespace {
 
-// Copies outputs of one panel, item(o, k) -> T, to [inputs][kPanel]; outputs beyond the last stay zero.
+// Copies outputs of one panel, item(o, k) -> T, to [inputs][kPanel]; outputs beyond the last remain zero.
 template <class T, class Item>
 void fill_panel(T* to, std::int64_t panel, std::int64_t out, std::int64_t in, const Item& item) {
   const std::int64_t begin = panel * kPanel, end = std::min(out, begin + kPanel);

@@ -15,8 +15,8 @@ constexpr const char* kIndex = "model.safetensors.index.json";
 
 using Tensors = std::map<std::string, Tensor>;
 
-// An index and its shards name the same tensors, each in one shard: otherwise they are of different checkpoints, or one
-// of two matrices would be chosen in silence.
+// An index and its shards must name the same tensors, each in one shard. Otherwise they belong to different
+// checkpoints, or one of two matrices would be chosen silently.
 void expect_same_tensors(const std::map<std::string, Tensors>& shards, const json& map, const std::string& index) {
   for (const auto& [file, tensors] : shards)
     for (const auto& [name, tensor] : tensors) {

@@ -11,7 +11,7 @@ namespace {
 
 using nlohmann::json;
 
-constexpr int kMost = 1 << 24;  // of any size in a config: products of two still fit 64 bits with room
+constexpr int kMost = 1 << 24;  // the greatest size in a config: products of two fit 64 bits easily
 
 struct Family {
   const char *model_type, *architecture;
@@ -33,7 +33,7 @@ std::string architecture_of(const Fields& config) {
   config.refuse(a ? "architectures" : "model_type", "the supported ones are " + known);
 }
 
-// Keys whose presence changes what the model computes, and that this project does not compute.
+// Keys that change what the model computes in a way that this project does not implement.
 void refuse_what_is_missing_here(const Fields& config) {
   if (config.string_or("hidden_act", "silu") != "silu")
     config.refuse("hidden_act", "the only activation supported is \"silu\"");
@@ -52,8 +52,8 @@ void read_attention(const Fields& config, ModelConfig& m) {
   m.out_bias = bias && !qwen2;
   m.mlp_bias = config.boolean_or("mlp_bias", false);
   m.head_norms = qwen3;
-  // Qwen's files carry a window that "use_sliding_window" switches on; a Llama has none, whatever its file carries (as
-  // in Transformers).
+  // Qwen's files have a window that "use_sliding_window" enables. A Llama has none, whatever its file has (as in
+  // Transformers).
   if (config.has("sliding_window") && m.architecture == "MistralForCausalLM")
     m.window = config.integer("sliding_window", 1, kMost);
   if (!config.has("layer_types")) return;
@@ -67,7 +67,7 @@ void read_attention(const Fields& config, ModelConfig& m) {
 }
 
 // Transformers 5 writes everything into rope_parameters; version 4 wrote rope_theta beside rope_scaling. Where a file
-// has both, Transformers takes rope_scaling, and so do we.
+// has both, rope_scaling is used, as in Transformers.
 void read_rope(const Fields& config, ModelConfig& m) {
   m.rope_theta = config.positive_or("rope_theta", m.rope_theta);
   const char* key = config.has("rope_scaling") ? "rope_scaling" : "rope_parameters";
@@ -162,8 +162,8 @@ ModelConfig ModelConfig::load(const std::filesystem::path& directory) {
   return m;
 }
 
-// In float, operation by operation as torch does it (`a / tensor` is a times the reciprocal there), so that a rotation
-// at a far position agrees with Transformers'. Llama 3.1's rule as in modeling_rope_utils._compute_llama3_parameters.
+// In float, operation by operation as in torch (where `a / tensor` is a times the reciprocal), so that rotations at
+// distant positions agree with Transformers. Llama 3.1's rule as in modeling_rope_utils._compute_llama3_parameters.
 std::vector<float> ModelConfig::rope_frequencies() const {
   const RopeScaling& s = rope_scaling;
   const float factor = float(s.factor), low = float(s.low_freq_factor);

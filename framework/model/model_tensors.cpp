@@ -15,14 +15,14 @@ constexpr const char* kHead = "lm_head.weight";
 
 std::string layer(int l) { return "model.layers." + std::to_string(l) + "."; }
 
-// Recomputed from the configuration by everybody who loads such a file.
-bool is_rotation_buffer(const std::string& name) {
+// Every loader computes these from the configuration.
+bool is_rotary_buffer(const std::string& name) {
   return std::ranges::any_of(std::array{"inv_freq", "original_inv_freq", "cos_cached", "sin_cached"},
                              [&](auto* part) { return name.ends_with(std::string("rotary_emb.") + part); });
 }
 
-// How activations and caches are rounded, or how a matrix was: where the matrix itself is dense, its numbers are final.
-bool is_quantizers_note(const std::string& name) {
+// How activations or caches are to be rounded, or how a matrix was. A dense matrix has its final values already.
+bool is_quantizer_scale(const std::string& name) {
   const std::string last = name.substr(name.rfind('.') + 1);
   for (const char* of : {"input", "output", "weight", "q", "k", "v", "prob_output"})
     for (const char* what : {"_scale", "_scale_inv", "_global_scale", "_zero_point"})
@@ -30,7 +30,7 @@ bool is_quantizers_note(const std::string& name) {
   return false;
 }
 
-// Multi-token prediction: layers behind the others, or modules of their own.
+// Multi-token prediction: layers after the others, or separate modules.
 bool predicts_further_tokens(const std::string& name, const ModelConfig& c) {
   for (int l = c.layers; l < c.layers + c.prediction_layers; ++l)
     if (name.starts_with(layer(l))) return true;
@@ -96,7 +96,7 @@ void expect_no_other_tensors(const ModelConfig& config, const TensorSource& sour
   const auto used = tensors_of(config);
   std::vector<std::string> unused;
   for (const std::string& name : source.names()) {
-    if (used.contains(name) || is_rotation_buffer(name) || is_quantizers_note(name)) continue;
+    if (used.contains(name) || is_rotary_buffer(name) || is_quantizer_scale(name)) continue;
     if (predicts_further_tokens(name, config)) continue;
     if (name == kHead)
       expect_tied_head(config, source);

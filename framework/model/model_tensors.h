@@ -1,6 +1,6 @@
 // The tensors that a transformer reads, by their names in a Hugging Face checkpoint, and the rule that a checkpoint
-// holds these and no others. A forward without a matrix that its checkpoint holds computes another function than the
-// one that was trained, and nothing else would tell. This module must not know how a tensor is used.
+// holds these and no others. A forward that leaves out a tensor of its checkpoint computes another function than the
+// trained one, and nothing else would report it. This module must not know how a tensor is used.
 #pragma once
 #include <map>
 #include <string>
@@ -12,9 +12,9 @@ namespace foretoken {
 
 std::map<std::string, Shape> tensors_of(const ModelConfig& config);
 
-// An Error unless all that the source holds is read by a transformer of this configuration, or cannot change what it
-// computes: buffers of the rotation, a quantizer's notes about matrices that are there in full, layers that predict
-// further tokens, and an lm_head that equals the embedding to which it is tied.
+// An Error if the source holds a tensor that a transformer of this configuration does not read. Some tensors are
+// exempt, since they do not change its function: buffers of the rotary embedding, a quantizer's scales of matrices that
+// are stored dense, layers of multi-token prediction, and an lm_head that equals the embedding to which it is tied.
 void expect_no_other_tensors(const ModelConfig& config, const TensorSource& source);
 
 }  // namespace foretoken

@@ -12,11 +12,11 @@ class TensorSource {
  public:
   virtual ~TensorSource() = default;
   // A dense host tensor of exactly this shape, in whatever type the source has it; it may be a view that its handle
-  // keeps alive. A name that the source does not have, or with another shape: an Error that says so.
+  // keeps alive. A name that the source does not have, or that has another shape, is an Error.
   virtual Tensor tensor(const std::string& name, const Shape& expected) const = 0;
-  // What it holds, so that nothing of it is left out in silence; empty where every name is made on request.
+  // All that it holds, so that unused tensors are noticed; empty where tensors of any name are generated.
   virtual std::vector<std::string> names() const = 0;
-  virtual std::string where() const = 0;  // for messages: the directory, the file, or what it is made of
+  virtual std::string where() const = 0;  // for messages: the directory or file, or how it is generated
 };
 
 }  // namespace foretoken

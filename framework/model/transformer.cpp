@@ -9,7 +9,7 @@
 
 namespace foretoken {
 
-// Reads tensors by their Hugging Face names, in the wanted type, on the wanted device.
+// Loads tensors by their Hugging Face names, in the requested type, to the backend's device.
 class Transformer::Loader {
  public:
   Loader(Backend& backend, const ModelConfig& config, const TensorSource& tensors, const TransformerOptions& options)

@@ -3,8 +3,7 @@
 // (arXiv 2404.08698).
 #include <unordered_map>
 
-#include "framework/components/host.h"
-#include "framework/components/plugin.h"
+#include <foretoken/plugin.h>
 
 namespace foretoken {
 namespace {
@@ -27,18 +26,14 @@ struct Table {
 class Bigram : public Drafter {
  public:
   explicit Bigram(Backend& backend) : backend_(backend) {}
-  Needs needs() const override { return {.proposes = {Drawn::certain}, .learns = false}; }
-
   std::vector<DraftTree> draft(std::span<const DraftRequest> requests) override {
-    std::vector<DraftTree> trees;
-    for (const DraftRequest& r : requests) {
-      Table& table = tables_[r.sequence->id];
-      table.learn(r.sequence->tokens);
-      DraftTree tree = DraftTree::rooted(backend_, r.sequence->last(), r.budget);
-      for (auto next = table.best.find(r.sequence->last()); tree.nodes <= r.budget && next != table.best.end();
-           next = table.best.find(next->second))
-        tree.guess(tree.nodes - 1, next->second);
-      trees.push_back(std::move(tree));
+    std::vector<DraftTree> trees = rooted(backend_, requests);
+    for (std::size_t i = 0; i < trees.size(); ++i) {
+      Table& table = tables_[requests[i].sequence->id];
+      table.learn(requests[i].sequence->tokens);
+      Token last = requests[i].sequence->last();
+      for (int n = 0; n < requests[i].budget.chain() && table.best.contains(last); ++n)
+        trees[i].guess(n, last = table.best.at(last));  // a child of node n
     }
     return trees;
   }
@@ -52,13 +47,11 @@ class Bigram : public Drafter {
 }  // namespace
 
 Entry<Drafter> bigram() {
-  return {"the most frequent follower of each token", "arXiv 2404.08698", {}, [](const nlohmann::json&, Host& host) {
-            return std::make_unique<Bigram>(host.backend());
-          }};
+  const auto make = [](const nlohmann::json&, Host& host) { return std::make_unique<Bigram>(host.backend()); };
+  const auto traits = [](const nlohmann::json&, const ModelInfo&) { return Needs{.proposes = {Drawn::certain}}; };
+  return {"the most frequent follower of each token", "arXiv 2404.08698", {}, make, traits};
 }
 }  // namespace foretoken
 
 extern "C" const char* foretoken_abi() { return foretoken::kAbi; }
-extern "C" void foretoken_plugin(foretoken::Registries& registries) {
-  registries.drafters.add("bigram", foretoken::bigram());
-}
+extern "C" void foretoken_plugin(foretoken::Registries& r) { r.drafters.add("bigram", foretoken::bigram()); }

@@ -22,7 +22,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-// Proposes `budget` tokens that nobody has thought about: what verification of so many rows costs.
+// Proposes a chain of tokens that nobody has thought about: what verification of so many rows costs.
 class Guesses : public Drafter {
  public:
   explicit Guesses(Host& host) : backend_(host.backend()), vocab_(host.target().vocab) {}
@@ -30,7 +30,7 @@ class Guesses : public Drafter {
   std::vector<DraftTree> draft(std::span<const DraftRequest> requests) override {
     std::vector<DraftTree> trees = rooted(backend_, requests);
     for (std::size_t i = 0; i < trees.size(); ++i)
-      for (int n = 0; n < requests[i].budget; ++n)
+      for (int n = 0; n < requests[i].budget.chain(); ++n)
         trees[i].guess(n, Token((requests[i].sequence->length() * 31 + n * 7) % vocab_));
     return trees;
   }
@@ -49,11 +49,14 @@ struct Measured {
   double share() const { return floor_ms / step_ms; }
 };
 
+int step_rows_of(const Scene& s) {
+  const int rows = s.run.at("engine").at("step_rows");
+  return rows > 0 ? rows : 512;
+}
+
 std::unique_ptr<Engine> engine_of(const Scene& s, Workbench& bench, const Registries& registries) {
-  const Json& e = s.run.at("engine");
-  const int rows = s.prompt
-                       ? s.batch * s.context
-                       : std::max(e.at("step_rows").get<int>(), s.batch * (s.run["policy"]["length"].get<int>() + 1));
+  const int rows =
+      s.prompt ? s.batch * s.context : std::max(step_rows_of(s), s.batch * (s.run["policy"]["length"].get<int>() + 1));
   Json run = s.run;
   run["engine"]["step_rows"] = rows;
   run["engine"]["reuse_prefixes"] = false;
@@ -110,7 +113,7 @@ std::vector<StepReport> decode_steps(const Scene& s, Engine& engine) {
   constexpr int kWarmUpSteps = 6;  // one that is recorded, and some more
   const int rows = s.run["policy"]["length"].get<int>() + 1;
   // The first sequences decode while the last ones' prompts are still fed, and must not end before those begin.
-  const int prompt_steps = 2 + s.batch * s.context / s.run["engine"]["step_rows"].get<int>();
+  const int prompt_steps = 2 + s.batch * s.context / step_rows_of(s);
   for (int k = 0; k < s.batch; ++k)
     engine.submit(request_of(s, engine.target().info(), k, (s.steps + kWarmUpSteps + prompt_steps + 8) * rows));
   std::vector<StepReport> kept;

@@ -138,7 +138,7 @@ bool some_failed(const std::vector<Text>& texts) {
   const auto failed = [](const Text& t) { return !t.failure.empty(); };
   if (std::ranges::all_of(texts, failed)) throw Error(texts.front().failure);
   for (std::size_t i = 0; i < texts.size(); ++i)
-    if (failed(texts[i])) std::fprintf(stderr, "foretoken: sample %zu failed: %s\n", i + 1, texts[i].failure.c_str());
+    if (failed(texts[i])) spdlog::error("sample {} failed: {}", i + 1, texts[i].failure);
   return std::ranges::any_of(texts, failed);
 }
 

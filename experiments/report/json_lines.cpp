@@ -123,9 +123,9 @@ bool moved(const std::filesystem::path& from, const std::filesystem::path& to) {
 }  // namespace
 
 JsonLines read_json_lines(const std::filesystem::path& file, const LineKind& kind, Pipes pipes) {
-  const std::string who = "the results file '" + file.string() + "'";
-  if (const std::string why = absence_of(file); !why.empty()) throw Error(who + " " + why);
-  return parse(read_bytes(file, who, "name a .jsonl file with " + kind.name, pipes), file.string(), kind);
+  return parse(
+      read_bytes(file, "the results file '" + file.string() + "'", "name a .jsonl file with " + kind.name, pipes),
+      file.string(), kind);
 }
 
 JsonLinesFile::JsonLinesFile(const std::filesystem::path& file, const LineKind& kind)

@@ -46,10 +46,12 @@ std::string notes_of(const Summary& s) {
     found += " ✗" + std::to_string(s.differing_texts) + "/" + std::to_string(s.compared_texts);
   if (s.failed_requests > 0) found += (found.empty() ? "" : ", ") + std::to_string(s.failed_requests) + " failed";
   const std::string who = standing(s.speedup);
-  return found + (who.empty() || found.empty() ? "" : ", ") + who;
+  if (!who.empty()) found += (found.empty() ? "" : ", ") + who;
+  if (s.speculative.cut > 0) found += (found.empty() ? "" : ", ") + std::string("cut");
+  return found;
 }
 
-std::string theory_mark(const Summary& s) { return s.theory.full_length ? "" : kNotFull; }
+std::string theory_mark(const Summary& s) { return s.theory.full_length || s.theory.branched ? "" : kNotFull; }
 
 std::string counted(std::size_t n, const std::string& noun) {
   return std::to_string(n) + " " + noun + (n == 1 ? "" : "s");
@@ -197,7 +199,8 @@ Table main_table(const View& view) {
         Kind::interval},
        {"notes", "notes",
         "what the output promises; ✓ all texts equal the baseline's, ✗ how many differ; loses: slower than plain "
-        "decoding; unclear: the interval holds 1",
+        "decoding; unclear: the interval holds 1; cut: trees had fewer nodes than the policy asked for, for want of "
+        "rows or pages",
         Kind::text, true}});
   table.note = view.origin();
   for (std::size_t i = 0; i < view.cells.size(); ++i) {

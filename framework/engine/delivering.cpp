@@ -19,6 +19,13 @@ std::pair<int, int> drafted(const DraftTree& tree, std::vector<int>& depth) {
   return {nodes, levels};
 }
 
+// Whether some child of a node is there, by the depths of all.
+bool has_children(const DraftTree& tree, int node, const std::vector<int>& depth) {
+  for (std::size_t n = std::size_t(node) + 1; n < depth.size(); ++n)
+    if (*tree.parents.row<std::int32_t>(std::int64_t(n)) == node && depth[n] > 0) return true;
+  return false;
+}
+
 // One judged sequence: its verdict, or why it has none.
 struct Judgement {
   const Verdict* verdict = nullptr;
@@ -47,7 +54,7 @@ std::vector<Judgement> read_judgements(const Delivery& d) {
     if (!d.read.failures.empty()) j.failure = d.read.failures[row];
     if (j.failure.empty() && j.verdict->next == -1)
       j.failure = not_finite(d.plan.scheduled[i].active->sequence, d.target);
-    if (j.failure.empty()) expect_verdict(*j.verdict, tree.nodes, d.target.vocab, d.verifier);
+    if (j.failure.empty()) expect_verdict(*j.verdict, tree, d.target.vocab, d.verifier);
   }
   return judgements;
 }
@@ -70,6 +77,7 @@ void take(const Verdict& v, const DraftTree& tree, Active& a, SequenceReport& r,
   if (q.finish == Finish::failed) return;
   r.judged = true, r.accepted = v.length;
   std::tie(r.drafted, r.depth) = drafted(tree, depth);
+  r.refused = has_children(tree, v.length > 0 ? v.path[v.length - 1] : 0, depth);
   r.emitted.assign(v.tokens, v.tokens + kept);
   if (q.sampling.logprobs)
     q.logprobs.insert(q.logprobs.end(), v.logprobs, v.logprobs + kept), q.logprobs.resize(std::size_t(q.generated()));

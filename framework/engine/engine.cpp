@@ -3,26 +3,15 @@
 #include <algorithm>
 #include <limits>
 
-#include "framework/engine/blame.h"
 #include "framework/engine/delivering.h"
 #include "kernels/error.h"
 
 namespace foretoken {
 namespace {
 
-void refuse_unsound(const Engine::Chairs& chairs, const Needs& needs, const Soundness& soundness) {
-  std::string taken;
-  for (const Drawn d : soundness.takes) taken += (taken.empty() ? "" : ", ") + std::string(name_of(d));
-  for (const Drawn d : needs.proposes)
-    if (std::ranges::find(soundness.takes, d) == soundness.takes.end())
-      throw Error("the verifier '" + chairs.verifier["name"].get<std::string>() + "' is not sound for the drafter '" +
-                  chairs.drafter["name"].get<std::string>() + "', whose nodes are drawn '" + name_of(d) +
-                  "', while it takes those drawn '" + taken + "'; choose another verifier or drafter");
-}
-
 EngineOptions checked(const EngineOptions& o) {
   constexpr std::int64_t kMostMib = std::int64_t(1) << 24;
-  if (o.batch < 1 || o.step_rows < o.batch)
+  if (o.batch < 1 || (o.step_rows != 0 && o.step_rows < o.batch))
     throw Error("the engine's \"step_rows\" must be at least its \"batch\", and \"batch\" at least 1");
   if (o.page_rows < 1) throw Error("the engine's \"page_rows\" must be at least 1, not " + std::to_string(o.page_rows));
   if (o.pages < 0) throw Error("the engine's \"pages\" must be positive, or 0 for as many as fit into \"memory_mib\"");
@@ -36,10 +25,29 @@ std::int64_t page_bytes(const EngineOptions& options, const Model& target) {
   return options.page_rows * target.info().kv.bytes_per_row();
 }
 
-int page_count(const EngineOptions& options, const Model& target) {
+// A host may grant more memory than it has, and end the program once the pages are written: so it is compared first.
+int page_count(const EngineOptions& options, const Model& target, const Backend& backend) {
   constexpr std::int64_t kMost = std::numeric_limits<int>::max();
-  return options.pages > 0 ? options.pages
-                           : int(std::min((options.memory_mib << 20) / page_bytes(options, target), kMost));
+  if (options.pages > 0) return options.pages;
+  const std::int64_t free = backend.free_memory() >> 20;  // MiB; 0: unknown
+  if (free > 0 && options.memory_mib > free)
+    throw Error("the engine's \"memory_mib\" is " + std::to_string(options.memory_mib) + ", but only " +
+                std::to_string(free) + " MiB of memory are free; lower it");
+  return int(std::min((options.memory_mib << 20) / page_bytes(options, target), kMost));
+}
+
+constexpr int kMostRows = 1 << 20;
+
+// The most rows of a step that may be judged: those of roots and trees.
+int judged_rows(const EngineOptions& o, int vocab) {
+  // Of a row: the target's logits, the draft's, and a raw copy.
+  const std::int64_t bytes = 3 * std::int64_t(sizeof(float)) * vocab, rows = (o.logits_mib << 20) / bytes;
+  return o.logits_mib == 0 ? kMostRows : int(std::clamp<std::int64_t>(rows, o.batch, kMostRows));
+}
+
+int step_rows(const EngineOptions& o, const Budget& most, int judged) {
+  constexpr int kPromptRows = 512;
+  return o.step_rows > 0 ? o.step_rows : std::max(kPromptRows, std::min(o.batch * most.nodes, judged));
 }
 
 }  // namespace
@@ -47,25 +55,32 @@ int page_count(const EngineOptions& options, const Model& target) {
 Engine::Engine(Backend& backend, std::shared_ptr<Model> target, const Registries& registries, const Chairs& chairs,
                const EngineOptions& options, Host::Load load, std::shared_ptr<Kept> kept)
     : backend_(backend),
+      chairs_(chairs),
       options_(checked(options)),
-      pool_(backend, page_bytes(options, *target), page_count(options, *target)),
+      pool_(backend, page_bytes(options, *target), page_count(options, *target, backend)),
       target_(backend, target, pool_, options.reuse_prefixes),
       host_(backend, pool_, target_.info(), std::move(load), options.reuse_prefixes,
             {target, &registries, std::move(kept)}),
       draft_readback_(backend),
-      judging_(backend),
-      scheduler_(options.batch, options.step_rows) {
+      judging_(backend) {
+  const ModelInfo& info = target_.info();
+  expect_fit(registries, chairs, info);
   drafter_ = registries.drafters.make(chairs.drafter, host_);
   policy_ = registries.policies.make(chairs.policy, host_);
   verifier_ = registries.verifiers.make(chairs.verifier, host_);
-  soundness_ = verifier_->soundness();
+  needs_ = drafter_->traits();
+  most_ = policy_->traits();
+  soundness_ = verifier_->traits();
+  expect_sound(chairs, needs_, soundness_), expect_confidence(chairs, most_, needs_);
+  most_ = Budget{std::min(most_.nodes, kMaxNodes), std::min(most_.depth, kMaxPath), most_.confidence}.or_root();
+  const int judged = judged_rows(options_, info.vocab);
+  options_.step_rows = step_rows(options_, most_, judged);
+  scheduler_ = {options_.batch, options_.step_rows, judged};
   drafter_name_ = "the drafter '" + chairs.drafter["name"].get<std::string>() + "'",
   policy_name_ = "the policy '" + chairs.policy["name"].get<std::string>() + "'";
   verifier_name_ = "the verifier '" + chairs.verifier["name"].get<std::string>() + "'";
-  const Needs needs = drafter_->needs();
-  expect_served(needs, drafter_name_);
-  refuse_unsound(chairs, needs, soundness_);
-  wanted_ = {soundness_.raw, needs.ranks};
+  expect_served(needs_, drafter_name_);
+  wanted_ = {soundness_.raw, needs_.ranks};
 }
 
 Engine::~Engine() = default;
@@ -113,7 +128,7 @@ StepReport Engine::step() {
   const double begin = host_clock();
   const std::uint64_t waits = backend_.waits(), recordings = backend_.recordings();
   retire(report);  // what was cancelled since the last step
-  Plan plan = scheduler_.next(queues_, *this, std::min(policy_->longest(), kMaxPath));
+  Plan plan = scheduler_.next(queues_, *this, most_);
   report.preempted = plan.preempted;
   const double drafted_before = draft_seconds(), targeted_before = target_.seconds();
 
@@ -141,6 +156,8 @@ StepReport Engine::step() {
   p.deliver = host_clock() - known, p.total = host_clock() - begin;
   p.schedule = p.total - p.deliver - p.forwards() - p.draft_other - p.verify;
   report.waits = int(backend_.waits() - waits), report.recorded = int(backend_.recordings() - recordings);
+  policy_->observe(report);
+  for (const Sequence& s : report.finished) policy_->forget(s);
   return report;
 }
 
@@ -153,93 +170,6 @@ Output Engine::forward(const Plan& plan, std::span<const DraftTree> trees, StepR
     report.rows += s.chain + (s.root ? trees[i].nodes : 0);
   }
   return segments.empty() ? Output{} : target_.run(segments);
-}
-
-// Asks a component about what `questions` makes of the plan. For whom it throws alone fails and leaves the plan; the
-// others are asked about again, together.
-template <class Questions, class Ask>
-auto Engine::ask(Plan& plan, const std::string& who, StepReport& report, const Questions& questions, const Ask& ask) {
-  const auto all = questions(plan);
-  const std::span every(all);
-  try {
-    return ask(every);
-  } catch (...) {
-    const Failures failures =
-        failures_alone(int(all.size()), who, [&](int i) { (void)ask(every.subspan(std::size_t(i), 1)); });
-    for (std::size_t i = 0; i < failures.size(); ++i) {
-      if (failures[i].empty()) continue;
-      Sequence& q = plan.scheduled[i].active->sequence;
-      q.fail(failures[i]);
-      report.sequences.push_back({.id = q.id, .emitted = {}, .finish = q.finish});
-    }
-    std::erase_if(plan.scheduled, [](const Scheduled& s) { return !s.active->sequence.running(); });
-  }
-  const auto rest = questions(plan);
-  return ask(std::span(rest));
-}
-
-void Engine::choose_budgets(Plan& plan, StepReport& report) {
-  const auto past = [](const Plan& p) {
-    std::vector<PastOnly> all;
-    all.reserve(p.scheduled.size());
-    for (const Scheduled& s : p.scheduled) {
-      const Active& a = *s.active;
-      all.push_back({a.sequence.id, a.sequence.length(), int(p.scheduled.size()), a.rounds, a.drafted, a.accepted,
-                     a.tested_in_all ? double(a.accepted_in_all) / double(a.tested_in_all) : -1});
-    }
-    return all;
-  };
-  const std::vector<int> budgets =
-      ask(plan, policy_name_, report, past, [&](std::span<const PastOnly> all) { return policy_->budgets(all); });
-  if (budgets.size() != plan.scheduled.size())
-    throw Error(policy_name_ + " gave " + std::to_string(budgets.size()) + " budgets for " +
-                std::to_string(plan.scheduled.size()) + " sequences; LengthPolicy::budgets owes one for each");
-  for (std::size_t i = 0; i < budgets.size(); ++i) {
-    Scheduled& s = plan.scheduled[i];
-    s.budget = std::clamp(budgets[i], 0, s.cap);
-  }
-}
-
-std::vector<DraftRequest> Engine::requests(const Plan& plan) {
-  // With nothing to draft the drafter is skipped; it catches up when it is next asked. All that drafters' models catch
-  // up with in one step has to do with as many rows as a step may have.
-  std::vector<int> wanted;
-  for (const Scheduled& s : plan.scheduled)
-    wanted.push_back(!s.root ? s.chain : s.budget > 0 ? draft_lacks(s.active->sequence) : 0);
-  const std::vector<int> rows = shares(wanted, options_.step_rows);
-  std::vector<DraftRequest> requests;
-  requests.reserve(plan.scheduled.size());
-  for (std::size_t i = 0; i < plan.scheduled.size(); ++i) {
-    const Scheduled& s = plan.scheduled[i];
-    const Sequence& q = s.active->sequence;
-    requests.push_back(
-        {&q, s.budget, rows[i], {q.sampling.seed, q.stream, std::uint32_t(q.length()), 0}, soundness_.race});
-  }
-  return requests;
-}
-
-// How many tokens drafters' models may have to read before they can draft: those that no cache of theirs holds.
-int Engine::draft_lacks(const Sequence& sequence) {
-  int lacks = host_.caches().empty() ? sequence.length() : 1;
-  for (const auto& c : host_.caches()) lacks = std::max(lacks, c->lacks(sequence));
-  return lacks;
-}
-
-std::vector<DraftTree> Engine::draft(Plan& plan, StepReport& report) {
-  choose_budgets(plan, report);
-  std::vector<DraftTree> trees = ask(
-      plan, drafter_name_, report, [this](const Plan& p) { return requests(p); },
-      [this](std::span<const DraftRequest> all) {
-        return all.empty() ? std::vector<DraftTree>() : drafter_->draft(all);
-      });
-  if (trees.size() != plan.scheduled.size())
-    throw Error(drafter_name_ + " returned " + std::to_string(trees.size()) + " trees for " +
-                std::to_string(plan.scheduled.size()) + " requests; Drafter::draft owes one tree for each");
-  for (std::size_t i = 0; i < trees.size(); ++i) {
-    const Scheduled& s = plan.scheduled[i];
-    expect_tree(trees[i], {s.active->sequence.last(), s.budget, target_.info().vocab, soundness_.takes}, drafter_name_);
-  }
-  return trees;
 }
 
 void Engine::retire(StepReport& report) {

@@ -30,6 +30,12 @@ class PoisonedTensors : public TensorSource {
     std::fill_n(poisoned.row<std::uint16_t>(kPoison), poisoned.dim(1), std::uint16_t(0x7fc0));  // bf16
     return poisoned;
   }
+  std::vector<std::string> names() const override {
+    std::vector<std::string> all = inner_.names();
+    all.push_back("lm_head.weight");
+    return all;
+  }
+  std::string where() const override { return inner_.where(); }
 
  private:
   Checkpoint inner_;

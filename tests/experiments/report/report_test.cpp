@@ -83,6 +83,25 @@ TEST(Report, RowsWhereSpeculationLosesSaySo) {
   EXPECT_TRUE(holds(line_with(text, "draft_model  0      4       2"), ", unclear")) << text;
 }
 
+TEST(Report, TreesHaveNoTheoryOfChains) {
+  json line = test::worked_line();
+  for (json& repeat : line["repeats"]) repeat["speculative"]["drafted"] = 25;
+  const std::string main = shown({line}, "markdown", {"main"}), theory = shown({line}, "markdown", {"theory"});
+  for (const std::string& text : {main, theory}) {
+    EXPECT_FALSE(holds(line_with(text, "| 2 |"), "2.11")) << text;
+    EXPECT_FALSE(holds(line_with(text, "| 2 |"), "~")) << text;
+    EXPECT_TRUE(holds(line_with(shown({test::worked_line()}, "markdown", {"main"}), "| 2 |"), "2.11"));
+  }
+}
+
+TEST(Report, RowsWhoseTreesWereCutSaySo) {
+  json line = test::worked_line();
+  EXPECT_FALSE(holds(line_with(shown({line}, "markdown", {"main"}), "| 2 |"), "cut"));
+  line["repeats"][0]["speculative"]["cut"] = 3;
+  EXPECT_TRUE(holds(line_with(shown({line}, "markdown", {"main"}), "| 2 |"), "cut"));
+  EXPECT_TRUE(holds(shown({line}, "csv"), ",cut,"));
+}
+
 TEST(Report, FailedRunsShowTheirSentence) {
   std::vector<json> lines = swept_lines();
   lines.push_back(failed_line("the draft has another vocabulary"));

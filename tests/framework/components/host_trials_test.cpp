@@ -26,7 +26,7 @@ std::uint64_t made() { return make_reference_backend()->serial(); }
 
 TEST(HostTrials, a_verifier_of_the_host_makes_one_backend_for_its_life) {
   Foreign device;
-  RuleVerifier<Nothing> verifier({});
+  RuleVerifier<Nothing> verifier(Soundness{});
   const std::vector<float> logits{0, 1, 2};
   const Distributions p = device.distributions(Tensor::host_copy<float>(logits, DType::f32).reshaped({1, 3}),
                                                std::vector{Warp{.temperature = 0}});

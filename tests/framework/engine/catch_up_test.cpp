@@ -26,10 +26,10 @@ class Counting : public Model {
 class Late : public LengthPolicy {
  public:
   explicit Late(int from) : from_(from) {}
-  int longest() const override { return 2; }
-  std::vector<int> budgets(std::span<const PastOnly> past) override {
-    std::vector<int> all;
-    for (const PastOnly& p : past) all.push_back(p.length >= from_ ? 2 : 0);
+  Budget most() const override { return {3, 2}; }
+  std::vector<Budget> budgets(std::span<const PastOnly> past) override {
+    std::vector<Budget> all;
+    for (const PastOnly& p : past) all.push_back(p.length >= from_ ? most() : Budget());
     return all;
   }
 

@@ -53,11 +53,11 @@ class Choosy : public Drafter {
 class ChoosyPolicy : public LengthPolicy {
  public:
   explicit ChoosyPolicy(SequenceId unlucky) : unlucky_(unlucky) {}
-  int longest() const override { return 3; }
-  std::vector<int> budgets(std::span<const PastOnly> past) override {
+  Budget most() const override { return {4, 3}; }
+  std::vector<Budget> budgets(std::span<const PastOnly> past) override {
     for (const PastOnly& p : past)
       if (p.id == unlucky_ && p.rounds == 1) throw Error("no length today");
-    return std::vector<int>(past.size(), 3);
+    return std::vector<Budget>(past.size(), {4, 3});
   }
 
  private:

@@ -1,6 +1,6 @@
-// Prompt lookup: the tokens that followed the latest earlier occurrence of the last n tokens, longest n first. No
-// model, no draw: every guess is certain. Saxena 2023 (prompt lookup decoding); Yang et al. 2023 (LLMA, arXiv
-// 2304.04487).
+// Prompt lookup: guesses the tokens that followed the latest earlier occurrence of the last n tokens, longest n first.
+// It has no model and draws nothing: every guess is certain. Saxena 2023 (prompt lookup decoding); Yang et al. 2023
+// (LLMA, arXiv 2304.04487).
 #include <algorithm>
 
 #include "drafters/drafters.h"
@@ -22,7 +22,7 @@ class Ngram : public Drafter {
   }
 
  private:
-  // Up to `most` tokens that followed the last n tokens the last time they occurred.
+  // Up to `most` tokens that followed the latest earlier occurrence of the last n tokens.
   std::span<const Token> continuation(std::span<const Token> tokens, int most) const {
     const int length = int(tokens.size());
     for (int n = std::min(longest_, length - 1); n >= shortest_ && most > 0; --n) {

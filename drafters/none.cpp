@@ -1,4 +1,4 @@
-// No speculation: a bare root. Plain decoding takes the same path through the engine as everything else.
+// No speculation: the tree is its root. So plain decoding uses the same engine code as every drafter.
 #include "drafters/drafters.h"
 
 namespace foretoken {

@@ -1,6 +1,6 @@
 // A drafter to copy: a bigram table of the sequence so far. Each guess is the most frequent follower of the token
-// before it (the latest of equals), so a draft is a walk through the table: no model, no draw. Adaptive n-gram
-// drafting: Ou et al. 2024 (arXiv 2404.08698).
+// before it (the latest among equals). It has no model and draws nothing. Adaptive n-gram drafting: Ou et al. 2024
+// (arXiv 2404.08698).
 #include <unordered_map>
 
 #include <foretoken/plugin.h>
@@ -8,9 +8,9 @@
 namespace foretoken {
 namespace {
 
-// What followed each token of one sequence.
+// How often each token followed each other token in one sequence.
 struct Table {
-  int seen = 1;  // tokens read, of which the first follows nothing
+  int seen = 1;  // tokens counted, of which the first follows none
   std::unordered_map<Token, std::unordered_map<Token, int>> counts;
   std::unordered_map<Token, Token> best;
 

@@ -3,12 +3,15 @@
 #include <algorithm>
 #include <cstdio>
 
+#include <spdlog/spdlog.h>
+
 #include "experiments/bench/bench_attention.h"
 #include "experiments/bench/bench_device.h"
 #include "experiments/bench/bench_scenes.h"
 #include "experiments/report/bench_file.h"
 #include "experiments/report/machine.h"
 #include "experiments/report/statistics.h"
+#include "experiments/report/terminal.h"
 #include "experiments/sweep/workbench.h"
 #include "foretoken_version.h"
 #include "framework/model/open_model.h"
@@ -210,9 +213,9 @@ void print_line(const Scene& s, const Measured& m) {
     char text[32];
     return std::snprintf(text, sizeof text, v > 0 ? "%.2f" : "-", v), std::string(text);
   };
-  std::printf("%-44s %8.3f %8.3f %8.3f %6.2f %8.3f %8.3f %8.3f %7.3f %5d %6.2f %7s %7s %s\n", s.name.c_str(), m.step_ms,
-              m.bytes / 1e9, m.floor_ms, m.share(), m.draft_ms, m.target_ms, m.verify_ms, m.host_ms, m.waits, m.tau,
-              or_dash(s.bar_ms).c_str(), or_dash(s.peer_ms).c_str(),
+  std::printf("%-44s %8.3f %8.3f %8.3f %6.2f %8.3f %8.3f %8.3f %7.3f %5d %6.2f %7s %7s %s\n", one_line(s.name).c_str(),
+              m.step_ms, m.bytes / 1e9, m.floor_ms, m.share(), m.draft_ms, m.target_ms, m.verify_ms, m.host_ms, m.waits,
+              m.tau, or_dash(s.bar_ms).c_str(), or_dash(s.peer_ms).c_str(),
               s.bar_ms <= 0           ? ""
               : m.step_ms <= s.bar_ms ? "met"
                                       : "MISSED");
@@ -243,7 +246,7 @@ int run_steps(const StepsOptions& options) {
       std::string text;
       if (s.attention) {
         line = attention_line(s, bench, machine, text);
-        if (!options.json) std::printf("%s\n", text.c_str()), std::fflush(stdout);
+        if (!options.json) std::printf("%s\n", one_line(text).c_str()), std::fflush(stdout);
       } else {
         const Measured m = measure(s, bench, registries, machine);
         line = as_json(s, m, machine, bench.backend(s.run.at("engine")));
@@ -251,7 +254,7 @@ int run_steps(const StepsOptions& options) {
       }
       if (options.json) std::printf("%s\n", line.dump().c_str());
     } catch (const Error& e) {
-      std::fprintf(stderr, "%s: %s\n", s.name.c_str(), e.what());
+      spdlog::error("{}: {}", s.name, e.what());
       ++failed;
     }
     if (!line.is_null()) results.append(line);

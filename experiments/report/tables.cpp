@@ -200,7 +200,7 @@ Table main_table(const View& view) {
         "what the output promises; ✓ all texts equal the baseline's, ✗ how many differ; loses: slower than plain "
         "decoding; unclear: the interval holds 1; cut: trees had fewer nodes than the policy asked for, for want of "
         "rows or pages",
-        Kind::text}});
+        Kind::text, true}});
   table.note = view.origin();
   for (std::size_t i = 0; i < view.cells.size(); ++i) {
     const Summary& s = view.cells[i];
@@ -274,7 +274,7 @@ Table category_table(const View& view, bool fastest_alone) {
                            {"alpha [95 %]", "alpha", "", Kind::interval},
                            {"tau [95 %]", "tau", "", Kind::interval},
                            {"speedup [95 %]", "speedup", "", Kind::interval},
-                           {"notes", "notes", "", Kind::text}});
+                           {"notes", "notes", "", Kind::text, true}});
   for (std::size_t i = 0; i < view.cells.size(); ++i) {
     if (choice && !shown.contains(i)) continue;
     bool first = true;

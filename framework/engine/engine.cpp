@@ -25,10 +25,15 @@ std::int64_t page_bytes(const EngineOptions& options, const Model& target) {
   return options.page_rows * target.info().kv.bytes_per_row();
 }
 
-int page_count(const EngineOptions& options, const Model& target) {
+// A host may grant more memory than it has, and end the program once the pages are written: so it is compared first.
+int page_count(const EngineOptions& options, const Model& target, const Backend& backend) {
   constexpr std::int64_t kMost = std::numeric_limits<int>::max();
-  return options.pages > 0 ? options.pages
-                           : int(std::min((options.memory_mib << 20) / page_bytes(options, target), kMost));
+  if (options.pages > 0) return options.pages;
+  const std::int64_t free = backend.free_memory() >> 20;  // MiB; 0: unknown
+  if (free > 0 && options.memory_mib > free)
+    throw Error("the engine's \"memory_mib\" is " + std::to_string(options.memory_mib) + ", but only " +
+                std::to_string(free) + " MiB of memory are free; lower it");
+  return int(std::min((options.memory_mib << 20) / page_bytes(options, target), kMost));
 }
 
 constexpr int kMostRows = 1 << 20;
@@ -64,7 +69,7 @@ Engine::Engine(Backend& backend, std::shared_ptr<Model> target, const Registries
     : backend_(backend),
       chairs_(chairs),
       options_(checked(options)),
-      pool_(backend, page_bytes(options, *target), page_count(options, *target)),
+      pool_(backend, page_bytes(options, *target), page_count(options, *target, backend)),
       target_(backend, target, pool_, options.reuse_prefixes),
       host_(backend, pool_, target_.info(), std::move(load), options.reuse_prefixes,
             {target, &registries, std::move(kept)}),

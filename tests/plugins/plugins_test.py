@@ -209,6 +209,20 @@ class Plugins(unittest.TestCase):
         self.assertRegex(out, r"the law 'greedy' is broken by ngram .*, liar: ")
         self.assertRegex(out, r"\n\d laws are broken \(")
 
+    def test_generate_takes_any_policy_and_says_when_a_verifier_is_lossy(self):
+        model = str(SOURCE / "experiments/models/target")
+        generate = ["generate", "--model", model, "--prompt", "x", "--device", "cpu", "--max-new-tokens", "8",
+                    "--drafter", "ngram", "--plugin", self.faults]
+        code, plain, err = self.run_it(*generate, fault="credulous")
+        self.assertEqual((code, "lossy" in err), (0, False), err)
+        code, out, err = self.run_it(*generate, "--set", "/policy/name=two", fault="credulous")
+        self.assertEqual((code, out), (0, plain), err)
+        self.assertIn("length", self.run_it(*generate, "--set", "/policy/name=two", "--length", "3")[2])
+        code, _, err = self.run_it(*generate, "--verifier", "frank", "--marks", fault="credulous")
+        self.assertEqual(code, 0, err)
+        self.assertIn("the verifier frank is lossy: this text is not of the distribution of plain decoding, but of the "
+                      "drafter's law\n", err)
+
     def test_texts_that_differ_fail_a_run_unless_they_may(self):
         for verifier, expected in (("liar", 1), ("frank", 0)):
             file, results = self.here / f"{verifier}.json", self.here / f"{verifier}.jsonl"
@@ -316,7 +330,7 @@ class Plugins(unittest.TestCase):
 
     def generate_with(self, component, fault):
         arguments = {"policy 'cautious'": ["--drafter", "ngram", "--set", '/policy={"name": "cautious"}'],
-                     "drafter 'parrot'": ["--drafter", "parrot"], "verifier 'lame'": ["--drafter", "parrot", "--verifier", "lame"]}
+                     "drafter 'parrot'": ["--drafter", "parrot"], "verifier 'lame'": ["--drafter", "ngram", "--verifier", "lame"]}
         return self.run_it("generate", "--model", str(SOURCE / "experiments/models/target"), "--prompt", "one two one two", "--device",
                            "cpu", "--max-new-tokens", "4", "--plugin", self.faults, *arguments[component], fault=fault)
 

@@ -8,7 +8,7 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
-#include "experiments/report/table.h"
+#include "experiments/report/terminal.h"
 #include "tests/experiments/report/result_lines.h"
 #include "tests/support/sentence.h"
 #include "tests/support/source.h"

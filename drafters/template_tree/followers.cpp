@@ -4,6 +4,7 @@
 // (Token Recycling, arXiv 2408.08696), who take them from the target's distributions.
 #include <algorithm>
 #include <queue>
+#include <tuple>
 #include <unordered_map>
 
 #include <foretoken/plugin.h>

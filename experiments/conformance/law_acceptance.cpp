@@ -71,7 +71,10 @@ bool tally(const Drafted& d, const SequenceReport& r, const TableModel& target, 
     t.expected += *e, t.variance += *e * (1 - *e), t.accepted += level <= r.accepted, ++t.tested;
     if (level > r.accepted) return true;
     context.push_back(r.emitted.at(std::size_t(level) - 1));
-    node = *std::ranges::find(below, context.back(), [&](int n) { return *d.tree.tokens.row<Token>(n); });
+    const auto holds = [&](int n) { return *d.tree.tokens.row<Token>(n) == context.back(); };
+    const auto accepted = std::ranges::find_if(below, holds);
+    if (accepted == below.end()) return true;  // a verifier that says another token than the node's: others see that
+    node = *accepted;
   }
 }
 

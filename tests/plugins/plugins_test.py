@@ -325,12 +325,14 @@ class Plugins(unittest.TestCase):
             self.assertIn(f"foretoken: the plugin {self.faults} cannot be loaded: a constructor of its global objects threw: {said};", err)
 
     FUNCTIONS = {"drafter 'parrot'": ("Entry::make", "Drafter::needs", "Drafter::draft", "Drafter::observe", "Drafter::forget"),
-                 "policy 'cautious'": ("LengthPolicy::most", "LengthPolicy::budgets", "LengthPolicy::observe", "LengthPolicy::forget"),
+                 "policy 'cautious'": ("LengthPolicy::most", "LengthPolicy::budgets", "LengthPolicy::observe",
+                                       "LengthPolicy::forget"),
                  "verifier 'lame'": ("Verifier::soundness", "Verifier::verify")}
 
     def generate_with(self, component, fault):
         arguments = {"policy 'cautious'": ["--drafter", "ngram", "--set", '/policy={"name": "cautious"}'],
-                     "drafter 'parrot'": ["--drafter", "parrot"], "verifier 'lame'": ["--drafter", "ngram", "--verifier", "lame"]}
+                     "drafter 'parrot'": ["--drafter", "parrot"],
+                     "verifier 'lame'": ["--drafter", "ngram", "--verifier", "lame"]}
         return self.run_it("generate", "--model", str(SOURCE / "experiments/models/target"), "--prompt", "one two one two", "--device",
                            "cpu", "--max-new-tokens", "4", "--plugin", self.faults, *arguments[component], fault=fault)
 

@@ -1,7 +1,7 @@
 // What the machine can do and how near the products come: `foretoken bench`. Measures the read bandwidth and the
 // multiply-add peak in the same run as the products, in alternation, and prints floor(n) = max(bytes / bandwidth,
 // operations / peak); for the demo pair also what bench_bars.h measures, else a sentence that says that it was left
-// out. This room must not know sequences or drafters.
+// out. This module must not know sequences or drafters.
 #pragma once
 #include <cstdint>
 #include <string>

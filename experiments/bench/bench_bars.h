@@ -1,5 +1,5 @@
 // What whole steps of the demo pair, a long attention and a prompt cost on the cpu device beside the least that this
-// machine allows, each against the bar that the project set itself: the second table of `foretoken bench`. This room
+// machine allows, each against the bar that the project set itself: the second table of `foretoken bench`. This module
 // must not know how any operation is computed.
 #pragma once
 #include <string>

@@ -1,5 +1,5 @@
 // What `foretoken bench --steps FILE` measures: a file of scenes, each a run's models and engine in one state (so many
-// sequences, so long a context). This room must not know how steps are timed.
+// sequences, so long a context). This module must not know how steps are timed.
 #pragma once
 #include <string>
 #include <vector>

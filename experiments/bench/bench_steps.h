@@ -1,6 +1,6 @@
 // What steps of the engine cost on a device: decode steps, verification of several rows, whole rounds, prompts, with
 // models of published shapes, beside the least time that their bytes and operations allow. `foretoken bench --steps
-// FILE`. This room must not know how any operation is computed.
+// FILE`. This module must not know how any operation is computed.
 #pragma once
 #include <string>
 

@@ -10,8 +10,8 @@
 
 namespace foretoken::conformance {
 
-// Who is to be asked. A null chair means everybody registered who needs no option that only a user can give; a config
-// with nothing but a name means all configs that the kit tries of it.
+// What is to be checked. A null config means every registered component that needs no option that only a user can give;
+// a config with nothing but a name means all configs that the kit tries of it.
 struct Choice {
   Registries registries;
   nlohmann::json drafter, policy, verifier;
@@ -19,7 +19,7 @@ struct Choice {
 // Every sound combination, under a fixed length; where no policy was chosen also one drafter under every other policy.
 // None at all is an Error that says why.
 std::vector<Candidate> candidates(const Choice& choice);
-// Whom a null chair leaves out, and how to ask them: a sentence for each.
+// What a null config leaves out, and how to ask for it: a sentence for each.
 std::vector<std::string> left_out(const Choice& choice);
 
 // One law and one candidate.

@@ -2,7 +2,7 @@
 // Philox. One name is one draw. For every name the interval of the uniform that is still possible is kept; `accept(p)`
 // splits it at p, `draw` at the law's CDF, weights are ratios of lengths, and a name that is met again goes on with its
 // interval; of a race, likewise, the part of the noise that is still possible. Only so does the proof see one draw used
-// twice. This room must not know trees, verifiers or engines.
+// twice. This module must not know trees, verifiers or engines.
 //
 //   Enumerator chance;
 //   do { ... run everything from the start; its outcome has the probability chance.weight() ... } while

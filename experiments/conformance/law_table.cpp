@@ -45,7 +45,7 @@ Why without_devices(const Candidate&, const Ground& g) {
 Why of_models(const Candidate&, const Ground&) {
   return "it concerns models and devices, in which drafter, policy and verifier have no part; ./foretoken test asks it";
 }
-Why of_teeth(const Candidate&, const Ground&) {
+Why of_mutations(const Candidate&, const Ground&) {
   return "it concerns the laws themselves: ./foretoken test plants the bugs that they must find";
 }
 std::vector<LawCase> no_cases(const Candidate&, const Ground&) { return {}; }
@@ -105,7 +105,7 @@ std::vector<KitLaw> laws_of_treatment() {
       {"tree = chain", "the logits of a node of a tree are those of its path run alone", "nodes", "", of_models,
        no_cases},
       {"model", "logits and token ids are Transformers'", "logits", "", of_models, no_cases},
-      {"teeth", "every planted bug fails some law", "bugs", "", of_teeth, no_cases},
+      {"mutations", "every planted bug fails some law", "bugs", "", of_mutations, no_cases},
   };
 }
 

@@ -1,7 +1,7 @@
 // What is still possible of the noise of one exponential race, exactly: E_0, E_1, ... are independent Exp(1), so their
 // shares u_x = E_x / sum E are uniform on the simplex, and "w wins under the law l" says u_w / l(w) <= u_x / l(x) for
 // every rival x: half-spaces. The region is a list of simplices; a half-space cuts a simplex edge by edge, and the
-// volumes of the halves are the shares of the edge, so no volume is ever computed by other means. This room must not
+// volumes of the halves are the shares of the edge, so no volume is ever computed by other means. This module must not
 // know draws or verifiers.
 #pragma once
 #include <span>

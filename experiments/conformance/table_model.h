@@ -1,6 +1,6 @@
 // A model whose next-token distribution is known exactly: a hash of the last tokens says the logits. Its "key" is the
 // token itself, and it reads its context from the cache only, through the layout, so any mistake of a cache, a block
-// table or an ancestor mask changes what it says. This room must not know drafters, verifiers or the engine.
+// table or an ancestor mask changes what it says. This module must not know drafters, verifiers or the engine.
 #pragma once
 #include <span>
 #include <string>

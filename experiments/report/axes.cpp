@@ -19,25 +19,25 @@ bool within(const std::string& pointer, const std::string& parent) {
   return pointer == parent || pointer.starts_with(parent + "/");
 }
 
-int room_of(const std::string& pointer) {
-  static const std::vector<std::string> kRooms = {"/target",   "/drafter", "/verifier",
-                                                  "/sampling", "/engine",  "/workload"};
-  const auto found = std::ranges::find_if(kRooms, [&](const std::string& room) { return within(pointer, room); });
-  return within(pointer, "/policy") ? 100 : int(found - kRooms.begin());
+int group_of(const std::string& pointer) {
+  static const std::vector<std::string> kGroups = {"/target",   "/drafter", "/verifier",
+                                                   "/sampling", "/engine",  "/workload"};
+  const auto found = std::ranges::find_if(kGroups, [&](const std::string& group) { return within(pointer, group); });
+  return within(pointer, "/policy") ? 100 : int(found - kGroups.begin());
 }
 
 // A name tells more than an option.
 bool before(const std::string& a, const std::string& b) {
-  const auto key = [](const std::string& p) { return std::tuple(room_of(p), last_part(p) != "name", p); };
+  const auto key = [](const std::string& p) { return std::tuple(group_of(p), last_part(p) != "name", p); };
   return key(a) < key(b);
 }
 
 // The run with each model as one text.
 json with_models_told(json run) {
-  for (const char* room : {"target", "drafter"})
-    if (run.contains(room) && run[room].is_object() && run[room].contains("model")) {
-      run[room]["model"] = told(run, "/" + std::string(room) + "/model");
-      run[room].erase("inflate");
+  for (const char* group : {"target", "drafter"})
+    if (run.contains(group) && run[group].is_object() && run[group].contains("model")) {
+      run[group]["model"] = told(run, "/" + std::string(group) + "/model");
+      run[group].erase("inflate");
     }
   return run;
 }
@@ -83,7 +83,7 @@ class Classes {
 
 std::vector<std::string> choose(const std::vector<json>& runs, const std::vector<std::string>& named) {
   const std::vector<std::string> candidates = differing(runs);
-  const auto is_axis = [&](const std::string& p) {  // who sits on a chair is always told
+  const auto is_axis = [&](const std::string& p) {  // the name of a component is always shown
     return last_part(p) == "name" || std::ranges::find(named, p) != named.end();
   };
   const auto in_axis = [&](const std::string& p) {

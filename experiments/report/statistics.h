@@ -1,5 +1,5 @@
 // Averages and their uncertainty. An average is a ratio of totals; an interval is a bootstrap that resamples what
-// varies: the prompts, and the alternations in which they were measured. This room must not know results, runs or
+// varies: the prompts, and the alternations in which they were measured. This module must not know results, runs or
 // engines.
 #pragma once
 #include <cstddef>

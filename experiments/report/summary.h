@@ -1,5 +1,5 @@
 // From one result line to all of its figures. The definitions of the project live here and nowhere else. Averages are
-// ratios of totals over requests and repeats; figures per prompt stand beside them and are never averaged. This room
+// ratios of totals over requests and repeats; figures per prompt stand beside them and are never averaged. This module
 // must not know how a figure is shown, nor how a result was measured.
 #pragma once
 #include <string>

@@ -155,17 +155,17 @@ std::string View::origin() const {
 std::string View::models() const {
   std::string found;
   bool made = false;
-  for (const char* room : {"target", "drafter"}) {
+  for (const char* group : {"target", "drafter"}) {
     std::set<std::string> texts;
     for (const Summary& s : cells) {
       const json& run = s.run();
-      const json text = told(run, "/" + std::string(room) + "/model");
+      const json text = told(run, "/" + std::string(group) + "/model");
       if (!text.is_string()) continue;
       texts.insert(text);
-      made |= text != run[room]["model"];
+      made |= text != run[group]["model"];
     }
     for (bool first = true; const std::string& text : texts) {
-      found += !first ? ", " : std::string(found.empty() ? "" : "; ") + room + ": ";
+      found += !first ? ", " : std::string(found.empty() ? "" : "; ") + group + ": ";
       found += text, first = false;
     }
   }

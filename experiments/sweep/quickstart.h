@@ -1,5 +1,5 @@
 // `foretoken quickstart`: the sweep of configs/quickstart.json over the demo models, sized for this machine, with its
-// tables. This room must not know how a run is measured.
+// tables. This module must not know how a run is measured.
 #pragma once
 #include <string>
 

@@ -1,5 +1,5 @@
-// One run is one JSON document. This room knows every key of it, its type, unit, range and default; it fills in what is
-// left out and refuses what it does not know. It must not know how a run is measured.
+// One run is one JSON document. This module knows every key of it, its type, unit, range and default; it fills in what
+// is left out and refuses what it does not know. It must not know how a run is measured.
 #pragma once
 #include <filesystem>
 #include <string>

@@ -188,6 +188,7 @@ json measure_run(const Run& run, Workbench& bench, const std::filesystem::path& 
   try {
     fill(run, bench, beside, progress, shared, line);
   } catch (const Error& e) {
+    check_interrupt();  // Ctrl-C while a plugin's component loaded a model comes as an Error that names the plugin
     line["error"] = e.what();
   } catch (const std::bad_alloc&) {
     line["error"] = "there is not enough memory for this run; lower \"memory_mib\" or \"batch\" of the engine";

@@ -1,6 +1,6 @@
 // Endurance: thousands of requests queued at once, served by one engine to the end. Memory and the time of a step have
-// to stay what they were at the beginning. `foretoken bench --soak RUN.json`. This room must not know how a request is
-// served.
+// to stay what they were at the beginning. `foretoken bench --soak RUN.json`. This module must not know how a request
+// is served.
 #pragma once
 #include <string>
 

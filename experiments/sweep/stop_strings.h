@@ -1,4 +1,4 @@
-// Texts that end a request, as a stop rule over tokens. This room must not know who generates the tokens.
+// Texts that end a request, as a stop rule over tokens. This module must not know who generates the tokens.
 #pragma once
 #include <memory>
 #include <string>

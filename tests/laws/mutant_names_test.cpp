@@ -1,4 +1,4 @@
-// teeth: planted bugs of how draws are named, killed by the law that the test names; and what a proof misses that
+// mutations: planted bugs of how draws are named, killed by the law that the test names; and what a proof misses that
 // forgets names.
 #include "tests/laws/mutant_scene.h"
 

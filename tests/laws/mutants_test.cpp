@@ -1,5 +1,5 @@
-// teeth: planted bugs, each through a seam, each killed by the law that the test names. The same case without the bug
-// holds.
+// mutations: planted bugs, each through a seam, each killed by the law that the test names. The same case without the
+// bug holds.
 #include "experiments/conformance/scripted_drafter.h"
 #include "tests/laws/mutant_scene.h"
 

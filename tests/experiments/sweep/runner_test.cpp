@@ -1,6 +1,8 @@
 // One run on real models: what its line says must be what the engine did. The same demo models as quickstart's.
 #include "experiments/sweep/runner.h"
 
+#include <csignal>
+#include <cstdlib>
 #include <numeric>
 #include <set>
 #include <vector>
@@ -8,6 +10,7 @@
 #include <gtest/gtest.h>
 
 #include "experiments/report/results.h"
+#include "experiments/sweep/interrupt.h"
 #include "experiments/sweep/quickstart.h"
 #include "experiments/sweep/run_document.h"
 #include "experiments/sweep/stop_strings.h"
@@ -175,6 +178,21 @@ TEST_F(Runs, WhatGoesWrongIsOneSentence) {
   EXPECT_TRUE(says(failure({{"workload", {{"categories", {"poetry"}}}}}), "poetry", "story"));
   EXPECT_TRUE(says(failure({{"engine", {{"memory_mib", 1}}}, {"workload", {{"max_new_tokens", 2000}}}}), "memory_mib"));
   EXPECT_TRUE(says(failure({{"engine", {{"memory_mib", 8000000}}}}), "memory"));
+}
+
+// What a plugin's component lets through is named an Error of its own: a Ctrl-C that it met is no result of the run.
+TEST_F(Runs, AnErrorAfterCtrlCIsNoResult) {
+  const auto interrupted_run = [&] {
+    watch_interrupts();
+    std::raise(SIGINT);
+    try {
+      measure_run(run_of({{"target", {{"model", "nowhere"}}}}), bench, "", [](double) {});
+    } catch (const Interrupted&) {
+      std::_Exit(kInterruptedExit);
+    }
+    std::_Exit(0);
+  };
+  EXPECT_EXIT(interrupted_run(), testing::ExitedWithCode(kInterruptedExit), "");
 }
 
 TEST_F(Runs, ASweepGoesOnAfterAFailureAndResumes) {

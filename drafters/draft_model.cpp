@@ -1,6 +1,6 @@
-// A smaller model drafts a chain: each token is drawn from the draft's own distribution (bent and warped as the
-// sequence's distribution is), so q is what the token was really drawn from. Leviathan et al. 2023 (arXiv 2211.17192),
-// Chen et al. 2023 (2302.01318).
+// A smaller model drafts a chain. Each token is drawn from the draft model's distribution q, which is adjusted and
+// warped like the target's, and q is reported with it. Leviathan et al. 2023 (arXiv 2211.17192), Chen et al. 2023
+// (2302.01318).
 #include <algorithm>
 #include <cmath>
 
@@ -19,12 +19,11 @@ class DraftModel : public Drafter {
         distributions_(backend_),
         temperature_(temperature) {}
 
-  Needs needs() const override { return {{Drawn::chain}, false}; }
   void forget(const Sequence& sequence) override { model_->forget(sequence); }
 
   std::vector<DraftTree> draft(std::span<const DraftRequest> requests) override {
     std::vector<DraftTree> trees = rooted(backend_, requests);
-    std::vector<int> active;  // requests whose chain still grows
+    std::vector<int> active;  // requests whose chain is not complete
     std::vector<Segment> segments = catch_up(requests, trees, active);
     for (int depth = 1; !segments.empty(); ++depth) {
       const Output out = model_->run(segments);
@@ -39,12 +38,12 @@ class DraftModel : public Drafter {
   }
 
  private:
-  // The draft's own context may be shorter than the target's: its deepest fed node must still lie inside.
+  // The draft model's context may be shorter than the target's, and its deepest node must be within it.
   int budget(const DraftRequest& r) const {
-    return std::min(r.budget, model_->info().positions - r.sequence->length() + 1);
+    return std::min(r.budget.chain(), model_->info().positions - r.sequence->length() + 1);
   }
 
-  // The first forward: what the draft's cache lacks, up to the root where rows and pages allow it.
+  // The first forward: tokens that the draft's cache lacks, up to the root where rows and pages suffice.
   std::vector<Segment> catch_up(std::span<const DraftRequest> requests, std::span<const DraftTree> trees,
                                 std::vector<int>& active) {
     std::vector<Segment> with_root, chains;
@@ -62,7 +61,7 @@ class DraftModel : public Drafter {
     return with_root;
   }
 
-  // Draws the next token of every active chain from the draft's distribution after its deepest node.
+  // Draws the next token of every active chain from the draft's distribution at its deepest node.
   void extend(std::span<const DraftRequest> requests, std::span<DraftTree> trees, std::span<const int> active,
               const Output& out, int depth) {
     std::vector<DistributionAfter> rows;
@@ -108,7 +107,8 @@ Entry<Drafter> draft_model() {
         return std::make_unique<DraftModel>(
             host, host.load(ModelChoice::read(o.at("model"), o.at("inflate")), o.at("dtype").get<std::string>()),
             t.is_null() ? std::nullopt : std::optional<float>(t.get<float>()));
-      }};
+      },
+      [](const nlohmann::json&, const ModelInfo&) { return Needs{.proposes = {Drawn::chain}}; }};
 }
 
 }  // namespace foretoken

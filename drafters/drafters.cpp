@@ -1,4 +1,4 @@
-// The table of contents. A new drafter is one file and one line here (and its declaration).
+// Registers the drafters and length policies. A new one is one file, its declaration, and one line here.
 #include "drafters/drafters.h"
 
 namespace foretoken {

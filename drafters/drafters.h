@@ -1,4 +1,4 @@
-// The drafters and length policies that come with the project, one file each. They do not know each other, nor
+// The drafters and length policies that come with the project, one file each. They must not know each other, nor
 // verifiers.
 #pragma once
 #include "framework/components/host.h"

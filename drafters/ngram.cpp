@@ -1,6 +1,6 @@
-// Prompt lookup: the tokens that followed the latest earlier occurrence of the last n tokens, longest n first. No
-// model, no draw: every guess is certain. Saxena 2023 (prompt lookup decoding); Yang et al. 2023 (LLMA, arXiv
-// 2304.04487).
+// Prompt lookup: guesses the tokens that followed the latest earlier occurrence of the last n tokens, longest n first.
+// It has no model and draws nothing: every guess is certain. Saxena 2023 (prompt lookup decoding); Yang et al. 2023
+// (LLMA, arXiv 2304.04487).
 #include <algorithm>
 
 #include "drafters/drafters.h"
@@ -13,18 +13,16 @@ class Ngram : public Drafter {
  public:
   Ngram(Backend& backend, int longest, int shortest) : backend_(backend), longest_(longest), shortest_(shortest) {}
 
-  Needs needs() const override { return {{Drawn::certain}, false}; }
-
   std::vector<DraftTree> draft(std::span<const DraftRequest> requests) override {
     std::vector<DraftTree> trees = rooted(backend_, requests);
     for (std::size_t i = 0; i < trees.size(); ++i)
-      for (const Token guess : continuation(requests[i].sequence->tokens, requests[i].budget))
+      for (const Token guess : continuation(requests[i].sequence->tokens, requests[i].budget.chain()))
         trees[i].guess(trees[i].nodes - 1, guess);
     return trees;
   }
 
  private:
-  // Up to `most` tokens that followed the last n tokens the last time they occurred.
+  // Up to `most` tokens that followed the latest earlier occurrence of the last n tokens.
   std::span<const Token> continuation(std::span<const Token> tokens, int most) const {
     const int length = int(tokens.size());
     for (int n = std::min(longest_, length - 1); n >= shortest_ && most > 0; --n) {
@@ -54,7 +52,8 @@ Entry<Drafter> ngram() {
               throw Error("drafter 'ngram' would never find a match: its 'longest' is " + std::to_string(longest) +
                           ", its 'shortest' " + std::to_string(shortest) + "; raise 'longest' or lower 'shortest'");
             return std::make_unique<Ngram>(host.backend(), longest, shortest);
-          }};
+          },
+          [](const nlohmann::json&, const ModelInfo&) { return Needs{.proposes = {Drawn::certain}}; }};
 }
 
 }  // namespace foretoken

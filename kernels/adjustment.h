@@ -1,7 +1,7 @@
 // What bends a row of logits before its warp: biases of tokens, and penalties for tokens that were said before. A row
 // names the tokens that it bends, so nobody reads the whole vocabulary for them. Host and device, same bits everywhere.
-// This room must not know sequences or trees: what was said comes as counts, what the row's own path adds as a list of
-// tokens.
+// This module must not know sequences or trees: what was said comes as counts, what the row's own path adds as a list
+// of tokens.
 #pragma once
 #include <cstdint>
 

@@ -1,5 +1,5 @@
 // The operations, in the order in which a forward uses them: all that a device must be able to do. Logic above is
-// written once; operations are written per device on purpose: reference (truth), cpu and cuda (speed). This room must
+// written once; operations are written per device on purpose: reference (truth), cpu and cuda (speed). This module must
 // not know models, tokens' meaning, sequences or caches.
 //
 // Unless a comment says otherwise: activations are f32 [rows, width] (a device may keep its own activation type inside

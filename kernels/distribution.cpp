@@ -20,8 +20,7 @@ Token argmax(const float* logits, int vocab) {
   return nan || !std::isfinite(logits[best]) ? -1 : best;
 }
 
-// The least logit that stays, by the three cuts in order. `distribution` has peak and temperature set and keeps
-// everything.
+// The least logit that the three cuts keep, in order. `distribution` has peak and temperature set and keeps everything.
 float threshold(Distribution distribution, const Warp& warp) {
   std::vector<float> kept(distribution.logits, distribution.logits + distribution.vocab);
   std::sort(kept.begin(), kept.end(), std::greater<>());
@@ -33,7 +32,7 @@ float threshold(Distribution distribution, const Warp& warp) {
   if (warp.top_p < 1) {
     const double limit =
         double(warp.top_p) * vocabulary_sum([&](Token x) { return distribution.weight(x); }, distribution.vocab);
-    // Mass of tokens above a logit grows as the logit falls, so the least logit that stays is found by bisection.
+    // The mass of tokens above a logit grows as the logit falls, so bisection finds the least logit that is kept.
     auto stays = [&](float v) {
       return vocabulary_sum([&](Token x) { return distribution.logits[x] > v ? distribution.weight(x) : 0.0f; },
                             distribution.vocab) < limit;

@@ -1,5 +1,6 @@
 // The one exception of the project: what went wrong, where, and what to do about it, in one sentence.
-// Thrown for whatever a user or a machine can cause; programming mistakes are asserts. Knows nothing else.
+// Thrown for whatever a user or a machine can cause; programming mistakes are asserts. This module must not know
+// anything else.
 #pragma once
 #include <stdexcept>
 #include <string>

@@ -1,5 +1,5 @@
 // What is the same on every backend whose memory is the host's: moving bytes, and the distributions by their scalar
-// definition. This room must not know how a product or an attention is computed; reference and cpu say that.
+// definition. This module must not know how a product or an attention is computed; reference and cpu say that.
 #pragma once
 #include <span>
 #include <string>

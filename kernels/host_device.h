@@ -22,7 +22,7 @@ FORETOKEN_HD inline double mul(double a, double b) { return a * b; }
 FORETOKEN_HD inline double add(double a, double b) { return a + b; }
 #endif
 
-// A hint: what lies at this address is read soon.
+// A hint that this address is read soon.
 FORETOKEN_HD inline void read_soon(const void* address) {
 #if defined(__CUDA_ARCH__)
   asm volatile("prefetch.global.L2 [%0];" ::"l"(address));

@@ -10,8 +10,8 @@ namespace {
 
 constexpr std::int64_t kUnlimited = std::numeric_limits<std::int64_t>::max();
 
-// The number behind `key` in a file of "key number" lines, or the first number where `key` is empty; `otherwise` where
-// there is none ("max" is none).
+// The number after `key` in a file of "key number" lines, or the first number where `key` is empty; `otherwise` where
+// there is none ("max" is not a number).
 std::int64_t number(const std::filesystem::path& file, const std::string& key, std::int64_t otherwise) {
   std::ifstream in(file);
   for (std::string line; std::getline(in, line);) {
@@ -25,7 +25,7 @@ std::int64_t number(const std::filesystem::path& file, const std::string& key, s
   return otherwise;
 }
 
-// What a control group may still take. Files that it could drop from its page cache count as used there.
+// What a control group may still use. Its usage includes files in its page cache, which it can drop.
 std::int64_t left(std::int64_t most, std::int64_t used, std::int64_t droppable) {
   return most >= kUnlimited / 2 ? kUnlimited : std::max<std::int64_t>(0, most - used + droppable);
 }

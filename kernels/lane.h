@@ -1,6 +1,6 @@
 // A Lane: the workers of one sequence. A verifier is a template over it, so that the same twenty lines run as a loop on
 // the host, as a cluster of thread blocks on a GPU, and, with a Chance in the place of Philox, as an exact proof that
-// follows every outcome of every draw. This room knows distributions and draws; it must not know trees or verifiers.
+// follows every outcome of every draw. This module knows distributions and draws; it must not know trees or verifiers.
 #pragma once
 #include <array>
 #include <cassert>

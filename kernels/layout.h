@@ -1,6 +1,7 @@
-// How the rows of one forward lie in KV pages, and what each may see. Pages are slices of one pool, all of the same
-// number of bytes; a page holds `page_rows` positions of every layer of one cache. No prefill flag, no decode mode:
-// rows. This room knows slots and pages; it must not know sequences, trees or drafters.
+// Where the rows of one forward are stored in KV pages, and which slots each row attends to. Pages are equal parts of
+// one pool; a page holds `page_rows` positions of every layer of one cache. Prompts, single tokens and trees are all
+// rows: there is no prefill or decode mode. This module knows slots and pages; it must not know sequences, trees or
+// drafters.
 #pragma once
 #include <cstdint>
 
@@ -8,7 +9,7 @@
 
 namespace foretoken {
 
-// Where one layer's keys and values stand in every page: [kv_heads, page_rows, head_size] each, at a byte offset.
+// Where one layer's keys and values are in every page: [kv_heads, page_rows, head_size] each, at a byte offset.
 struct KvLayer {
   Tensor pool;              // u8 [pages, page_bytes]
   std::int64_t keys = 0;    // byte offset in a page
@@ -21,20 +22,19 @@ struct KvLayer {
 // Rows of all sequences of a forward, one after another. A slot is a position in the sequence's own block table: slot s
 // lies in page table[s / page_rows] at row s % page_rows.
 //
-// Row r sees the slots [0, visible[r]) and, of the 64 * words slots from visible[r] on, those whose bit is set in
+// Row r attends to the slots [0, visible[r]) and, of the 64 * words slots from visible[r] on, those whose bit is set in
 // ancestors[r]. A row of a chain has visible = its own slot + 1 and no bits; a node of a tree has the committed prefix
 // (with the trunk of its path) visible, and a bit for each further ancestor and for itself.
 struct Layout {
   int rows = 0, sequences = 0, words = 0, table_width = 0;
-  int deepest = 0;   // no row looks at this slot or one behind it (bound for scratch and for splits of the context)
+  int deepest = 0;   // no row attends to this slot or a later one: bounds scratch memory and splits of the context
   int longest = 0;   // no block table has more rows than this
   Tensor positions;  // i32 [rows]: depth in the sequence, for the rotation
   Tensor slots;      // i32 [rows]: the slot to which the row's key and value go
   Tensor owner;      // i32 [rows]: index of the row's block table
-  Tensor
-      begins;  // i32 [sequences + 1]: the rows of block table i are [begins[i], begins[i + 1]), the same as owner says
-  Tensor visible;    // i32 [rows]
-  Tensor first;      // i32 [rows]: slots before this one are not seen (sliding window); absent: 0
+  Tensor begins;   // i32 [sequences + 1]: the rows of block table i are [begins[i], begins[i + 1]), as `owner` has them
+  Tensor visible;  // i32 [rows]
+  Tensor first;    // i32 [rows]: slots before this one are not attended to (sliding window); absent: 0
   Tensor ancestors;  // u64 [rows, words]; absent when words == 0
   Tensor tables;     // i32 [sequences, table_width]: page numbers
 };

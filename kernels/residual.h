@@ -1,5 +1,5 @@
 // What a distribution becomes when guesses from it were refused: the algebra of recursive rejection, lazily evaluated,
-// host and device. This room must not know trees, verifiers or who evaluates it.
+// host and device. This module must not know trees, verifiers or who evaluates it.
 #pragma once
 #include <cstdint>
 

@@ -1,4 +1,5 @@
-// A number that nothing else of this process has, not even something that lies later at the same address.
+// A number that identifies an object within this process: no other object has it, not even a later one at the same
+// address.
 #pragma once
 #include <atomic>
 #include <cstdint>

@@ -1,6 +1,6 @@
-// Arrays that the host fills and the device reads: laid out one after another in one mirror, so that one copy moves
-// them all. The same sequence of arrays of the same sizes lies at the same addresses every time, which is what a replay
-// needs. This room must not know what the arrays mean.
+// Arrays that the host fills and the device reads. They are laid out one after another in one mirror, so that one copy
+// moves them all. The same sequence of arrays of the same sizes has the same addresses every time, which a replay
+// requires. This module must not know what the arrays mean.
 #pragma once
 #include <cstdint>
 
@@ -12,17 +12,17 @@ class Staging {
  public:
   explicit Staging(Backend& backend) : backend_(backend) {}
 
-  // Forgets the arrays of the last time and makes room for at least `bytes` bytes (kAlignment more for each array).
+  // Drops the arrays of the last time and allocates at least `bytes` bytes (kAlignment more for each array).
   void begin(std::int64_t bytes);
-  // An array for the host to fill, uninitialised, and its image: shape and dtype as asked for.
+  // An array for the host to fill, uninitialised, and its image on the device.
   struct Array {
     Tensor host, device;
   };
   Array array(Shape shape, DType dtype);
-  // Makes everything that was filled since begin() visible to the device.
+  // Makes all that was filled since begin() visible to the device.
   void push() { backend_.push(mirror_, used_); }
-  // Where the images lie: arrays of the same sizes in the same order lie at the same addresses as long as this is the
-  // same.
+  // Identifies the memory of the images: arrays of the same sizes in the same order have the same addresses as long as
+  // this is unchanged.
   const void* place() const { return mirror_.device.raw(); }
 
   static constexpr std::int64_t kAlignment = 64;

@@ -1,11 +1,28 @@
 // One matrix of a model, whatever its precision. `linear` takes a Weight; a new quantized format is a new Format value
-// and one more kernel file. This room must not know which layer a matrix belongs to.
+// and one more kernel file. This module must not know which layer a matrix belongs to.
 #pragma once
+#include <cstdint>
+#include <functional>
 #include <memory>
 
 #include "kernels/tensor.h"
 
 namespace foretoken {
+
+// What a backend's products read in place of a weight's values: the same matrix in another type, order or memory. Made
+// by Backend::prepare, once; only that kind of backend knows which class it is.
+class PreparedWeight {
+ public:
+  virtual ~PreparedWeight() = default;
+  virtual std::int64_t bytes() const = 0;  // that one product reads
+};
+
+// A dense matrix on a backend's device.
+struct PreparedMatrix final : PreparedWeight {
+  explicit PreparedMatrix(Tensor m) : matrix(std::move(m)) {}
+  std::int64_t bytes() const override { return matrix.bytes(); }
+  Tensor matrix;  // [out, in]
+};
 
 // y = x W^T + b with W [out, in].
 struct Weight {
@@ -15,16 +32,18 @@ struct Weight {
   };
   std::int64_t out = 0, in = 0;
   Format format = Format::dense;
-  Tensor values;
-  Tensor scales;                         // f32 [out, in / group]; absent for dense
-  Tensor zeros;                          // f32 [out, in / group]; absent means 0
-  Tensor bias;                           // f32 [out]; absent means 0
-  int group = 0;                         // inputs that share a scale; divides `in`
-  std::shared_ptr<const void> prepared;  // a backend's own rearrangement of `values`, made by Backend::prepare
+  Tensor values;                                   // absent where `prepared` holds all that products read
+  Tensor scales;                                   // f32 [out, in / group]; absent for dense
+  Tensor zeros;                                    // f32 [out, in / group]; absent means 0
+  Tensor bias;                                     // f32 [out]; absent means 0
+  int group = 0;                                   // inputs that share a scale; divides `in`
+  std::shared_ptr<const PreparedWeight> prepared;  // made by Backend::prepare
 
   explicit operator bool() const { return bool(values) || prepared != nullptr; }
-  // Bytes that a product must read, with the values as they are stored.
-  std::int64_t bytes() const { return values.bytes() + scales.bytes() + zeros.bytes(); }
+  // Bytes that one product reads, which depend on the backend: known for certain once the weight is prepared.
+  std::int64_t bytes() const {
+    return (prepared ? prepared->bytes() : values.bytes() + scales.bytes() + zeros.bytes()) + bias.bytes();
+  }
 
   static Weight dense(Tensor values) {  // [out, in]
     Weight w;
@@ -33,8 +52,14 @@ struct Weight {
   }
 };
 
+// Calls f(begin, end) for shares of [0, n), in any order and possibly at once. `work`: elements that one of the n
+// costs.
+using ForShares = std::function<void(std::int64_t n, std::int64_t work,
+                                     const std::function<void(std::int64_t begin, std::int64_t end)>& f)>;
+
 // Rounds a dense weight to int8 with one scale and zero per group of inputs (asymmetric, min and max of the group map
-// to -128 and 127). `group` must divide the number of inputs.
-Weight quantize_int8(const Weight& dense, int group);
+// to -128 and 127). `group` must divide the number of inputs. `shares` are of outputs; without it all are rounded on
+// the calling thread, with the same result.
+Weight quantize_int8(const Weight& dense, int group, const ForShares& shares = {});
 
 }  // namespace foretoken

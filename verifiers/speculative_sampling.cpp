@@ -1,7 +1,8 @@
-// Speculative sampling: a child x drawn from q stands with probability min(1, r(x) / q(x)), where r is what is left of
-// p; after each refusal r becomes (r - q)+ over its mass; if no child stands, the next token is drawn from r. Leviathan
-// et al. 2023 (arXiv 2211.17192), Chen et al. 2023 (2302.01318); with several i.i.d. children this is recursive
-// rejection (SpecInfer, 2305.09781). A certain guess has a one-hot q. Exact for the target's (warped) distribution.
+// Speculative sampling: a child x drawn from q is accepted with probability min(1, r(x) / q(x)), where r is p at first.
+// After each rejection r becomes (r - q)+ divided by its sum. If no child is accepted, the next token is drawn from r.
+// Leviathan et al. 2023 (arXiv 2211.17192), Chen et al. 2023 (2302.01318); with several i.i.d. children this is
+// recursive rejection (SpecInfer, 2305.09781). A certain guess has a one-hot q. Exact for the target's (warped)
+// distribution.
 #include "verifiers/verifiers.h"
 
 namespace foretoken {
@@ -39,9 +40,9 @@ Entry<Verifier> speculative_sampling() {
   return {"accept with min(1, p/q), else draw from the residual; exact",
           "arXiv 2211.17192, 2302.01318, 2305.09781",
           {},
-          [](const nlohmann::json&, Host&) {
-            return std::make_unique<RuleVerifier<SpeculativeSampling>>(
-                Soundness{{Drawn::certain, Drawn::chain, Drawn::independent, Drawn::marginals}, "exact", false});
+          [](const nlohmann::json&, Host&) { return std::make_unique<RuleVerifier<SpeculativeSampling>>(); },
+          [](const nlohmann::json&, const ModelInfo&) {
+            return Soundness{{Drawn::certain, Drawn::chain, Drawn::independent, Drawn::marginals}, "exact", false};
           }};
 }
 

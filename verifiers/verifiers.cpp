@@ -1,4 +1,4 @@
-// The table of contents. A new verifier is one file and one line here (and its declaration).
+// Registers the verifiers. A new one is one file, its declaration, and one line here.
 #include "verifiers/verifiers.h"
 
 namespace foretoken {

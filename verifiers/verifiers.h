@@ -1,4 +1,4 @@
-// The verifiers that come with the project, one file each. They do not know each other, nor drafters.
+// The verifiers that come with the project, one file each. They must not know each other, nor drafters.
 #pragma once
 #include "framework/components/registry.h"
 

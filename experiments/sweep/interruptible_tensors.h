@@ -2,6 +2,7 @@
 // is not loaded to its end first. Knows neither the source nor what is done with its tensors.
 #pragma once
 #include <string>
+#include <vector>
 
 #include "experiments/sweep/interrupt.h"
 #include "framework/model/tensor_source.h"
@@ -16,6 +17,8 @@ class InterruptibleTensors : public TensorSource {
     check_interrupt();
     return source_.tensor(name, expected);
   }
+  std::vector<std::string> names() const override { return source_.names(); }
+  std::string where() const override { return source_.where(); }
 
  private:
   const TensorSource& source_;

@@ -1,8 +1,8 @@
 // The keys and values of one model for all sequences, in pages of a shared pool. A cache knows which tokens it holds:
 // confirmed ones (a prefix of the sequence) and pending ones (a tree that a forward wrote and nobody has judged). When
 // it next meets its sequence it keeps the pending path whose tokens the sequence took and frees the rest; catching up
-// and rolling back are one comparison of tokens, from a watermark. Nobody else ever implements rollback. This room must
-// not know drafters, verifiers or whether its model is a target.
+// and rolling back are one comparison of tokens, from a watermark. Nobody else ever implements rollback. This module
+// must not know drafters, verifiers or whether its model is a target.
 #pragma once
 #include <span>
 #include <unordered_map>

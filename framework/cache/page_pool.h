@@ -1,6 +1,6 @@
 // One pool of pages of a fixed number of bytes for the caches of all models, so that memory flows to whoever needs it.
 // A page is in use (counted references), idle (its content may serve a later prefix) or free. Idle pages of all caches
-// stand in one line, least recently used first. This room must not know sequences or what a page holds.
+// stand in one line, least recently used first. This module must not know sequences or what a page holds.
 #pragma once
 #include <functional>
 #include <list>

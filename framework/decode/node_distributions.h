@@ -2,7 +2,7 @@
 // (biases, and penalties for what the sequence and the node's own ancestors have said), then warped. The engine asks
 // for the target's distributions here, a drafter for its own, so that p and q are bent alike. A drafter that asks
 // Backend::distribution instead is exact all the same, since q is whatever its tokens were drawn from; it is only
-// refused more often. This room must not know models, caches or verifiers.
+// refused more often. This module must not know models, caches or verifiers.
 #pragma once
 #include <map>
 #include <span>

@@ -1,6 +1,6 @@
 // What the adjustments of a sequence's distributions must know of what has been said: each token once, with its count
 // and its bias. It grows with the sequence, so that nobody counts from the start. Nothing is counted where no option
-// asks for it. This room must not know devices, drafts or whose distributions are adjusted.
+// asks for it. This module must not know devices, drafts or whose distributions are adjusted.
 #pragma once
 #include <span>
 #include <vector>

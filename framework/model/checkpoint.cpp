@@ -1,5 +1,7 @@
 #include "framework/model/checkpoint.h"
 
+#include <set>
+
 #include "framework/model/safetensors.h"
 #include "framework/text/json_file.h"
 #include "kernels/error.h"
@@ -13,18 +15,37 @@ namespace fs = std::filesystem;
 constexpr const char* kSingle = "model.safetensors";
 constexpr const char* kIndex = "model.safetensors.index.json";
 
-// The index is the truth: a tensor of a shard that it does not name is not part of the checkpoint.
-std::map<std::string, Tensor> open_shards(const fs::path& directory) {
+using Tensors = std::map<std::string, Tensor>;
+
+// An index and its shards must name the same tensors, each in one shard. Otherwise they belong to different
+// checkpoints, or one of two matrices would be chosen silently.
+void expect_same_tensors(const std::map<std::string, Tensors>& shards, const json& map, const std::string& index) {
+  for (const auto& [file, tensors] : shards)
+    for (const auto& [name, tensor] : tensors) {
+      const auto named = map.find(name);
+      if (named == map.end())
+        throw Error(index + " does not name tensor '" + name + "', which " + file + " holds; download both again");
+      if (*named != file)
+        throw Error("tensor '" + name + "' is in " + named->get<std::string>() + " and in " + file + ", and " + index +
+                    " names the first; remove the second, or download all of them again");
+    }
+}
+
+Tensors open_shards(const fs::path& directory) {
   const fs::path index = directory / kIndex;
   const json j = read_json(index, /*unique_keys=*/true);
   const Fields map = Fields(j, index.string()).object("weight_map");
   if (map.all().empty()) throw Error(index.string() + ": 'weight_map' names no tensor; download the checkpoint again");
-  std::map<std::string, std::map<std::string, Tensor>> shards;
-  std::map<std::string, Tensor> entries;
+  const bool single = has_file(directory / kSingle);
+  std::map<std::string, Tensors> shards;
+  Tensors entries;
   for (const auto& [name, value] : map.all().items()) {
     const std::string file = value.is_string() ? value.get<std::string>() : "";
     if (file.empty() || fs::path(file).filename() != file || file == "." || file == "..")
       map.refuse(name.c_str(), "must be the name of a file beside the index");
+    if (single && file != kSingle)
+      throw Error(directory.string() + " holds " + kSingle + " and " + kIndex + ", which names " + file +
+                  "; remove the one or the other, so that it is clear which weights are meant");
     auto shard = shards.find(file);
     if (shard == shards.end()) {
       if (!has_file(directory / file))
@@ -38,6 +59,7 @@ std::map<std::string, Tensor> open_shards(const fs::path& directory) {
                   ", but that file does not hold it; download both again");
     entries.emplace(name, tensor->second);
   }
+  expect_same_tensors(shards, map.all(), index.string());
   return entries;
 }
 
@@ -45,18 +67,30 @@ std::map<std::string, Tensor> open_shards(const fs::path& directory) {
 
 Checkpoint Checkpoint::open(const fs::path& directory) {
   expect_model_directory(directory);
-  if (has_file(directory / kSingle)) return open_file(directory / kSingle);
   Checkpoint c;
   c.where_ = directory.string();
   if (has_file(directory / kIndex)) {
     c.entries_ = open_shards(directory);
     return c;
   }
+  if (has_file(directory / kSingle)) return open_file(directory / kSingle);
   for (const char* other : {"pytorch_model.bin", "pytorch_model.bin.index.json", "consolidated.00.pth", "tf_model.h5"})
     if (has_file(directory / other))
       throw Error(c.where_ + " holds " + other + " but no " + kSingle +
                   "; convert it with Transformers (save_pretrained)");
   throw Error(c.where_ + " holds neither " + kSingle + " nor " + kIndex + "; download the checkpoint");
+}
+
+std::vector<fs::path> Checkpoint::files(const fs::path& directory) {
+  if (has_file(directory / kSingle)) return {directory / kSingle};
+  if (!has_file(directory / kIndex)) return {};
+  const json index = read_json(directory / kIndex);
+  const Fields map = Fields(index, (directory / kIndex).string()).object("weight_map");
+  std::set<fs::path> files;
+  for (const json& name : map.all())
+    if (name.is_string() && has_file(directory / name.get<std::string>()))
+      files.insert(directory / name.get<std::string>());
+  return {files.begin(), files.end()};
 }
 
 Checkpoint Checkpoint::open_file(const fs::path& file) {

@@ -11,7 +11,7 @@ namespace {
 
 using nlohmann::json;
 
-constexpr int kMost = 1 << 24;  // of any size in a config: products of two still fit 64 bits with room
+constexpr int kMost = 1 << 24;  // the greatest size in a config: products of two fit 64 bits easily
 
 struct Family {
   const char *model_type, *architecture;
@@ -33,7 +33,7 @@ std::string architecture_of(const Fields& config) {
   config.refuse(a ? "architectures" : "model_type", "the supported ones are " + known);
 }
 
-// Keys whose presence changes what the model computes, and that this project does not compute.
+// Keys that change what the model computes in a way that this project does not implement.
 void refuse_what_is_missing_here(const Fields& config) {
   if (config.string_or("hidden_act", "silu") != "silu")
     config.refuse("hidden_act", "the only activation supported is \"silu\"");
@@ -52,18 +52,22 @@ void read_attention(const Fields& config, ModelConfig& m) {
   m.out_bias = bias && !qwen2;
   m.mlp_bias = config.boolean_or("mlp_bias", false);
   m.head_norms = qwen3;
-  // Qwen's files carry a window that "use_sliding_window" switches on; a Llama has none, whatever its file carries (as
-  // in Transformers).
+  // Qwen's files have a window that "use_sliding_window" enables. A Llama has none, whatever its file has (as in
+  // Transformers).
   if (config.has("sliding_window") && m.architecture == "MistralForCausalLM")
     m.window = config.integer("sliding_window", 1, kMost);
-  if (const json* types = config.find("layer_types"))
-    for (const json& type : *types)
-      if (type != (m.window ? "sliding_attention" : "full_attention"))
-        config.refuse("layer_types", "all layers must have the same kind of attention");
+  if (!config.has("layer_types")) return;
+  const json& types = config.array("layer_types");
+  if (types.size() != std::size_t(m.layers))
+    config.refuse("layer_types",
+                  "must name one kind of attention for each of the " + std::to_string(m.layers) + " layers");
+  for (const json& type : types)
+    if (type != (m.window ? "sliding_attention" : "full_attention"))
+      config.refuse("layer_types", "all layers must have the same kind of attention");
 }
 
 // Transformers 5 writes everything into rope_parameters; version 4 wrote rope_theta beside rope_scaling. Where a file
-// has both, Transformers takes rope_scaling, and so do we.
+// has both, rope_scaling is used, as in Transformers.
 void read_rope(const Fields& config, ModelConfig& m) {
   m.rope_theta = config.positive_or("rope_theta", m.rope_theta);
   const char* key = config.has("rope_scaling") ? "rope_scaling" : "rope_parameters";
@@ -107,6 +111,7 @@ void read_shape(const Fields& config, ModelConfig& m) {
   m.vocab = config.integer("vocab_size", 1, kMost);
   m.width = config.integer("hidden_size", 1, kMost);
   m.layers = config.integer("num_hidden_layers", 1, 4096);
+  m.prediction_layers = config.integer_or("num_nextn_predict_layers", 0, 64, 0);
   m.heads = config.integer("num_attention_heads", 1, kMost);
   m.kv_heads = config.integer_or("num_key_value_heads", 1, kMost, m.heads);
   m.ffn = config.integer("intermediate_size", 1, kMost);
@@ -142,23 +147,23 @@ ModelConfig read_config(const json& j, const std::string& where) {
 }  // namespace
 
 ModelConfig ModelConfig::parse(std::string_view text, const std::string& where) {
-  return read_config(parse_json(text, where), where);
+  return read_config(parse_json(text, where, /*unique_keys=*/true), where);
 }
 
 ModelConfig ModelConfig::load(const std::filesystem::path& directory) {
   expect_model_directory(directory);
   const auto file = directory / "config.json";
-  ModelConfig m = read_config(read_json(file), file.string());
+  ModelConfig m = read_config(read_json(file, /*unique_keys=*/true), file.string());
   if (const auto generation = directory / "generation_config.json"; has_file(generation)) {
-    const json g = read_json(generation);
+    const json g = read_json(generation, /*unique_keys=*/true);
     const Fields fields(g, generation.string());
     if (fields.has("eos_token_id")) m.eos = token_ids(fields, "eos_token_id", m.vocab);
   }
   return m;
 }
 
-// In float, operation by operation as torch does it (`a / tensor` is a times the reciprocal there), so that a rotation
-// at a far position agrees with Transformers'. Llama 3.1's rule as in modeling_rope_utils._compute_llama3_parameters.
+// In float, operation by operation as in torch (where `a / tensor` is a times the reciprocal), so that rotations at
+// distant positions agree with Transformers. Llama 3.1's rule as in modeling_rope_utils._compute_llama3_parameters.
 std::vector<float> ModelConfig::rope_frequencies() const {
   const RopeScaling& s = rope_scaling;
   const float factor = float(s.factor), low = float(s.low_freq_factor);

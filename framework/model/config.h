@@ -1,5 +1,5 @@
-// What a Hugging Face config.json says about a decoder of the Llama family (Llama, Mistral, Qwen2, Qwen3), and nothing
-// that it does not say. This room must not know devices, checkpoints or caches.
+// The contents of a Hugging Face config.json of the Llama family (Llama, Mistral, Qwen2, Qwen3). This module must not
+// know devices, checkpoints or caches.
 #pragma once
 #include <filesystem>
 #include <optional>
@@ -21,6 +21,7 @@ struct ModelConfig {
   int vocab = 0;             // rows of the embedding
   int width = 0;             // hidden_size
   int layers = 0;
+  int prediction_layers = 0;  // num_nextn_predict_layers: after the others in a checkpoint, never computed
   int heads = 0, kv_heads = 0, head_size = 0;
   int ffn = 0;        // intermediate_size
   int positions = 0;  // max_position_embeddings: the longest sequence
@@ -30,16 +31,16 @@ struct ModelConfig {
   bool tied_head = false;  // tie_word_embeddings
   bool qkv_bias = false, out_bias = false, mlp_bias = false;
   bool head_norms = false;  // RMSNorm of every head of q and k before the rotation (Qwen3)
-  int window = 0;           // sliding_window: a row sees so many positions, itself among them; 0: all
+  int window = 0;           // sliding_window: a row attends to so many positions, itself included; 0: all
   std::vector<int> eos;     // eos_token_id, one or several; generation_config.json's where that file has them
   std::optional<int> bos;
 
-  // Reads DIR/config.json. Whatever the project does not implement (another architecture or activation, windows of some
-  // layers only, unknown rope types, quantization_config) is an Error that names the key and its value.
+  // Reads DIR/config.json. Anything that the project does not implement (another architecture or activation, windows of
+  // some layers only, unknown rope types, quantization_config) is an Error that names the key and its value.
   static ModelConfig load(const std::filesystem::path& directory);
   // The same from the text of a config.json; `where` names it in messages.
   static ModelConfig parse(std::string_view text, const std::string& where);
-  // Frequencies of the rotation, f32 [head_size / 2], scaled as rope_scaling says.
+  // Frequencies of the rotary embedding, f32 [head_size / 2], scaled by rope_scaling.
   std::vector<float> rope_frequencies() const;
 };
 

@@ -1,6 +1,6 @@
-// What a model's forwards read their inputs from and write their logits to, beside caches. It is lent to who feeds the
-// model and lent again when they are gone, so that forwards which a device recorded for one engine lie where the next
-// engine's do. This room must not know what is fed.
+// The memory of a model's forwards besides caches: their inputs and logits. It is lent to a user of the model and
+// reused afterwards, so that forwards which a device recorded for one engine have the same addresses for the next. This
+// module must not know what the inputs are.
 #pragma once
 #include <memory>
 #include <mutex>
@@ -14,13 +14,13 @@ struct ForwardMemory {
   explicit ForwardMemory(Backend& b) : backend(b.serial()), staging(b) {}
   std::uint64_t backend;  // whose it is
   Staging staging;
-  std::vector<Tensor> logits;  // f32 [rows, vocab] each; one that nobody else holds is free
+  std::vector<Tensor> logits;  // f32 [rows, vocab] each; one without another owner is free
 };
 
-// Safe to use from several threads. Memory that is lent may outlive it.
+// Safe from several threads. Lent memory may outlive this object.
 class ForwardMemories {
  public:
-  // What was given back last, if it is this backend's, else new.
+  // The memory that was returned last, if it belongs to this backend, else new memory.
   std::shared_ptr<ForwardMemory> lend(Backend& backend);
 
  private:

@@ -1,5 +1,6 @@
-// Host work on many rows by all cores, at load time: threads come and go, which costs nothing beside filling gigabytes.
-// This room must not know what the work is; operations of a forward have a pool of their own.
+// Host work on many rows by all cores, at load time. Threads are started for each call, which costs little compared
+// with filling gigabytes; operations of a forward use a thread pool instead. This module must not know what the work
+// is.
 #pragma once
 #include <cstdint>
 #include <functional>

@@ -5,19 +5,20 @@
 #include <cstring>
 
 #include "framework/model/in_parallel.h"
+#include "framework/model/model_tensors.h"
 #include "kernels/error.h"
 
 namespace foretoken {
 namespace {
 
-constexpr std::uint64_t kSeed = 1;  // of what is random around the small model
-constexpr float kFeature = 1024;    // what the constant features are after the last norm, times the rms of a row
+constexpr std::uint64_t kSeed = 1;  // of the random weights around the small model
+constexpr float kFeature = 1024;    // the constant features after the last norm, times the rms of a row
 constexpr float kNever = 4096;      // m
 constexpr int kConstants = 2;       // features
 
 std::string number(std::int64_t n) { return std::to_string(n); }
 
-// Copies of a small key-value head, so that each meets no more queries than a large group has.
+// Copies of a small key-value head, so that each has no more queries than a large group.
 int copies_of(const ModelConfig& small, const ModelConfig& large) {
   const int group = small.heads / small.kv_heads, room = large.heads / large.kv_heads;
   return (group + room - 1) / room;
@@ -31,7 +32,7 @@ bool same_rotation(const ModelConfig& small, const ModelConfig& large) {
   return true;
 }
 
-// What is in the way; empty: nothing.
+// Why the shape cannot hold the small model; empty: it can.
 std::string obstacle(const ModelConfig& small, const ModelConfig& shape) {
   const auto lacks = [](const std::string& what, std::int64_t has, std::int64_t needs) {
     return "it has " + number(has) + " " + what + ", and " + number(needs) + " are needed";
@@ -49,8 +50,8 @@ std::string obstacle(const ModelConfig& small, const ModelConfig& shape) {
   return "";
 }
 
-// Tensors that one of both has and inflation does not know: a large model without them would not cost what the shape
-// costs, and one with them would not compute what the small one computes. Empty: there are none.
+// Tensors that one of the two has and inflation does not support: a large model without them would not have the cost of
+// the shape, and one with them would not compute the small model's function. Empty: there are none.
 std::string extras(const ModelConfig& small, const ModelConfig& shape) {
   const auto has_biases = [](const ModelConfig& m) { return m.qkv_bias || m.out_bias || m.mlp_bias; };
   for (const auto& [owner, m] : {std::pair("the small model", small), std::pair("the shape", shape)}) {
@@ -66,7 +67,7 @@ std::vector<std::int32_t> first(int small, int large) {
   return places;
 }
 
-// Where in a large head dimension d of a small one lies.
+// The dimension of a large head that holds dimension d of a small one.
 int rotated(int d, int small, int large) {
   const int half = small / 2;
   return (d < half ? 0 : large / 2) + d % half * (large / small);
@@ -115,7 +116,7 @@ Tensor zeros(const Shape& shape, DType type) {
   return t;
 }
 
-// In rows that are nobody's though their head is somebody's, nothing comes of the first `columns` inputs.
+// Sets the weights of the first `columns` inputs to zero in the unused rows of heads that are in use.
 void silence(const Tensor& to, const std::vector<std::int32_t>& places, int head_size, int columns) {
   for (std::size_t head = 0; head < places.size(); head += std::size_t(head_size)) {
     const auto begin = places.begin() + std::ptrdiff_t(head), end = begin + head_size;
@@ -137,6 +138,7 @@ InflatedWeights::InflatedWeights(std::shared_ptr<const TensorSource> small, cons
   if (const std::string what = extras(small_, shape); !what.empty())
     refuse(what + ", which inflation does not know", "choose a model and a shape without them, as those of Llama");
   if (const std::string why = obstacle(small_, shape); !why.empty()) refuse(why);
+  expect_no_other_tensors(small_, *small_tensors_);
   large_.vocab = shape.vocab, large_.width = shape.width, large_.layers = shape.layers, large_.ffn = shape.ffn;
   large_.heads = shape.heads, large_.kv_heads = shape.kv_heads, large_.head_size = shape.head_size;
   large_.tied_head = shape.tied_head;
@@ -219,6 +221,12 @@ Tensor InflatedWeights::part_of_a_layer(const std::string& name, const Shape& ex
     throw Error("a model with the tensor '" + name + "' cannot be inflated");
   }
   return to;
+}
+
+std::vector<std::string> InflatedWeights::names() const {
+  std::vector<std::string> names;
+  for (const auto& [name, shape] : tensors_of(large_)) names.push_back(name);
+  return names;
 }
 
 Tensor InflatedWeights::tensor(const std::string& name, const Shape& expected) const {

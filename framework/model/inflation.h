@@ -1,26 +1,25 @@
-// A trained small model embedded in a large shape so that it computes the same function: the acceptance of the small
-// one at the cost of the large one. Every byte of the large shape is read and every operation done. This room must not
-// know devices, nor where the small model's weights come from.
+// A trained small model embedded in a large shape so that it computes the same function: the acceptance rate of the
+// small model at the cost of the large one. Every byte of the large shape is read and every operation done. This module
+// must not know devices, nor where the small model's weights come from.
 //
-// width     The residual stream is the small one's, then zeros. A norm's mean square is small/large of what it was, so
-//           gains are times sqrt(small/large) and epsilon times small/large. Weights that meet the zeros are random.
-// heads     Pair j of a small head is pair j * large/small of a large one, whose frequency is the same. The other pairs
-// of
-//           a query are zero, those of a key random. Attention divides by sqrt(head size): sqrt(large/small) goes into
-//           the query's weights. (In bf16 that is one more rounding where the ratio is no power of four.) Queries keep
-//           their group: a key-value head whose queries outnumber a large group is there as often as it takes. Other
-//           heads are random, and the output projection ignores them.
-// ffn       Other hidden units are random, and the down projection ignores them.
-// layers    The others are random, but add nothing: their output and down projections are zero.
-// vocabulary  Tokens that the small model lacks must never be drawn, in any distribution, though the head multiplies
-// them and the distribution
-//           sums over them. A linear head of features that are zero cannot say "never", so two features of the residual
-//           stream, the last, are a constant c in every row: no layer reads them (gains 0) or writes them, and 2 c^2
-//           comes off the epsilon of every norm, which makes up for their share of the mean square exactly (c^2 =
-//           epsilon small / 4). The final norm gives them the gains +g and -g: a token with the weights (-m, m) there
-//           gets the logit -2 m g c / rms, far below every other; one with equal weights, (c, c) where the embedding is
-//           the head and zeros where it is not, gets nothing. So model, distribution and verifiers need to know nothing
-//           about it.
+// width       The residual stream is the small one's, then zeros. A norm's mean square is multiplied by small/large, so
+//             gains are multiplied by sqrt(small/large) and epsilon by small/large. Weights that are multiplied by the
+//             zeros are random.
+// heads       Pair j of a small head is pair j * large/small of a large one, which has the same frequency. The other
+//             pairs of a query are zero, those of a key random. Attention divides by sqrt(head size), so the query's
+//             weights are multiplied by sqrt(large/small). (In bf16 that is one more rounding where the ratio is no
+//             power of four.) Queries keep their group: a key-value head with more queries than a large group holds is
+//             repeated. Other heads are random, and the output projection ignores them.
+// ffn         Other hidden units are random, and the down projection ignores them.
+// layers      Other layers are random, but add nothing: their output and down projections are zero.
+// vocabulary  Tokens that the small model lacks must never be drawn, though the head computes their logits. A linear
+//             head of features that are zero cannot give a very low logit, so the last two features of the residual
+//             stream are a constant c in every row. No layer reads them (gain 0) or writes them, and 2 c^2 is
+//             subtracted from the epsilon of every norm, which compensates exactly for their share of the mean square
+//             (c^2 = epsilon small / 4). The final norm gives them the gains +g and -g. A token with the weights (-m,
+//             m) there gets the logit -2 m g c / rms, far below every other. A token with equal weights gets 0 from
+//             them: (c, c) where the embedding is the head, zeros where it is not. So model, distribution and verifiers
+//             need not know about it.
 #pragma once
 #include <memory>
 #include <string>
@@ -34,7 +33,8 @@ namespace foretoken {
 
 class InflatedWeights : public TensorSource {
  public:
-  // Where the shape cannot hold the small model, or one of them has biases or norms of heads: an Error that names both
+  // Where the shape cannot hold the small model, one of them has biases or norms of heads, or the small model has
+  // tensors that its configuration does not use: an Error that names both
   // (`small_name`, `shape_name`) and what is in the way. `wide`: in f32 whatever the small model has, for a transformer
   // that computes in f32: no weight is rounded once more. `between`: as of RandomWeights.
   InflatedWeights(std::shared_ptr<const TensorSource> small, const ModelConfig& small_config, const ModelConfig& shape,
@@ -45,9 +45,11 @@ class InflatedWeights : public TensorSource {
   const ModelConfig& config() const { return large_; }
   // Matrices in bf16 where the small model has bf16 and `wide` is not asked for, else f32; gains of norms in f32.
   Tensor tensor(const std::string& name, const Shape& expected) const override;
+  std::vector<std::string> names() const override;
+  std::string where() const override { return small_tensors_->where() + " (inflated)"; }
 
  private:
-  // For every row or column of the large matrix the small one's, or -1.
+  // For every row or column of the large matrix, that of the small one, or -1.
   using Places = std::vector<std::int32_t>;
 
   Tensor part_of_a_layer(const std::string& name, const Shape& expected, const std::string& part) const;

@@ -1,4 +1,4 @@
-// A model is whatever turns rows into logits while it reads and writes a paged cache. This room must not know
+// A model is whatever turns rows into logits while it reads and writes a paged cache. This module must not know
 // sequences, drafters or verifiers: rows come with their layout, and that is all.
 #pragma once
 #include <cstdint>
@@ -43,7 +43,7 @@ struct ModelInfo {
   KvShape kv;
   std::uint64_t vocabulary = 0;    // Tokenizer::fingerprint: equal where token ids mean the same
   std::vector<Token> stop_tokens;  // end of sequence, as the checkpoint says
-  std::int64_t weight_bytes = 0;   // read by one forward
+  std::int64_t weight_bytes = 0;   // of the matrices that one forward reads, as the backend holds them
 };
 
 // The rows of one forward.

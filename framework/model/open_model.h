@@ -1,5 +1,5 @@
-// From what a run says about a model to its configuration and the source of its tensors.
-// This room must not know devices, caches or what the model is for.
+// Opens the model that a run names: its configuration and the source of its tensors.
+// This module must not know devices, caches or what the model is for.
 #pragma once
 #include <filesystem>
 #include <functional>
@@ -16,7 +16,7 @@ struct OpenModel {
   std::shared_ptr<const TensorSource> tensors;
 };
 
-// Where a directory lies that a run names.
+// Resolves a directory that a run names.
 using FindDirectory = std::function<std::filesystem::path(const std::string&)>;
 
 // Random models have no end of sequence. `dtype` is that of TransformerOptions: "f32" inflates without rounding.
@@ -24,7 +24,7 @@ using FindDirectory = std::function<std::filesystem::path(const std::string&)>;
 OpenModel open_model(const ModelChoice& choice, const FindDirectory& find, const std::string& dtype = "auto",
                      const std::function<void()>& between = {});
 
-// The fingerprint of a vocabulary of tokens without meaning: those of random models are equal where their sizes are.
+// The vocabulary fingerprint of random models: equal for equal sizes.
 std::uint64_t random_vocabulary(int tokens);
 
 }  // namespace foretoken

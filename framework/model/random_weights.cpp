@@ -12,8 +12,8 @@ namespace {
 
 constexpr float kDeviation = 0.02f;
 
-// The sum of four uniforms less its mean, over its deviation 2^32 / sqrt(3): integer sums, so every machine has the
-// same bits.
+// The sum of four uniforms less its mean, over its deviation 2^32 / sqrt(3): the sum is of integers, so every machine
+// has the same bits.
 float nearly_gaussian(const Philox& p) {
   const std::int64_t sum = std::int64_t(p.word[0]) + p.word[1] + p.word[2] + p.word[3] - (std::int64_t(1) << 33);
   return float(double(sum) * (std::sqrt(3.0) * 0x1p-32));

@@ -22,8 +22,8 @@ using nlohmann::json;
 static_assert(std::endian::native == std::endian::little, "safetensors are little-endian");
 constexpr std::uint64_t kLongestHeader = 100'000'000;  // the limit of the reference implementation
 
-// The bytes of a file for as long as somebody holds them. If the file shrinks meanwhile, a read faults: replace
-// checkpoints by renaming, as every downloader does.
+// A mapping of a file. If the file shrinks meanwhile, a read faults: replace checkpoints by renaming, as downloaders
+// do.
 class Mapping {
  public:
   explicit Mapping(const std::filesystem::path& file) {
@@ -57,7 +57,7 @@ class Mapping {
   std::size_t size_ = 0;
 };
 
-// What a header says of one tensor; bytes are counted from the end of the header.
+// The header's entry of one tensor; bytes are counted from the end of the header.
 struct Entry {
   std::string name;
   DType dtype;
@@ -79,7 +79,7 @@ DType read_dtype(const Fields& fields, const std::string& tensor) {
               "', which is not supported; convert it to F32, F16 or BF16 (known are also I64, I32, I8, U8, U64)");
 }
 
-// Bytes of the tensor by its shape and dtype. Refuses what would not fit 62 bits.
+// Bytes of the tensor by its shape and dtype. A size of more than 62 bits is refused.
 std::uint64_t read_shape(const Fields& fields, const std::string& tensor, DType dtype, Shape& shape) {
   const json& dims = fields.array("shape");
   if (dims.size() > 4)
@@ -136,7 +136,7 @@ Entry read_entry(const json& value, const std::string& name, const std::string& 
   return e;
 }
 
-// The format wants every byte to belong to exactly one tensor.
+// The format requires that every byte belongs to exactly one tensor.
 void check_cover(std::vector<Entry>& entries, const std::string& file, std::uint64_t data_size) {
   std::sort(entries.begin(), entries.end(),
             [](const Entry& a, const Entry& b) { return std::pair(a.begin, a.end) < std::pair(b.begin, b.end); });

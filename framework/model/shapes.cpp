@@ -14,7 +14,7 @@ struct Published {
 };
 
 // huggingface.co/meta-llama/Llama-3.1-8B, Llama-3.1-70B, Llama-3.2-1B, Llama-3.2-3B, Llama-2-7b-hf; Qwen/Qwen3-8B,
-// Qwen3-0.6B: config.json without what only a training or a dispatcher reads.
+// Qwen3-0.6B: config.json without keys for training and dispatch only.
 constexpr Published kPublished[] = {
     {"llama-3.1-8b", R"({"architectures": ["LlamaForCausalLM"], "vocab_size": 128256, "hidden_size": 4096,
        "intermediate_size": 14336, "num_hidden_layers": 32, "num_attention_heads": 32, "num_key_value_heads": 8,

@@ -1,5 +1,5 @@
-// Published shapes of models by name, for weights that are made instead of downloaded: the config.json of each, as its
-// makers published it. This room must not know where weights come from.
+// Published shapes of models by name, for random and inflated weights: the config.json of each, as published. This
+// module must not know where weights come from.
 #pragma once
 #include <string>
 #include <vector>
@@ -10,11 +10,11 @@ namespace foretoken {
 
 // In the order of the documentation.
 const std::vector<std::string>& shape_names();
-// "unknown shape 'llama-8b' (did you mean 'llama-3.1-8b'?); ..." unless the name is published or names a directory: has
-// a '/'.
+// An Error, "unknown shape 'llama-8b' (did you mean 'llama-3.1-8b'?); ...", unless the name is published or, with a
+// '/', names a directory.
 void expect_shape(const std::string& name);
-// What the published config.json says, read as a file would be: what the transformer does not compute is refused by
-// name.
+// The published config.json, read like a file: anything that the transformer does not implement is an Error that names
+// it.
 ModelConfig published_shape(const std::string& name);
 
 }  // namespace foretoken

@@ -1,7 +1,8 @@
 // Where the tensors of a model come from, by the names of a Hugging Face checkpoint: a file, a seed, or a smaller
-// model. This room must not know what is done with them, nor on which device.
+// model. This module must not know what is done with them, nor on which device.
 #pragma once
 #include <string>
+#include <vector>
 
 #include "kernels/tensor.h"
 
@@ -11,8 +12,11 @@ class TensorSource {
  public:
   virtual ~TensorSource() = default;
   // A dense host tensor of exactly this shape, in whatever type the source has it; it may be a view that its handle
-  // keeps alive. A name that the source does not have, or with another shape: an Error that says so.
+  // keeps alive. A name that the source does not have, or that has another shape, is an Error.
   virtual Tensor tensor(const std::string& name, const Shape& expected) const = 0;
+  // All that it holds, so that unused tensors are noticed; empty where tensors of any name are generated.
+  virtual std::vector<std::string> names() const = 0;
+  virtual std::string where() const = 0;  // for messages: the directory or file, or how it is generated
 };
 
 }  // namespace foretoken

@@ -2,78 +2,81 @@
 
 #include <cmath>
 
+#include "framework/model/convert.h"
 #include "framework/model/in_parallel.h"
+#include "framework/model/model_tensors.h"
 #include "kernels/error.h"
 
 namespace foretoken {
 
-// Reads tensors by their Hugging Face names, in the wanted type, on the wanted device.
+// Loads tensors by their Hugging Face names, in the requested type, to the backend's device.
 class Transformer::Loader {
  public:
-  Loader(Backend& backend, const TensorSource& tensors, const TransformerOptions& options)
-      : backend_(backend), tensors_(tensors), options_(options) {
+  Loader(Backend& backend, const ModelConfig& config, const TensorSource& tensors, const TransformerOptions& options)
+      : backend_(backend), shapes_(tensors_of(config)), tensors_(tensors), options_(options) {
+    expect_no_other_tensors(config, tensors);
     for (const char* known : {"auto", "f32", "bf16", "int8"})
       if (options.dtype == known) return;
     throw Error("unknown dtype '" + options.dtype + "'; known: auto, f32, bf16, int8");
   }
 
-  Tensor vector(const std::string& name, std::int64_t n) const {
-    return backend_.upload(converted(tensors_.tensor(name, {n}), DType::f32));
+  Tensor vector(const std::string& name) const {
+    return backend_.upload(converted(tensors_.tensor(name, shapes_.at(name)), DType::f32));
   }
-  Tensor table(const std::string& name, Shape shape) const {
-    const Tensor t = tensors_.tensor(name, shape);
+  Tensor table(const std::string& name) const {
+    const Tensor t = tensors_.tensor(name, shapes_.at(name));
     return backend_.upload(converted(t, stored_type(t)));
   }
+  bool has(const std::string& name) const { return shapes_.contains(name); }
   // Several matrices (NAME.weight) with the same inputs, one above the other, and their biases (NAME.bias).
-  Weight stacked(const std::vector<std::pair<std::string, std::int64_t>>& parts, std::int64_t in,
-                 bool bias = false) const {
-    std::vector<Tensor> pieces;
+  Weight stacked(const std::vector<std::string>& names) const {
+    std::vector<Tensor> parts;
     std::int64_t out = 0;
     DType type = DType::bf16;
-    for (const auto& [name, rows] : parts) {
-      pieces.push_back(tensors_.tensor(name + ".weight", {rows, in}));
-      if (stored_type(pieces.back()) != DType::bf16) type = DType::f32;
-      out += rows;
+    for (const std::string& name : names) {
+      parts.push_back(tensors_.tensor(name + ".weight", shapes_.at(name + ".weight")));
+      if (stored_type(parts.back()) != DType::bf16) type = DType::f32;
+      out += parts.back().dim(0);
     }
-    Tensor all = pieces.size() == 1 ? converted(pieces[0], type) : Tensor::host({out, in}, type);
-    if (pieces.size() > 1) {
-      std::int64_t at = 0;
-      for (const Tensor& p : pieces) {
-        const Tensor c = converted(p, type);
-        copy_rows(c, all.rows(at, c.dim(0)));
-        at += c.dim(0);
-      }
-    }
-    Weight w = Weight::dense(all);
-    if (options_.dtype == "int8") w = quantize_int8(w, in % 64 == 0 ? 64 : 32);
-    if (bias) w.bias = biases(parts, out);
+    Weight w = Weight::dense(one_above_the_other(parts, out, type));
+    if (options_.dtype == "int8") w = quantize_int8(w, w.in % 64 == 0 ? 64 : 32, by_all_cores);
+    if (has(names.front() + ".bias")) w.bias = biases(names, out);
     return prepared(std::move(w));
   }
-  // The head: where it is the embedding's numbers, the memory in which the device has those already.
+  // The head. One that is tied to the embedding uses the memory in which the device already has it.
   Weight head(const ModelConfig& c, const Tensor& embedding) const {
     if (c.tied_head && options_.dtype != "int8") return prepared(Weight::dense(embedding));
-    return stacked({{c.tied_head ? "model.embed_tokens" : "lm_head", c.vocab}}, c.width);
+    return stacked({c.tied_head ? "model.embed_tokens" : "lm_head"});
   }
   std::int64_t bytes() const { return bytes_; }
 
  private:
+  static void by_all_cores(std::int64_t n, std::int64_t work,
+                           const std::function<void(std::int64_t, std::int64_t)>& f) {
+    in_parallel(n, work, f);
+  }
   Weight prepared(Weight w) const {
+    w = backend_.prepare(std::move(w));
     bytes_ += w.bytes();
-    return backend_.prepare(std::move(w));
+    return w;
   }
-  static void copy_rows(const Tensor& from, const Tensor& to) {
-    in_parallel(from.dim(0), from.dim(1), [&](std::int64_t begin, std::int64_t end) {
-      const Tensor rows = from.rows(begin, end - begin);
-      std::memcpy(to.rows(begin, end - begin).raw(), rows.raw(), std::size_t(rows.bytes()));
-    });
+  static Tensor one_above_the_other(const std::vector<Tensor>& parts, std::int64_t out, DType type) {
+    if (parts.size() == 1) return converted(parts[0], type);
+    const Tensor all = Tensor::host({out, parts[0].dim(1)}, type);
+    std::int64_t at = 0;
+    for (const Tensor& p : parts) {
+      convert(p, all.rows(at, p.dim(0)));
+      at += p.dim(0);
+    }
+    return all;
   }
-  Tensor biases(const std::vector<std::pair<std::string, std::int64_t>>& parts, std::int64_t out) const {
+  Tensor biases(const std::vector<std::string>& names, std::int64_t out) const {
     const Tensor all = Tensor::host({out}, DType::f32);
     std::int64_t at = 0;
-    for (const auto& [name, rows] : parts) {
-      const Tensor c = converted(tensors_.tensor(name + ".bias", {rows}), DType::f32);
-      std::memcpy(all.rows(at, rows).raw(), c.raw(), std::size_t(c.bytes()));
-      at += rows;
+    for (const std::string& name : names) {
+      const Tensor b = tensors_.tensor(name + ".bias", shapes_.at(name + ".bias"));
+      convert(b, all.rows(at, b.dim(0)));
+      at += b.dim(0);
     }
     return all;  // Backend::prepare brings it to the device
   }
@@ -82,64 +85,49 @@ class Transformer::Loader {
     if (options_.dtype == "bf16") return DType::bf16;
     return t.dtype() == DType::bf16 ? DType::bf16 : DType::f32;
   }
-  static float value(const Tensor& t, std::int64_t i) {
-    if (t.dtype() == DType::f32) return t.data<float>()[i];
-    if (t.dtype() == DType::bf16) return float(t.data<bf16>()[i]);
-    if (t.dtype() == DType::f16) return float_from_f16(t.data<std::uint16_t>()[i]);
-    throw Error(std::string("weights of type ") + name_of(t.dtype()) +
-                " are not supported; convert the checkpoint to F32, F16 or BF16");
-  }
-  static Tensor converted(const Tensor& t, DType type) {
-    if (t.dtype() == type) return t;
-    Tensor c = Tensor::host(t.shape(), type);
-    for (std::int64_t i = 0; i < t.elements(); ++i) {
-      if (type == DType::f32)
-        c.data<float>()[i] = value(t, i);
-      else
-        c.data<bf16>()[i] = bf16(value(t, i));
-    }
-    return c;
-  }
 
   Backend& backend_;
+  const std::map<std::string, Shape> shapes_;
   const TensorSource& tensors_;
   const TransformerOptions& options_;
   mutable std::int64_t bytes_ = 0;
 };
 
+ModelInfo model_info(const ModelConfig& c, const Backend& backend, std::string name, std::uint64_t vocabulary,
+                     const std::string& kv_dtype) {
+  const bool wide = kv_dtype == "f32" || (kv_dtype == "auto" && backend.name() == "reference");
+  if (!wide && kv_dtype != "auto" && kv_dtype != "bf16")
+    throw Error("unknown kv_dtype '" + kv_dtype + "'; known: auto, f32, bf16");
+  return {std::move(name),
+          c.vocab,
+          c.positions,
+          {c.layers, c.kv_heads, c.head_size, wide ? DType::f32 : DType::bf16, c.window},
+          vocabulary,
+          {c.eos.begin(), c.eos.end()},
+          0};
+}
+
 Transformer::Transformer(Backend& backend, const ModelConfig& c, const TensorSource& tensors, std::string name,
                          std::uint64_t vocabulary, const TransformerOptions& options)
     : config_(c) {
-  const Loader load(backend, tensors, options);
-  const std::int64_t q = std::int64_t(c.heads) * c.head_size, kv = std::int64_t(c.kv_heads) * c.head_size;
-  embedding_ = load.table("model.embed_tokens.weight", {c.vocab, c.width});
+  const Loader load(backend, c, tensors, options);
+  embedding_ = load.table("model.embed_tokens.weight");
   head_ = load.head(c, embedding_);
-  final_norm_ = load.vector("model.norm.weight", c.width);
+  final_norm_ = load.vector("model.norm.weight");
   for (int l = 0; l < c.layers; ++l) {
     const std::string at = "model.layers." + std::to_string(l) + ".";
     const std::string attn = at + "self_attn.", mlp = at + "mlp.";
-    const auto head_norm = [&](const char* name) {
-      return c.head_norms ? load.vector(attn + name, c.head_size) : Tensor();
-    };
-    layers_.push_back(
-        {load.vector(at + "input_layernorm.weight", c.width),
-         load.vector(at + "post_attention_layernorm.weight", c.width), head_norm("q_norm.weight"),
-         head_norm("k_norm.weight"),
-         load.stacked({{attn + "q_proj", q}, {attn + "k_proj", kv}, {attn + "v_proj", kv}}, c.width, c.qkv_bias),
-         load.stacked({{attn + "o_proj", c.width}}, q, c.out_bias),
-         load.stacked({{mlp + "gate_proj", c.ffn}, {mlp + "up_proj", c.ffn}}, c.width, c.mlp_bias),
-         load.stacked({{mlp + "down_proj", c.width}}, c.ffn, c.mlp_bias)});
+    const auto head_norm = [&](const std::string& name) { return load.has(name) ? load.vector(name) : Tensor(); };
+    layers_.push_back({load.vector(at + "input_layernorm.weight"), load.vector(at + "post_attention_layernorm.weight"),
+                       head_norm(attn + "q_norm.weight"), head_norm(attn + "k_norm.weight"),
+                       load.stacked({attn + "q_proj", attn + "k_proj", attn + "v_proj"}),
+                       load.stacked({attn + "o_proj"}), load.stacked({mlp + "gate_proj", mlp + "up_proj"}),
+                       load.stacked({mlp + "down_proj"})});
   }
   const auto frequencies = c.rope_frequencies();
   frequencies_ = backend.upload(Tensor::host_copy<float>(frequencies, DType::f32));
-
-  const bool wide = options.kv_dtype == "f32" || (options.kv_dtype == "auto" && backend.name() == "reference");
-  if (!wide && options.kv_dtype != "auto" && options.kv_dtype != "bf16")
-    throw Error("unknown kv_dtype '" + options.kv_dtype + "'; known: auto, f32, bf16");
-  info_ = {std::move(name), c.vocab,
-           c.positions,     {c.layers, c.kv_heads, c.head_size, wide ? DType::f32 : DType::bf16, c.window},
-           vocabulary,      {c.eos.begin(), c.eos.end()},
-           load.bytes()};
+  info_ = model_info(c, backend, std::move(name), vocabulary, options.kv_dtype);
+  info_.weight_bytes = load.bytes();
 }
 
 Tensor Transformer::attention(Backend& b, const Tensor& x, const Layer& layer, const Rows& rows,

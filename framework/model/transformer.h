@@ -1,6 +1,6 @@
 // One transformer for the Llama family, by configuration: Llama 2 and 3, Mistral (sliding window), Qwen2 (biases of q,
-// k, v) and Qwen3 (norms of the heads of q and k); grouped queries, tied or untied head. The forward reads top to
-// bottom. This room must not know sequences, drafters, or on which device it runs.
+// k, v) and Qwen3 (norms of the heads of q and k); grouped queries, tied or untied head. The forward is written in the
+// order of execution. This module must not know sequences, drafters, or on which device it runs.
 //   Touvron et al. 2023 (arXiv 2302.13971, 2307.09288); Llama 3: 2407.21783; Mistral: 2310.06825; Qwen2: 2407.10671;
 //   Qwen3: 2505.09388.
 #pragma once
@@ -19,6 +19,10 @@ struct TransformerOptions {
   std::string kv_dtype = "auto";  // of keys and values: "auto" (f32 on the reference backend, else bf16), "f32", "bf16"
 };
 
+// What a model of this configuration says of itself, but for its weight bytes: they are known when it is loaded.
+ModelInfo model_info(const ModelConfig& config, const Backend& backend, std::string name, std::uint64_t vocabulary,
+                     const std::string& kv_dtype = "auto");
+
 class Transformer : public Model {
  public:
   // `vocabulary` is the fingerprint of the directory's tokenizer.
@@ -33,7 +37,7 @@ class Transformer : public Model {
  private:
   struct Layer {
     Tensor attention_norm, ffn_norm;  // f32 [width]
-    Tensor q_norm, k_norm;            // f32 [head_size]; absent where heads are not normed
+    Tensor q_norm, k_norm;            // f32 [head_size]; absent without head norms
     Weight qkv;                       // [(heads + 2 kv_heads) head_size, width]
     Weight out;                       // [width, heads head_size]
     Weight gate_up;                   // [2 ffn, width]

@@ -114,7 +114,7 @@ AddedTokens::Match AddedTokens::longest(const Trie& trie, std::string_view text,
 std::vector<AddedTokens::Piece> AddedTokens::split(std::string_view text, bool normalized) const {
   const Trie& trie = normalized ? normalized_ : plain_;
   std::vector<Piece> pieces;
-  std::size_t done = 0;  // the text before is in `pieces`
+  std::size_t done = 0;  // the text before this is in `pieces`
   for (std::size_t at = 0; trie.size() > 1 && at < text.size();) {
     const Match match = longest(trie, text, at);
     if (match.token < 0) {

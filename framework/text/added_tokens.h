@@ -1,5 +1,5 @@
-// Tokens that stand in the text as they are ("<|endoftext|>"): found before anything else happens to the text.
-// This room must not know merges.
+// Tokens that are written in the text literally ("<|endoftext|>"). They are found before any other step.
+// This module must not know merges.
 #pragma once
 #include <algorithm>
 #include <map>
@@ -13,16 +13,17 @@
 
 namespace foretoken {
 
-// The highest id that a file of so many tokens may use: a few may be left out, but a slip must not fill the memory.
+// The highest id that a file of so many tokens may use. A few ids may be unused, but a mistyped one must not allocate
+// gigabytes.
 inline Token highest_id(std::size_t tokens) { return Token(std::min<std::size_t>(tokens + (1 << 20), 1 << 24)); }
 
 struct AddedToken {
   Token id = -1;
   std::string content;
-  bool single_word = false;             // only between characters that are none of a word
-  bool lstrip = false, rstrip = false;  // takes the white space before, after it
-  bool normalized = false;              // looked for in the normalized text, else in the text as given
-  bool special = false;                 // left out of decoded text
+  bool single_word = false;             // only where no word character is beside it
+  bool lstrip = false, rstrip = false;  // includes the white space before, after it
+  bool normalized = false;              // searched in the normalized text, else in the text as given
+  bool special = false;                 // omitted from decoded text
 };
 
 class AddedTokens {
@@ -34,7 +35,7 @@ class AddedTokens {
     std::string_view text;
     Token token = -1;  // -1: plain text
   };
-  // Cuts valid UTF-8 at the added tokens of one kind: leftmost, then longest.
+  // Splits valid UTF-8 at the added tokens of one kind: leftmost first, then longest.
   std::vector<Piece> split(std::string_view text, bool normalized) const;
   const std::vector<AddedToken>& all() const { return tokens_; }
 

@@ -77,7 +77,7 @@ void Bpe::read_vocabulary(const Fields& model) {
     taken[id] = true;
     entries_.emplace_back(id, word);
     const auto bytes = spelled(word);
-    if (!bytes) continue;  // no merge leads there
+    if (!bytes) continue;  // no merge gives this token
     token_of_bytes_.emplace(*bytes, id);
     if (byte_level_ && bytes->size() == 1) token_of_byte_[static_cast<unsigned char>((*bytes)[0])] = id;
   }
@@ -170,7 +170,7 @@ void Bpe::encode(std::string_view view, std::vector<Token>& out) const {
   if (cache_.size() < kCachedWords) cache_.emplace(word, std::move(tokens));
 }
 
-// As BPE::merge_word of the tokenizers library: a character that is unknown is said only once the next known one comes.
+// As BPE::merge_word of the tokenizers library: unknown characters are appended once the next known one follows.
 void Bpe::add_character(std::string_view character, std::vector<Token>& tokens, bool& unknown) const {
   if (const auto it = token_of_bytes_.find(std::string(character)); it != token_of_bytes_.end()) {
     if (unknown) tokens.push_back(unknown_);
@@ -203,8 +203,8 @@ std::vector<Token> Bpe::symbols_of(std::string_view word) const {
   return tokens;
 }
 
-// Lowest rank first, leftmost among equals, as Word::merge_all of the tokenizers library: a candidate holds while its
-// pair would still give the same token.
+// Lowest rank first, leftmost among equals, as Word::merge_all of the tokenizers library: a candidate is valid while
+// its pair still gives the same token.
 void Bpe::merge_all(std::string_view word, std::vector<Token>& out) const {
   const std::vector<Token> tokens = symbols_of(word);
   const int n = int(tokens.size());

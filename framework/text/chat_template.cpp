@@ -10,14 +10,15 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// What surrounds the two texts. Where `system_before` is empty the form has no place for a system prompt.
+// What is written around the system prompt and the question. Where `system_before` is empty, the format has no system
+// prompt.
 struct Form {
   std::string name;
-  std::string begin;                        // of the whole text
+  std::string begin;                        // of the whole prompt
   std::string system_before, system_after;  // around a system prompt, where there is one
   std::string before, after;                // around the question
-  std::vector<std::string> marks;           // that are one token each
-  bool trims = false;                       // white space around the question goes
+  std::vector<std::string> marks;           // special tokens, one token each
+  bool trims = false;                       // white space around the question is removed
 };
 
 const std::vector<Form>& forms() {
@@ -57,7 +58,7 @@ std::string source_in(const fs::path& directory) {
   const nlohmann::json config = read_json(file);
   const Fields fields(config, file.string());
   const nlohmann::json* source = fields.find("chat_template");
-  if (source && source->is_array())  // several, by name
+  if (source && source->is_array())  // several templates, by name
     for (const auto& one : *source)
       if (const Fields named(one, file.string(), "chat_template"); named.string("name") == "default")
         return named.string("template");
@@ -133,7 +134,7 @@ std::string ChatTemplate::text(std::string_view question, const std::optional<st
   const Form& form = *find(name_);
   const std::string words = system.value_or(system_);
   std::string text = form.begin;
-  const bool dated = name_ == "llama-3.1";  // its dates stand there without a system prompt too
+  const bool dated = name_ == "llama-3.1";  // it writes its dates without a system prompt too
   if (!words.empty() || dated) {
     if (form.system_before.empty())
       throw Error("the chat template '" + name_ +

@@ -1,6 +1,6 @@
-// How a question stands in a conversation, as a model was trained to read it: the few forms that most models use, by
-// name. Their templates are programs (Jinja), which are not run: a template is known by the marks that it writes, or
-// refused. This room must not know models or workloads.
+// Wraps a question in the conversation format that a model was trained on: the few formats that most models use, by
+// name. A checkpoint's template is a program (Jinja), which is not run: it is recognized by the special tokens that it
+// writes, or refused. This module must not know models or workloads.
 #pragma once
 #include <filesystem>
 #include <optional>
@@ -19,21 +19,22 @@ class ChatTemplate {
   static const std::vector<std::string>& names();
   // An unknown name is an Error that lists the known ones.
   static ChatTemplate named(const std::string& name);
-  // The one that a directory's chat_template.jinja or tokenizer_config.json holds, with the system prompt that it puts
-  // where none is given. None, or one of another form (Gemma's), is an Error.
+  // The template in a directory's chat_template.jinja or tokenizer_config.json, with its default system prompt. No
+  // template, or one of an unknown format (Gemma's), is an Error.
   static ChatTemplate load(const std::filesystem::path& directory);
 
   const std::string& name() const { return name_; }
-  // The text up to where the answer begins. `system`: none takes the template's own, "" is none at all. Where the form
-  // has no place for one: an Error.
+  // The prompt, up to where the answer begins. `system`: nullopt is the template's own system prompt, "" is none. A
+  // format without system prompts and a `system` that is not empty: an Error.
   std::string text(std::string_view question, const std::optional<std::string>& system = {}) const;
-  // The tokens of that text, bos among them. A tokenizer that lacks one of the marks is an Error that names it.
+  // The tokens of the prompt, including bos. A tokenizer that lacks one of the special tokens is an Error that names
+  // it.
   std::vector<Token> encode(const Tokenizer& tokenizer, std::string_view question,
                             const std::optional<std::string>& system = {}) const;
 
  private:
   std::string name_;
-  std::string system_;  // its own; "": none
+  std::string system_;  // the default one; "": none
 };
 
 }  // namespace foretoken

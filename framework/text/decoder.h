@@ -1,4 +1,4 @@
-// How the words of a vocabulary become the bytes of a text again. This room must not know merges, nor which tokens are
+// Turns the words of a vocabulary back into the bytes of a text. This module must not know merges, nor which tokens are
 // special.
 #pragma once
 #include <string>
@@ -14,16 +14,16 @@ namespace foretoken {
 
 class Decoder {
  public:
-  // `spec` is "decoder" of a tokenizer.json: ByteLevel; or what SentencePiece's vocabularies come with: Metaspace, or a
+  // `spec` is "decoder" of a tokenizer.json: ByteLevel; or what SentencePiece vocabularies use: Metaspace, or a
   // Sequence of Replace and ByteFallback, then Fuse, then Strip at the beginning. Others are an Error that names them.
   static Decoder load(const nlohmann::json& spec, const std::string& where);
 
   bool byte_level() const { return byte_level_; }
-  // The bytes of a word inside a text.
+  // The bytes of a word that is not the first of its text.
   std::string inside(const std::string& word) const;
-  // The same of the first word of a text, where Metaspace leaves its marks out; what Strip takes is `begin`'s.
+  // The bytes of the first word of a text, for which Metaspace omits its marks. Strip is applied by `begin`.
   std::string first(const std::string& word) const;
-  // A text from its beginning: without the space that stands before the first word of SentencePiece's texts.
+  // Removes the space that SentencePiece puts before the first word of a text.
   std::string begin(std::string text) const;
 
  private:
@@ -32,7 +32,7 @@ class Decoder {
 
   bool byte_level_ = false, byte_fallback_ = false, fused_ = false;
   std::vector<Replacement> replace_;  // before ByteFallback
-  std::string metaspace_;             // left out of the first word; "": nothing
+  std::string metaspace_;             // omitted from the first word; "": nothing
   std::string strip_;                 // a character
   int most_stripped_ = 0;
 };

@@ -42,7 +42,7 @@ std::string read_file(const std::filesystem::path& file) {
 
 namespace {
 
-// Values are written and destroyed recursively: a file of a million brackets must not end the program.
+// Values are written and destroyed recursively: a file of a million brackets must not overflow the stack.
 void check_depth(std::string_view text, const std::string& where) {
   constexpr int kDeepest = 200;
   int depth = 0;

@@ -1,5 +1,5 @@
-// JSON that came from a user or a download: read it, and ask it for typed fields, so that whatever is wrong becomes one
-// sentence that names the file, the key, the value and the remedy. This room must not know what the keys mean.
+// Reads JSON from a user or a download, and its fields by type. Whatever is wrong becomes one sentence that names the
+// file, the key, the value and the remedy. This module must not know what the keys mean.
 #pragma once
 #include <cstdint>
 #include <filesystem>
@@ -11,27 +11,26 @@
 
 namespace foretoken {
 
-// Why nothing can be read at a path, to stand behind its name: "does not exist", "is a loop of symbolic links: ...".
-// Empty where something is there.
+// Why nothing can be read at a path, as the end of a sentence that begins with the path: "does not exist", "is a loop
+// of symbolic links: ...". Empty where something exists.
 std::string absence_of(const std::filesystem::path& path);
-// Whether there is anything under this name, if only a link that leads nowhere: whoever opens it says what is wrong
-// with it.
+// Whether something of this name exists, even a dangling link: opening it then gives the Error that explains it.
 bool has_file(const std::filesystem::path& path);
 // An Error unless the path is a directory.
 void expect_model_directory(const std::filesystem::path& path);
 // The whole file as bytes. A missing, unreadable or empty file, or one that is no regular file, is an Error.
 std::string read_file(const std::filesystem::path& file);
-// `where` names the text in messages. With `unique_keys` an object that has a key twice is an Error (JSON leaves open
-// which value holds). Numbers, strings, nesting: whatever RFC 8259 allows.
+// `where` names the source in messages. With `unique_keys` an object that has a key twice is an Error (JSON does not
+// define which value counts). Numbers, strings, nesting: whatever RFC 8259 allows.
 nlohmann::json parse_json(std::string_view text, const std::string& where, bool unique_keys = false);
 nlohmann::json read_json(const std::filesystem::path& file, bool unique_keys = false);
-// What such an exception says, without the library's "[json.exception.type_error.302] ".
+// The message of such an exception, without the library's "[json.exception.type_error.302] ".
 std::string reason_of(const nlohmann::json::exception& e);
-// A value as it stands in a message: its JSON, cut to 60 bytes.
+// A value for a message: its JSON, cut to 60 bytes.
 std::string shown(const nlohmann::json& value);
 
-// A JSON object with the words for messages: `where` is a file, `prefix` the path of the object in it. A key whose
-// value is null counts as absent, as Transformers has it. Every accessor throws Error on a missing key or a value of
+// A JSON object and where it is, for messages: `where` is a file, `prefix` the path of the object in it. A key whose
+// value is null counts as absent, as in Transformers. Every accessor throws Error on a missing key or a value of
 // another type.
 class Fields {
  public:

@@ -1,5 +1,5 @@
-// What happens to text before it is split: nothing, a Unicode normal form, or SentencePiece's marks in the place of
-// spaces. This room must not know tokens.
+// Changes text before it is split: a Unicode normal form, or SentencePiece's marks in place of spaces, or nothing. This
+// module must not know tokens.
 #pragma once
 #include <string>
 #include <string_view>
@@ -16,8 +16,8 @@ class Normalizer {
   // `spec` is "normalizer" of a tokenizer.json: null, NFC, NFD, NFKC, NFKD, Prepend, Replace, or a Sequence of these.
   // Others are an Error that names them.
   static Normalizer load(const nlohmann::json& spec, const std::string& where);
-  // Valid UTF-8 in, valid UTF-8 out. The tables are those of the installed utf8proc; Transformers has those of Unicode
-  // 10 or older, so marks that came later may be ordered otherwise there.
+  // Valid UTF-8 in, valid UTF-8 out. The tables are those of the installed utf8proc; Transformers uses those of Unicode
+  // 10 or older, so it may order newer combining marks differently.
   std::string apply(std::string_view text) const;
 
  private:
@@ -26,7 +26,7 @@ class Normalizer {
     Kind kind;
     int form = 0;  // options of utf8proc
     std::vector<Pattern> pattern{};
-    std::string content{};  // put before a text that is not empty, or in the place of the pattern
+    std::string content{};  // prepended to a text that is not empty, or replaces the pattern
   };
   void add(const nlohmann::json& spec, const std::string& where);
 

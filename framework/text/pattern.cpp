@@ -14,7 +14,7 @@ namespace {
 
 constexpr const char* kSpace = "\\x{09}-\\x{0d}\\x{85}\\p{Z}";  // White_Space of Unicode, inside a class
 
-// Walks over one expression and writes the other.
+// Reads one expression and writes the other.
 class Translation {
  public:
   Translation(std::string_view from, const std::string& where) : from_(from), where_(where) {}
@@ -69,7 +69,7 @@ class Translation {
     at_ += 2;
   }
 
-  // General categories only: of a script PCRE2 and Oniguruma mean different sets.
+  // General categories only: PCRE2 and Oniguruma disagree about the characters of scripts.
   void property() {
     const std::size_t end = from_.find('}', at_);
     const std::string_view name =
@@ -197,8 +197,8 @@ std::vector<std::pair<std::size_t, std::size_t>> Pattern::find_all(std::string_v
   if (!code_) return found;
   const std::unique_ptr<pcre2_match_data, FreeMatchData> match(pcre2_match_data_create(1, nullptr));
   const std::unique_ptr<pcre2_match_context, FreeMatchContext> context(pcre2_match_context_create(nullptr));
-  // Going back over a long run of white space is linear in its length, and allowed; a forged pattern's exponential
-  // search is not.
+  // Backtracking over a long run of white space is linear in its length, and allowed. The exponential search of a
+  // malicious pattern is not.
   pcre2_set_match_limit(context.get(), std::uint32_t(std::min<std::size_t>(100'000 + 64 * text.size(), 0xffffffffu)));
   pcre2_set_depth_limit(context.get(), 0xffffffffu);
   const auto subject = reinterpret_cast<PCRE2_SPTR>(text.data());
@@ -213,7 +213,7 @@ std::vector<std::pair<std::size_t, std::size_t>> Pattern::find_all(std::string_v
                   "); use a tokenizer.json whose patterns are those of its makers");
     const PCRE2_SIZE* span = pcre2_get_ovector_pointer(match.get());
     found.emplace_back(span[0], span[1]);
-    // After an empty match the search goes on one character further.
+    // After an empty match the search continues one character further.
     at = span[1] > span[0]       ? span[1]
          : span[1] < text.size() ? span[1] + step_utf8(text, span[1]).length
                                  : text.size() + 1;

@@ -1,5 +1,5 @@
-// A regular expression as it stands in a tokenizer.json. These are written for Oniguruma; PCRE2 runs them here, after a
-// translation that lets only through what both read alike. This room must not know tokens.
+// A regular expression of a tokenizer.json. These are written for Oniguruma. PCRE2 runs them here, after a translation
+// that accepts only what both interpret alike. This module must not know tokens.
 #pragma once
 #include <memory>
 #include <string>
@@ -13,11 +13,11 @@ class Fields;
 
 class Pattern {
  public:
-  // An escape or group outside of what the GPT-2, Llama-3, Qwen and GPT-4o rules are made of is an Error that names it.
+  // An escape or group that the rules of GPT-2, Llama-3, Qwen and GPT-4o do not use is an Error that names it.
   static Pattern regex(std::string_view oniguruma, const std::string& where);
   static Pattern literal(std::string_view text, const std::string& where);
 
-  // "pattern" of a normalizer, pre-tokenizer or decoder: {"String": ...} or {"Regex": ...}; an empty string is found
+  // "pattern" of a normalizer, pre-tokenizer or decoder: {"String": ...} or {"Regex": ...}; an empty string matches
   // nowhere.
   static Pattern load(const Fields& owner);
   // "pattern" and "content" of a Replace.
@@ -29,13 +29,13 @@ class Pattern {
 
  private:
   struct Code;
-  Pattern() = default;  // found nowhere
+  Pattern() = default;  // matches nowhere
   Pattern(std::string_view source, std::uint32_t options, const std::string& where);
   std::shared_ptr<const Code> code_;
 };
 
-// The same expression in PCRE2's words. \s is spelled out, since PCRE2's holds U+180E, which is no white space any
-// more.
+// The same expression in PCRE2's syntax. \s is written as a class, since PCRE2's contains U+180E, which is no longer
+// white space.
 std::string pcre2_from_oniguruma(std::string_view oniguruma, const std::string& where);
 
 }  // namespace foretoken

@@ -44,7 +44,7 @@ void PreTokenizer::add(const nlohmann::json& spec, const std::string& where) {
   }
 }
 
-// Old files say "add_prefix_space" where newer ones say "prepend_scheme".
+// Old files have "add_prefix_space" where newer ones have "prepend_scheme".
 void PreTokenizer::add_metaspace(const nlohmann::json& spec, const std::string& where) {
   const Fields fields(spec, where, "pre_tokenizer");
   Step step{.marks_spaces = true};
@@ -94,7 +94,7 @@ std::vector<PreTokenizer::Piece> PreTokenizer::pieces(const Step& step, std::str
   return found;
 }
 
-// SplitDelimiterBehavior of the tokenizers library; `matched` of the result means: to be removed.
+// SplitDelimiterBehavior of the tokenizers library. In the result, `matched` marks pieces to be removed.
 std::vector<PreTokenizer::Piece> PreTokenizer::arranged(Behavior behavior, std::vector<Piece> pieces) {
   if (behavior == Behavior::removed) return pieces;
   const bool backwards = behavior == Behavior::merged_with_next;

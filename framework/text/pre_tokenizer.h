@@ -1,4 +1,4 @@
-// Splits text into the words inside which merges happen. This room must not know tokens.
+// Splits text into words. Merges happen inside a word only. This module must not know tokens.
 #pragma once
 #include <string>
 #include <string_view>
@@ -15,10 +15,10 @@ class PreTokenizer {
   // `spec` is "pre_tokenizer" of a tokenizer.json: null, ByteLevel, Split, Digits, Metaspace, or a Sequence of these in
   // which nothing follows ByteLevel. Others are an Error that names them.
   static PreTokenizer load(const nlohmann::json& spec, const std::string& where);
-  // The words of valid UTF-8, in order, none empty. They are text, not GPT-2's alphabet. `begins`: it is the beginning
-  // of what was given, not a part behind an added token.
+  // The words of valid UTF-8, in order, none empty. They are plain text, not in GPT-2's alphabet. `begins`: the text is
+  // the beginning of the input, not a piece behind an added token.
   std::vector<std::string> split(std::string_view text, bool begins) const;
-  // A ByteLevel is among them: merges are over bytes, else over characters.
+  // Whether a ByteLevel is among the steps: then merges are over bytes, otherwise over characters.
   bool byte_level() const { return byte_level_; }
 
  private:
@@ -26,10 +26,10 @@ class PreTokenizer {
   enum class Prefix { none, always, first };
   struct Step {
     Prefix prefix =
-        Prefix::none;  // puts `mark` before a word that does not begin with it, or before the first word of all
+        Prefix::none;  // puts `mark` before every word that does not begin with it, or before the first word only
     std::string mark{};
     bool marks_spaces = false;       // every space becomes a mark first
-    std::vector<Pattern> pattern{};  // then splits; empty: does not
+    std::vector<Pattern> pattern{};  // then splits; empty: does not split
     Behavior behavior = Behavior::isolated;
     bool invert = false;
   };

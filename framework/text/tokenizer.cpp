@@ -34,8 +34,8 @@ class BpeTokenizer : public Tokenizer {
 
  private:
   struct Entry {
-    std::optional<std::string> bytes;  // inside a text; none: no token has this id
-    std::string first{};               // where it is a text's first
+    std::optional<std::string> bytes;  // within a text; nullopt: no token has this id
+    std::string first{};               // as the first token of a text
     bool special = false;
   };
   const Entry* shown(Token token, bool special) const;
@@ -83,7 +83,7 @@ BpeTokenizer::BpeTokenizer(const json& file, const std::string& where) {
   fingerprint_ = hash();
 }
 
-// An added token may also stand in the vocabulary, under the same id: then as text, not in GPT-2's alphabet.
+// The vocabulary may also contain an added token, under the same id: then it is text, not GPT-2's alphabet.
 void BpeTokenizer::add_all(const std::string& where) {
   std::unordered_map<std::string_view, Token> ids;
   std::unordered_map<Token, std::string_view> words;
@@ -135,7 +135,7 @@ void BpeTokenizer::encode_plain(std::string_view text, bool begins, std::vector<
   for (const std::string& word : pre_tokenizer_.split(text, begins)) bpe_->encode(word, ids);
 }
 
-// The entry of a token that decoded text shows; null: it does not.
+// The entry of a token; null where decoded text omits it.
 const BpeTokenizer::Entry* BpeTokenizer::shown(Token t, bool special) const {
   const bool is = t >= 0 && t < vocab() && entries_[t].bytes && (special || !entries_[t].special);
   return is ? &entries_[t] : nullptr;

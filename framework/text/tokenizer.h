@@ -1,5 +1,5 @@
 // Text to tokens and back, from a Hugging Face tokenizer.json: byte-level BPE with the pre-tokenizer rules of GPT-2,
-// Llama-3 and Qwen, and BPE over characters as SentencePiece's files come (Llama-2, TinyLlama, Mistral). This room must
+// Llama-3 and Qwen, and BPE over characters as in SentencePiece's files (Llama-2, TinyLlama, Mistral). This module must
 // not know models or engines.
 #pragma once
 #include <filesystem>
@@ -20,14 +20,15 @@ class Tokenizer {
   virtual ~Tokenizer() = default;
 
   // As Transformers' fast tokenizer does. `special`: apply the post-processor (a leading bos where the file has one).
-  // Broken UTF-8 is read as Python's decode(errors="replace") reads it: every broken piece is one U+FFFD. Any thread.
+  // Invalid UTF-8 is read as by Python's decode(errors="replace"): every invalid piece is one U+FFFD. Safe from any
+  // thread.
   virtual std::vector<Token> encode(std::string_view text, bool special = true) const = 0;
-  // Bytes of the tokens, one after another; may end inside a UTF-8 character. Special tokens are left out unless asked
-  // for, ids that no token has always. An added token of a byte-level file is its own text (Transformers garbles
-  // "<\u00e9>", taking it for bytes).
+  // Bytes of the tokens, one after another; may end inside a UTF-8 character. Special tokens are omitted unless
+  // `special`; ids without a token always are. An added token of a byte-level file is decoded to its own text
+  // (Transformers interprets "<\u00e9>" as bytes, which garbles it).
   virtual std::string decode(std::span<const Token> tokens, bool special = false) const = 0;
-  // The same inside of a text: the space that SentencePiece puts before a text's first word, and `decode` takes away,
-  // stays. What goes on with a text, or comes token by token, is decoded so.
+  // The same for tokens that continue a text: the space that SentencePiece puts before a text's first word, which
+  // `decode` removes, is kept. Outputs that arrive token by token are decoded so.
   virtual std::string decode_inside(std::span<const Token> tokens, bool special = false) const = 0;
   virtual int vocab() const = 0;  // the highest id + 1, added tokens included
   virtual bool is_special(Token token) const = 0;
@@ -35,12 +36,12 @@ class Tokenizer {
   virtual std::uint64_t fingerprint() const = 0;
 };
 
-// Turns a growing list of tokens into text pieces that are whole UTF-8 characters, for streaming.
+// Turns a growing list of tokens into pieces of whole UTF-8 characters, for streaming.
 class TextStream {
  public:
   explicit TextStream(std::shared_ptr<const Tokenizer> tokenizer) : tokenizer_(std::move(tokenizer)) {}
   std::string push(std::span<const Token> tokens);  // what can be shown now
-  std::string finish();                             // the rest, broken bytes replaced by U+FFFD
+  std::string finish();                             // the rest, with invalid bytes replaced by U+FFFD
 
  private:
   std::shared_ptr<const Tokenizer> tokenizer_;

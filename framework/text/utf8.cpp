@@ -9,7 +9,7 @@ Utf8Step step_utf8(std::string_view text, std::size_t at) {
   if (lead < 0x80) return {Kind::whole, 1, lead};
   if (lead < 0xc2 || lead > 0xf4) return {Kind::broken, 1, 0};
   const int length = lead < 0xe0 ? 2 : lead < 0xf0 ? 3 : 4;
-  // The second byte is narrower where the rest would be overlong, a surrogate, or above U+10FFFF.
+  // The range of the second byte is narrower where the character would be overlong, a surrogate, or above U+10FFFF.
   unsigned low = lead == 0xe0 ? 0xa0 : lead == 0xf0 ? 0x90 : 0x80;
   unsigned high = lead == 0xed ? 0x9f : lead == 0xf4 ? 0x8f : 0xbf;
   char32_t point = lead & (0xff >> (length + 1));

@@ -12,7 +12,7 @@
 namespace foretoken {
 namespace {
 
-// Under the address sanitizer nothing is used again, so that it sees stale tensors.
+// Under the address sanitizer no block is reused, so that it detects stale tensors.
 #if defined(__SANITIZE_ADDRESS__)
 constexpr bool kReuse = false;
 #else
@@ -36,18 +36,18 @@ int size_class(std::size_t bytes) {
 
 constexpr std::size_t kHugePage = std::size_t(2) << 20;
 
-// Blocks of many pages ask for huge ones: the pages of a cache lie far apart, and each layer of each would else have an
-// entry of its own in the processor's table of addresses.
+// Large blocks use huge pages: the pages of a KV cache are far apart, and otherwise each layer of each page would need
+// its own TLB entry.
 void* fresh_block(std::size_t bytes) {
   const std::size_t alignment = bytes < 2 * kHugePage ? 64 : kHugePage;
   const std::size_t size = (bytes + alignment - 1) / alignment * alignment;
   void* block = std::aligned_alloc(alignment, size);
   if (!block) out_of_memory(bytes);
-  if (alignment == kHugePage) madvise(block, size, MADV_HUGEPAGE);  // a system that has none keeps small ones
+  if (alignment == kHugePage) madvise(block, size, MADV_HUGEPAGE);  // a system without huge pages uses small ones
   return block;
 }
 
-// Lets shared_ptr put its reference count into the block's header; the block goes back when the count does.
+// Makes shared_ptr put its reference count into the block's header; the block is returned when the count is destroyed.
 template <class T> struct InHeader {
   using value_type = T;
   std::shared_ptr<Arena> arena;
@@ -99,7 +99,7 @@ struct WeightMemory::Slab {
   static constexpr std::size_t kSize = std::size_t(32) << 20;
 
   explicit Slab(std::size_t bytes) : size((std::max(bytes, kSize) + kHugePage - 1) / kHugePage * kHugePage) {
-    // One huge page more than needed, so that the part in use can begin at a boundary. Untouched pages cost nothing.
+    // One huge page more than needed, so that the used part can begin at a boundary. Untouched pages cost nothing.
     mapping =
         mmap(nullptr, size + kHugePage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (mapping == MAP_FAILED) out_of_memory(size);

@@ -1,5 +1,5 @@
-// Memory that is used again: a forward allocates a hundred small tensors, and each must cost some tens of nanoseconds.
-// Knows sizes, no shapes' meaning.
+// Reuses memory: a forward allocates about a hundred small tensors, and each allocation must cost some tens of
+// nanoseconds only. This module must not know what the memory holds.
 #pragma once
 #include <array>
 #include <cstddef>
@@ -11,8 +11,8 @@
 
 namespace foretoken {
 
-// Freed blocks wait in lists by size class (steps of a quarter of a power of two). The reference count of a tensor lies
-// in front of its data, in the same block. Tensors may outlive the backend: they keep the arena alive.
+// Freed blocks are kept in lists by size class (steps of a quarter of a power of two). A tensor's reference count is in
+// front of its data, in the same block. Tensors may outlive the backend: they keep the arena alive.
 class Arena : public std::enable_shared_from_this<Arena> {
  public:
   static constexpr std::size_t kHeader = 64;
@@ -20,7 +20,7 @@ class Arena : public std::enable_shared_from_this<Arena> {
 
   ~Arena();
   Tensor allocate(Shape shape, DType dtype);
-  // Gives back a block of this class. Any thread.
+  // Returns a block of this class. Safe from any thread.
   void release(void* block, int size_class);
 
  private:
@@ -28,8 +28,8 @@ class Arena : public std::enable_shared_from_this<Arena> {
   std::array<std::vector<void*>, kClasses> free_;
 };
 
-// Memory for packed weights: huge pages where the system has them, one weight behind the other in the order in which
-// they were prepared, which is the order in which a forward streams them.
+// Memory for packed weights: huge pages where the system has them, one weight after the other in the order of
+// preparation, in which a forward also reads them.
 class WeightMemory {
  public:
   std::shared_ptr<void> allocate(std::size_t bytes);  // 64-byte aligned, zeroed

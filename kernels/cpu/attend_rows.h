@@ -4,8 +4,8 @@
 //
 // Bytes: 2 * slots * kv_heads * size * sizeof(kv), once for the rows of a sequence that run together and the heads of
 // one kv head (at most kMaxQueries pairs). Operations: 4 * slots * heads * size a row, and one exponential a slot and
-// head. The context is cut into tiles of kAttendTile slots by depth alone; each tile's softmax is taken by itself and
-// folded into the result in order. So a row's bits depend on what it sees, not on what runs beside it.
+// head. The context is divided into tiles of kAttendTile slots by depth alone. Each tile has its own softmax, and tiles
+// are combined in order. So a row's bits depend on its context, not on the rows beside it.
 #pragma once
 #include "kernels/cpu/attend_products.h"
 
@@ -14,12 +14,12 @@ namespace {
 
 constexpr float kNothing = -__builtin_inff();
 
-struct Rows {  // what is attended by one call
+struct Rows {  // the rows of one call
   int row, rows, head, heads;
   int queries() const { return rows * heads; }
 };
 
-// Turns the scores of a tile into weights relative to their greatest, and returns that; `mass` becomes their sum.
+// Turns the scores of a tile into weights relative to the greatest score, which it returns; `mass` becomes their sum.
 inline float soften(float* weights, int n, float* mass) {
   for (int i = n; i % kWidth != 0; ++i) weights[i] = kNothing;
   Floats peaks = spread(kNothing), sum = {};
@@ -34,7 +34,7 @@ inline float soften(float* weights, int n, float* mass) {
   return peak;
 }
 
-// Folds a tile's sums into the result: both are brought to the greater peak.
+// Adds a tile's sums to the result, both relative to the greater peak.
 inline void fold(Workplace& place, int query, int size, bool first, float peak, float mass) {
   if (first) {
     place.peak[query] = peak, place.mass[query] = mass;
@@ -50,8 +50,8 @@ inline void fold(Workplace& place, int query, int size, bool first, float peak, 
          load<Floats>(place.result[query] + i) * before + load<Floats>(place.sum[query] + i) * now);
 }
 
-// Depths [from, to) of one row: where their keys and values lie. A few more keys are named than there are, so that a
-// batch is always full.
+// Addresses of the keys and values at depths [from, to) of one row. Some keys are repeated at the end, so that a batch
+// is always full.
 inline void look(const Attention& a, const Rows& r, Workplace& place, int row, int from, int to) {
   const std::int32_t* table = a.tables + a.owner[r.row] * a.tables_stride;
   const std::int64_t row_bytes = a.head_size * (a.bf16 ? 2 : 4),
@@ -71,8 +71,7 @@ inline void look(const Attention& a, const Rows& r, Workplace& place, int row, i
   for (int i = 0; i < kWidth; ++i) key[i] = place.key[0];
 }
 
-// Keys of the prefix at depths [from, to): they are on their way while values are mixed, when memory would have nothing
-// to do.
+// Keys of the prefix at depths [from, to). They are prefetched while values are added up, when memory would be idle.
 inline void look_ahead(const Attention& a, const Rows& r, Workplace& place, int from, int to) {
   const std::int32_t* table = a.tables + a.owner[r.row] * a.tables_stride;
   const std::int64_t row_bytes = a.head_size * (a.bf16 ? 2 : 4),
@@ -81,10 +80,11 @@ inline void look_ahead(const Attention& a, const Rows& r, Workplace& place, int 
     place.next[place.nexts++] = a.pool + table[d / a.page_rows] * a.page_bytes + at + d % a.page_rows * row_bytes;
 }
 
-// One tile: depths [begin, end) of every row that sees as far. `shared` depths are the same slots for all rows.
+// One tile: depths [begin, end) of every row whose context is that long. The `shared` depths are the same slots for all
+// rows.
 template <class S> void tile(const Attention& a, const Rows& r, Workplace& place, int begin, int end, int shared) {
   const int together = shared < begin ? 0 : (shared < end ? shared : end) - begin;
-  const int own = begin + together;  // from this depth on, each row by itself
+  const int own = begin + together;  // from this depth on, each row has slots of its own
   const auto stop = [&](int row) { return place.sight[row].seen < end ? place.sight[row].seen : end; };
   const auto looks = [&](int row) { return stop(row) > begin && place.sight[row].first < end; };
   for (int row = 0; row < r.rows; ++row) {
@@ -92,7 +92,7 @@ template <class S> void tile(const Attention& a, const Rows& r, Workplace& place
     const Sight before = place.sight[row];
     look(a, r, place, row, own, stop(row));
     score<S>(a, place, row * r.heads, (row + 1) * r.heads, together, stop(row) - own);
-    place.sight[row] = before;  // its values are looked up again below
+    place.sight[row] = before;  // its values are read again below
   }
   if (together > 0) {
     look(a, r, place, 0, begin, own);

@@ -1,5 +1,5 @@
-// What this machine can do at most, measured: how fast its threads read, how fast they multiply and add. The two
-// numbers that every floor is made of.
+// Measures the limits of this machine: memory bandwidth and arithmetic throughput of its threads. The roofline of every
+// operation follows from these two numbers.
 #pragma once
 #include <cstdint>
 #include <span>
@@ -9,14 +9,14 @@
 
 namespace foretoken {
 
-// A working set that is read again and again: memory of its own, or the packed weights that products stream.
+// A working set that is read repeatedly: memory of its own, or the packed weights that products read.
 class ReadProbe {
  public:
   static constexpr int kWarmUp =
-      4;  // a last cache of which others have just used all keeps a set that fits only after some passes
+      4;  // a last-level cache that others have just filled keeps a set only after some passes
 
   ReadProbe(CpuBackend& cpu, std::int64_t bytes);
-  ReadProbe(CpuBackend& cpu, std::span<const Weight> weights);  // prepared by this backend; kept alive
+  ReadProbe(CpuBackend& cpu, std::span<const Weight> weights);  // prepared by this backend; they are kept alive
   // Bytes a second of all threads together, the set having just been read; small sets are read several times.
   double bytes_a_second();
   void read();  // once
@@ -39,8 +39,8 @@ class ReadProbe {
 // multiplication and an addition count as two. Takes about a millisecond.
 double operations_a_second(CpuBackend& cpu);
 
-// Seconds to have all threads begin and end: a few lines of memory go from core to core. It tells cores that share a
-// last cache from cores that do not (which read faster, having two).
+// Seconds for all threads to start and finish: a few cache lines move between cores. This distinguishes cores that
+// share a last-level cache from cores that do not (which read faster, having two).
 double fork_seconds(CpuBackend& cpu);
 
 }  // namespace foretoken

@@ -1,5 +1,5 @@
-// attend of the CPU backend: see attend_rows.h for the mathematics. Here the rows are cut into blocks that share keys
-// and values, and the blocks are shared out to threads.
+// attend of the CPU backend: see attend_rows.h for the mathematics. Here the rows are divided into blocks that share
+// keys and values, and the blocks are distributed to threads.
 #include <algorithm>
 #include <vector>
 
@@ -16,7 +16,7 @@ struct Block {
 constexpr std::int64_t kForkProducts =
     16000;  // multiplications that take longer than a fork: 0.6 us, and 0.2 with workers that spin
 
-// Runs of rows of one block table, in as few blocks as possible, of equal sizes.
+// Consecutive rows of one block table, in as few blocks as possible, of about equal sizes.
 std::vector<Block> blocks_of(const Layout& layout, int most) {
   std::vector<Block> blocks;
   const std::int32_t* owner = layout.owner.data<std::int32_t>();
@@ -61,7 +61,7 @@ Tensor CpuBackend::attend(const Tensor& q, const KvLayer& kv, const Layout& layo
   const int parts = (group + heads - 1) / heads;
   const std::vector<Block> blocks = blocks_of(layout, kMaxQueries / heads);
   const int n = int(blocks.size());
-  const auto one = [&](int i) {  // one kv head after the other, so that a thread's share reads few of them
+  const auto one = [&](int i) {  // one kv head after the other, so that each thread reads few of them
     const Block& block = blocks[std::size_t(i % n)];
     const int part = i / n % parts, head = i / n / parts * group + part * heads;
     operations_.attend(a, block.row, block.rows, head, std::min(heads, group - part * heads));

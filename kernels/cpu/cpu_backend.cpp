@@ -9,6 +9,7 @@
 namespace foretoken {
 Weight CpuBackend::prepare(Weight weight) {
   weight.prepared = std::make_shared<const PackedWeight>(pack(weight, weight_memory_, pool_));
+  weight.values = {}, weight.scales = {}, weight.zeros = {};  // otherwise a model would be in memory twice
   return weight;
 }
 

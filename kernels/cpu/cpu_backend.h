@@ -1,6 +1,6 @@
 // The fast CPU backend: the best instructions of this machine, threads, packed weights. Every row's result is
-// independent of its neighbours and of the number of threads, bit for bit: threads share out outputs, never the terms
-// of a sum. One caller at a time. This room must not know models.
+// independent of its neighbours and of the number of threads, bit for bit: threads divide the outputs, never the terms
+// of a sum. One caller at a time. This module must not know models.
 #pragma once
 #include <algorithm>
 #include <memory>
@@ -43,15 +43,15 @@ class CpuBackend final : public HostBackend {
   void for_each(int n, const std::function<void(int)>& f) override { pool_.run(n, f); }
 
  private:
-  // The rows of x as the product with w reads them, and those of rms_norm(x).
+  // The rows of x in the layout that the product with w reads, and those of rms_norm(x).
   Tensor arranged(const Tensor& x, const PackedWeight& w);
   Tensor normed(const Tensor& x, const Tensor& gain, float epsilon, const PackedWeight& w);
-  // y = or += w times rows that are arranged for it.
+  // y = or += w times rows in that layout.
   void multiply(const Tensor& rows, const PackedWeight& w, Tensor y, bool accumulate);
-  // silu_mul of the product of `rows` with gate_up, arranged for `down`.
+  // silu_mul of the product of `rows` with gate_up, in the layout for `down`.
   Tensor gated(const Tensor& rows, const PackedWeight& gate_up, const PackedWeight& down);
   std::shared_ptr<const PackedWeight> packed(const Weight& w);  // as prepared, else packed for this one use
-  // f(row) for all rows: at once where `row_work` floats a row make that worth a fork.
+  // f(row) for all rows, in parallel where `row_work` floats a row are worth a fork.
   template <class F> void for_rows(std::int64_t rows, std::int64_t row_work, const F& f) {
     if (rows * row_work < kForkWork) {
       for (std::int64_t r = 0; r < rows; ++r) f(r);
@@ -63,7 +63,7 @@ class CpuBackend final : public HostBackend {
     }
   }
 
-  static constexpr std::int64_t kForkWork = 16384;  // floats of simple row work that take longer than a fork
+  static constexpr std::int64_t kForkWork = 16384;  // row work, in floats, that takes longer than a fork
 
   const Operations& operations_;
   ThreadPool pool_;

@@ -1,5 +1,5 @@
 // The products of the CPU backend, alone and with the row work before and after them: see product_rows.h for the
-// mathematics and the floor. A fork costs about as much as the row work of a few rows, so that work rides on the forks
+// mathematics and the roofline. A fork costs about as much as the row work of a few rows, so row work shares the forks
 // of the products.
 #include <algorithm>
 #include <cstring>
@@ -9,12 +9,13 @@
 namespace foretoken {
 namespace {
 
-// Rough microseconds of one thread, to tell what is worth a fork (which costs about one).
+// Approximate microseconds of one thread, to decide what is worth a fork (which costs about one).
 double estimated_time(const PackedWeight& w, std::int64_t rows) {
   return std::max(double(w.bytes()) / 50e3, 2.0 * double(rows * w.out * w.inputs) / 300e3);
 }
 
-// Panels that a thread takes at a time: one row goes through pairs of them; with more rows small pieces end together.
+// Panels that a thread takes at a time: two for one row; with more rows one, so that threads finish at about the same
+// time.
 std::int64_t chunk_of(std::int64_t rows) { return rows == 1 ? 2 : 1; }
 
 bool rounds(const Operations& operations, const PackedWeight& w) {
@@ -49,8 +50,8 @@ Tensor group_sums(CpuBackend& backend, const Tensor& x, const PackedWeight& w) {
   return sums;
 }
 
-// One row of x as the product reads it: w.inputs numbers, zeros behind the last; in bf16 where the instructions take
-// it.
+// One row of x in the layout that the product reads: w.inputs numbers, padded with zeros, in bf16 where the
+// instructions take that.
 void arrange(const Operations& operations, const float* x, const PackedWeight& w, void* to) {
   if (rounds(operations, w)) {
     auto* y = static_cast<std::uint16_t*>(to);
@@ -108,7 +109,7 @@ Tensor CpuBackend::gated(const Tensor& rows, const PackedWeight& gate_up, const 
   const bool round = rounds(operations_, down);
   const Tensor y = allocate({n, down.inputs}, round ? DType::bf16 : DType::f32);
   Product gates = product_of(gate_up, rows, {}, both, false), ups = gates;
-  if (chunk == 1) {  // a panel of one half is followed by one of the other
+  if (chunk == 1) {  // panels of both halves alternate
     const std::int64_t panel_bytes = gates.next;
     gates.next = half * panel_bytes, ups.next = panel_bytes - gates.next;
   }
@@ -164,8 +165,8 @@ Tensor CpuBackend::norm_linear(const Tensor& x, const Tensor& gain, float epsilo
   return y;
 }
 
-// Whoever computes some outputs of the gate computes the same ones of the other half, and silu_mul of both while they
-// are near.
+// The thread that computes some outputs of the gate also computes the same outputs of the other half, and silu_mul of
+// both while they are in its cache.
 void CpuBackend::feed_forward(Tensor x, const Tensor& gain, float epsilon, const Weight& gate_up, const Weight& down) {
   const bool in_panels = gate_up.out % (2 * kPanel) == 0 && gate_up.format == Weight::Format::dense &&
                          down.format == Weight::Format::dense && gate_up.out / 2 == down.in && !gate_up.bias &&

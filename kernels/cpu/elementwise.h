@@ -1,4 +1,4 @@
-// Row-wise operations for any kWidth. All of them stream their rows once: 4 bytes in and 4 out a number, far below the
+// Row-wise operations for any kWidth. Each reads its rows once: 4 bytes in and 4 out a number, far less than the
 // weights of the products beside them.
 #pragma once
 #include "kernels/cpu/operations.h"
@@ -13,7 +13,7 @@ void widen_row(const std::uint16_t* x, float* y, std::int64_t n) {
   if (i < n) save_some(y + i, widen_some(x + i, int(n - i)), int(n - i));
 }
 
-// To bf16 as bf16(float) rounds: to nearest even, tiny numbers stay, NaN stays NaN.
+// To bf16 as bf16(float) does: to nearest even, subnormal numbers are kept, NaN stays NaN.
 void narrow_row(const float* x, std::uint16_t* y, std::int64_t n) {
   typedef std::uint16_t Shorts __attribute__((vector_size(2 * kWidth)));
   const auto narrowed = [](Floats f) {
@@ -28,7 +28,7 @@ void narrow_row(const float* x, std::uint16_t* y, std::int64_t n) {
   }
 }
 
-// y = x / sqrt(mean x^2 + epsilon) * gain. Four chains of sums, folded in a fixed order.
+// y = x / sqrt(mean x^2 + epsilon) * gain. Four partial sums, added in a fixed order.
 void normalize_row(const float* x, const float* gain, float epsilon, float* y, std::int64_t n) {
   Floats sum[4] = {};
   std::int64_t i = 0;
@@ -84,8 +84,8 @@ void rotate_head(float* x, const float* cosine, const float* sine, int half) {
 
 constexpr std::int64_t kReadAhead = 18432;  // bytes
 
-// Fetched as far ahead as the products do (kAhead in product_rows.h): without it 28 MiB of a last cache of 32 read at
-// 75 GB/s, with it at 123, and a ceiling that a product can pass is none.
+// Prefetches as far ahead as the products do (kAhead in product_rows.h). Without it, 28 MiB of a last-level cache of 32
+// MiB read at 75 GB/s, with it at 123; a limit that a product can exceed would be none.
 double read_all(const void* data, std::int64_t bytes) {
   const float* p = static_cast<const float*>(data);
   Words sum[8] = {};
@@ -102,14 +102,14 @@ double read_all(const void* data, std::int64_t bytes) {
 }
 
 constexpr int kChains =
-    kWidth == 16 ? 20 : 10;  // enough to hide the latency of an addition, and they fit in the registers
+    kWidth == 16 ? 20 : 10;  // enough to hide the latency of an addition, and few enough for the registers
 
 double multiply_add_steps(std::int64_t steps) {
   Floats sum[kChains], a = spread(1.0f), b = spread(0.5f);
 #pragma GCC unroll 32
-  for (int j = 0; j < kChains; ++j) sum[j] = spread(float(j));  // equal chains would be computed once
+  for (int j = 0; j < kChains; ++j) sum[j] = spread(float(j));  // equal sums would be computed once
   for (std::int64_t i = 0; i < steps; ++i) {
-    __asm__ volatile("" : "+m"(a), "+m"(b));  // else the compiler would see through the loop
+    __asm__ volatile("" : "+m"(a), "+m"(b));  // prevents the compiler from computing the loop in advance
     const Floats x = a, w = b;
 #pragma GCC unroll 32
     for (int j = 0; j < kChains; ++j) sum[j] = fused(x, w, sum[j]);

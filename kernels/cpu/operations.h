@@ -1,5 +1,6 @@
-// What one instruction set offers: a table of functions over plain pointers. The files that are compiled for wide
-// instructions include this and nothing with inline functions of its own, so that nothing wide leaks into the program.
+// What one instruction set offers: a table of functions over plain pointers. Files that are compiled for wide
+// instructions include this and nothing with inline functions: otherwise the linker might pick such a function for the
+// whole program.
 #pragma once
 #include <cstdint>
 
@@ -7,33 +8,33 @@
 
 namespace foretoken {
 
-constexpr int kPanel = 32;        // outputs that lie side by side in a packed weight
-constexpr int kAttendTile = 256;  // slots over which one softmax is taken before tiles are combined
+constexpr int kPanel = 32;        // adjacent outputs in a packed weight
+constexpr int kAttendTile = 256;  // slots of one softmax tile; tiles are combined afterwards
 constexpr int kMaxQueries = 24;   // (row, head) pairs that share the loads of keys and values
 constexpr int kMaxHeadSize = 256;
 
-// How a weight lies in memory. Panels of 32 outputs; in a panel, input by input: [panels][inputs][32] for f32 and int8,
-// [panels][inputs / 2][32][2] for bf16, so that 64 bytes are 16 outputs x 2 inputs. Outputs and inputs are padded with
-// 0.
+// The memory layout of a weight. Panels of 32 outputs; in a panel, input by input: [panels][inputs][32] for f32 and
+// int8, [panels][inputs / 2][32][2] for bf16, so that 64 bytes are 16 outputs x 2 inputs. Outputs and inputs are padded
+// with 0.
 enum class Packing : std::uint8_t { f32, bf16, int8 };
 
 // y [rows, out] (+)= x [rows, inputs] W^T for some panels of W. Each output of each row has an accumulator of its own
-// that runs over the inputs in order, so a row's bits depend neither on other rows nor on how panels are shared out.
+// that adds the inputs in order, so a row's bits depend neither on other rows nor on which thread has which panel.
 struct Product {
   const void* weights;
   const float* scales;  // int8: [panels][groups][32]
   const float* zeros;   // the same
-  const void* x;        // dense [rows, inputs]: f32, or bf16 if the table says so
+  const void* x;        // dense [rows, inputs]: bf16 where rounds_to_bf16 applies, else f32
   const float* sums;    // int8: [rows, groups], sums of x over each group
   float* y;
   std::int64_t y_stride, rows, inputs, out;
   int groups, group;  // int8: inputs = groups * group
   bool accumulate;    // y +=
-  std::int64_t next;  // bytes from a panel to the one that is used after it
+  std::int64_t next;  // bytes from a panel to the one that is used next
 };
 
-// One layer's attention for rows that share a block table. Slots are visited in the order of depth: the visible prefix,
-// then the ancestors, so a node of a tree has the bits of its path run as a chain.
+// One layer's attention for rows that share a block table. Slots are visited by depth: the visible prefix, then the
+// ancestors. So a node of a tree has the same bits as the last token of its path, run as a chain.
 struct Attention {
   const float* q;
   float* y;
@@ -62,7 +63,7 @@ struct Operations {
   void (*rms_norm)(const float* x, const float* gain, float epsilon, float* y, std::int64_t n);
   void (*silu_mul)(const float* gate, const float* up, float* y, std::int64_t n);
   void (*add)(float* x, const float* y, std::int64_t n);
-  // One head: x[i], x[i + half] turn by the angle with these cosines and sines.
+  // One head: rotates the pairs x[i], x[i + half] by the angles of these cosines and sines.
   void (*rotate)(float* x, const float* cosine, const float* sine, int half);
   // Query heads [head, head + heads) of rows [row, row + rows): at most kMaxQueries pairs of one kv head, one owner.
   void (*attend)(const Attention&, int row, int rows, int head, int heads);
@@ -70,8 +71,8 @@ struct Operations {
   void (*distribution_row)(const float* logits, int vocab, const Warp& warp, float* scratch, DistributionRow* row);
   // p[i] = distribution(begin + i) for i < n <= kTile; returns tile_sum of it, bit for bit. No one-hot distributions.
   double (*distribution_tile)(const float* logits, const DistributionRow& row, int begin, int n, double* p);
-  double (*read)(const void* data, std::int64_t bytes);  // reads all of it; for measuring bandwidth
-  double (*multiply_add)(std::int64_t steps);            // runs steps * operations_per_step operations; for the peak
+  double (*read)(const void* data, std::int64_t bytes);  // reads all of it, to measure bandwidth
+  double (*multiply_add)(std::int64_t steps);  // runs steps * operations_per_step operations, to measure the peak
   double operations_per_step;
 };
 

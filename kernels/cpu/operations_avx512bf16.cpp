@@ -1,5 +1,5 @@
-// AVX-512 with bf16 dot products: a bf16 weight meets an activation in bf16, two inputs an instruction and lane, and
-// the sums are f32. Everything else is what AVX-512 offers.
+// AVX-512 with bf16 dot products: a bf16 weight is multiplied by an activation in bf16, two inputs per instruction and
+// lane, with f32 sums. All other operations are those of AVX-512.
 #if defined(__x86_64__)
 #include <cstdint>
 
@@ -46,10 +46,10 @@ constexpr int kChains = 20;
 double dot_steps(std::int64_t steps) {
   __m512 sum[kChains];
 #pragma GCC unroll 32
-  for (int j = 0; j < kChains; ++j) sum[j] = _mm512_set1_ps(float(j));  // equal chains would be computed once
+  for (int j = 0; j < kChains; ++j) sum[j] = _mm512_set1_ps(float(j));  // equal sums would be computed once
   __m512i a = _mm512_set1_epi32(0x3f803f80), b = a;
   for (std::int64_t i = 0; i < steps; ++i) {
-    __asm__ volatile("" : "+m"(a), "+m"(b));  // else the compiler would see through the loop
+    __asm__ volatile("" : "+m"(a), "+m"(b));  // prevents the compiler from computing the loop in advance
     const __m512bh x = reinterpret_cast<__m512bh>(a), w = reinterpret_cast<__m512bh>(b);
 #pragma GCC unroll 32
     for (int j = 0; j < kChains; ++j) sum[j] = _mm512_dpbf16_ps(sum[j], x, w);

@@ -1,4 +1,5 @@
-// The operations for any machine: the compiler lowers vectors of four floats to whatever there is. No fused additions.
+// The operations for any machine: the compiler lowers vectors of four floats to the available instructions. No fused
+// multiply-add.
 #include <cstdint>
 
 namespace foretoken {

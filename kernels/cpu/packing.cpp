@@ -8,7 +8,7 @@
 namespace foretoken {
 namespace {
 
-// Copies outputs of one panel, item(o, k) -> T, to [inputs][kPanel]; outputs beyond the last stay zero.
+// Copies outputs of one panel, item(o, k) -> T, to [inputs][kPanel]; outputs beyond the last remain zero.
 template <class T, class Item>
 void fill_panel(T* to, std::int64_t panel, std::int64_t out, std::int64_t in, const Item& item) {
   const std::int64_t begin = panel * kPanel, end = std::min(out, begin + kPanel);
@@ -24,24 +24,26 @@ void fill_pairs(std::uint16_t* to, std::int64_t panel, const Weight& w) {
   }
 }
 
-void pack_bytes(const Weight& w, WeightMemory& memory, PackedWeight& p) {
+void allocate_scales(const Weight& w, WeightMemory& memory, PackedWeight& p) {
   p.group = w.group, p.groups = int(w.in / w.group);
   const std::size_t scales = std::size_t(p.panels * p.groups * kPanel) * sizeof(float);
   p.scales = memory.allocate(scales);
   p.zeros = memory.allocate(scales);
-  for (std::int64_t panel = 0; panel < p.panels; ++panel) {
-    const std::int64_t at = panel * p.groups * kPanel;
-    fill_panel(static_cast<float*>(p.scales.get()) + at, panel, w.out, p.groups,
-               [&](std::int64_t o, std::int64_t g) { return w.scales.row<float>(o)[g]; });
-    if (w.zeros)
-      fill_panel(static_cast<float*>(p.zeros.get()) + at, panel, w.out, p.groups,
-                 [&](std::int64_t o, std::int64_t g) { return w.zeros.row<float>(o)[g]; });
-  }
+}
+
+void fill_scales(const Weight& w, const PackedWeight& p, std::int64_t panel) {
+  const std::int64_t at = panel * p.groups * kPanel;
+  fill_panel(static_cast<float*>(p.scales.get()) + at, panel, w.out, p.groups,
+             [&](std::int64_t o, std::int64_t g) { return w.scales.row<float>(o)[g]; });
+  if (w.zeros)
+    fill_panel(static_cast<float*>(p.zeros.get()) + at, panel, w.out, p.groups,
+               [&](std::int64_t o, std::int64_t g) { return w.zeros.row<float>(o)[g]; });
 }
 
 void fill(const Weight& w, const PackedWeight& p, std::int64_t panel) {
   const std::int64_t at = panel * p.inputs * kPanel;
   if (p.packing == Packing::int8) {
+    fill_scales(w, p, panel);
     fill_panel(static_cast<std::int8_t*>(p.data.get()) + at, panel, w.out, w.in,
                [&](std::int64_t o, std::int64_t k) { return w.values.row<std::int8_t>(o)[k]; });
   } else if (p.packing == Packing::bf16) {
@@ -77,7 +79,7 @@ PackedWeight pack(const Weight& w, WeightMemory& memory, ThreadPool& pool) {
     throw Error(std::string("a weight holds ") + name_of(dtype) + " numbers; F32, F16 and BF16 are supported");
   }
   p.data = memory.allocate(std::size_t(p.panels * kPanel * p.inputs * item_bytes(p.packing)));
-  if (p.packing == Packing::int8) pack_bytes(w, memory, p);
+  if (p.packing == Packing::int8) allocate_scales(w, memory, p);
   pool.run(int(p.panels), [&](int panel) { fill(w, p, panel); });
   return p;
 }

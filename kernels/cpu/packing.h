@@ -1,4 +1,4 @@
-// Weights as the products of this backend read them: see Packing in operations.h. Done once, at load time.
+// Rearranges weights for the products of this backend, once, at load time: see Packing in operations.h.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -10,15 +10,15 @@
 
 namespace foretoken {
 
-struct PackedWeight {
+struct PackedWeight final : PreparedWeight {
   Packing packing = Packing::f32;
   std::int64_t out = 0, in = 0;
-  std::int64_t inputs = 0;  // with padding: of bf16 to pairs
+  std::int64_t inputs = 0;  // with padding: bf16 is padded to pairs
   std::int64_t panels = 0;
   int groups = 0, group = 0;
   std::shared_ptr<void> data, scales, zeros;
 
-  std::int64_t bytes() const;  // that one product reads
+  std::int64_t bytes() const override;
 };
 
 PackedWeight pack(const Weight& weight, WeightMemory& memory, ThreadPool& pool);

@@ -2,11 +2,11 @@
 //
 //   y[r][o] = sum_k x[r][k] w[o][k]        x [rows, in], w [out, in]
 //
-// Bytes: out * in * size(w), once whatever the number of rows (x and y are small and stay near). Operations: 2 rows out
-// in. Prediction for 28 MB of bf16 weights: bytes decide up to 5 rows or so, then the arithmetic. Measured with
-// `foretoken bench` on a 2-core Zen 5 with bf16 dot products, where 5 rows take 0.9 to 1.3 times the time of 1, as
-// memory is slow or fast. One block keeps kRows x kColumns vectors of sums in registers; each weight that is loaded
-// serves kRows rows.
+// Bytes: out * in * size(w), once, whatever the number of rows (x and y are small and stay in a cache). Operations: 2
+// rows out in. Prediction for 28 MB of bf16 weights: limited by bandwidth up to about 5 rows, then by arithmetic.
+// Measured with `foretoken bench` on a 2-core Zen 5 with bf16 dot products, where 5 rows take 0.9 (slow memory) to 1.3
+// (fast memory) times as long as 1. One block keeps kRows x kColumns vectors of sums in registers; each weight that is
+// loaded serves kRows rows.
 #pragma once
 #include "kernels/cpu/operations.h"
 #include "kernels/cpu/vectors.h"
@@ -14,8 +14,8 @@
 namespace foretoken {
 namespace {
 
-// A loader tells how weights are read: X is one item of x, which holds kInputs inputs; kBytes is what one item costs
-// per output.
+// A loader defines how weights are read: X is one item of x, which holds kInputs inputs; an item of one output takes
+// kBytes bytes of weights.
 struct FloatWeights {
   using X = float;
   static constexpr int kInputs = 1, kBytes = 4;
@@ -41,11 +41,11 @@ struct PairWeights {  // bf16 pairs: the even input is the lower half of a word
   }
 };
 
-// Bytes by which weights are fetched before their use. Several rows do so many operations a line that the processor no
-// longer runs ahead far enough by itself; a panel's first block of rows fetches for all. The distance must leave room
-// in the nearest cache (48 KB, maybe shared with a neighbour), and a multiple of its 4 KB would fall on the very sets
-// in use: products of the demo target with 5 rows on one thread take 545 us with a distance of 4 KB, 478 with 8, 425
-// with 12, 407 with 16, 397 with 18, 424 with 20, 445 with 24, and 618 without.
+// How many bytes ahead weights are prefetched. Several rows do so many operations per cache line that the processor
+// itself does not run ahead far enough; a panel's first block of rows prefetches for all. The distance must leave space
+// in the L1 cache (48 KB, maybe shared with another thread), and a multiple of 4 KB would map to the sets that are in
+// use: products of the demo target with 5 rows on one thread take 545 us with a distance of 4 KB, 478 with 8, 425 with
+// 12, 407 with 16, 397 with 18, 424 with 20, 445 with 24, and 618 without.
 constexpr std::int64_t kAhead = 18432;
 
 inline void put(const Product& p, std::int64_t row, std::int64_t o, Floats sum) {
@@ -100,7 +100,7 @@ template <class W, int R, int C, int P> void block(const Product& p, std::int64_
   } else if (R > 1 && row == 0) {
     constexpr std::int64_t kItem = kPanel * W::kBytes;
     const std::int64_t within =
-        items > kAhead / kItem ? items - kAhead / kItem : 0;  // items while this panel is fetched
+        items > kAhead / kItem ? items - kAhead / kItem : 0;  // items during which this panel is prefetched
     accumulate<W, R, C, P, true>(w, panel_bytes, x, items, within, w + kAhead, sum);
     accumulate<W, R, C, P, true>(w + within * kItem, panel_bytes, x + within, items, items - within, w + p.next, sum);
   } else {
@@ -120,7 +120,7 @@ template <class W, int R, int C> void rows_of_panel(const Product& p, std::int64
   for (int column = 0; column < kPanel; column += C * kWidth) block<W, R, C, 1>(p, panel, row, column);
 }
 
-// As few blocks of rows as possible, of equal sizes, at most kMaxRows each; C vectors of outputs at a time.
+// As few blocks of rows as possible, of about equal sizes, at most kMaxRows each; C vectors of outputs at a time.
 template <class W, int kMaxRows, int C> void blocks_of_panel(const Product& p, std::int64_t panel) {
   const std::int64_t blocks = (p.rows + kMaxRows - 1) / kMaxRows;
   for (std::int64_t b = 0; b < blocks; ++b) {
@@ -160,7 +160,7 @@ template <class W, int kMaxRows, int C> void blocks_of_panel(const Product& p, s
   }
 }
 
-// One row has few sums to keep, so it takes more outputs at a time: the additions of one sum wait for each other.
+// One row needs few accumulators, so it takes more outputs at a time: additions to one accumulator wait for each other.
 template <class W, int kMaxRows, int C> void product(const Product& p, std::int64_t begin, std::int64_t end) {
   constexpr int kWhole = kPanel / kWidth, kPanels = kWidth == 16 ? 2 : 1;
   std::int64_t panel = begin;

@@ -1,5 +1,5 @@
-// Cosines and sines of rotations, computed once per position and kept: taking them anew would cost more than the
-// rotation. Knows angles, no heads.
+// Cosines and sines of rotary embeddings, computed once per position and kept: computing them again would cost more
+// than the rotation. This module must not know heads.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -11,11 +11,11 @@ namespace foretoken {
 
 class Rotations {
  public:
-  // A set of frequencies and what has been computed for it. Stays valid as long as this object.
+  // The table of one set of frequencies. It stays valid as long as this object.
   class Table {
    public:
     explicit Table(std::span<const float> frequencies) : frequencies_(frequencies.begin(), frequencies.end()) {}
-    // cos(position * f[i]) for all i, then the sines. The position must have been covered.
+    // cos(position * f[i]) for all i, then the sines. The table must cover the position.
     const float* at(std::int32_t position) const {
       return chunks_[std::size_t(position / kChunk)].get() + std::size_t(position % kChunk) * 2 * frequencies_.size();
     }
@@ -29,7 +29,7 @@ class Rotations {
     std::vector<std::unique_ptr<float[]>> chunks_;
   };
 
-  // The table of these frequencies, covering these positions.
+  // The table of these frequencies, extended to these positions.
   const Table& table(std::span<const float> frequencies, std::span<const std::int32_t> positions);
 
  private:

@@ -76,13 +76,13 @@ bool ThreadPool::fork(int n, Call call, const void* body) {
   return true;
 }
 
-// Where thread t's share of n indices begins, marked with the job.
+// The first index of thread t's share of n, combined with the job's number.
 std::uint64_t ThreadPool::of_job(std::uint32_t job, int n, int t) const {
   return std::uint64_t(job) << 32 | std::uint32_t(std::int64_t(n) * t / threads());
 }
 
-// Takes indices of `job` from one share until none is left. Whoever takes one holds the job's own call and body: they
-// are not replaced before every index is done, and then none can be taken.
+// Takes indices of `job` from one share until none is left. A thread that takes an index holds the right call and body:
+// they are replaced only after every index is done, and then none can be taken.
 int ThreadPool::take(Share& share, std::uint32_t job, Call call, const void* body) {
   int done = 0;
   std::uint64_t next = share.next.load(std::memory_order_acquire);
@@ -102,7 +102,7 @@ int ThreadPool::take(Share& share, std::uint32_t job, Call call, const void* bod
   }
 }
 
-// The own share first, then what the others left.
+// Its own share first, then what the others left.
 int ThreadPool::work(int self, std::uint32_t job) {
   Share& own = shares_[std::size_t(self)];
   const Call call = own.call.load(std::memory_order_relaxed);

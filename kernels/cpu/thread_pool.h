@@ -1,5 +1,5 @@
-// A fork-join pool for operations of a few microseconds: workers spin a little before they sleep, the caller works too,
-// and it never waits for a worker that has not begun. Knows no operation.
+// A fork-join pool for operations of a few microseconds: workers spin briefly before they sleep. The caller works too,
+// and never waits for a worker that has not begun. This module must not know operations.
 #pragma once
 #include <atomic>
 #include <cstdint>
@@ -14,7 +14,7 @@ namespace foretoken {
 
 class ThreadPool {
  public:
-  // The caller counts as one; 0: as many as this process may use. More than the system gives is an Error.
+  // Including the caller; 0: as many as this process may use. More than the system can start is an Error.
   explicit ThreadPool(int threads);
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;
@@ -22,9 +22,9 @@ class ThreadPool {
 
   int threads() const { return int(shares_.size()); }
 
-  // f(0) ... f(n - 1), each once, in any order and possibly at once; returns when all are done. Each thread begins with
-  // its own contiguous share (so that what it read last time is still in its cache) and then helps the others. The
-  // first exception is thrown again here. A call from inside f, or while another thread's call runs, runs on the
+  // Calls f(0) ... f(n - 1), each once, in any order and possibly in parallel; returns when all are done. Each thread
+  // begins with its own contiguous share (so that data of the last call is still in its cache) and then helps the
+  // others. The first exception is rethrown here. A call from inside f, or during another thread's call, runs on the
   // calling thread.
   template <class F> void run(int n, const F& f) {
     if (n <= 0) return;
@@ -34,10 +34,10 @@ class ThreadPool {
 
  private:
   using Call = void (*)(const void* body, int i);
-  // What a thread needs to begin and to report lies in one line of its cache: a worker that spins learns of a job, of
-  // its share and of what to call by one transfer, and tells by another. Each word is marked: job number << 32 | value.
+  // All that a thread needs to begin and to report is in one cache line: a spinning worker receives a job, its share
+  // and the function in one transfer, and reports in another. Each word contains the job: job number << 32 | value.
   struct alignas(64) Share {
-    std::atomic<std::uint64_t> next{0};  // next index; only who serves that job may take it
+    std::atomic<std::uint64_t> next{0};  // next index; only a thread that serves this job may take it
     std::atomic<std::uint64_t> end{0};
     std::atomic<std::uint64_t> done{0};  // indices that this thread has done, of any share; written by it alone
     std::atomic<Call> call{nullptr};

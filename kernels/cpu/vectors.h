@@ -1,4 +1,4 @@
-// Vectors of kWidth floats, written with the compiler's vector extension so that every operation is written once. To be
+// Vectors of kWidth floats, by the compiler's vector extension, so that every operation is written once. To be
 // included by an operations_*.cpp after it defined, in an anonymous namespace, kWidth, Floats fused(a, b, c) = a * b +
 // c and Floats widen(h), which reads kWidth numbers in bf16. Everything here and in the files that include it has
 // internal linkage: see kernels/CMakeLists.txt.
@@ -32,7 +32,7 @@ inline Words as_words(Floats f) { return reinterpret_cast<Words>(f); }
 
 inline Floats greater(Floats a, Floats b) { return a > b ? a : b; }
 
-// The first n < kWidth floats, then zeros; whatever lies behind them is not read.
+// The first n < kWidth floats, then zeros; memory behind them is not read.
 inline Floats load_some(const float* p, int n) {
   float v[kWidth] = {};
   for (int i = 0; i < n; ++i) v[i] = p[i];
@@ -49,7 +49,7 @@ inline void save_some(float* p, Floats v, int n) {
   for (int i = 0; i < n; ++i) p[i] = w[i];
 }
 
-// Sum of the lanes, folded by halves.
+// Sum of the lanes, by halves.
 inline float total(Floats v) {
   float w[kWidth];
   save(w, v);

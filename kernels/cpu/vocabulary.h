@@ -1,5 +1,5 @@
-// Distributions over a vocabulary, for any kWidth, with the very bits of kernels/distribution.h: multiplications and
-// additions stay apart (the build forbids contraction), and every sum follows the tree of vocabulary_sum. Bytes: 4 *
+// Distributions over a vocabulary, for any kWidth, with the same bits as kernels/distribution.h: multiplications and
+// additions are not fused (the build forbids contraction), and every sum uses the tree of vocabulary_sum. Bytes: 4 *
 // vocab a row, read a few times from the nearest cache. Operations: about 25 a token for its weight; each cut adds
 // about thirty passes of one comparison and one addition a token, since thresholds are found by halving the set of
 // floats.
@@ -10,7 +10,7 @@
 namespace foretoken {
 namespace {
 
-// A row of weights, asked again and again which part of it is kept.
+// A row of weights, for repeated sums over the tokens that a threshold keeps.
 struct Weighed {
   const float* logits;
   const float* weights;
@@ -39,7 +39,7 @@ template <class Keep> double kept_mass(const Weighed& w, Keep keep) {
   return sum;
 }
 
-// Floats in their order as integers, and back.
+// Floats as integers of the same order, and back.
 inline std::int32_t rank_of(float f) {
   std::int32_t i;
   std::memcpy(&i, &f, 4);
@@ -52,8 +52,8 @@ inline float of_rank(std::int32_t r) {
   return f;
 }
 
-// The least float in [low, high] for which holds(f), which must be true from some float on and is taken to be at high.
-// Stops early where enough(a, b): the answer lies in [a, b), and a will do for it.
+// The least float in [low, high] for which holds(f), which must be true from some float on; it is assumed true at
+// `high`. Stops early where enough(a, b): then the answer is in [a, b), and a serves as well.
 template <class Holds, class Enough> float least_that(float low, float high, Holds holds, Enough enough) {
   std::int64_t no = std::int64_t(rank_of(low)) - 1, yes = rank_of(high);
   while (yes - no > 1 && !enough(of_rank(std::int32_t(no + 1)), of_rank(std::int32_t(yes + 1)))) {
@@ -101,7 +101,7 @@ inline float least_likely(const Weighed& w, float least, float min_p, float peak
   return f;
 }
 
-// The least logit that stays after top-k, top-p and min-p, as in normalize().
+// The least logit that top-k, top-p and min-p keep, as in normalize().
 inline float cut(const Weighed& w, const Warp& warp, float peak, float lowest) {
   float least = lowest;
   if (warp.top_k > 0 && warp.top_k < w.vocab) {
@@ -163,7 +163,7 @@ inline void weigh(const float* logits, int vocab, float peak, float inverse_temp
   if (n > 0) save_some(weights + i, exp_weights((load_some(logits + i, n) - peak) * inverse_temperature), n);
 }
 
-// raw_log_normalizer is left as the mass: its logarithm is taken by the caller, once a row.
+// raw_log_normalizer holds the mass: the caller takes its logarithm, once a row.
 void distribution_of_row(const float* logits, int vocab, const Warp& warp, float* scratch, DistributionRow* row) {
   const Extremes e = extremes(logits, vocab);
   if (e.nan || __builtin_isinf(e.peak)) {

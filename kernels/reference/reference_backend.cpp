@@ -25,7 +25,7 @@ float element(const Tensor& t, std::int64_t row, std::int64_t column) {
   }
 }
 
-// The slots that row r sees, in the order of their depth: the prefix, then the ancestors.
+// The slots that row r attends to, by depth: the prefix, then the ancestors.
 std::vector<std::int32_t> seen_slots(const Layout& layout, int r) {
   std::vector<std::int32_t> slots;
   const std::int32_t visible = layout.visible.data<std::int32_t>()[r];
@@ -85,7 +85,8 @@ Tensor dequantize(const Weight& w) {
 }
 
 Weight ReferenceBackend::prepare(Weight weight) {
-  weight.prepared = std::make_shared<const Tensor>(dequantize(weight));
+  weight.prepared = std::make_shared<const PreparedMatrix>(dequantize(weight));
+  weight.values = {}, weight.scales = {}, weight.zeros = {};
   return weight;
 }
 
@@ -112,10 +113,10 @@ Tensor ReferenceBackend::rms_norm(const Tensor& x, const Tensor& gain, float eps
   return y;
 }
 
-// Row by row, from an aligned copy, so that no row's sum can depend on its neighbours or its address.
+// Row by row, from an aligned copy, so that a row's sum depends neither on other rows nor on its address.
 Tensor ReferenceBackend::linear(const Tensor& x, const Weight& w) {
   expect_rows("linear", x, w.in);
-  const Tensor dense = w.prepared ? *static_cast<const Tensor*>(w.prepared.get()) : dequantize(w);
+  const Tensor dense = w.prepared ? static_cast<const PreparedMatrix*>(w.prepared.get())->matrix : dequantize(w);
   const Matrix matrix(dense.data<float>(), w.out, w.in);
   Tensor y = allocate({x.dim(0), w.out}, DType::f32);
   Eigen::VectorXf in(w.in), out(w.out);

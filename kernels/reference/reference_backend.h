@@ -1,5 +1,5 @@
-// The oracle: plain loops and Eigen, f32 activations with double where it is cheap, no threads. Slow and easy to
-// believe. This room must not know how the fast backends do the same.
+// The reference: plain loops and Eigen, f32 activations (double where it is cheap), no threads. It is slow and easy to
+// verify. This module must not know how the fast backends compute the same.
 #pragma once
 #include <string>
 
@@ -22,7 +22,7 @@ class ReferenceBackend : public HostBackend {
   void add(Tensor x, const Tensor& y) override;
 };
 
-// The numbers that a weight stands for, f32 [out, in].
+// The values that a weight represents, f32 [out, in].
 Tensor dequantize(const Weight& weight);
 
 }  // namespace foretoken

@@ -1,8 +1,23 @@
-// Any bytes as a checkpoint: what its header says lies within the file, and every byte of every tensor may be read.
+// Any bytes as a checkpoint: what its header says lies within the file, every byte of every tensor may be read, and a
+// model of one layer finds what it does not use.
 #include "framework/model/checkpoint.h"
+#include "framework/model/model_tensors.h"
 #include "tests/fuzz/fuzz.h"
 
 using namespace foretoken;
+
+namespace {
+
+ModelConfig one_layer() {
+  ModelConfig c;
+  c.architecture = "LlamaForCausalLM";
+  c.vocab = c.width = c.ffn = c.head_size = 2;
+  c.layers = c.heads = c.kv_heads = c.prediction_layers = 1;
+  c.tied_head = true;
+  return c;
+}
+
+}  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   return fuzz::feed(data, size, [](std::string_view bytes) {
@@ -18,5 +33,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     }
     fuzz::expect(sum <= 255 * std::uint64_t(held) && std::uint64_t(held) <= bytes.size(),
                  "tensors are parts of the file");
+    static const ModelConfig config = one_layer();
+    expect_no_other_tensors(config, checkpoint);
   });
 }

@@ -30,7 +30,7 @@ __global__ void convert_kernel(const T* x, std::int64_t stride, Y* y, int width)
 const Tensor& matrix_of(const Weight& w) {
   if (!w.prepared)
     throw Error("cuda: a product with a weight that was not prepared; pass it through Backend::prepare once");
-  return *static_cast<const Tensor*>(w.prepared.get());
+  return static_cast<const PreparedMatrix*>(w.prepared.get())->matrix;
 }
 
 }  // namespace

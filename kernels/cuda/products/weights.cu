@@ -46,7 +46,7 @@ Weight CudaProducts::prepare(Weight weight) {
   }
   if (weight.bias) weight.bias = backend_.upload(weight.bias);
   weight.values = {}, weight.scales = {}, weight.zeros = {};
-  weight.prepared = std::make_shared<const Tensor>(matrix);
+  weight.prepared = std::make_shared<const PreparedMatrix>(matrix);
   return weight;
 }
 

@@ -28,6 +28,8 @@ TEST_F(EngineGuard, options_that_make_no_engine_are_refused) {
     options.pages = 0, options.memory_mib = memory;
     EXPECT_TRUE(says(sentence([&] { engine(); }), "memory_mib")) << memory;
   }
+  options.memory_mib = 8'000'000;  // more than any machine has; some grant it until it is used
+  EXPECT_TRUE(says(sentence([&] { engine(); }), "\"memory_mib\" is 8000000, but only", "MiB of memory are free"));
 }
 
 // Says of every trial what a test gave it.
@@ -74,8 +76,8 @@ TEST_F(EngineGuard, a_verdict_is_a_path_of_the_tree_and_tokens_of_the_target) {
 
 class Miscounting : public LengthPolicy {
  public:
-  int longest() const override { return 4; }
-  std::vector<int> budgets(std::span<const PastOnly>) override { return {}; }
+  Budget most() const override { return {5, 4}; }
+  std::vector<Budget> budgets(std::span<const PastOnly>) override { return {}; }
 };
 
 TEST_F(EngineGuard, a_policy_owes_one_budget_per_sequence) {

@@ -128,7 +128,8 @@ TEST_F(Config, WhatIsNotImplementedIsNamed) {
       {{{"architectures", {"MistralForCausalLM"}}, {"sliding_window", 0}},
        "'sliding_window' is 0, but must be an integer from 1"},
       {{{"use_sliding_window", true}}, "'use_sliding_window' is true, but only false is supported"},
-      {{{"layer_types", {"full_attention", "sliding_attention"}}}, "'layer_types'"},
+      {{{"layer_types", {"full_attention", "sliding_attention"}}},
+       "'layer_types' is [\"full_attention\",\"sliding_attention\"], but all layers must have the same kind"},
       {{{"quantization_config", {{"quant_method", "gptq"}}}},
        "'quantization_config' is {\"quant_method\":\"gptq\"}, but this is not supported"},
       {{{"auto_map", {{"AutoModel", "x"}}}}, "'auto_map'"},
@@ -166,8 +167,26 @@ TEST_F(Config, WhatIsWrongIsNamed) {
       {{{"rope_scaling", {{"rope_type", "llama3"}, {"factor", 8}, {"low_freq_factor", 4}, {"high_freq_factor", 4}}}},
        "must be greater than low_freq_factor"},
       {{{"rope_scaling", 3}}, "rope_scaling is 3, but must be a JSON object"},
+      {{{"layer_types", {"full_attention"}}},
+       "'layer_types' is [\"full_attention\"], but must name one kind of attention for each of the 2 layers"},
+      {{{"layer_types", {"full_attention", "full_attention", "full_attention"}}}, "for each of the 2 layers"},
+      {{{"layer_types", json::array()}}, "for each of the 2 layers"},
+      {{{"layer_types", "full_attention"}}, "'layer_types' is \"full_attention\", but must be an array"},
+      {{{"num_nextn_predict_layers", -1}}, "'num_nextn_predict_layers' is -1"},
   };
   for (const auto& [changes, words] : cases) EXPECT_TRUE(says(refusal(changes), words));
+}
+
+// JSON leaves open which of two values holds, and readers differ.
+TEST_F(Config, KeysThatAreThereTwice) {
+  std::string text = kLlama.dump();
+  text.insert(1, "\"num_hidden_layers\":3,");
+  folder_.write("config.json", text);
+  EXPECT_TRUE(says(sentence_of([&] { ModelConfig::load(folder_.path()); }), "config.json",
+                   "has the key 'num_hidden_layers' twice"));
+  EXPECT_TRUE(says(sentence_of([&] { ModelConfig::parse(text, "a shape"); }), "a shape has the key"));
+  folder_.write("generation_config.json", R"({"eos_token_id": 5, "eos_token_id": 6})");
+  EXPECT_TRUE(says(refusal(json::object()), "generation_config.json", "has the key 'eos_token_id' twice"));
 }
 
 TEST_F(Config, FilesThatAreNone) {
@@ -178,7 +197,7 @@ TEST_F(Config, FilesThatAreNone) {
   EXPECT_TRUE(says(sentence_of([&] { ModelConfig::load(folder_.path()); }), "config.json is empty"));
   folder_.write("config.json", "{\"vocab_size\": 1,}");
   EXPECT_TRUE(says(sentence_of([&] { ModelConfig::load(folder_.path()); }), "config.json is not valid JSON", "line 1",
-                   "correct it"));
+                   "correct or replace it"));
   folder_.write("config.json", "{\"hidden_size\": " + std::string(1'000'000, '[') + std::string(1'000'000, ']') + "}");
   EXPECT_TRUE(
       says(sentence_of([&] { ModelConfig::load(folder_.path()); }), "config.json nests deeper than 200 levels"));

@@ -24,6 +24,15 @@ Tensor widened(const Tensor& t) {
   return f;
 }
 
+// Int8 groups are expanded to bf16 at load and f16 to f32: that is what a product reads.
+TEST_P(CudaProducts, report_the_bytes_that_they_read) {
+  const auto bytes = [&](DType type) { return cuda->prepare(random_weight(96, 64, type, 5)).bytes(); };
+  EXPECT_EQ(bytes(DType::f32), 4 * 96 * 64);
+  EXPECT_EQ(bytes(DType::bf16), 2 * 96 * 64);
+  EXPECT_EQ(bytes(DType::f16), 4 * 96 * 64);
+  EXPECT_EQ(bytes(DType::i8), 2 * 96 * 64);
+}
+
 constexpr int kHead = 1 << 16;  // outputs; more make a head, whose products of 2 to 16 rows go a way of their own
 
 TEST_P(CudaProducts, products) {

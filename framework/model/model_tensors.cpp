@@ -1,0 +1,109 @@
+#include "framework/model/model_tensors.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <vector>
+
+#include "kernels/error.h"
+
+namespace foretoken {
+namespace {
+
+constexpr const char* kTable = "model.embed_tokens.weight";
+constexpr const char* kHead = "lm_head.weight";
+
+std::string layer(int l) { return "model.layers." + std::to_string(l) + "."; }
+
+// Every loader computes these from the configuration.
+bool is_rotary_buffer(const std::string& name) {
+  return std::ranges::any_of(std::array{"inv_freq", "original_inv_freq", "cos_cached", "sin_cached"},
+                             [&](auto* part) { return name.ends_with(std::string("rotary_emb.") + part); });
+}
+
+// How activations or caches are to be rounded, or how a matrix was. A dense matrix has its final values already.
+bool is_quantizer_scale(const std::string& name) {
+  const std::string last = name.substr(name.rfind('.') + 1);
+  for (const char* of : {"input", "output", "weight", "q", "k", "v", "prob_output"})
+    for (const char* what : {"_scale", "_scale_inv", "_global_scale", "_zero_point"})
+      if (last == std::string(of) + what) return true;
+  return false;
+}
+
+// Multi-token prediction: layers after the others, or separate modules.
+bool predicts_further_tokens(const std::string& name, const ModelConfig& c) {
+  for (int l = c.layers; l < c.layers + c.prediction_layers; ++l)
+    if (name.starts_with(layer(l))) return true;
+  return std::ranges::any_of(std::array{"mtp.", "model.mtp.", "model.mtp_layers."},
+                             [&](const char* module) { return name.starts_with(module); });
+}
+
+bool same_numbers(const Tensor& a, const Tensor& b) {
+  return a.dtype() == b.dtype() && std::memcmp(a.raw(), b.raw(), std::size_t(a.bytes())) == 0;
+}
+
+void expect_tied_head(const ModelConfig& c, const TensorSource& source) {
+  const Shape shape{c.vocab, c.width};
+  if (same_numbers(source.tensor(kHead, shape), source.tensor(kTable, shape))) return;
+  throw Error(source.where() + ": config.json has tie_word_embeddings, but the tensor '" + kHead + "' differs from '" +
+              kTable +
+              "'; set tie_word_embeddings to false if the model has a head of its own, or download both again");
+}
+
+std::string counted(std::size_t n, const std::string& noun) {
+  return std::to_string(n) + " " + noun + (n == 1 ? "" : "s");
+}
+
+[[noreturn]] void refuse(const std::vector<std::string>& unused, const ModelConfig& c, const TensorSource& source) {
+  constexpr std::size_t kShown = 3;
+  std::string names;
+  for (std::size_t i = 0; i < std::min(kShown, unused.size()); ++i) names += (i ? ", " : "") + unused[i];
+  if (unused.size() > kShown) names += " and " + std::to_string(unused.size() - kShown) + " more";
+  throw Error(source.where() + " holds " + counted(unused.size(), "tensor") + " that a " + c.architecture + " of " +
+              counted(std::size_t(c.layers), "layer") + " does not use: " + names +
+              "; config.json belongs to another checkpoint, or this kind of model is not supported: correct it, or "
+              "download both again");
+}
+
+}  // namespace
+
+std::map<std::string, Shape> tensors_of(const ModelConfig& c) {
+  const std::int64_t q = std::int64_t(c.heads) * c.head_size, kv = std::int64_t(c.kv_heads) * c.head_size;
+  std::map<std::string, Shape> all{{kTable, {c.vocab, c.width}}, {"model.norm.weight", {c.width}}};
+  if (!c.tied_head) all[kHead] = {c.vocab, c.width};
+  const auto matrix = [&](const std::string& name, std::int64_t out, std::int64_t in, bool bias) {
+    all[name + ".weight"] = {out, in};
+    if (bias) all[name + ".bias"] = {out};
+  };
+  for (int l = 0; l < c.layers; ++l) {
+    const std::string attention = layer(l) + "self_attn.", mlp = layer(l) + "mlp.";
+    for (const char* norm : {"input_layernorm", "post_attention_layernorm"})
+      all[layer(l) + norm + ".weight"] = {c.width};
+    for (const char* norm : {"q_norm", "k_norm"})
+      if (c.head_norms) all[attention + norm + ".weight"] = {c.head_size};
+    matrix(attention + "q_proj", q, c.width, c.qkv_bias);
+    matrix(attention + "k_proj", kv, c.width, c.qkv_bias);
+    matrix(attention + "v_proj", kv, c.width, c.qkv_bias);
+    matrix(attention + "o_proj", c.width, q, c.out_bias);
+    matrix(mlp + "gate_proj", c.ffn, c.width, c.mlp_bias);
+    matrix(mlp + "up_proj", c.ffn, c.width, c.mlp_bias);
+    matrix(mlp + "down_proj", c.width, c.ffn, c.mlp_bias);
+  }
+  return all;
+}
+
+void expect_no_other_tensors(const ModelConfig& config, const TensorSource& source) {
+  const auto used = tensors_of(config);
+  std::vector<std::string> unused;
+  for (const std::string& name : source.names()) {
+    if (used.contains(name) || is_rotary_buffer(name) || is_quantizer_scale(name)) continue;
+    if (predicts_further_tokens(name, config)) continue;
+    if (name == kHead)
+      expect_tied_head(config, source);
+    else
+      unused.push_back(name);
+  }
+  if (!unused.empty()) refuse(unused, config, source);
+}
+
+}  // namespace foretoken

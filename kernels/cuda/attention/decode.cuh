@@ -6,7 +6,7 @@
 // every block turns those that it needs. Latency is all here: what runs once is bound by its own instructions on their
 // way to the multiprocessor, so nothing divides by a number of the host's, and sums go to who folds them without a
 // meeting of the cluster. The arithmetic is that of attention.cuh in the order of attention_tiles.cuh: the same bits.
-// This room must not know who launches it.
+// This header must not know who launches it.
 #pragma once
 #include "kernels/cuda/attention/decode_rows.cuh"
 #include "kernels/cuda/instructions/barriers.cuh"

@@ -1,7 +1,7 @@
-// rope_store: pairs (i, i + half) of every head of q and k turn by positions[row] * frequencies[i], in place; then k
-// and v of the row go to its slot. q [rows, heads * head_size], k and v [rows, kv_heads * head_size], f32 or bf16;
-// pages f32 or bf16. Bytes: rows * head_size * (2 heads + 2 kv_heads) * size for q and k, and 2 * rows * kv_heads *
-// head_size * (size + page size).
+// rope_store: pairs (i, i + half) of every head of q and k are rotated by positions[row] * frequencies[i], in place;
+// then k and v of the row go to its slot. q [rows, heads * head_size], k and v [rows, kv_heads * head_size], f32 or
+// bf16; pages f32 or bf16. Bytes: rows * head_size * (2 heads + 2 kv_heads) * size for q and k, and 2 * rows * kv_heads
+// * head_size * (size + page size).
 #include "kernels/cuda/attention/rotation.cuh"
 #include "kernels/cuda/cuda_backend.cuh"
 #include "kernels/cuda/elementwise/elementwise.cuh"
@@ -10,8 +10,8 @@
 namespace foretoken {
 namespace {
 
-// Device pointers of one call. A null `pool` stores nothing, null `frequencies` turn nothing, a null `q` (whoever
-// attends turns it) has no heads.
+// Device pointers of one call. A null `pool` stores nothing, null `frequencies` rotate nothing, a null `q` (whoever
+// attends rotates it) has no heads.
 template <class T> struct RopeStore {
   T *q, *k;
   const T* v;

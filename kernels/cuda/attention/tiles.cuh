@@ -1,6 +1,6 @@
 // Attention of one tile of queries over a bf16 cache, on mma.sync, by a block of four warps. In a step every warp takes
 // 16 of the 64 keys for the scores, then a quarter of the head for the sum of the values, so that a key or value leaves
-// shared memory once. This room must not know how many blocks there are.
+// shared memory once. This header must not know how many blocks there are.
 #pragma once
 #include "kernels/cuda/attention/tile.cuh"
 #include "kernels/cuda/instructions/matrix_tiles.cuh"

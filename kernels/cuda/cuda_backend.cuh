@@ -1,5 +1,5 @@
 // class CudaBackend: the operations on one GPU, each in a file of its own, all on one stream, behind the host. Included
-// only by the files of this folder. This room must not know models or what a token means.
+// only by the files of this folder. This header must not know models or what a token means.
 #pragma once
 #include <memory>
 #include <span>

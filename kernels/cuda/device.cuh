@@ -1,5 +1,5 @@
 // What every kernel file of this folder needs: checked calls, checked launches, and how one kernel begins while the one
-// before it ends. This room must not know the operations.
+// before it ends. This header must not know the operations.
 #pragma once
 #include <source_location>
 #include <string>

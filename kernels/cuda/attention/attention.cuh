@@ -1,5 +1,5 @@
 // What the kernels of attention share: what one call is to do, what a row sees, where its keys lie, and the arithmetic
-// by which pieces of a context become one. This room must not know how a kernel divides its work.
+// by which pieces of a context become one. This header must not know how a kernel divides its work.
 //
 //   y[row, head] = sum_j softmax_j(q . k_j * scale) v_j        over the slots that the row sees, by depth
 //
@@ -35,7 +35,7 @@ struct AttentionWork {
   const std::int32_t *begins = nullptr, *owner = nullptr, *visible = nullptr, *first = nullptr, *tables = nullptr;
   const std::uint64_t* ancestors = nullptr;
   float scale = 0;  // times log2(e)
-  // Queries that are still to be turned, in bf16 and aligned, heads of 64 or 128: launch_prompt only.
+  // Queries that are still to be rotated, in bf16 and aligned, heads of 64 or 128: launch_prompt only.
   const std::int32_t* positions = nullptr;
   const float* frequencies = nullptr;
   // A context of more than `part` chunks is worked on by `parts` blocks, each at chunks [i * part, (i + 1) * part). A
@@ -137,7 +137,7 @@ void launch_tiles(const AttentionWork& work, std::int64_t shared_memory, cudaStr
                   bool overlaps);  // shared_memory: bytes that a block may have
 void launch_prompt(const AttentionWork& work, cudaStream_t stream,
                    bool overlaps);                  // heads of up to 128, no trees, one part; 90a
-bool prompt_turns(const AttentionWork& work);       // whether launch_prompt takes queries that are still to be turned
+bool prompt_turns(const AttentionWork& work);       // whether launch_prompt takes queries that are still to be rotated
 int attention_cluster(std::int64_t shared_memory);  // blocks of the largest cluster that runs whatever shared memory
                                                     // its blocks need; architecture 90
 void launch_plain(const AttentionWork& work, cudaStream_t stream, bool overlaps);

@@ -1,4 +1,4 @@
-// Pages of an AttentionWork as boxes for the copy engine. This room must not know which kernel takes them.
+// Pages of an AttentionWork as boxes for the copy engine. This header must not know which kernel takes them.
 #pragma once
 #include <algorithm>
 

@@ -1,5 +1,5 @@
 // What a block of attention_decode.cuh works on: its rows and chunks, what it shares, and how the rows themselves are
-// turned and placed, in shared memory and in their pages. This room must not know how a chunk is summed.
+// turned and placed, in shared memory and in their pages. This header must not know how a chunk is summed.
 #pragma once
 #include <climits>
 

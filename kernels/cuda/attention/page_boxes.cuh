@@ -1,5 +1,5 @@
 // Pages of keys or values as tensors for the copy engine of architecture 90, which brings boxes of them into shared
-// memory, turned as swizzled<8>() turns rows of 128 bytes. This room must not know attention.
+// memory, swizzled as swizzled<8>() does rows of 128 bytes. This header must not know attention.
 #pragma once
 #include <cstdint>
 

@@ -1,5 +1,5 @@
 // A tile of 128 query vectors of a prompt: which steps it takes, the ring that one warpgroup fills for those that
-// compute, its queries on their way in (turned where they are not yet) and its result on its way out. This room must
+// compute, its queries on their way in (rotated where they are not yet) and its result on its way out. This room must
 // not know how a step is computed.
 #pragma once
 #include "kernels/cuda/attention/page_boxes.cuh"
@@ -151,7 +151,7 @@ template <int kHead> struct PromptTile {
     }
   }
 
-  // ---- queries that are still to be turned ----
+  // ---- queries that are still to be rotated ----
   __device__ Turn* turns() {
     return reinterpret_cast<Turn*>(&shared.stages[kStages - 1]);
   }  // [prompt_turns rows][kHead / 2]
@@ -161,7 +161,7 @@ template <int kHead> struct PromptTile {
       turns()[i] = turn_of(work.positions[place.row + from + i / (kHead / 2)], work.frequencies[i % (kHead / 2)]);
     asm volatile("bar.sync 3, 256;" ::: "memory");
   }
-  // Aligned queries in bf16, turned where they are not yet; all are asked for before the first is used.
+  // Aligned queries in bf16, rotated where they are not yet; all are asked for before the first is used.
   __device__ void load_pairs(int group) {
     constexpr int kPairs = kChunks / 2, kEach = 64 * kPairs / 128;
     uint4 low[kEach] = {}, high[kEach] = {};

@@ -1,5 +1,5 @@
-// How one pair of a head turns by its position: one text, so that whoever turns it gives the same bits.
-// This room must not know rows, pages or attention.
+// The rotary embedding of one pair of a head by its position: written once, so that every kernel gives the same bits.
+// This header must not know rows, pages or attention.
 #pragma once
 #include "kernels/cuda/device.cuh"
 #include "kernels/cuda/instructions/matrix_tiles.cuh"
@@ -22,7 +22,7 @@ __device__ inline float2 turned(float first, float second, Turn by) {
           __fmaf_rn(second, by.cosine, __fmul_rn(first, by.sine))};
 }
 
-// Eight pairs at once: low and high hold the first and second numbers, and become what they turn into.
+// Eight pairs at once: low and high hold the first and second numbers, and are rotated in place.
 __device__ inline void turn_eight(uint4& low, uint4& high, const Turn* by) {
   std::uint32_t *const x = &low.x, *const y = &high.x;
 #pragma unroll

@@ -4,7 +4,7 @@
 // = V^T P^T), so that no row of a product is wasted on few vectors. Where there are fewer sequences than the machine
 // has room for, a cluster shares the chunks of a sequence and folds them. The keys and values of the rows themselves
 // never come from memory. The arithmetic is that of attention.cuh in the order of attention_tiles.cuh: the same bits.
-// This room must not know who launches it.
+// This header must not know who launches it.
 #pragma once
 #include <cooperative_groups.h>
 

@@ -1,6 +1,6 @@
 // What a block of attention_stream.cuh works on: its rows and chunks, the ring of boxes that one warp asks for, and how
-// the rows themselves are turned and placed, in shared memory and in their pages. This room must not know how a step is
-// summed.
+// the rows themselves are turned and placed, in shared memory and in their pages. This header must not know how a step
+// is summed.
 #pragma once
 #include <climits>
 

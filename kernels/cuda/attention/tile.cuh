@@ -1,7 +1,7 @@
 // Which queries one block serves, and which steps of the context it takes for them. A tile is up to kRows query vectors
 // (a row and a head of one kv head, of one sequence); a step is kStep depths. Steps that all rows of the tile may share
 // come first; where a row has ancestors in a tree, the steps from the end of its prefix on are its own, since other
-// rows have other slots there. This room must not know how a step is computed.
+// rows have other slots there. This header must not know how a step is computed.
 #pragma once
 #include <algorithm>
 #include <climits>

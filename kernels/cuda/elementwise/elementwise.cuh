@@ -1,5 +1,5 @@
 // Pieces that operations share with products that swallow them, and shapes that several operations ask for.
-// This room must not know which operation follows which.
+// This header must not know which operation follows which.
 #pragma once
 #include "kernels/cuda/device.cuh"
 

@@ -1,6 +1,6 @@
 // One order of sums for the square of a row's length, whoever asks: the norm alone and the norm inside a product must
-// agree bit for bit. 256 threads; group g of four numbers goes to thread g mod 256, then trees. This room must not know
-// products.
+// agree bit for bit. 256 threads; group g of four numbers goes to thread g mod 256, then trees. This header must not
+// know products.
 #pragma once
 #include "kernels/cuda/device.cuh"
 

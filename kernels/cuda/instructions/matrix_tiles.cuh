@@ -1,4 +1,4 @@
-// The instructions that attention is made of, beside those of tensor_core.cuh: turned tiles of bf16 in shared memory,
+// The instructions that attention is made of, beside those of tensor_core.cuh: swizzled tiles of bf16 in shared memory,
 // copies that can write zeros, and products that the compiler may order freely. From architecture 80 on. This room must
 // not know attention.
 #pragma once
@@ -9,7 +9,7 @@
 
 namespace foretoken {
 
-// 16 bytes of number `chunk` in row `row` of a tile with `kChunks` chunks a row: neighbouring rows are turned so that
+// 16 bytes of number `chunk` in row `row` of a tile with `kChunks` chunks a row: neighbouring rows are swizzled so that
 // eight rows of one column lie in different banks. Gives bytes behind the tile's begin.
 template <int kChunks> __device__ inline int swizzled(int row, int chunk) {
   static_assert(kChunks % 4 == 0);

@@ -1,5 +1,5 @@
 // The instructions behind products of small bf16 tiles: copies into shared memory that run on, matrices from there into
-// registers, and their product. This room must not know what the tiles are.
+// registers, and their product. This header must not know what the tiles are.
 #pragma once
 #include <cstdint>
 

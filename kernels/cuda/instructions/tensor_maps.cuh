@@ -1,4 +1,5 @@
-// Where the driver describes tensors to the copy engine of architecture 90. This room must not know what is described.
+// Where the driver describes tensors to the copy engine of architecture 90. This header must not know what is
+// described.
 #pragma once
 #include <cuda.h>
 

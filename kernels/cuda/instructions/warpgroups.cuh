@@ -1,5 +1,5 @@
 // The instructions of architecture 90a that attention of long prompts is made of: products of four warps at once, whose
-// second factor stays in shared memory. Empty elsewhere. This room must not know attention.
+// second factor stays in shared memory. Empty elsewhere. This header must not know attention.
 #pragma once
 #include <cstdint>
 
@@ -14,7 +14,7 @@ namespace foretoken {
 
 #ifdef FORETOKEN_WARPGROUPS
 
-// A tile in shared memory of rows of 128 bytes, whose 16-byte chunks are turned as swizzled<8>() does; 1024-byte
+// A tile in shared memory of rows of 128 bytes, whose 16-byte chunks are swizzled as swizzled<8>() does; 1024-byte
 // aligned. Along a row lies what is summed over (scores), or what is not (values); `stride` separates 64 numbers of a
 // row from the next 64.
 __device__ inline std::uint64_t tile_descriptor(std::uint32_t address, int stride) {

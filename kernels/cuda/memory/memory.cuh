@@ -1,5 +1,5 @@
 // Device memory that is handed out again without waiting: all work runs on one stream, so whoever gets a block next
-// writes to it after its last reader. This room must not know tensors' meaning or operations.
+// writes to it after its last reader. This header must not know tensors' meaning or operations.
 #pragma once
 #include <cstdint>
 #include <map>

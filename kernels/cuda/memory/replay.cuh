@@ -1,4 +1,4 @@
-// Bodies that were recorded as CUDA graphs, by key. This room must not know what a body does.
+// Bodies that were recorded as CUDA graphs, by key. This header must not know what a body does.
 #pragma once
 #include <algorithm>
 #include <cstdint>

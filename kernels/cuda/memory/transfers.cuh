@@ -1,6 +1,6 @@
 // Bytes between the host and the device, behind the host, through pinned memory: the host may go on as soon as its
 // bytes are in the ring, and reads what was fetched after the next wait. Also counts the waits and marks moments of the
-// stream. This room must not know what the bytes mean.
+// stream. This header must not know what the bytes mean.
 #pragma once
 #include <array>
 #include <cstdint>

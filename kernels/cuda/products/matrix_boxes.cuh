@@ -1,5 +1,6 @@
 // Boxes of a bf16 matrix as the copy engine of architecture 90 brings them: 64 inputs of some outputs, rows of 128
-// bytes, turned so that eight rows of one column lie in different banks. This room must not know what is multiplied.
+// bytes, swizzled so that eight rows of one column lie in different banks. This header must not know what is
+// multiplied.
 #pragma once
 #include <cuda.h>
 

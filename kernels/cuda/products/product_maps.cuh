@@ -1,5 +1,5 @@
-// How matrices of a product are described to the copy engine: boxes of 64 inputs. This room must not know who asks for
-// them.
+// How matrices of a product are described to the copy engine: boxes of 64 inputs. This header must not know who asks
+// for them.
 #pragma once
 #include "kernels/cuda/instructions/tensor_maps.cuh"
 #include "kernels/cuda/products/tile_ring.cuh"

@@ -1,5 +1,5 @@
 // Products with a model's matrices: which way each goes. bf16 matrices of few rows are streamed by a kernel of our own,
-// the rest is cuBLASLt's; f32 matrices compute in f32. This room must not know which layer a matrix belongs to.
+// the rest is cuBLASLt's; f32 matrices compute in f32. This header must not know which layer a matrix belongs to.
 #pragma once
 #include <memory>
 

@@ -1,5 +1,5 @@
 // What a streamed product is told, and its rows of x on their way into shared memory: as they are, or normed.
-// This room must not know how the matrix is read.
+// This header must not know how the matrix is read.
 #pragma once
 #include "kernels/cuda/elementwise/elementwise.cuh"
 #include "kernels/cuda/elementwise/row_norm.cuh"

@@ -1,5 +1,5 @@
 // A product of few rows, whose time is that of reading the matrix once: the matrix streams from device memory through
-// rings in shared memory into tensor cores. This room must not know what is multiplied.
+// rings in shared memory into tensor cores. This header must not know what is multiplied.
 #pragma once
 #include "kernels/cuda/cuda_backend.cuh"
 #include "kernels/cuda/products/products.cuh"

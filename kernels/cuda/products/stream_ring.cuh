@@ -1,8 +1,8 @@
 // Pieces of a matrix on their way into shared memory, several ahead of who multiplies them: kPiece inputs of 16
-// outputs, in boxes of 64 inputs, rows of 128 bytes, turned so that eight rows of one column lie in different banks.
+// outputs, in boxes of 64 inputs, rows of 128 bytes, swizzled so that eight rows of one column lie in different banks.
 // Box by box by the copy engine, which one lane asks in an instant, 128 bytes of a row behind those of another; or,
-// where they are long, in runs by the lanes' own copies, which the memory answers faster. This room must not know what
-// they are for.
+// where they are long, in runs by the lanes' own copies, which the memory answers faster. This header must not know
+// what they are for.
 #pragma once
 #include "kernels/cuda/instructions/barriers.cuh"
 #include "kernels/cuda/products/matrix_boxes.cuh"

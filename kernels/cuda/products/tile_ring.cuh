@@ -1,5 +1,5 @@
 // Boxes of a matrix and of x on their way into shared memory and through warpgroup products: what the kernels of
-// tile_product.cu share. This room must not know what becomes of the sums.
+// tile_product.cu share. This header must not know what becomes of the sums.
 #pragma once
 #include <cuda.h>
 

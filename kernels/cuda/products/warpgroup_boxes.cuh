@@ -1,5 +1,5 @@
 // Warpgroup products whose factors both lie in shared memory, of as many rows of x as there may be. Empty but for
-// architecture 90a. This room must not know how the factors came there.
+// architecture 90a. This header must not know how the factors came there.
 #pragma once
 #include "kernels/cuda/instructions/warpgroups.cuh"
 

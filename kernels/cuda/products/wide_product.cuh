@@ -1,4 +1,4 @@
-// Products of many rows whose sums are cut into slices, where architecture 90a is. This room must not know what is
+// Products of many rows whose sums are cut into slices, where architecture 90a is. This header must not know what is
 // multiplied.
 #pragma once
 #include "kernels/cuda/cuda_backend.cuh"

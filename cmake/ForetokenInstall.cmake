@@ -8,7 +8,9 @@ include(CMakePackageConfigHelpers)
 
 add_library(foretoken_plugin INTERFACE)
 set_target_properties(foretoken_plugin PROPERTIES EXPORT_NAME plugin INTERFACE_POSITION_INDEPENDENT_CODE ON)
-target_include_directories(foretoken_plugin INTERFACE "$<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}/foretoken>")
+# <foretoken/plugin.h>, and what that includes.
+target_include_directories(foretoken_plugin INTERFACE
+  "$<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>" "$<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}/foretoken>")
 target_compile_features(foretoken_plugin INTERFACE cxx_std_20)
 # Decisions must be equal bit for bit, in a plugin as elsewhere.
 target_compile_options(foretoken_plugin INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-ffp-contract=off>)
@@ -16,15 +18,17 @@ target_compile_options(foretoken_plugin INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-ffp
 target_link_options(foretoken_plugin INTERFACE LINKER:-Bsymbolic-functions)
 target_link_libraries(foretoken_plugin INTERFACE nlohmann_json::nlohmann_json)
 
-# The headers of cmake/abi.cmake, as they lie in the tree.
+# The headers of cmake/abi.cmake, as they lie in the tree, behind the one that a plugin includes.
 file(GLOB kernel_headers CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/kernels/*.h")
 set(headers "${CMAKE_INSTALL_INCLUDEDIR}/foretoken")
 install(FILES ${kernel_headers} DESTINATION "${headers}/kernels")
-install(DIRECTORY framework DESTINATION "${headers}" FILES_MATCHING PATTERN "*.h")
+install(DIRECTORY framework DESTINATION "${headers}" FILES_MATCHING PATTERN "*.h" PATTERN include EXCLUDE)
+install(DIRECTORY framework/include/ DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}")
 install(FILES "${PROJECT_BINARY_DIR}/abi/foretoken_abi.h" DESTINATION "${headers}")
 
 install(TARGETS foretoken RUNTIME DESTINATION "${CMAKE_INSTALL_BINDIR}")
-install(DIRECTORY drafters/template DESTINATION "${CMAKE_INSTALL_DATADIR}/foretoken/drafters")
+install(DIRECTORY drafters/template drafters/template_tree drafters/template_policy
+  DESTINATION "${CMAKE_INSTALL_DATADIR}/foretoken/drafters")
 install(DIRECTORY verifiers/template DESTINATION "${CMAKE_INSTALL_DATADIR}/foretoken/verifiers")
 install(FILES LICENSE DESTINATION "${CMAKE_INSTALL_DOCDIR}")
 

@@ -19,7 +19,6 @@ class DraftModel : public Drafter {
         distributions_(backend_),
         temperature_(temperature) {}
 
-  Needs needs() const override { return {{Drawn::chain}, false}; }
   void forget(const Sequence& sequence) override { model_->forget(sequence); }
 
   std::vector<DraftTree> draft(std::span<const DraftRequest> requests) override {
@@ -41,7 +40,7 @@ class DraftModel : public Drafter {
  private:
   // The draft model's context may be shorter than the target's, and its deepest node must be within it.
   int budget(const DraftRequest& r) const {
-    return std::min(r.budget, model_->info().positions - r.sequence->length() + 1);
+    return std::min(r.budget.chain(), model_->info().positions - r.sequence->length() + 1);
   }
 
   // The first forward: tokens that the draft's cache lacks, up to the root where rows and pages suffice.
@@ -108,7 +107,8 @@ Entry<Drafter> draft_model() {
         return std::make_unique<DraftModel>(
             host, host.load(ModelChoice::read(o.at("model"), o.at("inflate")), o.at("dtype").get<std::string>()),
             t.is_null() ? std::nullopt : std::optional<float>(t.get<float>()));
-      }};
+      },
+      [](const nlohmann::json&, const ModelInfo&) { return Needs{.proposes = {Drawn::chain}}; }};
 }
 
 }  // namespace foretoken

@@ -13,12 +13,10 @@ class Ngram : public Drafter {
  public:
   Ngram(Backend& backend, int longest, int shortest) : backend_(backend), longest_(longest), shortest_(shortest) {}
 
-  Needs needs() const override { return {{Drawn::certain}, false}; }
-
   std::vector<DraftTree> draft(std::span<const DraftRequest> requests) override {
     std::vector<DraftTree> trees = rooted(backend_, requests);
     for (std::size_t i = 0; i < trees.size(); ++i)
-      for (const Token guess : continuation(requests[i].sequence->tokens, requests[i].budget))
+      for (const Token guess : continuation(requests[i].sequence->tokens, requests[i].budget.chain()))
         trees[i].guess(trees[i].nodes - 1, guess);
     return trees;
   }
@@ -54,7 +52,8 @@ Entry<Drafter> ngram() {
               throw Error("drafter 'ngram' would never find a match: its 'longest' is " + std::to_string(longest) +
                           ", its 'shortest' " + std::to_string(shortest) + "; raise 'longest' or lower 'shortest'");
             return std::make_unique<Ngram>(host.backend(), longest, shortest);
-          }};
+          },
+          [](const nlohmann::json&, const ModelInfo&) { return Needs{.proposes = {Drawn::certain}}; }};
 }
 
 }  // namespace foretoken

@@ -7,7 +7,6 @@ namespace {
 class None : public Drafter {
  public:
   explicit None(Backend& backend) : backend_(backend) {}
-  Needs needs() const override { return {}; }
   std::vector<DraftTree> draft(std::span<const DraftRequest> requests) override { return rooted(backend_, requests); }
 
  private:
@@ -17,9 +16,11 @@ class None : public Drafter {
 }  // namespace
 
 Entry<Drafter> none() {
-  return {"plain decoding: proposes nothing", "", {}, [](const nlohmann::json&, Host& host) {
-            return std::make_unique<None>(host.backend());
-          }};
+  return {"plain decoding: proposes nothing",
+          "",
+          {},
+          [](const nlohmann::json&, Host& host) { return std::make_unique<None>(host.backend()); },
+          [](const nlohmann::json&, const ModelInfo&) { return Needs{}; }};
 }
 
 }  // namespace foretoken

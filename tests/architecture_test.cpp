@@ -46,7 +46,7 @@ const std::map<std::string, std::set<std::string>> kArrows = {
 // Layers inside a folder, lowest first. A layer may include itself and those before it, so that each can be read and
 // tested without what is built on it.
 const std::map<std::string, std::vector<std::string>> kLayers = {
-    {"framework", {"text", "model", "decode", "cache", "components", "engine"}},
+    {"framework", {"text", "model", "decode", "cache", "components", "include", "engine"}},
     {"experiments", {"conformance", "report", "sweep", "bench", "program"}},
 };
 
@@ -61,6 +61,7 @@ const std::vector<std::pair<std::regex, std::vector<std::string>>> kLibraries = 
     {std::regex("^boost/.*"), {"experiments/", "tests/"}},
     {std::regex("^(CLI|spdlog)/.*"), {"experiments/"}},
     {std::regex("^gtest/.*"), {"tests/"}},
+    {std::regex("^foretoken/.*"), {"drafters/", "verifiers/", "tests/plugins/"}},  // what plugins include
 };
 
 std::vector<SourceFile> all_code() {

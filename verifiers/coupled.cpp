@@ -28,11 +28,12 @@ Entry<Verifier> coupled() {
   return {"the target's own token by noise of its position; same text as plain decoding",
           "arXiv 2408.07978",
           {},
-          [](const nlohmann::json&, Host&) {
-            return std::make_unique<RuleVerifier<CoupledRule>>(Soundness{
+          [](const nlohmann::json&, Host&) { return std::make_unique<RuleVerifier<CoupledRule>>(); },
+          [](const nlohmann::json&, const ModelInfo&) {
+            return Soundness{
                 {Drawn::certain, Drawn::chain, Drawn::independent, Drawn::without_replacement, Drawn::marginals},
                 "exact, path-identical",
-                true});
+                true};
           }};
 }
 

@@ -40,9 +40,9 @@ Entry<Verifier> speculative_sampling() {
   return {"accept with min(1, p/q), else draw from the residual; exact",
           "arXiv 2211.17192, 2302.01318, 2305.09781",
           {},
-          [](const nlohmann::json&, Host&) {
-            return std::make_unique<RuleVerifier<SpeculativeSampling>>(
-                Soundness{{Drawn::certain, Drawn::chain, Drawn::independent, Drawn::marginals}, "exact", false});
+          [](const nlohmann::json&, Host&) { return std::make_unique<RuleVerifier<SpeculativeSampling>>(); },
+          [](const nlohmann::json&, const ModelInfo&) {
+            return Soundness{{Drawn::certain, Drawn::chain, Drawn::independent, Drawn::marginals}, "exact", false};
           }};
 }
 

@@ -1,17 +1,23 @@
-// The same draft length for every sequence in every round (Leviathan et al. 2023, arXiv 2211.17192: gamma).
+// The same budget for every sequence in every round (Leviathan et al. 2023, arXiv 2211.17192: gamma levels of a chain).
 #include "drafters/drafters.h"
 
 namespace foretoken {
 namespace {
 
+Budget budget_of(const nlohmann::json& o) {
+  const int length = o.at("length").get<int>();
+  return {o.at("nodes").is_null() ? length + 1 : o.at("nodes").get<int>(), length};
+}
+
 class Fixed : public LengthPolicy {
  public:
-  explicit Fixed(int length) : length_(length) {}
-  int longest() const override { return length_; }
-  std::vector<int> budgets(std::span<const PastOnly> past) override { return std::vector<int>(past.size(), length_); }
+  explicit Fixed(const Budget& budget) : budget_(budget) {}
+  std::vector<Budget> budgets(std::span<const PastOnly> past) override {
+    return std::vector<Budget>(past.size(), budget_);
+  }
 
  private:
-  int length_;
+  Budget budget_;
 };
 
 }  // namespace
@@ -19,8 +25,11 @@ class Fixed : public LengthPolicy {
 Entry<LengthPolicy> fixed() {
   return {"the same draft length in every round",
           "arXiv 2211.17192",
-          {{"length", "integer", 4, "nodes drafted below the root, 0 to 64", false, 0, kMaxPath}},
-          [](const nlohmann::json& o, Host&) { return std::make_unique<Fixed>(o.at("length").get<int>()); }};
+          {{"length", "integer", 4, "levels drafted below the root, 0 to 64", false, 0, kMaxPath},
+           {"nodes", "integer", nullptr, "of a draft tree, the root included; null: a chain, length + 1", true, 1,
+            kMaxNodes}},
+          [](const nlohmann::json& o, Host&) { return std::make_unique<Fixed>(budget_of(o)); },
+          [](const nlohmann::json& o, const ModelInfo&) { return budget_of(o); }};
 }
 
 }  // namespace foretoken

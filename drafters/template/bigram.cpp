@@ -1,17 +1,16 @@
-// A drafter to copy: a bigram table of what this sequence has said so far. Each guess is the most frequent follower of
-// the token before it (the latest of equals), so a draft is a walk through the table: no model, no draw. Adaptive
-// n-gram drafting: Ou et al. 2024 (arXiv 2404.08698).
+// A drafter to copy: a bigram table of the sequence so far. Each guess is the most frequent follower of the token
+// before it (the latest among equals). It has no model and draws nothing. Adaptive n-gram drafting: Ou et al. 2024
+// (arXiv 2404.08698).
 #include <unordered_map>
 
-#include "framework/components/host.h"
-#include "framework/components/plugin.h"
+#include <foretoken/plugin.h>
 
 namespace foretoken {
 namespace {
 
-// What followed each token of one sequence.
+// How often each token followed each other token in one sequence.
 struct Table {
-  int seen = 1;  // tokens read, of which the first follows nothing
+  int seen = 1;  // tokens counted, of which the first follows none
   std::unordered_map<Token, std::unordered_map<Token, int>> counts;
   std::unordered_map<Token, Token> best;
 
@@ -27,18 +26,14 @@ struct Table {
 class Bigram : public Drafter {
  public:
   explicit Bigram(Backend& backend) : backend_(backend) {}
-  Needs needs() const override { return {.proposes = {Drawn::certain}, .learns = false}; }
-
   std::vector<DraftTree> draft(std::span<const DraftRequest> requests) override {
-    std::vector<DraftTree> trees;
-    for (const DraftRequest& r : requests) {
-      Table& table = tables_[r.sequence->id];
-      table.learn(r.sequence->tokens);
-      DraftTree tree = DraftTree::rooted(backend_, r.sequence->last(), r.budget);
-      for (auto next = table.best.find(r.sequence->last()); tree.nodes <= r.budget && next != table.best.end();
-           next = table.best.find(next->second))
-        tree.guess(tree.nodes - 1, next->second);
-      trees.push_back(std::move(tree));
+    std::vector<DraftTree> trees = rooted(backend_, requests);
+    for (std::size_t i = 0; i < trees.size(); ++i) {
+      Table& table = tables_[requests[i].sequence->id];
+      table.learn(requests[i].sequence->tokens);
+      Token last = requests[i].sequence->last();
+      for (int n = 0; n < requests[i].budget.chain() && table.best.contains(last); ++n)
+        trees[i].guess(n, last = table.best.at(last));  // a child of node n
     }
     return trees;
   }
@@ -52,13 +47,11 @@ class Bigram : public Drafter {
 }  // namespace
 
 Entry<Drafter> bigram() {
-  return {"the most frequent follower of each token", "arXiv 2404.08698", {}, [](const nlohmann::json&, Host& host) {
-            return std::make_unique<Bigram>(host.backend());
-          }};
+  const auto make = [](const nlohmann::json&, Host& host) { return std::make_unique<Bigram>(host.backend()); };
+  const auto traits = [](const nlohmann::json&, const ModelInfo&) { return Needs{.proposes = {Drawn::certain}}; };
+  return {"the most frequent follower of each token", "arXiv 2404.08698", {}, make, traits};
 }
 }  // namespace foretoken
 
 extern "C" const char* foretoken_abi() { return foretoken::kAbi; }
-extern "C" void foretoken_plugin(foretoken::Registries& registries) {
-  registries.drafters.add("bigram", foretoken::bigram());
-}
+extern "C" void foretoken_plugin(foretoken::Registries& r) { r.drafters.add("bigram", foretoken::bigram()); }

@@ -3,12 +3,15 @@
 #include <algorithm>
 #include <cstdio>
 
+#include <spdlog/spdlog.h>
+
 #include "experiments/bench/bench_attention.h"
 #include "experiments/bench/bench_device.h"
 #include "experiments/bench/bench_scenes.h"
 #include "experiments/report/bench_file.h"
 #include "experiments/report/machine.h"
 #include "experiments/report/statistics.h"
+#include "experiments/report/terminal.h"
 #include "experiments/sweep/workbench.h"
 #include "foretoken_version.h"
 #include "framework/model/open_model.h"
@@ -19,7 +22,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-// Proposes `budget` tokens that nobody has thought about: what verification of so many rows costs.
+// Proposes a chain of tokens that nobody has thought about: what verification of so many rows costs.
 class Guesses : public Drafter {
  public:
   explicit Guesses(Host& host) : backend_(host.backend()), vocab_(host.target().vocab) {}
@@ -27,7 +30,7 @@ class Guesses : public Drafter {
   std::vector<DraftTree> draft(std::span<const DraftRequest> requests) override {
     std::vector<DraftTree> trees = rooted(backend_, requests);
     for (std::size_t i = 0; i < trees.size(); ++i)
-      for (int n = 0; n < requests[i].budget; ++n)
+      for (int n = 0; n < requests[i].budget.chain(); ++n)
         trees[i].guess(n, Token((requests[i].sequence->length() * 31 + n * 7) % vocab_));
     return trees;
   }
@@ -46,11 +49,14 @@ struct Measured {
   double share() const { return floor_ms / step_ms; }
 };
 
+int step_rows_of(const Scene& s) {
+  const int rows = s.run.at("engine").at("step_rows");
+  return rows > 0 ? rows : 512;
+}
+
 std::unique_ptr<Engine> engine_of(const Scene& s, Workbench& bench, const Registries& registries) {
-  const Json& e = s.run.at("engine");
-  const int rows = s.prompt
-                       ? s.batch * s.context
-                       : std::max(e.at("step_rows").get<int>(), s.batch * (s.run["policy"]["length"].get<int>() + 1));
+  const int rows =
+      s.prompt ? s.batch * s.context : std::max(step_rows_of(s), s.batch * (s.run["policy"]["length"].get<int>() + 1));
   Json run = s.run;
   run["engine"]["step_rows"] = rows;
   run["engine"]["reuse_prefixes"] = false;
@@ -107,7 +113,7 @@ std::vector<StepReport> decode_steps(const Scene& s, Engine& engine) {
   constexpr int kWarmUpSteps = 6;  // one that is recorded, and some more
   const int rows = s.run["policy"]["length"].get<int>() + 1;
   // The first sequences decode while the last ones' prompts are still fed, and must not end before those begin.
-  const int prompt_steps = 2 + s.batch * s.context / s.run["engine"]["step_rows"].get<int>();
+  const int prompt_steps = 2 + s.batch * s.context / step_rows_of(s);
   for (int k = 0; k < s.batch; ++k)
     engine.submit(request_of(s, engine.target().info(), k, (s.steps + kWarmUpSteps + prompt_steps + 8) * rows));
   std::vector<StepReport> kept;
@@ -207,9 +213,9 @@ void print_line(const Scene& s, const Measured& m) {
     char text[32];
     return std::snprintf(text, sizeof text, v > 0 ? "%.2f" : "-", v), std::string(text);
   };
-  std::printf("%-44s %8.3f %8.3f %8.3f %6.2f %8.3f %8.3f %8.3f %7.3f %5d %6.2f %7s %7s %s\n", s.name.c_str(), m.step_ms,
-              m.bytes / 1e9, m.floor_ms, m.share(), m.draft_ms, m.target_ms, m.verify_ms, m.host_ms, m.waits, m.tau,
-              or_dash(s.bar_ms).c_str(), or_dash(s.peer_ms).c_str(),
+  std::printf("%-44s %8.3f %8.3f %8.3f %6.2f %8.3f %8.3f %8.3f %7.3f %5d %6.2f %7s %7s %s\n", one_line(s.name).c_str(),
+              m.step_ms, m.bytes / 1e9, m.floor_ms, m.share(), m.draft_ms, m.target_ms, m.verify_ms, m.host_ms, m.waits,
+              m.tau, or_dash(s.bar_ms).c_str(), or_dash(s.peer_ms).c_str(),
               s.bar_ms <= 0           ? ""
               : m.step_ms <= s.bar_ms ? "met"
                                       : "MISSED");
@@ -240,7 +246,7 @@ int run_steps(const StepsOptions& options) {
       std::string text;
       if (s.attention) {
         line = attention_line(s, bench, machine, text);
-        if (!options.json) std::printf("%s\n", text.c_str()), std::fflush(stdout);
+        if (!options.json) std::printf("%s\n", one_line(text).c_str()), std::fflush(stdout);
       } else {
         const Measured m = measure(s, bench, registries, machine);
         line = as_json(s, m, machine, bench.backend(s.run.at("engine")));
@@ -248,7 +254,7 @@ int run_steps(const StepsOptions& options) {
       }
       if (options.json) std::printf("%s\n", line.dump().c_str());
     } catch (const Error& e) {
-      std::fprintf(stderr, "%s: %s\n", s.name.c_str(), e.what());
+      spdlog::error("{}: {}", s.name, e.what());
       ++failed;
     }
     if (!line.is_null()) results.append(line);

@@ -1,5 +1,8 @@
+#include <algorithm>
 #include <cmath>
 #include <map>
+#include <optional>
+#include <set>
 
 #include "experiments/conformance/laws.h"
 #include "experiments/conformance/target_distribution.h"
@@ -27,24 +30,48 @@ double agreement(const std::vector<double>& p, const Distribution& q, const Soun
   return sum;
 }
 
+// The children of a node that are there.
+std::vector<int> children(const DraftTree& tree, int node) {
+  std::vector<int> found;
+  for (int n = node + 1; n < tree.nodes; ++n)
+    if (*tree.parents.row<std::int32_t>(n) == node && *tree.tokens.row<Token>(n) >= 0) found.push_back(n);
+  return found;
+}
+
+// The probability that one of the children of `node` is accepted: of one that was drawn, as the verifier states it; of
+// guesses, what p gives to their tokens together. Nothing where there is no formula.
+std::optional<double> expected(const DraftTree& tree, int node, const std::vector<int>& below,
+                               const std::vector<double>& p, const Soundness& how) {
+  const auto certain = [&](int n) { return Drawn(*tree.q.drawn.row<std::uint8_t>(n)) == Drawn::certain; };
+  if (below.size() == 1 && !certain(below[0])) return agreement(p, tree.q.distributions[std::size_t(node)][0], how);
+  if (!std::ranges::all_of(below, certain)) return std::nullopt;
+  std::set<Token> guesses;
+  for (const int n : below) guesses.insert(*tree.tokens.row<Token>(n));
+  double sum = 0;
+  for (const Token x : guesses) sum += p[std::size_t(x)];
+  return std::min(sum, 1.0);
+}
+
 struct Tally {
   double expected = 0, variance = 0;
   long tested = 0, accepted = 0;
 };
 
-// Every position that was tested: up to the first refusal.
-void tally(const Drafted& d, const SequenceReport& r, const TableModel& target, const Sampling& sampling,
+// Every level that was tested: down the accepted path, up to the first refusal. False where there is no formula.
+bool tally(const Drafted& d, const SequenceReport& r, const TableModel& target, const Sampling& sampling,
            const Soundness& how, std::map<int, Tally>& tallies) {
   Text context = d.context;
-  for (int node = 1; node < d.tree.nodes && node <= r.accepted + 1; ++node) {
-    const Token guess = *d.tree.tokens.row<Token>(node);
-    const std::vector<double> p = target_distribution(target, context, d.prompt, sampling);
-    const bool certain = Drawn(*d.tree.q.drawn.row<std::uint8_t>(node)) == Drawn::certain;
-    const double e =
-        certain ? p[std::size_t(guess)] : agreement(p, d.tree.q.distributions[std::size_t(node) - 1][0], how);
-    Tally& t = tallies[node];
-    t.expected += e, t.variance += e * (1 - e), t.accepted += node <= r.accepted, ++t.tested;
-    context.push_back(guess);
+  for (int level = 1, node = 0;; ++level) {
+    const std::vector<int> below = children(d.tree, node);
+    if (below.empty()) return true;
+    const std::optional<double> e =
+        expected(d.tree, node, below, target_distribution(target, context, d.prompt, sampling), how);
+    if (!e) return false;
+    Tally& t = tallies[level];
+    t.expected += *e, t.variance += *e * (1 - *e), t.accepted += level <= r.accepted, ++t.tested;
+    if (level > r.accepted) return true;
+    context.push_back(r.emitted.at(std::size_t(level) - 1));
+    node = *std::ranges::find(below, context.back(), [&](int n) { return *d.tree.tokens.row<Token>(n); });
   }
 }
 
@@ -58,16 +85,14 @@ Finding acceptance(const Subject& subject, const Scene& scene, Backend& backend,
   std::map<SequenceId, Drafted> last;
   std::map<int, Tally> tallies;
   const auto record = [&](Host&, std::span<const DraftRequest> requests, std::span<const DraftTree> trees) {
-    for (std::size_t i = 0; i < trees.size(); ++i) {
+    for (std::size_t i = 0; i < trees.size(); ++i)
       last[requests[i].sequence->id] = {requests[i].sequence->tokens, requests[i].sequence->prompt_length, trees[i]};
-      for (int n = 1; n < trees[i].nodes; ++n)
-        if (*trees[i].parents.row<std::int32_t>(n) != n - 1) f.fail("the acceptance of a tree has no formula here");
-    }
   };
   const auto judge = [&](Engine&, const StepReport& report, std::span<const Sequence* const>) {
     for (const SequenceReport& r : report.sequences)
-      if (r.judged && f.holds)
-        tally(last.at(r.id), r, static_cast<const TableModel&>(*cast.target), scene.sampling, how, tallies);
+      if (r.judged && f.holds &&
+          !tally(last.at(r.id), r, static_cast<const TableModel&>(*cast.target), scene.sampling, how, tallies))
+        f.fail("the acceptance of several drawn children has no formula here");
   };
   play(watched(subject, record), scene, backend, cast, asks, judge);
   for (const auto& [position, t] : tallies) {

@@ -84,7 +84,7 @@ Finding memory(const Subject& subject, const Scene& scene, HostBackend& backend,
   Finding f{.what = subject.text()};
   const auto compare = [&](Host&, std::span<const DraftRequest> requests, std::span<const DraftTree> trees) {
     for (std::size_t i = 0; i < requests.size(); ++i) {
-      if (requests[i].budget == 0) continue;
+      if (!requests[i].budget.drafts()) continue;
       PagePool pool(backend, scene.engine.page_rows * cast.target->info().kv.bytes_per_row(), 256);
       Host host(backend, pool, cast.target->info(), cast.load, false);
       const auto fresh = subject.registries.drafters.make(subject.chairs.drafter, host);

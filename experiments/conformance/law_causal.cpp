@@ -98,7 +98,7 @@ Finding causal(const Subject& subject, const Scene& scene, HostBackend& backend,
   Finding f{.what = subject.text()};
   const auto judge = [&](Host&, std::span<const DraftRequest> requests, std::span<const DraftTree>) {
     for (const DraftRequest& request : requests) {
-      if (request.budget == 0 || !f.holds) continue;
+      if (!request.budget.drafts() || !f.holds) continue;
       const Round round(subject, scene, backend, cast, request);
       Forcing free;
       (void)round.propose(free);

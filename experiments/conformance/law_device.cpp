@@ -95,7 +95,7 @@ Made make(const Subject& subject, const Material& m, Backend& backend) {
   PagePool pool(backend, 64, 1);
   Host host(backend, pool, target, {}, false);
   const auto verifier = subject.registries.verifiers.make(subject.chairs.verifier, host);
-  const Soundness soundness = verifier->soundness();
+  const Soundness soundness = verifier->traits();
   const bool drawn = std::ranges::find(soundness.takes, Drawn::chain) != soundness.takes.end();
   const Distributions p = backend.distributions(backend.upload(m.p), m.warps(m.c.nodes + 1)),
                       q = backend.distributions(backend.upload(m.q), m.warps(m.c.nodes));

@@ -23,6 +23,11 @@ struct BareHost {
   Host host;
 };
 
+template <class T> typename T::Traits traits_of(const Registry<T>& registry, const json& config, BareHost& bare) {
+  const auto said = registry.traits(config, bare.cast.target->info());
+  return said ? *said : registry.make(config, bare.host)->traits();
+}
+
 class WatchedDrafter : public Drafter {
  public:
   WatchedDrafter(std::unique_ptr<Drafter> inner, Host& host, Watcher watcher)
@@ -65,12 +70,12 @@ Registries all_registries() {
 
 Soundness soundness_of(const Registries& registries, const json& verifier) {
   BareHost bare;
-  return registries.verifiers.make(verifier, bare.host)->soundness();
+  return traits_of(registries.verifiers, verifier, bare);
 }
 
 Needs needs_of(const Registries& registries, const json& drafter) {
   BareHost bare;
-  return registries.drafters.make(drafter, bare.host)->needs();
+  return traits_of(registries.drafters, drafter, bare);
 }
 
 bool sound(const Registries& registries, const json& drafter, const json& verifier) {

@@ -36,9 +36,11 @@ class RandomTree : public Drafter {
   DraftTree grow(const DraftRequest& r) {
     DraftTree tree = DraftTree::rooted(backend_, r.sequence->last(), r.budget);
     std::vector<Text> paths{r.sequence->tokens};
-    tree.q.distributions.resize(std::size_t(r.budget) + 1);
-    for (int step = 1; step <= r.budget; ++step) {
-      const int parent = choose(tree.nodes, r, step, 0);
+    tree.q.distributions.resize(std::size_t(r.budget.nodes));
+    for (int step = 1; step < r.budget.nodes; ++step) {
+      int parent = choose(tree.nodes, r, step, 0);
+      while (int(paths[std::size_t(parent)].size()) - r.sequence->length() >= r.budget.depth)
+        parent = *tree.parents.row<std::int32_t>(parent);
       Text path = paths[std::size_t(parent)];
       if (choose(8, r, step, 1) == 0)
         path.push_back(-1), tree.guess(parent, -1);

@@ -4,9 +4,13 @@
 #include <memory>
 #include <set>
 
+#include <spdlog/spdlog.h>
+#include <unistd.h>
+
 #include "experiments/program/commands.h"
 #include "experiments/program/option_values.h"
 #include "experiments/report/check_report.h"
+#include "experiments/report/terminal.h"
 #include "experiments/sweep/workload.h"
 #include "framework/components/plugin.h"
 #include "framework/model/transformer.h"
@@ -31,22 +35,6 @@ struct Given {
   bool details = false, json = false;
 };
 
-json parsed(const std::string& text, const std::string& flag) {
-  json value = json::parse(text, nullptr, false);
-  if (!value.is_object()) throw Error(flag + " takes a JSON object, not '" + text + "'");
-  return value;
-}
-
-// "ngram" or {"name": "ngram", "longest": 2}; null where nothing was chosen.
-json chair(const std::string& text, const std::string& flag) {
-  if (text.empty()) return nullptr;
-  const json chair = text.front() == '{' ? parsed(text, flag) : json{{"name", text}};
-  if (!chair.contains("name") || !chair["name"].is_string())
-    throw Error(flag + " '" + text + "' names nobody; write it as " + flag +
-                " '{\"name\": NAME, ...}' with a name that foretoken list has");
-  return chair;
-}
-
 template <class T> std::vector<std::string> added(const Registry<T>& now, const Registry<T>& before) {
   std::vector<std::string> names;
   for (const auto& [name, entry] : now.entries())
@@ -56,7 +44,8 @@ template <class T> std::vector<std::string> added(const Registry<T>& now, const 
 
 // What was chosen by name, else everything that plugins brought, else everything.
 std::vector<Choice> choices(const Given& g, const Registries& before, const Registries& registries) {
-  Choice named{registries, chair(g.drafter, "--drafter"), chair(g.policy, "--policy"), chair(g.verifier, "--verifier")};
+  Choice named{registries, component_config(g.drafter, "--drafter"), component_config(g.policy, "--policy"),
+               component_config(g.verifier, "--verifier")};
   std::vector<Choice> all;
   if (!named.drafter.is_null() || !named.policy.is_null() || !named.verifier.is_null()) all = {named};
   const auto one = [&](json Choice::* chair, const std::vector<std::string>& names) {
@@ -77,7 +66,7 @@ std::vector<Choice> choices(const Given& g, const Registries& before, const Regi
 // --options belong to the one drafter, policy or verifier that is asked.
 void give_options(const std::string& text, std::vector<Choice>& all) {
   if (text.empty()) return;
-  const json options = parsed(text, "--options");
+  const json options = json_object(text, "--options");
   std::vector<json*> chosen;
   for (Choice& c : all)
     for (json* chair : {&c.drafter, &c.policy, &c.verifier})
@@ -166,9 +155,9 @@ int run_check(const Given& g, int width) {
   const Question question{command_of(g), registries.plugins};
   const std::string text =
       g.json ? check_json(report, question).dump(2) + "\n" : check_text(report, question, g.details, width);
-  std::fwrite(text.data(), 1, text.size(), stdout);
+  print(text);
   if (g.json)
-    for (const std::string& sentence : report.sentences) std::fprintf(stderr, "foretoken: %s\n", sentence.c_str());
+    for (const std::string& sentence : report.sentences) spdlog::error("{}", sentence);
   return report.holds() ? 0 : 1;
 }
 
@@ -177,19 +166,19 @@ int run_check(const Given& g, int width) {
 void add_check(CLI::App& app, Action& action) {
   const auto g = std::make_shared<Given>();
   CLI::App* c = app.add_subcommand("check", "the laws of correctness, asked of drafters, policies and verifiers");
-  c->add_option("--plugin", g->plugins, "a shared library; what it registers is asked")->take_all();
+  add_repeatable(*c, "--plugin", g->plugins, "a shared library; what it registers is asked; may be given again");
   c->add_option("--drafter", g->drafter, "a name, or JSON with options (default: all that the verifier takes)");
   c->add_option("--policy", g->policy, "likewise (default: fixed lengths that suit each scene, and all others once)");
   c->add_option("--verifier", g->verifier, "likewise (default: all that are sound)");
   c->add_option("--options", g->options, "JSON, options of the one that is asked");
-  c->add_option("--laws", g->laws, "only these (default: all)")->delimiter(',');
+  add_list_option(*c, "--laws", g->laws, "only these (default: all)");
   c->add_option("--seconds", g->seconds, "no scene begins later; 0: 60, and 600 where everything is asked")
       ->check(number_within(0, 1e6))
       ->capture_default_str();
   c->add_option("--threads", g->threads, "scenes at once")->check(CLI::Range(1, 256))->capture_default_str();
   c->add_flag("--details", g->details, "a line for every combination");
   c->add_flag("--json", g->json, "the same for programs and appendices");
-  c->callback([g, &action] { action = [g] { return run_check(*g, 160); }; });
+  c->callback([g, &action] { action = [g] { return run_check(*g, terminal_columns(STDOUT_FILENO)); }; });
 }
 
 }  // namespace foretoken

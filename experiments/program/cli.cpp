@@ -5,11 +5,13 @@
 #include <filesystem>
 #include <new>
 
+#include <spdlog/pattern_formatter.h>
 #include <spdlog/sinks/stdout_color_sinks.h>
 #include <spdlog/spdlog.h>
 
 #include "experiments/program/commands.h"
 #include "experiments/program/option_values.h"
+#include "experiments/report/terminal.h"
 #include "experiments/sweep/interrupt.h"
 #include "foretoken_version.h"
 #include "kernels/error.h"
@@ -19,17 +21,28 @@ namespace {
 
 constexpr int kFailed = 1, kUsage = 2;
 
+// A message as one line that steers no terminal, whatever names and paths it holds.
+class OneLine : public spdlog::custom_flag_formatter {
+ public:
+  void format(const spdlog::details::log_msg& message, const std::tm&, spdlog::memory_buf_t& line) override {
+    const std::string shown = one_line({message.payload.data(), message.payload.size()});
+    line.append(shown.data(), shown.data() + shown.size());
+  }
+  std::unique_ptr<custom_flag_formatter> clone() const override { return std::make_unique<OneLine>(); }
+};
+
 void log_to_stderr() {
   auto logger = std::make_shared<spdlog::logger>("foretoken", std::make_shared<spdlog::sinks::stderr_color_sink_mt>());
-  logger->set_pattern("foretoken: %v");
+  auto formatter = std::make_unique<spdlog::pattern_formatter>();
+  formatter->add_flag<OneLine>('*').set_pattern("foretoken: %*");
+  logger->set_formatter(std::move(formatter));
   spdlog::set_default_logger(logger);
 }
 
 // One line, whatever a file put into its names.
-int complain(std::string sentence) {
-  std::ranges::replace_if(sentence, [](unsigned char c) { return c < ' ' || c == 0x7f; }, ' ');
+int complain(const std::string& sentence) {
   std::fflush(stdout);
-  std::fprintf(stderr, "foretoken: %s\n", sentence.c_str());
+  std::fprintf(stderr, "foretoken: %s\n", one_line(sentence).c_str());
   return kFailed;
 }
 
@@ -104,7 +117,7 @@ int run_cli(int argc, const char* const* argv) {
   } catch (const CLI::Success& e) {
     return app.exit(e);
   } catch (const CLI::ParseError& e) {
-    std::fprintf(stderr, "foretoken: %s; foretoken --help and foretoken COMMAND --help say what there is\n", e.what());
+    complain(std::string(e.what()) + "; foretoken --help and foretoken COMMAND --help say what there is");
     return kUsage;
   }
   return guarded(action);

@@ -5,7 +5,6 @@
 #include <memory>
 
 #include <spdlog/spdlog.h>
-#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include "experiments/bench/bench.h"
@@ -14,6 +13,7 @@
 #include "experiments/program/list.h"
 #include "experiments/report/report.h"
 #include "experiments/report/results.h"
+#include "experiments/report/terminal.h"
 #include "experiments/sweep/quickstart.h"
 #include "experiments/sweep/run_document.h"
 #include "experiments/sweep/runner.h"
@@ -28,16 +28,6 @@ namespace foretoken {
 using nlohmann::json;
 
 namespace {
-
-void print(const std::string& text) {
-  std::fwrite(text.data(), 1, text.size(), stdout);
-  if (!text.empty() && text.back() != '\n') std::fputc('\n', stdout);
-}
-
-int terminal_width() {
-  winsize size{};
-  return ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col >= 80 ? size.ws_col : ShowOptions().width;
-}
 
 // --json, --format, shared by all that print tables.
 struct Look {
@@ -60,10 +50,34 @@ Registries with_plugins(Registries registries, const std::vector<std::string>& p
 
 }  // namespace
 
+CLI::Option* add_repeatable(CLI::App& command, const std::string& name, std::vector<std::string>& values,
+                            const std::string& meaning) {
+  return command.add_option(name, values, meaning)->allow_extra_args(false)->take_all();
+}
+
+CLI::Option* add_list_option(CLI::App& command, const std::string& name, std::vector<std::string>& values,
+                             const std::string& meaning) {
+  return add_repeatable(command, name, values, meaning)->delimiter(',');
+}
+
 void add_plugins(CLI::App& command, std::vector<std::string>& plugins) {
-  command.add_option("--plugin", plugins, "a shared library with drafters, policies or verifiers; may be given again")
-      ->allow_extra_args(false)
-      ->take_all();
+  add_repeatable(command, "--plugin", plugins,
+                 "a shared library with drafters, policies or verifiers; may be given again");
+}
+
+json json_object(const std::string& text, const std::string& option) {
+  json value = json::parse(text, nullptr, false);
+  if (!value.is_object()) throw Error(option + " takes a JSON object, not '" + text + "'");
+  return value;
+}
+
+json component_config(const std::string& text, const std::string& option) {
+  if (text.empty()) return nullptr;
+  const json config = text.front() == '{' ? json_object(text, option) : json{{"name", text}};
+  if (!config.contains("name") || !config["name"].is_string())
+    throw Error(option + " '" + text + "' names nobody; write it as " + option +
+                " '{\"name\": NAME, ...}' with a name that foretoken list has");
+  return config;
 }
 
 void add_run(CLI::App& app, Action& action) {
@@ -78,7 +92,7 @@ void add_run(CLI::App& app, Action& action) {
   c->add_option("file", g->file, "JSON document of a run, or {\"base\": run, \"axes\": {...}}")->required();
   c->add_option("--results", g->results,
                 "where results are kept; what is there already is not measured again (default: results/NAME.jsonl)");
-  c->add_option("--set", g->set, "/POINTER=VALUE, a change of the run")->take_all();
+  add_repeatable(*c, "--set", g->set, "/POINTER=VALUE, a change of the run; may be given again");
   add_plugins(*c, g->plugins);
   c->add_flag("--quiet", g->quiet, "no progress");
   c->add_flag("--share-baselines", g->share,
@@ -96,7 +110,7 @@ void add_run(CLI::App& app, Action& action) {
                                               : std::filesystem::path(g->results);
       const SweepOutcome outcome =
           run_sweep(runs, bench, {results, file.parent_path(), "foretoken run", g->quiet, g->share});
-      if (!outcome.lines.empty()) print(show(outcome.lines, {g->look.chosen(), {}, terminal_width()}));
+      if (!outcome.lines.empty()) print(show(outcome.lines, {g->look.chosen(), {}, terminal_columns(STDOUT_FILENO)}));
       return outcome.exit_code();
     };
   });
@@ -111,12 +125,12 @@ void add_show(CLI::App& app, Action& action) {
   const auto g = std::make_shared<Given>();
   CLI::App* c = app.add_subcommand("show", "tables of stored results");
   c->add_option("results", g->file, "a file of results")->required();
-  c->add_option("--tables", g->tables, "which of main, theory, positions, categories, phases, best (default: all)")
-      ->delimiter(',');
+  add_list_option(*c, "--tables", g->tables,
+                  "which of main, theory, positions, categories, phases, best (default: all)");
   g->look.add(*c);
   c->callback([g, &action] {
     action = [g] {
-      print(show(load_results(g->file), {g->look.chosen(), g->tables, terminal_width()}));
+      print(show(load_results(g->file), {g->look.chosen(), g->tables, terminal_columns(STDOUT_FILENO)}));
       return 0;
     };
   });
@@ -132,14 +146,13 @@ void add_compare(CLI::App& app, Action& action) {
   CLI::App* c = app.add_subcommand("compare", "how two files of results differ, run by run");
   c->add_option("a", g->a, "a file of results")->required();
   c->add_option("b", g->b, "another")->required();
-  c->add_option("--ignore", g->ignore, "JSON pointers into the run that need not agree, as /engine/device")
-      ->delimiter(',');
+  add_list_option(*c, "--ignore", g->ignore, "JSON pointers into the run that need not agree, as /engine/device");
   g->look.add(*c);
   c->callback([g, &action] {
     action = [g] {
       CompareOptions options;
       options.format = g->look.chosen(), options.name_a = g->a, options.name_b = g->b, options.ignore = g->ignore,
-      options.width = terminal_width();
+      options.width = terminal_columns(STDOUT_FILENO);
       print(compare(load_results(g->a), load_results(g->b), options));
       return 0;
     };
@@ -159,7 +172,7 @@ void add_quickstart(CLI::App& app, Action& action) {
   look->add(*c);
   c->callback([g, look, &action] {
     action = [g, look] {
-      g->format = look->chosen(), g->width = terminal_width();
+      g->format = look->chosen(), g->width = terminal_columns(STDOUT_FILENO);
       return quickstart(*g);
     };
   });

@@ -12,8 +12,20 @@ namespace foretoken {
 // What the chosen subcommand does; its value is the exit code.
 using Action = std::function<int()>;
 
+// An option that may be given again and takes one value each time: what follows it is not its own.
+CLI::Option* add_repeatable(CLI::App& command, const std::string& name, std::vector<std::string>& values,
+                            const std::string& meaning);
+// An option that takes one list, "a,b,c".
+CLI::Option* add_list_option(CLI::App& command, const std::string& name, std::vector<std::string>& values,
+                             const std::string& meaning);
 // --plugin LIB, repeatable: for every command that meets drafters, policies or verifiers.
 void add_plugins(CLI::App& command, std::vector<std::string>& plugins);
+
+// The JSON object that an option gives.
+nlohmann::json json_object(const std::string& text, const std::string& option);
+// The config of a drafter, policy or verifier as an option gives it: a name, or a JSON object with "name" and options;
+// null for "".
+nlohmann::json component_config(const std::string& text, const std::string& option);
 
 void add_run(CLI::App& app, Action& action);
 void add_show(CLI::App& app, Action& action);

@@ -2,6 +2,7 @@
 // done its work. For everything that is loaded, these definitions stand before those of the C library: such a call ends
 // with a sentence that names its caller, and with exit code 1. The program itself ends by returning from main. Part of
 // the executable alone, so that nobody else's program has them.
+#include <atomic>
 #include <cstdio>
 #include <cstdlib>
 
@@ -12,10 +13,12 @@
 namespace {
 
 const pid_t program = getpid();
+std::atomic_flag ending;
 
 [[noreturn]] void end(const char* function, int code, const void* return_address) {
   if (getpid() != program)  // a child that found nothing to execute
     reinterpret_cast<void (*)(int)>(dlsym(RTLD_NEXT, function))(code);
+  while (ending.test_and_set()) pause();  // another thread does it
   Dl_info caller{};
   const bool known = dladdr(static_cast<const char*>(return_address) - 1, &caller) != 0 && caller.dli_fname;
   std::fprintf(stderr,

@@ -5,8 +5,10 @@
 #include <cstdio>
 #include <cstdlib>
 
+#include <spdlog/spdlog.h>
 #include <unistd.h>
 
+#include "experiments/report/terminal.h"
 #include "experiments/sweep/interrupt.h"
 #include "experiments/sweep/run_document.h"
 #include "experiments/sweep/workbench.h"
@@ -32,11 +34,11 @@ std::string read_prompt(const std::string& prompt) {
   return read_to_end(Descriptor(::dup(STDIN_FILENO)), "the prompt from standard input", "give it as --prompt TEXT");
 }
 
-// Prints what stood of a draft apart from what the target said itself.
+// Prints accepted draft tokens apart from the target's own.
 class Printer {
  public:
   Printer(std::shared_ptr<const Tokenizer> tokenizer, bool marks)
-      : stream_(std::move(tokenizer)), terminal_(isatty(STDOUT_FILENO) != 0) {
+      : stream_(std::move(tokenizer)), terminal_(isatty(STDOUT_FILENO) != 0), marks_(marks) {
     const bool colours = terminal_ && std::getenv("NO_COLOR") == nullptr;
     if (colours && !marks)
       before_ = "\033[32;4m", after_ = "\033[0m";
@@ -54,11 +56,14 @@ class Printer {
   static void title(int sample) { put("== sample " + std::to_string(sample) + "\n"); }
 
  private:
-  // A model may emit anything; a terminal gets no control characters from it.
-  std::string shown(std::string text) const {
-    if (terminal_)
-      std::erase_if(text, [](unsigned char c) { return (c < 0x20 && c != '\n' && c != '\t') || c == 0x7f; });
-    return text;
+  // A model may emit anything: a terminal gets no control characters from it, and what looks like a mark is none.
+  std::string shown(const std::string& text) const {
+    std::string found;
+    for (const char c : terminal_ ? printable(text, "\n\t") : text) {
+      if (marks_ && (c == '[' || c == ']' || c == '\\')) found += '\\';
+      found += c;
+    }
+    return found;
   }
   static void put(const std::string& text) {
     std::fwrite(text.data(), 1, text.size(), stdout);
@@ -66,7 +71,7 @@ class Printer {
   }
 
   TextStream stream_;
-  bool terminal_;
+  bool terminal_, marks_;
   std::string before_, after_;
 };
 
@@ -119,6 +124,14 @@ std::vector<Text> submit(Engine& engine, const json& run, const std::shared_ptr<
   return texts;
 }
 
+// What is accepted under a lossy rule is no token of the target's own distribution.
+void tell_lossy(const std::string& verifier, const std::string& promise) {
+  const std::string lossy = "lossy: ";
+  if (promise.starts_with(lossy))
+    spdlog::warn("the verifier {} is lossy: this text is not of the distribution of plain decoding, but of {}",
+                 verifier, promise.substr(lossy.size()));
+}
+
 }  // namespace
 
 int generate(const GenerateOptions& options) {
@@ -128,6 +141,7 @@ int generate(const GenerateOptions& options) {
   document["workload"]["prompts"] = "(the prompt)";
   const json run = complete_run(document, bench.registries(), "generate");
   const auto engine = bench.engine(run, Side::speculative, "");
+  tell_lossy(run["verifier"]["name"], engine->soundness().promise);
   const auto tokenizer = bench.tokenizer(target_of(run), "");
   std::vector<Text> texts = submit(*engine, run, tokenizer, read_prompt(options.prompt), options.marks);
 

@@ -17,7 +17,9 @@ struct Given {
   GenerateOptions options;
   std::string model, draft, drafter, verifier = "speculative_sampling", device = "auto";
   std::vector<std::string> set;
-  int length = 4, max_new_tokens = 128, top_k = 0, threads = 0;
+  int length = 4;
+  bool fixes_length = false;  // --length was given
+  int max_new_tokens = 128, top_k = 0, threads = 0;
   std::uint64_t seed = 1;
   double temperature = 0, top_p = 1, min_p = 0, repetition = 1, frequency = 0, presence = 0;
   std::vector<std::string> biases, stops;
@@ -53,15 +55,18 @@ json sampling_of(const Given& g) {
 }
 
 json run_of(const Given& g) {
-  if (!g.draft.empty() && !g.drafter.empty() && g.drafter != "draft_model")
+  json drafter =
+      component_config(g.drafter.empty() ? g.draft.empty() ? "none" : "draft_model" : g.drafter, "--drafter");
+  if (!g.draft.empty() && drafter["name"] != "draft_model")
     throw Error("--draft DIR is the drafter draft_model, so it cannot stand beside --drafter " + g.drafter +
                 "; leave one of them out");
-  json drafter{{"name", g.drafter.empty() ? "none" : g.drafter}};
-  if (!g.draft.empty()) drafter = {{"name", "draft_model"}, {"model", g.draft}};
+  if (!g.draft.empty()) drafter["model"] = g.draft;
+  json policy = json::object();  // without --length the policy's own default, whichever policy --set names
+  if (g.fixes_length) policy["length"] = g.length;
   json run = {{"target", {{"model", g.model}}},
               {"drafter", drafter},
-              {"policy", {{"name", "fixed"}, {"length", g.length}}},
-              {"verifier", {{"name", g.verifier}}},
+              {"policy", policy},
+              {"verifier", component_config(g.verifier, "--verifier")},
               {"sampling", sampling_of(g)},
               {"engine", {{"batch", std::max(1, g.samples)}, {"device", g.device}, {"threads", g.threads}}},
               {"workload", {{"max_new_tokens", g.max_new_tokens}, {"stop", g.stops}, {"ignore_eos", g.ignore_eos}}}};
@@ -78,8 +83,8 @@ void add_sampling(CLI::App& c, Given& g) {
       ->capture_default_str();
   c.add_option("--frequency-penalty", g.frequency, "for each time that the text has a token")->capture_default_str();
   c.add_option("--presence-penalty", g.presence, "of tokens that the text has")->capture_default_str();
-  c.add_option("--logit-bias", g.biases, "TOKEN=BIAS, by id; -100 forbids a token at every temperature")->take_all();
-  c.add_option("--stop", g.stops, "a text that ends the output")->take_all();
+  add_repeatable(c, "--logit-bias", g.biases, "TOKEN=BIAS, by id; -100 forbids a token at every temperature");
+  add_repeatable(c, "--stop", g.stops, "a text that ends the output");
   c.add_option("--samples", g.samples, "texts of the prompt, each with its own draws")->capture_default_str();
   c.add_option("--seed", g.seed, "names the draws")->capture_default_str();
   c.add_flag("--logprobs", g.logprobs, "the text's log-probability among the closing figures");
@@ -93,18 +98,20 @@ void add_generate(CLI::App& app, Action& action) {
   c->add_option("--model", g->model, "Hugging Face directory of the target")->required();
   c->add_option("--prompt", g->options.prompt, "the text to continue; -: from standard input")->required();
   c->add_option("--draft", g->draft, "Hugging Face directory of a draft model");
-  c->add_option("--drafter", g->drafter, "another drafter (foretoken list)");
+  c->add_option("--drafter", g->drafter, "another drafter (foretoken list): a name, or JSON with options");
   c->add_option("--length", g->length, "tokens drafted in a round")->capture_default_str();
-  c->add_option("--verifier", g->verifier, "who judges (foretoken list)")->capture_default_str();
+  c->add_option("--verifier", g->verifier, "who judges (foretoken list): likewise")->capture_default_str();
   c->add_option("--max-new-tokens", g->max_new_tokens, "the most tokens generated")->capture_default_str();
   add_sampling(*c, *g);
   c->add_option("--device", g->device, "auto, cpu, reference or cuda")->capture_default_str();
   c->add_option("--threads", g->threads, "0: as many as the machine has")->capture_default_str();
   add_plugins(*c, g->options.plugins);
-  c->add_option("--set", g->set, "/POINTER=VALUE, any other key of a run (foretoken keys)")->take_all();
+  add_repeatable(*c, "--set", g->set, "/POINTER=VALUE, any other key of a run (foretoken keys); may be given again");
   c->add_flag("--ignore-eos", g->ignore_eos, "go on after the end of the text");
-  c->add_flag("--marks", g->options.marks, "brackets around accepted draft tokens");
-  c->callback([g, &action] {
+  c->add_flag("--marks", g->options.marks,
+              "brackets around accepted draft tokens; the text's own [ ] and \\ get a \\ before them");
+  c->callback([g, c, &action] {
+    g->fixes_length = c->count("--length") > 0;
     action = [g] {
       g->options.run = run_of(*g);
       return generate(g->options);

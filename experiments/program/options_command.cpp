@@ -1,10 +1,12 @@
 // `foretoken options`: the matrix of sampling options, drafters and verifiers, each cell shown on the spot.
-#include <cstdio>
 #include <memory>
+
+#include <spdlog/spdlog.h>
 
 #include "experiments/conformance/check.h"
 #include "experiments/conformance/options.h"
 #include "experiments/program/commands.h"
+#include "experiments/report/terminal.h"
 #include "framework/components/plugin.h"
 
 namespace foretoken {
@@ -18,9 +20,9 @@ void add_options(CLI::App& app, Action& action) {
     action = [plugins] {
       Registries registries = conformance::all_registries();
       for (const auto& path : *plugins) load_plugin(path, registries);
-      std::fputs(conformance::option_tables(registries).c_str(), stdout);
+      print(conformance::option_tables(registries));
       for (const std::string& sentence : conformance::left_out({registries, nullptr, {{"name", "fixed"}}, nullptr}))
-        std::fprintf(stderr, "foretoken: without a column or table: %s\n", sentence.c_str());
+        spdlog::warn("without a column or table: {}", sentence);
       return 0;
     };
   });

@@ -3,6 +3,7 @@
 
 #include "experiments/report/matched_runs.h"
 #include "experiments/report/tables.h"
+#include "experiments/report/terminal.h"
 #include "kernels/error.h"
 
 namespace foretoken {
@@ -116,18 +117,18 @@ std::string people(const MatchedRuns& matching, const Axes& axes, Table table, c
   const bool markdown = options.format == "markdown";
   const std::string end = markdown ? "\n\n" : "\n", item = markdown ? "- " : "  ";
   std::string found;
-  if (!matching.a.empty()) found += "A: " + options.name_a + ", " + origin_of(matching.a) + end;
-  if (!matching.b.empty()) found += "B: " + options.name_b + ", " + origin_of(matching.b) + end;
+  if (!matching.a.empty()) found += one_line("A: " + options.name_a + ", " + origin_of(matching.a)) + end;
+  if (!matching.b.empty()) found += one_line("B: " + options.name_b + ", " + origin_of(matching.b)) + end;
   narrow(table);
   found += verdict(matching.pairs) + end;
   for (const std::string& pointer : matching.younger)
-    found += "Not counted, since one side does not know it: " + pointer + end;
+    found += "Not counted, since one side does not know it: " + one_line(pointer) + end;
   found += (markdown ? "" : "\n") + (markdown ? table.markdown() : table.terminal(options.width)) + "\n";
   for (const auto& [alone, side] :
        {std::pair(&matching.only_a, "Only in A:"), std::pair(&matching.only_b, "Only in B:")}) {
     if (alone->empty()) continue;
     found += side + end;
-    for (const Summary* summary : *alone) found += item + axes.label(summary->run()) + "\n";
+    for (const Summary* summary : *alone) found += item + one_line(axes.label(summary->run())) + "\n";
     found += "\n";
   }
   return found + legend({table}, options.width, markdown);

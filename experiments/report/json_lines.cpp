@@ -11,6 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "experiments/report/terminal.h"
 #include "framework/text/json_file.h"
 #include "kernels/error.h"
 
@@ -122,9 +123,9 @@ bool moved(const std::filesystem::path& from, const std::filesystem::path& to) {
 }  // namespace
 
 JsonLines read_json_lines(const std::filesystem::path& file, const LineKind& kind, Pipes pipes) {
-  const std::string who = "the results file '" + file.string() + "'";
-  if (const std::string why = absence_of(file); !why.empty()) throw Error(who + " " + why);
-  return parse(read_bytes(file, who, "name a .jsonl file with " + kind.name, pipes), file.string(), kind);
+  return parse(
+      read_bytes(file, "the results file '" + file.string() + "'", "name a .jsonl file with " + kind.name, pipes),
+      file.string(), kind);
 }
 
 JsonLinesFile::JsonLinesFile(const std::filesystem::path& file, const LineKind& kind)
@@ -133,7 +134,7 @@ JsonLinesFile::JsonLinesFile(const std::filesystem::path& file, const LineKind& 
   if (found.torn)
     std::fprintf(stderr,
                  "foretoken: the last line of %s is incomplete (a run was killed while writing); it is cut off\n",
-                 file.c_str());
+                 one_line(file.string()).c_str());
   if (found.torn && ::ftruncate(descriptor_.number(), off_t(found.whole)) != 0)
     throw Error("cannot cut the incomplete last line off '" + file.string() + "' (" + std::strerror(errno) + "); " +
                 kChoose);
@@ -156,7 +157,8 @@ void JsonLinesFile::append(json line) {
     if (n <= 0) {
       const std::string why = std::strerror(errno);
       if (::ftruncate(descriptor, before) != 0)
-        std::fprintf(stderr, "foretoken: an incomplete line remains at the end of %s\n", path_.c_str());
+        std::fprintf(stderr, "foretoken: an incomplete line remains at the end of %s\n",
+                     one_line(path_.string()).c_str());
       throw Error("cannot write to '" + path_.string() + "' (" + why +
                   "); make room and start the sweep again: finished runs are kept");
     }

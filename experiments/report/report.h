@@ -13,7 +13,7 @@ struct ShowOptions {
   // main, theory, positions, categories, phases, best; empty: all of them (csv, which holds one table: main with every
   // figure)
   std::vector<std::string> tables;
-  int width = 118;  // columns of the terminal
+  int width = 118;  // columns of the terminal; 0, where there is none: nothing is cut
 };
 
 // Tables of result lines, one row per run; of several lines with one key the last counts. JSON is an object with

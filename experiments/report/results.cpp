@@ -5,6 +5,7 @@
 
 #include <xxhash.h>
 
+#include "experiments/report/terminal.h"
 #include "framework/text/json_file.h"
 #include "kernels/error.h"
 
@@ -74,7 +75,7 @@ std::vector<json> load_results(const std::filesystem::path& file) {
   if (found.torn)
     std::fprintf(stderr,
                  "foretoken: the last line of %s is incomplete (a run was killed while writing); it is left out\n",
-                 file.c_str());
+                 one_line(file.string()).c_str());
   std::vector<json> lines;
   for (JsonLine& line : found.lines) lines.push_back(std::move(line.value));
   return lines;
@@ -87,7 +88,7 @@ ResultsFile::ResultsFile(const std::filesystem::path& file) : path_(file), file_
       std::fprintf(stderr,
                    "foretoken: %s:%d: this line holds neither a measurement ('repeats') nor an 'error'; its run is "
                    "measured again\n",
-                   file.c_str(), line.number);
+                   one_line(file.string()).c_str(), line.number);
 }
 
 void ResultsFile::discard(const std::string& key) {

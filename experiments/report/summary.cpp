@@ -171,6 +171,7 @@ SideFigures summarize_side(const json& repeats, const char* name) {
     const json& measure = repeat.at(name);
     for (const auto& [key, sum] : sums) side.*sum += measure.at(key).get<double>();
     side.recorded += measure.value("recorded", std::numeric_limits<double>::quiet_NaN());
+    side.cut += measure.value("cut", 0.0);
     side.phases += read_phases(measure.at("phases"));
     for (const json& request : measure.at("requests")) {
       ttft.push_back(1000 * request.at("ttft").get<double>());
@@ -224,15 +225,15 @@ TheoryFigures theory_of(const Summary& summary) {
   theory.draft_length = fixed_length(summary.run());
   if (theory.draft_length == 0) theory.draft_length = double(summary.positions.size());
   theory.mean_drafted = divide(side.drafted, side.rounds);
-  theory.full_length = side.drafted > 0 && theory.mean_drafted >= kFullLength * theory.draft_length;
-  const double alpha = summary.alpha.value, g = theory.full_length ? theory.draft_length : theory.mean_drafted;
-  if (theory.full_length) {
-    theory.tau = alpha == 1 ? g + 1 : (1 - std::pow(alpha, g + 1)) / (1 - alpha);
-  } else {
-    theory.tau = 1;
-    for (const PositionFigures& at : summary.positions)
-      theory.tau += at.drafted / side.rounds * std::pow(alpha, at.position);
-  }
+  const double alpha = summary.alpha.value, full = theory.draft_length;
+  double levels = 0, tau = 1;
+  for (const PositionFigures& at : summary.positions)
+    levels += at.drafted, tau += at.drafted / side.rounds * std::pow(alpha, at.position);
+  theory.branched = side.drafted > levels;
+  theory.full_length = !theory.branched && side.drafted > 0 && theory.mean_drafted >= kFullLength * full;
+  const double g = theory.full_length ? full : theory.mean_drafted;
+  if (theory.full_length) tau = alpha == 1 ? g + 1 : (1 - std::pow(alpha, g + 1)) / (1 - alpha);
+  theory.tau = theory.branched ? std::numeric_limits<double>::quiet_NaN() : tau;
   theory.cost =
       divide(divide(side.phases.draft_forward, side.drafted), divide(side.phases.target_forward, side.rounds));
   theory.speedup = side.drafted == 0 ? theory.tau : theory.tau / (1 + g * theory.cost);

@@ -8,7 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "experiments/report/statistics.h"
-#include "framework/engine/step_report.h"
+#include "framework/components/step_report.h"
 
 namespace foretoken {
 
@@ -36,6 +36,7 @@ struct PromptFigures {
 struct SideFigures {
   double tokens = 0, seconds = 0, rounds = 0, steps = 0, drafted = 0, tested = 0, accepted = 0;
   double prompt_tokens = 0, prefix_rows = 0, preempted = 0;
+  double cut = 0;  // trees that had fewer nodes than the policy asked for, for want of rows or pages
   double recorded =
       0;  // forwards that a device recorded in order to replay them; NaN: the lines are of before that was counted
   double tokens_per_second = 0;         // end to end
@@ -47,8 +48,10 @@ struct SideFigures {
 };
 
 // How a measured tau and speedup compare with the theory of chains (Leviathan 2023, arXiv 2211.17192), in which
-// positions are accepted independently with probability alpha.
+// positions are accepted independently with probability alpha. Of trees that branch it says nothing: tau and speedup
+// are NaN.
 struct TheoryFigures {
+  bool branched = false;     // more nodes were drafted than levels
   double draft_length = 0;   // g: the fixed policy's length, else the longest draft seen
   double mean_drafted = 0;   // drafted / rounds
   bool full_length = false;  // rounds draft g tokens, but for the ends of sequences: mean_drafted >= .9 g

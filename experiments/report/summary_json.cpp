@@ -32,6 +32,7 @@ json side_json(const SideFigures& side) {
           {"prompt_tokens", side.prompt_tokens},
           {"prefix_rows", side.prefix_rows},
           {"preempted", side.preempted},
+          {"cut", side.cut},
           {"recorded", finite(side.recorded)},
           {"tokens_per_second", finite(side.tokens_per_second)},
           {"decode_tokens_per_second", finite(side.decode_tokens_per_second)},
@@ -43,8 +44,9 @@ json side_json(const SideFigures& side) {
 
 json theory_json(const TheoryFigures& theory) {
   return {{"draft_length", theory.draft_length}, {"mean_drafted", finite(theory.mean_drafted)},
-          {"full_length", theory.full_length},   {"tau", finite(theory.tau)},
-          {"cost_ratio", finite(theory.cost)},   {"speedup", finite(theory.speedup)}};
+          {"branched", theory.branched},         {"full_length", theory.full_length},
+          {"tau", finite(theory.tau)},           {"cost_ratio", finite(theory.cost)},
+          {"speedup", finite(theory.speedup)}};
 }
 
 json lists_json(const Summary& summary) {

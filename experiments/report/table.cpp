@@ -3,68 +3,28 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
-#include <cstdint>
 #include <cstdio>
 #include <numeric>
 #include <set>
+
+#include "experiments/report/terminal.h"
 
 namespace foretoken {
 namespace {
 
 constexpr int kGap = 2;        // blanks between columns
 constexpr int kNarrowest = 8;  // a text column is not cut below this
+constexpr int kProse = 118;    // what notes and sentences are wrapped to where no terminal has a width
 
-struct CodePoint {
-  std::uint32_t value;
-  int bytes;
-};
-
-// The code point at a place; a byte that is no UTF-8 counts as one of its own.
-CodePoint code_point(const std::string& text, std::size_t at) {
-  const auto byte = [&](std::size_t i) { return std::uint32_t(static_cast<unsigned char>(text[i])); };
-  const std::uint32_t lead = byte(at);
-  const int bytes = lead < 0x80 ? 1 : lead >> 5 == 6 ? 2 : lead >> 4 == 14 ? 3 : lead >> 3 == 30 ? 4 : 1;
-  if (bytes == 1 || at + bytes > text.size()) return {lead, 1};
-  std::uint32_t value = lead & (0x7Fu >> bytes);
-  for (int i = 1; i < bytes; ++i) {
-    if (byte(at + i) >> 6 != 2) return {lead, 1};
-    value = value << 6 | (byte(at + i) & 63);
+// Where people read, no value of a cell, a title or a sentence may steer the terminal.
+Table printable_table(Table table) {
+  for (std::string* text : {&table.title, &table.note}) *text = one_line(*text);
+  for (Column& column : table.columns) column.title = one_line(column.title);
+  for (Row& row : table.rows) {
+    row.sentence = one_line(row.sentence);
+    for (Cell& cell : row.cells) cell.text = one_line(cell.text), cell.mark = one_line(cell.mark);
   }
-  return {value, bytes};
-}
-
-int width_of(std::uint32_t c) {
-  struct Range {
-    std::uint32_t first, last;
-  };
-  static constexpr Range kNone[] = {
-      {0x300, 0x36F}, {0x200B, 0x200F}, {0x20D0, 0x20FF}, {0xFE00, 0xFE0F}, {0xFE20, 0xFE2F}};
-  static constexpr Range kWide[] = {{0x1100, 0x115F},   {0x2E80, 0xA4CF},  {0xAC00, 0xD7A3}, {0xF900, 0xFAFF},
-                                    {0xFE30, 0xFE6F},   {0xFF00, 0xFF60},  {0xFFE0, 0xFFE6}, {0x1F300, 0x1F64F},
-                                    {0x1F900, 0x1F9FF}, {0x20000, 0x3FFFD}};
-  const auto holds = [c](const Range& range) { return range.first <= c && c <= range.last; };
-  return std::ranges::any_of(kNone, holds) ? 0 : std::ranges::any_of(kWide, holds) ? 2 : 1;
-}
-
-std::string one_line(std::string text) {
-  for (char& c : text)
-    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7F) c = ' ';
-  return text;
-}
-
-// The first columns of a text that fit, with an ellipsis where something had to go.
-std::string cut(const std::string& text, int width) {
-  if (display_width(text) <= width) return text;
-  std::string kept;
-  int used = 0;
-  for (std::size_t at = 0; at < text.size();) {
-    const CodePoint c = code_point(text, at);
-    if (used + width_of(c.value) > width - 1) break;
-    used += width_of(c.value);
-    kept += text.substr(at, c.bytes);
-    at += c.bytes;
-  }
-  return kept + "…";
+  return table;
 }
 
 std::string pad(const std::string& text, int width, bool right) {
@@ -94,18 +54,18 @@ int total(const std::vector<int>& widths, std::size_t columns) {
   return std::accumulate(widths.begin(), widths.begin() + columns, 0) + kGap * int(columns);
 }
 
-// Widths that fit: text columns give way, the widest first.
+// Widths that fit: text columns give way, the widest first. A width of 0 has room for all.
 std::vector<int> fitted_widths(const Table& table, int width) {
   std::vector<int> widths;
   for (std::size_t i = 0; i < table.columns.size(); ++i) {
     widths.push_back(display_width(table.columns[i].title));
     for (const Row& row : table.rows)
-      if (i < row.cells.size()) widths[i] = std::max(widths[i], display_width(one_line(row.cells[i].shown())));
+      if (i < row.cells.size()) widths[i] = std::max(widths[i], display_width(row.cells[i].shown()));
   }
-  while (total(widths, widths.size()) - kGap > width) {
+  while (width > 0 && total(widths, widths.size()) - kGap > width) {
     int widest = -1;
     for (std::size_t i = 0; i < widths.size(); ++i)
-      if (table.columns[i].kind == Column::Kind::text && widths[i] > kNarrowest &&
+      if (table.columns[i].kind == Column::Kind::text && !table.columns[i].whole && widths[i] > kNarrowest &&
           (widest < 0 || widths[i] > widths[widest]))
         widest = int(i);
     if (widest < 0) break;
@@ -114,16 +74,15 @@ std::vector<int> fitted_widths(const Table& table, int width) {
   return widths;
 }
 
-std::string terminal_row(const Table& table, const std::vector<int>& widths, const Row& row, int width) {
+std::string terminal_row(const Table& table, const std::vector<int>& widths, const Row& row, int prose) {
   std::string line;
   for (std::size_t i = 0; i < row.cells.size(); ++i)
-    line +=
-        pad(cut(one_line(row.cells[i].shown()), widths[i]), widths[i], table.columns[i].kind != Column::Kind::text) +
-        std::string(kGap, ' ');
+    line += pad(cut(row.cells[i].shown(), widths[i]), widths[i], table.columns[i].kind != Column::Kind::text) +
+            std::string(kGap, ' ');
   if (row.sentence.empty()) return trimmed(line);
   const int indent = total(widths, row.cells.size());
   std::string found;
-  for (const std::string& part : wrap(one_line(row.sentence), std::max(width - indent, 40))) {
+  for (const std::string& part : wrap(row.sentence, std::max(prose - indent, 40))) {
     found += trimmed(line + part);
     line = std::string(indent, ' ');
   }
@@ -132,7 +91,7 @@ std::string terminal_row(const Table& table, const std::vector<int>& widths, con
 
 std::string markdown_text(const std::string& text) {
   std::string found;
-  for (const char c : one_line(text)) found += c == '|' ? "\\|" : std::string(1, c);
+  for (const char c : text) found += c == '|' ? "\\|" : std::string(1, c);
   return found;
 }
 
@@ -159,16 +118,6 @@ std::string csv_cell(const Cell& cell, Column::Kind kind) {
 }
 
 }  // namespace
-
-int display_width(const std::string& text) {
-  int width = 0;
-  for (std::size_t at = 0; at < text.size();) {
-    const CodePoint c = code_point(text, at);
-    width += width_of(c.value);
-    at += c.bytes;
-  }
-  return width;
-}
 
 Cell Cell::of(std::string text) {
   Cell cell;
@@ -199,27 +148,32 @@ std::string Cell::shown() const {
 }
 
 std::string Table::terminal(int width) const {
-  const std::vector<int> widths = fitted_widths(*this, width);
+  const Table table = printable_table(*this);
+  const int prose = width > 0 ? std::max(width, 40) : kProse;
+  const std::vector<int> widths = fitted_widths(table, width);
   const int across = total(widths, widths.size()) - kGap;
-  std::string rule, found = title + "\n";
+  std::string rule, found = table.title + "\n";
   for (int i = 0; i < across; ++i) rule += "─";
-  if (!note.empty())
-    for (const std::string& part : wrap(one_line(note), std::max(width, 40))) found += trimmed(part);
+  if (!table.note.empty())
+    for (const std::string& part : wrap(table.note, prose)) found += trimmed(part);
   Row header;
-  for (const Column& column : columns) header.cells.push_back(Cell::of(column.title));
-  found += terminal_row(*this, widths, header, width) + rule + "\n";
-  for (const Row& row : rows) found += (row.rule_before ? "\n" : "") + terminal_row(*this, widths, row, width);
+  for (const Column& column : table.columns) header.cells.push_back(Cell::of(column.title));
+  found += terminal_row(table, widths, header, prose) + rule + "\n";
+  for (const Row& row : table.rows) found += (row.rule_before ? "\n" : "") + terminal_row(table, widths, row, prose);
   return found;
 }
 
 std::string Table::markdown() const {
-  std::string found = "### " + title + "\n\n" + (note.empty() ? "" : markdown_text(note) + "\n\n") + "|", rule = "|";
-  for (const Column& column : columns) {
+  const Table table = printable_table(*this);
+  std::string found =
+      "### " + table.title + "\n\n" + (table.note.empty() ? "" : markdown_text(table.note) + "\n\n") + "|";
+  std::string rule = "|";
+  for (const Column& column : table.columns) {
     found += " " + markdown_text(column.title) + " |";
     rule += column.kind == Column::Kind::text ? "---|" : "---:|";
   }
   found += "\n" + rule + "\n";
-  for (const Row& row : rows) {
+  for (const Row& row : table.rows) {
     found += "|";
     for (std::size_t i = 0; i < columns.size(); ++i) {
       const bool sentence = i == row.cells.size() && !row.sentence.empty();
@@ -253,16 +207,18 @@ std::string legend(const std::vector<Table>& tables, int width, bool markdown) {
   for (const Table& table : tables)
     for (const Column& column : table.columns)
       if (!column.meaning.empty() && told.insert(column.title + column.meaning).second) columns.push_back(&column);
+  const int prose = width > 0 ? width : kProse;
   int widest = 0;
-  for (const Column* column : columns) widest = std::max(widest, display_width(column->title));
+  for (const Column* column : columns) widest = std::max(widest, display_width(one_line(column->title)));
   std::string found;
   for (const Column* column : columns) {
-    std::string head = pad(column->title, widest + kGap, false);
+    const std::string title = one_line(column->title), meaning = one_line(column->meaning);
+    std::string head = pad(title, widest + kGap, false);
     if (markdown) {
-      found += "- **" + column->title + "**: " + column->meaning + "\n";
+      found += "- **" + title + "**: " + meaning + "\n";
       continue;
     }
-    for (const std::string& part : wrap(column->meaning, std::max(width - widest - kGap, 40))) {
+    for (const std::string& part : wrap(meaning, std::max(prose - widest - kGap, 40))) {
       found += trimmed(head + part);
       head = std::string(widest + kGap, ' ');
     }

@@ -26,6 +26,7 @@ struct Column {
   std::string name;     // in CSV; an interval gives name, name_low, name_high
   std::string meaning;  // one line for the legend; empty: it needs none
   enum class Kind { text, number, interval } kind = Kind::number;
+  bool whole = false;  // is never cut
 };
 
 struct Row {
@@ -41,15 +42,12 @@ struct Table {
   std::vector<Row> rows;
 
   // Columns two blanks apart, numbers to the right, text to the left. Wider than `width`: the widest text column is cut
-  // with an ellipsis (figures never are), sentences are wrapped.
+  // with an ellipsis (figures never are), sentences are wrapped. Width 0, where no terminal shows it: nothing is cut.
   std::string terminal(int width) const;
   std::string markdown() const;
   // RFC 4180, full precision, unknown figures empty; a last column `error` where a row has a sentence.
   std::string csv() const;
 };
-
-// Columns that a terminal needs for a UTF-8 text: code points, less combining ones, wide ones twice.
-int display_width(const std::string& text);
 
 // "title  meaning" lines of all columns of all tables, each once; wrapped to `width`, or a Markdown list.
 std::string legend(const std::vector<Table>& tables, int width, bool markdown);

@@ -45,10 +45,12 @@ std::string notes_of(const Summary& s) {
   if (s.compared && s.differing_texts > 0)
     found += " ✗" + std::to_string(s.differing_texts) + "/" + std::to_string(s.compared_texts);
   const std::string who = standing(s.speedup);
-  return found + (who.empty() || found.empty() ? "" : ", ") + who;
+  if (!who.empty()) found += (found.empty() ? "" : ", ") + who;
+  if (s.speculative.cut > 0) found += (found.empty() ? "" : ", ") + std::string("cut");
+  return found;
 }
 
-std::string theory_mark(const Summary& s) { return s.theory.full_length ? "" : kNotFull; }
+std::string theory_mark(const Summary& s) { return s.theory.full_length || s.theory.branched ? "" : kNotFull; }
 
 std::string counted(std::size_t n, const std::string& noun) {
   return std::to_string(n) + " " + noun + (n == 1 ? "" : "s");
@@ -196,8 +198,9 @@ Table main_table(const View& view) {
         Kind::interval},
        {"notes", "notes",
         "what the output promises; ✓ all texts equal the baseline's, ✗ how many differ; loses: slower than plain "
-        "decoding; unclear: the interval holds 1",
-        Kind::text}});
+        "decoding; unclear: the interval holds 1; cut: trees had fewer nodes than the policy asked for, for want of "
+        "rows or pages",
+        Kind::text, true}});
   table.note = view.origin();
   for (std::size_t i = 0; i < view.cells.size(); ++i) {
     const Summary& s = view.cells[i];
@@ -271,7 +274,7 @@ Table category_table(const View& view, bool fastest_alone) {
                            {"alpha [95 %]", "alpha", "", Kind::interval},
                            {"tau [95 %]", "tau", "", Kind::interval},
                            {"speedup [95 %]", "speedup", "", Kind::interval},
-                           {"notes", "notes", "", Kind::text}});
+                           {"notes", "notes", "", Kind::text, true}});
   for (std::size_t i = 0; i < view.cells.size(); ++i) {
     if (choice && !shown.contains(i)) continue;
     bool first = true;

@@ -60,6 +60,7 @@ const std::vector<Figure> kFigures = {
     {"baseline_ms_per_token", Kind::number, [](const Summary& s) { return Cell::of(s.baseline.ms_per_token, 3); }},
     {"engine_overhead", Kind::number, [](const Summary& s) { return Cell::of(s.speculative.overhead, 4); }},
     {"preempted", Kind::number, [](const Summary& s) { return Cell::of(s.speculative.preempted, 0); }},
+    {"cut", Kind::number, [](const Summary& s) { return Cell::of(s.speculative.cut, 0); }},
     {"recorded", Kind::number, [](const Summary& s) { return Cell::of(s.speculative.recorded, 0); }},
     {"promised", Kind::text, [](const Summary& s) { return Cell::of(s.promise); }},
     {"compared_texts", Kind::number, [](const Summary& s) { return Cell::of(s.compared_texts, 0); }},

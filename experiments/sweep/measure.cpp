@@ -72,7 +72,7 @@ class Books {
 
   void step(const StepReport& report, double wall) {
     const auto now = Clock::now();
-    ++steps_, rows_ += report.rows, preempted_ += report.preempted, recorded_ += report.recorded,
+    ++steps_, rows_ += report.rows, cut_ += report.cut, preempted_ += report.preempted, recorded_ += report.recorded,
         phases_ += report.phases;
     for (const SequenceReport& r : report.sequences) {
       Service& s = services_[job_of_.at(r.id)];
@@ -101,6 +101,7 @@ class Books {
     json measure{{"seconds", wall},
                  {"steps", steps_},
                  {"rows", rows_},
+                 {"cut", cut_},
                  {"histogram", histogram_},
                  {"drafted_at", drafted_at_},
                  {"tested_at", tested_at_},
@@ -126,7 +127,7 @@ class Books {
   std::unordered_map<SequenceId, std::size_t> job_of_;
   Phases phases_;
   std::vector<long> histogram_, drafted_at_, tested_at_, accepted_at_;
-  long steps_ = 0, rows_ = 0, preempted_ = 0, recorded_ = 0;
+  long steps_ = 0, rows_ = 0, cut_ = 0, preempted_ = 0, recorded_ = 0;
   std::size_t finished_ = 0;
 };
 

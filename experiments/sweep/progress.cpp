@@ -5,6 +5,8 @@
 
 #include <unistd.h>
 
+#include "experiments/report/terminal.h"
+
 namespace foretoken {
 namespace {
 
@@ -47,9 +49,17 @@ void Progress::show(int done, const std::string& note, double fraction) {
   }
   std::string bar;
   for (int i = 0; i < 24; ++i) bar += i < int(part * 24) ? "█" : "░";
-  std::fprintf(stderr, "\r\033[K%s %s %d/%d  %s  %.40s", title_.c_str(), bar.c_str(), done, total_, left.c_str(),
-               note.c_str());
+  std::fprintf(stderr, "\r\033[K%s", line_of(bar, done, left, note).c_str());
   std::fflush(stderr);
+}
+
+// A longer line than the terminal is wide would be wrapped, and its beginning never cleared: what says least gives way.
+std::string Progress::line_of(const std::string& bar, int done, const std::string& left,
+                              const std::string& note) const {
+  const int columns = terminal_columns(STDERR_FILENO), width = columns > 0 ? columns - 1 : 118;
+  const std::string figures = std::to_string(done) + "/" + std::to_string(total_) + "  " + left;
+  const std::string whole = title_ + " " + bar + " " + figures;
+  return cut(display_width(whole) <= width ? whole + "  " + cut(one_line(note), 40) : title_ + " " + figures, width);
 }
 
 }  // namespace foretoken

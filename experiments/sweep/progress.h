@@ -17,6 +17,8 @@ class Progress {
   void clear();  // the line, so that something else can be printed
 
  private:
+  std::string line_of(const std::string& bar, int done, const std::string& left, const std::string& note) const;
+
   std::string title_;
   int total_, kept_;
   bool quiet_, terminal_, shown_ = false;

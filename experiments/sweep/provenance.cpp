@@ -15,6 +15,7 @@
 #include "experiments/report/machine.h"
 #include "experiments/sweep/interrupt.h"
 #include "experiments/sweep/workload.h"
+#include "framework/model/checkpoint.h"
 #include "framework/model/in_parallel.h"
 #include "framework/model/model_choice.h"
 #include "framework/text/regular_file.h"
@@ -85,11 +86,18 @@ std::uint64_t hash_of_file(const fs::path& path) {
   return hash;
 }
 
-bool is_read_of_a_model(const fs::directory_entry& entry) {
+// Of a model's directory what is read from it. A named pipe is nothing that is read, and whoever needs it says so.
+std::set<fs::path> files_of_a_model(const fs::path& directory) {
+  std::set<fs::path> files;
+  for (const fs::path& weights : Checkpoint::files(directory)) files.insert(weights);
   std::error_code ignored;
-  const fs::path extension = entry.path().extension();
-  return entry.is_regular_file(ignored) &&
-         (extension == ".safetensors" || extension == ".json" || extension == ".jinja");
+  for (const auto& entry : fs::directory_iterator(directory, ignored))
+    if (entry.path().extension() == ".json" || entry.path().extension() == ".jinja") files.insert(entry.path());
+  std::erase_if(files, [](const fs::path& file) {
+    std::error_code error;
+    return !fs::is_regular_file(file, error);
+  });
+  return files;
 }
 
 void add_model(const json& model, const json& inflate, std::vector<std::string>& paths) {
@@ -116,8 +124,7 @@ std::string fingerprint(const fs::path& path) {
   if (!fs::exists(path, error)) return "";
   if (!fs::is_directory(path, error)) return kEveryByte + text_of(hash_of_file(path));
   std::map<std::string, std::uint64_t> files;
-  for (const auto& entry : fs::directory_iterator(path, error))
-    if (is_read_of_a_model(entry)) files[entry.path().filename().string()] = hash_of_file(entry.path());
+  for (const fs::path& file : files_of_a_model(path)) files[file.filename().string()] = hash_of_file(file);
   std::string all;
   for (const auto& [name, hash] : files) all += name + ":" + text_of(hash) + "\n";
   return kEveryByte + text_of(hash_of(all.data(), all.size()));

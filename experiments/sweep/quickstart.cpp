@@ -9,6 +9,7 @@
 
 #include "experiments/report/report.h"
 #include "experiments/report/results.h"
+#include "experiments/report/terminal.h"
 #include "experiments/sweep/interrupt.h"
 #include "experiments/sweep/run_document.h"
 #include "experiments/sweep/runner.h"
@@ -115,7 +116,7 @@ int quickstart(const QuickstartOptions& options) {
   const SweepOutcome outcome = run_sweep(runs, bench, {options.results, root, "foretoken quickstart", false});
   std::vector<std::string> tables;  // for people: what they came for; the rest is a command away
   if (options.format == "terminal" || options.format == "markdown") tables = {"main", "best"};
-  if (!outcome.lines.empty()) std::printf("%s\n", show(outcome.lines, {options.format, tables, options.width}).c_str());
+  if (!outcome.lines.empty()) print(show(outcome.lines, {options.format, tables, options.width}) + "\n");
   std::fflush(stdout);
   if (outcome.exit_code() == 0) tell_agreement(outcome);
   spdlog::info("{:.0f} s; results are in {}", since(start), options.results);

@@ -152,9 +152,9 @@ json complete_run(const json& document, const Registries& registries, const std:
   if (!is_temperature(run["sampling"]["temperature"]))
     throw Error(where + ": '/sampling/temperature' is " + shown(run["sampling"]["temperature"]) +
                 ", which is too small to divide by; use 0 for greedy decoding");
-  if (run["engine"]["step_rows"] < run["engine"]["batch"])
+  if (run["engine"]["step_rows"] != 0 && run["engine"]["step_rows"] < run["engine"]["batch"])
     throw Error(where + ": '/engine/step_rows' must be at least '/engine/batch'; raise it to " +
-                run["engine"]["batch"].dump() + " or more");
+                run["engine"]["batch"].dump() + " or more, or leave it out");
   return run;
 }
 

@@ -108,11 +108,16 @@ std::vector<RunKey> keys_of_engine() {
              "of the cuda device; invariant: a row's result has the same bits whatever else is in the batch, as on the "
              "other devices; fast: it may differ by rounding",
              {"fast", "invariant"}),
-      integer("/engine/step_rows", 512, 1, 1e6, "the most rows (tokens) of one target forward; at least batch"),
+      integer(
+          "/engine/step_rows", 0, 0, 1e6,
+          "the most rows (tokens) of one target forward, at least batch; 0: 512, or batch times the policy's nodes"),
       integer("/engine/page_rows", 16, 1, 4096, "positions of the target in one page of the KV pool"),
-      integer("/engine/memory_mib", 256, 1, 1e7, "MiB of the KV pool, shared by the target and all drafters"),
-      share("/engine/memory_fraction",
-            "the pool as a share of the device's memory that is free once the models are loaded; null: memory_mib"),
+      integer("/engine/memory_mib", 256, 1, 1e7,
+              "MiB of the KV pool, shared by the target and all drafters; a step's logits may take as much again"),
+      share(
+          "/engine/memory_fraction",
+          "the pool as a share of the device's memory that is free once the models are loaded, of whose rest a step's "
+          "logits may take half; null: memory_mib"),
       boolean("/engine/reuse_prefixes", true, "serve equal beginnings from cached pages"),
       boolean("/engine/check", false, "check the integrity of every cache after every step (slow)"),
   };

@@ -10,6 +10,7 @@
 #include "experiments/report/machine.h"
 #include "experiments/report/statistics.h"
 #include "experiments/report/table.h"
+#include "experiments/report/terminal.h"
 #include "experiments/sweep/interrupt.h"
 #include "experiments/sweep/run_document.h"
 #include "experiments/sweep/runner.h"
@@ -128,9 +129,7 @@ int run_soak(const SoakOptions& options) {
                   {"date", utc_now()}};
   results.append(line);
   const Table table = table_of(parts);
-  std::fputs(
-      options.json ? (line.dump() + "\n").c_str() : (table.terminal(120) + "\n" + legend({table}, 120, false)).c_str(),
-      stdout);
+  print(options.json ? line.dump() : table.terminal(0) + "\n" + legend({table}, 0, false));
   return 0;
 }
 

@@ -41,6 +41,14 @@ std::unique_ptr<Backend> make_backend(const std::string& device, int threads, bo
   return make_cpu_backend(threads);
 }
 
+// What a step's logits may take: half of what the pool leaves, or as much as the pool where that is all a run says.
+std::int64_t logits_mib(const json& engine, std::int64_t pool_mib) {
+  const json& fraction = engine.at("memory_fraction");
+  if (fraction.is_null()) return pool_mib;
+  const double f = fraction;
+  return std::max<std::int64_t>(1, std::int64_t(double(pool_mib) * (1 - f) / (2 * f)));
+}
+
 // The path of a directory that must exist.
 std::filesystem::path model_directory(const std::string& directory, const std::filesystem::path& beside) {
   const auto path = locate(directory, beside);
@@ -92,17 +100,32 @@ std::shared_ptr<Model> Workbench::model(Backend& backend, const ModelChoice& cho
   if (loaded.model) return loaded.model;
   const OpenModel open = open_model(
       choice, [&](const std::string& directory) { return model_directory(directory, beside); }, dtype, check_interrupt);
-  const std::uint64_t vocabulary =
-      choice.random.empty() ? tokenizer(choice, beside)->fingerprint() : random_vocabulary(open.config.vocab);
   const InterruptibleTensors tensors(*open.tensors);
-  loaded.model = std::make_shared<Transformer>(backend, open.config, tensors, choice.text(), vocabulary,
-                                               TransformerOptions{dtype, kv_dtype});
+  loaded.model =
+      std::make_shared<Transformer>(backend, open.config, tensors, choice.text(),
+                                    vocabulary_of(choice, open.config, beside), TransformerOptions{dtype, kv_dtype});
   return loaded.model;
 }
 
 std::shared_ptr<Model> Workbench::target(const json& run, const std::filesystem::path& beside) {
   const json& t = run.at("target");
   return model(backend(run.at("engine")), target_of(run), t.at("dtype"), t.at("kv_dtype"), beside);
+}
+
+ModelInfo Workbench::target_info(const json& run, const std::filesystem::path& beside) {
+  const json& t = run.at("target");
+  Backend& device = backend(run.at("engine"));
+  const ModelChoice choice = target_of(run);
+  const auto loaded = models_.find(model_key(device, choice, t.at("dtype"), t.at("kv_dtype"), beside));
+  if (loaded != models_.end() && loaded->second.model) return loaded->second.model->info();
+  const OpenModel open = open_model(
+      choice, [&](const std::string& directory) { return model_directory(directory, beside); }, t.at("dtype"));
+  return model_info(open.config, device, choice.text(), vocabulary_of(choice, open.config, beside), t.at("kv_dtype"));
+}
+
+std::uint64_t Workbench::vocabulary_of(const ModelChoice& choice, const ModelConfig& config,
+                                       const std::filesystem::path& beside) {
+  return choice.random.empty() ? tokenizer(choice, beside)->fingerprint() : random_vocabulary(config.vocab);
 }
 
 std::int64_t Workbench::pool_mib(const json& run, const std::filesystem::path& beside, const Registries& registries) {
@@ -141,10 +164,13 @@ std::unique_ptr<Engine> Workbench::engine(const json& run, Side side, const std:
   const std::string kv = run.at("target").at("kv_dtype");
   Engine::Chairs chairs{run.at("drafter"), run.at("policy"), run.at("verifier")};
   if (side == Side::baseline) chairs.drafter = {{"name", "none"}}, chairs.policy = {{"name", "fixed"}, {"length", 0}};
+  expect_fit(registries, chairs, target_info(run, beside));
+  const std::int64_t memory_mib = pool_mib(run, beside, registries);
   const EngineOptions options{.batch = e.at("batch"),
                               .step_rows = e.at("step_rows"),
                               .page_rows = e.at("page_rows"),
-                              .memory_mib = pool_mib(run, beside, registries),
+                              .memory_mib = memory_mib,
+                              .logits_mib = logits_mib(e, memory_mib),
                               .pages = 0,
                               .reuse_prefixes = e.at("reuse_prefixes"),
                               .check = e.at("check")};

@@ -12,6 +12,7 @@
 
 #include "experiments/sweep/workload.h"
 #include "framework/engine/engine.h"
+#include "framework/model/config.h"
 #include "framework/model/model_choice.h"
 #include "framework/text/chat_template.h"
 #include "framework/text/tokenizer.h"
@@ -33,6 +34,8 @@ class Workbench {
   Backend& backend(const nlohmann::json& engine);
   // Of a run's target. Paths may also lie `beside` the document.
   std::shared_ptr<Model> target(const nlohmann::json& run, const std::filesystem::path& beside);
+  // What its target says of itself, before or after it is loaded (but for its weight bytes, before).
+  ModelInfo target_info(const nlohmann::json& run, const std::filesystem::path& beside);
   // Whose tokens a model speaks.
   std::shared_ptr<const Tokenizer> tokenizer(const ModelChoice& choice, const std::filesystem::path& beside);
   // The engine of one side of a complete run; it must not outlive this workbench.
@@ -56,6 +59,8 @@ class Workbench {
                                const std::string& kv_dtype, const std::filesystem::path& beside);
   std::shared_ptr<Model> model(Backend& backend, const ModelChoice& choice, const std::string& dtype,
                                const std::string& kv_dtype, const std::filesystem::path& beside);
+  std::uint64_t vocabulary_of(const ModelChoice& choice, const ModelConfig& config,
+                              const std::filesystem::path& beside);
   // MiB of the page pool of a run; a fraction of what is free is measured once for all runs with the same models (again
   // where that is not free any more), so that they have as many pages, and a device that records forwards replays those
   // of one run in the next.

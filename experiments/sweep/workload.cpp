@@ -29,8 +29,6 @@ std::string text_of(const json& line, const std::string& where) {
 }  // namespace
 
 std::vector<Prompt> read_prompts(const std::filesystem::path& file) {
-  if (const std::string why = absence_of(file); !why.empty())
-    throw Error("the file of prompts '" + file.string() + "' " + why);
   std::istringstream in(
       read_bytes(file, "the file of prompts '" + file.string() + "'", "name a JSONL file with one prompt a line"));
   std::vector<Prompt> prompts;

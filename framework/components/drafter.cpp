@@ -6,6 +6,11 @@
 
 namespace foretoken {
 
+Needs Drafter::needs() const {
+  if (said_) return *said_;
+  throw Error("the drafter says nothing of how its nodes are drawn; fill Entry::traits, or override Drafter::needs");
+}
+
 void expect_served(const Needs& needs, const std::string& who) {
   std::string layers;
   for (const int l : needs.hidden) layers += (layers.empty() ? "" : ", ") + std::to_string(l);
@@ -21,7 +26,8 @@ void expect_served(const Needs& needs, const std::string& who) {
 std::vector<DraftTree> rooted(Backend& backend, std::span<const DraftRequest> requests) {
   std::vector<DraftTree::Root> roots;
   roots.reserve(requests.size());
-  for (const DraftRequest& r : requests) roots.push_back({r.sequence->last(), r.budget});
+  for (const DraftRequest& r : requests)
+    roots.push_back({r.sequence->last(), std::max(0, r.budget.or_root().nodes - 1)});
   return DraftTree::rooted(backend, roots);
 }
 

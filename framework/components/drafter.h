@@ -2,6 +2,7 @@
 // anything back and never hears who verifies its trees; it may be skipped for any number of steps.
 #pragma once
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -15,7 +16,8 @@ namespace foretoken {
 // One sequence for which a tree is wanted.
 struct DraftRequest {
   const Sequence* sequence = nullptr;
-  int budget = 0;     // the most nodes below the root; 0: no tree is wanted, only catching up
+  Budget budget;      // the most nodes and levels of the tree; where it has no room below the root no tree is wanted,
+                      // only catching up
   int rows = 0;       // the most rows that the drafter's own model may spend on catching up in this step
   Draws draws;        // hand on to Backend::draw; role draft, node = the node that is drawn
   bool race = false;  // draws must be races by absolute position (TokenDraw::race), since the verifier couples
@@ -49,6 +51,7 @@ struct Needs {
   bool learns = false;          // what it proposes may depend on other requests (exempt from the memory law)
   int ranks = 0;                // so many of the target's most probable tokens after each fed node come with an Outcome
   std::vector<int> hidden = {};  // after which layers of the target it wants hidden states with a DraftRequest
+  bool confidence = false;       // it serves Budget::confidence; else a policy that sets it is refused
 };
 
 // Throws Error, which begins with `who`, where these are needs that nothing serves yet.
@@ -56,14 +59,21 @@ void expect_served(const Needs& needs, const std::string& who);
 
 class Drafter {
  public:
+  using Traits = Needs;
   virtual ~Drafter() = default;
-  virtual Needs needs() const = 0;
-  // One tree per request, in order, each with at most `budget` nodes below the root. Whether a node exists is decided
-  // before its token is drawn (never by its own token).
+  // To be overridden only where Entry::traits is empty: then nothing is known before the drafter is made.
+  virtual Needs needs() const;
+  Traits traits() const { return said_ ? *said_ : needs(); }
+  // One tree per request, in order, each within its budget. Whether a node exists is decided before its token is drawn
+  // (never by its own token).
   virtual std::vector<DraftTree> draft(std::span<const DraftRequest> requests) = 0;
   virtual void observe(std::span<const Outcome> outcomes) { (void)outcomes; }
   // The sequence ends or must give back its memory; its tokens are final for now. It may come back later.
   virtual void forget(const Sequence& sequence) { (void)sequence; }
+
+ protected:
+  template <class T> friend class Registry;
+  std::optional<Needs> said_;  // by Entry::traits
 };
 
 }  // namespace foretoken

@@ -5,6 +5,8 @@
 
 namespace foretoken {
 
+const ModelInfo& target_of(const Host& host) { return host.target(); }
+
 Host::Host(Backend& backend, PagePool& pool, const ModelInfo& target, Load load, bool reuse_prefixes, Offers offers)
     : backend_(backend),
       pool_(pool),

@@ -12,7 +12,7 @@ class NamedDrafter : public Drafter {
  public:
   NamedDrafter(std::unique_ptr<Drafter> inner, const std::string& who) : inner_(std::move(inner)), who_(who) {}
   Needs needs() const override {
-    return naming_faults(who_, "Drafter::needs", [&] { return inner_->needs(); });
+    return said_ ? *said_ : naming_faults(who_, "Drafter::needs", [&] { return inner_->traits(); });
   }
   std::vector<DraftTree> draft(std::span<const DraftRequest> requests) override {
     return naming_faults(who_, "Drafter::draft", [&] { return inner_->draft(requests); });
@@ -32,11 +32,17 @@ class NamedDrafter : public Drafter {
 class NamedPolicy : public LengthPolicy {
  public:
   NamedPolicy(std::unique_ptr<LengthPolicy> inner, const std::string& who) : inner_(std::move(inner)), who_(who) {}
-  int longest() const override {
-    return naming_faults(who_, "LengthPolicy::longest", [&] { return inner_->longest(); });
+  Budget most() const override {
+    return said_ ? *said_ : naming_faults(who_, "LengthPolicy::most", [&] { return inner_->traits(); });
   }
-  std::vector<int> budgets(std::span<const PastOnly> past) override {
+  std::vector<Budget> budgets(std::span<const PastOnly> past) override {
     return naming_faults(who_, "LengthPolicy::budgets", [&] { return inner_->budgets(past); });
+  }
+  void observe(const StepReport& report) override {
+    naming_faults(who_, "LengthPolicy::observe", [&] { inner_->observe(report); });
+  }
+  void forget(const Sequence& sequence) override {
+    naming_faults(who_, "LengthPolicy::forget", [&] { inner_->forget(sequence); });
   }
 
  private:
@@ -48,7 +54,7 @@ class NamedVerifier : public Verifier {
  public:
   NamedVerifier(std::unique_ptr<Verifier> inner, const std::string& who) : inner_(std::move(inner)), who_(who) {}
   Soundness soundness() const override {
-    return naming_faults(who_, "Verifier::soundness", [&] { return inner_->soundness(); });
+    return said_ ? *said_ : naming_faults(who_, "Verifier::soundness", [&] { return inner_->traits(); });
   }
   void verify(Backend& backend, const Trials& trials, Tensor verdicts) override {
     naming_faults(who_, "Verifier::verify", [&] { inner_->verify(backend, trials, verdicts); });

@@ -5,6 +5,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -18,6 +19,7 @@
 namespace foretoken {
 
 class Host;
+struct ModelInfo;
 
 struct Option {
   std::string name;
@@ -34,7 +36,10 @@ template <class T> struct Entry {
   std::string source;   // the paper, "" where there is none
   std::vector<Option> options;
   std::function<std::unique_ptr<T>(const nlohmann::json& options, Host& host)>
-      make;                 // options: all of them, defaults filled in
+      make;  // options: all of them, defaults filled in
+  // What it will say of itself, before anything is made or any model is loaded; empty where that depends on more than
+  // options and target: then the object is asked (Drafter::needs, LengthPolicy::most, Verifier::soundness).
+  std::function<typename T::Traits(const nlohmann::json& options, const ModelInfo& target)> traits = {};
   std::string plugin = "";  // the file it came from, filled in by load_plugin; "" for what is built in
 };
 
@@ -45,6 +50,8 @@ nlohmann::json fill_options(const std::string& what, const nlohmann::json& confi
                                const std::vector<std::string>& known);
 [[noreturn]] void taken_name(const std::string& what, const std::string& name, const std::string& plugin);
 [[noreturn]] void nothing_made(const std::string& what, const std::string& name, const std::string& plugin);
+
+const ModelInfo& target_of(const Host& host);
 
 template <class T> class Registry {
  public:
@@ -73,7 +80,13 @@ template <class T> class Registry {
   std::unique_ptr<T> make(const nlohmann::json& config, Host& host) const {
     std::unique_ptr<T> made = find(config).make(complete(config), host);
     if (!made) nothing_made(what_, config["name"].get<std::string>(), find(config).plugin);
+    if (auto said = traits(config, target_of(host))) made->said_ = std::move(said);
     return made;
+  }
+  // What an entry says of the thing before it is made; nothing where the thing itself must be asked.
+  std::optional<typename T::Traits> traits(const nlohmann::json& config, const ModelInfo& target) const {
+    const Entry<T>& entry = find(config);
+    return entry.traits ? std::optional(entry.traits(complete(config), target)) : std::nullopt;
   }
   std::vector<std::string> names() const {
     std::vector<std::string> all;

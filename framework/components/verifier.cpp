@@ -85,6 +85,11 @@ struct NodeArrays {
 
 }  // namespace
 
+Soundness Verifier::soundness() const {
+  if (said_) return *said_;
+  throw Error("the verifier says nothing of what it takes; fill Entry::traits, or override Verifier::soundness");
+}
+
 Trials::Trials(Backend& backend, std::span<const DraftTree> trees, Distributions p, std::span<const Draws> draws,
                std::span<const std::uint32_t> positions, Staging& staging, Distributions raw)
     : trees_(trees),
@@ -117,18 +122,27 @@ Trials::Trials(Backend& backend, std::span<const DraftTree> trees, Distributions
   draws_ = reinterpret_cast<const Draws*>(draw.device.raw());
 }
 
-void expect_verdict(const Verdict& v, int nodes, int vocab, const std::string& who) {
+void expect_verdict(const Verdict& v, const DraftTree& tree, int vocab, const std::string& who) {
   if (v.next == -1) return;
   if (v.next == Verdict::kOverflown)
     throw Error(who + " refused more than " + std::to_string(kMostGuesses) +
                 " guesses of one tree; let it refuse each node at most once");
-  if (v.length < 0 || v.length >= nodes || v.length > kMaxPath)
+  if (v.length < 0 || v.length >= tree.nodes || v.length > kMaxPath)
     throw Error(who + " accepted " + std::to_string(v.length) + " nodes of a tree that has " +
-                std::to_string(nodes - 1) + " below its root; let it follow each node once, with Verdict::follow");
+                std::to_string(tree.nodes - 1) + " below its root; let it follow each node once, with Verdict::follow");
   for (int k = 0; k <= v.length; ++k)
     if (v.tokens[k] < 0 || v.tokens[k] >= vocab)
       throw Error(who + " said the token " + std::to_string(v.tokens[k]) + ", outside the target's vocabulary of " +
                   std::to_string(vocab) + "; say tokens of the tree, and end with Verdict::finish of a drawn one");
+  for (int k = 0, above = 0; k < v.length; above = v.path[k++]) {
+    const int node = v.path[k];
+    if (node <= 0 || node >= tree.nodes || *tree.parents.row<std::int32_t>(node) != above)
+      throw Error(who + " accepted the node " + std::to_string(node) + ", which is no child of the node " +
+                  std::to_string(above) + " before it; follow the children that Trial::child names");
+    if (const Token held = *tree.known.row<Token>(node); held != v.tokens[k])
+      throw Error(who + " said the token " + std::to_string(v.tokens[k]) + " for node " + std::to_string(node) +
+                  ", which holds " + std::to_string(held) + "; let it say the tokens of the nodes that it follows");
+  }
 }
 
 }  // namespace foretoken

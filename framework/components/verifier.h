@@ -3,6 +3,7 @@
 #pragma once
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -13,8 +14,6 @@
 #include "kernels/staging.h"
 
 namespace foretoken {
-
-constexpr int kMaxPath = 64;  // the longest draft path
 
 // The outcome of one round of one sequence: numbers without pointers, written on the device and read back once a step.
 struct Verdict {
@@ -168,10 +167,17 @@ struct Soundness {
 
 class Verifier {
  public:
+  using Traits = Soundness;
   virtual ~Verifier() = default;
-  virtual Soundness soundness() const = 0;
+  // To be overridden only where Entry::traits is empty.
+  virtual Soundness soundness() const;
+  Traits traits() const { return said_ ? *said_ : soundness(); }
   // Writes one Verdict per trial to `verdicts`: u8 [count, sizeof(Verdict)] on the backend's device.
   virtual void verify(Backend& backend, const Trials& trials, Tensor verdicts) = 0;
+
+ protected:
+  template <class T> friend class Registry;
+  std::optional<Soundness> said_;  // by Entry::traits
 };
 
 // What a lane does with trial i: asks the rule, unless a distribution is not finite.
@@ -198,8 +204,9 @@ template <class Rule> struct Judge {
 // A verifier from a rule: a template `Verdict operator()(Lane&, const Trial&) const`, host and device, plain data.
 template <class Rule> class RuleVerifier final : public Verifier {
  public:
-  explicit RuleVerifier(Soundness soundness, Rule rule = {}) : soundness_(std::move(soundness)), rule_(rule) {}
-  Soundness soundness() const override { return soundness_; }
+  explicit RuleVerifier(Rule rule = {}) : rule_(rule) {}
+  // Without Entry::traits.
+  explicit RuleVerifier(Soundness soundness, Rule rule = {}) : rule_(rule) { said_ = std::move(soundness); }
   void verify(Backend& backend, const Trials& trials, Tensor verdicts) override {
 #if !defined(__CUDACC__)
     if (backend.device().kind != Device::Kind::cpu)
@@ -215,14 +222,13 @@ template <class Rule> class RuleVerifier final : public Verifier {
            Judge<Rule>{rule_, trials.trials(), verdicts.data<Verdict>()});
   }
 
-  Soundness soundness_;
   Rule rule_;
 };
 
-// Throws Error, which begins with `who`, unless a verifier may say this of a tree of so many nodes: a path no longer
-// than it, and tokens of the vocabulary. Where `next` is -1, which says that a distribution was not finite, nothing
-// else counts.
-void expect_verdict(const Verdict& v, int nodes, int vocab, const std::string& who);
+// Throws Error, which begins with `who`, unless a verifier may say this of a tree whose tokens the host has read: a
+// path from the root down, with the tokens of its nodes, and a next token of the vocabulary. Where `next` is -1, which
+// says that a distribution was not finite, nothing else counts.
+void expect_verdict(const Verdict& v, const DraftTree& tree, int vocab, const std::string& who);
 
 // Fills logprobs of every verdict from the target's distributions: raw, or warped ([count], u8, in the backend's
 // memory). `raw` has the distributions of the model's own logits where those of the trials are bent; else it is absent.

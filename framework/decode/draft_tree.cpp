@@ -11,6 +11,10 @@ const char* name_of(Drawn d) {
   return kNames[int(d)];
 }
 
+DraftTree DraftTree::rooted(Backend& backend, Token root, const Budget& budget) {
+  return rooted(backend, root, budget.drafts() ? budget.nodes - 1 : 0);
+}
+
 DraftTree DraftTree::rooted(Backend& backend, Token root, int more) {
   const Root one{root, more};
   return std::move(rooted(backend, {&one, 1}).front());
@@ -88,6 +92,29 @@ void expect_node(const DraftTree& tree, int n, const TreeBounds& bounds, const s
 
 }  // namespace
 
+namespace {
+
+// Levels are counted down from the root; a node that was drawn as the one child must be it.
+void expect_shape(const DraftTree& tree, const Budget& budget, const std::string& who) {
+  std::vector<int> depth(std::size_t(tree.nodes), 0), children(std::size_t(tree.nodes), 0);
+  int levels = 0;
+  for (int n = 1; n < tree.nodes; ++n) {
+    const auto parent = std::size_t(*tree.parents.row<std::int32_t>(n));
+    levels = std::max(levels, depth[std::size_t(n)] = depth[parent] + 1);
+    ++children[parent];
+  }
+  if (levels > budget.or_root().depth)
+    throw Error(who + " returned a tree of " + std::to_string(levels) + " levels below the root for a budget of " +
+                std::to_string(budget.or_root().depth) + "; no tree may exceed DraftRequest::budget");
+  for (int n = 1; n < tree.nodes; ++n)
+    if (Drawn(*tree.q.drawn.row<std::uint8_t>(n)) == Drawn::chain &&
+        children[std::size_t(*tree.parents.row<std::int32_t>(n))] > 1)
+      throw Error(who + " returned the node " + std::to_string(n) +
+                  ", drawn 'chain', with siblings; draw siblings as 'independent', or leave it the one child");
+}
+
+}  // namespace
+
 void expect_tree(const DraftTree& tree, const TreeBounds& bounds, const std::string& who) {
   if (tree.nodes < 1 || !tree.known || !tree.parents)
     throw Error(who + " returned a tree without a root; begin every tree with DraftTree::rooted");
@@ -96,14 +123,16 @@ void expect_tree(const DraftTree& tree, const TreeBounds& bounds, const std::str
     throw Error(who + " returned a tree with the root " + std::to_string(tokens[0]) +
                 " for a sequence whose last token is " + std::to_string(bounds.root) +
                 "; begin it with DraftTree::rooted(backend, r.sequence->last(), r.budget)");
-  if (tree.nodes - 1 > bounds.budget)
-    throw Error(who + " returned " + std::to_string(tree.nodes - 1) + " nodes below the root for a budget of " +
-                std::to_string(bounds.budget) + "; no tree may exceed DraftRequest::budget");
+  const int most = bounds.budget.or_root().nodes;
+  if (tree.nodes > most)
+    throw Error(who + " returned a tree of " + std::to_string(tree.nodes) + " nodes for a budget of " +
+                std::to_string(most) + ", the root included; no tree may exceed DraftRequest::budget");
   if (const std::int64_t room = room_of(tree); tree.nodes > room)
     throw Error(who + " returned a tree of " + std::to_string(tree.nodes) + " nodes with room for " +
                 std::to_string(room) +
                 "; ask DraftTree::rooted for as many as the budget, and add nodes with grow or guess");
   for (int n = 1; n < tree.nodes; ++n) expect_node(tree, n, bounds, who);
+  expect_shape(tree, bounds.budget, who);
 }
 
 }  // namespace foretoken

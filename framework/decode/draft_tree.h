@@ -2,6 +2,7 @@
 // The host knows the shape (nodes, parents) and the tokens that it guessed; what the device drew stays there until the
 // step's one readback. Absorbs the ends: no speculation is a bare root, a chain is a tree.
 #pragma once
+#include <algorithm>
 #include <span>
 #include <string>
 #include <vector>
@@ -9,6 +10,24 @@
 #include "kernels/backend.h"
 
 namespace foretoken {
+
+constexpr int kMaxPath = 64;    // the most levels below the root of a draft tree
+constexpr int kMaxNodes = 256;  // the most nodes of a draft tree, the root included, on every device
+
+// How large a draft tree may be. Nodes are rows of the target's forward, so the root counts: 64 nodes fill 64 rows.
+// Depth is the number of levels below the root. A chain of g tokens has depth g and g + 1 nodes.
+struct Budget {
+  int nodes = 0, depth = 0;
+  float confidence = 0;  // no children of a node after which the draft's greatest probability (at temperature 1,
+                         // nothing cut) is less; 0: off
+  // At least one node below the root.
+  bool drafts() const { return nodes > 1 && depth > 0; }
+  // The most tokens of a chain below the root.
+  int chain() const { return drafts() ? std::min(nodes - 1, depth) : 0; }
+  // The same, or a bare root where nothing fits below it.
+  Budget or_root() const { return drafts() ? *this : Budget{1, 0, 0}; }
+  bool operator==(const Budget&) const = default;
+};
 
 // How a node's token came about, since that is what a proof of losslessness rests on.
 enum class Drawn : std::uint8_t {
@@ -40,7 +59,8 @@ struct DraftTree {
                    // drawn, the same memory as `known`
   Proposal q;
 
-  // A root with room for `more` nodes below it.
+  // A root with room for a tree of this budget, or for `more` nodes below it.
+  static DraftTree rooted(Backend& backend, Token root, const Budget& budget);
   static DraftTree rooted(Backend& backend, Token root, int more);
   struct Root {
     Token token = 0;
@@ -60,12 +80,13 @@ struct DraftTree {
 // What a drafter's tree is held to.
 struct TreeBounds {
   Token root = 0;  // the sequence's last token
-  int budget = 0, vocab = 0;
+  Budget budget;
+  int vocab = 0;
   std::span<const Drawn> takes;  // by the verifier
 };
-// Throws Error, which begins with `who`, unless a drafter may return this tree: at least the root, at most `budget`
-// nodes below it and no more than its arrays have room for, every parent before its children, every node drawn in one
-// of the ways that the verifier takes, every token that the host knows one of the vocabulary.
+// Throws Error, which begins with `who`, unless a drafter may return this tree: at least the root, no more nodes and
+// levels than the budget has and no more nodes than its arrays have room for, every parent before its children, every
+// node drawn in one of the ways that the verifier takes, every token that the host knows one of the vocabulary.
 void expect_tree(const DraftTree& tree, const TreeBounds& bounds, const std::string& who);
 
 }  // namespace foretoken

@@ -21,6 +21,13 @@ std::pair<int, int> drafted(const DraftTree& tree, std::vector<int>& depth) {
   return {nodes, levels};
 }
 
+// Whether some child of a node is there, by the depths of all.
+bool has_children(const DraftTree& tree, int node, const std::vector<int>& depth) {
+  for (std::size_t n = std::size_t(node) + 1; n < depth.size(); ++n)
+    if (*tree.parents.row<std::int32_t>(std::int64_t(n)) == node && depth[n] > 0) return true;
+  return false;
+}
+
 }  // namespace
 
 std::vector<Outcome> deliver(const Delivery& d, Queues& queues, StepReport& report) {
@@ -43,9 +50,10 @@ std::vector<Outcome> deliver(const Delivery& d, Queues& queues, StepReport& repo
         throw Error("the logits at position " + std::to_string(q.length()) +
                     " hold a NaN or an infinity: the checkpoint of " + d.target.name +
                     " or of the draft model is damaged, or its numbers overflow; try \"dtype\": \"f32\"");
-      expect_verdict(v, d.trees[i].nodes, d.target.vocab, d.verifier);
+      expect_verdict(v, d.trees[i], d.target.vocab, d.verifier);
       r.judged = true, r.accepted = v.length;
       std::tie(r.drafted, r.depth) = drafted(d.trees[i], depth);
+      r.refused = has_children(d.trees[i], v.length > 0 ? v.path[v.length - 1] : 0, depth);
       const int kept = q.append({v.tokens, std::size_t(v.length + 1)});
       r.emitted.assign(v.tokens, v.tokens + kept);
       if (q.sampling.logprobs)

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "framework/components/drafter.h"
+#include "framework/components/step_report.h"
 #include "framework/engine/judging.h"
-#include "framework/engine/step_report.h"
 
 namespace foretoken {
 

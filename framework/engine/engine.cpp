@@ -9,19 +9,9 @@
 namespace foretoken {
 namespace {
 
-void refuse_unsound(const Engine::Chairs& chairs, const Needs& needs, const Soundness& soundness) {
-  std::string taken;
-  for (const Drawn d : soundness.takes) taken += (taken.empty() ? "" : ", ") + std::string(name_of(d));
-  for (const Drawn d : needs.proposes)
-    if (std::ranges::find(soundness.takes, d) == soundness.takes.end())
-      throw Error("the verifier '" + chairs.verifier["name"].get<std::string>() + "' is not sound for the drafter '" +
-                  chairs.drafter["name"].get<std::string>() + "', whose nodes are drawn '" + name_of(d) +
-                  "', while it takes those drawn '" + taken + "'; choose another verifier or drafter");
-}
-
 EngineOptions checked(const EngineOptions& o) {
   constexpr std::int64_t kMostMib = std::int64_t(1) << 24;
-  if (o.batch < 1 || o.step_rows < o.batch)
+  if (o.batch < 1 || (o.step_rows != 0 && o.step_rows < o.batch))
     throw Error("the engine's \"step_rows\" must be at least its \"batch\", and \"batch\" at least 1");
   if (o.page_rows < 1) throw Error("the engine's \"page_rows\" must be at least 1, not " + std::to_string(o.page_rows));
   if (o.pages < 0) throw Error("the engine's \"pages\" must be positive, or 0 for as many as fit into \"memory_mib\"");
@@ -46,29 +36,62 @@ int page_count(const EngineOptions& options, const Model& target, const Backend&
   return int(std::min((options.memory_mib << 20) / page_bytes(options, target), kMost));
 }
 
+constexpr int kMostRows = 1 << 20;
+
+// The most rows of a step that may be judged: those of roots and trees.
+int judged_rows(const EngineOptions& o, int vocab) {
+  // Of a row: the target's logits, the draft's, and a raw copy.
+  const std::int64_t bytes = 3 * std::int64_t(sizeof(float)) * vocab, rows = (o.logits_mib << 20) / bytes;
+  return o.logits_mib == 0 ? kMostRows : int(std::clamp<std::int64_t>(rows, o.batch, kMostRows));
+}
+
+int step_rows(const EngineOptions& o, const Budget& most, int judged) {
+  constexpr int kPromptRows = 512;
+  return o.step_rows > 0 ? o.step_rows : std::max(kPromptRows, std::min(o.batch * most.nodes, judged));
+}
+
+// What a policy gave, cut to what the plan has room for; a bare root where that is nothing, and nothing at all where
+// the root is not fed.
+Budget granted(const Budget& wanted, const Budget& room) {
+  if (room.nodes == 0) return {};
+  return Budget{std::min(wanted.nodes, room.nodes), std::min(wanted.depth, room.depth), wanted.confidence}.or_root();
+}
+
+// Whether a tree would have been larger, had the plan had more rows or pages for it.
+bool cut(const DraftTree& tree, const Budget& wanted, const Budget& room) {
+  return wanted.drafts() && room.depth > 0 && room.nodes > 0 && room.nodes < wanted.nodes && tree.nodes == room.nodes;
+}
+
 }  // namespace
 
 Engine::Engine(Backend& backend, std::shared_ptr<Model> target, const Registries& registries, const Chairs& chairs,
                const EngineOptions& options, Host::Load load, std::shared_ptr<Kept> kept)
     : backend_(backend),
+      chairs_(chairs),
       options_(checked(options)),
       pool_(backend, page_bytes(options, *target), page_count(options, *target, backend)),
       target_(backend, target, pool_, options.reuse_prefixes),
       host_(backend, pool_, target_.info(), std::move(load), options.reuse_prefixes,
             {target, &registries, std::move(kept)}),
-      judging_(backend),
-      scheduler_(options.batch, options.step_rows) {
+      judging_(backend) {
+  const ModelInfo& info = target_.info();
+  expect_fit(registries, chairs, info);
   drafter_ = registries.drafters.make(chairs.drafter, host_);
   policy_ = registries.policies.make(chairs.policy, host_);
   verifier_ = registries.verifiers.make(chairs.verifier, host_);
-  soundness_ = verifier_->soundness();
+  needs_ = drafter_->traits();
+  most_ = policy_->traits();
+  soundness_ = verifier_->traits();
+  expect_sound(chairs, needs_, soundness_), expect_confidence(chairs, most_, needs_);
+  most_ = Budget{std::min(most_.nodes, kMaxNodes), std::min(most_.depth, kMaxPath), most_.confidence}.or_root();
+  const int judged = judged_rows(options_, info.vocab);
+  options_.step_rows = step_rows(options_, most_, judged);
+  scheduler_ = {options_.batch, options_.step_rows, judged};
   drafter_name_ = "the drafter '" + chairs.drafter["name"].get<std::string>() + "'",
   policy_name_ = "the policy '" + chairs.policy["name"].get<std::string>() + "'";
   verifier_name_ = "the verifier '" + chairs.verifier["name"].get<std::string>() + "'";
-  const Needs needs = drafter_->needs();
-  expect_served(needs, drafter_name_);
-  refuse_unsound(chairs, needs, soundness_);
-  wanted_ = {soundness_.raw, needs.ranks};
+  expect_served(needs_, drafter_name_);
+  wanted_ = {soundness_.raw, needs_.ranks};
 }
 
 Engine::~Engine() = default;
@@ -116,12 +139,12 @@ StepReport Engine::step() {
   const double begin = host_clock();
   const std::uint64_t waits = backend_.waits(), recordings = backend_.recordings();
   retire(report);  // what was cancelled since the last step
-  const Plan plan = scheduler_.next(queues_, *this, std::min(policy_->longest(), kMaxPath));
+  const Plan plan = scheduler_.next(queues_, *this, most_);
   report.preempted = plan.preempted;
   const double drafted_before = draft_seconds(), targeted_before = target_.seconds();
 
   const Mark scheduled = backend_.mark();
-  std::vector<DraftTree> trees = draft(plan);
+  std::vector<DraftTree> trees = draft(plan, report);
   const Mark drafted = backend_.mark();
   const Output out = forward(plan, trees, report);
   const Mark forwarded = backend_.mark();
@@ -142,6 +165,8 @@ StepReport Engine::step() {
   p.deliver = host_clock() - known, p.total = host_clock() - begin;
   p.schedule = p.total - p.deliver - p.forwards() - p.draft_other - p.verify;
   report.waits = int(backend_.waits() - waits), report.recorded = int(backend_.recordings() - recordings);
+  policy_->observe(report);
+  for (const Sequence& s : report.finished) policy_->forget(s);
   return report;
 }
 
@@ -156,42 +181,47 @@ Output Engine::forward(const Plan& plan, std::span<const DraftTree> trees, StepR
   return segments.empty() ? Output{} : target_.run(segments);
 }
 
-std::vector<int> Engine::budgets(const Plan& plan) const {
+std::vector<Budget> Engine::budgets(const Plan& plan) const {
   std::vector<PastOnly> past;
   past.reserve(plan.scheduled.size());
   for (const Scheduled& s : plan.scheduled) {
     const Active& a = *s.active;
     past.push_back({a.sequence.id, a.sequence.length(), int(plan.scheduled.size()), a.rounds, a.drafted, a.accepted,
-                    a.tested_in_all ? double(a.accepted_in_all) / double(a.tested_in_all) : -1});
+                    a.tested_in_all ? double(a.accepted_in_all) / double(a.tested_in_all) : -1, s.room});
   }
-  std::vector<int> budgets = policy_->budgets(past);
+  std::vector<Budget> budgets = policy_->budgets(past);
   if (budgets.size() != past.size())
     throw Error(policy_name_ + " gave " + std::to_string(budgets.size()) + " budgets for " +
                 std::to_string(past.size()) + " sequences; LengthPolicy::budgets owes one for each");
-  for (std::size_t i = 0; i < budgets.size(); ++i) budgets[i] = std::clamp(budgets[i], 0, plan.scheduled[i].cap);
+  for (Budget& b : budgets) {
+    expect_confidence(chairs_, b, needs_);
+    b.nodes = std::min(b.nodes, most_.nodes), b.depth = std::min(b.depth, most_.depth);
+  }
   return budgets;
 }
 
-std::vector<DraftTree> Engine::draft(const Plan& plan) {
-  const std::vector<int> budget = budgets(plan);
+std::vector<DraftTree> Engine::draft(const Plan& plan, StepReport& report) {
+  const std::vector<Budget> wanted = budgets(plan);
   std::vector<DraftRequest> requests;
   requests.reserve(plan.scheduled.size());
   for (std::size_t i = 0; i < plan.scheduled.size(); ++i) {
     const Scheduled& s = plan.scheduled[i];
     const Sequence& q = s.active->sequence;
+    const Budget budget = granted(wanted[i], s.room);
     // With nothing to draft the drafter is skipped; it catches up when it is next asked.
-    const int rows = !s.root ? s.chain : budget[i] > 0 ? options_.step_rows : 0;
-    requests.push_back(
-        {&q, budget[i], rows, {q.sampling.seed, q.stream, std::uint32_t(q.length()), 0}, soundness_.race});
+    const int rows = !s.root ? s.chain : budget.drafts() ? options_.step_rows : 0;
+    requests.push_back({&q, budget, rows, {q.sampling.seed, q.stream, std::uint32_t(q.length()), 0}, soundness_.race});
   }
   if (requests.empty()) return {};
   std::vector<DraftTree> trees = drafter_->draft(requests);
   if (trees.size() != requests.size())
     throw Error(drafter_name_ + " returned " + std::to_string(trees.size()) + " trees for " +
                 std::to_string(requests.size()) + " requests; Drafter::draft owes one tree for each");
-  for (std::size_t i = 0; i < trees.size(); ++i)
-    expect_tree(trees[i], {requests[i].sequence->last(), budget[i], target_.info().vocab, soundness_.takes},
-                drafter_name_);
+  for (std::size_t i = 0; i < trees.size(); ++i) {
+    const DraftRequest& r = requests[i];
+    expect_tree(trees[i], {r.sequence->last(), r.budget, target_.info().vocab, soundness_.takes}, drafter_name_);
+    report.cut += cut(trees[i], wanted[i], plan.scheduled[i].room);
+  }
   return trees;
 }
 

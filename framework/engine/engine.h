@@ -5,22 +5,24 @@
 #include <memory>
 #include <vector>
 
-#include <nlohmann/json_fwd.hpp>
-
 #include "framework/components/host.h"
+#include "framework/components/pairing.h"
 #include "framework/components/registry.h"
+#include "framework/components/step_report.h"
 #include "framework/engine/judging.h"
 #include "framework/engine/scheduler.h"
-#include "framework/engine/step_report.h"
 
 namespace foretoken {
 
 struct EngineOptions {
   int batch = 4;                  // the most sequences running at once
-  int step_rows = 512;            // the most rows of one target forward; at least `batch`
+  int step_rows = 0;              // the most rows of one target forward, at least `batch`; 0: 512, or `batch` times the
+                                  // most nodes of the policy where that is more
   int page_rows = 16;             // positions of the target in one page
   std::int64_t memory_mib = 256;  // of all caches together
-  int pages = 0;                  // of the pool; 0: as many as fit into memory_mib
+  std::int64_t logits_mib = 0;  // of a step's logits, the draft's distributions and raw copies: bounds the nodes of its
+                                // trees; 0: no bound
+  int pages = 0;                // of the pool; 0: as many as fit into memory_mib
   bool reuse_prefixes = true;
   bool check = false;  // KvCache::check() of every cache after every step
 };
@@ -38,10 +40,7 @@ struct Request {
 
 class Engine : private Scheduler::Memory {
  public:
-  // What sits on the engine's chairs, as configurations {"name": ..., options}.
-  struct Chairs {
-    nlohmann::json drafter, policy, verifier;
-  };
+  using Chairs = ComponentConfigs;
 
   // An unknown name or option, or a verifier that is not sound for what the drafter proposes, is an Error. `kept`:
   // what components keep beyond this engine; absent: nothing outlives it. `registries` must outlive it.
@@ -67,14 +66,15 @@ class Engine : private Scheduler::Memory {
   bool reserve(const Sequence& sequence, int rows, bool insist) override;
   void release(const Sequence& sequence) override;
 
-  std::vector<DraftTree> draft(const Plan& plan);
-  std::vector<int> budgets(const Plan& plan) const;
+  std::vector<DraftTree> draft(const Plan& plan, StepReport& report);
+  std::vector<Budget> budgets(const Plan& plan) const;
   Output forward(const Plan& plan, std::span<const DraftTree> trees, StepReport& report);
   void retire(StepReport& report);
   double draft_seconds();
   void check() const;
 
   Backend& backend_;
+  Chairs chairs_;
   EngineOptions options_;
   PagePool pool_;
   CachedModel target_;
@@ -83,10 +83,12 @@ class Engine : private Scheduler::Memory {
   std::unique_ptr<Drafter> drafter_;
   std::unique_ptr<LengthPolicy> policy_;
   std::unique_ptr<Verifier> verifier_;
+  Needs needs_;
+  Budget most_;  // of the policy's budgets
   Soundness soundness_;
   Judging::Wanted wanted_;
   std::string drafter_name_, policy_name_, verifier_name_;  // for messages
-  Scheduler scheduler_;
+  Scheduler scheduler_{1, 1};                               // replaced when the policy is known
   Queues queues_;
   SequenceId next_id_ = 1;
 };

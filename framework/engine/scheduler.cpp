@@ -11,24 +11,27 @@ namespace {
 // One call of Scheduler::next.
 class Round {
  public:
-  Round(Queues& queues, Scheduler::Memory& memory, int longest, int rows)
-      : queues_(queues), memory_(memory), longest_(longest), left_(rows) {}
+  // Everybody who may run has a row that no guess takes; whoever runs has an even share of the others for guesses.
+  Round(Queues& queues, Scheduler::Memory& memory, const Budget& most, int batch, int rows, int judged)
+      : queues_(queues), memory_(memory), most_(most), left_(rows) {
+    const int running = int(queues.running.size()), all = std::min(batch, running + int(queues.waiting.size()));
+    guesses_ = std::max(0, std::min(rows, judged) - all);
+    share_ = guesses_ / std::max(1, running > 0 ? running : all);
+  }
 
-  // Sequences that only lack their last token go first, so that nobody's prompt delays them; and their guesses leave a
-  // row to everybody else who may run, so that nobody waits for guesses.
-  void running(int batch) {
+  // Sequences that only lack their last token go first, so that nobody's prompt delays them. What one of them cannot
+  // use of its share serves those behind it.
+  void running() {
     std::vector<int> unseen;
     unseen.reserve(queues_.running.size()), plan.scheduled.reserve(queues_.running.size());
     for (const auto& a : queues_.running) unseen.push_back(memory_.unseen(a->sequence));
-    int others = std::min(batch, int(queues_.running.size() + queues_.waiting.size()));
+    int decoding = int(std::ranges::count_if(unseen, [](int n) { return n <= 1; }));
+    const int reading = int(unseen.size()) - decoding, kept = reading > 0 ? guesses_ - decoding * share_ : 0;
     // Whoever gives way stood at the end of `running`, behind all that are still to come.
-    for (std::size_t i = 0; i < queues_.running.size(); ++i) {
-      if (unseen[i] > 1) continue;
-      others = std::max(0, others - 1);
-      schedule(*queues_.running[i], 1, left_ - others);
-    }
     for (std::size_t i = 0; i < queues_.running.size(); ++i)
-      if (unseen[i] > 1) schedule(*queues_.running[i], unseen[i], left_);
+      if (unseen[i] <= 1) schedule(*queues_.running[i], 1, (guesses_ - kept + decoding - 1) / decoding), --decoding;
+    for (std::size_t i = 0; i < queues_.running.size(); ++i)
+      if (unseen[i] > 1) schedule(*queues_.running[i], unseen[i], std::min(guesses_, share_));
   }
 
   void admit(int batch) {
@@ -36,9 +39,9 @@ class Round {
       const auto next = std::ranges::find(queues_.waiting, SequenceId(0), &Active::like);
       if (next == queues_.waiting.end()) return;
       Active& a = **next;
-      const Scheduled entry = shape(a, memory_.unseen(a.sequence), left_);
+      Scheduled entry = shape(a, memory_.unseen(a.sequence), std::min(guesses_, share_));
       const bool alone = queues_.running.empty();
-      if (!memory_.reserve(a.sequence, entry.chain + entry.root + entry.cap, alone)) {
+      if (!reserve_guesses(entry) && !memory_.reserve(a.sequence, entry.rows(), alone)) {
         if (alone) too_small(a.sequence);
         memory_.release(a.sequence);  // a prefix that it found stays idle, not in use
         return;
@@ -52,25 +55,36 @@ class Round {
   Plan plan;
 
  private:
-  Scheduled shape(Active& a, int unseen, int rows) const {
-    Scheduled entry{&a, std::min(unseen - 1, rows), unseen <= rows, 0};
-    if (entry.root)
-      entry.cap = std::clamp(std::min(longest_, rows - unseen), 0, std::max(0, a.sequence.remaining() - 1));
+  Scheduled shape(Active& a, int unseen, int guesses) const {
+    Scheduled entry{&a, std::min(unseen - 1, left_), unseen <= left_, {}};
+    if (!entry.root) return entry;
+    // A token that ends the sequence needs no row: it is never fed.
+    entry.room.depth = std::clamp(a.sequence.remaining() - 1, 0, most_.depth);
+    entry.room.nodes = entry.room.depth > 0 ? std::min(most_.nodes, 1 + std::min(guesses, left_ - unseen)) : 1;
     return entry;
   }
 
   void take(const Scheduled& entry) {
-    left_ -= entry.chain + entry.root + entry.cap;
+    left_ -= entry.rows(), guesses_ -= std::max(0, entry.room.nodes - 1);
     plan.scheduled.push_back(entry);
+  }
+
+  // Guesses take what is free: half as many nodes each time that it is not enough, but a chain of the whole depth
+  // before less. A bare root asks for itself.
+  bool reserve_guesses(Scheduled& entry) {
+    const int chain = entry.room.depth + 1;
+    for (int& nodes = entry.room.nodes; nodes > 1; nodes = nodes > chain ? std::max(nodes / 2, chain) : nodes / 2)
+      if (memory_.reserve(entry.active->sequence, entry.rows(), false)) return true;
+    return false;
   }
 
   // When pages are short, room for guesses goes first; then sequences newer than this one give way to it; if it is the
   // newest itself, it gives way.
-  void schedule(Active& a, int unseen, int rows) {
-    if (rows <= 0) return;
-    Scheduled entry = shape(a, unseen, rows);
-    while (!memory_.reserve(a.sequence, entry.chain + entry.root + entry.cap, true)) {
-      if (std::exchange(entry.cap, 0) > 0) continue;
+  void schedule(Active& a, int unseen, int guesses) {
+    if (left_ <= 0) return;
+    Scheduled entry = shape(a, unseen, guesses);
+    if (reserve_guesses(entry)) return take(entry);
+    while (!memory_.reserve(a.sequence, entry.rows(), true)) {
       const Active* const newest = queues_.running.back().get();
       if (queues_.running.size() == 1) too_small(a.sequence);
       preempt();
@@ -91,7 +105,7 @@ class Round {
     queues_.running.pop_back();
     std::erase_if(plan.scheduled, [&](const Scheduled& s) {
       if (s.active != newest.get()) return false;
-      left_ += s.chain + s.root + s.cap;
+      left_ += s.rows(), guesses_ += std::max(0, s.room.nodes - 1);
       return true;
     });
     memory_.release(newest->sequence);
@@ -101,7 +115,10 @@ class Round {
 
   Queues& queues_;
   Scheduler::Memory& memory_;
-  int longest_, left_;
+  Budget most_;
+  int left_;     // rows
+  int guesses_;  // of them, at most
+  int share_;    // of one sequence
 };
 
 }  // namespace
@@ -119,9 +136,9 @@ void Queues::followers_may_begin(Active& first) {
     if (a->like == first.sequence.id) a->like = 0;
 }
 
-Plan Scheduler::next(Queues& queues, Memory& memory, int longest) const {
-  Round round(queues, memory, longest, step_rows_);
-  round.running(batch_);
+Plan Scheduler::next(Queues& queues, Memory& memory, const Budget& most) const {
+  Round round(queues, memory, most, batch_, step_rows_, judged_rows_);
+  round.running();
   round.admit(batch_);
   return std::move(round.plan);
 }

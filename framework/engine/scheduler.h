@@ -7,6 +7,7 @@
 #include <memory>
 #include <vector>
 
+#include "framework/decode/draft_tree.h"
 #include "framework/decode/sequence.h"
 
 namespace foretoken {
@@ -33,7 +34,8 @@ struct Scheduled {
   Active* active = nullptr;
   int chain = 0;      // tokens fed before the root
   bool root = false;  // the last token is fed too: a distribution is asked for, and a tree may follow
-  int cap = 0;        // nodes that may follow the root
+  Budget room;        // for the tree, its root included; nothing where the root is not fed
+  int rows() const { return chain + room.nodes; }
 };
 
 struct Plan {
@@ -48,17 +50,21 @@ class Scheduler {
    public:
     virtual ~Memory() = default;
     virtual int unseen(const Sequence& sequence) = 0;  // tokens that the target's cache lacks, >= 1
-    // Room for `rows` more; false: there is none. `insist`: drafters give theirs back first.
+    // Room for `rows` more; false: there is none. `insist`: drafters give theirs back first, which no guess may ask
+    // for.
     virtual bool reserve(const Sequence& sequence, int rows, bool insist) = 0;
     virtual void release(const Sequence& sequence) = 0;  // all memory of the sequence, everywhere
   };
 
-  Scheduler(int batch, int step_rows) : batch_(batch), step_rows_(step_rows) {}
-  // `longest`: the most nodes that a draft may have. A sequence that does not fit alone is an Error.
-  Plan next(Queues& queues, Memory& memory, int longest) const;
+  // `judged_rows`: the most rows of roots and their trees, where that is less than `step_rows`; neither is less than
+  // `batch`.
+  Scheduler(int batch, int step_rows, int judged_rows = 1 << 30)
+      : batch_(batch), step_rows_(step_rows), judged_rows_(judged_rows) {}
+  // `most`: the largest budget of a draft; at least a root. A sequence that does not fit alone is an Error.
+  Plan next(Queues& queues, Memory& memory, const Budget& most) const;
 
  private:
-  int batch_, step_rows_;
+  int batch_, step_rows_, judged_rows_;
 };
 
 }  // namespace foretoken

@@ -1,5 +1,7 @@
 #include "framework/model/checkpoint.h"
 
+#include <set>
+
 #include "framework/model/safetensors.h"
 #include "framework/text/json_file.h"
 #include "kernels/error.h"
@@ -77,6 +79,18 @@ Checkpoint Checkpoint::open(const fs::path& directory) {
       throw Error(c.where_ + " holds " + other + " but no " + kSingle +
                   "; convert it with Transformers (save_pretrained)");
   throw Error(c.where_ + " holds neither " + kSingle + " nor " + kIndex + "; download the checkpoint");
+}
+
+std::vector<fs::path> Checkpoint::files(const fs::path& directory) {
+  if (has_file(directory / kSingle)) return {directory / kSingle};
+  if (!has_file(directory / kIndex)) return {};
+  const json index = read_json(directory / kIndex);
+  const Fields map = Fields(index, (directory / kIndex).string()).object("weight_map");
+  std::set<fs::path> files;
+  for (const json& name : map.all())
+    if (name.is_string() && has_file(directory / name.get<std::string>()))
+      files.insert(directory / name.get<std::string>());
+  return {files.begin(), files.end()};
 }
 
 Checkpoint Checkpoint::open_file(const fs::path& file) {

@@ -17,6 +17,9 @@ class Checkpoint : public TensorSource {
   // tensors. A missing, truncated or contradictory file is an Error that names the file, the tensor and the remedy.
   static Checkpoint open(const std::filesystem::path& directory);
   static Checkpoint open_file(const std::filesystem::path& file);
+  // The files of weights that open() maps, as far as they are there. Others may lie beside them: the same weights in
+  // another format, or a shard that the index does not name.
+  static std::vector<std::filesystem::path> files(const std::filesystem::path& directory);
 
   bool has(const std::string& name) const { return entries_.contains(name); }
   // A host view into the mapping (no copy), which keeps the mapping alive. Missing name, or another shape than

@@ -93,6 +93,20 @@ class Transformer::Loader {
   mutable std::int64_t bytes_ = 0;
 };
 
+ModelInfo model_info(const ModelConfig& c, const Backend& backend, std::string name, std::uint64_t vocabulary,
+                     const std::string& kv_dtype) {
+  const bool wide = kv_dtype == "f32" || (kv_dtype == "auto" && backend.name() == "reference");
+  if (!wide && kv_dtype != "auto" && kv_dtype != "bf16")
+    throw Error("unknown kv_dtype '" + kv_dtype + "'; known: auto, f32, bf16");
+  return {std::move(name),
+          c.vocab,
+          c.positions,
+          {c.layers, c.kv_heads, c.head_size, wide ? DType::f32 : DType::bf16, c.window},
+          vocabulary,
+          {c.eos.begin(), c.eos.end()},
+          0};
+}
+
 Transformer::Transformer(Backend& backend, const ModelConfig& c, const TensorSource& tensors, std::string name,
                          std::uint64_t vocabulary, const TransformerOptions& options)
     : config_(c) {
@@ -112,14 +126,8 @@ Transformer::Transformer(Backend& backend, const ModelConfig& c, const TensorSou
   }
   const auto frequencies = c.rope_frequencies();
   frequencies_ = backend.upload(Tensor::host_copy<float>(frequencies, DType::f32));
-
-  const bool wide = options.kv_dtype == "f32" || (options.kv_dtype == "auto" && backend.name() == "reference");
-  if (!wide && options.kv_dtype != "auto" && options.kv_dtype != "bf16")
-    throw Error("unknown kv_dtype '" + options.kv_dtype + "'; known: auto, f32, bf16");
-  info_ = {std::move(name), c.vocab,
-           c.positions,     {c.layers, c.kv_heads, c.head_size, wide ? DType::f32 : DType::bf16, c.window},
-           vocabulary,      {c.eos.begin(), c.eos.end()},
-           load.bytes()};
+  info_ = model_info(c, backend, std::move(name), vocabulary, options.kv_dtype);
+  info_.weight_bytes = load.bytes();
 }
 
 Tensor Transformer::attention(Backend& b, const Tensor& x, const Layer& layer, const Rows& rows,

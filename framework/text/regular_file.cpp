@@ -42,6 +42,7 @@ Descriptor open_input(const std::filesystem::path& file, const std::string& who,
     throw Error(who + " is " + kind_of(status.st_mode) + ", but a regular file is needed; " + remedy);
   // Without O_NONBLOCK the opening itself waits, where a pipe has taken the file's place since.
   const int number = ::open(file.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY | (pipe ? 0 : O_NONBLOCK));
+  if (number < 0 && errno == ENOENT) throw Error(who + " does not exist; " + remedy);
   if (number < 0) throw Error(who + " cannot be opened (" + std::strerror(errno) + "); " + remedy);
   return Descriptor(number);
 }

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import tempfile
@@ -184,6 +185,45 @@ class Program(unittest.TestCase):
                              ('/workload={"limit": 3}', "/workload/limit"), ('/workload/categories=["a"]', "/workload/categories"),
                              ("/measure/repeats=7", "/measure"), ("/measure={}", "/measure")):
             self.refused(*self.generate("--prompt", "x", "--set", setting), words=["generate", f"no use for '{key}'", "--set"])
+
+    def test_an_option_that_may_be_given_again_leaves_the_file_alone(self):
+        sweep = self.sweep({}, drafter={"name": "ngram"})
+        settings = ["--set", "/sampling/seed=2", "--set", "/policy/length=2"]
+        status, out, err = self.run_it("run", *settings, sweep, "--json")
+        self.assertEqual(status, 0, err)
+        cell = json.loads(out)["cells"][0]
+        self.assertEqual((cell["run"]["sampling"]["seed"], cell["run"]["policy"]["length"]), (2, 2))
+        results = "results/sweep.jsonl"
+        self.assertEqual(self.run_it("show", "--tables", "main,theory", results)[0], 0)
+        self.assertEqual(self.run_it("compare", "--ignore", "/engine/device,/engine/threads", results, results)[0], 0)
+        self.assertEqual(self.run_it("check", "--laws", "limits", "--drafter", "none", "--threads", "1")[0], 0)
+
+    def test_generate_takes_components_as_check_does(self):
+        prompt = ["--prompt", "The lamp had burned low when"]
+        plain = self.run_it(*self.generate(*prompt))[1]
+        draft = str(MODELS / "draft")
+        coupled = ["--verifier", '{"name": "coupled"}']
+        for components in (["--drafter", '{"name": "ngram", "longest": 2}'], ["--drafter", "ngram", *coupled],
+                           ["--drafter", json.dumps({"name": "draft_model", "model": draft, "temperature": 0.5})],
+                           ["--draft", draft, "--drafter", '{"name": "draft_model", "dtype": "f32"}']):
+            status, out, err = self.run_it(*self.generate(*prompt, *components))
+            self.assertEqual((status, out), (0, plain), err)
+        refused = lambda components, *words: self.refused(*self.generate(*prompt, *components), words=words)
+        refused(["--drafter", '{"name": "ngram", "longst": 2}'], "did you mean 'longest'?")
+        refused(["--drafter", '{"longest": 2}'], "--drafter", "names nobody")
+        refused(["--verifier", '{"name"'], "--verifier", "JSON object")
+
+    def test_generate_marks_what_was_accepted(self):
+        """The text's own brackets and backslashes get a backslash: without marks and backslashes it is the text."""
+        tokens = json.loads((MODELS / "target" / "tokenizer.json").read_text())["model"]["vocab"]
+        drafted = ["--drafter", "ngram", "--prompt", "x", "--marks"]
+        for sign in "[]\\":
+            status, out, err = self.run_it(*self.generate(*drafted, "--logit-bias", f"{tokens[sign]}=100"))
+            self.assertEqual(status, 0, err)
+            self.assertRegex(err, "accepted [1-9]")
+            unmarked = re.sub(r"\\(.)|[\[\]]", r"\1", out)
+            self.assertEqual(unmarked, 12 * sign + "\n", out)
+            self.assertRegex(out, r"^(\\.)*\[(\\.)+\]", out)
 
     def test_generate_refuses(self):
         self.refused(*self.generate("--prompt", "-"), words=["empty"])

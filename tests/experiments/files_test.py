@@ -95,16 +95,18 @@ class Files(unittest.TestCase):
                 before = file.read_bytes() if file.exists() else None
                 file.unlink(missing_ok=True)
                 os.mkfifo(file)
-                done = self.start(*command, timeout=30)
+                try:
+                    done = self.start(*command, timeout=10)
+                finally:
+                    file.unlink()
+                    if before is not None:
+                        file.write_bytes(before)
                 self.assertEqual(done.returncode, 1, done.stderr)
                 self.assertIn(name, done.stderr)
                 if name == "prompts.jsonl":
                     self.assertTrue(all("a pipe" in line["error"] for line in self.lines()))
                 else:
                     self.assertEqual((done.stdout, done.stderr.count("\n")), ("", 1), done.stderr)
-                file.unlink()
-                if before is not None:
-                    file.write_bytes(before)
 
     def test_an_open_pipe_is_shown(self):
         self.run_it()
@@ -162,6 +164,38 @@ class Files(unittest.TestCase):
             self.assertIn("2 results in results/run.jsonl were measured with other contents of ", self.run_it().stderr)
             self.assertEqual(len(self.lines()), 2 * count, "all were measured again, and none is lost")
             self.assertNotIn("again", self.run_it().stderr)
+
+    def test_what_stands_behind_the_results_is_not_cut_off(self):
+        self.run_it()
+        file = self.here / "results/run.jsonl"
+        results = file.read_bytes()
+        for note in (b"measured while another job ran", b'{"note": "x', b'{"axes":{"/policy'):
+            file.write_bytes(results + note)
+            self.refused("run", "run.json", "--quiet", words=["results/run.jsonl:3", "note"])
+            self.assertEqual(file.read_bytes(), results + note)
+        for document in (b'{"axes":{"/policy/length":[1,2]},"base":{}', b'{"axes":'):
+            self.here.joinpath("sweep.json").write_bytes(document)
+            self.refused("run", "run.json", "--quiet", "--results", "sweep.json", words=["sweep.json:1"])
+            self.assertEqual(self.here.joinpath("sweep.json").read_bytes(), document)
+
+    def test_a_line_that_holds_no_result_is_measured_again(self):
+        self.run_it()
+        file = self.here / "results/run.jsonl"
+        first, second = file.read_text().splitlines(keepends=True)
+        empty = json.loads(second)
+        del empty["repeats"]
+        file.write_text(first + json.dumps(empty) + "\n")
+        self.assertIn("results/run.jsonl:2", self.run_it().stderr)
+        self.assertEqual(["repeats" in line for line in self.lines()], [True, False, True])
+
+    def test_a_key_that_is_not_that_of_its_run_is_refused(self):
+        self.run_it()
+        file = self.here / "results/run.jsonl"
+        first, second = map(json.loads, file.read_text().splitlines())
+        first["key"], second["key"] = second["key"], first["key"]
+        file.write_text(json.dumps(first) + "\n" + json.dumps(second) + "\n")
+        for command in (["run", "run.json", "--quiet"], ["show", "results/run.jsonl"]):
+            self.refused(*command, words=["results/run.jsonl:1", "'key'", "remove"])
 
     def test_lines_of_bench_go_to_files_of_their_kind_only(self):
         self.run_it()

@@ -239,6 +239,23 @@ class Launcher(unittest.TestCase):
         self.run_it("--preset", "cuda", "test", "--gpu")
         self.assertRegex(self.journal("ctest")[-1], "^ctest --preset cuda -j [0-9]+$")
 
+    def test_lint_has_what_it_needs(self):
+        style = self.checkout / "tests" / "style"
+        style.mkdir()
+        (style / "sources.py").write_text("CLANG_FORMAT = '1.2.3'\ndef clang_format():\n    return None\n")
+        (style / "lint.py").write_text("import sys\nprint(*sys.argv[1:])\nsys.exit(5)\n")
+        self.fact("nvidia-smi", "0")
+        code, out, err = self.run_it("lint", "--since", "main")
+        self.assertEqual((code, out), (5, f"--build {self.checkout}/build/cpu --since main\n"), err)
+        self.assertIn("missing packages: clang-tidy-19 clang-format-19\n", err)
+        self.assertIn(f"installing clang-format 1.2.3 from PyPI in {self.checkout}/build/lint", err)
+        self.assertEqual(self.journal("cmake")[0], "cmake --preset cpu -DFORETOKEN_TESTS=ON")
+        self.assertIn("--target foretoken_generated", self.journal("cmake")[1])
+        (style / "sources.py").write_text("CLANG_FORMAT = '1.2.3'\ndef clang_format():\n    return '/bin/x'\n")
+        self.fact("installed", "\n".join(self.packages + self.constant("LINT_PACKAGES")) + "\n")
+        code, _, err = self.run_it("lint")
+        self.assertEqual((code, "PyPI" in err, "missing" in err), (5, False, False), err)
+
     def test_builds_one_at_a_time(self):
         self.fact("slow", "")
         first = self.start("list")

@@ -91,7 +91,7 @@ class OfAWrappedModel : public Drafter {
       const int chain = std::min(int(model_->unseen(s).size()), requests[i].rows);
       const Segment segment{&s, chain, nullptr, 0};
       if (chain > 0 && model_->reserve(s, chain)) (void)model_->run({&segment, 1});
-      if (requests[i].budget > 0) trees[i].guess(0, 1);
+      if (requests[i].budget.drafts()) trees[i].guess(0, 1);
     }
     return trees;
   }

@@ -208,7 +208,7 @@ class OfADatastore : public Drafter {
   std::vector<DraftTree> draft(std::span<const DraftRequest> requests) override {
     std::vector<DraftTree> trees = rooted(backend_, requests);
     for (std::size_t i = 0; i < requests.size(); ++i)
-      for (int n = 0; n < requests[i].budget; ++n) trees[i].guess(n, requests[i].sequence->last());
+      for (int n = 0; n < requests[i].budget.chain(); ++n) trees[i].guess(n, requests[i].sequence->last());
     return trees;
   }
 
@@ -246,7 +246,7 @@ TEST(Check, WhoNeedsAPathIsLeftOutAndNamedUnlessAskedFor) {
   EXPECT_EQ(candidates(everybody).size(), candidates({all_registries(), nullptr, nullptr, coupled}).size());
   EXPECT_EQ(left_out(everybody), std::vector<std::string>{asked_for});
   EXPECT_TRUE(left_out({registries, {{"name", "ngram"}}, nullptr, coupled}).empty());
-  CheckReport report;
+  CheckReport report = told({found("A")});
   report.left_out = left_out(everybody);
   EXPECT_NE(check_text(report, {"foretoken check"}, false, 160).find("Not asked: " + asked_for + "\n"),
             std::string::npos);

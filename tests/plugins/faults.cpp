@@ -4,11 +4,8 @@
 #include <stdexcept>
 #include <string>
 
+#include <foretoken/plugin.h>
 #include <unistd.h>
-
-#include "framework/components/host.h"
-#include "framework/components/plugin.h"
-#include "kernels/error.h"
 
 namespace {
 
@@ -48,8 +45,10 @@ namespace foretoken {
 // The program has a function of this name; the plugin must call its own.
 Entry<LengthPolicy> fixed() {
   class Two : public LengthPolicy {
-    int longest() const override { return 2; }
-    std::vector<int> budgets(std::span<const PastOnly> past) override { return std::vector<int>(past.size(), 2); }
+    Budget most() const override { return {.nodes = 3, .depth = 2}; }
+    std::vector<Budget> budgets(std::span<const PastOnly> past) override {
+      return std::vector<Budget>(past.size(), most());
+    }
   };
   return {"always two", "", {}, [](const nlohmann::json&, Host&) { return std::make_unique<Two>(); }};
 }
@@ -84,7 +83,7 @@ class Parrot : public Drafter {
     go_wrong_in("Drafter::draft");
     std::vector<DraftTree> trees = rooted(backend_, requests);
     for (std::size_t i = 0; i < requests.size(); ++i)
-      if (requests[i].budget > 0) trees[i].guess(0, requests[i].sequence->last());
+      if (requests[i].budget.drafts()) trees[i].guess(0, requests[i].sequence->last());
     return trees;
   }
   void observe(std::span<const Outcome>) override { go_wrong_in("Drafter::observe"); }
@@ -95,14 +94,16 @@ class Parrot : public Drafter {
 };
 
 class Cautious : public LengthPolicy {
-  int longest() const override {
-    go_wrong_in("LengthPolicy::longest");
-    return 1;
+  Budget most() const override {
+    go_wrong_in("LengthPolicy::most");
+    return {.nodes = 2, .depth = 1};
   }
-  std::vector<int> budgets(std::span<const PastOnly> past) override {
+  std::vector<Budget> budgets(std::span<const PastOnly> past) override {
     go_wrong_in("LengthPolicy::budgets");
-    return std::vector<int>(past.size(), 1);
+    return std::vector<Budget>(past.size(), {.nodes = 2, .depth = 1});
   }
+  void observe(const StepReport&) override { go_wrong_in("LengthPolicy::observe"); }
+  void forget(const Sequence&) override { go_wrong_in("LengthPolicy::forget"); }
 };
 
 // Judges nothing.

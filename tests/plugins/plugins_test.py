@@ -31,6 +31,13 @@ def checked(*command, **options):
     return done.stdout
 
 
+def example_of(page):
+    """The one block of C++ on a page."""
+    blocks = re.findall(r"^```cpp\n(.*?)^```$", (SOURCE / page).read_text(), re.MULTILINE | re.DOTALL)
+    assert len(blocks) == 1, f"{page} has {len(blocks)} blocks of C++"
+    return blocks[0]
+
+
 class Plugins(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
@@ -43,12 +50,16 @@ class Plugins(unittest.TestCase):
         share = prefix / "share" / "foretoken"
         cls.bigram = cls.built("bigram", share / "drafters" / "template", prefix)
         cls.matching = cls.built("matching", share / "verifiers" / "template", prefix)
-        faults = cls.here / "faults"
-        faults.mkdir()
-        shutil.copy(SOURCE / "tests" / "plugins" / "faults.cpp", faults)
+        cls.followers = cls.built("followers", share / "drafters" / "template_tree", prefix)
+        cls.stride = cls.built("stride", share / "drafters" / "template_policy", prefix)
         recipe = (share / "drafters" / "template" / "CMakeLists.txt").read_text()
-        (faults / "CMakeLists.txt").write_text(recipe.replace("bigram", "faults"))
-        cls.faults = cls.built("faults", faults, prefix)
+        code = {"faults": (SOURCE / "tests" / "plugins" / "faults.cpp").read_text(), "repeat": example_of("README.md")}
+        for name, text in code.items():
+            (cls.here / name).mkdir()
+            (cls.here / name / f"{name}.cpp").write_text(text)
+            (cls.here / name / "CMakeLists.txt").write_text(recipe.replace("bigram", name))
+        cls.faults = cls.built("faults", cls.here / "faults", prefix)
+        cls.repeat = cls.built("repeat", cls.here / "repeat", prefix)
 
     @classmethod
     def built(cls, name, template, prefix):
@@ -89,8 +100,15 @@ class Plugins(unittest.TestCase):
         return self.here / f"{name}.so"
 
     def test_templates_are_short(self):
-        for file in ("drafters/template/bigram.cpp", "verifiers/template/matching.cpp"):
-            self.assertLess(len((SOURCE / file).read_text().splitlines()), 60)
+        for file, most in (("drafters/template/bigram.cpp", 60), ("verifiers/template/matching.cpp", 60),
+                           ("drafters/template_policy/stride.cpp", 65), ("drafters/template_tree/followers.cpp", 95)):
+            self.assertLess(len((SOURCE / file).read_text().splitlines()), most, file)
+
+    def test_a_plugin_includes_one_header_of_ours(self):
+        for file in (*SOURCE.glob("drafters/template*/*.cpp"), *SOURCE.glob("verifiers/template*/*.cpp"),
+                     SOURCE / "tests/plugins/faults.cpp"):
+            ours = re.findall(r'#include (".*"|<foretoken/.*>)', file.read_text())
+            self.assertEqual(ours, ["<foretoken/plugin.h>"], file)
 
     def test_list_says_where_an_entry_comes_from(self):
         code, out, err = self.run_it(
@@ -125,47 +143,53 @@ class Plugins(unittest.TestCase):
         again = self.sweep("both", document, "--plugin", self.bigram, "--plugin", str(changed))
         self.assertEqual([line["run"]["verifier"]["name"] for line in again[4:]], ["matching", "matching"])
 
-    def test_templates_pass_check(self):
-        drafter = '{"name": "draft_model", "model": "table:other"}'
-        for plugin, others in (
-            (self.bigram, []),
-            (self.matching, ["--drafter", drafter]),
-            (self.matching, ["--drafter", "ngram"]),
-        ):
-            arguments = [
-                "check",
-                "--plugin",
-                plugin,
-                *others,
-                *(["--verifier", "matching"] if others else []),
-                "--seconds",
-                "300",
-            ]
-            code, out, err = self.run_it(*arguments, "--json")
-            self.assertEqual((code, err), (0, ""))
-            report = json.loads(out)
-            self.assertTrue(report["holds"])
-            self.assertEqual([p["path"] for p in report["plugins"]], [plugin])
-            self.assertEqual(shlex.split(report["command"]), ["foretoken", *arguments, "--threads", "2"])
-            verdicts = {law["law"]: {f["verdict"] for f in law["findings"]} for law in report["laws"]}
-            for law in (
-                "exact",
-                "sampled",
-                "greedy",
-                "batch",
-                "memory",
-                "cache",
-                "acceptance",
-                "limits",
-                "options",
-                "device",
-            ):
-                self.assertEqual(verdicts[law], {"holds"}, law)
-            for law in report["laws"]:
-                for finding in law["findings"]:
-                    if finding["verdict"] == "holds":
-                        self.assertGreater(finding["cases"], 0)
-                        self.assertEqual(finding["scenes"], finding["scenes_in_all"])
+    def expect_passes_check(self, plugin, *chosen):
+        arguments = ["check", "--plugin", plugin, *chosen, "--seconds", "300"]
+        code, out, err = self.run_it(*arguments, "--json")
+        self.assertEqual((code, err), (0, ""))
+        report = json.loads(out)
+        self.assertTrue(report["holds"])
+        self.assertEqual([p["path"] for p in report["plugins"]], [plugin])
+        self.assertEqual(shlex.split(report["command"]), ["foretoken", *arguments, "--threads", "2"])
+        verdicts = {law["law"]: {f["verdict"] for f in law["findings"]} for law in report["laws"]}
+        laws = ("exact", "sampled", "greedy", "batch", "memory", "cache", "acceptance", "limits", "options", "device")
+        for law in laws:
+            self.assertEqual(verdicts[law], {"holds"}, law)
+        for law in report["laws"]:
+            for finding in law["findings"]:
+                if finding["verdict"] == "holds":
+                    self.assertGreater(finding["cases"], 0)
+                    self.assertEqual(finding["scenes"], finding["scenes_in_all"])
+
+    def test_the_template_of_a_drafter_passes_check(self):
+        self.expect_passes_check(self.bigram)
+
+    def test_the_template_of_a_tree_drafter_passes_check(self):
+        self.expect_passes_check(self.followers)
+
+    def test_the_template_of_a_length_policy_passes_check(self):
+        self.expect_passes_check(self.stride)
+
+    def test_the_template_of_a_verifier_passes_check(self):
+        for drafter in ('{"name": "draft_model", "model": "table:other"}', "ngram"):
+            self.expect_passes_check(self.matching, "--drafter", drafter, "--verifier", "matching")
+
+    def test_the_drafter_of_the_first_page_passes_check(self):
+        self.expect_passes_check(self.repeat)
+
+    def test_trees_of_a_plugin_branch_and_change_no_text(self):
+        document = {"base": {**BASE, "drafter": {"name": "followers"}},
+                    "axes": {"/policy": [{"length": 3}, {"length": 3, "nodes": 16}, {"name": "stride"}]}}
+        lines = self.sweep("trees", document, "--plugin", self.followers, "--plugin", self.stride)
+        for line in lines:
+            self.assertEqual((line["agreement"]["compared_texts"], line["agreement"]["differing_texts"]), (4, 0))
+        chain, tree, _ = (line["repeats"][0]["speculative"] for line in lines)
+        self.assertGreater(tree["drafted"], chain["drafted"])
+        self.assertGreater(tree["drafted"], sum(tree["drafted_at"]), "siblings")
+        self.assertEqual([line["repeats"][0]["speculative"]["cut"] for line in lines], [0, 0, 0])
+        cut = self.sweep("cut", {**BASE, "engine": {**BASE["engine"], "step_rows": 4}, "drafter": {"name": "followers"},
+                                 "policy": {"length": 3, "nodes": 16}}, "--plugin", self.followers)
+        self.assertGreater(cut[0]["repeats"][0]["speculative"]["cut"], 0)
 
     def test_check_finds_a_plugin_that_lies(self):
         code, out, err = self.run_it(
@@ -184,6 +208,20 @@ class Plugins(unittest.TestCase):
         self.assertRegex(out, r"the law 'exact' is broken by ngram .*, liar: ")
         self.assertRegex(out, r"the law 'greedy' is broken by ngram .*, liar: ")
         self.assertRegex(out, r"\n\d laws are broken \(")
+
+    def test_generate_takes_any_policy_and_says_when_a_verifier_is_lossy(self):
+        model = str(SOURCE / "experiments/models/target")
+        generate = ["generate", "--model", model, "--prompt", "x", "--device", "cpu", "--max-new-tokens", "8",
+                    "--drafter", "ngram", "--plugin", self.faults]
+        code, plain, err = self.run_it(*generate, fault="credulous")
+        self.assertEqual((code, "lossy" in err), (0, False), err)
+        code, out, err = self.run_it(*generate, "--set", "/policy/name=two", fault="credulous")
+        self.assertEqual((code, out), (0, plain), err)
+        self.assertIn("length", self.run_it(*generate, "--set", "/policy/name=two", "--length", "3")[2])
+        code, _, err = self.run_it(*generate, "--verifier", "frank", "--marks", fault="credulous")
+        self.assertEqual(code, 0, err)
+        self.assertIn("the verifier frank is lossy: this text is not of the distribution of plain decoding, but of the "
+                      "drafter's law\n", err)
 
     def test_texts_that_differ_fail_a_run_unless_they_may(self):
         for verifier, expected in (("liar", 1), ("frank", 0)):
@@ -287,12 +325,12 @@ class Plugins(unittest.TestCase):
             self.assertIn(f"foretoken: the plugin {self.faults} cannot be loaded: a constructor of its global objects threw: {said};", err)
 
     FUNCTIONS = {"drafter 'parrot'": ("Entry::make", "Drafter::needs", "Drafter::draft", "Drafter::observe", "Drafter::forget"),
-                 "policy 'cautious'": ("LengthPolicy::longest", "LengthPolicy::budgets"),
+                 "policy 'cautious'": ("LengthPolicy::most", "LengthPolicy::budgets", "LengthPolicy::observe", "LengthPolicy::forget"),
                  "verifier 'lame'": ("Verifier::soundness", "Verifier::verify")}
 
     def generate_with(self, component, fault):
         arguments = {"policy 'cautious'": ["--drafter", "ngram", "--set", '/policy={"name": "cautious"}'],
-                     "drafter 'parrot'": ["--drafter", "parrot"], "verifier 'lame'": ["--drafter", "parrot", "--verifier", "lame"]}
+                     "drafter 'parrot'": ["--drafter", "parrot"], "verifier 'lame'": ["--drafter", "ngram", "--verifier", "lame"]}
         return self.run_it("generate", "--model", str(SOURCE / "experiments/models/target"), "--prompt", "one two one two", "--device",
                            "cpu", "--max-new-tokens", "4", "--plugin", self.faults, *arguments[component], fault=fault)
 

@@ -161,13 +161,13 @@ class Talkative : public Drafter {
 class Nosy : public LengthPolicy {
  public:
   Nosy(int length, std::shared_ptr<Overheard> overheard) : length_(length), overheard_(std::move(overheard)) {}
-  int longest() const override { return length_; }
-  std::vector<int> budgets(std::span<const PastOnly> past) override {
-    std::vector<int> budgets;
+  Budget most() const override { return {length_ + 1, length_}; }
+  std::vector<Budget> budgets(std::span<const PastOnly> past) override {
+    std::vector<Budget> budgets;
     for (const PastOnly& p : past) {
       const Overheard::Draft& d = overheard_->drafts[p.id];
       const std::size_t same = std::size_t(std::max(0, p.length - d.root));  // the guess for the position that is next
-      budgets.push_back(p.rounds > 0 && same < d.tokens.size() && d.tokens[same] == 0 ? 0 : length_);
+      budgets.push_back(p.rounds > 0 && same < d.tokens.size() && d.tokens[same] == 0 ? Budget{} : most());
     }
     return budgets;
   }

@@ -1,8 +1,8 @@
-// A verifier to copy: token matching. The target says its own token at each node, by a draw that knows nothing of the
-// draft; a child that is this token stands, and where none is, the token comes next. Exact for every way of drafting,
-// since each emitted token is drawn from the target's own distribution. It accepts sum_x p(x) q(x), less than
-// speculative sampling does. Called naive sampling in SpecInfer: Miao et al. 2023 (arXiv 2305.09781).
-#include "framework/components/plugin.h"
+// A verifier to copy: token matching. At each node a token is drawn from the target's distribution, independently of
+// the draft. A child that equals it is accepted; if there is none, the drawn token is emitted. This is exact for every
+// drafter, since each emitted token is drawn from the target's distribution. Its acceptance rate is sum_x p(x) q(x),
+// less than that of speculative sampling. Called naive sampling in SpecInfer: Miao et al. 2023 (arXiv 2305.09781).
+#include <foretoken/plugin.h>
 
 namespace foretoken {
 namespace {
@@ -28,11 +28,11 @@ Entry<Verifier> matching() {
   return {"the target's own token, drawn without a look at the draft; exact",
           "arXiv 2305.09781",
           {},
-          [](const nlohmann::json&, Host&) {
+          [](const nlohmann::json&, Host&) { return std::make_unique<RuleVerifier<Matching>>(); },
+          [](const nlohmann::json&, const ModelInfo&) {
             const std::vector<Drawn> all{Drawn::certain, Drawn::chain, Drawn::independent, Drawn::without_replacement,
                                          Drawn::marginals};
-            return std::make_unique<RuleVerifier<Matching>>(
-                Soundness{.takes = all, .promise = "exact", .acceptance = Acceptance::product});
+            return Soundness{.takes = all, .promise = "exact", .acceptance = Acceptance::product};
           }};
 }
 

@@ -9,6 +9,19 @@
 namespace foretoken {
 namespace {
 
+template <int kHead, int kTiles> __global__ void __launch_bounds__(kDecodeThreads, 2)
+    attend_decode(const __grid_constant__ DecodeCall work) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  extern __shared__ __align__(128) std::byte memory[];
+  DecodeBlock<kHead, kTiles> block(work, *reinterpret_cast<DecodeShared<kHead, kTiles>*>(memory));
+  let_later_start();
+  if (block.open())
+    block.run();
+  else
+    wait_for_earlier();
+#endif
+}
+
 template <int kHead, int kTiles> std::int64_t shared_bytes(const DecodeWork& work) {
   static_assert(sizeof(DecodeShared<kHead, kTiles>) == decode_fixed_bytes(kHead, kTiles));
   return decode_bytes(kHead, kTiles, work.a.part, work.a.parts, work.a.longest, work.a.group);

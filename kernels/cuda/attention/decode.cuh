@@ -1,12 +1,11 @@
 // Rotation, storing and attention of a few rows of each sequence in one kernel, for little work at once: decode of few
 // sequences. Every block takes one chunk of the context of one kv head (or few, one after another); the blocks of a
 // sequence, kv head and up to two tiles of its query vectors are a cluster, which hands its chunks' sums round and
-// folds them, some vectors each. All keys and values of a chunk are asked for before the first is used, and both steps
-// of a chunk are scored at once by four warps each. The keys and values of the rows themselves never come from memory:
-// every block turns those that it needs. Latency is all here: what runs once is bound by its own instructions on their
-// way to the multiprocessor, so nothing divides by a number of the host's, and sums go to who folds them without a
-// meeting of the cluster. The arithmetic is that of attention.cuh in the order of attention_tiles.cuh: the same bits.
-// This room must not know who launches it.
+// folds them, some vectors each. All keys and values of a chunk are copied before the first is used, and both steps of
+// a chunk are scored at once by four warps each. The keys and values of the rows themselves never come from memory.
+// Latency is what counts: what runs once is bound by its own instructions on their way to the multiprocessor, so
+// nothing divides by a number that the host knows. The arithmetic is that of attention.cuh in the order of tiles.cuh:
+// the same bits. This header must not know who launches it.
 #pragma once
 #include "kernels/cuda/attention/decode_rows.cuh"
 #include "kernels/cuda/instructions/barriers.cuh"
@@ -237,8 +236,8 @@ template <int kHead, int kTiles> struct DecodeBlock : DecodeRows<kHead, kTiles> 
     }
   }
 
-  __device__ void run() {
-    if (first >= last) return;  // a cluster's barrier waits for those who are left, and they for earlier kernels
+  // What may happen before earlier kernels are done.
+  __device__ void begin_early() {
     sums = reinterpret_cast<Lane*>(peaks + ((end - begin) * share + 1) / 2 * 2);
     if (thread == 0) expect();
     __syncwarp();
@@ -251,6 +250,24 @@ template <int kHead, int kTiles> struct DecodeBlock : DecodeRows<kHead, kTiles> 
       ask();
     else
       read_ahead();
+  }
+  // The chunk's keys, values and rows are there: its sums go to who folds them.
+  __device__ void sum_chunk(int chunk) {
+    const Scores s = scores(chunk);
+    Sums of;
+    __syncthreads();
+    weigh(s, of);
+    __syncthreads();
+    if (chunk + 1 < last) page_number = Rows::page_at(chunk + 1), find_sources(chunk + 1);
+    add_values(of);
+    if (chunk == first) asm volatile("barrier.cluster.wait.aligned;" ::: "memory");
+    hand_round(chunk, of);
+    if (chunk + 1 < last) __syncthreads();
+  }
+
+  __device__ void run() {
+    if (first >= last) return;  // a cluster's barrier waits for those who are left, and they for earlier kernels
+    begin_early();
     wait_for_earlier();
     const typename Rows::Piece query = Rows::ask_query(), own = Rows::ask_row(first, thread);
     Rows::turn_table();
@@ -261,16 +278,7 @@ template <int kHead, int kTiles> struct DecodeBlock : DecodeRows<kHead, kTiles> 
       Rows::place_rows(chunk, own);
       wait_copies<0>();
       __syncthreads();
-      const Scores s = scores(chunk);
-      Sums of;
-      __syncthreads();
-      weigh(s, of);
-      __syncthreads();
-      if (chunk + 1 < last) page_number = Rows::page_at(chunk + 1), find_sources(chunk + 1);
-      add_values(of);
-      if (chunk == first) asm volatile("barrier.cluster.wait.aligned;" ::: "memory");
-      hand_round(chunk, of);
-      if (chunk + 1 < last) __syncthreads();
+      sum_chunk(chunk);
     }
     if (a.parts == 1)
       __syncthreads();
@@ -281,18 +289,5 @@ template <int kHead, int kTiles> struct DecodeBlock : DecodeRows<kHead, kTiles> 
 };
 
 #endif
-
-template <int kHead, int kTiles> __global__ void __launch_bounds__(kDecodeThreads, 2)
-    attend_decode(const __grid_constant__ DecodeCall work) {
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-  extern __shared__ __align__(128) std::byte memory[];
-  DecodeBlock<kHead, kTiles> block(work, *reinterpret_cast<DecodeShared<kHead, kTiles>*>(memory));
-  let_later_start();
-  if (block.open())
-    block.run();
-  else
-    wait_for_earlier();
-#endif
-}
 
 }  // namespace foretoken

@@ -47,20 +47,46 @@ template <class T> __device__ float as_stored(float x) {  // what T keeps of x
   return to_float(t);
 }
 
-// One block a row. N pairs at once. T: activations, P: pages.
-template <int N, class T, class P> __global__ void __launch_bounds__(256) rope_store_kernel(const RopeStore<T> a) {
-  extern __shared__ Turn turns[];  // [half]
-  let_later_start();
-  const int row = int(blockIdx.x), half = a.head_size / 2;
+// Where the row of a block goes: its keys and values in a page, head h `plane` numbers behind the head before.
+template <class P> struct RowPages {
   P *keys = nullptr, *values = nullptr;
-  if (a.pool != nullptr) {
+  std::int64_t plane;
+
+  template <class T> __device__ RowPages(const RopeStore<T>& a, int row)
+      : plane(std::int64_t(a.page_rows) * a.head_size) {
+    if (a.pool == nullptr) return;
     const int slot = a.slots[row];
     unsigned char* const page =
         a.pool + std::int64_t(a.tables[a.owner[row] * a.table_width + slot / a.page_rows]) * a.page_bytes;
     keys = reinterpret_cast<P*>(page + a.keys) + slot % a.page_rows * a.head_size;
     values = reinterpret_cast<P*>(page + a.values) + slot % a.page_rows * a.head_size;
   }
-  const std::int64_t plane = std::int64_t(a.page_rows) * a.head_size;  // from one head to the next
+};
+
+// N pairs of a head of q or k, rotated in place; of k also into its page. `m` counts pairs of q or of k.
+template <int N, class T, class P> __device__ void rotate_pairs(const RopeStore<T>& a, const RowPages<P>& to,
+                                                                const Turn* turns, int row, bool key, int m) {
+  const int half = a.head_size / 2, pairs = half / N, head = m / pairs, i = m % pairs * N;
+  T* const x = (key ? a.k + row * a.k_stride : a.q + row * a.q_stride) + head * a.head_size + i;
+  Numbers<N> one = load<N>(x), two = load<N>(x + half);
+  if (a.frequencies != nullptr) {
+#pragma unroll
+    for (int j = 0; j < N; ++j) {
+      const float2 pair = turned(one.at[j], two.at[j], turns[i + j]);
+      one.at[j] = as_stored<T>(pair.x), two.at[j] = as_stored<T>(pair.y);
+    }
+    store<N>(x, one), store<N>(x + half, two);
+  }
+  if (key && to.keys != nullptr)
+    store<N>(to.keys + head * to.plane + i, one), store<N>(to.keys + head * to.plane + half + i, two);
+}
+
+// One block a row. N pairs at once. T: activations, P: pages.
+template <int N, class T, class P> __global__ void __launch_bounds__(256) rope_store_kernel(const RopeStore<T> a) {
+  extern __shared__ Turn turns[];  // [half]
+  let_later_start();
+  const int row = int(blockIdx.x), half = a.head_size / 2;
+  const RowPages<P> to(a, row);
   if (a.frequencies != nullptr) {
     for (int i = int(threadIdx.x); i < half; i += int(blockDim.x))
       turns[i] = turn_of(a.positions[row], a.frequencies[i]);
@@ -70,24 +96,12 @@ template <int N, class T, class P> __global__ void __launch_bounds__(256) rope_s
   const int pairs = half / N, of_q = a.frequencies != nullptr ? a.heads * pairs : 0, of_k = a.kv_heads * pairs,
             of_v = a.pool != nullptr ? 2 * of_k : 0;
   for (int n = int(threadIdx.x); n < of_q + of_k + of_v; n += int(blockDim.x)) {
-    if (n >= of_q + of_k) {  // a piece of v
-      const int at = (n - of_q - of_k) * N, head = at / a.head_size, i = at % a.head_size;
-      store<N>(values + head * plane + i, load<N>(a.v + row * a.v_stride + at));
+    if (n < of_q + of_k) {
+      rotate_pairs<N>(a, to, turns, row, n >= of_q, n >= of_q ? n - of_q : n);
       continue;
     }
-    const bool key = n >= of_q;
-    const int m = key ? n - of_q : n, head = m / pairs, i = m % pairs * N;
-    T* const x = (key ? a.k + row * a.k_stride : a.q + row * a.q_stride) + head * a.head_size + i;
-    Numbers<N> one = load<N>(x), two = load<N>(x + half);
-    if (a.frequencies != nullptr) {
-#pragma unroll
-      for (int j = 0; j < N; ++j) {
-        const float2 pair = turned(one.at[j], two.at[j], turns[i + j]);
-        one.at[j] = as_stored<T>(pair.x), two.at[j] = as_stored<T>(pair.y);
-      }
-      store<N>(x, one), store<N>(x + half, two);
-    }
-    if (key && keys != nullptr) store<N>(keys + head * plane + i, one), store<N>(keys + head * plane + half + i, two);
+    const int at = (n - of_q - of_k) * N, head = at / a.head_size, i = at % a.head_size;  // a piece of v
+    store<N>(to.values + head * to.plane + i, load<N>(a.v + row * a.v_stride + at));
   }
 }
 

@@ -1,187 +1,18 @@
-// Attention of one tile of queries over a bf16 cache, on mma.sync, by a block of four warps. In a step every warp takes
-// 16 of the 64 keys for the scores, then a quarter of the head for the sum of the values, so that a key or value leaves
-// shared memory once. This room must not know how many blocks there are.
+// Attention of one tile of queries over a bf16 cache: the steps of tile_step.cuh, chunk by chunk, and what becomes of
+// their sums. This header must not know how many blocks there are.
 #pragma once
-#include "kernels/cuda/attention/tile.cuh"
-#include "kernels/cuda/instructions/matrix_tiles.cuh"
+#include "kernels/cuda/attention/tile_step.cuh"
 
 namespace foretoken {
 
-constexpr int kTileThreads = 128;
+template <int kHead, int kGroups, int kStages> struct TileBlock : TileStep<kHead, kGroups, kStages> {
+  using Step = TileStep<kHead, kGroups, kStages>;
+  using Step::thread, Step::warp, Step::lane, Step::sum, Step::mass, Step::peak, Step::total, Step::total_mass,
+      Step::total_peak, Step::q_held, Step::kRows, Step::kChunks, Step::kColumns, Step::kHold;
+  using Step::work, Step::shared, Step::place, Step::bounds, Step::fetched, Step::head, Step::part, Step::end_chunk;
+  using typename Step::Cursor;
 
-// kHead: numbers of a head in shared memory (a smaller one is padded by zeros); kRows: 16 kGroups vectors; kStages of
-// the ring, as tile_stages() says.
-template <int kHead, int kGroups, int kStages> struct TileShared {
-  static constexpr int kRows = 16 * kGroups, kChunks = kHead / 8;
-  struct alignas(128) Stage {
-    Bf16 keys[kStep * kHead], values[kStep * kHead];
-  };
-  Stage stages[kStages];
-  alignas(128) Bf16 q[kRows * kHead];
-  alignas(128) Bf16 weights[kRows * kStep];
-  float peaks[4][kRows];
-  TileSights<kRows> sights;
-};
-
-template <int kHead, int kGroups, int kStages> struct TileBlock {
-  using Shared = TileShared<kHead, kGroups, kStages>;
-  using Cursor = StepCursor<Shared::kRows>;
-  static constexpr int kRows = Shared::kRows, kChunks = Shared::kChunks;
-  static constexpr int kColumns = kHead / 32;                  // 8-wide columns of the values that a warp sums
-  static constexpr bool kHold = kGroups == 1 && kHead <= 128;  // queries stay in registers
-
-  const AttentionWork& work;
-  Shared& shared;
-  TilePlace place;
-  TileBounds bounds;
-  Cursor fetched;             // the step that is copied next
-  StepPages pages;            // its
-  int head, part, end_chunk;  // kv head; chunks of this block end here
-  const int thread = int(threadIdx.x), warp = thread / 32, lane = thread % 32;
-  float sum[kGroups][kColumns][4], mass[kGroups][4], peak[kGroups][2];                          // of the chunk
-  float total[kGroups][kColumns][4] = {}, total_mass[kGroups][2] = {}, total_peak[kGroups][2];  // of the chunks before
-  Quad q_held[kHold ? kHead / 16 : 1];
-
-  __device__ TileBlock(const AttentionWork& w, Shared& s) : work(w), shared(s) {}
-
-  // ---- copies ----
-  // Looks up the step that will be fetched next: pages are known a step before they are needed.
-  __device__ void look_up() {
-    if (fetched.done(end_chunk)) return;
-    int low = bounds.low, high = bounds.high, visible = INT_MAX;
-    if (fetched.row >= 0) {
-      const int v = max(fetched.row * work.group - place.vector, 0);
-      low = shared.sights.first[v], high = shared.sights.end[v], visible = shared.sights.visible[v];
-    }
-    pages.look_up(work, place.sequence, fetched.step, low, high, [&](int depth) {
-      return depth < visible ? depth : slot_at(work, place.row + fetched.row, visible, depth);
-    });
-  }
-
-  __device__ void fetch(int stage) {
-    if (!fetched.done(end_chunk)) {
-      pages.copy<kChunks>(work, head, shared_address(shared.stages[stage].keys),
-                          shared_address(shared.stages[stage].values), thread, swizzled<kChunks>);
-      fetched.advance(shared.sights, bounds, place, work.group, end_chunk);
-      look_up();
-    }
-    end_copies();
-  }
-
-  // ---- one step ----
-  __device__ Quad q_quad(int group, int k) const {
-    return load_quad(shared_address(shared.q) + swizzled<kChunks>(group * 16 + (lane & 15), k * 2 + (lane >> 4)));
-  }
-
-  __device__ void scores(int stage, float (&s)[kGroups][2][4]) const {
-    const std::uint32_t keys = shared_address(shared.stages[stage].keys);
-#pragma unroll
-    for (int g = 0; g < kGroups; ++g)
-#pragma unroll
-      for (int i = 0; i < 8; ++i) s[g][i / 4][i % 4] = 0;
-#pragma unroll
-    for (int k = 0; k < kHead / 16; ++k) {
-      const Quad b =
-          load_quad(keys + swizzled<kChunks>(warp * 16 + (lane & 7) + (lane >> 4) * 8, k * 2 + (lane >> 3 & 1)));
-#pragma unroll
-      for (int g = 0; g < kGroups; ++g) {
-        Quad a;
-        if constexpr (kHold)
-          a = q_held[k];
-        else
-          a = q_quad(g, k);
-        multiply_add(s[g][0], a, b.r[0], b.r[1]);
-        multiply_add(s[g][1], a, b.r[2], b.r[3]);
-      }
-    }
-  }
-
-  __device__ void hide(const Cursor& at, float (&s)[kGroups][2][4]) const {
-    const int from = at.step * kStep;
-    if (at.row < 0 && from >= bounds.all_low && from + kStep <= bounds.all_high) return;
-    const int depth = from + warp * 16 + lane % 4 * 2;
-#pragma unroll
-    for (int g = 0; g < kGroups; ++g) {
-#pragma unroll
-      for (int h = 0; h < 2; ++h) {
-        const int v = g * 16 + lane / 4 + h * 8;
-        const bool own = at.row >= 0 && (place.vector + v) / work.group == at.row && v < place.vectors;
-        const int low = shared.sights.first[v], high = at.row < 0 ? shared.sights.common[v]
-                                                       : own      ? shared.sights.end[v]
-                                                                  : 0;
-#pragma unroll
-        for (int i = 0; i < 4; ++i) {
-          const int d = depth + i / 2 * 8 + i % 2;
-          if (d < low || d >= high) s[g][i / 2][h * 2 + i % 2] = kUnseen;
-        }
-      }
-    }
-  }
-
-  // Publishes this warp's greatest scores.
-  __device__ void offer_peaks(const float (&s)[kGroups][2][4]) {
-#pragma unroll
-    for (int g = 0; g < kGroups; ++g) {
-#pragma unroll
-      for (int h = 0; h < 2; ++h) {
-        float most = fmaxf(fmaxf(s[g][0][h * 2], s[g][0][h * 2 + 1]), fmaxf(s[g][1][h * 2], s[g][1][h * 2 + 1]));
-        most = fmaxf(most, __shfl_xor_sync(~0u, most, 1));
-        most = fmaxf(most, __shfl_xor_sync(~0u, most, 2));
-        if (lane % 4 == 0) shared.peaks[warp][g * 16 + h * 8 + lane / 4] = most;
-      }
-    }
-  }
-
-  // Scores become weights in shared memory; what was summed becomes relative to the new peak.
-  __device__ void weigh(const float (&s)[kGroups][2][4]) {
-#pragma unroll
-    for (int g = 0; g < kGroups; ++g) {
-#pragma unroll
-      for (int h = 0; h < 2; ++h) {
-        const int v = g * 16 + h * 8 + lane / 4;
-        const float most =
-            fmaxf(fmaxf(shared.peaks[0][v], shared.peaks[1][v]), fmaxf(shared.peaks[2][v], shared.peaks[3][v]));
-        const float now = fmaxf(peak[g][h], most), keep = rescale(peak[g][h], now, work.scale);
-        const float base = now == kUnseen ? 0.0f : now * work.scale;
-        peak[g][h] = now;
-#pragma unroll
-        for (int n = 0; n < kColumns; ++n) sum[g][n][h * 2] *= keep, sum[g][n][h * 2 + 1] *= keep;
-        mass[g][h * 2] *= keep, mass[g][h * 2 + 1] *= keep;
-#pragma unroll
-        for (int j = 0; j < 2; ++j) {
-          const float low = exp2_fast(__fmaf_rn(s[g][j][h * 2], work.scale, -base)),
-                      high = exp2_fast(__fmaf_rn(s[g][j][h * 2 + 1], work.scale, -base));
-          *reinterpret_cast<std::uint32_t*>(reinterpret_cast<std::byte*>(shared.weights) +
-                                            swizzled<8>(v, warp * 2 + j) + lane % 4 * 4) = pack_bf16(low, high);
-        }
-      }
-    }
-  }
-
-  __device__ void add_values(int stage) {
-    const std::uint32_t values = shared_address(shared.stages[stage].values), weights = shared_address(shared.weights);
-#pragma unroll
-    for (int k = 0; k < kStep / 32; ++k) {
-      Quad a[kGroups][2];
-#pragma unroll
-      for (int g = 0; g < kGroups; ++g) {
-#pragma unroll
-        for (int i = 0; i < 2; ++i) {
-          a[g][i] = load_quad(weights + swizzled<8>(g * 16 + (lane & 15), k * 4 + i * 2 + (lane >> 4)));
-          multiply_add(mass[g], a[g][i], kOnes, kOnes);
-        }
-      }
-#pragma unroll
-      for (int n = 0; n < kColumns; ++n) {
-        const Quad b = load_quad_transposed(values + swizzled<kChunks>(k * 32 + lane, warp * kColumns + n));
-#pragma unroll
-        for (int g = 0; g < kGroups; ++g) {
-          multiply_add(sum[g][n], a[g][0], b.r[0], b.r[1]);
-          multiply_add(sum[g][n], a[g][1], b.r[2], b.r[3]);
-        }
-      }
-    }
-  }
+  using Step::Step;
 
   // ---- chunks ----
   __device__ void clear_chunk() {
@@ -268,39 +99,44 @@ template <int kHead, int kGroups, int kStages> struct TileBlock {
     return part == 0 || max(bounds.low / kChunk, part * work.part) < end_chunk;
   }
 
+  // Until the step in `stage` is there for all warps; asks for the one that the stage before it has room for.
+  __device__ void bring(int stage) {
+    if constexpr (kStages == 1) {
+      __syncthreads();  // all warps have read the step before
+      Step::fetch(0);
+      wait_copies<0>();
+      __syncthreads();
+    } else {
+      wait_copies<kStages - 2>();
+      __syncthreads();
+      Step::fetch(stage == 0 ? kStages - 1 : stage - 1);
+    }
+  }
+
   __device__ void run() {
     Cursor at;
     at.start(max(bounds.low / kChunk, part * work.part), shared.sights, bounds, place, work.group, end_chunk);
     fetched = at;
-    look_up();
+    Step::look_up();
     wait_for_earlier();
-    for (int i = 0; i < kStages - 1; ++i) fetch(i);
+    for (int i = 0; i < kStages - 1; ++i) Step::fetch(i);
     load_queries<kChunks>(work, place, head, 0, kRows, reinterpret_cast<std::byte*>(shared.q), thread,
                           swizzled<kChunks>);
     clear_chunk();
     for (int g = 0; g < kGroups; ++g) total_peak[g][0] = total_peak[g][1] = kUnseen;
     __syncthreads();
     if constexpr (kHold)
-      for (int k = 0; k < kHead / 16; ++k) q_held[k] = q_quad(0, k);
+      for (int k = 0; k < kHead / 16; ++k) q_held[k] = Step::q_quad(0, k);
     for (int stage = 0; !at.done(end_chunk); stage = stage + 1 == kStages ? 0 : stage + 1) {
-      if constexpr (kStages == 1) {
-        __syncthreads();  // all warps have read the step before
-        fetch(0);
-        wait_copies<0>();
-        __syncthreads();
-      } else {
-        wait_copies<kStages - 2>();
-        __syncthreads();
-        fetch(stage == 0 ? kStages - 1 : stage - 1);
-      }
+      bring(stage);
       float s[kGroups][2][4];
-      scores(stage, s);
-      hide(at, s);
-      offer_peaks(s);
+      Step::scores(stage, s);
+      Step::hide(at, s);
+      Step::offer_peaks(s);
       __syncthreads();
-      weigh(s);
+      Step::weigh(s);
       __syncthreads();
-      add_values(stage);
+      Step::add_values(stage);
       const int chunk = at.chunk;
       at.advance(shared.sights, bounds, place, work.group, end_chunk);
       if (at.done(end_chunk) || at.chunk != chunk) close_chunk(chunk);

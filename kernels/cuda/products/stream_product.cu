@@ -183,6 +183,23 @@ template <int NT, int kRing, int kPiece> struct Room {
         xs(reinterpret_cast<Bf16*>(partials + (a.local > 1 ? warps * NT * 32 : 0))) {}
 };
 
+// The sum of a slice of one tile: the pieces of the ring times the rows of x, of which `turn` counts the groups of
+// columns.
+template <int NT, int kPiece, class R> __device__ void sum_slice(float (&sum)[NT][4], const Stream& a, StreamRows& rows,
+                                                                 R& ring, const unsigned (&x)[NT], int tile, int& turn,
+                                                                 int lane) {
+  for (int begin = 0; begin < a.slice; begin += a.depth, ++turn) {
+    const int behind = rows.by_turns() ? rows.wait(turn) : 0;
+    for (int k = 0; k < a.depth && tile < a.tiles; k += kPiece) {
+      const unsigned piece = ring.take();
+      multiply_piece<NT, kPiece>(sum, piece, x, behind + k, lane);
+      __syncwarp();
+      ring.leave();
+    }
+    if (rows.by_turns()) rows.done(turn);
+  }
+}
+
 // NT: rows in eights.
 template <int NT, int kRing, int kPiece> __global__ void __launch_bounds__(kMostWarps * 32, 1)
     stream_kernel(const __grid_constant__ Stream a, const __grid_constant__ CUtensorMap map) {
@@ -206,24 +223,10 @@ template <int NT, int kRing, int kPiece> __global__ void __launch_bounds__(kMost
     float sum[NT][4] = {};
     Before<NT> before;
     if (share.local == 0 && tile < a.tiles) before.load(a, tile, lane);
-    for (int begin = 0; begin < a.slice; begin += a.depth, ++turn) {
-      const int behind = rows.by_turns() ? rows.wait(turn) : 0;
-      for (int k = 0; k < a.depth && tile < a.tiles; k += kPiece) {
-        const unsigned piece = ring.take();
-        multiply_piece<NT, kPiece>(sum, piece, x, behind + k, lane);
-        __syncwarp();
-        ring.leave();
-      }
-      if (rows.by_turns()) rows.done(turn);
-    }
+    sum_slice<NT, kPiece>(sum, a, rows, ring, x, tile, turn, lane);
     if (a.local > 1) add_local_slices<NT>(sum, room.partials, warp, a.local, lane);
-    if (tile < a.tiles && share.local == 0 &&
-        (a.slices == a.local || add_slices<NT>(a, sum, share.slice, tile, lane))) {
-      if (a.gated)
-        write_gated<NT>(a, sum, tile, lane);
-      else
-        write_tile<NT>(a, sum, before, tile, lane);
-    }
+    if (tile < a.tiles && share.local == 0 && (a.slices == a.local || add_slices<NT>(a, sum, share.slice, tile, lane)))
+      a.gated ? write_gated<NT>(a, sum, tile, lane) : write_tile<NT>(a, sum, before, tile, lane);
     if (a.local > 1 && begun + a.stride < a.tiles) __syncthreads();
   }
 }

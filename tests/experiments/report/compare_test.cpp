@@ -3,7 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "experiments/report/report.h"
-#include "experiments/report/table.h"
+#include "experiments/report/terminal.h"
 #include "kernels/error.h"
 #include "tests/experiments/report/result_lines.h"
 #include "tests/support/sentence.h"
@@ -87,7 +87,7 @@ TEST(Compare, WhatNoRunHasCannotBeIgnored) {
   EXPECT_TRUE(test::says(refusal("/polcy"), "'/polcy'", "did you mean '/policy'"));
   for (const char* nothing : {"/", "/engine/", "/engine/device/0", "/nothing/of/the/kind"})
     EXPECT_TRUE(test::says(refusal(nothing), nothing, "no run of either side has the field")) << nothing;
-  EXPECT_EQ(refusal("/engine"), "");
+  EXPECT_EQ(refusal("/target"), "");
   EXPECT_EQ(refusal("/measure/repeats"), "");
   std::vector<json> b = swept_lines();
   for (json& line : b) line["run"]["engine"]["new_option"] = 3;

@@ -8,7 +8,7 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
-#include "experiments/report/table.h"
+#include "experiments/report/terminal.h"
 #include "tests/experiments/report/result_lines.h"
 #include "tests/support/sentence.h"
 #include "tests/support/source.h"
@@ -81,6 +81,25 @@ TEST(Report, RowsWhereSpeculationLosesSaySo) {
   EXPECT_TRUE(holds(line_with(text, "ngram        0      1       8"), ", loses")) << text;
   EXPECT_FALSE(holds(line_with(text, "draft_model  0      1       8"), "loses")) << text;
   EXPECT_TRUE(holds(line_with(text, "draft_model  0      4       2"), ", unclear")) << text;
+}
+
+TEST(Report, TreesHaveNoTheoryOfChains) {
+  json line = test::worked_line();
+  for (json& repeat : line["repeats"]) repeat["speculative"]["drafted"] = 25;
+  const std::string main = shown({line}, "markdown", {"main"}), theory = shown({line}, "markdown", {"theory"});
+  for (const std::string& text : {main, theory}) {
+    EXPECT_FALSE(holds(line_with(text, "| 2 |"), "2.11")) << text;
+    EXPECT_FALSE(holds(line_with(text, "| 2 |"), "~")) << text;
+    EXPECT_TRUE(holds(line_with(shown({test::worked_line()}, "markdown", {"main"}), "| 2 |"), "2.11"));
+  }
+}
+
+TEST(Report, RowsWhoseTreesWereCutSaySo) {
+  json line = test::worked_line();
+  EXPECT_FALSE(holds(line_with(shown({line}, "markdown", {"main"}), "| 2 |"), "cut"));
+  line["repeats"][0]["speculative"]["cut"] = 3;
+  EXPECT_TRUE(holds(line_with(shown({line}, "markdown", {"main"}), "| 2 |"), "cut"));
+  EXPECT_TRUE(holds(shown({line}, "csv"), ",cut,"));
 }
 
 TEST(Report, FailedRunsShowTheirSentence) {

@@ -10,35 +10,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "tests/framework/text/temporary_folder.h"
+#include "tests/experiments/report/results_files.h"
 
 namespace foretoken::test {
 namespace {
 
 using nlohmann::json;
-
-// The result of a run that is known by its name; numbers, words and letters of several bytes, so that a line may be
-// torn within each.
-json line_of(const std::string& name) {
-  const json run{{"name", name}}, side{{"requests", json::array()}, {"seconds", -1.5e-7}, {"kept", true}};
-  return {{"schema", 1},
-          {"key", key_of(run)},
-          {"run", run},
-          {"commit", "c\u00e9\n"},
-          {"repeats", {{{"baseline", side}, {"speculative", side}, {"note", nullptr}}}}};
-}
-std::string key(const std::string& name) { return line_of(name)["key"]; }
-std::string bytes_of(const std::filesystem::path& file) {
-  std::ifstream in(file, std::ios::binary);
-  return {std::istreambuf_iterator<char>(in), {}};
-}
-
-// The bytes of a line as the program writes it.
-std::string written(const json& line) {
-  const TemporaryFolder folder;
-  ResultsFile(folder.path() / "r.jsonl").append(line);
-  return bytes_of(folder.path() / "r.jsonl");
-}
 
 TEST(Results, AreFoundAgainAndFailuresAreNot) {
   const TemporaryFolder folder;
@@ -102,33 +79,6 @@ TEST(Results, ATornLineOfAnEarlierVersionIsCutOff) {
     EXPECT_NE(testing::internal::GetCapturedStderr().find("incomplete"), std::string::npos) << torn;
     EXPECT_EQ(bytes_of(file), first) << torn;
   }
-}
-
-// What stands behind the results without a newline is cut off only if this program wrote it.
-TEST(Results, ANoteWithoutNewlineIsRefusedAndKept) {
-  const std::string first = written(line_of("1")), second = written(line_of("2"));
-  for (const std::string& note :
-       {std::string("measured while another job ran"), std::string("{\"note\": \"x"),
-        std::string("{\"axes\":{\"/policy"), std::string("42"), std::string("\"words\""),
-        second.substr(0, 60) + "\0\0\0" + "my note", second.substr(0, second.size() - 2) + " my note",
-        second.substr(0, 40) + std::string(8, '\0')}) {
-    const TemporaryFolder folder;
-    const auto file = folder.write("r.jsonl", first + note);
-    EXPECT_TRUE(says(sentence_of([&] { ResultsFile results(file); }), "r.jsonl:2", "name a")) << note;
-    EXPECT_TRUE(says(sentence_of([&] { load_results(file); }), "r.jsonl:2")) << note;
-    EXPECT_EQ(bytes_of(file), first + note);
-  }
-}
-
-TEST(Results, ANoteThatIsAppendedMeanwhileStaysALineOfItsOwn) {
-  const TemporaryFolder folder;
-  const auto file = folder.path() / "r.jsonl";
-  ResultsFile results(file);
-  results.append(line_of("1"));
-  std::ofstream(file, std::ios::app) << "my note";
-  results.append(line_of("2"));
-  EXPECT_EQ(bytes_of(file), written(line_of("1")) + "my note\n" + written(line_of("2")));
-  EXPECT_TRUE(says(sentence_of([&] { load_results(file); }), "r.jsonl:2", "note", "remove it"));
 }
 
 // Only what was measured on both sides is done; the last line of a run decides.
@@ -267,34 +217,6 @@ TEST(Results, AFullDiskLeavesTheFileAsItWas) {
   EXPECT_FALSE(results.has(key("2")));
   results.append(line_of("2"));
   EXPECT_EQ(load_results(file).size(), 2u);
-}
-
-TEST(Results, AreSetAsideAndReplaceNothing) {
-  const TemporaryFolder folder;
-  const auto file = folder.path() / "r.jsonl";
-  EXPECT_EQ(set_aside(file, result_lines()), "");
-  folder.write("r.jsonl", "");
-  EXPECT_EQ(set_aside(file, result_lines()), "") << "an empty file can be written to";
-  const std::string first = written(line_of("1")), second = written(line_of("2"));
-  folder.write("r.jsonl", first), folder.write("r.jsonl.1", "somebody's");
-  EXPECT_EQ(set_aside(file, result_lines()), file.string() + ".2");
-  folder.write("r.jsonl", second);
-  EXPECT_EQ(set_aside(file, result_lines()), file.string() + ".3");
-  EXPECT_FALSE(std::filesystem::exists(file));
-  EXPECT_EQ(bytes_of(file.string() + ".1"), "somebody's");
-  EXPECT_EQ(bytes_of(file.string() + ".2"), first);
-  EXPECT_EQ(bytes_of(file.string() + ".3"), second);
-}
-
-TEST(Results, FilesOfOthersAreNotSetAside) {
-  for (const std::string bytes : {"older\n", "some notes", "{\"base\": {}}", "{}\n"}) {
-    const TemporaryFolder folder;
-    const auto file = folder.write("r.jsonl", bytes);
-    EXPECT_TRUE(says(sentence_of([&] { set_aside(file, result_lines()); }), "r.jsonl:1", "name")) << bytes;
-    EXPECT_TRUE(says(sentence_of([&] { expect_json_lines(file, result_lines()); }), "r.jsonl:1", "name")) << bytes;
-    EXPECT_EQ(bytes_of(file), bytes);
-    EXPECT_FALSE(std::filesystem::exists(file.string() + ".1"));
-  }
 }
 
 }  // namespace

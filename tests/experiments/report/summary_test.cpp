@@ -88,6 +88,28 @@ TEST(Summary, TheoryOfShortDraftsCountsTheLengthsThatWereDrafted) {
   EXPECT_NEAR(s.theory.speedup, s.theory.tau / 1.4, 1e-12);
 }
 
+// Of 10 drafted levels and 15 drafted nodes a repeat, some were siblings: the theory is of chains.
+TEST(Summary, TheoryIsSilentAboutTreesThatBranch) {
+  json line = worked_line();
+  for (json& repeat : line["repeats"]) {
+    repeat["speculative"]["drafted_at"] = {5, 5};
+    repeat["speculative"]["drafted"] = 15;
+  }
+  const Summary s = summarize(line);
+  ASSERT_EQ(s.error, "");
+  EXPECT_TRUE(s.theory.branched);
+  EXPECT_TRUE(std::isnan(s.theory.tau) && std::isnan(s.theory.speedup));
+  EXPECT_TRUE(to_json(s)["figures"]["theory"]["tau"].is_null());
+  EXPECT_FALSE(summarize(worked_line()).theory.branched);
+}
+
+TEST(Summary, TreesThatWereCutAreCounted) {
+  json line = worked_line();
+  EXPECT_EQ(summarize(line).speculative.cut, 0) << "lines of before they were counted";
+  for (json& repeat : line["repeats"]) repeat["speculative"]["cut"] = 3;
+  EXPECT_EQ(summarize(line).speculative.cut, 6);
+}
+
 TEST(Summary, PositionsWorkedByHand) {
   const Summary s = summarize(worked_line());
   ASSERT_EQ(s.positions.size(), 2u);

@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 
+#include "experiments/report/terminal.h"
 #include "tests/support/source.h"
 
 namespace foretoken {

@@ -64,6 +64,20 @@ TEST(Fingerprint, SeesTheChatTemplateAndTheGenerationConfig) {
     }
 }
 
+// What else lies in a directory is not read, whatever its size: neither other formats nor shards that nobody names.
+TEST(Fingerprint, SeesTheShardsThatTheIndexNames) {
+  const TemporaryFolder folder;
+  folder.write("config.json", "{}");
+  folder.write("model.safetensors.index.json", R"({"weight_map": {"a": "1.safetensors", "b": "2.safetensors"}})");
+  folder.write("1.safetensors", "one"), folder.write("2.safetensors", "two"),
+      folder.write("consolidated.safetensors", "x");
+  const std::string before = fingerprint(folder.path());
+  folder.write("consolidated.safetensors", "y"), folder.write("README.md", "z");
+  EXPECT_EQ(fingerprint(folder.path()), before);
+  folder.write("2.safetensors", "three");
+  EXPECT_NE(fingerprint(folder.path()), before);
+}
+
 TEST(Fingerprint, OfWhatCannotBeReadIsAnError) {
   const TemporaryFolder folder;
   ASSERT_EQ(::mkfifo((folder.path() / "p.jsonl").c_str(), 0600), 0);

@@ -5,7 +5,9 @@
 #include "experiments/sweep/run_document.h"
 #include "experiments/sweep/runner.h"
 #include "experiments/sweep/sweep.h"
+#include "kernels/error.h"
 #include "tests/framework/text/temporary_folder.h"
+#include "tests/support/sentence.h"
 
 namespace foretoken::test {
 namespace {
@@ -44,6 +46,26 @@ class MadeModels : public testing::Test {
   std::string shape_ = folder_.path().string();
   Workbench bench;
 };
+
+// The target would take minutes to make: nothing of it is, when the pair says beforehand that it does not fit.
+TEST_F(MadeModels, AnUnsoundPairIsRefusedBeforeAnyModelIsLoaded) {
+  Registries registries = bench.registries();
+  registries.drafters.replace(
+      "ngram", {"",
+                "",
+                {},
+                [](const json&, Host&) -> std::unique_ptr<Drafter> { throw Error("it was made"); },
+                [](const json&, const ModelInfo& target) {
+                  return Needs{.proposes = {target.vocab == 128256 ? Drawn::without_replacement : Drawn::certain}};
+                }});
+  const json document = run({{"target", {{"model", {{"random", "llama-3.1-8b"}}}, {"dtype", "bf16"}}}});
+  json large = document;
+  large["drafter"] = {{"name", "ngram"}};
+  EXPECT_TRUE(says(sentence_of([&] { bench.engine(large, Side::speculative, "", registries); }), "not sound",
+                   "without_replacement"));
+  EXPECT_EQ(bench.target_info(large, "").vocab, 128256);
+  EXPECT_EQ(bench.target_info(large, "").weight_bytes, 0) << "it was not loaded";
+}
 
 TEST_F(MadeModels, InflatedWriteTheSame) {
   for (const double temperature : {0.0, 1.0}) {

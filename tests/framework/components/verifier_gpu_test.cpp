@@ -187,7 +187,7 @@ struct Matching {
 };
 
 TEST(VerdictsOnTheGpu, of_a_rule_that_nvcc_has_not_seen_come_from_the_host) {
-  RuleVerifier<Matching> matching({});
+  RuleVerifier<Matching> matching;
   std::vector<Options> all;
   for (unsigned seed = 1; seed <= 12; ++seed) all.push_back({int(1 + seed * 97 % 1400), 6, 9, seed % 2 == 0, seed});
   compare(matching, "matching", all);
@@ -202,7 +202,7 @@ TEST(VerdictsOnTheGpu, of_such_a_rule_cost_one_more_wait) {
   Staging staging(*device);
   const Trials trials(*device, trees, p, draws, positions, staging);
   const std::uint64_t before = device->waits();
-  RuleVerifier<Matching>({}).verify(*device, trials, device->allocate({2, std::int64_t(sizeof(Verdict))}, DType::u8));
+  RuleVerifier<Matching>().verify(*device, trials, device->allocate({2, std::int64_t(sizeof(Verdict))}, DType::u8));
   EXPECT_EQ(device->waits(), before + 1);
 }
 

@@ -30,7 +30,7 @@ TEST(DraftTreeTest, trees_of_a_batch_keep_to_their_own_room) {
   const auto backend = make_reference_backend();
   std::vector<Sequence> sequences(3);
   std::vector<DraftRequest> requests(3);
-  const std::vector<int> budgets{2, 0, 1};
+  const std::vector<Budget> budgets{{3, 2}, {1, 0}, {2, 1}};
   for (std::size_t i = 0; i < 3; ++i)
     sequences[i].tokens = {1, Token(10 * i)}, requests[i].sequence = &sequences[i], requests[i].budget = budgets[i];
   std::vector<DraftTree> trees = rooted(*backend, requests);

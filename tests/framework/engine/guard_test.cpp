@@ -76,8 +76,8 @@ TEST_F(EngineGuard, a_verdict_is_a_path_of_the_tree_and_tokens_of_the_target) {
 
 class Miscounting : public LengthPolicy {
  public:
-  int longest() const override { return 4; }
-  std::vector<int> budgets(std::span<const PastOnly>) override { return {}; }
+  Budget most() const override { return {5, 4}; }
+  std::vector<Budget> budgets(std::span<const PastOnly>) override { return {}; }
 };
 
 TEST_F(EngineGuard, a_policy_owes_one_budget_per_sequence) {

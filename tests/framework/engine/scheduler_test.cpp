@@ -16,9 +16,11 @@ class Rows final : public Scheduler::Memory {
  public:
   int free = 0, asked = 0;
   std::map<SequenceId, int> unseen_of, taken;
+  std::vector<int> tried, insisted;  // rows that were asked for, and those that drafters must give way to
 
   int unseen(const Sequence& sequence) override { return ++asked, unseen_of.at(sequence.id); }
-  bool reserve(const Sequence& sequence, int rows, bool) override {
+  bool reserve(const Sequence& sequence, int rows, bool insist) override {
+    (insist ? insisted : tried).push_back(rows);
     if (rows > free) return false;
     free -= rows, taken[sequence.id] += rows;
     return true;
@@ -54,10 +56,10 @@ struct SchedulerTest : ::testing::Test {
 TEST_F(SchedulerTest, asks_once_what_each_sequence_lacks_and_lets_decoding_go_first) {
   running({5, 1, 7, 1});
   memory.free = 100;
-  const Plan plan = Scheduler(4, 16).next(queues, memory, 2);
+  const Plan plan = Scheduler(4, 16).next(queues, memory, {3, 2});
   EXPECT_EQ(memory.asked, 4);
   EXPECT_EQ(planned(plan), (Ids{2, 4, 1, 3}));
-  EXPECT_EQ(plan.scheduled[0].cap, 2);
+  EXPECT_EQ(plan.scheduled[0].room, (Budget{3, 2}));
   EXPECT_EQ(plan.scheduled[2].chain, 4);
   EXPECT_TRUE(plan.scheduled[2].root);
   EXPECT_EQ(plan.scheduled[3].chain, 3) << "the rows that the others left";
@@ -68,7 +70,7 @@ TEST_F(SchedulerTest, the_newest_that_gave_way_is_met_by_nobody_again) {
   running({1, 1, 1, 1});
   memory.free = 2;  // for the first two; the third finds room where the fourth gave way
   memory.taken[4] = 1;
-  const Plan plan = Scheduler(4, 12).next(queues, memory, 0);
+  const Plan plan = Scheduler(4, 12).next(queues, memory, {1, 0});
   EXPECT_EQ(planned(plan), (Ids{1, 2, 3}));
   EXPECT_EQ(plan.preempted, 1);
   EXPECT_EQ(ids(queues.running), (Ids{1, 2, 3}));
@@ -78,7 +80,7 @@ TEST_F(SchedulerTest, the_newest_that_gave_way_is_met_by_nobody_again) {
 TEST_F(SchedulerTest, the_newest_gives_way_itself) {
   running({1, 1, 1});
   memory.free = 2;
-  const Plan plan = Scheduler(3, 12).next(queues, memory, 0);
+  const Plan plan = Scheduler(3, 12).next(queues, memory, {1, 0});
   EXPECT_EQ(planned(plan), (Ids{1, 2}));
   EXPECT_EQ(plan.preempted, 1);
   EXPECT_EQ(ids(queues.waiting), (Ids{3}));
@@ -88,10 +90,68 @@ TEST_F(SchedulerTest, the_newest_gives_way_itself) {
 TEST_F(SchedulerTest, an_older_prompt_takes_the_place_of_a_newer_sequence_that_was_planned) {
   running({4, 1});
   memory.free = 3;
-  const Plan plan = Scheduler(2, 4).next(queues, memory, 0);
+  const Plan plan = Scheduler(2, 4).next(queues, memory, {1, 0});
   EXPECT_EQ(planned(plan), (Ids{1}));
   EXPECT_EQ(plan.preempted, 1);
   EXPECT_EQ(ids(queues.waiting), (Ids{2}));
+}
+
+std::vector<Budget> rooms(const Plan& plan) {
+  std::vector<Budget> all;
+  for (const Scheduled& s : plan.scheduled) all.push_back(s.room);
+  return all;
+}
+
+TEST_F(SchedulerTest, what_is_left_of_a_text_limits_the_depth_of_a_tree_and_not_its_nodes) {
+  running({1, 1, 1});
+  memory.free = 1000;
+  queues.running[1]->sequence.limits.max_new_tokens = 4, queues.running[2]->sequence.limits.max_new_tokens = 1;
+  const Plan plan = Scheduler(3, 512).next(queues, memory, {60, 8});
+  EXPECT_EQ(rooms(plan), (std::vector<Budget>{{60, 8}, {60, 3}, {1, 0}}));
+}
+
+TEST_F(SchedulerTest, the_rows_of_a_step_are_shared_evenly) {
+  running({1, 1, 1, 1});
+  memory.free = 1000;
+  EXPECT_EQ(rooms(Scheduler(4, 64).next(queues, memory, {60, 8})), std::vector<Budget>(4, {16, 8}));
+  // What the second cannot use serves those behind it.
+  queues.running[1]->sequence.limits.max_new_tokens = 1;
+  EXPECT_EQ(rooms(Scheduler(4, 64).next(queues, memory, {60, 8})),
+            (std::vector<Budget>{{16, 8}, {1, 0}, {24, 8}, {23, 8}}));
+}
+
+TEST_F(SchedulerTest, fewer_rows_may_be_judged_than_read) {
+  running({1, 1, 30});
+  memory.free = 1000;
+  const Plan plan = Scheduler(3, 512, 18).next(queues, memory, {60, 8});
+  EXPECT_EQ(rooms(plan), (std::vector<Budget>{{6, 8}, {6, 8}, {6, 8}}));
+  EXPECT_EQ(plan.scheduled[2].chain, 29);
+}
+
+TEST_F(SchedulerTest, whoever_reads_a_prompt_has_a_share_of_the_guesses) {
+  running({1, 20, 20});
+  memory.free = 1000;
+  const Plan plan = Scheduler(3, 120).next(queues, memory, {60, 8});
+  EXPECT_EQ(rooms(plan), (std::vector<Budget>{{40, 8}, {40, 8}, {2, 8}}));
+  EXPECT_EQ(plan.scheduled[2].chain, 19) << "the prompt comes before guesses behind it";
+}
+
+TEST_F(SchedulerTest, guesses_ask_without_insisting_for_half_as_many_nodes_each_time) {
+  running({1});
+  memory.free = 12;
+  EXPECT_EQ(rooms(Scheduler(1, 512).next(queues, memory, {64, 3})), (std::vector<Budget>{{8, 3}}));
+  EXPECT_EQ(memory.tried, (std::vector<int>{64, 32, 16, 8}));
+  EXPECT_TRUE(memory.insisted.empty()) << "nobody gives way to guesses";
+}
+
+TEST_F(SchedulerTest, a_root_alone_insists) {
+  running({1, 1});
+  memory.free = 0, memory.taken[2] = 1;
+  const Plan plan = Scheduler(2, 512).next(queues, memory, {9, 5});
+  EXPECT_EQ(rooms(plan), (std::vector<Budget>{{1, 5}}));
+  EXPECT_EQ(memory.tried, (std::vector<int>{9, 6, 3})) << "a chain of the whole depth comes before less";
+  EXPECT_EQ(memory.insisted, (std::vector<int>{1, 1}));
+  EXPECT_EQ(plan.preempted, 1);
 }
 
 }  // namespace

@@ -15,8 +15,8 @@ class Scribbled : public Drafter {
   std::vector<DraftTree> draft(std::span<const DraftRequest> requests) override {
     std::vector<DraftTree> trees;
     for (const auto& r : requests) {
-      trees.push_back(DraftTree::rooted(backend_, r.sequence->last(), r.budget + 8));
-      for (int n = 0; n < r.budget; ++n) trees.back().guess(n, 1);
+      trees.push_back(DraftTree::rooted(backend_, r.sequence->last(), r.budget.nodes + 8));
+      for (int n = 0; n < r.budget.chain(); ++n) trees.back().guess(n, 1);
     }
     scribble_(backend_, requests, trees);
     return trees;

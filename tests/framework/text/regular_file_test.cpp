@@ -34,7 +34,7 @@ TEST(RegularFile, WhatIsNoneIsRefusedAtOnce) {
     EXPECT_TRUE(says(refusal(pipe, pipes), "the file", "a pipe", "name another"));
   EXPECT_TRUE(says(refusal(folder.path()), "a directory"));
   EXPECT_TRUE(says(refusal("/dev/zero"), "a device"));
-  EXPECT_TRUE(says(refusal(folder.path() / "none"), "No such file"));
+  EXPECT_TRUE(says(refusal(folder.path() / "none"), "does not exist; name another"));
   EXPECT_TRUE(says(sentence_of([&] { read_file(pipe); }), "pipe is a pipe"));
 }
 

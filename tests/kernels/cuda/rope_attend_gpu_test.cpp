@@ -45,42 +45,70 @@ Result run(const Case& c, const Cache& cache, const Layout& layout, const Tensor
   return {fetched(gpu().attend(q, kv, there, 0.1f)), fetched(kv.pool)};
 }
 
+// What one case works on: rows of several sequences, of which some are padding, and a cache that holds NaN where nobody
+// may read.
+struct Scenario {
+  std::vector<SceneRow> rows;
+  std::int64_t real = 0;  // rows that are no padding
+  int sequences = 0, deepest = 1;
+  Cache cache;
+
+  Scenario(const Case& c, const Rows& given, unsigned seed)
+      : rows(rows_of(given)),
+        real(std::int64_t(rows.size())),
+        sequences(int(given.begins.size())),
+        deepest(deepest_of(rows)),
+        cache(sequences + (c.padding > 0), deepest, c.page_rows, c.kv_heads, c.head_size, DType::bf16, seed) {
+    for (int i = 0; i < c.padding; ++i) rows.push_back({sequences, 0, 0, 1, {}});
+    fill(*make_cpu_backend(2), cache, deepest, seed);
+    for (const SceneRow& row : rows)  // what is about to be written, and what no row sees
+      for (int slot = std::max(0, row.slot); slot < deepest; ++slot) forbid(c, row.owner, slot);
+  }
+
+  Layout layout(const Case& c) const {
+    Layout l = layout_of(rows, cache.tables, 0);
+    l.deepest = std::max(l.deepest, c.bound), l.longest = std::max(l.longest, c.most);
+    for (int r = 0; r < l.rows; ++r) *l.positions.row<std::int32_t>(r) += c.ahead;
+    return c.window > 0 ? windowed(l, c.window) : l;
+  }
+  // The page of padding, to whose one slot several rows write; -1: there is none.
+  std::int32_t trash() const {
+    return real < std::int64_t(rows.size()) ? *cache.tables.row<std::int32_t>(sequences) : -1;
+  }
+
+ private:
+  static std::vector<SceneRow> rows_of(const Rows& given) {
+    std::vector<SceneRow> rows;
+    for (std::size_t s = 0; s < given.begins.size(); ++s)
+      for (int r = 0; r < given.rows[s]; ++r) rows.push_back(chain_row(int(s), given.begins[s] + r));
+    return rows;
+  }
+  static int deepest_of(const std::vector<SceneRow>& rows) {
+    int deepest = 1;
+    for (const SceneRow& row : rows) deepest = std::max(deepest, row.slot + 1);
+    return deepest;
+  }
+  void forbid(const Case& c, int sequence, int slot) {
+    std::byte* const page =
+        cache.pool.row<std::byte>(*cache.tables.rows(sequence, 1).columns(slot / c.page_rows, 1).data<std::int32_t>());
+    for (int h = 0; h < c.kv_heads; ++h)
+      for (const std::int64_t plane : {cache.layers[1].keys, cache.layers[1].values})
+        std::memset(page + plane + (std::int64_t(h) * c.page_rows + slot % c.page_rows) * c.head_size * 2, 0xff,
+                    std::size_t(c.head_size) * 2);
+  }
+};
+
 void compare(const Case& c, const Rows& given, unsigned seed) {
   SCOPED_TRACE(::testing::Message() << "head " << c.head_size << ", group " << c.group << ", page_rows " << c.page_rows
                                     << ", window " << c.window << ", seed " << seed);
-  const std::unique_ptr<Backend> cpu = make_cpu_backend(2);
-  int deepest = 1;
-  std::vector<SceneRow> rows;
-  for (std::size_t s = 0; s < given.begins.size(); ++s)
-    for (int r = 0; r < given.rows[s]; ++r)
-      rows.push_back(chain_row(int(s), given.begins[s] + r)), deepest = std::max(deepest, given.begins[s] + r + 1);
-  const int sequences = int(given.begins.size());
-  const std::int64_t real = std::int64_t(rows.size());
-  for (int i = 0; i < c.padding; ++i) rows.push_back({sequences, 0, 0, 1, {}});
-  Cache cache(sequences + (c.padding > 0), deepest, c.page_rows, c.kv_heads, c.head_size, DType::bf16, seed);
-  fill(*cpu, cache, deepest, seed);
-  for (std::size_t r = 0; r < rows.size(); ++r) {  // nobody may read what is about to be written, nor what no row sees
-    const int sequence = rows[r].owner;
-    for (int slot = std::max(0, rows[r].slot); slot < deepest; ++slot) {
-      std::byte* page = cache.pool.row<std::byte>(
-          *cache.tables.rows(sequence, 1).columns(slot / c.page_rows, 1).data<std::int32_t>());
-      for (int h = 0; h < c.kv_heads; ++h)
-        for (const std::int64_t plane : {cache.layers[1].keys, cache.layers[1].values})
-          std::memset(page + plane + (std::int64_t(h) * c.page_rows + slot % c.page_rows) * c.head_size * 2, 0xff,
-                      std::size_t(c.head_size) * 2);
-    }
-  }
-  Layout layout = layout_of(rows, cache.tables, 0);
-  layout.deepest = std::max(layout.deepest, c.bound), layout.longest = std::max(layout.longest, c.most);
-  for (int r = 0; r < layout.rows; ++r) *layout.positions.row<std::int32_t>(r) += c.ahead;
-  if (c.window > 0) layout = windowed(layout, c.window);
+  const Scenario s(c, given, seed);
+  const Layout layout = s.layout(c);
   const Tensor qkv =
-      random_tensor({std::int64_t(rows.size()), std::int64_t(c.kv_heads) * (c.group + 2) * c.head_size}, seed + 9);
-  const Result apart = run(c, cache, layout, qkv, false), fused = run(c, cache, layout, qkv, true);
-  EXPECT_EQ(std::memcmp(apart.y.raw(), fused.y.raw(), std::size_t(apart.y.rows(0, real).bytes())), 0);
-  for (std::int64_t i = 0; i < real * apart.y.dim(1); ++i) ASSERT_FALSE(std::isnan(float(fused.y.data<bf16>()[i])));
-  const std::int32_t trash =
-      c.padding > 0 ? *cache.tables.row<std::int32_t>(sequences) : -1;  // rows of padding have one slot
+      random_tensor({std::int64_t(s.rows.size()), std::int64_t(c.kv_heads) * (c.group + 2) * c.head_size}, seed + 9);
+  const Result apart = run(c, s.cache, layout, qkv, false), fused = run(c, s.cache, layout, qkv, true);
+  EXPECT_EQ(std::memcmp(apart.y.raw(), fused.y.raw(), std::size_t(apart.y.rows(0, s.real).bytes())), 0);
+  for (std::int64_t i = 0; i < s.real * apart.y.dim(1); ++i) ASSERT_FALSE(std::isnan(float(fused.y.data<bf16>()[i])));
+  const std::int32_t trash = s.trash();
   for (std::int64_t p = 0; p < apart.pool.dim(0); ++p)
     EXPECT_TRUE(p == trash || std::memcmp(apart.pool.row<std::byte>(p), fused.pool.row<std::byte>(p),
                                           std::size_t(apart.pool.dim(1))) == 0)

@@ -31,10 +31,11 @@ struct SequenceReport {
   int drafted = 0;             // nodes below the root, without absent ones
   int depth = 0;               // levels of them: positions that could have been accepted
   int accepted = 0;            // accepted nodes, before any stop cut them
+  bool refused = false;        // the accepted path ended at a node whose children were tested, and all rejected
   std::vector<Token> emitted;  // what stayed of accepted + 1 tokens
   Finish finish = Finish::running;
 
-  int tested() const { return accepted < depth ? accepted + 1 : depth; }  // positions up to the first refusal
+  int tested() const { return accepted + refused; }  // levels that were tested, up to the first rejection
 };
 
 struct StepReport {
@@ -42,6 +43,8 @@ struct StepReport {
   std::vector<Sequence> finished;  // whole, in order of completion
   Phases phases;
   int rows = 0;   // of the target's forward
+  int cut = 0;    // trees that filled what they were given, but were given fewer nodes than the policy asked for, since
+                  // the step had no more rows or the pool no more pages
   int waits = 0;  // times that the host waited for the device
   int recorded =
       0;  // forwards that the device recorded in order to replay them: a step that takes longer than its like

@@ -1,4 +1,4 @@
-#include "framework/engine/step_report.h"
+#include "framework/components/step_report.h"
 
 namespace foretoken {
 

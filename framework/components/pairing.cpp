@@ -1,0 +1,39 @@
+#include "framework/components/pairing.h"
+
+#include <algorithm>
+
+#include "kernels/error.h"
+
+namespace foretoken {
+namespace {
+
+std::string name_of(const nlohmann::json& config) { return "'" + config.at("name").get<std::string>() + "'"; }
+
+}  // namespace
+
+void expect_sound(const ComponentConfigs& configs, const Needs& needs, const Soundness& soundness) {
+  std::string taken;
+  for (const Drawn d : soundness.takes) taken += (taken.empty() ? "" : ", ") + std::string(foretoken::name_of(d));
+  for (const Drawn d : needs.proposes)
+    if (std::ranges::find(soundness.takes, d) == soundness.takes.end())
+      throw Error("the verifier " + name_of(configs.verifier) + " is not sound for the drafter " +
+                  name_of(configs.drafter) + ", whose nodes are drawn '" + foretoken::name_of(d) +
+                  "', while it takes those drawn '" + taken + "'; choose another verifier or drafter");
+}
+
+void expect_confidence(const ComponentConfigs& configs, const Budget& budget, const Needs& needs) {
+  if (budget.confidence != 0 && !needs.confidence)
+    throw Error("the policy " + name_of(configs.policy) + " sets Budget::confidence, which the drafter " +
+                name_of(configs.drafter) +
+                " does not serve; choose a drafter that does (Needs::confidence), or another policy");
+}
+
+void expect_fit(const Registries& registries, const ComponentConfigs& configs, const ModelInfo& target) {
+  const auto needs = registries.drafters.traits(configs.drafter, target);
+  const auto most = registries.policies.traits(configs.policy, target);
+  const auto soundness = registries.verifiers.traits(configs.verifier, target);
+  if (needs && soundness) expect_sound(configs, *needs, *soundness);
+  if (needs && most) expect_confidence(configs, *most, *needs);
+}
+
+}  // namespace foretoken

@@ -1,0 +1,37 @@
+// Files of results for tests: lines that are complete but empty, and what the program makes of them.
+#pragma once
+#include <fstream>
+#include <iterator>
+#include <string>
+
+#include "experiments/report/results.h"
+#include "tests/framework/text/temporary_folder.h"
+
+namespace foretoken::test {
+
+using nlohmann::json;
+
+// The result of a run that is known by its name; numbers, words and letters of several bytes, so that a line may be
+// torn within each.
+inline json line_of(const std::string& name) {
+  const json run{{"name", name}}, side{{"requests", json::array()}, {"seconds", -1.5e-7}, {"kept", true}};
+  return {{"schema", 1},
+          {"key", key_of(run)},
+          {"run", run},
+          {"commit", "c\u00e9\n"},
+          {"repeats", {{{"baseline", side}, {"speculative", side}, {"note", nullptr}}}}};
+}
+inline std::string key(const std::string& name) { return line_of(name)["key"]; }
+inline std::string bytes_of(const std::filesystem::path& file) {
+  std::ifstream in(file, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+// The bytes of a line as the program writes it.
+inline std::string written(const json& line) {
+  const TemporaryFolder folder;
+  ResultsFile(folder.path() / "r.jsonl").append(line);
+  return bytes_of(folder.path() / "r.jsonl");
+}
+
+}  // namespace foretoken::test

@@ -1,0 +1,222 @@
+// Budgets between policy, scheduler and drafter: nodes are not depth, rows grow with them, what is cut is said, and
+// what a policy learns.
+#include <set>
+
+#include "tests/framework/engine/engine_scene.h"
+
+namespace foretoken::testing {
+namespace {
+
+using conformance::Text;
+using nlohmann::json;
+
+// Below the root as many guesses as the budget has nodes, in levels of at most `width` that hang from the first of the
+// level above.
+class Bushes : public Drafter {
+ public:
+  Bushes(Backend& b, int width, std::vector<Budget>& seen) : backend_(b), width_(width), seen_(seen) {}
+  std::vector<DraftTree> draft(std::span<const DraftRequest> requests) override {
+    std::vector<DraftTree> trees;
+    for (const DraftRequest& r : requests) {
+      seen_.push_back(r.budget);
+      DraftTree& tree = trees.emplace_back(DraftTree::rooted(backend_, r.sequence->last(), r.budget));
+      for (int level = 0, above = 0; level < r.budget.depth && tree.nodes < r.budget.nodes; ++level) {
+        const int first = tree.nodes;
+        for (int k = 0; k < width_ && tree.nodes < r.budget.nodes; ++k) tree.guess(above, Token(k % 5));
+        above = first;
+      }
+    }
+    return trees;
+  }
+
+ private:
+  Backend& backend_;
+  int width_;
+  std::vector<Budget>& seen_;
+};
+
+// Gives everybody the same, and writes down what it is told.
+class Noting : public LengthPolicy {
+ public:
+  struct Notes {
+    std::vector<PastOnly> past;
+    std::vector<StepReport> reports;
+    std::vector<SequenceId> forgotten;
+  };
+  Noting(const Budget& budget, Notes& notes) : budget_(budget), notes_(notes) {}
+  std::vector<Budget> budgets(std::span<const PastOnly> past) override {
+    notes_.past.insert(notes_.past.end(), past.begin(), past.end());
+    return std::vector<Budget>(past.size(), budget_);
+  }
+  void observe(const StepReport& report) override { notes_.reports.push_back(report); }
+  void forget(const Sequence& sequence) override { notes_.forgotten.push_back(sequence.id); }
+
+ private:
+  Budget budget_;
+  Notes& notes_;
+};
+
+struct Budgets : EngineScene {
+  std::vector<Budget> seen;
+  Noting::Notes notes;
+
+  // The engine with bushes of this width under budgets of this size.
+  std::unique_ptr<Engine> bushes(int width, const Budget& given, const Budget& most = {kMaxNodes, kMaxPath}) {
+    registries.drafters.replace(
+        "bushes", {"",
+                   "",
+                   {},
+                   [this, width](const json&, Host& h) { return std::make_unique<Bushes>(h.backend(), width, seen); },
+                   [](const json&, const ModelInfo&) { return Needs{.proposes = {Drawn::certain}}; }});
+    registries.policies.replace("noting",
+                                {"",
+                                 "",
+                                 {},
+                                 [this, given](const json&, Host&) { return std::make_unique<Noting>(given, notes); },
+                                 [most](const json&, const ModelInfo&) { return most; }});
+    chairs = {{{"name", "bushes"}}, {{"name", "noting"}}, {{"name", "coupled"}}};
+    options.pages = 2048;
+    return engine();
+  }
+  static long cut_of(Engine& e) {
+    long cut = 0;
+    while (!e.idle()) cut += e.step().cut;
+    return cut;
+  }
+};
+
+TEST_F(Budgets, a_tree_of_60_nodes_is_whole_until_the_text_ends) {
+  options.step_rows = 512;
+  const auto e = bushes(20, {60, 3});
+  e->submit(request({1, 2}, 40));
+  EXPECT_EQ(cut_of(*e), 0);
+  EXPECT_GT(seen.size(), 9u);
+  for (std::size_t i = 0; i < seen.size(); ++i)
+    EXPECT_TRUE(seen[i] == (Budget{60, 3}) || (i + 3 >= seen.size() && seen[i].depth < 3)) << "round " << i;
+}
+
+TEST_F(Budgets, no_budget_is_larger_than_a_tree_may_be) {
+  options.step_rows = 4096;
+  const auto e = bushes(300, {100000, 100000}, {100000, 100000});
+  e->submit(request({1, 2}, 60));
+  e->step();
+  ASSERT_EQ(seen.size(), 1u);
+  EXPECT_EQ(seen[0], (Budget{kMaxNodes, 59}));
+  EXPECT_EQ(notes.past.at(0).room, (Budget{kMaxNodes, 59}));
+}
+
+TEST_F(Budgets, the_rows_of_a_step_grow_with_the_trees_unless_they_are_given) {
+  const auto rows = [&](int step_rows) {
+    options.step_rows = step_rows;
+    const auto e = bushes(250, {200, 1}, {200, 1});
+    for (int i = 0; i < 4; ++i) e->submit(request({i, 2}, 30));
+    e->step();
+    return e->step().rows;
+  };
+  EXPECT_EQ(rows(0), 4 * 200);
+  EXPECT_EQ(rows(512), 512);
+}
+
+TEST_F(Budgets, the_memory_for_logits_bounds_the_trees_of_a_step) {
+  cast = conformance::table_cast({.vocab = 4000, .positions = 64});
+  options.logits_mib = 1;  // 21 rows of logits, draft logits and raw copies, of 4 bytes a token
+  const auto e = bushes(50, {20, 1}, {20, 1});
+  for (int i = 0; i < 4; ++i) e->submit(request({i, 2}, 30));
+  e->step();
+  const StepReport report = e->step();
+  EXPECT_EQ(report.rows, 21);
+  EXPECT_EQ(report.cut, 4);
+}
+
+TEST_F(Budgets, a_tree_that_was_cut_for_want_of_rows_is_counted) {
+  options.batch = 2;
+  for (const auto& [rows, some] : {std::pair(6, true), std::pair(64, false)}) {
+    options.step_rows = rows;
+    const auto e = bushes(1, {5, 4}, {5, 4});
+    e->submit(request({1, 2}, 20)), e->submit(request({3, 2}, 20));
+    EXPECT_EQ(cut_of(*e) > 0, some) << rows << " rows: the ends of texts cut trees too, but not for want of rows";
+  }
+}
+
+TEST_F(Budgets, a_policy_learns_from_every_step_and_forgets_who_has_ended) {
+  options.step_rows = 64;
+  const auto e = bushes(2, {5, 2});
+  const SequenceId first = e->submit(request({1, 2}, 3)), second = e->submit(request({2, 2}, 12));
+  const SequenceId third = e->submit(request({2, 3}, 12));
+  e->step();
+  e->cancel(third);
+  std::size_t steps = 1;
+  while (!e->idle()) e->step(), ++steps;
+  ASSERT_EQ(notes.reports.size(), steps);
+  EXPECT_EQ(notes.reports[0].sequences.size(), 3u);
+  EXPECT_GT(notes.reports[0].phases.total, 0) << "the report is complete";
+  EXPECT_EQ(std::set(notes.forgotten.begin(), notes.forgotten.end()), (std::set{first, second, third}));
+  EXPECT_EQ(notes.forgotten.size(), 3u);
+  EXPECT_EQ(notes.reports.back().finished.size(), 1u) << "a report comes before its sequences are forgotten";
+}
+
+TEST_F(Budgets, confidence_that_no_drafter_serves_is_one_sentence) {
+  const auto refused = [&](const Budget& given, const Budget& most) {
+    return sentence([&] {
+      const auto e = bushes(2, given, most);
+      e->submit(request({1, 2}, 12));
+      e->step();
+    });
+  };
+  EXPECT_EQ(refused({5, 2}, {5, 2}), "(no error)");
+  for (const std::string& said : {refused({5, 2}, {5, 2, 0.4f}), refused({5, 2, 0.4f}, {5, 2})})
+    EXPECT_TRUE(says(said, "'noting' sets Budget::confidence") && says(said, "'bushes' does not serve")) << said;
+}
+
+// Traits before construction
+// -------------------------------------------------------------------------------------------------------
+
+TEST_F(Budgets, an_unsound_pair_is_refused_before_anything_is_made) {
+  int made = 0;
+  registries.drafters.replace(
+      "sequoia", {"",
+                  "",
+                  {},
+                  [&](const json&, Host& h) {
+                    ++made;
+                    return std::make_unique<Bushes>(h.backend(), 1, seen);
+                  },
+                  [](const json&, const ModelInfo&) { return Needs{.proposes = {Drawn::without_replacement}}; }});
+  chairs.drafter = {{"name", "sequoia"}};
+  const std::string said = sentence([&] { engine(); });
+  EXPECT_TRUE(says(said, "not sound") && says(said, "without_replacement")) << said;
+  EXPECT_EQ(made, 0);
+  chairs.verifier = {{"name", "coupled"}};
+  EXPECT_EQ(sentence([&] { engine(); }), "(no error)");
+  EXPECT_EQ(made, 1);
+}
+
+TEST_F(Budgets, traits_depend_on_options_and_target) {
+  registries.drafters.replace("wide",
+                              {"",
+                               "",
+                               {{"drawn", "boolean", false, "draws its nodes"}},
+                               [&](const json&, Host& h) { return std::make_unique<Bushes>(h.backend(), 1, seen); },
+                               [](const json& o, const ModelInfo& target) {
+                                 const bool drawn = o.at("drawn").get<bool>() && target.vocab == 5;
+                                 return Needs{.proposes = {drawn ? Drawn::marginals : Drawn::certain}};
+                               }});
+  const auto of = [&](const json& config, int vocab) {
+    ModelInfo target;
+    target.vocab = vocab;
+    return registries.drafters.traits(config, target)->proposes.at(0);
+  };
+  EXPECT_EQ(of({{"name", "wide"}}, 5), Drawn::certain);
+  EXPECT_EQ(of({{"name", "wide"}, {"drawn", true}}, 5), Drawn::marginals);
+  EXPECT_EQ(of({{"name", "wide"}, {"drawn", true}}, 6), Drawn::certain);
+}
+
+TEST_F(Budgets, whoever_says_nothing_of_itself_is_refused_in_one_sentence) {
+  registries.drafters.replace(
+      "mute", {"", "", {}, [&](const json&, Host& h) { return std::make_unique<Bushes>(h.backend(), 1, seen); }});
+  chairs.drafter = {{"name", "mute"}};
+  EXPECT_TRUE(says(sentence([&] { engine(); }), "Entry::traits"));
+}
+
+}  // namespace
+}  // namespace foretoken::testing

@@ -1,0 +1,154 @@
+// Trees that branch: what the engine holds a drafter to, and what it counts of them.
+#include "tests/framework/engine/engine_scene.h"
+
+namespace foretoken::testing {
+namespace {
+
+using nlohmann::json;
+
+// Grows the tree that a test describes, whatever the sequence.
+class Shaped : public Drafter {
+ public:
+  using Grow = std::function<void(Backend&, DraftTree&)>;
+  Shaped(Backend& b, Grow grow) : backend_(b), grow_(std::move(grow)) {}
+  Needs needs() const override { return {{Drawn::certain, Drawn::chain}}; }
+  std::vector<DraftTree> draft(std::span<const DraftRequest> requests) override {
+    std::vector<DraftTree> trees = rooted(backend_, requests);
+    for (std::size_t i = 0; i < trees.size(); ++i)
+      if (requests[i].budget.depth >= 3) grow_(backend_, trees[i]);
+    return trees;
+  }
+
+ private:
+  Backend& backend_;
+  Grow grow_;
+};
+
+struct Trees : EngineScene {
+  std::unique_ptr<Engine> shaped(Shaped::Grow grow, int length = 3, int nodes = 16) {
+    registries.drafters.replace(
+        "shaped", {"", "", {}, [grow](const json&, Host& h) { return std::make_unique<Shaped>(h.backend(), grow); }});
+    chairs.drafter = {{"name", "shaped"}};
+    chairs.policy = {{"name", "fixed"}, {"length", length}, {"nodes", nodes}};
+    return engine();
+  }
+  std::string refusal(Shaped::Grow grow) {
+    const auto e = shaped(grow);
+    e->submit(request({1, 2, 3}, 20));
+    return sentence([&] { e->step(); });
+  }
+};
+
+TEST_F(Trees, are_no_deeper_than_their_budget) {
+  const auto chain_of = [&](int length) {
+    return refusal([length](Backend&, DraftTree& t) {
+      for (int n = 0; n < length; ++n) t.guess(n, 1);
+    });
+  };
+  EXPECT_EQ(chain_of(3), "(no error)");
+  const std::string said = chain_of(4);
+  EXPECT_TRUE(says(said, "'shaped'") && says(said, "4 levels") && says(said, "a budget of 3")) << said;
+}
+
+// A drawn node, with the distribution that it was drawn from.
+void draw_below(Backend& b, DraftTree& t, int parent, Drawn how) {
+  const std::vector<float> zeros(5, 0.0f);
+  const Tensor logits = Tensor::host_copy<float>(zeros, DType::f32).reshaped({1, 5});
+  t.q.distributions.resize(std::size_t(std::max(parent + 1, int(t.q.distributions.size()))));
+  if (!t.q.distributions[std::size_t(parent)])
+    t.q.distributions[std::size_t(parent)] = b.distributions(logits, std::vector{Warp{.temperature = 1}});
+  *t.tokens.row<Token>(t.nodes) = 1;
+  t.grow(parent, how);
+}
+
+TEST_F(Trees, a_node_that_was_drawn_as_the_one_child_has_no_siblings) {
+  EXPECT_EQ(
+      refusal([](Backend& b, DraftTree& t) { draw_below(b, t, 0, Drawn::chain), draw_below(b, t, 1, Drawn::chain); }),
+      "(no error)");
+  for (const bool guess_first : {false, true}) {
+    const std::string said = refusal([guess_first](Backend& b, DraftTree& t) {
+      if (guess_first) t.guess(0, 2);
+      draw_below(b, t, 0, Drawn::chain);
+      if (!guess_first) t.guess(0, 2);
+    });
+    EXPECT_TRUE(says(said, "'shaped'") && says(said, "drawn 'chain'") && says(said, "siblings")) << said;
+  }
+}
+
+// Below the root two guesses; the first of them has no child, the second one a chain of two.
+void ragged(Backend&, DraftTree& t) {
+  t.guess(0, 0);
+  t.guess(t.guess(t.guess(0, 1), 1), 1);
+}
+
+// What a round tested follows from where its path ended, not from how deep the tree is elsewhere.
+TEST_F(Trees, a_level_is_tested_where_the_accepted_path_had_children) {
+  const auto e = shaped(ragged);
+  for (int i = 0; i < 4; ++i) e->submit(request({i, 1, 2}, 50));
+  int leaf = 0, refused = 0, whole = 0;
+  while (!e->idle())
+    for (const SequenceReport& r : e->step().sequences) {
+      if (r.drafted != 4) continue;
+      EXPECT_EQ(r.depth, 3);
+      const bool at_leaf = r.accepted == 1 && r.emitted[0] == 0, at_end = r.accepted == 3;
+      EXPECT_EQ(r.tested(), at_leaf || at_end ? r.accepted : r.accepted + 1) << r.accepted << " accepted";
+      leaf += at_leaf, whole += at_end, refused += !at_leaf && !at_end;
+    }
+  EXPECT_GT(leaf, 5);
+  EXPECT_GT(refused, 5);
+  EXPECT_GT(whole, 0);
+}
+
+TEST_F(Trees, absent_children_were_not_tested) {
+  const auto e = shaped([](Backend&, DraftTree& t) { t.guess(t.guess(0, 1), -1), t.guess(t.guess(0, 2), 2); });
+  e->submit(request({1, 1, 2}, 50));
+  int leaf = 0;
+  while (!e->idle())
+    for (const SequenceReport& r : e->step().sequences) {
+      if (r.drafted != 3 || r.accepted != 1 || r.emitted[0] != 1) continue;
+      EXPECT_EQ(r.tested(), 1);
+      ++leaf;
+    }
+  EXPECT_GT(leaf, 0);
+}
+
+// Accepts what a test says.
+class Reciting : public Verifier {
+ public:
+  explicit Reciting(std::vector<std::pair<int, Token>> path) : path_(std::move(path)) {}
+  Soundness soundness() const override { return {{Drawn::certain, Drawn::chain}}; }
+  void verify(Backend&, const Trials& trials, Tensor verdicts) override {
+    Verdict v;
+    for (const auto& [node, token] : path_) v.follow(node, token);
+    v.finish(4);
+    for (int i = 0; i < trials.count(); ++i) *reinterpret_cast<Verdict*>(verdicts.row<std::uint8_t>(i)) = v;
+  }
+
+ private:
+  std::vector<std::pair<int, Token>> path_;
+};
+
+TEST_F(Trees, a_verdict_follows_the_tree_from_the_root_down) {
+  const auto recited = [&](std::vector<std::pair<int, Token>> path) {
+    registries.verifiers.replace("reciting",
+                                 {"", "", {}, [=](const json&, Host&) { return std::make_unique<Reciting>(path); }});
+    chairs.verifier = {{"name", "reciting"}};
+    return refusal(ragged);
+  };
+  EXPECT_EQ(recited({{1, 0}}), "(no error)");
+  EXPECT_EQ(recited({{2, 1}, {3, 1}}), "(no error)");
+  for (const std::vector<std::pair<int, Token>>& path :
+       std::vector<std::vector<std::pair<int, Token>>>{{{1, 0}, {3, 1}}, {{3, 1}}, {{2, 1}, {2, 1}}, {{0, 3}}}) {
+    const std::string said = recited(path);
+    EXPECT_TRUE(says(said, "'reciting' accepted the node " + std::to_string(path.back().first)) &&
+                says(said, "no child of"))
+        << said;
+  }
+  for (const int node : {-3, 5, 1 << 20})
+    EXPECT_TRUE(says(recited({{node, 1}}), "accepted the node " + std::to_string(node))) << node;
+  const std::string said = recited({{2, 3}});
+  EXPECT_TRUE(says(said, "'reciting' said the token 3") && says(said, "node 2") && says(said, "holds 1")) << said;
+}
+
+}  // namespace
+}  // namespace foretoken::testing

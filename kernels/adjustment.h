@@ -1,7 +1,6 @@
-// What bends a row of logits before its warp: biases of tokens, and penalties for tokens that were said before. A row
-// names the tokens that it bends, so nobody reads the whole vocabulary for them. Host and device, same bits everywhere.
-// This module must not know sequences or trees: what was said comes as counts, what the row's own path adds as a list
-// of tokens.
+// Adjusts a row of logits before its warp: biases of tokens, and penalties for tokens that occurred before. A row lists
+// the tokens that it adjusts, so the whole vocabulary need not be read. Host and device, same bits everywhere. This
+// module must not know sequences or trees: earlier tokens come as counts, those of the row's own path as a list.
 #pragma once
 #include <cstdint>
 
@@ -10,10 +9,10 @@
 
 namespace foretoken {
 
-// How much a logit falls for having been said. 1, 0, 0: not at all.
+// Penalties for tokens that occurred before. 1, 0, 0: none.
 struct Penalties {
   float repetition = 1;  // > 0: divides a positive logit and multiplies another (Keskar et al. 2019, arXiv 1909.05858,
-                         // as Transformers has it)
+                         // as in Transformers)
   float frequency = 0;   // for each time that it was generated (OpenAI)
   float presence = 0;    // once, if it was generated (OpenAI)
 
@@ -21,15 +20,15 @@ struct Penalties {
   bool operator==(const Penalties&) const = default;
 };
 
-// A token whose logit is bent, and what is known of it.
+// A token whose logit is adjusted, and how often it occurred.
 struct TokenCount {
   Token token = -1;
   std::int32_t times = 0;     // among the generated tokens
   std::int32_t anywhere = 0;  // 1: in the prompt or among the generated tokens
-  float bias = 0;             // is added first; minus infinity forbids the token
+  float bias = 0;             // added first; minus infinity forbids the token
 };
 
-// What bends one row. Pointers into the backend's memory.
+// The adjustments of one row. Pointers into the backend's memory.
 struct Adjustment {
   const TokenCount* said = nullptr;  // [count], ascending by token, each once
   const Token* path = nullptr;  // [length] generated tokens that `said` does not count yet, in any order; -1 is none
@@ -45,8 +44,8 @@ FORETOKEN_HD inline float adjusted(float logit, const TokenCount& s, const Penal
   return s.times > 0 ? add(l, -by.presence) : l;
 }
 
-// Item `k` of count + length: bends the logit of one token, or of none where the token of the path is another item's.
-// The items of a row are independent of each other.
+// Item `k` of count + length: adjusts the logit of one token, or of none where another item has the same token of the
+// path. The items of a row are independent.
 FORETOKEN_HD inline void adjust_item(float* logits, const Adjustment& a, int k) {
   TokenCount s;
   if (k < a.count) {
@@ -56,7 +55,7 @@ FORETOKEN_HD inline void adjust_item(float* logits, const Adjustment& a, int k) 
     if (s.token < 0) return;
     for (int i = 0; i < k - a.count; ++i)
       if (a.path[i] == s.token) return;
-    int low = 0, high = a.count;  // the first that is not below it
+    int low = 0, high = a.count;  // the first entry that is not below the token
     while (low < high) {
       const int middle = (low + high) / 2;
       if (a.said[middle].token < s.token)

@@ -8,7 +8,7 @@
 
 namespace foretoken {
 
-// What a draw is for. Two agents of one result never share draws, so the role is part of the name.
+// What a draw is for. Two components of one result never share draws, so the role is part of the name.
 enum class Role : std::uint32_t { draft, accept, residual, bonus, noise };
 
 struct Philox {
@@ -37,7 +37,7 @@ struct DrawName {
   std::uint32_t index = 0;  // several draws of one node (sibling, try); < 2048
 };
 
-// Whose draws these are: everything of a name that does not change within one round of one sequence.
+// The part of a name that does not change within one round of one sequence.
 struct Draws {
   static constexpr std::uint32_t kMostRoot = (1u << 24) - 1;   // no context is longer
   static constexpr std::uint32_t kMostScope = (1u << 14) - 1;  // four components deep, of eight each
@@ -73,7 +73,7 @@ struct Draws {
   FORETOKEN_HD Philox noise_block(std::uint32_t position, std::uint32_t token) const {
     return generate(noise_counter(position, token));
   }
-  // Of all components alike: whoever races at one position meets the same noise.
+  // The same for all components: every race at one position has the same noise.
   FORETOKEN_HD Philox noise_counter(std::uint32_t position, std::uint32_t token) const {
     return {{std::uint32_t(stream), std::uint32_t(stream >> 32), position,
              std::uint32_t(Role::noise) << 29 | (token >> 2)}};

@@ -1,6 +1,6 @@
-// One pool of pages of a fixed number of bytes for the caches of all models, so that memory flows to whoever needs it.
-// A page is in use (counted references), idle (its content may serve a later prefix) or free. Idle pages of all caches
-// stand in one line, least recently used first. This module must not know sequences or what a page holds.
+// One pool of pages of a fixed number of bytes for the caches of all models, so that each cache gets the memory that it
+// needs. A page is in use (reference-counted), idle (its content may be reused as a prefix) or free. Idle pages of all
+// caches are in one list, least recently used first. This module must not know sequences or what a page holds.
 #pragma once
 #include <functional>
 #include <list>
@@ -15,13 +15,13 @@ using PageId = std::int32_t;
 
 class PagePool {
  public:
-  // Called when an idle page is taken for other content.
+  // Called when an idle page is evicted.
   using Evicted = std::function<void(PageId)>;
 
   PagePool(Backend& backend, std::int64_t page_bytes, int pages);
 
   const Tensor& memory() const { return memory_; }  // u8 [pages + 1, page_bytes]
-  PageId trash() const { return pages(); }          // the page behind the last: where padding rows write
+  PageId trash() const { return pages(); }          // the page after the last; padding rows write to it
   std::int64_t page_bytes() const { return page_bytes_; }
   int pages() const { return int(state_.size()); }
   int in_use() const { return in_use_; }
@@ -30,8 +30,8 @@ class PagePool {
   std::optional<PageId> take();  // one reference; an idle page is evicted if none is free; nullopt when all are in use
   void share(PageId page);       // one more reference, also on an idle page
   void drop(PageId page);        // one less; the last one makes it idle if it is kept, else free
-  void keep(PageId page, Evicted evicted);  // its content may serve others after its last reference
-  void discard(PageId page);                // the opposite of keep: an idle page becomes free
+  void keep(PageId page, Evicted evicted);  // its content may be reused after its last reference
+  void discard(PageId page);                // reverts keep: an idle page becomes free
   bool kept(PageId page) const { return bool(state_[std::size_t(page)].evicted); }
   int references(PageId page) const { return state_[std::size_t(page)].references; }
 

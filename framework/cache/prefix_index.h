@@ -1,5 +1,5 @@
-// Which full page of one cache holds which committed tokens after which page: prefix reuse by content. A hit is checked
-// token by token, so a collision of hashes never hands out somebody else's keys.
+// Finds full pages of one cache by content: by their committed tokens and the page before them. This is how prefixes
+// are reused. A hit is compared token by token, so a hash collision never returns the keys of another sequence.
 #pragma once
 #include <cstdint>
 #include <optional>

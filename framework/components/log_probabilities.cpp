@@ -1,4 +1,5 @@
-// Log-probabilities of what was emitted, on the lanes of the verifier. Compiled by nvcc where there is a CUDA device.
+// Log-probabilities of emitted tokens, computed on the lanes of the verifier. Compiled by nvcc where there is a CUDA
+// device.
 #include "framework/components/verifier.h"
 
 namespace foretoken {
@@ -10,7 +11,7 @@ struct LogProbabilities {
   const std::uint8_t* warped;
   const float* bent;  // row 0 of the trials' distributions
   const float*
-      raw;  // the same rows as the model gave them: `stride` apart, with their DistributionRows; null: the trials' own
+      raw;  // the same rows before adjustment: `stride` apart, with their DistributionRows; null: the trials' own
   std::int64_t stride;
   const DistributionRow* raw_rows;
   template <class Lane> FORETOKEN_HD void operator()(Lane& lane, int i) const {

@@ -37,7 +37,7 @@ Distributions NodeDistributions::raw(const Tensor& logits, std::span<const Distr
   return backend_.distributions(copy, std::vector<Warp>(rows.size(), Warp{.raw_normalizer = true}));
 }
 
-// A drafter asks many times about sequences that have not grown: their tallies stay where they are.
+// A drafter calls this several times before a sequence grows: its tally is then uploaded once.
 void NodeDistributions::stage_tallies(std::span<const DistributionAfter> rows) {
   const auto current = [&](const DistributionAfter& row) {
     const auto it = staged_.find(row.sequence->id);

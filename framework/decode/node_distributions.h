@@ -1,8 +1,8 @@
-// The distributions after nodes of draft trees: the logits that a model gave there, bent as the sequence's options ask
-// (biases, and penalties for what the sequence and the node's own ancestors have said), then warped. The engine asks
-// for the target's distributions here, a drafter for its own, so that p and q are bent alike. A drafter that asks
-// Backend::distribution instead is exact all the same, since q is whatever its tokens were drawn from; it is only
-// refused more often. This module must not know models, caches or verifiers.
+// The distributions at nodes of draft trees: a model's logits, adjusted by the sequence's options (biases, and
+// penalties for tokens of the sequence and of the node's ancestors), then warped. The engine computes the target's
+// distributions here and a drafter its own, so that p and q are adjusted alike. A drafter that uses
+// Backend::distributions instead remains exact, since q is the distribution of its draws; its tokens are only rejected
+// more often. This module must not know models, caches or verifiers.
 #pragma once
 #include <map>
 #include <span>
@@ -14,8 +14,8 @@
 
 namespace foretoken {
 
-// Which distribution a row of logits is: that of the token after `node` of `tree`, which hangs below the sequence's
-// last token.
+// Which distribution a row of logits gives: that of the token after `node` of `tree`, whose root is the sequence's last
+// token.
 struct DistributionAfter {
   const Sequence* sequence = nullptr;
   const DraftTree* tree = nullptr;
@@ -27,22 +27,22 @@ class NodeDistributions {
  public:
   explicit NodeDistributions(Backend& backend) : backend_(backend), count_staging_(backend), path_staging_(backend) {}
 
-  // logits [n, vocab], one row for each of `rows`; rows that are bent are bent in place. Costs what
-  // Backend::distribution costs where no sequence asks for anything.
+  // logits [n, vocab], one row for each of `rows`; adjusted in place. Without adjustments it costs the same as
+  // Backend::distributions.
   Distributions of(const Tensor& logits, std::span<const DistributionAfter> rows);
-  // The distributions of the same logits as the model gave them, of a copy, to be asked for before `of`: absent unless
-  // some row that is bent asks for its raw normalizer.
+  // The distributions of the same logits before adjustment, from a copy; to be called before `of`. Absent unless an
+  // adjusted row needs its raw normalizer.
   Distributions raw(const Tensor& logits, std::span<const DistributionAfter> rows);
 
  private:
-  // What the device holds of a sequence's tally.
+  // The device's copy of a sequence's tally.
   struct Staged {
-    int length;  // of the sequence then
+    int length;  // of the sequence at that time
     const TokenCount* said;
     int count;
   };
   void stage_tallies(std::span<const DistributionAfter> rows);
-  // Per row, where its path begins in the tokens that come with it and how many there are.
+  // Per row, the begin and length of its path in the list of tokens.
   Tensor stage_paths(std::span<const DistributionAfter> rows, std::vector<std::pair<int, int>>& spans);
 
   Backend& backend_;

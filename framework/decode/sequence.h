@@ -1,5 +1,5 @@
-// A sequence: what has been said, how to go on, and when to stop. No blocks, no roles, no batch slot: a sequence does
-// not know who drafts for it, who verifies it, or where its keys lie.
+// A sequence: its tokens, its sampling options, and when to stop. It has no blocks and no batch slot. This module must
+// not know drafters, verifiers, or where keys are stored.
 #pragma once
 #include <cstdint>
 #include <functional>
@@ -39,14 +39,14 @@ bool is_temperature(double temperature);
 // An option out of its range, or a bias of a token outside a vocabulary of `vocab` tokens, is an Error.
 void expect_sampling(const Sampling& sampling, int vocab);
 
-// Looks at the generated tokens, of which the first `seen` were looked at before; answers how many of them stay if the
-// sequence must stop there.
+// Given the generated tokens, of which it saw the first `seen` before: how many of them to keep if the sequence must
+// stop there.
 using StopRule = std::function<std::optional<int>(std::span<const Token> generated, int seen)>;
 
 struct Limits {
   int max_new_tokens = 64;
   std::vector<Token> stop_tokens;  // the first of these ends the sequence and stays in it
-  StopRule stop;                   // stop strings and whatever else a user invents
+  StopRule stop;                   // stop strings and other rules of a user
 };
 
 enum class Finish : std::uint8_t { running, stop_token, stop_rule, length, cancelled, failed };
@@ -58,10 +58,10 @@ struct Sequence {
   int prompt_length = 0;
   Limits limits;
   Sampling sampling;
-  std::uint64_t stream = 0;  // names the draws; comes with the request, never from a batch slot
+  std::uint64_t stream = 0;  // names the draws; given with the request, independent of the batch slot
   Finish finish = Finish::running;
   std::vector<float> logprobs;  // one per generated token, if asked for
-  Tally tally{};                // what its penalties and biases must know of its tokens
+  Tally tally{};                // token counts for its penalties and biases
   std::string failure{};        // why it failed; empty where it did not
 
   int length() const { return int(tokens.size()); }
@@ -69,8 +69,8 @@ struct Sequence {
   int generated() const { return length() - prompt_length; }
   int remaining() const { return limits.max_new_tokens - generated(); }
   bool running() const { return finish == Finish::running; }
-  // Appends what a round emitted and cuts where a stop token, a stop rule or the length limit says. Returns how many of
-  // the new tokens stayed.
+  // Appends the tokens that a round emitted, and cuts at a stop token, a stop rule or the length limit. Returns how
+  // many of the new tokens were kept.
   int append(std::span<const Token> emitted);
   void fail(std::string why) { finish = Finish::failed, failure = std::move(why); }
 };

@@ -13,7 +13,7 @@ float added(float bias) { return bias <= kForbids ? -std::numeric_limits<float>:
 Tally::Tally(const Penalties& penalties, std::span<const TokenBias> biases, std::span<const Token> prompt)
     : penalties_(penalties) {
   for (const TokenBias& b : biases) token_counts_.push_back({b.token, 0, 0, added(b.bias)});
-  if (penalties.repetition != 1)  // the others ask about generated tokens only
+  if (penalties.repetition != 1)  // the other penalties count generated tokens only
     for (const Token t : prompt) token_counts_.push_back({t, 0, 1, 0});
   std::ranges::sort(token_counts_, {}, &TokenCount::token);
   std::size_t kept = 0;

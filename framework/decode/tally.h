@@ -1,6 +1,6 @@
-// What the adjustments of a sequence's distributions must know of what has been said: each token once, with its count
-// and its bias. It grows with the sequence, so that nobody counts from the start. Nothing is counted where no option
-// asks for it. This module must not know devices, drafts or whose distributions are adjusted.
+// The token counts that the adjustments of a sequence's distributions need: each token once, with its count and its
+// bias. It is updated as the sequence grows. Nothing is counted unless an option needs it. This module must not know
+// devices, drafts or whose distributions are adjusted.
 #pragma once
 #include <span>
 #include <vector>
@@ -22,12 +22,12 @@ struct TokenBias {
 class Tally {
  public:
   Tally() = default;  // nothing is adjusted
-  // A token that stands twice among the biases gets their sum; it is forbidden if one of them or the sum forbids it.
+  // A token with two biases gets their sum; it is forbidden if one of them or the sum forbids it.
   Tally(const Penalties& penalties, std::span<const TokenBias> biases, std::span<const Token> prompt);
 
   void add(Token generated);
   bool adjusts() const { return !token_counts_.empty() || penalties_.counts(); }
-  // Whether what will be said next matters too.
+  // Whether tokens that are yet to be generated matter too.
   bool counts() const { return penalties_.counts(); }
   const Penalties& penalties() const { return penalties_; }
   std::span<const TokenCount> token_counts() const { return token_counts_; }  // ascending by token

@@ -1,9 +1,9 @@
-// The products of attention for any kWidth: scores of queries with keys, and values mixed by weights. To be included by
-// attend_rows.h, which says how a context is cut and what belongs to whom.
+// The products of attention for any kWidth: scores of queries with keys, and weighted sums of values. Included by
+// attend_rows.h, which divides contexts into tiles and assigns rows to blocks.
 //
-// A cache in bf16 is read 2 kWidth numbers at a time, and becomes f32 while a multiplication waits for its turn: up to
-// three queries use what was read once. Operations: 4 * size a slot and query. Each score is the same tree of additions
-// whatever runs beside it.
+// A bf16 cache is read 2 kWidth numbers at a time and widened to f32 while multiplications are waiting; up to three
+// queries use each number that is read. Operations: 4 * size a slot and query. Each score is the same tree of
+// additions, whatever other rows are computed.
 #pragma once
 #include "kernels/cpu/attend_units.h"
 
@@ -12,12 +12,12 @@ namespace {
 
 constexpr int kFetchAhead = 32;  // slots
 constexpr int kManyQueries =
-    kWidth == 16 ? 6 : 1;  // that repay writing keys down in f32; few registers are better off so in any case
+    kWidth == 16 ? 6 : 1;  // from which storing keys in f32 is worth its cost; with few registers it always is
 
-// Walks the slots that one row sees, by depth.
+// Visits the slots that one row attends to, by depth.
 struct Sight {
   int visible = 0, seen = 0;            // slots of the prefix; all slots
-  int first = 0;                        // depths before it are hidden by a sliding window
+  int first = 0;                        // depths before it are outside the sliding window
   const std::uint64_t* bits = nullptr;  // of ancestors, from slot `visible` on
   int word = 0;
   std::uint64_t left = 0;  // unvisited bits of the current word
@@ -29,7 +29,7 @@ struct Sight {
     for (int w = 0; w < a.words; ++w) seen += __builtin_popcountll(bits[w]);
     word = 0, left = a.words > 0 ? bits[0] : 0;
   }
-  int ancestor() {  // the next one's slot
+  int ancestor() {  // the slot of the next ancestor
     while (left == 0) left = bits[++word];
     const int slot = visible + word * 64 + __builtin_ctzll(left);
     left &= left - 1;
@@ -39,26 +39,25 @@ struct Sight {
 
 // Everything that one call needs, on the stack: about 100 KB.
 struct Workplace {
-  float q[kMaxQueries]
-         [kMaxHeadSize];  // scaled, zero behind the head; the numbers of a head stand as the cache's type reads them
+  float q[kMaxQueries][kMaxHeadSize];  // scaled, padded with zeros; the numbers of a head are in the order of read_unit
   float weights[kMaxQueries][kAttendTile + kWidth];
   float sum[kMaxQueries][kMaxHeadSize];     // of the current tile
   float result[kMaxQueries][kMaxHeadSize];  // of all tiles so far, relative to `peak`
   float peak[kMaxQueries], mass[kMaxQueries];
-  float keys[kWidth][kMaxHeadSize];  // a batch of keys in f32, arranged as q; see score_many
+  float keys[kWidth][kMaxHeadSize];  // a batch of keys in f32, in the order of q; see score_many
   const std::byte* key[kAttendTile + kWidth];
   const std::byte* value[kAttendTile + kWidth];
-  const std::byte* next[kAttendTile];  // keys of the tile behind this one, `nexts` of them
+  const std::byte* next[kAttendTile];  // keys of the next tile, `nexts` of them
   int nexts = 0;
   Sight sight[kMaxQueries];
 };
 
-// Into the nearest cache, or (kFar) one behind it.
+// Prefetches into the L1 cache, or (kFar) the next level.
 template <bool kFar = false> inline void fetch(const std::byte* row, std::int64_t bytes) {
   for (std::int64_t at = 0; at < bytes; at += 64) __builtin_prefetch(row + at, 0, kFar ? 2 : 3);
 }
 
-// How much is fetched while scores of a batch are taken: `values` rows of its slots, and `keys` rows of the slots
+// How much is prefetched while a batch of scores is computed: `values` rows of its slots, and `keys` rows of the slots
 // kFetchAhead later.
 struct Fetches {
   int values = 0, keys = 0;
@@ -89,14 +88,14 @@ inline void keep_scores(const Floats& scores, float* to, int n) {
 }
 
 // weights[query + j][at + s] = q . k_s for Q queries and the n <= kWidth slots from `key` on (where kWidth can be
-// read). kWhole: as read_unit has it.
+// read). kWhole: see read_unit.
 template <class S, int Q, bool kWhole, bool kFetches = false>
 inline void score_batch(const Attention& a, Workplace& place, int query, const std::byte* const* key, int at, int n,
                         const std::byte* const* value = nullptr, Fetches fetches = {}) {
   constexpr int B = Q == 1 && kWidth >= 8 ? 8 : 4;
   Floats dots[Q][kWidth];
   for (int s = 0; s < kWidth; s += B) {
-    if constexpr (kFetches)  // a few at a time: more than the processor can wait for would hold up what is read now
+    if constexpr (kFetches)  // a few at a time: more outstanding prefetches would delay current reads
       for (int j = s; j < s + B; ++j) {
         if (j < fetches.values) fetch(value[j], fetches.bytes);
         if (j < fetches.keys) fetch(key[j + kFetchAhead], fetches.bytes);
@@ -109,7 +108,7 @@ inline void score_batch(const Attention& a, Workplace& place, int query, const s
   for (int j = 0; j < Q; ++j) keep_scores(transposed_sums<1>(dots[j]), place.weights[query + j] + at, n);
 }
 
-// The same for queries [first, last), so many that keys become f32 once for all of them.
+// The same for queries [first, last), many enough to widen the keys to f32 once for all of them.
 template <class S, bool kWhole>
 void score_many(const Attention& a, Workplace& place, int first, int last, const std::byte* const* key, int at, int n) {
   const int size = units_of<S>(a) * kUnit<S>;
@@ -130,9 +129,9 @@ void score_many(const Attention& a, Workplace& place, int first, int last, const
   }
 }
 
-// weights[query][at + s] = q . k_s for `n` slots and queries [first, last). Pages lie anywhere, and since the last
-// forward a model's weights have gone by, so keys are fetched two batches before their use and values while scores are
-// taken.
+// weights[query][at + s] = q . k_s for `n` slots and queries [first, last). Pages are scattered, and since the last
+// forward a model's weights have passed through the caches, so keys are prefetched two batches before their use, and
+// values while scores are computed.
 template <class S, bool kWhole>
 void score_slots(const Attention& a, Workplace& place, int first, int last, int at, int n) {
   const std::int64_t bytes = a.head_size * std::int64_t(sizeof(typename S::Item));
@@ -199,7 +198,7 @@ template <class S, int Q, int U> void mix(const Attention& a, Workplace& place, 
   });
 }
 
-// Independent sums enough to hide the latency of an addition, and few enough to stay in registers.
+// Enough independent sums to hide the latency of an addition, and few enough to stay in registers.
 template <class S> void mix_queries(const Attention& a, Workplace& place, int first, int last, int at, int n) {
   constexpr int kMany = kWidth == 16 ? 2 : 1, kFew = 2 * kMany / S::kVectors;
   for (; last - first >= 6; first += 6)

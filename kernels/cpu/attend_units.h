@@ -1,5 +1,5 @@
-// How attention reads the numbers of a cache and puts them into vectors of kWidth lanes. To be included by
-// attend_products.h, which multiplies what was read.
+// Reads the numbers of a cache into vectors of kWidth lanes, for attention. Included by attend_products.h, which
+// multiplies them.
 #pragma once
 #include <utility>
 
@@ -9,14 +9,14 @@
 namespace foretoken {
 namespace {
 
-// Lane i is lane kWhich(i) of a and b, one behind the other.
+// Lane i is lane kWhich(i) of the concatenation of a and b.
 template <auto kWhich> inline Floats shuffled(const Floats& a, const Floats& b) {
   return [&]<int... kLanes>(std::integer_sequence<int, kLanes...>) {
     return __builtin_shufflevector(a, b, kWhich(kLanes)...);
   }(std::make_integer_sequence<int, kWidth>());
 }
 
-// Lane s of the answer is the sum of the lanes of v[s]; each sum is the same tree of additions.
+// Lane s of the result is the sum of the lanes of v[s]; each sum is the same tree of additions.
 template <int kStep> inline Floats transposed_sums(Floats (&v)[kWidth]) {
   // Lanes whose `kStep` bit is clear come from the first vector, the others from the second.
   constexpr auto kLow = [](int i) { return ((i & kStep) ? kWidth : 0) + (i & ~kStep); };
@@ -31,8 +31,8 @@ template <int kStep> inline Floats transposed_sums(Floats (&v)[kWidth]) {
     return v[0];
 }
 
-// How numbers of the cache are read: a unit of kVectors vectors at p, or the first n numbers of one and then zeros.
-// Number i of a unit stands in vector i % kVectors, lane i / kVectors: so bf16 becomes f32 by a shift and a mask.
+// Reads a unit of kVectors vectors at p, or the first n numbers of one and then zeros. Number i of a unit is in vector
+// i % kVectors, lane i / kVectors, so that bf16 is widened to f32 by a shift and a mask.
 struct Singles {
   using Item = float;
   static constexpr int kVectors = 1;
@@ -48,16 +48,14 @@ struct Halves {
 };
 template <class S> constexpr int kUnit = S::kVectors * kWidth;  // numbers
 template <class S> inline int units_of(const Attention& a) { return (a.head_size + kUnit<S> - 1) / kUnit<S>; }
-// Units of a head of so many numbers lie one behind the other, but the last one, which ends where the head does: what
-// it has in common with the unit before it meets zeros of q, and is computed twice among values. Here number i of a
-// head stands among numbers that were read so.
+// The units of a head are consecutive, except that the last one ends with the head. Its overlap with the unit before it
+// is multiplied by zeros of q, and computed twice for values. This is the position of number i of a head in that order.
 template <class S> inline int place_of(const Attention& a, int i) {
   const int u = i / kUnit<S>, ends_early = (u + 1) * kUnit<S> > a.head_size && a.head_size > kUnit<S>;
   const int within = ends_early ? i - (a.head_size - kUnit<S>) : i - u * kUnit<S>;
   return u * kUnit<S> + within % S::kVectors * kWidth + within / S::kVectors;
 }
-// `size` numbers as they are to as they stand among numbers that were read so; what they leave of the last unit is
-// zero.
+// Copies `size` consecutive numbers to that order; the rest of the last unit is zero.
 template <class S> inline void arrange(const Attention& a, const float* x, float scale, float* to) {
   const int whole = a.head_size / kUnit<S>;
   constexpr auto kEven = [](int i) { return 2 * i; };
@@ -74,7 +72,7 @@ template <class S> inline void arrange(const Attention& a, const float* x, float
   for (int v = 0; v < S::kVectors; ++v) save(to + v * kWidth, Floats{});
   for (int i = whole * kUnit<S>; i < a.head_size; ++i) to[place_of<S>(a, i) - whole * kUnit<S>] = *x++ * scale;
 }
-// And back, divided.
+// The inverse, with a division.
 template <class S> inline void restore(const Attention& a, const float* x, float divisor, float* to) {
   const int whole = a.head_size / kUnit<S>;
   constexpr auto kLow = [](int i) { return i / 2 + i % 2 * kWidth; };
@@ -90,7 +88,7 @@ template <class S> inline void restore(const Attention& a, const float* x, float
   }
   for (int i = whole * kUnit<S>; i < a.head_size; ++i) to[i] = x[place_of<S>(a, i)] / divisor;
 }
-// f(u, from) for every unit u of a head, which begins at its number `from`.
+// Calls f(u, from) for every unit u of a head; `from` is its first number.
 template <class S, class F> inline void for_units(const Attention& a, const F& f) {
   const int whole = a.head_size / kUnit<S>;
   for (int u = 0; u < whole; ++u) f(u, u * kUnit<S>);

@@ -101,7 +101,7 @@ TEST(SharedMemory, rows_of_every_vocabulary_in_use_fit_on_every_gpu) {
 // here.
 TEST(SharedMemory, every_kernel_that_declares_some_is_known_here) {
   const std::map<std::string, int> known = {
-      {"attention/decode.cu", 1},             // decode_bytes
+      {"attention/decode.cuh", 1},            // decode_bytes
       {"attention/plain.cu", 1},              // kPlainBytes
       {"attention/prompt.cuh", 1},            // prompt_bytes
       {"attention/rope_store.cu", 1},         // rope_store_bytes
@@ -115,7 +115,7 @@ TEST(SharedMemory, every_kernel_that_declares_some_is_known_here) {
       {"products/exact_product.cu", 1},       // kExactBytes
       {"products/stream_input.cuh", 1},       // kStreamStaticBytes
       {"products/stream_product.cu", 2},      // streamed_bytes, kStreamStaticBytes
-      {"products/tile_kernels.cuh", 4},       // ProductTile
+      {"products/tile_product.cu", 4},        // ProductTile
       {"products/wide_product.cu", 2},        // ProductWideTile
   };
   std::map<std::string, int> found;

@@ -179,9 +179,9 @@ TEST(Siblings, WhatCannotBeDrawnIsRefusedInASentence) {
   EXPECT_EQ(sentence(-1, 1), "");
 }
 
-class Rank : public ::testing::TestWithParam<std::string> {};
+class ParityOfRanks : public ::testing::TestWithParam<std::string> {};
 
-TEST_P(Rank, IsTheOrderOfTheLogitsWithTheLowestAmongEquals) {
+TEST_P(ParityOfRanks, rank) {
   const auto backend = GetParam() == "reference" ? make_reference_backend() : make_cpu_backend(2);
   for (const int vocab : {1, 5, 256, 1030})
     for (const int k : {1, 7}) {
@@ -204,7 +204,7 @@ TEST_P(Rank, IsTheOrderOfTheLogitsWithTheLowestAmongEquals) {
     }
 }
 
-TEST_P(Rank, OtherShapesAreRefusedInASentence) {
+TEST_P(ParityOfRanks, ranks_of_other_shapes_are_refused_in_a_sentence) {
   const auto backend = GetParam() == "reference" ? make_reference_backend() : make_cpu_backend(2);
   const Distributions raw = backend->distributions(random_tensor({2, 9}, 1), std::vector<Warp>(2));
   EXPECT_TRUE(test::says(test::sentence_of([&] {
@@ -213,10 +213,9 @@ TEST_P(Rank, OtherShapesAreRefusedInASentence) {
                          "[2, 3]", "k columns"));
 }
 
-INSTANTIATE_TEST_SUITE_P(Host, Rank, ::testing::Values("reference", "cpu"), [](const auto& i) { return i.param; });
-
-TEST(Recall, BringsRowsOfAnyTypeFromTheirAddresses) {
-  const auto backend = make_cpu_backend(1);
+// Rows of any type come from their addresses.
+TEST_P(ParityOfRanks, recall) {
+  const auto backend = GetParam() == "reference" ? make_reference_backend() : make_cpu_backend(1);
   const Tensor store = Tensor::host({5, 3}, DType::bf16), to = Tensor::host({4, 6}, DType::bf16).columns(2, 3);
   for (int i = 0; i < 15; ++i) store.data<bf16>()[i] = bf16(float(i + 1));
   const Tensor at = Tensor::host({4}, DType::u64);
@@ -229,6 +228,9 @@ TEST(Recall, BringsRowsOfAnyTypeFromTheirAddresses) {
       EXPECT_EQ(float(to.row<bf16>(i)[c]), rows[i] < 0 ? 0.0f : float(3 * rows[i] + c + 1)) << i << " " << c;
   EXPECT_TRUE(test::says(test::sentence_of([&] { backend->recall(Tensor::host({3}, DType::u64), to); }), "address"));
 }
+
+INSTANTIATE_TEST_SUITE_P(Host, ParityOfRanks, ::testing::Values("reference", "cpu"),
+                         [](const auto& i) { return i.param; });
 
 TEST(Lane, SeveralSumsInOnePassAreTheSumsOneByOne) {
   const auto backend = make_reference_backend();

@@ -28,11 +28,11 @@ template <class Rule> Made made(Backend& backend, int vocab, int children, bool 
                       q = backend.distributions(backend.upload(q_logits), warps);
   std::vector<DraftTree> trees;
   std::vector<Draws> draws;
-  std::vector<std::uint32_t> positions;
+  const std::vector<std::uint32_t> positions(kTrees, 9);
   std::vector<TokenDraw> wanted;
   for (int i = 0; i < kTrees; ++i) {
     DraftTree tree = DraftTree::rooted(backend, 0, children);
-    draws.push_back({seed, std::uint64_t(i), 9, 0}), positions.push_back(9);
+    draws.push_back({seed, std::uint64_t(i), 9, 0});
     for (int n = 0; n < children; ++n) {
       if (chain || n == 0)
         wanted.push_back({.draws = draws.back(),

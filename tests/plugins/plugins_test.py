@@ -306,7 +306,8 @@ class Plugins(unittest.TestCase):
 
     def generate_with(self, component, fault):
         arguments = {"policy 'cautious'": ["--drafter", "ngram", "--set", '/policy={"name": "cautious"}'],
-                     "drafter 'parrot'": ["--drafter", "parrot"], "verifier 'lame'": ["--drafter", "ngram", "--verifier", "lame"]}
+                     "drafter 'parrot'": ["--drafter", "parrot"],
+                     "verifier 'lame'": ["--drafter", "ngram", "--verifier", "lame"]}
         return self.run_it("generate", "--model", str(SOURCE / "experiments/models/target"), "--prompt", "one two one two", "--device",
                            "cpu", "--max-new-tokens", "4", "--plugin", self.faults, *arguments[component], fault=fault)
 

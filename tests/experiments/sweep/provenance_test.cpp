@@ -152,12 +152,11 @@ TEST_F(OriginsOfResults, OfAnotherDayAreTold) {
   const auto commit = told({{"commit", "0123456789ab"}}), machine = told({{"machine", {{"cpu", "a calculator"}}}}),
              older = told({{"sources", {{"p.jsonl", "0123456789abcdef"}}}}),
              gone = told({{"sources", {{"q.jsonl", "xxh3:0123456789abcdef"}}}});
-  ASSERT_EQ(std::tuple(commit.size(), machine.size(), older.size(), gone.size() - older.size()),
-            std::tuple(1u, 1u, 1u, 1u));
+  ASSERT_EQ(std::tuple(commit.size(), machine.size(), older.size(), gone.size()), std::tuple(1u, 1u, 1u, 1u));
   EXPECT_TRUE(says(commit[0], "1 result in", "another commit", "is kept", "--results"));
   EXPECT_TRUE(says(machine[0], "another machine (a calculator", "is kept", "--results"));
   EXPECT_TRUE(says(older[0], "a version that did not see all contents of p.jsonl", "is kept", "--results"));
-  EXPECT_TRUE(says(gone[1], "q.jsonl, which is not there any more", "is kept", "--results"));
+  EXPECT_TRUE(says(gone[0], "q.jsonl, which is not there any more", "is kept", "--results"));
 }
 
 TEST_F(OriginsOfResults, OfOtherContentsAreMeasuredAgain) {
@@ -166,7 +165,7 @@ TEST_F(OriginsOfResults, OfOtherContentsAreMeasuredAgain) {
   EXPECT_EQ(found.changed, std::set<std::string>{key_of({{"name", "a"}})});
   ASSERT_EQ(found.sentences.size(), 1u);
   EXPECT_TRUE(says(found.sentences[0], "1 result in", "other contents of p.jsonl", "measured again"));
-  EXPECT_TRUE(origins({}).changed.empty());
+  EXPECT_TRUE(origins(json::object()).changed.empty());
 }
 
 }  // namespace

@@ -53,8 +53,7 @@ template <class Rule> Made made(Backend& backend, int vocab, int children, bool 
   const Tensor to = backend.allocate({kTrees, std::int64_t(sizeof(Verdict))}, DType::u8);
   RuleVerifier<Rule>({}).verify(backend, trials, to);
   Made m{Tensor::host(trials.tokens().shape(), DType::i32), Tensor::host(to.shape(), DType::u8)};
-  backend.copy(trials.tokens(), m.tokens);
-  backend.copy(to, m.verdicts);
+  backend.copy(trials.tokens(), m.tokens), backend.copy(to, m.verdicts);
   backend.synchronize();
   return m;
 }

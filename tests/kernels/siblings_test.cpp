@@ -179,10 +179,14 @@ TEST(Siblings, WhatCannotBeDrawnIsRefusedInASentence) {
   EXPECT_EQ(sentence(-1, 1), "");
 }
 
-class Rank : public ::testing::TestWithParam<std::string> {};
+class ParityOfRanks : public ::testing::TestWithParam<std::string> {
+ protected:
+  std::unique_ptr<Backend> backend =
+      GetParam() == "reference" ? make_reference_backend() : make_cpu_backend(2, GetParam());
+};
 
-TEST_P(Rank, IsTheOrderOfTheLogitsWithTheLowestAmongEquals) {
-  const auto backend = GetParam() == "reference" ? make_reference_backend() : make_cpu_backend(2);
+// The order of the logits, with the lowest token among equals.
+TEST_P(ParityOfRanks, rank) {
   for (const int vocab : {1, 5, 256, 1030})
     for (const int k : {1, 7}) {
       const Tensor logits = wicked_logits(vocab, unsigned(vocab));
@@ -204,8 +208,7 @@ TEST_P(Rank, IsTheOrderOfTheLogitsWithTheLowestAmongEquals) {
     }
 }
 
-TEST_P(Rank, OtherShapesAreRefusedInASentence) {
-  const auto backend = GetParam() == "reference" ? make_reference_backend() : make_cpu_backend(2);
+TEST_P(ParityOfRanks, rank_refuses_other_shapes_in_a_sentence) {
   const Distributions raw = backend->distributions(random_tensor({2, 9}, 1), std::vector<Warp>(2));
   EXPECT_TRUE(test::says(test::sentence_of([&] {
                            backend->rank(raw, 3, Tensor::host({2, 2}, DType::i32), Tensor::host({2, 3}, DType::f32));
@@ -213,10 +216,8 @@ TEST_P(Rank, OtherShapesAreRefusedInASentence) {
                          "[2, 3]", "k columns"));
 }
 
-INSTANTIATE_TEST_SUITE_P(Host, Rank, ::testing::Values("reference", "cpu"), [](const auto& i) { return i.param; });
-
-TEST(Recall, BringsRowsOfAnyTypeFromTheirAddresses) {
-  const auto backend = make_cpu_backend(1);
+// Rows of any type from their addresses, zeros where there is none.
+TEST_P(ParityOfRanks, recall) {
   const Tensor store = Tensor::host({5, 3}, DType::bf16), to = Tensor::host({4, 6}, DType::bf16).columns(2, 3);
   for (int i = 0; i < 15; ++i) store.data<bf16>()[i] = bf16(float(i + 1));
   const Tensor at = Tensor::host({4}, DType::u64);
@@ -271,6 +272,15 @@ TEST(Lane, AResidualOfAScaledDistributionHasItsClosedForm) {
   lane.refuse_once(r, 32, 0), refuse(1, 0, 32);
   EXPECT_EQ(r(17) + r(31) + r(32), 0);
 }
+
+std::vector<std::string> host_backends() {
+  std::vector<std::string> all = cpu_instructions();
+  all.push_back("reference");
+  return all;
+}
+
+INSTANTIATE_TEST_SUITE_P(Host, ParityOfRanks, ::testing::ValuesIn(host_backends()),
+                         [](const auto& i) { return i.param; });
 
 }  // namespace
 }  // namespace foretoken::testing

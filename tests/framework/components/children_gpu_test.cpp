@@ -22,7 +22,7 @@ Made judged(Backend& backend, std::span<const DraftTree> trees, const Distributi
   Staging staging(backend);
   const Trials trials(backend, trees, p, draws, positions, staging);
   const Tensor to = backend.allocate({kTrees, std::int64_t(sizeof(Verdict))}, DType::u8);
-  RuleVerifier<Rule>({}).verify(backend, trials, to);
+  RuleVerifier<Rule>().verify(backend, trials, to);
   Made m{Tensor::host(trials.tokens().shape(), DType::i32), Tensor::host(to.shape(), DType::u8)};
   backend.copy(trials.tokens(), m.tokens);
   backend.copy(to, m.verdicts);

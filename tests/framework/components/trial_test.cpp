@@ -99,7 +99,7 @@ TEST(Trial, AllGuessesOfAWideTreeMayBeRefused) {
 TEST(Trial, ARuleThatRefusesMoreThanATreeHasIsToldSo) {
   const PathTable target(5, 1);
   ReferenceBackend backend;
-  RuleVerifier<Refusing> refusing({});
+  RuleVerifier<Refusing> refusing;
   const Verdict v = verdict_of(backend, refusing, target, star(2)(backend, {}), {});
   EXPECT_EQ(v.next, Verdict::kOverflown);
   EXPECT_TRUE(test::says(test::sentence_of([&] { expect_verdict(v, 3, 5, "the verifier 'refusing'"); }),

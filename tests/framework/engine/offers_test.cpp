@@ -240,7 +240,8 @@ TEST_F(Offers, ARuleReadsTheRawDistributionWhateverTheWarp) {
 TEST(BareHost, RefusesWhatItsEngineDoesNotOffer) {
   const auto backend = make_reference_backend();
   PagePool pool(*backend, 64, 1);
-  const ModelInfo info{.name = "t"};
+  ModelInfo info;
+  info.name = "t";
   Host host(*backend, pool, info, {}, false);
   EXPECT_TRUE(says(test::sentence_of([&] { host.drafter({{"name", "none"}}); }), "no way to make another drafter"));
   EXPECT_TRUE(says(test::sentence_of([&] { host.verifier({{"name", "none"}}); }), "no way to make another verifier"));

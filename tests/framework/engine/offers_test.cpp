@@ -11,7 +11,7 @@ using nlohmann::json;
 class Around : public Drafter {
  public:
   explicit Around(std::unique_ptr<Drafter> inner) : inner_(std::move(inner)) {}
-  Needs needs() const override { return inner_->needs(); }
+  Needs needs() const override { return inner_->traits(); }
   std::vector<DraftTree> draft(std::span<const DraftRequest> requests) override {
     std::vector<DraftRequest> within(requests.begin(), requests.end());
     for (DraftRequest& r : within) r.draws = r.draws.within(0);

@@ -71,15 +71,15 @@ Engine::Engine(Backend& backend, std::shared_ptr<Model> target, const Registries
   needs_ = drafter_->traits();
   most_ = policy_->traits();
   soundness_ = verifier_->traits();
+  drafter_name_ = "the drafter '" + chairs.drafter["name"].get<std::string>() + "'",
+  policy_name_ = "the policy '" + chairs.policy["name"].get<std::string>() + "'";
+  verifier_name_ = "the verifier '" + chairs.verifier["name"].get<std::string>() + "'";
+  expect_served(needs_, drafter_name_);  // first: a pair of what nothing serves is not unsound
   expect_sound(chairs, needs_, soundness_), expect_confidence(chairs, most_, needs_);
   most_ = Budget{std::min(most_.nodes, kMaxNodes), std::min(most_.depth, kMaxPath), most_.confidence}.or_root();
   const int judged = judged_rows(options_, info.vocab);
   options_.step_rows = step_rows(options_, most_, judged);
   scheduler_ = {options_.batch, options_.step_rows, judged};
-  drafter_name_ = "the drafter '" + chairs.drafter["name"].get<std::string>() + "'",
-  policy_name_ = "the policy '" + chairs.policy["name"].get<std::string>() + "'";
-  verifier_name_ = "the verifier '" + chairs.verifier["name"].get<std::string>() + "'";
-  expect_served(needs_, drafter_name_);
   wanted_ = {soundness_.raw, needs_.ranks};
 }
 

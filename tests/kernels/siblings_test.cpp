@@ -179,10 +179,14 @@ TEST(Siblings, WhatCannotBeDrawnIsRefusedInASentence) {
   EXPECT_EQ(sentence(-1, 1), "");
 }
 
-class ParityOfRanks : public ::testing::TestWithParam<std::string> {};
+class ParityOfRanks : public ::testing::TestWithParam<std::string> {
+ protected:
+  std::unique_ptr<Backend> backend =
+      GetParam() == "reference" ? make_reference_backend() : make_cpu_backend(2, GetParam());
+};
 
+// The order of the logits, with the lowest token among equals.
 TEST_P(ParityOfRanks, rank) {
-  const auto backend = GetParam() == "reference" ? make_reference_backend() : make_cpu_backend(2);
   for (const int vocab : {1, 5, 256, 1030})
     for (const int k : {1, 7}) {
       const Tensor logits = wicked_logits(vocab, unsigned(vocab));
@@ -204,8 +208,7 @@ TEST_P(ParityOfRanks, rank) {
     }
 }
 
-TEST_P(ParityOfRanks, ranks_of_other_shapes_are_refused_in_a_sentence) {
-  const auto backend = GetParam() == "reference" ? make_reference_backend() : make_cpu_backend(2);
+TEST_P(ParityOfRanks, rank_refuses_other_shapes_in_a_sentence) {
   const Distributions raw = backend->distributions(random_tensor({2, 9}, 1), std::vector<Warp>(2));
   EXPECT_TRUE(test::says(test::sentence_of([&] {
                            backend->rank(raw, 3, Tensor::host({2, 2}, DType::i32), Tensor::host({2, 3}, DType::f32));
@@ -213,9 +216,8 @@ TEST_P(ParityOfRanks, ranks_of_other_shapes_are_refused_in_a_sentence) {
                          "[2, 3]", "k columns"));
 }
 
-// Rows of any type come from their addresses.
+// Rows of any type from their addresses, zeros where there is none.
 TEST_P(ParityOfRanks, recall) {
-  const auto backend = GetParam() == "reference" ? make_reference_backend() : make_cpu_backend(1);
   const Tensor store = Tensor::host({5, 3}, DType::bf16), to = Tensor::host({4, 6}, DType::bf16).columns(2, 3);
   for (int i = 0; i < 15; ++i) store.data<bf16>()[i] = bf16(float(i + 1));
   const Tensor at = Tensor::host({4}, DType::u64);
@@ -228,9 +230,6 @@ TEST_P(ParityOfRanks, recall) {
       EXPECT_EQ(float(to.row<bf16>(i)[c]), rows[i] < 0 ? 0.0f : float(3 * rows[i] + c + 1)) << i << " " << c;
   EXPECT_TRUE(test::says(test::sentence_of([&] { backend->recall(Tensor::host({3}, DType::u64), to); }), "address"));
 }
-
-INSTANTIATE_TEST_SUITE_P(Host, ParityOfRanks, ::testing::Values("reference", "cpu"),
-                         [](const auto& i) { return i.param; });
 
 TEST(Lane, SeveralSumsInOnePassAreTheSumsOneByOne) {
   const auto backend = make_reference_backend();
@@ -273,6 +272,15 @@ TEST(Lane, AResidualOfAScaledDistributionHasItsClosedForm) {
   lane.refuse_once(r, 32, 0), refuse(1, 0, 32);
   EXPECT_EQ(r(17) + r(31) + r(32), 0);
 }
+
+std::vector<std::string> host_backends() {
+  std::vector<std::string> all = cpu_instructions();
+  all.push_back("reference");
+  return all;
+}
+
+INSTANTIATE_TEST_SUITE_P(Host, ParityOfRanks, ::testing::ValuesIn(host_backends()),
+                         [](const auto& i) { return i.param; });
 
 }  // namespace
 }  // namespace foretoken::testing

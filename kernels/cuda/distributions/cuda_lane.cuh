@@ -9,6 +9,7 @@
 
 #include "kernels/backend.h"
 #include "kernels/cuda/distributions/crew.cuh"
+#include "kernels/cuda/distributions/races.cuh"
 #include "kernels/cuda/distributions/values.cuh"
 #include "kernels/residual.h"
 
@@ -89,35 +90,11 @@ class CudaLane {
   // Bytes as draw; about 90 operations a token. Four tokens share the noise of a counter.
   template <class L> __device__ Token race(const L& distribution, std::uint32_t position) {
     const Token certain = only(distribution);
-    return certain >= 0 ? certain : race_values(Values<L>(distribution), position);
+    return certain >= 0 ? certain : race_values(*crew_, draws_, Values<L>(distribution), position);
   }
-  // The same in about 50 operations a token, in floats: only who may win by them is asked exactly. A time is -log(u) /
-  // p, and 1 - u <= -log(u) <= (1 - u) / u; the least upper bound that a block knows so far decides who may. Bounds are
-  // of time / mass.
   __device__ Token race(const Distribution& distribution, std::uint32_t position) {
     if (distribution.row.one_hot) return distribution.row.greedy;
-    const Values<Distribution> values(distribution);
-    Runner best;
-    const bool quads = reinterpret_cast<std::uintptr_t>(distribution.logits) % 16 == 0;
-    if (threadIdx.x == 0) room_->bound = 0x7f800000u;
-    __syncthreads();
-    crew_->for_quads([&](Token t, int n) {
-      const Philox noise = draws_.noise_block(position, std::uint32_t(t));
-      float weight[4], late[4];  // weights; 1 - u
-      const float bound = __uint_as_float(*static_cast<volatile unsigned*>(&room_->bound));
-      float4 logits = {};
-      if (quads && n == 4) logits = *reinterpret_cast<const float4*>(distribution.logits + t);
-      bool hopeful = false;
-#pragma unroll
-      for (int j = 0; j < 4; ++j) {
-        const float logit = quads && n == 4 ? (&logits.x)[j] : j < n ? distribution.logits[t + j] : 0.0f;
-        weight[j] = j < n ? values.weights.of(logit) : 0.0f;
-        late[j] = mul(add(float(~noise.word[j]), 0.5f), 0x1p-32f);
-        hopeful = hopeful || may_win(late[j], weight[j], bound);
-      }
-      if (__any_sync(~0u, hopeful)) meet_hopeful(best, values, t, noise, weight, late);
-    });
-    return winner(best);
+    return race_distribution(*crew_, &room_->bound, draws_, distribution, position);
   }
 
   // As HostLane.
@@ -128,8 +105,9 @@ class CudaLane {
   }
   template <class F>
   __device__ void race_siblings(const Distribution& distribution, int n, std::uint32_t position, const F& f) {
-    for_siblings(distribution, n, f,
-                 [&](const auto& rest, int) { return race_values(Unguessed<Distribution>(rest), position); });
+    for_siblings(distribution, n, f, [&](const auto& rest, int) {
+      return race_values(*crew_, draws_, Unguessed<Distribution>(rest), position);
+    });
   }
 
   // Of f over the vocabulary.
@@ -160,75 +138,6 @@ class CudaLane {
   __device__ bool overflown() const { return use_->overflown; }
 
  private:
-  // Who is first in a race: the least time, the lowest token among equals.
-  struct alignas(8) Runner {
-    static constexpr Token kNobody = 0x7fffffff;
-    double time = INFINITY;
-    Token token = kNobody;
-    std::int32_t unused = 0;
-    __device__ bool beats(const Runner& other) const {
-      return time < other.time || (time == other.time && token < other.token);
-    }
-    __device__ void meet(Token x, double p, double u) {
-      // -log u >= 1 - u: who is later than the winner by more than any rounding needs no logarithm.
-      if (!(p > 0) || (token != kNobody && add(1.0, -u) > mul(mul(time, p), 1 + 1e-9))) return;
-      const double mine = -log_exactly(u) / p;
-      if (token == kNobody || mine < time) time = mine, token = x;
-    }
-  };
-
-  template <class V> __device__ Token race_values(const V& values, std::uint32_t position) {
-    Runner best;
-    crew_->for_quads([&](Token t, int n) {
-      const auto p = along(values, t, 1, n);
-      const Philox noise = draws_.noise_block(position, std::uint32_t(t));
-#pragma unroll
-      for (int j = 0; j < 4; ++j)
-        if (j < n) best.meet(t + j, p(j), Draws::uniform_from(noise.word[j]));
-    });
-    return winner(best);
-  }
-  __device__ Token winner(const Runner& mine) {
-    const Runner best = crew_->agree(mine, [](const Runner& a, const Runner& b) { return b.beats(a) ? b : a; });
-    return best.token == Runner::kNobody ? 0 : best.token;
-  }
-
-  // Roundings of floats, a few times 2^-24, are less than 1e-6.
-  __device__ static bool may_win(float late, float weight, float bound) {
-    return weight > 0 && !(mul(late, 1 - 1e-6f) > mul(bound, weight));
-  }
-
-  // Called by whole warps. The block's bound first, from the upper bounds of these tokens; then those who are still
-  // hopeful.
-  __device__ void meet_hopeful(Runner& best, const Values<Distribution>& values, Token t, const Philox& noise,
-                               const float (&weight)[4], const float (&late)[4]) {
-    float least = INFINITY;
-#pragma unroll
-    for (int j = 0; j < 4; ++j)
-      if (weight[j] > 0 && late[j] < 0.5f)
-        least = fminf(least, __fdiv_rn(__fdiv_rn(late[j], 1 - late[j]), weight[j]) * (1 + 1e-6f));
-    const unsigned bits = __reduce_min_sync(~0u, __float_as_uint(least));
-    if (threadIdx.x % 32 == 0) atomicMin(&room_->bound, bits);
-    __syncwarp();
-    const float bound = __uint_as_float(*static_cast<volatile unsigned*>(&room_->bound));
-#pragma unroll 1
-    for (int j = 0; j < 4; ++j) {
-      const float w = j == 0   ? weight[0]
-                      : j == 1 ? weight[1]
-                      : j == 2 ? weight[2]
-                               : weight[3],
-                  l = j == 0   ? late[0]
-                      : j == 1 ? late[1]
-                      : j == 2 ? late[2]
-                               : late[3];
-      const std::uint32_t word = j == 0   ? noise.word[0]
-                                 : j == 1 ? noise.word[1]
-                                 : j == 2 ? noise.word[2]
-                                          : noise.word[3];
-      if (may_win(l, w, bound)) best.meet(t + j, values.mass.divide(double(w)), Draws::uniform_from(word));
-    }
-  }
-
   // The one token that a distribution can give, -1 where there may be more.
   template <class L> __device__ static Token only(const L&) { return -1; }
   __device__ static Token only(const Distribution& distribution) {

@@ -27,8 +27,8 @@ Draft family(const PathTable& draft, int n, bool race) {
 }
 
 TEST(Children, DrawnWithoutReplacementAreJudgedExactly) {
-  RuleVerifier<WithoutReplacement<false>> exact({});
-  RuleVerifier<WithoutReplacement<true>> forgetful({});
+  RuleVerifier<WithoutReplacement<false>> exact;
+  RuleVerifier<WithoutReplacement<true>> forgetful;
   double worst = 0;
   for (unsigned seed = 1; seed <= 8; ++seed)
     for (const int impossible : {0, 2}) {
@@ -78,7 +78,7 @@ TEST(Children, OfARaceHitTheTargetsTokenMoreOftenThanOne) {
 }
 
 TEST(Children, OfAChainAreJudgedAtOnceExactly) {
-  RuleVerifier<Block> block({});
+  RuleVerifier<Block> block;
   for (unsigned seed = 1; seed <= 4; ++seed) {
     const PathTable target(3, seed), draft(3, 70 + seed);
     const Draft chain = [&](Backend& backend, const Draws& draws) {

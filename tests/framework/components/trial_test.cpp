@@ -99,10 +99,11 @@ TEST(Trial, AllGuessesOfAWideTreeMayBeRefused) {
 TEST(Trial, ARuleThatRefusesMoreThanATreeHasIsToldSo) {
   const PathTable target(5, 1);
   ReferenceBackend backend;
-  RuleVerifier<Refusing> refusing({});
-  const Verdict v = verdict_of(backend, refusing, target, star(2)(backend, {}), {});
+  RuleVerifier<Refusing> refusing;
+  const DraftTree tree = star(2)(backend, {});
+  const Verdict v = verdict_of(backend, refusing, target, tree, {});
   EXPECT_EQ(v.next, Verdict::kOverflown);
-  EXPECT_TRUE(test::says(test::sentence_of([&] { expect_verdict(v, 3, 5, "the verifier 'refusing'"); }),
+  EXPECT_TRUE(test::says(test::sentence_of([&] { expect_verdict(v, tree, 5, "the verifier 'refusing'"); }),
                          "the verifier 'refusing'", "more than 256 guesses", "at most once"));
 }
 

@@ -11,7 +11,7 @@ using nlohmann::json;
 class Around : public Drafter {
  public:
   explicit Around(std::unique_ptr<Drafter> inner) : inner_(std::move(inner)) {}
-  Needs needs() const override { return inner_->needs(); }
+  Needs needs() const override { return inner_->traits(); }
   std::vector<DraftTree> draft(std::span<const DraftRequest> requests) override {
     std::vector<DraftRequest> within(requests.begin(), requests.end());
     for (DraftRequest& r : within) r.draws = r.draws.within(0);
@@ -240,7 +240,8 @@ TEST_F(Offers, ARuleReadsTheRawDistributionWhateverTheWarp) {
 TEST(BareHost, RefusesWhatItsEngineDoesNotOffer) {
   const auto backend = make_reference_backend();
   PagePool pool(*backend, 64, 1);
-  const ModelInfo info{.name = "t"};
+  ModelInfo info;
+  info.name = "t";
   Host host(*backend, pool, info, {}, false);
   EXPECT_TRUE(says(test::sentence_of([&] { host.drafter({{"name", "none"}}); }), "no way to make another drafter"));
   EXPECT_TRUE(says(test::sentence_of([&] { host.verifier({{"name", "none"}}); }), "no way to make another verifier"));

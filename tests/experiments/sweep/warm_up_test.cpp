@@ -44,7 +44,7 @@ TEST(WarmUp, what_a_device_recorded_on_the_way_is_measured_again_and_once) {
   const auto of = [](std::vector<int> recorded) {
     std::size_t asked = 0;
     std::size_t discarded = 0;
-    const auto measure = [&] { return Measured{{{"recorded", recorded.at(asked)}, {"number", asked++}}, {}}; };
+    const auto measure = [&] { return Measured{{{"recorded", recorded.at(asked)}, {"number", asked++}}, {}, {}}; };
     const Measured m = measure_settled(measure, [&] { ++discarded; });
     EXPECT_EQ(discarded + 1, asked);
     EXPECT_EQ(m.measure["number"], asked - 1) << "the last one counts";

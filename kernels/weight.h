@@ -42,7 +42,8 @@ struct Weight {
   explicit operator bool() const { return bool(values) || prepared != nullptr; }
   // Bytes that one product reads, which depend on the backend: known for certain once the weight is prepared.
   std::int64_t bytes() const {
-    return (prepared ? prepared->bytes() : values.bytes() + scales.bytes() + zeros.bytes()) + bias.bytes();
+    const auto of = [](const Tensor& t) { return t ? t.bytes() : std::int64_t(0); };
+    return (prepared ? prepared->bytes() : of(values) + of(scales) + of(zeros)) + of(bias);
   }
 
   static Weight dense(Tensor values) {  // [out, in]

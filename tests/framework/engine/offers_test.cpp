@@ -53,13 +53,14 @@ struct Offers : EngineScene {
     registries.drafters.replace("mine", {"", "", {}, [make](const json&, Host& host) { return make(host); }});
     chairs.drafter = {{"name", "mine"}};
   }
-  Text text(float temperature) {
+  Sequence finished(float temperature) {
     const auto e = engine();
     e->submit(request({1, 2, 3}, 12, temperature));
     while (!e->idle())
-      for (const Sequence& s : e->step().finished) return s.tokens;
+      for (Sequence& s : e->step().finished) return std::move(s);
     return {};
   }
+  Text text(float temperature) { return finished(temperature).tokens; }
   std::string refusal(Needs needs) {
     draft_with([&](Host& h) { return std::make_unique<Needing>(h.backend(), needs, [](const Outcome&) {}); });
     return sentence([&] { engine(); });
@@ -234,7 +235,9 @@ TEST_F(Offers, ARuleReadsTheRawDistributionWhateverTheWarp) {
   EXPECT_EQ(text(0), expected);
   EXPECT_EQ(text(0.7f), expected);
   judge(false);
-  EXPECT_TRUE(says(sentence([&] { text(1); }), "Trial::raw", "set Soundness::raw"));
+  const Sequence failed = finished(1);
+  EXPECT_EQ(failed.finish, Finish::failed);
+  EXPECT_TRUE(says(failed.failure, "Trial::raw", "set Soundness::raw")) << failed.failure;
 }
 
 TEST(BareHost, RefusesWhatItsEngineDoesNotOffer) {

@@ -232,7 +232,8 @@ TEST(Check, APathIsTheUsersAndNoModel) {
   ASSERT_EQ(all.size(), 1u);
   EXPECT_EQ(all.front().subject.chairs.drafter["model"], "table:other") << "the kit gives the models";
   EXPECT_EQ(all.front().model_options, std::vector<std::string>{"model"});
-  const CheckReport report = check(all, ground(), {2, 600, {"exact", "cache", "limits", "memory"}});
+  // Without the law of limits: what a datastore holds is not what its model would say.
+  const CheckReport report = check(all, ground(), {2, 600, {"exact", "cache", "memory"}});
   EXPECT_TRUE(report.holds()) << report.sentences.front();
 }
 

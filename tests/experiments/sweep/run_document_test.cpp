@@ -39,7 +39,7 @@ class Documents : public testing::Test {
 TEST_F(Documents, DefaultsAreFilledIn) {
   const json run = complete(least);
   EXPECT_EQ(run["drafter"], json({{"name", "none"}}));
-  EXPECT_EQ(run["policy"], json({{"name", "fixed"}, {"length", 4}}));
+  EXPECT_EQ(run["policy"], json({{"name", "fixed"}, {"length", 4}, {"nodes", nullptr}}));
   EXPECT_EQ(run["verifier"]["name"], "speculative_sampling");
   for (const RunKey& k : run_keys())
     if (!k.required && k.type != "component") {
@@ -61,7 +61,7 @@ TEST_F(Documents, EqualRunsAreOneText) {
 TEST_F(Documents, ANameMayBeLeftOutWhereThereIsADefault) {
   json document = least;
   document["policy"] = {{"length", 7}};
-  EXPECT_EQ(complete(document)["policy"], json({{"name", "fixed"}, {"length", 7}}));
+  EXPECT_EQ(complete(document)["policy"], json({{"name", "fixed"}, {"length", 7}, {"nodes", nullptr}}));
   document["drafter"] = {{"longest", 3}};
   EXPECT_TRUE(says(sentence_of([&] { complete(document); }), "drafter", "ngram"));
 }

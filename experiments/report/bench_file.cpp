@@ -1,5 +1,7 @@
 #include "experiments/report/bench_file.h"
 
+#include <filesystem>
+
 #include "kernels/error.h"
 
 namespace foretoken {
@@ -21,7 +23,10 @@ LineKind bench_lines(const std::string& measured) {
 }  // namespace
 
 BenchFile::BenchFile(const std::string& file, const std::string& measured) {
-  if (!file.empty()) file_.emplace(file, bench_lines(measured));
+  if (file.empty()) return;
+  if (const auto folder = std::filesystem::absolute(file).parent_path(); !std::filesystem::is_directory(folder))
+    throw Error("the folder " + folder.string() + " of --results does not exist; make it, or name another file");
+  file_.emplace(file, bench_lines(measured));
 }
 
 void BenchFile::append(const json& line) {

@@ -359,7 +359,7 @@ class Program(unittest.TestCase):
         self.assertTrue(2 <= done < 500)
 
     def test_ctrl_c_ends_at_once_what_keeps_nothing(self):
-        for arguments in (["check", "--laws", "exact,sampled,options", "--threads", "1"]):
+        for arguments in (["check", "--laws", "exact,sampled,options", "--threads", "1"],):
             for which in (signal.SIGINT, signal.SIGTERM):
                 process = self.start(*arguments)
                 time.sleep(0.3)

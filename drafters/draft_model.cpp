@@ -96,17 +96,16 @@ Entry<Drafter> draft_model() {
       "a chain drawn from a smaller model of the same vocabulary",
       "arXiv 2211.17192, 2302.01318",
       {{"model", "model", nullptr, "Hugging Face directory of the draft model, or {\"random\": SHAPE, \"seed\": 1}"},
-       {"inflate", "string", nullptr, "shape that it is embedded in, computing the same at its cost; null: as it is",
-        true},
-       {"dtype", "string", "auto", "type of its weights: auto, f32, bf16, int8"},
+       {"inflate", "shape", nullptr, "shape that it is embedded in, computing the same at its cost; null: as it is",
+        true, -1e300, 1e300, "model"},
+       {"dtype", "dtype", "auto", "type of its weights: auto, f32, bf16, int8", false, -1e300, 1e300, "model"},
        {"temperature", "number", nullptr, "of the draft's law; null: the sequence's own", true, 0, 100}},
       [](const nlohmann::json& o, Host& host) {
         const auto t = o.at("temperature");
         if (!t.is_null() && !is_temperature(t.get<double>()))
           throw Error("'temperature' of the drafter 'draft_model' is too small to divide by; use 0 for a greedy draft");
-        return std::make_unique<DraftModel>(
-            host, host.load(ModelChoice::read(o.at("model"), o.at("inflate")), o.at("dtype").get<std::string>()),
-            t.is_null() ? std::nullopt : std::optional<float>(t.get<float>()));
+        return std::make_unique<DraftModel>(host, host.load(ModelChoice::read(o.at("model"))),
+                                            t.is_null() ? std::nullopt : std::optional<float>(t.get<float>()));
       },
       [](const nlohmann::json&, const ModelInfo&) { return Needs{.proposes = {Drawn::chain}}; }};
 }

@@ -160,8 +160,11 @@ void LawReport::count_cut(int scenes, int depth) {
 
 std::vector<Candidate> candidates(const Choice& choice) {
   const Registries& r = choice.registries;
-  const auto drafters = chosen(r.drafters, choice.drafter), verifiers = chosen(r.verifiers, choice.verifier);
-  const json fixed{{"name", "fixed"}, {"length", 4}};
+  const json fixed{{"name", "fixed"}, {"length", 4}}, of_policies{{"name", "draft_model"}, {"model", "table:other"}};
+  // A policy is checked under one drafter: it decides on lengths, whatever the drafter.
+  const bool policy_alone = choice.drafter.is_null() && !choice.policy.is_null();
+  const auto drafters = chosen(r.drafters, policy_alone ? of_policies : choice.drafter),
+             verifiers = chosen(r.verifiers, choice.verifier);
   std::vector<Candidate> all;
   const auto add = [&](const json& drafter, const json& policy, const json& verifier, bool own) {
     if (sound(r, drafter, verifier)) all.push_back(candidate({r, {drafter, policy, verifier}}, own));
@@ -173,8 +176,7 @@ std::vector<Candidate> candidates(const Choice& choice) {
   if (choice.policy.is_null() && choice.drafter.is_null())
     for (const json& policy : configurations(r.policies))
       if (policy["name"] != "fixed")
-        for (const json& verifier : verifiers)
-          add({{"name", "draft_model"}, {"model", "table:other"}}, policy, verifier, true);
+        for (const json& verifier : verifiers) add(of_policies, policy, verifier, true);
   if (all.empty()) {
     const auto takes = soundness_of(r, verifiers.at(0)).takes;
     std::string kinds, taken;

@@ -98,8 +98,11 @@ Cases causal_cases(const Candidate& c, const Ground&) {
 
 namespace {
 
+// A drafter that draws from its model draws what the target would, where that is the target itself. A certain guess may
+// come from elsewhere (a datastore that the model ranks), so nothing is expected of it.
 void twins(Cases& all, const Candidate& c) {
-  if (c.model_options.empty()) return;
+  const bool draws = std::ranges::any_of(c.needs.proposes, [](Drawn d) { return d != Drawn::certain; });
+  if (c.model_options.empty() || !draws) return;
   Subject twin = under_length(c, 4);
   for (const std::string& option : c.model_options) twin.chairs.drafter[option] = "table:same";
   if (twin.chairs.drafter.contains("temperature")) twin.chairs.drafter.erase("temperature");

@@ -117,7 +117,7 @@ Subject watched(const Subject& subject, Watcher watcher) {
 }
 
 Cast table_cast(const TableModel::Options& target) {
-  return {std::make_shared<TableModel>(target), [target](const ModelChoice& choice, const std::string&) {
+  return {std::make_shared<TableModel>(target), [target](const ModelChoice& choice) {
             return std::make_shared<TableModel>(named_table(choice.directory, target));
           }};
 }

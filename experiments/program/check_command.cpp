@@ -85,7 +85,7 @@ Cast demo(Backend& backend, const std::filesystem::path& models) {
                                          path.filename().string(), 1,
                                          TransformerOptions{.dtype = "auto", .kv_dtype = "auto"});
   };
-  return {load("target"), [load](const ModelChoice& choice, const std::string&) { return load(choice.directory); }};
+  return {load("target"), [load](const ModelChoice& choice) { return load(choice.directory); }};
 }
 
 Ground ground() {

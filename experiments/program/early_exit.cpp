@@ -10,6 +10,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "experiments/report/terminal.h"
+
 namespace {
 
 const pid_t program = getpid();
@@ -24,7 +26,7 @@ std::atomic_flag ending;
   std::fprintf(stderr,
                "foretoken: %s ended the program with %s(%d); a drafter, policy or verifier must throw foretoken::Error "
                "instead, so correct it there, or leave it out\n",
-               known ? caller.dli_fname : "a library", function, code);
+               foretoken::printable(known ? caller.dli_fname : "a library").c_str(), function, code);
   syscall(SYS_exit_group, 1);
   __builtin_unreachable();
 }

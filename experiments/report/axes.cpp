@@ -115,7 +115,9 @@ json told(const json& run, const std::string& pointer) {
   const json& value = run[place];
   if (!pointer.ends_with("/model")) return value;
   try {
-    return ModelChoice::read(value, run[json::json_pointer(without_last(pointer))].value("inflate", json())).text();
+    const ModelChoice choice =
+        ModelChoice::read(value, run[json::json_pointer(without_last(pointer))].value("inflate", json()));
+    return choice.text() + (choice.dtype == "auto" ? "" : " in " + choice.dtype);
   } catch (const Error&) {  // a line of another version, or no model: as it stands
     return value;
   }

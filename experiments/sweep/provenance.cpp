@@ -100,9 +100,7 @@ std::set<fs::path> files_of_a_model(const fs::path& directory) {
   return files;
 }
 
-void add_model(const json& model, const json& inflate, std::vector<std::string>& paths) {
-  if (model.is_null()) return;
-  const ModelChoice choice = ModelChoice::read(model, inflate);
+void add_model(const ModelChoice& choice, std::vector<std::string>& paths) {
   paths.push_back(choice.directory.empty() ? choice.tokenizer_directory() : choice.directory);
   for (const std::string& shape : {choice.inflate, choice.random})
     if (shape.find('/') != std::string::npos) paths.push_back((fs::path(shape) / "config.json").string());
@@ -110,11 +108,10 @@ void add_model(const json& model, const json& inflate, std::vector<std::string>&
 
 // Files that one of the three takes as options.
 template <class T> void add_options(const json& owner, const Registry<T>& registry, std::vector<std::string>& paths) {
-  for (const Option& o : registry.find(owner).options) {
-    const json value = owner.value(o.name, json());
-    if (o.type == "model") add_model(value, owner.value("inflate", json()), paths);
-    if (o.type == "path" && value.is_string()) paths.push_back(value);
-  }
+  const std::vector<Option>& options = registry.find(owner).options;
+  for (const ModelChoice& choice : models_of(owner, options)) add_model(choice, paths);
+  for (const Option& o : options)
+    if (const json value = owner.value(o.name, json()); o.type == "path" && value.is_string()) paths.push_back(value);
 }
 
 }  // namespace
@@ -132,7 +129,8 @@ std::string fingerprint(const fs::path& path) {
 
 json sources_of(const json& run, const Registries& registries, const fs::path& beside) {
   std::vector<std::string> paths{run["workload"]["prompts"]};
-  add_model(run["target"].value("model", json()), run["target"].value("inflate", json()), paths);
+  if (const json& target = run["target"]; target.contains("model") && !target["model"].is_null())
+    add_model(ModelChoice::read(target["model"], target.value("inflate", json())), paths);
   add_options(run["drafter"], registries.drafters, paths);
   add_options(run["policy"], registries.policies, paths);
   add_options(run["verifier"], registries.verifiers, paths);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <set>
+#include <utility>
 
 #include "framework/decode/sequence.h"
 #include "framework/model/model_choice.h"
@@ -118,6 +119,14 @@ void refuse_unknown(const json& document, const std::string& at, const std::stri
   }
 }
 
+// In one form for equal choices: the shape and the dtype are in keys of their own.
+void complete_target(json& target) {
+  ModelChoice choice = ModelChoice::read(target["model"], target["inflate"], target["dtype"]);
+  target["dtype"] = std::exchange(choice.dtype, "auto");
+  if (!choice.inflate.empty()) target["inflate"] = std::exchange(choice.inflate, "");
+  target["model"] = choice.document();
+}
+
 }  // namespace
 
 json complete_run(const json& document, const Registries& registries, const std::string& where) {
@@ -139,7 +148,7 @@ json complete_run(const json& document, const Registries& registries, const std:
     }
   }
   try {
-    run["target"]["model"] = ModelChoice::read(run["target"]["model"], run["target"]["inflate"]).document();
+    complete_target(run["target"]);
     run["drafter"] = registries.drafters.complete(run["drafter"]);
     run["policy"] = registries.policies.complete(run["policy"]);
     run["verifier"] = registries.verifiers.complete(run["verifier"]);
@@ -169,18 +178,8 @@ std::vector<std::string> plugins_of(const json& document) {
 
 nlohmann::ordered_json read_document(const std::filesystem::path& file) {
   const std::string text = read_file(file);
-  (void)parse_json(text, file.string());  // says where a mistake is, and refuses what no parser should be fed
-  std::vector<std::set<std::string>> seen;
-  const auto watch = [&](int, nlohmann::ordered_json::parse_event_t event, nlohmann::ordered_json& value) {
-    using Event = nlohmann::ordered_json::parse_event_t;
-    if (event == Event::object_start) seen.emplace_back();
-    if (event == Event::object_end) seen.pop_back();
-    if (event == Event::key && !seen.back().insert(value.get<std::string>()).second)
-      throw Error(file.string() + " has the key '" + value.get<std::string>() +
-                  "' twice in one object; keep one of them");
-    return true;
-  };
-  return nlohmann::ordered_json::parse(text, watch);
+  (void)parse_json(text, file.string());  // refuses mistakes in a sentence
+  return nlohmann::ordered_json::parse(text);
 }
 
 }  // namespace foretoken

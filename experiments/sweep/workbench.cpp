@@ -84,42 +84,41 @@ std::shared_ptr<const Tokenizer> Workbench::tokenizer(const ModelChoice& choice,
   return loaded;
 }
 
-std::string Workbench::model_key(const Backend& backend, const ModelChoice& choice, const std::string& dtype,
-                                 const std::string& kv_dtype, const std::filesystem::path& beside) {
+std::string Workbench::model_key(const Backend& backend, const ModelChoice& choice, const std::string& kv_dtype,
+                                 const std::filesystem::path& beside) {
   const std::string device = std::to_string(reinterpret_cast<std::uintptr_t>(&backend));
   const std::string place = choice.directory.empty()
                                 ? ""
                                 : std::filesystem::weakly_canonical(model_directory(choice.directory, beside)).string();
-  return choice.text() + "|" + place + "|" + dtype + "|" + kv_dtype + "|" + device;
+  return choice.text() + "|" + place + "|" + choice.dtype + "|" + kv_dtype + "|" + device;
 }
 
-std::shared_ptr<Model> Workbench::model(Backend& backend, const ModelChoice& choice, const std::string& dtype,
-                                        const std::string& kv_dtype, const std::filesystem::path& beside) {
-  Loaded& loaded = models_[model_key(backend, choice, dtype, kv_dtype, beside)];
+std::shared_ptr<Model> Workbench::model(Backend& backend, const ModelChoice& choice, const std::string& kv_dtype,
+                                        const std::filesystem::path& beside) {
+  Loaded& loaded = models_[model_key(backend, choice, kv_dtype, beside)];
   loaded.used = true;
   if (loaded.model) return loaded.model;
   const OpenModel open = open_model(
-      choice, [&](const std::string& directory) { return model_directory(directory, beside); }, dtype, check_interrupt);
+      choice, [&](const std::string& directory) { return model_directory(directory, beside); }, check_interrupt);
   const InterruptibleTensors tensors(*open.tensors);
-  loaded.model =
-      std::make_shared<Transformer>(backend, open.config, tensors, choice.text(),
-                                    vocabulary_of(choice, open.config, beside), TransformerOptions{dtype, kv_dtype});
+  loaded.model = std::make_shared<Transformer>(backend, open.config, tensors, choice.text(),
+                                               vocabulary_of(choice, open.config, beside),
+                                               TransformerOptions{choice.dtype, kv_dtype});
   return loaded.model;
 }
 
 std::shared_ptr<Model> Workbench::target(const json& run, const std::filesystem::path& beside) {
-  const json& t = run.at("target");
-  return model(backend(run.at("engine")), target_of(run), t.at("dtype"), t.at("kv_dtype"), beside);
+  return model(backend(run.at("engine")), target_of(run), run.at("target").at("kv_dtype"), beside);
 }
 
 ModelInfo Workbench::target_info(const json& run, const std::filesystem::path& beside) {
   const json& t = run.at("target");
   Backend& device = backend(run.at("engine"));
   const ModelChoice choice = target_of(run);
-  const auto loaded = models_.find(model_key(device, choice, t.at("dtype"), t.at("kv_dtype"), beside));
+  const auto loaded = models_.find(model_key(device, choice, t.at("kv_dtype"), beside));
   if (loaded != models_.end() && loaded->second.model) return loaded->second.model->info();
-  const OpenModel open = open_model(
-      choice, [&](const std::string& directory) { return model_directory(directory, beside); }, t.at("dtype"));
+  const OpenModel open =
+      open_model(choice, [&](const std::string& directory) { return model_directory(directory, beside); });
   return model_info(open.config, device, choice.text(), vocabulary_of(choice, open.config, beside), t.at("kv_dtype"));
 }
 
@@ -133,17 +132,18 @@ std::int64_t Workbench::pool_mib(const json& run, const std::filesystem::path& b
   if (e.at("memory_fraction").is_null()) return e.at("memory_mib");
   Backend& device = backend(e);
   const std::string kv = run.at("target").at("kv_dtype");
-  std::vector<std::pair<ModelChoice, std::string>> models{{target_of(run), run.at("target").at("dtype")}};
-  const json& drafter = run.at("drafter");
-  for (const Option& o : registries.drafters.find(drafter).options)
-    if (o.type == "model" && !drafter.at(o.name).is_null())
-      models.emplace_back(ModelChoice::read(drafter.at(o.name), drafter.value("inflate", json())),
-                          drafter.value("dtype", "auto"));
+  std::vector<ModelChoice> models{target_of(run)};
+  const auto add = [&](const auto& registry, const json& config) {
+    for (ModelChoice& choice : models_of(config, registry.find(config).options)) models.push_back(std::move(choice));
+  };
+  add(registries.drafters, run.at("drafter"));
+  add(registries.policies, run.at("policy"));
+  add(registries.verifiers, run.at("verifier"));
   std::string key = e.at("memory_fraction").dump();
   // What the models take comes off first, a drafter's too.
-  for (const auto& [choice, dtype] : models) {
-    model(device, choice, dtype, kv, beside);
-    key += "|" + model_key(device, choice, dtype, kv, beside);
+  for (const ModelChoice& choice : models) {
+    model(device, choice, kv, beside);
+    key += "|" + model_key(device, choice, kv, beside);
   }
   if (const std::string asked = run.dump(); std::exchange(asked_, asked) != asked)
     forget_unused_models();  // else the pool would be the smaller, the more runs went before, or find no room
@@ -176,10 +176,7 @@ std::unique_ptr<Engine> Workbench::engine(const json& run, Side side, const std:
                               .check = e.at("check")};
   return std::make_unique<Engine>(
       device, target(run, beside), registries, chairs, options,
-      [this, &device, kv, beside](const ModelChoice& choice, const std::string& dtype) {
-        return model(device, choice, dtype, kv, beside);
-      },
-      kept_);
+      [this, &device, kv, beside](const ModelChoice& choice) { return model(device, choice, kv, beside); }, kept_);
 }
 
 void Workbench::forget_unused() {
@@ -193,7 +190,8 @@ void Workbench::forget_unused_models() {
 }
 
 ModelChoice target_of(const json& run) {
-  return ModelChoice::read(run.at("target").at("model"), run.at("target").at("inflate"));
+  const json& t = run.at("target");
+  return ModelChoice::read(t.at("model"), t.at("inflate"), t.at("dtype"));
 }
 
 std::optional<ChatTemplate> chat_of(const json& run, const std::filesystem::path& beside) {

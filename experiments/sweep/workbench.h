@@ -55,10 +55,10 @@ class Workbench {
     bool used = true;
   };
   // What tells a model from others, wherever it is asked for.
-  static std::string model_key(const Backend& backend, const ModelChoice& choice, const std::string& dtype,
-                               const std::string& kv_dtype, const std::filesystem::path& beside);
-  std::shared_ptr<Model> model(Backend& backend, const ModelChoice& choice, const std::string& dtype,
-                               const std::string& kv_dtype, const std::filesystem::path& beside);
+  static std::string model_key(const Backend& backend, const ModelChoice& choice, const std::string& kv_dtype,
+                               const std::filesystem::path& beside);
+  std::shared_ptr<Model> model(Backend& backend, const ModelChoice& choice, const std::string& kv_dtype,
+                               const std::filesystem::path& beside);
   std::uint64_t vocabulary_of(const ModelChoice& choice, const ModelConfig& config,
                               const std::filesystem::path& beside);
   // MiB of the page pool of a run; a fraction of what is free is measured once for all runs with the same models (again

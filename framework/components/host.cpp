@@ -27,9 +27,9 @@ const Ends& Host::ends() const {
               " are asked for (Host::ends); nothing serves them yet");
 }
 
-std::shared_ptr<Model> Host::load(const ModelChoice& choice, const std::string& dtype) const {
+std::shared_ptr<Model> Host::load(const ModelChoice& choice) const {
   if (!load_) throw Error("this engine was given no way to load the model '" + choice.text() + "'");
-  auto model = load_(choice, dtype);
+  auto model = load_(choice);
   const ModelInfo& m = model->info();
   if (m.vocab != target_.vocab || m.vocabulary != target_.vocabulary)
     throw Error("the draft model " + m.name + " has another vocabulary (" + std::to_string(m.vocab) +

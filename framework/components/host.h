@@ -37,7 +37,7 @@ struct TokenMap {
 
 class Host {
  public:
-  using Load = std::function<std::shared_ptr<Model>(const ModelChoice& choice, const std::string& dtype)>;
+  using Load = std::function<std::shared_ptr<Model>(const ModelChoice& choice)>;
   // What an engine offers besides. What is absent is refused where it is asked for; `kept` is then the host's own.
   struct Offers {
     std::shared_ptr<Model> target = {};
@@ -56,8 +56,9 @@ class Host {
   std::shared_ptr<Model> target_model() const;
   // Of the target. Nothing serves them yet: an Error.
   const Ends& ends() const;
-  // A model of the target's vocabulary; another vocabulary is an Error.
-  std::shared_ptr<Model> load(const ModelChoice& choice, const std::string& dtype) const;
+  // The model that an option of the type "model" names: host.load(ModelChoice::read(options.at("model"))). Another
+  // vocabulary than the target's is an Error.
+  std::shared_ptr<Model> load(const ModelChoice& choice) const;
   // A cache for it over the shared pool, owned by the engine's books (time in forwards is counted as drafting). With
   // `borrowed` it reads that cache's committed rows and writes rows of its own; with `map` its tokens are another
   // vocabulary's. Nothing serves either yet: an Error.

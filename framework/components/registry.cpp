@@ -1,6 +1,7 @@
 #include "framework/components/registry.h"
 
-#include "framework/model/model_choice.h"
+#include <utility>
+
 #include "framework/text/json_file.h"
 #include "kernels/error.h"
 
@@ -18,13 +19,28 @@ bool fits(const nlohmann::json& value, const Option& o) {
   return value.is_string();
 }
 
-// What a model option says, in full, so that equal choices are equal text.
-nlohmann::json model_option(const std::string& owner, const nlohmann::json& model, const nlohmann::json& inflate) {
-  try {
-    return ModelChoice::read(model, inflate).document();
-  } catch (const Error& e) {
-    throw Error(owner + ": " + e.what());
+// The model that the option `o` names, with the parts that other options give.
+ModelChoice model_of(const nlohmann::json& config, const Option& o, const std::vector<Option>& options) {
+  nlohmann::json inflate, dtype = "auto";
+  for (const Option& part : options)
+    if (part.of == o.name) (part.type == "shape" ? inflate : dtype) = config.value(part.name, part.standard);
+  return ModelChoice::read(config.at(o.name), inflate, dtype);
+}
+
+// Writes a model into its options in one form for equal choices: what an option of its own holds is not in the model's.
+void spread(ModelChoice choice, const Option& o, const std::vector<Option>& options, nlohmann::json& config) {
+  for (const Option& part : options) {
+    if (part.of != o.name) continue;
+    if (part.type == "shape")
+      config[part.name] = choice.inflate.empty() ? nlohmann::json() : nlohmann::json(std::exchange(choice.inflate, ""));
+    else
+      config[part.name] = std::exchange(choice.dtype, "auto");
   }
+  config[o.name] = choice.document();
+}
+
+bool names_a_model(const nlohmann::json& config, const Option& o) {
+  return o.type == "model" && config.contains(o.name) && !config.at(o.name).is_null();
 }
 
 }  // namespace
@@ -58,10 +74,27 @@ nlohmann::json fill_options(const std::string& what, const nlohmann::json& confi
     throw Error("option '" + o.name + "' of " + owner + " must be " + o.type + " (" + o.meaning + "), not " +
                 shown(filled[o.name]));
   }
-  for (const auto& o : options)
-    if (o.type == "model" && !filled[o.name].is_null())
-      filled[o.name] = model_option(owner, filled[o.name], filled.value("inflate", nlohmann::json()));
+  try {
+    for (const auto& o : options)
+      if (names_a_model(filled, o)) spread(model_of(filled, o, options), o, options, filled);
+  } catch (const Error& e) {
+    throw Error(owner + ": " + e.what());
+  }
   return filled;
+}
+
+nlohmann::json with_whole_models(const nlohmann::json& config, const std::vector<Option>& options) {
+  nlohmann::json whole = config;
+  for (const auto& o : options)
+    if (names_a_model(config, o)) whole[o.name] = model_of(config, o, options).document();
+  return whole;
+}
+
+std::vector<ModelChoice> models_of(const nlohmann::json& config, const std::vector<Option>& options) {
+  std::vector<ModelChoice> all;
+  for (const auto& o : options)
+    if (names_a_model(config, o)) all.push_back(model_of(config, o, options));
+  return all;
 }
 
 }  // namespace foretoken

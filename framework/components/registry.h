@@ -14,6 +14,7 @@
 #include "framework/components/drafter.h"
 #include "framework/components/length_policy.h"
 #include "framework/components/verifier.h"
+#include "framework/model/model_choice.h"
 #include "framework/text/known_names.h"
 
 namespace foretoken {
@@ -23,12 +24,13 @@ struct ModelInfo;
 
 struct Option {
   std::string name;
-  std::string type;         // "integer", "number", "string", "boolean", "path", "model" (ModelChoice; with the option
-                            // "inflate" beside it)
+  std::string type;         // "integer", "number", "string", "boolean", "path", "model" (ModelChoice), or "shape" and
+                            // "dtype": what the model of the option `of` is inflated to, and the type of its weights
   nlohmann::json standard;  // the default; null: must be given unless `optional`
   std::string meaning;      // with unit and range
   bool optional = false;    // null is a value
   double least = -1e300, most = 1e300;  // of numbers
+  std::string of = "";                  // of shapes and dtypes: the name of a model option
 };
 
 template <class T> struct Entry {
@@ -36,7 +38,7 @@ template <class T> struct Entry {
   std::string source;   // the paper, "" where there is none
   std::vector<Option> options;
   std::function<std::unique_ptr<T>(const nlohmann::json& options, Host& host)>
-      make;  // options: all of them, defaults filled in
+      make;  // options: all of them, defaults filled in; a model holds its shape and dtype (ModelChoice::read)
   // What it will say of itself, before anything is made or any model is loaded; empty where that depends on more than
   // options and target: then the object is asked (Drafter::needs, LengthPolicy::most, Verifier::soundness).
   std::function<typename T::Traits(const nlohmann::json& options, const ModelInfo& target)> traits = {};
@@ -46,6 +48,10 @@ template <class T> struct Entry {
 // `config` ({"name": ..., options}) with defaults filled in; an unknown key, a wrong type or range is an Error that
 // names `what` ("drafter"), the key, and the known keys.
 nlohmann::json fill_options(const std::string& what, const nlohmann::json& config, const std::vector<Option>& options);
+// Complete options as Entry::make takes them: every model with its shape and dtype.
+nlohmann::json with_whole_models(const nlohmann::json& config, const std::vector<Option>& options);
+// The models that `config` names; options that it lacks are none.
+std::vector<ModelChoice> models_of(const nlohmann::json& config, const std::vector<Option>& options);
 [[noreturn]] void missing_name(const std::string& what, const nlohmann::json& config,
                                const std::vector<std::string>& known);
 [[noreturn]] void taken_name(const std::string& what, const std::string& name, const std::string& plugin);
@@ -78,8 +84,9 @@ template <class T> class Registry {
     return fill_options(what_, config, find(config).options);
   }
   std::unique_ptr<T> make(const nlohmann::json& config, Host& host) const {
-    std::unique_ptr<T> made = find(config).make(complete(config), host);
-    if (!made) nothing_made(what_, config["name"].get<std::string>(), find(config).plugin);
+    const Entry<T>& entry = find(config);
+    std::unique_ptr<T> made = entry.make(with_whole_models(complete(config), entry.options), host);
+    if (!made) nothing_made(what_, config["name"].get<std::string>(), entry.plugin);
     if (auto said = traits(config, target_of(host))) made->said_ = std::move(said);
     return made;
   }

@@ -33,7 +33,7 @@ void expect_same_tensors(const std::map<std::string, Tensors>& shards, const jso
 
 Tensors open_shards(const fs::path& directory) {
   const fs::path index = directory / kIndex;
-  const json j = read_json(index, /*unique_keys=*/true);
+  const json j = read_json(index);
   const Fields map = Fields(j, index.string()).object("weight_map");
   if (map.all().empty()) throw Error(index.string() + ": 'weight_map' names no tensor; download the checkpoint again");
   const bool single = has_file(directory / kSingle);

@@ -147,15 +147,15 @@ ModelConfig read_config(const json& j, const std::string& where) {
 }  // namespace
 
 ModelConfig ModelConfig::parse(std::string_view text, const std::string& where) {
-  return read_config(parse_json(text, where, /*unique_keys=*/true), where);
+  return read_config(parse_json(text, where), where);
 }
 
 ModelConfig ModelConfig::load(const std::filesystem::path& directory) {
   expect_model_directory(directory);
   const auto file = directory / "config.json";
-  ModelConfig m = read_config(read_json(file, /*unique_keys=*/true), file.string());
+  ModelConfig m = read_config(read_json(file), file.string());
   if (const auto generation = directory / "generation_config.json"; has_file(generation)) {
-    const json g = read_json(generation, /*unique_keys=*/true);
+    const json g = read_json(generation);
     const Fields fields(g, generation.string());
     if (fields.has("eos_token_id")) m.eos = token_ids(fields, "eos_token_id", m.vocab);
   }

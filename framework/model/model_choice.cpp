@@ -18,13 +18,13 @@ constexpr const char* kTokenizer = "experiments/models/target";
 
 std::string text_of(const char* key, const nlohmann::json& value) {
   if (!value.is_string() || value == "")
-    refuse(std::string("'") + key + "' of a random model must be a non-empty string", value);
+    refuse(std::string("'") + key + "' of a model must be a non-empty string", value);
   return value;
 }
 
 ModelChoice read_random(const nlohmann::json& model) {
-  for (const auto& [key, value] : model.items()) expect_option("a random model", key, {"random", "seed", "tokenizer"});
-  if (!model.contains("random")) refuse("a model must be a directory or {\"random\": SHAPE, \"seed\": 1}", model);
+  for (const auto& [key, value] : model.items())
+    expect_option("a random model", key, {"random", "seed", "tokenizer", "dtype"});
   ModelChoice c;
   c.random = text_of("random", model["random"]);
   c.tokenizer = model.contains("tokenizer") ? text_of("tokenizer", model["tokenizer"]) : kTokenizer;
@@ -37,26 +37,53 @@ ModelChoice read_random(const nlohmann::json& model) {
   return c;
 }
 
+ModelChoice read_model(const nlohmann::json& model) {
+  if (model.is_string() && model != "") return ModelChoice(model.get<std::string>());
+  if (model.is_object() && model.contains("random")) return read_random(model);
+  if (!model.is_object() || !model.contains("directory"))
+    refuse(
+        "a model must be a directory, {\"directory\": PATH, \"inflate\": SHAPE, \"dtype\": TYPE} or "
+        "{\"random\": SHAPE, \"seed\": 1}",
+        model);
+  for (const auto& [key, value] : model.items()) expect_option("a model", key, {"directory", "inflate", "dtype"});
+  return ModelChoice(text_of("directory", model["directory"]));
+}
+
+// A part of a choice that stands within the model's object or beside it; null: in neither.
+nlohmann::json part(const char* key, const nlohmann::json& model, const nlohmann::json& beside) {
+  const nlohmann::json within = model.is_object() ? model.value(key, nlohmann::json()) : nlohmann::json();
+  if (!within.is_null() && !beside.is_null() && within != beside)
+    throw Error(std::string("'") + key + "' of the model " + shown(model) + " is given twice, as " + shown(within) +
+                " and as " + shown(beside) + "; leave one of them out");
+  return within.is_null() ? beside : within;
+}
+
 }  // namespace
 
-ModelChoice ModelChoice::read(const nlohmann::json& model, const nlohmann::json& inflate) {
-  if (!inflate.is_null() && (!inflate.is_string() || inflate == ""))
-    refuse("'inflate' must be the name of a shape, or null", inflate);
-  if (!model.is_object() && (!model.is_string() || model == ""))
-    refuse("a model must be a directory or {\"random\": SHAPE, \"seed\": 1}", model);
-  ModelChoice c = model.is_string() ? ModelChoice(model.get<std::string>()) : read_random(model);
-  if (inflate.is_null()) return c;
+ModelChoice ModelChoice::read(const nlohmann::json& model, const nlohmann::json& inflate, const nlohmann::json& dtype) {
+  ModelChoice c = read_model(model);
+  const nlohmann::json type = part("dtype", model, dtype == "auto" ? nlohmann::json() : dtype);
+  if (!type.is_null()) c.dtype = text_of("dtype", type);
+  const nlohmann::json shape = part("inflate", model, inflate);
+  if (shape.is_null()) return c;
+  if (!shape.is_string() || shape == "") refuse("'inflate' must be the name of a shape, or null", shape);
   if (!c.random.empty())
-    throw Error("random weights cannot be inflated to '" + inflate.get<std::string>() +
-                "': they compute nothing that is worth keeping; ask for {\"random\": " + inflate.dump() + "} itself");
-  c.inflate = inflate;
+    throw Error("random weights cannot be inflated to '" + shape.get<std::string>() +
+                "': they compute nothing that is worth keeping; ask for {\"random\": " + shape.dump() + "} itself");
+  c.inflate = shape;
   expect_shape(c.inflate);
   return c;
 }
 
 nlohmann::json ModelChoice::document() const {
-  if (random.empty()) return directory;
-  return {{"random", random}, {"seed", seed}, {"tokenizer", tokenizer}};
+  nlohmann::json all;
+  if (random.empty())
+    all = {{"directory", directory}};
+  else
+    all = {{"random", random}, {"seed", seed}, {"tokenizer", tokenizer}};
+  if (!inflate.empty()) all["inflate"] = inflate;
+  if (dtype != "auto") all["dtype"] = dtype;
+  return random.empty() && all.size() == 1 ? nlohmann::json(directory) : all;
 }
 
 std::string ModelChoice::text() const {

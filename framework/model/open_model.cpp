@@ -7,8 +7,7 @@
 
 namespace foretoken {
 
-OpenModel open_model(const ModelChoice& choice, const FindDirectory& find, const std::string& dtype,
-                     const std::function<void()>& between) {
+OpenModel open_model(const ModelChoice& choice, const FindDirectory& find, const std::function<void()>& between) {
   const auto shape = [&](const std::string& name) {
     return name.find('/') == std::string::npos ? published_shape(name) : ModelConfig::load(find(name));
   };
@@ -21,7 +20,7 @@ OpenModel open_model(const ModelChoice& choice, const FindDirectory& find, const
   OpenModel m{ModelConfig::load(directory), std::make_shared<Checkpoint>(Checkpoint::open(directory))};
   if (choice.inflate.empty()) return m;
   const auto inflated = std::make_shared<InflatedWeights>(m.tensors, m.config, shape(choice.inflate), choice.directory,
-                                                          choice.inflate, dtype == "f32", between);
+                                                          choice.inflate, choice.dtype == "f32", between);
   return {inflated->config(), inflated};
 }
 

@@ -19,10 +19,9 @@ struct OpenModel {
 // Resolves a directory that a run names.
 using FindDirectory = std::function<std::filesystem::path(const std::string&)>;
 
-// Random models have no end of sequence. `dtype` is that of TransformerOptions: "f32" inflates without rounding.
+// Random models have no end of sequence. Weights of the type "f32" are inflated without rounding.
 // `between` is called now and then while random matrices are filled; what it throws ends that.
-OpenModel open_model(const ModelChoice& choice, const FindDirectory& find, const std::string& dtype = "auto",
-                     const std::function<void()>& between = {});
+OpenModel open_model(const ModelChoice& choice, const FindDirectory& find, const std::function<void()>& between = {});
 
 // The vocabulary fingerprint of random models: equal for equal sizes.
 std::uint64_t random_vocabulary(int tokens);

@@ -169,7 +169,7 @@ json read_header(const Mapping& mapping, const std::string& file, std::uint64_t&
     throw Error(file + " is truncated: its header ends at byte " + std::to_string(8 + length) + " but the file has " +
                 std::to_string(mapping.size()) + kAgain);
   header_end = 8 + length;
-  return parse_json({mapping.data() + 8, std::size_t(length)}, "the header of " + file, /*unique_keys=*/true);
+  return parse_json({mapping.data() + 8, std::size_t(length)}, "the header of " + file);
 }
 
 }  // namespace

@@ -1,7 +1,7 @@
 #include "framework/text/json_file.h"
 
 #include <cmath>
-#include <set>
+#include <unordered_set>
 #include <vector>
 
 #include "framework/text/regular_file.h"
@@ -68,26 +68,26 @@ void check_depth(std::string_view text, const std::string& where) {
 
 }  // namespace
 
-json parse_json(std::string_view text, const std::string& where, bool unique_keys) {
+json parse_json(std::string_view text, const std::string& where) {
   check_depth(text, where);
-  std::vector<std::set<std::string>> seen;
+  std::vector<std::unordered_set<std::string>> seen;  // keys of the objects that are open
   const auto watch = [&](int, json::parse_event_t event, json& value) {
     if (event == json::parse_event_t::object_start) seen.emplace_back();
     if (event == json::parse_event_t::object_end) seen.pop_back();
     if (event == json::parse_event_t::key && !seen.back().insert(value.get<std::string>()).second)
       throw Error(where + " has the key '" + value.get<std::string>() +
-                  "' twice; it is damaged or forged: correct or replace it");
+                  "' twice; JSON does not define which of them counts: correct or replace it");
     return true;
   };
   try {
-    return unique_keys ? json::parse(text.begin(), text.end(), watch) : json::parse(text.begin(), text.end());
+    return json::parse(text.begin(), text.end(), watch);
   } catch (const json::exception& e) {
     throw Error(where + " is not valid JSON (" + reason_of(e) + "); correct or replace it");
   }
 }
 
-json read_json(const std::filesystem::path& file, bool unique_keys) {
-  return parse_json(read_file(file), file.string(), unique_keys);
+json read_json(const std::filesystem::path& file) {
+  return parse_json(read_file(file), file.string());
 }
 
 std::string reason_of(const json::exception& e) {

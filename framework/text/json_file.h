@@ -20,10 +20,10 @@ bool has_file(const std::filesystem::path& path);
 void expect_model_directory(const std::filesystem::path& path);
 // The whole file as bytes. A missing, unreadable or empty file, or one that is no regular file, is an Error.
 std::string read_file(const std::filesystem::path& file);
-// `where` names the source in messages. With `unique_keys` an object that has a key twice is an Error (JSON does not
-// define which value counts). Numbers, strings, nesting: whatever RFC 8259 allows.
-nlohmann::json parse_json(std::string_view text, const std::string& where, bool unique_keys = false);
-nlohmann::json read_json(const std::filesystem::path& file, bool unique_keys = false);
+// `where` names the source in messages. An object that has a key twice is an Error (JSON does not define which value
+// counts). Numbers, strings, nesting up to 200 levels: whatever RFC 8259 allows.
+nlohmann::json parse_json(std::string_view text, const std::string& where);
+nlohmann::json read_json(const std::filesystem::path& file);
 // The message of such an exception, without the library's "[json.exception.type_error.302] ".
 std::string reason_of(const nlohmann::json::exception& e);
 // A value for a message: its JSON, cut to 60 bytes.

@@ -69,6 +69,13 @@ class Terminal(unittest.TestCase):
         self.assertIsNone(found, f"{written[:found.end() + 200] if found else ''!r}")
         self.assertIn(holding, written)
 
+    def keyed(self, line):
+        """A result whose run was changed, with the key of that run, as the refusal of another key names it."""
+        probe = self.here / "probe.jsonl"
+        probe.write_text(json.dumps({**line, "key": "0"}) + "\n")
+        refusal = self.piped("show", probe)[1]
+        return {**line, "key": re.search(r'that of its run is "([0-9a-f]{16})"', refusal)[1]}
+
     def hostile_results(self):
         lines = [json.loads(line) for line in RESULTS.read_text().splitlines()[:4]]
         for line, name in zip(lines, (HOSTILE, "b", "c", "d")):
@@ -77,6 +84,7 @@ class Terminal(unittest.TestCase):
             line["machine"]["cpu"] = line["commit"] = line["promise"] = HOSTILE
         failed = {key: value for key, value in lines[3].items() if key != "repeats"}
         lines[3] = {**failed, "error": f"because {HOSTILE}"}
+        lines = [self.keyed(line) for line in lines]
         path = self.here / "results.jsonl"
         path.write_text("".join(json.dumps(line) + "\n" for line in lines))
         return path

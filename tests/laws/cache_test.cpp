@@ -81,7 +81,7 @@ class Wrapped : public Model {
 class OfAWrappedModel : public Drafter {
  public:
   explicit OfAWrappedModel(Host& host)
-      : backend_(host.backend()), model_(host.cache(std::make_shared<Wrapped>(host.load({"table:other"}, "auto")))) {}
+      : backend_(host.backend()), model_(host.cache(std::make_shared<Wrapped>(host.load({"table:other"})))) {}
   Needs needs() const override { return {{Drawn::certain}, false}; }
   void forget(const Sequence& sequence) override { model_->forget(sequence); }
   std::vector<DraftTree> draft(std::span<const DraftRequest> requests) override {

@@ -30,7 +30,7 @@ std::shared_ptr<Model> demo(Backend& backend, const std::string& name, const std
 Cast demo_cast(Backend& backend, const std::string& dtype) {
   const auto target = demo(backend, "target", dtype), draft = demo(backend, "draft", dtype),
              large = demo(backend, "draft-large", dtype);
-  return {target, [=](const ModelChoice& m, const std::string&) {
+  return {target, [=](const ModelChoice& m) {
             return m.directory == "table:same" ? target : m.directory == "table:other" ? draft : large;
           }};
 }

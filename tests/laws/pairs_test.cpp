@@ -19,7 +19,7 @@ void expect_plain_texts(Backend& backend, const std::string& verifier, float tem
   long accepted_of_others = 0, refused = 0;
   for (const auto& [target, model] : models)
     for (const auto& [draft, other] : models) {
-      const Cast cast{model, [&](const ModelChoice&, const std::string&) { return other; }};
+      const Cast cast{model, [&](const ModelChoice&) { return other; }};
       const Subject pair{
           all_registries(),
           {{{"name", "draft_model"}, {"model", draft}}, {{"name", "fixed"}, {"length", 3}}, {{"name", verifier}}}};

@@ -60,7 +60,7 @@ struct PoisonedScene {
     Engine engine(backend, target, conformance::all_registries(),
                   {drafter, {{"name", "fixed"}, {"length", 3}}, {{"name", "speculative_sampling"}}},
                   {.batch = 3, .step_rows = 24, .page_rows = 4, .pages = 64, .check = true},
-                  [this](const ModelChoice&, const std::string&) { return draft; });
+                  [this](const ModelChoice&) { return draft; });
     const Draws draws{5, 0, 0, 0};
     for (const int number : numbers) {
       Request r;

@@ -367,6 +367,11 @@ class Plugins(unittest.TestCase):
                     code, out, err = self.run_it(*check, fault=f"{verb} in {place}")
                     self.assertEqual((code, out, err.count("\n")), (1, "", 1), err)
                     self.assertIn(f"foretoken: {self.faults} ended the program with {call};", err)
+        hostile = self.here / "faults\x1b[2J.so"
+        shutil.copy(self.faults, hostile)
+        code, _, err = self.run_it("check", "--plugin", str(hostile), *check[3:], fault="exits in Entry::make")
+        self.assertEqual((code, "\x1b" in err), (1, False), err)
+        self.assertIn(".so ended the program with exit(0);", err)
 
     def test_faults_while_registering_leave_nothing_behind(self):
         for function in ("foretoken_abi()", "foretoken_plugin()"):

@@ -29,7 +29,7 @@ std::shared_ptr<Model> tiny_model(Backend& backend, const std::string& name, con
 
 Cast tiny_cast(Backend& backend) {
   const std::string target = "bf16";
-  return {tiny_model(backend, target), [&backend, target](const ModelChoice& choice, const std::string&) {
+  return {tiny_model(backend, target), [&backend, target](const ModelChoice& choice) {
             if (choice.directory == "table:same") return tiny_model(backend, target);
             return choice.directory == "table:other" ? tiny_model(backend, target, "int8")
                                                      : tiny_model(backend, "llama2");

@@ -43,8 +43,8 @@ struct CatchUpTest : EngineScene {
   void SetUp() override {
     options = {.batch = 8, .step_rows = 32, .page_rows = 2, .pages = 1024, .check = true};
     cast.target = std::make_shared<Counting>(cast.target, targets);
-    cast.load = [this, load = cast.load](const ModelChoice& choice, const std::string& dtype) {
-      return std::make_shared<Counting>(load(choice, dtype), drafts);
+    cast.load = [this, load = cast.load](const ModelChoice& choice) {
+      return std::make_shared<Counting>(load(choice), drafts);
     };
   }
   // Serves eight requests; returns how many nodes were drafted, by sequence.

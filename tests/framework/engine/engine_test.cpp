@@ -66,7 +66,7 @@ TEST_F(EngineTest, refuses_an_unsound_pair) {
 
 TEST_F(EngineTest, refuses_a_draft_of_another_vocabulary) {
   const auto other = conformance::table_cast({.vocab = 4});
-  cast.load = [other](const ModelChoice&, const std::string&) { return other.target; };
+  cast.load = [other](const ModelChoice&) { return other.target; };
   EXPECT_TRUE(says(sentence([&] { engine(); }), "another vocabulary"));
 }
 
@@ -179,7 +179,7 @@ TEST_F(EngineTest, the_context_limits_the_text) {
 
 TEST_F(EngineTest, a_draft_with_a_shorter_context_drafts_up_to_its_end) {
   const auto shorter = conformance::table_cast({.vocab = 5, .positions = 20});
-  cast.load = [shorter](const ModelChoice&, const std::string&) { return shorter.target; };
+  cast.load = [shorter](const ModelChoice&) { return shorter.target; };
   const auto e = engine();
   e->submit(request({1, 2, 3}, 40));
   int longest = 0, length = 3;

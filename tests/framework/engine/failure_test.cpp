@@ -149,9 +149,7 @@ TEST_F(FailureTest, a_nan_in_the_logits_ends_its_sequence_alone) {
 }
 
 TEST_F(FailureTest, a_nan_of_the_draft_model_ends_its_sequence_alone) {
-  cast.load = [load = cast.load](const ModelChoice& choice, const std::string& dtype) {
-    return std::make_shared<Poisoned>(load(choice, dtype));
-  };
+  cast.load = [load = cast.load](const ModelChoice& choice) { return std::make_shared<Poisoned>(load(choice)); };
   one_fails({lucky({1, 2, 3}, 1), lucky({2, 1, kPoison}, 2), lucky({3, 3}, 3)}, 1, "NaN or an infinity");
 }
 

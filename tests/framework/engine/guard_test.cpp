@@ -122,7 +122,7 @@ class Failing : public Model {
 TEST_F(EngineGuard, a_forward_that_failed_leaves_no_trace) {
   options.step_rows = 8;
   const auto text = [&](std::shared_ptr<Model> target, std::shared_ptr<Model> draft, int* failures) {
-    conformance::Cast c{target, [=](const ModelChoice&, const std::string&) { return draft; }};
+    conformance::Cast c{target, [=](const ModelChoice&) { return draft; }};
     Engine e(*backend, c.target, registries, chairs, options, c.load);
     e.submit(request(Text(13, 2), 20));
     e.submit(request({1, 3, 4}, 20));
@@ -139,7 +139,7 @@ TEST_F(EngineGuard, a_forward_that_failed_leaves_no_trace) {
     return std::pair(done.at(0).tokens, done.at(1).tokens);
   };
   int failures = 0;
-  const auto draft = cast.load("table:other", "auto");
+  const auto draft = cast.load("table:other");
   const auto undisturbed = text(cast.target, draft, &failures);
   ASSERT_EQ(failures, 0);
   for (int at = 0; at < 6; ++at) {

@@ -30,7 +30,7 @@ TEST(PenaltiesGolden, GreedyTextsAreTransformers) {
   for (const json& g : golden) {
     std::shared_ptr<Model>& model = models[g["model"]];
     if (!model) model = tiny_model(backend, g["model"]);
-    const Cast cast{model, [&](const ModelChoice&, const std::string&) { return model; }};
+    const Cast cast{model, [&](const ModelChoice&) { return model; }};
     const Text want = g["tokens"];
     const Ask ask{g["prompt"], 1, int(want.size())};
     const Scene scene{.sampling = sampling_of(g["options"]),

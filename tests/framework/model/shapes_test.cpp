@@ -94,6 +94,12 @@ TEST(ModelChoices, ReadWhatARunSays) {
             (json{{"random", "llama-3.1-8b"}, {"seed", 1}, {"tokenizer", "experiments/models/target"}}));
   EXPECT_EQ(read({{"random", "llama-3.1-8b"}, {"seed", 7}, {"tokenizer", "t"}}).tokenizer_directory(), "t");
   EXPECT_EQ(ModelChoice("x").text(), "x");
+  EXPECT_EQ(read({{"directory", "a/b"}}).document(), json("a/b"));
+  const json whole = {{"directory", "a/b"}, {"inflate", "llama-3.2-1b"}, {"dtype", "int8"}};
+  EXPECT_EQ(read(whole).document(), whole);
+  EXPECT_EQ(ModelChoice::read("a/b", "llama-3.2-1b", "int8").document(), whole);
+  EXPECT_EQ(ModelChoice::read(whole, "llama-3.2-1b", "int8").document(), whole) << "said twice, and the same";
+  EXPECT_EQ(read({{"random", "llama-3.1-8b"}, {"dtype", "f32"}}).dtype, "f32");
 }
 
 TEST(ModelChoices, RefuseWhatIsNone) {
@@ -111,6 +117,10 @@ TEST(ModelChoices, RefuseWhatIsNone) {
       {"a", "llama", "unknown shape 'llama'"},
       {"a", 3, "'inflate' must be the name of a shape, or null"},
       {"a", "", "'inflate' must be"},
+      {{{"directory", ""}}, json(), "'directory' of a model must be a non-empty string"},
+      {{{"directory", "a"}, {"dtype", 3}}, json(), "'dtype' of a model must be"},
+      {{{"directory", "a"}, {"inflated", "x"}}, json(), "no option 'inflated' (did you mean 'inflate'?)"},
+      {{{"directory", "a"}, {"inflate", "llama-3.2-1b"}}, "llama-3.1-8b", "is given twice, as"},
   };
   for (const auto& [model, inflate, words] : cases)
     EXPECT_TRUE(says(sentence_of([&] { ModelChoice::read(model, inflate); }), words)) << model << " " << inflate;

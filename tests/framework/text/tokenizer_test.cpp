@@ -212,6 +212,8 @@ TEST_F(TokenizerFile, FilesThatAreNone) {
   folder_.write("tokenizer.model", "x");
   EXPECT_TRUE(says(sentence_of([&] { Tokenizer::load(folder_.path()); }), "holds tokenizer.model but no tokenizer.json",
                    "save it with Transformers"));
+  folder_.write("tokenizer.json", R"({"model": {"type": "BPE", "vocab": {"a": 0, "b": 1, "a": 2}}})");
+  EXPECT_TRUE(says(sentence_of([&] { Tokenizer::load(folder_.path()); }), "tokenizer.json has the key 'a' twice"));
   folder_.write("tokenizer.json", "{");
   EXPECT_TRUE(says(sentence_of([&] { Tokenizer::load(folder_.path()); }), "tokenizer.json is not valid JSON"));
   folder_.write("tokenizer.json", "{}");

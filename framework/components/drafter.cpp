@@ -8,7 +8,7 @@ namespace foretoken {
 
 Needs Drafter::needs() const {
   if (said_) return *said_;
-  throw Error("the drafter says nothing of how its nodes are drawn; fill Entry::traits, or override Drafter::needs");
+  throw Error("the drafter does not state how its nodes are drawn; fill Entry::traits, or override Drafter::needs");
 }
 
 void expect_served(const Needs& needs, const std::string& who) {

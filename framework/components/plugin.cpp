@@ -29,7 +29,7 @@ template <class Function> Function* find(const SharedLibrary& library, const cha
   throw Error(who + " does not export " + name + "(); define it as extern \"C\", as drafters/template/ does");
 }
 
-// Calls a function of the library. What it throws is caught here, while its code is still there.
+// Calls a function of the library. Its exceptions are caught here, while the library is still loaded.
 template <class F> decltype(auto) called(const std::string& who, const char* function, const F& call) {
   try {
     return call();
@@ -48,7 +48,7 @@ std::vector<std::string> fields(const std::string& abi) {
   return all;
 }
 
-// What `a` has and `b` has not.
+// The fields of `a` that `b` lacks, separated by commas.
 std::string difference(const std::string& a, const std::string& b) {
   const auto others = fields(b);
   std::string s;

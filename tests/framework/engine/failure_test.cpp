@@ -292,7 +292,7 @@ TEST_F(FailureTest, a_verdict_that_no_verifier_may_give_is_an_error_before_anyth
     r.on_tokens = [&](const Sequence&, std::span<const Token>) { ++told; };
     e->submit(r);
   }
-  EXPECT_TRUE(says(sentence([&] { e->step(); }), "the verifier 'half' said the token 99"));
+  EXPECT_TRUE(says(sentence([&] { e->step(); }), "the verifier 'half' emitted the token 99"));
   EXPECT_EQ(told, 0);
 }
 

@@ -66,9 +66,9 @@ TEST_F(EngineGuard, a_verdict_is_a_path_of_the_tree_and_tokens_of_the_target) {
         << text;
   }
   for (const Token t : {5, -7, 1'000'000}) {
-    EXPECT_TRUE(says(recited(2, t, 1), "the verifier 'reciting' said the token " + std::to_string(t) + ", outside"))
+    EXPECT_TRUE(says(recited(2, t, 1), "the verifier 'reciting' emitted the token " + std::to_string(t) + ", outside"))
         << t;
-    EXPECT_TRUE(says(recited(0, 1, t), "the verifier 'reciting' said the token " + std::to_string(t) + ", outside"))
+    EXPECT_TRUE(says(recited(0, 1, t), "the verifier 'reciting' emitted the token " + std::to_string(t) + ", outside"))
         << t;
   }
 }

@@ -131,7 +131,7 @@ TEST_F(Offers, WhatIsKeptIsOfOneTypeAndSomething) {
   const auto kept = std::make_shared<Kept>();
   const auto make = [&] { Engine(*backend, cast.target, registries, chairs, options, cast.load, kept); };
   keep(1, true);
-  EXPECT_TRUE(says(sentence(make), "'reference", "key'", "is nothing"));
+  EXPECT_TRUE(says(sentence(make), "'reference", "key'", "returned null"));
   keep(1, false);
   make();
   keep(1.5, false);

@@ -125,7 +125,8 @@ TEST_F(TreeGuard, a_tree_has_no_more_nodes_than_room) {
   const std::string text = scribbled([=](Backend& b, auto requests, auto& trees) {
     trees[0] = counted(DraftTree::rooted(b, requests[0].sequence->last(), 1), 3);
   });
-  EXPECT_TRUE(says(text, "'scribbled' returned a tree of 3 nodes with room for 2;") && says(text, "DraftTree::rooted"))
+  EXPECT_TRUE(says(text, "'scribbled' returned a tree of 3 nodes with capacity for 2;") &&
+              says(text, "DraftTree::rooted"))
       << text;
   for (Tensor DraftTree::* array : {&DraftTree::known, &DraftTree::parents, &DraftTree::tokens})
     EXPECT_TRUE(says(scribbled([=](Backend&, auto, auto& trees) { trees[1].*array = (trees[1].*array).rows(0, 2); }),
@@ -134,7 +135,7 @@ TEST_F(TreeGuard, a_tree_has_no_more_nodes_than_room) {
                    "room for 2;"));
   EXPECT_TRUE(says(scribbled([](Backend&, auto, auto& trees) { trees[1].q.drawn = {}; }), "room for 0;"));
   EXPECT_TRUE(says(scribbled([](Backend&, auto, auto& trees) { trees[0].nodes = 1, trees[0].q.drawn = {}; }),
-                   "a tree of 1 nodes with room for 0;"))
+                   "a tree of 1 nodes with capacity for 0;"))
       << "a bare root";
   EXPECT_EQ(scribbled([](Backend& b, auto requests, auto& trees) {
               trees[0] = DraftTree::rooted(b, requests[0].sequence->last(), 0);

@@ -34,7 +34,7 @@ std::span<const Token> CachedModel::unseen(const Sequence& sequence) {
   return std::span<const Token>(sequence.tokens).subspan(std::size_t(cache_.settle(sequence)));
 }
 
-int CachedModel::lacks(const Sequence& sequence) {
+int CachedModel::most_unseen(const Sequence& sequence) {
   return cache_.knows(sequence.id) ? int(unseen(sequence).size()) : sequence.length();
 }
 
@@ -46,7 +46,7 @@ Output CachedModel::run(std::span<const Segment> segments) {
     feed(segments);
     const Extent e = extent(segments);
     out = forward(stage(segments, e), e);
-  } catch (...) {  // whoever catches it and goes on must not find rows that were never written
+  } catch (...) {  // a caller that goes on must not find pending rows that were never written
     for (const Segment& s : segments) cache_.fed(s.sequence->id).retract();
     throw;
   }
@@ -62,13 +62,13 @@ double CachedModel::seconds() {
   return seconds_;
 }
 
-// Appends the rows to the cache, as pending ones.
+// Appends the rows to the cache as pending rows.
 void CachedModel::feed(std::span<const Segment> segments) {
   fed_.clear(), held_.clear(), wanted_.clear();
   std::int64_t chained = 0;
   for (const Segment& s : segments) chained += s.chain;
   const Tensor chains = chained > 0 ? Tensor::host({chained}, DType::i32) : Tensor();
-  int link = 0;  // of the chains
+  int link = 0;  // index into `chains`
   for (const Segment& s : segments) {
     KvCache::Held& held = cache_.fed(s.sequence->id);
     const auto add = [&](int parent, const KvCache::Source& tokens, int at) {
@@ -136,21 +136,21 @@ CachedModel::Inputs CachedModel::stage(std::span<const Segment> segments, const 
   return {{{}, device, e.wanted > 0 ? wanted.device : Tensor(), e.all_wanted, {}}, known.device, at.device};
 }
 
-// Rows of padding before the padded table `i`. They are spread evenly: a table with more rows than any sequence has
-// would make kernels take single rows for a prompt.
+// Rows of padding before the padded table `i`. They are spread evenly: if one table had more rows than any sequence,
+// kernels would treat single rows like a prompt.
 int CachedModel::padding_before(const Layout& l, int i) const {
   const std::int64_t padding = l.positions.dim(0) - std::int64_t(fed_.size()),
                      spare = l.tables.dim(0) - std::int64_t(held_.size());
   return int(padding * i / std::max<std::int64_t>(spare, 1));
 }
 
-// The columns of the layout, and the tokens: those of the fed rows, then padding, which belongs to the tables behind
-// the segments'.
+// Fills the columns of the layout and the tokens: first the fed rows, then padding, which belongs to the tables after
+// those of the segments.
 void CachedModel::fill_rows(Layout& l, const Tensor& known, const Tensor& at) const {
   const int rows = int(l.positions.dim(0)), words = int(l.ancestors.dim(1)),
             window = window_ > 0 ? window_ : info().positions;
   std::fill_n(l.ancestors.data<std::uint64_t>(), l.ancestors.elements(), 0);
-  int spare = 0;  // padded table of the row
+  int spare = 0;  // the padding row's table, counted after those of the segments
   for (int r = 0; r < rows; ++r) {
     const bool real = std::size_t(r) < fed_.size();
     while (!real && r - int(fed_.size()) >= padding_before(l, spare + 1)) ++spare;
@@ -166,7 +166,7 @@ void CachedModel::fill_rows(Layout& l, const Tensor& known, const Tensor& at) co
   }
 }
 
-// Block tables and where their rows begin: those of the segments, then padding, which has the trash page alone.
+// Fills the block tables and the first row of each: those of the segments, then padding, which has the trash page only.
 void CachedModel::fill_tables(std::span<const Segment> segments, Layout& l) const {
   const std::int64_t tables = l.tables.dim(0), width = l.tables.dim(1);
   int row = 0;
@@ -194,7 +194,7 @@ Output CachedModel::forward(Inputs in, const Extent& e) {
   };
   if (model_->replays()) {
     if (e.wanted > 0) in.rows.logits = logits_memory(e.wanted).rows(0, e.wanted);
-    // All that the body depends on, so that the next engine with this model and this memory goes on with what was
+    // Everything on which the body depends, so that a later engine with this model and this memory replays what was
     // recorded.
     const std::int64_t key[] = {std::int64_t(model_->serial()),
                                 address(pool_.memory().raw()),
@@ -218,7 +218,7 @@ Output CachedModel::forward(Inputs in, const Extent& e) {
   return {without_padding(out.logits)};
 }
 
-// Which memory of logits has so many rows and nobody who reads it any more.
+// Memory of at least so many rows for logits to which no other Tensor refers; allocated where there is none.
 const Tensor& CachedModel::logits_memory(int rows) {
   std::vector<Tensor>& all = memory_->logits;
   std::size_t i = 0;

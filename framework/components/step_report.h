@@ -1,5 +1,5 @@
-// The report of one step, returned by Engine::step. Every statistic of the project is computed from these reports, and
-// the engine keeps none itself. This module must not know drafters, policies or verifiers.
+// The report of one step, returned by Engine::step. Every statistic of the project is computed from these reports.
+// This module must not know drafters, policies or verifiers.
 #pragma once
 #include <vector>
 

@@ -16,11 +16,11 @@ class Rows final : public Scheduler::Memory {
  public:
   int free = 0, asked = 0;
   std::map<SequenceId, int> unseen_of, taken;
-  std::vector<int> tried, insisted;  // rows that were asked for, and those that drafters must give way to
+  std::vector<int> tried, evicting;  // rows that were asked for, and those that drafters must give way to
 
   int unseen(const Sequence& sequence) override { return ++asked, unseen_of.at(sequence.id); }
-  bool reserve(const Sequence& sequence, int rows, bool insist) override {
-    (insist ? insisted : tried).push_back(rows);
+  bool reserve(const Sequence& sequence, int rows, bool evict_drafts) override {
+    (evict_drafts ? evicting : tried).push_back(rows);
     if (rows > free) return false;
     free -= rows, taken[sequence.id] += rows;
     return true;
@@ -141,7 +141,7 @@ TEST_F(SchedulerTest, guesses_ask_without_insisting_for_half_as_many_nodes_each_
   memory.free = 12;
   EXPECT_EQ(rooms(Scheduler(1, 512).next(queues, memory, {64, 3})), (std::vector<Budget>{{8, 3}}));
   EXPECT_EQ(memory.tried, (std::vector<int>{64, 32, 16, 8}));
-  EXPECT_TRUE(memory.insisted.empty()) << "nobody gives way to guesses";
+  EXPECT_TRUE(memory.evicting.empty()) << "nobody gives way to guesses";
 }
 
 TEST_F(SchedulerTest, a_root_alone_insists) {
@@ -151,7 +151,7 @@ TEST_F(SchedulerTest, a_root_alone_insists) {
   EXPECT_EQ(rooms(plan), (std::vector<Budget>{{1, 5}}));
   memory.tried.resize(3);  // what follows is for the sequence that gave way
   EXPECT_EQ(memory.tried, (std::vector<int>{9, 6, 3})) << "a chain of the whole depth comes before less";
-  EXPECT_EQ(memory.insisted, (std::vector<int>{1, 1}));
+  EXPECT_EQ(memory.evicting, (std::vector<int>{1, 1}));
   EXPECT_EQ(plan.preempted, 1);
 }
 

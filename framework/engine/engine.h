@@ -1,5 +1,5 @@
 // The engine: continuous batching (Yu et al. 2022, Orca) with speculative decoding (Leviathan et al. 2023, arXiv
-// 2211.17192) over one target, one drafter, one length policy and one verifier. A step schedules sequences, asks for
+// 2211.17192) over one target, one drafter, one length policy and one verifier. A step schedules sequences, gets
 // budgets and trees, runs one forward of the target, verifies, and delivers tokens. Plain decoding is the drafter that
 // proposes a bare root; it has no code of its own. This module must not know components by name.
 #pragma once

@@ -43,7 +43,7 @@ class InflatedWeights : public TensorSource {
 
   // The large model's: sizes of the shape; rotation, positions and ends of sequence of the small model.
   const ModelConfig& config() const { return large_; }
-  // Matrices in bf16 where the small model has bf16 and `wide` is not asked for, else f32; gains of norms in f32.
+  // Matrices in bf16 where the small model has bf16 and `wide` is false, else f32; gains of norms in f32.
   Tensor tensor(const std::string& name, const Shape& expected) const override;
   std::vector<std::string> names() const override;
   std::string where() const override { return small_tensors_->where() + " (inflated)"; }

@@ -138,7 +138,7 @@ TEST(CachedModelTest, RefusesWindowsOfSeveralSizes) {
   const auto backend = make_reference_backend();
   PagePool pool(*backend, 64, 4);
   EXPECT_TRUE(says(test::sentence_of([&] { CachedModel(*backend, std::make_shared<TwoWindows>(), pool); }),
-                   "alternating", "16", "several sizes yet"));
+                   "alternating", "16", "one size is supported"));
 }
 
 }  // namespace

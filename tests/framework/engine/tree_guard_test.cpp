@@ -83,7 +83,7 @@ TEST_F(TreeGuard, a_guess_is_a_token_of_the_target) {
   EXPECT_TRUE(says(scribbled([](Backend& b, auto, auto& trees) {
                      for (auto tree = DraftTree::rooted(b, 1, 2); tree.nodes < 9;) trees[0].nodes = tree.guess(0, 1);
                    }),
-                   "room for 2 nodes"));
+                   "capacity for 2 nodes"));
 }
 
 // What was drawn is looked up in distributions and embeddings as well as what was guessed.
@@ -130,10 +130,10 @@ TEST_F(TreeGuard, a_tree_has_no_more_nodes_than_room) {
       << text;
   for (Tensor DraftTree::* array : {&DraftTree::known, &DraftTree::parents, &DraftTree::tokens})
     EXPECT_TRUE(says(scribbled([=](Backend&, auto, auto& trees) { trees[1].*array = (trees[1].*array).rows(0, 2); }),
-                     "room for 2;"));
+                     "capacity for 2;"));
   EXPECT_TRUE(says(scribbled([](Backend&, auto, auto& trees) { trees[1].q.drawn = trees[1].q.drawn.rows(0, 2); }),
-                   "room for 2;"));
-  EXPECT_TRUE(says(scribbled([](Backend&, auto, auto& trees) { trees[1].q.drawn = {}; }), "room for 0;"));
+                   "capacity for 2;"));
+  EXPECT_TRUE(says(scribbled([](Backend&, auto, auto& trees) { trees[1].q.drawn = {}; }), "capacity for 0;"));
   EXPECT_TRUE(says(scribbled([](Backend&, auto, auto& trees) { trees[0].nodes = 1, trees[0].q.drawn = {}; }),
                    "a tree of 1 nodes with capacity for 0;"))
       << "a bare root";

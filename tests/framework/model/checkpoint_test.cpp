@@ -84,7 +84,7 @@ TEST_F(CheckpointFile, AskingForWhatIsNotThereOrOfAnotherShape) {
   const Checkpoint c = Checkpoint::open_file(file);
   EXPECT_TRUE(says(sentence_of([&] { c.tensor("g"); }), file.string(), "has no tensor 'g'", "download"));
   EXPECT_TRUE(says(sentence_of([&] { c.tensor("f", {2, 1}); }),
-                   "tensor 'f' has the shape [1, 2], but config.json asks for [2, 1]", "download"));
+                   "tensor 'f' has the shape [1, 2], but config.json requires [2, 1]", "download"));
 }
 
 TEST_F(CheckpointFile, Truncation) {

@@ -126,8 +126,9 @@ TEST(TransformerRows, TapsAndFeaturesAreRefusedInASentence) {
   const std::vector<int> taps{0};
   Rows tapped, fed;
   tapped.taps = taps, fed.inputs = Tensor::host({1, 16}, DType::f32);
-  EXPECT_TRUE(says(sentence_of([&] { model.forward(*backend, tapped, {}); }), "small", "Rows::taps", "not do yet"));
-  EXPECT_TRUE(says(sentence_of([&] { model.forward(*backend, fed, {}); }), "small", "Rows::inputs", "not read yet"));
+  EXPECT_TRUE(
+      says(sentence_of([&] { model.forward(*backend, tapped, {}); }), "small", "Rows::taps", "not support yet"));
+  EXPECT_TRUE(says(sentence_of([&] { model.forward(*backend, fed, {}); }), "small", "Rows::inputs", "not support yet"));
 }
 
 }  // namespace

@@ -57,7 +57,7 @@ TEST_F(CharacterTokenizer, WhatIsWrongIsNamed) {
       says(refused("/model/unk_token", nullptr), "tokenizer.json: 'model.unk_token' is absent", "for every byte"));
   EXPECT_TRUE(says(refused("/model/unk_token", "<x>"), "the vocabulary does not have it"));
   EXPECT_TRUE(says(refused("/decoder/decoders/3/stop", 1), "only a character at the beginning can be stripped"));
-  EXPECT_TRUE(says(refused("/decoder/decoders/2/type", "ByteLevel"), "must stand alone"));
+  EXPECT_TRUE(says(refused("/decoder/decoders/2/type", "ByteLevel"), "must be the only decoder"));
   EXPECT_TRUE(says(refused("/decoder/decoders/0/pattern", json::object()), "must be a Regex or a String"));
 }
 

@@ -1,5 +1,5 @@
-// Budgets between policy, scheduler and drafter: nodes are not depth, rows grow with them, what is cut is said, and
-// what a policy learns.
+// Budgets between policy, scheduler and drafter: nodes and depth are independent, the rows of a step grow with them,
+// cut trees are counted, and policies observe the reports.
 #include <set>
 
 #include "tests/framework/engine/engine_scene.h"
@@ -10,8 +10,8 @@ namespace {
 using conformance::Text;
 using nlohmann::json;
 
-// Below the root as many guesses as the budget has nodes, in levels of at most `width` that hang from the first of the
-// level above.
+// A drafter that guesses as many nodes as the budget has, in levels of at most `width` nodes, all children of the first
+// node of the level above.
 class Bushes : public Drafter {
  public:
   Bushes(Backend& b, int width, std::vector<Budget>& seen) : backend_(b), width_(width), seen_(seen) {}
@@ -35,7 +35,7 @@ class Bushes : public Drafter {
   std::vector<Budget>& seen_;
 };
 
-// Gives everybody the same, and writes down what it is told.
+// A policy with the same budget for every sequence, which records its calls.
 class Noting : public LengthPolicy {
  public:
   struct Notes {
@@ -60,7 +60,7 @@ struct Budgets : EngineScene {
   std::vector<Budget> seen;
   Noting::Notes notes;
 
-  // The engine with bushes of this width under budgets of this size.
+  // The engine with that drafter, of this width, under budgets of this size.
   std::unique_ptr<Engine> bushes(int width, const Budget& given, const Budget& most = {kMaxNodes, kMaxPath}) {
     registries.drafters.replace(
         "bushes", {"",
@@ -85,7 +85,7 @@ struct Budgets : EngineScene {
   }
 };
 
-TEST_F(Budgets, a_tree_of_60_nodes_is_whole_until_the_text_ends) {
+TEST_F(Budgets, a_tree_of_60_nodes_is_not_cut_until_the_output_ends) {
   options.step_rows = 512;
   const auto e = bushes(20, {60, 3});
   e->submit(request({1, 2}, 40));
@@ -128,17 +128,17 @@ TEST_F(Budgets, the_memory_for_logits_bounds_the_trees_of_a_step) {
   EXPECT_EQ(report.cut, 4);
 }
 
-TEST_F(Budgets, a_tree_that_was_cut_for_want_of_rows_is_counted) {
+TEST_F(Budgets, a_tree_that_was_cut_by_the_rows_of_a_step_is_counted) {
   options.batch = 2;
   for (const auto& [rows, some] : {std::pair(6, true), std::pair(64, false)}) {
     options.step_rows = rows;
     const auto e = bushes(1, {5, 4}, {5, 4});
     e->submit(request({1, 2}, 20)), e->submit(request({3, 2}, 20));
-    EXPECT_EQ(cut_of(*e) > 0, some) << rows << " rows: the ends of texts cut trees too, but not for want of rows";
+    EXPECT_EQ(cut_of(*e) > 0, some) << rows << " rows: trees at the end of an output are smaller, but not cut";
   }
 }
 
-TEST_F(Budgets, a_policy_learns_from_every_step_and_forgets_who_has_ended) {
+TEST_F(Budgets, a_policy_observes_every_step_and_forgets_ended_sequences) {
   options.step_rows = 64;
   const auto e = bushes(2, {5, 2});
   const SequenceId first = e->submit(request({1, 2}, 3)), second = e->submit(request({2, 2}, 12));
@@ -155,7 +155,7 @@ TEST_F(Budgets, a_policy_learns_from_every_step_and_forgets_who_has_ended) {
   EXPECT_EQ(notes.reports.back().finished.size(), 1u) << "a report comes before its sequences are forgotten";
 }
 
-TEST_F(Budgets, confidence_that_no_drafter_serves_is_one_sentence) {
+TEST_F(Budgets, confidence_that_the_drafter_does_not_implement_is_an_error) {
   const auto refused = [&](const Budget& given, const Budget& most) {
     return sentence([&] {
       const auto e = bushes(2, given, most);
@@ -211,7 +211,7 @@ TEST_F(Budgets, traits_depend_on_options_and_target) {
   EXPECT_EQ(of({{"name", "wide"}, {"drawn", true}}, 6), Drawn::certain);
 }
 
-TEST_F(Budgets, whoever_says_nothing_of_itself_is_refused_in_one_sentence) {
+TEST_F(Budgets, a_component_without_traits_is_an_error) {
   registries.drafters.replace(
       "mute", {"", "", {}, [&](const json&, Host& h) { return std::make_unique<Bushes>(h.backend(), 1, seen); }});
   chairs.drafter = {{"name", "mute"}};

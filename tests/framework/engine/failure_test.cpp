@@ -1,5 +1,5 @@
-// A sequence that cannot go on ends alone and says why: a NaN in its logits, a component that throws for it, its own
-// stop rule. The others get the tokens that they get without it, and no page is lost.
+// A sequence that cannot continue ends alone, with the reason: a NaN in its logits, a component that throws for it, or
+// its own stop rule. The others get the same tokens as without it, and no page is lost.
 #include <cmath>
 #include <limits>
 
@@ -13,7 +13,7 @@ using nlohmann::json;
 
 constexpr Token kPoison = 4;
 
-// The logits after the token kPoison are no numbers.
+// A target whose logits after the token kPoison are NaN.
 class Poisoned : public Model {
  public:
   explicit Poisoned(std::shared_ptr<Model> inner) : inner_(std::move(inner)) {}
@@ -32,7 +32,7 @@ class Poisoned : public Model {
 
 using Unlucky = std::function<bool(const Sequence&)>;
 
-// Drafts as `inner` does, then throws where one of the batch is unlucky.
+// Drafts as `inner` does, then throws where the batch has the unlucky sequence.
 class Choosy : public Drafter {
  public:
   Choosy(std::unique_ptr<Drafter> inner, Unlucky unlucky) : inner_(std::move(inner)), unlucky_(std::move(unlucky)) {}
@@ -81,8 +81,8 @@ class ChoosyVerifier : public Verifier {
 };
 
 struct FailureTest : EngineScene {
-  FailureTest() { options.pages = 512; }  // where pages are short drafts have other lengths
-  // A request with draws of its own that never says kPoison.
+  FailureTest() { options.pages = 512; }  // enough pages: otherwise drafts would have other lengths
+  // A request with a stream of its own that never emits kPoison.
   static Request lucky(Text prompt, std::uint64_t stream, bool logprobs = false) {
     Request r = request(std::move(prompt), 14);
     r.stream = stream;
@@ -101,7 +101,8 @@ struct FailureTest : EngineScene {
     std::ranges::sort(done, {}, &Sequence::id);
     return done;
   }
-  // Serves all, and all but number `unlucky`: the same but for that one, which fails with `reason`. Returns it.
+  // Serves all requests, and all but number `unlucky`: the outputs are the same except for that one, which fails with
+  // `reason`. Returns it.
   Sequence one_fails(std::vector<Request> requests, std::size_t unlucky, const std::string& reason) {
     std::vector<Sequence> all = serve(requests);
     requests.erase(requests.begin() + std::ptrdiff_t(unlucky));
@@ -138,7 +139,8 @@ TEST_F(FailureTest, a_nan_in_the_logits_ends_its_sequence_alone) {
       const Sequence first = one_fails({lucky({1, 2, 3}, 1, true), lucky({2, 1, 2, 1, kPoison}, 2), lucky({3, 3}, 3)},
                                        1, "the logits at position 5 hold a NaN or an infinity");
       EXPECT_EQ(first.generated(), 0);
-      if (drafter == std::string("draft_model")) continue;  // it would draft what is no number: the first round fails
+      if (drafter == std::string("draft_model"))
+        continue;  // its distribution would not be finite: the first round fails
       Request later = lucky({1, 1, 1}, 2);
       later.sampling.logit_bias = {{kPoison, 100}};
       const Sequence second =
@@ -155,7 +157,7 @@ TEST_F(FailureTest, a_nan_of_the_draft_model_ends_its_sequence_alone) {
   one_fails({lucky({1, 2, 3}, 1), lucky({2, 1, kPoison}, 2), lucky({3, 3}, 3)}, 1, "NaN or an infinity");
 }
 
-TEST_F(FailureTest, of_a_step_its_report_tells) {
+TEST_F(FailureTest, a_failure_is_in_the_report_of_its_step) {
   cast.target = std::make_shared<Poisoned>(cast.target);
   const auto e = engine();
   const SequenceId good = e->submit(lucky({1, 2, 3}, 1)), bad = e->submit(lucky({2, 1, kPoison}, 2));
@@ -171,7 +173,7 @@ TEST_F(FailureTest, of_a_step_its_report_tells) {
   EXPECT_TRUE(says(test::sentence_of([&] { (void)without_failures(report); }), "request 2 failed: the logits at"));
 }
 
-TEST_F(FailureTest, whoever_waits_for_a_failed_prompt_begins) {
+TEST_F(FailureTest, a_request_that_waits_for_a_failed_prompt_begins) {
   cast.target = std::make_shared<Poisoned>(cast.target);
   const auto e = engine();
   Request first = lucky({2, 1, kPoison}, 2), second = lucky({2, 1, kPoison}, 3);
@@ -193,17 +195,17 @@ TEST_F(FailureTest, a_drafter_that_throws_for_one_request_fails_that_one_alone) 
   }
 }
 
-// While prompts are read in chunks, drafters catch up with them.
+// While prompts are read in chunks, the drafter's model reads them too.
 TEST_F(FailureTest, a_drafter_that_throws_while_a_prompt_is_read_fails_that_request_alone) {
   choosy([](const Sequence& s) { return s.stream == 2; });
   options.step_rows = 8;
   std::vector<Request> requests{lucky({1, 2, 3}, 1), lucky(Text(20, 2), 2), lucky({3, 3}, 3)};
-  for (Request& r : requests) r.sampling.temperature = 0;  // drafts of other lengths are other draws
+  for (Request& r : requests) r.sampling.temperature = 0;  // since the lengths of drafts, and so the draws, differ
   one_fails(requests, 1, "no guess today");
 }
 
-// Served one at a time, they cannot be told from unlucky ones.
-TEST_F(FailureTest, what_a_drafter_throws_for_every_request_of_a_batch_goes_up) {
+// With a batch of one the same exception fails the request.
+TEST_F(FailureTest, an_exception_of_a_drafter_for_every_request_of_a_batch_is_thrown_on) {
   choosy([](const Sequence&) { return true; });
   const std::vector<Request> requests{lucky({1, 2, 3}, 1), lucky({2, 1}, 2), lucky({3}, 3)};
   EXPECT_THROW(serve(requests), std::runtime_error);
@@ -211,7 +213,7 @@ TEST_F(FailureTest, what_a_drafter_throws_for_every_request_of_a_batch_goes_up) 
   for (const Sequence& s : serve(requests)) EXPECT_TRUE(says(s.failure, "no guess today")) << s.failure;
 }
 
-// The step is at fault, and may be asked for again.
+// No request is at fault; step() throws and may be called again.
 TEST_F(FailureTest, a_drafter_that_throws_for_a_batch_alone_ends_no_sequence) {
   int calls = 0, errors = 0;
   const std::vector<Request> requests{lucky({1, 2, 3}, 1), lucky({2, 1}, 2)};
@@ -271,7 +273,7 @@ TEST_F(FailureTest, a_request_whose_own_functions_throw_fails_alone) {
   EXPECT_GT(told.generated(), 3);
 }
 
-// Says of the second trial what no verifier may say.
+// Gives an invalid verdict for the second trial.
 class HalfRight : public Verifier {
  public:
   Soundness soundness() const override { return {{Drawn::certain, Drawn::chain}}; }
@@ -283,7 +285,7 @@ class HalfRight : public Verifier {
   }
 };
 
-TEST_F(FailureTest, a_verdict_that_no_verifier_may_give_is_an_error_before_anything_is_delivered) {
+TEST_F(FailureTest, an_invalid_verdict_is_an_error_before_anything_is_delivered) {
   registries.verifiers.add("half", {"", "", {}, [](const json&, Host&) { return std::make_unique<HalfRight>(); }});
   chairs.verifier = {{"name", "half"}};
   const auto e = engine();

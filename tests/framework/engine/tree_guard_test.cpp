@@ -1,4 +1,4 @@
-// What the engine says of a drafter that returns a tree that it may not return.
+// The engine's errors for invalid trees of a drafter.
 #include "tests/framework/engine/engine_scene.h"
 
 namespace foretoken::testing {
@@ -6,7 +6,7 @@ namespace {
 
 using nlohmann::json;
 
-// A drafter whose trees a test scribbles over.
+// A drafter whose trees a test modifies.
 class Scribbled : public Drafter {
  public:
   using Scribble = std::function<void(Backend&, std::span<const DraftRequest>, std::vector<DraftTree>&)>;
@@ -28,7 +28,7 @@ class Scribbled : public Drafter {
 };
 
 struct TreeGuard : EngineScene {
-  // What a step says when the drafter's trees are scribbled over.
+  // The message of a step with modified trees.
   std::string scribbled(Scribbled::Scribble scribble) {
     registries.drafters.replace("scribbled", {"", "", {}, [=](const json&, Host& h) {
                                                 return std::make_unique<Scribbled>(h.backend(), scribble);
@@ -41,7 +41,7 @@ struct TreeGuard : EngineScene {
   }
 };
 
-TEST_F(TreeGuard, a_drafter_that_keeps_its_word_is_not_refused) {
+TEST_F(TreeGuard, a_valid_tree_is_accepted) {
   EXPECT_EQ(scribbled([](Backend&, auto, auto&) {}), "(no error)");
 }
 
@@ -50,7 +50,7 @@ TEST_F(TreeGuard, a_drafter_may_not_exceed_its_budget) {
   EXPECT_TRUE(says(text, "'scribbled'") && says(text, "budget")) << text;
 }
 
-TEST_F(TreeGuard, a_drafter_owes_one_tree_per_request) {
+TEST_F(TreeGuard, a_drafter_must_return_one_tree_per_request) {
   EXPECT_TRUE(says(scribbled([](Backend&, auto, auto& trees) { trees.pop_back(); }), "one tree"));
 }
 
@@ -64,7 +64,7 @@ TEST_F(TreeGuard, a_tree_begins_with_a_root_and_parents_precede) {
   EXPECT_TRUE(says(scribbled([](Backend&, auto, auto& trees) { trees[0] = DraftTree{}; }), "root"));
 }
 
-TEST_F(TreeGuard, a_node_drawn_as_the_drafter_never_declared_is_refused) {
+TEST_F(TreeGuard, a_node_whose_kind_the_drafter_did_not_declare_is_refused) {
   const std::string text = scribbled([](Backend&, auto, auto& trees) {
     trees[0].q.drawn.template data<std::uint8_t>()[1] = std::uint8_t(Drawn::without_replacement);
   });
@@ -86,7 +86,7 @@ TEST_F(TreeGuard, a_guess_is_a_token_of_the_target) {
                    "capacity for 2 nodes"));
 }
 
-// What was drawn is looked up in distributions and embeddings as well as what was guessed.
+// Drawn tokens are indices into distributions and embeddings, as guessed ones are.
 TEST_F(TreeGuard, a_drawn_node_is_a_token_of_the_target_from_a_distribution_of_its_vocabulary) {
   const auto drawn = [](DraftTree& tree, Token token, int how = int(Drawn::chain)) {
     *tree.known.row<Token>(1) = token;
@@ -116,8 +116,8 @@ TEST_F(TreeGuard, a_drawn_node_is_a_token_of_the_target_from_a_distribution_of_i
         << from_distribution_of(vocab);
 }
 
-// Nodes that were counted without being added: nothing past an array's end is read.
-TEST_F(TreeGuard, a_tree_has_no_more_nodes_than_room) {
+// A node count beyond the arrays: nothing past an array's end is read.
+TEST_F(TreeGuard, a_tree_has_no_more_nodes_than_capacity) {
   const auto counted = [](DraftTree tree, int nodes) {
     tree.nodes = nodes;
     return tree;

@@ -1,4 +1,4 @@
-// Trees that branch: what the engine holds a drafter to, and what it counts of them.
+// Trees with branches: the engine's checks, and the numbers in its reports.
 #include "tests/framework/engine/engine_scene.h"
 
 namespace foretoken::testing {
@@ -6,7 +6,7 @@ namespace {
 
 using nlohmann::json;
 
-// Grows the tree that a test describes, whatever the sequence.
+// A drafter that returns the test's tree for every sequence.
 class Shaped : public Drafter {
  public:
   using Grow = std::function<void(Backend&, DraftTree&)>;
@@ -50,7 +50,7 @@ TEST_F(Trees, are_no_deeper_than_their_budget) {
   EXPECT_TRUE(says(said, "'shaped'") && says(said, "4 levels") && says(said, "a budget of 3")) << said;
 }
 
-// A drawn node, with the distribution that it was drawn from.
+// Adds a drawn node, with the distribution from which it was drawn.
 void draw_below(Backend& b, DraftTree& t, int parent, Drawn how) {
   const std::vector<float> zeros(5, 0.0f);
   const Tensor logits = Tensor::host_copy<float>(zeros, DType::f32).reshaped({1, 5});
@@ -61,7 +61,7 @@ void draw_below(Backend& b, DraftTree& t, int parent, Drawn how) {
   t.grow(parent, how);
 }
 
-TEST_F(Trees, a_node_that_was_drawn_as_the_one_child_has_no_siblings) {
+TEST_F(Trees, a_node_that_was_drawn_as_an_only_child_has_no_siblings) {
   EXPECT_EQ(
       refusal([](Backend& b, DraftTree& t) { draw_below(b, t, 0, Drawn::chain), draw_below(b, t, 1, Drawn::chain); }),
       "(no error)");
@@ -75,13 +75,13 @@ TEST_F(Trees, a_node_that_was_drawn_as_the_one_child_has_no_siblings) {
   }
 }
 
-// Below the root two guesses; the first of them has no child, the second one a chain of two.
+// Two guesses below the root: the first has no child, below the second is a chain of two.
 void ragged(Backend&, DraftTree& t) {
   t.guess(0, 0);
   t.guess(t.guess(t.guess(0, 1), 1), 1);
 }
 
-// What a round tested follows from where its path ended, not from how deep the tree is elsewhere.
+// The tested levels depend on the node at which the accepted path ends, not on the depth of the tree elsewhere.
 TEST_F(Trees, a_level_is_tested_where_the_accepted_path_had_children) {
   const auto e = shaped(ragged);
   for (int i = 0; i < 4; ++i) e->submit(request({i, 1, 2}, 50));
@@ -111,7 +111,7 @@ TEST_F(Trees, absent_children_were_not_tested) {
   EXPECT_GT(leaf, 0);
 }
 
-// Accepts what a test says.
+// A verifier that accepts the test's path.
 class Reciting : public Verifier {
  public:
   explicit Reciting(std::vector<std::pair<int, Token>> path) : path_(std::move(path)) {}

@@ -1,4 +1,4 @@
-// What a tokenizer.json may hold, what is refused by name, and that long words cost little.
+// Supported contents of a tokenizer.json, messages for others, and the cost of long words.
 #include <chrono>
 #include <thread>
 
@@ -19,10 +19,10 @@ TEST_F(TokenizerFile, MergesLowestRankFirst) {
               !t->is_special(999));
 }
 
-TEST_F(TokenizerFile, OldAndNewWaysOfWriting) {
+TEST_F(TokenizerFile, OldAndNewFileFormats) {
   json file = tiny();
   const auto print = load(file)->fingerprint();
-  file["model"].erase("type");  // as GPT-2's own file
+  file["model"].erase("type");  // as in GPT-2's own file
   file["model"]["merges"] = json::array({json::array({"a", "b"}), json::array({"ab", "c"}), json::array({"a", "a"})});
   const auto t = load(file);
   EXPECT_EQ(t->encode("aabc"), (Ids{'a', 257}));
@@ -44,7 +44,7 @@ TEST_F(TokenizerFile, FingerprintIsOfIdsAndBytes) {
   EXPECT_NE(load(file)->fingerprint(), print);
 }
 
-TEST_F(TokenizerFile, FramesOfThePostProcessor) {
+TEST_F(TokenizerFile, TokensOfThePostProcessor) {
   json file = tiny();
   const json frame = {
       {"type", "TemplateProcessing"},
@@ -207,7 +207,7 @@ TEST_F(TokenizerFile, AnyDamagedByteIsReadOrRefused) {
   }
 }
 
-TEST_F(TokenizerFile, FilesThatAreNone) {
+TEST_F(TokenizerFile, FilesThatAreNoTokenizers) {
   EXPECT_TRUE(says(sentence_of([&] { Tokenizer::load(folder_.path()); }), "tokenizer.json does not exist"));
   folder_.write("tokenizer.model", "x");
   EXPECT_TRUE(says(sentence_of([&] { Tokenizer::load(folder_.path()); }), "holds tokenizer.model but no tokenizer.json",

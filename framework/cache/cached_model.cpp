@@ -12,10 +12,11 @@ std::int64_t address(const void* p) { return std::int64_t(reinterpret_cast<std::
 
 void expect_served(const Segment& s, const std::string& model) {
   if (!s.inputs.empty())
-    throw Error("the model " + model + " is given features of its rows (Segment::inputs); nothing serves them yet");
+    throw Error("the model " + model +
+                " is given features of its rows (Segment::inputs), which are not implemented yet");
   if (s.mutual)
     throw Error("the model " + model +
-                " is given rows that see one another (Segment::mutual); nothing serves them yet");
+                " is given rows that attend to one another (Segment::mutual), which are not implemented yet");
 }
 
 int rows_in(const Segment& s) { return s.chain + (s.tree ? s.tree->nodes - s.begin : 0); }

@@ -60,7 +60,7 @@ std::string difference(const std::string& a, const std::string& b) {
 void expect_abi(const SharedLibrary& library, const std::string& who) {
   auto* const function = find<const char*()>(library, "foretoken_abi", who);
   const char* const abi = called(who, "foretoken_abi()", [&] { return function(); });
-  if (!abi) throw Error(who + ": foretoken_abi() returns nothing; let it return foretoken::kAbi");
+  if (!abi) throw Error(who + ": foretoken_abi() returns null; let it return foretoken::kAbi");
   if (std::string(abi) != kAbi)
     throw Error(who + " was built for another ABI (" + difference(abi, kAbi) + ") than this program's (" +
                 difference(kAbi, abi) + "); " + kRebuild);
@@ -111,7 +111,7 @@ void load_plugin(const std::filesystem::path& path, Registries& registries) {
         " registers nothing; call registries.drafters.add, .policies.add or .verifiers.add in foretoken_plugin()");
   result.plugins.push_back(file);
   registries = std::move(result);
-  (void)library.release();  // vtables of whatever it makes live in it
+  (void)library.release();  // the code and vtables of its objects must stay loaded
 }
 
 }  // namespace foretoken

@@ -77,7 +77,7 @@ void expect_node(const DraftTree& tree, int n, const TreeBounds& bounds, const s
                 ", which is no Drawn; add nodes with grow or guess");
   const Drawn drawn = Drawn(way);
   if (drawn == Drawn::aside)
-    throw Error(who + " returned a node drawn 'aside', to be fed and never judged; nothing serves such nodes yet");
+    throw Error(who + " returned a node drawn 'aside', to be fed and never verified, which is not implemented yet");
   if (std::ranges::find(bounds.takes, drawn) == bounds.takes.end())
     throw Error(
         who + " returned a node drawn '" + name_of(drawn) +

@@ -35,7 +35,7 @@ class InflatedWeights : public TensorSource {
  public:
   // Where the shape cannot hold the small model, one of them has biases or norms of heads, or the small model has
   // tensors that its configuration does not use: an Error that names both
-  // (`small_name`, `shape_name`) and what is in the way. `wide`: in f32 whatever the small model has, for a transformer
+  // (`small_name`, `shape_name`) and the obstacle. `wide`: in f32 whatever the small model has, for a transformer
   // that computes in f32: no weight is rounded once more. `between`: as of RandomWeights.
   InflatedWeights(std::shared_ptr<const TensorSource> small, const ModelConfig& small_config, const ModelConfig& shape,
                   const std::string& small_name, const std::string& shape_name, bool wide = false,

@@ -114,9 +114,9 @@ TEST(CachedModelTest, RefusesSegmentsThatAreNotImplemented) {
   const Segment featured{&s, 2, &root, 0, addresses}, mutual{&s, 2, &root, 0, {}, true};
   const std::string name = cast.target->info().name;
   EXPECT_TRUE(
-      says(test::sentence_of([&] { model.run({&featured, 1}); }), name, "Segment::inputs", "nothing serves them yet"));
+      says(test::sentence_of([&] { model.run({&featured, 1}); }), name, "Segment::inputs", "not implemented yet"));
   EXPECT_TRUE(
-      says(test::sentence_of([&] { model.run({&mutual, 1}); }), name, "Segment::mutual", "nothing serves them yet"));
+      says(test::sentence_of([&] { model.run({&mutual, 1}); }), name, "Segment::mutual", "not implemented yet"));
   const Segment plain{&s, 2, &root, 0};
   EXPECT_EQ(model.run({&plain, 1}).logits.dim(0), 1);
 }

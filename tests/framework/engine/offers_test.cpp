@@ -172,9 +172,9 @@ TEST_F(Offers, NoRanksComeWithoutNeedsRanks) {
 
 TEST_F(Offers, NeedsThatAreNotImplementedAreErrors) {
   EXPECT_TRUE(says(refusal({.proposes = {Drawn::certain}, .hidden = {2, 7}}), "the drafter 'mine'", "hidden states",
-                   "2, 7", "nothing serves them yet"));
+                   "2, 7", "not implemented yet"));
   EXPECT_TRUE(says(refusal({.proposes = {Drawn::certain, Drawn::aside}}), "the drafter 'mine'", "'aside'",
-                   "nothing serves such nodes yet"));
+                   "not implemented yet"));
   EXPECT_TRUE(says(refusal({.proposes = {Drawn::certain}, .ranks = -1}), "the drafter 'mine'", "-1 ranks"));
 }
 

@@ -101,8 +101,7 @@ struct FailureTest : EngineScene {
     std::ranges::sort(done, {}, &Sequence::id);
     return done;
   }
-  // Serves all requests, and all but number `unlucky`: the outputs are the same except for that one, which fails with
-  // `reason`. Returns it.
+  // Serves all requests, then all but `unlucky`: the other outputs are equal, and it fails with `reason`. Returns it.
   Sequence one_fails(std::vector<Request> requests, std::size_t unlucky, const std::string& reason) {
     std::vector<Sequence> all = serve(requests);
     requests.erase(requests.begin() + std::ptrdiff_t(unlucky));
@@ -139,8 +138,7 @@ TEST_F(FailureTest, a_nan_in_the_logits_ends_its_sequence_alone) {
       const Sequence first = one_fails({lucky({1, 2, 3}, 1, true), lucky({2, 1, 2, 1, kPoison}, 2), lucky({3, 3}, 3)},
                                        1, "the logits at position 5 hold a NaN or an infinity");
       EXPECT_EQ(first.generated(), 0);
-      if (drafter == std::string("draft_model"))
-        continue;  // its distribution would not be finite: the first round fails
+      if (drafter == std::string("draft_model")) continue;  // its NaN would fail the first round
       Request later = lucky({1, 1, 1}, 2);
       later.sampling.logit_bias = {{kPoison, 100}};
       const Sequence second =

@@ -12,9 +12,9 @@ using nlohmann::json;
 
 // A drafter that guesses as many nodes as the budget has, in levels of at most `width` nodes, all children of the first
 // node of the level above.
-class Bushes : public Drafter {
+class WideTrees : public Drafter {
  public:
-  Bushes(Backend& b, int width, std::vector<Budget>& seen) : backend_(b), width_(width), seen_(seen) {}
+  WideTrees(Backend& b, int width, std::vector<Budget>& seen) : backend_(b), width_(width), seen_(seen) {}
   std::vector<DraftTree> draft(std::span<const DraftRequest> requests) override {
     std::vector<DraftTree> trees;
     for (const DraftRequest& r : requests) {
@@ -36,14 +36,14 @@ class Bushes : public Drafter {
 };
 
 // A policy with the same budget for every sequence, which records its calls.
-class Noting : public LengthPolicy {
+class RecordingPolicy : public LengthPolicy {
  public:
   struct Notes {
     std::vector<PastOnly> past;
     std::vector<StepReport> reports;
     std::vector<SequenceId> forgotten;
   };
-  Noting(const Budget& budget, Notes& notes) : budget_(budget), notes_(notes) {}
+  RecordingPolicy(const Budget& budget, Notes& notes) : budget_(budget), notes_(notes) {}
   std::vector<Budget> budgets(std::span<const PastOnly> past) override {
     notes_.past.insert(notes_.past.end(), past.begin(), past.end());
     return std::vector<Budget>(past.size(), budget_);
@@ -58,23 +58,24 @@ class Noting : public LengthPolicy {
 
 struct Budgets : EngineScene {
   std::vector<Budget> seen;
-  Noting::Notes notes;
+  RecordingPolicy::Notes notes;
 
   // The engine with that drafter, of this width, under budgets of this size.
-  std::unique_ptr<Engine> bushes(int width, const Budget& given, const Budget& most = {kMaxNodes, kMaxPath}) {
+  std::unique_ptr<Engine> wide_trees(int width, const Budget& given, const Budget& most = {kMaxNodes, kMaxPath}) {
     registries.drafters.replace(
-        "bushes", {"",
-                   "",
-                   {},
-                   [this, width](const json&, Host& h) { return std::make_unique<Bushes>(h.backend(), width, seen); },
-                   [](const json&, const ModelInfo&) { return Needs{.proposes = {Drawn::certain}}; }});
-    registries.policies.replace("noting",
-                                {"",
-                                 "",
-                                 {},
-                                 [this, given](const json&, Host&) { return std::make_unique<Noting>(given, notes); },
-                                 [most](const json&, const ModelInfo&) { return most; }});
-    chairs = {{{"name", "bushes"}}, {{"name", "noting"}}, {{"name", "coupled"}}};
+        "wide_trees",
+        {"",
+         "",
+         {},
+         [this, width](const json&, Host& h) { return std::make_unique<WideTrees>(h.backend(), width, seen); },
+         [](const json&, const ModelInfo&) { return Needs{.proposes = {Drawn::certain}}; }});
+    registries.policies.replace(
+        "recording", {"",
+                      "",
+                      {},
+                      [this, given](const json&, Host&) { return std::make_unique<RecordingPolicy>(given, notes); },
+                      [most](const json&, const ModelInfo&) { return most; }});
+    chairs = {{{"name", "wide_trees"}}, {{"name", "recording"}}, {{"name", "coupled"}}};
     options.pages = 2048;
     return engine();
   }
@@ -87,7 +88,7 @@ struct Budgets : EngineScene {
 
 TEST_F(Budgets, a_tree_of_60_nodes_is_not_cut_until_the_output_ends) {
   options.step_rows = 512;
-  const auto e = bushes(20, {60, 3});
+  const auto e = wide_trees(20, {60, 3});
   e->submit(request({1, 2}, 40));
   EXPECT_EQ(cut_of(*e), 0);
   EXPECT_GT(seen.size(), 9u);
@@ -97,7 +98,7 @@ TEST_F(Budgets, a_tree_of_60_nodes_is_not_cut_until_the_output_ends) {
 
 TEST_F(Budgets, no_budget_is_larger_than_a_tree_may_be) {
   options.step_rows = 4096;
-  const auto e = bushes(300, {100000, 100000}, {100000, 100000});
+  const auto e = wide_trees(300, {100000, 100000}, {100000, 100000});
   e->submit(request({1, 2}, 60));
   e->step();
   ASSERT_EQ(seen.size(), 1u);
@@ -108,7 +109,7 @@ TEST_F(Budgets, no_budget_is_larger_than_a_tree_may_be) {
 TEST_F(Budgets, the_rows_of_a_step_grow_with_the_trees_unless_they_are_given) {
   const auto rows = [&](int step_rows) {
     options.step_rows = step_rows;
-    const auto e = bushes(250, {200, 1}, {200, 1});
+    const auto e = wide_trees(250, {200, 1}, {200, 1});
     for (int i = 0; i < 4; ++i) e->submit(request({i, 2}, 30));
     e->step();
     return e->step().rows;
@@ -120,7 +121,7 @@ TEST_F(Budgets, the_rows_of_a_step_grow_with_the_trees_unless_they_are_given) {
 TEST_F(Budgets, the_memory_for_logits_bounds_the_trees_of_a_step) {
   cast = conformance::table_cast({.vocab = 4000, .positions = 64});
   options.logits_mib = 1;  // 21 rows of logits, draft logits and raw copies, of 4 bytes a token
-  const auto e = bushes(50, {20, 1}, {20, 1});
+  const auto e = wide_trees(50, {20, 1}, {20, 1});
   for (int i = 0; i < 4; ++i) e->submit(request({i, 2}, 30));
   e->step();
   const StepReport report = e->step();
@@ -132,7 +133,7 @@ TEST_F(Budgets, a_tree_that_was_cut_by_the_rows_of_a_step_is_counted) {
   options.batch = 2;
   for (const auto& [rows, some] : {std::pair(6, true), std::pair(64, false)}) {
     options.step_rows = rows;
-    const auto e = bushes(1, {5, 4}, {5, 4});
+    const auto e = wide_trees(1, {5, 4}, {5, 4});
     e->submit(request({1, 2}, 20)), e->submit(request({3, 2}, 20));
     EXPECT_EQ(cut_of(*e) > 0, some) << rows << " rows: trees at the end of an output are smaller, but not cut";
   }
@@ -140,7 +141,7 @@ TEST_F(Budgets, a_tree_that_was_cut_by_the_rows_of_a_step_is_counted) {
 
 TEST_F(Budgets, a_policy_observes_every_step_and_forgets_ended_sequences) {
   options.step_rows = 64;
-  const auto e = bushes(2, {5, 2});
+  const auto e = wide_trees(2, {5, 2});
   const SequenceId first = e->submit(request({1, 2}, 3)), second = e->submit(request({2, 2}, 12));
   const SequenceId third = e->submit(request({2, 3}, 12));
   e->step();
@@ -158,14 +159,14 @@ TEST_F(Budgets, a_policy_observes_every_step_and_forgets_ended_sequences) {
 TEST_F(Budgets, confidence_that_the_drafter_does_not_implement_is_an_error) {
   const auto refused = [&](const Budget& given, const Budget& most) {
     return sentence([&] {
-      const auto e = bushes(2, given, most);
+      const auto e = wide_trees(2, given, most);
       e->submit(request({1, 2}, 12));
       e->step();
     });
   };
   EXPECT_EQ(refused({5, 2}, {5, 2}), "(no error)");
   for (const std::string& said : {refused({5, 2}, {5, 2, 0.4f}), refused({5, 2, 0.4f}, {5, 2})})
-    EXPECT_TRUE(says(said, "'noting' sets Budget::confidence") && says(said, "'bushes' does not serve")) << said;
+    EXPECT_TRUE(says(said, "'recording' sets Budget::confidence") && says(said, "'wide_trees' does not serve")) << said;
 }
 
 // Traits before construction
@@ -179,7 +180,7 @@ TEST_F(Budgets, an_unsound_pair_is_refused_before_anything_is_made) {
                   {},
                   [&](const json&, Host& h) {
                     ++made;
-                    return std::make_unique<Bushes>(h.backend(), 1, seen);
+                    return std::make_unique<WideTrees>(h.backend(), 1, seen);
                   },
                   [](const json&, const ModelInfo&) { return Needs{.proposes = {Drawn::without_replacement}}; }});
   chairs.drafter = {{"name", "sequoia"}};
@@ -196,7 +197,7 @@ TEST_F(Budgets, traits_depend_on_options_and_target) {
                               {"",
                                "",
                                {{"drawn", "boolean", false, "draws its nodes"}},
-                               [&](const json&, Host& h) { return std::make_unique<Bushes>(h.backend(), 1, seen); },
+                               [&](const json&, Host& h) { return std::make_unique<WideTrees>(h.backend(), 1, seen); },
                                [](const json& o, const ModelInfo& target) {
                                  const bool drawn = o.at("drawn").get<bool>() && target.vocab == 5;
                                  return Needs{.proposes = {drawn ? Drawn::marginals : Drawn::certain}};
@@ -213,7 +214,7 @@ TEST_F(Budgets, traits_depend_on_options_and_target) {
 
 TEST_F(Budgets, a_component_without_traits_is_an_error) {
   registries.drafters.replace(
-      "mute", {"", "", {}, [&](const json&, Host& h) { return std::make_unique<Bushes>(h.backend(), 1, seen); }});
+      "mute", {"", "", {}, [&](const json&, Host& h) { return std::make_unique<WideTrees>(h.backend(), 1, seen); }});
   chairs.drafter = {{"name", "mute"}};
   EXPECT_TRUE(says(sentence([&] { engine(); }), "Entry::traits"));
 }

@@ -33,9 +33,9 @@ TEST_F(EngineGuard, invalid_engine_options_are_refused) {
 }
 
 // Gives the verdict of the test for every trial.
-class Reciting : public Verifier {
+class GivenVerdict : public Verifier {
  public:
-  explicit Reciting(const Verdict& verdict) : verdict_(verdict) {}
+  explicit GivenVerdict(const Verdict& verdict) : verdict_(verdict) {}
   Soundness soundness() const override { return {{Drawn::certain, Drawn::chain}}; }
   void verify(Backend&, const Trials& trials, Tensor verdicts) override {
     for (int i = 0; i < trials.count(); ++i) *reinterpret_cast<Verdict*>(verdicts.row<std::uint8_t>(i)) = verdict_;
@@ -46,29 +46,29 @@ class Reciting : public Verifier {
 };
 
 TEST_F(EngineGuard, a_verdict_is_a_path_of_the_tree_and_tokens_of_the_target) {
-  const auto recited = [&](int length, Token accepted, Token next) {
+  const auto step_with = [&](int length, Token accepted, Token next) {
     Verdict v;
     for (int k = 0; k < 3; ++k) v.path[k] = k + 1, v.tokens[k] = accepted;
     v.length = length, v.next = next;
     if (length >= 0 && length < 4) v.tokens[length] = next;
-    registries.verifiers.replace("reciting",
-                                 {"", "", {}, [=](const json&, Host&) { return std::make_unique<Reciting>(v); }});
-    chairs.verifier = {{"name", "reciting"}};
+    registries.verifiers.replace("given",
+                                 {"", "", {}, [=](const json&, Host&) { return std::make_unique<GivenVerdict>(v); }});
+    chairs.verifier = {{"name", "given"}};
     const auto e = engine();
     e->submit(request({1, 2, 3}, 20));
     return sentence([&] { e->step(); });
   };
-  EXPECT_EQ(recited(2, 1, 4), "(no error)");
+  EXPECT_EQ(step_with(2, 1, 4), "(no error)");
   for (const int length : {-1, 4, 60, 1000}) {
-    const std::string text = recited(length, 1, 1);
-    EXPECT_TRUE(says(text, "the verifier 'reciting' accepted " + std::to_string(length) +
+    const std::string text = step_with(length, 1, 1);
+    EXPECT_TRUE(says(text, "the verifier 'given' accepted " + std::to_string(length) +
                                " nodes of a tree that has 3 below its root;"))
         << text;
   }
   for (const Token t : {5, -7, 1'000'000}) {
-    EXPECT_TRUE(says(recited(2, t, 1), "the verifier 'reciting' emitted the token " + std::to_string(t) + ", outside"))
+    EXPECT_TRUE(says(step_with(2, t, 1), "the verifier 'given' emitted the token " + std::to_string(t) + ", outside"))
         << t;
-    EXPECT_TRUE(says(recited(0, 1, t), "the verifier 'reciting' emitted the token " + std::to_string(t) + ", outside"))
+    EXPECT_TRUE(says(step_with(0, 1, t), "the verifier 'given' emitted the token " + std::to_string(t) + ", outside"))
         << t;
   }
 }

@@ -75,7 +75,7 @@ void CachedModel::feed(std::span<const Segment> segments) {
     const auto add = [&](int parent, const KvCache::Source& tokens, int at) {
       const int row = held.append(parent, tokens, at);
       fed_.push_back(
-          {int(held_.size()), row, held.place(row), *tokens.known.row<Token>(at), held.pending.back().drawn});
+          {int(held_.size()), row, held.row_layout(row), *tokens.known.row<Token>(at), held.pending.back().drawn});
       return row;
     };
     int previous = -1;
@@ -98,7 +98,7 @@ CachedModel::Extent CachedModel::extent(std::span<const Segment> segments) const
   for (const KvCache::Held* held : held_) e.width = std::max(e.width, int(held->table.size()));
   for (const Segment& s : segments) e.longest = std::max(e.longest, rows_in(s));
   for (const Fed& f : fed_)
-    e.words = std::max(e.words, f.place.words()), e.deepest = std::max(e.deepest, f.place.slot + 1);
+    e.words = std::max(e.words, f.layout.words()), e.deepest = std::max(e.deepest, f.layout.slot + 1);
   const int padding = backend_.padded(e.rows) - e.rows;
   e.rows += padding;
   e.tables = backend_.padded(e.tables + (padding + e.longest - 1) / e.longest);
@@ -156,9 +156,9 @@ void CachedModel::fill_rows(Layout& l, const Tensor& known, const Tensor& at) co
     const bool real = std::size_t(r) < fed_.size();
     while (!real && r - int(fed_.size()) >= padding_before(l, spare + 1)) ++spare;
     const Fed f = real ? fed_[std::size_t(r)] : Fed{int(held_.size()) + spare, 0, {0, 0, 1}, -1, nullptr};
-    const int first = std::max(0, f.place.position + 1 - window);
-    *l.positions.row<std::int32_t>(r) = f.place.position, *l.slots.row<std::int32_t>(r) = f.place.slot;
-    *l.visible.row<std::int32_t>(r) = f.place.visible, *l.first.row<std::int32_t>(r) = first,
+    const int first = std::max(0, f.layout.position + 1 - window);
+    *l.positions.row<std::int32_t>(r) = f.layout.position, *l.slots.row<std::int32_t>(r) = f.layout.slot;
+    *l.visible.row<std::int32_t>(r) = f.layout.visible, *l.first.row<std::int32_t>(r) = first,
     *l.owner.row<std::int32_t>(r) = f.segment;
     *known.row<Token>(r) = f.known, *at.row<const Token*>(r) = f.at;
     if (real && words > 0)

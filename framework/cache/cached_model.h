@@ -54,7 +54,7 @@ class CachedModel {
   // One row of the current forward.
   struct Fed {
     int segment, pending;  // index of its segment, and of its pending row
-    KvCache::Place place;
+    KvCache::RowLayout layout;
     Token known;
     const Token* at;  // device address of a token that the host does not know; else null
   };

@@ -135,7 +135,7 @@ int KvCache::Held::append(int parent, const Source& tokens, int at) {
   return row;
 }
 
-KvCache::Place KvCache::Held::place(int row) const {
+KvCache::RowLayout KvCache::Held::row_layout(int row) const {
   const PendingRow& r = pending[std::size_t(row)];
   return {confirmed + row, confirmed + r.depth, confirmed + r.trunk};
 }

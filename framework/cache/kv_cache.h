@@ -29,7 +29,7 @@ class KvCache {
   bool reserve(const Sequence& sequence, int rows);
 
   // Of a pending row: the slot of its key, its position, and the slot before which it attends to every slot (Layout).
-  struct Place {
+  struct RowLayout {
     std::int32_t slot, position, visible;
     int words() const { return (slot + 1 - visible + 63) / 64; }  // of ancestor bits
   };
@@ -59,9 +59,9 @@ class KvCache {
     int append(int parent, const Source& tokens, int at);
     // Discards all pending rows; their slots may be overwritten.
     void retract() { pending.clear(), sources.clear(); }
-    Place place(int row) const;
+    RowLayout row_layout(int row) const;
     // Sets the ancestor bits of a pending row, except those of ancestors at positions before `first`. `words` has at
-    // least Place::words() elements, zeros before.
+    // least RowLayout::words() elements, zeros before.
     void ancestors(int row, int first, std::span<std::uint64_t> words) const;
   };
   const Held& held(SequenceId id) const { return held_.at(id); }

@@ -192,7 +192,7 @@ class Verifier {
 };
 
 // The task of a lane for trial i: applies the rule, unless a distribution is not finite.
-template <class Rule> struct Judge {
+template <class Rule> struct ApplyRule {
   Rule rule;
   const Trial* trials;
   Verdict* verdicts;
@@ -222,15 +222,15 @@ template <class Rule> class RuleVerifier final : public Verifier {
 #if !defined(__CUDACC__)
     if (backend.device().kind != Device::Kind::cpu)
       return on_host_.verify(backend, trials, verdicts,
-                             [this](Backend& host, const Trials& copies, Tensor to) { judge(host, copies, to); });
+                             [this](Backend& host, const Trials& copies, Tensor to) { run_rule(host, copies, to); });
 #endif
-    judge(backend, trials, verdicts);
+    run_rule(backend, trials, verdicts);
   }
 
  private:
-  void judge(Backend& backend, const Trials& trials, const Tensor& verdicts) const {
+  void run_rule(Backend& backend, const Trials& trials, const Tensor& verdicts) const {
     launch(backend, trials.count(), trials.draws(), trials.vocab(),
-           Judge<Rule>{rule_, trials.trials(), verdicts.data<Verdict>()});
+           ApplyRule<Rule>{rule_, trials.trials(), verdicts.data<Verdict>()});
   }
 
   Rule rule_;

@@ -50,21 +50,21 @@ class InflatedWeights : public TensorSource {
 
  private:
   // For every row or column of the large matrix, that of the small one, or -1.
-  using Places = std::vector<std::int32_t>;
+  using Indices = std::vector<std::int32_t>;
 
   Tensor part_of_a_layer(const std::string& name, const Shape& expected, const std::string& part) const;
   Tensor embedding(const std::string& name, const Shape& expected, const std::string& small_name, float constant) const;
   Tensor gains(const std::string& name, bool last) const;
   Tensor random(const std::string& name, const Shape& shape) const;
-  void place(const std::string& name, const Places& rows, const Places& columns, float factor, Tensor to) const;
-  Tensor small_matrix(const std::string& name, const Places& rows, const Places& columns) const;
+  void scatter(const std::string& name, const Indices& rows, const Indices& columns, float factor, Tensor to) const;
+  Tensor small_matrix(const std::string& name, const Indices& rows, const Indices& columns) const;
 
   std::shared_ptr<const TensorSource> small_tensors_;
   ModelConfig small_, large_;
   RandomWeights random_;
   DType type_ = DType::f32;
   float constant_ = 0;  // c; 0 where both vocabularies have one size
-  Places width_, ffn_, queries_, keys_, values_, outputs_, tokens_;
+  Indices width_, ffn_, queries_, keys_, values_, outputs_, tokens_;
 };
 
 }  // namespace foretoken

@@ -64,19 +64,19 @@ TEST_F(KvCacheTest, rows_of_a_chain_attend_to_a_prefix_and_nodes_of_a_tree_to_th
   cache.settle(s);
   const int root = chain(s, -1, {5, 6, 7});
   const int a = chain(s, root, {1}), b = chain(s, root, {2}), under_b = chain(s, b, {3}), under_a = chain(s, a, {4});
-  const auto place = [&](int row) { return cache.held(1).place(row); };
-  EXPECT_EQ(place(root).visible, 3);
-  EXPECT_EQ(place(a).visible, 4) << "the first child continues the chain";
-  EXPECT_EQ(place(b).visible, 3);
-  EXPECT_EQ(place(b).position, 3);
-  EXPECT_EQ(place(under_b).position, 4);
-  EXPECT_EQ(place(a).words(), 0);
-  EXPECT_EQ(place(under_b).words(), 1);
+  const auto layout = [&](int row) { return cache.held(1).row_layout(row); };
+  EXPECT_EQ(layout(root).visible, 3);
+  EXPECT_EQ(layout(a).visible, 4) << "the first child continues the chain";
+  EXPECT_EQ(layout(b).visible, 3);
+  EXPECT_EQ(layout(b).position, 3);
+  EXPECT_EQ(layout(under_b).position, 4);
+  EXPECT_EQ(layout(a).words(), 0);
+  EXPECT_EQ(layout(under_b).words(), 1);
   std::uint64_t bits = 0;
   cache.held(1).ancestors(under_b, 0, {&bits, 1});
   EXPECT_EQ(bits, 0b110u) << "b at slot 4 and itself at slot 5, from slot 3 on";
   bits = 0;
-  EXPECT_EQ(place(under_a).visible, 4);
+  EXPECT_EQ(layout(under_a).visible, 4);
   cache.held(1).ancestors(under_a, 0, {&bits, 1});
   EXPECT_EQ(bits, 0b100u) << "itself at slot 6, from slot 4 on";
 }

@@ -165,8 +165,9 @@ TEST_F(Budgets, confidence_that_the_drafter_does_not_implement_is_an_error) {
     });
   };
   EXPECT_EQ(refused({5, 2}, {5, 2}), "(no error)");
-  for (const std::string& said : {refused({5, 2}, {5, 2, 0.4f}), refused({5, 2, 0.4f}, {5, 2})})
-    EXPECT_TRUE(says(said, "'recording' sets Budget::confidence") && says(said, "'wide_trees' does not serve")) << said;
+  for (const std::string& message : {refused({5, 2}, {5, 2, 0.4f}), refused({5, 2, 0.4f}, {5, 2})})
+    EXPECT_TRUE(says(message, "'recording' sets Budget::confidence") && says(message, "'wide_trees' does not serve"))
+        << message;
 }
 
 // Traits before construction
@@ -184,8 +185,8 @@ TEST_F(Budgets, an_unsound_pair_is_refused_before_anything_is_made) {
                   },
                   [](const json&, const ModelInfo&) { return Needs{.proposes = {Drawn::without_replacement}}; }});
   chairs.drafter = {{"name", "sequoia"}};
-  const std::string said = sentence([&] { engine(); });
-  EXPECT_TRUE(says(said, "not sound") && says(said, "without_replacement")) << said;
+  const std::string message = sentence([&] { engine(); });
+  EXPECT_TRUE(says(message, "not sound") && says(message, "without_replacement")) << message;
   EXPECT_EQ(made, 0);
   chairs.verifier = {{"name", "coupled"}};
   EXPECT_EQ(sentence([&] { engine(); }), "(no error)");

@@ -34,8 +34,8 @@ struct EngineScene : ::testing::Test {
     return r;
   }
   template <class F> static std::string sentence(const F& f) {
-    const std::string said = test::sentence_of(f);
-    return said.empty() ? "(no error)" : said;
+    const std::string message = test::sentence_of(f);
+    return message.empty() ? "(no error)" : message;
   }
 };
 

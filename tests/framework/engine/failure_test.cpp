@@ -256,7 +256,7 @@ TEST_F(FailureTest, a_verifier_that_throws_for_one_request_fails_that_one_alone)
 }
 
 TEST_F(FailureTest, a_request_whose_own_functions_throw_fails_alone) {
-  Request stops = clean({2, 1, 2}, 2), tells = clean({2, 1, 2}, 2);
+  Request stops = clean({2, 1, 2}, 2), throws = clean({2, 1, 2}, 2);
   stops.limits.stop = [](std::span<const Token> generated, int) -> std::optional<int> {
     if (generated.size() > 3) throw std::runtime_error("no end in sight");
     return std::nullopt;
@@ -264,11 +264,11 @@ TEST_F(FailureTest, a_request_whose_own_functions_throw_fails_alone) {
   const Sequence stopped =
       one_fails({clean({1, 2, 3}, 1), stops, clean({3, 3}, 3)}, 1, "its stop rule failed for this request: no end");
   EXPECT_LE(stopped.generated(), 3);
-  tells.on_tokens = [](const Sequence& s, std::span<const Token>) {
+  throws.on_tokens = [](const Sequence& s, std::span<const Token>) {
     if (s.generated() > 3) throw 7;
   };
-  const Sequence told = one_fails({clean({1, 2, 3}, 1), tells, clean({3, 3}, 3)}, 1, "its on_tokens failed");
-  EXPECT_GT(told.generated(), 3);
+  const Sequence delivered = one_fails({clean({1, 2, 3}, 1), throws, clean({3, 3}, 3)}, 1, "its on_tokens failed");
+  EXPECT_GT(delivered.generated(), 3);
 }
 
 // Gives an invalid verdict for the second trial.
@@ -287,13 +287,13 @@ TEST_F(FailureTest, an_invalid_verdict_is_an_error_before_anything_is_delivered)
   registries.verifiers.add("half", {"", "", {}, [](const json&, Host&) { return std::make_unique<HalfRight>(); }});
   chairs.verifier = {{"name", "half"}};
   const auto e = engine();
-  int told = 0;
+  int delivered = 0;
   for (Request r : {clean({1, 2, 3}, 1), clean({2, 1}, 2)}) {
-    r.on_tokens = [&](const Sequence&, std::span<const Token>) { ++told; };
+    r.on_tokens = [&](const Sequence&, std::span<const Token>) { ++delivered; };
     e->submit(r);
   }
   EXPECT_TRUE(says(sentence([&] { e->step(); }), "the verifier 'half' emitted the token 99"));
-  EXPECT_EQ(told, 0);
+  EXPECT_EQ(delivered, 0);
 }
 
 }  // namespace

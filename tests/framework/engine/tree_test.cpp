@@ -46,8 +46,8 @@ TEST_F(Trees, are_no_deeper_than_their_budget) {
     });
   };
   EXPECT_EQ(chain_of(3), "(no error)");
-  const std::string said = chain_of(4);
-  EXPECT_TRUE(says(said, "'shaped'") && says(said, "4 levels") && says(said, "a budget of 3")) << said;
+  const std::string message = chain_of(4);
+  EXPECT_TRUE(says(message, "'shaped'") && says(message, "4 levels") && says(message, "a budget of 3")) << message;
 }
 
 // Adds a drawn node, with the distribution from which it was drawn.
@@ -66,12 +66,12 @@ TEST_F(Trees, a_node_that_was_drawn_as_an_only_child_has_no_siblings) {
       refusal([](Backend& b, DraftTree& t) { draw_below(b, t, 0, Drawn::chain), draw_below(b, t, 1, Drawn::chain); }),
       "(no error)");
   for (const bool guess_first : {false, true}) {
-    const std::string said = refusal([guess_first](Backend& b, DraftTree& t) {
+    const std::string message = refusal([guess_first](Backend& b, DraftTree& t) {
       if (guess_first) t.guess(0, 2);
       draw_below(b, t, 0, Drawn::chain);
       if (!guess_first) t.guess(0, 2);
     });
-    EXPECT_TRUE(says(said, "'shaped'") && says(said, "drawn 'chain'") && says(said, "siblings")) << said;
+    EXPECT_TRUE(says(message, "'shaped'") && says(message, "drawn 'chain'") && says(message, "siblings")) << message;
   }
 }
 
@@ -138,10 +138,10 @@ TEST_F(Trees, a_verdict_follows_the_tree_from_the_root_down) {
   EXPECT_EQ(step_with({{2, 1}, {3, 1}}), "(no error)");
   for (const std::vector<std::pair<int, Token>>& path :
        std::vector<std::vector<std::pair<int, Token>>>{{{1, 0}, {3, 1}}, {{3, 1}}, {{2, 1}, {2, 1}}, {{0, 3}}}) {
-    const std::string said = step_with(path);
-    EXPECT_TRUE(says(said, "'given' accepted the node " + std::to_string(path.back().first)) &&
-                says(said, "no child of"))
-        << said;
+    const std::string message = step_with(path);
+    EXPECT_TRUE(says(message, "'given' accepted the node " + std::to_string(path.back().first)) &&
+                says(message, "no child of"))
+        << message;
   }
   for (const int node : {-3, 5, 1 << 20})
     EXPECT_TRUE(says(step_with({{node, 1}}), "accepted the node " + std::to_string(node))) << node;

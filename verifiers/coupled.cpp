@@ -25,7 +25,7 @@ struct CoupledRule {
 }  // namespace
 
 Entry<Verifier> coupled() {
-  return {"the target's own token by noise of its position; same text as plain decoding",
+  return {"the target's own token by noise of its position; same output as plain decoding",
           "arXiv 2408.07978",
           {},
           [](const nlohmann::json&, Host&) { return std::make_unique<RuleVerifier<CoupledRule>>(); },

@@ -1,7 +1,7 @@
 // A tree drafter to copy: below each token its latest followers in this sequence, the latest first. Every node is a
 // guess (Drawn::certain), so the tree may have any shape. Nodes are added best first, by the sum of their ranks from
 // the root down, until the budget's nodes or levels are used up. Trees of the followers of each token: Luo et al. 2024
-// (Token Recycling, arXiv 2408.08696), who take them from the target's distributions.
+// (Token Recycling, arXiv 2408.08696), which takes them from the target's distributions.
 #include <algorithm>
 #include <queue>
 #include <tuple>

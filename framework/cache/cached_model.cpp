@@ -12,10 +12,11 @@ std::int64_t address(const void* p) { return std::int64_t(reinterpret_cast<std::
 
 void expect_served(const Segment& s, const std::string& model) {
   if (!s.inputs.empty())
-    throw Error("the model " + model + " is given features of its rows (Segment::inputs); nothing serves them yet");
+    throw Error("the model " + model +
+                " is given features of its rows (Segment::inputs), which are not implemented yet");
   if (s.mutual)
     throw Error("the model " + model +
-                " is given rows that see one another (Segment::mutual); nothing serves them yet");
+                " is given rows that attend to one another (Segment::mutual), which are not implemented yet");
 }
 
 int rows_in(const Segment& s) { return s.chain + (s.tree ? s.tree->nodes - s.begin : 0); }
@@ -34,7 +35,7 @@ std::span<const Token> CachedModel::unseen(const Sequence& sequence) {
   return std::span<const Token>(sequence.tokens).subspan(std::size_t(cache_.settle(sequence)));
 }
 
-int CachedModel::lacks(const Sequence& sequence) {
+int CachedModel::most_unseen(const Sequence& sequence) {
   return cache_.knows(sequence.id) ? int(unseen(sequence).size()) : sequence.length();
 }
 
@@ -46,7 +47,7 @@ Output CachedModel::run(std::span<const Segment> segments) {
     feed(segments);
     const Extent e = extent(segments);
     out = forward(stage(segments, e), e);
-  } catch (...) {  // whoever catches it and goes on must not find rows that were never written
+  } catch (...) {  // a caller that goes on must not find pending rows that were never written
     for (const Segment& s : segments) cache_.fed(s.sequence->id).retract();
     throw;
   }
@@ -62,19 +63,19 @@ double CachedModel::seconds() {
   return seconds_;
 }
 
-// Appends the rows to the cache, as pending ones.
+// Appends the rows to the cache as pending rows.
 void CachedModel::feed(std::span<const Segment> segments) {
   fed_.clear(), held_.clear(), wanted_.clear();
   std::int64_t chained = 0;
   for (const Segment& s : segments) chained += s.chain;
   const Tensor chains = chained > 0 ? Tensor::host({chained}, DType::i32) : Tensor();
-  int link = 0;  // of the chains
+  int link = 0;  // index into `chains`
   for (const Segment& s : segments) {
     KvCache::Held& held = cache_.fed(s.sequence->id);
     const auto add = [&](int parent, const KvCache::Source& tokens, int at) {
       const int row = held.append(parent, tokens, at);
       fed_.push_back(
-          {int(held_.size()), row, held.place(row), *tokens.known.row<Token>(at), held.pending.back().drawn});
+          {int(held_.size()), row, held.row_layout(row), *tokens.known.row<Token>(at), held.pending.back().drawn});
       return row;
     };
     int previous = -1;
@@ -97,7 +98,7 @@ CachedModel::Extent CachedModel::extent(std::span<const Segment> segments) const
   for (const KvCache::Held* held : held_) e.width = std::max(e.width, int(held->table.size()));
   for (const Segment& s : segments) e.longest = std::max(e.longest, rows_in(s));
   for (const Fed& f : fed_)
-    e.words = std::max(e.words, f.place.words()), e.deepest = std::max(e.deepest, f.place.slot + 1);
+    e.words = std::max(e.words, f.layout.words()), e.deepest = std::max(e.deepest, f.layout.slot + 1);
   const int padding = backend_.padded(e.rows) - e.rows;
   e.rows += padding;
   e.tables = backend_.padded(e.tables + (padding + e.longest - 1) / e.longest);
@@ -136,28 +137,28 @@ CachedModel::Inputs CachedModel::stage(std::span<const Segment> segments, const 
   return {{{}, device, e.wanted > 0 ? wanted.device : Tensor(), e.all_wanted, {}}, known.device, at.device};
 }
 
-// Rows of padding before the padded table `i`. They are spread evenly: a table with more rows than any sequence has
-// would make kernels take single rows for a prompt.
+// Rows of padding before the padded table `i`. They are spread evenly: if one table had more rows than any sequence,
+// kernels would treat single rows like a prompt.
 int CachedModel::padding_before(const Layout& l, int i) const {
   const std::int64_t padding = l.positions.dim(0) - std::int64_t(fed_.size()),
                      spare = l.tables.dim(0) - std::int64_t(held_.size());
   return int(padding * i / std::max<std::int64_t>(spare, 1));
 }
 
-// The columns of the layout, and the tokens: those of the fed rows, then padding, which belongs to the tables behind
-// the segments'.
+// Fills the columns of the layout and the tokens: first the fed rows, then padding, which belongs to the tables after
+// those of the segments.
 void CachedModel::fill_rows(Layout& l, const Tensor& known, const Tensor& at) const {
   const int rows = int(l.positions.dim(0)), words = int(l.ancestors.dim(1)),
             window = window_ > 0 ? window_ : info().positions;
   std::fill_n(l.ancestors.data<std::uint64_t>(), l.ancestors.elements(), 0);
-  int spare = 0;  // padded table of the row
+  int spare = 0;  // the padding row's table, counted after those of the segments
   for (int r = 0; r < rows; ++r) {
     const bool real = std::size_t(r) < fed_.size();
     while (!real && r - int(fed_.size()) >= padding_before(l, spare + 1)) ++spare;
     const Fed f = real ? fed_[std::size_t(r)] : Fed{int(held_.size()) + spare, 0, {0, 0, 1}, -1, nullptr};
-    const int first = std::max(0, f.place.position + 1 - window);
-    *l.positions.row<std::int32_t>(r) = f.place.position, *l.slots.row<std::int32_t>(r) = f.place.slot;
-    *l.visible.row<std::int32_t>(r) = f.place.visible, *l.first.row<std::int32_t>(r) = first,
+    const int first = std::max(0, f.layout.position + 1 - window);
+    *l.positions.row<std::int32_t>(r) = f.layout.position, *l.slots.row<std::int32_t>(r) = f.layout.slot;
+    *l.visible.row<std::int32_t>(r) = f.layout.visible, *l.first.row<std::int32_t>(r) = first,
     *l.owner.row<std::int32_t>(r) = f.segment;
     *known.row<Token>(r) = f.known, *at.row<const Token*>(r) = f.at;
     if (real && words > 0)
@@ -166,7 +167,7 @@ void CachedModel::fill_rows(Layout& l, const Tensor& known, const Tensor& at) co
   }
 }
 
-// Block tables and where their rows begin: those of the segments, then padding, which has the trash page alone.
+// Fills the block tables and the first row of each: those of the segments, then padding, which has the trash page only.
 void CachedModel::fill_tables(std::span<const Segment> segments, Layout& l) const {
   const std::int64_t tables = l.tables.dim(0), width = l.tables.dim(1);
   int row = 0;
@@ -194,7 +195,7 @@ Output CachedModel::forward(Inputs in, const Extent& e) {
   };
   if (model_->replays()) {
     if (e.wanted > 0) in.rows.logits = logits_memory(e.wanted).rows(0, e.wanted);
-    // All that the body depends on, so that the next engine with this model and this memory goes on with what was
+    // Everything on which the body depends, so that a later engine with this model and this memory replays what was
     // recorded.
     const std::int64_t key[] = {std::int64_t(model_->serial()),
                                 address(pool_.memory().raw()),
@@ -218,7 +219,7 @@ Output CachedModel::forward(Inputs in, const Extent& e) {
   return {without_padding(out.logits)};
 }
 
-// Which memory of logits has so many rows and nobody who reads it any more.
+// Memory of at least so many rows for logits to which no other Tensor refers; allocated where there is none.
 const Tensor& CachedModel::logits_memory(int rows) {
   std::vector<Tensor>& all = memory_->logits;
   std::size_t i = 0;

@@ -1,5 +1,6 @@
-// A model together with its cache: what the engine's target and every model drafter are. It turns segments (unseen
-// tokens plus some nodes of a draft tree) into the rows of one forward.
+// A model with its cache: the engine's target, and the model of every model drafter. It turns segments (tokens that the
+// cache lacks, then nodes of a draft tree) into the rows of one forward. This module must not know drafters, verifiers
+// or whether its model is a target.
 #pragma once
 #include <memory>
 #include <span>
@@ -13,15 +14,16 @@
 
 namespace foretoken {
 
-// What one sequence feeds in one forward: `chain` tokens that follow what the cache holds, then the nodes [begin,
-// nodes) of `tree`. With a tree the chain must reach up to the root, which is the sequence's last token.
+// The rows of one sequence in one forward: `chain` tokens that follow those in the cache, then the nodes [begin, nodes)
+// of `tree`. With a tree the chain must reach up to the root, which is the sequence's last token.
 struct Segment {
   const Sequence* sequence = nullptr;
   int chain = 0;
   const DraftTree* tree = nullptr;
-  int begin = 0;                               // > 0: the nodes before were fed by an earlier forward of this round
-  std::span<const std::uint64_t> inputs = {};  // device addresses of the rows' features, one a row; empty: none
-  bool mutual = false;                         // the rows see one another, not only their ancestors (block drafters)
+  int begin = 0;  // > 0: the nodes before were fed by an earlier forward of this round
+  // Not implemented, an Error in run():
+  std::span<const std::uint64_t> inputs = {};  // device addresses of the rows' features, one per row; empty: none
+  bool mutual = false;                         // the rows attend to one another, not to ancestors only (block drafters)
 };
 
 class CachedModel {
@@ -30,13 +32,15 @@ class CachedModel {
 
   const ModelInfo& info() const { return model_->info(); }
   const std::shared_ptr<Model>& model() const { return model_; }
-  // Tokens of the sequence that the cache does not hold, at least one (the root). Judges what was pending.
+  // The sequence's tokens that the cache lacks, at least one (the root). Resolves pending rows: KvCache::settle.
   std::span<const Token> unseen(const Sequence& sequence);
-  // The same number, at most: without a look for the prefix of a sequence that the cache does not know.
-  int lacks(const Sequence& sequence);
+  // An upper bound of their number: for a sequence that the cache does not know its length, since no prefix is looked
+  // up.
+  int most_unseen(const Sequence& sequence);
+  // As KvCache::reserve; to be called after unseen(), before run().
   bool reserve(const Sequence& sequence, int rows) { return cache_.reserve(sequence, rows); }
-  // One forward. Logits of the fed tree nodes, segment after segment: f32 [sum of (nodes - begin), vocab]. They stay as
-  // long as somebody holds them.
+  // One forward, for which rows are reserved. Returns the logits of the fed tree nodes, segment after segment: f32 [sum
+  // of (nodes - begin), vocab]. Their memory is not reused while a Tensor refers to it.
   Output run(std::span<const Segment> segments);
   void forget(const Sequence& sequence) { cache_.forget(sequence); }
 
@@ -47,19 +51,19 @@ class CachedModel {
   std::uint64_t rows() const { return rows_; }
 
  private:
-  // One row of the forward in hand.
+  // One row of the current forward.
   struct Fed {
-    int segment, pending;  // number of its segment, and of its pending row
-    KvCache::Place place;
+    int segment, pending;  // index of its segment, and of its pending row
+    KvCache::RowLayout layout;
     Token known;
-    const Token* at;  // where the device finds a token that the host does not know
+    const Token* at;  // device address of a token that the host does not know; else null
   };
-  // How large the forward is, padded as the device wants it.
+  // The sizes of the forward, after Backend::padded.
   struct Extent {
     int rows, tables, width, words, wanted, deepest, longest;
     bool all_wanted;
   };
-  // What the device reads, beside the rows' layout.
+  // The inputs of the forward, on the device.
   struct Inputs {
     Rows rows;
     Tensor known, at;  // i32, u64 [rows]: see Backend::pick
@@ -77,13 +81,13 @@ class CachedModel {
   Backend& backend_;
   std::shared_ptr<Model> model_;
   KvCache cache_;
-  int window_;  // positions that a row sees, itself among them; 0: all
+  int window_;  // positions to which a row attends, itself among them; 0: all
   const PagePool& pool_;
-  std::shared_ptr<ForwardMemory> memory_;     // of the model, as long as this lives
-  std::vector<Fed> fed_;                      // rows of the forward in hand
+  std::shared_ptr<ForwardMemory> memory_;     // lent by the model while this object lives
+  std::vector<Fed> fed_;                      // rows of the current forward
   std::vector<const KvCache::Held*> held_;    // of its segments
-  std::vector<std::int32_t> wanted_;          // and those whose logits are asked for
-  std::vector<std::pair<Mark, Mark>> spans_;  // of forwards whose time is not counted yet
+  std::vector<std::int32_t> wanted_;          // its rows whose logits are computed
+  std::vector<std::pair<Mark, Mark>> spans_;  // begin and end of forwards that seconds_ does not contain yet
   double seconds_ = 0;
   std::uint64_t forwards_ = 0, rows_ = 0;
 };

@@ -87,7 +87,7 @@ void KvCache::index_full_pages(const Sequence& sequence, Held& held) {
     const auto content = tokens.subspan(std::size_t(held.indexed * page_rows_), std::size_t(page_rows_));
     const PageId page = held.table[std::size_t(held.indexed)];
     if (const auto same = index_.find(held.serial, content)) {
-      held.serial = same->serial;  // another page already serves this content; this one goes free at the end
+      held.serial = same->serial;  // another page with this content is in the index; this one is freed at the end
     } else {
       held.serial = index_.insert(held.serial, content, page);
       pool_.keep(page, [this](PageId p) { index_.erase(p); });
@@ -135,7 +135,7 @@ int KvCache::Held::append(int parent, const Source& tokens, int at) {
   return row;
 }
 
-KvCache::Place KvCache::Held::place(int row) const {
+KvCache::RowLayout KvCache::Held::row_layout(int row) const {
   const PendingRow& r = pending[std::size_t(row)];
   return {confirmed + row, confirmed + r.depth, confirmed + r.trunk};
 }
@@ -186,7 +186,7 @@ void KvCache::check() const {
   }
   for (const auto& [page, n] : uses) {
     if (pool_.references(page) != n)
-      throw Error("cache check: page " + std::to_string(page) + " stands in " + std::to_string(n) + " tables but has " +
+      throw Error("cache check: page " + std::to_string(page) + " is in " + std::to_string(n) + " tables but has " +
                   std::to_string(pool_.references(page)) + " references");
     if (n > 1 && !pool_.kept(page))
       throw Error("cache check: page " + std::to_string(page) + " is shared but was never indexed");

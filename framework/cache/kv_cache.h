@@ -1,8 +1,9 @@
-// The keys and values of one model for all sequences, in pages of a shared pool. A cache knows which tokens it holds:
-// confirmed ones (a prefix of the sequence) and pending ones (a tree that a forward wrote and nobody has judged). When
-// it next meets its sequence it keeps the pending path whose tokens the sequence took and frees the rest; catching up
-// and rolling back are one comparison of tokens, from a watermark. Nobody else ever implements rollback. This module
-// must not know drafters, verifiers or whether its model is a target.
+// The keys and values of one model for all sequences, in pages of a shared pool (paged attention: Kwon et al. 2023,
+// arXiv 2309.06180). A cache knows which tokens its rows hold: confirmed ones, a prefix of the sequence, and pending
+// ones, a tree that a forward wrote and that is not yet verified. At the next settle() it keeps the pending path whose
+// tokens the sequence now has and frees the rest. So rollback, and catching up after it, are one comparison of tokens
+// behind the confirmed prefix, and no other module implements them. This module must not know drafters, verifiers or
+// whether its model is a target.
 #pragma once
 #include <span>
 #include <unordered_map>
@@ -21,29 +22,28 @@ class KvCache {
   ~KvCache();
   KvCache(const KvCache&) = delete;
 
-  // Judges what is pending and, for a sequence that it does not know, looks for its prefix. Returns the number of
-  // tokens held, at most length - 1: the last token of a sequence is always fed, since its logits are wanted.
+  // Resolves the pending rows and, for a sequence that the cache does not know, looks up its prefix. Returns the number
+  // of confirmed tokens, at most length - 1: the last token of a sequence is always fed, since its logits are needed.
   int settle(const Sequence& sequence);
-  // Makes sure that `rows` more rows find room; false, and nothing taken, when the pool has none. After settle().
+  // Takes pages for `rows` more rows; false, and none taken, where the pool has too few. After settle().
   bool reserve(const Sequence& sequence, int rows);
 
-  // Of a pending row: where its key goes, its depth, and what it sees (see Layout).
-  struct Place {
+  // Of a pending row: the slot of its key, its position, and the slot before which it attends to every slot (Layout).
+  struct RowLayout {
     std::int32_t slot, position, visible;
     int words() const { return (slot + 1 - visible + 63) / 64; }  // of ancestor bits
   };
   struct PendingRow {
-    int parent, depth,
-        trunk;     // trunk: how many leading pending rows, 0 .. trunk - 1, are ancestors or itself, without a gap
-    Token* token;  // in one of `sources`, as is `drawn`
-    const Token* drawn = nullptr;  // where the device finds a token that the host did not know; null: it did
-    bool taken = false;            // the sequence took the whole path down to this row; siblings may repeat a token
+    int parent, depth, trunk;      // trunk: pending rows 0 .. trunk - 1 are all ancestors of this row, or itself
+    Token* token;                  // in one of `sources`, as is `drawn`
+    const Token* drawn = nullptr;  // device address of a token that the host did not know; null: the host knew it
+    bool taken = false;            // the sequence has the whole path down to this row; siblings may repeat a token
   };
-  // Where pending rows' tokens are found: on the host, and on the device where it drew what the host has not read.
+  // Memory of pending rows' tokens: on the host, and on the device where it drew tokens that the host has not read.
   struct Source {
     Tensor known, drawn;
   };
-  // What is held of one sequence; it stays where it is until the sequence is forgotten.
+  // The rows of one sequence. Its address does not change until the sequence is forgotten.
   struct Held {
     std::vector<PageId> table;
     std::vector<PendingRow> pending;
@@ -51,43 +51,44 @@ class KvCache {
     int confirmed = 0;
     int indexed = 0;                             // full pages that are in the index (or whose content already was)
     std::uint64_t serial = PrefixIndex::kStart;  // content serial of page indexed - 1
-    int reused = 0;                              // rows of a found prefix that are not counted yet
+    int reused = 0;                              // rows of a found prefix that prefix_rows_reused() does not contain
 
-    // Adds a pending row below pending row `parent` (-1: below the last confirmed token, or chained after the confirmed
-    // prefix) and returns its number. Its token is read from `tokens.known`[at] when the sequence is next met; where
-    // the device drew it, somebody must have put it there by then: see KvCache::take_unread.
+    // Adds a pending row below pending row `parent` (-1: directly after the confirmed prefix) and returns its index.
+    // Its token is read from tokens.known[at] at the next settle(); a token that the device drew must have been stored
+    // there by then: see KvCache::take_unread.
     int append(int parent, const Source& tokens, int at);
-    // Takes back all pending rows: what stands in their slots is nobody's.
+    // Discards all pending rows; their slots may be overwritten.
     void retract() { pending.clear(), sources.clear(); }
-    Place place(int row) const;
-    // Sets the ancestor bits of a pending row, but for ancestors at positions before `first`; `words` has
-    // Place::words() or more.
+    RowLayout row_layout(int row) const;
+    // Sets the ancestor bits of a pending row, except those of ancestors at positions before `first`. `words` has at
+    // least RowLayout::words() elements, zeros before.
     void ancestors(int row, int first, std::span<std::uint64_t> words) const;
   };
   const Held& held(SequenceId id) const { return held_.at(id); }
   bool knows(SequenceId id) const { return held_.contains(id); }
-  Held& fed(SequenceId id);  // to append rows to, or to take them back
+  Held& fed(SequenceId id);  // to append rows to, or to discard them; counts a reused prefix
 
-  // A token that the device drew and that the host does not know yet, and where the host is to put it.
+  // A token that the device drew and that the host has not read: its device address, and the host address to which the
+  // caller of take_unread() must copy it.
   struct Unread {
     const Token* drawn;
     Token* known;
   };
-  // Moves those of a sequence's pending rows to `all`: whoever calls it reads them from the device. Those that belong
-  // in `elsewhere`, tokens that somebody else reads, are left to him.
+  // Appends the unread tokens of a sequence's pending rows to `all`, each once. Those whose host address lies in
+  // `elsewhere` are left out: the caller reads that memory by itself.
   void take_unread(SequenceId id, std::span<const Token> elsewhere, std::vector<Unread>& all);
 
   std::span<const KvLayer> layers() const { return layers_; }
   int page_rows() const { return page_rows_; }
-  int confirmed(SequenceId id) const;  // 0 for a sequence that it does not know
+  int confirmed(SequenceId id) const;  // rows; 0 for a sequence that the cache does not know
   int pages_for(int rows) const { return (rows + page_rows_ - 1) / page_rows_; }
-  // Settles and gives back the sequence's pages; full ones stay findable by content.
+  // Settles, then returns the sequence's pages to the pool; full pages remain in the prefix index until evicted.
   void forget(const Sequence& sequence);
 
-  // Integrity: every page of every table has a reference, no page is in two tables unless shared by prefix, table sizes
-  // fit, pending parents precede. Throws Error with what is wrong. Cheap enough for every step of a debug build.
+  // Throws Error unless every page of every table has its references, no page is in two tables unless shared by prefix,
+  // tables have pages for all rows, and pending parents precede. Cheap enough for every step of a debug build.
   void check() const;
-  // Rows that no forward had to compute, counted when the sequence is first fed.
+  // Rows of prefixes that no forward had to compute, counted when the sequence is first fed.
   std::uint64_t prefix_rows_reused() const { return prefix_rows_reused_; }
   std::size_t sequences() const { return held_.size(); }
 

@@ -21,17 +21,17 @@ class PagePool {
   PagePool(Backend& backend, std::int64_t page_bytes, int pages);
 
   const Tensor& memory() const { return memory_; }  // u8 [pages + 1, page_bytes]
-  PageId trash() const { return pages(); }          // the page after the last; padding rows write to it
+  PageId trash() const { return pages(); }          // an extra page after the others, to which padding rows write
   std::int64_t page_bytes() const { return page_bytes_; }
   int pages() const { return int(state_.size()); }
   int in_use() const { return in_use_; }
   int available() const { return pages() - in_use_; }  // free and idle
 
-  std::optional<PageId> take();  // one reference; an idle page is evicted if none is free; nullopt when all are in use
-  void share(PageId page);       // one more reference, also on an idle page
-  void drop(PageId page);        // one less; the last one makes it idle if it is kept, else free
-  void keep(PageId page, Evicted evicted);  // its content may be reused after its last reference
-  void discard(PageId page);                // reverts keep: an idle page becomes free
+  std::optional<PageId> take();  // a page with one reference; evicts an idle page if none is free; nullopt: all in use
+  void share(PageId page);       // one more reference, also of an idle page
+  void drop(PageId page);        // one reference less; after the last the page is idle if it is kept, else free
+  void keep(PageId page, Evicted evicted);  // from now on the page becomes idle, not free, after its last reference
+  void discard(PageId page);                // reverts keep(); an idle page becomes free
   bool kept(PageId page) const { return bool(state_[std::size_t(page)].evicted); }
   int references(PageId page) const { return state_[std::size_t(page)].references; }
 

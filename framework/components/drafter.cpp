@@ -8,7 +8,7 @@ namespace foretoken {
 
 Needs Drafter::needs() const {
   if (said_) return *said_;
-  throw Error("the drafter says nothing of how its nodes are drawn; fill Entry::traits, or override Drafter::needs");
+  throw Error("the drafter does not state how its nodes are drawn; fill Entry::traits, or override Drafter::needs");
 }
 
 void expect_served(const Needs& needs, const std::string& who) {
@@ -16,11 +16,11 @@ void expect_served(const Needs& needs, const std::string& who) {
   for (const int l : needs.hidden) layers += (layers.empty() ? "" : ", ") + std::to_string(l);
   if (!layers.empty())
     throw Error(who + " needs the target's hidden states after the layers " + layers +
-                " (Needs::hidden); nothing serves them yet");
+                " (Needs::hidden), which are not implemented yet");
   if (std::ranges::find(needs.proposes, Drawn::aside) != needs.proposes.end())
-    throw Error(who + " proposes nodes drawn 'aside', to be fed and never judged; nothing serves such nodes yet");
+    throw Error(who + " proposes nodes drawn 'aside', to be fed and never verified, which are not implemented yet");
   if (needs.ranks < 0)
-    throw Error(who + " needs " + std::to_string(needs.ranks) + " ranks (Needs::ranks); ask for none or more");
+    throw Error(who + " needs " + std::to_string(needs.ranks) + " ranks (Needs::ranks); it must be 0 or more");
 }
 
 std::vector<DraftTree> rooted(Backend& backend, std::span<const DraftRequest> requests) {

@@ -1,5 +1,6 @@
-// A drafter guesses, the target verifies, nothing is lost. A drafter never owns a random generator, never rolls
-// anything back and never hears who verifies its trees; it may be skipped for any number of steps.
+// A drafter proposes a tree of tokens for each sequence; the target verifies it in one forward (Leviathan et al. 2023,
+// arXiv 2211.17192). A drafter has no random generator of its own, since all draws are named by the request, never
+// rolls back a cache, and may be skipped for any number of steps. This module must not know which verifier is used.
 #pragma once
 #include <memory>
 #include <optional>
@@ -13,20 +14,20 @@
 
 namespace foretoken {
 
-// One sequence for which a tree is wanted.
+// One sequence to draft for.
 struct DraftRequest {
   const Sequence* sequence = nullptr;
-  Budget budget;      // the most nodes and levels of the tree; where it has no room below the root no tree is wanted,
-                      // only catching up
-  int rows = 0;       // the most rows that the drafter's own model may spend on catching up in this step; those of all
-                      // requests of a step together are no more than a step may have
-  Draws draws;        // hand on to Backend::draw; role draft, node = the node that is drawn
-  bool race = false;  // draws must be races by absolute position (TokenDraw::race), since the verifier couples
-  // Of the drafter's unseen positions, in order: device addresses of the target's hidden states that Needs::hidden
-  // names, one after another for each position.
+  Budget budget;      // the most nodes and levels of the tree; where !budget.drafts(), a bare root is returned and the
+                      // drafter's own model only reads tokens that its cache lacks
+  int rows = 0;       // the most rows that the drafter's own model may spend on such tokens in this step; the sum over
+                      // all requests of a step is at most EngineOptions::step_rows
+  Draws draws;        // pass on to Backend::draw; role draft, node = the node that is drawn
+  bool race = false;  // draws must be races by absolute position (TokenDraw::race), since the verifier is coupled
+  // Device addresses of the target's hidden states that Needs::hidden names: for each position that the drafter has not
+  // seen, in order, one address per named layer.
   std::span<const std::uint64_t> hidden = {};
 
-  // The draw that decides node `node` at depth `depth` (1: directly below the root).
+  // The named draw of node `node` at depth `depth` (1: directly below the root).
   TokenDraw draw(int node, int depth, int sibling = 0) const {
     return {draws,
             {Role::draft, std::uint32_t(node), std::uint32_t(sibling)},
@@ -35,10 +36,10 @@ struct DraftRequest {
   }
 };
 
-// How a draft begins: a tree for each request, its root the sequence's last token, with room for the budget.
+// A bare root for each request, in order: the sequence's last token, with capacity for the budget's nodes.
 std::vector<DraftTree> rooted(Backend& backend, std::span<const DraftRequest> requests);
 
-// What became of the last tree, for whoever learns from it.
+// The result of verifying one tree, for drafters that adapt. Pointers are valid during Drafter::observe only.
 struct Outcome {
   const Sequence* sequence = nullptr;
   const DraftTree* tree = nullptr;
@@ -46,31 +47,36 @@ struct Outcome {
   Tensor ranks = {};  // i32 [nodes, Needs::ranks], host: the target's most probable tokens after each node of the tree
 };
 
-// What a drafter wants and does, so that nobody asks who it is.
+// The traits of a drafter: the engine and the pairing rules read these, never its name.
 struct Needs {
-  std::vector<Drawn> proposes;  // kinds of nodes that it may draw; a verifier must take each of them
-  bool learns = false;          // what it proposes may depend on other requests (exempt from the memory law)
-  int ranks = 0;                // so many of the target's most probable tokens after each fed node come with an Outcome
-  std::vector<int> hidden = {};  // after which layers of the target it wants hidden states with a DraftRequest
-  bool confidence = false;       // it serves Budget::confidence; else a policy that sets it is refused
+  std::vector<Drawn> proposes;   // kinds of nodes that it may draw; the verifier must take each of them
+  bool learns = false;           // its proposals may depend on other requests (exempt from the conformance kit's memory
+                                 // law)
+  int ranks = 0;                 // how many of the target's most probable tokens after each node an Outcome has
+  std::vector<int> hidden = {};  // layers of the target whose output a DraftRequest has; not implemented: an Error
+  bool confidence = false;       // implements Budget::confidence; otherwise a policy that sets it is an Error
 };
 
-// Throws Error, which begins with `who`, where these are needs that nothing serves yet.
+// Throws Error, whose message begins with `who`, for needs that are not implemented.
 void expect_served(const Needs& needs, const std::string& who);
 
 class Drafter {
  public:
   using Traits = Needs;
   virtual ~Drafter() = default;
-  // To be overridden only where Entry::traits is empty: then nothing is known before the drafter is made.
+  // Override it only where Entry::traits is empty; then nothing is checked before the drafter is constructed. The
+  // default throws Error.
   virtual Needs needs() const;
   Traits traits() const { return said_ ? *said_ : needs(); }
-  // One tree per request, in order, each within its budget. Whether a node exists is decided before its token is drawn
-  // (never by its own token). Where it throws it is asked again: about each request alone, with the same draws, so that
-  // only those fail for which it throws again, then about the others together.
+  // One tree per request, in order, each within its budget. Whether a node exists must be decided before its token is
+  // drawn, never by its own token; otherwise the output distribution changes. If it throws, it is called again with
+  // each request alone and the same draws; only the requests for which it throws again fail, and it is then called with
+  // the others together. A throw for no single request, or for each of several, is an Error of the whole step.
   virtual std::vector<DraftTree> draft(std::span<const DraftRequest> requests) = 0;
+  // After a step: the verdicts of the sequences that were verified. Not called where there are none.
   virtual void observe(std::span<const Outcome> outcomes) { (void)outcomes; }
-  // The sequence ends or must give back its memory; its tokens are final for now. It may come back later.
+  // Frees what the drafter holds for the sequence, which has ended or whose memory is needed by another. A sequence
+  // that has not ended may be drafted for again later.
   virtual void forget(const Sequence& sequence) { (void)sequence; }
 
  protected:

@@ -1,4 +1,4 @@
-// Trials of a device on the host: copies of the distributions, and trees whose tokens the host has read.
+// HostTrials: copies a device's trials to the host, with their distributions and the tokens that the device drew.
 #include <map>
 
 #include "framework/components/verifier.h"
@@ -6,7 +6,7 @@
 namespace foretoken {
 namespace {
 
-// Copies to the host, which are there after the device's next synchronize().
+// Copies from the device, complete after its next synchronize().
 class HostCopies {
  public:
   explicit HostCopies(Backend& device) : device_(device) {}

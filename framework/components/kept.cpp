@@ -6,20 +6,20 @@ namespace foretoken {
 
 std::shared_ptr<const void> Kept::find(const std::string& key, std::type_index type,
                                        const std::function<std::shared_ptr<const void>()>& make) {
-  if (const auto it = things_.find(key); it != things_.end()) {
+  if (const auto it = objects_.find(key); it != objects_.end()) {
     if (it->second.type != type)
-      throw Error("'" + key + "' is kept as another type than it is now asked for; choose another key for Host::keep");
+      throw Error("'" + key + "' is kept as another type than is now requested; choose another key for Host::keep");
     it->second.used = true;
     return it->second.value;
   }
-  std::shared_ptr<const void> value = make();  // may keep something itself
-  if (!value) throw Error("what was to be kept as '" + key + "' is nothing; return an object from Host::keep's maker");
-  return things_.insert_or_assign(key, Thing{type, std::move(value), true}).first->second.value;
+  std::shared_ptr<const void> value = make();  // may call find() itself
+  if (!value) throw Error("the maker of '" + key + "' returned null; return an object from Host::keep's maker");
+  return objects_.insert_or_assign(key, Object{type, std::move(value), true}).first->second.value;
 }
 
 void Kept::forget_unused() {
-  std::erase_if(things_, [](const auto& entry) { return !entry.second.used; });
-  for (auto& [key, thing] : things_) thing.used = false;
+  std::erase_if(objects_, [](const auto& entry) { return !entry.second.used; });
+  for (auto& [key, object] : objects_) object.used = false;
 }
 
 }  // namespace foretoken

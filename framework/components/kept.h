@@ -1,5 +1,5 @@
-// What components keep beyond one engine: heads, datastores and whatever else is expensive to make and the same for
-// every engine of a sweep. This module must not know what is kept.
+// Objects that components share between engines: heads, datastores and others that are expensive to make and the same
+// for every engine of a sweep. This module must not know what the objects are.
 #pragma once
 #include <functional>
 #include <map>
@@ -11,20 +11,20 @@ namespace foretoken {
 
 class Kept {
  public:
-  // What `make` made when `key` was first asked for. A key that holds another type, or a `make` that gives nothing, is
-  // an Error.
+  // The object of `key`; at the first call with this key it is made by `make`. A key whose object has another type, or
+  // a `make` that returns null, is an Error.
   std::shared_ptr<const void> find(const std::string& key, std::type_index type,
                                    const std::function<std::shared_ptr<const void>()>& make);
-  // Lets go of what nothing has asked for since the last call.
+  // Releases the objects that were not requested since the last call.
   void forget_unused();
 
  private:
-  struct Thing {
+  struct Object {
     std::type_index type;
     std::shared_ptr<const void> value;
     bool used;
   };
-  std::map<std::string, Thing> things_;
+  std::map<std::string, Object> objects_;
 };
 
 }  // namespace foretoken

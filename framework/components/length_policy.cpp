@@ -6,7 +6,7 @@ namespace foretoken {
 
 Budget LengthPolicy::most() const {
   if (said_) return *said_;
-  throw Error("the policy says nothing of its largest budget; fill Entry::traits, or override LengthPolicy::most");
+  throw Error("the policy does not state its largest budget; fill Entry::traits, or override LengthPolicy::most");
 }
 
 }  // namespace foretoken

@@ -1,5 +1,6 @@
-// How much to draft: nodes and levels per sequence, from the past alone. It never sees drawn tokens of the coming
-// round, since a length that depends on them changes the output distribution.
+// A length policy: how many nodes and levels to draft for each sequence, from past rounds only. It gets no drawn tokens
+// of the coming round, since a length that depends on them changes the output distribution. This module must not know
+// drafters or verifiers.
 #pragma once
 #include <optional>
 #include <span>
@@ -11,31 +12,31 @@
 
 namespace foretoken {
 
-// What a policy may look at.
+// The input of a policy: one sequence's state before a round.
 struct PastOnly {
   SequenceId id = 0;
-  int length = 0;          // tokens so far
+  int length = 0;          // tokens of prompt and output so far
   int batch = 0;           // sequences in this step
-  int rounds = 0;          // rounds so far
+  int rounds = 0;          // rounds that were verified so far
   int drafted = 0;         // nodes below the root that were drafted in the last round
-  int accepted = 0;        // of these
-  double acceptance = -1;  // accepted / tested over the sequence's rounds; -1 before the first
-  Budget room;             // the most that this step has for it
+  int accepted = 0;        // accepted nodes of these
+  double acceptance = -1;  // accepted / tested levels over all rounds of the sequence; -1 while none was tested
+  Budget room;             // the largest budget that rows and pages of this step allow
 };
 
 class LengthPolicy {
  public:
-  using Traits = Budget;  // no budget exceeds it in any field
+  using Traits = Budget;  // no budget of the policy exceeds it in nodes or depth
   virtual ~LengthPolicy() = default;
-  // To be overridden only where Entry::traits is empty.
+  // Override it only where Entry::traits is empty. The default throws Error.
   virtual Budget most() const;
   Traits traits() const { return said_ ? *said_ : most(); }
-  // One budget per sequence, in order. Each is cut to most(), to its room, to kMaxNodes and to kMaxPath.
-  // Where it throws it is asked again, as Drafter::draft is.
+  // One budget per sequence, in order; another number of budgets is an Error. Each is cut to most(), to PastOnly::room,
+  // to kMaxNodes and to kMaxPath. If it throws, it is called again as Drafter::draft is.
   virtual std::vector<Budget> budgets(std::span<const PastOnly> past) = 0;
-  // What a step did, after it: its sequences, what was drafted and accepted, and how long each phase took.
+  // After every step: its sequences, what was drafted and accepted, and the time of each phase.
   virtual void observe(const StepReport& report) { (void)report; }
-  // The sequence has ended. The last report that names it came before.
+  // The sequence has ended; the last report that names it has been observed.
   virtual void forget(const Sequence& sequence) { (void)sequence; }
 
  protected:

@@ -9,9 +9,8 @@ struct LogProbabilities {
   const Trial* trials;
   Verdict* verdicts;
   const std::uint8_t* warped;
-  const float* bent;  // row 0 of the trials' distributions
-  const float*
-      raw;  // the same rows before adjustment: `stride` apart, with their DistributionRows; null: the trials' own
+  const float* adjusted;  // row 0 of the trials' logits
+  const float* raw;       // the same rows before adjustment, `stride` apart; null: the trials' logits
   std::int64_t stride;
   const DistributionRow* raw_rows;
   template <class Lane> FORETOKEN_HD void operator()(Lane& lane, int i) const {
@@ -25,7 +24,7 @@ struct LogProbabilities {
   }
   FORETOKEN_HD Distribution own(const Distribution& p, std::int64_t p_stride) const {
     if (!raw) return p;
-    const std::int64_t row = (p.logits - bent) / p_stride;
+    const std::int64_t row = (p.logits - adjusted) / p_stride;
     return {raw + row * stride, raw_rows[row], p.vocab};
   }
 };

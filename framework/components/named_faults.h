@@ -1,6 +1,6 @@
-// Drafters, policies and verifiers that somebody else wrote: whatever they throw becomes an Error that says whose fault
-// it is. An Error of theirs is a sentence for users already, and passes; so does a lack of memory. It must not know
-// what they do.
+// Wraps components of plugins: any exception that they throw becomes an Error whose message names the component and the
+// function. An Error passes unchanged, since its message is for users already; so does std::bad_alloc. This module must
+// not know what the components do.
 #pragma once
 #include <string>
 
@@ -8,16 +8,17 @@
 
 namespace foretoken {
 
-// The same component, for whom `who` speaks: "the drafter 'bigram' of the plugin lib.so". Whatever virtual function a
-// component has, its wrapper in named_faults.cpp has too.
+// A wrapper that forwards every virtual function to the component. `who` is its name in messages: "the drafter 'bigram'
+// of the plugin lib.so". A virtual function that is added to a component must be added to its wrapper, too.
 std::unique_ptr<Drafter> naming_faults(std::unique_ptr<Drafter> drafter, const std::string& who);
 std::unique_ptr<LengthPolicy> naming_faults(std::unique_ptr<LengthPolicy> policy, const std::string& who);
 std::unique_ptr<Verifier> naming_faults(std::unique_ptr<Verifier> verifier, const std::string& who);
 
-// Runs inside a catch block: throws what is in flight if it may pass, else an Error: "WHO failed in WHERE: ...".
+// To be called inside a catch block: rethrows the current exception if it passes unchanged, else throws an Error: "WHO
+// failed in WHERE, which threw: ...".
 [[noreturn]] void name_fault(const std::string& who, const char* where);
 
-// Calls what somebody else wrote.
+// Calls a component's function, and names its faults.
 template <class F> decltype(auto) naming_faults(const std::string& who, const char* where, const F& call) {
   try {
     return call();
@@ -26,7 +27,7 @@ template <class F> decltype(auto) naming_faults(const std::string& who, const ch
   }
 }
 
-// An entry whose maker and whatever it makes name their faults.
+// The entry with its maker, its traits and every component that it makes wrapped.
 template <class T> Entry<T> naming_faults(Entry<T> entry, const std::string& who) {
   entry.make = [make = std::move(entry.make), who](const nlohmann::json& options, Host& host) {
     auto made = naming_faults(who, "Entry::make", [&] { return make(options, host); });

@@ -1,5 +1,5 @@
-// Whether a drafter, a length policy and a verifier fit together, by what they say of themselves. What does not fit is
-// refused in one sentence. This module must not know any of them by name.
+// Checks by their traits that a drafter, a length policy and a verifier are compatible. This module must not know any
+// of them by name.
 #pragma once
 #include "framework/components/registry.h"
 
@@ -12,10 +12,10 @@ struct ComponentConfigs {
 
 // An Error unless the verifier is sound for every kind of node that the drafter may draw.
 void expect_sound(const ComponentConfigs& configs, const Needs& needs, const Soundness& soundness);
-// An Error where a budget asks for confidence and the drafter does not serve it.
+// An Error where a budget sets Budget::confidence and the drafter does not implement it.
 void expect_confidence(const ComponentConfigs& configs, const Budget& budget, const Needs& needs);
 
-// Both, as far as the entries say it before anything is made and any model is loaded.
+// Both, as far as Entry::traits states the traits before any component is made and any model is loaded.
 void expect_fit(const Registries& registries, const ComponentConfigs& configs, const ModelInfo& target);
 
 }  // namespace foretoken

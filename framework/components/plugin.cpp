@@ -29,7 +29,7 @@ template <class Function> Function* find(const SharedLibrary& library, const cha
   throw Error(who + " does not export " + name + "(); define it as extern \"C\", as drafters/template/ does");
 }
 
-// Calls a function of the library. What it throws is caught here, while its code is still there.
+// Calls a function of the library. Its exceptions are caught here, while the library is still loaded.
 template <class F> decltype(auto) called(const std::string& who, const char* function, const F& call) {
   try {
     return call();
@@ -48,7 +48,7 @@ std::vector<std::string> fields(const std::string& abi) {
   return all;
 }
 
-// What `a` has and `b` has not.
+// The fields of `a` that `b` lacks, separated by commas.
 std::string difference(const std::string& a, const std::string& b) {
   const auto others = fields(b);
   std::string s;
@@ -60,7 +60,7 @@ std::string difference(const std::string& a, const std::string& b) {
 void expect_abi(const SharedLibrary& library, const std::string& who) {
   auto* const function = find<const char*()>(library, "foretoken_abi", who);
   const char* const abi = called(who, "foretoken_abi()", [&] { return function(); });
-  if (!abi) throw Error(who + ": foretoken_abi() returns nothing; let it return foretoken::kAbi");
+  if (!abi) throw Error(who + ": foretoken_abi() returns null; let it return foretoken::kAbi");
   if (std::string(abi) != kAbi)
     throw Error(who + " was built for another ABI (" + difference(abi, kAbi) + ") than this program's (" +
                 difference(kAbi, abi) + "); " + kRebuild);
@@ -111,7 +111,7 @@ void load_plugin(const std::filesystem::path& path, Registries& registries) {
         " registers nothing; call registries.drafters.add, .policies.add or .verifiers.add in foretoken_plugin()");
   result.plugins.push_back(file);
   registries = std::move(result);
-  (void)library.release();  // vtables of whatever it makes live in it
+  (void)library.release();  // the code and vtables of its objects must stay loaded
 }
 
 }  // namespace foretoken

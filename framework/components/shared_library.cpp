@@ -15,9 +15,9 @@
 namespace foretoken {
 namespace {
 
-thread_local std::string loading;  // who, while the linker runs constructors
+thread_local std::string loading;  // the library, for messages, while the linker runs its constructors
 
-[[noreturn]] void say_who_ended_the_process() {
+[[noreturn]] void report_throwing_constructor() {
   std::fprintf(
       stderr,
       "foretoken: %s cannot be loaded: a constructor of its global objects threw: %s; do in foretoken_plugin() "
@@ -26,10 +26,13 @@ thread_local std::string loading;  // who, while the linker runs constructors
   std::abort();
 }
 
-class LastWords {
+// Names the library in the process's last message, as long as it lives.
+class TerminateHandler {
  public:
-  explicit LastWords(const std::string& who) : before_(std::set_terminate(say_who_ended_the_process)) { loading = who; }
-  ~LastWords() { std::set_terminate(before_); }
+  explicit TerminateHandler(const std::string& who) : before_(std::set_terminate(report_throwing_constructor)) {
+    loading = who;
+  }
+  ~TerminateHandler() { std::set_terminate(before_); }
 
  private:
   std::terminate_handler before_;
@@ -50,7 +53,7 @@ void expect_whole(std::string_view bytes, const std::string& who, const std::str
   using Header = ElfW(Ehdr);
   using Segment = ElfW(Phdr);
   if (bytes.size() < sizeof(Header) || !bytes.starts_with(ELFMAG) || bytes[EI_CLASS] != kClass)
-    return;  // the linker says what is wrong
+    return;  // the dynamic linker reports what is wrong
   const auto holds = [&](std::uint64_t begin, std::uint64_t length) {
     return begin <= bytes.size() && length <= bytes.size() - begin;
   };
@@ -68,12 +71,13 @@ void expect_whole(std::string_view bytes, const std::string& who, const std::str
 
 SharedLibrary open_library(const std::filesystem::path& path, int when, const std::string& who,
                            const std::string& remedy) {
-  const LastWords last_words(who);
+  const TerminateHandler handler(who);
   SharedLibrary library(dlopen(std::filesystem::absolute(path).c_str(), when | RTLD_LOCAL));
   if (library) return library;
   std::string why = dlerror();
   const bool missing = why.find("undefined symbol") != std::string::npos;
-  if (const auto colon = why.find(": "); colon != std::string::npos) why.erase(0, colon + 2);  // the path, said already
+  if (const auto colon = why.find(": "); colon != std::string::npos)
+    why.erase(0, colon + 2);  // the path, which `who` names
   throw Error(who + " cannot be loaded: " + why +
               (missing ? "; define it, or, where it is one of foretoken's own, "
                        : "; name a shared library (.so) of this machine, or ") +

@@ -1,5 +1,5 @@
-// A shared library: whether its file is whole, and its functions once it is loaded. Knows ELF and the dynamic linker;
-// it must not know what the functions do.
+// A shared library: checks that its file is complete, loads it, and finds its functions. This module knows ELF and the
+// dynamic linker; it must not know what the functions do.
 #pragma once
 #include <filesystem>
 #include <memory>
@@ -13,12 +13,12 @@ struct CloseLibrary {
 };
 using SharedLibrary = std::unique_ptr<void, CloseLibrary>;
 
-// `bytes` are those of the file. One that ends before what its headers name would end the process with a bus error when
-// the linker reads it: an Error, which begins with `who`.
+// `bytes`: the content of the file. A file that ends before a part that its headers name is an Error, whose message
+// begins with `who`: the dynamic linker would end the process with a bus error when it reads it.
 void expect_whole(std::string_view bytes, const std::string& who, const std::string& remedy);
 
-// Loads the library, with RTLD_NOW or RTLD_LAZY. What the linker objects to is an Error. Nobody can catch what the
-// constructor of a global object throws, so that ends the process, with a sentence that names the library.
+// Loads the library. `when`: RTLD_NOW or RTLD_LAZY. A failure of the dynamic linker is an Error. An exception of a
+// global object's constructor cannot be caught: it terminates the process, after a message that names the library.
 SharedLibrary open_library(const std::filesystem::path& path, int when, const std::string& who,
                            const std::string& remedy);
 

@@ -1,5 +1,5 @@
-// What one step did: returned by Engine::step, never woven into the engine. Every statistic of the project derives from
-// it.
+// The report of one step, returned by Engine::step. Every statistic of the project is computed from these reports.
+// This module must not know drafters, policies or verifiers.
 #pragma once
 #include <vector>
 
@@ -7,15 +7,15 @@
 
 namespace foretoken {
 
-// Seconds of one step. Forwards are the models' own time; the rest is the engine's. What a device does is measured on
-// the device: from the end of what came before to its own end.
+// Seconds of one step, by phase. Device phases are measured on the device, from the end of the operation before to the
+// phase's own end.
 struct Phases {
-  double schedule = 0;       // the host before the device begins, and waiting for its answer
-  double draft_forward = 0;  // in forwards of drafters' models
+  double schedule = 0;       // scheduling on the host, and what is left of `total`: waiting for the device included
+  double draft_forward = 0;  // forwards of drafters' models
   double draft_other = 0;    // the rest of drafting: distributions, draws, trees
   double target_forward = 0;
   double verify = 0;   // the target's distributions and the verifier
-  double deliver = 0;  // appending, callbacks, books
+  double deliver = 0;  // after the readback: appending tokens, callbacks, accounting
   double total = 0;
 
   double forwards() const { return draft_forward + target_forward; }
@@ -26,13 +26,13 @@ struct Phases {
 // One sequence in one step.
 struct SequenceReport {
   SequenceId id = 0;
-  int prompt_rows = 0;         // fed without being judged
-  bool judged = false;         // a verdict was delivered: at least one token was emitted
+  int prompt_rows = 0;         // rows fed before the root: prompt tokens, and what the cache lacked
+  bool judged = false;         // the tree was verified, and its tokens were appended
   int drafted = 0;             // nodes below the root, without absent ones
-  int depth = 0;               // levels of them: positions that could have been accepted
-  int accepted = 0;            // accepted nodes, before any stop cut them
-  bool refused = false;        // the accepted path ended at a node whose children were tested, and all rejected
-  std::vector<Token> emitted;  // what stayed of accepted + 1 tokens
+  int depth = 0;               // levels of these: positions that could have been accepted
+  int accepted = 0;            // accepted nodes, before a stop cut the output
+  bool refused = false;        // the accepted path ended at a node whose children were all rejected
+  std::vector<Token> emitted;  // of accepted + 1 tokens those that were kept
   Finish finish = Finish::running;
 
   int tested() const { return accepted + refused; }  // levels that were tested, up to the first rejection
@@ -42,18 +42,17 @@ struct StepReport {
   std::vector<SequenceReport> sequences;
   std::vector<Sequence> finished;  // whole, in order of completion
   Phases phases;
-  int rows = 0;   // of the target's forward
-  int cut = 0;    // trees that filled what they were given, but were given fewer nodes than the policy asked for, since
-                  // the step had no more rows or the pool no more pages
-  int waits = 0;  // times that the host waited for the device
-  int recorded =
-      0;  // forwards that the device recorded in order to replay them: a step that takes longer than its like
-  int preempted = 0;
+  int rows = 0;  // of the target's forward
+  int cut = 0;   // trees that used all nodes of a budget that was smaller than the policy's, since the step had no more
+                 // rows or the pool no more pages
+  int waits = 0;                 // times that the host waited for the device
+  int recorded = 0;              // forwards that the device recorded for replay; such a step takes longer than others
+  int preempted = 0;             // sequences that gave back their memory and will be recomputed
   int waiting = 0, running = 0;  // after the step
   int pages_in_use = 0;
 };
 
-// The same, unless a sequence that ended in this step failed, which is an Error: for whoever needs all of them.
+// Returns the report; an Error if a sequence that ended in this step failed. For callers that need every sequence.
 StepReport without_failures(StepReport report);
 
 }  // namespace foretoken

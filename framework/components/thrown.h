@@ -1,11 +1,11 @@
-// What an exception says, whatever it is.
+// The message of any exception.
 #pragma once
 #include <exception>
 #include <string>
 
 namespace foretoken {
 
-// Of the exception that is being handled, or that ends the process.
+// The message of the exception that is being handled, or that terminates the process.
 inline std::string thrown() {
   try {
     if (const std::exception_ptr e = std::current_exception()) std::rethrow_exception(e);

@@ -7,7 +7,7 @@
 namespace foretoken {
 namespace {
 
-// What node n of a tree needs of the proposal, checked.
+// Throws unless every drawn node's parent has a distribution q, and every q is over the target's vocabulary.
 void expect_distributions(const DraftTree& t, int vocab) {
   for (int n = 1; n < t.nodes; ++n) {
     const std::size_t parent = std::size_t(*t.parents.row<std::int32_t>(n));
@@ -17,16 +17,16 @@ void expect_distributions(const DraftTree& t, int vocab) {
                   " as drawn but gave no distribution q for its parent; fill Proposal::distributions, or propose it as "
                   "certain");
   }
-  for (const Distributions& q : t.q.distributions)  // verifiers look at all of p's tokens in q
+  for (const Distributions& q : t.q.distributions)  // verifiers read q at every token of p
     if (q && (q.vocab() != vocab || !q.rows || q.rows.dim(1) != std::int64_t(sizeof(DistributionRow))))
       throw Error("the drafter proposed a distribution q of " + std::to_string(q.vocab()) +
                   " tokens, the target's have " + std::to_string(vocab) +
                   "; take q from NodeDistributions or Backend::distributions, of a model of the target's vocabulary");
 }
 
-// What the device reads of the nodes of all trees, one tree after another.
+// The nodes of all trees as arrays for the device, one tree after another.
 struct NodeArrays {
-  static constexpr std::int64_t kBytes = 48;  // of one node, and more than enough
+  static constexpr std::int64_t kBytes = 48;  // an upper bound for one node
   Staging::Array parents, first, next, known, drawn, at, q_logits, q_rows;
 
   NodeArrays(Staging& staging, std::int64_t nodes)
@@ -39,13 +39,13 @@ struct NodeArrays {
         q_logits(staging.array({nodes}, DType::u64)),
         q_rows(staging.array({nodes}, DType::u64)) {}
 
-  // The tree whose root stands in row `row`.
+  // Fills the rows of a tree whose root has row `row`.
   void fill(std::int64_t row, const DraftTree& t) const {
     for (int k = 0; k < t.nodes; ++k) fill(row + k, t, k);
     link(t, first.host.row<std::int32_t>(row), next.host.row<std::int32_t>(row));
   }
 
-  // The trial of a tree whose root stands in row `row`, here, in `p` and in `raw`.
+  // The trial of a tree whose root has row `row` in these arrays, in `p` and in `raw`.
   Trial trial(std::int64_t row, const Distributions& p, const Distributions& raw) const {
     Trial t;
     t.vocab = p.vocab();
@@ -60,7 +60,7 @@ struct NodeArrays {
   }
 
  private:
-  // Node k of a tree stands in row `row`.
+  // Fills row `row` from node k of a tree.
   void fill(std::int64_t row, const DraftTree& t, int k) const {
     const Distributions q =
         std::size_t(k) < t.q.distributions.size() ? t.q.distributions[std::size_t(k)] : Distributions{};
@@ -72,7 +72,7 @@ struct NodeArrays {
     *q_rows.host.row<const void*>(row) = q ? q.rows.row<std::uint8_t>(0) : nullptr;
   }
 
-  // Lists the children of every node in ascending order, so that no rule looks for them: see Trial::first.
+  // Links the children of every node in ascending order, so that rules need not search: see Trial::first.
   static void link(const DraftTree& t, std::int32_t* first, std::int32_t* next) {
     std::fill_n(first, t.nodes, -1);
     next[0] = -1;
@@ -87,7 +87,7 @@ struct NodeArrays {
 
 Soundness Verifier::soundness() const {
   if (said_) return *said_;
-  throw Error("the verifier says nothing of what it takes; fill Entry::traits, or override Verifier::soundness");
+  throw Error("the verifier does not state which nodes it takes; fill Entry::traits, or override Verifier::soundness");
 }
 
 Trials::Trials(Backend& backend, std::span<const DraftTree> trees, Distributions p, std::span<const Draws> draws,
@@ -125,15 +125,15 @@ Trials::Trials(Backend& backend, std::span<const DraftTree> trees, Distributions
 void expect_verdict(const Verdict& v, const DraftTree& tree, int vocab, const std::string& who) {
   if (v.next == -1) return;
   if (v.next == Verdict::kOverflown)
-    throw Error(who + " refused more than " + std::to_string(kMostGuesses) +
-                " guesses of one tree; let it refuse each node at most once");
+    throw Error(who + " rejected more than " + std::to_string(kMostGuesses) +
+                " guesses of one tree; let it reject each node at most once");
   if (v.length < 0 || v.length >= tree.nodes || v.length > kMaxPath)
     throw Error(who + " accepted " + std::to_string(v.length) + " nodes of a tree that has " +
                 std::to_string(tree.nodes - 1) + " below its root; let it follow each node once, with Verdict::follow");
   for (int k = 0; k <= v.length; ++k)
     if (v.tokens[k] < 0 || v.tokens[k] >= vocab)
-      throw Error(who + " said the token " + std::to_string(v.tokens[k]) + ", outside the target's vocabulary of " +
-                  std::to_string(vocab) + "; say tokens of the tree, and end with Verdict::finish of a drawn one");
+      throw Error(who + " emitted the token " + std::to_string(v.tokens[k]) + ", outside the target's vocabulary of " +
+                  std::to_string(vocab) + "; emit tokens of the tree, and end with Verdict::finish of a drawn one");
   for (int k = 0, above = 0; k < v.length; above = v.path[k++]) {
     const int node = v.path[k];
     if (node <= 0 || node >= tree.nodes || *tree.parents.row<std::int32_t>(node) != above)

@@ -1,5 +1,7 @@
-// A verifier decides how much of a draft tree stands, and what comes after it: pure, distributions and draws in, path
-// out. It is a template over a Lane (kernels/lane.h), written once. This room must not know drafters, caches or models.
+// A verifier decides which path of a draft tree is accepted and which token follows it. It is a pure function of
+// distributions and named draws, written once as a template over a Lane (kernels/lane.h) for host and device. This
+// module must not know drafters, caches or models. Leviathan et al. 2023 (arXiv 2211.17192), Chen et al. 2023
+// (2302.01318).
 #pragma once
 #include <functional>
 #include <memory>
@@ -15,17 +17,17 @@
 
 namespace foretoken {
 
-// The outcome of one round of one sequence: numbers without pointers, written on the device and read back once a step.
+// The result of one round of one sequence. It has no pointers: it is written on the device and read back once a step.
 struct Verdict {
   std::int32_t length = 0;                 // accepted nodes
   std::int32_t path[kMaxPath];             // their node numbers, from below the root down
   Token tokens[kMaxPath + 1];              // what is emitted: the accepted tokens, then `next`
-  Token next = -1;                         // the target's own token; -1: a distribution was not finite; or kOverflown
-  float logprobs[kMaxPath + 1];            // of the emitted tokens, if asked for
-  static constexpr Token kOverflown = -2;  // the rule refused more guesses than a lane remembers (kMostGuesses)
+  Token next = -1;                         // the token after the path; -1: a distribution was not finite; or kOverflown
+  float logprobs[kMaxPath + 1];            // of the emitted tokens, if requested
+  static constexpr Token kOverflown = -2;  // the rule rejected more certain guesses than a lane stores (kMostGuesses)
 
   Verdict() = default;
-  // Copies what is in use: a plain copy of 784 bytes by each of the hundreds of threads that run a rule took several
+  // Copies the used elements only: hundreds of threads run a rule, and plain copies of 784 bytes by each took several
   // times as long as the rule.
   FORETOKEN_HD Verdict(const Verdict& v) { *this = v; }
   FORETOKEN_HD Verdict& operator=(const Verdict& v) {
@@ -42,8 +44,9 @@ struct Verdict {
   FORETOKEN_HD void finish(Token token) { tokens[length] = next = token, logprobs[length] = 0; }
 };
 
-// One sequence's tree and distributions as a verifier sees them. p(n): the target's distribution after node n; q(n):
-// the distribution from which the children of n were drawn. Plain pointers: host or device.
+// One sequence's tree and distributions, as a rule reads them. p(n): the target's distribution after node n; q(n): the
+// distribution from which the children of n were drawn. Plain pointers, to the memory of the backend that runs the
+// rule.
 struct Trial {
   int nodes = 0, vocab = 0;
   std::uint32_t position = 0;  // absolute position of the first token below the root: the length of the sequence
@@ -55,7 +58,7 @@ struct Trial {
   const float* p_logits = nullptr;  // [nodes, vocab], rows p_stride apart
   std::int64_t p_stride = 0;
   const DistributionRow* p_rows = nullptr;
-  const DistributionRow* raw_rows = nullptr;  // absent unless Soundness::raw asks
+  const DistributionRow* raw_rows = nullptr;  // null unless Soundness::raw is set
   const float* const* q_logits = nullptr;     // [nodes] pointers; null where children are certain or there are none
   const DistributionRow* const* q_rows = nullptr;
 
@@ -63,11 +66,11 @@ struct Trial {
   FORETOKEN_HD Distribution q(int node) const {
     return q_logits[node] ? Distribution{q_logits[node], *q_rows[node], vocab} : p(node);
   }
-  // The target's distribution after `node` without its warp: temperature 1, nothing cut, but with penalties and biases.
-  // For a rule that asks for it (Soundness::raw); else an Error (a fault on a device).
+  // The target's distribution after `node` before warping: temperature 1, no top-k, top-p or min-p, but with penalties
+  // and biases. Requires Soundness::raw; without it an Error on the host and a memory fault on a device.
   FORETOKEN_HD Distribution raw(int node) const {
 #if !defined(__CUDA_ARCH__)
-    if (!raw_rows) throw Error("a verifier reads Trial::raw without asking for it; set Soundness::raw");
+    if (!raw_rows) throw Error("a verifier reads Trial::raw without requesting it; set Soundness::raw");
 #endif
     return {p_logits + node * p_stride, raw_rows[node], vocab};
   }
@@ -84,8 +87,8 @@ struct Trial {
     while (c >= 0 && tokens[c] != token) c = child(node, c);
     return c;
   }
-  // TokenCount once, before the trial is asked: its small arrays where the lane reads them fastest, its tokens' logits
-  // on their way.
+  // Called once, before the rule runs: the trial with its small arrays in the lane's fastest memory, and the logits of
+  // its tokens prefetched.
   template <class Lane> FORETOKEN_HD Trial near(Lane& lane) const {
     Trial t = *this;
     const auto keep = [&]<class T>(const T*& values) {
@@ -105,19 +108,19 @@ struct Trial {
     });
     return t;
   }
-  // No distribution of this node holds a NaN or an infinite peak.
+  // Whether no distribution of this node has a NaN or an infinite maximum.
   FORETOKEN_HD bool finite(int node) const {
     return p_rows[node].greedy >= 0 && !(q_rows[node] && q_rows[node]->greedy < 0);
   }
 };
 
-// The trials of a batch, where the backend's lanes read them; keeps alive what they point to.
+// The trials of a batch, in memory that the backend's lanes read. Keeps the distributions alive to which they point.
 class Trials {
  public:
-  // `p` holds the rows of all trees, one tree after another. `positions[i]` is the length of sequence i. `staging` is
-  // the room for what the device must be told; it may be used again after the next synchronize(). `raw` are the same
-  // rows without their warps, if a rule asks for them. A node that was drawn but whose parent has no distribution in
-  // the proposal is an Error.
+  // `p` has the rows of all trees, one tree after another. `positions[i]` is the length of sequence i. `staging` holds
+  // the arrays that are copied to the device; it may be used again after the next synchronize(). `raw` has the same
+  // rows before warping, where Soundness::raw requires them. A drawn node whose parent has no distribution in the
+  // proposal is an Error, and so is a distribution q over another vocabulary.
   Trials(Backend& backend, std::span<const DraftTree> trees, Distributions p, std::span<const Draws> draws,
          std::span<const std::uint32_t> positions, Staging& staging, Distributions raw = {});
   int count() const { return int(trees_.size()); }
@@ -125,9 +128,9 @@ class Trials {
   std::span<const DraftTree> trees() const { return trees_; }
   const Distributions& p() const { return p_; }
   const Distributions& raw() const { return raw_; }
-  std::span<const Draws> named() const { return named_; }  // what `draws` and `positions` were, on the host
-  std::span<const std::uint32_t> positions() const { return positions_; }
-  const Trial* trials() const { return trials_; }   // [count], in the backend's memory, as all that follows
+  std::span<const Draws> named() const { return named_; }  // [count], on the host: the constructor's `draws`
+  std::span<const std::uint32_t> positions() const { return positions_; }  // [count], on the host
+  const Trial* trials() const { return trials_; }   // [count], in the backend's memory, as the following
   const Draws* draws() const { return draws_; }     // [count]
   const Tensor& tokens() const { return tokens_; }  // i32: the tokens of all nodes, one tree after another
 
@@ -141,32 +144,33 @@ class Trials {
   const Draws* draws_ = nullptr;
 };
 
-// For a rule that the device's compiler has not seen: `verify` gets a backend of the host and copies of the trials
-// there, and what it writes goes to `verdicts` on the device. Right, but slow: every distribution is copied, and the
-// host waits once more.
+// Runs a rule that was not compiled for the device on the host: `verify` gets a host backend and host copies of the
+// trials, and its verdicts are copied to `verdicts` on the device. The results are the same, but every distribution is
+// copied, and the host waits for the device once more.
 class HostTrials {
  public:
   using Verify = std::function<void(Backend&, const Trials&, Tensor)>;
   void verify(Backend& device, const Trials& trials, Tensor verdicts, const Verify& verify);
 
  private:
-  std::unique_ptr<Backend> host_;  // made when it is first needed, and kept: it has threads
+  std::unique_ptr<Backend> host_;  // made at the first use and kept, since it starts threads
 };
 
-// How often a child drawn from q stands where p is the target's distribution: what the acceptance law expects of a
-// chain.
+// The probability that a child drawn from q is accepted where p is the target's distribution: what the conformance
+// kit's acceptance law expects of a chain.
 enum class Acceptance : std::uint8_t {
-  overlap,  // sum_x min(p(x), q(x)), the most that a rule of one node can; of a race sum_x 1 / sum_y max(p(y) / p(x),
-            // q(y) / q(x))
-  product,  // sum_x p(x) q(x): the target's token is drawn without a look at the draft
-  other     // no formula is stated
+  overlap,  // sum_x min(p(x), q(x)), the maximum for a rule of one node (arXiv 2211.17192); with Soundness::race
+            // sum_x 1 / sum_y max(p(y) / p(x), q(y) / q(x)) (Gumbel coupling: arXiv 2408.07978)
+  product,  // sum_x p(x) q(x): the target's token is drawn independently of the draft
+  other     // no formula is stated, and the law is not tested
 };
 
-// What a verifier needs of a proposal, and what it promises.
+// The traits of a verifier: the nodes that it takes, and its promise for them.
 struct Soundness {
   std::vector<Drawn> takes;       // kinds of nodes for which the promise holds
   std::string promise = "exact";  // "exact", "exact, path-identical", "lossy: <the induced distribution>"
-  bool race = false;              // draws by exponential races with noise named by position, and so must the drafter
+  bool race = false;              // tokens are drawn by exponential races with noise named by position; the drafter's
+                                  // must be too (DraftRequest::race)
   Acceptance acceptance = Acceptance::overlap;
   bool raw = false;  // the rule reads Trial::raw
 };
@@ -175,11 +179,11 @@ class Verifier {
  public:
   using Traits = Soundness;
   virtual ~Verifier() = default;
-  // To be overridden only where Entry::traits is empty.
+  // Override it only where Entry::traits is empty. The default throws Error.
   virtual Soundness soundness() const;
   Traits traits() const { return said_ ? *said_ : soundness(); }
-  // Writes one Verdict per trial to `verdicts`: u8 [count, sizeof(Verdict)] on the backend's device. Where it throws it
-  // is asked again, about each trial alone: only those sequences fail for which it throws again.
+  // Writes one Verdict per trial to `verdicts`: u8 [count, sizeof(Verdict)] on the backend's device. If it throws, it
+  // is called again with each trial alone; only the sequences for which it throws again fail.
   virtual void verify(Backend& backend, const Trials& trials, Tensor verdicts) = 0;
 
  protected:
@@ -187,8 +191,8 @@ class Verifier {
   std::optional<Soundness> said_;  // by Entry::traits
 };
 
-// What a lane does with trial i: asks the rule, unless a distribution is not finite.
-template <class Rule> struct Judge {
+// The task of a lane for trial i: applies the rule, unless a distribution is not finite.
+template <class Rule> struct ApplyRule {
   Rule rule;
   const Trial* trials;
   Verdict* verdicts;
@@ -197,7 +201,7 @@ template <class Rule> struct Judge {
     Verdict& to = verdicts[i];
     const bool finite = lane.every(t.nodes, [&](int node) { return t.finite(node); });
     if (!finite) return lane.each(1, [&](int) { to.length = 0, to.next = to.tokens[0] = -1; });
-    const Verdict v = rule(lane, t);  // every worker holds it; what nobody wrote is not copied
+    const Verdict v = rule(lane, t);  // the same in every worker; only its used elements are stored
     if (lane.overflown())
       return lane.each(1, [&](int) { to.length = 0, to.next = to.tokens[0] = Verdict::kOverflown; });
     lane.each(v.length + 1, [&](int k) {
@@ -212,34 +216,35 @@ template <class Rule> struct Judge {
 template <class Rule> class RuleVerifier final : public Verifier {
  public:
   explicit RuleVerifier(Rule rule = {}) : rule_(rule) {}
-  // Without Entry::traits.
+  // For an entry without Entry::traits.
   explicit RuleVerifier(Soundness soundness, Rule rule = {}) : rule_(rule) { said_ = std::move(soundness); }
   void verify(Backend& backend, const Trials& trials, Tensor verdicts) override {
 #if !defined(__CUDACC__)
     if (backend.device().kind != Device::Kind::cpu)
       return on_host_.verify(backend, trials, verdicts,
-                             [this](Backend& host, const Trials& copies, Tensor to) { judge(host, copies, to); });
+                             [this](Backend& host, const Trials& copies, Tensor to) { run_rule(host, copies, to); });
 #endif
-    judge(backend, trials, verdicts);
+    run_rule(backend, trials, verdicts);
   }
 
  private:
-  void judge(Backend& backend, const Trials& trials, const Tensor& verdicts) const {
+  void run_rule(Backend& backend, const Trials& trials, const Tensor& verdicts) const {
     launch(backend, trials.count(), trials.draws(), trials.vocab(),
-           Judge<Rule>{rule_, trials.trials(), verdicts.data<Verdict>()});
+           ApplyRule<Rule>{rule_, trials.trials(), verdicts.data<Verdict>()});
   }
 
   Rule rule_;
   HostTrials on_host_;
 };
 
-// Throws Error, which begins with `who`, unless a verifier may say this of a tree whose tokens the host has read: a
-// path from the root down, and tokens of the vocabulary. Where `next` is -1, which says that a distribution was not
-// finite, nothing else counts.
+// Throws Error, whose message begins with `who`, unless the verdict is valid for the tree, whose tokens the host has
+// read: a path from the root down, and tokens of the vocabulary. Where `next` is -1 (a distribution was not finite) the
+// rest is not checked.
 void expect_verdict(const Verdict& v, const DraftTree& tree, int vocab, const std::string& who);
 
-// Fills logprobs of every verdict from the target's distributions: raw, or warped ([count], u8, in the backend's
-// memory). `raw` has the distributions of the model's own logits where those of the trials are bent; else it is absent.
+// Fills Verdict::logprobs from the target's distributions. `warped`: u8 [count], in the backend's memory; not 0: from
+// the warped distribution, else from the model's own. `raw` has the distributions of the logits before adjustment where
+// the trials' logits are adjusted; else it is absent.
 void log_probabilities(Backend& backend, const Trials& trials, Tensor verdicts, const Tensor& warped,
                        const Distributions& raw);
 

@@ -31,21 +31,21 @@ std::vector<DraftTree> DraftTree::rooted(Backend& backend, std::span<const Root>
   std::int64_t begin = 0;
   for (std::size_t i = 0; i < roots.size(); ++i) {
     DraftTree& t = trees[i];
-    const std::int64_t room = roots[i].more + 1;
-    t.parents = parents.rows(begin, room), t.known = known.rows(begin, room), t.tokens = tokens.rows(begin, room),
-    t.q.drawn = drawn.rows(begin, room);
+    const std::int64_t capacity = roots[i].more + 1;
+    t.parents = parents.rows(begin, capacity), t.known = known.rows(begin, capacity),
+    t.tokens = tokens.rows(begin, capacity), t.q.drawn = drawn.rows(begin, capacity);
     *t.parents.row<std::int32_t>(0) = -1;
     *t.q.drawn.row<std::uint8_t>(0) = std::uint8_t(Drawn::certain);
     *t.known.row<Token>(0) = roots[i].token;
-    begin += room;
+    begin += capacity;
   }
   return trees;
 }
 
 int DraftTree::grow(int parent, Drawn how) {
   if (nodes >= parents.dim(0))
-    throw Error("a draft tree with room for " + std::to_string(parents.dim(0) - 1) +
-                " nodes below its root is given another; ask DraftTree::rooted for as many as the budget");
+    throw Error("a draft tree with capacity for " + std::to_string(parents.dim(0) - 1) +
+                " nodes below its root is given another; make it by DraftTree::rooted with the budget");
   *parents.row<std::int32_t>(nodes) = parent;
   *q.drawn.row<std::uint8_t>(nodes) = std::uint8_t(how);
   if (tokens.raw() != known.raw()) *known.row<Token>(nodes) = kUnread;
@@ -60,8 +60,8 @@ int DraftTree::guess(int parent, Token token) {
 
 namespace {
 
-// How many nodes every array of the tree has room for.
-std::int64_t room_of(const DraftTree& tree) {
+// The number of nodes that all arrays of the tree can hold.
+std::int64_t capacity_of(const DraftTree& tree) {
   const auto rows = [](const Tensor& t) { return t ? t.dim(0) : std::int64_t(0); };
   return std::min({rows(tree.parents), rows(tree.known), rows(tree.tokens), rows(tree.q.drawn)});
 }
@@ -77,7 +77,7 @@ void expect_node(const DraftTree& tree, int n, const TreeBounds& bounds, const s
                 ", which is no Drawn; add nodes with grow or guess");
   const Drawn drawn = Drawn(way);
   if (drawn == Drawn::aside)
-    throw Error(who + " returned a node drawn 'aside', to be fed and never judged; nothing serves such nodes yet");
+    throw Error(who + " returned a node drawn 'aside', to be fed and never verified, which is not implemented yet");
   if (std::ranges::find(bounds.takes, drawn) == bounds.takes.end())
     throw Error(
         who + " returned a node drawn '" + name_of(drawn) +
@@ -94,7 +94,7 @@ void expect_node(const DraftTree& tree, int n, const TreeBounds& bounds, const s
 
 namespace {
 
-// Levels are counted down from the root; a node that was drawn as the one child must be it.
+// Checks the number of levels, and that nodes drawn `chain` have no siblings.
 void expect_shape(const DraftTree& tree, const Budget& budget, const std::string& who) {
   std::vector<int> depth(std::size_t(tree.nodes), 0), children(std::size_t(tree.nodes), 0);
   int levels = 0;
@@ -127,10 +127,10 @@ void expect_tree(const DraftTree& tree, const TreeBounds& bounds, const std::str
   if (tree.nodes > most)
     throw Error(who + " returned a tree of " + std::to_string(tree.nodes) + " nodes for a budget of " +
                 std::to_string(most) + ", the root included; no tree may exceed DraftRequest::budget");
-  if (const std::int64_t room = room_of(tree); tree.nodes > room)
-    throw Error(who + " returned a tree of " + std::to_string(tree.nodes) + " nodes with room for " +
-                std::to_string(room) +
-                "; ask DraftTree::rooted for as many as the budget, and add nodes with grow or guess");
+  if (const std::int64_t capacity = capacity_of(tree); tree.nodes > capacity)
+    throw Error(who + " returned a tree of " + std::to_string(tree.nodes) + " nodes with capacity for " +
+                std::to_string(capacity) +
+                "; make it by DraftTree::rooted with the budget, and add nodes with grow or guess");
   for (int n = 1; n < tree.nodes; ++n) expect_node(tree, n, bounds, who);
   expect_shape(tree, bounds.budget, who);
 }

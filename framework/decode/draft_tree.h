@@ -1,6 +1,7 @@
-// What a drafter proposes: a tree of guessed tokens below the last token of a sequence, and how its nodes were drawn.
-// The host knows the shape (nodes, parents) and the tokens that it guessed; what the device drew stays there until the
-// step's one readback. Absorbs the ends: no speculation is a bare root, a chain is a tree.
+// A drafter's proposal: a tree of tokens below the last token of a sequence, and how its nodes were drawn. The host
+// knows the shape (nodes, parents) and the tokens that it guessed; tokens that the device drew stay on the device until
+// the step's one readback. A chain is a tree with one child per node; no speculation is a bare root. Trees of tokens:
+// Miao et al. 2023 (SpecInfer, arXiv 2305.09781). This module must not know drafters, verifiers or models.
 #pragma once
 #include <algorithm>
 #include <span>
@@ -18,75 +19,76 @@ constexpr int kMaxNodes = 256;  // the most nodes of a draft tree, the root incl
 // Depth is the number of levels below the root. A chain of g tokens has depth g and g + 1 nodes.
 struct Budget {
   int nodes = 0, depth = 0;
-  float confidence = 0;  // no children of a node after which the draft's greatest probability (at temperature 1,
-                         // nothing cut) is less; 0: off
+  float confidence = 0;  // a node gets no children where the draft's greatest probability after it (temperature 1, no
+                         // top-k, top-p or min-p) is less; 0: off
   // At least one node below the root.
   bool drafts() const { return nodes > 1 && depth > 0; }
   // The most tokens of a chain below the root.
   int chain() const { return drafts() ? std::min(nodes - 1, depth) : 0; }
-  // The same, or a bare root where nothing fits below it.
+  // This budget, or that of a bare root where it allows no node below the root.
   Budget or_root() const { return drafts() ? *this : Budget{1, 0, 0}; }
   bool operator==(const Budget&) const = default;
 };
 
-// How a node's token came about, since that is what a proof of losslessness rests on.
+// How a node's token was chosen. A verifier's promise holds for some of these only (Soundness::takes).
 enum class Drawn : std::uint8_t {
-  certain,              // no draw: a deterministic guess, its distribution is one-hot
-  chain,                // the one child, drawn from q
-  independent,          // siblings i.i.d. from q
-  without_replacement,  // siblings drawn from q in order, no repeats
-  marginals,            // drawn from a q that does not see the drawn tokens before it (parallel drafters)
-  aside                 // fed and never judged: its rows and what the target says there are all that is wanted
+  certain,              // not drawn: a deterministic guess, its q is one-hot
+  chain,                // an only child, drawn from q
+  independent,          // siblings drawn i.i.d. from q (SpecInfer, arXiv 2305.09781)
+  without_replacement,  // siblings drawn from q in order, without repeats (Sequoia, arXiv 2402.12374)
+  marginals,            // drawn from a q that is not conditioned on the drawn tokens before it (parallel drafters)
+  aside                 // fed for the target's rows at it, never verified; not implemented: an Error
 };
 const char* name_of(Drawn d);
 
 struct Proposal {
-  Tensor drawn;                              // u8 [nodes], host: the Drawn of each node (the root's means nothing)
+  Tensor drawn;                              // u8 [nodes], host: the Drawn of each node (the root's is not used)
   std::vector<Distributions> distributions;  // distributions[n]: one row, the distribution from which the children of
-                                             // node n were drawn; may be shorter, or empty where all are certain
+                                             // node n were drawn; absent or beyond the end where no child was drawn
 };
 
-// Node 0 is the root: the last token of the sequence. parents[n] < n. A token of -1 is absent: it is masked, its
-// descendants too, and verifiers skip it.
+// Node 0 is the root: the last token of the sequence. parents[n] < n. A node with the token -1 is absent: it and its
+// descendants are masked, and verifiers skip them.
 struct DraftTree {
-  static constexpr Token kUnread = -2;  // of `known`: the device drew it, and the host has not read it yet
+  static constexpr Token kUnread = -2;  // in `known`: the device drew the token, and the host has not read it yet
 
   int nodes = 1;
   Tensor parents;  // i32 [capacity >= nodes], host; parents[0] = -1
-  Tensor known;    // i32 [capacity >= nodes], host: tokens as far as the host knows them, all of them after the step's
-                   // readback
-  Tensor tokens;   // i32 [capacity >= nodes], on the device: what was drawn. On a host device, or where nothing can be
-                   // drawn, the same memory as `known`
+  Tensor known;    // i32 [capacity >= nodes], host: the tokens that the host knows, else kUnread; complete after the
+                   // step's readback
+  Tensor tokens;   // i32 [capacity >= nodes], on the device: the drawn tokens. The same memory as `known` on a host
+                   // backend, and where no tree of the batch has capacity below its root
   Proposal q;
 
-  // A root with room for a tree of this budget, or for `more` nodes below it.
+  // A bare root with capacity for a tree of this budget, or for `more` nodes below it.
   static DraftTree rooted(Backend& backend, Token root, const Budget& budget);
   static DraftTree rooted(Backend& backend, Token root, int more);
   struct Root {
     Token token = 0;
     int more = 0;
   };
-  // One tree for each of many roots. They share their memory, which lives as long as any of them.
+  // One tree for each root. The trees share one allocation, which lives as long as any of them.
   static std::vector<DraftTree> rooted(Backend& backend, std::span<const Root> roots);
-  // Adds a node below `parent` whose token the device already wrote (or will write) to tokens[nodes]; returns its
-  // index. Throws Error where the tree has no room left.
+  // Adds a node below `parent` whose token the device has written, or will write, to tokens[nodes]; returns its index.
+  // An Error where the capacity is used up.
   int grow(int parent, Drawn how);
-  // Adds a guess that the host knows.
+  // Adds a guess (Drawn::certain) whose token the host knows; returns its index. An Error as grow().
   int guess(int parent, Token token);
-  // Where the device finds the token of node n: null where the host knows it.
+  // The device address of the token of node n; null where the host knows it.
   const Token* drawn_at(int n) const { return *known.row<Token>(n) == kUnread ? tokens.row<Token>(n) : nullptr; }
 };
 
-// What a drafter's tree is held to.
+// The limits of a drafter's tree.
 struct TreeBounds {
   Token root = 0;  // the sequence's last token
   Budget budget;
   int vocab = 0;
   std::span<const Drawn> takes;  // by the verifier
 };
-// Throws Error, which begins with `who`, unless a drafter may return this tree: at least the root, no more nodes and
-// levels than the budget has and no more nodes than its arrays have room for, every parent before its children, every
-// node drawn in one of the ways that the verifier takes, every token that the host knows one of the vocabulary.
+// Throws Error, whose message begins with `who`, unless the tree is valid: it has the root, at most the budget's nodes
+// and levels, and no more nodes than its arrays have capacity for; every parent comes before its children; the verifier
+// takes every node's Drawn; a node drawn `chain` has no siblings; every token that the host knows is one of the
+// vocabulary or -1.
 void expect_tree(const DraftTree& tree, const TreeBounds& bounds, const std::string& who);
 
 }  // namespace foretoken

@@ -5,23 +5,23 @@
 namespace foretoken {
 namespace {
 
-bool bent(const DistributionAfter& row) { return row.sequence->tally.adjusts(); }
+bool adjusts(const DistributionAfter& row) { return row.sequence->tally.adjusts(); }
 
 }  // namespace
 
 Distributions NodeDistributions::of(const Tensor& logits, std::span<const DistributionAfter> rows) {
   std::vector<Warp> warps;
   for (const DistributionAfter& row : rows) warps.push_back(row.warp);
-  if (std::ranges::any_of(rows, bent)) {
+  if (std::ranges::any_of(rows, adjusts)) {
     stage_tallies(rows);
     std::vector<std::pair<int, int>> spans;
     const Tensor path = stage_paths(rows, spans);
     std::vector<Adjustment> adjustments(rows.size());
     for (std::size_t i = 0; i < rows.size(); ++i) {
-      if (!bent(rows[i])) continue;
+      if (!adjusts(rows[i])) continue;
       const Staged& s = staged_.at(rows[i].sequence->id);
       const auto [begin, length] = spans[i];
-      adjustments[i] = {s.said, length > 0 ? path.row<Token>(begin) : nullptr, s.count, length,
+      adjustments[i] = {s.token_counts, length > 0 ? path.row<Token>(begin) : nullptr, s.size, length,
                         rows[i].sequence->tally.penalties()};
     }
     backend_.adjust(logits, adjustments);
@@ -30,7 +30,7 @@ Distributions NodeDistributions::of(const Tensor& logits, std::span<const Distri
 }
 
 Distributions NodeDistributions::raw(const Tensor& logits, std::span<const DistributionAfter> rows) {
-  if (std::ranges::none_of(rows, [](const DistributionAfter& row) { return bent(row) && row.warp.raw_normalizer; }))
+  if (std::ranges::none_of(rows, [](const DistributionAfter& row) { return adjusts(row) && row.warp.raw_normalizer; }))
     return {};
   const Tensor copy = backend_.allocate(logits.shape(), logits.dtype());
   backend_.copy(logits, copy);
@@ -41,22 +41,22 @@ Distributions NodeDistributions::raw(const Tensor& logits, std::span<const Distr
 void NodeDistributions::stage_tallies(std::span<const DistributionAfter> rows) {
   const auto current = [&](const DistributionAfter& row) {
     const auto it = staged_.find(row.sequence->id);
-    return !bent(row) || (it != staged_.end() && it->second.length == row.sequence->length());
+    return !adjusts(row) || (it != staged_.end() && it->second.length == row.sequence->length());
   };
   if (std::ranges::all_of(rows, current)) return;
   staged_.clear();
   std::int64_t bytes = 0;
   for (const DistributionAfter& row : rows)
-    if (bent(row) && staged_.try_emplace(row.sequence->id).second)
+    if (adjusts(row) && staged_.try_emplace(row.sequence->id).second)
       bytes += std::int64_t(row.sequence->tally.token_counts().size_bytes()) + Staging::kAlignment;
   count_staging_.begin(bytes);
   for (const DistributionAfter& row : rows) {
-    if (!bent(row) || staged_.at(row.sequence->id).length > 0) continue;
-    const std::span<const TokenCount> said = row.sequence->tally.token_counts();
-    const auto array = count_staging_.array({std::int64_t(said.size()), std::int64_t(sizeof(TokenCount))}, DType::u8);
-    std::ranges::copy(said, reinterpret_cast<TokenCount*>(array.host.raw()));
+    if (!adjusts(row) || staged_.at(row.sequence->id).length > 0) continue;
+    const std::span<const TokenCount> counts = row.sequence->tally.token_counts();
+    const auto array = count_staging_.array({std::int64_t(counts.size()), std::int64_t(sizeof(TokenCount))}, DType::u8);
+    std::ranges::copy(counts, reinterpret_cast<TokenCount*>(array.host.raw()));
     staged_[row.sequence->id] = {row.sequence->length(), reinterpret_cast<const TokenCount*>(array.device.raw()),
-                                 int(said.size())};
+                                 int(counts.size())};
   }
   count_staging_.push();
 }

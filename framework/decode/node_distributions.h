@@ -38,8 +38,8 @@ class NodeDistributions {
   // The device's copy of a sequence's tally.
   struct Staged {
     int length;  // of the sequence at that time
-    const TokenCount* said;
-    int count;
+    const TokenCount* token_counts;
+    int size;
   };
   void stage_tallies(std::span<const DistributionAfter> rows);
   // Per row, the begin and length of its path in the list of tokens.

@@ -30,7 +30,8 @@ void expect_sampling(const Sampling& s, int vocab) {
   for (const float penalty : {s.frequency_penalty, s.presence_penalty})
     if (!(penalty >= -100 && penalty <= 100))
       refuse("'frequency_penalty' and 'presence_penalty' must lie in [-100, 100]");
-  if (s.warped_logprobs && !s.logprobs) refuse("'warped_logprobs' asks for nothing without 'logprobs'");
+  if (s.warped_logprobs && !s.logprobs)
+    refuse("'warped_logprobs' has no effect without 'logprobs'; set both or neither");
   for (const TokenBias& b : s.logit_bias) {
     if (b.token < 0 || b.token >= vocab)
       refuse("'logit_bias' names token " + std::to_string(b.token) + ", but the vocabulary has " +

@@ -60,7 +60,7 @@ struct Sequence {
   Sampling sampling;
   std::uint64_t stream = 0;  // names the draws; given with the request, independent of the batch slot
   Finish finish = Finish::running;
-  std::vector<float> logprobs;  // one per generated token, if asked for
+  std::vector<float> logprobs;  // one per generated token, if requested
   Tally tally{};                // token counts for its penalties and biases
   std::string failure{};        // why it failed; empty where it did not
 

@@ -6,8 +6,8 @@
 namespace foretoken {
 namespace {
 
-// How many nodes below the root were drafted, and how many levels of them. What is absent was not, nor were its
-// descendants. `depth` is room for the depths: -1 where a node is absent.
+// The number of nodes below the root that were drafted, and the number of their levels. Absent nodes and their
+// descendants do not count. `depth` is scratch memory, filled with each node's depth: -1 where it is absent.
 std::pair<int, int> drafted(const DraftTree& tree, std::vector<int>& depth) {
   depth.assign(std::size_t(tree.nodes), 0);
   int nodes = 0, levels = 0;
@@ -19,14 +19,14 @@ std::pair<int, int> drafted(const DraftTree& tree, std::vector<int>& depth) {
   return {nodes, levels};
 }
 
-// Whether some child of a node is there, by the depths of all.
+// Whether a node has a child that is not absent, by the depths of all nodes.
 bool has_children(const DraftTree& tree, int node, const std::vector<int>& depth) {
   for (std::size_t n = std::size_t(node) + 1; n < depth.size(); ++n)
     if (*tree.parents.row<std::int32_t>(std::int64_t(n)) == node && depth[n] > 0) return true;
   return false;
 }
 
-// One judged sequence: its verdict, or why it has none.
+// One verified sequence: its verdict, or the reason of its failure.
 struct Judgement {
   const Verdict* verdict = nullptr;
   std::string failure;
@@ -37,8 +37,7 @@ std::string not_finite(const Sequence& q, const ModelInfo& target) {
          target.name + " or of the draft model is damaged, or its numbers overflow; try \"dtype\": \"f32\"";
 }
 
-// Everything that was read back, before anything is delivered: the trees learn their tokens, and a verdict that no
-// verifier may give is found while every sequence still is what it was.
+// Reads everything before any sequence changes: fills the trees' known tokens, and throws for an invalid verdict.
 std::vector<Judgement> read_judgements(const Delivery& d) {
   std::vector<Judgement> judgements;
   judgements.reserve(d.plan.scheduled.size());
@@ -59,7 +58,8 @@ std::vector<Judgement> read_judgements(const Delivery& d) {
   return judgements;
 }
 
-// Returns how many of the emitted tokens stayed. A sequence whose stop rule throws fails and keeps what it had.
+// Returns the number of emitted tokens that were kept. A sequence whose stop rule throws fails with the tokens that it
+// had before.
 int append(Sequence& q, const Verdict& v) {
   const std::size_t before = q.tokens.size();
   try {
@@ -85,7 +85,7 @@ void take(const Verdict& v, const DraftTree& tree, Active& a, SequenceReport& r,
   a.tested_in_all += r.tested(), a.accepted_in_all += r.accepted;
 }
 
-void tell(Active& a, const SequenceReport& r) {
+void call_on_tokens(Active& a, const SequenceReport& r) {
   if (!a.on_tokens || r.emitted.empty()) return;
   try {
     a.on_tokens(a.sequence, r.emitted);
@@ -117,8 +117,8 @@ std::vector<Outcome> deliver(const Delivery& d, Queues& queues, StepReport& repo
       else
         a.sequence.fail(j.failure);
       if (r.judged) outcomes.push_back({&a.sequence, &d.trees[i], j.verdict, ranks});
-      queues.followers_may_begin(a);
-      tell(a, r);
+      queues.release_followers(a);
+      call_on_tokens(a, r);
     }
     r.finish = a.sequence.finish;
   }

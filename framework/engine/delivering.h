@@ -1,5 +1,5 @@
-// What was decided reaches its sequences: verdicts become tokens, tokens go to whoever waits for them, and the step's
-// report says what happened. It must not know devices, drafters or verifiers beyond what they returned.
+// After a step's readback: appends the tokens of the verdicts to their sequences, calls on_tokens, and fills the step's
+// report. This module must not know devices, nor drafters and verifiers beyond what they returned.
 #pragma once
 #include <span>
 #include <string>
@@ -11,7 +11,7 @@
 
 namespace foretoken {
 
-// One step's decisions: of the sequences of `plan`, in order.
+// The input: one step's trees and verdicts, in the order of the plan's sequences.
 struct Delivery {
   const Plan& plan;
   std::span<const DraftTree> trees;
@@ -20,7 +20,8 @@ struct Delivery {
   const std::string& verifier;  // for messages
 };
 
-// Returns what became of the trees that were judged. A verdict that no verifier may give is an Error.
+// Returns the outcomes of the verified trees. An invalid verdict (expect_verdict) is an Error, thrown before any
+// sequence changes.
 std::vector<Outcome> deliver(const Delivery& d, Queues& queues, StepReport& report);
 
 }  // namespace foretoken

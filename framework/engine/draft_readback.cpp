@@ -4,8 +4,8 @@
 
 namespace foretoken {
 
-void DraftReadback::ask(const Plan& plan, std::span<const DraftTree> trees,
-                        std::span<const std::shared_ptr<CachedModel>> caches) {
+void DraftReadback::fetch(const Plan& plan, std::span<const DraftTree> trees,
+                          std::span<const std::shared_ptr<CachedModel>> caches) {
   unread_.clear();
   for (std::size_t i = 0; i < trees.size(); ++i)
     for (const auto& c : caches)
@@ -25,7 +25,7 @@ void DraftReadback::ask(const Plan& plan, std::span<const DraftTree> trees,
   backend_.fetch(drawn, read_);
 }
 
-void DraftReadback::learn() {
+void DraftReadback::store() {
   for (std::size_t i = 0; i < unread_.size(); ++i) *unread_[i].known = *read_.row<Token>(std::int64_t(i));
   unread_.clear();
 }

@@ -1,6 +1,6 @@
-// What drafters' models were fed need not be the trees that drafters return: a drafter may keep a larger tree of its
-// own. Where a device drew the tokens of such a tree, the host learns them here, once a step, so that caches keep the
-// path that a sequence took instead of computing it again. It must not know drafters.
+// Reads back tokens that a device drew for drafters' private trees, once a step. A drafter may feed its model a larger
+// tree than it returns. With these tokens its cache can keep the rows of the accepted path instead of computing them
+// again. This module must not know drafters.
 #pragma once
 #include <memory>
 #include <span>
@@ -16,17 +16,17 @@ class DraftReadback {
  public:
   explicit DraftReadback(Backend& backend) : backend_(backend), addresses_(backend), tokens_(backend) {}
 
-  // Asks the device for the tokens that `caches` were fed in this step, but for those of the returned `trees`, which
-  // are read with the verdicts.
-  void ask(const Plan& plan, std::span<const DraftTree> trees, std::span<const std::shared_ptr<CachedModel>> caches);
-  // Puts them where caches look for them. After the next synchronize().
-  void learn();
+  // Starts the copy of the drawn tokens that `caches` were fed in this step, except those of the returned `trees`,
+  // which are read with the verdicts.
+  void fetch(const Plan& plan, std::span<const DraftTree> trees, std::span<const std::shared_ptr<CachedModel>> caches);
+  // Stores them in the memory from which the caches read their tokens. After the next synchronize().
+  void store();
 
  private:
   Backend& backend_;
   Staging addresses_, tokens_;
   std::vector<KvCache::Unread> unread_;
-  Tensor read_;  // i32, one for each
+  Tensor read_;  // i32 [unread_.size()], host
 };
 
 }  // namespace foretoken

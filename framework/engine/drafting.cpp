@@ -1,38 +1,39 @@
-// The part of a step that asks the policy how much to draft, and the drafter for trees.
+// The drafting part of a step: the policy's budgets, then the drafter's trees.
 #include <algorithm>
 
-#include "framework/engine/blame.h"
 #include "framework/engine/engine.h"
+#include "framework/engine/failures.h"
 #include "kernels/error.h"
 
 namespace foretoken {
 namespace {
 
-// What a policy gave, cut to what the plan has room for; a bare root where that is nothing, and nothing at all where
-// the root is not fed.
+// The policy's budget, cut to the plan's; that of a bare root where it allows no node below the root; {} where the root
+// is not fed.
 Budget granted(const Budget& wanted, const Budget& room) {
   if (room.nodes == 0) return {};
   return Budget{std::min(wanted.nodes, room.nodes), std::min(wanted.depth, room.depth), wanted.confidence}.or_root();
 }
 
-// Whether a tree would have been larger, had the plan had more rows or pages for it.
+// Whether a tree was limited by the rows or pages of the plan: see StepReport::cut.
 bool cut(const DraftTree& tree, const Budget& wanted, const Budget& room) {
   return wanted.drafts() && room.depth > 0 && room.nodes > 0 && room.nodes < wanted.nodes && tree.nodes == room.nodes;
 }
 
 }  // namespace
 
-// Asks a component about what `questions` makes of the plan. For whom it throws alone fails and leaves the plan; the
-// others are asked about again, together.
-template <class Questions, class Ask>
-auto Engine::ask(Plan& plan, const std::string& who, StepReport& report, const Questions& questions, const Ask& ask) {
-  const auto all = questions(plan);
-  const std::span every(all);
+// Calls a component with the inputs that `inputs_of` makes of the plan. If it throws, the sequences for which it throws
+// alone fail and leave the plan, and it is called again with the others together: see failures.h.
+template <class InputsOf, class Call> auto Engine::call_component(Plan& plan, const std::string& who,
+                                                                  StepReport& report, const InputsOf& inputs_of,
+                                                                  const Call& call) {
+  const auto inputs = inputs_of(plan);
+  const std::span all(inputs);
   try {
-    return ask(every);
+    return call(all);
   } catch (...) {
     const Failures failures =
-        failures_alone(int(all.size()), who, [&](int i) { (void)ask(every.subspan(std::size_t(i), 1)); });
+        failures_alone(int(all.size()), who, [&](int i) { (void)call(all.subspan(std::size_t(i), 1)); });
     for (std::size_t i = 0; i < failures.size(); ++i) {
       if (failures[i].empty()) continue;
       Sequence& q = plan.scheduled[i].active->sequence;
@@ -41,8 +42,8 @@ auto Engine::ask(Plan& plan, const std::string& who, StepReport& report, const Q
     }
     std::erase_if(plan.scheduled, [](const Scheduled& s) { return !s.active->sequence.running(); });
   }
-  const auto rest = questions(plan);
-  return ask(std::span(rest));
+  const auto rest = inputs_of(plan);
+  return call(std::span(rest));
 }
 
 void Engine::choose_budgets(Plan& plan, StepReport& report) {
@@ -56,11 +57,11 @@ void Engine::choose_budgets(Plan& plan, StepReport& report) {
     }
     return all;
   };
-  const std::vector<Budget> budgets =
-      ask(plan, policy_name_, report, past, [&](std::span<const PastOnly> all) { return policy_->budgets(all); });
+  const std::vector<Budget> budgets = call_component(
+      plan, policy_name_, report, past, [&](std::span<const PastOnly> all) { return policy_->budgets(all); });
   if (budgets.size() != plan.scheduled.size())
     throw Error(policy_name_ + " gave " + std::to_string(budgets.size()) + " budgets for " +
-                std::to_string(plan.scheduled.size()) + " sequences; LengthPolicy::budgets owes one for each");
+                std::to_string(plan.scheduled.size()) + " sequences; LengthPolicy::budgets must return one for each");
   for (std::size_t i = 0; i < budgets.size(); ++i) {
     Budget b = budgets[i];
     expect_confidence(chairs_, b, needs_);
@@ -71,11 +72,11 @@ void Engine::choose_budgets(Plan& plan, StepReport& report) {
 }
 
 std::vector<DraftRequest> Engine::requests(const Plan& plan) {
-  // With nothing to draft the drafter is skipped; it catches up when it is next asked. All that drafters' models catch
-  // up with in one step has to do with as many rows as a step may have.
+  // A sequence whose budget allows no draft gets no rows: the drafter's model reads its missing tokens before its next
+  // draft. The rows for missing tokens of all sequences are together at most `step_rows`.
   std::vector<int> wanted;
   for (const Scheduled& s : plan.scheduled)
-    wanted.push_back(!s.root ? s.chain : s.budget.drafts() ? draft_lacks(s.active->sequence) : 0);
+    wanted.push_back(!s.root ? s.chain : s.budget.drafts() ? draft_unseen(s.active->sequence) : 0);
   const std::vector<int> rows = shares(wanted, options_.step_rows);
   std::vector<DraftRequest> requests;
   requests.reserve(plan.scheduled.size());
@@ -88,23 +89,23 @@ std::vector<DraftRequest> Engine::requests(const Plan& plan) {
   return requests;
 }
 
-// How many tokens drafters' models may have to read before they can draft: those that no cache of theirs holds.
-int Engine::draft_lacks(const Sequence& sequence) {
-  int lacks = host_.caches().empty() ? sequence.length() : 1;
-  for (const auto& c : host_.caches()) lacks = std::max(lacks, c->lacks(sequence));
-  return lacks;
+// The most tokens of the sequence that a cache of a drafter's model lacks; all of them where there is no such cache.
+int Engine::draft_unseen(const Sequence& sequence) {
+  int most = host_.caches().empty() ? sequence.length() : 1;
+  for (const auto& c : host_.caches()) most = std::max(most, c->most_unseen(sequence));
+  return most;
 }
 
 std::vector<DraftTree> Engine::draft(Plan& plan, StepReport& report) {
   choose_budgets(plan, report);
-  std::vector<DraftTree> trees = ask(
+  std::vector<DraftTree> trees = call_component(
       plan, drafter_name_, report, [this](const Plan& p) { return requests(p); },
       [this](std::span<const DraftRequest> all) {
         return all.empty() ? std::vector<DraftTree>() : drafter_->draft(all);
       });
   if (trees.size() != plan.scheduled.size())
     throw Error(drafter_name_ + " returned " + std::to_string(trees.size()) + " trees for " +
-                std::to_string(plan.scheduled.size()) + " requests; Drafter::draft owes one tree for each");
+                std::to_string(plan.scheduled.size()) + " requests; Drafter::draft must return one tree for each");
   for (std::size_t i = 0; i < trees.size(); ++i) {
     const Scheduled& s = plan.scheduled[i];
     expect_tree(trees[i], {s.active->sequence.last(), s.budget, target_.info().vocab, soundness_.takes}, drafter_name_);

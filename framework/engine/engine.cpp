@@ -25,7 +25,8 @@ std::int64_t page_bytes(const EngineOptions& options, const Model& target) {
   return options.page_rows * target.info().kv.bytes_per_row();
 }
 
-// A host may grant more memory than it has, and end the program once the pages are written: so it is compared first.
+// Compares with the free memory first: an operating system may grant more than it has, and kill the process when the
+// pages are written.
 int page_count(const EngineOptions& options, const Model& target, const Backend& backend) {
   constexpr std::int64_t kMost = std::numeric_limits<int>::max();
   if (options.pages > 0) return options.pages;
@@ -38,9 +39,9 @@ int page_count(const EngineOptions& options, const Model& target, const Backend&
 
 constexpr int kMostRows = 1 << 20;
 
-// The most rows of a step that may be judged: those of roots and trees.
+// The most rows of roots and trees in a step, as "logits_mib" bounds them.
 int judged_rows(const EngineOptions& o, int vocab) {
-  // Of a row: the target's logits, the draft's, and a raw copy.
+  // Bytes of one row: the target's logits, the draft's, and a raw copy.
   const std::int64_t bytes = 3 * std::int64_t(sizeof(float)) * vocab, rows = (o.logits_mib << 20) / bytes;
   return o.logits_mib == 0 ? kMostRows : int(std::clamp<std::int64_t>(rows, o.batch, kMostRows));
 }
@@ -74,7 +75,7 @@ Engine::Engine(Backend& backend, std::shared_ptr<Model> target, const Registries
   drafter_name_ = "the drafter '" + chairs.drafter["name"].get<std::string>() + "'",
   policy_name_ = "the policy '" + chairs.policy["name"].get<std::string>() + "'";
   verifier_name_ = "the verifier '" + chairs.verifier["name"].get<std::string>() + "'";
-  expect_served(needs_, drafter_name_);  // first: a pair of what nothing serves is not unsound
+  expect_served(needs_, drafter_name_);  // first, so that needs without an implementation are not reported as unsound
   expect_sound(chairs, needs_, soundness_), expect_confidence(chairs, most_, needs_);
   most_ = Budget{std::min(most_.nodes, kMaxNodes), std::min(most_.depth, kMaxPath), most_.confidence}.or_root();
   const int judged = judged_rows(options_, info.vocab);
@@ -127,23 +128,23 @@ StepReport Engine::step() {
   StepReport report;
   const double begin = host_clock();
   const std::uint64_t waits = backend_.waits(), recordings = backend_.recordings();
-  retire(report);  // what was cancelled since the last step
+  retire(report);  // requests that were cancelled since the last step
   Plan plan = scheduler_.next(queues_, *this, most_);
   report.preempted = plan.preempted;
   const double drafted_before = draft_seconds(), targeted_before = target_.seconds();
 
   const Mark scheduled = backend_.mark();
   const std::vector<DraftTree> trees = draft(plan, report);
-  draft_readback_.ask(plan, trees, host_.caches());
+  draft_readback_.fetch(plan, trees, host_.caches());
   const Mark drafted = backend_.mark();
   const Output out = forward(plan, trees, report);
   const Mark forwarded = backend_.mark();
   const Readback read = judging_.judge(plan, trees, out, {*verifier_, verifier_name_}, wanted_);
   const Mark judged = backend_.mark();
-  backend_.synchronize();  // the one moment in which the host waits
+  backend_.synchronize();  // the host's only wait in a step
   const double known = host_clock();
 
-  draft_readback_.learn();
+  draft_readback_.store();
   const std::vector<Outcome> outcomes = deliver({plan, trees, read, target_.info(), verifier_name_}, queues_, report);
   if (!outcomes.empty()) drafter_->observe(outcomes);
   retire(report);
@@ -180,9 +181,9 @@ void Engine::retire(StepReport& report) {
     return true;
   };
   for (const auto& a : queues_.running)
-    if (!a->sequence.running()) queues_.followers_may_begin(*a);
+    if (!a->sequence.running()) queues_.release_followers(*a);
   for (const auto& a : queues_.waiting)
-    if (!a->sequence.running()) queues_.followers_may_begin(*a);
+    if (!a->sequence.running()) queues_.release_followers(*a);
   std::erase_if(queues_.running, leave);
   std::erase_if(queues_.waiting, leave);
   report.waiting = int(queues_.waiting.size()), report.running = int(queues_.running.size());
@@ -191,10 +192,11 @@ void Engine::retire(StepReport& report) {
 
 int Engine::unseen(const Sequence& sequence) { return int(target_.unseen(sequence).size()); }
 
-bool Engine::reserve(const Sequence& sequence, int rows, bool insist) {
+bool Engine::reserve(const Sequence& sequence, int rows, bool evict_drafts) {
   if (target_.reserve(sequence, rows)) return true;
-  if (!insist) return false;
-  // Drafters give way before any sequence does, the newest sequence's first: they catch up when there is room again.
+  if (!evict_drafts) return false;
+  // Drafters' caches are evicted before any sequence is preempted, the newest sequence's first. Drafters recompute them
+  // when pages are free again.
   for (auto a = queues_.running.rbegin(); a != queues_.running.rend(); ++a) {
     drafter_->forget((*a)->sequence);
     if (target_.reserve(sequence, rows)) return true;

@@ -1,6 +1,7 @@
-// The engine: continuous batching over one target, one drafter, one length policy and one verifier, which it never asks
-// who they are. One step, room by room: who runs, how much to draft, drafts, one forward of the target, verdicts,
-// tokens. No speculation is the drafter that proposes a bare root; there is no second path.
+// The engine: continuous batching (Yu et al. 2022, Orca) with speculative decoding (Leviathan et al. 2023, arXiv
+// 2211.17192) over one target, one drafter, one length policy and one verifier. A step schedules sequences, gets
+// budgets and trees, runs one forward of the target, verifies, and delivers tokens. Plain decoding is the drafter that
+// proposes a bare root; it has no code of its own. This module must not know components by name.
 #pragma once
 #include <memory>
 #include <vector>
@@ -20,23 +21,23 @@ struct EngineOptions {
   int step_rows = 0;              // the most rows of one target forward, at least `batch`; 0: 512, or `batch` times the
                                   // most nodes of the policy where that is more
   int page_rows = 16;             // positions of the target in one page
-  std::int64_t memory_mib = 256;  // of all caches together
-  std::int64_t logits_mib = 0;  // of a step's logits, the draft's distributions and raw copies: bounds the nodes of its
-                                // trees; 0: no bound
-  int pages = 0;                // of the pool; 0: as many as fit into memory_mib
-  bool reuse_prefixes = true;
-  bool check = false;  // KvCache::check() of every cache after every step
+  std::int64_t memory_mib = 256;  // MiB of all caches together
+  std::int64_t logits_mib = 0;    // MiB of a step's logits, the draft's distributions and raw copies: bounds the nodes
+                                  // of its trees; 0: no bound
+  int pages = 0;                  // of the pool; 0: as many as fit into memory_mib
+  bool reuse_prefixes = true;     // shares full pages of equal prefixes
+  bool check = false;             // runs KvCache::check() of every cache after every step
 };
 
 struct Request {
   std::vector<Token> prompt;
   Limits limits;
   Sampling sampling;
-  std::uint64_t stream = 0;  // names the draws: equal requests with equal streams give equal results
-  // Tokens as they come. What it throws fails the request, as what its stop rule throws does.
+  std::uint64_t stream = 0;  // names the draws: equal requests with equal streams and seeds give equal results
+  // Called with the tokens of each round. An exception of it fails the request, as one of its stop rule does.
   std::function<void(const Sequence&, std::span<const Token>)> on_tokens;
-  // A request that was submitted before, with the same prompt: this one is another sample of it. It begins when that
-  // prompt has been read, and shares its full pages. 0: none.
+  // A request with the same prompt that was submitted before. This one begins when that prompt has been read, and
+  // shares its full pages. 0: none.
   SequenceId like = 0;
 };
 
@@ -44,22 +45,25 @@ class Engine : private Scheduler::Memory {
  public:
   using Chairs = ComponentConfigs;
 
-  // An unknown name or option, or a verifier that is not sound for what the drafter proposes, is an Error. `kept`:
-  // what components keep beyond this engine; absent: nothing outlives it. `registries` must outlive it.
+  // An unknown name or option, options out of range, or a verifier that is not sound for what the drafter proposes, is
+  // an Error. `load`: loads models for components. `kept`: objects that components share between engines; absent: they
+  // end with this engine. `backend` and `registries` must outlive the engine.
   Engine(Backend& backend, std::shared_ptr<Model> target, const Registries& registries, const Chairs& chairs,
          const EngineOptions& options, Host::Load load = {}, std::shared_ptr<Kept> kept = {});
   ~Engine() override;
 
-  // Queues a request. An empty prompt, one longer than the model's context, a token outside the vocabulary, a sampling
-  // option out of range or a sequence that can never fit into the pool is an Error. `max_new_tokens` is cut to the
-  // context.
+  // Queues a request. An empty prompt, one that leaves no position of the model's context, a token outside the
+  // vocabulary, a sampling option out of range or a sequence that can never fit into the pool is an Error.
+  // `max_new_tokens` is cut to the context.
   SequenceId submit(Request request);
+  // Ends a request at the next step, with Finish::cancelled. An unknown id is ignored.
   void cancel(SequenceId id);
+  // Whether no request is waiting or running.
   bool idle() const { return queues_.waiting.empty() && queues_.running.empty(); }
-  // A sequence that cannot go on ends alone, with Finish::failed and the reason: one whose distribution is not finite,
-  // and one for which a drafter, a policy or a verifier throws when asked about it alone. What concerns the whole step
-  // is an Error: a forward that failed, what a component throws for none of several requests alone or for each, a tree,
-  // a verdict or budgets that a component may never return. After an Error step() may be called again.
+  // One step. A sequence that cannot continue ends alone, with Finish::failed and the reason: its distribution is not
+  // finite, or a drafter, policy or verifier throws when called for it alone. A failure of the whole step is an Error:
+  // a failed forward, a component that throws for none of several requests alone or for each of them, or an invalid
+  // tree, verdict or number of budgets. After an Error step() may be called again.
   StepReport step();
 
   const Soundness& soundness() const { return soundness_; }
@@ -69,15 +73,15 @@ class Engine : private Scheduler::Memory {
 
  private:
   int unseen(const Sequence& sequence) override;
-  bool reserve(const Sequence& sequence, int rows, bool insist) override;
+  bool reserve(const Sequence& sequence, int rows, bool evict_drafts) override;
   void release(const Sequence& sequence) override;
 
   std::vector<DraftTree> draft(Plan& plan, StepReport& report);
   void choose_budgets(Plan& plan, StepReport& report);
   std::vector<DraftRequest> requests(const Plan& plan);
-  int draft_lacks(const Sequence& sequence);
-  template <class Questions, class Ask>
-  auto ask(Plan& plan, const std::string& who, StepReport& report, const Questions& questions, const Ask& ask);
+  int draft_unseen(const Sequence& sequence);
+  template <class InputsOf, class Call> auto call_component(Plan& plan, const std::string& who, StepReport& report,
+                                                            const InputsOf& inputs_of, const Call& call);
   Output forward(const Plan& plan, std::span<const DraftTree> trees, StepReport& report);
   void retire(StepReport& report);
   double draft_seconds();
@@ -95,7 +99,7 @@ class Engine : private Scheduler::Memory {
   std::unique_ptr<LengthPolicy> policy_;
   std::unique_ptr<Verifier> verifier_;
   Needs needs_;
-  Budget most_;  // of the policy's budgets
+  Budget most_;  // the policy's largest budget
   Soundness soundness_;
   Judging::Wanted wanted_;
   std::string drafter_name_, policy_name_, verifier_name_;  // for messages

@@ -6,7 +6,7 @@
 namespace foretoken {
 namespace {
 
-// Of the sequences that are judged: what their trials and log-probabilities are made of.
+// The inputs of trials and log-probabilities, of the judged sequences.
 struct Judged {
   std::vector<DraftTree> trees;
   std::vector<DistributionAfter> rows;
@@ -76,14 +76,14 @@ Failures Judging::verify(const Trials& trials, const Judge& judge, const Tensor&
   }
 }
 
-// One trial after another. Those for which the verifier throws have a verdict that says nothing.
+// One trial after another. Those for which the verifier throws get an empty verdict.
 Failures Judging::verify_alone(const Trials& trials, const Judge& judge, const Tensor& verdicts) {
   std::vector<std::int64_t> begin{0};
   for (const DraftTree& t : trials.trees()) begin.push_back(begin.back() + t.nodes);
   Staging staging(backend_);
   const auto alone = [&](int i) {
     const std::size_t at = std::size_t(i);
-    backend_.synchronize();  // nobody reads the staging of the trial before
+    backend_.synchronize();  // then the staging of the trial before is no longer read
     const Trials one(backend_, trials.trees().subspan(at, 1),
                      trials.p().slice(int(begin[at]), trials.trees()[at].nodes),
                      std::span(trials.named()).subspan(at, 1), std::span(trials.positions()).subspan(at, 1), staging,
@@ -92,10 +92,10 @@ Failures Judging::verify_alone(const Trials& trials, const Judge& judge, const T
   };
   Failures failures = failures_alone(trials.count(), judge.name, alone);
   backend_.synchronize();
-  const Tensor nothing = Tensor::host({1, std::int64_t(sizeof(Verdict))}, DType::u8);
-  new (nothing.raw()) Verdict();
+  const Tensor empty = Tensor::host({1, std::int64_t(sizeof(Verdict))}, DType::u8);
+  new (empty.raw()) Verdict();
   for (int i = 0; i < trials.count(); ++i)
-    if (!failures[std::size_t(i)].empty()) backend_.copy(nothing, verdicts.rows(i, 1));
+    if (!failures[std::size_t(i)].empty()) backend_.copy(empty, verdicts.rows(i, 1));
   return failures;
 }
 

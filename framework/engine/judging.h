@@ -1,23 +1,23 @@
-// From the logits of a forward to what the host reads once a step: distributions, trials, verdicts, log-probabilities.
-// It must not know who drafts, how sequences end or what a step reports.
+// From the logits of a forward to the step's one readback: distributions, trials, verdicts, log-probabilities. This
+// module must not know drafters, how sequences end or what a step reports.
 #pragma once
 #include <span>
 #include <string>
 
 #include "framework/components/verifier.h"
 #include "framework/decode/node_distributions.h"
-#include "framework/engine/blame.h"
+#include "framework/engine/failures.h"
 #include "framework/engine/scheduler.h"
 #include "framework/model/model.h"
 
 namespace foretoken {
 
-// Host memory, whole after Backend::synchronize().
+// Host memory, complete after Backend::synchronize(). A judged sequence is one whose root was fed.
 struct Readback {
   Tensor verdicts;      // u8 [judged sequences, sizeof(Verdict)]
-  Tensor tokens;        // i32: of all nodes of their trees
-  Tensor ranks;         // i32 [nodes of their trees, Judging::Wanted::ranks]; absent where none are wanted
-  Failures failures{};  // of the verifier, one for each judged sequence; none at all where it failed for nobody
+  Tensor tokens;        // i32 [nodes of their trees], one tree after another
+  Tensor ranks;         // i32 [nodes of their trees, Judging::Wanted::ranks]; absent where ranks = 0
+  Failures failures{};  // of the verifier, one for each judged sequence; empty where none failed
 };
 
 class Judging {
@@ -29,12 +29,13 @@ class Judging {
     Verifier& verifier;
     const std::string& name;  // for messages
   };
-  // What is wanted besides verdicts.
+  // What components need besides verdicts.
   struct Wanted {
-    bool raw = false;  // by the verifier: Soundness::raw
-    int ranks = 0;     // by the drafter: Needs::ranks
+    bool raw = false;  // Soundness::raw of the verifier
+    int ranks = 0;     // Needs::ranks of the drafter
   };
-  // `trees` has one tree for each scheduled sequence, `out` the logits of those with a root.
+  // `trees` has one tree for each scheduled sequence. `out`: logits f32 [nodes, vocab] of the judged sequences' trees,
+  // one after another. Without logits an empty Readback is returned.
   Readback judge(const Plan& plan, std::span<const DraftTree> trees, const Output& out, const Judge& judge,
                  const Wanted& wanted);
 

@@ -12,7 +12,7 @@ namespace {
 // One call of Scheduler::next.
 class Round {
  public:
-  // Everybody who may run has a row that no guess takes; whoever runs has an even share of the others for guesses.
+  // One row is kept for every sequence that may run; of the others each running sequence has an even share for guesses.
   Round(Queues& queues, Scheduler::Memory& memory, const Budget& most, int batch, int rows, int judged)
       : queues_(queues), memory_(memory), most_(most), left_(rows) {
     const int running = int(queues.running.size()), all = std::min(batch, running + int(queues.waiting.size()));
@@ -20,15 +20,15 @@ class Round {
     share_ = guesses_ / std::max(1, running > 0 ? running : all);
   }
 
-  // Sequences that only lack their last token go first, so that nobody's prompt delays them. What one of them cannot
-  // use of its share serves those behind it.
+  // Decoding sequences, which lack their last token only, are scheduled before those that read prompts, so that prompts
+  // do not delay them. What one of them does not use of its share goes to those after it.
   void running() {
     std::vector<int> unseen;
     unseen.reserve(queues_.running.size()), plan.scheduled.reserve(queues_.running.size());
     for (const auto& a : queues_.running) unseen.push_back(memory_.unseen(a->sequence));
     int decoding = int(std::ranges::count_if(unseen, [](int n) { return n <= 1; }));
     const int reading = int(unseen.size()) - decoding, kept = reading > 0 ? guesses_ - decoding * share_ : 0;
-    // Whoever gives way stood at the end of `running`, behind all that are still to come.
+    // A preempted sequence was the last of `running`, so no index before it changes.
     for (std::size_t i = 0; i < queues_.running.size(); ++i)
       if (unseen[i] <= 1) schedule(*queues_.running[i], 1, (guesses_ - kept + decoding - 1) / decoding), --decoding;
     for (std::size_t i = 0; i < queues_.running.size(); ++i)
@@ -44,7 +44,7 @@ class Round {
       const bool alone = queues_.running.empty();
       if (!reserve_guesses(entry) && !memory_.reserve(a.sequence, entry.rows(), alone)) {
         if (alone) too_small(a.sequence);
-        memory_.release(a.sequence);  // a prefix that it found stays idle, not in use
+        memory_.release(a.sequence);  // the pages of a prefix that it found become idle
         return;
       }
       queues_.running.push_back(std::move(*next));
@@ -59,7 +59,7 @@ class Round {
   Scheduled shape(Active& a, int unseen, int guesses) const {
     Scheduled entry{&a, std::min(unseen - 1, left_), unseen <= left_, {}};
     if (!entry.root) return entry;
-    // A token that ends the sequence needs no row: it is never fed.
+    // The last token of an output is never fed, so it needs no row.
     entry.room.depth = std::clamp(a.sequence.remaining() - 1, 0, most_.depth);
     entry.room.nodes = entry.room.depth > 0 ? std::min(most_.nodes, 1 + std::min(guesses, left_ - unseen)) : 1;
     return entry;
@@ -70,8 +70,8 @@ class Round {
     plan.scheduled.push_back(entry);
   }
 
-  // Guesses take what is free: half as many nodes each time that it is not enough, but a chain of the whole depth
-  // before less. A bare root asks for itself.
+  // Reserves free pages for a tree: halves its nodes until they suffice, but tries a chain of the whole depth before
+  // anything smaller. False where the tree would be a bare root, for which the caller reserves.
   bool reserve_guesses(Scheduled& entry) {
     const int chain = entry.room.depth + 1;
     for (int& nodes = entry.room.nodes; nodes > 1; nodes = nodes > chain ? std::max(nodes / 2, chain) : nodes / 2)
@@ -79,8 +79,8 @@ class Round {
     return false;
   }
 
-  // When pages are short, room for guesses goes first; then sequences newer than this one give way to it; if it is the
-  // newest itself, it gives way.
+  // When pages are short, the sequence is scheduled without guesses; then newer sequences are preempted, newest first;
+  // if it is the newest itself, it is preempted.
   void schedule(Active& a, int unseen, int guesses) {
     if (left_ <= 0) return;
     Scheduled entry = shape(a, unseen, guesses);
@@ -100,7 +100,7 @@ class Round {
         " tokens; raise \"memory_mib\" of the engine (\"memory_fraction\" where that is set) or shorten the request");
   }
 
-  // The newest sequence gives back its memory and waits, first in line, to be recomputed.
+  // The newest sequence gives back its memory and becomes the first of the waiting ones, to be recomputed.
   void preempt() {
     auto newest = std::move(queues_.running.back());
     queues_.running.pop_back();
@@ -117,9 +117,9 @@ class Round {
   Queues& queues_;
   Scheduler::Memory& memory_;
   Budget most_;
-  int left_;     // rows
-  int guesses_;  // of them, at most
-  int share_;    // of one sequence
+  int left_;     // rows that are not planned yet
+  int guesses_;  // the most rows of these for guesses
+  int share_;    // of `guesses_`, of one sequence
 };
 
 }  // namespace
@@ -131,7 +131,7 @@ Active* Queues::find(SequenceId id) const {
   return nullptr;
 }
 
-void Queues::followers_may_begin(Active& first) {
+void Queues::release_followers(Active& first) {
   if (!std::exchange(first.leads, false)) return;
   for (const auto& a : waiting)
     if (a->like == first.sequence.id) a->like = 0;

@@ -1,6 +1,7 @@
-// Who runs in the next step, and with how many rows. First come, first served; prompts in chunks under a budget of rows
-// per step; when pages run out the newest sequence gives back its memory and is recomputed later. This room must not
-// know models, drafters' names or devices; memory is asked for through `Memory`.
+// The scheduler decides which sequences run in the next step, and with how many rows. Sequences run first come, first
+// served; prompts are read in chunks under a bound of rows per step; when pages run out, the newest sequence gives back
+// its memory and is recomputed later. This module must not know models, drafters or devices; it reserves memory through
+// `Memory`.
 #pragma once
 #include <deque>
 #include <functional>
@@ -16,10 +17,11 @@ namespace foretoken {
 // A request in the engine.
 struct Active {
   Sequence sequence;
-  std::function<void(const Sequence&, std::span<const Token>)> on_tokens;  // as they come
-  SequenceId like = 0;                        // waits until that sequence has read their prompt; 0: for nobody
-  bool leads = false;                         // somebody may wait for this one
-  int rounds = 0, drafted = 0, accepted = 0;  // of the last round: drafted, accepted
+  std::function<void(const Sequence&, std::span<const Token>)> on_tokens;  // the tokens of each round
+  SequenceId like = 0;            // waits until that sequence has read their common prompt; 0: waits for none
+  bool leads = false;             // others may wait for this sequence
+  int rounds = 0;                 // rounds that were verified
+  int drafted = 0, accepted = 0;  // nodes below the root of the last round
   long tested_in_all = 0, accepted_in_all = 0;
 };
 
@@ -27,17 +29,18 @@ struct Queues {
   std::deque<std::unique_ptr<Active>> waiting;
   std::vector<std::unique_ptr<Active>> running;  // oldest first
 
-  Active* find(SequenceId id) const;  // null where nobody has it
-  void followers_may_begin(Active& first);
+  Active* find(SequenceId id) const;  // null where no request has this id
+  // Ends the wait of the requests whose `like` is this sequence.
+  void release_followers(Active& first);
 };
 
 struct Scheduled {
   Active* active = nullptr;
   int chain = 0;      // tokens fed before the root
-  bool root = false;  // the last token is fed too: a distribution is asked for, and a tree may follow
-  Budget room;        // for the tree, its root included; nothing where the root is not fed
-  Budget wanted{};    // by the policy
-  Budget budget{};    // of that, what there is room for
+  bool root = false;  // the last token is fed too, and the sequence gets a verdict
+  Budget room;        // the largest budget of the tree, its root included; {} where the root is not fed
+  Budget wanted{};    // the policy's budget
+  Budget budget{};    // the policy's budget, cut to `room`
   int rows() const { return chain + room.nodes; }
 };
 
@@ -46,28 +49,29 @@ struct Plan {
   int preempted = 0;
 };
 
-// Of `rows` in all, what each gets of what it wants: all of it where there is enough for everybody, else no more than
-// the others who want as much.
+// Shares `rows` fairly (max-min fairness): each gets what it wants where the sum fits; else small wants are met first,
+// and the rest is shared evenly.
 std::vector<int> shares(std::span<const int> wanted, int rows);
 
 class Scheduler {
  public:
-  // What the scheduler needs to know about memory.
+  // The caches, as the scheduler needs them.
   class Memory {
    public:
     virtual ~Memory() = default;
     virtual int unseen(const Sequence& sequence) = 0;  // tokens that the target's cache lacks, >= 1
-    // Room for `rows` more; false: there is none. `insist`: drafters give theirs back first, which no guess may ask
-    // for.
-    virtual bool reserve(const Sequence& sequence, int rows, bool insist) = 0;
+    // Reserves pages for `rows` more rows; false, and nothing reserved, where there are not enough. `evict_drafts`:
+    // takes the pages of drafters' caches if necessary; never set for rows of guesses.
+    virtual bool reserve(const Sequence& sequence, int rows, bool evict_drafts) = 0;
     virtual void release(const Sequence& sequence) = 0;  // all memory of the sequence, everywhere
   };
 
-  // `judged_rows`: the most rows of roots and their trees, where that is less than `step_rows`; neither is less than
+  // `step_rows`: the most rows of a step; `judged_rows`: the most rows of roots and trees among them. Both are at least
   // `batch`.
   Scheduler(int batch, int step_rows, int judged_rows = 1 << 30)
       : batch_(batch), step_rows_(step_rows), judged_rows_(judged_rows) {}
-  // `most`: the largest budget of a draft; at least a root. A sequence that does not fit alone is an Error.
+  // The plan of the next step. `most`: the largest budget of a tree; at least a root. A sequence for which the pool is
+  // too small even alone is an Error.
   Plan next(Queues& queues, Memory& memory, const Budget& most) const;
 
  private:

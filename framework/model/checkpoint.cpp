@@ -112,7 +112,7 @@ Tensor Checkpoint::tensor(const std::string& name) const {
 Tensor Checkpoint::tensor(const std::string& name, const Shape& expected) const {
   Tensor t = tensor(name);
   if (t.shape() != expected)
-    throw Error(where_ + ": tensor '" + name + "' has the shape " + t.shape().text() + ", but config.json asks for " +
+    throw Error(where_ + ": tensor '" + name + "' has the shape " + t.shape().text() + ", but config.json requires " +
                 expected.text() + "; they belong to different checkpoints: download both again");
   return t;
 }

@@ -161,12 +161,12 @@ Tensor InflatedWeights::random(const std::string& name, const Shape& shape) cons
   return t;
 }
 
-Tensor InflatedWeights::small_matrix(const std::string& name, const Places& rows, const Places& columns) const {
+Tensor InflatedWeights::small_matrix(const std::string& name, const Indices& rows, const Indices& columns) const {
   return small_tensors_->tensor(name, {std::ranges::max(rows) + 1, std::ranges::max(columns) + 1});
 }
 
-void InflatedWeights::place(const std::string& name, const Places& rows, const Places& columns, float factor,
-                            Tensor to) const {
+void InflatedWeights::scatter(const std::string& name, const Indices& rows, const Indices& columns, float factor,
+                              Tensor to) const {
   const Tensor from = small_matrix(name, rows, columns);
   for (std::size_t r = 0; r < rows.size(); ++r)
     for (std::size_t c = 0; rows[r] >= 0 && c < columns.size(); ++c)
@@ -177,7 +177,7 @@ Tensor InflatedWeights::embedding(const std::string& name, const Shape& expected
                                   float constant) const {
   const Tensor to = random(name, expected);
   std::memset(to.raw(), 0, std::size_t(to.rows(0, small_.vocab).bytes()));
-  place(small_name, tokens_, width_, 1, to);
+  scatter(small_name, tokens_, width_, 1, to);
   for (int t = 0; constant_ > 0 && t < large_.vocab; ++t) {
     put(to, t, large_.width - 2, t < small_.vocab ? constant : -kNever);
     put(to, t, large_.width - 1, t < small_.vocab ? constant : kNever);
@@ -201,22 +201,22 @@ Tensor InflatedWeights::part_of_a_layer(const std::string& name, const Shape& ex
   if (part == "self_attn.o_proj.weight" || part == "mlp.down_proj.weight") {
     const Tensor to = zeros(expected, type_);
     if (part == "mlp.down_proj.weight")
-      place(name, width_, ffn_, 1, to);
+      scatter(name, width_, ffn_, 1, to);
     else
-      place(name, width_, outputs_, 1, to);
+      scatter(name, width_, outputs_, 1, to);
     return to;
   }
   const Tensor to = random(name, expected);
   if (part == "self_attn.q_proj.weight") {
     silence(to, queries_, large_.head_size, small_.width);
-    place(name, queries_, width_, std::sqrt(float(large_.head_size) / float(small_.head_size)), to);
+    scatter(name, queries_, width_, std::sqrt(float(large_.head_size) / float(small_.head_size)), to);
   } else if (part == "self_attn.k_proj.weight") {
-    place(name, keys_, width_, 1, to);
+    scatter(name, keys_, width_, 1, to);
   } else if (part == "self_attn.v_proj.weight") {
     silence(to, values_, large_.head_size, small_.width);
-    place(name, values_, width_, 1, to);
+    scatter(name, values_, width_, 1, to);
   } else if (part == "mlp.gate_proj.weight" || part == "mlp.up_proj.weight") {
-    place(name, ffn_, width_, 1, to);
+    scatter(name, ffn_, width_, 1, to);
   } else {
     throw Error("a model with the tensor '" + name + "' cannot be inflated");
   }

@@ -35,7 +35,7 @@ class InflatedWeights : public TensorSource {
  public:
   // Where the shape cannot hold the small model, one of them has biases or norms of heads, or the small model has
   // tensors that its configuration does not use: an Error that names both
-  // (`small_name`, `shape_name`) and what is in the way. `wide`: in f32 whatever the small model has, for a transformer
+  // (`small_name`, `shape_name`) and the obstacle. `wide`: in f32 whatever the small model has, for a transformer
   // that computes in f32: no weight is rounded once more. `between`: as of RandomWeights.
   InflatedWeights(std::shared_ptr<const TensorSource> small, const ModelConfig& small_config, const ModelConfig& shape,
                   const std::string& small_name, const std::string& shape_name, bool wide = false,
@@ -43,28 +43,28 @@ class InflatedWeights : public TensorSource {
 
   // The large model's: sizes of the shape; rotation, positions and ends of sequence of the small model.
   const ModelConfig& config() const { return large_; }
-  // Matrices in bf16 where the small model has bf16 and `wide` is not asked for, else f32; gains of norms in f32.
+  // Matrices in bf16 where the small model has bf16 and `wide` is false, else f32; gains of norms in f32.
   Tensor tensor(const std::string& name, const Shape& expected) const override;
   std::vector<std::string> names() const override;
   std::string where() const override { return small_tensors_->where() + " (inflated)"; }
 
  private:
   // For every row or column of the large matrix, that of the small one, or -1.
-  using Places = std::vector<std::int32_t>;
+  using Indices = std::vector<std::int32_t>;
 
   Tensor part_of_a_layer(const std::string& name, const Shape& expected, const std::string& part) const;
   Tensor embedding(const std::string& name, const Shape& expected, const std::string& small_name, float constant) const;
   Tensor gains(const std::string& name, bool last) const;
   Tensor random(const std::string& name, const Shape& shape) const;
-  void place(const std::string& name, const Places& rows, const Places& columns, float factor, Tensor to) const;
-  Tensor small_matrix(const std::string& name, const Places& rows, const Places& columns) const;
+  void scatter(const std::string& name, const Indices& rows, const Indices& columns, float factor, Tensor to) const;
+  Tensor small_matrix(const std::string& name, const Indices& rows, const Indices& columns) const;
 
   std::shared_ptr<const TensorSource> small_tensors_;
   ModelConfig small_, large_;
   RandomWeights random_;
   DType type_ = DType::f32;
   float constant_ = 0;  // c; 0 where both vocabularies have one size
-  Places width_, ffn_, queries_, keys_, values_, outputs_, tokens_;
+  Indices width_, ffn_, queries_, keys_, values_, outputs_, tokens_;
 };
 
 }  // namespace foretoken

@@ -1,5 +1,5 @@
-// A model is whatever turns rows into logits while it reads and writes a paged cache. This module must not know
-// sequences, drafters or verifiers: rows come with their layout, and that is all.
+// A model computes logits from the rows of a forward, and reads and writes a paged cache of keys and values. This
+// module must not know sequences, drafters or verifiers: rows come with their layout only.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -14,16 +14,16 @@
 
 namespace foretoken {
 
-// What a position holds in one layer of a cache: a key and a value.
+// The keys and values of one position in one layer of a cache.
 struct LayerShape {
   int kv_heads = 0, head_size = 0;
   DType dtype = DType::f32;
-  int window = 0;  // positions that a row sees in this layer, itself among them; 0: all
+  int window = 0;  // positions to which a row attends in this layer, itself among them; 0: all
   std::int64_t bytes_per_row() const { return 2ll * kv_heads * head_size * size_of(dtype); }
   bool operator==(const LayerShape&) const = default;
 };
 
-// What a position holds in a cache of this model: layers of any shapes.
+// The keys and values of one position in a model's cache, layer by layer.
 struct KvShape {
   std::vector<LayerShape> layers;
   KvShape() = default;
@@ -32,7 +32,7 @@ struct KvShape {
   KvShape(int count, int kv_heads, int head_size, DType dtype, int window = 0)
       : layers(std::size_t(count), LayerShape{kv_heads, head_size, dtype, window}) {}
   std::int64_t bytes_per_row() const;
-  // What all layers see; windows of several sizes are an Error that names `model`, since nothing serves them yet.
+  // The window of all layers. Windows of several sizes are not implemented: an Error that names `model`.
   int window(const std::string& model) const;
 };
 
@@ -42,39 +42,40 @@ struct ModelInfo {
   int positions = 0;  // the longest sequence
   KvShape kv;
   std::uint64_t vocabulary = 0;    // Tokenizer::fingerprint: equal where token ids mean the same
-  std::vector<Token> stop_tokens;  // end of sequence, as the checkpoint says
-  std::int64_t weight_bytes = 0;   // of the matrices that one forward reads, as the backend holds them
+  std::vector<Token> stop_tokens;  // end of sequence, from the checkpoint
+  std::int64_t weight_bytes = 0;   // of the matrices that one forward reads, in the backend's format
 };
 
 // The rows of one forward.
 struct Rows {
   Tensor tokens;  // i32 [rows]; -1: absent
   Layout layout;
-  Tensor wanted;  // i32 [n]: rows whose logits are asked for, ascending (0 behind the last, as padding); absent where n
-                  // == 0
-  bool all_wanted = false;  // `wanted` is every row, in order: its length does not tell, since both are padded
-  Tensor logits = {};       // f32 [n, vocab]: where a model that replays writes them
+  Tensor wanted;  // i32 [n]: rows whose logits are computed, ascending, then zeros as padding; absent where n == 0
+  bool all_wanted = false;  // `wanted` is every row, in order; not visible from its length, since both are padded
+  Tensor logits = {};       // f32 [n, vocab]: the output memory of a model that replays; else absent
   // After layer taps[i] the rows of the residual stream are stored as layer `layers of the model + i` of the cache.
   std::span<const int> taps = {};
-  Tensor inputs = {};  // [rows, width]: features that come with the rows' tokens; absent: there are none
+  Tensor inputs = {};  // [rows, width]: features of the rows besides their tokens; absent: there are none
 };
-// Throws Error where a model that knows of neither, `model`, is given taps or inputs.
+// For a model that implements neither taps nor inputs: throws Error, which names `model`, where rows have one of them.
 void expect_tokens_alone(const Rows& rows, const std::string& model);
 
 struct Output {
-  Tensor logits;  // f32 [n, vocab]; absent where nothing was wanted
+  Tensor logits;  // f32 [n, vocab]; absent where n == 0
 };
 
 class Model {
  public:
   virtual ~Model() = default;
   virtual const ModelInfo& info() const = 0;
+  // One forward: writes the keys and values of all rows to `kv` (one KvLayer per layer) and returns the logits of the
+  // wanted rows. All tensors are on `backend`'s device.
   virtual Output forward(Backend& backend, const Rows& rows, std::span<const KvLayer> kv) = 0;
-  // Whether a forward is a body for Backend::replay: it asks the backend for everything, looks at no token and no
-  // layout itself, and writes its logits to Rows::logits.
+  // Whether a forward may be a body of Backend::replay: it computes by the backend's operations only, reads no token
+  // and no layout on the host, and writes its logits to Rows::logits.
   virtual bool replays() const { return false; }
-  std::uint64_t serial() const { return serial_.number(); }
-  // For the forwards of one cached model.
+  std::uint64_t serial() const { return serial_.number(); }  // differs from that of every other model of the process
+  // Memory for the forwards of one CachedModel.
   std::shared_ptr<ForwardMemory> memory(Backend& backend) { return memories_.lend(backend); }
 
  private:

@@ -19,7 +19,7 @@ struct TransformerOptions {
   std::string kv_dtype = "auto";  // of keys and values: "auto" (f32 on the reference backend, else bf16), "f32", "bf16"
 };
 
-// What a model of this configuration says of itself, but for its weight bytes: they are known when it is loaded.
+// The facts about a model of this configuration, without weight_bytes, which is known after loading only.
 ModelInfo model_info(const ModelConfig& config, const Backend& backend, std::string name, std::uint64_t vocabulary,
                      const std::string& kv_dtype = "auto");
 

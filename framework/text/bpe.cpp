@@ -122,7 +122,7 @@ void Bpe::read_merges(const Fields& model) {
   const auto token = [&](const json& merge, const std::string& word) {
     const auto bytes = spelled(word);
     const auto it = bytes ? token_of_bytes_.find(*bytes) : token_of_bytes_.end();
-    if (it == token_of_bytes_.end()) refuse(merge, "makes or uses '" + word + "', which the vocabulary has not");
+    if (it == token_of_bytes_.end()) refuse(merge, "makes or uses '" + word + "', which the vocabulary lacks");
     return it->second;
   };
   int rank = 0;

@@ -50,11 +50,11 @@ void Decoder::add(const nlohmann::json& spec, const std::string& where) {
     fields.refuse("type", std::string("nothing may follow there; ") + kSupported);
   } else if (type == "ByteLevel") {
     if (byte_fallback_ || fused_ || !replace_.empty())
-      fields.refuse("type", std::string("must stand alone; ") + kSupported);
+      fields.refuse("type", std::string("must be the only decoder; ") + kSupported);
     byte_level_ = true;
   } else if (type == "Metaspace") {
     if (byte_fallback_ || fused_ || !replace_.empty())
-      fields.refuse("type", std::string("must stand alone; ") + kSupported);
+      fields.refuse("type", std::string("must be the only decoder; ") + kSupported);
     const std::string mark = fields.string_or("replacement", "\u2581");
     if (mark.empty()) fields.refuse("replacement", "must be a character");
     replace_.emplace_back(Pattern::literal(mark, where), " ");

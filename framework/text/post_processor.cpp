@@ -15,7 +15,7 @@ void read_template(const Fields& fields, PostProcessor& frame) {
   for (const json& part : fields.array("single")) {
     const Fields item(part, fields.where(), "post_processor.single");
     if (item.has("Sequence")) {
-      if (std::exchange(text_seen, true)) fields.refuse("single", "the text may stand in it only once");
+      if (std::exchange(text_seen, true)) fields.refuse("single", "the text may occur in it only once");
       continue;
     }
     const std::string name = item.object("SpecialToken").string("id");
@@ -25,7 +25,7 @@ void read_template(const Fields& fields, PostProcessor& frame) {
       (text_seen ? after : before).push_back(id.get<Token>());
     }
   }
-  if (!text_seen) fields.refuse("single", "the text must stand in it");
+  if (!text_seen) fields.refuse("single", "the text must occur in it");
   frame.before.insert(frame.before.begin(), before.begin(), before.end());
   frame.after.insert(frame.after.end(), after.begin(), after.end());
 }

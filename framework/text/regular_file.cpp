@@ -38,9 +38,9 @@ Descriptor open_input(const std::filesystem::path& file, const std::string& who,
   struct stat status{};
   const bool known = ::stat(file.c_str(), &status) == 0;
   const bool pipe = known && S_ISFIFO(status.st_mode) && pipes == Pipes::opened && is_open_pipe(file);
-  if (known && !S_ISREG(status.st_mode) && !pipe)  // before it is opened: opening wakes whoever writes to a pipe
+  if (known && !S_ISREG(status.st_mode) && !pipe)  // before opening, which would unblock a pipe's writer
     throw Error(who + " is " + kind_of(status.st_mode) + ", but a regular file is needed; " + remedy);
-  // Without O_NONBLOCK the opening itself waits, where a pipe has taken the file's place since.
+  // O_NONBLOCK: a pipe that has replaced the file since must not block open().
   const int number = ::open(file.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY | (pipe ? 0 : O_NONBLOCK));
   if (number < 0 && errno == ENOENT) throw Error(who + " does not exist; " + remedy);
   if (number < 0) throw Error(who + " cannot be opened (" + std::strerror(errno) + "); " + remedy);

@@ -25,7 +25,7 @@ struct Matching {
 }  // namespace
 
 Entry<Verifier> matching() {
-  return {"the target's own token, drawn without a look at the draft; exact",
+  return {"the target's own token, drawn independently of the draft; exact",
           "arXiv 2305.09781",
           {},
           [](const nlohmann::json&, Host&) { return std::make_unique<RuleVerifier<Matching>>(); },

@@ -6,18 +6,18 @@
 // The headers behind this one may move; what they declare in the namespace `foretoken` is the interface.
 #pragma once
 
-// What the program and a plugin must agree on.
+// The ABI that the program and a plugin must have in common: foretoken::kAbi.
 #include "foretoken_abi.h"
 
-// What is written: a drafter, a length policy, a verifier; and how it is registered, with its options.
+// The interfaces of drafters, length policies and verifiers; and their registration, with options.
 #include "framework/components/drafter.h"
 #include "framework/components/length_policy.h"
 #include "framework/components/registry.h"
 #include "framework/components/verifier.h"
 
-// What it may ask for: models, caches, the device, distributions after nodes of a tree.
+// What the engine provides: models, caches, the device, distributions at nodes of a tree.
 #include "framework/components/host.h"
 #include "framework/decode/node_distributions.h"
 
-// How it says that something is wrong.
+// Error: thrown with a message for the user.
 #include "kernels/error.h"

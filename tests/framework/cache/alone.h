@@ -1,4 +1,4 @@
-// A model with a cache of its own, fed by hand.
+// A model with a cache and a pool of its own, without an engine.
 #pragma once
 #include <gtest/gtest.h>
 
@@ -9,8 +9,8 @@ namespace foretoken::testing {
 struct Alone {
   Alone(Backend& b, const std::shared_ptr<Model>& m, int page_rows, int pages)
       : backend(b), pool(b, page_rows * m->info().kv.bytes_per_row(), pages), model(b, m, pool, false) {}
-  // The logits after `tokens`, f32 [1, vocab], by one forward of all of them; `id`: the sequence, one that was not fed
-  // yet.
+  // The logits after `tokens`, f32 [1, vocab], by one forward of all of them. `id`: of a sequence that was not fed
+  // before.
   Output after(SequenceId id, std::vector<Token> tokens) {
     Sequence s;
     s.id = id, s.tokens = std::move(tokens);

@@ -1,17 +1,17 @@
-// How a forward is padded: the layout that a model sees where its device wants round numbers.
+// The padding of forwards: the layout that a model gets where its device pads sizes.
 #include "kernels/reference/reference_backend.h"
 #include "tests/framework/engine/engine_scene.h"
 
 namespace foretoken::testing {
 namespace {
 
-// Asks for the numbers of rows, tables and wanted rows that a device with few graphs asks for.
+// Pads numbers of rows, tables and wanted rows as a device with few recorded graphs does.
 class Rounding final : public ReferenceBackend {
  public:
   int padded(int n) const override { return n <= 8 ? n : (n + 15) / 16 * 16; }
 };
 
-// The model that it stands for, with a note of every layout.
+// Wraps a model and records the layout of every forward.
 class Watched final : public Model {
  public:
   struct Seen {
@@ -57,7 +57,8 @@ struct PaddedForwards : EngineScene {
   }
 };
 
-// Seventeen single rows become 32: no table may then have more than one, or kernels would take decoding for a prompt.
+// Seventeen single rows are padded to 32. No table may then have more than one row, or kernels would treat decoding as
+// reading a prompt.
 TEST_F(PaddedForwards, single_rows_stay_single) {
   chairs.drafter = {{"name", "none"}};
   run(17, {1}, 0);
@@ -69,7 +70,7 @@ TEST_F(PaddedForwards, single_rows_stay_single) {
   EXPECT_GT(padded, 0);
 }
 
-// Seventeen chains of four rows are 68 and become 80.
+// Seventeen chains of four rows, 68 rows in all, are padded to 80.
 TEST_F(PaddedForwards, padding_is_no_longer_than_a_chain) {
   run(17, {1}, 3);
   int padded = 0;
@@ -80,8 +81,8 @@ TEST_F(PaddedForwards, padding_is_no_longer_than_a_chain) {
   EXPECT_GT(padded, 0);
 }
 
-// Seven chains of three rows are 21 and become 32: eleven rows of padding need four tables, where eight tables would be
-// a round number.
+// Seven chains of three rows, 21 rows in all, are padded to 32. Eleven rows of padding need four tables, although the
+// device would pad seven tables to eight.
 TEST_F(PaddedForwards, there_are_as_many_tables_as_padding_needs) {
   run(7, {1}, 2);
   int padded = 0;
@@ -99,7 +100,7 @@ TEST_F(PaddedForwards, a_prompt_is_padded_in_one_table) {
   EXPECT_EQ(seen.front().sequences, 2);
 }
 
-TEST(CachedModelTest, RefusesWhatNothingServesYet) {
+TEST(CachedModelTest, RefusesSegmentsThatAreNotImplemented) {
   const auto backend = make_reference_backend();
   const auto cast = conformance::table_cast({.vocab = 5, .positions = 64});
   PagePool pool(*backend, 4 * cast.target->info().kv.bytes_per_row(), 4);
@@ -113,14 +114,14 @@ TEST(CachedModelTest, RefusesWhatNothingServesYet) {
   const Segment featured{&s, 2, &root, 0, addresses}, mutual{&s, 2, &root, 0, {}, true};
   const std::string name = cast.target->info().name;
   EXPECT_TRUE(
-      says(test::sentence_of([&] { model.run({&featured, 1}); }), name, "Segment::inputs", "nothing serves them yet"));
+      says(test::sentence_of([&] { model.run({&featured, 1}); }), name, "Segment::inputs", "not implemented yet"));
   EXPECT_TRUE(
-      says(test::sentence_of([&] { model.run({&mutual, 1}); }), name, "Segment::mutual", "nothing serves them yet"));
+      says(test::sentence_of([&] { model.run({&mutual, 1}); }), name, "Segment::mutual", "not implemented yet"));
   const Segment plain{&s, 2, &root, 0};
   EXPECT_EQ(model.run({&plain, 1}).logits.dim(0), 1);
 }
 
-// Sees windows of two sizes.
+// A model with windows of two sizes.
 class TwoWindows final : public Model {
  public:
   TwoWindows() {
@@ -138,7 +139,7 @@ TEST(CachedModelTest, RefusesWindowsOfSeveralSizes) {
   const auto backend = make_reference_backend();
   PagePool pool(*backend, 64, 4);
   EXPECT_TRUE(says(test::sentence_of([&] { CachedModel(*backend, std::make_shared<TwoWindows>(), pool); }),
-                   "alternating", "16", "several sizes yet"));
+                   "alternating", "16", "one size is supported"));
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// What a cache holds, what it forgets, and what its rows see.
+// Which rows a cache keeps and frees, and which rows its rows attend to.
 #include "framework/cache/kv_cache.h"
 
 #include <gtest/gtest.h>
@@ -19,14 +19,14 @@ struct KvCacheTest : ::testing::Test {
     s.tokens = std::move(tokens);
     return s;
   }
-  // Feeds tokens one below the other, from `parent` on; returns the last row.
+  // Feeds a chain of tokens below the row `parent`; returns the last row.
   int chain(const Sequence& s, int parent, const std::vector<Token>& tokens) {
     EXPECT_TRUE(cache.reserve(s, int(tokens.size())));
     const Tensor t = Tensor::host_copy<Token>(tokens, DType::i32);
     for (int i = 0; i < int(tokens.size()); ++i) parent = cache.fed(s.id).append(parent, {t, {}}, i);
     return parent;
   }
-  // Marks what lies at a slot of the cache, so that moves show.
+  // Writes a value to a slot of the cache, by which moves are detected.
   float& key(const Sequence& s, int slot) {
     const KvLayer& l = cache.layers()[0];
     return reinterpret_cast<float*>(pool.memory().row<std::byte>(cache.held(s.id).table[std::size_t(slot / 4)]) +
@@ -42,7 +42,7 @@ TEST_F(KvCacheTest, the_last_token_is_always_unseen) {
   EXPECT_EQ(cache.held(1).table.size(), 1u);
 }
 
-TEST_F(KvCacheTest, keeps_the_pending_path_that_the_sequence_took_and_closes_the_gaps) {
+TEST_F(KvCacheTest, keeps_the_accepted_pending_path_and_moves_it_together) {
   Sequence s = sequence(1, {5, 6});
   cache.settle(s);
   const int root = chain(s, -1, {5, 6});
@@ -59,29 +59,29 @@ TEST_F(KvCacheTest, keeps_the_pending_path_that_the_sequence_took_and_closes_the
   EXPECT_EQ(pool.in_use(), 1);
 }
 
-TEST_F(KvCacheTest, rows_of_a_chain_see_a_prefix_and_nodes_of_a_tree_their_ancestors) {
+TEST_F(KvCacheTest, rows_of_a_chain_attend_to_a_prefix_and_nodes_of_a_tree_to_their_ancestors) {
   Sequence s = sequence(1, {5, 6, 7});
   cache.settle(s);
   const int root = chain(s, -1, {5, 6, 7});
   const int a = chain(s, root, {1}), b = chain(s, root, {2}), under_b = chain(s, b, {3}), under_a = chain(s, a, {4});
-  const auto place = [&](int row) { return cache.held(1).place(row); };
-  EXPECT_EQ(place(root).visible, 3);
-  EXPECT_EQ(place(a).visible, 4) << "the first child prolongs the chain";
-  EXPECT_EQ(place(b).visible, 3);
-  EXPECT_EQ(place(b).position, 3);
-  EXPECT_EQ(place(under_b).position, 4);
-  EXPECT_EQ(place(a).words(), 0);
-  EXPECT_EQ(place(under_b).words(), 1);
+  const auto layout = [&](int row) { return cache.held(1).row_layout(row); };
+  EXPECT_EQ(layout(root).visible, 3);
+  EXPECT_EQ(layout(a).visible, 4) << "the first child continues the chain";
+  EXPECT_EQ(layout(b).visible, 3);
+  EXPECT_EQ(layout(b).position, 3);
+  EXPECT_EQ(layout(under_b).position, 4);
+  EXPECT_EQ(layout(a).words(), 0);
+  EXPECT_EQ(layout(under_b).words(), 1);
   std::uint64_t bits = 0;
   cache.held(1).ancestors(under_b, 0, {&bits, 1});
   EXPECT_EQ(bits, 0b110u) << "b at slot 4 and itself at slot 5, from slot 3 on";
   bits = 0;
-  EXPECT_EQ(place(under_a).visible, 4);
+  EXPECT_EQ(layout(under_a).visible, 4);
   cache.held(1).ancestors(under_a, 0, {&bits, 1});
   EXPECT_EQ(bits, 0b100u) << "itself at slot 6, from slot 4 on";
 }
 
-TEST_F(KvCacheTest, a_token_that_was_unknown_when_its_row_was_fed_is_read_when_the_sequence_is_met) {
+TEST_F(KvCacheTest, a_token_that_was_unknown_when_its_row_was_fed_is_read_by_settle) {
   Sequence s = sequence(1, {5, 6});
   cache.settle(s);
   int row = chain(s, -1, {5, 6});
@@ -93,13 +93,13 @@ TEST_F(KvCacheTest, a_token_that_was_unknown_when_its_row_was_fed_is_read_when_t
     *drawn.row<Token>(0) = 7, *drawn.row<Token>(1) = 8;
     memory = drawn.owner();
   }
-  EXPECT_FALSE(memory.expired()) << "rows that nobody has judged keep their tokens";
+  EXPECT_FALSE(memory.expired()) << "pending rows keep the memory of their tokens";
   s.tokens = {5, 6, 7, 9, 1};
-  EXPECT_EQ(cache.settle(s), 3) << "7 was taken, 8 was not";
+  EXPECT_EQ(cache.settle(s), 3) << "7 was accepted, 8 was not";
   EXPECT_TRUE(memory.expired());
 }
 
-TEST_F(KvCacheTest, a_child_of_what_was_refused_is_refused_though_its_token_fits) {
+TEST_F(KvCacheTest, a_child_of_a_rejected_row_is_rejected_even_if_its_token_matches) {
   Sequence s = sequence(1, {5});
   cache.settle(s);
   const int root = chain(s, -1, {5});
@@ -109,7 +109,7 @@ TEST_F(KvCacheTest, a_child_of_what_was_refused_is_refused_though_its_token_fits
   EXPECT_EQ(cache.settle(s), 1);
 }
 
-TEST_F(KvCacheTest, full_pages_serve_the_next_sequence_with_the_same_beginning) {
+TEST_F(KvCacheTest, full_pages_are_reused_by_the_next_sequence_with_the_same_prefix) {
   Sequence s = sequence(1, {1, 2, 3, 4, 5, 6, 7, 8, 9});
   cache.settle(s);
   chain(s, -1, s.tokens);
@@ -131,7 +131,7 @@ TEST_F(KvCacheTest, a_reservation_that_fails_takes_nothing) {
   EXPECT_TRUE(cache.reserve(s, 32));
 }
 
-TEST_F(KvCacheTest, a_cache_that_goes_away_leaves_the_pool_usable) {
+TEST_F(KvCacheTest, a_destroyed_cache_leaves_the_pool_usable) {
   {
     KvCache other(*backend, pool, shape);
     Sequence s = sequence(1, {1, 2, 3, 4, 5});
@@ -145,7 +145,7 @@ TEST_F(KvCacheTest, a_cache_that_goes_away_leaves_the_pool_usable) {
   for (int i = 0; i < 8; ++i) EXPECT_TRUE(pool.take());
 }
 
-// A key and a value of each layer have room of their own, row by row, and a page holds as many rows as fit.
+// Keys and values of each layer have disjoint memory, row by row, and a page holds as many rows as fit.
 TEST(KvCacheLayers, LayersOfAnyShapesLieSideBySide) {
   const auto backend = make_reference_backend();
   const KvShape shape{std::vector<LayerShape>{{1, 2, DType::f32}, {2, 4, DType::bf16}, {1, 6, DType::f32}}};
@@ -166,7 +166,7 @@ TEST(KvCacheLayers, LayersOfAnyShapesLieSideBySide) {
   EXPECT_EQ(at, 3 * shape.bytes_per_row());
 }
 
-TEST(KvCacheLayers, LayersThatAreAlikeAreAList) {
+TEST(KvCacheLayers, EqualLayersAreTheSameAsAListOfThem) {
   const KvShape shape{3, 2, 8, DType::bf16, 5};
   EXPECT_EQ(shape.layers, std::vector<LayerShape>(3, LayerShape{2, 8, DType::bf16, 5}));
   EXPECT_EQ(shape.window("any"), 5);

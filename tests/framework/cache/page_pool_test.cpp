@@ -1,4 +1,4 @@
-// Pages: who uses them, which are idle, in which order idle ones are given away; and prefixes by content.
+// Pages: references, idle pages and the order of their eviction; and the index of prefixes by content.
 #include "framework/cache/page_pool.h"
 
 #include <gtest/gtest.h>
@@ -44,7 +44,7 @@ TEST_F(PagePoolTest, idle_pages_go_least_recently_used_first_and_free_ones_befor
   pool.drop(pages[0]);
   pool.drop(pages[2]);
   EXPECT_EQ(pool.available(), 3);
-  EXPECT_EQ(*pool.take(), pages[2]) << "the page that nobody kept";
+  EXPECT_EQ(*pool.take(), pages[2]) << "the page that is not kept";
   EXPECT_TRUE(evicted.empty());
   EXPECT_EQ(*pool.take(), pages[1]);
   EXPECT_EQ(*pool.take(), pages[0]);
@@ -64,7 +64,7 @@ TEST_F(PagePoolTest, an_idle_page_that_is_shared_again_is_not_evicted) {
 
 TEST_F(PagePoolTest, a_discarded_page_is_free_without_a_call) {
   const PageId page = *pool.take();
-  pool.keep(page, [](PageId) { FAIL() << "its owner is gone"; });
+  pool.keep(page, [](PageId) { FAIL() << "a discarded page must not be evicted"; });
   pool.drop(page);
   pool.discard(page);
   for (int i = 0; i < 3; ++i) EXPECT_TRUE(pool.take());
@@ -79,12 +79,12 @@ TEST(PrefixIndexTest, finds_equal_content_after_equal_content_only) {
   index.insert(first, b, 8);
   EXPECT_EQ(index.find(PrefixIndex::kStart, a)->page, 7);
   EXPECT_EQ(index.find(first, b)->page, 8);
-  EXPECT_FALSE(index.find(PrefixIndex::kStart, b)) << "the same tokens at another place";
+  EXPECT_FALSE(index.find(PrefixIndex::kStart, b)) << "the same tokens at another position";
   EXPECT_FALSE(index.find(first, a));
   index.erase(7);
   EXPECT_FALSE(index.find(PrefixIndex::kStart, a));
   const auto again = index.insert(PrefixIndex::kStart, a, 9);
-  EXPECT_FALSE(index.find(again, b)) << "what followed an evicted page does not follow its successor";
+  EXPECT_FALSE(index.find(again, b)) << "content after an evicted page is not found after a new page of equal content";
 }
 
 }  // namespace

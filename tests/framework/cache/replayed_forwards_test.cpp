@@ -1,5 +1,5 @@
-// By which key a device may replay a forward: it says all that the body depends on, and no more, so that the next
-// engine with the same model and memory goes on with what was recorded.
+// The key by which a device replays a forward: it contains everything on which the body depends, and nothing else, so
+// that a later engine with the same model and memory replays what was recorded.
 #include <map>
 #include <random>
 #include <set>
@@ -15,9 +15,8 @@ namespace {
 using Numbers = std::vector<std::int64_t>;
 std::int64_t address(const Tensor& t) { return std::int64_t(reinterpret_cast<std::uintptr_t>(t.raw())); }
 
-// Notes of every body what it reads and writes outside of itself, by its key. Memory that comes back goes to the next
-// who wants as much, as on a device with a pool of its own: the smallest block that is large enough, of those the
-// first.
+// Records by key which outside memory every body reads and writes. Freed memory is allocated again, as on a device with
+// a memory pool: the smallest block that is large enough, of those the first.
 class Recording final : public ReferenceBackend {
  public:
   Tensor allocate(Shape shape, DType dtype) override {
@@ -62,11 +61,11 @@ class Recording final : public ReferenceBackend {
 
  private:
   using Blocks = std::map<std::pair<std::int64_t, void*>, Tensor>;  // by size and address
-  std::shared_ptr<Blocks> free_ = std::make_shared<Blocks>();       // models give memory back when this is gone
+  std::shared_ptr<Blocks> free_ = std::make_shared<Blocks>();  // shared: memory of models is freed after this backend
   Numbers* body_ = nullptr;
 };
 
-// The model that it stands for, as one whose forwards are bodies.
+// Wraps a model as one that replays.
 class Replayed final : public Model {
  public:
   explicit Replayed(std::shared_ptr<Model> model) : model_(std::move(model)) {}
@@ -98,13 +97,13 @@ struct ReplayedForwards : EngineScene {
 
   ReplayedForwards() { fresh(); }
   Recording& fresh() {
-    cast.target = table;  // lets go of its memory
+    cast.target = table;  // frees its memory
     auto made = std::make_unique<Recording>();
     recording = made.get(), backend = std::move(made);
     cast.target = std::make_shared<Replayed>(table);
     return *recording;
   }
-  // An engine that comes and goes; how many forwards its steps say that were recorded.
+  // Makes an engine, serves with it and destroys it; returns the number of recorded forwards in its reports.
   int serve() {
     int recorded = 0;
     const auto e = engine();
@@ -114,16 +113,15 @@ struct ReplayedForwards : EngineScene {
   }
 };
 
-TEST_F(ReplayedForwards, an_engine_goes_on_with_what_another_recorded) {
+TEST_F(ReplayedForwards, an_engine_replays_what_another_recorded) {
   EXPECT_GT(serve(), 0);
   EXPECT_EQ(serve(), 0);
   EXPECT_GT(recording->replayed, 0);
   EXPECT_EQ(recording->wrong, 0);
 }
 
-// Between two engines somebody else takes memory of every size but the pages': inputs and logits lie where they were
-// all the same.
-TEST_F(ReplayedForwards, an_engine_goes_on_whatever_memory_others_took) {
+// Between two engines other memory of every size but the pages' is allocated: inputs and logits keep their addresses.
+TEST_F(ReplayedForwards, an_engine_replays_whatever_memory_others_allocated) {
   EXPECT_GT(serve(), 0);
   const std::int64_t pages = (options.pages + 1) * options.page_rows * table->info().kv.bytes_per_row();
   const std::set<std::int64_t> sizes = recording->sizes;
@@ -135,9 +133,8 @@ TEST_F(ReplayedForwards, an_engine_goes_on_whatever_memory_others_took) {
   EXPECT_EQ(recording->wrong, 0);
 }
 
-// Another model, other pages, another number of them: whatever lies at the same address, keys that are equal are of
-// equal bodies.
-TEST_F(ReplayedForwards, a_key_says_all_that_a_body_depends_on) {
+// Another model, other pages, another number of them: even with reused addresses, equal keys belong to equal bodies.
+TEST_F(ReplayedForwards, a_key_contains_everything_that_a_body_depends_on) {
   serve();
   cast.target = std::make_shared<Replayed>(table);
   EXPECT_GT(serve(), 0);
@@ -147,7 +144,7 @@ TEST_F(ReplayedForwards, a_key_says_all_that_a_body_depends_on) {
   }
   options.step_rows = 8, options.batch = 2;
   serve();
-  // One memory after another is somebody else's, while all others are where they were.
+  // One block after another is allocated elsewhere, while all others keep their addresses.
   for (const std::int64_t bytes : std::set(recording->sizes)) {
     const Tensor held = recording->allocate({bytes}, DType::u8);
     serve();
@@ -155,8 +152,8 @@ TEST_F(ReplayedForwards, a_key_says_all_that_a_body_depends_on) {
   EXPECT_EQ(recording->wrong, 0);
 }
 
-// Whatever is asked for: other batches, lengths and prompts, chains and trees, with padding and without it.
-TEST_F(ReplayedForwards, equal_keys_are_of_equal_bodies_whatever_is_served) {
+// Several batches, lengths and prompts, chains and trees, with padding and without it.
+TEST_F(ReplayedForwards, equal_keys_belong_to_equal_bodies) {
   registries = conformance::with_scripted(conformance::all_registries());
   const nlohmann::json drafters[] = {chairs.drafter, conformance::random_tree(5, "mixed", false)};
   for (const int few : {1 << 20, 4}) {
@@ -176,8 +173,8 @@ TEST_F(ReplayedForwards, equal_keys_are_of_equal_bodies_whatever_is_served) {
   }
 }
 
-// One engine whose inputs outgrow their memory between two forwards that are alike.
-TEST_F(ReplayedForwards, inputs_that_moved_are_another_body) {
+// One engine whose inputs outgrow their memory between two equal forwards.
+TEST_F(ReplayedForwards, inputs_with_a_new_address_are_another_body) {
   chairs.drafter = {{"name", "none"}};
   options.pages = 4096, options.step_rows = 4096, options.batch = 64;
   const auto e = engine();
@@ -188,7 +185,7 @@ TEST_F(ReplayedForwards, inputs_that_moved_are_another_body) {
   EXPECT_EQ(recording->wrong, 0);
 }
 
-TEST_F(ReplayedForwards, logits_that_somebody_holds_stay) {
+TEST_F(ReplayedForwards, logits_are_not_overwritten_while_a_tensor_refers_to_them) {
   Alone alone(*backend, cast.target, 4, 16);
   const Output first = alone.after(1, {1, 2, 3});
   const std::vector<float> before(first.logits.data<float>(), first.logits.data<float>() + first.logits.elements());
@@ -199,12 +196,12 @@ TEST_F(ReplayedForwards, logits_that_somebody_holds_stay) {
   EXPECT_EQ(recording->wrong, 0);
 }
 
-TEST_F(ReplayedForwards, pages_of_another_length_at_the_same_place_are_another_body) {
+TEST_F(ReplayedForwards, pages_of_another_size_at_the_same_address_are_another_body) {
   const void* place = nullptr;
   for (const int page_rows : {4, 3, 4}) {
     Alone alone(*backend, cast.target, page_rows, 16);
     if (place == nullptr) place = alone.pool.memory().raw();
-    ASSERT_EQ(alone.pool.memory().raw(), place) << "or this shows nothing";
+    ASSERT_EQ(alone.pool.memory().raw(), place) << "otherwise this tests nothing";
     (void)alone.after(1, {1, 2, 3});
   }
   EXPECT_EQ(recording->recorded, 2);

@@ -11,7 +11,7 @@ namespace {
 
 constexpr int kTrees = 24;
 
-// What one backend makes of the same logits and draws.
+// The results of one backend for the same logits and draws.
 struct Made {
   Tensor tokens, verdicts;  // on the host
 };
@@ -83,7 +83,7 @@ template <class Rule> long same(int vocab, int children, bool chain, bool race, 
   return accepted;
 }
 
-TEST(ChildrenOnTheGpu, WithoutReplacementAreJudgedAsOnTheHost) {
+TEST(ChildrenOnTheGpu, WithoutReplacementAreVerifiedAsOnTheHost) {
   long accepted = 0;
   for (const int vocab : {5, 300, 4097, 32000})
     for (const bool race : {false, true})
@@ -93,13 +93,13 @@ TEST(ChildrenOnTheGpu, WithoutReplacementAreJudgedAsOnTheHost) {
   EXPECT_GT(accepted, 0);
 }
 
-TEST(ChildrenOnTheGpu, OfAChainAreJudgedAtOnceAsOnTheHost) {
+TEST(ChildrenOnTheGpu, OfAChainAreVerifiedTogetherAsOnTheHost) {
   long accepted = 0;
   for (const int vocab : {5, 300, 4097, 32000}) accepted += same<Block>(vocab, 5, true, false, 8);
   EXPECT_GT(accepted, 0);
 }
 
-TEST(ChildrenOnTheGpu, ARuleThatRefusesMoreThanATreeHasIsToldSo) {
+TEST(ChildrenOnTheGpu, ARuleThatRejectsMoreGuessesThanALaneStoresOverflows) {
   const auto cuda = make_cuda_backend({});
   const Made m = made<Refusing>(*cuda, 300, 2, false, false, 1);
   EXPECT_EQ(reinterpret_cast<const Verdict*>(m.verdicts.raw())->next, Verdict::kOverflown);

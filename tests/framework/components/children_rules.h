@@ -1,4 +1,4 @@
-// Rules for children that no verifier of the tree has yet, for proofs on the host and for comparison on the GPU.
+// Rules for children that no verifier of the project has yet, for proofs on the host and for comparison on the GPU.
 #pragma once
 #include <array>
 
@@ -6,8 +6,8 @@
 
 namespace foretoken::testing {
 
-// Siblings drawn in order without repeats (Sequoia, arXiv 2402.12374): the q of each lacks its elder siblings.
-// kForgetful: as if they had been drawn independently.
+// Siblings drawn in order without repeats (Sequoia, arXiv 2402.12374): the q of each lacks the siblings before it.
+// kForgetful: a biased rule, which treats them as drawn independently.
 template <bool kForgetful> struct WithoutReplacement {
   template <class Lane> FORETOKEN_HD Verdict operator()(Lane& lane, const Trial& t) const {
     Verdict v;
@@ -36,7 +36,8 @@ template <bool kForgetful> struct WithoutReplacement {
   }
 };
 
-// A chain judged at once (block verification, arXiv 2403.10444): needs a scaled residual and sums over the vocabulary.
+// A whole chain verified together (block verification, arXiv 2403.10444): needs a scaled residual and sums over the
+// vocabulary.
 struct Block {
   template <class Lane> FORETOKEN_HD Verdict operator()(Lane& lane, const Trial& t) const {
     double keep = 1, keep_at_best = 1;
@@ -70,7 +71,7 @@ struct Block {
   }
 };
 
-// Refuses more guesses than any tree has nodes.
+// Rejects more guesses than any tree has nodes.
 struct Refusing {
   template <class Lane> FORETOKEN_HD Verdict operator()(Lane& lane, const Trial& t) const {
     auto r = lane.open(t.p(0), t.q(0));

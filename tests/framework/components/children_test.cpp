@@ -1,5 +1,5 @@
-// Rules for children, each proven by enumeration: siblings without repeats, siblings that are places of one race, a
-// block of a chain at once.
+// Rules for children, each proven exact by enumeration: siblings without repeats, siblings that are the first finishers
+// of one race, a whole chain at once.
 #include "framework/components/host.h"
 #include "tests/framework/components/children_rules.h"
 #include "tests/framework/components/proof_scene.h"
@@ -8,7 +8,7 @@
 namespace foretoken::testing {
 namespace {
 
-// The root with n siblings drawn at once.
+// The root with n siblings of one draw.
 Draft family(const PathTable& draft, int n, bool race) {
   return [&draft, n, race](Backend& backend, const Draws& draws) {
     DraftTree tree = DraftTree::rooted(backend, 0, n);
@@ -26,7 +26,7 @@ Draft family(const PathTable& draft, int n, bool race) {
   };
 }
 
-TEST(Children, DrawnWithoutReplacementAreJudgedExactly) {
+TEST(Children, DrawnWithoutReplacementAreVerifiedExactly) {
   RuleVerifier<WithoutReplacement<false>> exact;
   RuleVerifier<WithoutReplacement<true>> forgetful;
   double worst = 0;
@@ -39,10 +39,10 @@ TEST(Children, DrawnWithoutReplacementAreJudgedExactly) {
         worst = std::max(worst, total_variation(emitted_law(forgetful, target, family(draft, n, false), 1), law));
       }
     }
-  EXPECT_GT(worst, 1e-3) << "a rule for independent siblings is biased, and the enumerator sees it";
+  EXPECT_GT(worst, 1e-3) << "a rule for independent siblings is biased here, and the enumeration must detect it";
 }
 
-TEST(Children, ThatArePlacesOfARaceLeaveTheCoupledTextExact) {
+TEST(Children, ThatAreFinishersOfARaceLeaveTheCoupledOutputExact) {
   ReferenceBackend backend;
   PagePool pool(backend, 4096, 1);
   const ModelInfo info;
@@ -55,8 +55,8 @@ TEST(Children, ThatArePlacesOfARaceLeaveTheCoupledTextExact) {
   }
 }
 
-// Siblings of a race are different tokens, so that more of them hit the target's own: today's copies of one never do.
-TEST(Children, OfARaceHitTheTargetsTokenMoreOftenThanOne) {
+// Siblings of a race are different tokens, so several of them match the target's token more often than one does.
+TEST(Children, OfARaceMatchTheTargetsTokenMoreOftenThanOne) {
   ReferenceBackend backend;
   PagePool pool(backend, 4096, 1);
   const ModelInfo info;
@@ -71,13 +71,13 @@ TEST(Children, OfARaceHitTheTargetsTokenMoreOftenThanOne) {
       const Verdict v = verdict_of(backend, *verifier, target, family(draft, n, true)(backend, draws), draws);
       hits[n] += v.length, next[n] = v.tokens[0];
     }
-    EXPECT_TRUE(next[1] == next[2] && next[2] == next[4]) << "the text does not depend on the draft";
+    EXPECT_TRUE(next[1] == next[2] && next[2] == next[4]) << "the output does not depend on the draft";
   }
   EXPECT_GT(hits[2], hits[1]);
   EXPECT_GT(hits[4], hits[2]);
 }
 
-TEST(Children, OfAChainAreJudgedAtOnceExactly) {
+TEST(Children, OfAChainAreVerifiedTogetherExactly) {
   RuleVerifier<Block> block;
   for (unsigned seed = 1; seed <= 4; ++seed) {
     const PathTable target(3, seed), draft(3, 70 + seed);

@@ -1,4 +1,4 @@
-// A verifier whose rule runs on the host alone, on a device.
+// A device backend with a verifier whose rule is compiled for the host only.
 #include <gtest/gtest.h>
 
 #include "framework/components/verifier.h"
@@ -7,7 +7,7 @@
 namespace foretoken::testing {
 namespace {
 
-// Stands for a device that compiles no rules.
+// A reference backend that reports to be a device, for which no rule is compiled.
 class Foreign final : public ReferenceBackend {
  public:
   Device device() const override { return {Device::Kind::cuda, 0}; }
@@ -21,10 +21,11 @@ struct Nothing {
   }
 };
 
-// Whoever has a Serial and was made between two calls is counted; of those here only backends have one.
+// The serial number of a new backend. The difference of two calls counts the objects with a Serial that were made since
+// the first call; here only backends have one.
 std::uint64_t made() { return make_reference_backend()->serial(); }
 
-TEST(HostTrials, a_verifier_of_the_host_makes_one_backend_for_its_life) {
+TEST(HostTrials, a_host_only_verifier_makes_one_backend_and_reuses_it) {
   Foreign device;
   RuleVerifier<Nothing> verifier(Soundness{});
   const std::vector<float> logits{0, 1, 2};
@@ -42,7 +43,7 @@ TEST(HostTrials, a_verifier_of_the_host_makes_one_backend_for_its_life) {
     verifier.verify(device, trials, verdicts);
     EXPECT_EQ(reinterpret_cast<const Verdict*>(verdicts.raw())->next, 2);
   }
-  EXPECT_EQ(made() - before, 2u) << "one besides the one that counts";
+  EXPECT_EQ(made() - before, 2u) << "one besides that of made()";
 }
 
 }  // namespace

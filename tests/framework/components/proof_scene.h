@@ -1,5 +1,5 @@
-// One round of one sequence on the host, for rules of verifiers: a target and a draft whose distributions are tables of
-// the path, a tree that a test draws, and the joint law of what is emitted, over every outcome of every draw.
+// One round of one sequence on the host, for rules of verifiers: a target and a draft whose distributions are tables by
+// path, a tree that a test draws, and the joint distribution of the emitted tokens, over every outcome of every draw.
 #pragma once
 #include <cmath>
 #include <functional>
@@ -18,8 +18,8 @@ namespace foretoken::testing {
 
 using Path = std::vector<Token>;
 
-// A distribution for each path, by name: random logits, some of them with no probability at all: `impossible` ones
-// anywhere, or all below the token `first`.
+// A distribution for each path, named by a seed: random logits, of which some tokens have probability 0: `impossible`
+// ones anywhere, or all below the token `first`.
 class PathTable {
  public:
   PathTable(int vocab, unsigned seed, float spread = 1.5f, int impossible = 0, Token first = 0)
@@ -52,7 +52,7 @@ class PathTable {
 
 using Law = std::map<Path, double>;
 
-// The law of the next `length` tokens after the empty path.
+// The joint distribution of the next `length` tokens after the empty path.
 inline Law law_of(const PathTable& target, int length) {
   Law law{{{}, 1.0}};
   for (int i = 0; i < length; ++i) {
@@ -82,7 +82,7 @@ inline std::vector<Path> paths_of(const DraftTree& tree) {
   return paths;
 }
 
-// What one round emits for a tree, on a backend of the host.
+// The tokens that one round emits for a tree, on a host backend.
 inline Verdict verdict_of(Backend& backend, Verifier& verifier, const PathTable& target, const DraftTree& tree,
                           const Draws& draws) {
   const auto paths = paths_of(tree);
@@ -97,7 +97,8 @@ inline Verdict verdict_of(Backend& backend, Verifier& verifier, const PathTable&
   return *reinterpret_cast<const Verdict*>(verdicts.raw());
 }
 
-// The law of the first `length` tokens of a round; what a round leaves open is drawn by the target.
+// The joint distribution of the first `length` tokens of a round; where the round emits fewer, the target draws the
+// rest.
 inline Law emitted_law(Verifier& verifier, const PathTable& target, const Draft& draft, int length) {
   ReferenceBackend backend;
   conformance::Enumerator chance;

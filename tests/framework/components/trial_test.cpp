@@ -1,4 +1,4 @@
-// What a rule sees of a tree: children without a search, and as many refused guesses as a tree may have.
+// Trial: children are found without a search, and a rule may reject as many guesses as a tree has.
 #include <chrono>
 
 #include "framework/components/host.h"
@@ -17,7 +17,7 @@ std::unique_ptr<Verifier> make(Entry<Verifier> entry, Backend& backend) {
   return entry.make({}, host);
 }
 
-// Adds up what it walks over: every node, by its children alone.
+// A rule that visits every node by Trial::child only, and sums up what it visits.
 struct Walk {
   long* visited;
   template <class Lane> FORETOKEN_HD Verdict operator()(Lane&, const Trial& t) const {
@@ -29,7 +29,7 @@ struct Walk {
   }
 };
 
-// A tree of one-token distributions: none of them matters.
+// A tree with distributions over one token, whose values do not matter.
 std::vector<long> walk(const DraftTree& tree) {
   ReferenceBackend backend;
   const Tensor logits = Tensor::host({tree.nodes, 1}, DType::f32);
@@ -81,7 +81,7 @@ Draft star(int guesses) {
   };
 }
 
-TEST(Trial, AllGuessesOfAWideTreeMayBeRefused) {
+TEST(Trial, AllGuessesOfAWideTreeMayBeRejected) {
   ReferenceBackend backend;
   const auto verifier = make(speculative_sampling(), backend);
   for (const int guesses : {64, 65, 80}) {
@@ -96,7 +96,7 @@ TEST(Trial, AllGuessesOfAWideTreeMayBeRefused) {
   }
 }
 
-TEST(Trial, ARuleThatRefusesMoreThanATreeHasIsToldSo) {
+TEST(Trial, ARuleThatRejectsMoreGuessesThanALaneStoresOverflows) {
   const PathTable target(5, 1);
   ReferenceBackend backend;
   RuleVerifier<Refusing> refusing;

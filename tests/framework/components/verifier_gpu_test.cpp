@@ -1,5 +1,5 @@
-// Verdicts on the GPU are the host's, byte for byte: speculative_sampling and coupled on random trees, chains and
-// distributions; and a rule that nvcc has not seen is asked on host copies.
+// Verdicts on the GPU equal the host's, byte for byte: speculative_sampling and coupled on random trees, chains and
+// distributions; and a rule that nvcc has not compiled runs on host copies.
 #include <gtest/gtest.h>
 
 #include "framework/components/host.h"
@@ -63,18 +63,18 @@ class Trees {
       *drawn.row<Token>(n) = token;
       h.grow(parent, how), d.grow(parent, how);
       *h.known.row<Token>(n) = token;
-      if (below(2)) *d.known.row<Token>(n) = token;  // else the device alone knows
+      if (below(2)) *d.known.row<Token>(n) = token;  // else only the device has the token
     }
     device_.copy(drawn, d.tokens);
     on_host_.push_back(std::move(h)), on_device_.push_back(std::move(d));
   }
-  // Absent, any token, or the likeliest one.
+  // Absent, any token, or the most probable one.
   Token guess(int row) {
     if (below(6) == 0) return -1;
     const float* l = p_.row<float>(row);
     return below(2) ? below(o_.vocab) : Token(std::max_element(l, l + o_.vocab) - l);
   }
-  // From a distribution near the target's, which both trees get.
+  // Drawn from a distribution near the target's, the same for both trees.
   Token sample(DraftTree& h, DraftTree& d, int i, int parent, int node) {
     Distributions& q = h.q.distributions[std::size_t(parent)];
     if (!q) {
@@ -161,7 +161,7 @@ std::vector<Options> scenes() {
   return all;
 }
 
-TEST(VerdictsOnTheGpu, are_the_hosts) {
+TEST(VerdictsOnTheGpu, equal_those_of_the_host) {
   ReferenceBackend backend;
   const ModelInfo info;
   PagePool pool(backend, 4096, 1);
@@ -170,7 +170,7 @@ TEST(VerdictsOnTheGpu, are_the_hosts) {
   compare(*coupled().make({}, host), "coupled", scenes());
 }
 
-// Speculative sampling's guesses, drawn anew: the code of a plugin, which g++ compiles.
+// A rule of a plugin, which g++ compiles: token matching.
 struct Matching {
   template <class Lane> FORETOKEN_HD Verdict operator()(Lane& lane, const Trial& t) const {
     Verdict v;
@@ -186,7 +186,7 @@ struct Matching {
   }
 };
 
-TEST(VerdictsOnTheGpu, of_a_rule_that_nvcc_has_not_seen_come_from_the_host) {
+TEST(VerdictsOnTheGpu, of_a_rule_that_nvcc_has_not_compiled_come_from_the_host) {
   RuleVerifier<Matching> matching;
   std::vector<Options> all;
   for (unsigned seed = 1; seed <= 12; ++seed) all.push_back({int(1 + seed * 97 % 1400), 6, 9, seed % 2 == 0, seed});

@@ -1,4 +1,4 @@
-// Sequences and their ends; registries and what they refuse.
+// How sequences end; what registries reject.
 #include <limits>
 
 #include <gtest/gtest.h>
@@ -30,13 +30,13 @@ TEST(SequenceTest, the_length_limit_cuts_inside_an_accepted_path) {
   EXPECT_EQ(s.tokens, (std::vector<Token>{1, 2, 7, 8, 9}));
 }
 
-TEST(SequenceTest, a_stop_token_ends_the_text_and_stays_in_it) {
+TEST(SequenceTest, a_stop_token_ends_the_output_and_is_kept) {
   Sequence s = started(10, {0});
   EXPECT_EQ(s.append(std::vector<Token>{7, 0, 8}), 2);
   EXPECT_EQ(s.finish, Finish::stop_token);
 }
 
-TEST(SequenceTest, a_stop_rule_says_what_stays) {
+TEST(SequenceTest, a_stop_rule_decides_how_many_tokens_are_kept) {
   Sequence s = started(10);
   s.limits.stop = [](std::span<const Token> generated, int) -> std::optional<int> {
     if (generated.size() < 3) return std::nullopt;
@@ -50,13 +50,13 @@ TEST(SequenceTest, a_stop_rule_says_what_stays) {
 
 std::string shown(const Tally& tally) {
   std::string s;
-  for (const TokenCount& said : tally.token_counts())
-    s += std::to_string(said.token) + ":" + std::to_string(said.times) + (said.anywhere ? "+" : "-") +
-         std::to_string(int(said.bias)) + " ";
+  for (const TokenCount& count : tally.token_counts())
+    s += std::to_string(count.token) + ":" + std::to_string(count.times) + (count.anywhere ? "+" : "-") +
+         std::to_string(int(count.bias)) + " ";
   return s;
 }
 
-TEST(TallyTest, counts_what_was_generated_and_knows_the_prompt) {
+TEST(TallyTest, counts_generated_tokens_and_marks_those_of_the_prompt) {
   const std::vector<Token> prompt{4, 2, 4};
   const std::vector<TokenBias> biases{{9, 3}, {2, -5}, {9, 1}};
   Tally tally({.repetition = 2}, biases, prompt);
@@ -75,7 +75,7 @@ TEST(TallyTest, a_bias_of_minus_100_forbids_a_token) {
     EXPECT_EQ(tally.token_counts()[i].bias, expected[i]) << "token " << tally.token_counts()[i].token;
 }
 
-TEST(TallyTest, keeps_only_what_its_options_ask_for) {
+TEST(TallyTest, keeps_only_what_its_options_need) {
   const std::vector<Token> prompt{4, 2, 4};
   const std::vector<TokenBias> biases{{9, 3}};
   Tally none({}, {}, prompt), biased({}, biases, prompt), frequent({.frequency = 1}, {}, prompt);
@@ -88,7 +88,7 @@ TEST(TallyTest, keeps_only_what_its_options_ask_for) {
   EXPECT_EQ(shown(frequent), "4:1+0 ");
 }
 
-TEST(TallyTest, a_sequence_counts_what_stays_of_an_accepted_path) {
+TEST(TallyTest, a_sequence_counts_the_kept_tokens_of_an_accepted_path) {
   Sequence s = started(3);
   s.tally = Tally({.presence = 1}, {}, s.tokens);
   s.append(std::vector<Token>{7, 8, 7, 9, 9});
@@ -103,7 +103,7 @@ TEST(RegistryTest, unknown_names_list_the_known_and_the_nearest) {
   EXPECT_EQ(test::sentence_of([&] { r.policies.complete({{"name", "zzz"}}); }), "unknown policy 'zzz'; known: fixed");
 }
 
-TEST(RegistryTest, a_config_without_a_name_says_so) {
+TEST(RegistryTest, a_config_without_a_name_is_refused) {
   Registries r;
   register_drafters(r);
   EXPECT_EQ(
@@ -112,7 +112,7 @@ TEST(RegistryTest, a_config_without_a_name_says_so) {
       "none");
 }
 
-TEST(RegistryTest, a_maker_that_returns_null_is_one_sentence) {
+TEST(RegistryTest, a_maker_that_returns_null_is_an_error_that_names_it) {
   Registries r;
   Entry<LengthPolicy> entry{"", "", {}, [](const json&, Host&) { return nullptr; }};
   r.policies.add("built_in", entry);

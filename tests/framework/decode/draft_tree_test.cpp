@@ -1,4 +1,4 @@
-// Trees that share their memory: each has its own room, and lives as long as somebody uses it.
+// Trees that share an allocation: each has its own rows, and the memory lives as long as any tree.
 #include <algorithm>
 
 #include <gtest/gtest.h>
@@ -10,7 +10,7 @@
 namespace foretoken::testing {
 namespace {
 
-// Stands for a device with memory of its own, and counts who asks for it.
+// A backend that reports to be a device with memory of its own, and counts allocations.
 class Apart final : public ReferenceBackend {
  public:
   Device device() const override { return {Device::Kind::cuda, 0}; }
@@ -26,7 +26,7 @@ std::vector<Token> known(const DraftTree& tree) {
   return {tree.known.data<Token>(), tree.known.data<Token>() + tree.nodes};
 }
 
-TEST(DraftTreeTest, trees_of_a_batch_keep_to_their_own_room) {
+TEST(DraftTreeTest, trees_of_a_batch_use_their_own_rows) {
   const auto backend = make_reference_backend();
   std::vector<Sequence> sequences(3);
   std::vector<DraftRequest> requests(3);
@@ -63,7 +63,7 @@ TEST(DraftTreeTest, a_tree_outlives_the_others_of_its_batch) {
   EXPECT_FALSE(memory.expired());
 }
 
-TEST(DraftTreeTest, a_batch_asks_the_device_once_and_bare_roots_never) {
+TEST(DraftTreeTest, a_batch_allocates_once_on_the_device_and_bare_roots_never) {
   Apart backend;
   const std::vector<DraftTree::Root> bare{{7, 0}, {8, 0}}, some{{7, 0}, {8, 3}, {9, 2}};
   for (const DraftTree& t : DraftTree::rooted(backend, bare)) EXPECT_EQ(t.drawn_at(0), nullptr);
@@ -71,7 +71,7 @@ TEST(DraftTreeTest, a_batch_asks_the_device_once_and_bare_roots_never) {
   EXPECT_EQ(backend.allocations, 0);
   std::vector<DraftTree> trees = DraftTree::rooted(backend, some);
   EXPECT_EQ(backend.allocations, 1);
-  // What the device draws stays unknown to the host, and no two nodes of the batch share a place.
+  // Tokens that the device draws are unknown to the host, and no two nodes of the batch share an address.
   std::vector<const Token*> places;
   for (DraftTree& t : trees)
     while (t.nodes < t.parents.dim(0)) places.push_back(t.drawn_at(t.grow(t.nodes - 1, Drawn::chain)));

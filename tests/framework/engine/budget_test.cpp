@@ -1,5 +1,5 @@
-// Budgets between policy, scheduler and drafter: nodes are not depth, rows grow with them, what is cut is said, and
-// what a policy learns.
+// Budgets between policy, scheduler and drafter: nodes and depth are independent, the rows of a step grow with them,
+// cut trees are counted, and policies observe the reports.
 #include <set>
 
 #include "tests/framework/engine/engine_scene.h"
@@ -10,11 +10,11 @@ namespace {
 using conformance::Text;
 using nlohmann::json;
 
-// Below the root as many guesses as the budget has nodes, in levels of at most `width` that hang from the first of the
-// level above.
-class Bushes : public Drafter {
+// A drafter that guesses as many nodes as the budget has, in levels of at most `width` nodes, all children of the first
+// node of the level above.
+class WideTrees : public Drafter {
  public:
-  Bushes(Backend& b, int width, std::vector<Budget>& seen) : backend_(b), width_(width), seen_(seen) {}
+  WideTrees(Backend& b, int width, std::vector<Budget>& seen) : backend_(b), width_(width), seen_(seen) {}
   std::vector<DraftTree> draft(std::span<const DraftRequest> requests) override {
     std::vector<DraftTree> trees;
     for (const DraftRequest& r : requests) {
@@ -35,15 +35,15 @@ class Bushes : public Drafter {
   std::vector<Budget>& seen_;
 };
 
-// Gives everybody the same, and writes down what it is told.
-class Noting : public LengthPolicy {
+// A policy with the same budget for every sequence, which records its calls.
+class RecordingPolicy : public LengthPolicy {
  public:
   struct Notes {
     std::vector<PastOnly> past;
     std::vector<StepReport> reports;
     std::vector<SequenceId> forgotten;
   };
-  Noting(const Budget& budget, Notes& notes) : budget_(budget), notes_(notes) {}
+  RecordingPolicy(const Budget& budget, Notes& notes) : budget_(budget), notes_(notes) {}
   std::vector<Budget> budgets(std::span<const PastOnly> past) override {
     notes_.past.insert(notes_.past.end(), past.begin(), past.end());
     return std::vector<Budget>(past.size(), budget_);
@@ -58,23 +58,24 @@ class Noting : public LengthPolicy {
 
 struct Budgets : EngineScene {
   std::vector<Budget> seen;
-  Noting::Notes notes;
+  RecordingPolicy::Notes notes;
 
-  // The engine with bushes of this width under budgets of this size.
-  std::unique_ptr<Engine> bushes(int width, const Budget& given, const Budget& most = {kMaxNodes, kMaxPath}) {
+  // The engine with that drafter, of this width, under budgets of this size.
+  std::unique_ptr<Engine> wide_trees(int width, const Budget& given, const Budget& most = {kMaxNodes, kMaxPath}) {
     registries.drafters.replace(
-        "bushes", {"",
-                   "",
-                   {},
-                   [this, width](const json&, Host& h) { return std::make_unique<Bushes>(h.backend(), width, seen); },
-                   [](const json&, const ModelInfo&) { return Needs{.proposes = {Drawn::certain}}; }});
-    registries.policies.replace("noting",
-                                {"",
-                                 "",
-                                 {},
-                                 [this, given](const json&, Host&) { return std::make_unique<Noting>(given, notes); },
-                                 [most](const json&, const ModelInfo&) { return most; }});
-    chairs = {{{"name", "bushes"}}, {{"name", "noting"}}, {{"name", "coupled"}}};
+        "wide_trees",
+        {"",
+         "",
+         {},
+         [this, width](const json&, Host& h) { return std::make_unique<WideTrees>(h.backend(), width, seen); },
+         [](const json&, const ModelInfo&) { return Needs{.proposes = {Drawn::certain}}; }});
+    registries.policies.replace(
+        "recording", {"",
+                      "",
+                      {},
+                      [this, given](const json&, Host&) { return std::make_unique<RecordingPolicy>(given, notes); },
+                      [most](const json&, const ModelInfo&) { return most; }});
+    chairs = {{{"name", "wide_trees"}}, {{"name", "recording"}}, {{"name", "coupled"}}};
     options.pages = 2048;
     return engine();
   }
@@ -85,9 +86,9 @@ struct Budgets : EngineScene {
   }
 };
 
-TEST_F(Budgets, a_tree_of_60_nodes_is_whole_until_the_text_ends) {
+TEST_F(Budgets, a_tree_of_60_nodes_is_not_cut_until_the_output_ends) {
   options.step_rows = 512;
-  const auto e = bushes(20, {60, 3});
+  const auto e = wide_trees(20, {60, 3});
   e->submit(request({1, 2}, 40));
   EXPECT_EQ(cut_of(*e), 0);
   EXPECT_GT(seen.size(), 9u);
@@ -97,7 +98,7 @@ TEST_F(Budgets, a_tree_of_60_nodes_is_whole_until_the_text_ends) {
 
 TEST_F(Budgets, no_budget_is_larger_than_a_tree_may_be) {
   options.step_rows = 4096;
-  const auto e = bushes(300, {100000, 100000}, {100000, 100000});
+  const auto e = wide_trees(300, {100000, 100000}, {100000, 100000});
   e->submit(request({1, 2}, 60));
   e->step();
   ASSERT_EQ(seen.size(), 1u);
@@ -108,7 +109,7 @@ TEST_F(Budgets, no_budget_is_larger_than_a_tree_may_be) {
 TEST_F(Budgets, the_rows_of_a_step_grow_with_the_trees_unless_they_are_given) {
   const auto rows = [&](int step_rows) {
     options.step_rows = step_rows;
-    const auto e = bushes(250, {200, 1}, {200, 1});
+    const auto e = wide_trees(250, {200, 1}, {200, 1});
     for (int i = 0; i < 4; ++i) e->submit(request({i, 2}, 30));
     e->step();
     return e->step().rows;
@@ -120,7 +121,7 @@ TEST_F(Budgets, the_rows_of_a_step_grow_with_the_trees_unless_they_are_given) {
 TEST_F(Budgets, the_memory_for_logits_bounds_the_trees_of_a_step) {
   cast = conformance::table_cast({.vocab = 4000, .positions = 64});
   options.logits_mib = 1;  // 21 rows of logits, draft logits and raw copies, of 4 bytes a token
-  const auto e = bushes(50, {20, 1}, {20, 1});
+  const auto e = wide_trees(50, {20, 1}, {20, 1});
   for (int i = 0; i < 4; ++i) e->submit(request({i, 2}, 30));
   e->step();
   const StepReport report = e->step();
@@ -128,19 +129,19 @@ TEST_F(Budgets, the_memory_for_logits_bounds_the_trees_of_a_step) {
   EXPECT_EQ(report.cut, 4);
 }
 
-TEST_F(Budgets, a_tree_that_was_cut_for_want_of_rows_is_counted) {
+TEST_F(Budgets, a_tree_that_was_cut_by_the_rows_of_a_step_is_counted) {
   options.batch = 2;
   for (const auto& [rows, some] : {std::pair(6, true), std::pair(64, false)}) {
     options.step_rows = rows;
-    const auto e = bushes(1, {5, 4}, {5, 4});
+    const auto e = wide_trees(1, {5, 4}, {5, 4});
     e->submit(request({1, 2}, 20)), e->submit(request({3, 2}, 20));
-    EXPECT_EQ(cut_of(*e) > 0, some) << rows << " rows: the ends of texts cut trees too, but not for want of rows";
+    EXPECT_EQ(cut_of(*e) > 0, some) << rows << " rows: trees at the end of an output are smaller, but not cut";
   }
 }
 
-TEST_F(Budgets, a_policy_learns_from_every_step_and_forgets_who_has_ended) {
+TEST_F(Budgets, a_policy_observes_every_step_and_forgets_ended_sequences) {
   options.step_rows = 64;
-  const auto e = bushes(2, {5, 2});
+  const auto e = wide_trees(2, {5, 2});
   const SequenceId first = e->submit(request({1, 2}, 3)), second = e->submit(request({2, 2}, 12));
   const SequenceId third = e->submit(request({2, 3}, 12));
   e->step();
@@ -155,17 +156,18 @@ TEST_F(Budgets, a_policy_learns_from_every_step_and_forgets_who_has_ended) {
   EXPECT_EQ(notes.reports.back().finished.size(), 1u) << "a report comes before its sequences are forgotten";
 }
 
-TEST_F(Budgets, confidence_that_no_drafter_serves_is_one_sentence) {
+TEST_F(Budgets, confidence_that_the_drafter_does_not_implement_is_an_error) {
   const auto refused = [&](const Budget& given, const Budget& most) {
     return sentence([&] {
-      const auto e = bushes(2, given, most);
+      const auto e = wide_trees(2, given, most);
       e->submit(request({1, 2}, 12));
       e->step();
     });
   };
   EXPECT_EQ(refused({5, 2}, {5, 2}), "(no error)");
-  for (const std::string& said : {refused({5, 2}, {5, 2, 0.4f}), refused({5, 2, 0.4f}, {5, 2})})
-    EXPECT_TRUE(says(said, "'noting' sets Budget::confidence") && says(said, "'bushes' does not serve")) << said;
+  for (const std::string& message : {refused({5, 2}, {5, 2, 0.4f}), refused({5, 2, 0.4f}, {5, 2})})
+    EXPECT_TRUE(says(message, "'recording' sets Budget::confidence") && says(message, "'wide_trees' does not serve"))
+        << message;
 }
 
 // Traits before construction
@@ -179,12 +181,12 @@ TEST_F(Budgets, an_unsound_pair_is_refused_before_anything_is_made) {
                   {},
                   [&](const json&, Host& h) {
                     ++made;
-                    return std::make_unique<Bushes>(h.backend(), 1, seen);
+                    return std::make_unique<WideTrees>(h.backend(), 1, seen);
                   },
                   [](const json&, const ModelInfo&) { return Needs{.proposes = {Drawn::without_replacement}}; }});
   chairs.drafter = {{"name", "sequoia"}};
-  const std::string said = sentence([&] { engine(); });
-  EXPECT_TRUE(says(said, "not sound") && says(said, "without_replacement")) << said;
+  const std::string message = sentence([&] { engine(); });
+  EXPECT_TRUE(says(message, "not sound") && says(message, "without_replacement")) << message;
   EXPECT_EQ(made, 0);
   chairs.verifier = {{"name", "coupled"}};
   EXPECT_EQ(sentence([&] { engine(); }), "(no error)");
@@ -196,7 +198,7 @@ TEST_F(Budgets, traits_depend_on_options_and_target) {
                               {"",
                                "",
                                {{"drawn", "boolean", false, "draws its nodes"}},
-                               [&](const json&, Host& h) { return std::make_unique<Bushes>(h.backend(), 1, seen); },
+                               [&](const json&, Host& h) { return std::make_unique<WideTrees>(h.backend(), 1, seen); },
                                [](const json& o, const ModelInfo& target) {
                                  const bool drawn = o.at("drawn").get<bool>() && target.vocab == 5;
                                  return Needs{.proposes = {drawn ? Drawn::marginals : Drawn::certain}};
@@ -211,9 +213,9 @@ TEST_F(Budgets, traits_depend_on_options_and_target) {
   EXPECT_EQ(of({{"name", "wide"}, {"drawn", true}}, 6), Drawn::certain);
 }
 
-TEST_F(Budgets, whoever_says_nothing_of_itself_is_refused_in_one_sentence) {
+TEST_F(Budgets, a_component_without_traits_is_an_error) {
   registries.drafters.replace(
-      "mute", {"", "", {}, [&](const json&, Host& h) { return std::make_unique<Bushes>(h.backend(), 1, seen); }});
+      "mute", {"", "", {}, [&](const json&, Host& h) { return std::make_unique<WideTrees>(h.backend(), 1, seen); }});
   chairs.drafter = {{"name", "mute"}};
   EXPECT_TRUE(says(sentence([&] { engine(); }), "Entry::traits"));
 }

@@ -1,5 +1,5 @@
-// Drafters that were not asked for long have much to read before they can draft: all of them together no more than the
-// rows of a step.
+// A drafter's model that was skipped for many steps has many tokens to read before it can draft. For all sequences
+// together it reads at most the rows of one step in a step.
 #include "tests/framework/engine/engine_scene.h"
 
 namespace foretoken::testing {
@@ -22,7 +22,7 @@ class Counting : public Model {
   std::vector<int>& rows_;
 };
 
-// Wants nothing before a sequence has so many tokens.
+// A policy that drafts nothing before a sequence has so many tokens.
 class Late : public LengthPolicy {
  public:
   explicit Late(int from) : from_(from) {}
@@ -64,11 +64,11 @@ TEST_F(CatchUpTest, sequences_that_catch_up_together_share_the_rows_of_a_step) {
   for (const auto& [id, drafted] : serve(60)) EXPECT_GT(drafted, 0) << "sequence " << id << " never caught up";
   EXPECT_LE(*std::ranges::max_element(targets), 32);
   EXPECT_LE(*std::ranges::max_element(drafts), 32);
-  EXPECT_EQ(*std::ranges::max_element(drafts), 32) << "what a step may have is used";
+  EXPECT_EQ(*std::ranges::max_element(drafts), 32) << "all rows of a step are used";
 }
 
-// Pages are short again and again: drafters give their memory back, and read everything once more.
-TEST_F(CatchUpTest, drafters_that_gave_way_share_the_rows_of_a_step) {
+// Pages run out repeatedly: drafters' caches are evicted and computed again.
+TEST_F(CatchUpTest, evicted_drafters_share_the_rows_of_a_step) {
   options.pages = 8 * 20, options.step_rows = 24;
   int drafted = 0;
   for (const auto& [id, nodes] : serve(40)) drafted += nodes;
@@ -76,8 +76,8 @@ TEST_F(CatchUpTest, drafters_that_gave_way_share_the_rows_of_a_step) {
   EXPECT_LE(*std::ranges::max_element(drafts), 24);
 }
 
-// Whoever keeps up has what he needs, however long the prompts are that others read.
-TEST_F(CatchUpTest, whoever_kept_up_drafts_in_every_round) {
+// A sequence whose draft cache lacks little gets its rows, however long the prompts of the others are.
+TEST_F(CatchUpTest, a_sequence_that_has_caught_up_drafts_in_every_round) {
   const auto e = engine();
   const SequenceId first = e->submit(request({1, 2}, 40));
   (void)e->step();
@@ -87,7 +87,7 @@ TEST_F(CatchUpTest, whoever_kept_up_drafts_in_every_round) {
     for (const SequenceReport& r : e->step().sequences)
       if (r.id == first && r.finish == Finish::running) ++rounds, drafted += r.drafted > 0;
   EXPECT_GT(rounds, 8);
-  EXPECT_GE(drafted, rounds - 1) << "but where the text ends";
+  EXPECT_GE(drafted, rounds - 1) << "except at the end of the output";
 }
 
 }  // namespace

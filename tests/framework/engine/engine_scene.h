@@ -1,5 +1,5 @@
-// The engine that its tests begin with: a table of distributions as the target, another as the draft, three guesses a
-// round, few small pages, every cache checked after every step. Tests change what they are about.
+// The fixture of the engine's tests: a table of distributions as the target, another as the draft, three guesses per
+// round, few small pages, every cache checked after every step. Tests change the parts that they test.
 #pragma once
 #include <gtest/gtest.h>
 
@@ -34,8 +34,8 @@ struct EngineScene : ::testing::Test {
     return r;
   }
   template <class F> static std::string sentence(const F& f) {
-    const std::string said = test::sentence_of(f);
-    return said.empty() ? "(no error)" : said;
+    const std::string message = test::sentence_of(f);
+    return message.empty() ? "(no error)" : message;
   }
 };
 

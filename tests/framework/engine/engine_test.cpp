@@ -1,4 +1,5 @@
-// What the engine refuses, how it schedules, and that nothing is lost when memory runs out or a request is cancelled.
+// The engine's errors, its scheduling, and that no token or page is lost when memory runs out or a request is
+// cancelled.
 #include <cmath>
 
 #include <malloc.h>
@@ -13,7 +14,7 @@ using nlohmann::json;
 
 struct EngineTest : EngineScene {};
 
-TEST_F(EngineTest, refuses_what_it_cannot_serve_in_one_sentence) {
+TEST_F(EngineTest, refuses_invalid_requests_in_one_sentence) {
   const auto e = engine();
   EXPECT_TRUE(says(sentence([&] { e->submit(request({})); }), "prompt is empty"));
   EXPECT_TRUE(says(sentence([&] { e->submit(request(Text(64, 1))); }), "context"));
@@ -44,7 +45,7 @@ TEST_F(EngineTest, refuses_a_pool_too_small_for_one_sequence) {
   EXPECT_TRUE(says(sentence([&] { engine()->submit(request({1, 2, 3, 4}, 8)); }), "memory_mib"));
 }
 
-TEST_F(EngineTest, refuses_names_that_nobody_registered) {
+TEST_F(EngineTest, refuses_names_that_are_not_registered) {
   chairs.drafter = {{"name", "ngrm"}};
   EXPECT_TRUE(says(sentence([&] { engine(); }), "did you mean 'ngram'?"));
 }
@@ -70,7 +71,7 @@ TEST_F(EngineTest, refuses_a_draft_of_another_vocabulary) {
   EXPECT_TRUE(says(sentence([&] { engine(); }), "another vocabulary"));
 }
 
-// A drafter that draws a node and forgets to say from which distribution.
+// A drafter that draws a node without giving its distribution.
 class Lawless : public Drafter {
  public:
   explicit Lawless(Backend& b) : backend_(b) {}
@@ -98,7 +99,7 @@ TEST_F(EngineTest, refuses_a_drawn_node_without_its_distribution) {
   EXPECT_TRUE(says(sentence([&] { e->step(); }), "no distribution q", "fill Proposal::distributions"));
 }
 
-// Guesses of which some are absent: below the root a token with a child, and an absent one with another.
+// Guesses of which some are absent: below the root a token with a child, and an absent token with a child.
 class Gaps : public Drafter {
  public:
   explicit Gaps(Backend& b) : backend_(b) {}
@@ -118,7 +119,7 @@ class Gaps : public Drafter {
   Backend& backend_;
 };
 
-TEST_F(EngineTest, what_is_absent_was_not_drafted) {
+TEST_F(EngineTest, absent_nodes_do_not_count_as_drafted) {
   registries.drafters.add("gaps",
                           {"", "", {}, [](const json&, Host& h) { return std::make_unique<Gaps>(h.backend()); }});
   chairs.drafter = {{"name", "gaps"}}, chairs.policy = {{"name", "fixed"}, {"length", 4}};
@@ -136,7 +137,7 @@ TEST_F(EngineTest, what_is_absent_was_not_drafted) {
   EXPECT_GT(whole, 0);
 }
 
-// A target whose logits turn into NaN at one position.
+// A target whose logits are NaN at one position.
 class Broken : public Model {
  public:
   explicit Broken(std::shared_ptr<Model> inner) : inner_(std::move(inner)) {}
@@ -151,7 +152,7 @@ class Broken : public Model {
   std::shared_ptr<Model> inner_;
 };
 
-TEST_F(EngineTest, says_that_logits_are_not_numbers) {
+TEST_F(EngineTest, reports_logits_that_are_not_finite) {
   for (const char* drafter : {"none", "draft_model"}) {
     chairs.drafter = {{"name", drafter}};
     if (chairs.drafter["name"] == "draft_model") chairs.drafter["model"] = "table:other";
@@ -166,7 +167,7 @@ TEST_F(EngineTest, says_that_logits_are_not_numbers) {
   }
 }
 
-TEST_F(EngineTest, the_context_limits_the_text) {
+TEST_F(EngineTest, the_context_limits_the_output) {
   const auto e = engine();
   e->submit(request(Text(60, 1), 100));
   std::vector<Sequence> done;
@@ -190,7 +191,7 @@ TEST_F(EngineTest, a_draft_with_a_shorter_context_drafts_up_to_its_end) {
     }
   EXPECT_EQ(length, 43);
   EXPECT_GE(longest, 20);
-  EXPECT_LE(longest, 21) << "the last draft is never fed";
+  EXPECT_LE(longest, 21) << "the last drafted token is never fed";
 }
 
 TEST_F(EngineTest, a_cancelled_request_leaves_at_the_next_step_and_gives_back_its_pages) {
@@ -206,7 +207,7 @@ TEST_F(EngineTest, a_cancelled_request_leaves_at_the_next_step_and_gives_back_it
   EXPECT_EQ(e->pool().in_use(), 0);
 }
 
-TEST_F(EngineTest, tokens_come_as_they_are_made) {
+TEST_F(EngineTest, on_tokens_gets_the_tokens_of_every_round) {
   const auto e = engine();
   Text streamed;
   Request r = request({1, 2, 3}, 12);
@@ -218,7 +219,7 @@ TEST_F(EngineTest, tokens_come_as_they_are_made) {
   EXPECT_EQ(streamed, Text(done.at(0).tokens.begin() + 3, done.at(0).tokens.end()));
 }
 
-TEST_F(EngineTest, prompts_come_in_chunks_and_do_not_delay_who_decodes) {
+TEST_F(EngineTest, prompts_are_read_in_chunks_and_do_not_delay_decoding) {
   options.step_rows = 8;
   const auto e = engine();
   const SequenceId first = e->submit(request({1, 2}, 30));
@@ -233,7 +234,7 @@ TEST_F(EngineTest, prompts_come_in_chunks_and_do_not_delay_who_decodes) {
   }
 }
 
-TEST_F(EngineTest, when_pages_run_out_the_newest_waits_and_everybody_finishes) {
+TEST_F(EngineTest, when_pages_run_out_the_newest_is_preempted_and_all_finish) {
   options.pages = 26, options.batch = 4;
   const auto e = engine();
   for (int i = 0; i < 4; ++i) e->submit(request({i, 1, 2}, 30));
@@ -260,8 +261,8 @@ TEST_F(EngineTest, phases_sum_to_the_step) {
   EXPECT_GT(sum, 0.8 * all.total);
 }
 
-// A program that serves for weeks: what one step leaves behind, a million steps leave a million times. Sanitizers bring
-// their own allocator, which mallinfo2 knows nothing of; their leak check sees only what nobody can reach any more.
+// A program may serve for weeks, so no step may leave memory behind. Sanitizers have an allocator of their own, which
+// mallinfo2 does not report; their leak check finds unreachable memory only.
 TEST_F(EngineTest, holds_no_more_memory_after_thousands_of_steps) {
   options.check = false;
   const auto e = engine();
@@ -273,10 +274,10 @@ TEST_F(EngineTest, holds_no_more_memory_after_thousands_of_steps) {
     const struct mallinfo2 held = mallinfo2();
     return held.uordblks + held.hblkhd;  // small blocks and mapped ones
   };
-  if (serve(200) == 0) GTEST_SKIP() << "this allocator does not say what it holds";
+  if (serve(200) == 0) GTEST_SKIP() << "this allocator does not report its memory";
   const auto before = serve(20);
   const auto after = serve(400);  // some 4000 steps
-  EXPECT_LT(after, before + 16384) << "4 bytes a step";
+  EXPECT_LT(after, before + 16384) << "4 bytes per step";
 }
 
 }  // namespace

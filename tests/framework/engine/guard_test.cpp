@@ -1,5 +1,5 @@
-// What the engine does when its components misbehave: a verifier that says what it may not, a policy that miscounts, a
-// forward that fails half-way; and that nobody is starved by guesses.
+// The engine with faulty components: invalid verdicts, a wrong number of budgets, a forward that fails; and that rows
+// of guesses starve no sequence.
 #include "tests/framework/engine/engine_scene.h"
 
 namespace foretoken::testing {
@@ -18,7 +18,7 @@ struct EngineGuard : EngineScene {
   }
 };
 
-TEST_F(EngineGuard, options_that_make_no_engine_are_refused) {
+TEST_F(EngineGuard, invalid_engine_options_are_refused) {
   for (const int rows : {0, -3}) {
     options.page_rows = rows;
     EXPECT_TRUE(says(sentence([&] { engine(); }), "page_rows")) << rows;
@@ -28,14 +28,14 @@ TEST_F(EngineGuard, options_that_make_no_engine_are_refused) {
     options.pages = 0, options.memory_mib = memory;
     EXPECT_TRUE(says(sentence([&] { engine(); }), "memory_mib")) << memory;
   }
-  options.memory_mib = 8'000'000;  // more than any machine has; some grant it until it is used
+  options.memory_mib = 8'000'000;  // more than any machine has; some operating systems grant it
   EXPECT_TRUE(says(sentence([&] { engine(); }), "\"memory_mib\" is 8000000, but only", "MiB of memory are free"));
 }
 
-// Says of every trial what a test gave it.
-class Reciting : public Verifier {
+// Gives the verdict of the test for every trial.
+class GivenVerdict : public Verifier {
  public:
-  explicit Reciting(const Verdict& verdict) : verdict_(verdict) {}
+  explicit GivenVerdict(const Verdict& verdict) : verdict_(verdict) {}
   Soundness soundness() const override { return {{Drawn::certain, Drawn::chain}}; }
   void verify(Backend&, const Trials& trials, Tensor verdicts) override {
     for (int i = 0; i < trials.count(); ++i) *reinterpret_cast<Verdict*>(verdicts.row<std::uint8_t>(i)) = verdict_;
@@ -46,29 +46,29 @@ class Reciting : public Verifier {
 };
 
 TEST_F(EngineGuard, a_verdict_is_a_path_of_the_tree_and_tokens_of_the_target) {
-  const auto recited = [&](int length, Token accepted, Token next) {
+  const auto step_with = [&](int length, Token accepted, Token next) {
     Verdict v;
     for (int k = 0; k < 3; ++k) v.path[k] = k + 1, v.tokens[k] = accepted;
     v.length = length, v.next = next;
     if (length >= 0 && length < 4) v.tokens[length] = next;
-    registries.verifiers.replace("reciting",
-                                 {"", "", {}, [=](const json&, Host&) { return std::make_unique<Reciting>(v); }});
-    chairs.verifier = {{"name", "reciting"}};
+    registries.verifiers.replace("given",
+                                 {"", "", {}, [=](const json&, Host&) { return std::make_unique<GivenVerdict>(v); }});
+    chairs.verifier = {{"name", "given"}};
     const auto e = engine();
     e->submit(request({1, 2, 3}, 20));
     return sentence([&] { e->step(); });
   };
-  EXPECT_EQ(recited(2, 1, 4), "(no error)");
+  EXPECT_EQ(step_with(2, 1, 4), "(no error)");
   for (const int length : {-1, 4, 60, 1000}) {
-    const std::string text = recited(length, 1, 1);
-    EXPECT_TRUE(says(text, "the verifier 'reciting' accepted " + std::to_string(length) +
+    const std::string text = step_with(length, 1, 1);
+    EXPECT_TRUE(says(text, "the verifier 'given' accepted " + std::to_string(length) +
                                " nodes of a tree that has 3 below its root;"))
         << text;
   }
   for (const Token t : {5, -7, 1'000'000}) {
-    EXPECT_TRUE(says(recited(2, t, 1), "the verifier 'reciting' said the token " + std::to_string(t) + ", outside"))
+    EXPECT_TRUE(says(step_with(2, t, 1), "the verifier 'given' emitted the token " + std::to_string(t) + ", outside"))
         << t;
-    EXPECT_TRUE(says(recited(0, 1, t), "the verifier 'reciting' said the token " + std::to_string(t) + ", outside"))
+    EXPECT_TRUE(says(step_with(0, 1, t), "the verifier 'given' emitted the token " + std::to_string(t) + ", outside"))
         << t;
   }
 }
@@ -79,7 +79,7 @@ class Miscounting : public LengthPolicy {
   std::vector<Budget> budgets(std::span<const PastOnly>) override { return {}; }
 };
 
-TEST_F(EngineGuard, a_policy_owes_one_budget_per_sequence) {
+TEST_F(EngineGuard, a_policy_must_return_one_budget_per_sequence) {
   registries.policies.add("miscounting",
                           {"", "", {}, [](const json&, Host&) { return std::make_unique<Miscounting>(); }});
   chairs.policy = {{"name", "miscounting"}};
@@ -89,13 +89,13 @@ TEST_F(EngineGuard, a_policy_owes_one_budget_per_sequence) {
 }
 
 // 1 / T overflows: the distribution would be NaN everywhere, and every token 0.
-TEST_F(EngineGuard, a_temperature_whose_reciprocal_is_no_number_is_refused) {
+TEST_F(EngineGuard, a_temperature_whose_reciprocal_is_not_finite_is_refused) {
   const auto e = engine();
   EXPECT_TRUE(says(sentence([&] { e->submit(request({1}, 4, 1e-40f)); }), "'temperature'"));
   EXPECT_EQ(sentence([&] { e->submit(request({1}, 4, 1e-6f)); }), "(no error)");
 }
 
-TEST_F(EngineGuard, a_temperature_of_the_draft_whose_reciprocal_is_no_number_is_refused) {
+TEST_F(EngineGuard, a_temperature_of_the_draft_whose_reciprocal_is_not_finite_is_refused) {
   chairs.drafter["temperature"] = 1e-40;
   EXPECT_TRUE(says(sentence([&] { engine(); }), "'temperature'"));
   for (const double fine : {0.0, 1e-6}) {
@@ -104,7 +104,7 @@ TEST_F(EngineGuard, a_temperature_of_the_draft_whose_reciprocal_is_no_number_is_
   }
 }
 
-// Throws before anything is written, once.
+// Throws once, before it writes anything.
 class Failing : public Model {
  public:
   Failing(std::shared_ptr<Model> inner, int at) : inner_(std::move(inner)), at_(at) {}
@@ -119,7 +119,7 @@ class Failing : public Model {
   int at_, calls_ = 0;
 };
 
-TEST_F(EngineGuard, a_forward_that_failed_leaves_no_trace) {
+TEST_F(EngineGuard, a_failed_forward_does_not_change_the_output) {
   options.step_rows = 8;
   const auto text = [&](std::shared_ptr<Model> target, std::shared_ptr<Model> draft, int* failures) {
     conformance::Cast c{target, [=](const ModelChoice&) { return draft; }};
@@ -149,7 +149,7 @@ TEST_F(EngineGuard, a_forward_that_failed_leaves_no_trace) {
   EXPECT_EQ(failures, 12);
 }
 
-// As many rows as sequences: guesses must leave a row to everybody who reads or waits.
+// As many rows as sequences: guesses must leave a row to every sequence that reads a prompt or waits.
 TEST_F(EngineGuard, guesses_take_no_row_from_prompts) {
   options.step_rows = 2, options.batch = 2;
   const auto e = engine();
@@ -162,7 +162,7 @@ TEST_F(EngineGuard, guesses_take_no_row_from_prompts) {
   EXPECT_TRUE(served) << "the second request waits for the first one's end";
 }
 
-TEST_F(EngineGuard, a_prefix_is_counted_when_it_is_used_and_not_when_it_is_looked_at) {
+TEST_F(EngineGuard, a_prefix_is_counted_when_it_is_used_and_not_when_it_is_looked_up) {
   options.pages = 27, options.batch = 2;
   chairs.drafter = {{"name", "none"}};
   const auto e = engine();
@@ -181,7 +181,7 @@ TEST_F(EngineGuard, ngram_whose_longest_match_is_shorter_than_its_shortest_is_re
   EXPECT_TRUE(says(text, "longest") && says(text, "shortest")) << text;
 }
 
-TEST_F(EngineGuard, a_stop_rule_cannot_lengthen_a_text) {
+TEST_F(EngineGuard, a_stop_rule_cannot_lengthen_an_output) {
   chairs.drafter = {{"name", "none"}};
   const auto e = engine();
   Request r = request({1, 2, 3}, 20);

@@ -1,5 +1,4 @@
-// What the engine offers to components when they are made, what comes with outcomes, and what is refused because
-// nothing serves it yet.
+// The offers of Host to components, the ranks in outcomes, and the errors of needs that are not implemented.
 #include "tests/framework/engine/engine_scene.h"
 
 namespace foretoken::testing {
@@ -7,7 +6,7 @@ namespace {
 
 using nlohmann::json;
 
-// A drafter made of another: it passes everything on, within a scope of its own.
+// A drafter made of another: it forwards every call, within a draw scope of its own.
 class Around : public Drafter {
  public:
   explicit Around(std::unique_ptr<Drafter> inner) : inner_(std::move(inner)) {}
@@ -24,7 +23,7 @@ class Around : public Drafter {
   std::unique_ptr<Drafter> inner_;
 };
 
-// Guesses nothing; a test says what it needs, and looks at what it learns.
+// A drafter without guesses: the test sets its needs and observes its outcomes.
 class Needing : public Drafter {
  public:
   using See = std::function<void(const Outcome&)>;
@@ -94,7 +93,7 @@ TEST_F(Offers, TheTargetItself) {
   engine();
 }
 
-TEST_F(Offers, WhatOutlivesAnEngineIsMadeOnceForAKey) {
+TEST_F(Offers, KeptObjectsAreMadeOnceForAKeyAndOutliveAnEngine) {
   int made = 0;
   std::vector<const void*> seen;
   draft_with([&](Host& host) {
@@ -113,14 +112,14 @@ TEST_F(Offers, WhatOutlivesAnEngineIsMadeOnceForAKey) {
   EXPECT_EQ(made, 1);
   EXPECT_EQ(seen[0], seen[1]);
   make({});
-  EXPECT_EQ(made, 2) << "an engine of its own keeps nothing of another";
+  EXPECT_EQ(made, 2) << "an engine without `kept` shares nothing";
   kept->forget_unused(), make(kept), kept->forget_unused(), make(kept);
-  EXPECT_EQ(made, 2) << "what was asked for since stays";
+  EXPECT_EQ(made, 2) << "objects that were requested since are kept";
   kept->forget_unused(), kept->forget_unused(), make(kept);
   EXPECT_EQ(made, 3);
 }
 
-TEST_F(Offers, WhatIsKeptIsOfOneTypeAndSomething) {
+TEST_F(Offers, AKeptObjectHasOneTypeAndIsNotNull) {
   const auto keep = [&](auto thing, bool nothing) {
     using T = decltype(thing);
     draft_with([=](Host& host) {
@@ -131,7 +130,7 @@ TEST_F(Offers, WhatIsKeptIsOfOneTypeAndSomething) {
   const auto kept = std::make_shared<Kept>();
   const auto make = [&] { Engine(*backend, cast.target, registries, chairs, options, cast.load, kept); };
   keep(1, true);
-  EXPECT_TRUE(says(sentence(make), "'reference", "key'", "is nothing"));
+  EXPECT_TRUE(says(sentence(make), "'reference", "key'", "returned null"));
   keep(1, false);
   make();
   keep(1.5, false);
@@ -144,8 +143,8 @@ TEST_F(Offers, TheTargetsMostProbableTokensComeWithTheOutcome) {
   int nodes = 0;
   const auto see = [&](const Outcome& o) {
     ASSERT_EQ(o.ranks.shape(), (Shape{o.tree->nodes, 3}));
-    if (!o.sequence->running()) return;  // its end was cut off
-    Text path = o.sequence->tokens;      // with what the round emitted
+    if (!o.sequence->running()) return;  // its last tokens may have been cut off
+    Text path = o.sequence->tokens;      // with the tokens of the round
     path.resize(path.size() - std::size_t(o.verdict->length + 1));
     for (int n = 0; n < o.tree->nodes; ++n, ++nodes) {
       Text here = path;
@@ -161,25 +160,25 @@ TEST_F(Offers, TheTargetsMostProbableTokensComeWithTheOutcome) {
   draft_with([&](Host& h) {
     return std::make_unique<Needing>(h.backend(), Needs{.proposes = {Drawn::certain}, .ranks = 3}, see);
   });
-  text(0), text(1);  // a greedy distribution has but one token, its ranks are the model's
+  text(0), text(1);  // ranks are those before warping, also where the warped distribution has one token only
   EXPECT_GT(nodes, 20);
 }
 
-TEST_F(Offers, NoRanksComeUnasked) {
+TEST_F(Offers, NoRanksComeWithoutNeedsRanks) {
   const auto see = [](const Outcome& o) { EXPECT_FALSE(o.ranks); };
   draft_with([&](Host& h) { return std::make_unique<Needing>(h.backend(), Needs{.proposes = {Drawn::certain}}, see); });
   text(1);
 }
 
-TEST_F(Offers, NeedsThatNothingServesAreRefusedInASentence) {
+TEST_F(Offers, NeedsThatAreNotImplementedAreErrors) {
   EXPECT_TRUE(says(refusal({.proposes = {Drawn::certain}, .hidden = {2, 7}}), "the drafter 'mine'", "hidden states",
-                   "2, 7", "nothing serves them yet"));
+                   "2, 7", "not implemented yet"));
   EXPECT_TRUE(says(refusal({.proposes = {Drawn::certain, Drawn::aside}}), "the drafter 'mine'", "'aside'",
-                   "nothing serves such nodes yet"));
+                   "not implemented yet"));
   EXPECT_TRUE(says(refusal({.proposes = {Drawn::certain}, .ranks = -1}), "the drafter 'mine'", "-1 ranks"));
 }
 
-TEST_F(Offers, OffersThatNothingServesAreRefusedInASentence) {
+TEST_F(Offers, OffersThatAreNotImplementedAreErrors) {
   const auto refused = [&](const std::function<void(Host&)>& ask) {
     draft_with([ask](Host& host) {
       ask(host);
@@ -198,7 +197,7 @@ TEST_F(Offers, OffersThatNothingServesAreRefusedInASentence) {
                    "borrows", "nothing serves that yet"));
 }
 
-// Emits the token that the raw distribution ranks `rank`-th, whatever the warp.
+// Emits the token of rank `rank` in the raw distribution, whatever the warp.
 struct Ranked {
   int rank = 0;
   template <class Lane> FORETOKEN_HD Verdict operator()(Lane&, const Trial& t) const {

@@ -1,5 +1,5 @@
-// Greedy texts under penalties and biases are those that Transformers writes (tests/golden/penalties_golden.py), with
-// and without speculation.
+// Greedy outputs under penalties and biases equal those of Transformers (tests/golden/penalties_golden.py), with and
+// without speculation.
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
@@ -22,7 +22,7 @@ Sampling sampling_of(const json& options) {
   return s;
 }
 
-TEST(PenaltiesGolden, GreedyTextsAreTransformers) {
+TEST(PenaltiesGolden, GreedyOutputsEqualThoseOfTransformers) {
   const json golden = json::parse(read_source("tests/data/golden/penalties.json"));
   ReferenceBackend backend;
   std::map<std::string, std::shared_ptr<Model>> models;
@@ -47,10 +47,11 @@ TEST(PenaltiesGolden, GreedyTextsAreTransformers) {
     const Subject none{all_registries(),
                        {{{"name", "none"}}, {{"name", "fixed"}, {"length", 0}}, {{"name", "speculative_sampling"}}}};
     bent += play(none, plain, backend, cast, {&ask, 1}).texts[0] != want;
-    EXPECT_GT(g["least_margin"].get<double>(), 1e-3) << "where rounding may decide, nothing is shown";
+    EXPECT_GT(g["least_margin"].get<double>(), 1e-3)
+        << "rounding could decide a token, so the comparison would prove nothing";
   }
   EXPECT_GE(golden.size(), 60u);
-  EXPECT_GT(bent, int(golden.size()) / 2) << "the options change hardly any text, so little was shown";
+  EXPECT_GT(bent, int(golden.size()) / 2) << "the options change too few outputs";
 }
 
 }  // namespace

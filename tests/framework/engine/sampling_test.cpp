@@ -1,5 +1,5 @@
-// What a request may ask of its distributions and its samples, by the engine: log-probabilities, with and without
-// penalties; other samples of a prompt.
+// Sampling options of a request through the engine: log-probabilities, with and without penalties; further samples of a
+// prompt.
 #include <cmath>
 
 #include <gtest/gtest.h>
@@ -37,13 +37,13 @@ TEST_F(SamplingTest, log_probabilities_are_the_target_distributions) {
   }
 }
 
-// Raw ones are the model's own, whatever bends the distribution that is drawn from.
+// Raw log-probabilities are the model's own, even where the distribution that is drawn from is adjusted.
 TEST_F(SamplingTest, log_probabilities_under_penalties) {
   const auto table = std::make_shared<conformance::TableModel>(conformance::TableModel::Options{.vocab = 5, .seed = 3});
   for (const bool warped : {false, true}) {
     auto e =
         Engine(*backend, table, registries, chairs, options, conformance::table_cast({.vocab = 5, .seed = 3}).load);
-    for (int i = 0; i < 2; ++i) {  // one of them is bent
+    for (int i = 0; i < 2; ++i) {  // one of them is adjusted
       Request r = request({1, 2, 3}, 20, 0.7f);
       r.sampling.logprobs = true, r.sampling.warped_logprobs = warped;
       if (i == 0)
@@ -63,7 +63,7 @@ TEST_F(SamplingTest, log_probabilities_under_penalties) {
   }
 }
 
-// At temperature 100 every logit counts for little, so minus 100 added to one would be seen through.
+// At temperature 100 logits differ little, so a bias of -100 that was only added would not prevent the token.
 TEST_F(SamplingTest, a_bias_of_minus_100_forbids_a_token_at_every_temperature) {
   cast = conformance::table_cast({.vocab = 5, .positions = 512}), options.pages = 512;
   for (const auto& [forbidden, temperature] : {std::pair(2, 100.0f), {0, 1.0f}, {1, 0.0f}}) {
@@ -81,7 +81,7 @@ TEST_F(SamplingTest, a_bias_of_minus_100_forbids_a_token_at_every_temperature) {
   }
 }
 
-TEST_F(SamplingTest, another_sample_waits_for_the_prompt_and_not_for_one_that_left) {
+TEST_F(SamplingTest, another_sample_waits_for_the_prompt_and_not_for_an_ended_request) {
   const auto e = engine();
   const SequenceId first = e->submit(request({1, 2, 3, 4, 1}, 8));
   Request more = request({1, 2, 3, 4, 1}, 8);
@@ -90,7 +90,7 @@ TEST_F(SamplingTest, another_sample_waits_for_the_prompt_and_not_for_one_that_le
   StepReport report = e->step();
   ASSERT_EQ(report.sequences.size(), 2u);
   EXPECT_EQ(report.sequences[0].id, first);
-  EXPECT_EQ(report.sequences[1].id, other) << "who waits for a prompt stands in nobody's way";
+  EXPECT_EQ(report.sequences[1].id, other) << "a request that waits for a prompt delays no other";
   report = e->step();
   EXPECT_EQ(report.sequences.back().id, second);
   EXPECT_EQ(report.sequences.back().prompt_rows, 0) << "two full pages are shared, the fifth token is fed";

@@ -1,4 +1,4 @@
-// Who runs when memory is short: the newest give way, and whoever gave way is not in the plan.
+// The scheduler when memory is short: the newest sequences are preempted, and the plan has no preempted sequence.
 #include "framework/engine/scheduler.h"
 
 #include <map>
@@ -11,16 +11,16 @@ namespace {
 
 using Ids = std::vector<SequenceId>;
 
-// Room for so many rows. A sequence has what was reserved for it until it is released.
+// Memory for a number of rows. A sequence keeps its reserved rows until it is released.
 class Rows final : public Scheduler::Memory {
  public:
   int free = 0, asked = 0;
   std::map<SequenceId, int> unseen_of, taken;
-  std::vector<int> tried, insisted;  // rows that were asked for, and those that drafters must give way to
+  std::vector<int> tried, evicting;  // rows that were requested without and with eviction of drafters
 
   int unseen(const Sequence& sequence) override { return ++asked, unseen_of.at(sequence.id); }
-  bool reserve(const Sequence& sequence, int rows, bool insist) override {
-    (insist ? insisted : tried).push_back(rows);
+  bool reserve(const Sequence& sequence, int rows, bool evict_drafts) override {
+    (evict_drafts ? evicting : tried).push_back(rows);
     if (rows > free) return false;
     free -= rows, taken[sequence.id] += rows;
     return true;
@@ -32,7 +32,7 @@ struct SchedulerTest : ::testing::Test {
   Queues queues;
   Rows memory;
 
-  // Sequences 1, 2, ... that run, with so many unseen tokens each.
+  // Running sequences 1, 2, ..., with so many unseen tokens each.
   void running(const std::vector<int>& unseen) {
     for (std::size_t i = 0; i < unseen.size(); ++i) {
       queues.running.push_back(std::make_unique<Active>());
@@ -53,7 +53,7 @@ struct SchedulerTest : ::testing::Test {
   }
 };
 
-TEST_F(SchedulerTest, asks_once_what_each_sequence_lacks_and_lets_decoding_go_first) {
+TEST_F(SchedulerTest, reads_unseen_tokens_once_per_sequence_and_schedules_decoding_first) {
   running({5, 1, 7, 1});
   memory.free = 100;
   const Plan plan = Scheduler(4, 16).next(queues, memory, {3, 2});
@@ -62,13 +62,13 @@ TEST_F(SchedulerTest, asks_once_what_each_sequence_lacks_and_lets_decoding_go_fi
   EXPECT_EQ(plan.scheduled[0].room, (Budget{3, 2}));
   EXPECT_EQ(plan.scheduled[2].chain, 4);
   EXPECT_TRUE(plan.scheduled[2].root);
-  EXPECT_EQ(plan.scheduled[3].chain, 3) << "the rows that the others left";
+  EXPECT_EQ(plan.scheduled[3].chain, 3) << "the remaining rows";
   EXPECT_FALSE(plan.scheduled[3].root);
 }
 
-TEST_F(SchedulerTest, the_newest_that_gave_way_is_met_by_nobody_again) {
+TEST_F(SchedulerTest, a_preempted_sequence_is_not_scheduled_again) {
   running({1, 1, 1, 1});
-  memory.free = 2;  // for the first two; the third finds room where the fourth gave way
+  memory.free = 2;  // for the first two; the third gets the memory of the fourth, which is preempted
   memory.taken[4] = 1;
   const Plan plan = Scheduler(4, 12).next(queues, memory, {1, 0});
   EXPECT_EQ(planned(plan), (Ids{1, 2, 3}));
@@ -77,7 +77,7 @@ TEST_F(SchedulerTest, the_newest_that_gave_way_is_met_by_nobody_again) {
   EXPECT_EQ(ids(queues.waiting), (Ids{4}));
 }
 
-TEST_F(SchedulerTest, the_newest_gives_way_itself) {
+TEST_F(SchedulerTest, the_newest_preempts_itself) {
   running({1, 1, 1});
   memory.free = 2;
   const Plan plan = Scheduler(3, 12).next(queues, memory, {1, 0});
@@ -87,7 +87,7 @@ TEST_F(SchedulerTest, the_newest_gives_way_itself) {
 }
 
 // The older prompt comes after the newer sequence that decodes, takes its memory and the rows that were planned for it.
-TEST_F(SchedulerTest, an_older_prompt_takes_the_place_of_a_newer_sequence_that_was_planned) {
+TEST_F(SchedulerTest, an_older_prompt_preempts_a_newer_sequence_that_was_planned) {
   running({4, 1});
   memory.free = 3;
   const Plan plan = Scheduler(2, 4).next(queues, memory, {1, 0});
@@ -102,7 +102,7 @@ std::vector<Budget> rooms(const Plan& plan) {
   return all;
 }
 
-TEST_F(SchedulerTest, what_is_left_of_a_text_limits_the_depth_of_a_tree_and_not_its_nodes) {
+TEST_F(SchedulerTest, the_remaining_output_limits_the_depth_of_a_tree_and_not_its_nodes) {
   running({1, 1, 1});
   memory.free = 1000;
   queues.running[1]->sequence.limits.max_new_tokens = 4, queues.running[2]->sequence.limits.max_new_tokens = 1;
@@ -114,13 +114,13 @@ TEST_F(SchedulerTest, the_rows_of_a_step_are_shared_evenly) {
   running({1, 1, 1, 1});
   memory.free = 1000;
   EXPECT_EQ(rooms(Scheduler(4, 64).next(queues, memory, {60, 8})), std::vector<Budget>(4, {16, 8}));
-  // What the second cannot use serves those behind it.
+  // The rows that the second cannot use go to those after it.
   queues.running[1]->sequence.limits.max_new_tokens = 1;
   EXPECT_EQ(rooms(Scheduler(4, 64).next(queues, memory, {60, 8})),
             (std::vector<Budget>{{16, 8}, {1, 0}, {24, 8}, {23, 8}}));
 }
 
-TEST_F(SchedulerTest, fewer_rows_may_be_judged_than_read) {
+TEST_F(SchedulerTest, judged_rows_may_be_fewer_than_step_rows) {
   running({1, 1, 30});
   memory.free = 1000;
   const Plan plan = Scheduler(3, 512, 18).next(queues, memory, {60, 8});
@@ -128,30 +128,30 @@ TEST_F(SchedulerTest, fewer_rows_may_be_judged_than_read) {
   EXPECT_EQ(plan.scheduled[2].chain, 29);
 }
 
-TEST_F(SchedulerTest, whoever_reads_a_prompt_has_a_share_of_the_guesses) {
+TEST_F(SchedulerTest, a_sequence_that_reads_a_prompt_has_a_share_of_the_guesses) {
   running({1, 20, 20});
   memory.free = 1000;
   const Plan plan = Scheduler(3, 120).next(queues, memory, {60, 8});
   EXPECT_EQ(rooms(plan), (std::vector<Budget>{{40, 8}, {40, 8}, {2, 8}}));
-  EXPECT_EQ(plan.scheduled[2].chain, 19) << "the prompt comes before guesses behind it";
+  EXPECT_EQ(plan.scheduled[2].chain, 19) << "the prompt is scheduled before the guesses after it";
 }
 
-TEST_F(SchedulerTest, guesses_ask_without_insisting_for_half_as_many_nodes_each_time) {
+TEST_F(SchedulerTest, guesses_reserve_without_eviction_and_halve_their_nodes) {
   running({1});
   memory.free = 12;
   EXPECT_EQ(rooms(Scheduler(1, 512).next(queues, memory, {64, 3})), (std::vector<Budget>{{8, 3}}));
   EXPECT_EQ(memory.tried, (std::vector<int>{64, 32, 16, 8}));
-  EXPECT_TRUE(memory.insisted.empty()) << "nobody gives way to guesses";
+  EXPECT_TRUE(memory.evicting.empty()) << "no drafter is evicted for guesses";
 }
 
-TEST_F(SchedulerTest, a_root_alone_insists) {
+TEST_F(SchedulerTest, only_a_bare_root_evicts_drafters) {
   running({1, 1});
   memory.free = 0, memory.taken[2] = 1;
   const Plan plan = Scheduler(2, 512).next(queues, memory, {9, 5});
   EXPECT_EQ(rooms(plan), (std::vector<Budget>{{1, 5}}));
-  memory.tried.resize(3);  // what follows is for the sequence that gave way
-  EXPECT_EQ(memory.tried, (std::vector<int>{9, 6, 3})) << "a chain of the whole depth comes before less";
-  EXPECT_EQ(memory.insisted, (std::vector<int>{1, 1}));
+  memory.tried.resize(3);  // the rest is for the preempted sequence
+  EXPECT_EQ(memory.tried, (std::vector<int>{9, 6, 3})) << "a chain of the whole depth is tried before anything smaller";
+  EXPECT_EQ(memory.evicting, (std::vector<int>{1, 1}));
   EXPECT_EQ(plan.preempted, 1);
 }
 

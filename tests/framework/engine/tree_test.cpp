@@ -1,4 +1,4 @@
-// Trees that branch: what the engine holds a drafter to, and what it counts of them.
+// Trees with branches: the engine's checks, and the numbers in its reports.
 #include "tests/framework/engine/engine_scene.h"
 
 namespace foretoken::testing {
@@ -6,7 +6,7 @@ namespace {
 
 using nlohmann::json;
 
-// Grows the tree that a test describes, whatever the sequence.
+// A drafter that returns the test's tree for every sequence.
 class Shaped : public Drafter {
  public:
   using Grow = std::function<void(Backend&, DraftTree&)>;
@@ -46,11 +46,11 @@ TEST_F(Trees, are_no_deeper_than_their_budget) {
     });
   };
   EXPECT_EQ(chain_of(3), "(no error)");
-  const std::string said = chain_of(4);
-  EXPECT_TRUE(says(said, "'shaped'") && says(said, "4 levels") && says(said, "a budget of 3")) << said;
+  const std::string message = chain_of(4);
+  EXPECT_TRUE(says(message, "'shaped'") && says(message, "4 levels") && says(message, "a budget of 3")) << message;
 }
 
-// A drawn node, with the distribution that it was drawn from.
+// Adds a drawn node, with the distribution from which it was drawn.
 void draw_below(Backend& b, DraftTree& t, int parent, Drawn how) {
   const std::vector<float> zeros(5, 0.0f);
   const Tensor logits = Tensor::host_copy<float>(zeros, DType::f32).reshaped({1, 5});
@@ -61,27 +61,27 @@ void draw_below(Backend& b, DraftTree& t, int parent, Drawn how) {
   t.grow(parent, how);
 }
 
-TEST_F(Trees, a_node_that_was_drawn_as_the_one_child_has_no_siblings) {
+TEST_F(Trees, a_node_that_was_drawn_as_an_only_child_has_no_siblings) {
   EXPECT_EQ(
       refusal([](Backend& b, DraftTree& t) { draw_below(b, t, 0, Drawn::chain), draw_below(b, t, 1, Drawn::chain); }),
       "(no error)");
   for (const bool guess_first : {false, true}) {
-    const std::string said = refusal([guess_first](Backend& b, DraftTree& t) {
+    const std::string message = refusal([guess_first](Backend& b, DraftTree& t) {
       if (guess_first) t.guess(0, 2);
       draw_below(b, t, 0, Drawn::chain);
       if (!guess_first) t.guess(0, 2);
     });
-    EXPECT_TRUE(says(said, "'shaped'") && says(said, "drawn 'chain'") && says(said, "siblings")) << said;
+    EXPECT_TRUE(says(message, "'shaped'") && says(message, "drawn 'chain'") && says(message, "siblings")) << message;
   }
 }
 
-// Below the root two guesses; the first of them has no child, the second one a chain of two.
+// Two guesses below the root: the first has no child, below the second is a chain of two.
 void ragged(Backend&, DraftTree& t) {
   t.guess(0, 0);
   t.guess(t.guess(t.guess(0, 1), 1), 1);
 }
 
-// What a round tested follows from where its path ended, not from how deep the tree is elsewhere.
+// The tested levels depend on the node at which the accepted path ends, not on the depth of the tree elsewhere.
 TEST_F(Trees, a_level_is_tested_where_the_accepted_path_had_children) {
   const auto e = shaped(ragged);
   for (int i = 0; i < 4; ++i) e->submit(request({i, 1, 2}, 50));
@@ -111,10 +111,10 @@ TEST_F(Trees, absent_children_were_not_tested) {
   EXPECT_GT(leaf, 0);
 }
 
-// Accepts what a test says.
-class Reciting : public Verifier {
+// A verifier that accepts the test's path.
+class GivenVerdict : public Verifier {
  public:
-  explicit Reciting(std::vector<std::pair<int, Token>> path) : path_(std::move(path)) {}
+  explicit GivenVerdict(std::vector<std::pair<int, Token>> path) : path_(std::move(path)) {}
   Soundness soundness() const override { return {{Drawn::certain, Drawn::chain}}; }
   void verify(Backend&, const Trials& trials, Tensor verdicts) override {
     Verdict v;
@@ -128,23 +128,23 @@ class Reciting : public Verifier {
 };
 
 TEST_F(Trees, a_verdict_follows_the_tree_from_the_root_down) {
-  const auto recited = [&](std::vector<std::pair<int, Token>> path) {
-    registries.verifiers.replace("reciting",
-                                 {"", "", {}, [=](const json&, Host&) { return std::make_unique<Reciting>(path); }});
-    chairs.verifier = {{"name", "reciting"}};
+  const auto step_with = [&](std::vector<std::pair<int, Token>> path) {
+    registries.verifiers.replace(
+        "given", {"", "", {}, [=](const json&, Host&) { return std::make_unique<GivenVerdict>(path); }});
+    chairs.verifier = {{"name", "given"}};
     return refusal(ragged);
   };
-  EXPECT_EQ(recited({{1, 0}}), "(no error)");
-  EXPECT_EQ(recited({{2, 1}, {3, 1}}), "(no error)");
+  EXPECT_EQ(step_with({{1, 0}}), "(no error)");
+  EXPECT_EQ(step_with({{2, 1}, {3, 1}}), "(no error)");
   for (const std::vector<std::pair<int, Token>>& path :
        std::vector<std::vector<std::pair<int, Token>>>{{{1, 0}, {3, 1}}, {{3, 1}}, {{2, 1}, {2, 1}}, {{0, 3}}}) {
-    const std::string said = recited(path);
-    EXPECT_TRUE(says(said, "'reciting' accepted the node " + std::to_string(path.back().first)) &&
-                says(said, "no child of"))
-        << said;
+    const std::string message = step_with(path);
+    EXPECT_TRUE(says(message, "'given' accepted the node " + std::to_string(path.back().first)) &&
+                says(message, "no child of"))
+        << message;
   }
   for (const int node : {-3, 5, 1 << 20})
-    EXPECT_TRUE(says(recited({{node, 1}}), "accepted the node " + std::to_string(node))) << node;
+    EXPECT_TRUE(says(step_with({{node, 1}}), "accepted the node " + std::to_string(node))) << node;
 }
 
 }  // namespace

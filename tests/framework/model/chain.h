@@ -22,7 +22,7 @@ class Chain {
     const KvShape& shape = model.info().kv;
     pages_ = (most_rows + kPageRows - 1) / kPageRows;
     const Tensor pool = Tensor::host({pages_, shape.bytes_per_row() * kPageRows}, DType::u8);
-    std::memset(pool.raw(), 0xff, std::size_t(pool.bytes()));  // NaN: whoever reads an unwritten slot shows it
+    std::memset(pool.raw(), 0xff, std::size_t(pool.bytes()));  // NaN, so that a read of an unwritten slot shows
     const Tensor there = backend.upload(pool);
     std::int64_t at = 0;
     for (const LayerShape& l : shape.layers) {
@@ -70,7 +70,7 @@ class Chain {
   int pages_ = 0, fed_ = 0;
 };
 
-// max |a - b| / max |b|; infinite where a number is none.
+// max |a - b| / max |b|; infinite where a value is NaN.
 inline double relative_error(std::span<const float> a, std::span<const float> b) {
   double worst = 0, scale = 0;
   for (std::size_t i = 0; i < b.size(); ++i) {

@@ -1,4 +1,4 @@
-// Every way in which a checkpoint can lie, each made here, each refused with the sentence that says what to do.
+// Every kind of faulty checkpoint is an Error whose message names the fault and the remedy.
 #include "framework/model/checkpoint.h"
 
 #include <cstring>
@@ -24,7 +24,7 @@ std::string entry(const std::string& name, const std::string& dtype, const std::
 
 class CheckpointFile : public testing::Test {
  protected:
-  // What opening a file with these bytes says.
+  // The message of opening a file with these bytes.
   std::string open(const std::string& bytes) {
     const auto file = folder_.write("model.safetensors", bytes);
     return sentence_of([&] { Checkpoint::open(folder_.path()); });
@@ -35,7 +35,7 @@ class CheckpointFile : public testing::Test {
   TemporaryFolder folder_;
 };
 
-TEST_F(CheckpointFile, ReadsEveryDtypeWithoutACopyThatOutlivesNothing) {
+TEST_F(CheckpointFile, ReadsEveryDtypeFromTheMappingWhichItsTensorsKeepAlive) {
   std::string data(48, '\0');
   const float f[2] = {1.5f, -2.0f};
   std::memcpy(data.data(), f, 8);
@@ -67,7 +67,7 @@ TEST_F(CheckpointFile, ReadsEveryDtypeWithoutACopyThatOutlivesNothing) {
   EXPECT_EQ(kept.values<std::uint8_t>()[0], 'x');
 }
 
-TEST_F(CheckpointFile, CopiesWhatLiesUnaligned) {
+TEST_F(CheckpointFile, CopiesUnalignedTensors) {
   std::string data(9, '\0');
   const float f[2] = {3.25f, 4.5f};
   std::memcpy(data.data() + 1, f, 8);
@@ -78,13 +78,13 @@ TEST_F(CheckpointFile, CopiesWhatLiesUnaligned) {
   EXPECT_EQ(t.values<float>()[1], 4.5f);
 }
 
-TEST_F(CheckpointFile, AskingForWhatIsNotThereOrOfAnotherShape) {
+TEST_F(CheckpointFile, ATensorThatIsMissingOrHasAnotherShape) {
   const auto file =
       folder_.write("m.safetensors", file_of("{" + entry("f", "F32", "[1,2]", "[0,8]") + "}", std::string(8, '\0')));
   const Checkpoint c = Checkpoint::open_file(file);
   EXPECT_TRUE(says(sentence_of([&] { c.tensor("g"); }), file.string(), "has no tensor 'g'", "download"));
   EXPECT_TRUE(says(sentence_of([&] { c.tensor("f", {2, 1}); }),
-                   "tensor 'f' has the shape [1, 2], but config.json asks for [2, 1]", "download"));
+                   "tensor 'f' has the shape [1, 2], but config.json requires [2, 1]", "download"));
 }
 
 TEST_F(CheckpointFile, Truncation) {
@@ -103,7 +103,7 @@ TEST_F(CheckpointFile, Truncation) {
   EXPECT_TRUE(says(open(whole + "!"), "1 bytes after the last tensor belong to none"));
 }
 
-TEST_F(CheckpointFile, HeadersThatLie) {
+TEST_F(CheckpointFile, FaultyHeaders) {
   const std::string eight(8, '\0');
   const auto one = [&](const std::string& dtype, const std::string& shape, const std::string& offsets) {
     return open(entry("x", dtype, shape, offsets), eight);
@@ -172,7 +172,7 @@ TEST_F(CheckpointFile, FilesThatAreNoCheckpoints) {
   EXPECT_TRUE(says(sentence_of([&] { Checkpoint::open_file(folder_.path() / "gone"); }), "cannot be opened"));
 }
 
-TEST(CheckpointFolder, SaysWhatIsMissing) {
+TEST(CheckpointFolder, NamesWhatIsMissing) {
   TemporaryFolder folder;
   EXPECT_TRUE(says(sentence_of([&] { Checkpoint::open(folder.path() / "gone"); }), "does not exist"));
   EXPECT_TRUE(says(sentence_of([&] { Checkpoint::open(folder.path()); }),
@@ -202,7 +202,7 @@ TEST_F(Shards, AreReadThroughTheIndex) {
   EXPECT_EQ(c.names(), (std::vector<std::string>{"x", "y"}));
 }
 
-TEST_F(Shards, AnIndexThatLies) {
+TEST_F(Shards, AFaultyIndex) {
   EXPECT_TRUE(says(open(R"({"x":"a.safetensors","y":"c.safetensors"})"), "c.safetensors is missing",
                    "for tensor 'y'; download it"));
   EXPECT_TRUE(says(open(R"({"x":"a.safetensors","z":"b.safetensors"})"),

@@ -1,4 +1,4 @@
-// What a config.json says, and that whatever is not implemented is refused by name.
+// Reads config.json; everything that is not implemented is an Error that names it.
 #include "framework/model/config.h"
 
 #include <gtest/gtest.h>
@@ -77,7 +77,7 @@ TEST_F(Config, ArchitectureMayBeGivenByModelTypeAlone) {
                    "'model_type' is \"gpt2\", but the supported ones are llama, mistral, qwen2, qwen3"));
 }
 
-TEST_F(Config, WhatTellsTheFamiliesApart) {
+TEST_F(Config, DifferencesOfTheFamilies) {
   const auto what = [&](const json& changes) {
     const ModelConfig m = load(changes);
     return std::tuple(m.qkv_bias, m.out_bias, m.mlp_bias, m.head_norms, m.window);
@@ -177,8 +177,8 @@ TEST_F(Config, WhatIsWrongIsNamed) {
   for (const auto& [changes, words] : cases) EXPECT_TRUE(says(refusal(changes), words));
 }
 
-// JSON leaves open which of two values holds, and readers differ.
-TEST_F(Config, KeysThatAreThereTwice) {
+// JSON does not define which of two values is valid, and parsers differ.
+TEST_F(Config, DuplicateKeys) {
   std::string text = kLlama.dump();
   text.insert(1, "\"num_hidden_layers\":3,");
   folder_.write("config.json", text);
@@ -189,7 +189,7 @@ TEST_F(Config, KeysThatAreThereTwice) {
   EXPECT_TRUE(says(refusal(json::object()), "generation_config.json", "has the key 'eos_token_id' twice"));
 }
 
-TEST_F(Config, FilesThatAreNone) {
+TEST_F(Config, FilesThatAreNoConfigs) {
   EXPECT_TRUE(
       says(sentence_of([&] { ModelConfig::load(folder_.path() / "gone"); }), "gone does not exist", "give the path"));
   EXPECT_TRUE(says(sentence_of([&] { ModelConfig::load(folder_.path()); }), "config.json does not exist"));

@@ -7,7 +7,7 @@
 namespace foretoken::test {
 namespace {
 
-// The sentence of loading a committed model in one file after `change`.
+// The message of loading a committed model in one file after `change`; "" where it loads.
 std::string refusal(const std::string& name, const std::function<void(ModelFolder&)>& change) {
   ModelFolder m(name);
   change(m);
@@ -62,7 +62,7 @@ TEST(Contradiction, AnotherHeadAlthoughTied) {
                    "has no tensor 'lm_head.weight'"));
 }
 
-TEST(Contradiction, TensorsThatDoNotChangeTheForwardAreNone) {
+TEST(Contradiction, TensorsThatDoNotChangeTheForwardAreAllowed) {
   EXPECT_EQ(refusal("llama2",
                     [](ModelFolder& m) {
                       for (const std::string at : {"model.layers.0.", "model.layers.1."}) {
@@ -94,7 +94,7 @@ TEST(Contradiction, TensorsThatDoNotChangeTheForwardAreNone) {
                    "model.layers.3.eh_proj.weight"));
 }
 
-// What holds a quantizer's weights, and no note about them, is not left out in silence.
+// Tensors of quantized weights are an Error: only a quantizer's parameters of dense matrices are exempt.
 TEST(Contradiction, QuantizedMatricesBesideDenseOnes) {
   for (const char* part : {"qweight", "qzeros", "scales", "weight_packed"})
     EXPECT_TRUE(says(
@@ -103,7 +103,7 @@ TEST(Contradiction, QuantizedMatricesBesideDenseOnes) {
         std::string("model.layers.0.mlp.up_proj.") + part + ";"));
 }
 
-TEST(Contradiction, ShardsAreHeldToTheSame) {
+TEST(Contradiction, ShardsFollowTheSameRule) {
   ModelFolder m("llama2");
   m.write_shards();
   EXPECT_EQ(m.refusal(), "");

@@ -1,4 +1,4 @@
-// Conversions by all cores have the bits of one number after another.
+// Conversions by all cores give the same bits as a conversion of each number.
 #include "framework/model/convert.h"
 
 #include <cstring>
@@ -33,7 +33,7 @@ bool same_bits(const Tensor& a, const Tensor& b) {
   return a.shape() == b.shape() && a.dtype() == b.dtype() && std::memcmp(a.raw(), b.raw(), std::size_t(a.bytes())) == 0;
 }
 
-TEST(Convert, HasTheBitsOfOneNumberAfterAnother) {
+TEST(Convert, GivesTheSameBitsAsOfEachNumber) {
   for (const DType from : {DType::f32, DType::bf16, DType::f16})
     for (const DType to : {DType::f32, DType::bf16}) {
       const Tensor t = noise({kMany}, from), have = converted(t, to);
@@ -58,13 +58,13 @@ TEST(Convert, CopiesIntoRowsOfALargerTensor) {
   EXPECT_TRUE(same_bits(all.rows(1000, 1000), part));
 }
 
-TEST(Convert, RefusesWhatIsNoWeight) {
+TEST(Convert, RefusesTypesThatAreNoWeights) {
   EXPECT_TRUE(says(sentence_of([] { converted(Tensor::host({4}, DType::i8), DType::f32); }),
                    "weights of type I8 are not supported; convert the checkpoint to F32, F16 or BF16"));
 }
 
-// And so has quantization, whose shares are of outputs.
-TEST(Convert, QuantizationByAllCoresHasTheBitsOfOneOutputAfterAnother) {
+// So does quantization, which is divided by outputs.
+TEST(Convert, QuantizationByAllCoresGivesTheSameBitsAsOfEachOutput) {
   int calls = 0;
   for (const DType type : {DType::f32, DType::bf16, DType::f16}) {
     const Weight dense = Weight::dense(noise({2000, 1024}, type));

@@ -1,4 +1,4 @@
-// Memory that is lent to one after another, and never to two at once or to another backend.
+// ForwardMemories: returned memory is lent again, never to two users at once or to another backend.
 #include "framework/model/forward_memory.h"
 
 #include <gtest/gtest.h>
@@ -8,19 +8,19 @@
 namespace foretoken::testing {
 namespace {
 
-TEST(ForwardMemories, the_next_gets_what_was_given_back) {
+TEST(ForwardMemories, returned_memory_is_lent_again) {
   ReferenceBackend backend;
   ForwardMemories memories;
   auto first = memories.lend(backend), second = memories.lend(backend);
   const ForwardMemory *a = first.get(), *b = second.get();
   EXPECT_NE(a, b);
-  second.reset(), first.reset();  // as members go: the last one first
+  second.reset(), first.reset();  // in the order of destroyed members: the last first
   first = memories.lend(backend), second = memories.lend(backend);
   EXPECT_EQ(first.get(), a);
   EXPECT_EQ(second.get(), b);
 }
 
-TEST(ForwardMemories, another_backend_gets_its_own) {
+TEST(ForwardMemories, another_backend_gets_new_memory) {
   ForwardMemories memories;
   auto one = std::make_unique<ReferenceBackend>();
   const std::uint64_t serial = one->serial();
@@ -33,7 +33,7 @@ TEST(ForwardMemories, another_backend_gets_its_own) {
   EXPECT_TRUE(lent->logits.empty());
 }
 
-TEST(ForwardMemories, what_is_lent_outlives_the_lender) {
+TEST(ForwardMemories, lent_memory_outlives_its_owner) {
   ReferenceBackend backend;
   std::shared_ptr<ForwardMemory> lent;
   {

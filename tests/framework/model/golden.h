@@ -1,5 +1,5 @@
 // How far a backend's logits are from those that Transformers gives in fp32 (tests/data/golden, made by
-// tests/golden/make_golden.py). This room must not know which backend it is given.
+// tests/golden/make_golden.py). This module must not know which backend it is given.
 #pragma once
 #include <filesystem>
 #include <string>
@@ -22,8 +22,8 @@ inline Transformer golden_model(Backend& backend, const std::filesystem::path& d
           options};
 }
 
-// Every prompt's logits are Transformers' to `bound` of the greatest. With a piece > 0 the prompt is fed again in
-// pieces of so many tokens, and the logits are the same bits. Returns the number of prompts.
+// Checks that every prompt's logits equal Transformers' to `bound` times the greatest. With a piece > 0 the prompt is
+// fed again in pieces of so many tokens, and must give the same bits. Returns the number of prompts.
 inline int meet_transformers(Backend& backend, Transformer& model, double bound, std::size_t piece) {
   const Checkpoint golden =
       Checkpoint::open_file(kRoot / "tests" / "data" / "golden" / (model.info().name + ".safetensors"));

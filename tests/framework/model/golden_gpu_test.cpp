@@ -1,5 +1,4 @@
-// Every kind of model that is supported, on the GPU with fp32 weights, keys and values, meets the fp32 logits that
-// Transformers gives.
+// Every supported kind of model, on the GPU with fp32 weights, keys and values, gives the fp32 logits of Transformers.
 #include "tests/framework/model/golden.h"
 #include "tests/support/gpu.h"
 #include "tests/support/tiny_models.h"
@@ -20,7 +19,7 @@ TEST_P(TinyModelOnGpu, meets_the_logits_of_transformers) {
     const auto backend = make_gpu({.invariant = invariant});
     Transformer model = golden_model(*backend, kTinyModels / GetParam(), kSingle);
     EXPECT_EQ(meet_transformers(*backend, model, kBound, invariant ? 5 : 0),
-              3);  // the same bits in pieces only where they are promised
+              3);  // pieces give the same bits only where that is promised
   }
 }
 

@@ -1,4 +1,4 @@
-// The demo models on the reference and on the fast CPU backend meet the fp32 logits that Transformers gives, to 1e-5.
+// The demo models on the reference and on the fast CPU backend give the fp32 logits of Transformers, to 1e-5.
 #include "tests/framework/model/golden.h"
 
 namespace foretoken::test {
@@ -6,7 +6,7 @@ namespace {
 
 class DemoModel : public testing::TestWithParam<const char*> {
  protected:
-  // Golden values that are there belong to the weights that are there.
+  // Where golden values exist, they must belong to the weights that exist.
   void meet(Backend& backend) {
     const auto directory = kRoot / "experiments" / "models" / GetParam();
     if (!std::filesystem::exists(directory / "model.safetensors")) GTEST_SKIP() << directory << " is not there";

@@ -1,5 +1,5 @@
-// Every kind of model that is supported, on the reference and on the fast CPU backend with each of its instruction
-// sets, meets the fp32 logits that Transformers gives, to 1e-5.
+// Every supported kind of model, on the reference and on the fast CPU backend with each of its instruction sets, gives
+// the fp32 logits of Transformers, to 1e-5.
 #include "tests/framework/model/golden.h"
 
 #include <map>
@@ -38,11 +38,11 @@ TEST_P(TinyModel, MeetsTheFrequenciesOfTransformers) {
         << i;  // two units in the last place: torch's pow has its own
 }
 
-// tests/data/models, one folder each: whatever is made there is held to its logits.
+// Every folder of tests/data/models is compared with its golden logits.
 INSTANTIATE_TEST_SUITE_P(Kinds, TinyModel, testing::ValuesIn(tiny_model_names()),
                          [](const auto& info) { return info.param; });
 
-// The kinds that the project promises are among them.
+// All kinds that the project supports are among them.
 TEST(TinyModels, AreOfEveryKindThatIsSupported) {
   std::map<std::string, int> of;
   for (const std::string& name : tiny_model_names()) {

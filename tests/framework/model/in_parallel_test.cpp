@@ -1,4 +1,4 @@
-// Host work by all cores: all of it once, and an end in the middle for whoever asks for one.
+// Host work by all cores: every part is done once, and `between` can end it early.
 #include "framework/model/in_parallel.h"
 
 #include <numeric>
@@ -41,7 +41,7 @@ TEST(InParallel, EndsWithWhatIsThrownBetweenTwoRounds) {
   EXPECT_EQ(std::accumulate(done.begin(), done.end(), 0), 2 * 64);
 }
 
-// A matrix of gigabytes need not be finished first.
+// An interruption need not wait until a matrix of gigabytes is finished.
 TEST(RandomWeights, EndInTheMiddleOfAMatrix) {
   int rounds = 0;
   const RandomWeights weights(1, [&] {

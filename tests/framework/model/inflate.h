@@ -34,7 +34,8 @@ struct Pair {
   Transformer small, large;
 };
 
-// Logits of the small vocabulary agree to `bound` of the greatest, and no other token has a chance at any temperature.
+// Checks that logits of the small vocabulary agree to `bound` times the greatest, and that no other token can be drawn
+// at any temperature.
 inline void expect_same_logits(Pair& pair, std::span<const Token> tokens, double bound = 1e-5) {
   const Tensor want = Chain(*pair.backend, pair.small, int(tokens.size())).feed(tokens);
   const Tensor have = Chain(*pair.backend, pair.large, int(tokens.size())).feed(tokens);
@@ -48,7 +49,7 @@ inline void expect_same_logits(Pair& pair, std::span<const Token> tokens, double
   }
 }
 
-// The most probable tokens, one after another.
+// Greedy decoding.
 inline std::vector<Token> greedy(Backend& backend, Model& model, std::span<const Token> prompt, int tokens) {
   Chain chain(backend, model, int(prompt.size()) + tokens);
   std::vector<Token> text;

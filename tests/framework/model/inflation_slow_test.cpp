@@ -1,4 +1,4 @@
-// The demo models, inflated, print the same text: the distribution that lets a study of cost speak of their acceptance.
+// The demo models, inflated, give the same output, so that studies of cost have the acceptance rates of trained models.
 #include "framework/text/tokenizer.h"
 #include "tests/framework/model/inflate.h"
 
@@ -21,7 +21,7 @@ TEST_P(InflatedDemo, ComputesTheSame) {
   expect_same_logits(pair, prompt("The history of the sea is long, and it begins with a small boat."));
 }
 
-TEST_P(InflatedDemo, WritesTheSame) {
+TEST_P(InflatedDemo, GeneratesTheSame) {
   Pair pair(directory_, [](const ModelConfig& small) { return larger(small, 500, false); });
   for (const char* text : {"Once upon a time", "def add(a, b):", "Repeat after me: one two three, one two"}) {
     const auto tokens = prompt(text);
@@ -29,13 +29,13 @@ TEST_P(InflatedDemo, WritesTheSame) {
   }
 }
 
-// In the precision that costs are measured in the numbers are rounded once more, no more than that.
+// In the precision in which costs are measured there is one more rounding, and no other difference.
 TEST_P(InflatedDemo, IsCloseInItsOwnPrecision) {
   Pair pair(directory_, [](const ModelConfig& small) { return larger(small, 500, true); }, "auto");
   expect_same_logits(pair, prompt("The history of the sea is long, and it begins with a small boat."), 0.02);
 }
 
-// Groups of 64 inputs hold weights of the small model or others, never both, so its scales are what they were.
+// Groups of 64 inputs hold either weights of the small model or others, never both, so its scales do not change.
 TEST_P(InflatedDemo, IsCloseInInt8) {
   const auto shape = [](const ModelConfig& small) {
     ModelConfig large = larger(small, 500, true);

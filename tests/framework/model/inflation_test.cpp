@@ -1,4 +1,4 @@
-// Small checkpoints of every kind, inflated to larger shapes of every kind, compute what they computed.
+// Small checkpoints of every kind, inflated to larger shapes of every kind, compute the same function.
 #include <cmath>
 
 #include "tests/framework/model/inflate.h"
@@ -42,7 +42,7 @@ TEST_P(Inflation, IntoItsOwnShapeIsTheModelItself) {
   expect_same_logits(pair, kTokens, 1e-7);
 }
 
-// A group of queries that is larger than the shape's is served by several copies of its key-value head.
+// A group of queries that is larger than the shape's gets several copies of its key-value head.
 TEST_P(Inflation, IntoSmallerGroups) {
   Pair pair(directory_, [](const ModelConfig& small) {
     ModelConfig large = larger(small, 5, false);
@@ -65,7 +65,7 @@ TEST(InflatedWeights, KeepTheTypeOfTheSmallModel) {
   EXPECT_EQ(pair.weights.tensor("model.norm.weight", {c.width}).dtype(), DType::f32);
 }
 
-// What costs must be there: hidden units, heads and layers that nobody needs are no zeros, where zeros are not needed.
+// The cost must be that of the shape: unused hidden units, heads and layers are random, except where zeros are needed.
 TEST(InflatedWeights, AreRandomWhereTheSmallModelIsNot) {
   Pair pair(kModels / "llama3", [](const ModelConfig& small) { return larger(small, 33, false); });
   const ModelConfig &c = pair.weights.config(), &s = pair.config;
@@ -107,7 +107,7 @@ TEST(InflatedWeights, RefuseAShapeThatIsTooSmall) {
   EXPECT_EQ(refusal([](ModelConfig&) {}), "");
 }
 
-TEST(InflatedWeights, RefuseWhatOneSideAloneOrBothHaveAndTheyDoNotKnow) {
+TEST(InflatedWeights, RefuseBiasesAndHeadNormsOfOneOrBothModels) {
   const std::string norms = "the shape has norms of its heads (q_norm, k_norm)", biases = "the shape has biases";
   EXPECT_TRUE(says(refusal([](ModelConfig& m) { m.head_norms = true; }), "tiny cannot be inflated to large: ", norms,
                    "without them"));
@@ -118,7 +118,7 @@ TEST(InflatedWeights, RefuseWhatOneSideAloneOrBothHaveAndTheyDoNotKnow) {
   EXPECT_TRUE(says(refusal([](ModelConfig&) {}, "biased"), "the small model has biases"));
 }
 
-TEST(InflatedWeights, RefuseTensorsThatTheyDoNotKnow) {
+TEST(InflatedWeights, RefuseUnknownTensors) {
   Pair pair(kModels / "llama3", [](const ModelConfig& small) { return larger(small, 33, false); });
   EXPECT_TRUE(says(sentence_of([&] { pair.weights.tensor("model.layers.0.self_attn.q_norm", {8}); }), "q_norm"));
   EXPECT_TRUE(says(sentence_of([&] { pair.weights.tensor("visual.weight", {8, 8}); }), "visual.weight"));

@@ -73,7 +73,7 @@ class ModelFolder {
     write_config();
     return map;
   }
-  // The sentence of loading what lies there; "" where it loads.
+  // The message of loading the folder; "" where it loads.
   std::string refusal() const {
     return sentence_of([&] {
       const auto backend = make_reference_backend();

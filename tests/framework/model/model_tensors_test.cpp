@@ -1,4 +1,4 @@
-// The list of a configuration's tensors is what a transformer reads, and what committed checkpoints hold.
+// The list of a configuration's tensors equals what a transformer reads, and what committed checkpoints hold.
 #include "framework/model/model_tensors.h"
 
 #include <set>
@@ -13,7 +13,7 @@
 namespace foretoken::test {
 namespace {
 
-// Random weights, and what was requested of them.
+// Random weights that record which tensors were requested.
 class Requested : public TensorSource {
  public:
   Tensor tensor(const std::string& name, const Shape& expected) const override {
@@ -53,9 +53,9 @@ TEST(ModelTensors, AreExactlyWhatCommittedCheckpointsHold) {
   }
 }
 
-// Results report it as what one forward reads.
+// Results report weight_bytes as the bytes that one forward reads.
 TEST(ModelInfo, CountsTheBytesOfMatricesAsTheBackendHoldsThem) {
-  const auto backend = make_reference_backend();  // multiplies f32, whatever is stored
+  const auto backend = make_reference_backend();  // multiplies f32, whatever the stored type
   const ModelConfig c = ModelConfig::load(kTinyModels / "bf16");
   std::int64_t numbers = 0;
   for (const auto& [name, shape] : tensors_of(c))

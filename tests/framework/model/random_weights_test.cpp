@@ -1,4 +1,4 @@
-// Random weights: the same for ever, different where they should be, and of the size of a trained model's.
+// Random weights: reproducible, different for every seed, name and row, and of the magnitude of a trained model's.
 #include "framework/model/random_weights.h"
 
 #include <cmath>
@@ -26,15 +26,15 @@ TEST(RandomWeights, AreAFunctionOfSeedNameAndElement) {
   EXPECT_EQ(whole, numbers(again.tensor(name, {40, 30})));
   EXPECT_NE(whole, numbers(two.tensor(name, {40, 30})));
   EXPECT_NE(whole, numbers(one.tensor("model.layers.4.mlp.up_proj.weight", {40, 30})));
-  const auto part = numbers(one.tensor(name, {5, 30}));  // whatever else is asked for
+  const auto part = numbers(one.tensor(name, {5, 30}));  // independent of other requests
   EXPECT_TRUE(std::equal(part.begin(), part.end(), whole.begin()));
   const Tensor wide = Tensor::host({40, 30}, DType::f32);
   one.fill(name, wide);
   EXPECT_TRUE(std::ranges::equal(wide.values<float>(), whole));
 }
 
-// Seed 1, element 0 of the tile, worked out by hand from Philox's words.
-TEST(RandomWeights, AreTheNumbersThatTheHeaderPromises) {
+// Seed 1, element 0 of the tile, computed by hand from Philox's words.
+TEST(RandomWeights, AreTheNumbersOfTheFormulaInTheHeader) {
   const auto tile = [](std::uint32_t i) {
     const Philox p = philox4x32_10(i, 0, 0, 0, 1, 0);
     double sum = -2 * 0x1p32;
@@ -81,11 +81,11 @@ TEST(RandomWeights, HaveRowsThatDiffer) {
   }
 }
 
-TEST(RandomWeights, RefuseWhatIsNoMatrixOrVector) {
+TEST(RandomWeights, RefuseOtherRanksThanOneAndTwo) {
   EXPECT_TRUE(says(sentence_of([] { RandomWeights(1).tensor("x", {2, 2, 2}); }), "'x'", "[2, 2, 2]"));
 }
 
-// As deep as an 8B model, activations of bf16 weights stay finite, and of the order of 1.
+// At the depth of an 8B model, activations with bf16 weights stay finite and of the order of 1.
 TEST(RandomWeights, StayFiniteThroughManyLayers) {
   ModelConfig c = published_shape("llama-3.1-8b");
   c.vocab = 300, c.width = 64, c.ffn = 224, c.heads = 4, c.kv_heads = 1, c.head_size = 16;
@@ -118,7 +118,7 @@ TEST(OpenModel, OfRandomWeightsOfAnyShape) {
   EXPECT_EQ(open_model(ModelChoice::read({{"random", folder.path().string()}}, nullptr), kAsGiven).config.vocab, 96);
 }
 
-TEST(TransformerRows, TapsAndFeaturesAreRefusedInASentence) {
+TEST(TransformerRows, TapsAndFeaturesAreErrors) {
   ModelConfig c = published_shape("llama-3.1-8b");
   c.vocab = 30, c.width = 16, c.ffn = 32, c.heads = 1, c.kv_heads = 1, c.head_size = 16, c.layers = 1;
   const auto backend = make_reference_backend();
@@ -126,8 +126,9 @@ TEST(TransformerRows, TapsAndFeaturesAreRefusedInASentence) {
   const std::vector<int> taps{0};
   Rows tapped, fed;
   tapped.taps = taps, fed.inputs = Tensor::host({1, 16}, DType::f32);
-  EXPECT_TRUE(says(sentence_of([&] { model.forward(*backend, tapped, {}); }), "small", "Rows::taps", "not do yet"));
-  EXPECT_TRUE(says(sentence_of([&] { model.forward(*backend, fed, {}); }), "small", "Rows::inputs", "not read yet"));
+  EXPECT_TRUE(
+      says(sentence_of([&] { model.forward(*backend, tapped, {}); }), "small", "Rows::taps", "not support yet"));
+  EXPECT_TRUE(says(sentence_of([&] { model.forward(*backend, fed, {}); }), "small", "Rows::inputs", "not support yet"));
 }
 
 }  // namespace

@@ -14,13 +14,13 @@ namespace {
 
 using nlohmann::json;
 
-// Numbers of a model: embedding, layers, head.
+// The number of parameters: embedding, layers, head.
 double parameters(const ModelConfig& m) {
   const double attention = double(m.width) * m.head_size * (2 * m.heads + 2 * m.kv_heads), ffn = 3.0 * m.width * m.ffn;
   return double(m.vocab) * m.width * (m.tied_head ? 1 : 2) + m.layers * (attention + ffn + 2 * m.width) + m.width;
 }
 
-// What the makers say: 8.03, 70.6, 1.24, 3.21, 6.74 billion.
+// As published: 8.03, 70.6, 1.24, 3.21, 6.74 billion.
 TEST(Shapes, HaveTheirPublishedNumbersOfParameters) {
   EXPECT_EQ(parameters(published_shape("llama-3.1-8b")), 8030261248);
   EXPECT_EQ(parameters(published_shape("llama-3.1-70b")), 70553706496);
@@ -47,8 +47,8 @@ TEST(Shapes, ThatAreUnknownAreRefusedWithTheKnownOnes) {
   expect_shape("./any/directory");
 }
 
-// Llama 3.1, apply_scaling of the reference implementation: wavelengths below original / high stay, those above
-// original / low are `factor` times as long, between them the frequency is blended.
+// Llama 3.1, apply_scaling of the reference implementation: wavelengths below original / high are kept, those above
+// original / low are `factor` times as long, between them the frequency is interpolated.
 TEST(Rotation, OfLlama3IsThePublishedOne) {
   for (const char* name : {"llama-3.1-8b", "llama-3.2-1b"}) {
     const ModelConfig m = published_shape(name);
@@ -81,7 +81,7 @@ TEST(Rotation, OfLlama3HasKnownValues) {
   EXPECT_NEAR(f[63], std::pow(500000.0, -63.0 / 64) / 8, 1e-12);
 }
 
-TEST(ModelChoices, ReadWhatARunSays) {
+TEST(ModelChoices, AreReadFromARunDocument) {
   const auto read = [](const json& model, const json& inflate = nullptr) { return ModelChoice::read(model, inflate); };
   EXPECT_EQ(read("a/b").text(), "a/b");
   EXPECT_EQ(read("a/b").document(), json("a/b"));
@@ -102,7 +102,7 @@ TEST(ModelChoices, ReadWhatARunSays) {
   EXPECT_EQ(read({{"random", "llama-3.1-8b"}, {"dtype", "f32"}}).dtype, "f32");
 }
 
-TEST(ModelChoices, RefuseWhatIsNone) {
+TEST(ModelChoices, RefuseInvalidDocuments) {
   const std::vector<std::tuple<json, json, std::string>> cases = {
       {json(), json(), "a model must be a directory or {\"random\": SHAPE, \"seed\": 1}, not null"},
       {"", json(), "a model must be a directory"},

@@ -1,4 +1,4 @@
-// A head that is the embedding lies on the GPU once.
+// A head that is tied to the embedding is stored on the GPU once.
 #include <gtest/gtest.h>
 
 #include "framework/model/random_weights.h"
@@ -15,7 +15,7 @@ ModelConfig wide_vocabulary(bool tied) {
   return c;
 }
 
-// Bytes of the GPU that a model takes.
+// Bytes of GPU memory that a model takes.
 std::int64_t taken(Backend& backend, bool tied) {
   const std::int64_t before = backend.free_memory();
   const Transformer model(backend, wide_vocabulary(tied), RandomWeights(1), "wide", 0, {.dtype = "bf16"});
@@ -23,7 +23,7 @@ std::int64_t taken(Backend& backend, bool tied) {
   return before - backend.free_memory();
 }
 
-TEST(TiedHead, lies_on_the_gpu_once) {
+TEST(TiedHead, is_stored_on_the_gpu_once) {
   const auto backend = make_gpu({});
   const std::int64_t table = std::int64_t(128256) * 512 * 2, tied = taken(*backend, true),
                      apart = taken(*backend, false);

@@ -1,11 +1,11 @@
-// BPE over characters, as SentencePiece's vocabularies are converted: merges, bytes, what is unknown, the space before
-// the first word.
+// BPE over characters, as in converted SentencePiece vocabularies: merges, byte tokens, unknown characters, the space
+// before the first word.
 #include "tests/framework/text/tokenizer_file.h"
 
 namespace foretoken::test {
 namespace {
 
-// a, b and the mark of a space; what else there is is <unk>.
+// a, b and the mark of a space; other characters are <unk>.
 json characters() {
   json file = tiny();
   file["model"] = {
@@ -37,8 +37,8 @@ TEST_F(CharacterTokenizer, MergesCharactersAndFallsBackOnBytes) {
   const auto t = load(characters());
   EXPECT_EQ(t->encode("ab a"), (Ids{2, 5, 6}));  // the merge of lower rank first
   EXPECT_EQ(t->encode("a!<s>a"), (Ids{6, 7, 1, 6}));
-  EXPECT_EQ(t->encode("xyz"), (Ids{2, 0}));        // neighbours that are unknown are one
-  EXPECT_EQ(t->encode("x!b"), (Ids{2, 7, 0, 4}));  // and are said behind bytes, as the tokenizers library does
+  EXPECT_EQ(t->encode("xyz"), (Ids{2, 0}));        // adjacent unknown characters are one token
+  EXPECT_EQ(t->encode("x!b"), (Ids{2, 7, 0, 4}));  // and come after byte tokens, as in the tokenizers library
   EXPECT_EQ(t->encode(""), Ids{});
   EXPECT_EQ(t->decode(Ids{1, 6, 6, 7}), "a a!");
   EXPECT_EQ(t->decode(Ids{1, 6, 6, 7}, true), "<s> a a!");
@@ -57,7 +57,7 @@ TEST_F(CharacterTokenizer, WhatIsWrongIsNamed) {
       says(refused("/model/unk_token", nullptr), "tokenizer.json: 'model.unk_token' is absent", "for every byte"));
   EXPECT_TRUE(says(refused("/model/unk_token", "<x>"), "the vocabulary does not have it"));
   EXPECT_TRUE(says(refused("/decoder/decoders/3/stop", 1), "only a character at the beginning can be stripped"));
-  EXPECT_TRUE(says(refused("/decoder/decoders/2/type", "ByteLevel"), "must stand alone"));
+  EXPECT_TRUE(says(refused("/decoder/decoders/2/type", "ByteLevel"), "must be the only decoder"));
   EXPECT_TRUE(says(refused("/decoder/decoders/0/pattern", json::object()), "must be a Regex or a String"));
 }
 

@@ -1,5 +1,5 @@
-// Questions in the forms of chat models: the texts and ids of Transformers (tests/golden/chat_golden.py), and which
-// templates are refused.
+// Questions in the formats of chat models: the texts and ids of Transformers (tests/golden/chat_golden.py), and the
+// templates that are not supported.
 #include "framework/text/chat_template.h"
 
 #include <gtest/gtest.h>
@@ -39,7 +39,7 @@ TEST(ChatTemplate, GivesTheTextsAndIdsOfTransformers) {
   EXPECT_EQ(asked, 70u);
 }
 
-TEST(ChatTemplate, AFormByItsNameHasNoSystemPromptOfItsOwn) {
+TEST(ChatTemplate, AFormatChosenByNameHasNoDefaultSystemPrompt) {
   EXPECT_EQ(ChatTemplate::named("chatml").text("q"), "<|im_start|>user\nq<|im_end|>\n<|im_start|>assistant\n");
   EXPECT_EQ(ChatTemplate::named("llama-2").text(" q ", "s"), "<s>[INST] <<SYS>>\ns\n<</SYS>>\n\nq [/INST]");
   EXPECT_TRUE(says(sentence_of([] { ChatTemplate::named("alpaca"); }), "unknown chat template 'alpaca'",
@@ -48,7 +48,7 @@ TEST(ChatTemplate, AFormByItsNameHasNoSystemPromptOfItsOwn) {
                    "'mistral' has no place for a system prompt"));
 }
 
-TEST(ChatTemplate, OtherFormsAreRefused) {
+TEST(ChatTemplate, OtherFormatsAreRefused) {
   const std::string gemma = read_json(kData / "chat.golden.json")["unknown"];
   EXPECT_TRUE(says(sentence_of([&] { loaded(gemma); }), "is of no form that is known here", "name the one"));
   EXPECT_TRUE(says(sentence_of([&] { ChatTemplate::load(kData / "gpt2"); }), "gpt2 has no chat template", "name one"));

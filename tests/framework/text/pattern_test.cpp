@@ -1,4 +1,4 @@
-// Oniguruma's expressions, read by PCRE2: what is translated, what is let through, what is refused.
+// Oniguruma's expressions for PCRE2: what is translated, what is passed on unchanged, what is refused.
 #include "framework/text/pattern.h"
 
 #include <gtest/gtest.h>
@@ -34,7 +34,7 @@ TEST(Pattern, FoldsCaseAsUnicodeDoes) {
   EXPECT_EQ(Pattern::regex("(?i:'s|'ll)", "x").find_all("'S 'lL '\xc5\xbf"), (Spans{{0, 2}, {3, 6}, {7, 10}}));
 }
 
-TEST(Pattern, WhatBothReadAlikeIsLetThrough) {
+TEST(Pattern, WhatBothInterpretAlikeIsPassedOn) {
   for (const char* p : {"(?i:'s|'t)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1,3}| "
                         "?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+",
                         "[^\\r\\n\\p{L}\\p{N}]?[\\p{Lu}\\p{Lt}\\p{M}]*(?:a|b)?[\\r\\n/]*", "a{2}b{3,}\\.\\-",
@@ -42,7 +42,7 @@ TEST(Pattern, WhatBothReadAlikeIsLetThrough) {
     EXPECT_EQ(sentence_of([&] { Pattern::regex(p, "x"); }), "") << p;
 }
 
-TEST(Pattern, WhatTheyReadDifferentlyIsRefused) {
+TEST(Pattern, WhatTheyInterpretDifferentlyIsRefused) {
   const std::vector<std::pair<const char*, const char*>> cases = {{"\\h", "the escape \\h"},
                                                                   {"\\w", "the escape \\w"},
                                                                   {"\\bfoo", "the escape \\b"},

@@ -1,4 +1,4 @@
-// Files that users name: everything in them, or one sentence, and nothing is waited for.
+// Files that users name: their whole content, or an Error, without blocking.
 #include "framework/text/regular_file.h"
 
 #include <thread>
@@ -26,7 +26,7 @@ TEST(RegularFile, IsReadWhole) {
   EXPECT_GT(read_bytes("/proc/self/status", "status", "").size(), 100u) << "a file whose size is not known before";
 }
 
-TEST(RegularFile, WhatIsNoneIsRefusedAtOnce) {
+TEST(RegularFile, OtherKindsOfFilesAreRefusedWithoutBlocking) {
   const TemporaryFolder folder;
   const auto pipe = folder.path() / "pipe";
   ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);

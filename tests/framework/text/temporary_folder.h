@@ -1,4 +1,4 @@
-// A folder that a test makes and that goes with it; where third-party files are.
+// A temporary folder, removed at the end of the test; and the location of third-party files.
 #pragma once
 #include <atomic>
 #include <filesystem>

@@ -1,4 +1,4 @@
-// A tiny byte-level tokenizer.json, and what is said where it is changed.
+// A tiny byte-level tokenizer.json, and the messages for changed ones.
 #pragma once
 #include <tuple>
 #include <vector>
@@ -39,13 +39,13 @@ class TokenizerFile : public testing::Test {
     folder_.write("tokenizer.json", file.dump());
     return Tokenizer::load(folder_.path());
   }
-  // The refusal after one change: the value at a JSON pointer.
+  // The message after one change: of the value at a JSON pointer.
   std::string refusal(const std::string& pointer, const json& value) {
     json file = tiny();
     file[json::json_pointer(pointer)] = value;
     return sentence_of([&] { load(file); });
   }
-  // Each: the pointer, the value put there, words of the refusal.
+  // Each: the pointer, the value put there, a part of the message.
   void expect_refusals(const std::vector<std::tuple<std::string, json, std::string>>& cases) {
     for (const auto& [pointer, value, words] : cases)
       EXPECT_TRUE(says(refusal(pointer, value), "tokenizer.json", words)) << pointer;

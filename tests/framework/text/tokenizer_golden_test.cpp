@@ -72,7 +72,7 @@ INSTANTIATE_TEST_SUITE_P(Rules, TinyTokenizer,
                          testing::Values("gpt2", "llama3", "qwen2", "llama2", "mistral", "metaspace", "gemma"),
                          [](const auto& info) { return info.param; });
 
-// Strings of other people, of which the golden file has a hash of the ids alone.
+// Third-party strings, for which the golden file has only a hash of the ids.
 TEST_P(TinyTokenizer, GivesTheIdsOfTransformersOnTheVectorsOfLlamaCpp) {
   const auto file = shared_data() / "vectors" / "tokenizer" / "ggml-vocab-gpt-2.gguf.inp";
   if (!std::filesystem::exists(file))
@@ -96,7 +96,7 @@ TEST_P(TinyTokenizer, GivesTheIdsOfTransformersOnTheVectorsOfLlamaCpp) {
 
 class DemoTokenizer : public testing::TestWithParam<const char*> {};
 
-// Golden values that are there belong to the model that is there, and the other way round.
+// Where golden values exist, they must belong to the model that exists, and vice versa.
 TEST_P(DemoTokenizer, GivesTheIdsOfTransformers) {
   const std::string name = GetParam();
   const auto directory = kRoot / "experiments" / "models" / name;

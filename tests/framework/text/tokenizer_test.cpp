@@ -1,4 +1,4 @@
-// What a tokenizer.json may hold, what is refused by name, and that long words cost little.
+// Supported contents of a tokenizer.json, messages for others, and the cost of long words.
 #include <chrono>
 #include <thread>
 
@@ -19,10 +19,10 @@ TEST_F(TokenizerFile, MergesLowestRankFirst) {
               !t->is_special(999));
 }
 
-TEST_F(TokenizerFile, OldAndNewWaysOfWriting) {
+TEST_F(TokenizerFile, OldAndNewFileFormats) {
   json file = tiny();
   const auto print = load(file)->fingerprint();
-  file["model"].erase("type");  // as GPT-2's own file
+  file["model"].erase("type");  // as in GPT-2's own file
   file["model"]["merges"] = json::array({json::array({"a", "b"}), json::array({"ab", "c"}), json::array({"a", "a"})});
   const auto t = load(file);
   EXPECT_EQ(t->encode("aabc"), (Ids{'a', 257}));
@@ -44,7 +44,7 @@ TEST_F(TokenizerFile, FingerprintIsOfIdsAndBytes) {
   EXPECT_NE(load(file)->fingerprint(), print);
 }
 
-TEST_F(TokenizerFile, FramesOfThePostProcessor) {
+TEST_F(TokenizerFile, TokensOfThePostProcessor) {
   json file = tiny();
   const json frame = {
       {"type", "TemplateProcessing"},
@@ -130,7 +130,7 @@ TEST_F(TokenizerFile, WhatIsNotImplementedIsNamed) {
        "'post_processor.type' is \"RobertaProcessing\", but the supported post-processors are"},
       {"/post_processor",
        {{"type", "TemplateProcessing"}, {"single", json::array()}, {"special_tokens", json::object()}},
-       "the text must stand in it"},
+       "the text must occur in it"},
       {"/decoder",
        {{"type", "WordPiece"}},
        "'decoder.type' is \"WordPiece\", but the supported decoders are ByteLevel, Metaspace"},
@@ -171,7 +171,7 @@ TEST_F(TokenizerFile, WhatIsWrongIsNamed) {
       {"/model/merges/0", "a", "the merge \"a\" is not of the form \"a b\"; download it again"},
       {"/model/merges/0", "a b c", "is not of the form"},
       {"/model/merges/0", {"a"}, "is neither \"a b\" nor [\"a\", \"b\"]"},
-      {"/model/merges/0", "a z", "the merge \"a z\" makes or uses 'az', which the vocabulary has not"},
+      {"/model/merges/0", "a z", "the merge \"a z\" makes or uses 'az', which the vocabulary lacks"},
       {"/model/vocab/ab", -1, "the token 'ab' has the id -1"},
       {"/model/vocab/ab", 4000000000u, "the token 'ab' has the id 4000000000"},
       {"/model/vocab/ab", 257, "two tokens have the id 257"},
@@ -207,7 +207,7 @@ TEST_F(TokenizerFile, AnyDamagedByteIsReadOrRefused) {
   }
 }
 
-TEST_F(TokenizerFile, FilesThatAreNone) {
+TEST_F(TokenizerFile, FilesThatAreNoTokenizers) {
   EXPECT_TRUE(says(sentence_of([&] { Tokenizer::load(folder_.path()); }), "tokenizer.json does not exist"));
   folder_.write("tokenizer.model", "x");
   EXPECT_TRUE(says(sentence_of([&] { Tokenizer::load(folder_.path()); }), "holds tokenizer.model but no tokenizer.json",

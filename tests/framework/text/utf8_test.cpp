@@ -1,4 +1,4 @@
-// Broken bytes become U+FFFD exactly where Python's decode(errors="replace") puts them.
+// Invalid bytes become U+FFFD exactly where Python's decode(errors="replace") puts it.
 #include "framework/text/utf8.h"
 
 #include <gtest/gtest.h>
@@ -21,7 +21,7 @@ TEST(Utf8, ReplacesMaximalSubparts) {
   EXPECT_EQ(replace_broken_utf8(std::string("\0\xff", 2)), std::string("\0", 1) + kR);
 }
 
-TEST(Utf8, HoldsWhatMayStillBecomeACharacter) {
+TEST(Utf8, HoldsAnIncompleteCharacter) {
   std::size_t held = 9;
   EXPECT_EQ(replace_broken_utf8("ab\xf0\x9f\x98", &held), "ab");
   EXPECT_EQ(held, 3u);

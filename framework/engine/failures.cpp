@@ -1,4 +1,4 @@
-#include "framework/engine/blame.h"
+#include "framework/engine/failures.h"
 
 #include <algorithm>
 #include <exception>
@@ -9,18 +9,18 @@
 
 namespace foretoken {
 
-Failures failures_alone(int count, const std::string& who, const std::function<void(int)>& ask_alone) {
-  const std::exception_ptr thrown_at_first = std::current_exception();
+Failures failures_alone(int count, const std::string& who, const std::function<void(int)>& call_alone) {
+  const std::exception_ptr first_exception = std::current_exception();
   Failures failures(static_cast<std::size_t>(count));
   for (int i = 0; i < count; ++i) {
     try {
-      ask_alone(i);
+      call_alone(i);
     } catch (...) {
       failures[std::size_t(i)] = failure_of(who);
     }
   }
-  const auto fine = std::ranges::count_if(failures, &std::string::empty);
-  if (fine == count || (fine == 0 && count > 1)) std::rethrow_exception(thrown_at_first);
+  const auto succeeded = std::ranges::count_if(failures, &std::string::empty);
+  if (succeeded == count || (succeeded == 0 && count > 1)) std::rethrow_exception(first_exception);
   return failures;
 }
 

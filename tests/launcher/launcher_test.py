@@ -232,12 +232,18 @@ class Launcher(unittest.TestCase):
         self.assertRegex(self.journal("ctest")[0], "^ctest --preset cpu -j [0-9]+ -L quick -LE gpu$")
         self.assertIn("not run: the tests labelled gpu (tests/kernels/linear_gpu_test.cpp)", err)
         self.assertIn("foretoken: skipped: a tool is missing\n", err)
+        self.assertIn("--target all", self.journal("cmake")[1])
         code, _, err = self.run_it("test", "--gpu")
         self.assertEqual(code, 1)
         self.assertIn("--gpu needs a GPU", err)
         self.fact("nvidia-smi", "0")
         self.run_it("--preset", "cuda", "test", "--gpu")
         self.assertRegex(self.journal("ctest")[-1], "^ctest --preset cuda -j [0-9]+$")
+
+    def test_builds_no_more_than_the_tests_of_the_preset(self):
+        """The sanitizers run the tests of one label alone."""
+        self.run_it("--preset", "asan", "test")
+        self.assertIn("--target quick_tests", self.journal("cmake")[1])
 
     def test_lint_has_what_it_needs(self):
         style = self.checkout / "tests" / "style"

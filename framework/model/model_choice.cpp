@@ -75,6 +75,12 @@ ModelChoice ModelChoice::read(const nlohmann::json& model, const nlohmann::json&
   return c;
 }
 
+ModelChoice ModelChoice::read(const nlohmann::json& model, const nlohmann::json& inflate) {
+  return read(model, inflate, "auto");
+}
+
+ModelChoice ModelChoice::read(const nlohmann::json& model) { return read(model, nullptr); }
+
 nlohmann::json ModelChoice::document() const {
   nlohmann::json all;
   if (random.empty())

@@ -24,8 +24,9 @@ struct ModelChoice {
   // `model`: a path, {"directory": PATH, "inflate": SHAPE, "dtype": "auto"} or {"random": SHAPE, "seed": 1,
   // "tokenizer": DIRECTORY, "dtype": "auto"}. `inflate` (a shape or null) and `dtype` may be given beside it instead.
   // Anything else, an unknown shape, random weights to be inflated, or a part given twice: an Error.
-  static ModelChoice read(const nlohmann::json& model, const nlohmann::json& inflate = nullptr,
-                          const nlohmann::json& dtype = "auto");
+  static ModelChoice read(const nlohmann::json& model, const nlohmann::json& inflate, const nlohmann::json& dtype);
+  static ModelChoice read(const nlohmann::json& model, const nlohmann::json& inflate);
+  static ModelChoice read(const nlohmann::json& model);
   // What read() takes alone, in one form for equal choices: a path where that says all.
   nlohmann::json document() const;
   // As results and tables name it: "experiments/models/target inflated to llama-3.1-8b", "random llama-3.1-8b seed 1".

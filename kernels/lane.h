@@ -89,10 +89,10 @@ template <class Tiles> Token win_race(const Tiles& tiles, int vocab, const Draws
 class HostLane {
  public:
   HostLane(Backend& backend, int vocab, const Draws& draws)
-      : HostLane(backend, vocab, draws, std::make_shared<Room>()) {}
+      : HostLane(backend, vocab, draws, std::make_shared<RejectedGuesses>()) {}
 
   // A lane with draws of its own, for an inner rule; what it refuses counts as refused by this one.
-  HostLane within(std::uint32_t k) const { return {*backend_, vocab_, draws_.within(k), room_}; }
+  HostLane within(std::uint32_t k) const { return {*backend_, vocab_, draws_.within(k), rejected_}; }
 
   // One worker of the sequence, which writes down what came out.
   bool leader() const { return true; }
@@ -178,22 +178,22 @@ class HostLane {
     refuse_guess(r, child);
   }
   // More guesses were refused than a lane remembers, so that what was found since is worth nothing.
-  bool overflown() const { return room_->overflown; }
+  bool overflown() const { return rejected_->overflown; }
 
  private:
   // Of the refused guesses of one round, which residuals point to.
-  struct Room {
+  struct RejectedGuesses {
     std::vector<RefusedGuess> guesses{};
     bool overflown = false;
   };
-  HostLane(Backend& backend, int vocab, const Draws& draws, std::shared_ptr<Room> room)
-      : backend_(&backend), vocab_(vocab), draws_(draws), room_(std::move(room)) {}
+  HostLane(Backend& backend, int vocab, const Draws& draws, std::shared_ptr<RejectedGuesses> rejected)
+      : backend_(&backend), vocab_(vocab), draws_(draws), rejected_(std::move(rejected)) {}
 
   template <class P, class Q> void remember(Residual<P, Q>& r, Token guess) {
-    auto& guesses = room_->guesses;
+    auto& guesses = rejected_->guesses;
     guesses.reserve(kMostGuesses);  // they never move
     if (guesses.size() == std::size_t(kMostGuesses)) {
-      room_->overflown = true;
+      rejected_->overflown = true;
       return;
     }
     guesses.push_back({guess, r.refused});
@@ -271,7 +271,7 @@ class HostLane {
   Backend* backend_;
   int vocab_;
   Draws draws_;
-  std::shared_ptr<Room> room_;
+  std::shared_ptr<RejectedGuesses> rejected_;
 };
 
 // Runs f(lane, i) for every i < count, each on a lane of its own that draws as draws[i] says. `f` is plain data with a

@@ -23,7 +23,7 @@ class Staging {
   void push() { backend_.push(mirror_, used_); }
   // Identifies the memory of the images: arrays of the same sizes in the same order have the same addresses as long as
   // this is unchanged.
-  const void* place() const { return mirror_.device.raw(); }
+  const void* device_address() const { return mirror_.device.raw(); }
 
   static constexpr std::int64_t kAlignment = 64;
 

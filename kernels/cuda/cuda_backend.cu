@@ -82,7 +82,7 @@ CudaBackend::CudaBackend(const CudaOptions& options) : options_(options) {
   cluster_ = architecture_ >= 90 ? attention_cluster(shared_memory_) : 1;
   check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "making a stream");
   memory_ = std::make_shared<CudaMemory>(options.device);
-  transfers_ = std::make_unique<CudaTransfers>(stream_, overlaps(), options.slow_pushes);
+  transfers_ = std::make_unique<CudaTransfers>(stream_, dependent_launch(), options.slow_pushes);
   const std::size_t replays = options.most_replays > 0 ? std::size_t(options.most_replays)
                                                        : std::max<std::size_t>(properties.totalGlobalMem >> 27, 256);
   replays_ = std::make_unique<CudaReplays>(stream_, *memory_, replays, options.compare_replays);
@@ -112,7 +112,7 @@ std::string CudaBackend::description() const {
 }
 
 bool CudaBackend::reads_early() {
-  if (overlaps() && !needs_barrier_) return true;
+  if (dependent_launch() && !needs_barrier_) return true;
   passed_barrier();
   return false;
 }

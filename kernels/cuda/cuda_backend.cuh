@@ -96,14 +96,14 @@ class CudaBackend final : public Backend {
   int architecture() const { return architecture_; }  // 80, 90, ...: for which these kernels were built
   bool warpgroups() const { return warpgroups_; }     // the instructions of architecture 90a are here, and built
   std::int64_t shared_memory() const { return shared_memory_; }  // bytes that one block may have
-  bool overlaps() const { return architecture_ >= 90; }          // see Grid::overlaps
+  bool dependent_launch() const { return architecture_ >= 90; }  // see Grid::dependent_launch
   bool recording() const;                                        // a body is being captured
-  // What kernels may read before wait_for_earlier(). A kernel is a barrier if it starts when everything before it is
-  // complete, and only then lets the next one start: embed() is one, and so is a kernel that is launched without
-  // Grid::overlaps. What was written before the last barrier may be read early. Kernels that read a layout (or pages)
-  // early are launched with what reads_early() returns: false where something was pushed, or a graph launched, behind
-  // the last barrier, so that this kernel becomes one. Pages: settled() says whether they may be read early; written(),
-  // behind reads_early(), that a kernel writes to them now. (cuda_backend.cu)
+  // What kernels may read before wait_for_previous_kernels(). A kernel is a barrier if it starts when everything before
+  // it is complete, and only then lets the next one start: embed() is one, and so is a kernel that is launched without
+  // Grid::dependent_launch. What was written before the last barrier may be read early. Kernels that read a layout (or
+  // pages) early are launched with what reads_early() returns: false where something was pushed, or a graph launched,
+  // behind the last barrier, so that this kernel becomes one. Pages: settled() says whether they may be read early;
+  // written(), behind reads_early(), that a kernel writes to them now. (cuda_backend.cu)
   bool reads_early();
   bool settled(const KvLayer& kv) const;
   void written(const KvLayer& kv);

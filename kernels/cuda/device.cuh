@@ -37,9 +37,9 @@ struct Grid {
   int threads = 0;
   std::size_t shared = 0;
   int cluster = 1;
-  // The kernel calls wait_for_earlier() before it reads what an earlier kernel wrote or writes anything at all: it may
-  // then be started while the kernel before it still runs. Ignored before architecture 90.
-  bool overlaps = false;
+  // The kernel calls wait_for_previous_kernels() before it reads what an earlier kernel wrote or writes anything at
+  // all: it may then be started while the kernel before it still runs. Ignored before architecture 90.
+  bool dependent_launch = false;
 };
 
 // Queues kernel(arguments...) and checks the launch. `operation` is the name in an Error.
@@ -57,7 +57,7 @@ template <class... P, class... A> void launch_kernel(const char* operation, cuda
     attributes[config.numAttrs].val.clusterDim = {unsigned(grid.cluster), 1, 1};
     ++config.numAttrs;
   }
-  if (grid.overlaps) {
+  if (grid.dependent_launch) {
     attributes[config.numAttrs].id = cudaLaunchAttributeProgrammaticStreamSerialization;
     attributes[config.numAttrs].val.programmaticStreamSerializationAllowed = 1;
     ++config.numAttrs;
@@ -86,16 +86,16 @@ template <class... P> int largest_cluster(void (*kernel)(P...), int threads, std
   return fits ? kLargestCluster : kPortableCluster;
 }
 
-// Until everything that was queued before this kernel is done and visible. Every thread of a kernel that `overlaps`
-// calls it, or reaches it through a barrier behind one that did; before it, only weights and other memory that no
-// kernel writes may be read, and behind an embed() what was pushed before it.
-__device__ inline void wait_for_earlier() {
+// Until everything that was queued before this kernel is done and visible. Every thread of a kernel that
+// `dependent_launch` calls it, or reaches it through a barrier behind one that did; before it, only weights and other
+// memory that no kernel writes may be read, and behind an embed() what was pushed before it.
+__device__ inline void wait_for_previous_kernels() {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.wait;" ::: "memory");
 #endif
 }
 // The kernel behind this one may be started as soon as every block has said so (it still waits for this one's end).
-__device__ inline void let_later_start() {
+__device__ inline void let_next_kernel_start() {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
 #endif

@@ -46,28 +46,28 @@ constexpr std::int64_t prompt_bytes(int head) {
       1024);
 }
 
-// attend_decode: heads padded to 64 or 128; one or two tiles of 16 query vectors. The n <= parts blocks that have
+// attend_decode: heads padded to 64 or 128; one or two tiles of 16 query vectors. The n <= splits blocks that have
 // chunks, n * part of them, fold at most vectors / n + 1 vectors each; and 16 bytes for alignment.
 constexpr std::int64_t decode_fixed_bytes(int head, int tiles) {
   const std::int64_t vectors = 16 * tiles;
   return rounded_up(2 * 128 * head * 2 + vectors * (head * 2 + 2 * 64 * 2 + 2 * 4 * 4) + 128 * 8 + 4 * 32 * 4 + 8, 128);
 }
-constexpr std::int64_t decode_bytes(int head, int tiles, std::int64_t part, std::int64_t parts, std::int64_t longest,
-                                    std::int64_t group) {
+constexpr std::int64_t decode_bytes(int head, int tiles, std::int64_t split_chunks, std::int64_t splits,
+                                    std::int64_t longest, std::int64_t group) {
   const std::int64_t vectors = std::min<std::int64_t>(longest * group, 16 * tiles);
   return decode_fixed_bytes(head, tiles) + longest * (head / 2) * 8 +
-         8 * (part * (vectors + parts) * (head / 2 + 1) + 2);
+         8 * (split_chunks * (vectors + splits) * (head / 2 + 1) + 2);
 }
 
-// attend_stream: heads of 64 or 128; a ring of `slots` stages, keys and values of a step by turns; what a cluster of
-// `parts` blocks hands to each.
+// attend_stream: heads of 64 or 128; a ring of `stages` stages, keys and values of a step by turns; what a cluster of
+// `splits` blocks hands to each.
 constexpr std::int64_t kStreamFixedBytes = 2 * 16 * 8 + 3 * 64 * 4;
-constexpr std::int64_t attention_stream_bytes(int head, std::int64_t slots, std::int64_t warps, std::int64_t longest,
-                                              std::int64_t parts, std::int64_t chunks) {
+constexpr std::int64_t attention_stream_bytes(int head, std::int64_t stages, std::int64_t warps, std::int64_t longest,
+                                              std::int64_t splits, std::int64_t chunks) {
   const std::int64_t units = head / 8 * warps;
   const std::int64_t received =
-      parts > 1 ? chunks * warps * 64 + std::max(chunks * ((units + parts - 1) / parts), units + parts) * 256 : 0;
-  return slots * 64 * head * 2 + kStreamFixedBytes + longest * head * 8 + received;
+      splits > 1 ? chunks * warps * 64 + std::max(chunks * ((units + splits - 1) / splits), units + splits) * 256 : 0;
+  return stages * 64 * head * 2 + kStreamFixedBytes + longest * head * 8 + received;
 }
 
 // attend_plain, all of it static: queries and sums of heads of up to 512 numbers in f32, 8 warps.

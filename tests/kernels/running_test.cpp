@@ -160,11 +160,11 @@ TEST_P(ParityRunning, staging_lays_arrays_at_the_same_addresses_until_it_grows) 
     return b.device.raw();
   };
   const void* first = lay(200);
-  const void* place = staging.place();
+  const void* address = staging.device_address();
   EXPECT_EQ(lay(300), first);
-  EXPECT_EQ(staging.place(), place);
+  EXPECT_EQ(staging.device_address(), address);
   lay(1 << 20);
-  EXPECT_NE(staging.place(), place);
+  EXPECT_NE(staging.device_address(), address);
 }
 
 TEST_P(ParityRunning, free_memory) {

@@ -38,10 +38,10 @@ struct AttentionWork {
   // Queries that are still to be rotated, in bf16 and aligned, heads of 64 or 128: launch_prompt only.
   const std::int32_t* positions = nullptr;
   const float* frequencies = nullptr;
-  // A context of more than `part` chunks is worked on by `parts` blocks, each at chunks [i * part, (i + 1) * part). A
+  // A context of more than `part` chunks is worked on by `splits` blocks, each at chunks [i * part, (i + 1) * part). A
   // row whose chunks do not lie in one part leaves each chunk's sum in `sums` [rows * heads, chunks, head_size] and its
   // greatest score and mass in `peaks` [rows * heads, chunks].
-  int chunks = 1, part = 1, parts = 1;
+  int chunks = 1, split_chunks = 1, splits = 1;
   int tile = 16;  // query vectors of one block
   float* sums = nullptr;
   float2* peaks = nullptr;
@@ -126,21 +126,21 @@ __device__ inline float folded(float result, float chunk, Fold by) {
 __device__ inline float inverse_mass(float mass) { return mass > 0 ? __fdiv_rn(1.0f, mass) : 0.0f; }
 
 // The part that has all of a row's chunks to itself, or -1.
-__device__ inline int sole_part(const AttentionWork& work, Sight s) {
+__device__ inline int sole_split(const AttentionWork& work, Sight s) {
   if (s.end <= s.first) return 0;
-  const int begin = s.first / kChunk / work.part, end = (s.end - 1) / kChunk / work.part;
+  const int begin = s.first / kChunk / work.split_chunks, end = (s.end - 1) / kChunk / work.split_chunks;
   return begin == end ? begin : -1;
 }
 
 // Launches; `blocks` says how many blocks the machine runs at once.
 void launch_tiles(const AttentionWork& work, std::int64_t shared_memory, cudaStream_t stream,
-                  bool overlaps);  // shared_memory: bytes that a block may have
+                  bool dependent_launch);  // shared_memory: bytes that a block may have
 void launch_prompt(const AttentionWork& work, cudaStream_t stream,
-                   bool overlaps);                  // heads of up to 128, no trees, one part; 90a
-bool prompt_turns(const AttentionWork& work);       // whether launch_prompt takes queries that are still to be rotated
+                   bool dependent_launch);          // heads of up to 128, no trees, one part; 90a
+bool rotates_queries(const AttentionWork& work);    // whether launch_prompt takes queries that are still to be rotated
 int attention_cluster(std::int64_t shared_memory);  // blocks of the largest cluster that runs whatever shared memory
                                                     // its blocks need; architecture 90
-void launch_plain(const AttentionWork& work, cudaStream_t stream, bool overlaps);
-void launch_fold(const AttentionWork& work, cudaStream_t stream, bool overlaps);
+void launch_plain(const AttentionWork& work, cudaStream_t stream, bool dependent_launch);
+void launch_fold(const AttentionWork& work, cudaStream_t stream, bool dependent_launch);
 
 }  // namespace foretoken

@@ -11,12 +11,13 @@ namespace {
 
 template <int kHead, int kTiles> std::int64_t shared_bytes(const DecodeWork& work) {
   static_assert(sizeof(DecodeShared<kHead, kTiles>) == decode_fixed_bytes(kHead, kTiles));
-  return decode_bytes(kHead, kTiles, work.a.part, work.a.parts, work.a.longest, work.a.group);
+  return decode_bytes(kHead, kTiles, work.a.split_chunks, work.a.splits, work.a.longest, work.a.group);
 }
 
-template <int kHead, int kTiles> void launch(const DecodeWork& work, cudaStream_t stream, bool overlaps) {
-  Grid grid{dim3(unsigned(work.a.sequences * work.a.parts), unsigned(work.a.kv_heads), unsigned(decode_blocks(work.a))),
-            kDecodeThreads, std::size_t(shared_bytes<kHead, kTiles>(work)), work.a.parts, overlaps};
+template <int kHead, int kTiles> void launch(const DecodeWork& work, cudaStream_t stream, bool dependent_launch) {
+  Grid grid{
+      dim3(unsigned(work.a.sequences * work.a.splits), unsigned(work.a.kv_heads), unsigned(decode_blocks(work.a))),
+      kDecodeThreads, std::size_t(shared_bytes<kHead, kTiles>(work)), work.a.splits, dependent_launch};
   const std::uint64_t page_rows = std::uint64_t(work.a.page_rows);
   DecodeCall call{work, ((std::uint64_t(1) << 32) + page_rows - 1) / page_rows, {}};
   for (int n = 1; n <= kDecodeRows; ++n) call.inverse[n] = (65536 + n - 1) / n;
@@ -44,8 +45,8 @@ int decode_cluster(std::int64_t shared_memory) {
   return least;
 }
 
-void launch_decode(const DecodeWork& work, cudaStream_t stream, bool overlaps) {
-  with_kernel(work, [&]<int kHead, int kTiles>() { launch<kHead, kTiles>(work, stream, overlaps); });
+void launch_decode(const DecodeWork& work, cudaStream_t stream, bool dependent_launch) {
+  with_kernel(work, [&]<int kHead, int kTiles>() { launch<kHead, kTiles>(work, stream, dependent_launch); });
 }
 
 }  // namespace foretoken

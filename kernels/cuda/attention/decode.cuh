@@ -3,9 +3,9 @@
 // sequence, kv head and up to two tiles of its query vectors are a cluster, which hands its chunks' sums round and
 // folds them, some vectors each. All keys and values of a chunk are asked for before the first is used, and both steps
 // of a chunk are scored at once by four warps each. The keys and values of the rows themselves never come from memory:
-// every block turns those that it needs. Latency is all here: what runs once is bound by its own instructions on their
-// way to the multiprocessor, so nothing divides by a number of the host's, and sums go to who folds them without a
-// meeting of the cluster. The arithmetic is that of attention.cuh in the order of attention_tiles.cuh: the same bits.
+// every block rotations those that it needs. Latency is all here: what runs once is bound by its own instructions on
+// their way to the multiprocessor, so nothing divides by a number of the host's, and sums go to who folds them without
+// a meeting of the cluster. The arithmetic is that of attention.cuh in the order of attention_tiles.cuh: the same bits.
 // This header must not know who launches it.
 #pragma once
 #include "kernels/cuda/attention/decode_rows.cuh"
@@ -63,7 +63,7 @@ template <int kHead, int kTiles> struct DecodeBlock : DecodeRows<kHead, kTiles> 
         asm volatile("prefetch.global.L2 [%0];" ::"l"(a.pool + (i % 2 ? a.values : a.keys) + from + line * 128));
     }
   }
-  __device__ void ask() {
+  __device__ void request() {
     constexpr int kLines = kDecodeThreads / kChunks;  // keys at once
     const std::uint32_t keys = shared_address(shared.keys), values = shared_address(shared.values);
     const int c = thread % kChunks, line = thread / kChunks;
@@ -181,31 +181,31 @@ template <int kHead, int kTiles> struct DecodeBlock : DecodeRows<kHead, kTiles> 
   // Opens the barrier for what this block will be handed: of every chunk its vectors' peaks, masses and sums.
   __device__ void expect() {
     const int mine = min(share, vectors - (rank - receiver) * share);
-    open_barrier(&shared.came, 1);
-    show_barriers();
-    expect_copies(&shared.came, max(mine, 0) * (end - begin) * (kHalf + 1) * int(sizeof(float2)));
+    init_barrier(&shared.received, 1);
+    fence_barriers();
+    expect_copies(&shared.received, max(mine, 0) * (end - begin) * (kHalf + 1) * int(sizeof(float2)));
   }
   // To the same place of another block's shared memory.
-  template <class T> __device__ void hand(int to, T* place, T numbers) const {
-    if (a.parts == 1)
-      *place = numbers;  // no cluster
+  template <class T> __device__ void send(int to, T* address, T numbers) const {
+    if (a.splits == 1)
+      *address = numbers;  // no cluster
     else
-      hand_over(in_block(shared_address(place), to), in_block(shared_address(&shared.came), to), numbers);
+      send_to_block(in_block(shared_address(address), to), in_block(shared_address(&shared.received), to), numbers);
   }
   // Each vector's sums, peak and mass of this chunk to the block that folds it. A lane's sums lie side by side there:
   // lane 4 w + i of them has what lane i of warp w has of the vector, numbers 8 kColumns w + 8 n + 2 i and the next.
-  __device__ void hand_round(int chunk, const Sums& of) const {
+  __device__ void send_sums(int chunk, const Sums& of) const {
 #pragma unroll
     for (int i = 0; i < 2 * kTiles; ++i) {
       const int t = i / 2, h = i % 2, v = i * 8 + lane / 4, to = Rows::over(v, share),
                 at = (chunk - begin) * share + v - to * share;
       if (v >= vectors) continue;
-      if (warp == 0 && lane % 4 == 0) hand(receiver + to, peaks + at, make_float2(of.peak[t][h], of.mass[t][h * 2]));
-      Lane* const place = sums + at * kLanes + warp * 4 + lane % 4;
+      if (warp == 0 && lane % 4 == 0) send(receiver + to, peaks + at, make_float2(of.peak[t][h], of.mass[t][h * 2]));
+      Lane* const slots = sums + at * kLanes + warp * 4 + lane % 4;
       if constexpr (kColumns == 1)
-        hand(receiver + to, place, make_float2(of.of[t][0][h * 2], of.of[t][0][h * 2 + 1]));
+        send(receiver + to, slots, make_float2(of.of[t][0][h * 2], of.of[t][0][h * 2 + 1]));
       else
-        hand(receiver + to, place,
+        send(receiver + to, slots,
              make_float4(of.of[t][0][h * 2], of.of[t][0][h * 2 + 1], of.of[t][1][h * 2], of.of[t][1][h * 2 + 1]));
     }
   }
@@ -248,17 +248,17 @@ template <int kHead, int kTiles> struct DecodeBlock : DecodeRows<kHead, kTiles> 
     find_sources(first);
     __syncthreads();
     if (Rows::work.settled)
-      ask();
+      request();
     else
       read_ahead();
-    wait_for_earlier();
-    const typename Rows::Piece query = Rows::ask_query(), own = Rows::ask_row(first, thread);
-    Rows::turn_table();
+    wait_for_previous_kernels();
+    const typename Rows::Piece query = Rows::load_query(), own = Rows::load_row(first, thread);
+    Rows::fill_rotations();
     __syncthreads();
     for (int chunk = first; chunk < last; ++chunk) {
-      if (chunk != first || !Rows::work.settled) ask();
-      if (chunk == first) Rows::place_query(query);
-      Rows::place_rows(chunk, own);
+      if (chunk != first || !Rows::work.settled) request();
+      if (chunk == first) Rows::store_query(query);
+      Rows::store_rows(chunk, own);
       wait_copies<0>();
       __syncthreads();
       const Scores s = scores(chunk);
@@ -269,13 +269,13 @@ template <int kHead, int kTiles> struct DecodeBlock : DecodeRows<kHead, kTiles> 
       if (chunk + 1 < last) page_number = Rows::page_at(chunk + 1), find_sources(chunk + 1);
       add_values(of);
       if (chunk == first) asm volatile("barrier.cluster.wait.aligned;" ::: "memory");
-      hand_round(chunk, of);
+      send_sums(chunk, of);
       if (chunk + 1 < last) __syncthreads();
     }
-    if (a.parts == 1)
+    if (a.splits == 1)
       __syncthreads();
     else
-      wait_for_cluster(&shared.came, 0);
+      wait_for_cluster(&shared.received, 0);
     fold_share();
   }
 };
@@ -287,11 +287,11 @@ template <int kHead, int kTiles> __global__ void __launch_bounds__(kDecodeThread
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   extern __shared__ __align__(128) std::byte memory[];
   DecodeBlock<kHead, kTiles> block(work, *reinterpret_cast<DecodeShared<kHead, kTiles>*>(memory));
-  let_later_start();
+  let_next_kernel_start();
   if (block.open())
     block.run();
   else
-    wait_for_earlier();
+    wait_for_previous_kernels();
 #endif
 }
 

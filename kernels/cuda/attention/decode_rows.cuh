@@ -16,7 +16,7 @@ constexpr int kDecodeSteps = kChunk / kStep;
 // `group` query heads of each of a sequence's rows, which are a chain; everything bf16, rows aligned to 16 bytes, heads
 // of a multiple of 16 numbers.
 struct DecodeWork {
-  AttentionWork a;  // part: chunks of a block; parts: blocks of a cluster; tile: query vectors of a block, one tile or
+  AttentionWork a;  // part: chunks of a block; splits: blocks of a cluster; tile: query vectors of a block, one tile or
                     // two; q: not turned yet
   const Bf16 *k, *v;
   std::int64_t k_stride, v_stride;
@@ -43,9 +43,9 @@ template <int kHead, int kTiles> struct DecodeShared {
                                 // place: it is one of the rows
   int low[kDecodeRows], high[kDecodeRows], slot[kDecodeRows],
       position[kDecodeRows];  // of each row: what it sees, where it goes (-1: nowhere), by what it turns
-  std::uint64_t came;         // a barrier: what the cluster hands to this block
-  // Behind it: Turn turns[longest][kHead / 2]; of every chunk of the cluster and each vector that this block folds,
-  // float2 peak and mass [chunks, share] and float sums [chunks, share, kHead].
+  std::uint64_t received;     // a barrier: what the cluster hands to this block
+  // Behind it: Rotation rotations[longest][kHead / 2]; of every chunk of the cluster and each vector that this block
+  // folds, float2 peak and mass [chunks, share] and float sums [chunks, share, kHead].
 };
 constexpr std::int64_t kNowhere = -1, kOwn = -2;
 
@@ -66,7 +66,7 @@ template <int kHead, int kTiles> struct DecodeRows {
   int page_number;                           // of key `thread` of the next chunk
   float frequency;                           // of pair `thread` % kHalf
   const std::int32_t* table;
-  Turn* turns;
+  Rotation* rotations;
   float2* peaks;  // received
   const int thread = int(threadIdx.x), warp = thread / 32, lane = thread % 32;
 
@@ -78,7 +78,8 @@ template <int kHead, int kTiles> struct DecodeRows {
     asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
     head = int(blockIdx.y);
     table = a.tables + std::int64_t(sequence) * a.table_width;
-    const int page = page_at(rank * a.part);  // asked for before anything says that it is needed, as the frequency
+    const int page =
+        page_at(rank * a.split_chunks);  // asked for before anything says that it is needed, as the frequency
     frequency = thread % kHalf < a.head_size / 2 ? work.frequencies[thread % kHalf] : 0;
     const bool single = a.rows == a.sequences && a.longest == 1;
     row = single ? sequence : a.begins[sequence], rows = single ? 1 : a.begins[sequence + 1] - row;
@@ -100,12 +101,12 @@ template <int kHead, int kTiles> struct DecodeRows {
     own_low = __reduce_min_sync(~0u, least[2]);
     end = (__reduce_max_sync(~0u, most[0]) - 1) / kChunk + 1, all_low = __reduce_max_sync(~0u, most[1]),
     own_high = __reduce_max_sync(~0u, most[2]);
-    first = max(begin, rank * a.part), last = min(end, (rank + 1) * a.part);
-    receiver = over(begin, a.part),
-    share = over(vectors + over(end - 1, a.part) - receiver, over(end - 1, a.part) - receiver + 1);
-    page_number = first == rank * a.part ? page : page_at(first);
-    turns = reinterpret_cast<Turn*>(&shared + 1);
-    peaks = reinterpret_cast<float2*>(turns + a.longest * kHalf);
+    first = max(begin, rank * a.split_chunks), last = min(end, (rank + 1) * a.split_chunks);
+    receiver = over(begin, a.split_chunks),
+    share = over(vectors + over(end - 1, a.split_chunks) - receiver, over(end - 1, a.split_chunks) - receiver + 1);
+    page_number = first == rank * a.split_chunks ? page : page_at(first);
+    rotations = reinterpret_cast<Rotation*>(&shared + 1);
+    peaks = reinterpret_cast<float2*>(rotations + a.longest * kHalf);
     return true;
   }
 
@@ -124,13 +125,13 @@ template <int kHead, int kTiles> struct DecodeRows {
     return own_low < ends * kChunk && own_high > begins * kChunk;
   }  // these chunks may hold one of the rows
   // Of the rows whose queries this block has, or of all where their keys may be its own.
-  __device__ void turn_table() {
+  __device__ void fill_rotations() {
     const bool all = owns(first, last);
     const int begins = all ? 0 : row_of(0) * kHalf, ends = all ? rows * kHalf : (row_of(vectors - 1) + 1) * kHalf;
     if (thread % kHalf < a.head_size / 2)
 #pragma unroll 2  // two at once: each is a long chain
       for (int i = begins + thread; i < ends; i += kDecodeThreads)
-        turns[i] = turn_of(shared.position[i / kHalf], frequency);
+        rotations[i] = rotation_of(shared.position[i / kHalf], frequency);
   }
   __device__ static uint4& chunk_of(Bf16* tile, int line, int c) {
     return *reinterpret_cast<uint4*>(reinterpret_cast<std::byte*>(tile) + swizzled<kChunks>(line, c));
@@ -148,20 +149,20 @@ template <int kHead, int kTiles> struct DecodeRows {
 
   // Queries as the product before left them, a piece for each thread.
   static_assert(kVectors * kHead / 16 <= kDecodeThreads);
-  __device__ Piece ask_query() const {
+  __device__ Piece load_query() const {
     const int v = line_of(thread, 1), r = row_of(v), c = thread - v * pairs();
     if (v >= vectors) return {};
     const uint4* const x = reinterpret_cast<const uint4*>(static_cast<const Bf16*>(a.q) + (row + r) * a.q_stride +
                                                           (head * a.group + vector + v - r * a.group) * a.head_size);
     return {x[c], x[c + pairs()]};
   }
-  __device__ void place_query(Piece p) {
+  __device__ void store_query(Piece p) {
 #pragma unroll 1
     for (int i = thread; a.head_size < kHead && i < kVectors * kChunks; i += kDecodeThreads)
       if (i % kChunks * 8 >= a.head_size) chunk_of(shared.q, i / kChunks, i % kChunks) = {};
     const int v = line_of(thread, 1), c = thread - v * pairs();
     if (v >= vectors) return;
-    turn_eight(p.low, p.high, turns + row_of(v) * kHalf + c * 8);
+    rotate_eight(p.low, p.high, rotations + row_of(v) * kHalf + c * 8);
     chunk_of(shared.q, v, c) = p.low, chunk_of(shared.q, v, c + pairs()) = p.high;
   }
 
@@ -169,7 +170,7 @@ template <int kHead, int kTiles> struct DecodeRows {
   __device__ bool is_here(int chunk, int r) const {
     return r < rows && unsigned(shared.slot[r] - chunk * kChunk) < unsigned(kChunk);
   }
-  __device__ Piece ask_row(int chunk, int n) const {
+  __device__ Piece load_row(int chunk, int n) const {
     const int r = line_of(n, 3), c = n - r * 3 * pairs();
     if (!is_here(chunk, r)) return {};
     const uint4* const k = reinterpret_cast<const uint4*>(work.k + (row + r) * work.k_stride + head * a.head_size);
@@ -177,12 +178,12 @@ template <int kHead, int kTiles> struct DecodeRows {
     return {reinterpret_cast<const uint4*>(work.v + (row + r) * work.v_stride + head * a.head_size)[c - pairs()], {}};
   }
   // Those in `chunk` into this block's tiles and into their pages.
-  __device__ void place_row(int chunk, int n, Piece p) {
+  __device__ void store_row(int chunk, int n, Piece p) {
     const int r = line_of(n, 3), c = n - r * 3 * pairs();
     if (!is_here(chunk, r)) return;
     const int key = shared.slot[r] - chunk * kChunk;
     if (c < pairs()) {
-      turn_eight(p.low, p.high, turns + r * kHalf + c * 8);
+      rotate_eight(p.low, p.high, rotations + r * kHalf + c * 8);
       chunk_of(shared.keys, key, c) = p.low, chunk_of(shared.keys, key, c + pairs()) = p.high;
     } else {
       chunk_of(shared.values, key, c - pairs()) = p.low;
@@ -196,11 +197,11 @@ template <int kHead, int kTiles> struct DecodeRows {
       page[c - pairs()] = p.low;
   }
   // `asked`: what this thread has of the first chunk already.
-  __device__ void place_rows(int chunk, Piece asked) {
+  __device__ void store_rows(int chunk, Piece loaded) {
     if (!owns(chunk, chunk + 1)) return;
 #pragma unroll 1
     for (int n = thread; n < rows * 3 * pairs(); n += kDecodeThreads)
-      place_row(chunk, n, n == thread && chunk == first ? asked : ask_row(chunk, n));
+      store_row(chunk, n, n == thread && chunk == first ? loaded : load_row(chunk, n));
 #pragma unroll 1
     for (int i = thread; a.head_size < kHead && i < kChunk * kChunks; i += kDecodeThreads) {  // a head that is padded
       const int key = i / kChunks, c = i % kChunks;
@@ -215,6 +216,6 @@ inline int decode_blocks(const AttentionWork& a) {
 }  // that share a chunk
 std::int64_t decode_bytes(const DecodeWork& work);  // of shared memory, of a block
 int decode_cluster(std::int64_t shared_memory);     // blocks of the largest cluster that runs, each with so many bytes
-void launch_decode(const DecodeWork& work, cudaStream_t stream, bool overlaps);
+void launch_decode(const DecodeWork& work, cudaStream_t stream, bool dependent_launch);
 
 }  // namespace foretoken

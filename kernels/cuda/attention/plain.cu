@@ -53,8 +53,8 @@ __global__ void __launch_bounds__(32 * kWarps) attend_plain(const __grid_constan
   __shared__ float q[32 * kLines], sums[kWarps][32 * kLines], peaks[kWarps], masses[kWarps];
   static_assert(sizeof q + sizeof sums + sizeof peaks + sizeof masses == kPlainBytes);
   const int row = int(blockIdx.x), head = int(blockIdx.y), warp = int(threadIdx.x) / 32, lane = int(threadIdx.x) % 32;
-  let_later_start();
-  wait_for_earlier();
+  let_next_kernel_start();
+  wait_for_previous_kernels();
   for (int i = int(threadIdx.x); i < work.head_size; i += 32 * kWarps) {
     const float x = load_q(work, row, head * work.head_size + i);
     q[i] = work.kv_bf16 ? __bfloat162float(__float2bfloat16_rn(x)) : x;
@@ -80,9 +80,9 @@ __global__ void __launch_bounds__(32 * kWarps) attend_plain(const __grid_constan
 
 }  // namespace
 
-void launch_plain(const AttentionWork& work, cudaStream_t stream, bool overlaps) {
+void launch_plain(const AttentionWork& work, cudaStream_t stream, bool dependent_launch) {
   Grid grid{dim3(unsigned(work.rows), unsigned(work.heads)), 32 * kWarps};
-  grid.overlaps = overlaps;
+  grid.dependent_launch = dependent_launch;
   launch_kernel("attend", stream, grid, attend_plain, work);
 }
 

@@ -209,16 +209,16 @@ template <int kHead> __global__ void __launch_bounds__(kPromptThreads, 1)
 #ifdef FORETOKEN_WARPGROUPS
   extern __shared__ __align__(1024) std::byte memory[];
   PromptBlock<kHead> block(work, *reinterpret_cast<PromptShared<kHead>*>(memory));
-  let_later_start();
-  if (!block.open()) return wait_for_earlier();
+  let_next_kernel_start();
+  if (!block.open()) return wait_for_previous_kernels();
   if (threadIdx.x < 128) {
-    give_registers<24>();
+    release_registers<24>();
     if (work.box > 0)
       block.fetch_boxes();
     else
       block.fetch();
   } else {
-    take_registers<240>();
+    acquire_registers<240>();
     block.compute(int(threadIdx.x) / 128 - 1);
   }
 #endif

@@ -17,14 +17,14 @@ inline int tiles_of(const AttentionWork& work, int size) {
                   work.rows * work.group / size + work.sequences);
 }
 
-struct TilePlace {
+struct TilePosition {
   int sequence = -1, row = 0;   // the sequence's first row
   int vector = 0, vectors = 0;  // the tile's first vector and their number; vector v is row v / group, head v % group
 };
 
 // The tiles of a sequence stand one after another, the sequences in order; sequence -1: there is no tile `index`.
-__device__ inline TilePlace find_tile(const AttentionWork& work, int index, int size) {
-  TilePlace t;
+__device__ inline TilePosition find_tile(const AttentionWork& work, int index, int size) {
+  TilePosition t;
   const int lane = int(threadIdx.x) & 31;
   if (work.longest * work.group <= size) {
     t.sequence = index;
@@ -58,13 +58,13 @@ __device__ inline TilePlace find_tile(const AttentionWork& work, int index, int 
 template <int kRows> struct TileSights {
   int first[kRows], visible[kRows], common[kRows], end[kRows], sole[kRows];
 
-  __device__ void fill(const AttentionWork& work, const TilePlace& t, int thread) {
+  __device__ void fill(const AttentionWork& work, const TilePosition& t, int thread) {
     if (thread >= kRows) return;
     Sight s;
     if (thread < t.vectors) s = sight_of(work, t.row + (t.vector + thread) / work.group);
     first[thread] = s.first, visible[thread] = s.visible, end[thread] = s.end;
     common[thread] = s.end > s.visible ? s.visible / kStep * kStep : s.visible;
-    sole[thread] = sole_part(work, s);
+    sole[thread] = sole_split(work, s);
   }
 };
 
@@ -86,11 +86,11 @@ struct TileBounds {
   }
 };
 
-// The queries of vectors [from, from + rows) of a tile, in bf16, zeros behind the last; `place(vector, chunk)` says
-// where 16 bytes go behind `to` in shared memory. `thread` of 128.
-template <int kChunks, class Place> __device__ void load_queries(const AttentionWork& work, const TilePlace& t,
-                                                                 int head, int from, int rows, std::byte* to,
-                                                                 int thread, Place place) {
+// The queries of vectors [from, from + rows) of a tile, in bf16, zeros behind the last; `address_of(vector, chunk)`
+// says where 16 bytes go behind `to` in shared memory. `thread` of 128.
+template <int kChunks, class AddressOf> __device__ void load_queries(const AttentionWork& work, const TilePosition& t,
+                                                                     int head, int from, int rows, std::byte* to,
+                                                                     int thread, AddressOf address_of) {
   for (int i = thread; i < rows * kChunks; i += 128) {
     const int v = i / kChunks, c = i % kChunks, at = t.vector + from + v;
     uint4 packed = {};
@@ -105,7 +105,7 @@ template <int kChunks, class Place> __device__ void load_queries(const Attention
         packed = {pack_bf16(x[0], x[1]), pack_bf16(x[2], x[3]), pack_bf16(x[4], x[5]), pack_bf16(x[6], x[7])};
       }
     }
-    *reinterpret_cast<uint4*>(to + place(v, c)) = packed;
+    *reinterpret_cast<uint4*>(to + address_of(v, c)) = packed;
   }
 }
 
@@ -127,10 +127,11 @@ struct StepPages {
     }
   }
 
-  // Copies keys and values; `place(key, chunk)` says where 16 bytes go behind `keys` and `values` in shared memory.
-  // `thread` of 128.
-  template <int kChunks, class Place> __device__ void copy(const AttentionWork& work, int head, std::uint32_t keys,
-                                                           std::uint32_t values, int thread, Place place) const {
+  // Copies keys and values; `address_of(key, chunk)` says where 16 bytes go behind `keys` and `values` in shared
+  // memory. `thread` of 128.
+  template <int kChunks, class AddressOf> __device__ void copy(const AttentionWork& work, int head, std::uint32_t keys,
+                                                               std::uint32_t values, int thread,
+                                                               AddressOf address_of) const {
     std::int64_t offset[2];
 #pragma unroll
     for (int i = 0; i < 2; ++i)
@@ -149,7 +150,7 @@ struct StepPages {
       }
       const bool read = from >= 0 && c * 8 < work.head_size;
       const std::byte* begin = work.pool + (read ? from + c * 16 : 0);
-      const int to = place(key, c);
+      const int to = address_of(key, c);
       copy_behind(keys + to, begin + work.keys, read);
       copy_behind(values + to, begin + work.values, read);
     }
@@ -163,13 +164,13 @@ template <int kRows> struct StepCursor {
   int chunk = 0;
 
   // Before the first step of chunks [begin, ...).
-  __device__ void start(int begin, const TileSights<kRows>& s, const TileBounds& b, const TilePlace& t, int group,
+  __device__ void start(int begin, const TileSights<kRows>& s, const TileBounds& b, const TilePosition& t, int group,
                         int end) {
     chunk = begin, row = -1;
     seek(s, b, t, group, end);
   }
   __device__ bool done(int end) const { return chunk >= end; }
-  __device__ void advance(const TileSights<kRows>& s, const TileBounds& b, const TilePlace& t, int group, int end) {
+  __device__ void advance(const TileSights<kRows>& s, const TileBounds& b, const TilePosition& t, int group, int end) {
     if (++step < last) return;
     next_row(b, t, group);
     seek(s, b, t, group, end);
@@ -178,11 +179,11 @@ template <int kRows> struct StepCursor {
  private:
   int last = 0;
 
-  __device__ void next_row(const TileBounds& b, const TilePlace& t, int group) {
+  __device__ void next_row(const TileBounds& b, const TilePosition& t, int group) {
     row = row < 0 ? t.vector / group : row + 1;
     if (b.branch >= (chunk + 1) * kChunk || row * group >= t.vector + t.vectors) row = -1, ++chunk;
   }
-  __device__ void seek(const TileSights<kRows>& s, const TileBounds& b, const TilePlace& t, int group, int end) {
+  __device__ void seek(const TileSights<kRows>& s, const TileBounds& b, const TilePosition& t, int group, int end) {
     for (; chunk < end; next_row(b, t, group)) {
       int from = b.low, to = b.high;
       if (row >= 0) {

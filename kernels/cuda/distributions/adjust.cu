@@ -18,8 +18,8 @@ struct AdjustTask {
 };
 
 __global__ void __launch_bounds__(kThreads) adjust_rows(const __grid_constant__ AdjustTask task) {
-  wait_for_earlier();
-  let_later_start();
+  wait_for_previous_kernels();
+  let_next_kernel_start();
   const Adjustment a = task.rows[blockIdx.y];
   const int k = int(blockIdx.x * blockDim.x + threadIdx.x);
   if (k < a.count + a.length) adjust_item(task.logits + std::int64_t(blockIdx.y) * task.stride, a, k);
@@ -40,8 +40,9 @@ void CudaBackend::adjust(Tensor logits, std::span<const Adjustment> adjustments)
     int items = 0;
     for (int i = 0; i < n; ++i) items = std::max(items, task.rows[i].count + task.rows[i].length);
     if (items > 0)
-      launch_kernel("adjust", stream_, {dim3(blocks_for(items, kThreads), unsigned(n)), kThreads, 0, 1, overlaps()},
-                    adjust_rows, task);
+      launch_kernel("adjust", stream_,
+                    {dim3(blocks_for(items, kThreads), unsigned(n)), kThreads, 0, 1, dependent_launch()}, adjust_rows,
+                    task);
   }
 }
 

@@ -20,7 +20,7 @@ constexpr int kMostBlocks = 8;  // of one crew
 
 // What the threads of a block share, one in each block. Two of whatever other blocks write to: a block may be one verb
 // ahead of another, never two.
-struct CrewRoom {
+struct CrewMemory {
   struct alignas(16) Slot {
     std::uint32_t word[4];
   };
@@ -35,8 +35,8 @@ __device__ inline void begin_crew() {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   const auto cluster = cooperative_groups::this_cluster();
   auto arrived = cluster.barrier_arrive();
-  wait_for_earlier();
-  let_later_start();
+  wait_for_previous_kernels();
+  let_next_kernel_start();
   cluster.barrier_wait(std::move(arrived));
 #endif
 }
@@ -77,16 +77,16 @@ class Crew {
     return std::size_t(crew_bytes(vocab));
   }
 
-  __device__ Crew(CrewRoom& room, double* sums, int vocab)
-      : room_(&room), sums_(sums), vocab_(vocab), tiles_((vocab + kTile - 1) / kTile) {
+  __device__ Crew(CrewMemory& memory, double* sums, int vocab)
+      : memory_(&memory), sums_(sums), vocab_(vocab), tiles_((vocab + kTile - 1) / kTile) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
     rank_ = int(cooperative_groups::this_cluster().block_rank()),
     size_ = int(cooperative_groups::this_cluster().num_blocks());
 #endif
     const int each = (tiles_ + size_ - 1) / size_;
     first_ = min(tiles_, rank_ * each), last_ = min(tiles_, first_ + each);
-    for (int i = tiles_ + int(threadIdx.x); i < room_for(vocab); i += kCrewThreads)
-      sums_[i] = sums_[room_for(vocab) + i] = 0;
+    for (int i = tiles_ + int(threadIdx.x); i < padded_tiles(vocab); i += kCrewThreads)
+      sums_[i] = sums_[padded_tiles(vocab) + i] = 0;
   }
 
   __device__ int row() const { return int(blockIdx.x) / size_; }  // which row this crew works on
@@ -135,23 +135,23 @@ class Crew {
   template <class T, class Op> __device__ T agree(T v, Op op) {
     const int warp = int(threadIdx.x) / 32, lane = int(threadIdx.x) % 32;
     for (int m = 16; m > 0; m /= 2) v = op(v, from_lane(v, m));
-    if (lane == 0) put(&room_->warps[warp], v);
+    if (lane == 0) put(&memory_->warps[warp], v);
     __syncthreads();
-    v = take<T>(room_->warps[lane % kCrewWarps]);
+    v = take<T>(memory_->warps[lane % kCrewWarps]);
     for (int m = kCrewWarps / 2; m > 0; m /= 2) v = op(v, from_lane(v, m));
-    turn_ ^= 1;
-    if (warp == 0 && lane < size_) put(at(&room_->blocks[turn_][rank_], lane), v);
+    buffer_ ^= 1;
+    if (warp == 0 && lane < size_) put(at(&memory_->blocks[buffer_][rank_], lane), v);
     sync();
-    v = take<T>(room_->blocks[turn_][0]);
-    for (int r = 1; r < size_; ++r) v = op(v, take<T>(room_->blocks[turn_][r]));
+    v = take<T>(memory_->blocks[buffer_][0]);
+    for (int r = 1; r < size_; ++r) v = op(v, take<T>(memory_->blocks[buffer_][r]));
     return v;
   }
 
   // The tile_sum of f in every tile, [tiles()], in this block's memory: it is the block's own until the verb after the
   // next one.
   template <class F> __device__ double* tile_sums(const F& f) {
-    turn_ ^= 1;
-    double* const sums = sums_ + turn_ * room_for(vocab_);
+    buffer_ ^= 1;
+    double* const sums = sums_ + buffer_ * padded_tiles(vocab_);
     const int j = int(threadIdx.x) % 8;
     const unsigned eight = 0xffu << (threadIdx.x & 24u);
     for (int tile = first_ + int(threadIdx.x) / 8; tile < last_; tile += kCrewThreads / 8) {
@@ -165,19 +165,19 @@ class Crew {
 
   // Room for the sums of all tiles up to each, in this block's memory, and who filled it last: null where nobody may
   // rely on it.
-  __device__ double* running() { return sums_ + 2 * room_for(vocab_); }
+  __device__ double* running() { return sums_ + 2 * padded_tiles(vocab_); }
   const void* running_of = nullptr;
 
   // vocabulary_sum of f.
   template <class F> __device__ double sum(const F& f) {
     const double* const sums = tile_sums(f);
-    if (threadIdx.x == 0) room_->total = running_sum<false>(0, sums, nullptr, tiles_);
+    if (threadIdx.x == 0) memory_->total = running_sum<false>(0, sums, nullptr, tiles_);
     __syncthreads();
-    return room_->total;
+    return memory_->total;
   }
 
  private:
-  __host__ __device__ static int room_for(int vocab) {
+  __host__ __device__ static int padded_tiles(int vocab) {
     return ((vocab + kTile - 1) / kTile + kSumAhead - 1) / kSumAhead * kSumAhead;
   }
 
@@ -204,13 +204,13 @@ class Crew {
     memcpy(&other, word, sizeof other);
     return other;
   }
-  template <class T> __device__ static void put(CrewRoom::Slot* slot, const T& v) {
-    static_assert(sizeof(T) % 4 == 0 && sizeof(T) <= sizeof(CrewRoom::Slot));
+  template <class T> __device__ static void put(CrewMemory::Slot* slot, const T& v) {
+    static_assert(sizeof(T) % 4 == 0 && sizeof(T) <= sizeof(CrewMemory::Slot));
     std::uint32_t word[kWords<T>];
     memcpy(word, &v, sizeof v);
     for (int i = 0; i < kWords<T>; ++i) slot->word[i] = word[i];
   }
-  template <class T> __device__ static T take(const CrewRoom::Slot& slot) {
+  template <class T> __device__ static T take(const CrewMemory::Slot& slot) {
     std::uint32_t word[kWords<T>];
     for (int i = 0; i < kWords<T>; ++i) word[i] = slot.word[i];
     T v;
@@ -218,11 +218,11 @@ class Crew {
     return v;
   }
 
-  CrewRoom* room_;
-  double* sums_;  // [3, room_for(vocab_)]
+  CrewMemory* memory_;
+  double* sums_;  // [3, padded_tiles(vocab_)]
   int vocab_, tiles_, rank_ = 0, size_ = 1;
   int first_, last_;  // the tiles of this block
-  int turn_ = 0;
+  int buffer_ = 0;
 };
 
 class Backend;

@@ -15,8 +15,8 @@
 
 namespace foretoken {
 
-struct LaneRoom {
-  CrewRoom crew;
+struct LaneMemory {
+  CrewMemory crew;
   alignas(16) double tile[kTile];  // probabilities, then their CDF
   int here, last;                  // tiles
   int token, likely;               // of the tile
@@ -25,7 +25,7 @@ struct LaneRoom {
   RefusedGuess guesses[kMostGuesses];
 };
 
-// What the lanes of one sequence have taken of its room. Every thread holds its own copy, and all are equal.
+// What the lanes of one sequence have taken of its memory. Every thread holds its own copy, and all are equal.
 struct LaneUse {
   int near = 0, nears = 0;  // bytes, calls
   int guesses = 0;
@@ -34,11 +34,11 @@ struct LaneUse {
 
 class CudaLane {
  public:
-  __device__ CudaLane(Crew& crew, LaneRoom& room, LaneUse& use, int vocab, const Draws& draws)
-      : crew_(&crew), room_(&room), use_(&use), vocab_(vocab), draws_(draws) {}
+  __device__ CudaLane(Crew& crew, LaneMemory& memory, LaneUse& use, int vocab, const Draws& draws)
+      : crew_(&crew), memory_(&memory), use_(&use), vocab_(vocab), draws_(draws) {}
 
   __device__ CudaLane within(std::uint32_t k) const { return drawing(draws_.within(k)); }
-  __device__ CudaLane drawing(const Draws& draws) const { return {*crew_, *room_, *use_, vocab_, draws}; }
+  __device__ CudaLane drawing(const Draws& draws) const { return {*crew_, *memory_, *use_, vocab_, draws}; }
 
   // One thread of the sequence, which writes down what came out.
   __device__ bool leader() const { return crew_->leads(); }
@@ -47,12 +47,12 @@ class CudaLane {
     if (int(blockIdx.x) % crew_->size() != 0) return;
     for (int i = int(threadIdx.x); i < n; i += kCrewThreads) f(i);
   }
-  // f(0) ... f(n - 1) in shared memory while there is room. One warp after another brings them, so that several wait at
-  // once.
+  // f(0) ... f(n - 1) in shared memory while there is memory. One warp after another brings them, so that several wait
+  // at once.
   template <class T, class F> __device__ const T* near(int n, const F& f) {
     const int bytes = (n * int(sizeof(T)) + 15) / 16 * 16;
-    if (use_->near + bytes > int(sizeof room_->near)) return nullptr;
-    T* const kept = reinterpret_cast<T*>(room_->near + use_->near);
+    if (use_->near + bytes > int(sizeof memory_->near)) return nullptr;
+    T* const kept = reinterpret_cast<T*>(memory_->near + use_->near);
     use_->near += bytes;
     if (int(threadIdx.x) / 32 == use_->nears++ % kCrewWarps)
       for (int i = int(threadIdx.x) % 32; i < n; i += 32) kept[i] = f(i);
@@ -94,7 +94,7 @@ class CudaLane {
   }
   __device__ Token race(const Distribution& distribution, std::uint32_t position) {
     if (distribution.row.one_hot) return distribution.row.greedy;
-    return race_distribution(*crew_, &room_->bound, draws_, distribution, position);
+    return race_distribution(*crew_, &memory_->bound, draws_, distribution, position);
   }
 
   // As HostLane.
@@ -165,9 +165,9 @@ class CudaLane {
       use_->overflown = true;
       return;
     }
-    if (threadIdx.x == 0) room_->guesses[use_->guesses] = {guess, r.refused};
+    if (threadIdx.x == 0) memory_->guesses[use_->guesses] = {guess, r.refused};
     __syncthreads();
-    r.guesses = room_->guesses, r.refused = use_->guesses++;
+    r.guesses = memory_->guesses, r.refused = use_->guesses++;
   }
   template <class F, class Pick>
   __device__ void for_siblings(const Distribution& distribution, int n, const F& f, const Pick& pick) {
@@ -183,9 +183,9 @@ class CudaLane {
   }
 
   // The sum of f over the vocabulary; the sums up to each tile stay in crew_->running(), as those of `whose`, and the
-  // last tile with any in room_->last.
-  template <class F> __device__ double add_up(const F& f, const void* whose) {
-    if (threadIdx.x == 0) room_->here = room_->last = -1;
+  // last tile with any in memory_->last.
+  template <class F> __device__ double add_up(const F& f, const void* owner) {
+    if (threadIdx.x == 0) memory_->here = memory_->last = -1;
     const double* const sums = crew_->tile_sums(f);
     const int tiles = crew_->tiles();
     if (threadIdx.x == 0) running_sum<true>(0, sums, crew_->running(), tiles);
@@ -194,10 +194,10 @@ class CudaLane {
       for (int t = int(threadIdx.x) - 32; t < tiles; t += kCrewThreads - 32)
         if (sums[t] > 0) last = t;
       last = __reduce_max_sync(~0u, last);
-      if (threadIdx.x % 32 == 0) atomicMax(&room_->last, last);
+      if (threadIdx.x % 32 == 0) atomicMax(&memory_->last, last);
     }
     __syncthreads();
-    crew_->running_of = whose;
+    crew_->running_of = owner;
     return crew_->running()[tiles - 1];
   }
 
@@ -207,30 +207,31 @@ class CudaLane {
     const double* const running = crew_->running();
     const int tiles = crew_->tiles(), i = int(threadIdx.x);
     crew_->running_of = nullptr;  // `here` is used up
-    if (i == 0) room_->token = room_->likely = -1;
+    if (i == 0) memory_->token = memory_->likely = -1;
     for (int t = i; t < tiles; t += kCrewThreads)
-      if (running[t] > limit && (t == 0 || running[t - 1] <= limit)) room_->here = t;
+      if (running[t] > limit && (t == 0 || running[t - 1] <= limit)) memory_->here = t;
     __syncthreads();
-    const bool exceeds = room_->here >= 0;
-    const int tile = exceeds ? room_->here : room_->last;
+    const bool exceeds = memory_->here >= 0;
+    const int tile = exceeds ? memory_->here : memory_->last;
     if (tile < 0) return 0;
     const Token begin = tile * kTile;
     if (i < kTile) {
       const double p = begin + i < vocab_ ? along(values, begin + i, 1, 1)(0) : 0;
-      room_->tile[i] = p;
+      memory_->tile[i] = p;
       const int likely = __reduce_max_sync(~0u, p > 0 ? i : -1);
-      if (i % 32 == 0) atomicMax(&room_->likely, likely);
+      if (i % 32 == 0) atomicMax(&memory_->likely, likely);
     }
     __syncthreads();
-    if (i == 0) running_sum<true>(tile > 0 ? running[tile - 1] : 0, room_->tile, room_->tile, kTile);
+    if (i == 0) running_sum<true>(tile > 0 ? running[tile - 1] : 0, memory_->tile, memory_->tile, kTile);
     __syncthreads();
-    if (i < kTile && exceeds && room_->tile[i] > limit && (i == 0 || room_->tile[i - 1] <= limit)) room_->token = i;
+    if (i < kTile && exceeds && memory_->tile[i] > limit && (i == 0 || memory_->tile[i - 1] <= limit))
+      memory_->token = i;
     __syncthreads();
-    return begin + (room_->token >= 0 ? room_->token : room_->likely);
+    return begin + (memory_->token >= 0 ? memory_->token : memory_->likely);
   }
 
   Crew* crew_;
-  LaneRoom* room_;
+  LaneMemory* memory_;
   LaneUse* use_;
   int vocab_;
   Draws draws_;
@@ -239,12 +240,12 @@ class CudaLane {
 template <class F> __global__ void __launch_bounds__(kCrewThreads, 1)
     run_lanes(const Draws* draws, int vocab, const __grid_constant__ F f) {
   extern __shared__ __align__(16) double sums[];
-  __shared__ LaneRoom room;
-  static_assert(sizeof room <= kMostCrewStaticBytes);
+  __shared__ LaneMemory memory;
+  static_assert(sizeof memory <= kMostCrewStaticBytes);
   begin_crew();
-  Crew crew(room.crew, sums, vocab);
+  Crew crew(memory.crew, sums, vocab);
   LaneUse use;
-  CudaLane lane(crew, room, use, vocab, draws ? draws[crew.row()] : Draws{});
+  CudaLane lane(crew, memory, use, vocab, draws ? draws[crew.row()] : Draws{});
   f(lane, crew.row());
   crew.sync();
 }

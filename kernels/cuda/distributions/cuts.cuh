@@ -18,7 +18,7 @@ __device__ inline float of_key(std::uint32_t key) {
   return __uint_as_float(key & 0x80000000u ? key & 0x7fffffffu : ~key);
 }
 
-struct CutRoom {
+struct CutMemory {
   static constexpr int kBinBits = 11, kBins = 1 << kBinBits, kBinsEach = kBins / kCrewThreads;
   using Scan = cub::BlockScan<std::uint32_t, kCrewThreads>;
   std::uint32_t bins[2][kBins];
@@ -30,10 +30,10 @@ struct CutRoom {
 class Cuts {
  public:
   // `row` has its peak and its temperature set. `lowest` is the least key of the row.
-  __device__ Cuts(Crew& crew, CutRoom& room, const float* logits, int vocab, const DistributionRow& row,
+  __device__ Cuts(Crew& crew, CutMemory& memory, const float* logits, int vocab, const DistributionRow& row,
                   std::uint32_t lowest)
       : crew_(&crew),
-        room_(&room),
+        memory_(&memory),
         logits_(logits),
         vocab_(vocab),
         weights_(logits, row),
@@ -52,10 +52,10 @@ class Cuts {
   // do.
   template <class Units> __device__ std::uint32_t crossing(Units units, std::uint32_t target) {
     std::uint32_t low = least_, high = peak_, above = 0;
-    for (int turn = 0; low < high; turn ^= 1) {
-      const int shift = max(0, 32 - __clz(int(high - low)) - CutRoom::kBinBits);
-      std::uint32_t* const bins = room_->bins[turn];
-      for (int b = int(threadIdx.x); b < CutRoom::kBins; b += kCrewThreads) bins[b] = 0;
+    for (int buffer = 0; low < high; buffer ^= 1) {
+      const int shift = max(0, 32 - __clz(int(high - low)) - CutMemory::kBinBits);
+      std::uint32_t* const bins = memory_->bins[buffer];
+      for (int b = int(threadIdx.x); b < CutMemory::kBins; b += kCrewThreads) bins[b] = 0;
       __syncthreads();
       crew_->for_share(logits_, [&](int, float l) {
         const std::uint32_t from_low = key_of(l) - low;
@@ -63,28 +63,28 @@ class Cuts {
       });
       crew_->sync();
       find_bin(bins, above, target);
-      above = room_->above;
-      low += std::uint32_t(room_->bin) << shift;
+      above = memory_->above;
+      low += std::uint32_t(memory_->bin) << shift;
       high = min(high, low + ((1u << shift) - 1));
     }
     crew_->sync();  // the other blocks have read these bins
     return low;
   }
 
-  // Which bin the target lies in, and the units above it: room_->bin, room_->above.
+  // Which bin the target lies in, and the units above it: memory_->bin, memory_->above.
   __device__ void find_bin(std::uint32_t* bins, std::uint32_t above, std::uint32_t target) {
-    constexpr int kEach = CutRoom::kBinsEach;
-    const int top = CutRoom::kBins - 1 - int(threadIdx.x) * kEach;
+    constexpr int kEach = CutMemory::kBinsEach;
+    const int top = CutMemory::kBins - 1 - int(threadIdx.x) * kEach;
     std::uint32_t units[kEach] = {}, mine = 0, before, all;
     for (int r = 0; r < crew_->size(); ++r)
       for (int i = 0; i < kEach; ++i) units[i] += *crew_->at(&bins[top - i], r);
     for (int i = 0; i < kEach; ++i) mine += units[i];
-    CutRoom::Scan(room_->scan).ExclusiveSum(mine, before, all);
+    CutMemory::Scan(memory_->scan).ExclusiveSum(mine, before, all);
     before += above;
     if (int(threadIdx.x) == kCrewThreads - 1 && before + mine < target)
-      room_->bin = 0, room_->above = before + mine - units[kEach - 1];
+      memory_->bin = 0, memory_->above = before + mine - units[kEach - 1];
     for (int i = 0; i < kEach; before += units[i++])
-      if (before < target && before + units[i] >= target) room_->bin = top - i, room_->above = before;
+      if (before < target && before + units[i] >= target) memory_->bin = top - i, memory_->above = before;
     __syncthreads();
   }
 
@@ -146,7 +146,7 @@ class Cuts {
   }
 
   Crew* crew_;
-  CutRoom* room_;
+  CutMemory* memory_;
   const float* logits_;
   int vocab_;
   Weights<false> weights_;  // of all tokens

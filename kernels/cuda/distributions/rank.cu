@@ -30,10 +30,10 @@ struct Ranked {
 
 __global__ void __launch_bounds__(kCrewThreads) rank_rows(const RankTask task) {
   extern __shared__ __align__(16) double sums[];
-  __shared__ CrewRoom room;
-  static_assert(sizeof room <= kMostCrewStaticBytes);
+  __shared__ CrewMemory memory;
+  static_assert(sizeof memory <= kMostCrewStaticBytes);
   begin_crew();
-  Crew crew(room, sums, task.vocab);
+  Crew crew(memory, sums, task.vocab);
   const int i = crew.row();
   const Distribution distribution{task.logits + i * task.stride, task.rows[i], task.vocab};
   bool more = distribution.row.greedy >= 0;

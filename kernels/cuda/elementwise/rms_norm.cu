@@ -15,8 +15,8 @@ namespace {
 template <class T> __global__ void __launch_bounds__(kNormThreads)
     norm_kernel(const float* x, std::int64_t stride, const float* gain, float epsilon, T* y, int width, int) {
   __shared__ float partial[8];
-  let_later_start();
-  wait_for_earlier();
+  let_next_kernel_start();
+  wait_for_previous_kernels();
   const float* const row = x + std::int64_t(blockIdx.x) * stride;
   T* const to = y + std::int64_t(blockIdx.x) * width;
   const auto four = [&](int i) -> float4 {
@@ -31,7 +31,7 @@ template <class T> __global__ void __launch_bounds__(kNormThreads)
 template <class T, int kGroups> __global__ void __launch_bounds__(kNormThreads)
     norm_rows(const float* x, std::int64_t stride, const float* gain, float epsilon, T* y, int width, int rows) {
   __shared__ float partial[2][kNormThreads / 32];
-  let_later_start();
+  let_next_kernel_start();
   const auto at = [](int k) { return 4 * (int(threadIdx.x) + kNormThreads * k); };
   const auto load = [&](const float* from, float4(&to)[kGroups]) {
 #pragma unroll
@@ -40,14 +40,14 @@ template <class T, int kGroups> __global__ void __launch_bounds__(kNormThreads)
   };
   float4 g[kGroups], next[kGroups];
   load(gain, g);
-  wait_for_earlier();
+  wait_for_previous_kernels();
   load(x + blockIdx.x * stride, next);
-  for (int row = int(blockIdx.x), turn = 0; row < rows; row += int(gridDim.x), turn ^= 1) {
+  for (int row = int(blockIdx.x), buffer = 0; row < rows; row += int(gridDim.x), buffer ^= 1) {
     float4 v[kGroups];
 #pragma unroll
     for (int k = 0; k < kGroups; ++k) v[k] = next[k];
     if (row + int(gridDim.x) < rows) load(x + std::int64_t(row + int(gridDim.x)) * stride, next);
-    const float s = inverse_length(v, width, epsilon, partial[turn]);
+    const float s = inverse_length(v, width, epsilon, partial[buffer]);
     T* const to = y + std::int64_t(row) * width;
 #pragma unroll
     for (int k = 0; k < kGroups; ++k)
@@ -74,7 +74,7 @@ Tensor rms_norm_as(CudaBackend& backend, const Tensor& x, const Tensor& gain, fl
     const int rows = int(x.dim(0)),
               most = kernel == norm_kernel<T> ? rows : 4 * backend.multiprocessors();  // 4: a wave
     launch_kernel("rms_norm", backend.cuda_stream(),
-                  {dim3(unsigned(std::min(rows, most))), kNormThreads, 0, 1, backend.overlaps()}, kernel,
+                  {dim3(unsigned(std::min(rows, most))), kNormThreads, 0, 1, backend.dependent_launch()}, kernel,
                   x.data<float>(), x.row_stride(), gain.data<float>(), epsilon, y.data<T>(), width, rows);
   });
   return y;

@@ -16,11 +16,11 @@ namespace foretoken {
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
 
 // By address in shared memory, or where they lie.
-__device__ inline void open_barrier(unsigned barrier, int arrivals) {
+__device__ inline void init_barrier(unsigned barrier, int arrivals) {
   asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(arrivals) : "memory");
 }
-__device__ inline void open_barrier(std::uint64_t* barrier, int arrivals) {
-  open_barrier(shared_address(barrier), arrivals);
+__device__ inline void init_barrier(std::uint64_t* barrier, int arrivals) {
+  init_barrier(shared_address(barrier), arrivals);
 }
 __device__ inline void arrive(std::uint64_t* barrier) {
   asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_address(barrier)) : "memory");
@@ -48,14 +48,14 @@ __device__ inline unsigned in_block(unsigned address, int rank) {
   return there;
 }
 // Numbers to such a place; the barrier there counts their bytes.
-__device__ inline void hand_over(unsigned place, unsigned barrier, float2 x) {
-  asm volatile("st.async.shared::cluster.mbarrier::complete_tx::bytes.v2.f32 [%0], {%1, %2}, [%3];" ::"r"(place),
+__device__ inline void send_to_block(unsigned address, unsigned barrier, float2 x) {
+  asm volatile("st.async.shared::cluster.mbarrier::complete_tx::bytes.v2.f32 [%0], {%1, %2}, [%3];" ::"r"(address),
                "f"(x.x), "f"(x.y), "r"(barrier)
                : "memory");
 }
-__device__ inline void hand_over(unsigned place, unsigned barrier, float4 x) {
+__device__ inline void send_to_block(unsigned address, unsigned barrier, float4 x) {
   asm volatile(
-      "st.async.shared::cluster.mbarrier::complete_tx::bytes.v4.f32 [%0], {%1, %2, %3, %4}, [%5];" ::"r"(place),
+      "st.async.shared::cluster.mbarrier::complete_tx::bytes.v4.f32 [%0], {%1, %2, %3, %4}, [%5];" ::"r"(address),
       "f"(x.x), "f"(x.y), "f"(x.z), "f"(x.w), "r"(barrier)
       : "memory");
 }
@@ -68,7 +68,7 @@ __device__ inline void wait_for_cluster(std::uint64_t* barrier, int parity) {
       "r"(parity)
       : "memory");
 }
-__device__ inline void show_barriers() { asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory"); }
+__device__ inline void fence_barriers() { asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory"); }
 // This phase of the barrier ends when `bytes` bytes have come.
 __device__ inline void expect_copies(unsigned barrier, int bytes) {
   asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes) : "memory");
@@ -78,7 +78,7 @@ __device__ inline void expect_copies(std::uint64_t* barrier, int bytes) {
 }
 // What this thread wrote to shared memory (and its finished copies) stands before what the copy engine and warpgroup
 // products do from now on.
-__device__ inline void show_to_engines() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
+__device__ inline void fence_async_proxy() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 
 #endif
 

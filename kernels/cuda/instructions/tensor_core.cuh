@@ -43,11 +43,11 @@ class Bulk {
   }
   // At most 32 rows to `place`, 0 or 1, each thread of the first `rows` the one that row_of() gave it. Called by all
   // threads, of which those of the first warp matter from architecture 90 on.
-  __device__ void copy(int place, int rows, int row, void* to, int pitch, const void* from, std::int64_t stride,
+  __device__ void copy(int buffer, int rows, int row, void* to, int pitch, const void* from, std::int64_t stride,
                        int bytes) {
     const int lane = int(threadIdx.x);
     if (lane >= 32) return;
-    const unsigned barrier = barriers_ + 8u * unsigned(place);
+    const unsigned barrier = barriers_ + 8u * unsigned(buffer);
     if (lane == 0)
       asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(rows * bytes)
                    : "memory");
@@ -61,14 +61,14 @@ class Bulk {
   static __device__ int row_of(int rows) {
     return int(threadIdx.x + blockIdx.x) % rows;
   }  // not all blocks begin at the same bytes
-  __device__ bool came(int place, int round) const {
-    return barrier_passed(barriers_ + 8u * unsigned(place), round & 1);
+  __device__ bool arrived(int buffer, int round) const {
+    return barrier_passed(barriers_ + 8u * unsigned(buffer), round & 1);
   }
   // Until the copy to `place` is there; `round`: how many copies went there before. Called by all threads.
-  __device__ void wait(int place, int round) {
+  __device__ void wait(int buffer, int round) {
     asm volatile(
         "{\n.reg .pred done;\nagain:\nmbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n@!done bra again;\n}" ::
-            "r"(barriers_ + 8u * unsigned(place)),
+            "r"(barriers_ + 8u * unsigned(buffer)),
         "r"(round & 1)
         : "memory");
   }
@@ -92,7 +92,7 @@ class Bulk {
           __ldcg(reinterpret_cast<const uint4*>(static_cast<const char*>(from) + r * stride + i));
     }
   }
-  __device__ bool came(int, int) const { return true; }
+  __device__ bool arrived(int, int) const { return true; }
   __device__ void wait(int, int) { __syncthreads(); }
 };
 

@@ -93,10 +93,10 @@ template <int n> __device__ inline void pin(float (&d)[n]) {  // products behind
   for (int i = 0; i < n; ++i) asm volatile("" : "+f"(d[i])::"memory");
 }
 
-template <int kRegisters> __device__ inline void give_registers() {
+template <int kRegisters> __device__ inline void release_registers() {
   asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(kRegisters));
 }
-template <int kRegisters> __device__ inline void take_registers() {
+template <int kRegisters> __device__ inline void acquire_registers() {
   asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(kRegisters));
 }
 

@@ -22,8 +22,8 @@ struct Moves {
 // Block (layer, head, plane); a thread keeps its columns through all slots, so its own order is the order of the
 // copies.
 template <class W> __global__ void move_kernel(const __grid_constant__ Moves m) {
-  wait_for_earlier();
-  let_later_start();
+  wait_for_previous_kernels();
+  let_next_kernel_start();
   const std::int64_t plane =
       (blockIdx.z == 0 ? m.keys : m.values)[blockIdx.x] + std::int64_t(blockIdx.y) * m.page_rows * m.row_bytes;
   const auto row = [&](int slot) {
@@ -55,7 +55,7 @@ void CudaBackend::move(std::span<const KvLayer> layers, const Tensor& table, std
     for (std::size_t s = 0; s < from.size(); s += kSlots) {
       m.slots = int(std::min<std::size_t>(kSlots, from.size() - s));
       std::copy_n(from.data() + s, m.slots, m.from), std::copy_n(to.data() + s, m.slots, m.to);
-      launch_kernel("move", stream_, {dim3(unsigned(count), unsigned(kv.kv_heads), 2), 32, 0, 1, overlaps()},
+      launch_kernel("move", stream_, {dim3(unsigned(count), unsigned(kv.kv_heads), 2), 32, 0, 1, dependent_launch()},
                     wide ? move_kernel<uint2> : move_kernel<std::uint16_t>, m);
     }
   }

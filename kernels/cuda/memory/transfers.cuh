@@ -21,7 +21,8 @@ struct ByteRows {
 
 class CudaTransfers {
  public:
-  CudaTransfers(cudaStream_t stream, bool overlaps, bool slow);  // see Grid::overlaps, CudaOptions::slow_pushes
+  CudaTransfers(cudaStream_t stream, bool dependent_launch,
+                bool slow);  // see Grid::dependent_launch, CudaOptions::slow_pushes
   ~CudaTransfers();
   CudaTransfers(const CudaTransfers&) = delete;
 
@@ -41,14 +42,14 @@ class CudaTransfers {
   // A ring of four quarters: an event behind each tells when its bytes have left.
   static constexpr std::int64_t kQuarter = 8 << 20, kLanding = 16 << 20;
   static constexpr int kMarks = 8192;
-  char* room(std::int64_t bytes);  // at most kQuarter
+  char* reserve(std::int64_t bytes);  // at most kQuarter
 
   struct Landing {
     char* at;
     Tensor to;
   };
   cudaStream_t stream_;
-  bool overlaps_, slow_;
+  bool dependent_launch_, slow_;
   char *ring_ = nullptr, *landing_ = nullptr;
   std::array<cudaEvent_t, 4> left_{};
   int quarter_ = 0;

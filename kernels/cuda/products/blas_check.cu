@@ -19,7 +19,7 @@ constexpr int kThreads = 256;
 
 // Numbers in [-1, 1) that look random.
 __global__ void noise_kernel(Bf16* x, std::int64_t n) {
-  wait_for_earlier();
+  wait_for_previous_kernels();
   const std::int64_t i = std::int64_t(blockIdx.x) * kThreads + threadIdx.x;
   if (i >= n) return;
   std::uint32_t h = std::uint32_t(i) * 2654435761u + 12345u;
@@ -32,7 +32,7 @@ __device__ inline float as_bf16(float x) { return __bfloat162float(__float2bfloa
 // Rounding to bf16 would hide that sums differ in their last bits from all but one of some 10,000 numbers. So a product
 // that gives bf16 is added to what the sums are in bf16, negated: what is left of them is their lower bits, exactly.
 __global__ void negate_kernel(Bf16* y, std::int64_t stride, const float* sums, int out) {
-  wait_for_earlier();
+  wait_for_previous_kernels();
   const int o = int(blockIdx.x) * kThreads + int(threadIdx.x);
   if (o < out) y[blockIdx.y * stride + o] = __float2bfloat16_rn(-as_bf16(sums[std::int64_t(blockIdx.y) * out + o]));
 }
@@ -40,7 +40,7 @@ __global__ void negate_kernel(Bf16* y, std::int64_t stride, const float* sums, i
 // Whether y [slices, rows, out] f32 adds up to sums f32 [rows, out]; of bf16, whether it is what negate_kernel left.
 template <class Y> __global__ void differs_kernel(const Y* y, int slices, std::int64_t slice, std::int64_t stride,
                                                   const float* sums, int out, std::int32_t* differs) {
-  wait_for_earlier();
+  wait_for_previous_kernels();
   const int o = int(blockIdx.x) * kThreads + int(threadIdx.x);
   if (o >= out) return;
   const Y* const at = y + blockIdx.y * stride + o;

@@ -15,8 +15,8 @@ namespace {
 
 template <class T, class Y, bool kWide>
 __global__ void convert_kernel(const T* x, std::int64_t stride, Y* y, int width) {
-  let_later_start();
-  wait_for_earlier();
+  let_next_kernel_start();
+  wait_for_previous_kernels();
   if constexpr (kWide) {
     const int i = 4 * int(blockIdx.y * blockDim.x + threadIdx.x);
     if (i < width) store_four(y + std::int64_t(blockIdx.x) * width + i, load_four(x + blockIdx.x * stride + i));
@@ -52,10 +52,11 @@ Tensor converted(CudaBackend& backend, const Tensor& x, DType type) {
       using T = std::remove_pointer_t<decltype(from)>;
       using Y = std::remove_pointer_t<decltype(to)>;
       const bool wide = in_fours(x);
-      launch_kernel("converting", backend.cuda_stream(),
-                    {dim3(unsigned(x.dim(0)), wide ? blocks_for(x.dim(1), 1024) : 1), 256, 0, 1, backend.overlaps()},
-                    wide ? convert_kernel<T, Y, true> : convert_kernel<T, Y, false>, x.data<T>(), x.row_stride(),
-                    y.data<Y>(), int(x.dim(1)));
+      launch_kernel(
+          "converting", backend.cuda_stream(),
+          {dim3(unsigned(x.dim(0)), wide ? blocks_for(x.dim(1), 1024) : 1), 256, 0, 1, backend.dependent_launch()},
+          wide ? convert_kernel<T, Y, true> : convert_kernel<T, Y, false>, x.data<T>(), x.row_stride(), y.data<Y>(),
+          int(x.dim(1)));
     });
   });
   return y;

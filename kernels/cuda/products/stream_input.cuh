@@ -38,7 +38,7 @@ struct Stream {
 // once, or `depth` columns at a time into two places by turns, from the first on in each of `rounds` rounds. One row
 // may be normed on the way: in blocks of at least kNormThreads threads that take all its columns. All threads of a
 // block call begin() and meet; when the kernel before has ended, one warp (before architecture 90: all) calls ask();
-// came() says that finish() need not wait; where columns come by turns, wait() and done() go around each turn.
+// arrived() says that finish() need not wait; where columns come by turns, wait() and done() go around each turn.
 class StreamRows {
  public:
   static constexpr int kMostNormed = 8192;  // numbers of a row that is normed here
@@ -47,14 +47,14 @@ class StreamRows {
       : a_(a),
         k0_(k0),
         columns_(columns),
-        depth_(by_turns() ? a.depth : columns),
+        depth_(double_buffered() ? a.depth : columns),
         xs_(xs),
-        left_(by_turns() ? rounds * (columns / depth_) : 1),
+        left_(double_buffered() ? rounds * (columns / depth_) : 1),
         bulk_(barriers) {}
 
   // Shared memory for xs: streamed_x_bytes() of shared_memory.h. One row is normed here; with more, a kernel before
   // does it better than every block for itself.
-  __device__ bool by_turns() const { return a_.depth < a_.slice; }
+  __device__ bool double_buffered() const { return a_.depth < a_.slice; }
   __device__ int pitch() const { return depth_ + 8; }
 
   // The gains, which no kernel writes, on their way into registers before anything else is asked for.
@@ -66,17 +66,17 @@ class StreamRows {
   }
   // What can be known before the kernel in front has ended.
   __device__ void prepare() { row_ = Bulk::row_of(a_.kind == StreamInput::norm ? 8 : a_.rows); }
-  __device__ void ask() {
+  __device__ void request() {
     if (a_.kind == StreamInput::norm)
       bulk_.copy(0, 8, row_, xs_, a_.in / 2, a_.x, a_.in / 2, a_.in / 2);  // an eighth at a time
-    if (a_.kind == StreamInput::bf16) turn(0);
-    if (by_turns()) turn(1);
+    if (a_.kind == StreamInput::bf16) copy_next(0);
+    if (double_buffered()) copy_next(1);
   }
-  __device__ bool came() const { return a_.kind == StreamInput::f32 || bulk_.came(0, 0); }
+  __device__ bool arrived() const { return a_.kind == StreamInput::f32 || bulk_.arrived(0, 0); }
   // The kernel before has ended, and the columns that come first (all, but by turns) are there afterwards.
   __device__ void finish() {
     if (a_.kind == StreamInput::f32) {
-      wait_for_earlier();
+      wait_for_previous_kernels();
       round();
     } else {
       bulk_.wait(0, 0);  // also by turns: what other warps than the first read of memory from here on, earlier kernels
@@ -87,14 +87,14 @@ class StreamRows {
   }
 
   // Until the columns of this turn are there; how many numbers behind xs.
-  __device__ int wait(int turn) {
-    bulk_.wait(turn % 2, turn / 2);
-    return turn % 2 * a_.rows * pitch();
+  __device__ int wait(int round) {
+    bulk_.wait(round % 2, round / 2);
+    return round % 2 * a_.rows * pitch();
   }
   // No thread of the block reads them any more.
   __device__ void done(int number) {
     __syncthreads();
-    turn(number % 2);
+    copy_next(number % 2);
   }
 
  private:
@@ -105,9 +105,9 @@ class StreamRows {
   }  // for all threads alike: what is not done is not fetched either
   __device__ bool holds(int n) const { return threadIdx.x < kNormThreads && group(n) < a_.in; }
 
-  __device__ void turn(int place) {
+  __device__ void copy_next(int buffer) {
     if (left_-- <= 0) return;
-    bulk_.copy(place, a_.rows, row_, xs_ + place * a_.rows * pitch(), 2 * pitch(),
+    bulk_.copy(buffer, a_.rows, row_, xs_ + buffer * a_.rows * pitch(), 2 * pitch(),
                static_cast<const Bf16*>(a_.x) + k0_ + next_, 2 * a_.x_stride, 2 * depth_);
     next_ = next_ + depth_ < columns_ ? next_ + depth_ : 0;
   }

@@ -82,7 +82,7 @@ bool can_stream(const CudaBackend& backend, const ProductInput& input, std::int6
     return false;
   if (x.row_stride() * size_of(x.dtype()) % 16 != 0) return false;
   if (x.dim(0) > 1 && kind != StreamInput::bf16) return false;
-  if (backend.overlaps() && map_encoder() == nullptr) return false;
+  if (backend.dependent_launch() && map_encoder() == nullptr) return false;
   if (kind == StreamInput::norm && in > StreamRows::kMostNormed) return false;
   const StreamPlan plan = stream_plan(backend, out, in, input);
   const std::int64_t tiles = (out + 15) / 16;

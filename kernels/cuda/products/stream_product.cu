@@ -155,28 +155,28 @@ struct Share {
 };
 
 // The ring fills while one warp waits for the kernel before this one and asks for x.
-template <class R> __device__ void bring(const Stream& a, StreamRows& rows, R& ring) {
+template <class R> __device__ void load_inputs(const Stream& a, StreamRows& rows, R& ring) {
   ring.start(a.window);
   __syncthreads();
-  if constexpr (R::kTells) {
+  if constexpr (R::kCanPoll) {
     if (threadIdx.x < 32) {
       rows.prepare();
-      wait_for_earlier();
-      rows.ask();
+      wait_for_previous_kernels();
+      rows.request();
     }
-    ring.fill(a.window, [&] { return rows.came(); });
+    ring.fill(a.window, [&] { return rows.arrived(); });
   } else {
-    rows.ask();
+    rows.request();
   }
   rows.finish();
 }
 
 // What lies where in a block: the rings of all warps, their barriers, slices to be added, rows of x.
-template <int NT, int kRing, int kPiece> struct Room {
+template <int NT, int kRing, int kPiece> struct BlockLayout {
   unsigned char *pieces, *barriers;
   float4* partials;
   Bf16* xs;
-  __device__ Room(const Stream& a, unsigned char* memory, int warps)
+  __device__ BlockLayout(const Stream& a, unsigned char* memory, int warps)
       : pieces(memory + (kBoxAlignment - shared_address(memory) % kBoxAlignment) % kBoxAlignment),
         barriers(pieces + warps * kRing * piece_bytes(kPiece)),
         partials(reinterpret_cast<float4*>(barriers + warps * ring_barriers(kRing))),
@@ -187,36 +187,36 @@ template <int NT, int kRing, int kPiece> struct Room {
 template <int NT, int kRing, int kPiece> __global__ void __launch_bounds__(kMostWarps * 32, 1)
     stream_kernel(const __grid_constant__ Stream a, const __grid_constant__ CUtensorMap map) {
   extern __shared__ __align__(128) unsigned char shared[];
-  __shared__ __align__(16) unsigned char arrived[Bulk::kBarrierBytes];
+  __shared__ __align__(16) unsigned char x_barriers[Bulk::kBarrierBytes];
   if (!comes_in_runs(kPiece) && threadIdx.x == 0) fetch_map(map);
   const int warps = int(blockDim.x) / 32, warp = int(threadIdx.x) / 32, lane = int(threadIdx.x) % 32;
-  const Room<NT, kRing, kPiece> room(a, shared, warps);
+  const BlockLayout<NT, kRing, kPiece> layout(a, shared, warps);
   const Share share(a, warp);
   const int columns = a.local * a.slice;
-  let_later_start();
-  StreamRows rows(a, share.part * columns, columns, a.depth < a.slice ? share.rounds(a) : 1, room.xs, arrived);
+  let_next_kernel_start();
+  StreamRows rows(a, share.part * columns, columns, a.depth < a.slice ? share.rounds(a) : 1, layout.xs, x_barriers);
   rows.begin();
-  Ring<kRing, kPiece> ring(a, map, room.pieces + warp * kRing * piece_bytes(kPiece),
-                           room.barriers + warp * ring_barriers(kRing), share.first, share.slice * a.slice);
-  bring(a, rows, ring);
+  Ring<kRing, kPiece> ring(a, map, layout.pieces + warp * kRing * piece_bytes(kPiece),
+                           layout.barriers + warp * ring_barriers(kRing), share.first, share.slice * a.slice);
+  load_inputs(a, rows, ring);
 
   unsigned x[NT];
-  row_addresses<NT>(x, room.xs + share.local * a.slice, a.rows, rows.pitch(), lane);
-  for (int begun = share.begin, turn = 0, tile = share.first; begun < a.tiles; begun += a.stride, tile += a.stride) {
+  row_addresses<NT>(x, layout.xs + share.local * a.slice, a.rows, rows.pitch(), lane);
+  for (int begun = share.begin, round = 0, tile = share.first; begun < a.tiles; begun += a.stride, tile += a.stride) {
     float sum[NT][4] = {};
     Before<NT> before;
     if (share.local == 0 && tile < a.tiles) before.load(a, tile, lane);
-    for (int begin = 0; begin < a.slice; begin += a.depth, ++turn) {
-      const int behind = rows.by_turns() ? rows.wait(turn) : 0;
+    for (int begin = 0; begin < a.slice; begin += a.depth, ++round) {
+      const int behind = rows.double_buffered() ? rows.wait(round) : 0;
       for (int k = 0; k < a.depth && tile < a.tiles; k += kPiece) {
-        const unsigned piece = ring.take();
+        const unsigned piece = ring.wait_oldest();
         multiply_piece<NT, kPiece>(sum, piece, x, behind + k, lane);
         __syncwarp();
-        ring.leave();
+        ring.release();
       }
-      if (rows.by_turns()) rows.done(turn);
+      if (rows.double_buffered()) rows.done(round);
     }
-    if (a.local > 1) add_local_slices<NT>(sum, room.partials, warp, a.local, lane);
+    if (a.local > 1) add_local_slices<NT>(sum, layout.partials, warp, a.local, lane);
     if (tile < a.tiles && share.local == 0 &&
         (a.slices == a.local || add_slices<NT>(a, sum, share.slice, tile, lane))) {
       if (a.gated)
@@ -267,10 +267,10 @@ void stream_product(CudaBackend& backend, const StreamPlan& plan, const Tensor& 
     a.y_bf16 = y.data<Bf16>();
   a.y_stride = y.row_stride(), a.adds = end == ProductEnd::added, a.gated = end == ProductEnd::gated;
   CUtensorMap map = {};
-  if (backend.overlaps() && !comes_in_runs(plan.piece))
+  if (backend.dependent_launch() && !comes_in_runs(plan.piece))
     a.gated ? gated_map(map, matrix, 16) : plain_map(map, matrix, 16);
   const Grid grid{dim3(unsigned(plan.blocks)), plan.warps * 32, std::size_t(stream_bytes(plan, a.kind, a.rows, a.in)),
-                  1, backend.overlaps()};
+                  1, backend.dependent_launch()};
   launch_kernel("a product", backend.cuda_stream(), grid,
                 a.rows <= 8 ? kernel_of<1>(plan.ring, plan.piece) : kernel_of<2>(plan.ring, plan.piece), a, map);
 }

@@ -44,37 +44,37 @@ __device__ inline void copy_runs(const Stream& a, unsigned to, int k, int tile, 
 // The copies of one warp into kRing places, each with a barrier: of its bytes, or of 32 lanes.
 template <int kRing, int kPiece> class Pieces {
  public:
-  static constexpr bool kTells = true;  // what has come, without waiting
+  static constexpr bool kCanPoll = true;  // what has come, without waiting
   __device__ Pieces(const Stream& a, const CUtensorMap& map, void* barriers)
       : a_(a), map_(map), barriers_(shared_address(barriers)), policy_(read_once()) {
     if (threadIdx.x % 32 == 0) {
-      for (int i = 0; i < kRing; ++i) open_barrier(barrier(i), comes_in_runs(kPiece) ? 32 : 1);
-      show_barriers();
+      for (int i = 0; i < kRing; ++i) init_barrier(barrier(i), comes_in_runs(kPiece) ? 32 : 1);
+      fence_barriers();
     }
     __syncwarp();
   }
   // All lanes have read what was at `place`.
-  __device__ void ask(int place, unsigned to, int k, int tile) {
+  __device__ void request(int stage, unsigned to, int k, int tile) {
     if constexpr (comes_in_runs(kPiece)) {
       copy_runs<kPiece>(a_, to, k, tile, policy_);
-      arrive_behind_copies(barrier(place));
+      arrive_behind_copies(barrier(stage));
     } else if (threadIdx.x % 32 == 0) {
-      expect_copies(barrier(place), piece_bytes(kPiece));
+      expect_copies(barrier(stage), piece_bytes(kPiece));
 #pragma unroll
       for (int j = 0; j < kPiece / kBoxInputs; ++j)
         if (a_.gated)
-          copy_gated_box(to + unsigned(j * kBox), map_, k + j * kBoxInputs, tile, barrier(place), policy_);
+          copy_gated_box(to + unsigned(j * kBox), map_, k + j * kBoxInputs, tile, barrier(stage), policy_);
         else
-          copy_box(to + unsigned(j * kBox), map_, k + j * kBoxInputs, 16 * tile, barrier(place), policy_);
+          copy_box(to + unsigned(j * kBox), map_, k + j * kBoxInputs, 16 * tile, barrier(stage), policy_);
     }
   }
   __device__ void skip() {}
   // Until what was asked for last into `place` is there; `round`: how often the place was asked for before.
-  __device__ void wait(int place, int round) const { wait_barrier(barrier(place), round & 1); }
-  __device__ bool came(int place, int round) const { return barrier_passed(barrier(place), round & 1); }
+  __device__ void wait(int stage, int round) const { wait_barrier(barrier(stage), round & 1); }
+  __device__ bool arrived(int stage, int round) const { return barrier_passed(barrier(stage), round & 1); }
 
  private:
-  __device__ unsigned barrier(int place) const { return barriers_ + 8u * unsigned(place); }
+  __device__ unsigned barrier(int stage) const { return barriers_ + 8u * unsigned(stage); }
 
   const Stream& a_;
   const CUtensorMap& map_;
@@ -88,9 +88,9 @@ template <int kRing, int kPiece> class Pieces {
 // before the first wait.
 template <int kRing, int kPiece> class Pieces {
  public:
-  static constexpr bool kTells = false;
+  static constexpr bool kCanPoll = false;
   __device__ Pieces(const Stream& a, const CUtensorMap&, void*) : a_(a), policy_(read_once()) {}
-  __device__ void ask(int, unsigned to, int k, int tile) {
+  __device__ void request(int, unsigned to, int k, int tile) {
     copy_runs<kPiece>(a_, to, k, tile, policy_);
     skip();
   }
@@ -99,7 +99,7 @@ template <int kRing, int kPiece> class Pieces {
     asm volatile("cp.async.wait_group %0;" ::"n"(kRing - 1) : "memory");
     __syncwarp();
   }
-  __device__ bool came(int, int) const { return true; }
+  __device__ bool arrived(int, int) const { return true; }
 
  private:
   const Stream& a_;
@@ -111,7 +111,7 @@ template <int kRing, int kPiece> class Pieces {
 // The pieces of a warp's tiles in order: the next inputs, then the next tile, `stride` of them further.
 template <int kRing, int kPiece> class Ring {
  public:
-  static constexpr bool kTells = Pieces<kRing, kPiece>::kTells;
+  static constexpr bool kCanPoll = Pieces<kRing, kPiece>::kCanPoll;
 
   __device__ Ring(const Stream& a, const CUtensorMap& map, unsigned char* memory, void* barriers, int tile, int k0)
       : a_(a), pieces_(a, map, barriers), memory_(shared_address(memory)), k0_(k0), tile_(tile) {}
@@ -120,35 +120,35 @@ template <int kRing, int kPiece> class Ring {
   // under way at a time, until the ring is full or `over` says so. What the kernel waits for meanwhile would queue
   // behind more.
   __device__ void start(int window) {
-    for (int i = 0; i < (kTells ? min(window, kRing) : kRing); ++i) ask();
+    for (int i = 0; i < (kCanPoll ? min(window, kRing) : kRing); ++i) request();
   }
   template <class Over> __device__ void fill(int window, Over over) {
-    for (int landed = 0; ahead_ < kRing && left() && !over();)
+    for (int landed = 0; ahead_ < kRing && remain() && !over();)
       if (ahead_ - landed < window)
-        ask();
-      else if (pieces_.came(landed, 0))
+        request();
+      else if (pieces_.arrived(landed, 0))
         ++landed;
   }
   // Waits for the oldest piece; its address.
-  __device__ unsigned take() const {
+  __device__ unsigned wait_oldest() const {
     pieces_.wait(taken_, round_);
     return memory_ + unsigned(taken_ * piece_bytes(kPiece));
   }
-  // All lanes are done with that piece: asks for the next into its place, and for one that fill() left.
-  __device__ void leave() {
+  // All lanes are done with that piece: asks for the next into its stage, and for one that fill() left.
+  __device__ void release() {
     if (++taken_ == kRing) taken_ = 0, ++round_;
     --ahead_;
-    ask();
+    request();
 #pragma unroll 1
-    while (ahead_ < kRing && left()) ask();
+    while (ahead_ < kRing && remain()) request();
   }
 
  private:
-  __device__ bool left() const { return tile_ < a_.tiles; }
-  __device__ void ask() {
-    if (!left()) return pieces_.skip();
-    pieces_.ask(asked_, memory_ + unsigned(asked_ * piece_bytes(kPiece)), k0_ + k_, tile_);
-    if (++asked_ == kRing) asked_ = 0;
+  __device__ bool remain() const { return tile_ < a_.tiles; }
+  __device__ void request() {
+    if (!remain()) return pieces_.skip();
+    pieces_.request(requested_, memory_ + unsigned(requested_ * piece_bytes(kPiece)), k0_ + k_, tile_);
+    if (++requested_ == kRing) requested_ = 0;
     ++ahead_, k_ += kPiece;
     if (k_ == a_.slice) k_ = 0, tile_ += a_.stride;
   }
@@ -156,7 +156,7 @@ template <int kRing, int kPiece> class Ring {
   const Stream& a_;
   Pieces<kRing, kPiece> pieces_;
   unsigned memory_;
-  int k0_, tile_, k_ = 0, asked_ = 0, taken_ = 0, round_ = 0, ahead_ = 0;  // ahead: asked for and not left yet
+  int k0_, tile_, k_ = 0, requested_ = 0, taken_ = 0, round_ = 0, ahead_ = 0;  // ahead: asked for and not left yet
 };
 
 }  // namespace foretoken

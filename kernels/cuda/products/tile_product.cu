@@ -116,24 +116,24 @@ template <class T> __global__ void __launch_bounds__(T::kThreads, T::kBlocks)
   __shared__ std::uint64_t barriers[2 * T::kStages];
   const int warp = int(threadIdx.x) / 32, lane = int(threadIdx.x) % 32, slice = int(blockIdx.x) % a.slices,
             tile = int(blockIdx.x) / a.slices;
-  let_later_start();
+  let_next_kernel_start();
   const TileRing<T> ring(shared, barriers);
   float sum[T::kRows / 2];
   if (warp == T::kWorkers) {
-    if (lane == 0) ring.ask(a.w, a.x, {tile, a.tiles, tile + 1, slice * a.boxes * kBoxInputs, a.boxes, false});
+    if (lane == 0) ring.request(a.w, a.x, {tile, a.tiles, tile + 1, slice * a.boxes * kBoxInputs, a.boxes, false});
     __syncwarp();
   } else {
     TileSums<T>(ring, warp / 4).add_up(sum, a.boxes);
   }
-  wait_for_earlier();
+  wait_for_previous_kernels();
   Shares<T> shares(a, ring.memory, slice, tile * T::kOuts);
   shares.begin();
   __syncthreads();  // nobody reads the ring any more, and all that was asked for has come
   if (warp < T::kOuts / 16)
     Shares<T>::put(reinterpret_cast<float*>(shared + (ring.memory - shared_address(shared))), sum, warp, lane);
-  meet_cluster();
+  sync_cluster();
   shares.write();
-  meet_cluster();  // the others may still read here
+  sync_cluster();  // the others may still read here
 }
 
 // ---- whole sums ----
@@ -172,13 +172,13 @@ template <class T> __global__ void __launch_bounds__(T::kThreads, T::kBlocks)
   __shared__ std::uint64_t barriers[2 * T::kStages];
   const int warp = int(threadIdx.x) / 32, lane = int(threadIdx.x) % 32, first = int(blockIdx.x),
             stride = int(gridDim.x);
-  let_later_start();
+  let_next_kernel_start();
   const TileRing<T> ring(shared, barriers);
   if (warp == T::kWorkers) {
-    if (lane == 0) ring.ask(a.w, a.x, {first, stride, a.tiles, 0, a.boxes, a.gated});
+    if (lane == 0) ring.request(a.w, a.x, {first, stride, a.tiles, 0, a.boxes, a.gated});
     return;
   }
-  wait_for_earlier();
+  wait_for_previous_kernels();
   TileSums<T> sums(ring, warp / 4);
   float sum[T::kRows / 2];
   for (int tile = first; tile < a.tiles; tile += stride) {
@@ -208,7 +208,7 @@ template <class T> void launch(const CudaBackend& backend, TileWork& work, const
   plain_map(work.x, x, T::kRows);
   work.tiles = int(blocks_for(matrix.dim(0), T::kOuts));
   Grid grid{dim3(unsigned(work.tiles * work.slices)), T::kThreads, std::size_t(T::kShared), work.slices,
-            backend.overlaps()};
+            backend.dependent_launch()};
   if (work.slices == 1) grid.blocks.x = std::min(grid.blocks.x, unsigned(T::kBlocks * backend.multiprocessors()));
   launch_kernel("a product", backend.cuda_stream(), grid, kernel, work);
 }

@@ -30,7 +30,7 @@ struct Boxes {
 
 #ifdef FORETOKEN_WARPGROUPS
 
-__device__ inline void meet_cluster() {
+__device__ inline void sync_cluster() {
   asm volatile("barrier.cluster.arrive.release.aligned;\nbarrier.cluster.wait.acquire.aligned;" ::: "memory");
 }
 __device__ inline std::uint64_t read_often() {
@@ -47,8 +47,8 @@ template <class T> struct TileRing {
   __device__ TileRing(unsigned char* shared, std::uint64_t* barriers)
       : memory((shared_address(shared) + 1023u) & ~1023u), barriers(barriers) {
     if (threadIdx.x == 0) {
-      for (int i = 0; i < T::kStages; ++i) open_barrier(full(i), 1), open_barrier(empty(i), T::kWorkers);
-      show_barriers();
+      for (int i = 0; i < T::kStages; ++i) init_barrier(full(i), 1), init_barrier(empty(i), T::kWorkers);
+      fence_barriers();
     }
     __syncthreads();
   }
@@ -58,7 +58,7 @@ template <class T> struct TileRing {
 
   // One lane asks for all boxes: those of the matrix as far as there is room, then, when the kernel before has ended,
   // those of x.
-  __device__ void ask(const CUtensorMap& w, const CUtensorMap& x, const Boxes& b) const {
+  __device__ void request(const CUtensorMap& w, const CUtensorMap& x, const Boxes& b) const {
     const std::uint64_t once = read_once(), often = read_often();
     const auto matrix = [&](int tile, int k, int stage) {
       const unsigned barrier = shared_address(full(stage));
@@ -74,7 +74,7 @@ template <class T> struct TileRing {
     const auto input = [&](int i) { return b.k0 + i * kBoxInputs; };
     const int early = min(T::kStages, b.boxes);  // of the first tile
     for (int i = 0; i < early; ++i) matrix(b.tile, input(i), i);
-    wait_for_earlier();
+    wait_for_previous_kernels();
     for (int i = 0; i < early; ++i) rows(input(i), i);
     int stage = early % T::kStages, round = early / T::kStages;
     for (int tile = b.tile, i = early; tile < b.tiles; tile += b.stride, i = 0)
@@ -94,7 +94,7 @@ template <class T> class TileSums {
   // sum = the product of the next `boxes` boxes: m64nNk16, inputs ascending in one chain. Lane l of warp w holds
   // outputs 16 w + l / 4 and the eighth behind it, rows 8 n + 2 (l % 4) and the next.
   __device__ void add_up(float (&sum)[T::kRows / 2], int boxes) {
-    const bool speaks = threadIdx.x % 32 == 0;
+    const bool elected = threadIdx.x % 32 == 0;
     int before = 0;
     for (int i = 0; i < boxes; ++i) {
       wait_barrier(ring_.full(stage_), round_ & 1);
@@ -107,13 +107,13 @@ template <class T> class TileSums {
       end_products();
       pin(sum);
       wait_products<1>();  // those of the box before
-      if (i > 0 && speaks) arrive(ring_.empty(before));
+      if (i > 0 && elected) arrive(ring_.empty(before));
       before = stage_;
       if (++stage_ == T::kStages) stage_ = 0, ++round_;
     }
     wait_products<0>();
     pin(sum);
-    if (speaks) arrive(ring_.empty(before));
+    if (elected) arrive(ring_.empty(before));
   }
 
  private:

@@ -67,7 +67,7 @@ __device__ inline void arrive_at(std::uint64_t* barrier, int block) {
       : "memory");
 }
 
-template <class T> __device__ inline void meet_workers() {
+template <class T> __device__ inline void sync_workers() {
   asm volatile("bar.sync 1, %0;" ::"n"(32 * T::kWorkers) : "memory");
 }
 
@@ -78,17 +78,17 @@ template <class T> struct WideRing {
   __device__ WideRing(unsigned char* shared, std::uint64_t* barriers)
       : memory((shared_address(shared) + 1023u) & ~1023u), barriers(barriers) {
     if (threadIdx.x == 0) {
-      for (int i = 0; i < T::kStages; ++i) open_barrier(full(i), 1), open_barrier(empty(i), kCluster * T::kWorkers);
-      show_barriers();
+      for (int i = 0; i < T::kStages; ++i) init_barrier(full(i), 1), init_barrier(empty(i), kCluster * T::kWorkers);
+      fence_barriers();
     }
-    meet_cluster();
+    sync_cluster();
   }
   __device__ std::uint64_t* full(int stage) const { return barriers + stage; }
   __device__ std::uint64_t* empty(int stage) const { return barriers + T::kStages + stage; }
   __device__ unsigned at(int stage) const { return memory + unsigned(stage * T::kBytes); }
 
   // One lane asks for all boxes of outputs o0 on and, for both blocks, of its half of the rows from r0 on.
-  __device__ void ask(const WideWork& a, int o0, int r0, int rank) const {
+  __device__ void request(const WideWork& a, int o0, int r0, int rank) const {
     const int boxes = a.slices * a.boxes, early = min(T::kStages, boxes), half = r0 + rank * (T::kRows / kCluster);
     const std::uint64_t policy = a.once ? read_once() : read_some(), often = read_often();
     const auto matrix = [&](int i, int stage) {
@@ -100,7 +100,7 @@ template <class T> struct WideRing {
                        shared_address(full(stage)), often);
     };
     for (int i = 0; i < early; ++i) matrix(i, i);
-    wait_for_earlier();
+    wait_for_previous_kernels();
     for (int i = 0; i < early; ++i) rows(i, i);
     int stage = early % T::kStages, round = early / T::kStages;
     for (int i = early; i < boxes; ++i) {
@@ -174,28 +174,28 @@ template <class T> __global__ void __launch_bounds__(T::kThreads, 1) wide_kernel
   const int warp = int(threadIdx.x) / 32, lane = int(threadIdx.x) % 32, rank = int(blockIdx.x) % kCluster,
             pair = int(blockIdx.x) / kCluster;
   const int o0 = (pair % a.pairs * kCluster + rank) * T::kOuts, r0 = pair / a.pairs * T::kRows;
-  let_later_start();
+  let_next_kernel_start();
   const WideRing<T> ring(shared, barriers);
   if (warp >= T::kWorkers) {
-    if constexpr (T::kGroups > 2) give_registers<32>();
-    if (warp == T::kWorkers && lane == 0) ring.ask(a, o0, r0, rank);
+    if constexpr (T::kGroups > 2) release_registers<32>();
+    if (warp == T::kWorkers && lane == 0) ring.request(a, o0, r0, rank);
     __syncwarp();
-    meet_cluster();
+    sync_cluster();
   } else {
-    if constexpr (T::kGroups > 2) take_registers<160>();
+    if constexpr (T::kGroups > 2) acquire_registers<160>();
     float sum[T::kRows / 2];
     ring.add_up(sum, warp / 4, a.slices, a.boxes);
-    wait_for_earlier();
-    meet_workers<T>();  // nobody reads the ring any more, and all that was asked for has come
+    wait_for_previous_kernels();
+    sync_workers<T>();  // nobody reads the ring any more, and all that was asked for has come
     float* const sums = reinterpret_cast<float*>(shared + (ring.memory - shared_address(shared)));
     float* const to = sums + lane % 4 * 2 * T::kPitch + warp * 16 + lane / 4;
 #pragma unroll
     for (int n = 0; n < T::kRows / 8; ++n)
 #pragma unroll
       for (int j = 0; j < 4; ++j) to[(8 * n + j % 2) * T::kPitch + j / 2 * 8] = sum[4 * n + j];
-    meet_workers<T>();
+    sync_workers<T>();
     write_wide<T>(a, sums, o0, r0);
-    meet_cluster();  // the other may still count at the barriers here
+    sync_cluster();  // the other may still count at the barriers here
   }
 }
 
@@ -214,8 +214,8 @@ void launch(const CudaBackend& backend, WideWork& work, const Tensor& x, const T
   const unsigned blocks = unsigned(kCluster * work.pairs) * blocks_for(work.rows, T::kRows);
   work.once = int(blocks) <= backend.multiprocessors();
   launch_kernel("a product", backend.cuda_stream(),
-                {dim3(blocks), T::kThreads, std::size_t(T::kShared), kCluster, backend.overlaps()}, wide_kernel<T>,
-                work);
+                {dim3(blocks), T::kThreads, std::size_t(T::kShared), kCluster, backend.dependent_launch()},
+                wide_kernel<T>, work);
 }
 
 struct Way {

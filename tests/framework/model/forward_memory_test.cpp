@@ -41,7 +41,7 @@ TEST(ForwardMemories, what_is_lent_outlives_the_lender) {
     lent = memories.lend(backend);
   }
   lent->staging.begin(100);
-  EXPECT_NE(lent->staging.place(), nullptr);
+  EXPECT_NE(lent->staging.device_address(), nullptr);
 }
 
 }  // namespace

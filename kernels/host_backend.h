@@ -1,5 +1,5 @@
-// What is the same on every backend whose memory is the host's: moving bytes, and the distributions by their scalar
-// definition. This module must not know how a product or an attention is computed; reference and cpu say that.
+// What all backends in host memory share: copies, and distributions by their scalar definition. This module must not
+// know how products or attention are computed; the reference and cpu backends define that.
 #pragma once
 #include <span>
 #include <string>
@@ -9,7 +9,7 @@
 
 namespace foretoken {
 
-// The same shape and type, both in the host's memory.
+// Copies between tensors of the same shape and type in host memory; rows may be strided.
 void copy_on_host(const Tensor& from, Tensor to);
 
 class HostBackend : public Backend {
@@ -32,7 +32,7 @@ class HostBackend : public Backend {
             std::span<const std::int32_t> to) override;
 
   Chance* chance() override { return chance_; }
-  void set_chance(Chance* chance) { chance_ = chance; }  // for proofs; not owned
+  void set_chance(Chance* chance) { chance_ = chance; }  // for exact enumeration; not owned
 
  protected:
   // The tokens of one draw, by a HostLane.

@@ -175,7 +175,7 @@ TEST(Siblings, WhatCannotBeDrawnIsRefusedInASentence) {
   EXPECT_TRUE(test::says(sentence(2, 1), "row 2 of 2", "TokenDraw::row"));
   EXPECT_TRUE(test::says(sentence(-2, 1), "row -2 of 2"));
   EXPECT_TRUE(test::says(sentence(0, 0), "no token", "TokenDraw::siblings"));
-  EXPECT_TRUE(test::says(sentence(0, 2), "no place", "TokenDraw::to"));
+  EXPECT_TRUE(test::says(sentence(0, 2), "no destination", "TokenDraw::to"));
   EXPECT_EQ(sentence(-1, 1), "");
 }
 

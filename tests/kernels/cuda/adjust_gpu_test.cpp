@@ -25,7 +25,7 @@ TEST(AdjustOnTheGpu, rows_have_the_bits_of_the_reference) {
       std::vector<Tensor> kept;
       std::vector<Adjustment> there = scene.adjustments;
       for (int r = 0; r < rows; ++r) {
-        there[std::size_t(r)].said = sent(*cuda, scene.said(r), kept);
+        there[std::size_t(r)].token_counts = sent(*cuda, scene.token_counts(r), kept);
         there[std::size_t(r)].path = sent(*cuda, scene.path(r), kept);
       }
       const Tensor device = cuda->upload(scene.logits), truth = copy_of(scene.logits),

@@ -168,10 +168,8 @@ class Backend {
   // cover many forwards.
   virtual int padded(int n) const { return n; }
   virtual void synchronize() {}
-  virtual std::uint64_t recordings() const {
-    return 0;
-    // Bodies that replay() recorded so far. Recording one takes milliseconds on the host.
-  }
+  // Bodies that replay() recorded so far. Recording one takes milliseconds on the host.
+  virtual std::uint64_t recordings() const { return 0; }
   virtual std::uint64_t waits() const { return 0; }  // times that the host waited for the device so far
   // A point in time after all work that was queued so far, and the seconds between two of them (after synchronize()).
   virtual Mark mark();

@@ -1,6 +1,6 @@
-// A next-token distribution p(x) that is evaluated on demand: logits, plus what a warp comes down to (1/T, a threshold,
-// a normalizer). No [rows, vocab] table of probabilities is ever written. Host and device, same bits everywhere. This
-// module must not know which model a distribution belongs to (target, draft) nor what a token means.
+// A next-token distribution p(x) that is evaluated on demand: logits, plus the parameters of its warp (1/T, a
+// threshold, a normalizer). No [rows, vocab] table of probabilities is ever written. Host and device, same bits
+// everywhere. This module must not know which model a distribution belongs to (target, draft) nor what a token means.
 #pragma once
 #include <array>
 #include <cstdint>

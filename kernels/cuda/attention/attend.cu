@@ -1,4 +1,4 @@
-// attend: which kernels, how many blocks, and what they may need. The mathematics stands in attention.cuh.
+// attend and rope_attend: the choice of kernel, number of blocks and tile sizes. The mathematics is in attention.cuh.
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -50,7 +50,7 @@ AttentionWork work_for(const Tensor& q, const Tensor& out, const KvLayer& kv, co
   w.visible = layout.visible.data<std::int32_t>();
   w.first = layout.first ? layout.first.data<std::int32_t>() : nullptr, w.tables = layout.tables.data<std::int32_t>();
   w.ancestors = layout.words > 0 ? layout.ancestors.data<std::uint64_t>() : nullptr;
-  w.scale = std::max(scale * 1.44269504f, 1e-30f);  // zero would make an unseen score NaN
+  w.scale = std::max(scale * 1.44269504f, 1e-30f);  // scale 0 would make the score of a masked key NaN
   w.chunks = w.split_chunks = std::max(1, (layout.deepest + kChunk - 1) / kChunk);
   return w;
 }
@@ -70,8 +70,8 @@ std::int64_t scratch_bytes(const AttentionWork& w) {
   return std::int64_t(w.rows) * w.heads * w.chunks * (w.head_size + 2) * 4;
 }
 
-// As many vectors as a sequence has, up to what the kernels hold. In a tree every row takes steps of its own behind the
-// others', so a tile there is one row, or few, while the machine has room for more blocks.
+// The tile is as many vectors as a sequence has, up to the kernels' limit. In a tree every row adds steps of its own to
+// a tile, so a tile is one row or few rows as long as the GPU can run more blocks at once.
 void choose_tile(AttentionWork& w, int multiprocessors) {
   const int vectors = w.longest * w.group, most = w.head_size > 128 ? 32 : kLargestTile;
   w.tile = vectors <= 16 ? 16 : vectors <= 32 ? 32 : most;
@@ -83,9 +83,9 @@ void choose_tile(AttentionWork& w, int multiprocessors) {
   }
 }
 
-// How many chunks one block takes, so that few long contexts fill the machine and many short ones do not pay for the
-// fold. A block alone takes some 2.5 us for a chunk of heads of 128 (measured); all together cannot pass the memory's
-// bandwidth.
+// Context splits: how many chunks one block takes, so that few long contexts occupy all multiprocessors and many short
+// ones do not need the fold. One block takes about 2.5 us for a chunk of heads of 128 (measured); all blocks together
+// are bound by the memory bandwidth.
 void choose_splits(AttentionWork& w, int multiprocessors) {
   if (w.chunks < 2 || scratch_bytes(w) > kMostScratch) return;
   const double blocks = double(tiles_of(w, w.tile)) * w.kv_heads, at_once = 2.0 * multiprocessors;
@@ -104,8 +104,7 @@ void choose_splits(AttentionWork& w, int multiprocessors) {
   }
 }
 
-// What the device has: multiprocessors; blocks of a cluster, at most; bytes of shared memory that a block may have, and
-// a multiprocessor has.
+// Multiprocessors; the largest cluster in blocks; bytes of shared memory of a block (at most) and of a multiprocessor.
 struct DeviceLimits {
   int multiprocessors, cluster;
   std::int64_t block_memory, multiprocessor_memory;
@@ -116,23 +115,23 @@ bool has_aligned_rows(const DecodeWork& w) {
          (w.k_stride | w.v_stride) % 8 == 0;
 }
 
-// Nearly all rows are one text's: the other table has padding (or, where the longest is padded, a row or two of another
-// text).
+// True if nearly all rows belong to one sequence: the other block table holds padding (or, where `longest` is padded,
+// one or two rows of another sequence).
 bool is_one_sequence(const AttentionWork& a) { return a.rows <= a.longest && a.sequences <= 2; }
 
-// How many chunks a block may have behind one another (measured: 2 to 3 us each) before pages that stream are faster.
-// More query vectors than a tile: 16 rows of one text are faster so, two sequences of 8 rows are not, nor 8 rows behind
-// 4096.
+// The most chunks that a decode block may process in sequence (measured: 2 to 3 us each) before the stream route is
+// faster. With more query vectors than a tile, decode is faster for 16 rows of one sequence, but not for two sequences
+// of 8 rows, nor for 8 rows after a context of 4096.
 int most_decode_chunks(const AttentionWork& a) {
   if (a.longest * a.group > kDecodeTile) return is_one_sequence(a) ? 2 : 0;
   return a.sequences * a.kv_heads <= 32 ? 3 : 2;
 }
 
-// Whether the rows are so few that the latency of one chunk is what counts. Shares the chunks out, so that all blocks
-// run at once (but those of a table of padding, which have one chunk), each with at most `most_chunks` chunks behind
-// one another.
+// Whether the decode route takes this: so few rows that the latency of one chunk dominates. Sets the context splits so
+// that all blocks run at once (except those of a table of padding, which have one chunk), each with at most
+// `most_chunks` chunks in sequence.
 bool plan_decode(DecodeWork& w, const Layout& layout, const DeviceLimits& device, int most_chunks) {
-  constexpr int kMostVectors = 64;  // with more, others were not measured against this
+  constexpr int kMostVectors = 64;  // with more, the other routes were not compared with this one
   AttentionWork& a = w.a;
   const int vectors = a.longest * a.group, least = (a.chunks + device.cluster - 1) / device.cluster,
             sequences = is_one_sequence(a) ? 1 : a.sequences;
@@ -145,13 +144,13 @@ bool plan_decode(DecodeWork& w, const Layout& layout, const DeviceLimits& device
     const std::int64_t bytes = decode_bytes(w),
                        blocks = std::int64_t(sequences) * a.kv_heads * a.splits * decode_blocks(a);
     const std::int64_t at_once = std::min<std::int64_t>(
-        2, device.multiprocessor_memory / (bytes + kReservedSharedMemory));  // two by their registers
+        2, device.multiprocessor_memory / (bytes + kReservedSharedMemory));  // two: the limit set by registers
     if (bytes <= device.block_memory && blocks <= at_once * device.multiprocessors) return true;
   }
   return false;
 }
 
-// Whether pages come in boxes that the copy engine can bring.
+// Whether the pages can be described as TMA boxes.
 bool has_boxes(StreamWork& w) {
   const AttentionWork& a = w.of.a;
   w.warps = (a.longest * a.group + kStreamVectors - 1) / kStreamVectors;
@@ -161,13 +160,15 @@ bool has_boxes(StreamWork& w) {
   return w.box > 0;
 }
 
-// How many blocks share the chunks of a sequence, and how deep their rings are. All run at once: a second wave of
-// clusters costs as much as the first, and a cluster some 3 us (measured), so that sequences which nearly fill the
-// machine keep a block each.
+// Whether the stream route takes this. Sets how many blocks share the chunks of a sequence, and the depth of their
+// rings. All blocks run at once: a second wave of clusters costs as much as the first, and a cluster costs about 3 us
+// (measured), so sequences that occupy nearly all multiprocessors get one block each.
 bool plan_stream(StreamWork& w, const DeviceLimits& device) {
-  constexpr int kMostBlocks = 4, kWarps = 12;  // of a multiprocessor, for latency and by registers
+  constexpr int kMostBlocks = 4, kWarps = 12;  // per multiprocessor: bounds from latency and from registers
   constexpr int kAtOnce =
-      8;  // slots that a multiprocessor asks for at once: more only wait, and others' requests behind them (measured)
+      // Ring stages that a multiprocessor requests at once: more only queue, and delay the requests of other
+      // multiprocessors (measured).
+      8;
   if (!has_boxes(w)) return false;
   AttentionWork& a = w.of.a;
   const int units = a.sequences * a.kv_heads, multiprocessors = device.multiprocessors;
@@ -184,7 +185,7 @@ bool plan_stream(StreamWork& w, const DeviceLimits& device) {
       --w.stages;
     if (w.stages * a.head_size < 384 && blocks > 1) continue;
     w.stages = std::min(w.stages, std::max(2, (kAtOnce + blocks - 1) / blocks));
-    // All the memory there is, so that no more blocks find room on a multiprocessor: they spread evenly.
+    // All shared memory, so that no further block fits on a multiprocessor and blocks are distributed evenly.
     w.bytes = std::max(stream_bytes(w),
                        std::min(device.block_memory, device.multiprocessor_memory / blocks - kReservedSharedMemory));
     return w.bytes <= device.block_memory;

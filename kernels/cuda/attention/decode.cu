@@ -1,6 +1,6 @@
-// Rotation, storing and attention of a few rows at once: see attention_decode.cuh. Bytes: keys and values of each
-// sequence, 4 * slots * kv_heads * head_size, once for every two tiles of query vectors. At one sequence that is
-// nothing beside the latency of one chunk: turn, copy 128 keys, two products, one exchange in the cluster.
+// Rotation, storing and attention of a few rows at once: see decode.cuh. Bytes: keys and values of each sequence, 4 *
+// slots * kv_heads * head_size, once for every two tiles of query vectors. For one sequence that is little against the
+// latency of one chunk: rotation, copy of 128 keys, two products, one exchange in the cluster.
 #include <algorithm>
 
 #include "kernels/cuda/attention/decode.cuh"
@@ -24,7 +24,7 @@ template <int kHead, int kTiles> void launch(const DecodeWork& work, cudaStream_
   launch_kernel("attend", stream, grid, attend_decode<kHead, kTiles>, call);
 }
 
-// What f<head, tiles>() says of the kernel for this work.
+// Calls f<head, tiles>() of the kernel for this work.
 template <class F> auto with_kernel(const DecodeWork& w, F f) {
   const bool narrow = w.a.head_size <= 64;
   if (w.a.tile == kDecodeTile) return narrow ? f.template operator()<64, 1>() : f.template operator()<128, 1>();

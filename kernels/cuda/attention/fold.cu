@@ -1,11 +1,11 @@
-// The chunks that several blocks left of one row become its result, in their order: see attention.cuh. Bytes: 4 *
+// Folds the chunks of a row that several blocks computed into its result, in order: see attention.cuh. Bytes: 4 *
 // chunks * (head_size + 2) read for each row and head.
 #include "kernels/cuda/attention/attention.cuh"
 
 namespace foretoken {
 namespace {
 
-constexpr int kThreads = 64, kAhead = 8;  // chunks that a thread reads before it adds them
+constexpr int kThreads = 64, kAhead = 8;  // kAhead: chunks that a thread reads before it adds them
 
 // One thread sums four numbers of the head.
 __global__ void __launch_bounds__(kThreads) fold_chunks(const __grid_constant__ AttentionWork work) {

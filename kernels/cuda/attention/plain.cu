@@ -1,24 +1,24 @@
 // Attention over a cache of any number type and head size: one block for each row and head, each warp taking every
-// kWarps-th block of 32 depths. Correct, not fast: bf16 caches with heads of up to 256 take attention_tiles.cu. Bytes:
-// each row and head reads its keys and values by itself, 2 * slots * head_size numbers.
+// kWarps-th block of 32 depths. Correct, not fast: bf16 caches with heads of up to 256 are computed by tiles.cu. Bytes:
+// each row and head reads its keys and values separately, 2 * slots * head_size numbers.
 #include "kernels/cuda/attention/attention.cuh"
 #include "kernels/cuda/shared_memory.h"
 
 namespace foretoken {
 namespace {
 
-constexpr int kWarps = 8, kLines = 16;  // a head has up to 32 * kLines numbers
+constexpr int kWarps = 8, kLines = 16;  // kLines: numbers of a head that a lane holds; a head has up to 32 * kLines
 
 __device__ inline float number_at(const AttentionWork& work, const std::byte* p, int i) {
   return work.kv_bf16 ? to_float(reinterpret_cast<const Bf16*>(p)[i]) : reinterpret_cast<const float*>(p)[i];
 }
 
-// What one warp has summed; lane l holds numbers l, l + 32, ... of the head.
+// The sum of one warp; lane l holds numbers l, l + 32, ... of the head.
 struct PlainSum {
   float peak = kUnseen, mass = 0, sum[kLines] = {};
 };
 
-// Depths [32 block, 32 block + 32): a lane weighs one key, then all lanes add every value.
+// Depths [32 block, 32 block + 32): each lane scores one key, then all lanes add every value.
 __device__ void add_block(const AttentionWork& work, int row, int kv_head, Sight s, const float* q, int block,
                           PlainSum& to) {
   const int lane = int(threadIdx.x) % 32, depth = block * 32 + lane, bytes_each = work.kv_bf16 ? 2 : 4;

@@ -1,6 +1,5 @@
-// Attention of long prompts where warpgroup products are: see attention_prompt.cuh. Bytes: keys and values once for 128
-// query vectors, mostly from the second-level cache. Operations: 4 * heads * head_size for each row and slot that it
-// sees.
+// Attention of long prompts by warpgroup products: see prompt.cuh. Bytes: keys and values once for 128 query vectors,
+// mostly from L2. Operations: 4 * heads * head_size for each row and slot that it attends to.
 #include "kernels/cuda/attention/boxes.cuh"
 #include "kernels/cuda/attention/prompt.cuh"
 
@@ -18,8 +17,7 @@ template <int kHead> void launch(const PromptWork& work, cudaStream_t stream, bo
 }  // namespace
 
 bool rotates_queries(const AttentionWork& work) {
-  const int rows =
-      kPromptRows / work.group + 2;  // of a tile; their rotations lie where later keys and values of a step will
+  const int rows = kPromptRows / work.group + 2;  // of a tile; their rotations are in the memory of the last ring stage
   return work.q_bf16 && work.q_aligned && (work.head_size == 64 || work.head_size == 128) && rows <= kStep;
 }
 

@@ -1,6 +1,5 @@
-// A tile of 128 query vectors of a prompt: which steps it takes, the ring that one warpgroup fills for those that
-// compute, its queries on their way in (rotated where they are not yet) and its result on its way out. This room must
-// not know how a step is computed.
+// A tile of 128 query vectors of a prompt: its steps, the ring that one warpgroup fills for those that compute, loading
+// (and rotating) of its queries and storing of its result. This header must not know how a step is computed.
 #pragma once
 #include "kernels/cuda/attention/page_boxes.cuh"
 #include "kernels/cuda/attention/rotation.cuh"
@@ -10,16 +9,16 @@
 
 namespace foretoken {
 
-constexpr int kPromptThreads = 384, kPromptRows = 128, kFetchers = 4, kReaders = 8;  // fetchers, readers: warps
+constexpr int kPromptThreads = 384, kPromptRows = 128, kFetchers = 4, kReaders = 8;  // fetchers and readers in warps
 
-// An AttentionWork; where pages come in boxes, the maps and a box' rows (0: copies of 16 bytes by threads).
+// An AttentionWork; where pages are TMA boxes, the maps and the rows of a box (0: threads copy 16 bytes each).
 struct PromptWork {
   AttentionWork a;
   CUtensorMap keys, values;
   int box = 0;
 };
 
-// A head lies in halves of 64 numbers, so that a row of a half is 128 bytes.
+// A head is stored in halves of 64 numbers, so that a row of a half is 128 bytes.
 template <int kHead> struct PromptShared {
   static constexpr int kHalves = kHead / 64, kStages = prompt_stages(kHead);
   struct Stage {
@@ -28,13 +27,13 @@ template <int kHead> struct PromptShared {
   alignas(1024) Stage stages[kStages];
   alignas(1024) Bf16 q[2][kHalves][64][64];  // of each warpgroup
   alignas(128) Bf16 ones[64];
-  std::uint64_t full[kStages], empty[kStages], rotated;  // rotated: nobody needs the rotations any more
+  std::uint64_t full[kStages], empty[kStages], rotated;  // rotated: barrier of the last use of the rotations
   TileSights<kPromptRows> sights;
 };
 
 #ifdef FORETOKEN_WARPGROUPS
 
-// Where 16-byte chunk c of row `row` lies in [halves][rows][64] numbers.
+// Byte offset of 16-byte vector c of row `row` in [halves][rows][64] numbers, swizzled.
 __device__ inline int half_chunk(int row, int c, int rows) {
   return (c / 8 * rows + row) * 128 + (c % 8 ^ (row & 7)) * 16;
 }
@@ -43,7 +42,8 @@ template <int kHead> struct PromptTile {
   using Shared = PromptShared<kHead>;
   static constexpr int kHalves = Shared::kHalves, kStages = Shared::kStages, kChunks = kHead / 8;
   static constexpr int kLag =
-      2;  // steps whose copies are under way; far fewer than stages, or computing waits for the next copy to begin
+      // Steps whose copies are in flight. Far fewer than stages, or computation would wait for the next copy to begin.
+      2;
 
   const PromptWork& maps;
   const AttentionWork& work;
@@ -66,7 +66,7 @@ template <int kHead> struct PromptTile {
     __syncwarp();
     if (threadIdx.x < 32)
       reinterpret_cast<std::uint32_t*>(shared.ones)[threadIdx.x] =
-          kOnes;  // by the barriers' warp: of another, racecheck names a hazard with them
+          kOnes;  // by the warp that initializes the barriers: from another warp, racecheck reports a hazard
     fence_barriers();
     fence_async_proxy();
     __syncthreads();
@@ -76,7 +76,7 @@ template <int kHead> struct PromptTile {
   }
 
   // ---- the warpgroup that fetches ----
-  // Until step i of this tile may be written to its place: the last one holds the rotations at first.
+  // Waits until step i may be written to its stage. The last stage holds the rotations first.
   __device__ void wait_for_stage(int i) {
     const int stage = i % kStages;
     if (i == kStages - 1) wait_barrier(&shared.rotated, 0);
@@ -110,8 +110,8 @@ template <int kHead> struct PromptTile {
     }
   }
 
-  // The same by the copy engine, but for steps that hold keys which nobody sees: these must be zeros. A lane brings one
-  // box of a step; a warp can ask for one after another only (16 of them took 0.9 us), so all four share them.
+  // The same by TMA, except for steps with keys that no row attends to: those must be zeros. A lane copies one box of a
+  // step; a warp issues its boxes one after another (16 of them took 0.9 us), so all four warps share them.
   __device__ void fetch_boxes() {
     const std::int32_t* const table = work.tables + std::int64_t(tile.sequence) * work.table_width;
     const int boxes = kStep / maps.box, copies = 2 * kHalves * boxes, copy = lane * kFetchers + warp,
@@ -154,7 +154,7 @@ template <int kHead> struct PromptTile {
   // ---- queries that are still to be rotated ----
   __device__ Rotation* rotations() {
     return reinterpret_cast<Rotation*>(&shared.stages[kStages - 1]);
-  }  // [rotates_queries rows][kHead / 2]
+  }  // [rows of rotates_queries()][kHead / 2]
   __device__ void fill_rotations() {
     const int from = tile.vector / work.group, rows = (tile.vector + tile.vectors - 1) / work.group - from + 1;
     for (int i = int(threadIdx.x) - 128; i < rows * (kHead / 2); i += 256)
@@ -162,7 +162,7 @@ template <int kHead> struct PromptTile {
           rotation_of(work.positions[tile.row + from + i / (kHead / 2)], work.frequencies[i % (kHead / 2)]);
     asm volatile("bar.sync 3, 256;" ::: "memory");
   }
-  // Aligned queries in bf16, rotated where they are not yet; all are asked for before the first is used.
+  // Aligned queries in bf16, rotated where they are not yet; all are loaded before the first is used.
   __device__ void load_pairs(int group) {
     constexpr int kPairs = kChunks / 2, kEach = 64 * kPairs / 128;
     uint4 low[kEach] = {}, high[kEach] = {};
@@ -190,7 +190,7 @@ template <int kHead> struct PromptTile {
     }
   }
 
-  // What a warpgroup that computes begins with.
+  // Loads the queries of a computing warpgroup.
   __device__ void load(int group) {
     if (work.frequencies != nullptr) fill_rotations();
     wait_for_previous_kernels();
@@ -205,13 +205,13 @@ template <int kHead> struct PromptTile {
   }
 
   // ---- the result ----
-  // Where vector v of the tile goes.
+  // Offset of vector v of the tile in the output.
   __device__ std::int64_t out_at(int v) const {
     const int at = tile.vector + v;
     return ((tile.row + at / work.group) * std::int64_t(work.heads) + head * work.group + at % work.group) *
            work.head_size;
   }
-  // Through the queries' memory, so that rows leave 16 bytes at a time.
+  // Through the queries' memory, so that rows are written 16 bytes at a time.
   __device__ void store_rows(int group, const float (&total)[kHead / 2], const float (&inverse)[2]) {
     asm volatile("bar.sync %0, 128;" ::"r"(group + 1) : "memory");
     std::byte* const rows = reinterpret_cast<std::byte*>(shared.q[group]);

@@ -1,7 +1,7 @@
 // rope_store: pairs (i, i + half) of every head of q and k are rotated by positions[row] * frequencies[i], in place;
-// then k and v of the row go to its slot. q [rows, heads * head_size], k and v [rows, kv_heads * head_size], f32 or
-// bf16; pages f32 or bf16. Bytes: rows * head_size * (2 heads + 2 kv_heads) * size for q and k, and 2 * rows * kv_heads
-// * head_size * (size + page size).
+// then k and v of the row are stored in its slot. q [rows, heads * head_size], k and v [rows, kv_heads * head_size],
+// f32 or bf16; pages f32 or bf16. Bytes: rows * head_size * (2 heads + 2 kv_heads) * size for q and k, and 2 * rows *
+// kv_heads * head_size * (size + page size).
 #include "kernels/cuda/attention/rotation.cuh"
 #include "kernels/cuda/cuda_backend.cuh"
 #include "kernels/cuda/elementwise/elementwise.cuh"
@@ -10,8 +10,8 @@
 namespace foretoken {
 namespace {
 
-// Device pointers of one call. A null `pool` stores nothing, null `frequencies` rotate nothing, a null `q` (whoever
-// attends rotates it) has no heads.
+// Device pointers of one call. A null `pool`: nothing is stored. Null `frequencies`: nothing is rotated. A null `q` has
+// no heads (the attention kernel rotates the queries).
 template <class T> struct RopeStore {
   T *q, *k;
   const T* v;
@@ -41,7 +41,7 @@ template <int N, class T> __device__ void store(T* p, const Numbers<N>& v) {
   else
     from_float(*p, v.at[0]);
 }
-template <class T> __device__ float as_stored(float x) {  // what T keeps of x
+template <class T> __device__ float as_stored(float x) {  // x rounded to T
   T t;
   from_float(t, x);
   return to_float(t);
@@ -60,7 +60,7 @@ template <int N, class T, class P> __global__ void __launch_bounds__(256) rope_s
     keys = reinterpret_cast<P*>(page + a.keys) + slot % a.page_rows * a.head_size;
     values = reinterpret_cast<P*>(page + a.values) + slot % a.page_rows * a.head_size;
   }
-  const std::int64_t plane = std::int64_t(a.page_rows) * a.head_size;  // from one head to the next
+  const std::int64_t plane = std::int64_t(a.page_rows) * a.head_size;  // numbers between two heads
   if (a.frequencies != nullptr) {
     for (int i = int(threadIdx.x); i < half; i += int(blockDim.x))
       rotations[i] = rotation_of(a.positions[row], a.frequencies[i]);
@@ -70,7 +70,7 @@ template <int N, class T, class P> __global__ void __launch_bounds__(256) rope_s
   const int pairs = half / N, of_q = a.frequencies != nullptr ? a.heads * pairs : 0, of_k = a.kv_heads * pairs,
             of_v = a.pool != nullptr ? 2 * of_k : 0;
   for (int n = int(threadIdx.x); n < of_q + of_k + of_v; n += int(blockDim.x)) {
-    if (n >= of_q + of_k) {  // a piece of v
+    if (n >= of_q + of_k) {  // an item of v
       const int at = (n - of_q - of_k) * N, head = at / a.head_size, i = at % a.head_size;
       store<N>(values + head * plane + i, load<N>(a.v + row * a.v_stride + at));
       continue;

@@ -1,5 +1,5 @@
-// The rotary embedding of one pair of a head by its position: written once, so that every kernel gives the same bits.
-// This header must not know rows, pages or attention.
+// The rotary embedding (Su et al. 2021, arXiv 2104.09864) of one pair of a head, defined once so that all kernels give
+// the same bits. This header must not know rows, pages or attention.
 #pragma once
 #include "kernels/cuda/device.cuh"
 #include "kernels/cuda/instructions/matrix_tiles.cuh"
@@ -16,7 +16,7 @@ __device__ inline Rotation rotation_of(std::int32_t position, float frequency) {
   return t;
 }
 
-// Numbers i and i + head_size / 2 of a head.
+// Rotates the pair of numbers i and i + head_size / 2 of a head.
 __device__ inline float2 rotated(float first, float second, Rotation by) {
   return {__fmaf_rn(first, by.cosine, -__fmul_rn(second, by.sine)),
           __fmaf_rn(second, by.cosine, __fmul_rn(first, by.sine))};

@@ -1,6 +1,6 @@
-// Rotation, storing and attention of few rows of many sequences: see attention_stream.cuh. Bytes: keys and values of
-// each sequence once, 4 * slots * kv_heads * head_size. Operations: 64 keys of 8 vectors cost a warp some 200 (heads of
-// 64) or 350 (128) instructions.
+// Rotation, storing and attention of few rows of many sequences: see stream.cuh. Bytes: keys and values of each
+// sequence once, 4 * slots * kv_heads * head_size. Operations: 64 keys of 8 vectors cost a warp about 200 (heads of 64)
+// or 350 (128) instructions.
 #include "kernels/cuda/attention/stream.cuh"
 
 namespace foretoken {

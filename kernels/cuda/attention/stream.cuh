@@ -1,10 +1,10 @@
-// Rotation, storing and attention of a few rows of each of many sequences in one kernel, bound by the memory's
-// bandwidth: a warp takes 8 query vectors of one kv head through whole steps by itself, exchanging nothing, while
-// another has the copy engine fill a ring of boxes. Keys and values are the first factors of products (S^T = K Q^T, O^T
-// = V^T P^T), so that no row of a product is wasted on few vectors. Where there are fewer sequences than the machine
-// has room for, a cluster shares the chunks of a sequence and folds them. The keys and values of the rows themselves
-// never come from memory. The arithmetic is that of attention.cuh in the order of attention_tiles.cuh: the same bits.
-// This header must not know who launches it.
+// Rotation, storing and attention of a few rows of each of many sequences in one kernel, bound by memory bandwidth: a
+// warp computes 8 query vectors of one kv head over whole steps without exchanging data, while another warp fills a
+// ring of boxes by TMA. Keys and values are the first factors of products (S^T = K Q^T, O^T = V^T P^T), so that few
+// vectors do not waste rows of a product. Where the sequences do not occupy all multiprocessors, a cluster shares the
+// chunks of a sequence and folds them. The keys and values of the rows themselves are not read from global memory. The
+// arithmetic is that of attention.cuh in the order of tiles.cuh: the same bits. This header must not know how it is
+// launched.
 #pragma once
 #include <cooperative_groups.h>
 
@@ -33,8 +33,9 @@ template <int kHead> struct StreamBlock : PageStreamRows<kHead> {
   // and l / 4 + 8 ([2 + h]).
   std::uint32_t q[kTiles][2];
   int low[2], high[2];
-  int share = 0, receiver = 0, receiver_unit = 0;        // units of a block; where this warp's first unit goes
-  float sum[kTiles][4], mass[4], peak[2];                // of the chunk
+  int share = 0, receiver = 0,
+      receiver_unit = 0;                   // units of a block; the block and unit that receive this warp's first unit
+  float sum[kTiles][4], mass[4], peak[2];  // of the chunk
   float total[kTiles][4], total_mass[2], total_peak[2];  // of the chunks before
 
   using Rows::Rows;
@@ -59,7 +60,7 @@ template <int kHead> struct StreamBlock : PageStreamRows<kHead> {
       if (depth < low[h] || depth >= high[h]) s[i / 4][i % 4] = kUnseen;
     }
   }
-  // Scores become weights, the second factors of 16 keys each; what was summed becomes relative to the new peak.
+  // Converts scores to weights, the second factors for 16 keys each, and makes the sums relative to the new peak.
   __device__ void weigh(float (&s)[4][4], std::uint32_t (&weights)[4][2]) {
     float most[2];
 #pragma unroll
@@ -92,7 +93,7 @@ template <int kHead> struct StreamBlock : PageStreamRows<kHead> {
 #pragma unroll
     for (int i = 0; i < 4; ++i) mass[i] *= keep[i % 2];
   }
-  // With kSome only those of `tiles` of 16 keys: to leave out one that nobody sees changes no bit.
+  // kSome: only the tiles of 16 keys in the mask `tiles`; skipping a tile that no row attends to changes no bit.
   template <bool kSome> __device__ void add_values(int stage, const std::uint32_t (&weights)[4][2], unsigned tiles) {
     constexpr Quad kOne = {{kOnes, kOnes, kOnes, kOnes}};
     const std::uint32_t values =
@@ -119,7 +120,7 @@ template <int kHead> struct StreamBlock : PageStreamRows<kHead> {
   }
   __device__ void close_chunk(int chunk) {
     if (a.splits > 1) {
-      if (chunk == first) asm volatile("barrier.cluster.wait.aligned;" ::: "memory");  // all are there
+      if (chunk == first) asm volatile("barrier.cluster.wait.aligned;" ::: "memory");  // all blocks have started
       send_sums(chunk - begin);
     } else {
 #pragma unroll
@@ -134,7 +135,7 @@ template <int kHead> struct StreamBlock : PageStreamRows<kHead> {
     }
     clear_chunk();
   }
-  // Each block of the cluster gets `share` units of this chunk's sums, and the peaks and masses that belong to them.
+  // Sends `share` units of this chunk's sums, with their peaks and masses, to each block of the cluster.
   __device__ void send_sums(int chunk) {
     const cooperative_groups::cluster_group cluster = cooperative_groups::this_cluster();
     int to = receiver, at = receiver_unit;
@@ -149,7 +150,7 @@ template <int kHead> struct StreamBlock : PageStreamRows<kHead> {
       if (++at == share) at = 0, ++to;
     }
   }
-  // Where lane l writes of vector l / 4 of a warp: numbers 2 (l % 4) and the next of each eight.
+  // Where lane l writes vector l / 4 of a warp: numbers 2 (l % 4) and the next of each eight.
   __device__ Bf16* out_at(int of_warp) const {
     const int v = of_warp * kStreamVectors + lane / 4, r = v / a.group;
     return static_cast<Bf16*>(a.out) + (std::int64_t(row + r) * a.heads + head * a.group + (v - r * a.group)) * kHead +
@@ -237,7 +238,7 @@ template <int kHead> struct StreamBlock : PageStreamRows<kHead> {
   __device__ void run() {
     if (a.splits > 1) {
       asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::
-                       : "memory");  // this block is there: others may write to it
+                       : "memory");  // this block has started: others may write to its shared memory
       share = (work.warps * 2 * kTiles + used - 1) / used, receiver = warp * 2 * kTiles / share,
       receiver_unit = warp * 2 * kTiles % share;
     }

@@ -1,6 +1,6 @@
-// What a block of attention_stream.cuh works on: its rows and chunks, the ring of boxes that one warp asks for, and how
-// the rows themselves are turned and placed, in shared memory and in their pages. This header must not know how a step
-// is summed.
+// The input of a block of stream.cuh: its rows and chunks, the ring of boxes that one warp fills, and how the rows
+// themselves are rotated and stored, in shared memory and in their pages. This header must not know how a step is
+// summed.
 #pragma once
 #include <climits>
 
@@ -18,21 +18,21 @@ struct StreamWork {
   DecodeWork of;
   CUtensorMap keys, values;
   int box = 0;             // rows of a copy
-  int stages = 2;          // of the ring: keys and values of a step by turns
+  int stages = 2;          // of the ring: keys and values of a step alternate
   std::int64_t bytes = 0;  // of shared memory of a block, at least stream_bytes()
-  int warps = 1;           // that compute; one more asks for boxes
+  int warps = 1;           // warps that compute; one more fills the ring
 };
 
 constexpr int kMostStages = 16;
 struct StreamShared {
   std::uint64_t full[kMostStages], empty[kMostStages];
   int low[kStreamVectors * kStreamWarps], high[kStreamVectors * kStreamWarps],
-      slot[kStreamVectors * kStreamWarps];  // of each row: what it sees, where it goes
+      slot[kStreamVectors * kStreamWarps];  // of each row: first and last + 1 depth that it attends to, its slot
 };
 
 // Bytes of shared memory: Bf16 ring[stages][kHead / 64][kStep][64], StreamShared, Bf16 own[2][longest][kHead], Rotation
 // rotations[longest][kHead / 2]; where a cluster folds, what this block receives: float2 peaks[chunks][warps * 8] and
-// float2 sums[units][32], a unit being 8 numbers of the head of one warp's vectors in one chunk.
+// float2 sums[units][32], a unit is 8 numbers of the head of one warp's vectors in one chunk.
 static_assert(sizeof(StreamShared) == kStreamFixedBytes);
 inline std::int64_t stream_bytes(const StreamWork& w) {
   const AttentionWork& a = w.of.a;
@@ -51,9 +51,9 @@ template <int kHead> struct PageStreamRows {
   StreamShared& shared;
   int sequence, head, rank, row, rows, vectors;  // kv head; block of the cluster; the first row and how many
   int begin, chunks, used, first,
-      last;  // the sequence's first chunk and how many; blocks that have some; those of this block
-  int all_low, all_high, own_low, own_high;  // depths that every row sees; slots of the rows
-  int seen_low, seen_high;                   // nobody sees others
+      last;  // the sequence's first chunk and number of chunks; blocks that have chunks; chunks of this block
+  int all_low, all_high, own_low, own_high;  // depths that every row attends to; slots of the rows
+  int seen_low, seen_high;                   // depths outside are attended to by no row
   int step, end;                             // of this block
   int position;                              // of the first row
   float frequency;                           // of pair `thread`
@@ -76,7 +76,7 @@ template <int kHead> struct PageStreamRows {
     sums = peaks + a.chunks * w.warps * kStreamVectors;
   }
 
-  // ---- what there is to do; false: nothing ----
+  // ---- the block's work; false: none ----
   __device__ bool open() {
     sequence = int(blockIdx.x) / a.splits, rank = int(blockIdx.x) % a.splits, head = int(blockIdx.y);
     table = a.tables + std::int64_t(sequence) * a.table_width;
@@ -84,7 +84,7 @@ template <int kHead> struct PageStreamRows {
     row = single ? sequence : a.begins[sequence], rows = single ? 1 : min(a.begins[sequence + 1] - row, a.longest),
     vectors = rows * a.group;
     if (rows <= 0) return false;
-    frequency = of.frequencies[thread % (kHead / 2)], position = of.positions[row];  // asked for with the rest
+    frequency = of.frequencies[thread % (kHead / 2)], position = of.positions[row];  // loaded with the rest
     int least[3] = {INT_MAX, INT_MAX, INT_MAX}, most[3] = {};
     for (int r = lane; r < rows; r += 32) {
       const int visible = a.visible[row + r], from = a.first ? max(a.first[row + r], 0) : 0, slot = of.slots[row + r];
@@ -106,7 +106,7 @@ template <int kHead> struct PageStreamRows {
     return true;
   }
 
-  // ---- the ring, of a warp that does nothing else: lane l asks for box l % boxes of half l / boxes ----
+  // ---- the ring, filled by one warp: lane l copies box l % boxes of half l / boxes ----
   __device__ void fill() {
     const int boxes = kStep / work.box, box = lane % boxes, half = lane / boxes;
     const bool mine = half < kHalves;
@@ -151,14 +151,14 @@ template <int kHead> struct PageStreamRows {
     for (int i = thread < kHalf ? thread + int(blockDim.x) : thread; i < rows * kHalf; i += int(blockDim.x))
       rotations[i] = rotation_of(of.positions[row + i / kHalf], of.frequencies[i % kHalf]);
   }
-  // Of rows with one slot (padding) the last counts.
+  // Of several rows with the same slot (padding) the last is stored.
   __device__ bool last_of_slot(int r) const {
     for (int other = r + 1; other < rows; ++other)
       if (shared.slot[other] == shared.slot[r]) return false;
     return true;
   }
-  // Those rows whose slots this block's chunks hold, into `own` and into their pages: pieces of 16 bytes, of keys two
-  // each.
+  // Stores the rows whose slots are in this block's chunks in `own` and in their pages: pieces of 16 bytes, for keys
+  // two each.
   struct Piece {
     uint4 low = {}, high = {};
     int page = 0;
@@ -194,7 +194,7 @@ template <int kHead> struct PageStreamRows {
           reinterpret_cast<uint4*>(page + a.values)[at + c - kPairs] = p.low;
     }
   }
-  // This warp's vectors as the second factors of products, turned: lane l holds of vector l / 4 numbers 16 k + 2 (l %
+  // This warp's vectors as the second factors of products, rotated: lane l holds of vector l / 4 numbers 16 k + 2 (l %
   // 4), the next, and those eight behind them.
   __device__ void load_queries(std::uint32_t (&q)[kHead / 16][2]) const {
     const int v = warp * kStreamVectors + lane / 4, r = min(v, vectors - 1) / a.group;
@@ -213,14 +213,14 @@ template <int kHead> struct PageStreamRows {
     }
   }
 
-  // ---- steps that hold the rows themselves, or what somebody does not see ----
+  // ---- steps that contain the rows themselves, or keys that some row does not attend to ----
   __device__ bool odd(int from) const {
     return from < all_low || from + kStep > all_high || (from < own_high && from + kStep > own_low);
   }
   __device__ uint4* line(int stage, int key, int c) const {
     return reinterpret_cast<uint4*>(ring + stage * kStageBytes + (c / 8 * kStep + key) * 128) + (c % 8 ^ (key & 7));
   }
-  __device__ std::uint64_t seen_keys(int from) const {  // by any row
+  __device__ std::uint64_t seen_keys(int from) const {  // keys that any row attends to
     bool low = false, high = false;
     for (int r = 0; r < rows; ++r) {
       const int begins = shared.low[r] - from, ends = shared.high[r] - from;
@@ -228,7 +228,8 @@ template <int kHead> struct PageStreamRows {
     }
     return __ballot_sync(~0u, low) | std::uint64_t(__ballot_sync(~0u, high)) << 32;
   }
-  // Zeros for values that nobody sees, in tiles of 16 keys of which some are seen. Says which tiles are.
+  // Writes zeros to values that no row attends to, in tiles of 16 keys with some that are attended to. Returns the mask
+  // of those tiles.
   __device__ unsigned clear_unseen(int stage, int from) const {
     const std::uint64_t seen = seen_keys(from);
     unsigned tiles = 0;
@@ -244,10 +245,10 @@ template <int kHead> struct PageStreamRows {
     sync_workers();
     return tiles;
   }
-  // The rows' own keys or values into a slot of the ring. Says which tiles of 16 keys are seen, of values.
+  // Copies the rows' own keys or values to a stage of the ring. For values, returns the mask of clear_unseen().
   __device__ unsigned patch(int stage, int from, bool values) const {
-    sync_workers();  // whoever read this slot a turn ago has done so: the ring's barriers say it too, but racecheck
-                     // does not follow them
+    sync_workers();  // all reads of this stage's previous contents are done: the ring's barriers ensure it too, but
+                     // racecheck does not follow them
     const unsigned tiles = values ? clear_unseen(stage, from) : 0;
     for (int i = thread; i < rows * kChunks; i += threads) {
       const int r = i / kChunks, key = shared.slot[r] - from;
@@ -263,7 +264,8 @@ template <int kHead> struct PageStreamRows {
 
 #endif
 
-int stream_cluster(std::int64_t shared_memory);  // blocks of the largest cluster that runs, each with so many bytes
+int stream_cluster(
+    std::int64_t shared_memory);  // blocks of the largest cluster that the device runs, each with so many bytes
 void launch_stream(const StreamWork& work, cudaStream_t stream, bool dependent_launch);
 
 }  // namespace foretoken

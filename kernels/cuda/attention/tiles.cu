@@ -16,7 +16,7 @@ void launch_stages(const AttentionWork& work, cudaStream_t stream, bool dependen
   launch_kernel("attend", stream, grid, attend_tiles<kHead, kGroups, kStages>, work);
 }
 
-// As many stages as shared memory has room for.
+// As many stages as fit in shared memory.
 template <int kHead, int kGroups>
 void launch(const AttentionWork& work, std::int64_t limit, cudaStream_t stream, bool dependent_launch) {
   constexpr int kMost = most_tile_stages(kHead, kGroups), kFew = fewest_tile_stages(kHead);

@@ -1,6 +1,6 @@
 // Attention of one tile of queries over a bf16 cache, on mma.sync, by a block of four warps. In a step every warp takes
-// 16 of the 64 keys for the scores, then a quarter of the head for the sum of the values, so that a key or value leaves
-// shared memory once. This header must not know how many blocks there are.
+// 16 of the 64 keys for the scores, then a quarter of the head for the sum of the values, so that each key or value is
+// read from shared memory once. This header must not know how many blocks there are.
 #pragma once
 #include "kernels/cuda/attention/tile.cuh"
 #include "kernels/cuda/instructions/matrix_tiles.cuh"
@@ -10,7 +10,7 @@ namespace foretoken {
 constexpr int kTileThreads = 128;
 
 // kHead: numbers of a head in shared memory (a smaller one is padded by zeros); kRows: 16 kGroups vectors; kStages of
-// the ring, as tile_stages() says.
+// the ring: see tile_stages().
 template <int kHead, int kGroups, int kStages> struct TileShared {
   static constexpr int kRows = 16 * kGroups, kChunks = kHead / 8;
   struct alignas(128) Stage {
@@ -28,7 +28,7 @@ template <int kHead, int kGroups, int kStages> struct TileBlock {
   using Cursor = StepCursor<Shared::kRows>;
   static constexpr int kRows = Shared::kRows, kChunks = Shared::kChunks;
   static constexpr int kColumns = kHead / 32;                  // 8-wide columns of the values that a warp sums
-  static constexpr bool kHold = kGroups == 1 && kHead <= 128;  // queries stay in registers
+  static constexpr bool kHold = kGroups == 1 && kHead <= 128;  // queries are kept in registers
 
   const AttentionWork& work;
   Shared& shared;
@@ -36,7 +36,7 @@ template <int kHead, int kGroups, int kStages> struct TileBlock {
   TileBounds bounds;
   Cursor fetched;              // the step that is copied next
   StepPages pages;             // its
-  int head, split, end_chunk;  // kv head; chunks of this block end here
+  int head, split, end_chunk;  // kv head; context split; end of this block's chunks
   const int thread = int(threadIdx.x), warp = thread / 32, lane = thread % 32;
   float sum[kGroups][kColumns][4], mass[kGroups][4], peak[kGroups][2];                          // of the chunk
   float total[kGroups][kColumns][4] = {}, total_mass[kGroups][2] = {}, total_peak[kGroups][2];  // of the chunks before
@@ -45,7 +45,7 @@ template <int kHead, int kGroups, int kStages> struct TileBlock {
   __device__ TileBlock(const AttentionWork& w, Shared& s) : work(w), shared(s) {}
 
   // ---- copies ----
-  // Looks up the step that will be fetched next: pages are known a step before they are needed.
+  // Looks up the pages of the next step, one step before they are needed.
   __device__ void look_up() {
     if (fetched.done(end_chunk)) return;
     int low = bounds.low, high = bounds.high, visible = INT_MAX;
@@ -132,7 +132,7 @@ template <int kHead, int kGroups, int kStages> struct TileBlock {
     }
   }
 
-  // Scores become weights in shared memory; what was summed becomes relative to the new peak.
+  // Writes weights to shared memory and makes the sums relative to the new peak.
   __device__ void weigh(const float (&s)[kGroups][2][4]) {
 #pragma unroll
     for (int g = 0; g < kGroups; ++g) {
@@ -219,7 +219,7 @@ template <int kHead, int kGroups, int kStages> struct TileBlock {
     clear_chunk();
   }
 
-  // Of every chunk that the vector sees, whatever its scores are: fold_chunks reads them all.
+  // Of every chunk with depths that the vector attends to, whatever its scores: fold_chunks reads them all.
   __device__ void store_chunk(int chunk, int g, int h, int v) const {
     if (chunk < shared.sights.first[v] / kChunk || chunk * kChunk >= shared.sights.end[v]) return;
     const std::int64_t at = vector_at(v) * work.chunks + chunk;
@@ -256,7 +256,7 @@ template <int kHead, int kGroups, int kStages> struct TileBlock {
   }
 
   // ---- all of it ----
-  // False: there is nothing to do.
+  // False: the block has no work.
   __device__ bool open() {
     tile = find_tile(work, int(gridDim.x - 1 - blockIdx.x), work.tile);
     if (tile.sequence < 0) return false;
@@ -284,7 +284,7 @@ template <int kHead, int kGroups, int kStages> struct TileBlock {
       for (int k = 0; k < kHead / 16; ++k) q_held[k] = q_quad(0, k);
     for (int stage = 0; !at.done(end_chunk); stage = stage + 1 == kStages ? 0 : stage + 1) {
       if constexpr (kStages == 1) {
-        __syncthreads();  // all warps have read the step before
+        __syncthreads();  // all warps have read the previous step
         fetch(0);
         wait_copies<0>();
         __syncthreads();

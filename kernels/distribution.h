@@ -18,9 +18,10 @@ using Token = std::int32_t;  // an index into a vocabulary; -1 means absent
 // kept.
 struct Warp {
   float temperature = 0;  // 0: the one-hot distribution of the greatest logit (lowest index among equals)
-  int top_k = 0;          // 0: off
-  float top_p = 1;        // keeps x while the mass of strictly more probable tokens is < top_p (order-independent)
-  float min_p = 0;        // keeps x with p(x) >= min_p * max p
+  int top_k = 0;          // 0: off (Fan et al. 2018, arXiv 1805.04833)
+  float top_p =
+      1;  // keeps x while the mass of strictly more probable tokens is < top_p (Holtzman et al. 2020, arXiv 1904.09751)
+  float min_p = 0;              // keeps x with p(x) >= min_p * max p (Nguyen et al. 2024, arXiv 2407.01082)
   bool raw_normalizer = false;  // also compute log sum exp(logits), for log-probabilities of the raw distribution
   bool operator==(const Warp&) const = default;
 };
@@ -116,7 +117,7 @@ template <int N, class F> std::array<double, N> vocabulary_sums(F f, int vocab) 
 // The result of one pass over a row of logits. 40 bytes a row.
 struct DistributionRow {
   double mass = 1;                // sum of the weights that are kept
-  double raw_log_normalizer = 0;  // log sum exp(logits); only if the warp asked for it
+  double raw_log_normalizer = 0;  // log sum exp(logits); only if Warp::raw_normalizer
   float inverse_temperature = 1;
   float peak = 0;       // the greatest logit
   float threshold = 0;  // a token is kept if its logit is >= threshold

@@ -42,11 +42,12 @@ class HostBackend : public Backend {
   Chance* chance_ = nullptr;
 };
 
-// Puts one row among distributions; the padding behind its last field is zeroed, so that equal distributions are equal
-// bytes.
+// Writes `row` as row i of `distributions`; the padding after its last field is zeroed, so that equal distributions are
+// equal bytes.
 void keep_distribution(const DistributionRow& row, Distributions& distributions, int i);
 
-// Where the row of `slot` lies: head h of its keys (or values) begins at result + h * page_rows * head_size elements.
+// The address of `slot` in a plane of a layer: head h of its keys (or values) begins at result + h * page_rows *
+// head_size elements.
 std::byte* slot_address(const KvLayer& kv, std::int64_t plane, const std::int32_t* table, std::int32_t slot);
 
 // Adds a weight's bias, where it has one, to the rows of a product y [rows, out].

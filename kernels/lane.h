@@ -20,7 +20,8 @@
 
 namespace foretoken {
 
-// Decides draws in place of Philox: the enumerator of the exact output distribution. Production code uses none.
+// Decides draws in place of Philox: the interface of the enumerator of the exact output distribution. Production code
+// uses none.
 class Chance {
  public:
   virtual ~Chance() = default;

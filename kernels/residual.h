@@ -1,5 +1,6 @@
-// Residual distributions after rejected drafts (recursive rejection sampling), evaluated lazily, on host and device.
-// This module must not know trees, verifiers or which device evaluates it.
+// Residual distributions after rejected drafts, evaluated lazily, on host and device: multi-round rejection sampling
+// (SpecInfer, Miao et al. 2024, arXiv 2305.09781), without replacement (Jeon et al. 2024, arXiv 2402.14160). This
+// module must not know trees, verifiers or which device evaluates it.
 #pragma once
 #include <cstdint>
 

@@ -139,7 +139,7 @@ void launch_tiles(const AttentionWork& work, std::int64_t shared_memory, cudaStr
                   bool dependent_launch);  // shared_memory: bytes that a block may have
 void launch_prompt(const AttentionWork& work, cudaStream_t stream,
                    bool dependent_launch);          // heads of up to 128, no trees, one split; 90a
-bool rotates_queries(const AttentionWork& work);    // whether launch_prompt takes queries that are still to be rotated
+bool rotates_queries(const AttentionWork& work);    // whether launch_prompt can rotate the queries itself
 int attention_cluster(std::int64_t shared_memory);  // blocks of the largest cluster that the device runs with
                                                     // `shared_memory` bytes a block; architecture 90
 void launch_plain(const AttentionWork& work, cudaStream_t stream, bool dependent_launch);

@@ -195,7 +195,7 @@ template <int kHead> struct PageStreamRows {
     }
   }
   // This warp's vectors as the second factors of products, rotated: lane l holds of vector l / 4 numbers 16 k + 2 (l %
-  // 4), the next, and those eight behind them.
+  // 4), the next, and the two numbers eight after them.
   __device__ void load_queries(std::uint32_t (&q)[kHead / 16][2]) const {
     const int v = warp * kStreamVectors + lane / 4, r = min(v, vectors - 1) / a.group;
     const Bf16* const from =

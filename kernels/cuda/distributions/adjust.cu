@@ -1,6 +1,6 @@
-// adjust: row i of logits [n, vocab] is bent in place at the tokens of adjustments[i]; an item a thread, as
-// adjust_item() has it. Bytes: 16 a token of a tally, and 64 of the logits that it touches. Nothing else of a row is
-// read.
+// adjust: row i of logits [n, vocab] is adjusted in place at the tokens of adjustments[i]; each thread computes one
+// item by adjust_item(). Bytes: 16 for each token count, and 64 of the logits for each adjusted token. The rest of the
+// row is not read.
 #include <algorithm>
 
 #include "kernels/cuda/cuda_backend.cuh"
@@ -10,7 +10,7 @@ namespace {
 
 constexpr int kRowsAtOnce = 64, kThreads = 256;
 
-// What a launch is told of each row comes as its argument.
+// The adjustments of a launch are passed as kernel arguments.
 struct AdjustTask {
   float* logits;
   std::int64_t stride;

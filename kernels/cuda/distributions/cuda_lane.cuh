@@ -1,9 +1,10 @@
-// The Lane of the CUDA device: a crew of thread blocks for each sequence, the whole batch in one launch. Included by
-// kernels/lane.h where nvcc compiles, so that a verifier's template becomes a kernel. Knows distributions and draws, no
-// verifier.
+// The Lane of the CUDA device: a crew of thread blocks for each sequence, all sequences of the batch in one launch.
+// Included by kernels/lane.h where nvcc compiles, so that a verifier's template becomes a kernel. Knows distributions
+// and draws, no verifier.
 //
-// Every thread of a crew runs the rule and holds its variables; the verbs are collective, so what steers a rule must be
-// the same in all threads, as everything is that comes from a trial or from a verb. What is written, the leader writes.
+// Every thread of a crew runs the rule and holds its variables. The operations are collective, so the control flow of a
+// rule must be the same in all threads: it may depend only on its input and on results of operations. Only the leader
+// writes results.
 #pragma once
 #include <array>
 
@@ -17,7 +18,7 @@ namespace foretoken {
 
 struct LaneMemory {
   CrewMemory crew;
-  alignas(16) double tile[kTile];  // probabilities, then their CDF
+  alignas(16) double tile[kTile];  // probabilities of one tile, then their CDF
   int here, last;                  // tiles
   int token, likely;               // of the tile
   unsigned bound;                  // bits of a float
@@ -25,7 +26,7 @@ struct LaneMemory {
   RefusedGuess guesses[kMostGuesses];
 };
 
-// What the lanes of one sequence have taken of its memory. Every thread holds its own copy, and all are equal.
+// How much of the memory the lanes of one sequence have used. Every thread holds its own copy, and all are equal.
 struct LaneUse {
   int near = 0, nears = 0;  // bytes, calls
   int guesses = 0;
@@ -40,15 +41,15 @@ class CudaLane {
   __device__ CudaLane within(std::uint32_t k) const { return drawing(draws_.within(k)); }
   __device__ CudaLane drawing(const Draws& draws) const { return {*crew_, *memory_, *use_, vocab_, draws}; }
 
-  // One thread of the sequence, which writes down what came out.
+  // True in one thread of the sequence, which writes the results.
   __device__ bool leader() const { return crew_->leads(); }
-  // Runs f(0) ... f(n - 1) at once; what they write may be read after the launch.
+  // Runs f(0) ... f(n - 1) in parallel; what they write may be read after the launch.
   template <class F> __device__ void each(int n, const F& f) const {
     if (int(blockIdx.x) % crew_->size() != 0) return;
     for (int i = int(threadIdx.x); i < n; i += kCrewThreads) f(i);
   }
-  // f(0) ... f(n - 1) in shared memory while there is memory. One warp after another brings them, so that several wait
-  // at once.
+  // f(0) ... f(n - 1) in shared memory, null where it is full. Successive calls use different warps, so that their
+  // loads overlap. The values may be read after settle().
   template <class T, class F> __device__ const T* near(int n, const F& f) {
     const int bytes = (n * int(sizeof(T)) + 15) / 16 * 16;
     if (use_->near + bytes > int(sizeof memory_->near)) return nullptr;
@@ -68,9 +69,9 @@ class CudaLane {
 
   __device__ bool accept(double probability, DrawName name) const { return draws_.uniform(name) < probability; }
 
-  // Bytes: 4 * vocab, 8 * vocab with a distribution q, nothing where the refusal before it has added everything up.
-  // Operations: about 40 a token. The CDF behind each tile, then behind each token of one tile, is added up by one
-  // thread: the order of these sums is part of the answer.
+  // Bytes: 4 * vocab, 8 * vocab with a distribution q, none where the rejection before it has already computed the
+  // sums. Operations: about 40 a token. The CDF after each tile, then after each token of one tile, is summed by one
+  // thread, since the order of these sums determines the result.
   template <class L> __device__ Token draw(const L& distribution, DrawName name) {
     const Token certain = only(distribution);
     if (certain >= 0) return certain;
@@ -110,9 +111,9 @@ class CudaLane {
     });
   }
 
-  // Of f over the vocabulary.
+  // The sum of f over the vocabulary.
   template <class F> __device__ double sum(const F& f) { return crew_->sum(f); }
-  // N of them: f(x) is a std::array<double, N>. One pass for each sum, over a row that lies in the nearest cache.
+  // N such sums: f(x) is a std::array<double, N>. One pass for each sum, over a row that is in the nearest cache.
   template <int N, class F> __device__ std::array<double, N> sums(const F& f) {
     std::array<double, N> all;
     for (std::size_t k = 0; k < std::size_t(N); ++k) all[k] = crew_->sum([&](Token x) { return f(x)[k]; });
@@ -120,7 +121,7 @@ class CudaLane {
   }
 
   template <class P, class Q> __device__ Residual<P, Q> open(const P& p, const Q& q) {
-    crew_->running_of = nullptr;  // a residual may lie where another did
+    crew_->running_of = nullptr;  // a residual may have the address of an earlier one
     return {p, q};
   }
   template <class P, class Q> __device__ void refuse_draw(Residual<P, Q>& r) {
@@ -138,7 +139,7 @@ class CudaLane {
   __device__ bool overflown() const { return use_->overflown; }
 
  private:
-  // The one token that a distribution can give, -1 where there may be more.
+  // The only token with nonzero probability, -1 where there may be several.
   template <class L> __device__ static Token only(const L&) { return -1; }
   __device__ static Token only(const Distribution& distribution) {
     return distribution.row.one_hot ? distribution.row.greedy : -1;
@@ -148,13 +149,13 @@ class CudaLane {
     return r.p.row.one_hot ? r.p.row.greedy : -1;
   }
 
-  // f of what is left of r, by the fewest operations that give it.
+  // Calls f with the unnormalized residual of r in its cheapest form.
   template <class P, class Q, class F> __device__ static auto with_above(const Residual<P, Q>& r, const F& f) {
     if (r.c == 0) return f(Unguessed<P>(r));
     return f(Above<P, Q>(r));
   }
 
-  // As HostLane: nothing left means that the refusal had probability 0 but for rounding.
+  // As HostLane: no mass left means that the rejection had probability 0 but for rounding.
   template <class P, class Q> __device__ void weigh(Residual<P, Q>& r) {
     const Token certain = only(r.p);
     r.mass = certain >= 0 ? r.above(certain) : with_above(r, [&](const auto& above) { return add_up(above, &r); });
@@ -182,8 +183,8 @@ class CudaLane {
     }
   }
 
-  // The sum of f over the vocabulary; the sums up to each tile stay in crew_->running(), as those of `whose`, and the
-  // last tile with any in memory_->last.
+  // The sum of f over the vocabulary. The running sums of the tiles are kept in crew_->running(), marked as those of
+  // `owner`, and the last tile with nonzero mass in memory_->last.
   template <class F> __device__ double add_up(const F& f, const void* owner) {
     if (threadIdx.x == 0) memory_->here = memory_->last = -1;
     const double* const sums = crew_->tile_sums(f);
@@ -201,12 +202,12 @@ class CudaLane {
     return crew_->running()[tiles - 1];
   }
 
-  // After add_up: the token at which the CDF of `values` exceeds `limit`. In the first tile in which it does, else the
-  // last with any mass; there the first token, else the last with any probability.
+  // After add_up: the token at which the CDF of `values` exceeds `limit`. It is in the first tile where the CDF does,
+  // else in the last with nonzero mass; there it is the first such token, else the last with nonzero probability.
   template <class V> __device__ Token find(const V& values, double limit) {
     const double* const running = crew_->running();
     const int tiles = crew_->tiles(), i = int(threadIdx.x);
-    crew_->running_of = nullptr;  // `here` is used up
+    crew_->running_of = nullptr;  // `here` is overwritten below
     if (i == 0) memory_->token = memory_->likely = -1;
     for (int t = i; t < tiles; t += kCrewThreads)
       if (running[t] > limit && (t == 0 || running[t - 1] <= limit)) memory_->here = t;
@@ -250,7 +251,7 @@ template <class F> __global__ void __launch_bounds__(kCrewThreads, 1)
   crew.sync();
 }
 
-// As launch() of kernels/lane.h.
+// The CUDA part of launch() of kernels/lane.h.
 template <class F> void launch_on_device(Backend& backend, int count, const Draws* draws, int vocab, const F& f) {
   static_assert(sizeof(F) <= 32000, "what runs on lanes is handed over as a kernel's argument");
   enter_device(backend);

@@ -1,11 +1,11 @@
 // Distributions of rows of logits and tokens drawn from them; a crew of blocks for each row.
 //
-// distribution:  [n, vocab] -> DistributionRow [n]: the greatest logit, the threshold of the warp (cuts.cuh), the mass
-// of what is kept by the tree of
-//       distribution.h. Bytes: 4 * vocab a row from memory once; each further pass (the mass, the raw normalizer, cuts)
-//       finds its share of the row in the caches nearest to its block. Operations: 5 a token for the peak, 32 a token
-//       for each mass, which is more than the memory's time. Nothing but 40 bytes a row is written.
-// draw: DistributionRow [n], TokenDraw [n] -> Token [n], by the verbs of a CudaLane.
+// distributions: logits [n, vocab] -> DistributionRow [n]: the greatest logit, the threshold of the warp (cuts.cuh),
+// the mass of the kept tokens by the tree of distribution.h. Bytes: 4 * vocab a row from memory once; each further pass
+// (the mass, the raw normalizer, cuts) reads a block's share of the row from the nearest caches. Operations: 5 a token
+// for the peak, 32 a token for each mass, which takes longer than the memory accesses. Only 40 bytes a row are written.
+//
+// draw: DistributionRow [n], TokenDraw [n] -> Token [n], by the operations of a CudaLane.
 #include "kernels/cuda/cuda_backend.cuh"
 #include "kernels/cuda/distributions/cuda_lane.cuh"
 #include "kernels/cuda/distributions/cuts.cuh"
@@ -13,7 +13,8 @@
 namespace foretoken {
 namespace {
 
-// What a launch is told of each row comes as its argument, so that no copy precedes it: up to this many rows at once.
+// The warps or draws of a launch are passed as kernel arguments, so that no copy is needed: up to this many rows at
+// once.
 constexpr int kFewRows = 64, kManyRows = 512;
 
 template <int kRows> struct DistributionTask {
@@ -88,7 +89,7 @@ __host__ __device__ bool cuts(const Warp& warp) {
   return warp.temperature != 0 && (warp.top_k > 0 || warp.top_p < 1 || warp.min_p > 0);
 }
 
-// As normalize() of kernels/distribution.cpp.
+// The same row as normalize() of kernels/distribution.cpp.
 template <bool kCuts> __device__ DistributionRow distribution_of(Crew& crew, DistributionMemory<kCuts>& memory,
                                                                  const float* logits, int vocab, const Warp& warp) {
   DistributionRow row;
@@ -171,7 +172,9 @@ Grid crew_grid(const Backend& backend, int rows, int vocab) {
   const auto& cuda = static_cast<const CudaBackend&>(backend);
   const int tiles = (vocab + kTile - 1) / kTile, multiprocessors = cuda.multiprocessors();
   int blocks =
-      1;  // as many as there is work for, a tile for every eight threads, and as run at once: crews that queue are slow
+      // As many blocks as have work, a tile for every eight threads, and as can run at once: crews that wait for
+      // multiprocessors are slow.
+      1;
   while (cuda.architecture() >= 90 && blocks < kMostBlocks && blocks * kCrewThreads / 8 < tiles &&
          2 * blocks * rows <= multiprocessors)
     blocks *= 2;

@@ -1,5 +1,5 @@
-// The winner of an exponential race over a vocabulary: argmin of -log(u_x) / p(x), by all threads of a crew. Knows
-// crews, distributions and noise; it must not know lanes or who races.
+// The winner of an exponential race over a vocabulary: argmin of -log(u_x) / p(x), by all threads of a crew. This
+// header knows crews, distributions and noise; it must not know lanes or verifiers.
 #pragma once
 #include "kernels/backend.h"
 #include "kernels/cuda/distributions/crew.cuh"
@@ -7,7 +7,7 @@
 
 namespace foretoken {
 
-// Who is first in a race: the least time, the lowest token among equals.
+// The best token of a race so far: the least time, the lowest token among equals.
 struct alignas(8) Candidate {
   static constexpr Token kNoToken = 0x7fffffff;
   double time = INFINITY;
@@ -17,7 +17,7 @@ struct alignas(8) Candidate {
     return time < other.time || (time == other.time && token < other.token);
   }
   __device__ void consider(Token x, double p, double u) {
-    // -log u >= 1 - u: who is later than the winner by more than any rounding needs no logarithm.
+    // -log u >= 1 - u: a token whose bound exceeds the best time by more than any rounding needs no logarithm.
     if (!(p > 0) || (token != kNoToken && add(1.0, -u) > mul(mul(time, p), 1 + 1e-9))) return;
     const double mine = -log_exactly(u) / p;
     if (token == kNoToken || mine < time) time = mine, token = x;
@@ -48,8 +48,8 @@ __device__ inline bool may_win(float late, float weight, float bound) {
   return weight > 0 && !(mul(late, 1 - 1e-6f) > mul(bound, weight));
 }
 
-// Called by whole warps. The block's bound first, from the upper bounds of these tokens; then those who are still
-// possible.
+// Called by whole warps. First lowers the block's bound by the upper bounds of these tokens; then computes the exact
+// times of the tokens that can still win.
 __device__ inline void consider_candidates(unsigned* limit, Candidate& best, const Values<Distribution>& values,
                                            Token t, const Philox& noise, const float (&weight)[4],
                                            const float (&late)[4]) {
@@ -77,9 +77,10 @@ __device__ inline void consider_candidates(unsigned* limit, Candidate& best, con
   }
 }
 
-// race_values of a distribution, in about 50 operations a token, in floats: only who may win by them is asked exactly.
-// A time is -log(u) / p, and 1 - u <= -log(u) <= (1 - u) / u; the least upper bound that a block knows so far decides
-// who may. Bounds are of time / mass. `limit` lies in the shared memory of the block.
+// race_values of a distribution, in about 50 operations a token, in floats: exact times are computed only for tokens
+// that can win by these bounds. A time is -log(u) / p, and 1 - u <= -log(u) <= (1 - u) / u; a token can win if its
+// lower bound is not above the least upper bound found so far in the block. Bounds are of time / mass. `limit` is in
+// the shared memory of the block.
 __device__ inline Token race_distribution(Crew& crew, unsigned* limit, const Draws& draws,
                                           const Distribution& distribution, std::uint32_t position) {
   const Values<Distribution> values(distribution);

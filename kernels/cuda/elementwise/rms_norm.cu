@@ -1,6 +1,7 @@
-// rms_norm: y = x / sqrt(mean x^2 + epsilon) * gain. x f32 [rows, width], gain f32 [width] -> y [rows, width].
-// Bytes: rows * width * (4 read + 4 or 2 written). A row of up to 8192 numbers stays in registers between its two uses,
-// its gain too, and shared memory is left to the product whose end it waits for.
+// rms_norm (Zhang and Sennrich 2019, arXiv 1910.07467): y = x / sqrt(mean x^2 + epsilon) * gain. x f32 [rows, width],
+// gain f32 [width] -> y [rows, width]. Bytes: rows * width * (4 read + 4 or 2 written). A row of up to 8192 numbers is
+// kept in registers between its two uses, as is its gain, so that shared memory stays free for the product that still
+// runs.
 #include <algorithm>
 
 #include "kernels/cuda/cuda_backend.cuh"
@@ -26,8 +27,8 @@ template <class T> __global__ void __launch_bounds__(kNormThreads)
   for (int i = int(threadIdx.x); i < width; i += kNormThreads) from_float(to[i], normalized(row[i], scale, gain[i]));
 }
 
-// Rows in fours, width up to 4 kNormThreads kGroups. A block takes every gridDim-th row and asks for the next one
-// before it norms one.
+// Rows in fours, width up to 4 kNormThreads kGroups. A block computes every gridDim-th row and loads the next row
+// before it norms the current one.
 template <class T, int kGroups> __global__ void __launch_bounds__(kNormThreads)
     norm_rows(const float* x, std::int64_t stride, const float* gain, float epsilon, T* y, int width, int rows) {
   __shared__ float partial[2][kNormThreads / 32];

@@ -1,6 +1,6 @@
-// gather: y[i] = x[rows[i]], x [*, width] of any type, rows i32 [n]. Bytes: 2 * n * width * size.
-// pick: to[i] = *at[i], or known[i] where at[i] is null. Bytes: 16 a row.
-// recall: row i of to [n, width] of any type = what lies at at[i], zeros where it is null. Bytes: 2 * n * width * size.
+// gather: y[i] = x[rows[i]], x [*, width] of any type, rows i32 [n]. Bytes: 2 * n * width * size. pick: to[i] = *at[i],
+// or known[i] where at[i] is null. Bytes: 16 a row. recall: row i of to [n, width] of any type = a copy of the row at
+// address at[i], zeros where it is null. Bytes: 2 * n * width * size.
 #include "kernels/cuda/cuda_backend.cuh"
 
 namespace foretoken {

@@ -1,5 +1,5 @@
 // move: KV compaction. For every layer, plane and head, slot from[i] is copied to slot to[i], in order: to[i] <=
-// from[i] and both ascend, so what a copy overwrites has been read by then. Bytes: layers * slots * kv_heads *
+// from[i] and both ascend, so that a slot is read before it is overwritten. Bytes: layers * slots * kv_heads *
 // head_size * 4 * size.
 #include <algorithm>
 
@@ -8,7 +8,7 @@
 namespace foretoken {
 namespace {
 
-constexpr int kSlots = 64, kLayers = 128;  // of one launch: what fits into the arguments of a kernel
+constexpr int kSlots = 64, kLayers = 128;  // of one launch: the most that fits into a kernel's arguments
 
 struct Moves {
   unsigned char* pool;
@@ -19,7 +19,7 @@ struct Moves {
   std::int64_t keys[kLayers], values[kLayers];
 };
 
-// Block (layer, head, plane); a thread keeps its columns through all slots, so its own order is the order of the
+// Block (layer, head, plane); a thread copies the same columns of all slots, so program order is the order of the
 // copies.
 template <class W> __global__ void move_kernel(const __grid_constant__ Moves m) {
   wait_for_previous_kernels();

@@ -1,7 +1,7 @@
 // y = x W^T + b by cuBLASLt, sums in f32 (no TF32). Row-major [out, in] is column-major [in, out], so y^T = W x^T with
 // W transposed. Invariant numerics: every algorithm without split-K adds in the same order, whatever its tile
-// (measured), so the matrix is cut into the slices that splits_of() gives, each slice is a product of its own, and a
-// kernel adds the slices in order.
+// (measured), so the matrix is divided into the slices of splits_of(), each slice is a separate product, and a kernel
+// adds the slices in order.
 #include <algorithm>
 
 #include "kernels/cuda/elementwise/elementwise.cuh"

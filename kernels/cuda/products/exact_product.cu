@@ -1,5 +1,5 @@
 // y = x W^T + b, sums in f32: every output is one chain of fused multiply-adds over k = 0, 1, ..., in - 1. Bytes: the
-// matrix once per 64 rows. Operations: 2 * rows * out * in, on the plain f32 units.
+// matrix once per 64 rows. Operations: 2 * rows * out * in, on the f32 units, not on tensor cores.
 #include "kernels/cuda/products/exact_product.cuh"
 #include "kernels/cuda/shared_memory.h"
 

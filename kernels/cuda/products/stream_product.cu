@@ -1,10 +1,10 @@
-// y = x W^T + b for at most 16 rows. W bf16 [out, in], sums in f32.
-// Bytes: the matrix, out * in * 2, once; x comes from L2, once per block.
-// A warp takes 16 outputs (a tile) and one slice of the inputs. It copies pieces of W, 16 x 64 to 256, into a ring of
-// its own, several ahead, and multiplies them by the rows of x in shared memory: mma.m16n8k16, k ascending in one
-// chain, so a result does not depend on how many rows there are (and has the same bits as cuBLASLt without split-K,
-// measured on an H200). The slices of a tile are added in order, in shared memory where one block has them all, else by
-// whoever comes last. The rings fill before the kernel before this one has ended: weights are there when x is.
+// y = x W^T + b for at most 16 rows. W bf16 [out, in], sums in f32. Bytes: the matrix, out * in * 2, once; x comes from
+// L2, once per block. A warp takes 16 outputs (a tile) and one slice of the inputs. It copies pieces of W, 16 x 64 to
+// 256, to a ring of its own, several ahead, and multiplies them by the rows of x in shared memory: mma.m16n8k16, k
+// ascending in one chain, so a result does not depend on how many rows there are (and has the same bits as cuBLASLt
+// without split-K, measured on an H200). The slices of a tile are added in order, in shared memory where one block has
+// them all, else by the warp that finishes last. The rings are filled before the previous kernels have ended, so that
+// the weights are loaded when x is.
 #include <bit>
 
 #include "kernels/cuda/elementwise/elementwise.cuh"
@@ -37,8 +37,7 @@ __device__ void multiply_piece(float (&sum)[NT][4], unsigned piece, const unsign
     for (int n = 0; n < NT; ++n) multiply_add(sum[n], w[s], b[n][s / 2][s % 2 * 2], b[n][s / 2][s % 2 * 2 + 1]);
 }
 
-// Where this lane's row of x begins for ldmatrix; rows that are not there repeat row 0, and their results are not
-// written.
+// Addresses of this lane's rows of x for ldmatrix; missing rows repeat row 0, and their results are not written.
 template <int NT> __device__ void row_addresses(unsigned (&x)[NT], const Bf16* xs, int rows, int pitch, int lane) {
 #pragma unroll
   for (int n = 0; n < NT; ++n) {
@@ -49,7 +48,7 @@ template <int NT> __device__ void row_addresses(unsigned (&x)[NT], const Bf16* x
 
 // ---- the results ----
 
-// Adds the slices of a tile in order, in the warp that comes last; false in the others.
+// Adds the slices of a tile in order, in the warp that finishes last; returns false in the others.
 template <int NT> __device__ bool add_slices(const Stream& a, float (&sum)[NT][4], int slice, int tile, int lane) {
   float4* const partials = reinterpret_cast<float4*>(a.partials);
   const auto at = [&](int s, int n) { return ((std::int64_t(s) * a.tiles + tile) * NT + n) * 32 + lane; };
@@ -59,7 +58,7 @@ template <int NT> __device__ bool add_slices(const Stream& a, float (&sum)[NT][4
   int before = 0;
   if (lane == 0) before = count_behind(a.counters + tile);
   if (__shfl_sync(0xffffffffu, before, 0) != a.slices - 1) return false;
-  __syncwarp();  // what the first lane acquired, the others may read: a shuffle does not order memory
+  __syncwarp();  // orders the other lanes' reads after the first lane's acquire: a shuffle does not order memory
 #pragma unroll
   for (int n = 0; n < NT; ++n) {
     float4 v = __ldcg(partials + at(0, n));
@@ -74,7 +73,7 @@ template <int NT> __device__ bool add_slices(const Stream& a, float (&sum)[NT][4
   return true;
 }
 
-// What y was where a product adds to it.
+// The previous values of y, where a product adds to y.
 template <int NT> struct Before {
   float y[NT][4] = {};
   __device__ void load(const Stream& a, int tile, int lane) {
@@ -108,8 +107,8 @@ __device__ void write_tile(const Stream& a, const float (&sum)[NT][4], const Bef
 
 __device__ inline float as_bf16(float v) { return to_float(__float2bfloat16_rn(v)); }
 
-// A lane has the gates of its rows in its first two sums and what they gate in the others, each rounded as a product's
-// result is.
+// A lane holds the gates of its rows in its first two sums and the other factors in the other two; each is rounded to
+// bf16 as the result of a separate product would be.
 template <int NT> __device__ void write_gated(const Stream& a, const float (&sum)[NT][4], int tile, int lane) {
   const int o = tile * 8 + lane / 4;
   const float gate_bias = a.bias != nullptr ? a.bias[o] : 0, up_bias = a.bias != nullptr ? a.bias[o + a.out / 2] : 0;
@@ -124,8 +123,8 @@ template <int NT> __device__ void write_gated(const Stream& a, const float (&sum
     }
 }
 
-// The same where all slices are in this block: through shared memory. All threads come here; the warp of the first
-// slice gets the sum.
+// As add_slices() where all slices are in this block: through shared memory. Called by all threads; the warp of the
+// first slice gets the sum.
 template <int NT>
 __device__ void add_local_slices(float (&sum)[NT][4], float4* partials, int warp, int local, int lane) {
 #pragma unroll
@@ -141,9 +140,8 @@ __device__ void add_local_slices(float (&sum)[NT][4], float4* partials, int warp
     }
 }
 
-// Where a warp works: tiles first, first + stride, ... below a.tiles, in rounds of its block from tile `begin` on,
-// inputs of slice `slice`. Tiles that follow one another are in different blocks, so that a last round that is not full
-// has as much for each.
+// The work of a warp: tiles first, first + stride, ... below a.tiles, in rounds of its block from tile `begin` on,
+// inputs of slice `slice`. Consecutive tiles are in different blocks, so that an incomplete last round is balanced.
 struct Share {
   int part, slice, local, begin, first;
   __device__ Share(const Stream& a, int warp) {
@@ -154,7 +152,7 @@ struct Share {
   __device__ int rounds(const Stream& a) const { return (a.tiles - begin + a.stride - 1) / a.stride; }
 };
 
-// The ring fills while one warp waits for the kernel before this one and asks for x.
+// Fills the ring while one warp waits for the previous kernels and requests x.
 template <class R> __device__ void load_inputs(const Stream& a, StreamRows& rows, R& ring) {
   ring.start(a.window);
   __syncthreads();
@@ -171,7 +169,7 @@ template <class R> __device__ void load_inputs(const Stream& a, StreamRows& rows
   rows.finish();
 }
 
-// What lies where in a block: the rings of all warps, their barriers, slices to be added, rows of x.
+// The layout of a block's shared memory: the rings of all warps, their barriers, slices to be added, rows of x.
 template <int NT, int kRing, int kPiece> struct BlockLayout {
   unsigned char *pieces, *barriers;
   float4* partials;
@@ -183,7 +181,7 @@ template <int NT, int kRing, int kPiece> struct BlockLayout {
         xs(reinterpret_cast<Bf16*>(partials + (a.local > 1 ? warps * NT * 32 : 0))) {}
 };
 
-// NT: rows in eights.
+// NT: groups of eight rows.
 template <int NT, int kRing, int kPiece> __global__ void __launch_bounds__(kMostWarps * 32, 1)
     stream_kernel(const __grid_constant__ Stream a, const __grid_constant__ CUtensorMap map) {
   extern __shared__ __align__(128) unsigned char shared[];
@@ -238,7 +236,7 @@ template <int NT> Kernel kernel_of(int ring, int piece) {
                      : stream_kernel<NT, 6, 128>;
 }
 
-// Some 64 KB of a multiprocessor, two microseconds of the memory.
+// About 64 KB in flight for a multiprocessor, two microseconds of memory bandwidth.
 int window_of(const StreamPlan& plan) {
   const int pieces = plan.warps * piece_bytes(plan.piece);
   return std::max(1, ((64 << 10) + pieces / 2) / pieces);

@@ -1,8 +1,7 @@
-// Pieces of a matrix on their way into shared memory, several ahead of who multiplies them: kPiece inputs of 16
-// outputs, in boxes of 64 inputs, rows of 128 bytes, swizzled so that eight rows of one column lie in different banks.
-// Box by box by the copy engine, which one lane asks in an instant, 128 bytes of a row behind those of another; or,
-// where they are long, in runs by the lanes' own copies, which the memory answers faster. This header must not know
-// what they are for.
+// Copies pieces of a matrix to shared memory, several ahead of the products: kPiece inputs of 16 outputs, in boxes of
+// 64 inputs, rows of 128 bytes, swizzled so that eight rows of one column are in different banks. Short pieces are
+// copied by TMA, box by box, issued by one lane; long pieces are copied in runs by cp.async of all lanes, which reaches
+// a higher memory bandwidth. This header must not know what they are used for.
 #pragma once
 #include "kernels/cuda/instructions/barriers.cuh"
 #include "kernels/cuda/products/matrix_boxes.cuh"
@@ -15,21 +14,21 @@ constexpr bool comes_in_runs(int piece) { return piece >= 256; }
 constexpr int piece_bytes(int piece) { return piece / kBoxInputs * kBox; }
 constexpr int ring_barriers(int ring) { return (8 * ring + 15) / 16 * 16; }  // bytes
 
-// Inputs from k on of 16 neighbours, or of 8 of the gate and the same 8 of what it gates, by copies of 16 bytes: a
-// warp's lie behind one another.
+// Copies inputs from k on of 16 neighbouring outputs, or of 8 outputs of the gate and the corresponding 8 of the other
+// half, 16 bytes a lane: the copies of a warp are contiguous.
 template <int kPiece>
 __device__ inline void copy_runs(const Stream& a, unsigned to, int k, int tile, std::uint64_t policy) {
-  constexpr int kChunks = kPiece / 8, kRows = 32 / kChunks;  // of one instruction
+  constexpr int kChunks = kPiece / 8, kRows = 32 / kChunks;  // rows of one instruction
   const int lane = int(threadIdx.x) % 32, c = lane % kChunks, first = lane / kChunks;
   const int begin = tile * (a.gated ? 8 : 16) + first,
-            second = a.gated ? a.out / 2 : 8;  // and where the other eight begin
+            second = a.gated ? a.out / 2 : 8;  // where the other eight begin
   const std::int64_t row = 2 * std::int64_t(a.in);
   const char* from = reinterpret_cast<const char*>(a.w + k + c * 8) + begin * row;
   const unsigned at = to + unsigned(c / 8 * kBox);
 #pragma unroll
   for (int i = 0; i < 16; i += kRows) {
     const int r = i + first,
-              bytes = begin + (i < 8 ? i : i - 8 + second) < a.out ? 16 : 0;  // of rows behind the last: zeros
+              bytes = begin + (i < 8 ? i : i - 8 + second) < a.out ? 16 : 0;  // rows after the last: zeros
     if (i == 8) from += (second - 8) * row;
     asm volatile("cp.async.cg.shared.global.L2::cache_hint [%0], [%1], 16, %2, %3;" ::"r"(
                      at + unsigned(r * 128 + ((c ^ r) % 8) * 16)),
@@ -41,10 +40,10 @@ __device__ inline void copy_runs(const Stream& a, unsigned to, int k, int tile, 
 
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
 
-// The copies of one warp into kRing places, each with a barrier: of its bytes, or of 32 lanes.
+// The copies of one warp to kRing stages, each with a barrier that counts bytes (TMA) or 32 lanes (cp.async).
 template <int kRing, int kPiece> class Pieces {
  public:
-  static constexpr bool kCanPoll = true;  // what has come, without waiting
+  static constexpr bool kCanPoll = true;  // arrival can be polled without waiting
   __device__ Pieces(const Stream& a, const CUtensorMap& map, void* barriers)
       : a_(a), map_(map), barriers_(shared_address(barriers)), policy_(read_once()) {
     if (threadIdx.x % 32 == 0) {
@@ -53,7 +52,7 @@ template <int kRing, int kPiece> class Pieces {
     }
     __syncwarp();
   }
-  // All lanes have read what was at `place`.
+  // Requires that all lanes have read the previous contents of `stage`.
   __device__ void request(int stage, unsigned to, int k, int tile) {
     if constexpr (comes_in_runs(kPiece)) {
       copy_runs<kPiece>(a_, to, k, tile, policy_);
@@ -69,7 +68,7 @@ template <int kRing, int kPiece> class Pieces {
     }
   }
   __device__ void skip() {}
-  // Until what was asked for last into `place` is there; `round`: how often the place was asked for before.
+  // Waits for the latest copy to `stage`; `round`: number of copies to the stage before it.
   __device__ void wait(int stage, int round) const { wait_barrier(barrier(stage), round & 1); }
   __device__ bool arrived(int stage, int round) const { return barrier_passed(barrier(stage), round & 1); }
 
@@ -84,8 +83,8 @@ template <int kRing, int kPiece> class Pieces {
 
 #else
 
-// The same on architecture 80, always in runs: a group for every piece that is asked for or skipped, kRing of them
-// before the first wait.
+// The same on architecture 80, always in runs: one group of copies for every piece that is requested or skipped, kRing
+// of them before the first wait.
 template <int kRing, int kPiece> class Pieces {
  public:
   static constexpr bool kCanPoll = false;
@@ -108,7 +107,7 @@ template <int kRing, int kPiece> class Pieces {
 
 #endif
 
-// The pieces of a warp's tiles in order: the next inputs, then the next tile, `stride` of them further.
+// The pieces of a warp's tiles in order: first along the inputs, then the next tile, `stride` tiles further.
 template <int kRing, int kPiece> class Ring {
  public:
   static constexpr bool kCanPoll = Pieces<kRing, kPiece>::kCanPoll;
@@ -116,9 +115,9 @@ template <int kRing, int kPiece> class Ring {
   __device__ Ring(const Stream& a, const CUtensorMap& map, unsigned char* memory, void* barriers, int tile, int k0)
       : a_(a), pieces_(a, map, barriers), memory_(shared_address(memory)), k0_(k0), tile_(tile) {}
 
-  // Asks for the first pieces: `window` of them (before architecture 90: all that fit); fill() for the others, `window`
-  // under way at a time, until the ring is full or `over` says so. What the kernel waits for meanwhile would queue
-  // behind more.
+  // start() requests the first pieces: `window` of them (before architecture 90: all that fit). fill() requests the
+  // others, `window` in flight at a time, until the ring is full or `over` returns true. More in flight would delay the
+  // loads of x, for which the kernel waits meanwhile.
   __device__ void start(int window) {
     for (int i = 0; i < (kCanPoll ? min(window, kRing) : kRing); ++i) request();
   }
@@ -129,12 +128,13 @@ template <int kRing, int kPiece> class Ring {
       else if (pieces_.arrived(landed, 0))
         ++landed;
   }
-  // Waits for the oldest piece; its address.
+  // Waits for the oldest piece; returns its address in shared memory.
   __device__ unsigned wait_oldest() const {
     pieces_.wait(taken_, round_);
     return memory_ + unsigned(taken_ * piece_bytes(kPiece));
   }
-  // All lanes are done with that piece: asks for the next into its stage, and for one that fill() left.
+  // Releases the oldest piece, which all lanes have read: requests the next piece into its stage, and those that fill()
+  // did not request.
   __device__ void release() {
     if (++taken_ == kRing) taken_ = 0, ++round_;
     --ahead_;
@@ -156,7 +156,7 @@ template <int kRing, int kPiece> class Ring {
   const Stream& a_;
   Pieces<kRing, kPiece> pieces_;
   unsigned memory_;
-  int k0_, tile_, k_ = 0, requested_ = 0, taken_ = 0, round_ = 0, ahead_ = 0;  // ahead: asked for and not left yet
+  int k0_, tile_, k_ = 0, requested_ = 0, taken_ = 0, round_ = 0, ahead_ = 0;  // ahead: requested and not released yet
 };
 
 }  // namespace foretoken

@@ -1,4 +1,4 @@
-// What bends a logit: the definitions by hand.
+// Adjustments of logits, against values computed by hand.
 #include "kernels/adjustment.h"
 
 #include <limits>

@@ -1,4 +1,4 @@
-// Random adjustments of rows of logits, and what they come to, counted token by token.
+// Random adjustments of rows of logits, and the expected logits, computed token by token.
 #pragma once
 #include <limits>
 
@@ -42,7 +42,7 @@ class AdjustmentScene {
   const std::vector<Token>& path(int row) const { return path_[std::size_t(row)]; }
 
   Tensor logits;
-  std::vector<Adjustment> adjustments;  // of host memory
+  std::vector<Adjustment> adjustments;  // pointers into host memory
 
  private:
   // One of 12: none, numbers from -4 to 4, or minus infinity, which forbids the token.

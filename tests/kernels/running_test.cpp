@@ -1,5 +1,5 @@
-// The rest of what parity_test.cpp begins: fused operations against the plain ones, and how a backend is told what to
-// read and asked what it did.
+// Continues parity_test.cpp: fused operations against separate ones, mirrors and staging, and the counters of a
+// backend.
 #include <array>
 
 #include <gtest/gtest.h>

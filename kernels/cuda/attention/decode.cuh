@@ -245,8 +245,7 @@ template <int kHead, int kTiles> struct DecodeBlock : DecodeRows<kHead, kTiles> 
     sums = reinterpret_cast<Lane*>(peaks + ((end - begin) * share + 1) / 2 * 2);
     if (thread == 0) expect();
     __syncwarp();
-    asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::
-                     : "memory");  // this block has started: others may write to its shared memory
+    arrive_cluster();  // started: others may write to this block's shared memory
     if (!sees_all(first) || Rows::owns(first, first + 1)) __syncthreads();  // the rows' bounds in shared memory
     find_sources(first);
     __syncthreads();
@@ -271,7 +270,7 @@ template <int kHead, int kTiles> struct DecodeBlock : DecodeRows<kHead, kTiles> 
       __syncthreads();
       if (chunk + 1 < last) page_number = Rows::page_at(chunk + 1), find_sources(chunk + 1);
       add_values(of);
-      if (chunk == first) asm volatile("barrier.cluster.wait.aligned;" ::: "memory");
+      if (chunk == first) wait_cluster();
       send_sums(chunk, of);
       if (chunk + 1 < last) __syncthreads();
     }

@@ -120,7 +120,7 @@ template <int kHead> struct StreamBlock : PageStreamRows<kHead> {
   }
   __device__ void close_chunk(int chunk) {
     if (a.splits > 1) {
-      if (chunk == first) asm volatile("barrier.cluster.wait.aligned;" ::: "memory");  // all blocks have started
+      if (chunk == first) wait_cluster();  // all blocks have started
       send_sums(chunk - begin);
     } else {
 #pragma unroll
@@ -237,8 +237,7 @@ template <int kHead> struct StreamBlock : PageStreamRows<kHead> {
   }
   __device__ void run() {
     if (a.splits > 1) {
-      asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::
-                       : "memory");  // this block has started: others may write to its shared memory
+      arrive_cluster();  // this block has started: others may write to its shared memory
       share = (work.warps * 2 * kTiles + used - 1) / used, receiver = warp * 2 * kTiles / share,
       receiver_unit = warp * 2 * kTiles % share;
     }
@@ -248,7 +247,7 @@ template <int kHead> struct StreamBlock : PageStreamRows<kHead> {
       compute();
     } else {
       Rows::fill();
-      if (a.splits > 1) asm volatile("barrier.cluster.wait.aligned;" ::: "memory");
+      if (a.splits > 1) wait_cluster();
     }
     if (a.splits == 1) return;
     cooperative_groups::this_cluster().sync();

@@ -69,6 +69,10 @@ __device__ inline void wait_for_cluster(std::uint64_t* barrier, int parity) {
       "r"(parity)
       : "memory");
 }
+// The hardware barrier of a cluster, in two halves: arrives without ordering memory; waits until all threads arrived.
+__device__ inline void arrive_cluster() { asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory"); }
+__device__ inline void wait_cluster() { asm volatile("barrier.cluster.wait.aligned;" ::: "memory"); }
+// Makes initialized barriers visible to the cluster and to the copy engine.
 __device__ inline void fence_barriers() { asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory"); }
 // Arrives; the current phase of the barrier completes when `bytes` bytes have been copied.
 __device__ inline void expect_copies(unsigned barrier, int bytes) {

@@ -1,5 +1,4 @@
-// adjust on the GPU: the bits of the reference, rows that are bent and rows that are not, more rows than one launch
-// takes.
+// adjust on the GPU: the bits of the reference, with adjusted rows, unchanged rows, and more rows than fit one launch.
 #include <gtest/gtest.h>
 
 #include "tests/kernels/adjustments.h"

@@ -1,4 +1,4 @@
-// A CUDA backend beside the reference backend, and tensors on their way between them.
+// A CUDA backend, the reference backend, and copies of tensors between them.
 #pragma once
 #include <gtest/gtest.h>
 
@@ -8,8 +8,8 @@
 
 namespace foretoken::testing {
 
-// Sums in f32 differ from the reference's by their order: 1e-5 of the greatest value. What is rounded to bf16 on the
-// way may fall on the other side of a tie: 2^-8 of the greatest value.
+// Sums in f32 differ from the reference's by their order: 1e-5 of the greatest value. Intermediate values that are
+// rounded to bf16 may round differently: 2^-8 of the greatest value.
 constexpr double kSum = 1e-5, kRounding = 1.0 / 256;
 
 class Cuda : public ::testing::TestWithParam<bool> {

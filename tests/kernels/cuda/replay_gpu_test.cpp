@@ -60,7 +60,7 @@ TEST(CudaReplays, the_one_that_was_not_used_for_longest_goes) {
   };
   for (std::int64_t body : {1, 2, 3}) EXPECT_EQ(recorded(body), 1u);
   for (std::int64_t body : {1, 3, 2, 1}) EXPECT_EQ(recorded(body), 0u);
-  EXPECT_EQ(recorded(4), 1u);  // in the place of 3
+  EXPECT_EQ(recorded(4), 1u);  // replaces 3
   for (std::int64_t body : {1, 2, 4}) EXPECT_EQ(recorded(body), 0u);
   EXPECT_EQ(recorded(3), 1u);
   EXPECT_NO_THROW(cuda->synchronize());

@@ -149,7 +149,7 @@ TEST_P(Parity, rope) {
     reference.rope(slow.columns(0, 3 * head_size), slow.columns(3 * head_size, 2 * head_size), layout, frequencies,
                    head_size);
     EXPECT_LT(distance(fast, slow), 5e-7) << head_size;
-    EXPECT_GT(distance(fast, qk), 0.1) << "nothing was turned";
+    EXPECT_GT(distance(fast, qk), 0.1) << "nothing was rotated";
     EXPECT_EQ(fast.row<float>(9)[5 * head_size], qk.row<float>(9)[5 * head_size]);
   }
 }

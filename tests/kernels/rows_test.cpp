@@ -78,15 +78,15 @@ TEST_P(Rows, rope) {
   const Tensor frequencies = random_tensor({40}, 2);
   const Tensor tables = integers({0}).reshaped({1, 1});
   const Tensor x = random_tensor({70, 240}, 1);
-  const auto turned = [&](Backend& k, const Tensor& rows, int first) {
+  const auto rotated = [&](Backend& k, const Tensor& rows, int first) {
     std::vector<SceneRow> scene;
     for (int r = 0; r < int(rows.dim(0)); ++r) scene.push_back(chain_row(0, (first + r) * 37));
     Tensor y = copy_of(rows);
     k.rope(y.columns(0, 160), y.columns(160, 80), layout_of(scene, tables, 0), frequencies, 80);
     return y;
   };
-  const Tensor all = turned(*threaded, x, 0);
-  for (int r = 0; r < 70; ++r) EXPECT_TRUE(same_row(turned(*backend, x.rows(r, 1), r), 0, all, r));
+  const Tensor all = rotated(*threaded, x, 0);
+  for (int r = 0; r < 70; ++r) EXPECT_TRUE(same_row(rotated(*backend, x.rows(r, 1), r), 0, all, r));
 }
 
 // A row alone has as many queries for a key as its group has heads; among others, the rows that share keys are computed

@@ -122,7 +122,7 @@ bool is_one_sequence(const AttentionWork& a) { return a.rows <= a.longest && a.s
 // The most chunks that a decode block may process in sequence (measured: 2 to 3 us each) before the stream route is
 // faster. With more query vectors than a tile, decode is faster for 16 rows of one sequence, but not for two sequences
 // of 8 rows, nor for 8 rows after a context of 4096.
-int most_decode_chunks(const AttentionWork& a) {
+int decode_limit(const AttentionWork& a) {
   if (a.longest * a.group > kDecodeTile) return is_one_sequence(a) ? 2 : 0;
   return a.sequences * a.kv_heads <= 32 ? 3 : 2;
 }
@@ -248,8 +248,7 @@ Tensor CudaBackend::rope_attend(Tensor q, Tensor k, const Tensor& v, const KvLay
       written(kv);
       return out;
     };
-    if (fits_tiles(work.a) && plan_decode(work, layout, device, most_decode_chunks(work.a)))
-      return with(launch_decode, work);
+    if (fits_tiles(work.a) && plan_decode(work, layout, device, decode_limit(work.a))) return with(launch_decode, work);
     StreamWork stream{work, {}, {}};
     if (fits_tiles(work.a) && plan_stream(stream, device)) return with(launch_stream, stream);
     if (fits_tiles(work.a) && plan_decode(work, layout, device, 3)) return with(launch_decode, work);

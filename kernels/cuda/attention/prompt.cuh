@@ -61,7 +61,7 @@ template <int kHead> struct PromptBlock : PromptTile<kHead> {
   Quad
       // Queries of this warp's vectors, in registers: reading them from shared memory would take half of its bandwidth
       // for products.
-          q[kHead / 16];
+      q[kHead / 16];
 
   __device__ void hold_queries(int group) {
 #pragma unroll

@@ -69,10 +69,10 @@ TEST(ThreadPool, throws_what_was_thrown_and_goes_on) {
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 TEST(ThreadPool, says_so_where_threads_are_refused) {
   const auto attempt = [] {
-    rlimit room{};
-    getrlimit(RLIMIT_AS, &room);
-    room.rlim_cur = rlim_t(2) << 30;  // enough for the stacks of at most 256 threads
-    setrlimit(RLIMIT_AS, &room);
+    rlimit limit{};
+    getrlimit(RLIMIT_AS, &limit);
+    limit.rlim_cur = rlim_t(2) << 30;  // enough for the stacks of at most 256 threads
+    setrlimit(RLIMIT_AS, &limit);
     try {
       ThreadPool pool(2000);
     } catch (const Error& e) {

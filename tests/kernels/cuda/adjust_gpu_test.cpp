@@ -35,7 +35,7 @@ TEST(AdjustOnTheGpu, rows_have_the_bits_of_the_reference) {
       EXPECT_EQ(std::memcmp(found.raw(), truth.raw(), std::size_t(truth.bytes())), 0)
           << "vocabulary " << vocab << ", " << rows << " rows";
       EXPECT_TRUE(vocab <= 2 || std::memcmp(found.raw(), scene.logits.raw(), std::size_t(truth.bytes())) != 0)
-          << "nothing was bent";
+          << "no logit was adjusted";
     }
 }
 

@@ -217,9 +217,9 @@ TEST_P(Cuda, rotation_and_storing) {
         cuda->rope_store(part(device, 0, 6), part(device, 6, 2), part(device, 8, 2), up(cache.layers[1], pool),
                          up(layout), up(frequencies));
         reference.rope(part(qkv, 0, 6), part(qkv, 6, 2), layout, frequencies, head_size);
-        const Tensor turned = down(device);
-        EXPECT_LT(distance(turned, qkv), type == DType::f32 ? 1e-6 : kRounding) << head_size;
-        reference.store(part(turned, 6, 2), part(turned, 8, 2), cache.layers[1],
+        const Tensor rotated = down(device);
+        EXPECT_LT(distance(rotated, qkv), type == DType::f32 ? 1e-6 : kRounding) << head_size;
+        reference.store(part(rotated, 6, 2), part(rotated, 8, 2), cache.layers[1],
                         layout);  // the rotated keys are the stored ones
         Tensor back = Tensor::host(pool.shape(), DType::u8);
         cuda->copy(pool, back);
@@ -228,8 +228,8 @@ TEST_P(Cuda, rotation_and_storing) {
         const Tensor again = up(type == DType::f32 ? random : rounded(random)), other = up(cache.pool);
         cuda->rope(part(again, 0, 6), part(again, 6, 2), up(layout), up(frequencies), head_size);
         cuda->store(part(again, 6, 2), part(again, 8, 2), up(cache.layers[0], other), up(layout));
-        EXPECT_TRUE(same_bits(down(again), turned));
-        reference.store(part(turned, 6, 2), part(turned, 8, 2), cache.layers[0], layout);
+        EXPECT_TRUE(same_bits(down(again), rotated));
+        reference.store(part(rotated, 6, 2), part(rotated, 8, 2), cache.layers[0], layout);
         cuda->copy(other, back);
         EXPECT_EQ(std::memcmp(back.raw(), cache.pool.raw(), std::size_t(back.bytes())), 0) << head_size;
       }

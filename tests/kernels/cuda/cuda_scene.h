@@ -30,9 +30,9 @@ class Cuda : public ::testing::TestWithParam<bool> {
   Tensor strided(const Tensor& t, int gap) {
     Tensor wide = Tensor::host({t.dim(0), t.dim(1) + gap}, t.dtype());
     std::memset(wide.raw(), 0xff, std::size_t(wide.bytes()));
-    Tensor room = up(wide);
-    cuda->copy(t, room.columns(0, t.dim(1)));
-    return room.columns(0, t.dim(1));
+    Tensor buffer = up(wide);
+    cuda->copy(t, buffer.columns(0, t.dim(1)));
+    return buffer.columns(0, t.dim(1));
   }
   Layout up(Layout l) {
     for (Tensor* t : columns_of(l))

@@ -57,10 +57,10 @@ TEST_P(CudaProducts, products) {
         Tensor added = random_tensor({n, out}, 2), sum = up(added);
         cuda->linear_add(sum, up(x), on_device), reference.add(added, plain);
         EXPECT_LT(distance(down(sum), added), most);
-        const Tensor before = random_tensor({n + 2, out}, 3), room = up(before);
-        cuda->linear_to(room.rows(1, n), up(x), on_device);
-        EXPECT_TRUE(same_bits(down(room.rows(1, n)), down(cuda->linear(up(x), on_device))));
-        EXPECT_TRUE(same_row(down(room), n + 1, before, n + 1));
+        const Tensor before = random_tensor({n + 2, out}, 3), buffer = up(before);
+        cuda->linear_to(buffer.rows(1, n), up(x), on_device);
+        EXPECT_TRUE(same_bits(down(buffer.rows(1, n)), down(cuda->linear(up(x), on_device))));
+        EXPECT_TRUE(same_row(down(buffer), n + 1, before, n + 1));
       }
     }
 }
@@ -108,11 +108,11 @@ TEST_P(CudaProducts, heads_behind_a_norm) {
       const Weight w = cuda->prepare(random_weight(out, in, type, 3));
       const Tensor gain = up(random_tensor({1, in}, 6).reshaped({in}));
       for (int n : {1, 2, 9, 16, 40}) {
-        const Tensor x = up(random_tensor({n, in}, 4)), before = random_tensor({n + 2, out}, 3), room = up(before);
-        cuda->norm_linear_to(room.rows(1, n), x, gain, 1e-5f, w);
-        EXPECT_TRUE(same_bits(down(room.rows(1, n)), down(cuda->linear(cuda->rms_norm(x, gain, 1e-5f), w))))
+        const Tensor x = up(random_tensor({n, in}, 4)), before = random_tensor({n + 2, out}, 3), buffer = up(before);
+        cuda->norm_linear_to(buffer.rows(1, n), x, gain, 1e-5f, w);
+        EXPECT_TRUE(same_bits(down(buffer.rows(1, n)), down(cuda->linear(cuda->rms_norm(x, gain, 1e-5f), w))))
             << out << ' ' << n;
-        EXPECT_TRUE(same_row(down(room), 0, before, 0) && same_row(down(room), n + 1, before, n + 1))
+        EXPECT_TRUE(same_row(down(buffer), 0, before, 0) && same_row(down(buffer), n + 1, before, n + 1))
             << out << ' ' << n;
       }
     }
@@ -218,13 +218,13 @@ TEST_P(CudaProducts, a_row_is_the_same_among_any_number_of_rows) {
       if (type == DType::f32 && size > 1000000) continue;
       const int most = out > kHead ? 40 : 600;
       const Tensor values = noise({out, in}, 1, 0.05f), x = noise({most, in}, 2, 1),
-                   turned = noise({in, out / 2}, 3, 0.05f);
+                   second = noise({in, out / 2}, 3, 0.05f);
       const auto weight = [&](const Tensor& t) {
         return cuda->prepare(Weight::dense(type == DType::bf16 ? t : widened(t)));
       };
       const Uses uses{*cuda,
                       weight(values),
-                      out % 2 == 0 && size < 2000000 ? weight(turned) : Weight{},
+                      out % 2 == 0 && size < 2000000 ? weight(second) : Weight{},
                       up(random_tensor({1, in}, 6).reshaped({in})),
                       up(widened(x)),
                       up(x),

@@ -228,15 +228,15 @@ TEST(RopeAttend, Prompts) {
 }
 
 // Pushes the layout over the previous one.
-Layout pushed(Staging& room, Layout l) {
-  room.begin(1 << 16);
+Layout pushed(Staging& staging, Layout l) {
+  staging.begin(1 << 16);
   for (Tensor* t : columns_of(l)) {
     if (!*t) continue;
-    const Staging::Array a = room.array(t->shape(), t->dtype());
+    const Staging::Array a = staging.array(t->shape(), t->dtype());
     std::memcpy(a.host.raw(), t->raw(), std::size_t(t->bytes()));
     *t = a.device;
   }
-  room.push();
+  staging.push();
   return l;
 }
 
@@ -250,9 +250,9 @@ void expect_steps(int sequences, bool forwards) {
   KvLayer kv = cache.layers[0];
   const Tensor frequencies = gpu().upload(random_tensor({64}, 3)), x = rounded(random_tensor({sequences, 12 * 128}, 8));
   const Tensor table = gpu().upload(random_tensor({4, 64}, 2)), token = gpu().upload(integers({1}));
-  Staging room(gpu());
+  Staging staging(gpu());
   const auto step = [&](const Layout& given, const Tensor& own, bool fused) {
-    const Layout layout = forwards ? pushed(room, given) : given;
+    const Layout layout = forwards ? pushed(staging, given) : given;
     if (forwards) gpu().embed(table, token);
     const Tensor q = own.columns(0, 1024), k = own.columns(1024, 256), v = own.columns(1280, 256);
     if (fused) return gpu().rope_attend(q, k, v, kv, layout, frequencies, 0.1f);

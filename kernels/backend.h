@@ -76,12 +76,13 @@ class Backend {
   virtual Weight prepare(Weight weight) = 0;
 
   // ---- a forward ----
-  virtual Tensor embed(
-      const Tensor& table,
-      const Tensor& tokens) = 0;  // table [vocab, width] f32|bf16, tokens i32 [rows] (-1: zeros) -> [rows, width]
-  virtual Tensor rms_norm(const Tensor& x, const Tensor& gain,
-                          float epsilon) = 0;                   // gain f32 [width]; x / sqrt(mean x^2 + eps) * gain
-  virtual Tensor linear(const Tensor& x, const Weight& w) = 0;  // [rows, in] -> f32 [rows, out]
+  // table [vocab, width] f32 or bf16, tokens i32 [rows] (-1: a row of zeros) -> f32 [rows, width].
+  virtual Tensor embed(const Tensor& table, const Tensor& tokens) = 0;
+  // x / sqrt(mean x^2 + epsilon) * gain for each row of x [rows, width]; gain f32 [width] (Zhang and Sennrich 2019,
+  // arXiv 1910.07467).
+  virtual Tensor rms_norm(const Tensor& x, const Tensor& gain, float epsilon) = 0;
+  // x W^T + b: x [rows, in] -> f32 [rows, out]. Throws Error where x has another width than w.in.
+  virtual Tensor linear(const Tensor& x, const Weight& w) = 0;
   // The same into y, f32 [rows, out], memory of the caller, which is the same in every replay.
   virtual void linear_to(Tensor y, const Tensor& x, const Weight& w) { copy(linear(x, w), y); }
   // linear(rms_norm(x)), in the activation type of the device.
@@ -97,26 +98,26 @@ class Backend {
   // In place, on views q [rows, heads * head_size] and k [rows, kv_heads * head_size]: pairs (i, i + head_size / 2) of
   // every head are rotated by the angle positions[row] * frequencies[i] (f32 [head_size / 2]).
   virtual void rope(Tensor q, Tensor k, const Layout& layout, const Tensor& frequencies, int head_size) = 0;
-  virtual void store(const Tensor& k, const Tensor& v, const KvLayer& kv,
-                     const Layout& layout) = 0;  // rows -> their slots
+  // Writes row r of k and v [rows, kv_heads * head_size] to slot layout.slots[r] of its block table, in kv.dtype.
+  virtual void store(const Tensor& k, const Tensor& v, const KvLayer& kv, const Layout& layout) = 0;
+  // rope, then store.
   virtual void rope_store(Tensor q, Tensor k, const Tensor& v, const KvLayer& kv, const Layout& layout,
                           const Tensor& frequencies) {
     rope(q, k, layout, frequencies, kv.head_size);
     store(k, v, kv, layout);
   }
-  // softmax(q k^T * scale) v over the slots that each row attends to; query head h reads kv head h / (heads /
-  // kv_heads).
-  virtual Tensor attend(const Tensor& q, const KvLayer& kv, const Layout& layout,
-                        float scale) = 0;  // [rows, heads * head_size]
+  // softmax(q k^T * scale) v over the slots that each row attends to: q [rows, heads * head_size] -> the same shape.
+  // Query head h reads kv head h / (heads / kv_heads).
+  virtual Tensor attend(const Tensor& q, const KvLayer& kv, const Layout& layout, float scale) = 0;
   // rope_store, then attend. Fused where a device can: q and k may then remain unrotated.
   virtual Tensor rope_attend(Tensor q, Tensor k, const Tensor& v, const KvLayer& kv, const Layout& layout,
                              const Tensor& frequencies, float scale) {
     rope_store(q, k, v, kv, layout, frequencies);
     return attend(q, kv, layout, scale);
   }
-  virtual Tensor silu_mul(
-      const Tensor& gate_up) = 0;                   // [rows, 2 width]: silu(first half) * second half -> [rows, width]
-  virtual void add(Tensor x, const Tensor& y) = 0;  // x += y
+  // silu(first half) * second half: gate_up [rows, 2 width] -> [rows, width].
+  virtual Tensor silu_mul(const Tensor& gate_up) = 0;
+  virtual void add(Tensor x, const Tensor& y) = 0;                 // x += y
   virtual Tensor gather(const Tensor& x, const Tensor& rows) = 0;  // rows i32 [n] -> [n, width]
   // x += linear(h, w), f32 [rows, out]. Fused where a device can.
   virtual void linear_add(Tensor x, const Tensor& h, const Weight& w) { add(x, linear(h, w)); }
@@ -126,8 +127,8 @@ class Backend {
   }
 
   // ---- distributions ----
-  virtual Distributions distributions(const Tensor& logits,
-                                      std::span<const Warp> warps) = 0;  // logits [n, vocab] f32, one warp a row
+  // The distributions of logits f32 [n, vocab], one warp for each row: the bits of normalize().
+  virtual Distributions distributions(const Tensor& logits, std::span<const Warp> warps) = 0;
   // In place: row i of logits [n, vocab] f32 is adjusted by adjustments[i].
   virtual void adjust(Tensor logits, std::span<const Adjustment> adjustments) = 0;
   // tokens i32, to[i] = a token drawn from distributions row i (or TokenDraw::row) by draws[i]; to may be strided

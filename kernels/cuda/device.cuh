@@ -67,9 +67,8 @@ template <class... P, class... A> void launch_kernel(const char* operation, cuda
   check(cudaLaunchKernelEx(&config, kernel, static_cast<P>(arguments)...), operation);
 }
 
-constexpr int kPortableCluster = 8,
-              // In blocks; clusters larger than the first run only on devices that can hold them.
-    kLargestCluster = 16;
+// In blocks; clusters larger than the first run only on devices that can hold them.
+constexpr int kPortableCluster = 8, kLargestCluster = 16;
 
 // Blocks of the largest cluster of `kernel` that the device can run with `threads` threads and `shared` bytes a block.
 // Where sixteen fit, sets the attribute that such launches require.

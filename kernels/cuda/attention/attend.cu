@@ -165,10 +165,9 @@ bool has_boxes(StreamWork& w) {
 // (measured), so sequences that occupy nearly all multiprocessors get one block each.
 bool plan_stream(StreamWork& w, const DeviceLimits& device) {
   constexpr int kMostBlocks = 4, kWarps = 12;  // per multiprocessor: bounds from latency and from registers
-  constexpr int kAtOnce =
-      // Ring stages that a multiprocessor requests at once: more only queue, and delay the requests of other
-      // multiprocessors (measured).
-      8;
+  // Ring stages that a multiprocessor requests at once: more only queue, and delay the requests of other
+  // multiprocessors (measured).
+  constexpr int kAtOnce = 8;
   if (!has_boxes(w)) return false;
   AttentionWork& a = w.of.a;
   const int units = a.sequences * a.kv_heads, multiprocessors = device.multiprocessors;

@@ -41,9 +41,8 @@ __device__ inline int half_chunk(int row, int c, int rows) {
 template <int kHead> struct PromptTile {
   using Shared = PromptShared<kHead>;
   static constexpr int kHalves = Shared::kHalves, kStages = Shared::kStages, kChunks = kHead / 8;
-  static constexpr int kLag =
-      // Steps whose copies are in flight. Far fewer than stages, or computation would wait for the next copy to begin.
-      2;
+  // Steps whose copies are in flight. Far fewer than stages, or computation would wait for the next copy to begin.
+  static constexpr int kLag = 2;
 
   const PromptWork& maps;
   const AttentionWork& work;

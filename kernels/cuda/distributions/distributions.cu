@@ -171,10 +171,9 @@ void enter_device(const Backend& backend) { static_cast<const CudaBackend&>(back
 Grid crew_grid(const Backend& backend, int rows, int vocab) {
   const auto& cuda = static_cast<const CudaBackend&>(backend);
   const int tiles = (vocab + kTile - 1) / kTile, multiprocessors = cuda.multiprocessors();
-  int blocks =
-      // As many blocks as have work, a tile for every eight threads, and as can run at once: crews that wait for
-      // multiprocessors are slow.
-      1;
+  // As many blocks as have work, a tile for every eight threads, and as can run at once: crews that wait for
+  // multiprocessors are slow.
+  int blocks = 1;
   while (cuda.architecture() >= 90 && blocks < kMostBlocks && blocks * kCrewThreads / 8 < tiles &&
          2 * blocks * rows <= multiprocessors)
     blocks *= 2;

@@ -31,8 +31,8 @@ struct TokenCount {
 // The adjustments of one row. Pointers into the backend's memory.
 struct Adjustment {
   const TokenCount* token_counts = nullptr;  // [count], ascending by token, each once
-  const Token* path =
-      nullptr;  // [length] generated tokens that `token_counts` does not count yet, in any order; -1 is none
+  // [length] generated tokens that `token_counts` does not include yet, in any order; -1 is none.
+  const Token* path = nullptr;
   std::int32_t count = 0, length = 0;
   Penalties penalties;
 };

@@ -19,8 +19,8 @@ using Token = std::int32_t;  // an index into a vocabulary; -1 means absent
 struct Warp {
   float temperature = 0;  // 0: the one-hot distribution of the greatest logit (lowest index among equals)
   int top_k = 0;          // 0: off (Fan et al. 2018, arXiv 1805.04833)
-  float top_p =
-      1;  // keeps x while the mass of strictly more probable tokens is < top_p (Holtzman et al. 2020, arXiv 1904.09751)
+  // Keeps x while the mass of strictly more probable tokens is < top_p (Holtzman et al. 2020, arXiv 1904.09751).
+  float top_p = 1;
   float min_p = 0;              // keeps x with p(x) >= min_p * max p (Nguyen et al. 2024, arXiv 2407.01082)
   bool raw_normalizer = false;  // also compute log sum exp(logits), for log-probabilities of the raw distribution
   bool operator==(const Warp&) const = default;

@@ -58,8 +58,8 @@ void keep_distribution(const DistributionRow& row, Distributions& distributions,
 void copy_on_host(const Tensor& from, Tensor to) {
   assert(from.shape() == to.shape() && from.dtype() == to.dtype());
   if (from.elements() == 0) return;
-  const std::int64_t rows = from.dense() && to.dense() ? 1 : from.dim(0),
-                     item = size_of(from.dtype());  // one copy where both are dense
+  // Dense tensors are copied as one row.
+  const std::int64_t rows = from.dense() && to.dense() ? 1 : from.dim(0), item = size_of(from.dtype());
   const std::int64_t bytes = from.bytes() / rows;
   for (std::int64_t r = 0; r < rows; ++r) {
     std::memmove(static_cast<std::byte*>(to.raw()) + r * to.row_stride() * item,

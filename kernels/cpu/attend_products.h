@@ -11,8 +11,8 @@ namespace foretoken {
 namespace {
 
 constexpr int kFetchAhead = 32;  // slots
-constexpr int kManyQueries =
-    kWidth == 16 ? 6 : 1;  // from which storing keys in f32 is worth its cost; with few registers it always is
+// From this number of queries on, storing keys in f32 is worth its cost; with few registers it always is.
+constexpr int kManyQueries = kWidth == 16 ? 6 : 1;
 
 // Visits the slots that one row attends to, by depth.
 struct Sight {

@@ -54,8 +54,8 @@ class CudaBackend final : public Backend {
   void norm_linear_to(Tensor y, const Tensor& x, const Tensor& gain, float epsilon, const Weight& w) override;
   void feed_forward(Tensor x, const Tensor& gain, float epsilon, const Weight& gate_up, const Weight& down) override;
   void head_norm(Tensor x, const Tensor& gain, float epsilon) override;  // head_norm.cu
-  void rope(Tensor q, Tensor k, const Layout& layout, const Tensor& frequencies,
-            int head_size) override;  // rope_store.cu
+  // rope_store.cu
+  void rope(Tensor q, Tensor k, const Layout& layout, const Tensor& frequencies, int head_size) override;
   void store(const Tensor& k, const Tensor& v, const KvLayer& kv, const Layout& layout) override;
   void rope_store(Tensor q, Tensor k, const Tensor& v, const KvLayer& kv, const Layout& layout,
                   const Tensor& frequencies) override;
@@ -115,15 +115,15 @@ class CudaBackend final : public Backend {
   void passed_barrier();  // records that the kernel queued last is a barrier
 
  private:
-  void limit_shared_memory(std::int64_t block,
-                           std::int64_t multiprocessor);  // the device's limits; the options may lower them
+  // The device's limits; the options may lower them.
+  void limit_shared_memory(std::int64_t block, std::int64_t multiprocessor);
 
   CudaOptions options_;
   cudaStream_t stream_ = nullptr;
   std::string machine_;
   int multiprocessors_ = 0, architecture_ = 0;
-  std::int64_t shared_memory_ = 0,
-               multiprocessor_memory_ = 0;  // bytes of one block, at most; of all blocks of a multiprocessor
+  // Bytes of shared memory of one block, at most, and of all blocks of a multiprocessor.
+  std::int64_t shared_memory_ = 0, multiprocessor_memory_ = 0;
   bool warpgroups_ = false;
   int cluster_ = 0;             // blocks of a cluster in attention, at most
   bool needs_barrier_ = false;  // a push or a graph launch came after the last barrier

@@ -15,8 +15,8 @@ struct CudaOptions {
                          // of the GPU's memory and at least 256 (one of 230 kernels takes 0.6 MiB)
   bool compare_replays = false;  // compares each replay's result with a second run of its body, and throws Error where
                                  // they differ. Always on in builds without NDEBUG
-  std::int64_t shared_memory_limit =
-      0;  // bytes of shared memory of a block, at most, to emulate a smaller GPU; 0: the GPU's limit
+  // Bytes of shared memory of a block, at most, to emulate a smaller GPU; 0: the GPU's limit.
+  std::int64_t shared_memory_limit = 0;
   // For tests, which must detect a wrong order of kernels, and a library whose sums depend on the number of rows.
   bool slow_pushes = false;    // pushed bytes arrive about 100 us after the kernel after the push may start
   bool doubt_library = false;  // invariant numerics treat every algorithm of the library as one with different bits

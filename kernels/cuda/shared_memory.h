@@ -13,8 +13,8 @@ namespace foretoken {
 
 constexpr std::int64_t kLeastSharedMemory = 99 << 10;     // the smallest opt-in limit of all GPUs from 8.0 on
 constexpr std::int64_t kLargestSharedMemory = 227 << 10;  // of capability 9.0, the only one with the kernels for 90a
-constexpr std::int64_t kReservedSharedMemory =
-    1 << 10;  // reserved on a multiprocessor for each block, in addition to the block's own
+// Reserved on a multiprocessor for each block, in addition to the block's own.
+constexpr std::int64_t kReservedSharedMemory = 1 << 10;
 
 constexpr std::int64_t rounded_up(std::int64_t n, std::int64_t to) { return (n + to - 1) / to * to; }
 

@@ -246,8 +246,8 @@ TEST(Lane, residual_has_its_closed_form) {
   const auto backend = make_reference_backend();
   HostLane lane(*backend, vocab, {});
   auto r = lane.open(p, q);
-  std::vector<double> truth(std::size_t(vocab),
-                            0.0);  // the definition: subtract, clamp at 0, normalize, repeated for each rejection
+  // By the definition: subtract, clamp at 0, normalize, repeated for each rejection.
+  std::vector<double> truth(std::size_t(vocab), 0.0);
   for (Token x = 0; x < vocab; ++x) truth[std::size_t(x)] = p(x);
   const auto check = [&](const char* what) {
     double mass = 0;

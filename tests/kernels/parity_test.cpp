@@ -224,8 +224,8 @@ TEST_P(Parity, move) {
     Cache cache(2, 40, 8, 2, 48, dtype), before(2, 40, 8, 2, 48, dtype);
     fill(*cpu, cache, 40, 3);
     fill(*cpu, before, 40, 3);
-    const std::vector<std::int32_t> from{12, 14, 15, 21, 39},
-        to{12, 13, 14, 15, 16};  // 14 is read before it is written
+    // Slot 14 is read before it is written.
+    const std::vector<std::int32_t> from{12, 14, 15, 21, 39}, to{12, 13, 14, 15, 16};
     cpu->move(cache.layers, cache.tables.rows(1, 1), from, to);
     for (int s = 0; s < 2; ++s) {
       for (int slot = 0; slot < 40; ++slot) {

@@ -135,10 +135,10 @@ __device__ inline int sole_split(const AttentionWork& work, Sight s) {
 }
 
 // Launches. `dependent_launch`: see Grid::dependent_launch.
-void launch_tiles(const AttentionWork& work, std::int64_t shared_memory, cudaStream_t stream,
-                  bool dependent_launch);  // shared_memory: bytes that a block may have
-void launch_prompt(const AttentionWork& work, cudaStream_t stream,
-                   bool dependent_launch);          // heads of up to 128, no trees, one split; 90a
+// shared_memory: bytes that a block may have.
+void launch_tiles(const AttentionWork& work, std::int64_t shared_memory, cudaStream_t stream, bool dependent_launch);
+// Heads of up to 128, no trees, one split; 90a.
+void launch_prompt(const AttentionWork& work, cudaStream_t stream, bool dependent_launch);
 bool rotates_queries(const AttentionWork& work);    // whether launch_prompt can rotate the queries itself
 int attention_cluster(std::int64_t shared_memory);  // blocks of the largest cluster that the device runs with
                                                     // `shared_memory` bytes a block; architecture 90

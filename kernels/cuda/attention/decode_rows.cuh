@@ -9,8 +9,8 @@
 
 namespace foretoken {
 
-constexpr int kDecodeThreads = 256, kDecodeTile = 16,
-              kDecodeRows = 32;  // query vectors of a tile; rows of a sequence, and heads of a group, at most
+// kDecodeTile: query vectors of a tile; kDecodeRows: the most rows of a sequence, and heads of a group.
+constexpr int kDecodeThreads = 256, kDecodeTile = 16, kDecodeRows = 32;
 constexpr int kDecodeSteps = kChunk / kStep;
 
 // `group` query heads of each of a sequence's rows, no trees; everything bf16, rows aligned to 16 bytes, heads of a
@@ -41,10 +41,9 @@ template <int kHead, int kTiles> struct DecodeShared {
   alignas(16) float peaks[kVectors][kDecodeSteps][4];
   std::int64_t source[kChunk];  // byte offset of a key from the pool's begin; kNowhere: no row attends to it; kOwn -
                                 // offset: it is one of the rows
-  int low[kDecodeRows], high[kDecodeRows], slot[kDecodeRows],
-      position[kDecodeRows];  // of each row: first and last + 1 depth that it attends to, its slot (-1: not stored),
-                              // its position for the rotation
-  std::uint64_t received;     // barrier of the data that the cluster sends to this block
+  // Of each row: first and last + 1 depth that it attends to, its slot (-1: not stored), its position for the rotation.
+  int low[kDecodeRows], high[kDecodeRows], slot[kDecodeRows], position[kDecodeRows];
+  std::uint64_t received;  // barrier of the data that the cluster sends to this block
   // Followed by Rotation rotations[longest][kHead / 2]; of every chunk of the cluster and each vector that this block
   // folds, float2 peak and mass [chunks, share] and float sums [chunks, share, kHead].
 };
@@ -53,8 +52,8 @@ constexpr std::int64_t kNowhere = -1, kOwn = -2;
 // One block and the rows that it computes.
 template <int kHead, int kTiles> struct DecodeRows {
   using Shared = DecodeShared<kHead, kTiles>;
-  static constexpr int kChunks = kHead / 8, kHalf = kHead / 2,
-                       kVectors = Shared::kVectors;  // kChunks: vectors of 16 bytes of a head
+  // kChunks: vectors of 16 bytes of a head.
+  static constexpr int kChunks = kHead / 8, kHalf = kHead / 2, kVectors = Shared::kVectors;
 
   const DecodeCall& work;
   const AttentionWork& a;
@@ -79,8 +78,8 @@ template <int kHead, int kTiles> struct DecodeRows {
     asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
     head = int(blockIdx.y);
     table = a.tables + std::int64_t(sequence) * a.table_width;
-    const int page = page_at(
-        rank * a.split_chunks);  // loaded before it is known to be needed, as is the frequency: this hides the latency
+    // `page` is loaded before it is known to be needed, as is the frequency: this hides the latency.
+    const int page = page_at(rank * a.split_chunks);
     frequency = thread % kHalf < a.head_size / 2 ? work.frequencies[thread % kHalf] : 0;
     const bool single = a.rows == a.sequences && a.longest == 1;
     row = single ? sequence : a.begins[sequence], rows = single ? 1 : a.begins[sequence + 1] - row;
@@ -92,8 +91,8 @@ template <int kHead, int kTiles> struct DecodeRows {
                 position = work.positions[row + r];
       least[0] = min(from, slot), least[1] = visible, least[2] = slot;
       most[0] = max(visible, slot + 1), most[1] = from, most[2] = slot + 1;
-      const bool counts = __match_any_sync(~0u >> (32 - rows), slot) >> r ==
-                          1;  // of several rows with the same slot (padding) the last is stored
+      // Of several rows with the same slot (padding) the last is stored.
+      const bool counts = __match_any_sync(~0u >> (32 - rows), slot) >> r == 1;
       if (warp == 0)
         shared.low[r] = from, shared.high[r] = visible, shared.slot[r] = counts ? slot : -1,
         shared.position[r] = position;
@@ -217,8 +216,8 @@ inline int decode_blocks(const AttentionWork& a) {
   return (a.longest * a.group + a.tile - 1) / a.tile;
 }  // blocks that share a chunk
 std::int64_t decode_bytes(const DecodeWork& work);  // shared memory of a block
-int decode_cluster(
-    std::int64_t shared_memory);  // blocks of the largest cluster that the device runs, each with so many bytes
+// Blocks of the largest cluster that the device runs with `shared_memory` bytes a block.
+int decode_cluster(std::int64_t shared_memory);
 void launch_decode(const DecodeWork& work, cudaStream_t stream, bool dependent_launch);
 
 }  // namespace foretoken

@@ -58,10 +58,9 @@ template <int kHead> struct PromptBlock : PromptTile<kHead> {
 
   using Tile::Tile;
 
-  Quad
-      // Queries of this warp's vectors, in registers: reading them from shared memory would take half of its bandwidth
-      // for products.
-      q[kHead / 16];
+  // Queries of this warp's vectors, in registers: reading them from shared memory would take half of its bandwidth for
+  // products.
+  Quad q[kHead / 16];
 
   __device__ void hold_queries(int group) {
 #pragma unroll

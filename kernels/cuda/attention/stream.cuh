@@ -33,9 +33,9 @@ template <int kHead> struct StreamBlock : PageStreamRows<kHead> {
   // and l / 4 + 8 ([2 + h]).
   std::uint32_t q[kTiles][2];
   int low[2], high[2];
-  int share = 0, receiver = 0,
-      receiver_unit = 0;                   // units of a block; the block and unit that receive this warp's first unit
-  float sum[kTiles][4], mass[4], peak[2];  // of the chunk
+  // Units that each block folds; the block and unit that receive this warp's first unit.
+  int share = 0, receiver = 0, receiver_unit = 0;
+  float sum[kTiles][4], mass[4], peak[2];                // of the chunk
   float total[kTiles][4], total_mass[2], total_peak[2];  // of the chunks before
 
   using Rows::Rows;

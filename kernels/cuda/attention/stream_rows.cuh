@@ -26,8 +26,8 @@ struct StreamWork {
 constexpr int kMostStages = 16;
 struct StreamShared {
   std::uint64_t full[kMostStages], empty[kMostStages];
-  int low[kStreamVectors * kStreamWarps], high[kStreamVectors * kStreamWarps],
-      slot[kStreamVectors * kStreamWarps];  // of each row: first and last + 1 depth that it attends to, its slot
+  // Of each row: first and last + 1 depth that it attends to, its slot.
+  int low[kStreamVectors * kStreamWarps], high[kStreamVectors * kStreamWarps], slot[kStreamVectors * kStreamWarps];
 };
 
 // Bytes of shared memory: Bf16 ring[stages][kHead / 64][kStep][64], StreamShared, Bf16 own[2][longest][kHead], Rotation
@@ -50,8 +50,8 @@ template <int kHead> struct PageStreamRows {
   std::byte* const ring;
   StreamShared& shared;
   int sequence, head, rank, row, rows, vectors;  // kv head; block of the cluster; the first row and how many
-  int begin, chunks, used, first,
-      last;  // the sequence's first chunk and number of chunks; blocks that have chunks; chunks of this block
+  // The sequence's first chunk and number of chunks; blocks that have chunks; the chunks [first, last) of this block.
+  int begin, chunks, used, first, last;
   int all_low, all_high, own_low, own_high;  // depths that every row attends to; slots of the rows
   int seen_low, seen_high;                   // depths outside are attended to by no row
   int step, end;                             // of this block
@@ -264,8 +264,8 @@ template <int kHead> struct PageStreamRows {
 
 #endif
 
-int stream_cluster(
-    std::int64_t shared_memory);  // blocks of the largest cluster that the device runs, each with so many bytes
+// Blocks of the largest cluster that the device runs with `shared_memory` bytes a block.
+int stream_cluster(std::int64_t shared_memory);
 void launch_stream(const StreamWork& work, cudaStream_t stream, bool dependent_launch);
 
 }  // namespace foretoken

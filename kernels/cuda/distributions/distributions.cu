@@ -128,8 +128,8 @@ template <int kRows, bool kCuts> __global__ void __launch_bounds__(kCrewThreads,
   const DistributionRow row = distribution_of(crew, memory, task.logits + i * task.stride, task.vocab, task.warps[i]);
   if (crew.leads()) {
     task.rows[i] = row;
-    reinterpret_cast<std::uint32_t*>(task.rows + i)[sizeof(DistributionRow) / 4 - 1] =
-        0;  // padding: equal distributions are equal bytes
+    // The padding at the end of a row is zeroed, so that equal distributions have equal bytes.
+    reinterpret_cast<std::uint32_t*>(task.rows + i)[sizeof(DistributionRow) / 4 - 1] = 0;
   }
   crew.sync();
 }

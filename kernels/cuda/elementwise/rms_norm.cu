@@ -72,8 +72,8 @@ Tensor rms_norm_as(CudaBackend& backend, const Tensor& x, const Tensor& gain, fl
   with_type("rms_norm", type, [&](auto* t) {
     using T = std::remove_pointer_t<decltype(t)>;
     const auto kernel = kernel_for<T>(x, width);
-    const int rows = int(x.dim(0)),
-              most = kernel == norm_kernel<T> ? rows : 4 * backend.multiprocessors();  // 4: a wave
+    // Four blocks on each multiprocessor are one wave.
+    const int rows = int(x.dim(0)), most = kernel == norm_kernel<T> ? rows : 4 * backend.multiprocessors();
     launch_kernel("rms_norm", backend.cuda_stream(),
                   {dim3(unsigned(std::min(rows, most))), kNormThreads, 0, 1, backend.dependent_launch()}, kernel,
                   x.data<float>(), x.row_stride(), gain.data<float>(), epsilon, y.data<T>(), width, rows);

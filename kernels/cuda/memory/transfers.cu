@@ -104,8 +104,8 @@ char* CudaTransfers::reserve(std::int64_t bytes) {
   if (used_ + bytes > kQuarter) {
     check(cudaEventRecord(left_[std::size_t(quarter_)], stream_), "recording an event");
     quarter_ = (quarter_ + 1) % 4, used_ = 0;
-    check(cudaEventSynchronize(left_[std::size_t(quarter_)]),
-          "sending to the device");  // recorded one round of the ring ago, or never
+    // This event was recorded one round of the ring ago, or never.
+    check(cudaEventSynchronize(left_[std::size_t(quarter_)]), "sending to the device");
   }
   char* const at = ring_ + quarter_ * kQuarter + used_;
   used_ += (bytes + kAlignment - 1) / kAlignment * kAlignment;

@@ -21,8 +21,8 @@ struct ByteRows {
 
 class CudaTransfers {
  public:
-  CudaTransfers(cudaStream_t stream, bool dependent_launch,
-                bool slow);  // see Grid::dependent_launch, CudaOptions::slow_pushes
+  // See Grid::dependent_launch, CudaOptions::slow_pushes.
+  CudaTransfers(cudaStream_t stream, bool dependent_launch, bool slow);
   ~CudaTransfers();
   CudaTransfers(const CudaTransfers&) = delete;
 

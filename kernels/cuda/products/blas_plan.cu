@@ -114,8 +114,8 @@ void Blas::choose(Plan& p, const Shape3& s, const Tensor& x, const Tensor& matri
     void* const y = i == 0 ? first.raw() : mine.raw();
     float time = 1e30f;
     for (int k = 0; k < kTimes; ++k) {
-      check(cudaMemsetAsync(workspace_.raw(), 0, std::size_t(kBlasWorkspace), stream),
-            "emptying the cache");  // the workspace is larger than L2
+      // Evicts L2: the workspace is larger.
+      check(cudaMemsetAsync(workspace_.raw(), 0, std::size_t(kBlasWorkspace), stream), "emptying the cache");
       const Mark from = backend_.mark();
       check_blas(
           cublasLtMatmul(static_cast<cublasLtHandle_t>(handle_), p.operation, &one, matrix.raw(), p.w, x.raw(), p.x,

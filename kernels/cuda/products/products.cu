@@ -36,8 +36,8 @@ const Tensor& matrix_of(const Weight& w) {
 }  // namespace
 
 int splits_of(std::int64_t out, std::int64_t in) {
-  constexpr std::int64_t kTasks = 1024, kLeast = 512,
-                         kStep = 128;  // tasks of one warp each: 132 multiprocessors with 8 warps
+  // kTasks: enough tasks of one warp each for 132 multiprocessors with 8 warps.
+  constexpr std::int64_t kTasks = 1024, kLeast = 512, kStep = 128;
   int splits = 1;
   while (out / 16 * splits < kTasks && splits < 8 && in % (2 * splits * kStep) == 0 && in / (2 * splits) >= kLeast)
     splits *= 2;

@@ -21,8 +21,8 @@ double cost_of(const StreamPlan& plan, std::int64_t tiles, std::int64_t groups, 
   const double full = double(tiles) / double(groups * at_once), empty = double(rounds) - full;
   // Warps without a tile in the last round leave bandwidth to the others, unless the others are too few to use it.
   const double work = double(at_once) * (full + (plan.slices == 1 ? 0.1 : 1) * empty);
-  const double under_way =
-      double(plan.warps * (plan.ring - 1) * piece_bytes(plan.piece)) / 1024;  // KB in flight on a multiprocessor
+  // `under_way`: KB in flight on a multiprocessor.
+  const double under_way = double(plan.warps * (plan.ring - 1) * piece_bytes(plan.piece)) / 1024;
   const double reading = plan.piece == 64            ? 1.16
                          : comes_in_runs(plan.piece) ? 0.9
                                                      : 1;  // of an H200: boxes, runs of 512 bytes, boxes

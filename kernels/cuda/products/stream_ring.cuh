@@ -20,15 +20,15 @@ template <int kPiece>
 __device__ inline void copy_runs(const Stream& a, unsigned to, int k, int tile, std::uint64_t policy) {
   constexpr int kChunks = kPiece / 8, kRows = 32 / kChunks;  // rows of one instruction
   const int lane = int(threadIdx.x) % 32, c = lane % kChunks, first = lane / kChunks;
-  const int begin = tile * (a.gated ? 8 : 16) + first,
-            second = a.gated ? a.out / 2 : 8;  // where the other eight begin
+  // `second`: where the other eight outputs begin.
+  const int begin = tile * (a.gated ? 8 : 16) + first, second = a.gated ? a.out / 2 : 8;
   const std::int64_t row = 2 * std::int64_t(a.in);
   const char* from = reinterpret_cast<const char*>(a.w + k + c * 8) + begin * row;
   const unsigned at = to + unsigned(c / 8 * kBox);
 #pragma unroll
   for (int i = 0; i < 16; i += kRows) {
-    const int r = i + first,
-              bytes = begin + (i < 8 ? i : i - 8 + second) < a.out ? 16 : 0;  // rows after the last: zeros
+    // 0 bytes are read of outputs after the last, which become zeros.
+    const int r = i + first, bytes = begin + (i < 8 ? i : i - 8 + second) < a.out ? 16 : 0;
     if (i == 8) from += (second - 8) * row;
     asm volatile("cp.async.cg.shared.global.L2::cache_hint [%0], [%1], 16, %2, %3;" ::"r"(
                      at + unsigned(r * 128 + ((c ^ r) % 8) * 16)),

@@ -219,8 +219,8 @@ TEST_P(Cuda, rotation_and_storing) {
         reference.rope(part(qkv, 0, 6), part(qkv, 6, 2), layout, frequencies, head_size);
         const Tensor rotated = down(device);
         EXPECT_LT(distance(rotated, qkv), type == DType::f32 ? 1e-6 : kRounding) << head_size;
-        reference.store(part(rotated, 6, 2), part(rotated, 8, 2), cache.layers[1],
-                        layout);  // the rotated keys are the stored ones
+        // The rotated keys are the stored ones.
+        reference.store(part(rotated, 6, 2), part(rotated, 8, 2), cache.layers[1], layout);
         Tensor back = Tensor::host(pool.shape(), DType::u8);
         cuda->copy(pool, back);
         EXPECT_EQ(std::memcmp(back.raw(), cache.pool.raw(), std::size_t(back.bytes())), 0) << head_size;

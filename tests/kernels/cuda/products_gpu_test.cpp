@@ -33,8 +33,8 @@ TEST_P(CudaProducts, report_the_bytes_that_they_read) {
   EXPECT_EQ(bytes(DType::i8), 2 * 96 * 64);
 }
 
-constexpr int kHead =
-    1 << 16;  // outputs; matrices with more are heads, whose products of 2 to 16 rows take another route
+// In outputs: matrices with more are heads, whose products of 2 to 16 rows take another route.
+constexpr int kHead = 1 << 16;
 
 TEST_P(CudaProducts, products) {
   const std::pair<int, int> shapes[] = {{37, 55},    {100, 384},   {1000, 64},   {20, 2048},   {3072, 2048},

@@ -214,8 +214,8 @@ TEST(RopeAttend, SeveralRowsBehindALongContext) {
     one_text({.head_size = head_size, .bound = 2100}, 1500, 9);
     one_text({.head_size = head_size, .kv_heads = 8}, 1500, 16);
   }
-  compare({.head_size = 80, .page_rows = 5}, {{1000, 130, 5}, {8, 3, 8}},
-          1);  // not one sequence, and its pages do not divide into boxes
+  // Several sequences, and pages that do not divide into boxes.
+  compare({.head_size = 80, .page_rows = 5}, {{1000, 130, 5}, {8, 3, 8}}, 1);
 }
 
 TEST(RopeAttend, Prompts) {

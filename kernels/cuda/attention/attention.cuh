@@ -134,8 +134,7 @@ __device__ inline int sole_split(const AttentionWork& work, Sight s) {
   return begin == end ? begin : -1;
 }
 
-// Launches. `dependent_launch`: see Grid::dependent_launch.
-// shared_memory: bytes that a block may have.
+// Launches. `dependent_launch`: see Grid::dependent_launch; `shared_memory`: bytes of a block, at most.
 void launch_tiles(const AttentionWork& work, std::int64_t shared_memory, cudaStream_t stream, bool dependent_launch);
 // Heads of up to 128, no trees, one split; 90a.
 void launch_prompt(const AttentionWork& work, cudaStream_t stream, bool dependent_launch);

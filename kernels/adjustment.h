@@ -30,8 +30,9 @@ struct TokenCount {
 
 // The adjustments of one row. Pointers into the backend's memory.
 struct Adjustment {
-  const TokenCount* said = nullptr;  // [count], ascending by token, each once
-  const Token* path = nullptr;  // [length] generated tokens that `said` does not count yet, in any order; -1 is none
+  const TokenCount* token_counts = nullptr;  // [count], ascending by token, each once
+  // [length] generated tokens that `token_counts` does not include yet, in any order; -1 is none.
+  const Token* path = nullptr;
   std::int32_t count = 0, length = 0;
   Penalties penalties;
 };
@@ -49,7 +50,7 @@ FORETOKEN_HD inline float adjusted(float logit, const TokenCount& s, const Penal
 FORETOKEN_HD inline void adjust_item(float* logits, const Adjustment& a, int k) {
   TokenCount s;
   if (k < a.count) {
-    s = a.said[k];
+    s = a.token_counts[k];
   } else {
     s.token = a.path[k - a.count];
     if (s.token < 0) return;
@@ -58,12 +59,12 @@ FORETOKEN_HD inline void adjust_item(float* logits, const Adjustment& a, int k) 
     int low = 0, high = a.count;  // the first entry that is not below the token
     while (low < high) {
       const int middle = (low + high) / 2;
-      if (a.said[middle].token < s.token)
+      if (a.token_counts[middle].token < s.token)
         low = middle + 1;
       else
         high = middle;
     }
-    if (low < a.count && a.said[low].token == s.token) return;
+    if (low < a.count && a.token_counts[low].token == s.token) return;
   }
   for (int i = 0; i < a.length; ++i)
     if (a.path[i] == s.token) ++s.times, s.anywhere = 1;

@@ -20,8 +20,8 @@ Mark Backend::mark() { return {host_clock(), -1}; }
 void expect_draws(const Distributions& distributions, std::span<const TokenDraw> draws, const Tensor& to) {
   const int rows = distributions.count();
   if (to && (to.dtype() != DType::i32 || to.dim(0) != std::int64_t(draws.size())))
-    throw Error("draw: expected room for " + std::to_string(draws.size()) + " tokens of type I32, got " +
-                name_of(to.dtype()) + " " + to.shape().text() + "; give one place a draw");
+    throw Error("draw: expected memory for " + std::to_string(draws.size()) + " tokens of type I32, got " +
+                name_of(to.dtype()) + " " + to.shape().text() + "; give one element for each draw");
   for (std::size_t i = 0; i < draws.size(); ++i) {
     const TokenDraw& draw = draws[i];
     const std::int64_t row = draw.row == -1 ? std::int64_t(i) : draw.row;
@@ -31,7 +31,7 @@ void expect_draws(const Distributions& distributions, std::span<const TokenDraw>
              " distributions; set TokenDraw::row, or draw once a row");
     if (draw.siblings < 1) refuse("asks for no token; set TokenDraw::siblings to at least 1");
     if (!draw.to && (!to || draw.siblings > 1))
-      refuse("has no place for its tokens; set TokenDraw::to, as siblings must");
+      refuse("has no destination for its tokens; set TokenDraw::to, which siblings require");
   }
 }
 

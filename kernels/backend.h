@@ -1,6 +1,6 @@
-// The operations, in the order in which a forward uses them: all that a device must be able to do. Logic above is
-// written once; operations are written per device on purpose: reference (truth), cpu and cuda (speed). This module must
-// not know models, tokens' meaning, sequences or caches.
+// The operations that a device must implement, in the order in which a forward uses them. Each operation is implemented
+// once per device: reference (for correctness), cpu and cuda (for speed). Code above this interface is written once.
+// This module must not know models, tokens' meaning, sequences or caches.
 //
 // Unless a comment says otherwise: activations are f32 [rows, width] (a device may keep its own activation type inside
 // a forward), inputs may be views with strided rows, outputs are fresh and dense, and every row's result is the same
@@ -29,24 +29,25 @@ struct Mirror {
   Tensor host, device;  // u8 [bytes]
 };
 
-// A moment in the order of a backend's work; see Backend::mark.
+// A point in time in the order of a backend's work; see Backend::mark.
 struct Mark {
   double host = 0;  // seconds
-  int event = -1;   // of a device that works behind the host
+  int event = -1;   // index of the recorded event, on a device that runs asynchronously; -1: the host's time counts
 };
 double host_clock();  // seconds
 
-// What is to be drawn from one row of distributions: a token, or several in order without repeats.
+// One request to draw from a row of distributions: a token, or several without replacement, in order.
 struct TokenDraw {
   Draws draws = {};
   DrawName name = {};
   std::uint32_t position = 0;  // absolute, of the token to be drawn
   bool race = false;           // noise by absolute position (coupled) instead of the named uniform
-  // How many tokens. The j-th comes from what those before it left of the distribution, under the name {role, node + j,
-  // index + j}, or is place j of the race, and is written to to[j]; -1 where nothing was left.
+  // How many tokens. The j-th is drawn from the distribution without the tokens before it, under the name {role, node +
+  // j, index + j}; in a race it is the token with the j-th least time. It is written to to[j]; -1 where no mass was
+  // left.
   std::uint8_t siblings = 1;
   std::int32_t row = -1;  // of the distributions; -1: row i for draw i
-  Token* to = nullptr;    // where it is written, in the backend's memory; null: to[i] of Backend::draw
+  Token* to = nullptr;    // destination in the backend's memory, [siblings]; null: to[i] of Backend::draw
 };
 
 class Backend {
@@ -62,25 +63,27 @@ class Backend {
   virtual Tensor allocate(Shape shape, DType dtype) = 0;  // uninitialised; freed memory is reused
   virtual Tensor upload(const Tensor& host) = 0;          // a dense host tensor to this device; may return it as it is
   virtual void copy(const Tensor& from, Tensor to) = 0;   // same shape and dtype, this device or host on either side
-  // Bytes that this device could still hand out; 0: it cannot tell.
+  // Bytes that this device can still allocate; 0: unknown.
   virtual std::int64_t free_memory() const { return 0; }
-  // A copy to the host that may still be under way until the next synchronize(). `to` stays where it is until then.
+  // Copies to the host; the copy may be incomplete until the next synchronize(). `to` must not be freed or moved until
+  // then.
   virtual void fetch(const Tensor& from, Tensor to) { copy(from, to); }
-  // Host memory with an image on the device, at an address that never changes. push() makes what the host wrote into
-  // its first `bytes` bytes visible to whatever the device does next; the host may write again at once.
+  // Host memory with an image on the device, at an address that never changes. push() makes the first `bytes` bytes
+  // that the host wrote visible to all later work of the device; the host may write again at once.
   virtual Mirror mirror(std::int64_t bytes);
   virtual void push(const Mirror& mirror, std::int64_t bytes) { (void)mirror, (void)bytes; }
-  // Rearranges a weight for this device's `linear`, once, at load time. The result may drop `values`.
+  // Rearranges a weight for this device's `linear`, once, at load time. The result may have no `values`.
   virtual Weight prepare(Weight weight) = 0;
 
   // ---- a forward ----
-  virtual Tensor embed(
-      const Tensor& table,
-      const Tensor& tokens) = 0;  // table [vocab, width] f32|bf16, tokens i32 [rows] (-1: zeros) -> [rows, width]
-  virtual Tensor rms_norm(const Tensor& x, const Tensor& gain,
-                          float epsilon) = 0;                   // gain f32 [width]; x / sqrt(mean x^2 + eps) * gain
-  virtual Tensor linear(const Tensor& x, const Weight& w) = 0;  // [rows, in] -> f32 [rows, out]
-  // The same into y, f32 [rows, out], whose memory the caller keeps from one replay to the next.
+  // table [vocab, width] f32 or bf16, tokens i32 [rows] (-1: a row of zeros) -> f32 [rows, width].
+  virtual Tensor embed(const Tensor& table, const Tensor& tokens) = 0;
+  // x / sqrt(mean x^2 + epsilon) * gain for each row of x [rows, width]; gain f32 [width] (Zhang and Sennrich 2019,
+  // arXiv 1910.07467).
+  virtual Tensor rms_norm(const Tensor& x, const Tensor& gain, float epsilon) = 0;
+  // x W^T + b: x [rows, in] -> f32 [rows, out]. Throws Error where x has another width than w.in.
+  virtual Tensor linear(const Tensor& x, const Weight& w) = 0;
+  // The same into y, f32 [rows, out], memory of the caller, which is the same in every replay.
   virtual void linear_to(Tensor y, const Tensor& x, const Weight& w) { copy(linear(x, w), y); }
   // linear(rms_norm(x)), in the activation type of the device.
   virtual Tensor norm_linear(const Tensor& x, const Tensor& gain, float epsilon, const Weight& w) {
@@ -90,32 +93,33 @@ class Backend {
   virtual void norm_linear_to(Tensor y, const Tensor& x, const Tensor& gain, float epsilon, const Weight& w) {
     linear_to(y, rms_norm(x, gain, epsilon), w);
   }
-  // In place, on a view x [rows, heads * head_size]: rms_norm of every head by itself, gain f32 [head_size].
+  // In place, on a view x [rows, heads * head_size]: rms_norm of every head separately, gain f32 [head_size].
   virtual void head_norm(Tensor x, const Tensor& gain, float epsilon) = 0;
   // In place, on views q [rows, heads * head_size] and k [rows, kv_heads * head_size]: pairs (i, i + head_size / 2) of
-  // every head turn by positions[row] * frequencies[i] (f32 [head_size / 2]).
+  // every head are rotated by the angle positions[row] * frequencies[i] (f32 [head_size / 2]).
   virtual void rope(Tensor q, Tensor k, const Layout& layout, const Tensor& frequencies, int head_size) = 0;
-  virtual void store(const Tensor& k, const Tensor& v, const KvLayer& kv,
-                     const Layout& layout) = 0;  // rows -> their slots
+  // Writes row r of k and v [rows, kv_heads * head_size] to slot layout.slots[r] of its block table, in kv.dtype.
+  virtual void store(const Tensor& k, const Tensor& v, const KvLayer& kv, const Layout& layout) = 0;
+  // rope, then store.
   virtual void rope_store(Tensor q, Tensor k, const Tensor& v, const KvLayer& kv, const Layout& layout,
                           const Tensor& frequencies) {
     rope(q, k, layout, frequencies, kv.head_size);
     store(k, v, kv, layout);
   }
-  // softmax(q k^T * scale) v over the slots that each row sees; query head h reads kv head h / (heads / kv_heads).
-  virtual Tensor attend(const Tensor& q, const KvLayer& kv, const Layout& layout,
-                        float scale) = 0;  // [rows, heads * head_size]
-  // rope_store, then attend. Fused where a device can: q and k may then stay as they were.
+  // softmax(q k^T * scale) v over the slots that each row attends to: q [rows, heads * head_size] -> the same shape.
+  // Query head h reads kv head h / (heads / kv_heads).
+  virtual Tensor attend(const Tensor& q, const KvLayer& kv, const Layout& layout, float scale) = 0;
+  // rope_store, then attend. Fused where a device can: q and k may then remain unrotated.
   virtual Tensor rope_attend(Tensor q, Tensor k, const Tensor& v, const KvLayer& kv, const Layout& layout,
                              const Tensor& frequencies, float scale) {
     rope_store(q, k, v, kv, layout, frequencies);
     return attend(q, kv, layout, scale);
   }
-  virtual Tensor silu_mul(
-      const Tensor& gate_up) = 0;                   // [rows, 2 width]: silu(first half) * second half -> [rows, width]
-  virtual void add(Tensor x, const Tensor& y) = 0;  // x += y
+  // silu(first half) * second half: gate_up [rows, 2 width] -> [rows, width].
+  virtual Tensor silu_mul(const Tensor& gate_up) = 0;
+  virtual void add(Tensor x, const Tensor& y) = 0;                 // x += y
   virtual Tensor gather(const Tensor& x, const Tensor& rows) = 0;  // rows i32 [n] -> [n, width]
-  // x += linear(h, w). Fused where a device can.
+  // x += linear(h, w), f32 [rows, out]. Fused where a device can.
   virtual void linear_add(Tensor x, const Tensor& h, const Weight& w) { add(x, linear(h, w)); }
   // x += linear(silu_mul(norm_linear(x)), down): the second half of a layer.
   virtual void feed_forward(Tensor x, const Tensor& gain, float epsilon, const Weight& gate_up, const Weight& down) {
@@ -123,25 +127,25 @@ class Backend {
   }
 
   // ---- distributions ----
-  virtual Distributions distributions(const Tensor& logits,
-                                      std::span<const Warp> warps) = 0;  // logits [n, vocab] f32, one warp a row
-  // In place: row i of logits [n, vocab] f32 is bent as adjustments[i] says.
+  // The distributions of logits f32 [n, vocab], one warp for each row: the bits of normalize().
+  virtual Distributions distributions(const Tensor& logits, std::span<const Warp> warps) = 0;
+  // In place: row i of logits [n, vocab] f32 is adjusted by adjustments[i].
   virtual void adjust(Tensor logits, std::span<const Adjustment> adjustments) = 0;
-  // tokens i32, to[i] = a token drawn from distributions row i (or TokenDraw::row) as `draws[i]` names it; to may be
-  // strided (stride of dimension 0), and absent where every draw says itself where to write, as one of several siblings
-  // must.
+  // tokens i32, to[i] = a token drawn from distributions row i (or TokenDraw::row) by draws[i]; to may be strided
+  // (stride of dimension 0), and absent where every draw has its own destination TokenDraw::to, which draws of several
+  // siblings require.
   virtual void draw(const Distributions& distributions, std::span<const TokenDraw> draws, Tensor to) = 0;
   // The k most probable tokens of every row, most probable first, the lowest among equals, and their probabilities:
-  // tokens i32 [n, k], q f32 [n, k]. -1 and 0 behind the last token with any probability, and in rows that are not
-  // finite. Asked of raw distributions (temperature 1, nothing cut), since a warped one may have but one token.
+  // tokens i32 [n, k], q f32 [n, k]. -1 and 0 after the last token with nonzero probability, and in rows that are not
+  // finite. Called on raw distributions (temperature 1, no cut), since a warped one may have one token only.
   virtual void rank(const Distributions& raw, int k, Tensor tokens, Tensor q) = 0;
   // to[i] = *at[i], or known[i] where that address is null. known, to i32 [n]; at u64 [n] (addresses in the backend's
   // memory).
   virtual void pick(const Tensor& known, const Tensor& at, Tensor to) = 0;
-  // The same for rows of numbers: row i of `to`, [n, width] of any type, becomes what lies at at[i] (u64 [n]), zeros
-  // where that address is null.
+  // The same for rows of numbers: row i of `to`, [n, width] of any type, becomes a copy of the row at address at[i]
+  // (u64 [n]), or zeros where that address is null.
   virtual void recall(const Tensor& at, Tensor to) = 0;
-  // Host only: p[i] = distribution(begin + i) for i < n <= kTile; returns their tile_sum. What a HostLane asks for.
+  // Host only: p[i] = distribution(begin + i) for i < n <= kTile; returns their tile_sum. Used by HostLane.
   virtual double distribution_tile(const Distribution& distribution, Token begin, int n, double* p) const {
     for (int i = 0; i < n; ++i) p[i] = distribution(begin + i);
     return tile_sum([&](int i) { return p[i]; }, 0, n);
@@ -154,37 +158,36 @@ class Backend {
                     std::span<const std::int32_t> to) = 0;
 
   // ---- running ----
-  // Runs `body`; a device may record it and replay it for the same key, numbers that say which body it is. A body has
-  // no host effects: what differs from one run to the next lies in mirrors, its results go to memory that the caller
-  // keeps, and what it allocates is gone at its end. `result`: what a second run writes again bit for bit (dense; none:
-  // nothing), by which a device may check that the record still is the body; what else it writes is not compared.
+  // Runs `body`; a device may record it and replay it for the same key, numbers that identify the body. A body has no
+  // host effects: whatever changes between runs is in mirrors, its results go to memory that the caller owns, and what
+  // it allocates is freed at its end. `result`: output that a second run reproduces bit for bit (dense; absent: none);
+  // a device may compare it to check that the recording still matches the body. Other outputs are not compared.
   virtual void replay(std::span<const std::int64_t> key, const std::function<void()>& body, const Tensor& result = {}) {
     (void)key, (void)result, body();
   }
-  // To how many of something (rows, tables, wanted distributions, slots of context) a forward is padded, so that few
-  // keys serve many forwards.
+  // The size to which a forward pads a count n (rows, tables, distributions, slots of context), so that few replay keys
+  // cover many forwards.
   virtual int padded(int n) const { return n; }
   virtual void synchronize() {}
-  virtual std::uint64_t recordings() const {
-    return 0;
-  }  // bodies that replay() recorded so far: milliseconds of the host each
+  // Bodies that replay() recorded so far. Recording one takes milliseconds on the host.
+  virtual std::uint64_t recordings() const { return 0; }
   virtual std::uint64_t waits() const { return 0; }  // times that the host waited for the device so far
-  // A moment behind all work that has been asked for so far, and the seconds between two moments (after synchronize()).
+  // A point in time after all work that was queued so far, and the seconds between two of them (after synchronize()).
   virtual Mark mark();
   virtual double seconds(const Mark& from, const Mark& to) const { return to.host - from.host; }
-  virtual void* stream() const { return nullptr; }  // where a device with streams queues its work
+  virtual void* stream() const { return nullptr; }  // the stream of a device that has streams (cudaStream_t); else null
   // Runs f(0) ... f(n - 1), possibly at once.
   virtual void for_each(int n, const std::function<void(int)>& f) {
     for (int i = 0; i < n; ++i) f(i);
   }
-  // Who decides draws instead of Philox: null but in proofs.
+  // Decides draws in place of Philox; null outside the exact enumeration of the conformance kit.
   virtual Chance* chance() { return nullptr; }
 
  private:
   Serial serial_;
 };
 
-// Throws Error unless a backend can draw this: every draw has a row of the distributions and a place for its tokens.
+// Throws Error unless every draw has a row of the distributions and a destination for its tokens.
 void expect_draws(const Distributions& distributions, std::span<const TokenDraw> draws, const Tensor& to);
 // Likewise for Backend::rank and Backend::recall.
 void expect_ranks(const Distributions& raw, int k, const Tensor& tokens, const Tensor& q);

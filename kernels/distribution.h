@@ -1,6 +1,6 @@
-// A next-token distribution p(x) that is evaluated on demand: logits, plus what a warp comes down to (1/T, a threshold,
-// a normalizer). No [rows, vocab] table of probabilities is ever written. Host and device, same bits everywhere. This
-// room must not know whose distribution it is (target, draft) nor what a token means.
+// A next-token distribution p(x) that is evaluated on demand: logits, plus the parameters of its warp (1/T, a
+// threshold, a normalizer). No [rows, vocab] table of probabilities is ever written. Host and device, same bits
+// everywhere. This module must not know which model a distribution belongs to (target, draft) nor what a token means.
 #pragma once
 #include <array>
 #include <cstdint>
@@ -14,18 +14,20 @@ namespace foretoken {
 
 using Token = std::int32_t;  // an index into a vocabulary; -1 means absent
 
-// How logits become a distribution. Applied in this order: temperature, top-k, top-p, min-p; ties at a threshold stay.
+// How logits become a distribution. Applied in this order: temperature, top-k, top-p, min-p; ties at a threshold are
+// kept.
 struct Warp {
   float temperature = 0;  // 0: the one-hot distribution of the greatest logit (lowest index among equals)
-  int top_k = 0;          // 0: off
-  float top_p = 1;        // keeps x while the mass of strictly more probable tokens is < top_p (order-independent)
-  float min_p = 0;        // keeps x with p(x) >= min_p * max p
+  int top_k = 0;          // 0: off (Fan et al. 2018, arXiv 1805.04833)
+  // Keeps x while the mass of strictly more probable tokens is < top_p (Holtzman et al. 2020, arXiv 1904.09751).
+  float top_p = 1;
+  float min_p = 0;              // keeps x with p(x) >= min_p * max p (Nguyen et al. 2024, arXiv 2407.01082)
   bool raw_normalizer = false;  // also compute log sum exp(logits), for log-probabilities of the raw distribution
   bool operator==(const Warp&) const = default;
 };
 
-// exp(x) for x <= 0, float, in plain multiplications and additions so that every device agrees bit for bit: x = n log 2
-// + r with an integer n and |r| <= log(2) / 2, and exp(x) = 2^n exp(r). Relative error below 3e-7; 0 below -87.
+// exp(x) for x <= 0, float, in plain multiplications and additions so that the bits are the same on every device: x = n
+// log 2 + r with an integer n and |r| <= log(2) / 2, and exp(x) = 2^n exp(r). Relative error below 3e-7; 0 below -87.
 struct ExpParts {
   float t;         // n + 1.5 * 2^23: adding that rounds to an integer, which the low bits of t then are
   float mantissa;  // exp(r)
@@ -112,10 +114,10 @@ template <int N, class F> std::array<double, N> vocabulary_sums(F f, int vocab) 
   return s;
 }
 
-// What one pass over a row of logits leaves behind. 40 bytes a row.
+// The result of one pass over a row of logits. 40 bytes a row.
 struct DistributionRow {
   double mass = 1;                // sum of the weights that are kept
-  double raw_log_normalizer = 0;  // log sum exp(logits); only if the warp asked for it
+  double raw_log_normalizer = 0;  // log sum exp(logits); only if Warp::raw_normalizer
   float inverse_temperature = 1;
   float peak = 0;       // the greatest logit
   float threshold = 0;  // a token is kept if its logit is >= threshold
@@ -123,23 +125,23 @@ struct DistributionRow {
   std::int32_t one_hot = 0;  // 1: all mass on `greedy`
 };
 
-// One row, ready to be asked. Real-valued answers are double.
+// The distribution of one row. Probabilities are double.
 struct Distribution {
   const float* logits = nullptr;  // [vocab]
   DistributionRow row;
   int vocab = 0;
 
-  // Unnormalized: exp((logit - peak) / T), 0 where the warp cut.
+  // Unnormalized probability: exp((logit - peak) / T), 0 where the warp removed the token.
   FORETOKEN_HD float weight(Token x) const {
     if (row.one_hot) return x == row.greedy ? 1.0f : 0.0f;
     return logits[x] >= row.threshold ? exp_weight(mul(add(logits[x], -row.peak), row.inverse_temperature)) : 0.0f;
   }
   FORETOKEN_HD double operator()(Token x) const { return double(weight(x)) / row.mass; }
-  // log p(x) under the raw distribution (temperature 1, nothing cut).
+  // log p(x) under the raw distribution (temperature 1, no cut); needs Warp::raw_normalizer.
   FORETOKEN_HD double raw_log_probability(Token x) const { return double(logits[x]) - row.raw_log_normalizer; }
 };
 
-// The distribution of a guess that was no draw: all mass on one token.
+// The distribution of a guess without a draw: all mass on one token.
 struct OneHot {
   Token token;
   FORETOKEN_HD double operator()(Token x) const { return x == token ? 1.0 : 0.0; }
@@ -160,7 +162,8 @@ struct Distributions {
   Distributions slice(int begin, int n) const { return {logits.rows(begin, n), rows.rows(begin, n)}; }
 };
 
-// The pass itself, scalar: the definition that every backend's `distribution` must meet bit for bit.
+// The row of one distribution from logits [vocab], in scalar code: the definition that every backend's `distributions`
+// must match bit for bit.
 DistributionRow normalize(const float* logits, int vocab, const Warp& warp);
 
 }  // namespace foretoken

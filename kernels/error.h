@@ -1,6 +1,6 @@
-// The one exception of the project: what went wrong, where, and what to do about it, in one sentence.
-// Thrown for whatever a user or a machine can cause; programming mistakes are asserts. This module must not know
-// anything else.
+// The only exception type of the project. Its message states in one sentence what went wrong, where, and what to do
+// about it. Thrown for what a user or a machine can cause; programming errors are asserts. This module depends on
+// nothing else.
 #pragma once
 #include <stdexcept>
 #include <string>

@@ -50,7 +50,7 @@ void add_bias(Tensor y, const Weight& w) {
 void keep_distribution(const DistributionRow& row, Distributions& distributions, int i) {
   std::byte* to = distributions.rows.row<std::byte>(i);
   DistributionRow kept = row;
-  kept.threshold += 0.0f;  // -0 and 0 cut alike
+  kept.threshold += 0.0f;  // -0 becomes 0: the two cut alike
   std::memcpy(to, &kept, kDistributionRowBytes);
   std::memset(to + kDistributionRowBytes, 0, sizeof(DistributionRow) - kDistributionRowBytes);
 }
@@ -58,8 +58,8 @@ void keep_distribution(const DistributionRow& row, Distributions& distributions,
 void copy_on_host(const Tensor& from, Tensor to) {
   assert(from.shape() == to.shape() && from.dtype() == to.dtype());
   if (from.elements() == 0) return;
-  const std::int64_t rows = from.dense() && to.dense() ? 1 : from.dim(0),
-                     item = size_of(from.dtype());  // in one piece where both lie so
+  // Dense tensors are copied as one row.
+  const std::int64_t rows = from.dense() && to.dense() ? 1 : from.dim(0), item = size_of(from.dtype());
   const std::int64_t bytes = from.bytes() / rows;
   for (std::int64_t r = 0; r < rows; ++r) {
     std::memmove(static_cast<std::byte*>(to.raw()) + r * to.row_stride() * item,
@@ -149,7 +149,7 @@ void HostBackend::draw(const Distributions& distributions, std::span<const Token
     const TokenDraw& draw = draws[std::size_t(i)];
     draw_one(distributions[draw.row < 0 ? i : draw.row], draw, draw.to ? draw.to : to.row<Token>(i));
   };
-  if (chance_) {  // an enumerator follows the draws in order
+  if (chance_) {  // an enumerator requires the draws in order
     for (int i = 0; i < int(draws.size()); ++i) one(i);
   } else {
     for_each(int(draws.size()), one);

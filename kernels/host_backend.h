@@ -1,5 +1,5 @@
-// What is the same on every backend whose memory is the host's: moving bytes, and the distributions by their scalar
-// definition. This module must not know how a product or an attention is computed; reference and cpu say that.
+// What all backends in host memory share: copies, and distributions by their scalar definition. This module must not
+// know how products or attention are computed; the reference and cpu backends define that.
 #pragma once
 #include <span>
 #include <string>
@@ -9,7 +9,7 @@
 
 namespace foretoken {
 
-// The same shape and type, both in the host's memory.
+// Copies between tensors of the same shape and type in host memory; rows may be strided.
 void copy_on_host(const Tensor& from, Tensor to);
 
 class HostBackend : public Backend {
@@ -32,7 +32,7 @@ class HostBackend : public Backend {
             std::span<const std::int32_t> to) override;
 
   Chance* chance() override { return chance_; }
-  void set_chance(Chance* chance) { chance_ = chance; }  // for proofs; not owned
+  void set_chance(Chance* chance) { chance_ = chance; }  // for exact enumeration; not owned
 
  protected:
   // The tokens of one draw, by a HostLane.
@@ -42,11 +42,12 @@ class HostBackend : public Backend {
   Chance* chance_ = nullptr;
 };
 
-// Puts one row among distributions; the padding behind its last field is zeroed, so that equal distributions are equal
-// bytes.
+// Writes `row` as row i of `distributions`; the padding after its last field is zeroed, so that equal distributions are
+// equal bytes.
 void keep_distribution(const DistributionRow& row, Distributions& distributions, int i);
 
-// Where the row of `slot` lies: head h of its keys (or values) begins at result + h * page_rows * head_size elements.
+// The address of `slot` in a plane of a layer: head h of its keys (or values) begins at result + h * page_rows *
+// head_size elements.
 std::byte* slot_address(const KvLayer& kv, std::int64_t plane, const std::int32_t* table, std::int32_t slot);
 
 // Adds a weight's bias, where it has one, to the rows of a product y [rows, out].

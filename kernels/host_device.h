@@ -1,5 +1,5 @@
-// What lets one function be compiled for the host and for a device with the same bits: the qualifiers, and float
-// operations that no compiler contracts into a fused multiply-add. Host code is compiled with -ffp-contract=off.
+// Lets one function be compiled for host and device with the same bits: the qualifiers, and float operations that no
+// compiler contracts into a fused multiply-add. Host code is compiled with -ffp-contract=off.
 #pragma once
 
 #if defined(__CUDACC__)
@@ -22,7 +22,7 @@ FORETOKEN_HD inline double mul(double a, double b) { return a * b; }
 FORETOKEN_HD inline double add(double a, double b) { return a + b; }
 #endif
 
-// A hint that this address is read soon.
+// Prefetches an address that is read soon: into L2 on a device, nothing on the host.
 FORETOKEN_HD inline void read_soon(const void* address) {
 #if defined(__CUDA_ARCH__)
   asm volatile("prefetch.global.L2 [%0];" ::"l"(address));

@@ -5,7 +5,7 @@
 
 namespace foretoken {
 
-// Bytes that the system reports as available (free, or held by caches that it can drop), at most what the control group
+// Bytes that the system reports as available (free, or held by caches that it can free), at most what the control group
 // of this process may still use. 0 where the system does not report it. `root`: the root of the files that are read,
 // for tests.
 std::int64_t free_host_memory(const std::filesystem::path& root = "/");

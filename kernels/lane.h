@@ -1,6 +1,6 @@
-// A Lane: the workers of one sequence. A verifier is a template over it, so that the same twenty lines run as a loop on
-// the host, as a cluster of thread blocks on a GPU, and, with a Chance in the place of Philox, as an exact proof that
-// follows every outcome of every draw. This module knows distributions and draws; it must not know trees or verifiers.
+// A Lane: the execution context of one sequence. A verifier is a template over it, so that the same code runs as a loop
+// on the host, as a cluster of thread blocks on a GPU, and, with a Chance instead of Philox, as an exact enumeration of
+// every outcome of every draw. This module knows distributions and draws; it must not know trees or verifiers.
 #pragma once
 #include <array>
 #include <cassert>
@@ -20,7 +20,8 @@
 
 namespace foretoken {
 
-// Who decides draws when it is not Philox: the enumerator of the exact distribution. Production code passes none.
+// Decides draws in place of Philox: the interface of the enumerator of the exact output distribution. Production code
+// uses none.
 class Chance {
  public:
   virtual ~Chance() = default;
@@ -31,7 +32,7 @@ class Chance {
 };
 
 // A tile of a distribution: fills p[0 .. n) with the probabilities of the tokens t .. t + n and returns their tile_sum.
-// This one asks token by token.
+// This one evaluates the distribution token by token.
 template <class L> auto scalar_tiles(const L& distribution) {
   return [distribution](Token t, int n, double* p) {
     for (int i = 0; i < n; ++i) p[i] = distribution(t + i);
@@ -60,8 +61,8 @@ template <class Tiles> Token invert_cdf(const Tiles& tiles, int vocab, double u)
   return last;
 }
 
-// The winner of an exponential race: argmin of -log(u_x) / distribution(x), with the noise of an absolute position. A
-// distribution without some of its tokens is raced for by the others in their order, whatever its sum is.
+// The winner of an exponential race: argmin of -log(u_x) / distribution(x), with the noise of an absolute position. If
+// some tokens are removed from a distribution, the others keep their order; the distribution need not be normalized.
 template <class Tiles> Token win_race(const Tiles& tiles, int vocab, const Draws& draws, std::uint32_t position) {
   double p[kTile + 4], least = 0;
   Token best = -1;
@@ -74,7 +75,7 @@ template <class Tiles> Token win_race(const Tiles& tiles, int vocab, const Draws
       const Philox noise = draws.noise_block(position, std::uint32_t(t + i));
       for (int j = 0; j < 4; ++j) {
         const double u = Draws::uniform_from(noise.word[j]);
-        // -log u >= 1 - u: who is later than the winner by more than any rounding needs no logarithm.
+        // -log u >= 1 - u: a token whose bound exceeds the best time by more than any rounding needs no logarithm.
         if (!(p[i + j] > 0) || (best >= 0 && 1 - u > least * p[i + j] * (1 + 1e-9))) continue;
         const double time = -log_exactly(u) / p[i + j];
         if (best < 0 || time < least) best = t + i + j, least = time;
@@ -84,24 +85,24 @@ template <class Tiles> Token win_race(const Tiles& tiles, int vocab, const Draws
   return best < 0 ? 0 : best;
 }
 
-// A plain loop over tiles of the vocabulary. The verbs of every Lane: draw, race, siblings, accept, sum, open, refuse,
-// each, every, near. Answers are double; every sum follows the tree of distribution.h, whoever evaluates a tile.
+// The Lane of the host: a loop over tiles of the vocabulary. Operations of every Lane: draw, race, siblings, accept,
+// sum, open, refuse, each, every, near. Real values are double; every sum follows the summation tree of distribution.h.
 class HostLane {
  public:
   HostLane(Backend& backend, int vocab, const Draws& draws)
-      : HostLane(backend, vocab, draws, std::make_shared<Room>()) {}
+      : HostLane(backend, vocab, draws, std::make_shared<RejectedGuesses>()) {}
 
-  // A lane with draws of its own, for an inner rule; what it refuses counts as refused by this one.
-  HostLane within(std::uint32_t k) const { return {*backend_, vocab_, draws_.within(k), room_}; }
+  // A lane with draws of its own, for an inner rule; it shares the list of rejected guesses with this lane.
+  HostLane within(std::uint32_t k) const { return {*backend_, vocab_, draws_.within(k), rejected_}; }
 
-  // One worker of the sequence, which writes down what came out.
+  // True in one thread of the sequence, which writes the results.
   bool leader() const { return true; }
-  // Runs f(0) ... f(n - 1), possibly at once; what they write may be read after the launch.
+  // Runs f(0) ... f(n - 1), possibly in parallel; what they write may be read after the launch.
   template <class F> void each(int n, const F& f) const {
     for (int i = 0; i < n; ++i) f(i);
   }
-  // Values that are read again and again, as f(0) ... f(n - 1) gives them, where the lane reads them fastest; null
-  // where it needs no such place or has none left. They may be read after settle().
+  // A copy of the values f(0) ... f(n - 1) in the memory that the lane reads fastest, for values that are read
+  // repeatedly; null where the lane has no such memory or none is left. They may be read after settle().
   template <class T, class F> const T* near(int, const F&) { return nullptr; }
   void settle() const {}
   // Whether f(i) holds for all i < n.
@@ -123,7 +124,7 @@ class HostLane {
       return chance->draw(vocab_, [&](Token x) { return double(distribution(x)); }, draws_, name);
     return invert_cdf(tiles(distribution), vocab_, draws_.uniform(name));
   }
-  // From what is left, by its own weights: the least token at which their sum exceeds u * mass.
+  // From a residual, by its unnormalized weights: the least token at which their running sum exceeds u * mass.
   template <class P, class Q> Token draw(const Residual<P, Q>& r, DrawName name) {
     if (Chance* const chance = backend_->chance())
       return chance->draw(vocab_, [&](Token x) { return double(r(x)); }, draws_, name);
@@ -131,21 +132,21 @@ class HostLane {
   }
 
   // The winner of an exponential race: argmin of E_x / distribution(x) with noise named by absolute position and token,
-  // so that everybody who races at one position meets the same noise.
+  // so that all races at one position use the same noise.
   template <class L> Token race(const L& distribution, std::uint32_t position) {
     if (Chance* const chance = backend_->chance())
       return chance->race(vocab_, [&](Token x) { return double(distribution(x)); }, draws_, position);
     return win_race(tiles(distribution), vocab_, draws_, position);
   }
 
-  // n tokens from `distribution` in order, without repeats: f(j, token) is told the j-th, -1 where those before it left
-  // nothing. Each inverts the CDF of what they left, under the name {role, node + j, index + j}.
+  // n tokens from `distribution` in order, without replacement: f(j, token) receives the j-th, -1 where no mass was
+  // left. Each inverts the CDF of the remaining distribution, under the name {role, node + j, index + j}.
   template <class F> void siblings(const Distribution& distribution, int n, DrawName name, const F& f) {
     for_siblings(distribution, n, f, [&](const auto& rest, int j) {
       return draw(rest, {name.role, name.node + std::uint32_t(j), name.index + std::uint32_t(j)});
     });
   }
-  // The same by one race: the j-th is place j of it.
+  // The same by one race: the j-th token has the j-th least time.
   template <class F> void race_siblings(const Distribution& distribution, int n, std::uint32_t position, const F& f) {
     for_siblings(distribution, n, f, [&](const auto& rest, int) {
       if (Chance* const chance = backend_->chance())
@@ -154,52 +155,53 @@ class HostLane {
     });
   }
 
-  // Of f over the vocabulary.
+  // The sum of f over the vocabulary.
   template <class F> double sum(F f) { return vocabulary_sum(f, vocab_); }
-  // N of them in one pass: f(x) is a std::array<double, N>.
+  // N such sums in one pass: f(x) is a std::array<double, N>.
   template <int N, class F> std::array<double, N> sums(F f) { return vocabulary_sums<N>(f, vocab_); }
 
-  // All of p, nothing refused yet; q is the distribution of the children to come.
+  // The residual of p before any rejection; q is the distribution from which children are drawn.
   template <class P, class Q> Residual<P, Q> open(const P& p, const Q& q) { return {p, q}; }
-  // A child drawn from q was refused.
+  // A child drawn from q was rejected.
   template <class P, class Q> void refuse_draw(Residual<P, Q>& r) {
     r.c += r.mass;
     weigh(r);
   }
-  // A certain guess (one-hot distribution) was refused.
+  // A guess without a draw (one-hot distribution) was rejected.
   template <class P, class Q> void refuse_guess(Residual<P, Q>& r, Token guess) {
     remember(r, guess);
     weigh(r);
   }
-  // A child drawn without replacement was refused: it came from q without its elder siblings, of which `left` of q's
-  // mass was left (1 for the first). r has nothing of those siblings, so it becomes (r - q / left)+ over its sum.
+  // A child drawn without replacement was rejected: it was drawn from q without its earlier siblings, and `left` is the
+  // mass of q without them (1 for the first child). r is 0 at those siblings, so it becomes (r - q / left)+ over its
+  // sum.
   template <class P, class Q> void refuse_once(Residual<P, Q>& r, Token child, double left) {
-    if (left > 0) r.c += r.mass / left;  // else rounding left nothing but the child
+    if (left > 0) r.c += r.mass / left;  // else the child has all remaining mass, but for rounding
     refuse_guess(r, child);
   }
-  // More guesses were refused than a lane remembers, so that what was found since is worth nothing.
-  bool overflown() const { return room_->overflown; }
+  // More guesses were rejected than a lane can store (kMostGuesses); results since then are invalid.
+  bool overflown() const { return rejected_->overflown; }
 
  private:
-  // Of the refused guesses of one round, which residuals point to.
-  struct Room {
+  // The rejected guesses of one round, to which residuals point.
+  struct RejectedGuesses {
     std::vector<RefusedGuess> guesses{};
     bool overflown = false;
   };
-  HostLane(Backend& backend, int vocab, const Draws& draws, std::shared_ptr<Room> room)
-      : backend_(&backend), vocab_(vocab), draws_(draws), room_(std::move(room)) {}
+  HostLane(Backend& backend, int vocab, const Draws& draws, std::shared_ptr<RejectedGuesses> rejected)
+      : backend_(&backend), vocab_(vocab), draws_(draws), rejected_(std::move(rejected)) {}
 
   template <class P, class Q> void remember(Residual<P, Q>& r, Token guess) {
-    auto& guesses = room_->guesses;
-    guesses.reserve(kMostGuesses);  // they never move
+    auto& guesses = rejected_->guesses;
+    guesses.reserve(kMostGuesses);  // residuals point to them, so they must not be reallocated
     if (guesses.size() == std::size_t(kMostGuesses)) {
-      room_->overflown = true;
+      rejected_->overflown = true;
       return;
     }
     guesses.push_back({guess, r.refused});
     r.guesses = guesses.data(), r.refused = std::int32_t(guesses.size()) - 1;
   }
-  // The sum of what is left of r before it is divided.
+  // The sum of r.above, the unnormalized residual.
   template <class P, class Q> double mass_above(const Residual<P, Q>& r) const {
     double p[kTile], mass = 0;
     for (Token t = 0; t < vocab_; t += kTile) {
@@ -211,7 +213,7 @@ class HostLane {
   }
   template <class P, class Q> void weigh(Residual<P, Q>& r) {
     r.mass = mass_above(r);
-    // Nothing left means that the refusal had probability 0 but for rounding: start again from p.
+    // No mass left means that the rejection had probability 0 but for rounding: start again from p.
     if (!(r.mass > 0)) r.c = 0, r.refused = -1, r.mass = r.scale = 1;
   }
   template <class F, class Pick>
@@ -271,11 +273,11 @@ class HostLane {
   Backend* backend_;
   int vocab_;
   Draws draws_;
-  std::shared_ptr<Room> room_;
+  std::shared_ptr<RejectedGuesses> rejected_;
 };
 
-// Runs f(lane, i) for every i < count, each on a lane of its own that draws as draws[i] says. `f` is plain data with a
-// host and device call operator; it, `draws` and all that it points to lie in the backend's memory.
+// Runs f(lane, i) for every i < count, each on its own lane with draws[i]. `f` is plain data with a host and device
+// call operator; f, `draws` and everything they point to are in the backend's memory.
 template <class F> void launch(Backend& backend, int count, const Draws* draws, int vocab, const F& f) {
 #if defined(__CUDACC__)
   if (backend.device().kind == Device::Kind::cuda) return launch_on_device(backend, count, draws, vocab, f);

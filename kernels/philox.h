@@ -1,5 +1,5 @@
-// Randomness as a pure function: a draw has a name, and its name is a Philox4x32-10 counter (Salmon et al., SC 2011).
-// No state, so no result depends on batch, order, device or arrival. Host and device.
+// Random numbers as a pure function: each draw has a name, which is the counter of Philox4x32-10 (Salmon et al., SC
+// 2011). There is no state, so results do not depend on batch, order, device or arrival. Host and device.
 #pragma once
 #include <cstdint>
 
@@ -8,7 +8,7 @@
 
 namespace foretoken {
 
-// What a draw is for. Two components of one result never share draws, so the role is part of the name.
+// The purpose of a draw. Draws for different purposes must be independent, so the role is part of the name.
 enum class Role : std::uint32_t { draft, accept, residual, bonus, noise };
 
 struct Philox {
@@ -39,17 +39,18 @@ struct DrawName {
 
 // The part of a name that does not change within one round of one sequence.
 struct Draws {
-  static constexpr std::uint32_t kMostRoot = (1u << 24) - 1;   // no context is longer
-  static constexpr std::uint32_t kMostScope = (1u << 14) - 1;  // four components deep, of eight each
-  static constexpr std::uint32_t kComponents = 8;              // of one component, each with draws of its own
+  static constexpr std::uint32_t kMostRoot = (1u << 24) - 1;   // bound of the context length
+  static constexpr std::uint32_t kMostScope = (1u << 14) - 1;  // four levels of components, eight in each
+  static constexpr std::uint32_t kComponents = 8;  // inner components of one component, each with its own draws
 
   std::uint64_t seed = 0;
-  std::uint64_t stream = 0;  // comes with the request (and its sample number), never with the batch slot
-  std::uint32_t root = 0;    // length of the sequence when the round began: grows every round; <= kMostRoot
+  std::uint64_t stream = 0;  // of the request and its sample number, never of the batch slot
+  std::uint32_t root = 0;    // length of the sequence when the round began; increases every round; <= kMostRoot
   std::uint32_t scope = 0;   // of a component inside another: the path to it, as within() numbers it; 0: none
 
   // The draws of inner component k. Paths are numbers of base eight with digits 1 to 8, so no two are the same number.
-  // More components than there are numbers for is an Error (a trap on a device): two would share their draws silently.
+  // Throws Error (a trap on a device) where components are too many or too deeply nested, since two of them would share
+  // their draws.
   FORETOKEN_HD Draws within(std::uint32_t k) const {
     if (k >= kComponents || scope > (kMostScope - k - 1) / kComponents) too_deep();
     return {seed, stream, root, scope * kComponents + k + 1};
@@ -62,7 +63,7 @@ struct Draws {
   }
   // 32 uniform bits.
   FORETOKEN_HD std::uint32_t bits(DrawName n) const { return generate(counter(n)).word[0]; }
-  // In (0, 1), never an end, exact in double.
+  // In the open interval (0, 1), exact in double.
   FORETOKEN_HD double uniform(DrawName n) const { return uniform_from(bits(n)); }
 
   // Noise named by absolute position and target token, for the `coupled` verifier alone: four tokens share a counter.

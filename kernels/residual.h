@@ -1,5 +1,6 @@
-// What a distribution becomes when guesses from it were refused: the algebra of recursive rejection, lazily evaluated,
-// host and device. This module must not know trees, verifiers or who evaluates it.
+// Residual distributions after rejected drafts, evaluated lazily, on host and device: multi-round rejection sampling
+// (SpecInfer, Miao et al. 2024, arXiv 2305.09781), without replacement (Jeon et al. 2024, arXiv 2402.14160). This
+// module must not know trees, verifiers or which device evaluates it.
 #pragma once
 #include <cstdint>
 
@@ -8,27 +9,28 @@
 
 namespace foretoken {
 
-// The guesses that one lane may refuse in one round: a rule refuses each node of a tree once.
+// How many guesses one lane can reject in one round: a rule rejects each node of a tree at most once.
 constexpr int kMostGuesses = 256;
 
-// A refused guess, and which guess the same residual refused before it (-1: none). The lists of all residuals of a lane
-// share the lane's memory, so that a residual is small and a copy of it costs nothing.
+// A rejected guess, and the index of the guess that the same residual rejected before it (-1: none). The lists of all
+// residuals of a lane share the lane's memory, so that a residual is small and cheap to copy.
 struct alignas(8) RefusedGuess {
   Token token;
   std::int32_t before;
 };
 
-// What is left of p after children drawn from q were refused: r(x) = (p(x) - c q(x))+ / mass, and 0 for refused
-// guesses. Closed under refusal: subtracting q from r gives (p - (c + mass) q)+ over its own sum. Lazy: no scratch row.
+// The residual of p after children drawn from q were rejected: r(x) = (p(x) - c q(x))+ / mass, and 0 for rejected
+// guesses. Closed under rejection: subtracting q from r gives (p - (c + mass) q)+ over its own sum. It is evaluated
+// token by token, so no scratch row is needed.
 template <class P, class Q> struct Residual {
   P p;
   Q q;
   double c = 0, mass = 1;
-  // Of p, where it is first subtracted from: r(x) = (scale p(x) - c q(x))+ / mass. A rule that weighs p by what was
-  // accepted jointly sets it before the first refusal (block verification); it means nothing while c is 0.
+  // Factor of p: r(x) = (scale p(x) - c q(x))+ / mass. Block verification sets it before the first rejection to the
+  // joint acceptance weight of the path. It has no effect while c is 0.
   double scale = 1;
-  const RefusedGuess* guesses = nullptr;  // of the lane
-  std::int32_t refused = -1;              // which of them was the last one; -1: none
+  const RefusedGuess* guesses = nullptr;  // the lane's list of rejected guesses
+  std::int32_t refused = -1;              // index of the guess that this residual rejected last; -1: none
 
   FORETOKEN_HD Residual(const P& p, const Q& q) : p(p), q(q) {}
 

@@ -1,4 +1,4 @@
-// A number that identifies an object within this process: no other object has it, not even a later one at the same
+// A number that identifies an object within this process. It is never reused, also not for a later object at the same
 // address.
 #pragma once
 #include <atomic>

@@ -12,7 +12,7 @@ class Staging {
  public:
   explicit Staging(Backend& backend) : backend_(backend) {}
 
-  // Drops the arrays of the last time and allocates at least `bytes` bytes (kAlignment more for each array).
+  // Discards the arrays of the previous begin() and allocates at least `bytes` bytes (kAlignment more for each array).
   void begin(std::int64_t bytes);
   // An array for the host to fill, uninitialised, and its image on the device.
   struct Array {
@@ -21,9 +21,9 @@ class Staging {
   Array array(Shape shape, DType dtype);
   // Makes all that was filled since begin() visible to the device.
   void push() { backend_.push(mirror_, used_); }
-  // Identifies the memory of the images: arrays of the same sizes in the same order have the same addresses as long as
-  // this is unchanged.
-  const void* place() const { return mirror_.device.raw(); }
+  // The device address of the first image, which identifies the memory: arrays of the same sizes in the same order have
+  // the same addresses as long as this is unchanged.
+  const void* device_address() const { return mirror_.device.raw(); }
 
   static constexpr std::int64_t kAlignment = 64;
 

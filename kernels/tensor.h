@@ -1,5 +1,5 @@
-// Data types, shapes, and a handle to a piece of a device's memory.
-// This module must not know what a tensor means: no tokens, no layers, no models.
+// Data types, shapes, and a handle to a range of a device's memory. This module must not know what a tensor means: no
+// tokens, no layers, no models.
 #pragma once
 #include <array>
 #include <cassert>
@@ -79,7 +79,7 @@ class Shape {
   int rank_ = 0;
 };
 
-// A handle to a piece of a device's memory; copying copies the handle. Rows (dimension 0) may be strided; a row is
+// A handle to a range of a device's memory; copying copies the handle. Rows (dimension 0) may be strided; a row is
 // contiguous. A default-constructed Tensor is absent: `if (t)`.
 class Tensor {
  public:

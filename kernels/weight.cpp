@@ -24,7 +24,7 @@ struct Group {
 Group quantize_group(std::span<const float> x, std::int8_t* to) {
   float low = x[0], high = low;
   for (const float v : x) {
-    if (std::isnan(v)) low = high = v;  // and so it stays
+    if (std::isnan(v)) low = high = v;  // NaN stays: later comparisons with it are false
     low = std::min(low, v), high = std::max(high, v);
   }
   // Steps must be normal floats. A group without them counts as constant: q = 0 and zero = -1 give scale itself. A NaN

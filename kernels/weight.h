@@ -10,11 +10,11 @@
 namespace foretoken {
 
 // What a backend's products read in place of a weight's values: the same matrix in another type, order or memory. Made
-// by Backend::prepare, once; only that kind of backend knows which class it is.
+// by Backend::prepare, once; the derived class is known to that backend only.
 class PreparedWeight {
  public:
   virtual ~PreparedWeight() = default;
-  virtual std::int64_t bytes() const = 0;  // that one product reads
+  virtual std::int64_t bytes() const = 0;  // bytes that one product reads
 };
 
 // A dense matrix on a backend's device.
@@ -40,7 +40,8 @@ struct Weight {
   std::shared_ptr<const PreparedWeight> prepared;  // made by Backend::prepare
 
   explicit operator bool() const { return bool(values) || prepared != nullptr; }
-  // Bytes that one product reads, which depend on the backend: known for certain once the weight is prepared.
+  // Bytes that one product reads. They depend on the backend: before Backend::prepare this is an estimate from the
+  // stored values.
   std::int64_t bytes() const {
     const auto of = [](const Tensor& t) { return t ? t.bytes() : std::int64_t(0); };
     return (prepared ? prepared->bytes() : of(values) + of(scales) + of(zeros)) + of(bias);
@@ -53,14 +54,14 @@ struct Weight {
   }
 };
 
-// Calls f(begin, end) for shares of [0, n), in any order and possibly at once. `work`: elements that one of the n
-// costs.
+// Calls f(begin, end) for ranges that partition [0, n), in any order and possibly in parallel. `work`: elements
+// processed for each of the n.
 using ForShares = std::function<void(std::int64_t n, std::int64_t work,
                                      const std::function<void(std::int64_t begin, std::int64_t end)>& f)>;
 
 // Rounds a dense weight to int8 with one scale and zero per group of inputs (asymmetric, min and max of the group map
-// to -128 and 127). `group` must divide the number of inputs. `shares` are of outputs; without it all are rounded on
-// the calling thread, with the same result.
+// to -128 and 127). `group` must divide the number of inputs. `shares` divides the outputs among threads; without it
+// the calling thread rounds all of them, with the same result. Throws Error if `group` does not divide the inputs.
 Weight quantize_int8(const Weight& dense, int group, const ForShares& shares = {});
 
 }  // namespace foretoken

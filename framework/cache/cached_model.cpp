@@ -201,7 +201,7 @@ Output CachedModel::forward(Inputs in, const Extent& e) {
                                 address(pool_.memory().raw()),
                                 pool_.pages(),
                                 pool_.page_bytes(),
-                                address(memory_->staging.place()),
+                                address(memory_->staging.device_address()),
                                 address(in.rows.logits.raw()),
                                 e.rows,
                                 e.tables,

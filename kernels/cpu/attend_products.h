@@ -11,8 +11,8 @@ namespace foretoken {
 namespace {
 
 constexpr int kFetchAhead = 32;  // slots
-constexpr int kManyQueries =
-    kWidth == 16 ? 6 : 1;  // from which storing keys in f32 is worth its cost; with few registers it always is
+// From this number of queries on, storing keys in f32 is worth its cost; with few registers it always is.
+constexpr int kManyQueries = kWidth == 16 ? 6 : 1;
 
 // Visits the slots that one row attends to, by depth.
 struct Sight {
@@ -38,7 +38,7 @@ struct Sight {
 };
 
 // Everything that one call needs, on the stack: about 100 KB.
-struct Workplace {
+struct AttendScratch {
   float q[kMaxQueries][kMaxHeadSize];  // scaled, padded with zeros; the numbers of a head are in the order of read_unit
   float weights[kMaxQueries][kAttendTile + kWidth];
   float sum[kMaxQueries][kMaxHeadSize];     // of the current tile
@@ -66,12 +66,12 @@ struct Fetches {
 
 // dot[j][s] += products, lane by lane, of Q queries from `query` on with the keys of B slots: sums enough to hide the
 // latency of an addition, and few enough to stay in registers.
-template <class S, int Q, int B, bool kWhole> inline void dot_unit(const Attention& a, const Workplace& place,
+template <class S, int Q, int B, bool kWhole> inline void dot_unit(const Attention& a, const AttendScratch& scratch,
                                                                    int query, int u, int from,
                                                                    const std::byte* const* key, Floats (&dot)[Q][B]) {
   Floats q[Q][S::kVectors];
   for (int j = 0; j < Q; ++j)
-    for (int v = 0; v < S::kVectors; ++v) q[j][v] = load<Floats>(place.q[query + j] + u * kUnit<S> + v * kWidth);
+    for (int v = 0; v < S::kVectors; ++v) q[j][v] = load<Floats>(scratch.q[query + j] + u * kUnit<S> + v * kWidth);
   for (int s = 0; s < B; ++s) {
     Floats k[S::kVectors];
     read_unit<S, kWhole>(a, key[s], from, k);
@@ -90,8 +90,8 @@ inline void keep_scores(const Floats& scores, float* to, int n) {
 // weights[query + j][at + s] = q . k_s for Q queries and the n <= kWidth slots from `key` on (where kWidth can be
 // read). kWhole: see read_unit.
 template <class S, int Q, bool kWhole, bool kFetches = false>
-inline void score_batch(const Attention& a, Workplace& place, int query, const std::byte* const* key, int at, int n,
-                        const std::byte* const* value = nullptr, Fetches fetches = {}) {
+inline void score_batch(const Attention& a, AttendScratch& scratch, int query, const std::byte* const* key, int at,
+                        int n, const std::byte* const* value = nullptr, Fetches fetches = {}) {
   constexpr int B = Q == 1 && kWidth >= 8 ? 8 : 4;
   Floats dots[Q][kWidth];
   for (int s = 0; s < kWidth; s += B) {
@@ -101,31 +101,31 @@ inline void score_batch(const Attention& a, Workplace& place, int query, const s
         if (j < fetches.keys) fetch(key[j + kFetchAhead], fetches.bytes);
       }
     Floats dot[Q][B] = {};
-    for_units<S>(a, [&](int u, int from) { dot_unit<S, Q, B, kWhole>(a, place, query, u, from, key + s, dot); });
+    for_units<S>(a, [&](int u, int from) { dot_unit<S, Q, B, kWhole>(a, scratch, query, u, from, key + s, dot); });
     for (int j = 0; j < Q; ++j)
       for (int b = 0; b < B; ++b) dots[j][s + b] = dot[j][b];
   }
-  for (int j = 0; j < Q; ++j) keep_scores(transposed_sums<1>(dots[j]), place.weights[query + j] + at, n);
+  for (int j = 0; j < Q; ++j) keep_scores(transposed_sums<1>(dots[j]), scratch.weights[query + j] + at, n);
 }
 
 // The same for queries [first, last), many enough to widen the keys to f32 once for all of them.
-template <class S, bool kWhole>
-void score_many(const Attention& a, Workplace& place, int first, int last, const std::byte* const* key, int at, int n) {
+template <class S, bool kWhole> void score_many(const Attention& a, AttendScratch& scratch, int first, int last,
+                                                const std::byte* const* key, int at, int n) {
   const int size = units_of<S>(a) * kUnit<S>;
   for (int s = 0; s < kWidth; ++s) {
     for_units<S>(a, [&](int u, int from) {
       Floats k[S::kVectors];
       read_unit<S, kWhole>(a, key[s], from, k);
-      for (int v = 0; v < S::kVectors; ++v) save(place.keys[s] + u * kUnit<S> + v * kWidth, k[v]);
+      for (int v = 0; v < S::kVectors; ++v) save(scratch.keys[s] + u * kUnit<S> + v * kWidth, k[v]);
     });
   }
   for (int query = first; query < last; ++query) {
     Floats dot[kWidth] = {};
     for (int i = 0; i < size; i += kWidth) {
-      const Floats q = load<Floats>(place.q[query] + i);
-      for (int s = 0; s < kWidth; ++s) dot[s] = fused(q, load<Floats>(place.keys[s] + i), dot[s]);
+      const Floats q = load<Floats>(scratch.q[query] + i);
+      for (int s = 0; s < kWidth; ++s) dot[s] = fused(q, load<Floats>(scratch.keys[s] + i), dot[s]);
     }
-    keep_scores(transposed_sums<1>(dot), place.weights[query] + at, n);
+    keep_scores(transposed_sums<1>(dot), scratch.weights[query] + at, n);
   }
 }
 
@@ -133,79 +133,79 @@ void score_many(const Attention& a, Workplace& place, int first, int last, const
 // forward a model's weights have passed through the caches, so keys are prefetched two batches before their use, and
 // values while scores are computed.
 template <class S, bool kWhole>
-void score_slots(const Attention& a, Workplace& place, int first, int last, int at, int n) {
+void score_slots(const Attention& a, AttendScratch& scratch, int first, int last, int at, int n) {
   const std::int64_t bytes = a.head_size * std::int64_t(sizeof(typename S::Item));
-  for (int s = 0; s < n && s < kFetchAhead; ++s) fetch(place.key[s], bytes);
+  for (int s = 0; s < n && s < kFetchAhead; ++s) fetch(scratch.key[s], bytes);
   for (int s = 0; s < n; s += kWidth) {
     const int here = n - s < kWidth ? n - s : kWidth, left = n - s - kFetchAhead;
     const bool many = last - first >= kManyQueries, between = !many && last - first >= 3;
-    for (int j = 0; j < here && !between; ++j) fetch(place.value[s + j], bytes);
-    for (int j = 0; j < left && j < kWidth && !between; ++j) fetch(place.key[s + kFetchAhead + j], bytes);
+    for (int j = 0; j < here && !between; ++j) fetch(scratch.value[s + j], bytes);
+    for (int j = 0; j < left && j < kWidth && !between; ++j) fetch(scratch.key[s + kFetchAhead + j], bytes);
     if (many) {
-      score_many<S, kWhole>(a, place, first, last, place.key + s, at + s, here);
+      score_many<S, kWhole>(a, scratch, first, last, scratch.key + s, at + s, here);
       continue;
     }
     int query = first;
     if (between)
-      score_batch<S, 3, kWhole, true>(a, place, query, place.key + s, at + s, here, place.value + s,
+      score_batch<S, 3, kWhole, true>(a, scratch, query, scratch.key + s, at + s, here, scratch.value + s,
                                       {here, left, bytes}),
           query += 3;
-    for (; last - query >= 3; query += 3) score_batch<S, 3, kWhole>(a, place, query, place.key + s, at + s, here);
-    if (last - query == 2) score_batch<S, 2, kWhole>(a, place, query, place.key + s, at + s, here);
-    if (last - query == 1) score_batch<S, 1, kWhole>(a, place, query, place.key + s, at + s, here);
+    for (; last - query >= 3; query += 3) score_batch<S, 3, kWhole>(a, scratch, query, scratch.key + s, at + s, here);
+    if (last - query == 2) score_batch<S, 2, kWhole>(a, scratch, query, scratch.key + s, at + s, here);
+    if (last - query == 1) score_batch<S, 1, kWhole>(a, scratch, query, scratch.key + s, at + s, here);
   }
 }
 
-template <class S> void score(const Attention& a, Workplace& place, int first, int last, int at, int n) {
+template <class S> void score(const Attention& a, AttendScratch& scratch, int first, int last, int at, int n) {
   if (a.head_size >= kUnit<S>)
-    score_slots<S, true>(a, place, first, last, at, n);
+    score_slots<S, true>(a, scratch, first, last, at, n);
   else
-    score_slots<S, false>(a, place, first, last, at, n);
+    score_slots<S, false>(a, scratch, first, last, at, n);
 }
 
 // sum[query] += weights[query][at + s] * v_s for Q queries from `first` on, U units from unit `u` on, which begins at
 // number `from`.
 template <class S, int Q, int U, bool kWhole>
-inline void mix_part(const Attention& a, Workplace& place, int first, int at, int n, int u, int from) {
+inline void mix_part(const Attention& a, AttendScratch& scratch, int first, int at, int n, int u, int from) {
   Floats sum[Q][U][S::kVectors];
-  const auto spot = [&](int j, int c, int v) { return place.sum[first + j] + (u + c) * kUnit<S> + v * kWidth; };
+  const auto sum_at = [&](int j, int c, int v) { return scratch.sum[first + j] + (u + c) * kUnit<S> + v * kWidth; };
   for (int j = 0; j < Q; ++j)
     for (int c = 0; c < U; ++c)
-      for (int v = 0; v < S::kVectors; ++v) sum[j][c][v] = load<Floats>(spot(j, c, v));
-  const int nexts = u == 0 && first == 0 ? place.nexts : 0;
+      for (int v = 0; v < S::kVectors; ++v) sum[j][c][v] = load<Floats>(sum_at(j, c, v));
+  const int nexts = u == 0 && first == 0 ? scratch.nexts : 0;
   const std::int64_t bytes = a.head_size * std::int64_t(sizeof(typename S::Item));
   for (int s = 0; s < n; ++s) {
-    if (s < nexts) fetch<true>(place.next[s], bytes);
+    if (s < nexts) fetch<true>(scratch.next[s], bytes);
     for (int c = 0; c < U; ++c) {
       Floats value[S::kVectors];
-      read_unit<S, kWhole>(a, place.value[s], from + c * kUnit<S>, value);
+      read_unit<S, kWhole>(a, scratch.value[s], from + c * kUnit<S>, value);
       for (int j = 0; j < Q; ++j)
         for (int v = 0; v < S::kVectors; ++v)
-          sum[j][c][v] = fused(spread(place.weights[first + j][at + s]), value[v], sum[j][c][v]);
+          sum[j][c][v] = fused(spread(scratch.weights[first + j][at + s]), value[v], sum[j][c][v]);
     }
   }
   for (int j = 0; j < Q; ++j)
     for (int c = 0; c < U; ++c)
-      for (int v = 0; v < S::kVectors; ++v) save(spot(j, c, v), sum[j][c][v]);
+      for (int v = 0; v < S::kVectors; ++v) save(sum_at(j, c, v), sum[j][c][v]);
 }
 
-template <class S, int Q, int U> void mix(const Attention& a, Workplace& place, int first, int at, int n) {
-  if (a.head_size < kUnit<S>) return mix_part<S, Q, 1, false>(a, place, first, at, n, 0, 0);
+template <class S, int Q, int U> void mix(const Attention& a, AttendScratch& scratch, int first, int at, int n) {
+  if (a.head_size < kUnit<S>) return mix_part<S, Q, 1, false>(a, scratch, first, at, n, 0, 0);
   const int together = a.head_size / kUnit<S> / U * U;
-  for (int u = 0; u < together; u += U) mix_part<S, Q, U, true>(a, place, first, at, n, u, u * kUnit<S>);
+  for (int u = 0; u < together; u += U) mix_part<S, Q, U, true>(a, scratch, first, at, n, u, u * kUnit<S>);
   for_units<S>(a, [&](int u, int from) {
-    if (u >= together) mix_part<S, Q, 1, true>(a, place, first, at, n, u, from);
+    if (u >= together) mix_part<S, Q, 1, true>(a, scratch, first, at, n, u, from);
   });
 }
 
 // Enough independent sums to hide the latency of an addition, and few enough to stay in registers.
-template <class S> void mix_queries(const Attention& a, Workplace& place, int first, int last, int at, int n) {
+template <class S> void mix_queries(const Attention& a, AttendScratch& scratch, int first, int last, int at, int n) {
   constexpr int kMany = kWidth == 16 ? 2 : 1, kFew = 2 * kMany / S::kVectors;
   for (; last - first >= 6; first += 6)
-    mix<S, 6, kMany / S::kVectors ? kMany / S::kVectors : 1>(a, place, first, at, n);
-  for (; last - first >= 3; first += 3) mix<S, 3, kFew>(a, place, first, at, n);
-  for (; last - first >= 2; first += 2) mix<S, 2, kFew>(a, place, first, at, n);
-  for (; first < last; ++first) mix<S, 1, kFew>(a, place, first, at, n);
+    mix<S, 6, kMany / S::kVectors ? kMany / S::kVectors : 1>(a, scratch, first, at, n);
+  for (; last - first >= 3; first += 3) mix<S, 3, kFew>(a, scratch, first, at, n);
+  for (; last - first >= 2; first += 2) mix<S, 2, kFew>(a, scratch, first, at, n);
+  for (; first < last; ++first) mix<S, 1, kFew>(a, scratch, first, at, n);
 }
 
 }  // namespace

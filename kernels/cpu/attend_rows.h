@@ -35,29 +35,29 @@ inline float soften(float* weights, int n, float* mass) {
 }
 
 // Adds a tile's sums to the result, both relative to the greater peak.
-inline void fold(Workplace& place, int query, int size, bool first, float peak, float mass) {
+inline void fold(AttendScratch& scratch, int query, int size, bool first, float peak, float mass) {
   if (first) {
-    place.peak[query] = peak, place.mass[query] = mass;
-    for (int i = 0; i < size; i += kWidth) save(place.result[query] + i, load<Floats>(place.sum[query] + i));
+    scratch.peak[query] = peak, scratch.mass[query] = mass;
+    for (int i = 0; i < size; i += kWidth) save(scratch.result[query] + i, load<Floats>(scratch.sum[query] + i));
     return;
   }
-  const float both = peak > place.peak[query] ? peak : place.peak[query];
-  const float before = exp_weights(spread(place.peak[query] - both))[0], now = exp_weights(spread(peak - both))[0];
-  place.peak[query] = both;
-  place.mass[query] = place.mass[query] * before + mass * now;
+  const float both = peak > scratch.peak[query] ? peak : scratch.peak[query];
+  const float before = exp_weights(spread(scratch.peak[query] - both))[0], now = exp_weights(spread(peak - both))[0];
+  scratch.peak[query] = both;
+  scratch.mass[query] = scratch.mass[query] * before + mass * now;
   for (int i = 0; i < size; i += kWidth)
-    save(place.result[query] + i,
-         load<Floats>(place.result[query] + i) * before + load<Floats>(place.sum[query] + i) * now);
+    save(scratch.result[query] + i,
+         load<Floats>(scratch.result[query] + i) * before + load<Floats>(scratch.sum[query] + i) * now);
 }
 
 // Addresses of the keys and values at depths [from, to) of one row. Some keys are repeated at the end, so that a batch
 // is always full.
-inline void look(const Attention& a, const Rows& r, Workplace& place, int row, int from, int to) {
+inline void look(const Attention& a, const Rows& r, AttendScratch& scratch, int row, int from, int to) {
   const std::int32_t* table = a.tables + a.owner[r.row] * a.tables_stride;
   const std::int64_t row_bytes = a.head_size * (a.bf16 ? 2 : 4),
                      head = std::int64_t(r.head / (a.heads / a.kv_heads)) * a.page_rows * row_bytes;
-  Sight& sight = place.sight[row];
-  const std::byte **key = place.key, **value = place.value;
+  Sight& sight = scratch.sight[row];
+  const std::byte **key = scratch.key, **value = scratch.value;
   for (int d = from; d < to;) {
     const int slot = d < sight.visible ? d : sight.ancestor();
     const int within = slot % a.page_rows, prefix = sight.visible < to ? sight.visible : to;
@@ -68,80 +68,81 @@ inline void look(const Attention& a, const Rows& r, Workplace& place, int row, i
     for (int i = 0; i < run; ++i, page += row_bytes) *key++ = page + a.keys, *value++ = page + a.values;
     d += run;
   }
-  for (int i = 0; i < kWidth; ++i) key[i] = place.key[0];
+  for (int i = 0; i < kWidth; ++i) key[i] = scratch.key[0];
 }
 
 // Keys of the prefix at depths [from, to). They are prefetched while values are added up, when memory would be idle.
-inline void look_ahead(const Attention& a, const Rows& r, Workplace& place, int from, int to) {
+inline void look_ahead(const Attention& a, const Rows& r, AttendScratch& scratch, int from, int to) {
   const std::int32_t* table = a.tables + a.owner[r.row] * a.tables_stride;
   const std::int64_t row_bytes = a.head_size * (a.bf16 ? 2 : 4),
                      at = a.keys + std::int64_t(r.head / (a.heads / a.kv_heads)) * a.page_rows * row_bytes;
   for (int d = from; d < to; ++d)
-    place.next[place.nexts++] = a.pool + table[d / a.page_rows] * a.page_bytes + at + d % a.page_rows * row_bytes;
+    scratch.next[scratch.nexts++] = a.pool + table[d / a.page_rows] * a.page_bytes + at + d % a.page_rows * row_bytes;
 }
 
 // One tile: depths [begin, end) of every row whose context is that long. The `shared` depths are the same slots for all
 // rows.
-template <class S> void tile(const Attention& a, const Rows& r, Workplace& place, int begin, int end, int shared) {
+template <class S>
+void tile(const Attention& a, const Rows& r, AttendScratch& scratch, int begin, int end, int shared) {
   const int together = shared < begin ? 0 : (shared < end ? shared : end) - begin;
   const int own = begin + together;  // from this depth on, each row has slots of its own
-  const auto stop = [&](int row) { return place.sight[row].seen < end ? place.sight[row].seen : end; };
-  const auto looks = [&](int row) { return stop(row) > begin && place.sight[row].first < end; };
+  const auto stop = [&](int row) { return scratch.sight[row].seen < end ? scratch.sight[row].seen : end; };
+  const auto looks = [&](int row) { return stop(row) > begin && scratch.sight[row].first < end; };
   for (int row = 0; row < r.rows; ++row) {
     if (stop(row) <= own) continue;
-    const Sight before = place.sight[row];
-    look(a, r, place, row, own, stop(row));
-    score<S>(a, place, row * r.heads, (row + 1) * r.heads, together, stop(row) - own);
-    place.sight[row] = before;  // its values are read again below
+    const Sight before = scratch.sight[row];
+    look(a, r, scratch, row, own, stop(row));
+    score<S>(a, scratch, row * r.heads, (row + 1) * r.heads, together, stop(row) - own);
+    scratch.sight[row] = before;  // its values are read again below
   }
   if (together > 0) {
-    look(a, r, place, 0, begin, own);
-    score<S>(a, place, 0, r.queries(), 0, together);
+    look(a, r, scratch, 0, begin, own);
+    score<S>(a, scratch, 0, r.queries(), 0, together);
   }
   float peak[kMaxQueries], mass[kMaxQueries];
   const int size = units_of<S>(a) * kUnit<S>;
   for (int query = 0; query < r.queries(); ++query) {
-    for (int i = 0; i < size; i += kWidth) save(place.sum[query] + i, Floats{});
+    for (int i = 0; i < size; i += kWidth) save(scratch.sum[query] + i, Floats{});
     const int row = query / r.heads;
     if (!looks(row)) continue;
-    for (int d = begin; d < place.sight[row].first; ++d) place.weights[query][d - begin] = kNothing;
-    peak[query] = soften(place.weights[query], stop(row) - begin, &mass[query]);
+    for (int d = begin; d < scratch.sight[row].first; ++d) scratch.weights[query][d - begin] = kNothing;
+    peak[query] = soften(scratch.weights[query], stop(row) - begin, &mass[query]);
   }
   if (together > 0) {
-    look_ahead(a, r, place, end, shared < end + kAttendTile ? shared : end + kAttendTile);
-    mix_queries<S>(a, place, 0, r.queries(), 0, together);
-    place.nexts = 0;
+    look_ahead(a, r, scratch, end, shared < end + kAttendTile ? shared : end + kAttendTile);
+    mix_queries<S>(a, scratch, 0, r.queries(), 0, together);
+    scratch.nexts = 0;
   }
   for (int row = 0; row < r.rows; ++row) {
     if (stop(row) <= own) continue;
-    look(a, r, place, row, own, stop(row));
-    mix_queries<S>(a, place, row * r.heads, (row + 1) * r.heads, together, stop(row) - own);
+    look(a, r, scratch, row, own, stop(row));
+    mix_queries<S>(a, scratch, row * r.heads, (row + 1) * r.heads, together, stop(row) - own);
   }
   for (int query = 0; query < r.queries(); ++query)
     if (looks(query / r.heads))
-      fold(place, query, size, begin <= place.sight[query / r.heads].first, peak[query], mass[query]);
+      fold(scratch, query, size, begin <= scratch.sight[query / r.heads].first, peak[query], mass[query]);
 }
 
 template <class S> void attend(const Attention& a, int row, int rows, int head, int heads) {
-  Workplace place;
+  AttendScratch scratch;
   const Rows r{row, rows, head, heads};
   int shared = 1 << 30, deepest = 0, first = 1 << 30;
   for (int i = 0; i < rows; ++i) {
-    place.sight[i].open(a, row + i);
-    if (place.sight[i].visible < shared) shared = place.sight[i].visible;
-    if (place.sight[i].seen > deepest) deepest = place.sight[i].seen;
-    if (place.sight[i].first < first) first = place.sight[i].first;
+    scratch.sight[i].open(a, row + i);
+    if (scratch.sight[i].visible < shared) shared = scratch.sight[i].visible;
+    if (scratch.sight[i].seen > deepest) deepest = scratch.sight[i].seen;
+    if (scratch.sight[i].first < first) first = scratch.sight[i].first;
   }
   for (int query = 0; query < r.queries(); ++query) {
     const float* q = a.q + (row + query / heads) * a.q_stride + std::int64_t(head + query % heads) * a.head_size;
-    arrange<S>(a, q, a.scale, place.q[query]);
-    place.mass[query] = 0;
+    arrange<S>(a, q, a.scale, scratch.q[query]);
+    scratch.mass[query] = 0;
   }
   for (int begin = first / kAttendTile * kAttendTile; begin < deepest; begin += kAttendTile)
-    tile<S>(a, r, place, begin, begin + kAttendTile < deepest ? begin + kAttendTile : deepest, shared);
+    tile<S>(a, r, scratch, begin, begin + kAttendTile < deepest ? begin + kAttendTile : deepest, shared);
   for (int query = 0; query < r.queries(); ++query) {
     float* y = a.y + (row + query / heads) * a.y_stride + std::int64_t(head + query % heads) * a.head_size;
-    restore<S>(a, place.result[query], place.mass[query], y);
+    restore<S>(a, scratch.result[query], scratch.mass[query], y);
   }
 }
 

@@ -50,7 +50,7 @@ template <class S> constexpr int kUnit = S::kVectors * kWidth;  // numbers
 template <class S> inline int units_of(const Attention& a) { return (a.head_size + kUnit<S> - 1) / kUnit<S>; }
 // The units of a head are consecutive, except that the last one ends with the head. Its overlap with the unit before it
 // is multiplied by zeros of q, and computed twice for values. This is the position of number i of a head in that order.
-template <class S> inline int place_of(const Attention& a, int i) {
+template <class S> inline int index_of_number(const Attention& a, int i) {
   const int u = i / kUnit<S>, ends_early = (u + 1) * kUnit<S> > a.head_size && a.head_size > kUnit<S>;
   const int within = ends_early ? i - (a.head_size - kUnit<S>) : i - u * kUnit<S>;
   return u * kUnit<S> + within % S::kVectors * kWidth + within / S::kVectors;
@@ -70,7 +70,7 @@ template <class S> inline void arrange(const Attention& a, const float* x, float
   }
   if (whole * kUnit<S> == a.head_size) return;
   for (int v = 0; v < S::kVectors; ++v) save(to + v * kWidth, Floats{});
-  for (int i = whole * kUnit<S>; i < a.head_size; ++i) to[place_of<S>(a, i) - whole * kUnit<S>] = *x++ * scale;
+  for (int i = whole * kUnit<S>; i < a.head_size; ++i) to[index_of_number<S>(a, i) - whole * kUnit<S>] = *x++ * scale;
 }
 // The inverse, with a division.
 template <class S> inline void restore(const Attention& a, const float* x, float divisor, float* to) {
@@ -86,7 +86,7 @@ template <class S> inline void restore(const Attention& a, const float* x, float
       save(to + u * kUnit<S>, shuffled<kLow>(even, odd)), save(to + u * kUnit<S> + kWidth, shuffled<kHigh>(even, odd));
     }
   }
-  for (int i = whole * kUnit<S>; i < a.head_size; ++i) to[i] = x[place_of<S>(a, i)] / divisor;
+  for (int i = whole * kUnit<S>; i < a.head_size; ++i) to[i] = x[index_of_number<S>(a, i)] / divisor;
 }
 // Calls f(u, from) for every unit u of a head; `from` is its first number.
 template <class S, class F> inline void for_units(const Attention& a, const F& f) {

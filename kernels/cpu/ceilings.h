@@ -12,8 +12,8 @@ namespace foretoken {
 // A working set that is read repeatedly: memory of its own, or the packed weights that products read.
 class ReadProbe {
  public:
-  static constexpr int kWarmUp =
-      4;  // a last-level cache that others have just filled keeps a set only after some passes
+  // Passes before a measurement: a last-level cache that other data has just filled keeps a set only after some passes.
+  static constexpr int kWarmUp = 4;
 
   ReadProbe(CpuBackend& cpu, std::int64_t bytes);
   ReadProbe(CpuBackend& cpu, std::span<const Weight> weights);  // prepared by this backend; they are kept alive

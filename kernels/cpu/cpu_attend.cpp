@@ -13,8 +13,8 @@ struct Block {
   int row, rows;
 };
 
-constexpr std::int64_t kForkProducts =
-    16000;  // multiplications that take longer than a fork: 0.6 us, and 0.2 with workers that spin
+// Multiplications that take longer than a fork: 0.6 us, or 0.2 us with workers that spin.
+constexpr std::int64_t kForkProducts = 16000;
 
 // Consecutive rows of one block table, in as few blocks as possible, of about equal sizes.
 std::vector<Block> blocks_of(const Layout& layout, int most) {

@@ -101,8 +101,8 @@ double read_all(const void* data, std::int64_t bytes) {
   return double(all[0]);
 }
 
-constexpr int kChains =
-    kWidth == 16 ? 20 : 10;  // enough to hide the latency of an addition, and few enough for the registers
+// Enough to hide the latency of an addition, and few enough for the registers.
+constexpr int kChains = kWidth == 16 ? 20 : 10;
 
 double multiply_add_steps(std::int64_t steps) {
   Floats sum[kChains], a = spread(1.0f), b = spread(0.5f);

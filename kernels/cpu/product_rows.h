@@ -99,8 +99,8 @@ template <class W, int R, int C, int P> void block(const Product& p, std::int64_
     accumulate_groups<W, R, C, P>(p, w, x, panel, row, column, sum);
   } else if (R > 1 && row == 0) {
     constexpr std::int64_t kItem = kPanel * W::kBytes;
-    const std::int64_t within =
-        items > kAhead / kItem ? items - kAhead / kItem : 0;  // items during which this panel is prefetched
+    // `within`: items during which this panel is prefetched.
+    const std::int64_t within = items > kAhead / kItem ? items - kAhead / kItem : 0;
     accumulate<W, R, C, P, true>(w, panel_bytes, x, items, within, w + kAhead, sum);
     accumulate<W, R, C, P, true>(w + within * kItem, panel_bytes, x + within, items, items - within, w + p.next, sum);
   } else {

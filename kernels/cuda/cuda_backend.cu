@@ -1,4 +1,4 @@
-// The backend itself: which GPU, its stream, and how forwards are padded.
+// The backend: choice of the GPU, its stream, and the padding of forwards.
 #include <algorithm>
 
 #include "kernels/cuda/attention/attention.cuh"
@@ -12,7 +12,7 @@
 namespace foretoken {
 namespace {
 
-// Throws unless there is a GPU of that number.
+// Throws Error unless there is a GPU with that number.
 void expect_device(int device) {
   int devices = 0;
   const cudaError_t status = cudaGetDeviceCount(&devices);
@@ -24,8 +24,8 @@ void expect_device(int device) {
                 " GPUs, numbered from 0; choose one of them, or \"device\": \"cpu\"");
 }
 
-// What this GPU would run says for what it was built: its attributes the architecture, its shared memory the
-// instructions of 90a.
+// The attributes of the image of this kernel that the GPU would run give the architecture for which it was built, and
+// its shared memory whether it uses the instructions of 90a.
 __global__ void built_probe() {
 #if defined(__CUDA_ARCH__) && defined(FORETOKEN_WARPGROUPS)
   __shared__ volatile int there[32];
@@ -34,7 +34,7 @@ __global__ void built_probe() {
 }
 
 struct Built {
-  int architecture;  // of the code; the driver may have compiled it for a later one
+  int architecture;  // of the code; the driver may have compiled its PTX for a later one
   bool warpgroups;
 };
 
@@ -42,7 +42,7 @@ Built what_is_built(const std::string& gpu) {
   cudaFuncAttributes probe = {};
   const cudaError_t status = cudaFuncGetAttributes(&probe, built_probe);
   if (status == cudaErrorNoKernelImageForDevice || status == cudaErrorInvalidDeviceFunction) {
-    (void)cudaGetLastError();  // must not meet the next call
+    (void)cudaGetLastError();  // clears the error, so that the next call does not return it
     throw Error("device cuda: " + gpu +
                 " can run none of the kernels that were built; build on that machine, or set CMAKE_CUDA_ARCHITECTURES, "
                 "or use \"device\": \"cpu\"");
@@ -82,7 +82,7 @@ CudaBackend::CudaBackend(const CudaOptions& options) : options_(options) {
   cluster_ = architecture_ >= 90 ? attention_cluster(shared_memory_) : 1;
   check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "making a stream");
   memory_ = std::make_shared<CudaMemory>(options.device);
-  transfers_ = std::make_unique<CudaTransfers>(stream_, overlaps(), options.slow_pushes);
+  transfers_ = std::make_unique<CudaTransfers>(stream_, dependent_launch(), options.slow_pushes);
   const std::size_t replays = options.most_replays > 0 ? std::size_t(options.most_replays)
                                                        : std::max<std::size_t>(properties.totalGlobalMem >> 27, 256);
   replays_ = std::make_unique<CudaReplays>(stream_, *memory_, replays, options.compare_replays);
@@ -90,7 +90,7 @@ CudaBackend::CudaBackend(const CudaOptions& options) : options_(options) {
 }
 
 void CudaBackend::limit_shared_memory(std::int64_t block, std::int64_t multiprocessor) {
-  constexpr std::int64_t kReserved = 1 << 10;  // bytes of a block that are not its own
+  constexpr std::int64_t kReserved = 1 << 10;  // bytes of a block that the system reserves
   shared_memory_ = block, multiprocessor_memory_ = multiprocessor;
   if (const std::int64_t limit = options_.shared_memory_limit; limit > 0)
     shared_memory_ = std::min(block, limit), multiprocessor_memory_ = std::min(multiprocessor, limit + kReserved);
@@ -112,7 +112,7 @@ std::string CudaBackend::description() const {
 }
 
 bool CudaBackend::reads_early() {
-  if (overlaps() && !needs_barrier_) return true;
+  if (dependent_launch() && !needs_barrier_) return true;
   passed_barrier();
   return false;
 }
@@ -125,7 +125,7 @@ void CudaBackend::written(const KvLayer& kv) {
   if (settled(kv)) unsettled_.emplace_back(kv.pool.raw(), kv.keys);
 }
 
-// Few sizes, close together where rows are few and cost time each.
+// Few sizes, close together for small n, where each row costs time.
 int CudaBackend::padded(int n) const {
   const auto up = [n](int to) { return (n + to - 1) / to * to; };
   if (n <= 8) return n;

@@ -1,5 +1,5 @@
-// class CudaBackend: the operations on one GPU, each in a file of its own, all on one stream, behind the host. Included
-// only by the files of this folder. This header must not know models or what a token means.
+// class CudaBackend: the operations on one GPU, each in its own file, all on one stream, asynchronous to the host.
+// Included only by the files of this folder. This header must not know models or what a token means.
 #pragma once
 #include <memory>
 #include <span>
@@ -20,7 +20,8 @@ class CudaTransfers;
 class CudaReplays;
 class CudaProducts;
 
-// Activations: the residual x is f32; what norm_linear, attend, silu_mul give is bf16 where the weights are, else f32.
+// Activations: the residual x is f32; the results of norm_linear, attend and silu_mul are bf16 where the weights are,
+// else f32.
 class CudaBackend final : public Backend {
  public:
   explicit CudaBackend(const CudaOptions& options);
@@ -38,8 +39,8 @@ class CudaBackend final : public Backend {
   void fetch(const Tensor& from, Tensor to) override;
   Mirror mirror(std::int64_t bytes) override;
   void push(const Mirror& mirror, std::int64_t bytes) override;
-  // Fresh device memory, u8 [bytes], that holds what `data` holds now. The host may write to `data` again at once. Not
-  // in a body that is recorded.
+  // Fresh device memory, u8 [bytes], with a copy of `data`. The host may write to `data` again at once. Throws Error
+  // while a body is recorded.
   Tensor constants(const void* data, std::int64_t bytes);
 
   // ---- a forward ----
@@ -53,8 +54,8 @@ class CudaBackend final : public Backend {
   void norm_linear_to(Tensor y, const Tensor& x, const Tensor& gain, float epsilon, const Weight& w) override;
   void feed_forward(Tensor x, const Tensor& gain, float epsilon, const Weight& gate_up, const Weight& down) override;
   void head_norm(Tensor x, const Tensor& gain, float epsilon) override;  // head_norm.cu
-  void rope(Tensor q, Tensor k, const Layout& layout, const Tensor& frequencies,
-            int head_size) override;  // rope_store.cu
+  // rope_store.cu
+  void rope(Tensor q, Tensor k, const Layout& layout, const Tensor& frequencies, int head_size) override;
   void store(const Tensor& k, const Tensor& v, const KvLayer& kv, const Layout& layout) override;
   void rope_store(Tensor q, Tensor k, const Tensor& v, const KvLayer& kv, const Layout& layout,
                   const Tensor& frequencies) override;
@@ -87,40 +88,45 @@ class CudaBackend final : public Backend {
   double seconds(const Mark& from, const Mark& to) const override;
   void* stream() const override { return stream_; }
 
-  // What every operation that calls CUDA begins with: see make_current().
+  // The first call of every operation that calls CUDA: see make_current().
   void enter() const { make_current(options_.device, shared_memory_); }
   cudaStream_t cuda_stream() const { return stream_; }
   bool invariant() const { return options_.invariant; }
   const CudaOptions& options() const { return options_; }
   int multiprocessors() const { return multiprocessors_; }
-  int architecture() const { return architecture_; }  // 80, 90, ...: for which these kernels were built
-  bool warpgroups() const { return warpgroups_; }     // the instructions of architecture 90a are here, and built
+  int architecture() const {
+    return architecture_;
+  }  // 80, 90, ...: the architecture for which these kernels were built
+  bool warpgroups() const {
+    return warpgroups_;
+  }  // the GPU has the instructions of architecture 90a, and they were built
   std::int64_t shared_memory() const { return shared_memory_; }  // bytes that one block may have
-  bool overlaps() const { return architecture_ >= 90; }          // see Grid::overlaps
+  bool dependent_launch() const { return architecture_ >= 90; }  // see Grid::dependent_launch
   bool recording() const;                                        // a body is being captured
-  // What kernels may read before wait_for_earlier(). A kernel is a barrier if it starts when everything before it is
-  // complete, and only then lets the next one start: embed() is one, and so is a kernel that is launched without
-  // Grid::overlaps. What was written before the last barrier may be read early. Kernels that read a layout (or pages)
-  // early are launched with what reads_early() returns: false where something was pushed, or a graph launched, behind
-  // the last barrier, so that this kernel becomes one. Pages: settled() says whether they may be read early; written(),
-  // behind reads_early(), that a kernel writes to them now. (cuda_backend.cu)
+  // Which memory kernels may read before wait_for_previous_kernels(). A kernel is a barrier if it starts after all
+  // previous work is complete and lets the next kernel start only then: embed() is one, and so is a kernel launched
+  // without Grid::dependent_launch. Data written before the last barrier may be read early. A kernel that reads a
+  // layout (or pages) early is launched with the result of reads_early(): false where a push or a graph launch came
+  // after the last barrier, so that this kernel becomes a barrier. Pages: settled() returns whether they may be read
+  // early; written(), called after reads_early(), records that a kernel writes to them. (cuda_backend.cu)
   bool reads_early();
   bool settled(const KvLayer& kv) const;
   void written(const KvLayer& kv);
-  void passed_barrier();  // of the kernel that was queued last
+  void passed_barrier();  // records that the kernel queued last is a barrier
 
  private:
-  void limit_shared_memory(std::int64_t block, std::int64_t multiprocessor);  // of the device; the options may say less
+  // The device's limits; the options may lower them.
+  void limit_shared_memory(std::int64_t block, std::int64_t multiprocessor);
 
   CudaOptions options_;
   cudaStream_t stream_ = nullptr;
   std::string machine_;
   int multiprocessors_ = 0, architecture_ = 0;
-  std::int64_t shared_memory_ = 0,
-               multiprocessor_memory_ = 0;  // bytes that one block may have, that all blocks of a multiprocessor share
+  // Bytes of shared memory of one block, at most, and of all blocks of a multiprocessor.
+  std::int64_t shared_memory_ = 0, multiprocessor_memory_ = 0;
   bool warpgroups_ = false;
   int cluster_ = 0;             // blocks of a cluster in attention, at most
-  bool needs_barrier_ = false;  // something was pushed, or a graph launched, since the last one
+  bool needs_barrier_ = false;  // a push or a graph launch came after the last barrier
   std::vector<std::pair<const void*, std::int64_t>>
       unsettled_;                       // pool and keys of layers written since the last barrier
   std::shared_ptr<CudaMemory> memory_;  // tensors keep it alive

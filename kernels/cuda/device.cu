@@ -1,4 +1,4 @@
-// What the CUDA runtime keeps for each thread, and for each kernel on each device.
+// State that the CUDA runtime keeps per thread, and per kernel and device.
 #include <map>
 #include <mutex>
 #include <utility>
@@ -12,9 +12,9 @@ thread_local std::int64_t shared_memory_of_block = 0;
 
 // Bytes of dynamic shared memory of one kernel on one device.
 struct Allowance {
-  std::int64_t now = 0;    // may be launched with so many
-  std::int64_t most = 0;   // may be allowed so many
-  std::int64_t fixed = 0;  // has so many static bytes beside them
+  std::int64_t now = 0;    // the attribute's current value
+  std::int64_t most = 0;   // the attribute's greatest value
+  std::int64_t fixed = 0;  // static bytes of the kernel
 };
 
 Allowance allowance_of(const char* operation, const void* kernel, int device) {

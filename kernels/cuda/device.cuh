@@ -1,5 +1,5 @@
-// What every kernel file of this folder needs: checked calls, checked launches, and how one kernel begins while the one
-// before it ends. This header must not know the operations.
+// Shared by all kernel files of this folder: checked calls, checked launches, and programmatic dependent launch. This
+// header must not know the operations.
 #pragma once
 #include <source_location>
 #include <string>
@@ -16,19 +16,20 @@ namespace foretoken {
 inline void check(cudaError_t status, const std::string& operation,
                   std::source_location where = std::source_location::current()) {
   if (status == cudaSuccess) return;
-  (void)cudaGetLastError();  // an error that is not sticky must not meet the next call
+  (void)cudaGetLastError();  // clears an error that is not sticky, so that the next call does not return it
   throw Error("cuda: " + operation + " failed: " + cudaGetErrorString(status) + " (" + where.file_name() + ":" +
               std::to_string(where.line()) + "); run it under compute-sanitizer, or use \"device\": \"cpu\"");
 }
 
-// Makes `device` the GPU of this thread's CUDA calls, and `shared_memory` the bytes that a block of its kernels may
-// have. The CUDA runtime keeps the device for each thread, so every operation of a backend begins with this: a backend
-// may be used from any thread, beside backends on other GPUs. Some nanoseconds where it is the current device already.
+// Sets `device` as the GPU of this thread's CUDA calls, and `shared_memory` as the most bytes of shared memory of a
+// block. The CUDA runtime keeps the current device per thread, so every operation of a backend begins with this: a
+// backend may be used from any thread, beside backends on other GPUs. Takes some nanoseconds where the device is
+// already current.
 void make_current(int device, std::int64_t shared_memory);
 
-// Lets `kernel` have `bytes` of dynamic shared memory beside its static shared memory, on the current device: the
-// attribute that more than 48 KB need is set once for each kernel and device. Throws Error where a block may not have
-// so much.
+// Allows `kernel` `bytes` bytes of dynamic shared memory in addition to its static shared memory, on the current
+// device: sets the attribute that more than 48 KB require, once for each kernel and device. Throws Error where this
+// exceeds the limit of a block.
 void allow_shared_memory(const char* operation, const void* kernel, std::size_t bytes);
 
 // Grid, block, dynamic shared memory in bytes, blocks of a cluster.
@@ -37,9 +38,10 @@ struct Grid {
   int threads = 0;
   std::size_t shared = 0;
   int cluster = 1;
-  // The kernel calls wait_for_earlier() before it reads what an earlier kernel wrote or writes anything at all: it may
-  // then be started while the kernel before it still runs. Ignored before architecture 90.
-  bool overlaps = false;
+  // Programmatic dependent launch: the kernel may start while the previous kernel still runs, and calls
+  // wait_for_previous_kernels() before it reads what an earlier kernel wrote or writes anything. False before
+  // architecture 90.
+  bool dependent_launch = false;
 };
 
 // Queues kernel(arguments...) and checks the launch. `operation` is the name in an Error.
@@ -57,7 +59,7 @@ template <class... P, class... A> void launch_kernel(const char* operation, cuda
     attributes[config.numAttrs].val.clusterDim = {unsigned(grid.cluster), 1, 1};
     ++config.numAttrs;
   }
-  if (grid.overlaps) {
+  if (grid.dependent_launch) {
     attributes[config.numAttrs].id = cudaLaunchAttributeProgrammaticStreamSerialization;
     attributes[config.numAttrs].val.programmaticStreamSerializationAllowed = 1;
     ++config.numAttrs;
@@ -65,11 +67,11 @@ template <class... P, class... A> void launch_kernel(const char* operation, cuda
   check(cudaLaunchKernelEx(&config, kernel, static_cast<P>(arguments)...), operation);
 }
 
-constexpr int kPortableCluster = 8,
-              kLargestCluster = 16;  // blocks; more than the first run where the device has room for them together
+// In blocks; clusters larger than the first run only on devices that can hold them.
+constexpr int kPortableCluster = 8, kLargestCluster = 16;
 
-// Blocks of the largest cluster of `kernel` that the device can run: whether sixteen such blocks fit together is the
-// device's answer. Where they do, the kernel may be launched so from then on.
+// Blocks of the largest cluster of `kernel` that the device can run with `threads` threads and `shared` bytes a block.
+// Where sixteen fit, sets the attribute that such launches require.
 template <class... P> int largest_cluster(void (*kernel)(P...), int threads, std::int64_t shared) {
   cudaLaunchAttribute attribute;
   attribute.id = cudaLaunchAttributeClusterDimension, attribute.val.clusterDim = {unsigned(kLargestCluster), 1, 1};
@@ -82,20 +84,21 @@ template <class... P> int largest_cluster(void (*kernel)(P...), int threads, std
       cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, int(shared)) == cudaSuccess &&
       cudaFuncSetAttribute(kernel, cudaFuncAttributeNonPortableClusterSizeAllowed, 1) == cudaSuccess &&
       cudaOccupancyMaxActiveClusters(&clusters, kernel, &config) == cudaSuccess && clusters > 0;
-  if (!fits) (void)cudaGetLastError();  // an answer, no failure of the next call
+  if (!fits) (void)cudaGetLastError();  // clears the error, which is an expected answer here
   return fits ? kLargestCluster : kPortableCluster;
 }
 
-// Until everything that was queued before this kernel is done and visible. Every thread of a kernel that `overlaps`
-// calls it, or reaches it through a barrier behind one that did; before it, only weights and other memory that no
-// kernel writes may be read, and behind an embed() what was pushed before it.
-__device__ inline void wait_for_earlier() {
+// Waits until everything that was queued before this kernel is complete and visible (griddepcontrol.wait). In a kernel
+// with Grid::dependent_launch every thread calls it, or passes a barrier after a thread that did. Before it, only
+// weights and other memory that no kernel writes may be read, and what CudaBackend::reads_early() allows.
+__device__ inline void wait_for_previous_kernels() {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.wait;" ::: "memory");
 #endif
 }
-// The kernel behind this one may be started as soon as every block has said so (it still waits for this one's end).
-__device__ inline void let_later_start() {
+// Lets the next kernel start once every block has called this (griddepcontrol.launch_dependents); the next kernel still
+// waits for the end of this one in wait_for_previous_kernels().
+__device__ inline void let_next_kernel_start() {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
 #endif
@@ -108,7 +111,7 @@ __device__ inline float to_float(Bf16 x) { return __bfloat162float(x); }
 __device__ inline void from_float(float& to, float x) { to = x; }
 __device__ inline void from_float(Bf16& to, float x) { to = __float2bfloat16_rn(x); }
 
-// Calls f(T*()) with T = float or Bf16, as `type` says; any other is an Error that names the operation.
+// Calls f(T*()) with T = float or Bf16, according to `type`; throws Error with the operation's name for any other type.
 template <class F> void with_type(const char* operation, DType type, F f) {
   if (type == DType::f32) return f(static_cast<float*>(nullptr));
   if (type == DType::bf16) return f(static_cast<Bf16*>(nullptr));

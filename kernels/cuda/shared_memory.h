@@ -1,6 +1,6 @@
-// How many bytes of shared memory a block of each kernel takes, and how deep its ring may be. Arithmetic without CUDA
-// headers, so that a test on any machine holds it against the limits of GPUs; the kernels' files assert that what they
-// declare has these sizes. This header must not know what a kernel computes.
+// Bytes of shared memory of a block of each kernel, and the depth of its ring. Arithmetic without CUDA headers, so that
+// a test on any machine can compare it with the limits of GPUs; the kernels' files assert that their declarations have
+// these sizes. This header must not know what a kernel computes.
 //
 // A block may have 48 KB, or more where the launch asks for it (the device's opt-in limit): 163 KB on capabilities 8.0
 // and 8.7, 99 on 8.6, 8.9 and 12.0, 227 on 9.0 and 10.0. Static and dynamic shared memory count together.
@@ -12,14 +12,16 @@
 namespace foretoken {
 
 constexpr std::int64_t kLeastSharedMemory = 99 << 10;     // the smallest opt-in limit of all GPUs from 8.0 on
-constexpr std::int64_t kLargestSharedMemory = 227 << 10;  // of capability 9.0, where kernels for 90a alone run
-constexpr std::int64_t kReservedSharedMemory = 1 << 10;   // of a multiprocessor for each block, beside the block's own
+constexpr std::int64_t kLargestSharedMemory = 227 << 10;  // of capability 9.0, the only one with the kernels for 90a
+// Reserved on a multiprocessor for each block, in addition to the block's own.
+constexpr std::int64_t kReservedSharedMemory = 1 << 10;
 
 constexpr std::int64_t rounded_up(std::int64_t n, std::int64_t to) { return (n + to - 1) / to * to; }
 
 // ---- attention over 64 keys a step and chunks of 128, numbers of bf16 ----
 
-// attend_tiles: heads are padded to one of five sizes; 16, 32 or 64 query vectors; keys and values of a step a stage.
+// attend_tiles: heads are padded to one of five sizes; 16, 32 or 64 query vectors; a stage holds keys and values of a
+// step.
 constexpr int tile_head(int head_size) {
   return head_size <= 32 ? 32 : head_size <= 64 ? 64 : head_size <= 96 ? 96 : head_size <= 128 ? 128 : 256;
 }
@@ -46,28 +48,28 @@ constexpr std::int64_t prompt_bytes(int head) {
       1024);
 }
 
-// attend_decode: heads padded to 64 or 128; one or two tiles of 16 query vectors. The n <= parts blocks that have
-// chunks, n * part of them, fold at most vectors / n + 1 vectors each; and 16 bytes for alignment.
+// attend_decode: heads padded to 64 or 128; one or two tiles of 16 query vectors. The n <= splits blocks that have
+// chunks, n * split_chunks in all, fold at most vectors / n + 1 vectors each; and 16 bytes for alignment.
 constexpr std::int64_t decode_fixed_bytes(int head, int tiles) {
   const std::int64_t vectors = 16 * tiles;
   return rounded_up(2 * 128 * head * 2 + vectors * (head * 2 + 2 * 64 * 2 + 2 * 4 * 4) + 128 * 8 + 4 * 32 * 4 + 8, 128);
 }
-constexpr std::int64_t decode_bytes(int head, int tiles, std::int64_t part, std::int64_t parts, std::int64_t longest,
-                                    std::int64_t group) {
+constexpr std::int64_t decode_bytes(int head, int tiles, std::int64_t split_chunks, std::int64_t splits,
+                                    std::int64_t longest, std::int64_t group) {
   const std::int64_t vectors = std::min<std::int64_t>(longest * group, 16 * tiles);
   return decode_fixed_bytes(head, tiles) + longest * (head / 2) * 8 +
-         8 * (part * (vectors + parts) * (head / 2 + 1) + 2);
+         8 * (split_chunks * (vectors + splits) * (head / 2 + 1) + 2);
 }
 
-// attend_stream: heads of 64 or 128; a ring of `slots` stages, keys and values of a step by turns; what a cluster of
-// `parts` blocks hands to each.
+// attend_stream: heads of 64 or 128; a ring of `stages` stages, keys and values of a step alternate; data that a
+// cluster of `splits` blocks sends to each block.
 constexpr std::int64_t kStreamFixedBytes = 2 * 16 * 8 + 3 * 64 * 4;
-constexpr std::int64_t attention_stream_bytes(int head, std::int64_t slots, std::int64_t warps, std::int64_t longest,
-                                              std::int64_t parts, std::int64_t chunks) {
+constexpr std::int64_t attention_stream_bytes(int head, std::int64_t stages, std::int64_t warps, std::int64_t longest,
+                                              std::int64_t splits, std::int64_t chunks) {
   const std::int64_t units = head / 8 * warps;
   const std::int64_t received =
-      parts > 1 ? chunks * warps * 64 + std::max(chunks * ((units + parts - 1) / parts), units + parts) * 256 : 0;
-  return slots * 64 * head * 2 + kStreamFixedBytes + longest * head * 8 + received;
+      splits > 1 ? chunks * warps * 64 + std::max(chunks * ((units + splits - 1) / splits), units + splits) * 256 : 0;
+  return stages * 64 * head * 2 + kStreamFixedBytes + longest * head * 8 + received;
 }
 
 // attend_plain, all of it static: queries and sums of heads of up to 512 numbers in f32, 8 warps.
@@ -84,7 +86,7 @@ struct ProductTile {
 
   constexpr std::int64_t stage() const { return (outs + rows) * 128; }
   constexpr int stages() const { return int(((blocks == 1 ? 222 : 110) << 10) / stage()); }
-  // Boxes begin at multiples of 1024; the last warpgroup reads 64 outputs, of which some may lie behind the stage.
+  // Boxes begin at multiples of 1024; the last warpgroup reads 64 outputs, some of which may be after the stage.
   constexpr std::int64_t bytes() const {
     return stages() * stage() + 1024 + std::max<std::int64_t>(0, (outs + 63) / 64 * 64 * 128 - stage());
   }
@@ -109,7 +111,7 @@ struct ProductWideTile {
 };
 constexpr ProductWideTile kWideTiles[] = {{2, 128}, {3, 128}, {2, 96}, {3, 96}, {2, 64}};
 
-// Whether all of them fit: which one a product takes depends on its shape, whether it takes one does not.
+// Whether all of them fit: the tile size depends on a product's shape, but whether the route is available must not.
 template <class Tiles> constexpr bool all_fit(const Tiles& tiles, std::int64_t limit) {
   return std::all_of(std::begin(tiles), std::end(tiles), [&](const auto& t) { return t.fits(limit); });
 }
@@ -118,7 +120,7 @@ template <class Tiles, class Tile> constexpr bool has(const Tiles& tiles, const 
 }
 
 // Rings of pieces of 16 outputs, one for each warp; partial sums of the warps of a tile; x. The rings of stream_kernel.
-constexpr std::int64_t kStreamStaticBytes = 2 << 10;  // barriers of x, and what norms one row; at most
+constexpr std::int64_t kStreamStaticBytes = 2 << 10;  // at most: barriers of x, and the memory of the norm of one row
 constexpr std::int64_t streamed_x_bytes(bool normed, std::int64_t rows, std::int64_t in, std::int64_t columns,
                                         std::int64_t depth) {
   return std::max(rows * (depth + 8) * 2 * (depth < columns ? 2 : 1), normed ? 4 * in : 0);
@@ -133,7 +135,8 @@ constexpr std::int64_t kExactBytes = 2 * 16 * 68 * 4;
 
 // ---- rows of a vocabulary ----
 
-// A crew of blocks: three sums of f64 for each tile of 256 tokens, in fours; beside them what its kernels declare.
+// A crew of blocks: three f64 sums for each tile of 256 tokens, rounded up to fours; in addition, what its kernels
+// declare statically.
 constexpr std::int64_t crew_bytes(std::int64_t vocab) { return 3 * 8 * rounded_up((vocab + 255) / 256, 4); }
 constexpr std::int64_t kMostCrewStaticBytes = 20 << 10;
 

@@ -139,9 +139,9 @@ void ReferenceBackend::rope(Tensor q, Tensor k, const Layout& layout, const Tens
         for (std::int64_t h = 0; h < x->dim(1); h += head_size) {
           float& a = x->row<float>(r)[h + i];
           float& b = x->row<float>(r)[h + i + half];
-          const double turned = a * c - b * s;
+          const double rotated = a * c - b * s;
           b = float(b * c + a * s);
-          a = float(turned);
+          a = float(rotated);
         }
       }
     }

@@ -1,4 +1,4 @@
-// What bends a logit: the definitions by hand.
+// Adjustments of logits, against values computed by hand.
 #include "kernels/adjustment.h"
 
 #include <limits>
@@ -11,7 +11,7 @@ namespace {
 TEST(AdjustmentTest, one_token_by_hand) {
   EXPECT_EQ(adjusted(2, {0, 0, 1, 0}, {.repetition = 2}), 1);
   EXPECT_EQ(adjusted(-2, {0, 0, 1, 0}, {.repetition = 2}), -4) << "a penalty never makes a token more likely";
-  EXPECT_EQ(adjusted(2, {0, 0, 0, 0}, {.repetition = 2}), 2) << "never said";
+  EXPECT_EQ(adjusted(2, {0, 0, 0, 0}, {.repetition = 2}), 2) << "not a listed token";
   EXPECT_EQ(adjusted(2, {0, 3, 1, 0}, {.frequency = 0.5f}), 0.5f);
   EXPECT_EQ(adjusted(2, {0, 3, 1, 0}, {.presence = 0.5f}), 1.5f);
   EXPECT_EQ(adjusted(2, {0, 0, 1, 0}, {.frequency = 0.5f, .presence = 0.5f}), 2) << "of the prompt only";

@@ -1,4 +1,4 @@
-// Random adjustments of rows of logits, and what they come to, counted token by token.
+// Random adjustments of rows of logits, and the expected logits, computed token by token.
 #pragma once
 #include <limits>
 
@@ -28,21 +28,21 @@ class AdjustmentScene {
     }
   }
   float expected(int row, Token x) const {
-    const auto& said = token_counts_[std::size_t(row)];
+    const auto& counts = token_counts_[std::size_t(row)];
     const auto& path = path_[std::size_t(row)];
     float logit = logits.row<float>(row)[x];
     const auto times = std::ranges::count(path, x);
-    const auto known = std::ranges::find(said, x, &TokenCount::token);
-    TokenCount s = known == said.end() ? TokenCount{x, 0, 0, 0} : *known;
-    if (known == said.end() && times == 0) return logit;
+    const auto known = std::ranges::find(counts, x, &TokenCount::token);
+    TokenCount s = known == counts.end() ? TokenCount{x, 0, 0, 0} : *known;
+    if (known == counts.end() && times == 0) return logit;
     s.times += std::int32_t(times), s.anywhere |= times > 0;
     return adjusted(logit, s, adjustments[std::size_t(row)].penalties);
   }
-  const std::vector<TokenCount>& said(int row) const { return token_counts_[std::size_t(row)]; }
+  const std::vector<TokenCount>& token_counts(int row) const { return token_counts_[std::size_t(row)]; }
   const std::vector<Token>& path(int row) const { return path_[std::size_t(row)]; }
 
   Tensor logits;
-  std::vector<Adjustment> adjustments;  // of host memory
+  std::vector<Adjustment> adjustments;  // pointers into host memory
 
  private:
   // One of 12: none, numbers from -4 to 4, or minus infinity, which forbids the token.

@@ -1,5 +1,5 @@
-// Distributions and draws: the cpu backend finds the bits of normalize() and the decisions of HostLane; both mean what
-// they say.
+// Distributions and draws: the cpu backend has the bits of normalize() and the draws of HostLane, and both agree with
+// their definitions.
 #include <gtest/gtest.h>
 
 #include "kernels/lane.h"
@@ -34,7 +34,7 @@ class ParityOfDistributions : public ::testing::TestWithParam<std::string> {
   ReferenceBackend reference;
 };
 
-// Rows are bent at the tokens that were said and nowhere else.
+// Rows are adjusted at the listed tokens and nowhere else.
 TEST_P(ParityOfDistributions, adjust) {
   for (const int vocab : {1, 2, 7, 300})
     for (unsigned seed = 1; seed <= 20; ++seed) {
@@ -70,8 +70,9 @@ TEST_P(ParityOfDistributions, distributions) {
   EXPECT_EQ(std::memcmp(fast.rows.raw(), slow.rows.raw(), std::size_t(fast.rows.bytes())), 0);
 }
 
-TEST_P(ParityOfDistributions,
-       distribution_of_signed_zeros) {  // a threshold of -0 cuts as one of 0, and equal distributions are equal bytes
+TEST_P(
+    ParityOfDistributions,
+    distribution_of_signed_zeros) {  // a threshold of -0 cuts like one of 0, and equal distributions have equal bytes
   const Tensor logits = Tensor::host({1, 7}, DType::f32);
   for (const int first : {0, 1}) {
     for (int i = 0; i < 7; ++i) logits.data<float>()[i] = i < 5 ? ((i + first) % 2 ? -0.0f : 0.0f) : float(i);
@@ -177,7 +178,7 @@ TEST(Distribution, exp_and_log_are_accurate) {
     ASSERT_NEAR(log_exactly(v), std::log(v), 1e-15 * std::max(1.0, std::abs(std::log(v)))) << v;
   }
   EXPECT_EQ(log_exactly(1), 0);
-  for (std::uint32_t bits : {0u, 1u, 0x7fffffffu, 0xfffffffeu, 0xffffffffu}) {  // the ends of what a uniform may be
+  for (std::uint32_t bits : {0u, 1u, 0x7fffffffu, 0xfffffffeu, 0xffffffffu}) {  // the least and greatest uniforms
     const double u = Draws::uniform_from(bits);
     EXPECT_TRUE(u > 0 && u < 1);
     EXPECT_NEAR(log_exactly(u) / std::log(u), 1, 1e-12);
@@ -190,14 +191,14 @@ TEST(Distribution, a_sum_follows_its_tree) {
   double plain = 0;
   for (float f : v) plain += f;
   EXPECT_NEAR(vocabulary_sum([&](Token x) { return v[std::size_t(x)]; }, 1000), plain, 1e-6);
-  // 2^60 absorbs single ones but not the sum of a tile's other accumulators: the order is what is written in
+  // 2^60 absorbs single ones but not the sum of a tile's other accumulators: the result shows the order of
   // distribution.h.
   const auto f = [](Token x) { return x == 0 ? 0x1p60 : 32.0; };
   EXPECT_EQ(vocabulary_sum(f, 256), 0x1p60 + 32.0 * 32 * 7);
   EXPECT_EQ(vocabulary_sum([](Token x) { return x == 0 ? 0x1p53 : 1.0; }, 16), 0x1p53 + 14);
 }
 
-// Distinct uniforms invert the CDF where a sorted running sum says.
+// Distinct uniforms give the tokens that a running sum gives.
 TEST(Draw, inverts_the_cdf) {
   const int vocab = 700;
   const Tensor logits = random_tensor({1, vocab}, 4, 2);
@@ -217,7 +218,7 @@ TEST(Draw, inverts_the_cdf) {
 }
 
 TEST(Draw,
-     frequencies_are_the_distribution) {  // of the inverse and of the race, by chi-square with 4 degrees of freedom
+     frequencies_are_the_distribution) {  // by CDF inversion and by race; chi-square with 4 degrees of freedom
   std::vector<float> logits;
   for (double p : {0.45, 0.05, 0.2, 0.25, 0.05}) logits.push_back(float(std::log(p)));
   const Distribution distribution{logits.data(), normalize(logits.data(), 5, {1}), 5};
@@ -233,7 +234,7 @@ TEST(Draw,
     double chi = 0;
     for (Token x = 0; x < 5; ++x)
       chi += (counts[x] - n * distribution(x)) * (counts[x] - n * distribution(x)) / (n * distribution(x));
-    EXPECT_LT(chi, 23.5);  // once in ten thousand seeds, and the seed is fixed
+    EXPECT_LT(chi, 23.5);  // exceeded by one in ten thousand seeds; the seed is fixed
   }
 }
 
@@ -245,8 +246,8 @@ TEST(Lane, residual_has_its_closed_form) {
   const auto backend = make_reference_backend();
   HostLane lane(*backend, vocab, {});
   auto r = lane.open(p, q);
-  std::vector<double> truth(std::size_t(vocab),
-                            0.0);  // the definition: subtract, cut at 0, normalize, again for each refusal
+  // By the definition: subtract, clamp at 0, normalize, repeated for each rejection.
+  std::vector<double> truth(std::size_t(vocab), 0.0);
   for (Token x = 0; x < vocab; ++x) truth[std::size_t(x)] = p(x);
   const auto check = [&](const char* what) {
     double mass = 0;

@@ -1,4 +1,4 @@
-// Free memory of the host as the system's files tell it, with and without a control group of either version.
+// Free memory of the host from the system's files, without a control group and with one of either version.
 #include "kernels/host_memory.h"
 
 #include <fstream>

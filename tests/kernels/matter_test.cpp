@@ -1,4 +1,4 @@
-// Number formats, views, int8 groups, and memory that is used again.
+// Number formats, int8 groups, operations of the reference, and reuse of memory.
 #include <gtest/gtest.h>
 
 #include "kernels/cpu/arena.h"
@@ -24,7 +24,7 @@ TEST(Numbers, bf16_rounds_to_nearest_even) {
   EXPECT_EQ(bits(0xff800000), 0xff80);
   EXPECT_TRUE(std::isnan(float(bf16(std::numeric_limits<float>::quiet_NaN()))));
   EXPECT_NE(bits(0x7f800001) & 0x7f, 0) << "NaN stays NaN";
-  for (std::uint32_t u = 0; u < 65536; ++u) {  // every bf16 comes back as it was
+  for (std::uint32_t u = 0; u < 65536; ++u) {  // every bf16 survives the round trip
     bf16 b;
     b.bits = std::uint16_t(u);
     if (std::isnan(float(b))) continue;
@@ -47,8 +47,8 @@ TEST(Numbers, f16_is_exact) {
 TEST(Int8Groups, are_within_half_a_step) {
   for (int group : {1, 5, 35, 385}) {
     const Tensor t = random_tensor({7, 385}, unsigned(group));
-    for (int i = 0; i < 385; ++i) t.row<float>(3)[i] = 0.25f;  // a group without spread
-    for (int i = 0; i < 385; ++i) t.row<float>(4)[i] += 1000;  // far from zero
+    for (int i = 0; i < 385; ++i) t.row<float>(3)[i] = 0.25f;  // a constant group
+    for (int i = 0; i < 385; ++i) t.row<float>(4)[i] += 1000;  // offset far from zero
     const Weight w = quantize_int8(Weight::dense(t), group);
     const Tensor back = dequantize(w);
     for (int r = 0; r < 7; ++r) {
@@ -64,7 +64,7 @@ TEST(Int8Groups, are_within_half_a_step) {
   EXPECT_THROW(quantize_int8(Weight::dense(random_tensor({2, 10}, 1)), 3), Error);
 }
 
-// The weights of dead units: so small that a 255th of their range is 0 or subnormal.
+// Weights of dead units, so small that 1/255 of their range is 0 or subnormal.
 TEST(Int8Groups, of_tiny_numbers_stay_numbers) {
   for (const float size : {1e-44f, 1e-40f, 1e-37f, 1e-35f}) {
     const Tensor t = Tensor::host({1, 4}, DType::f32);
@@ -76,7 +76,7 @@ TEST(Int8Groups, of_tiny_numbers_stay_numbers) {
   }
 }
 
-// What is damaged must not look whole.
+// A group with NaN or infinity must not become ordinary numbers.
 TEST(Int8Groups, do_not_hide_what_is_no_number) {
   for (const float bad : {NAN, INFINITY, -INFINITY}) {
     for (int at = 0; at < 4; ++at) {
@@ -115,9 +115,9 @@ TEST(Reference, small_operations_mean_what_they_say) {
   const Tensor q = listed<float>({1, 0, 0, 1}, DType::f32).reshaped({1, 4}), key = copy_of(q);
   k.rope(q, key, layout_of({{0, 0, 2, 1, {}}}, integers({0}).reshaped({1, 1}), 0),
          listed<float>({0.5f, 0.25f}, DType::f32), 4);
-  EXPECT_NEAR(q.data<float>()[0], std::cos(1.0), 1e-6);  // the pair (0, 2) turns by 2 * 0.5
+  EXPECT_NEAR(q.data<float>()[0], std::cos(1.0), 1e-6);  // the pair (0, 2) is rotated by 2 * 0.5
   EXPECT_NEAR(q.data<float>()[2], std::sin(1.0), 1e-6);
-  EXPECT_NEAR(q.data<float>()[1], -std::sin(0.5), 1e-6);  // the pair (1, 3) turns by 2 * 0.25
+  EXPECT_NEAR(q.data<float>()[1], -std::sin(0.5), 1e-6);  // the pair (1, 3) is rotated by 2 * 0.25
   EXPECT_NEAR(q.data<float>()[3], std::cos(0.5), 1e-6);
 }
 
@@ -128,13 +128,13 @@ TEST(Reference, attention_is_a_weighted_mean) {
                values = listed<float>({1, 10, 2, 20, 900, 900}, DType::f32).reshaped({3, 2});
   k.store(keys, values, cache.layers[0],
           layout_of({chain_row(0, 0), chain_row(0, 1), chain_row(0, 2)}, cache.tables, 0));
-  const Tensor q = listed<float>({2, 0, 0, 4}, DType::f32).reshaped({1, 4});  // two heads over one
+  const Tensor q = listed<float>({2, 0, 0, 4}, DType::f32).reshaped({1, 4});  // two query heads of one kv head
   const Tensor y = k.attend(q, cache.layers[0], layout_of({chain_row(0, 1)}, cache.tables, 0), 0.5f);
   const double a = 1 / (1 + std::exp(-1.0)), b = 1 / (1 + std::exp(2.0));  // weight of slot 0: scores 1, 0 and 0, 2
   EXPECT_NEAR(y.data<float>()[0], a * 1 + (1 - a) * 2, 1e-5);
   EXPECT_NEAR(y.data<float>()[1], a * 10 + (1 - a) * 20, 1e-5);
   EXPECT_NEAR(y.data<float>()[2], b * 1 + (1 - b) * 2, 1e-5);
-  SceneRow tree{0, 2, 1, 1, {2}};  // sees slots 0 and 2, not 1
+  SceneRow tree{0, 2, 1, 1, {2}};  // attends to slots 0 and 2, not to 1
   const Tensor z = k.attend(q, cache.layers[0], layout_of({tree}, cache.tables, 1), 0.0f);
   EXPECT_NEAR(z.data<float>()[0], (1 + 900) / 2.0, 1e-3);
 }
@@ -147,7 +147,7 @@ TEST(Arena, uses_memory_again_and_never_twice) {
     std::memset(held.back().raw(), i, std::size_t(held.back().bytes()));
     if (i % 3 == 2) held.erase(held.begin() + i / 3);
   }
-  for (const Tensor& t : held)  // nobody wrote into anybody else's
+  for (const Tensor& t : held)  // no tensor's memory was overwritten through another
     for (std::int64_t i = 1; i < t.bytes(); ++i) ASSERT_EQ(t.data<char>()[i], t.data<char>()[0]);
 #if !defined(__SANITIZE_ADDRESS__)
   void* before = arena->allocate({1000}, DType::f32).raw();

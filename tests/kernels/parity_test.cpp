@@ -1,5 +1,6 @@
 // Every operation of the cpu backend, with every instruction set of this machine, against the reference backend or
-// against its plain meaning. One test an operation, by its name; the last test reads backend.h and misses none.
+// against its definition. One test for each operation, with its name; the last test reads backend.h and checks that no
+// operation is missing.
 #include <atomic>
 #include <fstream>
 #include <regex>
@@ -17,7 +18,7 @@ class Parity : public ::testing::TestWithParam<std::string> {
  protected:
   std::unique_ptr<Backend> cpu = make_cpu_backend(2, GetParam());
   ReferenceBackend reference;
-  bool rounds() const { return GetParam() == "avx512bf16"; }  // activations of bf16 products
+  bool rounds() const { return GetParam() == "avx512bf16"; }  // activations of bf16 products are rounded to bf16
 };
 
 const int kRowCounts[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 13, 16, 17, 23, 31, 48, 70};
@@ -54,7 +55,7 @@ TEST_P(Parity, copy) {
       EXPECT_EQ(to.row<float>(r)[i], i >= 13 && i < 53 ? from.row<float>(r)[i - 13] : before.row<float>(r)[i]);
 }
 
-TEST_P(Parity, prepare) {  // a weight may be prepared or not
+TEST_P(Parity, prepare) {  // products accept prepared and unprepared weights
   for (DType dtype : {DType::f32, DType::bf16, DType::f16, DType::i8}) {
     const Weight w = random_weight(37, 55, dtype, 3);
     const Tensor x = random_tensor({3, 55}, 4);
@@ -148,7 +149,7 @@ TEST_P(Parity, rope) {
     reference.rope(slow.columns(0, 3 * head_size), slow.columns(3 * head_size, 2 * head_size), layout, frequencies,
                    head_size);
     EXPECT_LT(distance(fast, slow), 5e-7) << head_size;
-    EXPECT_GT(distance(fast, qk), 0.1) << "nothing was turned";
+    EXPECT_GT(distance(fast, qk), 0.1) << "nothing was rotated";
     EXPECT_EQ(fast.row<float>(9)[5 * head_size], qk.row<float>(9)[5 * head_size]);
   }
 }
@@ -160,7 +161,7 @@ TEST_P(Parity, store) {
     fill(reference, slow, 17, 3);
     EXPECT_EQ(std::memcmp(fast.pool.raw(), slow.pool.raw(), std::size_t(fast.pool.bytes())), 0);
     const KvLayer& kv = fast.layers[1];
-    const Tensor v = random_tensor({34, 96}, 104);  // as fill made it: sequence 1, slot 10, head 1
+    const Tensor v = random_tensor({34, 96}, 104);  // as written by fill: sequence 1, slot 10, head 1
     const std::byte* page =
         kv.pool.row<std::byte>(fast.tables.row<std::int32_t>(1)[1]) + kv.values + (8 + 2) * 48 * size_of(dtype);
     const float stored =
@@ -223,8 +224,8 @@ TEST_P(Parity, move) {
     Cache cache(2, 40, 8, 2, 48, dtype), before(2, 40, 8, 2, 48, dtype);
     fill(*cpu, cache, 40, 3);
     fill(*cpu, before, 40, 3);
-    const std::vector<std::int32_t> from{12, 14, 15, 21, 39},
-        to{12, 13, 14, 15, 16};  // 14 is read before it is written
+    // Slot 14 is read before it is written.
+    const std::vector<std::int32_t> from{12, 14, 15, 21, 39}, to{12, 13, 14, 15, 16};
     cpu->move(cache.layers, cache.tables.rows(1, 1), from, to);
     for (int s = 0; s < 2; ++s) {
       for (int slot = 0; slot < 40; ++slot) {

@@ -60,7 +60,7 @@ TEST(Draws, components_inside_components_share_no_counter) {
   visit_inner(d, 4, [&](const Draws& inner) { seen.insert(counter(inner)), ++components; });
   EXPECT_EQ(components, 1u + 8 + 64 + 512 + 4096);
   EXPECT_EQ(seen.size(), components);
-  // Nor with another round of the sequence.
+  // Nor do they share one with another round of the sequence.
   std::size_t longer = 0;
   for (const std::uint32_t root : {4u, Draws::kMostRoot}) {
     const Draws later{1, 2, root, 0};
@@ -78,7 +78,7 @@ TEST(Draws, a_component_that_would_share_the_draws_of_another_is_refused) {
   EXPECT_LE(deep.scope, Draws::kMostScope);
 }
 
-// The draws of a component that is inside no other are what they were when results were first published.
+// The draws of an outermost component are those of the first published results.
 TEST(Draws, of_the_outermost_component_are_those_of_old) {
   const Draws d{0x1122334455667788, 0x99aabbccddeeff00, 123456, 0};
   for (const DrawName n : {DrawName{Role::draft, 0, 0}, {Role::accept, 5, 3}, {Role::bonus, 4095, 2047}}) {
@@ -98,7 +98,7 @@ TEST(Draws, noise_shares_no_counter_with_draws) {
       noise.insert({position, std::uint32_t(u * 0x1p32)});
     }
   EXPECT_EQ(noise.size(), 15u);
-  // The same name gives the same draw, whoever asks; the root does not enter the noise.
+  // The same name always gives the same draw; the noise does not depend on the root.
   EXPECT_EQ(d.noise(3, 4), (Draws{5, 6, 99, 3}.noise(3, 4)));
   EXPECT_EQ(d.uniform({Role::bonus, 1, 2}), (Draws{5, 6, 7, 0}.uniform({Role::bonus, 1, 2})));
   EXPECT_NE(d.within(0).bits({}), d.bits({}));

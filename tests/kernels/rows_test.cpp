@@ -1,5 +1,5 @@
-// A row's result is the same bits alone and in any company, with any number of threads; and a node of a tree has the
-// bits of its path run as a chain.
+// A row's result is the same bits alone and among any other rows, with any number of threads; and a node of a tree has
+// the bits of its path run as a chain.
 #include <gtest/gtest.h>
 
 #include "kernels/reference/reference_backend.h"
@@ -16,7 +16,7 @@ class Rows : public ::testing::TestWithParam<std::string> {
   }
   std::unique_ptr<Backend> backend = make(1), threaded = make(3);
 
-  // f(backend, rows) of each row alone must be f of all rows at once.
+  // f(backend, rows) of each row alone must equal f of all rows at once.
   template <class F> void independent(const Tensor& x, const F& f, const std::string& what) {
     const Tensor all = f(*threaded, x);
     EXPECT_TRUE(same_bits(all, f(*backend, x))) << what << ": threads change bits";
@@ -78,18 +78,19 @@ TEST_P(Rows, rope) {
   const Tensor frequencies = random_tensor({40}, 2);
   const Tensor tables = integers({0}).reshaped({1, 1});
   const Tensor x = random_tensor({70, 240}, 1);
-  const auto turned = [&](Backend& k, const Tensor& rows, int first) {
+  const auto rotated = [&](Backend& k, const Tensor& rows, int first) {
     std::vector<SceneRow> scene;
     for (int r = 0; r < int(rows.dim(0)); ++r) scene.push_back(chain_row(0, (first + r) * 37));
     Tensor y = copy_of(rows);
     k.rope(y.columns(0, 160), y.columns(160, 80), layout_of(scene, tables, 0), frequencies, 80);
     return y;
   };
-  const Tensor all = turned(*threaded, x, 0);
-  for (int r = 0; r < 70; ++r) EXPECT_TRUE(same_row(turned(*backend, x.rows(r, 1), r), 0, all, r));
+  const Tensor all = rotated(*threaded, x, 0);
+  for (int r = 0; r < 70; ++r) EXPECT_TRUE(same_row(rotated(*backend, x.rows(r, 1), r), 0, all, r));
 }
 
-// Alone, a row brings as few queries as its group has heads; beside others, as many as share keys.
+// A row alone has as many queries for a key as its group has heads; among others, the rows that share keys are computed
+// together.
 TEST_P(Rows, attend) {
   const struct {
     int group, head_size;
@@ -117,7 +118,7 @@ TEST_P(Rows, attend) {
   }
 }
 
-// Random trees over a prefix: `nodes` slots behind it, each node's parent any earlier node or the prefix.
+// Random trees over a prefix: `nodes` slots after it, each node's parent any earlier node or the prefix.
 TEST_P(Rows, tree_is_chain) {
   for (unsigned seed = 1; seed <= 12; ++seed) {
     std::mt19937 engine(seed);
@@ -143,7 +144,7 @@ TEST_P(Rows, tree_is_chain) {
     const Tensor truth =
         make_reference_backend()->attend(q, cache.layers[0], layout_of(rows, cache.tables, words), 0.125f);
     EXPECT_LT(distance(tree, truth), 3e-6);
-    for (int n = 0; n < nodes; n += 1 + nodes / 20) {  // the path, moved to where a chain would lie
+    for (int n = 0; n < nodes; n += 1 + nodes / 20) {  // the path, moved to the slots of a chain
       Cache compact(1, prefix + nodes, 16, 2, 64, dtype, seed);
       fill(*backend, compact, prefix + nodes, seed);
       const std::vector<int>& path = paths[std::size_t(n)];

@@ -1,5 +1,5 @@
-// The rest of what parity_test.cpp begins: fused operations against the plain ones, and how a backend is told what to
-// read and asked what it did.
+// Continues parity_test.cpp: fused operations against separate ones, mirrors and staging, and the counters of a
+// backend.
 #include <array>
 
 #include <gtest/gtest.h>
@@ -19,9 +19,9 @@ class ParityRunning : public ::testing::TestWithParam<std::string> {
 TEST_P(ParityRunning, linear_to) {
   const Weight w = cpu->prepare(random_weight(37, 55, DType::bf16, 3));
   const Tensor x = random_tensor({3, 55}, 4);
-  Tensor room = random_tensor({5, 37}, 5);
-  cpu->linear_to(room.rows(1, 3), x, w);
-  EXPECT_TRUE(same_bits(room.rows(1, 3), cpu->linear(x, w)));
+  Tensor buffer = random_tensor({5, 37}, 5);
+  cpu->linear_to(buffer.rows(1, 3), x, w);
+  EXPECT_TRUE(same_bits(buffer.rows(1, 3), cpu->linear(x, w)));
 }
 
 TEST_P(ParityRunning, norm_linear) {
@@ -36,10 +36,10 @@ TEST_P(ParityRunning, norm_linear_to) {
   const Weight w = cpu->prepare(random_weight(130, 96, DType::bf16, 3));
   for (int n : {1, 5, 33}) {
     const Tensor x = random_tensor({n, 96}, 4), gain = random_tensor({1, 96}, 6).reshaped({96}),
-                 before = random_tensor({n + 2, 130}, 5), room = copy_of(before);
-    cpu->norm_linear_to(room.rows(1, n), x, gain, 1e-5f, w);
-    EXPECT_TRUE(same_bits(room.rows(1, n), cpu->linear(cpu->rms_norm(x, gain, 1e-5f), w))) << n;
-    EXPECT_TRUE(same_row(room, 0, before, 0) && same_row(room, n + 1, before, n + 1)) << n;
+                 before = random_tensor({n + 2, 130}, 5), buffer = copy_of(before);
+    cpu->norm_linear_to(buffer.rows(1, n), x, gain, 1e-5f, w);
+    EXPECT_TRUE(same_bits(buffer.rows(1, n), cpu->linear(cpu->rms_norm(x, gain, 1e-5f), w))) << n;
+    EXPECT_TRUE(same_row(buffer, 0, before, 0) && same_row(buffer, n + 1, before, n + 1)) << n;
   }
 }
 
@@ -160,11 +160,11 @@ TEST_P(ParityRunning, staging_lays_arrays_at_the_same_addresses_until_it_grows) 
     return b.device.raw();
   };
   const void* first = lay(200);
-  const void* place = staging.place();
+  const void* address = staging.device_address();
   EXPECT_EQ(lay(300), first);
-  EXPECT_EQ(staging.place(), place);
+  EXPECT_EQ(staging.device_address(), address);
   lay(1 << 20);
-  EXPECT_NE(staging.place(), place);
+  EXPECT_NE(staging.device_address(), address);
 }
 
 TEST_P(ParityRunning, free_memory) {

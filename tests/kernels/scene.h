@@ -1,4 +1,4 @@
-// Random matter for the tests of operations: tensors, paged caches and layouts. Whatever an operation may not read
+// Random inputs for the tests of operations: tensors, paged caches and layouts. Memory that an operation must not read
 // holds NaN.
 #pragma once
 #include <algorithm>
@@ -38,8 +38,8 @@ inline Tensor through_bf16(const Tensor& t) {  // to bf16 and back
 
 constexpr int kWickedRows = 14;
 
-// Logits with everything that may go wrong: NaN, infinities, ties at the peak and everywhere, zeros of both signs, one
-// token left.
+// Logits with invalid and extreme rows: NaN, infinities, ties at the peak and everywhere, zeros of both signs, one
+// finite token.
 inline Tensor wicked_logits(int vocab, unsigned seed) {
   constexpr float infinity = std::numeric_limits<float>::infinity(), nan = std::numeric_limits<float>::quiet_NaN();
   Tensor t = random_tensor({kWickedRows, vocab}, seed, 3);
@@ -52,7 +52,7 @@ inline Tensor wicked_logits(int vocab, unsigned seed) {
   for (int i = 0; i < vocab; i += 2) row(6)[std::size_t(i)] = -infinity;  // masked
   for (float& v : row(7)) v *= 100;                                       // weights that underflow
   std::fill(row(8).begin() + 1, row(8).end(), -infinity);
-  row(9)[std::size_t(vocab - 1)] = 50;  // the last one rules
+  row(9)[std::size_t(vocab - 1)] = 50;  // the last token dominates
   row(10)[0] = nan;
   for (float& v : row(11)) v = v * 1e-3f - 7;  // nearly flat
   for (float& v : row(12)) v = -0.0f;
@@ -105,13 +105,13 @@ inline Weight random_weight(std::int64_t out, std::int64_t in, DType dtype, unsi
     for (int group : {32, 11, 7, 5, 3, 1})
       if (in % group == 0) return quantize_int8(Weight::dense(t), group);
   }
-  Tensor h = Tensor::host(t.shape(), DType::f16);  // any finite pattern will do
+  Tensor h = Tensor::host(t.shape(), DType::f16);  // any finite bit pattern
   std::mt19937 engine(seed);
   for (std::uint16_t& v : h.values<std::uint16_t>()) v = std::uint16_t((engine() & 0x8fffu) | 0x2000u);
   return Weight::dense(h);
 }
 
-// What one row is: its sequence, the slot it takes, its depth, and what it sees.
+// One row: its sequence, its slot, its depth, and the slots that it attends to.
 struct SceneRow {
   int owner, slot, position, visible;
   std::vector<std::uint64_t> ancestors;
@@ -124,7 +124,7 @@ inline std::array<Tensor*, 8> columns_of(Layout& l) {
   return {&l.positions, &l.slots, &l.owner, &l.begins, &l.visible, &l.first, &l.ancestors, &l.tables};
 }
 
-// The same layout where every row sees at most `window` positions of its chain.
+// The same layout, but every row attends to at most `window` positions of its chain.
 inline Layout windowed(Layout layout, int window) {
   std::vector<std::int32_t> first;
   for (int r = 0; r < layout.rows; ++r)
@@ -159,7 +159,7 @@ inline Layout layout_of(const std::vector<SceneRow>& rows, const Tensor& tables,
   return layout;
 }
 
-// A pool of pages in random order, everything in it NaN, with two layers to a page.
+// A pool of pages in random order, all NaN, with two layers in a page.
 struct Cache {
   Tensor pool, tables;
   std::vector<KvLayer> layers;

@@ -1,5 +1,5 @@
-// Several tokens from one distribution, in order without repeats: their joint law, their names, their places in a race;
-// the most probable tokens; rows of numbers by address.
+// Several tokens from one distribution without replacement: their joint distribution, their names, their order in a
+// race; the most probable tokens; rows of numbers by address.
 #include <algorithm>
 #include <cmath>
 #include <map>
@@ -33,7 +33,7 @@ TokenDraw siblings(int n, bool race, Token* to, std::uint32_t position = 7) {
           .to = to};
 }
 
-// Of n siblings, over every outcome of every draw.
+// Enumerates every outcome of every draw of n siblings.
 std::map<Tokens, double> law_of(std::span<const double> p, int n, bool race) {
   ReferenceBackend backend;
   conformance::Enumerator chance;
@@ -50,7 +50,7 @@ std::map<Tokens, double> law_of(std::span<const double> p, int n, bool race) {
   return law;
 }
 
-// Without replacement: each from what is left, over its sum; -1 once nothing is.
+// Draws without replacement: each from the remaining distribution, normalized; -1 once no mass is left.
 double expected(std::span<const double> p, const Tokens& drawn) {
   double weight = 1, left = 1;
   std::vector<double> rest(p.begin(), p.end());
@@ -73,7 +73,7 @@ TEST(Siblings, JointLawIsThatOfDrawsWithoutReplacement) {
       for (const int n : {2, 3}) {
         double sum = 0;
         for (const auto& [drawn, weight] : law_of(p, n, race)) {
-          EXPECT_NEAR(weight, expected(p, drawn), 1e-6) << race << " " << n;  // exp of a logit has 24 bits
+          EXPECT_NEAR(weight, expected(p, drawn), 1e-6) << race << " " << n;  // the exp of a logit has 24 bits
           sum += weight;
         }
         EXPECT_NEAR(sum, 1, 1e-12);
@@ -133,7 +133,8 @@ TEST(Siblings, OfARaceAreItsPlaces) {
   }
 }
 
-// The same tokens on both host backends, of rows in which everything goes wrong, several draws of one row.
+// The same tokens on both host backends, for rows with every kind of invalid or extreme logits, several draws of each
+// row.
 TEST(Siblings, AreThoseOfTheReference) {
   ReferenceBackend reference;
   const auto cpu = make_cpu_backend(2);
@@ -175,7 +176,7 @@ TEST(Siblings, WhatCannotBeDrawnIsRefusedInASentence) {
   EXPECT_TRUE(test::says(sentence(2, 1), "row 2 of 2", "TokenDraw::row"));
   EXPECT_TRUE(test::says(sentence(-2, 1), "row -2 of 2"));
   EXPECT_TRUE(test::says(sentence(0, 0), "no token", "TokenDraw::siblings"));
-  EXPECT_TRUE(test::says(sentence(0, 2), "no place", "TokenDraw::to"));
+  EXPECT_TRUE(test::says(sentence(0, 2), "no destination", "TokenDraw::to"));
   EXPECT_EQ(sentence(-1, 1), "");
 }
 
@@ -244,7 +245,7 @@ TEST(Lane, SeveralSumsInOnePassAreTheSumsOneByOne) {
   }
 }
 
-// Against the definition: scale, subtract, cut at 0, divide by the sum.
+// Against the definition: scale, subtract, clamp at 0, divide by the sum.
 TEST(Lane, AResidualOfAScaledDistributionHasItsClosedForm) {
   const int vocab = 300;
   const Tensor a = random_tensor({1, vocab}, 1), b = random_tensor({1, vocab}, 2);

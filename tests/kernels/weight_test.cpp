@@ -1,4 +1,4 @@
-// What a weight reports of itself once a backend has prepared it.
+// The bytes that a weight reports after a backend has prepared it.
 #include <gtest/gtest.h>
 
 #include "kernels/cpu/operations.h"
@@ -13,7 +13,7 @@ constexpr std::int64_t kOut = 3 * kPanel, kIn = 64;  // whole panels: no padding
 std::int64_t bytes(Backend& backend, DType type) { return backend.prepare(random_weight(kOut, kIn, type, 3)).bytes(); }
 
 TEST(PreparedWeight, ReportsTheBytesThatAProductOfTheReferenceReads) {
-  ReferenceBackend reference;  // multiplies f32, whatever is stored
+  ReferenceBackend reference;  // multiplies in f32, whatever the stored type
   for (const DType type : {DType::f32, DType::bf16, DType::f16, DType::i8})
     EXPECT_EQ(bytes(reference, type), 4 * kOut * kIn) << name_of(type);
 }
@@ -39,7 +39,7 @@ TEST(PreparedWeight, CountsItsBias) {
   EXPECT_EQ(reference.prepare(w).bytes(), matrix + 4 * kOut);
 }
 
-// A model of gigabytes must not lie in memory as it was stored and as it is multiplied.
+// A model of gigabytes must not be in memory twice, as stored and as prepared.
 TEST(PreparedWeight, DropsTheValuesThatNobodyReadsAgain) {
   ReferenceBackend reference;
   const auto cpu = make_cpu_backend(1, "");

@@ -1,4 +1,4 @@
-// attend: which kernels, how many blocks, and what they may need. The mathematics stands in attention.cuh.
+// attend and rope_attend: the choice of kernel, number of blocks and tile sizes. The mathematics is in attention.cuh.
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -50,8 +50,8 @@ AttentionWork work_for(const Tensor& q, const Tensor& out, const KvLayer& kv, co
   w.visible = layout.visible.data<std::int32_t>();
   w.first = layout.first ? layout.first.data<std::int32_t>() : nullptr, w.tables = layout.tables.data<std::int32_t>();
   w.ancestors = layout.words > 0 ? layout.ancestors.data<std::uint64_t>() : nullptr;
-  w.scale = std::max(scale * 1.44269504f, 1e-30f);  // zero would make an unseen score NaN
-  w.chunks = w.part = std::max(1, (layout.deepest + kChunk - 1) / kChunk);
+  w.scale = std::max(scale * 1.44269504f, 1e-30f);  // scale 0 would make the score of a masked key NaN
+  w.chunks = w.split_chunks = std::max(1, (layout.deepest + kChunk - 1) / kChunk);
   return w;
 }
 
@@ -70,8 +70,8 @@ std::int64_t scratch_bytes(const AttentionWork& w) {
   return std::int64_t(w.rows) * w.heads * w.chunks * (w.head_size + 2) * 4;
 }
 
-// As many vectors as a sequence has, up to what the kernels hold. In a tree every row takes steps of its own behind the
-// others', so a tile there is one row, or few, while the machine has room for more blocks.
+// The tile is as many vectors as a sequence has, up to the kernels' limit. In a tree every row adds steps of its own to
+// a tile, so a tile is one row or few rows as long as the GPU can run more blocks at once.
 void choose_tile(AttentionWork& w, int multiprocessors) {
   const int vectors = w.longest * w.group, most = w.head_size > 128 ? 32 : kLargestTile;
   w.tile = vectors <= 16 ? 16 : vectors <= 32 ? 32 : most;
@@ -83,32 +83,31 @@ void choose_tile(AttentionWork& w, int multiprocessors) {
   }
 }
 
-// How many chunks one block takes, so that few long contexts fill the machine and many short ones do not pay for the
-// fold. A block alone takes some 2.5 us for a chunk of heads of 128 (measured); all together cannot pass the memory's
-// bandwidth.
-void choose_parts(AttentionWork& w, int multiprocessors) {
+// Context splits: how many chunks one block takes, so that few long contexts occupy all multiprocessors and many short
+// ones do not need the fold. One block takes about 2.5 us for a chunk of heads of 128 (measured); all blocks together
+// are bound by the memory bandwidth.
+void choose_splits(AttentionWork& w, int multiprocessors) {
   if (w.chunks < 2 || scratch_bytes(w) > kMostScratch) return;
-  const double blocks = double(tiles_of(w, w.tile)) * w.kv_heads, places = 2.0 * multiprocessors;
+  const double blocks = double(tiles_of(w, w.tile)) * w.kv_heads, at_once = 2.0 * multiprocessors;
   const double chunk = (0.6e-6 + w.head_size * 15e-9) * (w.tile > 32   ? 2
                                                          : w.tile > 16 ? 1.35
                                                                        : 1),
                fold = 2e-6 + double(scratch_bytes(w)) / 0.8e12;
   const double least = blocks * w.chunks * kChunk * w.head_size * 4 / 4.2e12;
   double best = INFINITY;
-  for (int parts = 1; parts <= w.chunks; ++parts) {
-    const int part = (w.chunks + parts - 1) / parts;
-    if ((w.chunks + part - 1) / part != parts) continue;
-    const double alone = std::ceil(blocks * parts / places) * part * chunk,
-                 time = std::max(least, alone) + alone / 2 + (parts > 1 ? fold : 0);
-    if (time < best) best = time, w.part = part, w.parts = parts;
+  for (int splits = 1; splits <= w.chunks; ++splits) {
+    const int each = (w.chunks + splits - 1) / splits;
+    if ((w.chunks + each - 1) / each != splits) continue;
+    const double alone = std::ceil(blocks * splits / at_once) * each * chunk,
+                 time = std::max(least, alone) + alone / 2 + (splits > 1 ? fold : 0);
+    if (time < best) best = time, w.split_chunks = each, w.splits = splits;
   }
 }
 
-// What the device has: multiprocessors; blocks of a cluster, at most; bytes of shared memory that a block may have, and
-// a multiprocessor has.
-struct Room {
+// Multiprocessors; the largest cluster in blocks; bytes of shared memory of a block (at most) and of a multiprocessor.
+struct DeviceLimits {
   int multiprocessors, cluster;
-  std::int64_t block, multiprocessor;
+  std::int64_t block_memory, multiprocessor_memory;
 };
 
 bool has_aligned_rows(const DecodeWork& w) {
@@ -116,41 +115,42 @@ bool has_aligned_rows(const DecodeWork& w) {
          (w.k_stride | w.v_stride) % 8 == 0;
 }
 
-// Nearly all rows are one text's: the other table has padding (or, where the longest is padded, a row or two of another
-// text).
-bool is_one_text(const AttentionWork& a) { return a.rows <= a.longest && a.sequences <= 2; }
+// True if nearly all rows belong to one sequence: the other block table holds padding (or, where `longest` is padded,
+// one or two rows of another sequence).
+bool is_one_sequence(const AttentionWork& a) { return a.rows <= a.longest && a.sequences <= 2; }
 
-// How many chunks a block may have behind one another (measured: 2 to 3 us each) before pages that stream are faster.
-// More query vectors than a tile: 16 rows of one text are faster so, two texts of 8 rows are not, nor 8 rows behind
-// 4096.
-int patience(const AttentionWork& a) {
-  if (a.longest * a.group > kDecodeTile) return is_one_text(a) ? 2 : 0;
+// The most chunks that a decode block may process in sequence (measured: 2 to 3 us each) before the stream route is
+// faster. With more query vectors than a tile, decode is faster for 16 rows of one sequence, but not for two sequences
+// of 8 rows, nor for 8 rows after a context of 4096.
+int decode_limit(const AttentionWork& a) {
+  if (a.longest * a.group > kDecodeTile) return is_one_sequence(a) ? 2 : 0;
   return a.sequences * a.kv_heads <= 32 ? 3 : 2;
 }
 
-// Whether the rows are so few that the latency of one chunk is what counts. Shares the chunks out, so that all blocks
-// run at once (but those of a table of padding, which have one chunk), each with at most `most_part` chunks behind one
-// another.
-bool decodes(DecodeWork& w, const Layout& layout, const Room& room, int most_part) {
-  constexpr int kMostVectors = 64;  // with more, others were not measured against this
+// Whether the decode route takes this: so few rows that the latency of one chunk dominates. Sets the context splits so
+// that all blocks run at once (except those of a table of padding, which have one chunk), each with at most
+// `most_chunks` chunks in sequence.
+bool plan_decode(DecodeWork& w, const Layout& layout, const DeviceLimits& device, int most_chunks) {
+  constexpr int kMostVectors = 64;  // with more, the other routes were not compared with this one
   AttentionWork& a = w.a;
-  const int vectors = a.longest * a.group, least = (a.chunks + room.cluster - 1) / room.cluster,
-            texts = is_one_text(a) ? 1 : a.sequences;
+  const int vectors = a.longest * a.group, least = (a.chunks + device.cluster - 1) / device.cluster,
+            sequences = is_one_sequence(a) ? 1 : a.sequences;
   if (layout.words > 0 || a.head_size > 128 || a.head_size % 16 != 0 || vectors > kMostVectors ||
       a.longest > kDecodeRows || a.group > kDecodeRows || !has_aligned_rows(w))
     return false;
   a.tile = vectors <= kDecodeTile ? kDecodeTile : 2 * kDecodeTile;
-  for (a.part = least; a.part <= most_part; ++a.part) {
-    a.parts = (a.chunks + a.part - 1) / a.part;
-    const std::int64_t bytes = decode_bytes(w), blocks = std::int64_t(texts) * a.kv_heads * a.parts * decode_blocks(a);
-    const std::int64_t at_once =
-        std::min<std::int64_t>(2, room.multiprocessor / (bytes + kReservedSharedMemory));  // two by their registers
-    if (bytes <= room.block && blocks <= at_once * room.multiprocessors) return true;
+  for (a.split_chunks = least; a.split_chunks <= most_chunks; ++a.split_chunks) {
+    a.splits = (a.chunks + a.split_chunks - 1) / a.split_chunks;
+    const std::int64_t bytes = decode_bytes(w),
+                       blocks = std::int64_t(sequences) * a.kv_heads * a.splits * decode_blocks(a);
+    const std::int64_t at_once = std::min<std::int64_t>(
+        2, device.multiprocessor_memory / (bytes + kReservedSharedMemory));  // two: the limit set by registers
+    if (bytes <= device.block_memory && blocks <= at_once * device.multiprocessors) return true;
   }
   return false;
 }
 
-// Whether pages come in boxes that the copy engine can bring.
+// Whether the pages can be described as TMA boxes.
 bool has_boxes(StreamWork& w) {
   const AttentionWork& a = w.of.a;
   w.warps = (a.longest * a.group + kStreamVectors - 1) / kStreamVectors;
@@ -160,31 +160,34 @@ bool has_boxes(StreamWork& w) {
   return w.box > 0;
 }
 
-// How many blocks share the chunks of a sequence, and how deep their rings are. All run at once: a second wave of
-// clusters costs as much as the first, and a cluster some 3 us (measured), so that sequences which nearly fill the
-// machine keep a block each.
-bool streams(StreamWork& w, const Room& room) {
-  constexpr int kMostBlocks = 4, kWarps = 12;  // of a multiprocessor, for latency and by registers
-  constexpr int kAtOnce =
-      8;  // slots that a multiprocessor asks for at once: more only wait, and others' requests behind them (measured)
+// Whether the stream route takes this. Sets how many blocks share the chunks of a sequence, and the depth of their
+// rings. All blocks run at once: a second wave of clusters costs as much as the first, and a cluster costs about 3 us
+// (measured), so sequences that occupy nearly all multiprocessors get one block each.
+bool plan_stream(StreamWork& w, const DeviceLimits& device) {
+  constexpr int kMostBlocks = 4, kWarps = 12;  // per multiprocessor: bounds from latency and from registers
+  // Ring stages that a multiprocessor requests at once: more only queue, and delay the requests of other
+  // multiprocessors (measured).
+  constexpr int kAtOnce = 8;
   if (!has_boxes(w)) return false;
   AttentionWork& a = w.of.a;
-  const int units = a.sequences * a.kv_heads, multiprocessors = room.multiprocessors;
+  const int units = a.sequences * a.kv_heads, multiprocessors = device.multiprocessors;
   int blocks = std::clamp(kWarps / (w.warps + 1), 1, kMostBlocks);
-  a.part = a.chunks, a.parts = 1;
+  a.split_chunks = a.chunks, a.splits = 1;
   if (10 * units < 9 * multiprocessors) {
     const int most =
-        std::clamp(85 * std::min(blocks, 3) * multiprocessors / 100 / units, 1, std::min(room.cluster, a.chunks));
-    a.part = (a.chunks + most - 1) / most, a.parts = (a.chunks + a.part - 1) / a.part;
+        std::clamp(85 * std::min(blocks, 3) * multiprocessors / 100 / units, 1, std::min(device.cluster, a.chunks));
+    a.split_chunks = (a.chunks + most - 1) / most, a.splits = (a.chunks + a.split_chunks - 1) / a.split_chunks;
   }
-  for (blocks = std::clamp((units * a.parts + multiprocessors - 1) / multiprocessors, 1, blocks);; --blocks) {
-    w.slots = kMostSlots;
-    while (w.slots > 2 && blocks * (stream_bytes(w) + kReservedSharedMemory) > room.multiprocessor) --w.slots;
-    if (w.slots * a.head_size < 384 && blocks > 1) continue;
-    w.slots = std::min(w.slots, std::max(2, (kAtOnce + blocks - 1) / blocks));
-    // All the memory there is, so that no more blocks find room on a multiprocessor: they spread evenly.
-    w.bytes = std::max(stream_bytes(w), std::min(room.block, room.multiprocessor / blocks - kReservedSharedMemory));
-    return w.bytes <= room.block;
+  for (blocks = std::clamp((units * a.splits + multiprocessors - 1) / multiprocessors, 1, blocks);; --blocks) {
+    w.stages = kMostStages;
+    while (w.stages > 2 && blocks * (stream_bytes(w) + kReservedSharedMemory) > device.multiprocessor_memory)
+      --w.stages;
+    if (w.stages * a.head_size < 384 && blocks > 1) continue;
+    w.stages = std::min(w.stages, std::max(2, (kAtOnce + blocks - 1) / blocks));
+    // All shared memory, so that no further block fits on a multiprocessor and blocks are distributed evenly.
+    w.bytes = std::max(stream_bytes(w),
+                       std::min(device.block_memory, device.multiprocessor_memory / blocks - kReservedSharedMemory));
+    return w.bytes <= device.block_memory;
   }
 }
 
@@ -201,7 +204,7 @@ Tensor CudaBackend::attend(const Tensor& q, const KvLayer& kv, const Layout& lay
   if (layout.rows == 0) return out;
   AttentionWork work = work_for(q, out, kv, layout, scale);
   if (!fits_tiles(work)) {
-    launch_plain(work, stream_, overlaps());
+    launch_plain(work, stream_, dependent_launch());
     return out;
   }
   if (is_prompt(work) && warpgroups() && fits_prompt(work.head_size, shared_memory_)) {
@@ -209,15 +212,15 @@ Tensor CudaBackend::attend(const Tensor& q, const KvLayer& kv, const Layout& lay
     return out;
   }
   choose_tile(work, multiprocessors_);
-  choose_parts(work, multiprocessors_);
+  choose_splits(work, multiprocessors_);
   Tensor sums, peaks;
-  if (work.parts > 1) {
+  if (work.splits > 1) {
     const std::int64_t pieces = std::int64_t(work.rows) * work.heads * work.chunks;
     sums = allocate({pieces, work.head_size}, DType::f32), peaks = allocate({pieces, 2}, DType::f32);
     work.sums = sums.data<float>(), work.peaks = peaks.data<float2>();
   }
   launch_tiles(work, shared_memory_, stream_, reads_early());
-  if (work.parts > 1) launch_fold(work, stream_, overlaps());
+  if (work.splits > 1) launch_fold(work, stream_, dependent_launch());
   return out;
 }
 
@@ -238,24 +241,24 @@ Tensor CudaBackend::rope_attend(Tensor q, Tensor k, const Tensor& v, const KvLay
                     layout.slots.data<std::int32_t>(),
                     frequencies.data<float>()};
     work.settled = settled(kv);
-    const Room room{multiprocessors_, cluster_, shared_memory_, multiprocessor_memory_};
+    const DeviceLimits device{multiprocessors_, cluster_, shared_memory_, multiprocessor_memory_};
     const auto with = [&](const auto& launch, const auto& what) {
       launch(what, stream_, reads_early());
       written(kv);
       return out;
     };
-    if (fits_tiles(work.a) && decodes(work, layout, room, patience(work.a))) return with(launch_decode, work);
+    if (fits_tiles(work.a) && plan_decode(work, layout, device, decode_limit(work.a))) return with(launch_decode, work);
     StreamWork stream{work, {}, {}};
-    if (fits_tiles(work.a) && streams(stream, room)) return with(launch_stream, stream);
-    if (fits_tiles(work.a) && decodes(work, layout, room, 3)) return with(launch_decode, work);
+    if (fits_tiles(work.a) && plan_stream(stream, device)) return with(launch_stream, stream);
+    if (fits_tiles(work.a) && plan_decode(work, layout, device, 3)) return with(launch_decode, work);
   }
   if (half && layout.rows > 0 && warpgroups()) {
     const Tensor out = allocate(q.shape(), q.dtype());
     AttentionWork work = work_for(q, out, kv, layout, scale);
-    if (fits_tiles(work) && is_prompt(work) && fits_prompt(work.head_size, shared_memory_) && prompt_turns(work)) {
+    if (fits_tiles(work) && is_prompt(work) && fits_prompt(work.head_size, shared_memory_) && rotates_queries(work)) {
       rope_store({}, k, v, kv, layout, frequencies);
       work.positions = layout.positions.data<std::int32_t>(), work.frequencies = frequencies.data<float>();
-      launch_prompt(work, stream_, overlaps());
+      launch_prompt(work, stream_, dependent_launch());
       return out;
     }
   }

@@ -1,16 +1,17 @@
-// What the kernels of attention share: what one call is to do, what a row sees, where its keys lie, and the arithmetic
-// by which pieces of a context become one. This header must not know how a kernel divides its work.
+// What the attention kernels share: the arguments of a call, the keys that a row attends to, their addresses, and the
+// arithmetic that combines chunks of a context. This header must not know how a kernel divides its work.
 //
 //   y[row, head] = sum_j softmax_j(q . k_j * scale) v_j        over the slots that the row sees, by depth
 //
-// Depth and slot: the j-th slot that a row sees of its prefix is slot j; of its ancestors in a tree, the one that lies
-// at depth visible + i is the i-th set bit. All sums are taken by depth, so that a node of a tree has the same bits as
-// the row of the chain that it becomes when it is accepted.
+// Depth and slot: at depth j of its prefix a row attends to slot j; at depth visible + i, to the ancestor of the i-th
+// set bit. All sums are ordered by depth, so that a node of a tree has the same bits as the row of the chain that it
+// becomes when it is accepted.
 //
-// Numerics, the same for every row whatever runs beside it: the context is cut by depth into chunks of kChunk; in a
-// chunk, steps of kStep depths follow one another with a running maximum (products on tensor cores, weights rounded to
-// bf16, f32 sums, the mass being the sum of the rounded weights); chunks are then folded into the result in their
-// order. A step in which a row sees nothing changes no bit of it.
+// Numerics, the same for a row whatever other rows are in the batch: the context is divided by depth into chunks of
+// kChunk; in a chunk, steps of kStep depths are processed in order with a running maximum (online softmax, Milakov and
+// Gimelshein 2018, arXiv 1805.02867; products on tensor cores, weights rounded to bf16, f32 sums, the mass being the
+// sum of the rounded weights); chunks are then folded into the result in order. A step in which a row attends to
+// nothing changes no bit of it.
 #pragma once
 #include <cstdint>
 
@@ -18,10 +19,10 @@
 
 namespace foretoken {
 
-constexpr int kStep = 64;    // depths that are weighed at once
+constexpr int kStep = 64;    // depths processed at once
 constexpr int kChunk = 128;  // depths whose sum starts from zero
 
-// One call of attend, as kernels read it.
+// The arguments of one call of attend, as kernels read them.
 struct AttentionWork {
   const void* q = nullptr;  // [rows, heads * head_size] f32 or bf16
   void* out = nullptr;      // the same, dense
@@ -29,7 +30,7 @@ struct AttentionWork {
   bool q_bf16 = false, kv_bf16 = false, q_aligned = false;  // q_aligned: rows may be read 8 numbers at a time
   const std::byte* pool = nullptr;
   std::int64_t pages = 0, page_bytes = 0, keys = 0, values = 0;
-  int page_rows = 0, page_shift = -1;  // log2(page_rows), or -1 where that is no integer
+  int page_rows = 0, page_shift = -1;  // log2(page_rows), or -1 where page_rows is no power of two
   int heads = 0, kv_heads = 0, group = 0, head_size = 0;
   int rows = 0, sequences = 0, words = 0, table_width = 0, longest = 0;
   const std::int32_t *begins = nullptr, *owner = nullptr, *visible = nullptr, *first = nullptr, *tables = nullptr;
@@ -38,16 +39,17 @@ struct AttentionWork {
   // Queries that are still to be rotated, in bf16 and aligned, heads of 64 or 128: launch_prompt only.
   const std::int32_t* positions = nullptr;
   const float* frequencies = nullptr;
-  // A context of more than `part` chunks is worked on by `parts` blocks, each at chunks [i * part, (i + 1) * part). A
-  // row whose chunks do not lie in one part leaves each chunk's sum in `sums` [rows * heads, chunks, head_size] and its
-  // greatest score and mass in `peaks` [rows * heads, chunks].
-  int chunks = 1, part = 1, parts = 1;
+  // A context of more than `split_chunks` chunks is divided among `splits` blocks: block i takes chunks [i *
+  // split_chunks, (i + 1) * split_chunks). For a row with chunks in several splits, each chunk's sum is written to
+  // `sums` f32 [rows * heads, chunks, head_size], and its greatest score and mass to `peaks` [rows * heads, chunks].
+  int chunks = 1, split_chunks = 1, splits = 1;
   int tile = 16;  // query vectors of one block
   float* sums = nullptr;
   float2* peaks = nullptr;
 };
 
-// What one row sees: depths [first, visible) are slots of the same number, depths [visible, end) its ancestors.
+// What one row attends to: depths [first, visible) are the slots of the same number, depths [visible, end) its
+// ancestors.
 struct Sight {
   int first = 0, visible = 0, end = 0;
 };
@@ -76,8 +78,8 @@ __device__ inline int slot_at(const AttentionWork& work, int row, int visible, i
   return 0;
 }
 
-// Where kv head `h` of a slot stands behind the pool's begin (add work.keys or work.values); bytes_each is a number's
-// size.
+// Byte offset of kv head `h` of a slot from the pool's begin (add work.keys or work.values); bytes_each is the size of
+// a number.
 __device__ inline std::int64_t slot_offset(const AttentionWork& work, const std::int32_t* table, int h, int slot,
                                            int bytes_each) {
   const int page = work.page_shift >= 0 ? slot >> work.page_shift : slot / work.page_rows,
@@ -105,7 +107,7 @@ __device__ inline float exp2_fast(float x) {
   return y;
 }
 
-// By what a sum taken relative to a greatest score must be multiplied to become relative to `peak` (which is not less).
+// The factor that makes a sum relative to the greatest score `old_peak` relative to `peak` >= old_peak.
 __device__ inline float rescale(float old_peak, float peak, float scale) {
   return old_peak == peak ? 1.0f : exp2_fast((old_peak - peak) * scale);
 }
@@ -125,22 +127,21 @@ __device__ inline float folded(float result, float chunk, Fold by) {
 
 __device__ inline float inverse_mass(float mass) { return mass > 0 ? __fdiv_rn(1.0f, mass) : 0.0f; }
 
-// The part that has all of a row's chunks to itself, or -1.
-__device__ inline int sole_part(const AttentionWork& work, Sight s) {
+// The split that has all chunks of a row, or -1 where several have some.
+__device__ inline int sole_split(const AttentionWork& work, Sight s) {
   if (s.end <= s.first) return 0;
-  const int begin = s.first / kChunk / work.part, end = (s.end - 1) / kChunk / work.part;
+  const int begin = s.first / kChunk / work.split_chunks, end = (s.end - 1) / kChunk / work.split_chunks;
   return begin == end ? begin : -1;
 }
 
-// Launches; `blocks` says how many blocks the machine runs at once.
-void launch_tiles(const AttentionWork& work, std::int64_t shared_memory, cudaStream_t stream,
-                  bool overlaps);  // shared_memory: bytes that a block may have
-void launch_prompt(const AttentionWork& work, cudaStream_t stream,
-                   bool overlaps);                  // heads of up to 128, no trees, one part; 90a
-bool prompt_turns(const AttentionWork& work);       // whether launch_prompt takes queries that are still to be rotated
-int attention_cluster(std::int64_t shared_memory);  // blocks of the largest cluster that runs whatever shared memory
-                                                    // its blocks need; architecture 90
-void launch_plain(const AttentionWork& work, cudaStream_t stream, bool overlaps);
-void launch_fold(const AttentionWork& work, cudaStream_t stream, bool overlaps);
+// Launches. `dependent_launch`: see Grid::dependent_launch; `shared_memory`: bytes of a block, at most.
+void launch_tiles(const AttentionWork& work, std::int64_t shared_memory, cudaStream_t stream, bool dependent_launch);
+// Heads of up to 128, no trees, one split; 90a.
+void launch_prompt(const AttentionWork& work, cudaStream_t stream, bool dependent_launch);
+bool rotates_queries(const AttentionWork& work);    // whether launch_prompt can rotate the queries itself
+int attention_cluster(std::int64_t shared_memory);  // blocks of the largest cluster that the device runs with
+                                                    // `shared_memory` bytes a block; architecture 90
+void launch_plain(const AttentionWork& work, cudaStream_t stream, bool dependent_launch);
+void launch_fold(const AttentionWork& work, cudaStream_t stream, bool dependent_launch);
 
 }  // namespace foretoken

@@ -1,4 +1,4 @@
-// Pages of an AttentionWork as boxes for the copy engine. This header must not know which kernel takes them.
+// Pages of an AttentionWork as TMA boxes. This header must not know which kernel reads them.
 #pragma once
 #include <algorithm>
 
@@ -7,8 +7,8 @@
 
 namespace foretoken {
 
-// Describes keys and values in boxes of as many rows as a step, or as a page where that has fewer; how many. 0: pages
-// do not fall into such boxes, or the machine cannot describe them.
+// Describes keys and values in boxes of min(page_rows, kStep) rows; returns the number of rows. 0: pages do not divide
+// into such boxes, or the driver cannot describe them.
 inline int describe_pages(CUtensorMap& keys, CUtensorMap& values, const AttentionWork& a) {
   const int rows = std::min(a.page_rows, kStep);
   if (rows % 8 != 0 || kStep % rows != 0 || a.page_rows % rows != 0) return 0;

@@ -1,6 +1,6 @@
-// Rotation, storing and attention of a few rows at once: see attention_decode.cuh. Bytes: keys and values of each
-// sequence, 4 * slots * kv_heads * head_size, once for every two tiles of query vectors. At one sequence that is
-// nothing beside the latency of one chunk: turn, copy 128 keys, two products, one exchange in the cluster.
+// Rotation, storing and attention of a few rows at once: see decode.cuh. Bytes: keys and values of each sequence, 4 *
+// slots * kv_heads * head_size, once for every two tiles of query vectors. For one sequence that is little against the
+// latency of one chunk: rotation, copy of 128 keys, two products, one exchange in the cluster.
 #include <algorithm>
 
 #include "kernels/cuda/attention/decode.cuh"
@@ -11,19 +11,20 @@ namespace {
 
 template <int kHead, int kTiles> std::int64_t shared_bytes(const DecodeWork& work) {
   static_assert(sizeof(DecodeShared<kHead, kTiles>) == decode_fixed_bytes(kHead, kTiles));
-  return decode_bytes(kHead, kTiles, work.a.part, work.a.parts, work.a.longest, work.a.group);
+  return decode_bytes(kHead, kTiles, work.a.split_chunks, work.a.splits, work.a.longest, work.a.group);
 }
 
-template <int kHead, int kTiles> void launch(const DecodeWork& work, cudaStream_t stream, bool overlaps) {
-  Grid grid{dim3(unsigned(work.a.sequences * work.a.parts), unsigned(work.a.kv_heads), unsigned(decode_blocks(work.a))),
-            kDecodeThreads, std::size_t(shared_bytes<kHead, kTiles>(work)), work.a.parts, overlaps};
+template <int kHead, int kTiles> void launch(const DecodeWork& work, cudaStream_t stream, bool dependent_launch) {
+  Grid grid{
+      dim3(unsigned(work.a.sequences * work.a.splits), unsigned(work.a.kv_heads), unsigned(decode_blocks(work.a))),
+      kDecodeThreads, std::size_t(shared_bytes<kHead, kTiles>(work)), work.a.splits, dependent_launch};
   const std::uint64_t page_rows = std::uint64_t(work.a.page_rows);
   DecodeCall call{work, ((std::uint64_t(1) << 32) + page_rows - 1) / page_rows, {}};
   for (int n = 1; n <= kDecodeRows; ++n) call.inverse[n] = (65536 + n - 1) / n;
   launch_kernel("attend", stream, grid, attend_decode<kHead, kTiles>, call);
 }
 
-// What f<head, tiles>() says of the kernel for this work.
+// Calls f<head, tiles>() of the kernel for this work.
 template <class F> auto with_kernel(const DecodeWork& w, F f) {
   const bool narrow = w.a.head_size <= 64;
   if (w.a.tile == kDecodeTile) return narrow ? f.template operator()<64, 1>() : f.template operator()<128, 1>();
@@ -44,8 +45,8 @@ int decode_cluster(std::int64_t shared_memory) {
   return least;
 }
 
-void launch_decode(const DecodeWork& work, cudaStream_t stream, bool overlaps) {
-  with_kernel(work, [&]<int kHead, int kTiles>() { launch<kHead, kTiles>(work, stream, overlaps); });
+void launch_decode(const DecodeWork& work, cudaStream_t stream, bool dependent_launch) {
+  with_kernel(work, [&]<int kHead, int kTiles>() { launch<kHead, kTiles>(work, stream, dependent_launch); });
 }
 
 }  // namespace foretoken

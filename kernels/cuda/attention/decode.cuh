@@ -1,12 +1,12 @@
-// Rotation, storing and attention of a few rows of each sequence in one kernel, for little work at once: decode of few
-// sequences. Every block takes one chunk of the context of one kv head (or few, one after another); the blocks of a
-// sequence, kv head and up to two tiles of its query vectors are a cluster, which hands its chunks' sums round and
-// folds them, some vectors each. All keys and values of a chunk are asked for before the first is used, and both steps
-// of a chunk are scored at once by four warps each. The keys and values of the rows themselves never come from memory:
-// every block turns those that it needs. Latency is all here: what runs once is bound by its own instructions on their
-// way to the multiprocessor, so nothing divides by a number of the host's, and sums go to who folds them without a
-// meeting of the cluster. The arithmetic is that of attention.cuh in the order of attention_tiles.cuh: the same bits.
-// This header must not know who launches it.
+// Rotation, storing and attention of a few rows of each sequence in one kernel, for decoding few sequences. Every block
+// takes one chunk (or a few) of the context of one kv head; the blocks of a sequence, kv head and up to two tiles of
+// its query vectors form a cluster. Each block sends its chunks' sums to the other blocks of the cluster, and each
+// block folds the sums of some vectors. All copies of a chunk's keys and values are issued before the first is used,
+// and the two steps of a chunk are scored at once by four warps each. The keys and values of the rows themselves are
+// not read from global memory: every block rotates those that it needs. The kernel is bound by latency, mostly that of
+// instructions that run once, so there is no division by run-time values, and sums are sent to the folding block
+// without a barrier of the cluster. The arithmetic is that of attention.cuh in the order of tiles.cuh: the same bits.
+// This header must not know how it is launched.
 #pragma once
 #include "kernels/cuda/attention/decode_rows.cuh"
 #include "kernels/cuda/instructions/barriers.cuh"
@@ -27,7 +27,7 @@ template <int kHead, int kTiles> struct DecodeBlock : DecodeRows<kHead, kTiles> 
 
   Lane* sums;  // received
 
-  // Of each tile, what a lane holds of vectors lane / 4 and lane / 4 + 8.
+  // Of each tile, the values that a lane holds for vectors lane / 4 and lane / 4 + 8.
   struct Scores {
     float of[kTiles][2][4] = {};
   };
@@ -40,7 +40,7 @@ template <int kHead, int kTiles> struct DecodeBlock : DecodeRows<kHead, kTiles> 
   // ---- keys and values ----
   __device__ bool sees_all(int chunk) const {
     return chunk * kChunk >= Rows::all_low && (chunk + 1) * kChunk <= Rows::all_high;
-  }  // every row does
+  }  // true: every row attends to all of the chunk
   __device__ void find_sources(int chunk) {
     if (thread >= kChunk) return;
     const int depth = chunk * kChunk + thread;
@@ -53,7 +53,7 @@ template <int kHead, int kTiles> struct DecodeBlock : DecodeRows<kHead, kTiles> 
     const std::int64_t from = page_number * a.page_bytes + (std::int64_t(head) * a.page_rows + at) * a.head_size * 2;
     shared.source[thread] = own ? kOwn - from : seen ? from : kNowhere;
   }
-  // Towards the second-level cache, which every later writer goes through: allowed before earlier kernels are done.
+  // Prefetches into L2, which is coherent with later writes: allowed before earlier kernels have ended.
   __device__ void read_ahead() const {
 #pragma unroll 1
     for (int i = thread; i < 2 * kChunk * kHead / 64; i += kDecodeThreads) {
@@ -63,7 +63,7 @@ template <int kHead, int kTiles> struct DecodeBlock : DecodeRows<kHead, kTiles> 
         asm volatile("prefetch.global.L2 [%0];" ::"l"(a.pool + (i % 2 ? a.values : a.keys) + from + line * 128));
     }
   }
-  __device__ void ask() {
+  __device__ void request() {
     constexpr int kLines = kDecodeThreads / kChunks;  // keys at once
     const std::uint32_t keys = shared_address(shared.keys), values = shared_address(shared.values);
     const int c = thread % kChunks, line = thread / kChunks;
@@ -82,7 +82,7 @@ template <int kHead, int kTiles> struct DecodeBlock : DecodeRows<kHead, kTiles> 
   }
 
   // ---- a chunk ----
-  // Warp w weighs keys 16 w ... 16 w + 15 of the chunk.
+  // Warp w scores keys 16 w ... 16 w + 15 of the chunk.
   __device__ Scores scores(int chunk) const {
     const std::uint32_t keys = shared_address(shared.keys), queries = shared_address(shared.q);
     Scores s;
@@ -120,7 +120,8 @@ template <int kHead, int kTiles> struct DecodeBlock : DecodeRows<kHead, kTiles> 
     }
   }
 
-  // Scores become weights; says each vector's greatest score and by what the first step's sums must be multiplied.
+  // Converts scores to weights in shared memory; sets each vector's greatest score and the factor of the first step's
+  // sums.
   __device__ void weigh(const Scores& s, Sums& to) const {
     const int step = warp / 4;
 #pragma unroll
@@ -178,34 +179,35 @@ template <int kHead, int kTiles> struct DecodeBlock : DecodeRows<kHead, kTiles> 
   }
 
   // ---- the cluster ----
-  // Opens the barrier for what this block will be handed: of every chunk its vectors' peaks, masses and sums.
+  // Initializes the barrier for the data that this block receives: peaks, masses and sums of its vectors for every
+  // chunk.
   __device__ void expect() {
     const int mine = min(share, vectors - (rank - receiver) * share);
-    open_barrier(&shared.came, 1);
-    show_barriers();
-    expect_copies(&shared.came, max(mine, 0) * (end - begin) * (kHalf + 1) * int(sizeof(float2)));
+    init_barrier(&shared.received, 1);
+    fence_barriers();
+    expect_copies(&shared.received, max(mine, 0) * (end - begin) * (kHalf + 1) * int(sizeof(float2)));
   }
-  // To the same place of another block's shared memory.
-  template <class T> __device__ void hand(int to, T* place, T numbers) const {
-    if (a.parts == 1)
-      *place = numbers;  // no cluster
+  // Writes to the same address in the shared memory of block `to`.
+  template <class T> __device__ void send(int to, T* address, T numbers) const {
+    if (a.splits == 1)
+      *address = numbers;  // no cluster
     else
-      hand_over(in_block(shared_address(place), to), in_block(shared_address(&shared.came), to), numbers);
+      send_to_block(in_block(shared_address(address), to), in_block(shared_address(&shared.received), to), numbers);
   }
-  // Each vector's sums, peak and mass of this chunk to the block that folds it. A lane's sums lie side by side there:
-  // lane 4 w + i of them has what lane i of warp w has of the vector, numbers 8 kColumns w + 8 n + 2 i and the next.
-  __device__ void hand_round(int chunk, const Sums& of) const {
+  // Sends each vector's sums, peak and mass of this chunk to the block that folds it. There the sums of a lane are
+  // adjacent: entry 4 w + i holds those of lane i of warp w, numbers 8 kColumns w + 8 n + 2 i and the next.
+  __device__ void send_sums(int chunk, const Sums& of) const {
 #pragma unroll
     for (int i = 0; i < 2 * kTiles; ++i) {
       const int t = i / 2, h = i % 2, v = i * 8 + lane / 4, to = Rows::over(v, share),
                 at = (chunk - begin) * share + v - to * share;
       if (v >= vectors) continue;
-      if (warp == 0 && lane % 4 == 0) hand(receiver + to, peaks + at, make_float2(of.peak[t][h], of.mass[t][h * 2]));
-      Lane* const place = sums + at * kLanes + warp * 4 + lane % 4;
+      if (warp == 0 && lane % 4 == 0) send(receiver + to, peaks + at, make_float2(of.peak[t][h], of.mass[t][h * 2]));
+      Lane* const slots = sums + at * kLanes + warp * 4 + lane % 4;
       if constexpr (kColumns == 1)
-        hand(receiver + to, place, make_float2(of.of[t][0][h * 2], of.of[t][0][h * 2 + 1]));
+        send(receiver + to, slots, make_float2(of.of[t][0][h * 2], of.of[t][0][h * 2 + 1]));
       else
-        hand(receiver + to, place,
+        send(receiver + to, slots,
              make_float4(of.of[t][0][h * 2], of.of[t][0][h * 2 + 1], of.of[t][1][h * 2], of.of[t][1][h * 2 + 1]));
     }
   }
@@ -238,27 +240,27 @@ template <int kHead, int kTiles> struct DecodeBlock : DecodeRows<kHead, kTiles> 
   }
 
   __device__ void run() {
-    if (first >= last) return;  // a cluster's barrier waits for those who are left, and they for earlier kernels
+    if (first >= last)
+      return;  // the cluster's barriers count remaining blocks only, and those wait for earlier kernels
     sums = reinterpret_cast<Lane*>(peaks + ((end - begin) * share + 1) / 2 * 2);
     if (thread == 0) expect();
     __syncwarp();
-    asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::
-                     : "memory");  // this block is there: others may write to it
-    if (!sees_all(first) || Rows::owns(first, first + 1)) __syncthreads();  // what there is of the rows
+    arrive_cluster();  // started: others may write to this block's shared memory
+    if (!sees_all(first) || Rows::owns(first, first + 1)) __syncthreads();  // the rows' bounds in shared memory
     find_sources(first);
     __syncthreads();
     if (Rows::work.settled)
-      ask();
+      request();
     else
       read_ahead();
-    wait_for_earlier();
-    const typename Rows::Piece query = Rows::ask_query(), own = Rows::ask_row(first, thread);
-    Rows::turn_table();
+    wait_for_previous_kernels();
+    const typename Rows::Piece query = Rows::load_query(), own = Rows::load_row(first, thread);
+    Rows::fill_rotations();
     __syncthreads();
     for (int chunk = first; chunk < last; ++chunk) {
-      if (chunk != first || !Rows::work.settled) ask();
-      if (chunk == first) Rows::place_query(query);
-      Rows::place_rows(chunk, own);
+      if (chunk != first || !Rows::work.settled) request();
+      if (chunk == first) Rows::store_query(query);
+      Rows::store_rows(chunk, own);
       wait_copies<0>();
       __syncthreads();
       const Scores s = scores(chunk);
@@ -268,14 +270,14 @@ template <int kHead, int kTiles> struct DecodeBlock : DecodeRows<kHead, kTiles> 
       __syncthreads();
       if (chunk + 1 < last) page_number = Rows::page_at(chunk + 1), find_sources(chunk + 1);
       add_values(of);
-      if (chunk == first) asm volatile("barrier.cluster.wait.aligned;" ::: "memory");
-      hand_round(chunk, of);
+      if (chunk == first) wait_cluster();
+      send_sums(chunk, of);
       if (chunk + 1 < last) __syncthreads();
     }
-    if (a.parts == 1)
+    if (a.splits == 1)
       __syncthreads();
     else
-      wait_for_cluster(&shared.came, 0);
+      wait_for_cluster(&shared.received, 0);
     fold_share();
   }
 };
@@ -287,11 +289,11 @@ template <int kHead, int kTiles> __global__ void __launch_bounds__(kDecodeThread
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   extern __shared__ __align__(128) std::byte memory[];
   DecodeBlock<kHead, kTiles> block(work, *reinterpret_cast<DecodeShared<kHead, kTiles>*>(memory));
-  let_later_start();
+  let_next_kernel_start();
   if (block.open())
     block.run();
   else
-    wait_for_earlier();
+    wait_for_previous_kernels();
 #endif
 }
 

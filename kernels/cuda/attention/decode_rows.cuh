@@ -1,5 +1,5 @@
-// What a block of attention_decode.cuh works on: its rows and chunks, what it shares, and how the rows themselves are
-// turned and placed, in shared memory and in their pages. This header must not know how a chunk is summed.
+// The input of a block of decode.cuh: its rows and chunks, its shared memory, and how the rows themselves are rotated
+// and stored, in shared memory and in their pages. This header must not know how a chunk is summed.
 #pragma once
 #include <climits>
 
@@ -9,24 +9,24 @@
 
 namespace foretoken {
 
-constexpr int kDecodeThreads = 256, kDecodeTile = 16,
-              kDecodeRows = 32;  // query vectors of a tile; rows of a sequence, and heads of a group, at most
+// kDecodeTile: query vectors of a tile; kDecodeRows: the most rows of a sequence, and heads of a group.
+constexpr int kDecodeThreads = 256, kDecodeTile = 16, kDecodeRows = 32;
 constexpr int kDecodeSteps = kChunk / kStep;
 
-// `group` query heads of each of a sequence's rows, which are a chain; everything bf16, rows aligned to 16 bytes, heads
-// of a multiple of 16 numbers.
+// `group` query heads of each of a sequence's rows, no trees; everything bf16, rows aligned to 16 bytes, heads of a
+// multiple of 16 numbers.
 struct DecodeWork {
-  AttentionWork a;  // part: chunks of a block; parts: blocks of a cluster; tile: query vectors of a block, one tile or
-                    // two; q: not turned yet
+  AttentionWork a;  // split_chunks: chunks of a block; splits: blocks of a cluster; tile: query vectors of a block, one
+                    // tile or two; q: not rotated yet
   const Bf16 *k, *v;
   std::int64_t k_stride, v_stride;
   const std::int32_t *positions, *slots;
   const float* frequencies;
-  bool settled = false;  // no kernel that may still run writes to these pages: they are read before it ends
+  bool settled = false;  // no running kernel writes to these pages: they may be read before wait_for_previous_kernels()
 };
 
-// What the kernel is told: that, and divisions by what only the host knows as products, since they are a good part of
-// what a block would do.
+// The kernel's argument: the work, and reciprocals of run-time divisors, since integer divisions would take much of a
+// block's time.
 struct DecodeCall : DecodeWork {
   std::uint64_t page_inverse;    // 2^32 / page_rows, rounded up
   int inverse[kDecodeRows + 1];  // [n]: 65536 / n, rounded up
@@ -39,21 +39,21 @@ template <int kHead, int kTiles> struct DecodeShared {
   alignas(128) Bf16 q[kVectors * kHead];
   alignas(128) Bf16 weights[kDecodeSteps][kVectors * kStep];
   alignas(16) float peaks[kVectors][kDecodeSteps][4];
-  std::int64_t source[kChunk];  // where a key stands behind the pool's begin; kNowhere: nobody sees it; kOwn - that
-                                // place: it is one of the rows
-  int low[kDecodeRows], high[kDecodeRows], slot[kDecodeRows],
-      position[kDecodeRows];  // of each row: what it sees, where it goes (-1: nowhere), by what it turns
-  std::uint64_t came;         // a barrier: what the cluster hands to this block
-  // Behind it: Turn turns[longest][kHead / 2]; of every chunk of the cluster and each vector that this block folds,
-  // float2 peak and mass [chunks, share] and float sums [chunks, share, kHead].
+  std::int64_t source[kChunk];  // byte offset of a key from the pool's begin; kNowhere: no row attends to it; kOwn -
+                                // offset: it is one of the rows
+  // Of each row: first and last + 1 depth that it attends to, its slot (-1: not stored), its position for the rotation.
+  int low[kDecodeRows], high[kDecodeRows], slot[kDecodeRows], position[kDecodeRows];
+  std::uint64_t received;  // barrier of the data that the cluster sends to this block
+  // Followed by Rotation rotations[longest][kHead / 2]; of every chunk of the cluster and each vector that this block
+  // folds, float2 peak and mass [chunks, share] and float sums [chunks, share, kHead].
 };
 constexpr std::int64_t kNowhere = -1, kOwn = -2;
 
-// One block and the rows that it serves.
+// One block and the rows that it computes.
 template <int kHead, int kTiles> struct DecodeRows {
   using Shared = DecodeShared<kHead, kTiles>;
-  static constexpr int kChunks = kHead / 8, kHalf = kHead / 2,
-                       kVectors = Shared::kVectors;  // chunks: 16 bytes of a head
+  // kChunks: vectors of 16 bytes of a head.
+  static constexpr int kChunks = kHead / 8, kHalf = kHead / 2, kVectors = Shared::kVectors;
 
   const DecodeCall& work;
   const AttentionWork& a;
@@ -61,24 +61,25 @@ template <int kHead, int kTiles> struct DecodeRows {
   int sequence, head, rank, row, rows;  // kv head; block of the cluster; the first row and how many
   int vector, vectors;                  // the first query vector of this block among those of all rows, and how many
   int begin, end, first, last;          // chunks of the sequence; those of this block
-  int all_low, all_high, own_low, own_high;  // depths that every row sees; slots of the rows
-  int receiver, share;                       // the first block that has chunks; vectors that each of them folds
+  int all_low, all_high, own_low, own_high;  // depths that every row attends to; slots of the rows
+  int receiver, share;                       // the first block that has chunks; vectors that each block folds
   int page_number;                           // of key `thread` of the next chunk
   float frequency;                           // of pair `thread` % kHalf
   const std::int32_t* table;
-  Turn* turns;
+  Rotation* rotations;
   float2* peaks;  // received
   const int thread = int(threadIdx.x), warp = thread / 32, lane = thread % 32;
 
   __device__ DecodeRows(const DecodeCall& w, Shared& s) : work(w), a(w.a), shared(s) {}
 
-  // ---- what there is to do; false: nothing ----
+  // ---- the block's work; false: none ----
   __device__ bool open() {
     asm("mov.u32 %0, %%clusterid.x;" : "=r"(sequence));
     asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
     head = int(blockIdx.y);
     table = a.tables + std::int64_t(sequence) * a.table_width;
-    const int page = page_at(rank * a.part);  // asked for before anything says that it is needed, as the frequency
+    // `page` is loaded before it is known to be needed, as is the frequency: this hides the latency.
+    const int page = page_at(rank * a.split_chunks);
     frequency = thread % kHalf < a.head_size / 2 ? work.frequencies[thread % kHalf] : 0;
     const bool single = a.rows == a.sequences && a.longest == 1;
     row = single ? sequence : a.begins[sequence], rows = single ? 1 : a.begins[sequence + 1] - row;
@@ -90,8 +91,8 @@ template <int kHead, int kTiles> struct DecodeRows {
                 position = work.positions[row + r];
       least[0] = min(from, slot), least[1] = visible, least[2] = slot;
       most[0] = max(visible, slot + 1), most[1] = from, most[2] = slot + 1;
-      const bool counts =
-          __match_any_sync(~0u >> (32 - rows), slot) >> r == 1;  // of rows with one slot (padding) the last does
+      // Of several rows with the same slot (padding) the last is stored.
+      const bool counts = __match_any_sync(~0u >> (32 - rows), slot) >> r == 1;
       if (warp == 0)
         shared.low[r] = from, shared.high[r] = visible, shared.slot[r] = counts ? slot : -1,
         shared.position[r] = position;
@@ -100,12 +101,12 @@ template <int kHead, int kTiles> struct DecodeRows {
     own_low = __reduce_min_sync(~0u, least[2]);
     end = (__reduce_max_sync(~0u, most[0]) - 1) / kChunk + 1, all_low = __reduce_max_sync(~0u, most[1]),
     own_high = __reduce_max_sync(~0u, most[2]);
-    first = max(begin, rank * a.part), last = min(end, (rank + 1) * a.part);
-    receiver = over(begin, a.part),
-    share = over(vectors + over(end - 1, a.part) - receiver, over(end - 1, a.part) - receiver + 1);
-    page_number = first == rank * a.part ? page : page_at(first);
-    turns = reinterpret_cast<Turn*>(&shared + 1);
-    peaks = reinterpret_cast<float2*>(turns + a.longest * kHalf);
+    first = max(begin, rank * a.split_chunks), last = min(end, (rank + 1) * a.split_chunks);
+    receiver = over(begin, a.split_chunks),
+    share = over(vectors + over(end - 1, a.split_chunks) - receiver, over(end - 1, a.split_chunks) - receiver + 1);
+    page_number = first == rank * a.split_chunks ? page : page_at(first);
+    rotations = reinterpret_cast<Rotation*>(&shared + 1);
+    peaks = reinterpret_cast<float2*>(rotations + a.longest * kHalf);
     return true;
   }
 
@@ -122,46 +123,46 @@ template <int kHead, int kTiles> struct DecodeRows {
   __device__ int row_of(int v) const { return over(vector + v, a.group); }  // of vector v of this block
   __device__ bool owns(int begins, int ends) const {
     return own_low < ends * kChunk && own_high > begins * kChunk;
-  }  // these chunks may hold one of the rows
-  // Of the rows whose queries this block has, or of all where their keys may be its own.
-  __device__ void turn_table() {
+  }  // whether these chunks may contain one of the rows
+  // Of the rows whose queries this block has, or of all rows where their keys may be in its chunks.
+  __device__ void fill_rotations() {
     const bool all = owns(first, last);
     const int begins = all ? 0 : row_of(0) * kHalf, ends = all ? rows * kHalf : (row_of(vectors - 1) + 1) * kHalf;
     if (thread % kHalf < a.head_size / 2)
 #pragma unroll 2  // two at once: each is a long chain
       for (int i = begins + thread; i < ends; i += kDecodeThreads)
-        turns[i] = turn_of(shared.position[i / kHalf], frequency);
+        rotations[i] = rotation_of(shared.position[i / kHalf], frequency);
   }
   __device__ static uint4& chunk_of(Bf16* tile, int line, int c) {
     return *reinterpret_cast<uint4*>(reinterpret_cast<std::byte*>(tile) + swizzled<kChunks>(line, c));
   }
 
-  // Eight numbers of a head and those that turn with them, or eight values.
+  // Eight numbers of a head and their eight partners in the rotation, or eight values.
   struct Piece {
     uint4 low, high;
   };
-  // What vectors or rows consist of: `each` times as many pieces as half a head has.
+  // The vector or row of piece n, where each has `each` times as many pieces as half a head.
   __device__ int pairs() const { return a.head_size / 16; }
   __device__ int line_of(int n, int each) const {
     return a.head_size == kHead ? n / (kHead / 16 * each) : over(n, pairs() * each);
   }
 
-  // Queries as the product before left them, a piece for each thread.
+  // Queries as the preceding product wrote them, one piece for each thread.
   static_assert(kVectors * kHead / 16 <= kDecodeThreads);
-  __device__ Piece ask_query() const {
+  __device__ Piece load_query() const {
     const int v = line_of(thread, 1), r = row_of(v), c = thread - v * pairs();
     if (v >= vectors) return {};
     const uint4* const x = reinterpret_cast<const uint4*>(static_cast<const Bf16*>(a.q) + (row + r) * a.q_stride +
                                                           (head * a.group + vector + v - r * a.group) * a.head_size);
     return {x[c], x[c + pairs()]};
   }
-  __device__ void place_query(Piece p) {
+  __device__ void store_query(Piece p) {
 #pragma unroll 1
     for (int i = thread; a.head_size < kHead && i < kVectors * kChunks; i += kDecodeThreads)
       if (i % kChunks * 8 >= a.head_size) chunk_of(shared.q, i / kChunks, i % kChunks) = {};
     const int v = line_of(thread, 1), c = thread - v * pairs();
     if (v >= vectors) return;
-    turn_eight(p.low, p.high, turns + row_of(v) * kHalf + c * 8);
+    rotate_eight(p.low, p.high, rotations + row_of(v) * kHalf + c * 8);
     chunk_of(shared.q, v, c) = p.low, chunk_of(shared.q, v, c + pairs()) = p.high;
   }
 
@@ -169,25 +170,25 @@ template <int kHead, int kTiles> struct DecodeRows {
   __device__ bool is_here(int chunk, int r) const {
     return r < rows && unsigned(shared.slot[r] - chunk * kChunk) < unsigned(kChunk);
   }
-  __device__ Piece ask_row(int chunk, int n) const {
+  __device__ Piece load_row(int chunk, int n) const {
     const int r = line_of(n, 3), c = n - r * 3 * pairs();
     if (!is_here(chunk, r)) return {};
     const uint4* const k = reinterpret_cast<const uint4*>(work.k + (row + r) * work.k_stride + head * a.head_size);
     if (c < pairs()) return {k[c], k[c + pairs()]};
     return {reinterpret_cast<const uint4*>(work.v + (row + r) * work.v_stride + head * a.head_size)[c - pairs()], {}};
   }
-  // Those in `chunk` into this block's tiles and into their pages.
-  __device__ void place_row(int chunk, int n, Piece p) {
+  // Stores the rows of `chunk` in this block's tiles and in their pages.
+  __device__ void store_row(int chunk, int n, Piece p) {
     const int r = line_of(n, 3), c = n - r * 3 * pairs();
     if (!is_here(chunk, r)) return;
     const int key = shared.slot[r] - chunk * kChunk;
     if (c < pairs()) {
-      turn_eight(p.low, p.high, turns + r * kHalf + c * 8);
+      rotate_eight(p.low, p.high, rotations + r * kHalf + c * 8);
       chunk_of(shared.keys, key, c) = p.low, chunk_of(shared.keys, key, c + pairs()) = p.high;
     } else {
       chunk_of(shared.values, key, c - pairs()) = p.low;
     }
-    if (blockIdx.z > 0) return;  // another block has the same rows for more queries
+    if (blockIdx.z > 0) return;  // another block has the same rows for other queries, and stores them
     uint4* const page = reinterpret_cast<uint4*>(const_cast<std::byte*>(a.pool) + (c < pairs() ? a.keys : a.values) +
                                                  kOwn - shared.source[key]);
     if (c < pairs())
@@ -195,14 +196,15 @@ template <int kHead, int kTiles> struct DecodeRows {
     else
       page[c - pairs()] = p.low;
   }
-  // `asked`: what this thread has of the first chunk already.
-  __device__ void place_rows(int chunk, Piece asked) {
+  // `loaded`: the piece of the first chunk that this thread has loaded.
+  __device__ void store_rows(int chunk, Piece loaded) {
     if (!owns(chunk, chunk + 1)) return;
 #pragma unroll 1
     for (int n = thread; n < rows * 3 * pairs(); n += kDecodeThreads)
-      place_row(chunk, n, n == thread && chunk == first ? asked : ask_row(chunk, n));
+      store_row(chunk, n, n == thread && chunk == first ? loaded : load_row(chunk, n));
 #pragma unroll 1
-    for (int i = thread; a.head_size < kHead && i < kChunk * kChunks; i += kDecodeThreads) {  // a head that is padded
+    for (int i = thread; a.head_size < kHead && i < kChunk * kChunks;
+         i += kDecodeThreads) {  // zeros where the head is padded
       const int key = i / kChunks, c = i % kChunks;
       if (c * 8 >= a.head_size && shared.source[key] <= kOwn)
         chunk_of(shared.keys, key, c) = chunk_of(shared.values, key, c) = {};
@@ -212,9 +214,10 @@ template <int kHead, int kTiles> struct DecodeRows {
 
 inline int decode_blocks(const AttentionWork& a) {
   return (a.longest * a.group + a.tile - 1) / a.tile;
-}  // that share a chunk
-std::int64_t decode_bytes(const DecodeWork& work);  // of shared memory, of a block
-int decode_cluster(std::int64_t shared_memory);     // blocks of the largest cluster that runs, each with so many bytes
-void launch_decode(const DecodeWork& work, cudaStream_t stream, bool overlaps);
+}  // blocks that share a chunk
+std::int64_t decode_bytes(const DecodeWork& work);  // shared memory of a block
+// Blocks of the largest cluster that the device runs with `shared_memory` bytes a block.
+int decode_cluster(std::int64_t shared_memory);
+void launch_decode(const DecodeWork& work, cudaStream_t stream, bool dependent_launch);
 
 }  // namespace foretoken

@@ -1,21 +1,21 @@
-// The chunks that several blocks left of one row become its result, in their order: see attention.cuh. Bytes: 4 *
+// Folds the chunks of a row that several blocks computed into its result, in order: see attention.cuh. Bytes: 4 *
 // chunks * (head_size + 2) read for each row and head.
 #include "kernels/cuda/attention/attention.cuh"
 
 namespace foretoken {
 namespace {
 
-constexpr int kThreads = 64, kAhead = 8;  // chunks that a thread reads before it adds them
+constexpr int kThreads = 64, kAhead = 8;  // kAhead: chunks that a thread reads before it adds them
 
 // One thread sums four numbers of the head.
 __global__ void __launch_bounds__(kThreads) fold_chunks(const __grid_constant__ AttentionWork work) {
-  let_later_start();
+  let_next_kernel_start();
   const int quads = work.head_size / 4;
   const std::int64_t unit = std::int64_t(blockIdx.x) * kThreads + threadIdx.x, vector = unit / quads;
   const int quad = int(unit % quads), row = int(vector / work.heads);
   const Sight sight = row < work.rows ? sight_of(work, row) : Sight{};
-  wait_for_earlier();
-  if (row >= work.rows || sole_part(work, sight) >= 0) return;
+  wait_for_previous_kernels();
+  if (row >= work.rows || sole_split(work, sight) >= 0) return;
   const int end = (sight.end - 1) / kChunk + 1;
   const float4* sums = reinterpret_cast<const float4*>(work.sums) + vector * work.chunks * quads + quad;
   const float2* peaks = work.peaks + vector * work.chunks;
@@ -44,9 +44,9 @@ __global__ void __launch_bounds__(kThreads) fold_chunks(const __grid_constant__ 
 
 }  // namespace
 
-void launch_fold(const AttentionWork& work, cudaStream_t stream, bool overlaps) {
+void launch_fold(const AttentionWork& work, cudaStream_t stream, bool dependent_launch) {
   Grid grid{dim3(blocks_for(std::int64_t(work.rows) * work.heads * (work.head_size / 4), kThreads)), kThreads};
-  grid.overlaps = overlaps;
+  grid.dependent_launch = dependent_launch;
   launch_kernel("attend", stream, grid, fold_chunks, work);
 }
 

@@ -1,5 +1,5 @@
-// Pages of keys or values as tensors for the copy engine of architecture 90, which brings boxes of them into shared
-// memory, swizzled as swizzled<8>() does rows of 128 bytes. This header must not know attention.
+// Pages of keys or values as tensor maps for the copy engine (TMA) of architecture 90, which copies boxes of them to
+// shared memory with the swizzle of swizzled<8>() for rows of 128 bytes. This header must not know attention.
 #pragma once
 #include <cstdint>
 
@@ -17,7 +17,7 @@ struct PagePlane {
   int kv_heads, page_rows, head_size, rows;
 };
 
-// False: the machine cannot describe it.
+// False: the driver cannot describe it.
 inline bool describe(CUtensorMap& map, const PagePlane& p) {
   const auto encode = map_encoder();
   const cuuint64_t row = cuuint64_t(p.head_size) * 2;
@@ -42,7 +42,7 @@ __device__ inline void copy_box(std::uint32_t to, const CUtensorMap& map, int co
       : "memory");
 }
 
-// The same; `policy` says how long the second-level cache keeps it.
+// The same with a policy for the L2 cache.
 __device__ inline void copy_box(std::uint32_t to, const CUtensorMap& map, int column, int row, int plane, int page,
                                 std::uint64_t* barrier, std::uint64_t policy) {
   asm volatile(

@@ -1,24 +1,24 @@
 // Attention over a cache of any number type and head size: one block for each row and head, each warp taking every
-// kWarps-th block of 32 depths. Correct, not fast: bf16 caches with heads of up to 256 take attention_tiles.cu. Bytes:
-// each row and head reads its keys and values by itself, 2 * slots * head_size numbers.
+// kWarps-th block of 32 depths. Correct, not fast: bf16 caches with heads of up to 256 are computed by tiles.cu. Bytes:
+// each row and head reads its keys and values separately, 2 * slots * head_size numbers.
 #include "kernels/cuda/attention/attention.cuh"
 #include "kernels/cuda/shared_memory.h"
 
 namespace foretoken {
 namespace {
 
-constexpr int kWarps = 8, kLines = 16;  // a head has up to 32 * kLines numbers
+constexpr int kWarps = 8, kLines = 16;  // kLines: numbers of a head that a lane holds; a head has up to 32 * kLines
 
 __device__ inline float number_at(const AttentionWork& work, const std::byte* p, int i) {
   return work.kv_bf16 ? to_float(reinterpret_cast<const Bf16*>(p)[i]) : reinterpret_cast<const float*>(p)[i];
 }
 
-// What one warp has summed; lane l holds numbers l, l + 32, ... of the head.
+// The sum of one warp; lane l holds numbers l, l + 32, ... of the head.
 struct PlainSum {
   float peak = kUnseen, mass = 0, sum[kLines] = {};
 };
 
-// Depths [32 block, 32 block + 32): a lane weighs one key, then all lanes add every value.
+// Depths [32 block, 32 block + 32): each lane scores one key, then all lanes add every value.
 __device__ void add_block(const AttentionWork& work, int row, int kv_head, Sight s, const float* q, int block,
                           PlainSum& to) {
   const int lane = int(threadIdx.x) % 32, depth = block * 32 + lane, bytes_each = work.kv_bf16 ? 2 : 4;
@@ -53,8 +53,8 @@ __global__ void __launch_bounds__(32 * kWarps) attend_plain(const __grid_constan
   __shared__ float q[32 * kLines], sums[kWarps][32 * kLines], peaks[kWarps], masses[kWarps];
   static_assert(sizeof q + sizeof sums + sizeof peaks + sizeof masses == kPlainBytes);
   const int row = int(blockIdx.x), head = int(blockIdx.y), warp = int(threadIdx.x) / 32, lane = int(threadIdx.x) % 32;
-  let_later_start();
-  wait_for_earlier();
+  let_next_kernel_start();
+  wait_for_previous_kernels();
   for (int i = int(threadIdx.x); i < work.head_size; i += 32 * kWarps) {
     const float x = load_q(work, row, head * work.head_size + i);
     q[i] = work.kv_bf16 ? __bfloat162float(__float2bfloat16_rn(x)) : x;
@@ -80,9 +80,9 @@ __global__ void __launch_bounds__(32 * kWarps) attend_plain(const __grid_constan
 
 }  // namespace
 
-void launch_plain(const AttentionWork& work, cudaStream_t stream, bool overlaps) {
+void launch_plain(const AttentionWork& work, cudaStream_t stream, bool dependent_launch) {
   Grid grid{dim3(unsigned(work.rows), unsigned(work.heads)), 32 * kWarps};
-  grid.overlaps = overlaps;
+  grid.dependent_launch = dependent_launch;
   launch_kernel("attend", stream, grid, attend_plain, work);
 }
 

@@ -1,35 +1,33 @@
-// Attention of long prompts where warpgroup products are: see attention_prompt.cuh. Bytes: keys and values once for 128
-// query vectors, mostly from the second-level cache. Operations: 4 * heads * head_size for each row and slot that it
-// sees.
+// Attention of long prompts by warpgroup products: see prompt.cuh. Bytes: keys and values once for 128 query vectors,
+// mostly from L2. Operations: 4 * heads * head_size for each row and slot that it attends to.
 #include "kernels/cuda/attention/boxes.cuh"
 #include "kernels/cuda/attention/prompt.cuh"
 
 namespace foretoken {
 namespace {
 
-template <int kHead> void launch(const PromptWork& work, cudaStream_t stream, bool overlaps) {
+template <int kHead> void launch(const PromptWork& work, cudaStream_t stream, bool dependent_launch) {
   static_assert(sizeof(PromptShared<kHead>) == prompt_bytes(kHead) && prompt_bytes(kHead) <= kLargestSharedMemory);
   Grid grid{dim3(unsigned(work.a.kv_heads), unsigned(tiles_of(work.a, kPromptRows))), kPromptThreads,
             sizeof(PromptShared<kHead>)};
-  grid.overlaps = overlaps;
+  grid.dependent_launch = dependent_launch;
   launch_kernel("attend", stream, grid, attend_prompt<kHead>, work);
 }
 
 }  // namespace
 
-bool prompt_turns(const AttentionWork& work) {
-  const int rows =
-      kPromptRows / work.group + 2;  // of a tile; their turns lie where later keys and values of a step will
+bool rotates_queries(const AttentionWork& work) {
+  const int rows = kPromptRows / work.group + 2;  // of a tile; their rotations are in the memory of the last ring stage
   return work.q_bf16 && work.q_aligned && (work.head_size == 64 || work.head_size == 128) && rows <= kStep;
 }
 
-void launch_prompt(const AttentionWork& work, cudaStream_t stream, bool overlaps) {
+void launch_prompt(const AttentionWork& work, cudaStream_t stream, bool dependent_launch) {
   PromptWork with{work, {}, {}, 0};
   if (work.head_size % 64 == 0) with.box = describe_pages(with.keys, with.values, work);
   if (work.head_size <= 64)
-    launch<64>(with, stream, overlaps);
+    launch<64>(with, stream, dependent_launch);
   else
-    launch<128>(with, stream, overlaps);
+    launch<128>(with, stream, dependent_launch);
 }
 
 }  // namespace foretoken

@@ -1,7 +1,7 @@
-// Attention of many rows of one sequence over a bf16 cache, on the warpgroup products of architecture 90a: a tile of
-// 128 query vectors, two warpgroups that compute 64 each, one that fetches keys and values ahead of them. The
-// arithmetic is that of attention.cuh in the order of attention_tiles.cuh, and the products round as mma.sync does (a
-// test compares): the same bits.
+// Attention of many rows of one sequence over a bf16 cache, by the warpgroup products of architecture 90a: a tile of
+// 128 query vectors, two warpgroups that compute 64 each, and one that fetches keys and values ahead of them. The
+// arithmetic is that of attention.cuh in the order of tiles.cuh, and the products round as mma.sync does (a test
+// compares them): the same bits.
 #pragma once
 #include "kernels/cuda/attention/prompt_tile.cuh"
 
@@ -9,10 +9,10 @@ namespace foretoken {
 
 #ifdef FORETOKEN_WARPGROUPS
 
-// What a thread sums: of the chunk, and of the chunks before it.
+// The sums of a thread: of the current chunk, and of the chunks before it.
 template <int kHead> struct PromptSums {
   float sum[kHead / 2] = {}, mass[4] = {}, peak[2];
-  Fold by[2];  // how the chunk that ends becomes part of the total
+  Fold by[2];  // factors that fold the chunk that ends into the total
   float total[kHead / 2], total_mass[2], total_peak[2];
 
   __device__ __forceinline__ void clear() {
@@ -21,12 +21,12 @@ template <int kHead> struct PromptSums {
 #pragma unroll
     for (int h = 0; h < 2; ++h) mass[h] = mass[h + 2] = total_mass[h] = 0, peak[h] = total_peak[h] = kUnseen;
   }
-  // No weight of this chunk is still to come.
+  // All weights of this chunk have been computed.
   __device__ __forceinline__ void end_chunk(float scale) {
 #pragma unroll
     for (int h = 0; h < 2; ++h) by[h] = fold(total_peak[h], peak[h], scale), peak[h] = kUnseen;
   }
-  // The chunk that ended becomes part of the total.
+  // Folds the chunk that ended into the total.
   __device__ __forceinline__ void close_chunk() {
 #pragma unroll
     for (int n = 0; n < kHead / 2; ++n) total[n] = folded(total[n], sum[n], by[n / 2 % 2]);
@@ -34,7 +34,7 @@ template <int kHead> struct PromptSums {
     for (int h = 0; h < 2; ++h)
       total_mass[h] = folded(total_mass[h], mass[2 * h], by[h]), mass[2 * h] = mass[2 * h + 1] = 0;
   }
-  // What the chunk has becomes relative to a later peak.
+  // Makes the chunk's sums relative to a later peak.
   __device__ __forceinline__ void scale(const float (&keep)[2]) {
 #pragma unroll
     for (int n = 0; n < kHead / 2; ++n) sum[n] *= keep[n / 2 % 2];
@@ -58,8 +58,9 @@ template <int kHead> struct PromptBlock : PromptTile<kHead> {
 
   using Tile::Tile;
 
-  Quad
-      q[kHead / 16];  // of this warp's vectors: from shared memory they would take half of what it can give to products
+  // Queries of this warp's vectors, in registers: reading them from shared memory would take half of its bandwidth for
+  // products.
+  Quad q[kHead / 16];
 
   __device__ void hold_queries(int group) {
 #pragma unroll
@@ -75,7 +76,7 @@ template <int kHead> struct PromptBlock : PromptTile<kHead> {
     for (int k = 0; k < kHead / 16; ++k) multiply_scores(s, q[k], moved(keys, k / 4 * kStep * 128 + k % 4 * 32), k > 0);
     end_products();
   }
-  // Values by weights, and weights by ones: the mass of what was rounded.
+  // Weights times values, and weights times ones: the mass of the rounded weights.
   __device__ __forceinline__ void start_values(Sums& t, const Quad (&weights)[4], int stage, bool add) {
     const std::uint64_t values = moved(tile_descriptor(shared_address(shared.stages[0].values), kStep * 128),
                                        stage * int(sizeof shared.stages[0]));
@@ -103,7 +104,7 @@ template <int kHead> struct PromptBlock : PromptTile<kHead> {
       if (depth < low[h] || depth >= high[h]) s[i] = kUnseen;
     }
   }
-  // Scores become weights (still f32); says by what earlier sums must be multiplied.
+  // Converts scores to weights (still f32); sets the factors of earlier sums.
   __device__ __forceinline__ void weigh(float (&s)[32], float (&peak)[2], float (&keep)[2]) const {
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
@@ -136,16 +137,16 @@ template <int kHead> struct PromptBlock : PromptTile<kHead> {
     if (lane == 0 && stage >= 0) arrive(&shared.empty[stage]);
   }
 
-  // The step at hand: its weights (f32, not yet rounded), by what sums before it are multiplied, whether it begins a
-  // chunk, whether it is the tile's first, which time round the ring it is and where it lies, where the one before
-  // lies, whose values are being added (-1: nowhere).
+  // The current step: its weights (f32, not yet rounded), the factors of the sums before it, whether it begins a chunk,
+  // whether it is the tile's first, its stage and round of the ring, and the stage of the step before, whose values are
+  // being added (-1: none).
   struct Step {
     float s[32], keep[2];
     bool fresh = false, first = true;
     int stage = 0, round = 0, before = -1;
   };
 
-  // Adds the values of the step at hand while it weighs step `step`, which becomes it.
+  // Adds the values of the current step while it computes the weights of step `step`, which becomes the current one.
   __device__ __forceinline__ void next_step(int step, int group, Sums& t, Step& now) {
     Quad weights[4];
     finish_values(t, now.before);
@@ -153,7 +154,7 @@ template <int kHead> struct PromptBlock : PromptTile<kHead> {
     now.before = now.stage;
     if (++now.stage == kStages) now.stage = 0, ++now.round;
     wait_barrier(&shared.full[now.stage], now.round & 1);
-    if (now.fresh) {  // in one branch with the products, so that the compiler puts it between them
+    if (now.fresh) {  // in one branch with the products, so that the compiler interleaves them
       start_scores(now.s, now.stage);
       t.close_chunk();
     } else {
@@ -166,7 +167,7 @@ template <int kHead> struct PromptBlock : PromptTile<kHead> {
     wait_products<0>();
     pin(now.s);
     hide(now.s, step, group);
-    start_values(t, weights, now.before, add);  // weighing goes on between these
+    start_values(t, weights, now.before, add);  // the weights are computed while these products run
     weigh(now.s, t.peak, now.keep);
   }
 
@@ -209,16 +210,16 @@ template <int kHead> __global__ void __launch_bounds__(kPromptThreads, 1)
 #ifdef FORETOKEN_WARPGROUPS
   extern __shared__ __align__(1024) std::byte memory[];
   PromptBlock<kHead> block(work, *reinterpret_cast<PromptShared<kHead>*>(memory));
-  let_later_start();
-  if (!block.open()) return wait_for_earlier();
+  let_next_kernel_start();
+  if (!block.open()) return wait_for_previous_kernels();
   if (threadIdx.x < 128) {
-    give_registers<24>();
+    release_registers<24>();
     if (work.box > 0)
       block.fetch_boxes();
     else
       block.fetch();
   } else {
-    take_registers<240>();
+    acquire_registers<240>();
     block.compute(int(threadIdx.x) / 128 - 1);
   }
 #endif

@@ -1,6 +1,5 @@
-// A tile of 128 query vectors of a prompt: which steps it takes, the ring that one warpgroup fills for those that
-// compute, its queries on their way in (rotated where they are not yet) and its result on its way out. This room must
-// not know how a step is computed.
+// A tile of 128 query vectors of a prompt: its steps, the ring that one warpgroup fills for those that compute, loading
+// (and rotating) of its queries and storing of its result. This header must not know how a step is computed.
 #pragma once
 #include "kernels/cuda/attention/page_boxes.cuh"
 #include "kernels/cuda/attention/rotation.cuh"
@@ -10,16 +9,16 @@
 
 namespace foretoken {
 
-constexpr int kPromptThreads = 384, kPromptRows = 128, kFetchers = 4, kReaders = 8;  // fetchers, readers: warps
+constexpr int kPromptThreads = 384, kPromptRows = 128, kFetchers = 4, kReaders = 8;  // fetchers and readers in warps
 
-// An AttentionWork; where pages come in boxes, the maps and a box' rows (0: copies of 16 bytes by threads).
+// An AttentionWork; where pages are TMA boxes, the maps and the rows of a box (0: threads copy 16 bytes each).
 struct PromptWork {
   AttentionWork a;
   CUtensorMap keys, values;
   int box = 0;
 };
 
-// A head lies in halves of 64 numbers, so that a row of a half is 128 bytes.
+// A head is stored in halves of 64 numbers, so that a row of a half is 128 bytes.
 template <int kHead> struct PromptShared {
   static constexpr int kHalves = kHead / 64, kStages = prompt_stages(kHead);
   struct Stage {
@@ -28,13 +27,13 @@ template <int kHead> struct PromptShared {
   alignas(1024) Stage stages[kStages];
   alignas(1024) Bf16 q[2][kHalves][64][64];  // of each warpgroup
   alignas(128) Bf16 ones[64];
-  std::uint64_t full[kStages], empty[kStages], turned;  // turned: nobody needs the turns any more
+  std::uint64_t full[kStages], empty[kStages], rotated;  // rotated: barrier of the last use of the rotations
   TileSights<kPromptRows> sights;
 };
 
 #ifdef FORETOKEN_WARPGROUPS
 
-// Where 16-byte chunk c of row `row` lies in [halves][rows][64] numbers.
+// Byte offset of 16-byte vector c of row `row` in [halves][rows][64] numbers, swizzled.
 __device__ inline int half_chunk(int row, int c, int rows) {
   return (c / 8 * rows + row) * 128 + (c % 8 ^ (row & 7)) * 16;
 }
@@ -42,13 +41,13 @@ __device__ inline int half_chunk(int row, int c, int rows) {
 template <int kHead> struct PromptTile {
   using Shared = PromptShared<kHead>;
   static constexpr int kHalves = Shared::kHalves, kStages = Shared::kStages, kChunks = kHead / 8;
-  static constexpr int kLag =
-      2;  // steps whose copies are under way; far fewer than stages, or computing waits for the next copy to begin
+  // Steps whose copies are in flight. Far fewer than stages, or computation would wait for the next copy to begin.
+  static constexpr int kLag = 2;
 
   const PromptWork& maps;
   const AttentionWork& work;
   Shared& shared;
-  TilePlace place;
+  TilePosition tile;
   TileBounds bounds;
   int head, begin, end;  // kv head; steps
   const int thread = int(threadIdx.x) % 128, lane = thread % 32, warp = thread / 32;
@@ -56,34 +55,34 @@ template <int kHead> struct PromptTile {
   __device__ PromptTile(const PromptWork& w, Shared& s) : maps(w), work(w.a), shared(s) {}
 
   __device__ bool open() {
-    place = find_tile(work, int(gridDim.y - 1 - blockIdx.y), kPromptRows);
-    if (place.sequence < 0) return false;
+    tile = find_tile(work, int(gridDim.y - 1 - blockIdx.y), kPromptRows);
+    if (tile.sequence < 0) return false;
     head = int(blockIdx.x);
-    shared.sights.fill(work, place, int(threadIdx.x));
+    shared.sights.fill(work, tile, int(threadIdx.x));
     if (threadIdx.x < kStages)
-      open_barrier(&shared.full[threadIdx.x], kFetchers), open_barrier(&shared.empty[threadIdx.x], kReaders);
-    if (threadIdx.x == kStages) open_barrier(&shared.turned, kPromptThreads - 32 * kFetchers);
+      init_barrier(&shared.full[threadIdx.x], kFetchers), init_barrier(&shared.empty[threadIdx.x], kReaders);
+    if (threadIdx.x == kStages) init_barrier(&shared.rotated, kPromptThreads - 32 * kFetchers);
     __syncwarp();
     if (threadIdx.x < 32)
       reinterpret_cast<std::uint32_t*>(shared.ones)[threadIdx.x] =
-          kOnes;  // by the barriers' warp: of another, racecheck names a hazard with them
-    show_barriers();
-    show_to_engines();
+          kOnes;  // by the warp that initializes the barriers: from another warp, racecheck reports a hazard
+    fence_barriers();
+    fence_async_proxy();
     __syncthreads();
-    bounds = TileBounds::of(shared.sights, place.vectors);
+    bounds = TileBounds::of(shared.sights, tile.vectors);
     begin = bounds.low / kStep, end = max((bounds.high + kStep - 1) / kStep, begin);
     return true;
   }
 
   // ---- the warpgroup that fetches ----
-  // Until step i of this tile may be written to its place: the last one holds the turns at first.
-  __device__ void wait_for_place(int i) {
+  // Waits until step i may be written to its stage. The last stage holds the rotations first.
+  __device__ void wait_for_stage(int i) {
     const int stage = i % kStages;
-    if (i == kStages - 1) wait_barrier(&shared.turned, 0);
+    if (i == kStages - 1) wait_barrier(&shared.rotated, 0);
     if (i >= kStages) wait_barrier(&shared.empty[stage], (i / kStages - 1) & 1);
   }
-  __device__ void show_step(int stage) {
-    show_to_engines();
+  __device__ void publish_step(int stage) {
+    fence_async_proxy();
     __syncwarp();
     if (lane == 0) arrive(&shared.full[stage]);
   }
@@ -91,13 +90,13 @@ template <int kHead> struct PromptTile {
     StepPages pages;
     const auto look_up = [&](int step) {
       if (step < end)
-        pages.look_up(work, place.sequence, step, bounds.low, bounds.high, [](int depth) { return depth; });
+        pages.look_up(work, tile.sequence, step, bounds.low, bounds.high, [](int depth) { return depth; });
     };
     look_up(begin);
-    wait_for_earlier();
+    wait_for_previous_kernels();
     for (int i = 0; i < end - begin + kLag; ++i) {
       if (i < end - begin) {
-        wait_for_place(i);
+        wait_for_stage(i);
         typename Shared::Stage& to = shared.stages[i % kStages];
         pages.copy<kChunks>(work, head, shared_address(to.keys), shared_address(to.values), thread,
                             [](int key, int c) { return half_chunk(key, c, kStep); });
@@ -106,14 +105,14 @@ template <int kHead> struct PromptTile {
       end_copies();
       if (i < kLag) continue;
       wait_copies<kLag>();
-      show_step((i - kLag) % kStages);
+      publish_step((i - kLag) % kStages);
     }
   }
 
-  // The same by the copy engine, but for steps that hold keys which nobody sees: these must be zeros. A lane brings one
-  // box of a step; a warp can ask for one after another only (16 of them took 0.9 us), so all four share them.
+  // The same by TMA, except for steps with keys that no row attends to: those must be zeros. A lane copies one box of a
+  // step; a warp issues its boxes one after another (16 of them took 0.9 us), so all four warps share them.
   __device__ void fetch_boxes() {
-    const std::int32_t* const table = work.tables + std::int64_t(place.sequence) * work.table_width;
+    const std::int32_t* const table = work.tables + std::int64_t(tile.sequence) * work.table_width;
     const int boxes = kStep / maps.box, copies = 2 * kHalves * boxes, copy = lane * kFetchers + warp,
               box = copy % boxes, half = copy / boxes % kHalves;
     const bool mine = copy < copies, value = copy / boxes / kHalves == 1;
@@ -127,19 +126,19 @@ template <int kHead> struct PromptTile {
       return mine && index < work.table_width ? table[index] : 0;
     };
     int slot = begin * kStep + box * maps.box, page = page_of(slot), behind = page_of(slot + kStep);
-    wait_for_earlier();
+    wait_for_previous_kernels();
     for (int i = 0; i < end - begin; ++i, slot += kStep) {
       const int stage = i % kStages, step = begin + i;
       typename Shared::Stage& to = shared.stages[stage];
-      wait_for_place(i);
+      wait_for_stage(i);
       if (step * kStep < bounds.low || (step + 1) * kStep > bounds.high) {
         StepPages pages;
-        pages.look_up(work, place.sequence, step, bounds.low, bounds.high, [](int depth) { return depth; });
+        pages.look_up(work, tile.sequence, step, bounds.low, bounds.high, [](int depth) { return depth; });
         pages.copy<kChunks>(work, head, shared_address(to.keys), shared_address(to.values), thread,
                             [](int key, int c) { return half_chunk(key, c, kStep); });
         end_copies();
         wait_copies<0>();
-        show_step(stage);
+        publish_step(stage);
       } else {
         if (lane == 0) expect_copies(&shared.full[stage], bytes);
         __syncwarp();
@@ -152,28 +151,29 @@ template <int kHead> struct PromptTile {
   }
 
   // ---- queries that are still to be rotated ----
-  __device__ Turn* turns() {
-    return reinterpret_cast<Turn*>(&shared.stages[kStages - 1]);
-  }  // [prompt_turns rows][kHead / 2]
-  __device__ void turn_table() {
-    const int from = place.vector / work.group, rows = (place.vector + place.vectors - 1) / work.group - from + 1;
+  __device__ Rotation* rotations() {
+    return reinterpret_cast<Rotation*>(&shared.stages[kStages - 1]);
+  }  // [rows of rotates_queries()][kHead / 2]
+  __device__ void fill_rotations() {
+    const int from = tile.vector / work.group, rows = (tile.vector + tile.vectors - 1) / work.group - from + 1;
     for (int i = int(threadIdx.x) - 128; i < rows * (kHead / 2); i += 256)
-      turns()[i] = turn_of(work.positions[place.row + from + i / (kHead / 2)], work.frequencies[i % (kHead / 2)]);
+      rotations()[i] =
+          rotation_of(work.positions[tile.row + from + i / (kHead / 2)], work.frequencies[i % (kHead / 2)]);
     asm volatile("bar.sync 3, 256;" ::: "memory");
   }
-  // Aligned queries in bf16, rotated where they are not yet; all are asked for before the first is used.
+  // Aligned queries in bf16, rotated where they are not yet; all are loaded before the first is used.
   __device__ void load_pairs(int group) {
     constexpr int kPairs = kChunks / 2, kEach = 64 * kPairs / 128;
     uint4 low[kEach] = {}, high[kEach] = {};
-    int turn[kEach];
+    int offset[kEach];
 #pragma unroll
     for (int i = 0; i < kEach; ++i) {
-      const int v = (thread + i * 128) / kPairs, c = thread % kPairs, at = place.vector + group * 64 + v,
+      const int v = (thread + i * 128) / kPairs, c = thread % kPairs, at = tile.vector + group * 64 + v,
                 row = at / work.group;
-      turn[i] = (row - place.vector / work.group) * (kHead / 2) + c * 8;
-      if (group * 64 + v >= place.vectors) continue;
+      offset[i] = (row - tile.vector / work.group) * (kHead / 2) + c * 8;
+      if (group * 64 + v >= tile.vectors) continue;
       const auto* x =
-          reinterpret_cast<const uint4*>(static_cast<const Bf16*>(work.q) + (place.row + row) * work.q_stride +
+          reinterpret_cast<const uint4*>(static_cast<const Bf16*>(work.q) + (tile.row + row) * work.q_stride +
                                          (head * work.group + at % work.group) * kHead);
       low[i] = x[c], high[i] = x[c + kPairs];
     }
@@ -181,35 +181,36 @@ template <int kHead> struct PromptTile {
 #pragma unroll
     for (int i = 0; i < kEach; ++i) {
       const int v = (thread + i * 128) / kPairs, c = thread % kPairs;
-      if (work.frequencies != nullptr && group * 64 + v < place.vectors) turn_eight(low[i], high[i], turns() + turn[i]);
+      if (work.frequencies != nullptr && group * 64 + v < tile.vectors)
+        rotate_eight(low[i], high[i], rotations() + offset[i]);
       *reinterpret_cast<uint4*>(to + half_chunk(v, c, 64)) = low[i],
                                                       *reinterpret_cast<uint4*>(to + half_chunk(v, c + kPairs, 64)) =
                                                           high[i];
     }
   }
 
-  // What a warpgroup that computes begins with.
+  // Loads the queries of a computing warpgroup.
   __device__ void load(int group) {
-    if (work.frequencies != nullptr) turn_table();
-    wait_for_earlier();
+    if (work.frequencies != nullptr) fill_rotations();
+    wait_for_previous_kernels();
     if (work.q_bf16 && work.q_aligned && work.head_size == kHead)
       load_pairs(group);
     else
-      load_queries<kChunks>(work, place, head, group * 64, 64, reinterpret_cast<std::byte*>(shared.q[group]), thread,
+      load_queries<kChunks>(work, tile, head, group * 64, 64, reinterpret_cast<std::byte*>(shared.q[group]), thread,
                             [](int v, int c) { return half_chunk(v, c, 64); });
-    show_to_engines();
-    arrive(&shared.turned);
+    fence_async_proxy();
+    arrive(&shared.rotated);
     asm volatile("bar.sync %0, 128;" ::"r"(group + 1) : "memory");
   }
 
   // ---- the result ----
-  // Where vector v of the tile goes.
+  // Offset of vector v of the tile in the output.
   __device__ std::int64_t out_at(int v) const {
-    const int at = place.vector + v;
-    return ((place.row + at / work.group) * std::int64_t(work.heads) + head * work.group + at % work.group) *
+    const int at = tile.vector + v;
+    return ((tile.row + at / work.group) * std::int64_t(work.heads) + head * work.group + at % work.group) *
            work.head_size;
   }
-  // Through the queries' memory, so that rows leave 16 bytes at a time.
+  // Through the queries' memory, so that rows are written 16 bytes at a time.
   __device__ void store_rows(int group, const float (&total)[kHead / 2], const float (&inverse)[2]) {
     asm volatile("bar.sync %0, 128;" ::"r"(group + 1) : "memory");
     std::byte* const rows = reinterpret_cast<std::byte*>(shared.q[group]);
@@ -223,7 +224,7 @@ template <int kHead> struct PromptTile {
 #pragma unroll
     for (int i = lane; i < 16 * kChunks; i += 32) {
       const int v = warp * 16 + i / kChunks, c = i % kChunks;
-      if (group * 64 + v < place.vectors)
+      if (group * 64 + v < tile.vectors)
         reinterpret_cast<uint4*>(static_cast<Bf16*>(work.out) + out_at(group * 64 + v))[c] =
             *reinterpret_cast<const uint4*>(rows + half_chunk(v, c, 64));
     }
@@ -234,7 +235,7 @@ template <int kHead> struct PromptTile {
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
       const int v = group * 64 + warp * 16 + h * 8 + lane / 4;
-      if (v >= place.vectors) continue;
+      if (v >= tile.vectors) continue;
       const std::int64_t to = out_at(v) + lane % 4 * 2;
 #pragma unroll
       for (int n = 0; n < kChunks; ++n) {

@@ -1,7 +1,7 @@
 // rope_store: pairs (i, i + half) of every head of q and k are rotated by positions[row] * frequencies[i], in place;
-// then k and v of the row go to its slot. q [rows, heads * head_size], k and v [rows, kv_heads * head_size], f32 or
-// bf16; pages f32 or bf16. Bytes: rows * head_size * (2 heads + 2 kv_heads) * size for q and k, and 2 * rows * kv_heads
-// * head_size * (size + page size).
+// then k and v of the row are stored in its slot. q [rows, heads * head_size], k and v [rows, kv_heads * head_size],
+// f32 or bf16; pages f32 or bf16. Bytes: rows * head_size * (2 heads + 2 kv_heads) * size for q and k, and 2 * rows *
+// kv_heads * head_size * (size + page size).
 #include "kernels/cuda/attention/rotation.cuh"
 #include "kernels/cuda/cuda_backend.cuh"
 #include "kernels/cuda/elementwise/elementwise.cuh"
@@ -10,8 +10,8 @@
 namespace foretoken {
 namespace {
 
-// Device pointers of one call. A null `pool` stores nothing, null `frequencies` rotate nothing, a null `q` (whoever
-// attends rotates it) has no heads.
+// Device pointers of one call. A null `pool`: nothing is stored. Null `frequencies`: nothing is rotated. A null `q` has
+// no heads (the attention kernel rotates the queries).
 template <class T> struct RopeStore {
   T *q, *k;
   const T* v;
@@ -41,7 +41,7 @@ template <int N, class T> __device__ void store(T* p, const Numbers<N>& v) {
   else
     from_float(*p, v.at[0]);
 }
-template <class T> __device__ float as_stored(float x) {  // what T keeps of x
+template <class T> __device__ float as_stored(float x) {  // x rounded to T
   T t;
   from_float(t, x);
   return to_float(t);
@@ -49,8 +49,8 @@ template <class T> __device__ float as_stored(float x) {  // what T keeps of x
 
 // One block a row. N pairs at once. T: activations, P: pages.
 template <int N, class T, class P> __global__ void __launch_bounds__(256) rope_store_kernel(const RopeStore<T> a) {
-  extern __shared__ Turn turns[];  // [half]
-  let_later_start();
+  extern __shared__ Rotation rotations[];  // [half]
+  let_next_kernel_start();
   const int row = int(blockIdx.x), half = a.head_size / 2;
   P *keys = nullptr, *values = nullptr;
   if (a.pool != nullptr) {
@@ -60,17 +60,17 @@ template <int N, class T, class P> __global__ void __launch_bounds__(256) rope_s
     keys = reinterpret_cast<P*>(page + a.keys) + slot % a.page_rows * a.head_size;
     values = reinterpret_cast<P*>(page + a.values) + slot % a.page_rows * a.head_size;
   }
-  const std::int64_t plane = std::int64_t(a.page_rows) * a.head_size;  // from one head to the next
+  const std::int64_t plane = std::int64_t(a.page_rows) * a.head_size;  // numbers between two heads
   if (a.frequencies != nullptr) {
     for (int i = int(threadIdx.x); i < half; i += int(blockDim.x))
-      turns[i] = turn_of(a.positions[row], a.frequencies[i]);
+      rotations[i] = rotation_of(a.positions[row], a.frequencies[i]);
     __syncthreads();
   }
-  wait_for_earlier();  // the layout may be read before: see CudaBackend::reads_early
+  wait_for_previous_kernels();  // the layout may be read before: see CudaBackend::reads_early
   const int pairs = half / N, of_q = a.frequencies != nullptr ? a.heads * pairs : 0, of_k = a.kv_heads * pairs,
             of_v = a.pool != nullptr ? 2 * of_k : 0;
   for (int n = int(threadIdx.x); n < of_q + of_k + of_v; n += int(blockDim.x)) {
-    if (n >= of_q + of_k) {  // a piece of v
+    if (n >= of_q + of_k) {  // an item of v
       const int at = (n - of_q - of_k) * N, head = at / a.head_size, i = at % a.head_size;
       store<N>(values + head * plane + i, load<N>(a.v + row * a.v_stride + at));
       continue;
@@ -82,7 +82,7 @@ template <int N, class T, class P> __global__ void __launch_bounds__(256) rope_s
     if (a.frequencies != nullptr) {
 #pragma unroll
       for (int j = 0; j < N; ++j) {
-        const float2 pair = turned(one.at[j], two.at[j], turns[i + j]);
+        const float2 pair = rotated(one.at[j], two.at[j], rotations[i + j]);
         one.at[j] = as_stored<T>(pair.x), two.at[j] = as_stored<T>(pair.y);
       }
       store<N>(x, one), store<N>(x + half, two);
@@ -112,12 +112,12 @@ bool fours(const Tensor& t, int head_size) { return !t || (head_size % 8 == 0 &&
 template <class T>
 void go(CudaBackend& backend, const char* operation, const RopeStore<T>& a, int rows, bool wide, DType pages) {
   if (rows == 0) return;
-  const bool overlaps = backend.reads_early();
+  const bool dependent_launch = backend.reads_early();
   with_type(operation, pages, [&](auto* type) {
     using P = std::remove_pointer_t<decltype(type)>;
     const bool aligned = wide && (a.pool == nullptr || (a.page_bytes | a.keys | a.values) % 16 == 0);
     launch_kernel(operation, backend.cuda_stream(),
-                  {dim3(unsigned(rows)), 256, std::size_t(rope_store_bytes(a.head_size)), 1, overlaps},
+                  {dim3(unsigned(rows)), 256, std::size_t(rope_store_bytes(a.head_size)), 1, dependent_launch},
                   aligned ? rope_store_kernel<4, T, P> : rope_store_kernel<1, T, P>, a);
   });
 }

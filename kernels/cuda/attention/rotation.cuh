@@ -1,35 +1,35 @@
-// The rotary embedding of one pair of a head by its position: written once, so that every kernel gives the same bits.
-// This header must not know rows, pages or attention.
+// The rotary embedding (Su et al. 2021, arXiv 2104.09864) of one pair of a head, defined once so that all kernels give
+// the same bits. This header must not know rows, pages or attention.
 #pragma once
 #include "kernels/cuda/device.cuh"
 #include "kernels/cuda/instructions/matrix_tiles.cuh"
 
 namespace foretoken {
 
-struct Turn {
+struct Rotation {
   float cosine, sine;
 };
 
-__device__ inline Turn turn_of(std::int32_t position, float frequency) {
-  Turn t;
+__device__ inline Rotation rotation_of(std::int32_t position, float frequency) {
+  Rotation t;
   sincosf(float(position) * frequency, &t.sine, &t.cosine);
   return t;
 }
 
-// Numbers i and i + head_size / 2 of a head.
-__device__ inline float2 turned(float first, float second, Turn by) {
+// Rotates the pair of numbers i and i + head_size / 2 of a head.
+__device__ inline float2 rotated(float first, float second, Rotation by) {
   return {__fmaf_rn(first, by.cosine, -__fmul_rn(second, by.sine)),
           __fmaf_rn(second, by.cosine, __fmul_rn(first, by.sine))};
 }
 
 // Eight pairs at once: low and high hold the first and second numbers, and are rotated in place.
-__device__ inline void turn_eight(uint4& low, uint4& high, const Turn* by) {
+__device__ inline void rotate_eight(uint4& low, uint4& high, const Rotation* by) {
   std::uint32_t *const x = &low.x, *const y = &high.x;
 #pragma unroll
   for (int j = 0; j < 4; ++j) {
-    const float2 left = turned(__uint_as_float(x[j] << 16), __uint_as_float(y[j] << 16), by[2 * j]);
+    const float2 left = rotated(__uint_as_float(x[j] << 16), __uint_as_float(y[j] << 16), by[2 * j]);
     const float2 right =
-        turned(__uint_as_float(x[j] & 0xffff0000u), __uint_as_float(y[j] & 0xffff0000u), by[2 * j + 1]);
+        rotated(__uint_as_float(x[j] & 0xffff0000u), __uint_as_float(y[j] & 0xffff0000u), by[2 * j + 1]);
     x[j] = pack_bf16(left.x, right.x), y[j] = pack_bf16(left.y, right.y);
   }
 }

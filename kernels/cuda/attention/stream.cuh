@@ -1,10 +1,10 @@
-// Rotation, storing and attention of a few rows of each of many sequences in one kernel, bound by the memory's
-// bandwidth: a warp takes 8 query vectors of one kv head through whole steps by itself, exchanging nothing, while
-// another has the copy engine fill a ring of boxes. Keys and values are the first factors of products (S^T = K Q^T, O^T
-// = V^T P^T), so that no row of a product is wasted on few vectors. Where there are fewer sequences than the machine
-// has room for, a cluster shares the chunks of a sequence and folds them. The keys and values of the rows themselves
-// never come from memory. The arithmetic is that of attention.cuh in the order of attention_tiles.cuh: the same bits.
-// This header must not know who launches it.
+// Rotation, storing and attention of a few rows of each of many sequences in one kernel, bound by memory bandwidth: a
+// warp computes 8 query vectors of one kv head over whole steps without exchanging data, while another warp fills a
+// ring of boxes by TMA. Keys and values are the first factors of products (S^T = K Q^T, O^T = V^T P^T), so that few
+// vectors do not waste rows of a product. Where the sequences do not occupy all multiprocessors, a cluster shares the
+// chunks of a sequence and folds them. The keys and values of the rows themselves are not read from global memory. The
+// arithmetic is that of attention.cuh in the order of tiles.cuh: the same bits. This header must not know how it is
+// launched.
 #pragma once
 #include <cooperative_groups.h>
 
@@ -24,7 +24,7 @@ __device__ inline std::uint32_t transposed(std::uint32_t tile) {
 template <int kHead> struct StreamBlock : PageStreamRows<kHead> {
   using Rows = PageStreamRows<kHead>;
   using Rows::all_low, Rows::all_high, Rows::step, Rows::peaks, Rows::sums, Rows::thread, Rows::warp, Rows::lane,
-      Rows::threads, Rows::ring, Rows::kSlotBytes;
+      Rows::threads, Rows::ring, Rows::kStageBytes;
   using Rows::work, Rows::a, Rows::shared, Rows::row, Rows::rows, Rows::vectors, Rows::head, Rows::rank, Rows::begin,
       Rows::chunks, Rows::used, Rows::first, Rows::end;
   static constexpr int kTiles = kHead / 16;  // of 16 numbers of a head
@@ -33,15 +33,16 @@ template <int kHead> struct StreamBlock : PageStreamRows<kHead> {
   // and l / 4 + 8 ([2 + h]).
   std::uint32_t q[kTiles][2];
   int low[2], high[2];
-  int share = 0, receiver = 0, receiver_unit = 0;        // units of a block; where this warp's first unit goes
+  // Units that each block folds; the block and unit that receive this warp's first unit.
+  int share = 0, receiver = 0, receiver_unit = 0;
   float sum[kTiles][4], mass[4], peak[2];                // of the chunk
   float total[kTiles][4], total_mass[2], total_peak[2];  // of the chunks before
 
   using Rows::Rows;
 
   // ---- a step ----
-  __device__ void scores(int slot, float (&s)[4][4]) const {
-    const std::uint32_t keys = shared_address(ring) + unsigned(slot * kSlotBytes + (lane & 15) * 128);
+  __device__ void scores(int stage, float (&s)[4][4]) const {
+    const std::uint32_t keys = shared_address(ring) + unsigned(stage * kStageBytes + (lane & 15) * 128);
 #pragma unroll
     for (int t = 0; t < 4; ++t) s[t][0] = s[t][1] = s[t][2] = s[t][3] = 0;
 #pragma unroll
@@ -59,7 +60,7 @@ template <int kHead> struct StreamBlock : PageStreamRows<kHead> {
       if (depth < low[h] || depth >= high[h]) s[i / 4][i % 4] = kUnseen;
     }
   }
-  // Scores become weights, the second factors of 16 keys each; what was summed becomes relative to the new peak.
+  // Converts scores to weights, the second factors for 16 keys each, and makes the sums relative to the new peak.
   __device__ void weigh(float (&s)[4][4], std::uint32_t (&weights)[4][2]) {
     float most[2];
 #pragma unroll
@@ -92,11 +93,11 @@ template <int kHead> struct StreamBlock : PageStreamRows<kHead> {
 #pragma unroll
     for (int i = 0; i < 4; ++i) mass[i] *= keep[i % 2];
   }
-  // With kSome only those of `tiles` of 16 keys: to leave out one that nobody sees changes no bit.
-  template <bool kSome> __device__ void add_values(int slot, const std::uint32_t (&weights)[4][2], unsigned tiles) {
+  // kSome: only the tiles of 16 keys in the mask `tiles`; skipping a tile that no row attends to changes no bit.
+  template <bool kSome> __device__ void add_values(int stage, const std::uint32_t (&weights)[4][2], unsigned tiles) {
     constexpr Quad kOne = {{kOnes, kOnes, kOnes, kOnes}};
     const std::uint32_t values =
-        shared_address(ring) + unsigned(slot * kSlotBytes + ((lane & 7) + (lane >> 4) * 8) * 128);
+        shared_address(ring) + unsigned(stage * kStageBytes + ((lane & 7) + (lane >> 4) * 8) * 128);
 #pragma unroll
     for (int t = 0; t < 4; ++t) multiply_add(mass, kOne, weights[t][0], weights[t][1]);
 #pragma unroll
@@ -118,9 +119,9 @@ template <int kHead> struct StreamBlock : PageStreamRows<kHead> {
     mass[0] = mass[1] = mass[2] = mass[3] = 0, peak[0] = peak[1] = kUnseen;
   }
   __device__ void close_chunk(int chunk) {
-    if (a.parts > 1) {
-      if (chunk == first) asm volatile("barrier.cluster.wait.aligned;" ::: "memory");  // all are there
-      hand_round(chunk - begin);
+    if (a.splits > 1) {
+      if (chunk == first) wait_cluster();  // all blocks have started
+      send_sums(chunk - begin);
     } else {
 #pragma unroll
       for (int h = 0; h < 2; ++h) {
@@ -134,8 +135,8 @@ template <int kHead> struct StreamBlock : PageStreamRows<kHead> {
     }
     clear_chunk();
   }
-  // Each block of the cluster gets `share` units of this chunk's sums, and the peaks and masses that belong to them.
-  __device__ void hand_round(int chunk) {
+  // Sends `share` units of this chunk's sums, with their peaks and masses, to each block of the cluster.
+  __device__ void send_sums(int chunk) {
     const cooperative_groups::cluster_group cluster = cooperative_groups::this_cluster();
     int to = receiver, at = receiver_unit;
     const float4 mine = {peak[0], mass[0], peak[1], mass[1]};
@@ -149,8 +150,8 @@ template <int kHead> struct StreamBlock : PageStreamRows<kHead> {
       if (++at == share) at = 0, ++to;
     }
   }
-  // Where lane l writes of vector l / 4 of a warp: numbers 2 (l % 4) and the next of each eight.
-  __device__ Bf16* place(int of_warp) const {
+  // Where lane l writes vector l / 4 of a warp: numbers 2 (l % 4) and the next of each eight.
+  __device__ Bf16* out_at(int of_warp) const {
     const int v = of_warp * kStreamVectors + lane / 4, r = v / a.group;
     return static_cast<Bf16*>(a.out) + (std::int64_t(row + r) * a.heads + head * a.group + (v - r * a.group)) * kHead +
            lane % 4 * 2;
@@ -162,7 +163,7 @@ template <int kHead> struct StreamBlock : PageStreamRows<kHead> {
   }
   __device__ void store() const {
     const float inverse[2] = {inverse_mass(total_mass[0]), inverse_mass(total_mass[1])};
-    Bf16* const to = place(warp);
+    Bf16* const to = out_at(warp);
     const bool mine = warp * kStreamVectors + lane / 4 < vectors;
 #pragma unroll
     for (int i = 0; i < 2 * kTiles; ++i)
@@ -177,24 +178,24 @@ template <int kHead> struct StreamBlock : PageStreamRows<kHead> {
       for (int c = 0; c < chunks; ++c) {
         const float4 of =
             *reinterpret_cast<const float4*>(&peaks[(c * work.warps + w) * kStreamVectors + lane % 4 * 2]);
-        const float2 part = sums[(c * share + u) * 32 + lane];
+        const float2 of_chunk = sums[(c * share + u) * 32 + lane];
         const Fold left = fold(top[0], of.x, a.scale), right = fold(top[1], of.z, a.scale);
-        whole[0] = folded(whole[0], of.y, left), result[0] = folded(result[0], part.x, left);
-        whole[1] = folded(whole[1], of.w, right), result[1] = folded(result[1], part.y, right);
+        whole[0] = folded(whole[0], of.y, left), result[0] = folded(result[0], of_chunk.x, left);
+        whole[1] = folded(whole[1], of.w, right), result[1] = folded(result[1], of_chunk.y, right);
       }
-      put(place(w), w * kStreamVectors + lane / 4 < vectors, unit % (2 * kTiles), result[0] * inverse_mass(whole[0]),
+      put(out_at(w), w * kStreamVectors + lane / 4 < vectors, unit % (2 * kTiles), result[0] * inverse_mass(whole[0]),
           result[1] * inverse_mass(whole[1]));
     }
   }
 
   // ---- all of it ----
   __device__ void start() {
-    wait_for_earlier();
-    typename Rows::Piece piece = Rows::ask_piece(thread);
+    wait_for_previous_kernels();
+    typename Rows::Piece piece = Rows::load_piece(thread);
     Rows::load_queries(q);
     for (int i = thread; i < rows * Rows::kPieces; i += threads) {
-      if (i != thread) piece = Rows::ask_piece(i);
-      Rows::place_piece(i, piece);
+      if (i != thread) piece = Rows::load_piece(i);
+      Rows::store_piece(i, piece);
     }
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
@@ -205,51 +206,50 @@ template <int kHead> struct StreamBlock : PageStreamRows<kHead> {
 #pragma unroll
     for (int m = 0; m < kTiles; ++m) total[m][0] = total[m][1] = total[m][2] = total[m][3] = 0;
     clear_chunk();
-    Rows::meet();
+    Rows::sync_workers();
   }
-  __device__ void done(int& slot, int& parity) {
+  __device__ void done(int& stage, int& parity) {
     __syncwarp();
-    if (lane == 0) arrive(&shared.empty[slot]);
-    if (++slot == work.slots) slot = 0, parity ^= 1;
+    if (lane == 0) arrive(&shared.empty[stage]);
+    if (++stage == work.stages) stage = 0, parity ^= 1;
   }
   __device__ void compute() {
     start();
-    for (int at = step, slot = 0, parity = 0; at < end; ++at) {
+    for (int at = step, stage = 0, parity = 0; at < end; ++at) {
       const int from = at * kStep;
       float s[4][4];
       std::uint32_t weights[4][2];
-      wait_barrier(&shared.full[slot], parity);
-      if (Rows::odd(from)) Rows::mend(slot, from, false);
-      scores(slot, s);
-      done(slot, parity);
+      wait_barrier(&shared.full[stage], parity);
+      if (Rows::odd(from)) Rows::patch(stage, from, false);
+      scores(stage, s);
+      done(stage, parity);
       hide(from, s);
       weigh(s, weights);
-      wait_barrier(&shared.full[slot], parity);
+      wait_barrier(&shared.full[stage], parity);
       if (Rows::odd(from))
-        add_values<true>(slot, weights, Rows::mend(slot, from, true));
+        add_values<true>(stage, weights, Rows::patch(stage, from, true));
       else
-        add_values<false>(slot, weights, 0);
-      done(slot, parity);
+        add_values<false>(stage, weights, 0);
+      done(stage, parity);
       if (at + 1 == end || (at + 1) % (kChunk / kStep) == 0) close_chunk(at / (kChunk / kStep));
     }
-    if (a.parts == 1) store();
+    if (a.splits == 1) store();
   }
   __device__ void run() {
-    if (a.parts > 1) {
-      asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::
-                       : "memory");  // this block is there: others may write to it
+    if (a.splits > 1) {
+      arrive_cluster();  // this block has started: others may write to its shared memory
       share = (work.warps * 2 * kTiles + used - 1) / used, receiver = warp * 2 * kTiles / share,
       receiver_unit = warp * 2 * kTiles % share;
     }
-    Rows::turn_table();
+    Rows::fill_rotations();
     __syncthreads();
     if (warp < work.warps) {
       compute();
     } else {
       Rows::fill();
-      if (a.parts > 1) asm volatile("barrier.cluster.wait.aligned;" ::: "memory");
+      if (a.splits > 1) wait_cluster();
     }
-    if (a.parts == 1) return;
+    if (a.splits == 1) return;
     cooperative_groups::this_cluster().sync();
     if (warp < work.warps) fold_units();
   }
@@ -261,11 +261,11 @@ template <int kHead> __global__ void __launch_bounds__(384, 1) attend_stream(con
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   extern __shared__ __align__(1024) std::byte memory[];
   StreamBlock<kHead> block(work, memory);
-  let_later_start();
+  let_next_kernel_start();
   if (block.open())
     block.run();
   else
-    wait_for_earlier();
+    wait_for_previous_kernels();
 #endif
 }
 

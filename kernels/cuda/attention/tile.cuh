@@ -1,7 +1,7 @@
-// Which queries one block serves, and which steps of the context it takes for them. A tile is up to kRows query vectors
-// (a row and a head of one kv head, of one sequence); a step is kStep depths. Steps that all rows of the tile may share
-// come first; where a row has ancestors in a tree, the steps from the end of its prefix on are its own, since other
-// rows have other slots there. This header must not know how a step is computed.
+// The queries of one block, and the steps of the context that it processes for them. A tile is up to kRows query
+// vectors (a row and a head of one kv head, of one sequence); a step is kStep depths. Steps that all rows of the tile
+// share come first; where a row has ancestors in a tree, the steps from the end of its prefix on are its own, since
+// other rows have other slots there. This header must not know how a step is computed.
 #pragma once
 #include <algorithm>
 #include <climits>
@@ -11,20 +11,20 @@
 
 namespace foretoken {
 
-// How many blocks of tiles serve all rows, known from the layout's bounds.
+// An upper bound of the number of tiles of all rows, from the layout's bounds on the host.
 inline int tiles_of(const AttentionWork& work, int size) {
   return std::min(work.sequences * ((work.longest * work.group + size - 1) / size),
                   work.rows * work.group / size + work.sequences);
 }
 
-struct TilePlace {
+struct TilePosition {
   int sequence = -1, row = 0;   // the sequence's first row
   int vector = 0, vectors = 0;  // the tile's first vector and their number; vector v is row v / group, head v % group
 };
 
-// The tiles of a sequence stand one after another, the sequences in order; sequence -1: there is no tile `index`.
-__device__ inline TilePlace find_tile(const AttentionWork& work, int index, int size) {
-  TilePlace t;
+// Tiles are numbered sequence by sequence; sequence -1: there is no tile `index`.
+__device__ inline TilePosition find_tile(const AttentionWork& work, int index, int size) {
+  TilePosition t;
   const int lane = int(threadIdx.x) & 31;
   if (work.longest * work.group <= size) {
     t.sequence = index;
@@ -54,24 +54,24 @@ __device__ inline TilePlace find_tile(const AttentionWork& work, int index, int 
   return t;
 }
 
-// In shared memory: what each vector sees. In shared steps it sees [first, common).
+// In shared memory: the depths that each vector attends to; in shared steps, [first, common).
 template <int kRows> struct TileSights {
   int first[kRows], visible[kRows], common[kRows], end[kRows], sole[kRows];
 
-  __device__ void fill(const AttentionWork& work, const TilePlace& t, int thread) {
+  __device__ void fill(const AttentionWork& work, const TilePosition& t, int thread) {
     if (thread >= kRows) return;
     Sight s;
     if (thread < t.vectors) s = sight_of(work, t.row + (t.vector + thread) / work.group);
     first[thread] = s.first, visible[thread] = s.visible, end[thread] = s.end;
     common[thread] = s.end > s.visible ? s.visible / kStep * kStep : s.visible;
-    sole[thread] = sole_part(work, s);
+    sole[thread] = sole_split(work, s);
   }
 };
 
 // Bounds over the vectors of a tile, the same in every thread.
 struct TileBounds {
-  int low, high, end;     // shared steps lie in [low, high); nobody sees depth `end`
-  int all_low, all_high;  // in [all_low, all_high) every vector sees everything in shared steps
+  int low, high, end;     // shared steps are in [low, high); no row attends to depth `end` or later
+  int all_low, all_high;  // in [all_low, all_high) every vector attends to all depths of shared steps
   int branch;             // no row's own steps begin before this depth; INT_MAX: there are none
 
   template <int kRows> __device__ static TileBounds of(const TileSights<kRows>& s, int vectors) {
@@ -86,11 +86,11 @@ struct TileBounds {
   }
 };
 
-// The queries of vectors [from, from + rows) of a tile, in bf16, zeros behind the last; `place(vector, chunk)` says
-// where 16 bytes go behind `to` in shared memory. `thread` of 128.
-template <int kChunks, class Place> __device__ void load_queries(const AttentionWork& work, const TilePlace& t,
-                                                                 int head, int from, int rows, std::byte* to,
-                                                                 int thread, Place place) {
+// The queries of vectors [from, from + rows) of a tile, in bf16, then zeros; `address_of(vector, chunk)` is the offset
+// of 16 bytes from `to` in shared memory. Called by 128 threads.
+template <int kChunks, class AddressOf> __device__ void load_queries(const AttentionWork& work, const TilePosition& t,
+                                                                     int head, int from, int rows, std::byte* to,
+                                                                     int thread, AddressOf address_of) {
   for (int i = thread; i < rows * kChunks; i += 128) {
     const int v = i / kChunks, c = i % kChunks, at = t.vector + from + v;
     uint4 packed = {};
@@ -105,14 +105,14 @@ template <int kChunks, class Place> __device__ void load_queries(const Attention
         packed = {pack_bf16(x[0], x[1]), pack_bf16(x[2], x[3]), pack_bf16(x[4], x[5]), pack_bf16(x[6], x[7])};
       }
     }
-    *reinterpret_cast<uint4*>(to + place(v, c)) = packed;
+    *reinterpret_cast<uint4*>(to + address_of(v, c)) = packed;
   }
 }
 
-// Where the keys of one step lie, held by the lanes of each warp: lane l knows depths l and l + 32 of the step. Looked
-// up a step before it is used, so that nobody waits for a page's number.
+// Pages of the keys of one step, held by the lanes of each warp: lane l holds depths l and l + 32 of the step. They are
+// looked up one step ahead, so that copies do not wait for a page number.
 struct StepPages {
-  int page[2], at[2];  // -1: nobody reads it, it counts as zeros
+  int page[2], at[2];  // page -1: not read; zeros are stored instead
 
   template <class SlotAt>
   __device__ void look_up(const AttentionWork& work, int sequence, int step, int low, int high, SlotAt slot_of) {
@@ -127,10 +127,11 @@ struct StepPages {
     }
   }
 
-  // Copies keys and values; `place(key, chunk)` says where 16 bytes go behind `keys` and `values` in shared memory.
-  // `thread` of 128.
-  template <int kChunks, class Place> __device__ void copy(const AttentionWork& work, int head, std::uint32_t keys,
-                                                           std::uint32_t values, int thread, Place place) const {
+  // Copies keys and values; `address_of(key, chunk)` is the offset of 16 bytes from `keys` and `values` in shared
+  // memory. Called by 128 threads.
+  template <int kChunks, class AddressOf> __device__ void copy(const AttentionWork& work, int head, std::uint32_t keys,
+                                                               std::uint32_t values, int thread,
+                                                               AddressOf address_of) const {
     std::int64_t offset[2];
 #pragma unroll
     for (int i = 0; i < 2; ++i)
@@ -149,27 +150,27 @@ struct StepPages {
       }
       const bool read = from >= 0 && c * 8 < work.head_size;
       const std::byte* begin = work.pool + (read ? from + c * 16 : 0);
-      const int to = place(key, c);
+      const int to = address_of(key, c);
       copy_behind(keys + to, begin + work.keys, read);
       copy_behind(values + to, begin + work.values, read);
     }
   }
 };
 
-// The steps of a block, chunk by chunk: in each the shared ones, then each row's own.
+// The steps of a block, chunk by chunk: in each chunk the shared ones, then each row's own.
 template <int kRows> struct StepCursor {
   static constexpr int kSteps = kChunk / kStep;
-  int step = 0, row = -1;  // row of the sequence whose own step this is; -1: shared
+  int step = 0, row = -1;  // row of the sequence to which this step belongs; -1: shared
   int chunk = 0;
 
   // Before the first step of chunks [begin, ...).
-  __device__ void start(int begin, const TileSights<kRows>& s, const TileBounds& b, const TilePlace& t, int group,
+  __device__ void start(int begin, const TileSights<kRows>& s, const TileBounds& b, const TilePosition& t, int group,
                         int end) {
     chunk = begin, row = -1;
     seek(s, b, t, group, end);
   }
   __device__ bool done(int end) const { return chunk >= end; }
-  __device__ void advance(const TileSights<kRows>& s, const TileBounds& b, const TilePlace& t, int group, int end) {
+  __device__ void advance(const TileSights<kRows>& s, const TileBounds& b, const TilePosition& t, int group, int end) {
     if (++step < last) return;
     next_row(b, t, group);
     seek(s, b, t, group, end);
@@ -178,11 +179,11 @@ template <int kRows> struct StepCursor {
  private:
   int last = 0;
 
-  __device__ void next_row(const TileBounds& b, const TilePlace& t, int group) {
+  __device__ void next_row(const TileBounds& b, const TilePosition& t, int group) {
     row = row < 0 ? t.vector / group : row + 1;
     if (b.branch >= (chunk + 1) * kChunk || row * group >= t.vector + t.vectors) row = -1, ++chunk;
   }
-  __device__ void seek(const TileSights<kRows>& s, const TileBounds& b, const TilePlace& t, int group, int end) {
+  __device__ void seek(const TileSights<kRows>& s, const TileBounds& b, const TilePosition& t, int group, int end) {
     for (; chunk < end; next_row(b, t, group)) {
       int from = b.low, to = b.high;
       if (row >= 0) {

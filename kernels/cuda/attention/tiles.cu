@@ -8,40 +8,40 @@ namespace foretoken {
 namespace {
 
 template <int kHead, int kGroups, int kStages>
-void launch_stages(const AttentionWork& work, cudaStream_t stream, bool overlaps) {
+void launch_stages(const AttentionWork& work, cudaStream_t stream, bool dependent_launch) {
   static_assert(sizeof(TileShared<kHead, kGroups, kStages>) == tile_bytes(kHead, kGroups, kStages));
-  Grid grid{dim3(unsigned(tiles_of(work, work.tile)), unsigned(work.kv_heads), unsigned(work.parts)), kTileThreads,
+  Grid grid{dim3(unsigned(tiles_of(work, work.tile)), unsigned(work.kv_heads), unsigned(work.splits)), kTileThreads,
             sizeof(TileShared<kHead, kGroups, kStages>)};
-  grid.overlaps = overlaps;
+  grid.dependent_launch = dependent_launch;
   launch_kernel("attend", stream, grid, attend_tiles<kHead, kGroups, kStages>, work);
 }
 
-// As many stages as shared memory has room for.
+// As many stages as fit in shared memory.
 template <int kHead, int kGroups>
-void launch(const AttentionWork& work, std::int64_t limit, cudaStream_t stream, bool overlaps) {
+void launch(const AttentionWork& work, std::int64_t limit, cudaStream_t stream, bool dependent_launch) {
   constexpr int kMost = most_tile_stages(kHead, kGroups), kFew = fewest_tile_stages(kHead);
   static_assert(tile_stages(kHead, kGroups, kLeastSharedMemory) > 0);
   if (tile_stages(kHead, kGroups, limit) == kMost)
-    launch_stages<kHead, kGroups, kMost>(work, stream, overlaps);
+    launch_stages<kHead, kGroups, kMost>(work, stream, dependent_launch);
   else if constexpr (tile_stages(kHead, kGroups, kLeastSharedMemory) != kMost)
-    launch_stages<kHead, kGroups, kFew>(work, stream, overlaps);
+    launch_stages<kHead, kGroups, kFew>(work, stream, dependent_launch);
 }
 
 template <int kHead>
-void launch_head(const AttentionWork& work, std::int64_t limit, cudaStream_t stream, bool overlaps) {
+void launch_head(const AttentionWork& work, std::int64_t limit, cudaStream_t stream, bool dependent_launch) {
   const int groups = tile_groups(work.tile);
   if (groups == 1)
-    launch<kHead, 1>(work, limit, stream, overlaps);
+    launch<kHead, 1>(work, limit, stream, dependent_launch);
   else if (groups == 2)
-    launch<kHead, 2>(work, limit, stream, overlaps);
+    launch<kHead, 2>(work, limit, stream, dependent_launch);
   else if constexpr (kHead <= 128)
-    launch<kHead, 4>(work, limit, stream, overlaps);
+    launch<kHead, 4>(work, limit, stream, dependent_launch);
 }
 
 }  // namespace
 
-void launch_tiles(const AttentionWork& work, std::int64_t shared_memory, cudaStream_t stream, bool overlaps) {
-  const auto go = [&](auto launch) { launch(work, shared_memory, stream, overlaps); };
+void launch_tiles(const AttentionWork& work, std::int64_t shared_memory, cudaStream_t stream, bool dependent_launch) {
+  const auto go = [&](auto launch) { launch(work, shared_memory, stream, dependent_launch); };
   switch (tile_head(work.head_size)) {
     case 32:
       return go(launch_head<32>);

@@ -1,6 +1,6 @@
 // Attention of one tile of queries over a bf16 cache, on mma.sync, by a block of four warps. In a step every warp takes
-// 16 of the 64 keys for the scores, then a quarter of the head for the sum of the values, so that a key or value leaves
-// shared memory once. This header must not know how many blocks there are.
+// 16 of the 64 keys for the scores, then a quarter of the head for the sum of the values, so that each key or value is
+// read from shared memory once. This header must not know how many blocks there are.
 #pragma once
 #include "kernels/cuda/attention/tile.cuh"
 #include "kernels/cuda/instructions/matrix_tiles.cuh"
@@ -10,7 +10,7 @@ namespace foretoken {
 constexpr int kTileThreads = 128;
 
 // kHead: numbers of a head in shared memory (a smaller one is padded by zeros); kRows: 16 kGroups vectors; kStages of
-// the ring, as tile_stages() says.
+// the ring: see tile_stages().
 template <int kHead, int kGroups, int kStages> struct TileShared {
   static constexpr int kRows = 16 * kGroups, kChunks = kHead / 8;
   struct alignas(128) Stage {
@@ -28,15 +28,15 @@ template <int kHead, int kGroups, int kStages> struct TileBlock {
   using Cursor = StepCursor<Shared::kRows>;
   static constexpr int kRows = Shared::kRows, kChunks = Shared::kChunks;
   static constexpr int kColumns = kHead / 32;                  // 8-wide columns of the values that a warp sums
-  static constexpr bool kHold = kGroups == 1 && kHead <= 128;  // queries stay in registers
+  static constexpr bool kHold = kGroups == 1 && kHead <= 128;  // queries are kept in registers
 
   const AttentionWork& work;
   Shared& shared;
-  TilePlace place;
+  TilePosition tile;
   TileBounds bounds;
-  Cursor fetched;             // the step that is copied next
-  StepPages pages;            // its
-  int head, part, end_chunk;  // kv head; chunks of this block end here
+  Cursor fetched;              // the step that is copied next
+  StepPages pages;             // its
+  int head, split, end_chunk;  // kv head; context split; end of this block's chunks
   const int thread = int(threadIdx.x), warp = thread / 32, lane = thread % 32;
   float sum[kGroups][kColumns][4], mass[kGroups][4], peak[kGroups][2];                          // of the chunk
   float total[kGroups][kColumns][4] = {}, total_mass[kGroups][2] = {}, total_peak[kGroups][2];  // of the chunks before
@@ -45,16 +45,16 @@ template <int kHead, int kGroups, int kStages> struct TileBlock {
   __device__ TileBlock(const AttentionWork& w, Shared& s) : work(w), shared(s) {}
 
   // ---- copies ----
-  // Looks up the step that will be fetched next: pages are known a step before they are needed.
+  // Looks up the pages of the next step, one step before they are needed.
   __device__ void look_up() {
     if (fetched.done(end_chunk)) return;
     int low = bounds.low, high = bounds.high, visible = INT_MAX;
     if (fetched.row >= 0) {
-      const int v = max(fetched.row * work.group - place.vector, 0);
+      const int v = max(fetched.row * work.group - tile.vector, 0);
       low = shared.sights.first[v], high = shared.sights.end[v], visible = shared.sights.visible[v];
     }
-    pages.look_up(work, place.sequence, fetched.step, low, high, [&](int depth) {
-      return depth < visible ? depth : slot_at(work, place.row + fetched.row, visible, depth);
+    pages.look_up(work, tile.sequence, fetched.step, low, high, [&](int depth) {
+      return depth < visible ? depth : slot_at(work, tile.row + fetched.row, visible, depth);
     });
   }
 
@@ -62,7 +62,7 @@ template <int kHead, int kGroups, int kStages> struct TileBlock {
     if (!fetched.done(end_chunk)) {
       pages.copy<kChunks>(work, head, shared_address(shared.stages[stage].keys),
                           shared_address(shared.stages[stage].values), thread, swizzled<kChunks>);
-      fetched.advance(shared.sights, bounds, place, work.group, end_chunk);
+      fetched.advance(shared.sights, bounds, tile, work.group, end_chunk);
       look_up();
     }
     end_copies();
@@ -105,7 +105,7 @@ template <int kHead, int kGroups, int kStages> struct TileBlock {
 #pragma unroll
       for (int h = 0; h < 2; ++h) {
         const int v = g * 16 + lane / 4 + h * 8;
-        const bool own = at.row >= 0 && (place.vector + v) / work.group == at.row && v < place.vectors;
+        const bool own = at.row >= 0 && (tile.vector + v) / work.group == at.row && v < tile.vectors;
         const int low = shared.sights.first[v], high = at.row < 0 ? shared.sights.common[v]
                                                        : own      ? shared.sights.end[v]
                                                                   : 0;
@@ -132,7 +132,7 @@ template <int kHead, int kGroups, int kStages> struct TileBlock {
     }
   }
 
-  // Scores become weights in shared memory; what was summed becomes relative to the new peak.
+  // Writes weights to shared memory and makes the sums relative to the new peak.
   __device__ void weigh(const float (&s)[kGroups][2][4]) {
 #pragma unroll
     for (int g = 0; g < kGroups; ++g) {
@@ -197,8 +197,8 @@ template <int kHead, int kGroups, int kStages> struct TileBlock {
     }
   }
   __device__ std::int64_t vector_at(int v) const {  // row * heads + head
-    const int at = place.vector + v;
-    return std::int64_t(place.row + at / work.group) * work.heads + head * work.group + at % work.group;
+    const int at = tile.vector + v;
+    return std::int64_t(tile.row + at / work.group) * work.heads + head * work.group + at % work.group;
   }
 
   __device__ void close_chunk(int chunk) {
@@ -213,14 +213,14 @@ template <int kHead, int kGroups, int kStages> struct TileBlock {
         for (int n = 0; n < kColumns; ++n)
 #pragma unroll
           for (int i = 0; i < 2; ++i) total[g][n][h * 2 + i] = folded(total[g][n][h * 2 + i], sum[g][n][h * 2 + i], by);
-        if (v < place.vectors && shared.sights.sole[v] < 0) leave_chunk(chunk, g, h, v);
+        if (v < tile.vectors && shared.sights.sole[v] < 0) store_chunk(chunk, g, h, v);
       }
     }
     clear_chunk();
   }
 
-  // Of every chunk that the vector sees, whatever its scores are: fold_chunks reads them all.
-  __device__ void leave_chunk(int chunk, int g, int h, int v) const {
+  // Of every chunk with depths that the vector attends to, whatever its scores: fold_chunks reads them all.
+  __device__ void store_chunk(int chunk, int g, int h, int v) const {
     if (chunk < shared.sights.first[v] / kChunk || chunk * kChunk >= shared.sights.end[v]) return;
     const std::int64_t at = vector_at(v) * work.chunks + chunk;
     if (warp == 0 && lane % 4 == 0) work.peaks[at] = {peak[g][h], mass[g][h * 2]};
@@ -238,7 +238,7 @@ template <int kHead, int kGroups, int kStages> struct TileBlock {
 #pragma unroll
       for (int h = 0; h < 2; ++h) {
         const int v = g * 16 + h * 8 + lane / 4;
-        if (v >= place.vectors || shared.sights.sole[v] != part) continue;
+        if (v >= tile.vectors || shared.sights.sole[v] != split) continue;
         const float inverse = inverse_mass(total_mass[g][h]);
         const std::int64_t at = vector_at(v) * work.head_size;
 #pragma unroll
@@ -256,26 +256,26 @@ template <int kHead, int kGroups, int kStages> struct TileBlock {
   }
 
   // ---- all of it ----
-  // False: there is nothing to do.
+  // False: the block has no work.
   __device__ bool open() {
-    place = find_tile(work, int(gridDim.x - 1 - blockIdx.x), work.tile);
-    if (place.sequence < 0) return false;
-    head = int(blockIdx.y), part = int(blockIdx.z);
-    shared.sights.fill(work, place, thread);
+    tile = find_tile(work, int(gridDim.x - 1 - blockIdx.x), work.tile);
+    if (tile.sequence < 0) return false;
+    head = int(blockIdx.y), split = int(blockIdx.z);
+    shared.sights.fill(work, tile, thread);
     __syncthreads();
-    bounds = TileBounds::of(shared.sights, place.vectors);
-    end_chunk = min((part + 1) * work.part, (bounds.end + kChunk - 1) / kChunk);
-    return part == 0 || max(bounds.low / kChunk, part * work.part) < end_chunk;
+    bounds = TileBounds::of(shared.sights, tile.vectors);
+    end_chunk = min((split + 1) * work.split_chunks, (bounds.end + kChunk - 1) / kChunk);
+    return split == 0 || max(bounds.low / kChunk, split * work.split_chunks) < end_chunk;
   }
 
   __device__ void run() {
     Cursor at;
-    at.start(max(bounds.low / kChunk, part * work.part), shared.sights, bounds, place, work.group, end_chunk);
+    at.start(max(bounds.low / kChunk, split * work.split_chunks), shared.sights, bounds, tile, work.group, end_chunk);
     fetched = at;
     look_up();
-    wait_for_earlier();
+    wait_for_previous_kernels();
     for (int i = 0; i < kStages - 1; ++i) fetch(i);
-    load_queries<kChunks>(work, place, head, 0, kRows, reinterpret_cast<std::byte*>(shared.q), thread,
+    load_queries<kChunks>(work, tile, head, 0, kRows, reinterpret_cast<std::byte*>(shared.q), thread,
                           swizzled<kChunks>);
     clear_chunk();
     for (int g = 0; g < kGroups; ++g) total_peak[g][0] = total_peak[g][1] = kUnseen;
@@ -284,7 +284,7 @@ template <int kHead, int kGroups, int kStages> struct TileBlock {
       for (int k = 0; k < kHead / 16; ++k) q_held[k] = q_quad(0, k);
     for (int stage = 0; !at.done(end_chunk); stage = stage + 1 == kStages ? 0 : stage + 1) {
       if constexpr (kStages == 1) {
-        __syncthreads();  // all warps have read the step before
+        __syncthreads();  // all warps have read the previous step
         fetch(0);
         wait_copies<0>();
         __syncthreads();
@@ -302,7 +302,7 @@ template <int kHead, int kGroups, int kStages> struct TileBlock {
       __syncthreads();
       add_values(stage);
       const int chunk = at.chunk;
-      at.advance(shared.sights, bounds, place, work.group, end_chunk);
+      at.advance(shared.sights, bounds, tile, work.group, end_chunk);
       if (at.done(end_chunk) || at.chunk != chunk) close_chunk(chunk);
     }
     wait_copies<0>();
@@ -314,11 +314,11 @@ template <int kHead, int kGroups, int kStages> __global__ void __launch_bounds__
     attend_tiles(const __grid_constant__ AttentionWork work) {
   extern __shared__ __align__(128) std::byte memory[];
   TileBlock<kHead, kGroups, kStages> block(work, *reinterpret_cast<TileShared<kHead, kGroups, kStages>*>(memory));
-  let_later_start();
+  let_next_kernel_start();
   if (block.open())
     block.run();
   else
-    wait_for_earlier();
+    wait_for_previous_kernels();
 }
 
 }  // namespace foretoken

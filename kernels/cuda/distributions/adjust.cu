@@ -1,6 +1,6 @@
-// adjust: row i of logits [n, vocab] is bent in place at the tokens of adjustments[i]; an item a thread, as
-// adjust_item() has it. Bytes: 16 a token of a tally, and 64 of the logits that it touches. Nothing else of a row is
-// read.
+// adjust: row i of logits [n, vocab] is adjusted in place at the tokens of adjustments[i]; each thread computes one
+// item by adjust_item(). Bytes: 16 for each token count, and 64 of the logits for each adjusted token. The rest of the
+// row is not read.
 #include <algorithm>
 
 #include "kernels/cuda/cuda_backend.cuh"
@@ -10,7 +10,7 @@ namespace {
 
 constexpr int kRowsAtOnce = 64, kThreads = 256;
 
-// What a launch is told of each row comes as its argument.
+// The adjustments of a launch are passed as kernel arguments.
 struct AdjustTask {
   float* logits;
   std::int64_t stride;
@@ -18,8 +18,8 @@ struct AdjustTask {
 };
 
 __global__ void __launch_bounds__(kThreads) adjust_rows(const __grid_constant__ AdjustTask task) {
-  wait_for_earlier();
-  let_later_start();
+  wait_for_previous_kernels();
+  let_next_kernel_start();
   const Adjustment a = task.rows[blockIdx.y];
   const int k = int(blockIdx.x * blockDim.x + threadIdx.x);
   if (k < a.count + a.length) adjust_item(task.logits + std::int64_t(blockIdx.y) * task.stride, a, k);
@@ -40,8 +40,9 @@ void CudaBackend::adjust(Tensor logits, std::span<const Adjustment> adjustments)
     int items = 0;
     for (int i = 0; i < n; ++i) items = std::max(items, task.rows[i].count + task.rows[i].length);
     if (items > 0)
-      launch_kernel("adjust", stream_, {dim3(blocks_for(items, kThreads), unsigned(n)), kThreads, 0, 1, overlaps()},
-                    adjust_rows, task);
+      launch_kernel("adjust", stream_,
+                    {dim3(blocks_for(items, kThreads), unsigned(n)), kThreads, 0, 1, dependent_launch()}, adjust_rows,
+                    task);
   }
 }
 

@@ -1,7 +1,7 @@
-// The crew of one row: a cluster of thread blocks (one block before architecture 90) that reads one row of a vocabulary
-// together. Its sums follow the tree of distribution.h, whatever the number of blocks. Every verb is collective: all
-// threads of the crew call it and all get the same answer. This room knows rows of numbers; it must not know
-// distributions or draws.
+// A crew: a cluster of thread blocks (one block before architecture 90) that processes one row of a vocabulary. Its
+// sums follow the summation tree of distribution.h for any number of blocks. Every operation is collective: all threads
+// of the crew call it, and all get the same result. This header knows rows of numbers; it must not know distributions
+// or draws.
 #pragma once
 #include <cstdint>
 #include <utility>
@@ -18,9 +18,9 @@ constexpr int kCrewThreads = 512;  // of one block
 constexpr int kCrewWarps = kCrewThreads / 32;
 constexpr int kMostBlocks = 8;  // of one crew
 
-// What the threads of a block share, one in each block. Two of whatever other blocks write to: a block may be one verb
-// ahead of another, never two.
-struct CrewRoom {
+// The shared memory of a block. Memory that other blocks write to is double-buffered: a block may be at most one
+// operation ahead of another.
+struct CrewMemory {
   struct alignas(16) Slot {
     std::uint32_t word[4];
   };
@@ -29,19 +29,19 @@ struct CrewRoom {
   double total;
 };
 
-// How a kernel of crews begins. Nobody may write to the shared memory of a block that has not started yet: all blocks
-// of a crew meet here, which takes no time of its own where there are earlier kernels to wait for.
+// The start of every kernel of crews. The shared memory of a block must not be written before the block has started, so
+// all blocks of a crew synchronize here, while they wait for the previous kernels.
 __device__ inline void begin_crew() {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   const auto cluster = cooperative_groups::this_cluster();
   auto arrived = cluster.barrier_arrive();
-  wait_for_earlier();
-  let_later_start();
+  wait_for_previous_kernels();
+  let_next_kernel_start();
   cluster.barrier_wait(std::move(arrived));
 #endif
 }
 
-// f(begin + i * stride) for i < n; what knows more about its tokens overloads this.
+// The callable i -> f(begin + i * stride) for i < n. Overloads for other types of f precompute what these tokens share.
 template <class F> struct Along {
   const F& f;
   Token begin;
@@ -50,9 +50,9 @@ template <class F> struct Along {
 };
 template <class F> __device__ Along<F> along(const F& f, Token begin, int stride, int) { return {f, begin, stride}; }
 
-// sum + v[0] + ... + v[n - 1] in order, by one thread that reads ahead of its additions; if they are kept, to[i] is the
-// sum up to v[i]. `v` begins at 16 bytes and is zero from n to the next multiple of kSumAhead, up to which `to` is
-// written; `to` may be `v`.
+// sum + v[0] + ... + v[n - 1] in order, by one thread, which loads ahead of its additions; if kKept, to[i] is the sum
+// up to and including v[i]. `v` is aligned to 16 bytes and is zero from n to the next multiple of kSumAhead, up to
+// which `to` is written; `to` may be `v`.
 constexpr int kSumAhead = 4;
 template <bool kKept> __device__ double running_sum(double sum, const double* v, double* to, int n) {
   const auto two = [&](int i) { return *reinterpret_cast<const double2*>(v + i); };
@@ -77,31 +77,32 @@ class Crew {
     return std::size_t(crew_bytes(vocab));
   }
 
-  __device__ Crew(CrewRoom& room, double* sums, int vocab)
-      : room_(&room), sums_(sums), vocab_(vocab), tiles_((vocab + kTile - 1) / kTile) {
+  __device__ Crew(CrewMemory& memory, double* sums, int vocab)
+      : memory_(&memory), sums_(sums), vocab_(vocab), tiles_((vocab + kTile - 1) / kTile) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
     rank_ = int(cooperative_groups::this_cluster().block_rank()),
     size_ = int(cooperative_groups::this_cluster().num_blocks());
 #endif
     const int each = (tiles_ + size_ - 1) / size_;
     first_ = min(tiles_, rank_ * each), last_ = min(tiles_, first_ + each);
-    for (int i = tiles_ + int(threadIdx.x); i < room_for(vocab); i += kCrewThreads)
-      sums_[i] = sums_[room_for(vocab) + i] = 0;
+    for (int i = tiles_ + int(threadIdx.x); i < padded_tiles(vocab); i += kCrewThreads)
+      sums_[i] = sums_[padded_tiles(vocab) + i] = 0;
   }
 
-  __device__ int row() const { return int(blockIdx.x) / size_; }  // which row this crew works on
+  __device__ int row() const { return int(blockIdx.x) / size_; }  // the row of this crew
   __device__ int size() const { return size_; }
   __device__ int tiles() const { return tiles_; }
   __device__ bool leads() const { return rank_ == 0 && threadIdx.x == 0; }
 
-  // Of all threads of the crew; what they wrote is then seen by all of them. A block must not end before the last one.
+  // A barrier of all threads of the crew; their earlier writes are visible to all of them afterwards. A block must not
+  // end while others may access its shared memory.
   __device__ void sync() {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
     if (size_ > 1) return cooperative_groups::this_cluster().sync();
 #endif
     __syncthreads();
   }
-  // Where block `rank` has what lies at `mine` in the shared memory of this one.
+  // The address in the shared memory of block `rank` that corresponds to `mine` in this block.
   template <class T> __device__ T* at(T* mine, int rank) const {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
     if (size_ > 1) return cooperative_groups::this_cluster().map_shared_rank(mine, unsigned(rank));
@@ -124,7 +125,7 @@ class Crew {
     for (int x = rest + int(threadIdx.x); x < end; x += kCrewThreads) f(x, values[x]);
   }
   // f(x, n) for the tokens x .. x + n - 1 of this block, n <= 4, in each thread in ascending order; the threads of a
-  // warp call it together, some perhaps with n == 0. x is a multiple of 4.
+  // warp call f together, some possibly with n == 0. x is a multiple of 4.
   template <class F> __device__ void for_quads(F f) const {
     const int end = min(vocab_, last_ * kTile), lane = int(threadIdx.x) % 32;
     for (int x = first_ * kTile + 4 * (int(threadIdx.x) - lane); x < end; x += 4 * kCrewThreads)
@@ -135,23 +136,23 @@ class Crew {
   template <class T, class Op> __device__ T agree(T v, Op op) {
     const int warp = int(threadIdx.x) / 32, lane = int(threadIdx.x) % 32;
     for (int m = 16; m > 0; m /= 2) v = op(v, from_lane(v, m));
-    if (lane == 0) put(&room_->warps[warp], v);
+    if (lane == 0) put(&memory_->warps[warp], v);
     __syncthreads();
-    v = take<T>(room_->warps[lane % kCrewWarps]);
+    v = take<T>(memory_->warps[lane % kCrewWarps]);
     for (int m = kCrewWarps / 2; m > 0; m /= 2) v = op(v, from_lane(v, m));
-    turn_ ^= 1;
-    if (warp == 0 && lane < size_) put(at(&room_->blocks[turn_][rank_], lane), v);
+    buffer_ ^= 1;
+    if (warp == 0 && lane < size_) put(at(&memory_->blocks[buffer_][rank_], lane), v);
     sync();
-    v = take<T>(room_->blocks[turn_][0]);
-    for (int r = 1; r < size_; ++r) v = op(v, take<T>(room_->blocks[turn_][r]));
+    v = take<T>(memory_->blocks[buffer_][0]);
+    for (int r = 1; r < size_; ++r) v = op(v, take<T>(memory_->blocks[buffer_][r]));
     return v;
   }
 
-  // The tile_sum of f in every tile, [tiles()], in this block's memory: it is the block's own until the verb after the
+  // The tile_sum of f in every tile, f64 [tiles()], in this block's shared memory; valid until the operation after the
   // next one.
   template <class F> __device__ double* tile_sums(const F& f) {
-    turn_ ^= 1;
-    double* const sums = sums_ + turn_ * room_for(vocab_);
+    buffer_ ^= 1;
+    double* const sums = sums_ + buffer_ * padded_tiles(vocab_);
     const int j = int(threadIdx.x) % 8;
     const unsigned eight = 0xffu << (threadIdx.x & 24u);
     for (int tile = first_ + int(threadIdx.x) / 8; tile < last_; tile += kCrewThreads / 8) {
@@ -163,21 +164,21 @@ class Crew {
     return sums;
   }
 
-  // Room for the sums of all tiles up to each, in this block's memory, and who filled it last: null where nobody may
-  // rely on it.
-  __device__ double* running() { return sums_ + 2 * room_for(vocab_); }
+  // Memory of this block for the running sums of all tiles, f64 [tiles()], and the object for which it was filled last;
+  // null where the contents are invalid.
+  __device__ double* running() { return sums_ + 2 * padded_tiles(vocab_); }
   const void* running_of = nullptr;
 
-  // vocabulary_sum of f.
+  // The vocabulary_sum of f.
   template <class F> __device__ double sum(const F& f) {
     const double* const sums = tile_sums(f);
-    if (threadIdx.x == 0) room_->total = running_sum<false>(0, sums, nullptr, tiles_);
+    if (threadIdx.x == 0) memory_->total = running_sum<false>(0, sums, nullptr, tiles_);
     __syncthreads();
-    return room_->total;
+    return memory_->total;
   }
 
  private:
-  __host__ __device__ static int room_for(int vocab) {
+  __host__ __device__ static int padded_tiles(int vocab) {
     return ((vocab + kTile - 1) / kTile + kSumAhead - 1) / kSumAhead * kSumAhead;
   }
 
@@ -204,13 +205,13 @@ class Crew {
     memcpy(&other, word, sizeof other);
     return other;
   }
-  template <class T> __device__ static void put(CrewRoom::Slot* slot, const T& v) {
-    static_assert(sizeof(T) % 4 == 0 && sizeof(T) <= sizeof(CrewRoom::Slot));
+  template <class T> __device__ static void put(CrewMemory::Slot* slot, const T& v) {
+    static_assert(sizeof(T) % 4 == 0 && sizeof(T) <= sizeof(CrewMemory::Slot));
     std::uint32_t word[kWords<T>];
     memcpy(word, &v, sizeof v);
     for (int i = 0; i < kWords<T>; ++i) slot->word[i] = word[i];
   }
-  template <class T> __device__ static T take(const CrewRoom::Slot& slot) {
+  template <class T> __device__ static T take(const CrewMemory::Slot& slot) {
     std::uint32_t word[kWords<T>];
     for (int i = 0; i < kWords<T>; ++i) word[i] = slot.word[i];
     T v;
@@ -218,18 +219,18 @@ class Crew {
     return v;
   }
 
-  CrewRoom* room_;
-  double* sums_;  // [3, room_for(vocab_)]
+  CrewMemory* memory_;
+  double* sums_;  // [3, padded_tiles(vocab_)]
   int vocab_, tiles_, rank_ = 0, size_ = 1;
   int first_, last_;  // the tiles of this block
-  int turn_ = 0;
+  int buffer_ = 0;
 };
 
 class Backend;
-// Blocks, threads and shared memory for crews that work on `rows` rows of a vocabulary, one block a multiprocessor
-// while there are enough.
+// The grid for crews that process `rows` rows of a vocabulary, one block on each multiprocessor as long as there are
+// enough.
 Grid crew_grid(const Backend& backend, int rows, int vocab);
-// Makes the backend's GPU this thread's.
+// Makes the backend's GPU current in this thread.
 void enter_device(const Backend& backend);
 
 }  // namespace foretoken

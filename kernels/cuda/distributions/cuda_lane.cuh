@@ -1,9 +1,10 @@
-// The Lane of the CUDA device: a crew of thread blocks for each sequence, the whole batch in one launch. Included by
-// kernels/lane.h where nvcc compiles, so that a verifier's template becomes a kernel. Knows distributions and draws, no
-// verifier.
+// The Lane of the CUDA device: a crew of thread blocks for each sequence, all sequences of the batch in one launch.
+// Included by kernels/lane.h where nvcc compiles, so that a verifier's template becomes a kernel. Knows distributions
+// and draws, no verifier.
 //
-// Every thread of a crew runs the rule and holds its variables; the verbs are collective, so what steers a rule must be
-// the same in all threads, as everything is that comes from a trial or from a verb. What is written, the leader writes.
+// Every thread of a crew runs the rule and holds its variables. The operations are collective, so the control flow of a
+// rule must be the same in all threads: it may depend only on its input and on results of operations. Only the leader
+// writes results.
 #pragma once
 #include <array>
 
@@ -15,9 +16,9 @@
 
 namespace foretoken {
 
-struct LaneRoom {
-  CrewRoom crew;
-  alignas(16) double tile[kTile];  // probabilities, then their CDF
+struct LaneMemory {
+  CrewMemory crew;
+  alignas(16) double tile[kTile];  // probabilities of one tile, then their CDF
   int here, last;                  // tiles
   int token, likely;               // of the tile
   unsigned bound;                  // bits of a float
@@ -25,7 +26,7 @@ struct LaneRoom {
   RefusedGuess guesses[kMostGuesses];
 };
 
-// What the lanes of one sequence have taken of its room. Every thread holds its own copy, and all are equal.
+// How much of the memory the lanes of one sequence have used. Every thread holds its own copy, and all are equal.
 struct LaneUse {
   int near = 0, nears = 0;  // bytes, calls
   int guesses = 0;
@@ -34,25 +35,25 @@ struct LaneUse {
 
 class CudaLane {
  public:
-  __device__ CudaLane(Crew& crew, LaneRoom& room, LaneUse& use, int vocab, const Draws& draws)
-      : crew_(&crew), room_(&room), use_(&use), vocab_(vocab), draws_(draws) {}
+  __device__ CudaLane(Crew& crew, LaneMemory& memory, LaneUse& use, int vocab, const Draws& draws)
+      : crew_(&crew), memory_(&memory), use_(&use), vocab_(vocab), draws_(draws) {}
 
   __device__ CudaLane within(std::uint32_t k) const { return drawing(draws_.within(k)); }
-  __device__ CudaLane drawing(const Draws& draws) const { return {*crew_, *room_, *use_, vocab_, draws}; }
+  __device__ CudaLane drawing(const Draws& draws) const { return {*crew_, *memory_, *use_, vocab_, draws}; }
 
-  // One thread of the sequence, which writes down what came out.
+  // True in one thread of the sequence, which writes the results.
   __device__ bool leader() const { return crew_->leads(); }
-  // Runs f(0) ... f(n - 1) at once; what they write may be read after the launch.
+  // Runs f(0) ... f(n - 1) in parallel; what they write may be read after the launch.
   template <class F> __device__ void each(int n, const F& f) const {
     if (int(blockIdx.x) % crew_->size() != 0) return;
     for (int i = int(threadIdx.x); i < n; i += kCrewThreads) f(i);
   }
-  // f(0) ... f(n - 1) in shared memory while there is room. One warp after another brings them, so that several wait at
-  // once.
+  // f(0) ... f(n - 1) in shared memory, null where it is full. Successive calls use different warps, so that their
+  // loads overlap. The values may be read after settle().
   template <class T, class F> __device__ const T* near(int n, const F& f) {
     const int bytes = (n * int(sizeof(T)) + 15) / 16 * 16;
-    if (use_->near + bytes > int(sizeof room_->near)) return nullptr;
-    T* const kept = reinterpret_cast<T*>(room_->near + use_->near);
+    if (use_->near + bytes > int(sizeof memory_->near)) return nullptr;
+    T* const kept = reinterpret_cast<T*>(memory_->near + use_->near);
     use_->near += bytes;
     if (int(threadIdx.x) / 32 == use_->nears++ % kCrewWarps)
       for (int i = int(threadIdx.x) % 32; i < n; i += 32) kept[i] = f(i);
@@ -68,9 +69,9 @@ class CudaLane {
 
   __device__ bool accept(double probability, DrawName name) const { return draws_.uniform(name) < probability; }
 
-  // Bytes: 4 * vocab, 8 * vocab with a distribution q, nothing where the refusal before it has added everything up.
-  // Operations: about 40 a token. The CDF behind each tile, then behind each token of one tile, is added up by one
-  // thread: the order of these sums is part of the answer.
+  // Bytes: 4 * vocab, 8 * vocab with a distribution q, none where the rejection before it has already computed the
+  // sums. Operations: about 40 a token. The CDF after each tile, then after each token of one tile, is summed by one
+  // thread, since the order of these sums determines the result.
   template <class L> __device__ Token draw(const L& distribution, DrawName name) {
     const Token certain = only(distribution);
     if (certain >= 0) return certain;
@@ -94,7 +95,7 @@ class CudaLane {
   }
   __device__ Token race(const Distribution& distribution, std::uint32_t position) {
     if (distribution.row.one_hot) return distribution.row.greedy;
-    return race_distribution(*crew_, &room_->bound, draws_, distribution, position);
+    return race_distribution(*crew_, &memory_->bound, draws_, distribution, position);
   }
 
   // As HostLane.
@@ -110,9 +111,9 @@ class CudaLane {
     });
   }
 
-  // Of f over the vocabulary.
+  // The sum of f over the vocabulary.
   template <class F> __device__ double sum(const F& f) { return crew_->sum(f); }
-  // N of them: f(x) is a std::array<double, N>. One pass for each sum, over a row that lies in the nearest cache.
+  // N such sums: f(x) is a std::array<double, N>. One pass for each sum, over a row that is in the nearest cache.
   template <int N, class F> __device__ std::array<double, N> sums(const F& f) {
     std::array<double, N> all;
     for (std::size_t k = 0; k < std::size_t(N); ++k) all[k] = crew_->sum([&](Token x) { return f(x)[k]; });
@@ -120,7 +121,7 @@ class CudaLane {
   }
 
   template <class P, class Q> __device__ Residual<P, Q> open(const P& p, const Q& q) {
-    crew_->running_of = nullptr;  // a residual may lie where another did
+    crew_->running_of = nullptr;  // a residual may have the address of an earlier one
     return {p, q};
   }
   template <class P, class Q> __device__ void refuse_draw(Residual<P, Q>& r) {
@@ -138,7 +139,7 @@ class CudaLane {
   __device__ bool overflown() const { return use_->overflown; }
 
  private:
-  // The one token that a distribution can give, -1 where there may be more.
+  // The only token with nonzero probability, -1 where there may be several.
   template <class L> __device__ static Token only(const L&) { return -1; }
   __device__ static Token only(const Distribution& distribution) {
     return distribution.row.one_hot ? distribution.row.greedy : -1;
@@ -148,13 +149,13 @@ class CudaLane {
     return r.p.row.one_hot ? r.p.row.greedy : -1;
   }
 
-  // f of what is left of r, by the fewest operations that give it.
+  // Calls f with the unnormalized residual of r in its cheapest form.
   template <class P, class Q, class F> __device__ static auto with_above(const Residual<P, Q>& r, const F& f) {
     if (r.c == 0) return f(Unguessed<P>(r));
     return f(Above<P, Q>(r));
   }
 
-  // As HostLane: nothing left means that the refusal had probability 0 but for rounding.
+  // As HostLane: no mass left means that the rejection had probability 0 but for rounding.
   template <class P, class Q> __device__ void weigh(Residual<P, Q>& r) {
     const Token certain = only(r.p);
     r.mass = certain >= 0 ? r.above(certain) : with_above(r, [&](const auto& above) { return add_up(above, &r); });
@@ -165,9 +166,9 @@ class CudaLane {
       use_->overflown = true;
       return;
     }
-    if (threadIdx.x == 0) room_->guesses[use_->guesses] = {guess, r.refused};
+    if (threadIdx.x == 0) memory_->guesses[use_->guesses] = {guess, r.refused};
     __syncthreads();
-    r.guesses = room_->guesses, r.refused = use_->guesses++;
+    r.guesses = memory_->guesses, r.refused = use_->guesses++;
   }
   template <class F, class Pick>
   __device__ void for_siblings(const Distribution& distribution, int n, const F& f, const Pick& pick) {
@@ -182,10 +183,10 @@ class CudaLane {
     }
   }
 
-  // The sum of f over the vocabulary; the sums up to each tile stay in crew_->running(), as those of `whose`, and the
-  // last tile with any in room_->last.
-  template <class F> __device__ double add_up(const F& f, const void* whose) {
-    if (threadIdx.x == 0) room_->here = room_->last = -1;
+  // The sum of f over the vocabulary. The running sums of the tiles are kept in crew_->running(), marked as those of
+  // `owner`, and the last tile with nonzero mass in memory_->last.
+  template <class F> __device__ double add_up(const F& f, const void* owner) {
+    if (threadIdx.x == 0) memory_->here = memory_->last = -1;
     const double* const sums = crew_->tile_sums(f);
     const int tiles = crew_->tiles();
     if (threadIdx.x == 0) running_sum<true>(0, sums, crew_->running(), tiles);
@@ -194,43 +195,44 @@ class CudaLane {
       for (int t = int(threadIdx.x) - 32; t < tiles; t += kCrewThreads - 32)
         if (sums[t] > 0) last = t;
       last = __reduce_max_sync(~0u, last);
-      if (threadIdx.x % 32 == 0) atomicMax(&room_->last, last);
+      if (threadIdx.x % 32 == 0) atomicMax(&memory_->last, last);
     }
     __syncthreads();
-    crew_->running_of = whose;
+    crew_->running_of = owner;
     return crew_->running()[tiles - 1];
   }
 
-  // After add_up: the token at which the CDF of `values` exceeds `limit`. In the first tile in which it does, else the
-  // last with any mass; there the first token, else the last with any probability.
+  // After add_up: the token at which the CDF of `values` exceeds `limit`. It is in the first tile where the CDF does,
+  // else in the last with nonzero mass; there it is the first such token, else the last with nonzero probability.
   template <class V> __device__ Token find(const V& values, double limit) {
     const double* const running = crew_->running();
     const int tiles = crew_->tiles(), i = int(threadIdx.x);
-    crew_->running_of = nullptr;  // `here` is used up
-    if (i == 0) room_->token = room_->likely = -1;
+    crew_->running_of = nullptr;  // `here` is overwritten below
+    if (i == 0) memory_->token = memory_->likely = -1;
     for (int t = i; t < tiles; t += kCrewThreads)
-      if (running[t] > limit && (t == 0 || running[t - 1] <= limit)) room_->here = t;
+      if (running[t] > limit && (t == 0 || running[t - 1] <= limit)) memory_->here = t;
     __syncthreads();
-    const bool exceeds = room_->here >= 0;
-    const int tile = exceeds ? room_->here : room_->last;
+    const bool exceeds = memory_->here >= 0;
+    const int tile = exceeds ? memory_->here : memory_->last;
     if (tile < 0) return 0;
     const Token begin = tile * kTile;
     if (i < kTile) {
       const double p = begin + i < vocab_ ? along(values, begin + i, 1, 1)(0) : 0;
-      room_->tile[i] = p;
+      memory_->tile[i] = p;
       const int likely = __reduce_max_sync(~0u, p > 0 ? i : -1);
-      if (i % 32 == 0) atomicMax(&room_->likely, likely);
+      if (i % 32 == 0) atomicMax(&memory_->likely, likely);
     }
     __syncthreads();
-    if (i == 0) running_sum<true>(tile > 0 ? running[tile - 1] : 0, room_->tile, room_->tile, kTile);
+    if (i == 0) running_sum<true>(tile > 0 ? running[tile - 1] : 0, memory_->tile, memory_->tile, kTile);
     __syncthreads();
-    if (i < kTile && exceeds && room_->tile[i] > limit && (i == 0 || room_->tile[i - 1] <= limit)) room_->token = i;
+    if (i < kTile && exceeds && memory_->tile[i] > limit && (i == 0 || memory_->tile[i - 1] <= limit))
+      memory_->token = i;
     __syncthreads();
-    return begin + (room_->token >= 0 ? room_->token : room_->likely);
+    return begin + (memory_->token >= 0 ? memory_->token : memory_->likely);
   }
 
   Crew* crew_;
-  LaneRoom* room_;
+  LaneMemory* memory_;
   LaneUse* use_;
   int vocab_;
   Draws draws_;
@@ -239,17 +241,17 @@ class CudaLane {
 template <class F> __global__ void __launch_bounds__(kCrewThreads, 1)
     run_lanes(const Draws* draws, int vocab, const __grid_constant__ F f) {
   extern __shared__ __align__(16) double sums[];
-  __shared__ LaneRoom room;
-  static_assert(sizeof room <= kMostCrewStaticBytes);
+  __shared__ LaneMemory memory;
+  static_assert(sizeof memory <= kMostCrewStaticBytes);
   begin_crew();
-  Crew crew(room.crew, sums, vocab);
+  Crew crew(memory.crew, sums, vocab);
   LaneUse use;
-  CudaLane lane(crew, room, use, vocab, draws ? draws[crew.row()] : Draws{});
+  CudaLane lane(crew, memory, use, vocab, draws ? draws[crew.row()] : Draws{});
   f(lane, crew.row());
   crew.sync();
 }
 
-// As launch() of kernels/lane.h.
+// The CUDA part of launch() of kernels/lane.h.
 template <class F> void launch_on_device(Backend& backend, int count, const Draws* draws, int vocab, const F& f) {
   static_assert(sizeof(F) <= 32000, "what runs on lanes is handed over as a kernel's argument");
   enter_device(backend);

@@ -1,7 +1,7 @@
-// Where top-k, top-p and min-p cut a row: the threshold of normalize() in kernels/distribution.cpp, bit for bit.
+// The threshold of top-k, top-p and min-p for a row: that of normalize() in kernels/distribution.cpp, bit for bit.
 // Thresholds are found among the keys of floats, integers in the same order: by radix selection, 11 bits a pass; for
-// top-p the selection adds rounded masses and only proposes, and whole sums in the tree of distribution.h decide, two
-// of them as a rule. Bytes: 4 * vocab a pass, from the nearest cache: top-k 1 to 3 passes, top-p 4 to 6, min-p 1.
+// top-p the selection adds rounded masses and gives a candidate only; sums in the tree of distribution.h, usually two,
+// determine the threshold. Bytes: 4 * vocab a pass, from the nearest cache: top-k 1 to 3 passes, top-p 4 to 6, min-p 1.
 #pragma once
 #include <cub/block/block_scan.cuh>
 
@@ -18,7 +18,7 @@ __device__ inline float of_key(std::uint32_t key) {
   return __uint_as_float(key & 0x80000000u ? key & 0x7fffffffu : ~key);
 }
 
-struct CutRoom {
+struct CutMemory {
   static constexpr int kBinBits = 11, kBins = 1 << kBinBits, kBinsEach = kBins / kCrewThreads;
   using Scan = cub::BlockScan<std::uint32_t, kCrewThreads>;
   std::uint32_t bins[2][kBins];
@@ -29,11 +29,11 @@ struct CutRoom {
 
 class Cuts {
  public:
-  // `row` has its peak and its temperature set. `lowest` is the least key of the row.
-  __device__ Cuts(Crew& crew, CutRoom& room, const float* logits, int vocab, const DistributionRow& row,
+  // `row` must have its peak and temperature set. `lowest` is the least key of the row.
+  __device__ Cuts(Crew& crew, CutMemory& memory, const float* logits, int vocab, const DistributionRow& row,
                   std::uint32_t lowest)
       : crew_(&crew),
-        room_(&room),
+        memory_(&memory),
         logits_(logits),
         vocab_(vocab),
         weights_(logits, row),
@@ -48,14 +48,14 @@ class Cuts {
   }
 
  private:
-  // The greatest key in [least_, peak_] from which on the units of all logits reach `target`; least_ where they never
-  // do.
+  // The greatest key in [least_, peak_] such that the units of all logits from it on reach `target`; least_ where they
+  // never do.
   template <class Units> __device__ std::uint32_t crossing(Units units, std::uint32_t target) {
     std::uint32_t low = least_, high = peak_, above = 0;
-    for (int turn = 0; low < high; turn ^= 1) {
-      const int shift = max(0, 32 - __clz(int(high - low)) - CutRoom::kBinBits);
-      std::uint32_t* const bins = room_->bins[turn];
-      for (int b = int(threadIdx.x); b < CutRoom::kBins; b += kCrewThreads) bins[b] = 0;
+    for (int buffer = 0; low < high; buffer ^= 1) {
+      const int shift = max(0, 32 - __clz(int(high - low)) - CutMemory::kBinBits);
+      std::uint32_t* const bins = memory_->bins[buffer];
+      for (int b = int(threadIdx.x); b < CutMemory::kBins; b += kCrewThreads) bins[b] = 0;
       __syncthreads();
       crew_->for_share(logits_, [&](int, float l) {
         const std::uint32_t from_low = key_of(l) - low;
@@ -63,33 +63,33 @@ class Cuts {
       });
       crew_->sync();
       find_bin(bins, above, target);
-      above = room_->above;
-      low += std::uint32_t(room_->bin) << shift;
+      above = memory_->above;
+      low += std::uint32_t(memory_->bin) << shift;
       high = min(high, low + ((1u << shift) - 1));
     }
-    crew_->sync();  // the other blocks have read these bins
+    crew_->sync();  // all blocks have read these bins
     return low;
   }
 
-  // Which bin the target lies in, and the units above it: room_->bin, room_->above.
+  // Finds the bin of the target, and the units above it: memory_->bin, memory_->above.
   __device__ void find_bin(std::uint32_t* bins, std::uint32_t above, std::uint32_t target) {
-    constexpr int kEach = CutRoom::kBinsEach;
-    const int top = CutRoom::kBins - 1 - int(threadIdx.x) * kEach;
+    constexpr int kEach = CutMemory::kBinsEach;
+    const int top = CutMemory::kBins - 1 - int(threadIdx.x) * kEach;
     std::uint32_t units[kEach] = {}, mine = 0, before, all;
     for (int r = 0; r < crew_->size(); ++r)
       for (int i = 0; i < kEach; ++i) units[i] += *crew_->at(&bins[top - i], r);
     for (int i = 0; i < kEach; ++i) mine += units[i];
-    CutRoom::Scan(room_->scan).ExclusiveSum(mine, before, all);
+    CutMemory::Scan(memory_->scan).ExclusiveSum(mine, before, all);
     before += above;
     if (int(threadIdx.x) == kCrewThreads - 1 && before + mine < target)
-      room_->bin = 0, room_->above = before + mine - units[kEach - 1];
+      memory_->bin = 0, memory_->above = before + mine - units[kEach - 1];
     for (int i = 0; i < kEach; before += units[i++])
-      if (before < target && before + units[i] >= target) room_->bin = top - i, room_->above = before;
+      if (before < target && before + units[i] >= target) memory_->bin = top - i, memory_->above = before;
     __syncthreads();
   }
 
   // The least logit such that the mass of greater ones is below top_p. That mass, S(key), falls as the key rises: `yes`
-  // is a logit that stays, no logit up to `no` does.
+  // is a logit that is kept, and no logit up to `no` is.
   __device__ std::uint32_t likely(float top_p) {
     const double all = crew_->sum([&](Token x) { return key_of(logits_[x]) >= least_ ? weights_(x) : 0.0f; });
     const double limit = mul(double(top_p), all);
@@ -115,7 +115,7 @@ class Cuts {
 
   struct Around {
     double mass;             // of the logits above a key
-    std::uint32_t down, up;  // the greatest logit up to it and the least above it
+    std::uint32_t down, up;  // keys: the greatest logit up to `key` and the least above it
   };
   __device__ Around around(std::uint32_t key) {
     std::uint32_t down = 0, up = ~0u;
@@ -135,7 +135,7 @@ class Cuts {
     return {mass, both.down, both.up};
   }
 
-  // The least logit that stays so far and whose weight is at least min_p.
+  // The least logit that is kept so far and whose weight is at least min_p.
   __device__ std::uint32_t at_least(float min_p) {
     std::uint32_t least = peak_;
     crew_->for_share(logits_, [&](int, float l) {
@@ -146,7 +146,7 @@ class Cuts {
   }
 
   Crew* crew_;
-  CutRoom* room_;
+  CutMemory* memory_;
   const float* logits_;
   int vocab_;
   Weights<false> weights_;  // of all tokens

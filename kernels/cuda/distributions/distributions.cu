@@ -1,11 +1,11 @@
 // Distributions of rows of logits and tokens drawn from them; a crew of blocks for each row.
 //
-// distribution:  [n, vocab] -> DistributionRow [n]: the greatest logit, the threshold of the warp (cuts.cuh), the mass
-// of what is kept by the tree of
-//       distribution.h. Bytes: 4 * vocab a row from memory once; each further pass (the mass, the raw normalizer, cuts)
-//       finds its share of the row in the caches nearest to its block. Operations: 5 a token for the peak, 32 a token
-//       for each mass, which is more than the memory's time. Nothing but 40 bytes a row is written.
-// draw: DistributionRow [n], TokenDraw [n] -> Token [n], by the verbs of a CudaLane.
+// distributions: logits [n, vocab] -> DistributionRow [n]: the greatest logit, the threshold of the warp (cuts.cuh),
+// the mass of the kept tokens by the tree of distribution.h. Bytes: 4 * vocab a row from memory once; each further pass
+// (the mass, the raw normalizer, cuts) reads a block's share of the row from the nearest caches. Operations: 5 a token
+// for the peak, 32 a token for each mass, which takes longer than the memory accesses. Only 40 bytes a row are written.
+//
+// draw: DistributionRow [n], TokenDraw [n] -> Token [n], by the operations of a CudaLane.
 #include "kernels/cuda/cuda_backend.cuh"
 #include "kernels/cuda/distributions/cuda_lane.cuh"
 #include "kernels/cuda/distributions/cuts.cuh"
@@ -13,7 +13,8 @@
 namespace foretoken {
 namespace {
 
-// What a launch is told of each row comes as its argument, so that no copy precedes it: up to this many rows at once.
+// The warps or draws of a launch are passed as kernel arguments, so that no copy is needed: up to this many rows at
+// once.
 constexpr int kFewRows = 64, kManyRows = 512;
 
 template <int kRows> struct DistributionTask {
@@ -55,12 +56,12 @@ template <int kRows> struct DrawTask {
   }
 };
 
-template <bool kCuts> struct DistributionRoom {
-  CrewRoom crew;
+template <bool kCuts> struct DistributionMemory {
+  CrewMemory crew;
 };
-template <> struct DistributionRoom<true> {
-  CrewRoom crew;
-  CutRoom cuts;
+template <> struct DistributionMemory<true> {
+  CrewMemory crew;
+  CutMemory cuts;
 };
 
 // The greatest logit with the lowest index among equals, and the least; a NaN is greater than all.
@@ -88,8 +89,8 @@ __host__ __device__ bool cuts(const Warp& warp) {
   return warp.temperature != 0 && (warp.top_k > 0 || warp.top_p < 1 || warp.min_p > 0);
 }
 
-// As normalize() of kernels/distribution.cpp.
-template <bool kCuts> __device__ DistributionRow distribution_of(Crew& crew, DistributionRoom<kCuts>& room,
+// The same row as normalize() of kernels/distribution.cpp.
+template <bool kCuts> __device__ DistributionRow distribution_of(Crew& crew, DistributionMemory<kCuts>& memory,
                                                                  const float* logits, int vocab, const Warp& warp) {
   DistributionRow row;
   const Extremes ends = extremes(crew, logits);
@@ -110,7 +111,7 @@ template <bool kCuts> __device__ DistributionRow distribution_of(Crew& crew, Dis
     return row;
   }
   if constexpr (kCuts) {
-    if (cuts(warp)) row.threshold = Cuts(crew, room.cuts, logits, vocab, row, ends.lowest).threshold(warp);
+    if (cuts(warp)) row.threshold = Cuts(crew, memory.cuts, logits, vocab, row, ends.lowest).threshold(warp);
   }
   row.mass = !cuts(warp) && row.inverse_temperature == 1 && raw >= 0 ? raw : crew.sum(Weights<kCuts>(logits, row));
   return row;
@@ -119,16 +120,16 @@ template <bool kCuts> __device__ DistributionRow distribution_of(Crew& crew, Dis
 template <int kRows, bool kCuts> __global__ void __launch_bounds__(kCrewThreads, kCuts ? 2 : 3)
     distribution_rows(const __grid_constant__ DistributionTask<kRows> task) {
   extern __shared__ __align__(16) double sums[];
-  __shared__ DistributionRoom<kCuts> room;
-  static_assert(sizeof room <= kMostCrewStaticBytes);
+  __shared__ DistributionMemory<kCuts> memory;
+  static_assert(sizeof memory <= kMostCrewStaticBytes);
   begin_crew();
-  Crew crew(room.crew, sums, task.vocab);
+  Crew crew(memory.crew, sums, task.vocab);
   const int i = crew.row();
-  const DistributionRow row = distribution_of(crew, room, task.logits + i * task.stride, task.vocab, task.warps[i]);
+  const DistributionRow row = distribution_of(crew, memory, task.logits + i * task.stride, task.vocab, task.warps[i]);
   if (crew.leads()) {
     task.rows[i] = row;
-    reinterpret_cast<std::uint32_t*>(task.rows + i)[sizeof(DistributionRow) / 4 - 1] =
-        0;  // padding: equal distributions are equal bytes
+    // The padding at the end of a row is zeroed, so that equal distributions have equal bytes.
+    reinterpret_cast<std::uint32_t*>(task.rows + i)[sizeof(DistributionRow) / 4 - 1] = 0;
   }
   crew.sync();
 }
@@ -143,7 +144,7 @@ template <int kRows> void queue_distributions(CudaBackend& backend, const Distri
   const int n = std::min(kRows, distributions.count() - begin);
   std::copy_n(warps.begin() + begin, n, task.warps);
   const bool any = std::any_of(task.warps, task.warps + n, cuts);
-  launch_kernel("law", backend.cuda_stream(), crew_grid(backend, n, task.vocab),
+  launch_kernel("distributions", backend.cuda_stream(), crew_grid(backend, n, task.vocab),
                 any ? distribution_rows<kRows, true> : distribution_rows<kRows, false>, task);
 }
 
@@ -169,23 +170,24 @@ void enter_device(const Backend& backend) { static_cast<const CudaBackend&>(back
 
 Grid crew_grid(const Backend& backend, int rows, int vocab) {
   const auto& cuda = static_cast<const CudaBackend&>(backend);
-  const int tiles = (vocab + kTile - 1) / kTile, room = cuda.multiprocessors();
-  int blocks =
-      1;  // as many as there is work for, a tile for every eight threads, and as run at once: crews that queue are slow
+  const int tiles = (vocab + kTile - 1) / kTile, multiprocessors = cuda.multiprocessors();
+  // As many blocks as have work, a tile for every eight threads, and as can run at once: crews that wait for
+  // multiprocessors are slow.
+  int blocks = 1;
   while (cuda.architecture() >= 90 && blocks < kMostBlocks && blocks * kCrewThreads / 8 < tiles &&
-         2 * blocks * rows <= room)
+         2 * blocks * rows <= multiprocessors)
     blocks *= 2;
   return {.blocks = dim3(unsigned(rows * blocks)),
           .threads = kCrewThreads,
           .shared = Crew::bytes(vocab),
           .cluster = blocks,
-          .overlaps = cuda.overlaps()};
+          .dependent_launch = cuda.dependent_launch()};
 }
 
 Distributions CudaBackend::distributions(const Tensor& logits, std::span<const Warp> warps) {
   enter();
   if (logits.rank() != 2 || logits.dtype() != DType::f32 || logits.dim(0) != std::int64_t(warps.size()))
-    throw Error("law: expected F32 logits [" + std::to_string(warps.size()) +
+    throw Error("distributions: expected F32 logits [" + std::to_string(warps.size()) +
                 ", vocabulary], one row for each warp, got " + name_of(logits.dtype()) + " " + logits.shape().text() +
                 "; give one Warp a row");
   const Distributions distributions{logits,

@@ -1,8 +1,8 @@
 // rank: the k most probable tokens of every row and their probabilities; a crew of blocks for each row.
 //
-// logits [n, vocab], DistributionRow [n] -> tokens [n, k], q [n, k]. Bytes: 4 * vocab a row from memory once; each of
-// the k passes finds its share of the row in the caches nearest to its block. A pass takes the greatest logit that
-// comes behind the one found before, the lowest token among equals.
+// logits [n, vocab], DistributionRow [n] -> tokens [n, k], q [n, k]. Bytes: 4 * vocab a row from memory once; the k
+// passes read a block's share of the row from the nearest caches. A pass finds the greatest logit after the one found
+// before, the lowest token among equals.
 #include "kernels/cuda/cuda_backend.cuh"
 #include "kernels/cuda/distributions/cuts.cuh"
 
@@ -20,7 +20,7 @@ struct RankTask {
   std::int64_t q_stride;
 };
 
-// A token by its logit: the greater the better, then the lower.
+// A token in the order of rank: the greater logit first, then the lower token.
 struct Ranked {
   std::uint32_t key, token;
   __device__ bool before(const Ranked& other) const {
@@ -30,10 +30,10 @@ struct Ranked {
 
 __global__ void __launch_bounds__(kCrewThreads) rank_rows(const RankTask task) {
   extern __shared__ __align__(16) double sums[];
-  __shared__ CrewRoom room;
-  static_assert(sizeof room <= kMostCrewStaticBytes);
+  __shared__ CrewMemory memory;
+  static_assert(sizeof memory <= kMostCrewStaticBytes);
   begin_crew();
-  Crew crew(room, sums, task.vocab);
+  Crew crew(memory, sums, task.vocab);
   const int i = crew.row();
   const Distribution distribution{task.logits + i * task.stride, task.rows[i], task.vocab};
   bool more = distribution.row.greedy >= 0;
@@ -48,7 +48,7 @@ __global__ void __launch_bounds__(kCrewThreads) rank_rows(const RankTask task) {
       });
       last = crew.agree(best, [](const Ranked& a, const Ranked& b) { return b.before(a) ? b : a; });
       if (last.token < std::uint32_t(task.vocab)) p = float(distribution(Token(last.token)));
-      more = p > 0;  // who comes behind has no probability either
+      more = p > 0;  // later tokens have no probability either
     }
     if (crew.leads()) {
       task.tokens[i * task.tokens_stride + j] = more ? Token(last.token) : -1;

@@ -1,6 +1,6 @@
-// What the threads of a crew ask a distribution for, token by token, with the bits of kernels/distribution.h and
-// kernels/residual.h and fewer instructions: divisions by one number become five multiplications and additions. Knows
-// distributions; it must not know crews or draws.
+// Probabilities of single tokens for the threads of a crew, with the bits of kernels/distribution.h and
+// kernels/residual.h and fewer instructions: divisions by the same number become five multiplications and additions.
+// This header knows distributions; it must not know draws.
 #pragma once
 #include "kernels/cuda/distributions/crew.cuh"
 #include "kernels/residual.h"
@@ -14,8 +14,9 @@ __device__ inline float device_weight(float x) {
   return x < -87.0f ? 0.0f : mul(e.mantissa, scale);
 }
 
-// a / b, correctly rounded, for many a and one b: Newton from the rounded reciprocal, then Markstein's last step, whose
-// result is that of a division wherever nothing over- or underflows (weights and masses are far from that).
+// a / b, correctly rounded, for many a and one b: a Newton step from the rounded reciprocal, then Markstein's
+// correction (Markstein 1990), which gives the correctly rounded quotient where nothing over- or underflows (weights
+// and masses are far from that).
 struct Divisor {
   double b, reciprocal;
   __device__ explicit Divisor(double b) : b(b), reciprocal(1.0 / b) {}
@@ -26,7 +27,7 @@ struct Divisor {
   }
 };
 
-// Distribution::weight of a distribution that is not one-hot; kCut: there may be a threshold.
+// Distribution::weight of a distribution that is not one-hot; kCut: the distribution may have a threshold.
 template <bool kCut = true> struct Weights {
   const float* logits;
   float peak, inverse_temperature, threshold;
@@ -39,7 +40,7 @@ template <bool kCut = true> struct Weights {
   __device__ float operator()(Token x) const { return of(logits[x]); }
 };
 
-// Any callable as it is.
+// Any callable, unchanged.
 template <class L> struct Values {
   const L& distribution;
   __device__ explicit Values(const L& distribution) : distribution(distribution) {}
@@ -69,13 +70,13 @@ template <class P, class Q> struct Above {
   std::int32_t refused;
   __device__ explicit Above(const Residual<P, Q>& r)
       : p(r.p), q(r.q), c(r.c), scale(r.scale), guesses(r.guesses), refused(r.refused) {}
-  __device__ double left(Token x) const {  // where no guess was refused
+  __device__ double left(Token x) const {  // without the rejected guesses
     if (c == 0) return p(x);
     const double d = add(mul(scale, p(x)), -mul(c, q(x)));
     return d > 0 ? d : 0;
   }
 };
-// Which of n <= 32 tokens were refused: bit i for begin + i * stride.
+// Which of n <= 32 tokens were rejected: bit i for begin + i * stride.
 __device__ inline std::uint32_t refused_among(const RefusedGuess* guesses, std::int32_t refused, Token begin,
                                               int stride, int n) {
   std::uint32_t bits = 0;
@@ -98,7 +99,7 @@ template <class P, class Q> __device__ AboveAlong<P, Q> along(const Above<P, Q>&
   return {f, begin, stride, refused_among(f.guesses, f.refused, begin, stride, n)};
 }
 
-// The same where only guesses were refused, so that q has no part in it.
+// The same where only guesses were rejected (c == 0), so that q is not needed.
 template <class P> struct Unguessed {
   Values<P> p;
   const RefusedGuess* guesses;

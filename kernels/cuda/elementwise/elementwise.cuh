@@ -1,11 +1,11 @@
-// Pieces that operations share with products that swallow them, and shapes that several operations ask for.
-// This header must not know which operation follows which.
+// Device functions that elementwise operations share with the products that fuse them, and checks of shapes. This
+// header must not know the order of operations.
 #pragma once
 #include "kernels/cuda/device.cuh"
 
 namespace foretoken {
 
-// Four neighbours at once, 8 or 16 bytes, from an address that is a multiple of that.
+// Four consecutive numbers, 8 or 16 bytes, at an address aligned to that size.
 __device__ inline float4 load_four(const float* p) { return *reinterpret_cast<const float4*>(p); }
 __device__ inline float4 widened(uint2 u) {  // four bf16
   return {__uint_as_float(u.x << 16), __uint_as_float(u.x & 0xffff0000u), __uint_as_float(u.y << 16),
@@ -33,7 +33,7 @@ __device__ inline void store_eight(Bf16* p, const Eight& v) {
                                   two_bf16(v.high.z, v.high.w)};
 }
 
-// Some 8 instructions where division and exponential in full would take 35. Relative error: a few units in the last
+// About 8 instructions, where exact division and exponential would take 35. Relative error: a few units in the last
 // place of f32 near zero; that of __expf grows with |gate|, as gate * log2(e) is rounded before it becomes an exponent.
 __device__ inline float silu(float gate) { return __fdividef(gate, 1.0f + __expf(-gate)); }
 

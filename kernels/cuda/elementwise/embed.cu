@@ -8,8 +8,8 @@ namespace {
 
 template <class T>
 __global__ void embed_kernel(const T* table, std::int64_t stride, const int* tokens, float* x, int width) {
-  wait_for_earlier();
-  let_later_start();  // not before: see CudaBackend::reads_early
+  wait_for_previous_kernels();
+  let_next_kernel_start();  // not before: see CudaBackend::reads_early
   const int token = tokens[blockIdx.x];
   float* const to = x + std::int64_t(blockIdx.x) * width;
   const T* const from = table + std::int64_t(token) * stride;
@@ -19,8 +19,8 @@ __global__ void embed_kernel(const T* table, std::int64_t stride, const int* tok
 // Rows in fours.
 template <class T>
 __global__ void embed_fours(const T* table, std::int64_t stride, const int* tokens, float* x, int width) {
-  wait_for_earlier();
-  let_later_start();
+  wait_for_previous_kernels();
+  let_next_kernel_start();
   const int token = tokens[blockIdx.x], i = 4 * int(blockIdx.y * blockDim.x + threadIdx.x);
   if (i < width)
     store_four(x + std::int64_t(blockIdx.x) * width + i,
@@ -37,7 +37,7 @@ Tensor CudaBackend::embed(const Tensor& table, const Tensor& tokens) {
     using T = std::remove_pointer_t<decltype(type)>;
     const bool wide = in_fours(table);
     launch_kernel("embed", stream_,
-                  {dim3(unsigned(tokens.dim(0)), wide ? blocks_for(width, 1024) : 1), 256, 0, 1, overlaps()},
+                  {dim3(unsigned(tokens.dim(0)), wide ? blocks_for(width, 1024) : 1), 256, 0, 1, dependent_launch()},
                   wide ? embed_fours<T> : embed_kernel<T>, table.data<T>(), table.row_stride(), tokens.data<int>(),
                   x.data<float>(), width);
   });

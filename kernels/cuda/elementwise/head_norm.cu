@@ -11,8 +11,8 @@ constexpr int kHeads = 8;  // of a block, a warp each
 
 template <class T> __global__ void __launch_bounds__(kHeads * 32)
     head_norm_kernel(T* x, std::int64_t stride, const float* gain, float epsilon, int heads, int head_size) {
-  let_later_start();
-  wait_for_earlier();
+  let_next_kernel_start();
+  wait_for_previous_kernels();
   const int head = int(blockIdx.y) * kHeads + int(threadIdx.x) / 32, lane = int(threadIdx.x) % 32;
   if (head >= heads) return;
   T* const at = x + std::int64_t(blockIdx.x) * stride + std::int64_t(head) * head_size;
@@ -35,7 +35,7 @@ void CudaBackend::head_norm(Tensor x, const Tensor& gain, float epsilon) {
   with_type("head_norm", x.dtype(), [&](auto* type) {
     using T = std::remove_pointer_t<decltype(type)>;
     launch_kernel("head_norm", stream_,
-                  {dim3(unsigned(x.dim(0)), blocks_for(heads, kHeads)), kHeads * 32, 0, 1, overlaps()},
+                  {dim3(unsigned(x.dim(0)), blocks_for(heads, kHeads)), kHeads * 32, 0, 1, dependent_launch()},
                   head_norm_kernel<T>, x.data<T>(), x.row_stride(), gain.data<float>(), epsilon, heads, head_size);
   });
 }

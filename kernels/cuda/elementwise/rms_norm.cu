@@ -1,6 +1,7 @@
-// rms_norm: y = x / sqrt(mean x^2 + epsilon) * gain. x f32 [rows, width], gain f32 [width] -> y [rows, width].
-// Bytes: rows * width * (4 read + 4 or 2 written). A row of up to 8192 numbers stays in registers between its two uses,
-// its gain too, and shared memory is left to the product whose end it waits for.
+// rms_norm (Zhang and Sennrich 2019, arXiv 1910.07467): y = x / sqrt(mean x^2 + epsilon) * gain. x f32 [rows, width],
+// gain f32 [width] -> y [rows, width]. Bytes: rows * width * (4 read + 4 or 2 written). A row of up to 8192 numbers is
+// kept in registers between its two uses, as is its gain, so that shared memory stays free for the product that still
+// runs.
 #include <algorithm>
 
 #include "kernels/cuda/cuda_backend.cuh"
@@ -15,8 +16,8 @@ namespace {
 template <class T> __global__ void __launch_bounds__(kNormThreads)
     norm_kernel(const float* x, std::int64_t stride, const float* gain, float epsilon, T* y, int width, int) {
   __shared__ float partial[8];
-  let_later_start();
-  wait_for_earlier();
+  let_next_kernel_start();
+  wait_for_previous_kernels();
   const float* const row = x + std::int64_t(blockIdx.x) * stride;
   T* const to = y + std::int64_t(blockIdx.x) * width;
   const auto four = [&](int i) -> float4 {
@@ -26,12 +27,12 @@ template <class T> __global__ void __launch_bounds__(kNormThreads)
   for (int i = int(threadIdx.x); i < width; i += kNormThreads) from_float(to[i], normalized(row[i], scale, gain[i]));
 }
 
-// Rows in fours, width up to 4 kNormThreads kGroups. A block takes every gridDim-th row and asks for the next one
-// before it norms one.
+// Rows in fours, width up to 4 kNormThreads kGroups. A block computes every gridDim-th row and loads the next row
+// before it norms the current one.
 template <class T, int kGroups> __global__ void __launch_bounds__(kNormThreads)
     norm_rows(const float* x, std::int64_t stride, const float* gain, float epsilon, T* y, int width, int rows) {
   __shared__ float partial[2][kNormThreads / 32];
-  let_later_start();
+  let_next_kernel_start();
   const auto at = [](int k) { return 4 * (int(threadIdx.x) + kNormThreads * k); };
   const auto load = [&](const float* from, float4(&to)[kGroups]) {
 #pragma unroll
@@ -40,14 +41,14 @@ template <class T, int kGroups> __global__ void __launch_bounds__(kNormThreads)
   };
   float4 g[kGroups], next[kGroups];
   load(gain, g);
-  wait_for_earlier();
+  wait_for_previous_kernels();
   load(x + blockIdx.x * stride, next);
-  for (int row = int(blockIdx.x), turn = 0; row < rows; row += int(gridDim.x), turn ^= 1) {
+  for (int row = int(blockIdx.x), buffer = 0; row < rows; row += int(gridDim.x), buffer ^= 1) {
     float4 v[kGroups];
 #pragma unroll
     for (int k = 0; k < kGroups; ++k) v[k] = next[k];
     if (row + int(gridDim.x) < rows) load(x + std::int64_t(row + int(gridDim.x)) * stride, next);
-    const float s = inverse_length(v, width, epsilon, partial[turn]);
+    const float s = inverse_length(v, width, epsilon, partial[buffer]);
     T* const to = y + std::int64_t(row) * width;
 #pragma unroll
     for (int k = 0; k < kGroups; ++k)
@@ -71,10 +72,10 @@ Tensor rms_norm_as(CudaBackend& backend, const Tensor& x, const Tensor& gain, fl
   with_type("rms_norm", type, [&](auto* t) {
     using T = std::remove_pointer_t<decltype(t)>;
     const auto kernel = kernel_for<T>(x, width);
-    const int rows = int(x.dim(0)),
-              most = kernel == norm_kernel<T> ? rows : 4 * backend.multiprocessors();  // 4: a wave
+    // Four blocks on each multiprocessor are one wave.
+    const int rows = int(x.dim(0)), most = kernel == norm_kernel<T> ? rows : 4 * backend.multiprocessors();
     launch_kernel("rms_norm", backend.cuda_stream(),
-                  {dim3(unsigned(std::min(rows, most))), kNormThreads, 0, 1, backend.overlaps()}, kernel,
+                  {dim3(unsigned(std::min(rows, most))), kNormThreads, 0, 1, backend.dependent_launch()}, kernel,
                   x.data<float>(), x.row_stride(), gain.data<float>(), epsilon, y.data<T>(), width, rows);
   });
   return y;

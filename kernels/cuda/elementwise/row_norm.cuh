@@ -1,6 +1,6 @@
-// One order of sums for the square of a row's length, whoever asks: the norm alone and the norm inside a product must
-// agree bit for bit. 256 threads; group g of four numbers goes to thread g mod 256, then trees. This header must not
-// know products.
+// The sum of squares of a row in one fixed order, so that the separate norm and the norm fused into a product have the
+// same bits. 256 threads; group g of four numbers goes to thread g mod 256, then trees. This header must not know
+// products.
 #pragma once
 #include "kernels/cuda/device.cuh"
 
@@ -8,7 +8,7 @@ namespace foretoken {
 
 constexpr int kNormThreads = 256;
 
-// inverse = 1 / sqrt(mean x^2 + epsilon) of a row of `width` numbers; four(i) gives x[i] ... x[i + 3], zeros behind the
+// inverse = 1 / sqrt(mean x^2 + epsilon) of a row of `width` numbers; four(i) gives x[i] ... x[i + 3], zeros after the
 // row. Called by all threads of a block, whole warps; `partial` is shared memory for 8 floats.
 template <class Four> __device__ inline float inverse_length(Four four, int width, float epsilon, float* partial) {
   constexpr int kNormWarps = kNormThreads / 32;

@@ -13,8 +13,8 @@ __device__ inline float4 gated(float4 a, float4 b) {
 }
 
 template <class T> __global__ void silu_kernel(const T* g, std::int64_t stride, T* y, int width, int) {
-  let_later_start();
-  wait_for_earlier();
+  let_next_kernel_start();
+  wait_for_previous_kernels();
   const T* const gate = g + std::int64_t(blockIdx.y) * stride;
   const int i = int(blockIdx.x * blockDim.x + threadIdx.x);
   if (i < width)
@@ -24,8 +24,8 @@ template <class T> __global__ void silu_kernel(const T* g, std::int64_t stride, 
 // bf16, eight columns of each of kRowsAtOnce rows.
 __global__ void __launch_bounds__(kThreads)
     silu_eights(const Bf16* g, std::int64_t stride, Bf16* y, int width, int rows) {
-  let_later_start();
-  wait_for_earlier();
+  let_next_kernel_start();
+  wait_for_previous_kernels();
   const int i = 8 * int(blockIdx.x * blockDim.x + threadIdx.x), first = kRowsAtOnce * int(blockIdx.y);
   if (i >= width) return;
   Eight gate[kRowsAtOnce], up[kRowsAtOnce];
@@ -59,8 +59,8 @@ Tensor CudaBackend::silu_mul(const Tensor& gate_up) {
       void (*kernel)(const T*, std::int64_t, T*, int, int) = silu_kernel<T>;
       if constexpr (std::is_same_v<T, Bf16>)
         if (eights) kernel = silu_eights;
-      launch_kernel("silu_mul", stream_, {blocks, kThreads, 0, 1, overlaps()}, kernel, from, gate_up.row_stride(), to,
-                    int(width), int(here));
+      launch_kernel("silu_mul", stream_, {blocks, kThreads, 0, 1, dependent_launch()}, kernel, from,
+                    gate_up.row_stride(), to, int(width), int(here));
     }
   });
   return y;

@@ -1,6 +1,6 @@
-// The instructions that attention is made of, beside those of tensor_core.cuh: swizzled tiles of bf16 in shared memory,
-// copies that can write zeros, and products that the compiler may order freely. From architecture 80 on. This room must
-// not know attention.
+// Instructions for attention, in addition to those of tensor_core.cuh: swizzled tiles of bf16 in shared memory, copies
+// that can write zeros, and products that the compiler may reorder. From architecture 80 on. This header must not know
+// attention.
 #pragma once
 #include <cstdint>
 
@@ -9,8 +9,8 @@
 
 namespace foretoken {
 
-// 16 bytes of number `chunk` in row `row` of a tile with `kChunks` chunks a row: neighbouring rows are swizzled so that
-// eight rows of one column lie in different banks. Gives bytes behind the tile's begin.
+// Byte offset of 16-byte vector `chunk` of row `row` in a tile with `kChunks` vectors a row: neighbouring rows are
+// swizzled so that eight rows of one column are in different banks.
 template <int kChunks> __device__ inline int swizzled(int row, int chunk) {
   static_assert(kChunks % 4 == 0);
   if constexpr (kChunks % 8 == 0)
@@ -19,20 +19,20 @@ template <int kChunks> __device__ inline int swizzled(int row, int chunk) {
     return (row * kChunks + (chunk ^ (row >> 1 & 3))) * 16;
 }
 
-// 16 bytes to shared memory, zeros where `read` is false.
+// Copies 16 bytes to shared memory asynchronously (cp.async), zeros where `read` is false.
 __device__ inline void copy_behind(std::uint32_t to, const void* from, bool read) {
   asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(read ? 16 : 0));
 }
 
-// Closes a group of copies.
+// Commits this thread's copies as a group.
 __device__ inline void end_copies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
-// Until at most kPending groups of this thread's copies are under way.
+// Waits until at most kPending groups of this thread's copies are in flight.
 template <int kPending> __device__ inline void wait_copies() {
   asm volatile("cp.async.wait_group %0;" ::"n"(kPending) : "memory");
 }
 
-// Four 8 x 8 tiles of 16-bit numbers; lane 8 i + j names row j of tile i. Lane l gets numbers 2 (l % 4) and the next of
-// row l / 4.
+// Four 8 x 8 tiles of 16-bit numbers; lane 8 i + j passes the address of row j of tile i. Lane l receives numbers 2 (l
+// % 4) and the next of row l / 4.
 struct Quad {
   std::uint32_t r[4];
 };

@@ -1,4 +1,4 @@
-// The instructions behind products of small bf16 tiles: copies into shared memory that run on, matrices from there into
+// Instructions for products of small bf16 tiles: asynchronous copies to shared memory, loads of matrices from there to
 // registers, and their product. This header must not know what the tiles are.
 #pragma once
 #include <cstdint>
@@ -10,7 +10,7 @@ namespace foretoken {
 
 __device__ inline unsigned shared_address(const void* p) { return unsigned(__cvta_generic_to_shared(p)); }
 
-// For what is read once: the first to leave L2.
+// L2 policy for data that is read once: evicted first.
 __device__ inline std::uint64_t read_once() {
   std::uint64_t policy;
   asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
@@ -29,8 +29,9 @@ __device__ inline bool barrier_passed(unsigned barrier, int parity) {
   return __any_sync(0xffffffffu, done != 0);
 }
 
-// Bytes into two places of shared memory, a copy at a time in each. Every thread of the block makes one on the same
-// barriers (kBarrierBytes of shared memory), and a __syncthreads follows. Addresses, distances and sizes in 16 bytes.
+// Bulk copies to two buffers in shared memory, one copy at a time in each. Every thread of the block constructs one
+// with the same barriers (kBarrierBytes of shared memory), and a __syncthreads follows. Addresses, strides and sizes
+// are multiples of 16 bytes.
 class Bulk {
  public:
   static constexpr int kBarrierBytes = 16;
@@ -41,13 +42,13 @@ class Bulk {
       asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
     }
   }
-  // At most 32 rows to `place`, 0 or 1, each thread of the first `rows` the one that row_of() gave it. Called by all
-  // threads, of which those of the first warp matter from architecture 90 on.
-  __device__ void copy(int place, int rows, int row, void* to, int pitch, const void* from, std::int64_t stride,
+  // Copies at most 32 rows to buffer 0 or 1; each of the first `rows` threads copies the row that row_of() returned.
+  // Called by all threads; from architecture 90 on only the first warp has an effect.
+  __device__ void copy(int buffer, int rows, int row, void* to, int pitch, const void* from, std::int64_t stride,
                        int bytes) {
     const int lane = int(threadIdx.x);
     if (lane >= 32) return;
-    const unsigned barrier = barriers_ + 8u * unsigned(place);
+    const unsigned barrier = barriers_ + 8u * unsigned(buffer);
     if (lane == 0)
       asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(rows * bytes)
                    : "memory");
@@ -60,15 +61,15 @@ class Bulk {
   }
   static __device__ int row_of(int rows) {
     return int(threadIdx.x + blockIdx.x) % rows;
-  }  // not all blocks begin at the same bytes
-  __device__ bool came(int place, int round) const {
-    return barrier_passed(barriers_ + 8u * unsigned(place), round & 1);
+  }  // blocks begin at different rows
+  __device__ bool arrived(int buffer, int round) const {
+    return barrier_passed(barriers_ + 8u * unsigned(buffer), round & 1);
   }
-  // Until the copy to `place` is there; `round`: how many copies went there before. Called by all threads.
-  __device__ void wait(int place, int round) {
+  // Waits for the copy to `buffer`; `round`: how many copies to it came before. Called by all threads.
+  __device__ void wait(int buffer, int round) {
     asm volatile(
         "{\n.reg .pred done;\nagain:\nmbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n@!done bra again;\n}" ::
-            "r"(barriers_ + 8u * unsigned(place)),
+            "r"(barriers_ + 8u * unsigned(buffer)),
         "r"(round & 1)
         : "memory");
   }
@@ -92,13 +93,13 @@ class Bulk {
           __ldcg(reinterpret_cast<const uint4*>(static_cast<const char*>(from) + r * stride + i));
     }
   }
-  __device__ bool came(int, int) const { return true; }
+  __device__ bool arrived(int, int) const { return true; }
   __device__ void wait(int, int) { __syncthreads(); }
 };
 
 #endif
 
-// Four 8 x 8 matrices of bf16; lane l gives the address of row l % 8 of matrix l / 8.
+// Four 8 x 8 matrices of bf16; lane l passes the address of row l % 8 of matrix l / 8.
 __device__ inline void load_matrices(unsigned (&r)[4], unsigned at) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
                : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
@@ -114,7 +115,8 @@ __device__ inline void multiply_add(float (&c)[4], const unsigned (&a)[4], unsig
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
-// Adds 1 behind everything that this warp wrote; whoever reads the last count sees what all others wrote before theirs.
+// Adds 1 with acquire-release order after this warp's writes; the reader of the last count sees all writes before the
+// other counts.
 __device__ inline int count_behind(int* counter) {
   int before;
   asm volatile("atom.add.acq_rel.gpu.global.s32 %0, [%1], 1;" : "=r"(before) : "l"(counter) : "memory");

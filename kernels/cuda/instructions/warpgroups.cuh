@@ -1,5 +1,5 @@
-// The instructions of architecture 90a that attention of long prompts is made of: products of four warps at once, whose
-// second factor stays in shared memory. Empty elsewhere. This header must not know attention.
+// Instructions of architecture 90a for attention of long prompts: warpgroup products (four warps), whose second factor
+// is in shared memory. Empty for other architectures. This header must not know attention.
 #pragma once
 #include <cstdint>
 
@@ -14,9 +14,9 @@ namespace foretoken {
 
 #ifdef FORETOKEN_WARPGROUPS
 
-// A tile in shared memory of rows of 128 bytes, whose 16-byte chunks are swizzled as swizzled<8>() does; 1024-byte
-// aligned. Along a row lies what is summed over (scores), or what is not (values); `stride` separates 64 numbers of a
-// row from the next 64.
+// Descriptor of a tile in shared memory with rows of 128 bytes, swizzled as by swizzled<8>(); 1024-byte aligned. The
+// summed dimension is along the row (scores) or across rows (values); `stride` is the distance in bytes from 64 numbers
+// of a row to the next 64.
 __device__ inline std::uint64_t tile_descriptor(std::uint32_t address, int stride) {
   return std::uint64_t(address >> 4 & 0x3fff) | std::uint64_t(stride >> 4) << 16 | std::uint64_t(1024 >> 4) << 32 |
          std::uint64_t(1) << 62;
@@ -26,8 +26,8 @@ __device__ inline std::uint64_t moved(std::uint64_t descriptor, int bytes) {
 }
 
 // d [64, n] = a b, or += where `add`: a, b [n, 16] in shared memory (scores); a in registers, b [16, n] in shared
-// memory (values). Lane l of warp w holds of d rows 16 w + l / 4 and the eighth behind it, columns 8 i + 2 (l % 4) and
-// the next.
+// memory (values). Lane l of warp w holds of d rows 16 w + l / 4 and the eighth row after it, columns 8 i + 2 (l % 4)
+// and the next.
 __device__ inline void multiply_scores(float (&d)[32], std::uint64_t a, std::uint64_t b, bool add) {
   asm volatile(
       "{.reg .pred p; setp.ne.b32 p, %34, 0;\n wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {"
@@ -88,15 +88,16 @@ __device__ inline void end_products() { asm volatile("wgmma.commit_group.sync.al
 template <int kPending> __device__ inline void wait_products() {
   asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(kPending) : "memory");
 }
-template <int n> __device__ inline void pin(float (&d)[n]) {  // products behind this line may not move before it
+template <int n>
+__device__ inline void pin(float (&d)[n]) {  // the compiler must not move later products before this line
 #pragma unroll
   for (int i = 0; i < n; ++i) asm volatile("" : "+f"(d[i])::"memory");
 }
 
-template <int kRegisters> __device__ inline void give_registers() {
+template <int kRegisters> __device__ inline void release_registers() {
   asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(kRegisters));
 }
-template <int kRegisters> __device__ inline void take_registers() {
+template <int kRegisters> __device__ inline void acquire_registers() {
   asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(kRegisters));
 }
 

@@ -1,28 +1,28 @@
-// gather: y[i] = x[rows[i]], x [*, width] of any type, rows i32 [n]. Bytes: 2 * n * width * size.
-// pick: to[i] = *at[i], or known[i] where at[i] is null. Bytes: 16 a row.
-// recall: row i of to [n, width] of any type = what lies at at[i], zeros where it is null. Bytes: 2 * n * width * size.
+// gather: y[i] = x[rows[i]], x [*, width] of any type, rows i32 [n]. Bytes: 2 * n * width * size. pick: to[i] = *at[i],
+// or known[i] where at[i] is null. Bytes: 16 a row. recall: row i of to [n, width] of any type = a copy of the row at
+// address at[i], zeros where it is null. Bytes: 2 * n * width * size.
 #include "kernels/cuda/cuda_backend.cuh"
 
 namespace foretoken {
 namespace {
 
 template <class T> __global__ void gather_kernel(const T* x, std::int64_t stride, const int* rows, T* y, int width) {
-  let_later_start();
-  wait_for_earlier();
+  let_next_kernel_start();
+  wait_for_previous_kernels();
   const T* const from = x + std::int64_t(rows[blockIdx.x]) * stride;
   for (int i = int(threadIdx.x); i < width; i += int(blockDim.x)) y[std::int64_t(blockIdx.x) * width + i] = from[i];
 }
 
 __global__ void pick_kernel(const int* known, const int* const* at, int* to, std::int64_t to_stride, int n) {
-  let_later_start();
-  wait_for_earlier();
+  let_next_kernel_start();
+  wait_for_previous_kernels();
   const int i = int(blockIdx.x * blockDim.x + threadIdx.x);
   if (i < n) to[i * to_stride] = at[i] != nullptr ? *at[i] : known[i];
 }
 
 __global__ void recall_kernel(const char* const* at, char* to, std::int64_t pitch, std::int64_t bytes) {
-  let_later_start();
-  wait_for_earlier();
+  let_next_kernel_start();
+  wait_for_previous_kernels();
   const char* const from = at[blockIdx.x];
   char* const row = to + std::int64_t(blockIdx.x) * pitch;
   for (std::int64_t i = threadIdx.x; i < bytes; i += blockDim.x) row[i] = from ? from[i] : char(0);
@@ -35,7 +35,7 @@ Tensor CudaBackend::gather(const Tensor& x, const Tensor& rows) {
   const Tensor y = allocate({rows.dim(0), x.dim(1)}, x.dtype());
   const auto go = [&](auto* type) {
     using T = std::remove_pointer_t<decltype(type)>;
-    launch_kernel("gather", stream_, {dim3(unsigned(rows.dim(0))), 256, 0, 1, overlaps()}, gather_kernel<T>,
+    launch_kernel("gather", stream_, {dim3(unsigned(rows.dim(0))), 256, 0, 1, dependent_launch()}, gather_kernel<T>,
                   x.data<T>(), x.row_stride(), rows.data<int>(), y.data<T>(), int(x.dim(1)));
   };
   const std::int64_t size = size_of(x.dtype());
@@ -51,15 +51,15 @@ Tensor CudaBackend::gather(const Tensor& x, const Tensor& rows) {
 void CudaBackend::pick(const Tensor& known, const Tensor& at, Tensor to) {
   enter();
   const int n = int(to.dim(0));
-  launch_kernel("pick", stream_, {dim3(blocks_for(n, 256)), 256, 0, 1, overlaps()}, pick_kernel, known.data<int>(),
-                at.data<const int*>(), to.data<int>(), to.row_stride(), n);
+  launch_kernel("pick", stream_, {dim3(blocks_for(n, 256)), 256, 0, 1, dependent_launch()}, pick_kernel,
+                known.data<int>(), at.data<const int*>(), to.data<int>(), to.row_stride(), n);
 }
 
 void CudaBackend::recall(const Tensor& at, Tensor to) {
   enter();
   expect_recall(at, to);
   const std::int64_t size = size_of(to.dtype());
-  launch_kernel("recall", stream_, {dim3(unsigned(to.dim(0))), 256, 0, 1, overlaps()}, recall_kernel,
+  launch_kernel("recall", stream_, {dim3(unsigned(to.dim(0))), 256, 0, 1, dependent_launch()}, recall_kernel,
                 at.data<const char*>(), static_cast<char*>(to.raw()), to.row_stride() * size, to.dim(1) * size);
 }
 

@@ -53,7 +53,7 @@ void* CudaPool::take(std::int64_t bytes) {
   return at;
 }
 
-// Joins `block` with the block behind it, if that is free and of the same slab; the caller lists the result.
+// Merges `block` with the next block, if that is free and in the same slab; the caller inserts the result into free_.
 void CudaPool::join(Blocks::iterator block) {
   const auto next = std::next(block);
   if (next == blocks_.end() || !next->second.free || next->second.begins_slab) return;

@@ -1,5 +1,5 @@
-// Device memory that is handed out again without waiting: all work runs on one stream, so whoever gets a block next
-// writes to it after its last reader. This header must not know tensors' meaning or operations.
+// Device memory that is reused without waiting: all work runs on one stream, so the next user of a block writes to it
+// after the last read of its previous user. This header must not know tensors' meaning or operations.
 #pragma once
 #include <cstdint>
 #include <map>
@@ -12,15 +12,15 @@
 
 namespace foretoken {
 
-// The device has no more memory: whoever can do without asks for it in vain.
+// The device has no more memory. Callers that can do without the memory catch this.
 class OutOfMemory : public Error {
  public:
   using Error::Error;
 };
 
-// Blocks cut from slabs of cudaMalloc: best fit, neighbours merge when they come back. Slabs of more than kWhole bytes,
-// which hold the pages of caches, are never cut: weights in the place where pages were would keep the next pages out.
-// Not thread-safe.
+// Blocks cut from slabs of cudaMalloc: best fit, adjacent free blocks are merged. Slabs of more than kWhole bytes,
+// which hold the pages of caches, are never divided: if weights took memory where pages were, the next pages would not
+// fit there. Not thread-safe.
 class CudaPool {
  public:
   static constexpr std::int64_t kAlignment = 512, kWhole = std::int64_t(4) << 30;
@@ -28,9 +28,9 @@ class CudaPool {
   ~CudaPool();
   void* take(std::int64_t bytes);  // a multiple of kAlignment; null where the device has no more
   void give(void* block);
-  // Returns slabs of which nothing is in use to the device.
+  // Returns slabs without used blocks to the device.
   void trim();
-  std::int64_t idle() const { return idle_; }  // bytes in slabs that nobody uses
+  std::int64_t idle() const { return idle_; }  // free bytes in slabs
 
  private:
   struct Block {
@@ -46,9 +46,9 @@ class CudaPool {
   std::int64_t idle_ = 0;
 };
 
-// The memory of one GPU. What is allocated while a body is recorded comes from a pool of its own: every replay of the
-// graph writes there again, so it must never serve anything else; all graphs share it, since they run one after
-// another.
+// The memory of one GPU. Allocations while a body is recorded come from a separate pool: every replay of the graph
+// writes to that memory again, so it must not be used for anything else. All graphs share the pool, since they run one
+// after another.
 class CudaMemory : public std::enable_shared_from_this<CudaMemory> {
  public:
   explicit CudaMemory(int device) : device_(device) {}
@@ -56,7 +56,7 @@ class CudaMemory : public std::enable_shared_from_this<CudaMemory> {
   // Uninitialised, dense. Throws OutOfMemory where the device has no more.
   Tensor allocate(Shape shape, DType dtype);
   void recording(bool on) { recording_ = on; }
-  std::int64_t free_bytes();  // what the device has, and what lies idle here
+  std::int64_t free_bytes();  // free bytes of the device and of the pool
 
  private:
   void* take(CudaPool& pool, std::int64_t bytes);

@@ -1,5 +1,5 @@
 // move: KV compaction. For every layer, plane and head, slot from[i] is copied to slot to[i], in order: to[i] <=
-// from[i] and both ascend, so what a copy overwrites has been read by then. Bytes: layers * slots * kv_heads *
+// from[i] and both ascend, so that a slot is read before it is overwritten. Bytes: layers * slots * kv_heads *
 // head_size * 4 * size.
 #include <algorithm>
 
@@ -8,7 +8,7 @@
 namespace foretoken {
 namespace {
 
-constexpr int kSlots = 64, kLayers = 128;  // of one launch: what fits into the arguments of a kernel
+constexpr int kSlots = 64, kLayers = 128;  // of one launch: the most that fits into a kernel's arguments
 
 struct Moves {
   unsigned char* pool;
@@ -19,11 +19,11 @@ struct Moves {
   std::int64_t keys[kLayers], values[kLayers];
 };
 
-// Block (layer, head, plane); a thread keeps its columns through all slots, so its own order is the order of the
+// Block (layer, head, plane); a thread copies the same columns of all slots, so program order is the order of the
 // copies.
 template <class W> __global__ void move_kernel(const __grid_constant__ Moves m) {
-  wait_for_earlier();
-  let_later_start();
+  wait_for_previous_kernels();
+  let_next_kernel_start();
   const std::int64_t plane =
       (blockIdx.z == 0 ? m.keys : m.values)[blockIdx.x] + std::int64_t(blockIdx.y) * m.page_rows * m.row_bytes;
   const auto row = [&](int slot) {
@@ -55,7 +55,7 @@ void CudaBackend::move(std::span<const KvLayer> layers, const Tensor& table, std
     for (std::size_t s = 0; s < from.size(); s += kSlots) {
       m.slots = int(std::min<std::size_t>(kSlots, from.size() - s));
       std::copy_n(from.data() + s, m.slots, m.from), std::copy_n(to.data() + s, m.slots, m.to);
-      launch_kernel("move", stream_, {dim3(unsigned(count), unsigned(kv.kv_heads), 2), 32, 0, 1, overlaps()},
+      launch_kernel("move", stream_, {dim3(unsigned(count), unsigned(kv.kv_heads), 2), 32, 0, 1, dependent_launch()},
                     wide ? move_kernel<uint2> : move_kernel<std::uint16_t>, m);
     }
   }

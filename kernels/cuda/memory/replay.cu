@@ -14,7 +14,7 @@ std::string text_of(std::span<const std::int64_t> key) {
   return text;
 }
 
-// The text of the key only where something went wrong: this is asked at every forward.
+// Builds the text of the key only on failure: this is called in every forward.
 void checked(cudaError_t status, const char* doing, std::span<const std::int64_t> key,
              std::source_location where = std::source_location::current()) {
   if (status != cudaSuccess) check(status, doing + text_of(key), where);
@@ -48,7 +48,7 @@ CudaReplays::Graph CudaReplays::record(std::span<const std::int64_t> key, const 
   (void)cudaGraphDestroy(graph);
   checked(status, "making a graph of ", key);
   Graph recorded(made);
-  checked(cudaGraphUpload(made, stream_), "sending a graph of ", key);  // else its first launch would
+  checked(cudaGraphUpload(made, stream_), "sending a graph of ", key);  // otherwise the first launch would do it
   ++recordings_;
   return recorded;
 }
@@ -72,7 +72,7 @@ void CudaReplays::compare(const Key& key, const std::function<void()>& body, con
 }
 
 bool CudaReplays::run(std::span<const std::int64_t> key, const std::function<void()>& body, const Tensor& result) {
-  if (running_) {  // a part of another body
+  if (running_) {  // inside another body
     body();
     return false;
   }
@@ -82,7 +82,7 @@ bool CudaReplays::run(std::span<const std::int64_t> key, const std::function<voi
   } running{running_ = true};
   const auto known = by_key_.find(key);
   if (known == by_key_.end()) {
-    body();  // warms caches up, and the device is at work while the host records
+    body();  // fills caches, and keeps the device busy while the host records
     keep(Key(key.begin(), key.end()), record(key, body));
     return false;
   }

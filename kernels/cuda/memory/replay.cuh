@@ -18,13 +18,14 @@ namespace foretoken {
 
 class CudaReplays {
  public:
-  // At most `most` are kept; the one that was not used for longest goes. `compares`: as CudaOptions::compare_replays.
+  // At most `most` are kept; the least recently used one is dropped. `compares`: as CudaOptions::compare_replays.
   CudaReplays(cudaStream_t stream, CudaMemory& memory, std::size_t most, bool compares)
       : stream_(stream), memory_(memory), most_(most), compares_(compares || kDebug) {}
   ~CudaReplays();
   CudaReplays(const CudaReplays&) = delete;
 
-  // The first run of a key is plain, and recorded behind it; from then on it is replayed. Whether a graph was launched.
+  // The first run of a key runs the body and then records it; later runs replay the recording. Returns whether a graph
+  // was launched.
   bool run(std::span<const std::int64_t> key, const std::function<void()>& body, const Tensor& result);
   bool recording() const { return recording_; }
   std::uint64_t recordings() const { return recordings_; }
@@ -45,7 +46,7 @@ class CudaReplays {
     Key key;
     Graph graph;
   };
-  struct Before {  // as std::less, and a span is looked up without a copy
+  struct Before {  // lexicographic; a span can be looked up without a copy
     using is_transparent = void;
     bool operator()(std::span<const std::int64_t> a, std::span<const std::int64_t> b) const {
       return std::lexicographical_compare(a.begin(), a.end(), b.begin(), b.end());
@@ -54,13 +55,13 @@ class CudaReplays {
   Graph record(std::span<const std::int64_t> key, const std::function<void()>& body);
   void keep(Key key, Graph graph);
   void compare(const Key& key, const std::function<void()>& body, const Tensor& result);
-  Tensor on_host(const Tensor& result) const;  // not Backend::copy: a check must not count as a wait of the engine's
+  Tensor on_host(const Tensor& result) const;  // not Backend::copy: a check must not count as a wait of the host
 
   cudaStream_t stream_;
   CudaMemory& memory_;
   std::size_t most_;
   bool compares_;
-  std::list<Entry> entries_;  // the latest first
+  std::list<Entry> entries_;  // most recently used first
   std::map<Key, std::list<Entry>::iterator, Before> by_key_;
   bool recording_ = false, running_ = false;
   std::uint64_t recordings_ = 0;

@@ -1,7 +1,7 @@
 // upload, copy, fetch, mirror, push, constants: bytes between host and device. Each moves its bytes once over the bus,
-// and once more through pinned memory on the host's side. A few bytes go by a kernel that reads or writes the pinned
-// memory itself: the copy engine takes 9 us to begin behind a kernel and lets the next one begin 7 us after its end
-// (measured on an H200), where a kernel overlaps with both.
+// and once more through pinned memory on the host. Few bytes are moved by a kernel that accesses the pinned memory
+// directly: a copy engine takes 9 us to begin after a kernel, and the next kernel begins 7 us after its end (measured
+// on an H200), whereas a kernel runs concurrently with the kernels before and after it.
 #include <algorithm>
 #include <cstring>
 
@@ -13,7 +13,7 @@ namespace foretoken {
 
 namespace {
 
-// The two sides cut into equal rows: one of them may be dense.
+// Both sides divided into the same rows; one of them may be dense.
 std::pair<ByteRows, ByteRows> matched(ByteRows a, ByteRows b) {
   const auto cut = [](ByteRows& dense, const ByteRows& by) {
     dense.rows = by.rows, dense.bytes = dense.pitch = by.bytes;
@@ -31,13 +31,14 @@ void copy_rows(const ByteRows& from, const ByteRows& to, cudaMemcpyKind kind, cu
         "copying");
 }
 
-// Bytes are 16-byte words, one a thread; of the last, what is behind the end is not written.
+// One 16-byte word a thread; of the last word, bytes after the end are not written.
 constexpr int kWordThreads = 128;
 constexpr std::int64_t kFewBytes = 64 << 10;  // the bus moves them in two microseconds
 
 __device__ uint4 load_word(const char* from, std::int64_t bytes, std::int64_t at) {
   if (at + 16 <= bytes)
-    return __ldcv(reinterpret_cast<const uint4*>(from + at));  // the host may have written there since it was last read
+    return __ldcv(reinterpret_cast<const uint4*>(
+        from + at));  // not from a cache: the host may have written there since the last read
   std::uint32_t part[4] = {};
   for (int i = 0; at + i < bytes; ++i)
     part[i / 4] |= std::uint32_t(static_cast<unsigned char>(__ldcv(from + at + i))) << 8 * (i % 4);
@@ -53,23 +54,24 @@ __device__ void store_word(char* to, std::int64_t bytes, std::int64_t at, const 
   for (int i = 0; at + i < bytes; ++i) to[at + i] = char(part[i / 4] >> 8 * (i % 4));
 }
 
-// kFromHost: `from` is what the host wrote before the launch, and crosses the bus while earlier kernels still read
-// `to`. kSlow: see CudaOptions::slow_pushes.
+// kFromHost: the host wrote `from` before the launch, so it is read over the bus while earlier kernels still use `to`.
+// kSlow: see CudaOptions::slow_pushes.
 template <bool kFromHost, bool kSlow> __global__ void words_kernel(const char* from, char* to, std::int64_t bytes) {
   const std::int64_t at = 16 * (std::int64_t(blockIdx.x) * kWordThreads + threadIdx.x);
   uint4 word = {};
   if (kFromHost) word = load_word(from, bytes, at);
-  wait_for_earlier();
-  let_later_start();
+  wait_for_previous_kernels();
+  let_next_kernel_start();
   if constexpr (kSlow)
     for (int i = 0; i < 100; ++i) __nanosleep(1000);
   if (!kFromHost) word = load_word(from, bytes, at);
   store_word(to, bytes, at, word);
 }
 
-template <bool kFromHost, bool kSlow = false> void move_words(const char* operation, cudaStream_t stream, bool overlaps,
-                                                              const char* from, char* to, std::int64_t bytes) {
-  launch_kernel(operation, stream, {dim3(blocks_for(bytes, 16 * kWordThreads)), kWordThreads, 0, 1, overlaps},
+template <bool kFromHost, bool kSlow = false> void move_words(const char* operation, cudaStream_t stream,
+                                                              bool dependent_launch, const char* from, char* to,
+                                                              std::int64_t bytes) {
+  launch_kernel(operation, stream, {dim3(blocks_for(bytes, 16 * kWordThreads)), kWordThreads, 0, 1, dependent_launch},
                 words_kernel<kFromHost, kSlow>, from, to, bytes);
 }
 
@@ -83,8 +85,8 @@ ByteRows ByteRows::of(const Tensor& t) {
   return {static_cast<char*>(t.raw()), t.dim(0), t.dim(0) == 0 ? 0 : t.bytes() / t.dim(0), t.row_stride() * size};
 }
 
-CudaTransfers::CudaTransfers(cudaStream_t stream, bool overlaps, bool slow)
-    : stream_(stream), overlaps_(overlaps), slow_(slow) {
+CudaTransfers::CudaTransfers(cudaStream_t stream, bool dependent_launch, bool slow)
+    : stream_(stream), dependent_launch_(dependent_launch), slow_(slow) {
   check(cudaMallocHost(&ring_, 4 * kQuarter), "allocating pinned memory");
   check(cudaMallocHost(&landing_, kLanding), "allocating pinned memory");
   for (cudaEvent_t& e : left_) check(cudaEventCreateWithFlags(&e, cudaEventDisableTiming), "making an event");
@@ -97,13 +99,13 @@ CudaTransfers::~CudaTransfers() {
   (void)cudaFreeHost(ring_), (void)cudaFreeHost(landing_);
 }
 
-char* CudaTransfers::room(std::int64_t bytes) {
+char* CudaTransfers::reserve(std::int64_t bytes) {
   constexpr std::int64_t kAlignment = 256;
   if (used_ + bytes > kQuarter) {
     check(cudaEventRecord(left_[std::size_t(quarter_)], stream_), "recording an event");
     quarter_ = (quarter_ + 1) % 4, used_ = 0;
-    check(cudaEventSynchronize(left_[std::size_t(quarter_)]),
-          "sending to the device");  // recorded a whole round ago, or never
+    // This event was recorded one round of the ring ago, or never.
+    check(cudaEventSynchronize(left_[std::size_t(quarter_)]), "sending to the device");
   }
   char* const at = ring_ + quarter_ * kQuarter + used_;
   used_ += (bytes + kAlignment - 1) / kAlignment * kAlignment;
@@ -116,9 +118,9 @@ void CudaTransfers::send(const ByteRows& host, const ByteRows& device) {
   const std::int64_t row = from.bytes, rows = std::max<std::int64_t>(kQuarter / row, 1);
   for (std::int64_t r = 0; r < from.rows; r += rows) {
     const std::int64_t here = std::min(rows, from.rows - r);
-    for (std::int64_t begin = 0; begin < row; begin += kQuarter) {  // a row that does not fit goes in pieces
+    for (std::int64_t begin = 0; begin < row; begin += kQuarter) {  // a row that does not fit is sent in several copies
       const std::int64_t piece = std::min(kQuarter, row - begin);
-      char* const pinned = room(here * piece);
+      char* const pinned = reserve(here * piece);
       for (std::int64_t i = 0; i < here; ++i)
         std::memcpy(pinned + i * piece, from.at + (r + i) * from.pitch + begin, std::size_t(piece));
       copy_rows({pinned, here, piece, piece}, {to.at + r * to.pitch + begin, here, piece, to.pitch},
@@ -133,9 +135,9 @@ bool CudaTransfers::push(const char* host, char* device, std::int64_t bytes) {
     send({const_cast<char*>(host), 1, bytes, bytes}, {device, 1, bytes, bytes});
     return false;
   }
-  char* const pinned = room(bytes);
+  char* const pinned = reserve(bytes);
   std::memcpy(pinned, host, std::size_t(bytes));
-  (slow_ ? move_words<true, true> : move_words<true>)("sending", stream_, overlaps_, pinned, device, bytes);
+  (slow_ ? move_words<true, true> : move_words<true>)("sending", stream_, dependent_launch_, pinned, device, bytes);
   return true;
 }
 
@@ -149,14 +151,14 @@ void CudaTransfers::fetch(const Tensor& from, const Tensor& to) {
   const std::int64_t bytes = from.bytes();
   if (landed_ + bytes > kLanding) {
     const auto [a, b] = matched(ByteRows::of(from), ByteRows::of(to));
-    copy_rows(a, b, cudaMemcpyDeviceToHost, stream_);  // into plain memory: the driver itself waits
+    copy_rows(a, b, cudaMemcpyDeviceToHost, stream_);  // to pageable memory: the driver synchronizes
     return;
   }
   char* const at = landing_ + landed_;
   landed_ += (bytes + kAlignment - 1) / kAlignment * kAlignment;
   if (bytes > 0 && bytes <= kFewBytes && from.device().kind == Device::Kind::cuda && from.dense() &&
       in_words(from.raw())) {
-    move_words<false>("fetching", stream_, overlaps_, static_cast<const char*>(from.raw()), at, bytes);
+    move_words<false>("fetching", stream_, dependent_launch_, static_cast<const char*>(from.raw()), at, bytes);
   } else {
     const auto [a, b] = matched(ByteRows::of(from), {at, 1, bytes, bytes});
     copy_rows(a, b, cudaMemcpyDeviceToHost, stream_);

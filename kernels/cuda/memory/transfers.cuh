@@ -1,6 +1,6 @@
-// Bytes between the host and the device, behind the host, through pinned memory: the host may go on as soon as its
-// bytes are in the ring, and reads what was fetched after the next wait. Also counts the waits and marks moments of the
-// stream. This header must not know what the bytes mean.
+// Asynchronous copies between host and device through pinned memory: the host may continue as soon as its bytes are in
+// the ring, and reads fetched data after the next wait(). Also counts waits and records points in time of the stream.
+// This header must not know what the bytes mean.
 #pragma once
 #include <array>
 #include <cstdint>
@@ -12,7 +12,7 @@
 
 namespace foretoken {
 
-// Rows of bytes, `pitch` apart; what is dense is one row.
+// Rows of bytes, `pitch` apart; dense memory is one row.
 struct ByteRows {
   char* at = nullptr;
   std::int64_t rows = 0, bytes = 0, pitch = 0;
@@ -21,13 +21,15 @@ struct ByteRows {
 
 class CudaTransfers {
  public:
-  CudaTransfers(cudaStream_t stream, bool overlaps, bool slow);  // see Grid::overlaps, CudaOptions::slow_pushes
+  // See Grid::dependent_launch, CudaOptions::slow_pushes.
+  CudaTransfers(cudaStream_t stream, bool dependent_launch, bool slow);
   ~CudaTransfers();
   CudaTransfers(const CudaTransfers&) = delete;
 
   void send(const ByteRows& from, const ByteRows& to);  // host to device; `from` may change at once
-  // Host to device, behind all kernels that were queued before. Whether by a kernel: what reads `device` waits for it
-  // then, or stands behind a barrier (CudaBackend::reads_early); otherwise everything behind it does.
+  // Host to device, after all kernels that were queued before. Returns whether a kernel copies: readers of `device`
+  // must then wait for it or come after a barrier (CudaBackend::reads_early); otherwise all later work waits for the
+  // copy.
   bool push(const char* host, char* device, std::int64_t bytes);
   void move(const ByteRows& from, const ByteRows& to);  // device to device
   void fetch(const Tensor& from, const Tensor& to);     // device to host; `to` holds it after the next wait()
@@ -38,17 +40,17 @@ class CudaTransfers {
   double seconds(const Mark& from, const Mark& to) const;
 
  private:
-  // A ring of four quarters: an event behind each tells when its bytes have left.
+  // A ring of four quarters: an event after each marks when its bytes have been sent.
   static constexpr std::int64_t kQuarter = 8 << 20, kLanding = 16 << 20;
   static constexpr int kMarks = 8192;
-  char* room(std::int64_t bytes);  // at most kQuarter
+  char* reserve(std::int64_t bytes);  // pinned memory of the ring for `bytes` bytes, at most kQuarter
 
   struct Landing {
     char* at;
     Tensor to;
   };
   cudaStream_t stream_;
-  bool overlaps_, slow_;
+  bool dependent_launch_, slow_;
   char *ring_ = nullptr, *landing_ = nullptr;
   std::array<cudaEvent_t, 4> left_{};
   int quarter_ = 0;
@@ -56,7 +58,7 @@ class CudaTransfers {
   std::vector<Landing> pending_;
   std::uint64_t waits_ = 0;
   std::vector<cudaEvent_t> marks_;
-  int next_mark_ = 0, passed_ = 0;  // marks before `passed_` lie before a wait
+  int next_mark_ = 0, passed_ = 0;  // marks below `passed_` precede a wait
 };
 
 }  // namespace foretoken

@@ -1,7 +1,7 @@
 // y = x W^T + b by cuBLASLt, sums in f32 (no TF32). Row-major [out, in] is column-major [in, out], so y^T = W x^T with
 // W transposed. Invariant numerics: every algorithm without split-K adds in the same order, whatever its tile
-// (measured), so the matrix is cut into the slices that splits_of() gives, each slice is a product of its own, and a
-// kernel adds the slices in order.
+// (measured), so the matrix is divided into the slices of splits_of(), each slice is a separate product, and a kernel
+// adds the slices in order.
 #include <algorithm>
 
 #include "kernels/cuda/elementwise/elementwise.cuh"
@@ -14,8 +14,8 @@ namespace {
 // y[r, o] = p[0, r, o] + p[1, r, o] + ... + bias[o] (+ y[r, o]); p f32 [slices, rows, out].
 template <class Y> __global__ void add_slices_kernel(const float* p, int slices, std::int64_t slice, const float* bias,
                                                      Y* y, std::int64_t y_stride, int out, bool adds) {
-  let_later_start();
-  wait_for_earlier();
+  let_next_kernel_start();
+  wait_for_previous_kernels();
   const int o = int(blockIdx.x * blockDim.x + threadIdx.x);
   if (o >= out) return;
   const float* const at = p + std::int64_t(blockIdx.y) * out + o;
@@ -63,11 +63,11 @@ void Blas::add_slices(const Tensor& y, const Tensor& sums, int slices, const Ten
     using Y = std::remove_pointer_t<decltype(type)>;
     constexpr std::int64_t kMost = 32768;  // rows of a grid
     for (std::int64_t r = 0; r < rows; r += kMost)
-      launch_kernel("adding slices", backend_.cuda_stream(),
-                    {dim3(blocks_for(out, 256), unsigned(std::min(kMost, rows - r))), 256, 0, 1, backend_.overlaps()},
-                    add_slices_kernel<Y>, sums.data<float>() + r * out, slices, rows * out,
-                    bias ? bias.data<float>() : nullptr, y.data<Y>() + r * y.row_stride(), y.row_stride(), int(out),
-                    adds);
+      launch_kernel(
+          "adding slices", backend_.cuda_stream(),
+          {dim3(blocks_for(out, 256), unsigned(std::min(kMost, rows - r))), 256, 0, 1, backend_.dependent_launch()},
+          add_slices_kernel<Y>, sums.data<float>() + r * out, slices, rows * out, bias ? bias.data<float>() : nullptr,
+          y.data<Y>() + r * y.row_stride(), y.row_stride(), int(out), adds);
   });
 }
 

@@ -11,8 +11,8 @@
 
 namespace foretoken {
 
-// y f32 [n, out] = x W^T of at most `rows` rows, y and x dense, by a kernel whose sums do not depend on the number of
-// rows. Without a kernel the library multiplies that many rows, some of them zeros.
+// A product of at most `rows` rows, y f32 [n, out] = x W^T, y and x dense, by a kernel whose sums do not depend on the
+// number of rows. Without a kernel the library multiplies exactly `rows` rows, padded with zeros.
 struct FewRows {
   std::int64_t rows = 16;
   std::function<void(const Tensor& y, const Tensor& x, const Tensor& matrix)> multiply = nullptr;
@@ -25,11 +25,12 @@ class Blas {
   Blas(const Blas&) = delete;
 
   // y = x W^T + b, or y += that. y f32 or bf16 [rows, out], x [rows, in] dense, matrix [out, in] dense of the type of
-  // x, bias f32. Invariant numerics: the bits of `few`, by which slabs of the rows are multiplied where the library's
-  // are others.
+  // x, bias f32. Invariant numerics: the result has the bits of `few`; where the library's bits differ, slabs of the
+  // rows are multiplied by `few`.
   void run(const Tensor& y, const Tensor& x, const Tensor& matrix, const Tensor& bias, bool adds, const FewRows& few);
 
-  // For which matrices the library's bits are not those of few rows, in a sentence; empty where there are none.
+  // A sentence that lists the matrices for which the library's bits differ from those of few rows; empty where there
+  // are none.
   std::string note() const;
 
  private:
@@ -41,17 +42,18 @@ class Blas {
   };
   struct Plan;
   Plan& plan(const Shape3& shape, const Tensor& x, const Tensor& matrix);
-  // Takes the fastest of the algorithms that give the same bits, which is compared, with a matrix that is not in L2.
-  // Waits for the device; some milliseconds, once for each shape; leaves the choice to the library where there is no
-  // memory to compare.
+  // Chooses the fastest of the algorithms that give the same bits (which is checked), measured with a matrix that is
+  // not in L2. Waits for the device; some milliseconds, once for each shape. Keeps the library's choice where there is
+  // no memory for the comparison.
   void choose(Plan& plan, const Shape3& shape, const Tensor& x, const Tensor& matrix);
   bool differ(const Tensor& a, const Tensor& b, const Tensor& flag, const Shape3& shape);
   void multiply(const Plan& plan, void* y, const Tensor& x, const Tensor& matrix, bool adds);
   void add_slices(const Tensor& y, const Tensor& sums, int slices, const Tensor& bias, bool adds);
 
   // ---- invariant numerics (blas_check.cu) ----
-  // Whether the plan gives the bits of `few`: compared once, of random rows and this matrix, in `scratch` (as y) or in
-  // fresh memory. Waits for the device. False, and asked again, where it cannot be compared now.
+  // Whether the plan gives the bits of `few`: compared once, with random rows and this matrix, in `scratch` (of y's
+  // size) or in fresh memory. Waits for the device. Returns false and tries again next time where it cannot be compared
+  // now.
   bool has_bits_of(const FewRows& few, Plan& plan, const Shape3& shape, void* scratch, const Tensor& matrix);
   bool compare(const FewRows& few, const Plan& plan, const Shape3& shape, void* scratch, const Tensor& matrix);
   void multiply_few(const FewRows& few, const Tensor& y, const Tensor& x, const Tensor& matrix);

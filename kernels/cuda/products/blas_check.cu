@@ -1,10 +1,10 @@
-// Invariant numerics by cuBLASLt. What is promised is that a row's bits do not depend on the number of rows beside it,
-// and that rests on the library: all its algorithms that do not split K add in one order, whatever their tile. That was
-// measured, on one kind of GPU and one version. So every plan is compared, when it is made, with the kernel that few
-// rows take (mma.m16n8k16, k ascending in one chain for each slice), or, where no such kernel takes the matrix, with
-// the library's own product of kFewRows rows. Not with exact_product: its chain of f32 fused multiply-adds rounds
-// otherwise than tensor cores, and no bf16 matrix of an ordinary shape takes it. Where the bits differ, slabs of few
-// rows are multiplied: slower, and right.
+// Invariant numerics by cuBLASLt. The guarantee is that a row's bits do not depend on the number of rows in the batch,
+// and it relies on the library: all its algorithms without split-K add in one order, whatever their tile. That was
+// measured, on one type of GPU and one version. So every plan is compared, when it is made, with the kernel that
+// computes few rows (mma.m16n8k16, k ascending in one chain for each slice), or, where no such kernel supports the
+// matrix, with the library's own product of kFewRows rows. Not with exact_product: its chain of f32 fused multiply-adds
+// rounds differently from tensor cores, and bf16 matrices of ordinary shapes do not use it. Where the bits differ,
+// slabs of few rows are multiplied: slower, but invariant.
 #include <algorithm>
 #include <map>
 
@@ -17,9 +17,9 @@ namespace {
 
 constexpr int kThreads = 256;
 
-// Numbers in [-1, 1) that look random.
+// Pseudo-random numbers in [-1, 1).
 __global__ void noise_kernel(Bf16* x, std::int64_t n) {
-  wait_for_earlier();
+  wait_for_previous_kernels();
   const std::int64_t i = std::int64_t(blockIdx.x) * kThreads + threadIdx.x;
   if (i >= n) return;
   std::uint32_t h = std::uint32_t(i) * 2654435761u + 12345u;
@@ -29,18 +29,20 @@ __global__ void noise_kernel(Bf16* x, std::int64_t n) {
 
 __device__ inline float as_bf16(float x) { return __bfloat162float(__float2bfloat16_rn(x)); }
 
-// Rounding to bf16 would hide that sums differ in their last bits from all but one of some 10,000 numbers. So a product
-// that gives bf16 is added to what the sums are in bf16, negated: what is left of them is their lower bits, exactly.
+// Rounding to bf16 would hide differences in the last bits of f32 sums in all but about one of 10,000 numbers. So a
+// product with bf16 output is added to the negated bf16 rounding of the sums: the difference is exactly the lower bits
+// of the sums.
 __global__ void negate_kernel(Bf16* y, std::int64_t stride, const float* sums, int out) {
-  wait_for_earlier();
+  wait_for_previous_kernels();
   const int o = int(blockIdx.x) * kThreads + int(threadIdx.x);
   if (o < out) y[blockIdx.y * stride + o] = __float2bfloat16_rn(-as_bf16(sums[std::int64_t(blockIdx.y) * out + o]));
 }
 
-// Whether y [slices, rows, out] f32 adds up to sums f32 [rows, out]; of bf16, whether it is what negate_kernel left.
+// Whether y [slices, rows, out] f32 adds up to sums f32 [rows, out]; of bf16, whether it is the difference that
+// negate_kernel prepared.
 template <class Y> __global__ void differs_kernel(const Y* y, int slices, std::int64_t slice, std::int64_t stride,
                                                   const float* sums, int out, std::int32_t* differs) {
-  wait_for_earlier();
+  wait_for_previous_kernels();
   const int o = int(blockIdx.x) * kThreads + int(threadIdx.x);
   if (o >= out) return;
   const Y* const at = y + blockIdx.y * stride + o;
@@ -56,12 +58,12 @@ bool Blas::has_bits_of(const FewRows& few, Plan& p, const Shape3& s, void* scrat
   if (p.bits == Plan::Bits::unknown && !backend_.recording()) try {
       const bool same = p.known && !backend_.options().doubt_library && compare(few, p, s, scratch, matrix);
       p.bits = same ? Plan::Bits::same : Plan::Bits::other;
-    } catch (const OutOfMemory&) {  // so there is no telling yet
+    } catch (const OutOfMemory&) {  // unknown as yet
     }
   return p.bits == Plan::Bits::same;
 }
 
-// Of the first rows, and of the last.
+// Compares the first and the last rows.
 bool Blas::compare(const FewRows& few, const Plan& p, const Shape3& s, void* scratch, const Tensor& matrix) {
   const cudaStream_t stream = backend_.cuda_stream();
   const std::int64_t n = std::min(few.rows, s.rows), begins[] = {0, s.rows - n};
@@ -119,7 +121,7 @@ void Blas::multiply_slabs(const FewRows& few, const Tensor& y, const Tensor& x, 
 }
 
 std::string Blas::note() const {
-  std::map<std::pair<std::int64_t, std::int64_t>, std::int64_t> matrices;  // plans of each
+  std::map<std::pair<std::int64_t, std::int64_t>, std::int64_t> matrices;  // plans per matrix
   for (const auto& [shape, p] : plans_)
     if (p->bits == Plan::Bits::other) ++matrices[{shape.out, shape.in}];
   if (matrices.empty()) return "";

@@ -1,6 +1,6 @@
-// Which algorithm of cuBLASLt a product takes. Fast numerics: the library's first choice. Invariant numerics: the first
-// that does not split K, since all of those add in the same order, whatever their tile (measured, and compared: see
-// blas_check.cu). Of the algorithms that give the same bits, the fastest.
+// The choice of a cuBLASLt algorithm for a product. Fast numerics: the library's first choice. Invariant numerics: the
+// first that does not split K, since all of those add in the same order, whatever their tile (measured, and compared:
+// see blas_check.cu). Of the algorithms that give the same bits, the fastest.
 #include <algorithm>
 
 #include "kernels/cuda/memory/memory.cuh"
@@ -88,7 +88,8 @@ Blas::Plan& Blas::plan(const Shape3& s, const Tensor& x, const Tensor& matrix) {
   for (int i = 0; made->known && i < count && made->likes < 6 && !splits_k(made->algorithm); ++i)
     if (!splits_k(found[i].algo)) made->alike[made->likes++] = found[i].algo;
   constexpr std::int64_t kFewest = 24, kMostRows = 512,
-                         kLeast = 1 << 21;  // elsewhere the library's own choice is as good, or it is not asked
+                         kLeast =
+                             1 << 21;  // elsewhere the library's first choice is as fast, or the library is not used
   const bool matters =
       s.type == DType::bf16 && s.rows >= kFewest && s.rows <= kMostRows && s.rows % 8 == 0 && s.out * s.in >= kLeast;
   if (matters && made->likes > 1 && !backend_.recording()) choose(*made, s, x, matrix);
@@ -103,7 +104,7 @@ void Blas::choose(Plan& p, const Shape3& s, const Tensor& x, const Tensor& matri
   try {
     first = backend_.allocate(room, s.y_type), mine = backend_.allocate(room, s.y_type),
     differs = backend_.allocate({1}, DType::i32);
-  } catch (const OutOfMemory&) {  // there is no room to compare; the library's own choice stays
+  } catch (const OutOfMemory&) {  // no memory for the comparison; the library's first choice is kept
     return;
   }
   const cudaStream_t stream = backend_.cuda_stream();
@@ -113,8 +114,8 @@ void Blas::choose(Plan& p, const Shape3& s, const Tensor& x, const Tensor& matri
     void* const y = i == 0 ? first.raw() : mine.raw();
     float time = 1e30f;
     for (int k = 0; k < kTimes; ++k) {
-      check(cudaMemsetAsync(workspace_.raw(), 0, std::size_t(kBlasWorkspace), stream),
-            "emptying the cache");  // L2 is smaller
+      // Evicts L2: the workspace is larger.
+      check(cudaMemsetAsync(workspace_.raw(), 0, std::size_t(kBlasWorkspace), stream), "emptying the cache");
       const Mark from = backend_.mark();
       check_blas(
           cublasLtMatmul(static_cast<cublasLtHandle_t>(handle_), p.operation, &one, matrix.raw(), p.w, x.raw(), p.x,
@@ -128,7 +129,7 @@ void Blas::choose(Plan& p, const Shape3& s, const Tensor& x, const Tensor& matri
   }
 }
 
-// Whether two results have other bits.
+// Whether two results differ in any bit.
 bool Blas::differ(const Tensor& a, const Tensor& b, const Tensor& flag, const Shape3& s) {
   const cudaStream_t stream = backend_.cuda_stream();
   const std::int64_t rows = s.slices * s.rows;

@@ -1,4 +1,5 @@
-// What blas.cu and blas_plan.cu share: one product as cuBLASLt knows it. This header must not know who multiplies.
+// The cuBLASLt descriptors of one product, shared by blas.cu, blas_plan.cu and blas_check.cu. This header must not know
+// how products are run.
 #pragma once
 #include <source_location>
 #include <string>
@@ -22,11 +23,15 @@ struct Blas::Plan {
   cublasLtMatmulDesc_t operation = nullptr;
   cublasLtMatrixLayout_t w = nullptr, x = nullptr, y = nullptr;
   cublasLtMatmulAlgo_t algorithm = {};
-  cublasLtMatmulAlgo_t alike[6];  // where `algorithm` does not split K, others that do not: they give the same bits
+  cublasLtMatmulAlgo_t alike[6];  // where `algorithm` does not split K: others that do not. They give the same bits
                                   // (measured, and compared)
   int likes = 0;
-  bool known = false;                                             // the library has an algorithm that may be taken
-  enum class Bits { unknown, same, other } bits = Bits::unknown;  // as those of few rows, where numerics are invariant
+  bool known = false;  // the library has an admissible algorithm
+  enum class Bits {
+    unknown,
+    same,
+    other
+  } bits = Bits::unknown;  // compared with those of few rows, where numerics are invariant
 
   ~Plan() {
     (void)cublasLtMatmulDescDestroy(operation);

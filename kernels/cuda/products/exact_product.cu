@@ -1,5 +1,5 @@
 // y = x W^T + b, sums in f32: every output is one chain of fused multiply-adds over k = 0, 1, ..., in - 1. Bytes: the
-// matrix once per 64 rows. Operations: 2 * rows * out * in, on the plain f32 units.
+// matrix once per 64 rows. Operations: 2 * rows * out * in, on the f32 units, not on tensor cores.
 #include "kernels/cuda/products/exact_product.cuh"
 #include "kernels/cuda/shared_memory.h"
 
@@ -14,8 +14,8 @@ template <class T> __global__ void __launch_bounds__(256)
                  int out, int in, bool adds) {
   __shared__ float ws[kDepth][kSide + 4], xs[kDepth][kSide + 4];
   static_assert(sizeof ws + sizeof xs == kExactBytes);
-  wait_for_earlier();
-  let_later_start();
+  wait_for_previous_kernels();
+  let_next_kernel_start();
   const int o0 = int(blockIdx.x) * kSide, r0 = int(blockIdx.y) * kSide, thread = int(threadIdx.x);
   const int column = thread % 16, line = thread / 16;
   float sum[4][4] = {};
@@ -58,11 +58,11 @@ void exact_product(CudaBackend& backend, const Tensor& y, const Tensor& x, const
                    bool adds) {
   with_type("a product", matrix.dtype(), [&](auto* type) {
     using T = std::remove_pointer_t<decltype(type)>;
-    launch_kernel("a product in f32", backend.cuda_stream(),
-                  {dim3(blocks_for(matrix.dim(0), kSide), blocks_for(y.dim(0), kSide)), 256, 0, 1, backend.overlaps()},
-                  exact_kernel<T>, matrix.data<T>(), x.data<T>(), bias ? bias.data<float>() : nullptr, y.raw(),
-                  y.row_stride(), y.dtype() == DType::bf16, int(y.dim(0)), int(matrix.dim(0)), int(matrix.dim(1)),
-                  adds);
+    launch_kernel(
+        "a product in f32", backend.cuda_stream(),
+        {dim3(blocks_for(matrix.dim(0), kSide), blocks_for(y.dim(0), kSide)), 256, 0, 1, backend.dependent_launch()},
+        exact_kernel<T>, matrix.data<T>(), x.data<T>(), bias ? bias.data<float>() : nullptr, y.raw(), y.row_stride(),
+        y.dtype() == DType::bf16, int(y.dim(0)), int(matrix.dim(0)), int(matrix.dim(1)), adds);
   });
 }
 

@@ -1,6 +1,6 @@
-// y = x W^T + b with one order of sums, whatever the number of rows: each output adds its products one after another.
-// Slow and the same bits always; where numerics are invariant, for f32 matrices and for bf16 ones of awkward shapes.
-// Knows nothing else.
+// y = x W^T + b with one order of sums, whatever the number of rows: each output adds its products in sequence. Slow,
+// but always the same bits: used in invariant numerics for f32 matrices and for bf16 ones of awkward shapes. This
+// header must not know when it is used.
 #pragma once
 #include "kernels/cuda/cuda_backend.cuh"
 

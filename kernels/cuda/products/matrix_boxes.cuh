@@ -1,5 +1,5 @@
-// Boxes of a bf16 matrix as the copy engine of architecture 90 brings them: 64 inputs of some outputs, rows of 128
-// bytes, swizzled so that eight rows of one column lie in different banks. This header must not know what is
+// Boxes of a bf16 matrix, copied by the copy engine (TMA) of architecture 90: 64 inputs of some outputs, rows of 128
+// bytes, swizzled so that eight rows of one column are in different banks. This header must not know what is
 // multiplied.
 #pragma once
 #include <cuda.h>
@@ -12,7 +12,8 @@ constexpr int kBoxInputs = 64;  // rows of 128 bytes
 
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
 
-// The box of `map` at (k, row), `barrier` counts its bytes; of a gated matrix, at (k, 0, 0, row / 8): see gated_map().
+// Copies the box of `map` at (k, row); `barrier` counts its bytes. Of a gated matrix: at (k, 0, 0, group), where a
+// group is eight rows of each half, see gated_map().
 __device__ inline void copy_box(unsigned to, const CUtensorMap& map, int k, int row, unsigned barrier,
                                 std::uint64_t policy) {
   asm volatile(
@@ -29,7 +30,7 @@ __device__ inline void copy_gated_box(unsigned to, const CUtensorMap& map, int k
       "l"(&map), "r"(k), "r"(0), "r"(group), "r"(barrier), "l"(policy)
       : "memory");
 }
-// The engine reads the description before it is asked for the first box.
+// Prefetches the tensor map before the first copy.
 __device__ inline void fetch_map(const CUtensorMap& map) {
   asm volatile("prefetch.tensormap [%0];" ::"l"(&map) : "memory");
 }

@@ -1,12 +1,11 @@
-// How matrices of a product are described to the copy engine: boxes of 64 inputs. This header must not know who asks
-// for them.
+// Tensor maps of the matrices of a product: boxes of 64 inputs. This header must not know which kernel reads them.
 #pragma once
 #include "kernels/cuda/instructions/tensor_maps.cuh"
 #include "kernels/cuda/products/tile_ring.cuh"
 
 namespace foretoken {
 
-// The caller has seen that there is an encoder, and that addresses, strides and widths are what it asks for.
+// Requires that the driver has an encoder, and that addresses, strides and widths meet its alignment.
 template <int kDimensions> void describe(CUtensorMap& map, const Tensor& matrix, const cuuint64_t (&sizes)[kDimensions],
                                          const cuuint64_t (&strides)[kDimensions - 1],
                                          const cuuint32_t (&box)[kDimensions]) {
@@ -24,7 +23,7 @@ inline void plain_map(CUtensorMap& map, const Tensor& m, int rows) {
   describe<2>(map, m, {cuuint64_t(m.dim(1)), cuuint64_t(m.dim(0))}, {cuuint64_t(m.row_stride()) * 2},
               {kBoxInputs, cuuint32_t(rows)});
 }
-// Boxes of `rows` rows, of which eight are from the first half of the matrix, eight from the second, and so on.
+// Boxes of `rows` rows, alternately eight from the first half of the matrix and eight from the second.
 inline void gated_map(CUtensorMap& map, const Tensor& m, int rows) {
   const cuuint64_t row = cuuint64_t(m.row_stride()) * 2, half = cuuint64_t(m.dim(0)) / 2;
   describe<4>(map, m, {cuuint64_t(m.dim(1)), 8, 2, half / 8}, {row, half * row, 8 * row},

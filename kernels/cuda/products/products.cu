@@ -1,5 +1,5 @@
 // linear, linear_to, linear_add, norm_linear, feed_forward: y = x W^T + b, W [out, in]. Bytes: the matrix once, out *
-// in * (2 or 4); the rest is small until rows come near in / 2. Operations: 2 * rows * out * in.
+// in * (2 or 4); the rest is small as long as rows is much less than in / 2. Operations: 2 * rows * out * in.
 #include <algorithm>
 
 #include "kernels/cuda/elementwise/elementwise.cuh"
@@ -15,8 +15,8 @@ namespace {
 
 template <class T, class Y, bool kWide>
 __global__ void convert_kernel(const T* x, std::int64_t stride, Y* y, int width) {
-  let_later_start();
-  wait_for_earlier();
+  let_next_kernel_start();
+  wait_for_previous_kernels();
   if constexpr (kWide) {
     const int i = 4 * int(blockIdx.y * blockDim.x + threadIdx.x);
     if (i < width) store_four(y + std::int64_t(blockIdx.x) * width + i, load_four(x + blockIdx.x * stride + i));
@@ -26,7 +26,7 @@ __global__ void convert_kernel(const T* x, std::int64_t stride, Y* y, int width)
   }
 }
 
-// What a matrix is on the device, from what prepare made of it.
+// The matrix on the device that prepare() made.
 const Tensor& matrix_of(const Weight& w) {
   if (!w.prepared)
     throw Error("cuda: a product with a weight that was not prepared; pass it through Backend::prepare once");
@@ -36,8 +36,8 @@ const Tensor& matrix_of(const Weight& w) {
 }  // namespace
 
 int splits_of(std::int64_t out, std::int64_t in) {
-  constexpr std::int64_t kTasks = 1024, kLeast = 512,
-                         kStep = 128;  // a warp's worth each; 132 multiprocessors want 8 warps
+  // kTasks: enough tasks of one warp each for 132 multiprocessors with 8 warps.
+  constexpr std::int64_t kTasks = 1024, kLeast = 512, kStep = 128;
   int splits = 1;
   while (out / 16 * splits < kTasks && splits < 8 && in % (2 * splits * kStep) == 0 && in / (2 * splits) >= kLeast)
     splits *= 2;
@@ -52,10 +52,11 @@ Tensor converted(CudaBackend& backend, const Tensor& x, DType type) {
       using T = std::remove_pointer_t<decltype(from)>;
       using Y = std::remove_pointer_t<decltype(to)>;
       const bool wide = in_fours(x);
-      launch_kernel("converting", backend.cuda_stream(),
-                    {dim3(unsigned(x.dim(0)), wide ? blocks_for(x.dim(1), 1024) : 1), 256, 0, 1, backend.overlaps()},
-                    wide ? convert_kernel<T, Y, true> : convert_kernel<T, Y, false>, x.data<T>(), x.row_stride(),
-                    y.data<Y>(), int(x.dim(1)));
+      launch_kernel(
+          "converting", backend.cuda_stream(),
+          {dim3(unsigned(x.dim(0)), wide ? blocks_for(x.dim(1), 1024) : 1), 256, 0, 1, backend.dependent_launch()},
+          wide ? convert_kernel<T, Y, true> : convert_kernel<T, Y, false>, x.data<T>(), x.row_stride(), y.data<Y>(),
+          int(x.dim(1)));
     });
   });
   return y;
@@ -75,7 +76,8 @@ Tensor CudaProducts::dense_input(const ProductInput& input, DType type) {
   return converted(backend_, input.x, type);
 }
 
-// As it is where a streamed product takes it so; with more rows than one, what is made of x is made before.
+// The input itself where a streamed product takes it; otherwise (a norm of several rows) converted or normed by a
+// kernel before.
 ProductInput CudaProducts::ready(const ProductInput& input, const Weight& w, const Tensor& matrix) {
   if (streams(input, w, matrix)) return input;
   return {.x = dense_input(input, matrix.dtype())};
@@ -98,7 +100,7 @@ void CudaProducts::run(const Tensor& y, const ProductInput& input, const Weight&
   if (backend_.invariant() && awkward && input.rows() > kStreamRows &&
       streams({.x = made.x.rows(0, kStreamRows)}, w, matrix)) {
     for (std::int64_t r = 0; r < input.rows();
-         r += kStreamRows) {  // as few rows are: exact_product adds in another order
+         r += kStreamRows) {  // by the kernel of few rows: exact_product adds in another order
       const std::int64_t n = std::min<std::int64_t>(kStreamRows, input.rows() - r);
       stream(y.rows(r, n), {.x = made.x.rows(r, n)}, w, matrix, adds ? ProductEnd::added : ProductEnd::plain);
     }
@@ -109,7 +111,8 @@ void CudaProducts::run(const Tensor& y, const ProductInput& input, const Weight&
   blas_->run(y, made.x, matrix, w.bias, adds, few_rows(made.x, w, matrix));
 }
 
-// What the library's bits are held against: as many rows as a streamed product takes, or none does.
+// The kernel with which the library's bits are compared: a streamed product of as many rows as it supports (16, 8 or
+// 1), or none where it does not support the matrix.
 FewRows CudaProducts::few_rows(const Tensor& x, const Weight& w, const Tensor& matrix) {
   if (!backend_.invariant()) return {};
   for (const std::int64_t n : {std::int64_t(kStreamRows), std::int64_t(8), std::int64_t(1)}) {
@@ -143,9 +146,9 @@ Tensor CudaProducts::gated(const ProductInput& input, const Weight& w) {
   return backend_.silu_mul(y);
 }
 
-// Where it was measured to be the fastest: 9 rows and more; a head, which is all stream, from two rows on. To 64 rows
-// where all tiles run at once, or the library would write each slice to memory; else to 32 where one side of the matrix
-// is short, to 16 where none is.
+// Where this route was measured to be the fastest: 9 rows and more, for a head (a very tall matrix) 2 rows and more. Up
+// to 64 rows where all tiles run at once, or where the library would write each slice to memory; else up to 32 where
+// one side of the matrix is short, and up to 16 where none is.
 bool CudaProducts::tiles(const ProductInput& input, const Weight& w) const {
   constexpr std::int64_t kHead = 1 << 16, kShort = 2048, kShortRows = 32;
   const std::int64_t rows = input.rows(), fewest = w.out >= kHead ? 2 : 9;

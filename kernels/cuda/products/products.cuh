@@ -1,5 +1,6 @@
-// Products with a model's matrices: which way each goes. bf16 matrices of few rows are streamed by a kernel of our own,
-// the rest is cuBLASLt's; f32 matrices compute in f32. This header must not know which layer a matrix belongs to.
+// Products with a model's matrices: the choice of route. Products of few rows with bf16 matrices are computed by the
+// kernels of this folder, the rest by cuBLASLt; products with f32 matrices are computed in f32. This header must not
+// know which layer a matrix belongs to.
 #pragma once
 #include <memory>
 
@@ -7,7 +8,7 @@
 
 namespace foretoken {
 
-// What a product multiplies: x as it is, or something that is made of x on the way in.
+// The input of a product: x itself, or its rms_norm, which may be computed while x is loaded.
 struct ProductInput {
   enum class Kind { plain, norm };
   Kind kind = Kind::plain;
@@ -18,16 +19,17 @@ struct ProductInput {
   std::int64_t rows() const { return x.dim(0); }
 };
 
-// What becomes of a product's result: y = it, y += it, or y [rows, out / 2] = silu(its first half) * its second half.
+// The epilogue of a product p: y = p, y += p, or y [rows, out / 2] = silu(first half of p) * second half of p.
 enum class ProductEnd { plain, added, gated };
 
-// The sum over the inputs is cut into as many equal slices, each summed in order, the slices added in order. It depends
-// on the shape of the matrix alone, never on the number of rows, so that a row's result does not either.
+// The number of equal split-K slices of the sum over the inputs: each slice is summed in order, and the slices are
+// added in order. It depends only on the shape of the matrix, not on the number of rows, so that a row's result does
+// not either.
 int splits_of(std::int64_t out, std::int64_t in);
 
-// y = (rms_norm(x)) in the given type.
+// rms_norm(x) in the given type: x f32 [rows, width], gain f32 [width] -> [rows, width].
 Tensor rms_norm_as(CudaBackend& backend, const Tensor& x, const Tensor& gain, float epsilon, DType type);
-// x [rows, width] in the given type, dense; x itself if it is so.
+// x [rows, width] in the given type, dense; x itself if it is already so.
 Tensor converted(CudaBackend& backend, const Tensor& x, DType type);
 
 class Blas;
@@ -44,10 +46,10 @@ class CudaProducts {
   // silu_mul(input W^T + b) [rows, out / 2] in the matrix' type.
   Tensor gated(const ProductInput& input, const Weight& w);
 
-  // What a user should know of the products so far, in a sentence; empty: nothing.
+  // A sentence for the user about the products so far (see Blas::note); empty: nothing to report.
   std::string note() const;
 
-  static constexpr int kStreamRows = 16;  // up to so many rows the weights are streamed
+  static constexpr int kStreamRows = 16;  // the most rows of a streamed product
 
  private:
   bool tiles(const ProductInput& input, const Weight& w) const;

@@ -1,5 +1,5 @@
-// What a streamed product is told, and its rows of x on their way into shared memory: as they are, or normed.
-// This header must not know how the matrix is read.
+// The arguments of a streamed product, and loading of its rows of x to shared memory, unchanged or normed. This header
+// must not know how the matrix is read.
 #pragma once
 #include "kernels/cuda/elementwise/elementwise.cuh"
 #include "kernels/cuda/elementwise/row_norm.cuh"
@@ -18,83 +18,86 @@ struct Stream {
   int rows;
   const float* gain;
   float epsilon;
-  int slices, slice, local;  // slices, inputs of a slice, slices of one block
-  int window;                // pieces of a warp under way at a time until x has come
-  // Blocks lie in groups of 2^parts_log, one for each part of the slices; the 2^local_log slices of a part in
-  // neighbouring warps. Groups, and tiles at once in all blocks. Known before: divisions before the first copy cost.
+  int slices, slice, local;  // split-K slices, inputs of a slice, slices of one block
+  int window;                // pieces of a warp in flight at a time until x has arrived
+  // Blocks form groups of 2^parts_log, one block for each part of the slices; the 2^local_log slices of a part are in
+  // neighbouring warps. groups: number of groups; stride: tiles processed at once in all blocks. Computed on the host:
+  // divisions would delay the first copy.
   int parts_log, local_log, groups, stride;
-  int depth;  // inputs of a slice whose x a block holds at once: all, or a part that divides it, of local 1
+  int depth;  // inputs of a slice whose x a block holds at once: all, or a divisor of them where local is 1
   const float* bias;
   float* partials;  // [slices, tiles, NT, 32 lanes, 4]
   int* counters;    // [tiles]
-  float* y;         // one of the two
+  float* y;         // one of y and y_bf16
   Bf16* y_bf16;
   std::int64_t y_stride;
   bool adds;
   bool gated;  // y [rows, out / 2]: silu of the first half of the outputs times the second half
 };
 
-// The rows of x, `columns` columns from k0 on, on their way into shared memory as bf16, rows pitch() apart: all at
-// once, or `depth` columns at a time into two places by turns, from the first on in each of `rounds` rounds. One row
-// may be normed on the way: in blocks of at least kNormThreads threads that take all its columns. All threads of a
-// block call begin() and meet; when the kernel before has ended, one warp (before architecture 90: all) calls ask();
-// came() says that finish() need not wait; where columns come by turns, wait() and done() go around each turn.
+// Loads the rows of x, `columns` columns from k0 on, to shared memory as bf16, rows pitch() apart: all at once, or
+// double-buffered, `depth` columns at a time, from the first column on in each of `rounds` rounds. One row may be
+// normed: in blocks of at least kNormThreads threads that load all its columns. All threads of a block call begin() and
+// synchronize; when the previous kernels have ended, one warp (before architecture 90: all) calls request(); finish()
+// does not wait once arrived() is true; where columns are double-buffered, wait() and done() enclose the use of each
+// buffer.
 class StreamRows {
  public:
-  static constexpr int kMostNormed = 8192;  // numbers of a row that is normed here
+  static constexpr int kMostNormed = 8192;  // numbers of a row that can be normed here
 
   __device__ StreamRows(const Stream& a, int k0, int columns, int rounds, Bf16* xs, void* barriers)
       : a_(a),
         k0_(k0),
         columns_(columns),
-        depth_(by_turns() ? a.depth : columns),
+        depth_(double_buffered() ? a.depth : columns),
         xs_(xs),
-        left_(by_turns() ? rounds * (columns / depth_) : 1),
+        left_(double_buffered() ? rounds * (columns / depth_) : 1),
         bulk_(barriers) {}
 
-  // Shared memory for xs: streamed_x_bytes() of shared_memory.h. One row is normed here; with more, a kernel before
-  // does it better than every block for itself.
-  __device__ bool by_turns() const { return a_.depth < a_.slice; }
+  // Whether x is loaded in two alternating buffers. Shared memory of xs: streamed_x_bytes() of shared_memory.h. Only
+  // one row is normed here: for several rows one kernel before is faster than the norm in every block.
+  __device__ bool double_buffered() const { return a_.depth < a_.slice; }
   __device__ int pitch() const { return depth_ + 8; }
 
-  // The gains, which no kernel writes, on their way into registers before anything else is asked for.
+  // Loads the gains, which no kernel writes, to registers before any other load.
   __device__ void begin() {
     if (a_.kind == StreamInput::norm)
 #pragma unroll
       for (int n = 0; n < kGroups; ++n)
         if (holds(n)) gains_[n] = __ldg(reinterpret_cast<const float4*>(a_.gain + group(n)));
   }
-  // What can be known before the kernel in front has ended.
+  // What can be computed before the previous kernels have ended.
   __device__ void prepare() { row_ = Bulk::row_of(a_.kind == StreamInput::norm ? 8 : a_.rows); }
-  __device__ void ask() {
+  __device__ void request() {
     if (a_.kind == StreamInput::norm)
-      bulk_.copy(0, 8, row_, xs_, a_.in / 2, a_.x, a_.in / 2, a_.in / 2);  // an eighth at a time
-    if (a_.kind == StreamInput::bf16) turn(0);
-    if (by_turns()) turn(1);
+      bulk_.copy(0, 8, row_, xs_, a_.in / 2, a_.x, a_.in / 2, a_.in / 2);  // eight copies of an eighth of the row
+    if (a_.kind == StreamInput::bf16) copy_next(0);
+    if (double_buffered()) copy_next(1);
   }
-  __device__ bool came() const { return a_.kind == StreamInput::f32 || bulk_.came(0, 0); }
-  // The kernel before has ended, and the columns that come first (all, but by turns) are there afterwards.
+  __device__ bool arrived() const { return a_.kind == StreamInput::f32 || bulk_.arrived(0, 0); }
+  // Afterwards the previous kernels have ended, and the first columns (all, unless double-buffered) are in shared
+  // memory.
   __device__ void finish() {
     if (a_.kind == StreamInput::f32) {
-      wait_for_earlier();
+      wait_for_previous_kernels();
       round();
     } else {
-      bulk_.wait(0, 0);  // also by turns: what other warps than the first read of memory from here on, earlier kernels
-                         // may still write
+      bulk_.wait(0, 0);  // also when double-buffered: before this, earlier kernels may still write what other warps
+                         // than the first read next
     }
     if (a_.kind == StreamInput::norm) norm();
     if (a_.kind != StreamInput::bf16) __syncthreads();
   }
 
-  // Until the columns of this turn are there; how many numbers behind xs.
-  __device__ int wait(int turn) {
-    bulk_.wait(turn % 2, turn / 2);
-    return turn % 2 * a_.rows * pitch();
+  // Waits for the columns of this round; returns their offset from xs in numbers.
+  __device__ int wait(int round) {
+    bulk_.wait(round % 2, round / 2);
+    return round % 2 * a_.rows * pitch();
   }
-  // No thread of the block reads them any more.
+  // All threads of the block have read the columns; loads the next ones.
   __device__ void done(int number) {
     __syncthreads();
-    turn(number % 2);
+    copy_next(number % 2);
   }
 
  private:
@@ -102,16 +105,16 @@ class StreamRows {
   __device__ int group(int n) const { return 4 * (int(threadIdx.x) + kNormThreads * n); }
   __device__ bool reaches(int n) const {
     return 4 * kNormThreads * n < a_.in;
-  }  // for all threads alike: what is not done is not fetched either
+  }  // the same in all threads, so that unused instructions are not executed
   __device__ bool holds(int n) const { return threadIdx.x < kNormThreads && group(n) < a_.in; }
 
-  __device__ void turn(int place) {
+  __device__ void copy_next(int buffer) {
     if (left_-- <= 0) return;
-    bulk_.copy(place, a_.rows, row_, xs_ + place * a_.rows * pitch(), 2 * pitch(),
+    bulk_.copy(buffer, a_.rows, row_, xs_ + buffer * a_.rows * pitch(), 2 * pitch(),
                static_cast<const Bf16*>(a_.x) + k0_ + next_, 2 * a_.x_stride, 2 * depth_);
     next_ = next_ + depth_ < columns_ ? next_ + depth_ : 0;
   }
-  // The row came as f32 where its bf16 go: everything is read before anything is written.
+  // The row is in shared memory as f32, where its bf16 are written: everything is read before anything is written.
   __device__ void norm() {
     __shared__ float partial[kNormThreads / 32];
     float4 v[kGroups] = {};
@@ -140,8 +143,8 @@ class StreamRows {
   const Stream& a_;
   int k0_, columns_, depth_;
   Bf16* xs_;
-  int row_ = 0;          // that this thread asks for
-  int left_, next_ = 0;  // turns to ask for, and the first column of the next
+  int row_ = 0;          // that this thread loads
+  int left_, next_ = 0;  // buffers still to be loaded, and the first column of the next
   Bulk bulk_;
   float4 gains_[kGroups] = {};
 };

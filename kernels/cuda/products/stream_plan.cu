@@ -1,5 +1,5 @@
-// How a streamed product is laid out: warps, rings, pieces. Measured on an H200 with ten shapes, 1 to 16 rows, and all
-// plans that fit.
+// The launch plan of a streamed product: warps, rings, pieces. Measured on an H200 with ten shapes, 1 to 16 rows, and
+// all plans that fit.
 #include <algorithm>
 
 #include "kernels/cuda/instructions/tensor_maps.cuh"
@@ -15,14 +15,14 @@ struct Pieces {
 };
 constexpr Pieces kPieces[] = {{3, 256}, {2, 256}, {6, 128}, {5, 128}, {4, 128}, {3, 128}, {4, 64}, {3, 64}};
 
-// Time in tiles that one multiprocessor reads behind one another.
+// Estimated time, in tiles that one multiprocessor reads in sequence.
 double cost_of(const StreamPlan& plan, std::int64_t tiles, std::int64_t groups, std::int64_t rows) {
   const std::int64_t at_once = plan.warps / plan.local, rounds = (tiles + groups * at_once - 1) / (groups * at_once);
   const double full = double(tiles) / double(groups * at_once), empty = double(rounds) - full;
-  // Who has no tile in the last round leaves the memory to others, unless those have too few warps left to use it.
+  // Warps without a tile in the last round leave bandwidth to the others, unless the others are too few to use it.
   const double work = double(at_once) * (full + (plan.slices == 1 ? 0.1 : 1) * empty);
-  const double under_way =
-      double(plan.warps * (plan.ring - 1) * piece_bytes(plan.piece)) / 1024;  // KB of a multiprocessor
+  // `under_way`: KB in flight on a multiprocessor.
+  const double under_way = double(plan.warps * (plan.ring - 1) * piece_bytes(plan.piece)) / 1024;
   const double reading = plan.piece == 64            ? 1.16
                          : comes_in_runs(plan.piece) ? 0.9
                                                      : 1;  // of an H200: boxes, runs of 512 bytes, boxes
@@ -46,7 +46,7 @@ std::int64_t stream_bytes(const StreamPlan& plan, StreamInput kind, std::int64_t
 }
 
 StreamPlan stream_plan(const CudaBackend& backend, std::int64_t out, std::int64_t in, const ProductInput& input) {
-  constexpr std::int64_t kMostRows = 36 << 10;  // bytes of x in a block that sums all slices
+  constexpr std::int64_t kMostRows = 36 << 10;  // bytes of x in a block that sums all slices, at most
   const StreamInput kind = stream_input(input);
   const std::int64_t rows = input.rows(), tiles = (out + 15) / 16;
   StreamPlan plan, best{.blocks = 0};  // nothing fits
@@ -61,7 +61,7 @@ StreamPlan stream_plan(const CudaBackend& backend, std::int64_t out, std::int64_
       for (const std::int64_t depth : {slice, std::int64_t(512), std::int64_t(256)}) {
         plan.ring = ring, plan.piece = piece, plan.depth = int(depth);
         if (slice % piece != 0 || slice < piece * (piece == 256 ? ring : ring - 1))
-          continue;  // places that are never filled
+          continue;  // else some stages are never filled
         if (kind == StreamInput::norm && plan.warps * 32 < kNormThreads) continue;
         if (depth < slice ? kind != StreamInput::bf16 || plan.local > 1 || slice % depth != 0 : depth > slice) continue;
         if (stream_bytes(plan, kind, rows, in) + kStreamStaticBytes > backend.shared_memory()) continue;
@@ -82,7 +82,7 @@ bool can_stream(const CudaBackend& backend, const ProductInput& input, std::int6
     return false;
   if (x.row_stride() * size_of(x.dtype()) % 16 != 0) return false;
   if (x.dim(0) > 1 && kind != StreamInput::bf16) return false;
-  if (backend.overlaps() && map_encoder() == nullptr) return false;
+  if (backend.dependent_launch() && map_encoder() == nullptr) return false;
   if (kind == StreamInput::norm && in > StreamRows::kMostNormed) return false;
   const StreamPlan plan = stream_plan(backend, out, in, input);
   const std::int64_t tiles = (out + 15) / 16;

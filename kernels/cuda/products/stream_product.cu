@@ -1,10 +1,10 @@
-// y = x W^T + b for at most 16 rows. W bf16 [out, in], sums in f32.
-// Bytes: the matrix, out * in * 2, once; x comes from L2, once per block.
-// A warp takes 16 outputs (a tile) and one slice of the inputs. It copies pieces of W, 16 x 64 to 256, into a ring of
-// its own, several ahead, and multiplies them by the rows of x in shared memory: mma.m16n8k16, k ascending in one
-// chain, so a result does not depend on how many rows there are (and has the same bits as cuBLASLt without split-K,
-// measured on an H200). The slices of a tile are added in order, in shared memory where one block has them all, else by
-// whoever comes last. The rings fill before the kernel before this one has ended: weights are there when x is.
+// y = x W^T + b for at most 16 rows. W bf16 [out, in], sums in f32. Bytes: the matrix, out * in * 2, once; x comes from
+// L2, once per block. A warp takes 16 outputs (a tile) and one slice of the inputs. It copies pieces of W, 16 x 64 to
+// 256, to a ring of its own, several ahead, and multiplies them by the rows of x in shared memory: mma.m16n8k16, k
+// ascending in one chain, so a result does not depend on how many rows there are (and has the same bits as cuBLASLt
+// without split-K, measured on an H200). The slices of a tile are added in order, in shared memory where one block has
+// them all, else by the warp that finishes last. The rings are filled before the previous kernels have ended, so that
+// the weights are loaded when x is.
 #include <bit>
 
 #include "kernels/cuda/elementwise/elementwise.cuh"
@@ -37,8 +37,7 @@ __device__ void multiply_piece(float (&sum)[NT][4], unsigned piece, const unsign
     for (int n = 0; n < NT; ++n) multiply_add(sum[n], w[s], b[n][s / 2][s % 2 * 2], b[n][s / 2][s % 2 * 2 + 1]);
 }
 
-// Where this lane's row of x begins for ldmatrix; rows that are not there repeat row 0, and their results are not
-// written.
+// Addresses of this lane's rows of x for ldmatrix; missing rows repeat row 0, and their results are not written.
 template <int NT> __device__ void row_addresses(unsigned (&x)[NT], const Bf16* xs, int rows, int pitch, int lane) {
 #pragma unroll
   for (int n = 0; n < NT; ++n) {
@@ -49,7 +48,7 @@ template <int NT> __device__ void row_addresses(unsigned (&x)[NT], const Bf16* x
 
 // ---- the results ----
 
-// Adds the slices of a tile in order, in the warp that comes last; false in the others.
+// Adds the slices of a tile in order, in the warp that finishes last; returns false in the others.
 template <int NT> __device__ bool add_slices(const Stream& a, float (&sum)[NT][4], int slice, int tile, int lane) {
   float4* const partials = reinterpret_cast<float4*>(a.partials);
   const auto at = [&](int s, int n) { return ((std::int64_t(s) * a.tiles + tile) * NT + n) * 32 + lane; };
@@ -59,7 +58,7 @@ template <int NT> __device__ bool add_slices(const Stream& a, float (&sum)[NT][4
   int before = 0;
   if (lane == 0) before = count_behind(a.counters + tile);
   if (__shfl_sync(0xffffffffu, before, 0) != a.slices - 1) return false;
-  __syncwarp();  // what the first lane acquired, the others may read: a shuffle does not order memory
+  __syncwarp();  // orders the other lanes' reads after the first lane's acquire: a shuffle does not order memory
 #pragma unroll
   for (int n = 0; n < NT; ++n) {
     float4 v = __ldcg(partials + at(0, n));
@@ -74,7 +73,7 @@ template <int NT> __device__ bool add_slices(const Stream& a, float (&sum)[NT][4
   return true;
 }
 
-// What y was where a product adds to it.
+// The previous values of y, where a product adds to y.
 template <int NT> struct Before {
   float y[NT][4] = {};
   __device__ void load(const Stream& a, int tile, int lane) {
@@ -108,8 +107,8 @@ __device__ void write_tile(const Stream& a, const float (&sum)[NT][4], const Bef
 
 __device__ inline float as_bf16(float v) { return to_float(__float2bfloat16_rn(v)); }
 
-// A lane has the gates of its rows in its first two sums and what they gate in the others, each rounded as a product's
-// result is.
+// A lane holds the gates of its rows in its first two sums and the other factors in the other two; each is rounded to
+// bf16 as the result of a separate product would be.
 template <int NT> __device__ void write_gated(const Stream& a, const float (&sum)[NT][4], int tile, int lane) {
   const int o = tile * 8 + lane / 4;
   const float gate_bias = a.bias != nullptr ? a.bias[o] : 0, up_bias = a.bias != nullptr ? a.bias[o + a.out / 2] : 0;
@@ -124,8 +123,8 @@ template <int NT> __device__ void write_gated(const Stream& a, const float (&sum
     }
 }
 
-// The same where all slices are in this block: through shared memory. All threads come here; the warp of the first
-// slice gets the sum.
+// As add_slices() where all slices are in this block: through shared memory. Called by all threads; the warp of the
+// first slice gets the sum.
 template <int NT>
 __device__ void add_local_slices(float (&sum)[NT][4], float4* partials, int warp, int local, int lane) {
 #pragma unroll
@@ -141,9 +140,8 @@ __device__ void add_local_slices(float (&sum)[NT][4], float4* partials, int warp
     }
 }
 
-// Where a warp works: tiles first, first + stride, ... below a.tiles, in rounds of its block from tile `begin` on,
-// inputs of slice `slice`. Tiles that follow one another are in different blocks, so that a last round that is not full
-// has as much for each.
+// The work of a warp: tiles first, first + stride, ... below a.tiles, in rounds of its block from tile `begin` on,
+// inputs of slice `slice`. Consecutive tiles are in different blocks, so that an incomplete last round is balanced.
 struct Share {
   int part, slice, local, begin, first;
   __device__ Share(const Stream& a, int warp) {
@@ -154,69 +152,69 @@ struct Share {
   __device__ int rounds(const Stream& a) const { return (a.tiles - begin + a.stride - 1) / a.stride; }
 };
 
-// The ring fills while one warp waits for the kernel before this one and asks for x.
-template <class R> __device__ void bring(const Stream& a, StreamRows& rows, R& ring) {
+// Fills the ring while one warp waits for the previous kernels and requests x.
+template <class R> __device__ void load_inputs(const Stream& a, StreamRows& rows, R& ring) {
   ring.start(a.window);
   __syncthreads();
-  if constexpr (R::kTells) {
+  if constexpr (R::kCanPoll) {
     if (threadIdx.x < 32) {
       rows.prepare();
-      wait_for_earlier();
-      rows.ask();
+      wait_for_previous_kernels();
+      rows.request();
     }
-    ring.fill(a.window, [&] { return rows.came(); });
+    ring.fill(a.window, [&] { return rows.arrived(); });
   } else {
-    rows.ask();
+    rows.request();
   }
   rows.finish();
 }
 
-// What lies where in a block: the rings of all warps, their barriers, slices to be added, rows of x.
-template <int NT, int kRing, int kPiece> struct Room {
+// The layout of a block's shared memory: the rings of all warps, their barriers, slices to be added, rows of x.
+template <int NT, int kRing, int kPiece> struct BlockLayout {
   unsigned char *pieces, *barriers;
   float4* partials;
   Bf16* xs;
-  __device__ Room(const Stream& a, unsigned char* memory, int warps)
+  __device__ BlockLayout(const Stream& a, unsigned char* memory, int warps)
       : pieces(memory + (kBoxAlignment - shared_address(memory) % kBoxAlignment) % kBoxAlignment),
         barriers(pieces + warps * kRing * piece_bytes(kPiece)),
         partials(reinterpret_cast<float4*>(barriers + warps * ring_barriers(kRing))),
         xs(reinterpret_cast<Bf16*>(partials + (a.local > 1 ? warps * NT * 32 : 0))) {}
 };
 
-// NT: rows in eights.
+// NT: groups of eight rows.
 template <int NT, int kRing, int kPiece> __global__ void __launch_bounds__(kMostWarps * 32, 1)
     stream_kernel(const __grid_constant__ Stream a, const __grid_constant__ CUtensorMap map) {
   extern __shared__ __align__(128) unsigned char shared[];
-  __shared__ __align__(16) unsigned char arrived[Bulk::kBarrierBytes];
+  __shared__ __align__(16) unsigned char x_barriers[Bulk::kBarrierBytes];
   if (!comes_in_runs(kPiece) && threadIdx.x == 0) fetch_map(map);
   const int warps = int(blockDim.x) / 32, warp = int(threadIdx.x) / 32, lane = int(threadIdx.x) % 32;
-  const Room<NT, kRing, kPiece> room(a, shared, warps);
+  const BlockLayout<NT, kRing, kPiece> layout(a, shared, warps);
   const Share share(a, warp);
   const int columns = a.local * a.slice;
-  let_later_start();
-  StreamRows rows(a, share.part * columns, columns, a.depth < a.slice ? share.rounds(a) : 1, room.xs, arrived);
+  let_next_kernel_start();
+  StreamRows rows(a, share.part * columns, columns, a.depth < a.slice ? share.rounds(a) : 1, layout.xs, x_barriers);
   rows.begin();
-  Ring<kRing, kPiece> ring(a, map, room.pieces + warp * kRing * piece_bytes(kPiece),
-                           room.barriers + warp * ring_barriers(kRing), share.first, share.slice * a.slice);
-  bring(a, rows, ring);
+  Ring<kRing, kPiece> ring(a, map, layout.pieces + warp * kRing * piece_bytes(kPiece),
+                           layout.barriers + warp * ring_barriers(kRing), share.first, share.slice * a.slice);
+  load_inputs(a, rows, ring);
 
   unsigned x[NT];
-  row_addresses<NT>(x, room.xs + share.local * a.slice, a.rows, rows.pitch(), lane);
-  for (int begun = share.begin, turn = 0, tile = share.first; begun < a.tiles; begun += a.stride, tile += a.stride) {
+  row_addresses<NT>(x, layout.xs + share.local * a.slice, a.rows, rows.pitch(), lane);
+  for (int begun = share.begin, round = 0, tile = share.first; begun < a.tiles; begun += a.stride, tile += a.stride) {
     float sum[NT][4] = {};
     Before<NT> before;
     if (share.local == 0 && tile < a.tiles) before.load(a, tile, lane);
-    for (int begin = 0; begin < a.slice; begin += a.depth, ++turn) {
-      const int behind = rows.by_turns() ? rows.wait(turn) : 0;
+    for (int begin = 0; begin < a.slice; begin += a.depth, ++round) {
+      const int behind = rows.double_buffered() ? rows.wait(round) : 0;
       for (int k = 0; k < a.depth && tile < a.tiles; k += kPiece) {
-        const unsigned piece = ring.take();
+        const unsigned piece = ring.wait_oldest();
         multiply_piece<NT, kPiece>(sum, piece, x, behind + k, lane);
         __syncwarp();
-        ring.leave();
+        ring.release();
       }
-      if (rows.by_turns()) rows.done(turn);
+      if (rows.double_buffered()) rows.done(round);
     }
-    if (a.local > 1) add_local_slices<NT>(sum, room.partials, warp, a.local, lane);
+    if (a.local > 1) add_local_slices<NT>(sum, layout.partials, warp, a.local, lane);
     if (tile < a.tiles && share.local == 0 &&
         (a.slices == a.local || add_slices<NT>(a, sum, share.slice, tile, lane))) {
       if (a.gated)
@@ -238,7 +236,7 @@ template <int NT> Kernel kernel_of(int ring, int piece) {
                      : stream_kernel<NT, 6, 128>;
 }
 
-// Some 64 KB of a multiprocessor, two microseconds of the memory.
+// About 64 KB in flight for a multiprocessor, two microseconds of memory bandwidth.
 int window_of(const StreamPlan& plan) {
   const int pieces = plan.warps * piece_bytes(plan.piece);
   return std::max(1, ((64 << 10) + pieces / 2) / pieces);
@@ -267,10 +265,10 @@ void stream_product(CudaBackend& backend, const StreamPlan& plan, const Tensor& 
     a.y_bf16 = y.data<Bf16>();
   a.y_stride = y.row_stride(), a.adds = end == ProductEnd::added, a.gated = end == ProductEnd::gated;
   CUtensorMap map = {};
-  if (backend.overlaps() && !comes_in_runs(plan.piece))
+  if (backend.dependent_launch() && !comes_in_runs(plan.piece))
     a.gated ? gated_map(map, matrix, 16) : plain_map(map, matrix, 16);
   const Grid grid{dim3(unsigned(plan.blocks)), plan.warps * 32, std::size_t(stream_bytes(plan, a.kind, a.rows, a.in)),
-                  1, backend.overlaps()};
+                  1, backend.dependent_launch()};
   launch_kernel("a product", backend.cuda_stream(), grid,
                 a.rows <= 8 ? kernel_of<1>(plan.ring, plan.piece) : kernel_of<2>(plan.ring, plan.piece), a, map);
 }

@@ -1,10 +1,10 @@
-// y = x W^T + b for at most 64 rows. W bf16 [out, in], x bf16 [rows, in], sums in f32.
-// Bytes: the matrix once, out * in * 2, from memory; x once for every 128 to 224 outputs, from L2. Operations: 2 * rows
-// * out * in. One warp of a block asks the copy engine for boxes of 64 inputs, several ahead, into a ring in shared
-// memory; the others multiply them, so that a result does not depend on how many rows there are and has the bits of the
-// other ways. The matrix' boxes are asked for before the kernel waits for the one before it: the multiprocessors hold
-// up to 26 MB by then. Where splits_of() cuts the inputs, the slices lie in the blocks of a cluster; each adds up a
-// share of the rows, slices in order, from the shared memory of all. Elsewhere a block takes one tile after another.
+// y = x W^T + b for at most 64 rows. W bf16 [out, in], x bf16 [rows, in], sums in f32. Bytes: the matrix once, out * in
+// * 2, from memory; x once for every 128 to 224 outputs, from L2. Operations: 2 * rows * out * in. One warp of a block
+// copies boxes of 64 inputs by TMA, several ahead, to a ring in shared memory; the others multiply them. The order of
+// sums does not depend on the number of rows, so a result has the bits of the other routes. Boxes of the matrix are
+// requested before the kernel waits for the previous kernels: the multiprocessors hold up to 26 MB by then. Where
+// splits_of() gives several slices, they are in the blocks of a cluster; each block adds a share of the rows, slices in
+// order, from the shared memory of all. Otherwise a block computes one tile after another.
 #include "kernels/cuda/elementwise/elementwise.cuh"
 #include "kernels/cuda/products/product_maps.cuh"
 #include "kernels/cuda/products/products.cuh"
@@ -17,9 +17,9 @@ constexpr int kMostOuts = 224;  // of a block
 
 struct TileWork {
   CUtensorMap w, x;
-  int out, rows, slices, boxes, tiles;  // boxes of a slice
+  int out, rows, slices, boxes, tiles;  // boxes: per slice
   const float* bias;
-  float* y;  // one of the two
+  float* y;  // one of y and y_bf16
   Bf16* y_bf16;
   std::int64_t y_stride;
   bool adds, gated;
@@ -44,7 +44,7 @@ __device__ inline float4 load_four_of(unsigned address, int rank) {
 // The share of a block in the sums of its cluster, [rows, kOuts] in each block's shared memory, four outputs at a time.
 template <class T> class Shares {
  public:
-  static constexpr int kPitch = T::kOuts + 4;  // what a warp writes at once lies in 32 banks
+  static constexpr int kPitch = T::kOuts + 4;  // so that one write of a warp covers 32 banks
   static_assert(T::kStages * T::kBytes >= T::kRows * kPitch * 4);
 
   __device__ Shares(const TileWork& a, unsigned sums, int slice, int o0) : a_(a), sums_(sums), o0_(o0) {
@@ -61,7 +61,7 @@ template <class T> class Shares {
       for (int j = 0; j < 4; ++j) to[(8 * n + j % 2) * kPitch + j / 2 * 8] = sum[4 * n + j];
   }
 
-  // What y was, of the first items of this thread; all blocks may still be at work.
+  // Loads the previous y of the first items of this thread, while other blocks may still compute.
   __device__ void begin() {
 #pragma unroll
     for (int n = 0; n < kAhead; ++n)
@@ -83,7 +83,7 @@ template <class T> class Shares {
   __device__ bool there(int n) const { return item(n) < count_ && o0_ + column(n) < a_.out; }
   __device__ std::int64_t offset(int n) const { return row(n) * a_.y_stride + o0_ + column(n); }
 
-  // Slices in order, then the bias, then what was there.
+  // Adds the slices in order, then the bias, then the previous y.
   __device__ void finish(int n, float4 before) {
     const unsigned at = sums_ + unsigned((row(n) * kPitch + column(n)) * 4);
     float4 part[8];
@@ -116,24 +116,24 @@ template <class T> __global__ void __launch_bounds__(T::kThreads, T::kBlocks)
   __shared__ std::uint64_t barriers[2 * T::kStages];
   const int warp = int(threadIdx.x) / 32, lane = int(threadIdx.x) % 32, slice = int(blockIdx.x) % a.slices,
             tile = int(blockIdx.x) / a.slices;
-  let_later_start();
+  let_next_kernel_start();
   const TileRing<T> ring(shared, barriers);
   float sum[T::kRows / 2];
   if (warp == T::kWorkers) {
-    if (lane == 0) ring.ask(a.w, a.x, {tile, a.tiles, tile + 1, slice * a.boxes * kBoxInputs, a.boxes, false});
+    if (lane == 0) ring.request(a.w, a.x, {tile, a.tiles, tile + 1, slice * a.boxes * kBoxInputs, a.boxes, false});
     __syncwarp();
   } else {
     TileSums<T>(ring, warp / 4).add_up(sum, a.boxes);
   }
-  wait_for_earlier();
+  wait_for_previous_kernels();
   Shares<T> shares(a, ring.memory, slice, tile * T::kOuts);
   shares.begin();
-  __syncthreads();  // nobody reads the ring any more, and all that was asked for has come
+  __syncthreads();  // the ring is no longer read, and all requested copies are complete
   if (warp < T::kOuts / 16)
     Shares<T>::put(reinterpret_cast<float*>(shared + (ring.memory - shared_address(shared))), sum, warp, lane);
-  meet_cluster();
+  sync_cluster();
   shares.write();
-  meet_cluster();  // the others may still read here
+  sync_cluster();  // other blocks may still read this block's shared memory
 }
 
 // ---- whole sums ----
@@ -153,7 +153,7 @@ template <class T> __device__ void write_sums(const TileWork& a, const float (&s
         a.y[at] = a.adds ? a.y[at] + v : v;
     }
 }
-// The outputs that lie eight apart are gate and up of one.
+// Outputs eight apart are the gate and up values of one result.
 template <class T> __device__ void write_gated(const TileWork& a, const float (&sum)[T::kRows / 2], int o, int lane) {
   const auto rounded = [](float v) { return __bfloat162float(__float2bfloat16_rn(v)); };
 #pragma unroll
@@ -172,18 +172,18 @@ template <class T> __global__ void __launch_bounds__(T::kThreads, T::kBlocks)
   __shared__ std::uint64_t barriers[2 * T::kStages];
   const int warp = int(threadIdx.x) / 32, lane = int(threadIdx.x) % 32, first = int(blockIdx.x),
             stride = int(gridDim.x);
-  let_later_start();
+  let_next_kernel_start();
   const TileRing<T> ring(shared, barriers);
   if (warp == T::kWorkers) {
-    if (lane == 0) ring.ask(a.w, a.x, {first, stride, a.tiles, 0, a.boxes, a.gated});
+    if (lane == 0) ring.request(a.w, a.x, {first, stride, a.tiles, 0, a.boxes, a.gated});
     return;
   }
-  wait_for_earlier();
+  wait_for_previous_kernels();
   TileSums<T> sums(ring, warp / 4);
   float sum[T::kRows / 2];
   for (int tile = first; tile < a.tiles; tile += stride) {
     sums.add_up(sum, a.boxes);
-    if (warp >= T::kOuts / 16) continue;  // what lies behind the box is multiplied too, and nobody's
+    if (warp >= T::kOuts / 16) continue;  // outputs after the box are computed too, but not used
     if (a.gated)
       write_gated<T>(a, sum, tile * T::kOuts / 2 + warp * 8 + lane / 4, lane);
     else
@@ -208,7 +208,7 @@ template <class T> void launch(const CudaBackend& backend, TileWork& work, const
   plain_map(work.x, x, T::kRows);
   work.tiles = int(blocks_for(matrix.dim(0), T::kOuts));
   Grid grid{dim3(unsigned(work.tiles * work.slices)), T::kThreads, std::size_t(T::kShared), work.slices,
-            backend.overlaps()};
+            backend.dependent_launch()};
   if (work.slices == 1) grid.blocks.x = std::min(grid.blocks.x, unsigned(T::kBlocks * backend.multiprocessors()));
   launch_kernel("a product", backend.cuda_stream(), grid, kernel, work);
 }
@@ -219,19 +219,19 @@ void launch_rows(const CudaBackend& backend, TileWork& work, const Tensor& x, co
   launch<T>(backend, work, x, matrix, work.slices == 1 ? whole_kernel<T> : sliced_kernel<T>);
 }
 
-// Outputs of a block where each multiprocessor has one block, whose ring is deep, and all run at once. Clusters of four
-// and eight such blocks leave a twelfth of the multiprocessors out (an H200's are 132, in groups of 16 and 18).
+// Outputs of a block where each multiprocessor has one block with a deep ring, and all run at once. Clusters of four
+// and eight such blocks leave a twelfth of the multiprocessors unused (an H200 has 132, in groups of 16 and 18).
 std::int64_t outs_at_once(const CudaBackend& backend, std::int64_t out, int slices) {
   const std::int64_t blocks = slices == 1 ? backend.multiprocessors() : backend.multiprocessors() * 10 / 11 / slices;
   return blocks_for(out, std::max<std::int64_t>(1, blocks));
 }
 
-// Many rows leave two rings of a multiprocessor too shallow: 3.5 TB/s of matrix at 64 rows, where one of twice the size
-// reads more than 4. A gated product's tiles are of the whole matrix too: one round of 224 for 8b's gate and up, not
-// two of 128 (steps of 24 to 64 rows 1 % slower).
+// With many rows, two blocks on a multiprocessor have rings that are too shallow: the matrix is read at 3.5 TB/s at 64
+// rows, but at more than 4 with one block and a ring of twice the size. A gated product's tiles are of the whole matrix
+// too: one round of 224 for 8b's gate and up, not two of 128 (steps of 24 to 64 rows 1 % slower).
 template <int kRows>
 void launch_many(const CudaBackend& backend, TileWork& work, const Tensor& x, const Tensor& matrix) {
-  constexpr int kFew = 4;  // boxes, for which no ring is deep
+  constexpr int kFew = 4;  // with so few boxes a deep ring has no use
   const std::int64_t outs = outs_at_once(backend, matrix.dim(0), work.slices);
   if (work.boxes <= kFew || outs > kMostOuts)
     launch_rows<kRows>(backend, work, x, matrix);

@@ -1,5 +1,5 @@
-// Warpgroup products whose factors both lie in shared memory, of as many rows of x as there may be. Empty but for
-// architecture 90a. This header must not know how the factors came there.
+// Warpgroup products with both factors in shared memory, for 8 to 128 rows of x. Empty except for architecture 90a.
+// This header must not know how the factors are loaded.
 #pragma once
 #include "kernels/cuda/instructions/warpgroups.cuh"
 
@@ -7,9 +7,9 @@ namespace foretoken {
 
 #ifdef FORETOKEN_WARPGROUPS
 
-// d [64, n] = w x^T, or += where `add`; w [64, 16], x [n, 16] as tile_descriptor() says. Lane l of warp i holds of d
-// rows 16 i + l / 4 and the eighth behind it, columns 8 j + 2 (l % 4) and the next: d[4 j], d[4 j + 1] of the first
-// row, d[4 j + 2], d[4 j + 3] of the other.
+// d [64, n] = w x^T, or += where `add`; w [64, 16], x [n, 16] as descriptors of tile_descriptor(). Lane l of warp i
+// holds of d rows 16 i + l / 4 and the eighth after it, columns 8 j + 2 (l % 4) and the next: d[4 j], d[4 j + 1] of the
+// first row, d[4 j + 2], d[4 j + 3] of the other.
 __device__ inline void multiply_boxes(float (&d)[4], std::uint64_t w, std::uint64_t x, bool add) {
   asm volatile(
       "{.reg .pred p; setp.ne.b32 p, %6, 0;\n wgmma.mma_async.sync.aligned.m64n8k16.f32.bf16.bf16 {"

@@ -1,5 +1,5 @@
-// prepare: a weight's numbers go to the device, once. bf16 and f32 stay as they are, f16 becomes f32, int8 groups
-// become bf16: w = scale * (q - zero). Bytes on the device: out * in * (2 or 4).
+// prepare: copies a weight to the device, once. bf16 and f32 stay as they are, f16 becomes f32, int8 groups become
+// bf16: w = scale * (q - zero). Bytes on the device: out * in * (2 or 4).
 #include <cuda_fp16.h>
 
 #include "kernels/cuda/cuda_backend.cuh"

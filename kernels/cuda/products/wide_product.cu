@@ -1,9 +1,9 @@
 // y = x W^T + b for many rows, the sum over the inputs in the slices of splits_of(), added in order. W bf16 [out, in],
-// x bf16 [rows, in]. Bytes: for every tile of kOuts x kRows its part of both, mostly from L2. Operations: 2 * rows *
-// out * in, which is what takes time. The library writes the sum of each slice to memory, from where a kernel adds them
-// up: some 60 us a layer of 8b at 512 rows. Here a block takes all slices of its tile, one after another, and keeps two
-// sums in registers: that of a slice, and that of the slices so far. Two blocks with neighbouring outputs are a
-// cluster: each asks for half of their rows of x, which come to both.
+// x bf16 [rows, in]. Bytes: for every tile of kOuts x kRows its rows of both, mostly from L2. Operations: 2 * rows *
+// out * in, which bound the time. The library writes the sum of each slice to memory, and a kernel adds them: about 60
+// us a layer of an 8B model at 512 rows. Here a block computes all slices of its tile in sequence and keeps two sums in
+// registers: that of the current slice, and that of the slices before it. Two blocks with neighbouring outputs form a
+// cluster: each requests half of their rows of x, which are multicast to both.
 #include <algorithm>
 #include <cmath>
 
@@ -17,8 +17,8 @@ namespace foretoken {
 
 constexpr int kCluster = 2;  // blocks
 
-// kGroups warpgroups with 64 outputs each, kRows rows of x, and one of which a lane asks for boxes; one block on a
-// multiprocessor.
+// kGroups warpgroups with 64 outputs each, kRows rows of x, and one more warpgroup, of which a lane requests boxes; one
+// block on a multiprocessor.
 template <int kGroupsOf, int kRowsOf> struct WideTile {
   static constexpr int kGroups = kGroupsOf, kRows = kRowsOf, kOuts = 64 * kGroups, kWorkers = 4 * kGroups,
                        kThreads = 128 * (kGroups + 1);
@@ -26,7 +26,7 @@ template <int kGroupsOf, int kRowsOf> struct WideTile {
                        kBytes = kMatrixBytes + kCluster * kHalfBytes;
   static constexpr ProductWideTile kSize{kGroups, kRows};
   static constexpr int kStages = kSize.stages(), kShared = int(kSize.bytes());
-  static constexpr int kPitch = kOuts + 4;  // of the sums in shared memory: what a warp writes at once lies in 32 banks
+  static constexpr int kPitch = kOuts + 4;  // of the sums in shared memory, so that one write of a warp covers 32 banks
   static_assert(kStages * kBytes >= kRows * kPitch * 4 && kBytes == kSize.stage());
   static_assert(has(kWideTiles, kSize) && kSize.fits(kLargestSharedMemory));
 };
@@ -35,12 +35,12 @@ namespace {
 
 struct WideWork {
   CUtensorMap w, x;
-  int out, rows, slices, boxes, pairs;  // boxes of a slice, pairs of tiles side by side
+  int out, rows, slices, boxes, pairs;  // boxes of a slice, pairs of neighbouring tiles
   const float* bias;
-  float* y;  // one of the two
+  float* y;  // one of y and y_bf16
   Bf16* y_bf16;
   std::int64_t y_stride;
-  bool adds, once;  // whether all blocks run at once: they read the matrix together, and nobody needs it again
+  bool adds, once;  // once: all blocks run at once, read the matrix at the same time, and do not read it again
 };
 
 #ifdef FORETOKEN_WARPGROUPS
@@ -50,7 +50,7 @@ __device__ inline std::uint64_t read_some() {
   asm("createpolicy.fractional.L2::evict_normal.b64 %0, 1.0;" : "=l"(policy));
   return policy;
 }
-// To the same place of both blocks, whose barriers at the same place count it.
+// Copies a box to the same address in both blocks; the barrier at the same address in each counts its bytes.
 __device__ inline void copy_box_to_both(unsigned to, const CUtensorMap& map, int k, int row, unsigned barrier,
                                         std::uint64_t policy) {
   asm volatile(
@@ -67,28 +67,28 @@ __device__ inline void arrive_at(std::uint64_t* barrier, int block) {
       : "memory");
 }
 
-template <class T> __device__ inline void meet_workers() {
+template <class T> __device__ inline void sync_workers() {
   asm volatile("bar.sync 1, %0;" ::"n"(32 * T::kWorkers) : "memory");
 }
 
 template <class T> struct WideRing {
   unsigned memory;
-  std::uint64_t* barriers;  // kStages of full places, kStages of empty ones
+  std::uint64_t* barriers;  // kStages full barriers, then kStages empty ones
 
   __device__ WideRing(unsigned char* shared, std::uint64_t* barriers)
       : memory((shared_address(shared) + 1023u) & ~1023u), barriers(barriers) {
     if (threadIdx.x == 0) {
-      for (int i = 0; i < T::kStages; ++i) open_barrier(full(i), 1), open_barrier(empty(i), kCluster * T::kWorkers);
-      show_barriers();
+      for (int i = 0; i < T::kStages; ++i) init_barrier(full(i), 1), init_barrier(empty(i), kCluster * T::kWorkers);
+      fence_barriers();
     }
-    meet_cluster();
+    sync_cluster();
   }
   __device__ std::uint64_t* full(int stage) const { return barriers + stage; }
   __device__ std::uint64_t* empty(int stage) const { return barriers + T::kStages + stage; }
   __device__ unsigned at(int stage) const { return memory + unsigned(stage * T::kBytes); }
 
-  // One lane asks for all boxes of outputs o0 on and, for both blocks, of its half of the rows from r0 on.
-  __device__ void ask(const WideWork& a, int o0, int r0, int rank) const {
+  // One lane requests all boxes of the outputs from o0 on and, for both blocks, of its half of the rows from r0 on.
+  __device__ void request(const WideWork& a, int o0, int r0, int rank) const {
     const int boxes = a.slices * a.boxes, early = min(T::kStages, boxes), half = r0 + rank * (T::kRows / kCluster);
     const std::uint64_t policy = a.once ? read_once() : read_some(), often = read_often();
     const auto matrix = [&](int i, int stage) {
@@ -100,7 +100,7 @@ template <class T> struct WideRing {
                        shared_address(full(stage)), often);
     };
     for (int i = 0; i < early; ++i) matrix(i, i);
-    wait_for_earlier();
+    wait_for_previous_kernels();
     for (int i = 0; i < early; ++i) rows(i, i);
     int stage = early % T::kStages, round = early / T::kStages;
     for (int i = early; i < boxes; ++i) {
@@ -110,8 +110,8 @@ template <class T> struct WideRing {
     }
   }
 
-  // sum = a slice's product after the other, inputs ascending in one chain in each. Lane l of warp w of the group holds
-  // outputs 16 w + l / 4 and the eighth behind it, rows 8 n + 2 (l % 4) and the next.
+  // sum = the slices' products, added in order; the inputs of each slice are summed in ascending order. Lane l of warp
+  // w of the group holds outputs 16 w + l / 4 and the eighth after it, rows 8 n + 2 (l % 4) and the next.
   __device__ void add_up(float (&sum)[T::kRows / 2], int group, int slices, int boxes) const {
     const int lane = int(threadIdx.x) % 32;
     const auto release = [&](int stage) {
@@ -130,7 +130,7 @@ template <class T> struct WideRing {
         for (int k = 0; k < kBoxInputs / 16; ++k) multiply_boxes(part, moved(w, 32 * k), moved(x, 32 * k), i + k > 0);
         end_products();
         pin(part);
-        wait_products<1>();  // those of the box before
+        wait_products<1>();  // the products of the box before
         if (i > 0) release(before);
         before = stage;
         if (++stage == T::kStages) stage = 0, ++round;
@@ -144,7 +144,7 @@ template <class T> struct WideRing {
   }
 };
 
-// Sums from shared memory, four outputs at a time: the bias, then what was there.
+// Writes sums from shared memory, four outputs at a time; adds the bias, then the previous y.
 template <class T> __device__ void write_wide(const WideWork& a, const float* sums, int o0, int r0) {
   constexpr int kFours = T::kOuts / 4;
   const int items = min(T::kRows, a.rows - r0) * kFours;
@@ -167,35 +167,35 @@ template <class T> __device__ void write_wide(const WideWork& a, const float* su
   }
 }
 
-// Block 2 i + j takes tile 2 (i % pairs) + j of the outputs, tile i / pairs of the rows.
+// Block 2 i + j computes tile 2 (i % pairs) + j of the outputs, tile i / pairs of the rows.
 template <class T> __global__ void __launch_bounds__(T::kThreads, 1) wide_kernel(const __grid_constant__ WideWork a) {
   extern __shared__ unsigned char shared[];
   __shared__ std::uint64_t barriers[2 * T::kStages];
   const int warp = int(threadIdx.x) / 32, lane = int(threadIdx.x) % 32, rank = int(blockIdx.x) % kCluster,
             pair = int(blockIdx.x) / kCluster;
   const int o0 = (pair % a.pairs * kCluster + rank) * T::kOuts, r0 = pair / a.pairs * T::kRows;
-  let_later_start();
+  let_next_kernel_start();
   const WideRing<T> ring(shared, barriers);
   if (warp >= T::kWorkers) {
-    if constexpr (T::kGroups > 2) give_registers<32>();
-    if (warp == T::kWorkers && lane == 0) ring.ask(a, o0, r0, rank);
+    if constexpr (T::kGroups > 2) release_registers<32>();
+    if (warp == T::kWorkers && lane == 0) ring.request(a, o0, r0, rank);
     __syncwarp();
-    meet_cluster();
+    sync_cluster();
   } else {
-    if constexpr (T::kGroups > 2) take_registers<160>();
+    if constexpr (T::kGroups > 2) acquire_registers<160>();
     float sum[T::kRows / 2];
     ring.add_up(sum, warp / 4, a.slices, a.boxes);
-    wait_for_earlier();
-    meet_workers<T>();  // nobody reads the ring any more, and all that was asked for has come
+    wait_for_previous_kernels();
+    sync_workers<T>();  // the ring is no longer read, and all requested copies are complete
     float* const sums = reinterpret_cast<float*>(shared + (ring.memory - shared_address(shared)));
     float* const to = sums + lane % 4 * 2 * T::kPitch + warp * 16 + lane / 4;
 #pragma unroll
     for (int n = 0; n < T::kRows / 8; ++n)
 #pragma unroll
       for (int j = 0; j < 4; ++j) to[(8 * n + j % 2) * T::kPitch + j / 2 * 8] = sum[4 * n + j];
-    meet_workers<T>();
+    sync_workers<T>();
     write_wide<T>(a, sums, o0, r0);
-    meet_cluster();  // the other may still count at the barriers here
+    sync_cluster();  // the other block may still arrive at this block's barriers
   }
 }
 
@@ -214,8 +214,8 @@ void launch(const CudaBackend& backend, WideWork& work, const Tensor& x, const T
   const unsigned blocks = unsigned(kCluster * work.pairs) * blocks_for(work.rows, T::kRows);
   work.once = int(blocks) <= backend.multiprocessors();
   launch_kernel("a product", backend.cuda_stream(),
-                {dim3(blocks), T::kThreads, std::size_t(T::kShared), kCluster, backend.overlaps()}, wide_kernel<T>,
-                work);
+                {dim3(blocks), T::kThreads, std::size_t(T::kShared), kCluster, backend.dependent_launch()},
+                wide_kernel<T>, work);
 }
 
 struct Way {
@@ -228,16 +228,16 @@ constexpr Way kWays[] = {{2, 128, launch<2, 128>},
                          {3, 96, launch<3, 96>},
                          {2, 64, launch<2, 64>}};
 
-// Microseconds of an H200, within some 15 % of what was measured for the sliced products of 1b and 8b at 192 to 2048
-// rows. A box takes its products, or what passes through shared memory at 128 bytes a cycle; the first boxes and the
-// last sums take 8.
+// Estimated microseconds on an H200, within about 15 % of the measured time of the sliced products of 1B and 8B models
+// at 192 to 2048 rows. A box takes the time of its products, or of its traffic through shared memory at 128 bytes a
+// cycle; the first boxes and the last sums take 8 us.
 double cost_of(const CudaBackend& backend, const Way& way, double rows, double out, double in) {
   const double tiles = kCluster * std::ceil(out / (kCluster * 64 * way.groups)) * std::ceil(rows / way.rows),
                waves = std::ceil(tiles / backend.multiprocessors());
   const double passed = way.groups * (8192.0 + 128 * way.rows) + 128.0 * (64 * way.groups + way.rows);
   return waves * (8 + in / kBoxInputs * std::max(2.0 * way.groups * way.rows, passed / 128) / 1750);
 }
-// The library's: each slice's sum goes to memory and comes back.
+// The library's: each slice's sum is written to memory and read back.
 double cost_of_library(double rows, double out, double in, double slices) {
   return std::max(2 * rows * out * in / 650e6, 2 * out * in / 4.2e6) + 8 * slices * rows * out / 5e6 + 6;
 }

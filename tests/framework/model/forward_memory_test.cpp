@@ -41,7 +41,7 @@ TEST(ForwardMemories, lent_memory_outlives_its_owner) {
     lent = memories.lend(backend);
   }
   lent->staging.begin(100);
-  EXPECT_NE(lent->staging.place(), nullptr);
+  EXPECT_NE(lent->staging.device_address(), nullptr);
 }
 
 }  // namespace

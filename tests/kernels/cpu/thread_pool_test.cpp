@@ -18,7 +18,7 @@ TEST(ThreadPool, every_index_once) {
     EXPECT_EQ(pool.threads(), threads);
     for (int round = 0; round < 3000; ++round) {
       const int n = round % 67;
-      std::vector<int> met(std::size_t(n), 0);  // not atomic: a second visitor would be a race
+      std::vector<int> met(std::size_t(n), 0);  // not atomic: a second call with the same index would be a data race
       pool.run(n, [&](int i) { ++met[std::size_t(i)]; });
       ASSERT_EQ(std::accumulate(met.begin(), met.end(), 0), n) << "round " << round;
       for (int m : met) ASSERT_EQ(m, 1);
@@ -39,7 +39,7 @@ TEST(ThreadPool, wakes_after_a_sleep) {
 TEST(ThreadPool, works_on_several_threads) {
   ThreadPool pool(2);
   std::atomic<int> arrived{0};
-  pool.run(2, [&](int) {  // ends only if both are inside at once
+  pool.run(2, [&](int) {  // ends only if both run at the same time
     ++arrived;
     const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(10);
     while (arrived < 2 && std::chrono::steady_clock::now() < end) std::this_thread::yield();
@@ -64,14 +64,15 @@ TEST(ThreadPool, throws_what_was_thrown_and_goes_on) {
   EXPECT_EQ(n, 1);
 }
 
-// A system that gives no more threads: an Error, and those that were started end. Sanitizers need their address space.
+// A system that cannot start all threads: an Error, and the started threads end. Not under sanitizers, which need the
+// address space.
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 TEST(ThreadPool, says_so_where_threads_are_refused) {
   const auto attempt = [] {
-    rlimit room{};
-    getrlimit(RLIMIT_AS, &room);
-    room.rlim_cur = rlim_t(2) << 30;  // the stacks of 256 threads or fewer
-    setrlimit(RLIMIT_AS, &room);
+    rlimit limit{};
+    getrlimit(RLIMIT_AS, &limit);
+    limit.rlim_cur = rlim_t(2) << 30;  // enough for the stacks of at most 256 threads
+    setrlimit(RLIMIT_AS, &limit);
     try {
       ThreadPool pool(2000);
     } catch (const Error& e) {

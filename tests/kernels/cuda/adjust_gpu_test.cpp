@@ -1,5 +1,4 @@
-// adjust on the GPU: the bits of the reference, rows that are bent and rows that are not, more rows than one launch
-// takes.
+// adjust on the GPU: the bits of the reference, with adjusted rows, unchanged rows, and more rows than fit one launch.
 #include <gtest/gtest.h>
 
 #include "tests/kernels/adjustments.h"
@@ -25,7 +24,7 @@ TEST(AdjustOnTheGpu, rows_have_the_bits_of_the_reference) {
       std::vector<Tensor> kept;
       std::vector<Adjustment> there = scene.adjustments;
       for (int r = 0; r < rows; ++r) {
-        there[std::size_t(r)].said = sent(*cuda, scene.said(r), kept);
+        there[std::size_t(r)].token_counts = sent(*cuda, scene.token_counts(r), kept);
         there[std::size_t(r)].path = sent(*cuda, scene.path(r), kept);
       }
       const Tensor device = cuda->upload(scene.logits), truth = copy_of(scene.logits),
@@ -36,7 +35,7 @@ TEST(AdjustOnTheGpu, rows_have_the_bits_of_the_reference) {
       EXPECT_EQ(std::memcmp(found.raw(), truth.raw(), std::size_t(truth.bytes())), 0)
           << "vocabulary " << vocab << ", " << rows << " rows";
       EXPECT_TRUE(vocab <= 2 || std::memcmp(found.raw(), scene.logits.raw(), std::size_t(truth.bytes())) != 0)
-          << "nothing was bent";
+          << "no logit was adjusted";
     }
 }
 

@@ -1,5 +1,5 @@
 // attend on the GPU against the reference: every size of head and group, ragged sequences, trees, windows, padding
-// rows; and that a row has the same bits alone, among others, as a node of a tree and as the row of a chain that it
+// rows; and a row has the same bits alone, among others, as a node of a tree, and as the row of the chain that the node
 // becomes.
 #include <gtest/gtest.h>
 
@@ -12,10 +12,11 @@ namespace {
 
 using namespace testing;
 
-// Weights of the softmax are rounded to bf16 (2^-9) before they meet the values, and so is the result where q is bf16.
+// Weights of the softmax are rounded to bf16 (2^-9) before they are multiplied by the values, and so is the result
+// where q is bf16.
 constexpr double kBf16Tolerance = 8e-3, kF32Tolerance = 5e-6;
 
-// kv lies on the GPU, everything else on the host; f32 out, whatever q is.
+// kv is on the GPU, everything else on the host; the output is f32 for any type of q.
 Tensor attend(const Tensor& q, const KvLayer& kv, const Layout& layout, float scale) {
   const Tensor y = gpu().attend(gpu().upload(q), kv, on_gpu(layout), scale);
   EXPECT_EQ(y.dtype(), q.dtype());
@@ -33,7 +34,7 @@ struct Case {
   int window = 0;
 };
 
-// Rows of four sequences, one of which has none: a piece of a prompt, single rows, a chain across a boundary of chunks.
+// Rows of four sequences, one of which has none: part of a prompt, single rows, a chain across a chunk boundary.
 std::vector<SceneRow> some_rows() {
   std::vector<SceneRow> rows;
   for (int slot = 0; slot < 45; ++slot) rows.push_back(chain_row(0, 236 + slot));
@@ -50,8 +51,8 @@ Layout windowed(Layout layout, int window) {
   return layout;
 }
 
-// The reference knows no window; a row that begins later is one whose earlier slots have no weight, so it is asked row
-// by row over a table without them.
+// The reference has no windows. Slots before a window have no weight, so the reference computes each row over a table
+// without them.
 Tensor truth(const Tensor& q, const KvLayer& kv, const Layout& layout, float scale) {
   const std::unique_ptr<Backend> reference = make_reference_backend();
   if (!layout.first) return reference->attend(q, kv, layout, scale);
@@ -76,7 +77,7 @@ void compare(const Case& c, unsigned seed) {
   fill(*reference, cache, 880, seed);
   const std::vector<SceneRow> rows = some_rows();
   Layout layout = layout_of(rows, cache.tables, 0);
-  if (c.window > 0) {  // whole pages, as truth() can say them
+  if (c.window > 0) {  // whole pages, which truth() can express
     layout = windowed(layout, c.window);
     for (std::int32_t& f : layout.first.values<std::int32_t>()) f = f / c.page_rows * c.page_rows;
   }
@@ -164,7 +165,7 @@ void compare_tree(int head_size, DType dtype, unsigned seed) {
     ASSERT_TRUE(same_row(attend(q.rows(n, 1), kv, layout_of({tree.rows[std::size_t(n)]}, cache.tables, words), 0.125f),
                          0, y, n))
         << "node " << n << " alone";
-    Cache compact(2, prefix + nodes, 16, 2, head_size, dtype, seed);  // the path lies where a chain would
+    Cache compact(2, prefix + nodes, 16, 2, head_size, dtype, seed);  // the path is moved to the slots of a chain
     fill(*reference, compact, prefix + nodes, seed);
     const std::vector<int>& path = tree.paths[std::size_t(n)];
     std::vector<std::int32_t> from(path.begin(), path.end()), to;
@@ -184,7 +185,7 @@ TEST(Attend, TreesAreChains) {
   for (int i = 0; i < 4; ++i) compare_tree(64, DType::f32, ++seed);
 }
 
-// A step as the engine makes it: a prompt, a tree, decode rows and padding rows whose page holds anything.
+// A step as built by the engine: a prompt, a tree, decode rows and padding rows whose page has arbitrary contents.
 TEST(Attend, MixedStepWithPadding) {
   std::mt19937 engine(5);
   const std::unique_ptr<Backend> reference = make_reference_backend();
@@ -214,8 +215,7 @@ TEST(Attend, MixedStepWithPadding) {
         << "row " << r;
 }
 
-// More tiles of prompts than a GPU runs at once, so that blocks take several, of sequences of all lengths; and twice,
-// since they count what they took.
+// More tiles of prompts than a GPU runs at once, of sequences of all lengths; run twice, with the same result.
 TEST(Attend, LongPrompts) {
   for (const int head_size : {64, 128}) {
     const std::unique_ptr<Backend> reference = make_reference_backend();

@@ -1,4 +1,4 @@
-// The CUDA backend's memory and elementwise operations against the reference backend or their plain meaning.
+// The CUDA backend's memory and elementwise operations against the reference backend or their definition.
 #include <gtest/gtest.h>
 
 #include "kernels/error.h"
@@ -43,7 +43,7 @@ TEST_P(Cuda, memory_is_handed_out_again_and_blocks_never_overlap) {
   EXPECT_TRUE(kept);  // tensors may outlive their backend
 }
 
-// As a sweep has it: the pages of one run, weights of the next one's draft, its pages, a little fewer or more.
+// As in a sweep: the pages of one run, the weights of the next run's draft, then its pages, slightly fewer or more.
 TEST_P(Cuda, memory_of_pages_is_found_again_when_weights_came_between) {
   const std::int64_t most = cuda->free_memory() / 10 * 7, little = std::int64_t(300) << 20;
   std::vector<Tensor> weights;
@@ -71,14 +71,14 @@ TEST_P(Cuda, bytes_arrive_whole_and_in_order) {
     cuda->fetch(there, fetched);
     cuda->synchronize();
     EXPECT_TRUE(same_bits(fetched, t));
-    Tensor beside = Tensor::host(t.shape(), DType::f32);  // no device at all
+    Tensor beside = Tensor::host(t.shape(), DType::f32);  // in host memory only
     cuda->copy(fetched, beside);
     EXPECT_TRUE(same_bits(beside, t));
   }
   const Mirror m = cuda->mirror(1000);
   const Tensor copies = cuda->allocate({100, 1000}, DType::u8);
   const std::uint64_t waits = cuda->waits();
-  for (int i = 0; i < 100; ++i) {  // the host writes on while the device may still be reading
+  for (int i = 0; i < 100; ++i) {  // the host writes again while the device may still read
     std::memset(m.host.raw(), i, 1000);
     cuda->push(m, 1000);
     cuda->copy(m.device.reshaped({1, 1000}), copies.rows(i, 1));
@@ -108,7 +108,8 @@ TEST_P(Cuda, a_push_waits_for_the_kernels_that_still_read_what_was_pushed_before
     for (int k = 0; k < kNumbers; ++k) ASSERT_EQ(added.row<float>(i)[k], float(i + 1)) << i << ' ' << k;
 }
 
-// Few bytes go by a kernel and more by the copy engine; ends within a word, and views that begin within one.
+// Few bytes are moved by a kernel and more by the copy engine; sizes that end within a word, and views that begin
+// within one.
 TEST_P(Cuda, every_byte_is_pushed_and_fetched_and_no_other) {
   for (const std::int64_t bytes : {1, 2, 15, 16, 17, 100, 2047, 2048, 2049, 50'000, 65'535, 65'536, 65'537, 300'000}) {
     const Mirror m = cuda->mirror(bytes + 40);
@@ -216,19 +217,19 @@ TEST_P(Cuda, rotation_and_storing) {
         cuda->rope_store(part(device, 0, 6), part(device, 6, 2), part(device, 8, 2), up(cache.layers[1], pool),
                          up(layout), up(frequencies));
         reference.rope(part(qkv, 0, 6), part(qkv, 6, 2), layout, frequencies, head_size);
-        const Tensor turned = down(device);
-        EXPECT_LT(distance(turned, qkv), type == DType::f32 ? 1e-6 : kRounding) << head_size;
-        reference.store(part(turned, 6, 2), part(turned, 8, 2), cache.layers[1],
-                        layout);  // what was turned is what is stored
+        const Tensor rotated = down(device);
+        EXPECT_LT(distance(rotated, qkv), type == DType::f32 ? 1e-6 : kRounding) << head_size;
+        // The rotated keys are the stored ones.
+        reference.store(part(rotated, 6, 2), part(rotated, 8, 2), cache.layers[1], layout);
         Tensor back = Tensor::host(pool.shape(), DType::u8);
         cuda->copy(pool, back);
         EXPECT_EQ(std::memcmp(back.raw(), cache.pool.raw(), std::size_t(back.bytes())), 0) << head_size;
-        // One after the other is the same.
+        // rope and store separately give the same bits.
         const Tensor again = up(type == DType::f32 ? random : rounded(random)), other = up(cache.pool);
         cuda->rope(part(again, 0, 6), part(again, 6, 2), up(layout), up(frequencies), head_size);
         cuda->store(part(again, 6, 2), part(again, 8, 2), up(cache.layers[0], other), up(layout));
-        EXPECT_TRUE(same_bits(down(again), turned));
-        reference.store(part(turned, 6, 2), part(turned, 8, 2), cache.layers[0], layout);
+        EXPECT_TRUE(same_bits(down(again), rotated));
+        reference.store(part(rotated, 6, 2), part(rotated, 8, 2), cache.layers[0], layout);
         cuda->copy(other, back);
         EXPECT_EQ(std::memcmp(back.raw(), cache.pool.raw(), std::size_t(back.bytes())), 0) << head_size;
       }

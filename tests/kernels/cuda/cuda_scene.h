@@ -1,4 +1,4 @@
-// A CUDA backend beside the reference backend, and tensors on their way between them.
+// A CUDA backend, the reference backend, and copies of tensors between them.
 #pragma once
 #include <gtest/gtest.h>
 
@@ -8,8 +8,8 @@
 
 namespace foretoken::testing {
 
-// Sums in f32 differ from the reference's by their order: 1e-5 of the greatest value. What is rounded to bf16 on the
-// way may fall on the other side of a tie: 2^-8 of the greatest value.
+// Sums in f32 differ from the reference's by their order: 1e-5 of the greatest value. Intermediate values that are
+// rounded to bf16 may round differently: 2^-8 of the greatest value.
 constexpr double kSum = 1e-5, kRounding = 1.0 / 256;
 
 class Cuda : public ::testing::TestWithParam<bool> {
@@ -30,9 +30,9 @@ class Cuda : public ::testing::TestWithParam<bool> {
   Tensor strided(const Tensor& t, int gap) {
     Tensor wide = Tensor::host({t.dim(0), t.dim(1) + gap}, t.dtype());
     std::memset(wide.raw(), 0xff, std::size_t(wide.bytes()));
-    Tensor room = up(wide);
-    cuda->copy(t, room.columns(0, t.dim(1)));
-    return room.columns(0, t.dim(1));
+    Tensor buffer = up(wide);
+    cuda->copy(t, buffer.columns(0, t.dim(1)));
+    return buffer.columns(0, t.dim(1));
   }
   Layout up(Layout l) {
     for (Tensor* t : columns_of(l))

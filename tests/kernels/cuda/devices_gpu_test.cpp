@@ -1,5 +1,5 @@
-// Which GPU is current is a matter of each thread: a backend does its work on its own GPU whoever calls it, from any
-// thread, beside a backend on another GPU.
+// The current GPU is per thread: a backend works on its own GPU when it is called from any thread, also beside a
+// backend on another GPU.
 #include <functional>
 #include <thread>
 
@@ -11,7 +11,7 @@
 namespace foretoken::testing {
 namespace {
 
-// One after another what a step does: memory, uploads, a push, products, attention, a replay, distributions, a draw.
+// The operations of a step in order: memory, uploads, a push, products, attention, a replay, distributions, a draw.
 class Work {
  public:
   explicit Work(Backend& backend)
@@ -61,7 +61,7 @@ class Work {
 
 void on_a_thread(const std::function<void()>& body) { std::thread(body).join(); }
 
-// The second GPU; null where there is one alone.
+// A backend on the second GPU; null where there is only one GPU.
 std::unique_ptr<Backend> second() {
   try {
     return make_gpu({.device = 1, .invariant = true});

@@ -1,5 +1,5 @@
-// Distributions and draws on the GPU: the rows of normalize() bit for bit, as the cpu backend has them, and the tokens
-// of HostBackend::draw.
+// Distributions and draws on the GPU: the rows of normalize() bit for bit, as on the cpu backend, and the tokens of
+// HostBackend::draw.
 #include <gtest/gtest.h>
 
 #include "tests/kernels/cuda/gpu.h"
@@ -32,7 +32,7 @@ struct Pair {
     cuda->copy(t, host);
     return host;
   }
-  // The distributions of both, whose rows must be the same bytes.
+  // Distributions on both backends; their rows must have the same bytes.
   std::pair<Distributions, Distributions> distributions(const Tensor& logits, const std::vector<Warp>& warps) const {
     const Distributions truth = cpu->distributions(logits, warps),
                         found = cuda->distributions(cuda->upload(logits), warps);
@@ -49,7 +49,7 @@ struct Pair {
   }
 };
 
-// Dynamic shared memory that needs no opt-in by itself, but does with what the kernel declares.
+// Dynamic shared memory that needs the opt-in only together with the kernel's static shared memory.
 TEST(DistributionsOnTheGpu, rows_of_a_vocabulary_of_400000) {
   const Pair pair;
   const Tensor logits = random_tensor({2, 400000}, 1, 3);
@@ -71,7 +71,7 @@ TEST(DistributionsOnTheGpu, rows_of_large_vocabularies_have_the_same_bytes) {
     const Tensor logits = wicked_logits(vocab, unsigned(vocab));
     const auto all = warps_to_try();
     std::vector<Warp> warps(kWickedRows);
-    for (std::size_t i = 0; i < all.size(); ++i) {  // every warp meets some of the rows
+    for (std::size_t i = 0; i < all.size(); ++i) {  // every warp is applied to some of the rows
       for (std::size_t r = 0; r < kWickedRows; ++r) warps[r] = all[(i + r * 13) % all.size()];
       if (i % 4 == 0) pair.distributions(logits, warps);
     }
@@ -126,7 +126,7 @@ TEST(DistributionsOnTheGpu, draws_are_the_hosts) {
   expect_same_draws(pair, random_tensor({600, 1500}, 3, 2), std::vector<Warp>(600, Warp{1}), 2);
 }
 
-// Several draws of one row, each of several tokens without repeats.
+// Several draws of one row, each of several tokens without replacement.
 TEST(DistributionsOnTheGpu, siblings_are_the_hosts) {
   const Pair pair;
   constexpr int kEach = 5, kDraws = 2 * kWickedRows;

@@ -11,7 +11,7 @@
 namespace foretoken::testing {
 namespace {
 
-// Those that call nothing of CUDA, or nothing that asks which GPU is current.
+// Functions that make no CUDA call, or none that depends on the current GPU.
 const std::set<std::string> kElsewhere = {"name",  "description", "device",      "serial",  "recordings", "padded",
                                           "waits", "recording",   "CudaBackend", "seconds", "stream"};
 

@@ -1,4 +1,4 @@
-// The GPU that tests of attention share, and layouts and caches moved to it.
+// The backend that tests of attention share, and copies of layouts and caches on it.
 #pragma once
 #include <memory>
 

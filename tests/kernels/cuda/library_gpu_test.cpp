@@ -1,5 +1,5 @@
-// Where the library's bits depend on the number of rows, invariant numerics do without it, and say so. Here all of its
-// algorithms are taken for such.
+// Where the library's bits depend on the number of rows, invariant numerics do not use it and report this. Here all of
+// its algorithms are treated so.
 #include <gtest/gtest.h>
 
 #include "tests/kernels/cuda/gpu.h"
@@ -44,7 +44,7 @@ bool begins(const Tensor& few, const Tensor& all) {
   return std::memcmp(few.raw(), all.raw(), std::size_t(few.bytes())) == 0;
 }
 
-// Matrices that few rows stream, one whose sums are sliced, and two that only the library takes.
+// Matrices for which few rows are streamed, one with split-K slices, and two that only the library supports.
 TEST(Library, one_whose_bits_depend_on_the_number_of_rows_is_done_without) {
   const auto doubting = make_gpu({.invariant = true, .doubt_library = true}), trusting = make_gpu({.invariant = true});
   EXPECT_EQ(doubting->description().find(kNote), std::string::npos);
@@ -65,7 +65,7 @@ TEST(Library, one_whose_bits_depend_on_the_number_of_rows_is_done_without) {
     EXPECT_EQ(trusting->description().find(streamed), std::string::npos) << trusting->description();
 }
 
-// What is recorded before it could be compared is right too, and what was compared is replayed.
+// A body recorded before the comparison is correct too, and after the comparison it is replayed.
 TEST(Library, bodies_that_are_recorded_have_the_same_bits) {
   const auto cuda = make_gpu({.invariant = true, .compare_replays = true});
   const Weight w = cuda->prepare(random_weight(640, 384, DType::bf16, 5));

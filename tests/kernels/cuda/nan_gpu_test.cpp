@@ -1,5 +1,5 @@
-// A query with a NaN comes out as NaN from every kernel of attention, whatever an earlier call left in memory, and
-// changes no bit of the others.
+// A query with a NaN gives NaN in every attention kernel, whatever an earlier call left in memory, and changes no bit
+// of the other results.
 #include <limits>
 
 #include <gtest/gtest.h>
@@ -40,7 +40,7 @@ class Poisoned {
     qkv_ = rounded(random_tensor({std::int64_t(rows.size()), std::int64_t(heads_ + 2 * c.kv_heads) * c.head_size}, 4));
   }
 
-  // Of bf16 numbers, one of row `row` and head `head` a NaN (row -1: none).
+  // Random bf16 numbers; one number of row `row` and head `head` is NaN (row -1: none).
   Tensor result(int row, int head) {
     Tensor given = copy_of(qkv_);
     if (row >= 0) given.row<bf16>(row)[head * c_.head_size + 5] = bf16(std::numeric_limits<float>::quiet_NaN());
@@ -95,7 +95,7 @@ TEST(NanQueries, tiles_of_one_block) {
     Poisoned({.route = "tiles", .head_size = head_size}, rows_behind(40, 3)).expect_nan_anywhere();
 }
 
-// Blocks leave the sums of their chunks to fold_chunks.
+// fold_chunks adds the sums of the blocks' chunks.
 TEST(NanQueries, tiles_of_several_blocks) {
   for (const int head_size : {64, 128, 256})
     for (const int rows : {1, 8})

@@ -1,5 +1,5 @@
-// Whatever reads a layout waits for the push that brought it, also where no embed() stands between. The pushes of this
-// backend land long after the next kernel may start.
+// Every kernel that reads a layout waits for the push of that layout, also without an embed() in between. The pushes of
+// this backend complete long after the next kernel may start.
 #include <gtest/gtest.h>
 
 #include "kernels/staging.h"
@@ -31,7 +31,7 @@ Layout pushed(Staging& staging, Layout l) {
   return l;
 }
 
-// Steps queued one behind another, each of which begins with the operation `s.first` behind the push of its layout.
+// Consecutive steps, each of which begins with the operation `s.first` after the push of its layout.
 class Run {
  public:
   Run(Backend& backend, const Steps& s, bool pushes)

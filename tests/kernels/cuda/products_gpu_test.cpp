@@ -1,4 +1,4 @@
-// Products of the CUDA backend against the reference backend, and the bits that invariant numerics promise.
+// Products of the CUDA backend against the reference backend, and the bits that invariant numerics guarantee.
 #include <gtest/gtest.h>
 
 #include "tests/kernels/cuda/cuda_scene.h"
@@ -8,7 +8,7 @@ namespace {
 
 class CudaProducts : public Cuda {};
 
-// A value of any size without a slow generator.
+// Fast pseudo-random values for tensors of any size.
 Tensor noise(Shape shape, std::uint32_t seed, float scale) {
   Tensor t = Tensor::host(shape, DType::bf16);
   std::uint32_t h = seed * 2654435761u + 12345;
@@ -24,7 +24,7 @@ Tensor widened(const Tensor& t) {
   return f;
 }
 
-// Int8 groups are expanded to bf16 at load and f16 to f32: that is what a product reads.
+// Int8 groups are expanded to bf16 at load and f16 to f32: these are the bytes that a product reads.
 TEST_P(CudaProducts, report_the_bytes_that_they_read) {
   const auto bytes = [&](DType type) { return cuda->prepare(random_weight(96, 64, type, 5)).bytes(); };
   EXPECT_EQ(bytes(DType::f32), 4 * 96 * 64);
@@ -33,7 +33,8 @@ TEST_P(CudaProducts, report_the_bytes_that_they_read) {
   EXPECT_EQ(bytes(DType::i8), 2 * 96 * 64);
 }
 
-constexpr int kHead = 1 << 16;  // outputs; more make a head, whose products of 2 to 16 rows go a way of their own
+// In outputs: matrices with more are heads, whose products of 2 to 16 rows take another route.
+constexpr int kHead = 1 << 16;
 
 TEST_P(CudaProducts, products) {
   const std::pair<int, int> shapes[] = {{37, 55},    {100, 384},   {1000, 64},   {20, 2048},   {3072, 2048},
@@ -56,10 +57,10 @@ TEST_P(CudaProducts, products) {
         Tensor added = random_tensor({n, out}, 2), sum = up(added);
         cuda->linear_add(sum, up(x), on_device), reference.add(added, plain);
         EXPECT_LT(distance(down(sum), added), most);
-        const Tensor before = random_tensor({n + 2, out}, 3), room = up(before);
-        cuda->linear_to(room.rows(1, n), up(x), on_device);
-        EXPECT_TRUE(same_bits(down(room.rows(1, n)), down(cuda->linear(up(x), on_device))));
-        EXPECT_TRUE(same_row(down(room), n + 1, before, n + 1));
+        const Tensor before = random_tensor({n + 2, out}, 3), buffer = up(before);
+        cuda->linear_to(buffer.rows(1, n), up(x), on_device);
+        EXPECT_TRUE(same_bits(down(buffer.rows(1, n)), down(cuda->linear(up(x), on_device))));
+        EXPECT_TRUE(same_row(down(buffer), n + 1, before, n + 1));
       }
     }
 }
@@ -88,7 +89,7 @@ TEST_P(CudaProducts, fused_products) {
         EXPECT_LT(distance(this->down(y), reference.linear(rounds ? through_bf16(normed) : normed, expected)),
                   rounds ? 2 * kRounding : kSum)
             << out << ' ' << n << ' ' << biased;
-        // The second half of a layer, and the same in pieces.
+        // The second half of a layer, fused and as separate operations.
         Tensor fused = up(x), apart = up(x), plain = copy_of(x);
         cuda->feed_forward(fused, up(gain), 1e-5f, w, down);
         cuda->linear_add(apart, cuda->silu_mul(y), down);
@@ -100,25 +101,25 @@ TEST_P(CudaProducts, fused_products) {
     }
 }
 
-// A model's last product, whose logits are not rounded: the bits of the norm and the product apart.
+// A model's last product, whose logits are not rounded: the bits of separate norm and product.
 TEST_P(CudaProducts, heads_behind_a_norm) {
   for (DType type : {DType::f32, DType::bf16})
     for (const auto& [out, in] : {std::pair{130, 96}, {3072, 2048}, {65552, 256}}) {
       const Weight w = cuda->prepare(random_weight(out, in, type, 3));
       const Tensor gain = up(random_tensor({1, in}, 6).reshaped({in}));
       for (int n : {1, 2, 9, 16, 40}) {
-        const Tensor x = up(random_tensor({n, in}, 4)), before = random_tensor({n + 2, out}, 3), room = up(before);
-        cuda->norm_linear_to(room.rows(1, n), x, gain, 1e-5f, w);
-        EXPECT_TRUE(same_bits(down(room.rows(1, n)), down(cuda->linear(cuda->rms_norm(x, gain, 1e-5f), w))))
+        const Tensor x = up(random_tensor({n, in}, 4)), before = random_tensor({n + 2, out}, 3), buffer = up(before);
+        cuda->norm_linear_to(buffer.rows(1, n), x, gain, 1e-5f, w);
+        EXPECT_TRUE(same_bits(down(buffer.rows(1, n)), down(cuda->linear(cuda->rms_norm(x, gain, 1e-5f), w))))
             << out << ' ' << n;
-        EXPECT_TRUE(same_row(down(room), 0, before, 0) && same_row(down(room), n + 1, before, n + 1))
+        EXPECT_TRUE(same_row(down(buffer), 0, before, 0) && same_row(down(buffer), n + 1, before, n + 1))
             << out << ' ' << n;
       }
     }
 }
 
-// As wide as in an 8B model: tiles of 224 outputs, of which the last warps' are nobody's; of the second matrix the last
-// tile is not whole.
+// As wide as in an 8B model: tiles of 224 outputs, of which the last warps' outputs are unused; the second matrix ends
+// within a tile.
 TEST_P(CudaProducts, gate_and_up_products_on_all_multiprocessors) {
   const int in = 512;
   const Tensor gain = up(random_tensor({1, in}, 6).reshaped({in})), x = random_tensor({64, in}, 4);
@@ -137,8 +138,8 @@ TEST_P(CudaProducts, gate_and_up_products_on_all_multiprocessors) {
   }
 }
 
-// Outputs that end within a tile, and a bias, of a matrix whose sums are cut into slices: every way from 1 to 700 rows
-// adds them alike.
+// Outputs that end within a tile, and a bias, of a matrix with split-K slices: all routes from 1 to 700 rows add them
+// in the same order.
 TEST_P(CudaProducts, slices_of_ragged_matrices_with_a_bias) {
   if (!GetParam()) GTEST_SKIP() << "fast numerics may choose by the number of rows";
   constexpr int kMost = 700, kFew = 8;
@@ -163,7 +164,7 @@ TEST_P(CudaProducts, slices_of_ragged_matrices_with_a_bias) {
   }
 }
 
-// The bytes of the first and the last `most` columns of a product: what a row count could change, it changes there too.
+// The bytes of the first and last `most` columns of a product: an effect of the row count would appear there too.
 struct Edges {
   Tensor first, last;
   Edges(Backend& backend, const Tensor& y, std::int64_t most = 96) {
@@ -172,15 +173,15 @@ struct Edges {
     backend.fetch(y.columns(0, n), first), backend.fetch(y.columns(y.dim(1) - n, n), last);
     backend.synchronize();
   }
-  // The rows of this are the first rows of `all`.
+  // The rows of this must be the first rows of `all`.
   bool begins(const Edges& all) const {
     return std::memcmp(first.raw(), all.first.raw(), std::size_t(first.bytes())) == 0 &&
            std::memcmp(last.raw(), all.last.raw(), std::size_t(last.bytes())) == 0;
   }
 };
 
-// What a model does with a matrix [out, in] for the first `n` rows of x: a normed product, one that adds, logits, a
-// second half of a layer.
+// A model's products with a matrix [out, in] for the first `n` rows of x: normed, added, logits, the second half of a
+// layer.
 struct Uses {
   Backend& cuda;
   Weight w, back;
@@ -203,8 +204,8 @@ struct Uses {
   }
 };
 
-// Promised where numerics are invariant: a row's product has the same bits among any number of rows. Every number that
-// a step may have.
+// The guarantee of invariant numerics: a row's product has the same bits among any number of rows. For every row count
+// of a step.
 TEST_P(CudaProducts, a_row_is_the_same_among_any_number_of_rows) {
   if (!GetParam()) GTEST_SKIP() << "fast numerics may choose by the number of rows";
   const std::pair<int, int> shapes[] = {
@@ -217,13 +218,13 @@ TEST_P(CudaProducts, a_row_is_the_same_among_any_number_of_rows) {
       if (type == DType::f32 && size > 1000000) continue;
       const int most = out > kHead ? 40 : 600;
       const Tensor values = noise({out, in}, 1, 0.05f), x = noise({most, in}, 2, 1),
-                   turned = noise({in, out / 2}, 3, 0.05f);
+                   second = noise({in, out / 2}, 3, 0.05f);
       const auto weight = [&](const Tensor& t) {
         return cuda->prepare(Weight::dense(type == DType::bf16 ? t : widened(t)));
       };
       const Uses uses{*cuda,
                       weight(values),
-                      out % 2 == 0 && size < 2000000 ? weight(turned) : Weight{},
+                      out % 2 == 0 && size < 2000000 ? weight(second) : Weight{},
                       up(random_tensor({1, in}, 6).reshaped({in})),
                       up(widened(x)),
                       up(x),

@@ -1,6 +1,6 @@
-// Small cases of every kernel whose threads share memory: what compute-sanitizer can follow in seconds, racecheck above
-// all (compute-sanitizer --tool racecheck test_kernels_gpu --gtest_filter='Races.*'). The same work twice must give the
-// same bytes.
+// Small cases of every kernel whose threads share memory, which compute-sanitizer can check in seconds, especially
+// racecheck (compute-sanitizer --tool racecheck test_kernels_gpu --gtest_filter='Races.*'). Two runs must give the same
+// bytes.
 #include <functional>
 
 #include <gtest/gtest.h>
@@ -37,8 +37,9 @@ class Races : public ::testing::Test {
 };
 
 TEST_F(Races, products) {
-  for (const auto& [out, in] :
-       {std::pair{96, 256}, {256, 1024}, {96, 8192}}) {  // the last in runs, but for one row that is normed
+  for (const auto& [out, in] : {std::pair{96, 256},
+                                {256, 1024},
+                                {96, 8192}}) {  // the last is copied in runs, except for one row that is normed
     const Weight w = cuda->prepare(random_weight(out, in, DType::bf16, 1)),
                  back = cuda->prepare(random_weight(in, out / 2, DType::bf16, 2));
     const Tensor gain = up(random_tensor({1, in}, 6).reshaped({in}));

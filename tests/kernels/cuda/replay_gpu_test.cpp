@@ -16,12 +16,12 @@ TEST(CudaReplays, one_that_is_not_its_body_any_more_is_an_error) {
   const Tensor x = cuda->upload(random_tensor({4, 64}, 1)), other = cuda->upload(random_tensor({4, 64}, 2)),
                y = cuda->allocate({4, 96}, DType::f32);
   constexpr std::array<std::int64_t, 1> kBody{1};
-  bool turned = false;
-  const auto replay = [&] { cuda->replay(kBody, [&] { cuda->linear_to(y, turned ? other : x, w); }, y); };
+  bool changed = false;
+  const auto replay = [&] { cuda->replay(kBody, [&] { cuda->linear_to(y, changed ? other : x, w); }, y); };
   for (int i = 0; i < 4; ++i) EXPECT_NO_THROW(replay()) << i;
-  turned = true;
+  changed = true;
   EXPECT_TRUE(test::says(test::sentence_of(replay), "other numbers"));
-  turned = false;
+  changed = false;
   EXPECT_NO_THROW(replay());
 }
 
@@ -60,7 +60,7 @@ TEST(CudaReplays, the_one_that_was_not_used_for_longest_goes) {
   };
   for (std::int64_t body : {1, 2, 3}) EXPECT_EQ(recorded(body), 1u);
   for (std::int64_t body : {1, 3, 2, 1}) EXPECT_EQ(recorded(body), 0u);
-  EXPECT_EQ(recorded(4), 1u);  // in the place of 3
+  EXPECT_EQ(recorded(4), 1u);  // replaces 3
   for (std::int64_t body : {1, 2, 4}) EXPECT_EQ(recorded(body), 0u);
   EXPECT_EQ(recorded(3), 1u);
   EXPECT_NO_THROW(cuda->synchronize());

@@ -1,5 +1,5 @@
-// rope_attend on the GPU is rope_store and then attend, bit for bit, in what it gives and in what it leaves in the
-// pages: short and long contexts, few rows of several sequences, windows, rows of padding.
+// rope_attend on the GPU equals rope_store and then attend, bit for bit, in its result and in the pages: short and long
+// contexts, few rows of several sequences, windows, rows of padding.
 #include <gtest/gtest.h>
 
 #include "kernels/staging.h"
@@ -12,11 +12,11 @@ namespace {
 struct Case {
   int head_size = 128, group = 4, kv_heads = 2, page_rows = 16, window = 0, padding = 0;
   int bound = 0;  // Layout::deepest is at least this
-  int most = 0;   // and Layout::longest this
-  int ahead = 0;  // positions are so much more than slots
+  int most = 0;   // and Layout::longest is at least this
+  int ahead = 0;  // how much positions exceed slots
 };
 
-// Rows of sequence i: those of the slots `begins[i]` to `begins[i] + rows[i]`.
+// Rows of sequence i: the slots [begins[i], begins[i] + rows[i]).
 struct Rows {
   std::vector<int> begins, rows;
 };
@@ -45,11 +45,11 @@ Result run(const Case& c, const Cache& cache, const Layout& layout, const Tensor
   return {fetched(gpu().attend(q, kv, there, 0.1f)), fetched(kv.pool)};
 }
 
-// What one case works on: rows of several sequences, of which some are padding, and a cache that holds NaN where nobody
-// may read.
+// The input of one case: rows of several sequences, some of them padding, and a cache that holds NaN where no row may
+// read.
 struct Scenario {
   std::vector<SceneRow> rows;
-  std::int64_t real = 0;  // rows that are no padding
+  std::int64_t real = 0;  // rows that are not padding
   int sequences = 0, deepest = 1;
   Cache cache;
 
@@ -61,7 +61,7 @@ struct Scenario {
         cache(sequences + (c.padding > 0), deepest, c.page_rows, c.kv_heads, c.head_size, DType::bf16, seed) {
     for (int i = 0; i < c.padding; ++i) rows.push_back({sequences, 0, 0, 1, {}});
     fill(*make_cpu_backend(2), cache, deepest, seed);
-    for (const SceneRow& row : rows)  // what is about to be written, and what no row sees
+    for (const SceneRow& row : rows)  // slots that are about to be written, and slots that no row attends to
       for (int slot = std::max(0, row.slot); slot < deepest; ++slot) forbid(c, row.owner, slot);
   }
 
@@ -157,8 +157,8 @@ Rows many(int count, int most, unsigned seed) {
   return rows;
 }
 
-// As many sequences as fill the machine with several rows each, and more with one row each than few rows' kernel takes;
-// of all lengths.
+// As many sequences as occupy the GPU with several rows each, and more sequences of one row each than the decode kernel
+// supports; of all lengths.
 TEST(RopeAttend, ManySequences) {
   for (int head_size : {64, 128}) {
     for (int most : {1, 5, 16}) {
@@ -170,8 +170,8 @@ TEST(RopeAttend, ManySequences) {
   }
 }
 
-// So many that each has a block and its multiprocessor alone: the ring is as deep as can be, and one context goes round
-// it several times.
+// So many sequences that each has a block on its own multiprocessor: the ring has its greatest depth, and one context
+// passes through it several times.
 TEST(RopeAttend, OneLongContextAmongMany) {
   for (const auto& [head_size, most] : {std::pair{64, 1}, std::pair{64, 5}, std::pair{128, 5}}) {
     Rows rows = many(16, most, unsigned(head_size + most));
@@ -188,8 +188,8 @@ TEST(RopeAttend, SeveralRows) {
   compare({.group = 7}, {{500, 0, 126}, {8, 4, 8}}, 5);
 }
 
-// A draft that is verified, as the engine lays it out: rows and the longest text's are an even number beyond 8, the row
-// more belongs to a table of padding.
+// Verification of a draft, with the engine's layout: the numbers of rows and of the longest sequence's rows are even
+// and above 8, and the additional row belongs to a table of padding.
 void one_text(Case c, int begin, int rows) {
   if (rows > 8 && rows % 2 == 1) c.padding = 1, c.most = rows + 1;
   compare(c, {{begin}, {rows}}, unsigned(c.head_size + c.group + begin + rows));
@@ -204,7 +204,7 @@ TEST(RopeAttend, SeveralRowsOfOneText) {
   for (int window : {1, 100, 300}) one_text({.window = window}, 701, 8);
 }
 
-// Blocks of two tiles that take two chunks, in clusters of more than 8; windows that begin within a block's chunks;
+// Blocks of two tiles with two chunks each, in clusters of more than 8; windows that begin within a block's chunks;
 // contexts shorter than the bound.
 TEST(RopeAttend, SeveralRowsBehindALongContext) {
   for (int head_size : {64, 128}) {
@@ -214,8 +214,8 @@ TEST(RopeAttend, SeveralRowsBehindALongContext) {
     one_text({.head_size = head_size, .bound = 2100}, 1500, 9);
     one_text({.head_size = head_size, .kv_heads = 8}, 1500, 16);
   }
-  compare({.head_size = 80, .page_rows = 5}, {{1000, 130, 5}, {8, 3, 8}},
-          1);  // not one text, but its pages come in no boxes
+  // Several sequences, and pages that do not divide into boxes.
+  compare({.head_size = 80, .page_rows = 5}, {{1000, 130, 5}, {8, 3, 8}}, 1);
 }
 
 TEST(RopeAttend, Prompts) {
@@ -227,22 +227,22 @@ TEST(RopeAttend, Prompts) {
   compare({.window = 100}, {{700, 20}, {200, 1}}, 1);
 }
 
-// The layout by one push, over the one that was there.
-Layout pushed(Staging& room, Layout l) {
-  room.begin(1 << 16);
+// Pushes the layout over the previous one.
+Layout pushed(Staging& staging, Layout l) {
+  staging.begin(1 << 16);
   for (Tensor* t : columns_of(l)) {
     if (!*t) continue;
-    const Staging::Array a = room.array(t->shape(), t->dtype());
+    const Staging::Array a = staging.array(t->shape(), t->dtype());
     std::memcpy(a.host.raw(), t->raw(), std::size_t(t->bytes()));
     *t = a.device;
   }
-  room.push();
+  staging.push();
   return l;
 }
 
-// Steps queued one behind another, each of one row of every sequence, which read what the step before stored. With
-// `forwards` each begins with embed, as a forward does: pages, and the layout that was pushed, may then be read before
-// the kernel in front has ended.
+// Consecutive steps, each of one row of every sequence, which read what the step before stored. With `forwards` each
+// begins with embed, as a forward does: pages and the pushed layout may then be read before the previous kernel has
+// ended.
 void expect_steps(int sequences, bool forwards) {
   SCOPED_TRACE(::testing::Message() << sequences << " sequences" << (forwards ? ", forwards" : ""));
   Cache cache(sequences, 150, 16, 2, 128, DType::bf16, 5);
@@ -250,9 +250,9 @@ void expect_steps(int sequences, bool forwards) {
   KvLayer kv = cache.layers[0];
   const Tensor frequencies = gpu().upload(random_tensor({64}, 3)), x = rounded(random_tensor({sequences, 12 * 128}, 8));
   const Tensor table = gpu().upload(random_tensor({4, 64}, 2)), token = gpu().upload(integers({1}));
-  Staging room(gpu());
+  Staging staging(gpu());
   const auto step = [&](const Layout& given, const Tensor& own, bool fused) {
-    const Layout layout = forwards ? pushed(room, given) : given;
+    const Layout layout = forwards ? pushed(staging, given) : given;
     if (forwards) gpu().embed(table, token);
     const Tensor q = own.columns(0, 1024), k = own.columns(1024, 256), v = own.columns(1280, 256);
     if (fused) return gpu().rope_attend(q, k, v, kv, layout, frequencies, 0.1f);
@@ -272,7 +272,7 @@ void expect_steps(int sequences, bool forwards) {
       owns.push_back(gpu().upload(copy_of(x)));
     }
     for (std::size_t i = 0; i < layouts.size(); ++i)
-      results[fused].push_back(step(layouts[i], owns[i], fused));  // nothing but kernels
+      results[fused].push_back(step(layouts[i], owns[i], fused));  // kernels only
   }
   for (std::size_t i = 0; i < results[0].size(); ++i) {
     const Tensor a = fetched(results[1][i]), b = fetched(results[0][i]);
@@ -280,7 +280,7 @@ void expect_steps(int sequences, bool forwards) {
   }
 }
 
-// Before the engine replays it, a forward queues many of them one behind another.
+// As in a forward that is not replayed, which queues many of them one after another.
 TEST(RopeAttend, OneBehindAnother) {
   for (int sequences : {1, 20, 70})
     for (const bool forwards : {false, true}) expect_steps(sequences, forwards);

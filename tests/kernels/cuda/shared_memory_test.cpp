@@ -1,5 +1,5 @@
-// Shared memory of every kernel against what a block may have on the GPUs that the kernels can run on. Needs no GPU:
-// the kernels' files assert that what they declare has the sizes of kernels/cuda/shared_memory.h.
+// Shared memory of every kernel against the limits of the supported GPUs. Needs no GPU: the kernels' files assert that
+// their declarations have the sizes of kernels/cuda/shared_memory.h.
 #include "kernels/cuda/shared_memory.h"
 
 #include <map>
@@ -12,8 +12,8 @@
 namespace foretoken::testing {
 namespace {
 
-// Bytes that a block may have where the launch asks for them (CUDA programming guide, technical specifications by
-// compute capability), and whether warpgroup products are there.
+// The opt-in limit of a block in bytes (CUDA programming guide, technical specifications by compute capability), and
+// whether the GPU has warpgroup products.
 struct Gpu {
   int capability;
   std::int64_t limit;
@@ -21,7 +21,7 @@ struct Gpu {
 };
 constexpr Gpu kGpus[] = {{80, 163 << 10},       {86, 99 << 10},   {87, 163 << 10}, {89, 99 << 10},
                          {90, 227 << 10, true}, {100, 227 << 10}, {120, 99 << 10}};
-constexpr std::int64_t kStaticLimit = 48 << 10;  // of what a kernel declares
+constexpr std::int64_t kStaticLimit = 48 << 10;  // of static shared memory
 
 TEST(SharedMemory, limits_are_those_that_kernels_are_planned_for) {
   std::int64_t least = kGpus[0].limit;
@@ -55,7 +55,7 @@ TEST(SharedMemory, attention_of_any_numbers_and_heads_fits_without_asking) {
   EXPECT_LE(rope_store_bytes(512), kStaticLimit);
 }
 
-// Where these do not fit, tiles do.
+// Where these do not fit, the tiles kernel is used.
 TEST(SharedMemory, one_row_of_one_sequence_is_decoded_by_the_fast_kernels_on_every_gpu_that_has_them) {
   for (const Gpu& gpu : kGpus) {
     if (gpu.capability < 90) continue;
@@ -78,7 +78,7 @@ TEST(SharedMemory, kernels_of_warpgroups_fit_where_those_are_and_are_not_taken_w
   EXPECT_FALSE(all_fit(kWideTiles, kLeastSharedMemory));
 }
 
-// The least that stream_plan() tries: 4 warps, or the 8 that norm a row.
+// The smallest plan of stream_plan(): 4 warps, or the 8 that norm a row.
 TEST(SharedMemory, streamed_products_fit_on_every_gpu) {
   for (const Gpu& gpu : kGpus)
     for (const std::int64_t in : {1024, 4096, 8192, 14336, 28672}) {
@@ -97,8 +97,7 @@ TEST(SharedMemory, rows_of_every_vocabulary_in_use_fit_on_every_gpu) {
   EXPECT_LE(kMostCrewStaticBytes, kStaticLimit);
 }
 
-// Who adds a kernel with shared memory gives it a size in shared_memory.h, a static_assert, a test above and a line
-// here.
+// A new kernel with shared memory needs a size in shared_memory.h, a static_assert, a test above and a line here.
 TEST(SharedMemory, every_kernel_that_declares_some_is_known_here) {
   const std::map<std::string, int> known = {
       {"attention/decode.cuh", 1},            // decode_bytes
@@ -107,7 +106,7 @@ TEST(SharedMemory, every_kernel_that_declares_some_is_known_here) {
       {"attention/rope_store.cu", 1},         // rope_store_bytes
       {"attention/stream.cuh", 1},            // attention_stream_bytes
       {"attention/tiles.cuh", 1},             // tile_bytes
-      {"cuda_backend.cu", 1},                 // 128 bytes by which a build says what it is
+      {"cuda_backend.cu", 1},                 // 128 bytes by which a build is identified
       {"distributions/cuda_lane.cuh", 2},     // crew_bytes, kMostCrewStaticBytes
       {"distributions/distributions.cu", 2},  // the same
       {"distributions/rank.cu", 2},           // the same

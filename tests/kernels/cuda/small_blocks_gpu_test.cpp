@@ -1,5 +1,5 @@
-// A GPU whose blocks may have 99 KB of shared memory (capabilities 8.6, 8.9, 12.0) takes other kernels, or the same
-// with shallower rings: the same bits as with all the memory of this one.
+// A GPU with 99 KB of shared memory for a block (capabilities 8.6, 8.9, 12.0) uses other kernels, or the same with
+// shallower rings: the bits must be the same as with all the memory of this GPU.
 #include <functional>
 
 #include <gtest/gtest.h>

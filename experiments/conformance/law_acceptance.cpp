@@ -84,7 +84,7 @@ Finding acceptance(const Subject& subject, const Scene& scene, Backend& backend,
                    std::span<const Ask> asks) {
   Finding f{.what = subject.text()};
   const Cast cast = table_cast(options);
-  const Soundness how = soundness_of(subject.registries, subject.chairs.verifier);
+  const Soundness how = soundness_of(subject.registries, subject.configs.verifier);
   std::map<SequenceId, Drafted> last;
   std::map<int, Tally> tallies;
   const auto record = [&](Host&, std::span<const DraftRequest> requests, std::span<const DraftTree> trees) {

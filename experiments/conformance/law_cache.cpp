@@ -87,7 +87,7 @@ Finding memory(const Subject& subject, const Scene& scene, HostBackend& backend,
       if (!requests[i].budget.drafts()) continue;
       PagePool pool(backend, scene.engine.page_rows * cast.target->info().kv.bytes_per_row(), 256);
       Host host(backend, pool, cast.target->info(), cast.load, false);
-      const auto fresh = subject.registries.drafters.make(subject.chairs.drafter, host);
+      const auto fresh = subject.registries.drafters.make(subject.configs.drafter, host);
       DraftRequest request = requests[i];
       request.rows = 1 << 20;
       const std::string how = difference(trees[i], fresh->draft({&request, 1}).front());

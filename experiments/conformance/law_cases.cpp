@@ -10,7 +10,7 @@ namespace foretoken::conformance {
 
 Subject under_length(const Candidate& c, int length) {
   Subject s = c.subject;
-  if (!c.own_policy) s.chairs.policy = {{"name", "fixed"}, {"length", length}};
+  if (!c.own_policy) s.configs.policy = {{"name", "fixed"}, {"length", length}};
   return s;
 }
 
@@ -101,8 +101,8 @@ namespace {
 void twins(Cases& all, const Candidate& c) {
   if (c.model_options.empty()) return;
   Subject twin = under_length(c, 4);
-  for (const std::string& option : c.model_options) twin.chairs.drafter[option] = "table:same";
-  if (twin.chairs.drafter.contains("temperature")) twin.chairs.drafter.erase("temperature");
+  for (const std::string& option : c.model_options) twin.configs.drafter[option] = "table:same";
+  if (twin.configs.drafter.contains("temperature")) twin.configs.drafter.erase("temperature");
   for (const Sampling& sampling : {Sampling{.temperature = 0}, Sampling{.temperature = 1}, talkative(1)}) {
     if (sampling.temperature > 0 && c.soundness.acceptance != Acceptance::overlap)
       continue;  // it may refuse the target's own guess
@@ -123,7 +123,7 @@ void random_drafts(Cases& all, const Candidate& c) {
   Subject random = under_length(c, 3);
   random.registries = with_scripted(random.registries);
   for (int seed = 1; seed <= 2; ++seed) {
-    random.chairs.drafter = random_tree(seed, takes(Drawn::independent) ? "mixed" : "certain");
+    random.configs.drafter = random_tree(seed, takes(Drawn::independent) ? "mixed" : "certain");
     ExactCase scene{.target = {.vocab = 2, .seed = 19, .impossible = 0.1}, .prompts = {{1, 1}}, .tokens = 3};
     if (c.own_policy) scene.max_new_tokens = 4;
     all.push_back({"random drafts of shape " + std::to_string(seed), [random, scene] { return exact(random, scene); }});

@@ -49,7 +49,7 @@ class Round {
   DraftTree propose(Forcing& chance) const {
     PagePool pool(backend_, scene_.engine.page_rows * cast_.target->info().kv.bytes_per_row(), 256);
     Host host(backend_, pool, cast_.target->info(), cast_.load, false);
-    const auto drafter = subject_.registries.drafters.make(subject_.chairs.drafter, host);
+    const auto drafter = subject_.registries.drafters.make(subject_.configs.drafter, host);
     backend_.set_chance(&chance);
     DraftTree tree = drafter->draft({&request_, 1}).front();
     backend_.set_chance(nullptr);

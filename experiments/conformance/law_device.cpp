@@ -94,7 +94,7 @@ Made make(const Subject& subject, const Material& m, Backend& backend) {
   const ModelInfo target{"logits", m.c.vocab, 512, {1, 1, 2, DType::f32}, 0, {}, 0};
   PagePool pool(backend, 64, 1);
   Host host(backend, pool, target, {}, false);
-  const auto verifier = subject.registries.verifiers.make(subject.chairs.verifier, host);
+  const auto verifier = subject.registries.verifiers.make(subject.configs.verifier, host);
   const Soundness soundness = verifier->traits();
   const bool drawn = std::ranges::find(soundness.takes, Drawn::chain) != soundness.takes.end();
   const Distributions p = backend.distributions(backend.upload(m.p), m.warps(m.c.nodes + 1)),

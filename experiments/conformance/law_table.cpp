@@ -114,10 +114,10 @@ std::vector<KitLaw> laws_of_treatment() {
 Candidate candidate(const Subject& subject, bool own_policy) {
   Candidate c{subject,
               own_policy,
-              soundness_of(subject.registries, subject.chairs.verifier),
-              needs_of(subject.registries, subject.chairs.drafter),
+              soundness_of(subject.registries, subject.configs.verifier),
+              needs_of(subject.registries, subject.configs.drafter),
               {}};
-  for (const Option& o : subject.registries.drafters.find(subject.chairs.drafter).options)
+  for (const Option& o : subject.registries.drafters.find(subject.configs.drafter).options)
     if (o.type == "model") c.model_options.push_back(o.name);
   return c;
 }

@@ -108,7 +108,7 @@ Finding no_budget_is_plain(const Subject& subject, const Scene& scene, Backend& 
                            std::span<const Ask> asks) {
   Finding f{.what = subject.text()};
   Subject silent = subject;
-  silent.chairs.policy = {{"name", "fixed"}, {"length", 0}};
+  silent.configs.policy = {{"name", "fixed"}, {"length", 0}};
   const Played played = play(silent, scene, backend, cast, asks);
   if (played.drafted > 0) f.fail(std::to_string(played.drafted) + " nodes were drafted under a budget of 0");
   expect_same(play(plain(subject), scene, backend, cast, asks).texts, played.texts, "with no budget", f);

@@ -15,7 +15,7 @@ const Sampling kPlain{.temperature = 1};
 std::string refusal_of(const Subject& subject, const Sampling& sampling) {
   ReferenceBackend backend;
   const Cast cast = table_cast(kTarget);
-  Engine engine(backend, cast.target, subject.registries, subject.chairs,
+  Engine engine(backend, cast.target, subject.registries, subject.configs,
                 {.batch = 1, .step_rows = 64, .page_rows = 2, .pages = 64}, cast.load);
   try {
     engine.submit({{0, 1}, {}, sampling, 1, {}});

@@ -20,7 +20,7 @@ void count(const StepReport& report, Played& played) {
 
 Played play(const Subject& subject, const Scene& scene, Backend& backend, const Cast& cast, std::span<const Ask> asks,
             const AfterStep& after) {
-  Engine engine(backend, cast.target, subject.registries, subject.chairs, scene.engine, cast.load);
+  Engine engine(backend, cast.target, subject.registries, subject.configs, scene.engine, cast.load);
   Played played;
   played.texts.resize(asks.size());
   std::map<SequenceId, std::size_t> place;

@@ -58,7 +58,7 @@ std::string brief(const json& config) {
 }  // namespace
 
 std::string Subject::text() const {
-  return brief(chairs.drafter) + ", " + brief(chairs.policy) + ", " + brief(chairs.verifier);
+  return brief(configs.drafter) + ", " + brief(configs.policy) + ", " + brief(configs.verifier);
 }
 
 Registries all_registries() {
@@ -99,16 +99,16 @@ std::vector<Subject> subjects(const Registries& registries, int length) {
 
 Subject plain(const Subject& subject) {
   Subject s = subject;
-  s.chairs.drafter = {{"name", "none"}};
-  s.chairs.policy = {{"name", "fixed"}, {"length", 0}};
+  s.configs.drafter = {{"name", "none"}};
+  s.configs.policy = {{"name", "fixed"}, {"length", 0}};
   return s;
 }
 
 Subject watched(const Subject& subject, Watcher watcher) {
   Subject s = subject;
   const Registry<Drafter>& drafters = subject.registries.drafters;
-  Entry<Drafter> entry = drafters.find(subject.chairs.drafter);
-  const json config = drafters.complete(subject.chairs.drafter);
+  Entry<Drafter> entry = drafters.find(subject.configs.drafter);
+  const json config = drafters.complete(subject.configs.drafter);
   entry.make = [drafters, config, watcher](const json&, Host& host) {
     return std::make_unique<WatchedDrafter>(drafters.make(config, host), host, watcher);
   };

@@ -16,7 +16,7 @@ using Text = std::vector<Token>;
 
 struct Subject {
   Registries registries;
-  Engine::Chairs chairs;
+  ComponentConfigs configs;
   std::string text() const;  // "draft_model (table:other), fixed 3, coupled"
 };
 

@@ -48,10 +48,10 @@ std::vector<Choice> choices(const Given& g, const Registries& before, const Regi
                component_config(g.verifier, "--verifier")};
   std::vector<Choice> all;
   if (!named.drafter.is_null() || !named.policy.is_null() || !named.verifier.is_null()) all = {named};
-  const auto one = [&](json Choice::* chair, const std::vector<std::string>& names) {
+  const auto one = [&](json Choice::* component, const std::vector<std::string>& names) {
     for (const std::string& name : names) {
       Choice c{registries, nullptr, nullptr, nullptr};
-      c.*chair = {{"name", name}};
+      c.*component = {{"name", name}};
       all.push_back(c);
     }
   };
@@ -69,8 +69,8 @@ void give_options(const std::string& text, std::vector<Choice>& all) {
   const json options = json_object(text, "--options");
   std::vector<json*> chosen;
   for (Choice& c : all)
-    for (json* chair : {&c.drafter, &c.policy, &c.verifier})
-      if (!chair->is_null()) chosen.push_back(chair);
+    for (json* component : {&c.drafter, &c.policy, &c.verifier})
+      if (!component->is_null()) chosen.push_back(component);
   if (chosen.size() != 1)
     throw Error("--options cannot tell whose options they are among " + std::to_string(chosen.size()) +
                 " that are asked; write them beside the name, as --drafter '{\"name\": \"ngram\", \"longest\": 2}'");

@@ -238,10 +238,10 @@ class Program(unittest.TestCase):
         self.refused(*self.generate("--prompt", "x", "--set", "/engine/device=tpu"), words=["cpu", "reference"])
 
     def test_check_refuses(self):
-        for chair in ("--drafter", "--policy", "--verifier"):
-            self.refused("check", chair, "{}", words=[chair, "names nobody"])
-            self.refused("check", chair, '{"name": 3}', words=[chair, "names nobody", "foretoken list"])
-            self.refused("check", chair, "nobody", words=["unknown", "'nobody'"])
+        for option in ("--drafter", "--policy", "--verifier"):
+            self.refused("check", option, "{}", words=[option, "names nobody"])
+            self.refused("check", option, '{"name": 3}', words=[option, "names nobody", "foretoken list"])
+            self.refused("check", option, "nobody", words=["unknown", "'nobody'"])
         self.refused("check", "--drafter", '{"name"', words=["--drafter", "JSON object"])
         self.refused("check", "--seconds", "-1", code=2, words=["--seconds", "not in range"])
         self.refused("bench", "--repeats", "0", code=2, words=["--repeats", "not in range"])

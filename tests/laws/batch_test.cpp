@@ -39,7 +39,7 @@ Seen expect_same_in_crowds(const Sampling& sampling, bool whole, const std::vect
   CrowdCase c{{}, whole};
   for (const EngineOptions& e : engines) c.crowds.push_back({.sampling = sampling, .engine = e});
   for (const Subject& s : all) {
-    if (whole && sampling.temperature > 0 && !soundness_of(s.registries, s.chairs.verifier).race) continue;
+    if (whole && sampling.temperature > 0 && !soundness_of(s.registries, s.configs.verifier).race) continue;
     Finding f = batch(s, alone, c, backend, cast, asks);
     EXPECT_TRUE(f.holds) << f.what.substr(0, 800);
     EXPECT_GE(f.cases, long(asks.size() * engines.size())) << f.what;

@@ -30,10 +30,10 @@ void expect(Distribution law, const std::vector<Subject>& all, const Scene& scen
             const Cast& cast, std::span<const Ask> asks) {
   long accepted = 0, refused = 0;
   for (const Subject& s : all) {
-    if (law == memory && needs_of(s.registries, s.chairs.drafter).learns) continue;
+    if (law == memory && needs_of(s.registries, s.configs.drafter).learns) continue;
     const Finding f = law(s, scene, backend, cast, asks);
     EXPECT_TRUE(f.holds) << f.what.substr(0, 1000);
-    EXPECT_TRUE(f.cases > 0 || s.chairs.drafter["name"] == "none") << f.what;
+    EXPECT_TRUE(f.cases > 0 || s.configs.drafter["name"] == "none") << f.what;
     accepted += f.accepted, refused += f.refused;
   }
   EXPECT_GT(accepted, 0);
@@ -117,7 +117,7 @@ TEST(Cache, OfAModelThatTheDrafterWrapped) {
     const Finding f = cache(s, scene, b, table_cast(kTable), asks);
     EXPECT_TRUE(f.holds) << f.what;
     Subject without = s;
-    without.chairs.drafter = {{"name", "ngram"}};
+    without.configs.drafter = {{"name", "ngram"}};
     EXPECT_GT(f.cases, cache(without, scene, b, table_cast(kTable), asks).cases) << "its cache was compared too";
   }
 }

@@ -230,7 +230,7 @@ TEST(Check, APathIsTheUsersAndNoModel) {
   const json rest{{"name", "rest"}, {"store", "real.bin"}}, coupled{{"name", "coupled"}};
   const auto all = candidates({with_datastore(), rest, nullptr, coupled});
   ASSERT_EQ(all.size(), 1u);
-  EXPECT_EQ(all.front().subject.chairs.drafter["model"], "table:other") << "the kit gives the models";
+  EXPECT_EQ(all.front().subject.configs.drafter["model"], "table:other") << "the kit gives the models";
   EXPECT_EQ(all.front().model_options, std::vector<std::string>{"model"});
   // Without the law of limits: what a datastore holds is not what its model would say.
   const CheckReport report = check(all, ground(), {2, 600, {"exact", "cache", "memory"}});

@@ -56,7 +56,7 @@ void expect_plain_texts(const Sampling& sampling, const std::string& dtype,
 }
 
 bool path_identical(const Subject& s) {
-  return soundness_of(s.registries, s.chairs.verifier).promise.find("path-identical") != std::string::npos;
+  return soundness_of(s.registries, s.configs.verifier).promise.find("path-identical") != std::string::npos;
 }
 
 TEST(DeviceLaws, greedy_text_is_plain_decodings) {

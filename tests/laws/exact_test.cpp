@@ -25,7 +25,7 @@ Total expect_exact(const ExactCase& pattern, const std::vector<Subject>& all,
                    const std::vector<Text>& prompts = kPrompts) {
   Total total;
   for (const Subject& s : all) {
-    const Soundness soundness = soundness_of(s.registries, s.chairs.verifier);
+    const Soundness soundness = soundness_of(s.registries, s.configs.verifier);
     if (soundness.promise.rfind("exact", 0) != 0) continue;
     ++total.pairs;
     for (const Text& prompt : prompts) {
@@ -56,7 +56,7 @@ TEST(Exact, EveryPairIsThere) {
   const Registries r = all_registries();
   std::set<std::string> drafters, verifiers;
   for (const Subject& s : registered(1))
-    drafters.insert(s.chairs.drafter["name"]), verifiers.insert(s.chairs.verifier["name"]);
+    drafters.insert(s.configs.drafter["name"]), verifiers.insert(s.configs.verifier["name"]);
   EXPECT_EQ(drafters.size(), r.drafters.entries().size()) << "a drafter that no verifier takes";
   EXPECT_EQ(verifiers.size(), r.verifiers.entries().size()) << "a verifier that takes no drafter";
 }

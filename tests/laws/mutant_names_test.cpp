@@ -56,7 +56,7 @@ TEST(Mutants, ANosyPolicyUnderNamesByPositionIsKilledByExact) {
               .max_new_tokens = 5};
   const Subject fixed = subject(all_registries(), kDraftModel, kSampling, 3);
   Subject nosy = subject(with_nosy_policy(all_registries()), kDraftModel, kSampling);
-  nosy.chairs.policy = {{"name", "nosy"}};
+  nosy.configs.policy = {{"name", "nosy"}};
   EXPECT_TRUE(exact(fixed, c).holds);
   EXPECT_TRUE(exact(nosy, c).holds);
   c.rename = name_by_position;

@@ -113,7 +113,7 @@ TEST(Mutants, WrongAncestorMasksAreKilledByExactAndTreeIsChain) {
 
 TEST(Mutants, SiblingsWithoutRepeatsCalledIndependentAreKilledByExact) {
   killed_among_trees(three_tokens(), 3,
-                     [](Subject& s, ExactCase&, int seed) { s.chairs.drafter = random_tree(seed, "repeatless"); });
+                     [](Subject& s, ExactCase&, int seed) { s.configs.drafter = random_tree(seed, "repeatless"); });
 }
 
 TEST(Mutants, TopPOfPAloneIsKilledByExact) {
@@ -125,7 +125,7 @@ TEST(Mutants, TopPOfPAloneIsKilledByExact) {
 
 TEST(Mutants, CuttingANodeByItsOwnTokenIsKilledByExact) {
   killed_among_trees(three_tokens(), 3, [](Subject& s, ExactCase&, int seed) {
-    s.chairs.drafter = random_tree(seed, "independent", true);
+    s.configs.drafter = random_tree(seed, "independent", true);
   });
 }
 

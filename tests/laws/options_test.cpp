@@ -27,9 +27,9 @@ std::vector<Subject> with_trees(int length) {
 }
 
 bool path_identical(const Subject& s) {
-  return soundness_of(s.registries, s.chairs.verifier).promise.find("path-identical") != std::string::npos;
+  return soundness_of(s.registries, s.configs.verifier).promise.find("path-identical") != std::string::npos;
 }
-bool exactly(const Subject& s) { return soundness_of(s.registries, s.chairs.verifier).promise.rfind("exact", 0) == 0; }
+bool exactly(const Subject& s) { return soundness_of(s.registries, s.configs.verifier).promise.rfind("exact", 0) == 0; }
 
 void expect_exact(const std::vector<Subject>& all, const ExactCase& c) {
   long accepted = 0, refused = 0;
@@ -126,7 +126,7 @@ TEST(Options, TheDraftsLawIsBentLikeTheTargets) {
   ReferenceBackend b;
   const nlohmann::json twin{{"name", "draft_model"}, {"model", "table:same"}};
   for (const Subject& s : subjects(all_registries(), 4, {twin})) {
-    if (soundness_of(s.registries, s.chairs.verifier).acceptance != Acceptance::overlap) continue;
+    if (soundness_of(s.registries, s.configs.verifier).acceptance != Acceptance::overlap) continue;
     const Finding f =
         twin_accepts_all(s, {.sampling = talkative(1), .engine = {.page_rows = 2, .pages = 512, .check = true}}, b,
                          table_cast({.vocab = 5, .seed = 71}), random_asks(10, 5, 12, 30, 1));
@@ -140,7 +140,7 @@ TEST(Options, AcceptanceUnderPenaltiesLiesWhereTheLawsSay) {
   const Scene scene{.sampling = talkative(1),
                     .engine = {.batch = 16, .step_rows = 1024, .page_rows = 4, .pages = 1024}};
   for (const Subject& s : subjects(all_registries(), 4, {kDraftModel})) {
-    if (soundness_of(s.registries, s.chairs.verifier).acceptance == Acceptance::other) continue;
+    if (soundness_of(s.registries, s.configs.verifier).acceptance == Acceptance::other) continue;
     const Finding f = acceptance(s, scene, b, {.vocab = 4, .order = 3, .seed = 73}, random_asks(400, 4, 12, 40, 4));
     EXPECT_TRUE(f.holds) << f.what;
     EXPECT_GT(f.cases, 1000);

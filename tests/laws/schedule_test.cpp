@@ -53,7 +53,7 @@ class Schedule {
       : dice_(seed),
         subject_(everybody()[std::size_t(dice_.below(int(everybody().size())))]),
         target_({.vocab = kVocab, .order = 2, .seed = 5, .impossible = 0.1}) {
-    subject_.chairs.policy["length"] = dice_.between(0, 7);
+    subject_.configs.policy["length"] = dice_.between(0, 7);
     greedy_ = !dice_.one_in(4), bent_ = dice_.one_in(3);
     for (int i = dice_.between(1, 12); i > 0; --i) plan_one();
     std::ranges::sort(plans_, {}, &Planned::arrival);
@@ -61,7 +61,7 @@ class Schedule {
 
   // Why the schedule went wrong; empty where it did not.
   std::string run(Totals& totals) {
-    Engine engine(backend_, std::make_shared<TableModel>(target_), subject_.registries, subject_.chairs, options(),
+    Engine engine(backend_, std::make_shared<TableModel>(target_), subject_.registries, subject_.configs, options(),
                   cast_.load);
     std::size_t arrived = 0;
     for (int step = 0; arrived < plans_.size() || !engine.idle(); ++step) {

@@ -28,7 +28,7 @@ std::vector<Subject> everything(int length) {
 }
 
 bool path_identical(const Subject& s) {
-  return soundness_of(s.registries, s.chairs.verifier).promise.find("path-identical") != std::string::npos;
+  return soundness_of(s.registries, s.configs.verifier).promise.find("path-identical") != std::string::npos;
 }
 
 // Same text as plain decoding for every subject of whom `asked` is true.

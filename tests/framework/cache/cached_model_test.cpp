@@ -45,7 +45,7 @@ struct PaddedForwards : EngineScene {
     backend = std::make_unique<Rounding>();
     cast.target = std::make_shared<Watched>(cast.target, seen);
     options.batch = sequences, options.step_rows = 256, options.pages = 1024;
-    chairs.policy = {{"name", "fixed"}, {"length", guesses}};
+    configs.policy = {{"name", "fixed"}, {"length", guesses}};
     const auto e = engine();
     for (int i = 0; i < sequences; ++i) e->submit(request(prompt, 6));
     while (!e->idle()) (void)e->step();
@@ -59,7 +59,7 @@ struct PaddedForwards : EngineScene {
 
 // Seventeen single rows become 32: no table may then have more than one, or kernels would take decoding for a prompt.
 TEST_F(PaddedForwards, single_rows_stay_single) {
-  chairs.drafter = {{"name", "none"}};
+  configs.drafter = {{"name", "none"}};
   run(17, {1}, 0);
   int padded = 0;
   for (const auto& s : seen) {
@@ -93,7 +93,7 @@ TEST_F(PaddedForwards, there_are_as_many_tables_as_padding_needs) {
 }
 
 TEST_F(PaddedForwards, a_prompt_is_padded_in_one_table) {
-  chairs.drafter = {{"name", "none"}};
+  configs.drafter = {{"name", "none"}};
   run(1, Text(19, 1), 0);
   EXPECT_EQ(seen.front().rows, 32);
   EXPECT_EQ(seen.front().sequences, 2);

@@ -158,15 +158,15 @@ TEST_F(ReplayedForwards, a_key_says_all_that_a_body_depends_on) {
 // Whatever is asked for: other batches, lengths and prompts, chains and trees, with padding and without it.
 TEST_F(ReplayedForwards, equal_keys_are_of_equal_bodies_whatever_is_served) {
   registries = conformance::with_scripted(conformance::all_registries());
-  const nlohmann::json drafters[] = {chairs.drafter, conformance::random_tree(5, "mixed", false)};
+  const nlohmann::json drafters[] = {configs.drafter, conformance::random_tree(5, "mixed", false)};
   for (const int few : {1 << 20, 4}) {
     fresh().few = few;
     std::mt19937 engine_of(7);
     const auto up_to = [&](unsigned n) { return 1 + int(engine_of() % n); };
     options.pages = 512;
     for (int i = 0; i < 60; ++i) {
-      chairs.policy = {{"name", "fixed"}, {"length", up_to(5) - 1}}, options.batch = up_to(6);
-      chairs.drafter = drafters[i % 2];
+      configs.policy = {{"name", "fixed"}, {"length", up_to(5) - 1}}, options.batch = up_to(6);
+      configs.drafter = drafters[i % 2];
       const auto e = engine();
       for (int k = 0; k < 8; ++k) e->submit(request(Text(std::size_t(up_to(40)), up_to(5) - 1), up_to(12)));
       while (!e->idle()) (void)e->step();
@@ -178,7 +178,7 @@ TEST_F(ReplayedForwards, equal_keys_are_of_equal_bodies_whatever_is_served) {
 
 // One engine whose inputs outgrow their memory between two forwards that are alike.
 TEST_F(ReplayedForwards, inputs_that_moved_are_another_body) {
-  chairs.drafter = {{"name", "none"}};
+  configs.drafter = {{"name", "none"}};
   options.pages = 4096, options.step_rows = 4096, options.batch = 64;
   const auto e = engine();
   for (const int requests : {1, 64, 1}) {

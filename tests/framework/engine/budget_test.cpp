@@ -74,7 +74,7 @@ struct Budgets : EngineScene {
                                  {},
                                  [this, given](const json&, Host&) { return std::make_unique<Noting>(given, notes); },
                                  [most](const json&, const ModelInfo&) { return most; }});
-    chairs = {{{"name", "bushes"}}, {{"name", "noting"}}, {{"name", "coupled"}}};
+    configs = {{{"name", "bushes"}}, {{"name", "noting"}}, {{"name", "coupled"}}};
     options.pages = 2048;
     return engine();
   }
@@ -182,11 +182,11 @@ TEST_F(Budgets, an_unsound_pair_is_refused_before_anything_is_made) {
                     return std::make_unique<Bushes>(h.backend(), 1, seen);
                   },
                   [](const json&, const ModelInfo&) { return Needs{.proposes = {Drawn::without_replacement}}; }});
-  chairs.drafter = {{"name", "sequoia"}};
+  configs.drafter = {{"name", "sequoia"}};
   const std::string said = sentence([&] { engine(); });
   EXPECT_TRUE(says(said, "not sound") && says(said, "without_replacement")) << said;
   EXPECT_EQ(made, 0);
-  chairs.verifier = {{"name", "coupled"}};
+  configs.verifier = {{"name", "coupled"}};
   EXPECT_EQ(sentence([&] { engine(); }), "(no error)");
   EXPECT_EQ(made, 1);
 }
@@ -214,7 +214,7 @@ TEST_F(Budgets, traits_depend_on_options_and_target) {
 TEST_F(Budgets, whoever_says_nothing_of_itself_is_refused_in_one_sentence) {
   registries.drafters.replace(
       "mute", {"", "", {}, [&](const json&, Host& h) { return std::make_unique<Bushes>(h.backend(), 1, seen); }});
-  chairs.drafter = {{"name", "mute"}};
+  configs.drafter = {{"name", "mute"}};
   EXPECT_TRUE(says(sentence([&] { engine(); }), "Entry::traits"));
 }
 

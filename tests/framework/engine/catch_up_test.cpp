@@ -60,7 +60,7 @@ struct CatchUpTest : EngineScene {
 
 TEST_F(CatchUpTest, sequences_that_catch_up_together_share_the_rows_of_a_step) {
   registries.policies.add("late", {"", "", {}, [](const json&, Host&) { return std::make_unique<Late>(30); }});
-  chairs.policy = {{"name", "late"}};
+  configs.policy = {{"name", "late"}};
   for (const auto& [id, drafted] : serve(60)) EXPECT_GT(drafted, 0) << "sequence " << id << " never caught up";
   EXPECT_LE(*std::ranges::max_element(targets), 32);
   EXPECT_LE(*std::ranges::max_element(drafts), 32);

@@ -45,7 +45,7 @@ TEST_F(EngineTest, refuses_a_pool_too_small_for_one_sequence) {
 }
 
 TEST_F(EngineTest, refuses_names_that_nobody_registered) {
-  chairs.drafter = {{"name", "ngrm"}};
+  configs.drafter = {{"name", "ngrm"}};
   EXPECT_TRUE(says(sentence([&] { engine(); }), "did you mean 'ngram'?"));
 }
 
@@ -59,7 +59,7 @@ class WithoutRepeats : public Drafter {
 TEST_F(EngineTest, refuses_an_unsound_pair) {
   registries.drafters.add("sequoia",
                           {"", "", {}, [](const json&, Host&) { return std::make_unique<WithoutRepeats>(); }});
-  chairs.drafter = {{"name", "sequoia"}};
+  configs.drafter = {{"name", "sequoia"}};
   const std::string text = sentence([&] { engine(); });
   EXPECT_TRUE(says(text, "not sound", "without_replacement", "it takes those drawn 'certain, chain, ")) << text;
 }
@@ -92,7 +92,7 @@ class Lawless : public Drafter {
 TEST_F(EngineTest, refuses_a_drawn_node_without_its_distribution) {
   registries.drafters.add("lawless",
                           {"", "", {}, [](const json&, Host& h) { return std::make_unique<Lawless>(h.backend()); }});
-  chairs.drafter = {{"name", "lawless"}};
+  configs.drafter = {{"name", "lawless"}};
   const auto e = engine();
   e->submit(request({1, 2}));
   EXPECT_TRUE(says(sentence([&] { e->step(); }), "no distribution q", "fill Proposal::distributions"));
@@ -121,7 +121,7 @@ class Gaps : public Drafter {
 TEST_F(EngineTest, what_is_absent_was_not_drafted) {
   registries.drafters.add("gaps",
                           {"", "", {}, [](const json&, Host& h) { return std::make_unique<Gaps>(h.backend()); }});
-  chairs.drafter = {{"name", "gaps"}}, chairs.policy = {{"name", "fixed"}, {"length", 4}};
+  configs.drafter = {{"name", "gaps"}}, configs.policy = {{"name", "fixed"}, {"length", 4}};
   const auto e = engine();
   e->submit(request({1, 2}, 12));
   int whole = 0;
@@ -153,9 +153,9 @@ class Broken : public Model {
 
 TEST_F(EngineTest, says_that_logits_are_not_numbers) {
   for (const char* drafter : {"none", "draft_model"}) {
-    chairs.drafter = {{"name", drafter}};
-    if (chairs.drafter["name"] == "draft_model") chairs.drafter["model"] = "table:other";
-    auto e = Engine(*backend, std::make_shared<Broken>(cast.target), registries, chairs, options, cast.load);
+    configs.drafter = {{"name", drafter}};
+    if (configs.drafter["name"] == "draft_model") configs.drafter["model"] = "table:other";
+    auto e = Engine(*backend, std::make_shared<Broken>(cast.target), registries, configs, options, cast.load);
     e.submit(request({1, 2, 3}));
     std::vector<Sequence> done;
     while (!e.idle())

@@ -124,15 +124,15 @@ struct FailureTest : EngineScene {
                                 {"", "", {}, [inner, unlucky, r = conformance::all_registries()](const json&, Host& h) {
                                    return std::make_unique<Choosy>(r.drafters.make(inner, h), unlucky);
                                  }});
-    chairs.drafter = {{"name", "choosy"}};
+    configs.drafter = {{"name", "choosy"}};
   }
 };
 
 TEST_F(FailureTest, a_nan_in_the_logits_ends_its_sequence_alone) {
   cast.target = std::make_shared<Poisoned>(cast.target);
   for (const char* drafter : {"none", "ngram", "draft_model"}) {
-    chairs.drafter = {{"name", drafter}};
-    if (drafter == std::string("draft_model")) chairs.drafter["model"] = "table:other";
+    configs.drafter = {{"name", drafter}};
+    if (drafter == std::string("draft_model")) configs.drafter["model"] = "table:other";
     for (const int batch : {1, 2, 4}) {
       options.batch = batch;
       const Sequence first = one_fails({lucky({1, 2, 3}, 1, true), lucky({2, 1, 2, 1, kPoison}, 2), lucky({3, 3}, 3)},
@@ -237,7 +237,7 @@ TEST_F(FailureTest, a_policy_that_throws_for_one_request_fails_that_one_alone) {
   for (const SequenceId unlucky : {1u, 2u}) {
     registries.policies.replace(
         "choosy", {"", "", {}, [unlucky](const json&, Host&) { return std::make_unique<ChoosyPolicy>(unlucky); }});
-    chairs.policy = {{"name", "choosy"}};
+    configs.policy = {{"name", "choosy"}};
     const std::vector<Sequence> all = serve({lucky({1, 2, 3}, 1), lucky({2, 1}, 2)});
     for (const Sequence& s : all) EXPECT_EQ(s.failure, s.id == unlucky ? "no length today" : "");
   }
@@ -248,7 +248,7 @@ TEST_F(FailureTest, a_verifier_that_throws_for_one_request_fails_that_one_alone)
                                         return std::make_unique<ChoosyVerifier>(
                                             r.verifiers.make({{"name", "speculative_sampling"}}, h), 2);
                                       }});
-  chairs.verifier = {{"name", "choosy"}};
+  configs.verifier = {{"name", "choosy"}};
   const Sequence failed = one_fails({lucky({1, 2, 3}, 1, true), lucky({2, 1, 2}, 2, true), lucky({3, 3}, 3)}, 1,
                                     "the verifier 'choosy' failed for this request: no verdict today");
   EXPECT_GE(failed.length(), 6);
@@ -285,7 +285,7 @@ class HalfRight : public Verifier {
 
 TEST_F(FailureTest, a_verdict_that_no_verifier_may_give_is_an_error_before_anything_is_delivered) {
   registries.verifiers.add("half", {"", "", {}, [](const json&, Host&) { return std::make_unique<HalfRight>(); }});
-  chairs.verifier = {{"name", "half"}};
+  configs.verifier = {{"name", "half"}};
   const auto e = engine();
   int told = 0;
   for (Request r : {lucky({1, 2, 3}, 1), lucky({2, 1}, 2)}) {

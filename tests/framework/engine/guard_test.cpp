@@ -53,7 +53,7 @@ TEST_F(EngineGuard, a_verdict_is_a_path_of_the_tree_and_tokens_of_the_target) {
     if (length >= 0 && length < 4) v.tokens[length] = next;
     registries.verifiers.replace("reciting",
                                  {"", "", {}, [=](const json&, Host&) { return std::make_unique<Reciting>(v); }});
-    chairs.verifier = {{"name", "reciting"}};
+    configs.verifier = {{"name", "reciting"}};
     const auto e = engine();
     e->submit(request({1, 2, 3}, 20));
     return sentence([&] { e->step(); });
@@ -82,7 +82,7 @@ class Miscounting : public LengthPolicy {
 TEST_F(EngineGuard, a_policy_owes_one_budget_per_sequence) {
   registries.policies.add("miscounting",
                           {"", "", {}, [](const json&, Host&) { return std::make_unique<Miscounting>(); }});
-  chairs.policy = {{"name", "miscounting"}};
+  configs.policy = {{"name", "miscounting"}};
   const auto e = engine();
   e->submit(request({1, 2, 3}));
   EXPECT_TRUE(says(sentence([&] { e->step(); }), "'miscounting'"));
@@ -96,10 +96,10 @@ TEST_F(EngineGuard, a_temperature_whose_reciprocal_is_no_number_is_refused) {
 }
 
 TEST_F(EngineGuard, a_temperature_of_the_draft_whose_reciprocal_is_no_number_is_refused) {
-  chairs.drafter["temperature"] = 1e-40;
+  configs.drafter["temperature"] = 1e-40;
   EXPECT_TRUE(says(sentence([&] { engine(); }), "'temperature'"));
   for (const double fine : {0.0, 1e-6}) {
-    chairs.drafter["temperature"] = fine;
+    configs.drafter["temperature"] = fine;
     EXPECT_EQ(sentence([&] { engine(); }), "(no error)") << fine;
   }
 }
@@ -123,7 +123,7 @@ TEST_F(EngineGuard, a_forward_that_failed_leaves_no_trace) {
   options.step_rows = 8;
   const auto text = [&](std::shared_ptr<Model> target, std::shared_ptr<Model> draft, int* failures) {
     conformance::Cast c{target, [=](const ModelChoice&, const std::string&) { return draft; }};
-    Engine e(*backend, c.target, registries, chairs, options, c.load);
+    Engine e(*backend, c.target, registries, configs, options, c.load);
     e.submit(request(Text(13, 2), 20));
     e.submit(request({1, 3, 4}, 20));
     std::vector<Sequence> done;
@@ -164,7 +164,7 @@ TEST_F(EngineGuard, guesses_take_no_row_from_prompts) {
 
 TEST_F(EngineGuard, a_prefix_is_counted_when_it_is_used_and_not_when_it_is_looked_at) {
   options.pages = 27, options.batch = 2;
-  chairs.drafter = {{"name", "none"}};
+  configs.drafter = {{"name", "none"}};
   const auto e = engine();
   e->submit(request(Text(16, 1), 1));
   finish(*e);
@@ -176,13 +176,13 @@ TEST_F(EngineGuard, a_prefix_is_counted_when_it_is_used_and_not_when_it_is_looke
 }
 
 TEST_F(EngineGuard, ngram_whose_longest_match_is_shorter_than_its_shortest_is_refused) {
-  chairs.drafter = {{"name", "ngram"}, {"longest", 2}, {"shortest", 5}};
+  configs.drafter = {{"name", "ngram"}, {"longest", 2}, {"shortest", 5}};
   const std::string text = sentence([&] { engine(); });
   EXPECT_TRUE(says(text, "longest") && says(text, "shortest")) << text;
 }
 
 TEST_F(EngineGuard, a_stop_rule_cannot_lengthen_a_text) {
-  chairs.drafter = {{"name", "none"}};
+  configs.drafter = {{"name", "none"}};
   const auto e = engine();
   Request r = request({1, 2, 3}, 20);
   r.limits.stop = [](std::span<const Token> generated, int) -> std::optional<int> {

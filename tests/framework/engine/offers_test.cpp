@@ -51,7 +51,7 @@ struct Offers : EngineScene {
 
   void draft_with(const Make& make) {
     registries.drafters.replace("mine", {"", "", {}, [make](const json&, Host& host) { return make(host); }});
-    chairs.drafter = {{"name", "mine"}};
+    configs.drafter = {{"name", "mine"}};
   }
   Sequence finished(float temperature) {
     const auto e = engine();
@@ -69,7 +69,7 @@ struct Offers : EngineScene {
 
 TEST_F(Offers, ADrafterMadeOfAnother) {
   const Text plain = text(0);
-  const json inner = chairs.drafter;
+  const json inner = configs.drafter;
   draft_with([&](Host& h) { return std::make_unique<Around>(h.drafter(inner)); });
   EXPECT_EQ(text(0), plain);
   EXPECT_EQ(text(1).size(), 15u);
@@ -81,7 +81,7 @@ TEST_F(Offers, AVerifierMadeOfAnother) {
   registries.verifiers.add(
       "mine", {"", "", {}, [](const json&, Host& host) { return host.verifier({{"name", "speculative_sampling"}}); }});
   const Text plain = text(1);
-  chairs.verifier = {{"name", "mine"}};
+  configs.verifier = {{"name", "mine"}};
   EXPECT_EQ(text(1), plain);
 }
 
@@ -107,7 +107,7 @@ TEST_F(Offers, WhatOutlivesAnEngineIsMadeOnceForAKey) {
   });
   const auto kept = std::make_shared<Kept>();
   const auto make = [&](const std::shared_ptr<Kept>& k) {
-    Engine(*backend, cast.target, registries, chairs, options, cast.load, k);
+    Engine(*backend, cast.target, registries, configs, options, cast.load, k);
   };
   make(kept), make(kept);
   EXPECT_EQ(made, 1);
@@ -129,7 +129,7 @@ TEST_F(Offers, WhatIsKeptIsOfOneTypeAndSomething) {
     });
   };
   const auto kept = std::make_shared<Kept>();
-  const auto make = [&] { Engine(*backend, cast.target, registries, chairs, options, cast.load, kept); };
+  const auto make = [&] { Engine(*backend, cast.target, registries, configs, options, cast.load, kept); };
   keep(1, true);
   EXPECT_TRUE(says(sentence(make), "'reference", "key'", "is nothing"));
   keep(1, false);
@@ -215,14 +215,14 @@ struct Ranked {
 
 TEST_F(Offers, ARuleReadsTheRawDistributionWhateverTheWarp) {
   const auto& table = dynamic_cast<const conformance::TableModel&>(*cast.target);
-  chairs.drafter = {{"name", "none"}}, chairs.policy = {{"name", "fixed"}, {"length", 0}};
+  configs.drafter = {{"name", "none"}}, configs.policy = {{"name", "fixed"}, {"length", 0}};
   const auto judge = [&](bool raw) {
     registries.verifiers.replace("mine", {"", "", {}, [raw](const json&, Host&) {
                                             return std::make_unique<RuleVerifier<Ranked>>(
                                                 Soundness{.takes = {Drawn::certain}, .raw = raw}, Ranked{2});
                                           }});
   };
-  chairs.verifier = {{"name", "mine"}};
+  configs.verifier = {{"name", "mine"}};
   judge(true);
   Text expected{1, 2, 3};
   while (expected.size() < 15) {

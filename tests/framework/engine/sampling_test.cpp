@@ -19,7 +19,7 @@ TEST_F(SamplingTest, log_probabilities_are_the_target_distributions) {
   cast.target = table;
   for (const bool warped : {false, true}) {
     auto e =
-        Engine(*backend, table, registries, chairs, options, conformance::table_cast({.vocab = 5, .seed = 3}).load);
+        Engine(*backend, table, registries, configs, options, conformance::table_cast({.vocab = 5, .seed = 3}).load);
     Request r = request({1, 2, 3}, 20, 0.7f);
     r.sampling.logprobs = true, r.sampling.warped_logprobs = warped, r.sampling.top_k = 3;
     e.submit(r);
@@ -42,7 +42,7 @@ TEST_F(SamplingTest, log_probabilities_under_penalties) {
   const auto table = std::make_shared<conformance::TableModel>(conformance::TableModel::Options{.vocab = 5, .seed = 3});
   for (const bool warped : {false, true}) {
     auto e =
-        Engine(*backend, table, registries, chairs, options, conformance::table_cast({.vocab = 5, .seed = 3}).load);
+        Engine(*backend, table, registries, configs, options, conformance::table_cast({.vocab = 5, .seed = 3}).load);
     for (int i = 0; i < 2; ++i) {  // one of them is bent
       Request r = request({1, 2, 3}, 20, 0.7f);
       r.sampling.logprobs = true, r.sampling.warped_logprobs = warped;

@@ -33,7 +33,7 @@ struct TreeGuard : EngineScene {
     registries.drafters.replace("scribbled", {"", "", {}, [=](const json&, Host& h) {
                                                 return std::make_unique<Scribbled>(h.backend(), scribble);
                                               }});
-    chairs.drafter = {{"name", "scribbled"}};
+    configs.drafter = {{"name", "scribbled"}};
     const auto e = engine();
     e->submit(request({1, 2, 3}, 20));
     e->submit(request({2, 2}, 20));

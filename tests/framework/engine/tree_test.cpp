@@ -28,8 +28,8 @@ struct Trees : EngineScene {
   std::unique_ptr<Engine> shaped(Shaped::Grow grow, int length = 3, int nodes = 16) {
     registries.drafters.replace(
         "shaped", {"", "", {}, [grow](const json&, Host& h) { return std::make_unique<Shaped>(h.backend(), grow); }});
-    chairs.drafter = {{"name", "shaped"}};
-    chairs.policy = {{"name", "fixed"}, {"length", length}, {"nodes", nodes}};
+    configs.drafter = {{"name", "shaped"}};
+    configs.policy = {{"name", "fixed"}, {"length", length}, {"nodes", nodes}};
     return engine();
   }
   std::string refusal(Shaped::Grow grow) {
@@ -131,7 +131,7 @@ TEST_F(Trees, a_verdict_follows_the_tree_from_the_root_down) {
   const auto recited = [&](std::vector<std::pair<int, Token>> path) {
     registries.verifiers.replace("reciting",
                                  {"", "", {}, [=](const json&, Host&) { return std::make_unique<Reciting>(path); }});
-    chairs.verifier = {{"name", "reciting"}};
+    configs.verifier = {{"name", "reciting"}};
     return refusal(ragged);
   };
   EXPECT_EQ(recited({{1, 0}}), "(no error)");

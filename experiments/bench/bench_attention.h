@@ -1,5 +1,5 @@
 // Attention by itself: rotation, storing and attending of one layer, for a few rows of each of many sequences with long
-// contexts. A scene of `foretoken bench --steps`. This module must not know how any operation is computed.
+// contexts. A scenario of `foretoken bench --steps`. This module must not know how any operation is computed.
 #pragma once
 #include "framework/model/config.h"
 #include "kernels/backend.h"

@@ -192,7 +192,7 @@ class Limit {
 };
 
 // All that is measured, one beside the other.
-struct Scenes {
+struct Scenarios {
   Workbench bench;
   CpuBackend& cpu;
   Serving one, eight, pair, pairs;
@@ -203,7 +203,7 @@ struct Scenes {
   Limit stream{cpu, 2 * weights}, near{cpu, row.bytes + 2 * weights},
       far{cpu, rows.bytes + 2 * weights};  // sets that a step reads
 
-  explicit Scenes(int threads)
+  explicit Scenarios(int threads)
       : cpu(dynamic_cast<CpuBackend&>(bench.backend({{"device", "cpu"}, {"threads", threads}}))),
         one(bench, threads, 1, 0),
         eight(bench, threads, 8, 0),
@@ -226,7 +226,7 @@ Bar attention_bar(const char* name, const LongAttention& a, const Limit& limit) 
 }  // namespace
 
 std::vector<Bar> measure_bars(int threads, int repeats) {
-  Scenes s(threads);
+  Scenarios s(threads);
   for (int r = 0; r < repeats; ++r) s.sample();
   const double one = s.one.seconds(), eight = s.eight.seconds(), floor = s.floor_of(s.one, 1),
                work = s.prompt.operations, read = s.prompt.seconds();

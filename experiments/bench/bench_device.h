@@ -1,5 +1,5 @@
 // How long work takes on a device, and what the device can do at the most: bytes of a large copy, operations of a large
-// product. This module must not know models or scenes.
+// product. This module must not know models or scenarios.
 #pragma once
 #include <vector>
 

@@ -7,7 +7,7 @@
 
 #include "experiments/bench/bench_attention.h"
 #include "experiments/bench/bench_device.h"
-#include "experiments/bench/bench_scenes.h"
+#include "experiments/bench/bench_scenarios.h"
 #include "experiments/report/bench_file.h"
 #include "experiments/report/machine.h"
 #include "experiments/report/statistics.h"
@@ -49,12 +49,12 @@ struct Measured {
   double share() const { return floor_ms / step_ms; }
 };
 
-int step_rows_of(const Scene& s) {
+int step_rows_of(const Scenario& s) {
   const int rows = s.run.at("engine").at("step_rows");
   return rows > 0 ? rows : 512;
 }
 
-std::unique_ptr<Engine> engine_of(const Scene& s, Workbench& bench, const Registries& registries) {
+std::unique_ptr<Engine> engine_of(const Scenario& s, Workbench& bench, const Registries& registries) {
   const int rows =
       s.prompt ? s.batch * s.context : std::max(step_rows_of(s), s.batch * (s.run["policy"]["length"].get<int>() + 1));
   Json run = s.run;
@@ -63,7 +63,7 @@ std::unique_ptr<Engine> engine_of(const Scene& s, Workbench& bench, const Regist
   return bench.engine(run, Side::speculative, {}, registries);
 }
 
-Request request_of(const Scene& s, const ModelInfo& target, int number, int new_tokens) {
+Request request_of(const Scenario& s, const ModelInfo& target, int number, int new_tokens) {
   Request r;
   for (int i = 0; i < s.context; ++i)
     r.prompt.push_back(
@@ -96,7 +96,7 @@ Measured summary(const std::vector<StepReport>& steps) {
   return m;
 }
 
-std::vector<StepReport> prompt_steps(const Scene& s, Engine& engine) {
+std::vector<StepReport> prompt_steps(const Scenario& s, Engine& engine) {
   constexpr int kWarmUpPrompts = 3;  // one that is recorded, and two that are replayed
   std::vector<StepReport> kept;
   for (int i = 0; i < s.steps + kWarmUpPrompts; ++i) {
@@ -109,7 +109,7 @@ std::vector<StepReport> prompt_steps(const Scene& s, Engine& engine) {
 }
 
 // Steps in which every sequence decodes.
-std::vector<StepReport> decode_steps(const Scene& s, Engine& engine) {
+std::vector<StepReport> decode_steps(const Scenario& s, Engine& engine) {
   constexpr int kWarmUpSteps = 6;  // one that is recorded, and some more
   const int rows = s.run["policy"]["length"].get<int>() + 1;
   // The first sequences decode while the last ones' prompts are still fed, and must not end before those begin.
@@ -125,13 +125,13 @@ std::vector<StepReport> decode_steps(const Scene& s, Engine& engine) {
     if (++whole > kWarmUpSteps) kept.push_back(std::move(r));
   }
   if (int(kept.size()) < s.steps)
-    throw Error("scene '" + s.name + "': only " + std::to_string(kept.size()) + " of " + std::to_string(s.steps) +
+    throw Error("scenario '" + s.name + "': only " + std::to_string(kept.size()) + " of " + std::to_string(s.steps) +
                 " steps had all " + std::to_string(s.batch) + " sequences decoding; give the engine more memory");
   return kept;
 }
 
 // The bytes of a step, and the milliseconds that they and its operations need at the least.
-void add_floor(const Scene& s, Engine& engine, const DeviceSpeed& machine, Measured& m) {
+void add_floor(const Scenario& s, Engine& engine, const DeviceSpeed& machine, Measured& m) {
   const auto add = [&](const ModelInfo& model, double forwards, double rows, double slots) {
     const double bytes = double(model.weight_bytes) + slots * double(model.kv.bytes_per_row());
     m.bytes += forwards * bytes;
@@ -146,15 +146,15 @@ void add_floor(const Scene& s, Engine& engine, const DeviceSpeed& machine, Measu
   for (const auto& c : engine.host().caches()) add(c->info(), length, s.batch, slots);
 }
 
-Measured measure(const Scene& s, Workbench& bench, const Registries& registries, const DeviceSpeed& machine) {
+Measured measure(const Scenario& s, Workbench& bench, const Registries& registries, const DeviceSpeed& machine) {
   const std::unique_ptr<Engine> engine = engine_of(s, bench, registries);
   Measured m = summary(s.prompt ? prompt_steps(s, *engine) : decode_steps(s, *engine));
   add_floor(s, *engine, machine, m);
   return m;
 }
 
-Json as_json(const Scene& s, const Measured& m, const DeviceSpeed& machine, const Backend& backend) {
-  return {{"scene", s.name},
+Json as_json(const Scenario& s, const Measured& m, const DeviceSpeed& machine, const Backend& backend) {
+  return {{"scenario", s.name},
           {"run", s.run},
           {"batch", s.batch},
           {"context", s.context},
@@ -179,7 +179,7 @@ Json as_json(const Scene& s, const Measured& m, const DeviceSpeed& machine, cons
 }
 
 // Attention alone: its line, and what it prints where lines are not wanted.
-Json attention_line(const Scene& s, Workbench& bench, const DeviceSpeed& machine, std::string& text) {
+Json attention_line(const Scenario& s, Workbench& bench, const DeviceSpeed& machine, std::string& text) {
   Backend& backend = bench.backend(s.run.at("engine"));
   const ModelConfig model = open_model(target_of(s.run), [](const std::string& directory) { return directory; }).config;
   const AttentionLoad load{s.batch, s.context, s.guesses + 1};
@@ -191,7 +191,7 @@ Json attention_line(const Scene& s, Workbench& bench, const DeviceSpeed& machine
   text = line;
   if (s.share > 0)
     std::snprintf(line, sizeof line, " (at least %g: %s)", s.share, share >= s.share ? "met" : "MISSED"), text += line;
-  Json j{{"scene", s.name},
+  Json j{{"scenario", s.name},
          {"run", s.run},
          {"batch", s.batch},
          {"context", s.context},
@@ -208,7 +208,7 @@ Json attention_line(const Scene& s, Workbench& bench, const DeviceSpeed& machine
   return j;
 }
 
-void print_line(const Scene& s, const Measured& m) {
+void print_line(const Scenario& s, const Measured& m) {
   const auto or_dash = [](double v) {
     char text[32];
     return std::snprintf(text, sizeof text, v > 0 ? "%.2f" : "-", v), std::string(text);
@@ -225,14 +225,14 @@ void print_line(const Scene& s, const Measured& m) {
 }  // namespace
 
 int run_steps(const StepsOptions& options) {
-  BenchFile results(options.results, "scene");
+  BenchFile results(options.results, "scenario");
   Workbench bench;
   Registries registries = bench.registries();
   registries.drafters.add("guesses", {"tokens that nobody thought about", "", {}, [](const Json&, Host& host) {
                                         return std::make_unique<Guesses>(host);
                                       }});
-  const std::vector<Scene> scenes = read_scenes(options.file, options.only, options.device, registries);
-  Backend& backend = bench.backend(scenes.front().run.at("engine"));
+  const std::vector<Scenario> scenarios = read_scenarios(options.file, options.only, options.device, registries);
+  Backend& backend = bench.backend(scenarios.front().run.at("engine"));
   const DeviceSpeed machine = measure_device(backend);
   if (!options.json)
     std::printf("%s: copies %.0f GB/s, products %.3g TFLOP/s\n%-44s %8s %8s %8s %6s %8s %8s %8s %7s %5s %6s %7s %7s\n",
@@ -240,7 +240,7 @@ int run_steps(const StepsOptions& options) {
                 "milliseconds a step, median", "step", "GB", "floor", "share", "draft", "target", "verify", "host",
                 "waits", "tau", "bar", "peer");
   int failed = 0;
-  for (const Scene& s : scenes) {
+  for (const Scenario& s : scenarios) {
     Json line;
     try {
       std::string text;

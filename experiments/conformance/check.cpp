@@ -25,15 +25,15 @@ template <class T> std::vector<json> chosen(const Registry<T>& registry, const j
   return configurations(registry, given.at("name").template get<std::string>());
 }
 
-// One scene to ask.
+// One scenario to ask.
 struct Job {
   std::size_t report;  // index of its LawReport
-  int number;          // of the scene
-  LawCase scene;
+  int number;          // of the scenario
+  LawCase scenario;
 };
 
-// Folds what one scene found into the report of its law.
-void fold(const LawCase& scene, const Finding& f, double seconds, bool p_value, LawReport& r) {
+// Folds what one scenario found into the report of its law.
+void fold(const LawCase& scenario, const Finding& f, double seconds, bool p_value, LawReport& r) {
   ++r.asked;
   r.cases += f.cases, r.accepted += f.accepted, r.refused += f.refused, r.seconds += seconds;
   r.measure = p_value ? std::min(r.asked == 1 ? 1.0 : r.measure, f.measure) : std::max(r.measure, f.measure);
@@ -42,12 +42,12 @@ void fold(const LawCase& scene, const Finding& f, double seconds, bool p_value, 
   if (f.seen.contains("refused") && f.seen.at("refused") > 0) r.notes.push_back(f.what);
   if ((p_value && f.why.empty()) || f.holds || r.ruling == LawReport::Ruling::broken) return;
   r.ruling = LawReport::Ruling::broken;
-  r.reason = "(" + scene.scene + ") " + f.why;
+  r.reason = "(" + scenario.scenario + ") " + f.why;
 }
 
-Finding asked(const LawCase& scene) {
+Finding asked(const LawCase& scenario) {
   try {
-    return scene.run();
+    return scenario.run();
   } catch (const std::exception& e) {
     Finding f;
     f.fail(e.what());
@@ -75,10 +75,10 @@ class Session {
     const auto work = [&] {
       for (std::size_t i = next++; i < jobs_.size() && since(start) < seconds; i = next++) {
         const auto begin = Clock::now();
-        const Finding f = asked(jobs_[i].scene);
+        const Finding f = asked(jobs_[i].scenario);
         const std::scoped_lock lock(books_);
         LawReport& r = reports_[jobs_[i].report];
-        fold(jobs_[i].scene, f, since(begin), r.law == "sampled", r);
+        fold(jobs_[i].scenario, f, since(begin), r.law == "sampled", r);
       }
     };
     std::vector<std::jthread> helpers;
@@ -96,7 +96,7 @@ class Session {
     for (std::size_t i = 0; i < tests.size(); ++i) {
       tests[i]->measure = adjusted[i];
       if (adjusted[i] > level || tests[i]->ruling == LawReport::Ruling::broken)
-        continue;  // a scene that failed gave its own reason
+        continue;  // a scenario that failed gave its own reason
       tests[i]->ruling = LawReport::Ruling::broken;
       tests[i]->reason = "a joint chi-square of " + std::to_string(tests[i]->cases) +
                          " texts gives p = " + std::to_string(p_values[i]) + ", " + std::to_string(adjusted[i]) +
@@ -106,10 +106,10 @@ class Session {
 
   std::vector<LawReport> reports() {
     for (LawReport& r : reports_) {
-      if (r.ruling != LawReport::Ruling::holds || r.asked == r.scenes) continue;
+      if (r.ruling != LawReport::Ruling::holds || r.asked == r.scenarios) continue;
       r.ruling = LawReport::Ruling::not_shown;
-      r.reason = std::to_string(r.scenes - r.asked) + " of its " + std::to_string(r.scenes) +
-                 " scenes did not begin in the time given; --seconds gives more";
+      r.reason = std::to_string(r.scenarios - r.asked) + " of its " + std::to_string(r.scenarios) +
+                 " scenarios did not begin in the time given; --seconds gives more";
     }
     return std::move(reports_);
   }
@@ -122,7 +122,8 @@ class Session {
     if (!r.reason.empty())
       r.ruling = LawReport::Ruling::silent;
     else
-      for (LawCase& scene : law.cases(c, ground)) jobs_.push_back({reports_.size(), r.scenes++, std::move(scene)});
+      for (LawCase& scenario : law.cases(c, ground))
+        jobs_.push_back({reports_.size(), r.scenarios++, std::move(scenario)});
     reports_.push_back(std::move(r));
   }
 
@@ -142,7 +143,7 @@ void expect_known(const std::vector<std::string>& laws) {
 std::string never_drafted(const std::string& subject, const std::vector<LawReport>& laws) {
   for (const LawReport& r : laws)
     if (r.subject == subject && r.law != "limits" && r.law != "device" && r.accepted + r.refused > 0) return "";
-  return subject + ": no guess of this drafter was judged in any scene, so nothing was shown of it";
+  return subject + ": no guess of this drafter was judged in any scenario, so nothing was shown of it";
 }
 
 }  // namespace
@@ -152,10 +153,10 @@ const char* name_of(LawReport::Ruling r) {
   return kNames[int(r)];
 }
 
-void LawReport::count_cut(int scenes, int depth) {
-  if (scenes == 0) return;
+void LawReport::count_cut(int scenarios, int depth) {
+  if (scenarios == 0) return;
   least_depth = cut == 0 ? depth : std::min(least_depth, depth);
-  cut += scenes;
+  cut += scenarios;
 }
 
 std::vector<Candidate> candidates(const Choice& choice) {

@@ -1,4 +1,4 @@
-// Asks every law of the kit of every chosen combination of drafter, policy and verifier, several scenes at once, and
+// Asks every law of the kit of every chosen combination of drafter, policy and verifier, several scenarios at once, and
 // keeps what was found. Knows no subject by name, nothing of terminals or files.
 #pragma once
 #include <string>
@@ -27,16 +27,17 @@ struct LawReport {
   enum class Ruling { holds, broken, silent, not_shown };
   std::string law, subject;
   Ruling ruling = Ruling::holds;
-  std::string reason;         // why it is silent, broken or was not shown
-  int scenes = 0, asked = 0;  // there are, were asked before the time was up
+  std::string reason;            // why it is silent, broken or was not shown
+  int scenarios = 0, asked = 0;  // there are, were asked before the time was up
   long cases = 0, accepted = 0, refused = 0;
   double measure = 0, seconds = 0;
   std::map<std::string, long> seen{};
-  int cut = 0, least_depth =
-                   0;  // scenes that were looked at less deep than they say, and how deep the shallowest was, in tokens
+  int cut = 0,
+      least_depth =
+          0;  // scenarios that were looked at less deep than they say, and how deep the shallowest was, in tokens
   std::vector<std::string> notes{};  // refusals of options
-  // Counts `scenes` that were cut, `depth` deep at the least.
-  void count_cut(int scenes, int depth);
+  // Counts `scenarios` that were cut, `depth` deep at the least.
+  void count_cut(int scenarios, int depth);
 };
 const char* name_of(LawReport::Ruling r);  // "holds", "broken", "does not apply", "not shown"
 
@@ -51,7 +52,7 @@ struct CheckReport {
 };
 struct HowToCheck {
   int threads = 2;
-  double seconds = 60;            // no scene begins later; what was not asked is said
+  double seconds = 60;            // no scenario begins later; what was not asked is said
   std::vector<std::string> laws;  // names; empty: all. Others are listed as not asked; an unknown one is an Error
 };
 CheckReport check(const std::vector<Candidate>& candidates, Ground ground, const HowToCheck& how);

@@ -80,8 +80,8 @@ bool tally(const Drafted& d, const SequenceReport& r, const TableModel& target, 
 
 }  // namespace
 
-Finding acceptance(const Subject& subject, const Scene& scene, Backend& backend, const TableModel::Options& options,
-                   std::span<const Ask> asks) {
+Finding acceptance(const Subject& subject, const Scenario& scenario, Backend& backend,
+                   const TableModel::Options& options, std::span<const Ask> asks) {
   Finding f{.what = subject.text()};
   const Cast cast = table_cast(options);
   const Soundness how = soundness_of(subject.registries, subject.configs.verifier);
@@ -94,10 +94,10 @@ Finding acceptance(const Subject& subject, const Scene& scene, Backend& backend,
   const auto judge = [&](Engine&, const StepReport& report, std::span<const Sequence* const>) {
     for (const SequenceReport& r : report.sequences)
       if (r.judged && f.holds &&
-          !tally(last.at(r.id), r, static_cast<const TableModel&>(*cast.target), scene.sampling, how, tallies))
+          !tally(last.at(r.id), r, static_cast<const TableModel&>(*cast.target), scenario.sampling, how, tallies))
         f.fail("the acceptance of several drawn children has no formula here");
   };
-  play(watched(subject, record), scene, backend, cast, asks, judge);
+  play(watched(subject, record), scenario, backend, cast, asks, judge);
   for (const auto& [position, t] : tallies) {
     const double z = t.variance > 1e-9 ? (double(t.accepted) - t.expected) / std::sqrt(t.variance)
                      : std::abs(double(t.accepted) - t.expected) < 1e-6 ? 0

@@ -79,13 +79,13 @@ void check_cache(Backend& backend, CachedModel& cached, const Sequence& sequence
 
 }  // namespace
 
-Finding memory(const Subject& subject, const Scene& scene, HostBackend& backend, const Cast& cast,
+Finding memory(const Subject& subject, const Scenario& scenario, HostBackend& backend, const Cast& cast,
                std::span<const Ask> asks) {
   Finding f{.what = subject.text()};
   const auto compare = [&](Host&, std::span<const DraftRequest> requests, std::span<const DraftTree> trees) {
     for (std::size_t i = 0; i < requests.size(); ++i) {
       if (!requests[i].budget.drafts()) continue;
-      PagePool pool(backend, scene.engine.page_rows * cast.target->info().kv.bytes_per_row(), 256);
+      PagePool pool(backend, scenario.engine.page_rows * cast.target->info().kv.bytes_per_row(), 256);
       Host host(backend, pool, cast.target->info(), cast.load, false);
       const auto fresh = subject.registries.drafters.make(subject.configs.drafter, host);
       DraftRequest request = requests[i];
@@ -98,15 +98,15 @@ Finding memory(const Subject& subject, const Scene& scene, HostBackend& backend,
       ++f.cases;
     }
   };
-  const Played played = play(watched(subject, compare), scene, backend, cast, asks);
+  const Played played = play(watched(subject, compare), scenario, backend, cast, asks);
   f.accepted = played.accepted, f.refused = played.refusals;
   return f;
 }
 
-Finding cache(const Subject& subject, const Scene& scene, Backend& backend, const Cast& cast,
+Finding cache(const Subject& subject, const Scenario& scenario, Backend& backend, const Cast& cast,
               std::span<const Ask> asks) {
   Finding f{.what = subject.text()};
-  const Played played = play(subject, scene, backend, cast, asks,
+  const Played played = play(subject, scenario, backend, cast, asks,
                              [&](Engine& engine, const StepReport&, std::span<const Sequence* const> running) {
                                for (const Sequence* s : running) {
                                  check_cache(backend, engine.target(), *s, f);

@@ -1,4 +1,4 @@
-// Scenes of the laws of distributions: exact, sampled, acceptance, options, causal, limits.
+// Scenarios of the laws of distributions: exact, sampled, acceptance, options, causal, limits.
 #include "experiments/conformance/law_cases.h"
 
 #include <algorithm>
@@ -18,13 +18,13 @@ Cases exact_cases(const Candidate& c, const Ground& g) {
   const std::vector<Text> prompts = {{0}, {1, 0, 1, 0}, {1, 1, 0, 1, 1, 0, 0}};
   Cases all;
   // A chosen policy may draft long: then the length limit lies near, so that drafts end with what is looked at.
-  const auto ask = [&](const std::string& scene, int length, ExactCase pattern, const std::vector<Text>& where) {
+  const auto ask = [&](const std::string& scenario, int length, ExactCase pattern, const std::vector<Text>& where) {
     pattern.most_ways = g.most_ways;
     pattern.least = pattern.target.vocab == 2 ? 3 : 2;  // a second round after a draft is looked at where that is cheap
     if (c.own_policy && pattern.max_new_tokens == 0) pattern.max_new_tokens = pattern.tokens + 1;
     for (const Text& prompt : where) {
       pattern.prompts = {prompt};
-      all.push_back({scene + ", after [" + text_of(prompt) + "]",
+      all.push_back({scenario + ", after [" + text_of(prompt) + "]",
                      [s = under_length(c, length), pattern] { return exact(s, pattern); }});
     }
   };
@@ -37,7 +37,7 @@ Cases exact_cases(const Candidate& c, const Ground& g) {
   ask("2 tokens, 5 deep, several rounds", 2, {.target = {.vocab = 2, .seed = 4, .impossible = 0.1}, .tokens = 5},
       prompts);
   ask("a stop token inside a draft", 3,
-      {.target = {.vocab = 3, .seed = 13, .impossible = 0.2}, .tokens = 3, .scene = {.stop_tokens = {2}}},
+      {.target = {.vocab = 3, .seed = 13, .impossible = 0.2}, .tokens = 3, .scenario = {.stop_tokens = {2}}},
       {{0, 1, 0, 1}});
   ask("the length limit inside a draft", 3, {.target = {.vocab = 3, .seed = 15}, .tokens = 3, .max_new_tokens = 3},
       {{1, 0, 1, 0}});
@@ -48,13 +48,13 @@ Cases exact_cases(const Candidate& c, const Ground& g) {
 }
 
 Cases sampled_cases(const Candidate& c, const Ground& g) {
-  const SampledCase scene{.target = {.vocab = 3, .seed = 61, .impossible = 0.1},
-                          .prompt = {0, 1, 0, 1},
-                          .tokens = 3,
-                          .level = g.level / g.sampled_tests};
-  return {{"3 tokens, 3 deep, batch 64", [s = under_length(c, 2), scene] {
+  const SampledCase scenario{.target = {.vocab = 3, .seed = 61, .impossible = 0.1},
+                             .prompt = {0, 1, 0, 1},
+                             .tokens = 3,
+                             .level = g.level / g.sampled_tests};
+  return {{"3 tokens, 3 deep, batch 64", [s = under_length(c, 2), scenario] {
              ReferenceBackend b;
-             return sampled(s, scene, b);
+             return sampled(s, scenario, b);
            }}};
 }
 
@@ -64,9 +64,9 @@ Cases acceptance_cases(const Candidate& c, const Ground&) {
     all.push_back({"4 tokens, 400 requests, temperature " + std::to_string(temperature).substr(0, 3),
                    [s = under_length(c, 4), temperature] {
                      ReferenceBackend b;
-                     const Scene scene{.sampling = {.temperature = temperature},
-                                       .engine = {.batch = 16, .step_rows = 1024, .page_rows = 4, .pages = 1024}};
-                     return acceptance(s, scene, b, {.vocab = 4, .order = 3, .seed = 73},
+                     const Scenario scenario{.sampling = {.temperature = temperature},
+                                             .engine = {.batch = 16, .step_rows = 1024, .page_rows = 4, .pages = 1024}};
+                     return acceptance(s, scenario, b, {.vocab = 4, .order = 3, .seed = 73},
                                        random_asks(400, 4, 12, 40, 4));
                    }});
   return all;
@@ -110,8 +110,9 @@ void twins(Cases& all, const Candidate& c) {
                             (sampling.penalties().counts() ? ", penalties" : "");
     all.push_back({"the target as its own draft, " + how, [twin, sampling] {
                      ReferenceBackend b;
-                     const Scene scene{.sampling = sampling, .engine = {.page_rows = 2, .pages = 512, .check = true}};
-                     return twin_accepts_all(twin, scene, b, table_cast({.vocab = 5, .seed = 71}),
+                     const Scenario scenario{.sampling = sampling,
+                                             .engine = {.page_rows = 2, .pages = 512, .check = true}};
+                     return twin_accepts_all(twin, scenario, b, table_cast({.vocab = 5, .seed = 71}),
                                              random_asks(10, 5, 12, 30, 1));
                    }});
   }
@@ -124,9 +125,10 @@ void random_drafts(Cases& all, const Candidate& c) {
   random.registries = with_scripted(random.registries);
   for (int seed = 1; seed <= 2; ++seed) {
     random.configs.drafter = random_tree(seed, takes(Drawn::independent) ? "mixed" : "certain");
-    ExactCase scene{.target = {.vocab = 2, .seed = 19, .impossible = 0.1}, .prompts = {{1, 1}}, .tokens = 3};
-    if (c.own_policy) scene.max_new_tokens = 4;
-    all.push_back({"random drafts of shape " + std::to_string(seed), [random, scene] { return exact(random, scene); }});
+    ExactCase scenario{.target = {.vocab = 2, .seed = 19, .impossible = 0.1}, .prompts = {{1, 1}}, .tokens = 3};
+    if (c.own_policy) scenario.max_new_tokens = 4;
+    all.push_back(
+        {"random drafts of shape " + std::to_string(seed), [random, scenario] { return exact(random, scenario); }});
   }
 }
 

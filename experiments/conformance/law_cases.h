@@ -1,5 +1,5 @@
-// The scenes in which the kit asks each law. Every scene builds its own devices and models, so that scenes may run at
-// once.
+// The scenarios in which the kit asks each law. Every scenario builds its own devices and models, so that scenarios may
+// run at once.
 #pragma once
 #include "experiments/conformance/law_table.h"
 

@@ -1,4 +1,4 @@
-// Scenes of the laws of texts and caches: greedy, coupled, batch, memory, cache, device.
+// Scenarios of the laws of texts and caches: greedy, coupled, batch, memory, cache, device.
 #include <algorithm>
 
 #include "experiments/conformance/law_cases.h"
@@ -66,19 +66,19 @@ Finding in_crowds(const Subject& s, const Sampling& sampling, bool whole) {
   CrowdCase c{{}, whole};
   for (const EngineOptions& e : engines) c.crowds.push_back({.sampling = sampling, .engine = e});
   ReferenceBackend b;
-  const Scene alone{.sampling = sampling,
-                    .engine = {.batch = 1, .step_rows = 512, .page_rows = 4, .pages = 512, .check = true}};
+  const Scenario alone{.sampling = sampling,
+                       .engine = {.batch = 1, .step_rows = 512, .page_rows = 4, .pages = 512, .check = true}};
   Finding f = batch(s, alone, c, b, table_cast({.vocab = 4, .order = 3, .seed = 51}), crowd(14, 4, 24, 1));
   if (f.holds && f.seen["preemptions"] == 0) f.fail("no crowd was ever preempted, so nothing was shown");
   if (f.holds && f.seen["prefix rows"] == 0) f.fail("no prefix was ever hit, so nothing was shown");
   return f;
 }
 
-using StepLaw = Finding (*)(const Subject&, const Scene&, HostBackend&, const Cast&, std::span<const Ask>);
+using StepLaw = Finding (*)(const Subject&, const Scenario&, HostBackend&, const Cast&, std::span<const Ask>);
 
-LawCase step_case(StepLaw law, const Candidate& c, const std::string& scene, float temperature,
+LawCase step_case(StepLaw law, const Candidate& c, const std::string& scenario, float temperature,
                   const EngineOptions& engine, int requests) {
-  return {scene + ", temperature " + std::to_string(int(temperature)), [=, s = under_length(c, 5)] {
+  return {scenario + ", temperature " + std::to_string(int(temperature)), [=, s = under_length(c, 5)] {
             ReferenceBackend b;
             return law(s, {.sampling = {.temperature = temperature}, .engine = engine}, b,
                        table_cast({.vocab = 4, .order = 2, .seed = 41}), random_asks(requests, 4, 12, 24, 5));
@@ -114,8 +114,8 @@ Cases memory_cases(const Candidate& c, const Ground&) {
 }
 
 Cases cache_cases(const Candidate& c, const Ground&) {
-  const StepLaw law = [](const Subject& s, const Scene& scene, HostBackend& b, const Cast& cast,
-                         std::span<const Ask> asks) { return cache(s, scene, b, cast, asks); };
+  const StepLaw law = [](const Subject& s, const Scenario& scenario, HostBackend& b, const Cast& cast,
+                         std::span<const Ask> asks) { return cache(s, scenario, b, cast, asks); };
   Cases all;
   for (const int page_rows : {1, 3, 4})
     all.push_back(step_case(law, c, "pages of " + std::to_string(page_rows), 1,

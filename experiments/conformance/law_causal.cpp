@@ -40,14 +40,15 @@ class Forcing : public Chance {
 // One round of one sequence, proposed again and again by fresh drafters.
 class Round {
  public:
-  Round(const Subject& subject, const Scene& scene, HostBackend& backend, const Cast& cast, const DraftRequest& request)
-      : subject_(subject), scene_(scene), backend_(backend), cast_(cast), request_(request) {
+  Round(const Subject& subject, const Scenario& scenario, HostBackend& backend, const Cast& cast,
+        const DraftRequest& request)
+      : subject_(subject), scenario_(scenario), backend_(backend), cast_(cast), request_(request) {
     request_.rows = 1 << 20;
     request_.race = false;
   }
 
   DraftTree propose(Forcing& chance) const {
-    PagePool pool(backend_, scene_.engine.page_rows * cast_.target->info().kv.bytes_per_row(), 256);
+    PagePool pool(backend_, scenario_.engine.page_rows * cast_.target->info().kv.bytes_per_row(), 256);
     Host host(backend_, pool, cast_.target->info(), cast_.load, false);
     const auto drafter = subject_.registries.drafters.make(subject_.configs.drafter, host);
     backend_.set_chance(&chance);
@@ -85,7 +86,7 @@ class Round {
   }
 
   const Subject& subject_;
-  const Scene& scene_;
+  const Scenario& scenario_;
   HostBackend& backend_;
   const Cast& cast_;
   DraftRequest request_;
@@ -93,19 +94,19 @@ class Round {
 
 }  // namespace
 
-Finding causal(const Subject& subject, const Scene& scene, HostBackend& backend, const Cast& cast,
+Finding causal(const Subject& subject, const Scenario& scenario, HostBackend& backend, const Cast& cast,
                std::span<const Ask> asks) {
   Finding f{.what = subject.text()};
   const auto judge = [&](Host&, std::span<const DraftRequest> requests, std::span<const DraftTree>) {
     for (const DraftRequest& request : requests) {
       if (!request.budget.drafts() || !f.holds) continue;
-      const Round round(subject, scene, backend, cast, request);
+      const Round round(subject, scenario, backend, cast, request);
       Forcing free;
       (void)round.propose(free);
       for (const Which& which : free.met) round.force(which, f);
     }
   };
-  const Played played = play(watched(subject, judge), scene, backend, cast, asks);
+  const Played played = play(watched(subject, judge), scenario, backend, cast, asks);
   f.accepted = played.accepted, f.refused = played.refusals;
   return f;
 }

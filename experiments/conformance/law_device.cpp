@@ -137,10 +137,10 @@ Finding same_verdicts(const Subject& subject, const DeviceCase& c, Backend& refe
   return f;
 }
 
-Finding same_on_devices(const Subject& subject, const Scene& scene, Backend& reference, Backend& other,
+Finding same_on_devices(const Subject& subject, const Scenario& scenario, Backend& reference, Backend& other,
                         const Cast& cast, std::span<const Ask> asks) {
   Finding f{.what = subject.text()};
-  const Played a = play(subject, scene, reference, cast, asks), b = play(subject, scene, other, cast, asks);
+  const Played a = play(subject, scenario, reference, cast, asks), b = play(subject, scenario, other, cast, asks);
   f.accepted = a.accepted, f.refused = a.refusals;
   for (std::size_t i = 0; i < asks.size(); ++i, ++f.cases)
     if (a.texts[i] != b.texts[i])

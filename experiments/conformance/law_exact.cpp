@@ -25,7 +25,7 @@ using Joint = std::map<std::vector<Text>, double>;
 // The target's own law of one text: every way to go on, until `tokens`, a stop token or the limit.
 void unfold(const TableModel& target, const ExactCase& c, const Text& context, Text& text, double weight,
             std::map<Text, double>& law) {
-  const auto& stops = c.scene.stop_tokens;
+  const auto& stops = c.scenario.stop_tokens;
   const bool stopped =
       ends_with(text, c.stop) || (!text.empty() && std::ranges::find(stops, text.back()) != stops.end());
   if (stopped || int(text.size()) == c.tokens || (c.max_new_tokens > 0 && int(text.size()) == c.max_new_tokens)) {
@@ -34,7 +34,7 @@ void unfold(const TableModel& target, const ExactCase& c, const Text& context, T
   }
   Text all = context;
   all.insert(all.end(), text.begin(), text.end());
-  const std::vector<double> p = target_distribution(target, all, int(context.size()), c.scene.sampling);
+  const std::vector<double> p = target_distribution(target, all, int(context.size()), c.scenario.sampling);
   for (Token x = 0; x < int(p.size()); ++x) {
     if (p[std::size_t(x)] == 0) continue;
     text.push_back(x);
@@ -98,9 +98,9 @@ Finding exact(const Subject& subject, const ExactCase& c) {
   Renaming renaming(c.rename, &chance);
   const auto backend = c.backend ? c.backend() : std::make_unique<ReferenceBackend>();
   backend->set_chance(c.rename ? static_cast<Chance*>(&renaming) : &chance);
-  Scene scene = c.scene;
-  scene.enough = c.tokens;
-  if (!c.stop.empty()) scene.limits = [&c](Limits& limits) { limits.stop = stop_at(c.stop); };
+  Scenario scenario = c.scenario;
+  scenario.enough = c.tokens;
+  if (!c.stop.empty()) scenario.limits = [&c](Limits& limits) { limits.stop = stop_at(c.stop); };
   std::vector<Ask> asks;
   for (const Text& prompt : c.prompts)
     asks.push_back({prompt, asks.size() + 1, c.max_new_tokens > 0 ? c.max_new_tokens : c.tokens + 3,
@@ -115,7 +115,7 @@ Finding exact(const Subject& subject, const ExactCase& c) {
         if (cut.cut_to == 0) cut.cut_to = c.tokens - 1;
         return cut;
       }
-      Played played = play(subject, scene, *backend, cast, asks);
+      Played played = play(subject, scenario, *backend, cast, asks);
       for (Text& t : played.texts)
         if (c.max_new_tokens != c.tokens)
           t.resize(std::min(t.size(), std::size_t(c.tokens)));  // a text that must end there is taken whole

@@ -21,7 +21,7 @@ std::vector<double> joint_law(const TableModel& target, const SampledCase& c) {
     std::vector<double> wider;
     std::vector<Text> longer;
     for (std::size_t i = 0; i < law.size(); ++i) {
-      const auto p = target_distribution(target, contexts[i], int(c.prompt.size()), c.scene.sampling);
+      const auto p = target_distribution(target, contexts[i], int(c.prompt.size()), c.scenario.sampling);
       for (Token x = 0; x < target.info().vocab; ++x) {
         wider.push_back(law[i] * p[std::size_t(x)]);
         longer.push_back(contexts[i]);
@@ -48,7 +48,7 @@ Finding sampled(const Subject& subject, const SampledCase& c, HostBackend& backe
     std::vector<Ask> asks;
     for (long i = done; i < std::min(f.cases, done + kOneEngine); ++i)
       asks.push_back({c.prompt, std::uint64_t(i), c.tokens + 1});
-    const Played played = play(subject, c.scene, backend, cast, asks);
+    const Played played = play(subject, c.scenario, backend, cast, asks);
     for (const Text& t : played.texts) ++counts[std::size_t(cell_of(t, c.tokens, c.target.vocab))];
     f.accepted += played.accepted, f.refused += played.refusals;
   }

@@ -1,6 +1,6 @@
-// The laws of chains as a list: name, what it says, whom it does not concern, and the scenes in which it is asked. What
-// is listed here is what `foretoken check` runs; a law that concerns somebody not is listed with its reason. Knows no
-// subject by name.
+// The laws of chains as a list: name, what it says, whom it does not concern, and the scenarios in which it is asked.
+// What is listed here is what `foretoken check` runs; a law that concerns somebody not is listed with its reason. Knows
+// no subject by name.
 #pragma once
 #include <functional>
 #include <memory>
@@ -21,14 +21,14 @@ struct Ground {
   std::function<Cast(Backend&)> trained;  // trained models on one of the devices; null: there are none here
   double level = 1e-3;                    // of a family of chi-square tests
   int sampled_tests = 1;                  // how many belong to the family
-  long most_ways = 32000;  // that are followed in one scene, a quarter of it of an option: what the verifiers of this
-                           // tree need, so that 60 s are enough for others
+  long most_ways = 32000;  // that are followed in one scenario, a quarter of it of an option: what the verifiers of
+                           // this tree need, so that 60 s are enough for others
 };
 
 // Who is asked, and what is known of him before.
 struct Candidate {
   Subject subject;
-  bool own_policy = false;  // the policy was chosen; else each scene takes a fixed length that suits it
+  bool own_policy = false;  // the policy was chosen; else each scenario takes a fixed length that suits it
   Soundness soundness;
   Needs needs;
   std::vector<std::string> model_options;  // options of the drafter that name a model
@@ -36,7 +36,7 @@ struct Candidate {
 Candidate candidate(const Subject& subject, bool own_policy);
 
 struct LawCase {
-  std::string scene;
+  std::string scenario;
   std::function<Finding()> run;
 };
 

@@ -35,13 +35,13 @@ std::string signature(const DraftTree& t) {
 // Trees by stream and root: what was proposed in every round.
 using Rounds = std::map<std::pair<std::uint64_t, int>, std::string>;
 
-Played recorded(const Subject& subject, const Scene& scene, Backend& backend, const Cast& cast,
+Played recorded(const Subject& subject, const Scenario& scenario, Backend& backend, const Cast& cast,
                 std::span<const Ask> asks, Rounds& rounds) {
   const auto record = [&](Host&, std::span<const DraftRequest> requests, std::span<const DraftTree> trees) {
     for (std::size_t i = 0; i < trees.size(); ++i)
       rounds[{requests[i].sequence->stream, requests[i].sequence->length()}] = signature(trees[i]);
   };
-  return play(watched(subject, record), scene, backend, cast, asks);
+  return play(watched(subject, record), scenario, backend, cast, asks);
 }
 
 // Round by round, as long as the trees are equal: equal trees, equal tokens, and so the next round begins at the same
@@ -65,16 +65,16 @@ void compare_rounds(const Ask& ask, const Text& text, const Text& other, const R
 
 }  // namespace
 
-Finding same_text(const Subject& subject, const Scene& scene, Backend& backend, const Cast& cast,
+Finding same_text(const Subject& subject, const Scenario& scenario, Backend& backend, const Cast& cast,
                   std::span<const Ask> asks) {
   Finding f{.what = subject.text()};
-  const Played played = play(subject, scene, backend, cast, asks);
+  const Played played = play(subject, scenario, backend, cast, asks);
   note(played, f);
-  expect_same(play(plain(subject), scene, backend, cast, asks).texts, played.texts, "against plain decoding", f);
+  expect_same(play(plain(subject), scenario, backend, cast, asks).texts, played.texts, "against plain decoding", f);
   return f;
 }
 
-Finding batch(const Subject& subject, const Scene& alone, const CrowdCase& c, Backend& backend, const Cast& cast,
+Finding batch(const Subject& subject, const Scenario& alone, const CrowdCase& c, Backend& backend, const Cast& cast,
               std::span<const Ask> asks) {
   Finding f{.what = subject.text()};
   std::vector<Text> texts;
@@ -104,21 +104,21 @@ Finding batch(const Subject& subject, const Scene& alone, const CrowdCase& c, Ba
   return f;
 }
 
-Finding no_budget_is_plain(const Subject& subject, const Scene& scene, Backend& backend, const Cast& cast,
+Finding no_budget_is_plain(const Subject& subject, const Scenario& scenario, Backend& backend, const Cast& cast,
                            std::span<const Ask> asks) {
   Finding f{.what = subject.text()};
   Subject silent = subject;
   silent.configs.policy = {{"name", "fixed"}, {"length", 0}};
-  const Played played = play(silent, scene, backend, cast, asks);
+  const Played played = play(silent, scenario, backend, cast, asks);
   if (played.drafted > 0) f.fail(std::to_string(played.drafted) + " nodes were drafted under a budget of 0");
-  expect_same(play(plain(subject), scene, backend, cast, asks).texts, played.texts, "with no budget", f);
+  expect_same(play(plain(subject), scenario, backend, cast, asks).texts, played.texts, "with no budget", f);
   return f;
 }
 
-Finding twin_accepts_all(const Subject& subject, const Scene& scene, Backend& backend, const Cast& cast,
+Finding twin_accepts_all(const Subject& subject, const Scenario& scenario, Backend& backend, const Cast& cast,
                          std::span<const Ask> asks) {
   Finding f{.what = subject.text()};
-  const Played played = play(subject, scene, backend, cast, asks);
+  const Played played = play(subject, scenario, backend, cast, asks);
   note(played, f);
   f.cases = played.drafted;
   if (played.accepted != played.drafted)

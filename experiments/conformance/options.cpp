@@ -41,8 +41,11 @@ bool changes(const Sampling& sampling) {
 
 // Samples are enumerated jointly, so fewer tokens of fewer kinds.
 ExactCase case_of(const SamplingOption& option, const Text& prompt, long most_ways) {
-  ExactCase c{
-      .target = kTarget, .prompts = {prompt}, .tokens = 3, .max_new_tokens = 4, .scene = {.sampling = option.sampling}};
+  ExactCase c{.target = kTarget,
+              .prompts = {prompt},
+              .tokens = 3,
+              .max_new_tokens = 4,
+              .scenario = {.sampling = option.sampling}};
   c.stop = option.stop, c.most_ways = most_ways;
   if (option.samples > 1)
     c.target.vocab = 2, c.prompts.assign(std::size_t(option.samples), {1, 1, 0, Token(prompt.size() % 2)}),
@@ -191,7 +194,7 @@ OptionFinding exact_or_refused(const Subject& subject, const SamplingOption& opt
   if (option.samples > 1) {
     if (!f.seen.contains("prefix rows")) f.fail("the samples share no page of their prompt");
   } else if (option.stop.empty() && !changes(option.sampling))
-    f.fail(option.text + " changes no law of this scene, so nothing was shown");
+    f.fail(option.text + " changes no law of this scenario, so nothing was shown");
   return f;
 }
 

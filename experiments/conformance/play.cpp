@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <map>
 
-#include "experiments/conformance/scene.h"
+#include "experiments/conformance/scenario.h"
 
 namespace foretoken::conformance {
 namespace {
@@ -18,9 +18,9 @@ void count(const StepReport& report, Played& played) {
 
 }  // namespace
 
-Played play(const Subject& subject, const Scene& scene, Backend& backend, const Cast& cast, std::span<const Ask> asks,
-            const AfterStep& after) {
-  Engine engine(backend, cast.target, subject.registries, subject.configs, scene.engine, cast.load);
+Played play(const Subject& subject, const Scenario& scenario, Backend& backend, const Cast& cast,
+            std::span<const Ask> asks, const AfterStep& after) {
+  Engine engine(backend, cast.target, subject.registries, subject.configs, scenario.engine, cast.load);
   Played played;
   played.texts.resize(asks.size());
   std::map<SequenceId, std::size_t> place;
@@ -28,17 +28,18 @@ Played play(const Subject& subject, const Scene& scene, Backend& backend, const 
   std::map<SequenceId, const Sequence*> running;
   for (std::size_t i = 0; i < asks.size(); ++i) {
     Limits limits;
-    limits.max_new_tokens = asks[i].max_new_tokens, limits.stop_tokens = scene.stop_tokens;
-    if (scene.limits) scene.limits(limits);
+    limits.max_new_tokens = asks[i].max_new_tokens, limits.stop_tokens = scenario.stop_tokens;
+    if (scenario.limits) scenario.limits(limits);
     const auto on_tokens = [&, i](const Sequence& s, std::span<const Token> tokens) {
       played.texts[i].insert(played.texts[i].end(), tokens.begin(), tokens.end());
       running[s.id] = &s;
     };
     const SequenceId like = asks[i].like >= 0 ? ids[std::size_t(asks[i].like)] : 0;
-    ids.push_back(engine.submit({asks[i].prompt, std::move(limits), scene.sampling, asks[i].stream, on_tokens, like}));
+    ids.push_back(
+        engine.submit({asks[i].prompt, std::move(limits), scenario.sampling, asks[i].stream, on_tokens, like}));
     place[ids.back()] = i;
   }
-  const auto wanting = [&](const Text& t) { return int(t.size()) < scene.enough; };
+  const auto wanting = [&](const Text& t) { return int(t.size()) < scenario.enough; };
   while (!engine.idle() && std::ranges::any_of(played.texts, wanting)) {
     const StepReport report = without_failures(engine.step());
     count(report, played);

@@ -1,7 +1,7 @@
 // Drafters of the tests: trees of random shapes with siblings of several kinds, so that laws see more than the built-in
 // drafters propose; and one that cheats, so that a law sees it caught. This module must not know verifiers.
 #pragma once
-#include "experiments/conformance/scene.h"
+#include "experiments/conformance/scenario.h"
 
 namespace foretoken::conformance {
 

@@ -169,15 +169,15 @@ def theirs(model, tokens, repeats=15):
 
 def ours(program, threads):
     """The same by `foretoken bench --steps`."""
-    scenes = HOME / "scenes.json"
+    scenarios = HOME / "scenarios.json"
     target = {"model": str(MODEL)}
-    scenes.write_text(json.dumps({
+    scenarios.write_text(json.dumps({
         "engine": {"device": "cpu", "threads": threads, "memory_mib": 256, "step_rows": 512},
-        "scenes": [
+        "scenarios": [
             {"name": "decode", "target": target, "batch": 1, "context": CONTEXT, "steps": 45},
             {"name": "8 rows", "target": target, "batch": 1, "context": CONTEXT, "guesses": 7, "steps": 15},
             {"name": "prompt", "target": target, "batch": 1, "context": 512, "prompt": True, "steps": 5}]}))
-    done = subprocess.run([program, "bench", "--steps", scenes, "--json"], capture_output=True, text=True)
+    done = subprocess.run([program, "bench", "--steps", scenarios, "--json"], capture_output=True, text=True)
     if done.returncode:
         sys.exit(f"foretoken bench failed: {done.stderr.strip()}")
     rows = [json.loads(line) for line in done.stdout.splitlines()]

@@ -168,14 +168,15 @@ void add_check(CLI::App& app, Action& action) {
   CLI::App* c = app.add_subcommand("check", "the laws of correctness, asked of drafters, policies and verifiers");
   add_repeatable(*c, "--plugin", g->plugins, "a shared library; what it registers is asked; may be given again");
   c->add_option("--drafter", g->drafter, "a name, or JSON with options (default: all that the verifier takes)");
-  c->add_option("--policy", g->policy, "likewise (default: fixed lengths that suit each scene, and all others once)");
+  c->add_option("--policy", g->policy,
+                "likewise (default: fixed lengths that suit each scenario, and all others once)");
   c->add_option("--verifier", g->verifier, "likewise (default: all that are sound)");
   c->add_option("--options", g->options, "JSON, options of the one that is asked");
   add_list_option(*c, "--laws", g->laws, "only these (default: all)");
-  c->add_option("--seconds", g->seconds, "no scene begins later; 0: 60, and 600 where everything is asked")
+  c->add_option("--seconds", g->seconds, "no scenario begins later; 0: 60, and 600 where everything is asked")
       ->check(number_within(0, 1e6))
       ->capture_default_str();
-  c->add_option("--threads", g->threads, "scenes at once")->check(CLI::Range(1, 256))->capture_default_str();
+  c->add_option("--threads", g->threads, "scenarios at once")->check(CLI::Range(1, 256))->capture_default_str();
   c->add_flag("--details", g->details, "a line for every combination");
   c->add_flag("--json", g->json, "the same for programs and appendices");
   c->callback([g, &action] { action = [g] { return run_check(*g, terminal_columns(STDOUT_FILENO)); }; });

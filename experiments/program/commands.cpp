@@ -212,9 +212,9 @@ void add_bench(CLI::App& app, Action& action) {
   const auto steps = std::make_shared<StepsOptions>();
   CLI::Option* const file = c->add_option(
       "--steps", steps->file,
-      "measures whole steps of the engine instead: a JSON file of scenes, as experiments/configs/steps.json");
-  c->add_option("--only", steps->only, "of the scenes: those whose name contains this")->needs(file);
-  c->add_option("--device", steps->device, "of the scenes: auto, cpu, reference or cuda")->needs(file);
+      "measures whole steps of the engine instead: a JSON file of scenarios, as experiments/configs/steps.json");
+  c->add_option("--only", steps->only, "of the scenarios: those whose name contains this")->needs(file);
+  c->add_option("--device", steps->device, "of the scenarios: auto, cpu, reference or cuda")->needs(file);
   c->add_option("--results", steps->results, "a file to which JSON lines are appended");
   c->add_option("--model", g->model_dir, "whose shapes to measure (default: those of the demo target)");
   c->add_option("--threads", g->threads, "0: as many as the machine has")

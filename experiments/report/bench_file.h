@@ -13,7 +13,7 @@ namespace foretoken {
 class BenchFile {
  public:
   // `file`: "" keeps nothing. Another file than an absent or an empty one, or one of lines that have the key `measured`
-  // beside their machine and commit ("products", "scene" or "soak"), is an Error and stays as it is.
+  // beside their machine and commit ("products", "scenario" or "soak"), is an Error and stays as it is.
   BenchFile(const std::string& file, const std::string& measured);
   void append(const nlohmann::json& line);
 

@@ -31,7 +31,7 @@ LawReport together(const std::vector<const LawReport*>& parts) {
   for (std::size_t i = 1; i < parts.size(); ++i) {
     const LawReport& r = *parts[i];
     const bool fresh = all.asked == 0;  // what was not asked has no measure
-    all.scenes += r.scenes, all.asked += r.asked, all.cases += r.cases, all.accepted += r.accepted,
+    all.scenarios += r.scenarios, all.asked += r.asked, all.cases += r.cases, all.accepted += r.accepted,
         all.refused += r.refused;
     all.seconds += r.seconds;
     if (r.asked > 0)
@@ -46,9 +46,9 @@ LawReport together(const std::vector<const LawReport*>& parts) {
   return all;
 }
 
-// "3 scenes cut to depth 2": fewer tokens of a text were looked at than the scene's name says.
+// "3 scenarios cut to depth 2": fewer tokens of a text were looked at than the scenario's name says.
 std::string cut_of(const LawReport& r) {
-  return std::to_string(r.cut) + (r.cut == 1 ? " scene" : " scenes") + " cut to depth " +
+  return std::to_string(r.cut) + (r.cut == 1 ? " scenario" : " scenarios") + " cut to depth " +
          std::to_string(r.least_depth) + (r.cut == 1 ? "" : " at the least");
 }
 
@@ -61,9 +61,9 @@ std::string figure_of(const KitLaw& law, const LawReport& r, const CheckReport& 
     s = law.measure + " " + number("%.1e", r.measure);
   if (r.cut > 0) s += (s.empty() ? "" : ", ") + cut_of(r);
   for (const auto& [what, n] : r.seen) s += (s.empty() ? "" : ", ") + std::to_string(n) + " " + what;
-  if (r.asked < r.scenes)
-    s += (s.empty() ? "" : ", ") + std::to_string(r.scenes - r.asked) + " of " + std::to_string(r.scenes) +
-         " scenes did not begin in time";
+  if (r.asked < r.scenarios)
+    s += (s.empty() ? "" : ", ") + std::to_string(r.scenarios - r.asked) + " of " + std::to_string(r.scenarios) +
+         " scenarios did not begin in time";
   return s;
 }
 
@@ -99,13 +99,13 @@ ordered_json json_of(const KitLaw& law, const LawReport& r, const CheckReport& r
   ordered_json j{{"subject", r.subject}, {"verdict", conformance::name_of(r.ruling)}};
   if (!r.reason.empty()) j["reason"] = r.reason;
   if (!spoke(r)) return j;
-  j["scenes"] = r.asked, j["scenes_in_all"] = r.scenes, j["cases"] = r.cases;
+  j["scenarios"] = r.asked, j["scenarios_in_all"] = r.scenarios, j["cases"] = r.cases;
   if (!law.measure.empty()) j["figure"] = {{"name", law.measure}, {"value", r.measure}};
   if (law.name == "sampled")
     j["power"] = {{"level", report.level}, {"total_variation", report.found}, {"power", report.power}};
   j["guesses_accepted"] = r.accepted, j["refusals"] = r.refused;
   if (!r.seen.empty()) j["seen"] = r.seen;
-  if (r.cut > 0) j["cut"] = {{"scenes", r.cut}, {"least_depth", r.least_depth}};
+  if (r.cut > 0) j["cut"] = {{"scenarios", r.cut}, {"least_depth", r.least_depth}};
   if (!r.notes.empty()) j["notes"] = r.notes;
   j["seconds"] = r.seconds;
   return j;

@@ -251,7 +251,7 @@ class Program(unittest.TestCase):
     def test_bench_refuses(self):
         self.refused("bench", "--steps", "none.json", words=["none.json"])
         self.refused(
-            "bench", "--steps", self.write("s.json", {"scenes": [{"name": "x"}]}), words=["scene 'x'", "target"]
+            "bench", "--steps", self.write("s.json", {"scenarios": [{"name": "x"}]}), words=["scenario 'x'", "target"]
         )
         self.refused("bench", "--model", str(self.here), words=["config.json"])
         self.refused("bench", "--results", str(self.here / "none" / "r.jsonl"), words=["none", "--results"])
@@ -260,14 +260,14 @@ class Program(unittest.TestCase):
         """Time, bytes and the share of the floor: the bytes are the weights, and keys and values of the context, of each forward."""
         target, draft = ({"model": str(MODELS / name)} for name in ("target", "draft"))
         plain = {"target": target, "batch": 2, "steps": 2}
-        scenes = [{"name": "short", **plain, "context": 32}, {"name": "long", **plain, "context": 96},
+        scenarios = [{"name": "short", **plain, "context": 32}, {"name": "long", **plain, "context": 96},
                   {"name": "draft", **plain, "target": draft, "context": 32},
                   {"name": "round", **plain, "context": 32, "drafter": {"name": "draft_model", **draft}, "length": 3},
                   {"name": "prompt", "target": target, "prompt": True, "batch": 1, "context": 32, "steps": 2}]
-        file = self.write("s.json", {"engine": {"device": "cpu", "threads": 1, "memory_mib": 64}, "scenes": scenes})
+        file = self.write("s.json", {"engine": {"device": "cpu", "threads": 1, "memory_mib": 64}, "scenarios": scenarios})
         status, out, err = self.run_it("bench", "--steps", file, "--json")
         self.assertEqual((status, err), (0, ""))
-        lines = {line["scene"]: line for line in map(json.loads, out.splitlines())}
+        lines = {line["scenario"]: line for line in map(json.loads, out.splitlines())}
         bytes_of = {name: line["bytes"] for name, line in lines.items()}
         weights = bytes_of["prompt"]
         self.assertGreater(weights, 2 * 10**6)

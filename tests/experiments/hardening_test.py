@@ -79,7 +79,7 @@ class Hardening(unittest.TestCase):
         yield "model/tokenizer_config.json", [*generate, "--set", "/workload/chat=auto"]
         yield "prompts.jsonl", ["run", "run.json", "--quiet"]
         yield "run.json", ["run", "run.json"]
-        yield "scenes.json", ["bench", "--steps", "scenes.json"]
+        yield "scenarios.json", ["bench", "--steps", "scenarios.json"]
         yield "plugin.so", ["list", "--plugin", "plugin.so"]
         yield "results.jsonl", ["show", "results.jsonl"]
 
@@ -99,10 +99,10 @@ class Hardening(unittest.TestCase):
                     file.write_bytes(before)
 
     def test_what_nobody_offers_is_not_to_be_downloaded(self):
-        """Results, runs, prompts and scenes are the user's own."""
+        """Results, runs, prompts and scenarios are the user's own."""
         (self.here / "broken.json").write_text('{"a": ,}')
         (self.here / "deep.json").write_text("[" * 300)
-        (self.here / "lacking.json").write_text('{"scenes": [{"name": "x"}]}')
+        (self.here / "lacking.json").write_text('{"scenarios": [{"name": "x"}]}')
         (self.here / "plugin.so").write_text("")
         for name in ("none.json", "broken.json", "deep.json"):
             for command in (["show"], ["run"], ["bench", "--steps"]):

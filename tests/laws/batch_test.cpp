@@ -34,8 +34,8 @@ Seen expect_same_in_crowds(const Sampling& sampling, bool whole, const std::vect
                            HostBackend& backend, const Cast& cast, const std::vector<Ask>& asks,
                            const std::vector<Subject>& all) {
   Seen seen;
-  const Scene alone{.sampling = sampling,
-                    .engine = {.batch = 1, .step_rows = 512, .page_rows = 4, .pages = 512, .check = true}};
+  const Scenario alone{.sampling = sampling,
+                       .engine = {.batch = 1, .step_rows = 512, .page_rows = 4, .pages = 512, .check = true}};
   CrowdCase c{{}, whole};
   for (const EngineOptions& e : engines) c.crowds.push_back({.sampling = sampling, .engine = e});
   for (const Subject& s : all) {
@@ -94,7 +94,7 @@ TEST(Batch, SampledTextIsTheSameWhereThereIsRoom) {
   ReferenceBackend b;
   const auto asks = crowd(14, 4, 24, 4);
   for (const Subject& s : everything()) {
-    const Scene alone{.engine = {.batch = 1, .step_rows = 512, .page_rows = 4, .pages = 512, .check = true}};
+    const Scenario alone{.engine = {.batch = 1, .step_rows = 512, .page_rows = 4, .pages = 512, .check = true}};
     Finding f = batch(s, alone, {{{.engine = kWide}}, true}, b, table_cast(kTable), asks);
     EXPECT_TRUE(f.holds) << f.what.substr(0, 800);
   }

@@ -20,18 +20,19 @@ std::vector<Subject> everything(int length) {
   return subjects(registries, length, drafters);
 }
 
-using Distribution = Finding (*)(const Subject&, const Scene&, HostBackend&, const Cast&, std::span<const Ask>);
+using Distribution = Finding (*)(const Subject&, const Scenario&, HostBackend&, const Cast&, std::span<const Ask>);
 
-Finding cache_law(const Subject& s, const Scene& scene, HostBackend& b, const Cast& cast, std::span<const Ask> asks) {
-  return cache(s, scene, b, cast, asks);
+Finding cache_law(const Subject& s, const Scenario& scenario, HostBackend& b, const Cast& cast,
+                  std::span<const Ask> asks) {
+  return cache(s, scenario, b, cast, asks);
 }
 
-void expect(Distribution law, const std::vector<Subject>& all, const Scene& scene, HostBackend& backend,
+void expect(Distribution law, const std::vector<Subject>& all, const Scenario& scenario, HostBackend& backend,
             const Cast& cast, std::span<const Ask> asks) {
   long accepted = 0, refused = 0;
   for (const Subject& s : all) {
     if (law == memory && needs_of(s.registries, s.configs.drafter).learns) continue;
-    const Finding f = law(s, scene, backend, cast, asks);
+    const Finding f = law(s, scenario, backend, cast, asks);
     EXPECT_TRUE(f.holds) << f.what.substr(0, 1000);
     EXPECT_TRUE(f.cases > 0 || s.configs.drafter["name"] == "none") << f.what;
     accepted += f.accepted, refused += f.refused;
@@ -112,13 +113,13 @@ Registries with_wrapped() {
 TEST(Cache, OfAModelThatTheDrafterWrapped) {
   ReferenceBackend b;
   const auto asks = random_asks(10, 4, 12, 24, 5);
-  const Scene scene{.engine = {.batch = 4, .step_rows = 24, .page_rows = 3, .pages = 256, .check = true}};
+  const Scenario scenario{.engine = {.batch = 4, .step_rows = 24, .page_rows = 3, .pages = 256, .check = true}};
   for (const Subject& s : subjects(with_wrapped(), 1, {{{"name", "wrapped"}}})) {
-    const Finding f = cache(s, scene, b, table_cast(kTable), asks);
+    const Finding f = cache(s, scenario, b, table_cast(kTable), asks);
     EXPECT_TRUE(f.holds) << f.what;
     Subject without = s;
     without.configs.drafter = {{"name", "ngram"}};
-    EXPECT_GT(f.cases, cache(without, scene, b, table_cast(kTable), asks).cases) << "its cache was compared too";
+    EXPECT_GT(f.cases, cache(without, scenario, b, table_cast(kTable), asks).cases) << "its cache was compared too";
   }
 }
 

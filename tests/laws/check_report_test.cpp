@@ -14,7 +14,7 @@ using nlohmann::json;
 LawReport found(const std::string& subject, LawReport::Ruling ruling = LawReport::Ruling::holds) {
   LawReport r;
   r.law = "exact", r.subject = subject, r.ruling = ruling;
-  r.scenes = 4, r.asked = ruling == LawReport::Ruling::not_shown ? 2 : 4, r.cases = 10;
+  r.scenarios = 4, r.asked = ruling == LawReport::Ruling::not_shown ? 2 : 4, r.cases = 10;
   return r;
 }
 
@@ -61,14 +61,15 @@ TEST(CheckReport, AReportSaysWhatWasCutInDepth) {
   LawReport a = found("A"), b = found("B"), c = found("C");
   a.count_cut(2, 3), b.count_cut(1, 2), c.count_cut(0, 0);
   const CheckReport report = told({b, a, c});
-  EXPECT_NE(line_of_all(report).find("3 scenes cut to depth 2 at the least"), std::string::npos) << line_of_all(report);
+  EXPECT_NE(line_of_all(report).find("3 scenarios cut to depth 2 at the least"), std::string::npos)
+      << line_of_all(report);
   EXPECT_NE(check_text(report, {"foretoken check"}, false, 160)
-                .find("Every law that concerns them holds, 3 scenes cut to depth 2 at the least ("),
+                .find("Every law that concerns them holds, 3 scenarios cut to depth 2 at the least ("),
             std::string::npos);
-  EXPECT_NE(check_text(told({b, c}), {"foretoken check"}, false, 160).find("holds, 1 scene cut to depth 2 ("),
+  EXPECT_NE(check_text(told({b, c}), {"foretoken check"}, false, 160).find("holds, 1 scenario cut to depth 2 ("),
             std::string::npos);
   const json findings = check_json(report, {"foretoken check"})["laws"][0]["findings"];
-  EXPECT_EQ(findings[1]["cut"], (json{{"scenes", 2}, {"least_depth", 3}}));
+  EXPECT_EQ(findings[1]["cut"], (json{{"scenarios", 2}, {"least_depth", 3}}));
   EXPECT_FALSE(findings[2].contains("cut"));
 }
 

@@ -45,7 +45,7 @@ TEST(Check, AskedOfWhatIsSoundEveryLawHoldsOrSaysWhyItIsSilent) {
   EXPECT_TRUE(report.holds()) << report.sentences.front();
   for (const LawReport& r : report.laws) {
     EXPECT_EQ(r.reason.empty(), r.ruling == LawReport::Ruling::holds) << r.law;
-    EXPECT_EQ(r.asked, r.scenes) << r.law;
+    EXPECT_EQ(r.asked, r.scenarios) << r.law;
     EXPECT_TRUE(r.cases > 0 || r.ruling != LawReport::Ruling::holds) << r.law;
   }
   const json j = check_json(report, {"foretoken check --drafter draft_model", {{"libmine.so", "0123"}}});
@@ -98,7 +98,7 @@ TEST(Check, WhatDidNotBeginInTimeIsSaid) {
             std::string::npos);
 }
 
-TEST(Check, AScenesDepthIsCutWhereTheDrawsFallInTooManyWays) {
+TEST(Check, AScenariosDepthIsCutWhereTheDrawsFallInTooManyWays) {
   const Subject subject{all_registries(),
                         {kDraftModel, {{"name", "fixed"}, {"length", 2}}, {{"name", "speculative_sampling"}}}};
   ExactCase c{.target = {.vocab = 3, .order = 2, .seed = 81}, .prompts = {{0, 1}}, .tokens = 4};
@@ -118,7 +118,7 @@ TEST(Check, AScenesDepthIsCutWhereTheDrawsFallInTooManyWays) {
 }
 
 // The drafts of this tree that fall in the most ways: a near model's, which are refused as often as not.
-TEST(Check, TheScenesOfThisTreeAreLookedAtWhole) {
+TEST(Check, TheScenariosOfThisTreeAreLookedAtWhole) {
   const CheckReport report = check(candidates({all_registries(),
                                                {{"name", "draft_model"}, {"model", "table:other"}},
                                                nullptr,
@@ -134,13 +134,13 @@ TEST(Check, WhatFallsInMoreWaysThanAreFollowedIsCutAndCounted) {
   const std::vector<Candidate> all =
       candidates({all_registries(), kDraftModel, nullptr, {{"name", "speculative_sampling"}}});
   int three = 0, two = 0;
-  for (const LawCase& scene : exact_cases(all.front(), shallow)) {
-    const Finding f = scene.run();
-    EXPECT_TRUE(f.holds) << scene.scene << ": " << f.why;
-    const bool of_two_tokens = scene.scene.starts_with("2 tokens,");
+  for (const LawCase& scenario : exact_cases(all.front(), shallow)) {
+    const Finding f = scenario.run();
+    EXPECT_TRUE(f.holds) << scenario.scenario << ": " << f.why;
+    const bool of_two_tokens = scenario.scenario.starts_with("2 tokens,");
     if (f.cut_to == 0 && !of_two_tokens) continue;
     EXPECT_EQ(f.cut_to, of_two_tokens ? 3 : 2)
-        << scene.scene << (of_two_tokens ? ": a second round after a draft is still seen" : "");
+        << scenario.scenario << (of_two_tokens ? ": a second round after a draft is still seen" : "");
     ++(of_two_tokens ? three : two);
   }
   EXPECT_GT(three, 0);

@@ -35,19 +35,19 @@ Cast demo_cast(Backend& backend, const std::string& dtype) {
           }};
 }
 
-const Scene kScene{.engine = {.batch = 4, .step_rows = 64, .page_rows = 16, .pages = 256, .check = true}};
+const Scenario kScenario{.engine = {.batch = 4, .step_rows = 64, .page_rows = 16, .pages = 256, .check = true}};
 
 void expect_plain_texts(const Sampling& sampling, const std::string& dtype,
                         const std::function<bool(const Subject&)>& asked) {
   const auto backend = invariant();
   const Cast cast = demo_cast(*backend, dtype);
   const auto asks = random_asks(6, cast.target->info().vocab, 90, 40, 5);
-  Scene scene = kScene;
-  scene.sampling = sampling;
+  Scenario scenario = kScenario;
+  scenario.sampling = sampling;
   long accepted = 0, refused = 0;
   for (const Subject& s : subjects(all_registries(), 4)) {
     if (!asked(s)) continue;
-    const Finding f = same_text(s, scene, *backend, cast, asks);
+    const Finding f = same_text(s, scenario, *backend, cast, asks);
     EXPECT_TRUE(f.holds) << f.what;
     accepted += f.accepted, refused += f.refused;
   }
@@ -99,14 +99,14 @@ TEST(DeviceLaws, a_text_does_not_depend_on_its_batch_nor_on_the_chunks_of_its_pr
   const Cast cast = demo_cast(*backend, "bf16");
   const auto asks = random_asks(24, cast.target->info().vocab, 200, 32, 6);
   for (const Subject& s : subjects(all_registries(), 3)) {
-    Scene alone = kScene, crowd = kScene, chunks = kScene;
+    Scenario alone = kScenario, crowd = kScenario, chunks = kScenario;
     alone.engine.batch = 1, alone.engine.step_rows = 512;
     crowd.engine.batch = 24, crowd.engine.step_rows = 1024, crowd.engine.pages = 1024;
     chunks.engine.batch = 5, chunks.engine.step_rows = 23;
     // At temperature 0 whatever the trees are; sampled texts also depend on where trees end, so plain decoding's are
     // compared.
     for (const float temperature : {0.0f, 1.0f}) {
-      for (Scene* scene : {&alone, &crowd, &chunks}) scene->sampling.temperature = temperature;
+      for (Scenario* scenario : {&alone, &crowd, &chunks}) scenario->sampling.temperature = temperature;
       const Subject& subject = temperature > 0 ? plain(s) : s;
       const auto one = play(subject, alone, *backend, cast, asks).texts;
       EXPECT_EQ(parting(one, play(subject, crowd, *backend, cast, asks).texts), "")
@@ -126,9 +126,9 @@ TEST(DeviceLaws, caches_hold_what_a_prefill_at_once_holds) {
   std::size_t turn = 0;
   for (const Subject& s : subjects(all_registries(), 3)) {
     const int rows = steps[turn++ % std::size(steps)];
-    Scene scene = kScene;
-    scene.engine.batch = std::min(5, rows), scene.engine.step_rows = rows;
-    const Finding f = cache(s, scene, *backend, cast, asks);
+    Scenario scenario = kScenario;
+    scenario.engine.batch = std::min(5, rows), scenario.engine.step_rows = rows;
+    const Finding f = cache(s, scenario, *backend, cast, asks);
     EXPECT_TRUE(f.holds) << rows << " rows a step: " << f.what.substr(0, 500);
     EXPECT_GT(f.cases, 0);
   }
@@ -168,11 +168,11 @@ TEST(DeviceLaws, a_replayed_forward_gives_what_it_gives_when_it_is_run) {
     const Cast cast = demo_cast(*backend, "bf16");
     const auto asks = random_asks(3, cast.target->info().vocab, 60, 24, 7);
     for (const Subject& s : subjects(all_registries(), 3))
-      EXPECT_NO_THROW(play(s, kScene, *backend, cast, asks)) << s.text();
+      EXPECT_NO_THROW(play(s, kScenario, *backend, cast, asks)) << s.text();
     Cast drifting = cast;
     drifting.target = std::make_shared<Drifting>(cast.target);
     EXPECT_TRUE(
-        says(sentence_of([&] { play(subjects(all_registries(), 3).front(), kScene, *backend, drifting, asks); }),
+        says(sentence_of([&] { play(subjects(all_registries(), 3).front(), kScenario, *backend, drifting, asks); }),
              "other numbers"));
   }
 }
@@ -182,15 +182,15 @@ TEST(DeviceLaws, an_engine_replays_what_another_recorded) {
   const auto backend = invariant();
   const Cast cast = demo_cast(*backend, "bf16");
   const auto asks = random_asks(3, cast.target->info().vocab, 60, 24, 7);
-  Scene scene = kScene;
-  scene.engine.pages =
-      int((std::int64_t(64) << 20) / (scene.engine.page_rows * cast.target->info().kv.bytes_per_row()));
+  Scenario scenario = kScenario;
+  scenario.engine.pages =
+      int((std::int64_t(64) << 20) / (scenario.engine.page_rows * cast.target->info().kv.bytes_per_row()));
   int most = 0;
   for (const Subject& s : subjects(all_registries(), 3)) {
     int recorded[2] = {};
     std::vector<Text> texts[2];
     for (int i : {0, 1})
-      texts[i] = play(s, scene, *backend, cast, asks, [&](Engine&, const StepReport& r, auto) {
+      texts[i] = play(s, scenario, *backend, cast, asks, [&](Engine&, const StepReport& r, auto) {
                    recorded[i] += r.recorded;
                  }).texts;
     most = std::max(most, recorded[0]);
@@ -206,10 +206,10 @@ TEST(DeviceLaws, a_step_waits_once) {
   const auto asks = random_asks(3, cast.target->info().vocab, 60, 40, 7);
   for (const Sampling& sampling : {Sampling{.temperature = 1}, talkative(1)})
     for (const Subject& s : subjects(all_registries(), 6)) {
-      Scene scene = kScene;
-      scene.sampling = sampling;
+      Scenario scenario = kScenario;
+      scenario.sampling = sampling;
       int steps = 0, most = 0;
-      play(s, scene, *backend, cast, asks,
+      play(s, scenario, *backend, cast, asks,
            [&](Engine&, const StepReport& r, auto) { ++steps, most = std::max(most, r.waits); });
       EXPECT_GT(steps, 0);
       EXPECT_EQ(most, 1) << s.text();
@@ -221,7 +221,7 @@ TEST(DeviceLaws, preemption_changes_no_text) {
   const Cast cast = demo_cast(*backend, "bf16");
   const auto asks = random_asks(8, cast.target->info().vocab, 100, 60, 8);
   const auto subject = subjects(all_registries(), 4).back();
-  Scene roomy = kScene, tight = kScene;
+  Scenario roomy = kScenario, tight = kScenario;
   roomy.sampling.temperature = tight.sampling.temperature = 0;
   roomy.engine.batch = tight.engine.batch = 8;
   tight.engine.pages = 30;
@@ -269,13 +269,13 @@ TEST(DeviceLaws, greedy_texts_of_fast_numerics_part_from_the_hosts_only_where_tw
   const auto backend = make_gpu({}), host = make_cpu_backend();
   const Cast cast = demo_cast(*backend, "bf16"), at_home = demo_cast(*host, "bf16");
   const auto asks = random_asks(24, cast.target->info().vocab, 90, 40, 5);
-  Scene scene = kScene;
-  scene.sampling.temperature = 0, scene.engine.batch = 8, scene.engine.pages = 1024;
+  Scenario scenario = kScenario;
+  scenario.sampling.temperature = 0, scenario.engine.batch = 8, scenario.engine.pages = 1024;
   const auto all = subjects(all_registries(), 4);
-  const auto texts = play(plain(all.front()), scene, *host, at_home, asks).texts;
+  const auto texts = play(plain(all.front()), scenario, *host, at_home, asks).texts;
   Partings partings{*host, at_home.target};
   for (const Subject& s : all) {
-    const auto fast = play(s, scene, *backend, cast, asks).texts;
+    const auto fast = play(s, scenario, *backend, cast, asks).texts;
     for (std::size_t i = 0; i < asks.size(); ++i)
       partings.compare(asks[i], fast[i], texts[i], s.text() + ", text " + std::to_string(i));
   }

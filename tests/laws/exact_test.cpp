@@ -83,16 +83,16 @@ TEST(Exact, FiveTokensWholeContext) {
 }
 
 TEST(Exact, TemperatureAndGreedy) {
-  expect_exact({.target = {.vocab = 3, .seed = 11}, .tokens = 3, .scene = {.sampling = {.temperature = 0.6f}}},
+  expect_exact({.target = {.vocab = 3, .seed = 11}, .tokens = 3, .scenario = {.sampling = {.temperature = 0.6f}}},
                registered(2));
-  expect_exact({.target = {.vocab = 2, .seed = 12}, .tokens = 4, .scene = {.sampling = {.temperature = 1.7f}}},
+  expect_exact({.target = {.vocab = 2, .seed = 12}, .tokens = 4, .scenario = {.sampling = {.temperature = 1.7f}}},
                registered(2));
 }
 
 TEST(Exact, EndsByStopTokenInsideAnAcceptedPath) {
-  expect_exact({.target = {.vocab = 3, .seed = 13, .impossible = 0.05}, .tokens = 3, .scene = {.stop_tokens = {2}}},
+  expect_exact({.target = {.vocab = 3, .seed = 13, .impossible = 0.05}, .tokens = 3, .scenario = {.stop_tokens = {2}}},
                registered(2));
-  expect_exact({.target = {.vocab = 2, .seed = 14, .impossible = 0.05}, .tokens = 4, .scene = {.stop_tokens = {1}}},
+  expect_exact({.target = {.vocab = 2, .seed = 14, .impossible = 0.05}, .tokens = 4, .scenario = {.stop_tokens = {1}}},
                registered(3));
 }
 
@@ -108,7 +108,7 @@ TEST(Exact, Warps) {
   for (const Sampling& s : {Sampling{.temperature = 1, .top_k = 2}, Sampling{.temperature = 1, .top_p = 0.7f},
                             Sampling{.temperature = 1.3f, .min_p = 0.3f},
                             Sampling{.temperature = 0.9f, .top_k = 3, .top_p = 0.8f, .min_p = 0.1f}})
-    expect_exact({.target = target, .tokens = 3, .scene = {.sampling = s}}, registered(2), {{0}, {3, 1, 0, 3, 1}});
+    expect_exact({.target = target, .tokens = 3, .scenario = {.sampling = s}}, registered(2), {{0}, {3, 1, 0, 3, 1}});
 }
 
 TEST(Exact, RandomTreesOfTwoTokens) {

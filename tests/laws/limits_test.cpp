@@ -64,8 +64,8 @@ TEST(Acceptance, LiesWhereTheLawsSay) {
   const auto asks = random_asks(400, 4, 12, 40, 4);
   long tested = 0;
   for (const Subject& s : subjects(all_registries(), 4)) {
-    const Scene scene{.engine = {.batch = 16, .step_rows = 1024, .page_rows = 4, .pages = 1024}};
-    const Finding f = acceptance(s, scene, b, {.vocab = 4, .order = 3, .seed = 73}, asks);
+    const Scenario scenario{.engine = {.batch = 16, .step_rows = 1024, .page_rows = 4, .pages = 1024}};
+    const Finding f = acceptance(s, scenario, b, {.vocab = 4, .order = 3, .seed = 73}, asks);
     EXPECT_TRUE(f.holds) << f.what;
     tested += f.cases;
   }

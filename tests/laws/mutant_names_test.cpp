@@ -1,6 +1,6 @@
 // mutations: planted bugs of how draws are named, killed by the law that the test names; and what a proof misses that
 // forgets names.
-#include "tests/laws/mutant_scene.h"
+#include "tests/laws/mutant_scenario.h"
 
 namespace foretoken::test {
 namespace {

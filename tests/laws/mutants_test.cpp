@@ -1,7 +1,7 @@
 // mutations: planted bugs, each through a seam, each killed by the law that the test names. The same case without the
 // bug holds.
 #include "experiments/conformance/scripted_drafter.h"
-#include "tests/laws/mutant_scene.h"
+#include "tests/laws/mutant_scenario.h"
 
 namespace foretoken::test {
 namespace {
@@ -86,9 +86,9 @@ TEST(Mutants, StaleKeysAreKilledByExactCacheAndMemory) {
   const auto asks = random_asks(4, 3, 6, 16, 3);
   Stale b, other;
   const Cast cast = table_cast({.vocab = 3, .order = 2, .seed = 81, .strict = false});
-  const Scene scene{.engine = {.page_rows = 2, .pages = 64, .reuse_prefixes = false}};
-  EXPECT_FALSE(cache(s, scene, b, cast, asks).holds);
-  EXPECT_FALSE(memory(s, scene, other, cast, asks).holds);
+  const Scenario scenario{.engine = {.page_rows = 2, .pages = 64, .reuse_prefixes = false}};
+  EXPECT_FALSE(cache(s, scenario, b, cast, asks).holds);
+  EXPECT_FALSE(memory(s, scenario, other, cast, asks).holds);
 }
 
 TEST(Mutants, SkippedCompactionIsKilledByExactAndCache) {
@@ -118,7 +118,7 @@ TEST(Mutants, SiblingsWithoutRepeatsCalledIndependentAreKilledByExact) {
 
 TEST(Mutants, TopPOfPAloneIsKilledByExact) {
   ExactCase c = three_tokens();
-  c.scene.sampling = {.temperature = 1, .top_p = 0.6f};
+  c.scenario.sampling = {.temperature = 1, .top_p = 0.6f};
   EXPECT_TRUE(exact(subject(all_registries(), kDraftModel, kSampling), c).holds);
   EXPECT_TRUE(refuted(exact(subject(with_unwarped_q(all_registries()), kDraftModel, kSampling), c)));
 }
@@ -143,13 +143,13 @@ TEST(Mutants, CuttingANodeByItsOwnTokenIsKilledByCausal) {
 TEST(Mutants, GreedyTieRuleIsKilledByGreedyAndDevice) {
   ReferenceBackend sane;
   LastOfEquals b;
-  const Scene scene{.sampling = {.temperature = 0},
-                    .engine = {.batch = 1, .step_rows = 64, .page_rows = 2, .pages = 64}};
+  const Scenario scenario{.sampling = {.temperature = 0},
+                          .engine = {.batch = 1, .step_rows = 64, .page_rows = 2, .pages = 64}};
   const Cast cast = table_cast({.vocab = 4, .order = 2, .seed = 3, .uniform = true});
   const auto asks = random_asks(4, 4, 8, 16, 6);
   const Subject s = subject(all_registries(), {{"name", "ngram"}, {"shortest", 1}}, kSampling, 3);
-  EXPECT_TRUE(same_text(s, scene, sane, cast, asks).holds);
-  EXPECT_FALSE(same_text(s, scene, b, cast, asks).holds);
+  EXPECT_TRUE(same_text(s, scenario, sane, cast, asks).holds);
+  EXPECT_FALSE(same_text(s, scenario, b, cast, asks).holds);
   ReferenceBackend other;
   EXPECT_TRUE(same_verdicts(s, {.vocab = 61}, sane, other).holds);
   EXPECT_FALSE(same_verdicts(s, {.vocab = 61}, sane, b).holds);
@@ -160,21 +160,22 @@ TEST(Mutants, LengthOvershootIsKilledByExactAndGreedy) {
   ExactCase c = three_tokens();
   c.max_new_tokens = 3;
   EXPECT_TRUE(exact(s, c).holds);
-  c.scene.limits = late_length;
+  c.scenario.limits = late_length;
   EXPECT_TRUE(refuted(exact(s, c)));
   ReferenceBackend b;
-  const Scene scene{.sampling = {.temperature = 0}, .limits = late_length};
+  const Scenario scenario{.sampling = {.temperature = 0}, .limits = late_length};
   const Subject twin = subject(all_registries(), {{"name", "draft_model"}, {"model", "table:same"}}, kSampling, 3);
   EXPECT_FALSE(
-      same_text(twin, scene, b, table_cast({.vocab = 3, .order = 2, .seed = 81}), random_asks(6, 3, 6, 15, 7)).holds);
+      same_text(twin, scenario, b, table_cast({.vocab = 3, .order = 2, .seed = 81}), random_asks(6, 3, 6, 15, 7))
+          .holds);
 }
 
 TEST(Mutants, AStopTokenMissedInsideAnAcceptedPathIsKilledByExact) {
   const Subject s = subject(all_registries(), kDraftModel, kSampling, 3);
   ExactCase c = three_tokens();
-  c.scene.stop_tokens = {2};
+  c.scenario.stop_tokens = {2};
   EXPECT_TRUE(exact(s, c).holds);
-  c.scene.limits = late_stop_token;
+  c.scenario.limits = late_stop_token;
   EXPECT_TRUE(refuted(exact(s, c)));
 }
 
@@ -184,7 +185,7 @@ TEST(Mutants, TreePageAliasingIsKilledByExactOfTwoSequencesAndCache) {
   ExactCase c = two_tokens();
   c.prompts = {{0, 1, 0}, {1, 1, 0}};
   c.tokens = 2;
-  c.scene.engine.reuse_prefixes = false;
+  c.scenario.engine.reuse_prefixes = false;
   EXPECT_TRUE(exact(s, c).holds);
   c.disguise = aliased;
   const Finding planted = exact(s, c);

@@ -53,7 +53,7 @@ TEST(Options, PenaltiesAreExactOnTreesOfEveryKind) {
     expect_exact(subjects(registries, 3, drafters), {.target = {.vocab = 3, .seed = 19, .impossible = 0.1},
                                                      .prompts = {{1, 1}},
                                                      .tokens = 3,
-                                                     .scene = {.sampling = s}});
+                                                     .scenario = {.sampling = s}});
 }
 
 TEST(Options, PenaltiesAreExactInLongDraftsThatRepeatThemselves) {
@@ -63,14 +63,14 @@ TEST(Options, PenaltiesAreExactInLongDraftsThatRepeatThemselves) {
     expect_exact(subjects(all_registries(), 3), {.target = {.vocab = 2, .seed = 33, .impossible = 0.05},
                                                  .prompts = {prompt},
                                                  .tokens = 4,
-                                                 .scene = {.sampling = sampling}});
+                                                 .scenario = {.sampling = sampling}});
 }
 
 TEST(Options, PenaltiesAreExactOnTheCpuBackend) {
   expect_exact(with_trees(2), {.target = {.vocab = 3, .order = 2, .seed = 25},
                                .prompts = {{0, 2}},
                                .tokens = 3,
-                               .scene = {.sampling = talkative(1)},
+                               .scenario = {.sampling = talkative(1)},
                                .backend = [] { return cpu_backend(1); }});
 }
 
@@ -79,7 +79,8 @@ TEST(Options, PenaltiesAreSampledExactly) {
   const std::vector<Subject> all =
       subjects(all_registries(), 3, {kDraftModel, {{"name", "ngram"}, {"longest", 2}, {"shortest", 1}}});
   const double level = 1e-3 / double(all.size());
-  Scene scene{.sampling = talkative(1), .engine = {.batch = 64, .step_rows = 1024, .page_rows = 4, .pages = 2048}};
+  Scenario scenario{.sampling = talkative(1),
+                    .engine = {.batch = 64, .step_rows = 1024, .page_rows = 4, .pages = 2048}};
   for (const Subject& s : all) {
     const Finding f = sampled(s,
                               {.target = {.vocab = 3, .seed = 61, .impossible = 0.1},
@@ -87,7 +88,7 @@ TEST(Options, PenaltiesAreSampledExactly) {
                                .tokens = 3,
                                .found = 0.015,
                                .level = level,
-                               .scene = scene},
+                               .scenario = scenario},
                               *b);
     EXPECT_TRUE(f.holds) << f.what << ", p = " << f.measure;
     EXPECT_GT(f.accepted, 0);
@@ -95,11 +96,11 @@ TEST(Options, PenaltiesAreSampledExactly) {
   }
 }
 
-void expect_plain_text(Backend& backend, const Cast& cast, const std::vector<Subject>& all, const Scene& scene,
+void expect_plain_text(Backend& backend, const Cast& cast, const std::vector<Subject>& all, const Scenario& scenario,
                        std::span<const Ask> asks) {
   for (const Subject& s : all) {
-    if (scene.sampling.temperature > 0 && !path_identical(s)) continue;
-    const Finding f = same_text(s, scene, backend, cast, asks);
+    if (scenario.sampling.temperature > 0 && !path_identical(s)) continue;
+    const Finding f = same_text(s, scenario, backend, cast, asks);
     EXPECT_TRUE(f.holds) << f.what << " on " << backend.name();
     EXPECT_EQ(f.cases, long(asks.size()));
   }
@@ -137,11 +138,11 @@ TEST(Options, TheDraftsLawIsBentLikeTheTargets) {
 
 TEST(Options, AcceptanceUnderPenaltiesLiesWhereTheLawsSay) {
   ReferenceBackend b;
-  const Scene scene{.sampling = talkative(1),
-                    .engine = {.batch = 16, .step_rows = 1024, .page_rows = 4, .pages = 1024}};
+  const Scenario scenario{.sampling = talkative(1),
+                          .engine = {.batch = 16, .step_rows = 1024, .page_rows = 4, .pages = 1024}};
   for (const Subject& s : subjects(all_registries(), 4, {kDraftModel})) {
     if (soundness_of(s.registries, s.configs.verifier).acceptance == Acceptance::other) continue;
-    const Finding f = acceptance(s, scene, b, {.vocab = 4, .order = 3, .seed = 73}, random_asks(400, 4, 12, 40, 4));
+    const Finding f = acceptance(s, scenario, b, {.vocab = 4, .order = 3, .seed = 73}, random_asks(400, 4, 12, 40, 4));
     EXPECT_TRUE(f.holds) << f.what;
     EXPECT_GT(f.cases, 1000);
   }
@@ -150,8 +151,8 @@ TEST(Options, AcceptanceUnderPenaltiesLiesWhereTheLawsSay) {
 // Penalties come with the sequence: preemption, chunks and prefix hits do not change them.
 TEST(Options, PenaltiesInACrowd) {
   ReferenceBackend b;
-  const Scene alone{.sampling = talkative(0),
-                    .engine = {.batch = 1, .step_rows = 512, .page_rows = 4, .pages = 512, .check = true}};
+  const Scenario alone{.sampling = talkative(0),
+                       .engine = {.batch = 1, .step_rows = 512, .page_rows = 4, .pages = 512, .check = true}};
   CrowdCase c{
       {{.sampling = talkative(0), .engine = {.batch = 6, .step_rows = 40, .page_rows = 2, .pages = 40, .check = true}}},
       true};
@@ -179,7 +180,7 @@ ExactCase planted(std::function<std::unique_ptr<HostBackend>()> backend) {
   return {.target = {.vocab = 3, .seed = 5},
           .prompts = {{1, 0}},
           .tokens = 3,
-          .scene = {.sampling = talkative(1)},
+          .scenario = {.sampling = talkative(1)},
           .backend = std::move(backend)};
 }
 
@@ -233,15 +234,15 @@ TEST(Options, SamplesShareThePromptAndDrawForThemselves) {
     apart.push_back({prompt, std::uint64_t(i + 1), 16});
   }
   for (const Subject& s : subjects(all_registries(), 3, {kDraftModel, {{"name", "none"}}})) {
-    Scene scene{.sampling = {.temperature = 1},
-                .engine = {.batch = 8, .step_rows = 256, .page_rows = 2, .pages = 256, .check = true}};
-    const Played shared = play(s, scene, b, cast, together), own = play(s, scene, b, cast, apart);
+    Scenario scenario{.sampling = {.temperature = 1},
+                      .engine = {.batch = 8, .step_rows = 256, .page_rows = 2, .pages = 256, .check = true}};
+    const Played shared = play(s, scenario, b, cast, together), own = play(s, scenario, b, cast, apart);
     EXPECT_EQ(shared.texts, own.texts) << "where pages come from changes no text: " << s.text();
     EXPECT_GE(shared.prefix_rows, 3u * 10) << s.text();
     EXPECT_EQ(own.prefix_rows, 0u) << "they all begin at once";
     EXPECT_NE(shared.texts[0], shared.texts[1]);
-    scene.engine.reuse_prefixes = false;
-    EXPECT_EQ(play(s, scene, b, cast, together).texts, own.texts) << "nothing is shared, and nobody waits";
+    scenario.engine.reuse_prefixes = false;
+    EXPECT_EQ(play(s, scenario, b, cast, together).texts, own.texts) << "nothing is shared, and nobody waits";
     EXPECT_EQ(shared.pages_left, 0);
   }
 }

@@ -50,7 +50,7 @@ TEST(OwnMemory, ADraftModelIsFedNoRowTwice) {
   for (const json& drafter :
        {json{{"name", "draft_model"}, {"model", "table:same"}}, json{{"name", "private"}, {"model", "table:same"}}}) {
     SimulatedDevice device;
-    const Scene roomy{.engine = {.batch = 4, .step_rows = 256, .page_rows = 2, .pages = 1024, .check = true}};
+    const Scenario roomy{.engine = {.batch = 4, .step_rows = 256, .page_rows = 2, .pages = 1024, .check = true}};
     std::uint64_t before = 0;
     int rounds = 0;
     const auto count = [&](Engine& engine, const StepReport& report, std::span<const Sequence* const>) {

@@ -2,7 +2,7 @@
 #pragma once
 #include <gtest/gtest.h>
 
-#include "experiments/conformance/scene.h"
+#include "experiments/conformance/scenario.h"
 
 namespace foretoken::test {
 

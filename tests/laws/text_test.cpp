@@ -32,12 +32,12 @@ bool path_identical(const Subject& s) {
 }
 
 // Same text as plain decoding for every subject of whom `asked` is true.
-void expect_plain_text(const Scene& scene, Backend& backend, const Cast& cast, std::span<const Ask> asks,
+void expect_plain_text(const Scenario& scenario, Backend& backend, const Cast& cast, std::span<const Ask> asks,
                        const std::function<bool(const Subject&)>& asked, bool trees) {
   long accepted = 0, refused = 0;
   for (const Subject& s : trees ? everything(5) : subjects(all_registries(), 4)) {
     if (!asked(s)) continue;
-    const Finding f = same_text(s, scene, backend, cast, asks);
+    const Finding f = same_text(s, scenario, backend, cast, asks);
     EXPECT_TRUE(f.holds) << f.what << " on " << backend.name();
     EXPECT_EQ(f.cases, long(asks.size()));
     accepted += f.accepted, refused += f.refused;

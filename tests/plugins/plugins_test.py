@@ -159,7 +159,7 @@ class Plugins(unittest.TestCase):
             for finding in law["findings"]:
                 if finding["verdict"] == "holds":
                     self.assertGreater(finding["cases"], 0)
-                    self.assertEqual(finding["scenes"], finding["scenes_in_all"])
+                    self.assertEqual(finding["scenarios"], finding["scenarios_in_all"])
 
     def test_the_template_of_a_drafter_passes_check(self):
         self.expect_passes_check(self.bigram)

@@ -3,7 +3,7 @@
 #pragma once
 #include <map>
 
-#include "experiments/conformance/scene.h"
+#include "experiments/conformance/scenario.h"
 #include "kernels/reference/reference_backend.h"
 
 namespace foretoken::test {

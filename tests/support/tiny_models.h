@@ -1,6 +1,6 @@
 // The small checkpoints of tests/data/models as models, and as a cast whose drafters load another of them.
 #pragma once
-#include "experiments/conformance/scene.h"
+#include "experiments/conformance/scenario.h"
 #include "kernels/host_backend.h"
 
 namespace foretoken::test {

@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include "experiments/bench/bench_scenes.h"
+#include "experiments/bench/bench_scenarios.h"
 #include "experiments/sweep/run_document.h"
 #include "experiments/sweep/sweep.h"
 #include "experiments/sweep/workload.h"
@@ -42,9 +42,9 @@ TEST(Configs, EveryOneIsUnderstood) {
     SCOPED_TRACE(file);
     found.insert(entry.path().filename().string());
     const auto document = read_document(file);
-    if (document.contains("scenes")) {
-      for (const Scene& scene : read_scenes(file, "", "", registries))
-        expect_model(scene.run["target"]), expect_model(scene.run["drafter"]);
+    if (document.contains("scenarios")) {
+      for (const Scenario& scenario : read_scenarios(file, "", "", registries))
+        expect_model(scenario.run["target"]), expect_model(scenario.run["drafter"]);
     } else {
       for (const foretoken::Run& run : expand(document, {}, registries, file))
         expect_runnable(run.document, registries);

@@ -1,6 +1,6 @@
 // How a forward is padded: the layout that a model sees where its device wants round numbers.
 #include "kernels/reference/reference_backend.h"
-#include "tests/framework/engine/engine_scene.h"
+#include "tests/framework/engine/engine_scenario.h"
 
 namespace foretoken::testing {
 namespace {
@@ -38,7 +38,7 @@ class Watched final : public Model {
   std::vector<Seen>& seen_;
 };
 
-struct PaddedForwards : EngineScene {
+struct PaddedForwards : EngineScenario {
   std::vector<Watched::Seen> seen;
 
   void run(int sequences, Text prompt, int guesses) {

@@ -7,7 +7,7 @@
 #include "experiments/conformance/scripted_drafter.h"
 #include "kernels/reference/reference_backend.h"
 #include "tests/framework/cache/alone.h"
-#include "tests/framework/engine/engine_scene.h"
+#include "tests/framework/engine/engine_scenario.h"
 
 namespace foretoken::testing {
 namespace {
@@ -92,7 +92,7 @@ class Replayed final : public Model {
   std::shared_ptr<Model> model_;
 };
 
-struct ReplayedForwards : EngineScene {
+struct ReplayedForwards : EngineScenario {
   Recording* recording = nullptr;
   std::shared_ptr<Model> table = cast.target;
 

@@ -2,7 +2,7 @@
 // what a policy learns.
 #include <set>
 
-#include "tests/framework/engine/engine_scene.h"
+#include "tests/framework/engine/engine_scenario.h"
 
 namespace foretoken::testing {
 namespace {
@@ -56,7 +56,7 @@ class Noting : public LengthPolicy {
   Notes& notes_;
 };
 
-struct Budgets : EngineScene {
+struct Budgets : EngineScenario {
   std::vector<Budget> seen;
   Noting::Notes notes;
 

@@ -1,6 +1,6 @@
 // Drafters that were not asked for long have much to read before they can draft: all of them together no more than the
 // rows of a step.
-#include "tests/framework/engine/engine_scene.h"
+#include "tests/framework/engine/engine_scenario.h"
 
 namespace foretoken::testing {
 namespace {
@@ -37,7 +37,7 @@ class Late : public LengthPolicy {
   int from_;
 };
 
-struct CatchUpTest : EngineScene {
+struct CatchUpTest : EngineScenario {
   std::vector<int> drafts, targets;  // rows of each forward
 
   void SetUp() override {

@@ -3,7 +3,7 @@
 
 #include <malloc.h>
 
-#include "tests/framework/engine/engine_scene.h"
+#include "tests/framework/engine/engine_scenario.h"
 
 namespace foretoken::testing {
 namespace {
@@ -11,7 +11,7 @@ namespace {
 using conformance::Text;
 using nlohmann::json;
 
-struct EngineTest : EngineScene {};
+struct EngineTest : EngineScenario {};
 
 TEST_F(EngineTest, refuses_what_it_cannot_serve_in_one_sentence) {
   const auto e = engine();

@@ -3,7 +3,7 @@
 #include <cmath>
 #include <limits>
 
-#include "tests/framework/engine/engine_scene.h"
+#include "tests/framework/engine/engine_scenario.h"
 
 namespace foretoken::testing {
 namespace {
@@ -80,7 +80,7 @@ class ChoosyVerifier : public Verifier {
   std::uint64_t stream_;
 };
 
-struct FailureTest : EngineScene {
+struct FailureTest : EngineScenario {
   FailureTest() { options.pages = 512; }  // where pages are short drafts have other lengths
   // A request with draws of its own that never says kPoison.
   static Request lucky(Text prompt, std::uint64_t stream, bool logprobs = false) {

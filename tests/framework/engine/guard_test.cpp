@@ -1,6 +1,6 @@
 // What the engine does when its components misbehave: a verifier that says what it may not, a policy that miscounts, a
 // forward that fails half-way; and that nobody is starved by guesses.
-#include "tests/framework/engine/engine_scene.h"
+#include "tests/framework/engine/engine_scenario.h"
 
 namespace foretoken::testing {
 namespace {
@@ -8,7 +8,7 @@ namespace {
 using conformance::Text;
 using nlohmann::json;
 
-struct EngineGuard : EngineScene {
+struct EngineGuard : EngineScenario {
   static std::vector<Sequence> finish(Engine& e) {
     std::vector<Sequence> done;
     while (!e.idle())

@@ -1,6 +1,6 @@
 // What the engine offers to components when they are made, what comes with outcomes, and what is refused because
 // nothing serves it yet.
-#include "tests/framework/engine/engine_scene.h"
+#include "tests/framework/engine/engine_scenario.h"
 
 namespace foretoken::testing {
 namespace {
@@ -46,7 +46,7 @@ class Needing : public Drafter {
   See see_;
 };
 
-struct Offers : EngineScene {
+struct Offers : EngineScenario {
   using Make = std::function<std::unique_ptr<Drafter>(Host&)>;
 
   void draft_with(const Make& make) {

@@ -33,16 +33,16 @@ TEST(PenaltiesGolden, GreedyTextsAreTransformers) {
     const Cast cast{model, [&](const ModelChoice&, const std::string&) { return model; }};
     const Text want = g["tokens"];
     const Ask ask{g["prompt"], 1, int(want.size())};
-    const Scene scene{.sampling = sampling_of(g["options"]),
-                      .engine = {.batch = 1, .step_rows = 64, .page_rows = 4, .pages = 256}};
+    const Scenario scenario{.sampling = sampling_of(g["options"]),
+                            .engine = {.batch = 1, .step_rows = 64, .page_rows = 4, .pages = 256}};
     for (const json& drafter : {json{{"name", "none"}}, json{{"name", "ngram"}, {"longest", 2}, {"shortest", 1}},
                                 json{{"name", "draft_model"}, {"model", "itself"}}}) {
       const Subject subject{all_registries(),
                             {drafter, {{"name", "fixed"}, {"length", 3}}, {{"name", "speculative_sampling"}}}};
-      EXPECT_EQ(play(subject, scene, backend, cast, {&ask, 1}).texts[0], want)
+      EXPECT_EQ(play(subject, scenario, backend, cast, {&ask, 1}).texts[0], want)
           << g["model"] << " " << g["options"] << " " << subject.text();
     }
-    Scene plain = scene;
+    Scenario plain = scenario;
     plain.sampling = {};
     const Subject none{all_registries(),
                        {{{"name", "none"}}, {{"name", "fixed"}, {"length", 0}}, {{"name", "speculative_sampling"}}}};

@@ -5,14 +5,14 @@
 #include <gtest/gtest.h>
 
 #include "experiments/conformance/target_distribution.h"
-#include "tests/framework/engine/engine_scene.h"
+#include "tests/framework/engine/engine_scenario.h"
 
 namespace foretoken::testing {
 namespace {
 
 using conformance::Text;
 
-struct SamplingTest : EngineScene {};
+struct SamplingTest : EngineScenario {};
 
 TEST_F(SamplingTest, log_probabilities_are_the_target_distributions) {
   const auto table = std::make_shared<conformance::TableModel>(conformance::TableModel::Options{.vocab = 5, .seed = 3});

@@ -1,5 +1,5 @@
 // What the engine says of a drafter that returns a tree that it may not return.
-#include "tests/framework/engine/engine_scene.h"
+#include "tests/framework/engine/engine_scenario.h"
 
 namespace foretoken::testing {
 namespace {
@@ -27,7 +27,7 @@ class Scribbled : public Drafter {
   Scribble scribble_;
 };
 
-struct TreeGuard : EngineScene {
+struct TreeGuard : EngineScenario {
   // What a step says when the drafter's trees are scribbled over.
   std::string scribbled(Scribbled::Scribble scribble) {
     registries.drafters.replace("scribbled", {"", "", {}, [=](const json&, Host& h) {

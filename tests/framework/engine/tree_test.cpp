@@ -1,5 +1,5 @@
 // Trees that branch: what the engine holds a drafter to, and what it counts of them.
-#include "tests/framework/engine/engine_scene.h"
+#include "tests/framework/engine/engine_scenario.h"
 
 namespace foretoken::testing {
 namespace {
@@ -24,7 +24,7 @@ class Shaped : public Drafter {
   Grow grow_;
 };
 
-struct Trees : EngineScene {
+struct Trees : EngineScenario {
   std::unique_ptr<Engine> shaped(Shaped::Grow grow, int length = 3, int nodes = 16) {
     registries.drafters.replace(
         "shaped", {"", "", {}, [grow](const json&, Host& h) { return std::make_unique<Shaped>(h.backend(), grow); }});

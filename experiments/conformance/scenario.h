@@ -1,5 +1,5 @@
 // What a law is asked about, and where: a subject (a drafter, a policy and a verifier by configuration, out of any
-// registries, plugins' among them) and a scene (a target, the models that drafters load, sampling, limits, engine
+// registries, plugins' among them) and a scenario (a target, the models that drafters load, sampling, limits, engine
 // options). Nothing here knows one drafter or verifier from another.
 #pragma once
 #include <functional>
@@ -51,7 +51,7 @@ struct Ask {
 // Random prompts of 1 to `longest` tokens, streams 1, 2, ...
 std::vector<Ask> random_asks(int count, int vocab, int longest, int max_new_tokens, std::uint64_t seed);
 
-struct Scene {
+struct Scenario {
   Sampling sampling{.temperature = 1};
   std::vector<Token> stop_tokens{};
   EngineOptions engine{.batch = 4, .step_rows = 256, .page_rows = 2, .pages = 64, .check = true};
@@ -67,8 +67,8 @@ struct Played {
 };
 // Called after every step, with all sequences that still run.
 using AfterStep = std::function<void(Engine&, const StepReport&, std::span<const Sequence* const>)>;
-Played play(const Subject& subject, const Scene& scene, Backend& backend, const Cast& cast, std::span<const Ask> asks,
-            const AfterStep& after = {});
+Played play(const Subject& subject, const Scenario& scenario, Backend& backend, const Cast& cast,
+            std::span<const Ask> asks, const AfterStep& after = {});
 
 // What a law found.
 struct Finding {
@@ -78,7 +78,7 @@ struct Finding {
   double measure = 0;              // the law's own: an error, a p-value, a z-score, a count
   long cases = 0;                  // what was compared
   long accepted = 0, refused = 0;  // guesses, so that a law that saw neither is no law
-  int cut_to = 0;  // tokens of every text that were looked at, where that is fewer than the scene says; 0: it is not
+  int cut_to = 0;  // tokens of every text that were looked at, where that is fewer than the scenario says; 0: it is not
   std::map<std::string, long> seen{};  // what else occurred: preemptions, rows served from prefixes, ...
 
   void fail(const std::string& reason) {

@@ -1,4 +1,4 @@
-#include "experiments/bench/bench_scenes.h"
+#include "experiments/bench/bench_scenarios.h"
 
 #include <algorithm>
 
@@ -23,71 +23,73 @@ void refuse_unknown(const json& object, const std::vector<std::string>& known, c
   }
 }
 
-// An object of the scene that becomes one of the run.
+// An object of the scenario that becomes one of the run.
 json part(const Fields& fields, const char* key, json otherwise) {
   return fields.has(key) ? fields.object(key).all() : otherwise;
 }
 
-Scene scene_of(const json& object, const json& engine, const std::string& device, const Registries& registries,
-               const std::string& where) {
+Scenario scenario_of(const json& object, const json& engine, const std::string& device, const Registries& registries,
+                     const std::string& where) {
   const Fields fields(object, where);
   refuse_unknown(object,
                  {"name", "target", "drafter", "sampling", "engine", "batch", "context", "steps", "guesses", "length",
                   "prompt", "attention", "share", "bar_ms", "peer_ms"},
                  where);
-  Scene scene{fields.string("name"),
-              {},
-              fields.integer_or("batch", 1, 4096, 1),
-              fields.integer_or("context", 1, kMany, 1024),
-              fields.integer_or("steps", 1, kMany, 24),
-              fields.integer_or("guesses", 0, kLongest, 0),
-              fields.boolean_or("prompt", false),
-              fields.boolean_or("attention", false),
-              fields.positive_or("share", 0),
-              fields.positive_or("bar_ms", 0),
-              fields.positive_or("peer_ms", 0)};
-  if (scene.attention && scene.prompt) fields.refuse("attention", "this scene measures a prompt; make it two scenes");
-  if (scene.share > 0 && !scene.attention)
-    fields.refuse("share", "only a scene with \"attention\": true has a share of the bandwidth");
-  if (scene.attention && scene.bar_ms > 0)
+  Scenario scenario{fields.string("name"),
+                    {},
+                    fields.integer_or("batch", 1, 4096, 1),
+                    fields.integer_or("context", 1, kMany, 1024),
+                    fields.integer_or("steps", 1, kMany, 24),
+                    fields.integer_or("guesses", 0, kLongest, 0),
+                    fields.boolean_or("prompt", false),
+                    fields.boolean_or("attention", false),
+                    fields.positive_or("share", 0),
+                    fields.positive_or("bar_ms", 0),
+                    fields.positive_or("peer_ms", 0)};
+  if (scenario.attention && scenario.prompt)
+    fields.refuse("attention", "this scenario measures a prompt; make it two scenarios");
+  if (scenario.share > 0 && !scenario.attention)
+    fields.refuse("share", "only a scenario with \"attention\": true has a share of the bandwidth");
+  if (scenario.attention && scenario.bar_ms > 0)
     fields.refuse("bar_ms", "the bar of attention alone is \"share\", of the copy bandwidth");
   json run{{"target", fields.object("target").all()},
            {"drafter", part(fields, "drafter", {{"name", "none"}})},
            {"engine", engine}};
   run["engine"].update(part(fields, "engine", json::object()));
   if (!device.empty()) run["engine"]["device"] = device;
-  run["engine"]["batch"] = scene.batch;
-  run["policy"] = {{"name", "fixed"}, {"length", fields.integer_or("length", 0, kLongest, scene.guesses)}};
+  run["engine"]["batch"] = scenario.batch;
+  run["policy"] = {{"name", "fixed"}, {"length", fields.integer_or("length", 0, kLongest, scenario.guesses)}};
   if (fields.has("sampling")) run["sampling"] = fields.object("sampling").all();
   run["workload"] = {{"prompts", "none"}, {"ignore_eos", true}};
-  scene.run = complete_run(run, registries, where);
-  if (scene.guesses > 0) scene.run["drafter"] = {{"name", "guesses"}};
-  return scene;
+  scenario.run = complete_run(run, registries, where);
+  if (scenario.guesses > 0) scenario.run["drafter"] = {{"name", "guesses"}};
+  return scenario;
 }
 
 }  // namespace
 
-std::vector<Scene> read_scenes(const std::string& file, const std::string& only, const std::string& device,
-                               const Registries& registries) {
+std::vector<Scenario> read_scenarios(const std::string& file, const std::string& only, const std::string& device,
+                                     const Registries& registries) {
   const json document = read_document(file);
   const Fields fields(document, file);
-  refuse_unknown(document, {"engine", "scenes"}, file);
+  refuse_unknown(document, {"engine", "scenarios"}, file);
   const json engine = part(fields, "engine", json::object());
-  std::vector<Scene> scenes;
+  std::vector<Scenario> scenarios;
   int number = 0;
-  for (const json& object : fields.array("scenes")) {
+  for (const json& object : fields.array("scenarios")) {
     const std::string name = object.is_object() && object.contains("name") && object["name"].is_string()
                                  ? object["name"].get<std::string>()
                                  : "";
     ++number;
     if (name.empty() || name.find(only) != std::string::npos)
-      scenes.push_back(scene_of(object, engine, device, registries,
-                                file + ": scene " + (name.empty() ? std::to_string(number) : "'" + name + "'")));
+      scenarios.push_back(
+          scenario_of(object, engine, device, registries,
+                      file + ": scenario " + (name.empty() ? std::to_string(number) : "'" + name + "'")));
   }
-  if (scenes.empty())
-    throw Error("no scene of " + file + " has '" + only + "' in its name; leave out --only to measure all " +
+  if (scenarios.empty())
+    throw Error("no scenario of " + file + " has '" + only + "' in its name; leave out --only to measure all " +
                 std::to_string(number));
-  return scenes;
+  return scenarios;
 }
 
 }  // namespace foretoken

@@ -1,4 +1,4 @@
-#include "experiments/conformance/scene.h"
+#include "experiments/conformance/scenario.h"
 
 #include <algorithm>
 #include <map>

@@ -1,5 +1,5 @@
-// What `foretoken bench --steps FILE` measures: a file of scenes, each a run's models and engine in one state (so many
-// sequences, so long a context). This module must not know how steps are timed.
+// What `foretoken bench --steps FILE` measures: a file of scenarios, each a run's models and engine in one state (so
+// many sequences, so long a context). This module must not know how steps are timed.
 #pragma once
 #include <string>
 #include <vector>
@@ -10,7 +10,7 @@
 
 namespace foretoken {
 
-struct Scene {
+struct Scenario {
   std::string name;
   nlohmann::json run;      // complete
   int batch, context;      // sequences at once; tokens of each prompt
@@ -22,11 +22,11 @@ struct Scene {
   double bar_ms, peer_ms;  // milliseconds to stay below, and what others take; 0: none
 };
 
-// The scenes of FILE, {"engine": {...}, "scenes": [{"name": ..., "target": {...}, ...}, ...]}, as
+// The scenarios of FILE, {"engine": {...}, "scenarios": [{"name": ..., "target": {...}, ...}, ...]}, as
 // experiments/configs/steps.json: those whose name contains `only`, on `device` where that is not empty. A missing
-// file, an unknown key (with the nearest known one), a value of another type or out of range, and no scene at all are
-// Errors.
-std::vector<Scene> read_scenes(const std::string& file, const std::string& only, const std::string& device,
-                               const Registries& registries);
+// file, an unknown key (with the nearest known one), a value of another type or out of range, and no scenario at all
+// are Errors.
+std::vector<Scenario> read_scenarios(const std::string& file, const std::string& only, const std::string& device,
+                                     const Registries& registries);
 
 }  // namespace foretoken

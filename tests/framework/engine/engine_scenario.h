@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "drafters/drafters.h"
-#include "experiments/conformance/scene.h"
+#include "experiments/conformance/scenario.h"
 #include "tests/support/sentence.h"
 #include "verifiers/verifiers.h"
 
@@ -12,7 +12,7 @@ namespace foretoken::testing {
 
 using test::says;
 
-struct EngineScene : ::testing::Test {
+struct EngineScenario : ::testing::Test {
   using Text = conformance::Text;
 
   std::unique_ptr<Backend> backend = make_reference_backend();

@@ -83,7 +83,7 @@ bool tally(const Drafted& d, const SequenceReport& r, const TableModel& target, 
 Finding acceptance(const Subject& subject, const Scenario& scenario, Backend& backend,
                    const TableModel::Options& options, std::span<const Ask> asks) {
   Finding f{.what = subject.text()};
-  const Cast cast = table_cast(options);
+  const Models models = table_models(options);
   const Soundness how = soundness_of(subject.registries, subject.configs.verifier);
   std::map<SequenceId, Drafted> last;
   std::map<int, Tally> tallies;
@@ -94,10 +94,10 @@ Finding acceptance(const Subject& subject, const Scenario& scenario, Backend& ba
   const auto judge = [&](Engine&, const StepReport& report, std::span<const Sequence* const>) {
     for (const SequenceReport& r : report.sequences)
       if (r.judged && f.holds &&
-          !tally(last.at(r.id), r, static_cast<const TableModel&>(*cast.target), scenario.sampling, how, tallies))
+          !tally(last.at(r.id), r, static_cast<const TableModel&>(*models.target), scenario.sampling, how, tallies))
         f.fail("the acceptance of several drawn children has no formula here");
   };
-  play(watched(subject, record), scenario, backend, cast, asks, judge);
+  play(watched(subject, record), scenario, backend, models, asks, judge);
   for (const auto& [position, t] : tallies) {
     const double z = t.variance > 1e-9 ? (double(t.accepted) - t.expected) / std::sqrt(t.variance)
                      : std::abs(double(t.accepted) - t.expected) < 1e-6 ? 0

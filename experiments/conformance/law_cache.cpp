@@ -79,14 +79,14 @@ void check_cache(Backend& backend, CachedModel& cached, const Sequence& sequence
 
 }  // namespace
 
-Finding memory(const Subject& subject, const Scenario& scenario, HostBackend& backend, const Cast& cast,
+Finding memory(const Subject& subject, const Scenario& scenario, HostBackend& backend, const Models& models,
                std::span<const Ask> asks) {
   Finding f{.what = subject.text()};
   const auto compare = [&](Host&, std::span<const DraftRequest> requests, std::span<const DraftTree> trees) {
     for (std::size_t i = 0; i < requests.size(); ++i) {
       if (!requests[i].budget.drafts()) continue;
-      PagePool pool(backend, scenario.engine.page_rows * cast.target->info().kv.bytes_per_row(), 256);
-      Host host(backend, pool, cast.target->info(), cast.load, false);
+      PagePool pool(backend, scenario.engine.page_rows * models.target->info().kv.bytes_per_row(), 256);
+      Host host(backend, pool, models.target->info(), models.load, false);
       const auto fresh = subject.registries.drafters.make(subject.configs.drafter, host);
       DraftRequest request = requests[i];
       request.rows = 1 << 20;
@@ -98,15 +98,15 @@ Finding memory(const Subject& subject, const Scenario& scenario, HostBackend& ba
       ++f.cases;
     }
   };
-  const Played played = play(watched(subject, compare), scenario, backend, cast, asks);
+  const Played played = play(watched(subject, compare), scenario, backend, models, asks);
   f.accepted = played.accepted, f.refused = played.refusals;
   return f;
 }
 
-Finding cache(const Subject& subject, const Scenario& scenario, Backend& backend, const Cast& cast,
+Finding cache(const Subject& subject, const Scenario& scenario, Backend& backend, const Models& models,
               std::span<const Ask> asks) {
   Finding f{.what = subject.text()};
-  const Played played = play(subject, scenario, backend, cast, asks,
+  const Played played = play(subject, scenario, backend, models, asks,
                              [&](Engine& engine, const StepReport&, std::span<const Sequence* const> running) {
                                for (const Sequence* s : running) {
                                  check_cache(backend, engine.target(), *s, f);

@@ -91,7 +91,7 @@ Cases causal_cases(const Candidate& c, const Ground&) {
                      const TableModel::Options target{.vocab = vocab, .order = 2, .seed = 91};
                      return causal(
                          s, {.engine = {.batch = 3, .step_rows = 256, .page_rows = 3, .pages = 256, .check = true}}, b,
-                         table_cast(target), random_asks(5, vocab, 10, 16, 11));
+                         table_models(target), random_asks(5, vocab, 10, 16, 11));
                    }});
   return all;
 }
@@ -112,7 +112,7 @@ void twins(Cases& all, const Candidate& c) {
                      ReferenceBackend b;
                      const Scenario scenario{.sampling = sampling,
                                              .engine = {.page_rows = 2, .pages = 512, .check = true}};
-                     return twin_accepts_all(twin, scenario, b, table_cast({.vocab = 5, .seed = 71}),
+                     return twin_accepts_all(twin, scenario, b, table_models({.vocab = 5, .seed = 71}),
                                              random_asks(10, 5, 12, 30, 1));
                    }});
   }
@@ -140,7 +140,7 @@ Cases limits_cases(const Candidate& c, const Ground&) {
     all.push_back({"no budget, temperature " + std::to_string(int(temperature)), [s = c.subject, temperature] {
                      ReferenceBackend b;
                      return no_budget_is_plain(s, {.sampling = {.temperature = temperature}}, b,
-                                               table_cast({.vocab = 5, .seed = 72}), random_asks(10, 5, 12, 30, 3));
+                                               table_models({.vocab = 5, .seed = 72}), random_asks(10, 5, 12, 30, 3));
                    }});
   twins(all, c);
   random_drafts(all, c);

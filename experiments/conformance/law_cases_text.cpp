@@ -24,7 +24,7 @@ Cases text_cases(const Candidate& c, const Ground& g, const std::vector<Sampling
   for (const Sampling& sampling : samplings)
     all.push_back({"tables, " + brief(sampling), [s = under_length(c, 5), sampling] {
                      ReferenceBackend b;
-                     return same_text(s, {.sampling = sampling}, b, table_cast({.vocab = 5, .order = 2, .seed = 31}),
+                     return same_text(s, {.sampling = sampling}, b, table_models({.vocab = 5, .order = 2, .seed = 31}),
                                       random_asks(12, 5, 12, 40, 1));
                    }});
   for (const Ground::Device& device : g.devices) {
@@ -33,13 +33,13 @@ Cases text_cases(const Candidate& c, const Ground& g, const std::vector<Sampling
     all.push_back({"trained models on " + device.name + ", " + brief(samplings.front()),
                    [s = under_length(c, 4), sampling = samplings.front(), make = device.make, trained = g.trained] {
                      const auto b = make();
-                     const Cast cast = trained(*b);
-                     const auto asks = random_asks(6, std::min(500, cast.target->info().vocab), 24, 40, 2);
+                     const Models models = trained(*b);
+                     const auto asks = random_asks(6, std::min(500, models.target->info().vocab), 24, 40, 2);
                      return same_text(
                          s,
                          {.sampling = sampling,
                           .engine = {.batch = 3, .step_rows = 40, .page_rows = 8, .pages = 512, .check = true}},
-                         *b, cast, asks);
+                         *b, models, asks);
                    }});
   }
   return all;
@@ -68,20 +68,20 @@ Finding in_crowds(const Subject& s, const Sampling& sampling, bool whole) {
   ReferenceBackend b;
   const Scenario alone{.sampling = sampling,
                        .engine = {.batch = 1, .step_rows = 512, .page_rows = 4, .pages = 512, .check = true}};
-  Finding f = batch(s, alone, c, b, table_cast({.vocab = 4, .order = 3, .seed = 51}), crowd(14, 4, 24, 1));
+  Finding f = batch(s, alone, c, b, table_models({.vocab = 4, .order = 3, .seed = 51}), crowd(14, 4, 24, 1));
   if (f.holds && f.seen["preemptions"] == 0) f.fail("no crowd was ever preempted, so nothing was shown");
   if (f.holds && f.seen["prefix rows"] == 0) f.fail("no prefix was ever hit, so nothing was shown");
   return f;
 }
 
-using StepLaw = Finding (*)(const Subject&, const Scenario&, HostBackend&, const Cast&, std::span<const Ask>);
+using StepLaw = Finding (*)(const Subject&, const Scenario&, HostBackend&, const Models&, std::span<const Ask>);
 
 LawCase step_case(StepLaw law, const Candidate& c, const std::string& scenario, float temperature,
                   const EngineOptions& engine, int requests) {
   return {scenario + ", temperature " + std::to_string(int(temperature)), [=, s = under_length(c, 5)] {
             ReferenceBackend b;
             return law(s, {.sampling = {.temperature = temperature}, .engine = engine}, b,
-                       table_cast({.vocab = 4, .order = 2, .seed = 41}), random_asks(requests, 4, 12, 24, 5));
+                       table_models({.vocab = 4, .order = 2, .seed = 41}), random_asks(requests, 4, 12, 24, 5));
           }};
 }
 
@@ -114,8 +114,8 @@ Cases memory_cases(const Candidate& c, const Ground&) {
 }
 
 Cases cache_cases(const Candidate& c, const Ground&) {
-  const StepLaw law = [](const Subject& s, const Scenario& scenario, HostBackend& b, const Cast& cast,
-                         std::span<const Ask> asks) { return cache(s, scenario, b, cast, asks); };
+  const StepLaw law = [](const Subject& s, const Scenario& scenario, HostBackend& b, const Models& models,
+                         std::span<const Ask> asks) { return cache(s, scenario, b, models, asks); };
   Cases all;
   for (const int page_rows : {1, 3, 4})
     all.push_back(step_case(law, c, "pages of " + std::to_string(page_rows), 1,
@@ -134,7 +134,7 @@ Cases device_cases(const Candidate& c, const Ground& g) {
                      ReferenceBackend reference;
                      const auto other = device.make();
                      return same_on_devices(s, {.sampling = sampling}, reference, *other,
-                                            table_cast({.vocab = vocab, .order = 1, .seed = 95}),
+                                            table_models({.vocab = vocab, .order = 1, .seed = 95}),
                                             random_asks(8, vocab, 10, 24, 12));
                    }};
   };

@@ -40,16 +40,16 @@ class Forcing : public Chance {
 // One round of one sequence, proposed again and again by fresh drafters.
 class Round {
  public:
-  Round(const Subject& subject, const Scenario& scenario, HostBackend& backend, const Cast& cast,
+  Round(const Subject& subject, const Scenario& scenario, HostBackend& backend, const Models& models,
         const DraftRequest& request)
-      : subject_(subject), scenario_(scenario), backend_(backend), cast_(cast), request_(request) {
+      : subject_(subject), scenario_(scenario), backend_(backend), models_(models), request_(request) {
     request_.rows = 1 << 20;
     request_.race = false;
   }
 
   DraftTree propose(Forcing& chance) const {
-    PagePool pool(backend_, scenario_.engine.page_rows * cast_.target->info().kv.bytes_per_row(), 256);
-    Host host(backend_, pool, cast_.target->info(), cast_.load, false);
+    PagePool pool(backend_, scenario_.engine.page_rows * models_.target->info().kv.bytes_per_row(), 256);
+    Host host(backend_, pool, models_.target->info(), models_.load, false);
     const auto drafter = subject_.registries.drafters.make(subject_.configs.drafter, host);
     backend_.set_chance(&chance);
     DraftTree tree = drafter->draft({&request_, 1}).front();
@@ -61,7 +61,7 @@ class Round {
   // Every token that this draw might have given, one after another.
   void force(Which which, Finding& f) const {
     std::string seen;
-    for (Token x = 0; x < cast_.target->info().vocab; ++x) {
+    for (Token x = 0; x < models_.target->info().vocab; ++x) {
       Forcing chance(which, x);
       const DraftTree tree = propose(chance);
       if (!chance.possible) continue;
@@ -88,25 +88,25 @@ class Round {
   const Subject& subject_;
   const Scenario& scenario_;
   HostBackend& backend_;
-  const Cast& cast_;
+  const Models& models_;
   DraftRequest request_;
 };
 
 }  // namespace
 
-Finding causal(const Subject& subject, const Scenario& scenario, HostBackend& backend, const Cast& cast,
+Finding causal(const Subject& subject, const Scenario& scenario, HostBackend& backend, const Models& models,
                std::span<const Ask> asks) {
   Finding f{.what = subject.text()};
   const auto judge = [&](Host&, std::span<const DraftRequest> requests, std::span<const DraftTree>) {
     for (const DraftRequest& request : requests) {
       if (!request.budget.drafts() || !f.holds) continue;
-      const Round round(subject, scenario, backend, cast, request);
+      const Round round(subject, scenario, backend, models, request);
       Forcing free;
       (void)round.propose(free);
       for (const Which& which : free.met) round.force(which, f);
     }
   };
-  const Played played = play(watched(subject, judge), scenario, backend, cast, asks);
+  const Played played = play(watched(subject, judge), scenario, backend, models, asks);
   f.accepted = played.accepted, f.refused = played.refusals;
   return f;
 }

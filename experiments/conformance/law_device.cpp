@@ -138,9 +138,9 @@ Finding same_verdicts(const Subject& subject, const DeviceCase& c, Backend& refe
 }
 
 Finding same_on_devices(const Subject& subject, const Scenario& scenario, Backend& reference, Backend& other,
-                        const Cast& cast, std::span<const Ask> asks) {
+                        const Models& models, std::span<const Ask> asks) {
   Finding f{.what = subject.text()};
-  const Played a = play(subject, scenario, reference, cast, asks), b = play(subject, scenario, other, cast, asks);
+  const Played a = play(subject, scenario, reference, models, asks), b = play(subject, scenario, other, models, asks);
   f.accepted = a.accepted, f.refused = a.refusals;
   for (std::size_t i = 0; i < asks.size(); ++i, ++f.cases)
     if (a.texts[i] != b.texts[i])

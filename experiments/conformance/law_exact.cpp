@@ -92,8 +92,8 @@ ExactCase shallower(ExactCase c) {
 
 Finding exact(const Subject& subject, const ExactCase& c) {
   const auto target = std::make_shared<TableModel>(c.target);
-  Cast cast = table_cast(c.target);
-  cast.target = c.disguise ? c.disguise(target) : target;
+  Models models = table_models(c.target);
+  models.target = c.disguise ? c.disguise(target) : target;
   Enumerator chance(c.remembers);
   Renaming renaming(c.rename, &chance);
   const auto backend = c.backend ? c.backend() : std::make_unique<ReferenceBackend>();
@@ -115,7 +115,7 @@ Finding exact(const Subject& subject, const ExactCase& c) {
         if (cut.cut_to == 0) cut.cut_to = c.tokens - 1;
         return cut;
       }
-      Played played = play(subject, scenario, *backend, cast, asks);
+      Played played = play(subject, scenario, *backend, models, asks);
       for (Text& t : played.texts)
         if (c.max_new_tokens != c.tokens)
           t.resize(std::min(t.size(), std::size_t(c.tokens)));  // a text that must end there is taken whole

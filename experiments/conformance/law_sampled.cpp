@@ -37,8 +37,8 @@ std::vector<double> joint_law(const TableModel& target, const SampledCase& c) {
 
 Finding sampled(const Subject& subject, const SampledCase& c, HostBackend& backend) {
   Finding f{.what = subject.text()};
-  const Cast cast = table_cast(c.target);
-  const std::vector<double> law = joint_law(static_cast<const TableModel&>(*cast.target), c);
+  const Models models = table_models(c.target);
+  const std::vector<double> law = joint_law(static_cast<const TableModel&>(*models.target), c);
   std::vector<long> counts(law.size(), 0);
   Renaming renaming(c.rename);
   backend.set_chance(c.rename ? &renaming : nullptr);
@@ -48,7 +48,7 @@ Finding sampled(const Subject& subject, const SampledCase& c, HostBackend& backe
     std::vector<Ask> asks;
     for (long i = done; i < std::min(f.cases, done + kOneEngine); ++i)
       asks.push_back({c.prompt, std::uint64_t(i), c.tokens + 1});
-    const Played played = play(subject, c.scenario, backend, cast, asks);
+    const Played played = play(subject, c.scenario, backend, models, asks);
     for (const Text& t : played.texts) ++counts[std::size_t(cell_of(t, c.tokens, c.target.vocab))];
     f.accepted += played.accepted, f.refused += played.refusals;
   }

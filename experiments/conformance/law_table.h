@@ -18,9 +18,9 @@ struct Ground {
     std::function<std::unique_ptr<Backend>()> make;
   };
   std::vector<Device> devices;
-  std::function<Cast(Backend&)> trained;  // trained models on one of the devices; null: there are none here
-  double level = 1e-3;                    // of a family of chi-square tests
-  int sampled_tests = 1;                  // how many belong to the family
+  std::function<Models(Backend&)> trained;  // trained models on one of the devices; null: there are none here
+  double level = 1e-3;                      // of a family of chi-square tests
+  int sampled_tests = 1;                    // how many belong to the family
   long most_ways = 32000;  // that are followed in one scenario, a quarter of it of an option: what the verifiers of
                            // this tree need, so that 60 s are enough for others
 };

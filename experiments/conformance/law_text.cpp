@@ -35,13 +35,13 @@ std::string signature(const DraftTree& t) {
 // Trees by stream and root: what was proposed in every round.
 using Rounds = std::map<std::pair<std::uint64_t, int>, std::string>;
 
-Played recorded(const Subject& subject, const Scenario& scenario, Backend& backend, const Cast& cast,
+Played recorded(const Subject& subject, const Scenario& scenario, Backend& backend, const Models& models,
                 std::span<const Ask> asks, Rounds& rounds) {
   const auto record = [&](Host&, std::span<const DraftRequest> requests, std::span<const DraftTree> trees) {
     for (std::size_t i = 0; i < trees.size(); ++i)
       rounds[{requests[i].sequence->stream, requests[i].sequence->length()}] = signature(trees[i]);
   };
-  return play(watched(subject, record), scenario, backend, cast, asks);
+  return play(watched(subject, record), scenario, backend, models, asks);
 }
 
 // Round by round, as long as the trees are equal: equal trees, equal tokens, and so the next round begins at the same
@@ -65,21 +65,22 @@ void compare_rounds(const Ask& ask, const Text& text, const Text& other, const R
 
 }  // namespace
 
-Finding same_text(const Subject& subject, const Scenario& scenario, Backend& backend, const Cast& cast,
+Finding same_text(const Subject& subject, const Scenario& scenario, Backend& backend, const Models& models,
                   std::span<const Ask> asks) {
   Finding f{.what = subject.text()};
-  const Played played = play(subject, scenario, backend, cast, asks);
+  const Played played = play(subject, scenario, backend, models, asks);
   note(played, f);
-  expect_same(play(plain(subject), scenario, backend, cast, asks).texts, played.texts, "against plain decoding", f);
+  expect_same(play(plain(subject), scenario, backend, models, asks).texts, played.texts, "against plain decoding", f);
   return f;
 }
 
-Finding batch(const Subject& subject, const Scenario& alone, const CrowdCase& c, Backend& backend, const Cast& cast,
+Finding batch(const Subject& subject, const Scenario& alone, const CrowdCase& c, Backend& backend, const Models& models,
               std::span<const Ask> asks) {
   Finding f{.what = subject.text()};
   std::vector<Text> texts;
   Rounds rounds;
-  for (const Ask& ask : asks) texts.push_back(recorded(subject, alone, backend, cast, {&ask, 1}, rounds).texts.front());
+  for (const Ask& ask : asks)
+    texts.push_back(recorded(subject, alone, backend, models, {&ask, 1}, rounds).texts.front());
   for (std::size_t k = 0; k < c.crowds.size(); ++k) {
     const std::string where = "crowd " + std::to_string(k);
     std::vector<std::size_t> order(asks.size());  // another order of arrival for every crowd
@@ -89,7 +90,7 @@ Finding batch(const Subject& subject, const Scenario& alone, const CrowdCase& c,
     std::vector<Ask> crowd;
     for (const std::size_t i : order) crowd.push_back(asks[i]);
     Rounds crowded;
-    const Played played = recorded(subject, c.crowds[k], backend, cast, crowd, crowded);
+    const Played played = recorded(subject, c.crowds[k], backend, models, crowd, crowded);
     note(played, f);
     f.seen["preemptions"] += played.preempted, f.seen["prefix rows"] += long(played.prefix_rows);
     for (std::size_t i = 0; i < order.size(); ++i) {
@@ -104,21 +105,21 @@ Finding batch(const Subject& subject, const Scenario& alone, const CrowdCase& c,
   return f;
 }
 
-Finding no_budget_is_plain(const Subject& subject, const Scenario& scenario, Backend& backend, const Cast& cast,
+Finding no_budget_is_plain(const Subject& subject, const Scenario& scenario, Backend& backend, const Models& models,
                            std::span<const Ask> asks) {
   Finding f{.what = subject.text()};
   Subject silent = subject;
   silent.configs.policy = {{"name", "fixed"}, {"length", 0}};
-  const Played played = play(silent, scenario, backend, cast, asks);
+  const Played played = play(silent, scenario, backend, models, asks);
   if (played.drafted > 0) f.fail(std::to_string(played.drafted) + " nodes were drafted under a budget of 0");
-  expect_same(play(plain(subject), scenario, backend, cast, asks).texts, played.texts, "with no budget", f);
+  expect_same(play(plain(subject), scenario, backend, models, asks).texts, played.texts, "with no budget", f);
   return f;
 }
 
-Finding twin_accepts_all(const Subject& subject, const Scenario& scenario, Backend& backend, const Cast& cast,
+Finding twin_accepts_all(const Subject& subject, const Scenario& scenario, Backend& backend, const Models& models,
                          std::span<const Ask> asks) {
   Finding f{.what = subject.text()};
-  const Played played = play(subject, scenario, backend, cast, asks);
+  const Played played = play(subject, scenario, backend, models, asks);
   note(played, f);
   f.cases = played.drafted;
   if (played.accepted != played.drafted)

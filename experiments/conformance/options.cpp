@@ -14,9 +14,9 @@ const Sampling kPlain{.temperature = 1};
 // The engine's refusal of a request with this option; empty where it takes it.
 std::string refusal_of(const Subject& subject, const Sampling& sampling) {
   ReferenceBackend backend;
-  const Cast cast = table_cast(kTarget);
-  Engine engine(backend, cast.target, subject.registries, subject.configs,
-                {.batch = 1, .step_rows = 64, .page_rows = 2, .pages = 64}, cast.load);
+  const Models models = table_models(kTarget);
+  Engine engine(backend, models.target, subject.registries, subject.configs,
+                {.batch = 1, .step_rows = 64, .page_rows = 2, .pages = 64}, models.load);
   try {
     engine.submit({{0, 1}, {}, sampling, 1, {}});
   } catch (const Error& e) {
@@ -60,7 +60,7 @@ Finding seeds_name_the_draws(const Subject& subject) {
   const auto asks = random_asks(6, kTarget.vocab, 6, 24, 1);
   const auto texts = [&](std::uint64_t seed) {
     const Played played =
-        play(subject, {.sampling = {.temperature = 1, .seed = seed}}, backend, table_cast(kTarget), asks);
+        play(subject, {.sampling = {.temperature = 1, .seed = seed}}, backend, table_models(kTarget), asks);
     f.cases += long(played.texts.size()), f.accepted += played.accepted, f.refused += played.refusals;
     return played.texts;
   };
@@ -89,7 +89,7 @@ Finding logprobs_are_the_laws(const Subject& subject, bool warped) {
           f.fail("the log-probability of token " + std::to_string(i) + " is off by " + std::to_string(off));
       }
   };
-  const Played played = play(subject, {.sampling = sampling}, backend, table_cast(kTarget),
+  const Played played = play(subject, {.sampling = sampling}, backend, table_models(kTarget),
                              random_asks(6, kTarget.vocab, 6, 24, 1), compare);
   f.accepted = played.accepted, f.refused = played.refusals;
   return f;

@@ -18,9 +18,9 @@ void count(const StepReport& report, Played& played) {
 
 }  // namespace
 
-Played play(const Subject& subject, const Scenario& scenario, Backend& backend, const Cast& cast,
+Played play(const Subject& subject, const Scenario& scenario, Backend& backend, const Models& models,
             std::span<const Ask> asks, const AfterStep& after) {
-  Engine engine(backend, cast.target, subject.registries, subject.configs, scenario.engine, cast.load);
+  Engine engine(backend, models.target, subject.registries, subject.configs, scenario.engine, models.load);
   Played played;
   played.texts.resize(asks.size());
   std::map<SequenceId, std::size_t> place;

@@ -13,18 +13,18 @@ using nlohmann::json;
 // An engine's Host without an engine.
 struct BareHost {
   BareHost()
-      : cast(table_cast({})),
+      : models(table_models({})),
         backend(make_reference_backend()),
         pool(*backend, 64, 4),
-        host(*backend, pool, cast.target->info(), cast.load, false) {}
-  Cast cast;
+        host(*backend, pool, models.target->info(), models.load, false) {}
+  Models models;
   std::unique_ptr<Backend> backend;
   PagePool pool;
   Host host;
 };
 
 template <class T> typename T::Traits traits_of(const Registry<T>& registry, const json& config, BareHost& bare) {
-  const auto said = registry.traits(config, bare.cast.target->info());
+  const auto said = registry.traits(config, bare.models.target->info());
   return said ? *said : registry.make(config, bare.host)->traits();
 }
 
@@ -116,7 +116,7 @@ Subject watched(const Subject& subject, Watcher watcher) {
   return s;
 }
 
-Cast table_cast(const TableModel::Options& target) {
+Models table_models(const TableModel::Options& target) {
   return {std::make_shared<TableModel>(target), [target](const ModelChoice& choice, const std::string&) {
             return std::make_shared<TableModel>(named_table(choice.directory, target));
           }};

@@ -36,11 +36,11 @@ Subject plain(const Subject& subject);
 using Watcher = std::function<void(Host&, std::span<const DraftRequest>, std::span<const DraftTree>)>;
 Subject watched(const Subject& subject, Watcher watcher);
 
-struct Cast {
+struct Models {
   std::shared_ptr<Model> target;
   Host::Load load;
 };
-Cast table_cast(const TableModel::Options& target);
+Models table_models(const TableModel::Options& target);
 
 struct Ask {
   Text prompt;
@@ -67,7 +67,7 @@ struct Played {
 };
 // Called after every step, with all sequences that still run.
 using AfterStep = std::function<void(Engine&, const StepReport&, std::span<const Sequence* const>)>;
-Played play(const Subject& subject, const Scenario& scenario, Backend& backend, const Cast& cast,
+Played play(const Subject& subject, const Scenario& scenario, Backend& backend, const Models& models,
             std::span<const Ask> asks, const AfterStep& after = {});
 
 // What a law found.

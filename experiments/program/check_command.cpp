@@ -78,9 +78,9 @@ void give_options(const std::string& text, std::vector<Choice>& all) {
 }
 
 // The demo models, for laws about real text: drafters that load a model get the draft, or the target itself.
-Cast demo(Backend& backend, const std::filesystem::path& models) {
-  const auto load = [&backend, models](const std::string& name) -> std::shared_ptr<Model> {
-    const auto path = models / (name == "table:same" || name == "target" ? "target" : "draft");
+Models demo_models(Backend& backend, const std::filesystem::path& folder) {
+  const auto load = [&backend, folder](const std::string& name) -> std::shared_ptr<Model> {
+    const auto path = folder / (name == "table:same" || name == "target" ? "target" : "draft");
     return std::make_shared<Transformer>(backend, ModelConfig::load(path), Checkpoint::open(path),
                                          path.filename().string(), 1,
                                          TransformerOptions{.dtype = "auto", .kv_dtype = "auto"});
@@ -99,10 +99,10 @@ Ground ground() {
   } catch (const Error&) {  // no GPU here
   }
 #endif
-  const auto models = locate("experiments/models");
+  const auto folder = locate("experiments/models");
   std::error_code ignored;
-  if (std::filesystem::is_directory(models / "target", ignored))
-    g.trained = [models](Backend& b) { return demo(b, models); };
+  if (std::filesystem::is_directory(folder / "target", ignored))
+    g.trained = [folder](Backend& b) { return demo_models(b, folder); };
   return g;
 }
 

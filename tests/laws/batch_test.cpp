@@ -31,7 +31,7 @@ struct Seen {
 };
 
 Seen expect_same_in_crowds(const Sampling& sampling, bool whole, const std::vector<EngineOptions>& engines,
-                           HostBackend& backend, const Cast& cast, const std::vector<Ask>& asks,
+                           HostBackend& backend, const Models& models, const std::vector<Ask>& asks,
                            const std::vector<Subject>& all) {
   Seen seen;
   const Scenario alone{.sampling = sampling,
@@ -40,7 +40,7 @@ Seen expect_same_in_crowds(const Sampling& sampling, bool whole, const std::vect
   for (const EngineOptions& e : engines) c.crowds.push_back({.sampling = sampling, .engine = e});
   for (const Subject& s : all) {
     if (whole && sampling.temperature > 0 && !soundness_of(s.registries, s.configs.verifier).race) continue;
-    Finding f = batch(s, alone, c, backend, cast, asks);
+    Finding f = batch(s, alone, c, backend, models, asks);
     EXPECT_TRUE(f.holds) << f.what.substr(0, 800);
     EXPECT_GE(f.cases, long(asks.size() * engines.size())) << f.what;
     seen.refused += f.refused, seen.accepted += f.accepted, seen.preempted += f.seen["preemptions"],
@@ -68,7 +68,7 @@ const EngineOptions kNoReuse{
 TEST(Batch, GreedyTextIsTheSameInEveryCrowd) {
   ReferenceBackend b;
   const Seen seen = expect_same_in_crowds({.temperature = 0}, true, {kWide, kChunks, kSmall, kNoReuse}, b,
-                                          table_cast(kTable), crowd(14, 4, 24, 1), everything());
+                                          table_models(kTable), crowd(14, 4, 24, 1), everything());
   EXPECT_GT(seen.preempted, 0);
   EXPECT_GT(seen.prefix_rows, 0);
 }
@@ -76,7 +76,7 @@ TEST(Batch, GreedyTextIsTheSameInEveryCrowd) {
 TEST(Batch, CoupledTextIsTheSameInEveryCrowd) {
   ReferenceBackend b;
   const Seen seen = expect_same_in_crowds({.temperature = 1}, true, {kWide, kChunks, kSmall, kNoReuse}, b,
-                                          table_cast(kTable), crowd(14, 4, 24, 2), everything());
+                                          table_models(kTable), crowd(14, 4, 24, 2), everything());
   EXPECT_GT(seen.preempted, 0);
   EXPECT_GT(seen.prefix_rows, 0);
 }
@@ -84,7 +84,7 @@ TEST(Batch, CoupledTextIsTheSameInEveryCrowd) {
 TEST(Batch, EqualTreesGetEqualVerdicts) {
   ReferenceBackend b;
   const Seen seen = expect_same_in_crowds({.temperature = 1}, false, {kWide, kChunks, kSmall, kNoReuse}, b,
-                                          table_cast(kTable), crowd(14, 4, 24, 3), everything());
+                                          table_models(kTable), crowd(14, 4, 24, 3), everything());
   EXPECT_GT(seen.preempted, 0);
   EXPECT_GT(seen.prefix_rows, 0);
 }
@@ -95,7 +95,7 @@ TEST(Batch, SampledTextIsTheSameWhereThereIsRoom) {
   const auto asks = crowd(14, 4, 24, 4);
   for (const Subject& s : everything()) {
     const Scenario alone{.engine = {.batch = 1, .step_rows = 512, .page_rows = 4, .pages = 512, .check = true}};
-    Finding f = batch(s, alone, {{{.engine = kWide}}, true}, b, table_cast(kTable), asks);
+    Finding f = batch(s, alone, {{{.engine = kWide}}, true}, b, table_models(kTable), asks);
     EXPECT_TRUE(f.holds) << f.what.substr(0, 800);
   }
 }
@@ -112,18 +112,18 @@ TEST(Batch, TransformersOnEveryBackend) {
   Padding padding;
   const auto cpu = cpu_backend(2);
   for (HostBackend* b : {static_cast<HostBackend*>(&reference), static_cast<HostBackend*>(&padding), cpu.get()}) {
-    const Cast cast = tiny_cast(*b);
-    const auto asks = crowd(6, cast.target->info().vocab, 12, 5);
+    const Models models = tiny_models(*b);
+    const auto asks = crowd(6, models.target->info().vocab, 12, 5);
     const std::vector<Subject> all = subjects(all_registries(), 3);
     const EngineOptions chunks{.batch = 5, .step_rows = 9, .page_rows = 4, .pages = 256, .check = true};
     const Seen seen = expect_same_in_crowds(
         {.temperature = 0}, true, {chunks, {.batch = 4, .step_rows = 40, .page_rows = 4, .pages = 24, .check = true}},
-        *b, cast, asks, all);
+        *b, models, asks, all);
     EXPECT_GT(seen.preempted, 0) << b->name();
     EXPECT_GT(seen.prefix_rows, 0) << b->name();
     expect_same_in_crowds({.temperature = 0.4f}, true,
                           {chunks, {.batch = 8, .step_rows = 512, .page_rows = 5, .pages = 256, .check = true}}, *b,
-                          cast, asks, all);
+                          models, asks, all);
   }
 }
 

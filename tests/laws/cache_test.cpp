@@ -20,19 +20,19 @@ std::vector<Subject> everything(int length) {
   return subjects(registries, length, drafters);
 }
 
-using Distribution = Finding (*)(const Subject&, const Scenario&, HostBackend&, const Cast&, std::span<const Ask>);
+using Distribution = Finding (*)(const Subject&, const Scenario&, HostBackend&, const Models&, std::span<const Ask>);
 
-Finding cache_law(const Subject& s, const Scenario& scenario, HostBackend& b, const Cast& cast,
+Finding cache_law(const Subject& s, const Scenario& scenario, HostBackend& b, const Models& models,
                   std::span<const Ask> asks) {
-  return cache(s, scenario, b, cast, asks);
+  return cache(s, scenario, b, models, asks);
 }
 
 void expect(Distribution law, const std::vector<Subject>& all, const Scenario& scenario, HostBackend& backend,
-            const Cast& cast, std::span<const Ask> asks) {
+            const Models& models, std::span<const Ask> asks) {
   long accepted = 0, refused = 0;
   for (const Subject& s : all) {
     if (law == memory && needs_of(s.registries, s.configs.drafter).learns) continue;
-    const Finding f = law(s, scenario, backend, cast, asks);
+    const Finding f = law(s, scenario, backend, models, asks);
     EXPECT_TRUE(f.holds) << f.what.substr(0, 1000);
     EXPECT_TRUE(f.cases > 0 || s.configs.drafter["name"] == "none") << f.what;
     accepted += f.accepted, refused += f.refused;
@@ -51,14 +51,14 @@ TEST(Cache, TablesHoldWhatAPrefillHolds) {
       expect(cache_law, everything(5),
              {.sampling = {.temperature = temperature},
               .engine = {.batch = 4, .step_rows = 24, .page_rows = page_rows, .pages = 256, .check = true}},
-             b, table_cast(kTable), asks);
+             b, table_models(kTable), asks);
 }
 
 TEST(Cache, SmallPoolsUnderPreemption) {
   ReferenceBackend b;
   const auto asks = random_asks(10, 4, 12, 24, 6);
   expect(cache_law, everything(5),
-         {.engine = {.batch = 6, .step_rows = 24, .page_rows = 2, .pages = 24, .check = true}}, b, table_cast(kTable),
+         {.engine = {.batch = 6, .step_rows = 24, .page_rows = 2, .pages = 24, .check = true}}, b, table_models(kTable),
          asks);
 }
 
@@ -115,11 +115,11 @@ TEST(Cache, OfAModelThatTheDrafterWrapped) {
   const auto asks = random_asks(10, 4, 12, 24, 5);
   const Scenario scenario{.engine = {.batch = 4, .step_rows = 24, .page_rows = 3, .pages = 256, .check = true}};
   for (const Subject& s : subjects(with_wrapped(), 1, {{{"name", "wrapped"}}})) {
-    const Finding f = cache(s, scenario, b, table_cast(kTable), asks);
+    const Finding f = cache(s, scenario, b, table_models(kTable), asks);
     EXPECT_TRUE(f.holds) << f.what;
     Subject without = s;
     without.configs.drafter = {{"name", "ngram"}};
-    EXPECT_GT(f.cases, cache(without, scenario, b, table_cast(kTable), asks).cases) << "its cache was compared too";
+    EXPECT_GT(f.cases, cache(without, scenario, b, table_models(kTable), asks).cases) << "its cache was compared too";
   }
 }
 
@@ -127,12 +127,12 @@ TEST(Cache, TransformersHoldWhatAPrefillHolds) {
   ReferenceBackend reference;
   const auto cpu = cpu_backend(2);
   for (HostBackend* b : {static_cast<HostBackend*>(&reference), cpu.get()}) {
-    const Cast cast = tiny_cast(*b);
-    const auto asks = random_asks(3, cast.target->info().vocab, 20, 10, 7);
+    const Models models = tiny_models(*b);
+    const auto asks = random_asks(3, models.target->info().vocab, 20, 10, 7);
     expect(cache_law, subjects(all_registries(), 3),
            {.sampling = {.temperature = 0.4f},
             .engine = {.batch = 3, .step_rows = 32, .page_rows = 4, .pages = 256, .check = true}},
-           *b, cast, asks);
+           *b, models, asks);
   }
 }
 
@@ -143,19 +143,19 @@ TEST(Memory, TablesAtEveryStep) {
     expect(memory, everything(4),
            {.sampling = {.temperature = temperature},
             .engine = {.batch = 4, .step_rows = 256, .page_rows = 3, .pages = 512, .check = true}},
-           b, table_cast(kTable), asks);
+           b, table_models(kTable), asks);
 }
 
 TEST(Memory, TransformersAtEveryStep) {
   ReferenceBackend reference;
   const auto cpu = cpu_backend(2);
   for (HostBackend* b : {static_cast<HostBackend*>(&reference), cpu.get()}) {
-    const Cast cast = tiny_cast(*b);
-    const auto asks = random_asks(3, cast.target->info().vocab, 20, 10, 9);
+    const Models models = tiny_models(*b);
+    const auto asks = random_asks(3, models.target->info().vocab, 20, 10, 9);
     expect(memory, subjects(all_registries(), 3),
            {.sampling = {.temperature = 0.4f},
             .engine = {.batch = 3, .step_rows = 256, .page_rows = 4, .pages = 256, .check = true}},
-           *b, cast, asks);
+           *b, models, asks);
   }
 }
 

@@ -27,7 +27,7 @@ std::shared_ptr<Model> demo(Backend& backend, const std::string& name, const std
 }
 
 // "table:same" is the target, any other name a draft.
-Cast demo_cast(Backend& backend, const std::string& dtype) {
+Models demo_models(Backend& backend, const std::string& dtype) {
   const auto target = demo(backend, "target", dtype), draft = demo(backend, "draft", dtype),
              large = demo(backend, "draft-large", dtype);
   return {target, [=](const ModelChoice& m, const std::string&) {
@@ -40,14 +40,14 @@ const Scenario kScenario{.engine = {.batch = 4, .step_rows = 64, .page_rows = 16
 void expect_plain_texts(const Sampling& sampling, const std::string& dtype,
                         const std::function<bool(const Subject&)>& asked) {
   const auto backend = invariant();
-  const Cast cast = demo_cast(*backend, dtype);
-  const auto asks = random_asks(6, cast.target->info().vocab, 90, 40, 5);
+  const Models models = demo_models(*backend, dtype);
+  const auto asks = random_asks(6, models.target->info().vocab, 90, 40, 5);
   Scenario scenario = kScenario;
   scenario.sampling = sampling;
   long accepted = 0, refused = 0;
   for (const Subject& s : subjects(all_registries(), 4)) {
     if (!asked(s)) continue;
-    const Finding f = same_text(s, scenario, *backend, cast, asks);
+    const Finding f = same_text(s, scenario, *backend, models, asks);
     EXPECT_TRUE(f.holds) << f.what;
     accepted += f.accepted, refused += f.refused;
   }
@@ -80,7 +80,7 @@ TEST(DeviceLaws, penalties_give_the_texts_of_the_reference) {
     for (const Subject& s : subjects(all_registries(), 4)) {
       const Finding f =
           same_on_devices(s, {.sampling = talkative(0.9f)}, reference, *backend,
-                          table_cast({.vocab = vocab, .order = 1, .seed = 95}), random_asks(8, vocab, 10, 24, 12));
+                          table_models({.vocab = vocab, .order = 1, .seed = 95}), random_asks(8, vocab, 10, 24, 12));
       EXPECT_TRUE(f.holds) << f.what;
     }
 }
@@ -96,8 +96,8 @@ std::string parting(const std::vector<Text>& texts, const std::vector<Text>& oth
 
 TEST(DeviceLaws, a_text_does_not_depend_on_its_batch_nor_on_the_chunks_of_its_prompt) {
   const auto backend = invariant();
-  const Cast cast = demo_cast(*backend, "bf16");
-  const auto asks = random_asks(24, cast.target->info().vocab, 200, 32, 6);
+  const Models models = demo_models(*backend, "bf16");
+  const auto asks = random_asks(24, models.target->info().vocab, 200, 32, 6);
   for (const Subject& s : subjects(all_registries(), 3)) {
     Scenario alone = kScenario, crowd = kScenario, chunks = kScenario;
     alone.engine.batch = 1, alone.engine.step_rows = 512;
@@ -108,10 +108,10 @@ TEST(DeviceLaws, a_text_does_not_depend_on_its_batch_nor_on_the_chunks_of_its_pr
     for (const float temperature : {0.0f, 1.0f}) {
       for (Scenario* scenario : {&alone, &crowd, &chunks}) scenario->sampling.temperature = temperature;
       const Subject& subject = temperature > 0 ? plain(s) : s;
-      const auto one = play(subject, alone, *backend, cast, asks).texts;
-      EXPECT_EQ(parting(one, play(subject, crowd, *backend, cast, asks).texts), "")
+      const auto one = play(subject, alone, *backend, models, asks).texts;
+      EXPECT_EQ(parting(one, play(subject, crowd, *backend, models, asks).texts), "")
           << "in a crowd at " << temperature << ": " << subject.text();
-      EXPECT_EQ(parting(one, play(subject, chunks, *backend, cast, asks).texts), "")
+      EXPECT_EQ(parting(one, play(subject, chunks, *backend, models, asks).texts), "")
           << "in chunks at " << temperature << ": " << subject.text();
     }
   }
@@ -120,15 +120,15 @@ TEST(DeviceLaws, a_text_does_not_depend_on_its_batch_nor_on_the_chunks_of_its_pr
 // The bits behind the texts: whatever the steps, caches hold the keys and values of a prefill at once.
 TEST(DeviceLaws, caches_hold_what_a_prefill_at_once_holds) {
   const auto backend = invariant();
-  const Cast cast = demo_cast(*backend, "bf16");
-  const auto asks = random_asks(7, cast.target->info().vocab, 200, 10, 9);
+  const Models models = demo_models(*backend, "bf16");
+  const auto asks = random_asks(7, models.target->info().vocab, 200, 10, 9);
   const int steps[] = {9, 12, 17, 23, 31, 40, 61, 100, 200};
   std::size_t turn = 0;
   for (const Subject& s : subjects(all_registries(), 3)) {
     const int rows = steps[turn++ % std::size(steps)];
     Scenario scenario = kScenario;
     scenario.engine.batch = std::min(5, rows), scenario.engine.step_rows = rows;
-    const Finding f = cache(s, scenario, *backend, cast, asks);
+    const Finding f = cache(s, scenario, *backend, models, asks);
     EXPECT_TRUE(f.holds) << rows << " rows a step: " << f.what.substr(0, 500);
     EXPECT_GT(f.cases, 0);
   }
@@ -165,12 +165,12 @@ class Drifting : public Model {
 TEST(DeviceLaws, a_replayed_forward_gives_what_it_gives_when_it_is_run) {
   for (const bool bits : {true, false}) {
     const auto backend = make_gpu({.invariant = bits, .compare_replays = true});
-    const Cast cast = demo_cast(*backend, "bf16");
-    const auto asks = random_asks(3, cast.target->info().vocab, 60, 24, 7);
+    const Models models = demo_models(*backend, "bf16");
+    const auto asks = random_asks(3, models.target->info().vocab, 60, 24, 7);
     for (const Subject& s : subjects(all_registries(), 3))
-      EXPECT_NO_THROW(play(s, kScenario, *backend, cast, asks)) << s.text();
-    Cast drifting = cast;
-    drifting.target = std::make_shared<Drifting>(cast.target);
+      EXPECT_NO_THROW(play(s, kScenario, *backend, models, asks)) << s.text();
+    Models drifting = models;
+    drifting.target = std::make_shared<Drifting>(models.target);
     EXPECT_TRUE(
         says(sentence_of([&] { play(subjects(all_registries(), 3).front(), kScenario, *backend, drifting, asks); }),
              "other numbers"));
@@ -180,17 +180,17 @@ TEST(DeviceLaws, a_replayed_forward_gives_what_it_gives_when_it_is_run) {
 // Of pages that have a slab of memory to themselves, as a sweep's have.
 TEST(DeviceLaws, an_engine_replays_what_another_recorded) {
   const auto backend = invariant();
-  const Cast cast = demo_cast(*backend, "bf16");
-  const auto asks = random_asks(3, cast.target->info().vocab, 60, 24, 7);
+  const Models models = demo_models(*backend, "bf16");
+  const auto asks = random_asks(3, models.target->info().vocab, 60, 24, 7);
   Scenario scenario = kScenario;
   scenario.engine.pages =
-      int((std::int64_t(64) << 20) / (scenario.engine.page_rows * cast.target->info().kv.bytes_per_row()));
+      int((std::int64_t(64) << 20) / (scenario.engine.page_rows * models.target->info().kv.bytes_per_row()));
   int most = 0;
   for (const Subject& s : subjects(all_registries(), 3)) {
     int recorded[2] = {};
     std::vector<Text> texts[2];
     for (int i : {0, 1})
-      texts[i] = play(s, scenario, *backend, cast, asks, [&](Engine&, const StepReport& r, auto) {
+      texts[i] = play(s, scenario, *backend, models, asks, [&](Engine&, const StepReport& r, auto) {
                    recorded[i] += r.recorded;
                  }).texts;
     most = std::max(most, recorded[0]);
@@ -202,14 +202,14 @@ TEST(DeviceLaws, an_engine_replays_what_another_recorded) {
 
 TEST(DeviceLaws, a_step_waits_once) {
   const auto backend = invariant();
-  const Cast cast = demo_cast(*backend, "bf16");
-  const auto asks = random_asks(3, cast.target->info().vocab, 60, 40, 7);
+  const Models models = demo_models(*backend, "bf16");
+  const auto asks = random_asks(3, models.target->info().vocab, 60, 40, 7);
   for (const Sampling& sampling : {Sampling{.temperature = 1}, talkative(1)})
     for (const Subject& s : subjects(all_registries(), 6)) {
       Scenario scenario = kScenario;
       scenario.sampling = sampling;
       int steps = 0, most = 0;
-      play(s, scenario, *backend, cast, asks,
+      play(s, scenario, *backend, models, asks,
            [&](Engine&, const StepReport& r, auto) { ++steps, most = std::max(most, r.waits); });
       EXPECT_GT(steps, 0);
       EXPECT_EQ(most, 1) << s.text();
@@ -218,16 +218,16 @@ TEST(DeviceLaws, a_step_waits_once) {
 
 TEST(DeviceLaws, preemption_changes_no_text) {
   const auto backend = invariant();
-  const Cast cast = demo_cast(*backend, "bf16");
-  const auto asks = random_asks(8, cast.target->info().vocab, 100, 60, 8);
+  const Models models = demo_models(*backend, "bf16");
+  const auto asks = random_asks(8, models.target->info().vocab, 100, 60, 8);
   const auto subject = subjects(all_registries(), 4).back();
   Scenario roomy = kScenario, tight = kScenario;
   roomy.sampling.temperature = tight.sampling.temperature = 0;
   roomy.engine.batch = tight.engine.batch = 8;
   tight.engine.pages = 30;
-  const Played scarce = play(subject, tight, *backend, cast, asks);
+  const Played scarce = play(subject, tight, *backend, models, asks);
   EXPECT_GT(scarce.preempted, 0);
-  EXPECT_EQ(scarce.texts, play(subject, roomy, *backend, cast, asks).texts);
+  EXPECT_EQ(scarce.texts, play(subject, roomy, *backend, models, asks).texts);
 }
 
 // Where greedy texts of fast numerics part from the host's, by how much the host prefers its own token.
@@ -267,15 +267,15 @@ struct Partings {
 
 TEST(DeviceLaws, greedy_texts_of_fast_numerics_part_from_the_hosts_only_where_two_tokens_are_as_good) {
   const auto backend = make_gpu({}), host = make_cpu_backend();
-  const Cast cast = demo_cast(*backend, "bf16"), at_home = demo_cast(*host, "bf16");
-  const auto asks = random_asks(24, cast.target->info().vocab, 90, 40, 5);
+  const Models models = demo_models(*backend, "bf16"), at_home = demo_models(*host, "bf16");
+  const auto asks = random_asks(24, models.target->info().vocab, 90, 40, 5);
   Scenario scenario = kScenario;
   scenario.sampling.temperature = 0, scenario.engine.batch = 8, scenario.engine.pages = 1024;
   const auto all = subjects(all_registries(), 4);
   const auto texts = play(plain(all.front()), scenario, *host, at_home, asks).texts;
   Partings partings{*host, at_home.target};
   for (const Subject& s : all) {
-    const auto fast = play(s, scenario, *backend, cast, asks).texts;
+    const auto fast = play(s, scenario, *backend, models, asks).texts;
     for (std::size_t i = 0; i < asks.size(); ++i)
       partings.compare(asks[i], fast[i], texts[i], s.text() + ", text " + std::to_string(i));
   }

@@ -36,11 +36,11 @@ TEST(Limits, TheTargetAsItsOwnDrafterIsAlwaysAccepted) {
       for (HostBackend* b : {static_cast<HostBackend*>(&reference), cpu.get()}) {
         const Finding f =
             twin_accepts_all(s, {.sampling = sampling, .engine = {.page_rows = 2, .pages = 512, .check = true}}, *b,
-                             table_cast({.vocab = 5, .seed = 71}), asks);
+                             table_models({.vocab = 5, .seed = 71}), asks);
         EXPECT_TRUE(f.holds) << f.what;
         EXPECT_GT(f.cases, 200);
       }
-      const Cast tiny = tiny_cast(*cpu);
+      const Models tiny = tiny_models(*cpu);
       const auto few = random_asks(3, tiny.target->info().vocab, 20, 16, 2);
       const Finding f = twin_accepts_all(
           s, {.sampling = sampling, .engine = {.batch = 3, .page_rows = 4, .pages = 256}}, *cpu, tiny, few);
@@ -54,7 +54,7 @@ TEST(Limits, NoBudgetIsPlainDecoding) {
   for (const Subject& s : subjects(all_registries(), 4))
     for (const float temperature : {0.0f, 1.0f}) {
       const Finding f = no_budget_is_plain(s, {.sampling = {.temperature = temperature}}, b,
-                                           table_cast({.vocab = 5, .seed = 72}), asks);
+                                           table_models({.vocab = 5, .seed = 72}), asks);
       EXPECT_TRUE(f.holds) << f.what;
     }
 }

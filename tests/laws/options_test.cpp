@@ -96,11 +96,11 @@ TEST(Options, PenaltiesAreSampledExactly) {
   }
 }
 
-void expect_plain_text(Backend& backend, const Cast& cast, const std::vector<Subject>& all, const Scenario& scenario,
-                       std::span<const Ask> asks) {
+void expect_plain_text(Backend& backend, const Models& models, const std::vector<Subject>& all,
+                       const Scenario& scenario, std::span<const Ask> asks) {
   for (const Subject& s : all) {
     if (scenario.sampling.temperature > 0 && !path_identical(s)) continue;
-    const Finding f = same_text(s, scenario, backend, cast, asks);
+    const Finding f = same_text(s, scenario, backend, models, asks);
     EXPECT_TRUE(f.holds) << f.what << " on " << backend.name();
     EXPECT_EQ(f.cases, long(asks.size()));
   }
@@ -111,14 +111,14 @@ TEST(Options, TextsUnderPenaltiesArePlainDecodings) {
   backends.push_back(std::make_unique<ReferenceBackend>());
   backends.push_back(cpu_backend(2));
   for (const auto& b : backends) {
-    const Cast cast = tiny_cast(*b);
+    const Models models = tiny_models(*b);
     for (const float temperature : {0.0f, 1.0f}) {
-      expect_plain_text(*b, table_cast({.vocab = 5, .order = 2, .seed = 31}), with_trees(5),
+      expect_plain_text(*b, table_models({.vocab = 5, .order = 2, .seed = 31}), with_trees(5),
                         {.sampling = talkative(temperature)}, random_asks(12, 5, 12, 40, 1));
-      expect_plain_text(*b, cast, subjects(all_registries(), 4),
+      expect_plain_text(*b, models, subjects(all_registries(), 4),
                         {.sampling = talkative(temperature),
                          .engine = {.batch = 3, .step_rows = 40, .page_rows = 4, .pages = 256, .check = true}},
-                        random_asks(5, cast.target->info().vocab, 24, 24, 2));
+                        random_asks(5, models.target->info().vocab, 24, 24, 2));
     }
   }
 }
@@ -130,7 +130,7 @@ TEST(Options, TheDraftsLawIsBentLikeTheTargets) {
     if (soundness_of(s.registries, s.configs.verifier).acceptance != Acceptance::overlap) continue;
     const Finding f =
         twin_accepts_all(s, {.sampling = talkative(1), .engine = {.page_rows = 2, .pages = 512, .check = true}}, b,
-                         table_cast({.vocab = 5, .seed = 71}), random_asks(10, 5, 12, 30, 1));
+                         table_models({.vocab = 5, .seed = 71}), random_asks(10, 5, 12, 30, 1));
     EXPECT_TRUE(f.holds) << f.what;
     EXPECT_GT(f.cases, 200);
   }
@@ -159,7 +159,7 @@ TEST(Options, PenaltiesInACrowd) {
   const Subject s{all_registries(),
                   {kDraftModel, {{"name", "fixed"}, {"length", 4}}, {{"name", "speculative_sampling"}}}};
   const Finding f =
-      batch(s, alone, c, b, table_cast({.vocab = 4, .order = 3, .seed = 51}), random_asks(14, 4, 12, 24, 1));
+      batch(s, alone, c, b, table_models({.vocab = 4, .order = 3, .seed = 51}), random_asks(14, 4, 12, 24, 1));
   EXPECT_TRUE(f.holds) << f.what;
   EXPECT_GT(f.seen.at("preemptions"), 0);
 }
@@ -226,7 +226,7 @@ TEST(OptionMutants, IgnoredPenaltiesAreKilledByExact) { killed_by_exact<Deaf>();
 
 TEST(Options, SamplesShareThePromptAndDrawForThemselves) {
   ReferenceBackend b;
-  const Cast cast = table_cast({.vocab = 5, .order = 3, .seed = 7});
+  const Models models = table_models({.vocab = 5, .order = 3, .seed = 7});
   const Text prompt{0, 1, 2, 3, 4, 0, 1, 2, 3, 4, 1};  // five full pages of two
   std::vector<Ask> together, apart;
   for (int i = 0; i < 4; ++i) {
@@ -236,13 +236,13 @@ TEST(Options, SamplesShareThePromptAndDrawForThemselves) {
   for (const Subject& s : subjects(all_registries(), 3, {kDraftModel, {{"name", "none"}}})) {
     Scenario scenario{.sampling = {.temperature = 1},
                       .engine = {.batch = 8, .step_rows = 256, .page_rows = 2, .pages = 256, .check = true}};
-    const Played shared = play(s, scenario, b, cast, together), own = play(s, scenario, b, cast, apart);
+    const Played shared = play(s, scenario, b, models, together), own = play(s, scenario, b, models, apart);
     EXPECT_EQ(shared.texts, own.texts) << "where pages come from changes no text: " << s.text();
     EXPECT_GE(shared.prefix_rows, 3u * 10) << s.text();
     EXPECT_EQ(own.prefix_rows, 0u) << "they all begin at once";
     EXPECT_NE(shared.texts[0], shared.texts[1]);
     scenario.engine.reuse_prefixes = false;
-    EXPECT_EQ(play(s, scenario, b, cast, together).texts, own.texts) << "nothing is shared, and nobody waits";
+    EXPECT_EQ(play(s, scenario, b, models, together).texts, own.texts) << "nothing is shared, and nobody waits";
     EXPECT_EQ(shared.pages_left, 0);
   }
 }

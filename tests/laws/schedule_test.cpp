@@ -62,7 +62,7 @@ class Schedule {
   // Why the schedule went wrong; empty where it did not.
   std::string run(Totals& totals) {
     Engine engine(backend_, std::make_shared<TableModel>(target_), subject_.registries, subject_.configs, options(),
-                  cast_.load);
+                  models_.load);
     std::size_t arrived = 0;
     for (int step = 0; arrived < plans_.size() || !engine.idle(); ++step) {
       if (step > 5000) return "it does not come to an end";
@@ -182,7 +182,7 @@ class Schedule {
   TableModel::Options target_;
   TableModel target_model_{target_};
   ReferenceBackend backend_;
-  Cast cast_ = table_cast(target_);
+  Models models_ = table_models(target_);
   bool greedy_ = true, bent_ = false;
   std::vector<Planned> plans_;
 };

@@ -43,7 +43,7 @@ struct PaddedForwards : EngineScenario {
 
   void run(int sequences, Text prompt, int guesses) {
     backend = std::make_unique<Rounding>();
-    cast.target = std::make_shared<Watched>(cast.target, seen);
+    models.target = std::make_shared<Watched>(models.target, seen);
     options.batch = sequences, options.step_rows = 256, options.pages = 1024;
     configs.policy = {{"name", "fixed"}, {"length", guesses}};
     const auto e = engine();
@@ -101,9 +101,9 @@ TEST_F(PaddedForwards, a_prompt_is_padded_in_one_table) {
 
 TEST(CachedModelTest, RefusesWhatNothingServesYet) {
   const auto backend = make_reference_backend();
-  const auto cast = conformance::table_cast({.vocab = 5, .positions = 64});
-  PagePool pool(*backend, 4 * cast.target->info().kv.bytes_per_row(), 4);
-  CachedModel model(*backend, cast.target, pool);
+  const auto models = conformance::table_models({.vocab = 5, .positions = 64});
+  PagePool pool(*backend, 4 * models.target->info().kv.bytes_per_row(), 4);
+  CachedModel model(*backend, models.target, pool);
   Sequence s;
   s.id = 1, s.tokens = {1, 2, 3};
   (void)model.unseen(s);
@@ -111,7 +111,7 @@ TEST(CachedModelTest, RefusesWhatNothingServesYet) {
   const DraftTree root = DraftTree::rooted(*backend, 3, 0);
   const std::uint64_t addresses[3] = {};
   const Segment featured{&s, 2, &root, 0, addresses}, mutual{&s, 2, &root, 0, {}, true};
-  const std::string name = cast.target->info().name;
+  const std::string name = models.target->info().name;
   EXPECT_TRUE(
       says(test::sentence_of([&] { model.run({&featured, 1}); }), name, "Segment::inputs", "nothing serves them yet"));
   EXPECT_TRUE(

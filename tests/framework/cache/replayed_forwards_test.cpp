@@ -94,14 +94,14 @@ class Replayed final : public Model {
 
 struct ReplayedForwards : EngineScenario {
   Recording* recording = nullptr;
-  std::shared_ptr<Model> table = cast.target;
+  std::shared_ptr<Model> table = models.target;
 
   ReplayedForwards() { fresh(); }
   Recording& fresh() {
-    cast.target = table;  // lets go of its memory
+    models.target = table;  // lets go of its memory
     auto made = std::make_unique<Recording>();
     recording = made.get(), backend = std::move(made);
-    cast.target = std::make_shared<Replayed>(table);
+    models.target = std::make_shared<Replayed>(table);
     return *recording;
   }
   // An engine that comes and goes; how many forwards its steps say that were recorded.
@@ -139,7 +139,7 @@ TEST_F(ReplayedForwards, an_engine_goes_on_whatever_memory_others_took) {
 // equal bodies.
 TEST_F(ReplayedForwards, a_key_says_all_that_a_body_depends_on) {
   serve();
-  cast.target = std::make_shared<Replayed>(table);
+  models.target = std::make_shared<Replayed>(table);
   EXPECT_GT(serve(), 0);
   for (const auto& [rows, pages] : {std::pair{2, 64}, {4, 32}, {2, 32}, {2, 63}}) {
     options.page_rows = rows, options.pages = pages;
@@ -189,7 +189,7 @@ TEST_F(ReplayedForwards, inputs_that_moved_are_another_body) {
 }
 
 TEST_F(ReplayedForwards, logits_that_somebody_holds_stay) {
-  Alone alone(*backend, cast.target, 4, 16);
+  Alone alone(*backend, models.target, 4, 16);
   const Output first = alone.after(1, {1, 2, 3});
   const std::vector<float> before(first.logits.data<float>(), first.logits.data<float>() + first.logits.elements());
   const Output second = alone.after(2, {2, 1, 4});
@@ -202,7 +202,7 @@ TEST_F(ReplayedForwards, logits_that_somebody_holds_stay) {
 TEST_F(ReplayedForwards, pages_of_another_length_at_the_same_place_are_another_body) {
   const void* place = nullptr;
   for (const int page_rows : {4, 3, 4}) {
-    Alone alone(*backend, cast.target, page_rows, 16);
+    Alone alone(*backend, models.target, page_rows, 16);
     if (place == nullptr) place = alone.pool.memory().raw();
     ASSERT_EQ(alone.pool.memory().raw(), place) << "or this shows nothing";
     (void)alone.after(1, {1, 2, 3});

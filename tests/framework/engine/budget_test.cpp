@@ -118,7 +118,7 @@ TEST_F(Budgets, the_rows_of_a_step_grow_with_the_trees_unless_they_are_given) {
 }
 
 TEST_F(Budgets, the_memory_for_logits_bounds_the_trees_of_a_step) {
-  cast = conformance::table_cast({.vocab = 4000, .positions = 64});
+  models = conformance::table_models({.vocab = 4000, .positions = 64});
   options.logits_mib = 1;  // 21 rows of logits, draft logits and raw copies, of 4 bytes a token
   const auto e = bushes(50, {20, 1}, {20, 1});
   for (int i = 0; i < 4; ++i) e->submit(request({i, 2}, 30));

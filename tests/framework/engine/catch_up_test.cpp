@@ -42,8 +42,8 @@ struct CatchUpTest : EngineScenario {
 
   void SetUp() override {
     options = {.batch = 8, .step_rows = 32, .page_rows = 2, .pages = 1024, .check = true};
-    cast.target = std::make_shared<Counting>(cast.target, targets);
-    cast.load = [this, load = cast.load](const ModelChoice& choice, const std::string& dtype) {
+    models.target = std::make_shared<Counting>(models.target, targets);
+    models.load = [this, load = models.load](const ModelChoice& choice, const std::string& dtype) {
       return std::make_shared<Counting>(load(choice, dtype), drafts);
     };
   }

@@ -17,14 +17,14 @@ struct EngineScenario : ::testing::Test {
 
   std::unique_ptr<Backend> backend = make_reference_backend();
   Registries registries = conformance::all_registries();
-  conformance::Cast cast = conformance::table_cast({.vocab = 5, .positions = 64});
+  conformance::Models models = conformance::table_models({.vocab = 5, .positions = 64});
   EngineOptions options{.batch = 4, .step_rows = 64, .page_rows = 2, .pages = 64, .check = true};
   ComponentConfigs configs{{{"name", "draft_model"}, {"model", "table:other"}},
                            {{"name", "fixed"}, {"length", 3}},
                            {{"name", "speculative_sampling"}}};
 
   std::unique_ptr<Engine> engine() {
-    return std::make_unique<Engine>(*backend, cast.target, registries, configs, options, cast.load);
+    return std::make_unique<Engine>(*backend, models.target, registries, configs, options, models.load);
   }
   static Request request(Text prompt, int max_new_tokens = 8, float temperature = 1) {
     Request r;

@@ -65,8 +65,8 @@ TEST_F(EngineTest, refuses_an_unsound_pair) {
 }
 
 TEST_F(EngineTest, refuses_a_draft_of_another_vocabulary) {
-  const auto other = conformance::table_cast({.vocab = 4});
-  cast.load = [other](const ModelChoice&, const std::string&) { return other.target; };
+  const auto other = conformance::table_models({.vocab = 4});
+  models.load = [other](const ModelChoice&, const std::string&) { return other.target; };
   EXPECT_TRUE(says(sentence([&] { engine(); }), "another vocabulary"));
 }
 
@@ -155,7 +155,7 @@ TEST_F(EngineTest, says_that_logits_are_not_numbers) {
   for (const char* drafter : {"none", "draft_model"}) {
     configs.drafter = {{"name", drafter}};
     if (configs.drafter["name"] == "draft_model") configs.drafter["model"] = "table:other";
-    auto e = Engine(*backend, std::make_shared<Broken>(cast.target), registries, configs, options, cast.load);
+    auto e = Engine(*backend, std::make_shared<Broken>(models.target), registries, configs, options, models.load);
     e.submit(request({1, 2, 3}));
     std::vector<Sequence> done;
     while (!e.idle())
@@ -178,8 +178,8 @@ TEST_F(EngineTest, the_context_limits_the_text) {
 }
 
 TEST_F(EngineTest, a_draft_with_a_shorter_context_drafts_up_to_its_end) {
-  const auto shorter = conformance::table_cast({.vocab = 5, .positions = 20});
-  cast.load = [shorter](const ModelChoice&, const std::string&) { return shorter.target; };
+  const auto shorter = conformance::table_models({.vocab = 5, .positions = 20});
+  models.load = [shorter](const ModelChoice&, const std::string&) { return shorter.target; };
   const auto e = engine();
   e->submit(request({1, 2, 3}, 40));
   int longest = 0, length = 3;

@@ -129,7 +129,7 @@ struct FailureTest : EngineScenario {
 };
 
 TEST_F(FailureTest, a_nan_in_the_logits_ends_its_sequence_alone) {
-  cast.target = std::make_shared<Poisoned>(cast.target);
+  models.target = std::make_shared<Poisoned>(models.target);
   for (const char* drafter : {"none", "ngram", "draft_model"}) {
     configs.drafter = {{"name", drafter}};
     if (drafter == std::string("draft_model")) configs.drafter["model"] = "table:other";
@@ -149,14 +149,14 @@ TEST_F(FailureTest, a_nan_in_the_logits_ends_its_sequence_alone) {
 }
 
 TEST_F(FailureTest, a_nan_of_the_draft_model_ends_its_sequence_alone) {
-  cast.load = [load = cast.load](const ModelChoice& choice, const std::string& dtype) {
+  models.load = [load = models.load](const ModelChoice& choice, const std::string& dtype) {
     return std::make_shared<Poisoned>(load(choice, dtype));
   };
   one_fails({lucky({1, 2, 3}, 1), lucky({2, 1, kPoison}, 2), lucky({3, 3}, 3)}, 1, "NaN or an infinity");
 }
 
 TEST_F(FailureTest, of_a_step_its_report_tells) {
-  cast.target = std::make_shared<Poisoned>(cast.target);
+  models.target = std::make_shared<Poisoned>(models.target);
   const auto e = engine();
   const SequenceId good = e->submit(lucky({1, 2, 3}, 1)), bad = e->submit(lucky({2, 1, kPoison}, 2));
   const StepReport report = e->step();
@@ -172,7 +172,7 @@ TEST_F(FailureTest, of_a_step_its_report_tells) {
 }
 
 TEST_F(FailureTest, whoever_waits_for_a_failed_prompt_begins) {
-  cast.target = std::make_shared<Poisoned>(cast.target);
+  models.target = std::make_shared<Poisoned>(models.target);
   const auto e = engine();
   Request first = lucky({2, 1, kPoison}, 2), second = lucky({2, 1, kPoison}, 3);
   second.like = e->submit(first);

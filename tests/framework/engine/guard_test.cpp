@@ -122,7 +122,7 @@ class Failing : public Model {
 TEST_F(EngineGuard, a_forward_that_failed_leaves_no_trace) {
   options.step_rows = 8;
   const auto text = [&](std::shared_ptr<Model> target, std::shared_ptr<Model> draft, int* failures) {
-    conformance::Cast c{target, [=](const ModelChoice&, const std::string&) { return draft; }};
+    conformance::Models c{target, [=](const ModelChoice&, const std::string&) { return draft; }};
     Engine e(*backend, c.target, registries, configs, options, c.load);
     e.submit(request(Text(13, 2), 20));
     e.submit(request({1, 3, 4}, 20));
@@ -139,12 +139,14 @@ TEST_F(EngineGuard, a_forward_that_failed_leaves_no_trace) {
     return std::pair(done.at(0).tokens, done.at(1).tokens);
   };
   int failures = 0;
-  const auto draft = cast.load("table:other", "auto");
-  const auto undisturbed = text(cast.target, draft, &failures);
+  const auto draft = models.load("table:other", "auto");
+  const auto undisturbed = text(models.target, draft, &failures);
   ASSERT_EQ(failures, 0);
   for (int at = 0; at < 6; ++at) {
-    EXPECT_EQ(text(std::make_shared<Failing>(cast.target, at), draft, &failures), undisturbed) << "target, call " << at;
-    EXPECT_EQ(text(cast.target, std::make_shared<Failing>(draft, at), &failures), undisturbed) << "draft, call " << at;
+    EXPECT_EQ(text(std::make_shared<Failing>(models.target, at), draft, &failures), undisturbed)
+        << "target, call " << at;
+    EXPECT_EQ(text(models.target, std::make_shared<Failing>(draft, at), &failures), undisturbed)
+        << "draft, call " << at;
   }
   EXPECT_EQ(failures, 12);
 }

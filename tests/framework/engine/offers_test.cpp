@@ -87,8 +87,8 @@ TEST_F(Offers, AVerifierMadeOfAnother) {
 
 TEST_F(Offers, TheTargetItself) {
   draft_with([&](Host& host) {
-    EXPECT_EQ(host.target_model(), cast.target);
-    EXPECT_EQ(host.cache(host.target_model())->info().name, cast.target->info().name);
+    EXPECT_EQ(host.target_model(), models.target);
+    EXPECT_EQ(host.cache(host.target_model())->info().name, models.target->info().name);
     return host.drafter({{"name", "ngram"}});
   });
   engine();
@@ -107,7 +107,7 @@ TEST_F(Offers, WhatOutlivesAnEngineIsMadeOnceForAKey) {
   });
   const auto kept = std::make_shared<Kept>();
   const auto make = [&](const std::shared_ptr<Kept>& k) {
-    Engine(*backend, cast.target, registries, configs, options, cast.load, k);
+    Engine(*backend, models.target, registries, configs, options, models.load, k);
   };
   make(kept), make(kept);
   EXPECT_EQ(made, 1);
@@ -129,7 +129,7 @@ TEST_F(Offers, WhatIsKeptIsOfOneTypeAndSomething) {
     });
   };
   const auto kept = std::make_shared<Kept>();
-  const auto make = [&] { Engine(*backend, cast.target, registries, configs, options, cast.load, kept); };
+  const auto make = [&] { Engine(*backend, models.target, registries, configs, options, models.load, kept); };
   keep(1, true);
   EXPECT_TRUE(says(sentence(make), "'reference", "key'", "is nothing"));
   keep(1, false);
@@ -140,7 +140,7 @@ TEST_F(Offers, WhatIsKeptIsOfOneTypeAndSomething) {
 
 // Of every node of the tree, in the step's one readback.
 TEST_F(Offers, TheTargetsMostProbableTokensComeWithTheOutcome) {
-  const auto& table = dynamic_cast<const conformance::TableModel&>(*cast.target);
+  const auto& table = dynamic_cast<const conformance::TableModel&>(*models.target);
   int nodes = 0;
   const auto see = [&](const Outcome& o) {
     ASSERT_EQ(o.ranks.shape(), (Shape{o.tree->nodes, 3}));
@@ -214,7 +214,7 @@ struct Ranked {
 };
 
 TEST_F(Offers, ARuleReadsTheRawDistributionWhateverTheWarp) {
-  const auto& table = dynamic_cast<const conformance::TableModel&>(*cast.target);
+  const auto& table = dynamic_cast<const conformance::TableModel&>(*models.target);
   configs.drafter = {{"name", "none"}}, configs.policy = {{"name", "fixed"}, {"length", 0}};
   const auto judge = [&](bool raw) {
     registries.verifiers.replace("mine", {"", "", {}, [raw](const json&, Host&) {

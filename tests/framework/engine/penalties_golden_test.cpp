@@ -25,12 +25,12 @@ Sampling sampling_of(const json& options) {
 TEST(PenaltiesGolden, GreedyTextsAreTransformers) {
   const json golden = json::parse(read_source("tests/data/golden/penalties.json"));
   ReferenceBackend backend;
-  std::map<std::string, std::shared_ptr<Model>> models;
+  std::map<std::string, std::shared_ptr<Model>> by_name;
   int bent = 0;
   for (const json& g : golden) {
-    std::shared_ptr<Model>& model = models[g["model"]];
+    std::shared_ptr<Model>& model = by_name[g["model"]];
     if (!model) model = tiny_model(backend, g["model"]);
-    const Cast cast{model, [&](const ModelChoice&, const std::string&) { return model; }};
+    const Models models{model, [&](const ModelChoice&, const std::string&) { return model; }};
     const Text want = g["tokens"];
     const Ask ask{g["prompt"], 1, int(want.size())};
     const Scenario scenario{.sampling = sampling_of(g["options"]),
@@ -39,14 +39,14 @@ TEST(PenaltiesGolden, GreedyTextsAreTransformers) {
                                 json{{"name", "draft_model"}, {"model", "itself"}}}) {
       const Subject subject{all_registries(),
                             {drafter, {{"name", "fixed"}, {"length", 3}}, {{"name", "speculative_sampling"}}}};
-      EXPECT_EQ(play(subject, scenario, backend, cast, {&ask, 1}).texts[0], want)
+      EXPECT_EQ(play(subject, scenario, backend, models, {&ask, 1}).texts[0], want)
           << g["model"] << " " << g["options"] << " " << subject.text();
     }
     Scenario plain = scenario;
     plain.sampling = {};
     const Subject none{all_registries(),
                        {{{"name", "none"}}, {{"name", "fixed"}, {"length", 0}}, {{"name", "speculative_sampling"}}}};
-    bent += play(none, plain, backend, cast, {&ask, 1}).texts[0] != want;
+    bent += play(none, plain, backend, models, {&ask, 1}).texts[0] != want;
     EXPECT_GT(g["least_margin"].get<double>(), 1e-3) << "where rounding may decide, nothing is shown";
   }
   EXPECT_GE(golden.size(), 60u);

@@ -97,7 +97,7 @@ Finding acceptance(const Subject& subject, const Scenario& scenario, Backend& ba
           !tally(last.at(r.id), r, static_cast<const TableModel&>(*models.target), scenario.sampling, how, tallies))
         f.fail("the acceptance of several drawn children has no formula here");
   };
-  play(watched(subject, record), scenario, backend, models, asks, judge);
+  run_scenario(watched(subject, record), scenario, backend, models, asks, judge);
   for (const auto& [position, t] : tallies) {
     const double z = t.variance > 1e-9 ? (double(t.accepted) - t.expected) / std::sqrt(t.variance)
                      : std::abs(double(t.accepted) - t.expected) < 1e-6 ? 0

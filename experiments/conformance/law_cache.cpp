@@ -98,23 +98,24 @@ Finding memory(const Subject& subject, const Scenario& scenario, HostBackend& ba
       ++f.cases;
     }
   };
-  const Played played = play(watched(subject, compare), scenario, backend, models, asks);
-  f.accepted = played.accepted, f.refused = played.refusals;
+  const RunOutcome outcome = run_scenario(watched(subject, compare), scenario, backend, models, asks);
+  f.accepted = outcome.accepted, f.refused = outcome.refusals;
   return f;
 }
 
 Finding cache(const Subject& subject, const Scenario& scenario, Backend& backend, const Models& models,
               std::span<const Ask> asks) {
   Finding f{.what = subject.text()};
-  const Played played = play(subject, scenario, backend, models, asks,
-                             [&](Engine& engine, const StepReport&, std::span<const Sequence* const> running) {
-                               for (const Sequence* s : running) {
-                                 check_cache(backend, engine.target(), *s, f);
-                                 for (const auto& c : engine.host().caches()) check_cache(backend, *c, *s, f);
-                               }
-                             });
-  if (played.pages_left != 0) f.fail(std::to_string(played.pages_left) + " pages are still held at the end");
-  f.accepted = played.accepted, f.refused = played.refusals;
+  const RunOutcome outcome =
+      run_scenario(subject, scenario, backend, models, asks,
+                   [&](Engine& engine, const StepReport&, std::span<const Sequence* const> running) {
+                     for (const Sequence* s : running) {
+                       check_cache(backend, engine.target(), *s, f);
+                       for (const auto& c : engine.host().caches()) check_cache(backend, *c, *s, f);
+                     }
+                   });
+  if (outcome.pages_left != 0) f.fail(std::to_string(outcome.pages_left) + " pages are still held at the end");
+  f.accepted = outcome.accepted, f.refused = outcome.refusals;
   return f;
 }
 

@@ -106,8 +106,8 @@ Finding causal(const Subject& subject, const Scenario& scenario, HostBackend& ba
       for (const Which& which : free.met) round.force(which, f);
     }
   };
-  const Played played = play(watched(subject, judge), scenario, backend, models, asks);
-  f.accepted = played.accepted, f.refused = played.refusals;
+  const RunOutcome outcome = run_scenario(watched(subject, judge), scenario, backend, models, asks);
+  f.accepted = outcome.accepted, f.refused = outcome.refusals;
   return f;
 }
 

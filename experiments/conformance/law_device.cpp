@@ -140,12 +140,13 @@ Finding same_verdicts(const Subject& subject, const DeviceCase& c, Backend& refe
 Finding same_on_devices(const Subject& subject, const Scenario& scenario, Backend& reference, Backend& other,
                         const Models& models, std::span<const Ask> asks) {
   Finding f{.what = subject.text()};
-  const Played a = play(subject, scenario, reference, models, asks), b = play(subject, scenario, other, models, asks);
+  const RunOutcome a = run_scenario(subject, scenario, reference, models, asks),
+                   b = run_scenario(subject, scenario, other, models, asks);
   f.accepted = a.accepted, f.refused = a.refusals;
   for (std::size_t i = 0; i < asks.size(); ++i, ++f.cases)
-    if (a.texts[i] != b.texts[i])
-      f.fail(other.description() + ": text " + std::to_string(i) + " is [" + text_of(b.texts[i]) + "] instead of [" +
-             text_of(a.texts[i]) + "]");
+    if (a.outputs[i] != b.outputs[i])
+      f.fail(other.description() + ": text " + std::to_string(i) + " is [" + text_of(b.outputs[i]) + "] instead of [" +
+             text_of(a.outputs[i]) + "]");
   if (a.drafted != b.drafted || a.accepted != b.accepted)
     f.fail(other.description() + ": " + std::to_string(b.accepted) + " of " + std::to_string(b.drafted) +
            " guesses accepted, instead of " + std::to_string(a.accepted) + " of " + std::to_string(a.drafted));

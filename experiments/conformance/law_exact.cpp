@@ -115,13 +115,13 @@ Finding exact(const Subject& subject, const ExactCase& c) {
         if (cut.cut_to == 0) cut.cut_to = c.tokens - 1;
         return cut;
       }
-      Played played = play(subject, scenario, *backend, models, asks);
-      for (Text& t : played.texts)
+      RunOutcome outcome = run_scenario(subject, scenario, *backend, models, asks);
+      for (Text& t : outcome.outputs)
         if (c.max_new_tokens != c.tokens)
           t.resize(std::min(t.size(), std::size_t(c.tokens)));  // a text that must end there is taken whole
-      joint[played.texts] += chance.weight();
-      f.accepted += played.accepted, f.refused += played.refusals;
-      if (played.prefix_rows > 0) f.seen["prefix rows"] += long(played.prefix_rows);
+      joint[outcome.outputs] += chance.weight();
+      f.accepted += outcome.accepted, f.refused += outcome.refusals;
+      if (outcome.prefix_rows > 0) f.seen["prefix rows"] += long(outcome.prefix_rows);
     } while (chance.next());
     compare(joint, expected(*target, c), f);
   } catch (const std::exception& e) {

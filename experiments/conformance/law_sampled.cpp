@@ -48,9 +48,9 @@ Finding sampled(const Subject& subject, const SampledCase& c, HostBackend& backe
     std::vector<Ask> asks;
     for (long i = done; i < std::min(f.cases, done + kOneEngine); ++i)
       asks.push_back({c.prompt, std::uint64_t(i), c.tokens + 1});
-    const Played played = play(subject, c.scenario, backend, models, asks);
-    for (const Text& t : played.texts) ++counts[std::size_t(cell_of(t, c.tokens, c.target.vocab))];
-    f.accepted += played.accepted, f.refused += played.refusals;
+    const RunOutcome outcome = run_scenario(subject, c.scenario, backend, models, asks);
+    for (const Text& t : outcome.outputs) ++counts[std::size_t(cell_of(t, c.tokens, c.target.vocab))];
+    f.accepted += outcome.accepted, f.refused += outcome.refusals;
   }
   backend.set_chance(nullptr);
   const ChiSquare result = chi_square(counts, law);

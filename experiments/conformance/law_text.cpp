@@ -7,7 +7,7 @@
 namespace foretoken::conformance {
 namespace {
 
-void note(const Played& played, Finding& f) { f.accepted += played.accepted, f.refused += played.refusals; }
+void note(const RunOutcome& outcome, Finding& f) { f.accepted += outcome.accepted, f.refused += outcome.refusals; }
 
 void expect_same(const std::vector<Text>& texts, const std::vector<Text>& others, const std::string& where,
                  Finding& f) {
@@ -35,13 +35,13 @@ std::string signature(const DraftTree& t) {
 // Trees by stream and root: what was proposed in every round.
 using Rounds = std::map<std::pair<std::uint64_t, int>, std::string>;
 
-Played recorded(const Subject& subject, const Scenario& scenario, Backend& backend, const Models& models,
-                std::span<const Ask> asks, Rounds& rounds) {
+RunOutcome recorded(const Subject& subject, const Scenario& scenario, Backend& backend, const Models& models,
+                    std::span<const Ask> asks, Rounds& rounds) {
   const auto record = [&](Host&, std::span<const DraftRequest> requests, std::span<const DraftTree> trees) {
     for (std::size_t i = 0; i < trees.size(); ++i)
       rounds[{requests[i].sequence->stream, requests[i].sequence->length()}] = signature(trees[i]);
   };
-  return play(watched(subject, record), scenario, backend, models, asks);
+  return run_scenario(watched(subject, record), scenario, backend, models, asks);
 }
 
 // Round by round, as long as the trees are equal: equal trees, equal tokens, and so the next round begins at the same
@@ -68,9 +68,10 @@ void compare_rounds(const Ask& ask, const Text& text, const Text& other, const R
 Finding same_text(const Subject& subject, const Scenario& scenario, Backend& backend, const Models& models,
                   std::span<const Ask> asks) {
   Finding f{.what = subject.text()};
-  const Played played = play(subject, scenario, backend, models, asks);
-  note(played, f);
-  expect_same(play(plain(subject), scenario, backend, models, asks).texts, played.texts, "against plain decoding", f);
+  const RunOutcome outcome = run_scenario(subject, scenario, backend, models, asks);
+  note(outcome, f);
+  expect_same(run_scenario(plain(subject), scenario, backend, models, asks).outputs, outcome.outputs,
+              "against plain decoding", f);
   return f;
 }
 
@@ -80,7 +81,7 @@ Finding batch(const Subject& subject, const Scenario& alone, const CrowdCase& c,
   std::vector<Text> texts;
   Rounds rounds;
   for (const Ask& ask : asks)
-    texts.push_back(recorded(subject, alone, backend, models, {&ask, 1}, rounds).texts.front());
+    texts.push_back(recorded(subject, alone, backend, models, {&ask, 1}, rounds).outputs.front());
   for (std::size_t k = 0; k < c.crowds.size(); ++k) {
     const std::string where = "crowd " + std::to_string(k);
     std::vector<std::size_t> order(asks.size());  // another order of arrival for every crowd
@@ -90,17 +91,17 @@ Finding batch(const Subject& subject, const Scenario& alone, const CrowdCase& c,
     std::vector<Ask> crowd;
     for (const std::size_t i : order) crowd.push_back(asks[i]);
     Rounds crowded;
-    const Played played = recorded(subject, c.crowds[k], backend, models, crowd, crowded);
-    note(played, f);
-    f.seen["preemptions"] += played.preempted, f.seen["prefix rows"] += long(played.prefix_rows);
+    const RunOutcome outcome = recorded(subject, c.crowds[k], backend, models, crowd, crowded);
+    note(outcome, f);
+    f.seen["preemptions"] += outcome.preempted, f.seen["prefix rows"] += long(outcome.prefix_rows);
     for (std::size_t i = 0; i < order.size(); ++i) {
       if (c.whole)
-        expect_same({texts[order[i]]}, {played.texts[i]}, where, f);
+        expect_same({texts[order[i]]}, {outcome.outputs[i]}, where, f);
       else
-        compare_rounds(crowd[i], texts[order[i]], played.texts[i], rounds, crowded, where, f);
+        compare_rounds(crowd[i], texts[order[i]], outcome.outputs[i], rounds, crowded, where, f);
     }
-    if (played.pages_left != 0)
-      f.fail(where + ": " + std::to_string(played.pages_left) + " pages are still held at the end");
+    if (outcome.pages_left != 0)
+      f.fail(where + ": " + std::to_string(outcome.pages_left) + " pages are still held at the end");
   }
   return f;
 }
@@ -110,21 +111,22 @@ Finding no_budget_is_plain(const Subject& subject, const Scenario& scenario, Bac
   Finding f{.what = subject.text()};
   Subject silent = subject;
   silent.configs.policy = {{"name", "fixed"}, {"length", 0}};
-  const Played played = play(silent, scenario, backend, models, asks);
-  if (played.drafted > 0) f.fail(std::to_string(played.drafted) + " nodes were drafted under a budget of 0");
-  expect_same(play(plain(subject), scenario, backend, models, asks).texts, played.texts, "with no budget", f);
+  const RunOutcome outcome = run_scenario(silent, scenario, backend, models, asks);
+  if (outcome.drafted > 0) f.fail(std::to_string(outcome.drafted) + " nodes were drafted under a budget of 0");
+  expect_same(run_scenario(plain(subject), scenario, backend, models, asks).outputs, outcome.outputs, "with no budget",
+              f);
   return f;
 }
 
 Finding twin_accepts_all(const Subject& subject, const Scenario& scenario, Backend& backend, const Models& models,
                          std::span<const Ask> asks) {
   Finding f{.what = subject.text()};
-  const Played played = play(subject, scenario, backend, models, asks);
-  note(played, f);
-  f.cases = played.drafted;
-  if (played.accepted != played.drafted)
-    f.fail("of " + std::to_string(played.drafted) + " guesses of the target's own law " +
-           std::to_string(played.accepted) + " were accepted");
+  const RunOutcome outcome = run_scenario(subject, scenario, backend, models, asks);
+  note(outcome, f);
+  f.cases = outcome.drafted;
+  if (outcome.accepted != outcome.drafted)
+    f.fail("of " + std::to_string(outcome.drafted) + " guesses of the target's own law " +
+           std::to_string(outcome.accepted) + " were accepted");
   return f;
 }
 

@@ -59,10 +59,10 @@ Finding seeds_name_the_draws(const Subject& subject) {
   ReferenceBackend backend;
   const auto asks = random_asks(6, kTarget.vocab, 6, 24, 1);
   const auto texts = [&](std::uint64_t seed) {
-    const Played played =
-        play(subject, {.sampling = {.temperature = 1, .seed = seed}}, backend, table_models(kTarget), asks);
-    f.cases += long(played.texts.size()), f.accepted += played.accepted, f.refused += played.refusals;
-    return played.texts;
+    const RunOutcome outcome =
+        run_scenario(subject, {.sampling = {.temperature = 1, .seed = seed}}, backend, table_models(kTarget), asks);
+    f.cases += long(outcome.outputs.size()), f.accepted += outcome.accepted, f.refused += outcome.refusals;
+    return outcome.outputs;
   };
   const auto first = texts(1), again = texts(1), other = texts(2);
   if (first != again) f.fail("one seed gave two texts");
@@ -89,9 +89,9 @@ Finding logprobs_are_the_laws(const Subject& subject, bool warped) {
           f.fail("the log-probability of token " + std::to_string(i) + " is off by " + std::to_string(off));
       }
   };
-  const Played played = play(subject, {.sampling = sampling}, backend, table_models(kTarget),
-                             random_asks(6, kTarget.vocab, 6, 24, 1), compare);
-  f.accepted = played.accepted, f.refused = played.refusals;
+  const RunOutcome outcome = run_scenario(subject, {.sampling = sampling}, backend, table_models(kTarget),
+                                          random_asks(6, kTarget.vocab, 6, 24, 1), compare);
+  f.accepted = outcome.accepted, f.refused = outcome.refusals;
   return f;
 }
 

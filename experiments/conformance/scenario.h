@@ -55,20 +55,20 @@ struct Scenario {
   Sampling sampling{.temperature = 1};
   std::vector<Token> stop_tokens{};
   EngineOptions engine{.batch = 4, .step_rows = 256, .page_rows = 2, .pages = 64, .check = true};
-  int enough = 1 << 30;                   // stop playing once every text has so many tokens
+  int enough = 1 << 30;                   // stop once every text has so many tokens
   std::function<void(Limits&)> limits{};  // a planted bug of how texts end
 };
 
-struct Played {
-  std::vector<Text> texts;  // what was generated, in the order of the asks
+struct RunOutcome {
+  std::vector<Text> outputs;  // what was generated, in the order of the asks
   long rounds = 0, drafted = 0, tested = 0, accepted = 0, refusals = 0, preempted = 0;
   std::uint64_t prefix_rows = 0, draft_rows = 0;  // found among prefixes; fed to the models of drafters
   int pages_left = 0;                             // in use at the end
 };
 // Called after every step, with all sequences that still run.
 using AfterStep = std::function<void(Engine&, const StepReport&, std::span<const Sequence* const>)>;
-Played play(const Subject& subject, const Scenario& scenario, Backend& backend, const Models& models,
-            std::span<const Ask> asks, const AfterStep& after = {});
+RunOutcome run_scenario(const Subject& subject, const Scenario& scenario, Backend& backend, const Models& models,
+                        std::span<const Ask> asks, const AfterStep& after = {});
 
 // What a law found.
 struct Finding {

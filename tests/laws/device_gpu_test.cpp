@@ -108,10 +108,10 @@ TEST(DeviceLaws, a_text_does_not_depend_on_its_batch_nor_on_the_chunks_of_its_pr
     for (const float temperature : {0.0f, 1.0f}) {
       for (Scenario* scenario : {&alone, &crowd, &chunks}) scenario->sampling.temperature = temperature;
       const Subject& subject = temperature > 0 ? plain(s) : s;
-      const auto one = play(subject, alone, *backend, models, asks).texts;
-      EXPECT_EQ(parting(one, play(subject, crowd, *backend, models, asks).texts), "")
+      const auto one = run_scenario(subject, alone, *backend, models, asks).outputs;
+      EXPECT_EQ(parting(one, run_scenario(subject, crowd, *backend, models, asks).outputs), "")
           << "in a crowd at " << temperature << ": " << subject.text();
-      EXPECT_EQ(parting(one, play(subject, chunks, *backend, models, asks).texts), "")
+      EXPECT_EQ(parting(one, run_scenario(subject, chunks, *backend, models, asks).outputs), "")
           << "in chunks at " << temperature << ": " << subject.text();
     }
   }
@@ -168,12 +168,12 @@ TEST(DeviceLaws, a_replayed_forward_gives_what_it_gives_when_it_is_run) {
     const Models models = demo_models(*backend, "bf16");
     const auto asks = random_asks(3, models.target->info().vocab, 60, 24, 7);
     for (const Subject& s : subjects(all_registries(), 3))
-      EXPECT_NO_THROW(play(s, kScenario, *backend, models, asks)) << s.text();
+      EXPECT_NO_THROW(run_scenario(s, kScenario, *backend, models, asks)) << s.text();
     Models drifting = models;
     drifting.target = std::make_shared<Drifting>(models.target);
-    EXPECT_TRUE(
-        says(sentence_of([&] { play(subjects(all_registries(), 3).front(), kScenario, *backend, drifting, asks); }),
-             "other numbers"));
+    EXPECT_TRUE(says(
+        sentence_of([&] { run_scenario(subjects(all_registries(), 3).front(), kScenario, *backend, drifting, asks); }),
+        "other numbers"));
   }
 }
 
@@ -190,9 +190,9 @@ TEST(DeviceLaws, an_engine_replays_what_another_recorded) {
     int recorded[2] = {};
     std::vector<Text> texts[2];
     for (int i : {0, 1})
-      texts[i] = play(s, scenario, *backend, models, asks, [&](Engine&, const StepReport& r, auto) {
+      texts[i] = run_scenario(s, scenario, *backend, models, asks, [&](Engine&, const StepReport& r, auto) {
                    recorded[i] += r.recorded;
-                 }).texts;
+                 }).outputs;
     most = std::max(most, recorded[0]);
     EXPECT_EQ(recorded[1], 0) << s.text();
     EXPECT_EQ(texts[0], texts[1]) << s.text();
@@ -209,8 +209,8 @@ TEST(DeviceLaws, a_step_waits_once) {
       Scenario scenario = kScenario;
       scenario.sampling = sampling;
       int steps = 0, most = 0;
-      play(s, scenario, *backend, models, asks,
-           [&](Engine&, const StepReport& r, auto) { ++steps, most = std::max(most, r.waits); });
+      run_scenario(s, scenario, *backend, models, asks,
+                   [&](Engine&, const StepReport& r, auto) { ++steps, most = std::max(most, r.waits); });
       EXPECT_GT(steps, 0);
       EXPECT_EQ(most, 1) << s.text();
     }
@@ -225,9 +225,9 @@ TEST(DeviceLaws, preemption_changes_no_text) {
   roomy.sampling.temperature = tight.sampling.temperature = 0;
   roomy.engine.batch = tight.engine.batch = 8;
   tight.engine.pages = 30;
-  const Played scarce = play(subject, tight, *backend, models, asks);
+  const RunOutcome scarce = run_scenario(subject, tight, *backend, models, asks);
   EXPECT_GT(scarce.preempted, 0);
-  EXPECT_EQ(scarce.texts, play(subject, roomy, *backend, models, asks).texts);
+  EXPECT_EQ(scarce.outputs, run_scenario(subject, roomy, *backend, models, asks).outputs);
 }
 
 // Where greedy texts of fast numerics part from the host's, by how much the host prefers its own token.
@@ -272,10 +272,10 @@ TEST(DeviceLaws, greedy_texts_of_fast_numerics_part_from_the_hosts_only_where_tw
   Scenario scenario = kScenario;
   scenario.sampling.temperature = 0, scenario.engine.batch = 8, scenario.engine.pages = 1024;
   const auto all = subjects(all_registries(), 4);
-  const auto texts = play(plain(all.front()), scenario, *host, at_home, asks).texts;
+  const auto texts = run_scenario(plain(all.front()), scenario, *host, at_home, asks).outputs;
   Partings partings{*host, at_home.target};
   for (const Subject& s : all) {
-    const auto fast = play(s, scenario, *backend, models, asks).texts;
+    const auto fast = run_scenario(s, scenario, *backend, models, asks).outputs;
     for (std::size_t i = 0; i < asks.size(); ++i)
       partings.compare(asks[i], fast[i], texts[i], s.text() + ", text " + std::to_string(i));
   }

@@ -236,13 +236,15 @@ TEST(Options, SamplesShareThePromptAndDrawForThemselves) {
   for (const Subject& s : subjects(all_registries(), 3, {kDraftModel, {{"name", "none"}}})) {
     Scenario scenario{.sampling = {.temperature = 1},
                       .engine = {.batch = 8, .step_rows = 256, .page_rows = 2, .pages = 256, .check = true}};
-    const Played shared = play(s, scenario, b, models, together), own = play(s, scenario, b, models, apart);
-    EXPECT_EQ(shared.texts, own.texts) << "where pages come from changes no text: " << s.text();
+    const RunOutcome shared = run_scenario(s, scenario, b, models, together),
+                     own = run_scenario(s, scenario, b, models, apart);
+    EXPECT_EQ(shared.outputs, own.outputs) << "where pages come from changes no text: " << s.text();
     EXPECT_GE(shared.prefix_rows, 3u * 10) << s.text();
     EXPECT_EQ(own.prefix_rows, 0u) << "they all begin at once";
-    EXPECT_NE(shared.texts[0], shared.texts[1]);
+    EXPECT_NE(shared.outputs[0], shared.outputs[1]);
     scenario.engine.reuse_prefixes = false;
-    EXPECT_EQ(play(s, scenario, b, models, together).texts, own.texts) << "nothing is shared, and nobody waits";
+    EXPECT_EQ(run_scenario(s, scenario, b, models, together).outputs, own.outputs)
+        << "nothing is shared, and nobody waits";
     EXPECT_EQ(shared.pages_left, 0);
   }
 }

@@ -61,8 +61,8 @@ TEST(OwnMemory, ADraftModelIsFedNoRowTwice) {
       EXPECT_LE(rows - before, needed) << "in a step of " << report.sequences.size() << " sequences";
       before = rows;
     };
-    (void)play(subject(with_private_trees(), drafter), roomy, device,
-               table_models({.vocab = 5, .order = 1, .seed = 95}), random_asks(8, 5, 10, 40, 12), count);
+    (void)run_scenario(subject(with_private_trees(), drafter), roomy, device,
+                       table_models({.vocab = 5, .order = 1, .seed = 95}), random_asks(8, 5, 10, 40, 12), count);
     EXPECT_GT(rounds, 40);
   }
 }

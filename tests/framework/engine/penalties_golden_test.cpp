@@ -39,14 +39,14 @@ TEST(PenaltiesGolden, GreedyTextsAreTransformers) {
                                 json{{"name", "draft_model"}, {"model", "itself"}}}) {
       const Subject subject{all_registries(),
                             {drafter, {{"name", "fixed"}, {"length", 3}}, {{"name", "speculative_sampling"}}}};
-      EXPECT_EQ(play(subject, scenario, backend, models, {&ask, 1}).texts[0], want)
+      EXPECT_EQ(run_scenario(subject, scenario, backend, models, {&ask, 1}).outputs[0], want)
           << g["model"] << " " << g["options"] << " " << subject.text();
     }
     Scenario plain = scenario;
     plain.sampling = {};
     const Subject none{all_registries(),
                        {{{"name", "none"}}, {{"name", "fixed"}, {"length", 0}}, {{"name", "speculative_sampling"}}}};
-    bent += play(none, plain, backend, models, {&ask, 1}).texts[0] != want;
+    bent += run_scenario(none, plain, backend, models, {&ask, 1}).outputs[0] != want;
     EXPECT_GT(g["least_margin"].get<double>(), 1e-3) << "where rounding may decide, nothing is shown";
   }
   EXPECT_GE(golden.size(), 60u);

@@ -6,23 +6,23 @@
 namespace foretoken::conformance {
 namespace {
 
-void count(const StepReport& report, Played& played) {
-  played.preempted += report.preempted;
+void count(const StepReport& report, RunOutcome& outcome) {
+  outcome.preempted += report.preempted;
   for (const SequenceReport& r : report.sequences) {
     if (!r.judged) continue;
-    ++played.rounds;
-    played.drafted += r.drafted, played.accepted += r.accepted, played.tested += r.tested();
-    played.refusals += r.tested() > r.accepted;
+    ++outcome.rounds;
+    outcome.drafted += r.drafted, outcome.accepted += r.accepted, outcome.tested += r.tested();
+    outcome.refusals += r.tested() > r.accepted;
   }
 }
 
 }  // namespace
 
-Played play(const Subject& subject, const Scenario& scenario, Backend& backend, const Models& models,
-            std::span<const Ask> asks, const AfterStep& after) {
+RunOutcome run_scenario(const Subject& subject, const Scenario& scenario, Backend& backend, const Models& models,
+                        std::span<const Ask> asks, const AfterStep& after) {
   Engine engine(backend, models.target, subject.registries, subject.configs, scenario.engine, models.load);
-  Played played;
-  played.texts.resize(asks.size());
+  RunOutcome outcome;
+  outcome.outputs.resize(asks.size());
   std::map<SequenceId, std::size_t> place;
   std::vector<SequenceId> ids;
   std::map<SequenceId, const Sequence*> running;
@@ -31,7 +31,7 @@ Played play(const Subject& subject, const Scenario& scenario, Backend& backend, 
     limits.max_new_tokens = asks[i].max_new_tokens, limits.stop_tokens = scenario.stop_tokens;
     if (scenario.limits) scenario.limits(limits);
     const auto on_tokens = [&, i](const Sequence& s, std::span<const Token> tokens) {
-      played.texts[i].insert(played.texts[i].end(), tokens.begin(), tokens.end());
+      outcome.outputs[i].insert(outcome.outputs[i].end(), tokens.begin(), tokens.end());
       running[s.id] = &s;
     };
     const SequenceId like = asks[i].like >= 0 ? ids[std::size_t(asks[i].like)] : 0;
@@ -39,14 +39,13 @@ Played play(const Subject& subject, const Scenario& scenario, Backend& backend, 
         engine.submit({asks[i].prompt, std::move(limits), scenario.sampling, asks[i].stream, on_tokens, like}));
     place[ids.back()] = i;
   }
-  const auto wanting = [&](const Text& t) { return int(t.size()) < scenario.enough; };
-  while (!engine.idle() && std::ranges::any_of(played.texts, wanting)) {
+  const auto unfinished = [&](const Text& t) { return int(t.size()) < scenario.enough; };
+  while (!engine.idle() && std::ranges::any_of(outcome.outputs, unfinished)) {
     const StepReport report = without_failures(engine.step());
-    count(report, played);
+    count(report, outcome);
     for (const Sequence& s : report.finished) {
       running.erase(s.id);
-      Text& text = played.texts[place.at(s.id)];
-      text.assign(s.tokens.begin() + s.prompt_length, s.tokens.end());
+      outcome.outputs[place.at(s.id)].assign(s.tokens.begin() + s.prompt_length, s.tokens.end());
     }
     if (after) {
       std::vector<const Sequence*> alive;
@@ -54,10 +53,10 @@ Played play(const Subject& subject, const Scenario& scenario, Backend& backend, 
       after(engine, report, alive);
     }
   }
-  played.prefix_rows = engine.target().cache().prefix_rows_reused();
-  for (const auto& c : engine.host().caches()) played.draft_rows += c->rows();
-  played.pages_left = engine.pool().in_use();
-  return played;
+  outcome.prefix_rows = engine.target().cache().prefix_rows_reused();
+  for (const auto& c : engine.host().caches()) outcome.draft_rows += c->rows();
+  outcome.pages_left = engine.pool().in_use();
+  return outcome;
 }
 
 }  // namespace foretoken::conformance

@@ -81,15 +81,16 @@ bool tally(const Drafted& d, const SequenceReport& r, const TableModel& target, 
 }  // namespace
 
 Finding acceptance(const Subject& subject, const Scenario& scenario, Backend& backend,
-                   const TableModel::Options& options, std::span<const Ask> asks) {
+                   const TableModel::Options& options, std::span<const TestRequest> requests) {
   Finding f{.what = subject.text()};
   const Models models = table_models(options);
   const Soundness how = soundness_of(subject.registries, subject.configs.verifier);
   std::map<SequenceId, Drafted> last;
   std::map<int, Tally> tallies;
-  const auto record = [&](Host&, std::span<const DraftRequest> requests, std::span<const DraftTree> trees) {
+  const auto record = [&](Host&, std::span<const DraftRequest> draft_requests, std::span<const DraftTree> trees) {
     for (std::size_t i = 0; i < trees.size(); ++i)
-      last[requests[i].sequence->id] = {requests[i].sequence->tokens, requests[i].sequence->prompt_length, trees[i]};
+      last[draft_requests[i].sequence->id] = {draft_requests[i].sequence->tokens,
+                                              draft_requests[i].sequence->prompt_length, trees[i]};
   };
   const auto judge = [&](Engine&, const StepReport& report, std::span<const Sequence* const>) {
     for (const SequenceReport& r : report.sequences)
@@ -97,7 +98,7 @@ Finding acceptance(const Subject& subject, const Scenario& scenario, Backend& ba
           !tally(last.at(r.id), r, static_cast<const TableModel&>(*models.target), scenario.sampling, how, tallies))
         f.fail("the acceptance of several drawn children has no formula here");
   };
-  run_scenario(watched(subject, record), scenario, backend, models, asks, judge);
+  run_scenario(watched(subject, record), scenario, backend, models, requests, judge);
   for (const auto& [position, t] : tallies) {
     const double z = t.variance > 1e-9 ? (double(t.accepted) - t.expected) / std::sqrt(t.variance)
                      : std::abs(double(t.accepted) - t.expected) < 1e-6 ? 0

@@ -80,15 +80,15 @@ void check_cache(Backend& backend, CachedModel& cached, const Sequence& sequence
 }  // namespace
 
 Finding memory(const Subject& subject, const Scenario& scenario, HostBackend& backend, const Models& models,
-               std::span<const Ask> asks) {
+               std::span<const TestRequest> requests) {
   Finding f{.what = subject.text()};
-  const auto compare = [&](Host&, std::span<const DraftRequest> requests, std::span<const DraftTree> trees) {
-    for (std::size_t i = 0; i < requests.size(); ++i) {
-      if (!requests[i].budget.drafts()) continue;
+  const auto compare = [&](Host&, std::span<const DraftRequest> draft_requests, std::span<const DraftTree> trees) {
+    for (std::size_t i = 0; i < draft_requests.size(); ++i) {
+      if (!draft_requests[i].budget.drafts()) continue;
       PagePool pool(backend, scenario.engine.page_rows * models.target->info().kv.bytes_per_row(), 256);
       Host host(backend, pool, models.target->info(), models.load, false);
       const auto fresh = subject.registries.drafters.make(subject.configs.drafter, host);
-      DraftRequest request = requests[i];
+      DraftRequest request = draft_requests[i];
       request.rows = 1 << 20;
       const std::string how = difference(trees[i], fresh->draft({&request, 1}).front());
       if (!how.empty())
@@ -98,16 +98,16 @@ Finding memory(const Subject& subject, const Scenario& scenario, HostBackend& ba
       ++f.cases;
     }
   };
-  const RunOutcome outcome = run_scenario(watched(subject, compare), scenario, backend, models, asks);
+  const RunOutcome outcome = run_scenario(watched(subject, compare), scenario, backend, models, requests);
   f.accepted = outcome.accepted, f.refused = outcome.refusals;
   return f;
 }
 
 Finding cache(const Subject& subject, const Scenario& scenario, Backend& backend, const Models& models,
-              std::span<const Ask> asks) {
+              std::span<const TestRequest> requests) {
   Finding f{.what = subject.text()};
   const RunOutcome outcome =
-      run_scenario(subject, scenario, backend, models, asks,
+      run_scenario(subject, scenario, backend, models, requests,
                    [&](Engine& engine, const StepReport&, std::span<const Sequence* const> running) {
                      for (const Sequence* s : running) {
                        check_cache(backend, engine.target(), *s, f);

@@ -18,7 +18,7 @@ Cases exact_cases(const Candidate& c, const Ground& g) {
   const std::vector<Text> prompts = {{0}, {1, 0, 1, 0}, {1, 1, 0, 1, 1, 0, 0}};
   Cases all;
   // A chosen policy may draft long: then the length limit lies near, so that drafts end with what is looked at.
-  const auto ask = [&](const std::string& scenario, int length, ExactCase pattern, const std::vector<Text>& where) {
+  const auto add = [&](const std::string& scenario, int length, ExactCase pattern, const std::vector<Text>& where) {
     pattern.most_ways = g.most_ways;
     pattern.least = pattern.target.vocab == 2 ? 3 : 2;  // a second round after a draft is looked at where that is cheap
     if (c.own_policy && pattern.max_new_tokens == 0) pattern.max_new_tokens = pattern.tokens + 1;
@@ -28,18 +28,18 @@ Cases exact_cases(const Candidate& c, const Ground& g) {
                      [s = under_length(c, length), pattern] { return exact(s, pattern); }});
     }
   };
-  ask("2 tokens, 4 deep", 3, {.target = {.vocab = 2, .seed = 3, .impossible = 0.1}, .tokens = 4}, prompts);
-  ask("3 tokens, 4 deep", 2, {.target = {.vocab = 3, .seed = 5}, .tokens = 4}, {{1, 0, 1, 0}});
-  ask("4 tokens, 3 deep", 2, {.target = {.vocab = 4, .order = 2, .seed = 7, .impossible = 0.2}, .tokens = 3},
+  add("2 tokens, 4 deep", 3, {.target = {.vocab = 2, .seed = 3, .impossible = 0.1}, .tokens = 4}, prompts);
+  add("3 tokens, 4 deep", 2, {.target = {.vocab = 3, .seed = 5}, .tokens = 4}, {{1, 0, 1, 0}});
+  add("4 tokens, 3 deep", 2, {.target = {.vocab = 4, .order = 2, .seed = 7, .impossible = 0.2}, .tokens = 3},
       {{3, 1, 0, 3, 1}});
-  ask("5 tokens, whole context", 2, {.target = {.vocab = 5, .order = 0, .seed = 9, .impossible = 0.25}, .tokens = 2},
+  add("5 tokens, whole context", 2, {.target = {.vocab = 5, .order = 0, .seed = 9, .impossible = 0.25}, .tokens = 2},
       {{0}, {2, 4, 2, 4}});
-  ask("2 tokens, 5 deep, several rounds", 2, {.target = {.vocab = 2, .seed = 4, .impossible = 0.1}, .tokens = 5},
+  add("2 tokens, 5 deep, several rounds", 2, {.target = {.vocab = 2, .seed = 4, .impossible = 0.1}, .tokens = 5},
       prompts);
-  ask("a stop token inside a draft", 3,
+  add("a stop token inside a draft", 3,
       {.target = {.vocab = 3, .seed = 13, .impossible = 0.2}, .tokens = 3, .scenario = {.stop_tokens = {2}}},
       {{0, 1, 0, 1}});
-  ask("the length limit inside a draft", 3, {.target = {.vocab = 3, .seed = 15}, .tokens = 3, .max_new_tokens = 3},
+  add("the length limit inside a draft", 3, {.target = {.vocab = 3, .seed = 15}, .tokens = 3, .max_new_tokens = 3},
       {{1, 0, 1, 0}});
   ExactCase two{.target = {.vocab = 2, .seed = 23, .impossible = 0.1}, .prompts = {{0, 1}, {0, 1}}, .tokens = 2};
   if (c.own_policy) two.max_new_tokens = 3;
@@ -67,7 +67,7 @@ Cases acceptance_cases(const Candidate& c, const Ground&) {
                      const Scenario scenario{.sampling = {.temperature = temperature},
                                              .engine = {.batch = 16, .step_rows = 1024, .page_rows = 4, .pages = 1024}};
                      return acceptance(s, scenario, b, {.vocab = 4, .order = 3, .seed = 73},
-                                       random_asks(400, 4, 12, 40, 4));
+                                       random_requests(400, 4, 12, 40, 4));
                    }});
   return all;
 }
@@ -91,7 +91,7 @@ Cases causal_cases(const Candidate& c, const Ground&) {
                      const TableModel::Options target{.vocab = vocab, .order = 2, .seed = 91};
                      return causal(
                          s, {.engine = {.batch = 3, .step_rows = 256, .page_rows = 3, .pages = 256, .check = true}}, b,
-                         table_models(target), random_asks(5, vocab, 10, 16, 11));
+                         table_models(target), random_requests(5, vocab, 10, 16, 11));
                    }});
   return all;
 }
@@ -113,7 +113,7 @@ void twins(Cases& all, const Candidate& c) {
                      const Scenario scenario{.sampling = sampling,
                                              .engine = {.page_rows = 2, .pages = 512, .check = true}};
                      return twin_accepts_all(twin, scenario, b, table_models({.vocab = 5, .seed = 71}),
-                                             random_asks(10, 5, 12, 30, 1));
+                                             random_requests(10, 5, 12, 30, 1));
                    }});
   }
 }
@@ -140,7 +140,8 @@ Cases limits_cases(const Candidate& c, const Ground&) {
     all.push_back({"no budget, temperature " + std::to_string(int(temperature)), [s = c.subject, temperature] {
                      ReferenceBackend b;
                      return no_budget_is_plain(s, {.sampling = {.temperature = temperature}}, b,
-                                               table_models({.vocab = 5, .seed = 72}), random_asks(10, 5, 12, 30, 3));
+                                               table_models({.vocab = 5, .seed = 72}),
+                                               random_requests(10, 5, 12, 30, 3));
                    }});
   twins(all, c);
   random_drafts(all, c);

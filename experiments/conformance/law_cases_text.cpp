@@ -25,7 +25,7 @@ Cases text_cases(const Candidate& c, const Ground& g, const std::vector<Sampling
     all.push_back({"tables, " + brief(sampling), [s = under_length(c, 5), sampling] {
                      ReferenceBackend b;
                      return same_text(s, {.sampling = sampling}, b, table_models({.vocab = 5, .order = 2, .seed = 31}),
-                                      random_asks(12, 5, 12, 40, 1));
+                                      random_requests(12, 5, 12, 40, 1));
                    }});
   for (const Ground::Device& device : g.devices) {
     const bool first = &device == &g.devices.front(), host = device.name.rfind("cpu", 0) == 0;
@@ -34,27 +34,27 @@ Cases text_cases(const Candidate& c, const Ground& g, const std::vector<Sampling
                    [s = under_length(c, 4), sampling = samplings.front(), make = device.make, trained = g.trained] {
                      const auto b = make();
                      const Models models = trained(*b);
-                     const auto asks = random_asks(6, std::min(500, models.target->info().vocab), 24, 40, 2);
+                     const auto requests = random_requests(6, std::min(500, models.target->info().vocab), 24, 40, 2);
                      return same_text(
                          s,
                          {.sampling = sampling,
                           .engine = {.batch = 3, .step_rows = 40, .page_rows = 8, .pages = 512, .check = true}},
-                         *b, models, asks);
+                         *b, models, requests);
                    }});
   }
   return all;
 }
 
 // Prompts that share beginnings, so that prefixes are hit while others still run.
-std::vector<Ask> crowd(int count, int vocab, int tokens, std::uint64_t seed) {
-  auto asks = random_asks(count, vocab, 12, tokens, seed);
-  for (std::size_t i = 0; i < asks.size(); i += 2) {
+std::vector<TestRequest> crowd(int count, int vocab, int tokens, std::uint64_t seed) {
+  auto requests = random_requests(count, vocab, 12, tokens, seed);
+  for (std::size_t i = 0; i < requests.size(); i += 2) {
     Text prompt;
     for (int k = 0; k < 9; ++k) prompt.push_back(k % 2);
-    prompt.insert(prompt.end(), asks[i].prompt.begin(), asks[i].prompt.end());
-    asks[i].prompt = prompt;
+    prompt.insert(prompt.end(), requests[i].prompt.begin(), requests[i].prompt.end());
+    requests[i].prompt = prompt;
   }
-  return asks;
+  return requests;
 }
 
 Finding in_crowds(const Subject& s, const Sampling& sampling, bool whole) {
@@ -74,14 +74,14 @@ Finding in_crowds(const Subject& s, const Sampling& sampling, bool whole) {
   return f;
 }
 
-using StepLaw = Finding (*)(const Subject&, const Scenario&, HostBackend&, const Models&, std::span<const Ask>);
+using StepLaw = Finding (*)(const Subject&, const Scenario&, HostBackend&, const Models&, std::span<const TestRequest>);
 
 LawCase step_case(StepLaw law, const Candidate& c, const std::string& scenario, float temperature,
                   const EngineOptions& engine, int requests) {
   return {scenario + ", temperature " + std::to_string(int(temperature)), [=, s = under_length(c, 5)] {
             ReferenceBackend b;
             return law(s, {.sampling = {.temperature = temperature}, .engine = engine}, b,
-                       table_models({.vocab = 4, .order = 2, .seed = 41}), random_asks(requests, 4, 12, 24, 5));
+                       table_models({.vocab = 4, .order = 2, .seed = 41}), random_requests(requests, 4, 12, 24, 5));
           }};
 }
 
@@ -115,7 +115,7 @@ Cases memory_cases(const Candidate& c, const Ground&) {
 
 Cases cache_cases(const Candidate& c, const Ground&) {
   const StepLaw law = [](const Subject& s, const Scenario& scenario, HostBackend& b, const Models& models,
-                         std::span<const Ask> asks) { return cache(s, scenario, b, models, asks); };
+                         std::span<const TestRequest> requests) { return cache(s, scenario, b, models, requests); };
   Cases all;
   for (const int page_rows : {1, 3, 4})
     all.push_back(step_case(law, c, "pages of " + std::to_string(page_rows), 1,
@@ -135,7 +135,7 @@ Cases device_cases(const Candidate& c, const Ground& g) {
                      const auto other = device.make();
                      return same_on_devices(s, {.sampling = sampling}, reference, *other,
                                             table_models({.vocab = vocab, .order = 1, .seed = 95}),
-                                            random_asks(8, vocab, 10, 24, 12));
+                                            random_requests(8, vocab, 10, 24, 12));
                    }};
   };
   Cases all;

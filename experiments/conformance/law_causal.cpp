@@ -95,10 +95,10 @@ class Round {
 }  // namespace
 
 Finding causal(const Subject& subject, const Scenario& scenario, HostBackend& backend, const Models& models,
-               std::span<const Ask> asks) {
+               std::span<const TestRequest> requests) {
   Finding f{.what = subject.text()};
-  const auto judge = [&](Host&, std::span<const DraftRequest> requests, std::span<const DraftTree>) {
-    for (const DraftRequest& request : requests) {
+  const auto judge = [&](Host&, std::span<const DraftRequest> draft_requests, std::span<const DraftTree>) {
+    for (const DraftRequest& request : draft_requests) {
       if (!request.budget.drafts() || !f.holds) continue;
       const Round round(subject, scenario, backend, models, request);
       Forcing free;
@@ -106,7 +106,7 @@ Finding causal(const Subject& subject, const Scenario& scenario, HostBackend& ba
       for (const Which& which : free.met) round.force(which, f);
     }
   };
-  const RunOutcome outcome = run_scenario(watched(subject, judge), scenario, backend, models, asks);
+  const RunOutcome outcome = run_scenario(watched(subject, judge), scenario, backend, models, requests);
   f.accepted = outcome.accepted, f.refused = outcome.refusals;
   return f;
 }

@@ -138,12 +138,12 @@ Finding same_verdicts(const Subject& subject, const DeviceCase& c, Backend& refe
 }
 
 Finding same_on_devices(const Subject& subject, const Scenario& scenario, Backend& reference, Backend& other,
-                        const Models& models, std::span<const Ask> asks) {
+                        const Models& models, std::span<const TestRequest> requests) {
   Finding f{.what = subject.text()};
-  const RunOutcome a = run_scenario(subject, scenario, reference, models, asks),
-                   b = run_scenario(subject, scenario, other, models, asks);
+  const RunOutcome a = run_scenario(subject, scenario, reference, models, requests),
+                   b = run_scenario(subject, scenario, other, models, requests);
   f.accepted = a.accepted, f.refused = a.refusals;
-  for (std::size_t i = 0; i < asks.size(); ++i, ++f.cases)
+  for (std::size_t i = 0; i < requests.size(); ++i, ++f.cases)
     if (a.outputs[i] != b.outputs[i])
       f.fail(other.description() + ": text " + std::to_string(i) + " is [" + text_of(b.outputs[i]) + "] instead of [" +
              text_of(a.outputs[i]) + "]");

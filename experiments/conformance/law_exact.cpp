@@ -101,10 +101,10 @@ Finding exact(const Subject& subject, const ExactCase& c) {
   Scenario scenario = c.scenario;
   scenario.enough = c.tokens;
   if (!c.stop.empty()) scenario.limits = [&c](Limits& limits) { limits.stop = stop_at(c.stop); };
-  std::vector<Ask> asks;
+  std::vector<TestRequest> requests;
   for (const Text& prompt : c.prompts)
-    asks.push_back({prompt, asks.size() + 1, c.max_new_tokens > 0 ? c.max_new_tokens : c.tokens + 3,
-                    c.samples && !asks.empty() ? 0 : -1});
+    requests.push_back({prompt, requests.size() + 1, c.max_new_tokens > 0 ? c.max_new_tokens : c.tokens + 3,
+                        c.samples && !requests.empty() ? 0 : -1});
 
   Finding f{.what = subject.text()};
   Joint joint;
@@ -115,7 +115,7 @@ Finding exact(const Subject& subject, const ExactCase& c) {
         if (cut.cut_to == 0) cut.cut_to = c.tokens - 1;
         return cut;
       }
-      RunOutcome outcome = run_scenario(subject, scenario, *backend, models, asks);
+      RunOutcome outcome = run_scenario(subject, scenario, *backend, models, requests);
       for (Text& t : outcome.outputs)
         if (c.max_new_tokens != c.tokens)
           t.resize(std::min(t.size(), std::size_t(c.tokens)));  // a text that must end there is taken whole

@@ -45,10 +45,10 @@ Finding sampled(const Subject& subject, const SampledCase& c, HostBackend& backe
   f.cases = sample_size(int(law.size()), c.found, c.level, 0.99);
   constexpr long kOneEngine = 8192;
   for (long done = 0; done < f.cases; done += kOneEngine) {
-    std::vector<Ask> asks;
+    std::vector<TestRequest> requests;
     for (long i = done; i < std::min(f.cases, done + kOneEngine); ++i)
-      asks.push_back({c.prompt, std::uint64_t(i), c.tokens + 1});
-    const RunOutcome outcome = run_scenario(subject, c.scenario, backend, models, asks);
+      requests.push_back({c.prompt, std::uint64_t(i), c.tokens + 1});
+    const RunOutcome outcome = run_scenario(subject, c.scenario, backend, models, requests);
     for (const Text& t : outcome.outputs) ++counts[std::size_t(cell_of(t, c.tokens, c.target.vocab))];
     f.accepted += outcome.accepted, f.refused += outcome.refusals;
   }

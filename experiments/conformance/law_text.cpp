@@ -36,27 +36,27 @@ std::string signature(const DraftTree& t) {
 using Rounds = std::map<std::pair<std::uint64_t, int>, std::string>;
 
 RunOutcome recorded(const Subject& subject, const Scenario& scenario, Backend& backend, const Models& models,
-                    std::span<const Ask> asks, Rounds& rounds) {
-  const auto record = [&](Host&, std::span<const DraftRequest> requests, std::span<const DraftTree> trees) {
+                    std::span<const TestRequest> requests, Rounds& rounds) {
+  const auto record = [&](Host&, std::span<const DraftRequest> draft_requests, std::span<const DraftTree> trees) {
     for (std::size_t i = 0; i < trees.size(); ++i)
-      rounds[{requests[i].sequence->stream, requests[i].sequence->length()}] = signature(trees[i]);
+      rounds[{draft_requests[i].sequence->stream, draft_requests[i].sequence->length()}] = signature(trees[i]);
   };
-  return run_scenario(watched(subject, record), scenario, backend, models, asks);
+  return run_scenario(watched(subject, record), scenario, backend, models, requests);
 }
 
 // Round by round, as long as the trees are equal: equal trees, equal tokens, and so the next round begins at the same
 // root.
-void compare_rounds(const Ask& ask, const Text& text, const Text& other, const Rounds& alone, const Rounds& crowd,
-                    const std::string& where, Finding& f) {
-  const int first = int(ask.prompt.size());
-  for (auto at = alone.find({ask.stream, first}); at != alone.end() && at->first.first == ask.stream; ++at) {
+void compare_rounds(const TestRequest& request, const Text& text, const Text& other, const Rounds& alone,
+                    const Rounds& crowd, const std::string& where, Finding& f) {
+  const int first = int(request.prompt.size());
+  for (auto at = alone.find({request.stream, first}); at != alone.end() && at->first.first == request.stream; ++at) {
     const auto same = crowd.find(at->first);
     const int begin = at->first.second - first;
     if (same == crowd.end()) return f.fail(where + ": no round began at token " + std::to_string(begin));
     if (same->second != at->second) return;
     const auto next = std::next(at);
     const int end =
-        next != alone.end() && next->first.first == ask.stream ? next->first.second - first : int(text.size());
+        next != alone.end() && next->first.first == request.stream ? next->first.second - first : int(text.size());
     ++f.cases;
     if (int(other.size()) < end || !std::equal(text.begin() + begin, text.begin() + end, other.begin() + begin))
       return f.fail(where + ": equal trees, but [" + text_of(other) + "] instead of [" + text_of(text) + "]");
@@ -66,30 +66,30 @@ void compare_rounds(const Ask& ask, const Text& text, const Text& other, const R
 }  // namespace
 
 Finding same_text(const Subject& subject, const Scenario& scenario, Backend& backend, const Models& models,
-                  std::span<const Ask> asks) {
+                  std::span<const TestRequest> requests) {
   Finding f{.what = subject.text()};
-  const RunOutcome outcome = run_scenario(subject, scenario, backend, models, asks);
+  const RunOutcome outcome = run_scenario(subject, scenario, backend, models, requests);
   note(outcome, f);
-  expect_same(run_scenario(plain(subject), scenario, backend, models, asks).outputs, outcome.outputs,
+  expect_same(run_scenario(plain(subject), scenario, backend, models, requests).outputs, outcome.outputs,
               "against plain decoding", f);
   return f;
 }
 
 Finding batch(const Subject& subject, const Scenario& alone, const CrowdCase& c, Backend& backend, const Models& models,
-              std::span<const Ask> asks) {
+              std::span<const TestRequest> requests) {
   Finding f{.what = subject.text()};
   std::vector<Text> texts;
   Rounds rounds;
-  for (const Ask& ask : asks)
-    texts.push_back(recorded(subject, alone, backend, models, {&ask, 1}, rounds).outputs.front());
+  for (const TestRequest& request : requests)
+    texts.push_back(recorded(subject, alone, backend, models, {&request, 1}, rounds).outputs.front());
   for (std::size_t k = 0; k < c.crowds.size(); ++k) {
     const std::string where = "crowd " + std::to_string(k);
-    std::vector<std::size_t> order(asks.size());  // another order of arrival for every crowd
+    std::vector<std::size_t> order(requests.size());  // another order of arrival for every crowd
     std::iota(order.begin(), order.end(), 0);
-    std::ranges::rotate(order, order.begin() + std::ptrdiff_t(k % asks.size()));
+    std::ranges::rotate(order, order.begin() + std::ptrdiff_t(k % requests.size()));
     if (k % 2) std::ranges::reverse(order);
-    std::vector<Ask> crowd;
-    for (const std::size_t i : order) crowd.push_back(asks[i]);
+    std::vector<TestRequest> crowd;
+    for (const std::size_t i : order) crowd.push_back(requests[i]);
     Rounds crowded;
     const RunOutcome outcome = recorded(subject, c.crowds[k], backend, models, crowd, crowded);
     note(outcome, f);
@@ -107,21 +107,21 @@ Finding batch(const Subject& subject, const Scenario& alone, const CrowdCase& c,
 }
 
 Finding no_budget_is_plain(const Subject& subject, const Scenario& scenario, Backend& backend, const Models& models,
-                           std::span<const Ask> asks) {
+                           std::span<const TestRequest> requests) {
   Finding f{.what = subject.text()};
   Subject silent = subject;
   silent.configs.policy = {{"name", "fixed"}, {"length", 0}};
-  const RunOutcome outcome = run_scenario(silent, scenario, backend, models, asks);
+  const RunOutcome outcome = run_scenario(silent, scenario, backend, models, requests);
   if (outcome.drafted > 0) f.fail(std::to_string(outcome.drafted) + " nodes were drafted under a budget of 0");
-  expect_same(run_scenario(plain(subject), scenario, backend, models, asks).outputs, outcome.outputs, "with no budget",
-              f);
+  expect_same(run_scenario(plain(subject), scenario, backend, models, requests).outputs, outcome.outputs,
+              "with no budget", f);
   return f;
 }
 
 Finding twin_accepts_all(const Subject& subject, const Scenario& scenario, Backend& backend, const Models& models,
-                         std::span<const Ask> asks) {
+                         std::span<const TestRequest> requests) {
   Finding f{.what = subject.text()};
-  const RunOutcome outcome = run_scenario(subject, scenario, backend, models, asks);
+  const RunOutcome outcome = run_scenario(subject, scenario, backend, models, requests);
   note(outcome, f);
   f.cases = outcome.drafted;
   if (outcome.accepted != outcome.drafted)

@@ -46,7 +46,7 @@ Finding sampled(const Subject& subject, const SampledCase& c, HostBackend& backe
 // same_text: the texts of a subject are those of plain decoding under the same verifier. At temperature 0 this is
 // `greedy`, with a verifier that promises it `coupled`.
 Finding same_text(const Subject& subject, const Scenario& scenario, Backend& backend, const Models& models,
-                  std::span<const Ask> asks);
+                  std::span<const TestRequest> requests);
 
 // batch: a sequence alone and in a crowd says the same. `crowds` are the scenarios of the crowd; where trees differ (a
 // crowded drafter may have less room) the comparison of that text ends, unless `whole` demands the text in any case.
@@ -56,37 +56,37 @@ struct CrowdCase {
 };
 // `seen` tells of "preemptions" and "prefix rows".
 Finding batch(const Subject& subject, const Scenario& alone, const CrowdCase& c, Backend& backend, const Models& models,
-              std::span<const Ask> asks);
+              std::span<const TestRequest> requests);
 
 // memory: in every step, a drafter that lived through the whole run proposes what a fresh one proposes, tokens and
 // laws.
 Finding memory(const Subject& subject, const Scenario& scenario, HostBackend& backend, const Models& models,
-               std::span<const Ask> asks);
+               std::span<const TestRequest> requests);
 
 // cache: after every step every cache holds ceil(length / page) pages and the keys and values of a fresh prefill, bit
 // for bit; nothing is held at the end.
 Finding cache(const Subject& subject, const Scenario& scenario, Backend& backend, const Models& models,
-              std::span<const Ask> asks);
+              std::span<const TestRequest> requests);
 
 // tree = chain: the logits of every node of a random tree equal those of its path run alone, bit for bit.
 Finding tree_is_chain(Backend& backend, std::shared_ptr<Model> model, int nodes, std::uint64_t seed);
 
 // limits: a drafter whose models are the target has every guess accepted; a budget of 0 is plain decoding.
 Finding twin_accepts_all(const Subject& subject, const Scenario& scenario, Backend& backend, const Models& models,
-                         std::span<const Ask> asks);
+                         std::span<const TestRequest> requests);
 Finding no_budget_is_plain(const Subject& subject, const Scenario& scenario, Backend& backend, const Models& models,
-                           std::span<const Ask> asks);
+                           std::span<const TestRequest> requests);
 
 // acceptance: by position, the measured acceptance of chains lies where the laws p and q say. The measure is the
 // greatest |z|.
 Finding acceptance(const Subject& subject, const Scenario& scenario, Backend& backend,
-                   const TableModel::Options& target, std::span<const Ask> asks);
+                   const TableModel::Options& target, std::span<const TestRequest> requests);
 
 // causal: whether a node exists is decided before its token is drawn. In every round, every draw of a fresh drafter is
 // forced to every token that it might have given: the node must be there all the same, and all nodes before it
 // unchanged.
 Finding causal(const Subject& subject, const Scenario& scenario, HostBackend& backend, const Models& models,
-               std::span<const Ask> asks);
+               std::span<const TestRequest> requests);
 
 // device: given the same logits and draws, the laws, the tokens drawn and the verdicts of a chain of `nodes` are equal
 // bit for bit.
@@ -98,6 +98,6 @@ Finding same_verdicts(const Subject& subject, const DeviceCase& c, Backend& refe
 // And so, where a model gives the same logits everywhere, are whole texts; and drafters' models are fed as many rows,
 // so no cache forgets on one device what it keeps on the other.
 Finding same_on_devices(const Subject& subject, const Scenario& scenario, Backend& reference, Backend& other,
-                        const Models& models, std::span<const Ask> asks);
+                        const Models& models, std::span<const TestRequest> requests);
 
 }  // namespace foretoken::conformance

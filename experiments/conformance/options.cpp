@@ -57,10 +57,10 @@ ExactCase case_of(const SamplingOption& option, const Text& prompt, long most_wa
 Finding seeds_name_the_draws(const Subject& subject) {
   Finding f{.what = subject.text()};
   ReferenceBackend backend;
-  const auto asks = random_asks(6, kTarget.vocab, 6, 24, 1);
+  const auto requests = random_requests(6, kTarget.vocab, 6, 24, 1);
   const auto texts = [&](std::uint64_t seed) {
     const RunOutcome outcome =
-        run_scenario(subject, {.sampling = {.temperature = 1, .seed = seed}}, backend, table_models(kTarget), asks);
+        run_scenario(subject, {.sampling = {.temperature = 1, .seed = seed}}, backend, table_models(kTarget), requests);
     f.cases += long(outcome.outputs.size()), f.accepted += outcome.accepted, f.refused += outcome.refusals;
     return outcome.outputs;
   };
@@ -90,7 +90,7 @@ Finding logprobs_are_the_laws(const Subject& subject, bool warped) {
       }
   };
   const RunOutcome outcome = run_scenario(subject, {.sampling = sampling}, backend, table_models(kTarget),
-                                          random_asks(6, kTarget.vocab, 6, 24, 1), compare);
+                                          random_requests(6, kTarget.vocab, 6, 24, 1), compare);
   f.accepted = outcome.accepted, f.refused = outcome.refusals;
   return f;
 }

@@ -19,24 +19,24 @@ void count(const StepReport& report, RunOutcome& outcome) {
 }  // namespace
 
 RunOutcome run_scenario(const Subject& subject, const Scenario& scenario, Backend& backend, const Models& models,
-                        std::span<const Ask> asks, const AfterStep& after) {
+                        std::span<const TestRequest> requests, const AfterStep& after) {
   Engine engine(backend, models.target, subject.registries, subject.configs, scenario.engine, models.load);
   RunOutcome outcome;
-  outcome.outputs.resize(asks.size());
+  outcome.outputs.resize(requests.size());
   std::map<SequenceId, std::size_t> place;
   std::vector<SequenceId> ids;
   std::map<SequenceId, const Sequence*> running;
-  for (std::size_t i = 0; i < asks.size(); ++i) {
+  for (std::size_t i = 0; i < requests.size(); ++i) {
     Limits limits;
-    limits.max_new_tokens = asks[i].max_new_tokens, limits.stop_tokens = scenario.stop_tokens;
+    limits.max_new_tokens = requests[i].max_new_tokens, limits.stop_tokens = scenario.stop_tokens;
     if (scenario.limits) scenario.limits(limits);
     const auto on_tokens = [&, i](const Sequence& s, std::span<const Token> tokens) {
       outcome.outputs[i].insert(outcome.outputs[i].end(), tokens.begin(), tokens.end());
       running[s.id] = &s;
     };
-    const SequenceId like = asks[i].like >= 0 ? ids[std::size_t(asks[i].like)] : 0;
+    const SequenceId like = requests[i].like >= 0 ? ids[std::size_t(requests[i].like)] : 0;
     ids.push_back(
-        engine.submit({asks[i].prompt, std::move(limits), scenario.sampling, asks[i].stream, on_tokens, like}));
+        engine.submit({requests[i].prompt, std::move(limits), scenario.sampling, requests[i].stream, on_tokens, like}));
     place[ids.back()] = i;
   }
   const auto unfinished = [&](const Text& t) { return int(t.size()) < scenario.enough; };

@@ -122,18 +122,18 @@ Models table_models(const TableModel::Options& target) {
           }};
 }
 
-std::vector<Ask> random_asks(int count, int vocab, int longest, int max_new_tokens, std::uint64_t seed) {
-  std::vector<Ask> asks;
+std::vector<TestRequest> random_requests(int count, int vocab, int longest, int max_new_tokens, std::uint64_t seed) {
+  std::vector<TestRequest> requests;
   const Draws draws{seed, 0, 0, 0};
   const auto below = [&](int n, int i, int k) {
     return int(draws.uniform({Role::draft, std::uint32_t(i), std::uint32_t(k)}) * n);
   };
   for (int i = 0; i < count; ++i) {
-    Ask ask{{}, std::uint64_t(i + 1), max_new_tokens};
-    for (int k = below(longest, i, 0); k >= 0; --k) ask.prompt.push_back(below(vocab, i, k + 1));
-    asks.push_back(std::move(ask));
+    TestRequest request{{}, std::uint64_t(i + 1), max_new_tokens};
+    for (int k = below(longest, i, 0); k >= 0; --k) request.prompt.push_back(below(vocab, i, k + 1));
+    requests.push_back(std::move(request));
   }
-  return asks;
+  return requests;
 }
 
 std::string text_of(std::span<const Token> tokens) {

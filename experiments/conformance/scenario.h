@@ -42,14 +42,14 @@ struct Models {
 };
 Models table_models(const TableModel::Options& target);
 
-struct Ask {
+struct TestRequest {
   Text prompt;
   std::uint64_t stream = 1;
   int max_new_tokens = 16;
-  int like = -1;  // number of an earlier ask of which this is another sample
+  int like = -1;  // number of an earlier request, of which this is another sample
 };
 // Random prompts of 1 to `longest` tokens, streams 1, 2, ...
-std::vector<Ask> random_asks(int count, int vocab, int longest, int max_new_tokens, std::uint64_t seed);
+std::vector<TestRequest> random_requests(int count, int vocab, int longest, int max_new_tokens, std::uint64_t seed);
 
 struct Scenario {
   Sampling sampling{.temperature = 1};
@@ -60,7 +60,7 @@ struct Scenario {
 };
 
 struct RunOutcome {
-  std::vector<Text> outputs;  // what was generated, in the order of the asks
+  std::vector<Text> outputs;  // what was generated, in the order of the requests
   long rounds = 0, drafted = 0, tested = 0, accepted = 0, refusals = 0, preempted = 0;
   std::uint64_t prefix_rows = 0, draft_rows = 0;  // found among prefixes; fed to the models of drafters
   int pages_left = 0;                             // in use at the end
@@ -68,7 +68,7 @@ struct RunOutcome {
 // Called after every step, with all sequences that still run.
 using AfterStep = std::function<void(Engine&, const StepReport&, std::span<const Sequence* const>)>;
 RunOutcome run_scenario(const Subject& subject, const Scenario& scenario, Backend& backend, const Models& models,
-                        std::span<const Ask> asks, const AfterStep& after = {});
+                        std::span<const TestRequest> requests, const AfterStep& after = {});
 
 // What a law found.
 struct Finding {

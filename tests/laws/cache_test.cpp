@@ -20,19 +20,20 @@ std::vector<Subject> everything(int length) {
   return subjects(registries, length, drafters);
 }
 
-using Distribution = Finding (*)(const Subject&, const Scenario&, HostBackend&, const Models&, std::span<const Ask>);
+using Distribution = Finding (*)(const Subject&, const Scenario&, HostBackend&, const Models&,
+                                 std::span<const TestRequest>);
 
 Finding cache_law(const Subject& s, const Scenario& scenario, HostBackend& b, const Models& models,
-                  std::span<const Ask> asks) {
-  return cache(s, scenario, b, models, asks);
+                  std::span<const TestRequest> requests) {
+  return cache(s, scenario, b, models, requests);
 }
 
 void expect(Distribution law, const std::vector<Subject>& all, const Scenario& scenario, HostBackend& backend,
-            const Models& models, std::span<const Ask> asks) {
+            const Models& models, std::span<const TestRequest> requests) {
   long accepted = 0, refused = 0;
   for (const Subject& s : all) {
     if (law == memory && needs_of(s.registries, s.configs.drafter).learns) continue;
-    const Finding f = law(s, scenario, backend, models, asks);
+    const Finding f = law(s, scenario, backend, models, requests);
     EXPECT_TRUE(f.holds) << f.what.substr(0, 1000);
     EXPECT_TRUE(f.cases > 0 || s.configs.drafter["name"] == "none") << f.what;
     accepted += f.accepted, refused += f.refused;
@@ -45,21 +46,21 @@ const TableModel::Options kTable{.vocab = 4, .order = 2, .seed = 41};
 
 TEST(Cache, TablesHoldWhatAPrefillHolds) {
   ReferenceBackend b;
-  const auto asks = random_asks(10, 4, 12, 24, 5);
+  const auto requests = random_requests(10, 4, 12, 24, 5);
   for (const float temperature : {0.0f, 1.0f})
     for (const int page_rows : {1, 3, 4})
       expect(cache_law, everything(5),
              {.sampling = {.temperature = temperature},
               .engine = {.batch = 4, .step_rows = 24, .page_rows = page_rows, .pages = 256, .check = true}},
-             b, table_models(kTable), asks);
+             b, table_models(kTable), requests);
 }
 
 TEST(Cache, SmallPoolsUnderPreemption) {
   ReferenceBackend b;
-  const auto asks = random_asks(10, 4, 12, 24, 6);
+  const auto requests = random_requests(10, 4, 12, 24, 6);
   expect(cache_law, everything(5),
          {.engine = {.batch = 6, .step_rows = 24, .page_rows = 2, .pages = 24, .check = true}}, b, table_models(kTable),
-         asks);
+         requests);
 }
 
 // A model of the drafter's own, around one that the host loaded.
@@ -112,14 +113,15 @@ Registries with_wrapped() {
 
 TEST(Cache, OfAModelThatTheDrafterWrapped) {
   ReferenceBackend b;
-  const auto asks = random_asks(10, 4, 12, 24, 5);
+  const auto requests = random_requests(10, 4, 12, 24, 5);
   const Scenario scenario{.engine = {.batch = 4, .step_rows = 24, .page_rows = 3, .pages = 256, .check = true}};
   for (const Subject& s : subjects(with_wrapped(), 1, {{{"name", "wrapped"}}})) {
-    const Finding f = cache(s, scenario, b, table_models(kTable), asks);
+    const Finding f = cache(s, scenario, b, table_models(kTable), requests);
     EXPECT_TRUE(f.holds) << f.what;
     Subject without = s;
     without.configs.drafter = {{"name", "ngram"}};
-    EXPECT_GT(f.cases, cache(without, scenario, b, table_models(kTable), asks).cases) << "its cache was compared too";
+    EXPECT_GT(f.cases, cache(without, scenario, b, table_models(kTable), requests).cases)
+        << "its cache was compared too";
   }
 }
 
@@ -128,22 +130,22 @@ TEST(Cache, TransformersHoldWhatAPrefillHolds) {
   const auto cpu = cpu_backend(2);
   for (HostBackend* b : {static_cast<HostBackend*>(&reference), cpu.get()}) {
     const Models models = tiny_models(*b);
-    const auto asks = random_asks(3, models.target->info().vocab, 20, 10, 7);
+    const auto requests = random_requests(3, models.target->info().vocab, 20, 10, 7);
     expect(cache_law, subjects(all_registries(), 3),
            {.sampling = {.temperature = 0.4f},
             .engine = {.batch = 3, .step_rows = 32, .page_rows = 4, .pages = 256, .check = true}},
-           *b, models, asks);
+           *b, models, requests);
   }
 }
 
 TEST(Memory, TablesAtEveryStep) {
   ReferenceBackend b;
-  const auto asks = random_asks(10, 4, 12, 24, 8);
+  const auto requests = random_requests(10, 4, 12, 24, 8);
   for (const float temperature : {0.0f, 1.0f})
     expect(memory, everything(4),
            {.sampling = {.temperature = temperature},
             .engine = {.batch = 4, .step_rows = 256, .page_rows = 3, .pages = 512, .check = true}},
-           b, table_models(kTable), asks);
+           b, table_models(kTable), requests);
 }
 
 TEST(Memory, TransformersAtEveryStep) {
@@ -151,11 +153,11 @@ TEST(Memory, TransformersAtEveryStep) {
   const auto cpu = cpu_backend(2);
   for (HostBackend* b : {static_cast<HostBackend*>(&reference), cpu.get()}) {
     const Models models = tiny_models(*b);
-    const auto asks = random_asks(3, models.target->info().vocab, 20, 10, 9);
+    const auto requests = random_requests(3, models.target->info().vocab, 20, 10, 9);
     expect(memory, subjects(all_registries(), 3),
            {.sampling = {.temperature = 0.4f},
             .engine = {.batch = 3, .step_rows = 256, .page_rows = 4, .pages = 256, .check = true}},
-           *b, models, asks);
+           *b, models, requests);
   }
 }
 

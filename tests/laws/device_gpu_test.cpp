@@ -41,13 +41,13 @@ void expect_plain_texts(const Sampling& sampling, const std::string& dtype,
                         const std::function<bool(const Subject&)>& asked) {
   const auto backend = invariant();
   const Models models = demo_models(*backend, dtype);
-  const auto asks = random_asks(6, models.target->info().vocab, 90, 40, 5);
+  const auto requests = random_requests(6, models.target->info().vocab, 90, 40, 5);
   Scenario scenario = kScenario;
   scenario.sampling = sampling;
   long accepted = 0, refused = 0;
   for (const Subject& s : subjects(all_registries(), 4)) {
     if (!asked(s)) continue;
-    const Finding f = same_text(s, scenario, *backend, models, asks);
+    const Finding f = same_text(s, scenario, *backend, models, requests);
     EXPECT_TRUE(f.holds) << f.what;
     accepted += f.accepted, refused += f.refused;
   }
@@ -78,9 +78,9 @@ TEST(DeviceLaws, penalties_give_the_texts_of_the_reference) {
   ReferenceBackend reference;
   for (const int vocab : {5, 261})
     for (const Subject& s : subjects(all_registries(), 4)) {
-      const Finding f =
-          same_on_devices(s, {.sampling = talkative(0.9f)}, reference, *backend,
-                          table_models({.vocab = vocab, .order = 1, .seed = 95}), random_asks(8, vocab, 10, 24, 12));
+      const Finding f = same_on_devices(s, {.sampling = talkative(0.9f)}, reference, *backend,
+                                        table_models({.vocab = vocab, .order = 1, .seed = 95}),
+                                        random_requests(8, vocab, 10, 24, 12));
       EXPECT_TRUE(f.holds) << f.what;
     }
 }
@@ -97,7 +97,7 @@ std::string parting(const std::vector<Text>& texts, const std::vector<Text>& oth
 TEST(DeviceLaws, a_text_does_not_depend_on_its_batch_nor_on_the_chunks_of_its_prompt) {
   const auto backend = invariant();
   const Models models = demo_models(*backend, "bf16");
-  const auto asks = random_asks(24, models.target->info().vocab, 200, 32, 6);
+  const auto requests = random_requests(24, models.target->info().vocab, 200, 32, 6);
   for (const Subject& s : subjects(all_registries(), 3)) {
     Scenario alone = kScenario, crowd = kScenario, chunks = kScenario;
     alone.engine.batch = 1, alone.engine.step_rows = 512;
@@ -108,10 +108,10 @@ TEST(DeviceLaws, a_text_does_not_depend_on_its_batch_nor_on_the_chunks_of_its_pr
     for (const float temperature : {0.0f, 1.0f}) {
       for (Scenario* scenario : {&alone, &crowd, &chunks}) scenario->sampling.temperature = temperature;
       const Subject& subject = temperature > 0 ? plain(s) : s;
-      const auto one = run_scenario(subject, alone, *backend, models, asks).outputs;
-      EXPECT_EQ(parting(one, run_scenario(subject, crowd, *backend, models, asks).outputs), "")
+      const auto one = run_scenario(subject, alone, *backend, models, requests).outputs;
+      EXPECT_EQ(parting(one, run_scenario(subject, crowd, *backend, models, requests).outputs), "")
           << "in a crowd at " << temperature << ": " << subject.text();
-      EXPECT_EQ(parting(one, run_scenario(subject, chunks, *backend, models, asks).outputs), "")
+      EXPECT_EQ(parting(one, run_scenario(subject, chunks, *backend, models, requests).outputs), "")
           << "in chunks at " << temperature << ": " << subject.text();
     }
   }
@@ -121,14 +121,14 @@ TEST(DeviceLaws, a_text_does_not_depend_on_its_batch_nor_on_the_chunks_of_its_pr
 TEST(DeviceLaws, caches_hold_what_a_prefill_at_once_holds) {
   const auto backend = invariant();
   const Models models = demo_models(*backend, "bf16");
-  const auto asks = random_asks(7, models.target->info().vocab, 200, 10, 9);
+  const auto requests = random_requests(7, models.target->info().vocab, 200, 10, 9);
   const int steps[] = {9, 12, 17, 23, 31, 40, 61, 100, 200};
   std::size_t turn = 0;
   for (const Subject& s : subjects(all_registries(), 3)) {
     const int rows = steps[turn++ % std::size(steps)];
     Scenario scenario = kScenario;
     scenario.engine.batch = std::min(5, rows), scenario.engine.step_rows = rows;
-    const Finding f = cache(s, scenario, *backend, models, asks);
+    const Finding f = cache(s, scenario, *backend, models, requests);
     EXPECT_TRUE(f.holds) << rows << " rows a step: " << f.what.substr(0, 500);
     EXPECT_GT(f.cases, 0);
   }
@@ -166,14 +166,15 @@ TEST(DeviceLaws, a_replayed_forward_gives_what_it_gives_when_it_is_run) {
   for (const bool bits : {true, false}) {
     const auto backend = make_gpu({.invariant = bits, .compare_replays = true});
     const Models models = demo_models(*backend, "bf16");
-    const auto asks = random_asks(3, models.target->info().vocab, 60, 24, 7);
+    const auto requests = random_requests(3, models.target->info().vocab, 60, 24, 7);
     for (const Subject& s : subjects(all_registries(), 3))
-      EXPECT_NO_THROW(run_scenario(s, kScenario, *backend, models, asks)) << s.text();
+      EXPECT_NO_THROW(run_scenario(s, kScenario, *backend, models, requests)) << s.text();
     Models drifting = models;
     drifting.target = std::make_shared<Drifting>(models.target);
-    EXPECT_TRUE(says(
-        sentence_of([&] { run_scenario(subjects(all_registries(), 3).front(), kScenario, *backend, drifting, asks); }),
-        "other numbers"));
+    EXPECT_TRUE(says(sentence_of([&] {
+                       run_scenario(subjects(all_registries(), 3).front(), kScenario, *backend, drifting, requests);
+                     }),
+                     "other numbers"));
   }
 }
 
@@ -181,7 +182,7 @@ TEST(DeviceLaws, a_replayed_forward_gives_what_it_gives_when_it_is_run) {
 TEST(DeviceLaws, an_engine_replays_what_another_recorded) {
   const auto backend = invariant();
   const Models models = demo_models(*backend, "bf16");
-  const auto asks = random_asks(3, models.target->info().vocab, 60, 24, 7);
+  const auto requests = random_requests(3, models.target->info().vocab, 60, 24, 7);
   Scenario scenario = kScenario;
   scenario.engine.pages =
       int((std::int64_t(64) << 20) / (scenario.engine.page_rows * models.target->info().kv.bytes_per_row()));
@@ -190,7 +191,7 @@ TEST(DeviceLaws, an_engine_replays_what_another_recorded) {
     int recorded[2] = {};
     std::vector<Text> texts[2];
     for (int i : {0, 1})
-      texts[i] = run_scenario(s, scenario, *backend, models, asks, [&](Engine&, const StepReport& r, auto) {
+      texts[i] = run_scenario(s, scenario, *backend, models, requests, [&](Engine&, const StepReport& r, auto) {
                    recorded[i] += r.recorded;
                  }).outputs;
     most = std::max(most, recorded[0]);
@@ -203,13 +204,13 @@ TEST(DeviceLaws, an_engine_replays_what_another_recorded) {
 TEST(DeviceLaws, a_step_waits_once) {
   const auto backend = invariant();
   const Models models = demo_models(*backend, "bf16");
-  const auto asks = random_asks(3, models.target->info().vocab, 60, 40, 7);
+  const auto requests = random_requests(3, models.target->info().vocab, 60, 40, 7);
   for (const Sampling& sampling : {Sampling{.temperature = 1}, talkative(1)})
     for (const Subject& s : subjects(all_registries(), 6)) {
       Scenario scenario = kScenario;
       scenario.sampling = sampling;
       int steps = 0, most = 0;
-      run_scenario(s, scenario, *backend, models, asks,
+      run_scenario(s, scenario, *backend, models, requests,
                    [&](Engine&, const StepReport& r, auto) { ++steps, most = std::max(most, r.waits); });
       EXPECT_GT(steps, 0);
       EXPECT_EQ(most, 1) << s.text();
@@ -219,15 +220,15 @@ TEST(DeviceLaws, a_step_waits_once) {
 TEST(DeviceLaws, preemption_changes_no_text) {
   const auto backend = invariant();
   const Models models = demo_models(*backend, "bf16");
-  const auto asks = random_asks(8, models.target->info().vocab, 100, 60, 8);
+  const auto requests = random_requests(8, models.target->info().vocab, 100, 60, 8);
   const auto subject = subjects(all_registries(), 4).back();
   Scenario roomy = kScenario, tight = kScenario;
   roomy.sampling.temperature = tight.sampling.temperature = 0;
   roomy.engine.batch = tight.engine.batch = 8;
   tight.engine.pages = 30;
-  const RunOutcome scarce = run_scenario(subject, tight, *backend, models, asks);
+  const RunOutcome scarce = run_scenario(subject, tight, *backend, models, requests);
   EXPECT_GT(scarce.preempted, 0);
-  EXPECT_EQ(scarce.outputs, run_scenario(subject, roomy, *backend, models, asks).outputs);
+  EXPECT_EQ(scarce.outputs, run_scenario(subject, roomy, *backend, models, requests).outputs);
 }
 
 // Where greedy texts of fast numerics part from the host's, by how much the host prefers its own token.
@@ -249,12 +250,12 @@ struct Partings {
     return float(6 * std::sqrt(2.0 * (5 * layers + 1) / 3) / 512 * std::sqrt(squares / double(logits.elements())));
   }
 
-  void compare(const Ask& ask, const Text& fast, const Text& plain, const std::string& who) {
+  void compare(const TestRequest& request, const Text& fast, const Text& plain, const std::string& who) {
     ++texts;
     const auto [mine, its] = std::ranges::mismatch(fast, plain);
     if (mine == fast.end() && its == plain.end()) return;
     ASSERT_TRUE(mine != fast.end() && its != plain.end()) << who << ": a text ends early";
-    Text prefix = ask.prompt;
+    Text prefix = request.prompt;
     prefix.insert(prefix.end(), fast.begin(), mine);
     const Tensor logits = testing::Alone(host, model, 16, int(prefix.size()) / 16 + 1).after(1, prefix).logits;
     const float margin = logits.data<float>()[*its] - logits.data<float>()[*mine],
@@ -268,16 +269,16 @@ struct Partings {
 TEST(DeviceLaws, greedy_texts_of_fast_numerics_part_from_the_hosts_only_where_two_tokens_are_as_good) {
   const auto backend = make_gpu({}), host = make_cpu_backend();
   const Models models = demo_models(*backend, "bf16"), at_home = demo_models(*host, "bf16");
-  const auto asks = random_asks(24, models.target->info().vocab, 90, 40, 5);
+  const auto requests = random_requests(24, models.target->info().vocab, 90, 40, 5);
   Scenario scenario = kScenario;
   scenario.sampling.temperature = 0, scenario.engine.batch = 8, scenario.engine.pages = 1024;
   const auto all = subjects(all_registries(), 4);
-  const auto texts = run_scenario(plain(all.front()), scenario, *host, at_home, asks).outputs;
+  const auto texts = run_scenario(plain(all.front()), scenario, *host, at_home, requests).outputs;
   Partings partings{*host, at_home.target};
   for (const Subject& s : all) {
-    const auto fast = run_scenario(s, scenario, *backend, models, asks).outputs;
-    for (std::size_t i = 0; i < asks.size(); ++i)
-      partings.compare(asks[i], fast[i], texts[i], s.text() + ", text " + std::to_string(i));
+    const auto fast = run_scenario(s, scenario, *backend, models, requests).outputs;
+    for (std::size_t i = 0; i < requests.size(); ++i)
+      partings.compare(requests[i], fast[i], texts[i], s.text() + ", text " + std::to_string(i));
   }
   std::printf("%d of %d greedy texts part, at margins of at most %.4f; bf16 explains %.4f\n", partings.parted,
               partings.texts, double(partings.widest), double(partings.bound));

@@ -52,28 +52,28 @@ TEST(Mutants, NoResidualIsKilledBySampled) {
 TEST(Mutants, DeafVerifierIsExactButKilledByAcceptanceAndLimits) {
   ReferenceBackend b;
   const TableModel::Options target{.vocab = 3, .order = 2, .seed = 81};
-  const auto asks = random_asks(40, 3, 6, 20, 1);
+  const auto requests = random_requests(40, 3, 6, 20, 1);
   const Subject deaf = subject(with_rule(all_registries(), Bug::deaf), kDraftModel, kMutant);
   EXPECT_TRUE(exact(deaf, three_tokens()).holds);
-  EXPECT_FALSE(acceptance(deaf, {}, b, target, asks).holds);
+  EXPECT_FALSE(acceptance(deaf, {}, b, target, requests).holds);
   EXPECT_TRUE(
-      acceptance(subject(with_rule(all_registries(), Bug::none), kDraftModel, kMutant), {}, b, target, asks).holds);
+      acceptance(subject(with_rule(all_registries(), Bug::none), kDraftModel, kMutant), {}, b, target, requests).holds);
   EXPECT_FALSE(twin_accepts_all(subject(with_rule(all_registries(), Bug::deaf),
                                         {{"name", "draft_model"}, {"model", "table:same"}}, kMutant),
-                                {}, b, table_models(target), asks)
+                                {}, b, table_models(target), requests)
                    .holds);
 }
 
 TEST(Mutants, RandomnessByBatchSlotIsKilledByBatch) {
   ReferenceBackend b;
   const Models models = table_models({.vocab = 3, .order = 2, .seed = 81});
-  const auto asks = random_asks(6, 3, 6, 12, 2);
+  const auto requests = random_requests(6, 3, 6, 12, 2);
   const CrowdCase c{{{}}, false};
   EXPECT_TRUE(batch(subject(with_rule(all_registries(), Bug::none), kDraftModel, kMutant),
-                    {.engine = {.batch = 1, .page_rows = 2, .pages = 64}}, c, b, models, asks)
+                    {.engine = {.batch = 1, .page_rows = 2, .pages = 64}}, c, b, models, requests)
                   .holds);
   EXPECT_FALSE(batch(subject(with_slots(all_registries()), kDraftModel, kMutant),
-                     {.engine = {.batch = 1, .page_rows = 2, .pages = 64}}, c, b, models, asks)
+                     {.engine = {.batch = 1, .page_rows = 2, .pages = 64}}, c, b, models, requests)
                    .holds);
 }
 
@@ -83,12 +83,12 @@ TEST(Mutants, StaleKeysAreKilledByExactCacheAndMemory) {
   EXPECT_TRUE(exact(s, c).holds);
   c.backend = [] { return std::make_unique<Stale>(); };
   EXPECT_TRUE(refuted(exact(s, c)));
-  const auto asks = random_asks(4, 3, 6, 16, 3);
+  const auto requests = random_requests(4, 3, 6, 16, 3);
   Stale b, other;
   const Models models = table_models({.vocab = 3, .order = 2, .seed = 81, .strict = false});
   const Scenario scenario{.engine = {.page_rows = 2, .pages = 64, .reuse_prefixes = false}};
-  EXPECT_FALSE(cache(s, scenario, b, models, asks).holds);
-  EXPECT_FALSE(memory(s, scenario, other, models, asks).holds);
+  EXPECT_FALSE(cache(s, scenario, b, models, requests).holds);
+  EXPECT_FALSE(memory(s, scenario, other, models, requests).holds);
 }
 
 TEST(Mutants, SkippedCompactionIsKilledByExactAndCache) {
@@ -96,7 +96,7 @@ TEST(Mutants, SkippedCompactionIsKilledByExactAndCache) {
                      [](Subject&, ExactCase& c, int) { c.backend = [] { return std::make_unique<Unmoved>(); }; });
   Unmoved b;
   const Subject s = subject(with_scripted(all_registries()), random_tree(2, "independent"), kSampling, 4);
-  EXPECT_FALSE(cache(s, {}, b, table_models(three_tokens().target), random_asks(4, 3, 6, 16, 4)).holds);
+  EXPECT_FALSE(cache(s, {}, b, table_models(three_tokens().target), random_requests(4, 3, 6, 16, 4)).holds);
 }
 
 TEST(Mutants, WrongAncestorMasksAreKilledByExactAndTreeIsChain) {
@@ -132,13 +132,14 @@ TEST(Mutants, CuttingANodeByItsOwnTokenIsKilledByExact) {
 TEST(Mutants, CuttingANodeByItsOwnTokenIsKilledByCausal) {
   ReferenceBackend b;
   const Models models = table_models({.vocab = 3, .order = 2, .seed = 81});
-  const auto asks = random_asks(3, 3, 6, 12, 5);
+  const auto requests = random_requests(3, 3, 6, 12, 5);
   const Registries registries = with_scripted(all_registries());
-  const Finding sane = causal(subject(registries, random_tree(1, "independent"), kSampling, 4), {}, b, models, asks);
+  const Finding sane =
+      causal(subject(registries, random_tree(1, "independent"), kSampling, 4), {}, b, models, requests);
   EXPECT_TRUE(sane.holds) << sane.what;
   EXPECT_GT(sane.cases, 100);
   EXPECT_FALSE(
-      causal(subject(registries, random_tree(1, "independent", true), kSampling, 4), {}, b, models, asks).holds);
+      causal(subject(registries, random_tree(1, "independent", true), kSampling, 4), {}, b, models, requests).holds);
 }
 
 TEST(Mutants, GreedyTieRuleIsKilledByGreedyAndDevice) {
@@ -147,10 +148,10 @@ TEST(Mutants, GreedyTieRuleIsKilledByGreedyAndDevice) {
   const Scenario scenario{.sampling = {.temperature = 0},
                           .engine = {.batch = 1, .step_rows = 64, .page_rows = 2, .pages = 64}};
   const Models models = table_models({.vocab = 4, .order = 2, .seed = 3, .uniform = true});
-  const auto asks = random_asks(4, 4, 8, 16, 6);
+  const auto requests = random_requests(4, 4, 8, 16, 6);
   const Subject s = subject(all_registries(), {{"name", "ngram"}, {"shortest", 1}}, kSampling, 3);
-  EXPECT_TRUE(same_text(s, scenario, sane, models, asks).holds);
-  EXPECT_FALSE(same_text(s, scenario, b, models, asks).holds);
+  EXPECT_TRUE(same_text(s, scenario, sane, models, requests).holds);
+  EXPECT_FALSE(same_text(s, scenario, b, models, requests).holds);
   ReferenceBackend other;
   EXPECT_TRUE(same_verdicts(s, {.vocab = 61}, sane, other).holds);
   EXPECT_FALSE(same_verdicts(s, {.vocab = 61}, sane, b).holds);
@@ -167,7 +168,7 @@ TEST(Mutants, LengthOvershootIsKilledByExactAndGreedy) {
   const Scenario scenario{.sampling = {.temperature = 0}, .limits = late_length};
   const Subject twin = subject(all_registries(), {{"name", "draft_model"}, {"model", "table:same"}}, kSampling, 3);
   EXPECT_FALSE(
-      same_text(twin, scenario, b, table_models({.vocab = 3, .order = 2, .seed = 81}), random_asks(6, 3, 6, 15, 7))
+      same_text(twin, scenario, b, table_models({.vocab = 3, .order = 2, .seed = 81}), random_requests(6, 3, 6, 15, 7))
           .holds);
 }
 
@@ -193,10 +194,10 @@ TEST(Mutants, TreePageAliasingIsKilledByExactOfTwoSequencesAndCache) {
   EXPECT_TRUE(refuted(planted)) << planted.what;
   ReferenceBackend b;
   Models models = table_models({.vocab = 3, .order = 2, .seed = 81, .strict = false});
-  const auto asks = random_asks(4, 3, 6, 16, 8);
-  EXPECT_TRUE(cache(s, {}, b, models, asks).holds);
+  const auto requests = random_requests(4, 3, 6, 16, 8);
+  EXPECT_TRUE(cache(s, {}, b, models, requests).holds);
   models.target = aliased(models.target);
-  EXPECT_FALSE(cache(s, {}, b, models, asks).holds);
+  EXPECT_FALSE(cache(s, {}, b, models, requests).holds);
 }
 
 }  // namespace

@@ -97,12 +97,12 @@ TEST(Options, PenaltiesAreSampledExactly) {
 }
 
 void expect_plain_text(Backend& backend, const Models& models, const std::vector<Subject>& all,
-                       const Scenario& scenario, std::span<const Ask> asks) {
+                       const Scenario& scenario, std::span<const TestRequest> requests) {
   for (const Subject& s : all) {
     if (scenario.sampling.temperature > 0 && !path_identical(s)) continue;
-    const Finding f = same_text(s, scenario, backend, models, asks);
+    const Finding f = same_text(s, scenario, backend, models, requests);
     EXPECT_TRUE(f.holds) << f.what << " on " << backend.name();
-    EXPECT_EQ(f.cases, long(asks.size()));
+    EXPECT_EQ(f.cases, long(requests.size()));
   }
 }
 
@@ -114,11 +114,11 @@ TEST(Options, TextsUnderPenaltiesArePlainDecodings) {
     const Models models = tiny_models(*b);
     for (const float temperature : {0.0f, 1.0f}) {
       expect_plain_text(*b, table_models({.vocab = 5, .order = 2, .seed = 31}), with_trees(5),
-                        {.sampling = talkative(temperature)}, random_asks(12, 5, 12, 40, 1));
+                        {.sampling = talkative(temperature)}, random_requests(12, 5, 12, 40, 1));
       expect_plain_text(*b, models, subjects(all_registries(), 4),
                         {.sampling = talkative(temperature),
                          .engine = {.batch = 3, .step_rows = 40, .page_rows = 4, .pages = 256, .check = true}},
-                        random_asks(5, models.target->info().vocab, 24, 24, 2));
+                        random_requests(5, models.target->info().vocab, 24, 24, 2));
     }
   }
 }
@@ -130,7 +130,7 @@ TEST(Options, TheDraftsLawIsBentLikeTheTargets) {
     if (soundness_of(s.registries, s.configs.verifier).acceptance != Acceptance::overlap) continue;
     const Finding f =
         twin_accepts_all(s, {.sampling = talkative(1), .engine = {.page_rows = 2, .pages = 512, .check = true}}, b,
-                         table_models({.vocab = 5, .seed = 71}), random_asks(10, 5, 12, 30, 1));
+                         table_models({.vocab = 5, .seed = 71}), random_requests(10, 5, 12, 30, 1));
     EXPECT_TRUE(f.holds) << f.what;
     EXPECT_GT(f.cases, 200);
   }
@@ -142,7 +142,8 @@ TEST(Options, AcceptanceUnderPenaltiesLiesWhereTheLawsSay) {
                           .engine = {.batch = 16, .step_rows = 1024, .page_rows = 4, .pages = 1024}};
   for (const Subject& s : subjects(all_registries(), 4, {kDraftModel})) {
     if (soundness_of(s.registries, s.configs.verifier).acceptance == Acceptance::other) continue;
-    const Finding f = acceptance(s, scenario, b, {.vocab = 4, .order = 3, .seed = 73}, random_asks(400, 4, 12, 40, 4));
+    const Finding f =
+        acceptance(s, scenario, b, {.vocab = 4, .order = 3, .seed = 73}, random_requests(400, 4, 12, 40, 4));
     EXPECT_TRUE(f.holds) << f.what;
     EXPECT_GT(f.cases, 1000);
   }
@@ -159,7 +160,7 @@ TEST(Options, PenaltiesInACrowd) {
   const Subject s{all_registries(),
                   {kDraftModel, {{"name", "fixed"}, {"length", 4}}, {{"name", "speculative_sampling"}}}};
   const Finding f =
-      batch(s, alone, c, b, table_models({.vocab = 4, .order = 3, .seed = 51}), random_asks(14, 4, 12, 24, 1));
+      batch(s, alone, c, b, table_models({.vocab = 4, .order = 3, .seed = 51}), random_requests(14, 4, 12, 24, 1));
   EXPECT_TRUE(f.holds) << f.what;
   EXPECT_GT(f.seen.at("preemptions"), 0);
 }
@@ -228,7 +229,7 @@ TEST(Options, SamplesShareThePromptAndDrawForThemselves) {
   ReferenceBackend b;
   const Models models = table_models({.vocab = 5, .order = 3, .seed = 7});
   const Text prompt{0, 1, 2, 3, 4, 0, 1, 2, 3, 4, 1};  // five full pages of two
-  std::vector<Ask> together, apart;
+  std::vector<TestRequest> together, apart;
   for (int i = 0; i < 4; ++i) {
     together.push_back({prompt, std::uint64_t(i + 1), 16, i > 0 ? 0 : -1});
     apart.push_back({prompt, std::uint64_t(i + 1), 16});

@@ -23,7 +23,7 @@ Finding on_a_device(const Subject& s, float temperature) {
   ReferenceBackend reference;
   SimulatedDevice device;
   return same_on_devices(s, {.sampling = {.temperature = temperature}}, reference, device,
-                         table_models({.vocab = 5, .order = 1, .seed = 95}), random_asks(8, 5, 10, 24, 12));
+                         table_models({.vocab = 5, .order = 1, .seed = 95}), random_requests(8, 5, 10, 24, 12));
 }
 
 TEST(OwnMemory, EverySubjectSaysAndFeedsTheSame) {
@@ -62,7 +62,7 @@ TEST(OwnMemory, ADraftModelIsFedNoRowTwice) {
       before = rows;
     };
     (void)run_scenario(subject(with_private_trees(), drafter), roomy, device,
-                       table_models({.vocab = 5, .order = 1, .seed = 95}), random_asks(8, 5, 10, 40, 12), count);
+                       table_models({.vocab = 5, .order = 1, .seed = 95}), random_requests(8, 5, 10, 40, 12), count);
     EXPECT_GT(rounds, 40);
   }
 }

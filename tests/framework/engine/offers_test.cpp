@@ -180,9 +180,9 @@ TEST_F(Offers, NeedsThatNothingServesAreRefusedInASentence) {
 }
 
 TEST_F(Offers, OffersThatNothingServesAreRefusedInASentence) {
-  const auto refused = [&](const std::function<void(Host&)>& ask) {
-    draft_with([ask](Host& host) {
-      ask(host);
+  const auto refused = [&](const std::function<void(Host&)>& call) {
+    draft_with([call](Host& host) {
+      call(host);
       return host.drafter({{"name", "ngram"}});
     });
     return sentence([&] { engine(); });

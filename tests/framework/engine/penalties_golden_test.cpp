@@ -32,21 +32,21 @@ TEST(PenaltiesGolden, GreedyTextsAreTransformers) {
     if (!model) model = tiny_model(backend, g["model"]);
     const Models models{model, [&](const ModelChoice&, const std::string&) { return model; }};
     const Text want = g["tokens"];
-    const Ask ask{g["prompt"], 1, int(want.size())};
+    const TestRequest request{g["prompt"], 1, int(want.size())};
     const Scenario scenario{.sampling = sampling_of(g["options"]),
                             .engine = {.batch = 1, .step_rows = 64, .page_rows = 4, .pages = 256}};
     for (const json& drafter : {json{{"name", "none"}}, json{{"name", "ngram"}, {"longest", 2}, {"shortest", 1}},
                                 json{{"name", "draft_model"}, {"model", "itself"}}}) {
       const Subject subject{all_registries(),
                             {drafter, {{"name", "fixed"}, {"length", 3}}, {{"name", "speculative_sampling"}}}};
-      EXPECT_EQ(run_scenario(subject, scenario, backend, models, {&ask, 1}).outputs[0], want)
+      EXPECT_EQ(run_scenario(subject, scenario, backend, models, {&request, 1}).outputs[0], want)
           << g["model"] << " " << g["options"] << " " << subject.text();
     }
     Scenario plain = scenario;
     plain.sampling = {};
     const Subject none{all_registries(),
                        {{{"name", "none"}}, {{"name", "fixed"}, {"length", 0}}, {{"name", "speculative_sampling"}}}};
-    bent += run_scenario(none, plain, backend, models, {&ask, 1}).outputs[0] != want;
+    bent += run_scenario(none, plain, backend, models, {&request, 1}).outputs[0] != want;
     EXPECT_GT(g["least_margin"].get<double>(), 1e-3) << "where rounding may decide, nothing is shown";
   }
   EXPECT_GE(golden.size(), 60u);

@@ -11,7 +11,7 @@ namespace foretoken::conformance {
 namespace {
 
 struct Drafted {
-  Text context;
+  Tokens context;
   int prompt = 0;  // so many of them
   DraftTree tree;
 };
@@ -60,7 +60,7 @@ struct Tally {
 // Every level that was tested: down the accepted path, up to the first refusal. False where there is no formula.
 bool tally(const Drafted& d, const SequenceReport& r, const TableModel& target, const Sampling& sampling,
            const Soundness& how, std::map<int, Tally>& tallies) {
-  Text context = d.context;
+  Tokens context = d.context;
   for (int level = 1, node = 0;; ++level) {
     const std::vector<int> below = children(d.tree, node);
     if (below.empty()) return true;

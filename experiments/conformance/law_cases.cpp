@@ -15,14 +15,14 @@ Subject under_length(const Candidate& c, int length) {
 }
 
 Cases exact_cases(const Candidate& c, const Ground& g) {
-  const std::vector<Text> prompts = {{0}, {1, 0, 1, 0}, {1, 1, 0, 1, 1, 0, 0}};
+  const std::vector<Tokens> prompts = {{0}, {1, 0, 1, 0}, {1, 1, 0, 1, 1, 0, 0}};
   Cases all;
   // A chosen policy may draft long: then the length limit lies near, so that drafts end with what is looked at.
-  const auto add = [&](const std::string& scenario, int length, ExactCase pattern, const std::vector<Text>& where) {
+  const auto add = [&](const std::string& scenario, int length, ExactCase pattern, const std::vector<Tokens>& where) {
     pattern.most_ways = g.most_ways;
     pattern.least = pattern.target.vocab == 2 ? 3 : 2;  // a second round after a draft is looked at where that is cheap
     if (c.own_policy && pattern.max_new_tokens == 0) pattern.max_new_tokens = pattern.tokens + 1;
-    for (const Text& prompt : where) {
+    for (const Tokens& prompt : where) {
       pattern.prompts = {prompt};
       all.push_back({scenario + ", after [" + text_of(prompt) + "]",
                      [s = under_length(c, length), pattern] { return exact(s, pattern); }});

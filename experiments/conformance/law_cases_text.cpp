@@ -49,7 +49,7 @@ Cases text_cases(const Candidate& c, const Ground& g, const std::vector<Sampling
 std::vector<TestRequest> crowd(int count, int vocab, int tokens, std::uint64_t seed) {
   auto requests = random_requests(count, vocab, 12, tokens, seed);
   for (std::size_t i = 0; i < requests.size(); i += 2) {
-    Text prompt;
+    Tokens prompt;
     for (int k = 0; k < 9; ++k) prompt.push_back(k % 2);
     prompt.insert(prompt.end(), requests[i].prompt.begin(), requests[i].prompt.end());
     requests[i].prompt = prompt;

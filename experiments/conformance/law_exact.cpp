@@ -7,12 +7,12 @@
 namespace foretoken::conformance {
 namespace {
 
-bool ends_with(std::span<const Token> text, const Text& end) {
+bool ends_with(std::span<const Token> text, const Tokens& end) {
   return !end.empty() && text.size() >= end.size() && std::ranges::equal(text.last(end.size()), end);
 }
 
 // As a stop rule looks for it: token by token.
-StopRule stop_at(const Text& end) {
+StopRule stop_at(const Tokens& end) {
   return [end](std::span<const Token> generated, int seen) -> std::optional<int> {
     for (std::size_t n = std::size_t(seen) + 1; n <= generated.size(); ++n)
       if (ends_with(generated.first(n), end)) return int(n);
@@ -20,11 +20,11 @@ StopRule stop_at(const Text& end) {
   };
 }
 
-using Joint = std::map<std::vector<Text>, double>;
+using Joint = std::map<std::vector<Tokens>, double>;
 
 // The target's own law of one text: every way to go on, until `tokens`, a stop token or the limit.
-void unfold(const TableModel& target, const ExactCase& c, const Text& context, Text& text, double weight,
-            std::map<Text, double>& law) {
+void unfold(const TableModel& target, const ExactCase& c, const Tokens& context, Tokens& text, double weight,
+            std::map<Tokens, double>& law) {
   const auto& stops = c.scenario.stop_tokens;
   const bool stopped =
       ends_with(text, c.stop) || (!text.empty() && std::ranges::find(stops, text.back()) != stops.end());
@@ -32,7 +32,7 @@ void unfold(const TableModel& target, const ExactCase& c, const Text& context, T
     law[text] += weight;
     return;
   }
-  Text all = context;
+  Tokens all = context;
   all.insert(all.end(), text.begin(), text.end());
   const std::vector<double> p = target_distribution(target, all, int(context.size()), c.scenario.sampling);
   for (Token x = 0; x < int(p.size()); ++x) {
@@ -45,9 +45,9 @@ void unfold(const TableModel& target, const ExactCase& c, const Text& context, T
 
 Joint expected(const TableModel& target, const ExactCase& c) {
   Joint joint{{{}, 1.0}};
-  for (const Text& prompt : c.prompts) {
-    std::map<Text, double> one;
-    Text text;
+  for (const Tokens& prompt : c.prompts) {
+    std::map<Tokens, double> one;
+    Tokens text;
     unfold(target, c, prompt, text, 1, one);
     Joint wider;
     for (const auto& [texts, weight] : joint)
@@ -63,7 +63,7 @@ Joint expected(const TableModel& target, const ExactCase& c) {
 
 void compare(const Joint& found, const Joint& law, Finding& f) {
   double worst = 0, variation = 0, mass = 0;
-  std::vector<Text> where;
+  std::vector<Tokens> where;
   Joint all = law;
   for (const auto& [texts, p] : found) all.try_emplace(texts, 0.0);
   for (const auto& [texts, p] : all) {
@@ -76,7 +76,7 @@ void compare(const Joint& found, const Joint& law, Finding& f) {
   f.measure = variation;
   if (worst <= 1e-12 && std::abs(mass - 1) <= 1e-12) return;
   std::string text;
-  for (const Text& t : where) text += "[" + text_of(t) + "]";
+  for (const Tokens& t : where) text += "[" + text_of(t) + "]";
   f.fail("total variation " + std::to_string(variation) + ", probabilities sum to " + std::to_string(mass) +
          ", worst at " + text + " by " + std::to_string(worst));
 }
@@ -102,7 +102,7 @@ Finding exact(const Subject& subject, const ExactCase& c) {
   scenario.enough = c.tokens;
   if (!c.stop.empty()) scenario.limits = [&c](Limits& limits) { limits.stop = stop_at(c.stop); };
   std::vector<TestRequest> requests;
-  for (const Text& prompt : c.prompts)
+  for (const Tokens& prompt : c.prompts)
     requests.push_back({prompt, requests.size() + 1, c.max_new_tokens > 0 ? c.max_new_tokens : c.tokens + 3,
                         c.samples && !requests.empty() ? 0 : -1});
 
@@ -116,7 +116,7 @@ Finding exact(const Subject& subject, const ExactCase& c) {
         return cut;
       }
       RunOutcome outcome = run_scenario(subject, scenario, *backend, models, requests);
-      for (Text& t : outcome.outputs)
+      for (Tokens& t : outcome.outputs)
         if (c.max_new_tokens != c.tokens)
           t.resize(std::min(t.size(), std::size_t(c.tokens)));  // a text that must end there is taken whole
       joint[outcome.outputs] += chance.weight();

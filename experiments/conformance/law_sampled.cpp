@@ -7,7 +7,7 @@
 namespace foretoken::conformance {
 namespace {
 
-int cell_of(const Text& text, int tokens, int vocab) {
+int cell_of(const Tokens& text, int tokens, int vocab) {
   int cell = 0;
   for (int k = 0; k < tokens; ++k) cell = cell * vocab + text[std::size_t(k)];
   return cell;
@@ -16,10 +16,10 @@ int cell_of(const Text& text, int tokens, int vocab) {
 // The probability of every text of `tokens` tokens.
 std::vector<double> joint_law(const TableModel& target, const SampledCase& c) {
   std::vector<double> law{1};
-  std::vector<Text> contexts{c.prompt};
+  std::vector<Tokens> contexts{c.prompt};
   for (int k = 0; k < c.tokens; ++k) {
     std::vector<double> wider;
-    std::vector<Text> longer;
+    std::vector<Tokens> longer;
     for (std::size_t i = 0; i < law.size(); ++i) {
       const auto p = target_distribution(target, contexts[i], int(c.prompt.size()), c.scenario.sampling);
       for (Token x = 0; x < target.info().vocab; ++x) {
@@ -49,7 +49,7 @@ Finding sampled(const Subject& subject, const SampledCase& c, HostBackend& backe
     for (long i = done; i < std::min(f.cases, done + kOneEngine); ++i)
       requests.push_back({c.prompt, std::uint64_t(i), c.tokens + 1});
     const RunOutcome outcome = run_scenario(subject, c.scenario, backend, models, requests);
-    for (const Text& t : outcome.outputs) ++counts[std::size_t(cell_of(t, c.tokens, c.target.vocab))];
+    for (const Tokens& t : outcome.outputs) ++counts[std::size_t(cell_of(t, c.tokens, c.target.vocab))];
     f.accepted += outcome.accepted, f.refused += outcome.refusals;
   }
   backend.set_chance(nullptr);

@@ -9,7 +9,7 @@ namespace {
 
 void note(const RunOutcome& outcome, Finding& f) { f.accepted += outcome.accepted, f.refused += outcome.refusals; }
 
-void expect_same(const std::vector<Text>& texts, const std::vector<Text>& others, const std::string& where,
+void expect_same(const std::vector<Tokens>& texts, const std::vector<Tokens>& others, const std::string& where,
                  Finding& f) {
   for (std::size_t i = 0; i < texts.size(); ++i, ++f.cases)
     if (texts[i] != others[i]) {
@@ -46,7 +46,7 @@ RunOutcome recorded(const Subject& subject, const Scenario& scenario, Backend& b
 
 // Round by round, as long as the trees are equal: equal trees, equal tokens, and so the next round begins at the same
 // root.
-void compare_rounds(const TestRequest& request, const Text& text, const Text& other, const Rounds& alone,
+void compare_rounds(const TestRequest& request, const Tokens& text, const Tokens& other, const Rounds& alone,
                     const Rounds& crowd, const std::string& where, Finding& f) {
   const int first = int(request.prompt.size());
   for (auto at = alone.find({request.stream, first}); at != alone.end() && at->first.first == request.stream; ++at) {
@@ -78,7 +78,7 @@ Finding same_text(const Subject& subject, const Scenario& scenario, Backend& bac
 Finding batch(const Subject& subject, const Scenario& alone, const CrowdCase& c, Backend& backend, const Models& models,
               std::span<const TestRequest> requests) {
   Finding f{.what = subject.text()};
-  std::vector<Text> texts;
+  std::vector<Tokens> texts;
   Rounds rounds;
   for (const TestRequest& request : requests)
     texts.push_back(recorded(subject, alone, backend, models, {&request, 1}, rounds).outputs.front());

@@ -40,7 +40,7 @@ Finding tree_is_chain(Backend& backend, std::shared_ptr<Model> model, int nodes,
   sequence.id = 1;
   for (int i = 0; i <= below(20, 0, 0); ++i) sequence.tokens.push_back(below(vocab, i, 1));
   DraftTree tree = DraftTree::rooted(backend, sequence.last(), nodes);
-  std::vector<Text> paths{{}};
+  std::vector<Tokens> paths{{}};
   for (int n = 1; n <= nodes; ++n) {
     const int parent = below(3, n, 2) == 0 ? n - 1 : below(n, n, 3);
     paths.push_back(paths[std::size_t(parent)]);

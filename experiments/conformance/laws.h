@@ -15,12 +15,12 @@ namespace foretoken::conformance {
 // measure is the total variation, the cases are the ways that the draws can fall.
 struct ExactCase {
   TableModel::Options target{.vocab = 3};
-  std::vector<Text> prompts{};  // all of one case are decoded in one engine: their joint law is a product
-  bool samples = false;         // the prompts are equal, and the texts samples of one request
-  int tokens = 3;               // of every text that are looked at
-  int max_new_tokens = 0;       // 0: tokens + 3, so that no limit is near; else the length limit
+  std::vector<Tokens> prompts{};  // all of one case are decoded in one engine: their joint law is a product
+  bool samples = false;           // the prompts are equal, and the texts samples of one request
+  int tokens = 3;                 // of every text that are looked at
+  int max_new_tokens = 0;         // 0: tokens + 3, so that no limit is near; else the length limit
   Scenario scenario{};
-  Text stop{};  // a text that ends a request, wherever a draft is cut by it; empty: none
+  Tokens stop{};  // a text that ends a request, wherever a draft is cut by it; empty: none
   long most_ways =
       0;  // where the draws can fall in more ways, one token fewer is looked at, and so on down to `least`; 0: no bound
   int least = 2;
@@ -35,7 +35,7 @@ Finding exact(const Subject& subject, const ExactCase& c);
 // with 99 % power at `level`. The measure is the p-value; the caller corrects for many (Holm).
 struct SampledCase {
   TableModel::Options target{.vocab = 3};
-  Text prompt{0, 1};
+  Tokens prompt{0, 1};
   int tokens = 2;
   double found = 0.01, level = 1e-3;
   Scenario scenario{.engine = {.batch = 64, .step_rows = 1024, .page_rows = 4, .pages = 2048}};

@@ -40,7 +40,7 @@ bool changes(const Sampling& sampling) {
 }
 
 // Samples are enumerated jointly, so fewer tokens of fewer kinds.
-ExactCase case_of(const SamplingOption& option, const Text& prompt, long most_ways) {
+ExactCase case_of(const SamplingOption& option, const Tokens& prompt, long most_ways) {
   ExactCase c{.target = kTarget,
               .prompts = {prompt},
               .tokens = 3,
@@ -184,7 +184,7 @@ OptionFinding exact_or_refused(const Subject& subject, const SamplingOption& opt
     ++f.seen["exact"];
     return f;
   }
-  for (const Text& prompt : {Text{0}, Text{3, 1, 0, 3, 1}}) {
+  for (const Tokens& prompt : {Tokens{0}, Tokens{3, 1, 0, 3, 1}}) {
     const Finding e = exact(subject, case_of(option, prompt, most_ways));
     if (!e.holds) f.fail(option.text + " is neither exact nor refused: " + e.why);
     for (const auto& [what, n] : e.seen) f.seen[what] += n;

@@ -11,7 +11,7 @@ struct SamplingOption {
   std::string text;  // "top_p 0.7"
   Sampling sampling;
   int samples = 1;  // of every prompt
-  Text stop{};      // a text that ends a request
+  Tokens stop{};    // a text that ends a request
   std::function<Finding(const Subject&)>
       shown{};  // of an option that changes no law; null: by every outcome of every draw
 };

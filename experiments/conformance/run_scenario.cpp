@@ -39,7 +39,7 @@ RunOutcome run_scenario(const Subject& subject, const Scenario& scenario, Backen
         engine.submit({requests[i].prompt, std::move(limits), scenario.sampling, requests[i].stream, on_tokens, like}));
     place[ids.back()] = i;
   }
-  const auto unfinished = [&](const Text& t) { return int(t.size()) < scenario.enough; };
+  const auto unfinished = [&](const Tokens& t) { return int(t.size()) < scenario.enough; };
   while (!engine.idle() && std::ranges::any_of(outcome.outputs, unfinished)) {
     const StepReport report = without_failures(engine.step());
     count(report, outcome);

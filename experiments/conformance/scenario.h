@@ -12,7 +12,7 @@
 
 namespace foretoken::conformance {
 
-using Text = std::vector<Token>;
+using Tokens = std::vector<Token>;
 
 struct Subject {
   Registries registries;
@@ -43,7 +43,7 @@ struct Models {
 Models table_models(const TableModel::Options& target);
 
 struct TestRequest {
-  Text prompt;
+  Tokens prompt;
   std::uint64_t stream = 1;
   int max_new_tokens = 16;
   int like = -1;  // number of an earlier request, of which this is another sample
@@ -60,7 +60,7 @@ struct Scenario {
 };
 
 struct RunOutcome {
-  std::vector<Text> outputs;  // what was generated, in the order of the requests
+  std::vector<Tokens> outputs;  // what was generated, in the order of the requests
   long rounds = 0, drafted = 0, tested = 0, accepted = 0, refusals = 0, preempted = 0;
   std::uint64_t prefix_rows = 0, draft_rows = 0;  // found among prefixes; fed to the models of drafters
   int pages_left = 0;                             // in use at the end

@@ -35,13 +35,13 @@ class RandomTree : public Drafter {
 
   DraftTree grow(const DraftRequest& r) {
     DraftTree tree = DraftTree::rooted(backend_, r.sequence->last(), r.budget);
-    std::vector<Text> paths{r.sequence->tokens};
+    std::vector<Tokens> paths{r.sequence->tokens};
     tree.q.distributions.resize(std::size_t(r.budget.nodes));
     for (int step = 1; step < r.budget.nodes; ++step) {
       int parent = choose(tree.nodes, r, step, 0);
       while (int(paths[std::size_t(parent)].size()) - r.sequence->length() >= r.budget.depth)
         parent = *tree.parents.row<std::int32_t>(parent);
-      Text path = paths[std::size_t(parent)];
+      Tokens path = paths[std::size_t(parent)];
       if (choose(8, r, step, 1) == 0)
         path.push_back(-1), tree.guess(parent, -1);
       else if (kinds_ == "certain" || (kinds_ == "mixed" && choose(2, r, step, 2) == 0)) {
@@ -55,7 +55,7 @@ class RandomTree : public Drafter {
     return tree;
   }
 
-  bool draw(const DraftRequest& r, DraftTree& tree, int parent, Text& path) {
+  bool draw(const DraftRequest& r, DraftTree& tree, int parent, Tokens& path) {
     const int depth = int(path.size()) - r.sequence->length() + 1;
     Distributions& q = tree.q.distributions[std::size_t(parent)];
     if (!q) {
@@ -73,7 +73,7 @@ class RandomTree : public Drafter {
   }
 
   // The law after `path` without the tokens that stand below `parent` already; all of it where nothing would be left.
-  Distributions without_siblings(const DraftRequest& r, const DraftTree& tree, int parent, const Text& path) {
+  Distributions without_siblings(const DraftRequest& r, const DraftTree& tree, int parent, const Tokens& path) {
     const Warp warp = r.sequence->sampling.warp();
     std::vector<float> logits(own_.logits(path).begin(), own_.logits(path).end());
     for (int n = 1; n < tree.nodes; ++n)

@@ -16,9 +16,9 @@ namespace {
 // Prompts that share beginnings, so that prefixes are hit while others still run.
 std::vector<TestRequest> crowd(int count, int vocab, int tokens, std::uint64_t seed) {
   auto requests = random_requests(count, vocab, 12, tokens, seed);
-  const Text shared = random_requests(1, vocab, 1, 1, seed + 1).front().prompt;
+  const Tokens shared = random_requests(1, vocab, 1, 1, seed + 1).front().prompt;
   for (std::size_t i = 0; i < requests.size(); i += 2) {
-    Text prompt;
+    Tokens prompt;
     for (int k = 0; k < 9; ++k) prompt.push_back(shared[0] * (k % 2));
     prompt.insert(prompt.end(), requests[i].prompt.begin(), requests[i].prompt.end());
     requests[i].prompt = prompt;

@@ -86,7 +86,7 @@ TEST(DeviceLaws, penalties_give_the_texts_of_the_reference) {
 }
 
 // Where two sets of texts part, in a sentence; empty where they do not.
-std::string parting(const std::vector<Text>& texts, const std::vector<Text>& others) {
+std::string parting(const std::vector<Tokens>& texts, const std::vector<Tokens>& others) {
   for (std::size_t i = 0; i < texts.size(); ++i)
     if (texts[i] != others[i])
       return "text " + std::to_string(i) + " parts at token " +
@@ -189,7 +189,7 @@ TEST(DeviceLaws, an_engine_replays_what_another_recorded) {
   int most = 0;
   for (const Subject& s : subjects(all_registries(), 3)) {
     int recorded[2] = {};
-    std::vector<Text> texts[2];
+    std::vector<Tokens> texts[2];
     for (int i : {0, 1})
       texts[i] = run_scenario(s, scenario, *backend, models, requests, [&](Engine&, const StepReport& r, auto) {
                    recorded[i] += r.recorded;
@@ -250,12 +250,12 @@ struct Partings {
     return float(6 * std::sqrt(2.0 * (5 * layers + 1) / 3) / 512 * std::sqrt(squares / double(logits.elements())));
   }
 
-  void compare(const TestRequest& request, const Text& fast, const Text& plain, const std::string& who) {
+  void compare(const TestRequest& request, const Tokens& fast, const Tokens& plain, const std::string& who) {
     ++texts;
     const auto [mine, its] = std::ranges::mismatch(fast, plain);
     if (mine == fast.end() && its == plain.end()) return;
     ASSERT_TRUE(mine != fast.end() && its != plain.end()) << who << ": a text ends early";
-    Text prefix = request.prompt;
+    Tokens prefix = request.prompt;
     prefix.insert(prefix.end(), fast.begin(), mine);
     const Tensor logits = testing::Alone(host, model, 16, int(prefix.size()) / 16 + 1).after(1, prefix).logits;
     const float margin = logits.data<float>()[*its] - logits.data<float>()[*mine],

@@ -14,7 +14,7 @@ using namespace conformance;
 
 namespace {
 
-const std::vector<Text> kPrompts = {{0}, {1, 0, 1, 0}, {1, 1, 0, 1, 1, 0, 0}};
+const std::vector<Tokens> kPrompts = {{0}, {1, 0, 1, 0}, {1, 1, 0, 1, 1, 0, 0}};
 
 struct Total {
   long accepted = 0, refused = 0, pairs = 0, paths = 0;
@@ -22,13 +22,13 @@ struct Total {
 
 // Every subject that promises to be exact, prompt by prompt.
 Total expect_exact(const ExactCase& pattern, const std::vector<Subject>& all,
-                   const std::vector<Text>& prompts = kPrompts) {
+                   const std::vector<Tokens>& prompts = kPrompts) {
   Total total;
   for (const Subject& s : all) {
     const Soundness soundness = soundness_of(s.registries, s.configs.verifier);
     if (soundness.promise.rfind("exact", 0) != 0) continue;
     ++total.pairs;
-    for (const Text& prompt : prompts) {
+    for (const Tokens& prompt : prompts) {
       ExactCase c = pattern;
       c.prompts = {prompt};
       const Finding f = exact(s, c);

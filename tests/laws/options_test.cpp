@@ -59,7 +59,7 @@ TEST(Options, PenaltiesAreExactOnTreesOfEveryKind) {
 TEST(Options, PenaltiesAreExactInLongDraftsThatRepeatThemselves) {
   Sampling sampling = talkative(0.8f);
   sampling.logit_bias = {{1, -0.5f}};
-  for (const Text& prompt : {Text{0}, Text{1, 0, 1, 0}})
+  for (const Tokens& prompt : {Tokens{0}, Tokens{1, 0, 1, 0}})
     expect_exact(subjects(all_registries(), 3), {.target = {.vocab = 2, .seed = 33, .impossible = 0.05},
                                                  .prompts = {prompt},
                                                  .tokens = 4,
@@ -228,7 +228,7 @@ TEST(OptionMutants, IgnoredPenaltiesAreKilledByExact) { killed_by_exact<Deaf>();
 TEST(Options, SamplesShareThePromptAndDrawForThemselves) {
   ReferenceBackend b;
   const Models models = table_models({.vocab = 5, .order = 3, .seed = 7});
-  const Text prompt{0, 1, 2, 3, 4, 0, 1, 2, 3, 4, 1};  // five full pages of two
+  const Tokens prompt{0, 1, 2, 3, 4, 0, 1, 2, 3, 4, 1};  // five full pages of two
   std::vector<TestRequest> together, apart;
   for (int i = 0; i < 4; ++i) {
     together.push_back({prompt, std::uint64_t(i + 1), 16, i > 0 ? 0 : -1});

@@ -88,7 +88,7 @@ class Schedule {
  private:
   struct Planned {
     int arrival = 0, cancelled_at = -1, most = 1;
-    Text prompt;
+    Tokens prompt;
     SequenceId id = 0;
     bool ended = false;
   };
@@ -136,8 +136,8 @@ class Schedule {
   }
 
   // The text of plain decoding, without any engine.
-  Text expected(const Planned& p) const {
-    Text all = p.prompt, text;
+  Tokens expected(const Planned& p) const {
+    Tokens all = p.prompt, text;
     while (int(text.size()) < p.most && (text.empty() || text.back() != kVocab - 1)) {
       const auto law = target_distribution(target_model_, all, int(p.prompt.size()), sampling());
       text.push_back(Token(std::ranges::max_element(law) - law.begin()));
@@ -149,7 +149,7 @@ class Schedule {
   std::string judge(const Sequence& s, Totals& totals) {
     Planned& p = *std::ranges::find(plans_, s.id, &Planned::id);
     if (std::exchange(p.ended, true)) return "request " + std::to_string(s.id) + " ended twice";
-    const Text text(s.tokens.begin() + s.prompt_length, s.tokens.end());
+    const Tokens text(s.tokens.begin() + s.prompt_length, s.tokens.end());
     if (int(text.size()) > p.most)
       return "request " + std::to_string(s.id) + " has " + std::to_string(text.size()) + " tokens of at most " +
              std::to_string(p.most);
@@ -158,7 +158,7 @@ class Schedule {
     else
       ++totals.finished;
     if (!greedy_) return "";
-    const Text whole = expected(p);
+    const Tokens whole = expected(p);
     if (text.size() > whole.size() || (s.finish != Finish::cancelled && text.size() != whole.size()) ||
         !std::equal(text.begin(), text.end(), whole.begin()))
       return "request " + std::to_string(s.id) + " says [" + text_of(text) + "] instead of [" + text_of(whole) + "]";

@@ -130,8 +130,8 @@ class Aliased : public Model {
 // What "draft_model" drafted last for each sequence, where the policy can read it.
 struct Overheard {
   struct Draft {
-    int root = 0;  // the sequence's length when it was drafted
-    Text tokens;   // of the chain below the root
+    int root = 0;   // the sequence's length when it was drafted
+    Tokens tokens;  // of the chain below the root
   };
   std::map<SequenceId, Draft> drafts;
 };

@@ -41,7 +41,7 @@ class Watched final : public Model {
 struct PaddedForwards : EngineScenario {
   std::vector<Watched::Seen> seen;
 
-  void run(int sequences, Text prompt, int guesses) {
+  void run(int sequences, Tokens prompt, int guesses) {
     backend = std::make_unique<Rounding>();
     models.target = std::make_shared<Watched>(models.target, seen);
     options.batch = sequences, options.step_rows = 256, options.pages = 1024;
@@ -94,7 +94,7 @@ TEST_F(PaddedForwards, there_are_as_many_tables_as_padding_needs) {
 
 TEST_F(PaddedForwards, a_prompt_is_padded_in_one_table) {
   configs.drafter = {{"name", "none"}};
-  run(1, Text(19, 1), 0);
+  run(1, Tokens(19, 1), 0);
   EXPECT_EQ(seen.front().rows, 32);
   EXPECT_EQ(seen.front().sequences, 2);
 }

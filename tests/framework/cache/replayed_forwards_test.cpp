@@ -108,7 +108,7 @@ struct ReplayedForwards : EngineScenario {
   int serve() {
     int recorded = 0;
     const auto e = engine();
-    for (const Text& prompt : {Text{1}, Text{2, 3, 1}, Text(9, 2)}) e->submit(request(prompt, 12));
+    for (const Tokens& prompt : {Tokens{1}, Tokens{2, 3, 1}, Tokens(9, 2)}) e->submit(request(prompt, 12));
     while (!e->idle()) recorded += e->step().recorded;
     return recorded;
   }
@@ -168,7 +168,7 @@ TEST_F(ReplayedForwards, equal_keys_are_of_equal_bodies_whatever_is_served) {
       configs.policy = {{"name", "fixed"}, {"length", up_to(5) - 1}}, options.batch = up_to(6);
       configs.drafter = drafters[i % 2];
       const auto e = engine();
-      for (int k = 0; k < 8; ++k) e->submit(request(Text(std::size_t(up_to(40)), up_to(5) - 1), up_to(12)));
+      for (int k = 0; k < 8; ++k) e->submit(request(Tokens(std::size_t(up_to(40)), up_to(5) - 1), up_to(12)));
       while (!e->idle()) (void)e->step();
     }
     EXPECT_GT(recording->replayed, 200);
@@ -182,7 +182,7 @@ TEST_F(ReplayedForwards, inputs_that_moved_are_another_body) {
   options.pages = 4096, options.step_rows = 4096, options.batch = 64;
   const auto e = engine();
   for (const int requests : {1, 64, 1}) {
-    for (int i = 0; i < requests; ++i) e->submit(request(Text(40, i % 5), 2));
+    for (int i = 0; i < requests; ++i) e->submit(request(Tokens(40, i % 5), 2));
     while (!e->idle()) (void)e->step();
   }
   EXPECT_EQ(recording->wrong, 0);

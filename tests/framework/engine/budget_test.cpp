@@ -7,7 +7,7 @@
 namespace foretoken::testing {
 namespace {
 
-using conformance::Text;
+using conformance::Tokens;
 using nlohmann::json;
 
 // Below the root as many guesses as the budget has nodes, in levels of at most `width` that hang from the first of the

@@ -81,7 +81,7 @@ TEST_F(CatchUpTest, whoever_kept_up_drafts_in_every_round) {
   const auto e = engine();
   const SequenceId first = e->submit(request({1, 2}, 40));
   (void)e->step();
-  for (int i = 0; i < 3; ++i) e->submit(request(conformance::Text(50, Token(i)), 4));
+  for (int i = 0; i < 3; ++i) e->submit(request(conformance::Tokens(50, Token(i)), 4));
   int rounds = 0, drafted = 0;
   while (!e->idle())
     for (const SequenceReport& r : e->step().sequences)

@@ -13,7 +13,7 @@ namespace foretoken::testing {
 using test::says;
 
 struct EngineScenario : ::testing::Test {
-  using Text = conformance::Text;
+  using Tokens = conformance::Tokens;
 
   std::unique_ptr<Backend> backend = make_reference_backend();
   Registries registries = conformance::all_registries();
@@ -26,7 +26,7 @@ struct EngineScenario : ::testing::Test {
   std::unique_ptr<Engine> engine() {
     return std::make_unique<Engine>(*backend, models.target, registries, configs, options, models.load);
   }
-  static Request request(Text prompt, int max_new_tokens = 8, float temperature = 1) {
+  static Request request(Tokens prompt, int max_new_tokens = 8, float temperature = 1) {
     Request r;
     r.prompt = std::move(prompt);
     r.limits.max_new_tokens = max_new_tokens;

@@ -8,7 +8,7 @@
 namespace foretoken::testing {
 namespace {
 
-using conformance::Text;
+using conformance::Tokens;
 using nlohmann::json;
 
 struct EngineTest : EngineScenario {};
@@ -16,7 +16,7 @@ struct EngineTest : EngineScenario {};
 TEST_F(EngineTest, refuses_what_it_cannot_serve_in_one_sentence) {
   const auto e = engine();
   EXPECT_TRUE(says(sentence([&] { e->submit(request({})); }), "prompt is empty"));
-  EXPECT_TRUE(says(sentence([&] { e->submit(request(Text(64, 1))); }), "context"));
+  EXPECT_TRUE(says(sentence([&] { e->submit(request(Tokens(64, 1))); }), "context"));
   EXPECT_TRUE(says(sentence([&] { e->submit(request({5})); }), "outside the vocabulary"));
   EXPECT_TRUE(says(sentence([&] { e->submit(request({1}, 0)); }), "max_new_tokens"));
   EXPECT_TRUE(says(sentence([&] { e->submit(request({1}, 4, -1)); }), "'temperature'"));
@@ -168,7 +168,7 @@ TEST_F(EngineTest, says_that_logits_are_not_numbers) {
 
 TEST_F(EngineTest, the_context_limits_the_text) {
   const auto e = engine();
-  e->submit(request(Text(60, 1), 100));
+  e->submit(request(Tokens(60, 1), 100));
   std::vector<Sequence> done;
   while (!e->idle())
     for (auto& s : e->step().finished) done.push_back(std::move(s));
@@ -208,14 +208,14 @@ TEST_F(EngineTest, a_cancelled_request_leaves_at_the_next_step_and_gives_back_it
 
 TEST_F(EngineTest, tokens_come_as_they_are_made) {
   const auto e = engine();
-  Text streamed;
+  Tokens streamed;
   Request r = request({1, 2, 3}, 12);
   r.on_tokens = [&](const Sequence&, std::span<const Token> t) { streamed.insert(streamed.end(), t.begin(), t.end()); };
   e->submit(r);
   std::vector<Sequence> done;
   while (!e->idle())
     for (auto& s : e->step().finished) done.push_back(std::move(s));
-  EXPECT_EQ(streamed, Text(done.at(0).tokens.begin() + 3, done.at(0).tokens.end()));
+  EXPECT_EQ(streamed, Tokens(done.at(0).tokens.begin() + 3, done.at(0).tokens.end()));
 }
 
 TEST_F(EngineTest, prompts_come_in_chunks_and_do_not_delay_who_decodes) {
@@ -223,7 +223,7 @@ TEST_F(EngineTest, prompts_come_in_chunks_and_do_not_delay_who_decodes) {
   const auto e = engine();
   const SequenceId first = e->submit(request({1, 2}, 30));
   e->step();
-  e->submit(request(Text(20, 3), 4));
+  e->submit(request(Tokens(20, 3), 4));
   for (int i = 0; i < 3; ++i) {
     const StepReport report = e->step();
     EXPECT_LE(report.rows, 8);

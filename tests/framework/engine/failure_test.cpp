@@ -8,7 +8,7 @@
 namespace foretoken::testing {
 namespace {
 
-using conformance::Text;
+using conformance::Tokens;
 using nlohmann::json;
 
 constexpr Token kPoison = 4;
@@ -83,7 +83,7 @@ class ChoosyVerifier : public Verifier {
 struct FailureTest : EngineScenario {
   FailureTest() { options.pages = 512; }  // where pages are short drafts have other lengths
   // A request with draws of its own that never says kPoison.
-  static Request lucky(Text prompt, std::uint64_t stream, bool logprobs = false) {
+  static Request lucky(Tokens prompt, std::uint64_t stream, bool logprobs = false) {
     Request r = request(std::move(prompt), 14);
     r.stream = stream;
     r.sampling.logit_bias = {{kPoison, -100}};
@@ -143,7 +143,7 @@ TEST_F(FailureTest, a_nan_in_the_logits_ends_its_sequence_alone) {
       later.sampling.logit_bias = {{kPoison, 100}};
       const Sequence second =
           one_fails({lucky({1, 2, 3}, 1), later, lucky({3, 3}, 3, true), lucky({2}, 4)}, 1, "the logits at position 4");
-      EXPECT_EQ(second.tokens, (Text{1, 1, 1, kPoison}));
+      EXPECT_EQ(second.tokens, (Tokens{1, 1, 1, kPoison}));
     }
   }
 }
@@ -197,7 +197,7 @@ TEST_F(FailureTest, a_drafter_that_throws_for_one_request_fails_that_one_alone) 
 TEST_F(FailureTest, a_drafter_that_throws_while_a_prompt_is_read_fails_that_request_alone) {
   choosy([](const Sequence& s) { return s.stream == 2; });
   options.step_rows = 8;
-  std::vector<Request> requests{lucky({1, 2, 3}, 1), lucky(Text(20, 2), 2), lucky({3, 3}, 3)};
+  std::vector<Request> requests{lucky({1, 2, 3}, 1), lucky(Tokens(20, 2), 2), lucky({3, 3}, 3)};
   for (Request& r : requests) r.sampling.temperature = 0;  // drafts of other lengths are other draws
   one_fails(requests, 1, "no guess today");
 }

@@ -5,7 +5,7 @@
 namespace foretoken::testing {
 namespace {
 
-using conformance::Text;
+using conformance::Tokens;
 using nlohmann::json;
 
 struct EngineGuard : EngineScenario {
@@ -124,7 +124,7 @@ TEST_F(EngineGuard, a_forward_that_failed_leaves_no_trace) {
   const auto text = [&](std::shared_ptr<Model> target, std::shared_ptr<Model> draft, int* failures) {
     conformance::Models c{target, [=](const ModelChoice&, const std::string&) { return draft; }};
     Engine e(*backend, c.target, registries, configs, options, c.load);
-    e.submit(request(Text(13, 2), 20));
+    e.submit(request(Tokens(13, 2), 20));
     e.submit(request({1, 3, 4}, 20));
     std::vector<Sequence> done;
     while (!e.idle()) {
@@ -168,11 +168,11 @@ TEST_F(EngineGuard, a_prefix_is_counted_when_it_is_used_and_not_when_it_is_looke
   options.pages = 27, options.batch = 2;
   configs.drafter = {{"name", "none"}};
   const auto e = engine();
-  e->submit(request(Text(16, 1), 1));
+  e->submit(request(Tokens(16, 1), 1));
   finish(*e);
   ASSERT_EQ(e->target().cache().prefix_rows_reused(), 0u);
-  e->submit(request(Text(30, 2), 6));  // 15 to 18 pages
-  e->submit(request(Text(30, 1), 4));  // 8 pages are there, but not the 7 others before the first request ends
+  e->submit(request(Tokens(30, 2), 6));  // 15 to 18 pages
+  e->submit(request(Tokens(30, 1), 4));  // 8 pages are there, but not the 7 others before the first request ends
   finish(*e);
   EXPECT_EQ(e->target().cache().prefix_rows_reused(), 16u);
 }

@@ -60,7 +60,7 @@ struct Offers : EngineScenario {
       for (Sequence& s : e->step().finished) return std::move(s);
     return {};
   }
-  Text text(float temperature) { return finished(temperature).tokens; }
+  Tokens text(float temperature) { return finished(temperature).tokens; }
   std::string refusal(Needs needs) {
     draft_with([&](Host& h) { return std::make_unique<Needing>(h.backend(), needs, [](const Outcome&) {}); });
     return sentence([&] { engine(); });
@@ -68,7 +68,7 @@ struct Offers : EngineScenario {
 };
 
 TEST_F(Offers, ADrafterMadeOfAnother) {
-  const Text plain = text(0);
+  const Tokens plain = text(0);
   const json inner = configs.drafter;
   draft_with([&](Host& h) { return std::make_unique<Around>(h.drafter(inner)); });
   EXPECT_EQ(text(0), plain);
@@ -80,7 +80,7 @@ TEST_F(Offers, ADrafterMadeOfAnother) {
 TEST_F(Offers, AVerifierMadeOfAnother) {
   registries.verifiers.add(
       "mine", {"", "", {}, [](const json&, Host& host) { return host.verifier({{"name", "speculative_sampling"}}); }});
-  const Text plain = text(1);
+  const Tokens plain = text(1);
   configs.verifier = {{"name", "mine"}};
   EXPECT_EQ(text(1), plain);
 }
@@ -145,10 +145,10 @@ TEST_F(Offers, TheTargetsMostProbableTokensComeWithTheOutcome) {
   const auto see = [&](const Outcome& o) {
     ASSERT_EQ(o.ranks.shape(), (Shape{o.tree->nodes, 3}));
     if (!o.sequence->running()) return;  // its end was cut off
-    Text path = o.sequence->tokens;      // with what the round emitted
+    Tokens path = o.sequence->tokens;    // with what the round emitted
     path.resize(path.size() - std::size_t(o.verdict->length + 1));
     for (int n = 0; n < o.tree->nodes; ++n, ++nodes) {
-      Text here = path;
+      Tokens here = path;
       if (n > 0) here.push_back(*o.tree->known.row<Token>(n));
       const auto logits = table.logits(here);
       std::vector<std::pair<float, Token>> order;
@@ -224,7 +224,7 @@ TEST_F(Offers, ARuleReadsTheRawDistributionWhateverTheWarp) {
   };
   configs.verifier = {{"name", "mine"}};
   judge(true);
-  Text expected{1, 2, 3};
+  Tokens expected{1, 2, 3};
   while (expected.size() < 15) {
     const auto logits = table.logits(expected);
     std::vector<std::pair<float, Token>> order;

@@ -31,7 +31,7 @@ TEST(PenaltiesGolden, GreedyTextsAreTransformers) {
     std::shared_ptr<Model>& model = by_name[g["model"]];
     if (!model) model = tiny_model(backend, g["model"]);
     const Models models{model, [&](const ModelChoice&, const std::string&) { return model; }};
-    const Text want = g["tokens"];
+    const Tokens want = g["tokens"];
     const TestRequest request{g["prompt"], 1, int(want.size())};
     const Scenario scenario{.sampling = sampling_of(g["options"]),
                             .engine = {.batch = 1, .step_rows = 64, .page_rows = 4, .pages = 256}};

@@ -10,7 +10,7 @@
 namespace foretoken::testing {
 namespace {
 
-using conformance::Text;
+using conformance::Tokens;
 
 struct SamplingTest : EngineScenario {};
 

@@ -61,10 +61,11 @@ Finding asked(const LawCase& scenario) {
 
 class Session {
  public:
-  Session(const std::vector<Candidate>& candidates, const Ground& ground, const std::vector<std::string>& only) {
+  Session(const std::vector<Candidate>& candidates, const Environment& environment,
+          const std::vector<std::string>& only) {
     for (const KitLaw& law : kit_laws()) {
       const bool asked = only.empty() || std::ranges::find(only, law.name) != only.end();
-      for (const Candidate& c : candidates) add(law, c, ground, asked);
+      for (const Candidate& c : candidates) add(law, c, environment, asked);
     }
     // Breadth first: when the time is up, every law has been asked about something.
     std::ranges::stable_sort(jobs_, {}, &Job::number);
@@ -115,14 +116,14 @@ class Session {
   }
 
  private:
-  void add(const KitLaw& law, const Candidate& c, const Ground& ground, bool asked) {
+  void add(const KitLaw& law, const Candidate& c, const Environment& environment, bool asked) {
     LawReport r{.law = law.name,
                 .subject = c.subject.text(),
-                .reason = asked ? law.silent(c, ground) : "it was not asked: other laws were named"};
+                .reason = asked ? law.silent(c, environment) : "it was not asked: other laws were named"};
     if (!r.reason.empty())
       r.ruling = LawReport::Ruling::silent;
     else
-      for (LawCase& scenario : law.cases(c, ground))
+      for (LawCase& scenario : law.cases(c, environment))
         jobs_.push_back({reports_.size(), r.scenarios++, std::move(scenario)});
     reports_.push_back(std::move(r));
   }
@@ -200,17 +201,17 @@ std::vector<std::string> left_out(const Choice& choice) {
   return all;
 }
 
-CheckReport check(const std::vector<Candidate>& candidates, Ground ground, const HowToCheck& how) {
+CheckReport check(const std::vector<Candidate>& candidates, Environment environment, const HowToCheck& how) {
   const auto start = Clock::now();
   expect_known(how.laws);
   CheckReport report;
-  ground.sampled_tests = int(
+  environment.sampled_tests = int(
       std::ranges::count_if(candidates, [](const Candidate& c) { return c.soundness.promise.rfind("exact", 0) == 0; }));
-  Session session(candidates, ground, how.laws);
+  Session session(candidates, environment, how.laws);
   session.run(how.threads, how.seconds, start);
-  session.correct(ground.level);
+  session.correct(environment.level);
   report.laws = session.reports();
-  report.level = ground.level, report.of_all_laws = how.laws.empty();
+  report.level = environment.level, report.of_all_laws = how.laws.empty();
   for (const Candidate& c : candidates) report.subjects.push_back(c.subject.text());
   for (const LawReport& r : report.laws) {
     if (r.ruling == LawReport::Ruling::broken)

@@ -55,6 +55,6 @@ struct HowToCheck {
   double seconds = 60;            // no scenario begins later; what was not asked is said
   std::vector<std::string> laws;  // names; empty: all. Others are listed as not asked; an unknown one is an Error
 };
-CheckReport check(const std::vector<Candidate>& candidates, Ground ground, const HowToCheck& how);
+CheckReport check(const std::vector<Candidate>& candidates, Environment environment, const HowToCheck& how);
 
 }  // namespace foretoken::conformance

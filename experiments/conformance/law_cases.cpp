@@ -14,12 +14,12 @@ Subject under_length(const Candidate& c, int length) {
   return s;
 }
 
-Cases exact_cases(const Candidate& c, const Ground& g) {
+Cases exact_cases(const Candidate& c, const Environment& e) {
   const std::vector<Tokens> prompts = {{0}, {1, 0, 1, 0}, {1, 1, 0, 1, 1, 0, 0}};
   Cases all;
   // A chosen policy may draft long: then the length limit lies near, so that drafts end with what is looked at.
   const auto add = [&](const std::string& scenario, int length, ExactCase pattern, const std::vector<Tokens>& where) {
-    pattern.most_ways = g.most_ways;
+    pattern.most_ways = e.most_ways;
     pattern.least = pattern.target.vocab == 2 ? 3 : 2;  // a second round after a draft is looked at where that is cheap
     if (c.own_policy && pattern.max_new_tokens == 0) pattern.max_new_tokens = pattern.tokens + 1;
     for (const Tokens& prompt : where) {
@@ -47,18 +47,18 @@ Cases exact_cases(const Candidate& c, const Ground& g) {
   return all;
 }
 
-Cases sampled_cases(const Candidate& c, const Ground& g) {
+Cases sampled_cases(const Candidate& c, const Environment& e) {
   const SampledCase scenario{.target = {.vocab = 3, .seed = 61, .impossible = 0.1},
                              .prompt = {0, 1, 0, 1},
                              .tokens = 3,
-                             .level = g.level / g.sampled_tests};
+                             .level = e.level / e.sampled_tests};
   return {{"3 tokens, 3 deep, batch 64", [s = under_length(c, 2), scenario] {
              ReferenceBackend b;
              return sampled(s, scenario, b);
            }}};
 }
 
-Cases acceptance_cases(const Candidate& c, const Ground&) {
+Cases acceptance_cases(const Candidate& c, const Environment&) {
   Cases all;
   for (const float temperature : {1.0f, 0.6f})
     all.push_back({"4 tokens, 400 requests, temperature " + std::to_string(temperature).substr(0, 3),
@@ -72,10 +72,10 @@ Cases acceptance_cases(const Candidate& c, const Ground&) {
   return all;
 }
 
-Cases options_cases(const Candidate& c, const Ground& g) {
+Cases options_cases(const Candidate& c, const Environment& e) {
   Cases all;
   for (const SamplingOption& option : sampling_options())
-    all.push_back({option.text, [s = under_length(c, 2), option, most_ways = g.most_ways / 4]() -> Finding {
+    all.push_back({option.text, [s = under_length(c, 2), option, most_ways = e.most_ways / 4]() -> Finding {
                      OptionFinding f = exact_or_refused(s, option, most_ways);
                      if (!f.refusal.empty()) f.what += ": " + f.refusal;
                      return f;
@@ -83,7 +83,7 @@ Cases options_cases(const Candidate& c, const Ground& g) {
   return all;
 }
 
-Cases causal_cases(const Candidate& c, const Ground&) {
+Cases causal_cases(const Candidate& c, const Environment&) {
   Cases all;
   for (const int vocab : {3, 4})
     all.push_back({std::to_string(vocab) + " tokens", [s = under_length(c, 4), vocab] {
@@ -134,7 +134,7 @@ void random_drafts(Cases& all, const Candidate& c) {
 
 }  // namespace
 
-Cases limits_cases(const Candidate& c, const Ground&) {
+Cases limits_cases(const Candidate& c, const Environment&) {
   Cases all;
   for (const float temperature : {0.0f, 1.0f})
     all.push_back({"no budget, temperature " + std::to_string(int(temperature)), [s = c.subject, temperature] {

@@ -19,7 +19,7 @@ std::string brief(const Sampling& s) {
 }
 
 // The subject's text against plain decoding's, on tables and, where there are some, on trained models.
-Cases text_cases(const Candidate& c, const Ground& g, const std::vector<Sampling>& samplings) {
+Cases text_cases(const Candidate& c, const Environment& e, const std::vector<Sampling>& samplings) {
   Cases all;
   for (const Sampling& sampling : samplings)
     all.push_back({"tables, " + brief(sampling), [s = under_length(c, 5), sampling] {
@@ -27,11 +27,11 @@ Cases text_cases(const Candidate& c, const Ground& g, const std::vector<Sampling
                      return same_text(s, {.sampling = sampling}, b, table_models({.vocab = 5, .order = 2, .seed = 31}),
                                       random_requests(12, 5, 12, 40, 1));
                    }});
-  for (const Ground::Device& device : g.devices) {
-    const bool first = &device == &g.devices.front(), host = device.name.rfind("cpu", 0) == 0;
-    if (!g.trained || (host && !first)) continue;  // one instruction set of the host will do for whole models
+  for (const Environment::Device& device : e.devices) {
+    const bool first = &device == &e.devices.front(), host = device.name.rfind("cpu", 0) == 0;
+    if (!e.trained || (host && !first)) continue;  // one instruction set of the host will do for whole models
     all.push_back({"trained models on " + device.name + ", " + brief(samplings.front()),
-                   [s = under_length(c, 4), sampling = samplings.front(), make = device.make, trained = g.trained] {
+                   [s = under_length(c, 4), sampling = samplings.front(), make = device.make, trained = e.trained] {
                      const auto b = make();
                      const Models models = trained(*b);
                      const auto requests = random_requests(6, std::min(500, models.target->info().vocab), 24, 40, 2);
@@ -87,14 +87,16 @@ LawCase step_case(StepLaw law, const Candidate& c, const std::string& scenario, 
 
 }  // namespace
 
-Cases greedy_cases(const Candidate& c, const Ground& g) { return text_cases(c, g, {{.temperature = 0}, talkative(0)}); }
-
-Cases coupled_cases(const Candidate& c, const Ground& g) {
-  return text_cases(
-      c, g, {{.temperature = 1}, {.temperature = 0.5f, .top_p = 0.9f}, {.temperature = 2, .top_k = 3}, talkative(1)});
+Cases greedy_cases(const Candidate& c, const Environment& e) {
+  return text_cases(c, e, {{.temperature = 0}, talkative(0)});
 }
 
-Cases batch_cases(const Candidate& c, const Ground&) {
+Cases coupled_cases(const Candidate& c, const Environment& e) {
+  return text_cases(
+      c, e, {{.temperature = 1}, {.temperature = 0.5f, .top_p = 0.9f}, {.temperature = 2, .top_k = 3}, talkative(1)});
+}
+
+Cases batch_cases(const Candidate& c, const Environment&) {
   const bool same = c.soundness.promise.find("path-identical") != std::string::npos,
              exact = c.soundness.promise.rfind("exact", 0) == 0;
   const Subject s = under_length(c, 4);
@@ -106,14 +108,14 @@ Cases batch_cases(const Candidate& c, const Ground&) {
   return all;
 }
 
-Cases memory_cases(const Candidate& c, const Ground&) {
+Cases memory_cases(const Candidate& c, const Environment&) {
   Cases all;
   for (const float temperature : {0.0f, 1.0f})
     all.push_back(step_case(memory, c, "10 requests", temperature, kRoomy, 10));
   return all;
 }
 
-Cases cache_cases(const Candidate& c, const Ground&) {
+Cases cache_cases(const Candidate& c, const Environment&) {
   const StepLaw law = [](const Subject& s, const Scenario& scenario, HostBackend& b, const Models& models,
                          std::span<const TestRequest> requests) { return cache(s, scenario, b, models, requests); };
   Cases all;
@@ -127,8 +129,8 @@ Cases cache_cases(const Candidate& c, const Ground&) {
   return all;
 }
 
-Cases device_cases(const Candidate& c, const Ground& g) {
-  const auto texts = [&](const Ground::Device& device, int vocab, const Sampling& sampling) {
+Cases device_cases(const Candidate& c, const Environment& e) {
+  const auto texts = [&](const Environment::Device& device, int vocab, const Sampling& sampling) {
     return LawCase{device.name + ", texts, vocabulary " + std::to_string(vocab) + ", " + brief(sampling),
                    [s = under_length(c, 4), device, vocab, sampling] {
                      ReferenceBackend reference;
@@ -139,7 +141,7 @@ Cases device_cases(const Candidate& c, const Ground& g) {
                    }};
   };
   Cases all;
-  for (const Ground::Device& device : g.devices) {
+  for (const Environment::Device& device : e.devices) {
     for (const int vocab : {2, 61, 257, 1009})
       all.push_back({device.name + ", verdicts, vocabulary " + std::to_string(vocab), [s = c.subject, device, vocab] {
                        ReferenceBackend reference;
@@ -149,7 +151,7 @@ Cases device_cases(const Candidate& c, const Ground& g) {
     for (const Sampling& sampling : {Sampling{.temperature = 1}, talkative(0.9f)})
       for (const int vocab : {5, 261}) all.push_back(texts(device, vocab, sampling));
   }
-  const Ground::Device apart{"memory of its own", [] { return std::make_unique<SimulatedDevice>(); }};
+  const Environment::Device apart{"memory of its own", [] { return std::make_unique<SimulatedDevice>(); }};
   for (const float temperature : {0.0f, 1.0f}) all.push_back(texts(apart, 5, {.temperature = temperature}));
   return all;
 }

@@ -14,41 +14,41 @@ bool all_are(const Candidate& c, std::initializer_list<Drawn> kinds) {
   return std::ranges::all_of(c.needs.proposes, [&](Drawn d) { return std::ranges::find(kinds, d) != kinds.end(); });
 }
 
-Why unless_exact(const Candidate& c, const Ground&) {
+Why unless_exact(const Candidate& c, const Environment&) {
   return c.soundness.promise.rfind("exact", 0) == 0
              ? ""
              : "the verifier promises \"" + c.soundness.promise + "\", not \"exact\"";
 }
-Why unless_path_identical(const Candidate& c, const Ground&) {
+Why unless_path_identical(const Candidate& c, const Environment&) {
   return c.soundness.promise.find("path-identical") != Why::npos
              ? ""
              : "the verifier promises \"" + c.soundness.promise + "\", not \"path-identical\"";
 }
-Why never(const Candidate&, const Ground&) { return ""; }
-Why if_learning(const Candidate& c, const Ground&) {
+Why never(const Candidate&, const Environment&) { return ""; }
+Why if_learning(const Candidate& c, const Environment&) {
   return c.needs.learns        ? "the drafter says that it learns from other requests"
          : proposes_nothing(c) ? "the drafter proposes nothing"
                                : "";
 }
-Why unless_chains(const Candidate& c, const Ground&) {
+Why unless_chains(const Candidate& c, const Environment&) {
   if (proposes_nothing(c)) return "the drafter proposes nothing";
   if (c.soundness.acceptance == Acceptance::other) return "the verifier states no formula of its acceptance";
   return all_are(c, {Drawn::certain, Drawn::chain}) ? "" : "the expected acceptance of siblings has no formula here";
 }
-Why unless_drawing(const Candidate& c, const Ground&) {
+Why unless_drawing(const Candidate& c, const Environment&) {
   if (proposes_nothing(c)) return "the drafter proposes nothing";
   return all_are(c, {Drawn::certain}) ? "the drafter draws nothing: all its nodes are certain" : "";
 }
-Why without_devices(const Candidate&, const Ground& g) {
-  return g.devices.empty() ? "there is no device here but the reference" : "";
+Why without_devices(const Candidate&, const Environment& e) {
+  return e.devices.empty() ? "there is no device here but the reference" : "";
 }
-Why of_models(const Candidate&, const Ground&) {
+Why of_models(const Candidate&, const Environment&) {
   return "it concerns models and devices, in which drafter, policy and verifier have no part; ./foretoken test asks it";
 }
-Why of_mutations(const Candidate&, const Ground&) {
+Why of_mutations(const Candidate&, const Environment&) {
   return "it concerns the laws themselves: ./foretoken test plants the bugs that they must find";
 }
-std::vector<LawCase> no_cases(const Candidate&, const Ground&) { return {}; }
+std::vector<LawCase> no_cases(const Candidate&, const Environment&) { return {}; }
 
 // What is written.
 std::vector<KitLaw> laws_of_output() {

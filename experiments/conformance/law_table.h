@@ -12,7 +12,7 @@
 namespace foretoken::conformance {
 
 // Where a law may ask besides the reference device, and how much.
-struct Ground {
+struct Environment {
   struct Device {
     std::string name;  // "cpu, avx512"
     std::function<std::unique_ptr<Backend>()> make;
@@ -44,8 +44,9 @@ struct KitLaw {
   std::string name, statement;
   std::string counted;  // what the number of cases counts: "ways the draws fall"
   std::string measure;  // what Finding::measure is: "total variation"; empty: cases that fail are all there is
-  std::function<std::string(const Candidate&, const Ground&)> silent;  // why it does not concern him; empty: it does
-  std::function<std::vector<LawCase>(const Candidate&, const Ground&)> cases;
+  std::function<std::string(const Candidate&, const Environment&)>
+      silent;  // why it does not concern him; empty: it does
+  std::function<std::vector<LawCase>(const Candidate&, const Environment&)> cases;
 };
 const std::vector<KitLaw>& kit_laws();
 

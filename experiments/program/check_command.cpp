@@ -88,22 +88,22 @@ Models demo_models(Backend& backend, const std::filesystem::path& folder) {
   return {load("target"), [load](const ModelChoice& choice, const std::string&) { return load(choice.directory); }};
 }
 
-Ground ground() {
-  Ground g;
+Environment environment() {
+  Environment e;
   for (const std::string& instructions : cpu_instructions())
-    g.devices.push_back({"cpu " + instructions, [instructions] { return make_cpu_backend(1, instructions); }});
+    e.devices.push_back({"cpu " + instructions, [instructions] { return make_cpu_backend(1, instructions); }});
 #ifdef FORETOKEN_CUDA
   try {
     const auto make = [] { return std::unique_ptr<Backend>(make_cuda_backend({.invariant = true})); };
-    g.devices.push_back({make()->name(), make});
+    e.devices.push_back({make()->name(), make});
   } catch (const Error&) {  // no GPU here
   }
 #endif
   const auto folder = locate("experiments/models");
   std::error_code ignored;
   if (std::filesystem::is_directory(folder / "target", ignored))
-    g.trained = [folder](Backend& b) { return demo_models(b, folder); };
-  return g;
+    e.trained = [folder](Backend& b) { return demo_models(b, folder); };
+  return e;
 }
 
 // As a shell takes it.
@@ -147,7 +147,8 @@ int run_check(const Given& g, int width) {
   constexpr double kOfSome = 60, kOfAll = 600;
   const bool some = asked.size() > 1 || !asked.front().drafter.is_null() || !asked.front().policy.is_null() ||
                     !asked.front().verifier.is_null();
-  CheckReport report = check(all, ground(), {g.threads, g.seconds > 0 ? g.seconds : some ? kOfSome : kOfAll, g.laws});
+  const double seconds = g.seconds > 0 ? g.seconds : some ? kOfSome : kOfAll;
+  CheckReport report = check(all, environment(), {g.threads, seconds, g.laws});
   std::set<std::string> absent;
   for (const Choice& choice : asked)
     for (const std::string& sentence : left_out(choice)) absent.insert(sentence);

@@ -21,14 +21,14 @@ using nlohmann::json;
 
 const json kDraftModel{{"name", "draft_model"}, {"model", "table:far"}};
 
-Ground ground() {
-  Ground g;
-  g.devices.push_back({"cpu", [] { return make_cpu_backend(1); }});
-  return g;
+Environment environment() {
+  Environment e;
+  e.devices.push_back({"cpu", [] { return make_cpu_backend(1); }});
+  return e;
 }
 
 CheckReport asked(const Registries& registries, const json& verifier, const std::vector<std::string>& laws = {}) {
-  return check(candidates({registries, kDraftModel, nullptr, verifier}), ground(), {2, 600, laws});
+  return check(candidates({registries, kDraftModel, nullptr, verifier}), environment(), {2, 600, laws});
 }
 
 std::set<std::string> broken(const CheckReport& report) {
@@ -91,7 +91,7 @@ TEST(Check, RandomnessByBatchSlotFailsBatch) {
 
 TEST(Check, WhatDidNotBeginInTimeIsSaid) {
   const CheckReport report =
-      check(candidates({all_registries(), kDraftModel, nullptr, {{"name", "coupled"}}}), ground(), {1, 1e-9, {}});
+      check(candidates({all_registries(), kDraftModel, nullptr, {{"name", "coupled"}}}), environment(), {1, 1e-9, {}});
   EXPECT_FALSE(report.holds());
   EXPECT_NE(report.sentences.front().find("was not shown"), std::string::npos);
   EXPECT_NE(check_text(report, {"foretoken check"}, false, 160).find("No law is broken, but not all was shown ("),
@@ -123,13 +123,13 @@ TEST(Check, TheScenariosOfThisTreeAreLookedAtWhole) {
                                                {{"name", "draft_model"}, {"model", "table:other"}},
                                                nullptr,
                                                {{"name", "speculative_sampling"}}}),
-                                   ground(), {2, 600, {"exact"}});
+                                   environment(), {2, 600, {"exact"}});
   EXPECT_TRUE(report.holds());
   for (const LawReport& r : report.laws) EXPECT_EQ(r.cut, 0) << r.law << " of " << r.subject;
 }
 
 TEST(Check, WhatFallsInMoreWaysThanAreFollowedIsCutAndCounted) {
-  Ground shallow = ground();
+  Environment shallow = environment();
   shallow.most_ways = 20;
   const std::vector<Candidate> all =
       candidates({all_registries(), kDraftModel, nullptr, {{"name", "speculative_sampling"}}});
@@ -233,7 +233,7 @@ TEST(Check, APathIsTheUsersAndNoModel) {
   EXPECT_EQ(all.front().subject.configs.drafter["model"], "table:other") << "the kit gives the models";
   EXPECT_EQ(all.front().model_options, std::vector<std::string>{"model"});
   // Without the law of limits: what a datastore holds is not what its model would say.
-  const CheckReport report = check(all, ground(), {2, 600, {"exact", "cache", "memory"}});
+  const CheckReport report = check(all, environment(), {2, 600, {"exact", "cache", "memory"}});
   EXPECT_TRUE(report.holds()) << report.sentences.front();
 }
 

@@ -154,17 +154,17 @@ void print(const Findings& f, const std::vector<ProductShape>& shapes) {
       "GFLOP/s\n",
       double(f.bytes) / 1e6, f.ceiling.bytes_a_second / 1e9, f.ceiling.operations_a_second / 1e9);
   std::printf(
-      "floor(n) = max(bytes / bandwidth, operations / peak)\n\n%6s %10s %10s %8s %10s %8s %9s   ratio by product:",
-      "rows", "time us", "floor us", "ratio", "of 1 row", "GB/s", "GFLOP/s");
+      "roofline(n) = max(bytes / bandwidth, operations / peak)\n\n%6s %10s %11s %8s %10s %8s %9s   ratio by product:",
+      "rows", "time us", "roofline us", "ratio", "of 1 row", "GB/s", "GFLOP/s");
   for (const ProductShape& s : shapes) std::printf(" %8s", s.name.c_str());
   std::printf("\n");
   const double one = f.seconds.at(1).back();
   for (const auto& [rows, seconds] : f.seconds) {
-    const double time = seconds.back(), floor = f.ceiling.floor(shapes, rows);
-    std::printf("%6d %10.1f %10.1f %8.2f %9.2fx %8.1f %9.0f %20s", rows, time * 1e6, floor * 1e6, time / floor,
+    const double time = seconds.back(), roofline = f.ceiling.roofline(shapes, rows);
+    std::printf("%6d %10.1f %11.1f %8.2f %9.2fx %8.1f %9.0f %20s", rows, time * 1e6, roofline * 1e6, time / roofline,
                 time / one, double(f.bytes) / time / 1e9, double(f.bytes) * rows / time / 1e9, "");
     for (std::size_t i = 0; i < shapes.size(); ++i)
-      std::printf(" %8.2f", seconds[i] / f.ceiling.floor({shapes[i]}, rows));
+      std::printf(" %8.2f", seconds[i] / f.ceiling.roofline({shapes[i]}, rows));
     std::printf("\n");
   }
 }
@@ -178,10 +178,11 @@ Json as_json(const Findings& f, const std::vector<ProductShape>& shapes) {
   for (const auto& [bytes, rate] : f.reads) j["reads"].push_back({{"bytes", bytes}, {"bytes_per_second", rate}});
   for (const auto& [name, rate] : f.peaks) j["peaks"][name] = rate;
   for (const auto& [rows, seconds] : f.seconds) {
-    Json line{{"rows", rows}, {"seconds", seconds.back()}, {"floor", f.ceiling.floor(shapes, rows)}};
-    line["ratio"] = seconds.back() / f.ceiling.floor(shapes, rows);
+    Json line{{"rows", rows}, {"seconds", seconds.back()}, {"roofline", f.ceiling.roofline(shapes, rows)}};
+    line["ratio"] = seconds.back() / f.ceiling.roofline(shapes, rows);
     for (std::size_t i = 0; i < shapes.size(); ++i)
-      line["by_product"][shapes[i].name] = {{"seconds", seconds[i]}, {"floor", f.ceiling.floor({shapes[i]}, rows)}};
+      line["by_product"][shapes[i].name] = {{"seconds", seconds[i]},
+                                            {"roofline", f.ceiling.roofline({shapes[i]}, rows)}};
     j["products"].push_back(std::move(line));
   }
   return j;
@@ -210,7 +211,7 @@ std::vector<ProductShape> shapes_of(const ModelConfig& m) {
           {"head", m.vocab, width, 1}};
 }
 
-double Ceiling::floor(const std::vector<ProductShape>& shapes, int rows) const {
+double Ceiling::roofline(const std::vector<ProductShape>& shapes, int rows) const {
   double weights = 0;
   for (const ProductShape& s : shapes) weights += double(s.weights());
   return std::max(weights * 2 / bytes_a_second, 2.0 * rows * weights / operations_a_second);
@@ -225,9 +226,9 @@ constexpr const char* kNoBars =
 std::vector<Bar> product_bars(const Findings& f, const std::vector<ProductShape>& shapes) {
   std::vector<Bar> bars;
   for (const auto& [rows, bar] : {std::pair(1, 1.67), std::pair(8, 1.5), std::pair(32, 1.5)}) {
-    const double seconds = f.seconds.at(rows).back(), floor = f.ceiling.floor(shapes, rows);
+    const double seconds = f.seconds.at(rows).back(), roofline = f.ceiling.roofline(shapes, rows);
     bars.push_back({"products, " + std::to_string(rows) + (rows == 1 ? " row" : " rows"), double(f.bytes),
-                    double(f.bytes) * rows, seconds, floor, seconds / floor, "floors", bar, true});
+                    double(f.bytes) * rows, seconds, roofline, seconds / roofline, "x the roofline", bar, true});
   }
   return bars;
 }

@@ -1,5 +1,5 @@
 // What the machine can do and how near the products come: `foretoken bench`. Measures the read bandwidth and the
-// multiply-add peak in the same run as the products, in alternation, and prints floor(n) = max(bytes / bandwidth,
+// multiply-add peak in the same run as the products, in alternation, and prints roofline(n) = max(bytes / bandwidth,
 // operations / peak); for the demo pair also what bench_bars.h measures, else a sentence that says that it was left
 // out. This module must not know sequences or drafters.
 #pragma once
@@ -40,7 +40,7 @@ std::vector<ProductShape> shapes_of(const ModelConfig& config);
 struct Ceiling {
   double bytes_a_second = 0, operations_a_second = 0;
   // The least seconds that `rows` rows through these products can take, with bf16 weights read once.
-  double floor(const std::vector<ProductShape>& shapes, int rows) const;
+  double roofline(const std::vector<ProductShape>& shapes, int rows) const;
 };
 
 }  // namespace foretoken

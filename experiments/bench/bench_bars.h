@@ -9,12 +9,12 @@
 
 namespace foretoken {
 
-// One thing that was measured. floor = max(bytes / bandwidth, operations / peak), both measured in the same
+// One thing that was measured. roofline = max(bytes / bandwidth, operations / peak), both measured in the same
 // alternation.
 struct Bar {
   std::string name;
   double bytes = 0, operations = 0;  // of what was timed; 0: not what the bar is about
-  double seconds = 0, floor = 0;     // medians; floor 0: none
+  double seconds = 0, roofline = 0;  // medians; roofline 0: none
   double figure = 0;
   std::string unit;  // of the figure
   double bar = 0;

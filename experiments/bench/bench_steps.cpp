@@ -42,11 +42,11 @@ class Guesses : public Drafter {
 
 struct Measured {
   double step_ms = 0, draft_ms = 0, target_ms = 0, verify_ms = 0, host_ms = 0, tau = 0;
-  double bytes = 0, floor_ms = 0;  // what a step must read: weights, and keys and values of the context; the least that
-                                   // this and its products take
+  double bytes = 0, roofline_ms = 0;  // what a step must read: weights, and keys and values of the context; the least
+                                      // that this and its products take
   int waits = 0;
 
-  double share() const { return floor_ms / step_ms; }
+  double share() const { return roofline_ms / step_ms; }
 };
 
 int step_rows_of(const Scenario& s) {
@@ -131,11 +131,11 @@ std::vector<StepReport> decode_steps(const Scenario& s, Engine& engine) {
 }
 
 // The bytes of a step, and the milliseconds that they and its operations need at the least.
-void add_floor(const Scenario& s, Engine& engine, const DeviceSpeed& machine, Measured& m) {
+void add_roofline(const Scenario& s, Engine& engine, const DeviceSpeed& machine, Measured& m) {
   const auto add = [&](const ModelInfo& model, double forwards, double rows, double slots) {
     const double bytes = double(model.weight_bytes) + slots * double(model.kv.bytes_per_row());
     m.bytes += forwards * bytes;
-    m.floor_ms +=
+    m.roofline_ms +=
         1e3 * forwards *
         std::max(bytes / machine.bytes_a_second, rows * double(model.weight_bytes) / machine.operations_a_second);
   };
@@ -149,7 +149,7 @@ void add_floor(const Scenario& s, Engine& engine, const DeviceSpeed& machine, Me
 Measured measure(const Scenario& s, Workbench& bench, const Registries& registries, const DeviceSpeed& machine) {
   const std::unique_ptr<Engine> engine = engine_of(s, bench, registries);
   Measured m = summary(s.prompt ? prompt_steps(s, *engine) : decode_steps(s, *engine));
-  add_floor(s, *engine, machine, m);
+  add_roofline(s, *engine, machine, m);
   return m;
 }
 
@@ -167,7 +167,7 @@ Json as_json(const Scenario& s, const Measured& m, const DeviceSpeed& machine, c
           {"tau", m.tau},
           {"waits", m.waits},
           {"bytes", m.bytes},
-          {"floor_ms", m.floor_ms},
+          {"roofline_ms", m.roofline_ms},
           {"share", m.share()},
           {"bar_ms", s.bar_ms},
           {"peer_ms", s.peer_ms},
@@ -214,8 +214,8 @@ void print_line(const Scenario& s, const Measured& m) {
     return std::snprintf(text, sizeof text, v > 0 ? "%.2f" : "-", v), std::string(text);
   };
   std::printf("%-44s %8.3f %8.3f %8.3f %6.2f %8.3f %8.3f %8.3f %7.3f %5d %6.2f %7s %7s %s\n", one_line(s.name).c_str(),
-              m.step_ms, m.bytes / 1e9, m.floor_ms, m.share(), m.draft_ms, m.target_ms, m.verify_ms, m.host_ms, m.waits,
-              m.tau, or_dash(s.bar_ms).c_str(), or_dash(s.peer_ms).c_str(),
+              m.step_ms, m.bytes / 1e9, m.roofline_ms, m.share(), m.draft_ms, m.target_ms, m.verify_ms, m.host_ms,
+              m.waits, m.tau, or_dash(s.bar_ms).c_str(), or_dash(s.peer_ms).c_str(),
               s.bar_ms <= 0           ? ""
               : m.step_ms <= s.bar_ms ? "met"
                                       : "MISSED");
@@ -237,7 +237,7 @@ int run_steps(const StepsOptions& options) {
   if (!options.json)
     std::printf("%s: copies %.0f GB/s, products %.3g TFLOP/s\n%-44s %8s %8s %8s %6s %8s %8s %8s %7s %5s %6s %7s %7s\n",
                 backend.description().c_str(), machine.bytes_a_second / 1e9, machine.operations_a_second / 1e12,
-                "milliseconds a step, median", "step", "GB", "floor", "share", "draft", "target", "verify", "host",
+                "milliseconds a step, median", "step", "GB", "roofline", "share", "draft", "target", "verify", "host",
                 "waits", "tau", "bar", "peer");
   int failed = 0;
   for (const Scenario& s : scenarios) {

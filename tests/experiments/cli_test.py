@@ -257,7 +257,7 @@ class Program(unittest.TestCase):
         self.refused("bench", "--results", str(self.here / "none" / "r.jsonl"), words=["none", "--results"])
 
     def test_bench_steps(self):
-        """Time, bytes and the share of the floor: the bytes are the weights, and keys and values of the context, of each forward."""
+        """Time, bytes and the share of the roofline; bytes are those of weights, keys and values in each forward."""
         target, draft = ({"model": str(MODELS / name)} for name in ("target", "draft"))
         plain = {"target": target, "batch": 2, "steps": 2}
         scenarios = [{"name": "short", **plain, "context": 32}, {"name": "long", **plain, "context": 96},
@@ -276,11 +276,11 @@ class Program(unittest.TestCase):
         self.assertEqual(bytes_of["round"], bytes_of["short"] + 3 * bytes_of["draft"])
         for line in lines.values():
             self.assertGreater(line["copy_bytes_per_second"], 10**9)
-            self.assertGreaterEqual(line["floor_ms"] / 1e3, 0.999 * line["bytes"] / line["copy_bytes_per_second"])
-            self.assertAlmostEqual(line["share"], line["floor_ms"] / line["step_ms"])
+            self.assertGreaterEqual(line["roofline_ms"] / 1e3, 0.999 * line["bytes"] / line["copy_bytes_per_second"])
+            self.assertAlmostEqual(line["share"], line["roofline_ms"] / line["step_ms"])
         status, out, err = self.run_it("bench", "--steps", file, "--only", "short")
         self.assertEqual((status, err), (0, ""))
-        self.assertRegex(out, r"step +GB +floor +share .*\nshort +\d")
+        self.assertRegex(out, r"step +GB +roofline +share .*\nshort +\d")
 
     def test_damaged_models(self):
         model = self.here / "model"

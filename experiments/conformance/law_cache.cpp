@@ -9,7 +9,7 @@ namespace {
 
 std::string bytes_of(const Tensor& t) { return {static_cast<const char*>(t.raw()), std::size_t(t.bytes())}; }
 
-// Why two trees are not the same proposal; empty where they are.
+// How two trees differ; empty if they are equal.
 std::string difference(const DraftTree& a, const DraftTree& b) {
   if (a.nodes != b.nodes) return std::to_string(a.nodes) + " nodes instead of " + std::to_string(b.nodes);
   for (int n = 1; n < a.nodes; ++n) {
@@ -19,19 +19,19 @@ std::string difference(const DraftTree& a, const DraftTree& b) {
              std::to_string(*b.tokens.row<Token>(n));
     if (*a.parents.row<std::int32_t>(n) != *b.parents.row<std::int32_t>(n) ||
         *a.q.drawn.row<std::uint8_t>(n) != *b.q.drawn.row<std::uint8_t>(n))
-      return node + " hangs or was drawn otherwise";
+      return node + " has another parent or was drawn otherwise";
   }
-  if (a.q.distributions.size() != b.q.distributions.size()) return "another number of laws";
+  if (a.q.distributions.size() != b.q.distributions.size()) return "another number of distributions";
   for (std::size_t n = 0; n < a.q.distributions.size(); ++n) {
-    if (bool(a.q.distributions[n]) != bool(b.q.distributions[n])) return "a law is missing";
+    if (bool(a.q.distributions[n]) != bool(b.q.distributions[n])) return "a distribution is missing";
     if (a.q.distributions[n] && (bytes_of(a.q.distributions[n].logits) != bytes_of(b.q.distributions[n].logits) ||
                                  bytes_of(a.q.distributions[n].rows) != bytes_of(b.q.distributions[n].rows)))
-      return "the law after node " + std::to_string(n) + " differs";
+      return "the distribution after node " + std::to_string(n) + " differs";
   }
   return "";
 }
 
-// The rows [0, n) of every layer of a cache's table, keys and values, as bytes.
+// Rows [0, n) of every layer of a sequence's table, keys and values, as bytes.
 std::string rows_of(Backend& backend, const KvCache& cache, SequenceId id, int n) {
   std::string all;
   const Tensor pool = cache.layers().front().pool, page = Tensor::host({1, pool.dim(1)}, DType::u8);
@@ -65,7 +65,7 @@ std::string fresh_rows(Backend& backend, std::shared_ptr<Model> model, const KvC
 
 void check_cache(Backend& backend, CachedModel& cached, const Sequence& sequence, Finding& f) {
   KvCache& cache = cached.cache();
-  if (cache.confirmed(sequence.id) == 0) return;  // it waits, or was never asked for
+  if (cache.confirmed(sequence.id) == 0) return;  // preempted, or never fed
   const int held = cache.settle(sequence);
   const std::string who = cached.info().name + ", sequence " + std::to_string(sequence.id) + " of " +
                           std::to_string(sequence.length()) + " tokens: ";

@@ -1,5 +1,4 @@
-// The scenarios in which the kit asks each law. Every scenario builds its own devices and models, so that scenarios may
-// run at once.
+// The scenarios of each law. Every scenario builds its own devices and models, so scenarios may run concurrently.
 #pragma once
 #include "experiments/conformance/law_table.h"
 

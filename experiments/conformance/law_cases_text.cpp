@@ -1,4 +1,4 @@
-// Scenarios of the laws of texts and caches: greedy, coupled, batch, memory, cache, device.
+// Scenarios of the laws of outputs and caches: greedy, coupled, batch, memory, cache, device.
 #include <algorithm>
 
 #include "experiments/conformance/law_cases.h"
@@ -18,7 +18,7 @@ std::string brief(const Sampling& s) {
   return text;
 }
 
-// The subject's text against plain decoding's, on tables and, where there are some, on trained models.
+// The subject's output against plain decoding's, on table models and, if available, on trained models.
 Cases text_cases(const Candidate& c, const Environment& e, const std::vector<Sampling>& samplings) {
   Cases all;
   for (const Sampling& sampling : samplings)
@@ -29,7 +29,7 @@ Cases text_cases(const Candidate& c, const Environment& e, const std::vector<Sam
                    }});
   for (const Environment::Device& device : e.devices) {
     const bool first = &device == &e.devices.front(), host = device.name.rfind("cpu", 0) == 0;
-    if (!e.trained || (host && !first)) continue;  // one instruction set of the host will do for whole models
+    if (!e.trained || (host && !first)) continue;  // trained models run with one instruction set of the host
     all.push_back({"trained models on " + device.name + ", " + brief(samplings.front()),
                    [s = under_length(c, 4), sampling = samplings.front(), make = device.make, trained = e.trained] {
                      const auto b = make();
@@ -45,7 +45,7 @@ Cases text_cases(const Candidate& c, const Environment& e, const std::vector<Sam
   return all;
 }
 
-// Prompts that share beginnings, so that prefixes are hit while others still run.
+// Prompts with common beginnings, so that prefixes are hit while other requests still run.
 std::vector<TestRequest> crowd(int count, int vocab, int tokens, std::uint64_t seed) {
   auto requests = random_requests(count, vocab, 12, tokens, seed);
   for (std::size_t i = 0; i < requests.size(); i += 2) {
@@ -69,8 +69,8 @@ Finding in_crowds(const Subject& s, const Sampling& sampling, bool whole) {
   const Scenario alone{.sampling = sampling,
                        .engine = {.batch = 1, .step_rows = 512, .page_rows = 4, .pages = 512, .check = true}};
   Finding f = batch(s, alone, c, b, table_models({.vocab = 4, .order = 3, .seed = 51}), crowd(14, 4, 24, 1));
-  if (f.holds && f.seen["preemptions"] == 0) f.fail("no crowd was ever preempted, so nothing was shown");
-  if (f.holds && f.seen["prefix rows"] == 0) f.fail("no prefix was ever hit, so nothing was shown");
+  if (f.holds && f.seen["preemptions"] == 0) f.fail("no sequence was preempted, so nothing was shown");
+  if (f.holds && f.seen["prefix rows"] == 0) f.fail("no prefix was hit, so nothing was shown");
   return f;
 }
 
@@ -102,8 +102,8 @@ Cases batch_cases(const Candidate& c, const Environment&) {
   const Subject s = under_length(c, 4);
   Cases all;
   if (!c.needs.learns || same || exact)
-    all.push_back({"four crowds, greedy", [s, exact] { return in_crowds(s, {.temperature = 0}, exact); }});
-  all.push_back({same ? "four crowds, temperature 1: texts" : "four crowds, temperature 1: verdicts of equal trees",
+    all.push_back({"four batches, greedy", [s, exact] { return in_crowds(s, {.temperature = 0}, exact); }});
+  all.push_back({same ? "four batches, temperature 1: outputs" : "four batches, temperature 1: verdicts of equal trees",
                  [s, same] { return in_crowds(s, {.temperature = 1}, same); }});
   return all;
 }
@@ -151,7 +151,7 @@ Cases device_cases(const Candidate& c, const Environment& e) {
     for (const Sampling& sampling : {Sampling{.temperature = 1}, talkative(0.9f)})
       for (const int vocab : {5, 261}) all.push_back(texts(device, vocab, sampling));
   }
-  const Environment::Device apart{"memory of its own", [] { return std::make_unique<SimulatedDevice>(); }};
+  const Environment::Device apart{"separate memory", [] { return std::make_unique<SimulatedDevice>(); }};
   for (const float temperature : {0.0f, 1.0f}) all.push_back(texts(apart, 5, {.temperature = temperature}));
   return all;
 }

@@ -8,7 +8,7 @@ namespace {
 
 using Which = std::pair<std::uint32_t, std::uint32_t>;  // node and index of a draw's name
 
-// Philox, but for one draw, which is told what to give. Notes the draws of drafting that it met.
+// Philox, except for one draw whose token is forced. Records the names of the drafting draws.
 class Forcing : public Chance {
  public:
   Forcing() = default;
@@ -37,7 +37,7 @@ class Forcing : public Chance {
   Token token_ = -1;
 };
 
-// One round of one sequence, proposed again and again by fresh drafters.
+// One round of one sequence, proposed repeatedly by fresh drafters.
 class Round {
  public:
   Round(const Subject& subject, const Scenario& scenario, HostBackend& backend, const Models& models,
@@ -58,7 +58,7 @@ class Round {
     return tree;
   }
 
-  // Every token that this draw might have given, one after another.
+  // Forces this draw to every token of positive probability.
   void force(Which which, Finding& f) const {
     std::string seen;
     for (Token x = 0; x < models_.target->info().vocab; ++x) {
@@ -70,14 +70,14 @@ class Round {
       if (seen.empty()) seen = before;
       if (before == seen) continue;
       return f.fail("sequence " + std::to_string(request_.sequence->id) + " at length " +
-                    std::to_string(request_.sequence->length()) + ": what stands up to node " +
+                    std::to_string(request_.sequence->length()) + ": the tree up to node " +
                     std::to_string(which.first) + " depends on that node's own token: [" + before + "] with token " +
                     std::to_string(x) + ", else [" + seen + "]");
     }
   }
 
  private:
-  // Nodes before `node`, and of it that it is there and hangs somewhere.
+  // The nodes before `node`, and whether `node` exists and below which parent.
   static std::string fixed_before(const DraftTree& tree, int node) {
     std::string s;
     for (int n = 1; n < std::min(node, tree.nodes); ++n)

@@ -11,7 +11,7 @@ bool ends_with(std::span<const Token> text, const Tokens& end) {
   return !end.empty() && text.size() >= end.size() && std::ranges::equal(text.last(end.size()), end);
 }
 
-// As a stop rule looks for it: token by token.
+// Checked after every token, as a stop rule does.
 StopRule stop_at(const Tokens& end) {
   return [end](std::span<const Token> generated, int seen) -> std::optional<int> {
     for (std::size_t n = std::size_t(seen) + 1; n <= generated.size(); ++n)
@@ -22,7 +22,7 @@ StopRule stop_at(const Tokens& end) {
 
 using Joint = std::map<std::vector<Tokens>, double>;
 
-// The target's own law of one text: every way to go on, until `tokens`, a stop token or the limit.
+// The target's distribution of one output: every continuation, up to `tokens`, a stop token or the limit.
 void unfold(const TableModel& target, const ExactCase& c, const Tokens& context, Tokens& text, double weight,
             std::map<Tokens, double>& law) {
   const auto& stops = c.scenario.stop_tokens;
@@ -81,7 +81,7 @@ void compare(const Joint& found, const Joint& law, Finding& f) {
          ", worst at " + text + " by " + std::to_string(worst));
 }
 
-// A token less deep, with the length limit as near as it was.
+// One token less, with the length limit equally close.
 ExactCase shallower(ExactCase c) {
   --c.tokens;
   if (c.max_new_tokens > 0) --c.max_new_tokens;
@@ -118,7 +118,7 @@ Finding exact(const Subject& subject, const ExactCase& c) {
       RunOutcome outcome = run_scenario(subject, scenario, *backend, models, requests);
       for (Tokens& t : outcome.outputs)
         if (c.max_new_tokens != c.tokens)
-          t.resize(std::min(t.size(), std::size_t(c.tokens)));  // a text that must end there is taken whole
+          t.resize(std::min(t.size(), std::size_t(c.tokens)));  // an output that must end there is compared whole
       joint[outcome.outputs] += chance.weight();
       f.accepted += outcome.accepted, f.refused += outcome.refusals;
       if (outcome.prefix_rows > 0) f.seen["prefix rows"] += long(outcome.prefix_rows);

@@ -13,7 +13,7 @@ int cell_of(const Tokens& text, int tokens, int vocab) {
   return cell;
 }
 
-// The probability of every text of `tokens` tokens.
+// The probability of every output of `tokens` tokens.
 std::vector<double> joint_law(const TableModel& target, const SampledCase& c) {
   std::vector<double> law{1};
   std::vector<Tokens> contexts{c.prompt};

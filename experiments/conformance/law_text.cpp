@@ -19,7 +19,7 @@ void expect_same(const std::vector<Tokens>& texts, const std::vector<Tokens>& ot
     }
 }
 
-// Everything that a verifier sees of a tree, as bytes.
+// All that a verifier reads of a tree, as bytes.
 std::string signature(const DraftTree& t) {
   const auto bytes = [](const void* p, std::size_t n) { return std::string(static_cast<const char*>(p), n); };
   const std::size_t n = std::size_t(t.nodes);
@@ -32,7 +32,7 @@ std::string signature(const DraftTree& t) {
   return s;
 }
 
-// Trees by stream and root: what was proposed in every round.
+// The tree proposed in every round, by stream and root.
 using Rounds = std::map<std::pair<std::uint64_t, int>, std::string>;
 
 RunOutcome recorded(const Subject& subject, const Scenario& scenario, Backend& backend, const Models& models,
@@ -44,8 +44,8 @@ RunOutcome recorded(const Subject& subject, const Scenario& scenario, Backend& b
   return run_scenario(watched(subject, record), scenario, backend, models, requests);
 }
 
-// Round by round, as long as the trees are equal: equal trees, equal tokens, and so the next round begins at the same
-// root.
+// Compares round by round, as long as the trees are equal: equal trees give equal tokens, so the next round begins at
+// the same root.
 void compare_rounds(const TestRequest& request, const Tokens& text, const Tokens& other, const Rounds& alone,
                     const Rounds& crowd, const std::string& where, Finding& f) {
   const int first = int(request.prompt.size());
@@ -84,7 +84,7 @@ Finding batch(const Subject& subject, const Scenario& alone, const CrowdCase& c,
     texts.push_back(recorded(subject, alone, backend, models, {&request, 1}, rounds).outputs.front());
   for (std::size_t k = 0; k < c.crowds.size(); ++k) {
     const std::string where = "crowd " + std::to_string(k);
-    std::vector<std::size_t> order(requests.size());  // another order of arrival for every crowd
+    std::vector<std::size_t> order(requests.size());  // another order of arrival for every batch
     std::iota(order.begin(), order.end(), 0);
     std::ranges::rotate(order, order.begin() + std::ptrdiff_t(k % requests.size()));
     if (k % 2) std::ranges::reverse(order);
@@ -109,9 +109,9 @@ Finding batch(const Subject& subject, const Scenario& alone, const CrowdCase& c,
 Finding no_budget_is_plain(const Subject& subject, const Scenario& scenario, Backend& backend, const Models& models,
                            std::span<const TestRequest> requests) {
   Finding f{.what = subject.text()};
-  Subject silent = subject;
-  silent.configs.policy = {{"name", "fixed"}, {"length", 0}};
-  const RunOutcome outcome = run_scenario(silent, scenario, backend, models, requests);
+  Subject undrafted = subject;
+  undrafted.configs.policy = {{"name", "fixed"}, {"length", 0}};
+  const RunOutcome outcome = run_scenario(undrafted, scenario, backend, models, requests);
   if (outcome.drafted > 0) f.fail(std::to_string(outcome.drafted) + " nodes were drafted under a budget of 0");
   expect_same(run_scenario(plain(subject), scenario, backend, models, requests).outputs, outcome.outputs,
               "with no budget", f);
@@ -125,7 +125,7 @@ Finding twin_accepts_all(const Subject& subject, const Scenario& scenario, Backe
   note(outcome, f);
   f.cases = outcome.drafted;
   if (outcome.accepted != outcome.drafted)
-    f.fail("of " + std::to_string(outcome.drafted) + " guesses of the target's own law " +
+    f.fail("of " + std::to_string(outcome.drafted) + " drafts of the target's own distribution " +
            std::to_string(outcome.accepted) + " were accepted");
   return f;
 }

@@ -11,7 +11,7 @@ namespace {
 const TableModel::Options kTarget{.vocab = 4, .order = 2, .seed = 17, .impossible = 0.1};
 const Sampling kPlain{.temperature = 1};
 
-// The engine's refusal of a request with this option; empty where it takes it.
+// The engine's refusal of a request with this option; empty if it accepts it.
 std::string refusal_of(const Subject& subject, const Sampling& sampling) {
   ReferenceBackend backend;
   const Models models = table_models(kTarget);
@@ -25,7 +25,7 @@ std::string refusal_of(const Subject& subject, const Sampling& sampling) {
   return "";
 }
 
-// Somewhere the option makes another law than plain sampling: after a prompt of one token and one that was generated.
+// Whether the option changes the distribution after some prompt of one token and one generated token.
 bool changes(const Sampling& sampling) {
   const TableModel target(kTarget);
   for (Token a = 0; a < kTarget.vocab; ++a)
@@ -39,7 +39,7 @@ bool changes(const Sampling& sampling) {
   return false;
 }
 
-// Samples are enumerated jointly, so fewer tokens of fewer kinds.
+// Samples are enumerated jointly, so with fewer tokens and a smaller vocabulary.
 ExactCase case_of(const SamplingOption& option, const Tokens& prompt, long most_ways) {
   ExactCase c{.target = kTarget,
               .prompts = {prompt},
@@ -53,7 +53,7 @@ ExactCase case_of(const SamplingOption& option, const Tokens& prompt, long most_
   return c;
 }
 
-// Equal seeds give equal texts, another seed gives others.
+// Equal seeds give equal outputs, another seed gives other outputs.
 Finding seeds_name_the_draws(const Subject& subject) {
   Finding f{.what = subject.text()};
   ReferenceBackend backend;
@@ -65,12 +65,12 @@ Finding seeds_name_the_draws(const Subject& subject) {
     return outcome.outputs;
   };
   const auto first = texts(1), again = texts(1), other = texts(2);
-  if (first != again) f.fail("one seed gave two texts");
-  if (first == other) f.fail("two seeds gave one text");
+  if (first != again) f.fail("one seed gave two outputs");
+  if (first == other) f.fail("two seeds gave one output");
   return f;
 }
 
-// The log-probability of every emitted token, by the model's own law or by the one that was drawn from.
+// The log-probability of every emitted token, by the model's distribution or by the sampled one.
 Finding logprobs_are_the_laws(const Subject& subject, bool warped) {
   Finding f{.what = subject.text()};
   ReferenceBackend backend;
@@ -127,7 +127,7 @@ std::vector<SamplingOption> options_of_distributions() {
 
 std::vector<SamplingOption> options_of_requests() {
   return {
-      {"stop", "a stop text of two tokens", {.temperature = 1}, 1, {1, 0}},
+      {"stop", "a stop sequence of two tokens", {.temperature = 1}, 1, {1, 0}},
       {"samples", "2 samples", {.temperature = 1}, 2},
       {"seed", "seed", {.temperature = 1}, 1, {}, seeds_name_the_draws},
       {"logprobs",
@@ -137,7 +137,7 @@ std::vector<SamplingOption> options_of_requests() {
        {},
        [](const Subject& s) { return logprobs_are_the_laws(s, false); }},
       {"warped_logprobs",
-       "log-probabilities of the drawn law",
+       "log-probabilities of the sampled distribution",
        {.temperature = 1, .logprobs = true, .warped_logprobs = true},
        1,
        {},
@@ -194,7 +194,7 @@ OptionFinding exact_or_refused(const Subject& subject, const SamplingOption& opt
   if (option.samples > 1) {
     if (!f.seen.contains("prefix rows")) f.fail("the samples share no page of their prompt");
   } else if (option.stop.empty() && !changes(option.sampling))
-    f.fail(option.text + " changes no law of this scenario, so nothing was shown");
+    f.fail(option.text + " changes no distribution of this scenario, so nothing was shown");
   return f;
 }
 

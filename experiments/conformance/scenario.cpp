@@ -10,7 +10,7 @@ namespace {
 
 using nlohmann::json;
 
-// An engine's Host without an engine.
+// A Host without an engine.
 struct BareHost {
   BareHost()
       : models(table_models({})),

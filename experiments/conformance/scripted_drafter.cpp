@@ -27,7 +27,7 @@ class RandomTree : public Drafter {
   }
 
  private:
-  // A choice of the shape: never of a token.
+  // A random choice of the shape, never of a token.
   int choose(int ways, const DraftRequest& r, int node, int what) const {
     const Draws shape{seed_, 0, std::uint32_t(r.sequence->length()), 0};
     return int(shape.uniform({Role::draft, std::uint32_t(node), std::uint32_t(what)}) * ways);
@@ -72,7 +72,8 @@ class RandomTree : public Drafter {
     return true;
   }
 
-  // The law after `path` without the tokens that stand below `parent` already; all of it where nothing would be left.
+  // The distribution after `path` without the tokens of the children that `parent` already has; unchanged if nothing
+  // would be left.
   Distributions without_siblings(const DraftRequest& r, const DraftTree& tree, int parent, const Tokens& path) {
     const Warp warp = r.sequence->sampling.warp();
     std::vector<float> logits(own_.logits(path).begin(), own_.logits(path).end());
@@ -98,7 +99,7 @@ Registries with_scripted(Registries registries) {
                            "",
                            {{"seed", "integer", 1, "of the shape"},
                             {"kinds", "string", "mixed", "of nodes"},
-                            {"peeks", "boolean", false, "cheats"}},
+                            {"peeks", "boolean", false, "removes nodes by their own q"}},
                            [](const json& o, Host& host) { return std::make_unique<RandomTree>(host, o); }});
   return registries;
 }

@@ -14,7 +14,7 @@ using nlohmann::json;
 LawReport found(const std::string& subject, LawReport::Ruling ruling = LawReport::Ruling::holds) {
   LawReport r;
   r.law = "exact", r.subject = subject, r.ruling = ruling;
-  r.scenarios = 4, r.asked = ruling == LawReport::Ruling::not_shown ? 2 : 4, r.cases = 10;
+  r.scenarios = 4, r.ran = ruling == LawReport::Ruling::not_shown ? 2 : 4, r.cases = 10;
   return r;
 }
 
@@ -76,7 +76,7 @@ TEST(CheckReport, AReportSaysWhatWasCutInDepth) {
 TEST(CheckReport, WhatWasNotAskedHasNoFigure) {
   LawReport idle = found("A", LawReport::Ruling::not_shown), drawn = found("B");
   for (LawReport* r : {&idle, &drawn}) r->law = "sampled";
-  idle.asked = 0, idle.cases = 0, drawn.measure = 0.5;
+  idle.ran = 0, idle.cases = 0, drawn.measure = 0.5;
   for (const std::vector<LawReport>& order : {std::vector{idle, drawn}, {drawn, idle}}) {
     const std::string text = check_text(told(order), {"foretoken check"}, false, 160);
     EXPECT_NE(text.find("p 0.5 (Holm)"), std::string::npos) << text;

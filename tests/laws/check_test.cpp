@@ -27,7 +27,7 @@ Environment environment() {
   return e;
 }
 
-CheckReport asked(const Registries& registries, const json& verifier, const std::vector<std::string>& laws = {}) {
+CheckReport checked(const Registries& registries, const json& verifier, const std::vector<std::string>& laws = {}) {
   return check(candidates({registries, kDraftModel, nullptr, verifier}), environment(), {2, 600, laws});
 }
 
@@ -39,13 +39,13 @@ std::set<std::string> broken(const CheckReport& report) {
 }
 
 TEST(Check, AskedOfWhatIsSoundEveryLawHoldsOrSaysWhyItIsSilent) {
-  const CheckReport report = asked(all_registries(), nullptr);
+  const CheckReport report = checked(all_registries(), nullptr);
   EXPECT_EQ(report.subjects.size(), 2u);
   EXPECT_EQ(report.laws.size(), 2 * kit_laws().size());
   EXPECT_TRUE(report.holds()) << report.sentences.front();
   for (const LawReport& r : report.laws) {
     EXPECT_EQ(r.reason.empty(), r.ruling == LawReport::Ruling::holds) << r.law;
-    EXPECT_EQ(r.asked, r.scenarios) << r.law;
+    EXPECT_EQ(r.ran, r.scenarios) << r.law;
     EXPECT_TRUE(r.cases > 0 || r.ruling != LawReport::Ruling::holds) << r.law;
   }
   const json j = check_json(report, {"foretoken check --drafter draft_model", {{"libmine.so", "0123"}}});
@@ -68,8 +68,8 @@ TEST(Check, AskedOfWhatIsSoundEveryLawHoldsOrSaysWhyItIsSilent) {
 }
 
 TEST(Check, NoResidualIsFoundAndSaidInOneSentence) {
-  const CheckReport report = asked(with_rule(all_registries(), Bug::no_residual), {{"name", "mutant"}},
-                                   {"exact", "sampled", "greedy", "cache"});
+  const CheckReport report = checked(with_rule(all_registries(), Bug::no_residual), {{"name", "mutant"}},
+                                     {"exact", "sampled", "greedy", "cache"});
   EXPECT_FALSE(report.holds());
   EXPECT_EQ(broken(report), (std::set<std::string>{"exact", "sampled"}));
   const std::string& sentence = report.sentences.front();
@@ -80,13 +80,13 @@ TEST(Check, NoResidualIsFoundAndSaidInOneSentence) {
 }
 
 TEST(Check, ADeafVerifierFailsAcceptanceAndLimitsAlone) {
-  EXPECT_EQ(broken(asked(with_rule(all_registries(), Bug::deaf), {{"name", "mutant"}},
-                         {"acceptance", "limits", "greedy", "batch"})),
+  EXPECT_EQ(broken(checked(with_rule(all_registries(), Bug::deaf), {{"name", "mutant"}},
+                           {"acceptance", "limits", "greedy", "batch"})),
             (std::set<std::string>{"acceptance", "limits"}));
 }
 
 TEST(Check, RandomnessByBatchSlotFailsBatch) {
-  EXPECT_TRUE(broken(asked(with_slots(all_registries()), {{"name", "mutant"}}, {"batch"})).contains("batch"));
+  EXPECT_TRUE(broken(checked(with_slots(all_registries()), {{"name", "mutant"}}, {"batch"})).contains("batch"));
 }
 
 TEST(Check, WhatDidNotBeginInTimeIsSaid) {
@@ -166,22 +166,22 @@ TEST(Check, ASampleThatFailedSaysHow) {
   };
   Registries registries = all_registries();
   registries.verifiers.add("refusing", {"", "", {}, [](const json&, Host&) { return std::make_unique<Refusing>(); }});
-  const CheckReport report = asked(registries, {{"name", "refusing"}}, {"sampled"});
+  const CheckReport report = checked(registries, {{"name", "refusing"}}, {"sampled"});
   EXPECT_EQ(broken(report), std::set<std::string>{"sampled"});
   ASSERT_EQ(report.sentences.size(), 1u);
   EXPECT_NE(report.sentences[0].find("no verdict today"), std::string::npos) << report.sentences[0];
 }
 
 TEST(Check, ALawThatWasNotNamedIsListedAsNotAsked) {
-  const CheckReport report = asked(all_registries(), {{"name", "coupled"}}, {"cache"});
+  const CheckReport report = checked(all_registries(), {{"name", "coupled"}}, {"cache"});
   EXPECT_EQ(report.laws.size(), kit_laws().size());
-  EXPECT_EQ(std::ranges::count(report.laws, LawReport::Ruling::silent, &LawReport::ruling),
+  EXPECT_EQ(std::ranges::count(report.laws, LawReport::Ruling::inapplicable, &LawReport::ruling),
             long(kit_laws().size()) - 1);
-  EXPECT_NE(check_text(report, {"foretoken check"}, false, 160)
-                .find("The laws that were asked hold, others were not asked ("),
-            std::string::npos);
-  EXPECT_THROW(asked(all_registries(), {{"name", "coupled"}}, {"cash"}), std::exception);
-  EXPECT_FALSE(asked(all_registries(), {{"name", "coupled"}}, {"mutations"}).holds()) << "nothing was shown";
+  EXPECT_NE(
+      check_text(report, {"foretoken check"}, false, 160).find("The laws that were run hold, others were not run ("),
+      std::string::npos);
+  EXPECT_THROW(checked(all_registries(), {{"name", "coupled"}}, {"cash"}), std::exception);
+  EXPECT_FALSE(checked(all_registries(), {{"name", "coupled"}}, {"mutations"}).holds()) << "nothing was shown";
 }
 
 TEST(Check, AnUnsoundPairIsOneSentence) {
@@ -249,7 +249,7 @@ TEST(Check, WhoNeedsAPathIsLeftOutAndNamedUnlessAskedFor) {
   EXPECT_TRUE(left_out({registries, {{"name", "ngram"}}, nullptr, coupled}).empty());
   CheckReport report;
   report.left_out = left_out(everybody);
-  EXPECT_NE(check_text(report, {"foretoken check"}, false, 160).find("Not asked: " + asked_for + "\n"),
+  EXPECT_NE(check_text(report, {"foretoken check"}, false, 160).find("Not checked: " + asked_for + "\n"),
             std::string::npos);
   EXPECT_EQ(check_json(report, {"foretoken check"})["left_out"], json{asked_for});
 }

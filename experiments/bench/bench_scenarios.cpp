@@ -11,7 +11,7 @@ namespace {
 
 using nlohmann::json;
 
-constexpr int kMany = 1 << 20, kLongest = 64;  // of a draft, as the policy `fixed` has it
+constexpr int kMany = 1 << 20, kLongest = 64;  // of a draft, as in the policy `fixed`
 
 void refuse_unknown(const json& object, const std::vector<std::string>& known, const std::string& where) {
   for (const auto& [key, value] : object.items()) {
@@ -23,7 +23,7 @@ void refuse_unknown(const json& object, const std::vector<std::string>& known, c
   }
 }
 
-// An object of the scenario that becomes one of the run.
+// The object of the run that an object of the scenario becomes.
 json part(const Fields& fields, const char* key, json otherwise) {
   return fields.has(key) ? fields.object(key).all() : otherwise;
 }

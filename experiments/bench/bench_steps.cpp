@@ -22,7 +22,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-// Proposes a chain of tokens that nobody has thought about: what verification of so many rows costs.
+// Proposes a chain of arbitrary tokens, to measure verification of a given number of rows.
 class Guesses : public Drafter {
  public:
   explicit Guesses(Host& host) : backend_(host.backend()), vocab_(host.target().vocab) {}
@@ -42,8 +42,8 @@ class Guesses : public Drafter {
 
 struct Measured {
   double step_ms = 0, draft_ms = 0, target_ms = 0, verify_ms = 0, host_ms = 0, tau = 0;
-  double bytes = 0, roofline_ms = 0;  // what a step must read: weights, and keys and values of the context; the least
-                                      // that this and its products take
+  double bytes = 0, roofline_ms = 0;  // bytes a step must read: weights, and keys and values of the context; the least
+                                      // time for them and the products
   int waits = 0;
 
   double share() const { return roofline_ms / step_ms; }
@@ -97,7 +97,7 @@ Measured summary(const std::vector<StepReport>& steps) {
 }
 
 std::vector<StepReport> prompt_steps(const Scenario& s, Engine& engine) {
-  constexpr int kWarmUpPrompts = 3;  // one that is recorded, and two that are replayed
+  constexpr int kWarmUpPrompts = 3;  // one recorded, two replayed
   std::vector<StepReport> kept;
   for (int i = 0; i < s.steps + kWarmUpPrompts; ++i) {
     for (int k = 0; k < s.batch; ++k) engine.submit(request_of(s, engine.target().info(), i * s.batch + k, 1));
@@ -110,9 +110,10 @@ std::vector<StepReport> prompt_steps(const Scenario& s, Engine& engine) {
 
 // Steps in which every sequence decodes.
 std::vector<StepReport> decode_steps(const Scenario& s, Engine& engine) {
-  constexpr int kWarmUpSteps = 6;  // one that is recorded, and some more
+  constexpr int kWarmUpSteps = 6;  // one recorded, others replayed
   const int rows = s.run["policy"]["length"].get<int>() + 1;
-  // The first sequences decode while the last ones' prompts are still fed, and must not end before those begin.
+  // The first sequences decode while the last prompts are still fed, and must not end before the last ones start to
+  // decode.
   const int prompt_steps = 2 + s.batch * s.context / step_rows_of(s);
   for (int k = 0; k < s.batch; ++k)
     engine.submit(request_of(s, engine.target().info(), k, (s.steps + kWarmUpSteps + prompt_steps + 8) * rows));
@@ -130,7 +131,7 @@ std::vector<StepReport> decode_steps(const Scenario& s, Engine& engine) {
   return kept;
 }
 
-// The bytes of a step, and the milliseconds that they and its operations need at the least.
+// Sets the bytes of a step, and the least milliseconds that they and its operations take.
 void add_roofline(const Scenario& s, Engine& engine, const DeviceSpeed& machine, Measured& m) {
   const auto add = [&](const ModelInfo& model, double forwards, double rows, double slots) {
     const double bytes = double(model.weight_bytes) + slots * double(model.kv.bytes_per_row());
@@ -178,7 +179,7 @@ Json as_json(const Scenario& s, const Measured& m, const DeviceSpeed& machine, c
           {"date", utc_now()}};
 }
 
-// Attention alone: its line, and what it prints where lines are not wanted.
+// Attention alone: its JSON line, and the text printed without --json.
 Json attention_line(const Scenario& s, Workbench& bench, const DeviceSpeed& machine, std::string& text) {
   Backend& backend = bench.backend(s.run.at("engine"));
   const ModelConfig model = open_model(target_of(s.run), [](const std::string& directory) { return directory; }).config;
@@ -228,9 +229,8 @@ int run_steps(const StepsOptions& options) {
   BenchFile results(options.results, "scenario");
   Workbench bench;
   Registries registries = bench.registries();
-  registries.drafters.add("guesses", {"tokens that nobody thought about", "", {}, [](const Json&, Host& host) {
-                                        return std::make_unique<Guesses>(host);
-                                      }});
+  registries.drafters.add(
+      "guesses", {"arbitrary tokens", "", {}, [](const Json&, Host& host) { return std::make_unique<Guesses>(host); }});
   const std::vector<Scenario> scenarios = read_scenarios(options.file, options.only, options.device, registries);
   Backend& backend = bench.backend(scenarios.front().run.at("engine"));
   const DeviceSpeed machine = measure_device(backend);

@@ -1,6 +1,6 @@
-// What steps of the engine cost on a device: decode steps, verification of several rows, whole rounds, prompts, with
-// models of published shapes, beside the least time that their bytes and operations allow. `foretoken bench --steps
-// FILE`. This module must not know how any operation is computed.
+// `foretoken bench --steps FILE`: the time of engine steps on a device (decode steps, verification of several rows,
+// whole rounds, prompts), with models of published shapes, beside their roofline. This module must not know how any
+// operation is computed.
 #pragma once
 #include <string>
 
@@ -14,7 +14,7 @@ struct StepsOptions {
   bool json = false;    // print JSON lines instead of a table
 };
 
-// Prints to standard output; returns an exit code: 0, or 1 where a scenario could not be measured.
+// Prints to standard output; returns an exit code: 0, or 1 if a scenario could not be measured.
 int run_steps(const StepsOptions& options);
 
 }  // namespace foretoken

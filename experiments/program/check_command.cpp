@@ -1,4 +1,4 @@
-// `foretoken check`: the laws of correctness asked of drafters, policies and verifiers, built in or out of a plugin.
+// `foretoken check`: the laws of correctness, run on built-in and plugins' drafters, policies and verifiers.
 #include <algorithm>
 #include <cstdio>
 #include <memory>
@@ -42,7 +42,7 @@ template <class T> std::vector<std::string> added(const Registry<T>& now, const 
   return names;
 }
 
-// What was chosen by name, else everything that plugins brought, else everything.
+// The components chosen by name, else all that plugins registered, else all.
 std::vector<Choice> choices(const Given& g, const Registries& before, const Registries& registries) {
   Choice named{registries, component_config(g.drafter, "--drafter"), component_config(g.policy, "--policy"),
                component_config(g.verifier, "--verifier")};
@@ -63,7 +63,7 @@ std::vector<Choice> choices(const Given& g, const Registries& before, const Regi
   return all.empty() ? std::vector<Choice>{named} : all;
 }
 
-// --options belong to the one drafter, policy or verifier that is asked.
+// --options belong to the one drafter, policy or verifier that is checked.
 void give_options(const std::string& text, std::vector<Choice>& all) {
   if (text.empty()) return;
   const json options = json_object(text, "--options");
@@ -72,12 +72,12 @@ void give_options(const std::string& text, std::vector<Choice>& all) {
     for (json* component : {&c.drafter, &c.policy, &c.verifier})
       if (!component->is_null()) chosen.push_back(component);
   if (chosen.size() != 1)
-    throw Error("--options cannot tell whose options they are among " + std::to_string(chosen.size()) +
-                " that are asked; write them beside the name, as --drafter '{\"name\": \"ngram\", \"longest\": 2}'");
+    throw Error("--options are for one component, not for " + std::to_string(chosen.size()) +
+                "; write them beside the name, as --drafter '{\"name\": \"ngram\", \"longest\": 2}'");
   chosen.front()->update(options);
 }
 
-// The demo models, for laws about real text: drafters that load a model get the draft, or the target itself.
+// The demo models, for laws on trained models. Drafters that load a model get the draft, or the target itself.
 Models demo_models(Backend& backend, const std::filesystem::path& folder) {
   const auto load = [&backend, folder](const std::string& name) -> std::shared_ptr<Model> {
     const auto path = folder / (name == "table:same" || name == "target" ? "target" : "draft");
@@ -106,7 +106,7 @@ Environment environment() {
   return e;
 }
 
-// As a shell takes it.
+// Quoted for a shell.
 std::string shell_word(const std::string& word) {
   if (word.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=./,:@%") ==
       std::string::npos)
@@ -116,7 +116,7 @@ std::string shell_word(const std::string& word) {
   return s + "'";
 }
 
-// The command that asks the same again.
+// The command that repeats this check.
 std::string command_of(const Given& g) {
   std::string command = "foretoken check", laws;
   for (const std::string& p : g.plugins) command += " --plugin " + shell_word(p);
@@ -166,20 +166,19 @@ int run_check(const Given& g, int width) {
 
 void add_check(CLI::App& app, Action& action) {
   const auto g = std::make_shared<Given>();
-  CLI::App* c = app.add_subcommand("check", "the laws of correctness, asked of drafters, policies and verifiers");
-  add_repeatable(*c, "--plugin", g->plugins, "a shared library; what it registers is asked; may be given again");
-  c->add_option("--drafter", g->drafter, "a name, or JSON with options (default: all that the verifier takes)");
-  c->add_option("--policy", g->policy,
-                "likewise (default: fixed lengths that suit each scenario, and all others once)");
+  CLI::App* c = app.add_subcommand("check", "run the laws of correctness on drafters, policies and verifiers");
+  add_repeatable(*c, "--plugin", g->plugins, "a shared library; what it registers is checked; may be given again");
+  c->add_option("--drafter", g->drafter, "a name, or JSON with options (default: all that the verifier accepts)");
+  c->add_option("--policy", g->policy, "likewise (default: fixed lengths set by each scenario, and all others once)");
   c->add_option("--verifier", g->verifier, "likewise (default: all that are sound)");
-  c->add_option("--options", g->options, "JSON, options of the one that is asked");
+  c->add_option("--options", g->options, "JSON, options of the one component that is checked");
   add_list_option(*c, "--laws", g->laws, "only these (default: all)");
-  c->add_option("--seconds", g->seconds, "no scenario begins later; 0: 60, and 600 where everything is asked")
+  c->add_option("--seconds", g->seconds, "no scenario starts later; 0: 60, or 600 if everything is checked")
       ->check(number_within(0, 1e6))
       ->capture_default_str();
-  c->add_option("--threads", g->threads, "scenarios at once")->check(CLI::Range(1, 256))->capture_default_str();
+  c->add_option("--threads", g->threads, "scenarios run at once")->check(CLI::Range(1, 256))->capture_default_str();
   c->add_flag("--details", g->details, "a line for every combination");
-  c->add_flag("--json", g->json, "the same for programs and appendices");
+  c->add_flag("--json", g->json, "print the report as JSON");
   c->callback([g, &action] { action = [g] { return run_check(*g, terminal_columns(STDOUT_FILENO)); }; });
 }
 

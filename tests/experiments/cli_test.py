@@ -91,7 +91,7 @@ class Program(unittest.TestCase):
 
     def test_empty_values_of_options_are_refused(self):
         """An empty number would be 0, an empty file or name the default: neither was meant."""
-        sweep, words = self.sweep({}), ["an empty value says nothing", "leave the option out"]
+        sweep, words = self.sweep({}), ["the value is empty", "leave the option out"]
         for option in ("--prompt", "--seed", "--temperature", "--top-k", "--top-p", "--min-p", "--length", "--threads",
                        "--samples", "--frequency-penalty", "--drafter", "--verifier", "--device", "--set", "--stop", "--plugin"):
             arguments = ["generate", "--model", str(MODELS / "target"), *([] if option == "--prompt" else ["--prompt", "x"])]
@@ -210,7 +210,7 @@ class Program(unittest.TestCase):
             self.assertEqual((status, out), (0, plain), err)
         refused = lambda components, *words: self.refused(*self.generate(*prompt, *components), words=words)
         refused(["--drafter", '{"name": "ngram", "longst": 2}'], "did you mean 'longest'?")
-        refused(["--drafter", '{"longest": 2}'], "--drafter", "names nobody")
+        refused(["--drafter", '{"longest": 2}'], "--drafter", "has no name")
         refused(["--verifier", '{"name"'], "--verifier", "JSON object")
 
     def test_generate_marks_what_was_accepted(self):
@@ -239,8 +239,8 @@ class Program(unittest.TestCase):
 
     def test_check_refuses(self):
         for option in ("--drafter", "--policy", "--verifier"):
-            self.refused("check", option, "{}", words=[option, "names nobody"])
-            self.refused("check", option, '{"name": 3}', words=[option, "names nobody", "foretoken list"])
+            self.refused("check", option, "{}", words=[option, "has no name"])
+            self.refused("check", option, '{"name": 3}', words=[option, "has no name", "foretoken list"])
             self.refused("check", option, "nobody", words=["unknown", "'nobody'"])
         self.refused("check", "--drafter", '{"name"', words=["--drafter", "JSON object"])
         self.refused("check", "--seconds", "-1", code=2, words=["--seconds", "not in range"])

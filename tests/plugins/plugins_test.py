@@ -238,7 +238,7 @@ class Plugins(unittest.TestCase):
             differing = line["agreement"]["differing_texts"]
             self.assertGreater(differing, 0)
             self.assertIn(f"✗{differing}/4", out)
-            self.assertEqual((code, "texts differ from plain decoding's" in err), (expected, expected == 1), err)
+            self.assertEqual((code, "outputs differ from plain decoding's" in err), (expected, expected == 1), err)
 
     def test_a_document_names_its_plugins(self):
         shutil.copy(self.bigram, self.here / "beside.so")

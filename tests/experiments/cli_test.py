@@ -1,4 +1,4 @@
-"""The program as a user runs it: every bad input is one sentence and an exit code, and what was measured is kept."""
+"""The program as a user runs it: every bad input gives one sentence and an exit code, and measured results are kept."""
 
 import json
 import os
@@ -90,7 +90,7 @@ class Program(unittest.TestCase):
         self.assertIn("foretoken", self.run_it("--version")[1])
 
     def test_empty_values_of_options_are_refused(self):
-        """An empty number would be 0, an empty file or name the default: neither was meant."""
+        """An empty number would be read as 0, an empty file or name as the default, so both are refused."""
         sweep, words = self.sweep({}), ["the value is empty", "leave the option out"]
         for option in ("--prompt", "--seed", "--temperature", "--top-k", "--top-p", "--min-p", "--length", "--threads",
                        "--samples", "--frequency-penalty", "--drafter", "--verifier", "--device", "--set", "--stop", "--plugin"):
@@ -214,7 +214,7 @@ class Program(unittest.TestCase):
         refused(["--verifier", '{"name"'], "--verifier", "JSON object")
 
     def test_generate_marks_what_was_accepted(self):
-        """The text's own brackets and backslashes get a backslash: without marks and backslashes it is the text."""
+        """The output's own brackets and backslashes get a backslash; without marks and backslashes the output remains."""
         tokens = json.loads((MODELS / "target" / "tokenizer.json").read_text())["model"]["vocab"]
         drafted = ["--drafter", "ngram", "--prompt", "x", "--marks"]
         for sign in "[]\\":

@@ -1,4 +1,4 @@
-"""What the program reads and writes: named pipes, closed descriptors, results of others, files that changed meanwhile."""
+"""Files of the program: named pipes, closed descriptors, foreign results, files that changed meanwhile."""
 
 import json
 import os
@@ -69,7 +69,7 @@ class Files(unittest.TestCase):
                 (self.here / "closed.jsonl").unlink()
 
     def test_named_pipes_are_refused_by_every_reader(self):
-        """None waits for a writer that never comes, and what a run says of its prompts is its error."""
+        """No reader waits for a writer that never comes, and a run's error names its prompts."""
         generate = ["generate", "--model", "model", "--device", "cpu", "--prompt", "x"]
         run = ["run", "run.json", "--quiet"]
         self.write("chat.json", {**RUN, "workload": {**RUN["workload"], "chat": "auto"}})
@@ -154,7 +154,7 @@ class Files(unittest.TestCase):
                 byte = file.read(1)[0]
                 file.seek(-1, os.SEEK_CUR)
                 file.write(bytes([byte ^ 1]))
-            os.utime(weights, ns=(0, 0))  # whatever it says about its time
+            os.utime(weights, ns=(0, 0))  # for any modification time
 
         changes = [flip, lambda: self.write("model/chat_template.jinja", TEMPLATE + " "),
                    lambda: self.write("model/generation_config.json", "{}"),

@@ -1,5 +1,5 @@
-"""The program among damaged files, full disks and places that may not be written: one sentence that names the file and
-the remedy, and exit code 1; what was measured before is kept."""
+"""The program with damaged files, full disks and folders without permission to write: one sentence that names the
+file and the remedy, and exit code 1; earlier results are kept."""
 
 import json
 import os
@@ -99,7 +99,7 @@ class Hardening(unittest.TestCase):
                     file.write_bytes(before)
 
     def test_what_nobody_offers_is_not_to_be_downloaded(self):
-        """Results, runs, prompts and scenarios are the user's own."""
+        """Files that users make: results, runs, prompts, scenarios."""
         (self.here / "broken.json").write_text('{"a": ,}')
         (self.here / "deep.json").write_text("[" * 300)
         (self.here / "lacking.json").write_text('{"scenarios": [{"name": "x"}]}')
@@ -216,7 +216,7 @@ class Hardening(unittest.TestCase):
         (self.here / "results").mkdir()
         (self.here / "results").chmod(0o555)
         how = {}
-        if os.geteuid() == 0:  # who may write everywhere: another user, who may not read the folders above the program
+        if os.geteuid() == 0:  # root may write everywhere: another user, who cannot read the folders above the program
             how = {
                 "user": NOBODY,
                 "group": NOBODY,

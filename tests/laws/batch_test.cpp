@@ -1,5 +1,5 @@
-// batch: a sequence alone and in a crowd says the same, whatever the order, the chunks, the page size, preemption and
-// prefix hits. Rejections, preemptions and prefix hits must really have occurred, in one shared pool.
+// batch: a sequence has the same output alone and in a batch, for any order, chunks, page size, preemption and prefix
+// hits. Rejections, preemptions and prefix hits must have occurred, in one shared pool.
 #include <gtest/gtest.h>
 
 #include "experiments/conformance/configurations.h"
@@ -13,7 +13,7 @@ using namespace conformance;
 
 namespace {
 
-// Prompts that share beginnings, so that prefixes are hit while others still run.
+// Prompts with common beginnings, so that prefixes are hit while other requests still run.
 std::vector<TestRequest> crowd(int count, int vocab, int tokens, std::uint64_t seed) {
   auto requests = random_requests(count, vocab, 12, tokens, seed);
   const Tokens shared = random_requests(1, vocab, 1, 1, seed + 1).front().prompt;
@@ -89,7 +89,7 @@ TEST(Batch, EqualTreesGetEqualVerdicts) {
   EXPECT_GT(seen.prefix_rows, 0);
 }
 
-// With room for every tree, trees do not depend on the crowd, and so neither do texts.
+// If every tree gets its rows, trees do not depend on the batch, so outputs do not either.
 TEST(Batch, SampledTextIsTheSameWhereThereIsRoom) {
   ReferenceBackend b;
   const auto requests = crowd(14, 4, 24, 4);
@@ -100,7 +100,7 @@ TEST(Batch, SampledTextIsTheSameWhereThereIsRoom) {
   }
 }
 
-// Pads forwards far more than any device does: rows, tables, wanted rows.
+// Pads rows, tables and wanted rows of forwards far more than any device does.
 class Padding final : public ReferenceBackend {
  public:
   std::string name() const override { return "reference, padded"; }

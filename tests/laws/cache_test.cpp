@@ -1,5 +1,5 @@
-// cache: pages held = ceil(length / page), keys and values equal a fresh prefill's, nothing is lost.
-// memory: a drafter that lived through rejections proposes what a fresh one would.
+// cache: pages held = ceil(length / page), keys and values equal a fresh prefill's, no page leaks. memory: after
+// rejections a drafter proposes what a fresh one does.
 #include <gtest/gtest.h>
 
 #include "experiments/conformance/configurations.h"
@@ -63,7 +63,7 @@ TEST(Cache, SmallPoolsUnderPreemption) {
          requests);
 }
 
-// A model of the drafter's own, around one that the host loaded.
+// A drafter's own model class, around a model that the host loaded.
 class Wrapped : public Model {
  public:
   explicit Wrapped(std::shared_ptr<Model> inner) : inner_(std::move(inner)), info_(inner_->info()) {
@@ -79,7 +79,7 @@ class Wrapped : public Model {
   ModelInfo info_;
 };
 
-// Feeds its model what it lacks, and guesses one token.
+// Feeds its model the unseen tokens, and drafts one token.
 class OfAWrappedModel : public Drafter {
  public:
   explicit OfAWrappedModel(Host& host)

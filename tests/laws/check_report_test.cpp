@@ -1,4 +1,4 @@
-// What `foretoken check` prints and writes down of what was found.
+// The text and JSON reports of `foretoken check`.
 #include "experiments/report/check_report.h"
 
 #include <gtest/gtest.h>
@@ -18,7 +18,7 @@ LawReport found(const std::string& subject, LawReport::Ruling ruling = LawReport
   return r;
 }
 
-// A report of combinations asked one law each, as check() makes it of what was found.
+// A report of combinations with one law each, as check() makes it.
 CheckReport told(std::vector<LawReport> laws) {
   CheckReport report;
   for (const LawReport& r : laws) {
@@ -29,7 +29,7 @@ CheckReport told(std::vector<LawReport> laws) {
   return report;
 }
 
-// The law's own line of the table, which stands for all combinations.
+// The law's line of the table, for all combinations.
 std::string line_of_all(const CheckReport& report) {
   const std::string text = check_text(report, {"foretoken check"}, false, 160), begin = "exact ";
   const std::size_t at = text.find("\n" + begin);

@@ -1,4 +1,4 @@
-// `foretoken check`: what it asks, what it says of planted bugs, what it says where it asked nothing.
+// `foretoken check`: which laws it runs, its report of planted bugs, and its report if nothing was shown.
 #include <algorithm>
 #include <set>
 
@@ -117,7 +117,8 @@ TEST(Check, AScenariosDepthIsCutWhereTheDrawsFallInTooManyWays) {
   EXPECT_EQ(exact(subject, c).cut_to, 3);
 }
 
-// The drafts of this tree that fall in the most ways: a near model's, which are refused as often as not.
+// The built-in drafter with the most outcomes of draws: a model near the target, about half of whose drafts are
+// rejected.
 TEST(Check, TheScenariosOfThisTreeAreLookedAtWhole) {
   const CheckReport report = check(candidates({all_registries(),
                                                {{"name", "draft_model"}, {"model", "table:other"}},
@@ -196,7 +197,7 @@ TEST(Check, AnUnsoundPairIsOneSentence) {
   EXPECT_THROW(candidates({registries, kDraftModel, nullptr, {{"name", "picky"}}}), std::exception);
 }
 
-// Guesses from a file that the kit knows nothing of.
+// Drafts from a file that the kit does not know.
 class OfADatastore : public Drafter {
  public:
   OfADatastore(Host& host, const json& options) : backend_(host.backend()) {
@@ -232,7 +233,7 @@ TEST(Check, APathIsTheUsersAndNoModel) {
   ASSERT_EQ(all.size(), 1u);
   EXPECT_EQ(all.front().subject.configs.drafter["model"], "table:other") << "the kit gives the models";
   EXPECT_EQ(all.front().model_options, std::vector<std::string>{"model"});
-  // Without the law of limits: what a datastore holds is not what its model would say.
+  // Without the law `limits`, since a datastore does not draft its model's tokens.
   const CheckReport report = check(all, environment(), {2, 600, {"exact", "cache", "memory"}});
   EXPECT_TRUE(report.holds()) << report.sentences.front();
 }

@@ -1,5 +1,5 @@
 // The laws on the GPU, with the demo models, in invariant numerics: greedy, coupled, batch; and one wait a step. In
-// fast numerics: where greedy texts part from the host's, two tokens are as good as each other.
+// fast numerics: where greedy outputs differ from the host's, two tokens are nearly equally probable.
 #include <cmath>
 #include <cstdio>
 
@@ -85,7 +85,7 @@ TEST(DeviceLaws, penalties_give_the_texts_of_the_reference) {
     }
 }
 
-// Where two sets of texts part, in a sentence; empty where they do not.
+// Where two sets of outputs differ, in a sentence; empty if they are equal.
 std::string parting(const std::vector<Tokens>& texts, const std::vector<Tokens>& others) {
   for (std::size_t i = 0; i < texts.size(); ++i)
     if (texts[i] != others[i])
@@ -103,8 +103,7 @@ TEST(DeviceLaws, a_text_does_not_depend_on_its_batch_nor_on_the_chunks_of_its_pr
     alone.engine.batch = 1, alone.engine.step_rows = 512;
     crowd.engine.batch = 24, crowd.engine.step_rows = 1024, crowd.engine.pages = 1024;
     chunks.engine.batch = 5, chunks.engine.step_rows = 23;
-    // At temperature 0 whatever the trees are; sampled texts also depend on where trees end, so plain decoding's are
-    // compared.
+    // At temperature 0 for any trees; sampled outputs also depend on where trees end, so plain decoding's are compared.
     for (const float temperature : {0.0f, 1.0f}) {
       for (Scenario* scenario : {&alone, &crowd, &chunks}) scenario->sampling.temperature = temperature;
       const Subject& subject = temperature > 0 ? plain(s) : s;
@@ -117,7 +116,7 @@ TEST(DeviceLaws, a_text_does_not_depend_on_its_batch_nor_on_the_chunks_of_its_pr
   }
 }
 
-// The bits behind the texts: whatever the steps, caches hold the keys and values of a prefill at once.
+// For any division into steps, caches hold the bits of the keys and values of one prefill.
 TEST(DeviceLaws, caches_hold_what_a_prefill_at_once_holds) {
   const auto backend = invariant();
   const Models models = demo_models(*backend, "bf16");
@@ -144,7 +143,7 @@ TEST(DeviceLaws, a_node_of_a_tree_has_the_logits_of_its_path) {
       }
 }
 
-// Whose forward is another each time, though nothing in its rows says so: what a body must not be.
+// A model whose forward changes each time although its rows do not, which a recorded forward must not do.
 class Drifting : public Model {
  public:
   explicit Drifting(std::shared_ptr<Model> model) : model_(std::move(model)) {}
@@ -161,7 +160,7 @@ class Drifting : public Model {
   int forwards_ = 0;
 };
 
-// The backend throws where they part, and does so for a model whose forwards do.
+// The backend throws if they differ, and does throw for a model whose forwards differ.
 TEST(DeviceLaws, a_replayed_forward_gives_what_it_gives_when_it_is_run) {
   for (const bool bits : {true, false}) {
     const auto backend = make_gpu({.invariant = bits, .compare_replays = true});
@@ -178,7 +177,7 @@ TEST(DeviceLaws, a_replayed_forward_gives_what_it_gives_when_it_is_run) {
   }
 }
 
-// Of pages that have a slab of memory to themselves, as a sweep's have.
+// With pages in a separate slab of memory, as in a sweep.
 TEST(DeviceLaws, an_engine_replays_what_another_recorded) {
   const auto backend = invariant();
   const Models models = demo_models(*backend, "bf16");
@@ -231,7 +230,7 @@ TEST(DeviceLaws, preemption_changes_no_text) {
   EXPECT_EQ(scarce.outputs, run_scenario(subject, roomy, *backend, models, requests).outputs);
 }
 
-// Where greedy texts of fast numerics part from the host's, by how much the host prefers its own token.
+// Where greedy outputs of fast numerics differ from the host's, and by how much the host prefers its own token.
 struct Partings {
   Backend& host;
   std::shared_ptr<Model> model;

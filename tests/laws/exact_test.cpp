@@ -1,5 +1,5 @@
-// exact: the joint law of the next tokens is the target's, to 1e-12, over every outcome of every draw of the production
-// engine, for everything registered and for random trees.
+// exact: the joint distribution of the next tokens is the target's, within 1e-12, over every outcome of every draw of
+// the production engine, for all registered components and for random trees.
 #include <set>
 
 #include <gtest/gtest.h>
@@ -20,7 +20,7 @@ struct Total {
   long accepted = 0, refused = 0, pairs = 0, paths = 0;
 };
 
-// Every subject that promises to be exact, prompt by prompt.
+// Every subject that promises exactness, prompt by prompt.
 Total expect_exact(const ExactCase& pattern, const std::vector<Subject>& all,
                    const std::vector<Tokens>& prompts = kPrompts) {
   Total total;
@@ -102,7 +102,8 @@ TEST(Exact, EndsByLengthLimit) {
                registered(3));
 }
 
-// Draft and target laws are warped alike; top-p and its kin may leave the draft a support that the target lacks.
+// Draft and target distributions get the same warp; top-p and similar cuts may leave the draft tokens that the target
+// excludes.
 TEST(Exact, Warps) {
   const TableModel::Options target{.vocab = 4, .order = 2, .seed = 17, .impossible = 0.1};
   for (const Sampling& s : {Sampling{.temperature = 1, .top_k = 2}, Sampling{.temperature = 1, .top_p = 0.7f},
@@ -122,7 +123,7 @@ TEST(Exact, RandomTreesOfThreeTokens) {
                {{0}, {2, 1}});
 }
 
-// The lane's sums as the fast backend evaluates them.
+// The lane's sums as the CPU backend computes them.
 TEST(Exact, OnTheCpuBackend) {
   expect_exact({.target = {.vocab = 3, .order = 2, .seed = 25}, .tokens = 3, .backend = [] { return cpu_backend(1); }},
                registered(2), {{0, 2}});

@@ -1,4 +1,4 @@
-// A sequence of NaN fails alone, and drafters' caches keep what was drawn: on the GPU.
+// On the GPU: only the sequence with a NaN fails, and drafters' caches keep the drawn tokens.
 #include "experiments/conformance/laws.h"
 #include "kernels/cuda/cuda_backend.h"
 #include "tests/laws/poisoned_token.h"

@@ -1,5 +1,5 @@
 // limits: draft = target accepts everything, a budget of 0 is plain decoding (that a random drafter stays exact is part
-// of `exact`). acceptance: by position it is what the laws p and q say.
+// of `exact`). acceptance: by position it is what the distributions p and q imply.
 #include <gtest/gtest.h>
 
 #include "experiments/conformance/laws.h"

@@ -1,12 +1,11 @@
-// mutations: planted bugs, each through a seam, each killed by the law that the test names. The same case without the
-// bug holds.
+// mutations: planted bugs, each detected by the law that the test names. The same case without the bug holds.
 #include "experiments/conformance/scripted_drafter.h"
 #include "tests/laws/mutant_scenario.h"
 
 namespace foretoken::test {
 namespace {
 
-// The law finds a bug of the rule, and nothing where there is none.
+// The law fails with a bug of the rule, and holds without.
 void killed_by_exact(Bug bug) {
   const Finding sane = exact(subject(with_rule(all_registries(), Bug::none), kDraftModel, kMutant), three_tokens());
   EXPECT_TRUE(sane.holds) << sane.what;
@@ -15,8 +14,8 @@ void killed_by_exact(Bug bug) {
   EXPECT_TRUE(refuted(exact(subject(with_rule(all_registries(), bug), kDraftModel, kMutant), three_tokens())));
 }
 
-// Of several shapes of trees all are exact without the bug, and not all with it. `bug` turns a sane shape's subject and
-// case into the mutant's.
+// Without the bug all of several tree shapes are exact, with it not all. `bug` turns the correct subject and case of a
+// shape into the mutant's.
 void killed_among_trees(ExactCase c, int nodes, const std::function<void(Subject&, ExactCase&, int seed)>& bug) {
   const Registries base = with_rule(with_scripted(all_registries()), Bug::none);
   int killed = 0;
@@ -183,7 +182,7 @@ TEST(Mutants, AStopTokenMissedInsideAnAcceptedPathIsKilledByExact) {
 
 TEST(Mutants, TreePageAliasingIsKilledByExactOfTwoSequencesAndCache) {
   const Subject s =
-      subject(all_registries(), kDraftModel, kSampling, 1);  // root and guess lie in the page that is shared by mistake
+      subject(all_registries(), kDraftModel, kSampling, 1);  // root and draft are in the page that is shared by mistake
   ExactCase c = two_tokens();
   c.prompts = {{0, 1, 0}, {1, 1, 0}};
   c.tokens = 2;

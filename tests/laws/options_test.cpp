@@ -1,6 +1,6 @@
-// options: what bends laws by what has been said is exact position by position, on chains and on trees, through every
-// way that the draws can fall, by the engine's own draws, and in the texts; and what gets it wrong is found. Samples of
-// one prompt.
+// options: options that adjust distributions by earlier tokens are exact at every position, on chains and trees, over
+// every outcome of the draws, with the engine's own draws, and in outputs; planted bugs are detected. Samples of one
+// prompt.
 #include "experiments/conformance/options.h"
 
 #include <gtest/gtest.h>
@@ -149,7 +149,7 @@ TEST(Options, AcceptanceUnderPenaltiesLiesWhereTheLawsSay) {
   }
 }
 
-// Penalties come with the sequence: preemption, chunks and prefix hits do not change them.
+// Penalties belong to the sequence: preemption, chunks and prefix hits do not change them.
 TEST(Options, PenaltiesInACrowd) {
   ReferenceBackend b;
   const Scenario alone{.sampling = talkative(0),
@@ -185,7 +185,7 @@ ExactCase planted(std::function<std::unique_ptr<HostBackend>()> backend) {
           .backend = std::move(backend)};
 }
 
-// The counts of the sequence alone: every node of a draft is bent like its root.
+// Only the sequence's own counts: every node of a draft is adjusted like its root.
 class BlindToPaths : public ReferenceBackend {
  public:
   void adjust(Tensor logits, std::span<const Adjustment> adjustments) override {
@@ -195,7 +195,7 @@ class BlindToPaths : public ReferenceBackend {
   }
 };
 
-// The last token of a path is forgotten: off by one node.
+// The last token of a path is left out: off by one node.
 class OneNodeLate : public ReferenceBackend {
  public:
   void adjust(Tensor logits, std::span<const Adjustment> adjustments) override {

@@ -1,5 +1,5 @@
-// Drafters on a device with memory of its own: what it drew the host learns once a step. What their caches keep must
-// not depend on that, or they compute again and again what they have.
+// Drafters on a device with separate memory, where the host reads drawn tokens once a step. Their caches must keep the
+// same rows as elsewhere, or drafters recompute rows that they have.
 #include <gtest/gtest.h>
 
 #include "experiments/conformance/laws.h"
@@ -45,7 +45,7 @@ TEST(OwnMemory, ADrafterThatKeepsItsTreesToItselfFeedsTheSame) {
     }
 }
 
-// A chain of d nodes needs d rows, its root among them, and one more where the last node of the round before stood.
+// A chain of d nodes needs d rows, root included, and one more if the last node of the previous round was accepted.
 TEST(OwnMemory, ADraftModelIsFedNoRowTwice) {
   for (const json& drafter :
        {json{{"name", "draft_model"}, {"model", "table:same"}}, json{{"name", "private"}, {"model", "table:same"}}}) {

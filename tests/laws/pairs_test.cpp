@@ -1,5 +1,5 @@
 // Any kind of model drafts for any kind of target of the same vocabulary: windows, biases, norms of heads, rotations,
-// heads of any size, two caches of different shapes over one pool. The texts are plain decoding's.
+// heads of any size, two caches of different shapes over one pool. Outputs are plain decoding's.
 #include <gtest/gtest.h>
 
 #include "experiments/conformance/laws.h"

@@ -1,5 +1,5 @@
-// On any device: a token whose embedding is no number makes NaN of all keys and values behind it. Who has it in his
-// prompt fails; the others get what they get without him, also from pages that were his.
+// On any device: a token with a NaN embedding turns all later keys and values into NaN. A request with it in the prompt
+// fails; the others have the outputs that they have without it, also on pages that it used before.
 #pragma once
 #include <algorithm>
 #include <filesystem>
@@ -17,7 +17,7 @@ namespace foretoken::test {
 
 inline constexpr Token kPoison = 77;
 
-// The demo target with a head of its own, and no number in one row of the embedding.
+// The demo target with an untied head, and NaN in one row of the embedding.
 class PoisonedTensors : public TensorSource {
  public:
   explicit PoisonedTensors(const std::filesystem::path& folder) : inner_(Checkpoint::open(folder)) {}

@@ -46,7 +46,7 @@ struct Totals {
   long cancelled = 0, preempted = 0, finished = 0, accepted = 0, refused = 0, prefix_rows = 0, starved = 0;
 };
 
-// One schedule of one engine, all of it by its seed.
+// One schedule of one engine, determined by its seed.
 class Schedule {
  public:
   explicit Schedule(std::uint64_t seed)
@@ -59,7 +59,7 @@ class Schedule {
     std::ranges::sort(plans_, {}, &Planned::arrival);
   }
 
-  // Why the schedule went wrong; empty where it did not.
+  // How the schedule failed; empty if it did not.
   std::string run(Totals& totals) {
     Engine engine(backend_, std::make_shared<TableModel>(target_), subject_.registries, subject_.configs, options(),
                   models_.load);
@@ -98,7 +98,7 @@ class Schedule {
     p.arrival = dice_.one_in(2) ? 0 : dice_.below(30);
     if (dice_.one_in(5)) p.cancelled_at = p.arrival + dice_.below(12);
     p.most = dice_.between(1, dice_.one_in(2) ? 40 : 12);
-    const bool shares = dice_.one_in(2);  // beginnings that others have too
+    const bool shares = dice_.one_in(2);  // beginnings in common with others
     if (!plans_.empty() && dice_.one_in(3))
       p.prompt = plans_[std::size_t(dice_.below(int(plans_.size())))].prompt;  // another sample
     else
@@ -135,7 +135,7 @@ class Schedule {
     return s;
   }
 
-  // The text of plain decoding, without any engine.
+  // The output of plain decoding, computed without an engine.
   Tokens expected(const Planned& p) const {
     Tokens all = p.prompt, text;
     while (int(text.size()) < p.most && (text.empty() || text.back() != kVocab - 1)) {

@@ -1,5 +1,5 @@
-// greedy: at temperature 0 the text of every drafter is plain decoding's, bit for bit.
-// coupled: at any temperature, where the verifier promises it.
+// greedy: at temperature 0 the output of every drafter is plain decoding's, bit for bit. coupled: at any temperature,
+// if the verifier promises it.
 #include <gtest/gtest.h>
 
 #include "experiments/conformance/configurations.h"
@@ -31,7 +31,7 @@ bool path_identical(const Subject& s) {
   return soundness_of(s.registries, s.configs.verifier).promise.find("path-identical") != std::string::npos;
 }
 
-// Same text as plain decoding for every subject of whom `asked` is true.
+// Same output as plain decoding for every subject for which `asked` is true.
 void expect_plain_text(const Scenario& scenario, Backend& backend, const Models& models,
                        std::span<const TestRequest> requests, const std::function<bool(const Subject&)>& asked,
                        bool trees) {

@@ -1,5 +1,4 @@
-// Attention alone, as `foretoken bench --steps` measures it: its bytes, on every device that this machine has; its
-// lines.
+// Attention alone, as in `foretoken bench --steps`: its bytes, on every device of this machine, and its lines.
 #include "experiments/bench/bench_attention.h"
 
 #include <gtest/gtest.h>
@@ -23,7 +22,7 @@ TEST(BenchAttention, BytesAreKeysAndValuesOnce) {
   EXPECT_DOUBLE_EQ(share_of(1e9, 0.5e-3, 4e12), 0.5);
 }
 
-// The reference too: it reads every page and table that the layout names.
+// Also on the reference device, which reads every page and table of the layout.
 TEST(BenchAttention, RunsOnEveryBackendOfAHost) {
   const ModelConfig m = ModelConfig::load("experiments/models/draft");
   for (const auto& backend : {make_reference_backend(), make_cpu_backend(2)})
@@ -35,7 +34,7 @@ TEST(BenchAttention, RunsOnEveryBackendOfAHost) {
 
 class AttentionScenario : public testing::Test {
  protected:
-  // What is printed for a scenario with this share of the bandwidth for a bar.
+  // The printed line of a scenario with this share of the bandwidth as its bar.
   std::string printed(double share, bool as_json) const {
     const json scenario = {{"name", "alone"},   {"target", {{"model", "experiments/models/draft"}}},
                            {"attention", true}, {"batch", 2},

@@ -1,4 +1,4 @@
-// Files of scenarios: what is left out has a default, what is not known is refused.
+// Files of scenarios: absent keys have defaults, unknown keys are refused.
 #include "experiments/bench/bench_scenarios.h"
 
 #include <gtest/gtest.h>
@@ -19,7 +19,7 @@ class Scenarios : public testing::Test {
   std::vector<Scenario> read(const json& document, const std::string& only = "", const std::string& device = "") const {
     return read_scenarios(folder.write("s.json", document.dump()), only, device, registries);
   }
-  // With one scenario that has this key.
+  // A file with one scenario that has this key.
   std::string refusal(const std::string& key, const json& value) const {
     json scenario = least;
     scenario[key] = value;

@@ -69,7 +69,7 @@ TEST(Bench, bars_have_their_figures_and_are_kept) {
 
 TEST(Bench, prints_every_row_count) {
   BenchOptions options;
-  options.instructions = cpu_instructions().back();  // bars are the best instructions' alone
+  options.instructions = cpu_instructions().back();  // bars exist only for the best instructions
   const nlohmann::json found = found_by(options);
   EXPECT_FALSE(found.contains("bars"));
   EXPECT_TRUE(says(found.at("bars_left_out"), "demo pair", "--instructions"));

@@ -1,4 +1,4 @@
-// Every committed document of experiments/configs/ says what this program understands, and names files that are there.
+// Every committed document of experiments/configs/ is valid for this program and names files that exist.
 #include <set>
 
 #include <gtest/gtest.h>
@@ -14,7 +14,7 @@ namespace {
 
 using nlohmann::json;
 
-// The directory of a model, where it has one.
+// The directory of a model, if it has one.
 void expect_model(const json& owner) {
   if (!owner.contains("model")) return;
   const ModelChoice choice = ModelChoice::read(owner["model"], owner.value("inflate", json()));

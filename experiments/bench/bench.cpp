@@ -26,7 +26,7 @@ using Clock = std::chrono::steady_clock;
 constexpr int kRows[] = {1, 2, 4, 5, 8, 16, 32, 64};
 constexpr double kMiB = 1 << 20;
 
-// All weights of a forward, in the order in which it streams them.
+// All weights of a forward, in the order in which it reads them.
 struct Stream {
   struct Step {
     std::size_t shape;
@@ -46,7 +46,7 @@ struct Stream {
       if (shapes[i].layers < layers) add(backend, i);
   }
 
-  // Seconds of one pass with `rows` rows, by shape; the last entry is the whole.
+  // Seconds of one pass with `rows` rows, by shape; the last entry is the total.
   std::vector<double> run(Backend& backend, const std::map<std::int64_t, Tensor>& inputs, int rows) const {
     std::vector<double> seconds(shapes.size() + 1, 0.0);
     const auto start = Clock::now();
@@ -67,13 +67,13 @@ struct Stream {
     std::minstd_rand engine(unsigned(steps.size()) + 1);
     for (bf16& v : values.values<bf16>()) v = bf16(float(engine() % 1024) / 512 - 1);
     Weight w = backend.prepare(Weight::dense(values));
-    w.values = {};  // the packed copy is what is streamed
+    w.values = {};  // products read the packed copy
     bytes += shapes[i].out * shapes[i].in * 2;
     steps.push_back({i, std::move(w)});
   }
 };
 
-// One run's numbers; everything in seconds, bytes and operations.
+// The numbers of one run, in seconds, bytes and operations.
 struct Findings {
   std::string machine;
   std::vector<std::pair<std::string, double>> peaks;   // by instruction set
@@ -81,7 +81,7 @@ struct Findings {
   Ceiling ceiling;                                     // at the size of the weights
   double fork = 0;
   std::int64_t bytes = 0;
-  std::map<int, std::vector<double>> seconds;  // rows -> by shape, then the whole
+  std::map<int, std::vector<double>> seconds;  // rows -> by shape, then the total
 };
 
 std::map<std::int64_t, Tensor> inputs_of(const std::vector<ProductShape>& shapes) {  // by width
@@ -93,7 +93,7 @@ std::map<std::int64_t, Tensor> inputs_of(const std::vector<ProductShape>& shapes
   return inputs;
 }
 
-// The weights come last: reading them leaves them where a decode loop finds them.
+// The weights are read last, so the caches hold what they hold in a decode loop.
 std::vector<ReadProbe> probes_of(CpuBackend& cpu, const Stream& stream) {
   std::vector<ReadProbe> probes;
   for (const double size : {kMiB, 8 * kMiB, 28 * kMiB, 64 * kMiB}) probes.emplace_back(cpu, std::int64_t(size));
@@ -114,7 +114,7 @@ std::vector<std::pair<std::string, double>> peaks_by_instructions(int threads, i
   return peaks;
 }
 
-// Everything is measured in alternation, so that whatever else the machine does falls on all alike.
+// All measurements alternate, so other load on the machine affects all alike.
 Findings measure(CpuBackend& cpu, const std::vector<ProductShape>& shapes, int repeats) {
   const Stream stream(cpu, shapes);
   const std::map<std::int64_t, Tensor> inputs = inputs_of(shapes);
@@ -154,17 +154,17 @@ void print(const Findings& f, const std::vector<ProductShape>& shapes) {
       "GFLOP/s\n",
       double(f.bytes) / 1e6, f.ceiling.bytes_a_second / 1e9, f.ceiling.operations_a_second / 1e9);
   std::printf(
-      "floor(n) = max(bytes / bandwidth, operations / peak)\n\n%6s %10s %10s %8s %10s %8s %9s   ratio by product:",
-      "rows", "time us", "floor us", "ratio", "of 1 row", "GB/s", "GFLOP/s");
+      "roofline(n) = max(bytes / bandwidth, operations / peak)\n\n%6s %10s %11s %8s %10s %8s %9s   ratio by product:",
+      "rows", "time us", "roofline us", "ratio", "of 1 row", "GB/s", "GFLOP/s");
   for (const ProductShape& s : shapes) std::printf(" %8s", s.name.c_str());
   std::printf("\n");
   const double one = f.seconds.at(1).back();
   for (const auto& [rows, seconds] : f.seconds) {
-    const double time = seconds.back(), floor = f.ceiling.floor(shapes, rows);
-    std::printf("%6d %10.1f %10.1f %8.2f %9.2fx %8.1f %9.0f %20s", rows, time * 1e6, floor * 1e6, time / floor,
+    const double time = seconds.back(), roofline = f.ceiling.roofline(shapes, rows);
+    std::printf("%6d %10.1f %11.1f %8.2f %9.2fx %8.1f %9.0f %20s", rows, time * 1e6, roofline * 1e6, time / roofline,
                 time / one, double(f.bytes) / time / 1e9, double(f.bytes) * rows / time / 1e9, "");
     for (std::size_t i = 0; i < shapes.size(); ++i)
-      std::printf(" %8.2f", seconds[i] / f.ceiling.floor({shapes[i]}, rows));
+      std::printf(" %8.2f", seconds[i] / f.ceiling.roofline({shapes[i]}, rows));
     std::printf("\n");
   }
 }
@@ -178,10 +178,11 @@ Json as_json(const Findings& f, const std::vector<ProductShape>& shapes) {
   for (const auto& [bytes, rate] : f.reads) j["reads"].push_back({{"bytes", bytes}, {"bytes_per_second", rate}});
   for (const auto& [name, rate] : f.peaks) j["peaks"][name] = rate;
   for (const auto& [rows, seconds] : f.seconds) {
-    Json line{{"rows", rows}, {"seconds", seconds.back()}, {"floor", f.ceiling.floor(shapes, rows)}};
-    line["ratio"] = seconds.back() / f.ceiling.floor(shapes, rows);
+    Json line{{"rows", rows}, {"seconds", seconds.back()}, {"roofline", f.ceiling.roofline(shapes, rows)}};
+    line["ratio"] = seconds.back() / f.ceiling.roofline(shapes, rows);
     for (std::size_t i = 0; i < shapes.size(); ++i)
-      line["by_product"][shapes[i].name] = {{"seconds", seconds[i]}, {"floor", f.ceiling.floor({shapes[i]}, rows)}};
+      line["by_product"][shapes[i].name] = {{"seconds", seconds[i]},
+                                            {"roofline", f.ceiling.roofline({shapes[i]}, rows)}};
     j["products"].push_back(std::move(line));
   }
   return j;
@@ -200,7 +201,7 @@ std::vector<ProductShape> demo_shapes() {
 std::vector<ProductShape> shapes_of(const ModelConfig& m) {
   const std::int64_t width = m.width, q = std::int64_t(m.heads) * m.head_size,
                      kv = std::int64_t(m.kv_heads) * m.head_size, ffn = m.ffn;
-  // A few layers that fill the memory hierarchy tell as much as all of them.
+  // Enough layers to exceed the caches give the same result as all of them.
   const std::int64_t layer = width * (2 * (q + kv) + 3 * ffn) * 2, most = std::int64_t(2) << 30;
   const int layers = int(std::clamp<std::int64_t>(most / layer, 1, m.layers));
   return {{"qkv", q + 2 * kv, width, layers},
@@ -210,7 +211,7 @@ std::vector<ProductShape> shapes_of(const ModelConfig& m) {
           {"head", m.vocab, width, 1}};
 }
 
-double Ceiling::floor(const std::vector<ProductShape>& shapes, int rows) const {
+double Ceiling::roofline(const std::vector<ProductShape>& shapes, int rows) const {
   double weights = 0;
   for (const ProductShape& s : shapes) weights += double(s.weights());
   return std::max(weights * 2 / bytes_a_second, 2.0 * rows * weights / operations_a_second);
@@ -219,15 +220,15 @@ double Ceiling::floor(const std::vector<ProductShape>& shapes, int rows) const {
 namespace {
 
 constexpr const char* kNoBars =
-    "the bars are for the demo pair with the best instructions, so --model and --instructions leave them out";
+    "the bars are for the demo pair with the best instructions: --model and --instructions leave them out";
 
-// Of the demo target's shapes, as fast as they go: that is what bars are about.
+// The bars of products, for the demo target's shapes and the best instructions.
 std::vector<Bar> product_bars(const Findings& f, const std::vector<ProductShape>& shapes) {
   std::vector<Bar> bars;
   for (const auto& [rows, bar] : {std::pair(1, 1.67), std::pair(8, 1.5), std::pair(32, 1.5)}) {
-    const double seconds = f.seconds.at(rows).back(), floor = f.ceiling.floor(shapes, rows);
+    const double seconds = f.seconds.at(rows).back(), roofline = f.ceiling.roofline(shapes, rows);
     bars.push_back({"products, " + std::to_string(rows) + (rows == 1 ? " row" : " rows"), double(f.bytes),
-                    double(f.bytes) * rows, seconds, floor, seconds / floor, "floors", bar, true});
+                    double(f.bytes) * rows, seconds, roofline, seconds / roofline, "x the roofline", bar, true});
   }
   return bars;
 }

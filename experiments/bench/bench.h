@@ -1,6 +1,6 @@
-// What the machine can do and how near the products come: `foretoken bench`. Measures the read bandwidth and the
-// multiply-add peak in the same run as the products, in alternation, and prints floor(n) = max(bytes / bandwidth,
-// operations / peak); for the demo pair also what bench_bars.h measures, else a sentence that says that it was left
+// `foretoken bench`: the limits of the machine, and matrix products in proportion to them. Measures the read bandwidth
+// and the multiply-add peak in the same run as the products, in alternation, and prints roofline(n) = max(bytes /
+// bandwidth, operations / peak); for the demo pair also what bench_bars.h measures, else a sentence that it was left
 // out. This module must not know sequences or drafters.
 #pragma once
 #include <cstdint>
@@ -36,11 +36,11 @@ std::vector<ProductShape> demo_shapes();
 // Of a model's forward; as many layers as 2 GiB hold.
 std::vector<ProductShape> shapes_of(const ModelConfig& config);
 
-// What a machine can do, for a working set of a certain size.
+// Limits of a machine, for a working set of a certain size.
 struct Ceiling {
   double bytes_a_second = 0, operations_a_second = 0;
   // The least seconds that `rows` rows through these products can take, with bf16 weights read once.
-  double floor(const std::vector<ProductShape>& shapes, int rows) const;
+  double roofline(const std::vector<ProductShape>& shapes, int rows) const;
 };
 
 }  // namespace foretoken

@@ -13,7 +13,7 @@
 namespace foretoken {
 namespace {
 
-constexpr int kPageRows = 16, kInputs = 256;        // of what the rows are products of
+constexpr int kPageRows = 16, kInputs = 256;        // inputs of the product that makes the rows
 constexpr double kOutOfCaches = double(512 << 20);  // bytes
 constexpr int kMostLayers = 16;
 
@@ -24,8 +24,7 @@ Tensor random_bf16(Shape shape, float scale) {
   return t;
 }
 
-// Pages of all layers, filled with numbers, and a table for each sequence: pages lie as in a pool that has long been
-// used.
+// Pages of all layers, filled with numbers, and a table for each sequence, with pages scattered as in a long-used pool.
 struct Pages {
   std::vector<KvLayer> layers;
   Tensor tables;
@@ -70,7 +69,7 @@ Layout layout_of(Backend& b, const AttentionLoad& load, const Tensor& tables) {
   return l;
 }
 
-// Queries, keys and values as a layer's product leaves them, in the device's own type of activations.
+// Queries, keys and values as a layer's product writes them, in the device's type of activations.
 Tensor rows_of(Backend& b, const ModelConfig& m, int rows) {
   const Tensor x = Tensor::host({rows, kInputs}, DType::f32), gain = Tensor::host({kInputs}, DType::f32);
   for (std::int64_t i = 0; i < x.elements(); ++i)
@@ -88,7 +87,7 @@ double AttentionLoad::bytes(const ModelConfig& model) const {
 }
 
 double attention_seconds(Backend& b, const ModelConfig& m, const AttentionLoad& load, int repeats) {
-  constexpr int kWarmUp = 3;  // one that is recorded, and two that are replayed
+  constexpr int kWarmUp = 3;  // one recorded, two replayed
   static std::int64_t runs = 0;
   if (load.rows > load.context)
     throw Error("attention alone: " + std::to_string(load.rows) + " rows do not fit into a context of " +

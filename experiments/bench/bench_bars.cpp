@@ -21,7 +21,7 @@ namespace {
 using Json = nlohmann::json;
 using Clock = std::chrono::steady_clock;
 
-constexpr int kSteps = 6, kWarmUp = 2;  // of one alternation; steps before them that are not counted
+constexpr int kSteps = 6, kWarmUp = 2;  // of one alternation; uncounted steps before them
 constexpr int kLong = 4096;             // slots of a long context
 constexpr int kPrompt = 512;            // rows of a prompt
 constexpr int kPageRows = 16;
@@ -40,7 +40,7 @@ Json run_of(int threads, int batch, int length, const Registries& registries) {
   return complete_run(run, registries, "bench");
 }
 
-// The demo target, with the demo draft where `length` > 0, serving prompts at batch size `batch` without end.
+// The demo target, with the demo draft if `length` > 0, serving prompts endlessly at batch size `batch`.
 class Serving {
  public:
   Serving(Workbench& bench, int threads, int batch, int length)
@@ -49,8 +49,8 @@ class Serving {
         engine_(bench.engine(run_, Side::speculative, {})),
         jobs_(jobs_of(run_, bench, {})) {}
 
-  // Steps in which every sequence decodes and no prompt is read; the first of each call only bring back what others
-  // took from the caches.
+  // Steps in which every sequence decodes and no prompt is read; the first steps of each call only refill the caches
+  // after other measurements.
   void sample() {
     for (int n = 0; n < kWarmUp + kSteps;) {
       while (int(slots_.size()) < batch_) submit();
@@ -68,8 +68,8 @@ class Serving {
     }
   }
   double seconds() const { return median(seconds_); }
-  double overhead() const { return median(overhead_); }  // share of a step that is no forward
-  double bytes() const {  // weights and cached positions that a step without drafts reads
+  double overhead() const { return median(overhead_); }  // share of a step outside forwards
+  double bytes() const {                                 // weights and cached positions read by a step without drafts
     const ModelInfo& m = engine_->target().info();
     return double(m.weight_bytes) + median(seen_) * double(m.kv.bytes_per_row());
   }
@@ -91,7 +91,7 @@ class Serving {
 };
 
 // One row of each of `batch` sequences attends to a long context, in every layer of a model of this shape. As in a
-// step, a layer's weights go by before its attention, which alone is timed.
+// step, a layer's weights are read before its attention; only attention is timed.
 class LongAttention {
  public:
   LongAttention(CpuBackend& cpu, const ModelConfig& m, double weights, int batch)
@@ -112,7 +112,7 @@ class LongAttention {
     for (int s = 0; s < batch; ++s) {
       *layout_.owner.row<std::int32_t>(s) = s, *layout_.visible.row<std::int32_t>(s) = kLong;
       for (int p = 0; p < pages; ++p)
-        layout_.tables.row<std::int32_t>(s)[p] = p * batch + s;  // as sequences that grow side by side take them
+        layout_.tables.row<std::int32_t>(s)[p] = p * batch + s;  // as sequences that grow in parallel take them
     }
     bytes = double(pool.bytes()), operations = 4.0 * kLong * double(q_.elements()) * m.layers;
   }
@@ -176,14 +176,14 @@ double weights_of(const std::vector<ProductShape>& shapes) {
   return all;
 }
 
-// What the machine does at best, for a set of so many bytes.
+// The machine's read bandwidth for a set of so many bytes, and its peak of operations.
 class Limit {
  public:
   Limit(CpuBackend& cpu, double bytes) : cpu_(cpu), probe_(cpu, std::int64_t(bytes)) {}
   void sample() { rates_.push_back(probe_.bytes_a_second()), peaks_.push_back(operations_a_second(cpu_)); }
   double seconds(double bytes) const { return bytes / median(rates_); }
   double peak() const { return median(peaks_); }
-  double floor(double bytes, double operations) const { return std::max(seconds(bytes), operations / peak()); }
+  double roofline(double bytes, double operations) const { return std::max(seconds(bytes), operations / peak()); }
 
  private:
   CpuBackend& cpu_;
@@ -191,8 +191,8 @@ class Limit {
   std::vector<double> rates_, peaks_;
 };
 
-// All that is measured, one beside the other.
-struct Scenes {
+// All measurements.
+struct Scenarios {
   Workbench bench;
   CpuBackend& cpu;
   Serving one, eight, pair, pairs;
@@ -201,9 +201,9 @@ struct Scenes {
   double weights = weights_of(demo_shapes());
   LongAttention row{cpu, shape, 2 * weights, 1}, rows{cpu, shape, 2 * weights, 8};
   Limit stream{cpu, 2 * weights}, near{cpu, row.bytes + 2 * weights},
-      far{cpu, rows.bytes + 2 * weights};  // sets that a step reads
+      far{cpu, rows.bytes + 2 * weights};  // working sets of a step
 
-  explicit Scenes(int threads)
+  explicit Scenarios(int threads)
       : cpu(dynamic_cast<CpuBackend&>(bench.backend({{"device", "cpu"}, {"threads", threads}}))),
         one(bench, threads, 1, 0),
         eight(bench, threads, 8, 0),
@@ -215,45 +215,46 @@ struct Scenes {
     const auto each = [](auto&... measured) { (measured.sample(), ...); };
     each(stream, one, eight, pair, pairs, near, row, far, rows, prompt);
   }
-  double floor_of(const Serving& s, int n) const { return stream.floor(s.bytes(), 2 * weights * n); }
+  double roofline_of(const Serving& s, int n) const { return stream.roofline(s.bytes(), 2 * weights * n); }
 };
 
 Bar attention_bar(const char* name, const LongAttention& a, const Limit& limit) {
   const double traffic = limit.seconds(a.bytes);
-  return {name, a.bytes, a.operations, a.seconds(), traffic, a.seconds() / traffic, "traffic floors", 2, true};
+  return {name, a.bytes, a.operations, a.seconds(), traffic, a.seconds() / traffic, "x the traffic roofline", 2, true};
 }
 
 }  // namespace
 
 std::vector<Bar> measure_bars(int threads, int repeats) {
-  Scenes s(threads);
+  Scenarios s(threads);
   for (int r = 0; r < repeats; ++r) s.sample();
-  const double one = s.one.seconds(), eight = s.eight.seconds(), floor = s.floor_of(s.one, 1),
+  const double one = s.one.seconds(), eight = s.eight.seconds(), roofline = s.roofline_of(s.one, 1),
                work = s.prompt.operations, read = s.prompt.seconds();
-  return {{"decode, batch 1", s.one.bytes(), 2 * s.weights, one, floor, floor / one, "of the floor's rate", 0.5, false},
-          {"decode, batch 8", s.eight.bytes(), 16 * s.weights, eight, s.floor_of(s.eight, 8), 8 * one / eight,
+  return {{"decode, batch 1", s.one.bytes(), 2 * s.weights, one, roofline, roofline / one, "of the roofline's rate",
+           0.5, false},
+          {"decode, batch 8", s.eight.bytes(), 16 * s.weights, eight, s.roofline_of(s.eight, 8), 8 * one / eight,
            "x the tokens/s of batch 1", 3.5, false},
-          {"round of 4 drafts, batch 1", 0, 0, s.pair.seconds(), 0, s.pair.overhead(), "of it outside forwards", 0.08,
-           true},
-          {"round of 4 drafts, batch 8", 0, 0, s.pairs.seconds(), 0, s.pairs.overhead(), "of it outside forwards", 0.05,
-           true},
+          {"round of 4 drafts, batch 1", 0, 0, s.pair.seconds(), 0, s.pair.overhead(), "of the step outside forwards",
+           0.08, true},
+          {"round of 4 drafts, batch 8", 0, 0, s.pairs.seconds(), 0, s.pairs.overhead(), "of the step outside forwards",
+           0.05, true},
           attention_bar("attention to 4096 slots, batch 1", s.row, s.near),
           attention_bar("attention to 4096 slots, batch 8", s.rows, s.far),
-          {"prompt of 512", 2 * s.weights, work, read, s.stream.floor(2 * s.weights, work),
+          {"prompt of 512", 2 * s.weights, work, read, s.stream.roofline(2 * s.weights, work),
            work / read / s.stream.peak(), "of the peak", 0.3, false}};
 }
 
 void print_bars(const std::vector<Bar>& bars) {
-  std::printf("\nbars, whole steps of the demo pair:\n%34s %9s %9s %10s %10s   %s\n", "", "MB", "GFLOP", "time us",
-              "floor us", "figure");
+  std::printf("\nbars, whole steps of the demo pair:\n%34s %9s %9s %10s %11s   %s\n", "", "MB", "GFLOP", "time us",
+              "roofline us", "figure");
   const auto or_dash = [](double v, int digits) {
     char text[32];
     std::snprintf(text, sizeof text, "%.*f", digits, v);
     return v > 0 ? std::string(text) : std::string("-");
   };
   for (const Bar& b : bars)
-    std::printf("%-34s %9s %9s %10.1f %10s   %.3f %s (%s %g: %s)\n", b.name.c_str(), or_dash(b.bytes / 1e6, 1).c_str(),
-                or_dash(b.operations / 1e9, 3).c_str(), b.seconds * 1e6, or_dash(b.floor * 1e6, 1).c_str(), b.figure,
+    std::printf("%-34s %9s %9s %10.1f %11s   %.3f %s (%s %g: %s)\n", b.name.c_str(), or_dash(b.bytes / 1e6, 1).c_str(),
+                or_dash(b.operations / 1e9, 3).c_str(), b.seconds * 1e6, or_dash(b.roofline * 1e6, 1).c_str(), b.figure,
                 b.unit.c_str(), b.at_most ? "at most" : "at least", b.bar, b.met() ? "met" : "MISSED");
 }
 
@@ -264,7 +265,7 @@ Json as_json(const std::vector<Bar>& bars) {
                    {"bytes", b.bytes},
                    {"operations", b.operations},
                    {"seconds", b.seconds},
-                   {"floor", b.floor},
+                   {"roofline", b.roofline},
                    {"figure", b.figure},
                    {"unit", b.unit},
                    {"bar", b.bar},

@@ -1,6 +1,6 @@
-// What whole steps of the demo pair, a long attention and a prompt cost on the cpu device beside the least that this
-// machine allows, each against the bar that the project set itself: the second table of `foretoken bench`. This module
-// must not know how any operation is computed.
+// The second table of `foretoken bench`: whole steps of the demo pair, a long attention and a prompt on the cpu device,
+// each with its roofline on this machine and the bar that the project requires. This module must not know how any
+// operation is computed.
 #pragma once
 #include <string>
 #include <vector>
@@ -9,16 +9,15 @@
 
 namespace foretoken {
 
-// One thing that was measured. floor = max(bytes / bandwidth, operations / peak), both measured in the same
-// alternation.
+// One measurement. roofline = max(bytes / bandwidth, operations / peak), both measured in the same alternation.
 struct Bar {
   std::string name;
-  double bytes = 0, operations = 0;  // of what was timed; 0: not what the bar is about
-  double seconds = 0, floor = 0;     // medians; floor 0: none
+  double bytes = 0, operations = 0;  // of what was timed; 0: not relevant to the bar
+  double seconds = 0, roofline = 0;  // medians; roofline 0: none
   double figure = 0;
   std::string unit;  // of the figure
   double bar = 0;
-  bool at_most = false;  // else at least
+  bool at_most = false;  // else `figure` must be at least `bar`
 
   bool met() const { return at_most ? figure <= bar : figure >= bar; }
 };

@@ -11,7 +11,7 @@ DeviceSpeed measure_device(Backend& b) {
   DeviceSpeed speed;
   {
     const Tensor from = b.allocate({bytes}, DType::u8), to = b.allocate({bytes}, DType::u8);
-    b.copy(from, to);  // so that a host has the memory
+    b.copy(from, to);  // so that a host has mapped the memory
     const std::int64_t piece = bytes / pieces;
     speed.bytes_a_second =
         2 * double(bytes) / time_of(b, 9, [&] {

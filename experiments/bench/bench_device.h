@@ -1,5 +1,5 @@
-// How long work takes on a device, and what the device can do at the most: bytes of a large copy, operations of a large
-// product. This module must not know models or scenes.
+// Time of work on a device, and the device's peaks: bytes a second of a large copy, operations a second of a large
+// product. This module must not know models or scenarios.
 #pragma once
 #include <vector>
 
@@ -22,7 +22,7 @@ template <class F> double time_of(Backend& b, int repeats, const F& f) {
 }
 
 struct DeviceSpeed {
-  double bytes_a_second = 0, operations_a_second = 0;  // read and written both count
+  double bytes_a_second = 0, operations_a_second = 0;  // reads and writes both count
 };
 
 DeviceSpeed measure_device(Backend& b);

@@ -7,7 +7,7 @@
 
 #include "experiments/bench/bench_attention.h"
 #include "experiments/bench/bench_device.h"
-#include "experiments/bench/bench_scenes.h"
+#include "experiments/bench/bench_scenarios.h"
 #include "experiments/report/bench_file.h"
 #include "experiments/report/machine.h"
 #include "experiments/report/statistics.h"
@@ -22,7 +22,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-// Proposes a chain of tokens that nobody has thought about: what verification of so many rows costs.
+// Proposes a chain of arbitrary tokens, to measure verification of a given number of rows.
 class Guesses : public Drafter {
  public:
   explicit Guesses(Host& host) : backend_(host.backend()), vocab_(host.target().vocab) {}
@@ -42,19 +42,19 @@ class Guesses : public Drafter {
 
 struct Measured {
   double step_ms = 0, draft_ms = 0, target_ms = 0, verify_ms = 0, host_ms = 0, tau = 0;
-  double bytes = 0, floor_ms = 0;  // what a step must read: weights, and keys and values of the context; the least that
-                                   // this and its products take
+  double bytes = 0, roofline_ms = 0;  // bytes a step must read: weights, and keys and values of the context; the least
+                                      // time for them and the products
   int waits = 0;
 
-  double share() const { return floor_ms / step_ms; }
+  double share() const { return roofline_ms / step_ms; }
 };
 
-int step_rows_of(const Scene& s) {
+int step_rows_of(const Scenario& s) {
   const int rows = s.run.at("engine").at("step_rows");
   return rows > 0 ? rows : 512;
 }
 
-std::unique_ptr<Engine> engine_of(const Scene& s, Workbench& bench, const Registries& registries) {
+std::unique_ptr<Engine> engine_of(const Scenario& s, Workbench& bench, const Registries& registries) {
   const int rows =
       s.prompt ? s.batch * s.context : std::max(step_rows_of(s), s.batch * (s.run["policy"]["length"].get<int>() + 1));
   Json run = s.run;
@@ -63,7 +63,7 @@ std::unique_ptr<Engine> engine_of(const Scene& s, Workbench& bench, const Regist
   return bench.engine(run, Side::speculative, {}, registries);
 }
 
-Request request_of(const Scene& s, const ModelInfo& target, int number, int new_tokens) {
+Request request_of(const Scenario& s, const ModelInfo& target, int number, int new_tokens) {
   Request r;
   for (int i = 0; i < s.context; ++i)
     r.prompt.push_back(
@@ -96,8 +96,8 @@ Measured summary(const std::vector<StepReport>& steps) {
   return m;
 }
 
-std::vector<StepReport> prompt_steps(const Scene& s, Engine& engine) {
-  constexpr int kWarmUpPrompts = 3;  // one that is recorded, and two that are replayed
+std::vector<StepReport> prompt_steps(const Scenario& s, Engine& engine) {
+  constexpr int kWarmUpPrompts = 3;  // one recorded, two replayed
   std::vector<StepReport> kept;
   for (int i = 0; i < s.steps + kWarmUpPrompts; ++i) {
     for (int k = 0; k < s.batch; ++k) engine.submit(request_of(s, engine.target().info(), i * s.batch + k, 1));
@@ -109,10 +109,11 @@ std::vector<StepReport> prompt_steps(const Scene& s, Engine& engine) {
 }
 
 // Steps in which every sequence decodes.
-std::vector<StepReport> decode_steps(const Scene& s, Engine& engine) {
-  constexpr int kWarmUpSteps = 6;  // one that is recorded, and some more
+std::vector<StepReport> decode_steps(const Scenario& s, Engine& engine) {
+  constexpr int kWarmUpSteps = 6;  // one recorded, others replayed
   const int rows = s.run["policy"]["length"].get<int>() + 1;
-  // The first sequences decode while the last ones' prompts are still fed, and must not end before those begin.
+  // The first sequences decode while the last prompts are still fed, and must not end before the last ones start to
+  // decode.
   const int prompt_steps = 2 + s.batch * s.context / step_rows_of(s);
   for (int k = 0; k < s.batch; ++k)
     engine.submit(request_of(s, engine.target().info(), k, (s.steps + kWarmUpSteps + prompt_steps + 8) * rows));
@@ -125,17 +126,17 @@ std::vector<StepReport> decode_steps(const Scene& s, Engine& engine) {
     if (++whole > kWarmUpSteps) kept.push_back(std::move(r));
   }
   if (int(kept.size()) < s.steps)
-    throw Error("scene '" + s.name + "': only " + std::to_string(kept.size()) + " of " + std::to_string(s.steps) +
+    throw Error("scenario '" + s.name + "': only " + std::to_string(kept.size()) + " of " + std::to_string(s.steps) +
                 " steps had all " + std::to_string(s.batch) + " sequences decoding; give the engine more memory");
   return kept;
 }
 
-// The bytes of a step, and the milliseconds that they and its operations need at the least.
-void add_floor(const Scene& s, Engine& engine, const DeviceSpeed& machine, Measured& m) {
+// Sets the bytes of a step, and the least milliseconds that they and its operations take.
+void add_roofline(const Scenario& s, Engine& engine, const DeviceSpeed& machine, Measured& m) {
   const auto add = [&](const ModelInfo& model, double forwards, double rows, double slots) {
     const double bytes = double(model.weight_bytes) + slots * double(model.kv.bytes_per_row());
     m.bytes += forwards * bytes;
-    m.floor_ms +=
+    m.roofline_ms +=
         1e3 * forwards *
         std::max(bytes / machine.bytes_a_second, rows * double(model.weight_bytes) / machine.operations_a_second);
   };
@@ -146,15 +147,15 @@ void add_floor(const Scene& s, Engine& engine, const DeviceSpeed& machine, Measu
   for (const auto& c : engine.host().caches()) add(c->info(), length, s.batch, slots);
 }
 
-Measured measure(const Scene& s, Workbench& bench, const Registries& registries, const DeviceSpeed& machine) {
+Measured measure(const Scenario& s, Workbench& bench, const Registries& registries, const DeviceSpeed& machine) {
   const std::unique_ptr<Engine> engine = engine_of(s, bench, registries);
   Measured m = summary(s.prompt ? prompt_steps(s, *engine) : decode_steps(s, *engine));
-  add_floor(s, *engine, machine, m);
+  add_roofline(s, *engine, machine, m);
   return m;
 }
 
-Json as_json(const Scene& s, const Measured& m, const DeviceSpeed& machine, const Backend& backend) {
-  return {{"scene", s.name},
+Json as_json(const Scenario& s, const Measured& m, const DeviceSpeed& machine, const Backend& backend) {
+  return {{"scenario", s.name},
           {"run", s.run},
           {"batch", s.batch},
           {"context", s.context},
@@ -167,7 +168,7 @@ Json as_json(const Scene& s, const Measured& m, const DeviceSpeed& machine, cons
           {"tau", m.tau},
           {"waits", m.waits},
           {"bytes", m.bytes},
-          {"floor_ms", m.floor_ms},
+          {"roofline_ms", m.roofline_ms},
           {"share", m.share()},
           {"bar_ms", s.bar_ms},
           {"peer_ms", s.peer_ms},
@@ -178,8 +179,8 @@ Json as_json(const Scene& s, const Measured& m, const DeviceSpeed& machine, cons
           {"date", utc_now()}};
 }
 
-// Attention alone: its line, and what it prints where lines are not wanted.
-Json attention_line(const Scene& s, Workbench& bench, const DeviceSpeed& machine, std::string& text) {
+// Attention alone: its JSON line, and the text printed without --json.
+Json attention_line(const Scenario& s, Workbench& bench, const DeviceSpeed& machine, std::string& text) {
   Backend& backend = bench.backend(s.run.at("engine"));
   const ModelConfig model = open_model(target_of(s.run), [](const std::string& directory) { return directory; }).config;
   const AttentionLoad load{s.batch, s.context, s.guesses + 1};
@@ -191,7 +192,7 @@ Json attention_line(const Scene& s, Workbench& bench, const DeviceSpeed& machine
   text = line;
   if (s.share > 0)
     std::snprintf(line, sizeof line, " (at least %g: %s)", s.share, share >= s.share ? "met" : "MISSED"), text += line;
-  Json j{{"scene", s.name},
+  Json j{{"scenario", s.name},
          {"run", s.run},
          {"batch", s.batch},
          {"context", s.context},
@@ -208,14 +209,14 @@ Json attention_line(const Scene& s, Workbench& bench, const DeviceSpeed& machine
   return j;
 }
 
-void print_line(const Scene& s, const Measured& m) {
+void print_line(const Scenario& s, const Measured& m) {
   const auto or_dash = [](double v) {
     char text[32];
     return std::snprintf(text, sizeof text, v > 0 ? "%.2f" : "-", v), std::string(text);
   };
   std::printf("%-44s %8.3f %8.3f %8.3f %6.2f %8.3f %8.3f %8.3f %7.3f %5d %6.2f %7s %7s %s\n", one_line(s.name).c_str(),
-              m.step_ms, m.bytes / 1e9, m.floor_ms, m.share(), m.draft_ms, m.target_ms, m.verify_ms, m.host_ms, m.waits,
-              m.tau, or_dash(s.bar_ms).c_str(), or_dash(s.peer_ms).c_str(),
+              m.step_ms, m.bytes / 1e9, m.roofline_ms, m.share(), m.draft_ms, m.target_ms, m.verify_ms, m.host_ms,
+              m.waits, m.tau, or_dash(s.bar_ms).c_str(), or_dash(s.peer_ms).c_str(),
               s.bar_ms <= 0           ? ""
               : m.step_ms <= s.bar_ms ? "met"
                                       : "MISSED");
@@ -225,22 +226,21 @@ void print_line(const Scene& s, const Measured& m) {
 }  // namespace
 
 int run_steps(const StepsOptions& options) {
-  BenchFile results(options.results, "scene");
+  BenchFile results(options.results, "scenario");
   Workbench bench;
   Registries registries = bench.registries();
-  registries.drafters.add("guesses", {"tokens that nobody thought about", "", {}, [](const Json&, Host& host) {
-                                        return std::make_unique<Guesses>(host);
-                                      }});
-  const std::vector<Scene> scenes = read_scenes(options.file, options.only, options.device, registries);
-  Backend& backend = bench.backend(scenes.front().run.at("engine"));
+  registries.drafters.add(
+      "guesses", {"arbitrary tokens", "", {}, [](const Json&, Host& host) { return std::make_unique<Guesses>(host); }});
+  const std::vector<Scenario> scenarios = read_scenarios(options.file, options.only, options.device, registries);
+  Backend& backend = bench.backend(scenarios.front().run.at("engine"));
   const DeviceSpeed machine = measure_device(backend);
   if (!options.json)
     std::printf("%s: copies %.0f GB/s, products %.3g TFLOP/s\n%-44s %8s %8s %8s %6s %8s %8s %8s %7s %5s %6s %7s %7s\n",
                 backend.description().c_str(), machine.bytes_a_second / 1e9, machine.operations_a_second / 1e12,
-                "milliseconds a step, median", "step", "GB", "floor", "share", "draft", "target", "verify", "host",
+                "milliseconds a step, median", "step", "GB", "roofline", "share", "draft", "target", "verify", "host",
                 "waits", "tau", "bar", "peer");
   int failed = 0;
-  for (const Scene& s : scenes) {
+  for (const Scenario& s : scenarios) {
     Json line;
     try {
       std::string text;

@@ -18,55 +18,56 @@ using Clock = std::chrono::steady_clock;
 
 double since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
-// All configs that the kit tries, those of one name, or the one that was given.
+// All configs that the kit tries, those of one name, or the given one.
 template <class T> std::vector<json> chosen(const Registry<T>& registry, const json& given) {
   if (given.is_null()) return configurations(registry);
   if (given.size() > 1) return {configured(registry, given)};
   return configurations(registry, given.at("name").template get<std::string>());
 }
 
-// One scene to ask.
+// One scenario to run.
 struct Job {
   std::size_t report;  // index of its LawReport
-  int number;          // of the scene
-  LawCase scene;
+  int number;          // of the scenario
+  LawCase scenario;
 };
 
-// Folds what one scene found into the report of its law.
-void fold(const LawCase& scene, const Finding& f, double seconds, bool p_value, LawReport& r) {
-  ++r.asked;
+// Adds the result of one scenario to the report of its law.
+void fold(const LawCase& scenario, const Finding& f, double seconds, bool p_value, LawReport& r) {
+  ++r.ran;
   r.cases += f.cases, r.accepted += f.accepted, r.refused += f.refused, r.seconds += seconds;
-  r.measure = p_value ? std::min(r.asked == 1 ? 1.0 : r.measure, f.measure) : std::max(r.measure, f.measure);
+  r.measure = p_value ? std::min(r.ran == 1 ? 1.0 : r.measure, f.measure) : std::max(r.measure, f.measure);
   for (const auto& [what, n] : f.seen) r.seen[what] += n;
   if (f.cut_to > 0) r.count_cut(1, f.cut_to);
   if (f.seen.contains("refused") && f.seen.at("refused") > 0) r.notes.push_back(f.what);
   if ((p_value && f.why.empty()) || f.holds || r.ruling == LawReport::Ruling::broken) return;
   r.ruling = LawReport::Ruling::broken;
-  r.reason = "(" + scene.scene + ") " + f.why;
+  r.reason = "(" + scenario.scenario + ") " + f.why;
 }
 
-Finding asked(const LawCase& scene) {
+Finding run_case(const LawCase& scenario) {
   try {
-    return scene.run();
+    return scenario.run();
   } catch (const std::exception& e) {
     Finding f;
     f.fail(e.what());
     return f;
   } catch (...) {
     Finding f;
-    f.fail("it threw something that is no std::exception");
+    f.fail("it threw something that is not a std::exception");
     return f;
   }
 }
 
 class Session {
  public:
-  Session(const std::vector<Candidate>& candidates, const Ground& ground, const std::vector<std::string>& only) {
+  Session(const std::vector<Candidate>& candidates, const Environment& environment,
+          const std::vector<std::string>& only) {
     for (const KitLaw& law : kit_laws()) {
-      const bool asked = only.empty() || std::ranges::find(only, law.name) != only.end();
-      for (const Candidate& c : candidates) add(law, c, ground, asked);
+      const bool wanted = only.empty() || std::ranges::find(only, law.name) != only.end();
+      for (const Candidate& c : candidates) add(law, c, environment, wanted);
     }
-    // Breadth first: when the time is up, every law has been asked about something.
+    // Breadth first: when the time is up, every law has run some scenarios.
     std::ranges::stable_sort(jobs_, {}, &Job::number);
   }
 
@@ -75,10 +76,10 @@ class Session {
     const auto work = [&] {
       for (std::size_t i = next++; i < jobs_.size() && since(start) < seconds; i = next++) {
         const auto begin = Clock::now();
-        const Finding f = asked(jobs_[i].scene);
+        const Finding f = run_case(jobs_[i].scenario);
         const std::scoped_lock lock(books_);
         LawReport& r = reports_[jobs_[i].report];
-        fold(jobs_[i].scene, f, since(begin), r.law == "sampled", r);
+        fold(jobs_[i].scenario, f, since(begin), r.law == "sampled", r);
       }
     };
     std::vector<std::jthread> helpers;
@@ -86,43 +87,44 @@ class Session {
     work();
   }
 
-  // Holm's correction over everything that was sampled.
+  // Holm's correction over all sampled laws.
   void correct(double level) {
     std::vector<LawReport*> tests;
     std::vector<double> p_values;
     for (LawReport& r : reports_)
-      if (r.law == "sampled" && r.asked > 0) tests.push_back(&r), p_values.push_back(r.measure);
+      if (r.law == "sampled" && r.ran > 0) tests.push_back(&r), p_values.push_back(r.measure);
     const std::vector<double> adjusted = holm_adjusted(p_values);
     for (std::size_t i = 0; i < tests.size(); ++i) {
       tests[i]->measure = adjusted[i];
       if (adjusted[i] > level || tests[i]->ruling == LawReport::Ruling::broken)
-        continue;  // a scene that failed gave its own reason
+        continue;  // a scenario that failed gave its own reason
       tests[i]->ruling = LawReport::Ruling::broken;
       tests[i]->reason = "a joint chi-square of " + std::to_string(tests[i]->cases) +
-                         " texts gives p = " + std::to_string(p_values[i]) + ", " + std::to_string(adjusted[i]) +
+                         " outputs gives p = " + std::to_string(p_values[i]) + ", " + std::to_string(adjusted[i]) +
                          " after Holm's correction";
     }
   }
 
   std::vector<LawReport> reports() {
     for (LawReport& r : reports_) {
-      if (r.ruling != LawReport::Ruling::holds || r.asked == r.scenes) continue;
+      if (r.ruling != LawReport::Ruling::holds || r.ran == r.scenarios) continue;
       r.ruling = LawReport::Ruling::not_shown;
-      r.reason = std::to_string(r.scenes - r.asked) + " of its " + std::to_string(r.scenes) +
-                 " scenes did not begin in the time given; --seconds gives more";
+      r.reason = std::to_string(r.scenarios - r.ran) + " of its " + std::to_string(r.scenarios) +
+                 " scenarios did not start in time; --seconds gives more";
     }
     return std::move(reports_);
   }
 
  private:
-  void add(const KitLaw& law, const Candidate& c, const Ground& ground, bool asked) {
+  void add(const KitLaw& law, const Candidate& c, const Environment& environment, bool wanted) {
     LawReport r{.law = law.name,
                 .subject = c.subject.text(),
-                .reason = asked ? law.silent(c, ground) : "it was not asked: other laws were named"};
+                .reason = wanted ? law.inapplicable(c, environment) : "it was not run: other laws were named"};
     if (!r.reason.empty())
-      r.ruling = LawReport::Ruling::silent;
+      r.ruling = LawReport::Ruling::inapplicable;
     else
-      for (LawCase& scene : law.cases(c, ground)) jobs_.push_back({reports_.size(), r.scenes++, std::move(scene)});
+      for (LawCase& scenario : law.cases(c, environment))
+        jobs_.push_back({reports_.size(), r.scenarios++, std::move(scenario)});
     reports_.push_back(std::move(r));
   }
 
@@ -138,11 +140,11 @@ void expect_known(const std::vector<std::string>& laws) {
     if (std::ranges::find(known, name) == known.end()) unknown_name("law", name, known);
 }
 
-// A drafter whose guesses nobody ever saw.
+// The message about a drafter none of whose drafts was tested; empty if one was.
 std::string never_drafted(const std::string& subject, const std::vector<LawReport>& laws) {
   for (const LawReport& r : laws)
     if (r.subject == subject && r.law != "limits" && r.law != "device" && r.accepted + r.refused > 0) return "";
-  return subject + ": no guess of this drafter was judged in any scene, so nothing was shown of it";
+  return subject + ": no draft of this drafter was tested in any scenario, so nothing was shown of it";
 }
 
 }  // namespace
@@ -152,10 +154,10 @@ const char* name_of(LawReport::Ruling r) {
   return kNames[int(r)];
 }
 
-void LawReport::count_cut(int scenes, int depth) {
-  if (scenes == 0) return;
+void LawReport::count_cut(int scenarios, int depth) {
+  if (scenarios == 0) return;
   least_depth = cut == 0 ? depth : std::min(least_depth, depth);
-  cut += scenes;
+  cut += scenarios;
 }
 
 std::vector<Candidate> candidates(const Choice& choice) {
@@ -183,7 +185,7 @@ std::vector<Candidate> candidates(const Choice& choice) {
     for (const Drawn d : needs_of(r, drafters.at(0)).proposes)
       kinds += (kinds.empty() ? "" : ", ") + std::string(foretoken::name_of(d));
     for (const Drawn d : takes) taken += (taken.empty() ? "" : ", ") + std::string(foretoken::name_of(d));
-    throw Error("no verifier that was chosen is sound for the drafter: its nodes are drawn '" + kinds +
+    throw Error("no chosen verifier is sound for the drafter: its nodes are drawn '" + kinds +
                 "', the verifier takes '" + taken + "'; choose another pair");
   }
   return all;
@@ -201,17 +203,17 @@ std::vector<std::string> left_out(const Choice& choice) {
   return all;
 }
 
-CheckReport check(const std::vector<Candidate>& candidates, Ground ground, const HowToCheck& how) {
+CheckReport check(const std::vector<Candidate>& candidates, Environment environment, const HowToCheck& how) {
   const auto start = Clock::now();
   expect_known(how.laws);
   CheckReport report;
-  ground.sampled_tests = int(
+  environment.sampled_tests = int(
       std::ranges::count_if(candidates, [](const Candidate& c) { return c.soundness.promise.rfind("exact", 0) == 0; }));
-  Session session(candidates, ground, how.laws);
+  Session session(candidates, environment, how.laws);
   session.run(how.threads, how.seconds, start);
-  session.correct(ground.level);
+  session.correct(environment.level);
   report.laws = session.reports();
-  report.level = ground.level, report.of_all_laws = how.laws.empty();
+  report.level = environment.level, report.of_all_laws = how.laws.empty();
   for (const Candidate& c : candidates) report.subjects.push_back(c.subject.text());
   for (const LawReport& r : report.laws) {
     if (r.ruling == LawReport::Ruling::broken)
@@ -219,8 +221,8 @@ CheckReport check(const std::vector<Candidate>& candidates, Ground ground, const
     if (r.ruling == LawReport::Ruling::not_shown)
       report.sentences.push_back("the law '" + r.law + "' was not shown of " + r.subject + ": " + r.reason);
   }
-  if (std::ranges::all_of(report.laws, [](const LawReport& r) { return r.ruling == LawReport::Ruling::silent; }))
-    report.sentences.push_back("nothing was shown: no law that was named has anything to ask of what was named");
+  if (std::ranges::all_of(report.laws, [](const LawReport& r) { return r.ruling == LawReport::Ruling::inapplicable; }))
+    report.sentences.push_back("nothing was shown: none of the named laws applies to what was named");
   for (const Candidate& c : candidates) {
     if (!how.laws.empty()) break;
     const std::string sentence = c.needs.proposes.empty() ? "" : never_drafted(c.subject.text(), report.laws);

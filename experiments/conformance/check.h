@@ -1,5 +1,5 @@
-// Asks every law of the kit of every chosen combination of drafter, policy and verifier, several scenes at once, and
-// keeps what was found. Knows no subject by name, nothing of terminals or files.
+// Runs every law of the kit on every chosen combination of drafter, policy and verifier, several scenarios at once, and
+// collects the results. This module must not know terminals, files or any subject by name.
 #pragma once
 #include <string>
 #include <vector>
@@ -10,39 +10,39 @@
 
 namespace foretoken::conformance {
 
-// What is to be checked. A null config means every registered component that needs no option that only a user can give;
-// a config with nothing but a name means all configs that the kit tries of it.
+// What to check. A null config means every registered component that has no required option that only a user can set; a
+// config with nothing but a name means all configs of it that the kit tries.
 struct Choice {
   Registries registries;
   nlohmann::json drafter, policy, verifier;
 };
-// Every sound combination, under a fixed length; where no policy was chosen also one drafter under every other policy.
-// None at all is an Error that says why.
+// Every sound combination, under a fixed length; if no policy was chosen, also one drafter under every other policy. No
+// sound combination is an Error with the reason.
 std::vector<Candidate> candidates(const Choice& choice);
-// What a null config leaves out, and how to ask for it: a sentence for each.
+// The components that a null config leaves out, and how to check them: a sentence for each.
 std::vector<std::string> left_out(const Choice& choice);
 
 // One law and one candidate.
 struct LawReport {
-  enum class Ruling { holds, broken, silent, not_shown };
+  enum class Ruling { holds, broken, inapplicable, not_shown };
   std::string law, subject;
   Ruling ruling = Ruling::holds;
-  std::string reason;         // why it is silent, broken or was not shown
-  int scenes = 0, asked = 0;  // there are, were asked before the time was up
+  std::string reason;          // why the law does not apply, is broken or was not shown
+  int scenarios = 0, ran = 0;  // in all; run before the time was up
   long cases = 0, accepted = 0, refused = 0;
   double measure = 0, seconds = 0;
   std::map<std::string, long> seen{};
-  int cut = 0, least_depth =
-                   0;  // scenes that were looked at less deep than they say, and how deep the shallowest was, in tokens
+  int cut = 0,
+      least_depth = 0;               // scenarios of reduced depth; the least depth, in tokens
   std::vector<std::string> notes{};  // refusals of options
-  // Counts `scenes` that were cut, `depth` deep at the least.
-  void count_cut(int scenes, int depth);
+  // Adds `scenarios` of reduced depth, the least of them `depth` tokens.
+  void count_cut(int scenarios, int depth);
 };
 const char* name_of(LawReport::Ruling r);  // "holds", "broken", "does not apply", "not shown"
 
 struct CheckReport {
   std::vector<std::string> subjects;
-  std::vector<std::string> left_out;   // sentences: who was not asked, since only a user knows an option of it
+  std::vector<std::string> left_out;   // sentences: components not checked, since only a user can set a required option
   std::vector<LawReport> laws;         // in the order of kit_laws(), then of the subjects
   std::vector<std::string> sentences;  // one for every law that is broken or was not shown
   bool of_all_laws = true;             // no laws were chosen by name
@@ -51,9 +51,9 @@ struct CheckReport {
 };
 struct HowToCheck {
   int threads = 2;
-  double seconds = 60;            // no scene begins later; what was not asked is said
-  std::vector<std::string> laws;  // names; empty: all. Others are listed as not asked; an unknown one is an Error
+  double seconds = 60;            // no scenario starts later; the report names those that did not start
+  std::vector<std::string> laws;  // names; empty: all. Others are reported as not run; an unknown name is an Error
 };
-CheckReport check(const std::vector<Candidate>& candidates, Ground ground, const HowToCheck& how);
+CheckReport check(const std::vector<Candidate>& candidates, Environment environment, const HowToCheck& how);
 
 }  // namespace foretoken::conformance

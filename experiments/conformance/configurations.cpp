@@ -9,7 +9,7 @@ namespace {
 
 using nlohmann::json;
 
-// Worth trying beyond the defaults.
+// Configs to try instead of the defaults.
 const std::map<std::string, json>& tried() {
   static const std::map<std::string, json> table = {
       {"ngram", json::array({{{"longest", 3}, {"shortest", 1}}, {{"longest", 2}, {"shortest", 2}}})},
@@ -23,7 +23,7 @@ const std::map<std::string, json>& tried() {
 
 bool must_be_given(const Option& o) { return o.standard.is_null() && !o.optional; }
 
-// Why only a user can configure an entry; empty where anybody can.
+// Why only a user can configure an entry; empty if the kit can.
 template <class T> std::string needs_a_user(const Registry<T>& registry, const std::string& name) {
   for (const Option& o : registry.find({{"name", name}}).options)
     if (must_be_given(o) && o.type != "model")

@@ -1,5 +1,5 @@
-// Which configs of the registered components the kit tries. Nothing here knows one drafter or verifier from another,
-// but for a table of configs worth trying.
+// The configs of the registered components that the kit tries. No drafter or verifier is known by name, except in a
+// table of further configs.
 #pragma once
 #include <string>
 #include <vector>
@@ -10,17 +10,17 @@
 
 namespace foretoken::conformance {
 
-// The complete config, with a table model for every model that must be given and is not.
+// The complete config, with a table model for every required model that is missing.
 template <class T> nlohmann::json configured(const Registry<T>& registry, nlohmann::json config);
 
-// The configs of one entry, complete. Where an option must be given and names no model, only a user knows what to give:
-// an Error that says how.
+// The complete configs of one entry. A required option that names no model can only be set by a user: an Error that
+// says how.
 template <class T> std::vector<nlohmann::json> configurations(const Registry<T>& registry, const std::string& name);
 
-// Of all entries that need nothing from a user.
+// Those of all entries that need no option from a user.
 template <class T> std::vector<nlohmann::json> configurations(const Registry<T>& registry);
 
-// The others: a sentence for each.
+// A sentence for each of the other entries.
 template <class T> std::vector<std::string> not_configured(const Registry<T>& registry);
 
 }  // namespace foretoken::conformance

@@ -32,7 +32,8 @@ int Enumerator::take(const std::vector<int>& possible) {
   if (at_ == script_.size()) script_.push_back({0, int(possible.size())});
   if (possible.empty() || script_[at_].ways != int(possible.size()))
     throw Error(
-        "something besides its named draws decides what this decoder does: a script of choices met other choices when "
+        "the decoder depends on something other than its named draws: the same sequence of outcomes met other draws "
+        "when "
         "it ran again");
   return possible.at(std::size_t(script_[at_++].at));
 }
@@ -49,7 +50,8 @@ Token Enumerator::draw(int vocab, const std::function<double(Token)>& law, const
     if (p > 0) last = x;
     cuts.push_back(std::min(1.0, cuts.back() + p));
   }
-  for (Token x = last; x < vocab; ++x) cuts[std::size_t(x) + 1] = 1;  // rounding belongs to the last possible token
+  for (Token x = last; x < vocab; ++x)
+    cuts[std::size_t(x) + 1] = 1;  // the last possible token takes the rounding error
   return split(name_of(draws, draws.counter(name)), cuts);
 }
 
@@ -66,7 +68,8 @@ Token Enumerator::race(int vocab, const std::function<double(Token)>& law, const
     won.push_back(now.won_by(x, p));
     if (won.back().volume() > kNothing) possible.push_back(x);
   }
-  // A region just above rounding may fall into pieces below it: it goes whole to whoever has most of it.
+  // A region just above rounding may split into parts below it: the whole of it goes to the token with the largest
+  // part.
   const bool crumbs = possible.empty();
   if (crumbs) possible.push_back(int(std::ranges::max_element(won, {}, &RaceRegion::volume) - won.begin()));
   const int winner = take(possible);

@@ -20,17 +20,16 @@ namespace foretoken::conformance {
 
 class Enumerator : public Chance {
  public:
-  // Without memory every draw is a fresh uniform: what a proof would be that forks at every draw. It misses reused
-  // draws.
+  // Without memory every draw is a fresh uniform, as in a proof that forks at every draw: reused draws go undetected.
   explicit Enumerator(bool remembers = true) : remembers_(remembers) {}
 
   bool accept(double probability, const Draws& draws, DrawName name) override;
   Token draw(int vocab, const std::function<double(Token)>& law, const Draws& draws, DrawName name) override;
-  // A race is a draw too, of the whole noise of its position: what is still possible of it is a region of the simplex.
+  // A race draws the whole noise of its position: the noise that is still possible is a region of the simplex.
   Token race(int vocab, const std::function<double(Token)>& law, const Draws& draws, std::uint32_t position) override;
 
   double weight() const { return weight_; }
-  // Turns to the next script of choices, depth first; false when all were followed.
+  // Proceeds to the next sequence of outcomes, depth first; false after the last.
   bool next();
   long paths() const { return paths_; }
   long names_met_again() const { return met_again_; }
@@ -39,15 +38,16 @@ class Enumerator : public Chance {
   struct Interval {
     double low = 0, high = 1;
   };
-  // The seed and the counter: what the generator tells apart.
+  // The seed and the counter: they identify a draw of the generator.
   using Name = std::pair<std::uint64_t, std::array<std::uint32_t, 4>>;
   struct Choice {
     int at = 0, ways = 1;
   };
 
-  // Cuts the name's interval at ascending `cuts` (the first 0, the last 1); answers the piece that this script takes.
+  // Cuts the name's interval at ascending `cuts` (the first 0, the last 1); returns the number of the part that this
+  // script takes.
   int split(const Name& name, const std::vector<double>& cuts);
-  // Which of the possible ways, by number, this script takes.
+  // The one of `possible` that this script takes.
   int take(const std::vector<int>& possible);
   static Name name_of(const Draws& draws, const Philox& counter);
 
@@ -60,8 +60,8 @@ class Enumerator : public Chance {
   long paths_ = 1, met_again_ = 0;
 };
 
-// Gives every draw another name before it reaches `inner`, or Philox where there is none: the seam for planted bugs of
-// naming. A race shows its position as the root, since that is what its name holds.
+// Renames every draw before it reaches `inner`, or Philox where `inner` is null: for planted bugs of naming. A race
+// passes its position as the root, since its name holds the position.
 class Renaming : public Chance {
  public:
   using Rename = std::function<void(Draws&, DrawName&)>;

@@ -11,12 +11,12 @@ namespace foretoken::conformance {
 namespace {
 
 struct Drafted {
-  Text context;
+  Tokens context;
   int prompt = 0;  // so many of them
   DraftTree tree;
 };
 
-// The probability that a token drawn from q stands, given p, as the verifier states it.
+// The probability that a token drawn from q is accepted, given p, by the verifier's formula.
 double agreement(const std::vector<double>& p, const Distribution& q, const Soundness& how) {
   double sum = 0;
   for (Token x = 0; x < q.vocab; ++x) {
@@ -30,7 +30,7 @@ double agreement(const std::vector<double>& p, const Distribution& q, const Soun
   return sum;
 }
 
-// The children of a node that are there.
+// The children of a node, without absent ones.
 std::vector<int> children(const DraftTree& tree, int node) {
   std::vector<int> found;
   for (int n = node + 1; n < tree.nodes; ++n)
@@ -38,8 +38,8 @@ std::vector<int> children(const DraftTree& tree, int node) {
   return found;
 }
 
-// The probability that one of the children of `node` is accepted: of one that was drawn, as the verifier states it; of
-// guesses, what p gives to their tokens together. Nothing where there is no formula.
+// The probability that one of the children of `node` is accepted: for one drawn child, by the verifier's formula; for
+// certain children, the sum of p over their tokens. Empty if there is no formula.
 std::optional<double> expected(const DraftTree& tree, int node, const std::vector<int>& below,
                                const std::vector<double>& p, const Soundness& how) {
   const auto certain = [&](int n) { return Drawn(*tree.q.drawn.row<std::uint8_t>(n)) == Drawn::certain; };
@@ -57,10 +57,10 @@ struct Tally {
   long tested = 0, accepted = 0;
 };
 
-// Every level that was tested: down the accepted path, up to the first refusal. False where there is no formula.
+// Adds every tested level: down the accepted path, up to the first rejection. False if there is no formula.
 bool tally(const Drafted& d, const SequenceReport& r, const TableModel& target, const Sampling& sampling,
            const Soundness& how, std::map<int, Tally>& tallies) {
-  Text context = d.context;
+  Tokens context = d.context;
   for (int level = 1, node = 0;; ++level) {
     const std::vector<int> below = children(d.tree, node);
     if (below.empty()) return true;
@@ -73,31 +73,33 @@ bool tally(const Drafted& d, const SequenceReport& r, const TableModel& target, 
     context.push_back(r.emitted.at(std::size_t(level) - 1));
     const auto holds = [&](int n) { return *d.tree.tokens.row<Token>(n) == context.back(); };
     const auto accepted = std::ranges::find_if(below, holds);
-    if (accepted == below.end()) return true;  // a verifier that says another token than the node's: others see that
+    if (accepted == below.end())
+      return true;  // the verifier emitted another token than the node's: other laws detect that
     node = *accepted;
   }
 }
 
 }  // namespace
 
-Finding acceptance(const Subject& subject, const Scene& scene, Backend& backend, const TableModel::Options& options,
-                   std::span<const Ask> asks) {
+Finding acceptance(const Subject& subject, const Scenario& scenario, Backend& backend,
+                   const TableModel::Options& options, std::span<const TestRequest> requests) {
   Finding f{.what = subject.text()};
-  const Cast cast = table_cast(options);
-  const Soundness how = soundness_of(subject.registries, subject.chairs.verifier);
+  const Models models = table_models(options);
+  const Soundness how = soundness_of(subject.registries, subject.configs.verifier);
   std::map<SequenceId, Drafted> last;
   std::map<int, Tally> tallies;
-  const auto record = [&](Host&, std::span<const DraftRequest> requests, std::span<const DraftTree> trees) {
+  const auto record = [&](Host&, std::span<const DraftRequest> draft_requests, std::span<const DraftTree> trees) {
     for (std::size_t i = 0; i < trees.size(); ++i)
-      last[requests[i].sequence->id] = {requests[i].sequence->tokens, requests[i].sequence->prompt_length, trees[i]};
+      last[draft_requests[i].sequence->id] = {draft_requests[i].sequence->tokens,
+                                              draft_requests[i].sequence->prompt_length, trees[i]};
   };
   const auto judge = [&](Engine&, const StepReport& report, std::span<const Sequence* const>) {
     for (const SequenceReport& r : report.sequences)
       if (r.judged && f.holds &&
-          !tally(last.at(r.id), r, static_cast<const TableModel&>(*cast.target), scene.sampling, how, tallies))
-        f.fail("the acceptance of several drawn children has no formula here");
+          !tally(last.at(r.id), r, static_cast<const TableModel&>(*models.target), scenario.sampling, how, tallies))
+        f.fail("there is no formula here for the acceptance of several drawn children");
   };
-  play(watched(subject, record), scene, backend, cast, asks, judge);
+  run_scenario(watched(subject, record), scenario, backend, models, requests, judge);
   for (const auto& [position, t] : tallies) {
     const double z = t.variance > 1e-9 ? (double(t.accepted) - t.expected) / std::sqrt(t.variance)
                      : std::abs(double(t.accepted) - t.expected) < 1e-6 ? 0
@@ -107,7 +109,7 @@ Finding acceptance(const Subject& subject, const Scene& scene, Backend& backend,
     f.measure = std::max(f.measure, std::abs(z));
     f.cases += t.tested, f.accepted += t.accepted, f.refused += t.tested - t.accepted;
   }
-  if (f.measure > 5) f.fail("the measured acceptance is not the laws' own");
+  if (f.measure > 5) f.fail("the measured acceptance is not the expected one");
   return f;
 }
 

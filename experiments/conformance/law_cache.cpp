@@ -9,7 +9,7 @@ namespace {
 
 std::string bytes_of(const Tensor& t) { return {static_cast<const char*>(t.raw()), std::size_t(t.bytes())}; }
 
-// Why two trees are not the same proposal; empty where they are.
+// How two trees differ; empty if they are equal.
 std::string difference(const DraftTree& a, const DraftTree& b) {
   if (a.nodes != b.nodes) return std::to_string(a.nodes) + " nodes instead of " + std::to_string(b.nodes);
   for (int n = 1; n < a.nodes; ++n) {
@@ -19,19 +19,19 @@ std::string difference(const DraftTree& a, const DraftTree& b) {
              std::to_string(*b.tokens.row<Token>(n));
     if (*a.parents.row<std::int32_t>(n) != *b.parents.row<std::int32_t>(n) ||
         *a.q.drawn.row<std::uint8_t>(n) != *b.q.drawn.row<std::uint8_t>(n))
-      return node + " hangs or was drawn otherwise";
+      return node + " has another parent or was drawn otherwise";
   }
-  if (a.q.distributions.size() != b.q.distributions.size()) return "another number of laws";
+  if (a.q.distributions.size() != b.q.distributions.size()) return "another number of distributions";
   for (std::size_t n = 0; n < a.q.distributions.size(); ++n) {
-    if (bool(a.q.distributions[n]) != bool(b.q.distributions[n])) return "a law is missing";
+    if (bool(a.q.distributions[n]) != bool(b.q.distributions[n])) return "a distribution is missing";
     if (a.q.distributions[n] && (bytes_of(a.q.distributions[n].logits) != bytes_of(b.q.distributions[n].logits) ||
                                  bytes_of(a.q.distributions[n].rows) != bytes_of(b.q.distributions[n].rows)))
-      return "the law after node " + std::to_string(n) + " differs";
+      return "the distribution after node " + std::to_string(n) + " differs";
   }
   return "";
 }
 
-// The rows [0, n) of every layer of a cache's table, keys and values, as bytes.
+// Rows [0, n) of every layer of a sequence's table, keys and values, as bytes.
 std::string rows_of(Backend& backend, const KvCache& cache, SequenceId id, int n) {
   std::string all;
   const Tensor pool = cache.layers().front().pool, page = Tensor::host({1, pool.dim(1)}, DType::u8);
@@ -65,7 +65,7 @@ std::string fresh_rows(Backend& backend, std::shared_ptr<Model> model, const KvC
 
 void check_cache(Backend& backend, CachedModel& cached, const Sequence& sequence, Finding& f) {
   KvCache& cache = cached.cache();
-  if (cache.confirmed(sequence.id) == 0) return;  // it waits, or was never asked for
+  if (cache.confirmed(sequence.id) == 0) return;  // preempted, or never fed
   const int held = cache.settle(sequence);
   const std::string who = cached.info().name + ", sequence " + std::to_string(sequence.id) + " of " +
                           std::to_string(sequence.length()) + " tokens: ";
@@ -79,16 +79,16 @@ void check_cache(Backend& backend, CachedModel& cached, const Sequence& sequence
 
 }  // namespace
 
-Finding memory(const Subject& subject, const Scene& scene, HostBackend& backend, const Cast& cast,
-               std::span<const Ask> asks) {
+Finding memory(const Subject& subject, const Scenario& scenario, HostBackend& backend, const Models& models,
+               std::span<const TestRequest> requests) {
   Finding f{.what = subject.text()};
-  const auto compare = [&](Host&, std::span<const DraftRequest> requests, std::span<const DraftTree> trees) {
-    for (std::size_t i = 0; i < requests.size(); ++i) {
-      if (!requests[i].budget.drafts()) continue;
-      PagePool pool(backend, scene.engine.page_rows * cast.target->info().kv.bytes_per_row(), 256);
-      Host host(backend, pool, cast.target->info(), cast.load, false);
-      const auto fresh = subject.registries.drafters.make(subject.chairs.drafter, host);
-      DraftRequest request = requests[i];
+  const auto compare = [&](Host&, std::span<const DraftRequest> draft_requests, std::span<const DraftTree> trees) {
+    for (std::size_t i = 0; i < draft_requests.size(); ++i) {
+      if (!draft_requests[i].budget.drafts()) continue;
+      PagePool pool(backend, scenario.engine.page_rows * models.target->info().kv.bytes_per_row(), 256);
+      Host host(backend, pool, models.target->info(), models.load, false);
+      const auto fresh = subject.registries.drafters.make(subject.configs.drafter, host);
+      DraftRequest request = draft_requests[i];
       request.rows = 1 << 20;
       const std::string how = difference(trees[i], fresh->draft({&request, 1}).front());
       if (!how.empty())
@@ -98,23 +98,24 @@ Finding memory(const Subject& subject, const Scene& scene, HostBackend& backend,
       ++f.cases;
     }
   };
-  const Played played = play(watched(subject, compare), scene, backend, cast, asks);
-  f.accepted = played.accepted, f.refused = played.refusals;
+  const RunOutcome outcome = run_scenario(watched(subject, compare), scenario, backend, models, requests);
+  f.accepted = outcome.accepted, f.refused = outcome.refusals;
   return f;
 }
 
-Finding cache(const Subject& subject, const Scene& scene, Backend& backend, const Cast& cast,
-              std::span<const Ask> asks) {
+Finding cache(const Subject& subject, const Scenario& scenario, Backend& backend, const Models& models,
+              std::span<const TestRequest> requests) {
   Finding f{.what = subject.text()};
-  const Played played = play(subject, scene, backend, cast, asks,
-                             [&](Engine& engine, const StepReport&, std::span<const Sequence* const> running) {
-                               for (const Sequence* s : running) {
-                                 check_cache(backend, engine.target(), *s, f);
-                                 for (const auto& c : engine.host().caches()) check_cache(backend, *c, *s, f);
-                               }
-                             });
-  if (played.pages_left != 0) f.fail(std::to_string(played.pages_left) + " pages are still held at the end");
-  f.accepted = played.accepted, f.refused = played.refusals;
+  const RunOutcome outcome =
+      run_scenario(subject, scenario, backend, models, requests,
+                   [&](Engine& engine, const StepReport&, std::span<const Sequence* const> running) {
+                     for (const Sequence* s : running) {
+                       check_cache(backend, engine.target(), *s, f);
+                       for (const auto& c : engine.host().caches()) check_cache(backend, *c, *s, f);
+                     }
+                   });
+  if (outcome.pages_left != 0) f.fail(std::to_string(outcome.pages_left) + " pages are still held at the end");
+  f.accepted = outcome.accepted, f.refused = outcome.refusals;
   return f;
 }
 

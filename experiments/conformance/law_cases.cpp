@@ -1,4 +1,4 @@
-// Scenes of the laws of distributions: exact, sampled, acceptance, options, causal, limits.
+// Scenarios of the laws of distributions: exact, sampled, acceptance, options, causal, limits.
 #include "experiments/conformance/law_cases.h"
 
 #include <algorithm>
@@ -10,36 +10,36 @@ namespace foretoken::conformance {
 
 Subject under_length(const Candidate& c, int length) {
   Subject s = c.subject;
-  if (!c.own_policy) s.chairs.policy = {{"name", "fixed"}, {"length", length}};
+  if (!c.own_policy) s.configs.policy = {{"name", "fixed"}, {"length", length}};
   return s;
 }
 
-Cases exact_cases(const Candidate& c, const Ground& g) {
-  const std::vector<Text> prompts = {{0}, {1, 0, 1, 0}, {1, 1, 0, 1, 1, 0, 0}};
+Cases exact_cases(const Candidate& c, const Environment& e) {
+  const std::vector<Tokens> prompts = {{0}, {1, 0, 1, 0}, {1, 1, 0, 1, 1, 0, 0}};
   Cases all;
   // A chosen policy may draft long: then the length limit lies near, so that drafts end with what is looked at.
-  const auto ask = [&](const std::string& scene, int length, ExactCase pattern, const std::vector<Text>& where) {
-    pattern.most_ways = g.most_ways;
+  const auto add = [&](const std::string& scenario, int length, ExactCase pattern, const std::vector<Tokens>& where) {
+    pattern.most_ways = e.most_ways;
     pattern.least = pattern.target.vocab == 2 ? 3 : 2;  // a second round after a draft is looked at where that is cheap
     if (c.own_policy && pattern.max_new_tokens == 0) pattern.max_new_tokens = pattern.tokens + 1;
-    for (const Text& prompt : where) {
+    for (const Tokens& prompt : where) {
       pattern.prompts = {prompt};
-      all.push_back({scene + ", after [" + text_of(prompt) + "]",
+      all.push_back({scenario + ", after [" + text_of(prompt) + "]",
                      [s = under_length(c, length), pattern] { return exact(s, pattern); }});
     }
   };
-  ask("2 tokens, 4 deep", 3, {.target = {.vocab = 2, .seed = 3, .impossible = 0.1}, .tokens = 4}, prompts);
-  ask("3 tokens, 4 deep", 2, {.target = {.vocab = 3, .seed = 5}, .tokens = 4}, {{1, 0, 1, 0}});
-  ask("4 tokens, 3 deep", 2, {.target = {.vocab = 4, .order = 2, .seed = 7, .impossible = 0.2}, .tokens = 3},
+  add("2 tokens, 4 deep", 3, {.target = {.vocab = 2, .seed = 3, .impossible = 0.1}, .tokens = 4}, prompts);
+  add("3 tokens, 4 deep", 2, {.target = {.vocab = 3, .seed = 5}, .tokens = 4}, {{1, 0, 1, 0}});
+  add("4 tokens, 3 deep", 2, {.target = {.vocab = 4, .order = 2, .seed = 7, .impossible = 0.2}, .tokens = 3},
       {{3, 1, 0, 3, 1}});
-  ask("5 tokens, whole context", 2, {.target = {.vocab = 5, .order = 0, .seed = 9, .impossible = 0.25}, .tokens = 2},
+  add("5 tokens, whole context", 2, {.target = {.vocab = 5, .order = 0, .seed = 9, .impossible = 0.25}, .tokens = 2},
       {{0}, {2, 4, 2, 4}});
-  ask("2 tokens, 5 deep, several rounds", 2, {.target = {.vocab = 2, .seed = 4, .impossible = 0.1}, .tokens = 5},
+  add("2 tokens, 5 deep, several rounds", 2, {.target = {.vocab = 2, .seed = 4, .impossible = 0.1}, .tokens = 5},
       prompts);
-  ask("a stop token inside a draft", 3,
-      {.target = {.vocab = 3, .seed = 13, .impossible = 0.2}, .tokens = 3, .scene = {.stop_tokens = {2}}},
+  add("a stop token inside a draft", 3,
+      {.target = {.vocab = 3, .seed = 13, .impossible = 0.2}, .tokens = 3, .scenario = {.stop_tokens = {2}}},
       {{0, 1, 0, 1}});
-  ask("the length limit inside a draft", 3, {.target = {.vocab = 3, .seed = 15}, .tokens = 3, .max_new_tokens = 3},
+  add("the length limit inside a draft", 3, {.target = {.vocab = 3, .seed = 15}, .tokens = 3, .max_new_tokens = 3},
       {{1, 0, 1, 0}});
   ExactCase two{.target = {.vocab = 2, .seed = 23, .impossible = 0.1}, .prompts = {{0, 1}, {0, 1}}, .tokens = 2};
   if (c.own_policy) two.max_new_tokens = 3;
@@ -47,35 +47,35 @@ Cases exact_cases(const Candidate& c, const Ground& g) {
   return all;
 }
 
-Cases sampled_cases(const Candidate& c, const Ground& g) {
-  const SampledCase scene{.target = {.vocab = 3, .seed = 61, .impossible = 0.1},
-                          .prompt = {0, 1, 0, 1},
-                          .tokens = 3,
-                          .level = g.level / g.sampled_tests};
-  return {{"3 tokens, 3 deep, batch 64", [s = under_length(c, 2), scene] {
+Cases sampled_cases(const Candidate& c, const Environment& e) {
+  const SampledCase scenario{.target = {.vocab = 3, .seed = 61, .impossible = 0.1},
+                             .prompt = {0, 1, 0, 1},
+                             .tokens = 3,
+                             .level = e.level / e.sampled_tests};
+  return {{"3 tokens, 3 deep, batch 64", [s = under_length(c, 2), scenario] {
              ReferenceBackend b;
-             return sampled(s, scene, b);
+             return sampled(s, scenario, b);
            }}};
 }
 
-Cases acceptance_cases(const Candidate& c, const Ground&) {
+Cases acceptance_cases(const Candidate& c, const Environment&) {
   Cases all;
   for (const float temperature : {1.0f, 0.6f})
     all.push_back({"4 tokens, 400 requests, temperature " + std::to_string(temperature).substr(0, 3),
                    [s = under_length(c, 4), temperature] {
                      ReferenceBackend b;
-                     const Scene scene{.sampling = {.temperature = temperature},
-                                       .engine = {.batch = 16, .step_rows = 1024, .page_rows = 4, .pages = 1024}};
-                     return acceptance(s, scene, b, {.vocab = 4, .order = 3, .seed = 73},
-                                       random_asks(400, 4, 12, 40, 4));
+                     const Scenario scenario{.sampling = {.temperature = temperature},
+                                             .engine = {.batch = 16, .step_rows = 1024, .page_rows = 4, .pages = 1024}};
+                     return acceptance(s, scenario, b, {.vocab = 4, .order = 3, .seed = 73},
+                                       random_requests(400, 4, 12, 40, 4));
                    }});
   return all;
 }
 
-Cases options_cases(const Candidate& c, const Ground& g) {
+Cases options_cases(const Candidate& c, const Environment& e) {
   Cases all;
   for (const SamplingOption& option : sampling_options())
-    all.push_back({option.text, [s = under_length(c, 2), option, most_ways = g.most_ways / 4]() -> Finding {
+    all.push_back({option.text, [s = under_length(c, 2), option, most_ways = e.most_ways / 4]() -> Finding {
                      OptionFinding f = exact_or_refused(s, option, most_ways);
                      if (!f.refusal.empty()) f.what += ": " + f.refusal;
                      return f;
@@ -83,7 +83,7 @@ Cases options_cases(const Candidate& c, const Ground& g) {
   return all;
 }
 
-Cases causal_cases(const Candidate& c, const Ground&) {
+Cases causal_cases(const Candidate& c, const Environment&) {
   Cases all;
   for (const int vocab : {3, 4})
     all.push_back({std::to_string(vocab) + " tokens", [s = under_length(c, 4), vocab] {
@@ -91,7 +91,7 @@ Cases causal_cases(const Candidate& c, const Ground&) {
                      const TableModel::Options target{.vocab = vocab, .order = 2, .seed = 91};
                      return causal(
                          s, {.engine = {.batch = 3, .step_rows = 256, .page_rows = 3, .pages = 256, .check = true}}, b,
-                         table_cast(target), random_asks(5, vocab, 10, 16, 11));
+                         table_models(target), random_requests(5, vocab, 10, 16, 11));
                    }});
   return all;
 }
@@ -104,8 +104,8 @@ void twins(Cases& all, const Candidate& c) {
   const bool draws = std::ranges::any_of(c.needs.proposes, [](Drawn d) { return d != Drawn::certain; });
   if (c.model_options.empty() || !draws) return;
   Subject twin = under_length(c, 4);
-  for (const std::string& option : c.model_options) twin.chairs.drafter[option] = "table:same";
-  if (twin.chairs.drafter.contains("temperature")) twin.chairs.drafter.erase("temperature");
+  for (const std::string& option : c.model_options) twin.configs.drafter[option] = "table:same";
+  if (twin.configs.drafter.contains("temperature")) twin.configs.drafter.erase("temperature");
   for (const Sampling& sampling : {Sampling{.temperature = 0}, Sampling{.temperature = 1}, talkative(1)}) {
     if (sampling.temperature > 0 && c.soundness.acceptance != Acceptance::overlap)
       continue;  // it may refuse the target's own guess
@@ -113,9 +113,10 @@ void twins(Cases& all, const Candidate& c) {
                             (sampling.penalties().counts() ? ", penalties" : "");
     all.push_back({"the target as its own draft, " + how, [twin, sampling] {
                      ReferenceBackend b;
-                     const Scene scene{.sampling = sampling, .engine = {.page_rows = 2, .pages = 512, .check = true}};
-                     return twin_accepts_all(twin, scene, b, table_cast({.vocab = 5, .seed = 71}),
-                                             random_asks(10, 5, 12, 30, 1));
+                     const Scenario scenario{.sampling = sampling,
+                                             .engine = {.page_rows = 2, .pages = 512, .check = true}};
+                     return twin_accepts_all(twin, scenario, b, table_models({.vocab = 5, .seed = 71}),
+                                             random_requests(10, 5, 12, 30, 1));
                    }});
   }
 }
@@ -126,22 +127,24 @@ void random_drafts(Cases& all, const Candidate& c) {
   Subject random = under_length(c, 3);
   random.registries = with_scripted(random.registries);
   for (int seed = 1; seed <= 2; ++seed) {
-    random.chairs.drafter = random_tree(seed, takes(Drawn::independent) ? "mixed" : "certain");
-    ExactCase scene{.target = {.vocab = 2, .seed = 19, .impossible = 0.1}, .prompts = {{1, 1}}, .tokens = 3};
-    if (c.own_policy) scene.max_new_tokens = 4;
-    all.push_back({"random drafts of shape " + std::to_string(seed), [random, scene] { return exact(random, scene); }});
+    random.configs.drafter = random_tree(seed, takes(Drawn::independent) ? "mixed" : "certain");
+    ExactCase scenario{.target = {.vocab = 2, .seed = 19, .impossible = 0.1}, .prompts = {{1, 1}}, .tokens = 3};
+    if (c.own_policy) scenario.max_new_tokens = 4;
+    all.push_back(
+        {"random drafts of shape " + std::to_string(seed), [random, scenario] { return exact(random, scenario); }});
   }
 }
 
 }  // namespace
 
-Cases limits_cases(const Candidate& c, const Ground&) {
+Cases limits_cases(const Candidate& c, const Environment&) {
   Cases all;
   for (const float temperature : {0.0f, 1.0f})
     all.push_back({"no budget, temperature " + std::to_string(int(temperature)), [s = c.subject, temperature] {
                      ReferenceBackend b;
                      return no_budget_is_plain(s, {.sampling = {.temperature = temperature}}, b,
-                                               table_cast({.vocab = 5, .seed = 72}), random_asks(10, 5, 12, 30, 3));
+                                               table_models({.vocab = 5, .seed = 72}),
+                                               random_requests(10, 5, 12, 30, 3));
                    }});
   twins(all, c);
   random_drafts(all, c);

@@ -1,5 +1,4 @@
-// The scenes in which the kit asks each law. Every scene builds its own devices and models, so that scenes may run at
-// once.
+// The scenarios of each law. Every scenario builds its own devices and models, so scenarios may run concurrently.
 #pragma once
 #include "experiments/conformance/law_table.h"
 
@@ -7,18 +6,18 @@ namespace foretoken::conformance {
 
 using Cases = std::vector<LawCase>;
 
-Cases exact_cases(const Candidate& c, const Ground& g);
-Cases sampled_cases(const Candidate& c, const Ground& g);
-Cases greedy_cases(const Candidate& c, const Ground& g);
-Cases coupled_cases(const Candidate& c, const Ground& g);
-Cases batch_cases(const Candidate& c, const Ground& g);
-Cases memory_cases(const Candidate& c, const Ground& g);
-Cases cache_cases(const Candidate& c, const Ground& g);
-Cases acceptance_cases(const Candidate& c, const Ground& g);
-Cases limits_cases(const Candidate& c, const Ground& g);
-Cases options_cases(const Candidate& c, const Ground& g);
-Cases causal_cases(const Candidate& c, const Ground& g);
-Cases device_cases(const Candidate& c, const Ground& g);
+Cases exact_cases(const Candidate& c, const Environment& e);
+Cases sampled_cases(const Candidate& c, const Environment& e);
+Cases greedy_cases(const Candidate& c, const Environment& e);
+Cases coupled_cases(const Candidate& c, const Environment& e);
+Cases batch_cases(const Candidate& c, const Environment& e);
+Cases memory_cases(const Candidate& c, const Environment& e);
+Cases cache_cases(const Candidate& c, const Environment& e);
+Cases acceptance_cases(const Candidate& c, const Environment& e);
+Cases limits_cases(const Candidate& c, const Environment& e);
+Cases options_cases(const Candidate& c, const Environment& e);
+Cases causal_cases(const Candidate& c, const Environment& e);
+Cases device_cases(const Candidate& c, const Environment& e);
 
 // The candidate's subject under a fixed length, unless its policy was chosen.
 Subject under_length(const Candidate& c, int length);

@@ -1,4 +1,4 @@
-// Scenes of the laws of texts and caches: greedy, coupled, batch, memory, cache, device.
+// Scenarios of the laws of outputs and caches: greedy, coupled, batch, memory, cache, device.
 #include <algorithm>
 
 #include "experiments/conformance/law_cases.h"
@@ -18,43 +18,43 @@ std::string brief(const Sampling& s) {
   return text;
 }
 
-// The subject's text against plain decoding's, on tables and, where there are some, on trained models.
-Cases text_cases(const Candidate& c, const Ground& g, const std::vector<Sampling>& samplings) {
+// The subject's output against plain decoding's, on table models and, if available, on trained models.
+Cases text_cases(const Candidate& c, const Environment& e, const std::vector<Sampling>& samplings) {
   Cases all;
   for (const Sampling& sampling : samplings)
     all.push_back({"tables, " + brief(sampling), [s = under_length(c, 5), sampling] {
                      ReferenceBackend b;
-                     return same_text(s, {.sampling = sampling}, b, table_cast({.vocab = 5, .order = 2, .seed = 31}),
-                                      random_asks(12, 5, 12, 40, 1));
+                     return same_text(s, {.sampling = sampling}, b, table_models({.vocab = 5, .order = 2, .seed = 31}),
+                                      random_requests(12, 5, 12, 40, 1));
                    }});
-  for (const Ground::Device& device : g.devices) {
-    const bool first = &device == &g.devices.front(), host = device.name.rfind("cpu", 0) == 0;
-    if (!g.trained || (host && !first)) continue;  // one instruction set of the host will do for whole models
+  for (const Environment::Device& device : e.devices) {
+    const bool first = &device == &e.devices.front(), host = device.name.rfind("cpu", 0) == 0;
+    if (!e.trained || (host && !first)) continue;  // trained models run with one instruction set of the host
     all.push_back({"trained models on " + device.name + ", " + brief(samplings.front()),
-                   [s = under_length(c, 4), sampling = samplings.front(), make = device.make, trained = g.trained] {
+                   [s = under_length(c, 4), sampling = samplings.front(), make = device.make, trained = e.trained] {
                      const auto b = make();
-                     const Cast cast = trained(*b);
-                     const auto asks = random_asks(6, std::min(500, cast.target->info().vocab), 24, 40, 2);
+                     const Models models = trained(*b);
+                     const auto requests = random_requests(6, std::min(500, models.target->info().vocab), 24, 40, 2);
                      return same_text(
                          s,
                          {.sampling = sampling,
                           .engine = {.batch = 3, .step_rows = 40, .page_rows = 8, .pages = 512, .check = true}},
-                         *b, cast, asks);
+                         *b, models, requests);
                    }});
   }
   return all;
 }
 
-// Prompts that share beginnings, so that prefixes are hit while others still run.
-std::vector<Ask> crowd(int count, int vocab, int tokens, std::uint64_t seed) {
-  auto asks = random_asks(count, vocab, 12, tokens, seed);
-  for (std::size_t i = 0; i < asks.size(); i += 2) {
-    Text prompt;
+// Prompts with common beginnings, so that prefixes are hit while other requests still run.
+std::vector<TestRequest> crowd(int count, int vocab, int tokens, std::uint64_t seed) {
+  auto requests = random_requests(count, vocab, 12, tokens, seed);
+  for (std::size_t i = 0; i < requests.size(); i += 2) {
+    Tokens prompt;
     for (int k = 0; k < 9; ++k) prompt.push_back(k % 2);
-    prompt.insert(prompt.end(), asks[i].prompt.begin(), asks[i].prompt.end());
-    asks[i].prompt = prompt;
+    prompt.insert(prompt.end(), requests[i].prompt.begin(), requests[i].prompt.end());
+    requests[i].prompt = prompt;
   }
-  return asks;
+  return requests;
 }
 
 Finding in_crowds(const Subject& s, const Sampling& sampling, bool whole) {
@@ -66,56 +66,58 @@ Finding in_crowds(const Subject& s, const Sampling& sampling, bool whole) {
   CrowdCase c{{}, whole};
   for (const EngineOptions& e : engines) c.crowds.push_back({.sampling = sampling, .engine = e});
   ReferenceBackend b;
-  const Scene alone{.sampling = sampling,
-                    .engine = {.batch = 1, .step_rows = 512, .page_rows = 4, .pages = 512, .check = true}};
-  Finding f = batch(s, alone, c, b, table_cast({.vocab = 4, .order = 3, .seed = 51}), crowd(14, 4, 24, 1));
-  if (f.holds && f.seen["preemptions"] == 0) f.fail("no crowd was ever preempted, so nothing was shown");
-  if (f.holds && f.seen["prefix rows"] == 0) f.fail("no prefix was ever hit, so nothing was shown");
+  const Scenario alone{.sampling = sampling,
+                       .engine = {.batch = 1, .step_rows = 512, .page_rows = 4, .pages = 512, .check = true}};
+  Finding f = batch(s, alone, c, b, table_models({.vocab = 4, .order = 3, .seed = 51}), crowd(14, 4, 24, 1));
+  if (f.holds && f.seen["preemptions"] == 0) f.fail("no sequence was preempted, so nothing was shown");
+  if (f.holds && f.seen["prefix rows"] == 0) f.fail("no prefix was hit, so nothing was shown");
   return f;
 }
 
-using StepLaw = Finding (*)(const Subject&, const Scene&, HostBackend&, const Cast&, std::span<const Ask>);
+using StepLaw = Finding (*)(const Subject&, const Scenario&, HostBackend&, const Models&, std::span<const TestRequest>);
 
-LawCase step_case(StepLaw law, const Candidate& c, const std::string& scene, float temperature,
+LawCase step_case(StepLaw law, const Candidate& c, const std::string& scenario, float temperature,
                   const EngineOptions& engine, int requests) {
-  return {scene + ", temperature " + std::to_string(int(temperature)), [=, s = under_length(c, 5)] {
+  return {scenario + ", temperature " + std::to_string(int(temperature)), [=, s = under_length(c, 5)] {
             ReferenceBackend b;
             return law(s, {.sampling = {.temperature = temperature}, .engine = engine}, b,
-                       table_cast({.vocab = 4, .order = 2, .seed = 41}), random_asks(requests, 4, 12, 24, 5));
+                       table_models({.vocab = 4, .order = 2, .seed = 41}), random_requests(requests, 4, 12, 24, 5));
           }};
 }
 
 }  // namespace
 
-Cases greedy_cases(const Candidate& c, const Ground& g) { return text_cases(c, g, {{.temperature = 0}, talkative(0)}); }
-
-Cases coupled_cases(const Candidate& c, const Ground& g) {
-  return text_cases(
-      c, g, {{.temperature = 1}, {.temperature = 0.5f, .top_p = 0.9f}, {.temperature = 2, .top_k = 3}, talkative(1)});
+Cases greedy_cases(const Candidate& c, const Environment& e) {
+  return text_cases(c, e, {{.temperature = 0}, talkative(0)});
 }
 
-Cases batch_cases(const Candidate& c, const Ground&) {
+Cases coupled_cases(const Candidate& c, const Environment& e) {
+  return text_cases(
+      c, e, {{.temperature = 1}, {.temperature = 0.5f, .top_p = 0.9f}, {.temperature = 2, .top_k = 3}, talkative(1)});
+}
+
+Cases batch_cases(const Candidate& c, const Environment&) {
   const bool same = c.soundness.promise.find("path-identical") != std::string::npos,
              exact = c.soundness.promise.rfind("exact", 0) == 0;
   const Subject s = under_length(c, 4);
   Cases all;
   if (!c.needs.learns || same || exact)
-    all.push_back({"four crowds, greedy", [s, exact] { return in_crowds(s, {.temperature = 0}, exact); }});
-  all.push_back({same ? "four crowds, temperature 1: texts" : "four crowds, temperature 1: verdicts of equal trees",
+    all.push_back({"four batches, greedy", [s, exact] { return in_crowds(s, {.temperature = 0}, exact); }});
+  all.push_back({same ? "four batches, temperature 1: outputs" : "four batches, temperature 1: verdicts of equal trees",
                  [s, same] { return in_crowds(s, {.temperature = 1}, same); }});
   return all;
 }
 
-Cases memory_cases(const Candidate& c, const Ground&) {
+Cases memory_cases(const Candidate& c, const Environment&) {
   Cases all;
   for (const float temperature : {0.0f, 1.0f})
     all.push_back(step_case(memory, c, "10 requests", temperature, kRoomy, 10));
   return all;
 }
 
-Cases cache_cases(const Candidate& c, const Ground&) {
-  const StepLaw law = [](const Subject& s, const Scene& scene, HostBackend& b, const Cast& cast,
-                         std::span<const Ask> asks) { return cache(s, scene, b, cast, asks); };
+Cases cache_cases(const Candidate& c, const Environment&) {
+  const StepLaw law = [](const Subject& s, const Scenario& scenario, HostBackend& b, const Models& models,
+                         std::span<const TestRequest> requests) { return cache(s, scenario, b, models, requests); };
   Cases all;
   for (const int page_rows : {1, 3, 4})
     all.push_back(step_case(law, c, "pages of " + std::to_string(page_rows), 1,
@@ -127,19 +129,19 @@ Cases cache_cases(const Candidate& c, const Ground&) {
   return all;
 }
 
-Cases device_cases(const Candidate& c, const Ground& g) {
-  const auto texts = [&](const Ground::Device& device, int vocab, const Sampling& sampling) {
+Cases device_cases(const Candidate& c, const Environment& e) {
+  const auto texts = [&](const Environment::Device& device, int vocab, const Sampling& sampling) {
     return LawCase{device.name + ", texts, vocabulary " + std::to_string(vocab) + ", " + brief(sampling),
                    [s = under_length(c, 4), device, vocab, sampling] {
                      ReferenceBackend reference;
                      const auto other = device.make();
                      return same_on_devices(s, {.sampling = sampling}, reference, *other,
-                                            table_cast({.vocab = vocab, .order = 1, .seed = 95}),
-                                            random_asks(8, vocab, 10, 24, 12));
+                                            table_models({.vocab = vocab, .order = 1, .seed = 95}),
+                                            random_requests(8, vocab, 10, 24, 12));
                    }};
   };
   Cases all;
-  for (const Ground::Device& device : g.devices) {
+  for (const Environment::Device& device : e.devices) {
     for (const int vocab : {2, 61, 257, 1009})
       all.push_back({device.name + ", verdicts, vocabulary " + std::to_string(vocab), [s = c.subject, device, vocab] {
                        ReferenceBackend reference;
@@ -149,7 +151,7 @@ Cases device_cases(const Candidate& c, const Ground& g) {
     for (const Sampling& sampling : {Sampling{.temperature = 1}, talkative(0.9f)})
       for (const int vocab : {5, 261}) all.push_back(texts(device, vocab, sampling));
   }
-  const Ground::Device apart{"memory of its own", [] { return std::make_unique<SimulatedDevice>(); }};
+  const Environment::Device apart{"separate memory", [] { return std::make_unique<SimulatedDevice>(); }};
   for (const float temperature : {0.0f, 1.0f}) all.push_back(texts(apart, 5, {.temperature = temperature}));
   return all;
 }

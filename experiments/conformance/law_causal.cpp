@@ -8,7 +8,7 @@ namespace {
 
 using Which = std::pair<std::uint32_t, std::uint32_t>;  // node and index of a draw's name
 
-// Philox, but for one draw, which is told what to give. Notes the draws of drafting that it met.
+// Philox, except for one draw whose token is forced. Records the names of the drafting draws.
 class Forcing : public Chance {
  public:
   Forcing() = default;
@@ -37,19 +37,20 @@ class Forcing : public Chance {
   Token token_ = -1;
 };
 
-// One round of one sequence, proposed again and again by fresh drafters.
+// One round of one sequence, proposed repeatedly by fresh drafters.
 class Round {
  public:
-  Round(const Subject& subject, const Scene& scene, HostBackend& backend, const Cast& cast, const DraftRequest& request)
-      : subject_(subject), scene_(scene), backend_(backend), cast_(cast), request_(request) {
+  Round(const Subject& subject, const Scenario& scenario, HostBackend& backend, const Models& models,
+        const DraftRequest& request)
+      : subject_(subject), scenario_(scenario), backend_(backend), models_(models), request_(request) {
     request_.rows = 1 << 20;
     request_.race = false;
   }
 
   DraftTree propose(Forcing& chance) const {
-    PagePool pool(backend_, scene_.engine.page_rows * cast_.target->info().kv.bytes_per_row(), 256);
-    Host host(backend_, pool, cast_.target->info(), cast_.load, false);
-    const auto drafter = subject_.registries.drafters.make(subject_.chairs.drafter, host);
+    PagePool pool(backend_, scenario_.engine.page_rows * models_.target->info().kv.bytes_per_row(), 256);
+    Host host(backend_, pool, models_.target->info(), models_.load, false);
+    const auto drafter = subject_.registries.drafters.make(subject_.configs.drafter, host);
     backend_.set_chance(&chance);
     DraftTree tree = drafter->draft({&request_, 1}).front();
     backend_.set_chance(nullptr);
@@ -57,10 +58,10 @@ class Round {
     return tree;
   }
 
-  // Every token that this draw might have given, one after another.
+  // Forces this draw to every token of positive probability.
   void force(Which which, Finding& f) const {
     std::string seen;
-    for (Token x = 0; x < cast_.target->info().vocab; ++x) {
+    for (Token x = 0; x < models_.target->info().vocab; ++x) {
       Forcing chance(which, x);
       const DraftTree tree = propose(chance);
       if (!chance.possible) continue;
@@ -69,14 +70,14 @@ class Round {
       if (seen.empty()) seen = before;
       if (before == seen) continue;
       return f.fail("sequence " + std::to_string(request_.sequence->id) + " at length " +
-                    std::to_string(request_.sequence->length()) + ": what stands up to node " +
+                    std::to_string(request_.sequence->length()) + ": the tree up to node " +
                     std::to_string(which.first) + " depends on that node's own token: [" + before + "] with token " +
                     std::to_string(x) + ", else [" + seen + "]");
     }
   }
 
  private:
-  // Nodes before `node`, and of it that it is there and hangs somewhere.
+  // The nodes before `node`, and whether `node` exists and below which parent.
   static std::string fixed_before(const DraftTree& tree, int node) {
     std::string s;
     for (int n = 1; n < std::min(node, tree.nodes); ++n)
@@ -85,28 +86,28 @@ class Round {
   }
 
   const Subject& subject_;
-  const Scene& scene_;
+  const Scenario& scenario_;
   HostBackend& backend_;
-  const Cast& cast_;
+  const Models& models_;
   DraftRequest request_;
 };
 
 }  // namespace
 
-Finding causal(const Subject& subject, const Scene& scene, HostBackend& backend, const Cast& cast,
-               std::span<const Ask> asks) {
+Finding causal(const Subject& subject, const Scenario& scenario, HostBackend& backend, const Models& models,
+               std::span<const TestRequest> requests) {
   Finding f{.what = subject.text()};
-  const auto judge = [&](Host&, std::span<const DraftRequest> requests, std::span<const DraftTree>) {
-    for (const DraftRequest& request : requests) {
+  const auto judge = [&](Host&, std::span<const DraftRequest> draft_requests, std::span<const DraftTree>) {
+    for (const DraftRequest& request : draft_requests) {
       if (!request.budget.drafts() || !f.holds) continue;
-      const Round round(subject, scene, backend, cast, request);
+      const Round round(subject, scenario, backend, models, request);
       Forcing free;
       (void)round.propose(free);
       for (const Which& which : free.met) round.force(which, f);
     }
   };
-  const Played played = play(watched(subject, judge), scene, backend, cast, asks);
-  f.accepted = played.accepted, f.refused = played.refusals;
+  const RunOutcome outcome = run_scenario(watched(subject, judge), scenario, backend, models, requests);
+  f.accepted = outcome.accepted, f.refused = outcome.refusals;
   return f;
 }
 

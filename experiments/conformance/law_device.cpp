@@ -17,7 +17,7 @@ std::string bytes_of(const Tensor& dense) {
   return {static_cast<const char*>(dense.raw()), std::size_t(dense.bytes())};
 }
 
-// Logits and warps of some chains: the same for every device.
+// Logits and warps of some chains, the same for every device.
 struct Material {
   explicit Material(const DeviceCase& c)
       : c(c),
@@ -29,8 +29,8 @@ struct Material {
         t->data<float>()[i] = std::floor(float(24 * draws.uniform({t == &p ? Role::draft : Role::accept,
                                                                    std::uint32_t(i & 4095), std::uint32_t(i >> 12)}))) /
                                   4 -
-                              3;  // ties abound
-    // Drafts lean towards the target, so that some of them stand.
+                              3;  // quarters, so that many logits tie
+    // Drafts resemble the target, so that some are accepted.
     for (int i = 0; i < c.sequences; ++i)
       for (int n = 0; n < c.nodes; ++n)
         for (int x = 0; x < c.vocab; ++x)
@@ -53,7 +53,7 @@ struct Material {
   Tensor p, q;  // [sequences * (nodes + 1), vocab], [sequences * nodes, vocab]
 };
 
-// What a device makes of it: as bytes, one string a stage.
+// What a device computes from it: bytes, one string for each stage.
 struct Made {
   std::string target_distributions, draft_distributions, tokens;
   std::vector<std::string> verdicts;
@@ -94,7 +94,7 @@ Made make(const Subject& subject, const Material& m, Backend& backend) {
   const ModelInfo target{"logits", m.c.vocab, 512, {1, 1, 2, DType::f32}, 0, {}, 0};
   PagePool pool(backend, 64, 1);
   Host host(backend, pool, target, {}, false);
-  const auto verifier = subject.registries.verifiers.make(subject.chairs.verifier, host);
+  const auto verifier = subject.registries.verifiers.make(subject.configs.verifier, host);
   const Soundness soundness = verifier->traits();
   const bool drawn = std::ranges::find(soundness.takes, Drawn::chain) != soundness.takes.end();
   const Distributions p = backend.distributions(backend.upload(m.p), m.warps(m.c.nodes + 1)),
@@ -126,32 +126,33 @@ Finding same_verdicts(const Subject& subject, const DeviceCase& c, Backend& refe
   const std::string where = other.description() + ", vocabulary " + std::to_string(c.vocab) + ": ";
   const Material material(c);
   const Made a = make(subject, material, reference), b = make(subject, material, other);
-  f.cases = c.sequences * (2 * c.nodes + 1) + c.sequences * c.nodes + c.sequences;  // laws, draws, verdicts
+  f.cases = c.sequences * (2 * c.nodes + 1) + c.sequences * c.nodes + c.sequences;  // distributions, draws, verdicts
   f.accepted = a.accepted, f.refused = a.refused;
   if (a.target_distributions != b.target_distributions || a.draft_distributions != b.draft_distributions)
-    f.fail(where + "the same logits give other laws");
-  if (a.tokens != b.tokens) f.fail(where + "the same laws give other draws");
+    f.fail(where + "equal logits give other distributions");
+  if (a.tokens != b.tokens) f.fail(where + "equal distributions give other draws");
   for (std::size_t i = 0; i < a.verdicts.size(); ++i)
     if (a.verdicts[i] != b.verdicts[i])
       f.fail(where + "verdict " + std::to_string(i) + " is [" + b.verdicts[i] + "] instead of [" + a.verdicts[i] + "]");
   return f;
 }
 
-Finding same_on_devices(const Subject& subject, const Scene& scene, Backend& reference, Backend& other,
-                        const Cast& cast, std::span<const Ask> asks) {
+Finding same_on_devices(const Subject& subject, const Scenario& scenario, Backend& reference, Backend& other,
+                        const Models& models, std::span<const TestRequest> requests) {
   Finding f{.what = subject.text()};
-  const Played a = play(subject, scene, reference, cast, asks), b = play(subject, scene, other, cast, asks);
+  const RunOutcome a = run_scenario(subject, scenario, reference, models, requests),
+                   b = run_scenario(subject, scenario, other, models, requests);
   f.accepted = a.accepted, f.refused = a.refusals;
-  for (std::size_t i = 0; i < asks.size(); ++i, ++f.cases)
-    if (a.texts[i] != b.texts[i])
-      f.fail(other.description() + ": text " + std::to_string(i) + " is [" + text_of(b.texts[i]) + "] instead of [" +
-             text_of(a.texts[i]) + "]");
+  for (std::size_t i = 0; i < requests.size(); ++i, ++f.cases)
+    if (a.outputs[i] != b.outputs[i])
+      f.fail(other.description() + ": output " + std::to_string(i) + " is [" + text_of(b.outputs[i]) +
+             "] instead of [" + text_of(a.outputs[i]) + "]");
   if (a.drafted != b.drafted || a.accepted != b.accepted)
     f.fail(other.description() + ": " + std::to_string(b.accepted) + " of " + std::to_string(b.drafted) +
-           " guesses accepted, instead of " + std::to_string(a.accepted) + " of " + std::to_string(a.drafted));
+           " drafts accepted, instead of " + std::to_string(a.accepted) + " of " + std::to_string(a.drafted));
   if (f.holds && a.draft_rows != b.draft_rows)
     f.fail(other.description() + ": models of the drafter are fed " + std::to_string(b.draft_rows) +
-           " rows instead of " + std::to_string(a.draft_rows) + " for the same texts");
+           " rows instead of " + std::to_string(a.draft_rows) + " for the same outputs");
   return f;
 }
 

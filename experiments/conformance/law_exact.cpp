@@ -7,12 +7,12 @@
 namespace foretoken::conformance {
 namespace {
 
-bool ends_with(std::span<const Token> text, const Text& end) {
+bool ends_with(std::span<const Token> text, const Tokens& end) {
   return !end.empty() && text.size() >= end.size() && std::ranges::equal(text.last(end.size()), end);
 }
 
-// As a stop rule looks for it: token by token.
-StopRule stop_at(const Text& end) {
+// Checked after every token, as a stop rule does.
+StopRule stop_at(const Tokens& end) {
   return [end](std::span<const Token> generated, int seen) -> std::optional<int> {
     for (std::size_t n = std::size_t(seen) + 1; n <= generated.size(); ++n)
       if (ends_with(generated.first(n), end)) return int(n);
@@ -20,21 +20,21 @@ StopRule stop_at(const Text& end) {
   };
 }
 
-using Joint = std::map<std::vector<Text>, double>;
+using Joint = std::map<std::vector<Tokens>, double>;
 
-// The target's own law of one text: every way to go on, until `tokens`, a stop token or the limit.
-void unfold(const TableModel& target, const ExactCase& c, const Text& context, Text& text, double weight,
-            std::map<Text, double>& law) {
-  const auto& stops = c.scene.stop_tokens;
+// The target's distribution of one output: every continuation, up to `tokens`, a stop token or the limit.
+void unfold(const TableModel& target, const ExactCase& c, const Tokens& context, Tokens& text, double weight,
+            std::map<Tokens, double>& law) {
+  const auto& stops = c.scenario.stop_tokens;
   const bool stopped =
       ends_with(text, c.stop) || (!text.empty() && std::ranges::find(stops, text.back()) != stops.end());
   if (stopped || int(text.size()) == c.tokens || (c.max_new_tokens > 0 && int(text.size()) == c.max_new_tokens)) {
     law[text] += weight;
     return;
   }
-  Text all = context;
+  Tokens all = context;
   all.insert(all.end(), text.begin(), text.end());
-  const std::vector<double> p = target_distribution(target, all, int(context.size()), c.scene.sampling);
+  const std::vector<double> p = target_distribution(target, all, int(context.size()), c.scenario.sampling);
   for (Token x = 0; x < int(p.size()); ++x) {
     if (p[std::size_t(x)] == 0) continue;
     text.push_back(x);
@@ -45,9 +45,9 @@ void unfold(const TableModel& target, const ExactCase& c, const Text& context, T
 
 Joint expected(const TableModel& target, const ExactCase& c) {
   Joint joint{{{}, 1.0}};
-  for (const Text& prompt : c.prompts) {
-    std::map<Text, double> one;
-    Text text;
+  for (const Tokens& prompt : c.prompts) {
+    std::map<Tokens, double> one;
+    Tokens text;
     unfold(target, c, prompt, text, 1, one);
     Joint wider;
     for (const auto& [texts, weight] : joint)
@@ -63,7 +63,7 @@ Joint expected(const TableModel& target, const ExactCase& c) {
 
 void compare(const Joint& found, const Joint& law, Finding& f) {
   double worst = 0, variation = 0, mass = 0;
-  std::vector<Text> where;
+  std::vector<Tokens> where;
   Joint all = law;
   for (const auto& [texts, p] : found) all.try_emplace(texts, 0.0);
   for (const auto& [texts, p] : all) {
@@ -76,12 +76,12 @@ void compare(const Joint& found, const Joint& law, Finding& f) {
   f.measure = variation;
   if (worst <= 1e-12 && std::abs(mass - 1) <= 1e-12) return;
   std::string text;
-  for (const Text& t : where) text += "[" + text_of(t) + "]";
+  for (const Tokens& t : where) text += "[" + text_of(t) + "]";
   f.fail("total variation " + std::to_string(variation) + ", probabilities sum to " + std::to_string(mass) +
          ", worst at " + text + " by " + std::to_string(worst));
 }
 
-// A token less deep, with the length limit as near as it was.
+// One token less, with the length limit equally close.
 ExactCase shallower(ExactCase c) {
   --c.tokens;
   if (c.max_new_tokens > 0) --c.max_new_tokens;
@@ -92,19 +92,19 @@ ExactCase shallower(ExactCase c) {
 
 Finding exact(const Subject& subject, const ExactCase& c) {
   const auto target = std::make_shared<TableModel>(c.target);
-  Cast cast = table_cast(c.target);
-  cast.target = c.disguise ? c.disguise(target) : target;
+  Models models = table_models(c.target);
+  models.target = c.disguise ? c.disguise(target) : target;
   Enumerator chance(c.remembers);
   Renaming renaming(c.rename, &chance);
   const auto backend = c.backend ? c.backend() : std::make_unique<ReferenceBackend>();
   backend->set_chance(c.rename ? static_cast<Chance*>(&renaming) : &chance);
-  Scene scene = c.scene;
-  scene.enough = c.tokens;
-  if (!c.stop.empty()) scene.limits = [&c](Limits& limits) { limits.stop = stop_at(c.stop); };
-  std::vector<Ask> asks;
-  for (const Text& prompt : c.prompts)
-    asks.push_back({prompt, asks.size() + 1, c.max_new_tokens > 0 ? c.max_new_tokens : c.tokens + 3,
-                    c.samples && !asks.empty() ? 0 : -1});
+  Scenario scenario = c.scenario;
+  scenario.enough = c.tokens;
+  if (!c.stop.empty()) scenario.limits = [&c](Limits& limits) { limits.stop = stop_at(c.stop); };
+  std::vector<TestRequest> requests;
+  for (const Tokens& prompt : c.prompts)
+    requests.push_back({prompt, requests.size() + 1, c.max_new_tokens > 0 ? c.max_new_tokens : c.tokens + 3,
+                        c.samples && !requests.empty() ? 0 : -1});
 
   Finding f{.what = subject.text()};
   Joint joint;
@@ -115,13 +115,13 @@ Finding exact(const Subject& subject, const ExactCase& c) {
         if (cut.cut_to == 0) cut.cut_to = c.tokens - 1;
         return cut;
       }
-      Played played = play(subject, scene, *backend, cast, asks);
-      for (Text& t : played.texts)
+      RunOutcome outcome = run_scenario(subject, scenario, *backend, models, requests);
+      for (Tokens& t : outcome.outputs)
         if (c.max_new_tokens != c.tokens)
-          t.resize(std::min(t.size(), std::size_t(c.tokens)));  // a text that must end there is taken whole
-      joint[played.texts] += chance.weight();
-      f.accepted += played.accepted, f.refused += played.refusals;
-      if (played.prefix_rows > 0) f.seen["prefix rows"] += long(played.prefix_rows);
+          t.resize(std::min(t.size(), std::size_t(c.tokens)));  // an output that must end there is compared whole
+      joint[outcome.outputs] += chance.weight();
+      f.accepted += outcome.accepted, f.refused += outcome.refusals;
+      if (outcome.prefix_rows > 0) f.seen["prefix rows"] += long(outcome.prefix_rows);
     } while (chance.next());
     compare(joint, expected(*target, c), f);
   } catch (const std::exception& e) {

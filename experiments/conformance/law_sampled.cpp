@@ -7,21 +7,21 @@
 namespace foretoken::conformance {
 namespace {
 
-int cell_of(const Text& text, int tokens, int vocab) {
+int cell_of(const Tokens& text, int tokens, int vocab) {
   int cell = 0;
   for (int k = 0; k < tokens; ++k) cell = cell * vocab + text[std::size_t(k)];
   return cell;
 }
 
-// The probability of every text of `tokens` tokens.
+// The probability of every output of `tokens` tokens.
 std::vector<double> joint_law(const TableModel& target, const SampledCase& c) {
   std::vector<double> law{1};
-  std::vector<Text> contexts{c.prompt};
+  std::vector<Tokens> contexts{c.prompt};
   for (int k = 0; k < c.tokens; ++k) {
     std::vector<double> wider;
-    std::vector<Text> longer;
+    std::vector<Tokens> longer;
     for (std::size_t i = 0; i < law.size(); ++i) {
-      const auto p = target_distribution(target, contexts[i], int(c.prompt.size()), c.scene.sampling);
+      const auto p = target_distribution(target, contexts[i], int(c.prompt.size()), c.scenario.sampling);
       for (Token x = 0; x < target.info().vocab; ++x) {
         wider.push_back(law[i] * p[std::size_t(x)]);
         longer.push_back(contexts[i]);
@@ -37,20 +37,20 @@ std::vector<double> joint_law(const TableModel& target, const SampledCase& c) {
 
 Finding sampled(const Subject& subject, const SampledCase& c, HostBackend& backend) {
   Finding f{.what = subject.text()};
-  const Cast cast = table_cast(c.target);
-  const std::vector<double> law = joint_law(static_cast<const TableModel&>(*cast.target), c);
+  const Models models = table_models(c.target);
+  const std::vector<double> law = joint_law(static_cast<const TableModel&>(*models.target), c);
   std::vector<long> counts(law.size(), 0);
   Renaming renaming(c.rename);
   backend.set_chance(c.rename ? &renaming : nullptr);
   f.cases = sample_size(int(law.size()), c.found, c.level, 0.99);
   constexpr long kOneEngine = 8192;
   for (long done = 0; done < f.cases; done += kOneEngine) {
-    std::vector<Ask> asks;
+    std::vector<TestRequest> requests;
     for (long i = done; i < std::min(f.cases, done + kOneEngine); ++i)
-      asks.push_back({c.prompt, std::uint64_t(i), c.tokens + 1});
-    const Played played = play(subject, c.scene, backend, cast, asks);
-    for (const Text& t : played.texts) ++counts[std::size_t(cell_of(t, c.tokens, c.target.vocab))];
-    f.accepted += played.accepted, f.refused += played.refusals;
+      requests.push_back({c.prompt, std::uint64_t(i), c.tokens + 1});
+    const RunOutcome outcome = run_scenario(subject, c.scenario, backend, models, requests);
+    for (const Tokens& t : outcome.outputs) ++counts[std::size_t(cell_of(t, c.tokens, c.target.vocab))];
+    f.accepted += outcome.accepted, f.refused += outcome.refusals;
   }
   backend.set_chance(nullptr);
   const ChiSquare result = chi_square(counts, law);

@@ -1,6 +1,5 @@
-// The laws of chains as a list: name, what it says, whom it does not concern, and the scenes in which it is asked. What
-// is listed here is what `foretoken check` runs; a law that concerns somebody not is listed with its reason. Knows no
-// subject by name.
+// The list of laws that `foretoken check` runs: name, statement, when a law does not apply, and its scenarios. A law
+// that does not apply is reported with the reason. This module must not know any subject by name.
 #pragma once
 #include <functional>
 #include <memory>
@@ -11,24 +10,24 @@
 
 namespace foretoken::conformance {
 
-// Where a law may ask besides the reference device, and how much.
-struct Ground {
+// What is available besides the reference device, and how much work is allowed.
+struct Environment {
   struct Device {
     std::string name;  // "cpu, avx512"
     std::function<std::unique_ptr<Backend>()> make;
   };
   std::vector<Device> devices;
-  std::function<Cast(Backend&)> trained;  // trained models on one of the devices; null: there are none here
-  double level = 1e-3;                    // of a family of chi-square tests
-  int sampled_tests = 1;                  // how many belong to the family
-  long most_ways = 32000;  // that are followed in one scene, a quarter of it of an option: what the verifiers of this
-                           // tree need, so that 60 s are enough for others
+  std::function<Models(Backend&)> trained;  // trained models on one of the devices; null: none
+  double level = 1e-3;                      // family-wise level of the chi-square tests
+  int sampled_tests = 1;                    // size of the family
+  long most_ways = 32000;  // outcomes of the draws that one scenario enumerates, a quarter of it for an option: enough
+                           // for the built-in verifiers; others then finish within 60 s
 };
 
-// Who is asked, and what is known of him before.
+// A subject, with what its components declare.
 struct Candidate {
   Subject subject;
-  bool own_policy = false;  // the policy was chosen; else each scene takes a fixed length that suits it
+  bool own_policy = false;  // the policy was chosen; else each scenario sets a fixed length
   Soundness soundness;
   Needs needs;
   std::vector<std::string> model_options;  // options of the drafter that name a model
@@ -36,16 +35,17 @@ struct Candidate {
 Candidate candidate(const Subject& subject, bool own_policy);
 
 struct LawCase {
-  std::string scene;
+  std::string scenario;
   std::function<Finding()> run;
 };
 
 struct KitLaw {
   std::string name, statement;
-  std::string counted;  // what the number of cases counts: "ways the draws fall"
-  std::string measure;  // what Finding::measure is: "total variation"; empty: cases that fail are all there is
-  std::function<std::string(const Candidate&, const Ground&)> silent;  // why it does not concern him; empty: it does
-  std::function<std::vector<LawCase>(const Candidate&, const Ground&)> cases;
+  std::string counted;  // what the number of cases counts: "outcomes of the draws"
+  std::string measure;  // what Finding::measure is: "total variation"; empty: the law has no measure
+  std::function<std::string(const Candidate&, const Environment&)>
+      inapplicable;  // why the law does not apply; empty: it does
+  std::function<std::vector<LawCase>(const Candidate&, const Environment&)> cases;
 };
 const std::vector<KitLaw>& kit_laws();
 

@@ -7,9 +7,9 @@
 namespace foretoken::conformance {
 namespace {
 
-void note(const Played& played, Finding& f) { f.accepted += played.accepted, f.refused += played.refusals; }
+void note(const RunOutcome& outcome, Finding& f) { f.accepted += outcome.accepted, f.refused += outcome.refusals; }
 
-void expect_same(const std::vector<Text>& texts, const std::vector<Text>& others, const std::string& where,
+void expect_same(const std::vector<Tokens>& texts, const std::vector<Tokens>& others, const std::string& where,
                  Finding& f) {
   for (std::size_t i = 0; i < texts.size(); ++i, ++f.cases)
     if (texts[i] != others[i]) {
@@ -19,7 +19,7 @@ void expect_same(const std::vector<Text>& texts, const std::vector<Text>& others
     }
 }
 
-// Everything that a verifier sees of a tree, as bytes.
+// All that a verifier reads of a tree, as bytes.
 std::string signature(const DraftTree& t) {
   const auto bytes = [](const void* p, std::size_t n) { return std::string(static_cast<const char*>(p), n); };
   const std::size_t n = std::size_t(t.nodes);
@@ -32,31 +32,31 @@ std::string signature(const DraftTree& t) {
   return s;
 }
 
-// Trees by stream and root: what was proposed in every round.
+// The tree proposed in every round, by stream and root.
 using Rounds = std::map<std::pair<std::uint64_t, int>, std::string>;
 
-Played recorded(const Subject& subject, const Scene& scene, Backend& backend, const Cast& cast,
-                std::span<const Ask> asks, Rounds& rounds) {
-  const auto record = [&](Host&, std::span<const DraftRequest> requests, std::span<const DraftTree> trees) {
+RunOutcome recorded(const Subject& subject, const Scenario& scenario, Backend& backend, const Models& models,
+                    std::span<const TestRequest> requests, Rounds& rounds) {
+  const auto record = [&](Host&, std::span<const DraftRequest> draft_requests, std::span<const DraftTree> trees) {
     for (std::size_t i = 0; i < trees.size(); ++i)
-      rounds[{requests[i].sequence->stream, requests[i].sequence->length()}] = signature(trees[i]);
+      rounds[{draft_requests[i].sequence->stream, draft_requests[i].sequence->length()}] = signature(trees[i]);
   };
-  return play(watched(subject, record), scene, backend, cast, asks);
+  return run_scenario(watched(subject, record), scenario, backend, models, requests);
 }
 
-// Round by round, as long as the trees are equal: equal trees, equal tokens, and so the next round begins at the same
-// root.
-void compare_rounds(const Ask& ask, const Text& text, const Text& other, const Rounds& alone, const Rounds& crowd,
-                    const std::string& where, Finding& f) {
-  const int first = int(ask.prompt.size());
-  for (auto at = alone.find({ask.stream, first}); at != alone.end() && at->first.first == ask.stream; ++at) {
+// Compares round by round, as long as the trees are equal: equal trees give equal tokens, so the next round begins at
+// the same root.
+void compare_rounds(const TestRequest& request, const Tokens& text, const Tokens& other, const Rounds& alone,
+                    const Rounds& crowd, const std::string& where, Finding& f) {
+  const int first = int(request.prompt.size());
+  for (auto at = alone.find({request.stream, first}); at != alone.end() && at->first.first == request.stream; ++at) {
     const auto same = crowd.find(at->first);
     const int begin = at->first.second - first;
     if (same == crowd.end()) return f.fail(where + ": no round began at token " + std::to_string(begin));
     if (same->second != at->second) return;
     const auto next = std::next(at);
     const int end =
-        next != alone.end() && next->first.first == ask.stream ? next->first.second - first : int(text.size());
+        next != alone.end() && next->first.first == request.stream ? next->first.second - first : int(text.size());
     ++f.cases;
     if (int(other.size()) < end || !std::equal(text.begin() + begin, text.begin() + end, other.begin() + begin))
       return f.fail(where + ": equal trees, but [" + text_of(other) + "] instead of [" + text_of(text) + "]");
@@ -65,65 +65,68 @@ void compare_rounds(const Ask& ask, const Text& text, const Text& other, const R
 
 }  // namespace
 
-Finding same_text(const Subject& subject, const Scene& scene, Backend& backend, const Cast& cast,
-                  std::span<const Ask> asks) {
+Finding same_text(const Subject& subject, const Scenario& scenario, Backend& backend, const Models& models,
+                  std::span<const TestRequest> requests) {
   Finding f{.what = subject.text()};
-  const Played played = play(subject, scene, backend, cast, asks);
-  note(played, f);
-  expect_same(play(plain(subject), scene, backend, cast, asks).texts, played.texts, "against plain decoding", f);
+  const RunOutcome outcome = run_scenario(subject, scenario, backend, models, requests);
+  note(outcome, f);
+  expect_same(run_scenario(plain(subject), scenario, backend, models, requests).outputs, outcome.outputs,
+              "against plain decoding", f);
   return f;
 }
 
-Finding batch(const Subject& subject, const Scene& alone, const CrowdCase& c, Backend& backend, const Cast& cast,
-              std::span<const Ask> asks) {
+Finding batch(const Subject& subject, const Scenario& alone, const CrowdCase& c, Backend& backend, const Models& models,
+              std::span<const TestRequest> requests) {
   Finding f{.what = subject.text()};
-  std::vector<Text> texts;
+  std::vector<Tokens> texts;
   Rounds rounds;
-  for (const Ask& ask : asks) texts.push_back(recorded(subject, alone, backend, cast, {&ask, 1}, rounds).texts.front());
+  for (const TestRequest& request : requests)
+    texts.push_back(recorded(subject, alone, backend, models, {&request, 1}, rounds).outputs.front());
   for (std::size_t k = 0; k < c.crowds.size(); ++k) {
     const std::string where = "crowd " + std::to_string(k);
-    std::vector<std::size_t> order(asks.size());  // another order of arrival for every crowd
+    std::vector<std::size_t> order(requests.size());  // another order of arrival for every batch
     std::iota(order.begin(), order.end(), 0);
-    std::ranges::rotate(order, order.begin() + std::ptrdiff_t(k % asks.size()));
+    std::ranges::rotate(order, order.begin() + std::ptrdiff_t(k % requests.size()));
     if (k % 2) std::ranges::reverse(order);
-    std::vector<Ask> crowd;
-    for (const std::size_t i : order) crowd.push_back(asks[i]);
+    std::vector<TestRequest> crowd;
+    for (const std::size_t i : order) crowd.push_back(requests[i]);
     Rounds crowded;
-    const Played played = recorded(subject, c.crowds[k], backend, cast, crowd, crowded);
-    note(played, f);
-    f.seen["preemptions"] += played.preempted, f.seen["prefix rows"] += long(played.prefix_rows);
+    const RunOutcome outcome = recorded(subject, c.crowds[k], backend, models, crowd, crowded);
+    note(outcome, f);
+    f.seen["preemptions"] += outcome.preempted, f.seen["prefix rows"] += long(outcome.prefix_rows);
     for (std::size_t i = 0; i < order.size(); ++i) {
       if (c.whole)
-        expect_same({texts[order[i]]}, {played.texts[i]}, where, f);
+        expect_same({texts[order[i]]}, {outcome.outputs[i]}, where, f);
       else
-        compare_rounds(crowd[i], texts[order[i]], played.texts[i], rounds, crowded, where, f);
+        compare_rounds(crowd[i], texts[order[i]], outcome.outputs[i], rounds, crowded, where, f);
     }
-    if (played.pages_left != 0)
-      f.fail(where + ": " + std::to_string(played.pages_left) + " pages are still held at the end");
+    if (outcome.pages_left != 0)
+      f.fail(where + ": " + std::to_string(outcome.pages_left) + " pages are still held at the end");
   }
   return f;
 }
 
-Finding no_budget_is_plain(const Subject& subject, const Scene& scene, Backend& backend, const Cast& cast,
-                           std::span<const Ask> asks) {
+Finding no_budget_is_plain(const Subject& subject, const Scenario& scenario, Backend& backend, const Models& models,
+                           std::span<const TestRequest> requests) {
   Finding f{.what = subject.text()};
-  Subject silent = subject;
-  silent.chairs.policy = {{"name", "fixed"}, {"length", 0}};
-  const Played played = play(silent, scene, backend, cast, asks);
-  if (played.drafted > 0) f.fail(std::to_string(played.drafted) + " nodes were drafted under a budget of 0");
-  expect_same(play(plain(subject), scene, backend, cast, asks).texts, played.texts, "with no budget", f);
+  Subject undrafted = subject;
+  undrafted.configs.policy = {{"name", "fixed"}, {"length", 0}};
+  const RunOutcome outcome = run_scenario(undrafted, scenario, backend, models, requests);
+  if (outcome.drafted > 0) f.fail(std::to_string(outcome.drafted) + " nodes were drafted under a budget of 0");
+  expect_same(run_scenario(plain(subject), scenario, backend, models, requests).outputs, outcome.outputs,
+              "with no budget", f);
   return f;
 }
 
-Finding twin_accepts_all(const Subject& subject, const Scene& scene, Backend& backend, const Cast& cast,
-                         std::span<const Ask> asks) {
+Finding twin_accepts_all(const Subject& subject, const Scenario& scenario, Backend& backend, const Models& models,
+                         std::span<const TestRequest> requests) {
   Finding f{.what = subject.text()};
-  const Played played = play(subject, scene, backend, cast, asks);
-  note(played, f);
-  f.cases = played.drafted;
-  if (played.accepted != played.drafted)
-    f.fail("of " + std::to_string(played.drafted) + " guesses of the target's own law " +
-           std::to_string(played.accepted) + " were accepted");
+  const RunOutcome outcome = run_scenario(subject, scenario, backend, models, requests);
+  note(outcome, f);
+  f.cases = outcome.drafted;
+  if (outcome.accepted != outcome.drafted)
+    f.fail("of " + std::to_string(outcome.drafted) + " drafts of the target's own distribution " +
+           std::to_string(outcome.accepted) + " were accepted");
   return f;
 }
 

@@ -5,11 +5,11 @@
 namespace foretoken::conformance {
 namespace {
 
-// A sequence of its own cache.
+// A model with a cache for one sequence.
 struct Reader {
   Reader(Backend& backend, std::shared_ptr<Model> model, int pages)
       : pool(backend, 3 * model->info().kv.bytes_per_row(), pages), cached(backend, std::move(model), pool, false) {}
-  // Logits of the fed nodes of `tree` after all tokens of `sequence`, the chain fed in pieces of `piece`; on the host.
+  // Logits of the fed nodes of `tree` after all tokens of `sequence`, which are fed in chunks of `piece`; on the host.
   Tensor read(Backend& backend, const Sequence& sequence, const DraftTree& tree, int piece) {
     for (;;) {
       const int unseen = int(cached.unseen(sequence).size());
@@ -40,7 +40,7 @@ Finding tree_is_chain(Backend& backend, std::shared_ptr<Model> model, int nodes,
   sequence.id = 1;
   for (int i = 0; i <= below(20, 0, 0); ++i) sequence.tokens.push_back(below(vocab, i, 1));
   DraftTree tree = DraftTree::rooted(backend, sequence.last(), nodes);
-  std::vector<Text> paths{{}};
+  std::vector<Tokens> paths{{}};
   for (int n = 1; n <= nodes; ++n) {
     const int parent = below(3, n, 2) == 0 ? n - 1 : below(n, n, 3);
     paths.push_back(paths[std::size_t(parent)]);

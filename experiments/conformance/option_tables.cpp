@@ -13,7 +13,7 @@ struct Column {
   json drafter;
 };
 
-// A configuration of every drafter, and trees of random shapes.
+// One config of every drafter, and trees of random shapes.
 std::vector<Column> columns(const Registries& registries) {
   std::vector<Column> all;
   for (const json& config : configurations(registries.drafters))
@@ -30,7 +30,7 @@ std::string line(const std::vector<std::string>& cells) {
   return s + "\n";
 }
 
-// The number of a sentence among those that were met.
+// The number of a message; a new message is appended to `notes`.
 std::string note(const std::string& sentence, std::vector<std::string>& notes) {
   for (std::size_t i = 0; i < notes.size(); ++i)
     if (notes[i] == sentence) return "refused (" + std::to_string(i + 1) + ")";
@@ -58,7 +58,7 @@ std::string option_tables(const Registries& plain) {
     const Soundness soundness = soundness_of(plain, verifier);
     text += "## `" + verifier["name"].get<std::string>() + "`\n\n";
     if (soundness.promise.rfind("exact", 0) != 0) {
-      text += "Promises \"" + soundness.promise + "\": every option is part of the law to which that refers.\n\n";
+      text += "Promises \"" + soundness.promise + "\": every option is part of the distribution that it refers to.\n\n";
       continue;
     }
     std::vector<std::string> titles{"option"};

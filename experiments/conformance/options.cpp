@@ -11,12 +11,12 @@ namespace {
 const TableModel::Options kTarget{.vocab = 4, .order = 2, .seed = 17, .impossible = 0.1};
 const Sampling kPlain{.temperature = 1};
 
-// The engine's refusal of a request with this option; empty where it takes it.
+// The engine's refusal of a request with this option; empty if it accepts it.
 std::string refusal_of(const Subject& subject, const Sampling& sampling) {
   ReferenceBackend backend;
-  const Cast cast = table_cast(kTarget);
-  Engine engine(backend, cast.target, subject.registries, subject.chairs,
-                {.batch = 1, .step_rows = 64, .page_rows = 2, .pages = 64}, cast.load);
+  const Models models = table_models(kTarget);
+  Engine engine(backend, models.target, subject.registries, subject.configs,
+                {.batch = 1, .step_rows = 64, .page_rows = 2, .pages = 64}, models.load);
   try {
     engine.submit({{0, 1}, {}, sampling, 1, {}});
   } catch (const Error& e) {
@@ -25,7 +25,7 @@ std::string refusal_of(const Subject& subject, const Sampling& sampling) {
   return "";
 }
 
-// Somewhere the option makes another law than plain sampling: after a prompt of one token and one that was generated.
+// Whether the option changes the distribution after some prompt of one token and one generated token.
 bool changes(const Sampling& sampling) {
   const TableModel target(kTarget);
   for (Token a = 0; a < kTarget.vocab; ++a)
@@ -39,10 +39,13 @@ bool changes(const Sampling& sampling) {
   return false;
 }
 
-// Samples are enumerated jointly, so fewer tokens of fewer kinds.
-ExactCase case_of(const SamplingOption& option, const Text& prompt, long most_ways) {
-  ExactCase c{
-      .target = kTarget, .prompts = {prompt}, .tokens = 3, .max_new_tokens = 4, .scene = {.sampling = option.sampling}};
+// Samples are enumerated jointly, so with fewer tokens and a smaller vocabulary.
+ExactCase case_of(const SamplingOption& option, const Tokens& prompt, long most_ways) {
+  ExactCase c{.target = kTarget,
+              .prompts = {prompt},
+              .tokens = 3,
+              .max_new_tokens = 4,
+              .scenario = {.sampling = option.sampling}};
   c.stop = option.stop, c.most_ways = most_ways;
   if (option.samples > 1)
     c.target.vocab = 2, c.prompts.assign(std::size_t(option.samples), {1, 1, 0, Token(prompt.size() % 2)}),
@@ -50,24 +53,24 @@ ExactCase case_of(const SamplingOption& option, const Text& prompt, long most_wa
   return c;
 }
 
-// Equal seeds give equal texts, another seed gives others.
+// Equal seeds give equal outputs, another seed gives other outputs.
 Finding seeds_name_the_draws(const Subject& subject) {
   Finding f{.what = subject.text()};
   ReferenceBackend backend;
-  const auto asks = random_asks(6, kTarget.vocab, 6, 24, 1);
+  const auto requests = random_requests(6, kTarget.vocab, 6, 24, 1);
   const auto texts = [&](std::uint64_t seed) {
-    const Played played =
-        play(subject, {.sampling = {.temperature = 1, .seed = seed}}, backend, table_cast(kTarget), asks);
-    f.cases += long(played.texts.size()), f.accepted += played.accepted, f.refused += played.refusals;
-    return played.texts;
+    const RunOutcome outcome =
+        run_scenario(subject, {.sampling = {.temperature = 1, .seed = seed}}, backend, table_models(kTarget), requests);
+    f.cases += long(outcome.outputs.size()), f.accepted += outcome.accepted, f.refused += outcome.refusals;
+    return outcome.outputs;
   };
   const auto first = texts(1), again = texts(1), other = texts(2);
-  if (first != again) f.fail("one seed gave two texts");
-  if (first == other) f.fail("two seeds gave one text");
+  if (first != again) f.fail("one seed gave two outputs");
+  if (first == other) f.fail("two seeds gave one output");
   return f;
 }
 
-// The log-probability of every emitted token, by the model's own law or by the one that was drawn from.
+// The log-probability of every emitted token, by the model's distribution or by the sampled one.
 Finding logprobs_are_the_laws(const Subject& subject, bool warped) {
   Finding f{.what = subject.text()};
   ReferenceBackend backend;
@@ -86,9 +89,9 @@ Finding logprobs_are_the_laws(const Subject& subject, bool warped) {
           f.fail("the log-probability of token " + std::to_string(i) + " is off by " + std::to_string(off));
       }
   };
-  const Played played = play(subject, {.sampling = sampling}, backend, table_cast(kTarget),
-                             random_asks(6, kTarget.vocab, 6, 24, 1), compare);
-  f.accepted = played.accepted, f.refused = played.refusals;
+  const RunOutcome outcome = run_scenario(subject, {.sampling = sampling}, backend, table_models(kTarget),
+                                          random_requests(6, kTarget.vocab, 6, 24, 1), compare);
+  f.accepted = outcome.accepted, f.refused = outcome.refusals;
   return f;
 }
 
@@ -124,7 +127,7 @@ std::vector<SamplingOption> options_of_distributions() {
 
 std::vector<SamplingOption> options_of_requests() {
   return {
-      {"stop", "a stop text of two tokens", {.temperature = 1}, 1, {1, 0}},
+      {"stop", "a stop sequence of two tokens", {.temperature = 1}, 1, {1, 0}},
       {"samples", "2 samples", {.temperature = 1}, 2},
       {"seed", "seed", {.temperature = 1}, 1, {}, seeds_name_the_draws},
       {"logprobs",
@@ -134,7 +137,7 @@ std::vector<SamplingOption> options_of_requests() {
        {},
        [](const Subject& s) { return logprobs_are_the_laws(s, false); }},
       {"warped_logprobs",
-       "log-probabilities of the drawn law",
+       "log-probabilities of the sampled distribution",
        {.temperature = 1, .logprobs = true, .warped_logprobs = true},
        1,
        {},
@@ -181,7 +184,7 @@ OptionFinding exact_or_refused(const Subject& subject, const SamplingOption& opt
     ++f.seen["exact"];
     return f;
   }
-  for (const Text& prompt : {Text{0}, Text{3, 1, 0, 3, 1}}) {
+  for (const Tokens& prompt : {Tokens{0}, Tokens{3, 1, 0, 3, 1}}) {
     const Finding e = exact(subject, case_of(option, prompt, most_ways));
     if (!e.holds) f.fail(option.text + " is neither exact nor refused: " + e.why);
     for (const auto& [what, n] : e.seen) f.seen[what] += n;
@@ -191,7 +194,7 @@ OptionFinding exact_or_refused(const Subject& subject, const SamplingOption& opt
   if (option.samples > 1) {
     if (!f.seen.contains("prefix rows")) f.fail("the samples share no page of their prompt");
   } else if (option.stop.empty() && !changes(option.sampling))
-    f.fail(option.text + " changes no law of this scene, so nothing was shown");
+    f.fail(option.text + " changes no distribution of this scenario, so nothing was shown");
   return f;
 }
 

@@ -24,7 +24,7 @@ RaceRegion RaceRegion::won_by(int winner, std::span<const double> law) const {
   if (!(law[std::size_t(winner)] > 0)) return region;
   region.pieces_ = pieces_;
   for (int x = 0; x < int(law.size()); ++x) {
-    if (x == winner || !(law[std::size_t(x)] > 0)) continue;  // who cannot win is no rival
+    if (x == winner || !(law[std::size_t(x)] > 0)) continue;  // a token of probability 0 never wins
     std::vector<Piece> kept;
     for (const Piece& p : region.pieces_) cut(p, winner, x, law, kept);
     region.pieces_ = std::move(kept);

@@ -1,8 +1,8 @@
-// What is still possible of the noise of one exponential race, exactly: E_0, E_1, ... are independent Exp(1), so their
-// shares u_x = E_x / sum E are uniform on the simplex, and "w wins under the law l" says u_w / l(w) <= u_x / l(x) for
-// every rival x: half-spaces. The region is a list of simplices; a half-space cuts a simplex edge by edge, and the
-// volumes of the halves are the shares of the edge, so no volume is ever computed by other means. This module must not
-// know draws or verifiers.
+// The exact region of the noise of one exponential race that is still possible. E_0, E_1, ... are independent Exp(1),
+// so their shares u_x = E_x / sum E are uniform on the simplex, and "w wins under the distribution l" means u_w / l(w)
+// <= u_x / l(x) for every other possible token x: half-spaces. The region is a list of simplices; a half-space cuts a
+// simplex edge by edge, and each cut divides the volume as it divides the edge, so volumes need no other computation.
+// This module must not know draws or verifiers.
 #pragma once
 #include <span>
 #include <vector>
@@ -15,7 +15,7 @@ class RaceRegion {
 
   // The part in which `winner` wins under `law` (>= 0, [vocab]); empty where the winner is impossible.
   RaceRegion won_by(int winner, std::span<const double> law) const;
-  double volume() const;  // its probability: 1 of the whole simplex
+  double volume() const;  // its probability: 1 for the whole simplex
 
  private:
   struct Piece {

@@ -27,7 +27,7 @@ class RandomTree : public Drafter {
   }
 
  private:
-  // A choice of the shape: never of a token.
+  // A random choice of the shape, never of a token.
   int choose(int ways, const DraftRequest& r, int node, int what) const {
     const Draws shape{seed_, 0, std::uint32_t(r.sequence->length()), 0};
     return int(shape.uniform({Role::draft, std::uint32_t(node), std::uint32_t(what)}) * ways);
@@ -35,13 +35,13 @@ class RandomTree : public Drafter {
 
   DraftTree grow(const DraftRequest& r) {
     DraftTree tree = DraftTree::rooted(backend_, r.sequence->last(), r.budget);
-    std::vector<Text> paths{r.sequence->tokens};
+    std::vector<Tokens> paths{r.sequence->tokens};
     tree.q.distributions.resize(std::size_t(r.budget.nodes));
     for (int step = 1; step < r.budget.nodes; ++step) {
       int parent = choose(tree.nodes, r, step, 0);
       while (int(paths[std::size_t(parent)].size()) - r.sequence->length() >= r.budget.depth)
         parent = *tree.parents.row<std::int32_t>(parent);
-      Text path = paths[std::size_t(parent)];
+      Tokens path = paths[std::size_t(parent)];
       if (choose(8, r, step, 1) == 0)
         path.push_back(-1), tree.guess(parent, -1);
       else if (kinds_ == "certain" || (kinds_ == "mixed" && choose(2, r, step, 2) == 0)) {
@@ -55,7 +55,7 @@ class RandomTree : public Drafter {
     return tree;
   }
 
-  bool draw(const DraftRequest& r, DraftTree& tree, int parent, Text& path) {
+  bool draw(const DraftRequest& r, DraftTree& tree, int parent, Tokens& path) {
     const int depth = int(path.size()) - r.sequence->length() + 1;
     Distributions& q = tree.q.distributions[std::size_t(parent)];
     if (!q) {
@@ -72,8 +72,9 @@ class RandomTree : public Drafter {
     return true;
   }
 
-  // The law after `path` without the tokens that stand below `parent` already; all of it where nothing would be left.
-  Distributions without_siblings(const DraftRequest& r, const DraftTree& tree, int parent, const Text& path) {
+  // The distribution after `path` without the tokens of the children that `parent` already has; unchanged if nothing
+  // would be left.
+  Distributions without_siblings(const DraftRequest& r, const DraftTree& tree, int parent, const Tokens& path) {
     const Warp warp = r.sequence->sampling.warp();
     std::vector<float> logits(own_.logits(path).begin(), own_.logits(path).end());
     for (int n = 1; n < tree.nodes; ++n)
@@ -98,7 +99,7 @@ Registries with_scripted(Registries registries) {
                            "",
                            {{"seed", "integer", 1, "of the shape"},
                             {"kinds", "string", "mixed", "of nodes"},
-                            {"peeks", "boolean", false, "cheats"}},
+                            {"peeks", "boolean", false, "removes nodes by their own q"}},
                            [](const json& o, Host& host) { return std::make_unique<RandomTree>(host, o); }});
   return registries;
 }

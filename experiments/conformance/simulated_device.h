@@ -1,6 +1,6 @@
-// A device without a device: the reference backend with memory of its own, as a GPU has it. What it draws the host does
-// not know before it has asked for it and waited; what the host writes it does not see before it is pushed or uploaded.
-// So laws can see who knows what when on a machine that has no GPU.
+// A simulated device: the reference backend with separate memory, as a GPU has. The host reads what the device drew
+// only after a fetch and a synchronize; the device reads what the host wrote only after a push or an upload. So laws
+// detect a missing transfer on a machine without a GPU.
 #pragma once
 #include <string>
 #include <utility>
@@ -13,7 +13,7 @@ namespace foretoken::conformance {
 class SimulatedDevice : public ReferenceBackend {
  public:
   std::string name() const override { return "simulated"; }
-  std::string description() const override { return "a simulated device with memory of its own"; }
+  std::string description() const override { return "a simulated device with separate memory"; }
   Device device() const override { return {Device::Kind::cpu, 1}; }
 
   Tensor upload(const Tensor& host) override;
@@ -24,7 +24,7 @@ class SimulatedDevice : public ReferenceBackend {
   std::uint64_t waits() const override { return waits_; }
 
  private:
-  std::vector<std::pair<Tensor, Tensor>> on_their_way_;  // what was there when it was asked for, and where it goes
+  std::vector<std::pair<Tensor, Tensor>> on_their_way_;  // a copy made at the time of the fetch, and its destination
   std::uint64_t waits_ = 0;
 };
 

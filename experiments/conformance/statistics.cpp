@@ -31,7 +31,8 @@ ChiSquare chi_square(std::span<const long> counts, std::span<const double> law) 
     if (law[i] > 0) cells.push_back({n * law[i], double(counts[i])});
   }
   std::ranges::sort(cells, std::greater{});
-  while (cells.size() > 1 && cells.back().first < kFew) {  // the least goes to the next, until none is too small
+  while (cells.size() > 1 &&
+         cells.back().first < kFew) {  // merge the smallest cell with the next, until none is too small
     cells[cells.size() - 2].first += cells.back().first, cells[cells.size() - 2].second += cells.back().second;
     cells.pop_back();
   }

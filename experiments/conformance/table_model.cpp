@@ -83,7 +83,7 @@ std::vector<Token> TableModel::read_context(const Layout& layout, const KvLayer&
     const auto* value = reinterpret_cast<const float*>(slot_address(kv, kv.values, table, slot));
     const int depth = int(context.size());
     if (options_.strict && (int(key[1]) != depth || int(value[0]) != depth || key[0] != value[1]))
-      throw Error("table model: slot " + std::to_string(slot) + " stands for depth " + std::to_string(depth) +
+      throw Error("table model: slot " + std::to_string(slot) + " should hold depth " + std::to_string(depth) +
                   " but holds the key of position " + std::to_string(key[1]) + " and the value of position " +
                   std::to_string(value[0]));
     context.push_back(Token(depth % 2 ? key[0] : value[1]) - 1);

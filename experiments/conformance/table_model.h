@@ -1,6 +1,6 @@
-// A model whose next-token distribution is known exactly: a hash of the last tokens says the logits. Its "key" is the
-// token itself, and it reads its context from the cache only, through the layout, so any mistake of a cache, a block
-// table or an ancestor mask changes what it says. This module must not know drafters, verifiers or the engine.
+// A model whose next-token distribution is known exactly: the logits are a hash of the last tokens. Its "key" is the
+// token itself, and it reads its context from the cache only, through the layout, so any fault of a cache, a block
+// table or an ancestor mask changes its logits. This module must not know drafters, verifiers or the engine.
 #pragma once
 #include <span>
 #include <string>
@@ -17,13 +17,14 @@ class TableModel : public Model {
     int vocab = 3;
     int order = 3;  // the distribution depends on the last `order` tokens; 0: on all of them
     std::uint64_t seed = 1;
-    double perturb = 0;        // > 0: leans towards the model of perturb 0, with noise of this size on the logits
-    bool uniform = false;      // every token alike, whatever the context
+    double perturb = 0;        // > 0: the model of perturb 0 with noise of this size on the logits
+    bool uniform = false;      // every token equally probable after every context
     double spread = 1.2;       // of the logits: 0 is uniform
-    double impossible = 0.15;  // share of tokens of probability 0, and as many of about 1e-6; one token always stays
+    double impossible = 0.15;  // share of tokens of probability 0, and the same share of about 1e-6; one token always
+                               // keeps its probability
     int positions = 512;
-    int head_size = 2;   // floats of a key, at least 2: wider rows make pools small
-    bool strict = true;  // a cache that holds another depth or another token than it should is an Error
+    int head_size = 2;   // floats of a key, at least 2; wider rows make a pool hold fewer
+    bool strict = true;  // a wrong depth or token in the cache is an Error
   };
 
   explicit TableModel(const Options& options);
@@ -33,9 +34,9 @@ class TableModel : public Model {
   // context back from the cache. An absent token (-1) is stored as 0.
   Output forward(Backend& backend, const Rows& rows, std::span<const KvLayer> kv) override;
 
-  // The distribution itself: f32 [vocab] logits after `context`, without any cache.
+  // f32 [vocab] logits after `context`, without a cache.
   std::span<const float> logits(std::span<const Token> context) const;
-  // p(x) after `context` as the warp makes it: what a proof compares with.
+  // p(x) after `context` under the warp.
   std::vector<double> distribution(std::span<const Token> context, const Warp& warp) const;
 
  private:
@@ -46,9 +47,8 @@ class TableModel : public Model {
   mutable std::unordered_map<std::uint64_t, std::vector<float>> table_;
 };
 
-// Names that stand for table models wherever a drafter wants a model's directory: "table:other" (another distribution
-// that leans towards the target's), "table:far" (another distribution), "table:same" (the target's own),
-// "table:uniform".
+// Names of table models, accepted where a drafter takes a model's directory: "table:other" (the target's distribution
+// with noise), "table:far" (an unrelated distribution), "table:same" (the target's own), "table:uniform".
 TableModel::Options named_table(const std::string& name, const TableModel::Options& target);
 
 }  // namespace foretoken::conformance

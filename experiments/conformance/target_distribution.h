@@ -1,5 +1,5 @@
-// The distribution that a target owes under a request's options, from the definitions of the options alone, slowly:
-// what proofs compare with. It shares nothing with the engine's way to the same distribution but the warp.
+// The target's distribution under a request's options, computed slowly from the definitions of the options: the
+// reference of the laws. It shares only the warp with the engine's computation.
 #pragma once
 #include <span>
 #include <vector>

@@ -2,14 +2,14 @@
 
     python3 experiments/peers/llama_cpp.py [--repeats 7] [--out FILE.jsonl]
 
-Makes a virtual environment of its own under build/peers, installs llama-cpp-python from PyPI there (it compiles
+Makes its own virtual environment under build/peers, installs llama-cpp-python from PyPI there (it compiles
 llama.cpp for this processor; nothing of this project depends on it), writes experiments/models/target as GGUF (bf16 as
 stored, and fp32), and prints, both sides measured in alternation:
   - decoding at batch 1: tokens a second;
-  - a step of 8 rows of one sequence, as a verification has it;
+  - a step of 8 rows of one sequence, as in a verification;
   - a prompt of 512 tokens;
-  - for how many of 20 prompts the greedy texts in fp32 are identical for at least 64 tokens.
-Times of one shared machine mean little alone: the ratios are the result. Exit code 1 where a text differs.
+  - for how many of 20 prompts the greedy outputs in fp32 are identical for at least 64 tokens.
+Times of a shared machine vary, so the ratios are the result. Exit code 1 if an output differs.
 """
 
 import argparse
@@ -33,7 +33,7 @@ CONTEXT = 256  # tokens before the measured steps
 
 
 def enter_environment():
-    """Runs this script again with the Python of its own environment, which is made where it is missing."""
+    """Runs this script again with the Python of its own environment, which is made if it is missing."""
     if pathlib.Path(sys.prefix) == PYTHON.parents[1]:
         return
     if not (HOME / "installed").exists():
@@ -88,7 +88,7 @@ def write_gguf(path, kind):
     for name, bits in tensors(np):
         if name == "lm_head.weight":
             continue  # tied
-        # llama.cpp rotates neighbouring pairs where the checkpoint rotates halves of a head: rows change places.
+        # llama.cpp rotates neighbouring pairs where the checkpoint rotates halves of a head, so rows are permuted.
         for part, n in (("q_proj", heads), ("k_proj", kv_heads)):
             if part in name:
                 bits = bits.reshape(n, 2, -1, bits.shape[1]).swapaxes(1, 2).reshape(bits.shape)
@@ -169,15 +169,15 @@ def theirs(model, tokens, repeats=15):
 
 def ours(program, threads):
     """The same by `foretoken bench --steps`."""
-    scenes = HOME / "scenes.json"
+    scenarios = HOME / "scenarios.json"
     target = {"model": str(MODEL)}
-    scenes.write_text(json.dumps({
+    scenarios.write_text(json.dumps({
         "engine": {"device": "cpu", "threads": threads, "memory_mib": 256, "step_rows": 512},
-        "scenes": [
+        "scenarios": [
             {"name": "decode", "target": target, "batch": 1, "context": CONTEXT, "steps": 45},
             {"name": "8 rows", "target": target, "batch": 1, "context": CONTEXT, "guesses": 7, "steps": 15},
             {"name": "prompt", "target": target, "batch": 1, "context": 512, "prompt": True, "steps": 5}]}))
-    done = subprocess.run([program, "bench", "--steps", scenes, "--json"], capture_output=True, text=True)
+    done = subprocess.run([program, "bench", "--steps", scenarios, "--json"], capture_output=True, text=True)
     if done.returncode:
         sys.exit(f"foretoken bench failed: {done.stderr.strip()}")
     rows = [json.loads(line) for line in done.stdout.splitlines()]
@@ -186,7 +186,7 @@ def ours(program, threads):
 
 
 def texts(program, threads, count):
-    """(llama.cpp's greedy text, ours) of 64 tokens after each of `count` prompts, in fp32."""
+    """(llama.cpp's greedy output, ours) of 64 tokens after each of `count` prompts, in fp32."""
     import tokenizers
     tokenizer = tokenizers.Tokenizer.from_file(str(MODEL / "tokenizer.json"))
     model = LlamaCpp(HOME / "f32.gguf", threads, exact=True)

@@ -1,4 +1,4 @@
-"""What Hugging Face Transformers takes for the work of `foretoken bench --steps`: the same shapes, random weights, the
+"""The time of Hugging Face Transformers for the work of `foretoken bench --steps`: the same shapes, random weights, the
 same GPU.
 
     python3 experiments/peers/transformers_generate.py [--tokens 32] [--context 1024] [--out FILE.jsonl]
@@ -53,7 +53,7 @@ def timed(f):
 
 
 def measure(target, tokens, context, batch, **more):
-    """Milliseconds a token (of each sequence), the prompt's time taken off."""
+    """Milliseconds a token (of each sequence), without the prompt's time."""
     prompt = torch.randint(0, 128256, (batch, context), device="cuda", generator=torch.Generator("cuda").manual_seed(2))
     run = lambda n: timed(lambda: target.generate(prompt, attention_mask=torch.ones_like(prompt), do_sample=False,
                                                   max_new_tokens=n, min_new_tokens=n, pad_token_id=0, **more))

@@ -1,4 +1,4 @@
-// `foretoken check`: the laws of correctness asked of drafters, policies and verifiers, built in or out of a plugin.
+// `foretoken check`: the laws of correctness, run on built-in and plugins' drafters, policies and verifiers.
 #include <algorithm>
 #include <cstdio>
 #include <memory>
@@ -42,16 +42,16 @@ template <class T> std::vector<std::string> added(const Registry<T>& now, const 
   return names;
 }
 
-// What was chosen by name, else everything that plugins brought, else everything.
+// The components chosen by name, else all that plugins registered, else all.
 std::vector<Choice> choices(const Given& g, const Registries& before, const Registries& registries) {
   Choice named{registries, component_config(g.drafter, "--drafter"), component_config(g.policy, "--policy"),
                component_config(g.verifier, "--verifier")};
   std::vector<Choice> all;
   if (!named.drafter.is_null() || !named.policy.is_null() || !named.verifier.is_null()) all = {named};
-  const auto one = [&](json Choice::* chair, const std::vector<std::string>& names) {
+  const auto one = [&](json Choice::* component, const std::vector<std::string>& names) {
     for (const std::string& name : names) {
       Choice c{registries, nullptr, nullptr, nullptr};
-      c.*chair = {{"name", name}};
+      c.*component = {{"name", name}};
       all.push_back(c);
     }
   };
@@ -63,24 +63,24 @@ std::vector<Choice> choices(const Given& g, const Registries& before, const Regi
   return all.empty() ? std::vector<Choice>{named} : all;
 }
 
-// --options belong to the one drafter, policy or verifier that is asked.
+// --options belong to the one drafter, policy or verifier that is checked.
 void give_options(const std::string& text, std::vector<Choice>& all) {
   if (text.empty()) return;
   const json options = json_object(text, "--options");
   std::vector<json*> chosen;
   for (Choice& c : all)
-    for (json* chair : {&c.drafter, &c.policy, &c.verifier})
-      if (!chair->is_null()) chosen.push_back(chair);
+    for (json* component : {&c.drafter, &c.policy, &c.verifier})
+      if (!component->is_null()) chosen.push_back(component);
   if (chosen.size() != 1)
-    throw Error("--options cannot tell whose options they are among " + std::to_string(chosen.size()) +
-                " that are asked; write them beside the name, as --drafter '{\"name\": \"ngram\", \"longest\": 2}'");
+    throw Error("--options are for one component, not for " + std::to_string(chosen.size()) +
+                "; write them beside the name, as --drafter '{\"name\": \"ngram\", \"longest\": 2}'");
   chosen.front()->update(options);
 }
 
-// The demo models, for laws about real text: drafters that load a model get the draft, or the target itself.
-Cast demo(Backend& backend, const std::filesystem::path& models) {
-  const auto load = [&backend, models](const std::string& name) -> std::shared_ptr<Model> {
-    const auto path = models / (name == "table:same" || name == "target" ? "target" : "draft");
+// The demo models, for laws on trained models. Drafters that load a model get the draft, or the target itself.
+Models demo_models(Backend& backend, const std::filesystem::path& folder) {
+  const auto load = [&backend, folder](const std::string& name) -> std::shared_ptr<Model> {
+    const auto path = folder / (name == "table:same" || name == "target" ? "target" : "draft");
     return std::make_shared<Transformer>(backend, ModelConfig::load(path), Checkpoint::open(path),
                                          path.filename().string(), 1,
                                          TransformerOptions{.dtype = "auto", .kv_dtype = "auto"});
@@ -88,25 +88,25 @@ Cast demo(Backend& backend, const std::filesystem::path& models) {
   return {load("target"), [load](const ModelChoice& choice) { return load(choice.directory); }};
 }
 
-Ground ground() {
-  Ground g;
+Environment environment() {
+  Environment e;
   for (const std::string& instructions : cpu_instructions())
-    g.devices.push_back({"cpu " + instructions, [instructions] { return make_cpu_backend(1, instructions); }});
+    e.devices.push_back({"cpu " + instructions, [instructions] { return make_cpu_backend(1, instructions); }});
 #ifdef FORETOKEN_CUDA
   try {
     const auto make = [] { return std::unique_ptr<Backend>(make_cuda_backend({.invariant = true})); };
-    g.devices.push_back({make()->name(), make});
+    e.devices.push_back({make()->name(), make});
   } catch (const Error&) {  // no GPU here
   }
 #endif
-  const auto models = locate("experiments/models");
+  const auto folder = locate("experiments/models");
   std::error_code ignored;
-  if (std::filesystem::is_directory(models / "target", ignored))
-    g.trained = [models](Backend& b) { return demo(b, models); };
-  return g;
+  if (std::filesystem::is_directory(folder / "target", ignored))
+    e.trained = [folder](Backend& b) { return demo_models(b, folder); };
+  return e;
 }
 
-// As a shell takes it.
+// Quoted for a shell.
 std::string shell_word(const std::string& word) {
   if (word.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=./,:@%") ==
       std::string::npos)
@@ -116,7 +116,7 @@ std::string shell_word(const std::string& word) {
   return s + "'";
 }
 
-// The command that asks the same again.
+// The command that repeats this check.
 std::string command_of(const Given& g) {
   std::string command = "foretoken check", laws;
   for (const std::string& p : g.plugins) command += " --plugin " + shell_word(p);
@@ -147,7 +147,8 @@ int run_check(const Given& g, int width) {
   constexpr double kOfSome = 60, kOfAll = 600;
   const bool some = asked.size() > 1 || !asked.front().drafter.is_null() || !asked.front().policy.is_null() ||
                     !asked.front().verifier.is_null();
-  CheckReport report = check(all, ground(), {g.threads, g.seconds > 0 ? g.seconds : some ? kOfSome : kOfAll, g.laws});
+  const double seconds = g.seconds > 0 ? g.seconds : some ? kOfSome : kOfAll;
+  CheckReport report = check(all, environment(), {g.threads, seconds, g.laws});
   std::set<std::string> absent;
   for (const Choice& choice : asked)
     for (const std::string& sentence : left_out(choice)) absent.insert(sentence);
@@ -165,19 +166,19 @@ int run_check(const Given& g, int width) {
 
 void add_check(CLI::App& app, Action& action) {
   const auto g = std::make_shared<Given>();
-  CLI::App* c = app.add_subcommand("check", "the laws of correctness, asked of drafters, policies and verifiers");
-  add_repeatable(*c, "--plugin", g->plugins, "a shared library; what it registers is asked; may be given again");
-  c->add_option("--drafter", g->drafter, "a name, or JSON with options (default: all that the verifier takes)");
-  c->add_option("--policy", g->policy, "likewise (default: fixed lengths that suit each scene, and all others once)");
+  CLI::App* c = app.add_subcommand("check", "run the laws of correctness on drafters, policies and verifiers");
+  add_repeatable(*c, "--plugin", g->plugins, "a shared library; what it registers is checked; may be given again");
+  c->add_option("--drafter", g->drafter, "a name, or JSON with options (default: all that the verifier accepts)");
+  c->add_option("--policy", g->policy, "likewise (default: fixed lengths set by each scenario, and all others once)");
   c->add_option("--verifier", g->verifier, "likewise (default: all that are sound)");
-  c->add_option("--options", g->options, "JSON, options of the one that is asked");
+  c->add_option("--options", g->options, "JSON, options of the one component that is checked");
   add_list_option(*c, "--laws", g->laws, "only these (default: all)");
-  c->add_option("--seconds", g->seconds, "no scene begins later; 0: 60, and 600 where everything is asked")
+  c->add_option("--seconds", g->seconds, "no scenario starts later; 0: 60, or 600 if everything is checked")
       ->check(number_within(0, 1e6))
       ->capture_default_str();
-  c->add_option("--threads", g->threads, "scenes at once")->check(CLI::Range(1, 256))->capture_default_str();
+  c->add_option("--threads", g->threads, "scenarios run at once")->check(CLI::Range(1, 256))->capture_default_str();
   c->add_flag("--details", g->details, "a line for every combination");
-  c->add_flag("--json", g->json, "the same for programs and appendices");
+  c->add_flag("--json", g->json, "print the report as JSON");
   c->callback([g, &action] { action = [g] { return run_check(*g, terminal_columns(STDOUT_FILENO)); }; });
 }
 

@@ -21,7 +21,7 @@ namespace {
 
 constexpr int kFailed = 1, kUsage = 2;
 
-// A message as one line that steers no terminal, whatever names and paths it holds.
+// A message as one line without control characters, whatever names and paths it holds.
 class OneLine : public spdlog::custom_flag_formatter {
  public:
   void format(const spdlog::details::log_msg& message, const std::tm&, spdlog::memory_buf_t& line) override {
@@ -39,7 +39,7 @@ void log_to_stderr() {
   spdlog::set_default_logger(logger);
 }
 
-// One line, whatever a file put into its names.
+// One line, even if names in a file have line breaks.
 int complain(const std::string& sentence) {
   std::fflush(stdout);
   std::fprintf(stderr, "foretoken: %s\n", one_line(sentence).c_str());
@@ -61,7 +61,7 @@ int unknown_command(const CLI::App& app, const std::string& name) {
   return kUsage;
 }
 
-// Whatever goes wrong becomes one sentence.
+// Every exception becomes one sentence.
 int guarded(const Action& action) {
   try {
     const int code = action();
@@ -80,7 +80,7 @@ int guarded(const Action& action) {
   } catch (const std::exception& e) {
     return complain(std::string("this should not happen, please report it: ") + e.what());
   } catch (...) {
-    return complain("something was thrown that is no std::exception; a plugin must throw foretoken::Error");
+    return complain("something was thrown that is not a std::exception; a plugin must throw foretoken::Error");
   }
 }
 
@@ -117,7 +117,7 @@ int run_cli(int argc, const char* const* argv) {
   } catch (const CLI::Success& e) {
     return app.exit(e);
   } catch (const CLI::ParseError& e) {
-    complain(std::string(e.what()) + "; foretoken --help and foretoken COMMAND --help say what there is");
+    complain(std::string(e.what()) + "; see foretoken --help and foretoken COMMAND --help");
     return kUsage;
   }
   return guarded(action);

@@ -1,4 +1,5 @@
-// The command line: one subcommand per job, errors as one sentence, exit codes (0 well, 1 failed, 2 usage, 130 Ctrl-C).
+// The command line: one subcommand per job, errors as one sentence, exit codes (0 success, 1 failure, 2 usage, 130
+// Ctrl-C).
 #pragma once
 
 namespace foretoken {

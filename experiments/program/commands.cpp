@@ -29,7 +29,7 @@ using nlohmann::json;
 
 namespace {
 
-// --json, --format, shared by all that print tables.
+// --json and --format, of all commands that print tables.
 struct Look {
   std::string format = "terminal";
   bool json = false;
@@ -75,7 +75,7 @@ json component_config(const std::string& text, const std::string& option) {
   if (text.empty()) return nullptr;
   const json config = text.front() == '{' ? json_object(text, option) : json{{"name", text}};
   if (!config.contains("name") || !config["name"].is_string())
-    throw Error(option + " '" + text + "' names nobody; write it as " + option +
+    throw Error(option + " '" + text + "' has no name; write it as " + option +
                 " '{\"name\": NAME, ...}' with a name that foretoken list has");
   return config;
 }
@@ -91,7 +91,7 @@ void add_run(CLI::App& app, Action& action) {
   CLI::App* c = app.add_subcommand("run", "measure a run or a sweep and print its tables");
   c->add_option("file", g->file, "JSON document of a run, or {\"base\": run, \"axes\": {...}}")->required();
   c->add_option("--results", g->results,
-                "where results are kept; what is there already is not measured again (default: results/NAME.jsonl)");
+                "file of results; runs that it has are not measured again (default: results/NAME.jsonl)");
   add_repeatable(*c, "--set", g->set, "/POINTER=VALUE, a change of the run; may be given again");
   add_plugins(*c, g->plugins);
   c->add_flag("--quiet", g->quiet, "no progress");
@@ -143,10 +143,10 @@ void add_compare(CLI::App& app, Action& action) {
     Look look;
   };
   const auto g = std::make_shared<Given>();
-  CLI::App* c = app.add_subcommand("compare", "how two files of results differ, run by run");
+  CLI::App* c = app.add_subcommand("compare", "compare two files of results, run by run");
   c->add_option("a", g->a, "a file of results")->required();
   c->add_option("b", g->b, "another")->required();
-  add_list_option(*c, "--ignore", g->ignore, "JSON pointers into the run that need not agree, as /engine/device");
+  add_list_option(*c, "--ignore", g->ignore, "JSON pointers into the run whose values may differ, as /engine/device");
   g->look.add(*c);
   c->callback([g, &action] {
     action = [g] {
@@ -165,9 +165,11 @@ void add_quickstart(CLI::App& app, Action& action) {
   CLI::App* c =
       app.add_subcommand("quickstart", "a first table of acceptance rates and speedups, in about three minutes");
   c->add_option("--results", g->results,
-                "where results are kept; older results are renamed to FILE.1, or to the next number that is free")
+                "file of results; an older file is renamed to FILE.1, or to the next free number")
       ->capture_default_str();
-  c->add_option("--seconds", g->seconds, "how long it may take")->check(CLI::Range(10, 86400))->capture_default_str();
+  c->add_option("--seconds", g->seconds, "the most seconds that it may take")
+      ->check(CLI::Range(10, 86400))
+      ->capture_default_str();
   c->add_option("--device", g->device, "auto, cpu, reference or cuda")->capture_default_str();
   look->add(*c);
   c->callback([g, look, &action] {
@@ -197,7 +199,7 @@ void add_keys(CLI::App& app, const Registries& registries, Action& action) {
   const auto plugins = std::make_shared<std::vector<std::string>>();
   CLI::App* c = app.add_subcommand("keys", "every key of a run document, with type, range and default");
   add_plugins(*c, *plugins);
-  c->add_flag("--markdown", *markdown, "as tables of experiments/README.md");
+  c->add_flag("--markdown", *markdown, "print the Markdown tables of experiments/README.md");
   c->callback([markdown, plugins, &registries, &action] {
     action = [markdown, plugins, &registries] {
       print(describe_keys(with_plugins(registries, *plugins), *markdown));
@@ -208,31 +210,31 @@ void add_keys(CLI::App& app, const Registries& registries, Action& action) {
 
 void add_bench(CLI::App& app, Action& action) {
   const auto g = std::make_shared<BenchOptions>();
-  CLI::App* c = app.add_subcommand("bench", "what this machine can do, and how near the products come");
+  CLI::App* c = app.add_subcommand("bench", "measure this machine's limits, and matrix products beside their roofline");
   const auto steps = std::make_shared<StepsOptions>();
   CLI::Option* const file = c->add_option(
       "--steps", steps->file,
-      "measures whole steps of the engine instead: a JSON file of scenes, as experiments/configs/steps.json");
-  c->add_option("--only", steps->only, "of the scenes: those whose name contains this")->needs(file);
-  c->add_option("--device", steps->device, "of the scenes: auto, cpu, reference or cuda")->needs(file);
+      "measure whole steps of the engine instead: a JSON file of scenarios, as experiments/configs/steps.json");
+  c->add_option("--only", steps->only, "only scenarios whose name contains this")->needs(file);
+  c->add_option("--device", steps->device, "device of the scenarios: auto, cpu, reference or cuda")->needs(file);
   c->add_option("--results", steps->results, "a file to which JSON lines are appended");
-  c->add_option("--model", g->model_dir, "whose shapes to measure (default: those of the demo target)");
+  c->add_option("--model", g->model_dir, "model directory with the shapes to measure (default: the demo target)");
   c->add_option("--threads", g->threads, "0: as many as the machine has")
       ->check(CLI::Range(0, 1024))
       ->capture_default_str();
   c->add_option("--instructions", g->instructions, "avx512bf16, avx512, avx2 or scalar (default: the best)");
-  c->add_option("--repeats", g->repeats, "of every measurement; medians are reported")
+  c->add_option("--repeats", g->repeats, "repeats of every measurement; medians are reported")
       ->check(CLI::Range(1, 1000000))
       ->capture_default_str();
   c->add_flag("--json", g->json, "the same for programs");
   const auto soak = std::make_shared<SoakOptions>();
   CLI::Option* const endured =
       c->add_option("--soak", soak->file,
-                    "serves thousands of queued requests of a run instead: experiments/configs/soak.json")
+                    "serve thousands of queued requests of a run instead: experiments/configs/soak.json")
           ->excludes(file);
   for (const char* shapes : {"--model", "--threads", "--instructions", "--repeats"})
     c->get_option(shapes)->excludes(file)->excludes(endured);
-  c->add_option("--requests", soak->requests, "of the soak")
+  c->add_option("--requests", soak->requests, "number of requests of --soak")
       ->check(CLI::Range(1, 100000000))
       ->capture_default_str()
       ->needs(endured);
@@ -247,7 +249,7 @@ void add_bench(CLI::App& app, Action& action) {
 }
 
 void add_version(CLI::App& app, Action& action) {
-  CLI::App* c = app.add_subcommand("version", "which code this is");
+  CLI::App* c = app.add_subcommand("version", "print version, commit and compiler");
   c->callback([&action] {
     action = [] {
       std::printf("foretoken %s, commit %s, %s, %s\n", kVersion, kCommit, kCompiler, kBuildType);

@@ -1,5 +1,5 @@
-// The subcommands of foretoken, each with its options and what it does when chosen. Knows CLI11 and whom to call,
-// nothing else.
+// The subcommands of foretoken: their options and the calls that they make. This module must not know more than that
+// and CLI11.
 #pragma once
 #include <functional>
 
@@ -9,21 +9,21 @@
 
 namespace foretoken {
 
-// What the chosen subcommand does; its value is the exit code.
+// The chosen subcommand; returns the exit code.
 using Action = std::function<int()>;
 
-// An option that may be given again and takes one value each time: what follows it is not its own.
+// A repeatable option that takes one value each time, so the next argument is not its second value.
 CLI::Option* add_repeatable(CLI::App& command, const std::string& name, std::vector<std::string>& values,
                             const std::string& meaning);
 // An option that takes one list, "a,b,c".
 CLI::Option* add_list_option(CLI::App& command, const std::string& name, std::vector<std::string>& values,
                              const std::string& meaning);
-// --plugin LIB, repeatable: for every command that meets drafters, policies or verifiers.
+// --plugin LIB, repeatable: for every command that uses drafters, policies or verifiers.
 void add_plugins(CLI::App& command, std::vector<std::string>& plugins);
 
-// The JSON object that an option gives.
+// The JSON object in an option's value.
 nlohmann::json json_object(const std::string& text, const std::string& option);
-// The config of a drafter, policy or verifier as an option gives it: a name, or a JSON object with "name" and options;
+// The config of a drafter, policy or verifier in an option's value: a name, or a JSON object with "name" and options;
 // null for "".
 nlohmann::json component_config(const std::string& text, const std::string& option);
 

@@ -1,7 +1,7 @@
-// A library that ends the program from inside, as a plugin that calls exit(0), would make a command look as if it had
-// done its work. For everything that is loaded, these definitions stand before those of the C library: such a call ends
-// with a sentence that names its caller, and with exit code 1. The program itself ends by returning from main. Part of
-// the executable alone, so that nobody else's program has them.
+// A library that ends the program, such as a plugin that calls exit(0), would make a command look successful. These
+// definitions precede those of the C library for all loaded code: such a call ends the program with a message that
+// names the caller, and with exit code 1. The program itself ends by returning from main. Only the executable has these
+// definitions, no library.
 #include <atomic>
 #include <cstdio>
 #include <cstdlib>
@@ -18,14 +18,14 @@ const pid_t program = getpid();
 std::atomic_flag ending;
 
 [[noreturn]] void end(const char* function, int code, const void* return_address) {
-  if (getpid() != program)  // a child that found nothing to execute
+  if (getpid() != program)  // a child whose exec failed
     reinterpret_cast<void (*)(int)>(dlsym(RTLD_NEXT, function))(code);
-  while (ending.test_and_set()) pause();  // another thread does it
+  while (ending.test_and_set()) pause();  // another thread ends the program
   Dl_info caller{};
   const bool known = dladdr(static_cast<const char*>(return_address) - 1, &caller) != 0 && caller.dli_fname;
   std::fprintf(stderr,
                "foretoken: %s ended the program with %s(%d); a drafter, policy or verifier must throw foretoken::Error "
-               "instead, so correct it there, or leave it out\n",
+               "instead; correct or omit it\n",
                foretoken::printable(known ? caller.dli_fname : "a library").c_str(), function, code);
   syscall(SYS_exit_group, 1);
   __builtin_unreachable();

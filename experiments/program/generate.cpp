@@ -21,12 +21,12 @@ using nlohmann::json;
 
 namespace {
 
-// What a run document has and the continuation of one prompt has no use for.
+// Keys of a run document that do not apply to the continuation of one prompt.
 void refuse_unused(const json& run) {
   for (const char* pointer : {"/workload/prompts", "/workload/limit", "/workload/categories", "/measure"})
     if (run.contains(json::json_pointer(pointer)))
-      throw Error(std::string("generate continues one prompt and measures nothing, so it has no use for '") + pointer +
-                  "'; leave out what --set says of it");
+      throw Error(std::string("generate continues one prompt without measuring, so it has no use for '") + pointer +
+                  "'; remove it from --set");
 }
 
 std::string read_prompt(const std::string& prompt) {
@@ -34,7 +34,7 @@ std::string read_prompt(const std::string& prompt) {
   return read_to_end(Descriptor(::dup(STDIN_FILENO)), "the prompt from standard input", "give it as --prompt TEXT");
 }
 
-// Prints accepted draft tokens apart from the target's own.
+// Prints accepted draft tokens marked.
 class Printer {
  public:
   Printer(std::shared_ptr<const Tokenizer> tokenizer, bool marks)
@@ -56,7 +56,8 @@ class Printer {
   static void title(int sample) { put("== sample " + std::to_string(sample) + "\n"); }
 
  private:
-  // A model may emit anything: a terminal gets no control characters from it, and what looks like a mark is none.
+  // A model may emit any text: control characters are not sent to a terminal, and text that looks like a mark is
+  // escaped.
   std::string shown(const std::string& text) const {
     std::string found;
     for (const char c : terminal_ ? printable(text, "\n\t") : text) {
@@ -78,7 +79,7 @@ class Printer {
 struct Figures {
   double seconds = 0, first = -1;
   long tokens = 0, rounds = 0, drafted = 0, tested = 0, accepted = 0, weighed = 0;
-  double log_probability = 0;  // of the `weighed` tokens
+  double log_probability = 0;  // sum over the `weighed` tokens
 
   void add(const Sequence& q) {
     weighed += long(q.logprobs.size());
@@ -105,9 +106,9 @@ struct Figures {
 struct Text {
   SequenceId id;
   std::vector<SequenceReport> pieces;
-  std::size_t printed = 0;  // of them
+  std::size_t printed = 0;  // pieces that are printed
   Printer printer;
-  std::string failure{};  // why it failed; empty where it did not
+  std::string failure{};  // why it failed; empty if it did not
 
   void print() {
     for (; printed < pieces.size(); ++printed) printer.print(pieces[printed].emitted, pieces[printed].accepted);
@@ -125,7 +126,7 @@ std::vector<Text> submit(Engine& engine, const json& run, const std::shared_ptr<
   return texts;
 }
 
-// What is accepted under a lossy rule is no token of the target's own distribution.
+// Tokens accepted under a lossy rule are not from the target's distribution.
 void tell_lossy(const std::string& verifier, const std::string& promise) {
   const std::string lossy = "lossy: ";
   if (promise.starts_with(lossy))
@@ -133,7 +134,7 @@ void tell_lossy(const std::string& verifier, const std::string& promise) {
                  verifier, promise.substr(lossy.size()));
 }
 
-// Says which of several samples failed, and whether one did. Where all of them did, that is the program's error.
+// Reports the failed samples; returns whether there was one. If all failed, that is an Error.
 bool some_failed(const std::vector<Text>& texts) {
   const auto failed = [](const Text& t) { return !t.failure.empty(); };
   if (std::ranges::all_of(texts, failed)) throw Error(texts.front().failure);

@@ -1,5 +1,5 @@
-// `foretoken generate`: one prompt, its text as it comes, accepted draft tokens shown. Knows the terminal, not how
-// engines work.
+// `foretoken generate`: continues one prompt, streams the output and marks accepted draft tokens. This module must not
+// know how engines work.
 #pragma once
 #include <string>
 #include <vector>
@@ -12,12 +12,12 @@ struct GenerateOptions {
   nlohmann::json run;  // of a run: target, drafter, policy, verifier, sampling, engine, workload (but for its prompts)
   std::vector<std::string> plugins;
   std::string prompt;  // "-": read from standard input
-  bool marks = false;  // brackets around accepted tokens even where the output is no terminal; \[ \] \\ for those of
-                       // the text
+  // Brackets around accepted tokens even if the output is not a terminal. The output's own are escaped: \[ \] \\ there.
+  bool marks = false;
 };
 
-// Text to standard output; to standard error a line for every sample that failed and one of figures. Returns an exit
-// code: 1 where a sample failed. Where all of them did, that is an Error.
+// Writes the output to standard output; to standard error a line for every failed sample and a line of figures.
+// Returns an exit code: 1 if a sample failed. If all failed, that is an Error.
 int generate(const GenerateOptions& options);
 
 }  // namespace foretoken

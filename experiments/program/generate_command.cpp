@@ -1,4 +1,4 @@
-// The options of `foretoken generate`, which has most of them: each becomes a key of a run document.
+// The options of `foretoken generate`: each sets a key of a run document.
 #include <algorithm>
 #include <memory>
 
@@ -58,10 +58,10 @@ json run_of(const Given& g) {
   json drafter =
       component_config(g.drafter.empty() ? g.draft.empty() ? "none" : "draft_model" : g.drafter, "--drafter");
   if (!g.draft.empty() && drafter["name"] != "draft_model")
-    throw Error("--draft DIR is the drafter draft_model, so it cannot stand beside --drafter " + g.drafter +
+    throw Error("--draft DIR selects the drafter draft_model and excludes --drafter " + g.drafter +
                 "; leave one of them out");
   if (!g.draft.empty()) drafter["model"] = g.draft;
-  json policy = json::object();  // without --length the policy's own default, whichever policy --set names
+  json policy = json::object();  // without --length the default of the policy that --set names
   if (g.fixes_length) policy["length"] = g.length;
   json run = {{"target", {{"model", g.model}}},
               {"drafter", drafter},
@@ -76,40 +76,42 @@ json run_of(const Given& g) {
 
 void add_sampling(CLI::App& c, Given& g) {
   c.add_option("--temperature", g.temperature, "0: greedy")->capture_default_str();
-  c.add_option("--top-k", g.top_k, "tokens that stay; 0: all")->capture_default_str();
-  c.add_option("--top-p", g.top_p, "mass that stays")->capture_default_str();
-  c.add_option("--min-p", g.min_p, "least share of the most likely token's probability")->capture_default_str();
-  c.add_option("--repetition-penalty", g.repetition, "of tokens of the prompt or the text; 1: off")
+  c.add_option("--top-k", g.top_k, "keep the k most probable tokens; 0: all")->capture_default_str();
+  c.add_option("--top-p", g.top_p, "keep the most probable tokens up to this probability")->capture_default_str();
+  c.add_option("--min-p", g.min_p, "drop tokens below this share of the most probable token's probability")
       ->capture_default_str();
-  c.add_option("--frequency-penalty", g.frequency, "for each time that the text has a token")->capture_default_str();
-  c.add_option("--presence-penalty", g.presence, "of tokens that the text has")->capture_default_str();
+  c.add_option("--repetition-penalty", g.repetition, "for tokens of the prompt or the output; 1: off")
+      ->capture_default_str();
+  c.add_option("--frequency-penalty", g.frequency, "for every occurrence of a token in the output")
+      ->capture_default_str();
+  c.add_option("--presence-penalty", g.presence, "for tokens that the output contains")->capture_default_str();
   add_repeatable(c, "--logit-bias", g.biases, "TOKEN=BIAS, by id; -100 forbids a token at every temperature");
-  add_repeatable(c, "--stop", g.stops, "a text that ends the output");
-  c.add_option("--samples", g.samples, "texts of the prompt, each with its own draws")->capture_default_str();
-  c.add_option("--seed", g.seed, "names the draws")->capture_default_str();
-  c.add_flag("--logprobs", g.logprobs, "the text's log-probability among the closing figures");
+  add_repeatable(c, "--stop", g.stops, "a string that ends the output");
+  c.add_option("--samples", g.samples, "outputs of the prompt, each with its own draws")->capture_default_str();
+  c.add_option("--seed", g.seed, "seed of the draws")->capture_default_str();
+  c.add_flag("--logprobs", g.logprobs, "also print the output's log-probability");
 }
 
 }  // namespace
 
 void add_generate(CLI::App& app, Action& action) {
   const auto g = std::make_shared<Given>();
-  CLI::App* c = app.add_subcommand("generate", "continue a prompt, with accepted draft tokens shown");
+  CLI::App* c = app.add_subcommand("generate", "continue a prompt and mark accepted draft tokens");
   c->add_option("--model", g->model, "Hugging Face directory of the target")->required();
-  c->add_option("--prompt", g->options.prompt, "the text to continue; -: from standard input")->required();
+  c->add_option("--prompt", g->options.prompt, "the prompt; -: from standard input")->required();
   c->add_option("--draft", g->draft, "Hugging Face directory of a draft model");
   c->add_option("--drafter", g->drafter, "another drafter (foretoken list): a name, or JSON with options");
-  c->add_option("--length", g->length, "tokens drafted in a round")->capture_default_str();
-  c->add_option("--verifier", g->verifier, "who judges (foretoken list): likewise")->capture_default_str();
+  c->add_option("--length", g->length, "tokens drafted in each round")->capture_default_str();
+  c->add_option("--verifier", g->verifier, "verifier (foretoken list): likewise")->capture_default_str();
   c->add_option("--max-new-tokens", g->max_new_tokens, "the most tokens generated")->capture_default_str();
   add_sampling(*c, *g);
   c->add_option("--device", g->device, "auto, cpu, reference or cuda")->capture_default_str();
   c->add_option("--threads", g->threads, "0: as many as the machine has")->capture_default_str();
   add_plugins(*c, g->options.plugins);
   add_repeatable(*c, "--set", g->set, "/POINTER=VALUE, any other key of a run (foretoken keys); may be given again");
-  c->add_flag("--ignore-eos", g->ignore_eos, "go on after the end of the text");
+  c->add_flag("--ignore-eos", g->ignore_eos, "continue after the end-of-text token");
   c->add_flag("--marks", g->options.marks,
-              "brackets around accepted draft tokens; the text's own [ ] and \\ get a \\ before them");
+              "brackets around accepted draft tokens; [ ] and \\ of the output are written with a \\ before them");
   c->callback([g, c, &action] {
     g->fixes_length = c->count("--length") > 0;
     action = [g] {

@@ -1,5 +1,5 @@
-// `foretoken list`: what is registered, with options, defaults, sources and the plugins it came from. Knows registries,
-// not what is in them.
+// `foretoken list`: the registered components with options, defaults, sources and plugins. This module must not know
+// any component.
 #pragma once
 #include <string>
 

@@ -7,7 +7,7 @@ namespace foretoken {
 void refuse_empty_values(CLI::App& app) {
   const CLI::Validator something(
       [](std::string& value) {
-        return value.empty() ? std::string("an empty value says nothing; give one, or leave the option out") : "";
+        return value.empty() ? std::string("the value is empty; give one, or leave the option out") : "";
       },
       "");
   for (CLI::App* const command : app.get_subcommands(nullptr))

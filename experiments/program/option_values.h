@@ -1,13 +1,13 @@
-// What the values of options must be, beyond what CLI11 asks for. Knows CLI11, not what an option is for.
+// Checks of option values beyond those of CLI11. This module must not know what an option means.
 #pragma once
 #include <CLI/CLI.hpp>
 
 namespace foretoken {
 
-// An empty value, which CLI11 takes for 0, is refused by every option of every subcommand.
+// Makes every option of every subcommand refuse an empty value, which CLI11 reads as 0.
 void refuse_empty_values(CLI::App& app);
 
-// A number from `least` to `most`; not a NaN, which no comparison refuses.
+// A number from `least` to `most`, and not NaN.
 CLI::Validator number_within(double least, double most);
 
 }  // namespace foretoken

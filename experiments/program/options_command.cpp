@@ -1,4 +1,4 @@
-// `foretoken options`: the matrix of sampling options, drafters and verifiers, each cell shown on the spot.
+// `foretoken options`: the matrix of sampling options, drafters and verifiers; every cell is tested when it runs.
 #include <memory>
 
 #include <spdlog/spdlog.h>
@@ -14,7 +14,7 @@ namespace foretoken {
 void add_options(CLI::App& app, Action& action) {
   const auto plugins = std::make_shared<std::vector<std::string>>();
   CLI::App* c = app.add_subcommand(
-      "options", "sampling options against drafters and verifiers: exact, or refused and why (Markdown)");
+      "options", "sampling options against drafters and verifiers: exact, or refused with the reason (Markdown)");
   add_plugins(*c, *plugins);
   c->callback([plugins, &action] {
     action = [plugins] {

@@ -15,7 +15,7 @@ LineKind bench_lines(const std::string& measured) {
   const auto check = [measured, name](const json& line, const std::string& where) {
     const bool known = line.is_object() && line.contains(measured) && line.contains("machine") &&
                        line["machine"].is_object() && line.contains("commit") && line["commit"].is_string();
-    if (!known) throw Error(where + ": this is none of the " + name + "; name a file of these, or a new one");
+    if (!known) throw Error(where + ": this is not one of the " + name + "; name a file of these, or a new one");
   };
   return {name, {"commit", "date"}, {"{\"commit\":\""}, check};
 }

@@ -1,5 +1,4 @@
-// Where `foretoken bench` keeps its figures: a file of JSON lines of one of its kinds. This module must not know how
-// they are measured.
+// The file of `foretoken bench --results`: JSON lines of one kind. This module must not know how figures are measured.
 #pragma once
 #include <optional>
 #include <string>
@@ -12,8 +11,8 @@ namespace foretoken {
 
 class BenchFile {
  public:
-  // `file`: "" keeps nothing. Another file than an absent or an empty one, or one of lines that have the key `measured`
-  // beside their machine and commit ("products", "scene" or "soak"), is an Error and stays as it is.
+  // `file`: "" stores nothing. The file must be absent, empty, or have lines with a machine, a commit and the key
+  // `measured` ("products", "scenario" or "soak"); any other file is an Error and is not changed.
   BenchFile(const std::string& file, const std::string& measured);
   void append(const nlohmann::json& line);
 

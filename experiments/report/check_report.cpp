@@ -23,47 +23,47 @@ std::string number(const char* format, double value) {
   return text;
 }
 
-bool spoke(const LawReport& r) { return r.ruling != Ruling::silent && r.asked > 0; }
+bool has_run(const LawReport& r) { return r.ruling != Ruling::inapplicable && r.ran > 0; }
 
-// The reports of some combinations about one law, as one.
+// The reports of one law on several combinations, merged.
 LawReport together(const std::vector<const LawReport*>& parts) {
   LawReport all = *parts.front();
   for (std::size_t i = 1; i < parts.size(); ++i) {
     const LawReport& r = *parts[i];
-    const bool fresh = all.asked == 0;  // what was not asked has no measure
-    all.scenes += r.scenes, all.asked += r.asked, all.cases += r.cases, all.accepted += r.accepted,
+    const bool fresh = all.ran == 0;  // what was not run has no measure
+    all.scenarios += r.scenarios, all.ran += r.ran, all.cases += r.cases, all.accepted += r.accepted,
         all.refused += r.refused;
     all.seconds += r.seconds;
-    if (r.asked > 0)
+    if (r.ran > 0)
       all.measure = fresh                ? r.measure
                     : r.law == "sampled" ? std::min(all.measure, r.measure)
                                          : std::max(all.measure, r.measure);
     for (const auto& [what, n] : r.seen) all.seen[what] += n;
     all.count_cut(r.cut, r.least_depth);
     if (r.ruling == Ruling::broken || all.ruling == Ruling::holds)
-      all.ruling = r.ruling;  // broken beats not shown beats holds
+      all.ruling = r.ruling;  // precedence: broken, not shown, holds
   }
   return all;
 }
 
-// "3 scenes cut to depth 2": fewer tokens of a text were looked at than the scene's name says.
+// "3 scenarios cut to depth 2": fewer tokens of an output were compared than the scenario's name says.
 std::string cut_of(const LawReport& r) {
-  return std::to_string(r.cut) + (r.cut == 1 ? " scene" : " scenes") + " cut to depth " +
+  return std::to_string(r.cut) + (r.cut == 1 ? " scenario" : " scenarios") + " cut to depth " +
          std::to_string(r.least_depth) + (r.cut == 1 ? "" : " at the least");
 }
 
 std::string figure_of(const KitLaw& law, const LawReport& r, const CheckReport& report) {
   std::string s;
-  if (law.name == "sampled" && r.asked > 0)
+  if (law.name == "sampled" && r.ran > 0)
     s = "p " + number("%.2g", r.measure) + " (Holm); a variation of " + number("%g", report.found) + " is found with " +
         number("%g", 100 * report.power) + " %";
-  else if (!law.measure.empty() && r.asked > 0)
+  else if (!law.measure.empty() && r.ran > 0)
     s = law.measure + " " + number("%.1e", r.measure);
   if (r.cut > 0) s += (s.empty() ? "" : ", ") + cut_of(r);
   for (const auto& [what, n] : r.seen) s += (s.empty() ? "" : ", ") + std::to_string(n) + " " + what;
-  if (r.asked < r.scenes)
-    s += (s.empty() ? "" : ", ") + std::to_string(r.scenes - r.asked) + " of " + std::to_string(r.scenes) +
-         " scenes did not begin in time";
+  if (r.ran < r.scenarios)
+    s += (s.empty() ? "" : ", ") + std::to_string(r.scenarios - r.ran) + " of " + std::to_string(r.scenarios) +
+         " scenarios did not begin in time";
   return s;
 }
 
@@ -76,20 +76,20 @@ Row row_of(const KitLaw& law, const LawReport& r, const std::string& who, const 
 }
 
 void add_law(const KitLaw& law, const CheckReport& report, bool details, Table& table) {
-  std::vector<const LawReport*> asked;
-  std::map<std::string, int> silent;
+  std::vector<const LawReport*> applied;
+  std::map<std::string, int> inapplicable;
   for (const LawReport& r : report.laws) {
     if (r.law != law.name) continue;
-    if (r.ruling == Ruling::silent)
-      ++silent[r.reason];
+    if (r.ruling == Ruling::inapplicable)
+      ++inapplicable[r.reason];
     else
-      asked.push_back(&r);
+      applied.push_back(&r);
   }
-  if (!asked.empty()) table.rows.push_back(row_of(law, together(asked), std::to_string(asked.size()), report));
+  if (!applied.empty()) table.rows.push_back(row_of(law, together(applied), std::to_string(applied.size()), report));
   if (details)
-    for (const LawReport* r : asked) table.rows.push_back(row_of(law, *r, r->subject, report));
-  for (const auto& [reason, count] : silent)
-    table.rows.push_back({{Cell::of(law.name), Cell::of(std::string(conformance::name_of(Ruling::silent))),
+    for (const LawReport* r : applied) table.rows.push_back(row_of(law, *r, r->subject, report));
+  for (const auto& [reason, count] : inapplicable)
+    table.rows.push_back({{Cell::of(law.name), Cell::of(std::string(conformance::name_of(Ruling::inapplicable))),
                            Cell::of(std::to_string(count))},
                           reason,
                           false});
@@ -98,20 +98,20 @@ void add_law(const KitLaw& law, const CheckReport& report, bool details, Table& 
 ordered_json json_of(const KitLaw& law, const LawReport& r, const CheckReport& report) {
   ordered_json j{{"subject", r.subject}, {"verdict", conformance::name_of(r.ruling)}};
   if (!r.reason.empty()) j["reason"] = r.reason;
-  if (!spoke(r)) return j;
-  j["scenes"] = r.asked, j["scenes_in_all"] = r.scenes, j["cases"] = r.cases;
+  if (!has_run(r)) return j;
+  j["scenarios"] = r.ran, j["scenarios_in_all"] = r.scenarios, j["cases"] = r.cases;
   if (!law.measure.empty()) j["figure"] = {{"name", law.measure}, {"value", r.measure}};
   if (law.name == "sampled")
     j["power"] = {{"level", report.level}, {"total_variation", report.found}, {"power", report.power}};
   j["guesses_accepted"] = r.accepted, j["refusals"] = r.refused;
   if (!r.seen.empty()) j["seen"] = r.seen;
-  if (r.cut > 0) j["cut"] = {{"scenes", r.cut}, {"least_depth", r.least_depth}};
+  if (r.cut > 0) j["cut"] = {{"scenarios", r.cut}, {"least_depth", r.least_depth}};
   if (!r.notes.empty()) j["notes"] = r.notes;
   j["seconds"] = r.seconds;
   return j;
 }
 
-// Which program on which machine was asked what, when.
+// The program, machine, date and command.
 std::string heading(const Question& question) {
   const nlohmann::json host = host_of();
   std::string s = std::string("foretoken ") + kVersion + ", commit " + kCommit + ", " + kCompiler + ", " + kBuildType +
@@ -127,8 +127,7 @@ std::string verdict_on_all(const CheckReport& report) {
   for (const LawReport& r : report.laws) cut.count_cut(r.cut, r.least_depth);
   std::string s = std::to_string(broken) + (broken == 1 ? " law is broken" : " laws are broken");
   if (report.holds())
-    s = report.of_all_laws ? "Every law that concerns them holds"
-                           : "The laws that were asked hold, others were not asked";
+    s = report.of_all_laws ? "Every law that concerns them holds" : "The laws that were run hold, others were not run";
   else if (broken == 0)
     s = "No law is broken, but not all was shown";
   return cut.cut > 0 ? s + ", " + cut_of(cut) : s;
@@ -155,7 +154,7 @@ std::string check_text(const CheckReport& report, const Question& question, bool
   s += "\n" + table.terminal(width) + "\n";
   for (const KitLaw& law : conformance::kit_laws()) s += law.name + ": " + law.statement + "\n";
   s += "\n";
-  for (const std::string& sentence : report.left_out) s += "Not asked: " + sentence + "\n";
+  for (const std::string& sentence : report.left_out) s += "Not checked: " + sentence + "\n";
   for (const std::string& sentence : report.sentences) s += sentence + "\n";
   return s + verdict_on_all(report) + " (" + number("%.1f", report.seconds) + " s).\n";
 }

@@ -1,4 +1,4 @@
-// What `foretoken check` found, for a terminal and for an appendix. Knows what a report holds, not how it came about.
+// The report of `foretoken check`, for a terminal and as JSON. This module must not know how laws are tested.
 #pragma once
 #include <string>
 
@@ -8,14 +8,14 @@
 
 namespace foretoken {
 
-// What was asked, so that somebody else can ask it again.
+// What was checked, so that it can be repeated.
 struct Question {
   std::string command;
   std::vector<PluginFile> plugins{};
 };
 
-// What was asked where and when, a table of the laws (of every combination too with `details`), what each law says, and
-// a sentence for each that is broken or was not shown.
+// What was checked, where and when; a table of the laws (with `details` also of every combination); each law's
+// statement; and a sentence for each that is broken or was not shown.
 std::string check_text(const conformance::CheckReport& report, const Question& question, bool details, int width);
 // "program", "machine", "command", "plugins", "laws" with statements and findings, "broken" with sentences, "holds".
 nlohmann::ordered_json check_json(const conformance::CheckReport& report, const Question& question);

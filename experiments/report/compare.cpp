@@ -23,10 +23,10 @@ constexpr Figure kFigures[] = {{"tokens_per_second", &Summary::tokens_per_second
                                {"tau", &Summary::tau, 2},
                                {"alpha", &Summary::alpha, 2}};
 
-// Whether it can be said that two intervals overlap, or do not.
+// Whether the bounds of both intervals are known.
 bool comparable(const Interval& a, const Interval& b) { return a.bounded() && b.bounded(); }
 
-// -1, 0, 1: B's interval lies below A's, overlaps it, lies above it. What is unknown differs from nothing.
+// -1, 0, 1: B's interval lies below A's, overlaps it, lies above it. 0 if either is unknown.
 int clear_difference(const Interval& a, const Interval& b) {
   if (!comparable(a, b) || a.overlaps(b)) return 0;
   return b.value > a.value ? 1 : -1;
@@ -37,7 +37,7 @@ std::string failure(const RunPair& pair) {
   return pair.a->failed() ? "failed in A: " + pair.a->error : pair.b->failed() ? "failed in B: " + pair.b->error : "";
 }
 
-// "exact", or "exact/lossy" where the sides differ.
+// "exact", or "exact/lossy" if the sides differ.
 std::string promises(const RunPair& pair) {
   const std::string a = kind_of(pair.a->promise), b = kind_of(pair.b->promise);
   return a == b ? a : a + "/" + b;
@@ -77,11 +77,11 @@ Table pairs_table(const MatchedRuns& matching, const Axes& axes, const std::vect
   if (table.rows.empty() && alone)
     table.note = matching.apart.empty() ? "No run is on both sides."
                                         : "No run is on both sides: all differ in " + matching.apart +
-                                              "; --ignore compares them all the same, where that makes sense.";
+                                              "; --ignore compares them anyway, if that makes sense.";
   return table;
 }
 
-// Where people read, only speedups keep their intervals beside them.
+// In tables for people, only speedups have intervals.
 void narrow(Table& table) {
   for (Row& row : table.rows)
     for (std::size_t i = 0; i < row.cells.size(); ++i)

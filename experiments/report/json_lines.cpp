@@ -21,7 +21,7 @@ using nlohmann::json;
 
 namespace {
 
-// Whether the text is JSON as far as it goes: nothing is wrong with it but that it ends.
+// Whether the text is a prefix of valid JSON.
 bool is_cut_json(std::string_view text) {
   try {
     [[maybe_unused]] const json whole = json::parse(text.begin(), text.end());
@@ -54,10 +54,10 @@ JsonLines parse(std::string_view text, const std::string& file, const LineKind& 
       break;
     }
     if (!whole && out.lines.empty())
-      throw Error(where + ": this is none of the " + kind.name + "; name a file of these, or a new one");
+      throw Error(where + ": this is not one of the " + kind.name + "; name a file of these, or a new one");
     if (!whole)
-      throw Error(where + ": this is none of the " + kind.name +
-                  ", so the line is damaged or somebody's note; remove it (what it held is measured again), or name " +
+      throw Error(where + ": this is not one of the " + kind.name +
+                  ", so the line is damaged or was added by hand; remove it (its run is measured again), or name " +
                   "another file");
     out.unfinished = end == std::string_view::npos;
     at = out.whole = out.unfinished ? text.size() : end + 1;
@@ -69,9 +69,9 @@ JsonLines parse(std::string_view text, const std::string& file, const LineKind& 
   return out;
 }
 
-constexpr const char* kChoose = "choose another place with --results";
+constexpr const char* kChoose = "choose another file with --results";
 
-// Holds the file's lock for as long as it is open.
+// Holds the file's lock while it is open.
 int open_alone(const std::filesystem::path& file, int flags) {
   const int descriptor = ::open(file.c_str(), O_RDWR | O_APPEND | O_CLOEXEC | O_NONBLOCK | O_NOCTTY | flags, 0644);
   if (descriptor < 0)
@@ -79,7 +79,7 @@ int open_alone(const std::filesystem::path& file, int flags) {
   struct stat status{};
   if (::fstat(descriptor, &status) != 0 || !S_ISREG(status.st_mode)) {
     ::close(descriptor);
-    throw Error("'" + file.string() + "' is no regular file, so results cannot be kept in it; " + kChoose);
+    throw Error("'" + file.string() + "' is not a regular file, so results cannot be stored in it; " + kChoose);
   }
   if (::flock(descriptor, LOCK_EX | LOCK_NB) == 0) return descriptor;
   ::close(descriptor);
@@ -105,12 +105,12 @@ std::string text_of(json line, const LineKind& kind) {
   return text + (line.empty() ? "}" : "," + dumped(line).substr(1)) + "\n";
 }
 
-// Moves FROM to TO; false where something is there already.
+// Moves FROM to TO; false if TO exists.
 bool moved(const std::filesystem::path& from, const std::filesystem::path& to) {
   if (::renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_NOREPLACE) == 0) return true;
   if (errno == EEXIST) return false;
   std::error_code error;
-  if (errno == EINVAL || errno == ENOSYS) {  // a file system that cannot promise it
+  if (errno == EINVAL || errno == ENOSYS) {  // a file system without that operation
     if (std::filesystem::symlink_status(to, error).type() != std::filesystem::file_type::not_found) return false;
     std::filesystem::rename(from, to, error);
     if (!error) return true;

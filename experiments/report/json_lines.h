@@ -1,5 +1,5 @@
 // Files of JSON lines that this program appends to. A line is written whole and flushed; a file belongs to one process
-// at a time and holds lines of one kind; whatever else a user names by mistake is refused and stays as it is. This
+// at a time and holds lines of one kind; any other file that a user names by mistake is refused and not changed. This
 // module must not know what the lines mean.
 #pragma once
 #include <filesystem>
@@ -13,14 +13,14 @@
 
 namespace foretoken {
 
-// What the lines of a file have in common.
+// The kind of a file's lines.
 struct LineKind {
   std::string name;                // for messages: "results of `foretoken run`"
-  std::vector<std::string> first;  // keys that stand first in a line, in this order, so that a torn one is recognized
-  // How lines begin, of this version and of earlier ones. A piece without newline at the end of a file is a torn line
-  // only where it begins so and is JSON as far as it goes.
+  std::vector<std::string> first;  // the first keys of a line, in this order, by which a torn line is recognized
+  // How lines begin, in this version and earlier ones. A piece without newline at the end of a file is a torn line only
+  // if it begins so and is a prefix of valid JSON.
   std::vector<std::string> openings;
-  std::function<void(const nlohmann::json& line, const std::string& where)> check;  // throws where it is another kind
+  std::function<void(const nlohmann::json& line, const std::string& where)> check;  // throws if it is another kind
 };
 
 struct JsonLine {
@@ -32,7 +32,7 @@ struct JsonLines {
   std::vector<JsonLine> lines;
   std::size_t whole = 0;    // bytes up to the end of the last whole line
   bool torn = false;        // a torn line follows: this program was killed while it wrote
-  bool unfinished = false;  // the last line lacks its newline alone, as an editor may leave it
+  bool unfinished = false;  // the last line is complete but for its newline, as some editors leave it
 };
 
 // Any line that is damaged or of another kind, and a piece at the end that this program did not write, is an Error with
@@ -46,8 +46,8 @@ class JsonLinesFile {
   ~JsonLinesFile();
   JsonLinesFile(const JsonLinesFile&) = delete;
 
-  const std::vector<JsonLine>& lines() const { return lines_; }  // those that were there when it was opened
-  // On a line of its own, whatever somebody has appended since. Where the disk is full the file is left as it was.
+  const std::vector<JsonLine>& lines() const { return lines_; }  // those in the file when it was opened
+  // Always on a new line, even if something was appended since. If the disk is full the file is left unchanged.
   void append(nlohmann::json line);
 
  private:
@@ -60,8 +60,8 @@ class JsonLinesFile {
 // An Error unless FILE is absent, empty, or of this kind.
 void expect_json_lines(const std::filesystem::path& file, const LineKind& kind);
 
-// Renames FILE, which must be of this kind, to FILE.N with the first N that is free, so that a fresh one can begin;
-// returns the new name. Nothing happens, and the name is empty, where there is none or an empty one.
+// Renames FILE, which must be of this kind, to FILE.N with the first free N, so that a new file can begin; returns the
+// new name. If FILE is absent or empty nothing happens and the name is empty.
 std::filesystem::path set_aside(const std::filesystem::path& file, const LineKind& kind);
 
 }  // namespace foretoken

@@ -12,7 +12,7 @@
 namespace foretoken {
 namespace {
 
-// What follows `key` in the first line of a file that begins with it; quotes are taken off.
+// The text after `key` in the first line of a file that begins with it, without quotes.
 std::string field(const char* file, const std::string& key, const std::string& otherwise) {
   std::ifstream in(file);
   for (std::string line; std::getline(in, line);) {

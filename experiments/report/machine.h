@@ -1,4 +1,4 @@
-// What a result should say of the machine and the program that made it. Knows nothing else.
+// The description of the machine and the program in a result. This module must not know anything else.
 #pragma once
 #include <string>
 

@@ -30,10 +30,10 @@ std::vector<Fields> fields_of(const std::vector<Summary>& side, const std::vecto
   return found;
 }
 
-// A pointer to nothing would be ignored itself. `sides`: the fields of all runs of A and of B.
+// A pointer that no run has would have no effect, so it is an Error. `sides`: the fields of all runs of A and of B.
 void expect_known(const std::string& pointer, const std::vector<std::vector<Fields>>& sides) {
   if (!pointer.starts_with('/'))
-    throw Error("'" + pointer + "' is no JSON pointer: write what to ignore as /engine/device");
+    throw Error("'" + pointer + "' is not a JSON pointer: write what to ignore as /engine/device");
   std::set<std::string> known;
   for (const auto& side : sides)
     for (const Fields& run : side)
@@ -51,8 +51,8 @@ bool all_differ(const std::vector<Fields>& runs) {
   return std::set<Fields>(runs.begin(), runs.end()).size() == runs.size();
 }
 
-// Fields that one side has nowhere, nor anything in their place (a list for an empty one, an object for a text):
-// options younger than its results. Empty where runs would no longer be told apart.
+// Fields that no run of one side has, nor another value in their place (a list for an empty one, an object for a
+// string): options newer than its results. Empty if runs of a side would become equal without them.
 std::vector<std::string> one_sided(const std::vector<Summary>& a, const std::vector<Summary>& b,
                                    const std::vector<std::string>& ignored) {
   std::map<std::string, int> sides;
@@ -72,7 +72,7 @@ std::vector<std::string> one_sided(const std::vector<Summary>& a, const std::vec
   return found;
 }
 
-// Fields of which no value is on both sides: because of them no run is.
+// Fields that have no value in common on both sides: they keep all runs from matching.
 std::string differing_everywhere(const std::vector<Fields>& a, const std::vector<Fields>& b) {
   std::map<std::string, std::pair<std::set<json>, std::set<json>>> values;
   for (const Fields& run : a)

@@ -1,4 +1,4 @@
-// Which runs of two sets of results are the same run. Knows runs as JSON documents, not what is said of them.
+// Matches the runs of two sets of results. This module must not know results, only the runs' JSON documents.
 #pragma once
 #include <string>
 #include <vector>
@@ -18,13 +18,13 @@ struct MatchedRuns {
   std::vector<Summary> a, b;
   std::vector<RunPair> pairs;
   std::vector<const Summary*> only_a, only_b;
-  std::vector<std::string> younger;       // ignored because one side has them nowhere
-  std::string apart;                      // where no run matches: fields that differ everywhere
+  std::vector<std::string> younger;       // ignored because no run of one side has them
+  std::string apart;                      // if no run matches: fields that differ in all runs
   std::vector<nlohmann::json> documents;  // all runs, without what is ignored
 };
 
-// Two runs are the same where their documents agree but for /measure and what the options ignore. A field that no run
-// has, and fields without which two runs of one side would be the same, are no fields to ignore: an Error.
+// Two runs match if their documents agree except for /measure and the ignored fields. An ignored field that no run has,
+// or ignored fields without which two runs of one side would be equal, are an Error.
 MatchedRuns match_runs(const std::vector<nlohmann::json>& lines_a, const std::vector<nlohmann::json>& lines_b,
                        const CompareOptions& options);
 

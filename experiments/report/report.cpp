@@ -32,7 +32,7 @@ std::vector<std::string> chosen(const ShowOptions& options) {
   return names;
 }
 
-// Those that have something to say: no categories, no drafts, or one length alone make no table.
+// The tables with content: those without categories, drafts or several lengths are left out.
 std::vector<Table> tables_of(const View& view, const std::vector<std::string>& names) {
   std::vector<Table> tables;
   for (const std::string& name : names) {
@@ -51,7 +51,7 @@ std::vector<Table> tables_of(const View& view, const std::vector<std::string>& n
   return tables;
 }
 
-// Every row says what ran, where that is not what a directory holds.
+// Every row names the model that ran, if it is not simply a directory's.
 Table naming_models(Table table, const View& view) {
   const std::string models = view.models();
   if (models.empty()) return table;

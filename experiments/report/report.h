@@ -1,5 +1,5 @@
-// Stored results as tables, for people and for programs: what `foretoken show` and `foretoken compare` print.
-// Knows result lines (schema 1), not how they were measured nor where they lie.
+// Stored results as tables, for people and for programs: the output of `foretoken show` and `foretoken compare`. This
+// module must not know how result lines (schema 1) were measured or where they are stored.
 #pragma once
 #include <string>
 #include <vector>
@@ -13,7 +13,7 @@ struct ShowOptions {
   // main, theory, positions, categories, phases, best; empty: all of them (csv, which holds one table: main with every
   // figure)
   std::vector<std::string> tables;
-  int width = 118;  // columns of the terminal; 0, where there is none: nothing is cut
+  int width = 118;  // columns of the terminal; 0: no terminal, nothing is cut
 };
 
 // Tables of result lines, one row per run; of several lines with one key the last counts. JSON is an object with
@@ -23,12 +23,12 @@ std::string show(const std::vector<nlohmann::json>& lines, const ShowOptions& op
 struct CompareOptions {
   std::string format = "terminal";  // terminal, markdown, csv, json
   std::string name_a = "A", name_b = "B";
-  std::vector<std::string> ignore;  // JSON pointers into the run that need not agree, beside /measure
+  std::vector<std::string> ignore;  // JSON pointers into the run whose values may differ, besides /measure
   int width = 118;
 };
 
-// Per run that both sides have: how tokens/s, speedup, tau and alpha differ, and whether their intervals overlap; then
-// the runs that one side alone has. Two runs are the same where their documents agree but for what is ignored.
+// For each run of both sides: how tokens/s, speedup, tau and alpha differ, and whether their intervals overlap; then
+// the runs of only one side. Two runs match if their documents agree except for ignored fields.
 std::string compare(const std::vector<nlohmann::json>& a, const std::vector<nlohmann::json>& b,
                     const CompareOptions& options);
 

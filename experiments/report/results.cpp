@@ -39,7 +39,7 @@ void check_result(const json& line, const std::string& where) {
   check_types(line, where);
 }
 
-// Whether both sides of every alternation are there.
+// Whether every alternation has both sides.
 bool is_measured(const json& line) {
   if (!line.contains("repeats") || !line["repeats"].is_array() || line["repeats"].empty()) return false;
   return std::ranges::all_of(line["repeats"], [](const json& repeat) {
@@ -53,8 +53,8 @@ bool is_measured(const json& line) {
 }  // namespace
 
 const LineKind& result_lines() {
-  // Until version 1 of this order a line began with "agreement", or with "axes" where its run had failed; the latter is
-  // how a sweep begins too, so it is no proof.
+  // Before version 1 of this order a line began with "agreement", or with "axes" if its run had failed. A sweep's
+  // document begins with "axes" too, so that proves nothing.
   static const LineKind kind{
       "results of `foretoken run`",
       {"schema", "key"},
@@ -103,7 +103,7 @@ void ResultsFile::append(const json& line) {
 
 void ResultsFile::note(const json& line) {
   const std::string key = line["key"];
-  origins_.erase(key), discarded_.erase(key);  // the last line of a run is what it is shown by
+  origins_.erase(key), discarded_.erase(key);  // the last line of a run counts
   if (line.contains("error") || !is_measured(line)) return;
   json origin = json::object();
   for (const char* field : {"commit", "machine", "sources"}) origin[field] = line.value(field, json());

@@ -1,5 +1,5 @@
 // Results on disk: append-only JSON lines keyed by the hash of their run. A line is written whole and flushed before
-// the next run begins, so that killing a sweep loses at most the run in flight, and starting it again goes on where it
+// the next run begins, so killing a sweep loses at most the current run, and starting it again continues where it
 // stopped.
 #pragma once
 #include <filesystem>
@@ -16,14 +16,14 @@ namespace foretoken {
 
 constexpr int kResultSchema = 1;
 
-// What a line must have to be a result: its schema, a run, and the key of that run.
+// Checks that a line is a result: its schema, a run, and the key of that run.
 const LineKind& result_lines();
 
-// 16 hexadecimal digits. The same run gives the same key, on any machine: the order of keys does not matter.
+// 16 hexadecimal digits. The same run gives the same key on any machine, whatever the order of its keys.
 std::string key_of(const nlohmann::json& run);
 
-// All whole lines of a results file or of an open pipe, the last one also where only its newline is missing. A torn
-// last line is left out with a notice on standard error; any other bad line is an Error with its number.
+// All whole lines of a results file or of an open pipe, also a last one without newline. A torn last line is left out
+// with a notice on standard error; any other bad line is an Error with its number.
 std::vector<nlohmann::json> load_results(const std::filesystem::path& file);
 
 class ResultsFile {
@@ -33,9 +33,9 @@ class ResultsFile {
   explicit ResultsFile(const std::filesystem::path& file);
 
   bool has(const std::string& key) const { return origins_.contains(key); }  // measured, without an error
-  // Its "commit", "machine" and "sources", null where the line does not say.
+  // Its "commit", "machine" and "sources", null if the line lacks them.
   const nlohmann::json& origin_of(const std::string& key) const { return origins_.at(key); }
-  // The result under this key is not that of the run any more: has() is false until another is appended.
+  // The result under this key is no longer valid for the run: has() is false until another is appended.
   void discard(const std::string& key);
   bool discarded(const std::string& key) const { return discarded_.contains(key); }
   void append(const nlohmann::json& line);

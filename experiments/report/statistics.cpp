@@ -16,10 +16,10 @@ namespace {
 constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
 constexpr double kTail = 0.025;
 
-// What is resampled; part of the name of a draw, so that two levels never share one.
+// What is resampled. Part of the name of a draw, so two levels never share draws.
 enum class Level : std::uint32_t { prompts, repeats };
 
-// The place, below n, that draw `index` of a resample falls on.
+// The index, below n, that draw `index` of a resample selects.
 int place(int resample, int index, Level level, int n) {
   const Philox drawn = philox4x32_10(std::uint32_t(resample), std::uint32_t(index) >> 2, std::uint32_t(level), 0,
                                      0x626f6f74u, 0x73747270u);
@@ -29,7 +29,7 @@ int place(int resample, int index, Level level, int n) {
 double same(double x) { return x; }
 double logarithm(double x) { return std::log(x); }
 
-// How far each resample's ratio lies from the ratio of all, on a scale, widened for few terms.
+// The deviation of each resample's ratio from the ratio of all, on a scale, widened for few terms.
 std::vector<double> deviations(std::span<const Term> terms, Level level, double (*scale)(double)) {
   const int n = int(terms.size());
   const double centre = scale(ratio_of_totals(terms)), widening = small_sample_widening(n);
@@ -49,7 +49,7 @@ double quantile(const std::vector<double>& sorted, double share) {
   return sorted[below] + (at - double(below)) * (sorted[above] - sorted[below]);
 }
 
-// The middle 95 % of the deviations; those that are not numbers had nothing to divide by.
+// The middle 95 % of the deviations; NaN deviations had a zero denominator and are left out.
 std::pair<double, double> spread(std::vector<double> deviations) {
   std::erase_if(deviations, [](double d) { return !std::isfinite(d); });
   if (deviations.empty()) return {0, 0};

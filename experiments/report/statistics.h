@@ -8,8 +8,8 @@
 
 namespace foretoken {
 
-// An estimate with its 95 % interval. All NaN where there was nothing to measure; the bounds alone where a single
-// measurement says nothing of how far another would lie from it.
+// An estimate with its 95 % interval. All NaN if nothing was measured; only the bounds are NaN for a single
+// measurement, which has no spread.
 struct Interval {
   double value, low, high;
 
@@ -18,13 +18,13 @@ struct Interval {
   bool bounded() const;
   double width() const { return high - low; }
   bool contains(double x) const { return low <= x && x <= high; }
-  // What has no bounds overlaps everything.
+  // An interval without bounds overlaps everything.
   bool overlaps(const Interval& other) const { return !(high < other.low) && !(other.high < low); }
 };
 
-// What one prompt, or one alternation, adds to the ratio (top / bottom) / (base_top / base_bottom) of totals. With the
-// base left alone the ratio is top / bottom. A speedup's terms are tokens and seconds, with and without speculation:
-// paired, so that a resampled prompt counts in both.
+// The contribution of one prompt, or one alternation, to the ratio (top / bottom) / (base_top / base_bottom) of totals.
+// With the default base the ratio is top / bottom. A speedup's terms are tokens and seconds, with and without
+// speculation: paired, so that a resampled prompt counts in both.
 struct Term {
   double top = 0, bottom = 0;
   double base_top = 1, base_bottom = 1;
@@ -48,22 +48,22 @@ constexpr int kResamples = 2000;
 double ratio_of_totals(std::span<const Term> terms);
 
 // A share, or a count per round, between 0 and `most`: prompts vary. 2000 resamples of the terms, one per prompt; those
-// without anything to divide by are left out. Of fewer than two the bounds are unknown.
+// with a zero denominator are left out. With fewer than two terms the bounds are unknown.
 Interval prompt_interval(std::span<const Term> prompts, double most);
 
 // A rate or a speedup, positive: prompts vary, and so does the machine from one alternation to the next. Two levels,
-// each resampled 2000 times in logarithms and added. One prompt alone, or one alternation alone, says nothing of its
-// level, which is then left out; of both the bounds are unknown.
+// each resampled 2000 times in logarithms and added. A level of only one prompt or one alternation is left out; if both
+// levels have only one, the bounds are unknown.
 //
 // Few units make a bootstrap too narrow (by sqrt((n - 1) / n), and by normal instead of t quantiles), so the deviations
 // of a level of n units are widened by t(n - 1) / z * sqrt(n / (n - 1)): Hesterberg 2015, arXiv 1411.5279, section 4.
 // Deterministic: the draws are Philox counters, so the same results always give the same interval.
 Interval paired_interval(const Measurements& measured);
 
-// The widening above; 1 for n < 2, where nothing can be said.
+// The widening above; 1 for n < 2.
 double small_sample_widening(int n);
 
-// Middle of the values; the mean of the two middle ones where their number is even; NaN where there are none.
+// The middle value; the mean of the two middle ones if their number is even; NaN if there are none.
 double median(std::vector<double> values);
 
 }  // namespace foretoken

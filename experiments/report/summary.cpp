@@ -16,13 +16,13 @@ using nlohmann::json;
 
 constexpr int kSchema = 1;
 constexpr double kNoMost = std::numeric_limits<double>::infinity();
-constexpr double kFullLength = 0.9;  // of the draft length; sequences end in the middle of a draft
+constexpr double kFullLength = 0.9;  // share of the draft length; the last draft of a sequence may be shorter
 
 double divide(double top, double bottom) {
   return bottom == 0 ? std::numeric_limits<double>::quiet_NaN() : top / bottom;
 }
 
-// What one prompt did in one alternation, on one side; several requests may have served it.
+// One prompt in one alternation on one side; several requests may have served it.
 struct Served {
   double tokens = 0, seconds = 0, rounds = 0, drafted = 0, tested = 0, accepted = 0;
 };
@@ -33,7 +33,7 @@ using Side = std::map<int, std::vector<Served>>;
 struct Experiment {
   Side speculative, baseline;
   std::map<int, std::string> category;
-  std::set<int> failed;  // prompts with a request that failed, on either side: they have no figures
+  std::set<int> failed;  // prompts with a failed request on either side: they have no figures
   int repeats = 0;
 };
 
@@ -99,7 +99,7 @@ std::vector<Term> shares(const Experiment& e, const std::vector<int>& prompts, d
   return terms;
 }
 
-// Tokens and seconds of speculation, over the baseline's where that is asked for.
+// Tokens and seconds of speculation, over the baseline's if `base` is requested.
 Measurements rates(const Experiment& e, const std::vector<int>& prompts, bool over_baseline) {
   Measurements measured(int(prompts.size()), e.repeats);
   for (int i = 0; i < int(prompts.size()); ++i)
@@ -157,8 +157,8 @@ Phases read_phases(const json& phases) {
   return found;
 }
 
-// A request's first round brings its prompt and all that stood of its first draft, at once; what comes after is
-// decoding. Lines that do not say how many tokens that were count one.
+// A request's first round processes its prompt and emits all accepted tokens of its first draft at once; the rest is
+// decoding. In lines without that number of tokens it counts as one.
 SideFigures summarize_side(const json& repeats, const char* name) {
   SideFigures side;
   std::vector<double> ttft;

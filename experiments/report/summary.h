@@ -1,6 +1,6 @@
-// From one result line to all of its figures. The definitions of the project live here and nowhere else. Averages are
-// ratios of totals over requests and repeats; figures per prompt stand beside them and are never averaged. This module
-// must not know how a figure is shown, nor how a result was measured.
+// Computes all figures of one result line. All definitions of figures are in this module. Averages are ratios of totals
+// over requests and repeats; figures per prompt are listed and never averaged. This module must not know how a figure
+// is shown, nor how a result was measured.
 #pragma once
 #include <string>
 #include <vector>
@@ -36,10 +36,9 @@ struct PromptFigures {
 struct SideFigures {
   double tokens = 0, seconds = 0, rounds = 0, steps = 0, drafted = 0, tested = 0, accepted = 0;
   double prompt_tokens = 0, prefix_rows = 0, preempted = 0;
-  double cut = 0;  // trees that had fewer nodes than the policy asked for, for want of rows or pages
-  double recorded =
-      0;  // forwards that a device recorded in order to replay them; NaN: the lines are of before that was counted
-  double tokens_per_second = 0;         // end to end
+  double cut = 0;                // trees with fewer nodes than the policy requested, for lack of rows or pages
+  double recorded = 0;           // forwards that a device recorded for replay; NaN: the lines are older than this count
+  double tokens_per_second = 0;  // end to end
   double decode_tokens_per_second = 0;  // of one request, after its first round
   double ttft_ms = 0;                   // to the first token, median over requests
   double ms_per_token = 0;              // time / tokens after the first round, totals over requests
@@ -48,16 +47,16 @@ struct SideFigures {
 };
 
 // How a measured tau and speedup compare with the theory of chains (Leviathan 2023, arXiv 2211.17192), in which
-// positions are accepted independently with probability alpha. Of trees that branch it says nothing: tau and speedup
-// are NaN.
+// positions are accepted independently with probability alpha. It does not cover branching trees: tau and speedup are
+// NaN.
 struct TheoryFigures {
   bool branched = false;     // more nodes were drafted than levels
   double draft_length = 0;   // g: the fixed policy's length, else the longest draft seen
   double mean_drafted = 0;   // drafted / rounds
-  bool full_length = false;  // rounds draft g tokens, but for the ends of sequences: mean_drafted >= .9 g
+  bool full_length = false;  // rounds draft g tokens, except at the ends of sequences: mean_drafted >= .9 g
   double tau = 0;            // full length: (1 - alpha^(g+1)) / (1 - alpha); else 1 + sum_i P(drafted >= i) alpha^i
   double cost = 0;           // c: draft forward time per drafted token / target forward time per round, measured
-  double speedup = 0;        // tau / (1 + g c), with the mean drafted length for g where drafts are not of full length
+  double speedup = 0;        // tau / (1 + g c), with the mean drafted length for g if drafts are not of full length
 };
 
 struct Summary {
@@ -66,10 +65,10 @@ struct Summary {
   std::string promise;    // exact, lossy, ...
   bool compared = false;  // texts were compared with the baseline's
   int compared_texts = 0, differing_texts = 0;
-  int failed_requests = 0;  // their prompts are in no figure of prompts and in no latency
+  int failed_requests = 0;  // their prompts are excluded from figures of prompts and latencies
 
   int repeats = 0, prompts = 0;
-  Interval alpha;        // accepted / tested, up to the first refusal
+  Interval alpha;        // accepted / tested, up to the first rejection
   Interval accept_rate;  // accepted / drafted
   Interval tau;          // tokens emitted / target forwards
   Interval speedup;      // end-to-end tokens/s over the baseline's
@@ -86,14 +85,14 @@ struct Summary {
   const nlohmann::json& run() const { return line.at("run"); }
 };
 
-// A failed run, and a line that is not what a result line should be, come back with `error` set, so that one line never
-// hides the others; a line without a run document is an Error.
+// A failed run or a malformed result line is returned with `error` set, so one line does not hide the others; a line
+// without a run document is an Error.
 Summary summarize(const nlohmann::json& line);
 
 // All lines; of several with one key the last counts.
 std::vector<Summary> summarize(const std::vector<nlohmann::json>& lines);
 
-// The figures under the names that tables in CSV use; what is unknown is null.
+// The figures under their CSV names; unknown ones are null.
 nlohmann::json to_json(const Summary& summary);
 nlohmann::json to_json(const Interval& interval);
 

@@ -1,4 +1,4 @@
-// A summary's figures for programs.
+// A summary's figures as JSON.
 #include <cmath>
 
 #include "experiments/report/summary.h"

@@ -14,9 +14,9 @@ namespace {
 
 constexpr int kGap = 2;        // blanks between columns
 constexpr int kNarrowest = 8;  // a text column is not cut below this
-constexpr int kProse = 118;    // what notes and sentences are wrapped to where no terminal has a width
+constexpr int kProse = 118;    // the wrap width of notes and sentences without a terminal
 
-// Where people read, no value of a cell, a title or a sentence may steer the terminal.
+// In tables for people, control characters of cells, titles and sentences are escaped.
 Table printable_table(Table table) {
   for (std::string* text : {&table.title, &table.note}) *text = one_line(*text);
   for (Column& column : table.columns) column.title = one_line(column.title);
@@ -32,7 +32,7 @@ std::string pad(const std::string& text, int width, bool right) {
   return right ? blanks + text : text + blanks;
 }
 
-// Words in lines of at most `width`; a longer word stands alone.
+// Words in lines of at most `width`; a longer word gets its own line.
 std::vector<std::string> wrap(const std::string& text, int width) {
   std::vector<std::string> lines(1);
   for (std::size_t at = 0; at < text.size();) {
@@ -54,7 +54,7 @@ int total(const std::vector<int>& widths, std::size_t columns) {
   return std::accumulate(widths.begin(), widths.begin() + columns, 0) + kGap * int(columns);
 }
 
-// Widths that fit: text columns give way, the widest first. A width of 0 has room for all.
+// Widths that fit: text columns are cut, the widest first. At width 0 nothing is cut.
 std::vector<int> fitted_widths(const Table& table, int width) {
   std::vector<int> widths;
   for (std::size_t i = 0; i < table.columns.size(); ++i) {
@@ -102,7 +102,7 @@ std::string csv_text(const std::string& text) {
   return quoted + "\"";
 }
 
-// The shortest digits that read back as the same number.
+// The shortest decimal that reads back as the same number.
 std::string csv_number(double x) {
   if (!std::isfinite(x)) return "";
   char digits[32];

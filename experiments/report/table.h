@@ -1,4 +1,4 @@
-// A table of cells, and its three looks: terminal, Markdown, CSV. Knows text and numbers, not what they mean.
+// A table of cells and its three formats: terminal, Markdown, CSV. This module must not know what the cells mean.
 #pragma once
 #include <string>
 #include <vector>
@@ -11,9 +11,9 @@ struct Cell {
   enum class Kind { empty, text, number, interval };
   Kind kind = Kind::empty;
   std::string text;     // kind text
-  Interval interval{};  // kind number: its value alone
+  Interval interval{};  // kind number: only its value
   int digits = 0;       // after the point
-  std::string mark;     // follows the figure where people read, not in CSV
+  std::string mark;     // follows the figure in tables for people, not in CSV
 
   static Cell of(std::string text);
   static Cell of(double value, int digits, std::string mark = "");
@@ -24,14 +24,14 @@ struct Cell {
 struct Column {
   std::string title;    // where people read
   std::string name;     // in CSV; an interval gives name, name_low, name_high
-  std::string meaning;  // one line for the legend; empty: it needs none
+  std::string meaning;  // one line of the legend; empty: none
   enum class Kind { text, number, interval } kind = Kind::number;
-  bool whole = false;  // is never cut
+  bool whole = false;  // never cut
 };
 
 struct Row {
-  std::vector<Cell> cells;  // one per column, or fewer where a sentence follows
-  std::string sentence;     // runs through the columns that have no cell: why there are no figures
+  std::vector<Cell> cells;  // one per column, or fewer if a sentence follows
+  std::string sentence;     // spans the columns without cells: why there are no figures
   bool rule_before = false;
 };
 
@@ -41,11 +41,11 @@ struct Table {
   std::vector<Column> columns;
   std::vector<Row> rows;
 
-  // Columns two blanks apart, numbers to the right, text to the left. Wider than `width`: the widest text column is cut
-  // with an ellipsis (figures never are), sentences are wrapped. Width 0, where no terminal shows it: nothing is cut.
+  // Columns two blanks apart, numbers to the right, text to the left. If wider than `width`, the widest text column is
+  // cut with an ellipsis (figures never are) and sentences are wrapped. Width 0 (no terminal): nothing is cut.
   std::string terminal(int width) const;
   std::string markdown() const;
-  // RFC 4180, full precision, unknown figures empty; a last column `error` where a row has a sentence.
+  // RFC 4180, full precision, unknown figures empty; a last column `error` if a row has a sentence.
   std::string csv() const;
 };
 

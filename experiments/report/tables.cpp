@@ -38,7 +38,7 @@ Table with_axes(const View& view, std::string title, std::vector<Column> columns
 
 void add(Row& row, std::vector<Cell> cells) { row.cells.insert(row.cells.end(), cells.begin(), cells.end()); }
 
-// "exact ✓, loses": what was promised, whether the texts kept it, and who is faster.
+// "exact ✓, loses": the promise, whether the outputs kept it, and whether speculation loses.
 std::string notes_of(const Summary& s) {
   std::string found = kind_of(s.promise);
   if (s.compared && s.differing_texts == 0) found += " ✓";
@@ -57,7 +57,7 @@ std::string counted(std::size_t n, const std::string& noun) {
   return std::to_string(n) + " " + noun + (n == 1 ? "" : "s");
 }
 
-// Of runs that differ in their policy alone, the one that drafted the most positions.
+// Of runs that differ only in their policy, the one that drafted the most positions.
 std::vector<std::size_t> longest_of(const View& view) {
   std::vector<std::size_t> found;
   for (std::size_t i = 0; i < view.cells.size(); ++i) {
@@ -112,8 +112,8 @@ View::View(std::vector<Summary> summaries, Axes axes_of_them)
 std::vector<Column> View::columns() const {
   std::vector<Column> found = axes.table_columns();
   if (mixed_)
-    found.push_back(
-        {"output", "promise", "what the verifier promises; lossy: another text than plain decoding's", Kind::text});
+    found.push_back({"output", "promise", "what the verifier promises; lossy: the output differs from plain decoding's",
+                     Kind::text});
   return found;
 }
 
@@ -148,7 +148,7 @@ std::string View::origin() const {
   if (shared > 0)
     found += " Baselines of " + counted(std::size_t(shared), "run") +
              " were shared with other runs (--share-baselines), not measured in alternation.";
-  for (const std::string& law : laws) found += " Not plain decoding's law: " + law + ".";
+  for (const std::string& law : laws) found += " Not plain decoding's distribution: " + law + ".";
   return found;
 }
 
@@ -186,7 +186,7 @@ Row View::start(std::size_t i) const {
 Table main_table(const View& view) {
   Table table = with_axes(
       view, "Acceptance and speed",
-      {{"alpha", "alpha", "accepted / tested draft tokens, up to the first refusal"},
+      {{"alpha", "alpha", "accepted / tested draft tokens, up to the first rejection"},
        {"accept", "accept_rate", "accepted / drafted tokens"},
        {"tau", "tau", "tokens emitted per target forward"},
        {"theory", "tau_theory",
@@ -198,8 +198,8 @@ Table main_table(const View& view) {
        {"speedup [95 %]", "speedup", "tok/s over plain, with the interval of a bootstrap over prompts and alternations",
         Kind::interval},
        {"notes", "notes",
-        "what the output promises; ✓ all texts equal the baseline's, ✗ how many differ; loses: slower than plain "
-        "decoding; unclear: the interval holds 1; cut: trees had fewer nodes than the policy asked for, for want of "
+        "promise of the output; ✓ all outputs equal the baseline's, ✗ how many differ; loses: slower than plain "
+        "decoding; unclear: the interval contains 1; cut: trees had fewer nodes than the policy requested, for lack of "
         "rows or pages",
         Kind::text, true}});
   table.note = view.origin();
@@ -225,7 +225,7 @@ Table theory_table(const View& view) {
                  {"g", "mean_drafted", "tokens drafted per round, on average"},
                  {"c", "cost_ratio", "draft forward time per drafted token / target forward time per round"},
                  {"predicted", "speedup_theory",
-                  "theory / (1 + g c), which takes a target forward to cost the same for one row and for g + 1"},
+                  "theory / (1 + g c), which assumes that a target forward costs the same for one row and for g + 1"},
                  {"speedup", "speedup", "measured, end to end"},
                  {"decode", "decode_speedup", "measured, after each request's first round"}});
   for (std::size_t i = 0; i < view.cells.size(); ++i) {
@@ -269,7 +269,7 @@ Table category_table(const View& view, bool fastest_alone) {
   std::set<std::size_t> shown;
   for (const Best& best : best_of(view)) shown.insert(best.cell);
   const bool choice = fastest_alone && !view.axes.of_policy().empty();
-  Table table = with_axes(view, choice ? "By category (each group's fastest row alone)" : "By category",
+  Table table = with_axes(view, choice ? "By category (only each group's fastest row)" : "By category",
                           {{"category", "category", "", Kind::text},
                            {"prompts", "prompts", ""},
                            {"alpha [95 %]", "alpha", "", Kind::interval},

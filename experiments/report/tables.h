@@ -1,4 +1,5 @@
-// The tables of a report, each made from the same summaries. Knows what figures mean, not where they come from or go.
+// The tables of a report, all made from the same summaries. This module must not know where figures come from or where
+// tables are printed.
 #pragma once
 #include <string>
 #include <vector>
@@ -11,8 +12,7 @@
 
 namespace foretoken {
 
-// The text that `made` makes of result lines; a value of another kind than this program writes, wherever it is met, is
-// an Error.
+// The text that `made` makes of result lines; a value of a type that this program does not write is an Error.
 template <class F> std::string of_lines(const F& made) {
   try {
     return made();
@@ -30,17 +30,16 @@ struct View {
   // No lines at all are an Error.
   explicit View(const std::vector<nlohmann::json>& lines);
   static View of(std::vector<Summary> summaries);
-  // Where the figures come from: commit, machine, repeats, prompts; and a warning where exact and lossy rows stand
-  // together.
+  // The origin of the figures: commit, machine, repeats, prompts; and a warning if exact and lossy rows are mixed.
   std::string origin() const;
-  // What ran where a model was inflated or its weights are random: "Target: ...; drafter: ...". Empty where none was.
+  // The models, if one was inflated or has random weights: "Target: ...; drafter: ...". Else empty.
   std::string models() const;
-  // The columns that open a table: the axes, and the promise where rows differ in it.
+  // The first columns of a table: the axes, and the promise if rows differ in it.
   std::vector<Column> columns() const;
-  // The axes of a row (and its promise), and the sentence of a run that failed; an empty line before where any axis but
-  // the last changes.
+  // The axes of a row (and its promise), and the sentence of a failed run; after an empty line if any axis but the last
+  // changed.
   Row start(std::size_t i) const;
-  // The promise of a row, where rows differ in it; else nothing.
+  // The promise of a row if rows differ in it, else empty.
   std::vector<Cell> promise(std::size_t i) const;
   bool mixed() const { return mixed_; }
 
@@ -52,22 +51,23 @@ struct View {
 // The first word of a promise: "exact" of "exact, path-identical", "lossy" of "lossy: <the law>".
 std::string kind_of(const std::string& promise);
 
-// What a speedup's interval says: "loses" below 1, "unclear" around 1, nothing above.
+// The verdict of a speedup's interval: "loses" below 1, "unclear" if it contains 1, empty above.
 std::string standing(const Interval& speedup);
 
 Table main_table(const View& view);
 Table theory_table(const View& view);
-// accepted / tested, and accepted / rounds; of runs that differ in their policy alone the one with the longest drafts.
+// accepted / tested, and accepted / rounds; of runs that differ only in their policy, the one with the longest drafts.
 std::vector<Table> position_tables(const View& view);
 Table category_table(const View& view, bool fastest_alone);
 Table phase_table(const View& view);
 
-// The fastest policy among runs that are otherwise alike. `as_good`: places of those whose intervals overlap its.
+// The fastest policy among runs that are otherwise equal. `as_good`: indices of those whose intervals overlap its
+// interval.
 struct Best {
   std::size_t cell;
   std::vector<std::size_t> as_good;
 };
-std::vector<Best> best_of(const View& view);  // by speedup; runs that failed do not compete
+std::vector<Best> best_of(const View& view);  // by speedup, without failed runs
 Table best_table(const View& view);
 
 // One row per run with every figure, and one per run and position: for CSV.

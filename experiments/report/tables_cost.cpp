@@ -1,5 +1,4 @@
-// Tables of what speculation costs and which length pays: phases, best lengths; and those that hold every figure, for
-// CSV.
+// Tables of the cost of speculation and the best lengths: phases, best lengths; and tables of all figures, for CSV.
 #include <algorithm>
 #include <cstdio>
 
@@ -12,7 +11,7 @@ using Kind = Column::Kind;
 
 void add(Row& row, std::vector<Cell> cells) { row.cells.insert(row.cells.end(), cells.begin(), cells.end()); }
 
-// Milliseconds per step and their share of all.
+// Milliseconds per step and their share of the step.
 Cell part(double seconds, const SideFigures& side) {
   char share[16];
   std::snprintf(share, sizeof share, " %3.0f%%", 100 * seconds / side.phases.total);
@@ -36,7 +35,7 @@ struct Figure {
   Cell (*cell)(const Summary&);
 };
 
-// All of a run, in CSV. The key comes first: a failed run has nothing else.
+// All figures of a run, in CSV. The key comes first, since a failed run has nothing else.
 const std::vector<Figure> kFigures = {
     {"key", Kind::text, [](const Summary& s) { return Cell::of(text_of(s, "key")); }},
     {"repeats", Kind::number, [](const Summary& s) { return Cell::of(s.repeats, 0); }},
@@ -75,11 +74,11 @@ Table phase_table(const View& view) {
   table.columns = view.columns();
   const std::vector<Column> columns = {
       {"step ms", "step_ms",
-       "milliseconds per step, all requests of the batch together; then its parts, and their share of it"},
-      {"draft", "draft_ms", "drafters' forwards, laws and draws"},
+       "milliseconds per step, for all requests of the batch; then its parts, and their share of it"},
+      {"draft", "draft_ms", "drafters' forwards, distributions and draws"},
       {"target", "target_ms", "the target's forward"},
-      {"verify", "verify_ms", "the target's laws and the verifier"},
-      {"host", "host_ms", "scheduling, books and the rest"},
+      {"verify", "verify_ms", "the target's distributions and the verifier"},
+      {"host", "host_ms", "scheduling, bookkeeping and the rest"},
       {"over %", "overhead_percent", "share of the step outside forwards, per cent"},
       {"plain ms", "baseline_step_ms", "milliseconds per step of the baseline"},
       {"plain %", "baseline_overhead_percent", "its share outside forwards"}};

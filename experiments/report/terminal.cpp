@@ -24,7 +24,7 @@ template <std::size_t n> bool within(const Range (&ranges)[n], std::uint32_t c) 
   return std::ranges::any_of(ranges, [c](const Range& range) { return range.first <= c && c <= range.last; });
 }
 
-// The code point at an index; a byte that is no UTF-8 counts as one of its own.
+// The code point at an index; a byte that is not UTF-8 counts as one.
 CodePoint code_point(std::string_view text, std::size_t at) {
   const auto byte = [&](std::size_t i) { return std::uint32_t(static_cast<unsigned char>(text[i])); };
   const std::uint32_t lead = byte(at);
@@ -36,7 +36,7 @@ CodePoint code_point(std::string_view text, std::size_t at) {
     if (byte(at + i) >> 6 != 2) return {lead, 1, false};
     value = value << 6 | (byte(at + i) & 63);
   }
-  constexpr std::uint32_t kLeast[] = {0, 0, 0x80, 0x800, 0x10000};  // less is overlong: another way to write it
+  constexpr std::uint32_t kLeast[] = {0, 0, 0x80, 0x800, 0x10000};  // a smaller code point is an overlong encoding
   if (value < kLeast[bytes] || value > 0x10FFFF || (value >= 0xD800 && value < 0xE000)) return {lead, 1, false};
   return {value, bytes, true};
 }

@@ -1,23 +1,22 @@
-// What a person may be shown: text without control characters, its width, lines that fit. Knows nothing of what is
-// shown.
+// Text for a terminal: without control characters, its width, lines that fit. This module must not know what is shown.
 #pragma once
 #include <string>
 #include <string_view>
 
 namespace foretoken {
 
-// A value as people may see it: what a terminal would obey (control characters, marks that reverse the direction of
-// text) and bytes that are no UTF-8 become \u001b and \xff, as JSON and C write them. Characters of `kept` stay.
+// A value for display: control characters, marks that reverse the direction of text, and bytes that are not UTF-8
+// become escapes such as \u001b and \xff, as in JSON and C. Characters of `kept` stay.
 std::string printable(std::string_view text, std::string_view kept = "");
 // The same in one line: line breaks and tabs become blanks.
 std::string one_line(std::string text);
 
 // Columns that a terminal needs for a UTF-8 text: code points, less combining ones, wide ones twice.
 int display_width(const std::string& text);
-// The first columns of a text that fit, with an ellipsis where something had to go.
+// The first columns of a text that fit, with an ellipsis if it was cut.
 std::string cut(const std::string& text, int width);
 
-// Columns of the terminal behind a file descriptor; 0 where there is none or it does not say.
+// Columns of the terminal of a file descriptor; 0 if there is none or its width is unknown.
 int terminal_columns(int descriptor);
 
 // Text for standard output, ended by a line break; a terminal gets it printable, with its line breaks and tabs.

@@ -1,5 +1,5 @@
-// The tensors of another source until Ctrl-C comes: then the next one throws Interrupted, so that a model of gigabytes
-// is not loaded to its end first. Knows neither the source nor what is done with its tensors.
+// The tensors of another source. After Ctrl-C the next one throws Interrupted, so loading a large model stops. This
+// module must not know the source or the use of its tensors.
 #pragma once
 #include <string>
 #include <vector>

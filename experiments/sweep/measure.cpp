@@ -20,7 +20,7 @@ struct Service {
   Clock::time_point submitted, first, finished;
   double share = 0;
   long tokens = 0, first_tokens = 0, rounds = 0, drafted = 0, tested = 0, accepted = 0, prompt_tokens = 0;
-  std::optional<double> log_probability;  // of its text, if asked for
+  std::optional<double> log_probability;  // of its output, if requested
   bool started = false;
   Finish finish = Finish::running;
   std::string failure;
@@ -61,7 +61,7 @@ json to_json(const Phases& p) {
           {"total", p.total}};
 }
 
-// Adds up what the steps report.
+// Sums the reports of the steps.
 class Books {
  public:
   explicit Books(const std::vector<Job>& jobs) : jobs_(jobs), services_(jobs.size()), texts_(jobs.size()) {}

@@ -1,5 +1,5 @@
-// Serves one workload with one engine and writes down everything: the MEASURE of a result line. Requests arrive as
-// places become free (closed loop), so that latencies hold no queueing.
+// Serves one workload with one engine and records the MEASURE of a result line. A request arrives when another ends
+// (closed loop), so latencies include no queueing.
 #pragma once
 #include <functional>
 #include <string>
@@ -21,10 +21,10 @@ struct Job {
 struct Measured {
   nlohmann::json measure;
   std::vector<std::vector<Token>> texts;  // generated tokens, in the order of the jobs
-  std::vector<std::string> failures;      // why a request failed, likewise; empty for those that did not
+  std::vector<std::string> failures;      // why a request failed, in the order of the jobs; empty: it did not fail
 };
 
-// `at_once`: requests in flight. `after_step` is called with the share of jobs that are done; it may throw to stop.
+// `at_once`: concurrent requests. `after_step` is called with the share of jobs that are done; it may throw to stop.
 Measured measure(Engine& engine, const std::vector<Job>& jobs, int at_once,
                  const std::function<void(double)>& after_step);
 

@@ -53,7 +53,8 @@ void Progress::show(int done, const std::string& note, double fraction) {
   std::fflush(stderr);
 }
 
-// A longer line than the terminal is wide would be wrapped, and its beginning never cleared: what says least gives way.
+// A line wider than the terminal would wrap, and its beginning would not be cleared, so the least informative parts are
+// left out.
 std::string Progress::line_of(const std::string& bar, int done, const std::string& left,
                               const std::string& note) const {
   const int columns = terminal_columns(STDERR_FILENO), width = columns > 0 ? columns - 1 : 118;

@@ -1,5 +1,5 @@
-// A progress bar with the remaining time: on a terminal one line that redraws itself, elsewhere a line now and then.
-// Goes to standard error, so that tables can be piped.
+// A progress bar with the remaining time: on a terminal one line that is redrawn, elsewhere an occasional line. Written
+// to standard error, so tables can be piped.
 #pragma once
 #include <chrono>
 #include <string>
@@ -11,8 +11,7 @@ class Progress {
   // `total`: units of work, of about equal length; `kept` of them need none. `quiet`: prints nothing.
   Progress(std::string title, int total, int kept, bool quiet);
   ~Progress();
-  // `done` of the total are complete (the kept ones among them); `note` says what is being worked on. `fraction` of it
-  // is done.
+  // `done` of the total are complete, kept ones included; `note` names the current unit, of which `fraction` is done.
   void show(int done, const std::string& note, double fraction = 0);
   void clear();  // the line, so that something else can be printed
 

@@ -24,8 +24,8 @@ namespace {
 constexpr int kFamilies = 6, kFewestPrompts = 18, kFewestTokens = 16, kTokens = 64;
 constexpr double kProbeSeconds = 8;  // for the first measurement
 constexpr double kLoading = 0.06;    // of the time: engines, warm-ups, tables
-constexpr double kSlack = 0.5;  // three alternations should take so much of a run's time: more follow if they do, and
-                                // if a neighbour slows the machine down it is still enough
+constexpr double kSlack = 0.5;  // three alternations are planned for this share of a run's time: else more follow, and
+                                // other load on the machine does not exceed the time
 
 double since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
@@ -46,11 +46,11 @@ double probe(const json& run, Side side, int tokens, Workbench& bench) {
   return since(start) / double(jobs.size());
 }
 
-// Runs that cost about the same, since they differ in the draft length or the temperature alone, share one measurement:
-// the middle one of four lengths at temperature 1, where fewer drafts stand.
+// Runs that differ only in the draft length or the temperature cost about the same and share one measurement: the
+// middle one of four lengths at temperature 1, where fewer drafts are accepted.
 Costs measure_costs(const std::vector<Run>& runs, Workbench& bench) {
   const auto of = [](const Run& r, const char* pointer) { return r.document.at(json::json_pointer(pointer)); };
-  probe(runs.front().document, Side::baseline, 1, bench);  // loads the target, wakes the threads
+  probe(runs.front().document, Side::baseline, 1, bench);  // loads the target, starts the threads
   const double token = probe(runs.front().document, Side::baseline, 4, bench) / 4;
   std::map<std::string, double> known;
   Costs costs;
@@ -67,7 +67,7 @@ Costs measure_costs(const std::vector<Run>& runs, Workbench& bench) {
   return costs;
 }
 
-// On a device of which equal texts are not asked, they may differ where two tokens are nearly as probable.
+// On a device without invariant numerics outputs may differ where two tokens are nearly equally probable.
 void tell_agreement(const SweepOutcome& outcome) {
   long compared = 0, different = 0;
   for (const json& line : outcome.lines) {
@@ -75,9 +75,9 @@ void tell_agreement(const SweepOutcome& outcome) {
     different += line["agreement"]["differing_texts"].get<long>();
   }
   if (different == 0)
-    spdlog::info("every greedy text was equal to plain decoding's, token for token");
+    spdlog::info("every greedy output equals plain decoding's, token for token");
   else
-    spdlog::warn("{} of {} greedy texts differ from plain decoding's, since this device's numerics are \"fast\"",
+    spdlog::warn("{} of {} greedy outputs differ from plain decoding's, since this device's numerics are \"fast\"",
                  different, compared);
 }
 
@@ -112,9 +112,9 @@ int quickstart(const QuickstartOptions& options) {
                runs.size(), size.prompts, size.max_new_tokens, kAlternations);
 
   if (const auto older = set_aside(options.results, result_lines()); !older.empty())
-    spdlog::info("older results are in {} now", older.string());
+    spdlog::info("older results were renamed to {}", older.string());
   const SweepOutcome outcome = run_sweep(runs, bench, {options.results, root, "foretoken quickstart", false});
-  std::vector<std::string> tables;  // for people: what they came for; the rest is a command away
+  std::vector<std::string> tables;  // the main table; other tables by `foretoken show`
   if (options.format == "terminal" || options.format == "markdown") tables = {"main", "best"};
   if (!outcome.lines.empty()) print(show(outcome.lines, {options.format, tables, options.width}) + "\n");
   std::fflush(stdout);

@@ -8,18 +8,18 @@ namespace foretoken {
 struct QuickstartOptions {
   std::string results = "results/quickstart.jsonl";
   std::string device = "auto", format = "terminal";
-  double seconds = 170;  // for all of it
+  double seconds = 170;  // for the whole command
   int width = 118;
 };
 
-// How much a run of the sweep serves.
+// The workload of each run of the sweep.
 struct Size {
   int prompts = 0, max_new_tokens = 0;
 };
 
-// What requests cost on this machine, measured.
+// The measured cost of requests on this machine.
 struct Costs {
-  int max_new_tokens = 0;         // of the requests that were measured
+  int max_new_tokens = 0;         // of the measured requests
   double request_by_request = 0;  // seconds of one request of each run of the sweep, both sides, summed over the runs
 };
 

@@ -1,4 +1,4 @@
-// The list of keys, and its two looks.
+// The list of keys, and its two formats.
 #include <algorithm>
 #include <iterator>
 
@@ -70,7 +70,7 @@ std::vector<RunKey> keys_of_models_and_sampling() {
              {"auto", "f32", "bf16"}),
       component("/drafter", "none", "what proposes tokens: `name` and its options"),
       component("/policy", "fixed", "how much to draft: `name` and its options"),
-      component("/verifier", "speculative_sampling", "what accepts or rejects them: `name` and its options"),
+      component("/verifier", "speculative_sampling", "what accepts or rejects drafts: `name` and its options"),
       plugins("/plugins",
               "shared libraries that are loaded first, by path; of a complete run: those it uses, `path` and `hash` of "
               "each"),
@@ -86,12 +86,13 @@ std::vector<RunKey> keys_of_models_and_sampling() {
       biases("/sampling/logit_bias", 100,
              "added to the logits of tokens: {\"TOKEN\": BIAS}, by id; -100 forbids a token at every temperature"),
       integer("/sampling/samples", 1, 1, 1024,
-              "texts of each prompt, each with its own draws; its cache pages are shared"),
+              "outputs of each prompt, each with its own draws; the prompt's cache pages are shared"),
       integer("/sampling/seed", 1, 0, 9e15, "of every draw; a request's stream is its prompt and sample number"),
       boolean("/sampling/logprobs", false,
-              "also compute log-probabilities of emitted tokens, by the model's own law: before penalties, biases and "
+              "also compute log-probabilities of emitted tokens, by the model's own distribution: before penalties, "
+              "biases and "
               "warp"),
-      boolean("/sampling/warped_logprobs", false, "log-probabilities are those of the law that was drawn from"),
+      boolean("/sampling/warped_logprobs", false, "log-probabilities are those of the sampled distribution"),
   };
 }
 
@@ -100,13 +101,14 @@ std::vector<RunKey> keys_of_engine() {
   return {
       integer("/engine/batch", 4, 1, 4096,
               "the most sequences running at once; a run serves at least four times as many requests"),
-      choice("/engine/device",
-             "where it runs; auto: cuda where this build and machine have it, else cpu; reference: the slow oracle",
-             {"auto", "cpu", "reference", "cuda"}),
+      choice(
+          "/engine/device",
+          "where it runs; auto: cuda where this build and machine have it, else cpu; reference: slow, for comparisons",
+          {"auto", "cpu", "reference", "cuda"}),
       integer("/engine/threads", 0, 0, 1024, "of the cpu device; 0: all cores"),
       choice("/engine/numerics",
              "of the cuda device; invariant: a row's result has the same bits whatever else is in the batch, as on the "
-             "other devices; fast: it may differ by rounding",
+             "other devices; fast: results may differ by rounding",
              {"fast", "invariant"}),
       integer(
           "/engine/step_rows", 0, 0, 1e6,
@@ -146,8 +148,8 @@ std::vector<RunKey> keys_of_workload_and_measure() {
       strings("/workload/categories", "only prompts of these categories; empty: all"),
       integer("/workload/max_new_tokens", 64, 1, 1e7,
               "tokens generated per request at most; cut to the target's context"),
-      strings("/workload/stop", "texts that end a request; the token that completes one is the last"),
-      boolean("/workload/ignore_eos", false, "go on after an end-of-sequence token, for cost studies"),
+      strings("/workload/stop", "strings that end a request; the token that completes one is the last"),
+      boolean("/workload/ignore_eos", false, "continue after an end-of-sequence token, for cost studies"),
       integer("/measure/repeats", 3, 1, 1000, "alternations of baseline and speculation, at least"),
       number("/measure/seconds", 0, 0, 1e6, "more alternations follow until this much time has been measured"),
       boolean("/measure/warmup", true,

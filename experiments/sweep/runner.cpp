@@ -22,13 +22,13 @@ using nlohmann::json;
 
 namespace {
 
-// Whether speculation can be held to plain decoding's text, token by token: both are the most probable one, or drawn
-// alike.
+// Whether speculation must give plain decoding's output, token by token: at temperature 0, or with a path-identical
+// verifier.
 bool comparable(const json& run, const Soundness& soundness) {
   return run["sampling"]["temperature"] == 0 || soundness.promise.find("path-identical") != std::string::npos;
 }
 
-// Texts of both sides that were compared, and that differ. A request that failed on one side has none.
+// Outputs of both sides that were compared, and that differ. A request that failed on one side is not compared.
 struct Agreement {
   long compared = 0, different = 0;
   void add(const Measured& a, const Measured& b) {
@@ -39,7 +39,7 @@ struct Agreement {
   }
 };
 
-// Writes down which requests failed. Where all of a side did, nothing was measured, which is an Error.
+// Records the failed requests. If all of one side failed, nothing was measured, which is an Error.
 void note_failures(const Measured& m, const std::vector<Job>& jobs, const char* side, int repeat, json& line) {
   std::size_t failed = 0;
   const std::string* first = nullptr;
@@ -53,7 +53,7 @@ void note_failures(const Measured& m, const std::vector<Job>& jobs, const char* 
     throw Error("all " + std::to_string(failed) + " requests failed (" + side + "); the first: " + *first);
 }
 
-// What tells a baseline from others: everything but who guesses, and how much.
+// The fields that determine a baseline: all except drafter and policy.
 std::string baseline_of(json run) {
   run.erase("drafter"), run.erase("policy");
   return run.dump();
@@ -73,13 +73,13 @@ double seconds_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
-// The alternations of a run. Every measurement has a fresh engine, so that none profits from the prefixes of another.
+// The alternations of a run. Every measurement has a fresh engine, so none reuses another's prefixes.
 void alternate(const json& run, Workbench& bench, const std::filesystem::path& beside, const std::vector<Job>& jobs,
                const std::function<void(double)>& progress, Baselines* shared, json& line) {
   const int repeats = run["measure"]["repeats"], batch = run["engine"]["batch"];
   const double wanted = run["measure"]["seconds"];
   const bool settle = run["measure"]["warmup"];
-  auto start = std::chrono::steady_clock::now();  // of what is measured: without what was not kept
+  auto start = std::chrono::steady_clock::now();  // of the kept measurements
   Agreement agreement;
   line["repeats"] = json::array();
   for (int i = 0; i < repeats || seconds_since(start) < wanted; ++i) {
@@ -128,7 +128,8 @@ void fill(const Run& run, Workbench& bench, const std::filesystem::path& beside,
   if (shared) line["shared_baseline"] = true;
   warm_up(run.document, bench, beside, jobs, !shared || !shared->known(run.document));
   alternate(run.document, bench, beside, jobs, progress, shared, line);
-  line["machine"] = machine_of(bench.backend(run.document["engine"]));  // what a device learned of itself meanwhile
+  line["machine"] =
+      machine_of(bench.backend(run.document["engine"]));  // includes what the device measured of itself meanwhile
 }
 
 }  // namespace
@@ -195,7 +196,7 @@ json measure_run(const Run& run, Workbench& bench, const std::filesystem::path& 
   } catch (const std::filesystem::filesystem_error& e) {
     line["error"] = e.path1().string() + ": " + e.code().message();
   }
-  bench.forget_unused();  // of a run that failed too: the next ones need its memory
+  bench.forget_unused();  // also after a failed run: the next ones need its memory
   if (line.contains("error")) line.erase("repeats"), line.erase("agreement"), line.erase("failures");
   line["seconds"] = seconds_since(start);
   return line;
@@ -258,7 +259,7 @@ SweepOutcome run_sweep(const std::vector<Run>& runs, Workbench& bench, const Swe
     measure_all(runs, bench, options, file);
   } catch (const Interrupted&) {
     out.interrupted = true;
-    spdlog::warn("interrupted; finished runs are in {}, and `foretoken run` with that file goes on from there",
+    spdlog::warn("interrupted; finished runs are in {}, and `foretoken run` with that file continues from there",
                  file.path().string());
   }
   std::map<std::string, json> latest;
@@ -273,7 +274,7 @@ SweepOutcome run_sweep(const std::vector<Run>& runs, Workbench& bench, const Swe
     const bool differ = texts_differ(line);
     if (differ)
       spdlog::error(
-          "{}: {} of {} texts differ from plain decoding's, which must not happen on this device; please report it "
+          "{}: {} of {} outputs differ from plain decoding's, which must not happen on this device; please report it "
           "with {}",
           label_of(run), line["agreement"]["differing_texts"].dump(), line["agreement"]["compared_texts"].dump(),
           file.path().string());

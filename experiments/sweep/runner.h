@@ -1,5 +1,5 @@
 // One run: speculation and its baseline (the same engine without it), measured in alternation, as one result line; and
-// all runs of a sweep, of which what fails is recorded and the rest goes on.
+// all runs of a sweep: a failed run is recorded and the others continue.
 #pragma once
 #include <filesystem>
 #include <functional>
@@ -15,26 +15,25 @@
 
 namespace foretoken {
 
-// The requests of a complete run: all of its prompts, each with its samples, as many times over (with other sample
-// numbers, so other draws) as it takes to have at least four times as many as run at once.
+// The requests of a complete run: all of its prompts, each with its samples, repeated (with other sample numbers, so
+// other draws) until there are at least four times as many as run at once.
 std::vector<Job> jobs_of(const nlohmann::json& run, Workbench& bench, const std::filesystem::path& beside);
 
-// The requests that are served before a run is measured: short ones of its first. They end one after another and others
-// take their places, so that, a token a step, every size of the batch (of more than 16: sizes close together) and
-// prompts among decoding are met, where the run has so many requests: a device may time its ways of a product when it
-// first sees so many rows.
+// The warm-up requests, served before a run is measured: its first ones, shortened. They end one after another and
+// others start, so every batch size (above 16: sizes close together) and mixes of prompts and decoding occur, if the
+// run has enough requests. A device may time its implementations of a product when it first gets a number of rows.
 std::vector<Job> warm_up_jobs(std::vector<Job> jobs, std::size_t batch);
 
-// What `measure` gives; where a device recorded forwards meanwhile, milliseconds each, what it gives when asked once
-// more, behind again(): the same requests have the same forwards, which are replayed then.
+// The result of `measure`. If a device recorded forwards meanwhile (milliseconds each), again() is called and the
+// result of a second `measure` is returned: the same requests have the same forwards, which are then replayed.
 Measured measure_settled(const std::function<Measured()>& measure, const std::function<void()>& again);
 
-// Baselines that serve every run of a sweep which differs in its drafter and its policy alone: right where absolute
-// times hold (a GPU to itself), wrong on a shared CPU, where only what alternates can be compared.
+// Baselines shared by all runs of a sweep that differ only in drafter and policy. Valid where absolute times are stable
+// (an exclusive GPU), not on a shared CPU, where only alternating measurements can be compared.
 class Baselines {
  public:
   bool known(const nlohmann::json& run) const;
-  // The baseline of alternation number `repeat`; `measure` is called where this sweep has not measured it yet.
+  // The baseline of alternation number `repeat`; `measure` is called if this sweep has not measured it yet.
   Measured of(const nlohmann::json& run, std::size_t repeat, const std::function<Measured()>& measure);
 
  private:
@@ -42,12 +41,11 @@ class Baselines {
 };
 
 // The result line. `progress` gets the share that is done. An error of the run becomes a line with "error"; Interrupted
-// is thrown on. With `shared` the baseline may be that of another run, and the line says "shared_baseline".
+// is rethrown. With `shared` the baseline may be that of another run, and the line says "shared_baseline".
 nlohmann::json measure_run(const Run& run, Workbench& bench, const std::filesystem::path& beside,
                            const std::function<void(double)>& progress, Baselines* shared = nullptr);
 
-// True where texts differ although the device's numerics are invariant and the verifier is not lossy, so that they must
-// not.
+// True if outputs differ although they must not: the device's numerics are invariant and the verifier is not lossy.
 bool texts_differ(const nlohmann::json& line);
 
 // "drafter ngram, length 4": the axes of a run, for messages.
@@ -62,12 +60,12 @@ struct SweepOptions {
 };
 struct SweepOutcome {
   std::vector<nlohmann::json> lines;  // of all runs that have one, in the order of the sweep, earlier results included
-  int failed = 0;  // runs with an error, with requests that failed, or with texts that differ though they must not
+  int failed = 0;                     // runs with an error, failed requests, or outputs that must not differ but do
   bool interrupted = false;
-  int exit_code() const;  // 0, 1 where a run failed, 130 after Ctrl-C
+  int exit_code() const;  // 0; 1 if a run failed; 130 after Ctrl-C
 };
-// Measures what the results file does not hold yet. Only what concerns all runs (a file that cannot be written) is an
-// Error.
+// Measures the runs that the results file lacks. Only a failure that affects all runs (a file that cannot be written)
+// is an Error.
 SweepOutcome run_sweep(const std::vector<Run>& runs, Workbench& bench, const SweepOptions& options);
 
 }  // namespace foretoken

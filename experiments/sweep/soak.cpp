@@ -31,8 +31,7 @@ double resident_mib() {
   return double(resident) * double(sysconf(_SC_PAGESIZE)) / (1 << 20);
 }
 
-// What the program asked for and has not given back: free space between blocks is not in it, as it is in resident
-// memory.
+// Bytes allocated and not freed; unlike resident memory, without free space between blocks.
 double allocated_mib() {
   const struct mallinfo2 m = mallinfo2();
   return double(m.uordblks + m.hblkhd) / (1 << 20);
@@ -41,7 +40,7 @@ double allocated_mib() {
 // One twentieth of the requests.
 struct Part {
   long finished = 0, steps = 0, tokens = 0;  // since the beginning
-  double step_ms = 0, host_ms = 0;           // medians of its steps: whole, and what is no forward
+  double step_ms = 0, host_ms = 0;           // medians of its steps: whole, and outside forwards
   double memory_mib = 0, allocated_mib = 0;
   int pages = 0, waiting = 0;
 };
@@ -49,7 +48,8 @@ struct Part {
 void queue_all(Engine& engine, const std::vector<Job>& jobs, int requests) {
   for (int i = 0; i < requests; ++i) {
     Request r = jobs[std::size_t(i) % jobs.size()].request;
-    r.stream += std::uint64_t(i) / jobs.size() << 48;  // above the sample and the prompt: each request its own draws
+    r.stream += std::uint64_t(i) / jobs.size()
+                << 48;  // bits above the sample and the prompt: each request has its own draws
     engine.submit(std::move(r));
   }
 }
@@ -97,10 +97,10 @@ Table table_of(const std::vector<Part>& parts) {
            {"waiting", "waiting", ""},
            {"steps", "steps", "since the beginning"},
            {"step ms", "step_ms", "median of this twentieth's steps"},
-           {"host ms", "host_ms", "of it outside forwards"},
+           {"host ms", "host_ms", "of the step outside forwards"},
            {"memory", "memory_mib", "resident MiB of the process"},
-           {"allocated", "allocated_mib", "MiB that the program holds, queued requests too"},
-           {"pages", "pages", "of the pool, in use after the step (cached prefixes too)"}},
+           {"allocated", "allocated_mib", "MiB that the program has allocated, queued requests included"},
+           {"pages", "pages", "of the pool, in use after the step, cached prefixes included"}},
           {}};
   for (const Part& p : parts)
     t.rows.push_back(

@@ -1,6 +1,5 @@
-// Endurance: thousands of requests queued at once, served by one engine to the end. Memory and the time of a step have
-// to stay what they were at the beginning. `foretoken bench --soak RUN.json`. This module must not know how a request
-// is served.
+// `foretoken bench --soak RUN.json`, an endurance test: thousands of requests queued at once, served by one engine to
+// the end. Memory and the time of a step must not grow. This module must not know how a request is served.
 #pragma once
 #include <string>
 
@@ -8,7 +7,7 @@ namespace foretoken {
 
 struct SoakOptions {
   std::string file;      // one run as JSON, as for `foretoken run` without axes
-  int requests = 10000;  // queued at once: the run's prompts again and again, each with draws of its own
+  int requests = 10000;  // queued at once: the run's prompts repeated, each request with its own draws
   std::string results;   // a JSON line is appended here; empty: nowhere
   bool json = false;     // print that line instead of a table
 };

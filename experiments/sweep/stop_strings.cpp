@@ -24,7 +24,7 @@ class StopStrings {
   }
 
  private:
-  // No text before the last longest - 1 bytes can be part of a match that is still to come.
+  // Bytes before the last longest - 1 cannot be part of a later match.
   void push(Token token) {
     if (tail_.size() >= longest_) tail_.erase(0, tail_.size() - longest_ + 1);
     tail_ += tokenizer_->decode_inside(std::span(&token, 1), true);

@@ -1,4 +1,4 @@
-// Texts that end a request, as a stop rule over tokens. This module must not know who generates the tokens.
+// Stop strings as a stop rule over tokens. This module must not know how tokens are generated.
 #pragma once
 #include <memory>
 #include <string>
@@ -9,8 +9,8 @@
 
 namespace foretoken {
 
-// The sequence ends with the token that completes the first of `stops`, like a stop token, wherever rounds cut the
-// text. One rule per request; without any text the rule is empty.
+// The sequence ends with the token that completes the first of `stops`, like a stop token, wherever rounds divide the
+// output. One rule per request; without stop strings the rule is empty.
 StopRule stop_at(std::shared_ptr<const Tokenizer> tokenizer, std::vector<std::string> stops);
 
 }  // namespace foretoken

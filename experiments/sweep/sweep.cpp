@@ -17,9 +17,9 @@ namespace {
 json::json_pointer pointer(const std::string& text, const std::string& where) {
   try {
     if (!text.empty()) return json::json_pointer(text);
-  } catch (const json::exception&) {  // said below
+  } catch (const json::exception&) {  // reported below
   }
-  throw Error(where + ": '" + text + "' is no JSON pointer; write it as /policy/length");
+  throw Error(where + ": '" + text + "' is not a JSON pointer; write it as /policy/length");
 }
 
 void put(json& document, const std::string& at, const json& value, const std::string& where) {
@@ -48,8 +48,8 @@ struct Axis {
 
 bool inside(const std::string& pointer, const std::string& parent) { return pointer.starts_with(parent + "/"); }
 
-// An axis may vary a key of an object that another one gives, but only where that object leaves it open: else one of
-// them would have no effect.
+// An axis may vary a key of an object that another axis sets, but only if that object lacks the key: else one of them
+// would have no effect.
 void refuse_overlaps(const std::vector<Axis>& axes, const std::string& where) {
   for (const Axis& inner : axes)
     for (const Axis& outer : axes) {
@@ -78,7 +78,8 @@ std::vector<Axis> axes_of(const nlohmann::ordered_json& document, const std::str
   return axes;
 }
 
-// One combination. Parents before children, so that {"/drafter": ..., "/drafter/model": ...} means what it says.
+// One combination. Parents are set before children, so both axes of {"/drafter": ..., "/drafter/model": ...} take
+// effect.
 Run combine(json document, const std::vector<Axis>& axes, const std::vector<std::size_t>& chosen,
             const Registries& registries, const std::string& where) {
   std::vector<std::size_t> order(axes.size());
@@ -98,7 +99,7 @@ Run combine(json document, const std::vector<Axis>& axes, const std::vector<std:
   return run;
 }
 
-// Axes multiply: a slip of the pen must not fill the memory with runs that nobody waits for.
+// A bound on the product of the axes, since a mistake could fill the memory with runs.
 void expect_few(const std::vector<Axis>& axes, std::size_t most, const std::string& where) {
   std::size_t runs = 1;
   for (const Axis& a : axes)
@@ -128,7 +129,7 @@ void refuse_unknown(const nlohmann::ordered_json& sweep, const std::string& wher
 
 void put_setting(json& document, const std::string& setting, const std::string& where) {
   const std::string at = pointer_of(setting), value = setting.substr(at.size() + 1);
-  json parsed = value;  // what is no JSON is a string
+  json parsed = value;  // a value that is not JSON is a string
   try {
     parsed = parse_json(value, where);
   } catch (const Error&) {

@@ -19,12 +19,12 @@ struct Run {
 };
 
 // Every combination of the axes, the last axis fastest, in the order of the document; equal runs once. `settings` are
-// "POINTER=VALUE" overrides of the base. A pointer that is no key of a run, an empty axis, axes or settings of which
-// one would have no effect, more than `most_runs` combinations, or a bad document is an Error.
+// "POINTER=VALUE" overrides of the base. A pointer that is not a key of a run, an empty axis, an axis or setting
+// without effect, more than `most_runs` combinations, or a bad document is an Error.
 std::vector<Run> expand(const nlohmann::ordered_json& document, const std::vector<std::string>& settings,
                         const Registries& registries, const std::string& where, std::size_t most_runs = 20'000);
 
-// "POINTER=VALUE" put into a document; VALUE is JSON, or text where it is not.
+// Sets "POINTER=VALUE" in a document; VALUE is JSON, else taken as a string.
 void put_setting(nlohmann::json& document, const std::string& setting, const std::string& where);
 
 }  // namespace foretoken

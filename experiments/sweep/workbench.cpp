@@ -162,9 +162,9 @@ std::unique_ptr<Engine> Workbench::engine(const json& run, Side side, const std:
   const json& e = run.at("engine");
   Backend& device = backend(e);
   const std::string kv = run.at("target").at("kv_dtype");
-  Engine::Chairs chairs{run.at("drafter"), run.at("policy"), run.at("verifier")};
-  if (side == Side::baseline) chairs.drafter = {{"name", "none"}}, chairs.policy = {{"name", "fixed"}, {"length", 0}};
-  expect_fit(registries, chairs, target_info(run, beside));
+  ComponentConfigs configs{run.at("drafter"), run.at("policy"), run.at("verifier")};
+  if (side == Side::baseline) configs.drafter = {{"name", "none"}}, configs.policy = {{"name", "fixed"}, {"length", 0}};
+  expect_fit(registries, configs, target_info(run, beside));
   const std::int64_t memory_mib = pool_mib(run, beside, registries);
   const EngineOptions options{.batch = e.at("batch"),
                               .step_rows = e.at("step_rows"),
@@ -175,7 +175,7 @@ std::unique_ptr<Engine> Workbench::engine(const json& run, Side side, const std:
                               .reuse_prefixes = e.at("reuse_prefixes"),
                               .check = e.at("check")};
   return std::make_unique<Engine>(
-      device, target(run, beside), registries, chairs, options,
+      device, target(run, beside), registries, configs, options,
       [this, &device, kv, beside](const ModelChoice& choice) { return model(device, choice, kv, beside); }, kept_);
 }
 

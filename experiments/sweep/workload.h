@@ -1,5 +1,5 @@
-// Prompts, from any JSONL: one object a line with `prompt`, `turns` (the first is taken), `question` or `text`, and a
-// `category` where there is one. Spec-Bench, MT-bench and HumanEval as they are.
+// Prompts, from any JSONL: one object a line with `prompt`, `turns` (the first is taken), `question` or `text`, and an
+// optional `category`. Reads Spec-Bench, MT-bench and HumanEval unchanged.
 #pragma once
 #include <filesystem>
 #include <string>
@@ -15,8 +15,8 @@ struct Prompt {
 
 // All prompts of a file; a malformed line is an Error with its number.
 std::vector<Prompt> read_prompts(const std::filesystem::path& file);
-// Those of the given categories (empty: all), at most `limit` (0: all), taken in turn from every category so that each
-// has its share; in the order of the file. An unknown category is an Error that lists the known ones.
+// Those of the given categories (empty: all), at most `limit` (0: all), taken in turn from the categories so that
+// shares are even; in the order of the file. An unknown category is an Error that lists the known ones.
 std::vector<Prompt> choose_prompts(const std::vector<Prompt>& all, const std::vector<std::string>& categories,
                                    int limit);
 

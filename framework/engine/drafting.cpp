@@ -64,7 +64,7 @@ void Engine::choose_budgets(Plan& plan, StepReport& report) {
                 std::to_string(plan.scheduled.size()) + " sequences; LengthPolicy::budgets must return one for each");
   for (std::size_t i = 0; i < budgets.size(); ++i) {
     Budget b = budgets[i];
-    expect_confidence(chairs_, b, needs_);
+    expect_confidence(configs_, b, needs_);
     b.nodes = std::min(b.nodes, most_.nodes), b.depth = std::min(b.depth, most_.depth);
     Scheduled& s = plan.scheduled[i];
     s.wanted = b, s.budget = granted(b, s.room);

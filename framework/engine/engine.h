@@ -43,12 +43,10 @@ struct Request {
 
 class Engine : private Scheduler::Memory {
  public:
-  using Chairs = ComponentConfigs;
-
   // An unknown name or option, options out of range, or a verifier that is not sound for what the drafter proposes, is
   // an Error. `load`: loads models for components. `kept`: objects that components share between engines; absent: they
   // end with this engine. `backend` and `registries` must outlive the engine.
-  Engine(Backend& backend, std::shared_ptr<Model> target, const Registries& registries, const Chairs& chairs,
+  Engine(Backend& backend, std::shared_ptr<Model> target, const Registries& registries, const ComponentConfigs& configs,
          const EngineOptions& options, Host::Load load = {}, std::shared_ptr<Kept> kept = {});
   ~Engine() override;
 
@@ -88,7 +86,7 @@ class Engine : private Scheduler::Memory {
   void check() const;
 
   Backend& backend_;
-  Chairs chairs_;
+  ComponentConfigs configs_;
   EngineOptions options_;
   PagePool pool_;
   CachedModel target_;

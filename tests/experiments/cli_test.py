@@ -1,4 +1,4 @@
-"""The program as a user runs it: every bad input is one sentence and an exit code, and what was measured is kept."""
+"""The program as a user runs it: every bad input gives one sentence and an exit code, and measured results are kept."""
 
 import json
 import os
@@ -90,8 +90,8 @@ class Program(unittest.TestCase):
         self.assertIn("foretoken", self.run_it("--version")[1])
 
     def test_empty_values_of_options_are_refused(self):
-        """An empty number would be 0, an empty file or name the default: neither was meant."""
-        sweep, words = self.sweep({}), ["an empty value says nothing", "leave the option out"]
+        """An empty number would be read as 0, an empty file or name as the default, so both are refused."""
+        sweep, words = self.sweep({}), ["the value is empty", "leave the option out"]
         for option in ("--prompt", "--seed", "--temperature", "--top-k", "--top-p", "--min-p", "--length", "--threads",
                        "--samples", "--frequency-penalty", "--drafter", "--verifier", "--device", "--set", "--stop", "--plugin"):
             arguments = ["generate", "--model", str(MODELS / "target"), *([] if option == "--prompt" else ["--prompt", "x"])]
@@ -210,11 +210,11 @@ class Program(unittest.TestCase):
             self.assertEqual((status, out), (0, plain), err)
         refused = lambda components, *words: self.refused(*self.generate(*prompt, *components), words=words)
         refused(["--drafter", '{"name": "ngram", "longst": 2}'], "did you mean 'longest'?")
-        refused(["--drafter", '{"longest": 2}'], "--drafter", "names nobody")
+        refused(["--drafter", '{"longest": 2}'], "--drafter", "has no name")
         refused(["--verifier", '{"name"'], "--verifier", "JSON object")
 
     def test_generate_marks_what_was_accepted(self):
-        """The text's own brackets and backslashes get a backslash: without marks and backslashes it is the text."""
+        """The output's own brackets and backslashes get a backslash; without marks and backslashes the output remains."""
         tokens = json.loads((MODELS / "target" / "tokenizer.json").read_text())["model"]["vocab"]
         drafted = ["--drafter", "ngram", "--prompt", "x", "--marks"]
         for sign in "[]\\":
@@ -238,10 +238,10 @@ class Program(unittest.TestCase):
         self.refused(*self.generate("--prompt", "x", "--set", "/engine/device=tpu"), words=["cpu", "reference"])
 
     def test_check_refuses(self):
-        for chair in ("--drafter", "--policy", "--verifier"):
-            self.refused("check", chair, "{}", words=[chair, "names nobody"])
-            self.refused("check", chair, '{"name": 3}', words=[chair, "names nobody", "foretoken list"])
-            self.refused("check", chair, "nobody", words=["unknown", "'nobody'"])
+        for option in ("--drafter", "--policy", "--verifier"):
+            self.refused("check", option, "{}", words=[option, "has no name"])
+            self.refused("check", option, '{"name": 3}', words=[option, "has no name", "foretoken list"])
+            self.refused("check", option, "nobody", words=["unknown", "'nobody'"])
         self.refused("check", "--drafter", '{"name"', words=["--drafter", "JSON object"])
         self.refused("check", "--seconds", "-1", code=2, words=["--seconds", "not in range"])
         self.refused("bench", "--repeats", "0", code=2, words=["--repeats", "not in range"])
@@ -251,23 +251,23 @@ class Program(unittest.TestCase):
     def test_bench_refuses(self):
         self.refused("bench", "--steps", "none.json", words=["none.json"])
         self.refused(
-            "bench", "--steps", self.write("s.json", {"scenes": [{"name": "x"}]}), words=["scene 'x'", "target"]
+            "bench", "--steps", self.write("s.json", {"scenarios": [{"name": "x"}]}), words=["scenario 'x'", "target"]
         )
         self.refused("bench", "--model", str(self.here), words=["config.json"])
         self.refused("bench", "--results", str(self.here / "none" / "r.jsonl"), words=["none", "--results"])
 
     def test_bench_steps(self):
-        """Time, bytes and the share of the floor: the bytes are the weights, and keys and values of the context, of each forward."""
+        """Time, bytes and the share of the roofline; bytes are those of weights, keys and values in each forward."""
         target, draft = ({"model": str(MODELS / name)} for name in ("target", "draft"))
         plain = {"target": target, "batch": 2, "steps": 2}
-        scenes = [{"name": "short", **plain, "context": 32}, {"name": "long", **plain, "context": 96},
+        scenarios = [{"name": "short", **plain, "context": 32}, {"name": "long", **plain, "context": 96},
                   {"name": "draft", **plain, "target": draft, "context": 32},
                   {"name": "round", **plain, "context": 32, "drafter": {"name": "draft_model", **draft}, "length": 3},
                   {"name": "prompt", "target": target, "prompt": True, "batch": 1, "context": 32, "steps": 2}]
-        file = self.write("s.json", {"engine": {"device": "cpu", "threads": 1, "memory_mib": 64}, "scenes": scenes})
+        file = self.write("s.json", {"engine": {"device": "cpu", "threads": 1, "memory_mib": 64}, "scenarios": scenarios})
         status, out, err = self.run_it("bench", "--steps", file, "--json")
         self.assertEqual((status, err), (0, ""))
-        lines = {line["scene"]: line for line in map(json.loads, out.splitlines())}
+        lines = {line["scenario"]: line for line in map(json.loads, out.splitlines())}
         bytes_of = {name: line["bytes"] for name, line in lines.items()}
         weights = bytes_of["prompt"]
         self.assertGreater(weights, 2 * 10**6)
@@ -276,11 +276,11 @@ class Program(unittest.TestCase):
         self.assertEqual(bytes_of["round"], bytes_of["short"] + 3 * bytes_of["draft"])
         for line in lines.values():
             self.assertGreater(line["copy_bytes_per_second"], 10**9)
-            self.assertGreaterEqual(line["floor_ms"] / 1e3, 0.999 * line["bytes"] / line["copy_bytes_per_second"])
-            self.assertAlmostEqual(line["share"], line["floor_ms"] / line["step_ms"])
+            self.assertGreaterEqual(line["roofline_ms"] / 1e3, 0.999 * line["bytes"] / line["copy_bytes_per_second"])
+            self.assertAlmostEqual(line["share"], line["roofline_ms"] / line["step_ms"])
         status, out, err = self.run_it("bench", "--steps", file, "--only", "short")
         self.assertEqual((status, err), (0, ""))
-        self.assertRegex(out, r"step +GB +floor +share .*\nshort +\d")
+        self.assertRegex(out, r"step +GB +roofline +share .*\nshort +\d")
 
     def test_damaged_models(self):
         model = self.here / "model"

@@ -1,5 +1,5 @@
 """One request of a run cannot be served: it is recorded with its reason, and the others are measured as without it. The
-model is the demo target, but for one token whose embedding is no number."""
+model is the demo target, but for one token whose embedding is NaN."""
 
 import json
 import os
@@ -79,7 +79,7 @@ class FailedRequests(unittest.TestCase):
         self.assertEqual(line["agreement"], {"compared": True, "compared_texts": requests - len(failures) // 2,
                                              "differing_texts": 0})
         self.assertRegex(out, rf"{len(failures)} failed")
-        # What the others did is what they do without it.
+        # The other requests give what they give without it.
         _, _, _, without = self.measured("others", [PROMPTS[0], PROMPTS[2]])
         for side in ("baseline", "speculative"):
             served = [r for r in line["repeats"][0][side]["requests"] if r["finish"] != "failed"]

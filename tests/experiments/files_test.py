@@ -1,4 +1,4 @@
-"""What the program reads and writes: named pipes, closed descriptors, results of others, files that changed meanwhile."""
+"""Files of the program: named pipes, closed descriptors, foreign results, files that changed meanwhile."""
 
 import json
 import os
@@ -69,7 +69,7 @@ class Files(unittest.TestCase):
                 (self.here / "closed.jsonl").unlink()
 
     def test_named_pipes_are_refused_by_every_reader(self):
-        """None waits for a writer that never comes, and what a run says of its prompts is its error."""
+        """No reader waits for a writer that never comes, and a run's error names its prompts."""
         generate = ["generate", "--model", "model", "--device", "cpu", "--prompt", "x"]
         run = ["run", "run.json", "--quiet"]
         self.write("chat.json", {**RUN, "workload": {**RUN["workload"], "chat": "auto"}})
@@ -80,7 +80,7 @@ class Files(unittest.TestCase):
             ("model/chat_template.jinja", [*generate, "--set", "/workload/chat=auto"]),
             ("prompts.jsonl", run),
             ("run.json", run),
-            ("scenes.json", ["bench", "--steps", "scenes.json"]),
+            ("scenarios.json", ["bench", "--steps", "scenarios.json"]),
             ("soak.json", ["bench", "--soak", "soak.json"]),
             ("plugin.so", ["list", "--plugin", "plugin.so"]),
             ("r.jsonl", ["show", "r.jsonl"]),
@@ -154,7 +154,7 @@ class Files(unittest.TestCase):
                 byte = file.read(1)[0]
                 file.seek(-1, os.SEEK_CUR)
                 file.write(bytes([byte ^ 1]))
-            os.utime(weights, ns=(0, 0))  # whatever it says about its time
+            os.utime(weights, ns=(0, 0))  # for any modification time
 
         changes = [flip, lambda: self.write("model/chat_template.jinja", TEMPLATE + " "),
                    lambda: self.write("model/generation_config.json", "{}"),
@@ -199,11 +199,11 @@ class Files(unittest.TestCase):
 
     def test_lines_of_bench_go_to_files_of_their_kind_only(self):
         self.run_it()
-        scenes = {"engine": {"device": "cpu", "threads": 1, "memory_mib": 64},
-                  "scenes": [{"name": "short", "target": {"model": "model"}, "batch": 1, "context": 16, "steps": 2}]}
-        self.write("scenes.json", scenes)
+        scenarios = {"engine": {"device": "cpu", "threads": 1, "memory_mib": 64},
+                  "scenarios": [{"name": "short", "target": {"model": "model"}, "batch": 1, "context": 16, "steps": 2}]}
+        self.write("scenarios.json", scenarios)
         self.write("soak.json", RUN)
-        steps = ["bench", "--steps", "scenes.json", "--results"]
+        steps = ["bench", "--steps", "scenarios.json", "--results"]
         soak = ["bench", "--soak", "soak.json", "--requests", "20", "--results"]
         products = ["bench", "--repeats", "1", "--threads", "1", "--instructions", "scalar", "--results"]
         self.write("note.txt", "what I noted")
@@ -213,7 +213,7 @@ class Files(unittest.TestCase):
                     before = (self.here / file).read_bytes()
                     self.refused(*command, file, words=[file + ":1", "name a file"])
                     self.assertEqual((self.here / file).read_bytes(), before)
-        for command, key, other in ((steps, "scene", soak), (soak, "soak", steps)):
+        for command, key, other in ((steps, "scenario", soak), (soak, "soak", steps)):
             for count in (1, 2):
                 self.assertEqual(self.start(*command, f"{key}.jsonl").returncode, 0)
                 self.assertEqual([key in line for line in self.lines(f"{key}.jsonl")], [True] * count)

@@ -1,5 +1,5 @@
-"""The program among damaged files, full disks and places that may not be written: one sentence that names the file and
-the remedy, and exit code 1; what was measured before is kept."""
+"""The program with damaged files, full disks and folders without permission to write: one sentence that names the
+file and the remedy, and exit code 1; earlier results are kept."""
 
 import json
 import os
@@ -79,7 +79,7 @@ class Hardening(unittest.TestCase):
         yield "model/tokenizer_config.json", [*generate, "--set", "/workload/chat=auto"]
         yield "prompts.jsonl", ["run", "run.json", "--quiet"]
         yield "run.json", ["run", "run.json"]
-        yield "scenes.json", ["bench", "--steps", "scenes.json"]
+        yield "scenarios.json", ["bench", "--steps", "scenarios.json"]
         yield "plugin.so", ["list", "--plugin", "plugin.so"]
         yield "results.jsonl", ["show", "results.jsonl"]
 
@@ -99,10 +99,10 @@ class Hardening(unittest.TestCase):
                     file.write_bytes(before)
 
     def test_what_nobody_offers_is_not_to_be_downloaded(self):
-        """Results, runs, prompts and scenes are the user's own."""
+        """Files that users make: results, runs, prompts, scenarios."""
         (self.here / "broken.json").write_text('{"a": ,}')
         (self.here / "deep.json").write_text("[" * 300)
-        (self.here / "lacking.json").write_text('{"scenes": [{"name": "x"}]}')
+        (self.here / "lacking.json").write_text('{"scenarios": [{"name": "x"}]}')
         (self.here / "plugin.so").write_text("")
         for name in ("none.json", "broken.json", "deep.json"):
             for command in (["show"], ["run"], ["bench", "--steps"]):
@@ -216,7 +216,7 @@ class Hardening(unittest.TestCase):
         (self.here / "results").mkdir()
         (self.here / "results").chmod(0o555)
         how = {}
-        if os.geteuid() == 0:  # who may write everywhere: another user, who may not read the folders above the program
+        if os.geteuid() == 0:  # root may write everywhere: another user, who cannot read the folders above the program
             how = {
                 "user": NOBODY,
                 "group": NOBODY,

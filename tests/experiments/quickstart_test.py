@@ -1,5 +1,5 @@
-"""`foretoken quickstart` from end to end, with as little time as it can be given: the whole sweep, honest and
-complete."""
+"""`foretoken quickstart` from end to end, with the least time that it accepts: the whole sweep, with correct figures
+and complete."""
 
 import json
 import os

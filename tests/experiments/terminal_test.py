@@ -1,5 +1,4 @@
-"""What reaches a terminal: no control character that comes from a value, lines that fit, nothing cut where none is
-there."""
+"""Output to a terminal: no control characters from values, lines that fit. Without a terminal nothing is cut."""
 
 import fcntl
 import json
@@ -33,7 +32,7 @@ class Terminal(unittest.TestCase):
         self.here = Path(folder.name)
 
     def on_terminal(self, *arguments, columns=100):
-        """Everything that the program writes to a terminal of so many columns."""
+        """All output of the program to a terminal of so many columns."""
         terminal, end = pty.openpty()
         fcntl.ioctl(end, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
         process = subprocess.Popen(
@@ -97,7 +96,7 @@ class Terminal(unittest.TestCase):
             self.expect_no_control(self.on_terminal("show", results, "--format", form), "\\u001b[2J")
             out, err = self.piped("compare", results, results, "--format", form)
             self.expect_no_control(out + err, "\\u001b[2J")
-        for form in ("csv", "json"):  # for programs: exact in a file, harmless on a terminal
+        for form in ("csv", "json"):  # for programs: unchanged in a file, escaped on a terminal
             self.expect_no_control(self.on_terminal("show", results, "--format", form), "\\u001b[2J")
         self.assertIn("\x1b[2J", self.piped("show", results, "--format", "csv")[0])
         self.assertIn(HOSTILE, {cell["axes"]["/drafter/name"] for cell in
@@ -116,7 +115,7 @@ class Terminal(unittest.TestCase):
                 self.expect_no_control(self.on_terminal(*arguments), "foretoken: ")
 
     def test_generated_text_shows_control_characters(self):
-        """A model that writes the escape character alone: byte-level BPE has a token for each byte."""
+        """A model that writes only the escape character: byte-level BPE has a token for each byte."""
         escape = json.loads((MODELS / "draft" / "tokenizer.json").read_text())["model"]["vocab"]["\u011b"]
         command = ["generate", "--model", MODELS / "draft", "--device", "cpu", "--prompt", "x", "--max-new-tokens", "3",
                    "--logit-bias", f"{escape}=100"]
@@ -148,7 +147,7 @@ class Terminal(unittest.TestCase):
         self.expect_no_control(self.on_terminal("run", document), "\\u001b[2J")
 
     def test_tables_say_which_rows_lose(self):
-        """All of it where it is piped; on a narrow terminal other columns give way."""
+        """In full if piped; on a narrow terminal other columns are cut."""
         cells = json.loads(self.piped("show", WIDE, "--json")[0])["cells"]
         losing = sum(cell["figures"]["speedup"]["high"] < 1 for cell in cells)
         self.assertGreater(losing, 0)

@@ -1,4 +1,4 @@
-// Any text as a model's config.json: what is taken has sizes that fit one another.
+// Any text as a model's config.json: an accepted one has consistent sizes.
 #include <cmath>
 
 #include "framework/model/config.h"

@@ -24,8 +24,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     const fuzz::MemoryFile file(text);
     const auto document = read_document(file.path());
     (void)plugins_of(document);
-    constexpr std::size_t kMostRuns =
-        300;  // as many as a user may ask for take the sanitizers longer than an input should
+    constexpr std::size_t kMostRuns = 300;  // the number that a user may have takes too long under the sanitizers
     for (const Run& run : expand(document, {}, registries, "input.json", kMostRuns))
       fuzz::expect(key_of(complete_run(run.document, registries, "again")) == run.key, "a complete run is complete");
   });

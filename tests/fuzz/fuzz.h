@@ -1,6 +1,5 @@
-// What the fuzz targets share: bytes as a file that readers of files can open, and the promise that all of them hold
-// their readers to: whatever the bytes are, they are taken, or refused with an Error that says something. This room
-// must not know who calls a target: libFuzzer, or seeds.cpp.
+// Shared by the fuzz targets: input bytes as a file, and the check that a reader accepts any bytes or refuses them with
+// an Error that has a message. This module must not know whether libFuzzer or seeds.cpp calls a target.
 #pragma once
 #include <cstdint>
 #include <cstdio>
@@ -15,7 +14,7 @@
 
 #include "kernels/error.h"
 
-// The entry of a target, as https://llvm.org/docs/LibFuzzer.html has it.
+// The entry of a target: https://llvm.org/docs/LibFuzzer.html.
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size);
 
 namespace foretoken::fuzz {
@@ -29,7 +28,7 @@ inline void expect(bool holds, const char* what) {
   if (!holds) finding(std::string("this does not hold: ") + what);
 }
 
-// A file in memory, gone with its object.
+// A file in memory, removed with its object.
 class MemoryFile {
  public:
   explicit MemoryFile(std::string_view bytes) : descriptor_(::memfd_create("input", MFD_CLOEXEC)) {

@@ -1,4 +1,4 @@
-// Any text as the index of a checkpoint of two shards: what is taken names every tensor of both, once.
+// Any text as the index of a checkpoint of two shards: an accepted one names every tensor of both, once.
 #include <cstring>
 #include <fstream>
 

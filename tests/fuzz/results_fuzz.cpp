@@ -1,4 +1,4 @@
-// Any bytes as a file of results: shown in every form, compared with itself, opened for a sweep to go on.
+// Any bytes as a file of results: shown in every format, compared with itself, opened to continue a sweep.
 #include "experiments/report/report.h"
 #include "experiments/report/results.h"
 #include "tests/fuzz/fuzz.h"
@@ -7,7 +7,7 @@ using namespace foretoken;
 
 namespace {
 
-// Tables, or the sentence why there are none.
+// Tables, or the message why there are none.
 template <class F> void print(const F& table) {
   try {
     (void)table();
@@ -22,8 +22,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     static const char* const kFormats[] = {"terminal", "markdown", "csv", "json"};
     const fuzz::MemoryFile file(bytes);
     const auto lines = load_results(file.path());
-    const std::string format =
-        kFormats[bytes.size() % 4];  // an interval is a bootstrap: all forms of one would take long
+    const std::string format = kFormats[bytes.size() % 4];  // one format each, since the bootstrap intervals take long
     print([&] { return show(lines, {format, {}, 100}); });
     CompareOptions options;
     options.format = format;

@@ -1,5 +1,5 @@
-// Any bytes as a checkpoint: what its header says lies within the file, every byte of every tensor may be read, and a
-// model of one layer finds what it does not use.
+// Any bytes as a checkpoint: all tensors of its header are within the file, every byte of every tensor can be read, and
+// a model of one layer reports the tensors that it does not use.
 #include "framework/model/checkpoint.h"
 #include "framework/model/model_tensors.h"
 #include "tests/fuzz/fuzz.h"

@@ -1,5 +1,5 @@
-// In place of libFuzzer: reads every seed of a folder, beginnings of it, and copies with one byte changed, so that
-// every build's tests meet what was once found.
+// Replaces libFuzzer in ordinary builds: runs every seed of a folder, prefixes of it, and copies with one byte changed,
+// so tests cover the inputs that fuzzing found.
 //   fuzz_NAME FOLDER
 #include <algorithm>
 #include <cstdio>

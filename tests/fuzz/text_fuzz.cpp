@@ -1,4 +1,4 @@
-// Any bytes as a text, to tokenizers that are as they should be: nothing of it is lost.
+// Any bytes as a text, for correct tokenizers: decoding loses nothing.
 #include "framework/text/tokenizer.h"
 #include "framework/text/utf8.h"
 #include "tests/fuzz/fuzz.h"
@@ -24,10 +24,10 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   return fuzz::feed(data, size, [](std::string_view text) {
     expect_kept(*gpt2, text);
     expect_kept(*llama3, text);
-    // The mark of a space is a space, and one stands behind an added token.
+    // The mark of a space becomes a space, and there is one after an added token.
     if (text.find("\u2581") == text.npos && text.find('<') == text.npos)
       expect_kept(*llama2, text), expect_kept(*gemma, text);
-    const std::vector<Token> tokens = qwen2->encode(text);  // takes texts to their normal form
+    const std::vector<Token> tokens = qwen2->encode(text);  // normalizes texts
     fuzz::expect(replace_broken_utf8(qwen2->decode(tokens, true)) == qwen2->decode(tokens, true),
                  "a text is valid UTF-8");
   });

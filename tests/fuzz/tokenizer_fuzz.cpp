@@ -1,4 +1,4 @@
-// Any text as a tokenizer.json, and behind its first byte 0 a text that it encodes.
+// Any text as a tokenizer.json, and after its first byte 0 a text to encode.
 #include "framework/text/tokenizer.h"
 #include "framework/text/utf8.h"
 #include "tests/fuzz/fuzz.h"

@@ -2,13 +2,13 @@
 #pragma once
 #include <limits>
 
-#include "tests/kernels/scene.h"
+#include "tests/kernels/scenario.h"
 
 namespace foretoken::testing {
 
-class AdjustmentScene {
+class AdjustmentScenario {
  public:
-  AdjustmentScene(int vocab, int rows, unsigned seed)
+  AdjustmentScenario(int vocab, int rows, unsigned seed)
       : logits(random_tensor({rows, vocab}, seed, 3)), token_counts_(std::size_t(rows)), path_(std::size_t(rows)) {
     std::mt19937 engine(seed);
     const auto below = [&](int n) { return int(engine() % unsigned(n)); };

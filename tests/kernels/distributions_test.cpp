@@ -5,7 +5,7 @@
 #include "kernels/lane.h"
 #include "kernels/reference/reference_backend.h"
 #include "tests/kernels/adjustments.h"
-#include "tests/kernels/scene.h"
+#include "tests/kernels/scenario.h"
 #include "tests/support/sentence.h"
 
 namespace foretoken::testing {
@@ -38,13 +38,13 @@ class ParityOfDistributions : public ::testing::TestWithParam<std::string> {
 TEST_P(ParityOfDistributions, adjust) {
   for (const int vocab : {1, 2, 7, 300})
     for (unsigned seed = 1; seed <= 20; ++seed) {
-      const AdjustmentScene scene(vocab, 9, seed);
+      const AdjustmentScenario scenario(vocab, 9, seed);
       for (Backend* backend : {static_cast<Backend*>(&reference), cpu.get()}) {
-        const Tensor logits = copy_of(scene.logits);
-        backend->adjust(logits, scene.adjustments);
+        const Tensor logits = copy_of(scenario.logits);
+        backend->adjust(logits, scenario.adjustments);
         for (int r = 0; r < 9; ++r)
           for (Token x = 0; x < vocab; ++x)
-            ASSERT_EQ(logits.row<float>(r)[x], scene.expected(r, x)) << "row " << r << " token " << x;
+            ASSERT_EQ(logits.row<float>(r)[x], scenario.expected(r, x)) << "row " << r << " token " << x;
       }
     }
 }

@@ -4,7 +4,7 @@
 #include "kernels/cpu/arena.h"
 #include "kernels/error.h"
 #include "kernels/reference/reference_backend.h"
-#include "tests/kernels/scene.h"
+#include "tests/kernels/scenario.h"
 #include "tests/support/sentence.h"
 
 namespace foretoken::testing {
@@ -134,7 +134,7 @@ TEST(Reference, attention_is_a_weighted_mean) {
   EXPECT_NEAR(y.data<float>()[0], a * 1 + (1 - a) * 2, 1e-5);
   EXPECT_NEAR(y.data<float>()[1], a * 10 + (1 - a) * 20, 1e-5);
   EXPECT_NEAR(y.data<float>()[2], b * 1 + (1 - b) * 2, 1e-5);
-  SceneRow tree{0, 2, 1, 1, {2}};  // attends to slots 0 and 2, not to 1
+  ScenarioRow tree{0, 2, 1, 1, {2}};  // attends to slots 0 and 2, not to 1
   const Tensor z = k.attend(q, cache.layers[0], layout_of({tree}, cache.tables, 1), 0.0f);
   EXPECT_NEAR(z.data<float>()[0], (1 + 900) / 2.0, 1e-3);
 }

@@ -9,7 +9,7 @@
 #include <gtest/gtest.h>
 
 #include "kernels/reference/reference_backend.h"
-#include "tests/kernels/scene.h"
+#include "tests/kernels/scenario.h"
 
 namespace foretoken::testing {
 namespace {
@@ -139,7 +139,7 @@ TEST_P(Parity, rope) {
     std::vector<float> f;
     for (int i = 0; i < head_size / 2; ++i) f.push_back(std::pow(10000.0f, -2.0f * float(i) / float(head_size)));
     const Tensor frequencies = listed(f, DType::f32);
-    std::vector<SceneRow> rows;
+    std::vector<ScenarioRow> rows;
     for (int r = 0; r < 70; ++r) rows.push_back(chain_row(0, r * r % 1000));
     const Layout layout = layout_of(rows, integers({0}).reshaped({1, 1}), 0);
     const Tensor qk = random_tensor({70, 5 * head_size + 3}, 1);
@@ -179,7 +179,7 @@ TEST_P(Parity, attend) {
     for (DType dtype : {DType::f32, DType::bf16}) {
       Cache cache(2, 600, 16, s.kv_heads, s.head_size, dtype);
       fill(reference, cache, 590, 7);
-      std::vector<SceneRow> rows;
+      std::vector<ScenarioRow> rows;
       for (int slot : {0, 1, 15, 16, 17, 18, 19, 255, 256, 257, 258, 511, 512, 589}) rows.push_back(chain_row(0, slot));
       for (int slot = 250; slot < 262; ++slot) rows.push_back(chain_row(1, slot));
       const Layout whole = layout_of(rows, cache.tables, 0);

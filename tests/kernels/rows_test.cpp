@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "kernels/reference/reference_backend.h"
-#include "tests/kernels/scene.h"
+#include "tests/kernels/scenario.h"
 
 namespace foretoken::testing {
 namespace {
@@ -79,10 +79,10 @@ TEST_P(Rows, rope) {
   const Tensor tables = integers({0}).reshaped({1, 1});
   const Tensor x = random_tensor({70, 240}, 1);
   const auto rotated = [&](Backend& k, const Tensor& rows, int first) {
-    std::vector<SceneRow> scene;
-    for (int r = 0; r < int(rows.dim(0)); ++r) scene.push_back(chain_row(0, (first + r) * 37));
+    std::vector<ScenarioRow> scenario;
+    for (int r = 0; r < int(rows.dim(0)); ++r) scenario.push_back(chain_row(0, (first + r) * 37));
     Tensor y = copy_of(rows);
-    k.rope(y.columns(0, 160), y.columns(160, 80), layout_of(scene, tables, 0), frequencies, 80);
+    k.rope(y.columns(0, 160), y.columns(160, 80), layout_of(scenario, tables, 0), frequencies, 80);
     return y;
   };
   const Tensor all = rotated(*threaded, x, 0);
@@ -99,7 +99,7 @@ TEST_P(Rows, attend) {
     for (DType dtype : {DType::f32, DType::bf16}) {
       Cache cache(3, 700, 16, 2, head_size, dtype);
       fill(*backend, cache, 690, 7);
-      std::vector<SceneRow> rows;
+      std::vector<ScenarioRow> rows;
       for (int slot = 0; slot < 40; ++slot) rows.push_back(chain_row(0, 245 + slot));
       for (int slot : {3, 689, 300}) rows.push_back(chain_row(1, slot));
       for (int slot = 508; slot < 515; ++slot) rows.push_back(chain_row(2, slot));
@@ -127,14 +127,14 @@ TEST_P(Rows, tree_is_chain) {
     const DType dtype = seed % 2 ? DType::bf16 : DType::f32;
     Cache cache(1, prefix + nodes, 16, 2, 64, dtype, seed);
     fill(*backend, cache, prefix + nodes, seed);
-    std::vector<SceneRow> rows;
+    std::vector<ScenarioRow> rows;
     std::vector<std::vector<int>> paths;
     for (int n = 0; n < nodes; ++n) {
       const int parent = int(engine() % unsigned(n + 1)) - 1;
       paths.push_back(parent < 0 ? std::vector<int>{} : paths[std::size_t(parent)]);
       paths.back().push_back(prefix + n);
-      SceneRow row{0, prefix + n, prefix + int(paths.back().size()) - 1, prefix,
-                   std::vector<std::uint64_t>(std::size_t(words), 0)};
+      ScenarioRow row{0, prefix + n, prefix + int(paths.back().size()) - 1, prefix,
+                      std::vector<std::uint64_t>(std::size_t(words), 0)};
       for (int slot : paths.back())
         row.ancestors[std::size_t((slot - prefix) / 64)] |= std::uint64_t(1) << ((slot - prefix) % 64);
       rows.push_back(row);

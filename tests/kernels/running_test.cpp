@@ -6,7 +6,7 @@
 
 #include "kernels/reference/reference_backend.h"
 #include "kernels/staging.h"
-#include "tests/kernels/scene.h"
+#include "tests/kernels/scenario.h"
 
 namespace foretoken::testing {
 namespace {
@@ -62,7 +62,7 @@ TEST_P(ParityRunning, feed_forward) {
 
 TEST_P(ParityRunning, rope_store) {
   const Cache cache(1, 32, 8, 2, 48, DType::bf16), plain_cache(1, 32, 8, 2, 48, DType::bf16);
-  std::vector<SceneRow> rows;
+  std::vector<ScenarioRow> rows;
   for (int r = 0; r < 9; ++r) rows.push_back(chain_row(0, 3 + r));
   std::vector<float> f;
   for (int i = 0; i < 24; ++i) f.push_back(std::pow(1000.0f, -float(i) / 24));
@@ -79,7 +79,7 @@ TEST_P(ParityRunning, rope_store) {
 
 TEST_P(ParityRunning, rope_attend) {
   const Cache cache(1, 32, 8, 2, 48, DType::bf16), plain_cache(1, 32, 8, 2, 48, DType::bf16);
-  std::vector<SceneRow> rows;
+  std::vector<ScenarioRow> rows;
   for (int r = 0; r < 9; ++r) rows.push_back(chain_row(0, r));
   const Tensor frequencies = random_tensor({24}, 2), qkv = random_tensor({9, 48 * 8}, 1), fused = copy_of(qkv),
                plain = copy_of(qkv);

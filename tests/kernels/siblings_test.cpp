@@ -9,7 +9,7 @@
 #include "experiments/conformance/enumerator.h"
 #include "kernels/lane.h"
 #include "kernels/reference/reference_backend.h"
-#include "tests/kernels/scene.h"
+#include "tests/kernels/scenario.h"
 #include "tests/support/sentence.h"
 
 namespace foretoken::testing {

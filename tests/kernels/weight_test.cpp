@@ -3,7 +3,7 @@
 
 #include "kernels/cpu/operations.h"
 #include "kernels/reference/reference_backend.h"
-#include "tests/kernels/scene.h"
+#include "tests/kernels/scenario.h"
 
 namespace foretoken::testing {
 namespace {

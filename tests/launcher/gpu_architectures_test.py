@@ -1,4 +1,4 @@
-"""cmake/GpuArchitectures.cmake: for which GPUs a build is, by what a stand-in for nvidia-smi says is here."""
+"""cmake/GpuArchitectures.cmake: the GPU architectures of a build, with a fake nvidia-smi."""
 
 import os
 import subprocess

@@ -1,7 +1,7 @@
-"""The launcher, run as a user runs it, in a copy of the checkout where apt, cmake, nvcc and the rest are stand-ins.
+"""The launcher, run as a user runs it, in a copy of the checkout with fakes of apt, cmake, nvcc and the rest.
 
-Every stand-in but dpkg-query appends a line `name arguments` to a journal and answers as the files in the folder
-`facts` say.
+Every fake but dpkg-query appends a line `name arguments` to a journal and responds as the files in the folder
+`facts` specify.
 """
 
 import fcntl

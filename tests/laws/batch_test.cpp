@@ -1,5 +1,5 @@
-// batch: a sequence alone and in a crowd says the same, whatever the order, the chunks, the page size, preemption and
-// prefix hits. Rejections, preemptions and prefix hits must really have occurred, in one shared pool.
+// batch: a sequence has the same output alone and in a batch, for any order, chunks, page size, preemption and prefix
+// hits. Rejections, preemptions and prefix hits must have occurred, in one shared pool.
 #include <gtest/gtest.h>
 
 #include "experiments/conformance/configurations.h"
@@ -13,17 +13,17 @@ using namespace conformance;
 
 namespace {
 
-// Prompts that share beginnings, so that prefixes are hit while others still run.
-std::vector<Ask> crowd(int count, int vocab, int tokens, std::uint64_t seed) {
-  auto asks = random_asks(count, vocab, 12, tokens, seed);
-  const Text shared = random_asks(1, vocab, 1, 1, seed + 1).front().prompt;
-  for (std::size_t i = 0; i < asks.size(); i += 2) {
-    Text prompt;
+// Prompts with common beginnings, so that prefixes are hit while other requests still run.
+std::vector<TestRequest> crowd(int count, int vocab, int tokens, std::uint64_t seed) {
+  auto requests = random_requests(count, vocab, 12, tokens, seed);
+  const Tokens shared = random_requests(1, vocab, 1, 1, seed + 1).front().prompt;
+  for (std::size_t i = 0; i < requests.size(); i += 2) {
+    Tokens prompt;
     for (int k = 0; k < 9; ++k) prompt.push_back(shared[0] * (k % 2));
-    prompt.insert(prompt.end(), asks[i].prompt.begin(), asks[i].prompt.end());
-    asks[i].prompt = prompt;
+    prompt.insert(prompt.end(), requests[i].prompt.begin(), requests[i].prompt.end());
+    requests[i].prompt = prompt;
   }
-  return asks;
+  return requests;
 }
 
 struct Seen {
@@ -31,18 +31,18 @@ struct Seen {
 };
 
 Seen expect_same_in_crowds(const Sampling& sampling, bool whole, const std::vector<EngineOptions>& engines,
-                           HostBackend& backend, const Cast& cast, const std::vector<Ask>& asks,
+                           HostBackend& backend, const Models& models, const std::vector<TestRequest>& requests,
                            const std::vector<Subject>& all) {
   Seen seen;
-  const Scene alone{.sampling = sampling,
-                    .engine = {.batch = 1, .step_rows = 512, .page_rows = 4, .pages = 512, .check = true}};
+  const Scenario alone{.sampling = sampling,
+                       .engine = {.batch = 1, .step_rows = 512, .page_rows = 4, .pages = 512, .check = true}};
   CrowdCase c{{}, whole};
   for (const EngineOptions& e : engines) c.crowds.push_back({.sampling = sampling, .engine = e});
   for (const Subject& s : all) {
-    if (whole && sampling.temperature > 0 && !soundness_of(s.registries, s.chairs.verifier).race) continue;
-    Finding f = batch(s, alone, c, backend, cast, asks);
+    if (whole && sampling.temperature > 0 && !soundness_of(s.registries, s.configs.verifier).race) continue;
+    Finding f = batch(s, alone, c, backend, models, requests);
     EXPECT_TRUE(f.holds) << f.what.substr(0, 800);
-    EXPECT_GE(f.cases, long(asks.size() * engines.size())) << f.what;
+    EXPECT_GE(f.cases, long(requests.size() * engines.size())) << f.what;
     seen.refused += f.refused, seen.accepted += f.accepted, seen.preempted += f.seen["preemptions"],
         seen.prefix_rows += f.seen["prefix rows"];
   }
@@ -68,7 +68,7 @@ const EngineOptions kNoReuse{
 TEST(Batch, GreedyTextIsTheSameInEveryCrowd) {
   ReferenceBackend b;
   const Seen seen = expect_same_in_crowds({.temperature = 0}, true, {kWide, kChunks, kSmall, kNoReuse}, b,
-                                          table_cast(kTable), crowd(14, 4, 24, 1), everything());
+                                          table_models(kTable), crowd(14, 4, 24, 1), everything());
   EXPECT_GT(seen.preempted, 0);
   EXPECT_GT(seen.prefix_rows, 0);
 }
@@ -76,7 +76,7 @@ TEST(Batch, GreedyTextIsTheSameInEveryCrowd) {
 TEST(Batch, CoupledTextIsTheSameInEveryCrowd) {
   ReferenceBackend b;
   const Seen seen = expect_same_in_crowds({.temperature = 1}, true, {kWide, kChunks, kSmall, kNoReuse}, b,
-                                          table_cast(kTable), crowd(14, 4, 24, 2), everything());
+                                          table_models(kTable), crowd(14, 4, 24, 2), everything());
   EXPECT_GT(seen.preempted, 0);
   EXPECT_GT(seen.prefix_rows, 0);
 }
@@ -84,23 +84,23 @@ TEST(Batch, CoupledTextIsTheSameInEveryCrowd) {
 TEST(Batch, EqualTreesGetEqualVerdicts) {
   ReferenceBackend b;
   const Seen seen = expect_same_in_crowds({.temperature = 1}, false, {kWide, kChunks, kSmall, kNoReuse}, b,
-                                          table_cast(kTable), crowd(14, 4, 24, 3), everything());
+                                          table_models(kTable), crowd(14, 4, 24, 3), everything());
   EXPECT_GT(seen.preempted, 0);
   EXPECT_GT(seen.prefix_rows, 0);
 }
 
-// With room for every tree, trees do not depend on the crowd, and so neither do texts.
+// If every tree gets its rows, trees do not depend on the batch, so outputs do not either.
 TEST(Batch, SampledTextIsTheSameWhereThereIsRoom) {
   ReferenceBackend b;
-  const auto asks = crowd(14, 4, 24, 4);
+  const auto requests = crowd(14, 4, 24, 4);
   for (const Subject& s : everything()) {
-    const Scene alone{.engine = {.batch = 1, .step_rows = 512, .page_rows = 4, .pages = 512, .check = true}};
-    Finding f = batch(s, alone, {{{.engine = kWide}}, true}, b, table_cast(kTable), asks);
+    const Scenario alone{.engine = {.batch = 1, .step_rows = 512, .page_rows = 4, .pages = 512, .check = true}};
+    Finding f = batch(s, alone, {{{.engine = kWide}}, true}, b, table_models(kTable), requests);
     EXPECT_TRUE(f.holds) << f.what.substr(0, 800);
   }
 }
 
-// Pads forwards far more than any device does: rows, tables, wanted rows.
+// Pads rows, tables and wanted rows of forwards far more than any device does.
 class Padding final : public ReferenceBackend {
  public:
   std::string name() const override { return "reference, padded"; }
@@ -112,18 +112,18 @@ TEST(Batch, TransformersOnEveryBackend) {
   Padding padding;
   const auto cpu = cpu_backend(2);
   for (HostBackend* b : {static_cast<HostBackend*>(&reference), static_cast<HostBackend*>(&padding), cpu.get()}) {
-    const Cast cast = tiny_cast(*b);
-    const auto asks = crowd(6, cast.target->info().vocab, 12, 5);
+    const Models models = tiny_models(*b);
+    const auto requests = crowd(6, models.target->info().vocab, 12, 5);
     const std::vector<Subject> all = subjects(all_registries(), 3);
     const EngineOptions chunks{.batch = 5, .step_rows = 9, .page_rows = 4, .pages = 256, .check = true};
     const Seen seen = expect_same_in_crowds(
         {.temperature = 0}, true, {chunks, {.batch = 4, .step_rows = 40, .page_rows = 4, .pages = 24, .check = true}},
-        *b, cast, asks, all);
+        *b, models, requests, all);
     EXPECT_GT(seen.preempted, 0) << b->name();
     EXPECT_GT(seen.prefix_rows, 0) << b->name();
     expect_same_in_crowds({.temperature = 0.4f}, true,
                           {chunks, {.batch = 8, .step_rows = 512, .page_rows = 5, .pages = 256, .check = true}}, *b,
-                          cast, asks, all);
+                          models, requests, all);
   }
 }
 

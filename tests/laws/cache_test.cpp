@@ -1,5 +1,5 @@
-// cache: pages held = ceil(length / page), keys and values equal a fresh prefill's, nothing is lost.
-// memory: a drafter that lived through rejections proposes what a fresh one would.
+// cache: pages held = ceil(length / page), keys and values equal a fresh prefill's, no page leaks. memory: after
+// rejections a drafter proposes what a fresh one does.
 #include <gtest/gtest.h>
 
 #include "experiments/conformance/configurations.h"
@@ -20,20 +20,22 @@ std::vector<Subject> everything(int length) {
   return subjects(registries, length, drafters);
 }
 
-using Distribution = Finding (*)(const Subject&, const Scene&, HostBackend&, const Cast&, std::span<const Ask>);
+using Distribution = Finding (*)(const Subject&, const Scenario&, HostBackend&, const Models&,
+                                 std::span<const TestRequest>);
 
-Finding cache_law(const Subject& s, const Scene& scene, HostBackend& b, const Cast& cast, std::span<const Ask> asks) {
-  return cache(s, scene, b, cast, asks);
+Finding cache_law(const Subject& s, const Scenario& scenario, HostBackend& b, const Models& models,
+                  std::span<const TestRequest> requests) {
+  return cache(s, scenario, b, models, requests);
 }
 
-void expect(Distribution law, const std::vector<Subject>& all, const Scene& scene, HostBackend& backend,
-            const Cast& cast, std::span<const Ask> asks) {
+void expect(Distribution law, const std::vector<Subject>& all, const Scenario& scenario, HostBackend& backend,
+            const Models& models, std::span<const TestRequest> requests) {
   long accepted = 0, refused = 0;
   for (const Subject& s : all) {
-    if (law == memory && needs_of(s.registries, s.chairs.drafter).learns) continue;
-    const Finding f = law(s, scene, backend, cast, asks);
+    if (law == memory && needs_of(s.registries, s.configs.drafter).learns) continue;
+    const Finding f = law(s, scenario, backend, models, requests);
     EXPECT_TRUE(f.holds) << f.what.substr(0, 1000);
-    EXPECT_TRUE(f.cases > 0 || s.chairs.drafter["name"] == "none") << f.what;
+    EXPECT_TRUE(f.cases > 0 || s.configs.drafter["name"] == "none") << f.what;
     accepted += f.accepted, refused += f.refused;
   }
   EXPECT_GT(accepted, 0);
@@ -44,24 +46,24 @@ const TableModel::Options kTable{.vocab = 4, .order = 2, .seed = 41};
 
 TEST(Cache, TablesHoldWhatAPrefillHolds) {
   ReferenceBackend b;
-  const auto asks = random_asks(10, 4, 12, 24, 5);
+  const auto requests = random_requests(10, 4, 12, 24, 5);
   for (const float temperature : {0.0f, 1.0f})
     for (const int page_rows : {1, 3, 4})
       expect(cache_law, everything(5),
              {.sampling = {.temperature = temperature},
               .engine = {.batch = 4, .step_rows = 24, .page_rows = page_rows, .pages = 256, .check = true}},
-             b, table_cast(kTable), asks);
+             b, table_models(kTable), requests);
 }
 
 TEST(Cache, SmallPoolsUnderPreemption) {
   ReferenceBackend b;
-  const auto asks = random_asks(10, 4, 12, 24, 6);
+  const auto requests = random_requests(10, 4, 12, 24, 6);
   expect(cache_law, everything(5),
-         {.engine = {.batch = 6, .step_rows = 24, .page_rows = 2, .pages = 24, .check = true}}, b, table_cast(kTable),
-         asks);
+         {.engine = {.batch = 6, .step_rows = 24, .page_rows = 2, .pages = 24, .check = true}}, b, table_models(kTable),
+         requests);
 }
 
-// A model of the drafter's own, around one that the host loaded.
+// A drafter's own model class, around a model that the host loaded.
 class Wrapped : public Model {
  public:
   explicit Wrapped(std::shared_ptr<Model> inner) : inner_(std::move(inner)), info_(inner_->info()) {
@@ -77,7 +79,7 @@ class Wrapped : public Model {
   ModelInfo info_;
 };
 
-// Feeds its model what it lacks, and guesses one token.
+// Feeds its model the unseen tokens, and drafts one token.
 class OfAWrappedModel : public Drafter {
  public:
   explicit OfAWrappedModel(Host& host)
@@ -111,14 +113,15 @@ Registries with_wrapped() {
 
 TEST(Cache, OfAModelThatTheDrafterWrapped) {
   ReferenceBackend b;
-  const auto asks = random_asks(10, 4, 12, 24, 5);
-  const Scene scene{.engine = {.batch = 4, .step_rows = 24, .page_rows = 3, .pages = 256, .check = true}};
+  const auto requests = random_requests(10, 4, 12, 24, 5);
+  const Scenario scenario{.engine = {.batch = 4, .step_rows = 24, .page_rows = 3, .pages = 256, .check = true}};
   for (const Subject& s : subjects(with_wrapped(), 1, {{{"name", "wrapped"}}})) {
-    const Finding f = cache(s, scene, b, table_cast(kTable), asks);
+    const Finding f = cache(s, scenario, b, table_models(kTable), requests);
     EXPECT_TRUE(f.holds) << f.what;
     Subject without = s;
-    without.chairs.drafter = {{"name", "ngram"}};
-    EXPECT_GT(f.cases, cache(without, scene, b, table_cast(kTable), asks).cases) << "its cache was compared too";
+    without.configs.drafter = {{"name", "ngram"}};
+    EXPECT_GT(f.cases, cache(without, scenario, b, table_models(kTable), requests).cases)
+        << "its cache was compared too";
   }
 }
 
@@ -126,35 +129,35 @@ TEST(Cache, TransformersHoldWhatAPrefillHolds) {
   ReferenceBackend reference;
   const auto cpu = cpu_backend(2);
   for (HostBackend* b : {static_cast<HostBackend*>(&reference), cpu.get()}) {
-    const Cast cast = tiny_cast(*b);
-    const auto asks = random_asks(3, cast.target->info().vocab, 20, 10, 7);
+    const Models models = tiny_models(*b);
+    const auto requests = random_requests(3, models.target->info().vocab, 20, 10, 7);
     expect(cache_law, subjects(all_registries(), 3),
            {.sampling = {.temperature = 0.4f},
             .engine = {.batch = 3, .step_rows = 32, .page_rows = 4, .pages = 256, .check = true}},
-           *b, cast, asks);
+           *b, models, requests);
   }
 }
 
 TEST(Memory, TablesAtEveryStep) {
   ReferenceBackend b;
-  const auto asks = random_asks(10, 4, 12, 24, 8);
+  const auto requests = random_requests(10, 4, 12, 24, 8);
   for (const float temperature : {0.0f, 1.0f})
     expect(memory, everything(4),
            {.sampling = {.temperature = temperature},
             .engine = {.batch = 4, .step_rows = 256, .page_rows = 3, .pages = 512, .check = true}},
-           b, table_cast(kTable), asks);
+           b, table_models(kTable), requests);
 }
 
 TEST(Memory, TransformersAtEveryStep) {
   ReferenceBackend reference;
   const auto cpu = cpu_backend(2);
   for (HostBackend* b : {static_cast<HostBackend*>(&reference), cpu.get()}) {
-    const Cast cast = tiny_cast(*b);
-    const auto asks = random_asks(3, cast.target->info().vocab, 20, 10, 9);
+    const Models models = tiny_models(*b);
+    const auto requests = random_requests(3, models.target->info().vocab, 20, 10, 9);
     expect(memory, subjects(all_registries(), 3),
            {.sampling = {.temperature = 0.4f},
             .engine = {.batch = 3, .step_rows = 256, .page_rows = 4, .pages = 256, .check = true}},
-           *b, cast, asks);
+           *b, models, requests);
   }
 }
 

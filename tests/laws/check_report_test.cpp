@@ -1,4 +1,4 @@
-// What `foretoken check` prints and writes down of what was found.
+// The text and JSON reports of `foretoken check`.
 #include "experiments/report/check_report.h"
 
 #include <gtest/gtest.h>
@@ -14,11 +14,11 @@ using nlohmann::json;
 LawReport found(const std::string& subject, LawReport::Ruling ruling = LawReport::Ruling::holds) {
   LawReport r;
   r.law = "exact", r.subject = subject, r.ruling = ruling;
-  r.scenes = 4, r.asked = ruling == LawReport::Ruling::not_shown ? 2 : 4, r.cases = 10;
+  r.scenarios = 4, r.ran = ruling == LawReport::Ruling::not_shown ? 2 : 4, r.cases = 10;
   return r;
 }
 
-// A report of combinations asked one law each, as check() makes it of what was found.
+// A report of combinations with one law each, as check() makes it.
 CheckReport told(std::vector<LawReport> laws) {
   CheckReport report;
   for (const LawReport& r : laws) {
@@ -29,7 +29,7 @@ CheckReport told(std::vector<LawReport> laws) {
   return report;
 }
 
-// The law's own line of the table, which stands for all combinations.
+// The law's line of the table, for all combinations.
 std::string line_of_all(const CheckReport& report) {
   const std::string text = check_text(report, {"foretoken check"}, false, 160), begin = "exact ";
   const std::size_t at = text.find("\n" + begin);
@@ -61,21 +61,22 @@ TEST(CheckReport, AReportSaysWhatWasCutInDepth) {
   LawReport a = found("A"), b = found("B"), c = found("C");
   a.count_cut(2, 3), b.count_cut(1, 2), c.count_cut(0, 0);
   const CheckReport report = told({b, a, c});
-  EXPECT_NE(line_of_all(report).find("3 scenes cut to depth 2 at the least"), std::string::npos) << line_of_all(report);
+  EXPECT_NE(line_of_all(report).find("3 scenarios cut to depth 2 at the least"), std::string::npos)
+      << line_of_all(report);
   EXPECT_NE(check_text(report, {"foretoken check"}, false, 160)
-                .find("Every law that concerns them holds, 3 scenes cut to depth 2 at the least ("),
+                .find("Every law that concerns them holds, 3 scenarios cut to depth 2 at the least ("),
             std::string::npos);
-  EXPECT_NE(check_text(told({b, c}), {"foretoken check"}, false, 160).find("holds, 1 scene cut to depth 2 ("),
+  EXPECT_NE(check_text(told({b, c}), {"foretoken check"}, false, 160).find("holds, 1 scenario cut to depth 2 ("),
             std::string::npos);
   const json findings = check_json(report, {"foretoken check"})["laws"][0]["findings"];
-  EXPECT_EQ(findings[1]["cut"], (json{{"scenes", 2}, {"least_depth", 3}}));
+  EXPECT_EQ(findings[1]["cut"], (json{{"scenarios", 2}, {"least_depth", 3}}));
   EXPECT_FALSE(findings[2].contains("cut"));
 }
 
 TEST(CheckReport, WhatWasNotAskedHasNoFigure) {
   LawReport idle = found("A", LawReport::Ruling::not_shown), drawn = found("B");
   for (LawReport* r : {&idle, &drawn}) r->law = "sampled";
-  idle.asked = 0, idle.cases = 0, drawn.measure = 0.5;
+  idle.ran = 0, idle.cases = 0, drawn.measure = 0.5;
   for (const std::vector<LawReport>& order : {std::vector{idle, drawn}, {drawn, idle}}) {
     const std::string text = check_text(told(order), {"foretoken check"}, false, 160);
     EXPECT_NE(text.find("p 0.5 (Holm)"), std::string::npos) << text;

@@ -1,4 +1,4 @@
-// `foretoken check`: what it asks, what it says of planted bugs, what it says where it asked nothing.
+// `foretoken check`: which laws it runs, its report of planted bugs, and its report if nothing was shown.
 #include <algorithm>
 #include <set>
 
@@ -21,14 +21,14 @@ using nlohmann::json;
 
 const json kDraftModel{{"name", "draft_model"}, {"model", "table:far"}};
 
-Ground ground() {
-  Ground g;
-  g.devices.push_back({"cpu", [] { return make_cpu_backend(1); }});
-  return g;
+Environment environment() {
+  Environment e;
+  e.devices.push_back({"cpu", [] { return make_cpu_backend(1); }});
+  return e;
 }
 
-CheckReport asked(const Registries& registries, const json& verifier, const std::vector<std::string>& laws = {}) {
-  return check(candidates({registries, kDraftModel, nullptr, verifier}), ground(), {2, 600, laws});
+CheckReport checked(const Registries& registries, const json& verifier, const std::vector<std::string>& laws = {}) {
+  return check(candidates({registries, kDraftModel, nullptr, verifier}), environment(), {2, 600, laws});
 }
 
 std::set<std::string> broken(const CheckReport& report) {
@@ -39,13 +39,13 @@ std::set<std::string> broken(const CheckReport& report) {
 }
 
 TEST(Check, AskedOfWhatIsSoundEveryLawHoldsOrSaysWhyItIsSilent) {
-  const CheckReport report = asked(all_registries(), nullptr);
+  const CheckReport report = checked(all_registries(), nullptr);
   EXPECT_EQ(report.subjects.size(), 2u);
   EXPECT_EQ(report.laws.size(), 2 * kit_laws().size());
   EXPECT_TRUE(report.holds()) << report.sentences.front();
   for (const LawReport& r : report.laws) {
     EXPECT_EQ(r.reason.empty(), r.ruling == LawReport::Ruling::holds) << r.law;
-    EXPECT_EQ(r.asked, r.scenes) << r.law;
+    EXPECT_EQ(r.ran, r.scenarios) << r.law;
     EXPECT_TRUE(r.cases > 0 || r.ruling != LawReport::Ruling::holds) << r.law;
   }
   const json j = check_json(report, {"foretoken check --drafter draft_model", {{"libmine.so", "0123"}}});
@@ -68,8 +68,8 @@ TEST(Check, AskedOfWhatIsSoundEveryLawHoldsOrSaysWhyItIsSilent) {
 }
 
 TEST(Check, NoResidualIsFoundAndSaidInOneSentence) {
-  const CheckReport report = asked(with_rule(all_registries(), Bug::no_residual), {{"name", "mutant"}},
-                                   {"exact", "sampled", "greedy", "cache"});
+  const CheckReport report = checked(with_rule(all_registries(), Bug::no_residual), {{"name", "mutant"}},
+                                     {"exact", "sampled", "greedy", "cache"});
   EXPECT_FALSE(report.holds());
   EXPECT_EQ(broken(report), (std::set<std::string>{"exact", "sampled"}));
   const std::string& sentence = report.sentences.front();
@@ -80,25 +80,25 @@ TEST(Check, NoResidualIsFoundAndSaidInOneSentence) {
 }
 
 TEST(Check, ADeafVerifierFailsAcceptanceAndLimitsAlone) {
-  EXPECT_EQ(broken(asked(with_rule(all_registries(), Bug::deaf), {{"name", "mutant"}},
-                         {"acceptance", "limits", "greedy", "batch"})),
+  EXPECT_EQ(broken(checked(with_rule(all_registries(), Bug::deaf), {{"name", "mutant"}},
+                           {"acceptance", "limits", "greedy", "batch"})),
             (std::set<std::string>{"acceptance", "limits"}));
 }
 
 TEST(Check, RandomnessByBatchSlotFailsBatch) {
-  EXPECT_TRUE(broken(asked(with_slots(all_registries()), {{"name", "mutant"}}, {"batch"})).contains("batch"));
+  EXPECT_TRUE(broken(checked(with_slots(all_registries()), {{"name", "mutant"}}, {"batch"})).contains("batch"));
 }
 
 TEST(Check, WhatDidNotBeginInTimeIsSaid) {
   const CheckReport report =
-      check(candidates({all_registries(), kDraftModel, nullptr, {{"name", "coupled"}}}), ground(), {1, 1e-9, {}});
+      check(candidates({all_registries(), kDraftModel, nullptr, {{"name", "coupled"}}}), environment(), {1, 1e-9, {}});
   EXPECT_FALSE(report.holds());
   EXPECT_NE(report.sentences.front().find("was not shown"), std::string::npos);
   EXPECT_NE(check_text(report, {"foretoken check"}, false, 160).find("No law is broken, but not all was shown ("),
             std::string::npos);
 }
 
-TEST(Check, AScenesDepthIsCutWhereTheDrawsFallInTooManyWays) {
+TEST(Check, AScenariosDepthIsCutWhereTheDrawsFallInTooManyWays) {
   const Subject subject{all_registries(),
                         {kDraftModel, {{"name", "fixed"}, {"length", 2}}, {{"name", "speculative_sampling"}}}};
   ExactCase c{.target = {.vocab = 3, .order = 2, .seed = 81}, .prompts = {{0, 1}}, .tokens = 4};
@@ -117,30 +117,31 @@ TEST(Check, AScenesDepthIsCutWhereTheDrawsFallInTooManyWays) {
   EXPECT_EQ(exact(subject, c).cut_to, 3);
 }
 
-// The drafts of this tree that fall in the most ways: a near model's, which are refused as often as not.
-TEST(Check, TheScenesOfThisTreeAreLookedAtWhole) {
+// The built-in drafter with the most outcomes of draws: a model near the target, about half of whose drafts are
+// rejected.
+TEST(Check, TheScenariosOfThisTreeAreLookedAtWhole) {
   const CheckReport report = check(candidates({all_registries(),
                                                {{"name", "draft_model"}, {"model", "table:other"}},
                                                nullptr,
                                                {{"name", "speculative_sampling"}}}),
-                                   ground(), {2, 600, {"exact"}});
+                                   environment(), {2, 600, {"exact"}});
   EXPECT_TRUE(report.holds());
   for (const LawReport& r : report.laws) EXPECT_EQ(r.cut, 0) << r.law << " of " << r.subject;
 }
 
 TEST(Check, WhatFallsInMoreWaysThanAreFollowedIsCutAndCounted) {
-  Ground shallow = ground();
+  Environment shallow = environment();
   shallow.most_ways = 20;
   const std::vector<Candidate> all =
       candidates({all_registries(), kDraftModel, nullptr, {{"name", "speculative_sampling"}}});
   int three = 0, two = 0;
-  for (const LawCase& scene : exact_cases(all.front(), shallow)) {
-    const Finding f = scene.run();
-    EXPECT_TRUE(f.holds) << scene.scene << ": " << f.why;
-    const bool of_two_tokens = scene.scene.starts_with("2 tokens,");
+  for (const LawCase& scenario : exact_cases(all.front(), shallow)) {
+    const Finding f = scenario.run();
+    EXPECT_TRUE(f.holds) << scenario.scenario << ": " << f.why;
+    const bool of_two_tokens = scenario.scenario.starts_with("2 tokens,");
     if (f.cut_to == 0 && !of_two_tokens) continue;
     EXPECT_EQ(f.cut_to, of_two_tokens ? 3 : 2)
-        << scene.scene << (of_two_tokens ? ": a second round after a draft is still seen" : "");
+        << scenario.scenario << (of_two_tokens ? ": a second round after a draft is still seen" : "");
     ++(of_two_tokens ? three : two);
   }
   EXPECT_GT(three, 0);
@@ -166,22 +167,22 @@ TEST(Check, ASampleThatFailedSaysHow) {
   };
   Registries registries = all_registries();
   registries.verifiers.add("refusing", {"", "", {}, [](const json&, Host&) { return std::make_unique<Refusing>(); }});
-  const CheckReport report = asked(registries, {{"name", "refusing"}}, {"sampled"});
+  const CheckReport report = checked(registries, {{"name", "refusing"}}, {"sampled"});
   EXPECT_EQ(broken(report), std::set<std::string>{"sampled"});
   ASSERT_EQ(report.sentences.size(), 1u);
   EXPECT_NE(report.sentences[0].find("no verdict today"), std::string::npos) << report.sentences[0];
 }
 
 TEST(Check, ALawThatWasNotNamedIsListedAsNotAsked) {
-  const CheckReport report = asked(all_registries(), {{"name", "coupled"}}, {"cache"});
+  const CheckReport report = checked(all_registries(), {{"name", "coupled"}}, {"cache"});
   EXPECT_EQ(report.laws.size(), kit_laws().size());
-  EXPECT_EQ(std::ranges::count(report.laws, LawReport::Ruling::silent, &LawReport::ruling),
+  EXPECT_EQ(std::ranges::count(report.laws, LawReport::Ruling::inapplicable, &LawReport::ruling),
             long(kit_laws().size()) - 1);
-  EXPECT_NE(check_text(report, {"foretoken check"}, false, 160)
-                .find("The laws that were asked hold, others were not asked ("),
-            std::string::npos);
-  EXPECT_THROW(asked(all_registries(), {{"name", "coupled"}}, {"cash"}), std::exception);
-  EXPECT_FALSE(asked(all_registries(), {{"name", "coupled"}}, {"mutations"}).holds()) << "nothing was shown";
+  EXPECT_NE(
+      check_text(report, {"foretoken check"}, false, 160).find("The laws that were run hold, others were not run ("),
+      std::string::npos);
+  EXPECT_THROW(checked(all_registries(), {{"name", "coupled"}}, {"cash"}), std::exception);
+  EXPECT_FALSE(checked(all_registries(), {{"name", "coupled"}}, {"mutations"}).holds()) << "nothing was shown";
 }
 
 TEST(Check, AnUnsoundPairIsOneSentence) {
@@ -196,7 +197,7 @@ TEST(Check, AnUnsoundPairIsOneSentence) {
   EXPECT_THROW(candidates({registries, kDraftModel, nullptr, {{"name", "picky"}}}), std::exception);
 }
 
-// Guesses from a file that the kit knows nothing of.
+// Drafts from a file that the kit does not know.
 class OfADatastore : public Drafter {
  public:
   OfADatastore(Host& host, const json& options) : backend_(host.backend()) {
@@ -230,10 +231,10 @@ TEST(Check, APathIsTheUsersAndNoModel) {
   const json rest{{"name", "rest"}, {"store", "real.bin"}}, coupled{{"name", "coupled"}};
   const auto all = candidates({with_datastore(), rest, nullptr, coupled});
   ASSERT_EQ(all.size(), 1u);
-  EXPECT_EQ(all.front().subject.chairs.drafter["model"], "table:other") << "the kit gives the models";
+  EXPECT_EQ(all.front().subject.configs.drafter["model"], "table:other") << "the kit gives the models";
   EXPECT_EQ(all.front().model_options, std::vector<std::string>{"model"});
   // What a datastore holds is not what its model would propose: the law of limits expects no acceptance of it.
-  const CheckReport report = check(all, ground(), {2, 600, {"exact", "cache", "memory", "limits"}});
+  const CheckReport report = check(all, environment(), {2, 600, {"exact", "cache", "memory", "limits"}});
   EXPECT_TRUE(report.holds()) << report.sentences.front();
 }
 
@@ -249,7 +250,7 @@ TEST(Check, WhoNeedsAPathIsLeftOutAndNamedUnlessAskedFor) {
   EXPECT_TRUE(left_out({registries, {{"name", "ngram"}}, nullptr, coupled}).empty());
   CheckReport report;
   report.left_out = left_out(everybody);
-  EXPECT_NE(check_text(report, {"foretoken check"}, false, 160).find("Not asked: " + asked_for + "\n"),
+  EXPECT_NE(check_text(report, {"foretoken check"}, false, 160).find("Not checked: " + asked_for + "\n"),
             std::string::npos);
   EXPECT_EQ(check_json(report, {"foretoken check"})["left_out"], json{asked_for});
 }

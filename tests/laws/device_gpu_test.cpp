@@ -1,5 +1,5 @@
 // The laws on the GPU, with the demo models, in invariant numerics: greedy, coupled, batch; and one wait a step. In
-// fast numerics: where greedy texts part from the host's, two tokens are as good as each other.
+// fast numerics: where greedy outputs differ from the host's, two tokens are nearly equally probable.
 #include <cmath>
 #include <cstdio>
 
@@ -27,7 +27,7 @@ std::shared_ptr<Model> demo(Backend& backend, const std::string& name, const std
 }
 
 // "table:same" is the target, any other name a draft.
-Cast demo_cast(Backend& backend, const std::string& dtype) {
+Models demo_models(Backend& backend, const std::string& dtype) {
   const auto target = demo(backend, "target", dtype), draft = demo(backend, "draft", dtype),
              large = demo(backend, "draft-large", dtype);
   return {target, [=](const ModelChoice& m) {
@@ -35,19 +35,19 @@ Cast demo_cast(Backend& backend, const std::string& dtype) {
           }};
 }
 
-const Scene kScene{.engine = {.batch = 4, .step_rows = 64, .page_rows = 16, .pages = 256, .check = true}};
+const Scenario kScenario{.engine = {.batch = 4, .step_rows = 64, .page_rows = 16, .pages = 256, .check = true}};
 
 void expect_plain_texts(const Sampling& sampling, const std::string& dtype,
                         const std::function<bool(const Subject&)>& asked) {
   const auto backend = invariant();
-  const Cast cast = demo_cast(*backend, dtype);
-  const auto asks = random_asks(6, cast.target->info().vocab, 90, 40, 5);
-  Scene scene = kScene;
-  scene.sampling = sampling;
+  const Models models = demo_models(*backend, dtype);
+  const auto requests = random_requests(6, models.target->info().vocab, 90, 40, 5);
+  Scenario scenario = kScenario;
+  scenario.sampling = sampling;
   long accepted = 0, refused = 0;
   for (const Subject& s : subjects(all_registries(), 4)) {
     if (!asked(s)) continue;
-    const Finding f = same_text(s, scene, *backend, cast, asks);
+    const Finding f = same_text(s, scenario, *backend, models, requests);
     EXPECT_TRUE(f.holds) << f.what;
     accepted += f.accepted, refused += f.refused;
   }
@@ -56,7 +56,7 @@ void expect_plain_texts(const Sampling& sampling, const std::string& dtype,
 }
 
 bool path_identical(const Subject& s) {
-  return soundness_of(s.registries, s.chairs.verifier).promise.find("path-identical") != std::string::npos;
+  return soundness_of(s.registries, s.configs.verifier).promise.find("path-identical") != std::string::npos;
 }
 
 TEST(DeviceLaws, greedy_text_is_plain_decodings) {
@@ -78,15 +78,15 @@ TEST(DeviceLaws, penalties_give_the_texts_of_the_reference) {
   ReferenceBackend reference;
   for (const int vocab : {5, 261})
     for (const Subject& s : subjects(all_registries(), 4)) {
-      const Finding f =
-          same_on_devices(s, {.sampling = talkative(0.9f)}, reference, *backend,
-                          table_cast({.vocab = vocab, .order = 1, .seed = 95}), random_asks(8, vocab, 10, 24, 12));
+      const Finding f = same_on_devices(s, {.sampling = talkative(0.9f)}, reference, *backend,
+                                        table_models({.vocab = vocab, .order = 1, .seed = 95}),
+                                        random_requests(8, vocab, 10, 24, 12));
       EXPECT_TRUE(f.holds) << f.what;
     }
 }
 
-// Where two sets of texts part, in a sentence; empty where they do not.
-std::string parting(const std::vector<Text>& texts, const std::vector<Text>& others) {
+// Where two sets of outputs differ, in a sentence; empty if they are equal.
+std::string parting(const std::vector<Tokens>& texts, const std::vector<Tokens>& others) {
   for (std::size_t i = 0; i < texts.size(); ++i)
     if (texts[i] != others[i])
       return "text " + std::to_string(i) + " parts at token " +
@@ -96,39 +96,38 @@ std::string parting(const std::vector<Text>& texts, const std::vector<Text>& oth
 
 TEST(DeviceLaws, a_text_does_not_depend_on_its_batch_nor_on_the_chunks_of_its_prompt) {
   const auto backend = invariant();
-  const Cast cast = demo_cast(*backend, "bf16");
-  const auto asks = random_asks(24, cast.target->info().vocab, 200, 32, 6);
+  const Models models = demo_models(*backend, "bf16");
+  const auto requests = random_requests(24, models.target->info().vocab, 200, 32, 6);
   for (const Subject& s : subjects(all_registries(), 3)) {
-    Scene alone = kScene, crowd = kScene, chunks = kScene;
+    Scenario alone = kScenario, crowd = kScenario, chunks = kScenario;
     alone.engine.batch = 1, alone.engine.step_rows = 512;
     crowd.engine.batch = 24, crowd.engine.step_rows = 1024, crowd.engine.pages = 1024;
     chunks.engine.batch = 5, chunks.engine.step_rows = 23;
-    // At temperature 0 whatever the trees are; sampled texts also depend on where trees end, so plain decoding's are
-    // compared.
+    // At temperature 0 for any trees; sampled outputs also depend on where trees end, so plain decoding's are compared.
     for (const float temperature : {0.0f, 1.0f}) {
-      for (Scene* scene : {&alone, &crowd, &chunks}) scene->sampling.temperature = temperature;
+      for (Scenario* scenario : {&alone, &crowd, &chunks}) scenario->sampling.temperature = temperature;
       const Subject& subject = temperature > 0 ? plain(s) : s;
-      const auto one = play(subject, alone, *backend, cast, asks).texts;
-      EXPECT_EQ(parting(one, play(subject, crowd, *backend, cast, asks).texts), "")
+      const auto one = run_scenario(subject, alone, *backend, models, requests).outputs;
+      EXPECT_EQ(parting(one, run_scenario(subject, crowd, *backend, models, requests).outputs), "")
           << "in a crowd at " << temperature << ": " << subject.text();
-      EXPECT_EQ(parting(one, play(subject, chunks, *backend, cast, asks).texts), "")
+      EXPECT_EQ(parting(one, run_scenario(subject, chunks, *backend, models, requests).outputs), "")
           << "in chunks at " << temperature << ": " << subject.text();
     }
   }
 }
 
-// The bits behind the texts: whatever the steps, caches hold the keys and values of a prefill at once.
+// For any division into steps, caches hold the bits of the keys and values of one prefill.
 TEST(DeviceLaws, caches_hold_what_a_prefill_at_once_holds) {
   const auto backend = invariant();
-  const Cast cast = demo_cast(*backend, "bf16");
-  const auto asks = random_asks(7, cast.target->info().vocab, 200, 10, 9);
+  const Models models = demo_models(*backend, "bf16");
+  const auto requests = random_requests(7, models.target->info().vocab, 200, 10, 9);
   const int steps[] = {9, 12, 17, 23, 31, 40, 61, 100, 200};
   std::size_t turn = 0;
   for (const Subject& s : subjects(all_registries(), 3)) {
     const int rows = steps[turn++ % std::size(steps)];
-    Scene scene = kScene;
-    scene.engine.batch = std::min(5, rows), scene.engine.step_rows = rows;
-    const Finding f = cache(s, scene, *backend, cast, asks);
+    Scenario scenario = kScenario;
+    scenario.engine.batch = std::min(5, rows), scenario.engine.step_rows = rows;
+    const Finding f = cache(s, scenario, *backend, models, requests);
     EXPECT_TRUE(f.holds) << rows << " rows a step: " << f.what.substr(0, 500);
     EXPECT_GT(f.cases, 0);
   }
@@ -144,7 +143,7 @@ TEST(DeviceLaws, a_node_of_a_tree_has_the_logits_of_its_path) {
       }
 }
 
-// Whose forward is another each time, though nothing in its rows says so: what a body must not be.
+// A model whose forward changes each time although its rows do not, which a recorded forward must not do.
 class Drifting : public Model {
  public:
   explicit Drifting(std::shared_ptr<Model> model) : model_(std::move(model)) {}
@@ -161,38 +160,39 @@ class Drifting : public Model {
   int forwards_ = 0;
 };
 
-// The backend throws where they part, and does so for a model whose forwards do.
+// The backend throws if they differ, and does throw for a model whose forwards differ.
 TEST(DeviceLaws, a_replayed_forward_gives_what_it_gives_when_it_is_run) {
   for (const bool bits : {true, false}) {
     const auto backend = make_gpu({.invariant = bits, .compare_replays = true});
-    const Cast cast = demo_cast(*backend, "bf16");
-    const auto asks = random_asks(3, cast.target->info().vocab, 60, 24, 7);
+    const Models models = demo_models(*backend, "bf16");
+    const auto requests = random_requests(3, models.target->info().vocab, 60, 24, 7);
     for (const Subject& s : subjects(all_registries(), 3))
-      EXPECT_NO_THROW(play(s, kScene, *backend, cast, asks)) << s.text();
-    Cast drifting = cast;
-    drifting.target = std::make_shared<Drifting>(cast.target);
-    EXPECT_TRUE(
-        says(sentence_of([&] { play(subjects(all_registries(), 3).front(), kScene, *backend, drifting, asks); }),
-             "other numbers"));
+      EXPECT_NO_THROW(run_scenario(s, kScenario, *backend, models, requests)) << s.text();
+    Models drifting = models;
+    drifting.target = std::make_shared<Drifting>(models.target);
+    EXPECT_TRUE(says(sentence_of([&] {
+                       run_scenario(subjects(all_registries(), 3).front(), kScenario, *backend, drifting, requests);
+                     }),
+                     "other numbers"));
   }
 }
 
-// Of pages that have a slab of memory to themselves, as a sweep's have.
+// With pages in a separate slab of memory, as in a sweep.
 TEST(DeviceLaws, an_engine_replays_what_another_recorded) {
   const auto backend = invariant();
-  const Cast cast = demo_cast(*backend, "bf16");
-  const auto asks = random_asks(3, cast.target->info().vocab, 60, 24, 7);
-  Scene scene = kScene;
-  scene.engine.pages =
-      int((std::int64_t(64) << 20) / (scene.engine.page_rows * cast.target->info().kv.bytes_per_row()));
+  const Models models = demo_models(*backend, "bf16");
+  const auto requests = random_requests(3, models.target->info().vocab, 60, 24, 7);
+  Scenario scenario = kScenario;
+  scenario.engine.pages =
+      int((std::int64_t(64) << 20) / (scenario.engine.page_rows * models.target->info().kv.bytes_per_row()));
   int most = 0;
   for (const Subject& s : subjects(all_registries(), 3)) {
     int recorded[2] = {};
-    std::vector<Text> texts[2];
+    std::vector<Tokens> texts[2];
     for (int i : {0, 1})
-      texts[i] = play(s, scene, *backend, cast, asks, [&](Engine&, const StepReport& r, auto) {
+      texts[i] = run_scenario(s, scenario, *backend, models, requests, [&](Engine&, const StepReport& r, auto) {
                    recorded[i] += r.recorded;
-                 }).texts;
+                 }).outputs;
     most = std::max(most, recorded[0]);
     EXPECT_EQ(recorded[1], 0) << s.text();
     EXPECT_EQ(texts[0], texts[1]) << s.text();
@@ -202,15 +202,15 @@ TEST(DeviceLaws, an_engine_replays_what_another_recorded) {
 
 TEST(DeviceLaws, a_step_waits_once) {
   const auto backend = invariant();
-  const Cast cast = demo_cast(*backend, "bf16");
-  const auto asks = random_asks(3, cast.target->info().vocab, 60, 40, 7);
+  const Models models = demo_models(*backend, "bf16");
+  const auto requests = random_requests(3, models.target->info().vocab, 60, 40, 7);
   for (const Sampling& sampling : {Sampling{.temperature = 1}, talkative(1)})
     for (const Subject& s : subjects(all_registries(), 6)) {
-      Scene scene = kScene;
-      scene.sampling = sampling;
+      Scenario scenario = kScenario;
+      scenario.sampling = sampling;
       int steps = 0, most = 0;
-      play(s, scene, *backend, cast, asks,
-           [&](Engine&, const StepReport& r, auto) { ++steps, most = std::max(most, r.waits); });
+      run_scenario(s, scenario, *backend, models, requests,
+                   [&](Engine&, const StepReport& r, auto) { ++steps, most = std::max(most, r.waits); });
       EXPECT_GT(steps, 0);
       EXPECT_EQ(most, 1) << s.text();
     }
@@ -218,19 +218,19 @@ TEST(DeviceLaws, a_step_waits_once) {
 
 TEST(DeviceLaws, preemption_changes_no_text) {
   const auto backend = invariant();
-  const Cast cast = demo_cast(*backend, "bf16");
-  const auto asks = random_asks(8, cast.target->info().vocab, 100, 60, 8);
+  const Models models = demo_models(*backend, "bf16");
+  const auto requests = random_requests(8, models.target->info().vocab, 100, 60, 8);
   const auto subject = subjects(all_registries(), 4).back();
-  Scene roomy = kScene, tight = kScene;
+  Scenario roomy = kScenario, tight = kScenario;
   roomy.sampling.temperature = tight.sampling.temperature = 0;
   roomy.engine.batch = tight.engine.batch = 8;
   tight.engine.pages = 30;
-  const Played scarce = play(subject, tight, *backend, cast, asks);
+  const RunOutcome scarce = run_scenario(subject, tight, *backend, models, requests);
   EXPECT_GT(scarce.preempted, 0);
-  EXPECT_EQ(scarce.texts, play(subject, roomy, *backend, cast, asks).texts);
+  EXPECT_EQ(scarce.outputs, run_scenario(subject, roomy, *backend, models, requests).outputs);
 }
 
-// Where greedy texts of fast numerics part from the host's, by how much the host prefers its own token.
+// Where greedy outputs of fast numerics differ from the host's, and by how much the host prefers its own token.
 struct Partings {
   Backend& host;
   std::shared_ptr<Model> model;
@@ -249,12 +249,12 @@ struct Partings {
     return float(6 * std::sqrt(2.0 * (5 * layers + 1) / 3) / 512 * std::sqrt(squares / double(logits.elements())));
   }
 
-  void compare(const Ask& ask, const Text& fast, const Text& plain, const std::string& who) {
+  void compare(const TestRequest& request, const Tokens& fast, const Tokens& plain, const std::string& who) {
     ++texts;
     const auto [mine, its] = std::ranges::mismatch(fast, plain);
     if (mine == fast.end() && its == plain.end()) return;
     ASSERT_TRUE(mine != fast.end() && its != plain.end()) << who << ": a text ends early";
-    Text prefix = ask.prompt;
+    Tokens prefix = request.prompt;
     prefix.insert(prefix.end(), fast.begin(), mine);
     const Tensor logits = testing::Alone(host, model, 16, int(prefix.size()) / 16 + 1).after(1, prefix).logits;
     const float margin = logits.data<float>()[*its] - logits.data<float>()[*mine],
@@ -267,17 +267,17 @@ struct Partings {
 
 TEST(DeviceLaws, greedy_texts_of_fast_numerics_part_from_the_hosts_only_where_two_tokens_are_as_good) {
   const auto backend = make_gpu({}), host = make_cpu_backend();
-  const Cast cast = demo_cast(*backend, "bf16"), at_home = demo_cast(*host, "bf16");
-  const auto asks = random_asks(24, cast.target->info().vocab, 90, 40, 5);
-  Scene scene = kScene;
-  scene.sampling.temperature = 0, scene.engine.batch = 8, scene.engine.pages = 1024;
+  const Models models = demo_models(*backend, "bf16"), at_home = demo_models(*host, "bf16");
+  const auto requests = random_requests(24, models.target->info().vocab, 90, 40, 5);
+  Scenario scenario = kScenario;
+  scenario.sampling.temperature = 0, scenario.engine.batch = 8, scenario.engine.pages = 1024;
   const auto all = subjects(all_registries(), 4);
-  const auto texts = play(plain(all.front()), scene, *host, at_home, asks).texts;
+  const auto texts = run_scenario(plain(all.front()), scenario, *host, at_home, requests).outputs;
   Partings partings{*host, at_home.target};
   for (const Subject& s : all) {
-    const auto fast = play(s, scene, *backend, cast, asks).texts;
-    for (std::size_t i = 0; i < asks.size(); ++i)
-      partings.compare(asks[i], fast[i], texts[i], s.text() + ", text " + std::to_string(i));
+    const auto fast = run_scenario(s, scenario, *backend, models, requests).outputs;
+    for (std::size_t i = 0; i < requests.size(); ++i)
+      partings.compare(requests[i], fast[i], texts[i], s.text() + ", text " + std::to_string(i));
   }
   std::printf("%d of %d greedy texts part, at margins of at most %.4f; bf16 explains %.4f\n", partings.parted,
               partings.texts, double(partings.widest), double(partings.bound));

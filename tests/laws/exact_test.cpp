@@ -1,5 +1,5 @@
-// exact: the joint law of the next tokens is the target's, to 1e-12, over every outcome of every draw of the production
-// engine, for everything registered and for random trees.
+// exact: the joint distribution of the next tokens is the target's, within 1e-12, over every outcome of every draw of
+// the production engine, for all registered components and for random trees.
 #include <set>
 
 #include <gtest/gtest.h>
@@ -14,21 +14,21 @@ using namespace conformance;
 
 namespace {
 
-const std::vector<Text> kPrompts = {{0}, {1, 0, 1, 0}, {1, 1, 0, 1, 1, 0, 0}};
+const std::vector<Tokens> kPrompts = {{0}, {1, 0, 1, 0}, {1, 1, 0, 1, 1, 0, 0}};
 
 struct Total {
   long accepted = 0, refused = 0, pairs = 0, paths = 0;
 };
 
-// Every subject that promises to be exact, prompt by prompt.
+// Every subject that promises exactness, prompt by prompt.
 Total expect_exact(const ExactCase& pattern, const std::vector<Subject>& all,
-                   const std::vector<Text>& prompts = kPrompts) {
+                   const std::vector<Tokens>& prompts = kPrompts) {
   Total total;
   for (const Subject& s : all) {
-    const Soundness soundness = soundness_of(s.registries, s.chairs.verifier);
+    const Soundness soundness = soundness_of(s.registries, s.configs.verifier);
     if (soundness.promise.rfind("exact", 0) != 0) continue;
     ++total.pairs;
-    for (const Text& prompt : prompts) {
+    for (const Tokens& prompt : prompts) {
       ExactCase c = pattern;
       c.prompts = {prompt};
       const Finding f = exact(s, c);
@@ -56,7 +56,7 @@ TEST(Exact, EveryPairIsThere) {
   const Registries r = all_registries();
   std::set<std::string> drafters, verifiers;
   for (const Subject& s : registered(1))
-    drafters.insert(s.chairs.drafter["name"]), verifiers.insert(s.chairs.verifier["name"]);
+    drafters.insert(s.configs.drafter["name"]), verifiers.insert(s.configs.verifier["name"]);
   EXPECT_EQ(drafters.size(), r.drafters.entries().size()) << "a drafter that no verifier takes";
   EXPECT_EQ(verifiers.size(), r.verifiers.entries().size()) << "a verifier that takes no drafter";
 }
@@ -83,16 +83,16 @@ TEST(Exact, FiveTokensWholeContext) {
 }
 
 TEST(Exact, TemperatureAndGreedy) {
-  expect_exact({.target = {.vocab = 3, .seed = 11}, .tokens = 3, .scene = {.sampling = {.temperature = 0.6f}}},
+  expect_exact({.target = {.vocab = 3, .seed = 11}, .tokens = 3, .scenario = {.sampling = {.temperature = 0.6f}}},
                registered(2));
-  expect_exact({.target = {.vocab = 2, .seed = 12}, .tokens = 4, .scene = {.sampling = {.temperature = 1.7f}}},
+  expect_exact({.target = {.vocab = 2, .seed = 12}, .tokens = 4, .scenario = {.sampling = {.temperature = 1.7f}}},
                registered(2));
 }
 
 TEST(Exact, EndsByStopTokenInsideAnAcceptedPath) {
-  expect_exact({.target = {.vocab = 3, .seed = 13, .impossible = 0.05}, .tokens = 3, .scene = {.stop_tokens = {2}}},
+  expect_exact({.target = {.vocab = 3, .seed = 13, .impossible = 0.05}, .tokens = 3, .scenario = {.stop_tokens = {2}}},
                registered(2));
-  expect_exact({.target = {.vocab = 2, .seed = 14, .impossible = 0.05}, .tokens = 4, .scene = {.stop_tokens = {1}}},
+  expect_exact({.target = {.vocab = 2, .seed = 14, .impossible = 0.05}, .tokens = 4, .scenario = {.stop_tokens = {1}}},
                registered(3));
 }
 
@@ -102,13 +102,14 @@ TEST(Exact, EndsByLengthLimit) {
                registered(3));
 }
 
-// Draft and target laws are warped alike; top-p and its kin may leave the draft a support that the target lacks.
+// Draft and target distributions get the same warp; top-p and similar cuts may leave the draft tokens that the target
+// excludes.
 TEST(Exact, Warps) {
   const TableModel::Options target{.vocab = 4, .order = 2, .seed = 17, .impossible = 0.1};
   for (const Sampling& s : {Sampling{.temperature = 1, .top_k = 2}, Sampling{.temperature = 1, .top_p = 0.7f},
                             Sampling{.temperature = 1.3f, .min_p = 0.3f},
                             Sampling{.temperature = 0.9f, .top_k = 3, .top_p = 0.8f, .min_p = 0.1f}})
-    expect_exact({.target = target, .tokens = 3, .scene = {.sampling = s}}, registered(2), {{0}, {3, 1, 0, 3, 1}});
+    expect_exact({.target = target, .tokens = 3, .scenario = {.sampling = s}}, registered(2), {{0}, {3, 1, 0, 3, 1}});
 }
 
 TEST(Exact, RandomTreesOfTwoTokens) {
@@ -122,7 +123,7 @@ TEST(Exact, RandomTreesOfThreeTokens) {
                {{0}, {2, 1}});
 }
 
-// The lane's sums as the fast backend evaluates them.
+// The lane's sums as the CPU backend computes them.
 TEST(Exact, OnTheCpuBackend) {
   expect_exact({.target = {.vocab = 3, .order = 2, .seed = 25}, .tokens = 3, .backend = [] { return cpu_backend(1); }},
                registered(2), {{0, 2}});

@@ -1,4 +1,4 @@
-// A sequence of NaN fails alone, and drafters' caches keep what was drawn: on the GPU.
+// On the GPU: only the sequence with a NaN fails, and drafters' caches keep the drawn tokens.
 #include "experiments/conformance/laws.h"
 #include "kernels/cuda/cuda_backend.h"
 #include "tests/laws/poisoned_token.h"
@@ -24,7 +24,7 @@ TEST(FailureOnTheDevice, a_drafter_that_keeps_its_trees_to_itself_feeds_what_it_
           {with_private_trees(),
            {{{"name", drafter}, {"model", "table:other"}}, {{"name", "fixed"}, {"length", 4}}, {{"name", "coupled"}}}},
           {.sampling = {.temperature = temperature}}, reference, *backend,
-          table_cast({.vocab = 5, .order = 1, .seed = 95}), random_asks(8, 5, 10, 24, 12));
+          table_models({.vocab = 5, .order = 1, .seed = 95}), random_requests(8, 5, 10, 24, 12));
       EXPECT_TRUE(f.holds) << f.what;
     }
 }

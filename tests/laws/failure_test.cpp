@@ -1,4 +1,4 @@
-// A sequence of NaN fails alone, on the devices of the host.
+// Only the sequence with a NaN fails, on the devices of the host.
 #include "tests/laws/poisoned_token.h"
 
 namespace foretoken::test {

@@ -1,5 +1,5 @@
 // limits: draft = target accepts everything, a budget of 0 is plain decoding (that a random drafter stays exact is part
-// of `exact`). acceptance: by position it is what the laws p and q say.
+// of `exact`). acceptance: by position it is what the distributions p and q imply.
 #include <gtest/gtest.h>
 
 #include "experiments/conformance/laws.h"
@@ -27,7 +27,7 @@ std::vector<Subject> twins(int length) {
 TEST(Limits, TheTargetAsItsOwnDrafterIsAlwaysAccepted) {
   ReferenceBackend reference;
   const auto cpu = cpu_backend(2);
-  const auto asks = random_asks(10, 5, 12, 30, 1);
+  const auto requests = random_requests(10, 5, 12, 30, 1);
   const auto all = twins(4);
   EXPECT_GE(all.size(), 2u);
   for (const Subject& s : all)
@@ -36,12 +36,12 @@ TEST(Limits, TheTargetAsItsOwnDrafterIsAlwaysAccepted) {
       for (HostBackend* b : {static_cast<HostBackend*>(&reference), cpu.get()}) {
         const Finding f =
             twin_accepts_all(s, {.sampling = sampling, .engine = {.page_rows = 2, .pages = 512, .check = true}}, *b,
-                             table_cast({.vocab = 5, .seed = 71}), asks);
+                             table_models({.vocab = 5, .seed = 71}), requests);
         EXPECT_TRUE(f.holds) << f.what;
         EXPECT_GT(f.cases, 200);
       }
-      const Cast tiny = tiny_cast(*cpu);
-      const auto few = random_asks(3, tiny.target->info().vocab, 20, 16, 2);
+      const Models tiny = tiny_models(*cpu);
+      const auto few = random_requests(3, tiny.target->info().vocab, 20, 16, 2);
       const Finding f = twin_accepts_all(
           s, {.sampling = sampling, .engine = {.batch = 3, .page_rows = 4, .pages = 256}}, *cpu, tiny, few);
       EXPECT_TRUE(f.holds) << f.what;
@@ -50,22 +50,22 @@ TEST(Limits, TheTargetAsItsOwnDrafterIsAlwaysAccepted) {
 
 TEST(Limits, NoBudgetIsPlainDecoding) {
   ReferenceBackend b;
-  const auto asks = random_asks(10, 5, 12, 30, 3);
+  const auto requests = random_requests(10, 5, 12, 30, 3);
   for (const Subject& s : subjects(all_registries(), 4))
     for (const float temperature : {0.0f, 1.0f}) {
       const Finding f = no_budget_is_plain(s, {.sampling = {.temperature = temperature}}, b,
-                                           table_cast({.vocab = 5, .seed = 72}), asks);
+                                           table_models({.vocab = 5, .seed = 72}), requests);
       EXPECT_TRUE(f.holds) << f.what;
     }
 }
 
 TEST(Acceptance, LiesWhereTheLawsSay) {
   ReferenceBackend b;
-  const auto asks = random_asks(400, 4, 12, 40, 4);
+  const auto requests = random_requests(400, 4, 12, 40, 4);
   long tested = 0;
   for (const Subject& s : subjects(all_registries(), 4)) {
-    const Scene scene{.engine = {.batch = 16, .step_rows = 1024, .page_rows = 4, .pages = 1024}};
-    const Finding f = acceptance(s, scene, b, {.vocab = 4, .order = 3, .seed = 73}, asks);
+    const Scenario scenario{.engine = {.batch = 16, .step_rows = 1024, .page_rows = 4, .pages = 1024}};
+    const Finding f = acceptance(s, scenario, b, {.vocab = 4, .order = 3, .seed = 73}, requests);
     EXPECT_TRUE(f.holds) << f.what;
     tested += f.cases;
   }

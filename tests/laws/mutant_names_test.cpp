@@ -1,11 +1,11 @@
-// mutations: planted bugs of how draws are named, killed by the law that the test names; and what a proof misses that
-// forgets names.
-#include "tests/laws/mutant_scene.h"
+// mutations: planted bugs in the names of draws, each detected by the law that the test names; and bugs that an
+// enumerator without memory of names misses.
+#include "tests/laws/mutant_scenario.h"
 
 namespace foretoken::test {
 namespace {
 
-// Names of draws. The forgetful enumerator shows what a proof misses that forks at every draw.
+// Names of draws. The enumerator without memory shows which bugs a proof misses that forks at every draw.
 void killed_by_names(const Renaming::Rename& rename, ExactCase c, const json& verifier = kSampling) {
   const Subject s = subject(all_registries(), kDraftModel, verifier);
   EXPECT_TRUE(exact(s, c).holds);
@@ -47,8 +47,8 @@ TEST(Mutants, NoiseWithoutThePositionIsKilledByExact) {
   killed_by_names([](Draws& d, DrawName&) { d.root = 0; }, two_tokens(), {{"name", "coupled"}});
 }
 
-// A policy may read what was discarded, since no later round meets its draws again; with names by position alone it
-// meets them.
+// A policy may read discarded drafts, since no later round reuses their draws; with names by position alone a later
+// round does.
 TEST(Mutants, ANosyPolicyUnderNamesByPositionIsKilledByExact) {
   ExactCase c{.target = {.vocab = 3, .order = 2, .seed = 81, .strict = false},
               .prompts = {{0, 1}},
@@ -56,7 +56,7 @@ TEST(Mutants, ANosyPolicyUnderNamesByPositionIsKilledByExact) {
               .max_new_tokens = 5};
   const Subject fixed = subject(all_registries(), kDraftModel, kSampling, 3);
   Subject nosy = subject(with_nosy_policy(all_registries()), kDraftModel, kSampling);
-  nosy.chairs.policy = {{"name", "nosy"}};
+  nosy.configs.policy = {{"name", "nosy"}};
   EXPECT_TRUE(exact(fixed, c).holds);
   EXPECT_TRUE(exact(nosy, c).holds);
   c.rename = name_by_position;
@@ -65,8 +65,8 @@ TEST(Mutants, ANosyPolicyUnderNamesByPositionIsKilledByExact) {
   EXPECT_TRUE(refuted(exact(nosy, c)));
 }
 
-// What the whole proof rests on: a name that is met again is the same draw. The acceptance of a guess reuses the draw
-// that made it.
+// The assumption of the whole proof: equal names are the same draw. Here the acceptance of a draft reuses the draw that
+// made it.
 TEST(Enumerator, ThatForgetsNamesMissesAReusedDrawAndTheShippedOneFindsIt) {
   const Subject s = subject(all_registries(), kDraftModel, kSampling);
   ExactCase c = three_tokens();

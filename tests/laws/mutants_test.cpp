@@ -1,12 +1,11 @@
-// mutations: planted bugs, each through a seam, each killed by the law that the test names. The same case without the
-// bug holds.
+// mutations: planted bugs, each detected by the law that the test names. The same case without the bug holds.
 #include "experiments/conformance/scripted_drafter.h"
-#include "tests/laws/mutant_scene.h"
+#include "tests/laws/mutant_scenario.h"
 
 namespace foretoken::test {
 namespace {
 
-// The law finds a bug of the rule, and nothing where there is none.
+// The law fails with a bug of the rule, and holds without.
 void killed_by_exact(Bug bug) {
   const Finding sane = exact(subject(with_rule(all_registries(), Bug::none), kDraftModel, kMutant), three_tokens());
   EXPECT_TRUE(sane.holds) << sane.what;
@@ -15,8 +14,8 @@ void killed_by_exact(Bug bug) {
   EXPECT_TRUE(refuted(exact(subject(with_rule(all_registries(), bug), kDraftModel, kMutant), three_tokens())));
 }
 
-// Of several shapes of trees all are exact without the bug, and not all with it. `bug` turns a sane shape's subject and
-// case into the mutant's.
+// Without the bug all of several tree shapes are exact, with it not all. `bug` turns the correct subject and case of a
+// shape into the mutant's.
 void killed_among_trees(ExactCase c, int nodes, const std::function<void(Subject&, ExactCase&, int seed)>& bug) {
   const Registries base = with_rule(with_scripted(all_registries()), Bug::none);
   int killed = 0;
@@ -52,28 +51,28 @@ TEST(Mutants, NoResidualIsKilledBySampled) {
 TEST(Mutants, DeafVerifierIsExactButKilledByAcceptanceAndLimits) {
   ReferenceBackend b;
   const TableModel::Options target{.vocab = 3, .order = 2, .seed = 81};
-  const auto asks = random_asks(40, 3, 6, 20, 1);
+  const auto requests = random_requests(40, 3, 6, 20, 1);
   const Subject deaf = subject(with_rule(all_registries(), Bug::deaf), kDraftModel, kMutant);
   EXPECT_TRUE(exact(deaf, three_tokens()).holds);
-  EXPECT_FALSE(acceptance(deaf, {}, b, target, asks).holds);
+  EXPECT_FALSE(acceptance(deaf, {}, b, target, requests).holds);
   EXPECT_TRUE(
-      acceptance(subject(with_rule(all_registries(), Bug::none), kDraftModel, kMutant), {}, b, target, asks).holds);
+      acceptance(subject(with_rule(all_registries(), Bug::none), kDraftModel, kMutant), {}, b, target, requests).holds);
   EXPECT_FALSE(twin_accepts_all(subject(with_rule(all_registries(), Bug::deaf),
                                         {{"name", "draft_model"}, {"model", "table:same"}}, kMutant),
-                                {}, b, table_cast(target), asks)
+                                {}, b, table_models(target), requests)
                    .holds);
 }
 
 TEST(Mutants, RandomnessByBatchSlotIsKilledByBatch) {
   ReferenceBackend b;
-  const Cast cast = table_cast({.vocab = 3, .order = 2, .seed = 81});
-  const auto asks = random_asks(6, 3, 6, 12, 2);
+  const Models models = table_models({.vocab = 3, .order = 2, .seed = 81});
+  const auto requests = random_requests(6, 3, 6, 12, 2);
   const CrowdCase c{{{}}, false};
   EXPECT_TRUE(batch(subject(with_rule(all_registries(), Bug::none), kDraftModel, kMutant),
-                    {.engine = {.batch = 1, .page_rows = 2, .pages = 64}}, c, b, cast, asks)
+                    {.engine = {.batch = 1, .page_rows = 2, .pages = 64}}, c, b, models, requests)
                   .holds);
   EXPECT_FALSE(batch(subject(with_slots(all_registries()), kDraftModel, kMutant),
-                     {.engine = {.batch = 1, .page_rows = 2, .pages = 64}}, c, b, cast, asks)
+                     {.engine = {.batch = 1, .page_rows = 2, .pages = 64}}, c, b, models, requests)
                    .holds);
 }
 
@@ -83,12 +82,12 @@ TEST(Mutants, StaleKeysAreKilledByExactCacheAndMemory) {
   EXPECT_TRUE(exact(s, c).holds);
   c.backend = [] { return std::make_unique<Stale>(); };
   EXPECT_TRUE(refuted(exact(s, c)));
-  const auto asks = random_asks(4, 3, 6, 16, 3);
+  const auto requests = random_requests(4, 3, 6, 16, 3);
   Stale b, other;
-  const Cast cast = table_cast({.vocab = 3, .order = 2, .seed = 81, .strict = false});
-  const Scene scene{.engine = {.page_rows = 2, .pages = 64, .reuse_prefixes = false}};
-  EXPECT_FALSE(cache(s, scene, b, cast, asks).holds);
-  EXPECT_FALSE(memory(s, scene, other, cast, asks).holds);
+  const Models models = table_models({.vocab = 3, .order = 2, .seed = 81, .strict = false});
+  const Scenario scenario{.engine = {.page_rows = 2, .pages = 64, .reuse_prefixes = false}};
+  EXPECT_FALSE(cache(s, scenario, b, models, requests).holds);
+  EXPECT_FALSE(memory(s, scenario, other, models, requests).holds);
 }
 
 TEST(Mutants, SkippedCompactionIsKilledByExactAndCache) {
@@ -96,7 +95,7 @@ TEST(Mutants, SkippedCompactionIsKilledByExactAndCache) {
                      [](Subject&, ExactCase& c, int) { c.backend = [] { return std::make_unique<Unmoved>(); }; });
   Unmoved b;
   const Subject s = subject(with_scripted(all_registries()), random_tree(2, "independent"), kSampling, 4);
-  EXPECT_FALSE(cache(s, {}, b, table_cast(three_tokens().target), random_asks(4, 3, 6, 16, 4)).holds);
+  EXPECT_FALSE(cache(s, {}, b, table_models(three_tokens().target), random_requests(4, 3, 6, 16, 4)).holds);
 }
 
 TEST(Mutants, WrongAncestorMasksAreKilledByExactAndTreeIsChain) {
@@ -113,43 +112,45 @@ TEST(Mutants, WrongAncestorMasksAreKilledByExactAndTreeIsChain) {
 
 TEST(Mutants, SiblingsWithoutRepeatsCalledIndependentAreKilledByExact) {
   killed_among_trees(three_tokens(), 3,
-                     [](Subject& s, ExactCase&, int seed) { s.chairs.drafter = random_tree(seed, "repeatless"); });
+                     [](Subject& s, ExactCase&, int seed) { s.configs.drafter = random_tree(seed, "repeatless"); });
 }
 
 TEST(Mutants, TopPOfPAloneIsKilledByExact) {
   ExactCase c = three_tokens();
-  c.scene.sampling = {.temperature = 1, .top_p = 0.6f};
+  c.scenario.sampling = {.temperature = 1, .top_p = 0.6f};
   EXPECT_TRUE(exact(subject(all_registries(), kDraftModel, kSampling), c).holds);
   EXPECT_TRUE(refuted(exact(subject(with_unwarped_q(all_registries()), kDraftModel, kSampling), c)));
 }
 
 TEST(Mutants, CuttingANodeByItsOwnTokenIsKilledByExact) {
   killed_among_trees(three_tokens(), 3, [](Subject& s, ExactCase&, int seed) {
-    s.chairs.drafter = random_tree(seed, "independent", true);
+    s.configs.drafter = random_tree(seed, "independent", true);
   });
 }
 
 TEST(Mutants, CuttingANodeByItsOwnTokenIsKilledByCausal) {
   ReferenceBackend b;
-  const Cast cast = table_cast({.vocab = 3, .order = 2, .seed = 81});
-  const auto asks = random_asks(3, 3, 6, 12, 5);
+  const Models models = table_models({.vocab = 3, .order = 2, .seed = 81});
+  const auto requests = random_requests(3, 3, 6, 12, 5);
   const Registries registries = with_scripted(all_registries());
-  const Finding sane = causal(subject(registries, random_tree(1, "independent"), kSampling, 4), {}, b, cast, asks);
+  const Finding sane =
+      causal(subject(registries, random_tree(1, "independent"), kSampling, 4), {}, b, models, requests);
   EXPECT_TRUE(sane.holds) << sane.what;
   EXPECT_GT(sane.cases, 100);
-  EXPECT_FALSE(causal(subject(registries, random_tree(1, "independent", true), kSampling, 4), {}, b, cast, asks).holds);
+  EXPECT_FALSE(
+      causal(subject(registries, random_tree(1, "independent", true), kSampling, 4), {}, b, models, requests).holds);
 }
 
 TEST(Mutants, GreedyTieRuleIsKilledByGreedyAndDevice) {
   ReferenceBackend sane;
   LastOfEquals b;
-  const Scene scene{.sampling = {.temperature = 0},
-                    .engine = {.batch = 1, .step_rows = 64, .page_rows = 2, .pages = 64}};
-  const Cast cast = table_cast({.vocab = 4, .order = 2, .seed = 3, .uniform = true});
-  const auto asks = random_asks(4, 4, 8, 16, 6);
+  const Scenario scenario{.sampling = {.temperature = 0},
+                          .engine = {.batch = 1, .step_rows = 64, .page_rows = 2, .pages = 64}};
+  const Models models = table_models({.vocab = 4, .order = 2, .seed = 3, .uniform = true});
+  const auto requests = random_requests(4, 4, 8, 16, 6);
   const Subject s = subject(all_registries(), {{"name", "ngram"}, {"shortest", 1}}, kSampling, 3);
-  EXPECT_TRUE(same_text(s, scene, sane, cast, asks).holds);
-  EXPECT_FALSE(same_text(s, scene, b, cast, asks).holds);
+  EXPECT_TRUE(same_text(s, scenario, sane, models, requests).holds);
+  EXPECT_FALSE(same_text(s, scenario, b, models, requests).holds);
   ReferenceBackend other;
   EXPECT_TRUE(same_verdicts(s, {.vocab = 61}, sane, other).holds);
   EXPECT_FALSE(same_verdicts(s, {.vocab = 61}, sane, b).holds);
@@ -160,41 +161,42 @@ TEST(Mutants, LengthOvershootIsKilledByExactAndGreedy) {
   ExactCase c = three_tokens();
   c.max_new_tokens = 3;
   EXPECT_TRUE(exact(s, c).holds);
-  c.scene.limits = late_length;
+  c.scenario.limits = late_length;
   EXPECT_TRUE(refuted(exact(s, c)));
   ReferenceBackend b;
-  const Scene scene{.sampling = {.temperature = 0}, .limits = late_length};
+  const Scenario scenario{.sampling = {.temperature = 0}, .limits = late_length};
   const Subject twin = subject(all_registries(), {{"name", "draft_model"}, {"model", "table:same"}}, kSampling, 3);
   EXPECT_FALSE(
-      same_text(twin, scene, b, table_cast({.vocab = 3, .order = 2, .seed = 81}), random_asks(6, 3, 6, 15, 7)).holds);
+      same_text(twin, scenario, b, table_models({.vocab = 3, .order = 2, .seed = 81}), random_requests(6, 3, 6, 15, 7))
+          .holds);
 }
 
 TEST(Mutants, AStopTokenMissedInsideAnAcceptedPathIsKilledByExact) {
   const Subject s = subject(all_registries(), kDraftModel, kSampling, 3);
   ExactCase c = three_tokens();
-  c.scene.stop_tokens = {2};
+  c.scenario.stop_tokens = {2};
   EXPECT_TRUE(exact(s, c).holds);
-  c.scene.limits = late_stop_token;
+  c.scenario.limits = late_stop_token;
   EXPECT_TRUE(refuted(exact(s, c)));
 }
 
 TEST(Mutants, TreePageAliasingIsKilledByExactOfTwoSequencesAndCache) {
   const Subject s =
-      subject(all_registries(), kDraftModel, kSampling, 1);  // root and guess lie in the page that is shared by mistake
+      subject(all_registries(), kDraftModel, kSampling, 1);  // root and draft are in the page that is shared by mistake
   ExactCase c = two_tokens();
   c.prompts = {{0, 1, 0}, {1, 1, 0}};
   c.tokens = 2;
-  c.scene.engine.reuse_prefixes = false;
+  c.scenario.engine.reuse_prefixes = false;
   EXPECT_TRUE(exact(s, c).holds);
   c.disguise = aliased;
   const Finding planted = exact(s, c);
   EXPECT_TRUE(refuted(planted)) << planted.what;
   ReferenceBackend b;
-  Cast cast = table_cast({.vocab = 3, .order = 2, .seed = 81, .strict = false});
-  const auto asks = random_asks(4, 3, 6, 16, 8);
-  EXPECT_TRUE(cache(s, {}, b, cast, asks).holds);
-  cast.target = aliased(cast.target);
-  EXPECT_FALSE(cache(s, {}, b, cast, asks).holds);
+  Models models = table_models({.vocab = 3, .order = 2, .seed = 81, .strict = false});
+  const auto requests = random_requests(4, 3, 6, 16, 8);
+  EXPECT_TRUE(cache(s, {}, b, models, requests).holds);
+  models.target = aliased(models.target);
+  EXPECT_FALSE(cache(s, {}, b, models, requests).holds);
 }
 
 }  // namespace

@@ -1,6 +1,6 @@
-// options: what bends laws by what has been said is exact position by position, on chains and on trees, through every
-// way that the draws can fall, by the engine's own draws, and in the texts; and what gets it wrong is found. Samples of
-// one prompt.
+// options: options that adjust distributions by earlier tokens are exact at every position, on chains and trees, over
+// every outcome of the draws, with the engine's own draws, and in outputs; planted bugs are detected. Samples of one
+// prompt.
 #include "experiments/conformance/options.h"
 
 #include <gtest/gtest.h>
@@ -27,9 +27,9 @@ std::vector<Subject> with_trees(int length) {
 }
 
 bool path_identical(const Subject& s) {
-  return soundness_of(s.registries, s.chairs.verifier).promise.find("path-identical") != std::string::npos;
+  return soundness_of(s.registries, s.configs.verifier).promise.find("path-identical") != std::string::npos;
 }
-bool exactly(const Subject& s) { return soundness_of(s.registries, s.chairs.verifier).promise.rfind("exact", 0) == 0; }
+bool exactly(const Subject& s) { return soundness_of(s.registries, s.configs.verifier).promise.rfind("exact", 0) == 0; }
 
 void expect_exact(const std::vector<Subject>& all, const ExactCase& c) {
   long accepted = 0, refused = 0;
@@ -53,24 +53,24 @@ TEST(Options, PenaltiesAreExactOnTreesOfEveryKind) {
     expect_exact(subjects(registries, 3, drafters), {.target = {.vocab = 3, .seed = 19, .impossible = 0.1},
                                                      .prompts = {{1, 1}},
                                                      .tokens = 3,
-                                                     .scene = {.sampling = s}});
+                                                     .scenario = {.sampling = s}});
 }
 
 TEST(Options, PenaltiesAreExactInLongDraftsThatRepeatThemselves) {
   Sampling sampling = talkative(0.8f);
   sampling.logit_bias = {{1, -0.5f}};
-  for (const Text& prompt : {Text{0}, Text{1, 0, 1, 0}})
+  for (const Tokens& prompt : {Tokens{0}, Tokens{1, 0, 1, 0}})
     expect_exact(subjects(all_registries(), 3), {.target = {.vocab = 2, .seed = 33, .impossible = 0.05},
                                                  .prompts = {prompt},
                                                  .tokens = 4,
-                                                 .scene = {.sampling = sampling}});
+                                                 .scenario = {.sampling = sampling}});
 }
 
 TEST(Options, PenaltiesAreExactOnTheCpuBackend) {
   expect_exact(with_trees(2), {.target = {.vocab = 3, .order = 2, .seed = 25},
                                .prompts = {{0, 2}},
                                .tokens = 3,
-                               .scene = {.sampling = talkative(1)},
+                               .scenario = {.sampling = talkative(1)},
                                .backend = [] { return cpu_backend(1); }});
 }
 
@@ -79,7 +79,8 @@ TEST(Options, PenaltiesAreSampledExactly) {
   const std::vector<Subject> all =
       subjects(all_registries(), 3, {kDraftModel, {{"name", "ngram"}, {"longest", 2}, {"shortest", 1}}});
   const double level = 1e-3 / double(all.size());
-  Scene scene{.sampling = talkative(1), .engine = {.batch = 64, .step_rows = 1024, .page_rows = 4, .pages = 2048}};
+  Scenario scenario{.sampling = talkative(1),
+                    .engine = {.batch = 64, .step_rows = 1024, .page_rows = 4, .pages = 2048}};
   for (const Subject& s : all) {
     const Finding f = sampled(s,
                               {.target = {.vocab = 3, .seed = 61, .impossible = 0.1},
@@ -87,7 +88,7 @@ TEST(Options, PenaltiesAreSampledExactly) {
                                .tokens = 3,
                                .found = 0.015,
                                .level = level,
-                               .scene = scene},
+                               .scenario = scenario},
                               *b);
     EXPECT_TRUE(f.holds) << f.what << ", p = " << f.measure;
     EXPECT_GT(f.accepted, 0);
@@ -95,13 +96,13 @@ TEST(Options, PenaltiesAreSampledExactly) {
   }
 }
 
-void expect_plain_text(Backend& backend, const Cast& cast, const std::vector<Subject>& all, const Scene& scene,
-                       std::span<const Ask> asks) {
+void expect_plain_text(Backend& backend, const Models& models, const std::vector<Subject>& all,
+                       const Scenario& scenario, std::span<const TestRequest> requests) {
   for (const Subject& s : all) {
-    if (scene.sampling.temperature > 0 && !path_identical(s)) continue;
-    const Finding f = same_text(s, scene, backend, cast, asks);
+    if (scenario.sampling.temperature > 0 && !path_identical(s)) continue;
+    const Finding f = same_text(s, scenario, backend, models, requests);
     EXPECT_TRUE(f.holds) << f.what << " on " << backend.name();
-    EXPECT_EQ(f.cases, long(asks.size()));
+    EXPECT_EQ(f.cases, long(requests.size()));
   }
 }
 
@@ -110,14 +111,14 @@ TEST(Options, TextsUnderPenaltiesArePlainDecodings) {
   backends.push_back(std::make_unique<ReferenceBackend>());
   backends.push_back(cpu_backend(2));
   for (const auto& b : backends) {
-    const Cast cast = tiny_cast(*b);
+    const Models models = tiny_models(*b);
     for (const float temperature : {0.0f, 1.0f}) {
-      expect_plain_text(*b, table_cast({.vocab = 5, .order = 2, .seed = 31}), with_trees(5),
-                        {.sampling = talkative(temperature)}, random_asks(12, 5, 12, 40, 1));
-      expect_plain_text(*b, cast, subjects(all_registries(), 4),
+      expect_plain_text(*b, table_models({.vocab = 5, .order = 2, .seed = 31}), with_trees(5),
+                        {.sampling = talkative(temperature)}, random_requests(12, 5, 12, 40, 1));
+      expect_plain_text(*b, models, subjects(all_registries(), 4),
                         {.sampling = talkative(temperature),
                          .engine = {.batch = 3, .step_rows = 40, .page_rows = 4, .pages = 256, .check = true}},
-                        random_asks(5, cast.target->info().vocab, 24, 24, 2));
+                        random_requests(5, models.target->info().vocab, 24, 24, 2));
     }
   }
 }
@@ -126,10 +127,10 @@ TEST(Options, TheDraftsLawIsBentLikeTheTargets) {
   ReferenceBackend b;
   const nlohmann::json twin{{"name", "draft_model"}, {"model", "table:same"}};
   for (const Subject& s : subjects(all_registries(), 4, {twin})) {
-    if (soundness_of(s.registries, s.chairs.verifier).acceptance != Acceptance::overlap) continue;
+    if (soundness_of(s.registries, s.configs.verifier).acceptance != Acceptance::overlap) continue;
     const Finding f =
         twin_accepts_all(s, {.sampling = talkative(1), .engine = {.page_rows = 2, .pages = 512, .check = true}}, b,
-                         table_cast({.vocab = 5, .seed = 71}), random_asks(10, 5, 12, 30, 1));
+                         table_models({.vocab = 5, .seed = 71}), random_requests(10, 5, 12, 30, 1));
     EXPECT_TRUE(f.holds) << f.what;
     EXPECT_GT(f.cases, 200);
   }
@@ -137,28 +138,29 @@ TEST(Options, TheDraftsLawIsBentLikeTheTargets) {
 
 TEST(Options, AcceptanceUnderPenaltiesLiesWhereTheLawsSay) {
   ReferenceBackend b;
-  const Scene scene{.sampling = talkative(1),
-                    .engine = {.batch = 16, .step_rows = 1024, .page_rows = 4, .pages = 1024}};
+  const Scenario scenario{.sampling = talkative(1),
+                          .engine = {.batch = 16, .step_rows = 1024, .page_rows = 4, .pages = 1024}};
   for (const Subject& s : subjects(all_registries(), 4, {kDraftModel})) {
-    if (soundness_of(s.registries, s.chairs.verifier).acceptance == Acceptance::other) continue;
-    const Finding f = acceptance(s, scene, b, {.vocab = 4, .order = 3, .seed = 73}, random_asks(400, 4, 12, 40, 4));
+    if (soundness_of(s.registries, s.configs.verifier).acceptance == Acceptance::other) continue;
+    const Finding f =
+        acceptance(s, scenario, b, {.vocab = 4, .order = 3, .seed = 73}, random_requests(400, 4, 12, 40, 4));
     EXPECT_TRUE(f.holds) << f.what;
     EXPECT_GT(f.cases, 1000);
   }
 }
 
-// Penalties come with the sequence: preemption, chunks and prefix hits do not change them.
+// Penalties belong to the sequence: preemption, chunks and prefix hits do not change them.
 TEST(Options, PenaltiesInACrowd) {
   ReferenceBackend b;
-  const Scene alone{.sampling = talkative(0),
-                    .engine = {.batch = 1, .step_rows = 512, .page_rows = 4, .pages = 512, .check = true}};
+  const Scenario alone{.sampling = talkative(0),
+                       .engine = {.batch = 1, .step_rows = 512, .page_rows = 4, .pages = 512, .check = true}};
   CrowdCase c{
       {{.sampling = talkative(0), .engine = {.batch = 6, .step_rows = 40, .page_rows = 2, .pages = 40, .check = true}}},
       true};
   const Subject s{all_registries(),
                   {kDraftModel, {{"name", "fixed"}, {"length", 4}}, {{"name", "speculative_sampling"}}}};
   const Finding f =
-      batch(s, alone, c, b, table_cast({.vocab = 4, .order = 3, .seed = 51}), random_asks(14, 4, 12, 24, 1));
+      batch(s, alone, c, b, table_models({.vocab = 4, .order = 3, .seed = 51}), random_requests(14, 4, 12, 24, 1));
   EXPECT_TRUE(f.holds) << f.what;
   EXPECT_GT(f.seen.at("preemptions"), 0);
 }
@@ -179,11 +181,11 @@ ExactCase planted(std::function<std::unique_ptr<HostBackend>()> backend) {
   return {.target = {.vocab = 3, .seed = 5},
           .prompts = {{1, 0}},
           .tokens = 3,
-          .scene = {.sampling = talkative(1)},
+          .scenario = {.sampling = talkative(1)},
           .backend = std::move(backend)};
 }
 
-// The counts of the sequence alone: every node of a draft is bent like its root.
+// Only the sequence's own counts: every node of a draft is adjusted like its root.
 class BlindToPaths : public ReferenceBackend {
  public:
   void adjust(Tensor logits, std::span<const Adjustment> adjustments) override {
@@ -193,7 +195,7 @@ class BlindToPaths : public ReferenceBackend {
   }
 };
 
-// The last token of a path is forgotten: off by one node.
+// The last token of a path is left out: off by one node.
 class OneNodeLate : public ReferenceBackend {
  public:
   void adjust(Tensor logits, std::span<const Adjustment> adjustments) override {
@@ -225,23 +227,25 @@ TEST(OptionMutants, IgnoredPenaltiesAreKilledByExact) { killed_by_exact<Deaf>();
 
 TEST(Options, SamplesShareThePromptAndDrawForThemselves) {
   ReferenceBackend b;
-  const Cast cast = table_cast({.vocab = 5, .order = 3, .seed = 7});
-  const Text prompt{0, 1, 2, 3, 4, 0, 1, 2, 3, 4, 1};  // five full pages of two
-  std::vector<Ask> together, apart;
+  const Models models = table_models({.vocab = 5, .order = 3, .seed = 7});
+  const Tokens prompt{0, 1, 2, 3, 4, 0, 1, 2, 3, 4, 1};  // five full pages of two
+  std::vector<TestRequest> together, apart;
   for (int i = 0; i < 4; ++i) {
     together.push_back({prompt, std::uint64_t(i + 1), 16, i > 0 ? 0 : -1});
     apart.push_back({prompt, std::uint64_t(i + 1), 16});
   }
   for (const Subject& s : subjects(all_registries(), 3, {kDraftModel, {{"name", "none"}}})) {
-    Scene scene{.sampling = {.temperature = 1},
-                .engine = {.batch = 8, .step_rows = 256, .page_rows = 2, .pages = 256, .check = true}};
-    const Played shared = play(s, scene, b, cast, together), own = play(s, scene, b, cast, apart);
-    EXPECT_EQ(shared.texts, own.texts) << "where pages come from changes no text: " << s.text();
+    Scenario scenario{.sampling = {.temperature = 1},
+                      .engine = {.batch = 8, .step_rows = 256, .page_rows = 2, .pages = 256, .check = true}};
+    const RunOutcome shared = run_scenario(s, scenario, b, models, together),
+                     own = run_scenario(s, scenario, b, models, apart);
+    EXPECT_EQ(shared.outputs, own.outputs) << "where pages come from changes no text: " << s.text();
     EXPECT_GE(shared.prefix_rows, 3u * 10) << s.text();
     EXPECT_EQ(own.prefix_rows, 0u) << "they all begin at once";
-    EXPECT_NE(shared.texts[0], shared.texts[1]);
-    scene.engine.reuse_prefixes = false;
-    EXPECT_EQ(play(s, scene, b, cast, together).texts, own.texts) << "nothing is shared, and nobody waits";
+    EXPECT_NE(shared.outputs[0], shared.outputs[1]);
+    scenario.engine.reuse_prefixes = false;
+    EXPECT_EQ(run_scenario(s, scenario, b, models, together).outputs, own.outputs)
+        << "nothing is shared, and nobody waits";
     EXPECT_EQ(shared.pages_left, 0);
   }
 }

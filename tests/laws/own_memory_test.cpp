@@ -1,5 +1,5 @@
-// Drafters on a device with memory of its own: what it drew the host learns once a step. What their caches keep must
-// not depend on that, or they compute again and again what they have.
+// Drafters on a device with separate memory, where the host reads drawn tokens once a step. Their caches must keep the
+// same rows as elsewhere, or drafters recompute rows that they have.
 #include <gtest/gtest.h>
 
 #include "experiments/conformance/laws.h"
@@ -23,7 +23,7 @@ Finding on_a_device(const Subject& s, float temperature) {
   ReferenceBackend reference;
   SimulatedDevice device;
   return same_on_devices(s, {.sampling = {.temperature = temperature}}, reference, device,
-                         table_cast({.vocab = 5, .order = 1, .seed = 95}), random_asks(8, 5, 10, 24, 12));
+                         table_models({.vocab = 5, .order = 1, .seed = 95}), random_requests(8, 5, 10, 24, 12));
 }
 
 TEST(OwnMemory, EverySubjectSaysAndFeedsTheSame) {
@@ -45,12 +45,12 @@ TEST(OwnMemory, ADrafterThatKeepsItsTreesToItselfFeedsTheSame) {
     }
 }
 
-// A chain of d nodes needs d rows, its root among them, and one more where the last node of the round before stood.
+// A chain of d nodes needs d rows, root included, and one more if the last node of the previous round was accepted.
 TEST(OwnMemory, ADraftModelIsFedNoRowTwice) {
   for (const json& drafter :
        {json{{"name", "draft_model"}, {"model", "table:same"}}, json{{"name", "private"}, {"model", "table:same"}}}) {
     SimulatedDevice device;
-    const Scene roomy{.engine = {.batch = 4, .step_rows = 256, .page_rows = 2, .pages = 1024, .check = true}};
+    const Scenario roomy{.engine = {.batch = 4, .step_rows = 256, .page_rows = 2, .pages = 1024, .check = true}};
     std::uint64_t before = 0;
     int rounds = 0;
     const auto count = [&](Engine& engine, const StepReport& report, std::span<const Sequence* const>) {
@@ -61,8 +61,8 @@ TEST(OwnMemory, ADraftModelIsFedNoRowTwice) {
       EXPECT_LE(rows - before, needed) << "in a step of " << report.sequences.size() << " sequences";
       before = rows;
     };
-    (void)play(subject(with_private_trees(), drafter), roomy, device, table_cast({.vocab = 5, .order = 1, .seed = 95}),
-               random_asks(8, 5, 10, 40, 12), count);
+    (void)run_scenario(subject(with_private_trees(), drafter), roomy, device,
+                       table_models({.vocab = 5, .order = 1, .seed = 95}), random_requests(8, 5, 10, 40, 12), count);
     EXPECT_GT(rounds, 40);
   }
 }

@@ -1,5 +1,5 @@
 // Any kind of model drafts for any kind of target of the same vocabulary: windows, biases, norms of heads, rotations,
-// heads of any size, two caches of different shapes over one pool. The texts are plain decoding's.
+// heads of any size, two caches of different shapes over one pool. Outputs are plain decoding's.
 #include <gtest/gtest.h>
 
 #include "experiments/conformance/laws.h"
@@ -12,18 +12,18 @@ using namespace conformance;
 namespace {
 
 void expect_plain_texts(Backend& backend, const std::string& verifier, float temperature) {
-  std::map<std::string, std::shared_ptr<Model>> models;
-  for (const std::string& name : tiny_model_names()) models[name] = tiny_model(backend, name, "f32");
-  const Scene scene{.sampling = {.temperature = temperature},
-                    .engine = {.batch = 3, .step_rows = 32, .page_rows = 16, .pages = 64, .check = true}};
+  std::map<std::string, std::shared_ptr<Model>> by_name;
+  for (const std::string& name : tiny_model_names()) by_name[name] = tiny_model(backend, name, "f32");
+  const Scenario scenario{.sampling = {.temperature = temperature},
+                          .engine = {.batch = 3, .step_rows = 32, .page_rows = 16, .pages = 64, .check = true}};
   long accepted_of_others = 0, refused = 0;
-  for (const auto& [target, model] : models)
-    for (const auto& [draft, other] : models) {
-      const Cast cast{model, [&](const ModelChoice&) { return other; }};
+  for (const auto& [target, model] : by_name)
+    for (const auto& [draft, other] : by_name) {
+      const Models models{model, [&](const ModelChoice&) { return other; }};
       const Subject pair{
           all_registries(),
           {{{"name", "draft_model"}, {"model", draft}}, {{"name", "fixed"}, {"length", 3}}, {{"name", verifier}}}};
-      const Finding f = same_text(pair, scene, backend, cast, random_asks(4, model->info().vocab, 24, 20, 6));
+      const Finding f = same_text(pair, scenario, backend, models, random_requests(4, model->info().vocab, 24, 20, 6));
       EXPECT_TRUE(f.holds) << draft << " drafts for " << target << ": " << f.what;
       EXPECT_EQ(f.cases, 4);
       if (target == draft)

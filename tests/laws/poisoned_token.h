@@ -1,5 +1,5 @@
-// On any device: a token whose embedding is no number makes NaN of all keys and values behind it. Who has it in his
-// prompt fails; the others get what they get without him, also from pages that were his.
+// On any device: a token with a NaN embedding turns all later keys and values into NaN. A request with it in the prompt
+// fails; the others have the outputs that they have without it, also on pages that it used before.
 #pragma once
 #include <algorithm>
 #include <filesystem>
@@ -8,7 +8,7 @@
 #include <gtest/gtest.h>
 
 #include "drafters/drafters.h"
-#include "experiments/conformance/scene.h"
+#include "experiments/conformance/scenario.h"
 #include "framework/engine/engine.h"
 #include "framework/model/transformer.h"
 #include "tests/support/sentence.h"
@@ -17,7 +17,7 @@ namespace foretoken::test {
 
 inline constexpr Token kPoison = 77;
 
-// The demo target with a head of its own, and no number in one row of the embedding.
+// The demo target with an untied head, and NaN in one row of the embedding.
 class PoisonedTensors : public TensorSource {
  public:
   explicit PoisonedTensors(const std::filesystem::path& folder) : inner_(Checkpoint::open(folder)) {}
@@ -41,11 +41,11 @@ class PoisonedTensors : public TensorSource {
   Checkpoint inner_;
 };
 
-struct PoisonedScene {
+struct PoisonedScenario {
   Backend& backend;
   std::shared_ptr<Model> target, draft;
 
-  explicit PoisonedScene(Backend& b) : backend(b) {
+  explicit PoisonedScenario(Backend& b) : backend(b) {
     const auto models = std::filesystem::path(FORETOKEN_SOURCE_DIR) / "experiments/models";
     ModelConfig config = ModelConfig::load(models / "target");
     config.tied_head = false;
@@ -81,17 +81,17 @@ struct PoisonedScene {
 };
 
 inline void expect_poison_harms_nobody_else(Backend& backend) {
-  const PoisonedScene scene(backend);
+  const PoisonedScenario scenario(backend);
   for (const nlohmann::json& drafter :
        {nlohmann::json{{"name", "none"}}, nlohmann::json{{"name", "draft_model"}, {"model", "draft"}}}) {
-    std::vector<Sequence> all = scene.serve(drafter, {0, 1, 2, 3, 4, 5, 6, 7, 8, 9});
+    std::vector<Sequence> all = scenario.serve(drafter, {0, 1, 2, 3, 4, 5, 6, 7, 8, 9});
     ASSERT_EQ(all.size(), 10u);
     for (const std::size_t poisoned : {5u, 2u}) {
       EXPECT_EQ(all[poisoned].finish, Finish::failed);
       EXPECT_TRUE(says(all[poisoned].failure, "NaN")) << all[poisoned].failure;
       all.erase(all.begin() + std::ptrdiff_t(poisoned));
     }
-    const std::vector<Sequence> others = scene.serve(drafter, {0, 1, 3, 4, 6, 7, 8, 9});
+    const std::vector<Sequence> others = scenario.serve(drafter, {0, 1, 3, 4, 6, 7, 8, 9});
     ASSERT_EQ(others.size(), 8u);
     for (std::size_t i = 0; i < 8; ++i) {
       EXPECT_EQ(all[i].tokens, others[i].tokens) << drafter << ", request " << i;

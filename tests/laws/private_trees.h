@@ -1,15 +1,15 @@
-// A drafter whose model is fed trees that nobody else knows: "private", with the option "model" of draft_model.
+// The drafter "private", with the option "model" of draft_model: its model is fed trees that the engine does not see.
 #pragma once
 #include <gtest/gtest.h>
 
-#include "experiments/conformance/scene.h"
+#include "experiments/conformance/scenario.h"
 
 namespace foretoken::test {
 
 using namespace conformance;
 
-// Drafts by `inner` and returns copies of its trees, as whoever drafts a larger tree than it proposes: what its model
-// was fed is a tree that nobody else knows.
+// Drafts by `inner` and returns copies of its trees, as a drafter that proposes only a part of its tree would: the
+// engine does not see the tree that its model was fed.
 class PrivateTrees : public Drafter {
  public:
   PrivateTrees(std::unique_ptr<Drafter> inner, Backend& backend) : inner_(std::move(inner)), backend_(backend) {}
@@ -28,7 +28,7 @@ class PrivateTrees : public Drafter {
     }
     return copies;
   }
-  // By then its own trees know what was drawn, if a model was fed it.
+  // By now its own trees have the drawn tokens, if a model was fed them.
   void observe(std::span<const Outcome>) override {
     for (const DraftTree& t : own_)
       for (int n = 1; n + 1 < t.nodes; ++n) EXPECT_GE(t.known.data<Token>()[n], 0) << "node " << n;

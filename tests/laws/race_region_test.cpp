@@ -1,4 +1,4 @@
-// What the enumerator holds of a race's noise, against formulas that know nothing of simplices.
+// The enumerator's regions of a race's noise, against formulas without simplices.
 #include "experiments/conformance/race_region.h"
 
 #include <cmath>
@@ -32,7 +32,7 @@ TEST(RaceRegion, OneRaceIsTheLaw) {
   EXPECT_EQ(RaceRegion(3).won_by(0, certain).volume(), 0);
 }
 
-// Both races go to x with probability 1 / sum over y of max(p(y) / p(x), q(y) / q(x)) (Daliri et al. 2024).
+// x wins both races with probability 1 / sum over y of max(p(y) / p(x), q(y) / q(x)) (Daliri et al. 2024).
 TEST(RaceRegion, TwoRacesOfOneNoiseAgreeAsTheFormulaSays) {
   for (int vocab = 2; vocab <= 6; ++vocab)
     for (std::uint64_t seed = 1; seed <= 5; ++seed) {
@@ -49,7 +49,7 @@ TEST(RaceRegion, TwoRacesOfOneNoiseAgreeAsTheFormulaSays) {
     }
 }
 
-// Of three laws, against the production race and its Philox noise.
+// Three distributions, against the production race and its Philox noise.
 TEST(RaceRegion, ThreeRacesAreWhatPhiloxDoes) {
   constexpr int kVocab = 3, kRaces = 40000;
   const std::vector<double> laws[] = {random_distribution(kVocab, 1), random_distribution(kVocab, 2),

@@ -1,5 +1,5 @@
-// sampled: end to end with the engine's own draws, the joint law of the next tokens is the target's. The sample is so
-// large that a total variation of 0.01 is found with 99 % power; Holm's correction over everything registered.
+// sampled: end to end with the engine's own draws, the joint distribution of the next tokens is the target's. The
+// sample detects a total variation of 0.01 with 99 % power; Holm's correction over all registered components.
 #include <gtest/gtest.h>
 
 #include "experiments/conformance/configurations.h"
@@ -35,7 +35,7 @@ void expect_sampled(const TableModel::Options& target, const std::vector<Subject
   EXPECT_GT(refused, 0);
 }
 
-// An eighth of everything registered.
+// An eighth of all registered combinations.
 std::vector<Subject> eighth(int which) {
   std::vector<Subject> some;
   const Registries registries = with_scripted(all_registries());

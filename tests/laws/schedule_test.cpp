@@ -46,23 +46,23 @@ struct Totals {
   long cancelled = 0, preempted = 0, finished = 0, accepted = 0, refused = 0, prefix_rows = 0, starved = 0;
 };
 
-// One schedule of one engine, all of it by its seed.
+// One schedule of one engine, determined by its seed.
 class Schedule {
  public:
   explicit Schedule(std::uint64_t seed)
       : dice_(seed),
         subject_(everybody()[std::size_t(dice_.below(int(everybody().size())))]),
         target_({.vocab = kVocab, .order = 2, .seed = 5, .impossible = 0.1}) {
-    subject_.chairs.policy["length"] = dice_.between(0, 7);
+    subject_.configs.policy["length"] = dice_.between(0, 7);
     greedy_ = !dice_.one_in(4), bent_ = dice_.one_in(3);
     for (int i = dice_.between(1, 12); i > 0; --i) plan_one();
     std::ranges::sort(plans_, {}, &Planned::arrival);
   }
 
-  // Why the schedule went wrong; empty where it did not.
+  // How the schedule failed; empty if it did not.
   std::string run(Totals& totals) {
-    Engine engine(backend_, std::make_shared<TableModel>(target_), subject_.registries, subject_.chairs, options(),
-                  cast_.load);
+    Engine engine(backend_, std::make_shared<TableModel>(target_), subject_.registries, subject_.configs, options(),
+                  models_.load);
     std::size_t arrived = 0;
     for (int step = 0; arrived < plans_.size() || !engine.idle(); ++step) {
       if (step > 5000) return "it does not come to an end";
@@ -88,7 +88,7 @@ class Schedule {
  private:
   struct Planned {
     int arrival = 0, cancelled_at = -1, most = 1;
-    Text prompt;
+    Tokens prompt;
     SequenceId id = 0;
     bool ended = false;
   };
@@ -98,7 +98,7 @@ class Schedule {
     p.arrival = dice_.one_in(2) ? 0 : dice_.below(30);
     if (dice_.one_in(5)) p.cancelled_at = p.arrival + dice_.below(12);
     p.most = dice_.between(1, dice_.one_in(2) ? 40 : 12);
-    const bool shares = dice_.one_in(2);  // beginnings that others have too
+    const bool shares = dice_.one_in(2);  // beginnings in common with others
     if (!plans_.empty() && dice_.one_in(3))
       p.prompt = plans_[std::size_t(dice_.below(int(plans_.size())))].prompt;  // another sample
     else
@@ -135,9 +135,9 @@ class Schedule {
     return s;
   }
 
-  // The text of plain decoding, without any engine.
-  Text expected(const Planned& p) const {
-    Text all = p.prompt, text;
+  // The output of plain decoding, computed without an engine.
+  Tokens expected(const Planned& p) const {
+    Tokens all = p.prompt, text;
     while (int(text.size()) < p.most && (text.empty() || text.back() != kVocab - 1)) {
       const auto law = target_distribution(target_model_, all, int(p.prompt.size()), sampling());
       text.push_back(Token(std::ranges::max_element(law) - law.begin()));
@@ -149,7 +149,7 @@ class Schedule {
   std::string judge(const Sequence& s, Totals& totals) {
     Planned& p = *std::ranges::find(plans_, s.id, &Planned::id);
     if (std::exchange(p.ended, true)) return "request " + std::to_string(s.id) + " ended twice";
-    const Text text(s.tokens.begin() + s.prompt_length, s.tokens.end());
+    const Tokens text(s.tokens.begin() + s.prompt_length, s.tokens.end());
     if (int(text.size()) > p.most)
       return "request " + std::to_string(s.id) + " has " + std::to_string(text.size()) + " tokens of at most " +
              std::to_string(p.most);
@@ -158,7 +158,7 @@ class Schedule {
     else
       ++totals.finished;
     if (!greedy_) return "";
-    const Text whole = expected(p);
+    const Tokens whole = expected(p);
     if (text.size() > whole.size() || (s.finish != Finish::cancelled && text.size() != whole.size()) ||
         !std::equal(text.begin(), text.end(), whole.begin()))
       return "request " + std::to_string(s.id) + " says [" + text_of(text) + "] instead of [" + text_of(whole) + "]";
@@ -182,7 +182,7 @@ class Schedule {
   TableModel::Options target_;
   TableModel target_model_{target_};
   ReferenceBackend backend_;
-  Cast cast_ = table_cast(target_);
+  Models models_ = table_models(target_);
   bool greedy_ = true, bent_ = false;
   std::vector<Planned> plans_;
 };

@@ -1,5 +1,5 @@
-// greedy: at temperature 0 the text of every drafter is plain decoding's, bit for bit.
-// coupled: at any temperature, where the verifier promises it.
+// greedy: at temperature 0 the output of every drafter is plain decoding's, bit for bit. coupled: at any temperature,
+// if the verifier promises it.
 #include <gtest/gtest.h>
 
 #include "experiments/conformance/configurations.h"
@@ -28,18 +28,19 @@ std::vector<Subject> everything(int length) {
 }
 
 bool path_identical(const Subject& s) {
-  return soundness_of(s.registries, s.chairs.verifier).promise.find("path-identical") != std::string::npos;
+  return soundness_of(s.registries, s.configs.verifier).promise.find("path-identical") != std::string::npos;
 }
 
-// Same text as plain decoding for every subject of whom `asked` is true.
-void expect_plain_text(const Scene& scene, Backend& backend, const Cast& cast, std::span<const Ask> asks,
-                       const std::function<bool(const Subject&)>& asked, bool trees) {
+// Same output as plain decoding for every subject for which `asked` is true.
+void expect_plain_text(const Scenario& scenario, Backend& backend, const Models& models,
+                       std::span<const TestRequest> requests, const std::function<bool(const Subject&)>& asked,
+                       bool trees) {
   long accepted = 0, refused = 0;
   for (const Subject& s : trees ? everything(5) : subjects(all_registries(), 4)) {
     if (!asked(s)) continue;
-    const Finding f = same_text(s, scene, backend, cast, asks);
+    const Finding f = same_text(s, scenario, backend, models, requests);
     EXPECT_TRUE(f.holds) << f.what << " on " << backend.name();
-    EXPECT_EQ(f.cases, long(asks.size()));
+    EXPECT_EQ(f.cases, long(requests.size()));
     accepted += f.accepted, refused += f.refused;
   }
   EXPECT_GT(accepted, 0);
@@ -47,40 +48,40 @@ void expect_plain_text(const Scene& scene, Backend& backend, const Cast& cast, s
 }
 
 TEST(Greedy, TablesOnEveryBackend) {
-  const auto asks = random_asks(12, 5, 12, 40, 1);
+  const auto requests = random_requests(12, 5, 12, 40, 1);
   for (const auto& b : backends())
     expect_plain_text(
-        {.sampling = {.temperature = 0}}, *b, table_cast({.vocab = 5, .order = 2, .seed = 31}), asks,
+        {.sampling = {.temperature = 0}}, *b, table_models({.vocab = 5, .order = 2, .seed = 31}), requests,
         [](const Subject&) { return true; }, true);
 }
 
 TEST(Greedy, TransformersOnEveryBackend) {
   for (const auto& b : backends()) {
-    const Cast cast = tiny_cast(*b);
-    const auto asks = random_asks(5, cast.target->info().vocab, 24, 24, 2);
+    const Models models = tiny_models(*b);
+    const auto requests = random_requests(5, models.target->info().vocab, 24, 24, 2);
     expect_plain_text(
         {.sampling = {.temperature = 0},
          .engine = {.batch = 3, .step_rows = 40, .page_rows = 4, .pages = 256, .check = true}},
-        *b, cast, asks, [](const Subject&) { return true; }, false);
+        *b, models, requests, [](const Subject&) { return true; }, false);
   }
 }
 
 TEST(Coupled, TablesAtAnyTemperature) {
-  const auto asks = random_asks(12, 5, 12, 40, 3);
+  const auto requests = random_requests(12, 5, 12, 40, 3);
   for (const auto& b : backends())
     for (const Sampling& s : {Sampling{.temperature = 1}, Sampling{.temperature = 0.5f, .top_p = 0.9f},
                               Sampling{.temperature = 2, .top_k = 3}})
-      expect_plain_text({.sampling = s}, *b, table_cast({.vocab = 5, .order = 3, .seed = 32}), asks, path_identical,
-                        true);
+      expect_plain_text({.sampling = s}, *b, table_models({.vocab = 5, .order = 3, .seed = 32}), requests,
+                        path_identical, true);
 }
 
 TEST(Coupled, TransformersOnEveryBackend) {
   for (const auto& b : backends()) {
-    const Cast cast = tiny_cast(*b);
-    const auto asks = random_asks(5, cast.target->info().vocab, 24, 24, 4);
+    const Models models = tiny_models(*b);
+    const auto requests = random_requests(5, models.target->info().vocab, 24, 24, 4);
     expect_plain_text({.sampling = {.temperature = 0.4f},
                        .engine = {.batch = 3, .step_rows = 40, .page_rows = 4, .pages = 256, .check = true}},
-                      *b, cast, asks, path_identical, false);
+                      *b, models, requests, path_identical, false);
   }
 }
 

@@ -1,5 +1,5 @@
-// A plugin that does what the variable FAULT says: "throws in draft", "exits in Entry::make". Built by plugins_test.py
-// as a user would build it.
+// A plugin with the fault that the variable FAULT names: "throws in draft", "exits in Entry::make". Built by
+// plugins_test.py as a user would build it.
 #include <cstdlib>
 #include <stdexcept>
 #include <string>
@@ -13,7 +13,7 @@ struct Mine : std::exception {
   const char* what() const noexcept override { return "no table was found"; }
 };
 
-// An Error of the plugin's own kind: its virtual functions live in the plugin.
+// An Error class of the plugin's own, whose virtual functions are in the plugin.
 struct MyError : foretoken::Error {
   using Error::Error;
   const char* what() const noexcept override { return "this is my own sentence"; }
@@ -53,7 +53,7 @@ Entry<LengthPolicy> fixed() {
   return {"always two", "", {}, [](const nlohmann::json&, Host&) { return std::make_unique<Two>(); }};
 }
 
-// Believes whatever was drafted.
+// Accepts every draft.
 struct Credulous {
   template <class Lane> FORETOKEN_HD Verdict operator()(Lane& lane, const Trial& t) const {
     Verdict v;
@@ -71,7 +71,7 @@ Entry<Verifier> credulous(const std::string& promise) {
           }};
 }
 
-// Guesses the last token again.
+// Drafts the last token again.
 class Parrot : public Drafter {
  public:
   explicit Parrot(Host& host) : backend_(host.backend()) { go_wrong_in("Entry::make"); }
@@ -106,7 +106,7 @@ class Cautious : public LengthPolicy {
   void forget(const Sequence&) override { go_wrong_in("LengthPolicy::forget"); }
 };
 
-// Judges nothing.
+// Writes no verdict.
 class Lame : public Verifier {
   Soundness soundness() const override {
     go_wrong_in("Verifier::soundness");
@@ -145,7 +145,7 @@ extern "C" void foretoken_plugin(foretoken::Registries& registries) {
   if (fault.find("::") != std::string::npos || fault == "makes nothing") foretoken::register_faults(registries);
   if (fault == "credulous") {
     registries.verifiers.add("liar", foretoken::credulous("exact"));
-    registries.verifiers.add("frank", foretoken::credulous("lossy: the drafter's law"));
+    registries.verifiers.add("frank", foretoken::credulous("lossy: the drafter's distribution"));
   }
   if (fault == "taken") registries.drafters.add("ngram", {});
   if (fault == "no maker") registries.verifiers.add("hollow", {});

@@ -1,5 +1,5 @@
 """Plugins as users write them: the templates, built outside the tree against the installed package, listed, swept and
-refused where something is wrong with them."""
+refused if they are faulty."""
 
 import json
 import os
@@ -32,7 +32,7 @@ def checked(*command, **options):
 
 
 def example_of(page):
-    """The one block of C++ on a page."""
+    """The only block of C++ on a page."""
     blocks = re.findall(r"^```cpp\n(.*?)^```$", (SOURCE / page).read_text(), re.MULTILINE | re.DOTALL)
     assert len(blocks) == 1, f"{page} has {len(blocks)} blocks of C++"
     return blocks[0]
@@ -159,7 +159,7 @@ class Plugins(unittest.TestCase):
             for finding in law["findings"]:
                 if finding["verdict"] == "holds":
                     self.assertGreater(finding["cases"], 0)
-                    self.assertEqual(finding["scenes"], finding["scenes_in_all"])
+                    self.assertEqual(finding["scenarios"], finding["scenarios_in_all"])
 
     def test_the_template_of_a_drafter_passes_check(self):
         self.expect_passes_check(self.bigram)
@@ -221,7 +221,7 @@ class Plugins(unittest.TestCase):
         code, _, err = self.run_it(*generate, "--verifier", "frank", "--marks", fault="credulous")
         self.assertEqual(code, 0, err)
         self.assertIn("the verifier frank is lossy: this text is not of the distribution of plain decoding, but of the "
-                      "drafter's law\n", err)
+                      "drafter's distribution\n", err)
 
     def test_texts_that_differ_fail_a_run_unless_they_may(self):
         for verifier, expected in (("liar", 1), ("frank", 0)):
@@ -238,7 +238,7 @@ class Plugins(unittest.TestCase):
             differing = line["agreement"]["differing_texts"]
             self.assertGreater(differing, 0)
             self.assertIn(f"✗{differing}/4", out)
-            self.assertEqual((code, "texts differ from plain decoding's" in err), (expected, expected == 1), err)
+            self.assertEqual((code, "outputs differ from plain decoding's" in err), (expected, expected == 1), err)
 
     def test_a_document_names_its_plugins(self):
         shutil.copy(self.bigram, self.here / "beside.so")
@@ -307,7 +307,7 @@ class Plugins(unittest.TestCase):
         self.refused(
             self.compiled("mute", 'extern "C" const char* foretoken_abi() { return nullptr; }'), "foretoken::kAbi"
         )
-        # Built by another revision, it also wants what this program lacks: the ABI is what matters.
+        # Built by another revision, it also needs symbols that this program lacks; the error must name the ABI.
         self.refused(self.compiled("older", "void gone(); void f() { gone(); } " + abi), "another ABI")
 
     def test_truncated_libraries(self):
@@ -318,7 +318,7 @@ class Plugins(unittest.TestCase):
             self.refused(part, "is truncated", f"{int(share * len(whole))} bytes", "copy it again")
 
     def test_a_global_object_that_throws(self):
-        """Nobody can catch that, so the process is aborted; the last sentence says by whom."""
+        """This cannot be caught, so the process is aborted; the last sentence names the plugin."""
         for fault, said in (("throws", "no table was found"), ("throws an integer", "something that is no std::exception")):
             code, out, err = self.run_it("list", "--plugin", self.faults, fault=f"{fault} in a global object")
             self.assertEqual((code, out, err.count("\n")), (-signal.SIGABRT, "", 1), err)

@@ -1,5 +1,5 @@
-// The GPU as tests take it: FORETOKEN_TEST_SHARED_LIMIT, in bytes, makes it one whose blocks may have less shared
-// memory (101376 on capabilities 8.6, 8.9 and 12.0).
+// The GPU of tests. FORETOKEN_TEST_SHARED_LIMIT, in bytes, limits the shared memory of its blocks (101376 on
+// capabilities 8.6, 8.9 and 12.0).
 #pragma once
 #include <cstdlib>
 #include <memory>

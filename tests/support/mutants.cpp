@@ -113,7 +113,7 @@ class Aliased : public Model {
   const ModelInfo& info() const override { return inner_->info(); }
   Output forward(Backend& backend, const Rows& rows, std::span<const KvLayer> kv) override {
     const Layout& l = rows.layout;
-    std::map<std::int32_t, std::int32_t> last;  // table -> its last page that is written
+    std::map<std::int32_t, std::int32_t> last;  // table -> its last written page
     for (int r = 0; r < l.rows; ++r) {
       std::int32_t& page = last[*l.owner.row<std::int32_t>(r)];
       page = std::max(page, *l.slots.row<std::int32_t>(r) / kv[0].page_rows);
@@ -127,11 +127,11 @@ class Aliased : public Model {
   std::shared_ptr<Model> inner_;
 };
 
-// What "draft_model" drafted last for each sequence, where the policy can read it.
+// The last draft of "draft_model" for each sequence, readable by the policy.
 struct Overheard {
   struct Draft {
-    int root = 0;  // the sequence's length when it was drafted
-    Text tokens;   // of the chain below the root
+    int root = 0;   // the sequence's length when it was drafted
+    Tokens tokens;  // of the chain below the root
   };
   std::map<SequenceId, Draft> drafts;
 };
@@ -166,7 +166,7 @@ class Nosy : public LengthPolicy {
     std::vector<Budget> budgets;
     for (const PastOnly& p : past) {
       const Overheard::Draft& d = overheard_->drafts[p.id];
-      const std::size_t same = std::size_t(std::max(0, p.length - d.root));  // the guess for the position that is next
+      const std::size_t same = std::size_t(std::max(0, p.length - d.root));  // the draft for the next position
       budgets.push_back(p.rounds > 0 && same < d.tokens.size() && d.tokens[same] == 0 ? Budget{} : most());
     }
     return budgets;
@@ -282,7 +282,7 @@ std::shared_ptr<Model> shortsighted(std::shared_ptr<Model> inner) {
 
 std::shared_ptr<Model> squinting(std::shared_ptr<Model> inner) {
   return std::make_shared<Masked>(std::move(inner), [](std::uint64_t& bits) {
-    if (bits != 0) bits |= 1;  // the first row beyond the trunk is everybody's ancestor
+    if (bits != 0) bits |= 1;  // the first row beyond the trunk becomes an ancestor of all
   });
 }
 

@@ -1,31 +1,31 @@
-// Planted bugs, each through a seam: a verifier's rule, a drafter, a backend's operation, a model's layout, a draw's
-// name. What a law is worth is shown by what it kills. Nothing here is ever registered in the program.
+// Planted bugs in a verifier's rule, a drafter, a backend's operation, a model's layout or a draw's name. A law is
+// tested by the bugs that it detects. The program never registers them.
 #pragma once
 #include <map>
 
-#include "experiments/conformance/scene.h"
+#include "experiments/conformance/scenario.h"
 #include "kernels/reference/reference_backend.h"
 
 namespace foretoken::test {
 
 using namespace conformance;
 
-// Bugs of a rule of acceptance. `none` is speculative sampling as it should be.
+// Bugs of an acceptance rule. `none` is correct speculative sampling.
 enum class Bug {
   none,
-  no_residual,            // after a refusal the next token is drawn from p
-  residual_of_wrong_row,  // the refused mass is subtracted from the row above
+  no_residual,            // after a rejection the next token is drawn from p
+  residual_of_wrong_row,  // the rejected mass is subtracted from the row above
   q_one_row_off,          // the ratio reads q after the parent's parent
-  no_renormalization,     // a second sibling is tested against what is left of p, not divided by its mass
+  no_renormalization,     // a second sibling is tested against the residual of p, not divided by its mass
   bonus_from_wrong_row,   // after full acceptance the next token comes from the row above
   generous,               // accepts 5 % more
-  deaf,                   // never accepts: still exact, never faster
+  deaf,                   // never accepts: exact, but never faster
 };
 // `registries` with the verifier "mutant", which has this bug.
 Registries with_rule(Registries registries, Bug bug);
 // The verifier "mutant" is sound, but names its draws by the slot of the sequence in the batch.
 Registries with_slots(Registries registries);
-// The drafter "draft_model" says that it drew from the law before top-p.
+// The drafter "draft_model" reports the distribution before top-p as q.
 Registries with_unwarped_q(Registries registries);
 
 // Compaction is skipped: `move` does nothing.
@@ -35,33 +35,32 @@ class Unmoved : public ReferenceBackend {
             std::span<const std::int32_t>) override {}
 };
 
-// Keys are stale after a rejection: a slot that holds the key of its position keeps it, whoever comes.
+// Keys are stale after a rejection: a slot that has a key of this position is not overwritten.
 class Stale : public ReferenceBackend {
  public:
-  Tensor allocate(Shape shape, DType dtype) override;  // fresh memory holds no keys
+  Tensor allocate(Shape shape, DType dtype) override;  // new memory holds no keys
   void store(const Tensor& k, const Tensor& v, const KvLayer& kv, const Layout& layout) override;
 
  private:
   std::map<std::pair<const std::byte*, int>, int> written_;  // (page's address, row) -> position
 };
 
-// Ties of logits go to the last of the greatest wherever several rows are asked about at once, as another kernel might
-// have it.
+// Ties of logits go to the last maximum if several rows are evaluated at once, as in another kernel.
 class LastOfEquals : public ReferenceBackend {
  public:
   Distributions distributions(const Tensor& logits, std::span<const Warp> warps) override;
 };
 
-// All sequences of a forward share the last page of the first: what one writes for its tree the next overwrites.
+// All sequences of a forward share the last page of the first, so each overwrites the tree of the one before.
 std::shared_ptr<Model> aliased(std::shared_ptr<Model> inner);
 
-// `registries` with the policy "nosy", which drafts nothing after a discarded guess that was 0, and "draft_model"
-// telling it.
+// `registries` with the policy "nosy", which drafts nothing if a discarded draft was token 0, and a "draft_model" that
+// reports its drafts to it.
 Registries with_nosy_policy(Registries registries);
-// Names by absolute position alone, so that a draw which an earlier round has looked at is met again.
+// Names by absolute position alone, so a later round reuses a draw that an earlier round used.
 void name_by_position(Draws& draws, DrawName& name);
 
-// Ends that are looked for once a round, not token by token: too late inside an accepted path.
+// Limits checked once a round instead of after every token: too late within an accepted path.
 void late_length(Limits& limits);
 void late_stop_token(Limits& limits);
 

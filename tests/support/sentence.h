@@ -1,4 +1,4 @@
-// What an Error says, for tests of bad input.
+// The messages of Errors, for tests of bad input.
 #pragma once
 #include <string>
 
@@ -8,7 +8,7 @@
 
 namespace foretoken::test {
 
-// What the Error that `body` throws says; "" if it throws none.
+// The message of the Error that `body` throws; "" if it throws none.
 template <class F> std::string sentence_of(F body) {
   try {
     body();
@@ -18,7 +18,7 @@ template <class F> std::string sentence_of(F body) {
   return "";
 }
 
-// Whether the sentence holds every one of the words.
+// Whether the sentence contains all of the words.
 template <class... Words>::testing::AssertionResult says(const std::string& sentence, const Words&... words) {
   for (const std::string& word : {std::string(words)...})
     if (sentence.find(word) == std::string::npos)

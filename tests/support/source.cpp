@@ -11,7 +11,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// What a character of a source file belongs to.
+// The lexical class of a character of a source file.
 enum class Part { code, comment, literal };
 
 // The end of the literal that begins at `i`: a string, a raw string or a character.
@@ -66,7 +66,7 @@ void blank_preprocessor(std::string& text) {
   }
 }
 
-// `template <...>` in front of a declaration, with balanced angles, and operators, whose names hold signs.
+// `template <...>` in front of a declaration, with balanced angles, and operators, whose names contain symbols.
 std::string plain_declaration(std::string head) {
   for (size_t at; (at = head.find("template")) != std::string::npos;) {
     size_t i = head.find('<', at);
@@ -78,13 +78,13 @@ std::string plain_declaration(std::string head) {
   return std::regex_replace(head, std::regex(R"(operator\s*(\(\)|[^\s\w(]+))"), "operator_");
 }
 
-enum class Scope { room, function, other };  // room: a namespace or a class
+enum class Scope { enclosing, function, other };  // enclosing: a namespace or a class
 
 Scope scope_of(const std::string& written) {
-  static const std::regex room(R"(\b(namespace|class|struct|union|enum|extern)\b)");
+  static const std::regex enclosing(R"(\b(namespace|class|struct|union|enum|extern)\b)");
   const std::string head = plain_declaration(written);
   const size_t parameters = head.find('(');
-  if (std::regex_search(head.substr(0, parameters), room)) return Scope::room;
+  if (std::regex_search(head.substr(0, parameters), enclosing)) return Scope::enclosing;
   if (parameters == std::string::npos || head.find('=') < parameters) return Scope::other;
   return Scope::function;
 }
@@ -131,12 +131,12 @@ class FunctionFinder {
     if (!head_.empty() || !std::isspace(static_cast<unsigned char>(c))) head_ += c;
   }
 
-  bool declares() const { return open_.empty() || open_.back().scope == Scope::room; }
+  bool declares() const { return open_.empty() || open_.back().scope == Scope::enclosing; }
 
   void open() {
     const Scope scope = !declares() || parens_ > 0 ? Scope::other : scope_of(head_);
     open_.push_back({scope, head_, first_, parens_});
-    if (scope == Scope::room) head_.clear();
+    if (scope == Scope::enclosing) head_.clear();
   }
 
   void close(size_t i) {
@@ -149,8 +149,8 @@ class FunctionFinder {
     const bool initializer = next < code_.size() && std::string(",{)").find(code_[next]) != std::string::npos;
     if (opened.scope == Scope::function && !initializer)
       found_.push_back({name_of(opened.head), opened.line, line_ - opened.line + 1});
-    if (opened.scope == Scope::room || (opened.scope == Scope::function && !initializer)) head_.clear();
-    if (opened.scope != Scope::room) first_ = opened.line;
+    if (opened.scope == Scope::enclosing || (opened.scope == Scope::function && !initializer)) head_.clear();
+    if (opened.scope != Scope::enclosing) first_ = opened.line;
   }
 
   const std::string& code_;

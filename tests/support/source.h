@@ -1,4 +1,4 @@
-// Reads the repository's own sources for the tests of its architecture. Knows C++ only as far as a brace counter does.
+// Reads the repository's own sources for the tests of its architecture. It parses C++ only by counting braces.
 #pragma once
 #include <filesystem>
 #include <string>
@@ -20,7 +20,7 @@ struct Function {
 // All files under folders of the repository with one of the endings: extensions (".cpp") or whole names. Sorted.
 std::vector<SourceFile> read_sources(const std::vector<std::string>& folders, const std::vector<std::string>& endings);
 
-// The text of one file of the repository; throws std::runtime_error where it is missing.
+// The text of one file of the repository; throws std::runtime_error if it is missing.
 std::string read_source(const std::string& path);
 
 std::vector<std::string> split_lines(const std::string& text);
@@ -28,10 +28,10 @@ std::vector<std::string> split_lines(const std::string& text);
 // The text with comments, the contents of literals and preprocessor lines blanked; every line keeps its number.
 std::string code_only(const std::string& text);
 
-// The same, but literals and preprocessor lines stay: what is left are no comments.
+// The same, but only comments are blanked.
 std::string without_comments(const std::string& text);
 
-// Every function defined in the namespaces and classes of the text; std::runtime_error where braces do not match.
+// Every function defined in the namespaces and classes of the text; std::runtime_error if braces do not match.
 std::vector<Function> functions_of(const std::string& text);
 
 }  // namespace foretoken::test

@@ -27,7 +27,7 @@ std::shared_ptr<Model> tiny_model(Backend& backend, const std::string& name, con
                                        TransformerOptions{.dtype = dtype, .kv_dtype = "f32"});
 }
 
-Cast tiny_cast(Backend& backend) {
+Models tiny_models(Backend& backend) {
   const std::string target = "bf16";
   return {tiny_model(backend, target), [&backend, target](const ModelChoice& choice) {
             if (choice.directory == "table:same") return tiny_model(backend, target);

@@ -1,5 +1,4 @@
-// Attention alone, as `foretoken bench --steps` measures it: its bytes, on every device that this machine has; its
-// lines.
+// Attention alone, as in `foretoken bench --steps`: its bytes, on every device of this machine, and its lines.
 #include "experiments/bench/bench_attention.h"
 
 #include <gtest/gtest.h>
@@ -23,7 +22,7 @@ TEST(BenchAttention, BytesAreKeysAndValuesOnce) {
   EXPECT_DOUBLE_EQ(share_of(1e9, 0.5e-3, 4e12), 0.5);
 }
 
-// The reference too: it reads every page and table that the layout names.
+// Also on the reference device, which reads every page and table of the layout.
 TEST(BenchAttention, RunsOnEveryBackendOfAHost) {
   const ModelConfig m = ModelConfig::load("experiments/models/draft");
   for (const auto& backend : {make_reference_backend(), make_cpu_backend(2)})
@@ -33,17 +32,17 @@ TEST(BenchAttention, RunsOnEveryBackendOfAHost) {
                    "context of 4"));
 }
 
-class AttentionScene : public testing::Test {
+class AttentionScenario : public testing::Test {
  protected:
-  // What is printed for a scene with this share of the bandwidth for a bar.
+  // The printed line of a scenario with this share of the bandwidth as its bar.
   std::string printed(double share, bool as_json) const {
-    const json scene = {{"name", "alone"},   {"target", {{"model", "experiments/models/draft"}}},
-                        {"attention", true}, {"batch", 2},
-                        {"context", 64},     {"guesses", 3},
-                        {"steps", 2},        {"share", share}};
+    const json scenario = {{"name", "alone"},   {"target", {{"model", "experiments/models/draft"}}},
+                           {"attention", true}, {"batch", 2},
+                           {"context", 64},     {"guesses", 3},
+                           {"steps", 2},        {"share", share}};
     StepsOptions options;
     options.file =
-        folder.write("s.json", json{{"engine", {{"device", "cpu"}, {"threads", 1}}}, {"scenes", {scene}}}.dump());
+        folder.write("s.json", json{{"engine", {{"device", "cpu"}, {"threads", 1}}}, {"scenarios", {scenario}}}.dump());
     options.json = as_json, options.results = (folder.path() / "steps.jsonl").string();
     testing::internal::CaptureStdout();
     EXPECT_EQ(run_steps(options), 0);
@@ -52,7 +51,7 @@ class AttentionScene : public testing::Test {
   TemporaryFolder folder;
 };
 
-TEST_F(AttentionScene, HasALineOfItsOwn) {
+TEST_F(AttentionScenario, HasALineOfItsOwn) {
   const json line = json::parse(printed(1e-9, true));
   EXPECT_EQ(json::parse(read_file(folder.path() / "steps.jsonl")), line);
   const ModelConfig m = ModelConfig::load("experiments/models/draft");
@@ -66,7 +65,7 @@ TEST_F(AttentionScene, HasALineOfItsOwn) {
   for (const char* key : {"machine", "commit", "date"}) EXPECT_TRUE(line.contains(key)) << key;
 }
 
-TEST_F(AttentionScene, SaysWhetherItsBarIsMet) {
+TEST_F(AttentionScenario, SaysWhetherItsBarIsMet) {
   EXPECT_TRUE(says(printed(1e-9, false), "\nalone ", "us a layer", "of the copy bandwidth (at least 1e-09: met)\n"));
   EXPECT_TRUE(says(printed(1e9, false), "(at least 1e+09: MISSED)\n"));
 }

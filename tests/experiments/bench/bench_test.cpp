@@ -12,12 +12,12 @@
 namespace foretoken::test {
 namespace {
 
-TEST(Bench, floor_is_the_larger_of_two_times) {
+TEST(Bench, roofline_is_the_larger_of_two_times) {
   const Ceiling ceiling{100e9, 1e12};
   const std::vector<ProductShape> shapes{{"a", 1000, 500, 2}};  // a million weights: 2 MB, 2 MFLOP a row
-  EXPECT_NEAR(ceiling.floor(shapes, 1), 20e-6, 1e-12);
-  EXPECT_NEAR(ceiling.floor(shapes, 10), 20e-6, 1e-12);
-  EXPECT_NEAR(ceiling.floor(shapes, 40), 80e-6, 1e-12);
+  EXPECT_NEAR(ceiling.roofline(shapes, 1), 20e-6, 1e-12);
+  EXPECT_NEAR(ceiling.roofline(shapes, 10), 20e-6, 1e-12);
+  EXPECT_NEAR(ceiling.roofline(shapes, 40), 80e-6, 1e-12);
 }
 
 TEST(Bench, demo_shapes_are_those_of_its_config) {
@@ -69,7 +69,7 @@ TEST(Bench, bars_have_their_figures_and_are_kept) {
 
 TEST(Bench, prints_every_row_count) {
   BenchOptions options;
-  options.instructions = cpu_instructions().back();  // bars are the best instructions' alone
+  options.instructions = cpu_instructions().back();  // bars exist only for the best instructions
   const nlohmann::json found = found_by(options);
   EXPECT_FALSE(found.contains("bars"));
   EXPECT_TRUE(says(found.at("bars_left_out"), "demo pair", "--instructions"));
@@ -79,7 +79,7 @@ TEST(Bench, prints_every_row_count) {
   for (const auto& line : found.at("products")) {
     rows.push_back(line.at("rows"));
     EXPECT_GT(line.at("seconds").get<double>(), 0);
-    EXPECT_NEAR(line.at("ratio").get<double>(), line.at("seconds").get<double>() / line.at("floor").get<double>(),
+    EXPECT_NEAR(line.at("ratio").get<double>(), line.at("seconds").get<double>() / line.at("roofline").get<double>(),
                 1e-9);
   }
   EXPECT_EQ(rows, (std::vector<int>{1, 2, 4, 5, 8, 16, 32, 64}));

@@ -1,4 +1,4 @@
-// Which fields become columns, in which order, and how values are told.
+// Which fields become columns, in which order, and how values are shown.
 #include "experiments/report/axes.h"
 
 #include <gtest/gtest.h>

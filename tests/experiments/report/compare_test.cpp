@@ -1,4 +1,4 @@
-// Two sets of results: which runs match, what differs clearly, what stands alone.
+// Two sets of results: runs that match, clear differences, runs of one side only.
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
@@ -103,14 +103,15 @@ TEST(Compare, OptionsYoungerThanOneSideDoNotCount) {
   const std::string text = compare(swept_lines(), b, {});
   EXPECT_TRUE(holds(text, "Not counted, since one side does not know it: /engine/new_option")) << text;
   EXPECT_FALSE(holds(text, "  new_option"));
-  // Where B sweeps the option it tells its runs apart, and counts.
+  // If B sweeps the option, the option distinguishes its runs and is compared.
   b.push_back(b[0]);
   b.back()["key"] = "another";
   b.back()["run"]["engine"]["new_option"] = 4;
   EXPECT_TRUE(compared(swept_lines(), b)["matched"].empty());
 }
 
-// What one side says in another form is no younger option: other prompts and other models make other runs.
+// A field with a value of another type on one side is not a newer option: other prompts and other models make other
+// runs.
 TEST(Compare, AnotherFormOfAFieldIsAnotherRun) {
   std::vector<json> a = swept_lines(), b = swept_lines();
   for (json& line : a) line["run"]["workload"]["categories"] = json::array();

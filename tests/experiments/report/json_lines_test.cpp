@@ -1,4 +1,4 @@
-// Files of JSON lines that are not, or not only, what this program wrote: they stay as they are.
+// Files of JSON lines that this program did not write, or not alone, are not changed.
 #include "experiments/report/json_lines.h"
 
 #include <gtest/gtest.h>
@@ -8,7 +8,7 @@
 namespace foretoken::test {
 namespace {
 
-// What stands behind the results without a newline is cut off only if this program wrote it.
+// A last line without newline is cut off only if this program wrote it.
 TEST(JsonLines, ANoteWithoutNewlineIsRefusedAndKept) {
   const std::string first = written(line_of("1")), second = written(line_of("2"));
   for (const std::string& note :

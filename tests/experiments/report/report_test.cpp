@@ -1,4 +1,4 @@
-// What `show` and `compare` print, for people and for programs.
+// The output of `show` and `compare`, for people and for programs.
 #include "experiments/report/report.h"
 
 #include <cmath>
@@ -27,7 +27,7 @@ std::string shown(const std::vector<json>& lines, const std::string& format,
   return show(lines, options);
 }
 
-// The first line that begins with some words; empty where none does.
+// The first line that begins with some words; empty if none does.
 std::string line_with(const std::string& text, const std::string& begin) {
   for (const std::string& line : test::split_lines(text))
     if (line.starts_with(begin)) return line;
@@ -133,7 +133,7 @@ TEST(Report, EveryTableTellsLossyRows) {
   EXPECT_TRUE(holds(shown(lines, "csv"), "\"lossy: typical acceptance, epsilon .3\""));
 }
 
-// Path-identical or not, exact is exact: no column of its own.
+// Path-identical verifiers are exact too: no separate column.
 TEST(Report, KindsOfExactAreNotMixed) {
   std::vector<json> lines = swept_lines();
   lines[0]["promise"] = "exact, path-identical";
@@ -188,7 +188,7 @@ TEST(Report, WhatCannotBeShownIsSaid) {
   EXPECT_TRUE(holds(sentence({json{{"a", 1}}}, "terminal", {}), "run document"));
 }
 
-// Costs of made models must never be taken for those of a directory.
+// A table names inflated or random models, so their costs are not taken for those of a directory.
 TEST(Report, EveryTableNamesModelsThatWereMade) {
   std::vector<json> lines = swept_lines();
   const std::string plain = shown(lines, "terminal");
@@ -224,7 +224,7 @@ bool alike(const json& a, const json& b) {
   return true;
 }
 
-// What the notebook reads, pinned: the same lines must keep giving the same figures and the same intervals. With
+// The figures that the notebook reads, pinned: the same lines must give the same figures and intervals. With
 // FORETOKEN_UPDATE_GOLDEN set both files are written anew.
 TEST(Report, FiguresForProgramsArePinned) {
   const std::string folder = std::string(FORETOKEN_SOURCE_DIR) + "/tests/notebooks/";

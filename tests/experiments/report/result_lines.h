@@ -1,4 +1,4 @@
-// Result lines made by hand, for the tests of whatever reads them. Knows schema 1 and nothing of the code under test.
+// Hand-made result lines for tests of their readers. This module must know schema 1 only, not the code under test.
 #pragma once
 #include <cmath>
 #include <string>
@@ -11,7 +11,7 @@ namespace foretoken::test {
 
 using nlohmann::json;
 
-// What one request did; `share` are its seconds of the wall time.
+// The figures of one request; `share` are its seconds of the wall time.
 struct Served {
   int prompt = 0;
   json category;
@@ -35,7 +35,7 @@ inline json request(const Served& s) {
           {"finish", "length"}};
 }
 
-// A measure whose totals are those of its requests; arrays by position are the caller's.
+// A measure whose totals are the sums of its requests; the caller gives the arrays by position.
 inline json measure(const std::vector<Served>& requests, const json& drafted_at, const json& tested_at,
                     const json& accepted_at, const json& histogram, double draft_forward, double target_forward) {
   json found = {{"requests", json::array()},
@@ -135,7 +135,8 @@ inline json swept_line(const std::string& drafter, int length, double temperatur
   return line(key, run(drafter, length, temperature, batch), axes, repeats);
 }
 
-// Two drafters, two lengths, two temperatures, two batches: draft_model gains but at batch 4, ngram loses at length 8.
+// Two drafters, two lengths, two temperatures, two batches: draft_model gains except at batch 4, ngram loses at length
+// 8.
 inline std::vector<json> swept_lines() {
   std::vector<json> lines;
   for (const std::string drafter : {"draft_model", "ngram"})

@@ -1,4 +1,4 @@
-// Files of results for tests: lines that are complete but empty, and what the program makes of them.
+// Files of results for tests: complete but empty lines, and the program's reading of them.
 #pragma once
 #include <fstream>
 #include <iterator>
@@ -11,8 +11,8 @@ namespace foretoken::test {
 
 using nlohmann::json;
 
-// The result of a run that is known by its name; numbers, words and letters of several bytes, so that a line may be
-// torn within each.
+// The result of a run identified by its name; it has numbers, words and multi-byte letters, so a line can be torn
+// within each.
 inline json line_of(const std::string& name) {
   const json run{{"name", name}}, side{{"requests", json::array()}, {"seconds", -1.5e-7}, {"kept", true}};
   return {{"schema", 1},

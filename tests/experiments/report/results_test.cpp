@@ -1,4 +1,4 @@
-// Files of results: what a crash leaves, what a second process gets, and what a full disk does.
+// Files of results after a crash, with a second process, and on a full disk.
 #include "experiments/report/results.h"
 
 #include <csignal>
@@ -67,7 +67,7 @@ TEST(Results, ATornFirstLineIsCutOffToo) {
   }
 }
 
-// Whose lines had their keys in another order.
+// Lines of an earlier version, with keys in another order.
 TEST(Results, ATornLineOfAnEarlierVersionIsCutOff) {
   for (const std::string torn :
        {"{\"agreement\":{\"compared\":", "{\"agreement\":{\"compared\":true,\"compared_texts\":1"}) {
@@ -81,7 +81,7 @@ TEST(Results, ATornLineOfAnEarlierVersionIsCutOff) {
   }
 }
 
-// Only what was measured on both sides is done; the last line of a run decides.
+// A run is done only if both sides were measured; its last line counts.
 TEST(Results, ALineWithoutMeasurementOrErrorIsNotDone) {
   const json whole = line_of("1");
   for (const json& change :
@@ -138,7 +138,7 @@ TEST(Results, ThatAreDiscardedCountAgainWhenTheyAreMeasured) {
   EXPECT_FALSE(results.discarded(key("1")));
 }
 
-// An editor may take the last newline away; the run is whole.
+// An editor may remove the last newline; the run is complete.
 TEST(Results, AWholeLastLineWithoutNewlineIsKept) {
   const TemporaryFolder folder;
   const std::string both = line_of("1").dump() + "\n" + line_of("2").dump();
@@ -153,7 +153,7 @@ TEST(Results, AWholeLastLineWithoutNewlineIsKept) {
   EXPECT_EQ(bytes_of(file), both + "\n" + written(line_of("3")));
 }
 
-// Whatever was named by mistake survives: a document of one line, notes, a half of another JSON file.
+// Files named by mistake are not changed: a document of one line, notes, half of another JSON file.
 TEST(Results, FilesOfOthersAreRefusedAndKept) {
   for (const std::string bytes : {"{\"base\": {}, \"axes\": {}}", "{\"axes\":{\"/policy/length\":[1,2]},\"base\":{}",
                                   "{\"axes\":", "some notes", "{\"base\": {", "[1, 2", "   {\"a\"", "null"}) {
@@ -197,7 +197,7 @@ TEST(Results, PlacesThatCannotBeWrittenAreNamed) {
   }
 }
 
-// A limit on the size of files stands for a full disk: a write is cut short, then refused.
+// A limit on the size of files simulates a full disk: a write is cut short, then refused.
 TEST(Results, AFullDiskLeavesTheFileAsItWas) {
   const TemporaryFolder folder;
   const auto file = folder.path() / "r.jsonl";

@@ -1,4 +1,4 @@
-// Averages and intervals: worked by hand where a hand suffices, by simulation where coverage is the claim.
+// Averages and intervals, against values computed by hand; coverage by simulation.
 #include "experiments/report/statistics.h"
 
 #include <cmath>
@@ -46,7 +46,7 @@ TEST(Statistics, IntervalStaysBetweenItsBounds) {
   EXPECT_GT(prompt_interval(terms, kNoMost).high, 1);
 }
 
-// One measurement says nothing of how far another would lie from it: no bounds, instead of bounds without width.
+// One measurement has no spread: unknown bounds, not bounds of zero width.
 TEST(Statistics, ASingleMeasurementHasNoBounds) {
   const std::vector<Term> one_tests = {{2, 4}, {0, 0}, {0, 0}};
   for (const Interval& interval : {prompt_interval(std::vector<Term>{{2, 4}}, 1), prompt_interval(one_tests, 1)}) {
@@ -64,7 +64,7 @@ TEST(Statistics, ASingleMeasurementHasNoBounds) {
   EXPECT_GT(paired_interval(one_alternation).width(), 0.5);
 }
 
-// Prompts that never tested are no measurements of alpha: two that did widen as two do.
+// Prompts without tests are no measurements of alpha: two prompts with tests widen like two.
 TEST(Statistics, PromptsWithNothingToDivideByDoNotNarrowTheInterval) {
   std::vector<Term> terms = {{2, 4}, {3, 4}};
   const Interval two = prompt_interval(terms, 1);
@@ -99,7 +99,7 @@ TEST(Statistics, IntervalsAreTheSameEveryTime) {
   EXPECT_GT(first.high, first.value);
 }
 
-// A prompt that is slow counts on both sides: what the sides share cancels, and only the pairing can know that.
+// A slow prompt is slow on both sides: the common part cancels because measurements are paired.
 TEST(Statistics, PairingCancelsWhatBothSidesShare) {
   Measurements paired(12, 3), crossed(12, 3);
   for (int p = 0; p < 12; ++p)
@@ -136,8 +136,7 @@ TEST(Statistics, LevelsAreResampledApart) {
   EXPECT_NEAR(width(paired_interval(both)) / width(paired_interval(one)), std::sqrt(2.0), 0.15);
 }
 
-// Means of three values from a wide sample: the bootstrap's spread must be the textbook's s t / sqrt(n) for many
-// prompts.
+// Means of three values from a wide sample: the bootstrap's spread must be s t / sqrt(n) for many prompts.
 TEST(Statistics, AgreesWithTheTextbookForMeans) {
   std::mt19937 random(7);
   std::normal_distribution<double> normal(5, 1);
@@ -155,9 +154,9 @@ TEST(Statistics, AgreesWithTheTextbookForMeans) {
   EXPECT_NEAR(interval.high, mean + half, 0.1 * half);
 }
 
-// Share of simulated experiments whose interval holds the truth. Prompts differ in length and in speedup, the machine
-// drifts between alternations, every measurement has noise of its own; the true speedup is the ratio of expected
-// totals.
+// Share of simulated experiments whose interval contains the true value. Prompts differ in length and in speedup, the
+// machine drifts between alternations, every measurement has noise of its own; the true speedup is the ratio of
+// expected totals.
 double coverage(int prompts, int repeats, double prompt_sd, double machine_sd, double noise_sd, int experiments) {
   std::mt19937 random(20261121);
   std::normal_distribution<double> normal(0, 1);
@@ -182,7 +181,8 @@ double coverage(int prompts, int repeats, double prompt_sd, double machine_sd, d
   return double(held) / experiments;
 }
 
-// 400 experiments: the standard error of a coverage of .95 is .011. What is asked is that nothing falls clearly short.
+// 400 experiments: the standard error of a coverage of .95 is .011. The test requires that no coverage is clearly below
+// .95.
 TEST(Statistics, SpeedupIntervalsCoverTheTruth) {
   EXPECT_GE(coverage(24, 3, 0.3, 0.0, 0.02, 400), 0.92) << "prompts vary";
   EXPECT_GE(coverage(24, 3, 0.0, 0.05, 0.02, 400), 0.90) << "the machine varies, over three alternations";
@@ -198,7 +198,7 @@ TEST(Statistics, AlphaIntervalsCoverTheTruth) {
   for (int e = 0; e < experiments; ++e) {
     std::vector<Term> terms;
     for (int p = 0; p < 24; ++p) {
-      // Prompts with an alpha of their own, .55 to .85 evenly: mean .7; 60 tests each.
+      // Each prompt has its own alpha, .55 to .85 evenly: mean .7; 60 tests each.
       const double own = std::uniform_real_distribution<double>(0.55, 0.85)(random);
       terms.push_back({double(std::binomial_distribution<int>(60, own)(random)), 60});
     }

@@ -1,4 +1,4 @@
-// A result line with answers worked out by hand, and lines that are not what they should be.
+// A result line with figures computed by hand, and malformed lines.
 #include "experiments/report/summary.h"
 
 #include <cmath>
@@ -34,7 +34,7 @@ TEST(Summary, AnswersWorkedByHand) {
   EXPECT_EQ(s.compared_texts, 2);
 }
 
-// Sampled texts end where they will: each side's tokens are its own.
+// Sampled outputs differ in length, so each side counts its own tokens.
 TEST(Summary, SidesOfDifferentLengthsAreComparedByTheirRates) {
   json line = worked_line();
   for (json& repeat : line["repeats"]) {
@@ -47,7 +47,7 @@ TEST(Summary, SidesOfDifferentLengthsAreComparedByTheirRates) {
   EXPECT_DOUBLE_EQ(s.baseline.tokens_per_second, 10);
 }
 
-// The first round emits what stood of its draft at once: those tokens took no time of decoding.
+// The first round emits the accepted tokens of its draft at once; they take no decoding time.
 TEST(Summary, DecodingBeginsAfterTheFirstRound) {
   json line = worked_line();
   for (json& repeat : line["repeats"]) {
@@ -88,7 +88,7 @@ TEST(Summary, TheoryOfShortDraftsCountsTheLengthsThatWereDrafted) {
   EXPECT_NEAR(s.theory.speedup, s.theory.tau / 1.4, 1e-12);
 }
 
-// Of 10 drafted levels and 15 drafted nodes a repeat, some were siblings: the theory is of chains.
+// Of 10 drafted levels and 15 drafted nodes a repeat, some were siblings; the theory covers chains only.
 TEST(Summary, TheoryIsSilentAboutTreesThatBranch) {
   json line = worked_line();
   for (json& repeat : line["repeats"]) {
@@ -132,7 +132,7 @@ TEST(Summary, CategoriesAndPromptsStandBeside) {
   ASSERT_EQ(s.by_prompt.size(), 2u);
   EXPECT_DOUBLE_EQ(s.by_prompt[1].alpha, 3.0 / 7);
   EXPECT_DOUBLE_EQ(s.by_prompt[1].speedup, 1.2);
-  // A ratio of totals is no mean of ratios: (2 + 1.2) / 2 happens to be 1.6 for equal seconds, alpha shows the
+  // A ratio of totals is not the mean of ratios: (2 + 1.2) / 2 happens to be 1.6 for equal seconds, alpha shows the
   // difference.
   EXPECT_NE(s.alpha.value, (7.0 / 8 + 3.0 / 7) / 2);
 }

@@ -1,4 +1,4 @@
-// The three looks of a table: what is aligned, cut, wrapped, escaped and quoted.
+// The three formats of a table: alignment, cuts, wrapping, escapes and quotes.
 #include "experiments/report/table.h"
 
 #include <limits>

@@ -1,4 +1,4 @@
-// What a person may be shown: no control characters, and lines that fit.
+// Text for a terminal: no control characters, and lines that fit.
 #include "experiments/report/terminal.h"
 
 #include <gtest/gtest.h>
@@ -52,7 +52,7 @@ TEST(Table, ShowsControlCharactersOfEveryPart) {
     EXPECT_EQ(text.find('\x1b'), std::string::npos) << text;
     EXPECT_NE(text.find("a\\u001b[2J b"), std::string::npos) << text;
   }
-  EXPECT_NE(table.csv().find('\x1b'), std::string::npos);  // for programs: as it is
+  EXPECT_NE(table.csv().find('\x1b'), std::string::npos);  // for programs: unescaped
 }
 
 TEST(Table, CutsNothingWhereNoTerminalShowsIt) {

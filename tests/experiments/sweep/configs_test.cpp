@@ -1,9 +1,9 @@
-// Every committed document of experiments/configs/ says what this program understands, and names files that are there.
+// Every committed document of experiments/configs/ is valid for this program and names files that exist.
 #include <set>
 
 #include <gtest/gtest.h>
 
-#include "experiments/bench/bench_scenes.h"
+#include "experiments/bench/bench_scenarios.h"
 #include "experiments/sweep/run_document.h"
 #include "experiments/sweep/sweep.h"
 #include "experiments/sweep/workload.h"
@@ -14,7 +14,7 @@ namespace {
 
 using nlohmann::json;
 
-// The directory of a model, where it has one.
+// The directory of a model, if it has one.
 void expect_model(const json& owner) {
   if (!owner.contains("model")) return;
   const ModelChoice choice = ModelChoice::read(owner["model"], owner.value("inflate", json()));
@@ -42,9 +42,9 @@ TEST(Configs, EveryOneIsUnderstood) {
     SCOPED_TRACE(file);
     found.insert(entry.path().filename().string());
     const auto document = read_document(file);
-    if (document.contains("scenes")) {
-      for (const Scene& scene : read_scenes(file, "", "", registries))
-        expect_model(scene.run["target"]), expect_model(scene.run["drafter"]);
+    if (document.contains("scenarios")) {
+      for (const Scenario& scenario : read_scenarios(file, "", "", registries))
+        expect_model(scenario.run["target"]), expect_model(scenario.run["drafter"]);
     } else {
       for (const foretoken::Run& run : expand(document, {}, registries, file))
         expect_runnable(run.document, registries);

@@ -1,4 +1,4 @@
-// A file of results may be older than what lies behind the paths of its runs: whoever resumes it is told.
+// If files of a run's paths changed after its results were stored, resuming reports it.
 #include "experiments/sweep/provenance.h"
 
 #include <set>
@@ -34,7 +34,7 @@ TEST(Fingerprint, SeesContentsAndNothingElse) {
   EXPECT_EQ(fingerprint(a.path() / "nowhere"), "");
 }
 
-// Every byte counts, also in the middle of weights that are read in blocks, and whatever the file says about its time.
+// Every byte counts, also in the middle of weights that are read in blocks, for any modification time.
 TEST(Fingerprint, SeesTheMiddleOfWeights) {
   const TemporaryFolder folder;
   std::string weights((9 << 20) + 5, 'w');
@@ -64,7 +64,7 @@ TEST(Fingerprint, SeesTheChatTemplateAndTheGenerationConfig) {
     }
 }
 
-// What else lies in a directory is not read, whatever its size: neither other formats nor shards that nobody names.
+// Other files of a directory are not read: neither other formats nor shards that the index does not name.
 TEST(Fingerprint, SeesTheShardsThatTheIndexNames) {
   const TemporaryFolder folder;
   folder.write("config.json", "{}");

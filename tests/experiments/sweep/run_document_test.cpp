@@ -1,5 +1,5 @@
-// The validator of runs: defaults, refusals with the nearest name, one text per run; and the documents made from its
-// list.
+// The validator of runs: defaults, refusals with the nearest name, one canonical text for each run; and the documents
+// made from its list.
 #include "experiments/sweep/run_document.h"
 
 #include <cmath>
@@ -153,7 +153,7 @@ TEST_F(Documents, ReadmeListsEveryKey) {
   EXPECT_EQ(readme.substr(at + mark.size()), describe_keys(registries, true)) << "run: ./foretoken keys --markdown";
 }
 
-// What programs read, pinned with an entry of our own, so that a new drafter changes nothing here.
+// The JSON list for programs, pinned with the test's own entry, so a new drafter does not change it.
 TEST(List, JsonIsPinned) {
   Registries own;
   Entry<LengthPolicy> entry{

@@ -1,4 +1,4 @@
-// One run on real models: what its line says must be what the engine did. The same demo models as quickstart's.
+// One run on the demo models: its line must agree with the engine's work.
 #include "experiments/sweep/runner.h"
 
 #include <csignal>
@@ -87,7 +87,7 @@ TEST_F(Runs, ALineAddsUp) {
   const json line = measured();
   ASSERT_EQ(line["repeats"].size(), 2u);
   for (const json& repeat : line["repeats"]) {
-    expect_consistent(repeat["baseline"], 12);  // 6 prompts, 2 places: at least 8 requests, so 2 samples of each
+    expect_consistent(repeat["baseline"], 12);  // 6 prompts, 2 at once: at least 8 requests, so 2 samples of each
     expect_consistent(repeat["speculative"], 12);
     EXPECT_EQ(repeat["baseline"]["drafted"], 0);
     EXPECT_EQ(repeat["baseline"]["tokens"], repeat["baseline"]["rounds"]);
@@ -114,7 +114,7 @@ TEST_F(Runs, ALineAddsUpWherePromptsTakeManySteps) {
   const json line = measured({{"engine", {{"step_rows", 6}}}, {"measure", {{"repeats", 1}}}});
   for (const char* side : {"baseline", "speculative"}) {
     const json& m = line["repeats"][0][side];
-    expect_consistent(m, 12);  // also the time of steps in which a request reads its prompt and says nothing
+    expect_consistent(m, 12);  // includes steps in which a request reads its prompt and emits nothing
     EXPECT_GT(m["prompt_tokens"].get<long>(), 12 * 6) << "the prompts fit into one step";
   }
 }
@@ -180,7 +180,8 @@ TEST_F(Runs, WhatGoesWrongIsOneSentence) {
   EXPECT_TRUE(says(failure({{"engine", {{"memory_mib", 8000000}}}}), "memory"));
 }
 
-// What a plugin's component lets through is named an Error of its own: a Ctrl-C that it met is no result of the run.
+// An exception through a plugin's component becomes its Error; a Ctrl-C during it must not be recorded as the run's
+// result.
 TEST_F(Runs, AnErrorAfterCtrlCIsNoResult) {
   const auto interrupted_run = [&] {
     watch_interrupts();
@@ -211,7 +212,7 @@ TEST_F(Runs, ASweepGoesOnAfterAFailureAndResumes) {
   EXPECT_EQ(load_results(options.results).size(), 3u) << "the failure is tried again";
 }
 
-// What a failed run loaded must not stand in the way of the next ones.
+// The models of a failed run must not take the memory of the next ones.
 TEST_F(Runs, ModelsOfAFailedRunAreLetGo) {
   const json other = {{"target", {{"model", "experiments/models/draft"}}},
                       {"drafter", {{"name", "none"}, {"model", nullptr}}}};

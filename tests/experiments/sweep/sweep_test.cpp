@@ -1,4 +1,4 @@
-// Sweeps: every combination in the document's order, any pointer, and what is refused.
+// Sweeps: every combination in the document's order, any pointer, and refusals.
 #include "experiments/sweep/sweep.h"
 
 #include <gtest/gtest.h>
@@ -46,7 +46,7 @@ TEST_F(Sweeps, AnAxisMayBeAnObjectAndALaterOnePartOfIt) {
   EXPECT_EQ(all[1].document["drafter"], json({{"name", "ngram"}, {"longest", 5}, {"shortest", 1}}));
 }
 
-// Whatever would have no effect is refused: a value that another axis overwrites, a setting that an axis overwrites.
+// Values without effect are refused: a value or a setting that an axis overwrites.
 TEST_F(Sweeps, AxesThatOverwriteOneAnotherAreRefused) {
   const std::string inner = R"("/drafter/longest": [2, 5])", outer = R"("/drafter": [{"name": "ngram", "longest": 3}])";
   for (const std::string& axes : {inner + ", " + outer, outer + ", " + inner})

@@ -1,4 +1,4 @@
-// What is served before a run is measured, and when it is measured again.
+// The warm-up requests of a run, and when a run is measured again.
 #include <set>
 #include <vector>
 
@@ -9,7 +9,7 @@
 namespace foretoken::test {
 namespace {
 
-// A token a step for each of those that run, the next taking the place of each that ends.
+// Each running request emits a token a step; the next request starts when one ends.
 std::set<std::size_t> sizes_met(const std::vector<Job>& jobs, std::size_t batch, bool& mixed) {
   std::set<std::size_t> met;
   std::vector<int> left;
@@ -52,7 +52,7 @@ TEST(WarmUp, what_a_device_recorded_on_the_way_is_measured_again_and_once) {
   };
   EXPECT_EQ(of({0}), 1u);
   EXPECT_EQ(of({1, 0}), 2u);
-  EXPECT_EQ(of({200, 200}), 2u) << "whoever records for ever is not asked for ever";
+  EXPECT_EQ(of({200, 200}), 2u) << "a device that always records is not measured forever";
 }
 
 TEST(WarmUp, asks_for_no_more_than_the_run) {

@@ -1,5 +1,4 @@
-// Models that are made instead of read, through whole runs on the CPU: random weights, and inflated ones that write the
-// same.
+// Generated models in whole runs on the CPU: random weights, and inflated models with unchanged outputs.
 #include "experiments/sweep/workbench.h"
 
 #include "experiments/sweep/run_document.h"
@@ -14,7 +13,7 @@ namespace {
 
 using nlohmann::json;
 
-// A shape that has everything of the demo models and a little more.
+// A shape at least as large as the demo models in every size.
 constexpr const char* kShape = R"({"architectures": ["LlamaForCausalLM"], "vocab_size": 4500, "hidden_size": 448,
   "intermediate_size": 1088, "num_hidden_layers": 9, "num_attention_heads": 12, "num_key_value_heads": 3,
   "head_dim": 128, "max_position_embeddings": 4096, "rms_norm_eps": 1e-05, "rope_theta": 500000.0})";
@@ -33,7 +32,7 @@ class MadeModels : public testing::Test {
     document.merge_patch(changes);
     return complete_run(document, bench.registries(), "test");
   }
-  // What speculation writes, request by request.
+  // The outputs of speculation, by request.
   std::vector<std::vector<Token>> texts(const json& run) {
     const auto engine = bench.engine(run, Side::speculative, "");
     return measure(*engine, jobs_of(run, bench, ""), run["engine"]["batch"], [](double) {}).texts;
@@ -47,7 +46,7 @@ class MadeModels : public testing::Test {
   Workbench bench;
 };
 
-// The target would take minutes to make: nothing of it is, when the pair says beforehand that it does not fit.
+// The target would take minutes to make; a pair that does not fit is refused before.
 TEST_F(MadeModels, AnUnsoundPairIsRefusedBeforeAnyModelIsLoaded) {
   Registries registries = bench.registries();
   registries.drafters.replace(
@@ -78,8 +77,8 @@ TEST_F(MadeModels, InflatedWriteTheSame) {
   }
 }
 
-// Samples of one prompt are other draws of it, wherever its pages come from; penalties leave greedy texts plain
-// decoding's.
+// Samples of one prompt differ in their draws, with or without shared pages; with penalties greedy outputs are still
+// plain decoding's.
 TEST_F(MadeModels, SamplesAndPenaltiesOfARun) {
   json one = {{"sampling", {{"temperature", 1}}}, {"verifier", {{"name", "coupled"}}}}, three = one;
   three["sampling"]["samples"] = 3;
@@ -130,8 +129,8 @@ TEST_F(MadeModels, RandomOnesServe) {
   EXPECT_EQ(m["accepted"], m["tested"]) << "the draft is the target";
 }
 
-// A share of the memory is measured once for runs of the same models, and still no model of another run takes room
-// beside the pages.
+// A share of the memory is measured once for runs of the same models, and models of other runs take no memory beside
+// the pages.
 TEST_F(MadeModels, OnesOfOtherRunsAreGoneWhenPagesAreMade) {
   json changes = {{"drafter", {{"name", "ngram"}, {"model", nullptr}, {"dtype", nullptr}}}};
   changes["engine"]["memory_fraction"] = 0.001;

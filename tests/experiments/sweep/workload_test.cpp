@@ -1,4 +1,4 @@
-// Prompts from any JSON lines, and which of them a workload takes.
+// Prompts from any JSON lines, and the selection of a workload.
 #include "experiments/sweep/workload.h"
 
 #include <map>

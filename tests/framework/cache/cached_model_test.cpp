@@ -1,6 +1,6 @@
 // The padding of forwards: the layout that a model gets where its device pads sizes.
 #include "kernels/reference/reference_backend.h"
-#include "tests/framework/engine/engine_scene.h"
+#include "tests/framework/engine/engine_scenario.h"
 
 namespace foretoken::testing {
 namespace {
@@ -38,14 +38,14 @@ class Watched final : public Model {
   std::vector<Seen>& seen_;
 };
 
-struct PaddedForwards : EngineScene {
+struct PaddedForwards : EngineScenario {
   std::vector<Watched::Seen> seen;
 
-  void run(int sequences, Text prompt, int guesses) {
+  void run(int sequences, Tokens prompt, int guesses) {
     backend = std::make_unique<Rounding>();
-    cast.target = std::make_shared<Watched>(cast.target, seen);
+    models.target = std::make_shared<Watched>(models.target, seen);
     options.batch = sequences, options.step_rows = 256, options.pages = 1024;
-    chairs.policy = {{"name", "fixed"}, {"length", guesses}};
+    configs.policy = {{"name", "fixed"}, {"length", guesses}};
     const auto e = engine();
     for (int i = 0; i < sequences; ++i) e->submit(request(prompt, 6));
     while (!e->idle()) (void)e->step();
@@ -60,7 +60,7 @@ struct PaddedForwards : EngineScene {
 // Seventeen single rows are padded to 32. No table may then have more than one row, or kernels would treat decoding as
 // reading a prompt.
 TEST_F(PaddedForwards, single_rows_stay_single) {
-  chairs.drafter = {{"name", "none"}};
+  configs.drafter = {{"name", "none"}};
   run(17, {1}, 0);
   int padded = 0;
   for (const auto& s : seen) {
@@ -94,17 +94,17 @@ TEST_F(PaddedForwards, there_are_as_many_tables_as_padding_needs) {
 }
 
 TEST_F(PaddedForwards, a_prompt_is_padded_in_one_table) {
-  chairs.drafter = {{"name", "none"}};
-  run(1, Text(19, 1), 0);
+  configs.drafter = {{"name", "none"}};
+  run(1, Tokens(19, 1), 0);
   EXPECT_EQ(seen.front().rows, 32);
   EXPECT_EQ(seen.front().sequences, 2);
 }
 
 TEST(CachedModelTest, RefusesSegmentsThatAreNotImplemented) {
   const auto backend = make_reference_backend();
-  const auto cast = conformance::table_cast({.vocab = 5, .positions = 64});
-  PagePool pool(*backend, 4 * cast.target->info().kv.bytes_per_row(), 4);
-  CachedModel model(*backend, cast.target, pool);
+  const auto models = conformance::table_models({.vocab = 5, .positions = 64});
+  PagePool pool(*backend, 4 * models.target->info().kv.bytes_per_row(), 4);
+  CachedModel model(*backend, models.target, pool);
   Sequence s;
   s.id = 1, s.tokens = {1, 2, 3};
   (void)model.unseen(s);
@@ -112,7 +112,7 @@ TEST(CachedModelTest, RefusesSegmentsThatAreNotImplemented) {
   const DraftTree root = DraftTree::rooted(*backend, 3, 0);
   const std::uint64_t addresses[3] = {};
   const Segment featured{&s, 2, &root, 0, addresses}, mutual{&s, 2, &root, 0, {}, true};
-  const std::string name = cast.target->info().name;
+  const std::string name = models.target->info().name;
   EXPECT_TRUE(
       says(test::sentence_of([&] { model.run({&featured, 1}); }), name, "Segment::inputs", "not implemented yet"));
   EXPECT_TRUE(

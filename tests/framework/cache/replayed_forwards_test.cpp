@@ -7,7 +7,7 @@
 #include "experiments/conformance/scripted_drafter.h"
 #include "kernels/reference/reference_backend.h"
 #include "tests/framework/cache/alone.h"
-#include "tests/framework/engine/engine_scene.h"
+#include "tests/framework/engine/engine_scenario.h"
 
 namespace foretoken::testing {
 namespace {
@@ -91,23 +91,23 @@ class Replayed final : public Model {
   std::shared_ptr<Model> model_;
 };
 
-struct ReplayedForwards : EngineScene {
+struct ReplayedForwards : EngineScenario {
   Recording* recording = nullptr;
-  std::shared_ptr<Model> table = cast.target;
+  std::shared_ptr<Model> table = models.target;
 
   ReplayedForwards() { fresh(); }
   Recording& fresh() {
-    cast.target = table;  // frees its memory
+    models.target = table;  // frees its memory
     auto made = std::make_unique<Recording>();
     recording = made.get(), backend = std::move(made);
-    cast.target = std::make_shared<Replayed>(table);
+    models.target = std::make_shared<Replayed>(table);
     return *recording;
   }
   // Makes an engine, serves with it and destroys it; returns the number of recorded forwards in its reports.
   int serve() {
     int recorded = 0;
     const auto e = engine();
-    for (const Text& prompt : {Text{1}, Text{2, 3, 1}, Text(9, 2)}) e->submit(request(prompt, 12));
+    for (const Tokens& prompt : {Tokens{1}, Tokens{2, 3, 1}, Tokens(9, 2)}) e->submit(request(prompt, 12));
     while (!e->idle()) recorded += e->step().recorded;
     return recorded;
   }
@@ -136,7 +136,7 @@ TEST_F(ReplayedForwards, an_engine_replays_whatever_memory_others_allocated) {
 // Another model, other pages, another number of them: even with reused addresses, equal keys belong to equal bodies.
 TEST_F(ReplayedForwards, a_key_contains_everything_that_a_body_depends_on) {
   serve();
-  cast.target = std::make_shared<Replayed>(table);
+  models.target = std::make_shared<Replayed>(table);
   EXPECT_GT(serve(), 0);
   for (const auto& [rows, pages] : {std::pair{2, 64}, {4, 32}, {2, 32}, {2, 63}}) {
     options.page_rows = rows, options.pages = pages;
@@ -155,17 +155,17 @@ TEST_F(ReplayedForwards, a_key_contains_everything_that_a_body_depends_on) {
 // Several batches, lengths and prompts, chains and trees, with padding and without it.
 TEST_F(ReplayedForwards, equal_keys_belong_to_equal_bodies) {
   registries = conformance::with_scripted(conformance::all_registries());
-  const nlohmann::json drafters[] = {chairs.drafter, conformance::random_tree(5, "mixed", false)};
+  const nlohmann::json drafters[] = {configs.drafter, conformance::random_tree(5, "mixed", false)};
   for (const int few : {1 << 20, 4}) {
     fresh().few = few;
     std::mt19937 engine_of(7);
     const auto up_to = [&](unsigned n) { return 1 + int(engine_of() % n); };
     options.pages = 512;
     for (int i = 0; i < 60; ++i) {
-      chairs.policy = {{"name", "fixed"}, {"length", up_to(5) - 1}}, options.batch = up_to(6);
-      chairs.drafter = drafters[i % 2];
+      configs.policy = {{"name", "fixed"}, {"length", up_to(5) - 1}}, options.batch = up_to(6);
+      configs.drafter = drafters[i % 2];
       const auto e = engine();
-      for (int k = 0; k < 8; ++k) e->submit(request(Text(std::size_t(up_to(40)), up_to(5) - 1), up_to(12)));
+      for (int k = 0; k < 8; ++k) e->submit(request(Tokens(std::size_t(up_to(40)), up_to(5) - 1), up_to(12)));
       while (!e->idle()) (void)e->step();
     }
     EXPECT_GT(recording->replayed, 200);
@@ -175,18 +175,18 @@ TEST_F(ReplayedForwards, equal_keys_belong_to_equal_bodies) {
 
 // One engine whose inputs outgrow their memory between two equal forwards.
 TEST_F(ReplayedForwards, inputs_with_a_new_address_are_another_body) {
-  chairs.drafter = {{"name", "none"}};
+  configs.drafter = {{"name", "none"}};
   options.pages = 4096, options.step_rows = 4096, options.batch = 64;
   const auto e = engine();
   for (const int requests : {1, 64, 1}) {
-    for (int i = 0; i < requests; ++i) e->submit(request(Text(40, i % 5), 2));
+    for (int i = 0; i < requests; ++i) e->submit(request(Tokens(40, i % 5), 2));
     while (!e->idle()) (void)e->step();
   }
   EXPECT_EQ(recording->wrong, 0);
 }
 
 TEST_F(ReplayedForwards, logits_are_not_overwritten_while_a_tensor_refers_to_them) {
-  Alone alone(*backend, cast.target, 4, 16);
+  Alone alone(*backend, models.target, 4, 16);
   const Output first = alone.after(1, {1, 2, 3});
   const std::vector<float> before(first.logits.data<float>(), first.logits.data<float>() + first.logits.elements());
   const Output second = alone.after(2, {2, 1, 4});
@@ -199,7 +199,7 @@ TEST_F(ReplayedForwards, logits_are_not_overwritten_while_a_tensor_refers_to_the
 TEST_F(ReplayedForwards, pages_of_another_size_at_the_same_address_are_another_body) {
   const void* place = nullptr;
   for (const int page_rows : {4, 3, 4}) {
-    Alone alone(*backend, cast.target, page_rows, 16);
+    Alone alone(*backend, models.target, page_rows, 16);
     if (place == nullptr) place = alone.pool.memory().raw();
     ASSERT_EQ(alone.pool.memory().raw(), place) << "otherwise this tests nothing";
     (void)alone.after(1, {1, 2, 3});

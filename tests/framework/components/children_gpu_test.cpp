@@ -4,7 +4,7 @@
 
 #include "kernels/cuda/cuda_backend.h"
 #include "tests/framework/components/children_rules.h"
-#include "tests/kernels/scene.h"
+#include "tests/kernels/scenario.h"
 
 namespace foretoken::testing {
 namespace {

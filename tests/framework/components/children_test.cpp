@@ -2,7 +2,7 @@
 // of one race, a whole chain at once.
 #include "framework/components/host.h"
 #include "tests/framework/components/children_rules.h"
-#include "tests/framework/components/proof_scene.h"
+#include "tests/framework/components/proof_scenario.h"
 #include "verifiers/verifiers.h"
 
 namespace foretoken::testing {

@@ -3,7 +3,7 @@
 
 #include "framework/components/host.h"
 #include "tests/framework/components/children_rules.h"
-#include "tests/framework/components/proof_scene.h"
+#include "tests/framework/components/proof_scenario.h"
 #include "tests/support/sentence.h"
 #include "verifiers/verifiers.h"
 

@@ -5,7 +5,7 @@
 #include "framework/components/host.h"
 #include "framework/components/registry.h"
 #include "kernels/reference/reference_backend.h"
-#include "tests/kernels/scene.h"
+#include "tests/kernels/scenario.h"
 #include "tests/support/gpu.h"
 #include "verifiers/verifiers.h"
 
@@ -152,7 +152,7 @@ void compare(Verifier& verifier, const std::string& name, const std::vector<Opti
   EXPECT_GT(counts.refused, 0);
 }
 
-std::vector<Options> scenes() {
+std::vector<Options> scenarios() {
   std::vector<Options> all;
   for (unsigned seed = 1; seed <= 40; ++seed) all.push_back({int(1 + seed * 97 % 1400), 6, 9, seed % 2 == 0, seed});
   for (unsigned seed = 41; seed <= 46; ++seed) all.push_back({32000, 4, 6, seed % 2 == 0, seed});
@@ -166,8 +166,8 @@ TEST(VerdictsOnTheGpu, equal_those_of_the_host) {
   const ModelInfo info;
   PagePool pool(backend, 4096, 1);
   Host host(backend, pool, info, {}, false);
-  compare(*speculative_sampling().make({}, host), "speculative_sampling", scenes());
-  compare(*coupled().make({}, host), "coupled", scenes());
+  compare(*speculative_sampling().make({}, host), "speculative_sampling", scenarios());
+  compare(*coupled().make({}, host), "coupled", scenarios());
 }
 
 // A rule of a plugin, which g++ compiles: token matching.

@@ -2,12 +2,12 @@
 // cut trees are counted, and policies observe the reports.
 #include <set>
 
-#include "tests/framework/engine/engine_scene.h"
+#include "tests/framework/engine/engine_scenario.h"
 
 namespace foretoken::testing {
 namespace {
 
-using conformance::Text;
+using conformance::Tokens;
 using nlohmann::json;
 
 // A drafter that guesses as many nodes as the budget has, in levels of at most `width` nodes, all children of the first
@@ -56,7 +56,7 @@ class RecordingPolicy : public LengthPolicy {
   Notes& notes_;
 };
 
-struct Budgets : EngineScene {
+struct Budgets : EngineScenario {
   std::vector<Budget> seen;
   RecordingPolicy::Notes notes;
 
@@ -75,7 +75,7 @@ struct Budgets : EngineScene {
                       {},
                       [this, given](const json&, Host&) { return std::make_unique<RecordingPolicy>(given, notes); },
                       [most](const json&, const ModelInfo&) { return most; }});
-    chairs = {{{"name", "wide_trees"}}, {{"name", "recording"}}, {{"name", "coupled"}}};
+    configs = {{{"name", "wide_trees"}}, {{"name", "recording"}}, {{"name", "coupled"}}};
     options.pages = 2048;
     return engine();
   }
@@ -119,7 +119,7 @@ TEST_F(Budgets, the_rows_of_a_step_grow_with_the_trees_unless_they_are_given) {
 }
 
 TEST_F(Budgets, the_memory_for_logits_bounds_the_trees_of_a_step) {
-  cast = conformance::table_cast({.vocab = 4000, .positions = 64});
+  models = conformance::table_models({.vocab = 4000, .positions = 64});
   options.logits_mib = 1;  // 21 rows of logits, draft logits and raw copies, of 4 bytes a token
   const auto e = wide_trees(50, {20, 1}, {20, 1});
   for (int i = 0; i < 4; ++i) e->submit(request({i, 2}, 30));
@@ -184,11 +184,11 @@ TEST_F(Budgets, an_unsound_pair_is_refused_before_anything_is_made) {
                     return std::make_unique<WideTrees>(h.backend(), 1, seen);
                   },
                   [](const json&, const ModelInfo&) { return Needs{.proposes = {Drawn::without_replacement}}; }});
-  chairs.drafter = {{"name", "sequoia"}};
+  configs.drafter = {{"name", "sequoia"}};
   const std::string message = sentence([&] { engine(); });
   EXPECT_TRUE(says(message, "not sound") && says(message, "without_replacement")) << message;
   EXPECT_EQ(made, 0);
-  chairs.verifier = {{"name", "coupled"}};
+  configs.verifier = {{"name", "coupled"}};
   EXPECT_EQ(sentence([&] { engine(); }), "(no error)");
   EXPECT_EQ(made, 1);
 }
@@ -216,7 +216,7 @@ TEST_F(Budgets, traits_depend_on_options_and_target) {
 TEST_F(Budgets, a_component_without_traits_is_an_error) {
   registries.drafters.replace(
       "mute", {"", "", {}, [&](const json&, Host& h) { return std::make_unique<WideTrees>(h.backend(), 1, seen); }});
-  chairs.drafter = {{"name", "mute"}};
+  configs.drafter = {{"name", "mute"}};
   EXPECT_TRUE(says(sentence([&] { engine(); }), "Entry::traits"));
 }
 

@@ -1,6 +1,6 @@
 // A drafter's model that was skipped for many steps has many tokens to read before it can draft. For all sequences
 // together it reads at most the rows of one step in a step.
-#include "tests/framework/engine/engine_scene.h"
+#include "tests/framework/engine/engine_scenario.h"
 
 namespace foretoken::testing {
 namespace {
@@ -37,13 +37,13 @@ class Late : public LengthPolicy {
   int from_;
 };
 
-struct CatchUpTest : EngineScene {
+struct CatchUpTest : EngineScenario {
   std::vector<int> drafts, targets;  // rows of each forward
 
   void SetUp() override {
     options = {.batch = 8, .step_rows = 32, .page_rows = 2, .pages = 1024, .check = true};
-    cast.target = std::make_shared<Counting>(cast.target, targets);
-    cast.load = [this, load = cast.load](const ModelChoice& choice) {
+    models.target = std::make_shared<Counting>(models.target, targets);
+    models.load = [this, load = models.load](const ModelChoice& choice) {
       return std::make_shared<Counting>(load(choice), drafts);
     };
   }
@@ -60,7 +60,7 @@ struct CatchUpTest : EngineScene {
 
 TEST_F(CatchUpTest, sequences_that_catch_up_together_share_the_rows_of_a_step) {
   registries.policies.add("late", {"", "", {}, [](const json&, Host&) { return std::make_unique<Late>(30); }});
-  chairs.policy = {{"name", "late"}};
+  configs.policy = {{"name", "late"}};
   for (const auto& [id, drafted] : serve(60)) EXPECT_GT(drafted, 0) << "sequence " << id << " never caught up";
   EXPECT_LE(*std::ranges::max_element(targets), 32);
   EXPECT_LE(*std::ranges::max_element(drafts), 32);
@@ -81,7 +81,7 @@ TEST_F(CatchUpTest, a_sequence_that_has_caught_up_drafts_in_every_round) {
   const auto e = engine();
   const SequenceId first = e->submit(request({1, 2}, 40));
   (void)e->step();
-  for (int i = 0; i < 3; ++i) e->submit(request(conformance::Text(50, Token(i)), 4));
+  for (int i = 0; i < 3; ++i) e->submit(request(conformance::Tokens(50, Token(i)), 4));
   int rounds = 0, drafted = 0;
   while (!e->idle())
     for (const SequenceReport& r : e->step().sequences)

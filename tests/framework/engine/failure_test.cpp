@@ -3,12 +3,12 @@
 #include <cmath>
 #include <limits>
 
-#include "tests/framework/engine/engine_scene.h"
+#include "tests/framework/engine/engine_scenario.h"
 
 namespace foretoken::testing {
 namespace {
 
-using conformance::Text;
+using conformance::Tokens;
 using nlohmann::json;
 
 constexpr Token kPoison = 4;
@@ -80,10 +80,10 @@ class ThrowingVerifier : public Verifier {
   std::uint64_t stream_;
 };
 
-struct FailureTest : EngineScene {
+struct FailureTest : EngineScenario {
   FailureTest() { options.pages = 512; }  // enough pages: otherwise drafts would have other lengths
   // A request with a stream of its own that never emits kPoison.
-  static Request clean(Text prompt, std::uint64_t stream, bool logprobs = false) {
+  static Request clean(Tokens prompt, std::uint64_t stream, bool logprobs = false) {
     Request r = request(std::move(prompt), 14);
     r.stream = stream;
     r.sampling.logit_bias = {{kPoison, -100}};
@@ -124,15 +124,15 @@ struct FailureTest : EngineScene {
                                 {"", "", {}, [inner, failing, r = conformance::all_registries()](const json&, Host& h) {
                                    return std::make_unique<Throwing>(r.drafters.make(inner, h), failing);
                                  }});
-    chairs.drafter = {{"name", "throwing"}};
+    configs.drafter = {{"name", "throwing"}};
   }
 };
 
 TEST_F(FailureTest, a_nan_in_the_logits_ends_its_sequence_alone) {
-  cast.target = std::make_shared<Poisoned>(cast.target);
+  models.target = std::make_shared<Poisoned>(models.target);
   for (const char* drafter : {"none", "ngram", "draft_model"}) {
-    chairs.drafter = {{"name", drafter}};
-    if (drafter == std::string("draft_model")) chairs.drafter["model"] = "table:other";
+    configs.drafter = {{"name", drafter}};
+    if (drafter == std::string("draft_model")) configs.drafter["model"] = "table:other";
     for (const int batch : {1, 2, 4}) {
       options.batch = batch;
       const Sequence first = one_fails({clean({1, 2, 3}, 1, true), clean({2, 1, 2, 1, kPoison}, 2), clean({3, 3}, 3)},
@@ -143,18 +143,18 @@ TEST_F(FailureTest, a_nan_in_the_logits_ends_its_sequence_alone) {
       later.sampling.logit_bias = {{kPoison, 100}};
       const Sequence second =
           one_fails({clean({1, 2, 3}, 1), later, clean({3, 3}, 3, true), clean({2}, 4)}, 1, "the logits at position 4");
-      EXPECT_EQ(second.tokens, (Text{1, 1, 1, kPoison}));
+      EXPECT_EQ(second.tokens, (Tokens{1, 1, 1, kPoison}));
     }
   }
 }
 
 TEST_F(FailureTest, a_nan_of_the_draft_model_ends_its_sequence_alone) {
-  cast.load = [load = cast.load](const ModelChoice& choice) { return std::make_shared<Poisoned>(load(choice)); };
+  models.load = [load = models.load](const ModelChoice& choice) { return std::make_shared<Poisoned>(load(choice)); };
   one_fails({clean({1, 2, 3}, 1), clean({2, 1, kPoison}, 2), clean({3, 3}, 3)}, 1, "NaN or an infinity");
 }
 
 TEST_F(FailureTest, a_failure_is_in_the_report_of_its_step) {
-  cast.target = std::make_shared<Poisoned>(cast.target);
+  models.target = std::make_shared<Poisoned>(models.target);
   const auto e = engine();
   const SequenceId good = e->submit(clean({1, 2, 3}, 1)), bad = e->submit(clean({2, 1, kPoison}, 2));
   const StepReport report = e->step();
@@ -170,7 +170,7 @@ TEST_F(FailureTest, a_failure_is_in_the_report_of_its_step) {
 }
 
 TEST_F(FailureTest, a_request_that_waits_for_a_failed_prompt_begins) {
-  cast.target = std::make_shared<Poisoned>(cast.target);
+  models.target = std::make_shared<Poisoned>(models.target);
   const auto e = engine();
   Request first = clean({2, 1, kPoison}, 2), second = clean({2, 1, kPoison}, 3);
   second.like = e->submit(first);
@@ -195,7 +195,7 @@ TEST_F(FailureTest, a_drafter_that_throws_for_one_request_fails_that_one_alone) 
 TEST_F(FailureTest, a_drafter_that_throws_while_a_prompt_is_read_fails_that_request_alone) {
   throw_for([](const Sequence& s) { return s.stream == 2; });
   options.step_rows = 8;
-  std::vector<Request> requests{clean({1, 2, 3}, 1), clean(Text(20, 2), 2), clean({3, 3}, 3)};
+  std::vector<Request> requests{clean({1, 2, 3}, 1), clean(Tokens(20, 2), 2), clean({3, 3}, 3)};
   for (Request& r : requests) r.sampling.temperature = 0;  // since the lengths of drafts, and so the draws, differ
   one_fails(requests, 1, "no guess today");
 }
@@ -235,7 +235,7 @@ TEST_F(FailureTest, a_policy_that_throws_for_one_request_fails_that_one_alone) {
   for (const SequenceId failing : {1u, 2u}) {
     registries.policies.replace(
         "throwing", {"", "", {}, [failing](const json&, Host&) { return std::make_unique<ThrowingPolicy>(failing); }});
-    chairs.policy = {{"name", "throwing"}};
+    configs.policy = {{"name", "throwing"}};
     const std::vector<Sequence> all = serve({clean({1, 2, 3}, 1), clean({2, 1}, 2)});
     for (const Sequence& s : all) EXPECT_EQ(s.failure, s.id == failing ? "no length today" : "");
   }
@@ -246,7 +246,7 @@ TEST_F(FailureTest, a_verifier_that_throws_for_one_request_fails_that_one_alone)
                                           return std::make_unique<ThrowingVerifier>(
                                               r.verifiers.make({{"name", "speculative_sampling"}}, h), 2);
                                         }});
-  chairs.verifier = {{"name", "throwing"}};
+  configs.verifier = {{"name", "throwing"}};
   const Sequence failed = one_fails({clean({1, 2, 3}, 1, true), clean({2, 1, 2}, 2, true), clean({3, 3}, 3)}, 1,
                                     "the verifier 'throwing' failed for this request: no verdict today");
   EXPECT_GE(failed.length(), 6);
@@ -283,7 +283,7 @@ class HalfRight : public Verifier {
 
 TEST_F(FailureTest, an_invalid_verdict_is_an_error_before_anything_is_delivered) {
   registries.verifiers.add("half", {"", "", {}, [](const json&, Host&) { return std::make_unique<HalfRight>(); }});
-  chairs.verifier = {{"name", "half"}};
+  configs.verifier = {{"name", "half"}};
   const auto e = engine();
   int delivered = 0;
   for (Request r : {clean({1, 2, 3}, 1), clean({2, 1}, 2)}) {

@@ -1,14 +1,14 @@
 // The engine with faulty components: invalid verdicts, a wrong number of budgets, a forward that fails; and that rows
 // of guesses starve no sequence.
-#include "tests/framework/engine/engine_scene.h"
+#include "tests/framework/engine/engine_scenario.h"
 
 namespace foretoken::testing {
 namespace {
 
-using conformance::Text;
+using conformance::Tokens;
 using nlohmann::json;
 
-struct EngineGuard : EngineScene {
+struct EngineGuard : EngineScenario {
   static std::vector<Sequence> finish(Engine& e) {
     std::vector<Sequence> done;
     while (!e.idle())
@@ -53,7 +53,7 @@ TEST_F(EngineGuard, a_verdict_is_a_path_of_the_tree_and_tokens_of_the_target) {
     if (length >= 0 && length < 4) v.tokens[length] = next;
     registries.verifiers.replace("given",
                                  {"", "", {}, [=](const json&, Host&) { return std::make_unique<GivenVerdict>(v); }});
-    chairs.verifier = {{"name", "given"}};
+    configs.verifier = {{"name", "given"}};
     const auto e = engine();
     e->submit(request({1, 2, 3}, 20));
     return sentence([&] { e->step(); });
@@ -82,7 +82,7 @@ class Miscounting : public LengthPolicy {
 TEST_F(EngineGuard, a_policy_must_return_one_budget_per_sequence) {
   registries.policies.add("miscounting",
                           {"", "", {}, [](const json&, Host&) { return std::make_unique<Miscounting>(); }});
-  chairs.policy = {{"name", "miscounting"}};
+  configs.policy = {{"name", "miscounting"}};
   const auto e = engine();
   e->submit(request({1, 2, 3}));
   EXPECT_TRUE(says(sentence([&] { e->step(); }), "'miscounting'"));
@@ -96,10 +96,10 @@ TEST_F(EngineGuard, a_temperature_whose_reciprocal_is_not_finite_is_refused) {
 }
 
 TEST_F(EngineGuard, a_temperature_of_the_draft_whose_reciprocal_is_not_finite_is_refused) {
-  chairs.drafter["temperature"] = 1e-40;
+  configs.drafter["temperature"] = 1e-40;
   EXPECT_TRUE(says(sentence([&] { engine(); }), "'temperature'"));
   for (const double fine : {0.0, 1e-6}) {
-    chairs.drafter["temperature"] = fine;
+    configs.drafter["temperature"] = fine;
     EXPECT_EQ(sentence([&] { engine(); }), "(no error)") << fine;
   }
 }
@@ -122,9 +122,9 @@ class Failing : public Model {
 TEST_F(EngineGuard, a_failed_forward_does_not_change_the_output) {
   options.step_rows = 8;
   const auto text = [&](std::shared_ptr<Model> target, std::shared_ptr<Model> draft, int* failures) {
-    conformance::Cast c{target, [=](const ModelChoice&) { return draft; }};
-    Engine e(*backend, c.target, registries, chairs, options, c.load);
-    e.submit(request(Text(13, 2), 20));
+    conformance::Models c{target, [=](const ModelChoice&) { return draft; }};
+    Engine e(*backend, c.target, registries, configs, options, c.load);
+    e.submit(request(Tokens(13, 2), 20));
     e.submit(request({1, 3, 4}, 20));
     std::vector<Sequence> done;
     while (!e.idle()) {
@@ -139,12 +139,14 @@ TEST_F(EngineGuard, a_failed_forward_does_not_change_the_output) {
     return std::pair(done.at(0).tokens, done.at(1).tokens);
   };
   int failures = 0;
-  const auto draft = cast.load("table:other");
-  const auto undisturbed = text(cast.target, draft, &failures);
+  const auto draft = models.load("table:other");
+  const auto undisturbed = text(models.target, draft, &failures);
   ASSERT_EQ(failures, 0);
   for (int at = 0; at < 6; ++at) {
-    EXPECT_EQ(text(std::make_shared<Failing>(cast.target, at), draft, &failures), undisturbed) << "target, call " << at;
-    EXPECT_EQ(text(cast.target, std::make_shared<Failing>(draft, at), &failures), undisturbed) << "draft, call " << at;
+    EXPECT_EQ(text(std::make_shared<Failing>(models.target, at), draft, &failures), undisturbed)
+        << "target, call " << at;
+    EXPECT_EQ(text(models.target, std::make_shared<Failing>(draft, at), &failures), undisturbed)
+        << "draft, call " << at;
   }
   EXPECT_EQ(failures, 12);
 }
@@ -164,25 +166,25 @@ TEST_F(EngineGuard, guesses_take_no_row_from_prompts) {
 
 TEST_F(EngineGuard, a_prefix_is_counted_when_it_is_used_and_not_when_it_is_looked_up) {
   options.pages = 27, options.batch = 2;
-  chairs.drafter = {{"name", "none"}};
+  configs.drafter = {{"name", "none"}};
   const auto e = engine();
-  e->submit(request(Text(16, 1), 1));
+  e->submit(request(Tokens(16, 1), 1));
   finish(*e);
   ASSERT_EQ(e->target().cache().prefix_rows_reused(), 0u);
-  e->submit(request(Text(30, 2), 6));  // 15 to 18 pages
-  e->submit(request(Text(30, 1), 4));  // 8 pages are there, but not the 7 others before the first request ends
+  e->submit(request(Tokens(30, 2), 6));  // 15 to 18 pages
+  e->submit(request(Tokens(30, 1), 4));  // 8 pages are there, but not the 7 others before the first request ends
   finish(*e);
   EXPECT_EQ(e->target().cache().prefix_rows_reused(), 16u);
 }
 
 TEST_F(EngineGuard, ngram_whose_longest_match_is_shorter_than_its_shortest_is_refused) {
-  chairs.drafter = {{"name", "ngram"}, {"longest", 2}, {"shortest", 5}};
+  configs.drafter = {{"name", "ngram"}, {"longest", 2}, {"shortest", 5}};
   const std::string text = sentence([&] { engine(); });
   EXPECT_TRUE(says(text, "longest") && says(text, "shortest")) << text;
 }
 
 TEST_F(EngineGuard, a_stop_rule_cannot_lengthen_an_output) {
-  chairs.drafter = {{"name", "none"}};
+  configs.drafter = {{"name", "none"}};
   const auto e = engine();
   Request r = request({1, 2, 3}, 20);
   r.limits.stop = [](std::span<const Token> generated, int) -> std::optional<int> {

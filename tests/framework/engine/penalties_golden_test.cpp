@@ -25,33 +25,33 @@ Sampling sampling_of(const json& options) {
 TEST(PenaltiesGolden, GreedyOutputsEqualThoseOfTransformers) {
   const json golden = json::parse(read_source("tests/data/golden/penalties.json"));
   ReferenceBackend backend;
-  std::map<std::string, std::shared_ptr<Model>> models;
-  int bent = 0;
+  std::map<std::string, std::shared_ptr<Model>> by_name;
+  int changed = 0;
   for (const json& g : golden) {
-    std::shared_ptr<Model>& model = models[g["model"]];
+    std::shared_ptr<Model>& model = by_name[g["model"]];
     if (!model) model = tiny_model(backend, g["model"]);
-    const Cast cast{model, [&](const ModelChoice&) { return model; }};
-    const Text want = g["tokens"];
-    const Ask ask{g["prompt"], 1, int(want.size())};
-    const Scene scene{.sampling = sampling_of(g["options"]),
-                      .engine = {.batch = 1, .step_rows = 64, .page_rows = 4, .pages = 256}};
+    const Models models{model, [&](const ModelChoice&) { return model; }};
+    const Tokens want = g["tokens"];
+    const TestRequest request{g["prompt"], 1, int(want.size())};
+    const Scenario scenario{.sampling = sampling_of(g["options"]),
+                            .engine = {.batch = 1, .step_rows = 64, .page_rows = 4, .pages = 256}};
     for (const json& drafter : {json{{"name", "none"}}, json{{"name", "ngram"}, {"longest", 2}, {"shortest", 1}},
                                 json{{"name", "draft_model"}, {"model", "itself"}}}) {
       const Subject subject{all_registries(),
                             {drafter, {{"name", "fixed"}, {"length", 3}}, {{"name", "speculative_sampling"}}}};
-      EXPECT_EQ(play(subject, scene, backend, cast, {&ask, 1}).texts[0], want)
+      EXPECT_EQ(run_scenario(subject, scenario, backend, models, {&request, 1}).outputs[0], want)
           << g["model"] << " " << g["options"] << " " << subject.text();
     }
-    Scene plain = scene;
+    Scenario plain = scenario;
     plain.sampling = {};
     const Subject none{all_registries(),
                        {{{"name", "none"}}, {{"name", "fixed"}, {"length", 0}}, {{"name", "speculative_sampling"}}}};
-    bent += play(none, plain, backend, cast, {&ask, 1}).texts[0] != want;
+    changed += run_scenario(none, plain, backend, models, {&request, 1}).outputs[0] != want;
     EXPECT_GT(g["least_margin"].get<double>(), 1e-3)
         << "rounding could decide a token, so the comparison would prove nothing";
   }
   EXPECT_GE(golden.size(), 60u);
-  EXPECT_GT(bent, int(golden.size()) / 2) << "the options change too few outputs";
+  EXPECT_GT(changed, int(golden.size()) / 2) << "the options change too few outputs";
 }
 
 }  // namespace

@@ -5,21 +5,21 @@
 #include <gtest/gtest.h>
 
 #include "experiments/conformance/target_distribution.h"
-#include "tests/framework/engine/engine_scene.h"
+#include "tests/framework/engine/engine_scenario.h"
 
 namespace foretoken::testing {
 namespace {
 
-using conformance::Text;
+using conformance::Tokens;
 
-struct SamplingTest : EngineScene {};
+struct SamplingTest : EngineScenario {};
 
 TEST_F(SamplingTest, log_probabilities_are_the_target_distributions) {
   const auto table = std::make_shared<conformance::TableModel>(conformance::TableModel::Options{.vocab = 5, .seed = 3});
-  cast.target = table;
+  models.target = table;
   for (const bool warped : {false, true}) {
     auto e =
-        Engine(*backend, table, registries, chairs, options, conformance::table_cast({.vocab = 5, .seed = 3}).load);
+        Engine(*backend, table, registries, configs, options, conformance::table_models({.vocab = 5, .seed = 3}).load);
     Request r = request({1, 2, 3}, 20, 0.7f);
     r.sampling.logprobs = true, r.sampling.warped_logprobs = warped, r.sampling.top_k = 3;
     e.submit(r);
@@ -42,7 +42,7 @@ TEST_F(SamplingTest, log_probabilities_under_penalties) {
   const auto table = std::make_shared<conformance::TableModel>(conformance::TableModel::Options{.vocab = 5, .seed = 3});
   for (const bool warped : {false, true}) {
     auto e =
-        Engine(*backend, table, registries, chairs, options, conformance::table_cast({.vocab = 5, .seed = 3}).load);
+        Engine(*backend, table, registries, configs, options, conformance::table_models({.vocab = 5, .seed = 3}).load);
     for (int i = 0; i < 2; ++i) {  // one of them is adjusted
       Request r = request({1, 2, 3}, 20, 0.7f);
       r.sampling.logprobs = true, r.sampling.warped_logprobs = warped;
@@ -65,11 +65,11 @@ TEST_F(SamplingTest, log_probabilities_under_penalties) {
 
 // At temperature 100 logits differ little, so a bias of -100 that was only added would not prevent the token.
 TEST_F(SamplingTest, a_bias_of_minus_100_forbids_a_token_at_every_temperature) {
-  cast = conformance::table_cast({.vocab = 5, .positions = 512}), options.pages = 512;
+  models = conformance::table_models({.vocab = 5, .positions = 512}), options.pages = 512;
   for (const auto& [forbidden, temperature] : {std::pair(2, 100.0f), {0, 1.0f}, {1, 0.0f}}) {
     const auto e = engine();
     Request r = request({1, 2, 3}, 200, temperature);
-    for (Token x = 0; x < cast.target->info().vocab; ++x)
+    for (Token x = 0; x < models.target->info().vocab; ++x)
       r.sampling.logit_bias.push_back({x, x == forbidden ? -100.0f : -99.0f});
     e->submit(r);
     std::vector<Sequence> done;

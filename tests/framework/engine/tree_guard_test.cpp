@@ -1,5 +1,5 @@
 // The engine's errors for invalid trees of a drafter.
-#include "tests/framework/engine/engine_scene.h"
+#include "tests/framework/engine/engine_scenario.h"
 
 namespace foretoken::testing {
 namespace {
@@ -27,13 +27,13 @@ class ModifiedTrees : public Drafter {
   Modify modify_;
 };
 
-struct TreeGuard : EngineScene {
+struct TreeGuard : EngineScenario {
   // The message of a step with modified trees.
   std::string step_with(ModifiedTrees::Modify modify) {
     registries.drafters.replace("modified", {"", "", {}, [=](const json&, Host& h) {
                                                return std::make_unique<ModifiedTrees>(h.backend(), modify);
                                              }});
-    chairs.drafter = {{"name", "modified"}};
+    configs.drafter = {{"name", "modified"}};
     const auto e = engine();
     e->submit(request({1, 2, 3}, 20));
     e->submit(request({2, 2}, 20));

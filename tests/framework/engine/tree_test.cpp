@@ -1,5 +1,5 @@
 // Trees with branches: the engine's checks, and the numbers in its reports.
-#include "tests/framework/engine/engine_scene.h"
+#include "tests/framework/engine/engine_scenario.h"
 
 namespace foretoken::testing {
 namespace {
@@ -24,12 +24,12 @@ class Shaped : public Drafter {
   Grow grow_;
 };
 
-struct Trees : EngineScene {
+struct Trees : EngineScenario {
   std::unique_ptr<Engine> shaped(Shaped::Grow grow, int length = 3, int nodes = 16) {
     registries.drafters.replace(
         "shaped", {"", "", {}, [grow](const json&, Host& h) { return std::make_unique<Shaped>(h.backend(), grow); }});
-    chairs.drafter = {{"name", "shaped"}};
-    chairs.policy = {{"name", "fixed"}, {"length", length}, {"nodes", nodes}};
+    configs.drafter = {{"name", "shaped"}};
+    configs.policy = {{"name", "fixed"}, {"length", length}, {"nodes", nodes}};
     return engine();
   }
   std::string refusal(Shaped::Grow grow) {
@@ -131,7 +131,7 @@ TEST_F(Trees, a_verdict_follows_the_tree_from_the_root_down) {
   const auto step_with = [&](std::vector<std::pair<int, Token>> path) {
     registries.verifiers.replace(
         "given", {"", "", {}, [=](const json&, Host&) { return std::make_unique<GivenVerdict>(path); }});
-    chairs.verifier = {{"name", "given"}};
+    configs.verifier = {{"name", "given"}};
     return refusal(ragged);
   };
   EXPECT_EQ(step_with({{1, 0}}), "(no error)");

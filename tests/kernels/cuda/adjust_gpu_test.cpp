@@ -20,21 +20,21 @@ TEST(AdjustOnTheGpu, rows_have_the_bits_of_the_reference) {
   for (const int vocab : {1, 2, 300, 4097, 32000})
     for (const int rows : {1, 9, 64, 150}) {
       if (vocab > 10000 && rows > 9) continue;
-      const AdjustmentScene scene(vocab, rows, unsigned(vocab + rows));
+      const AdjustmentScenario scenario(vocab, rows, unsigned(vocab + rows));
       std::vector<Tensor> kept;
-      std::vector<Adjustment> there = scene.adjustments;
+      std::vector<Adjustment> there = scenario.adjustments;
       for (int r = 0; r < rows; ++r) {
-        there[std::size_t(r)].token_counts = sent(*cuda, scene.token_counts(r), kept);
-        there[std::size_t(r)].path = sent(*cuda, scene.path(r), kept);
+        there[std::size_t(r)].token_counts = sent(*cuda, scenario.token_counts(r), kept);
+        there[std::size_t(r)].path = sent(*cuda, scenario.path(r), kept);
       }
-      const Tensor device = cuda->upload(scene.logits), truth = copy_of(scene.logits),
-                   found = Tensor::host(scene.logits.shape(), DType::f32);
+      const Tensor device = cuda->upload(scenario.logits), truth = copy_of(scenario.logits),
+                   found = Tensor::host(scenario.logits.shape(), DType::f32);
       cuda->adjust(device, there);
-      reference->adjust(truth, scene.adjustments);
+      reference->adjust(truth, scenario.adjustments);
       cuda->copy(device, found);
       EXPECT_EQ(std::memcmp(found.raw(), truth.raw(), std::size_t(truth.bytes())), 0)
           << "vocabulary " << vocab << ", " << rows << " rows";
-      EXPECT_TRUE(vocab <= 2 || std::memcmp(found.raw(), scene.logits.raw(), std::size_t(truth.bytes())) != 0)
+      EXPECT_TRUE(vocab <= 2 || std::memcmp(found.raw(), scenario.logits.raw(), std::size_t(truth.bytes())) != 0)
           << "no logit was adjusted";
     }
 }

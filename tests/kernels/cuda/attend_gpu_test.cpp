@@ -5,7 +5,7 @@
 
 #include "kernels/error.h"
 #include "tests/kernels/cuda/gpu.h"
-#include "tests/kernels/scene.h"
+#include "tests/kernels/scenario.h"
 
 namespace foretoken {
 namespace {
@@ -35,8 +35,8 @@ struct Case {
 };
 
 // Rows of four sequences, one of which has none: part of a prompt, single rows, a chain across a chunk boundary.
-std::vector<SceneRow> some_rows() {
-  std::vector<SceneRow> rows;
+std::vector<ScenarioRow> some_rows() {
+  std::vector<ScenarioRow> rows;
   for (int slot = 0; slot < 45; ++slot) rows.push_back(chain_row(0, 236 + slot));
   for (int slot : {3, 869, 300}) rows.push_back(chain_row(1, slot));
   for (int slot = 505; slot < 517; ++slot) rows.push_back(chain_row(3, slot));
@@ -75,7 +75,7 @@ void compare(const Case& c, unsigned seed) {
   const std::unique_ptr<Backend> reference = make_reference_backend();
   Cache cache(4, 900, c.page_rows, c.kv_heads, c.head_size, c.cache, seed);
   fill(*reference, cache, 880, seed);
-  const std::vector<SceneRow> rows = some_rows();
+  const std::vector<ScenarioRow> rows = some_rows();
   Layout layout = layout_of(rows, cache.tables, 0);
   if (c.window > 0) {  // whole pages, which truth() can express
     layout = windowed(layout, c.window);
@@ -128,7 +128,7 @@ TEST(Attend, SinglePrecision) {
 
 // A random tree behind a prefix, as rows and as the path of each node.
 struct RandomTree {
-  std::vector<SceneRow> rows;
+  std::vector<ScenarioRow> rows;
   std::vector<std::vector<int>> paths;  // slots
 
   RandomTree(int owner, int prefix, int nodes, int words, std::mt19937& engine) {
@@ -136,8 +136,8 @@ struct RandomTree {
       const int parent = int(engine() % unsigned(n + 1)) - 1;
       paths.push_back(parent < 0 ? std::vector<int>{} : paths[std::size_t(parent)]);
       paths.back().push_back(prefix + n);
-      SceneRow row{owner, prefix + n, prefix + int(paths.back().size()) - 1, prefix,
-                   std::vector<std::uint64_t>(std::size_t(words), 0)};
+      ScenarioRow row{owner, prefix + n, prefix + int(paths.back().size()) - 1, prefix,
+                      std::vector<std::uint64_t>(std::size_t(words), 0)};
       for (int slot : paths.back())
         row.ancestors[std::size_t((slot - prefix) / 64)] |= std::uint64_t(1) << ((slot - prefix) % 64);
       rows.push_back(row);
@@ -191,7 +191,7 @@ TEST(Attend, MixedStepWithPadding) {
   const std::unique_ptr<Backend> reference = make_reference_backend();
   Cache cache(4, 640, 16, 2, 128, DType::bf16, 9);
   fill(*reference, cache, 600, 9);
-  std::vector<SceneRow> rows;
+  std::vector<ScenarioRow> rows;
   for (int slot = 0; slot < 150; ++slot) rows.push_back(chain_row(0, 400 + slot));
   const RandomTree tree(1, 515, 24, 1, engine);
   rows.insert(rows.end(), tree.rows.begin(), tree.rows.end());
@@ -206,7 +206,7 @@ TEST(Attend, MixedStepWithPadding) {
   layout.longest = 256, layout.deepest = 1024;
   const KvLayer kv = on_gpu(cache.layers[0]);
   const Tensor y = attend(q, kv, layout, 0.1f);
-  const std::vector<SceneRow> known(rows.begin(), rows.begin() + real);
+  const std::vector<ScenarioRow> known(rows.begin(), rows.begin() + real);
   EXPECT_LT(distance(y.rows(0, real), reference->attend(through_bf16(q).rows(0, real), cache.layers[0],
                                                         layout_of(known, cache.tables, 1), 0.1f)),
             kBf16Tolerance);
@@ -221,7 +221,7 @@ TEST(Attend, LongPrompts) {
     const std::unique_ptr<Backend> reference = make_reference_backend();
     Cache cache(4, 900, 16, 8, head_size, DType::bf16, 3);
     fill(*reference, cache, 900, 3);
-    std::vector<SceneRow> rows;
+    std::vector<ScenarioRow> rows;
     for (const auto& [begin, end] : {std::pair{0, 620}, std::pair{5, 6}, std::pair{640, 860}, std::pair{250, 330}})
       for (int slot = begin; slot < end; ++slot)
         rows.push_back(chain_row(begin == 0 ? 0 : begin == 5 ? 1 : begin == 640 ? 2 : 3, slot));

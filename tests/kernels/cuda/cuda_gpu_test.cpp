@@ -3,7 +3,7 @@
 
 #include "kernels/error.h"
 #include "kernels/staging.h"
-#include "tests/kernels/cuda/cuda_scene.h"
+#include "tests/kernels/cuda/cuda_scenario.h"
 #include "tests/support/sentence.h"
 
 namespace foretoken::testing {
@@ -201,7 +201,7 @@ TEST_P(Cuda, rotation_and_storing) {
     for (DType pages : {DType::f32, DType::bf16})
       for (DType type : {DType::f32, DType::bf16}) {
         Cache cache(3, 70, 16, 2, head_size, pages);
-        std::vector<SceneRow> rows;
+        std::vector<ScenarioRow> rows;
         for (int s = 0; s < 3; ++s)
           for (int i = 0; i < 9; ++i) rows.push_back(chain_row(s, 3 + 20 * s + i));
         std::vector<float> f;

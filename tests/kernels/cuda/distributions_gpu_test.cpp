@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/kernels/cuda/gpu.h"
-#include "tests/kernels/scene.h"
+#include "tests/kernels/scenario.h"
 
 namespace foretoken::testing {
 namespace {

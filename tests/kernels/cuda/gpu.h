@@ -3,7 +3,7 @@
 #include <memory>
 
 #include "kernels/layout.h"
-#include "tests/kernels/scene.h"
+#include "tests/kernels/scenario.h"
 #include "tests/support/gpu.h"
 
 namespace foretoken::testing {

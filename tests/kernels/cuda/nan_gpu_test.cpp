@@ -17,20 +17,20 @@ struct Case {
   int words = 0;
 };
 
-std::vector<SceneRow> rows_behind(int slot, int rows, int sequence = 0) {
-  std::vector<SceneRow> all;
+std::vector<ScenarioRow> rows_behind(int slot, int rows, int sequence = 0) {
+  std::vector<ScenarioRow> all;
   for (int r = 0; r < rows; ++r) all.push_back(chain_row(sequence, slot + r));
   return all;
 }
-std::vector<SceneRow> one_row_of_each(int sequences) {
-  std::vector<SceneRow> all;
+std::vector<ScenarioRow> one_row_of_each(int sequences) {
+  std::vector<ScenarioRow> all;
   for (int s = 0; s < sequences; ++s) all.push_back(chain_row(s, 60 + s));
   return all;
 }
 
 class Poisoned {
  public:
-  Poisoned(const Case& c, const std::vector<SceneRow>& rows)
+  Poisoned(const Case& c, const std::vector<ScenarioRow>& rows)
       : c_(c), cache_(rows.back().owner + 1, 900, 16, c.kv_heads, c.head_size, c.cache, 5), rows_(rows) {
     fill(*make_cpu_backend(2), cache_, 900, 5);
     kv_ = on_gpu(cache_.layers[0]);
@@ -79,7 +79,7 @@ class Poisoned {
  private:
   Case c_;
   Cache cache_;
-  std::vector<SceneRow> rows_;
+  std::vector<ScenarioRow> rows_;
   KvLayer kv_;
   Layout layout_;
   Tensor frequencies_, qkv_;
@@ -104,7 +104,7 @@ TEST(NanQueries, tiles_of_several_blocks) {
 
 TEST(NanQueries, trees) {
   for (const int prefix : {20, 700}) {
-    std::vector<SceneRow> tree;
+    std::vector<ScenarioRow> tree;
     for (int n = 0; n < 5; ++n)
       tree.push_back({0, prefix + n, prefix + std::min(n, 1), prefix, {n == 0 ? 1u : 1u | 1u << n}});
     Poisoned({.route = "a tree", .words = 1}, tree).expect_nan_anywhere();

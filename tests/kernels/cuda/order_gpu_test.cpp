@@ -62,7 +62,7 @@ class Run {
     return {host.data<char>(), std::size_t(host.bytes())};
   }
   void step(int i) {
-    std::vector<SceneRow> rows;
+    std::vector<ScenarioRow> rows;
     for (int s = 0; s < s_.sequences; ++s)
       for (int r = 0; r < s_.rows; ++r) rows.push_back(chain_row(s, 20 + 40 * i + s % 5 + r));
     Layout host = layout_of(rows, cache_.tables, 0);

@@ -1,7 +1,7 @@
 // Products of the CUDA backend against the reference backend, and the bits that invariant numerics guarantee.
 #include <gtest/gtest.h>
 
-#include "tests/kernels/cuda/cuda_scene.h"
+#include "tests/kernels/cuda/cuda_scenario.h"
 
 namespace foretoken::testing {
 namespace {

@@ -6,7 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/kernels/cuda/gpu.h"
-#include "tests/kernels/scene.h"
+#include "tests/kernels/scenario.h"
 
 namespace foretoken::testing {
 namespace {
@@ -25,7 +25,7 @@ class Races : public ::testing::Test {
     const Tensor first = work(), second = work();
     EXPECT_EQ(bytes(first), bytes(second)) << what;
   }
-  void attend_twice(const std::string& what, Cache& cache, const std::vector<SceneRow>& rows, int words, int heads) {
+  void attend_twice(const std::string& what, Cache& cache, const std::vector<ScenarioRow>& rows, int words, int heads) {
     const KvLayer& host = cache.layers[0];
     KvLayer kv = host;
     kv.pool = up(host.pool);
@@ -74,7 +74,7 @@ TEST_F(Races, attention) {
   for (const int head_size : {64, 128, 256}) {
     Cache cache(3, 320, 16, 1, head_size, DType::bf16);
     fill(*reference, cache, 300, 1);
-    std::vector<SceneRow> prompt, decode, tree;
+    std::vector<ScenarioRow> prompt, decode, tree;
     for (int slot = 100; slot < 145; ++slot) prompt.push_back(chain_row(0, slot));
     for (int owner = 0; owner < 3; ++owner) decode.push_back(chain_row(owner, 299 - 140 * owner));
     for (int n = 0; n < 5; ++n) tree.push_back({1, 200 + n, 200 + std::min(n, 1), 200, {n == 0 ? 1u : 1u | 1u << n}});

@@ -2,7 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "kernels/error.h"
-#include "tests/kernels/cuda/cuda_scene.h"
+#include "tests/kernels/cuda/cuda_scenario.h"
 #include "tests/support/sentence.h"
 
 namespace foretoken::testing {

@@ -4,7 +4,7 @@
 
 #include "kernels/staging.h"
 #include "tests/kernels/cuda/gpu.h"
-#include "tests/kernels/scene.h"
+#include "tests/kernels/scenario.h"
 
 namespace foretoken::testing {
 namespace {
@@ -48,7 +48,7 @@ Result run(const Case& c, const Cache& cache, const Layout& layout, const Tensor
 // The input of one case: rows of several sequences, some of them padding, and a cache that holds NaN where no row may
 // read.
 struct Scenario {
-  std::vector<SceneRow> rows;
+  std::vector<ScenarioRow> rows;
   std::int64_t real = 0;  // rows that are not padding
   int sequences = 0, deepest = 1;
   Cache cache;
@@ -61,7 +61,7 @@ struct Scenario {
         cache(sequences + (c.padding > 0), deepest, c.page_rows, c.kv_heads, c.head_size, DType::bf16, seed) {
     for (int i = 0; i < c.padding; ++i) rows.push_back({sequences, 0, 0, 1, {}});
     fill(*make_cpu_backend(2), cache, deepest, seed);
-    for (const SceneRow& row : rows)  // slots that are about to be written, and slots that no row attends to
+    for (const ScenarioRow& row : rows)  // slots that are about to be written, and slots that no row attends to
       for (int slot = std::max(0, row.slot); slot < deepest; ++slot) forbid(c, row.owner, slot);
   }
 
@@ -77,15 +77,15 @@ struct Scenario {
   }
 
  private:
-  static std::vector<SceneRow> rows_of(const Rows& given) {
-    std::vector<SceneRow> rows;
+  static std::vector<ScenarioRow> rows_of(const Rows& given) {
+    std::vector<ScenarioRow> rows;
     for (std::size_t s = 0; s < given.begins.size(); ++s)
       for (int r = 0; r < given.rows[s]; ++r) rows.push_back(chain_row(int(s), given.begins[s] + r));
     return rows;
   }
-  static int deepest_of(const std::vector<SceneRow>& rows) {
+  static int deepest_of(const std::vector<ScenarioRow>& rows) {
     int deepest = 1;
-    for (const SceneRow& row : rows) deepest = std::max(deepest, row.slot + 1);
+    for (const ScenarioRow& row : rows) deepest = std::max(deepest, row.slot + 1);
     return deepest;
   }
   void forbid(const Case& c, int sequence, int slot) {
@@ -265,7 +265,7 @@ void expect_steps(int sequences, bool forwards) {
     std::vector<Layout> layouts;
     std::vector<Tensor> owns;
     for (int slot = 120; slot < 140; ++slot) {
-      std::vector<SceneRow> rows;
+      std::vector<ScenarioRow> rows;
       for (int s = 0; s < sequences; ++s) rows.push_back(chain_row(s, slot + s % 3));
       layouts.push_back(layout_of(rows, cache.tables, 0));
       if (!forwards) layouts.back() = on_gpu(layouts.back());

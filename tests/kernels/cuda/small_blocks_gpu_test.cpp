@@ -29,14 +29,14 @@ class SmallBlocks : public ::testing::Test {
   }
 };
 
-std::vector<SceneRow> a_tree(int prefix, int nodes) {
-  std::vector<SceneRow> tree;
+std::vector<ScenarioRow> a_tree(int prefix, int nodes) {
+  std::vector<ScenarioRow> tree;
   for (int n = 0; n < nodes; ++n)
     tree.push_back({0, prefix + n, prefix + std::min(n, 1), prefix, {n == 0 ? 1u : 1u | std::uint64_t(1) << n}});
   return tree;
 }
-std::vector<SceneRow> a_chain(int begin, int rows) {
-  std::vector<SceneRow> chain;
+std::vector<ScenarioRow> a_chain(int begin, int rows) {
+  std::vector<ScenarioRow> chain;
   for (int r = 0; r < rows; ++r) chain.push_back(chain_row(0, begin + r));
   return chain;
 }

@@ -12,7 +12,7 @@
 #include "experiments/conformance/enumerator.h"
 #include "framework/components/verifier.h"
 #include "kernels/reference/reference_backend.h"
-#include "tests/kernels/scene.h"
+#include "tests/kernels/scenario.h"
 
 namespace foretoken::testing {
 

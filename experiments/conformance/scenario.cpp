@@ -1,4 +1,4 @@
-#include "experiments/conformance/scene.h"
+#include "experiments/conformance/scenario.h"
 
 #include <algorithm>
 #include <map>
@@ -10,21 +10,21 @@ namespace {
 
 using nlohmann::json;
 
-// An engine's Host without an engine.
+// A Host without an engine.
 struct BareHost {
   BareHost()
-      : cast(table_cast({})),
+      : models(table_models({})),
         backend(make_reference_backend()),
         pool(*backend, 64, 4),
-        host(*backend, pool, cast.target->info(), cast.load, false) {}
-  Cast cast;
+        host(*backend, pool, models.target->info(), models.load, false) {}
+  Models models;
   std::unique_ptr<Backend> backend;
   PagePool pool;
   Host host;
 };
 
 template <class T> typename T::Traits traits_of(const Registry<T>& registry, const json& config, BareHost& bare) {
-  const auto said = registry.traits(config, bare.cast.target->info());
+  const auto said = registry.traits(config, bare.models.target->info());
   return said ? *said : registry.make(config, bare.host)->traits();
 }
 
@@ -58,7 +58,7 @@ std::string brief(const json& config) {
 }  // namespace
 
 std::string Subject::text() const {
-  return brief(chairs.drafter) + ", " + brief(chairs.policy) + ", " + brief(chairs.verifier);
+  return brief(configs.drafter) + ", " + brief(configs.policy) + ", " + brief(configs.verifier);
 }
 
 Registries all_registries() {
@@ -99,16 +99,16 @@ std::vector<Subject> subjects(const Registries& registries, int length) {
 
 Subject plain(const Subject& subject) {
   Subject s = subject;
-  s.chairs.drafter = {{"name", "none"}};
-  s.chairs.policy = {{"name", "fixed"}, {"length", 0}};
+  s.configs.drafter = {{"name", "none"}};
+  s.configs.policy = {{"name", "fixed"}, {"length", 0}};
   return s;
 }
 
 Subject watched(const Subject& subject, Watcher watcher) {
   Subject s = subject;
   const Registry<Drafter>& drafters = subject.registries.drafters;
-  Entry<Drafter> entry = drafters.find(subject.chairs.drafter);
-  const json config = drafters.complete(subject.chairs.drafter);
+  Entry<Drafter> entry = drafters.find(subject.configs.drafter);
+  const json config = drafters.complete(subject.configs.drafter);
   entry.make = [drafters, config, watcher](const json&, Host& host) {
     return std::make_unique<WatchedDrafter>(drafters.make(config, host), host, watcher);
   };
@@ -116,24 +116,24 @@ Subject watched(const Subject& subject, Watcher watcher) {
   return s;
 }
 
-Cast table_cast(const TableModel::Options& target) {
+Models table_models(const TableModel::Options& target) {
   return {std::make_shared<TableModel>(target), [target](const ModelChoice& choice) {
             return std::make_shared<TableModel>(named_table(choice.directory, target));
           }};
 }
 
-std::vector<Ask> random_asks(int count, int vocab, int longest, int max_new_tokens, std::uint64_t seed) {
-  std::vector<Ask> asks;
+std::vector<TestRequest> random_requests(int count, int vocab, int longest, int max_new_tokens, std::uint64_t seed) {
+  std::vector<TestRequest> requests;
   const Draws draws{seed, 0, 0, 0};
   const auto below = [&](int n, int i, int k) {
     return int(draws.uniform({Role::draft, std::uint32_t(i), std::uint32_t(k)}) * n);
   };
   for (int i = 0; i < count; ++i) {
-    Ask ask{{}, std::uint64_t(i + 1), max_new_tokens};
-    for (int k = below(longest, i, 0); k >= 0; --k) ask.prompt.push_back(below(vocab, i, k + 1));
-    asks.push_back(std::move(ask));
+    TestRequest request{{}, std::uint64_t(i + 1), max_new_tokens};
+    for (int k = below(longest, i, 0); k >= 0; --k) request.prompt.push_back(below(vocab, i, k + 1));
+    requests.push_back(std::move(request));
   }
-  return asks;
+  return requests;
 }
 
 std::string text_of(std::span<const Token> tokens) {

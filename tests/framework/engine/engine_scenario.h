@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "drafters/drafters.h"
-#include "experiments/conformance/scene.h"
+#include "experiments/conformance/scenario.h"
 #include "tests/support/sentence.h"
 #include "verifiers/verifiers.h"
 
@@ -12,21 +12,21 @@ namespace foretoken::testing {
 
 using test::says;
 
-struct EngineScene : ::testing::Test {
-  using Text = conformance::Text;
+struct EngineScenario : ::testing::Test {
+  using Tokens = conformance::Tokens;
 
   std::unique_ptr<Backend> backend = make_reference_backend();
   Registries registries = conformance::all_registries();
-  conformance::Cast cast = conformance::table_cast({.vocab = 5, .positions = 64});
+  conformance::Models models = conformance::table_models({.vocab = 5, .positions = 64});
   EngineOptions options{.batch = 4, .step_rows = 64, .page_rows = 2, .pages = 64, .check = true};
-  Engine::Chairs chairs{{{"name", "draft_model"}, {"model", "table:other"}},
-                        {{"name", "fixed"}, {"length", 3}},
-                        {{"name", "speculative_sampling"}}};
+  ComponentConfigs configs{{{"name", "draft_model"}, {"model", "table:other"}},
+                           {{"name", "fixed"}, {"length", 3}},
+                           {{"name", "speculative_sampling"}}};
 
   std::unique_ptr<Engine> engine() {
-    return std::make_unique<Engine>(*backend, cast.target, registries, chairs, options, cast.load);
+    return std::make_unique<Engine>(*backend, models.target, registries, configs, options, models.load);
   }
-  static Request request(Text prompt, int max_new_tokens = 8, float temperature = 1) {
+  static Request request(Tokens prompt, int max_new_tokens = 8, float temperature = 1) {
     Request r;
     r.prompt = std::move(prompt);
     r.limits.max_new_tokens = max_new_tokens;

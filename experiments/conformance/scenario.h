@@ -1,6 +1,6 @@
-// What a law is asked about, and where: a subject (a drafter, a policy and a verifier by configuration, out of any
-// registries, plugins' among them) and a scene (a target, the models that drafters load, sampling, limits, engine
-// options). Nothing here knows one drafter or verifier from another.
+// What a law is tested on: a subject (configs of a drafter, a policy and a verifier, from any registries, plugins
+// included) and a scenario (sampling, limits, engine options), with the models that the target and the drafters use. No
+// drafter or verifier is known by name.
 #pragma once
 #include <functional>
 #include <map>
@@ -12,17 +12,17 @@
 
 namespace foretoken::conformance {
 
-using Text = std::vector<Token>;
+using Tokens = std::vector<Token>;
 
 struct Subject {
   Registries registries;
-  Engine::Chairs chairs;
+  ComponentConfigs configs;
   std::string text() const;  // "draft_model (table:other), fixed 3, coupled"
 };
 
-// Everything built in.
+// All built-in components.
 Registries all_registries();
-// What a verifier promises and takes, and what a drafter wants, without an engine.
+// What a verifier promises and accepts, and what a drafter needs, without an engine.
 Soundness soundness_of(const Registries& registries, const nlohmann::json& verifier);
 Needs needs_of(const Registries& registries, const nlohmann::json& drafter);
 bool sound(const Registries& registries, const nlohmann::json& drafter, const nlohmann::json& verifier);
@@ -32,53 +32,53 @@ std::vector<Subject> subjects(const Registries& registries, int length, const st
 // The same verifier without speculation.
 Subject plain(const Subject& subject);
 
-// Looks at every call of a drafter, after it.
+// Called after every call of a drafter.
 using Watcher = std::function<void(Host&, std::span<const DraftRequest>, std::span<const DraftTree>)>;
 Subject watched(const Subject& subject, Watcher watcher);
 
-struct Cast {
+struct Models {
   std::shared_ptr<Model> target;
   Host::Load load;
 };
-Cast table_cast(const TableModel::Options& target);
+Models table_models(const TableModel::Options& target);
 
-struct Ask {
-  Text prompt;
+struct TestRequest {
+  Tokens prompt;
   std::uint64_t stream = 1;
   int max_new_tokens = 16;
-  int like = -1;  // number of an earlier ask of which this is another sample
+  int like = -1;  // number of an earlier request, of which this is another sample
 };
 // Random prompts of 1 to `longest` tokens, streams 1, 2, ...
-std::vector<Ask> random_asks(int count, int vocab, int longest, int max_new_tokens, std::uint64_t seed);
+std::vector<TestRequest> random_requests(int count, int vocab, int longest, int max_new_tokens, std::uint64_t seed);
 
-struct Scene {
+struct Scenario {
   Sampling sampling{.temperature = 1};
   std::vector<Token> stop_tokens{};
   EngineOptions engine{.batch = 4, .step_rows = 256, .page_rows = 2, .pages = 64, .check = true};
-  int enough = 1 << 30;                   // stop playing once every text has so many tokens
-  std::function<void(Limits&)> limits{};  // a planted bug of how texts end
+  int enough = 1 << 30;                   // stop once every output has so many tokens
+  std::function<void(Limits&)> limits{};  // a planted bug of the limits
 };
 
-struct Played {
-  std::vector<Text> texts;  // what was generated, in the order of the asks
+struct RunOutcome {
+  std::vector<Tokens> outputs;  // what was generated, in the order of the requests
   long rounds = 0, drafted = 0, tested = 0, accepted = 0, refusals = 0, preempted = 0;
-  std::uint64_t prefix_rows = 0, draft_rows = 0;  // found among prefixes; fed to the models of drafters
+  std::uint64_t prefix_rows = 0, draft_rows = 0;  // reused from prefixes; fed to the models of drafters
   int pages_left = 0;                             // in use at the end
 };
 // Called after every step, with all sequences that still run.
 using AfterStep = std::function<void(Engine&, const StepReport&, std::span<const Sequence* const>)>;
-Played play(const Subject& subject, const Scene& scene, Backend& backend, const Cast& cast, std::span<const Ask> asks,
-            const AfterStep& after = {});
+RunOutcome run_scenario(const Subject& subject, const Scenario& scenario, Backend& backend, const Models& models,
+                        std::span<const TestRequest> requests, const AfterStep& after = {});
 
-// What a law found.
+// The result of a law.
 struct Finding {
   bool holds = true;
-  std::string what;                // the subject and the measure; where it fails, how
-  std::string why{};               // the first failure alone
-  double measure = 0;              // the law's own: an error, a p-value, a z-score, a count
+  std::string what;                // the subject and the measure; if it fails, every reason
+  std::string why{};               // the first reason alone
+  double measure = 0;              // as the law defines it: an error, a p-value, a z-score, a count
   long cases = 0;                  // what was compared
-  long accepted = 0, refused = 0;  // guesses, so that a law that saw neither is no law
-  int cut_to = 0;  // tokens of every text that were looked at, where that is fewer than the scene says; 0: it is not
+  long accepted = 0, refused = 0;  // drafts; a law that saw none has shown nothing
+  int cut_to = 0;                  // compared tokens of every output, if fewer than the scenario asks for; 0: not fewer
   std::map<std::string, long> seen{};  // what else occurred: preemptions, rows served from prefixes, ...
 
   void fail(const std::string& reason) {

@@ -4,7 +4,7 @@
 
 #include "kernels/reference/reference_backend.h"
 #include "tests/kernels/cuda/gpu.h"
-#include "tests/kernels/scene.h"
+#include "tests/kernels/scenario.h"
 
 namespace foretoken::testing {
 

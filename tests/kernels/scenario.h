@@ -112,12 +112,12 @@ inline Weight random_weight(std::int64_t out, std::int64_t in, DType dtype, unsi
 }
 
 // One row: its sequence, its slot, its depth, and the slots that it attends to.
-struct SceneRow {
+struct ScenarioRow {
   int owner, slot, position, visible;
   std::vector<std::uint64_t> ancestors;
 };
 
-inline SceneRow chain_row(int owner, int slot) { return {owner, slot, slot, slot + 1, {}}; }
+inline ScenarioRow chain_row(int owner, int slot) { return {owner, slot, slot, slot + 1, {}}; }
 
 // All arrays of a layout; some may be absent.
 inline std::array<Tensor*, 8> columns_of(Layout& l) {
@@ -133,13 +133,13 @@ inline Layout windowed(Layout layout, int window) {
   return layout;
 }
 
-inline Layout layout_of(const std::vector<SceneRow>& rows, const Tensor& tables, int words) {
+inline Layout layout_of(const std::vector<ScenarioRow>& rows, const Tensor& tables, int words) {
   Layout layout;
   layout.rows = int(rows.size()), layout.sequences = int(tables.dim(0)), layout.words = words,
   layout.table_width = int(tables.dim(1));
   std::vector<std::int32_t> positions, slots, owner, visible;
   std::vector<std::uint64_t> bits;
-  for (const SceneRow& r : rows) {
+  for (const ScenarioRow& r : rows) {
     positions.push_back(r.position), slots.push_back(r.slot), owner.push_back(r.owner), visible.push_back(r.visible);
     layout.deepest = std::max(layout.deepest, r.visible + 64 * words);
     for (int w = 0; w < words; ++w) bits.push_back(w < int(r.ancestors.size()) ? r.ancestors[std::size_t(w)] : 0);
@@ -181,7 +181,7 @@ struct Cache {
 
 // Writes random keys and values for slots [0, slots) of every sequence.
 inline void fill(Backend& backend, Cache& cache, int slots, unsigned seed) {
-  std::vector<SceneRow> rows;
+  std::vector<ScenarioRow> rows;
   for (int s = 0; s < int(cache.tables.dim(0)); ++s)
     for (int i = 0; i < slots; ++i) rows.push_back(chain_row(s, i));
   for (const KvLayer& kv : cache.layers) {

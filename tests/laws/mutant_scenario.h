@@ -1,4 +1,4 @@
-// What the mutation tests share: subjects, cases small enough to be proved whole, and what counts as refuted.
+// Shared by the mutation tests: subjects, cases small enough for a full enumeration, and the check that a law failed.
 #pragma once
 #include <gtest/gtest.h>
 
@@ -27,7 +27,7 @@ inline ExactCase two_tokens() {
           .tokens = 3};
 }
 
-// The proof ran to its end and found another law: it did not trip over something else.
+// The enumeration completed and found another distribution; it did not fail for another reason.
 inline bool refuted(const Finding& f) { return !f.holds && f.what.find("total variation") != std::string::npos; }
 
 }  // namespace foretoken::test

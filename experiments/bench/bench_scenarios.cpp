@@ -1,0 +1,95 @@
+#include "experiments/bench/bench_scenarios.h"
+
+#include <algorithm>
+
+#include "experiments/sweep/run_document.h"
+#include "framework/text/json_file.h"
+#include "kernels/error.h"
+
+namespace foretoken {
+namespace {
+
+using nlohmann::json;
+
+constexpr int kMany = 1 << 20, kLongest = 64;  // of a draft, as in the policy `fixed`
+
+void refuse_unknown(const json& object, const std::vector<std::string>& known, const std::string& where) {
+  for (const auto& [key, value] : object.items()) {
+    if (std::ranges::find(known, key) != known.end()) continue;
+    std::string list, near = nearest(key, known);
+    for (const std::string& name : known) list += (list.empty() ? "" : ", ") + name;
+    throw Error(where + ": unknown key '" + key + "'" + (near.empty() ? "" : " (did you mean '" + near + "'?)") +
+                "; known there: " + list);
+  }
+}
+
+// The object of the run that an object of the scenario becomes.
+json part(const Fields& fields, const char* key, json otherwise) {
+  return fields.has(key) ? fields.object(key).all() : otherwise;
+}
+
+Scenario scenario_of(const json& object, const json& engine, const std::string& device, const Registries& registries,
+                     const std::string& where) {
+  const Fields fields(object, where);
+  refuse_unknown(object,
+                 {"name", "target", "drafter", "sampling", "engine", "batch", "context", "steps", "guesses", "length",
+                  "prompt", "attention", "share", "bar_ms", "peer_ms"},
+                 where);
+  Scenario scenario{fields.string("name"),
+                    {},
+                    fields.integer_or("batch", 1, 4096, 1),
+                    fields.integer_or("context", 1, kMany, 1024),
+                    fields.integer_or("steps", 1, kMany, 24),
+                    fields.integer_or("guesses", 0, kLongest, 0),
+                    fields.boolean_or("prompt", false),
+                    fields.boolean_or("attention", false),
+                    fields.positive_or("share", 0),
+                    fields.positive_or("bar_ms", 0),
+                    fields.positive_or("peer_ms", 0)};
+  if (scenario.attention && scenario.prompt)
+    fields.refuse("attention", "this scenario measures a prompt; make it two scenarios");
+  if (scenario.share > 0 && !scenario.attention)
+    fields.refuse("share", "only a scenario with \"attention\": true has a share of the bandwidth");
+  if (scenario.attention && scenario.bar_ms > 0)
+    fields.refuse("bar_ms", "the bar of attention alone is \"share\", of the copy bandwidth");
+  json run{{"target", fields.object("target").all()},
+           {"drafter", part(fields, "drafter", {{"name", "none"}})},
+           {"engine", engine}};
+  run["engine"].update(part(fields, "engine", json::object()));
+  if (!device.empty()) run["engine"]["device"] = device;
+  run["engine"]["batch"] = scenario.batch;
+  run["policy"] = {{"name", "fixed"}, {"length", fields.integer_or("length", 0, kLongest, scenario.guesses)}};
+  if (fields.has("sampling")) run["sampling"] = fields.object("sampling").all();
+  run["workload"] = {{"prompts", "none"}, {"ignore_eos", true}};
+  scenario.run = complete_run(run, registries, where);
+  if (scenario.guesses > 0) scenario.run["drafter"] = {{"name", "guesses"}};
+  return scenario;
+}
+
+}  // namespace
+
+std::vector<Scenario> read_scenarios(const std::string& file, const std::string& only, const std::string& device,
+                                     const Registries& registries) {
+  const json document = read_document(file);
+  const Fields fields(document, file);
+  refuse_unknown(document, {"engine", "scenarios"}, file);
+  const json engine = part(fields, "engine", json::object());
+  std::vector<Scenario> scenarios;
+  int number = 0;
+  for (const json& object : fields.array("scenarios")) {
+    const std::string name = object.is_object() && object.contains("name") && object["name"].is_string()
+                                 ? object["name"].get<std::string>()
+                                 : "";
+    ++number;
+    if (name.empty() || name.find(only) != std::string::npos)
+      scenarios.push_back(
+          scenario_of(object, engine, device, registries,
+                      file + ": scenario " + (name.empty() ? std::to_string(number) : "'" + name + "'")));
+  }
+  if (scenarios.empty())
+    throw Error("no scenario of " + file + " has '" + only + "' in its name; leave out --only to measure all " +
+                std::to_string(number));
+  return scenarios;
+}
+
+}  // namespace foretoken

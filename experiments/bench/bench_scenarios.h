@@ -1,0 +1,32 @@
+// The scenarios of `foretoken bench --steps FILE`, each a run's models and engine in one state (number of sequences,
+// length of context). This module must not know how steps are timed.
+#pragma once
+#include <string>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "framework/components/registry.h"
+
+namespace foretoken {
+
+struct Scenario {
+  std::string name;
+  nlohmann::json run;      // complete
+  int batch, context;      // sequences at once; tokens of each prompt
+  int steps;               // measured
+  int guesses;             // arbitrary tokens to verify instead of drafts; 0: the run's drafter drafts
+  bool prompt;             // measures the prompt instead of decoding
+  bool attention;          // measures attention of one layer alone, for guesses + 1 rows of each sequence
+  double share;            // of the copy bandwidth that attention alone should reach; 0: none
+  double bar_ms, peer_ms;  // the most milliseconds allowed, and those of another program; 0: none
+};
+
+// The scenarios of FILE, {"engine": {...}, "scenarios": [{"name": ..., "target": {...}, ...}, ...]}, as
+// experiments/configs/steps.json: those whose name contains `only`, on `device` unless that is empty. A missing file,
+// an unknown key (with the nearest known one), a value of another type or out of range, and no scenario at all are
+// Errors.
+std::vector<Scenario> read_scenarios(const std::string& file, const std::string& only, const std::string& device,
+                                     const Registries& registries);
+
+}  // namespace foretoken

@@ -1,0 +1,62 @@
+#include <algorithm>
+#include <map>
+
+#include "experiments/conformance/scenario.h"
+
+namespace foretoken::conformance {
+namespace {
+
+void count(const StepReport& report, RunOutcome& outcome) {
+  outcome.preempted += report.preempted;
+  for (const SequenceReport& r : report.sequences) {
+    if (!r.judged) continue;
+    ++outcome.rounds;
+    outcome.drafted += r.drafted, outcome.accepted += r.accepted, outcome.tested += r.tested();
+    outcome.refusals += r.tested() > r.accepted;
+  }
+}
+
+}  // namespace
+
+RunOutcome run_scenario(const Subject& subject, const Scenario& scenario, Backend& backend, const Models& models,
+                        std::span<const TestRequest> requests, const AfterStep& after) {
+  Engine engine(backend, models.target, subject.registries, subject.configs, scenario.engine, models.load);
+  RunOutcome outcome;
+  outcome.outputs.resize(requests.size());
+  std::map<SequenceId, std::size_t> place;
+  std::vector<SequenceId> ids;
+  std::map<SequenceId, const Sequence*> running;
+  for (std::size_t i = 0; i < requests.size(); ++i) {
+    Limits limits;
+    limits.max_new_tokens = requests[i].max_new_tokens, limits.stop_tokens = scenario.stop_tokens;
+    if (scenario.limits) scenario.limits(limits);
+    const auto on_tokens = [&, i](const Sequence& s, std::span<const Token> tokens) {
+      outcome.outputs[i].insert(outcome.outputs[i].end(), tokens.begin(), tokens.end());
+      running[s.id] = &s;
+    };
+    const SequenceId like = requests[i].like >= 0 ? ids[std::size_t(requests[i].like)] : 0;
+    ids.push_back(
+        engine.submit({requests[i].prompt, std::move(limits), scenario.sampling, requests[i].stream, on_tokens, like}));
+    place[ids.back()] = i;
+  }
+  const auto unfinished = [&](const Tokens& t) { return int(t.size()) < scenario.enough; };
+  while (!engine.idle() && std::ranges::any_of(outcome.outputs, unfinished)) {
+    const StepReport report = without_failures(engine.step());
+    count(report, outcome);
+    for (const Sequence& s : report.finished) {
+      running.erase(s.id);
+      outcome.outputs[place.at(s.id)].assign(s.tokens.begin() + s.prompt_length, s.tokens.end());
+    }
+    if (after) {
+      std::vector<const Sequence*> alive;
+      for (const auto& [id, s] : running) alive.push_back(s);
+      after(engine, report, alive);
+    }
+  }
+  outcome.prefix_rows = engine.target().cache().prefix_rows_reused();
+  for (const auto& c : engine.host().caches()) outcome.draft_rows += c->rows();
+  outcome.pages_left = engine.pool().in_use();
+  return outcome;
+}
+
+}  // namespace foretoken::conformance

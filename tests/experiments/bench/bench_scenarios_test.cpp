@@ -1,0 +1,94 @@
+// Files of scenarios: absent keys have defaults, unknown keys are refused.
+#include "experiments/bench/bench_scenarios.h"
+
+#include <gtest/gtest.h>
+
+#include "tests/framework/text/temporary_folder.h"
+
+namespace foretoken::test {
+namespace {
+
+using nlohmann::json;
+
+class Scenarios : public testing::Test {
+ protected:
+  Scenarios() {
+    register_drafters(registries);
+    register_verifiers(registries);
+  }
+  std::vector<Scenario> read(const json& document, const std::string& only = "", const std::string& device = "") const {
+    return read_scenarios(folder.write("s.json", document.dump()), only, device, registries);
+  }
+  // A file with one scenario that has this key.
+  std::string refusal(const std::string& key, const json& value) const {
+    json scenario = least;
+    scenario[key] = value;
+    return sentence_of([&] { read({{"scenarios", {scenario}}}); });
+  }
+
+  TemporaryFolder folder;
+  Registries registries;
+  json least = {{"name", "decode"}, {"target", {{"model", "m"}}}};
+};
+
+TEST_F(Scenarios, DefaultsAreFilledIn) {
+  const Scenario scenario = read({{"scenarios", {least}}}).at(0);
+  EXPECT_EQ(scenario.name, "decode");
+  EXPECT_EQ(scenario.batch, 1);
+  EXPECT_EQ(scenario.guesses, 0);
+  EXPECT_FALSE(scenario.prompt);
+  EXPECT_EQ(scenario.run["drafter"], json({{"name", "none"}}));
+  EXPECT_EQ(scenario.run["policy"]["length"], 0);
+}
+
+TEST_F(Scenarios, TheFilesEngineIsEveryScenariosButForItsOwn) {
+  json own = least, guessing = least;
+  own["engine"] = {{"numerics", "invariant"}}, own["batch"] = 8;
+  guessing["guesses"] = 7, guessing["name"] = "verify";
+  const json document = {{"engine", {{"device", "cuda"}, {"memory_mib", 77}}}, {"scenarios", {own, guessing}}};
+  const std::vector<Scenario> scenarios = read(document);
+  ASSERT_EQ(scenarios.size(), 2u);
+  EXPECT_EQ(scenarios[0].run["engine"]["numerics"], "invariant");
+  EXPECT_EQ(scenarios[0].run["engine"]["memory_mib"], 77);
+  EXPECT_EQ(scenarios[0].run["engine"]["batch"], 8);
+  EXPECT_EQ(scenarios[1].run["engine"]["numerics"], "fast");
+  EXPECT_EQ(scenarios[1].run["policy"]["length"], 7);
+  EXPECT_EQ(scenarios[1].run["drafter"]["name"], "guesses");
+  const std::vector<Scenario> one = read(document, "ver", "reference");
+  ASSERT_EQ(one.size(), 1u);
+  EXPECT_EQ(one[0].run["engine"]["device"], "reference");
+}
+
+TEST_F(Scenarios, AttentionAloneHasAShareForABar) {
+  json scenario = least;
+  scenario["attention"] = true, scenario["share"] = 0.7, scenario["guesses"] = 7;
+  const Scenario read_back = read({{"scenarios", {scenario}}}).at(0);
+  EXPECT_TRUE(read_back.attention);
+  EXPECT_EQ(read_back.share, 0.7);
+  EXPECT_EQ(read_back.guesses, 7);
+  for (const auto& [key, value] : {std::pair{"prompt", json(true)}, std::pair{"bar_ms", json(3)}}) {
+    json both = scenario;
+    both[key] = value;
+    EXPECT_TRUE(says(sentence_of([&] { read({{"scenarios", {both}}}); }), "scenario 'decode'", "attention")) << key;
+  }
+}
+
+TEST_F(Scenarios, WhatIsWrongIsOneSentence) {
+  EXPECT_TRUE(says(refusal("contxt", 3), "s.json: scenario 'decode'", "'contxt'", "did you mean 'context'"));
+  EXPECT_TRUE(says(refusal("batch", "2"), "scenario 'decode'", "batch", "integer"));
+  EXPECT_TRUE(says(refusal("batch", 0), "batch"));
+  EXPECT_TRUE(says(refusal("prompt", 1), "prompt", "true or false"));
+  EXPECT_TRUE(says(refusal("share", 0.8), "scenario 'decode'", "share", "attention"));
+  EXPECT_TRUE(says(refusal("attention", 1), "attention", "true or false"));
+  EXPECT_TRUE(says(refusal("engine", 1), "engine", "object"));
+  EXPECT_TRUE(says(refusal("engine", {{"devise", "cpu"}}), "scenario 'decode'", "did you mean '/engine/device'"));
+  EXPECT_TRUE(says(refusal("drafter", {{"name", "ngrm"}}), "did you mean 'ngram'"));
+  EXPECT_TRUE(says(refusal("name", 7), "scenario 1", "name"));
+  EXPECT_TRUE(says(sentence_of([&] { read({{"scenario", {least}}}); }), "did you mean 'scenarios'"));
+  EXPECT_TRUE(says(sentence_of([&] { read(json::object()); }), "scenarios"));
+  EXPECT_TRUE(says(sentence_of([&] { read({{"scenarios", {{{"name", "x"}}}}}); }), "scenario 'x'", "target"));
+  EXPECT_TRUE(says(sentence_of([&] { read({{"scenarios", {least}}}, "prompt"); }), "no scenario", "--only"));
+}
+
+}  // namespace
+}  // namespace foretoken::test

@@ -26,6 +26,25 @@ Allowance allowance_of(const char* operation, const void* kernel, int device) {
   return {of.maxDynamicSharedSizeBytes, most - fixed, fixed};
 }
 
+std::mutex mutex;
+std::map<std::pair<const void*, int>, Allowance> allowances;  // by kernel and device
+
+// The allowance of a kernel on the current device, raised to its greatest value where `bytes` are more than it is now
+// and no more than that. Called under `mutex`.
+const Allowance& raised(const char* operation, const void* kernel, std::int64_t bytes) {
+  int device = 0;
+  check(cudaGetDevice(&device), operation);
+  auto at = allowances.find({kernel, device});
+  if (at == allowances.end())
+    at = allowances.emplace(std::pair(kernel, device), allowance_of(operation, kernel, device)).first;
+  Allowance& a = at->second;
+  if (bytes > a.now && bytes <= a.most) {
+    check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, int(a.most)), operation);
+    a.now = a.most;
+  }
+  return a;
+}
+
 }  // namespace
 
 void make_current(int device, std::int64_t shared_memory) {
@@ -35,22 +54,19 @@ void make_current(int device, std::int64_t shared_memory) {
 }
 
 void allow_shared_memory(const char* operation, const void* kernel, std::size_t bytes) {
-  static std::mutex mutex;
-  static std::map<std::pair<const void*, int>, Allowance> known;
-  int device = 0;
-  check(cudaGetDevice(&device), operation);
   const std::lock_guard lock(mutex);
-  auto at = known.find({kernel, device});
-  if (at == known.end()) at = known.emplace(std::pair(kernel, device), allowance_of(operation, kernel, device)).first;
-  Allowance& a = at->second;
-  const std::int64_t wanted = std::int64_t(bytes), block = wanted + a.fixed;
+  const std::int64_t wanted = std::int64_t(bytes);
+  const Allowance& a = raised(operation, kernel, wanted);
+  const std::int64_t block = wanted + a.fixed;
   if (wanted > a.most || block > shared_memory_of_block)
     throw Error(std::string("cuda: ") + operation + " needs " + std::to_string(block) +
                 " bytes of shared memory a block, and this GPU gives " + std::to_string(shared_memory_of_block) +
                 "; use a smaller model or vocabulary, or \"device\": \"cpu\"");
-  if (wanted <= a.now) return;
-  check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, int(a.most)), operation);
-  a.now = a.most;
+}
+
+bool try_shared_memory(const char* operation, const void* kernel, std::size_t bytes) {
+  const std::lock_guard lock(mutex);
+  return std::int64_t(bytes) <= raised(operation, kernel, std::int64_t(bytes)).most;
 }
 
 }  // namespace foretoken

@@ -31,6 +31,8 @@ void make_current(int device, std::int64_t shared_memory);
 // device: sets the attribute that more than 48 KB require, once for each kernel and device. Throws Error where this
 // exceeds the limit of a block.
 void allow_shared_memory(const char* operation, const void* kernel, std::size_t bytes);
+// Whether a block of `kernel` can have so many bytes; allows them where it can. Never lowers what was allowed.
+bool try_shared_memory(const char* operation, const void* kernel, std::size_t bytes);
 
 // Grid, block, dynamic shared memory in bytes, blocks of a cluster.
 struct Grid {
@@ -80,10 +82,9 @@ template <class... P> int largest_cluster(void (*kernel)(P...), int threads, std
   config.dynamicSmemBytes = std::size_t(shared);
   config.attrs = &attribute, config.numAttrs = 1;
   int clusters = 0;
-  const bool fits =
-      cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, int(shared)) == cudaSuccess &&
-      cudaFuncSetAttribute(kernel, cudaFuncAttributeNonPortableClusterSizeAllowed, 1) == cudaSuccess &&
-      cudaOccupancyMaxActiveClusters(&clusters, kernel, &config) == cudaSuccess && clusters > 0;
+  const bool fits = try_shared_memory("clusters", reinterpret_cast<const void*>(kernel), std::size_t(shared)) &&
+                    cudaFuncSetAttribute(kernel, cudaFuncAttributeNonPortableClusterSizeAllowed, 1) == cudaSuccess &&
+                    cudaOccupancyMaxActiveClusters(&clusters, kernel, &config) == cudaSuccess && clusters > 0;
   if (!fits) (void)cudaGetLastError();  // clears the error, which is an expected answer here
   return fits ? kLargestCluster : kPortableCluster;
 }

@@ -264,7 +264,8 @@ class Program(unittest.TestCase):
                   {"name": "draft", **plain, "target": draft, "context": 32},
                   {"name": "round", **plain, "context": 32, "drafter": {"name": "draft_model", **draft}, "length": 3},
                   {"name": "prompt", "target": target, "prompt": True, "batch": 1, "context": 32, "steps": 2}]
-        file = self.write("s.json", {"engine": {"device": "cpu", "threads": 1, "memory_mib": 64}, "scenarios": scenarios})
+        engine = {"device": "cpu", "threads": 1, "memory_mib": 64}
+        file = self.write("s.json", {"engine": engine, "scenarios": scenarios})
         status, out, err = self.run_it("bench", "--steps", file, "--json")
         self.assertEqual((status, err), (0, ""))
         lines = {line["scenario"]: line for line in map(json.loads, out.splitlines())}

@@ -16,14 +16,15 @@ void launch_stages(const AttentionWork& work, cudaStream_t stream, bool dependen
   launch_kernel("attend", stream, grid, attend_tiles<kHead, kGroups, kStages>, work);
 }
 
-// As many stages as fit in shared memory.
+// As many stages as fit in shared memory. Where the fewest do not fit, the launch is an Error.
 template <int kHead, int kGroups>
 void launch(const AttentionWork& work, std::int64_t limit, cudaStream_t stream, bool dependent_launch) {
   constexpr int kMost = most_tile_stages(kHead, kGroups), kFew = fewest_tile_stages(kHead);
+  constexpr bool kAlwaysMost = tile_stages(kHead, kGroups, kLeastSharedMemory) == kMost;
   static_assert(tile_stages(kHead, kGroups, kLeastSharedMemory) > 0);
-  if (tile_stages(kHead, kGroups, limit) == kMost)
+  if (kAlwaysMost || tile_stages(kHead, kGroups, limit) == kMost)
     launch_stages<kHead, kGroups, kMost>(work, stream, dependent_launch);
-  else if constexpr (tile_stages(kHead, kGroups, kLeastSharedMemory) != kMost)
+  else if constexpr (!kAlwaysMost)
     launch_stages<kHead, kGroups, kFew>(work, stream, dependent_launch);
 }
 

@@ -71,6 +71,30 @@ TEST_F(SmallBlocks, attention) {
     }
 }
 
+// Kernels are shared by the backends of a process: a backend with less memory must not take from one that was made
+// before it.
+TEST(SmallBlocksOrder, a_backend_with_little_memory_leaves_one_with_much_as_it_was) {
+  const auto first = make_cuda_backend({.invariant = true});
+  Cache cache(1, 900, 16, 2, 128, DType::bf16);
+  fill(*make_cpu_backend(2), cache, 900, 1);
+  const Layout layout = layout_of(a_chain(860, 8), cache.tables, 0);
+  const Tensor qkv = rounded(random_tensor({8, std::int64_t(2 * 8 + 4) * 128}, 4));
+  const auto attend = [&] {
+    const Tensor x = first->upload(qkv);
+    const Tensor out = first->rope_attend(x.columns(0, 16 * 128), x.columns(16 * 128, 2 * 128),
+                                          x.columns(18 * 128, 2 * 128), on_gpu(cache.layers[0], *first),
+                                          on_gpu(layout, *first), first->upload(random_tensor({64}, 3)), 0.1f);
+    const Tensor host = Tensor::host(out.shape(), out.dtype());
+    first->copy(out, host);
+    return std::string(host.data<char>(), std::size_t(host.bytes()));
+  };
+  const std::string before = attend();
+  const auto second = make_gpu({.invariant = true, .shared_memory_limit = kSmall});
+  std::string after;
+  ASSERT_NO_THROW(after = attend());
+  EXPECT_TRUE(before == after);
+}
+
 TEST_F(SmallBlocks, products) {
   for (const auto& [out, in] : {std::pair{640, 384}, {3072, 2048}, {512, 8192}, {28672, 512}}) {
     const Weight host = random_weight(out, in, DType::bf16, 3), back = random_weight(in, out / 2, DType::bf16, 5);

@@ -194,8 +194,8 @@ std::vector<Candidate> candidates(const Choice& choice) {
 std::vector<std::string> left_out(const Choice& choice) {
   const Registries& r = choice.registries;
   std::vector<std::string> all;
-  const auto add = [&](bool everybody, const std::vector<std::string>& sentences) {
-    if (everybody) all.insert(all.end(), sentences.begin(), sentences.end());
+  const auto add = [&](bool all_of_kind, const std::vector<std::string>& sentences) {
+    if (all_of_kind) all.insert(all.end(), sentences.begin(), sentences.end());
   };
   add(choice.drafter.is_null(), not_configured(r.drafters));
   add(choice.drafter.is_null() && choice.policy.is_null(), not_configured(r.policies));

@@ -67,13 +67,13 @@ void check_cache(Backend& backend, CachedModel& cached, const Sequence& sequence
   KvCache& cache = cached.cache();
   if (cache.confirmed(sequence.id) == 0) return;  // preempted, or never fed
   const int held = cache.settle(sequence);
-  const std::string who = cached.info().name + ", sequence " + std::to_string(sequence.id) + " of " +
-                          std::to_string(sequence.length()) + " tokens: ";
+  const std::string prefix = cached.info().name + ", sequence " + std::to_string(sequence.id) + " of " +
+                             std::to_string(sequence.length()) + " tokens: ";
   const int pages = int(cache.held(sequence.id).table.size());
   if (pages != cache.pages_for(held))
-    f.fail(who + std::to_string(pages) + " pages hold " + std::to_string(held) + " rows");
+    f.fail(prefix + std::to_string(pages) + " pages hold " + std::to_string(held) + " rows");
   if (rows_of(backend, cache, sequence.id, held) != fresh_rows(backend, cached.model(), cache, sequence, held))
-    f.fail(who + "keys and values differ from a fresh prefill's");
+    f.fail(prefix + "keys and values differ from a fresh prefill's");
   ++f.cases;
 }
 

@@ -67,8 +67,8 @@ std::string figure_of(const KitLaw& law, const LawReport& r, const CheckReport& 
   return s;
 }
 
-Row row_of(const KitLaw& law, const LawReport& r, const std::string& who, const CheckReport& report) {
-  return {{Cell::of(law.name), Cell::of(std::string(conformance::name_of(r.ruling))), Cell::of(who),
+Row row_of(const KitLaw& law, const LawReport& r, const std::string& subject, const CheckReport& report) {
+  return {{Cell::of(law.name), Cell::of(std::string(conformance::name_of(r.ruling))), Cell::of(subject),
            Cell::of(double(r.cases), 0), Cell::of(law.counted), Cell::of(figure_of(law, r, report)),
            Cell::of(r.seconds, 1)},
           "",

@@ -45,8 +45,8 @@ std::string notes_of(const Summary& s) {
   if (s.compared && s.differing_texts > 0)
     found += " ✗" + std::to_string(s.differing_texts) + "/" + std::to_string(s.compared_texts);
   if (s.failed_requests > 0) found += (found.empty() ? "" : ", ") + std::to_string(s.failed_requests) + " failed";
-  const std::string who = standing(s.speedup);
-  if (!who.empty()) found += (found.empty() ? "" : ", ") + who;
+  const std::string verdict = standing(s.speedup);
+  if (!verdict.empty()) found += (found.empty() ? "" : ", ") + verdict;
   if (s.speculative.cut > 0) found += (found.empty() ? "" : ", ") + std::string("cut");
   return found;
 }

@@ -51,7 +51,7 @@ class Program(unittest.TestCase):
         self.assertEqual((status, out), (code, ""), err)
         self.assertEqual(err.count("\n"), 1, err)
         self.assertTrue(err.startswith("foretoken: "), err)
-        self.assertNotRegex(err, r"\d{40}", "a number that nobody reads")
+        self.assertNotRegex(err, r"\d{40}", "a number of 40 digits")
         for word in words:
             self.assertIn(word, err)
 

@@ -80,7 +80,7 @@ TEST(Check, NoResidualIsFoundAndSaidInOneSentence) {
 }
 
 TEST(Check, ADeafVerifierFailsAcceptanceAndLimitsAlone) {
-  EXPECT_EQ(broken(checked(with_rule(all_registries(), Bug::deaf), {{"name", "mutant"}},
+  EXPECT_EQ(broken(checked(with_rule(all_registries(), Bug::never_accepts), {{"name", "mutant"}},
                            {"acceptance", "limits", "greedy", "batch"})),
             (std::set<std::string>{"acceptance", "limits"}));
 }
@@ -244,12 +244,12 @@ TEST(Check, WhoNeedsAPathIsLeftOutAndNamedUnlessAskedFor) {
   const std::string asked_for = sentence_of([&] { candidates({registries, {{"name", "rest"}}, nullptr, coupled}); });
   EXPECT_TRUE(says(asked_for, "the drafter 'rest' needs the option 'store' (path: the file of the datastore)",
                    R"(--drafter '{"name": "rest", "store": ...}')"));
-  const Choice everybody{registries, nullptr, nullptr, coupled};
-  EXPECT_EQ(candidates(everybody).size(), candidates({all_registries(), nullptr, nullptr, coupled}).size());
-  EXPECT_EQ(left_out(everybody), std::vector<std::string>{asked_for});
+  const Choice all_components{registries, nullptr, nullptr, coupled};
+  EXPECT_EQ(candidates(all_components).size(), candidates({all_registries(), nullptr, nullptr, coupled}).size());
+  EXPECT_EQ(left_out(all_components), std::vector<std::string>{asked_for});
   EXPECT_TRUE(left_out({registries, {{"name", "ngram"}}, nullptr, coupled}).empty());
   CheckReport report;
-  report.left_out = left_out(everybody);
+  report.left_out = left_out(all_components);
   EXPECT_NE(check_text(report, {"foretoken check"}, false, 160).find("Not checked: " + asked_for + "\n"),
             std::string::npos);
   EXPECT_EQ(check_json(report, {"foretoken check"})["left_out"], json{asked_for});
@@ -274,9 +274,9 @@ TEST(Check, ASilentlyIgnoredOptionIsNeitherExactNorRefused) {
   const Subject sane{all_registries(),
                      {kDraftModel, {{"name", "fixed"}, {"length", 2}}, {{"name", "speculative_sampling"}}}};
   EXPECT_TRUE(exact_or_refused(sane, top_p).holds);
-  Subject deaf = sane;
-  deaf.registries = with_unwarped_q(all_registries());
-  EXPECT_FALSE(exact_or_refused(deaf, top_p).holds);
+  Subject never_accepting = sane;
+  never_accepting.registries = with_unwarped_q(all_registries());
+  EXPECT_FALSE(exact_or_refused(never_accepting, top_p).holds);
   SamplingOption invalid = top_p;
   invalid.sampling.top_p = 2;
   const OptionFinding refused = exact_or_refused(sane, invalid);

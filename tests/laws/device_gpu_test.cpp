@@ -249,18 +249,18 @@ struct Partings {
     return float(6 * std::sqrt(2.0 * (5 * layers + 1) / 3) / 512 * std::sqrt(squares / double(logits.elements())));
   }
 
-  void compare(const TestRequest& request, const Tokens& fast, const Tokens& plain, const std::string& who) {
+  void compare(const TestRequest& request, const Tokens& fast, const Tokens& plain, const std::string& where) {
     ++texts;
     const auto [mine, its] = std::ranges::mismatch(fast, plain);
     if (mine == fast.end() && its == plain.end()) return;
-    ASSERT_TRUE(mine != fast.end() && its != plain.end()) << who << ": a text ends early";
+    ASSERT_TRUE(mine != fast.end() && its != plain.end()) << where << ": an output ends early";
     Tokens prefix = request.prompt;
     prefix.insert(prefix.end(), fast.begin(), mine);
     const Tensor logits = testing::Alone(host, model, 16, int(prefix.size()) / 16 + 1).after(1, prefix).logits;
     const float margin = logits.data<float>()[*its] - logits.data<float>()[*mine],
                 most = explained(logits, int(model->info().kv.layers.size()));
-    EXPECT_GE(margin, 0) << who;
-    EXPECT_LT(margin, most) << who << ": token " << mine - fast.begin() << " is " << *mine << " instead of " << *its;
+    EXPECT_GE(margin, 0) << where;
+    EXPECT_LT(margin, most) << where << ": token " << mine - fast.begin() << " is " << *mine << " instead of " << *its;
     bound = parted++ == 0 ? most : std::min(bound, most), widest = std::max(widest, margin);
   }
 };

@@ -49,20 +49,20 @@ TEST(Mutants, NoiseWithoutThePositionIsKilledByExact) {
 
 // A policy may read discarded drafts, since no later round reuses their draws; with names by position alone a later
 // round does.
-TEST(Mutants, ANosyPolicyUnderNamesByPositionIsKilledByExact) {
+TEST(Mutants, APolicyThatReadsDiscardedDraftsUnderNamesByPositionIsKilledByExact) {
   ExactCase c{.target = {.vocab = 3, .order = 2, .seed = 81, .strict = false},
               .prompts = {{0, 1}},
               .tokens = 3,
               .max_new_tokens = 5};
   const Subject fixed = subject(all_registries(), kDraftModel, kSampling, 3);
-  Subject nosy = subject(with_nosy_policy(all_registries()), kDraftModel, kSampling);
-  nosy.configs.policy = {{"name", "nosy"}};
+  Subject discard_reader = subject(with_discard_reader(all_registries()), kDraftModel, kSampling);
+  discard_reader.configs.policy = {{"name", "discard_reader"}};
   EXPECT_TRUE(exact(fixed, c).holds);
-  EXPECT_TRUE(exact(nosy, c).holds);
+  EXPECT_TRUE(exact(discard_reader, c).holds);
   c.rename = name_by_position;
   const Finding unread = exact(fixed, c);
   EXPECT_TRUE(unread.holds) << unread.what;
-  EXPECT_TRUE(refuted(exact(nosy, c)));
+  EXPECT_TRUE(refuted(exact(discard_reader, c)));
 }
 
 // The assumption of the whole proof: equal names are the same draw. Here the acceptance of a draft reuses the draw that

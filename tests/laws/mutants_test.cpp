@@ -34,7 +34,7 @@ TEST(Mutants, NoResidualIsKilledByExact) { killed_by_exact(Bug::no_residual); }
 TEST(Mutants, ResidualOfTheWrongRowIsKilledByExact) { killed_by_exact(Bug::residual_of_wrong_row); }
 TEST(Mutants, QOneRowOffIsKilledByExact) { killed_by_exact(Bug::q_one_row_off); }
 TEST(Mutants, BonusFromTheWrongRowIsKilledByExact) { killed_by_exact(Bug::bonus_from_wrong_row); }
-TEST(Mutants, FivePercentGenerosityIsKilledByExact) { killed_by_exact(Bug::generous); }
+TEST(Mutants, AcceptingFivePercentMoreIsKilledByExact) { killed_by_exact(Bug::accepts_too_often); }
 TEST(Mutants, MissingRenormalizationIsKilledByExact) {
   killed_among_trees(three_tokens(), 3, [](Subject& s, ExactCase&, int) {
     s.registries = with_rule(s.registries, Bug::no_renormalization);
@@ -52,12 +52,12 @@ TEST(Mutants, DeafVerifierIsExactButKilledByAcceptanceAndLimits) {
   ReferenceBackend b;
   const TableModel::Options target{.vocab = 3, .order = 2, .seed = 81};
   const auto requests = random_requests(40, 3, 6, 20, 1);
-  const Subject deaf = subject(with_rule(all_registries(), Bug::deaf), kDraftModel, kMutant);
-  EXPECT_TRUE(exact(deaf, three_tokens()).holds);
-  EXPECT_FALSE(acceptance(deaf, {}, b, target, requests).holds);
+  const Subject never_accepting = subject(with_rule(all_registries(), Bug::never_accepts), kDraftModel, kMutant);
+  EXPECT_TRUE(exact(never_accepting, three_tokens()).holds);
+  EXPECT_FALSE(acceptance(never_accepting, {}, b, target, requests).holds);
   EXPECT_TRUE(
       acceptance(subject(with_rule(all_registries(), Bug::none), kDraftModel, kMutant), {}, b, target, requests).holds);
-  EXPECT_FALSE(twin_accepts_all(subject(with_rule(all_registries(), Bug::deaf),
+  EXPECT_FALSE(twin_accepts_all(subject(with_rule(all_registries(), Bug::never_accepts),
                                         {{"name", "draft_model"}, {"model", "table:same"}}, kMutant),
                                 {}, b, table_models(target), requests)
                    .holds);

@@ -245,7 +245,7 @@ TEST(Options, SamplesShareThePromptAndDrawForThemselves) {
     EXPECT_NE(shared.outputs[0], shared.outputs[1]);
     scenario.engine.reuse_prefixes = false;
     EXPECT_EQ(run_scenario(s, scenario, b, models, together).outputs, own.outputs)
-        << "nothing is shared, and nobody waits";
+        << "nothing is shared, and no request waits";
     EXPECT_EQ(shared.pages_left, 0);
   }
 }

@@ -32,7 +32,7 @@ class Dice {
   std::uint32_t at_ = 0;
 };
 
-const std::vector<Subject>& everybody() {
+const std::vector<Subject>& all_subjects() {
   static const std::vector<Subject> all = [] {
     const Registries registries = with_scripted(all_registries());
     auto drafters = configurations(registries.drafters);
@@ -51,7 +51,7 @@ class Schedule {
  public:
   explicit Schedule(std::uint64_t seed)
       : dice_(seed),
-        subject_(everybody()[std::size_t(dice_.below(int(everybody().size())))]),
+        subject_(all_subjects()[std::size_t(dice_.below(int(all_subjects().size())))]),
         target_({.vocab = kVocab, .order = 2, .seed = 5, .impossible = 0.1}) {
     subject_.configs.policy["length"] = dice_.between(0, 7);
     greedy_ = !dice_.one_in(4), bent_ = dice_.one_in(3);

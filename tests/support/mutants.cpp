@@ -28,8 +28,8 @@ struct BuggyRule {
         const Token x = t.tokens[c];
         const double left = bug == Bug::no_renormalization ? r.above(x) : r(x);
         double ratio = t.certain(c) ? left : left / t.q(row_of_q(t, node, Bug::q_one_row_off))(x);
-        if (bug == Bug::generous) ratio *= 1.05;
-        if (bug == Bug::deaf) return v.finish(lane.draw(t.p(0), {Role::bonus, 0, 0})), v;
+        if (bug == Bug::accepts_too_often) ratio *= 1.05;
+        if (bug == Bug::never_accepts) return v.finish(lane.draw(t.p(0), {Role::bonus, 0, 0})), v;
         if (lane.accept(ratio, {Role::accept, std::uint32_t(c), 0}))
           chosen = c;
         else if (t.certain(c))
@@ -128,7 +128,7 @@ class Aliased : public Model {
 };
 
 // The last draft of "draft_model" for each sequence, readable by the policy.
-struct Overheard {
+struct LastDrafts {
   struct Draft {
     int root = 0;   // the sequence's length when it was drafted
     Tokens tokens;  // of the chain below the root
@@ -136,18 +136,18 @@ struct Overheard {
   std::map<SequenceId, Draft> drafts;
 };
 
-class Talkative : public Drafter {
+class ReportingDrafter : public Drafter {
  public:
-  Talkative(std::unique_ptr<Drafter> inner, std::shared_ptr<Overheard> overheard)
-      : inner_(std::move(inner)), overheard_(std::move(overheard)) {
-    overheard_->drafts.clear();
+  ReportingDrafter(std::unique_ptr<Drafter> inner, std::shared_ptr<LastDrafts> last_drafts)
+      : inner_(std::move(inner)), last_drafts_(std::move(last_drafts)) {
+    last_drafts_->drafts.clear();
   }
   Needs needs() const override { return inner_->needs(); }
   void forget(const Sequence& sequence) override { inner_->forget(sequence); }
   std::vector<DraftTree> draft(std::span<const DraftRequest> requests) override {
     auto trees = inner_->draft(requests);
     for (std::size_t i = 0; i < trees.size(); ++i) {
-      Overheard::Draft& d = overheard_->drafts[requests[i].sequence->id] = {requests[i].sequence->length(), {}};
+      LastDrafts::Draft& d = last_drafts_->drafts[requests[i].sequence->id] = {requests[i].sequence->length(), {}};
       for (int n = 1; n < trees[i].nodes; ++n) d.tokens.push_back(*trees[i].tokens.row<Token>(n));
     }
     return trees;
@@ -155,17 +155,18 @@ class Talkative : public Drafter {
 
  private:
   std::unique_ptr<Drafter> inner_;
-  std::shared_ptr<Overheard> overheard_;
+  std::shared_ptr<LastDrafts> last_drafts_;
 };
 
-class Nosy : public LengthPolicy {
+class DiscardReader : public LengthPolicy {
  public:
-  Nosy(int length, std::shared_ptr<Overheard> overheard) : length_(length), overheard_(std::move(overheard)) {}
+  DiscardReader(int length, std::shared_ptr<LastDrafts> last_drafts)
+      : length_(length), last_drafts_(std::move(last_drafts)) {}
   Budget most() const override { return {length_ + 1, length_}; }
   std::vector<Budget> budgets(std::span<const PastOnly> past) override {
     std::vector<Budget> budgets;
     for (const PastOnly& p : past) {
-      const Overheard::Draft& d = overheard_->drafts[p.id];
+      const LastDrafts::Draft& d = last_drafts_->drafts[p.id];
       const std::size_t same = std::size_t(std::max(0, p.length - d.root));  // the draft for the next position
       budgets.push_back(p.rounds > 0 && same < d.tokens.size() && d.tokens[same] == 0 ? Budget{} : most());
     }
@@ -174,7 +175,7 @@ class Nosy : public LengthPolicy {
 
  private:
   int length_;
-  std::shared_ptr<Overheard> overheard_;
+  std::shared_ptr<LastDrafts> last_drafts_;
 };
 
 Registries with_verifier(Registries registries, std::function<std::unique_ptr<Verifier>()> make) {
@@ -201,17 +202,17 @@ Registries with_unwarped_q(Registries registries) {
   return registries;
 }
 
-Registries with_nosy_policy(Registries registries) {
-  const auto overheard = std::make_shared<Overheard>();
+Registries with_discard_reader(Registries registries) {
+  const auto last_drafts = std::make_shared<LastDrafts>();
   Entry<Drafter> entry = registries.drafters.entries().at("draft_model");
   const auto make = entry.make;
-  entry.make = [make, overheard](const json& o, Host& host) {
-    return std::make_unique<Talkative>(make(o, host), overheard);
+  entry.make = [make, last_drafts](const json& o, Host& host) {
+    return std::make_unique<ReportingDrafter>(make(o, host), last_drafts);
   };
   registries.drafters.replace("draft_model", entry);
-  registries.policies.replace("nosy", {"reads discarded guesses", "", {}, [overheard](const json&, Host&) {
-                                         return std::make_unique<Nosy>(3, overheard);
-                                       }});
+  registries.policies.replace("discard_reader", {"reads discarded drafts", "", {}, [last_drafts](const json&, Host&) {
+                                                   return std::make_unique<DiscardReader>(3, last_drafts);
+                                                 }});
   return registries;
 }
 

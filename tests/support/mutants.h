@@ -18,8 +18,8 @@ enum class Bug {
   q_one_row_off,          // the ratio reads q after the parent's parent
   no_renormalization,     // a second sibling is tested against the residual of p, not divided by its mass
   bonus_from_wrong_row,   // after full acceptance the next token comes from the row above
-  generous,               // accepts 5 % more
-  deaf,                   // never accepts: exact, but never faster
+  accepts_too_often,      // accepts 5 % more
+  never_accepts,          // never accepts: exact, but never faster
 };
 // `registries` with the verifier "mutant", which has this bug.
 Registries with_rule(Registries registries, Bug bug);
@@ -54,9 +54,9 @@ class LastOfEquals : public ReferenceBackend {
 // All sequences of a forward share the last page of the first, so each overwrites the tree of the one before.
 std::shared_ptr<Model> aliased(std::shared_ptr<Model> inner);
 
-// `registries` with the policy "nosy", which drafts nothing if a discarded draft was token 0, and a "draft_model" that
-// reports its drafts to it.
-Registries with_nosy_policy(Registries registries);
+// `registries` with the policy "discard_reader", which drafts nothing if a discarded draft was token 0, and a
+// "draft_model" that reports its drafts to it.
+Registries with_discard_reader(Registries registries);
 // Names by absolute position alone, so a later round reuses a draw that an earlier round used.
 void name_by_position(Draws& draws, DrawName& name);
 

@@ -1,9 +1,10 @@
 """What ./foretoken lint runs: the format of every file, and clang-tidy over sources.
 
-usage: python3 tests/style/lint.py --build DIR [--since REVISION | FILE...]
+usage: python3 tests/style/lint.py --build DIR [--seconds S] [--since REVISION | FILE...]
 
 DIR holds compile_commands.json. Without files clang-tidy reads every source; with --since those that differ from a
-revision of git, or include a file that does. CUDA sources are not read: clang-tidy has no CUDA here.
+revision of git, then those that include a file that does. With --seconds no source is begun after so many seconds, and
+the number of those that were left out is printed. CUDA sources are not read: clang-tidy has no CUDA here.
 """
 
 import argparse
@@ -14,6 +15,7 @@ import re
 import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
@@ -41,7 +43,7 @@ def changed_since(revision):
 
 
 def touched(sources, changed):
-    """The sources that changed or include, directly or not, what changed."""
+    """The sources that changed, then those that include, directly or not, what changed."""
     includes = {path: {ROOT / name for name in INCLUDE.findall(path.read_text())} for path in code_files()}
 
     def reached(path, seen):
@@ -52,7 +54,7 @@ def touched(sources, changed):
 
     if ROOT / ".clang-tidy" in changed:
         return sources
-    return [path for path in sources if changed & reached(path, {path})]
+    return sorted((path for path in sources if changed & reached(path, {path})), key=lambda path: path not in changed)
 
 
 def tidy(build, path):
@@ -75,24 +77,33 @@ def check_format():
     return differing(program, code_files())
 
 
-def check_sources(build, sources):
+def check_sources(build, sources, seconds):
+    """The warnings, and how many sources were read."""
     if not shutil.which(CLANG_TIDY):
         raise SystemExit(f"foretoken: {CLANG_TIDY} is missing; ./foretoken lint installs it where it may")
-    found, done = {}, 0
+    found, done, read, end = {}, 0, 0, time.monotonic() + seconds
+
+    def warnings_of(path):
+        return tidy(build, path) if time.monotonic() < end else None
+
     with concurrent.futures.ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
-        for warnings in pool.map(lambda path: tidy(build, path), sources):
+        for warnings in pool.map(warnings_of, sources):
             done += 1
+            if warnings is None:
+                continue
+            read += 1
             if sys.stderr.isatty():
                 print(f"\r\033[K{f'foretoken: clang-tidy [{done}/{len(sources)}]'}", end="", file=sys.stderr)
             found.update(dict.fromkeys(warnings))  # of a header once, however many include it
     if sys.stderr.isatty():
         print("\r\033[K", end="", file=sys.stderr)
-    return list(found)
+    return list(found), read
 
 
 def main():
     parser = argparse.ArgumentParser(prog="./foretoken lint", description="format, and clang-tidy's checks")
     parser.add_argument("--build", type=Path, required=True, help=argparse.SUPPRESS)
+    parser.add_argument("--seconds", type=float, default=float("inf"), help="begin no source after so many seconds")
     which = parser.add_mutually_exclusive_group()
     which.add_argument("--since", metavar="REVISION", help="only sources that changed since, or include what changed")
     which.add_argument("files", nargs="*", default=[], metavar="FILE", help="only these sources")
@@ -110,10 +121,11 @@ def main():
             sources = touched(sources, changed_since(given.since))
         except (OSError, subprocess.CalledProcessError):
             raise SystemExit(f"foretoken: git does not know the revision {given.since}; leave --since out to read all")
-    unformatted, warnings = check_format(), check_sources(build, sources)
+    unformatted, (warnings, read) = check_format(), check_sources(build, sources, given.seconds)
     for text in (*unformatted, *warnings):
         print(text.rstrip(), flush=True)
-    say(f"{len(unformatted)} files differ from their format; {len(warnings)} warnings in {len(sources)} sources")
+    left = f"; {len(sources) - read} more were not read in {given.seconds:g} seconds" if read < len(sources) else ""
+    say(f"{len(unformatted)} files differ from their format; {len(warnings)} warnings in {read} sources{left}")
     return 1 if unformatted or warnings else 0
 
 

@@ -31,6 +31,8 @@ class Lint(unittest.TestCase):
         self.assertEqual(lint.touched(sources, {sources[1]}), sources[1:])
         self.assertEqual(lint.touched(sources, {ROOT / "README.md"}), [])
         self.assertEqual(lint.touched(sources, {ROOT / ".clang-tidy"}), sources)
+        changed = {sources[1], ROOT / "framework/engine/engine.h"}
+        self.assertEqual(lint.touched(sources, changed), sources[::-1], "what changed itself is read first")
 
     def test_a_fault_is_found(self):
         if not shutil.which(lint.CLANG_TIDY):
@@ -44,11 +46,12 @@ class Lint(unittest.TestCase):
             (here / "compile_commands.json").write_text(json.dumps([
                 {"directory": folder, "file": str(path), "command": f"c++ -std=c++20 -c {path}"}
                 for path in sorted(here.glob("*.cpp"))]))
-            found = lint.check_sources(here, [here / "bad.cpp", here / "bad.cpp", here / "good.cpp"])
-            self.assertEqual(len(found), 1, found)
+            found, read = lint.check_sources(here, [here / "bad.cpp", here / "bad.cpp", here / "good.cpp"], 1000)
+            self.assertEqual((len(found), read), (1, 3), found)
             self.assertIn("bugprone-use-after-move", found[0])
-            self.assertEqual(lint.check_sources(here, [here / "good.cpp"]), [])
-            self.assertIn("undeclared identifier 'y'", lint.check_sources(here, [here / "broken.cpp"])[0])
+            self.assertEqual(lint.check_sources(here, [here / "good.cpp"], 1000), ([], 1))
+            self.assertIn("undeclared identifier 'y'", lint.check_sources(here, [here / "broken.cpp"], 1000)[0][0])
+            self.assertEqual(lint.check_sources(here, [here / "bad.cpp"], 0), ([], 0), "there was no time")
 
 
 if __name__ == "__main__":

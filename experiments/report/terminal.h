@@ -4,12 +4,11 @@
 #include <string>
 #include <string_view>
 
+#include "framework/text/printable.h"
+
 namespace foretoken {
 
-// A value as people may see it: what a terminal would obey (control characters, marks that reverse the direction of
-// text) and bytes that are no UTF-8 become \u001b and \xff, as JSON and C write them. Characters of `kept` stay.
-std::string printable(std::string_view text, std::string_view kept = "");
-// The same in one line: line breaks and tabs become blanks.
+// printable() in one line: line breaks and tabs become blanks.
 std::string one_line(std::string text);
 
 // Columns that a terminal needs for a UTF-8 text: code points, less combining ones, wide ones twice.

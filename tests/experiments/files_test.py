@@ -228,6 +228,12 @@ class Files(unittest.TestCase):
             self.assertEqual((self.here / "q.jsonl").read_text(), text)
             self.assertFalse((self.here / "q.jsonl.1").exists())
 
+    def test_quickstart_refuses_a_place_that_cannot_be_written_at_once(self):
+        self.write("file", "")
+        for results in ("file/q.jsonl", "/proc/none/q.jsonl"):
+            quickstart = ["quickstart", "--seconds", "10", "--device", "cpu", "--results", results]
+            self.refused(*quickstart, words=[results.split("/q")[0], "--results"], timeout=5)
+
     def test_ctrl_c_while_random_weights_are_made(self):
         random = {"random": "llama-3.2-3b", "seed": 1, "tokenizer": str(MODELS / "target")}
         self.write("run.json", {**RUN, "target": {"model": random}})

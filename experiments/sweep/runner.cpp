@@ -251,7 +251,8 @@ int SweepOutcome::exit_code() const { return interrupted ? kInterruptedExit : fa
 SweepOutcome run_sweep(const std::vector<Run>& runs, Workbench& bench, const SweepOptions& options) {
   ResultsFile file(options.results);
   SweepOutcome out;
-  const Origins origins = origins_of(runs, file, options.beside, kCommit);
+  const Origins origins = origins_of(runs, file, options.beside, kCommit,
+                                     [&](const json& engine) { return machine_of(bench.backend(engine)); });
   for (const std::string& sentence : origins.sentences) spdlog::warn("{}", sentence);
   for (const std::string& key : origins.changed) file.discard(key);
   try {

@@ -149,7 +149,7 @@ std::string View::origin() const {
     found += " Baselines of " + counted(std::size_t(shared), "run") +
              " were shared with other runs (--share-baselines), not measured in alternation.";
   for (const std::string& law : laws) found += " Not plain decoding's law: " + law + ".";
-  return found;
+  return found + failures_note(cells);
 }
 
 std::string View::models() const {
@@ -199,8 +199,8 @@ Table main_table(const View& view) {
         Kind::interval},
        {"notes", "notes",
         "what the output promises; ✓ all texts equal the baseline's, ✗ how many differ; loses: slower than plain "
-        "decoding; unclear: the interval holds 1; cut: trees had fewer nodes than the policy asked for, for want of "
-        "rows or pages",
+        "decoding; unclear: the interval holds 1; failed: requests whose prompts are left out; cut: trees had fewer "
+        "nodes than the policy asked for, for want of rows or pages",
         Kind::text, true}});
   table.note = view.origin();
   for (std::size_t i = 0; i < view.cells.size(); ++i) {

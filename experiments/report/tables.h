@@ -55,6 +55,9 @@ std::string kind_of(const std::string& promise);
 // What a speedup's interval says: "loses" below 1, "unclear" around 1, nothing above.
 std::string standing(const Interval& speedup);
 
+// Begins with a blank: which requests failed, and of what the figures are there. Empty where none did.
+std::string failures_note(const std::vector<Summary>& cells);
+
 Table main_table(const View& view);
 Table theory_table(const View& view);
 // accepted / tested, and accepted / rounds; of runs that differ in their policy alone the one with the longest drafts.

@@ -224,10 +224,13 @@ Origins origins_of(const std::vector<Run>& runs, const ResultsFile& file, const 
   Differences differences(beside, commit);
   const Run* elsewhere = nullptr;  // a result of another kind of device
   std::size_t kept = 0;
+  std::map<std::string, json> machines;  // by the "engine" of runs
   for (const Run& run : runs) {
     if (!file.has(run.key)) continue;
     const json& origin = file.origin_of(run.key);
-    const json here = machine_of_run(run, machine_here);
+    const std::string engine = run.document.value("engine", json()).dump();
+    if (!machines.contains(engine)) machines[engine] = machine_of_run(run, machine_here);
+    const json& here = machines[engine];
     if (differences.add(origin, here)) {
       found.changed.insert(run.key);
       continue;

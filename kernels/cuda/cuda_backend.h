@@ -21,8 +21,8 @@ struct CudaOptions {
   bool doubt_library = false;  // invariant numerics take every algorithm of the library for one with other bits
 };
 
-// The number of GPUs; 0 where there is none, or no driver. Where the driver cannot say, as one that is too old, it is an
-// Error.
+// The number of GPUs; 0 where there is none, or no driver. Where the driver cannot say, as one that is too old, it is
+// an Error.
 int cuda_devices();
 
 // "cuda": the operations on one GPU. Throws Error where there is no such GPU.

@@ -13,6 +13,7 @@
 #include "experiments/program/list.h"
 #include "experiments/report/report.h"
 #include "experiments/report/results.h"
+#include "experiments/report/summary.h"
 #include "experiments/report/terminal.h"
 #include "experiments/sweep/quickstart.h"
 #include "experiments/sweep/run_document.h"
@@ -130,8 +131,11 @@ void add_show(CLI::App& app, Action& action) {
   g->look.add(*c);
   c->callback([g, &action] {
     action = [g] {
-      print(show(load_results(g->file), {g->look.chosen(), g->tables, terminal_columns(STDOUT_FILENO)}));
-      return 0;
+      const auto lines = load_results(g->file);
+      print(show(lines, {g->look.chosen(), g->tables, terminal_columns(STDOUT_FILENO)}));
+      const auto damages = damages_of(lines);
+      for (const std::string& damage : damages) spdlog::error("a line of {} has no figures: {}", g->file, damage);
+      return damages.empty() ? 0 : 1;
     };
   });
 }

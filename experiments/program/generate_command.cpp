@@ -35,7 +35,8 @@ json biases_of(const std::vector<std::string>& given) {
     const json bias = at == std::string::npos ? json() : json::parse(g.substr(at + 1), nullptr, false);
     if (!bias.is_number())
       throw Error("--logit-bias " + g + ": write a token id and a number, as in --logit-bias 17=-100");
-    biases[g.substr(0, at)] = bias;
+    if (const std::string token = g.substr(0, at); !biases.emplace(token, bias).second)
+      throw Error("--logit-bias names the token " + token + " twice; give it one bias");
   }
   return biases;
 }

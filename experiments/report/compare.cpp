@@ -61,6 +61,12 @@ Table pairs_table(const MatchedRuns& matching, const Axes& axes, const std::vect
       std::ranges::any_of(pairs, [&](const RunPair& p) { return promises(p) != kind_of(pairs[0].a->promise); });
   if (mixed) table.columns.push_back({"output", "promise", "what the verifiers of A and B promise", Kind::text});
   table.columns.insert(table.columns.end(), columns.begin(), columns.end());
+  const bool incomplete =
+      std::ranges::any_of(pairs, [](const RunPair& p) { return p.a->failed_requests > 0 || p.b->failed_requests > 0; });
+  if (incomplete) {
+    table.columns.push_back({"failed A", "failed_requests_a", "requests that failed; their prompts are left out"});
+    table.columns.push_back({"B", "failed_requests_b", ""});
+  }
   for (const RunPair& pair : pairs) {
     Row row{axes.cells(pair.a->run()), failure(pair), false};
     if (mixed) row.cells.push_back(Cell::of(promises(pair)));
@@ -71,6 +77,8 @@ Table pairs_table(const MatchedRuns& matching, const Axes& axes, const std::vect
         row.cells.push_back(Cell::of(a, figure.digits));
         row.cells.push_back(Cell::of(b, figure.digits, clear > 0 ? "↑" : clear < 0 ? "↓" : " "));
       }
+    if (incomplete && row.sentence.empty())
+      for (const Summary* side : {pair.a, pair.b}) row.cells.push_back(Cell::of(side->failed_requests, 0));
     table.rows.push_back(std::move(row));
   }
   const std::size_t alone = matching.only_a.size() + matching.only_b.size();
@@ -147,6 +155,8 @@ std::string programs(const MatchedRuns& matching, const std::vector<RunPair>& pa
     json one = {
         {"key_a", pair.a->line.value("key", "")}, {"key_b", pair.b->line.value("key", "")}, {"run", pair.b->run()}};
     if (!failure(pair).empty()) one["error"] = failure(pair);
+    if (pair.a->failed_requests > 0 || pair.b->failed_requests > 0)
+      one["failed_requests"] = {{"a", pair.a->failed_requests}, {"b", pair.b->failed_requests}};
     if (failure(pair).empty())
       for (const Figure& figure : kFigures) {
         const Interval &a = pair.a->*figure.interval, &b = pair.b->*figure.interval;

@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <limits>
 
 #include <xxhash.h>
 
+#include "experiments/report/summary.h"
 #include "experiments/report/terminal.h"
 #include "framework/text/json_file.h"
 #include "kernels/error.h"
@@ -17,6 +19,15 @@ namespace {
 
 constexpr const char* kRemove = "; the line was edited or is damaged: remove it, and its run is measured again";
 
+bool is_count(const json& value) {
+  return value.is_number_integer() && value >= 0 && value < std::numeric_limits<int>::max();
+}
+
+bool is_failure(const json& value) {
+  return value.is_object() && value.contains("prompt") && is_count(value["prompt"]) && value.contains("side") &&
+         value["side"].is_string() && value.contains("failure") && value["failure"].is_string();
+}
+
 void check_types(const json& line, const std::string& where) {
   for (const char* text : {"commit", "error", "promise"})
     if (line.contains(text) && !line[text].is_string())
@@ -24,6 +35,18 @@ void check_types(const json& line, const std::string& where) {
   for (const char* group : {"axes", "machine", "agreement", "sources"})
     if (line.contains(group) && !line[group].is_object())
       throw Error(where + ": '" + group + "' is " + shown(line[group]) + ", but must be an object" + kRemove);
+  const auto expect = [&](const char* pointer, const auto& fits, const char* what) {
+    const json::json_pointer at(pointer);
+    if (line.contains(at) && !fits(line[at]))
+      throw Error(where + ": '" + (pointer + 1) + "' is " + shown(line[at]) + ", but must be " + what + kRemove);
+  };
+  expect("/agreement/compared", [](const json& v) { return v.is_boolean(); }, "true or false");
+  for (const char* count : {"/agreement/compared_texts", "/agreement/differing_texts"})
+    expect(count, is_count, "a number of texts");
+  expect("/machine/device", [](const json& v) { return v.is_string(); }, "a string");
+  expect(
+      "/failures", [](const json& v) { return v.is_array() && !v.empty() && std::ranges::all_of(v, is_failure); },
+      "a list of at least one object with 'prompt', 'side' and 'failure'");
 }
 
 void check_result(const json& line, const std::string& where) {
@@ -37,17 +60,6 @@ void check_result(const json& line, const std::string& where) {
   if (const std::string key = key_of(line["run"]); line["key"] != key)
     throw Error(where + ": 'key' is " + shown(line["key"]) + ", but that of its run is \"" + key + "\"" + kRemove);
   check_types(line, where);
-}
-
-// Whether every alternation has both sides.
-bool is_measured(const json& line) {
-  if (!line.contains("repeats") || !line["repeats"].is_array() || line["repeats"].empty()) return false;
-  return std::ranges::all_of(line["repeats"], [](const json& repeat) {
-    return std::ranges::all_of(std::initializer_list<const char*>{"baseline", "speculative"}, [&](const char* side) {
-      return repeat.is_object() && repeat.contains(side) && repeat[side].is_object() &&
-             repeat[side].contains("requests");
-    });
-  });
 }
 
 }  // namespace
@@ -84,11 +96,10 @@ std::vector<json> load_results(const std::filesystem::path& file) {
 ResultsFile::ResultsFile(const std::filesystem::path& file) : path_(file), file_(file, result_lines()) {
   for (const JsonLine& line : file_.lines()) note(line.value);
   for (const JsonLine& line : file_.lines())
-    if (!line.value.contains("error") && !is_measured(line.value) && !has(line.value["key"]))
-      std::fprintf(stderr,
-                   "foretoken: %s:%d: this line holds neither a measurement ('repeats') nor an 'error'; its run is "
-                   "measured again\n",
-                   one_line(file.string()).c_str(), line.number);
+    if (!has(line.value["key"]))
+      if (const std::string damage = damage_of(line.value); !damage.empty())
+        std::fprintf(stderr, "foretoken: %s:%d: %s; its run is measured again\n", one_line(file.string()).c_str(),
+                     line.number, one_line(damage).c_str());
 }
 
 void ResultsFile::discard(const std::string& key) {
@@ -104,7 +115,7 @@ void ResultsFile::append(const json& line) {
 void ResultsFile::note(const json& line) {
   const std::string key = line["key"];
   origins_.erase(key), discarded_.erase(key);  // the last line of a run counts
-  if (line.contains("error") || !is_measured(line)) return;
+  if (line.contains("error") || !damage_of(line).empty()) return;
   json origin = json::object();
   for (const char* field : {"commit", "machine", "sources"}) origin[field] = line.value(field, json());
   origins_[key] = std::move(origin);

@@ -28,8 +28,8 @@ std::vector<nlohmann::json> load_results(const std::filesystem::path& file);
 
 class ResultsFile {
  public:
-  // Opens or creates as JsonLinesFile does. A run whose line holds neither a measurement nor an error counts as not
-  // measured, with a notice on standard error.
+  // Opens or creates as JsonLinesFile does. A run whose line holds no error, but nothing that figures could be made of,
+  // counts as not measured, with a notice on standard error.
   explicit ResultsFile(const std::filesystem::path& file);
 
   bool has(const std::string& key) const { return origins_.contains(key); }  // measured, without an error

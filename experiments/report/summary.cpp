@@ -2,10 +2,13 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <limits>
 #include <map>
 #include <set>
 
+#include "experiments/report/experiment.h"
+#include "experiments/report/theory.h"
 #include "framework/text/json_file.h"
 #include "kernels/error.h"
 
@@ -16,70 +19,9 @@ using nlohmann::json;
 
 constexpr int kSchema = 1;
 constexpr double kNoMost = std::numeric_limits<double>::infinity();
-constexpr double kFullLength = 0.9;  // share of the draft length; the last draft of a sequence may be shorter
 
 double divide(double top, double bottom) {
   return bottom == 0 ? std::numeric_limits<double>::quiet_NaN() : top / bottom;
-}
-
-// One prompt in one alternation on one side; several requests may have served it.
-struct Served {
-  double tokens = 0, seconds = 0, rounds = 0, drafted = 0, tested = 0, accepted = 0;
-};
-
-// Prompts of one side: [prompt index] -> one Served per repeat.
-using Side = std::map<int, std::vector<Served>>;
-
-struct Experiment {
-  Side speculative, baseline;
-  std::map<int, std::string> category;
-  std::set<int> failed;  // prompts with a failed request on either side: they have no figures
-  int repeats = 0;
-};
-
-bool failed(const json& request) { return request.value("finish", "") == "failed"; }
-
-void add_requests(const json& measure, int repeat, Side& side, Experiment& e) {
-  double shares = 0;
-  for (const json& request : measure.at("requests")) {
-    const int prompt = request.at("prompt").get<int>();
-    std::vector<Served>& row = side.try_emplace(prompt, e.repeats).first->second;
-    Served& served = row[repeat];
-    served.tokens += request.at("tokens").get<double>();
-    served.seconds += request.at("share_seconds").get<double>();
-    served.rounds += request.at("rounds").get<double>();
-    served.drafted += request.at("drafted").get<double>();
-    served.tested += request.at("tested").get<double>();
-    served.accepted += request.at("accepted").get<double>();
-    shares += request.at("share_seconds").get<double>();
-    if (request.contains("category") && request["category"].is_string()) e.category[prompt] = request["category"];
-    if (failed(request)) e.failed.insert(prompt);
-  }
-  const double seconds = measure.at("seconds").get<double>();
-  if (std::abs(shares - seconds) > 0.01 * seconds + 1e-6)
-    throw Error("the requests' shares of the time add up to " + std::to_string(shares) + " s, not to the " +
-                std::to_string(seconds) + " s measured");
-}
-
-Experiment read_experiment(const json& repeats) {
-  Experiment found;
-  found.repeats = int(repeats.size());
-  for (int r = 0; r < found.repeats; ++r) {
-    add_requests(repeats[r].at("speculative"), r, found.speculative, found);
-    add_requests(repeats[r].at("baseline"), r, found.baseline, found);
-  }
-  for (const int prompt : found.failed) found.speculative.erase(prompt), found.baseline.erase(prompt);
-  if (!found.failed.empty() && found.speculative.empty()) throw Error("every prompt has a request that failed");
-  const auto prompts = [](const Side& side) {
-    std::set<int> all;
-    for (const auto& [prompt, served] : side)
-      if (std::ranges::all_of(served, [](const Served& s) { return s.rounds > 0; })) all.insert(prompt);
-    return all;
-  };
-  if (found.speculative.empty() || prompts(found.speculative).size() != found.speculative.size() ||
-      prompts(found.speculative) != prompts(found.baseline))
-    throw Error("speculation and baseline did not serve the same prompts in every repeat");
-  return found;
 }
 
 // Figures of some prompts
@@ -157,31 +99,55 @@ Phases read_phases(const json& phases) {
   return found;
 }
 
+Phases unknown_phases() {
+  constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
+  Phases phases;
+  for (double Phases::* part : {&Phases::schedule, &Phases::draft_forward, &Phases::draft_other,
+                                &Phases::target_forward, &Phases::verify, &Phases::deliver, &Phases::total})
+    phases.*part = kUnknown;
+  return phases;
+}
+
+// A total of a side, and the same of one request; null where it is only known of the whole side.
+struct Sum {
+  const char *key, *of_request;
+  double SideFigures::* sum;
+};
+constexpr Sum kSums[] = {{"tokens", "tokens", &SideFigures::tokens},
+                         {"seconds", "share_seconds", &SideFigures::seconds},
+                         {"rounds", "rounds", &SideFigures::rounds},
+                         {"drafted", "drafted", &SideFigures::drafted},
+                         {"tested", "tested", &SideFigures::tested},
+                         {"accepted", "accepted", &SideFigures::accepted},
+                         {"prompt_tokens", "prompt_tokens", &SideFigures::prompt_tokens},
+                         {"steps", nullptr, &SideFigures::steps},
+                         {"prefix_rows", nullptr, &SideFigures::prefix_rows},
+                         {"preempted", nullptr, &SideFigures::preempted}};
+
 // A request's first round processes its prompt and emits all accepted tokens of its first draft at once; the rest is
-// decoding. In lines without that number of tokens it counts as one.
-SideFigures summarize_side(const json& repeats, const char* name) {
+// decoding. In lines without that number of tokens it counts as one. `left_out`: prompts that are in no figure.
+SideFigures summarize_side(const json& repeats, const char* name, const std::set<int>& left_out) {
   SideFigures side;
   std::vector<double> ttft;
   double decode_tokens = 0, decode_seconds = 0;
-  const std::pair<const char*, double SideFigures::*> sums[] = {
-      {"tokens", &SideFigures::tokens},           {"seconds", &SideFigures::seconds},
-      {"rounds", &SideFigures::rounds},           {"steps", &SideFigures::steps},
-      {"drafted", &SideFigures::drafted},         {"tested", &SideFigures::tested},
-      {"accepted", &SideFigures::accepted},       {"prompt_tokens", &SideFigures::prompt_tokens},
-      {"prefix_rows", &SideFigures::prefix_rows}, {"preempted", &SideFigures::preempted}};
   for (const json& repeat : repeats) {
     const json& measure = repeat.at(name);
-    for (const auto& [key, sum] : sums) side.*sum += measure.at(key).get<double>();
+    for (const auto& [key, of_request, sum] : kSums) side.*sum += measure.at(key).get<double>();
     side.recorded += measure.value("recorded", std::numeric_limits<double>::quiet_NaN());
     side.cut += measure.value("cut", 0.0);
     side.phases += read_phases(measure.at("phases"));
     for (const json& request : measure.at("requests")) {
-      if (failed(request)) continue;
+      if (left_out.contains(request.at("prompt").get<int>())) {
+        for (const auto& [key, of_request, sum] : kSums)
+          if (of_request) side.*sum -= request.at(of_request).get<double>();
+        continue;
+      }
       ttft.push_back(1000 * request.at("ttft").get<double>());
       decode_tokens += request.at("tokens").get<double>() - request.value("first_tokens", 1.0);
       decode_seconds += request.at("decode_seconds").get<double>();
     }
   }
+  if (!left_out.empty()) side.phases = unknown_phases();
   side.tokens_per_second = divide(side.tokens, side.seconds);
   side.decode_tokens_per_second = divide(decode_tokens, decode_seconds);
   side.ms_per_token = divide(1000 * decode_seconds, decode_tokens);
@@ -214,49 +180,56 @@ std::vector<PositionFigures> positions_of(const json& repeats, double rounds) {
   return positions;
 }
 
-double fixed_length(const json& run) {
-  const json policy = run.value("policy", json::object());
-  return policy.value("name", "") == "fixed" && policy.contains("length") ? policy["length"].get<double>() : 0;
-}
-
-TheoryFigures theory_of(const Summary& summary) {
-  const SideFigures& side = summary.speculative;
-  TheoryFigures theory;
-  theory.draft_length = fixed_length(summary.run());
-  if (theory.draft_length == 0) theory.draft_length = double(summary.positions.size());
-  theory.mean_drafted = divide(side.drafted, side.rounds);
-  const double alpha = summary.alpha.value, full = theory.draft_length;
-  double levels = 0, tau = 1;
-  for (const PositionFigures& at : summary.positions)
-    levels += at.drafted, tau += at.drafted / side.rounds * std::pow(alpha, at.position);
-  theory.branched = side.drafted > levels;
-  theory.full_length = !theory.branched && side.drafted > 0 && theory.mean_drafted >= kFullLength * full;
-  const double g = theory.full_length ? full : theory.mean_drafted;
-  if (theory.full_length) tau = alpha == 1 ? g + 1 : (1 - std::pow(alpha, g + 1)) / (1 - alpha);
-  theory.tau = theory.branched ? std::numeric_limits<double>::quiet_NaN() : tau;
-  theory.cost =
-      divide(divide(side.phases.draft_forward, side.drafted), divide(side.phases.target_forward, side.rounds));
-  theory.speedup = side.drafted == 0 ? theory.tau : theory.tau / (1 + g * theory.cost);
-  return theory;
-}
-
-void summarize_repeats(const json& line, Summary& summary) {
+// All that is read of a line that holds no error. The other figures follow from it, and computing them finds nothing
+// wrong.
+Experiment read_line(const json& line, Summary& summary) {
+  if (line.value("schema", 0) != kSchema)
+    throw Error("the line has schema " + std::to_string(line.value("schema", 0)) + ", this program reads schema " +
+                std::to_string(kSchema) + ": show it with the version that wrote it");
   const json& repeats = line.at("repeats");
+  if (!repeats.is_array() || repeats.empty())
+    throw Error("'repeats' is " + shown(repeats) + ", not a list of alternations");
   summary.repeats = int(repeats.size());
   summary.failed_requests = int(line.value("failures", json::array()).size());
-  summarize_prompts(read_experiment(repeats), summary);
-  summary.speculative = summarize_side(repeats, "speculative");
-  summary.baseline = summarize_side(repeats, "baseline");
-  summary.decode_speedup =
-      divide(summary.speculative.decode_tokens_per_second, summary.baseline.decode_tokens_per_second);
+  Experiment experiment = read_experiment(repeats);
+  summary.left_out = int(experiment.failed.size());
+  summary.speculative = summarize_side(repeats, "speculative", experiment.failed);
+  summary.baseline = summarize_side(repeats, "baseline", experiment.failed);
   summary.histogram = sum_of(repeats, "histogram");
   summary.positions = positions_of(repeats, summary.speculative.rounds);
-  summary.theory = theory_of(summary);
+  if (summary.left_out > 0) summary.histogram.clear(), summary.positions.clear();
+  summary.theory.draft_length = fixed_length(line.at("run"));
   const json agreement =
       line.contains("agreement") && line["agreement"].is_object() ? line["agreement"] : json::object();
   summary.compared = agreement.value("compared", false);
   summary.compared_texts = agreement.value("compared_texts", 0);
   summary.differing_texts = agreement.value("differing_texts", 0);
+  return experiment;
+}
+
+// Why a line cannot be read; empty where it can.
+std::string problem_of(const std::function<void()>& read) {
+  try {
+    read();
+  } catch (const json::exception& e) {
+    return "not a complete result line: " + reason_of(e);
+  } catch (const Error& e) {
+    return e.what();
+  }
+  return "";
+}
+
+// Of several lines with one key the last.
+std::vector<const json*> latest(const std::vector<json>& lines) {
+  std::map<std::string, const json*> last;
+  const auto key_of = [](const json& line) {
+    return line.is_object() && line.contains("key") ? line["key"].dump() : line.dump();
+  };
+  for (const json& line : lines) last[key_of(line)] = &line;
+  std::vector<const json*> found;
+  for (const json& line : lines)
+    if (last[key_of(line)] == &line) found.push_back(&line);
+  return found;
 }
 
 }  // namespace
@@ -269,31 +242,38 @@ Summary summarize(const json& line) {
   Summary summary;
   summary.line = line;
   summary.line.erase("repeats");
-  try {
-    if (line.value("schema", 0) != kSchema)
-      throw Error("the line has schema " + std::to_string(line.value("schema", 0)) + ", this program reads schema " +
-                  std::to_string(kSchema) + ": show it with the version that wrote it");
-    summary.promise = line.value("promise", "");
-    if (line.contains("error") && line["error"].is_string()) summary.error = line["error"];
-    if (summary.error.empty()) summarize_repeats(line, summary);
-  } catch (const json::exception& e) {
-    summary.error = "not a complete result line: " + reason_of(e);
-  } catch (const Error& e) {
-    summary.error = e.what();
-  }
+  if (line.contains("error") && line["error"].is_string()) summary.error = line["error"];
+  summary.promise = line.contains("promise") && line["promise"].is_string() ? line["promise"] : "";
+  if (summary.failed()) return summary;
+  Experiment experiment;
+  summary.error = problem_of([&] { experiment = read_line(line, summary); });
+  if (summary.failed()) return summary;
+  summarize_prompts(experiment, summary);
+  summary.decode_speedup =
+      divide(summary.speculative.decode_tokens_per_second, summary.baseline.decode_tokens_per_second);
+  summary.theory = theory_of(summary);
   return summary;
 }
 
+std::string damage_of(const json& line) {
+  if (line.contains("error")) return "";
+  return problem_of([&] {
+    Summary ignored;
+    (void)read_line(line, ignored);
+  });
+}
+
 std::vector<Summary> summarize(const std::vector<json>& lines) {
-  std::map<std::string, std::size_t> last;
-  const auto key_of = [](const json& line) {
-    return line.is_object() && line.contains("key") ? line["key"].dump() : line.dump();
-  };
-  for (std::size_t i = 0; i < lines.size(); ++i) last[key_of(lines[i])] = i;
   std::vector<Summary> summaries;
-  for (std::size_t i = 0; i < lines.size(); ++i)
-    if (last[key_of(lines[i])] == i) summaries.push_back(summarize(lines[i]));
+  for (const json* line : latest(lines)) summaries.push_back(summarize(*line));
   return summaries;
+}
+
+std::vector<std::string> damages_of(const std::vector<json>& lines) {
+  std::vector<std::string> found;
+  for (const json* line : latest(lines))
+    if (std::string damage = damage_of(*line); !damage.empty()) found.push_back(std::move(damage));
+  return found;
 }
 
 }  // namespace foretoken

@@ -32,7 +32,9 @@ struct PromptFigures {
   double alpha = 0, tau = 0, speedup = 0;
 };
 
-// One side of a run (speculation, or its baseline), over all repeats.
+// One side of a run (speculation, or its baseline), over all repeats. Where requests failed, their prompts are in no
+// total; steps, prefix rows, preemptions, cut trees and recorded forwards are those of the whole side, and phases are
+// NaN.
 struct SideFigures {
   double tokens = 0, seconds = 0, rounds = 0, steps = 0, drafted = 0, tested = 0, accepted = 0;
   double prompt_tokens = 0, prefix_rows = 0, preempted = 0;
@@ -65,7 +67,8 @@ struct Summary {
   std::string promise;    // exact, lossy, ...
   bool compared = false;  // texts were compared with the baseline's
   int compared_texts = 0, differing_texts = 0;
-  int failed_requests = 0;  // their prompts are excluded from figures of prompts and latencies
+  int failed_requests = 0;  // of both sides and all repeats
+  int left_out = 0;         // their prompts, which are in no figure of either side
 
   int repeats = 0, prompts = 0;
   Interval alpha;        // accepted / tested, up to the first rejection
@@ -76,8 +79,8 @@ struct Summary {
   double decode_speedup = 0;
   SideFigures speculative, baseline;
   TheoryFigures theory;
-  std::vector<double> histogram;  // rounds that accepted 0, 1, 2, ...
-  std::vector<PositionFigures> positions;
+  std::vector<double> histogram;           // rounds that accepted 0, 1, 2, ...; empty where prompts are left out
+  std::vector<PositionFigures> positions;  // likewise
   std::vector<CategoryFigures> categories;
   std::vector<PromptFigures> by_prompt;
 
@@ -91,6 +94,11 @@ Summary summarize(const nlohmann::json& line);
 
 // All lines; of several with one key the last counts.
 std::vector<Summary> summarize(const std::vector<nlohmann::json>& lines);
+
+// Why a line has no figures though it holds no error: it is damaged, or of another version. Empty where it has them.
+std::string damage_of(const nlohmann::json& line);
+// Of all lines that count and cannot be read.
+std::vector<std::string> damages_of(const std::vector<nlohmann::json>& lines);
 
 // The figures under their CSV names; unknown ones are null.
 nlohmann::json to_json(const Summary& summary);

@@ -88,6 +88,8 @@ json to_json(const Summary& summary) {
   }
   json figures = {{"repeats", summary.repeats},
                   {"prompts", summary.prompts},
+                  {"failed_requests", summary.failed_requests},
+                  {"prompts_left_out", summary.left_out},
                   {"alpha", to_json(summary.alpha)},
                   {"accept_rate", to_json(summary.accept_rate)},
                   {"tau", to_json(summary.tau)},

@@ -149,7 +149,7 @@ std::string View::origin() const {
     found += " Baselines of " + counted(std::size_t(shared), "run") +
              " were shared with other runs (--share-baselines), not measured in alternation.";
   for (const std::string& law : laws) found += " Not plain decoding's distribution: " + law + ".";
-  return found;
+  return found + failures_note(cells);
 }
 
 std::string View::models() const {
@@ -199,7 +199,8 @@ Table main_table(const View& view) {
         Kind::interval},
        {"notes", "notes",
         "promise of the output; ✓ all outputs equal the baseline's, ✗ how many differ; loses: slower than plain "
-        "decoding; unclear: the interval contains 1; cut: trees had fewer nodes than the policy requested, for lack of "
+        "decoding; unclear: the interval contains 1; failed: requests whose prompts are left out; cut: trees had fewer "
+        "nodes than the policy requested, for lack of "
         "rows or pages",
         Kind::text, true}});
   table.note = view.origin();

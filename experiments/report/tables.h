@@ -54,6 +54,9 @@ std::string kind_of(const std::string& promise);
 // The verdict of a speedup's interval: "loses" below 1, "unclear" if it contains 1, empty above.
 std::string standing(const Interval& speedup);
 
+// Begins with a blank: which requests failed, and of what the figures are there. Empty where none did.
+std::string failures_note(const std::vector<Summary>& cells);
+
 Table main_table(const View& view);
 Table theory_table(const View& view);
 // accepted / tested, and accepted / rounds; of runs that differ only in their policy, the one with the longest drafts.

@@ -40,6 +40,7 @@ const std::vector<Figure> kFigures = {
     {"key", Kind::text, [](const Summary& s) { return Cell::of(text_of(s, "key")); }},
     {"repeats", Kind::number, [](const Summary& s) { return Cell::of(s.repeats, 0); }},
     {"prompts", Kind::number, [](const Summary& s) { return Cell::of(s.prompts, 0); }},
+    {"failed_requests", Kind::number, [](const Summary& s) { return Cell::of(s.failed_requests, 0); }},
     {"alpha", Kind::interval, [](const Summary& s) { return Cell::of(s.alpha, 4); }},
     {"accept_rate", Kind::interval, [](const Summary& s) { return Cell::of(s.accept_rate, 4); }},
     {"tau", Kind::interval, [](const Summary& s) { return Cell::of(s.tau, 4); }},
@@ -68,6 +69,17 @@ const std::vector<Figure> kFigures = {
 
 }  // namespace
 
+std::string failures_note(const std::vector<Summary>& cells) {
+  int runs = 0, requests = 0;
+  for (const Summary& s : cells)
+    if (s.left_out > 0) ++runs, requests += s.failed_requests;
+  if (runs == 0) return "";
+  return " " + std::to_string(requests) + (requests == 1 ? " request" : " requests") + " of " + std::to_string(runs) +
+         (runs == 1 ? " run" : " runs") +
+         " failed: the figures there are those of the other prompts, on both sides; times of steps and acceptance by "
+         "position are not known.";
+}
+
 Table phase_table(const View& view) {
   Table table;
   table.title = "Time of a step";
@@ -83,6 +95,7 @@ Table phase_table(const View& view) {
       {"plain ms", "baseline_step_ms", "milliseconds per step of the baseline"},
       {"plain %", "baseline_overhead_percent", "its share outside forwards"}};
   table.columns.insert(table.columns.end(), columns.begin(), columns.end());
+  if (const std::string note = failures_note(view.cells); !note.empty()) table.note = note.substr(1);
   const auto percent = [](double share) { return Cell::of(100 * share, 1); };
   for (std::size_t i = 0; i < view.cells.size(); ++i) {
     const SideFigures &side = view.cells[i].speculative, &plain = view.cells[i].baseline;

@@ -3,12 +3,11 @@
 #include <string>
 #include <string_view>
 
+#include "framework/text/printable.h"
+
 namespace foretoken {
 
-// A value for display: control characters, marks that reverse the direction of text, and bytes that are not UTF-8
-// become escapes such as \u001b and \xff, as in JSON and C. Characters of `kept` stay.
-std::string printable(std::string_view text, std::string_view kept = "");
-// The same in one line: line breaks and tabs become blanks.
+// printable() in one line: line breaks and tabs become blanks.
 std::string one_line(std::string text);
 
 // Columns that a terminal needs for a UTF-8 text: code points, less combining ones, wide ones twice.

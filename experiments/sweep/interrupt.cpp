@@ -12,11 +12,18 @@ void note(int signal) {
   std::signal(signal, SIG_DFL);  // the second one kills
 }
 
+// Whoever started the program and had it ignore the signal, as nohup and a script's & do, meant it.
+void watch(int signal) {
+  struct sigaction now{};
+  if (sigaction(signal, nullptr, &now) == 0 && now.sa_handler == SIG_IGN) return;
+  std::signal(signal, note);
+}
+
 }  // namespace
 
 void watch_interrupts() {
-  std::signal(SIGINT, note);
-  std::signal(SIGTERM, note);
+  watch(SIGINT);
+  watch(SIGTERM);
 }
 
 void take_full_files_as_errors() { std::signal(SIGXFSZ, SIG_IGN); }

@@ -18,6 +18,7 @@
 #include "framework/model/checkpoint.h"
 #include "framework/model/in_parallel.h"
 #include "framework/model/model_choice.h"
+#include "framework/text/json_file.h"
 #include "framework/text/regular_file.h"
 #include "kernels/error.h"
 
@@ -147,14 +148,10 @@ class Differences {
  public:
   Differences(const fs::path& beside, const std::string& commit) : beside_(beside), commit_(commit) {}
 
-  // Whether the result was measured with other contents.
-  bool add(const json& origin) {
+  // Whether the result was measured with other contents. `here`: the machine that would measure it now.
+  bool add(const json& origin, const json& here) {
     if (origin["commit"] != commit_) ++kept_["by another commit than " + commit_];
-    const json& machine = origin["machine"];
-    if (machine.is_object() &&
-        (machine.value("cpu", json()) != here_["cpu"] || machine.value("cores", json()) != here_["cores"]))
-      ++kept_["on another machine (" + name_of(machine.value("cpu", json())) + ", " +
-              machine.value("cores", json()).dump() + " cores)"];
+    if (origin["machine"].is_object()) add_machine(origin["machine"], here);
     bool changed = false;
     if (origin["sources"].is_object())
       for (const auto& [path, print] : origin["sources"].items()) changed |= add(path, print);
@@ -175,6 +172,22 @@ class Differences {
 
  private:
   static std::string name_of(const json& cpu) { return cpu.is_string() ? cpu.get<std::string>() : "unknown"; }
+  // Without what a device learned of itself meanwhile, which follows a semicolon.
+  static std::string description_of(const json& machine) {
+    const std::string all = name_of(machine.value("description", json()));
+    return all.substr(0, all.find(';'));
+  }
+
+  void add_machine(const json& machine, const json& here) {
+    if (machine.value("cpu", json()) != here["cpu"] || machine.value("cores", json()) != here["cores"]) {
+      ++kept_["on another machine (" + name_of(machine.value("cpu", json())) + ", " +
+              machine.value("cores", json()).dump() + " cores)"];
+    } else if (machine.contains("description") && here.contains("description") &&
+               description_of(machine) != description_of(here)) {
+      ++kept_["on another device (" + description_of(machine) + ")"];
+    }
+  }
+
   bool add(const std::string& path, const json& print) {
     if (!prints_.contains(path)) prints_[path] = fingerprint(locate(path, beside_));
     const std::string now = prints_[path], then = print.is_string() ? print.get<std::string>() : "";
@@ -186,19 +199,50 @@ class Differences {
 
   const fs::path beside_;
   const std::string commit_;
-  const json here_ = host_of();
   std::map<std::string, std::string> prints_;   // of now, by path
   std::map<std::string, long> kept_, changed_;  // how many results, by what is different
 };
 
+// "cuda"; empty where a line, or a machine that has no such device, does not say.
+std::string device_of(const json& machine) { return machine.is_object() ? machine.value("device", "") : ""; }
+
+json machine_of_run(const Run& run, const std::function<json(const json& engine)>& machine_here) {
+  try {
+    return machine_here(run.document.value("engine", json()));
+  } catch (const Error&) {  // each run that needs it says so
+    return host_of();
+  }
+}
+
 }  // namespace
 
 Origins origins_of(const std::vector<Run>& runs, const ResultsFile& file, const fs::path& beside,
-                   const std::string& commit) {
+                   const std::string& commit, const std::function<json(const json& engine)>& machine_here) {
   Origins found;
   Differences differences(beside, commit);
-  for (const Run& run : runs)
-    if (file.has(run.key) && differences.add(file.origin_of(run.key))) found.changed.insert(run.key);
+  const Run* elsewhere = nullptr;  // a result of another kind of device
+  std::size_t kept = 0;
+  std::map<std::string, json> machines;  // by the "engine" of runs
+  for (const Run& run : runs) {
+    if (!file.has(run.key)) continue;
+    const json& origin = file.origin_of(run.key);
+    const std::string engine = run.document.value("engine", json()).dump();
+    if (!machines.contains(engine)) machines[engine] = machine_of_run(run, machine_here);
+    const json& here = machines[engine];
+    if (differences.add(origin, here)) {
+      found.changed.insert(run.key);
+      continue;
+    }
+    ++kept;
+    if (device_of(origin["machine"]) != "" && device_of(here) != "" && device_of(origin["machine"]) != device_of(here))
+      elsewhere = &run;
+  }
+  if (elsewhere && kept < runs.size())
+    throw Error("results in " + file.path().string() + " were measured on the device " +
+                device_of(file.origin_of(elsewhere->key)["machine"]) +
+                ", but \"device\": " + shown(elsewhere->document["engine"]["device"]) + " is " +
+                device_of(machine_of_run(*elsewhere, machine_here)) +
+                " here, so that the file would hold both; name another file with --results, or a device in the run");
   found.sentences = differences.sentences(file.path());
   return found;
 }

@@ -3,6 +3,7 @@
 // This module knows files, not how a run is measured.
 #pragma once
 #include <filesystem>
+#include <functional>
 #include <set>
 #include <string>
 #include <vector>
@@ -27,8 +28,11 @@ struct Origins {
   std::set<std::string> changed;       // keys of results that were measured with other contents
   std::vector<std::string> sentences;  // one for each way in which results were made with something else than is here
 };
-// Of the results that `file` holds of these runs; `commit`: of this program.
+// Of the results that `file` holds of these runs. `commit`: of this program; `machine_here`: what machine_of() says of
+// the device of a run's "engine". Where runs are still to be measured, and a result is of another kind of device than
+// its run would take now, is an Error: "auto" would put both into one file.
 Origins origins_of(const std::vector<Run>& runs, const ResultsFile& file, const std::filesystem::path& beside,
-                   const std::string& commit);
+                   const std::string& commit,
+                   const std::function<nlohmann::json(const nlohmann::json& engine)>& machine_here);
 
 }  // namespace foretoken

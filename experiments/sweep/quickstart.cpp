@@ -94,6 +94,9 @@ int quickstart(const QuickstartOptions& options) {
   watch_interrupts();
   const auto start = std::chrono::steady_clock::now();
   expect_json_lines(options.results, result_lines());  // before minutes of measuring
+  {
+    const JsonLinesFile writable(options.results, result_lines());
+  }
   const std::filesystem::path root = kSourceDirectory, file = root / "experiments/configs/quickstart.json";
   const auto document = read_document(file);
   std::vector<std::string> settings{"/engine/device=" + options.device};

@@ -9,6 +9,7 @@
 
 #include "experiments/report/machine.h"
 #include "experiments/report/results.h"
+#include "experiments/report/summary.h"
 #include "experiments/sweep/interrupt.h"
 #include "experiments/sweep/progress.h"
 #include "experiments/sweep/provenance.h"
@@ -128,8 +129,9 @@ void fill(const Run& run, Workbench& bench, const std::filesystem::path& beside,
   if (shared) line["shared_baseline"] = true;
   warm_up(run.document, bench, beside, jobs, !shared || !shared->known(run.document));
   alternate(run.document, bench, beside, jobs, progress, shared, line);
+  if (const std::string damage = damage_of(line); !damage.empty()) throw Error(damage);  // no prompt without a failure
   line["machine"] =
-      machine_of(bench.backend(run.document["engine"]));  // includes what the device measured of itself meanwhile
+      machine_of(bench.backend(run.document["engine"]));  // with what the device measured of itself meanwhile
 }
 
 }  // namespace
@@ -252,7 +254,8 @@ int SweepOutcome::exit_code() const { return interrupted ? kInterruptedExit : fa
 SweepOutcome run_sweep(const std::vector<Run>& runs, Workbench& bench, const SweepOptions& options) {
   ResultsFile file(options.results);
   SweepOutcome out;
-  const Origins origins = origins_of(runs, file, options.beside, kCommit);
+  const Origins origins = origins_of(runs, file, options.beside, kCommit,
+                                     [&](const json& engine) { return machine_of(bench.backend(engine)); });
   for (const std::string& sentence : origins.sentences) spdlog::warn("{}", sentence);
   for (const std::string& key : origins.changed) file.discard(key);
   try {
@@ -280,9 +283,10 @@ SweepOutcome run_sweep(const std::vector<Run>& runs, Workbench& bench, const Swe
           file.path().string());
     if (line.contains("failures")) {
       const json& first = line["failures"].front();
-      spdlog::error("{}: {} requests failed and are left out of its figures; the first, of prompt {} ({}): {}",
-                    label_of(run), line["failures"].size(), first["prompt"].get<int>() + 1,
-                    first["side"].get<std::string>(), first["failure"].get<std::string>());
+      spdlog::error(
+          "{}: {} requests failed and their prompts are left out of its figures; the first, of prompt {} ({}): {}",
+          label_of(run), line["failures"].size(), first["prompt"].get<int>() + 1, first["side"].get<std::string>(),
+          first["failure"].get<std::string>());
     }
     out.failed += line.contains("error") || line.contains("failures") || differ;
   }

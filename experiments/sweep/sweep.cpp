@@ -1,11 +1,13 @@
 #include "experiments/sweep/sweep.h"
 
 #include <algorithm>
+#include <charconv>
 #include <numeric>
 #include <set>
 
 #include "experiments/sweep/run_document.h"
 #include "framework/text/json_file.h"
+#include "framework/text/utf8.h"
 #include "kernels/error.h"
 
 namespace foretoken {
@@ -22,16 +24,53 @@ json::json_pointer pointer(const std::string& text, const std::string& where) {
   throw Error(where + ": '" + text + "' is not a JSON pointer; write it as /policy/length");
 }
 
+// What stands where a pointer leads further and the document has nothing yet: a list where the key is one.
+json container(const std::string& pointer) {
+  const auto key = std::ranges::find(run_keys(), pointer, &RunKey::pointer);
+  return key != run_keys().end() && key->standard.is_array() ? json::array() : json::object();
+}
+
+// An entry of a list by its index or "-"; the one after the last is new.
+json& entry(json& list, const std::string& index, const std::string& at, const std::string& where) {
+  std::size_t i = 0;
+  const char* const end = index.data() + index.size();
+  const bool number = std::from_chars(index.data(), end, i).ptr == end && index == std::to_string(i);
+  if (index == "-") i = list.size();
+  if (!(number || index == "-") || i > list.size())
+    throw Error(where + ": '" + at + "' names no place in a list of " + std::to_string(list.size()) +
+                "; take an index from 0 to " + std::to_string(list.size()) + ", where the last one appends");
+  if (i == list.size()) list.push_back(nullptr);
+  return list[i];
+}
+
 void put(json& document, const std::string& at, const json& value, const std::string& where) {
   const json::json_pointer place = pointer(at, where);
   if (at.starts_with("/plugins"))
     throw Error(where + ": '/plugins' cannot be varied, since they are loaded before any run; name all of them with " +
                 "--plugin or in the base");
-  try {
-    document[place] = value;
-  } catch (const json::exception&) {
-    throw Error(where + ": a run has no key '" + at + "'; foretoken keys lists those there are");
+  std::vector<std::string> tokens;
+  for (json::json_pointer rest = place; !rest.empty(); rest.pop_back()) tokens.insert(tokens.begin(), rest.back());
+  json* here = &document;
+  std::string path;
+  for (const std::string& token : tokens) {
+    if (here->is_null()) *here = container(path);
+    if (!here->is_structured())
+      throw Error(where + ": a run has no key '" + at + "'; foretoken keys lists those there are");
+    here = here->is_array() ? &entry(*here, token, at, where) : &(*here)[token];
+    path += "/" + token;
   }
+  *here = value;
+}
+
+// A run is found by the hash of its text, which is UTF-8: other bytes would be replaced, and runs that differ in them
+// would be one.
+void expect_utf8(const json& run, const std::string& where) {
+  const auto broken = [](const std::string& text) { return replace_broken_utf8(text) != text; };
+  const json leaves = run.flatten();
+  for (const auto& [pointer, value] : leaves.items())
+    if (broken(pointer) || (value.is_string() && broken(value)))
+      throw Error(where + ": '" + pointer + "' is " + shown(value) +
+                  ", which is no valid UTF-8; rename what it names, or write it in UTF-8");
 }
 
 std::string pointer_of(const std::string& setting) {
@@ -95,6 +134,7 @@ Run combine(json document, const std::vector<Axis>& axes, const std::vector<std:
     with += (with.empty() ? ", with " : ", ") + axes[i].pointer + " = " + shown(value);
   }
   run.document = complete_run(document, registries, where + with);
+  expect_utf8(run.document, where + with);
   run.key = key_of(run.document);
   return run;
 }
@@ -134,6 +174,8 @@ void put_setting(json& document, const std::string& setting, const std::string& 
     parsed = parse_json(value, where);
   } catch (const Error&) {
   }
+  if (replace_broken_utf8(setting) != setting)
+    throw Error(where + ": --set " + setting + " is no valid UTF-8; write it in UTF-8, or rename what it names");
   put(document, at, parsed, where);
 }
 

@@ -1,7 +1,10 @@
 #include "experiments/sweep/workbench.h"
 
 #include <algorithm>
+#include <set>
 #include <utility>
+
+#include <spdlog/spdlog.h>
 
 #include "experiments/sweep/interruptible_tensors.h"
 #include "experiments/sweep/run_document.h"
@@ -31,14 +34,19 @@ std::unique_ptr<Backend> cuda([[maybe_unused]] bool invariant) {
 #endif
 }
 
+int gpus() {
+#ifdef FORETOKEN_CUDA
+  return cuda_devices();
+#else
+  return 0;
+#endif
+}
+
 std::unique_ptr<Backend> make_backend(const std::string& device, int threads, bool invariant) {
   if (device == "reference") return make_reference_backend();
   if (device == "cuda") return cuda(invariant);
-  if (device == "auto") try {
-      return cuda(invariant);
-    } catch (const Error&) {  // no GPU, or no backend for it: that is what auto is for
-    }
-  return make_cpu_backend(threads);
+  const auto cpu = [&] { return make_cpu_backend(threads); };
+  return device == "auto" ? automatic_backend(gpus, [&] { return cuda(invariant); }, cpu) : cpu();
 }
 
 // What a step's logits may take: half of what the pool leaves, or as much as the pool where that is all a run says.
@@ -57,6 +65,18 @@ std::filesystem::path model_directory(const std::string& directory, const std::f
 }
 
 }  // namespace
+
+std::unique_ptr<Backend> automatic_backend(const std::function<int()>& gpus, const MakeBackend& gpu,
+                                           const MakeBackend& cpu) {
+  static std::set<std::string> told;
+  try {
+    if (gpus() > 0) return gpu();
+  } catch (const Error& e) {
+    if (told.insert(e.what()).second)
+      spdlog::warn("\"device\": \"auto\" takes the CPU, since the GPU cannot be used: {}", e.what());
+  }
+  return cpu();
+}
 
 Workbench::Workbench(const std::vector<std::string>& plugins) {
   register_drafters(registries_);

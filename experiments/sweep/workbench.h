@@ -2,6 +2,7 @@
 // runs. What is expensive (a device, a model) is made once and shared by all runs of a process.
 #pragma once
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -20,6 +21,12 @@
 namespace foretoken {
 
 enum class Side { baseline, speculative };  // baseline: the same run with the drafter `none`
+
+using MakeBackend = std::function<std::unique_ptr<Backend>()>;
+// The device "auto": the GPU where there are `gpus`, else the CPU. A GPU that cannot be used is told once, with the
+// reason.
+std::unique_ptr<Backend> automatic_backend(const std::function<int()>& gpus, const MakeBackend& gpu,
+                                           const MakeBackend& cpu);
 
 class Workbench {
  public:

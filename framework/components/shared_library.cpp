@@ -10,6 +10,7 @@
 #include <link.h>
 
 #include "framework/components/thrown.h"
+#include "framework/text/printable.h"
 #include "kernels/error.h"
 
 namespace foretoken {
@@ -22,7 +23,7 @@ thread_local std::string loading;  // the library, for messages, while the linke
       stderr,
       "foretoken: %s cannot be loaded: a constructor of its global objects threw: %s; do in foretoken_plugin() "
       "what can fail\n",
-      loading.c_str(), thrown().c_str());
+      printable(loading).c_str(), printable(thrown()).c_str());
   std::abort();
 }
 

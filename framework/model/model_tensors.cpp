@@ -30,10 +30,21 @@ bool is_quantizer_scale(const std::string& name) {
   return false;
 }
 
-// Multi-token prediction: layers after the others, or separate modules.
-bool predicts_further_tokens(const std::string& name, const ModelConfig& c) {
+// Layers of multi-token prediction, after the others: what merges a hidden state with a token's embedding tells them
+// from layers that num_hidden_layers left out.
+std::vector<std::string> prediction_layers(const ModelConfig& c, const std::vector<std::string>& names) {
+  std::vector<std::string> found;
   for (int l = c.layers; l < c.layers + c.prediction_layers; ++l)
-    if (name.starts_with(layer(l))) return true;
+    if (std::ranges::any_of(std::array{"eh_proj.", "enorm.", "hnorm."}, [&](const char* part) {
+          return std::ranges::any_of(names, [&](const auto& name) { return name.starts_with(layer(l) + part); });
+        }))
+      found.push_back(layer(l));
+  return found;
+}
+
+// Multi-token prediction: such layers, or separate modules.
+bool predicts_further_tokens(const std::string& name, const std::vector<std::string>& layers) {
+  if (std::ranges::any_of(layers, [&](const std::string& l) { return name.starts_with(l); })) return true;
   return std::ranges::any_of(std::array{"mtp.", "model.mtp.", "model.mtp_layers."},
                              [&](const char* module) { return name.starts_with(module); });
 }
@@ -94,10 +105,11 @@ std::map<std::string, Shape> tensors_of(const ModelConfig& c) {
 
 void expect_no_other_tensors(const ModelConfig& config, const TensorSource& source) {
   const auto used = tensors_of(config);
+  const std::vector<std::string> names = source.names(), further = prediction_layers(config, names);
   std::vector<std::string> unused;
-  for (const std::string& name : source.names()) {
+  for (const std::string& name : names) {
     if (used.contains(name) || is_rotary_buffer(name) || is_quantizer_scale(name)) continue;
-    if (predicts_further_tokens(name, config)) continue;
+    if (predicts_further_tokens(name, further)) continue;
     if (name == kHead)
       expect_tied_head(config, source);
     else

@@ -12,13 +12,16 @@
 namespace foretoken {
 namespace {
 
+[[noreturn]] void refuse(cudaError_t status) {
+  throw Error(std::string("device cuda: the CUDA driver answers \"") + cudaGetErrorString(status) +
+              "\"; use a machine with a GPU and a driver, or \"device\": \"cpu\"");
+}
+
 // Throws Error unless there is a GPU with that number.
 void expect_device(int device) {
   int devices = 0;
   const cudaError_t status = cudaGetDeviceCount(&devices);
-  if (status != cudaSuccess)
-    throw Error(std::string("device cuda: the CUDA driver answers \"") + cudaGetErrorString(status) +
-                "\"; use a machine with a GPU and a driver, or \"device\": \"cpu\"");
+  if (status != cudaSuccess) refuse(status);
   if (device < 0 || device >= devices)
     throw Error("device cuda:" + std::to_string(device) + ": this machine has " + std::to_string(devices) +
                 " GPUs, numbered from 0; choose one of them, or \"device\": \"cpu\"");
@@ -137,6 +140,16 @@ int CudaBackend::padded(int n) const {
   int power = 8192;
   while (power < n) power *= 2;
   return power;
+}
+
+int cuda_devices() {
+  int devices = 0, driver = 0;
+  const cudaError_t status = cudaGetDeviceCount(&devices);
+  if (status == cudaSuccess) return devices;
+  (void)cudaGetLastError();  // must not meet the next call
+  const bool no_driver = cudaDriverGetVersion(&driver) == cudaSuccess && driver == 0;
+  if (status == cudaErrorNoDevice || no_driver) return 0;
+  refuse(status);
 }
 
 std::unique_ptr<Backend> make_cuda_backend(const CudaOptions& options) {

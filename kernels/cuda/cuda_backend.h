@@ -22,6 +22,10 @@ struct CudaOptions {
   bool doubt_library = false;  // invariant numerics treat every algorithm of the library as one with different bits
 };
 
+// The number of GPUs; 0 where there is none, or no driver. Where the driver cannot say, as one that is too old, it is
+// an Error.
+int cuda_devices();
+
 // "cuda": the operations on one GPU. Throws Error where there is no such GPU, or where it cannot run the kernels.
 std::unique_ptr<Backend> make_cuda_backend(const CudaOptions& options);
 

@@ -172,6 +172,9 @@ class Program(unittest.TestCase):
         stop = plain.split()[3]
         self.assertTrue(self.run_it(*self.generate(*prompt, "--stop", stop))[1].strip().endswith(stop))
         self.refused(*self.generate(*prompt, "--logit-bias", "17"), words=["--logit-bias 17=-100"])
+        self.refused(
+            *self.generate(*prompt, "--logit-bias", "17=-100", "--logit-bias", "17=5"), words=["--logit-bias", "17 twice"]
+        )
         self.refused(*self.generate(*prompt, "--logit-bias", "x=1"), words=["logit_bias", "token"])
         self.refused(*self.generate(*prompt, "--logit-bias", "9999999=1"), words=["9999999", "vocabulary"])
         self.refused(*self.generate(*prompt, "--repetition-penalty", "0"), words=["repetition_penalty", "0.01"])

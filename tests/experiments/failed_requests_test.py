@@ -79,6 +79,12 @@ class FailedRequests(unittest.TestCase):
         self.assertEqual(line["agreement"], {"compared": True, "compared_texts": requests - len(failures) // 2,
                                              "differing_texts": 0})
         self.assertRegex(out, rf"{len(failures)} failed")
+        shown = json.loads(self.run_it("show", "some-results.jsonl", "--json")[1])["cells"][0]["figures"]
+        for side in ("baseline", "speculative"):
+            served = [r for r in line["repeats"][0][side]["requests"] if r["prompt"] != 1]
+            for key in ("tokens", "rounds", "drafted", "accepted", "prompt_tokens"):
+                self.assertEqual(shown[side][key], sum(r[key] for r in served), key)
+        self.assertEqual((shown["failed_requests"], shown["prompts"], shown["positions"]), (len(failures), 2, []))
         # The other requests give what they give without it.
         _, _, _, without = self.measured("others", [PROMPTS[0], PROMPTS[2]])
         for side in ("baseline", "speculative"):

@@ -188,6 +188,31 @@ class Files(unittest.TestCase):
         self.assertIn("results/run.jsonl:2", self.run_it().stderr)
         self.assertEqual(["repeats" in line for line in self.lines()], [True, False, True])
 
+    def test_a_line_that_cannot_be_shown_is_measured_again(self):
+        self.run_it()
+        file = self.here / "results/run.jsonl"
+        whole = file.read_text()
+        self.assertEqual(self.start("show", "results/run.jsonl").returncode, 0)
+        for field, value in (("histogram", "x"), ("requests", [5]), ("requests", [])):
+            first, second = map(json.loads, whole.splitlines())
+            second["repeats"][0]["speculative"][field] = value
+            file.write_text(json.dumps(first) + "\n" + json.dumps(second) + "\n")
+            shown = self.start("show", "results/run.jsonl", "--json")
+            self.assertEqual((shown.returncode, len(json.loads(shown.stdout)["cells"])), (1, 2))
+            self.assertRegex(shown.stderr, r"^foretoken: a line of results/run.jsonl has no figures: .*\n$")
+            self.assertIn("results/run.jsonl:2", self.run_it().stderr)
+            self.assertEqual((len(self.lines()), self.start("show", "results/run.jsonl").returncode), (3, 0))
+
+    def test_lines_that_were_edited_are_refused(self):
+        self.run_it()
+        file = self.here / "results/run.jsonl"
+        first, second = map(json.loads, file.read_text().splitlines())
+        for change in ({"failures": []}, {"failures": 5}, {"failures": [{}]},
+                       {"agreement": {**second["agreement"], "differing_texts": "x"}}):
+            file.write_text(json.dumps(first) + "\n" + json.dumps({**second, **change}) + "\n")
+            for command in (["run", "run.json", "--quiet"], ["show", "results/run.jsonl"]):
+                self.refused(*command, words=["results/run.jsonl:2", f"'{next(iter(change))}", "remove"])
+
     def test_a_key_that_is_not_that_of_its_run_is_refused(self):
         self.run_it()
         file = self.here / "results/run.jsonl"
@@ -227,6 +252,12 @@ class Files(unittest.TestCase):
             self.refused(*quickstart, words=["q.jsonl:1"], timeout=5)
             self.assertEqual((self.here / "q.jsonl").read_text(), text)
             self.assertFalse((self.here / "q.jsonl.1").exists())
+
+    def test_quickstart_refuses_a_place_that_cannot_be_written_at_once(self):
+        self.write("file", "")
+        for results in ("file/q.jsonl", "/proc/none/q.jsonl"):
+            quickstart = ["quickstart", "--seconds", "10", "--device", "cpu", "--results", results]
+            self.refused(*quickstart, words=[results.split("/q")[0], "--results"], timeout=5)
 
     def test_ctrl_c_while_random_weights_are_made(self):
         random = {"random": "llama-3.2-3b", "seed": 1, "tokenizer": str(MODELS / "target")}

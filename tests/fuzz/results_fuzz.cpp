@@ -1,6 +1,7 @@
 // Any bytes as a file of results: shown in every format, compared with itself, opened to continue a sweep.
 #include "experiments/report/report.h"
 #include "experiments/report/results.h"
+#include "tests/experiments/report/result_lines.h"
 #include "tests/fuzz/fuzz.h"
 
 using namespace foretoken;
@@ -29,7 +30,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     print([&] { return compare(lines, lines, options); });
     ResultsFile again(file.path());  // cuts off a torn last line
     fuzz::expect(load_results(file.path()).size() == lines.size(), "no whole line is lost");
-    const nlohmann::json run = nlohmann::json::object(), side{{"requests", nlohmann::json::array()}};
+    const nlohmann::json run = nlohmann::json::object(),
+                         side = test::measure({{0, nullptr, 2, 1, 1, 1, 1, 1.0}}, {1}, {1}, {1}, {0, 1}, 1, 1);
     again.append({{"schema", kResultSchema},
                   {"key", key_of(run)},
                   {"run", run},

@@ -315,6 +315,33 @@ class Launcher(unittest.TestCase):
         (self.here / "tools" / "cmake").unlink()
         self.refused("cmake: No such file or directory")
 
+    def test_starts_with_closed_descriptors(self):
+        for closed in ("2>&-", "1>&-", "<&-", "<&- >&- 2>&-"):
+            (self.here / "journal").unlink(missing_ok=True)
+            code, out, err = self.run_it("list", under=["sh", "-c", f'exec "$@" {closed}', "sh"])
+            self.assertEqual((code, "Traceback" in err), (7, False), (closed, err))
+            self.assertEqual(bool(out), ">&-" not in closed.replace("2>&-", ""), closed)
+            self.assertIn("--target foretoken", self.journal("cmake")[-1])
+        code, _, err = self.run_it("--fast", under=["sh", "-c", 'exec "$@" 2>&-', "sh"])
+        self.assertEqual((code, err), (1, ""))
+
+    def test_says_that_presets_are_damaged(self):
+        for text in (b"{", b"[]", b"{}", b'{"buildPresets": [{}]}', b'{"buildPresets": 5}', b"\xff"):
+            (self.checkout / "CMakePresets.json").write_bytes(text)
+            self.refused(str(self.checkout / "CMakePresets.json"), "git checkout")
+
+    def test_a_cache_that_is_no_utf8_is_read(self):
+        self.run_it("list")
+        cache = self.checkout / "build" / "cpu" / "CMakeCache.txt"
+        cache.write_bytes(b"NAME:STRING=\xff\n" + cache.read_bytes())
+        code, _, err = self.run_it("list")
+        self.assertEqual((code, "Traceback" in err), (7, False), err)
+        self.assertEqual(len([line for line in self.journal("cmake") if "--preset" in line]), 1)
+
+    def test_sentences_hold_no_control_characters(self):
+        err = self.run_it(b"--\x1b[31m\xff\xc2\x85", "list")[2]
+        self.assertIn(r"unknown option --\u001b[31m\xff\u0085:", err)
+
     def test_progress_fits_a_narrow_terminal(self):
         steps = "".join(f"echo '[{i}/9] Building CXX object {'long' * 20}.o'; " for i in range(1, 10))
         cmake = self.here / "tools" / "cmake"

@@ -323,6 +323,11 @@ class Plugins(unittest.TestCase):
             code, out, err = self.run_it("list", "--plugin", self.faults, fault=f"{fault} in a global object")
             self.assertEqual((code, out, err.count("\n")), (-signal.SIGABRT, "", 1), err)
             self.assertIn(f"foretoken: the plugin {self.faults} cannot be loaded: a constructor of its global objects threw: {said};", err)
+        hostile = self.here / "x\x1b[2Jy.so"
+        shutil.copy(self.faults, hostile)
+        err = self.run_it("list", "--plugin", str(hostile), fault="throws in a global object")[2]
+        self.assertNotIn("\x1b", err)
+        self.assertIn(r"/x\u001b[2Jy.so cannot be loaded: a constructor", err)
 
     FUNCTIONS = {"drafter 'parrot'": ("Entry::make", "Drafter::needs", "Drafter::draft", "Drafter::observe", "Drafter::forget"),
                  "policy 'cautious'": ("LengthPolicy::most", "LengthPolicy::budgets", "LengthPolicy::observe",

@@ -49,6 +49,19 @@ TEST(Compare, ClearDifferencesAreTold) {
   EXPECT_TRUE(holds(compare(b, a, {}), "↓"));
 }
 
+TEST(Compare, FailedRequestsAreTold) {
+  const json whole = test::worked_line(), lacking = test::line_with_a_failure();
+  const std::string text = compare({whole}, {lacking}, {});
+  EXPECT_TRUE(holds(text, "failed A  B") && holds(text, "1 request of 1 run failed")) << text;
+  EXPECT_FALSE(holds(compare({whole}, {whole}, {}), "failed"));
+  const json pair = compared({whole}, {lacking})["matched"][0];
+  EXPECT_EQ(pair["failed_requests"], json({{"a", 0}, {"b", 1}}));
+  EXPECT_FALSE(compared({whole}, {whole})["matched"][0].contains("failed_requests"));
+  CompareOptions options;
+  options.format = "csv";
+  EXPECT_TRUE(holds(compare({whole}, {lacking}, options), "failed_requests_a,failed_requests_b"));
+}
+
 TEST(Compare, RunsOfOneSideAreListed) {
   std::vector<json> a = swept_lines(), b = swept_lines();
   a.erase(a.begin());

@@ -51,6 +51,19 @@ TEST(Report, MainTableHoldsTheFiguresOfARun) {
   EXPECT_TRUE(holds(text, "1 run of 2 prompts in 2 alternations with the baseline; a CPU (2 cores); abc.")) << text;
 }
 
+TEST(Report, FailedRequestsAreTold) {
+  const json line = test::line_with_a_failure();
+  const std::string text = shown({line}, "markdown"), phases = shown({line}, "markdown", {"phases"});
+  EXPECT_TRUE(holds(text, "1 request of 1 run failed: the figures there are those of the other prompts")) << text;
+  EXPECT_TRUE(holds(text, "exact ✓, 1 failed")) << text;
+  EXPECT_FALSE(holds(text, "Acceptance by position:")) << text;
+  EXPECT_TRUE(holds(phases, "1 request of 1 run failed") && holds(phases, "| - | - | - |")) << phases;
+  EXPECT_FALSE(holds(phases, "nan")) << phases;
+  EXPECT_FALSE(holds(shown({test::worked_line()}, "markdown"), "request of"));
+  const auto csv = test::split_lines(shown({line}, "csv"));
+  EXPECT_TRUE(holds(csv[0], ",prompts,failed_requests,") && holds(csv[1], ",2,2,1,")) << csv[0] << csv[1];
+}
+
 TEST(Report, SharedBaselinesAreTold) {
   json line = test::worked_line();
   EXPECT_FALSE(holds(show({line}, {}), "shared"));

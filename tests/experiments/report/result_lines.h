@@ -110,6 +110,22 @@ inline json worked_line() {
   return line("00000000000000aa", run("draft_model", 2), {{"/policy/length", 2}}, {repeat, repeat});
 }
 
+// The worked line with a third prompt, whose request failed on one side after some tokens.
+inline json line_with_a_failure() {
+  json line = worked_line();
+  for (json& repeat : line["repeats"])
+    for (const char* side : {"speculative", "baseline"}) {
+      json& all = repeat[side];
+      all["requests"].push_back(request({2, "story", 7, 3, 6, 6, 4, 0.5, 0.5, 0.5}));
+      for (const char* key : {"tokens", "rounds", "drafted", "tested", "accepted", "prompt_tokens"})
+        all[key] = all[key].get<int>() + all["requests"][2][key].get<int>();
+      all["seconds"] = all["seconds"].get<double>() + 0.5;
+    }
+  line["repeats"][0]["baseline"]["requests"][2]["finish"] = "failed";
+  line["failures"] = {{{"request", 2}, {"prompt", 2}, {"side", "baseline"}, {"repeat", 0}, {"failure", "a NaN"}}};
+  return line;
+}
+
 // A line of a sweep, over six prompts in two categories and two repeats that differ a little. `gain`: speedup, about.
 inline json swept_line(const std::string& drafter, int length, double temperature, int batch, double gain) {
   json repeats = json::array();

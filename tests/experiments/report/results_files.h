@@ -5,21 +5,30 @@
 #include <string>
 
 #include "experiments/report/results.h"
+#include "tests/experiments/report/result_lines.h"
 #include "tests/framework/text/temporary_folder.h"
 
 namespace foretoken::test {
 
 using nlohmann::json;
 
-// The result of a run identified by its name; it has numbers, words and multi-byte letters, so a line can be torn
-// within each.
-inline json line_of(const std::string& name) {
+// The short result of a run identified by its name, without measurements; it has numbers, words and multi-byte
+// letters, so a line can be torn within each.
+inline json empty_line_of(const std::string& name) {
   const json run{{"name", name}}, side{{"requests", json::array()}, {"seconds", -1.5e-7}, {"kept", true}};
   return {{"schema", 1},
           {"key", key_of(run)},
           {"run", run},
           {"commit", "c\u00e9\n"},
           {"repeats", {{{"baseline", side}, {"speculative", side}, {"note", nullptr}}}}};
+}
+
+// The same with a measurement of one request.
+inline json line_of(const std::string& name) {
+  const json side = measure({{0, nullptr, 2, 1, 1, 1, 1, 1.5e-7}}, {1}, {1}, {1}, {0, 1}, 1, 1);
+  json line = empty_line_of(name);
+  for (const char* which : {"baseline", "speculative"}) line["repeats"][0][which] = side;
+  return line;
 }
 inline std::string key(const std::string& name) { return line_of(name)["key"]; }
 inline std::string bytes_of(const std::filesystem::path& file) {

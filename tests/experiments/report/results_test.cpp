@@ -38,7 +38,7 @@ TEST(Results, AreFoundAgainAndFailuresAreNot) {
 
 // A process may be killed after any byte.
 TEST(Results, ATornLastLineIsCutOffWhereverItWasTorn) {
-  const std::string first = written(line_of("1")), second = written(line_of("2"));
+  const std::string first = written(line_of("1")), second = written(empty_line_of("2"));
   for (std::size_t kept = 0; kept + 1 < second.size(); ++kept) {
     const TemporaryFolder folder;
     const auto file = folder.write("r.jsonl", first + second.substr(0, kept));
@@ -49,14 +49,25 @@ TEST(Results, ATornLastLineIsCutOffWhereverItWasTorn) {
     EXPECT_EQ(notice.find("incomplete") != std::string::npos, kept > 0) << notice;
     EXPECT_EQ(bytes_of(file), first) << kept;
     EXPECT_TRUE(results.has(key("1")));
-    EXPECT_FALSE(results.has(key("2")));
-    results.append(line_of("2"));
+    results.append(empty_line_of("2"));
     EXPECT_EQ(bytes_of(file), first + second) << kept;
   }
 }
 
+TEST(Results, ATornMeasurementIsNotDone) {
+  const std::string whole = written(line_of("2"));
+  for (const std::size_t kept : {std::size_t(1), whole.size() / 2, whole.size() - 2}) {
+    const TemporaryFolder folder;
+    const auto file = folder.write("r.jsonl", whole.substr(0, kept));
+    ResultsFile results(file);
+    EXPECT_FALSE(results.has(key("2"))) << kept;
+    results.append(line_of("2"));
+    EXPECT_TRUE(results.has(key("2"))) << kept;
+  }
+}
+
 TEST(Results, ATornFirstLineIsCutOffToo) {
-  const std::string line = written(line_of("1"));
+  const std::string line = written(empty_line_of("1"));
   for (std::size_t kept = 1; kept + 1 < line.size(); ++kept) {
     const TemporaryFolder folder;
     const auto file = folder.write("r.jsonl", line.substr(0, kept));
@@ -81,14 +92,24 @@ TEST(Results, ATornLineOfAnEarlierVersionIsCutOff) {
   }
 }
 
-// A run is done only if both sides were measured; its last line counts.
+// The alternations of a line, with another value on one side.
+json repeats_with(const char* field, const json& value) {
+  json repeats = line_of("1")["repeats"];
+  repeats[0]["speculative"][field] = value;
+  return repeats;
+}
+
+// A run is done only if figures can be computed from its line; its last line counts.
 TEST(Results, ALineWithoutMeasurementOrErrorIsNotDone) {
   const json whole = line_of("1");
   for (const json& change :
        std::initializer_list<json>{{{"repeats", nullptr}},
                                    {{"repeats", json::array()}},
                                    {{"repeats", "many"}},
-                                   {{"repeats", {{{"baseline", whole["repeats"][0]["baseline"]}}}}}}) {
+                                   {{"repeats", {{{"baseline", whole["repeats"][0]["baseline"]}}}}},
+                                   {{"repeats", repeats_with("histogram", "x")}},
+                                   {{"repeats", repeats_with("requests", {5})}},
+                                   {{"repeats", repeats_with("requests", json::array())}}}) {
     json line = whole;
     line.merge_patch(change);
     const TemporaryFolder folder;
@@ -96,7 +117,7 @@ TEST(Results, ALineWithoutMeasurementOrErrorIsNotDone) {
     testing::internal::CaptureStderr();
     ResultsFile results(file);
     const std::string notice = testing::internal::GetCapturedStderr();
-    EXPECT_TRUE(says(notice, "r.jsonl:2", "repeats", "measured again")) << line;
+    EXPECT_TRUE(says(notice, "r.jsonl:2", "measured again")) << line;
     EXPECT_FALSE(results.has(key("1"))) << line;
     results.append(whole);
     testing::internal::CaptureStderr();
@@ -124,6 +145,28 @@ TEST(Results, TypesOfOtherFieldsAreChecked) {
     const auto file = folder.write("r.jsonl", line.dump() + "\n");
     EXPECT_TRUE(says(sentence_of([&] { load_results(file); }), "r.jsonl:1", field, "is 7", "remove it"));
   }
+}
+
+// What a resumed sweep reads of a line beside its figures.
+TEST(Results, TypesOfWhatASweepReadsAreChecked) {
+  const json failure{{"request", 0}, {"prompt", 0}, {"side", "baseline"}, {"repeat", 0}, {"failure", "no"}};
+  json no_prompt = failure, no_text = failure, negative = failure;
+  no_prompt.erase("prompt"), no_text["failure"] = 3, negative["prompt"] = -1;
+  const TemporaryFolder folder;
+  const auto refusal = [&](const char* pointer, const json& value) {
+    json line = line_of("1");
+    line[json::json_pointer(pointer)] = value;
+    const auto file = folder.write("r.jsonl", line.dump() + "\n");
+    return sentence_of([&] { load_results(file); });
+  };
+  for (const json& value : std::initializer_list<json>{
+           json::array(), 5, json::object(), {json::object()}, {no_prompt}, {no_text}, {negative}, {failure, 7}})
+    EXPECT_TRUE(says(refusal("/failures", value), "r.jsonl:1", "'failures' is", "remove it")) << value;
+  EXPECT_EQ(refusal("/failures", json::array({failure})), "");
+  EXPECT_TRUE(says(refusal("/agreement/differing_texts", "x"), "'agreement/differing_texts' is \"x\"", "remove it"));
+  EXPECT_TRUE(says(refusal("/agreement/compared_texts", 1.5), "'agreement/compared_texts' is 1.5", "remove it"));
+  EXPECT_TRUE(says(refusal("/agreement/compared", 1), "'agreement/compared' is 1", "remove it"));
+  EXPECT_TRUE(says(refusal("/machine/device", 1), "'machine/device' is 1", "remove it"));
 }
 
 TEST(Results, ThatAreDiscardedCountAgainWhenTheyAreMeasured) {

@@ -2,6 +2,7 @@
 #include "experiments/report/summary.h"
 
 #include <cmath>
+#include <tuple>
 
 #include <gtest/gtest.h>
 
@@ -178,6 +179,35 @@ TEST(Summary, FailedRunKeepsItsSentence) {
   EXPECT_FALSE(to_json(s).contains("figures"));
 }
 
+TEST(Summary, APromptWithAFailedRequestIsInNoFigureOfEitherSide) {
+  const Summary s = summarize(test::line_with_a_failure()), without = summarize(worked_line());
+  ASSERT_EQ(s.error, "");
+  EXPECT_EQ(std::tuple(s.failed_requests, s.left_out, s.prompts), std::tuple(1, 1, 2));
+  EXPECT_DOUBLE_EQ(s.speedup.value, without.speedup.value);
+  EXPECT_DOUBLE_EQ(s.decode_speedup, without.decode_speedup);
+  for (const auto side : {&Summary::speculative, &Summary::baseline})
+    for (const auto figure :
+         {&SideFigures::tokens, &SideFigures::seconds, &SideFigures::rounds, &SideFigures::drafted,
+          &SideFigures::tested, &SideFigures::accepted, &SideFigures::prompt_tokens, &SideFigures::tokens_per_second,
+          &SideFigures::decode_tokens_per_second, &SideFigures::ms_per_token, &SideFigures::ttft_ms})
+      EXPECT_NEAR(s.*side.*figure, without.*side.*figure, 1e-9);
+  // What was only measured of whole sides is unknown.
+  EXPECT_TRUE(s.histogram.empty() && s.positions.empty());
+  EXPECT_TRUE(std::isnan(s.speculative.phases.total) && std::isnan(s.baseline.overhead));
+  EXPECT_TRUE(std::isnan(s.theory.tau) && std::isnan(s.theory.cost) && std::isnan(s.theory.speedup));
+  EXPECT_FALSE(s.theory.branched);
+  const json figures = to_json(s)["figures"];
+  EXPECT_EQ(figures["failed_requests"], 1);
+  EXPECT_EQ(json::parse(figures.dump())["speculative"]["phases"]["total"], nullptr);
+  EXPECT_EQ(to_json(without)["figures"]["failed_requests"], 0);
+}
+
+TEST(Summary, APromptMustBeLeft) {
+  json line = test::line_with_a_failure();
+  for (json& request : line["repeats"][1]["speculative"]["requests"]) request["finish"] = "failed";
+  EXPECT_EQ(damage_of(line), "every prompt has a request that failed");
+}
+
 TEST(Summary, LinesThatAreNotWhatTheyShouldBeSayWhy) {
   json without_phases = worked_line();
   without_phases["repeats"][0]["speculative"].erase("phases");
@@ -194,6 +224,15 @@ TEST(Summary, LinesThatAreNotWhatTheyShouldBeSayWhy) {
   json later = worked_line();
   later["schema"] = 2;
   EXPECT_NE(summarize(later).error.find("schema 2"), std::string::npos) << summarize(later).error;
+
+  for (const json& line : {without_phases, other_prompts, lost_time, later})
+    EXPECT_EQ(damage_of(line), summarize(line).error);
+  json failed = without_phases;
+  failed["error"] = "no";
+  EXPECT_EQ(damage_of(failed), "");
+  EXPECT_EQ(damage_of(worked_line()), "");
+  EXPECT_EQ(damages_of({without_phases, worked_line()}).size(), 0u) << "the last line of a key counts";
+  EXPECT_EQ(damages_of({worked_line(), without_phases}).size(), 1u);
 
   EXPECT_THROW(summarize(json{{"schema", 1}}), Error);
   EXPECT_THROW(summarize(json(3)), Error);

@@ -8,6 +8,7 @@
 
 #include "experiments/report/machine.h"
 #include "experiments/sweep/run_document.h"
+#include "tests/experiments/report/result_lines.h"
 #include "tests/framework/text/temporary_folder.h"
 
 namespace foretoken::test {
@@ -124,7 +125,8 @@ class OriginsOfResults : public testing::Test {
  protected:
   Origins origins(const json& changes) {
     ResultsFile file(folder.path() / "r.jsonl");
-    const json run{{"name", "a"}}, side{{"requests", json::array()}};
+    const json run{{"name", "a"}, {"engine", {{"device", "auto"}}}},
+        side = measure({{0, nullptr, 2, 1, 1, 1, 1, 1.0}}, {1}, {1}, {1}, {0, 1}, 1, 1);
     json line{{"schema", 1},
               {"key", key_of(run)},
               {"run", run},
@@ -134,11 +136,17 @@ class OriginsOfResults : public testing::Test {
               {"repeats", {{{"baseline", side}, {"speculative", side}}}}};
     line.merge_patch(changes);
     file.append(line);
-    return origins_of({{run, json::object(), key_of(run)}, {json::object(), json::object(), "not measured"}}, file,
-                      folder.path(), "now");
+    std::vector<foretoken::Run> runs{{run, json::object(), key_of(run)}};
+    if (unfinished) runs.push_back({json::object(), json::object(), "not measured"});
+    return origins_of(runs, file, folder.path(), "now", [&](const json& engine) {
+      EXPECT_TRUE(engine.is_null() || engine == run["engine"]);
+      return here;
+    });
   }
   std::vector<std::string> told(const json& changes) { return origins(changes).sentences; }
   TemporaryFolder folder;
+  json here = host_of();
+  bool unfinished = true;  // another run is still to be measured
 };
 
 TEST_F(OriginsOfResults, OfToday) {
@@ -159,10 +167,35 @@ TEST_F(OriginsOfResults, OfAnotherDayAreTold) {
   EXPECT_TRUE(says(gone[0], "q.jsonl, which is not there any more", "is kept", "--results"));
 }
 
+// "auto" is another device on a machine with a GPU, or where its driver has gone.
+TEST_F(OriginsOfResults, OfAnotherKindOfDeviceAreNotAddedTo) {
+  const json on_gpu{{"machine", {{"device", "cuda"}, {"description", "a GPU, fast"}}}};
+  here.update({{"device", "cpu"}, {"description", "a CPU, 2 threads"}});
+  EXPECT_TRUE(
+      says(sentence_of([&] { origins(on_gpu); }), "r.jsonl", "the device cuda", "\"auto\" is cpu", "--results"));
+  folder.write("p.jsonl", "one");
+  json changed = on_gpu;
+  changed["sources"] = {{"p.jsonl", "xxh3:0123456789abcdef"}};
+  EXPECT_EQ(origins(changed).changed.size(), 1u) << "it is measured again";
+  unfinished = false;  // nothing is added
+  const auto told_only = told(on_gpu);
+  ASSERT_EQ(told_only.size(), 1u);
+  EXPECT_TRUE(says(told_only[0], "on another device (a GPU, fast)", "is kept", "--results"));
+  EXPECT_TRUE(told({{"machine", {{"device", "cpu"}, {"description", "a CPU, 2 threads"}}}}).empty());
+}
+
+TEST_F(OriginsOfResults, OfAnotherDeviceOfTheKindAreTold) {
+  here.update({{"device", "cuda"}, {"description", "a GPU, fast; a note"}});
+  EXPECT_TRUE(told({{"machine", {{"device", "cuda"}, {"description", "a GPU, fast; another note"}}}}).empty());
+  const auto other = told({{"machine", {{"device", "cuda"}, {"description", "a larger GPU, fast"}}}});
+  ASSERT_EQ(other.size(), 1u);
+  EXPECT_TRUE(says(other[0], "on another device (a larger GPU, fast)", "is kept", "--results"));
+}
+
 TEST_F(OriginsOfResults, OfOtherContentsAreMeasuredAgain) {
   folder.write("p.jsonl", "one");
   const Origins found = origins({{"sources", {{"p.jsonl", "xxh3:0123456789abcdef"}}}});
-  EXPECT_EQ(found.changed, std::set<std::string>{key_of({{"name", "a"}})});
+  EXPECT_EQ(found.changed, std::set<std::string>{key_of({{"name", "a"}, {"engine", {{"device", "auto"}}}})});
   ASSERT_EQ(found.sentences.size(), 1u);
   EXPECT_TRUE(says(found.sentences[0], "1 result in", "other contents of p.jsonl", "measured again"));
   EXPECT_TRUE(origins(json::object()).changed.empty());

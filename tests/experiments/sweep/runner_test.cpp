@@ -196,6 +196,19 @@ TEST_F(Runs, AnErrorAfterCtrlCIsNoResult) {
   EXPECT_EXIT(interrupted_run(), testing::ExitedWithCode(kInterruptedExit), "");
 }
 
+TEST(Interrupts, ThatWereIgnoredStayIgnored) {
+  const auto with = [](void (*before)(int), int signal) {
+    std::signal(signal, before);
+    watch_interrupts();
+    std::raise(signal);
+    std::_Exit(interrupted() ? kInterruptedExit : 0);
+  };
+  for (const int signal : {SIGINT, SIGTERM}) {
+    EXPECT_EXIT(with(SIG_IGN, signal), testing::ExitedWithCode(0), "");
+    EXPECT_EXIT(with(SIG_DFL, signal), testing::ExitedWithCode(kInterruptedExit), "");
+  }
+}
+
 TEST_F(Runs, ASweepGoesOnAfterAFailureAndResumes) {
   const TemporaryFolder folder;
   const SweepOptions options{folder.path() / "r.jsonl", "", "test", true};

@@ -81,6 +81,36 @@ TEST_F(Sweeps, SettingsAreJsonOrText) {
   EXPECT_EQ(all[0].document["workload"]["stop"][0], "x=y");
 }
 
+// A name of digits is an index only in a list.
+TEST_F(Sweeps, AKeyOfDigitsIsPutIntoAnObject) {
+  EXPECT_EQ(runs("{}", {"/sampling/logit_bias/17=-100"})[0].document["sampling"]["logit_bias"], json({{"17", -100}}));
+  const auto all = runs(R"({"/sampling/logit_bias/0": [1, 2]})");
+  ASSERT_EQ(all.size(), 2u);
+  EXPECT_EQ(all[1].document["sampling"]["logit_bias"], json({{"0", 2}}));
+}
+
+TEST_F(Sweeps, AnEntryOfAListIsReplacedOrAppended) {
+  EXPECT_EQ(runs("{}", {"/workload/stop/0=x", "/workload/stop/1=y", "/workload/stop/-=z", "/workload/stop/0=w"})[0]
+                .document["workload"]["stop"],
+            json({"w", "y", "z"}));
+  for (const char* index : {"1", "3000000000", "99999999999999999999", "00", "+0", "x", ""}) {
+    EXPECT_TRUE(says(refusal("{}", {"/workload/stop/" + std::string(index) + "=x"}), "doc", "a list of 0",
+                     "'/workload/stop/" + std::string(index) + "'"));
+    EXPECT_TRUE(says(refusal("{\"/workload/stop/" + std::string(index) + "\": [\"x\"]}"), "a list of 0"));
+  }
+}
+
+TEST_F(Sweeps, WhatIsNoUtf8IsRefused) {
+  for (const char* bytes : {"a\xff", "a\xfe", "\xc3"})
+    EXPECT_TRUE(says(refusal("{}", {"/target/model=" + std::string(bytes)}), "doc", "no valid UTF-8"));
+  EXPECT_EQ(runs("{}", {"/target/model=\xc3\xa9"}).size(), 1u);
+  const json model = "a\xff";
+  EXPECT_TRUE(says(sentence_of([&] {
+                     expand({{"target", {{"model", model}}}, {"workload", {{"prompts", "p"}}}}, {}, registries, "doc");
+                   }),
+                   "'/target/model'", "no valid UTF-8"));
+}
+
 TEST_F(Sweeps, WhatIsNoKeyIsRefused) {
   EXPECT_TRUE(says(refusal(R"({"/policy/lenght": [1]})"), "doc", "/policy/lenght", "did you mean 'length'"));
   EXPECT_TRUE(says(refusal(R"({"/engin/batch": [1]})"), "/engin/batch", "did you mean '/engine'"));

@@ -46,6 +46,24 @@ class MadeModels : public testing::Test {
   Workbench bench;
 };
 
+// Only that there is no GPU is a reason to be silent.
+TEST(AutomaticDevice, TellsOnceWhyAGpuCannotBeUsed) {
+  const auto cpu = [] { return make_cpu_backend(1); };
+  const auto reference = [] { return make_reference_backend(); };
+  const auto broken = []() -> std::unique_ptr<Backend> { throw Error("device cuda: no kernels"); };
+  testing::internal::CaptureStdout();  // where the standard logger writes
+  EXPECT_EQ(automatic_backend([] { return 1; }, reference, cpu)->name(), "reference");
+  EXPECT_EQ(automatic_backend([] { return 0; }, broken, cpu)->name(), "cpu");
+  EXPECT_EQ(testing::internal::GetCapturedStdout(), "");
+  testing::internal::CaptureStdout();
+  for (int i = 0; i < 2; ++i) EXPECT_EQ(automatic_backend([] { return 1; }, broken, cpu)->name(), "cpu");
+  const auto no_answer = []() -> int { throw Error("device cuda: the driver is too old"); };
+  EXPECT_EQ(automatic_backend(no_answer, reference, cpu)->name(), "cpu");
+  const std::string said = testing::internal::GetCapturedStdout();
+  EXPECT_EQ(std::ranges::count(said, '\n'), 2) << said;
+  EXPECT_TRUE(says(said, "takes the CPU", "device cuda: no kernels", "the driver is too old"));
+}
+
 // The target would take minutes to make; a pair that does not fit is refused before.
 TEST_F(MadeModels, AnUnsoundPairIsRefusedBeforeAnyModelIsLoaded) {
   Registries registries = bench.registries();

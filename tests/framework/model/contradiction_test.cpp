@@ -94,6 +94,21 @@ TEST(Contradiction, TensorsThatDoNotChangeTheForwardAreAllowed) {
                    "model.layers.3.eh_proj.weight"));
 }
 
+// What predicts further tokens has tensors for it: a layer without them is one that config.json left out.
+TEST(Contradiction, ALayerOfTheModelIsNoLayerOfPrediction) {
+  const auto layer_left_out = [](ModelFolder& m) {
+    m.config["num_hidden_layers"] = 1, m.config["num_nextn_predict_layers"] = 1;
+  };
+  EXPECT_TRUE(says(refusal("llama2", layer_left_out), "of 1 layer does not use", "model.layers.1."));
+  for (const char* part : {"eh_proj", "enorm", "hnorm"})
+    EXPECT_EQ(refusal("llama2",
+                      [&](ModelFolder& m) {
+                        layer_left_out(m);
+                        m.add(std::string("model.layers.1.") + part + ".weight", {64});
+                      }),
+              "");
+}
+
 // Tensors of quantized weights are an Error: only a quantizer's parameters of dense matrices are exempt.
 TEST(Contradiction, QuantizedMatricesBesideDenseOnes) {
   for (const char* part : {"qweight", "qzeros", "scales", "weight_packed"})

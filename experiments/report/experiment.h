@@ -1,0 +1,30 @@
+// What the prompts of a run did, read from its result line. This module must not know which figures follow from it.
+#pragma once
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+namespace foretoken {
+
+// What one prompt did in one alternation, on one side; several requests may have served it.
+struct Served {
+  double tokens = 0, seconds = 0, rounds = 0, drafted = 0, tested = 0, accepted = 0;
+};
+
+// Prompts of one side: [prompt index] -> one Served per repeat.
+using Prompts = std::map<int, std::vector<Served>>;
+
+struct Experiment {
+  Prompts speculative, baseline;
+  std::map<int, std::string> category;
+  std::set<int> failed;  // prompts with a request that failed, on either side: they have no figures
+  int repeats = 0;
+};
+
+// Of the field "repeats" of a result line. Sides that cannot be compared are an Error.
+Experiment read_experiment(const nlohmann::json& repeats);
+
+}  // namespace foretoken

@@ -75,6 +75,7 @@ Engine::Engine(Backend& backend, std::shared_ptr<Model> target, const Registries
   policy_name_ = "the policy '" + chairs.policy["name"].get<std::string>() + "'";
   verifier_name_ = "the verifier '" + chairs.verifier["name"].get<std::string>() + "'";
   expect_served(needs_, drafter_name_);  // first: a pair of what nothing serves is not unsound
+  expect_repeated(chairs, host_.inner(), needs_, soundness_);
   expect_sound(chairs, needs_, soundness_), expect_confidence(chairs, most_, needs_);
   most_ = Budget{std::min(most_.nodes, kMaxNodes), std::min(most_.depth, kMaxPath), most_.confidence}.or_root();
   const int judged = judged_rows(options_, info.vocab);

@@ -86,7 +86,7 @@ Finding memory(const Subject& subject, const Scene& scene, HostBackend& backend,
     for (std::size_t i = 0; i < requests.size(); ++i) {
       if (!requests[i].budget.drafts()) continue;
       PagePool pool(backend, scene.engine.page_rows * cast.target->info().kv.bytes_per_row(), 256);
-      Host host(backend, pool, cast.target->info(), cast.load, false);
+      Host host(backend, pool, cast.target->info(), cast.load, false, {cast.target, &subject.registries});
       const auto fresh = subject.registries.drafters.make(subject.chairs.drafter, host);
       DraftRequest request = requests[i];
       request.rows = 1 << 20;

@@ -48,7 +48,7 @@ class Round {
 
   DraftTree propose(Forcing& chance) const {
     PagePool pool(backend_, scene_.engine.page_rows * cast_.target->info().kv.bytes_per_row(), 256);
-    Host host(backend_, pool, cast_.target->info(), cast_.load, false);
+    Host host(backend_, pool, cast_.target->info(), cast_.load, false, {cast_.target, &subject_.registries});
     const auto drafter = subject_.registries.drafters.make(subject_.chairs.drafter, host);
     backend_.set_chance(&chance);
     DraftTree tree = drafter->draft({&request_, 1}).front();

@@ -26,7 +26,7 @@ Why unless_path_identical(const Candidate& c, const Ground&) {
 }
 Why never(const Candidate&, const Ground&) { return ""; }
 Why if_learning(const Candidate& c, const Ground&) {
-  return c.needs.learns        ? "the drafter says that it learns from other requests"
+  return c.needs.learns        ? "the drafter says that it learns from outcomes or from other requests"
          : proposes_nothing(c) ? "the drafter proposes nothing"
                                : "";
 }

@@ -49,7 +49,8 @@ struct Outcome {
 // What a drafter wants and does, so that nobody asks who it is.
 struct Needs {
   std::vector<Drawn> proposes;  // kinds of nodes that it may draw; a verifier must take each of them
-  bool learns = false;          // what it proposes may depend on other requests (exempt from the memory law)
+  bool learns = false;          // what it proposes may depend on other requests, or on what it observed of this one: it
+                                // is exempt from the memory law, whose fresh drafter has observed nothing
   int ranks = 0;                // so many of the target's most probable tokens after each fed node come with an Outcome
   std::vector<int> hidden = {};  // after which layers of the target it wants hidden states with a DraftRequest
   bool confidence = false;       // it serves Budget::confidence; else a policy that sets it is refused

@@ -84,8 +84,8 @@ struct Trial {
     while (c >= 0 && tokens[c] != token) c = child(node, c);
     return c;
   }
-  // TokenCount once, before the trial is asked: its small arrays where the lane reads them fastest, its tokens' logits
-  // on their way.
+  // To be called once, before the rule reads the trial: its small arrays where the lane reads them fastest, its tokens'
+  // logits on their way.
   template <class Lane> FORETOKEN_HD Trial near(Lane& lane) const {
     Trial t = *this;
     const auto keep = [&]<class T>(const T*& values) {

@@ -66,8 +66,9 @@ class Host {
   std::span<const std::shared_ptr<CachedModel>> caches() const { return caches_; }
   // Another drafter or verifier, {"name": ..., options}, for one that is made of several. The outer one passes it
   // requests and trials whose draws have a scope of their own (Draws::within). The engine serves the needs of the outer
-  // one alone: it must declare as many ranks (Needs::ranks) and raw distributions (Soundness::raw) as its inner ones,
-  // or the engine refuses it. What nothing serves is an Error here.
+  // one alone: it must declare at least the ranks of its inner ones (Needs::ranks; Outcome::ranks has as many as it
+  // declares) and Soundness::raw where one of them does, or the engine refuses it. What nothing serves is an Error
+  // here.
   std::unique_ptr<Drafter> drafter(const nlohmann::json& config);
   std::unique_ptr<Verifier> verifier(const nlohmann::json& config);
   // The most that drafters and verifiers made here need.

@@ -32,6 +32,11 @@ void expect_draws(const Distributions& distributions, std::span<const TokenDraw>
     if (draw.siblings < 1) refuse("asks for no token; set TokenDraw::siblings to at least 1");
     if (!draw.to && (!to || draw.siblings > 1))
       refuse("has no destination for its tokens; set TokenDraw::to, which siblings require");
+    const std::uint64_t more = draw.siblings - 1u, node = draw.name.node + more, index = draw.name.index + more;
+    if (!draw.race && (node > DrawName::kMostNode || index > DrawName::kMostIndex))
+      refuse("is named node " + std::to_string(node) + ", index " + std::to_string(index) + ", but nodes are below " +
+             std::to_string(DrawName::kMostNode + 1) + " and indices below " +
+             std::to_string(DrawName::kMostIndex + 1) + "; give further draws a scope of their own (Draws::within)");
   }
 }
 

@@ -32,9 +32,11 @@ FORETOKEN_HD inline Philox philox4x32_10(std::uint32_t c0, std::uint32_t c1, std
 
 // The name of one draw, within the Draws of its sequence and round.
 struct DrawName {
+  static constexpr std::uint32_t kMostNode = (1u << 12) - 1, kMostIndex = (1u << 11) - 1;
+
   Role role = Role::draft;
-  std::uint32_t node = 0;   // of the tree: the node that the draw decides, or whose children it decides; < 4096
-  std::uint32_t index = 0;  // several draws of one node (sibling, try); < 2048
+  std::uint32_t node = 0;   // of the tree: the node that the draw decides, or whose children it decides; <= kMostNode
+  std::uint32_t index = 0;  // several draws of one node (sibling, try); <= kMostIndex
 };
 
 // The part of a name that does not change within one round of one sequence.
@@ -56,10 +58,15 @@ struct Draws {
     return {seed, stream, root, scope * kComponents + k + 1};
   }
 
-  // Fields of the name do not overlap, so different names are different counters.
+  // Fields of the name do not overlap, so different names are different counters. A name beyond their room is an Error;
+  // a device does not look: Backend::draw refuses it on the host, and a tree of kMaxNodes has no such node.
   FORETOKEN_HD Philox counter(DrawName n) const {
+#if !defined(__CUDA_ARCH__)
+    if (n.node > DrawName::kMostNode || n.index > DrawName::kMostIndex) no_room_for(n);
+#endif
     return {{std::uint32_t(stream), std::uint32_t(stream >> 32), root | (scope >> 6) << 24,
-             std::uint32_t(n.role) << 29 | (scope & 63u) << 23 | (n.node & 4095u) << 11 | (n.index & 2047u)}};
+             std::uint32_t(n.role) << 29 | (scope & 63u) << 23 | (n.node & DrawName::kMostNode) << 11 |
+                 (n.index & DrawName::kMostIndex)}};
   }
   // 32 uniform bits.
   FORETOKEN_HD std::uint32_t bits(DrawName n) const { return generate(counter(n)).word[0]; }
@@ -85,6 +92,14 @@ struct Draws {
   FORETOKEN_HD Philox generate(const Philox& c) const {
     return philox4x32_10(c.word[0], c.word[1], c.word[2], c.word[3], std::uint32_t(seed), std::uint32_t(seed >> 32));
   }
+#if !defined(__CUDA_ARCH__)
+  [[noreturn]] static void no_room_for(DrawName n) {
+    throw Error("a draw is named node " + std::to_string(n.node) + ", index " + std::to_string(n.index) +
+                ", which another draw is named too: nodes are below " + std::to_string(DrawName::kMostNode + 1) +
+                ", indices below " + std::to_string(DrawName::kMostIndex + 1) +
+                "; give further draws a scope of their own (Draws::within)");
+  }
+#endif
   FORETOKEN_HD static void too_deep() {
 #if defined(__CUDA_ARCH__)
     __trap();

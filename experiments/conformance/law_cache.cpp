@@ -86,7 +86,7 @@ Finding memory(const Subject& subject, const Scenario& scenario, HostBackend& ba
     for (std::size_t i = 0; i < draft_requests.size(); ++i) {
       if (!draft_requests[i].budget.drafts()) continue;
       PagePool pool(backend, scenario.engine.page_rows * models.target->info().kv.bytes_per_row(), 256);
-      Host host(backend, pool, models.target->info(), models.load, false);
+      Host host(backend, pool, models.target->info(), models.load, false, {models.target, &subject.registries});
       const auto fresh = subject.registries.drafters.make(subject.configs.drafter, host);
       DraftRequest request = draft_requests[i];
       request.rows = 1 << 20;

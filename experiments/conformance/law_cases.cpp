@@ -123,16 +123,25 @@ void twins(Cases& all, const Candidate& c) {
 
 void random_drafts(Cases& all, const Candidate& c) {
   const auto takes = [&](Drawn d) { return std::ranges::find(c.soundness.takes, d) != c.soundness.takes.end(); };
-  if (!takes(Drawn::certain)) return;
   Subject random = under_length(c, 3);
   random.registries = with_scripted(random.registries);
-  for (int seed = 1; seed <= 2; ++seed) {
-    random.configs.drafter = random_tree(seed, takes(Drawn::independent) ? "mixed" : "certain");
-    ExactCase scenario{.target = {.vocab = 2, .seed = 19, .impossible = 0.1}, .prompts = {{1, 1}}, .tokens = 3};
-    if (c.own_policy) scenario.max_new_tokens = 4;
-    all.push_back(
-        {"random drafts of shape " + std::to_string(seed), [random, scenario] { return exact(random, scenario); }});
-  }
+  const auto draft = [&](const std::string& kinds, ExactCase scenario) {
+    if (c.own_policy) scenario.max_new_tokens = scenario.tokens + 1;
+    for (int seed = 1; seed <= 2; ++seed) {
+      random.configs.drafter = random_tree(seed, kinds);
+      all.push_back({"random drafts of shape " + std::to_string(seed) + ", " + kinds,
+                     [random, scenario] { return exact(random, scenario); }});
+    }
+  };
+  const ExactCase two{.target = {.vocab = 2, .seed = 19, .impossible = 0.1}, .prompts = {{1, 1}}, .tokens = 3};
+  const bool certain = takes(Drawn::certain), independent = takes(Drawn::independent);
+  if (certain || independent) draft(!independent ? "certain" : certain ? "mixed" : "independent", two);
+  for (const Drawn d : {Drawn::chain, Drawn::marginals})
+    if (takes(d)) draft(foretoken::name_of(d), two);
+  // Of few tokens the last siblings are what the first are not: that shows little.
+  if (takes(Drawn::without_replacement))
+    draft(foretoken::name_of(Drawn::without_replacement),
+          {.target = {.vocab = 4, .order = 2, .seed = 19, .impossible = 0.1}, .prompts = {{1, 1}}, .tokens = 2});
 }
 
 }  // namespace

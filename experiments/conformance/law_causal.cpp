@@ -49,7 +49,7 @@ class Round {
 
   DraftTree propose(Forcing& chance) const {
     PagePool pool(backend_, scenario_.engine.page_rows * models_.target->info().kv.bytes_per_row(), 256);
-    Host host(backend_, pool, models_.target->info(), models_.load, false);
+    Host host(backend_, pool, models_.target->info(), models_.load, false, {models_.target, &subject_.registries});
     const auto drafter = subject_.registries.drafters.make(subject_.configs.drafter, host);
     backend_.set_chance(&chance);
     DraftTree tree = drafter->draft({&request_, 1}).front();

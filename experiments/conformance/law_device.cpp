@@ -2,6 +2,7 @@
 #include <cmath>
 
 #include "experiments/conformance/laws.h"
+#include "framework/components/pairing.h"
 
 namespace foretoken::conformance {
 namespace {
@@ -91,21 +92,25 @@ std::vector<DraftTree> chains(Backend& backend, const Material& m, const Distrib
 }
 
 Made make(const Subject& subject, const Material& m, Backend& backend) {
-  const ModelInfo target{"logits", m.c.vocab, 512, {1, 1, 2, DType::f32}, 0, {}, 0};
+  const Models models = table_models({.vocab = m.c.vocab});
   PagePool pool(backend, 64, 1);
-  Host host(backend, pool, target, {}, false);
+  Host host(backend, pool, models.target->info(), models.load, false, {models.target, &subject.registries});
   const auto verifier = subject.registries.verifiers.make(subject.configs.verifier, host);
   const Soundness soundness = verifier->traits();
+  expect_repeated(subject.configs, host.inner(), {}, soundness);
   const bool drawn = std::ranges::find(soundness.takes, Drawn::chain) != soundness.takes.end();
   const Distributions p = backend.distributions(backend.upload(m.p), m.warps(m.c.nodes + 1)),
-                      q = backend.distributions(backend.upload(m.q), m.warps(m.c.nodes));
+                      q = backend.distributions(backend.upload(m.q), m.warps(m.c.nodes)),
+                      raw = soundness.raw
+                                ? backend.distributions(p.logits, std::vector<Warp>(std::size_t(p.count()), Warp{1}))
+                                : Distributions();
   const Tensor tokens = draw_chains(backend, m, q, soundness.race);
   const auto trees = chains(backend, m, q, tokens, drawn);
   std::vector<Draws> draws;
   for (int i = 0; i < m.c.sequences; ++i) draws.push_back(m.draws(i));
   Staging staging(backend);
   const std::vector<std::uint32_t> positions(draws.size(), 17);
-  const Trials trials(backend, trees, p, draws, positions, staging);
+  const Trials trials(backend, trees, p, draws, positions, staging, raw);
   const Tensor verdicts = backend.allocate({m.c.sequences, std::int64_t(sizeof(Verdict))}, DType::u8);
   verifier->verify(backend, trials, verdicts);
   const Tensor written = host_of(backend, verdicts);

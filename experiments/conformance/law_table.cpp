@@ -26,7 +26,7 @@ Why unless_path_identical(const Candidate& c, const Environment&) {
 }
 Why never(const Candidate&, const Environment&) { return ""; }
 Why if_learning(const Candidate& c, const Environment&) {
-  return c.needs.learns        ? "the drafter declares that it learns from other requests"
+  return c.needs.learns        ? "the drafter declares that it learns from outcomes or from other requests"
          : proposes_nothing(c) ? "the drafter proposes nothing"
                                : "";
 }

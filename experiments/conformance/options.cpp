@@ -137,7 +137,7 @@ std::vector<SamplingOption> options_of_requests() {
        {},
        [](const Subject& s) { return logprobs_are_the_laws(s, false); }},
       {"warped_logprobs",
-       "log-probabilities of the sampled distribution",
+       "log-probabilities of the warped distribution",
        {.temperature = 1, .logprobs = true, .warped_logprobs = true},
        1,
        {},

@@ -12,11 +12,11 @@ using nlohmann::json;
 
 // A Host without an engine.
 struct BareHost {
-  BareHost()
+  explicit BareHost(const Registries& registries)
       : models(table_models({})),
         backend(make_reference_backend()),
         pool(*backend, 64, 4),
-        host(*backend, pool, models.target->info(), models.load, false) {}
+        host(*backend, pool, models.target->info(), models.load, false, {models.target, &registries}) {}
   Models models;
   std::unique_ptr<Backend> backend;
   PagePool pool;
@@ -69,12 +69,12 @@ Registries all_registries() {
 }
 
 Soundness soundness_of(const Registries& registries, const json& verifier) {
-  BareHost bare;
+  BareHost bare(registries);
   return traits_of(registries.verifiers, verifier, bare);
 }
 
 Needs needs_of(const Registries& registries, const json& drafter) {
-  BareHost bare;
+  BareHost bare(registries);
   return traits_of(registries.drafters, drafter, bare);
 }
 
@@ -109,8 +109,10 @@ Subject watched(const Subject& subject, Watcher watcher) {
   const Registry<Drafter>& drafters = subject.registries.drafters;
   Entry<Drafter> entry = drafters.find(subject.configs.drafter);
   const json config = drafters.complete(subject.configs.drafter);
-  entry.make = [drafters, config, watcher](const json&, Host& host) {
-    return std::make_unique<WatchedDrafter>(drafters.make(config, host), host, watcher);
+  entry.make = [drafters, config, watcher](const json& options, Host& host) -> std::unique_ptr<Drafter> {
+    auto made = drafters.make(options, host);
+    if (options != config) return made;  // another of the name, inside the one that is watched
+    return std::make_unique<WatchedDrafter>(std::move(made), host, watcher);
   };
   s.registries.drafters.replace(config.at("name").get<std::string>(), entry);
   return s;

@@ -1,5 +1,7 @@
 #include "experiments/conformance/scripted_drafter.h"
 
+#include <algorithm>
+
 namespace foretoken::conformance {
 namespace {
 
@@ -16,8 +18,8 @@ class RandomTree : public Drafter {
 
   Needs needs() const override {
     if (kinds_ == "certain") return {{Drawn::certain}, false};
-    if (kinds_ == "independent" || kinds_ == "repeatless") return {{Drawn::independent}, false};
-    return {{Drawn::certain, Drawn::independent}, false};
+    if (kinds_ == "mixed") return {{Drawn::certain, Drawn::independent}, false};
+    return {{drawn()}, false};
   }
 
   std::vector<DraftTree> draft(std::span<const DraftRequest> requests) override {
@@ -27,6 +29,13 @@ class RandomTree : public Drafter {
   }
 
  private:
+  // How nodes are drawn that are no guesses.
+  Drawn drawn() const {
+    for (const Drawn d : {Drawn::chain, Drawn::without_replacement, Drawn::marginals})
+      if (kinds_ == name_of(d)) return d;
+    return Drawn::independent;
+  }
+
   // A random choice of the shape, never of a token.
   int choose(int ways, const DraftRequest& r, int node, int what) const {
     const Draws shape{seed_, 0, std::uint32_t(r.sequence->length()), 0};
@@ -37,13 +46,15 @@ class RandomTree : public Drafter {
     DraftTree tree = DraftTree::rooted(backend_, r.sequence->last(), r.budget);
     std::vector<Tokens> paths{r.sequence->tokens};
     tree.q.distributions.resize(std::size_t(r.budget.nodes));
+    if (drawn() == Drawn::without_replacement) return with_families(r, std::move(tree), std::move(paths));
     for (int step = 1; step < r.budget.nodes; ++step) {
-      int parent = choose(tree.nodes, r, step, 0);
+      int parent = drawn() == Drawn::chain ? tree.nodes - 1 : choose(tree.nodes, r, step, 0);
+      if (drawn() == Drawn::chain && step > r.budget.depth) break;
       while (int(paths[std::size_t(parent)].size()) - r.sequence->length() >= r.budget.depth)
         parent = *tree.parents.row<std::int32_t>(parent);
       Tokens path = paths[std::size_t(parent)];
       if (choose(8, r, step, 1) == 0)
-        path.push_back(-1), tree.guess(parent, -1);
+        grow_absent(r, tree, parent, path);
       else if (kinds_ == "certain" || (kinds_ == "mixed" && choose(2, r, step, 2) == 0)) {
         path.push_back(choose(own_.info().vocab, r, step, 3));
         tree.guess(parent, path.back());
@@ -55,20 +66,56 @@ class RandomTree : public Drafter {
     return tree;
   }
 
+  // A node without a token, of a kind that is proposed.
+  void grow_absent(const DraftRequest& r, DraftTree& tree, int parent, Tokens& path) {
+    if (kinds_ == "certain" || kinds_ == "mixed") {
+      tree.guess(parent, -1);
+    } else {
+      (void)distribution_after(r, tree, parent, path);
+      *tree.tokens.row<Token>(tree.nodes) = -1;
+      tree.grow(parent, drawn());
+    }
+    path.push_back(-1);
+  }
+
+  // Two or three siblings below a node that has no children yet, as many as there is room for, until there is none.
+  DraftTree with_families(const DraftRequest& r, DraftTree tree, std::vector<Tokens> paths) {
+    for (int parent = 0; parent < tree.nodes && tree.nodes < r.budget.nodes; ++parent) {
+      const Tokens path = paths[std::size_t(parent)];
+      const int depth = int(path.size()) - r.sequence->length() + 1,
+                siblings = std::min(2 + choose(2, r, parent, 0), r.budget.nodes - tree.nodes);
+      if (depth > r.budget.depth || (parent > 0 && parent + 1 < tree.nodes && choose(3, r, parent, 1) == 0)) continue;
+      TokenDraw family = r.draw(tree.nodes, depth);
+      family.siblings = std::uint8_t(siblings), family.to = tree.tokens.row<Token>(tree.nodes);
+      backend_.draw(distribution_after(r, tree, parent, path), {&family, 1}, {});
+      for (int i = 0; i < siblings; ++i) {
+        paths.push_back(path);
+        paths.back().push_back(*tree.tokens.row<Token>(tree.nodes));
+        tree.grow(parent, Drawn::without_replacement);
+      }
+    }
+    return tree;
+  }
+
+  // The law after a node, as the tree's proposal keeps it. Marginals see that there are tokens before it, not which.
+  const Distributions& distribution_after(const DraftRequest& r, DraftTree& tree, int node, Tokens path) {
+    Distributions& q = tree.q.distributions[std::size_t(node)];
+    if (q) return q;
+    if (drawn() == Drawn::marginals) std::fill(path.begin() + r.sequence->length(), path.end(), -1);
+    const Warp warp = r.sequence->sampling.warp();
+    const Tensor logits = Tensor::host_copy(own_.logits(path), DType::f32).reshaped({1, own_.info().vocab});
+    return q = backend_.distributions(backend_.upload(logits), {&warp, 1});
+  }
+
   bool draw(const DraftRequest& r, DraftTree& tree, int parent, Tokens& path) {
     const int depth = int(path.size()) - r.sequence->length() + 1;
-    Distributions& q = tree.q.distributions[std::size_t(parent)];
-    if (!q) {
-      const Warp warp = r.sequence->sampling.warp();
-      const Tensor logits = Tensor::host_copy(own_.logits(path), DType::f32).reshaped({1, own_.info().vocab});
-      q = backend_.distributions(backend_.upload(logits), {&warp, 1});
-    }
-    const TokenDraw drawn = r.draw(tree.nodes, depth);
-    backend_.draw(kinds_ == "repeatless" ? without_siblings(r, tree, parent, path) : q, {&drawn, 1},
+    const Distributions& q = distribution_after(r, tree, parent, path);
+    const TokenDraw one = r.draw(tree.nodes, depth);
+    backend_.draw(kinds_ == "repeatless" ? without_siblings(r, tree, parent, path) : q, {&one, 1},
                   tree.tokens.rows(tree.nodes, 1));
     path.push_back(*tree.tokens.row<Token>(tree.nodes));
     if (peeks_ && q[0](path.back()) < 0.4) return false;
-    tree.grow(parent, Drawn::independent);
+    tree.grow(parent, drawn());
     return true;
   }
 

@@ -7,7 +7,8 @@ namespace foretoken::conformance {
 
 // `registries` with the drafter "random_tree": every node's parent is a random earlier node, some nodes are absent. Its
 // distribution is a table model's, its shape depends on the seed and the length of the sequence only. Options: "seed";
-// "kinds": "certain", "independent", "mixed" or "repeatless", which declares independent draws but never repeats a
+// "kinds": "certain", "independent", "mixed" (both), "chain", "without_replacement" (siblings), "marginals" (q
+// sees no token of the tree) or "repeatless", which declares independent draws but never repeats a
 // sibling (unsound); "peeks": true removes a node by its own q(x) (unsound).
 Registries with_scripted(Registries registries);
 nlohmann::json random_tree(int seed, const std::string& kinds, bool peeks = false);

@@ -50,8 +50,8 @@ struct Outcome {
 // The traits of a drafter: the engine and the pairing rules read these, never its name.
 struct Needs {
   std::vector<Drawn> proposes;   // kinds of nodes that it may draw; the verifier must take each of them
-  bool learns = false;           // its proposals may depend on other requests (exempt from the conformance kit's memory
-                                 // law)
+  bool learns = false;           // its proposals may depend on other requests, or on outcomes of their own (exempt from
+                                 // the conformance kit's memory law, whose second drafter has observed nothing)
   int ranks = 0;                 // how many of the target's most probable tokens after each node an Outcome has
   std::vector<int> hidden = {};  // layers of the target whose output a DraftRequest has; not implemented: an Error
   bool confidence = false;       // implements Budget::confidence; otherwise a policy that sets it is an Error

@@ -1,5 +1,7 @@
 #include "framework/components/host.h"
 
+#include <algorithm>
+
 #include "framework/components/registry.h"
 #include "kernels/error.h"
 
@@ -55,11 +57,17 @@ const Registries& Host::registries(const char* what) const {
 }
 
 std::unique_ptr<Drafter> Host::drafter(const nlohmann::json& config) {
-  return registries("drafter").drafters.make(config, *this);
+  auto made = registries("drafter").drafters.make(config, *this);
+  const Needs needs = made->traits();
+  expect_served(needs, "the drafter '" + config["name"].get<std::string>() + "'");
+  inner_.ranks = std::max(inner_.ranks, needs.ranks);
+  return made;
 }
 
 std::unique_ptr<Verifier> Host::verifier(const nlohmann::json& config) {
-  return registries("verifier").verifiers.make(config, *this);
+  auto made = registries("verifier").verifiers.make(config, *this);
+  inner_.raw |= made->traits().raw;
+  return made;
 }
 
 std::string Host::on_device(const std::string& key) const {

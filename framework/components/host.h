@@ -65,10 +65,19 @@ class Host {
   std::shared_ptr<CachedModel> cache(std::shared_ptr<Model> model, const std::shared_ptr<KvCache>& borrowed = {},
                                      const TokenMap& map = {});
   std::span<const std::shared_ptr<CachedModel>> caches() const { return caches_; }
-  // Another drafter or verifier, {"name": ..., options}, for one that is made of several. It draws within a scope of
-  // its own (Draws::within).
+  // Another drafter or verifier, {"name": ..., options}, for one that is made of several. The outer one passes it
+  // requests and trials whose draws have a scope of their own (Draws::within). The engine serves the needs of the outer
+  // one alone: it must declare at least the ranks of its inner ones (Needs::ranks; Outcome::ranks has as many as it
+  // declares) and Soundness::raw where one of them does, or the engine refuses it. What nothing serves is an Error
+  // here.
   std::unique_ptr<Drafter> drafter(const nlohmann::json& config);
   std::unique_ptr<Verifier> verifier(const nlohmann::json& config);
+  // The most that drafters and verifiers made here need.
+  struct Inner {
+    int ranks = 0;     // Needs::ranks
+    bool raw = false;  // Soundness::raw
+  };
+  const Inner& inner() const { return inner_; }
   // What `make` (returns a std::unique_ptr or std::shared_ptr of a T) made for `key` when it was first asked for on
   // this device: shared by all engines of a sweep. The key names all that the thing depends on.
   template <class T>
@@ -86,6 +95,7 @@ class Host {
   Load load_;
   bool reuse_prefixes_;
   Offers offers_;
+  Inner inner_;
   std::vector<std::shared_ptr<CachedModel>> caches_;
 };
 

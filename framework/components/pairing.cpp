@@ -28,6 +28,18 @@ void expect_confidence(const ComponentConfigs& configs, const Budget& budget, co
                 " does not serve; choose a drafter that does (Needs::confidence), or another policy");
 }
 
+void expect_repeated(const ComponentConfigs& configs, const Host::Inner& inner, const Needs& needs,
+                     const Soundness& soundness) {
+  if (inner.ranks > needs.ranks)
+    throw Error("the drafter " + name_of(configs.drafter) + " is made of another that needs " +
+                std::to_string(inner.ranks) + " ranks, but itself asks for " + std::to_string(needs.ranks) +
+                "; let its own Needs::ranks be as many");
+  if (inner.raw && !soundness.raw)
+    throw Error("the verifier " + name_of(configs.verifier) +
+                " is made of another that reads raw distributions, but itself does not ask for them; set its own "
+                "Soundness::raw");
+}
+
 void expect_fit(const Registries& registries, const ComponentConfigs& configs, const ModelInfo& target) {
   const auto needs = registries.drafters.traits(configs.drafter, target);
   const auto most = registries.policies.traits(configs.policy, target);

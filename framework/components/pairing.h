@@ -1,6 +1,7 @@
 // Checks by their traits that a drafter, a length policy and a verifier are compatible. This module must not know any
 // of them by name.
 #pragma once
+#include "framework/components/host.h"
 #include "framework/components/registry.h"
 
 namespace foretoken {
@@ -14,8 +15,11 @@ struct ComponentConfigs {
 void expect_sound(const ComponentConfigs& configs, const Needs& needs, const Soundness& soundness);
 // An Error where a budget sets Budget::confidence and the drafter does not implement it.
 void expect_confidence(const ComponentConfigs& configs, const Budget& budget, const Needs& needs);
+// An Error unless a component that is made of others (Host::drafter, Host::verifier) asks for what they need.
+void expect_repeated(const ComponentConfigs& configs, const Host::Inner& inner, const Needs& needs,
+                     const Soundness& soundness);
 
-// Both, as far as Entry::traits states the traits before any component is made and any model is loaded.
+// The first two checks, as far as Entry::traits states the traits before any component is made and any model is loaded.
 void expect_fit(const Registries& registries, const ComponentConfigs& configs, const ModelInfo& target);
 
 }  // namespace foretoken

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <utility>
 
 namespace foretoken {
 namespace {
@@ -15,16 +16,18 @@ Tally::Tally(const Penalties& penalties, std::span<const TokenBias> biases, std:
   for (const TokenBias& b : biases) token_counts_.push_back({b.token, 0, 0, added(b.bias)});
   if (penalties.repetition != 1)  // the other penalties count generated tokens only
     for (const Token t : prompt) token_counts_.push_back({t, 0, 1, 0});
-  std::ranges::sort(token_counts_, {}, &TokenCount::token);
+  // By bias too, so that a sum's bits do not depend on the order in which the biases were given.
+  std::ranges::sort(token_counts_, {}, [](const TokenCount& c) { return std::pair(c.token, c.bias); });
   std::size_t kept = 0;
   for (std::size_t i = 0; i < token_counts_.size(); ++i) {
     if (i > 0 && token_counts_[kept - 1].token == token_counts_[i].token)
       token_counts_[kept - 1].anywhere |= token_counts_[i].anywhere,
-          token_counts_[kept - 1].bias = added(token_counts_[kept - 1].bias + token_counts_[i].bias);
+          token_counts_[kept - 1].bias += token_counts_[i].bias;
     else
       token_counts_[kept++] = token_counts_[i];
   }
   token_counts_.resize(kept);
+  for (TokenCount& c : token_counts_) c.bias = added(c.bias);  // of the whole sum, not of sums on the way
 }
 
 void Tally::add(Token generated) {

@@ -77,6 +77,7 @@ Engine::Engine(Backend& backend, std::shared_ptr<Model> target, const Registries
   policy_name_ = "the policy '" + configs.policy["name"].get<std::string>() + "'";
   verifier_name_ = "the verifier '" + configs.verifier["name"].get<std::string>() + "'";
   expect_served(needs_, drafter_name_);  // first, so that needs without an implementation are not reported as unsound
+  expect_repeated(configs, host_.inner(), needs_, soundness_);
   expect_sound(configs, needs_, soundness_), expect_confidence(configs, most_, needs_);
   most_ = Budget{std::min(most_.nodes, kMaxNodes), std::min(most_.depth, kMaxPath), most_.confidence}.or_root();
   const int judged = judged_rows(options_, info.vocab);

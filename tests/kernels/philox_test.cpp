@@ -78,6 +78,14 @@ TEST(Draws, a_component_that_would_share_the_draws_of_another_is_refused) {
   EXPECT_LE(deep.scope, Draws::kMostScope);
 }
 
+TEST(Draws, a_name_that_would_be_another_draws_is_refused) {
+  const Draws d{1, 2, 3, 0};
+  EXPECT_NO_THROW(d.bits({Role::draft, 4095, 2047}));
+  EXPECT_THROW(d.bits({Role::draft, 4096, 0}), Error) << "it would be node 0";
+  EXPECT_THROW(d.uniform({Role::accept, 5, 2048}), Error) << "it would be index 0";
+  EXPECT_THROW(d.counter({Role::draft, ~0u, 0}), Error);
+}
+
 // The draws of an outermost component are those of the first published results.
 TEST(Draws, of_the_outermost_component_are_those_of_old) {
   const Draws d{0x1122334455667788, 0x99aabbccddeeff00, 123456, 0};

@@ -180,6 +180,20 @@ TEST(Siblings, WhatCannotBeDrawnIsRefusedInASentence) {
   EXPECT_EQ(sentence(-1, 1), "");
 }
 
+TEST(Siblings, WhatHasNoNameOfItsOwnIsRefusedInASentence) {
+  const auto backend = make_cpu_backend(1);
+  const Distributions q = backend->distributions(random_tensor({1, 9}, 1), std::vector<Warp>(1, Warp{1}));
+  const auto sentence = [&](DrawName name, int n, bool race) {
+    Tokens drawn(4);
+    TokenDraw draw = siblings(n, race, drawn.data());
+    draw.name = name;
+    return test::sentence_of([&] { backend->draw(q, {&draw, 1}, {}); });
+  };
+  EXPECT_TRUE(test::says(sentence({Role::draft, 4096, 0}, 1, false), "number 0", "node 4096", "Draws::within"));
+  EXPECT_TRUE(test::says(sentence({Role::draft, 4093, 2045}, 4, false), "node 4096", "index 2048"));
+  EXPECT_EQ(sentence({Role::draft, 4092, 2044}, 4, false) + sentence({Role::draft, 4096, 0}, 1, true), "");
+}
+
 class ParityOfRanks : public ::testing::TestWithParam<std::string> {
  protected:
   std::unique_ptr<Backend> backend =

@@ -123,6 +123,12 @@ TEST(Exact, RandomTreesOfThreeTokens) {
                {{0}, {2, 1}});
 }
 
+TEST(Exact, RandomTreesOfSiblingsWithoutRepeatsAndOfMarginals) {
+  const Total t = expect_exact({.target = {.vocab = 3, .order = 2, .seed = 21, .impossible = 0.1}, .tokens = 2},
+                               trees(4, {"without_replacement", "marginals", "chain"}, 4), {{0}, {2, 1}});
+  EXPECT_EQ(t.pairs, 4 * 5) << "coupled takes all three, speculative sampling two";
+}
+
 // The lane's sums as the CPU backend computes them.
 TEST(Exact, OnTheCpuBackend) {
   expect_exact({.target = {.vocab = 3, .order = 2, .seed = 25}, .tokens = 3, .backend = [] { return cpu_backend(1); }},

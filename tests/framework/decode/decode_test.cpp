@@ -75,6 +75,18 @@ TEST(TallyTest, a_bias_of_minus_100_forbids_a_token) {
     EXPECT_EQ(tally.token_counts()[i].bias, expected[i]) << "token " << tally.token_counts()[i].token;
 }
 
+TEST(TallyTest, the_order_of_a_tokens_biases_does_not_matter) {
+  const auto bias = [](const std::vector<TokenBias>& biases) {
+    return Tally({}, biases, {}).token_counts().front().bias;
+  };
+  EXPECT_EQ(bias({{3, -60}, {3, 50}, {3, -60}}), -70);
+  EXPECT_EQ(bias({{3, -60}, {3, -60}, {3, 50}}), -70) << "a sum on the way forbids nothing";
+  EXPECT_EQ(bias({{3, 0.1f}, {3, 64}, {3, -64}}), bias({{3, 64}, {3, -64}, {3, 0.1f}}));
+  constexpr float forbidden = -std::numeric_limits<float>::infinity();
+  EXPECT_EQ(bias({{3, -100}, {3, 100}}), forbidden);
+  EXPECT_EQ(bias({{3, 100}, {3, 100}, {3, -100}}), forbidden) << "-100 forbids, whatever else there is";
+}
+
 TEST(TallyTest, keeps_only_what_its_options_need) {
   const std::vector<Token> prompt{4, 2, 4};
   const std::vector<TokenBias> biases{{9, 3}};

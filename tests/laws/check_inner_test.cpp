@@ -1,0 +1,153 @@
+// `foretoken check` of components that ask the host for others, of a rule that reads raw distributions, and of rules
+// for siblings drawn without repeats.
+#include <algorithm>
+#include <set>
+
+#include <gtest/gtest.h>
+
+#include "experiments/conformance/check.h"
+#include "tests/framework/components/children_rules.h"
+
+namespace foretoken::test {
+
+using namespace conformance;
+
+namespace {
+
+using nlohmann::json;
+
+const json kDraftModel{{"name", "draft_model"}, {"model", "table:far"}};
+const json kSampling{{"name", "speculative_sampling"}};
+
+CheckReport asked(const Registries& registries, const json& drafter, const json& verifier,
+                  const std::vector<std::string>& laws) {
+  Environment environment;
+  environment.devices.push_back({"cpu", [] { return make_cpu_backend(1); }});
+  environment.most_ways = 2000;
+  return check(candidates({registries, drafter, nullptr, verifier}), environment, {2, 600, laws});
+}
+
+// Every law that was asked holds, and none of them had nothing to ask.
+void expect_shown(const CheckReport& report, const std::vector<std::string>& laws) {
+  for (const std::string& sentence : report.sentences) ADD_FAILURE() << sentence;
+  for (const LawReport& r : report.laws)
+    EXPECT_TRUE(std::ranges::find(laws, r.law) == laws.end() || (r.ruling == LawReport::Ruling::holds && r.cases > 0))
+        << r.law << ": " << r.reason;
+}
+
+std::set<std::string> broken(const CheckReport& report) {
+  std::set<std::string> laws;
+  for (const LawReport& r : report.laws)
+    if (r.ruling == LawReport::Ruling::broken) laws.insert(r.law);
+  return laws;
+}
+
+// A drafter made of another, to which it passes everything on within a scope of its own.
+class Around : public Drafter {
+ public:
+  explicit Around(std::unique_ptr<Drafter> inner) : inner_(std::move(inner)) {}
+  Needs needs() const override { return inner_->traits(); }
+  std::vector<DraftTree> draft(std::span<const DraftRequest> requests) override {
+    std::vector<DraftRequest> within(requests.begin(), requests.end());
+    for (DraftRequest& r : within) r.draws = r.draws.within(0);
+    return inner_->draft(within);
+  }
+  void observe(std::span<const Outcome> outcomes) override { inner_->observe(outcomes); }
+  void forget(const Sequence& s) override { inner_->forget(s); }
+
+ private:
+  std::unique_ptr<Drafter> inner_;
+};
+
+// The drafter "around" is made of itself so many times, and of a draft model in the end.
+Registries with_around(bool says) {
+  Registries r = all_registries();
+  Entry<Drafter> entry{"", "", {{"times", "integer", 0, ""}}, [](const json& o, Host& host) {
+                         EXPECT_EQ(host.target_model()->info().name, host.target().name);
+                         const int times = o.at("times");
+                         const json inner = times > 0 ? json{{"name", "around"}, {"times", times - 1}} : kDraftModel;
+                         return std::make_unique<Around>(host.drafter(inner));
+                       }};
+  if (says) entry.traits = [](const json&, const ModelInfo&) { return Needs{{Drawn::chain}}; };
+  r.drafters.add("around", entry);
+  return r;
+}
+
+TEST(CheckInner, ADrafterMadeOfAnotherHolds) {
+  const std::vector<std::string> laws{"memory", "causal", "device"};
+  for (const bool says : {false, true})
+    for (const int times : {0, 1})
+      expect_shown(asked(with_around(says), {{"name", "around"}, {"times", times}}, kSampling, laws), laws);
+}
+
+TEST(CheckInner, AVerifierMadeOfAnotherHolds) {
+  const std::vector<std::string> laws{"greedy", "device"};
+  for (const bool says : {false, true}) {
+    Registries r = all_registries();
+    Entry<Verifier> entry{"", "", {}, [](const json&, Host& host) {
+                            EXPECT_EQ(host.target_model()->info().name, host.target().name);
+                            return host.verifier(kSampling);
+                          }};
+    if (says)
+      entry.traits = [](const json&, const ModelInfo&) { return Soundness{{Drawn::certain, Drawn::chain}, "exact"}; };
+    r.verifiers.add("around", entry);
+    expect_shown(asked(r, kDraftModel, {{"name", "around"}}, laws), laws);
+  }
+}
+
+// Speculative sampling of chains, but only below nodes whose raw distribution gives the token 0 enough: no token of the
+// draft decides that, so it is exact.
+struct WhereZeroIsLikely {
+  template <class Lane> FORETOKEN_HD Verdict operator()(Lane& lane, const Trial& t) const {
+    Verdict v;
+    for (int node = 0;;) {
+      auto r = lane.open(t.p(node), t.q(node));
+      const int c = t.raw(node)(0) * t.vocab > 0.7 ? t.child(node, node) : -1;
+      if (c < 0) return v.finish(lane.draw(r, {Role::bonus, std::uint32_t(node), 0})), v;
+      const Token x = t.tokens[c];
+      if (!lane.accept(t.certain(c) ? r(x) : r(x) / t.q(node)(x), {Role::accept, std::uint32_t(c), 0})) {
+        if (t.certain(c))
+          lane.refuse_guess(r, x);
+        else
+          lane.refuse_draw(r);
+        return v.finish(lane.draw(r, {Role::residual, std::uint32_t(node), 0})), v;
+      }
+      v.follow(node = c, x);
+    }
+  }
+};
+
+TEST(CheckInner, ARuleThatReadsRawDistributionsHolds) {
+  const std::vector<std::string> laws{"exact", "device"};
+  Registries r = all_registries();
+  r.verifiers.add("raw", {"", "", {}, [](const json&, Host&) {
+                            return std::make_unique<RuleVerifier<WhereZeroIsLikely>>(Soundness{
+                                .takes = {Drawn::certain, Drawn::chain}, .acceptance = Acceptance::other, .raw = true});
+                          }});
+  const CheckReport report = asked(r, kDraftModel, {{"name", "raw"}}, laws);
+  expect_shown(report, laws);
+  for (const LawReport& law : report.laws) EXPECT_TRUE(law.law != "device" || (law.accepted > 0 && law.refused > 0));
+}
+
+template <class Rule> Registries judging_siblings() {
+  Registries r = all_registries();
+  r.verifiers.add("siblings", {"", "", {}, [](const json&, Host&) {
+                                 return std::make_unique<RuleVerifier<Rule>>(
+                                     Soundness{{Drawn::chain, Drawn::without_replacement}, "exact"});
+                               }});
+  return r;
+}
+
+// A rule that takes no certain guesses is tried with random drafts as well.
+TEST(CheckInner, SiblingsWithoutRepeatsThatAreJudgedAsIndependentFailLimits) {
+  const json verifier{{"name", "siblings"}};
+  const std::vector<std::string> laws{"limits"};
+  expect_shown(asked(judging_siblings<testing::WithoutReplacement<false>>(), kDraftModel, verifier, laws), laws);
+  const CheckReport planted = asked(judging_siblings<testing::WithoutReplacement<true>>(), kDraftModel, verifier, laws);
+  EXPECT_EQ(broken(planted), std::set<std::string>{"limits"});
+  ASSERT_FALSE(planted.sentences.empty());
+  EXPECT_NE(planted.sentences[0].find("total variation"), std::string::npos) << planted.sentences[0];
+}
+
+}  // namespace
+}  // namespace foretoken::test

@@ -163,21 +163,21 @@ class HostLane {
   // The residual of p before any rejection; q is the distribution from which children are drawn.
   template <class P, class Q> Residual<P, Q> open(const P& p, const Q& q) { return {p, q}; }
   // A child drawn from q was rejected.
-  template <class P, class Q> void refuse_draw(Residual<P, Q>& r) {
+  template <class P, class Q> void reject_draw(Residual<P, Q>& r) {
     r.c += r.mass;
     weigh(r);
   }
   // A guess without a draw (one-hot distribution) was rejected.
-  template <class P, class Q> void refuse_guess(Residual<P, Q>& r, Token guess) {
+  template <class P, class Q> void reject_guess(Residual<P, Q>& r, Token guess) {
     remember(r, guess);
     weigh(r);
   }
   // A child drawn without replacement was rejected: it was drawn from q without its earlier siblings, and `left` is the
   // mass of q without them (1 for the first child). r is 0 at those siblings, so it becomes (r - q / left)+ over its
   // sum.
-  template <class P, class Q> void refuse_once(Residual<P, Q>& r, Token child, double left) {
+  template <class P, class Q> void reject_once(Residual<P, Q>& r, Token child, double left) {
     if (left > 0) r.c += r.mass / left;  // else the child has all remaining mass, but for rounding
-    refuse_guess(r, child);
+    reject_guess(r, child);
   }
   // More guesses were rejected than a lane can store (kMostGuesses); results since then are invalid.
   bool overflown() const { return rejected_->overflown; }
@@ -185,7 +185,7 @@ class HostLane {
  private:
   // The rejected guesses of one round, to which residuals point.
   struct RejectedGuesses {
-    std::vector<RefusedGuess> guesses{};
+    std::vector<RejectedGuess> guesses{};
     bool overflown = false;
   };
   HostLane(Backend& backend, int vocab, const Draws& draws, std::shared_ptr<RejectedGuesses> rejected)
@@ -198,8 +198,8 @@ class HostLane {
       rejected_->overflown = true;
       return;
     }
-    guesses.push_back({guess, r.refused});
-    r.guesses = guesses.data(), r.refused = std::int32_t(guesses.size()) - 1;
+    guesses.push_back({guess, r.rejected});
+    r.guesses = guesses.data(), r.rejected = std::int32_t(guesses.size()) - 1;
   }
   // The sum of r.above, the unnormalized residual.
   template <class P, class Q> double mass_above(const Residual<P, Q>& r) const {
@@ -214,7 +214,7 @@ class HostLane {
   template <class P, class Q> void weigh(Residual<P, Q>& r) {
     r.mass = mass_above(r);
     // No mass left means that the rejection had probability 0 but for rounding: start again from p.
-    if (!(r.mass > 0)) r.c = 0, r.refused = -1, r.mass = r.scale = 1;
+    if (!(r.mass > 0)) r.c = 0, r.rejected = -1, r.mass = r.scale = 1;
   }
   template <class F, class Pick>
   void for_siblings(const Distribution& distribution, int n, const F& f, const Pick& pick) {
@@ -266,7 +266,7 @@ class HostLane {
         p[i] = d > 0 ? d : 0;
       }
     }
-    for (std::int32_t i = r.refused; i >= 0; i = r.guesses[i].before)
+    for (std::int32_t i = r.rejected; i >= 0; i = r.guesses[i].before)
       if (const Token guess = r.guesses[i].token; guess >= t && guess < t + n) p[guess - t] = 0;
   }
 

@@ -14,7 +14,7 @@ constexpr int kMostGuesses = 256;
 
 // A rejected guess, and the index of the guess that the same residual rejected before it (-1: none). The lists of all
 // residuals of a lane share the lane's memory, so that a residual is small and cheap to copy.
-struct alignas(8) RefusedGuess {
+struct alignas(8) RejectedGuess {
   Token token;
   std::int32_t before;
 };
@@ -29,13 +29,13 @@ template <class P, class Q> struct Residual {
   // Factor of p: r(x) = (scale p(x) - c q(x))+ / mass. Block verification sets it before the first rejection to the
   // joint acceptance weight of the path. It has no effect while c is 0.
   double scale = 1;
-  const RefusedGuess* guesses = nullptr;  // the lane's list of rejected guesses
-  std::int32_t refused = -1;              // index of the guess that this residual rejected last; -1: none
+  const RejectedGuess* guesses = nullptr;  // the lane's list of rejected guesses
+  std::int32_t rejected = -1;              // index of the guess that this residual rejected last; -1: none
 
   FORETOKEN_HD Residual(const P& p, const Q& q) : p(p), q(q) {}
 
   FORETOKEN_HD bool gone(Token x) const {
-    for (std::int32_t i = refused; i >= 0; i = guesses[i].before)
+    for (std::int32_t i = rejected; i >= 0; i = guesses[i].before)
       if (guesses[i].token == x) return true;
     return false;
   }

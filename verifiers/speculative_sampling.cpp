@@ -21,9 +21,9 @@ struct SpeculativeSampling {
         if (lane.accept(ratio, {Role::accept, std::uint32_t(c), 0}))
           chosen = c;
         else if (t.certain(c))
-          lane.refuse_guess(r, x);
+          lane.reject_guess(r, x);
         else
-          lane.refuse_draw(r);
+          lane.reject_draw(r);
       }
       if (chosen < 0) {
         v.finish(lane.draw(r, {tried ? Role::residual : Role::bonus, std::uint32_t(node), 0}));

@@ -35,7 +35,7 @@ struct Job {
 // Adds the result of one scenario to the report of its law.
 void fold(const LawCase& scenario, const Finding& f, double seconds, bool p_value, LawReport& r) {
   ++r.ran;
-  r.cases += f.cases, r.accepted += f.accepted, r.refused += f.refused, r.seconds += seconds;
+  r.cases += f.cases, r.accepted += f.accepted, r.rejected += f.rejected, r.seconds += seconds;
   r.measure = p_value ? std::min(r.ran == 1 ? 1.0 : r.measure, f.measure) : std::max(r.measure, f.measure);
   for (const auto& [what, n] : f.seen) r.seen[what] += n;
   if (f.cut_to > 0) r.count_cut(1, f.cut_to);
@@ -143,7 +143,7 @@ void expect_known(const std::vector<std::string>& laws) {
 // The message about a drafter none of whose drafts was tested; empty if one was.
 std::string never_drafted(const std::string& subject, const std::vector<LawReport>& laws) {
   for (const LawReport& r : laws)
-    if (r.subject == subject && r.law != "limits" && r.law != "device" && r.accepted + r.refused > 0) return "";
+    if (r.subject == subject && r.law != "limits" && r.law != "device" && r.accepted + r.rejected > 0) return "";
   return subject + ": no draft of this drafter was tested in any scenario, so nothing was shown of it";
 }
 

@@ -29,7 +29,7 @@ struct LawReport {
   Ruling ruling = Ruling::holds;
   std::string reason;          // why the law does not apply, is broken or was not shown
   int scenarios = 0, ran = 0;  // in all; run before the time was up
-  long cases = 0, accepted = 0, refused = 0;
+  long cases = 0, accepted = 0, rejected = 0;
   double measure = 0, seconds = 0;
   std::map<std::string, long> seen{};
   int cut = 0,

@@ -107,7 +107,7 @@ Finding acceptance(const Subject& subject, const Scenario& scenario, Backend& ba
     f.what += "; position " + std::to_string(position) + ": " + std::to_string(t.accepted) + " of " +
               std::to_string(t.tested) + ", expected " + std::to_string(t.expected) + ", z " + std::to_string(z);
     f.measure = std::max(f.measure, std::abs(z));
-    f.cases += t.tested, f.accepted += t.accepted, f.refused += t.tested - t.accepted;
+    f.cases += t.tested, f.accepted += t.accepted, f.rejected += t.tested - t.accepted;
   }
   if (f.measure > 5) f.fail("the measured acceptance is not the expected one");
   return f;

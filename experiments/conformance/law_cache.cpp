@@ -99,7 +99,7 @@ Finding memory(const Subject& subject, const Scenario& scenario, HostBackend& ba
     }
   };
   const RunOutcome outcome = run_scenario(watched(subject, compare), scenario, backend, models, requests);
-  f.accepted = outcome.accepted, f.refused = outcome.refusals;
+  f.accepted = outcome.accepted, f.rejected = outcome.rejections;
   return f;
 }
 
@@ -115,7 +115,7 @@ Finding cache(const Subject& subject, const Scenario& scenario, Backend& backend
                      }
                    });
   if (outcome.pages_left != 0) f.fail(std::to_string(outcome.pages_left) + " pages are still held at the end");
-  f.accepted = outcome.accepted, f.refused = outcome.refusals;
+  f.accepted = outcome.accepted, f.rejected = outcome.rejections;
   return f;
 }
 

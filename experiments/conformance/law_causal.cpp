@@ -107,7 +107,7 @@ Finding causal(const Subject& subject, const Scenario& scenario, HostBackend& ba
     }
   };
   const RunOutcome outcome = run_scenario(watched(subject, judge), scenario, backend, models, requests);
-  f.accepted = outcome.accepted, f.refused = outcome.refusals;
+  f.accepted = outcome.accepted, f.rejected = outcome.rejections;
   return f;
 }
 

@@ -58,7 +58,7 @@ struct Material {
 struct Made {
   std::string target_distributions, draft_distributions, tokens;
   std::vector<std::string> verdicts;
-  long accepted = 0, refused = 0;
+  long accepted = 0, rejected = 0;
 };
 
 Tensor draw_chains(Backend& backend, const Material& m, const Distributions& q, bool race) {
@@ -119,7 +119,7 @@ Made make(const Subject& subject, const Material& m, Backend& backend) {
     const auto& v = *reinterpret_cast<const Verdict*>(written.row<std::uint8_t>(i));
     made.verdicts.push_back(std::to_string(v.length) + " accepted, then " + std::to_string(v.next) + ": " +
                             text_of({v.tokens, std::size_t(v.length + 1)}));
-    made.accepted += v.length, made.refused += v.length < m.c.nodes;
+    made.accepted += v.length, made.rejected += v.length < m.c.nodes;
   }
   return made;
 }
@@ -132,7 +132,7 @@ Finding same_verdicts(const Subject& subject, const DeviceCase& c, Backend& refe
   const Material material(c);
   const Made a = make(subject, material, reference), b = make(subject, material, other);
   f.cases = c.sequences * (2 * c.nodes + 1) + c.sequences * c.nodes + c.sequences;  // distributions, draws, verdicts
-  f.accepted = a.accepted, f.refused = a.refused;
+  f.accepted = a.accepted, f.rejected = a.rejected;
   if (a.target_distributions != b.target_distributions || a.draft_distributions != b.draft_distributions)
     f.fail(where + "equal logits give other distributions");
   if (a.tokens != b.tokens) f.fail(where + "equal distributions give other draws");
@@ -147,7 +147,7 @@ Finding same_on_devices(const Subject& subject, const Scenario& scenario, Backen
   Finding f{.what = subject.text()};
   const RunOutcome a = run_scenario(subject, scenario, reference, models, requests),
                    b = run_scenario(subject, scenario, other, models, requests);
-  f.accepted = a.accepted, f.refused = a.refusals;
+  f.accepted = a.accepted, f.rejected = a.rejections;
   for (std::size_t i = 0; i < requests.size(); ++i, ++f.cases)
     if (a.outputs[i] != b.outputs[i])
       f.fail(other.description() + ": output " + std::to_string(i) + " is [" + text_of(b.outputs[i]) +

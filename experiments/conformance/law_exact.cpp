@@ -120,7 +120,7 @@ Finding exact(const Subject& subject, const ExactCase& c) {
         if (c.max_new_tokens != c.tokens)
           t.resize(std::min(t.size(), std::size_t(c.tokens)));  // an output that must end there is compared whole
       joint[outcome.outputs] += chance.weight();
-      f.accepted += outcome.accepted, f.refused += outcome.refusals;
+      f.accepted += outcome.accepted, f.rejected += outcome.rejections;
       if (outcome.prefix_rows > 0) f.seen["prefix rows"] += long(outcome.prefix_rows);
     } while (chance.next());
     compare(joint, expected(*target, c), f);

@@ -50,7 +50,7 @@ Finding sampled(const Subject& subject, const SampledCase& c, HostBackend& backe
       requests.push_back({c.prompt, std::uint64_t(i), c.tokens + 1});
     const RunOutcome outcome = run_scenario(subject, c.scenario, backend, models, requests);
     for (const Tokens& t : outcome.outputs) ++counts[std::size_t(cell_of(t, c.tokens, c.target.vocab))];
-    f.accepted += outcome.accepted, f.refused += outcome.refusals;
+    f.accepted += outcome.accepted, f.rejected += outcome.rejections;
   }
   backend.set_chance(nullptr);
   const ChiSquare result = chi_square(counts, law);

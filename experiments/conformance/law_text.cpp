@@ -7,7 +7,7 @@
 namespace foretoken::conformance {
 namespace {
 
-void note(const RunOutcome& outcome, Finding& f) { f.accepted += outcome.accepted, f.refused += outcome.refusals; }
+void note(const RunOutcome& outcome, Finding& f) { f.accepted += outcome.accepted, f.rejected += outcome.rejections; }
 
 void expect_same(const std::vector<Tokens>& texts, const std::vector<Tokens>& others, const std::string& where,
                  Finding& f) {

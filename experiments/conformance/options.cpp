@@ -61,7 +61,7 @@ Finding seeds_name_the_draws(const Subject& subject) {
   const auto texts = [&](std::uint64_t seed) {
     const RunOutcome outcome =
         run_scenario(subject, {.sampling = {.temperature = 1, .seed = seed}}, backend, table_models(kTarget), requests);
-    f.cases += long(outcome.outputs.size()), f.accepted += outcome.accepted, f.refused += outcome.refusals;
+    f.cases += long(outcome.outputs.size()), f.accepted += outcome.accepted, f.rejected += outcome.rejections;
     return outcome.outputs;
   };
   const auto first = texts(1), again = texts(1), other = texts(2);
@@ -91,7 +91,7 @@ Finding logprobs_are_the_laws(const Subject& subject, bool warped) {
   };
   const RunOutcome outcome = run_scenario(subject, {.sampling = sampling}, backend, table_models(kTarget),
                                           random_requests(6, kTarget.vocab, 6, 24, 1), compare);
-  f.accepted = outcome.accepted, f.refused = outcome.refusals;
+  f.accepted = outcome.accepted, f.rejected = outcome.rejections;
   return f;
 }
 
@@ -189,7 +189,7 @@ OptionFinding exact_or_refused(const Subject& subject, const SamplingOption& opt
     if (!e.holds) f.fail(option.text + " is neither exact nor refused: " + e.why);
     for (const auto& [what, n] : e.seen) f.seen[what] += n;
     if (e.cut_to > 0) f.cut_to = f.cut_to > 0 ? std::min(f.cut_to, e.cut_to) : e.cut_to;
-    f.measure = std::max(f.measure, e.measure), f.cases += e.cases, f.accepted += e.accepted, f.refused += e.refused;
+    f.measure = std::max(f.measure, e.measure), f.cases += e.cases, f.accepted += e.accepted, f.rejected += e.rejected;
   }
   if (option.samples > 1) {
     if (!f.seen.contains("prefix rows")) f.fail("the samples share no page of their prompt");

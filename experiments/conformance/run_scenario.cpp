@@ -12,7 +12,7 @@ void count(const StepReport& report, RunOutcome& outcome) {
     if (!r.judged) continue;
     ++outcome.rounds;
     outcome.drafted += r.drafted, outcome.accepted += r.accepted, outcome.tested += r.tested();
-    outcome.refusals += r.tested() > r.accepted;
+    outcome.rejections += r.tested() > r.accepted;
   }
 }
 

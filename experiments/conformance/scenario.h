@@ -61,7 +61,7 @@ struct Scenario {
 
 struct RunOutcome {
   std::vector<Tokens> outputs;  // what was generated, in the order of the requests
-  long rounds = 0, drafted = 0, tested = 0, accepted = 0, refusals = 0, preempted = 0;
+  long rounds = 0, drafted = 0, tested = 0, accepted = 0, rejections = 0, preempted = 0;
   std::uint64_t prefix_rows = 0, draft_rows = 0;  // reused from prefixes; fed to the models of drafters
   int pages_left = 0;                             // in use at the end
 };
@@ -73,12 +73,12 @@ RunOutcome run_scenario(const Subject& subject, const Scenario& scenario, Backen
 // The result of a law.
 struct Finding {
   bool holds = true;
-  std::string what;                // the subject and the measure; if it fails, every reason
-  std::string why{};               // the first reason alone
-  double measure = 0;              // as the law defines it: an error, a p-value, a z-score, a count
-  long cases = 0;                  // what was compared
-  long accepted = 0, refused = 0;  // drafts; a law that saw none has shown nothing
-  int cut_to = 0;                  // compared tokens of every output, if fewer than the scenario asks for; 0: not fewer
+  std::string what;                 // the subject and the measure; if it fails, every reason
+  std::string why{};                // the first reason alone
+  double measure = 0;               // as the law defines it: an error, a p-value, a z-score, a count
+  long cases = 0;                   // what was compared
+  long accepted = 0, rejected = 0;  // drafts; a law that saw none has shown nothing
+  int cut_to = 0;  // compared tokens of every output, if fewer than the scenario asks for; 0: not fewer
   std::map<std::string, long> seen{};  // what else occurred: preemptions, rows served from prefixes, ...
 
   void fail(const std::string& reason) {

@@ -32,7 +32,7 @@ LawReport together(const std::vector<const LawReport*>& parts) {
     const LawReport& r = *parts[i];
     const bool fresh = all.ran == 0;  // what was not run has no measure
     all.scenarios += r.scenarios, all.ran += r.ran, all.cases += r.cases, all.accepted += r.accepted,
-        all.refused += r.refused;
+        all.rejected += r.rejected;
     all.seconds += r.seconds;
     if (r.ran > 0)
       all.measure = fresh                ? r.measure
@@ -103,7 +103,7 @@ ordered_json json_of(const KitLaw& law, const LawReport& r, const CheckReport& r
   if (!law.measure.empty()) j["figure"] = {{"name", law.measure}, {"value", r.measure}};
   if (law.name == "sampled")
     j["power"] = {{"level", report.level}, {"total_variation", report.found}, {"power", report.power}};
-  j["guesses_accepted"] = r.accepted, j["refusals"] = r.refused;
+  j["guesses_accepted"] = r.accepted, j["rejections"] = r.rejected;
   if (!r.seen.empty()) j["seen"] = r.seen;
   if (r.cut > 0) j["cut"] = {{"scenarios", r.cut}, {"least_depth", r.least_depth}};
   if (!r.notes.empty()) j["notes"] = r.notes;

@@ -7,7 +7,7 @@
 namespace foretoken {
 
 Needs Drafter::needs() const {
-  if (said_) return *said_;
+  if (declared_) return *declared_;
   throw Error("the drafter does not state how its nodes are drawn; fill Entry::traits, or override Drafter::needs");
 }
 

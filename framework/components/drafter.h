@@ -67,7 +67,7 @@ class Drafter {
   // Override it only where Entry::traits is empty; then nothing is checked before the drafter is constructed. The
   // default throws Error.
   virtual Needs needs() const;
-  Traits traits() const { return said_ ? *said_ : needs(); }
+  Traits traits() const { return declared_ ? *declared_ : needs(); }
   // One tree per request, in order, each within its budget. Whether a node exists must be decided before its token is
   // drawn, never by its own token; otherwise the output distribution changes. If it throws, it is called again with
   // each request alone and the same draws; only the requests for which it throws again fail, and it is then called with
@@ -81,7 +81,7 @@ class Drafter {
 
  protected:
   template <class T> friend class Registry;
-  std::optional<Needs> said_;  // by Entry::traits
+  std::optional<Needs> declared_;  // by Entry::traits
 };
 
 }  // namespace foretoken

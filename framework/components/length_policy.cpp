@@ -5,7 +5,7 @@
 namespace foretoken {
 
 Budget LengthPolicy::most() const {
-  if (said_) return *said_;
+  if (declared_) return *declared_;
   throw Error("the policy does not state its largest budget; fill Entry::traits, or override LengthPolicy::most");
 }
 

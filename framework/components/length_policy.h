@@ -30,7 +30,7 @@ class LengthPolicy {
   virtual ~LengthPolicy() = default;
   // Override it only where Entry::traits is empty. The default throws Error.
   virtual Budget most() const;
-  Traits traits() const { return said_ ? *said_ : most(); }
+  Traits traits() const { return declared_ ? *declared_ : most(); }
   // One budget per sequence, in order; another number of budgets is an Error. Each is cut to most(), to PastOnly::room,
   // to kMaxNodes and to kMaxPath. If it throws, it is called again as Drafter::draft is.
   virtual std::vector<Budget> budgets(std::span<const PastOnly> past) = 0;
@@ -41,7 +41,7 @@ class LengthPolicy {
 
  protected:
   template <class T> friend class Registry;
-  std::optional<Budget> said_;  // by Entry::traits
+  std::optional<Budget> declared_;  // by Entry::traits
 };
 
 }  // namespace foretoken

@@ -12,7 +12,7 @@ class NamedDrafter : public Drafter {
  public:
   NamedDrafter(std::unique_ptr<Drafter> inner, const std::string& who) : inner_(std::move(inner)), who_(who) {}
   Needs needs() const override {
-    return said_ ? *said_ : naming_faults(who_, "Drafter::needs", [&] { return inner_->traits(); });
+    return declared_ ? *declared_ : naming_faults(who_, "Drafter::needs", [&] { return inner_->traits(); });
   }
   std::vector<DraftTree> draft(std::span<const DraftRequest> requests) override {
     return naming_faults(who_, "Drafter::draft", [&] { return inner_->draft(requests); });
@@ -33,7 +33,7 @@ class NamedPolicy : public LengthPolicy {
  public:
   NamedPolicy(std::unique_ptr<LengthPolicy> inner, const std::string& who) : inner_(std::move(inner)), who_(who) {}
   Budget most() const override {
-    return said_ ? *said_ : naming_faults(who_, "LengthPolicy::most", [&] { return inner_->traits(); });
+    return declared_ ? *declared_ : naming_faults(who_, "LengthPolicy::most", [&] { return inner_->traits(); });
   }
   std::vector<Budget> budgets(std::span<const PastOnly> past) override {
     return naming_faults(who_, "LengthPolicy::budgets", [&] { return inner_->budgets(past); });
@@ -54,7 +54,7 @@ class NamedVerifier : public Verifier {
  public:
   NamedVerifier(std::unique_ptr<Verifier> inner, const std::string& who) : inner_(std::move(inner)), who_(who) {}
   Soundness soundness() const override {
-    return said_ ? *said_ : naming_faults(who_, "Verifier::soundness", [&] { return inner_->traits(); });
+    return declared_ ? *declared_ : naming_faults(who_, "Verifier::soundness", [&] { return inner_->traits(); });
   }
   void verify(Backend& backend, const Trials& trials, Tensor verdicts) override {
     naming_faults(who_, "Verifier::verify", [&] { inner_->verify(backend, trials, verdicts); });

@@ -87,7 +87,7 @@ template <class T> class Registry {
     const Entry<T>& entry = find(config);
     std::unique_ptr<T> made = entry.make(with_whole_models(complete(config), entry.options), host);
     if (!made) nothing_made(what_, config["name"].get<std::string>(), entry.plugin);
-    if (auto said = traits(config, target_of(host))) made->said_ = std::move(said);
+    if (auto said = traits(config, target_of(host))) made->declared_ = std::move(said);
     return made;
   }
   // What an entry says of the thing before it is made; nothing where the thing itself must be asked.

@@ -31,11 +31,11 @@ struct SequenceReport {
   int drafted = 0;             // nodes below the root, without absent ones
   int depth = 0;               // levels of these: positions that could have been accepted
   int accepted = 0;            // accepted nodes, before a stop cut the output
-  bool refused = false;        // the accepted path ended at a node whose children were all rejected
+  bool rejected = false;       // the accepted path ended at a node whose children were all rejected
   std::vector<Token> emitted;  // of accepted + 1 tokens those that were kept
   Finish finish = Finish::running;
 
-  int tested() const { return accepted + refused; }  // levels that were tested, up to the first rejection
+  int tested() const { return accepted + rejected; }  // levels that were tested, up to the first rejection
 };
 
 struct StepReport {

@@ -181,14 +181,14 @@ class Verifier {
   virtual ~Verifier() = default;
   // Override it only where Entry::traits is empty. The default throws Error.
   virtual Soundness soundness() const;
-  Traits traits() const { return said_ ? *said_ : soundness(); }
+  Traits traits() const { return declared_ ? *declared_ : soundness(); }
   // Writes one Verdict per trial to `verdicts`: u8 [count, sizeof(Verdict)] on the backend's device. If it throws, it
   // is called again with each trial alone; only the sequences for which it throws again fail.
   virtual void verify(Backend& backend, const Trials& trials, Tensor verdicts) = 0;
 
  protected:
   template <class T> friend class Registry;
-  std::optional<Soundness> said_;  // by Entry::traits
+  std::optional<Soundness> declared_;  // by Entry::traits
 };
 
 // The task of a lane for trial i: applies the rule, unless a distribution is not finite.
@@ -217,7 +217,7 @@ template <class Rule> class RuleVerifier final : public Verifier {
  public:
   explicit RuleVerifier(Rule rule = {}) : rule_(rule) {}
   // For an entry without Entry::traits.
-  explicit RuleVerifier(Soundness soundness, Rule rule = {}) : rule_(rule) { said_ = std::move(soundness); }
+  explicit RuleVerifier(Soundness soundness, Rule rule = {}) : rule_(rule) { declared_ = std::move(soundness); }
   void verify(Backend& backend, const Trials& trials, Tensor verdicts) override {
 #if !defined(__CUDACC__)
     if (backend.device().kind != Device::Kind::cpu)

@@ -257,11 +257,11 @@ TEST(Lane, residual_has_its_closed_form) {
   };
   check("nothing refused");
   for (int refusal = 0; refusal < 2; ++refusal) {
-    lane.refuse_draw(r);
+    lane.reject_draw(r);
     for (Token x = 0; x < vocab; ++x) truth[std::size_t(x)] = std::max(0.0, truth[std::size_t(x)] - q(x));
     check("a draw refused");
   }
-  lane.refuse_guess(r, 17);
+  lane.reject_guess(r, 17);
   truth[17] = 0;
   check("a guess refused");
   EXPECT_EQ(r(17), 0);

@@ -27,7 +27,7 @@ std::vector<TestRequest> crowd(int count, int vocab, int tokens, std::uint64_t s
 }
 
 struct Seen {
-  long refused = 0, accepted = 0, preempted = 0, prefix_rows = 0;
+  long rejected = 0, accepted = 0, preempted = 0, prefix_rows = 0;
 };
 
 Seen expect_same_in_crowds(const Sampling& sampling, bool whole, const std::vector<EngineOptions>& engines,
@@ -43,11 +43,11 @@ Seen expect_same_in_crowds(const Sampling& sampling, bool whole, const std::vect
     Finding f = batch(s, alone, c, backend, models, requests);
     EXPECT_TRUE(f.holds) << f.what.substr(0, 800);
     EXPECT_GE(f.cases, long(requests.size() * engines.size())) << f.what;
-    seen.refused += f.refused, seen.accepted += f.accepted, seen.preempted += f.seen["preemptions"],
+    seen.rejected += f.rejected, seen.accepted += f.accepted, seen.preempted += f.seen["preemptions"],
         seen.prefix_rows += f.seen["prefix rows"];
   }
   EXPECT_GT(seen.accepted, 0);
-  EXPECT_GT(seen.refused, 0);
+  EXPECT_GT(seen.rejected, 0);
   return seen;
 }
 

@@ -30,16 +30,16 @@ Finding cache_law(const Subject& s, const Scenario& scenario, HostBackend& b, co
 
 void expect(Distribution law, const std::vector<Subject>& all, const Scenario& scenario, HostBackend& backend,
             const Models& models, std::span<const TestRequest> requests) {
-  long accepted = 0, refused = 0;
+  long accepted = 0, rejected = 0;
   for (const Subject& s : all) {
     if (law == memory && needs_of(s.registries, s.configs.drafter).learns) continue;
     const Finding f = law(s, scenario, backend, models, requests);
     EXPECT_TRUE(f.holds) << f.what.substr(0, 1000);
     EXPECT_TRUE(f.cases > 0 || s.configs.drafter["name"] == "none") << f.what;
-    accepted += f.accepted, refused += f.refused;
+    accepted += f.accepted, rejected += f.rejected;
   }
   EXPECT_GT(accepted, 0);
-  EXPECT_GT(refused, 0);
+  EXPECT_GT(rejected, 0);
 }
 
 const TableModel::Options kTable{.vocab = 4, .order = 2, .seed = 41};

@@ -107,9 +107,9 @@ struct WhereZeroIsLikely {
       const Token x = t.tokens[c];
       if (!lane.accept(t.certain(c) ? r(x) : r(x) / t.q(node)(x), {Role::accept, std::uint32_t(c), 0})) {
         if (t.certain(c))
-          lane.refuse_guess(r, x);
+          lane.reject_guess(r, x);
         else
-          lane.refuse_draw(r);
+          lane.reject_draw(r);
         return v.finish(lane.draw(r, {Role::residual, std::uint32_t(node), 0})), v;
       }
       v.follow(node = c, x);
@@ -126,7 +126,7 @@ TEST(CheckInner, ARuleThatReadsRawDistributionsHolds) {
                           }});
   const CheckReport report = asked(r, kDraftModel, {{"name", "raw"}}, laws);
   expect_shown(report, laws);
-  for (const LawReport& law : report.laws) EXPECT_TRUE(law.law != "device" || (law.accepted > 0 && law.refused > 0));
+  for (const LawReport& law : report.laws) EXPECT_TRUE(law.law != "device" || (law.accepted > 0 && law.rejected > 0));
 }
 
 template <class Rule> Registries judging_siblings() {

@@ -44,15 +44,15 @@ void expect_plain_texts(const Sampling& sampling, const std::string& dtype,
   const auto requests = random_requests(6, models.target->info().vocab, 90, 40, 5);
   Scenario scenario = kScenario;
   scenario.sampling = sampling;
-  long accepted = 0, refused = 0;
+  long accepted = 0, rejected = 0;
   for (const Subject& s : subjects(all_registries(), 4)) {
     if (!asked(s)) continue;
     const Finding f = same_text(s, scenario, *backend, models, requests);
     EXPECT_TRUE(f.holds) << f.what;
-    accepted += f.accepted, refused += f.refused;
+    accepted += f.accepted, rejected += f.rejected;
   }
   EXPECT_GT(accepted, 0);
-  EXPECT_GT(refused, 0);
+  EXPECT_GT(rejected, 0);
 }
 
 bool path_identical(const Subject& s) {

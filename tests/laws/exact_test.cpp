@@ -17,7 +17,7 @@ namespace {
 const std::vector<Tokens> kPrompts = {{0}, {1, 0, 1, 0}, {1, 1, 0, 1, 1, 0, 0}};
 
 struct Total {
-  long accepted = 0, refused = 0, pairs = 0, paths = 0;
+  long accepted = 0, rejected = 0, pairs = 0, paths = 0;
 };
 
 // Every subject that promises exactness, prompt by prompt.
@@ -33,11 +33,11 @@ Total expect_exact(const ExactCase& pattern, const std::vector<Subject>& all,
       c.prompts = {prompt};
       const Finding f = exact(s, c);
       EXPECT_TRUE(f.holds) << f.what << " after [" << text_of(prompt) << "]";
-      total.accepted += f.accepted, total.refused += f.refused, total.paths += f.cases;
+      total.accepted += f.accepted, total.rejected += f.rejected, total.paths += f.cases;
     }
   }
   EXPECT_GT(total.accepted, 0);
-  EXPECT_GT(total.refused, 0);
+  EXPECT_GT(total.rejected, 0);
   EXPECT_GT(total.paths, 10 * total.pairs);
   return total;
 }

@@ -78,7 +78,7 @@ TEST(Enumerator, ThatForgetsNamesMissesAReusedDrawAndTheShippedOneFindsIt) {
   const Finding forgetful = exact(s, c);
   EXPECT_TRUE(forgetful.holds) << forgetful.what;
   EXPECT_GT(forgetful.accepted, 0);
-  EXPECT_GT(forgetful.refused, 0);
+  EXPECT_GT(forgetful.rejected, 0);
 }
 
 }  // namespace

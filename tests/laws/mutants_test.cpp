@@ -10,7 +10,7 @@ void killed_by_exact(Bug bug) {
   const Finding sane = exact(subject(with_rule(all_registries(), Bug::none), kDraftModel, kMutant), three_tokens());
   EXPECT_TRUE(sane.holds) << sane.what;
   EXPECT_GT(sane.accepted, 0);
-  EXPECT_GT(sane.refused, 0);
+  EXPECT_GT(sane.rejected, 0);
   EXPECT_TRUE(refuted(exact(subject(with_rule(all_registries(), bug), kDraftModel, kMutant), three_tokens())));
 }
 

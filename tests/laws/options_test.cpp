@@ -32,15 +32,15 @@ bool path_identical(const Subject& s) {
 bool exactly(const Subject& s) { return soundness_of(s.registries, s.configs.verifier).promise.rfind("exact", 0) == 0; }
 
 void expect_exact(const std::vector<Subject>& all, const ExactCase& c) {
-  long accepted = 0, refused = 0;
+  long accepted = 0, rejected = 0;
   for (const Subject& s : all) {
     if (!exactly(s)) continue;
     const Finding f = exact(s, c);
     EXPECT_TRUE(f.holds) << f.what;
-    accepted += f.accepted, refused += f.refused;
+    accepted += f.accepted, rejected += f.rejected;
   }
   EXPECT_GT(accepted, 0);
-  EXPECT_GT(refused, 0);
+  EXPECT_GT(rejected, 0);
 }
 
 TEST(Options, PenaltiesAreExactOnTreesOfEveryKind) {
@@ -92,7 +92,7 @@ TEST(Options, PenaltiesAreSampledExactly) {
                               *b);
     EXPECT_TRUE(f.holds) << f.what << ", p = " << f.measure;
     EXPECT_GT(f.accepted, 0);
-    EXPECT_GT(f.refused, 0);
+    EXPECT_GT(f.rejected, 0);
   }
 }
 

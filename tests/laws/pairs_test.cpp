@@ -16,7 +16,7 @@ void expect_plain_texts(Backend& backend, const std::string& verifier, float tem
   for (const std::string& name : tiny_model_names()) by_name[name] = tiny_model(backend, name, "f32");
   const Scenario scenario{.sampling = {.temperature = temperature},
                           .engine = {.batch = 3, .step_rows = 32, .page_rows = 16, .pages = 64, .check = true}};
-  long accepted_of_others = 0, refused = 0;
+  long accepted_of_others = 0, rejected = 0;
   for (const auto& [target, model] : by_name)
     for (const auto& [draft, other] : by_name) {
       const Models models{model, [&](const ModelChoice&) { return other; }};
@@ -29,10 +29,10 @@ void expect_plain_texts(Backend& backend, const std::string& verifier, float tem
       if (target == draft)
         EXPECT_GT(f.accepted, 0) << target;
       else
-        accepted_of_others += f.accepted, refused += f.refused;
+        accepted_of_others += f.accepted, rejected += f.rejected;
     }
   EXPECT_GT(accepted_of_others, 0);
-  EXPECT_GT(refused, 0);
+  EXPECT_GT(rejected, 0);
 }
 
 TEST(Pairs, GreedyTextIsPlainDecodingsOnTheReference) {

@@ -20,19 +20,19 @@ void expect_sampled(const TableModel::Options& target, const std::vector<Subject
                     double found) {
   std::vector<Finding> findings;
   std::vector<double> p_values;
-  long accepted = 0, refused = 0;
+  long accepted = 0, rejected = 0;
   for (const Subject& s : all) {
     findings.push_back(sampled(
         s,
         {.target = target, .prompt = {0, 1, 0, 1}, .tokens = 2, .found = found, .level = kLevel / double(all.size())},
         backend));
     p_values.push_back(findings.back().measure);
-    accepted += findings.back().accepted, refused += findings.back().refused;
+    accepted += findings.back().accepted, rejected += findings.back().rejected;
   }
   const std::vector<bool> falls = holm(p_values, kLevel);
   for (std::size_t i = 0; i < all.size(); ++i) EXPECT_FALSE(falls[i]) << findings[i].what << ", p = " << p_values[i];
   EXPECT_GT(accepted, 0);
-  EXPECT_GT(refused, 0);
+  EXPECT_GT(rejected, 0);
 }
 
 // An eighth of all registered combinations.

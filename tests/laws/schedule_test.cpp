@@ -43,7 +43,7 @@ const std::vector<Subject>& all_subjects() {
 }
 
 struct Totals {
-  long cancelled = 0, preempted = 0, finished = 0, accepted = 0, refused = 0, prefix_rows = 0, starved = 0;
+  long cancelled = 0, preempted = 0, finished = 0, accepted = 0, rejected = 0, prefix_rows = 0, starved = 0;
 };
 
 // One schedule of one engine, determined by its seed.
@@ -172,7 +172,7 @@ class Schedule {
   static void count(const StepReport& report, Totals& totals) {
     totals.preempted += report.preempted;
     for (const SequenceReport& r : report.sequences) {
-      totals.accepted += r.accepted, totals.refused += r.tested() > r.accepted;
+      totals.accepted += r.accepted, totals.rejected += r.tested() > r.accepted;
       totals.starved += r.judged && r.drafted == 0;
     }
   }
@@ -203,7 +203,7 @@ TEST(Schedules, TenThousandRandomOnesKeepEveryCacheWhole) {
   EXPECT_GT(totals.cancelled, 1000);
   EXPECT_GT(totals.finished, 30000);
   EXPECT_GT(totals.accepted, 10000);
-  EXPECT_GT(totals.refused, 10000);
+  EXPECT_GT(totals.rejected, 10000);
   EXPECT_GT(totals.prefix_rows, 10000);
   EXPECT_GT(totals.starved, 1000);
 }

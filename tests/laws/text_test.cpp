@@ -35,16 +35,16 @@ bool path_identical(const Subject& s) {
 void expect_plain_text(const Scenario& scenario, Backend& backend, const Models& models,
                        std::span<const TestRequest> requests, const std::function<bool(const Subject&)>& asked,
                        bool trees) {
-  long accepted = 0, refused = 0;
+  long accepted = 0, rejected = 0;
   for (const Subject& s : trees ? everything(5) : subjects(all_registries(), 4)) {
     if (!asked(s)) continue;
     const Finding f = same_text(s, scenario, backend, models, requests);
     EXPECT_TRUE(f.holds) << f.what << " on " << backend.name();
     EXPECT_EQ(f.cases, long(requests.size()));
-    accepted += f.accepted, refused += f.refused;
+    accepted += f.accepted, rejected += f.rejected;
   }
   EXPECT_GT(accepted, 0);
-  EXPECT_GT(refused, 0);
+  EXPECT_GT(rejected, 0);
 }
 
 TEST(Greedy, TablesOnEveryBackend) {

@@ -23,7 +23,7 @@ struct LaneMemory {
   int token, likely;               // of the tile
   unsigned bound;                  // bits of a float
   alignas(16) unsigned char near[8192];
-  RefusedGuess guesses[kMostGuesses];
+  RejectedGuess guesses[kMostGuesses];
 };
 
 // How much of the memory the lanes of one sequence have used. Every thread holds its own copy, and all are equal.
@@ -124,17 +124,17 @@ class CudaLane {
     crew_->running_of = nullptr;  // a residual may have the address of an earlier one
     return {p, q};
   }
-  template <class P, class Q> __device__ void refuse_draw(Residual<P, Q>& r) {
+  template <class P, class Q> __device__ void reject_draw(Residual<P, Q>& r) {
     r.c = add(r.c, r.mass);
     weigh(r);
   }
-  template <class P, class Q> __device__ void refuse_guess(Residual<P, Q>& r, Token guess) {
+  template <class P, class Q> __device__ void reject_guess(Residual<P, Q>& r, Token guess) {
     remember(r, guess);
     weigh(r);
   }
-  template <class P, class Q> __device__ void refuse_once(Residual<P, Q>& r, Token child, double left) {
+  template <class P, class Q> __device__ void reject_once(Residual<P, Q>& r, Token child, double left) {
     if (left > 0) r.c = add(r.c, r.mass / left);
-    refuse_guess(r, child);
+    reject_guess(r, child);
   }
   __device__ bool overflown() const { return use_->overflown; }
 
@@ -159,16 +159,16 @@ class CudaLane {
   template <class P, class Q> __device__ void weigh(Residual<P, Q>& r) {
     const Token certain = only(r.p);
     r.mass = certain >= 0 ? r.above(certain) : with_above(r, [&](const auto& above) { return add_up(above, &r); });
-    if (!(r.mass > 0)) r.c = 0, r.refused = -1, r.mass = r.scale = 1, crew_->running_of = nullptr;
+    if (!(r.mass > 0)) r.c = 0, r.rejected = -1, r.mass = r.scale = 1, crew_->running_of = nullptr;
   }
   template <class P, class Q> __device__ void remember(Residual<P, Q>& r, Token guess) {
     if (use_->guesses == kMostGuesses) {
       use_->overflown = true;
       return;
     }
-    if (threadIdx.x == 0) memory_->guesses[use_->guesses] = {guess, r.refused};
+    if (threadIdx.x == 0) memory_->guesses[use_->guesses] = {guess, r.rejected};
     __syncthreads();
-    r.guesses = memory_->guesses, r.refused = use_->guesses++;
+    r.guesses = memory_->guesses, r.rejected = use_->guesses++;
   }
   template <class F, class Pick>
   __device__ void for_siblings(const Distribution& distribution, int n, const F& f, const Pick& pick) {

@@ -66,10 +66,10 @@ template <class P, class Q> struct Above {
   Values<P> p;
   Values<Q> q;
   double c, scale;
-  const RefusedGuess* guesses;
-  std::int32_t refused;
+  const RejectedGuess* guesses;
+  std::int32_t rejected;
   __device__ explicit Above(const Residual<P, Q>& r)
-      : p(r.p), q(r.q), c(r.c), scale(r.scale), guesses(r.guesses), refused(r.refused) {}
+      : p(r.p), q(r.q), c(r.c), scale(r.scale), guesses(r.guesses), rejected(r.rejected) {}
   __device__ double left(Token x) const {  // without the rejected guesses
     if (c == 0) return p(x);
     const double d = add(mul(scale, p(x)), -mul(c, q(x)));
@@ -77,12 +77,12 @@ template <class P, class Q> struct Above {
   }
 };
 // Which of n <= 32 tokens were rejected: bit i for begin + i * stride.
-__device__ inline std::uint32_t refused_among(const RefusedGuess* guesses, std::int32_t refused, Token begin,
-                                              int stride, int n) {
+__device__ inline std::uint32_t rejected_among(const RejectedGuess* guesses, std::int32_t rejected, Token begin,
+                                               int stride, int n) {
   std::uint32_t bits = 0;
-  while (refused >= 0) {
-    const RefusedGuess guess = guesses[refused];
-    refused = guess.before;
+  while (rejected >= 0) {
+    const RejectedGuess guess = guesses[rejected];
+    rejected = guess.before;
     const int d = guess.token - begin;
     if (d >= 0 && d % stride == 0 && d / stride < n) bits |= 1u << d / stride;
   }
@@ -96,16 +96,16 @@ template <class P, class Q> struct AboveAlong {
   __device__ double operator()(int i) const { return gone >> i & 1u ? 0.0 : f.left(begin + i * stride); }
 };
 template <class P, class Q> __device__ AboveAlong<P, Q> along(const Above<P, Q>& f, Token begin, int stride, int n) {
-  return {f, begin, stride, refused_among(f.guesses, f.refused, begin, stride, n)};
+  return {f, begin, stride, rejected_among(f.guesses, f.rejected, begin, stride, n)};
 }
 
 // The same where only guesses were rejected (c == 0), so that q is not needed.
 template <class P> struct Unguessed {
   Values<P> p;
-  const RefusedGuess* guesses;
-  std::int32_t refused;
+  const RejectedGuess* guesses;
+  std::int32_t rejected;
   template <class Q> __device__ explicit Unguessed(const Residual<P, Q>& r)
-      : p(r.p), guesses(r.guesses), refused(r.refused) {}
+      : p(r.p), guesses(r.guesses), rejected(r.rejected) {}
 };
 template <class P> struct UnguessedAlong {
   const Values<P>& p;
@@ -115,7 +115,7 @@ template <class P> struct UnguessedAlong {
   __device__ double operator()(int i) const { return gone >> i & 1u ? 0.0 : p(begin + i * stride); }
 };
 template <class P> __device__ UnguessedAlong<P> along(const Unguessed<P>& f, Token begin, int stride, int n) {
-  return {f.p, begin, stride, refused_among(f.guesses, f.refused, begin, stride, n)};
+  return {f.p, begin, stride, rejected_among(f.guesses, f.rejected, begin, stride, n)};
 }
 
 // A residual as a distribution: above over its mass.

@@ -21,9 +21,9 @@ template <bool kForgetful> struct WithoutReplacement {
         if (lane.accept(r(x) * left / q(x), {Role::accept, std::uint32_t(c), 0})) {
           chosen = c;
         } else if (kForgetful) {
-          lane.refuse_draw(r);
+          lane.reject_draw(r);
         } else {
-          lane.refuse_once(r, x, left);
+          lane.reject_once(r, x, left);
           left -= q(x);
         }
       }
@@ -64,7 +64,7 @@ struct Block {
     auto r = lane.open(t.p(best), t.q(best));
     if (best < last) {
       r.scale = keep_at_best;
-      lane.refuse_draw(r);
+      lane.reject_draw(r);
     }
     v.finish(lane.draw(r, {best < last ? Role::residual : Role::bonus, std::uint32_t(best), 0}));
     return v;
@@ -75,7 +75,7 @@ struct Block {
 struct Refusing {
   template <class Lane> FORETOKEN_HD Verdict operator()(Lane& lane, const Trial& t) const {
     auto r = lane.open(t.p(0), t.q(0));
-    for (int i = 0; i <= kMostGuesses; ++i) lane.refuse_guess(r, t.tokens[1]);
+    for (int i = 0; i <= kMostGuesses; ++i) lane.reject_guess(r, t.tokens[1]);
     Verdict v;
     v.finish(0);
     return v;

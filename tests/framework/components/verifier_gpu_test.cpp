@@ -120,7 +120,7 @@ class Trees {
 };
 
 struct Counts {
-  long accepted = 0, refused = 0;
+  long accepted = 0, rejected = 0;
 };
 
 void expect_same(const std::vector<Verdict>& a, const std::vector<Verdict>& b, const std::string& what,
@@ -134,7 +134,7 @@ void expect_same(const std::vector<Verdict>& a, const std::vector<Verdict>& b, c
     EXPECT_EQ(std::memcmp(a[i].path, b[i].path, n * sizeof a[i].path[0]), 0) << what << ", sequence " << i;
     EXPECT_EQ(std::memcmp(a[i].tokens, b[i].tokens, (n + 1) * sizeof(Token)), 0) << what << ", sequence " << i;
     EXPECT_EQ(std::memcmp(a[i].logprobs, b[i].logprobs, (n + 1) * sizeof(float)), 0) << what << ", sequence " << i;
-    counts.accepted += a[i].length, counts.refused += a[i].length == 0;
+    counts.accepted += a[i].length, counts.rejected += a[i].length == 0;
   }
 }
 
@@ -149,7 +149,7 @@ void compare(Verifier& verifier, const std::string& name, const std::vector<Opti
     ASSERT_FALSE(::testing::Test::HasFatalFailure());
   }
   EXPECT_GT(counts.accepted, 0);
-  EXPECT_GT(counts.refused, 0);
+  EXPECT_GT(counts.rejected, 0);
 }
 
 std::vector<Options> scenarios() {

@@ -15,7 +15,8 @@ void expect_sound(const ComponentConfigs& configs, const Needs& needs, const Sou
 // An Error where a budget asks for confidence and the drafter does not serve it.
 void expect_confidence(const ComponentConfigs& configs, const Budget& budget, const Needs& needs);
 
-// Both, as far as the entries say it before anything is made and any model is loaded.
+// Both, and that something serves what the drafter needs, as far as the entries say it before anything is made and any
+// model is loaded.
 void expect_fit(const Registries& registries, const ComponentConfigs& configs, const ModelInfo& target);
 
 }  // namespace foretoken

@@ -82,11 +82,13 @@ struct TreeBounds {
   Token root = 0;  // the sequence's last token
   Budget budget;
   int vocab = 0;
-  std::span<const Drawn> takes;  // by the verifier
+  std::span<const Drawn> takes;     // by the verifier
+  std::span<const Drawn> proposes;  // what the drafter said that it may draw
 };
 // Throws Error, which begins with `who`, unless a drafter may return this tree: at least the root, no more nodes and
 // levels than the budget has and no more nodes than its arrays have room for, every parent before its children, every
-// node drawn in one of the ways that the verifier takes, every token that the host knows one of the vocabulary.
+// node drawn in one of the ways that the drafter named and the verifier takes, every token that the host knows one of
+// the vocabulary.
 void expect_tree(const DraftTree& tree, const TreeBounds& bounds, const std::string& who);
 
 }  // namespace foretoken

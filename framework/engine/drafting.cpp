@@ -107,7 +107,9 @@ std::vector<DraftTree> Engine::draft(Plan& plan, StepReport& report) {
                 std::to_string(plan.scheduled.size()) + " requests; Drafter::draft owes one tree for each");
   for (std::size_t i = 0; i < trees.size(); ++i) {
     const Scheduled& s = plan.scheduled[i];
-    expect_tree(trees[i], {s.active->sequence.last(), s.budget, target_.info().vocab, soundness_.takes}, drafter_name_);
+    expect_tree(trees[i],
+                {s.active->sequence.last(), s.budget, target_.info().vocab, soundness_.takes, needs_.proposes},
+                drafter_name_);
     report.cut += cut(trees[i], s.wanted, s.room);
   }
   return trees;

@@ -234,8 +234,8 @@ template <class Rule> class RuleVerifier final : public Verifier {
 };
 
 // Throws Error, which begins with `who`, unless a verifier may say this of a tree whose tokens the host has read: a
-// path from the root down, and tokens of the vocabulary. Where `next` is -1, which says that a distribution was not
-// finite, nothing else counts.
+// path from the root down, its nodes' tokens, and a last token of the vocabulary. Where `next` is -1, which says that a
+// distribution was not finite, nothing else counts.
 void expect_verdict(const Verdict& v, const DraftTree& tree, int vocab, const std::string& who);
 
 // Fills logprobs of every verdict from the target's distributions: raw, or warped ([count], u8, in the backend's

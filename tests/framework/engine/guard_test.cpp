@@ -46,19 +46,23 @@ class Reciting : public Verifier {
 };
 
 TEST_F(EngineGuard, a_verdict_is_a_path_of_the_tree_and_tokens_of_the_target) {
-  const auto recited = [&](int length, Token accepted, Token next) {
+  chairs.drafter = {{"name", "ngram"}, {"longest", 1}, {"shortest", 1}};  // guesses three times the token 1
+  const auto recited = [&](int length, Token accepted, Token next, Token last = -1) {
     Verdict v;
     for (int k = 0; k < 3; ++k) v.path[k] = k + 1, v.tokens[k] = accepted;
     v.length = length, v.next = next;
-    if (length >= 0 && length < 4) v.tokens[length] = next;
+    if (length >= 0 && length < 4) v.tokens[length] = last >= 0 ? last : next;
     registries.verifiers.replace("reciting",
                                  {"", "", {}, [=](const json&, Host&) { return std::make_unique<Reciting>(v); }});
     chairs.verifier = {{"name", "reciting"}};
     const auto e = engine();
-    e->submit(request({1, 2, 3}, 20));
-    return sentence([&] { e->step(); });
+    e->submit(request({2, 1, 1, 1, 3, 2}, 20));
+    return sentence([&] { (void)without_failures(e->step()); });
   };
   EXPECT_EQ(recited(2, 1, 4), "(no error)");
+  EXPECT_TRUE(says(recited(2, 3, 4), "the verifier 'reciting' accepted the node 1, which holds the token 1",
+                   "said the token 3 for it"));
+  EXPECT_TRUE(says(recited(2, 1, 4, 3), "the verifier 'reciting' said the token 3 last", "Verdict::next is 4"));
   for (const int length : {-1, 4, 60, 1000}) {
     const std::string text = recited(length, 1, 1);
     EXPECT_TRUE(says(text, "the verifier 'reciting' accepted " + std::to_string(length) +

@@ -1,6 +1,6 @@
 // Whom a component failed for. Components are asked about a whole batch; where one throws, it is asked about each
-// request of the batch alone, and those fail for which it throws again. Where it throws for none of them alone, or for
-// every one of several, the component is at fault and no request: what it threw goes up.
+// request of the batch alone, and those fail for which it throws again, each with its own reason. Where it throws for
+// none of them alone, no request is at fault: what it threw goes up.
 #pragma once
 #include <functional>
 #include <string>

@@ -38,7 +38,8 @@ struct DraftRequest {
 // How a draft begins: a tree for each request, its root the sequence's last token, with room for the budget.
 std::vector<DraftTree> rooted(Backend& backend, std::span<const DraftRequest> requests);
 
-// What became of the last tree, for whoever learns from it.
+// What became of the last tree, for whoever learns from it. All that it points to and `ranks` are valid during
+// Drafter::observe alone: what is needed later must be copied.
 struct Outcome {
   const Sequence* sequence = nullptr;
   const DraftTree* tree = nullptr;
@@ -69,8 +70,11 @@ class Drafter {
   // (never by its own token). Where it throws it is asked again: about each request alone, with the same draws, so that
   // only those fail for which it throws again, then about the others together.
   virtual std::vector<DraftTree> draft(std::span<const DraftRequest> requests) = 0;
+  // Called once for each outcome, alone, so that only that sequence fails for which it throws, and the others' outcomes
+  // are observed once all the same. What is worth doing for many at once can be done in the next draft().
   virtual void observe(std::span<const Outcome> outcomes) { (void)outcomes; }
-  // The sequence ends or must give back its memory; its tokens are final for now. It may come back later.
+  // The sequence ends or must give back its memory; its tokens are final for now. It may come back later. A sequence
+  // for which it throws fails, and its pages are taken back without the drafter.
   virtual void forget(const Sequence& sequence) { (void)sequence; }
 
  protected:

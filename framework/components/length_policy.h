@@ -33,9 +33,10 @@ class LengthPolicy {
   // One budget per sequence, in order. Each is cut to most(), to its room, to kMaxNodes and to kMaxPath.
   // Where it throws it is asked again, as Drafter::draft is.
   virtual std::vector<Budget> budgets(std::span<const PastOnly> past) = 0;
-  // What a step did, after it: its sequences, what was drafted and accepted, and how long each phase took.
+  // What a step did, after it: its sequences, what was drafted and accepted, and how long each phase took. What it
+  // throws is an Error of the step.
   virtual void observe(const StepReport& report) { (void)report; }
-  // The sequence has ended. The last report that names it came before.
+  // The sequence has ended. The last report that names it came before. A sequence for which it throws fails.
   virtual void forget(const Sequence& sequence) { (void)sequence; }
 
  protected:

@@ -35,11 +35,9 @@ auto Engine::ask(Plan& plan, const std::string& who, StepReport& report, const Q
         failures_alone(int(all.size()), who, [&](int i) { (void)ask(every.subspan(std::size_t(i), 1)); });
     for (std::size_t i = 0; i < failures.size(); ++i) {
       if (failures[i].empty()) continue;
-      Sequence& q = plan.scheduled[i].active->sequence;
-      q.fail(failures[i]);
-      report.sequences.push_back({.id = q.id, .emitted = {}, .finish = q.finish});
+      plan.scheduled[i].active->sequence.fail(failures[i]);
     }
-    std::erase_if(plan.scheduled, [](const Scheduled& s) { return !s.active->sequence.running(); });
+    drop_failed(plan, report);
   }
   const auto rest = questions(plan);
   return ask(std::span(rest));
@@ -56,8 +54,9 @@ void Engine::choose_budgets(Plan& plan, StepReport& report) {
     }
     return all;
   };
-  const std::vector<Budget> budgets =
-      ask(plan, policy_name_, report, past, [&](std::span<const PastOnly> all) { return policy_->budgets(all); });
+  const std::vector<Budget> budgets = ask(plan, policy_name_, report, past, [&](std::span<const PastOnly> all) {
+    return all.empty() ? std::vector<Budget>() : policy_->budgets(all);
+  });
   if (budgets.size() != plan.scheduled.size())
     throw Error(policy_name_ + " gave " + std::to_string(budgets.size()) + " budgets for " +
                 std::to_string(plan.scheduled.size()) + " sequences; LengthPolicy::budgets owes one for each");

@@ -55,11 +55,14 @@ class Engine : private Scheduler::Memory {
   // context.
   SequenceId submit(Request request);
   void cancel(SequenceId id);
-  bool idle() const { return queues_.waiting.empty() && queues_.running.empty(); }
+  bool idle() const { return queues_.waiting.empty() && queues_.running.empty() && finished_.empty(); }
   // A sequence that cannot go on ends alone, with Finish::failed and the reason: one whose distribution is not finite,
-  // and one for which a drafter, a policy or a verifier throws when asked about it alone. What concerns the whole step
-  // is an Error: a forward that failed, what a component throws for none of several requests alone or for each, a tree,
-  // a verdict or budgets that a component may never return. After an Error step() may be called again.
+  // one for which a drafter, a policy or a verifier throws when asked about it alone, one whose outcome the drafter
+  // throws for (Drafter::observe), one that the drafter or the policy throws for when they are to forget it, and one
+  // with a tree or a verdict that no component may return. What concerns the whole step is an Error: a forward that
+  // failed, what a component throws for a batch and for no request of it alone, another number of trees or budgets than
+  // of requests, what LengthPolicy::observe throws. After an Error step() may be called again: what had finished comes
+  // with the next report.
   StepReport step();
 
   const Soundness& soundness() const { return soundness_; }
@@ -70,7 +73,8 @@ class Engine : private Scheduler::Memory {
  private:
   int unseen(const Sequence& sequence) override;
   bool reserve(const Sequence& sequence, int rows, bool insist) override;
-  void release(const Sequence& sequence) override;
+  void release(Sequence& sequence) override;
+  void forget_draft(Sequence& sequence);
 
   std::vector<DraftTree> draft(Plan& plan, StepReport& report);
   void choose_budgets(Plan& plan, StepReport& report);
@@ -79,7 +83,10 @@ class Engine : private Scheduler::Memory {
   template <class Questions, class Ask>
   auto ask(Plan& plan, const std::string& who, StepReport& report, const Questions& questions, const Ask& ask);
   Output forward(const Plan& plan, std::span<const DraftTree> trees, StepReport& report);
+  void drop_failed(Plan& plan, StepReport& report);
+  void tell_drafter(std::span<const Outcome> outcomes);
   void retire(StepReport& report);
+  void hand_out(StepReport& report);
   double draft_seconds();
   void check() const;
 
@@ -101,6 +108,7 @@ class Engine : private Scheduler::Memory {
   std::string drafter_name_, policy_name_, verifier_name_;  // for messages
   Scheduler scheduler_{1, 1};                               // replaced when the policy is known
   Queues queues_;
+  std::vector<Sequence> finished_;  // whole, that no report has handed out
   SequenceId next_id_ = 1;
 };
 

@@ -60,7 +60,7 @@ class Scheduler {
     // Room for `rows` more; false: there is none. `insist`: drafters give theirs back first, which no guess may ask
     // for.
     virtual bool reserve(const Sequence& sequence, int rows, bool insist) = 0;
-    virtual void release(const Sequence& sequence) = 0;  // all memory of the sequence, everywhere
+    virtual void release(Sequence& sequence) = 0;  // all memory of the sequence, everywhere; it may fail meanwhile
   };
 
   // `judged_rows`: the most rows of roots and their trees, where that is less than `step_rows`; neither is less than

@@ -5,9 +5,7 @@
 #include "kernels/error.h"
 
 namespace foretoken {
-namespace {
 
-// What node n of a tree needs of the proposal, checked.
 void expect_distributions(const DraftTree& t, int vocab) {
   for (int n = 1; n < t.nodes; ++n) {
     const std::size_t parent = std::size_t(*t.parents.row<std::int32_t>(n));
@@ -23,6 +21,8 @@ void expect_distributions(const DraftTree& t, int vocab) {
                   " tokens, the target's have " + std::to_string(vocab) +
                   "; take q from NodeDistributions or Backend::distributions, of a model of the target's vocabulary");
 }
+
+namespace {
 
 // What the device reads of the nodes of all trees, one tree after another.
 struct NodeArrays {

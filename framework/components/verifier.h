@@ -233,6 +233,9 @@ template <class Rule> class RuleVerifier final : public Verifier {
   HostTrials on_host_;
 };
 
+// Throws Error unless every node that was drawn has a distribution of its parent, and each distribution `vocab` tokens.
+void expect_distributions(const DraftTree& tree, int vocab);
+
 // Throws Error, which begins with `who`, unless a verifier may say this of a tree whose tokens the host has read: a
 // path from the root down, its nodes' tokens, and a last token of the vocabulary. Where `next` is -1, which says that a
 // distribution was not finite, nothing else counts.

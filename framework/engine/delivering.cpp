@@ -37,6 +37,16 @@ std::string not_finite(const Sequence& q, const ModelInfo& target) {
          target.name + " or of the draft model is damaged, or its numbers overflow; try \"dtype\": \"f32\"";
 }
 
+// Why no verifier may give this verdict; empty where it may.
+std::string fault_of(const Verdict& verdict, const DraftTree& tree, const Delivery& d) {
+  try {
+    expect_verdict(verdict, tree, d.target.vocab, d.verifier);
+    return {};
+  } catch (const Error& e) {
+    return e.what();
+  }
+}
+
 // Everything that was read back, before anything is delivered: the trees learn their tokens, and a verdict that no
 // verifier may give is found while every sequence still is what it was.
 std::vector<Judgement> read_judgements(const Delivery& d) {
@@ -54,7 +64,7 @@ std::vector<Judgement> read_judgements(const Delivery& d) {
     if (!d.read.failures.empty()) j.failure = d.read.failures[row];
     if (j.failure.empty() && j.verdict->next == -1)
       j.failure = not_finite(d.plan.scheduled[i].active->sequence, d.target);
-    if (j.failure.empty()) expect_verdict(*j.verdict, tree, d.target.vocab, d.verifier);
+    if (j.failure.empty()) j.failure = fault_of(*j.verdict, tree, d);
   }
   return judgements;
 }

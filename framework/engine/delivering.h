@@ -20,7 +20,7 @@ struct Delivery {
   const std::string& verifier;  // for messages
 };
 
-// Returns what became of the trees that were judged. A verdict that no verifier may give is an Error.
+// Returns what became of the trees that were judged. A sequence fails whose verdict no verifier may give.
 std::vector<Outcome> deliver(const Delivery& d, Queues& queues, StepReport& report);
 
 }  // namespace foretoken

@@ -104,14 +104,24 @@ std::vector<DraftTree> Engine::draft(Plan& plan, StepReport& report) {
   if (trees.size() != plan.scheduled.size())
     throw Error(drafter_name_ + " returned " + std::to_string(trees.size()) + " trees for " +
                 std::to_string(plan.scheduled.size()) + " requests; Drafter::draft owes one tree for each");
+  std::vector<DraftTree> fine;
+  fine.reserve(trees.size());
   for (std::size_t i = 0; i < trees.size(); ++i) {
     const Scheduled& s = plan.scheduled[i];
-    expect_tree(trees[i],
-                {s.active->sequence.last(), s.budget, target_.info().vocab, soundness_.takes, needs_.proposes},
-                drafter_name_);
+    Sequence& q = s.active->sequence;
+    const int vocab = target_.info().vocab;
+    try {
+      expect_tree(trees[i], {q.last(), s.budget, vocab, soundness_.takes, needs_.proposes}, drafter_name_);
+      expect_distributions(trees[i], vocab);
+    } catch (const Error& e) {
+      q.fail(e.what());
+      continue;
+    }
     report.cut += cut(trees[i], s.wanted, s.room);
+    fine.push_back(std::move(trees[i]));
   }
-  return trees;
+  drop_failed(plan, report);
+  return fine;
 }
 
 }  // namespace foretoken

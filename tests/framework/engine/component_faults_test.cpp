@@ -59,6 +59,24 @@ class HookedPolicy : public LengthPolicy {
   PolicyHooks hooks_;
 };
 
+// Judges as `inner` does, then a test changes the verdicts of stream 2.
+class Misjudging : public Verifier {
+ public:
+  using Change = std::function<void(Verdict&)>;
+  Misjudging(std::unique_ptr<Verifier> inner, Change change) : inner_(std::move(inner)), change_(std::move(change)) {}
+  Soundness soundness() const override { return inner_->traits(); }
+  void verify(Backend& b, const Trials& trials, Tensor verdicts) override {
+    inner_->verify(b, trials, verdicts);
+    for (int i = 0; i < trials.count(); ++i)
+      if (trials.named()[std::size_t(i)].stream == 2 && trials.positions()[std::size_t(i)] > 5)
+        change_(*reinterpret_cast<Verdict*>(verdicts.row<std::uint8_t>(i)));
+  }
+
+ private:
+  std::unique_ptr<Verifier> inner_;
+  Change change_;
+};
+
 struct ComponentFaults : FailureScene {
   void hook(const Hooks& hooks, const json& inner = {{"name", "draft_model"}, {"model", "table:other"}}) {
     registries.drafters.replace("hooked",
@@ -71,6 +89,14 @@ struct ComponentFaults : FailureScene {
     registries.policies.replace(
         "hooked", {"", "", {}, [hooks](const json&, Host&) { return std::make_unique<HookedPolicy>(hooks); }});
     chairs.policy = {{"name", "hooked"}};
+  }
+  void misjudge(const Misjudging::Change& change) {
+    registries.verifiers.replace("wrong",
+                                 {"", "", {}, [change, r = conformance::all_registries()](const json&, Host& h) {
+                                    return std::make_unique<Misjudging>(
+                                        r.verifiers.make({{"name", "speculative_sampling"}}, h), change);
+                                  }});
+    chairs.verifier = {{"name", "wrong"}};
   }
   static std::vector<Request> three() {
     return {lucky({1, 2, 3}, 1, true), lucky({2, 1, 2}, 2, true), lucky({3, 3}, 3)};
@@ -164,6 +190,35 @@ TEST_F(ComponentFaults, requests_that_fail_alone_say_each_its_own_reason) {
     EXPECT_TRUE(says(all[0].failure, "not stream 1")) << all[0].failure;
     EXPECT_TRUE(says(all[1].failure, "not stream 2")) << all[1].failure;
     EXPECT_EQ(all[2].finish, Finish::length);
+  }
+}
+
+TEST_F(ComponentFaults, a_tree_that_no_drafter_may_return_fails_its_sequence_alone) {
+  const auto spoil = [&](const std::function<void(DraftTree&)>& how) {
+    hook({.drafted = [how](const DraftRequest& r, DraftTree& t) {
+      if (r.sequence->stream == 2 && r.sequence->length() >= 6 && t.nodes > 1) how(t);
+    }});
+  };
+  for (const int batch : {1, 2, 4}) {
+    options.batch = batch;
+    spoil([](DraftTree& t) { *t.known.row<Token>(1) = 99; });
+    one_fails(three(), 1, "the drafter 'hooked' drew the token 99, outside the target's vocabulary of 5");
+    spoil([](DraftTree& t) { t.q.distributions.clear(); });
+    one_fails(three(), 1, "node 1 as drawn but gave no distribution q for its parent");
+    spoil([](DraftTree& t) { t = {}; });
+    one_fails(three(), 1, "returned a tree without a root");
+  }
+}
+
+TEST_F(ComponentFaults, a_verdict_that_no_verifier_may_give_fails_its_sequence_alone) {
+  for (const int batch : {1, 2, 4}) {
+    options.batch = batch;
+    misjudge([](Verdict& v) { v.tokens[v.length] = v.next = 99; });
+    one_fails(three(), 1, "the verifier 'wrong' said the token 99");
+    misjudge([](Verdict& v) { v.length = 1000; });
+    one_fails(three(), 1, "the verifier 'wrong' accepted 1000 nodes");
+    misjudge([](Verdict& v) { v.length = 1, v.path[0] = 100'000'000, v.tokens[0] = v.tokens[1] = v.next = 1; });
+    one_fails(three(), 1, "the verifier 'wrong' accepted the node 100000000");
   }
 }
 

@@ -224,17 +224,20 @@ class HalfRight : public Verifier {
   }
 };
 
-TEST_F(FailureTest, a_verdict_that_no_verifier_may_give_is_an_error_before_anything_is_delivered) {
+TEST_F(FailureTest, a_verdict_that_no_verifier_may_give_is_not_delivered) {
   registries.verifiers.add("half", {"", "", {}, [](const json&, Host&) { return std::make_unique<HalfRight>(); }});
   chairs.verifier = {{"name", "half"}};
   const auto e = engine();
-  int told = 0;
+  std::vector<SequenceId> told;
   for (Request r : {lucky({1, 2, 3}, 1), lucky({2, 1}, 2)}) {
-    r.on_tokens = [&](const Sequence&, std::span<const Token>) { ++told; };
+    r.on_tokens = [&](const Sequence& s, std::span<const Token>) { told.push_back(s.id); };
     e->submit(r);
   }
-  EXPECT_TRUE(says(sentence([&] { e->step(); }), "the verifier 'half' said the token 99"));
-  EXPECT_EQ(told, 0);
+  const StepReport report = e->step();
+  ASSERT_EQ(report.finished.size(), 1u);
+  EXPECT_TRUE(says(report.finished[0].failure, "the verifier 'half' said the token 99"));
+  EXPECT_EQ(report.finished[0].generated(), 0);
+  EXPECT_EQ(told, std::vector<SequenceId>{1});
 }
 
 }  // namespace

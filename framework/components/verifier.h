@@ -59,9 +59,9 @@ struct Trial {
   const float* const* q_logits = nullptr;     // [nodes] pointers; null where children are certain or there are none
   const DistributionRow* const* q_rows = nullptr;
 
-  FORETOKEN_HD Distribution p(int node) const { return {p_logits + node * p_stride, p_rows[node], vocab}; }
+  FORETOKEN_HD Distribution p(int node) const { return {p_logits + node * p_stride, usable(p_rows[node]), vocab}; }
   FORETOKEN_HD Distribution q(int node) const {
-    return q_logits[node] ? Distribution{q_logits[node], *q_rows[node], vocab} : p(node);
+    return q_logits[node] ? Distribution{q_logits[node], usable(*q_rows[node]), vocab} : p(node);
   }
   // The target's distribution after `node` without its warp: temperature 1, nothing cut, but with penalties and biases.
   // For a rule that asks for it (Soundness::raw); else an Error (a fault on a device).
@@ -69,7 +69,13 @@ struct Trial {
 #if !defined(__CUDA_ARCH__)
     if (!raw_rows) throw Error("a verifier reads Trial::raw without asking for it; set Soundness::raw");
 #endif
-    return {p_logits + node * p_stride, raw_rows[node], vocab};
+    return {p_logits + node * p_stride, usable(raw_rows[node]), vocab};
+  }
+  // Of a row that is not finite a rule is told that all mass is on one token: no rule meets a NaN, and all workers of a
+  // lane come to the same verdict. What it says counts only if it did not visit that row's node: see Judge.
+  FORETOKEN_HD static DistributionRow usable(DistributionRow row) {
+    if (row.greedy < 0) row.greedy = 0, row.one_hot = 1;
+    return row;
   }
   FORETOKEN_HD bool certain(int node) const { return Drawn(drawn[node]) == Drawn::certain; }
   // The next child of `node` after `after` (start with after = node), -1 where there is none. Skips absent tokens.
@@ -187,7 +193,9 @@ class Verifier {
   std::optional<Soundness> said_;  // by Entry::traits
 };
 
-// What a lane does with trial i: asks the rule, unless a distribution is not finite.
+// What a lane does with trial i: asks the rule. Where a distribution is not finite of a node that the verdict visits,
+// the root or one of the path, the verdict says so (-1). Nodes below a refused guess do not count: without speculation
+// nobody would have computed them.
 template <class Rule> struct Judge {
   Rule rule;
   const Trial* trials;
@@ -195,9 +203,12 @@ template <class Rule> struct Judge {
   template <class Lane> FORETOKEN_HD void operator()(Lane& lane, int i) const {
     const Trial t = trials[i].near(lane);
     Verdict& to = verdicts[i];
-    const bool finite = lane.every(t.nodes, [&](int node) { return t.finite(node); });
-    if (!finite) return lane.each(1, [&](int) { to.length = 0, to.next = to.tokens[0] = -1; });
     const Verdict v = rule(lane, t);  // every worker holds it; what nobody wrote is not copied
+    const bool finite = lane.every(v.length + 1, [&](int k) {
+      const int node = k > 0 ? v.path[k - 1] : 0;
+      return node < 0 || node >= t.nodes || t.finite(node);  // expect_verdict refuses what is no node
+    });
+    if (!finite) return lane.each(1, [&](int) { to.length = 0, to.next = to.tokens[0] = -1; });
     if (lane.overflown())
       return lane.each(1, [&](int) { to.length = 0, to.next = to.tokens[0] = Verdict::kOverflown; });
     lane.each(v.length + 1, [&](int k) {

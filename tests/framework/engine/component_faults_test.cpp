@@ -259,5 +259,34 @@ TEST_F(ComponentFaults, a_policy_is_not_asked_about_nobody) {
   EXPECT_EQ(nobody, 0);
 }
 
+// Guesses kPoison and then 1s: the logits after the first guess are no numbers.
+TEST_F(ComponentFaults, a_nan_below_a_guess_that_is_refused_harms_nobody) {
+  cast.target = std::make_shared<Poisoned>(cast.target);
+  std::vector<Request> requests = three();
+  requests[2].sampling.temperature = 0;
+  for (const char* verifier : {"speculative_sampling", "coupled"}) {
+    chairs.verifier = {{"name", verifier}};
+    chairs.drafter = {{"name", "none"}};
+    const std::vector<Sequence> plain = serve(requests);
+    int guessed = 0;
+    hook({.drafted =
+              [&](const DraftRequest& r, DraftTree& t) {
+                for (int n = 0; n < r.budget.chain(); ++n) t.guess(n, n == 0 ? kPoison : 1), ++guessed;
+              }},
+         {{"name", "ngram"}, {"longest", 60}, {"shortest", 60}});  // which never finds anything
+    const std::vector<Sequence> all = serve(requests);
+    EXPECT_GT(guessed, 20);
+    ASSERT_EQ(all.size(), 3u);
+    for (std::size_t i = 0; i < 3; ++i) {
+      EXPECT_EQ(all[i].finish, Finish::length) << all[i].failure;
+      const bool same = i == 2 || verifier == std::string("coupled");  // else drafts are other draws
+      EXPECT_TRUE(!same || all[i].tokens == plain[i].tokens) << verifier << ", request " << i;
+    }
+    requests[1].sampling.logit_bias = {{kPoison, 100}};
+    EXPECT_TRUE(says(serve(requests).at(1).failure, "hold a NaN or an infinity")) << "it is accepted";
+    requests[1].sampling.logit_bias = {{kPoison, -100}};
+  }
+}
+
 }  // namespace
 }  // namespace foretoken::testing

@@ -65,7 +65,7 @@ class Drafter {
   virtual ~Drafter() = default;
   // To be overridden only where Entry::traits is empty: then nothing is known before the drafter is made.
   virtual Needs needs() const;
-  Traits traits() const { return said_ ? *said_ : needs(); }
+  Traits traits() const { return declared_ ? *declared_ : needs(); }
   // One tree per request, in order, each within its budget. Whether a node exists is decided before its token is drawn
   // (never by its own token). Where it throws it is asked again: about each request alone, with the same draws, so that
   // only those fail for which it throws again, then about the others together.
@@ -79,7 +79,7 @@ class Drafter {
 
  protected:
   template <class T> friend class Registry;
-  std::optional<Needs> said_;  // by Entry::traits
+  std::optional<Needs> declared_;  // by Entry::traits
 };
 
 }  // namespace foretoken

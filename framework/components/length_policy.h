@@ -29,7 +29,7 @@ class LengthPolicy {
   virtual ~LengthPolicy() = default;
   // To be overridden only where Entry::traits is empty.
   virtual Budget most() const;
-  Traits traits() const { return said_ ? *said_ : most(); }
+  Traits traits() const { return declared_ ? *declared_ : most(); }
   // One budget per sequence, in order. Each is cut to most(), to its room, to kMaxNodes and to kMaxPath.
   // Where it throws it is asked again, as Drafter::draft is.
   virtual std::vector<Budget> budgets(std::span<const PastOnly> past) = 0;
@@ -41,7 +41,7 @@ class LengthPolicy {
 
  protected:
   template <class T> friend class Registry;
-  std::optional<Budget> said_;  // by Entry::traits
+  std::optional<Budget> declared_;  // by Entry::traits
 };
 
 }  // namespace foretoken

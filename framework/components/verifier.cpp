@@ -86,7 +86,7 @@ struct NodeArrays {
 }  // namespace
 
 Soundness Verifier::soundness() const {
-  if (said_) return *said_;
+  if (declared_) return *declared_;
   throw Error("the verifier says nothing of what it takes; fill Entry::traits, or override Verifier::soundness");
 }
 

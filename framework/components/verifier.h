@@ -183,14 +183,14 @@ class Verifier {
   virtual ~Verifier() = default;
   // To be overridden only where Entry::traits is empty.
   virtual Soundness soundness() const;
-  Traits traits() const { return said_ ? *said_ : soundness(); }
+  Traits traits() const { return declared_ ? *declared_ : soundness(); }
   // Writes one Verdict per trial to `verdicts`: u8 [count, sizeof(Verdict)] on the backend's device. Where it throws it
   // is asked again, about each trial alone: only those sequences fail for which it throws again.
   virtual void verify(Backend& backend, const Trials& trials, Tensor verdicts) = 0;
 
  protected:
   template <class T> friend class Registry;
-  std::optional<Soundness> said_;  // by Entry::traits
+  std::optional<Soundness> declared_;  // by Entry::traits
 };
 
 // What a lane does with trial i: asks the rule. Where a distribution is not finite of a node that the verdict visits,
@@ -224,7 +224,7 @@ template <class Rule> class RuleVerifier final : public Verifier {
  public:
   explicit RuleVerifier(Rule rule = {}) : rule_(rule) {}
   // Without Entry::traits.
-  explicit RuleVerifier(Soundness soundness, Rule rule = {}) : rule_(rule) { said_ = std::move(soundness); }
+  explicit RuleVerifier(Soundness soundness, Rule rule = {}) : rule_(rule) { declared_ = std::move(soundness); }
   void verify(Backend& backend, const Trials& trials, Tensor verdicts) override {
 #if !defined(__CUDACC__)
     if (backend.device().kind != Device::Kind::cpu)

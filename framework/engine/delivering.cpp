@@ -87,7 +87,7 @@ void take(const Verdict& v, const DraftTree& tree, Active& a, SequenceReport& r,
   if (q.finish == Finish::failed) return;
   r.judged = true, r.accepted = v.length;
   std::tie(r.drafted, r.depth) = drafted(tree, depth);
-  r.refused = has_children(tree, v.length > 0 ? v.path[v.length - 1] : 0, depth);
+  r.rejected = has_children(tree, v.length > 0 ? v.path[v.length - 1] : 0, depth);
   r.emitted.assign(v.tokens, v.tokens + kept);
   if (q.sampling.logprobs)
     q.logprobs.insert(q.logprobs.end(), v.logprobs, v.logprobs + kept), q.logprobs.resize(std::size_t(q.generated()));

@@ -1,7 +1,7 @@
 // The part of a step that asks the policy how much to draft, and the drafter for trees.
 #include <algorithm>
 
-#include "framework/engine/blame.h"
+#include "framework/engine/failures.h"
 #include "framework/engine/engine.h"
 #include "kernels/error.h"
 
@@ -62,7 +62,7 @@ void Engine::choose_budgets(Plan& plan, StepReport& report) {
                 std::to_string(plan.scheduled.size()) + " sequences; LengthPolicy::budgets owes one for each");
   for (std::size_t i = 0; i < budgets.size(); ++i) {
     Budget b = budgets[i];
-    expect_confidence(chairs_, b, needs_);
+    expect_confidence(configs_, b, needs_);
     b.nodes = std::min(b.nodes, most_.nodes), b.depth = std::min(b.depth, most_.depth);
     Scheduled& s = plan.scheduled[i];
     s.wanted = b, s.budget = granted(b, s.room);

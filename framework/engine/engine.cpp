@@ -65,10 +65,10 @@ void note_finishes(StepReport& report) {
 
 }  // namespace
 
-Engine::Engine(Backend& backend, std::shared_ptr<Model> target, const Registries& registries, const Chairs& chairs,
+Engine::Engine(Backend& backend, std::shared_ptr<Model> target, const Registries& registries, const ComponentConfigs& configs,
                const EngineOptions& options, Host::Load load, std::shared_ptr<Kept> kept)
     : backend_(backend),
-      chairs_(chairs),
+      configs_(configs),
       options_(checked(options)),
       pool_(backend, page_bytes(options, *target), page_count(options, *target, backend)),
       target_(backend, target, pool_, options.reuse_prefixes),
@@ -77,18 +77,18 @@ Engine::Engine(Backend& backend, std::shared_ptr<Model> target, const Registries
       draft_readback_(backend),
       judging_(backend) {
   const ModelInfo& info = target_.info();
-  expect_fit(registries, chairs, info);
-  drafter_ = registries.drafters.make(chairs.drafter, host_);
-  policy_ = registries.policies.make(chairs.policy, host_);
-  verifier_ = registries.verifiers.make(chairs.verifier, host_);
+  expect_fit(registries, configs, info);
+  drafter_ = registries.drafters.make(configs.drafter, host_);
+  policy_ = registries.policies.make(configs.policy, host_);
+  verifier_ = registries.verifiers.make(configs.verifier, host_);
   needs_ = drafter_->traits();
   most_ = policy_->traits();
   soundness_ = verifier_->traits();
-  drafter_name_ = "the drafter '" + chairs.drafter["name"].get<std::string>() + "'",
-  policy_name_ = "the policy '" + chairs.policy["name"].get<std::string>() + "'";
-  verifier_name_ = "the verifier '" + chairs.verifier["name"].get<std::string>() + "'";
+  drafter_name_ = "the drafter '" + configs.drafter["name"].get<std::string>() + "'",
+  policy_name_ = "the policy '" + configs.policy["name"].get<std::string>() + "'";
+  verifier_name_ = "the verifier '" + configs.verifier["name"].get<std::string>() + "'";
   expect_served(needs_, drafter_name_);  // first: a pair of what nothing serves is not unsound
-  expect_sound(chairs, needs_, soundness_), expect_confidence(chairs, most_, needs_);
+  expect_sound(configs, needs_, soundness_), expect_confidence(configs, most_, needs_);
   most_ = Budget{std::min(most_.nodes, kMaxNodes), std::min(most_.depth, kMaxPath), most_.confidence}.or_root();
   const int judged = judged_rows(options_, info.vocab);
   options_.step_rows = step_rows(options_, most_, judged);

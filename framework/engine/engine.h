@@ -42,11 +42,11 @@ struct Request {
 
 class Engine : private Scheduler::Memory {
  public:
-  using Chairs = ComponentConfigs;
+  using ComponentConfigs = ComponentConfigs;
 
   // An unknown name or option, or a verifier that is not sound for what the drafter proposes, is an Error. `kept`:
   // what components keep beyond this engine; absent: nothing outlives it. `registries` must outlive it.
-  Engine(Backend& backend, std::shared_ptr<Model> target, const Registries& registries, const Chairs& chairs,
+  Engine(Backend& backend, std::shared_ptr<Model> target, const Registries& registries, const ComponentConfigs& configs,
          const EngineOptions& options, Host::Load load = {}, std::shared_ptr<Kept> kept = {});
   ~Engine() override;
 
@@ -91,7 +91,7 @@ class Engine : private Scheduler::Memory {
   void check() const;
 
   Backend& backend_;
-  Chairs chairs_;
+  ComponentConfigs configs_;
   EngineOptions options_;
   PagePool pool_;
   CachedModel target_;

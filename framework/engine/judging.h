@@ -6,7 +6,7 @@
 
 #include "framework/components/verifier.h"
 #include "framework/decode/node_distributions.h"
-#include "framework/engine/blame.h"
+#include "framework/engine/failures.h"
 #include "framework/engine/scheduler.h"
 #include "framework/model/model.h"
 

@@ -3,12 +3,12 @@
 #include <map>
 #include <utility>
 
-#include "tests/framework/engine/failure_scene.h"
+#include "tests/framework/engine/failure_scenario.h"
 
 namespace foretoken::testing {
 namespace {
 
-using conformance::Text;
+using conformance::Tokens;
 using nlohmann::json;
 
 // What a test does to a drafter: each function may throw.
@@ -77,18 +77,18 @@ class Misjudging : public Verifier {
   Change change_;
 };
 
-struct ComponentFaults : FailureScene {
+struct ComponentFaults : FailureScenario {
   void hook(const Hooks& hooks, const json& inner = {{"name", "draft_model"}, {"model", "table:other"}}) {
     registries.drafters.replace("hooked",
                                 {"", "", {}, [inner, hooks, r = conformance::all_registries()](const json&, Host& h) {
                                    return std::make_unique<Hooked>(r.drafters.make(inner, h), hooks);
                                  }});
-    chairs.drafter = {{"name", "hooked"}};
+    configs.drafter = {{"name", "hooked"}};
   }
   void hook_policy(const PolicyHooks& hooks) {
     registries.policies.replace(
         "hooked", {"", "", {}, [hooks](const json&, Host&) { return std::make_unique<HookedPolicy>(hooks); }});
-    chairs.policy = {{"name", "hooked"}};
+    configs.policy = {{"name", "hooked"}};
   }
   void misjudge(const Misjudging::Change& change) {
     registries.verifiers.replace("wrong",
@@ -96,10 +96,10 @@ struct ComponentFaults : FailureScene {
                                     return std::make_unique<Misjudging>(
                                         r.verifiers.make({{"name", "speculative_sampling"}}, h), change);
                                   }});
-    chairs.verifier = {{"name", "wrong"}};
+    configs.verifier = {{"name", "wrong"}};
   }
   static std::vector<Request> three() {
-    return {lucky({1, 2, 3}, 1, true), lucky({2, 1, 2}, 2, true), lucky({3, 3}, 3)};
+    return {clean({1, 2, 3}, 1, true), clean({2, 1, 2}, 2, true), clean({3, 3}, 3)};
   }
   // All sequences, although steps may throw; how many did.
   std::pair<std::vector<Sequence>, int> serve_in_spite(const std::vector<Request>& requests) {
@@ -134,7 +134,7 @@ TEST_F(ComponentFaults, a_drafter_that_cannot_forget_one_sequence_fails_that_one
 TEST_F(ComponentFaults, of_a_sequence_that_could_not_be_forgotten_the_report_says_so) {
   hook({.forgot = [](const Sequence&) { throw std::runtime_error("no farewell"); }});
   const auto e = engine();
-  Request r = lucky({1, 2}, 1);
+  Request r = clean({1, 2}, 1);
   r.limits.max_new_tokens = 1;
   e->submit(r);
   const StepReport report = e->step();
@@ -152,7 +152,7 @@ TEST_F(ComponentFaults, a_drafter_that_cannot_forget_where_pages_are_short_fails
     hook({.forgot = [&](const Sequence& s) {
       if (s.stream == 2 && s.running()) ++told, throw std::runtime_error("no room to forget");
     }});
-    std::vector<Request> requests{lucky({1, 2, 3}, 1), lucky({2, 1}, 2), lucky({3, 3}, 3), lucky({1}, 4)};
+    std::vector<Request> requests{clean({1, 2, 3}, 1), clean({2, 1}, 2), clean({3, 3}, 3), clean({1}, 4)};
     for (Request& r : requests) r.sampling.temperature = 0;  // drafts of other lengths are other draws
     one_fails(requests, 1, "no room to forget");
     EXPECT_EQ(told, 1) << "it was the drafter of a sequence that ran";
@@ -251,22 +251,22 @@ TEST_F(ComponentFaults, a_policy_is_not_asked_about_nobody) {
     for (const PastOnly& p : past)
       if (p.id == 1) throw std::runtime_error("no length today");
   }});
-  const std::vector<Sequence> all = serve({lucky({1, 2}, 1)});
+  const std::vector<Sequence> all = serve({clean({1, 2}, 1)});
   EXPECT_TRUE(says(all.at(0).failure, "no length today"));
   const auto e = engine();
-  e->cancel(e->submit(lucky({1, 2}, 1)));
+  e->cancel(e->submit(clean({1, 2}, 1)));
   e->step(), e->step();
   EXPECT_EQ(nobody, 0);
 }
 
 // Guesses kPoison and then 1s: the logits after the first guess are no numbers.
 TEST_F(ComponentFaults, a_nan_below_a_guess_that_is_refused_harms_nobody) {
-  cast.target = std::make_shared<Poisoned>(cast.target);
+  models.target = std::make_shared<Poisoned>(models.target);
   std::vector<Request> requests = three();
   requests[2].sampling.temperature = 0;
   for (const char* verifier : {"speculative_sampling", "coupled"}) {
-    chairs.verifier = {{"name", verifier}};
-    chairs.drafter = {{"name", "none"}};
+    configs.verifier = {{"name", verifier}};
+    configs.drafter = {{"name", "none"}};
     const std::vector<Sequence> plain = serve(requests);
     int guessed = 0;
     hook({.drafted =

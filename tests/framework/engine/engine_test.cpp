@@ -3,20 +3,20 @@
 
 #include <malloc.h>
 
-#include "tests/framework/engine/engine_scene.h"
+#include "tests/framework/engine/engine_scenario.h"
 
 namespace foretoken::testing {
 namespace {
 
-using conformance::Text;
+using conformance::Tokens;
 using nlohmann::json;
 
-struct EngineTest : EngineScene {};
+struct EngineTest : EngineScenario {};
 
 TEST_F(EngineTest, refuses_what_it_cannot_serve_in_one_sentence) {
   const auto e = engine();
   EXPECT_TRUE(says(sentence([&] { e->submit(request({})); }), "prompt is empty"));
-  EXPECT_TRUE(says(sentence([&] { e->submit(request(Text(64, 1))); }), "context"));
+  EXPECT_TRUE(says(sentence([&] { e->submit(request(Tokens(64, 1))); }), "context"));
   EXPECT_TRUE(says(sentence([&] { e->submit(request({5})); }), "outside the vocabulary"));
   EXPECT_TRUE(says(sentence([&] { e->submit(request({1}, 0)); }), "max_new_tokens"));
   EXPECT_TRUE(says(sentence([&] { e->submit(request({1}, 4, -1)); }), "'temperature'"));
@@ -45,7 +45,7 @@ TEST_F(EngineTest, refuses_a_pool_too_small_for_one_sequence) {
 }
 
 TEST_F(EngineTest, refuses_names_that_nobody_registered) {
-  chairs.drafter = {{"name", "ngrm"}};
+  configs.drafter = {{"name", "ngrm"}};
   EXPECT_TRUE(says(sentence([&] { engine(); }), "did you mean 'ngram'?"));
 }
 
@@ -59,14 +59,14 @@ class WithoutRepeats : public Drafter {
 TEST_F(EngineTest, refuses_an_unsound_pair) {
   registries.drafters.add("sequoia",
                           {"", "", {}, [](const json&, Host&) { return std::make_unique<WithoutRepeats>(); }});
-  chairs.drafter = {{"name", "sequoia"}};
+  configs.drafter = {{"name", "sequoia"}};
   const std::string text = sentence([&] { engine(); });
   EXPECT_TRUE(says(text, "not sound", "without_replacement", "it takes those drawn 'certain, chain, ")) << text;
 }
 
 TEST_F(EngineTest, refuses_a_draft_of_another_vocabulary) {
-  const auto other = conformance::table_cast({.vocab = 4});
-  cast.load = [other](const ModelChoice&, const std::string&) { return other.target; };
+  const auto other = conformance::table_models({.vocab = 4});
+  models.load = [other](const ModelChoice&, const std::string&) { return other.target; };
   EXPECT_TRUE(says(sentence([&] { engine(); }), "another vocabulary"));
 }
 
@@ -92,7 +92,7 @@ class Lawless : public Drafter {
 TEST_F(EngineTest, refuses_a_drawn_node_without_its_distribution) {
   registries.drafters.add("lawless",
                           {"", "", {}, [](const json&, Host& h) { return std::make_unique<Lawless>(h.backend()); }});
-  chairs.drafter = {{"name", "lawless"}};
+  configs.drafter = {{"name", "lawless"}};
   const auto e = engine();
   e->submit(request({1, 2}));
   EXPECT_TRUE(
@@ -122,7 +122,7 @@ class Gaps : public Drafter {
 TEST_F(EngineTest, what_is_absent_was_not_drafted) {
   registries.drafters.add("gaps",
                           {"", "", {}, [](const json&, Host& h) { return std::make_unique<Gaps>(h.backend()); }});
-  chairs.drafter = {{"name", "gaps"}}, chairs.policy = {{"name", "fixed"}, {"length", 4}};
+  configs.drafter = {{"name", "gaps"}}, configs.policy = {{"name", "fixed"}, {"length", 4}};
   const auto e = engine();
   e->submit(request({1, 2}, 12));
   int whole = 0;
@@ -154,9 +154,9 @@ class Broken : public Model {
 
 TEST_F(EngineTest, says_that_logits_are_not_numbers) {
   for (const char* drafter : {"none", "draft_model"}) {
-    chairs.drafter = {{"name", drafter}};
-    if (chairs.drafter["name"] == "draft_model") chairs.drafter["model"] = "table:other";
-    auto e = Engine(*backend, std::make_shared<Broken>(cast.target), registries, chairs, options, cast.load);
+    configs.drafter = {{"name", drafter}};
+    if (configs.drafter["name"] == "draft_model") configs.drafter["model"] = "table:other";
+    auto e = Engine(*backend, std::make_shared<Broken>(models.target), registries, configs, options, models.load);
     e.submit(request({1, 2, 3}));
     std::vector<Sequence> done;
     while (!e.idle())
@@ -169,7 +169,7 @@ TEST_F(EngineTest, says_that_logits_are_not_numbers) {
 
 TEST_F(EngineTest, the_context_limits_the_text) {
   const auto e = engine();
-  e->submit(request(Text(60, 1), 100));
+  e->submit(request(Tokens(60, 1), 100));
   std::vector<Sequence> done;
   while (!e->idle())
     for (auto& s : e->step().finished) done.push_back(std::move(s));
@@ -179,8 +179,8 @@ TEST_F(EngineTest, the_context_limits_the_text) {
 }
 
 TEST_F(EngineTest, a_draft_with_a_shorter_context_drafts_up_to_its_end) {
-  const auto shorter = conformance::table_cast({.vocab = 5, .positions = 20});
-  cast.load = [shorter](const ModelChoice&, const std::string&) { return shorter.target; };
+  const auto shorter = conformance::table_models({.vocab = 5, .positions = 20});
+  models.load = [shorter](const ModelChoice&, const std::string&) { return shorter.target; };
   const auto e = engine();
   e->submit(request({1, 2, 3}, 40));
   int longest = 0, length = 3;
@@ -209,14 +209,14 @@ TEST_F(EngineTest, a_cancelled_request_leaves_at_the_next_step_and_gives_back_it
 
 TEST_F(EngineTest, tokens_come_as_they_are_made) {
   const auto e = engine();
-  Text streamed;
+  Tokens streamed;
   Request r = request({1, 2, 3}, 12);
   r.on_tokens = [&](const Sequence&, std::span<const Token> t) { streamed.insert(streamed.end(), t.begin(), t.end()); };
   e->submit(r);
   std::vector<Sequence> done;
   while (!e->idle())
     for (auto& s : e->step().finished) done.push_back(std::move(s));
-  EXPECT_EQ(streamed, Text(done.at(0).tokens.begin() + 3, done.at(0).tokens.end()));
+  EXPECT_EQ(streamed, Tokens(done.at(0).tokens.begin() + 3, done.at(0).tokens.end()));
 }
 
 TEST_F(EngineTest, prompts_come_in_chunks_and_do_not_delay_who_decodes) {
@@ -224,7 +224,7 @@ TEST_F(EngineTest, prompts_come_in_chunks_and_do_not_delay_who_decodes) {
   const auto e = engine();
   const SequenceId first = e->submit(request({1, 2}, 30));
   e->step();
-  e->submit(request(Text(20, 3), 4));
+  e->submit(request(Tokens(20, 3), 4));
   for (int i = 0; i < 3; ++i) {
     const StepReport report = e->step();
     EXPECT_LE(report.rows, 8);

@@ -1,50 +1,50 @@
 // A sequence that cannot go on ends alone and says why: a NaN in its logits, a component that throws for it, its own
 // stop rule. The others get the tokens that they get without it, and no page is lost.
-#include "tests/framework/engine/failure_scene.h"
+#include "tests/framework/engine/failure_scenario.h"
 
 namespace foretoken::testing {
 namespace {
 
-using conformance::Text;
+using conformance::Tokens;
 using nlohmann::json;
 
-using Unlucky = std::function<bool(const Sequence&)>;
+using Fails = std::function<bool(const Sequence&)>;
 
-// Drafts as `inner` does, then throws where one of the batch is unlucky.
-class Choosy : public Drafter {
+// Drafts as `inner` does, then throws where one of the batch is failing.
+class Throwing : public Drafter {
  public:
-  Choosy(std::unique_ptr<Drafter> inner, Unlucky unlucky) : inner_(std::move(inner)), unlucky_(std::move(unlucky)) {}
+  Throwing(std::unique_ptr<Drafter> inner, Fails failing) : inner_(std::move(inner)), fails_(std::move(failing)) {}
   Needs needs() const override { return inner_->needs(); }
   std::vector<DraftTree> draft(std::span<const DraftRequest> requests) override {
     auto trees = inner_->draft(requests);
     for (const DraftRequest& r : requests)
-      if (unlucky_(*r.sequence)) throw std::runtime_error("no guess today");
+      if (fails_(*r.sequence)) throw std::runtime_error("no guess today");
     return trees;
   }
   void forget(const Sequence& sequence) override { inner_->forget(sequence); }
 
  private:
   std::unique_ptr<Drafter> inner_;
-  Unlucky unlucky_;
+  Fails fails_;
 };
 
-class ChoosyPolicy : public LengthPolicy {
+class ThrowingPolicy : public LengthPolicy {
  public:
-  explicit ChoosyPolicy(SequenceId unlucky) : unlucky_(unlucky) {}
+  explicit ThrowingPolicy(SequenceId failing) : fails_(failing) {}
   Budget most() const override { return {4, 3}; }
   std::vector<Budget> budgets(std::span<const PastOnly> past) override {
     for (const PastOnly& p : past)
-      if (p.id == unlucky_ && p.rounds == 1) throw Error("no length today");
+      if (p.id == fails_ && p.rounds == 1) throw Error("no length today");
     return std::vector<Budget>(past.size(), {4, 3});
   }
 
  private:
-  SequenceId unlucky_;
+  SequenceId fails_;
 };
 
-class ChoosyVerifier : public Verifier {
+class ThrowingVerifier : public Verifier {
  public:
-  ChoosyVerifier(std::unique_ptr<Verifier> inner, std::uint64_t stream) : inner_(std::move(inner)), stream_(stream) {}
+  ThrowingVerifier(std::unique_ptr<Verifier> inner, std::uint64_t stream) : inner_(std::move(inner)), stream_(stream) {}
   Soundness soundness() const override { return inner_->soundness(); }
   void verify(Backend& b, const Trials& trials, Tensor verdicts) override {
     inner_->verify(b, trials, verdicts);
@@ -58,47 +58,47 @@ class ChoosyVerifier : public Verifier {
   std::uint64_t stream_;
 };
 
-struct FailureTest : FailureScene {
-  void choosy(const Unlucky& unlucky, const json& inner = {{"name", "draft_model"}, {"model", "table:other"}}) {
-    registries.drafters.replace("choosy",
-                                {"", "", {}, [inner, unlucky, r = conformance::all_registries()](const json&, Host& h) {
-                                   return std::make_unique<Choosy>(r.drafters.make(inner, h), unlucky);
+struct FailureTest : FailureScenario {
+  void throw_for(const Fails& failing, const json& inner = {{"name", "draft_model"}, {"model", "table:other"}}) {
+    registries.drafters.replace("throwing",
+                                {"", "", {}, [inner, failing, r = conformance::all_registries()](const json&, Host& h) {
+                                   return std::make_unique<Throwing>(r.drafters.make(inner, h), failing);
                                  }});
-    chairs.drafter = {{"name", "choosy"}};
+    configs.drafter = {{"name", "throwing"}};
   }
 };
 
 TEST_F(FailureTest, a_nan_in_the_logits_ends_its_sequence_alone) {
-  cast.target = std::make_shared<Poisoned>(cast.target);
+  models.target = std::make_shared<Poisoned>(models.target);
   for (const char* drafter : {"none", "ngram", "draft_model"}) {
-    chairs.drafter = {{"name", drafter}};
-    if (drafter == std::string("draft_model")) chairs.drafter["model"] = "table:other";
+    configs.drafter = {{"name", drafter}};
+    if (drafter == std::string("draft_model")) configs.drafter["model"] = "table:other";
     for (const int batch : {1, 2, 4}) {
       options.batch = batch;
-      const Sequence first = one_fails({lucky({1, 2, 3}, 1, true), lucky({2, 1, 2, 1, kPoison}, 2), lucky({3, 3}, 3)},
+      const Sequence first = one_fails({clean({1, 2, 3}, 1, true), clean({2, 1, 2, 1, kPoison}, 2), clean({3, 3}, 3)},
                                        1, "the logits at position 5 hold a NaN or an infinity");
       EXPECT_EQ(first.generated(), 0);
       if (drafter == std::string("draft_model")) continue;  // it would draft what is no number: the first round fails
-      Request later = lucky({1, 1, 1}, 2);
+      Request later = clean({1, 1, 1}, 2);
       later.sampling.logit_bias = {{kPoison, 100}};
       const Sequence second =
-          one_fails({lucky({1, 2, 3}, 1), later, lucky({3, 3}, 3, true), lucky({2}, 4)}, 1, "the logits at position 4");
-      EXPECT_EQ(second.tokens, (Text{1, 1, 1, kPoison}));
+          one_fails({clean({1, 2, 3}, 1), later, clean({3, 3}, 3, true), clean({2}, 4)}, 1, "the logits at position 4");
+      EXPECT_EQ(second.tokens, (Tokens{1, 1, 1, kPoison}));
     }
   }
 }
 
 TEST_F(FailureTest, a_nan_of_the_draft_model_ends_its_sequence_alone) {
-  cast.load = [load = cast.load](const ModelChoice& choice, const std::string& dtype) {
-    return std::make_shared<Poisoned>(load(choice, dtype));
+  models.load = [load = models.load](const ModelChoice& choice) {
+    return std::make_shared<Poisoned>(load(choice));
   };
-  one_fails({lucky({1, 2, 3}, 1), lucky({2, 1, kPoison}, 2), lucky({3, 3}, 3)}, 1, "NaN or an infinity");
+  one_fails({clean({1, 2, 3}, 1), clean({2, 1, kPoison}, 2), clean({3, 3}, 3)}, 1, "NaN or an infinity");
 }
 
 TEST_F(FailureTest, of_a_step_its_report_tells) {
-  cast.target = std::make_shared<Poisoned>(cast.target);
+  models.target = std::make_shared<Poisoned>(models.target);
   const auto e = engine();
-  const SequenceId good = e->submit(lucky({1, 2, 3}, 1)), bad = e->submit(lucky({2, 1, kPoison}, 2));
+  const SequenceId good = e->submit(clean({1, 2, 3}, 1)), bad = e->submit(clean({2, 1, kPoison}, 2));
   const StepReport report = e->step();
   ASSERT_EQ(report.sequences.size(), 2u);
   for (const SequenceReport& r : report.sequences) {
@@ -112,9 +112,9 @@ TEST_F(FailureTest, of_a_step_its_report_tells) {
 }
 
 TEST_F(FailureTest, whoever_waits_for_a_failed_prompt_begins) {
-  cast.target = std::make_shared<Poisoned>(cast.target);
+  models.target = std::make_shared<Poisoned>(models.target);
   const auto e = engine();
-  Request first = lucky({2, 1, kPoison}, 2), second = lucky({2, 1, kPoison}, 3);
+  Request first = clean({2, 1, kPoison}, 2), second = clean({2, 1, kPoison}, 3);
   second.like = e->submit(first);
   e->submit(second);
   int failed = 0;
@@ -124,29 +124,29 @@ TEST_F(FailureTest, whoever_waits_for_a_failed_prompt_begins) {
 }
 
 TEST_F(FailureTest, a_drafter_that_throws_for_one_request_fails_that_one_alone) {
-  choosy([](const Sequence& s) { return s.stream == 2 && s.length() >= 6; });
+  throw_for([](const Sequence& s) { return s.stream == 2 && s.length() >= 6; });
   for (const int batch : {1, 2, 4}) {
     options.batch = batch;
-    const Sequence failed = one_fails({lucky({1, 2, 3}, 1, true), lucky({2, 1, 2}, 2), lucky({3, 3}, 3)}, 1,
-                                      "the drafter 'choosy' failed for this request: no guess today");
+    const Sequence failed = one_fails({clean({1, 2, 3}, 1, true), clean({2, 1, 2}, 2), clean({3, 3}, 3)}, 1,
+                                      "the drafter 'throwing' failed for this request: no guess today");
     EXPECT_GE(failed.length(), 6);
   }
 }
 
 // While prompts are read in chunks, drafters catch up with them.
 TEST_F(FailureTest, a_drafter_that_throws_while_a_prompt_is_read_fails_that_request_alone) {
-  choosy([](const Sequence& s) { return s.stream == 2; });
+  throw_for([](const Sequence& s) { return s.stream == 2; });
   options.step_rows = 8;
-  std::vector<Request> requests{lucky({1, 2, 3}, 1), lucky(Text(20, 2), 2), lucky({3, 3}, 3)};
+  std::vector<Request> requests{clean({1, 2, 3}, 1), clean(Tokens(20, 2), 2), clean({3, 3}, 3)};
   for (Request& r : requests) r.sampling.temperature = 0;  // drafts of other lengths are other draws
   one_fails(requests, 1, "no guess today");
 }
 
 TEST_F(FailureTest, a_drafter_that_throws_for_every_request_fails_each_of_them) {
-  choosy([](const Sequence&) { return true; });
+  throw_for([](const Sequence&) { return true; });
   for (const int batch : {1, 2, 4}) {
     options.batch = batch;
-    const std::vector<Sequence> all = serve({lucky({1, 2, 3}, 1), lucky({2, 1}, 2), lucky({3}, 3)});
+    const std::vector<Sequence> all = serve({clean({1, 2, 3}, 1), clean({2, 1}, 2), clean({3}, 3)});
     EXPECT_EQ(all.size(), 3u);
     for (const Sequence& s : all) EXPECT_TRUE(says(s.failure, "no guess today")) << s.failure;
   }
@@ -155,9 +155,9 @@ TEST_F(FailureTest, a_drafter_that_throws_for_every_request_fails_each_of_them) 
 // The step is at fault, and may be asked for again.
 TEST_F(FailureTest, a_drafter_that_throws_for_a_batch_alone_ends_no_sequence) {
   int calls = 0, errors = 0;
-  const std::vector<Request> requests{lucky({1, 2, 3}, 1), lucky({2, 1}, 2)};
+  const std::vector<Request> requests{clean({1, 2, 3}, 1), clean({2, 1}, 2)};
   const std::vector<Sequence> undisturbed = serve(requests);
-  choosy([&](const Sequence&) { return ++calls == 3; });
+  throw_for([&](const Sequence&) { return ++calls == 3; });
   const auto e = engine();
   for (const Request& r : requests) e->submit(r);
   std::vector<Sequence> done;
@@ -175,40 +175,40 @@ TEST_F(FailureTest, a_drafter_that_throws_for_a_batch_alone_ends_no_sequence) {
 }
 
 TEST_F(FailureTest, a_policy_that_throws_for_one_request_fails_that_one_alone) {
-  for (const SequenceId unlucky : {1u, 2u}) {
+  for (const SequenceId failing : {1u, 2u}) {
     registries.policies.replace(
-        "choosy", {"", "", {}, [unlucky](const json&, Host&) { return std::make_unique<ChoosyPolicy>(unlucky); }});
-    chairs.policy = {{"name", "choosy"}};
-    const std::vector<Sequence> all = serve({lucky({1, 2, 3}, 1), lucky({2, 1}, 2)});
-    for (const Sequence& s : all) EXPECT_EQ(s.failure, s.id == unlucky ? "no length today" : "");
+        "throwing", {"", "", {}, [failing](const json&, Host&) { return std::make_unique<ThrowingPolicy>(failing); }});
+    configs.policy = {{"name", "throwing"}};
+    const std::vector<Sequence> all = serve({clean({1, 2, 3}, 1), clean({2, 1}, 2)});
+    for (const Sequence& s : all) EXPECT_EQ(s.failure, s.id == failing ? "no length today" : "");
   }
 }
 
 TEST_F(FailureTest, a_verifier_that_throws_for_one_request_fails_that_one_alone) {
-  registries.verifiers.add("choosy", {"", "", {}, [r = conformance::all_registries()](const json&, Host& h) {
-                                        return std::make_unique<ChoosyVerifier>(
+  registries.verifiers.add("throwing", {"", "", {}, [r = conformance::all_registries()](const json&, Host& h) {
+                                        return std::make_unique<ThrowingVerifier>(
                                             r.verifiers.make({{"name", "speculative_sampling"}}, h), 2);
                                       }});
-  chairs.verifier = {{"name", "choosy"}};
-  const Sequence failed = one_fails({lucky({1, 2, 3}, 1, true), lucky({2, 1, 2}, 2, true), lucky({3, 3}, 3)}, 1,
-                                    "the verifier 'choosy' failed for this request: no verdict today");
+  configs.verifier = {{"name", "throwing"}};
+  const Sequence failed = one_fails({clean({1, 2, 3}, 1, true), clean({2, 1, 2}, 2, true), clean({3, 3}, 3)}, 1,
+                                    "the verifier 'throwing' failed for this request: no verdict today");
   EXPECT_GE(failed.length(), 6);
   EXPECT_EQ(failed.logprobs.size(), std::size_t(failed.generated()));
 }
 
 TEST_F(FailureTest, a_request_whose_own_functions_throw_fails_alone) {
-  Request stops = lucky({2, 1, 2}, 2), tells = lucky({2, 1, 2}, 2);
+  Request stops = clean({2, 1, 2}, 2), tells = clean({2, 1, 2}, 2);
   stops.limits.stop = [](std::span<const Token> generated, int) -> std::optional<int> {
     if (generated.size() > 3) throw std::runtime_error("no end in sight");
     return std::nullopt;
   };
   const Sequence stopped =
-      one_fails({lucky({1, 2, 3}, 1), stops, lucky({3, 3}, 3)}, 1, "its stop rule failed for this request: no end");
+      one_fails({clean({1, 2, 3}, 1), stops, clean({3, 3}, 3)}, 1, "its stop rule failed for this request: no end");
   EXPECT_LE(stopped.generated(), 3);
   tells.on_tokens = [](const Sequence& s, std::span<const Token>) {
     if (s.generated() > 3) throw 7;
   };
-  const Sequence told = one_fails({lucky({1, 2, 3}, 1), tells, lucky({3, 3}, 3)}, 1, "its on_tokens failed");
+  const Sequence told = one_fails({clean({1, 2, 3}, 1), tells, clean({3, 3}, 3)}, 1, "its on_tokens failed");
   EXPECT_GT(told.generated(), 3);
 }
 
@@ -226,10 +226,10 @@ class HalfRight : public Verifier {
 
 TEST_F(FailureTest, a_verdict_that_no_verifier_may_give_is_not_delivered) {
   registries.verifiers.add("half", {"", "", {}, [](const json&, Host&) { return std::make_unique<HalfRight>(); }});
-  chairs.verifier = {{"name", "half"}};
+  configs.verifier = {{"name", "half"}};
   const auto e = engine();
   std::vector<SequenceId> told;
-  for (Request r : {lucky({1, 2, 3}, 1), lucky({2, 1}, 2)}) {
+  for (Request r : {clean({1, 2, 3}, 1), clean({2, 1}, 2)}) {
     r.on_tokens = [&](const Sequence& s, std::span<const Token>) { told.push_back(s.id); };
     e->submit(r);
   }

@@ -1,14 +1,14 @@
 // What the engine does when its components misbehave: a verifier that says what it may not, a policy that miscounts, a
 // forward that fails half-way; and that nobody is starved by guesses.
-#include "tests/framework/engine/engine_scene.h"
+#include "tests/framework/engine/engine_scenario.h"
 
 namespace foretoken::testing {
 namespace {
 
-using conformance::Text;
+using conformance::Tokens;
 using nlohmann::json;
 
-struct EngineGuard : EngineScene {
+struct EngineGuard : EngineScenario {
   static std::vector<Sequence> finish(Engine& e) {
     std::vector<Sequence> done;
     while (!e.idle())
@@ -33,9 +33,9 @@ TEST_F(EngineGuard, options_that_make_no_engine_are_refused) {
 }
 
 // Says of every trial what a test gave it.
-class Reciting : public Verifier {
+class GivenVerdict : public Verifier {
  public:
-  explicit Reciting(const Verdict& verdict) : verdict_(verdict) {}
+  explicit GivenVerdict(const Verdict& verdict) : verdict_(verdict) {}
   Soundness soundness() const override { return {{Drawn::certain, Drawn::chain}}; }
   void verify(Backend&, const Trials& trials, Tensor verdicts) override {
     for (int i = 0; i < trials.count(); ++i) *reinterpret_cast<Verdict*>(verdicts.row<std::uint8_t>(i)) = verdict_;
@@ -46,33 +46,33 @@ class Reciting : public Verifier {
 };
 
 TEST_F(EngineGuard, a_verdict_is_a_path_of_the_tree_and_tokens_of_the_target) {
-  chairs.drafter = {{"name", "ngram"}, {"longest", 1}, {"shortest", 1}};  // guesses three times the token 1
-  const auto recited = [&](int length, Token accepted, Token next, Token last = -1) {
+  configs.drafter = {{"name", "ngram"}, {"longest", 1}, {"shortest", 1}};  // guesses three times the token 1
+  const auto step_with = [&](int length, Token accepted, Token next, Token last = -1) {
     Verdict v;
     for (int k = 0; k < 3; ++k) v.path[k] = k + 1, v.tokens[k] = accepted;
     v.length = length, v.next = next;
     if (length >= 0 && length < 4) v.tokens[length] = last >= 0 ? last : next;
-    registries.verifiers.replace("reciting",
-                                 {"", "", {}, [=](const json&, Host&) { return std::make_unique<Reciting>(v); }});
-    chairs.verifier = {{"name", "reciting"}};
+    registries.verifiers.replace("given",
+                                 {"", "", {}, [=](const json&, Host&) { return std::make_unique<GivenVerdict>(v); }});
+    configs.verifier = {{"name", "given"}};
     const auto e = engine();
     e->submit(request({2, 1, 1, 1, 3, 2}, 20));
     return sentence([&] { (void)without_failures(e->step()); });
   };
-  EXPECT_EQ(recited(2, 1, 4), "(no error)");
-  EXPECT_TRUE(says(recited(2, 3, 4), "the verifier 'reciting' accepted the node 1, which holds the token 1",
+  EXPECT_EQ(step_with(2, 1, 4), "(no error)");
+  EXPECT_TRUE(says(step_with(2, 3, 4), "the verifier 'given' accepted the node 1, which holds the token 1",
                    "said the token 3 for it"));
-  EXPECT_TRUE(says(recited(2, 1, 4, 3), "the verifier 'reciting' said the token 3 last", "Verdict::next is 4"));
+  EXPECT_TRUE(says(step_with(2, 1, 4, 3), "the verifier 'given' said the token 3 last", "Verdict::next is 4"));
   for (const int length : {-1, 4, 60, 1000}) {
-    const std::string text = recited(length, 1, 1);
-    EXPECT_TRUE(says(text, "the verifier 'reciting' accepted " + std::to_string(length) +
+    const std::string text = step_with(length, 1, 1);
+    EXPECT_TRUE(says(text, "the verifier 'given' accepted " + std::to_string(length) +
                                " nodes of a tree that has 3 below its root;"))
         << text;
   }
   for (const Token t : {5, -7, 1'000'000}) {
-    EXPECT_TRUE(says(recited(2, t, 1), "the verifier 'reciting' said the token " + std::to_string(t) + ", outside"))
+    EXPECT_TRUE(says(step_with(2, t, 1), "the verifier 'given' said the token " + std::to_string(t) + ", outside"))
         << t;
-    EXPECT_TRUE(says(recited(0, 1, t), "the verifier 'reciting' said the token " + std::to_string(t) + ", outside"))
+    EXPECT_TRUE(says(step_with(0, 1, t), "the verifier 'given' said the token " + std::to_string(t) + ", outside"))
         << t;
   }
 }
@@ -86,7 +86,7 @@ class Miscounting : public LengthPolicy {
 TEST_F(EngineGuard, a_policy_owes_one_budget_per_sequence) {
   registries.policies.add("miscounting",
                           {"", "", {}, [](const json&, Host&) { return std::make_unique<Miscounting>(); }});
-  chairs.policy = {{"name", "miscounting"}};
+  configs.policy = {{"name", "miscounting"}};
   const auto e = engine();
   e->submit(request({1, 2, 3}));
   EXPECT_TRUE(says(sentence([&] { e->step(); }), "'miscounting'"));
@@ -100,10 +100,10 @@ TEST_F(EngineGuard, a_temperature_whose_reciprocal_is_no_number_is_refused) {
 }
 
 TEST_F(EngineGuard, a_temperature_of_the_draft_whose_reciprocal_is_no_number_is_refused) {
-  chairs.drafter["temperature"] = 1e-40;
+  configs.drafter["temperature"] = 1e-40;
   EXPECT_TRUE(says(sentence([&] { engine(); }), "'temperature'"));
   for (const double fine : {0.0, 1e-6}) {
-    chairs.drafter["temperature"] = fine;
+    configs.drafter["temperature"] = fine;
     EXPECT_EQ(sentence([&] { engine(); }), "(no error)") << fine;
   }
 }
@@ -127,8 +127,8 @@ TEST_F(EngineGuard, a_forward_that_failed_leaves_no_trace) {
   options.step_rows = 8;
   const auto text = [&](std::shared_ptr<Model> target, std::shared_ptr<Model> draft, int* failures) {
     conformance::Cast c{target, [=](const ModelChoice&, const std::string&) { return draft; }};
-    Engine e(*backend, c.target, registries, chairs, options, c.load);
-    e.submit(request(Text(13, 2), 20));
+    Engine e(*backend, c.target, registries, configs, options, c.load);
+    e.submit(request(Tokens(13, 2), 20));
     e.submit(request({1, 3, 4}, 20));
     std::vector<Sequence> done;
     while (!e.idle()) {
@@ -143,12 +143,12 @@ TEST_F(EngineGuard, a_forward_that_failed_leaves_no_trace) {
     return std::pair(done.at(0).tokens, done.at(1).tokens);
   };
   int failures = 0;
-  const auto draft = cast.load("table:other", "auto");
-  const auto undisturbed = text(cast.target, draft, &failures);
+  const auto draft = models.load("table:other", "auto");
+  const auto undisturbed = text(models.target, draft, &failures);
   ASSERT_EQ(failures, 0);
   for (int at = 0; at < 6; ++at) {
-    EXPECT_EQ(text(std::make_shared<Failing>(cast.target, at), draft, &failures), undisturbed) << "target, call " << at;
-    EXPECT_EQ(text(cast.target, std::make_shared<Failing>(draft, at), &failures), undisturbed) << "draft, call " << at;
+    EXPECT_EQ(text(std::make_shared<Failing>(models.target, at), draft, &failures), undisturbed) << "target, call " << at;
+    EXPECT_EQ(text(models.target, std::make_shared<Failing>(draft, at), &failures), undisturbed) << "draft, call " << at;
   }
   EXPECT_EQ(failures, 12);
 }
@@ -168,25 +168,25 @@ TEST_F(EngineGuard, guesses_take_no_row_from_prompts) {
 
 TEST_F(EngineGuard, a_prefix_is_counted_when_it_is_used_and_not_when_it_is_looked_at) {
   options.pages = 27, options.batch = 2;
-  chairs.drafter = {{"name", "none"}};
+  configs.drafter = {{"name", "none"}};
   const auto e = engine();
-  e->submit(request(Text(16, 1), 1));
+  e->submit(request(Tokens(16, 1), 1));
   finish(*e);
   ASSERT_EQ(e->target().cache().prefix_rows_reused(), 0u);
-  e->submit(request(Text(30, 2), 6));  // 15 to 18 pages
-  e->submit(request(Text(30, 1), 4));  // 8 pages are there, but not the 7 others before the first request ends
+  e->submit(request(Tokens(30, 2), 6));  // 15 to 18 pages
+  e->submit(request(Tokens(30, 1), 4));  // 8 pages are there, but not the 7 others before the first request ends
   finish(*e);
   EXPECT_EQ(e->target().cache().prefix_rows_reused(), 16u);
 }
 
 TEST_F(EngineGuard, ngram_whose_longest_match_is_shorter_than_its_shortest_is_refused) {
-  chairs.drafter = {{"name", "ngram"}, {"longest", 2}, {"shortest", 5}};
+  configs.drafter = {{"name", "ngram"}, {"longest", 2}, {"shortest", 5}};
   const std::string text = sentence([&] { engine(); });
   EXPECT_TRUE(says(text, "longest") && says(text, "shortest")) << text;
 }
 
 TEST_F(EngineGuard, a_stop_rule_cannot_lengthen_a_text) {
-  chairs.drafter = {{"name", "none"}};
+  configs.drafter = {{"name", "none"}};
   const auto e = engine();
   Request r = request({1, 2, 3}, 20);
   r.limits.stop = [](std::span<const Token> generated, int) -> std::optional<int> {

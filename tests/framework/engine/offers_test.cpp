@@ -1,6 +1,6 @@
 // What the engine offers to components when they are made, what comes with outcomes, and what is refused because
 // nothing serves it yet.
-#include "tests/framework/engine/engine_scene.h"
+#include "tests/framework/engine/engine_scenario.h"
 
 namespace foretoken::testing {
 namespace {
@@ -46,12 +46,12 @@ class Needing : public Drafter {
   See see_;
 };
 
-struct Offers : EngineScene {
+struct Offers : EngineScenario {
   using Make = std::function<std::unique_ptr<Drafter>(Host&)>;
 
   void draft_with(const Make& make) {
     registries.drafters.replace("mine", {"", "", {}, [make](const json&, Host& host) { return make(host); }});
-    chairs.drafter = {{"name", "mine"}};
+    configs.drafter = {{"name", "mine"}};
   }
   Sequence finished(float temperature) {
     const auto e = engine();
@@ -60,7 +60,7 @@ struct Offers : EngineScene {
       for (Sequence& s : e->step().finished) return std::move(s);
     return {};
   }
-  Text text(float temperature) { return finished(temperature).tokens; }
+  Tokens text(float temperature) { return finished(temperature).tokens; }
   std::string refusal(Needs needs) {
     draft_with([&](Host& h) { return std::make_unique<Needing>(h.backend(), needs, [](const Outcome&) {}); });
     return sentence([&] { engine(); });
@@ -68,8 +68,8 @@ struct Offers : EngineScene {
 };
 
 TEST_F(Offers, ADrafterMadeOfAnother) {
-  const Text plain = text(0);
-  const json inner = chairs.drafter;
+  const Tokens plain = text(0);
+  const json inner = configs.drafter;
   draft_with([&](Host& h) { return std::make_unique<Around>(h.drafter(inner)); });
   EXPECT_EQ(text(0), plain);
   EXPECT_EQ(text(1).size(), 15u);
@@ -80,15 +80,15 @@ TEST_F(Offers, ADrafterMadeOfAnother) {
 TEST_F(Offers, AVerifierMadeOfAnother) {
   registries.verifiers.add(
       "mine", {"", "", {}, [](const json&, Host& host) { return host.verifier({{"name", "speculative_sampling"}}); }});
-  const Text plain = text(1);
-  chairs.verifier = {{"name", "mine"}};
+  const Tokens plain = text(1);
+  configs.verifier = {{"name", "mine"}};
   EXPECT_EQ(text(1), plain);
 }
 
 TEST_F(Offers, TheTargetItself) {
   draft_with([&](Host& host) {
-    EXPECT_EQ(host.target_model(), cast.target);
-    EXPECT_EQ(host.cache(host.target_model())->info().name, cast.target->info().name);
+    EXPECT_EQ(host.target_model(), models.target);
+    EXPECT_EQ(host.cache(host.target_model())->info().name, models.target->info().name);
     return host.drafter({{"name", "ngram"}});
   });
   engine();
@@ -107,7 +107,7 @@ TEST_F(Offers, WhatOutlivesAnEngineIsMadeOnceForAKey) {
   });
   const auto kept = std::make_shared<Kept>();
   const auto make = [&](const std::shared_ptr<Kept>& k) {
-    Engine(*backend, cast.target, registries, chairs, options, cast.load, k);
+    Engine(*backend, models.target, registries, configs, options, models.load, k);
   };
   make(kept), make(kept);
   EXPECT_EQ(made, 1);
@@ -129,7 +129,7 @@ TEST_F(Offers, WhatIsKeptIsOfOneTypeAndSomething) {
     });
   };
   const auto kept = std::make_shared<Kept>();
-  const auto make = [&] { Engine(*backend, cast.target, registries, chairs, options, cast.load, kept); };
+  const auto make = [&] { Engine(*backend, models.target, registries, configs, options, models.load, kept); };
   keep(1, true);
   EXPECT_TRUE(says(sentence(make), "'reference", "key'", "is nothing"));
   keep(1, false);
@@ -140,15 +140,15 @@ TEST_F(Offers, WhatIsKeptIsOfOneTypeAndSomething) {
 
 // Of every node of the tree, in the step's one readback.
 TEST_F(Offers, TheTargetsMostProbableTokensComeWithTheOutcome) {
-  const auto& table = dynamic_cast<const conformance::TableModel&>(*cast.target);
+  const auto& table = dynamic_cast<const conformance::TableModel&>(*models.target);
   int nodes = 0;
   const auto see = [&](const Outcome& o) {
     ASSERT_EQ(o.ranks.shape(), (Shape{o.tree->nodes, 3}));
     if (!o.sequence->running()) return;  // its end was cut off
-    Text path = o.sequence->tokens;      // with what the round emitted
+    Tokens path = o.sequence->tokens;      // with what the round emitted
     path.resize(path.size() - std::size_t(o.verdict->length + 1));
     for (int n = 0; n < o.tree->nodes; ++n, ++nodes) {
-      Text here = path;
+      Tokens here = path;
       if (n > 0) here.push_back(*o.tree->known.row<Token>(n));
       const auto logits = table.logits(here);
       std::vector<std::pair<float, Token>> order;
@@ -191,7 +191,7 @@ TEST_F(Offers, NeedsThatNothingServesAreRefusedBeforeAnythingIsMade) {
                                            return h.drafter({{"name", "ngram"}});
                                          },
                                          [needs](const json&, const ModelInfo&) { return needs; }});
-    chairs.drafter = {{"name", "mine"}};
+    configs.drafter = {{"name", "mine"}};
     return sentence([&] { engine(); });
   };
   EXPECT_TRUE(says(refused({.proposes = {Drawn::aside}}), "the drafter 'mine'", "nothing serves such nodes yet"));
@@ -234,17 +234,17 @@ struct Ranked {
 };
 
 TEST_F(Offers, ARuleReadsTheRawDistributionWhateverTheWarp) {
-  const auto& table = dynamic_cast<const conformance::TableModel&>(*cast.target);
-  chairs.drafter = {{"name", "none"}}, chairs.policy = {{"name", "fixed"}, {"length", 0}};
+  const auto& table = dynamic_cast<const conformance::TableModel&>(*models.target);
+  configs.drafter = {{"name", "none"}}, configs.policy = {{"name", "fixed"}, {"length", 0}};
   const auto judge = [&](bool raw) {
     registries.verifiers.replace("mine", {"", "", {}, [raw](const json&, Host&) {
                                             return std::make_unique<RuleVerifier<Ranked>>(
                                                 Soundness{.takes = {Drawn::certain}, .raw = raw}, Ranked{2});
                                           }});
   };
-  chairs.verifier = {{"name", "mine"}};
+  configs.verifier = {{"name", "mine"}};
   judge(true);
-  Text expected{1, 2, 3};
+  Tokens expected{1, 2, 3};
   while (expected.size() < 15) {
     const auto logits = table.logits(expected);
     std::vector<std::pair<float, Token>> order;

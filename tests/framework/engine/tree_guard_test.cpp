@@ -1,5 +1,5 @@
 // What the engine says of a drafter that returns a tree that it may not return.
-#include "tests/framework/engine/engine_scene.h"
+#include "tests/framework/engine/engine_scenario.h"
 
 namespace foretoken::testing {
 namespace {
@@ -7,11 +7,11 @@ namespace {
 using nlohmann::json;
 
 // A drafter whose trees a test scribbles over.
-class Scribbled : public Drafter {
+class ModifiedTrees : public Drafter {
  public:
-  using Scribble = std::function<void(Backend&, std::span<const DraftRequest>, std::vector<DraftTree>&)>;
-  Scribbled(Backend& b, Scribble scribble, std::vector<Drawn> proposes)
-      : backend_(b), scribble_(std::move(scribble)), proposes_(std::move(proposes)) {}
+  using Modify = std::function<void(Backend&, std::span<const DraftRequest>, std::vector<DraftTree>&)>;
+  ModifiedTrees(Backend& b, Modify modify, std::vector<Drawn> proposes)
+      : backend_(b), modify_(std::move(modify)), proposes_(std::move(proposes)) {}
   Needs needs() const override { return {proposes_, false}; }
   std::vector<DraftTree> draft(std::span<const DraftRequest> requests) override {
     std::vector<DraftTree> trees;
@@ -19,23 +19,23 @@ class Scribbled : public Drafter {
       trees.push_back(DraftTree::rooted(backend_, r.sequence->last(), r.budget.nodes + 8));
       for (int n = 0; n < r.budget.chain(); ++n) trees.back().guess(n, 1);
     }
-    scribble_(backend_, requests, trees);
+    modify_(backend_, requests, trees);
     return trees;
   }
 
  private:
   Backend& backend_;
-  Scribble scribble_;
+  Modify modify_;
   std::vector<Drawn> proposes_;
 };
 
-struct TreeGuard : EngineScene {
-  // What a step says when the drafter's trees are scribbled over.
-  std::string scribbled(Scribbled::Scribble scribble, const std::vector<Drawn>& proposes = {Drawn::certain}) {
-    registries.drafters.replace("scribbled", {"", "", {}, [=](const json&, Host& h) {
-                                                return std::make_unique<Scribbled>(h.backend(), scribble, proposes);
+struct TreeGuard : EngineScenario {
+  // What a step says when the drafter's trees are modified over.
+  std::string step_with(ModifiedTrees::Modify modify, const std::vector<Drawn>& proposes = {Drawn::certain}) {
+    registries.drafters.replace("modified", {"", "", {}, [=](const json&, Host& h) {
+                                                return std::make_unique<ModifiedTrees>(h.backend(), modify, proposes);
                                               }});
-    chairs.drafter = {{"name", "scribbled"}};
+    configs.drafter = {{"name", "modified"}};
     const auto e = engine();
     e->submit(request({1, 2, 3}, 20));
     e->submit(request({2, 2}, 20));
@@ -44,30 +44,30 @@ struct TreeGuard : EngineScene {
 };
 
 TEST_F(TreeGuard, a_drafter_that_keeps_its_word_is_not_refused) {
-  EXPECT_EQ(scribbled([](Backend&, auto, auto&) {}), "(no error)");
+  EXPECT_EQ(step_with([](Backend&, auto, auto&) {}), "(no error)");
 }
 
 TEST_F(TreeGuard, a_drafter_may_not_exceed_its_budget) {
-  const std::string text = scribbled([](Backend&, auto, auto& trees) { trees[0].guess(0, 1); });
-  EXPECT_TRUE(says(text, "'scribbled'") && says(text, "budget")) << text;
+  const std::string text = step_with([](Backend&, auto, auto& trees) { trees[0].guess(0, 1); });
+  EXPECT_TRUE(says(text, "'modified'") && says(text, "budget")) << text;
 }
 
 TEST_F(TreeGuard, a_drafter_owes_one_tree_per_request) {
-  EXPECT_TRUE(says(scribbled([](Backend&, auto, auto& trees) { trees.pop_back(); }), "one tree"));
+  EXPECT_TRUE(says(step_with([](Backend&, auto, auto& trees) { trees.pop_back(); }), "one tree"));
 }
 
 TEST_F(TreeGuard, a_tree_begins_with_a_root_and_parents_precede) {
   EXPECT_TRUE(says(
-      scribbled([](Backend&, auto, auto& trees) { trees[1].parents.template data<std::int32_t>()[1] = 2; }), "parent"));
+      step_with([](Backend&, auto, auto& trees) { trees[1].parents.template data<std::int32_t>()[1] = 2; }), "parent"));
   EXPECT_TRUE(
-      says(scribbled([](Backend&, auto, auto& trees) { trees[1].parents.template data<std::int32_t>()[2] = -1; }),
+      says(step_with([](Backend&, auto, auto& trees) { trees[1].parents.template data<std::int32_t>()[2] = -1; }),
            "parent"));
-  EXPECT_TRUE(says(scribbled([](Backend&, auto, auto& trees) { trees[0].nodes = 0; }), "root"));
-  EXPECT_TRUE(says(scribbled([](Backend&, auto, auto& trees) { trees[0] = DraftTree{}; }), "root"));
+  EXPECT_TRUE(says(step_with([](Backend&, auto, auto& trees) { trees[0].nodes = 0; }), "root"));
+  EXPECT_TRUE(says(step_with([](Backend&, auto, auto& trees) { trees[0] = DraftTree{}; }), "root"));
 }
 
 TEST_F(TreeGuard, a_node_drawn_as_the_drafter_never_declared_is_refused) {
-  const std::string text = scribbled([](Backend&, auto, auto& trees) {
+  const std::string text = step_with([](Backend&, auto, auto& trees) {
     trees[0].q.drawn.template data<std::uint8_t>()[1] = std::uint8_t(Drawn::without_replacement);
   });
   EXPECT_TRUE(says(text, "without_replacement")) << text;
@@ -81,21 +81,21 @@ TEST_F(TreeGuard, a_drafter_is_held_to_the_kinds_of_nodes_that_it_named) {
     trees[0].q.drawn.template data<std::uint8_t>()[1] = std::uint8_t(Drawn::chain);
     trees[0].q.distributions = {b.distributions(logits, std::vector{Warp{.temperature = 1}})};
   };
-  EXPECT_EQ(scribbled(chain, {Drawn::certain, Drawn::chain}), "(no error)");
+  EXPECT_EQ(step_with(chain, {Drawn::certain, Drawn::chain}), "(no error)");
   EXPECT_TRUE(
-      says(scribbled(chain), "the drafter 'scribbled' returned a node drawn 'chain'", "Needs::proposes does not name"));
+      says(step_with(chain), "the drafter 'modified' returned a node drawn 'chain'", "Needs::proposes does not name"));
 }
 
 TEST_F(TreeGuard, a_guess_is_a_token_of_the_target) {
   for (const Token t : {-2, -7, 1'000'000}) {
     const std::string text =
-        scribbled([t](Backend&, auto, auto& trees) { *trees[0].known.template row<Token>(1) = t; });
-    EXPECT_TRUE(says(text, "'scribbled' guessed the token " + std::to_string(t)) && says(text, "vocabulary")) << text;
+        step_with([t](Backend&, auto, auto& trees) { *trees[0].known.template row<Token>(1) = t; });
+    EXPECT_TRUE(says(text, "'modified' guessed the token " + std::to_string(t)) && says(text, "vocabulary")) << text;
   }
-  EXPECT_EQ(scribbled([](Backend&, auto, auto& trees) { *trees[0].known.template row<Token>(1) = -1; }), "(no error)")
+  EXPECT_EQ(step_with([](Backend&, auto, auto& trees) { *trees[0].known.template row<Token>(1) = -1; }), "(no error)")
       << "an absent node";
-  EXPECT_TRUE(says(scribbled([](Backend&, auto, auto& trees) { ++*trees[0].known.template row<Token>(0); }), "root"));
-  EXPECT_TRUE(says(scribbled([](Backend& b, auto, auto& trees) {
+  EXPECT_TRUE(says(step_with([](Backend&, auto, auto& trees) { ++*trees[0].known.template row<Token>(0); }), "root"));
+  EXPECT_TRUE(says(step_with([](Backend& b, auto, auto& trees) {
                      for (auto tree = DraftTree::rooted(b, 1, 2); tree.nodes < 9;) trees[0].nodes = tree.guess(0, 1);
                    }),
                    "room for 2 nodes"));
@@ -109,17 +109,17 @@ TEST_F(TreeGuard, a_drawn_node_is_a_token_of_the_target_from_a_distribution_of_i
     *tree.q.drawn.row<std::uint8_t>(1) = std::uint8_t(how);
   };
   for (const Token t : {-2, -7, 5, 1'000'000}) {
-    const std::string text = scribbled([=](Backend&, auto, auto& trees) { drawn(trees[0], t); }, either);
-    EXPECT_TRUE(says(text, "'scribbled' drew the token " + std::to_string(t)) && says(text, "vocabulary of 5")) << text;
+    const std::string text = step_with([=](Backend&, auto, auto& trees) { drawn(trees[0], t); }, either);
+    EXPECT_TRUE(says(text, "'modified' drew the token " + std::to_string(t)) && says(text, "vocabulary of 5")) << text;
   }
-  EXPECT_TRUE(says(scribbled([=](Backend&, auto, auto& trees) { drawn(trees[1], 1, int(Drawn::aside)); }),
+  EXPECT_TRUE(says(step_with([=](Backend&, auto, auto& trees) { drawn(trees[1], 1, int(Drawn::aside)); }),
                    "returned a node drawn 'aside'", "nothing serves such nodes yet"));
   for (const int how : {6, 77, 255}) {
-    const std::string text = scribbled([=](Backend&, auto, auto& trees) { drawn(trees[1], 1, how); });
+    const std::string text = step_with([=](Backend&, auto, auto& trees) { drawn(trees[1], 1, how); });
     EXPECT_TRUE(says(text, "Proposal::drawn is " + std::to_string(how) + ", which is no Drawn")) << text;
   }
   const auto from_distribution_of = [&](int vocab) {
-    return scribbled(
+    return step_with(
         [=](Backend& b, auto, auto& trees) {
           const std::vector<float> zeros(std::size_t(vocab), 0.0f);
           const Tensor logits = Tensor::host_copy<float>(zeros, DType::f32).reshaped({1, vocab});
@@ -140,21 +140,21 @@ TEST_F(TreeGuard, a_tree_has_no_more_nodes_than_room) {
     tree.nodes = nodes;
     return tree;
   };
-  const std::string text = scribbled([=](Backend& b, auto requests, auto& trees) {
+  const std::string text = step_with([=](Backend& b, auto requests, auto& trees) {
     trees[0] = counted(DraftTree::rooted(b, requests[0].sequence->last(), 1), 3);
   });
-  EXPECT_TRUE(says(text, "'scribbled' returned a tree of 3 nodes with room for 2;") && says(text, "DraftTree::rooted"))
+  EXPECT_TRUE(says(text, "'modified' returned a tree of 3 nodes with room for 2;") && says(text, "DraftTree::rooted"))
       << text;
   for (Tensor DraftTree::* array : {&DraftTree::known, &DraftTree::parents, &DraftTree::tokens})
-    EXPECT_TRUE(says(scribbled([=](Backend&, auto, auto& trees) { trees[1].*array = (trees[1].*array).rows(0, 2); }),
+    EXPECT_TRUE(says(step_with([=](Backend&, auto, auto& trees) { trees[1].*array = (trees[1].*array).rows(0, 2); }),
                      "room for 2;"));
-  EXPECT_TRUE(says(scribbled([](Backend&, auto, auto& trees) { trees[1].q.drawn = trees[1].q.drawn.rows(0, 2); }),
+  EXPECT_TRUE(says(step_with([](Backend&, auto, auto& trees) { trees[1].q.drawn = trees[1].q.drawn.rows(0, 2); }),
                    "room for 2;"));
-  EXPECT_TRUE(says(scribbled([](Backend&, auto, auto& trees) { trees[1].q.drawn = {}; }), "room for 0;"));
-  EXPECT_TRUE(says(scribbled([](Backend&, auto, auto& trees) { trees[0].nodes = 1, trees[0].q.drawn = {}; }),
+  EXPECT_TRUE(says(step_with([](Backend&, auto, auto& trees) { trees[1].q.drawn = {}; }), "room for 0;"));
+  EXPECT_TRUE(says(step_with([](Backend&, auto, auto& trees) { trees[0].nodes = 1, trees[0].q.drawn = {}; }),
                    "a tree of 1 nodes with room for 0;"))
       << "a bare root";
-  EXPECT_EQ(scribbled([](Backend& b, auto requests, auto& trees) {
+  EXPECT_EQ(step_with([](Backend& b, auto requests, auto& trees) {
               trees[0] = DraftTree::rooted(b, requests[0].sequence->last(), 0);
             }),
             "(no error)");

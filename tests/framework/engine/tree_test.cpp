@@ -1,5 +1,5 @@
 // Trees that branch: what the engine holds a drafter to, and what it counts of them.
-#include "tests/framework/engine/engine_scene.h"
+#include "tests/framework/engine/engine_scenario.h"
 
 namespace foretoken::testing {
 namespace {
@@ -24,12 +24,12 @@ class Shaped : public Drafter {
   Grow grow_;
 };
 
-struct Trees : EngineScene {
+struct Trees : EngineScenario {
   std::unique_ptr<Engine> shaped(Shaped::Grow grow, int length = 3, int nodes = 16) {
     registries.drafters.replace(
         "shaped", {"", "", {}, [grow](const json&, Host& h) { return std::make_unique<Shaped>(h.backend(), grow); }});
-    chairs.drafter = {{"name", "shaped"}};
-    chairs.policy = {{"name", "fixed"}, {"length", length}, {"nodes", nodes}};
+    configs.drafter = {{"name", "shaped"}};
+    configs.policy = {{"name", "fixed"}, {"length", length}, {"nodes", nodes}};
     return engine();
   }
   std::string refusal(Shaped::Grow grow) {
@@ -112,9 +112,9 @@ TEST_F(Trees, absent_children_were_not_tested) {
 }
 
 // Accepts what a test says.
-class Reciting : public Verifier {
+class GivenVerdict : public Verifier {
  public:
-  explicit Reciting(std::vector<std::pair<int, Token>> path) : path_(std::move(path)) {}
+  explicit GivenVerdict(std::vector<std::pair<int, Token>> path) : path_(std::move(path)) {}
   Soundness soundness() const override { return {{Drawn::certain, Drawn::chain}}; }
   void verify(Backend&, const Trials& trials, Tensor verdicts) override {
     Verdict v;
@@ -128,23 +128,23 @@ class Reciting : public Verifier {
 };
 
 TEST_F(Trees, a_verdict_follows_the_tree_from_the_root_down) {
-  const auto recited = [&](std::vector<std::pair<int, Token>> path) {
-    registries.verifiers.replace("reciting",
-                                 {"", "", {}, [=](const json&, Host&) { return std::make_unique<Reciting>(path); }});
-    chairs.verifier = {{"name", "reciting"}};
+  const auto step_with = [&](std::vector<std::pair<int, Token>> path) {
+    registries.verifiers.replace("given",
+                                 {"", "", {}, [=](const json&, Host&) { return std::make_unique<GivenVerdict>(path); }});
+    configs.verifier = {{"name", "given"}};
     return refusal(ragged);
   };
-  EXPECT_EQ(recited({{1, 0}}), "(no error)");
-  EXPECT_EQ(recited({{2, 1}, {3, 1}}), "(no error)");
+  EXPECT_EQ(step_with({{1, 0}}), "(no error)");
+  EXPECT_EQ(step_with({{2, 1}, {3, 1}}), "(no error)");
   for (const std::vector<std::pair<int, Token>>& path :
        std::vector<std::vector<std::pair<int, Token>>>{{{1, 0}, {3, 1}}, {{3, 1}}, {{2, 1}, {2, 1}}, {{0, 3}}}) {
-    const std::string said = recited(path);
-    EXPECT_TRUE(says(said, "'reciting' accepted the node " + std::to_string(path.back().first)) &&
+    const std::string said = step_with(path);
+    EXPECT_TRUE(says(said, "'given' accepted the node " + std::to_string(path.back().first)) &&
                 says(said, "no child of"))
         << said;
   }
   for (const int node : {-3, 5, 1 << 20})
-    EXPECT_TRUE(says(recited({{node, 1}}), "accepted the node " + std::to_string(node))) << node;
+    EXPECT_TRUE(says(step_with({{node, 1}}), "accepted the node " + std::to_string(node))) << node;
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-#include "framework/engine/blame.h"
+#include "framework/engine/failures.h"
 
 #include <algorithm>
 #include <exception>

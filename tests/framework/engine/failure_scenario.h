@@ -2,7 +2,7 @@
 #pragma once
 #include <limits>
 
-#include "tests/framework/engine/engine_scene.h"
+#include "tests/framework/engine/engine_scenario.h"
 
 namespace foretoken::testing {
 
@@ -25,10 +25,10 @@ class Poisoned : public Model {
   std::shared_ptr<Model> inner_;
 };
 
-struct FailureScene : EngineScene {
-  FailureScene() { options.pages = 512; }  // where pages are short drafts have other lengths
+struct FailureScenario : EngineScenario {
+  FailureScenario() { options.pages = 512; }  // where pages are short drafts have other lengths
   // A request with draws of its own that never says kPoison.
-  static Request lucky(Text prompt, std::uint64_t stream, bool logprobs = false) {
+  static Request clean(Tokens prompt, std::uint64_t stream, bool logprobs = false) {
     Request r = request(std::move(prompt), 14);
     r.stream = stream;
     r.sampling.logit_bias = {{kPoison, -100}};
@@ -46,14 +46,14 @@ struct FailureScene : EngineScene {
     std::ranges::sort(done, {}, &Sequence::id);
     return done;
   }
-  // Serves all, and all but number `unlucky`: the same but for that one, which fails with `reason`. Returns it.
-  Sequence one_fails(std::vector<Request> requests, std::size_t unlucky, const std::string& reason) {
+  // Serves all, and all but number `failing`: the same but for that one, which fails with `reason`. Returns it.
+  Sequence one_fails(std::vector<Request> requests, std::size_t failing, const std::string& reason) {
     std::vector<Sequence> all = serve(requests);
-    requests.erase(requests.begin() + std::ptrdiff_t(unlucky));
+    requests.erase(requests.begin() + std::ptrdiff_t(failing));
     const std::vector<Sequence> others = serve(requests);
     EXPECT_EQ(all.size(), others.size() + 1);
-    Sequence failed = std::move(all.at(unlucky));
-    all.erase(all.begin() + std::ptrdiff_t(unlucky));
+    Sequence failed = std::move(all.at(failing));
+    all.erase(all.begin() + std::ptrdiff_t(failing));
     for (std::size_t i = 0; i < others.size(); ++i) {
       EXPECT_EQ(all[i].tokens, others[i].tokens) << i;
       EXPECT_EQ(all[i].logprobs, others[i].logprobs) << i;

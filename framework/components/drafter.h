@@ -39,7 +39,8 @@ struct DraftRequest {
 // A bare root for each request, in order: the sequence's last token, with capacity for the budget's nodes.
 std::vector<DraftTree> rooted(Backend& backend, std::span<const DraftRequest> requests);
 
-// The result of verifying one tree, for drafters that adapt. Pointers are valid during Drafter::observe only.
+// The result of verifying one tree, for drafters that adapt. Pointers and `ranks` are valid during Drafter::observe
+// only; copy what is needed later.
 struct Outcome {
   const Sequence* sequence = nullptr;
   const DraftTree* tree = nullptr;
@@ -71,12 +72,14 @@ class Drafter {
   // One tree per request, in order, each within its budget. Whether a node exists must be decided before its token is
   // drawn, never by its own token; otherwise the output distribution changes. If it throws, it is called again with
   // each request alone and the same draws; only the requests for which it throws again fail, and it is then called with
-  // the others together. A throw for no single request, or for each of several, is an Error of the whole step.
+  // the others together. A throw for no single request is an Error of the
+  // whole step.
   virtual std::vector<DraftTree> draft(std::span<const DraftRequest> requests) = 0;
-  // After a step: the verdicts of the sequences that were verified. Not called where there are none.
+  // After a step: called once for each sequence that was verified, with its outcome alone. If it throws, that sequence
+  // fails; the others' outcomes are observed once all the same. Work for many sequences at once belongs in draft().
   virtual void observe(std::span<const Outcome> outcomes) { (void)outcomes; }
   // Frees what the drafter holds for the sequence, which has ended or whose memory is needed by another. A sequence
-  // that has not ended may be drafted for again later.
+  // that has not ended may be drafted for again later. If it throws, the sequence fails and its pages are freed.
   virtual void forget(const Sequence& sequence) { (void)sequence; }
 
  protected:

@@ -34,9 +34,11 @@ class LengthPolicy {
   // One budget per sequence, in order; another number of budgets is an Error. Each is cut to most(), to PastOnly::room,
   // to kMaxNodes and to kMaxPath. If it throws, it is called again as Drafter::draft is.
   virtual std::vector<Budget> budgets(std::span<const PastOnly> past) = 0;
-  // After every step: its sequences, what was drafted and accepted, and the time of each phase.
+  // After every step: its sequences, what was drafted and accepted, and the time of each phase. An exception is an
+  // Error of the step.
   virtual void observe(const StepReport& report) { (void)report; }
-  // The sequence has ended; the last report that names it has been observed.
+  // The sequence has ended; the last report that names it has been observed. If it throws, the sequence
+  // fails.
   virtual void forget(const Sequence& sequence) { (void)sequence; }
 
  protected:

@@ -15,9 +15,12 @@ struct LogProbabilities {
   const DistributionRow* raw_rows;
   template <class Lane> FORETOKEN_HD void operator()(Lane& lane, int i) const {
     Verdict& v = verdicts[i];
-    if (v.next < 0) return;
+    if (v.next < 0 || v.length < 0 || v.length > kMaxPath) return;
     lane.each(v.length + 1, [&](int k) {
-      const Distribution p = trials[i].p(k > 0 ? v.path[k - 1] : 0);
+      const int node = k > 0 ? v.path[k - 1] : 0;
+      if (node < 0 || node >= trials[i].nodes || v.tokens[k] < 0 || v.tokens[k] >= trials[i].vocab)
+        return;  // expect_verdict, which looks at it later, refuses it
+      const Distribution p = trials[i].p(node);
       v.logprobs[k] =
           float(warped[i] ? log_exactly(p(v.tokens[k])) : own(p, trials[i].p_stride).raw_log_probability(v.tokens[k]));
     });

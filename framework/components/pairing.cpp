@@ -44,6 +44,7 @@ void expect_fit(const Registries& registries, const ComponentConfigs& configs, c
   const auto needs = registries.drafters.traits(configs.drafter, target);
   const auto most = registries.policies.traits(configs.policy, target);
   const auto soundness = registries.verifiers.traits(configs.verifier, target);
+  if (needs) expect_served(*needs, "the drafter " + name_of(configs.drafter));  // first, as in Engine
   if (needs && soundness) expect_sound(configs, *needs, *soundness);
   if (needs && most) expect_confidence(configs, *most, *needs);
 }

@@ -19,7 +19,8 @@ void expect_confidence(const ComponentConfigs& configs, const Budget& budget, co
 void expect_repeated(const ComponentConfigs& configs, const Host::Inner& inner, const Needs& needs,
                      const Soundness& soundness);
 
-// The first two checks, as far as Entry::traits states the traits before any component is made and any model is loaded.
+// Throws for unsound pairs, confidence and needs that are not implemented, as far as Entry::traits states the traits
+// before any component is made and any model is loaded.
 void expect_fit(const Registries& registries, const ComponentConfigs& configs, const ModelInfo& target);
 
 }  // namespace foretoken

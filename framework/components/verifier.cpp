@@ -5,9 +5,7 @@
 #include "kernels/error.h"
 
 namespace foretoken {
-namespace {
 
-// Throws unless every drawn node's parent has a distribution q, and every q is over the target's vocabulary.
 void expect_distributions(const DraftTree& t, int vocab) {
   for (int n = 1; n < t.nodes; ++n) {
     const std::size_t parent = std::size_t(*t.parents.row<std::int32_t>(n));
@@ -23,6 +21,8 @@ void expect_distributions(const DraftTree& t, int vocab) {
                   " tokens, the target's have " + std::to_string(vocab) +
                   "; take q from NodeDistributions or Backend::distributions, of a model of the target's vocabulary");
 }
+
+namespace {
 
 // The nodes of all trees as arrays for the device, one tree after another.
 struct NodeArrays {
@@ -139,7 +139,14 @@ void expect_verdict(const Verdict& v, const DraftTree& tree, int vocab, const st
     if (node <= 0 || node >= tree.nodes || *tree.parents.row<std::int32_t>(node) != above)
       throw Error(who + " accepted the node " + std::to_string(node) + ", which is no child of the node " +
                   std::to_string(above) + " before it; follow the children that Trial::child names");
+    if (const Token held = *tree.known.row<Token>(node); v.tokens[k] != held)
+      throw Error(who + " accepted the node " + std::to_string(node) + ", which holds the token " +
+                  std::to_string(held) + ", but said the token " + std::to_string(v.tokens[k]) +
+                  " for it; follow a node with its own token, Trial::tokens");
   }
+  if (v.tokens[v.length] != v.next)
+    throw Error(who + " said the token " + std::to_string(v.tokens[v.length]) + " last, but its Verdict::next is " +
+                std::to_string(v.next) + "; end with Verdict::finish, which sets both");
 }
 
 }  // namespace foretoken

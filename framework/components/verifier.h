@@ -62,9 +62,9 @@ struct Trial {
   const float* const* q_logits = nullptr;     // [nodes] pointers; null where children are certain or there are none
   const DistributionRow* const* q_rows = nullptr;
 
-  FORETOKEN_HD Distribution p(int node) const { return {p_logits + node * p_stride, p_rows[node], vocab}; }
+  FORETOKEN_HD Distribution p(int node) const { return {p_logits + node * p_stride, usable(p_rows[node]), vocab}; }
   FORETOKEN_HD Distribution q(int node) const {
-    return q_logits[node] ? Distribution{q_logits[node], *q_rows[node], vocab} : p(node);
+    return q_logits[node] ? Distribution{q_logits[node], usable(*q_rows[node]), vocab} : p(node);
   }
   // The target's distribution after `node` before warping: temperature 1, no top-k, top-p or min-p, but with penalties
   // and biases. Requires Soundness::raw; without it an Error on the host and a memory fault on a device.
@@ -72,7 +72,13 @@ struct Trial {
 #if !defined(__CUDA_ARCH__)
     if (!raw_rows) throw Error("a verifier reads Trial::raw without requesting it; set Soundness::raw");
 #endif
-    return {p_logits + node * p_stride, raw_rows[node], vocab};
+    return {p_logits + node * p_stride, usable(raw_rows[node]), vocab};
+  }
+  // A row that is not finite reads as one with all mass on one token, so that no rule meets a NaN and all workers of a
+  // lane reach the same verdict. ApplyRule discards the verdict if it visits that row's node.
+  FORETOKEN_HD static DistributionRow usable(DistributionRow row) {
+    if (row.greedy < 0) row.greedy = 0, row.one_hot = 1;
+    return row;
   }
   FORETOKEN_HD bool certain(int node) const { return Drawn(drawn[node]) == Drawn::certain; }
   // The next child of `node` after `after` (start with after = node), -1 where there is none. Skips absent tokens.
@@ -191,7 +197,9 @@ class Verifier {
   std::optional<Soundness> declared_;  // by Entry::traits
 };
 
-// The task of a lane for trial i: applies the rule, unless a distribution is not finite.
+// The task of a lane for trial i: applies the rule. If the distribution of a visited node is not finite (the root, or a
+// node of the accepted path), the verdict's `next` is -1. Nodes below a rejected draft do not count: without
+// speculation they would not exist.
 template <class Rule> struct ApplyRule {
   Rule rule;
   const Trial* trials;
@@ -199,9 +207,12 @@ template <class Rule> struct ApplyRule {
   template <class Lane> FORETOKEN_HD void operator()(Lane& lane, int i) const {
     const Trial t = trials[i].near(lane);
     Verdict& to = verdicts[i];
-    const bool finite = lane.every(t.nodes, [&](int node) { return t.finite(node); });
-    if (!finite) return lane.each(1, [&](int) { to.length = 0, to.next = to.tokens[0] = -1; });
     const Verdict v = rule(lane, t);  // the same in every worker; only its used elements are stored
+    const bool finite = lane.every(v.length + 1, [&](int k) {
+      const int node = k > 0 ? v.path[k - 1] : 0;
+      return node < 0 || node >= t.nodes || t.finite(node);  // expect_verdict throws for an invalid node
+    });
+    if (!finite) return lane.each(1, [&](int) { to.length = 0, to.next = to.tokens[0] = -1; });
     if (lane.overflown())
       return lane.each(1, [&](int) { to.length = 0, to.next = to.tokens[0] = Verdict::kOverflown; });
     lane.each(v.length + 1, [&](int k) {
@@ -237,9 +248,12 @@ template <class Rule> class RuleVerifier final : public Verifier {
   HostTrials on_host_;
 };
 
+// Throws Error unless every drawn node's parent has a distribution q, and every q is over `vocab` tokens.
+void expect_distributions(const DraftTree& tree, int vocab);
+
 // Throws Error, whose message begins with `who`, unless the verdict is valid for the tree, whose tokens the host has
-// read: a path from the root down, and tokens of the vocabulary. Where `next` is -1 (a distribution was not finite) the
-// rest is not checked.
+// read: a path from the root down, the tokens of its nodes, and a last token of the vocabulary that is `next`. Where
+// `next` is -1 (a distribution was not finite) the rest is not checked.
 void expect_verdict(const Verdict& v, const DraftTree& tree, int vocab, const std::string& who);
 
 // Fills Verdict::logprobs from the target's distributions. `warped`: u8 [count], in the backend's memory; not 0: from

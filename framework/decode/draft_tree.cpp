@@ -78,10 +78,12 @@ void expect_node(const DraftTree& tree, int n, const TreeBounds& bounds, const s
   const Drawn drawn = Drawn(way);
   if (drawn == Drawn::aside)
     throw Error(who + " returned a node drawn 'aside', to be fed and never verified, which is not implemented yet");
+  if (std::ranges::find(bounds.proposes, drawn) == bounds.proposes.end())
+    throw Error(who + " returned a node drawn '" + name_of(drawn) +
+                "', which its Needs::proposes does not name; name it there, and choose a verifier that takes it");
   if (std::ranges::find(bounds.takes, drawn) == bounds.takes.end())
-    throw Error(
-        who + " returned a node drawn '" + name_of(drawn) +
-        "', for which the verifier is not sound; name it in Needs::proposes, and choose a verifier that takes it");
+    throw Error(who + " returned a node drawn '" + name_of(drawn) +
+                "', for which the verifier is not sound; choose a verifier that takes it");
   const Token token = tree.known.data<Token>()[n];
   const bool unread = drawn != Drawn::certain && token == DraftTree::kUnread && tree.tokens.raw() != tree.known.raw();
   if (!unread && (token < -1 || token >= bounds.vocab))

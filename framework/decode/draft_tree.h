@@ -83,12 +83,13 @@ struct TreeBounds {
   Token root = 0;  // the sequence's last token
   Budget budget;
   int vocab = 0;
-  std::span<const Drawn> takes;  // by the verifier
+  std::span<const Drawn> takes;     // by the verifier
+  std::span<const Drawn> proposes;  // what the drafter said that it may draw
 };
 // Throws Error, whose message begins with `who`, unless the tree is valid: it has the root, at most the budget's nodes
-// and levels, and no more nodes than its arrays have capacity for; every parent comes before its children; the verifier
-// takes every node's Drawn; a node drawn `chain` has no siblings; every token that the host knows is one of the
-// vocabulary or -1.
+// and levels, and no more nodes than its arrays have capacity for; every parent comes before its children; every node's
+// Drawn is one that the drafter proposes and the verifier takes; a node drawn `chain` has no siblings; every token that
+// the host knows is one of the vocabulary or -1.
 void expect_tree(const DraftTree& tree, const TreeBounds& bounds, const std::string& who);
 
 }  // namespace foretoken

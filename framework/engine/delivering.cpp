@@ -37,7 +37,18 @@ std::string not_finite(const Sequence& q, const ModelInfo& target) {
          target.name + " or of the draft model is damaged, or its numbers overflow; try \"dtype\": \"f32\"";
 }
 
-// Reads everything before any sequence changes: fills the trees' known tokens, and throws for an invalid verdict.
+// The message of the Error for an invalid verdict; empty for a valid one.
+std::string fault_of(const Verdict& verdict, const DraftTree& tree, const Delivery& d) {
+  try {
+    expect_verdict(verdict, tree, d.target.vocab, d.verifier);
+    return {};
+  } catch (const Error& e) {
+    return e.what();
+  }
+}
+
+// Reads everything before any sequence changes: fills the trees' known tokens, and fails the sequences whose verdict is
+// invalid.
 std::vector<Judgement> read_judgements(const Delivery& d) {
   std::vector<Judgement> judgements;
   judgements.reserve(d.plan.scheduled.size());
@@ -53,7 +64,7 @@ std::vector<Judgement> read_judgements(const Delivery& d) {
     if (!d.read.failures.empty()) j.failure = d.read.failures[row];
     if (j.failure.empty() && j.verdict->next == -1)
       j.failure = not_finite(d.plan.scheduled[i].active->sequence, d.target);
-    if (j.failure.empty()) expect_verdict(*j.verdict, tree, d.target.vocab, d.verifier);
+    if (j.failure.empty()) j.failure = fault_of(*j.verdict, tree, d);
   }
   return judgements;
 }

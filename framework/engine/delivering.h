@@ -20,8 +20,7 @@ struct Delivery {
   const std::string& verifier;  // for messages
 };
 
-// Returns the outcomes of the verified trees. An invalid verdict (expect_verdict) is an Error, thrown before any
-// sequence changes.
+// Returns the outcomes of the verified trees. A sequence whose verdict is invalid (expect_verdict) fails.
 std::vector<Outcome> deliver(const Delivery& d, Queues& queues, StepReport& report);
 
 }  // namespace foretoken

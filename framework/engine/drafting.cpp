@@ -36,11 +36,9 @@ template <class InputsOf, class Call> auto Engine::call_component(Plan& plan, co
         failures_alone(int(all.size()), who, [&](int i) { (void)call(all.subspan(std::size_t(i), 1)); });
     for (std::size_t i = 0; i < failures.size(); ++i) {
       if (failures[i].empty()) continue;
-      Sequence& q = plan.scheduled[i].active->sequence;
-      q.fail(failures[i]);
-      report.sequences.push_back({.id = q.id, .emitted = {}, .finish = q.finish});
+      plan.scheduled[i].active->sequence.fail(failures[i]);
     }
-    std::erase_if(plan.scheduled, [](const Scheduled& s) { return !s.active->sequence.running(); });
+    drop_failed(plan, report);
   }
   const auto rest = inputs_of(plan);
   return call(std::span(rest));
@@ -58,7 +56,8 @@ void Engine::choose_budgets(Plan& plan, StepReport& report) {
     return all;
   };
   const std::vector<Budget> budgets = call_component(
-      plan, policy_name_, report, past, [&](std::span<const PastOnly> all) { return policy_->budgets(all); });
+      plan, policy_name_, report, past,
+      [&](std::span<const PastOnly> all) { return all.empty() ? std::vector<Budget>() : policy_->budgets(all); });
   if (budgets.size() != plan.scheduled.size())
     throw Error(policy_name_ + " gave " + std::to_string(budgets.size()) + " budgets for " +
                 std::to_string(plan.scheduled.size()) + " sequences; LengthPolicy::budgets must return one for each");
@@ -106,12 +105,24 @@ std::vector<DraftTree> Engine::draft(Plan& plan, StepReport& report) {
   if (trees.size() != plan.scheduled.size())
     throw Error(drafter_name_ + " returned " + std::to_string(trees.size()) + " trees for " +
                 std::to_string(plan.scheduled.size()) + " requests; Drafter::draft must return one tree for each");
+  std::vector<DraftTree> fine;
+  fine.reserve(trees.size());
   for (std::size_t i = 0; i < trees.size(); ++i) {
     const Scheduled& s = plan.scheduled[i];
-    expect_tree(trees[i], {s.active->sequence.last(), s.budget, target_.info().vocab, soundness_.takes}, drafter_name_);
+    Sequence& q = s.active->sequence;
+    const int vocab = target_.info().vocab;
+    try {
+      expect_tree(trees[i], {q.last(), s.budget, vocab, soundness_.takes, needs_.proposes}, drafter_name_);
+      expect_distributions(trees[i], vocab);
+    } catch (const Error& e) {
+      q.fail(e.what());
+      continue;
+    }
     report.cut += cut(trees[i], s.wanted, s.room);
+    fine.push_back(std::move(trees[i]));
   }
-  return trees;
+  drop_failed(plan, report);
+  return fine;
 }
 
 }  // namespace foretoken

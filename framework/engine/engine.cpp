@@ -51,6 +51,19 @@ int step_rows(const EngineOptions& o, const Budget& most, int judged) {
   return o.step_rows > 0 ? o.step_rows : std::max(kPromptRows, std::min(o.batch * most.nodes, judged));
 }
 
+// To be called in the handler of what `who` threw for a sequence. The first reason stays.
+void fail(Sequence& sequence, const std::string& who) {
+  std::string why = failure_of(who);
+  if (sequence.finish != Finish::failed) sequence.fail(std::move(why));
+}
+
+// A sequence may have failed after its tokens were delivered.
+void note_finishes(StepReport& report) {
+  for (const Sequence& s : report.finished)
+    if (const auto r = std::ranges::find(report.sequences, s.id, &SequenceReport::id); r != report.sequences.end())
+      r->finish = s.finish;
+}
+
 }  // namespace
 
 Engine::Engine(Backend& backend, std::shared_ptr<Model> target, const Registries& registries,
@@ -133,6 +146,7 @@ StepReport Engine::step() {
   retire(report);  // requests that were cancelled since the last step
   Plan plan = scheduler_.next(queues_, *this, most_);
   report.preempted = plan.preempted;
+  drop_failed(plan, report);
   const double drafted_before = draft_seconds(), targeted_before = target_.seconds();
 
   const Mark scheduled = backend_.mark();
@@ -148,7 +162,7 @@ StepReport Engine::step() {
 
   draft_readback_.store();
   const std::vector<Outcome> outcomes = deliver({plan, trees, read, target_.info(), verifier_name_}, queues_, report);
-  if (!outcomes.empty()) drafter_->observe(outcomes);
+  tell_drafter(outcomes);
   retire(report);
   if (options_.check) check();
 
@@ -159,8 +173,7 @@ StepReport Engine::step() {
   p.deliver = host_clock() - known, p.total = host_clock() - begin;
   p.schedule = p.total - p.deliver - p.forwards() - p.draft_other - p.verify;
   report.waits = int(backend_.waits() - waits), report.recorded = int(backend_.recordings() - recordings);
-  policy_->observe(report);
-  for (const Sequence& s : report.finished) policy_->forget(s);
+  hand_out(report);
   return report;
 }
 
@@ -175,21 +188,68 @@ Output Engine::forward(const Plan& plan, std::span<const DraftTree> trees, StepR
   return segments.empty() ? Output{} : target_.run(segments);
 }
 
-void Engine::retire(StepReport& report) {
-  const auto leave = [&](std::unique_ptr<Active>& a) {
-    if (a->sequence.running()) return false;
-    release(a->sequence);
-    report.finished.push_back(std::move(a->sequence));
+// What failed before the target's forward leaves the plan, and is reported all the same.
+void Engine::drop_failed(Plan& plan, StepReport& report) {
+  std::erase_if(plan.scheduled, [&](const Scheduled& s) {
+    const Sequence& q = s.active->sequence;
+    if (q.running()) return false;
+    report.sequences.push_back({.id = q.id, .emitted = {}, .finish = q.finish});
     return true;
+  });
+}
+
+// One outcome at a time: what is thrown concerns one sequence, and every other outcome is observed exactly once.
+void Engine::tell_drafter(std::span<const Outcome> outcomes) {
+  for (const Outcome& o : outcomes) {
+    try {
+      drafter_->observe({&o, 1});
+    } catch (...) {
+      fail(queues_.find(o.sequence->id)->sequence, drafter_name_);
+    }
+  }
+}
+
+void Engine::retire(StepReport& report) {
+  const auto leave = [&](auto& queue) {  // whatever is thrown on the way, each sequence is in one place
+    for (auto a = queue.begin(); a != queue.end();) {
+      Sequence& q = (*a)->sequence;
+      if (q.running()) {
+        ++a;
+        continue;
+      }
+      release(q);
+      finished_.push_back(std::move(q));
+      a = queue.erase(a);
+    }
   };
   for (const auto& a : queues_.running)
     if (!a->sequence.running()) queues_.release_followers(*a);
   for (const auto& a : queues_.waiting)
     if (!a->sequence.running()) queues_.release_followers(*a);
-  std::erase_if(queues_.running, leave);
-  std::erase_if(queues_.waiting, leave);
+  leave(queues_.running), leave(queues_.waiting);
   report.waiting = int(queues_.waiting.size()), report.running = int(queues_.running.size());
   report.pages_in_use = pool_.in_use();
+}
+
+// What the policy throws about the whole step goes up; the sequences then come with the next report. A step that ran
+// nothing does not ask it, so that they come even if it always throws.
+void Engine::hand_out(StepReport& report) {
+  report.finished.swap(finished_);
+  try {
+    note_finishes(report);
+    if (!report.sequences.empty()) policy_->observe(report);
+    for (Sequence& s : report.finished) {
+      try {
+        policy_->forget(s);
+      } catch (...) {
+        fail(s, policy_name_);
+      }
+    }
+    note_finishes(report);
+  } catch (...) {
+    finished_.swap(report.finished);
+    throw;
+  }
 }
 
 int Engine::unseen(const Sequence& sequence) { return int(target_.unseen(sequence).size()); }
@@ -200,15 +260,25 @@ bool Engine::reserve(const Sequence& sequence, int rows, bool evict_drafts) {
   // Drafters' caches are evicted before any sequence is preempted, the newest sequence's first. Drafters recompute them
   // when pages are free again.
   for (auto a = queues_.running.rbegin(); a != queues_.running.rend(); ++a) {
-    drafter_->forget((*a)->sequence);
+    forget_draft((*a)->sequence);
     if (target_.reserve(sequence, rows)) return true;
   }
   return false;
 }
 
-void Engine::release(const Sequence& sequence) {
+void Engine::release(Sequence& sequence) {
   target_.forget(sequence);
-  drafter_->forget(sequence);
+  forget_draft(sequence);
+}
+
+// Where the drafter throws, its models' caches give back what they hold without it.
+void Engine::forget_draft(Sequence& sequence) {
+  try {
+    drafter_->forget(sequence);
+  } catch (...) {
+    fail(sequence, drafter_name_);
+    for (const auto& c : host_.caches()) c->forget(sequence);
+  }
 }
 
 double Engine::draft_seconds() {

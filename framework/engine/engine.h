@@ -56,12 +56,14 @@ class Engine : private Scheduler::Memory {
   SequenceId submit(Request request);
   // Ends a request at the next step, with Finish::cancelled. An unknown id is ignored.
   void cancel(SequenceId id);
-  // Whether no request is waiting or running.
-  bool idle() const { return queues_.waiting.empty() && queues_.running.empty(); }
+  // Whether no request is waiting or running, and none that ended is still to be returned.
+  bool idle() const { return queues_.waiting.empty() && queues_.running.empty() && finished_.empty(); }
   // One step. A sequence that cannot continue ends alone, with Finish::failed and the reason: its distribution is not
-  // finite, or a drafter, policy or verifier throws when called for it alone. A failure of the whole step is an Error:
-  // a failed forward, a component that throws for none of several requests alone or for each of them, or an invalid
-  // tree, verdict or number of budgets. After an Error step() may be called again.
+  // finite, a drafter, policy or verifier throws when called for it alone, Drafter::observe throws for its outcome, a
+  // drafter or policy throws when it forgets the sequence, or its tree or verdict is invalid. A failure of the whole
+  // step is an Error: a failed forward, a component that throws for a batch but for no request of it alone, a wrong
+  // number of trees or budgets, or an exception of LengthPolicy::observe. After an Error step() may be called again;
+  // sequences that had ended are in the next report.
   StepReport step();
 
   const Soundness& soundness() const { return soundness_; }
@@ -72,7 +74,8 @@ class Engine : private Scheduler::Memory {
  private:
   int unseen(const Sequence& sequence) override;
   bool reserve(const Sequence& sequence, int rows, bool evict_drafts) override;
-  void release(const Sequence& sequence) override;
+  void release(Sequence& sequence) override;
+  void forget_draft(Sequence& sequence);
 
   std::vector<DraftTree> draft(Plan& plan, StepReport& report);
   void choose_budgets(Plan& plan, StepReport& report);
@@ -81,7 +84,10 @@ class Engine : private Scheduler::Memory {
   template <class InputsOf, class Call> auto call_component(Plan& plan, const std::string& who, StepReport& report,
                                                             const InputsOf& inputs_of, const Call& call);
   Output forward(const Plan& plan, std::span<const DraftTree> trees, StepReport& report);
+  void drop_failed(Plan& plan, StepReport& report);
+  void tell_drafter(std::span<const Outcome> outcomes);
   void retire(StepReport& report);
+  void hand_out(StepReport& report);
   double draft_seconds();
   void check() const;
 
@@ -103,6 +109,7 @@ class Engine : private Scheduler::Memory {
   std::string drafter_name_, policy_name_, verifier_name_;  // for messages
   Scheduler scheduler_{1, 1};                               // replaced when the policy is known
   Queues queues_;
+  std::vector<Sequence> finished_;  // whole, that no report has handed out
   SequenceId next_id_ = 1;
 };
 

@@ -20,7 +20,7 @@ Failures failures_alone(int count, const std::string& who, const std::function<v
     }
   }
   const auto succeeded = std::ranges::count_if(failures, &std::string::empty);
-  if (succeeded == count || (succeeded == 0 && count > 1)) std::rethrow_exception(first_exception);
+  if (succeeded == count) std::rethrow_exception(first_exception);
   return failures;
 }
 

@@ -1,7 +1,7 @@
 // Assigns a component's exception to requests. A component is called for a whole batch. If it throws, it is called for
-// each request of the batch alone, and the requests for which it throws again fail. If it throws for none of them
-// alone, or for each of several, the component itself is at fault: no request fails, and the first exception is thrown
-// on. This module must not know what the components compute.
+// each request of the batch alone, and the requests for which it throws again fail, each with its own reason. If it
+// throws for none of them alone, no request fails, and the first exception is thrown on. This module must not know what
+// the components compute.
 #pragma once
 #include <functional>
 #include <string>

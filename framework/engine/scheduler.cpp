@@ -102,6 +102,7 @@ class Round {
 
   // The newest sequence gives back its memory and becomes the first of the waiting ones, to be recomputed.
   void preempt() {
+    memory_.release(queues_.running.back()->sequence);  // first: it may throw
     auto newest = std::move(queues_.running.back());
     queues_.running.pop_back();
     std::erase_if(plan.scheduled, [&](const Scheduled& s) {
@@ -109,7 +110,6 @@ class Round {
       left_ += s.rows(), guesses_ += std::max(0, s.room.nodes - 1);
       return true;
     });
-    memory_.release(newest->sequence);
     queues_.waiting.push_front(std::move(newest));
     ++plan.preempted;
   }

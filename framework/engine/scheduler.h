@@ -63,7 +63,8 @@ class Scheduler {
     // Reserves pages for `rows` more rows; false, and nothing reserved, where there are not enough. `evict_drafts`:
     // takes the pages of drafters' caches if necessary; never set for rows of guesses.
     virtual bool reserve(const Sequence& sequence, int rows, bool evict_drafts) = 0;
-    virtual void release(const Sequence& sequence) = 0;  // all memory of the sequence, everywhere
+    virtual void release(
+        Sequence& sequence) = 0;  // all memory of the sequence, everywhere; the sequence may fail meanwhile
   };
 
   // `step_rows`: the most rows of a step; `judged_rows`: the most rows of roots and trees among them. Both are at least

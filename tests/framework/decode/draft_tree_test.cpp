@@ -45,8 +45,10 @@ TEST(DraftTreeTest, trees_of_a_batch_use_their_own_rows) {
   EXPECT_EQ(known(trees[1]), (std::vector<Token>{10}));
   EXPECT_EQ(known(trees[2]), (std::vector<Token>{20, 21}));
   for (std::size_t i = 0; i < 3; ++i)
-    EXPECT_NO_THROW(
-        expect_tree(trees[i], {sequences[i].last(), requests[i].budget, 100, std::vector{Drawn::certain}}, "it"));
+    EXPECT_NO_THROW(expect_tree(
+        trees[i],
+        {sequences[i].last(), requests[i].budget, 100, std::vector{Drawn::certain}, std::vector{Drawn::certain}},
+        "it"));
 }
 
 TEST(DraftTreeTest, a_tree_outlives_the_others_of_its_batch) {

@@ -1,9 +1,6 @@
-// A sequence that cannot continue ends alone, with the reason: a NaN in its logits, a component that throws for it, or
-// its own stop rule. The others get the same tokens as without it, and no page is lost.
-#include <cmath>
-#include <limits>
-
-#include "tests/framework/engine/engine_scenario.h"
+// A sequence that cannot go on ends alone and says why: a NaN in its logits, a component that throws for it, its own
+// stop rule. The others get the tokens that they get without it, and no page is lost.
+#include "tests/framework/engine/failure_scenario.h"
 
 namespace foretoken::testing {
 namespace {
@@ -11,28 +8,9 @@ namespace {
 using conformance::Tokens;
 using nlohmann::json;
 
-constexpr Token kPoison = 4;
-
-// A target whose logits after the token kPoison are NaN.
-class Poisoned : public Model {
- public:
-  explicit Poisoned(std::shared_ptr<Model> inner) : inner_(std::move(inner)) {}
-  const ModelInfo& info() const override { return inner_->info(); }
-  Output forward(Backend& b, const Rows& rows, std::span<const KvLayer> kv) override {
-    Output out = inner_->forward(b, rows, kv);
-    for (std::int64_t i = 0; rows.wanted && i < rows.wanted.dim(0); ++i)
-      if (rows.tokens.row<Token>(*rows.wanted.row<std::int32_t>(i))[0] == kPoison)
-        out.logits.row<float>(i)[1] = std::numeric_limits<float>::quiet_NaN();
-    return out;
-  }
-
- private:
-  std::shared_ptr<Model> inner_;
-};
-
 using Fails = std::function<bool(const Sequence&)>;
 
-// Drafts as `inner` does, then throws where the batch has the failing sequence.
+// Drafts as `inner` does, then throws where one of the batch is failing.
 class Throwing : public Drafter {
  public:
   Throwing(std::unique_ptr<Drafter> inner, Fails failing) : inner_(std::move(inner)), fails_(std::move(failing)) {}
@@ -80,45 +58,7 @@ class ThrowingVerifier : public Verifier {
   std::uint64_t stream_;
 };
 
-struct FailureTest : EngineScenario {
-  FailureTest() { options.pages = 512; }  // enough pages: otherwise drafts would have other lengths
-  // A request with a stream of its own that never emits kPoison.
-  static Request clean(Tokens prompt, std::uint64_t stream, bool logprobs = false) {
-    Request r = request(std::move(prompt), 14);
-    r.stream = stream;
-    r.sampling.logit_bias = {{kPoison, -100}};
-    r.sampling.logprobs = logprobs;
-    return r;
-  }
-  std::vector<Sequence> serve(const std::vector<Request>& requests) {
-    const auto e = engine();
-    for (const Request& r : requests) e->submit(r);
-    std::vector<Sequence> done;
-    for (int steps = 0; !e->idle() && steps < 400; ++steps)
-      for (auto& s : e->step().finished) done.push_back(std::move(s));
-    EXPECT_TRUE(e->idle());
-    EXPECT_EQ(e->pool().in_use(), 0);
-    std::ranges::sort(done, {}, &Sequence::id);
-    return done;
-  }
-  // Serves all requests, then all but `failing`: the other outputs are equal, and it fails with `reason`. Returns it.
-  Sequence one_fails(std::vector<Request> requests, std::size_t failing, const std::string& reason) {
-    std::vector<Sequence> all = serve(requests);
-    requests.erase(requests.begin() + std::ptrdiff_t(failing));
-    const std::vector<Sequence> others = serve(requests);
-    EXPECT_EQ(all.size(), others.size() + 1);
-    Sequence failed = std::move(all.at(failing));
-    all.erase(all.begin() + std::ptrdiff_t(failing));
-    for (std::size_t i = 0; i < others.size(); ++i) {
-      EXPECT_EQ(all[i].tokens, others[i].tokens) << i;
-      EXPECT_EQ(all[i].logprobs, others[i].logprobs) << i;
-      EXPECT_EQ(all[i].finish, Finish::length);
-      EXPECT_EQ(all[i].failure, "");
-    }
-    EXPECT_EQ(failed.finish, Finish::failed);
-    EXPECT_TRUE(says(failed.failure, reason)) << failed.failure;
-    return failed;
-  }
+struct FailureTest : FailureScenario {
   void throw_for(const Fails& failing, const json& inner = {{"name", "draft_model"}, {"model", "table:other"}}) {
     registries.drafters.replace("throwing",
                                 {"", "", {}, [inner, failing, r = conformance::all_registries()](const json&, Host& h) {
@@ -138,7 +78,7 @@ TEST_F(FailureTest, a_nan_in_the_logits_ends_its_sequence_alone) {
       const Sequence first = one_fails({clean({1, 2, 3}, 1, true), clean({2, 1, 2, 1, kPoison}, 2), clean({3, 3}, 3)},
                                        1, "the logits at position 5 hold a NaN or an infinity");
       EXPECT_EQ(first.generated(), 0);
-      if (drafter == std::string("draft_model")) continue;  // its NaN would fail the first round
+      if (drafter == std::string("draft_model")) continue;  // it would draft what is no number: the first round fails
       Request later = clean({1, 1, 1}, 2);
       later.sampling.logit_bias = {{kPoison, 100}};
       const Sequence second =
@@ -153,7 +93,7 @@ TEST_F(FailureTest, a_nan_of_the_draft_model_ends_its_sequence_alone) {
   one_fails({clean({1, 2, 3}, 1), clean({2, 1, kPoison}, 2), clean({3, 3}, 3)}, 1, "NaN or an infinity");
 }
 
-TEST_F(FailureTest, a_failure_is_in_the_report_of_its_step) {
+TEST_F(FailureTest, of_a_step_its_report_tells) {
   models.target = std::make_shared<Poisoned>(models.target);
   const auto e = engine();
   const SequenceId good = e->submit(clean({1, 2, 3}, 1)), bad = e->submit(clean({2, 1, kPoison}, 2));
@@ -169,7 +109,7 @@ TEST_F(FailureTest, a_failure_is_in_the_report_of_its_step) {
   EXPECT_TRUE(says(test::sentence_of([&] { (void)without_failures(report); }), "request 2 failed: the logits at"));
 }
 
-TEST_F(FailureTest, a_request_that_waits_for_a_failed_prompt_begins) {
+TEST_F(FailureTest, whoever_waits_for_a_failed_prompt_begins) {
   models.target = std::make_shared<Poisoned>(models.target);
   const auto e = engine();
   Request first = clean({2, 1, kPoison}, 2), second = clean({2, 1, kPoison}, 3);
@@ -191,25 +131,26 @@ TEST_F(FailureTest, a_drafter_that_throws_for_one_request_fails_that_one_alone) 
   }
 }
 
-// While prompts are read in chunks, the drafter's model reads them too.
+// While prompts are read in chunks, drafters catch up with them.
 TEST_F(FailureTest, a_drafter_that_throws_while_a_prompt_is_read_fails_that_request_alone) {
   throw_for([](const Sequence& s) { return s.stream == 2; });
   options.step_rows = 8;
   std::vector<Request> requests{clean({1, 2, 3}, 1), clean(Tokens(20, 2), 2), clean({3, 3}, 3)};
-  for (Request& r : requests) r.sampling.temperature = 0;  // since the lengths of drafts, and so the draws, differ
+  for (Request& r : requests) r.sampling.temperature = 0;  // drafts of other lengths are other draws
   one_fails(requests, 1, "no guess today");
 }
 
-// With a batch of one the same exception fails the request.
-TEST_F(FailureTest, an_exception_of_a_drafter_for_every_request_of_a_batch_is_thrown_on) {
+TEST_F(FailureTest, a_drafter_that_throws_for_every_request_fails_each_of_them) {
   throw_for([](const Sequence&) { return true; });
-  const std::vector<Request> requests{clean({1, 2, 3}, 1), clean({2, 1}, 2), clean({3}, 3)};
-  EXPECT_THROW(serve(requests), std::runtime_error);
-  options.batch = 1;
-  for (const Sequence& s : serve(requests)) EXPECT_TRUE(says(s.failure, "no guess today")) << s.failure;
+  for (const int batch : {1, 2, 4}) {
+    options.batch = batch;
+    const std::vector<Sequence> all = serve({clean({1, 2, 3}, 1), clean({2, 1}, 2), clean({3}, 3)});
+    EXPECT_EQ(all.size(), 3u);
+    for (const Sequence& s : all) EXPECT_TRUE(says(s.failure, "no guess today")) << s.failure;
+  }
 }
 
-// No request is at fault; step() throws and may be called again.
+// The step is at fault, and may be asked for again.
 TEST_F(FailureTest, a_drafter_that_throws_for_a_batch_alone_ends_no_sequence) {
   int calls = 0, errors = 0;
   const std::vector<Request> requests{clean({1, 2, 3}, 1), clean({2, 1}, 2)};
@@ -254,7 +195,7 @@ TEST_F(FailureTest, a_verifier_that_throws_for_one_request_fails_that_one_alone)
 }
 
 TEST_F(FailureTest, a_request_whose_own_functions_throw_fails_alone) {
-  Request stops = clean({2, 1, 2}, 2), throws = clean({2, 1, 2}, 2);
+  Request stops = clean({2, 1, 2}, 2), tells = clean({2, 1, 2}, 2);
   stops.limits.stop = [](std::span<const Token> generated, int) -> std::optional<int> {
     if (generated.size() > 3) throw std::runtime_error("no end in sight");
     return std::nullopt;
@@ -262,14 +203,14 @@ TEST_F(FailureTest, a_request_whose_own_functions_throw_fails_alone) {
   const Sequence stopped =
       one_fails({clean({1, 2, 3}, 1), stops, clean({3, 3}, 3)}, 1, "its stop rule failed for this request: no end");
   EXPECT_LE(stopped.generated(), 3);
-  throws.on_tokens = [](const Sequence& s, std::span<const Token>) {
+  tells.on_tokens = [](const Sequence& s, std::span<const Token>) {
     if (s.generated() > 3) throw 7;
   };
-  const Sequence delivered = one_fails({clean({1, 2, 3}, 1), throws, clean({3, 3}, 3)}, 1, "its on_tokens failed");
-  EXPECT_GT(delivered.generated(), 3);
+  const Sequence told = one_fails({clean({1, 2, 3}, 1), tells, clean({3, 3}, 3)}, 1, "its on_tokens failed");
+  EXPECT_GT(told.generated(), 3);
 }
 
-// Gives an invalid verdict for the second trial.
+// Says of the second trial what no verifier may say.
 class HalfRight : public Verifier {
  public:
   Soundness soundness() const override { return {{Drawn::certain, Drawn::chain}}; }
@@ -281,17 +222,20 @@ class HalfRight : public Verifier {
   }
 };
 
-TEST_F(FailureTest, an_invalid_verdict_is_an_error_before_anything_is_delivered) {
+TEST_F(FailureTest, a_verdict_that_no_verifier_may_give_is_not_delivered) {
   registries.verifiers.add("half", {"", "", {}, [](const json&, Host&) { return std::make_unique<HalfRight>(); }});
   configs.verifier = {{"name", "half"}};
   const auto e = engine();
-  int delivered = 0;
+  std::vector<SequenceId> told;
   for (Request r : {clean({1, 2, 3}, 1), clean({2, 1}, 2)}) {
-    r.on_tokens = [&](const Sequence&, std::span<const Token>) { ++delivered; };
+    r.on_tokens = [&](const Sequence& s, std::span<const Token>) { told.push_back(s.id); };
     e->submit(r);
   }
-  EXPECT_TRUE(says(sentence([&] { e->step(); }), "the verifier 'half' emitted the token 99"));
-  EXPECT_EQ(delivered, 0);
+  const StepReport report = e->step();
+  ASSERT_EQ(report.finished.size(), 1u);
+  EXPECT_TRUE(says(report.finished[0].failure, "the verifier 'half' said the token 99"));
+  EXPECT_EQ(report.finished[0].generated(), 0);
+  EXPECT_EQ(told, std::vector<SequenceId>{1});
 }
 
 }  // namespace

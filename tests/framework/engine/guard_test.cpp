@@ -46,19 +46,23 @@ class GivenVerdict : public Verifier {
 };
 
 TEST_F(EngineGuard, a_verdict_is_a_path_of_the_tree_and_tokens_of_the_target) {
-  const auto step_with = [&](int length, Token accepted, Token next) {
+  configs.drafter = {{"name", "ngram"}, {"longest", 1}, {"shortest", 1}};  // guesses three times the token 1
+  const auto step_with = [&](int length, Token accepted, Token next, Token last = -1) {
     Verdict v;
     for (int k = 0; k < 3; ++k) v.path[k] = k + 1, v.tokens[k] = accepted;
     v.length = length, v.next = next;
-    if (length >= 0 && length < 4) v.tokens[length] = next;
+    if (length >= 0 && length < 4) v.tokens[length] = last >= 0 ? last : next;
     registries.verifiers.replace("given",
                                  {"", "", {}, [=](const json&, Host&) { return std::make_unique<GivenVerdict>(v); }});
     configs.verifier = {{"name", "given"}};
     const auto e = engine();
-    e->submit(request({1, 2, 3}, 20));
-    return sentence([&] { e->step(); });
+    e->submit(request({2, 1, 1, 1, 3, 2}, 20));
+    return sentence([&] { (void)without_failures(e->step()); });
   };
   EXPECT_EQ(step_with(2, 1, 4), "(no error)");
+  EXPECT_TRUE(says(step_with(2, 3, 4), "the verifier 'given' accepted the node 1, which holds the token 1",
+                   "emitted the token 3 for it"));
+  EXPECT_TRUE(says(step_with(2, 1, 4, 3), "the verifier 'given' emitted the token 3 last", "Verdict::next is 4"));
   for (const int length : {-1, 4, 60, 1000}) {
     const std::string text = step_with(length, 1, 1);
     EXPECT_TRUE(says(text, "the verifier 'given' accepted " + std::to_string(length) +

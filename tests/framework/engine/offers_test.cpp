@@ -178,6 +178,26 @@ TEST_F(Offers, NeedsThatAreNotImplementedAreErrors) {
   EXPECT_TRUE(says(refusal({.proposes = {Drawn::certain}, .ranks = -1}), "the drafter 'mine'", "-1 ranks"));
 }
 
+// Needs that Entry::traits states are checked before the verifier is compared and before anything is made.
+TEST_F(Offers, DeclaredNeedsThatAreNotImplementedAreErrorsBeforeAnythingIsMade) {
+  int made = 0;
+  const auto refused = [&](const Needs& needs) {
+    registries.drafters.replace("mine", {"",
+                                         "",
+                                         {},
+                                         [&made](const json&, Host& h) {
+                                           ++made;
+                                           return h.drafter({{"name", "ngram"}});
+                                         },
+                                         [needs](const json&, const ModelInfo&) { return needs; }});
+    configs.drafter = {{"name", "mine"}};
+    return sentence([&] { engine(); });
+  };
+  EXPECT_TRUE(says(refused({.proposes = {Drawn::aside}}), "the drafter 'mine'", "not implemented yet"));
+  EXPECT_TRUE(says(refused({.proposes = {Drawn::certain}, .hidden = {2, 7}}), "the drafter 'mine'", "layers 2, 7"));
+  EXPECT_EQ(made, 0);
+}
+
 TEST_F(Offers, OffersThatAreNotImplementedAreErrors) {
   const auto refused = [&](const std::function<void(Host&)>& ask) {
     draft_with([ask](Host& host) {

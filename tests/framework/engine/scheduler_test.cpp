@@ -25,7 +25,7 @@ class Rows final : public Scheduler::Memory {
     free -= rows, taken[sequence.id] += rows;
     return true;
   }
-  void release(const Sequence& sequence) override { free += std::exchange(taken[sequence.id], 0); }
+  void release(Sequence& sequence) override { free += std::exchange(taken[sequence.id], 0); }
 };
 
 struct SchedulerTest : ::testing::Test {

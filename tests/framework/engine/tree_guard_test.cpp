@@ -10,8 +10,9 @@ using nlohmann::json;
 class ModifiedTrees : public Drafter {
  public:
   using Modify = std::function<void(Backend&, std::span<const DraftRequest>, std::vector<DraftTree>&)>;
-  ModifiedTrees(Backend& b, Modify modify) : backend_(b), modify_(std::move(modify)) {}
-  Needs needs() const override { return {{Drawn::certain}, false}; }
+  ModifiedTrees(Backend& b, Modify modify, std::vector<Drawn> proposes)
+      : backend_(b), modify_(std::move(modify)), proposes_(std::move(proposes)) {}
+  Needs needs() const override { return {proposes_, false}; }
   std::vector<DraftTree> draft(std::span<const DraftRequest> requests) override {
     std::vector<DraftTree> trees;
     for (const auto& r : requests) {
@@ -25,19 +26,20 @@ class ModifiedTrees : public Drafter {
  private:
   Backend& backend_;
   Modify modify_;
+  std::vector<Drawn> proposes_;
 };
 
 struct TreeGuard : EngineScenario {
   // The message of a step with modified trees.
-  std::string step_with(ModifiedTrees::Modify modify) {
+  std::string step_with(ModifiedTrees::Modify modify, const std::vector<Drawn>& proposes = {Drawn::certain}) {
     registries.drafters.replace("modified", {"", "", {}, [=](const json&, Host& h) {
-                                               return std::make_unique<ModifiedTrees>(h.backend(), modify);
+                                               return std::make_unique<ModifiedTrees>(h.backend(), modify, proposes);
                                              }});
     configs.drafter = {{"name", "modified"}};
     const auto e = engine();
     e->submit(request({1, 2, 3}, 20));
     e->submit(request({2, 2}, 20));
-    return sentence([&] { e->step(); });
+    return sentence([&] { (void)without_failures(e->step()); });
   }
 };
 
@@ -71,6 +73,19 @@ TEST_F(TreeGuard, a_node_whose_kind_the_drafter_did_not_declare_is_refused) {
   EXPECT_TRUE(says(text, "without_replacement")) << text;
 }
 
+// Whatever the verifier takes.
+TEST_F(TreeGuard, a_drafter_is_held_to_the_kinds_of_nodes_that_it_named) {
+  const auto chain = [](Backend& b, auto, auto& trees) {
+    const Tensor logits = Tensor::host({1, 5}, DType::f32);
+    std::ranges::fill(logits.template values<float>(), 0.0f);
+    trees[0].q.drawn.template data<std::uint8_t>()[1] = std::uint8_t(Drawn::chain);
+    trees[0].q.distributions = {b.distributions(logits, std::vector{Warp{.temperature = 1}})};
+  };
+  EXPECT_EQ(step_with(chain, {Drawn::certain, Drawn::chain}), "(no error)");
+  EXPECT_TRUE(
+      says(step_with(chain), "the drafter 'modified' returned a node drawn 'chain'", "Needs::proposes does not name"));
+}
+
 TEST_F(TreeGuard, a_guess_is_a_token_of_the_target) {
   for (const Token t : {-2, -7, 1'000'000}) {
     const std::string text =
@@ -88,12 +103,13 @@ TEST_F(TreeGuard, a_guess_is_a_token_of_the_target) {
 
 // Drawn tokens are indices into distributions and embeddings, as guessed ones are.
 TEST_F(TreeGuard, a_drawn_node_is_a_token_of_the_target_from_a_distribution_of_its_vocabulary) {
+  const std::vector<Drawn> either{Drawn::certain, Drawn::chain};
   const auto drawn = [](DraftTree& tree, Token token, int how = int(Drawn::chain)) {
     *tree.known.row<Token>(1) = token;
     *tree.q.drawn.row<std::uint8_t>(1) = std::uint8_t(how);
   };
   for (const Token t : {-2, -7, 5, 1'000'000}) {
-    const std::string text = step_with([=](Backend&, auto, auto& trees) { drawn(trees[0], t); });
+    const std::string text = step_with([=](Backend&, auto, auto& trees) { drawn(trees[0], t); }, either);
     EXPECT_TRUE(says(text, "'modified' drew the token " + std::to_string(t)) && says(text, "vocabulary of 5")) << text;
   }
   EXPECT_TRUE(says(step_with([=](Backend&, auto, auto& trees) { drawn(trees[1], 1, int(Drawn::aside)); }),
@@ -103,11 +119,13 @@ TEST_F(TreeGuard, a_drawn_node_is_a_token_of_the_target_from_a_distribution_of_i
     EXPECT_TRUE(says(text, "Proposal::drawn is " + std::to_string(how) + ", which is no Drawn")) << text;
   }
   const auto from_distribution_of = [&](int vocab) {
-    return step_with([=](Backend& b, auto, auto& trees) {
-      const std::vector<float> zeros(std::size_t(vocab), 0.0f);
-      const Tensor logits = Tensor::host_copy<float>(zeros, DType::f32).reshaped({1, vocab});
-      drawn(trees[0], 1), trees[0].q.distributions = {b.distributions(logits, std::vector{Warp{.temperature = 1}})};
-    });
+    return step_with(
+        [=](Backend& b, auto, auto& trees) {
+          const std::vector<float> zeros(std::size_t(vocab), 0.0f);
+          const Tensor logits = Tensor::host_copy<float>(zeros, DType::f32).reshaped({1, vocab});
+          drawn(trees[0], 1), trees[0].q.distributions = {b.distributions(logits, std::vector{Warp{.temperature = 1}})};
+        },
+        either);
   };
   EXPECT_EQ(from_distribution_of(5), "(no error)");
   for (const int vocab : {3, 6})

@@ -43,6 +43,15 @@ std::string promises(const RunPair& pair) {
   return a == b ? a : a + "/" + b;
 }
 
+void add_figures(const RunPair& pair, Row& row) {
+  for (const Figure& figure : kFigures) {
+    const Interval &a = pair.a->*figure.interval, &b = pair.b->*figure.interval;
+    const int clear = clear_difference(a, b);
+    row.cells.push_back(Cell::of(a, figure.digits));
+    row.cells.push_back(Cell::of(b, figure.digits, clear > 0 ? "↑" : clear < 0 ? "↓" : " "));
+  }
+}
+
 Table pairs_table(const MatchedRuns& matching, const Axes& axes, const std::vector<RunPair>& pairs) {
   Table table;
   table.title = "A and B, run by run";
@@ -70,13 +79,7 @@ Table pairs_table(const MatchedRuns& matching, const Axes& axes, const std::vect
   for (const RunPair& pair : pairs) {
     Row row{axes.cells(pair.a->run()), failure(pair), false};
     if (mixed) row.cells.push_back(Cell::of(promises(pair)));
-    if (row.sentence.empty())
-      for (const Figure& figure : kFigures) {
-        const Interval &a = pair.a->*figure.interval, &b = pair.b->*figure.interval;
-        const int clear = clear_difference(a, b);
-        row.cells.push_back(Cell::of(a, figure.digits));
-        row.cells.push_back(Cell::of(b, figure.digits, clear > 0 ? "↑" : clear < 0 ? "↓" : " "));
-      }
+    if (row.sentence.empty()) add_figures(pair, row);
     if (incomplete && row.sentence.empty())
       for (const Summary* side : {pair.a, pair.b}) row.cells.push_back(Cell::of(side->failed_requests, 0));
     table.rows.push_back(std::move(row));

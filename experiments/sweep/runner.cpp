@@ -254,8 +254,8 @@ int SweepOutcome::exit_code() const { return interrupted ? kInterruptedExit : fa
 SweepOutcome run_sweep(const std::vector<Run>& runs, Workbench& bench, const SweepOptions& options) {
   ResultsFile file(options.results);
   SweepOutcome out;
-  const Origins origins = origins_of(runs, file, options.beside, kCommit,
-                                     [&](const json& engine) { return machine_of(bench.backend(engine)); });
+  const auto machine_here = [&](const json& engine) { return machine_of(bench.backend(engine)); };
+  const Origins origins = origins_of(runs, file, options.beside, kCommit, machine_here);
   for (const std::string& sentence : origins.sentences) spdlog::warn("{}", sentence);
   for (const std::string& key : origins.changed) file.discard(key);
   try {
@@ -283,10 +283,9 @@ SweepOutcome run_sweep(const std::vector<Run>& runs, Workbench& bench, const Swe
           file.path().string());
     if (line.contains("failures")) {
       const json& first = line["failures"].front();
-      spdlog::error(
-          "{}: {} requests failed and their prompts are left out of its figures; the first, of prompt {} ({}): {}",
-          label_of(run), line["failures"].size(), first["prompt"].get<int>() + 1, first["side"].get<std::string>(),
-          first["failure"].get<std::string>());
+      spdlog::error("{}: {} requests failed and their prompts are in no figure; the first, of prompt {} ({}): {}",
+                    label_of(run), line["failures"].size(), first["prompt"].get<int>() + 1,
+                    first["side"].get<std::string>(), first["failure"].get<std::string>());
     }
     out.failed += line.contains("error") || line.contains("failures") || differ;
   }

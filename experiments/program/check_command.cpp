@@ -93,10 +93,9 @@ Environment environment() {
   for (const std::string& instructions : cpu_instructions())
     e.devices.push_back({"cpu " + instructions, [instructions] { return make_cpu_backend(1, instructions); }});
 #ifdef FORETOKEN_CUDA
-  try {
+  if (cuda_devices() > 0) {  // a GPU that cannot be used is an Error, so that no law is silently left out
     const auto make = [] { return std::unique_ptr<Backend>(make_cuda_backend({.invariant = true})); };
     e.devices.push_back({make()->name(), make});
-  } catch (const Error&) {  // no GPU here
   }
 #endif
   const auto folder = locate("experiments/models");

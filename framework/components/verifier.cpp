@@ -141,11 +141,11 @@ void expect_verdict(const Verdict& v, const DraftTree& tree, int vocab, const st
                   std::to_string(above) + " before it; follow the children that Trial::child names");
     if (const Token held = *tree.known.row<Token>(node); v.tokens[k] != held)
       throw Error(who + " accepted the node " + std::to_string(node) + ", which holds the token " +
-                  std::to_string(held) + ", but said the token " + std::to_string(v.tokens[k]) +
+                  std::to_string(held) + ", but emitted the token " + std::to_string(v.tokens[k]) +
                   " for it; follow a node with its own token, Trial::tokens");
   }
   if (v.tokens[v.length] != v.next)
-    throw Error(who + " said the token " + std::to_string(v.tokens[v.length]) + " last, but its Verdict::next is " +
+    throw Error(who + " emitted the token " + std::to_string(v.tokens[v.length]) + " last, but its Verdict::next is " +
                 std::to_string(v.next) + "; end with Verdict::finish, which sets both");
 }
 

@@ -86,9 +86,7 @@ json parse_json(std::string_view text, const std::string& where) {
   }
 }
 
-json read_json(const std::filesystem::path& file) {
-  return parse_json(read_file(file), file.string());
-}
+json read_json(const std::filesystem::path& file) { return parse_json(read_file(file), file.string()); }
 
 std::string reason_of(const json::exception& e) {
   std::string what = e.what();

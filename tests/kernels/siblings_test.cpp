@@ -281,8 +281,7 @@ TEST(Lane, AResidualOfAScaledDistributionHasItsClosedForm) {
     for (Token x = 0; x < vocab; ++x)
       ASSERT_NEAR(r(x), truth[std::size_t(x)] /= mass, 1e-13) << "token " << x << " after " << child;
   };
-  lane.reject_draw(r), refuse(0.7, 1, -1);
-  lane.reject_guess(r, 17), refuse(1, 0, 17);
+  lane.reject_draw(r), refuse(0.7, 1, -1), lane.reject_guess(r, 17), refuse(1, 0, 17);
   lane.reject_once(r, 31, 0.6), refuse(1, 0.6, 31);
   lane.reject_once(r, 32, 0), refuse(1, 0, 32);
   EXPECT_EQ(r(17) + r(31) + r(32), 0);

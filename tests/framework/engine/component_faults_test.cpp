@@ -214,7 +214,7 @@ TEST_F(ComponentFaults, a_verdict_that_no_verifier_may_give_fails_its_sequence_a
   for (const int batch : {1, 2, 4}) {
     options.batch = batch;
     misjudge([](Verdict& v) { v.tokens[v.length] = v.next = 99; });
-    one_fails(three(), 1, "the verifier 'wrong' said the token 99");
+    one_fails(three(), 1, "the verifier 'wrong' emitted the token 99");
     misjudge([](Verdict& v) { v.length = 1000; });
     one_fails(three(), 1, "the verifier 'wrong' accepted 1000 nodes");
     misjudge([](Verdict& v) { v.length = 1, v.path[0] = 100'000'000, v.tokens[0] = v.tokens[1] = v.next = 1; });

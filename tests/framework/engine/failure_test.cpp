@@ -233,7 +233,7 @@ TEST_F(FailureTest, a_verdict_that_no_verifier_may_give_is_not_delivered) {
   }
   const StepReport report = e->step();
   ASSERT_EQ(report.finished.size(), 1u);
-  EXPECT_TRUE(says(report.finished[0].failure, "the verifier 'half' said the token 99"));
+  EXPECT_TRUE(says(report.finished[0].failure, "the verifier 'half' emitted the token 99"));
   EXPECT_EQ(report.finished[0].generated(), 0);
   EXPECT_EQ(told, std::vector<SequenceId>{1});
 }

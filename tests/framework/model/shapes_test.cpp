@@ -104,10 +104,10 @@ TEST(ModelChoices, AreReadFromARunDocument) {
 
 TEST(ModelChoices, RefuseInvalidDocuments) {
   const std::vector<std::tuple<json, json, std::string>> cases = {
-      {json(), json(), "a model must be a directory or {\"random\": SHAPE, \"seed\": 1}, not null"},
+      {json(), json(), "or {\"random\": SHAPE, \"seed\": 1}, not null"},
       {"", json(), "a model must be a directory"},
-      {{{"seed", 1}}, json(), "a model must be a directory or"},
-      {{{"random", 3}}, json(), "'random' of a random model must be"},
+      {{{"seed", 1}}, json(), "a model must be a directory, {"},
+      {{{"random", 3}}, json(), "'random' of a model must be"},
       {{{"random", "llama"}}, json(), "unknown shape 'llama'"},
       {{{"random", "llama-3.1-8b"}, {"sed", 1}}, json(), "no option 'sed' (did you mean 'seed'?)"},
       {{{"random", "llama-3.1-8b"}, {"seed", -1}}, json(), "'seed' of a random model must be an integer >= 0"},

@@ -171,7 +171,7 @@ class Files(unittest.TestCase):
         results = file.read_bytes()
         for note in (b"measured while another job ran", b'{"note": "x', b'{"axes":{"/policy'):
             file.write_bytes(results + note)
-            self.refused("run", "run.json", "--quiet", words=["results/run.jsonl:3", "note"])
+            self.refused("run", "run.json", "--quiet", words=["results/run.jsonl:3", "added by hand"])
             self.assertEqual(file.read_bytes(), results + note)
         for document in (b'{"axes":{"/policy/length":[1,2]},"base":{}', b'{"axes":'):
             self.here.joinpath("sweep.json").write_bytes(document)

@@ -117,6 +117,13 @@ void add_run(CLI::App& app, Action& action) {
   });
 }
 
+// Whether lines of a file of results have no figures, each of which is an error message.
+bool report_damages(const std::string& file, const std::vector<nlohmann::json>& lines) {
+  const auto damages = damages_of(lines);
+  for (const std::string& damage : damages) spdlog::error("a line of {} has no figures: {}", file, damage);
+  return !damages.empty();
+}
+
 void add_show(CLI::App& app, Action& action) {
   struct Given {
     std::string file;
@@ -133,9 +140,7 @@ void add_show(CLI::App& app, Action& action) {
     action = [g] {
       const auto lines = load_results(g->file);
       print(show(lines, {g->look.chosen(), g->tables, terminal_columns(STDOUT_FILENO)}));
-      const auto damages = damages_of(lines);
-      for (const std::string& damage : damages) spdlog::error("a line of {} has no figures: {}", g->file, damage);
-      return damages.empty() ? 0 : 1;
+      return report_damages(g->file, lines) ? 1 : 0;
     };
   });
 }
@@ -157,8 +162,10 @@ void add_compare(CLI::App& app, Action& action) {
       CompareOptions options;
       options.format = g->look.chosen(), options.name_a = g->a, options.name_b = g->b, options.ignore = g->ignore,
       options.width = terminal_columns(STDOUT_FILENO);
-      print(compare(load_results(g->a), load_results(g->b), options));
-      return 0;
+      const auto a = load_results(g->a), b = load_results(g->b);
+      print(compare(a, b, options));
+      const bool damaged = report_damages(g->a, a);  // both files are reported
+      return report_damages(g->b, b) || damaged ? 1 : 0;
     };
   });
 }

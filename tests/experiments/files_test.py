@@ -200,6 +200,10 @@ class Files(unittest.TestCase):
             shown = self.start("show", "results/run.jsonl", "--json")
             self.assertEqual((shown.returncode, len(json.loads(shown.stdout)["cells"])), (1, 2))
             self.assertRegex(shown.stderr, r"^foretoken: a line of results/run.jsonl has no figures: .*\n$")
+            (self.here / "whole.jsonl").write_text(whole)
+            compared = self.start("compare", "whole.jsonl", "results/run.jsonl")
+            self.assertEqual(compared.returncode, 1, compared.stdout)
+            self.assertIn("a line of results/run.jsonl has no figures", compared.stderr)
             self.assertIn("results/run.jsonl:2", self.run_it().stderr)
             self.assertEqual((len(self.lines()), self.start("show", "results/run.jsonl").returncode), (3, 0))
 

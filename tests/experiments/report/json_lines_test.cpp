@@ -32,7 +32,7 @@ TEST(JsonLines, ANoteThatIsAppendedMeanwhileStaysALineOfItsOwn) {
   std::ofstream(file, std::ios::app) << "my note";
   results.append(line_of("2"));
   EXPECT_EQ(bytes_of(file), written(line_of("1")) + "my note\n" + written(line_of("2")));
-  EXPECT_TRUE(says(sentence_of([&] { load_results(file); }), "r.jsonl:2", "note", "remove it"));
+  EXPECT_TRUE(says(sentence_of([&] { load_results(file); }), "r.jsonl:2", "added by hand", "remove it"));
 }
 
 TEST(JsonLines, AreSetAsideAndReplaceNothing) {

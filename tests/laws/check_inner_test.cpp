@@ -7,6 +7,7 @@
 
 #include "experiments/conformance/check.h"
 #include "tests/framework/components/children_rules.h"
+#include "tests/support/around.h"
 
 namespace foretoken::test {
 
@@ -41,23 +42,6 @@ std::set<std::string> broken(const CheckReport& report) {
     if (r.ruling == LawReport::Ruling::broken) laws.insert(r.law);
   return laws;
 }
-
-// A drafter made of another, to which it passes everything on within a scope of its own.
-class Around : public Drafter {
- public:
-  explicit Around(std::unique_ptr<Drafter> inner) : inner_(std::move(inner)) {}
-  Needs needs() const override { return inner_->traits(); }
-  std::vector<DraftTree> draft(std::span<const DraftRequest> requests) override {
-    std::vector<DraftRequest> within(requests.begin(), requests.end());
-    for (DraftRequest& r : within) r.draws = r.draws.within(0);
-    return inner_->draft(within);
-  }
-  void observe(std::span<const Outcome> outcomes) override { inner_->observe(outcomes); }
-  void forget(const Sequence& s) override { inner_->forget(s); }
-
- private:
-  std::unique_ptr<Drafter> inner_;
-};
 
 // The drafter "around" is made of itself so many times, and of a draft model in the end.
 Registries with_around(bool says) {

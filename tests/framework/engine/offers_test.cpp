@@ -1,27 +1,11 @@
 // The offers of Host to components, the ranks in outcomes, and the errors of needs that are not implemented.
 #include "tests/framework/engine/engine_scenario.h"
+#include "tests/support/around.h"
 
 namespace foretoken::testing {
 namespace {
 
 using nlohmann::json;
-
-// A drafter made of another: it forwards every call, within a draw scope of its own.
-class Around : public Drafter {
- public:
-  explicit Around(std::unique_ptr<Drafter> inner) : inner_(std::move(inner)) {}
-  Needs needs() const override { return inner_->traits(); }
-  std::vector<DraftTree> draft(std::span<const DraftRequest> requests) override {
-    std::vector<DraftRequest> within(requests.begin(), requests.end());
-    for (DraftRequest& r : within) r.draws = r.draws.within(0);
-    return inner_->draft(within);
-  }
-  void observe(std::span<const Outcome> outcomes) override { inner_->observe(outcomes); }
-  void forget(const Sequence& s) override { inner_->forget(s); }
-
- private:
-  std::unique_ptr<Drafter> inner_;
-};
 
 // A drafter without guesses: the test sets its needs and observes its outcomes.
 class Needing : public Drafter {
@@ -69,10 +53,10 @@ struct Offers : EngineScenario {
 TEST_F(Offers, ADrafterMadeOfAnother) {
   const Tokens plain = text(0);
   const json inner = configs.drafter;
-  draft_with([&](Host& h) { return std::make_unique<Around>(h.drafter(inner)); });
+  draft_with([&](Host& h) { return std::make_unique<test::Around>(h.drafter(inner)); });
   EXPECT_EQ(text(0), plain);
   EXPECT_EQ(text(1).size(), 15u);
-  draft_with([](Host& h) { return std::make_unique<Around>(h.drafter({{"name", "ngrm"}})); });
+  draft_with([](Host& h) { return std::make_unique<test::Around>(h.drafter({{"name", "ngrm"}})); });
   EXPECT_TRUE(says(sentence([&] { engine(); }), "did you mean 'ngram'?"));
 }
 

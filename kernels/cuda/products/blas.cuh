@@ -42,6 +42,9 @@ class Blas {
   };
   struct Plan;
   Plan& plan(const Shape3& shape, const Tensor& x, const Tensor& matrix);
+  // Fills in the descriptors of the operation and of the three matrices.
+  static void describe(Plan& plan, const Shape3& shape);
+  bool supports(const Plan& plan) const;
   // Chooses the fastest of the algorithms that give the same bits (which is checked), measured with a matrix that is
   // not in L2. Waits for the device; some milliseconds, once for each shape. Keeps the library's choice where there is
   // no memory for the comparison.
@@ -56,6 +59,8 @@ class Blas {
   // now.
   bool has_bits_of(const FewRows& few, Plan& plan, const Shape3& shape, void* scratch, const Tensor& matrix);
   bool compare(const FewRows& few, const Plan& plan, const Shape3& shape, void* scratch, const Tensor& matrix);
+  bool gives(const Plan& plan, const Shape3& shape, void* scratch, const Tensor& x, const Tensor& matrix,
+             const Tensor& sums);
   void multiply_few(const FewRows& few, const Tensor& y, const Tensor& x, const Tensor& matrix);
   void multiply_slabs(const FewRows& few, const Tensor& y, const Tensor& x, const Tensor& matrix, const Tensor& bias,
                       bool adds);

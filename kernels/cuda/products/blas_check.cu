@@ -27,19 +27,7 @@ __global__ void noise_kernel(Bf16* x, std::int64_t n) {
   x[i] = __float2bfloat16_rn(float(h >> 8) * 0x1p-23f - 1);
 }
 
-__device__ inline float as_bf16(float x) { return __bfloat162float(__float2bfloat16_rn(x)); }
-
-// Rounding to bf16 would hide differences in the last bits of f32 sums in all but about one of 10,000 numbers. So a
-// product with bf16 output is added to the negated bf16 rounding of the sums: the difference is exactly the lower bits
-// of the sums.
-__global__ void negate_kernel(Bf16* y, std::int64_t stride, const float* sums, int out) {
-  wait_for_previous_kernels();
-  const int o = int(blockIdx.x) * kThreads + int(threadIdx.x);
-  if (o < out) y[blockIdx.y * stride + o] = __float2bfloat16_rn(-as_bf16(sums[std::int64_t(blockIdx.y) * out + o]));
-}
-
-// Whether y [slices, rows, out] f32 adds up to sums f32 [rows, out]; of bf16, whether it is the difference that
-// negate_kernel prepared.
+// Whether y [slices, rows, out] f32 adds up to sums f32 [rows, out]; of bf16 [rows, out], whether it is their rounding.
 template <class Y> __global__ void differs_kernel(const Y* y, int slices, std::int64_t slice, std::int64_t stride,
                                                   const float* sums, int out, std::int32_t* differs) {
   wait_for_previous_kernels();
@@ -48,7 +36,7 @@ template <class Y> __global__ void differs_kernel(const Y* y, int slices, std::i
   const Y* const at = y + blockIdx.y * stride + o;
   float found = to_float(at[0]), truth = sums[std::int64_t(blockIdx.y) * out + o];
   for (int s = 1; s < slices; ++s) found += to_float(at[s * slice]);
-  if constexpr (sizeof(Y) == sizeof(Bf16)) truth = as_bf16(truth - as_bf16(truth));
+  if constexpr (sizeof(Y) == sizeof(Bf16)) truth = __bfloat162float(__float2bfloat16_rn(truth));
   if (found != truth && !(isnan(found) && isnan(truth))) *differs = 1;
 }
 
@@ -63,31 +51,43 @@ bool Blas::has_bits_of(const FewRows& few, Plan& p, const Shape3& s, void* scrat
   return p.bits == Plan::Bits::same;
 }
 
-// Compares the first and the last rows.
+// Compares the first and the last rows. Rounding to bf16 hides a difference in the last bits of f32 sums in all but
+// about one of 10,000 numbers, so a plan that writes bf16 is compared again with an f32 result: the same algorithm, and
+// so the same order of sums. Adding the product to the negated sums does not show their last bits instead: algorithms
+// for 9.0 round the product to bf16 before they add it to a bf16 matrix (measured, cuBLASLt 13.0).
 bool Blas::compare(const FewRows& few, const Plan& p, const Shape3& s, void* scratch, const Tensor& matrix) {
+  const std::int64_t n = std::min(few.rows, s.rows);
+  const Tensor x = backend_.allocate({s.rows, s.in}, s.type), sums = backend_.allocate({2, n * s.out}, DType::f32);
+  launch_kernel("comparing products", backend_.cuda_stream(), {dim3(blocks_for(s.rows * s.in, kThreads)), kThreads},
+                noise_kernel, x.data<Bf16>(), s.rows * s.in);
+  for (int i = 0; i < 2; ++i)
+    multiply_few(few, sums.rows(i, 1).reshaped({n, s.out}), x.rows(i == 0 ? 0 : s.rows - n, n), matrix);
+  if (!gives(p, s, scratch, x, matrix, sums)) return false;
+  if (s.y_type == DType::f32) return true;
+  Shape3 unrounded = s;
+  unrounded.y_type = DType::f32, unrounded.y_stride = s.out;
+  Plan twin;
+  describe(twin, unrounded);
+  twin.algorithm = p.algorithm, twin.known = supports(twin);
+  return twin.known && gives(twin, unrounded, nullptr, x, matrix, sums);
+}
+
+// Whether the plan's products of the first rows of x and of the last have the bits of sums f32 [2, n * out].
+bool Blas::gives(const Plan& p, const Shape3& s, void* scratch, const Tensor& x, const Tensor& matrix,
+                 const Tensor& sums) {
   const cudaStream_t stream = backend_.cuda_stream();
-  const std::int64_t n = std::min(few.rows, s.rows), begins[] = {0, s.rows - n};
-  const Tensor x = backend_.allocate({s.rows, s.in}, s.type), sums = backend_.allocate({2, n * s.out}, DType::f32),
-               flag = backend_.allocate({1}, DType::i32);
-  const Tensor own = scratch ? Tensor() : backend_.allocate({s.slices * s.rows * s.y_stride}, s.y_type);
+  const std::int64_t n = sums.dim(1) / s.out;
+  const Tensor flag = backend_.allocate({1}, DType::i32),
+               own = scratch ? Tensor() : backend_.allocate({s.slices * s.rows * s.y_stride}, s.y_type);
   void* const y = scratch ? scratch : own.raw();
-  const Grid grid{dim3(blocks_for(s.out, kThreads), unsigned(n)), kThreads};
-  launch_kernel("comparing products", stream, {dim3(blocks_for(s.rows * s.in, kThreads)), kThreads}, noise_kernel,
-                x.data<Bf16>(), s.rows * s.in);
   check(cudaMemsetAsync(flag.raw(), 0, sizeof(std::int32_t), stream), "comparing products");
-  for (int i = 0; i < 2; ++i) {
-    multiply_few(few, sums.rows(i, 1).reshaped({n, s.out}), x.rows(begins[i], n), matrix);
-    if (s.y_type == DType::bf16)
-      launch_kernel("comparing products", stream, grid, negate_kernel, static_cast<Bf16*>(y) + begins[i] * s.y_stride,
-                    s.y_stride, sums.row<float>(i), int(s.out));
-  }
-  multiply(p, y, x, matrix, s.y_type == DType::bf16);
+  multiply(p, y, x, matrix, false);
   for (int i = 0; i < 2; ++i)
     with_type("comparing products", s.y_type, [&](auto* type) {
       using Y = std::remove_pointer_t<decltype(type)>;
-      launch_kernel("comparing products", stream, grid, differs_kernel<Y>,
-                    static_cast<const Y*>(y) + begins[i] * s.y_stride, s.slices, s.rows * s.y_stride, s.y_stride,
-                    sums.row<float>(i), int(s.out), flag.data<std::int32_t>());
+      launch_kernel("comparing products", stream, {dim3(blocks_for(s.out, kThreads), unsigned(n)), kThreads},
+                    differs_kernel<Y>, static_cast<const Y*>(y) + (i == 0 ? 0 : s.rows - n) * s.y_stride, s.slices,
+                    s.rows * s.y_stride, s.y_stride, sums.row<float>(i), int(s.out), flag.data<std::int32_t>());
     });
   std::int32_t differs = 0;
   check(cudaMemcpyAsync(&differs, flag.raw(), sizeof differs, cudaMemcpyDeviceToHost, stream), "comparing products");

@@ -60,19 +60,30 @@ struct Preference {
 
 }  // namespace
 
+void Blas::describe(Plan& p, const Shape3& s) {
+  check_blas(cublasLtMatmulDescCreate(&p.operation, CUBLAS_COMPUTE_32F, CUDA_R_32F), "describing a product");
+  const cublasOperation_t transposed = CUBLAS_OP_T;
+  check_blas(cublasLtMatmulDescSetAttribute(p.operation, CUBLASLT_MATMUL_DESC_TRANSA, &transposed, sizeof transposed),
+             "describing a product");
+  const std::int64_t slice = s.in / s.slices;
+  p.w = layout(data_type(s.type), slice, s.out, s.in, s.slices, slice);
+  p.x = layout(data_type(s.type), slice, s.rows, s.in, s.slices, slice);
+  p.y = layout(data_type(s.y_type), s.out, s.rows, s.y_stride, s.slices, s.out * s.rows);
+}
+
+// Whether the library can run the plan's algorithm on the plan's matrices.
+bool Blas::supports(const Plan& p) const {
+  cublasLtMatmulHeuristicResult_t result = {};
+  return cublasLtMatmulAlgoCheck(static_cast<cublasLtHandle_t>(handle_), p.operation, p.w, p.x, p.y, p.y, &p.algorithm,
+                                 &result) == CUBLAS_STATUS_SUCCESS &&
+         result.workspaceSize <= std::size_t(kBlasWorkspace);
+}
+
 Blas::Plan& Blas::plan(const Shape3& s, const Tensor& x, const Tensor& matrix) {
   std::unique_ptr<Plan>& known = plans_[s];
   if (known) return *known;
   auto made = std::make_unique<Plan>();
-  check_blas(cublasLtMatmulDescCreate(&made->operation, CUBLAS_COMPUTE_32F, CUDA_R_32F), "describing a product");
-  const cublasOperation_t transposed = CUBLAS_OP_T;
-  check_blas(
-      cublasLtMatmulDescSetAttribute(made->operation, CUBLASLT_MATMUL_DESC_TRANSA, &transposed, sizeof transposed),
-      "describing a product");
-  const std::int64_t slice = s.in / s.slices;
-  made->w = layout(data_type(s.type), slice, s.out, s.in, s.slices, slice);
-  made->x = layout(data_type(s.type), slice, s.rows, s.in, s.slices, slice);
-  made->y = layout(data_type(s.y_type), s.out, s.rows, s.y_stride, s.slices, s.out * s.rows);
+  describe(*made, s);
   const Preference preference(s.alignment);
   constexpr int kMost = 32;
   static thread_local cublasLtMatmulHeuristicResult_t found[kMost];

@@ -1,5 +1,6 @@
 #include "experiments/report/machine.h"
 
+#include <cmath>
 #include <ctime>
 #include <fstream>
 #include <thread>
@@ -31,7 +32,7 @@ nlohmann::json host_of() {
   return {{"cpu", field("/proc/cpuinfo", "model name", "unknown")},
           {"cores", std::thread::hardware_concurrency()},
           {"os", field("/etc/os-release", "PRETTY_NAME", "unknown")},
-          {"memory_gib", int(bytes / (1 << 30) + 0.5)}};
+          {"memory_gib", std::lround(bytes / (1 << 30))}};
 }
 
 nlohmann::json machine_of(const Backend& backend) {

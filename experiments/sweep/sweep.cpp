@@ -17,11 +17,13 @@ using nlohmann::json;
 namespace {
 
 json::json_pointer pointer(const std::string& text, const std::string& where) {
+  const Error bad(where + ": '" + text + "' is not a JSON pointer; write it as /policy/length");
+  if (text.empty()) throw bad;
   try {
-    if (!text.empty()) return json::json_pointer(text);
-  } catch (const json::exception&) {  // reported below
+    return json::json_pointer(text);
+  } catch (const json::exception&) {
+    throw bad;
   }
-  throw Error(where + ": '" + text + "' is not a JSON pointer; write it as /policy/length");
 }
 
 // What stands where a pointer leads further and the document has nothing yet: a list where the key is one.
@@ -169,10 +171,11 @@ void refuse_unknown(const nlohmann::ordered_json& sweep, const std::string& wher
 
 void put_setting(json& document, const std::string& setting, const std::string& where) {
   const std::string at = pointer_of(setting), value = setting.substr(at.size() + 1);
-  json parsed = value;  // a value that is not JSON is a string
+  json parsed;
   try {
     parsed = parse_json(value, where);
   } catch (const Error&) {
+    parsed = value;  // a value that is not JSON is a string
   }
   if (replace_broken_utf8(setting) != setting)
     throw Error(where + ": --set " + setting + " is no valid UTF-8; write it in UTF-8, or rename what it names");

@@ -111,7 +111,7 @@ void load_plugin(const std::filesystem::path& path, Registries& registries) {
         " registers nothing; call registries.drafters.add, .policies.add or .verifiers.add in foretoken_plugin()");
   result.plugins.push_back(file);
   registries = std::move(result);
-  (void)library.release();  // the code and vtables of its objects must stay loaded
+  [[maybe_unused]] void* const loaded = library.release();  // its objects' code and vtables must stay loaded
 }
 
 }  // namespace foretoken

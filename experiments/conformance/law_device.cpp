@@ -71,19 +71,25 @@ Tensor draw_chains(Backend& backend, const Material& m, const Distributions& q, 
   return host_of(backend, tokens);
 }
 
+// A kind of node that the rule takes: one that was drawn, if there is one.
+Drawn kind_for(const Soundness& soundness) {
+  const auto drawn = std::ranges::find_if(soundness.takes, [](Drawn d) { return d != Drawn::certain; });
+  return drawn == soundness.takes.end() ? Drawn::certain : *drawn;
+}
+
 std::vector<DraftTree> chains(Backend& backend, const Material& m, const Distributions& q, const Tensor& tokens,
-                              bool drawn) {
+                              Drawn kind) {
   std::vector<DraftTree> trees;
   for (int i = 0; i < m.c.sequences; ++i) {
     DraftTree tree = DraftTree::rooted(backend, 0, m.c.nodes);
     for (int n = 1; n <= m.c.nodes; ++n) {
       const int row = i * m.c.nodes + n - 1;
-      if (!drawn) {
+      if (kind == Drawn::certain) {
         tree.guess(n - 1, tokens.data<Token>()[row]);
         continue;
       }
       backend.copy(tokens.rows(row, 1), tree.tokens.rows(n, 1));
-      tree.grow(n - 1, Drawn::chain);
+      tree.grow(n - 1, kind);
       tree.q.distributions.push_back(q.slice(row, 1));
     }
     trees.push_back(std::move(tree));
@@ -98,14 +104,13 @@ Made make(const Subject& subject, const Material& m, Backend& backend) {
   const auto verifier = subject.registries.verifiers.make(subject.configs.verifier, host);
   const Soundness soundness = verifier->traits();
   expect_repeated(subject.configs, host.inner(), {}, soundness);
-  const bool drawn = std::ranges::find(soundness.takes, Drawn::chain) != soundness.takes.end();
   const Distributions p = backend.distributions(backend.upload(m.p), m.warps(m.c.nodes + 1)),
                       q = backend.distributions(backend.upload(m.q), m.warps(m.c.nodes)),
                       raw = soundness.raw
                                 ? backend.distributions(p.logits, std::vector<Warp>(std::size_t(p.count()), Warp{1}))
                                 : Distributions();
   const Tensor tokens = draw_chains(backend, m, q, soundness.race);
-  const auto trees = chains(backend, m, q, tokens, drawn);
+  const auto trees = chains(backend, m, q, tokens, kind_for(soundness));
   std::vector<Draws> draws;
   for (int i = 0; i < m.c.sequences; ++i) draws.push_back(m.draws(i));
   Staging staging(backend);

@@ -6,6 +6,8 @@
 #include <gtest/gtest.h>
 
 #include "experiments/conformance/check.h"
+#include "experiments/conformance/laws.h"
+#include "experiments/conformance/scripted_drafter.h"
 #include "tests/framework/components/children_rules.h"
 #include "tests/support/around.h"
 
@@ -120,6 +122,31 @@ template <class Rule> Registries judging_siblings() {
                                      Soundness{{Drawn::chain, Drawn::without_replacement}, "exact"});
                                }});
   return r;
+}
+
+// Reads the q of every node, which a certain guess does not have.
+struct OfDrawnSiblings : testing::WithoutReplacement<false> {
+  template <class Lane> Verdict operator()(Lane& lane, const Trial& t) const {
+    for (int n = 1; n < t.nodes; ++n)
+      if (t.certain(n)) throw Error("node " + std::to_string(n) + " is certain");
+    return testing::WithoutReplacement<false>::operator()(lane, t);
+  }
+};
+
+TEST(CheckInner, ARuleForDrawnSiblingsIsGivenNoCertainGuessesOnAnotherDevice) {
+  Registries r = with_scripted(all_registries());
+  r.verifiers.add("siblings", {"", "", {}, [](const json&, Host&) {
+                                 return std::make_unique<RuleVerifier<OfDrawnSiblings>>(
+                                     Soundness{{Drawn::without_replacement}, "exact"});
+                               }});
+  ReferenceBackend reference;
+  const auto cpu = make_cpu_backend(1);
+  const Subject siblings{
+      r, {random_tree(1, "without_replacement"), {{"name", "fixed"}, {"length", 3}}, {{"name", "siblings"}}}};
+  const Finding found = same_verdicts(siblings, {.vocab = 61}, reference, *cpu);
+  EXPECT_TRUE(found.holds);
+  EXPECT_GT(found.accepted, 0);
+  EXPECT_GT(found.rejected, 0);
 }
 
 // A rule that takes no certain guesses is tried with random drafts as well.

@@ -17,9 +17,9 @@ namespace foretoken {
 
 template <int kHead, int kTiles> struct DecodeBlock : DecodeRows<kHead, kTiles> {
   using Rows = DecodeRows<kHead, kTiles>;
-  using Rows::a, Rows::shared, Rows::sequence, Rows::head, Rows::rank, Rows::row, Rows::rows, Rows::vector,
-      Rows::vectors, Rows::begin, Rows::end, Rows::first, Rows::last;
-  using Rows::receiver, Rows::share, Rows::page_number, Rows::table, Rows::peaks, Rows::thread, Rows::warp, Rows::lane,
+  using Rows::a, Rows::shared, Rows::head, Rows::rank, Rows::row, Rows::rows, Rows::vector, Rows::vectors, Rows::begin,
+      Rows::end, Rows::first, Rows::last;
+  using Rows::receiver, Rows::share, Rows::page_number, Rows::peaks, Rows::thread, Rows::warp, Rows::lane,
       Rows::kChunks, Rows::kHalf;
   static constexpr int kColumns = kHead / 64;        // 8-wide columns of the values that a warp sums
   static constexpr int kLanes = kDecodeThreads / 8;  // that hold sums of one vector
@@ -37,50 +37,6 @@ template <int kHead, int kTiles> struct DecodeBlock : DecodeRows<kHead, kTiles> 
 
   using Rows::Rows;
 
-  // ---- keys and values ----
-  __device__ bool sees_all(int chunk) const {
-    return chunk * kChunk >= Rows::all_low && (chunk + 1) * kChunk <= Rows::all_high;
-  }  // true: every row attends to all of the chunk
-  __device__ void find_sources(int chunk) {
-    if (thread >= kChunk) return;
-    const int depth = chunk * kChunk + thread;
-    bool seen = depth >= Rows::all_low && depth < Rows::all_high, own = false;
-    if (!seen || (depth >= Rows::own_low && depth < Rows::own_high))
-#pragma unroll 1
-      for (int r = 0; r < rows; ++r)
-        seen = seen || (depth >= shared.low[r] && depth < shared.high[r]), own = own || depth == shared.slot[r];
-    const int at = depth - Rows::page_of(depth) * a.page_rows;
-    const std::int64_t from = page_number * a.page_bytes + (std::int64_t(head) * a.page_rows + at) * a.head_size * 2;
-    shared.source[thread] = own ? kOwn - from : seen ? from : kNowhere;
-  }
-  // Prefetches into L2, which is coherent with later writes: allowed before earlier kernels have ended.
-  __device__ void read_ahead() const {
-#pragma unroll 1
-    for (int i = thread; i < 2 * kChunk * kHead / 64; i += kDecodeThreads) {
-      const int key = i / 2 / (kHead / 64), line = i / 2 % (kHead / 64);
-      const std::int64_t from = shared.source[key];
-      if (from >= 0 && line * 64 < a.head_size)
-        asm volatile("prefetch.global.L2 [%0];" ::"l"(a.pool + (i % 2 ? a.values : a.keys) + from + line * 128));
-    }
-  }
-  __device__ void request() {
-    constexpr int kLines = kDecodeThreads / kChunks;  // keys at once
-    const std::uint32_t keys = shared_address(shared.keys), values = shared_address(shared.values);
-    const int c = thread % kChunks, line = thread / kChunks;
-    const bool inside = c * 8 < a.head_size;
-#pragma unroll
-    for (int i = 0; i < kChunk / kLines; ++i) {
-      const int key = line + i * kLines, to = swizzled<kChunks>(key, c);
-      const std::int64_t from = shared.source[key];
-      if (from <= kOwn) continue;
-      const bool read = from >= 0 && inside;
-      const std::byte* const at = a.pool + (read ? from + c * 16 : 0);
-      copy_behind(keys + to, at + a.keys, read);
-      copy_behind(values + to, at + a.values, read);
-    }
-    end_copies();
-  }
-
   // ---- a chunk ----
   // Warp w scores keys 16 w ... 16 w + 15 of the chunk.
   __device__ Scores scores(int chunk) const {
@@ -97,7 +53,7 @@ template <int kHead, int kTiles> struct DecodeBlock : DecodeRows<kHead, kTiles> 
         multiply_add(s.of[t][1], q, b.r[2], b.r[3]);
       }
     }
-    const bool all = sees_all(chunk);
+    const bool all = Rows::sees_all(chunk);
 #pragma unroll
     for (int i = 0; i < 2 * kTiles; ++i) {
       const int v = i * 8 + lane / 4, h = i % 2;
@@ -239,26 +195,32 @@ template <int kHead, int kTiles> struct DecodeBlock : DecodeRows<kHead, kTiles> 
     }
   }
 
-  __device__ void run() {
-    if (first >= last)
-      return;  // the cluster's barriers count remaining blocks only, and those wait for earlier kernels
+  // What may precede the end of the previous kernels, then a wait for it: initializes the block's barrier, arrives at
+  // the cluster's, and copies (settled pages) or prefetches the keys and values of the first chunk.
+  __device__ __forceinline__ void start() {
     sums = reinterpret_cast<Lane*>(peaks + ((end - begin) * share + 1) / 2 * 2);
     if (thread == 0) expect();
     __syncwarp();
     arrive_cluster();  // started: others may write to this block's shared memory
-    if (!sees_all(first) || Rows::owns(first, first + 1)) __syncthreads();  // the rows' bounds in shared memory
-    find_sources(first);
+    if (!Rows::sees_all(first) || Rows::owns(first, first + 1)) __syncthreads();  // the rows' bounds in shared memory
+    Rows::find_sources(first);
     __syncthreads();
     if (Rows::work.settled)
-      request();
+      Rows::request();
     else
-      read_ahead();
+      Rows::read_ahead();
     wait_for_previous_kernels();
+  }
+
+  __device__ void run() {
+    if (first >= last)
+      return;  // the cluster's barriers count remaining blocks only, and those wait for earlier kernels
+    start();
     const typename Rows::Piece query = Rows::load_query(), own = Rows::load_row(first, thread);
     Rows::fill_rotations();
     __syncthreads();
     for (int chunk = first; chunk < last; ++chunk) {
-      if (chunk != first || !Rows::work.settled) request();
+      if (chunk != first || !Rows::work.settled) Rows::request();
       if (chunk == first) Rows::store_query(query);
       Rows::store_rows(chunk, own);
       wait_copies<0>();
@@ -268,7 +230,7 @@ template <int kHead, int kTiles> struct DecodeBlock : DecodeRows<kHead, kTiles> 
       __syncthreads();
       weigh(s, of);
       __syncthreads();
-      if (chunk + 1 < last) page_number = Rows::page_at(chunk + 1), find_sources(chunk + 1);
+      if (chunk + 1 < last) page_number = Rows::page_at(chunk + 1), Rows::find_sources(chunk + 1);
       add_values(of);
       if (chunk == first) wait_cluster();
       send_sums(chunk, of);

@@ -1,5 +1,6 @@
-// The input of a block of decode.cuh: its rows and chunks, its shared memory, and how the rows themselves are rotated
-// and stored, in shared memory and in their pages. This header must not know how a chunk is summed.
+// The input of a block of decode.cuh: its rows and chunks, its shared memory, copies of the keys and values of a chunk,
+// and how the rows themselves are rotated and stored, in shared memory and in their pages. This header must not know
+// how a chunk is summed.
 #pragma once
 #include <climits>
 
@@ -117,6 +118,50 @@ template <int kHead, int kTiles> struct DecodeRows {
   __device__ int page_at(int chunk) const {
     const int index = page_of(chunk * kChunk + thread);
     return thread < kChunk && index < a.table_width ? table[index] : 0;
+  }
+
+  // ---- keys and values ----
+  __device__ bool sees_all(int chunk) const {
+    return chunk * kChunk >= all_low && (chunk + 1) * kChunk <= all_high;
+  }  // true: every row attends to all of the chunk
+  __device__ void find_sources(int chunk) {
+    if (thread >= kChunk) return;
+    const int depth = chunk * kChunk + thread;
+    bool seen = depth >= all_low && depth < all_high, own = false;
+    if (!seen || (depth >= own_low && depth < own_high))
+#pragma unroll 1
+      for (int r = 0; r < rows; ++r)
+        seen = seen || (depth >= shared.low[r] && depth < shared.high[r]), own = own || depth == shared.slot[r];
+    const int at = depth - page_of(depth) * a.page_rows;
+    const std::int64_t from = page_number * a.page_bytes + (std::int64_t(head) * a.page_rows + at) * a.head_size * 2;
+    shared.source[thread] = own ? kOwn - from : seen ? from : kNowhere;
+  }
+  // Prefetches into L2, which is coherent with later writes: allowed before earlier kernels have ended.
+  __device__ void read_ahead() const {
+#pragma unroll 1
+    for (int i = thread; i < 2 * kChunk * kHead / 64; i += kDecodeThreads) {
+      const int key = i / 2 / (kHead / 64), line = i / 2 % (kHead / 64);
+      const std::int64_t from = shared.source[key];
+      if (from >= 0 && line * 64 < a.head_size)
+        asm volatile("prefetch.global.L2 [%0];" ::"l"(a.pool + (i % 2 ? a.values : a.keys) + from + line * 128));
+    }
+  }
+  __device__ void request() {
+    constexpr int kLines = kDecodeThreads / kChunks;  // keys at once
+    const std::uint32_t keys = shared_address(shared.keys), values = shared_address(shared.values);
+    const int c = thread % kChunks, line = thread / kChunks;
+    const bool inside = c * 8 < a.head_size;
+#pragma unroll
+    for (int i = 0; i < kChunk / kLines; ++i) {
+      const int key = line + i * kLines, to = swizzled<kChunks>(key, c);
+      const std::int64_t from = shared.source[key];
+      if (from <= kOwn) continue;
+      const bool read = from >= 0 && inside;
+      const std::byte* const at = a.pool + (read ? from + c * 16 : 0);
+      copy_behind(keys + to, at + a.keys, read);
+      copy_behind(values + to, at + a.values, read);
+    }
+    end_copies();
   }
 
   // ---- the rows themselves ----

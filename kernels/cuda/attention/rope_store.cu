@@ -47,19 +47,32 @@ template <class T> __device__ float as_stored(float x) {  // x rounded to T
   return to_float(t);
 }
 
+// Rotates N pairs, each by its own rotation; the results are rounded to T.
+template <class T, int N> __device__ __forceinline__ void rotate(Numbers<N>& one, Numbers<N>& two, const Rotation* by) {
+#pragma unroll
+  for (int j = 0; j < N; ++j) {
+    const float2 pair = rotated(one.at[j], two.at[j], by[j]);
+    one.at[j] = as_stored<T>(pair.x), two.at[j] = as_stored<T>(pair.y);
+  }
+}
+
+// Sets `keys` and `values` to where the row's key and value of the first kv head are stored.
+template <class T, class P>
+__device__ __forceinline__ void find_slot(const RopeStore<T>& a, int row, P*& keys, P*& values) {
+  const int slot = a.slots[row];
+  unsigned char* const page =
+      a.pool + std::int64_t(a.tables[a.owner[row] * a.table_width + slot / a.page_rows]) * a.page_bytes;
+  keys = reinterpret_cast<P*>(page + a.keys) + slot % a.page_rows * a.head_size;
+  values = reinterpret_cast<P*>(page + a.values) + slot % a.page_rows * a.head_size;
+}
+
 // One block a row. N pairs at once. T: activations, P: pages.
 template <int N, class T, class P> __global__ void __launch_bounds__(256) rope_store_kernel(const RopeStore<T> a) {
   extern __shared__ Rotation rotations[];  // [half]
   let_next_kernel_start();
   const int row = int(blockIdx.x), half = a.head_size / 2;
   P *keys = nullptr, *values = nullptr;
-  if (a.pool != nullptr) {
-    const int slot = a.slots[row];
-    unsigned char* const page =
-        a.pool + std::int64_t(a.tables[a.owner[row] * a.table_width + slot / a.page_rows]) * a.page_bytes;
-    keys = reinterpret_cast<P*>(page + a.keys) + slot % a.page_rows * a.head_size;
-    values = reinterpret_cast<P*>(page + a.values) + slot % a.page_rows * a.head_size;
-  }
+  if (a.pool != nullptr) find_slot(a, row, keys, values);
   const std::int64_t plane = std::int64_t(a.page_rows) * a.head_size;  // numbers between two heads
   if (a.frequencies != nullptr) {
     for (int i = int(threadIdx.x); i < half; i += int(blockDim.x))
@@ -80,11 +93,7 @@ template <int N, class T, class P> __global__ void __launch_bounds__(256) rope_s
     T* const x = (key ? a.k + row * a.k_stride : a.q + row * a.q_stride) + head * a.head_size + i;
     Numbers<N> one = load<N>(x), two = load<N>(x + half);
     if (a.frequencies != nullptr) {
-#pragma unroll
-      for (int j = 0; j < N; ++j) {
-        const float2 pair = rotated(one.at[j], two.at[j], rotations[i + j]);
-        one.at[j] = as_stored<T>(pair.x), two.at[j] = as_stored<T>(pair.y);
-      }
+      rotate<T>(one, two, rotations + i);
       store<N>(x, one), store<N>(x + half, two);
     }
     if (key && keys != nullptr) store<N>(keys + head * plane + i, one), store<N>(keys + head * plane + half + i, two);

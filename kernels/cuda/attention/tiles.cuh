@@ -2,71 +2,23 @@
 // 16 of the 64 keys for the scores, then a quarter of the head for the sum of the values, so that each key or value is
 // read from shared memory once. This header must not know how many blocks there are.
 #pragma once
-#include "kernels/cuda/attention/tile.cuh"
-#include "kernels/cuda/instructions/matrix_tiles.cuh"
+#include "kernels/cuda/attention/tiles_steps.cuh"
 
 namespace foretoken {
 
-constexpr int kTileThreads = 128;
-
-// kHead: numbers of a head in shared memory (a smaller one is padded by zeros); kRows: 16 kGroups vectors; kStages of
-// the ring: see tile_stages().
-template <int kHead, int kGroups, int kStages> struct TileShared {
-  static constexpr int kRows = 16 * kGroups, kChunks = kHead / 8;
-  struct alignas(128) Stage {
-    Bf16 keys[kStep * kHead], values[kStep * kHead];
-  };
-  Stage stages[kStages];
-  alignas(128) Bf16 q[kRows * kHead];
-  alignas(128) Bf16 weights[kRows * kStep];
-  float peaks[4][kRows];
-  TileSights<kRows> sights;
-};
-
-template <int kHead, int kGroups, int kStages> struct TileBlock {
-  using Shared = TileShared<kHead, kGroups, kStages>;
-  using Cursor = StepCursor<Shared::kRows>;
-  static constexpr int kRows = Shared::kRows, kChunks = Shared::kChunks;
+template <int kHead, int kGroups, int kStages> struct TileBlock : TileSteps<kHead, kGroups, kStages> {
+  using Steps = TileSteps<kHead, kGroups, kStages>;
+  using Steps::warp, Steps::lane, Steps::kChunks;
+  using Steps::work, Steps::shared, Steps::tile, Steps::bounds, Steps::split, Steps::end_chunk;
+  using typename Steps::Cursor;
   static constexpr int kColumns = kHead / 32;                  // 8-wide columns of the values that a warp sums
   static constexpr bool kHold = kGroups == 1 && kHead <= 128;  // queries are kept in registers
 
-  const AttentionWork& work;
-  Shared& shared;
-  TilePosition tile;
-  TileBounds bounds;
-  Cursor fetched;              // the step that is copied next
-  StepPages pages;             // its
-  int head, split, end_chunk;  // kv head; context split; end of this block's chunks
-  const int thread = int(threadIdx.x), warp = thread / 32, lane = thread % 32;
   float sum[kGroups][kColumns][4], mass[kGroups][4], peak[kGroups][2];                          // of the chunk
   float total[kGroups][kColumns][4] = {}, total_mass[kGroups][2] = {}, total_peak[kGroups][2];  // of the chunks before
   Quad q_held[kHold ? kHead / 16 : 1];
 
-  __device__ TileBlock(const AttentionWork& w, Shared& s) : work(w), shared(s) {}
-
-  // ---- copies ----
-  // Looks up the pages of the next step, one step before they are needed.
-  __device__ void look_up() {
-    if (fetched.done(end_chunk)) return;
-    int low = bounds.low, high = bounds.high, visible = INT_MAX;
-    if (fetched.row >= 0) {
-      const int v = max(fetched.row * work.group - tile.vector, 0);
-      low = shared.sights.first[v], high = shared.sights.end[v], visible = shared.sights.visible[v];
-    }
-    pages.look_up(work, tile.sequence, fetched.step, low, high, [&](int depth) {
-      return depth < visible ? depth : slot_at(work, tile.row + fetched.row, visible, depth);
-    });
-  }
-
-  __device__ void fetch(int stage) {
-    if (!fetched.done(end_chunk)) {
-      pages.copy<kChunks>(work, head, shared_address(shared.stages[stage].keys),
-                          shared_address(shared.stages[stage].values), thread, swizzled<kChunks>);
-      fetched.advance(shared.sights, bounds, tile, work.group, end_chunk);
-      look_up();
-    }
-    end_copies();
-  }
+  using Steps::Steps;
 
   // ---- one step ----
   __device__ Quad q_quad(int group, int k) const {
@@ -196,10 +148,6 @@ template <int kHead, int kGroups, int kStages> struct TileBlock {
       peak[g][0] = peak[g][1] = kUnseen;
     }
   }
-  __device__ std::int64_t vector_at(int v) const {  // row * heads + head
-    const int at = tile.vector + v;
-    return std::int64_t(tile.row + at / work.group) * work.heads + head * work.group + at % work.group;
-  }
 
   __device__ void close_chunk(int chunk) {
 #pragma unroll
@@ -222,7 +170,7 @@ template <int kHead, int kGroups, int kStages> struct TileBlock {
   // Of every chunk with depths that the vector attends to, whatever its scores: fold_chunks reads them all.
   __device__ void store_chunk(int chunk, int g, int h, int v) const {
     if (chunk < shared.sights.first[v] / kChunk || chunk * kChunk >= shared.sights.end[v]) return;
-    const std::int64_t at = vector_at(v) * work.chunks + chunk;
+    const std::int64_t at = Steps::vector_at(v) * work.chunks + chunk;
     if (warp == 0 && lane % 4 == 0) work.peaks[at] = {peak[g][h], mass[g][h * 2]};
     float* to = work.sums + at * work.head_size;
 #pragma unroll
@@ -240,7 +188,7 @@ template <int kHead, int kGroups, int kStages> struct TileBlock {
         const int v = g * 16 + h * 8 + lane / 4;
         if (v >= tile.vectors || shared.sights.sole[v] != split) continue;
         const float inverse = inverse_mass(total_mass[g][h]);
-        const std::int64_t at = vector_at(v) * work.head_size;
+        const std::int64_t at = Steps::vector_at(v) * work.head_size;
 #pragma unroll
         for (int n = 0; n < kColumns; ++n) {
           const int column = (warp * kColumns + n) * 8 + lane % 4 * 2;
@@ -256,43 +204,15 @@ template <int kHead, int kGroups, int kStages> struct TileBlock {
   }
 
   // ---- all of it ----
-  // False: the block has no work.
-  __device__ bool open() {
-    tile = find_tile(work, int(gridDim.x - 1 - blockIdx.x), work.tile);
-    if (tile.sequence < 0) return false;
-    head = int(blockIdx.y), split = int(blockIdx.z);
-    shared.sights.fill(work, tile, thread);
-    __syncthreads();
-    bounds = TileBounds::of(shared.sights, tile.vectors);
-    end_chunk = min((split + 1) * work.split_chunks, (bounds.end + kChunk - 1) / kChunk);
-    return split == 0 || max(bounds.low / kChunk, split * work.split_chunks) < end_chunk;
-  }
-
   __device__ void run() {
-    Cursor at;
-    at.start(max(bounds.low / kChunk, split * work.split_chunks), shared.sights, bounds, tile, work.group, end_chunk);
-    fetched = at;
-    look_up();
-    wait_for_previous_kernels();
-    for (int i = 0; i < kStages - 1; ++i) fetch(i);
-    load_queries<kChunks>(work, tile, head, 0, kRows, reinterpret_cast<std::byte*>(shared.q), thread,
-                          swizzled<kChunks>);
+    Cursor at = Steps::start();
     clear_chunk();
     for (int g = 0; g < kGroups; ++g) total_peak[g][0] = total_peak[g][1] = kUnseen;
     __syncthreads();
     if constexpr (kHold)
       for (int k = 0; k < kHead / 16; ++k) q_held[k] = q_quad(0, k);
     for (int stage = 0; !at.done(end_chunk); stage = stage + 1 == kStages ? 0 : stage + 1) {
-      if constexpr (kStages == 1) {
-        __syncthreads();  // all warps have read the previous step
-        fetch(0);
-        wait_copies<0>();
-        __syncthreads();
-      } else {
-        wait_copies<kStages - 2>();
-        __syncthreads();
-        fetch(stage == 0 ? kStages - 1 : stage - 1);
-      }
+      Steps::next_stage(stage);
       float s[kGroups][2][4];
       scores(stage, s);
       hide(at, s);

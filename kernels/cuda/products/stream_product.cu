@@ -140,6 +140,17 @@ __device__ void add_local_slices(float (&sum)[NT][4], float4* partials, int warp
     }
 }
 
+// Writes a tile from the sum of its slices in this block. Where other blocks have slices of it too, only the warp that
+// finishes last does.
+template <int NT> __device__ __forceinline__ void finish_tile(const Stream& a, float (&sum)[NT][4],
+                                                              const Before<NT>& before, int slice, int tile, int lane) {
+  if (a.slices != a.local && !add_slices<NT>(a, sum, slice, tile, lane)) return;
+  if (a.gated)
+    write_gated<NT>(a, sum, tile, lane);
+  else
+    write_tile<NT>(a, sum, before, tile, lane);
+}
+
 // The work of a warp: tiles first, first + stride, ... below a.tiles, in rounds of its block from tile `begin` on,
 // inputs of slice `slice`. Consecutive tiles are in different blocks, so that an incomplete last round is balanced.
 struct Share {
@@ -215,13 +226,7 @@ template <int NT, int kRing, int kPiece> __global__ void __launch_bounds__(kMost
       if (rows.double_buffered()) rows.done(round);
     }
     if (a.local > 1) add_local_slices<NT>(sum, layout.partials, warp, a.local, lane);
-    if (tile < a.tiles && share.local == 0 &&
-        (a.slices == a.local || add_slices<NT>(a, sum, share.slice, tile, lane))) {
-      if (a.gated)
-        write_gated<NT>(a, sum, tile, lane);
-      else
-        write_tile<NT>(a, sum, before, tile, lane);
-    }
+    if (tile < a.tiles && share.local == 0) finish_tile<NT>(a, sum, before, share.slice, tile, lane);
     if (a.local > 1 && begun + a.stride < a.tiles) __syncthreads();
   }
 }

@@ -1,0 +1,113 @@
+// The input of a block of tiles.cuh: its tile and steps, its shared memory, the ring to which keys and values of steps
+// are copied ahead, and loading of its queries. This header must not know how a step is computed.
+#pragma once
+#include "kernels/cuda/attention/tile.cuh"
+#include "kernels/cuda/instructions/matrix_tiles.cuh"
+
+namespace foretoken {
+
+constexpr int kTileThreads = 128;
+
+// kHead: numbers of a head in shared memory (a smaller one is padded by zeros); kRows: 16 kGroups vectors; kStages of
+// the ring: see tile_stages().
+template <int kHead, int kGroups, int kStages> struct TileShared {
+  static constexpr int kRows = 16 * kGroups, kChunks = kHead / 8;
+  struct alignas(128) Stage {
+    Bf16 keys[kStep * kHead], values[kStep * kHead];
+  };
+  Stage stages[kStages];
+  alignas(128) Bf16 q[kRows * kHead];
+  alignas(128) Bf16 weights[kRows * kStep];
+  float peaks[4][kRows];
+  TileSights<kRows> sights;
+};
+
+template <int kHead, int kGroups, int kStages> struct TileSteps {
+  using Shared = TileShared<kHead, kGroups, kStages>;
+  using Cursor = StepCursor<Shared::kRows>;
+  static constexpr int kRows = Shared::kRows, kChunks = Shared::kChunks;
+
+  const AttentionWork& work;
+  Shared& shared;
+  TilePosition tile;
+  TileBounds bounds;
+  Cursor fetched;              // the step that is copied next
+  StepPages pages;             // its
+  int head, split, end_chunk;  // kv head; context split; end of this block's chunks
+  const int thread = int(threadIdx.x), warp = thread / 32, lane = thread % 32;
+
+  __device__ TileSteps(const AttentionWork& w, Shared& s) : work(w), shared(s) {}
+
+  // ---- the block's work ----
+  // False: the block has no work.
+  __device__ bool open() {
+    tile = find_tile(work, int(gridDim.x - 1 - blockIdx.x), work.tile);
+    if (tile.sequence < 0) return false;
+    head = int(blockIdx.y), split = int(blockIdx.z);
+    shared.sights.fill(work, tile, thread);
+    __syncthreads();
+    bounds = TileBounds::of(shared.sights, tile.vectors);
+    end_chunk = min((split + 1) * work.split_chunks, (bounds.end + kChunk - 1) / kChunk);
+    return split == 0 || max(bounds.low / kChunk, split * work.split_chunks) < end_chunk;
+  }
+
+  __device__ std::int64_t vector_at(int v) const {  // row * heads + head
+    const int at = tile.vector + v;
+    return std::int64_t(tile.row + at / work.group) * work.heads + head * work.group + at % work.group;
+  }
+
+  // ---- copies ----
+  // Looks up the pages of the next step, one step before they are needed.
+  __device__ void look_up() {
+    if (fetched.done(end_chunk)) return;
+    int low = bounds.low, high = bounds.high, visible = INT_MAX;
+    if (fetched.row >= 0) {
+      const int v = max(fetched.row * work.group - tile.vector, 0);
+      low = shared.sights.first[v], high = shared.sights.end[v], visible = shared.sights.visible[v];
+    }
+    pages.look_up(work, tile.sequence, fetched.step, low, high, [&](int depth) {
+      return depth < visible ? depth : slot_at(work, tile.row + fetched.row, visible, depth);
+    });
+  }
+
+  __device__ void fetch(int stage) {
+    if (!fetched.done(end_chunk)) {
+      pages.copy<kChunks>(work, head, shared_address(shared.stages[stage].keys),
+                          shared_address(shared.stages[stage].values), thread, swizzled<kChunks>);
+      fetched.advance(shared.sights, bounds, tile, work.group, end_chunk);
+      look_up();
+    }
+    end_copies();
+  }
+
+  // Waits for the previous kernels, requests the first kStages - 1 steps and loads the queries, for which the caller
+  // synchronizes the block. Returns the first step.
+  __device__ __forceinline__ Cursor start() {
+    Cursor at;
+    at.start(max(bounds.low / kChunk, split * work.split_chunks), shared.sights, bounds, tile, work.group, end_chunk);
+    fetched = at;
+    look_up();
+    wait_for_previous_kernels();
+    for (int i = 0; i < kStages - 1; ++i) fetch(i);
+    load_queries<kChunks>(work, tile, head, 0, kRows, reinterpret_cast<std::byte*>(shared.q), thread,
+                          swizzled<kChunks>);
+    return at;
+  }
+
+  // Waits until the current step is in `stage`. With several stages, it then requests the step kStages - 1 later, in
+  // the stage of the step before, which all warps have read; with one stage, it first copies the current step itself.
+  __device__ __forceinline__ void next_stage(int stage) {
+    if constexpr (kStages == 1) {
+      __syncthreads();  // all warps have read the previous step
+      fetch(0);
+      wait_copies<0>();
+      __syncthreads();
+    } else {
+      wait_copies<kStages - 2>();
+      __syncthreads();
+      fetch(stage == 0 ? kStages - 1 : stage - 1);
+    }
+  }
+};
+
+}  // namespace foretoken

@@ -99,9 +99,9 @@ Entry<Drafter> draft_model() {
        {"inflate", "shape", nullptr, "shape that it is embedded in, computing the same at its cost; null: as it is",
         true, -1e300, 1e300, "model"},
        {"dtype", "dtype", "auto", "type of its weights: auto, f32, bf16, int8", false, -1e300, 1e300, "model"},
-       {"temperature", "number", nullptr, "of the draft's law; null: the sequence's own", true, 0, 100}},
+       {"temperature", "number", nullptr, "of the draft's distributions; null: the sequence's own", true, 0, 100}},
       [](const nlohmann::json& o, Host& host) {
-        const auto t = o.at("temperature");
+        const nlohmann::json& t = o.at("temperature");
         if (!t.is_null() && !is_temperature(t.get<double>()))
           throw Error("'temperature' of the drafter 'draft_model' is too small to divide by; use 0 for a greedy draft");
         return std::make_unique<DraftModel>(host, host.load(ModelChoice::read(o.at("model"))),

@@ -12,7 +12,8 @@ namespace {
 template <class F> void print(const F& table) {
   try {
     (void)table();
-  } catch (const Error&) {
+  } catch (const Error& e) {
+    fuzz::expect(!std::string(e.what()).empty(), "an error has a message");
   }
 }
 

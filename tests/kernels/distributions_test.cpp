@@ -1,5 +1,7 @@
 // Distributions and draws: the cpu backend has the bits of normalize() and the draws of HostLane, and both agree with
 // their definitions.
+#include <bit>
+
 #include <gtest/gtest.h>
 
 #include "kernels/lane.h"
@@ -23,7 +25,8 @@ std::vector<Warp> warps_to_try() {
 }
 
 bool same(const DistributionRow& a, const DistributionRow& b) {
-  return std::memcmp(&a.mass, &b.mass, 8) == 0 && std::memcmp(&a.raw_log_normalizer, &b.raw_log_normalizer, 8) == 0 &&
+  const auto bits = [](double x) { return std::bit_cast<std::uint64_t>(x); };
+  return bits(a.mass) == bits(b.mass) && bits(a.raw_log_normalizer) == bits(b.raw_log_normalizer) &&
          a.inverse_temperature == b.inverse_temperature && a.peak == b.peak && a.threshold == b.threshold &&
          a.greedy == b.greedy && a.one_hot == b.one_hot;
 }

@@ -26,7 +26,7 @@ class CheckpointFile : public testing::Test {
  protected:
   // The message of opening a file with these bytes.
   std::string open(const std::string& bytes) {
-    const auto file = folder_.write("model.safetensors", bytes);
+    folder_.write("model.safetensors", bytes);
     return sentence_of([&] { Checkpoint::open(folder_.path()); });
   }
   std::string open(const std::string& header, const std::string& data) {

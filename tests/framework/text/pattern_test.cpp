@@ -35,10 +35,10 @@ TEST(Pattern, FoldsCaseAsUnicodeDoes) {
 }
 
 TEST(Pattern, WhatBothInterpretAlikeIsPassedOn) {
-  for (const char* p : {"(?i:'s|'t)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1,3}| "
-                        "?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+",
-                        "[^\\r\\n\\p{L}\\p{N}]?[\\p{Lu}\\p{Lt}\\p{M}]*(?:a|b)?[\\r\\n/]*", "a{2}b{3,}\\.\\-",
-                        "(?<=a)b(?<!c)(?>d)", "\\d\\D\\v\\P{L}\\p{^L}"})
+  for (const char* p :
+       {R"((?i:'s|'t)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)",
+        "[^\\r\\n\\p{L}\\p{N}]?[\\p{Lu}\\p{Lt}\\p{M}]*(?:a|b)?[\\r\\n/]*", "a{2}b{3,}\\.\\-", "(?<=a)b(?<!c)(?>d)",
+        "\\d\\D\\v\\P{L}\\p{^L}"})
     EXPECT_EQ(sentence_of([&] { Pattern::regex(p, "x"); }), "") << p;
 }
 

@@ -155,21 +155,21 @@ template <int kHead, int kGroups, int kStages> struct TileBlock : TileSteps<kHea
 #pragma unroll
       for (int h = 0; h < 2; ++h) {
         const int v = g * 16 + h * 8 + lane / 4;
+        if (work.splits > 1 && v < tile.vectors) store_chunk(chunk, g, h, v);
         const Fold by = fold(total_peak[g][h], peak[g][h], work.scale);
         total_mass[g][h] = folded(total_mass[g][h], mass[g][h * 2], by);
 #pragma unroll
         for (int n = 0; n < kColumns; ++n)
 #pragma unroll
           for (int i = 0; i < 2; ++i) total[g][n][h * 2 + i] = folded(total[g][n][h * 2 + i], sum[g][n][h * 2 + i], by);
-        if (v < tile.vectors && shared.sights.sole[v] < 0) store_chunk(chunk, g, h, v);
       }
     }
     clear_chunk();
   }
 
-  // Of every chunk with depths that the vector attends to, whatever its scores: fold_chunks reads them all.
+  // Whatever the scores and the depths that the vector attends to: fold_chunks reads the chunks that it needs. A
+  // condition for each vector costs registers, of which kernels of 64 vectors have none left.
   __device__ void store_chunk(int chunk, int g, int h, int v) const {
-    if (chunk < shared.sights.first[v] / kChunk || chunk * kChunk >= shared.sights.end[v]) return;
     const std::int64_t at = Steps::vector_at(v) * work.chunks + chunk;
     if (warp == 0 && lane % 4 == 0) work.peaks[at] = {peak[g][h], mass[g][h * 2]};
     float* to = work.sums + at * work.head_size;

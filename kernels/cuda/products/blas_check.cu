@@ -52,9 +52,9 @@ bool Blas::has_bits_of(const FewRows& few, Plan& p, const Shape3& s, void* scrat
 }
 
 // Compares the first and the last rows. Rounding to bf16 hides a difference in the last bits of f32 sums in all but
-// about one of 10,000 numbers, so a plan that writes bf16 is compared again with an f32 result: the same algorithm, and
-// so the same order of sums. Adding the product to the negated sums does not show their last bits instead: algorithms
-// for 9.0 round the product to bf16 before they add it to a bf16 matrix (measured, cuBLASLt 13.0).
+// about one of 10,000 numbers, so a plan that writes bf16 is compared again with an f32 result, by the algorithm of
+// equal settings, which adds in the same order. Adding the product to the negated sums does not show their last bits
+// instead: algorithms for 9.0 round the product to bf16 before they add it to a bf16 matrix (measured, cuBLASLt 13.0).
 bool Blas::compare(const FewRows& few, const Plan& p, const Shape3& s, void* scratch, const Tensor& matrix) {
   const std::int64_t n = std::min(few.rows, s.rows);
   const Tensor x = backend_.allocate({s.rows, s.in}, s.type), sums = backend_.allocate({2, n * s.out}, DType::f32);
@@ -67,9 +67,7 @@ bool Blas::compare(const FewRows& few, const Plan& p, const Shape3& s, void* scr
   Shape3 unrounded = s;
   unrounded.y_type = DType::f32, unrounded.y_stride = s.out;
   Plan twin;
-  describe(twin, unrounded);
-  twin.algorithm = p.algorithm, twin.known = supports(twin);
-  return twin.known && gives(twin, unrounded, nullptr, x, matrix, sums);
+  return find_twin(twin, unrounded, p) && gives(twin, unrounded, nullptr, x, matrix, sums);
 }
 
 // Whether the plan's products of the first rows of x and of the last have the bits of sums f32 [2, n * out].

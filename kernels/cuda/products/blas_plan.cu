@@ -2,6 +2,8 @@
 // first that does not split K, since all of those add in the same order, whatever their tile (measured, and compared:
 // see blas_check.cu). Of the algorithms that give the same bits, the fastest.
 #include <algorithm>
+#include <array>
+#include <vector>
 
 #include "kernels/cuda/memory/memory.cuh"
 #include "kernels/cuda/products/blas_plan.cuh"
@@ -31,13 +33,33 @@ cublasLtMatrixLayout_t layout(cudaDataType type, std::int64_t rows, std::int64_t
   return made;
 }
 
-bool splits_k(const cublasLtMatmulAlgo_t& algorithm) {
-  std::int32_t splits = 0;
-  std::size_t written = 0;
-  check_blas(cublasLtMatmulAlgoConfigGetAttribute(&algorithm, CUBLASLT_ALGO_CONFIG_SPLITK_NUM, &splits, sizeof splits,
-                                                  &written),
+// One setting of an algorithm; all have 16 or 32 bits.
+std::uint32_t setting_of(const cublasLtMatmulAlgo_t& algorithm, cublasLtMatmulAlgoConfigAttributes_t which) {
+  std::uint32_t value = 0;
+  std::size_t bytes = 0;
+  check_blas(cublasLtMatmulAlgoConfigGetAttribute(&algorithm, which, nullptr, 0, &bytes), "reading an algorithm");
+  check_blas(cublasLtMatmulAlgoConfigGetAttribute(&algorithm, which, &value, std::min(bytes, sizeof value), &bytes),
              "reading an algorithm");
-  return splits > 1;
+  return value;
+}
+
+bool splits_k(const cublasLtMatmulAlgo_t& algorithm) {
+  return setting_of(algorithm, CUBLASLT_ALGO_CONFIG_SPLITK_NUM) > 1;
+}
+
+// The settings that may decide in which order an algorithm adds: all but the order of its blocks.
+auto settings_of(const cublasLtMatmulAlgo_t& algorithm) {
+  constexpr std::array kSettings = {CUBLASLT_ALGO_CONFIG_ID,
+                                    CUBLASLT_ALGO_CONFIG_TILE_ID,
+                                    CUBLASLT_ALGO_CONFIG_STAGES_ID,
+                                    CUBLASLT_ALGO_CONFIG_INNER_SHAPE_ID,
+                                    CUBLASLT_ALGO_CONFIG_CLUSTER_SHAPE_ID,
+                                    CUBLASLT_ALGO_CONFIG_SPLITK_NUM,
+                                    CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME,
+                                    CUBLASLT_ALGO_CONFIG_CUSTOM_OPTION};
+  std::array<std::uint32_t, kSettings.size()> values;
+  for (std::size_t i = 0; i < values.size(); ++i) values[i] = setting_of(algorithm, kSettings[i]);
+  return values;
 }
 
 struct Preference {
@@ -58,6 +80,26 @@ struct Preference {
   ~Preference() { (void)cublasLtMatmulPreferenceDestroy(it); }
 };
 
+// A named type for std::vector, in which nvcc 13.0 does not compile the library's nameless one.
+struct Algorithm {
+  cublasLtMatmulAlgo_t it;
+};
+
+// Algorithms for y = W x of these matrices, those first that the library takes for the fastest.
+std::vector<Algorithm> algorithms_for(void* handle, cublasLtMatmulDesc_t operation, cublasLtMatrixLayout_t w,
+                                      cublasLtMatrixLayout_t x, cublasLtMatrixLayout_t y, int alignment) {
+  const Preference preference(alignment);
+  constexpr int kMost = 32;
+  static thread_local cublasLtMatmulHeuristicResult_t found[kMost];
+  int count = 0;
+  check_blas(cublasLtMatmulAlgoGetHeuristic(static_cast<cublasLtHandle_t>(handle), operation, w, x, y, y, preference.it,
+                                            kMost, found, &count),
+             "choosing an algorithm");
+  std::vector<Algorithm> all;
+  for (int i = 0; i < count; ++i) all.push_back({found[i].algo});
+  return all;
+}
+
 }  // namespace
 
 void Blas::describe(Plan& p, const Shape3& s) {
@@ -71,12 +113,15 @@ void Blas::describe(Plan& p, const Shape3& s) {
   p.y = layout(data_type(s.y_type), s.out, s.rows, s.y_stride, s.slices, s.out * s.rows);
 }
 
-// Whether the library can run the plan's algorithm on the plan's matrices.
-bool Blas::supports(const Plan& p) const {
-  cublasLtMatmulHeuristicResult_t result = {};
-  return cublasLtMatmulAlgoCheck(static_cast<cublasLtHandle_t>(handle_), p.operation, p.w, p.x, p.y, p.y, &p.algorithm,
-                                 &result) == CUBLAS_STATUS_SUCCESS &&
-         result.workspaceSize <= std::size_t(kBlasWorkspace);
+bool Blas::find_twin(Plan& twin, const Shape3& s, const Plan& of) const {
+  describe(twin, s);
+  const auto settings = settings_of(of.algorithm);
+  for (const auto& a : algorithms_for(handle_, twin.operation, twin.w, twin.x, twin.y, s.alignment)) {
+    if (settings_of(a.it) != settings) continue;
+    twin.algorithm = a.it, twin.known = true;
+    return true;
+  }
+  return false;
 }
 
 Blas::Plan& Blas::plan(const Shape3& s, const Tensor& x, const Tensor& matrix) {
@@ -84,20 +129,15 @@ Blas::Plan& Blas::plan(const Shape3& s, const Tensor& x, const Tensor& matrix) {
   if (known) return *known;
   auto made = std::make_unique<Plan>();
   describe(*made, s);
-  const Preference preference(s.alignment);
-  constexpr int kMost = 32;
-  static thread_local cublasLtMatmulHeuristicResult_t found[kMost];
-  int count = 0;
-  check_blas(cublasLtMatmulAlgoGetHeuristic(static_cast<cublasLtHandle_t>(handle_), made->operation, made->w, made->x,
-                                            made->y, made->y, preference.it, kMost, found, &count),
-             "choosing an algorithm");
+  const std::vector<Algorithm> found = algorithms_for(handle_, made->operation, made->w, made->x, made->y, s.alignment);
+  const int count = int(found.size());
   int chosen = 0;
   if (backend_.invariant())
-    while (chosen < count && splits_k(found[chosen].algo)) ++chosen;
+    while (chosen < count && splits_k(found[std::size_t(chosen)].it)) ++chosen;
   made->known = chosen < count;
-  if (made->known) made->algorithm = found[chosen].algo;
+  if (made->known) made->algorithm = found[std::size_t(chosen)].it;
   for (int i = 0; made->known && i < count && made->likes < 6 && !splits_k(made->algorithm); ++i)
-    if (!splits_k(found[i].algo)) made->alike[made->likes++] = found[i].algo;
+    if (!splits_k(found[std::size_t(i)].it)) made->alike[made->likes++] = found[std::size_t(i)].it;
   constexpr std::int64_t kFewest = 24, kMostRows = 512,
                          kLeast =
                              1 << 21;  // elsewhere the library's first choice is as fast, or the library is not used

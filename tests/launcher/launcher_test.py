@@ -348,7 +348,10 @@ class Launcher(unittest.TestCase):
         cmake.write_text(
             cmake.read_text().replace("elif", f"elif [ \"$1\" = --build ] && {{ {steps} false; }}; then :; elif", 1)
         )
-        terminal, end = pty.openpty()
+        try:
+            terminal, end = pty.openpty()
+        except OSError as e:
+            self.skipTest(f"no terminal can be opened here: {e}")
         fcntl.ioctl(end, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 20, 0, 0))
         process = self.start("list", stderr=end)
         process.communicate(timeout=60)

@@ -71,12 +71,6 @@ Tensor draw_chains(Backend& backend, const Material& m, const Distributions& q, 
   return host_of(backend, tokens);
 }
 
-// A kind of node that the rule takes: one that was drawn, if there is one.
-Drawn kind_for(const Soundness& soundness) {
-  const auto drawn = std::ranges::find_if(soundness.takes, [](Drawn d) { return d != Drawn::certain; });
-  return drawn == soundness.takes.end() ? Drawn::certain : *drawn;
-}
-
 std::vector<DraftTree> chains(Backend& backend, const Material& m, const Distributions& q, const Tensor& tokens,
                               Drawn kind) {
   std::vector<DraftTree> trees;
@@ -97,7 +91,7 @@ std::vector<DraftTree> chains(Backend& backend, const Material& m, const Distrib
   return trees;
 }
 
-Made make(const Subject& subject, const Material& m, Backend& backend) {
+Made make(const Subject& subject, const Material& m, Backend& backend, Drawn kind) {
   const Models models = table_models({.vocab = m.c.vocab});
   PagePool pool(backend, 64, 1);
   Host host(backend, pool, models.target->info(), models.load, false, {models.target, &subject.registries});
@@ -110,7 +104,7 @@ Made make(const Subject& subject, const Material& m, Backend& backend) {
                                 ? backend.distributions(p.logits, std::vector<Warp>(std::size_t(p.count()), Warp{1}))
                                 : Distributions();
   const Tensor tokens = draw_chains(backend, m, q, soundness.race);
-  const auto trees = chains(backend, m, q, tokens, kind_for(soundness));
+  const auto trees = chains(backend, m, q, tokens, kind);
   std::vector<Draws> draws;
   for (int i = 0; i < m.c.sequences; ++i) draws.push_back(m.draws(i));
   Staging staging(backend);
@@ -133,17 +127,21 @@ Made make(const Subject& subject, const Material& m, Backend& backend) {
 
 Finding same_verdicts(const Subject& subject, const DeviceCase& c, Backend& reference, Backend& other) {
   Finding f{.what = subject.text()};
-  const std::string where = other.description() + ", vocabulary " + std::to_string(c.vocab) + ": ";
   const Material material(c);
-  const Made a = make(subject, material, reference), b = make(subject, material, other);
-  f.cases = c.sequences * (2 * c.nodes + 1) + c.sequences * c.nodes + c.sequences;  // distributions, draws, verdicts
-  f.accepted = a.accepted, f.rejected = a.rejected;
-  if (a.target_distributions != b.target_distributions || a.draft_distributions != b.draft_distributions)
-    f.fail(where + "equal logits give other distributions");
-  if (a.tokens != b.tokens) f.fail(where + "equal distributions give other draws");
-  for (std::size_t i = 0; i < a.verdicts.size(); ++i)
-    if (a.verdicts[i] != b.verdicts[i])
-      f.fail(where + "verdict " + std::to_string(i) + " is [" + b.verdicts[i] + "] instead of [" + a.verdicts[i] + "]");
+  for (const Drawn kind : soundness_of(subject.registries, subject.configs.verifier).takes) {
+    const std::string where =
+        other.description() + ", vocabulary " + std::to_string(c.vocab) + ", nodes drawn " + name_of(kind) + ": ";
+    const Made a = make(subject, material, reference, kind), b = make(subject, material, other, kind);
+    f.cases += c.sequences * (2 * c.nodes + 1) + c.sequences * c.nodes + c.sequences;  // distributions, draws, verdicts
+    f.accepted += a.accepted, f.rejected += a.rejected;
+    if (a.target_distributions != b.target_distributions || a.draft_distributions != b.draft_distributions)
+      f.fail(where + "equal logits give other distributions");
+    if (a.tokens != b.tokens) f.fail(where + "equal distributions give other draws");
+    for (std::size_t i = 0; i < a.verdicts.size(); ++i)
+      if (a.verdicts[i] != b.verdicts[i])
+        f.fail(where + "verdict " + std::to_string(i) + " is [" + b.verdicts[i] + "] instead of [" + a.verdicts[i] +
+               "]");
+  }
   return f;
 }
 

@@ -89,7 +89,7 @@ Finding causal(const Subject& subject, const Scenario& scenario, HostBackend& ba
                std::span<const TestRequest> requests);
 
 // device: given the same logits and draws, the distributions, the tokens drawn and the verdicts of a chain of `nodes`
-// are equal bit for bit.
+// of each kind that the rule takes are equal bit for bit.
 struct DeviceCase {
   int vocab = 61, sequences = 24, nodes = 4;
   std::uint64_t seed = 1;

@@ -44,9 +44,9 @@ class Blas {
   Plan& plan(const Shape3& shape, const Tensor& x, const Tensor& matrix);
   // Fills in the descriptors of the operation and of the three matrices.
   static void describe(Plan& plan, const Shape3& shape);
-  // Makes the plan of `shape` with the algorithm of another plan, whose matrices may have other types. False: the
-  // library does not have it for these types.
-  bool find_twin(Plan& twin, const Shape3& shape, const Plan& of) const;
+  // Makes the plan of `shape` with the algorithm whose settings are those of another plan, whose matrices may have
+  // other types. False: it is not among those that the library offers for these types.
+  bool find_equal(Plan& plan, const Shape3& shape, const Plan& of) const;
   // Chooses the fastest of the algorithms that give the same bits (which is checked), measured with a matrix that is
   // not in L2. Waits for the device; some milliseconds, once for each shape. Keeps the library's choice where there is
   // no memory for the comparison.

@@ -53,8 +53,9 @@ bool Blas::has_bits_of(const FewRows& few, Plan& p, const Shape3& s, void* scrat
 
 // Compares the first and the last rows. Rounding to bf16 hides a difference in the last bits of f32 sums in all but
 // about one of 10,000 numbers, so a plan that writes bf16 is compared again with an f32 result, by the algorithm of
-// equal settings, which adds in the same order. Adding the product to the negated sums does not show their last bits
-// instead: algorithms for 9.0 round the product to bf16 before they add it to a bf16 matrix (measured, cuBLASLt 13.0).
+// equal settings. That both add in the same order is assumed; the tests of row counts support it. A plan for which
+// there is no such algorithm counts as different. Adding the product to the negated sums does not show their last bits
+// instead: algorithms for 9.0 round the product to bf16 before they add it to a bf16 matrix (measured, cuBLASLt 13.1).
 bool Blas::compare(const FewRows& few, const Plan& p, const Shape3& s, void* scratch, const Tensor& matrix) {
   const std::int64_t n = std::min(few.rows, s.rows);
   const Tensor x = backend_.allocate({s.rows, s.in}, s.type), sums = backend_.allocate({2, n * s.out}, DType::f32);
@@ -66,8 +67,8 @@ bool Blas::compare(const FewRows& few, const Plan& p, const Shape3& s, void* scr
   if (s.y_type == DType::f32) return true;
   Shape3 unrounded = s;
   unrounded.y_type = DType::f32, unrounded.y_stride = s.out;
-  Plan twin;
-  return find_twin(twin, unrounded, p) && gives(twin, unrounded, nullptr, x, matrix, sums);
+  Plan with_f32;
+  return find_equal(with_f32, unrounded, p) && gives(with_f32, unrounded, nullptr, x, matrix, sums);
 }
 
 // Whether the plan's products of the first rows of x and of the last have the bits of sums f32 [2, n * out].

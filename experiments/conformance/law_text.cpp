@@ -47,12 +47,12 @@ RunOutcome recorded(const Subject& subject, const Scenario& scenario, Backend& b
 // Compares round by round, as long as the trees are equal: equal trees give equal tokens, so the next round begins at
 // the same root.
 void compare_rounds(const TestRequest& request, const Tokens& text, const Tokens& other, const Rounds& alone,
-                    const Rounds& crowd, const std::string& where, Finding& f) {
+                    const Rounds& batched, const std::string& where, Finding& f) {
   const int first = int(request.prompt.size());
   for (auto at = alone.find({request.stream, first}); at != alone.end() && at->first.first == request.stream; ++at) {
-    const auto same = crowd.find(at->first);
+    const auto same = batched.find(at->first);
     const int begin = at->first.second - first;
-    if (same == crowd.end()) return f.fail(where + ": no round began at token " + std::to_string(begin));
+    if (same == batched.end()) return f.fail(where + ": no round began at token " + std::to_string(begin));
     if (same->second != at->second) return;
     const auto next = std::next(at);
     const int end =
@@ -75,30 +75,30 @@ Finding same_text(const Subject& subject, const Scenario& scenario, Backend& bac
   return f;
 }
 
-Finding batch(const Subject& subject, const Scenario& alone, const CrowdCase& c, Backend& backend, const Models& models,
+Finding batch(const Subject& subject, const Scenario& alone, const BatchCase& c, Backend& backend, const Models& models,
               std::span<const TestRequest> requests) {
   Finding f{.what = subject.text()};
   std::vector<Tokens> texts;
   Rounds rounds;
   for (const TestRequest& request : requests)
     texts.push_back(recorded(subject, alone, backend, models, {&request, 1}, rounds).outputs.front());
-  for (std::size_t k = 0; k < c.crowds.size(); ++k) {
-    const std::string where = "crowd " + std::to_string(k);
+  for (std::size_t k = 0; k < c.batches.size(); ++k) {
+    const std::string where = "batch " + std::to_string(k);
     std::vector<std::size_t> order(requests.size());  // another order of arrival for every batch
     std::iota(order.begin(), order.end(), 0);
     std::ranges::rotate(order, order.begin() + std::ptrdiff_t(k % requests.size()));
     if (k % 2) std::ranges::reverse(order);
-    std::vector<TestRequest> crowd;
-    for (const std::size_t i : order) crowd.push_back(requests[i]);
-    Rounds crowded;
-    const RunOutcome outcome = recorded(subject, c.crowds[k], backend, models, crowd, crowded);
+    std::vector<TestRequest> arriving;
+    for (const std::size_t i : order) arriving.push_back(requests[i]);
+    Rounds batched;
+    const RunOutcome outcome = recorded(subject, c.batches[k], backend, models, arriving, batched);
     note(outcome, f);
     f.seen["preemptions"] += outcome.preempted, f.seen["prefix rows"] += long(outcome.prefix_rows);
     for (std::size_t i = 0; i < order.size(); ++i) {
       if (c.whole)
         expect_same({texts[order[i]]}, {outcome.outputs[i]}, where, f);
       else
-        compare_rounds(crowd[i], texts[order[i]], outcome.outputs[i], rounds, crowded, where, f);
+        compare_rounds(arriving[i], texts[order[i]], outcome.outputs[i], rounds, batched, where, f);
     }
     if (outcome.pages_left != 0)
       f.fail(where + ": " + std::to_string(outcome.pages_left) + " pages are still held at the end");

@@ -47,15 +47,15 @@ Finding sampled(const Subject& subject, const SampledCase& c, HostBackend& backe
 Finding same_text(const Subject& subject, const Scenario& scenario, Backend& backend, const Models& models,
                   std::span<const TestRequest> requests);
 
-// batch: a sequence has the same output alone and in a batch. `crowds` are the scenarios of the batch. Where trees
+// batch: a sequence has the same output alone and in a batch. `batches` are the scenarios of the batches. Where trees
 // differ (in a batch a drafter may have fewer rows) the comparison of that output ends, unless `whole` requires the
 // whole output.
-struct CrowdCase {
-  std::vector<Scenario> crowds;
+struct BatchCase {
+  std::vector<Scenario> batches;
   bool whole = false;
 };
 // `seen` counts "preemptions" and "prefix rows".
-Finding batch(const Subject& subject, const Scenario& alone, const CrowdCase& c, Backend& backend, const Models& models,
+Finding batch(const Subject& subject, const Scenario& alone, const BatchCase& c, Backend& backend, const Models& models,
               std::span<const TestRequest> requests);
 
 // memory: in every step, a drafter that served the whole run proposes what a fresh one proposes, tokens and

@@ -1,6 +1,7 @@
 #include "framework/model/in_parallel.h"
 
 #include <algorithm>
+#include <atomic>
 #include <thread>
 #include <vector>
 
@@ -10,12 +11,15 @@ namespace {
 
 using Work = std::function<void(std::int64_t, std::int64_t)>;
 
+std::atomic<std::int64_t> started = 0;
+
 void one_round(std::int64_t n, std::int64_t work, const Work& f) {
   constexpr std::int64_t kWorth = 1 << 20;  // elements that are worth a thread
   const std::int64_t cores = std::max(1u, std::thread::hardware_concurrency());
   const std::int64_t shares = std::min({cores, n, n * work / kWorth + 1});
   std::vector<std::jthread> threads;
   for (std::int64_t s = 1; s < shares; ++s) threads.emplace_back(f, n * s / shares, n * (s + 1) / shares);
+  started += std::int64_t(threads.size());
   f(0, n / std::max<std::int64_t>(shares, 1));
 }
 
@@ -30,5 +34,7 @@ void in_parallel(std::int64_t n, std::int64_t work, const Work& f, const std::fu
     one_round(std::min(most, n - at), work, [&](std::int64_t begin, std::int64_t end) { f(at + begin, at + end); });
   }
 }
+
+std::int64_t threads_started() { return started; }
 
 }  // namespace foretoken

@@ -13,4 +13,8 @@ namespace foretoken {
 void in_parallel(std::int64_t n, std::int64_t work, const std::function<void(std::int64_t, std::int64_t)>& f,
                  const std::function<void()>& between = {});
 
+// The threads that all calls together have started since the program began, so that tests and measurements see whether
+// work was divided.
+std::int64_t threads_started();
+
 }  // namespace foretoken

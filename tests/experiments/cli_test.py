@@ -148,7 +148,7 @@ class Program(unittest.TestCase):
 
     def test_generate_with_options(self):
         prompt = ["--prompt", "The lamp had burned low when", "--max-new-tokens", "40"]
-        bent = [
+        penalties = [
             "--repetition-penalty",
             "1.2",
             "--frequency-penalty",
@@ -158,12 +158,12 @@ class Program(unittest.TestCase):
             "--logit-bias",
             "17=-100",
         ]
-        plain, penalized = self.run_it(*self.generate(*prompt))[1], self.run_it(*self.generate(*prompt, *bent))[1]
+        plain, penalized = self.run_it(*self.generate(*prompt))[1], self.run_it(*self.generate(*prompt, *penalties))[1]
         self.assertNotEqual(penalized, plain)
         for drafter in (["--draft", str(MODELS / "draft")], ["--drafter", "ngram"]):
             for verifier in ("speculative_sampling", "coupled"):
                 self.assertEqual(
-                    self.run_it(*self.generate(*prompt, *bent, *drafter, "--verifier", verifier))[1], penalized
+                    self.run_it(*self.generate(*prompt, *penalties, *drafter, "--verifier", verifier))[1], penalized
                 )
         status, out, err = self.run_it(*self.generate(*prompt, "--temperature", "1", "--samples", "3", "--logprobs"))
         self.assertEqual((status, out.count("== sample ")), (0, 3))

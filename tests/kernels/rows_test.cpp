@@ -118,6 +118,37 @@ TEST_P(Rows, attend) {
   }
 }
 
+// The NaN is where a vector of the query begins, in its middle, or in its last, incomplete one.
+TEST_P(Rows, a_nan_query_gives_nan_and_harms_no_other_row) {
+  constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+  for (const auto& [group, head_size] : {std::pair(3, 80), {1, 64}, {2, 20}, {8, 6}}) {
+    for (const DType dtype : {DType::f32, DType::bf16}) {
+      Cache cache(2, 320, 16, 2, head_size, dtype);
+      fill(*backend, cache, 310, 7);
+      std::vector<ScenarioRow> chains, tree;
+      for (int slot = 250; slot < 262; ++slot) chains.push_back(chain_row(0, slot));
+      for (const int slot : {3, 300}) chains.push_back(chain_row(1, slot));
+      for (int n = 0; n < 5; ++n) tree.push_back({0, 40 + n, 40 + std::min(n, 1), 40, {n == 0 ? 1u : 1u | 1u << n}});
+      for (const Layout& layout : {layout_of(chains, cache.tables, 0), layout_of(tree, cache.tables.rows(0, 1), 1)}) {
+        const Tensor q = random_tensor({layout.rows, 2 * group * head_size}, 8);
+        const Tensor sane = threaded->attend(q, cache.layers[0], layout, 0.1f);
+        for (const int row : {0, 1, layout.rows - 1}) {
+          for (const int at : {0, head_size / 2, head_size - 1}) {
+            const Tensor poisoned = copy_of(q);
+            for (int head = 0; head < 2 * group; ++head) poisoned.row<float>(row)[head * head_size + at] = kNan;
+            const Tensor y = threaded->attend(poisoned, cache.layers[0], layout, 0.1f);
+            for (int r = 0; r < layout.rows; ++r)
+              ASSERT_TRUE(r == row || same_row(y, r, sane, r)) << "row " << r << " beside a NaN in row " << row;
+            for (int i = 0; i < 2 * group * head_size; ++i)
+              ASSERT_TRUE(std::isnan(y.row<float>(row)[i]))
+                  << "row " << row << ", element " << i << " of head size " << head_size << ", NaN at " << at;
+          }
+        }
+      }
+    }
+  }
+}
+
 // Random trees over a prefix: `nodes` slots after it, each node's parent any earlier node or the prefix.
 TEST_P(Rows, tree_is_chain) {
   for (unsigned seed = 1; seed <= 12; ++seed) {

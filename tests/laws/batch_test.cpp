@@ -14,7 +14,7 @@ using namespace conformance;
 namespace {
 
 // Prompts with common beginnings, so that prefixes are hit while other requests still run.
-std::vector<TestRequest> crowd(int count, int vocab, int tokens, std::uint64_t seed) {
+std::vector<TestRequest> with_common_beginnings(int count, int vocab, int tokens, std::uint64_t seed) {
   auto requests = random_requests(count, vocab, 12, tokens, seed);
   const Tokens shared = random_requests(1, vocab, 1, 1, seed + 1).front().prompt;
   for (std::size_t i = 0; i < requests.size(); i += 2) {
@@ -30,14 +30,14 @@ struct Seen {
   long rejected = 0, accepted = 0, preempted = 0, prefix_rows = 0;
 };
 
-Seen expect_same_in_crowds(const Sampling& sampling, bool whole, const std::vector<EngineOptions>& engines,
-                           HostBackend& backend, const Models& models, const std::vector<TestRequest>& requests,
-                           const std::vector<Subject>& all) {
+Seen expect_same_in_batches(const Sampling& sampling, bool whole, const std::vector<EngineOptions>& engines,
+                            HostBackend& backend, const Models& models, const std::vector<TestRequest>& requests,
+                            const std::vector<Subject>& all) {
   Seen seen;
   const Scenario alone{.sampling = sampling,
                        .engine = {.batch = 1, .step_rows = 512, .page_rows = 4, .pages = 512, .check = true}};
-  CrowdCase c{{}, whole};
-  for (const EngineOptions& e : engines) c.crowds.push_back({.sampling = sampling, .engine = e});
+  BatchCase c{{}, whole};
+  for (const EngineOptions& e : engines) c.batches.push_back({.sampling = sampling, .engine = e});
   for (const Subject& s : all) {
     if (whole && sampling.temperature > 0 && !soundness_of(s.registries, s.configs.verifier).race) continue;
     Finding f = batch(s, alone, c, backend, models, requests);
@@ -65,26 +65,26 @@ const EngineOptions kSmall{.batch = 6, .step_rows = 40, .page_rows = 2, .pages =
 const EngineOptions kNoReuse{
     .batch = 7, .step_rows = 64, .page_rows = 2, .pages = 48, .reuse_prefixes = false, .check = true};
 
-TEST(Batch, GreedyTextIsTheSameInEveryCrowd) {
+TEST(Batch, GreedyTextIsTheSameInEveryBatch) {
   ReferenceBackend b;
-  const Seen seen = expect_same_in_crowds({.temperature = 0}, true, {kWide, kChunks, kSmall, kNoReuse}, b,
-                                          table_models(kTable), crowd(14, 4, 24, 1), everything());
+  const Seen seen = expect_same_in_batches({.temperature = 0}, true, {kWide, kChunks, kSmall, kNoReuse}, b,
+                                           table_models(kTable), with_common_beginnings(14, 4, 24, 1), everything());
   EXPECT_GT(seen.preempted, 0);
   EXPECT_GT(seen.prefix_rows, 0);
 }
 
-TEST(Batch, CoupledTextIsTheSameInEveryCrowd) {
+TEST(Batch, CoupledTextIsTheSameInEveryBatch) {
   ReferenceBackend b;
-  const Seen seen = expect_same_in_crowds({.temperature = 1}, true, {kWide, kChunks, kSmall, kNoReuse}, b,
-                                          table_models(kTable), crowd(14, 4, 24, 2), everything());
+  const Seen seen = expect_same_in_batches({.temperature = 1}, true, {kWide, kChunks, kSmall, kNoReuse}, b,
+                                           table_models(kTable), with_common_beginnings(14, 4, 24, 2), everything());
   EXPECT_GT(seen.preempted, 0);
   EXPECT_GT(seen.prefix_rows, 0);
 }
 
 TEST(Batch, EqualTreesGetEqualVerdicts) {
   ReferenceBackend b;
-  const Seen seen = expect_same_in_crowds({.temperature = 1}, false, {kWide, kChunks, kSmall, kNoReuse}, b,
-                                          table_models(kTable), crowd(14, 4, 24, 3), everything());
+  const Seen seen = expect_same_in_batches({.temperature = 1}, false, {kWide, kChunks, kSmall, kNoReuse}, b,
+                                           table_models(kTable), with_common_beginnings(14, 4, 24, 3), everything());
   EXPECT_GT(seen.preempted, 0);
   EXPECT_GT(seen.prefix_rows, 0);
 }
@@ -92,7 +92,7 @@ TEST(Batch, EqualTreesGetEqualVerdicts) {
 // If every tree gets its rows, trees do not depend on the batch, so outputs do not either.
 TEST(Batch, SampledTextIsTheSameWhereThereIsRoom) {
   ReferenceBackend b;
-  const auto requests = crowd(14, 4, 24, 4);
+  const auto requests = with_common_beginnings(14, 4, 24, 4);
   for (const Subject& s : everything()) {
     const Scenario alone{.engine = {.batch = 1, .step_rows = 512, .page_rows = 4, .pages = 512, .check = true}};
     Finding f = batch(s, alone, {{{.engine = kWide}}, true}, b, table_models(kTable), requests);
@@ -113,17 +113,17 @@ TEST(Batch, TransformersOnEveryBackend) {
   const auto cpu = cpu_backend(2);
   for (HostBackend* b : {static_cast<HostBackend*>(&reference), static_cast<HostBackend*>(&padding), cpu.get()}) {
     const Models models = tiny_models(*b);
-    const auto requests = crowd(6, models.target->info().vocab, 12, 5);
+    const auto requests = with_common_beginnings(6, models.target->info().vocab, 12, 5);
     const std::vector<Subject> all = subjects(all_registries(), 3);
     const EngineOptions chunks{.batch = 5, .step_rows = 9, .page_rows = 4, .pages = 256, .check = true};
-    const Seen seen = expect_same_in_crowds(
+    const Seen seen = expect_same_in_batches(
         {.temperature = 0}, true, {chunks, {.batch = 4, .step_rows = 40, .page_rows = 4, .pages = 24, .check = true}},
         *b, models, requests, all);
     EXPECT_GT(seen.preempted, 0) << b->name();
     EXPECT_GT(seen.prefix_rows, 0) << b->name();
-    expect_same_in_crowds({.temperature = 0.4f}, true,
-                          {chunks, {.batch = 8, .step_rows = 512, .page_rows = 5, .pages = 256, .check = true}}, *b,
-                          models, requests, all);
+    expect_same_in_batches({.temperature = 0.4f}, true,
+                           {chunks, {.batch = 8, .step_rows = 512, .page_rows = 5, .pages = 256, .check = true}}, *b,
+                           models, requests, all);
   }
 }
 

@@ -38,7 +38,7 @@ std::set<std::string> broken(const CheckReport& report) {
   return laws;
 }
 
-TEST(Check, AskedOfWhatIsSoundEveryLawHoldsOrSaysWhyItIsSilent) {
+TEST(Check, OfASoundPairEveryLawHoldsOrReportsWhyItDoesNotApply) {
   const CheckReport report = checked(all_registries(), nullptr);
   EXPECT_EQ(report.subjects.size(), 2u);
   EXPECT_EQ(report.laws.size(), 2 * kit_laws().size());
@@ -67,7 +67,7 @@ TEST(Check, AskedOfWhatIsSoundEveryLawHoldsOrSaysWhyItIsSilent) {
   for (const KitLaw& law : kit_laws()) EXPECT_NE(text.find(law.name + ": " + law.statement), std::string::npos);
 }
 
-TEST(Check, NoResidualIsFoundAndSaidInOneSentence) {
+TEST(Check, NoResidualIsFoundAndReportedInOneSentence) {
   const CheckReport report = checked(with_rule(all_registries(), Bug::no_residual), {{"name", "mutant"}},
                                      {"exact", "sampled", "greedy", "cache"});
   EXPECT_FALSE(report.holds());
@@ -89,7 +89,7 @@ TEST(Check, RandomnessByBatchSlotFailsBatch) {
   EXPECT_TRUE(broken(checked(with_slots(all_registries()), {{"name", "mutant"}}, {"batch"})).contains("batch"));
 }
 
-TEST(Check, WhatDidNotBeginInTimeIsSaid) {
+TEST(Check, WhatDidNotBeginInTimeIsReported) {
   const CheckReport report =
       check(candidates({all_registries(), kDraftModel, nullptr, {{"name", "coupled"}}}), environment(), {1, 1e-9, {}});
   EXPECT_FALSE(report.holds());
@@ -160,7 +160,7 @@ TEST(Check, WhatFallsInMoreWaysThanAreFollowedIsCutAndCounted) {
   }
 }
 
-TEST(Check, ASampleThatFailedSaysHow) {
+TEST(Check, AFailedSampleReportsTheReason) {
   struct Refusing : Verifier {
     Soundness soundness() const override { return {{Drawn::certain, Drawn::chain}}; }
     void verify(Backend&, const Trials&, Tensor) override { throw std::runtime_error("no verdict today"); }
@@ -173,7 +173,7 @@ TEST(Check, ASampleThatFailedSaysHow) {
   EXPECT_NE(report.sentences[0].find("no verdict today"), std::string::npos) << report.sentences[0];
 }
 
-TEST(Check, ALawThatWasNotNamedIsListedAsNotAsked) {
+TEST(Check, ALawThatWasNotNamedIsListedAsNotRun) {
   const CheckReport report = checked(all_registries(), {{"name", "coupled"}}, {"cache"});
   EXPECT_EQ(report.laws.size(), kit_laws().size());
   EXPECT_EQ(std::ranges::count(report.laws, LawReport::Ruling::inapplicable, &LawReport::ruling),

@@ -38,7 +38,7 @@ Models demo_models(Backend& backend, const std::string& dtype) {
 const Scenario kScenario{.engine = {.batch = 4, .step_rows = 64, .page_rows = 16, .pages = 256, .check = true}};
 
 void expect_plain_texts(const Sampling& sampling, const std::string& dtype,
-                        const std::function<bool(const Subject&)>& asked) {
+                        const std::function<bool(const Subject&)>& chosen) {
   const auto backend = invariant();
   const Models models = demo_models(*backend, dtype);
   const auto requests = random_requests(6, models.target->info().vocab, 90, 40, 5);
@@ -46,7 +46,7 @@ void expect_plain_texts(const Sampling& sampling, const std::string& dtype,
   scenario.sampling = sampling;
   long accepted = 0, rejected = 0;
   for (const Subject& s : subjects(all_registries(), 4)) {
-    if (!asked(s)) continue;
+    if (!chosen(s)) continue;
     const Finding f = same_text(s, scenario, *backend, models, requests);
     EXPECT_TRUE(f.holds) << f.what;
     accepted += f.accepted, rejected += f.rejected;
@@ -99,17 +99,17 @@ TEST(DeviceLaws, a_text_does_not_depend_on_its_batch_nor_on_the_chunks_of_its_pr
   const Models models = demo_models(*backend, "bf16");
   const auto requests = random_requests(24, models.target->info().vocab, 200, 32, 6);
   for (const Subject& s : subjects(all_registries(), 3)) {
-    Scenario alone = kScenario, crowd = kScenario, chunks = kScenario;
+    Scenario alone = kScenario, batched = kScenario, chunks = kScenario;
     alone.engine.batch = 1, alone.engine.step_rows = 512;
-    crowd.engine.batch = 24, crowd.engine.step_rows = 1024, crowd.engine.pages = 1024;
+    batched.engine.batch = 24, batched.engine.step_rows = 1024, batched.engine.pages = 1024;
     chunks.engine.batch = 5, chunks.engine.step_rows = 23;
     // At temperature 0 for any trees; sampled outputs also depend on where trees end, so plain decoding's are compared.
     for (const float temperature : {0.0f, 1.0f}) {
-      for (Scenario* scenario : {&alone, &crowd, &chunks}) scenario->sampling.temperature = temperature;
+      for (Scenario* scenario : {&alone, &batched, &chunks}) scenario->sampling.temperature = temperature;
       const Subject& subject = temperature > 0 ? plain(s) : s;
       const auto one = run_scenario(subject, alone, *backend, models, requests).outputs;
-      EXPECT_EQ(parting(one, run_scenario(subject, crowd, *backend, models, requests).outputs), "")
-          << "in a crowd at " << temperature << ": " << subject.text();
+      EXPECT_EQ(parting(one, run_scenario(subject, batched, *backend, models, requests).outputs), "")
+          << "beside other requests at " << temperature << ": " << subject.text();
       EXPECT_EQ(parting(one, run_scenario(subject, chunks, *backend, models, requests).outputs), "")
           << "in chunks at " << temperature << ": " << subject.text();
     }

@@ -67,7 +67,7 @@ TEST(Mutants, RandomnessByBatchSlotIsKilledByBatch) {
   ReferenceBackend b;
   const Models models = table_models({.vocab = 3, .order = 2, .seed = 81});
   const auto requests = random_requests(6, 3, 6, 12, 2);
-  const CrowdCase c{{{}}, false};
+  const BatchCase c{{{}}, false};
   EXPECT_TRUE(batch(subject(with_rule(all_registries(), Bug::none), kDraftModel, kMutant),
                     {.engine = {.batch = 1, .page_rows = 2, .pages = 64}}, c, b, models, requests)
                   .holds);

@@ -123,7 +123,7 @@ TEST(Options, TextsUnderPenaltiesArePlainDecodings) {
   }
 }
 
-TEST(Options, TheDraftsLawIsBentLikeTheTargets) {
+TEST(Options, DraftDistributionsAreAdjustedLikeTheTargets) {
   ReferenceBackend b;
   const nlohmann::json twin{{"name", "draft_model"}, {"model", "table:same"}};
   for (const Subject& s : subjects(all_registries(), 4, {twin})) {
@@ -150,11 +150,11 @@ TEST(Options, AcceptanceUnderPenaltiesLiesWhereTheLawsSay) {
 }
 
 // Penalties belong to the sequence: preemption, chunks and prefix hits do not change them.
-TEST(Options, PenaltiesInACrowd) {
+TEST(Options, PenaltiesInABatch) {
   ReferenceBackend b;
   const Scenario alone{.sampling = talkative(0),
                        .engine = {.batch = 1, .step_rows = 512, .page_rows = 4, .pages = 512, .check = true}};
-  CrowdCase c{
+  BatchCase c{
       {{.sampling = talkative(0), .engine = {.batch = 6, .step_rows = 40, .page_rows = 2, .pages = 40, .check = true}}},
       true};
   const Subject s{all_registries(),

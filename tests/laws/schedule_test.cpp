@@ -54,7 +54,7 @@ class Schedule {
         subject_(all_subjects()[std::size_t(dice_.below(int(all_subjects().size())))]),
         target_({.vocab = kVocab, .order = 2, .seed = 5, .impossible = 0.1}) {
     subject_.configs.policy["length"] = dice_.between(0, 7);
-    greedy_ = !dice_.one_in(4), bent_ = dice_.one_in(3);
+    greedy_ = !dice_.one_in(4), adjusted_ = dice_.one_in(3);
     for (int i = dice_.between(1, 12); i > 0; --i) plan_one();
     std::ranges::sort(plans_, {}, &Planned::arrival);
   }
@@ -130,7 +130,7 @@ class Schedule {
 
   Sampling sampling() const {
     Sampling s{.temperature = greedy_ ? 0.0f : 1.0f};
-    if (bent_)
+    if (adjusted_)
       s.repetition_penalty = 1.3f, s.frequency_penalty = 0.3f, s.presence_penalty = 0.2f, s.logit_bias = {{0, 0.5f}};
     return s;
   }
@@ -183,7 +183,7 @@ class Schedule {
   TableModel target_model_{target_};
   ReferenceBackend backend_;
   Models models_ = table_models(target_);
-  bool greedy_ = true, bent_ = false;
+  bool greedy_ = true, adjusted_ = false;
   std::vector<Planned> plans_;
 };
 

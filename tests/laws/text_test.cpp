@@ -31,13 +31,13 @@ bool path_identical(const Subject& s) {
   return soundness_of(s.registries, s.configs.verifier).promise.find("path-identical") != std::string::npos;
 }
 
-// Same output as plain decoding for every subject for which `asked` is true.
+// Same output as plain decoding for every subject for which `chosen` is true.
 void expect_plain_text(const Scenario& scenario, Backend& backend, const Models& models,
-                       std::span<const TestRequest> requests, const std::function<bool(const Subject&)>& asked,
+                       std::span<const TestRequest> requests, const std::function<bool(const Subject&)>& chosen,
                        bool trees) {
   long accepted = 0, rejected = 0;
   for (const Subject& s : trees ? everything(5) : subjects(all_registries(), 4)) {
-    if (!asked(s)) continue;
+    if (!chosen(s)) continue;
     const Finding f = same_text(s, scenario, backend, models, requests);
     EXPECT_TRUE(f.holds) << f.what << " on " << backend.name();
     EXPECT_EQ(f.cases, long(requests.size()));

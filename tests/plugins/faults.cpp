@@ -1,8 +1,11 @@
 // A plugin with the fault that the variable FAULT names: "throws in draft", "exits in Entry::make". Built by
 // plugins_test.py as a user would build it.
+#include <atomic>
 #include <cstdlib>
 #include <stdexcept>
 #include <string>
+#include <thread>
+#include <vector>
 
 #include <foretoken/plugin.h>
 #include <unistd.h>
@@ -24,6 +27,19 @@ bool fault_is(const std::string& fault) {
   return variable && fault == variable;
 }
 
+// All threads call exit at once: they wait for each other without sleeping.
+void exit_in_several_threads() {
+  constexpr int kThreads = 4;
+  std::atomic<int> ready = 0;
+  std::vector<std::jthread> threads;
+  for (int i = 0; i < kThreads; ++i)
+    threads.emplace_back([&] {
+      for (++ready; ready < kThreads;) {
+      }
+      std::exit(0);
+    });
+}
+
 void go_wrong_in(const std::string& where) {
   if (fault_is("throws in " + where)) throw Mine();
   if (fault_is("throws an integer in " + where)) throw 3;
@@ -32,6 +48,7 @@ void go_wrong_in(const std::string& where) {
   if (fault_is("exits quickly in " + where)) std::quick_exit(0);
   if (fault_is("_exits in " + where)) _exit(0);
   if (fault_is("_Exits in " + where)) std::_Exit(0);
+  if (fault_is("exits in several threads in " + where)) exit_in_several_threads();
 }
 
 const struct Global {
@@ -81,6 +98,8 @@ class Parrot : public Drafter {
   }
   std::vector<DraftTree> draft(std::span<const DraftRequest> requests) override {
     go_wrong_in("Drafter::draft");
+    for (const DraftRequest& r : requests)
+      if (r.sequence->prompt_length > 40) go_wrong_in("Drafter::draft of a long prompt");
     std::vector<DraftTree> trees = rooted(backend_, requests);
     for (std::size_t i = 0; i < requests.size(); ++i)
       if (requests[i].budget.drafts()) trees[i].guess(0, requests[i].sequence->last());

@@ -358,6 +358,39 @@ class Plugins(unittest.TestCase):
             self.assertIn(f"the {component} of the plugin {self.faults} was not made: its Entry::make returned null",
                           err)
 
+    def served(self, name, prompts, code):
+        (self.here / f"{name}.prompts").write_text("".join(json.dumps({"prompt": p}) + "\n" for p in prompts))
+        (self.here / f"{name}.json").write_text(json.dumps(
+            {**BASE, "engine": {**BASE["engine"], "batch": 2, "check": True}, "drafter": {"name": "parrot"},
+             "workload": {"prompts": f"{name}.prompts", "max_new_tokens": 12}}))
+        status, _, err = self.run_it("run", "--plugin", self.faults, f"{name}.json", "--results", f"{name}.jsonl",
+                                     "--quiet", fault="throws in Drafter::draft of a long prompt")
+        self.assertEqual(status, code, err)
+        return json.loads((self.here / f"{name}.jsonl").read_text()), err
+
+    def test_a_drafter_that_throws_for_one_request_fails_that_one_alone(self):
+        prompts = ["one two one two", "to be or not to be, that is the question: " * 8, "three four three four"]
+        line, err = self.served("one fails", prompts, 1)
+        said = (f"the drafter 'parrot' of the plugin {self.faults} failed in Drafter::draft, "
+                "which threw: no table was found")
+        self.assertEqual({(f["prompt"], f["side"]) for f in line["failures"]}, {(1, "speculative")})
+        self.assertEqual(len(line["failures"]) * 3, len(line["repeats"][0]["speculative"]["requests"]))
+        for failure in line["failures"]:
+            self.assertIn(said, failure["failure"])
+        self.assertIn(said, err)
+        self.assertEqual(line["agreement"]["differing_texts"], 0)
+        others, _ = self.served("none fails", [prompts[0], prompts[2]], 0)
+
+        def first_of(line, prompt):
+            """The first request of a prompt: prompts are repeated until there are enough requests."""
+            requests = line["repeats"][0]["speculative"]["requests"]
+            request = next(r for r in requests if r["prompt"] == prompt)
+            return {key: request[key] for key in ("prompt_tokens", "tokens", "rounds", "drafted", "accepted", "finish")}
+
+        for prompt, alone in ((0, 0), (2, 1)):
+            self.assertEqual(first_of(line, prompt), first_of(others, alone))
+            self.assertEqual(first_of(line, prompt)["finish"], "length")
+
     def test_check_names_who_threw(self):
         code, out, err = self.run_it("check", "--plugin", self.faults, "--drafter", "parrot", "--laws", "cache", fault="throws in Drafter::draft")
         self.assertEqual((code, err), (1, ""))
@@ -377,6 +410,14 @@ class Plugins(unittest.TestCase):
         code, _, err = self.run_it("check", "--plugin", str(hostile), *check[3:], fault="exits in Entry::make")
         self.assertEqual((code, "\x1b" in err), (1, False), err)
         self.assertIn(".so ended the program with exit(0);", err)
+
+    def test_several_threads_that_end_the_program_give_one_sentence(self):
+        for attempt in range(10):
+            with self.subTest(attempt):
+                code, out, err = self.run_it("list", "--plugin", self.faults,
+                                             fault="exits in several threads in foretoken_plugin()")
+                self.assertEqual((code, out, err.count("\n")), (1, "", 1), err)
+                self.assertIn(f"foretoken: {self.faults} ended the program with exit(0);", err)
 
     def test_faults_while_registering_leave_nothing_behind(self):
         for function in ("foretoken_abi()", "foretoken_plugin()"):

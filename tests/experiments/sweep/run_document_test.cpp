@@ -7,7 +7,6 @@
 
 #include <gtest/gtest.h>
 
-#include "experiments/program/list.h"
 #include "experiments/sweep/sweep.h"
 #include "tests/framework/text/temporary_folder.h"
 #include "tests/support/source.h"
@@ -151,32 +150,6 @@ TEST_F(Documents, ReadmeListsEveryKey) {
   const auto at = readme.find(mark);
   ASSERT_NE(at, std::string::npos);
   EXPECT_EQ(readme.substr(at + mark.size()), describe_keys(registries, true)) << "run: ./foretoken keys --markdown";
-}
-
-// The JSON list for programs, pinned with the test's own entry, so a new drafter does not change it.
-TEST(List, JsonIsPinned) {
-  Registries own;
-  Entry<LengthPolicy> entry{
-      "a line", "a paper", {{"most", "integer", 4, "nodes", false, 0, 64}, {"who", "string", nullptr, "a name"}}, {}};
-  own.policies.add("one", entry);
-  entry.options.clear(), entry.plugin = "lib.so";
-  own.policies.add("two", entry);
-  const json most{{"name", "most"},     {"type", "integer"}, {"needed", false}, {"default", 4},
-                  {"meaning", "nodes"}, {"least", 0.0},      {"most", 64.0}};
-  const json who{{"name", "who"}, {"type", "string"}, {"needed", true}, {"default", nullptr}, {"meaning", "a name"}};
-  json one{{"name", "one"}, {"summary", "a line"}, {"source", "a paper"}, {"options", json::array({most, who})}},
-      two = one;
-  two["name"] = "two", two["options"] = json::array(), two["plugin"] = "lib.so";
-  const json expected{{"drafters", json::array()}, {"policies", json::array({one, two})}, {"verifiers", json::array()}};
-  EXPECT_EQ(json::parse(list_registered(own, true)), expected);
-}
-
-TEST_F(Documents, ListShowsEveryOption) {
-  const std::string text = list_registered(registries, false);
-  for (const auto& [name, entry] : registries.drafters.entries()) {
-    EXPECT_TRUE(says(text, name, entry.summary, entry.source));
-    for (const Option& o : entry.options) EXPECT_TRUE(says(text, o.name, o.meaning));
-  }
 }
 
 TEST_F(Documents, TheStudyOfCostsIsAboutInflatedModels) {

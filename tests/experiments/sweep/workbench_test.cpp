@@ -108,18 +108,18 @@ TEST_F(MadeModels, SamplesAndPenaltiesOfARun) {
   for (std::size_t prompt = 0; prompt < 3; ++prompt)
     for (std::size_t sample = 0; sample < 3; ++sample)
       EXPECT_EQ(together[3 * prompt + sample], alone[3 * sample + prompt]) << prompt << ", " << sample;
-  const json bent = line(run({{"sampling",
-                               {{"repetition_penalty", 1.2},
-                                {"frequency_penalty", 0.2},
-                                {"samples", 2},
-                                {"logprobs", true},
-                                {"logit_bias", {{"17", -100}}}}}}));
-  ASSERT_FALSE(bent.contains("error")) << bent["error"];
-  EXPECT_EQ(bent["agreement"]["compared"], true);
-  EXPECT_EQ(bent["agreement"]["differing_texts"], 0);
-  EXPECT_GT(bent["repeats"][0]["speculative"]["prefix_rows"], 0);
-  EXPECT_GT(bent["repeats"][0]["speculative"]["accepted"], 0);
-  for (const json& request : bent["repeats"][0]["speculative"]["requests"])
+  const json adjusted = line(run({{"sampling",
+                                   {{"repetition_penalty", 1.2},
+                                    {"frequency_penalty", 0.2},
+                                    {"samples", 2},
+                                    {"logprobs", true},
+                                    {"logit_bias", {{"17", -100}}}}}}));
+  ASSERT_FALSE(adjusted.contains("error")) << adjusted["error"];
+  EXPECT_EQ(adjusted["agreement"]["compared"], true);
+  EXPECT_EQ(adjusted["agreement"]["differing_texts"], 0);
+  EXPECT_GT(adjusted["repeats"][0]["speculative"]["prefix_rows"], 0);
+  EXPECT_GT(adjusted["repeats"][0]["speculative"]["accepted"], 0);
+  for (const json& request : adjusted["repeats"][0]["speculative"]["requests"])
     EXPECT_LT(request.value("log_probability", 1.0), 0);
   EXPECT_FALSE(line(run(json::object()))["repeats"][0]["speculative"]["requests"][0].contains("log_probability"));
 }

@@ -34,9 +34,11 @@ TEST(Children, DrawnWithoutReplacementAreVerifiedExactly) {
     for (const int impossible : {0, 2}) {
       const PathTable target(5, seed), draft(5, 100 + seed, 1.5f, impossible);
       for (const int n : {1, 2, 4}) {
-        const Law law = law_of(target, 1);
-        EXPECT_LT(total_variation(emitted_law(exact, target, family(draft, n, false), 1), law), 1e-12) << seed;
-        worst = std::max(worst, total_variation(emitted_law(forgetful, target, family(draft, n, false), 1), law));
+        const PathDistribution expected = path_distribution(target, 1);
+        EXPECT_LT(total_variation(emitted_distribution(exact, target, family(draft, n, false), 1), expected), 1e-12)
+            << seed;
+        worst = std::max(
+            worst, total_variation(emitted_distribution(forgetful, target, family(draft, n, false), 1), expected));
       }
     }
   EXPECT_GT(worst, 1e-3) << "a rule for independent siblings is biased here, and the enumeration must detect it";
@@ -51,7 +53,9 @@ TEST(Children, ThatAreFinishersOfARaceLeaveTheCoupledOutputExact) {
   for (unsigned seed = 1; seed <= 6; ++seed) {
     const PathTable target(4, seed), draft(4, 50 + seed, 1.5f, int(seed % 2));
     for (const int n : {2, 3})
-      EXPECT_LT(total_variation(emitted_law(*verifier, target, family(draft, n, true), 1), law_of(target, 1)), 1e-12);
+      EXPECT_LT(total_variation(emitted_distribution(*verifier, target, family(draft, n, true), 1),
+                                path_distribution(target, 1)),
+                1e-12);
   }
 }
 
@@ -92,7 +96,8 @@ TEST(Children, OfAChainAreVerifiedTogetherExactly) {
       }
       return tree;
     };
-    EXPECT_LT(total_variation(emitted_law(block, target, chain, 3), law_of(target, 3)), 1e-12) << seed;
+    EXPECT_LT(total_variation(emitted_distribution(block, target, chain, 3), path_distribution(target, 3)), 1e-12)
+        << seed;
   }
 }
 

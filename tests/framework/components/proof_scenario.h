@@ -50,14 +50,14 @@ class PathTable {
   Token first_;
 };
 
-using Law = std::map<Path, double>;
+using PathDistribution = std::map<Path, double>;
 
 // The joint distribution of the next `length` tokens after the empty path.
-inline Law law_of(const PathTable& target, int length) {
-  Law law{{{}, 1.0}};
+inline PathDistribution path_distribution(const PathTable& target, int length) {
+  PathDistribution distribution{{{}, 1.0}};
   for (int i = 0; i < length; ++i) {
-    Law longer;
-    for (const auto& [path, weight] : law) {
+    PathDistribution longer;
+    for (const auto& [path, weight] : distribution) {
       const auto p = target.probabilities(path);
       for (Token x = 0; x < target.vocab(); ++x) {
         Path next = path;
@@ -65,9 +65,9 @@ inline Law law_of(const PathTable& target, int length) {
         if (p[std::size_t(x)] > 0) longer[next] = weight * p[std::size_t(x)];
       }
     }
-    law = std::move(longer);
+    distribution = std::move(longer);
   }
-  return law;
+  return distribution;
 }
 
 // Draws a tree below the root: `paths[n]` is the path of node n.
@@ -99,18 +99,19 @@ inline Verdict verdict_of(Backend& backend, Verifier& verifier, const PathTable&
 
 // The joint distribution of the first `length` tokens of a round; where the round emits fewer, the target draws the
 // rest.
-inline Law emitted_law(Verifier& verifier, const PathTable& target, const Draft& draft, int length) {
+inline PathDistribution emitted_distribution(Verifier& verifier, const PathTable& target, const Draft& draft,
+                                             int length) {
   ReferenceBackend backend;
   conformance::Enumerator chance;
   backend.set_chance(&chance);
   const Draws draws{1, 2, 9, 0};
-  Law law;
+  PathDistribution distribution;
   do {
     const Verdict v = verdict_of(backend, verifier, target, draft(backend, draws), draws);
-    Law whole{{Path(v.tokens, v.tokens + std::min(length, v.length + 1)), chance.weight()}};
+    PathDistribution whole{{Path(v.tokens, v.tokens + std::min(length, v.length + 1)), chance.weight()}};
     for (bool open = true; open;) {
       open = false;
-      Law longer;
+      PathDistribution longer;
       for (const auto& [path, weight] : whole) {
         if (int(path.size()) == length) {
           longer[path] += weight;
@@ -126,13 +127,13 @@ inline Law emitted_law(Verifier& verifier, const PathTable& target, const Draft&
       }
       whole = std::move(longer);
     }
-    for (const auto& [path, weight] : whole) law[path] += weight;
+    for (const auto& [path, weight] : whole) distribution[path] += weight;
   } while (chance.next());
-  return law;
+  return distribution;
 }
 
-inline double total_variation(const Law& a, const Law& b) {
-  Law all = a;
+inline double total_variation(const PathDistribution& a, const PathDistribution& b) {
+  PathDistribution all = a;
   for (const auto& [path, weight] : b) all[path] -= weight;
   double sum = 0;
   for (const auto& [path, difference] : all) sum += std::abs(difference) / 2;

@@ -86,7 +86,9 @@ TEST(Trial, AllGuessesOfAWideTreeMayBeRejected) {
   const auto verifier = make(speculative_sampling(), backend);
   for (const int guesses : {64, 65, 80}) {
     const PathTable target(guesses + 9, unsigned(guesses));
-    EXPECT_LT(total_variation(emitted_law(*verifier, target, star(guesses), 1), law_of(target, 1)), 1e-12) << guesses;
+    EXPECT_LT(total_variation(emitted_distribution(*verifier, target, star(guesses), 1), path_distribution(target, 1)),
+              1e-12)
+        << guesses;
   }
   const PathTable none_of_them(264, 3, 1.5f, 0, 255);
   for (std::uint64_t seed = 0; seed < 5; ++seed) {

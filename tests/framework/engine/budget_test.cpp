@@ -59,16 +59,19 @@ class RecordingPolicy : public LengthPolicy {
 struct Budgets : EngineScenario {
   std::vector<Budget> seen;
   RecordingPolicy::Notes notes;
+  bool confidence = false;  // whether the drafter states Needs::confidence
 
   // The engine with that drafter, of this width, under budgets of this size.
   std::unique_ptr<Engine> wide_trees(int width, const Budget& given, const Budget& most = {kMaxNodes, kMaxPath}) {
-    registries.drafters.replace(
-        "wide_trees",
-        {"",
-         "",
-         {},
-         [this, width](const json&, Host& h) { return std::make_unique<WideTrees>(h.backend(), width, seen); },
-         [](const json&, const ModelInfo&) { return Needs{.proposes = {Drawn::certain}}; }});
+    registries.drafters.replace("wide_trees", {"",
+                                               "",
+                                               {},
+                                               [this, width](const json&, Host& h) {
+                                                 return std::make_unique<WideTrees>(h.backend(), width, seen);
+                                               },
+                                               [this](const json&, const ModelInfo&) {
+                                                 return Needs{.proposes = {Drawn::certain}, .confidence = confidence};
+                                               }});
     registries.policies.replace(
         "recording", {"",
                       "",
@@ -168,6 +171,20 @@ TEST_F(Budgets, confidence_that_the_drafter_does_not_implement_is_an_error) {
   for (const std::string& message : {refused({5, 2}, {5, 2, 0.4f}), refused({5, 2, 0.4f}, {5, 2})})
     EXPECT_TRUE(says(message, "'recording' sets Budget::confidence") && says(message, "'wide_trees' does not serve"))
         << message;
+}
+
+TEST_F(Budgets, confidence_reaches_a_drafter_that_implements_it) {
+  confidence = true;
+  for (const int step_rows : {64, 5}) {  // room for the whole budget, and for less
+    options.step_rows = step_rows;
+    seen.clear();
+    const auto e = wide_trees(2, {8, 3, 0.4f}, {8, 3, 0.4f});
+    e->submit(request({1, 2}, 12));
+    cut_of(*e);
+    ASSERT_GT(seen.size(), 3u);
+    EXPECT_EQ(seen[0].nodes < 8, step_rows < 8);
+    for (const Budget& b : seen) EXPECT_EQ(b.confidence, b.drafts() ? 0.4f : 0) << step_rows << " rows";
+  }
 }
 
 // Traits before construction

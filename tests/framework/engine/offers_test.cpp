@@ -1,54 +1,9 @@
-// The offers of Host to components, the ranks in outcomes, and the errors of needs that are not implemented.
-#include "tests/framework/engine/engine_scenario.h"
+// The offers of Host to components, and the errors of needs that are not implemented.
+#include "tests/framework/engine/offers_scenario.h"
 #include "tests/support/around.h"
 
 namespace foretoken::testing {
 namespace {
-
-using nlohmann::json;
-
-// A drafter without guesses: the test sets its needs and observes its outcomes.
-class Needing : public Drafter {
- public:
-  using See = std::function<void(const Outcome&)>;
-  Needing(Backend& backend, Needs needs, See see) : backend_(backend), needs_(std::move(needs)), see_(std::move(see)) {}
-  Needs needs() const override { return needs_; }
-  std::vector<DraftTree> draft(std::span<const DraftRequest> requests) override {
-    std::vector<DraftTree> trees = rooted(backend_, requests);
-    for (std::size_t i = 0; i < trees.size(); ++i)
-      if (trees[i].parents.dim(0) > 2) trees[i].guess(0, 1), trees[i].guess(0, 2);
-    return trees;
-  }
-  void observe(std::span<const Outcome> outcomes) override {
-    for (const Outcome& o : outcomes) see_(o);
-  }
-
- private:
-  Backend& backend_;
-  Needs needs_;
-  See see_;
-};
-
-struct Offers : EngineScenario {
-  using Make = std::function<std::unique_ptr<Drafter>(Host&)>;
-
-  void draft_with(const Make& make) {
-    registries.drafters.replace("mine", {"", "", {}, [make](const json&, Host& host) { return make(host); }});
-    configs.drafter = {{"name", "mine"}};
-  }
-  Sequence finished(float temperature) {
-    const auto e = engine();
-    e->submit(request({1, 2, 3}, 12, temperature));
-    while (!e->idle())
-      for (Sequence& s : e->step().finished) return std::move(s);
-    return {};
-  }
-  Tokens text(float temperature) { return finished(temperature).tokens; }
-  std::string refusal(Needs needs) {
-    draft_with([&](Host& h) { return std::make_unique<Needing>(h.backend(), needs, [](const Outcome&) {}); });
-    return sentence([&] { engine(); });
-  }
-};
 
 TEST_F(Offers, ADrafterMadeOfAnother) {
   const Tokens plain = text(0);
@@ -121,33 +76,6 @@ TEST_F(Offers, AKeptObjectHasOneTypeAndIsNotNull) {
   EXPECT_TRUE(says(sentence(make), "another type", "another key"));
 }
 
-// Of every node of the tree, in the step's one readback.
-TEST_F(Offers, TheTargetsMostProbableTokensComeWithTheOutcome) {
-  const auto& table = dynamic_cast<const conformance::TableModel&>(*models.target);
-  int nodes = 0;
-  const auto see = [&](const Outcome& o) {
-    ASSERT_EQ(o.ranks.shape(), (Shape{o.tree->nodes, 3}));
-    if (!o.sequence->running()) return;  // its last tokens may have been cut off
-    Tokens path = o.sequence->tokens;    // with the tokens of the round
-    path.resize(path.size() - std::size_t(o.verdict->length + 1));
-    for (int n = 0; n < o.tree->nodes; ++n, ++nodes) {
-      Tokens here = path;
-      if (n > 0) here.push_back(*o.tree->known.row<Token>(n));
-      const auto logits = table.logits(here);
-      std::vector<std::pair<float, Token>> order;
-      for (Token x = 0; x < Token(logits.size()); ++x) order.emplace_back(-logits[std::size_t(x)], x);
-      std::ranges::sort(order);
-      for (int j = 0; j < 3; ++j)
-        EXPECT_EQ(o.ranks.row<Token>(n)[j], order[std::size_t(j)].second) << "node " << n << " rank " << j;
-    }
-  };
-  draft_with([&](Host& h) {
-    return std::make_unique<Needing>(h.backend(), Needs{.proposes = {Drawn::certain}, .ranks = 3}, see);
-  });
-  text(0), text(1);  // ranks are those before warping, also where the warped distribution has one token only
-  EXPECT_GT(nodes, 20);
-}
-
 TEST_F(Offers, NoRanksComeWithoutNeedsRanks) {
   const auto see = [](const Outcome& o) { EXPECT_FALSE(o.ranks); };
   draft_with([&](Host& h) { return std::make_unique<Needing>(h.backend(), Needs{.proposes = {Drawn::certain}}, see); });
@@ -199,48 +127,6 @@ TEST_F(Offers, OffersThatAreNotImplementedAreErrors) {
                      h.cache(h.target_model(), std::make_shared<KvCache>(h.backend(), pool, h.target().kv));
                    }),
                    "borrows", "nothing serves that yet"));
-}
-
-// Emits the token of rank `rank` in the raw distribution, whatever the warp.
-struct Ranked {
-  int rank = 0;
-  template <class Lane> FORETOKEN_HD Verdict operator()(Lane&, const Trial& t) const {
-    const Distribution raw = t.raw(0);
-    Verdict v;
-    for (Token x = 0; x < t.vocab; ++x) {
-      int better = 0;
-      for (Token y = 0; y < t.vocab; ++y) better += raw(y) > raw(x);
-      if (better == rank) v.finish(x);
-    }
-    return v;
-  }
-};
-
-TEST_F(Offers, ARuleReadsTheRawDistributionWhateverTheWarp) {
-  const auto& table = dynamic_cast<const conformance::TableModel&>(*models.target);
-  configs.drafter = {{"name", "none"}}, configs.policy = {{"name", "fixed"}, {"length", 0}};
-  const auto judge = [&](bool raw) {
-    registries.verifiers.replace("mine", {"", "", {}, [raw](const json&, Host&) {
-                                            return std::make_unique<RuleVerifier<Ranked>>(
-                                                Soundness{.takes = {Drawn::certain}, .raw = raw}, Ranked{2});
-                                          }});
-  };
-  configs.verifier = {{"name", "mine"}};
-  judge(true);
-  Tokens expected{1, 2, 3};
-  while (expected.size() < 15) {
-    const auto logits = table.logits(expected);
-    std::vector<std::pair<float, Token>> order;
-    for (Token x = 0; x < Token(logits.size()); ++x) order.emplace_back(-logits[std::size_t(x)], x);
-    std::ranges::sort(order);
-    expected.push_back(order[2].second);
-  }
-  EXPECT_EQ(text(0), expected);
-  EXPECT_EQ(text(0.7f), expected);
-  judge(false);
-  const Sequence failed = finished(1);
-  EXPECT_EQ(failed.finish, Finish::failed);
-  EXPECT_TRUE(says(failed.failure, "Trial::raw", "set Soundness::raw")) << failed.failure;
 }
 
 TEST(BareHost, RefusesWhatItsEngineDoesNotOffer) {

@@ -1,8 +1,11 @@
 // Host work by all cores: every part is done once, and `between` can end it early.
 #include "framework/model/in_parallel.h"
 
+#include <mutex>
 #include <numeric>
+#include <set>
 #include <stdexcept>
+#include <thread>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -26,6 +29,25 @@ TEST(InParallel, DoesEveryRowOnceInRoundsToo) {
     EXPECT_EQ(done, std::vector<int>(std::size_t(n), 2)) << n;
     EXPECT_EQ(rounds, (n + 63) / 64) << n;
   }
+}
+
+TEST(InParallel, UsesSeveralThreads) {
+  if (std::thread::hardware_concurrency() < 2) GTEST_SKIP() << "one core";
+  std::mutex mutex;
+  std::set<std::thread::id> ids;
+  const std::int64_t before = threads_started();
+  in_parallel(64, kMuch, [&](std::int64_t, std::int64_t) {
+    const std::lock_guard lock(mutex);
+    ids.insert(std::this_thread::get_id());
+  });
+  EXPECT_GT(ids.size(), 1u);
+  EXPECT_EQ(threads_started() - before, std::int64_t(ids.size()) - 1) << "all but the caller";
+}
+
+TEST(InParallel, LeavesLittleWorkOnTheCallingThread) {
+  const std::int64_t before = threads_started();
+  in_parallel(64, 1, [](std::int64_t, std::int64_t) {});
+  EXPECT_EQ(threads_started(), before);
 }
 
 TEST(InParallel, EndsWithWhatIsThrownBetweenTwoRounds) {

@@ -1,10 +1,13 @@
 // The list of a configuration's tensors equals what a transformer reads, and what committed checkpoints hold.
 #include "framework/model/model_tensors.h"
 
+#include <cstring>
 #include <set>
+#include <thread>
 
 #include <gtest/gtest.h>
 
+#include "framework/model/in_parallel.h"
 #include "framework/model/random_weights.h"
 #include "tests/framework/model/golden.h"
 #include "tests/support/sentence.h"
@@ -51,6 +54,47 @@ TEST(ModelTensors, AreExactlyWhatCommittedCheckpointsHold) {
     EXPECT_EQ(checkpoint.names(), names) << folder;
     EXPECT_EQ(sentence_of([&] { expect_no_other_tensors(config, checkpoint); }), "") << folder;
   }
+}
+
+// Matrices of 2^20 elements of one type, made without other threads. Each is worth dividing.
+class Large : public TensorSource {
+ public:
+  explicit Large(DType type) : type_(type) {}
+  Tensor tensor(const std::string&, const Shape& expected) const override {
+    const Tensor t = Tensor::host(expected, type_);
+    std::memset(t.raw(), 0, std::size_t(t.bytes()));
+    return t;
+  }
+  std::vector<std::string> names() const override { return {}; }
+  std::string where() const override { return "zeros"; }
+  // One layer with four weights, o_proj and down_proj of one matrix each.
+  static ModelConfig config() {
+    ModelConfig c = ModelConfig::load(kTinyModels / "bf16");
+    c.vocab = 64, c.layers = 1, c.width = c.ffn = 1024, c.heads = c.kv_heads = 16, c.head_size = 64;
+    return c;
+  }
+  // The threads that convert and quantize while a model of it is loaded.
+  std::int64_t threads(const std::string& dtype) const {
+    const auto backend = make_reference_backend();
+    const std::int64_t before = threads_started();
+    const Transformer model(*backend, config(), *this, "large", 0, {dtype, "f32"});
+    return threads_started() - before;
+  }
+
+ private:
+  DType type_;
+};
+
+TEST(TransformerLoading, ConvertsByAllCores) {
+  if (std::thread::hardware_concurrency() < 2) GTEST_SKIP() << "one core";
+  const Large source(DType::bf16);
+  EXPECT_GE(source.threads("f32"), source.threads("bf16") + 2) << "o_proj and down_proj are converted as well";
+}
+
+TEST(TransformerLoading, QuantizesByAllCores) {
+  if (std::thread::hardware_concurrency() < 2) GTEST_SKIP() << "one core";
+  const Large source(DType::bf16);
+  EXPECT_GE(source.threads("int8"), source.threads("bf16") + 4) << "qkv, o_proj, gate_up and down_proj are quantized";
 }
 
 // Results report weight_bytes as the bytes that one forward reads.

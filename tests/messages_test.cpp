@@ -1,4 +1,5 @@
 // What sentences name exists: options of commands, keys of runs, members of the interface.
+#include <algorithm>
 #include <filesystem>
 #include <map>
 #include <regex>
@@ -37,13 +38,53 @@ std::vector<Literal> literals() {
   return all;
 }
 
-// Options of the program's commands, and of the launcher, which is written in Python.
-std::set<std::string> options() {
-  static const std::regex added(R"re(add_\w+\([^"]*"(--[a-z-]+)")re"), any(R"re((--[a-z][a-z-]+))re");
-  std::set<std::string> all{"--help", "--version"};
-  for (const SourceFile& file : read_sources({"experiments/program"}, {".cpp"}))
-    for (const std::string& option : captured(file.text, added)) all.insert(option);
-  for (const std::string& option : captured(read_source("foretoken"), any)) all.insert(option);
+using Names = std::set<std::string>;
+
+// Options of each of the program's commands: those that the function with its add_subcommand() adds, and those of the
+// functions that it calls for that.
+std::map<std::string, Names> options_of_commands() {
+  static const std::regex added(R"re(add_\w+\([^"]*"(--[a-z-]+)")re"), command(R"re(add_subcommand\(\s*"([a-z]+)")re");
+  std::map<std::string, std::string> functions;  // name to text
+  for (const SourceFile& file : read_sources({"experiments/program"}, {".cpp"})) {
+    const std::vector<std::string> lines = split_lines(without_comments(file.text));
+    for (const Function& function : functions_of(file.text))
+      for (int i = 0; i < function.lines; ++i)
+        functions[function.name] += lines[std::size_t(function.first - 1 + i)] + '\n';
+  }
+  std::map<std::string, Names> all;
+  for (const auto& [name, text] : functions)
+    for (const std::string& of : captured(text, command)) {
+      for (const std::string& option : captured(text, added)) all[of].insert(option);
+      for (const auto& [helper, its] : functions)
+        if (!std::regex_search(its, command) && std::regex_search(text, std::regex("\\b" + helper + "\\(")))
+          for (const std::string& option : captured(its, added)) all[of].insert(option);
+    }
+  return all;
+}
+
+// Which commands say the sentences of a file; the first that fits. Elsewhere: any of them.
+const std::vector<std::pair<std::string, Names>> kSpeakers = {
+    {"experiments/bench/", {"bench"}},
+    {"experiments/conformance/", {"check"}},
+    {"experiments/program/check", {"check"}},
+    {"experiments/program/generate", {"generate"}},
+    {"experiments/sweep/sweep.cpp", {"run", "generate"}},
+    {"experiments/sweep/", {"run", "quickstart"}},
+    {"experiments/report/", {"run", "show", "compare", "quickstart", "bench"}},
+};
+
+// The options that a literal may name: the launcher's, of its usage, only where it names ./foretoken.
+Names options_for(const Literal& literal) {
+  static const std::map<std::string, Names> commands = options_of_commands();
+  static const std::string launcher = read_source("foretoken"), quotes = "\"\"\"";
+  static const std::string usage = launcher.substr(0, launcher.find(quotes, launcher.find(quotes) + 3));
+  const auto speaks = [&](const auto& entry) { return literal.file.starts_with(entry.first); };
+  const auto speaker = std::ranges::find_if(kSpeakers, speaks);
+  Names all{"--help", "--version"};
+  for (const auto& [command, options] : commands)
+    if (speaker == kSpeakers.end() || speaker->second.contains(command)) all.insert(options.begin(), options.end());
+  if (literal.text.find("./foretoken") != std::string::npos)
+    for (const std::string& option : captured(usage, std::regex("(--[a-z][a-z-]+)"))) all.insert(option);
   return all;
 }
 
@@ -58,11 +99,10 @@ bool is_key(const std::string& pointer) {
 
 TEST(Messages, NameOptionsThatExist) {
   static const std::regex named(R"re((?:^|[\s(])(--[a-z][a-z-]+))re");
-  const std::set<std::string> known = options();
   int seen = 0;
   for (const Literal& literal : literals())
     for (const std::string& option : captured(literal.text, named)) {
-      EXPECT_TRUE(known.contains(option)) << literal.file << " names " << option << ": " << literal.text;
+      EXPECT_TRUE(options_for(literal).contains(option)) << literal.file << " names " << option << ": " << literal.text;
       ++seen;
     }
   EXPECT_GT(seen, 40);
@@ -79,6 +119,23 @@ TEST(Messages, NameKeysThatExist) {
       ++seen;
     }
   EXPECT_GT(seen, 20);
+}
+
+// "/engine/memory_mib" is a key, "engine.memory_mib" is none.
+TEST(Messages, NameKeysByTheirPointers) {
+  static const std::regex dotted(
+      R"re((?:^|[\s'(;,])((?:target|drafter|policy|verifier|sampling|engine|workload|measure)\.[a-z]\w*))re");
+  for (const Literal& literal : literals())
+    for (const std::string& key : captured(literal.text, dotted))
+      ADD_FAILURE() << literal.file << " names " << key << " instead of a JSON pointer: " << literal.text;
+}
+
+TEST(Messages, CommandsHaveTheirOwnOptions) {
+  const std::map<std::string, Names> commands = options_of_commands();
+  EXPECT_EQ(commands.at("show"), (Names{"--format", "--json", "--tables"}));
+  EXPECT_TRUE(commands.at("run").contains("--plugin") && commands.at("run").contains("--set"));
+  EXPECT_TRUE(commands.at("generate").contains("--top-k") && !commands.at("check").contains("--top-k"));
+  EXPECT_GE(commands.size(), 10u);
 }
 
 // "fill Proposal::distributions": the header that declares the type has the member.

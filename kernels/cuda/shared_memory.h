@@ -78,6 +78,9 @@ constexpr std::int64_t kPlainBytes = (512 + 8 * 512 + 8 + 8) * 4;
 // rope_store_kernel: a sine and a cosine for each pair of a head.
 constexpr std::int64_t rope_store_bytes(int head_size) { return head_size / 2 * 8; }
 
+// rms_norm, all of it static: the sum of each of 8 warps; twice where the next row is loaded early.
+constexpr std::int64_t kNormBytes = 8 * 4, kNormRowsBytes = 2 * 8 * 4;
+
 // ---- products of bf16 matrices, boxes of 64 inputs ----
 
 // Tile<rows, outs, blocks> of tile_ring.cuh: `blocks` on a multiprocessor of architecture 90a.

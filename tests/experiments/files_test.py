@@ -74,8 +74,19 @@ class Files(unittest.TestCase):
         run = ["run", "run.json", "--quiet"]
         self.write("chat.json", {**RUN, "workload": {**RUN["workload"], "chat": "auto"}})
         model = ("config.json", "generation_config.json", "model.safetensors", "tokenizer.json")
+        shutil.copytree(self.model, self.here / "shards")
+        shard = "model-00001-of-00001.safetensors"
+        (self.here / "shards/model.safetensors").rename(self.here / "shards" / shard)
+        with (self.here / "shards" / shard).open("rb") as file:
+            names = json.loads(file.read(int.from_bytes(file.read(8), "little")))
+        index = {"weight_map": {name: shard for name in names if name != "__metadata__"}}
+        self.write("shards/model.safetensors.index.json", index)
+        sharded = ["generate", "--model", "shards", *generate[3:]]
+        self.assertEqual(self.start(*sharded).returncode, 0, "the shards are a model")
         places = [
             *((f"model/{name}", generate) for name in model),
+            ("shards/model.safetensors.index.json", sharded),
+            (f"shards/{shard}", sharded),
             ("model/tokenizer_config.json", [*generate, "--set", "/workload/chat=auto"]),
             ("model/chat_template.jinja", [*generate, "--set", "/workload/chat=auto"]),
             ("prompts.jsonl", run),

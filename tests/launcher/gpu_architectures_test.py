@@ -57,6 +57,18 @@ class GpuArchitectures(unittest.TestCase):
         found = self.asked("No devices were found\\n", function="foretoken_cuda_architectures")
         self.assertEqual(found, "found=80-real;90a-real;90-virtual.")
 
+    def test_the_build_takes_these_architectures(self):
+        """CMake's own choice, without the call before CUDA is enabled, has code for one GPU and may lack PTX."""
+        lines = [line.split("#")[0].strip() for line in (CMAKE / "ForetokenCuda.cmake").read_text().splitlines()]
+        call = 'foretoken_cuda_architectures(CMAKE_CUDA_ARCHITECTURES "${nvcc}")'
+        self.assertEqual(lines.count(call), 1)
+        self.assertLess(lines.index("include(GpuArchitectures)"), lines.index(call))
+        self.assertLess(lines.index(call), lines.index("enable_language(CUDA)"))
+        set_elsewhere = [line for line in lines if "CMAKE_CUDA_ARCHITECTURES" in line and line.startswith("set(")]
+        self.assertEqual(set_elsewhere, [])
+        found = self.asked("9.0\\n", 9, function="foretoken_cuda_architectures")
+        self.assertRegex(found, "[0-9]+-virtual", "no PTX for later GPUs")
+
 
 if __name__ == "__main__":
     unittest.main()

@@ -64,7 +64,7 @@ try:
     sys.exit(launcher.main(sys.argv[2:]))
 except launcher.Stop as stop:
     print(stop, file=sys.stderr)
-    sys.exit(1)
+    sys.exit(stop.code)
 """
 
 
@@ -261,6 +261,11 @@ class Launcher(unittest.TestCase):
         self.fact("installed", "\n".join(self.packages + self.constant("LINT_PACKAGES")) + "\n")
         code, _, err = self.run_it("lint")
         self.assertEqual((code, "PyPI" in err, "missing" in err), (5, False, False), err)
+        self.fact("installed", "\n".join(self.packages) + "\n")
+        self.fact("apt", "E: Unable to locate package clang-tidy-19\n")
+        code, out, err = self.run_it("lint")
+        self.assertEqual((code, out, "apt-get failed" in err), (77, "", True), err)
+        self.assertEqual(self.run_it("--preset", "fuzz", "build")[0], 1, "lint alone has the code 77")
 
     def test_builds_one_at_a_time(self):
         self.fact("slow", "")

@@ -5,6 +5,9 @@ usage: python3 tests/style/lint.py --build DIR [--seconds S] [--since REVISION |
 DIR holds compile_commands.json. Without files clang-tidy reads every source; with --since those that differ from a
 revision of git, then those that include a file that does. With --seconds no source is begun after so many seconds, and
 the number of those that were left out is printed. CUDA sources are not read: clang-tidy has no CUDA here.
+
+Exit codes: 0 nothing found; 1 files that are not formatted, warnings, or an invalid argument; 77 every file is
+formatted, as far as clang-format is there, but clang-tidy is missing.
 """
 
 import argparse
@@ -22,6 +25,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 from sources import CLANG_FORMAT, ROOT, clang_format, code_files, differing
 
 CLANG_TIDY = "clang-tidy-19"
+NO_TOOLS = 77
 INCLUDE = re.compile(r'^\s*#\s*include\s*"([^"]+)"', re.MULTILINE)
 OURS = f"^{re.escape(str(ROOT))}/(kernels|framework|drafters|verifiers|experiments|tests)/"
 
@@ -79,8 +83,6 @@ def check_format():
 
 def check_sources(build, sources, seconds):
     """The warnings, and how many sources were read."""
-    if not shutil.which(CLANG_TIDY):
-        raise SystemExit(f"foretoken: {CLANG_TIDY} is missing; ./foretoken lint installs it where it may")
     found, done, read, end = {}, 0, 0, time.monotonic() + seconds
 
     def warnings_of(path):
@@ -121,8 +123,15 @@ def main():
             sources = touched(sources, changed_since(given.since))
         except (OSError, subprocess.CalledProcessError):
             raise SystemExit(f"foretoken: git does not know the revision {given.since}; leave --since out to read all")
-    unformatted, (warnings, read) = check_format(), check_sources(build, sources, given.seconds)
-    for text in (*unformatted, *warnings):
+    unformatted = check_format()
+    for text in unformatted:
+        print(text.rstrip(), flush=True)
+    if not shutil.which(CLANG_TIDY):
+        say(f"{len(unformatted)} files differ from their format")
+        say(f"{CLANG_TIDY} is missing; ./foretoken lint installs it where it may")
+        return 1 if unformatted else NO_TOOLS
+    warnings, read = check_sources(build, sources, given.seconds)
+    for text in warnings:
         print(text.rstrip(), flush=True)
     left = f"; {len(sources) - read} more were not read in {given.seconds:g} seconds" if read < len(sources) else ""
     say(f"{len(unformatted)} files differ from their format; {len(warnings)} warnings in {read} sources{left}")

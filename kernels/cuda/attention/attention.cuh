@@ -40,8 +40,9 @@ struct AttentionWork {
   const std::int32_t* positions = nullptr;
   const float* frequencies = nullptr;
   // A context of more than `split_chunks` chunks is divided among `splits` blocks: block i takes chunks [i *
-  // split_chunks, (i + 1) * split_chunks). For a row with chunks in several splits, each chunk's sum is written to
-  // `sums` f32 [rows * heads, chunks, head_size], and its greatest score and mass to `peaks` [rows * heads, chunks].
+  // split_chunks, (i + 1) * split_chunks). Where splits > 1, the sum of every chunk that is computed is written to
+  // `sums` f32 [rows * heads, chunks, head_size], and its greatest score and mass to `peaks` [rows * heads, chunks];
+  // fold_chunks reads only those of rows with chunks in several splits.
   int chunks = 1, split_chunks = 1, splits = 1;
   int tile = 16;  // query vectors of one block
   float* sums = nullptr;

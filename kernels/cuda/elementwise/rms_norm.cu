@@ -8,6 +8,7 @@
 #include "kernels/cuda/elementwise/elementwise.cuh"
 #include "kernels/cuda/elementwise/row_norm.cuh"
 #include "kernels/cuda/products/products.cuh"
+#include "kernels/cuda/shared_memory.h"
 
 namespace foretoken {
 namespace {
@@ -16,6 +17,7 @@ namespace {
 template <class T> __global__ void __launch_bounds__(kNormThreads)
     norm_kernel(const float* x, std::int64_t stride, const float* gain, float epsilon, T* y, int width, int) {
   __shared__ float partial[8];
+  static_assert(sizeof partial == kNormBytes);
   let_next_kernel_start();
   wait_for_previous_kernels();
   const float* const row = x + std::int64_t(blockIdx.x) * stride;
@@ -32,6 +34,7 @@ template <class T> __global__ void __launch_bounds__(kNormThreads)
 template <class T, int kGroups> __global__ void __launch_bounds__(kNormThreads)
     norm_rows(const float* x, std::int64_t stride, const float* gain, float epsilon, T* y, int width, int rows) {
   __shared__ float partial[2][kNormThreads / 32];
+  static_assert(sizeof partial == kNormRowsBytes);
   let_next_kernel_start();
   const auto at = [](int k) { return 4 * (int(threadIdx.x) + kNormThreads * k); };
   const auto load = [&](const float* from, float4(&to)[kGroups]) {

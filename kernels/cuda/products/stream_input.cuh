@@ -4,6 +4,7 @@
 #include "kernels/cuda/elementwise/elementwise.cuh"
 #include "kernels/cuda/elementwise/row_norm.cuh"
 #include "kernels/cuda/instructions/tensor_core.cuh"
+#include "kernels/cuda/shared_memory.h"
 
 namespace foretoken {
 
@@ -117,6 +118,7 @@ class StreamRows {
   // The row is in shared memory as f32, where its bf16 are written: everything is read before anything is written.
   __device__ void norm() {
     __shared__ float partial[kNormThreads / 32];
+    static_assert(sizeof partial == kNormBytes);
     float4 v[kGroups] = {};
 #pragma unroll
     for (int n = 0; n < kGroups; ++n) {

@@ -12,6 +12,7 @@
 #include "kernels/cuda/products/stream_input.cuh"
 #include "kernels/cuda/products/stream_product.cuh"
 #include "kernels/cuda/products/stream_ring.cuh"
+#include "kernels/cuda/shared_memory.h"
 
 namespace foretoken {
 namespace {
@@ -197,6 +198,7 @@ template <int NT, int kRing, int kPiece> __global__ void __launch_bounds__(kMost
     stream_kernel(const __grid_constant__ Stream a, const __grid_constant__ CUtensorMap map) {
   extern __shared__ __align__(128) unsigned char shared[];
   __shared__ __align__(16) unsigned char x_barriers[Bulk::kBarrierBytes];
+  static_assert(sizeof x_barriers + kNormBytes <= kStreamStaticBytes);  // the norm's are in StreamRows
   if (!comes_in_runs(kPiece) && threadIdx.x == 0) fetch_map(map);
   const int warps = int(blockDim.x) / 32, warp = int(threadIdx.x) / 32, lane = int(threadIdx.x) % 32;
   const BlockLayout<NT, kRing, kPiece> layout(a, shared, warps);

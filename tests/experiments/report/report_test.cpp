@@ -75,8 +75,8 @@ TEST(Report, SharedBaselinesAreTold) {
 
 TEST(Report, FitsATerminalAndExplainsItself) {
   std::vector<json> lines = swept_lines();
-  lines.push_back(
-      failed_line("the pool of 2 MiB is too small for one sequence of 1024 tokens; raise engine.memory_mib to 16 MiB"));
+  lines.push_back(failed_line(
+      "the pool of 2 MiB is too small for one sequence of 1024 tokens; raise /engine/memory_mib to 16 MiB"));
   const std::string text = shown(lines, "terminal");
   for (const std::string& line : test::split_lines(text)) EXPECT_LE(display_width(line), 118) << line;
   for (const char* title :

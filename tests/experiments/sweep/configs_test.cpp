@@ -1,5 +1,6 @@
 // Every committed document of experiments/configs/ is valid for this program and names files that exist.
 #include <set>
+#include <tuple>
 
 #include <gtest/gtest.h>
 
@@ -53,6 +54,24 @@ TEST(Configs, EveryOneIsUnderstood) {
   for (const char* name : {"quickstart.json", "lengths.json", "verifiers.json", "copying.json", "inflated.json",
                            "steps.json", "soak.json"})
     EXPECT_TRUE(found.contains(name)) << name;
+}
+
+// Rows of one sequence, and batches of long contexts: what a change of attention is measured by.
+TEST(Configs, StepsHoldRowsOfOneSequenceAndBatchesOfLongContexts) {
+  Registries registries;
+  register_drafters(registries), register_verifiers(registries);
+  std::set<std::tuple<int, int, int>> found;  // batch, rows of a sequence, context
+  for (const Scenario& s : read_scenarios("experiments/configs/steps.json", "", "", registries)) {
+    const json &model = s.run["target"]["model"], &drafter = s.run["drafter"]["name"];
+    const bool plain = !s.prompt && !s.attention && (drafter == "none" || drafter == "guesses") &&
+                       s.run["engine"]["numerics"] != "invariant";
+    if (plain && model.is_object() && model.value("random", "") == "llama-3.1-8b")
+      found.insert({s.batch, s.guesses + 1, s.context});
+  }
+  for (const int context : {1024, 8192, 32768})
+    for (const int rows : {1, 16, 32, 64})
+      EXPECT_TRUE(found.contains({1, rows, context})) << rows << " rows of one sequence, context " << context;
+  for (const int batch : {4, 16}) EXPECT_TRUE(found.contains({batch, 1, 8192})) << "batch " << batch << " at 8192";
 }
 
 }  // namespace

@@ -50,9 +50,10 @@ TEST(SharedMemory, attention_by_tiles_fits_on_every_gpu_with_heads_of_every_size
   EXPECT_EQ(tile_stages(256, 2, kLeastSharedMemory), 1);
 }
 
-TEST(SharedMemory, attention_of_any_numbers_and_heads_fits_without_asking) {
+TEST(SharedMemory, norms_and_attention_of_any_numbers_and_heads_fit_without_asking) {
   EXPECT_LE(kPlainBytes, kStaticLimit);
   EXPECT_LE(rope_store_bytes(512), kStaticLimit);
+  EXPECT_LE(std::max(kNormBytes, kNormRowsBytes), kStaticLimit);
 }
 
 // Where these do not fit, the tiles kernel is used.
@@ -110,9 +111,9 @@ TEST(SharedMemory, every_kernel_that_declares_some_is_known_here) {
       {"distributions/cuda_lane.cuh", 2},     // crew_bytes, kMostCrewStaticBytes
       {"distributions/distributions.cu", 2},  // the same
       {"distributions/rank.cu", 2},           // the same
-      {"elementwise/rms_norm.cu", 2},         // 8 and 16 numbers
+      {"elementwise/rms_norm.cu", 2},         // kNormBytes, kNormRowsBytes
       {"products/exact_product.cu", 1},       // kExactBytes
-      {"products/stream_input.cuh", 1},       // kStreamStaticBytes
+      {"products/stream_input.cuh", 1},       // kNormBytes of kStreamStaticBytes
       {"products/stream_product.cu", 2},      // streamed_bytes, kStreamStaticBytes
       {"products/tile_product.cu", 4},        // ProductTile
       {"products/wide_product.cu", 2},        // ProductWideTile

@@ -91,35 +91,47 @@ std::vector<DraftTree> chains(Backend& backend, const Material& m, const Distrib
   return trees;
 }
 
-Made make(const Subject& subject, const Material& m, Backend& backend, Drawn kind) {
+// What a rule is applied to: distributions, and tokens drawn from q.
+struct Inputs {
+  Distributions p, q, raw;
+  Tensor tokens;
+};
+
+// Adds the verdicts of chains of one kind.
+void judge(Verifier& verifier, Backend& backend, const Material& m, const Inputs& in, Drawn kind, Made& made) {
+  const auto trees = chains(backend, m, in.q, in.tokens, kind);
+  std::vector<Draws> draws;
+  for (int i = 0; i < m.c.sequences; ++i) draws.push_back(m.draws(i));
+  Staging staging(backend);
+  const std::vector<std::uint32_t> positions(draws.size(), 17);
+  const Trials trials(backend, trees, in.p, draws, positions, staging, in.raw);
+  const Tensor verdicts = backend.allocate({m.c.sequences, std::int64_t(sizeof(Verdict))}, DType::u8);
+  verifier.verify(backend, trials, verdicts);
+  const Tensor written = host_of(backend, verdicts);
+  for (int i = 0; i < m.c.sequences; ++i) {
+    const auto& v = *reinterpret_cast<const Verdict*>(written.row<std::uint8_t>(i));
+    made.verdicts.push_back(std::string("nodes drawn ") + name_of(kind) + ", " + std::to_string(v.length) +
+                            " accepted, then " + std::to_string(v.next) + ": " +
+                            text_of({v.tokens, std::size_t(v.length + 1)}));
+    made.accepted += v.length, made.rejected += v.length < m.c.nodes;
+  }
+}
+
+Made make(const Subject& subject, const Material& m, Backend& backend) {
   const Models models = table_models({.vocab = m.c.vocab});
   PagePool pool(backend, 64, 1);
   Host host(backend, pool, models.target->info(), models.load, false, {models.target, &subject.registries});
   const auto verifier = subject.registries.verifiers.make(subject.configs.verifier, host);
   const Soundness soundness = verifier->traits();
   expect_repeated(subject.configs, host.inner(), {}, soundness);
-  const Distributions p = backend.distributions(backend.upload(m.p), m.warps(m.c.nodes + 1)),
-                      q = backend.distributions(backend.upload(m.q), m.warps(m.c.nodes)),
-                      raw = soundness.raw
-                                ? backend.distributions(p.logits, std::vector<Warp>(std::size_t(p.count()), Warp{1}))
-                                : Distributions();
-  const Tensor tokens = draw_chains(backend, m, q, soundness.race);
-  const auto trees = chains(backend, m, q, tokens, kind);
-  std::vector<Draws> draws;
-  for (int i = 0; i < m.c.sequences; ++i) draws.push_back(m.draws(i));
-  Staging staging(backend);
-  const std::vector<std::uint32_t> positions(draws.size(), 17);
-  const Trials trials(backend, trees, p, draws, positions, staging, raw);
-  const Tensor verdicts = backend.allocate({m.c.sequences, std::int64_t(sizeof(Verdict))}, DType::u8);
-  verifier->verify(backend, trials, verdicts);
-  const Tensor written = host_of(backend, verdicts);
-  Made made{bytes_of(host_of(backend, p.rows)), bytes_of(host_of(backend, q.rows)), bytes_of(tokens), {}};
-  for (int i = 0; i < m.c.sequences; ++i) {
-    const auto& v = *reinterpret_cast<const Verdict*>(written.row<std::uint8_t>(i));
-    made.verdicts.push_back(std::to_string(v.length) + " accepted, then " + std::to_string(v.next) + ": " +
-                            text_of({v.tokens, std::size_t(v.length + 1)}));
-    made.accepted += v.length, made.rejected += v.length < m.c.nodes;
-  }
+  Inputs in{backend.distributions(backend.upload(m.p), m.warps(m.c.nodes + 1)),
+            backend.distributions(backend.upload(m.q), m.warps(m.c.nodes)),
+            {},
+            {}};
+  if (soundness.raw) in.raw = backend.distributions(in.p.logits, std::vector<Warp>(std::size_t(in.p.count()), Warp{1}));
+  in.tokens = draw_chains(backend, m, in.q, soundness.race);
+  Made made{bytes_of(host_of(backend, in.p.rows)), bytes_of(host_of(backend, in.q.rows)), bytes_of(in.tokens), {}};
+  for (const Drawn kind : soundness.takes) judge(*verifier, backend, m, in, kind, made);
   return made;
 }
 
@@ -127,21 +139,18 @@ Made make(const Subject& subject, const Material& m, Backend& backend, Drawn kin
 
 Finding same_verdicts(const Subject& subject, const DeviceCase& c, Backend& reference, Backend& other) {
   Finding f{.what = subject.text()};
+  const std::string where = other.description() + ", vocabulary " + std::to_string(c.vocab) + ": ";
   const Material material(c);
-  for (const Drawn kind : soundness_of(subject.registries, subject.configs.verifier).takes) {
-    const std::string where =
-        other.description() + ", vocabulary " + std::to_string(c.vocab) + ", nodes drawn " + name_of(kind) + ": ";
-    const Made a = make(subject, material, reference, kind), b = make(subject, material, other, kind);
-    f.cases += c.sequences * (2 * c.nodes + 1) + c.sequences * c.nodes + c.sequences;  // distributions, draws, verdicts
-    f.accepted += a.accepted, f.rejected += a.rejected;
-    if (a.target_distributions != b.target_distributions || a.draft_distributions != b.draft_distributions)
-      f.fail(where + "equal logits give other distributions");
-    if (a.tokens != b.tokens) f.fail(where + "equal distributions give other draws");
-    for (std::size_t i = 0; i < a.verdicts.size(); ++i)
-      if (a.verdicts[i] != b.verdicts[i])
-        f.fail(where + "verdict " + std::to_string(i) + " is [" + b.verdicts[i] + "] instead of [" + a.verdicts[i] +
-               "]");
-  }
+  const Made a = make(subject, material, reference), b = make(subject, material, other);
+  // distributions, draws, verdicts
+  f.cases = c.sequences * (2 * c.nodes + 1) + c.sequences * c.nodes + long(a.verdicts.size());
+  f.accepted = a.accepted, f.rejected = a.rejected;
+  if (a.target_distributions != b.target_distributions || a.draft_distributions != b.draft_distributions)
+    f.fail(where + "equal logits give other distributions");
+  if (a.tokens != b.tokens) f.fail(where + "equal distributions give other draws");
+  for (std::size_t i = 0; i < a.verdicts.size(); ++i)
+    if (a.verdicts[i] != b.verdicts[i])
+      f.fail(where + "verdict " + std::to_string(i) + " is [" + b.verdicts[i] + "] instead of [" + a.verdicts[i] + "]");
   return f;
 }
 

@@ -95,10 +95,12 @@ Entry<Drafter> draft_model() {
   return {
       "a chain drawn from a smaller model of the same vocabulary",
       "arXiv 2211.17192, 2302.01318",
-      {{"model", "model", nullptr, "Hugging Face directory of the draft model, or {\"random\": SHAPE, \"seed\": 1}"},
+      {{"model", "model", nullptr,
+        "Hugging Face directory or GGUF file of the draft model, or {\"random\": SHAPE, \"seed\": 1}"},
        {"inflate", "shape", nullptr, "shape that it is embedded in, computing the same at its cost; null: as it is",
         true, -1e300, 1e300, "model"},
-       {"dtype", "dtype", "auto", "type of its weights: auto, f32, bf16, int8", false, -1e300, 1e300, "model"},
+       {"dtype", "dtype", "auto", "type of its weights: auto (as stored), f32, bf16, or a format as of /target/dtype",
+        false, -1e300, 1e300, "model"},
        {"temperature", "number", nullptr, "of the draft's distributions; null: the sequence's own", true, 0, 100}},
       [](const nlohmann::json& o, Host& host) {
         const nlohmann::json& t = o.at("temperature");

@@ -72,12 +72,14 @@ class Backend {
   // that the host wrote visible to all later work of the device; the host may write again at once.
   virtual Mirror mirror(std::int64_t bytes);
   virtual void push(const Mirror& mirror, std::int64_t bytes) { (void)mirror, (void)bytes; }
-  // Rearranges a weight for this device's `linear`, once, at load time. The result may have no `values`.
+  // Rearranges a weight for this device's `linear`, once, at load time. The result may have no `values`. A weight of
+  // any format is multiplied as dequantized(weight) is, bit for bit; a device may do so by multiplying that.
   virtual Weight prepare(Weight weight) = 0;
 
   // ---- a forward ----
-  // table [vocab, width] f32 or bf16, tokens i32 [rows] (-1: a row of zeros) -> f32 [rows, width].
-  virtual Tensor embed(const Tensor& table, const Tensor& tokens) = 0;
+  // Rows of a table [vocab, width], prepared or dense values in the backend's memory: tokens i32 [rows] (-1: a row of
+  // zeros) -> f32 [rows, width]. So a head that is tied to the embedding is in memory once, in whatever format.
+  virtual Tensor embed(const Weight& table, const Tensor& tokens) = 0;
   // x / sqrt(mean x^2 + epsilon) * gain for each row of x [rows, width]; gain f32 [width] (Zhang and Sennrich 2019,
   // arXiv 1910.07467).
   virtual Tensor rms_norm(const Tensor& x, const Tensor& gain, float epsilon) = 0;

@@ -10,7 +10,7 @@
 namespace foretoken {
 
 const char* name_of(DType t) {
-  constexpr const char* kNames[] = {"F32", "BF16", "F16", "I8", "U8", "I32", "I64", "U64"};
+  constexpr const char* kNames[] = {"F32", "BF16", "F16", "I8", "U8", "I32", "I64", "U64", "F8_E4M3"};
   return kNames[int(t)];
 }
 

@@ -12,10 +12,10 @@
 
 namespace foretoken {
 
-enum class DType : std::uint8_t { f32, bf16, f16, i8, u8, i32, i64, u64 };
+enum class DType : std::uint8_t { f32, bf16, f16, i8, u8, i32, i64, u64, e4m3 };  // e4m3: FP8
 
 inline std::int64_t size_of(DType t) {
-  constexpr std::int64_t kBytes[] = {4, 2, 2, 1, 1, 4, 8, 8};
+  constexpr std::int64_t kBytes[] = {4, 2, 2, 1, 1, 4, 8, 8, 1};
   return kBytes[int(t)];
 }
 const char* name_of(DType t);

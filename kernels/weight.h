@@ -1,5 +1,5 @@
-// One matrix of a model, whatever its precision. `linear` takes a Weight; a new quantized format is a new Format value
-// and one more kernel file. This module must not know which layer a matrix belongs to.
+// One matrix of a model, whatever its precision. `linear` takes a Weight. Formats of few bits: kernels/formats/. This
+// module must not know which layer a matrix belongs to.
 #pragma once
 #include <cstdint>
 #include <functional>
@@ -24,19 +24,19 @@ struct PreparedMatrix final : PreparedWeight {
   Tensor matrix;  // [out, in]
 };
 
+class WeightFormat;
+
 // y = x W^T + b with W [out, in].
 struct Weight {
-  enum class Format : std::uint8_t {
-    dense,       // values [out, in] in f32, bf16 or f16
-    int8_groups  // values i8 [out, in]; w = scale * (q - zero), one scale and zero per group of `group` inputs
-  };
   std::int64_t out = 0, in = 0;
-  Format format = Format::dense;
-  Tensor values;                                   // absent where `prepared` holds all that products read
+  const WeightFormat* format = nullptr;            // nullptr: dense
+  Tensor values;                                   // [out, in], dense in f32, bf16 or f16, else codes (u8); absent
+                                                   // where `prepared` holds all that products read
   Tensor scales;                                   // f32 [out, in / group]; absent for dense
-  Tensor zeros;                                    // f32 [out, in / group]; absent means 0
-  Tensor bias;                                     // f32 [out]; absent means 0
+  Tensor zeros, minima;                            // the same; absent means 0
   int group = 0;                                   // inputs that share a scale; divides `in`
+  Tensor order;                                    // i32 [in]: column j multiplies input order[j]; absent: j
+  Tensor bias;                                     // f32 [out]; absent means 0
   std::shared_ptr<const PreparedWeight> prepared;  // made by Backend::prepare
 
   explicit operator bool() const { return bool(values) || prepared != nullptr; }
@@ -44,7 +44,7 @@ struct Weight {
   // stored values.
   std::int64_t bytes() const {
     const auto of = [](const Tensor& t) { return t ? t.bytes() : std::int64_t(0); };
-    return (prepared ? prepared->bytes() : of(values) + of(scales) + of(zeros)) + of(bias);
+    return (prepared ? prepared->bytes() : of(values) + of(scales) + of(zeros) + of(minima)) + of(bias);
   }
 
   static Weight dense(Tensor values) {  // [out, in]
@@ -58,10 +58,5 @@ struct Weight {
 // processed for each of the n.
 using ForShares = std::function<void(std::int64_t n, std::int64_t work,
                                      const std::function<void(std::int64_t begin, std::int64_t end)>& f)>;
-
-// Rounds a dense weight to int8 with one scale and zero per group of inputs (asymmetric, min and max of the group map
-// to -128 and 127). `group` must divide the number of inputs. `shares` divides the outputs among threads; without it
-// the calling thread rounds all of them, with the same result. Throws Error if `group` does not divide the inputs.
-Weight quantize_int8(const Weight& dense, int group, const ForShares& shares = {});
 
 }  // namespace foretoken

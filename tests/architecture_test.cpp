@@ -37,13 +37,13 @@ const std::map<std::string, std::set<std::string>> kArrows = {
 // tested without what is built on it.
 const std::map<std::string, std::vector<std::string>> kLayers = {
     {"framework", {"text", "model", "decode", "cache", "components", "include", "engine"}},
-    {"experiments", {"conformance", "report", "sweep", "bench", "program"}},
+    {"experiments", {"conformance", "report", "sweep", "bench", "quality", "quantize", "program"}},
 };
 
 // Other people's libraries, and the folders that may know them.
 const std::vector<std::pair<std::regex, std::vector<std::string>>> kLibraries = {
     {std::regex("^(cuda|cublas|nccl|cub/|thrust/|cooperative_groups).*"), {"kernels/cuda/"}},
-    {std::regex("^Eigen/.*"), {"kernels/reference/", "tests/"}},
+    {std::regex("^Eigen/.*"), {"kernels/reference/", "experiments/quantize/", "tests/"}},
     {std::regex("^(immintrin|arm_neon).*"), {"kernels/cpu/", "tests/kernels/"}},
     {std::regex("^nlohmann/.*"), {"framework/", "drafters/", "verifiers/", "experiments/", "tests/"}},
     {std::regex("^(pcre2|utf8proc).*"), {"framework/text/"}},

@@ -66,11 +66,13 @@ std::map<std::string, Names> options_of_commands() {
 const std::vector<std::pair<std::string, Names>> kSpeakers = {
     {"experiments/bench/", {"bench"}},
     {"experiments/conformance/", {"check"}},
+    {"experiments/quality/", {"quality"}},
+    {"experiments/quantize/", {"quantize"}},
     {"experiments/program/check", {"check"}},
     {"experiments/program/generate", {"generate"}},
     {"experiments/sweep/sweep.cpp", {"run", "generate"}},
     {"experiments/sweep/", {"run", "quickstart"}},
-    {"experiments/report/", {"run", "show", "compare", "quickstart", "bench"}},
+    {"experiments/report/", {"run", "show", "compare", "quickstart", "bench", "quality"}},
 };
 
 // The options that a literal may name: the launcher's, of its usage, only where it names ./foretoken.

@@ -1,77 +1,31 @@
 #include "experiments/bench/bench.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cstdio>
 #include <map>
 #include <memory>
-#include <random>
 
 #include <nlohmann/json.hpp>
 
 #include "experiments/bench/bench_bars.h"
+#include "experiments/bench/weight_stream.h"
 #include "experiments/report/bench_file.h"
 #include "experiments/report/machine.h"
 #include "experiments/report/statistics.h"
 #include "foretoken_version.h"
+#include "framework/model/model_files.h"
+#include "framework/model/shapes.h"
 #include "kernels/cpu/ceilings.h"
 #include "kernels/error.h"
+#include "kernels/formats/format.h"
 
 namespace foretoken {
 namespace {
 
 using Json = nlohmann::json;
-using Clock = std::chrono::steady_clock;
 
 constexpr int kRows[] = {1, 2, 4, 5, 8, 16, 32, 64};
 constexpr double kMiB = 1 << 20;
-
-// All weights of a forward, in the order in which it reads them.
-struct Stream {
-  struct Step {
-    std::size_t shape;
-    Weight weight;
-  };
-  std::vector<ProductShape> shapes;
-  std::vector<Step> steps;
-  std::int64_t bytes = 0;
-
-  Stream(Backend& backend, const std::vector<ProductShape>& all) : shapes(all) {
-    int layers = 1;
-    for (const ProductShape& s : shapes) layers = std::max(layers, s.layers);
-    for (int l = 0; l < layers; ++l)
-      for (std::size_t i = 0; i < shapes.size(); ++i)
-        if (shapes[i].layers == layers) add(backend, i);
-    for (std::size_t i = 0; i < shapes.size(); ++i)
-      if (shapes[i].layers < layers) add(backend, i);
-  }
-
-  // Seconds of one pass with `rows` rows, by shape; the last entry is the total.
-  std::vector<double> run(Backend& backend, const std::map<std::int64_t, Tensor>& inputs, int rows) const {
-    std::vector<double> seconds(shapes.size() + 1, 0.0);
-    const auto start = Clock::now();
-    auto before = start;
-    for (const Step& step : steps) {
-      backend.linear(inputs.at(shapes[step.shape].in).rows(0, rows), step.weight);
-      const auto now = Clock::now();
-      seconds[step.shape] += std::chrono::duration<double>(now - before).count();
-      before = now;
-    }
-    seconds.back() = std::chrono::duration<double>(before - start).count();
-    return seconds;
-  }
-
- private:
-  void add(Backend& backend, std::size_t i) {
-    Tensor values = Tensor::host({shapes[i].out, shapes[i].in}, DType::bf16);
-    std::minstd_rand engine(unsigned(steps.size()) + 1);
-    for (bf16& v : values.values<bf16>()) v = bf16(float(engine() % 1024) / 512 - 1);
-    Weight w = backend.prepare(Weight::dense(values));
-    w.values = {};  // products read the packed copy
-    bytes += shapes[i].out * shapes[i].in * 2;
-    steps.push_back({i, std::move(w)});
-  }
-};
 
 // The numbers of one run, in seconds, bytes and operations.
 struct Findings {
@@ -80,25 +34,19 @@ struct Findings {
   std::vector<std::pair<std::int64_t, double>> reads;  // bytes, bytes a second
   Ceiling ceiling;                                     // at the size of the weights
   double fork = 0;
-  std::int64_t bytes = 0;
+  std::string dtype;  // of the weights
+  std::vector<ProductShape> shapes;
+  std::int64_t bytes = 0;  // of the weights
+  double weights = 0;
   std::map<int, std::vector<double>> seconds;  // rows -> by shape, then the total
 };
 
-std::map<std::int64_t, Tensor> inputs_of(const std::vector<ProductShape>& shapes) {  // by width
-  std::map<std::int64_t, Tensor> inputs;
-  for (const ProductShape& s : shapes) {
-    inputs[s.in] = Tensor::host({std::end(kRows)[-1], s.in}, DType::f32);
-    for (float& v : inputs[s.in].values<float>()) v = 0.5f;
-  }
-  return inputs;
-}
-
 // The weights are read last, so the caches hold what they hold in a decode loop.
-std::vector<ReadProbe> probes_of(CpuBackend& cpu, const Stream& stream) {
+std::vector<ReadProbe> probes_of(CpuBackend& cpu, const WeightStream& stream) {
   std::vector<ReadProbe> probes;
   for (const double size : {kMiB, 8 * kMiB, 28 * kMiB, 64 * kMiB}) probes.emplace_back(cpu, std::int64_t(size));
   std::vector<Weight> weights;
-  for (const Stream::Step& step : stream.steps) weights.push_back(step.weight);
+  for (const WeightStream::Step& step : stream.steps) weights.push_back(step.weight);
   probes.emplace_back(cpu, weights);
   return probes;
 }
@@ -115,9 +63,9 @@ std::vector<std::pair<std::string, double>> peaks_by_instructions(int threads, i
 }
 
 // All measurements alternate, so other load on the machine affects all alike.
-Findings measure(CpuBackend& cpu, const std::vector<ProductShape>& shapes, int repeats) {
-  const Stream stream(cpu, shapes);
-  const std::map<std::int64_t, Tensor> inputs = inputs_of(shapes);
+Findings measure(CpuBackend& cpu, const std::vector<ProductShape>& shapes, const std::string& dtype, int repeats) {
+  const WeightStream stream(cpu, shapes, dtype);
+  const std::map<std::int64_t, Tensor> inputs = inputs_of(shapes, std::end(kRows)[-1]);
   std::vector<ReadProbe> probes = probes_of(cpu, stream);
   std::vector<std::vector<double>> reads(probes.size());
   std::vector<double> peaks, forks;
@@ -133,7 +81,8 @@ Findings measure(CpuBackend& cpu, const std::vector<ProductShape>& shapes, int r
     peaks.push_back(operations_a_second(cpu)), forks.push_back(fork_seconds(cpu));
   }
   Findings f;
-  f.machine = cpu.description(), f.bytes = stream.bytes;
+  f.machine = cpu.description(), f.dtype = dtype, f.shapes = stream.shapes, f.bytes = stream.bytes;
+  for (const ProductShape& s : shapes) f.weights += double(s.weights());
   for (std::size_t i = 0; i < probes.size(); ++i) f.reads.emplace_back(probes[i].bytes(), median(reads[i]));
   f.ceiling = {f.reads.back().second, median(peaks)}, f.fork = median(forks);
   f.reads.pop_back();
@@ -143,34 +92,35 @@ Findings measure(CpuBackend& cpu, const std::vector<ProductShape>& shapes, int r
   return f;
 }
 
-void print(const Findings& f, const std::vector<ProductShape>& shapes) {
+void print(const Findings& f) {
   std::printf("%s\n\nreads, all threads:", f.machine.c_str());
   for (const auto& [bytes, rate] : f.reads) std::printf("  %.0f MiB %.0f GB/s", double(bytes) / kMiB, rate / 1e9);
   std::printf("\nmultiply-add peak, all threads:");
   for (const auto& [name, rate] : f.peaks) std::printf("  %s %.0f GFLOP/s", name.c_str(), rate / 1e9);
   std::printf("\nfork and join of all threads: %.2f us", f.fork * 1e6);
   std::printf(
-      "\n\nproducts of one forward, bf16 weights, %.1f MB streamed: bandwidth at that size %.1f GB/s, peak %.0f "
+      "\n\nproducts of one forward, %s weights, %.1f MB streamed: bandwidth at that size %.1f GB/s, peak %.0f "
       "GFLOP/s\n",
-      double(f.bytes) / 1e6, f.ceiling.bytes_a_second / 1e9, f.ceiling.operations_a_second / 1e9);
+      f.dtype.c_str(), double(f.bytes) / 1e6, f.ceiling.bytes_a_second / 1e9, f.ceiling.operations_a_second / 1e9);
   std::printf(
       "roofline(n) = max(bytes / bandwidth, operations / peak)\n\n%6s %10s %11s %8s %10s %8s %9s   ratio by product:",
       "rows", "time us", "roofline us", "ratio", "of 1 row", "GB/s", "GFLOP/s");
-  for (const ProductShape& s : shapes) std::printf(" %8s", s.name.c_str());
+  for (const ProductShape& s : f.shapes) std::printf(" %8s", s.name.c_str());
   std::printf("\n");
   const double one = f.seconds.at(1).back();
   for (const auto& [rows, seconds] : f.seconds) {
-    const double time = seconds.back(), roofline = f.ceiling.roofline(shapes, rows);
+    const double time = seconds.back(), roofline = f.ceiling.roofline(f.shapes, rows);
     std::printf("%6d %10.1f %11.1f %8.2f %9.2fx %8.1f %9.0f %20s", rows, time * 1e6, roofline * 1e6, time / roofline,
-                time / one, double(f.bytes) / time / 1e9, double(f.bytes) * rows / time / 1e9, "");
-    for (std::size_t i = 0; i < shapes.size(); ++i)
-      std::printf(" %8.2f", seconds[i] / f.ceiling.roofline({shapes[i]}, rows));
+                time / one, double(f.bytes) / time / 1e9, 2 * f.weights * rows / time / 1e9, "");
+    for (std::size_t i = 0; i < f.shapes.size(); ++i)
+      std::printf(" %8.2f", seconds[i] / f.ceiling.roofline({f.shapes[i]}, rows));
     std::printf("\n");
   }
 }
 
-Json as_json(const Findings& f, const std::vector<ProductShape>& shapes) {
+Json as_json(const Findings& f) {
   Json j{{"description", f.machine},
+         {"dtype", f.dtype},
          {"bytes", f.bytes},
          {"bytes_per_second", f.ceiling.bytes_a_second},
          {"operations_per_second", f.ceiling.operations_a_second},
@@ -178,11 +128,11 @@ Json as_json(const Findings& f, const std::vector<ProductShape>& shapes) {
   for (const auto& [bytes, rate] : f.reads) j["reads"].push_back({{"bytes", bytes}, {"bytes_per_second", rate}});
   for (const auto& [name, rate] : f.peaks) j["peaks"][name] = rate;
   for (const auto& [rows, seconds] : f.seconds) {
-    Json line{{"rows", rows}, {"seconds", seconds.back()}, {"roofline", f.ceiling.roofline(shapes, rows)}};
-    line["ratio"] = seconds.back() / f.ceiling.roofline(shapes, rows);
-    for (std::size_t i = 0; i < shapes.size(); ++i)
-      line["by_product"][shapes[i].name] = {{"seconds", seconds[i]},
-                                            {"roofline", f.ceiling.roofline({shapes[i]}, rows)}};
+    Json line{{"rows", rows}, {"seconds", seconds.back()}, {"roofline", f.ceiling.roofline(f.shapes, rows)}};
+    line["ratio"] = seconds.back() / f.ceiling.roofline(f.shapes, rows);
+    for (std::size_t i = 0; i < f.shapes.size(); ++i)
+      line["by_product"][f.shapes[i].name] = {{"seconds", seconds[i]},
+                                              {"roofline", f.ceiling.roofline({f.shapes[i]}, rows)}};
     j["products"].push_back(std::move(line));
   }
   return j;
@@ -212,42 +162,58 @@ std::vector<ProductShape> shapes_of(const ModelConfig& m) {
 }
 
 double Ceiling::roofline(const std::vector<ProductShape>& shapes, int rows) const {
-  double weights = 0;
-  for (const ProductShape& s : shapes) weights += double(s.weights());
-  return std::max(weights * 2 / bytes_a_second, 2.0 * rows * weights / operations_a_second);
+  double weights = 0, bytes = 0;
+  for (const ProductShape& s : shapes) {
+    weights += double(s.weights());
+    bytes += double(s.weights()) * s.weight_bytes;
+  }
+  return std::max(bytes / bytes_a_second, 2.0 * rows * weights / operations_a_second);
 }
 
 namespace {
 
 constexpr const char* kNoBars =
-    "the bars are for the demo pair with the best instructions: --model and --instructions leave them out";
+    "the bars are for the demo pair in bf16 with the best instructions: --model, --dtype and --instructions leave them "
+    "out";
 
 // The bars of products, for the demo target's shapes and the best instructions.
-std::vector<Bar> product_bars(const Findings& f, const std::vector<ProductShape>& shapes) {
+std::vector<Bar> product_bars(const Findings& f) {
   std::vector<Bar> bars;
   for (const auto& [rows, bar] : {std::pair(1, 1.67), std::pair(8, 1.5), std::pair(32, 1.5)}) {
-    const double seconds = f.seconds.at(rows).back(), roofline = f.ceiling.roofline(shapes, rows);
+    const double seconds = f.seconds.at(rows).back(), roofline = f.ceiling.roofline(f.shapes, rows);
     bars.push_back({"products, " + std::to_string(rows) + (rows == 1 ? " row" : " rows"), double(f.bytes),
-                    double(f.bytes) * rows, seconds, roofline, seconds / roofline, "x the roofline", bar, true});
+                    2 * f.weights * rows, seconds, roofline, seconds / roofline, "x the roofline", bar, true});
   }
   return bars;
 }
 
 }  // namespace
 
+namespace {
+
+// A published shape by its name, or a directory or file.
+ModelConfig config_of(const std::string& model) {
+  const auto& names = shape_names();
+  return std::ranges::find(names, model) != names.end() ? published_shape(model) : ModelFiles::open(model)->config();
+}
+
+}  // namespace
+
 int run_bench(const BenchOptions& options) {
-  const bool demo = options.model_dir.empty(), bars_too = demo && options.instructions.empty();
+  const bool demo = options.model.empty(), bars_too = demo && options.instructions.empty() && options.dtype == "bf16";
+  if (options.dtype != "bf16" && options.dtype != "f32" && !find_format(options.dtype))
+    throw Error("unknown dtype '" + options.dtype + "'; known: bf16, f32 and the formats of /target/dtype");
   BenchFile results(options.results, "products");
-  const std::vector<ProductShape> shapes = demo ? demo_shapes() : shapes_of(ModelConfig::load(options.model_dir));
+  const std::vector<ProductShape> shapes = demo ? demo_shapes() : shapes_of(config_of(options.model));
   const int repeats = std::max(options.repeats, 1);
   const std::unique_ptr<Backend> backend = make_cpu_backend(options.threads, options.instructions);
-  const Findings findings = measure(static_cast<CpuBackend&>(*backend), shapes, repeats);
+  const Findings findings = measure(static_cast<CpuBackend&>(*backend), shapes, options.dtype, repeats);
   std::vector<Bar> bars;
   if (bars_too) {
-    bars = product_bars(findings, shapes);
+    bars = product_bars(findings);
     std::ranges::move(measure_bars(options.threads, repeats), std::back_inserter(bars));
   }
-  Json line = as_json(findings, shapes);
+  Json line = as_json(findings);
   if (bars_too)
     line["bars"] = as_json(bars);
   else
@@ -256,7 +222,7 @@ int run_bench(const BenchOptions& options) {
   if (options.json) {
     std::printf("%s\n", line.dump(2).c_str());
   } else {
-    print(findings, shapes);
+    print(findings);
     if (bars_too)
       print_bars(bars);
     else

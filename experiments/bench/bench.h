@@ -12,12 +12,13 @@
 namespace foretoken {
 
 struct BenchOptions {
-  std::string model_dir;     // whose shapes to measure; empty: those of the demo target
-  int threads = 0;           // 0: as many as the machine has
-  bool json = false;         // print JSON instead of tables
-  std::string instructions;  // of the cpu backend; empty: the best
-  int repeats = 40;          // of every measurement; medians are reported
-  std::string results;       // a JSON line is appended here; empty: nowhere
+  std::string model;           // directory or published shape whose products to measure; empty: the demo target's
+  std::string dtype = "bf16";  // of the weights: bf16, f32 or a weight format
+  int threads = 0;             // 0: as many as the machine has
+  bool json = false;           // print JSON instead of tables
+  std::string instructions;    // of the cpu backend; empty: the best
+  int repeats = 40;            // of every measurement; medians are reported
+  std::string results;         // a JSON line is appended here; empty: nowhere
 };
 
 // Prints to standard output; returns an exit code. A model directory without a usable config.json is an
@@ -29,6 +30,7 @@ struct ProductShape {
   std::string name;
   std::int64_t out = 0, in = 0;
   int layers = 1;
+  double weight_bytes = 2;  // that a product reads for a weight, its share of the scales included
   std::int64_t weights() const { return out * in * layers; }
 };
 
@@ -39,7 +41,7 @@ std::vector<ProductShape> shapes_of(const ModelConfig& config);
 // Limits of a machine, for a working set of a certain size.
 struct Ceiling {
   double bytes_a_second = 0, operations_a_second = 0;
-  // The least seconds that `rows` rows through these products can take, with bf16 weights read once.
+  // The least seconds that `rows` rows through these products can take, with weights read once.
   double roofline(const std::vector<ProductShape>& shapes, int rows) const;
 };
 

@@ -107,6 +107,8 @@ int run_cli(int argc, const char* const* argv) {
   add_check(app, action);
   add_options(app, action);
   add_bench(app, action);
+  add_quality(app, action);
+  add_quantize(app, action);
   add_version(app, action);
   refuse_empty_values(app);
   const std::vector<std::string> commands = commands_of(app);

@@ -30,26 +30,19 @@ using nlohmann::json;
 
 namespace {
 
-// --json and --format, of all commands that print tables.
-struct Look {
-  std::string format = "terminal";
-  bool json = false;
-
-  void add(CLI::App& command) {
-    command.add_option("--format", format, "terminal, markdown, csv or json")
-        ->check(CLI::IsMember({"terminal", "markdown", "csv", "json"}))
-        ->capture_default_str();
-    command.add_flag("--json", json, "the same for programs");
-  }
-  std::string chosen() const { return json ? "json" : format; }
-};
-
 Registries with_plugins(Registries registries, const std::vector<std::string>& plugins) {
   for (const auto& path : plugins) load_plugin(path, registries);
   return registries;
 }
 
 }  // namespace
+
+void add_look(CLI::App& command, Look& look) {
+  command.add_option("--format", look.format, "terminal, markdown, csv or json")
+      ->check(CLI::IsMember({"terminal", "markdown", "csv", "json"}))
+      ->capture_default_str();
+  command.add_flag("--json", look.json, "the same for programs");
+}
 
 CLI::Option* add_repeatable(CLI::App& command, const std::string& name, std::vector<std::string>& values,
                             const std::string& meaning) {
@@ -99,7 +92,7 @@ void add_run(CLI::App& app, Action& action) {
   c->add_flag("--share-baselines", g->share,
               "measure the baseline once for all runs that differ in drafter and policy alone, where absolute times "
               "hold (a GPU)");
-  g->look.add(*c);
+  add_look(*c, g->look);
   c->callback([g, &action] {
     action = [g] {
       const std::filesystem::path file = g->file;
@@ -135,7 +128,7 @@ void add_show(CLI::App& app, Action& action) {
   c->add_option("results", g->file, "a file of results")->required();
   add_list_option(*c, "--tables", g->tables,
                   "which of main, theory, positions, categories, phases, best (default: all)");
-  g->look.add(*c);
+  add_look(*c, g->look);
   c->callback([g, &action] {
     action = [g] {
       const auto lines = load_results(g->file);
@@ -156,7 +149,7 @@ void add_compare(CLI::App& app, Action& action) {
   c->add_option("a", g->a, "a file of results")->required();
   c->add_option("b", g->b, "another")->required();
   add_list_option(*c, "--ignore", g->ignore, "JSON pointers into the run whose values may differ, as /engine/device");
-  g->look.add(*c);
+  add_look(*c, g->look);
   c->callback([g, &action] {
     action = [g] {
       CompareOptions options;
@@ -182,7 +175,7 @@ void add_quickstart(CLI::App& app, Action& action) {
       ->check(CLI::Range(10, 86400))
       ->capture_default_str();
   c->add_option("--device", g->device, "auto, cpu, reference or cuda")->capture_default_str();
-  look->add(*c);
+  add_look(*c, *look);
   c->callback([g, look, &action] {
     action = [g, look] {
       g->format = look->chosen(), g->width = terminal_columns(STDOUT_FILENO);
@@ -219,6 +212,21 @@ void add_keys(CLI::App& app, const Registries& registries, Action& action) {
   });
 }
 
+// What is measured, where neither --steps nor --soak is given.
+void add_product_options(CLI::App& command, BenchOptions& g) {
+  command.add_option("--model", g.model,
+                     "directory, GGUF file or published shape whose products to measure (default: the demo target)");
+  command.add_option("--dtype", g.dtype, "of the weights: bf16, f32, or a weight format as of /target/dtype")
+      ->capture_default_str();
+  command.add_option("--threads", g.threads, "0: as many as the machine has")
+      ->check(CLI::Range(0, 1024))
+      ->capture_default_str();
+  command.add_option("--instructions", g.instructions, "avx512bf16, avx512, avx2 or scalar (default: the best)");
+  command.add_option("--repeats", g.repeats, "repeats of every measurement; medians are reported")
+      ->check(CLI::Range(1, 1000000))
+      ->capture_default_str();
+}
+
 void add_bench(CLI::App& app, Action& action) {
   const auto g = std::make_shared<BenchOptions>();
   CLI::App* c = app.add_subcommand("bench", "measure this machine's limits, and matrix products beside their roofline");
@@ -229,21 +237,14 @@ void add_bench(CLI::App& app, Action& action) {
   c->add_option("--only", steps->only, "only scenarios whose name contains this")->needs(file);
   c->add_option("--device", steps->device, "device of the scenarios: auto, cpu, reference or cuda")->needs(file);
   c->add_option("--results", steps->results, "a file to which JSON lines are appended");
-  c->add_option("--model", g->model_dir, "model directory with the shapes to measure (default: the demo target)");
-  c->add_option("--threads", g->threads, "0: as many as the machine has")
-      ->check(CLI::Range(0, 1024))
-      ->capture_default_str();
-  c->add_option("--instructions", g->instructions, "avx512bf16, avx512, avx2 or scalar (default: the best)");
-  c->add_option("--repeats", g->repeats, "repeats of every measurement; medians are reported")
-      ->check(CLI::Range(1, 1000000))
-      ->capture_default_str();
+  add_product_options(*c, *g);
   c->add_flag("--json", g->json, "the same for programs");
   const auto soak = std::make_shared<SoakOptions>();
   CLI::Option* const endured =
       c->add_option("--soak", soak->file,
                     "serve thousands of queued requests of a run instead: experiments/configs/soak.json")
           ->excludes(file);
-  for (const char* shapes : {"--model", "--threads", "--instructions", "--repeats"})
+  for (const char* shapes : {"--model", "--dtype", "--threads", "--instructions", "--repeats"})
     c->get_option(shapes)->excludes(file)->excludes(endured);
   c->add_option("--requests", soak->requests, "number of requests of --soak")
       ->check(CLI::Range(1, 100000000))

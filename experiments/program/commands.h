@@ -12,6 +12,14 @@ namespace foretoken {
 // The chosen subcommand; returns the exit code.
 using Action = std::function<int()>;
 
+// --json and --format, of all commands that print tables.
+struct Look {
+  std::string format = "terminal";
+  bool json = false;
+  std::string chosen() const { return json ? "json" : format; }
+};
+void add_look(CLI::App& command, Look& look);
+
 // A repeatable option that takes one value each time, so the next argument is not its second value.
 CLI::Option* add_repeatable(CLI::App& command, const std::string& name, std::vector<std::string>& values,
                             const std::string& meaning);
@@ -37,6 +45,8 @@ void add_keys(CLI::App& app, const Registries& registries, Action& action);
 void add_check(CLI::App& app, Action& action);
 void add_options(CLI::App& app, Action& action);
 void add_bench(CLI::App& app, Action& action);
+void add_quantize(CLI::App& app, Action& action);
+void add_quality(CLI::App& app, Action& action);
 void add_version(CLI::App& app, Action& action);
 
 }  // namespace foretoken

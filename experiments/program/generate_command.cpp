@@ -98,9 +98,9 @@ void add_sampling(CLI::App& c, Given& g) {
 void add_generate(CLI::App& app, Action& action) {
   const auto g = std::make_shared<Given>();
   CLI::App* c = app.add_subcommand("generate", "continue a prompt and mark accepted draft tokens");
-  c->add_option("--model", g->model, "Hugging Face directory of the target")->required();
+  c->add_option("--model", g->model, "Hugging Face directory or GGUF file of the target")->required();
   c->add_option("--prompt", g->options.prompt, "the prompt; -: from standard input")->required();
-  c->add_option("--draft", g->draft, "Hugging Face directory of a draft model");
+  c->add_option("--draft", g->draft, "Hugging Face directory or GGUF file of a draft model");
   c->add_option("--drafter", g->drafter, "another drafter (foretoken list): a name, or JSON with options");
   c->add_option("--length", g->length, "tokens drafted in each round")->capture_default_str();
   c->add_option("--verifier", g->verifier, "verifier (foretoken list): likewise")->capture_default_str();

@@ -10,8 +10,8 @@ using nlohmann::json;
 
 namespace {
 
-LineKind bench_lines(const std::string& measured) {
-  const std::string name = "lines with \"" + measured + "\" that `foretoken bench` writes";
+LineKind bench_lines(const std::string& measured, const std::string& command) {
+  const std::string name = "lines with \"" + measured + "\" that `" + command + "` writes";
   const auto check = [measured, name](const json& line, const std::string& where) {
     const bool known = line.is_object() && line.contains(measured) && line.contains("machine") &&
                        line["machine"].is_object() && line.contains("commit") && line["commit"].is_string();
@@ -22,11 +22,11 @@ LineKind bench_lines(const std::string& measured) {
 
 }  // namespace
 
-BenchFile::BenchFile(const std::string& file, const std::string& measured) {
+BenchFile::BenchFile(const std::string& file, const std::string& measured, const std::string& command) {
   if (file.empty()) return;
   if (const auto folder = std::filesystem::absolute(file).parent_path(); !std::filesystem::is_directory(folder))
     throw Error("the folder " + folder.string() + " of --results does not exist; make it, or name another file");
-  file_.emplace(file, bench_lines(measured));
+  file_.emplace(file, bench_lines(measured, command));
 }
 
 void BenchFile::append(const json& line) {

@@ -7,6 +7,7 @@
 
 #include <boost/math/distributions/normal.hpp>
 #include <boost/math/distributions/students_t.hpp>
+#include <boost/math/special_functions/beta.hpp>
 
 #include "kernels/philox.h"
 
@@ -42,19 +43,36 @@ std::vector<double> deviations(std::span<const Term> terms, Level level, double 
   return found;
 }
 
-// Between the two nearest order statistics, as numpy does by default.
-double quantile(const std::vector<double>& sorted, double share) {
-  const double at = share * double(sorted.size() - 1);
-  const std::size_t below = std::size_t(at), above = std::min(below + 1, sorted.size() - 1);
-  return sorted[below] + (at - double(below)) * (sorted[above] - sorted[below]);
-}
-
 // The middle 95 % of the deviations; NaN deviations had a zero denominator and are left out.
 std::pair<double, double> spread(std::vector<double> deviations) {
   std::erase_if(deviations, [](double d) { return !std::isfinite(d); });
   if (deviations.empty()) return {0, 0};
   std::ranges::sort(deviations);
   return {quantile(deviations, kTail), quantile(deviations, 1 - kTail)};
+}
+
+std::vector<Term> with_trials(std::span<const Term> units) {
+  std::vector<Term> kept;
+  std::ranges::copy_if(units, std::back_inserter(kept), [](const Term& unit) { return unit.bottom > 0; });
+  return kept;
+}
+
+// The quantile of Student's distribution that bounds the middle 95 %.
+double students(double freedom) { return boost::math::quantile(boost::math::students_t(freedom), 1 - kTail); }
+
+// How many independent trials would vary as much as these, whose share of successes is `share`. The fewer the units,
+// the less is known of their variance, which counts like fewer trials.
+double independent_trials(std::span<const Term> units, double share) {
+  double trials = 0, squares = 0;
+  for (const Term& u : units) {
+    const double deviation = u.top - share * u.bottom;
+    trials += u.bottom, squares += deviation * deviation;
+  }
+  const double n = double(units.size()), variance = n / (n - 1) * squares / (trials * trials),
+               alone = share * (1 - share) / (trials - 1);
+  if (!(alone > 0)) return trials;
+  const double fewer = students(trials - 1) / students(n - 1);
+  return std::min(trials, trials * alone / variance * fewer * fewer);
 }
 
 // Totals over repeats of every prompt, or over prompts of every repeat.
@@ -93,14 +111,33 @@ double small_sample_widening(int n) {
   return t / z * std::sqrt(double(n) / (n - 1));
 }
 
-Interval prompt_interval(std::span<const Term> prompts, double most) {
-  const double value = ratio_of_totals(prompts);
+double quantile(std::span<const double> sorted, double share) {
+  if (sorted.empty()) return kUnknown;
+  const double at = share * double(sorted.size() - 1);
+  const std::size_t below = std::size_t(at), above = std::min(below + 1, sorted.size() - 1);
+  return sorted[below] + (at - double(below)) * (sorted[above] - sorted[below]);
+}
+
+Interval mean_interval(std::span<const Term> units, double least, double most) {
+  const double value = ratio_of_totals(units);
   if (!std::isfinite(value)) return Interval::unknown();
-  std::vector<Term> telling;
-  std::ranges::copy_if(prompts, std::back_inserter(telling), [](const Term& term) { return term.bottom > 0; });
+  const std::vector<Term> telling = with_trials(units);
   if (telling.size() < 2) return {value, kUnknown, kUnknown};
   const auto [low, high] = spread(deviations(telling, Level::prompts, same));
-  return {value, std::max(value + low, 0.0), std::min(value + high, most)};
+  return {value, std::max(value + low, least), std::min(value + high, most)};
+}
+
+Interval prompt_interval(std::span<const Term> prompts, double most) { return mean_interval(prompts, 0, most); }
+
+Interval share_interval(std::span<const Term> units) {
+  const double share = ratio_of_totals(units);
+  if (!std::isfinite(share)) return Interval::unknown();
+  const std::vector<Term> telling = with_trials(units);
+  if (telling.size() < 2) return {share, kUnknown, kUnknown};
+  const double trials = independent_trials(telling, share), successes = share * trials;
+  const double low = share > 0 ? boost::math::ibeta_inv(successes, trials - successes + 1, kTail) : 0,
+               high = share < 1 ? boost::math::ibeta_inv(successes + 1, trials - successes, 1 - kTail) : 1;
+  return {share, low, high};
 }
 
 Interval paired_interval(const Measurements& measured) {

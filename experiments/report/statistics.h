@@ -47,9 +47,18 @@ constexpr int kResamples = 2000;
 // The ratio of totals; NaN where a denominator is zero.
 double ratio_of_totals(std::span<const Term> terms);
 
-// A share, or a count per round, between 0 and `most`: prompts vary. 2000 resamples of the terms, one per prompt; those
-// with a zero denominator are left out. With fewer than two terms the bounds are unknown.
+// A mean between `least` and `most`, as a ratio of totals: the units of the terms vary. 2000 resamples of the terms;
+// those with a zero denominator are left out. With fewer than two terms the bounds are unknown.
+Interval mean_interval(std::span<const Term> units, double least, double most);
+// A share, or a count per round, between 0 and `most`: prompts vary.
 Interval prompt_interval(std::span<const Term> prompts, double most);
+
+// A share of trials that come in units, such as the tokens of a document: of each unit its successes (top) among its
+// trials (bottom). Trials of one unit depend on each other, so the interval is that of Clopper and Pearson for the
+// number of independent trials that would vary as much between units as these do, and at most for all trials (Korn and
+// Graubard 1998, Survey Methodology 24, 193). Where every trial succeeds, or none, nothing varies, and it is the
+// interval for all trials. With fewer than two units the bounds are unknown.
+Interval share_interval(std::span<const Term> units);
 
 // A rate or a speedup, positive: prompts vary, and so does the machine from one alternation to the next. Two levels,
 // each resampled 2000 times in logarithms and added. A level of only one prompt or one alternation is left out; if both
@@ -62,6 +71,10 @@ Interval paired_interval(const Measurements& measured);
 
 // The widening above; 1 for n < 2.
 double small_sample_widening(int n);
+
+// The value below which this share of the sorted values lies, between the two nearest ones as numpy does by default;
+// NaN if there are none.
+double quantile(std::span<const double> sorted, double share);
 
 // The middle value; the mean of the two middle ones if their number is even; NaN if there are none.
 double median(std::vector<double> values);

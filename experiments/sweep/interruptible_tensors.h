@@ -17,6 +17,10 @@ class InterruptibleTensors : public TensorSource {
     check_interrupt();
     return source_.tensor(name, expected);
   }
+  Weight matrix(const std::string& module, const Shape& expected) const override {
+    check_interrupt();
+    return source_.matrix(module, expected);
+  }
   std::vector<std::string> names() const override { return source_.names(); }
   std::string where() const override { return source_.where(); }
 

@@ -18,8 +18,9 @@ std::string clock(double seconds) {
 
 }  // namespace
 
-Progress::Progress(std::string title, int total, int kept, bool quiet)
+Progress::Progress(std::string title, int total, int kept, bool quiet, std::string units)
     : title_(std::move(title)),
+      units_(std::move(units)),
       total_(std::max(total, 1)),
       kept_(kept),
       quiet_(quiet),
@@ -43,8 +44,8 @@ void Progress::show(int done, const std::string& note, double fraction) {
   const std::string left =
       worked > 0.05 && done < total_ ? clock(elapsed * (1 - part) * total_ / worked) + " left" : "";
   if (!terminal_) {
-    std::fprintf(stderr, "%s: %d of %d runs%s%s\n", title_.c_str(), done, total_, left.empty() ? "" : ", ",
-                 left.c_str());
+    std::fprintf(stderr, "%s: %d of %d %s%s%s\n", title_.c_str(), done, total_, units_.c_str(),
+                 left.empty() ? "" : ", ", left.c_str());
     return;
   }
   std::string bar;

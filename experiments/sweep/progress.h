@@ -8,8 +8,9 @@ namespace foretoken {
 
 class Progress {
  public:
-  // `total`: units of work, of about equal length; `kept` of them need none. `quiet`: prints nothing.
-  Progress(std::string title, int total, int kept, bool quiet);
+  // `total`: units of work, of about equal length; `kept` of them need none. `quiet`: prints nothing. `units`: what
+  // they are.
+  Progress(std::string title, int total, int kept, bool quiet, std::string units = "runs");
   ~Progress();
   // `done` of the total are complete, kept ones included; `note` names the current unit, of which `fraction` is done.
   void show(int done, const std::string& note, double fraction = 0);
@@ -18,7 +19,7 @@ class Progress {
  private:
   std::string line_of(const std::string& bar, int done, const std::string& left, const std::string& note) const;
 
-  std::string title_;
+  std::string title_, units_;
   int total_, kept_;
   bool quiet_, terminal_, shown_ = false;
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now(), last_{};

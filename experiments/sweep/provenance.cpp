@@ -15,9 +15,9 @@
 #include "experiments/report/machine.h"
 #include "experiments/sweep/interrupt.h"
 #include "experiments/sweep/workload.h"
-#include "framework/model/checkpoint.h"
 #include "framework/model/in_parallel.h"
 #include "framework/model/model_choice.h"
+#include "framework/model/model_files.h"
 #include "framework/text/json_file.h"
 #include "framework/text/regular_file.h"
 #include "kernels/error.h"
@@ -87,30 +87,19 @@ std::uint64_t hash_of_file(const fs::path& path) {
   return hash;
 }
 
-// Of a model's directory what is read from it. A named pipe is nothing that is read, and whoever needs it says so.
-std::set<fs::path> files_of_a_model(const fs::path& directory) {
-  std::set<fs::path> files;
-  for (const fs::path& weights : Checkpoint::files(directory)) files.insert(weights);
-  std::error_code ignored;
-  for (const auto& entry : fs::directory_iterator(directory, ignored))
-    if (entry.path().extension() == ".json" || entry.path().extension() == ".jinja") files.insert(entry.path());
-  std::erase_if(files, [](const fs::path& file) {
-    std::error_code error;
-    return !fs::is_regular_file(file, error);
-  });
-  return files;
-}
-
-void add_model(const ModelChoice& choice, std::vector<std::string>& paths) {
+// Paths as a run names them, found beside its document too.
+void add_model(const ModelChoice& choice, const fs::path& beside, std::vector<std::string>& paths) {
   paths.push_back(choice.directory.empty() ? choice.tokenizer_directory() : choice.directory);
   for (const std::string& shape : {choice.inflate, choice.random})
-    if (shape.find('/') != std::string::npos) paths.push_back((fs::path(shape) / "config.json").string());
+    if (shape.find('/') != std::string::npos)
+      paths.push_back(is_one_file(locate(shape, beside)) ? shape : (fs::path(shape) / "config.json").string());
 }
 
 // Files that one of the three takes as options.
-template <class T> void add_options(const json& owner, const Registry<T>& registry, std::vector<std::string>& paths) {
+template <class T> void add_options(const json& owner, const Registry<T>& registry, const fs::path& beside,
+                                    std::vector<std::string>& paths) {
   const std::vector<Option>& options = registry.find(owner).options;
-  for (const ModelChoice& choice : models_of(owner, options)) add_model(choice, paths);
+  for (const ModelChoice& choice : models_of(owner, options)) add_model(choice, beside, paths);
   for (const Option& o : options)
     if (const json value = owner.value(o.name, json()); o.type == "path" && value.is_string()) paths.push_back(value);
 }
@@ -122,7 +111,7 @@ std::string fingerprint(const fs::path& path) {
   if (!fs::exists(path, error)) return "";
   if (!fs::is_directory(path, error)) return kEveryByte + text_of(hash_of_file(path));
   std::map<std::string, std::uint64_t> files;
-  for (const fs::path& file : files_of_a_model(path)) files[file.filename().string()] = hash_of_file(file);
+  for (const fs::path& file : files_of_model(path)) files[file.filename().string()] = hash_of_file(file);
   std::string all;
   for (const auto& [name, hash] : files) all += name + ":" + text_of(hash) + "\n";
   return kEveryByte + text_of(hash_of(all.data(), all.size()));
@@ -131,10 +120,10 @@ std::string fingerprint(const fs::path& path) {
 json sources_of(const json& run, const Registries& registries, const fs::path& beside) {
   std::vector<std::string> paths{run["workload"]["prompts"]};
   if (const json& target = run["target"]; target.contains("model") && !target["model"].is_null())
-    add_model(ModelChoice::read(target["model"], target.value("inflate", json())), paths);
-  add_options(run["drafter"], registries.drafters, paths);
-  add_options(run["policy"], registries.policies, paths);
-  add_options(run["verifier"], registries.verifiers, paths);
+    add_model(ModelChoice::read(target["model"], target.value("inflate", json())), beside, paths);
+  add_options(run["drafter"], registries.drafters, beside, paths);
+  add_options(run["policy"], registries.policies, beside, paths);
+  add_options(run["verifier"], registries.verifiers, beside, paths);
   json found = json::object();
   for (const std::string& path : paths)
     if (const std::string print = fingerprint(locate(path, beside)); !print.empty()) found[path] = print;

@@ -3,6 +3,7 @@
 #include <iterator>
 
 #include "experiments/sweep/run_document.h"
+#include "framework/model/transformer.h"
 #include "framework/text/chat_template.h"
 
 namespace foretoken {
@@ -61,10 +62,13 @@ RunKey plugins(const char* pointer, const char* meaning) {
 std::vector<RunKey> keys_of_models_and_sampling() {
   return {
       model("/target/model",
-            "Hugging Face directory of the target (config.json, model.safetensors, tokenizer.json), or random weights: "
+            "Hugging Face directory or GGUF file of the target, or random weights: "
             "{\"random\": SHAPE, \"seed\": 1, \"tokenizer\": DIRECTORY}"),
       shape("/target/inflate", "shape that it is embedded in, computing the same at its cost; null: as it is"),
-      choice("/target/dtype", "type of its weights; auto: as stored", {"auto", "f32", "bf16", "int8"}),
+      choice(
+          "/target/dtype",
+          "type of its weights; auto: as stored; a format keeps the head as stored unless the model has a `head_dtype`",
+          weight_types()),
       choice("/target/kv_dtype",
              "type of cached keys and values, of drafters' models too; auto: f32 on the reference device, else bf16",
              {"auto", "f32", "bf16"}),

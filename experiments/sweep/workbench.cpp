@@ -10,9 +10,9 @@
 #include "experiments/sweep/run_document.h"
 #include "experiments/sweep/stop_strings.h"
 #include "framework/components/plugin.h"
+#include "framework/model/model_files.h"
 #include "framework/model/open_model.h"
 #include "framework/model/transformer.h"
-#include "framework/text/json_file.h"
 #include "kernels/error.h"
 #ifdef FORETOKEN_CUDA
 #include "kernels/cuda/cuda_backend.h"
@@ -57,10 +57,10 @@ std::int64_t logits_mib(const json& engine, std::int64_t pool_mib) {
   return std::max<std::int64_t>(1, std::int64_t(double(pool_mib) * (1 - f) / (2 * f)));
 }
 
-// The path of a directory that must exist.
-std::filesystem::path model_directory(const std::string& directory, const std::filesystem::path& beside) {
+// The path of a model that must exist.
+std::filesystem::path model_path(const std::string& directory, const std::filesystem::path& beside) {
   const auto path = locate(directory, beside);
-  expect_model_directory(path);
+  expect_model(path);
   return path;
 }
 
@@ -98,19 +98,18 @@ Backend& Workbench::backend(const json& engine) {
 }
 
 std::shared_ptr<const Tokenizer> Workbench::tokenizer(const ModelChoice& choice, const std::filesystem::path& beside) {
-  const auto path = model_directory(choice.tokenizer_directory(), beside);
+  const auto path = model_path(choice.tokenizer_directory(), beside);
   auto& loaded = tokenizers_[std::filesystem::weakly_canonical(path).string()];
-  if (!loaded) loaded = Tokenizer::load(path);
+  if (!loaded) loaded = ModelFiles::open(path)->tokenizer();
   return loaded;
 }
 
 std::string Workbench::model_key(const Backend& backend, const ModelChoice& choice, const std::string& kv_dtype,
                                  const std::filesystem::path& beside) {
   const std::string device = std::to_string(reinterpret_cast<std::uintptr_t>(&backend));
-  const std::string place = choice.directory.empty()
-                                ? ""
-                                : std::filesystem::weakly_canonical(model_directory(choice.directory, beside)).string();
-  return choice.text() + "|" + place + "|" + choice.dtype + "|" + kv_dtype + "|" + device;
+  const std::string place =
+      choice.directory.empty() ? "" : std::filesystem::weakly_canonical(model_path(choice.directory, beside)).string();
+  return choice.text() + "|" + place + "|" + choice.dtype + "|" + choice.head_dtype + "|" + kv_dtype + "|" + device;
 }
 
 std::shared_ptr<Model> Workbench::model(Backend& backend, const ModelChoice& choice, const std::string& kv_dtype,
@@ -118,12 +117,12 @@ std::shared_ptr<Model> Workbench::model(Backend& backend, const ModelChoice& cho
   Loaded& loaded = models_[model_key(backend, choice, kv_dtype, beside)];
   loaded.used = true;
   if (loaded.model) return loaded.model;
-  const OpenModel open = open_model(
-      choice, [&](const std::string& directory) { return model_directory(directory, beside); }, check_interrupt);
+  const OpenModel open =
+      open_model(choice, [&](const std::string& directory) { return model_path(directory, beside); }, check_interrupt);
   const InterruptibleTensors tensors(*open.tensors);
   loaded.model = std::make_shared<Transformer>(backend, open.config, tensors, choice.text(),
                                                vocabulary_of(choice, open.config, beside),
-                                               TransformerOptions{choice.dtype, kv_dtype});
+                                               TransformerOptions{open.dtype, choice.head_dtype, kv_dtype});
   return loaded.model;
 }
 
@@ -138,7 +137,7 @@ ModelInfo Workbench::target_info(const json& run, const std::filesystem::path& b
   const auto loaded = models_.find(model_key(device, choice, t.at("kv_dtype"), beside));
   if (loaded != models_.end() && loaded->second.model) return loaded->second.model->info();
   const OpenModel open =
-      open_model(choice, [&](const std::string& directory) { return model_directory(directory, beside); });
+      open_model(choice, [&](const std::string& directory) { return model_path(directory, beside); });
   return model_info(open.config, device, choice.text(), vocabulary_of(choice, open.config, beside), t.at("kv_dtype"));
 }
 
@@ -220,7 +219,7 @@ std::optional<ChatTemplate> chat_of(const json& run, const std::filesystem::path
   if (chat == "none" && w.contains("system") && !w["system"].is_null())
     throw Error("'/workload/system' needs a form of chat to stand in; choose one with '/workload/chat'");
   if (chat == "none") return std::nullopt;
-  if (chat == "auto") return ChatTemplate::load(model_directory(target_of(run).tokenizer_directory(), beside));
+  if (chat == "auto") return ModelFiles::open(model_path(target_of(run).tokenizer_directory(), beside))->chat();
   return ChatTemplate::named(chat);
 }
 

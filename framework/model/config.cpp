@@ -3,6 +3,7 @@
 #include <cmath>
 #include <numbers>
 
+#include "framework/model/quantized/quantization.h"
 #include "framework/text/json_file.h"
 #include "kernels/error.h"
 
@@ -39,7 +40,7 @@ void refuse_what_is_missing_here(const Fields& config) {
     config.refuse("hidden_act", "the only activation supported is \"silu\"");
   if (config.boolean_or("use_sliding_window", false))
     config.refuse("use_sliding_window", "only false is supported: windows of some layers only are missing");
-  for (const char* key : {"quantization_config", "compression_config", "auto_map"})
+  for (const char* key : {"compression_config", "auto_map"})
     if (config.has(key)) config.refuse(key, "this is not supported; choose a checkpoint without it");
   if (config.positive_or("partial_rotary_factor", 1) != 1)
     config.refuse("partial_rotary_factor", "only 1 is supported");
@@ -139,6 +140,7 @@ ModelConfig read_config(const json& j, const std::string& where) {
   m.norm_epsilon = config.positive("rms_norm_eps");
   m.tied_head = config.boolean_or("tie_word_embeddings", false);
   read_rope(config, m);
+  if (config.has("quantization_config")) m.quantization = read_quantization(config.object("quantization_config"));
   m.eos = token_ids(config, "eos_token_id", m.vocab);
   if (const auto bos = token_ids(config, "bos_token_id", m.vocab); !bos.empty()) m.bos = bos.front();
   return m;
@@ -176,6 +178,7 @@ std::vector<float> ModelConfig::rope_frequencies() const {
         1.0f / float(std::pow(double(float(rope_theta)), double(exponent)));  // the float nearest to the power
     frequencies[i] = f;
     if (s.kind == RopeScaling::Kind::linear) frequencies[i] = f / factor;
+    if (s.kind == RopeScaling::Kind::divisors) frequencies[i] = f / s.divisors[std::size_t(i)];
     if (s.kind != RopeScaling::Kind::llama3) continue;
     const float wavelength = float(2 * std::numbers::pi) * (1.0f / f);
     const float slow = wavelength > low_wavelength ? f / factor : f;

@@ -2,6 +2,7 @@
 // know devices, checkpoints or caches.
 #pragma once
 #include <filesystem>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -9,11 +10,14 @@
 
 namespace foretoken {
 
+class Quantization;
+
 struct RopeScaling {
-  enum class Kind { none, linear, llama3 };
+  enum class Kind { none, linear, llama3, divisors };
   Kind kind = Kind::none;
   double factor = 1, low_freq_factor = 1, high_freq_factor = 4;
   int original_positions = 0;
+  std::vector<float> divisors;  // [head_size / 2] of the frequencies: a GGUF file stores the effect of "llama3"
 };
 
 struct ModelConfig {
@@ -34,9 +38,10 @@ struct ModelConfig {
   int window = 0;           // sliding_window: a row attends to so many positions, itself included; 0: all
   std::vector<int> eos;     // eos_token_id, one or several; generation_config.json's where that file has them
   std::optional<int> bos;
+  std::shared_ptr<const Quantization> quantization;  // quantization_config; absent: matrices are dense
 
   // Reads DIR/config.json. Anything that the project does not implement (another architecture or activation, windows of
-  // some layers only, unknown rope types, quantization_config) is an Error that names the key and its value.
+  // some layers only, unknown rope types or ways to quantize) is an Error that names the key and its value.
   static ModelConfig load(const std::filesystem::path& directory);
   // The same from the text of a config.json; `where` names it in messages.
   static ModelConfig parse(std::string_view text, const std::string& where);

@@ -35,6 +35,10 @@ void in_parallel(std::int64_t n, std::int64_t work, const Work& f, const std::fu
   }
 }
 
+void by_all_cores(std::int64_t n, std::int64_t work, const std::function<void(std::int64_t, std::int64_t)>& f) {
+  in_parallel(n, work, f);
+}
+
 std::int64_t threads_started() { return started; }
 
 }  // namespace foretoken

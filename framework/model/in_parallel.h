@@ -13,6 +13,9 @@ namespace foretoken {
 void in_parallel(std::int64_t n, std::int64_t work, const std::function<void(std::int64_t, std::int64_t)>& f,
                  const std::function<void()>& between = {});
 
+// The same without rounds, for functions that take how their work is divided (ForShares of kernels/weight.h).
+void by_all_cores(std::int64_t n, std::int64_t work, const std::function<void(std::int64_t, std::int64_t)>& f);
+
 // The threads that all calls together have started since the program began, so that tests and measurements see whether
 // work was divided.
 std::int64_t threads_started();

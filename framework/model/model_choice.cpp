@@ -24,7 +24,7 @@ std::string text_of(const char* key, const nlohmann::json& value) {
 
 ModelChoice read_random(const nlohmann::json& model) {
   for (const auto& [key, value] : model.items())
-    expect_option("a random model", key, {"random", "seed", "tokenizer", "dtype"});
+    expect_option("a random model", key, {"random", "seed", "tokenizer", "dtype", "head_dtype"});
   ModelChoice c;
   c.random = text_of("random", model["random"]);
   c.tokenizer = model.contains("tokenizer") ? text_of("tokenizer", model["tokenizer"]) : kTokenizer;
@@ -42,10 +42,11 @@ ModelChoice read_model(const nlohmann::json& model) {
   if (model.is_object() && model.contains("random")) return read_random(model);
   if (!model.is_object() || !model.contains("directory"))
     refuse(
-        "a model must be a directory, {\"directory\": PATH, \"inflate\": SHAPE, \"dtype\": TYPE} or "
+        "a model must be a directory, a .gguf file, {\"directory\": PATH, \"inflate\": SHAPE, \"dtype\": TYPE} or "
         "{\"random\": SHAPE, \"seed\": 1}",
         model);
-  for (const auto& [key, value] : model.items()) expect_option("a model", key, {"directory", "inflate", "dtype"});
+  for (const auto& [key, value] : model.items())
+    expect_option("a model", key, {"directory", "inflate", "dtype", "head_dtype"});
   return ModelChoice(text_of("directory", model["directory"]));
 }
 
@@ -64,6 +65,7 @@ ModelChoice ModelChoice::read(const nlohmann::json& model, const nlohmann::json&
   ModelChoice c = read_model(model);
   const nlohmann::json type = part("dtype", model, dtype == "auto" ? nlohmann::json() : dtype);
   if (!type.is_null()) c.dtype = text_of("dtype", type);
+  if (model.is_object() && model.contains("head_dtype")) c.head_dtype = text_of("head_dtype", model["head_dtype"]);
   const nlohmann::json shape = part("inflate", model, inflate);
   if (shape.is_null()) return c;
   if (!shape.is_string() || shape == "") refuse("'inflate' must be the name of a shape, or null", shape);
@@ -89,6 +91,7 @@ nlohmann::json ModelChoice::document() const {
     all = {{"random", random}, {"seed", seed}, {"tokenizer", tokenizer}};
   if (!inflate.empty()) all["inflate"] = inflate;
   if (dtype != "auto") all["dtype"] = dtype;
+  if (head_dtype != "auto") all["head_dtype"] = head_dtype;
   return random.empty() && all.size() == 1 ? nlohmann::json(directory) : all;
 }
 

@@ -1,6 +1,5 @@
-// How a run names a model: a directory, a trained small model inflated to a large shape, or random weights of a shape,
-// and the type of its weights.
-// This module must not know how a model is loaded, or on which device.
+// How a run names a model: a directory or a GGUF file, a trained small model inflated to a large shape, or random
+// weights of a shape, and the type of its weights. This module must not know how a model is loaded, or on which device.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -10,20 +9,22 @@
 namespace foretoken {
 
 struct ModelChoice {
-  std::string directory;       // of config.json, model.safetensors, tokenizer.json; empty: random weights
-  std::string inflate;         // the shape to which the model of `directory` is inflated; empty: none
-  std::string random;          // the shape of random weights
-  std::uint64_t seed = 1;      // of random weights
-  std::string tokenizer;       // the directory whose tokenizer encodes the prompts of a random model
-  std::string dtype = "auto";  // of the weights, as TransformerOptions takes it
+  std::string directory;            // of config.json, model.safetensors, tokenizer.json; empty: random weights
+  std::string inflate;              // the shape to which the model of `directory` is inflated; empty: none
+  std::string random;               // the shape of random weights
+  std::uint64_t seed = 1;           // of random weights
+  std::string tokenizer;            // the directory whose tokenizer encodes the prompts of a random model
+  std::string dtype = "auto";       // of the weights, as TransformerOptions takes it
+  std::string head_dtype = "auto";  // of the head, likewise
 
   ModelChoice() = default;
   ModelChoice(std::string path) : directory(std::move(path)) {}  // implicit, since most callers have a path
   ModelChoice(const char* path) : directory(path) {}
 
-  // `model`: a path, {"directory": PATH, "inflate": SHAPE, "dtype": "auto"} or {"random": SHAPE, "seed": 1,
-  // "tokenizer": DIRECTORY, "dtype": "auto"}. `inflate` (a shape or null) and `dtype` may be given beside it instead.
-  // Anything else, an unknown shape, random weights to be inflated, or a part given twice: an Error.
+  // `model`: a path, {"directory": PATH, "inflate": SHAPE, "dtype": "auto", "head_dtype": "auto"} or {"random": SHAPE,
+  // "seed": 1, "tokenizer": DIRECTORY, "dtype": "auto", "head_dtype": "auto"}. `inflate` (a shape or null) and `dtype`
+  // may be given beside it instead. Anything else, an unknown shape, random weights to be inflated, or a part given
+  // twice: an Error.
   static ModelChoice read(const nlohmann::json& model, const nlohmann::json& inflate, const nlohmann::json& dtype);
   static ModelChoice read(const nlohmann::json& model, const nlohmann::json& inflate);
   static ModelChoice read(const nlohmann::json& model);
@@ -32,7 +33,7 @@ struct ModelChoice {
   // As results and tables name it: "experiments/models/target inflated to llama-3.1-8b", "random llama-3.1-8b seed 1".
   // Without the type of the weights.
   std::string text() const;
-  // The directory whose tokenizer.json is used.
+  // The directory or GGUF file whose tokenizer is used.
   const std::string& tokenizer_directory() const { return random.empty() ? directory : tokenizer; }
 };
 

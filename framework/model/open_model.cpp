@@ -1,27 +1,58 @@
 #include "framework/model/open_model.h"
 
-#include "framework/model/checkpoint.h"
+#include <algorithm>
+
 #include "framework/model/inflation.h"
+#include "framework/model/model_files.h"
+#include "framework/model/quantized/quantization.h"
 #include "framework/model/random_weights.h"
 #include "framework/model/shapes.h"
+#include "framework/text/known_names.h"
+#include "kernels/error.h"
 
 namespace foretoken {
+namespace {
+
+// The type to which a model of quantized matrices is loaded, where a run asks for `dtype`. A checkpoint is not rounded
+// from one format to another: that would be neither what it stores nor what quantizing the original gives.
+std::string type_of_quantized(const ModelChoice& choice, const Quantization& q) {
+  const std::string& dtype = choice.dtype;
+  if (dtype == "bf16" || dtype == "f32") return dtype;
+  std::vector<std::string> stored;
+  for (const WeightFormat* format : q.formats()) stored.push_back(format->name());
+  const std::string what =
+      choice.directory + ": quantization_config of config.json is '" + q.method() + "' (" + listed(stored) + ")";
+  if (dtype == "auto") {
+    const Activations a = q.activations();
+    if (a.bits == 0) return dtype;
+    throw Error(what + " and rounds inputs of matrices to " + a.text() +
+                ", which is not supported; for its weights alone, set dtype to " +
+                (choice.inflate.empty() ? listed(stored) + " or " : "") + "bf16");
+  }
+  if (stored == std::vector{dtype} && choice.inflate.empty()) return "auto";
+  throw Error(what + (choice.inflate.empty() ? "" : ", dense when it is inflated") + ", which contradicts the dtype '" +
+              dtype + "' of the run; set dtype to auto, bf16 or f32" +
+              (choice.inflate.empty() && stored.size() == 1 ? ", or " + stored[0] : ""));
+}
+
+}  // namespace
 
 OpenModel open_model(const ModelChoice& choice, const FindDirectory& find, const std::function<void()>& between) {
   const auto shape = [&](const std::string& name) {
-    return name.find('/') == std::string::npos ? published_shape(name) : ModelConfig::load(find(name));
+    return name.find('/') == std::string::npos ? published_shape(name) : ModelFiles::open(find(name))->config();
   };
   if (!choice.random.empty()) {
-    OpenModel m{shape(choice.random), std::make_shared<RandomWeights>(choice.seed, between)};
+    OpenModel m{shape(choice.random), std::make_shared<RandomWeights>(choice.seed, between), choice.dtype};
     m.config.eos.clear();
     return m;
   }
-  const auto directory = find(choice.directory);
-  OpenModel m{ModelConfig::load(directory), std::make_shared<Checkpoint>(Checkpoint::open(directory))};
+  const auto files = ModelFiles::open(find(choice.directory));
+  OpenModel m{files->config(), files->tensors(), choice.dtype};
+  if (m.config.quantization) m.dtype = type_of_quantized(choice, *m.config.quantization);
   if (choice.inflate.empty()) return m;
   const auto inflated = std::make_shared<InflatedWeights>(m.tensors, m.config, shape(choice.inflate), choice.directory,
                                                           choice.inflate, choice.dtype == "f32", between);
-  return {inflated->config(), inflated};
+  return {inflated->config(), inflated, m.dtype};
 }
 
 std::uint64_t random_vocabulary(int tokens) { return 0x72616e646f6d0000ull ^ std::uint64_t(tokens); }

@@ -14,13 +14,16 @@ namespace foretoken {
 struct OpenModel {
   ModelConfig config;
   std::shared_ptr<const TensorSource> tensors;
+  std::string dtype;  // as TransformerOptions takes it: that of the choice, or "auto" where it names the stored format
 };
 
-// Resolves a directory that a run names.
+// Resolves a directory or file that a run names.
 using FindDirectory = std::function<std::filesystem::path(const std::string&)>;
 
 // Random models have no end of sequence. Weights of the type "f32" are inflated without rounding.
-// `between` is called now and then while random matrices are filled; what it throws ends that.
+// Where a checkpoint is quantized, and its format contradicts the choice's dtype, or its activations are rounded in a
+// way that is not implemented: an Error that names both. `between` is called now and then while random matrices are
+// filled; what it throws ends that.
 OpenModel open_model(const ModelChoice& choice, const FindDirectory& find, const std::function<void()>& between = {});
 
 // The vocabulary fingerprint of random models: equal for equal sizes.

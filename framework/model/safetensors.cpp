@@ -2,15 +2,10 @@
 
 #include <algorithm>
 #include <bit>
-#include <cerrno>
 #include <cstring>
 #include <vector>
 
-#include <fcntl.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
+#include "framework/model/mapped_file.h"
 #include "framework/text/json_file.h"
 #include "kernels/error.h"
 
@@ -21,41 +16,6 @@ using nlohmann::json;
 
 static_assert(std::endian::native == std::endian::little, "safetensors are little-endian");
 constexpr std::uint64_t kLongestHeader = 100'000'000;  // the limit of the reference implementation
-
-// A mapping of a file. If the file shrinks meanwhile, a read faults: replace checkpoints by renaming, as downloaders
-// do.
-class Mapping {
- public:
-  explicit Mapping(const std::filesystem::path& file) {
-    const int fd = ::open(file.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);  // a pipe would block
-    if (fd < 0)
-      throw Error(file.string() + " cannot be opened (" + std::strerror(errno) +
-                  "); check the path and its permissions");
-    struct stat status{};
-    const bool regular = ::fstat(fd, &status) == 0 && S_ISREG(status.st_mode);
-    if (regular && status.st_size > 0) {
-      size_ = std::size_t(status.st_size);
-      data_ = ::mmap(nullptr, size_, PROT_READ, MAP_PRIVATE, fd, 0);
-    }
-    const int why = errno;
-    ::close(fd);
-    if (!regular) throw Error(file.string() + " is not a regular file; give the path of a .safetensors file");
-    if (size_ == 0) throw Error(file.string() + " is empty; download it again");
-    if (data_ == MAP_FAILED) throw Error(file.string() + " cannot be mapped into memory (" + std::strerror(why) + ")");
-  }
-  ~Mapping() {
-    if (data_ && data_ != MAP_FAILED) ::munmap(data_, size_);
-  }
-  Mapping(const Mapping&) = delete;
-  Mapping& operator=(const Mapping&) = delete;
-
-  char* data() const { return static_cast<char*>(data_); }
-  std::uint64_t size() const { return size_; }
-
- private:
-  void* data_ = nullptr;
-  std::size_t size_ = 0;
-};
 
 // The header's entry of one tensor; bytes are counted from the end of the header.
 struct Entry {
@@ -73,10 +33,12 @@ constexpr const char* kAgain = "; download it again";
 
 DType read_dtype(const Fields& fields, const std::string& tensor) {
   const std::string name = fields.string("dtype");
-  for (DType t : {DType::f32, DType::bf16, DType::f16, DType::i8, DType::u8, DType::i32, DType::i64, DType::u64})
+  for (DType t :
+       {DType::f32, DType::bf16, DType::f16, DType::i8, DType::u8, DType::i32, DType::i64, DType::u64, DType::e4m3})
     if (name == name_of(t)) return t;
-  throw Error(fields.where() + ": tensor '" + tensor + "' has the dtype '" + name +
-              "', which is not supported; convert it to F32, F16 or BF16 (known are also I64, I32, I8, U8, U64)");
+  throw Error(
+      fields.where() + ": tensor '" + tensor + "' has the dtype '" + name +
+      "', which is not supported; convert it to F32, F16 or BF16 (known are also I64, I32, I8, U8, U64, F8_E4M3)");
 }
 
 // Bytes of the tensor by its shape and dtype. A size of more than 62 bits is refused.
@@ -153,11 +115,7 @@ void check_cover(std::vector<Entry>& entries, const std::string& file, std::uint
                 " bytes after the last tensor belong to none" + kAgain);
 }
 
-json read_header(const Mapping& mapping, const std::string& file, std::uint64_t& header_end) {
-  const std::string_view start(mapping.data(), std::min<std::uint64_t>(mapping.size(), 64));
-  if (start.starts_with("version https://git-lfs"))
-    throw Error(file +
-                " is a Git LFS pointer, not the weights; run `git lfs pull` where it was cloned, or download it again");
+json read_header(const MappedFile& mapping, const std::string& file, std::uint64_t& header_end) {
   std::uint64_t length = 0;
   if (mapping.size() < 8)
     throw Error(file + " is truncated: it has only " + std::to_string(mapping.size()) + " bytes" + kAgain);
@@ -176,7 +134,7 @@ json read_header(const Mapping& mapping, const std::string& file, std::uint64_t&
 
 std::map<std::string, Tensor> map_safetensors(const std::filesystem::path& path) {
   const std::string file = path.string();
-  const auto mapping = std::make_shared<Mapping>(path);
+  const auto mapping = std::make_shared<MappedFile>(path, ".safetensors");
   std::uint64_t header_end = 0;
   const json header = read_header(*mapping, file, header_end);
   if (!header.is_object())

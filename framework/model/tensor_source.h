@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "kernels/tensor.h"
+#include "kernels/weight.h"
 
 namespace foretoken {
 
@@ -14,6 +14,10 @@ class TensorSource {
   // A dense host tensor of exactly this shape, in whatever type the source has it; it may be a view that its handle
   // keeps alive. A name that the source does not have, or that has another shape, is an Error.
   virtual Tensor tensor(const std::string& name, const Shape& expected) const = 0;
+  // The matrix of a module (its tensor is "MODULE.weight") in the format in which the source has it, without bias.
+  virtual Weight matrix(const std::string& module, const Shape& expected) const {
+    return Weight::dense(tensor(module + ".weight", expected));
+  }
   // All that it holds, so that unused tensors are noticed; empty where tensors of any name are generated.
   virtual std::vector<std::string> names() const = 0;
   virtual std::string where() const = 0;  // for messages: the directory or file, or how it is generated

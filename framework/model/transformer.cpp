@@ -1,13 +1,24 @@
 #include "framework/model/transformer.h"
 
+#include <algorithm>
 #include <cmath>
+#include <tuple>
+#include <utility>
 
 #include "framework/model/convert.h"
 #include "framework/model/in_parallel.h"
 #include "framework/model/model_tensors.h"
+#include "framework/text/known_names.h"
 #include "kernels/error.h"
+#include "kernels/formats/format.h"
 
 namespace foretoken {
+
+std::vector<std::string> weight_types() {
+  std::vector<std::string> types{"auto", "f32", "bf16"};
+  for (const WeightFormat* f : weight_formats()) types.push_back(f->name());
+  return types;
+}
 
 // Loads tensors by their Hugging Face names, in the requested type, to the backend's device.
 class Transformer::Loader {
@@ -15,58 +26,86 @@ class Transformer::Loader {
   Loader(Backend& backend, const ModelConfig& config, const TensorSource& tensors, const TransformerOptions& options)
       : backend_(backend), shapes_(tensors_of(config)), tensors_(tensors), options_(options) {
     expect_no_other_tensors(config, tensors);
-    for (const char* known : {"auto", "f32", "bf16", "int8"})
-      if (options.dtype == known) return;
-    throw Error("unknown dtype '" + options.dtype + "'; known: auto, f32, bf16, int8");
+    expect_type("dtype", options.dtype);
+    expect_type("head_dtype", options.head_dtype);
   }
 
   Tensor vector(const std::string& name) const {
     return backend_.upload(converted(tensors_.tensor(name, shapes_.at(name)), DType::f32));
   }
-  Tensor table(const std::string& name) const {
-    const Tensor t = tensors_.tensor(name, shapes_.at(name));
-    return backend_.upload(converted(t, stored_type(t)));
-  }
   bool has(const std::string& name) const { return shapes_.contains(name); }
   // Several matrices (NAME.weight) with the same inputs, one above the other, and their biases (NAME.bias).
-  Weight stacked(const std::vector<std::string>& names) const {
-    std::vector<Tensor> parts;
-    std::int64_t out = 0;
-    DType type = DType::bf16;
-    for (const std::string& name : names) {
-      parts.push_back(tensors_.tensor(name + ".weight", shapes_.at(name + ".weight")));
-      if (stored_type(parts.back()) != DType::bf16) type = DType::f32;
-      out += parts.back().dim(0);
+  Weight stacked(const std::vector<std::string>& names) const { return stacked(names, options_.dtype); }
+  // The embedding and the head. Tied ones are in memory once: quantized ones as the head's codes, dense ones wherever
+  // the device multiplies the table as it was uploaded.
+  std::pair<Weight, Weight> ends(bool tied) const {
+    const std::string table = "model.embed_tokens", type = head_type();
+    if (!tied)
+      return {uploaded(tensors_.tensor(table + ".weight", shapes_.at(table + ".weight"))), stacked({"lm_head"}, type)};
+    const Weight stored = matrix(table, type);
+    if (stored.format) {
+      const Weight head = prepared(stored);
+      return {head, head};
     }
-    Weight w = Weight::dense(one_above_the_other(parts, out, type));
-    if (options_.dtype == "int8") w = quantize_int8(w, w.in % 64 == 0 ? 64 : 32, by_all_cores);
-    if (has(names.front() + ".bias")) w.bias = biases(names, out);
-    return prepared(std::move(w));
-  }
-  // The head. One that is tied to the embedding uses the memory in which the device already has it.
-  Weight head(const ModelConfig& c, const Tensor& embedding) const {
-    if (c.tied_head && options_.dtype != "int8") return prepared(Weight::dense(embedding));
-    return stacked({c.tied_head ? "model.embed_tokens" : "lm_head"});
+    const Weight embedding = uploaded(in_input_order(stored).values);
+    const bool same = dense_type(stored.values, type) == embedding.values.dtype();
+    return {embedding, prepared(same ? embedding : one_above_the_other({stored}, type))};
   }
   std::int64_t bytes() const { return bytes_; }
 
  private:
-  static void by_all_cores(std::int64_t n, std::int64_t work,
-                           const std::function<void(std::int64_t, std::int64_t)>& f) {
-    in_parallel(n, work, f);
+  static void expect_type(const std::string& key, const std::string& type) {
+    const std::vector<std::string> known = weight_types();
+    if (std::ranges::find(known, type) == known.end())
+      throw Error("unknown " + key + " '" + type + "'; known: " + listed(known));
+  }
+  std::string head_type() const {
+    const bool as_layers = options_.head_dtype == "auto" && !find_format(options_.dtype);
+    return as_layers ? options_.dtype : options_.head_dtype;
+  }
+  // A table, on the device.
+  Weight uploaded(const Tensor& t) const {
+    return Weight::dense(backend_.upload(converted(t, dense_type(t, options_.dtype))));
   }
   Weight prepared(Weight w) const {
     w = backend_.prepare(std::move(w));
     bytes_ += w.bytes();
     return w;
   }
-  static Tensor one_above_the_other(const std::vector<Tensor>& parts, std::int64_t out, DType type) {
-    if (parts.size() == 1) return converted(parts[0], type);
-    const Tensor all = Tensor::host({out, parts[0].dim(1)}, type);
+  Weight stacked(const std::vector<std::string>& names, const std::string& type) const {
+    std::vector<Weight> parts;
+    for (const std::string& name : names) parts.push_back(matrix(name, type));
+    if (!stackable(parts))
+      for (Weight& part : parts) part = in_input_order(dequantized(part, by_all_cores));
+    Weight w = parts.front().format ? foretoken::stacked(parts) : one_above_the_other(parts, type);
+    if (has(names.front() + ".bias")) w.bias = biases(names, w.out);
+    return prepared(std::move(w));
+  }
+  // As stored, or rounded to the format `type`, or dequantized to the dense type.
+  Weight matrix(const std::string& name, const std::string& type) const {
+    const Weight stored = tensors_.matrix(name, shapes_.at(name + ".weight"));
+    if (stored.format) return type == "auto" || find_format(type) ? stored : dequantized(stored, by_all_cores);
+    const WeightFormat* format = find_format(type);
+    if (!format) return stored;
+    const Tensor values = converted(stored.values, dense_type(stored.values, "auto"));
+    return quantize(Weight::dense(values), *format, 0, by_all_cores);
+  }
+  // Dense matrices.
+  static Weight one_above_the_other(const std::vector<Weight>& parts, const std::string& dtype) {
+    std::int64_t out = 0;
+    DType type = DType::bf16;
+    for (const Weight& p : parts) {
+      if (dense_type(p.values, dtype) != DType::bf16) type = DType::f32;
+      out += p.out;
+    }
+    Weight all = parts[0];
+    all.values = parts.size() == 1 ? converted(parts[0].values, type) : Tensor::host({out, all.in}, type);
+    all.out = out;
+    if (parts.size() == 1) return all;
     std::int64_t at = 0;
-    for (const Tensor& p : parts) {
-      convert(p, all.rows(at, p.dim(0)));
-      at += p.dim(0);
+    for (const Weight& p : parts) {
+      convert(p.values, all.values.rows(at, p.out));
+      at += p.out;
     }
     return all;
   }
@@ -80,9 +119,10 @@ class Transformer::Loader {
     }
     return all;  // Backend::prepare brings it to the device
   }
-  DType stored_type(const Tensor& t) const {
-    if (options_.dtype == "f32") return DType::f32;
-    if (options_.dtype == "bf16") return DType::bf16;
+  // bf16 where the tensor has it, else f32, unless `dtype` requests one of them.
+  static DType dense_type(const Tensor& t, const std::string& dtype) {
+    if (dtype == "f32") return DType::f32;
+    if (dtype == "bf16") return DType::bf16;
     return t.dtype() == DType::bf16 ? DType::bf16 : DType::f32;
   }
 
@@ -111,8 +151,7 @@ Transformer::Transformer(Backend& backend, const ModelConfig& c, const TensorSou
                          std::uint64_t vocabulary, const TransformerOptions& options)
     : config_(c) {
   const Loader load(backend, c, tensors, options);
-  embedding_ = load.table("model.embed_tokens.weight");
-  head_ = load.head(c, embedding_);
+  std::tie(embedding_, head_) = load.ends(c.tied_head);
   final_norm_ = load.vector("model.norm.weight");
   for (int l = 0; l < c.layers; ++l) {
     const std::string at = "model.layers." + std::to_string(l) + ".";

@@ -13,9 +13,15 @@
 
 namespace foretoken {
 
+// Types of weights: "auto" (as stored), "f32", "bf16", and the names of weight_formats(), to which matrices are rounded
+// when they are loaded.
+std::vector<std::string> weight_types();
+
 struct TransformerOptions {
-  std::string dtype =
-      "auto";  // of the weights: "auto" (as stored), "f32", "bf16", "int8" (groups of 64 inputs, else 32)
+  std::string dtype = "auto";  // of the weights: one of weight_types()
+  // Of the head: one of weight_types(). "auto": as `dtype` where that is dense, else as stored, since a head is the
+  // matrix that loses most by rounding (quantized checkpoints keep it too).
+  std::string head_dtype = "auto";
   std::string kv_dtype = "auto";  // of keys and values: "auto" (f32 on the reference backend, else bf16), "f32", "bf16"
 };
 
@@ -49,7 +55,7 @@ class Transformer : public Model {
 
   ModelConfig config_;
   ModelInfo info_;
-  Tensor embedding_;    // [vocab, width], f32 or bf16
+  Weight embedding_;    // [vocab, width]; the head where that is tied and quantized
   Weight head_;         // [vocab, width]
   Tensor final_norm_;   // f32 [width]
   Tensor frequencies_;  // f32 [head_size / 2]

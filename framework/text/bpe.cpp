@@ -1,6 +1,8 @@
 #include "framework/text/bpe.h"
 
 #include <algorithm>
+#include <cmath>
+#include <map>
 #include <memory>
 #include <queue>
 
@@ -51,7 +53,10 @@ std::unique_ptr<const Bpe> Bpe::load(const json& spec, const std::string& where,
     bpe->expect_all_bytes(where + ": model.vocab");
   else
     bpe->read_fallbacks(model);
-  bpe->read_merges(model);
+  if (model.has("scores"))
+    bpe->read_scores(model);
+  else
+    bpe->read_merges(model);
   return bpe;
 }
 
@@ -142,6 +147,36 @@ void Bpe::read_merges(const Fields& model) {
       refuse(merge, "is neither \"a b\" nor [\"a\", \"b\"]");
     }
     merges_[key_of(token(merge, left), token(merge, right))] = {rank++, token(merge, left + right)};
+  }
+}
+
+// All merges into one token have one rank, and so have tokens of equal scores: the leftmost is next.
+void Bpe::read_scores(const Fields& model) {
+  const json& scores = model.array("scores");
+  std::map<double, std::vector<Token>, std::greater<>> order;
+  for (const auto& [id, word] : entries_) {
+    const json score = std::size_t(id) < scores.size() ? scores[std::size_t(id)] : json();
+    if (score.is_null()) continue;
+    if (!score.is_number() || !std::isfinite(score.get<double>()))
+      throw Error(model.where() + ": the token '" + word + "' has the score " + shown(score) +
+                  ", but must have a number; download it again");
+    order[score.get<double>()].push_back(id);
+  }
+  std::unordered_map<Token, std::string_view> words(entries_.begin(), entries_.end());
+  int rank = 0;
+  for (const auto& [score, ids] : order) {
+    for (const Token id : ids) add_merges_into(id, words.at(id), rank);
+    ++rank;
+  }
+}
+
+void Bpe::add_merges_into(Token whole, std::string_view word, int rank) {
+  for (std::size_t at = std::size_t(step_utf8(word, 0).length); at < word.size();
+       at += std::size_t(step_utf8(word, at).length)) {
+    const auto left = token_of_bytes_.find(std::string(word.substr(0, at)));
+    const auto right = token_of_bytes_.find(std::string(word.substr(at)));
+    if (left != token_of_bytes_.end() && right != token_of_bytes_.end())
+      merges_[key_of(left->second, right->second)] = {rank, whole};
   }
 }
 

@@ -22,7 +22,9 @@ namespace foretoken {
 class Bpe {
  public:
   // `spec` is "model" of a tokenizer.json. `byte_level`: its words are bytes, written in GPT-2's alphabet; otherwise
-  // characters. Other models, dropout and affixes are an Error that names them.
+  // characters. Other models, dropout and affixes are an Error that names them. In place of "merges" it may have
+  // "scores", by id, as SentencePiece does: any two tokens merge into a token that has a score (null: it has none), the
+  // highest score first.
   static std::unique_ptr<const Bpe> load(const nlohmann::json& spec, const std::string& where, bool byte_level);
 
   // Appends the tokens of one word (bytes of valid UTF-8). n log n in its length. Safe from any thread.
@@ -54,6 +56,8 @@ class Bpe {
   std::vector<Token> symbols_of(std::string_view word) const;
   void add_character(std::string_view character, std::vector<Token>& tokens, bool& unknown) const;
   void read_merges(const Fields& model);
+  void read_scores(const Fields& model);
+  void add_merges_into(Token whole, std::string_view word, int rank);
   const Merge* merge(Token left, Token right) const;
   void merge_all(std::string_view word, std::vector<Token>& out) const;
 

@@ -113,16 +113,15 @@ ChatTemplate ChatTemplate::named(const std::string& name) {
   throw Error("unknown chat template '" + name + "'; known: " + known);
 }
 
-ChatTemplate ChatTemplate::load(const fs::path& directory) {
-  const std::string source = source_in(directory);
+ChatTemplate ChatTemplate::load(const fs::path& directory) { return of(source_in(directory), directory.string()); }
+
+ChatTemplate ChatTemplate::of(std::string_view source, const std::string& where) {
   if (source.empty())
-    throw Error(
-        directory.string() +
-        " has no chat template (chat_template.jinja, or \"chat_template\" in tokenizer_config.json); name one, " +
-        "or give prompts to the model as they are");
+    throw Error(where + " has no chat template (chat_template.jinja, \"chat_template\" in tokenizer_config.json, or " +
+                "tokenizer.chat_template in a GGUF file); name one, or give prompts to the model as they are");
   const std::string form = form_of(source);
   if (form.empty())
-    throw Error("the chat template of " + directory.string() +
+    throw Error("the chat template of " + where +
                 " is of no form that is known here; name the one that it equals, or write the " +
                 "marks into the prompts themselves");
   ChatTemplate chat = named(form);

@@ -22,6 +22,8 @@ class ChatTemplate {
   // The template in a directory's chat_template.jinja or tokenizer_config.json, with its default system prompt. No
   // template, or one of an unknown format (Gemma's), is an Error.
   static ChatTemplate load(const std::filesystem::path& directory);
+  // The template of this source, "" where there is none; `where` names its place in messages.
+  static ChatTemplate of(std::string_view source, const std::string& where);
 
   const std::string& name() const { return name_; }
   // The prompt, up to where the answer begins. `system`: nullopt is the template's own system prompt, "" is none. A

@@ -29,8 +29,9 @@ void expect_model_directory(const std::filesystem::path& path) {
   std::error_code error;
   if (std::filesystem::is_directory(path, error)) return;
   const bool loop = error == std::errc::too_many_symbolic_link_levels;
-  throw Error("the model directory " + path.string() + (loop ? " is a loop of symbolic links" : " does not exist") +
-              "; give the path of a directory with config.json, model.safetensors and tokenizer.json");
+  throw Error(
+      "the model directory " + path.string() + (loop ? " is a loop of symbolic links" : " does not exist") +
+      "; give the path of a directory with config.json, model.safetensors and tokenizer.json, or of a .gguf file");
 }
 
 std::string read_file(const std::filesystem::path& file) {

@@ -166,6 +166,10 @@ Pattern Pattern::regex(std::string_view oniguruma, const std::string& where) {
   return Pattern(pcre2_from_oniguruma(oniguruma, where), PCRE2_UTF | PCRE2_UCP | PCRE2_NEVER_BACKSLASH_C, where);
 }
 
+Pattern Pattern::of_names(std::string_view expression, const std::string& where) {
+  return Pattern(expression, PCRE2_NEVER_UTF, where);
+}
+
 Pattern Pattern::literal(std::string_view text, const std::string& where) {
   return Pattern(text, PCRE2_UTF | PCRE2_LITERAL, where);
 }

@@ -1,5 +1,6 @@
 // A regular expression of a tokenizer.json. These are written for Oniguruma. PCRE2 runs them here, after a translation
-// that accepts only what both interpret alike. This module must not know tokens.
+// that accepts only what both interpret alike. And expressions over names of modules, written for Python. This module
+// must not know tokens.
 #pragma once
 #include <memory>
 #include <string>
@@ -15,6 +16,8 @@ class Pattern {
  public:
   // An escape or group that the rules of GPT-2, Llama-3, Qwen and GPT-4o do not use is an Error that names it.
   static Pattern regex(std::string_view oniguruma, const std::string& where);
+  // An expression of Python over ASCII names, which PCRE2 reads alike: anchors are allowed. Matches bytes.
+  static Pattern of_names(std::string_view expression, const std::string& where);
   static Pattern literal(std::string_view text, const std::string& where);
 
   // "pattern" of a normalizer, pre-tokenizer or decoder: {"String": ...} or {"Regex": ...}; an empty string matches

@@ -178,7 +178,11 @@ std::shared_ptr<const Tokenizer> Tokenizer::load(const fs::path& path) {
                     " but no tokenizer.json, the only kind of tokenizer that is read; "
                     "save it with Transformers as a fast tokenizer");
   }
-  return std::make_shared<BpeTokenizer>(read_json(file), file.string());
+  return from(read_json(file), file.string());
+}
+
+std::shared_ptr<const Tokenizer> Tokenizer::from(const json& contents, const std::string& where) {
+  return std::make_shared<BpeTokenizer>(contents, where);
 }
 
 }  // namespace foretoken

@@ -9,6 +9,8 @@
 #include <string_view>
 #include <vector>
 
+#include <nlohmann/json_fwd.hpp>
+
 #include "kernels/distribution.h"  // Token
 
 namespace foretoken {
@@ -17,6 +19,8 @@ class Tokenizer {
  public:
   // Reads DIR/tokenizer.json (or the file itself). Anything that is not implemented is an Error that names it.
   static std::shared_ptr<const Tokenizer> load(const std::filesystem::path& directory_or_file);
+  // From what a tokenizer.json contains; `where` names it in messages.
+  static std::shared_ptr<const Tokenizer> from(const nlohmann::json& contents, const std::string& where);
   virtual ~Tokenizer() = default;
 
   // As Transformers' fast tokenizer does. `special`: apply the post-processor (a leading bos where the file has one).

@@ -26,7 +26,10 @@ ReadProbe::ReadProbe(CpuBackend& cpu, std::int64_t bytes) : cpu_(cpu) {
 ReadProbe::ReadProbe(CpuBackend& cpu, std::span<const Weight> weights) : cpu_(cpu) {
   for (const Weight& w : weights) {
     const auto* packed = static_cast<const PackedWeight*>(w.prepared.get());
-    cut(packed->data.get(), packed->bytes());
+    std::int64_t scales = 0;
+    for (const auto& part : {packed->scales, packed->zeros, packed->minima})
+      if (part) cut(part.get(), packed->scale_bytes()), scales += packed->scale_bytes();
+    cut(packed->data.get(), packed->bytes() - scales);
     owners_.push_back(w.prepared);
   }
 }

@@ -9,25 +9,29 @@
 namespace foretoken {
 Weight CpuBackend::prepare(Weight weight) {
   weight.prepared = std::make_shared<const PackedWeight>(pack(weight, weight_memory_, pool_));
-  weight.values = {}, weight.scales = {}, weight.zeros = {};  // otherwise a model would be in memory twice
+  // Otherwise a model would be in memory twice.
+  weight.values = {}, weight.scales = {}, weight.zeros = {}, weight.minima = {}, weight.order = {};
   return weight;
 }
 
-Tensor CpuBackend::embed(const Tensor& table, const Tensor& tokens) {
-  const std::int64_t width = table.dim(1);
-  Tensor y = allocate({tokens.dim(0), width}, DType::f32);
-  for_rows(y.dim(0), width, [&](std::int64_t r) {
+Tensor CpuBackend::embed(const Weight& weight, const Tensor& tokens) {
+  const auto* packed = static_cast<const PackedWeight*>(weight.prepared.get());
+  const Tensor& table = weight.values;
+  Tensor y = allocate({tokens.dim(0), weight.in}, DType::f32);
+  for_rows(y.dim(0), weight.in, [&](std::int64_t r) {
     const std::int32_t token = *tokens.row<std::int32_t>(r);
-    assert(token < table.dim(0));
-    const std::size_t bytes = std::size_t(width) * sizeof(float);
+    assert(token < weight.out);
+    const std::size_t bytes = std::size_t(weight.in) * sizeof(float);
     if (token < 0)
       std::memset(y.row<float>(r), 0, bytes);
+    else if (packed)
+      unpack_row(*packed, token, y.row<float>(r));
     else if (table.dtype() == DType::f32)
       std::memcpy(y.row<float>(r), table.row<float>(token), bytes);
     else if (table.dtype() == DType::bf16)
-      operations_.from_bf16(table.row<std::uint16_t>(token), y.row<float>(r), width);
+      operations_.from_bf16(table.row<std::uint16_t>(token), y.row<float>(r), weight.in);
     else
-      std::transform(table.row<std::uint16_t>(token), table.row<std::uint16_t>(token) + width, y.row<float>(r),
+      std::transform(table.row<std::uint16_t>(token), table.row<std::uint16_t>(token) + weight.in, y.row<float>(r),
                      float_from_f16);
   });
   return y;

@@ -26,7 +26,7 @@ class CpuBackend final : public HostBackend {
 
   Tensor allocate(Shape shape, DType dtype) override { return arena_->allocate(shape, dtype); }
   Weight prepare(Weight weight) override;
-  Tensor embed(const Tensor& table, const Tensor& tokens) override;
+  Tensor embed(const Weight& table, const Tensor& tokens) override;
   Tensor rms_norm(const Tensor& x, const Tensor& gain, float epsilon) override;
   Tensor linear(const Tensor& x, const Weight& w) override;
   void rope(Tensor q, Tensor k, const Layout& layout, const Tensor& frequencies, int head_size) override;

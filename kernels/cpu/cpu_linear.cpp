@@ -19,40 +19,27 @@ double estimated_time(const PackedWeight& w, std::int64_t rows) {
 std::int64_t chunk_of(std::int64_t rows) { return rows == 1 ? 2 : 1; }
 
 bool rounds(const Operations& operations, const PackedWeight& w) {
-  return w.packing == Packing::bf16 && operations.rounds_to_bf16;
+  return w.packing != Packing::f32 && operations.rounds_to_bf16;
 }
 
-Product product_of(const PackedWeight& w, const Tensor& rows, const Tensor& sums, const Tensor& y, bool accumulate) {
+Product product_of(const PackedWeight& w, const Tensor& rows, const Tensor& y, bool accumulate) {
   Product p{};
   p.weights = w.data.get();
-  p.scales = static_cast<const float*>(w.scales.get());
-  p.zeros = static_cast<const float*>(w.zeros.get());
+  if (!w.dense()) p.codes = w.codes();
   p.x = rows.raw();
-  p.sums = sums.data<float>();
   p.y = y.data<float>(), p.y_stride = y.row_stride();
   p.rows = rows.dim(0), p.inputs = w.inputs, p.out = w.out;
-  p.groups = w.groups, p.group = w.group;
   p.accumulate = accumulate;
   p.next = w.bytes() / w.panels;
   return p;
 }
 
-// Sums of x over the groups of an int8 weight, [rows, groups].
-Tensor group_sums(CpuBackend& backend, const Tensor& x, const PackedWeight& w) {
-  Tensor sums = backend.allocate({x.dim(0), w.groups}, DType::f32);
-  for (std::int64_t r = 0; r < x.dim(0); ++r) {
-    for (int g = 0; g < w.groups; ++g) {
-      float sum = 0;
-      for (int i = 0; i < w.group; ++i) sum += x.row<float>(r)[g * w.group + i];
-      sums.row<float>(r)[g] = sum;
-    }
-  }
-  return sums;
-}
-
 // One row of x in the layout that the product reads: w.inputs numbers, padded with zeros, in bf16 where the
 // instructions take that.
 void arrange(const Operations& operations, const float* x, const PackedWeight& w, void* to) {
+  std::vector<float> ordered;
+  for (const std::int32_t i : w.order) ordered.push_back(x[i]);
+  if (!ordered.empty()) x = ordered.data();
   if (rounds(operations, w)) {
     auto* y = static_cast<std::uint16_t*>(to);
     operations.to_bf16(x, y, w.in);
@@ -75,7 +62,7 @@ std::shared_ptr<const PackedWeight> CpuBackend::packed(const Weight& w) {
 
 Tensor CpuBackend::arranged(const Tensor& x, const PackedWeight& w) {
   const bool round = rounds(operations_, w);
-  if (!round && w.inputs == w.in && x.dense()) return x;
+  if (!round && w.inputs == w.in && w.order.empty() && x.dense()) return x;
   Tensor y = allocate({x.dim(0), w.inputs}, round ? DType::bf16 : DType::f32);
   for_rows(x.dim(0), w.in, [&](std::int64_t r) { arrange(operations_, x.row<float>(r), w, row_of(y, r)); });
   return y;
@@ -94,8 +81,7 @@ Tensor CpuBackend::normed(const Tensor& x, const Tensor& gain, float epsilon, co
 
 void CpuBackend::multiply(const Tensor& rows, const PackedWeight& w, Tensor y, bool accumulate) {
   if (rows.dim(0) == 0) return;
-  const Tensor sums = w.packing == Packing::int8 ? group_sums(*this, rows, w) : Tensor();
-  const Product p = product_of(w, rows, sums, y, accumulate);
+  const Product p = product_of(w, rows, y, accumulate);
   const auto panels = operations_.product[int(w.packing)];
   if (estimated_time(w, p.rows) < 2.5) return panels(p, 0, w.panels);
   const std::int64_t chunk = chunk_of(p.rows);
@@ -108,7 +94,7 @@ Tensor CpuBackend::gated(const Tensor& rows, const PackedWeight& gate_up, const 
   const Tensor both = allocate({n, gate_up.out}, DType::f32);
   const bool round = rounds(operations_, down);
   const Tensor y = allocate({n, down.inputs}, round ? DType::bf16 : DType::f32);
-  Product gates = product_of(gate_up, rows, {}, both, false), ups = gates;
+  Product gates = product_of(gate_up, rows, both, false), ups = gates;
   if (chunk == 1) {  // panels of both halves alternate
     const std::int64_t panel_bytes = gates.next;
     gates.next = half * panel_bytes, ups.next = panel_bytes - gates.next;
@@ -168,13 +154,12 @@ Tensor CpuBackend::norm_linear(const Tensor& x, const Tensor& gain, float epsilo
 // The thread that computes some outputs of the gate also computes the same outputs of the other half, and silu_mul of
 // both while they are in its cache.
 void CpuBackend::feed_forward(Tensor x, const Tensor& gain, float epsilon, const Weight& gate_up, const Weight& down) {
-  const bool in_panels = gate_up.out % (2 * kPanel) == 0 && gate_up.format == Weight::Format::dense &&
-                         down.format == Weight::Format::dense && gate_up.out / 2 == down.in && !gate_up.bias &&
-                         !down.bias;
+  const auto first = packed(gate_up), second = packed(down);
+  const bool in_panels = gate_up.out % (2 * kPanel) == 0 && gate_up.out / 2 == down.in && second->order.empty() &&
+                         !gate_up.bias && !down.bias;
   if (!in_panels || x.dim(0) == 0) return Backend::feed_forward(x, gain, epsilon, gate_up, down);
   expect_rows("feed_forward", x, gate_up.in);
   expect_rows("feed_forward", x, down.out);
-  const auto first = packed(gate_up), second = packed(down);
   multiply(gated(normed(x, gain, epsilon, *first), *first, *second), *second, x, true);
 }
 

@@ -2,6 +2,7 @@
 // instructions include this and nothing with inline functions: otherwise the linker might pick such a function for the
 // whole program.
 #pragma once
+#include <cstddef>
 #include <cstdint>
 
 #include "kernels/distribution.h"  // DistributionRow, Warp: types only
@@ -13,22 +14,39 @@ constexpr int kAttendTile = 256;  // slots of one softmax tile; tiles are combin
 constexpr int kMaxQueries = 24;   // (row, head) pairs that share the loads of keys and values
 constexpr int kMaxHeadSize = 256;
 
-// The memory layout of a weight. Panels of 32 outputs; in a panel, input by input: [panels][inputs][32] for f32 and
-// int8, [panels][inputs / 2][32][2] for bf16, so that 64 bytes are 16 outputs x 2 inputs. Outputs and inputs are padded
+// The memory layout of a weight. Panels of 32 outputs; in a panel, input by input: [panels][inputs][32] for f32,
+// [panels][inputs / 2][32][2] for bf16, so that 64 bytes are 16 outputs x 2 inputs. Outputs and inputs are padded
 // with 0.
-enum class Packing : std::uint8_t { f32, bf16, int8 };
+// Of a format's codes: see Codes.
+enum class Packing : std::uint8_t { f32, bf16, codes4, integers8, e4m3 };
+constexpr int kPackings = 5;
+
+constexpr int kBlockInputs = 32;            // inputs of a block of codes of 4 bits, which divides a group
+constexpr std::int64_t kCodesAhead = 4096;  // bytes by which codes are prefetched
+
+// A quantized weight: panels of 32 outputs. Codes of 4 bits: [panels][inputs / 32][32][16] bytes, of which byte j holds
+// input j in its lower and input 16 + j in its upper half; of up to 8 bits: [panels][inputs][32]. The weight is
+// bf16(scale * (number - zero) - minimum), each operation rounded (kernels/formats/format.h).
+struct Codes {
+  const std::byte* codes;
+  const float* numbers;  // by code; codes of 4 bits alone
+  // [panels][groups][32]; null: 0. Scales of e4m3 are times 2^8.
+  const float *scales, *zeros, *minima;
+  float half;  // integers: code c is c - half
+  // Of 8 bits: integers without minima, and scales of at most 15 significant bits within 2^-100 ... 2^100, or 0.
+  bool exact;
+  int groups, group;
+  std::int64_t inputs;
+};
 
 // y [rows, out] (+)= x [rows, inputs] W^T for some panels of W. Each output of each row has an accumulator of its own
 // that adds the inputs in order, so a row's bits depend neither on other rows nor on which thread has which panel.
 struct Product {
-  const void* weights;
-  const float* scales;  // int8: [panels][groups][32]
-  const float* zeros;   // the same
+  const void* weights;  // of a dense weight
+  Codes codes;          // of a quantized one
   const void* x;        // dense [rows, inputs]: bf16 where rounds_to_bf16 applies, else f32
-  const float* sums;    // int8: [rows, groups], sums of x over each group
   float* y;
   std::int64_t y_stride, rows, inputs, out;
-  int groups, group;  // int8: inputs = groups * group
   bool accumulate;    // y +=
   std::int64_t next;  // bytes from a panel to the one that is used next
 };
@@ -56,8 +74,8 @@ struct Attention {
 struct Operations {
   const char* name;
   bool rounds_to_bf16;  // the bf16 product takes x in bf16
-  void (*product[3])(const Product&, std::int64_t begin_panel, std::int64_t end_panel);  // by Packing
-  void (*to_bf16)(const float* x, std::uint16_t* y, std::int64_t n);                     // null unless rounds_to_bf16
+  void (*product[kPackings])(const Product&, std::int64_t begin_panel, std::int64_t end_panel);  // by Packing
+  void (*to_bf16)(const float* x, std::uint16_t* y, std::int64_t n);  // null unless rounds_to_bf16
   void (*from_bf16)(const std::uint16_t* x, float* y, std::int64_t n);
   void (*narrow)(const float* x, std::uint16_t* y, std::int64_t n);  // the bits of bf16(float)
   void (*rms_norm)(const float* x, const float* gain, float epsilon, float* y, std::int64_t n);

@@ -1,5 +1,6 @@
 // The operations with AVX2 and FMA: eight floats at a time.
 #if defined(__x86_64__)
+#include <cstddef>
 #include <cstdint>
 
 #include <immintrin.h>
@@ -14,13 +15,22 @@ inline Floats widen(const std::uint16_t* p) {
   return _mm256_castsi256_ps(
       _mm256_slli_epi32(_mm256_cvtepu16_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))), 16));
 }
+inline Floats bytes(const std::byte* p) {  // 8 numbers from 0 to 255
+  return _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p))));
+}
+// 8 numbers in e4m3, times 2^-8. Shifted by 7 a code is that in 16 bits, subnormal numbers included.
+inline Floats e4m3(const std::byte* p) {
+  const __m128i code = _mm_cvtepi8_epi16(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p)));
+  return _mm256_cvtph_ps(_mm_and_si128(_mm_slli_epi16(code, 7), _mm_set1_epi16(std::int16_t(0xbfff))));
+}
 
 }  // namespace
 }  // namespace foretoken
 
 #include "kernels/cpu/attend_rows.h"
 #include "kernels/cpu/elementwise.h"
-#include "kernels/cpu/product_rows.h"
+#include "kernels/cpu/product_codes.h"
+#include "kernels/cpu/unpack_avx2.h"
 #include "kernels/cpu/vocabulary.h"
 
 namespace foretoken {
@@ -29,7 +39,8 @@ const Operations& operations_avx2() {
   static constexpr Operations kTable = {
       "avx2",
       false,
-      {product<FloatWeights, 4, 2>, product<PairWeights, 4, 2>, product<ByteWeights, 2, 2>},
+      {product<FloatWeights, 4, 2>, product<PairWeights, 4, 2>, product_of_codes<PairWeights, unpack4_avx2, 4, 2>,
+       product_of_codes<PairWeights, unpack8<IntegersOf>, 4, 2>, product_of_codes<PairWeights, unpack8<E4m3Of>, 4, 2>},
       nullptr,
       widen_row,
       narrow_row,

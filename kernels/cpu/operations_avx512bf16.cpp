@@ -1,25 +1,12 @@
 // AVX-512 with bf16 dot products: a bf16 weight is multiplied by an activation in bf16, two inputs per instruction and
 // lane, with f32 sums. All other operations are those of AVX-512.
 #if defined(__x86_64__)
-#include <cstdint>
+#include "kernels/cpu/vectors_avx512.h"
 
-#include <immintrin.h>
+static_assert(foretoken::kWidth == 16);  // what follows is made of it
 
-namespace foretoken {
-namespace {
-
-constexpr int kWidth = 16;
-typedef float Floats __attribute__((vector_size(4 * kWidth)));
-inline Floats fused(Floats a, Floats b, Floats c) { return _mm512_fmadd_ps(a, b, c); }
-inline Floats widen(const std::uint16_t* p) {
-  return _mm512_castsi512_ps(
-      _mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p))), 16));
-}
-
-}  // namespace
-}  // namespace foretoken
-
-#include "kernels/cpu/product_rows.h"
+#include "kernels/cpu/product_codes.h"
+#include "kernels/cpu/unpack_avx2.h"
 
 namespace foretoken {
 namespace {
@@ -68,6 +55,9 @@ const Operations& operations_avx512bf16() {
     t.name = "avx512bf16";
     t.rounds_to_bf16 = true;
     t.product[int(Packing::bf16)] = product<DotWeights, 10, 2>;
+    t.product[int(Packing::codes4)] = product_of_codes<DotWeights, unpack4_avx2, 10, 2>;
+    t.product[int(Packing::integers8)] = product_of_codes<DotWeights, unpack8<IntegersOf>, 10, 2>;
+    t.product[int(Packing::e4m3)] = product_of_codes<DotWeights, unpack8<E4m3Of>, 10, 2>;
     t.to_bf16 = round_row_fast;
     t.multiply_add = dot_steps;
     t.operations_per_step = 4.0 * kWidth * kChains;

@@ -1,5 +1,6 @@
 // The operations for any machine: the compiler lowers vectors of four floats to the available instructions. No fused
 // multiply-add.
+#include <cstddef>
 #include <cstdint>
 
 namespace foretoken {
@@ -18,13 +19,30 @@ inline Floats widen(const std::uint16_t* p) {
   __builtin_memcpy(&f, v, sizeof(f));
   return f;
 }
+inline Floats bytes(const std::byte* p) {  // 4 numbers from 0 to 255
+  Floats f;
+  for (int i = 0; i < kWidth; ++i) f[i] = float(std::to_integer<int>(p[i]));
+  return f;
+}
+// 4 numbers in e4m3, times 2^-8. Without its sign, a code is m << 20 in f32 but for the bias of the exponent, which a
+// product adds, subnormal numbers included.
+inline Floats e4m3(const std::byte* p) {
+  Floats f;
+  for (int i = 0; i < kWidth; ++i) {
+    const std::uint32_t code = std::uint32_t(p[i]), magnitude = (code & 0x7fu) << 20;
+    float x;
+    __builtin_memcpy(&x, &magnitude, 4);
+    f[i] = (code & 0x80u ? -x : x) * 0x1p112f;
+  }
+  return f;
+}
 
 }  // namespace
 }  // namespace foretoken
 
 #include "kernels/cpu/attend_rows.h"
 #include "kernels/cpu/elementwise.h"
-#include "kernels/cpu/product_rows.h"
+#include "kernels/cpu/product_codes.h"
 #include "kernels/cpu/vocabulary.h"
 
 namespace foretoken {
@@ -33,7 +51,8 @@ const Operations& operations_scalar() {
   static constexpr Operations kTable = {
       "scalar",
       false,
-      {product<FloatWeights, 4, 2>, product<PairWeights, 4, 2>, product<ByteWeights, 2, 2>},
+      {product<FloatWeights, 4, 2>, product<PairWeights, 4, 2>, product_of_codes<PairWeights, unpack4, 4, 2>,
+       product_of_codes<PairWeights, unpack8<IntegersOf>, 4, 2>, product_of_codes<PairWeights, unpack8<E4m3Of>, 4, 2>},
       nullptr,
       widen_row,
       narrow_row,

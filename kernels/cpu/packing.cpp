@@ -1,12 +1,22 @@
 #include "kernels/cpu/packing.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 
 #include "kernels/error.h"
+#include "kernels/formats/format.h"
 
 namespace foretoken {
 namespace {
+
+std::int64_t panel_bytes(const PackedWeight& p) {
+  const std::int64_t numbers = p.inputs * kPanel;
+  return p.packing == Packing::f32      ? 4 * numbers
+         : p.packing == Packing::bf16   ? 2 * numbers
+         : p.packing == Packing::codes4 ? numbers / 2
+                                        : numbers;
+}
 
 // Copies outputs of one panel, item(o, k) -> T, to [inputs][kPanel]; outputs beyond the last remain zero.
 template <class T, class Item>
@@ -24,28 +34,39 @@ void fill_pairs(std::uint16_t* to, std::int64_t panel, const Weight& w) {
   }
 }
 
-void allocate_scales(const Weight& w, WeightMemory& memory, PackedWeight& p) {
-  p.group = w.group, p.groups = int(w.in / w.group);
-  const std::size_t scales = std::size_t(p.panels * p.groups * kPanel) * sizeof(float);
-  p.scales = memory.allocate(scales);
-  p.zeros = memory.allocate(scales);
+// See Codes.
+void fill_codes(const Weight& w, const PackedWeight& p, std::int64_t panel) {
+  auto* to = static_cast<std::uint8_t*>(p.data.get()) + panel * panel_bytes(p);
+  if (p.packing != Packing::codes4)
+    return fill_panel(to, panel, w.out, w.in,
+                      [&](std::int64_t o, std::int64_t k) { return w.values.row<std::uint8_t>(o)[k]; });
+  for (std::int64_t o = panel * kPanel; o < std::min(w.out, (panel + 1) * kPanel); ++o)
+    for (std::int64_t k = 0; k < w.in; k += kBlockInputs) {
+      const std::uint8_t* from = w.values.row<std::uint8_t>(o) + k;
+      std::uint8_t* block = to + k * kPanel / 2 + o % kPanel * 16;
+      for (int j = 0; j < 16; ++j) block[j] = std::uint8_t(from[j] | from[16 + j] << 4);
+    }
 }
 
+constexpr float kE4m3Scale = 256;  // see Codes
+
 void fill_scales(const Weight& w, const PackedWeight& p, std::int64_t panel) {
-  const std::int64_t at = panel * p.groups * kPanel;
-  fill_panel(static_cast<float*>(p.scales.get()) + at, panel, w.out, p.groups,
-             [&](std::int64_t o, std::int64_t g) { return w.scales.row<float>(o)[g]; });
-  if (w.zeros)
-    fill_panel(static_cast<float*>(p.zeros.get()) + at, panel, w.out, p.groups,
-               [&](std::int64_t o, std::int64_t g) { return w.zeros.row<float>(o)[g]; });
+  const auto put = [&](const Tensor& from, const std::shared_ptr<void>& to) {
+    if (from)
+      fill_panel(static_cast<float*>(to.get()) + panel * p.groups * kPanel, panel, w.out, p.groups,
+                 [&](std::int64_t o, std::int64_t g) { return from.row<float>(o)[g]; });
+  };
+  put(w.scales, p.scales), put(w.zeros, p.zeros), put(w.minima, p.minima);
+  if (p.packing != Packing::e4m3) return;
+  float* scales = static_cast<float*>(p.scales.get()) + panel * p.groups * kPanel;
+  for (std::int64_t i = 0; i < p.groups * kPanel; ++i) scales[i] *= kE4m3Scale;
 }
 
 void fill(const Weight& w, const PackedWeight& p, std::int64_t panel) {
   const std::int64_t at = panel * p.inputs * kPanel;
-  if (p.packing == Packing::int8) {
+  if (!p.dense()) {
+    fill_codes(w, p, panel);
     fill_scales(w, p, panel);
-    fill_panel(static_cast<std::int8_t*>(p.data.get()) + at, panel, w.out, w.in,
-               [&](std::int64_t o, std::int64_t k) { return w.values.row<std::int8_t>(o)[k]; });
   } else if (p.packing == Packing::bf16) {
     fill_pairs(static_cast<std::uint16_t*>(p.data.get()) + at, panel, w);
   } else if (w.values.dtype() == DType::f16) {
@@ -57,31 +78,117 @@ void fill(const Weight& w, const PackedWeight& p, std::int64_t panel) {
   }
 }
 
-std::int64_t item_bytes(Packing packing) { return packing == Packing::f32 ? 4 : packing == Packing::bf16 ? 2 : 1; }
+// Of input k of an output: the inverse of fill_codes.
+std::uint8_t code_of(const PackedWeight& p, const std::uint8_t* panel, std::int64_t column, std::int64_t k) {
+  if (p.packing != Packing::codes4) return panel[k * kPanel + column];
+  const std::int64_t within = k % kBlockInputs;
+  const std::uint8_t both = panel[(k - within) * kPanel / 2 + column * 16 + within % 16];
+  return within < 16 ? both & 15 : both >> 4;
+}
+
+// Whether no code is NaN and no scale so large that it must not be multiplied once more.
+bool plain_e4m3(const Weight& w) {
+  const auto codes = w.values.values<std::uint8_t>();
+  return !w.zeros && !w.minima && std::ranges::none_of(codes, [](std::uint8_t c) { return (c & 0x7f) == 0x7f; }) &&
+         std::ranges::all_of(w.scales.values<float>(), [](float s) { return std::abs(s) < 0x1p100f; });
+}
+
+bool exact_integers(const Weight& w) {
+  return w.format->coding() == Coding::integers && !w.minima &&
+         std::ranges::all_of(w.scales.values<float>(), [](float s) {
+           std::uint32_t bits;
+           std::memcpy(&bits, &s, sizeof bits);
+           return (bits & 0x1ffu) == 0 && (s == 0 || (std::abs(s) > 0x1p-100f && std::abs(s) < 0x1p100f));
+         });
+}
+
+// bf16: the products of this backend do not read the codes of such a weight.
+Packing packing_of(const Weight& w) {
+  if (!w.format) {
+    const DType dtype = w.values.dtype();
+    if (dtype == DType::bf16) return Packing::bf16;
+    if (dtype == DType::f32 || dtype == DType::f16) return Packing::f32;
+    throw Error(std::string("a weight holds ") + name_of(dtype) + " numbers; F32, F16 and BF16 are supported");
+  }
+  if (w.format->bits() == 4 && w.group % kBlockInputs == 0) return Packing::codes4;
+  if (w.group % 2 != 0) return Packing::bf16;
+  if (w.format->coding() == Coding::integers) return Packing::integers8;
+  return w.format->coding() == Coding::e4m3 && plain_e4m3(w) ? Packing::e4m3 : Packing::bf16;
+}
 
 }  // namespace
 
 std::int64_t PackedWeight::bytes() const {
-  return panels * kPanel * (inputs * item_bytes(packing) + groups * 2 * std::int64_t(sizeof(float)));
+  const int parts = bool(scales) + bool(zeros) + bool(minima);
+  return panels * panel_bytes(*this) + parts * scale_bytes();
 }
 
-PackedWeight pack(const Weight& w, WeightMemory& memory, ThreadPool& pool) {
+std::int64_t PackedWeight::scale_bytes() const { return panels * groups * kPanel * std::int64_t(sizeof(float)); }
+
+Codes PackedWeight::codes() const {
+  const auto numbers = [](const std::shared_ptr<void>& p) { return static_cast<const float*>(p.get()); };
+  return {static_cast<const std::byte*>(data.get()),
+          format->numbers().data(),
+          numbers(scales),
+          numbers(zeros),
+          numbers(minima),
+          float(1 << (format->bits() - 1)),
+          exact,
+          groups,
+          group,
+          inputs};
+}
+
+PackedWeight pack(const Weight& stored, WeightMemory& memory, ThreadPool& pool) {
   PackedWeight p;
+  p.packing = packing_of(stored);
+  const Weight w = p.dense()
+                       ? dequantized(stored,
+                                     [&](std::int64_t n, std::int64_t, const auto& f) {
+                                       const std::int64_t shares = std::min<std::int64_t>(n, 4 * pool.threads());
+                                       pool.run(int(shares), [&](int i) { f(n * i / shares, n * (i + 1) / shares); });
+                                     })
+                       : stored;
+  if (w.order) p.order.assign(w.order.values<std::int32_t>().begin(), w.order.values<std::int32_t>().end());
   p.out = w.out, p.in = p.inputs = w.in;
   p.panels = (w.out + kPanel - 1) / kPanel;
-  const DType dtype = w.values.dtype();
-  if (w.format == Weight::Format::int8_groups) {
-    p.packing = Packing::int8;
-  } else if (dtype == DType::bf16) {
-    p.packing = Packing::bf16;
-    p.inputs = (w.in + 1) / 2 * 2;
-  } else if (dtype != DType::f32 && dtype != DType::f16) {
-    throw Error(std::string("a weight holds ") + name_of(dtype) + " numbers; F32, F16 and BF16 are supported");
+  if (p.packing == Packing::bf16) p.inputs = (w.in + 1) / 2 * 2;
+  if (!p.dense()) {
+    p.format = w.format, p.group = w.group, p.groups = int(w.in / w.group);
+    p.exact = exact_integers(w);
+    const std::size_t bytes = std::size_t(p.scale_bytes());
+    p.scales = memory.allocate(bytes);
+    if (w.zeros) p.zeros = memory.allocate(bytes);
+    if (w.minima) p.minima = memory.allocate(bytes);
   }
-  p.data = memory.allocate(std::size_t(p.panels * kPanel * p.inputs * item_bytes(p.packing)));
-  if (p.packing == Packing::int8) allocate_scales(w, memory, p);
+  p.data = memory.allocate(std::size_t(p.panels * panel_bytes(p)));
   pool.run(int(p.panels), [&](int panel) { fill(w, p, panel); });
   return p;
+}
+
+void unpack_row(const PackedWeight& w, std::int64_t o, float* row) {
+  const std::int64_t panel = o / kPanel, column = o % kPanel;
+  const auto* data = static_cast<const std::uint8_t*>(w.data.get()) + panel * panel_bytes(w);
+  if (!w.order.empty()) throw Error("the rows of a weight with columns in another order are not readable as a table");
+  if (w.packing == Packing::f32) {
+    for (std::int64_t k = 0; k < w.in; ++k) row[k] = reinterpret_cast<const float*>(data)[k * kPanel + column];
+    return;
+  }
+  if (w.packing == Packing::bf16) {
+    const auto* pairs = reinterpret_cast<const bf16*>(data);
+    for (std::int64_t k = 0; k < w.in; ++k) row[k] = float(pairs[(k / 2 * kPanel + column) * 2 + k % 2]);
+    return;
+  }
+  const std::span<const float> numbers = w.format->numbers();
+  const auto part = [&](const std::shared_ptr<void>& p, std::int64_t g) {
+    return p ? static_cast<const float*>(p.get())[(panel * w.groups + g) * kPanel + column] : 0.0f;
+  };
+  for (std::int64_t g = 0; g < w.groups; ++g) {
+    GroupScale s{part(w.scales, g), part(w.zeros, g), part(w.minima, g)};
+    if (w.packing == Packing::e4m3) s.scale /= kE4m3Scale;
+    for (std::int64_t k = g * w.group; k < (g + 1) * w.group; ++k)
+      row[k] = weight_of(numbers[code_of(w, data, column, k)], s);
+  }
 }
 
 }  // namespace foretoken

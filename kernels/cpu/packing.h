@@ -2,6 +2,7 @@
 #pragma once
 #include <cstdint>
 #include <memory>
+#include <vector>
 
 #include "kernels/cpu/arena.h"
 #include "kernels/cpu/operations.h"
@@ -15,12 +16,21 @@ struct PackedWeight final : PreparedWeight {
   std::int64_t out = 0, in = 0;
   std::int64_t inputs = 0;  // with padding: bf16 is padded to pairs
   std::int64_t panels = 0;
+  std::vector<std::int32_t> order;       // Weight::order
+  const WeightFormat* format = nullptr;  // of codes; their groups and scales:
   int groups = 0, group = 0;
-  std::shared_ptr<void> data, scales, zeros;
+  bool exact = false;  // Codes::exact
+  std::shared_ptr<void> data, scales, zeros, minima;
 
   std::int64_t bytes() const override;
+  std::int64_t scale_bytes() const;  // of each of scales, zeros and minima
+  // What the products of a dense type and of codes read.
+  bool dense() const { return packing == Packing::f32 || packing == Packing::bf16; }
+  Codes codes() const;
 };
 
 PackedWeight pack(const Weight& weight, WeightMemory& memory, ThreadPool& pool);
+// The numbers of one output, [in]. Throws Error for columns in another order.
+void unpack_row(const PackedWeight& weight, std::int64_t o, float* row);
 
 }  // namespace foretoken

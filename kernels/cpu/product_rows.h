@@ -21,13 +21,6 @@ struct FloatWeights {
   static constexpr int kInputs = 1, kBytes = 4;
   static Floats add(const std::byte* w, X x, Floats sum) { return fused(load<Floats>(w), spread(x), sum); }
 };
-struct ByteWeights {
-  using X = float;
-  static constexpr int kInputs = 1, kBytes = 1;
-  static Floats add(const std::byte* w, X x, Floats sum) {
-    return fused(__builtin_convertvector(load<Bytes>(w), Floats), spread(x), sum);
-  }
-};
 struct TwoFloats {
   float even, odd;
 };
@@ -71,33 +64,12 @@ inline void accumulate(const std::byte* w, std::int64_t panel_bytes, const typen
   }
 }
 
-// int8 groups: w = scale (q - zero), so a group adds scale (sum of q x - zero * sum of x).
-template <class W, int R, int C, int P>
-inline void accumulate_groups(const Product& p, const std::byte* w, const typename W::X* x, std::int64_t panel,
-                              std::int64_t row, int column, Floats (&sum)[R][P][C]) {
-  for (int g = 0; g < p.groups; ++g) {
-    Floats part[R][P][C] = {};
-    accumulate<W, R, C, P, false>(w + std::int64_t(g) * p.group * kPanel, p.inputs * kPanel,
-                                  x + std::int64_t(g) * p.group, p.inputs, p.group, nullptr, part);
-    for (int q = 0; q < P; ++q) {
-      for (int c = 0; c < C; ++c) {
-        const std::int64_t at = ((panel + q) * p.groups + g) * kPanel + column + c * kWidth;
-        const Floats scale = load<Floats>(p.scales + at), zero = load<Floats>(p.zeros + at);
-        for (int r = 0; r < R; ++r)
-          sum[r][q][c] = fused(scale, part[r][q][c] - zero * p.sums[(row + r) * p.groups + g], sum[r][q][c]);
-      }
-    }
-  }
-}
-
 template <class W, int R, int C, int P> void block(const Product& p, std::int64_t panel, std::int64_t row, int column) {
   const std::int64_t items = p.inputs / W::kInputs, panel_bytes = items * kPanel * W::kBytes;
   const std::byte* w = static_cast<const std::byte*>(p.weights) + panel * panel_bytes + column * W::kBytes;
   const auto* x = static_cast<const typename W::X*>(p.x) + row * items;
   Floats sum[R][P][C] = {};
-  if constexpr (W::kBytes == 1) {
-    accumulate_groups<W, R, C, P>(p, w, x, panel, row, column, sum);
-  } else if (R > 1 && row == 0) {
+  if (R > 1 && row == 0) {
     constexpr std::int64_t kItem = kPanel * W::kBytes;
     // `within`: items during which this panel is prefetched.
     const std::int64_t within = items > kAhead / kItem ? items - kAhead / kItem : 0;
@@ -116,48 +88,51 @@ template <class W, int R, int C, int P> void block(const Product& p, std::int64_
   }
 }
 
-template <class W, int R, int C> void rows_of_panel(const Product& p, std::int64_t panel, std::int64_t row) {
-  for (int column = 0; column < kPanel; column += C * kWidth) block<W, R, C, 1>(p, panel, row, column);
-}
-
-// As few blocks of rows as possible, of about equal sizes, at most kMaxRows each; C vectors of outputs at a time.
-template <class W, int kMaxRows, int C> void blocks_of_panel(const Product& p, std::int64_t panel) {
-  const std::int64_t blocks = (p.rows + kMaxRows - 1) / kMaxRows;
+// f<R>(row) for blocks of R rows: as few as possible, of about equal sizes, at most kMaxRows each.
+template <int kMaxRows, class F> inline void for_blocks(std::int64_t rows, const F& f) {
+  const std::int64_t blocks = (rows + kMaxRows - 1) / kMaxRows;
   for (std::int64_t b = 0; b < blocks; ++b) {
-    const std::int64_t row = p.rows * b / blocks;
-    switch (p.rows * (b + 1) / blocks - row) {
+    const std::int64_t row = rows * b / blocks;
+    switch (rows * (b + 1) / blocks - row) {
       case 1:
-        rows_of_panel<W, 1, C>(p, panel, row);
+        f.template operator()<1>(row);
         break;
       case 2:
-        rows_of_panel<W, 2, C>(p, panel, row);
+        f.template operator()<2>(row);
         break;
       case 3:
-        rows_of_panel<W, kMaxRows >= 3 ? 3 : 1, C>(p, panel, row);
+        f.template operator()<kMaxRows >= 3 ? 3 : 1>(row);
         break;
       case 4:
-        rows_of_panel<W, kMaxRows >= 4 ? 4 : 1, C>(p, panel, row);
+        f.template operator()<kMaxRows >= 4 ? 4 : 1>(row);
         break;
       case 5:
-        rows_of_panel<W, kMaxRows >= 5 ? 5 : 1, C>(p, panel, row);
+        f.template operator()<kMaxRows >= 5 ? 5 : 1>(row);
         break;
       case 6:
-        rows_of_panel<W, kMaxRows >= 6 ? 6 : 1, C>(p, panel, row);
+        f.template operator()<kMaxRows >= 6 ? 6 : 1>(row);
         break;
       case 7:
-        rows_of_panel<W, kMaxRows >= 7 ? 7 : 1, C>(p, panel, row);
+        f.template operator()<kMaxRows >= 7 ? 7 : 1>(row);
         break;
       case 8:
-        rows_of_panel<W, kMaxRows >= 8 ? 8 : 1, C>(p, panel, row);
+        f.template operator()<kMaxRows >= 8 ? 8 : 1>(row);
         break;
       case 9:
-        rows_of_panel<W, kMaxRows >= 9 ? 9 : 1, C>(p, panel, row);
+        f.template operator()<kMaxRows >= 9 ? 9 : 1>(row);
         break;
       default:
-        rows_of_panel<W, kMaxRows, C>(p, panel, row);
+        f.template operator()<kMaxRows>(row);
         break;
     }
   }
+}
+
+// C vectors of outputs at a time.
+template <class W, int kMaxRows, int C> void blocks_of_panel(const Product& p, std::int64_t panel) {
+  for_blocks<kMaxRows>(p.rows, [&]<int R>(std::int64_t row) {
+    for (int column = 0; column < kPanel; column += C * kWidth) block<W, R, C, 1>(p, panel, row, column);
+  });
 }
 
 // One row needs few accumulators, so it takes more outputs at a time: additions to one accumulator wait for each other.

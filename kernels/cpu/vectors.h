@@ -16,7 +16,7 @@ namespace {
 
 typedef std::int32_t Ints __attribute__((vector_size(4 * kWidth)));
 typedef std::uint32_t Words __attribute__((vector_size(4 * kWidth)));
-typedef std::int8_t Bytes __attribute__((vector_size(kWidth)));
+
 typedef double Doubles __attribute__((vector_size(64)));  // the eight accumulators of a vocabulary sum
 typedef float Floats8 __attribute__((vector_size(32)));
 

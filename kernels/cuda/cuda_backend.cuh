@@ -45,7 +45,7 @@ class CudaBackend final : public Backend {
 
   // ---- a forward ----
   Weight prepare(Weight weight) override;                                        // products.cu
-  Tensor embed(const Tensor& table, const Tensor& tokens) override;              // embed.cu
+  Tensor embed(const Weight& table, const Tensor& tokens) override;              // embed.cu
   Tensor rms_norm(const Tensor& x, const Tensor& gain, float epsilon) override;  // rms_norm.cu
   Tensor linear(const Tensor& x, const Weight& w) override;                      // products.cu
   void linear_to(Tensor y, const Tensor& x, const Weight& w) override;

@@ -6,6 +6,7 @@
 #include <Eigen/Core>
 
 #include "kernels/error.h"
+#include "kernels/formats/format.h"
 
 namespace foretoken {
 namespace {
@@ -68,29 +69,23 @@ void attend_head(const float* q, const KvLayer& kv, const std::int32_t* table, c
 
 }  // namespace
 
-Tensor dequantize(const Weight& w) {
+Tensor dequantize(const Weight& stored) {
+  const Weight w = in_input_order(dequantized(stored));
   Tensor dense = Tensor::host({w.out, w.in}, DType::f32);
-  for (std::int64_t o = 0; o < w.out; ++o) {
-    for (std::int64_t i = 0; i < w.in; ++i) {
-      if (w.format == Weight::Format::dense) {
-        dense.row<float>(o)[i] = element(w.values, o, i);
-      } else {
-        const std::int64_t g = i / w.group;
-        const float zero = w.zeros ? w.zeros.row<float>(o)[g] : 0.0f;
-        dense.row<float>(o)[i] = w.scales.row<float>(o)[g] * (float(w.values.row<std::int8_t>(o)[i]) - zero);
-      }
-    }
-  }
+  for (std::int64_t o = 0; o < w.out; ++o)
+    for (std::int64_t i = 0; i < w.in; ++i) dense.row<float>(o)[i] = element(w.values, o, i);
   return dense;
 }
 
 Weight ReferenceBackend::prepare(Weight weight) {
   weight.prepared = std::make_shared<const PreparedMatrix>(dequantize(weight));
-  weight.values = {}, weight.scales = {}, weight.zeros = {};
+  weight.values = {}, weight.scales = {}, weight.zeros = {}, weight.minima = {}, weight.order = {};
   return weight;
 }
 
-Tensor ReferenceBackend::embed(const Tensor& table, const Tensor& tokens) {
+Tensor ReferenceBackend::embed(const Weight& weight, const Tensor& tokens) {
+  const Tensor table =
+      weight.prepared ? static_cast<const PreparedMatrix*>(weight.prepared.get())->matrix : weight.values;
   Tensor y = allocate({tokens.dim(0), table.dim(1)}, DType::f32);
   for (std::int64_t r = 0; r < y.dim(0); ++r) {
     const std::int32_t token = *tokens.row<std::int32_t>(r);

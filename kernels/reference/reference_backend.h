@@ -13,7 +13,7 @@ class ReferenceBackend : public HostBackend {
   std::string description() const override { return "plain loops and Eigen, one thread"; }
 
   Weight prepare(Weight weight) override;
-  Tensor embed(const Tensor& table, const Tensor& tokens) override;
+  Tensor embed(const Weight& table, const Tensor& tokens) override;
   Tensor rms_norm(const Tensor& x, const Tensor& gain, float epsilon) override;
   Tensor linear(const Tensor& x, const Weight& w) override;
   void rope(Tensor q, Tensor k, const Layout& layout, const Tensor& frequencies, int head_size) override;

@@ -82,6 +82,8 @@ class Program(unittest.TestCase):
             "check",
             "options",
             "bench",
+            "quality",
+            "quantize",
         ):
             status, out, _ = self.run_it(*[command] if command else [], "--help")
             self.assertEqual(status, 0)

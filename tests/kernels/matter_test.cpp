@@ -1,4 +1,4 @@
-// Number formats, int8 groups, operations of the reference, and reuse of memory.
+// Number formats, operations of the reference, and reuse of memory.
 #include <gtest/gtest.h>
 
 #include "kernels/cpu/arena.h"
@@ -42,52 +42,6 @@ TEST(Numbers, f16_is_exact) {
   EXPECT_EQ(float_from_f16(0x7c00), std::numeric_limits<float>::infinity());
   EXPECT_TRUE(std::isnan(float_from_f16(0x7e00)));
   EXPECT_TRUE(std::signbit(float_from_f16(0x8000)));
-}
-
-TEST(Int8Groups, are_within_half_a_step) {
-  for (int group : {1, 5, 35, 385}) {
-    const Tensor t = random_tensor({7, 385}, unsigned(group));
-    for (int i = 0; i < 385; ++i) t.row<float>(3)[i] = 0.25f;  // a constant group
-    for (int i = 0; i < 385; ++i) t.row<float>(4)[i] += 1000;  // offset far from zero
-    const Weight w = quantize_int8(Weight::dense(t), group);
-    const Tensor back = dequantize(w);
-    for (int r = 0; r < 7; ++r) {
-      for (int i = 0; i < 385; ++i) {
-        const auto* group_begin = t.row<float>(r) + i / group * group;
-        const auto [low, high] = std::minmax_element(group_begin, group_begin + group);
-        const float step = 0.5f * (*high - *low) / 255 + 1e-6f + 2e-4f * float(r == 4);
-        ASSERT_NEAR(back.row<float>(r)[i], t.row<float>(r)[i], 1.001f * step)
-            << r << ", " << i << ", groups of " << group;
-      }
-    }
-  }
-  EXPECT_THROW(quantize_int8(Weight::dense(random_tensor({2, 10}, 1)), 3), Error);
-}
-
-// Weights of dead units, so small that 1/255 of their range is 0 or subnormal.
-TEST(Int8Groups, of_tiny_numbers_stay_numbers) {
-  for (const float size : {1e-44f, 1e-40f, 1e-37f, 1e-35f}) {
-    const Tensor t = Tensor::host({1, 4}, DType::f32);
-    const float values[] = {0, size, -size, size / 2};
-    std::copy_n(values, 4, t.data<float>());
-    const Tensor back = dequantize(quantize_int8(Weight::dense(t), 4));
-    for (int i = 0; i < 4; ++i)
-      EXPECT_NEAR(back.data<float>()[i], values[i], std::max(3e-36f, size / 100)) << size << ", " << i;
-  }
-}
-
-// A group with NaN or infinity must not become ordinary numbers.
-TEST(Int8Groups, do_not_hide_what_is_no_number) {
-  for (const float bad : {NAN, INFINITY, -INFINITY}) {
-    for (int at = 0; at < 4; ++at) {
-      const Tensor t = Tensor::host({1, 4}, DType::f32);
-      std::fill_n(t.data<float>(), 4, 0.25f);
-      t.data<float>()[2] = -1;
-      t.data<float>()[at] = bad;
-      const Tensor back = dequantize(quantize_int8(Weight::dense(t), 4));
-      EXPECT_FALSE(std::isfinite(back.data<float>()[at])) << bad << " at " << at;
-    }
-  }
 }
 
 TEST(Reference, product_is_the_sum) {

@@ -67,8 +67,10 @@ TEST_P(Parity, prepare) {  // products accept prepared and unprepared weights
 TEST_P(Parity, embed) {
   const Tensor table = random_tensor({50, 385}, 1), tokens = integers({3, 49, -1, 0, 3});
   for (const Tensor& t : {table, rounded(table)}) {
-    const Tensor y = cpu->embed(t, tokens);
-    EXPECT_TRUE(same_bits(y, reference.embed(t, tokens)));
+    const Tensor y = cpu->embed(Weight::dense(t), tokens);
+    EXPECT_TRUE(same_bits(y, reference.embed(Weight::dense(t), tokens)));
+    EXPECT_TRUE(same_bits(y, cpu->embed(cpu->prepare(Weight::dense(t)), tokens)));
+    EXPECT_TRUE(same_bits(y, reference.embed(reference.prepare(Weight::dense(t)), tokens)));
     EXPECT_EQ(y.row<float>(2)[384], 0);
     EXPECT_EQ(y.row<float>(1)[384],
               t.dtype() == DType::f32 ? table.row<float>(49)[384] : float(bf16(table.row<float>(49)[384])));
@@ -97,7 +99,8 @@ TEST_P(Parity, linear) {
       const Weight fast = cpu->prepare(w), slow = reference.prepare(w);
       for (int n : kRowCounts) {
         const Tensor x = random_tensor({n, s.in + 5}, unsigned(n)).columns(2, s.in);
-        const Tensor truth = reference.linear(dtype == DType::bf16 && rounds() ? through_bf16(x) : x, slow);
+        const Tensor truth =
+            reference.linear((dtype == DType::bf16 || dtype == DType::i8) && rounds() ? through_bf16(x) : x, slow);
         EXPECT_LT(distance(cpu->linear(x, fast), truth), 5e-6)
             << name_of(dtype) << " " << s.out << "x" << s.in << ", rows " << n;
       }
@@ -114,7 +117,8 @@ TEST_P(Parity, linear_add) {
       const Tensor h = random_tensor({n, 385}, 1), x = random_tensor({n, 100}, 2);
       Tensor fused = copy_of(x), plain = copy_of(x);
       cpu->linear_add(fused, h, cpu->prepare(w));
-      reference.linear_add(plain, dtype == DType::bf16 && rounds() ? through_bf16(h) : h, reference.prepare(w));
+      reference.linear_add(plain, (dtype == DType::bf16 || dtype == DType::i8) && rounds() ? through_bf16(h) : h,
+                           reference.prepare(w));
       EXPECT_LT(distance(fused, plain), 5e-6);
     }
   }

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "kernels/backend.h"
+#include "kernels/formats/formats.h"
 
 namespace foretoken::testing {
 
@@ -103,7 +104,7 @@ inline Weight random_weight(std::int64_t out, std::int64_t in, DType dtype, unsi
   if (dtype == DType::bf16) return Weight::dense(rounded(t));
   if (dtype == DType::i8) {
     for (int group : {32, 11, 7, 5, 3, 1})
-      if (in % group == 0) return quantize_int8(Weight::dense(t), group);
+      if (in % group == 0) return quantize(Weight::dense(t), formats::int8_group(), group);
   }
   Tensor h = Tensor::host(t.shape(), DType::f16);  // any finite bit pattern
   std::mt19937 engine(seed);

@@ -24,8 +24,7 @@ TEST(PreparedWeight, ReportsTheBytesThatAProductOfTheCpuReads) {
     EXPECT_EQ(bytes(*cpu, DType::f32), 4 * kOut * kIn) << instructions;
     EXPECT_EQ(bytes(*cpu, DType::bf16), 2 * kOut * kIn) << instructions;
     EXPECT_EQ(bytes(*cpu, DType::f16), 4 * kOut * kIn) << instructions << " widens f16";
-    EXPECT_EQ(bytes(*cpu, DType::i8), kOut * kIn + kOut * kIn / 32 * 8)
-        << instructions << ": a scale and a zero a group";
+    EXPECT_EQ(bytes(*cpu, DType::i8), kOut * kIn + kOut * kIn / 32 * 4) << instructions << ": a scale a group";
     EXPECT_EQ(cpu->prepare(random_weight(1, 1, DType::f32, 3)).bytes() % 64, 0)
         << instructions << " reads whole panels";
   }

@@ -29,8 +29,10 @@ __global__ void embed_fours(const T* table, std::int64_t stride, const int* toke
 
 }  // namespace
 
-Tensor CudaBackend::embed(const Tensor& table, const Tensor& tokens) {
+Tensor CudaBackend::embed(const Weight& weight, const Tensor& tokens) {
   enter();
+  const Tensor& table =
+      weight.prepared ? static_cast<const PreparedMatrix*>(weight.prepared.get())->matrix : weight.values;
   const int width = int(table.dim(1));
   const Tensor x = allocate({tokens.dim(0), width}, DType::f32);
   with_type("embed", table.dtype(), [&](auto* type) {

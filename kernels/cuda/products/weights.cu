@@ -1,9 +1,10 @@
-// prepare: copies a weight to the device, once. bf16 and f32 stay as they are, f16 becomes f32, int8 groups become
-// bf16: w = scale * (q - zero). Bytes on the device: out * in * (2 or 4).
+// prepare: copies a weight to the device, once. bf16 and f32 stay as they are, f16 becomes f32, codes of any format
+// become bf16, in the order of the inputs. Bytes on the device: out * in * (2 or 4).
 #include <cuda_fp16.h>
 
 #include "kernels/cuda/cuda_backend.cuh"
 #include "kernels/cuda/products/products.cuh"
+#include "kernels/formats/format.h"
 
 namespace foretoken {
 namespace {
@@ -14,38 +15,61 @@ __global__ void widen_kernel(const __half* q, float* w, std::int64_t n) {
     w[i] = __half2float(q[i]);
 }
 
-__global__ void dequantize_kernel(const std::int8_t* q, const float* scales, const float* zeros, int group, Bf16* w,
-                                  std::int64_t n) {
+struct Codes {
+  const std::uint8_t* codes;             // [out, in]
+  const float* numbers;                  // by code
+  const float *scales, *zeros, *minima;  // [out, in / group]; null: 0
+  const std::int32_t* order;             // [in]; null: column j is input j
+  int group;
+  std::int64_t in;
+};
+
+// weight_of(); no two operations may become one with a single rounding.
+__global__ void dequantize_kernel(Codes c, Bf16* w, std::int64_t n) {
   for (std::int64_t i = blockIdx.x * std::int64_t(blockDim.x) + threadIdx.x; i < n;
        i += std::int64_t(gridDim.x) * blockDim.x) {
-    const std::int64_t g = i / group;
-    w[i] = __float2bfloat16_rn(scales[g] * (float(q[i]) - (zeros != nullptr ? zeros[g] : 0.0f)));
+    const std::int64_t g = i / c.group, o = i / c.in;
+    const float number = __fsub_rn(c.numbers[c.codes[i]], c.zeros != nullptr ? c.zeros[g] : 0.0f);
+    const float value = __fsub_rn(__fmul_rn(c.scales[g], number), c.minima != nullptr ? c.minima[g] : 0.0f);
+    w[c.order != nullptr ? o * c.in + c.order[i - o * c.in] : i] = __float2bfloat16_rn(value);
   }
 }
+
+const float* numbers_of(const Tensor& t) { return t ? t.data<float>() : nullptr; }
 
 }  // namespace
 
 Weight CudaProducts::prepare(Weight weight) {
+  if (!weight.format) weight = in_input_order(weight);
   const std::int64_t n = weight.out * weight.in;
-  const unsigned blocks = std::min(blocks_for(n, 256), 4096u);
+  const Grid grid{dim3(std::min(blocks_for(n, 256), 4096u)), 256};
   const Tensor values = backend_.upload(weight.values);
   Tensor matrix = values;
-  if (weight.format == Weight::Format::int8_groups) {
-    const Tensor scales = backend_.upload(weight.scales),
-                 zeros = weight.zeros ? backend_.upload(weight.zeros) : Tensor();
+  if (weight.format) {
+    const auto uploaded = [&](const Tensor& t) { return t ? backend_.upload(t) : Tensor(); };
+    const Tensor numbers = backend_.upload(Tensor::host_copy(weight.format->numbers(), DType::f32)),
+                 scales = uploaded(weight.scales), zeros = uploaded(weight.zeros), minima = uploaded(weight.minima),
+                 order = uploaded(weight.order);
     matrix = backend_.allocate({weight.out, weight.in}, DType::bf16);
-    launch_kernel("prepare", backend_.cuda_stream(), {dim3(blocks), 256}, dequantize_kernel, values.data<std::int8_t>(),
-                  scales.data<float>(), zeros ? zeros.data<float>() : nullptr, weight.group, matrix.data<Bf16>(), n);
+    const Codes codes{values.data<std::uint8_t>(),
+                      numbers.data<float>(),
+                      scales.data<float>(),
+                      numbers_of(zeros),
+                      numbers_of(minima),
+                      order ? order.data<std::int32_t>() : nullptr,
+                      weight.group,
+                      weight.in};
+    launch_kernel("prepare", backend_.cuda_stream(), grid, dequantize_kernel, codes, matrix.data<Bf16>(), n);
   } else if (values.dtype() == DType::f16) {
     matrix = backend_.allocate({weight.out, weight.in}, DType::f32);
-    launch_kernel("prepare", backend_.cuda_stream(), {dim3(blocks), 256}, widen_kernel, values.data<__half>(),
-                  matrix.data<float>(), n);
+    launch_kernel("prepare", backend_.cuda_stream(), grid, widen_kernel, values.data<__half>(), matrix.data<float>(),
+                  n);
   } else if (values.dtype() != DType::f32 && values.dtype() != DType::bf16) {
     throw Error(std::string("cuda: a weight of ") + name_of(values.dtype()) +
-                " numbers; F32, F16, BF16 and int8 groups are supported");
+                " numbers; F32, F16, BF16 and the formats of kernels/formats are supported");
   }
   if (weight.bias) weight.bias = backend_.upload(weight.bias);
-  weight.values = {}, weight.scales = {}, weight.zeros = {};
+  weight.values = {}, weight.scales = {}, weight.zeros = {}, weight.minima = {}, weight.order = {};
   weight.prepared = std::make_shared<const PreparedMatrix>(matrix);
   return weight;
 }

@@ -88,15 +88,32 @@ TEST(Bench, prints_every_row_count) {
 
 TEST(Bench, bars_of_another_model_are_left_out_in_words) {
   BenchOptions options;
-  options.model_dir = "experiments/models/draft", options.repeats = 1, options.threads = 1;
+  options.model = "experiments/models/draft", options.repeats = 1, options.threads = 1;
   ::testing::internal::CaptureStdout();
   EXPECT_EQ(run_bench(options), 0);
   EXPECT_TRUE(says(::testing::internal::GetCapturedStdout(), "\nthe bars are for the demo pair", "--model"));
 }
 
-std::string refusal(const std::string& model_dir) {
+// Codes of 4 bits, and 32 bits of scale for each 128 inputs.
+TEST(Bench, bytes_are_those_of_the_weight_format) {
   BenchOptions options;
-  options.model_dir = model_dir;
+  options.model = "experiments/models/draft", options.repeats = 1, options.threads = 1, options.json = true;
+  const auto bytes = [&](const std::string& dtype) {
+    options.dtype = dtype;
+    ::testing::internal::CaptureStdout();
+    EXPECT_EQ(run_bench(options), 0);
+    const nlohmann::json line = nlohmann::json::parse(::testing::internal::GetCapturedStdout());
+    EXPECT_EQ(line["dtype"], dtype);
+    return line["bytes"].get<double>();
+  };
+  EXPECT_EQ(bytes("int4") / bytes("bf16"), (4 + 32.0 / 128) / 16);
+  options.dtype = "int3";
+  EXPECT_TRUE(says(sentence_of([&] { run_bench(options); }), "unknown dtype 'int3'"));
+}
+
+std::string refusal(const std::string& model) {
+  BenchOptions options;
+  options.model = model;
   return sentence_of([&] { run_bench(options); });
 }
 

@@ -214,5 +214,64 @@ TEST(Statistics, Median) {
   EXPECT_TRUE(std::isnan(median({})));
 }
 
+// Of one trial in each unit it is the interval of Clopper and Pearson (1934): the table values of R's binom.test.
+TEST(Statistics, SharesOfIndependentTrialsHaveTheExactInterval) {
+  const auto interval = [](int successes, int trials) {
+    std::vector<Term> units;
+    for (int i = 0; i < trials; ++i) units.push_back({i < successes ? 1.0 : 0.0, 1});
+    return share_interval(units);
+  };
+  const Interval eight = interval(8, 10), all = interval(20, 20), none = interval(0, 20);
+  EXPECT_DOUBLE_EQ(eight.value, 0.8);
+  EXPECT_NEAR(eight.low, 0.4439045, 1e-6);
+  EXPECT_NEAR(eight.high, 0.9747893, 1e-6);
+  EXPECT_NEAR(all.low, std::pow(0.025, 1.0 / 20), 1e-12);
+  EXPECT_EQ(all.high, 1);
+  EXPECT_EQ(none.low, 0);
+  EXPECT_NEAR(none.high, 1 - std::pow(0.025, 1.0 / 20), 1e-12);
+  EXPECT_FALSE(interval(1, 1).bounded());
+  EXPECT_FALSE(share_interval({}).known());
+}
+
+// Coverage by simulation: units of 30 trials whose own shares of successes vary. To count every trial as independent
+// would cover far less than 95 %.
+TEST(Statistics, SharesOfDependentTrialsCoverTheTruth) {
+  std::mt19937 random(7);
+  int covered = 0, covered_naively = 0;
+  constexpr int kTimes = 400, kUnits = 40, kTrials = 30;
+  for (int time = 0; time < kTimes; ++time) {
+    std::vector<Term> units, trials;
+    for (int u = 0; u < kUnits; ++u) {
+      const double own = std::uniform_real_distribution<double>(0.4, 1)(random);  // 0.7 on average
+      const int successes = std::binomial_distribution<int>(kTrials, own)(random);
+      units.push_back({double(successes), kTrials});
+      for (int t = 0; t < kTrials; ++t) trials.push_back({t < successes ? 1.0 : 0.0, 1});
+    }
+    covered += share_interval(units).contains(0.7), covered_naively += share_interval(trials).contains(0.7);
+  }
+  EXPECT_GE(covered, 0.93 * kTimes);
+  EXPECT_LE(covered, 0.995 * kTimes);
+  EXPECT_LT(covered_naively, 0.85 * kTimes);
+}
+
+TEST(Statistics, MeansOfAnySignHaveIntervalsAroundZero) {
+  const std::vector<Term> units = {{-1, 2}, {2, 2}, {-3, 2}, {2.5, 2}};
+  const Interval free = mean_interval(units, -kNoMost, kNoMost), bounded = mean_interval(units, 0, 0.1);
+  EXPECT_DOUBLE_EQ(free.value, 0.5 / 8);
+  EXPECT_LT(free.low, 0);
+  EXPECT_GT(free.high, 0.1);
+  EXPECT_EQ(bounded.low, 0);
+  EXPECT_EQ(bounded.high, 0.1);
+}
+
+TEST(Statistics, QuantilesLieBetweenValues) {
+  const std::vector<double> values = {1, 2, 4, 8};
+  EXPECT_DOUBLE_EQ(quantile(values, 0), 1);
+  EXPECT_DOUBLE_EQ(quantile(values, 0.5), 3);
+  EXPECT_DOUBLE_EQ(quantile(values, 0.75), 5);
+  EXPECT_DOUBLE_EQ(quantile(values, 1), 8);
+  EXPECT_TRUE(std::isnan(quantile({}, 0.5)));
+}
+
 }  // namespace
 }  // namespace foretoken

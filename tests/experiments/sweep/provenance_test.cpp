@@ -121,6 +121,22 @@ TEST(Sources, AreFilesThatOptionsName) {
                            {"experiments/models/target", fingerprint("experiments/models/target")}}));
 }
 
+// A GGUF file is a model, and a shape, by itself.
+TEST(Sources, AreModelsInOneFile) {
+  const std::string model = "tests/data/gguf/qwen2.gguf";
+  Registries registries;
+  register_drafters(registries), register_verifiers(registries);
+  const json run{{"target", {{"model", {{"directory", model}, {"inflate", "tests/data/gguf/scaled.gguf"}}}}},
+                 {"drafter", {{"name", "none"}}},
+                 {"policy", {{"name", "fixed"}}},
+                 {"verifier", {{"name", "speculative_sampling"}}},
+                 {"workload", {{"prompts", "nowhere.jsonl"}}}};
+  const json sources = sources_of(run, registries, "");
+  EXPECT_EQ(sources, json({{model, fingerprint(model)},
+                           {"tests/data/gguf/scaled.gguf", fingerprint("tests/data/gguf/scaled.gguf")}}));
+  EXPECT_NE(sources[model], "");
+}
+
 class OriginsOfResults : public testing::Test {
  protected:
   Origins origins(const json& changes) {

@@ -89,7 +89,7 @@ TEST_F(Documents, RangesAndTypesHold) {
                           "/engine/device=gpu",
                           "/engine/check=1",
                           "/measure/repeats=0",
-                          "/target/dtype=fp8",
+                          "/target/dtype=fp7",
                           "/workload/stop=\"a\"",
                           "/workload/stop=[1]",
                           "/workload/stop=[\"\"]",

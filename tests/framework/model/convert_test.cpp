@@ -7,7 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "framework/model/in_parallel.h"
-#include "kernels/weight.h"
+#include "kernels/formats/formats.h"
 #include "tests/support/sentence.h"
 
 namespace foretoken::test {
@@ -68,18 +68,19 @@ TEST(Convert, QuantizationByAllCoresGivesTheSameBitsAsOfEachOutput) {
   int calls = 0;
   for (const DType type : {DType::f32, DType::bf16, DType::f16}) {
     const Weight dense = Weight::dense(noise({2000, 1024}, type));
-    const Weight serial = quantize_int8(dense, 64);
-    const Weight parallel = quantize_int8(dense, 64, [&](std::int64_t n, std::int64_t work, const auto& f) {
-      EXPECT_EQ(n, 2000);
-      EXPECT_EQ(work, 1024);
-      ++calls;
-      in_parallel(n, work, f);
-    });
+    const Weight serial = quantize(dense, formats::int4_asymmetric(), 64);
+    const Weight parallel =
+        quantize(dense, formats::int4_asymmetric(), 64, [&](std::int64_t n, std::int64_t work, const auto& f) {
+          EXPECT_EQ(n, 2000);
+          EXPECT_EQ(work, 1024);
+          ++calls;
+          in_parallel(n, work, f);
+        });
     EXPECT_TRUE(same_bits(parallel.values, serial.values));
     EXPECT_TRUE(same_bits(parallel.scales, serial.scales));
     EXPECT_TRUE(same_bits(parallel.zeros, serial.zeros));
   }
-  EXPECT_EQ(calls, 3);
+  EXPECT_EQ(calls, 2 * 3) << "the scales, then the codes";
 }
 
 }  // namespace

@@ -35,14 +35,14 @@ TEST_P(InflatedDemo, IsCloseInItsOwnPrecision) {
   expect_same_logits(pair, prompt("The history of the sea is long, and it begins with a small boat."), 0.02);
 }
 
-// Groups of 64 inputs hold either weights of the small model or others, never both, so its scales do not change.
-TEST_P(InflatedDemo, IsCloseInInt8) {
+// Groups of 128 inputs hold either weights of the small model or others, never both, so its scales do not change.
+TEST_P(InflatedDemo, IsCloseInGroupsOfInt8) {
   const auto shape = [](const ModelConfig& small) {
     ModelConfig large = larger(small, 500, true);
-    large.width = small.width + 128, large.ffn = small.ffn + 64;
+    large.width = small.width + 128, large.ffn = small.ffn + 128;
     return large;
   };
-  Pair pair(directory_, shape, "int8");
+  Pair pair(directory_, shape, "int8_group");
   expect_same_logits(pair, prompt("The history of the sea is long, and it begins with a small boat."), 0.03);
 }
 

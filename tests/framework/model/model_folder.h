@@ -38,9 +38,9 @@ inline Tensor host_copy(const Tensor& t) {
 
 class ModelFolder {
  public:
-  // `name`: a folder of tests/data/models.
-  explicit ModelFolder(const std::string& name) {
-    const auto from = std::filesystem::path(FORETOKEN_SOURCE_DIR) / "tests/data/models" / name;
+  // `name`: a folder of tests/data/models, or of another folder there.
+  explicit ModelFolder(const std::string& name, const std::string& of = "models") {
+    const auto from = std::filesystem::path(FORETOKEN_SOURCE_DIR) / "tests/data" / of / name;
     config = nlohmann::json::parse(std::ifstream(from / "config.json"));
     const Checkpoint checkpoint = Checkpoint::open(from);
     for (const std::string& t : checkpoint.names()) tensors[t] = host_copy(checkpoint.tensor(t));

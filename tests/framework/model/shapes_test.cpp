@@ -106,7 +106,7 @@ TEST(ModelChoices, RefuseInvalidDocuments) {
   const std::vector<std::tuple<json, json, std::string>> cases = {
       {json(), json(), "or {\"random\": SHAPE, \"seed\": 1}, not null"},
       {"", json(), "a model must be a directory"},
-      {{{"seed", 1}}, json(), "a model must be a directory, {"},
+      {{{"seed", 1}}, json(), "a model must be a directory, a .gguf file, {"},
       {{{"random", 3}}, json(), "'random' of a model must be"},
       {{{"random", "llama"}}, json(), "unknown shape 'llama'"},
       {{{"random", "llama-3.1-8b"}, {"sed", 1}}, json(), "no option 'sed' (did you mean 'seed'?)"},

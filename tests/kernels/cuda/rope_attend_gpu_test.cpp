@@ -253,7 +253,7 @@ void expect_steps(int sequences, bool forwards) {
   Staging staging(gpu());
   const auto step = [&](const Layout& given, const Tensor& own, bool fused) {
     const Layout layout = forwards ? pushed(staging, given) : given;
-    if (forwards) gpu().embed(table, token);
+    if (forwards) gpu().embed(Weight::dense(table), token);
     const Tensor q = own.columns(0, 1024), k = own.columns(1024, 256), v = own.columns(1280, 256);
     if (fused) return gpu().rope_attend(q, k, v, kv, layout, frequencies, 0.1f);
     gpu().rope_store(q, k, v, kv, layout, frequencies);

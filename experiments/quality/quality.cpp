@@ -1,0 +1,186 @@
+#include "experiments/quality/quality.h"
+
+#include <algorithm>
+#include <chrono>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <optional>
+
+#include "experiments/quality/documents.h"
+#include "experiments/quality/quality_report.h"
+#include "experiments/report/bench_file.h"
+#include "experiments/report/machine.h"
+#include "experiments/report/terminal.h"
+#include "experiments/sweep/interrupt.h"
+#include "experiments/sweep/measure.h"
+#include "experiments/sweep/progress.h"
+#include "experiments/sweep/provenance.h"
+#include "experiments/sweep/run_document.h"
+#include "experiments/sweep/workbench.h"
+#include "foretoken_version.h"
+#include "framework/text/json_file.h"
+#include "kernels/error.h"
+
+namespace foretoken {
+namespace {
+
+using nlohmann::json;
+
+constexpr int kOutputsAtOnce = 8;
+constexpr const char* kPrompts = "experiments/prompts.jsonl";
+
+// A model of an option: a path, or JSON.
+json model_of(const std::string& option, const std::string& value) {
+  return value.starts_with("{") ? parse_json(value, option) : json(value);
+}
+
+// A complete run of plain decoding with this model.
+json run_of(const QualityOptions& o, const json& model, const std::string& dtype, const Registries& registries) {
+  const json document = {
+      {"target", {{"model", model}, {"dtype", dtype}}},
+      {"engine", {{"device", o.device}, {"threads", o.threads}, {"numerics", o.numerics}, {"batch", kOutputsAtOnce}}},
+      {"workload",
+       {{"prompts", o.prompts.empty() ? kPrompts : o.prompts},
+        {"limit", o.limit},
+        {"max_new_tokens", std::max(1, o.max_new_tokens)}}}};
+  return complete_run(document, registries, "quality");
+}
+
+WindowOptions windows_for(const QualityOptions& o, const ModelInfo& model, const ModelInfo* reference) {
+  constexpr int kWindow = 512;
+  const int most = reference ? std::min(model.positions, reference->positions) : model.positions;
+  WindowOptions w = o.windows;
+  if (w.window == 0) w.window = std::min(kWindow, most);
+  if (w.window > most)
+    throw Error("a window of " + std::to_string(w.window) + " tokens is longer than the context of " +
+                std::to_string(most) + " tokens; lower --window");
+  if (w.stride == 0) w.stride = std::max(1, w.window / 2);
+  return w;
+}
+
+// The text, the prompts, and the models of one row after another; what the reference wrote is kept for the next row.
+class Measurement {
+ public:
+  // Reads and checks what needs no weights. `run`: of any row, since rows differ in the type of weights alone;
+  // `reference`: a run, or null.
+  Measurement(const QualityOptions& options, Workbench& bench, const json& run, json reference)
+      : o_(options), bench_(bench), reference_(std::move(reference)) {
+    const ModelInfo model = bench_.target_info(run, "");
+    const std::optional<ModelInfo> other =
+        compared() ? std::optional(bench_.target_info(reference_, "")) : std::nullopt;
+    windows_ = windows_for(o_, model, other ? &*other : nullptr);
+    text_.documents = documents_of(text_name(), "--text", *bench_.tokenizer(target_of(run), ""));
+    text_.windows = windows_of(text_.documents, windows_);
+    expect_vocabulary(text_, model, other ? &*other : nullptr);
+    const json& w = run["workload"];
+    if (writes()) prompts_ = choose_prompts(read_prompts(locate(w["prompts"])), {}, w["limit"]);
+  }
+
+  std::string text_name() const { return o_.text.empty() ? kPrompts : o_.text; }
+
+  // `show` is called with what is done now and the share of the row that is done; it may throw to stop.
+  QualityRow row(const json& run, const std::function<void(const std::string&, double)>& show) {
+    Backend& backend = bench_.backend(run["engine"]);
+    const auto model = bench_.target(run, ""), other = compared() ? bench_.target(reference_, "") : nullptr;
+    Reading reading(backend, model, windows_.window);
+    const auto beside = other ? std::make_unique<Reading>(backend, other, windows_.window) : nullptr;
+    const double share = writes() ? 0.5 : 1;
+    const std::vector<TokenScore> scores =
+        predict(text_, reading, beside.get(), [&](double d) { show("text", share * d); });
+    QualityRow r{model->info().name,
+                 target_of(run).dtype,
+                 model->info().weight_bytes,
+                 compared() ? name_of(reference_) : "",
+                 figures_of(text_, scores, compared()),
+                 {}};
+    if (!writes()) return r;
+    if (outputs_.empty()) outputs_ = outputs(reference_, [&](double d) { show("outputs", 0.5 + 0.25 * d); });
+    r.outputs = figures_of(outputs(run, [&](double d) { show("outputs", 0.75 + 0.25 * d); }), outputs_);
+    return r;
+  }
+
+  json line(const QualityRow& row, const json& run, double seconds) const {
+    json sources = sources_of(run, bench_.registries(), "");
+    if (compared()) sources.update(sources_of(reference_, bench_.registries(), ""));
+    sources[text_name()] = fingerprint(locate(text_name()));
+    json quality = {{"predictions", to_json(row.predictions)},
+                    {"outputs", row.outputs ? to_json(*row.outputs) : json()},
+                    {"weight_bytes", row.weight_bytes},
+                    {"text", text_name()},
+                    {"window", windows_.window},
+                    {"stride", windows_.stride}};
+    return {{"quality", quality}, {"run", run},          {"reference", reference_},
+            {"sources", sources}, {"seconds", seconds},  {"machine", machine_of(bench_.backend(run["engine"]))},
+            {"commit", kCommit},  {"version", kVersion}, {"compiler", kCompiler},
+            {"date", utc_now()}};
+  }
+
+ private:
+  bool compared() const { return !reference_.is_null(); }
+  bool writes() const { return compared() && o_.max_new_tokens > 0; }
+
+  static std::string name_of(const json& run) {
+    const ModelChoice choice = target_of(run);
+    return choice.text() + (choice.dtype == "auto" ? "" : " in " + choice.dtype);
+  }
+
+  Outputs outputs(const json& run, const std::function<void(double)>& between) {
+    const auto engine = bench_.engine(run, Side::baseline, "");
+    const auto tokenizer = bench_.tokenizer(target_of(run), "");
+    std::vector<Job> jobs;
+    for (const Prompt& p : prompts_)
+      jobs.push_back({request_of(run, engine->target().info(), tokenizer, {}, p, 0), p.number, p.category});
+    Measured measured = measure(*engine, jobs, kOutputsAtOnce, between);
+    for (std::size_t i = 0; i < jobs.size(); ++i)
+      if (!measured.failures[i].empty())
+        throw Error("prompt " + std::to_string(jobs[i].prompt + 1) + " of " +
+                    run["workload"]["prompts"].get<std::string>() + ": " + measured.failures[i]);
+    return std::move(measured.texts);
+  }
+
+  const QualityOptions& o_;
+  Workbench& bench_;
+  const json reference_;
+  WindowOptions windows_;
+  Text text_;
+  std::vector<Prompt> prompts_;
+  Outputs outputs_;  // of the reference
+};
+
+}  // namespace
+
+int run_quality(const QualityOptions& o) {
+  BenchFile results(o.results, "quality", "foretoken quality");
+  Workbench bench;
+  const json model = model_of("--model", o.model);
+  std::vector<json> runs;
+  for (const std::string& dtype : o.dtypes.empty() ? std::vector<std::string>{"auto"} : o.dtypes)
+    runs.push_back(run_of(o, model, dtype, bench.registries()));
+  json reference;
+  if (!o.reference.empty())
+    reference = run_of(o, model_of("--reference", o.reference), "auto", bench.registries());
+  else if (!o.dtypes.empty())
+    reference = run_of(o, model, "auto", bench.registries());
+  watch_interrupts();
+  Measurement measurement(o, bench, runs.front(), reference);
+  Progress progress("foretoken quality", int(runs.size()), 0, o.quiet, "models");
+  std::vector<QualityRow> rows;
+  for (const json& run : runs) {
+    const auto start = std::chrono::steady_clock::now();
+    rows.push_back(measurement.row(run, [&](const std::string& what, double share) {
+      progress.show(int(rows.size()), what, share);
+      check_interrupt();
+    }));
+    const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    const json line = measurement.line(rows.back(), run, seconds);
+    results.append(line);
+    progress.clear();
+    if (o.format == "json") print(line.dump());
+    bench.forget_unused();
+  }
+  if (o.format != "json") print(quality_tables(rows, measurement.text_name(), o.format, o.width));
+  return 0;
+}
+
+}  // namespace foretoken

@@ -1,0 +1,32 @@
+// `foretoken quality`: what a format of weights costs besides time. A model predicts a text and continues prompts
+// greedily, and so does its reference; a table and a JSON line show the differences with their intervals. This module
+// must not know formats.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "experiments/quality/windows.h"
+
+namespace foretoken {
+
+struct QualityOptions {
+  std::string model;                // a directory, or JSON as ModelChoice::read takes it
+  std::vector<std::string> dtypes;  // types of its weights, each a row of the tables; empty: as the model says
+  std::string reference;            // likewise; "": the model as it is stored where dtypes are given, else none
+  std::string text;                 // a file of text, or of JSON lines (.jsonl), each a document
+  WindowOptions windows{.window = 0, .stride = 0};  // 0: 512 tokens or the model's context; half a window
+  std::string prompts;                              // JSON lines; their greedy outputs are compared
+  int limit = 24;                                   // prompts, spread evenly over the categories; 0: all
+  int max_new_tokens = 64;                          // of an output; 0: no outputs are compared
+  std::string device = "auto", numerics = "invariant";
+  int threads = 0;
+  std::string results;              // a JSON line for each row is appended here; empty: nowhere
+  std::string format = "terminal";  // terminal, markdown, csv or json
+  int width = 0;                    // of the terminal
+  bool quiet = false;               // no progress
+};
+
+// Prints to standard output; returns an exit code.
+int run_quality(const QualityOptions& options);
+
+}  // namespace foretoken

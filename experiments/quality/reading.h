@@ -1,0 +1,35 @@
+// The logits of a model along a window of tokens, some rows at a time, computed as the engine computes them: through a
+// paged cache. This module must not know what the logits are for.
+#pragma once
+#include <memory>
+#include <span>
+
+#include "framework/cache/cached_model.h"
+#include "framework/decode/sequence.h"
+
+namespace foretoken {
+
+class Reading {
+ public:
+  // `backend` must outlive it. `window`: the most tokens of a window.
+  Reading(Backend& backend, std::shared_ptr<Model> model, int window);
+
+  const ModelInfo& info() const { return cached_.info(); }
+  // The tokens of the next window.
+  void begin(std::span<const Token> tokens);
+  // On the host: f32 [n, vocab], the logits after each of the window's tokens [at, at + n), of which the last call
+  // ended at `at` or before. Their memory is not reused while the Tensor lives.
+  Tensor logits(int at, int n);
+
+ private:
+  Backend& backend_;
+  PagePool pool_;
+  CachedModel cached_;
+  std::vector<Token> tokens_;
+  Sequence sequence_;
+};
+
+// How many rows of logits are held at once, so that they take no more than some tens of MiB.
+int rows_at_once(int vocab);
+
+}  // namespace foretoken

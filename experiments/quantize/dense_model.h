@@ -1,0 +1,47 @@
+// A model to be quantized: its checkpoint, and which of its tensors are matrices of layers. This module must not know
+// formats.
+#pragma once
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "experiments/quantize/safetensors_file.h"
+#include "framework/model/checkpoint.h"
+#include "framework/model/config.h"
+
+namespace foretoken {
+
+class DenseModel {
+ public:
+  // A directory in Hugging Face form. One that is quantized already is an Error.
+  explicit DenseModel(const std::filesystem::path& directory);
+
+  const ModelConfig& config() const { return config_; }
+  const Checkpoint& checkpoint() const { return *checkpoint_; }
+  const nlohmann::ordered_json& config_json() const { return json_; }
+  const std::filesystem::path& directory() const { return directory_; }
+
+  // "model.layers.3."
+  static std::string prefix_of(int layer) { return "model.layers." + std::to_string(layer) + "."; }
+  // Modules of a layer that have a matrix, within the layer: "mlp.up_proj".
+  std::vector<std::string> modules(int layer) const;
+  // Its matrix, f32 or bf16.
+  Weight matrix(int layer, const std::string& module) const;
+  // Tensors of a layer but its matrices; of layer -1 those outside all layers.
+  std::vector<StoredTensor> others(int layer) const;
+
+ private:
+  int layer_of(const std::string& name) const;
+
+  std::filesystem::path directory_;
+  nlohmann::ordered_json json_;
+  ModelConfig config_;
+  std::optional<Checkpoint> checkpoint_;
+  std::map<std::string, Shape> shapes_;
+};
+
+}  // namespace foretoken

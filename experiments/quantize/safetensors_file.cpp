@@ -1,0 +1,85 @@
+#include "experiments/quantize/safetensors_file.h"
+
+#include <cerrno>
+#include <cstring>
+#include <string_view>
+#include <vector>
+
+#include <fcntl.h>
+#include <nlohmann/json.hpp>
+#include <unistd.h>
+
+#include "framework/text/regular_file.h"
+#include "kernels/error.h"
+
+namespace foretoken {
+namespace {
+
+[[noreturn]] void fail(const std::filesystem::path& file, int why) {
+  throw Error(file.string() + " cannot be written (" + std::strerror(why) +
+              "); make room or correct the permissions, then give the command again");
+}
+
+// Zero, or the errno of what failed.
+int write_all(int descriptor, std::string_view bytes) {
+  while (!bytes.empty()) {
+    const ssize_t n = ::write(descriptor, bytes.data(), bytes.size());
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) return n < 0 ? errno : ENOSPC;
+    bytes.remove_prefix(std::size_t(n));
+  }
+  return 0;
+}
+
+int write_file(const std::filesystem::path& file, std::span<const std::string_view> pieces) {
+  const Descriptor d(::open(file.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
+  if (d.number() < 0) return errno;
+  for (const std::string_view piece : pieces)
+    if (const int why = write_all(d.number(), piece); why != 0) return why;
+  return ::fsync(d.number()) == 0 ? 0 : errno;
+}
+
+std::string_view bytes_of(const Tensor& t) { return {static_cast<const char*>(t.raw()), std::size_t(t.bytes())}; }
+
+std::string header_of(std::span<const StoredTensor> tensors) {
+  nlohmann::ordered_json header = {{"__metadata__", {{"format", "pt"}}}};
+  std::int64_t at = 0;
+  for (const StoredTensor& t : tensors) {
+    std::vector<std::int64_t> shape;
+    for (int i = 0; i < t.values.rank(); ++i) shape.push_back(t.values.dim(i));
+    header[t.name] = {{"dtype", t.type}, {"shape", shape}, {"data_offsets", {at, at + t.values.bytes()}}};
+    at += t.values.bytes();
+  }
+  std::string text = header.dump();
+  text.resize((text.size() + 7) / 8 * 8, ' ');  // so that the tensors begin aligned
+  const std::uint64_t size = text.size();
+  std::string length(8, '\0');
+  std::memcpy(length.data(), &size, 8);
+  return length + text;
+}
+
+}  // namespace
+
+StoredTensor stored_tensor(std::string name, Tensor values) {
+  constexpr const char* kTypes[] = {"F32", "BF16", "F16", "I8", "U8", "I32", "I64", "U64"};  // as DType has them
+  const char* const type = kTypes[int(values.dtype())];
+  return {std::move(name), type, std::move(values)};
+}
+
+void write_whole(const std::filesystem::path& file, std::span<const std::string_view> pieces) {
+  const std::filesystem::path beside = file.string() + ".writing";
+  int why = write_file(beside, pieces);
+  if (why == 0 && ::rename(beside.c_str(), file.c_str()) != 0) why = errno;
+  if (why == 0) return;
+  ::unlink(beside.c_str());
+  fail(file, why);
+}
+
+void write_safetensors(const std::filesystem::path& file, std::span<const StoredTensor> tensors) {
+  const std::string header = header_of(tensors);
+  std::vector<std::string_view> pieces{header};
+  for (const StoredTensor& t : tensors) pieces.push_back(bytes_of(t.values));
+  write_whole(file, pieces);
+}
+
+}  // namespace foretoken

@@ -1,0 +1,165 @@
+#include "framework/model/gguf/gguf_config.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstring>
+#include <set>
+
+#include "framework/model/gguf/gguf_cursor.h"
+#include "framework/text/known_names.h"
+#include "kernels/error.h"
+
+namespace foretoken {
+namespace {
+
+constexpr int kMost = 1 << 24;  // the greatest size: products of two fit 64 bits easily
+constexpr const char* kDivisors = "rope_freqs.weight";
+
+struct Family {
+  const char *name, *architecture;
+  bool rotates_neighbours;
+};
+constexpr Family kFamilies[] = {
+    {"llama", "LlamaForCausalLM", true}, {"qwen2", "Qwen2ForCausalLM", false}, {"qwen3", "Qwen3ForCausalLM", false}};
+
+const Family& family_of(const GgufFile& file) {
+  const std::string name = file.metadata().string("general.architecture");
+  std::vector<std::string> known;
+  for (const Family& f : kFamilies) {
+    if (name == f.name) return f;
+    known.emplace_back(f.name);
+  }
+  file.metadata().refuse("general.architecture", "the supported ones are " + listed(known));
+}
+
+// Any other key of the architecture may change what the model computes.
+void refuse_unknown_keys(const GgufMetadata& m, const std::string& prefix) {
+  static const std::set<std::string> kKnown = {"context_length",
+                                               "embedding_length",
+                                               "block_count",
+                                               "feed_forward_length",
+                                               "vocab_size",
+                                               "tensor_data_layout",
+                                               "expert_count",
+                                               "expert_used_count",
+                                               "attention.head_count",
+                                               "attention.head_count_kv",
+                                               "attention.key_length",
+                                               "attention.value_length",
+                                               "attention.layer_norm_rms_epsilon",
+                                               "rope.dimension_count",
+                                               "rope.freq_base",
+                                               "rope.scaling.type",
+                                               "rope.scaling.factor",
+                                               "rope.scaling.original_context_length",
+                                               "rope.scaling.finetuned"};
+  for (const std::string& key : m.keys())
+    if (key.starts_with(prefix) && !kKnown.contains(key.substr(prefix.size())))
+      m.refuse(key, "this key is not supported: it may change what the model computes");
+  for (const char* key : {"expert_count", "expert_used_count"})
+    if (m.integer_or(prefix + key, 0, kMost, 0) > 0) m.refuse(prefix + key, "mixtures of experts are not supported");
+}
+
+void read_shape(const GgufMetadata& m, const std::string& prefix, ModelConfig& c) {
+  c.vocab = int(std::min<std::size_t>(m.strings("tokenizer.ggml.tokens").size(), kMost));
+  if (c.vocab < 1) m.refuse("tokenizer.ggml.tokens", "there must be tokens");
+  if (m.integer_or(prefix + "vocab_size", 1, kMost, c.vocab) != c.vocab)
+    m.refuse(prefix + "vocab_size", "'tokenizer.ggml.tokens' has " + std::to_string(c.vocab) + " tokens");
+  c.width = m.integer(prefix + "embedding_length", 1, kMost);
+  c.layers = m.integer(prefix + "block_count", 1, 4096);
+  c.heads = m.integer(prefix + "attention.head_count", 1, kMost);
+  c.kv_heads = m.integer_or(prefix + "attention.head_count_kv", 1, kMost, c.heads);
+  c.ffn = m.integer(prefix + "feed_forward_length", 1, kMost);
+  c.positions = m.integer(prefix + "context_length", 1, kMost);
+  c.norm_epsilon = m.positive(prefix + "attention.layer_norm_rms_epsilon");
+  if (c.heads % c.kv_heads)
+    m.refuse(prefix + "attention.head_count_kv", "must divide head_count (" + std::to_string(c.heads) + ")");
+  const std::string length = prefix + "attention.key_length";
+  if (!m.has(length) && c.width % c.heads)
+    m.refuse(prefix + "attention.head_count",
+             "must divide embedding_length (" + std::to_string(c.width) + ") where attention.key_length is absent");
+  c.head_size = m.integer_or(length, 1, kMost, c.width / c.heads);
+  if (c.head_size % 2 || std::int64_t(c.heads) * c.head_size > kMost)
+    throw Error(m.where() + ": the head size is " + std::to_string(c.head_size) +
+                ", but must be even for the rotation, and at most " + std::to_string(kMost) +
+                " for all heads together");
+  for (const char* key : {"attention.value_length", "rope.dimension_count"})
+    if (m.integer_or(prefix + key, 1, kMost, c.head_size) != c.head_size)
+      m.refuse(prefix + key, "only the head size (" + std::to_string(c.head_size) + ") is supported");
+}
+
+// Llama 3's scaling: what each frequency is divided by.
+std::vector<float> divisors_of(const GgufFile& file, const ModelConfig& c) {
+  const auto found = file.tensors().find(kDivisors);
+  if (found == file.tensors().end()) return {};
+  const GgufTensor& t = found->second;
+  const auto refuse = [&](const std::string& why) {
+    throw Error(file.where() + ": tensor '" + kDivisors + "' " + why +
+                "; convert the model again with llama.cpp's convert_hf_to_gguf.py");
+  };
+  if (t.type->dense != DType::f32 || t.shape != Shape{c.head_size / 2})
+    refuse(std::string("is ") + t.type->name + " of shape " + t.shape.text() + ", but must be F32 of shape " +
+           Shape{c.head_size / 2}.text());
+  std::vector<float> divisors(std::size_t(c.head_size / 2));
+  std::memcpy(divisors.data(), t.data, t.bytes);
+  if (!std::ranges::all_of(divisors, [](float d) { return std::isfinite(d) && d > 0; }))
+    refuse("must hold numbers above 0");
+  return divisors;
+}
+
+void read_rope(const GgufFile& file, const std::string& prefix, ModelConfig& c) {
+  const GgufMetadata& m = file.metadata();
+  c.rope_theta = m.positive_or(prefix + "rope.freq_base", 10000);
+  const std::string type = prefix + "rope.scaling.type", kind = m.string_or(type, "none");
+  RopeScaling& s = c.rope_scaling;
+  s.divisors = divisors_of(file, c);
+  if (!s.divisors.empty()) s.kind = RopeScaling::Kind::divisors;
+  if (kind == "none") return;
+  if (kind != "linear") m.refuse(type, "the supported kinds of rope scaling are \"none\" and \"linear\"");
+  if (!s.divisors.empty())
+    m.refuse(type, std::string("the tensor '") + kDivisors + "' scales too; leave one of them out");
+  s.kind = RopeScaling::Kind::linear;
+  s.factor = m.positive(prefix + "rope.scaling.factor");
+  if (s.factor < 1) m.refuse(prefix + "rope.scaling.factor", "must be at least 1");
+}
+
+// The token that ends a sequence, and those that end a turn. Files name one of them; llama.cpp ends an output at others
+// too, which it finds by their text.
+std::vector<int> ends_of(const GgufMetadata& m, int vocab) {
+  std::set<int> ends;
+  for (const char* name : {"eos", "eot", "eom"})
+    if (const std::string key = std::string("tokenizer.ggml.") + name + "_token_id"; m.has(key))
+      ends.insert(m.integer(key, 0, vocab - 1));
+  constexpr std::array kTexts = {"<|eot_id|>", "<|eom_id|>", "<|im_end|>", "<|endoftext|>", "<|end_of_text|>"};
+  const auto& tokens = m.strings("tokenizer.ggml.tokens");
+  for (std::size_t i = 0; i < tokens.size(); ++i)
+    if (std::ranges::find(kTexts, tokens[i]) != kTexts.end()) ends.insert(int(i));
+  return {ends.begin(), ends.end()};
+}
+
+}  // namespace
+
+ModelConfig gguf_config(const GgufFile& file) {
+  const GgufMetadata& m = file.metadata();
+  const Family& family = family_of(file);
+  const std::string prefix = std::string(family.name) + ".";
+  const auto has = [&](const char* tensor) { return file.tensors().contains(tensor); };
+  refuse_unknown_keys(m, prefix);
+  ModelConfig c;
+  c.architecture = family.architecture;
+  read_shape(m, prefix, c);
+  c.tied_head = !has("output.weight");
+  c.qkv_bias = has("blk.0.attn_q.bias");
+  c.out_bias = has("blk.0.attn_output.bias");
+  c.mlp_bias = has("blk.0.ffn_gate.bias");
+  c.head_norms = has("blk.0.attn_q_norm.weight");
+  read_rope(file, prefix, c);
+  c.eos = ends_of(m, c.vocab);
+  if (m.has("tokenizer.ggml.bos_token_id")) c.bos = m.integer("tokenizer.ggml.bos_token_id", 0, c.vocab - 1);
+  return c;
+}
+
+bool rotates_neighbours(const GgufFile& file) { return family_of(file).rotates_neighbours; }
+
+}  // namespace foretoken

@@ -1,0 +1,62 @@
+#include "framework/model/gguf/pre_tokenizer_names.h"
+
+#include <algorithm>
+
+namespace foretoken {
+namespace {
+
+using nlohmann::json;
+
+constexpr const char* kLlama3 =
+    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|)"
+    R"(\s+(?!\S)|\s+)";
+constexpr const char* kQwen2 =
+    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+constexpr const char* kTekken = R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+|)"
+                                R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*|)"
+                                R"(\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+
+json bytes(bool splits) { return {{"type", "ByteLevel"}, {"add_prefix_space", false}, {"use_regex", splits}}; }
+
+json sequence(json first, json second) {
+  return {{"type", "Sequence"}, {"pretokenizers", json::array({std::move(first), std::move(second)})}};
+}
+
+json split_by(const char* pattern) {
+  return sequence({{"type", "Split"}, {"pattern", {{"Regex", pattern}}}, {"behavior", "Isolated"}, {"invert", false}},
+                  bytes(false));
+}
+
+// GPT-2's rule, with every digit apart.
+json digits() { return sequence({{"type", "Digits"}, {"individual_digits", true}}, bytes(true)); }
+
+struct Known {
+  const char* name;
+  NamedPreTokenizer (*parts)();
+};
+
+NamedPreTokenizer gpt2() { return {nullptr, bytes(true), false, false}; }
+NamedPreTokenizer llama3() { return {nullptr, split_by(kLlama3), true, true}; }
+NamedPreTokenizer qwen2() { return {{{"type", "NFC"}}, split_by(kQwen2), false, false}; }
+NamedPreTokenizer smollm() { return {nullptr, digits(), false, false}; }
+NamedPreTokenizer tekken() { return {nullptr, split_by(kTekken), true, true}; }
+
+constexpr Known kKnown[] = {{"gpt-2", gpt2},  {"llama-bpe", llama3}, {"llama3", llama3},    {"llama-v3", llama3},
+                            {"qwen2", qwen2}, {"smollm", smollm},    {"starcoder", smollm}, {"tekken", tekken}};
+
+}  // namespace
+
+const std::vector<std::string>& pre_tokenizer_names() {
+  static const std::vector<std::string> names = [] {
+    std::vector<std::string> all;
+    for (const Known& k : kKnown) all.emplace_back(k.name);
+    return all;
+  }();
+  return names;
+}
+
+NamedPreTokenizer named_pre_tokenizer(const std::string& name) {
+  return std::ranges::find(kKnown, name, [](const Known& k) { return std::string(k.name); })->parts();
+}
+
+}  // namespace foretoken

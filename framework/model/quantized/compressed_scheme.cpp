@@ -1,0 +1,126 @@
+#include "framework/model/quantized/compressed_scheme.h"
+
+#include "framework/model/quantized/unpacking.h"
+#include "framework/text/json_file.h"
+#include "kernels/formats/formats.h"
+
+namespace foretoken {
+namespace {
+
+using Layout = CompressedScheme::Layout;
+using Strategy = CompressedScheme::Strategy;
+
+constexpr int kMost = 1 << 24;
+
+Layout layout_of(const Fields& group, const std::string& whole, bool floats) {
+  const std::string name = group.has("format") ? group.string("format") : whole;
+  if (name == "pack-quantized") return Layout::packed;
+  if (name == "int-quantized") return Layout::integers;
+  if (name == "float-quantized") return Layout::floats;
+  if (name == "naive-quantized") return floats ? Layout::floats : Layout::integers;
+  if (name == "mxfp4-pack-quantized") return Layout::microscaling;
+  group.refuse("format",
+               "the supported ones are pack-quantized, int-quantized, float-quantized, naive-quantized and "
+               "mxfp4-pack-quantized, and that of the whole is \"" +
+                   name + "\"");
+}
+
+bool is_float(const Fields& arguments) {
+  const std::string type = arguments.string_or("type", "int");
+  if (type != "int" && type != "float") arguments.refuse("type", "the supported ones are \"int\" and \"float\"");
+  return type == "float";
+}
+
+void read_block(const Fields& weights, CompressedScheme& s) {
+  const auto& block = weights.array("block_structure");
+  for (const auto& size : block)
+    if (!size.is_number_integer() || size < 1 || size > kMost) weights.refuse("block_structure", "must be two sizes");
+  if (block.size() != 2) weights.refuse("block_structure", "must be two sizes, of outputs and of inputs");
+  s.block_outputs = block[0], s.block_inputs = block[1];
+}
+
+// As compressed-tensors fills in what is absent: a group size of -1 means channels, above 0 groups, else the tensor.
+void read_strategy(const Fields& weights, CompressedScheme& s) {
+  const int group = weights.integer_or("group_size", -1, kMost, 0);
+  const std::string name = weights.string_or("strategy", group > 0 ? "group" : group < 0 ? "channel" : "tensor");
+  if (name == "tensor")
+    s.strategy = Strategy::tensor;
+  else if (name == "channel")
+    s.strategy = Strategy::channel;
+  else if (name == "group")
+    s.strategy = Strategy::group;
+  else if (name == "block")
+    s.strategy = Strategy::block;
+  else
+    weights.refuse("strategy", "the supported ones are \"tensor\", \"channel\", \"group\" and \"block\"");
+  if (s.strategy == Strategy::group && group < 1) weights.refuse("group_size", "the strategy \"group\" needs one");
+  s.group = group;
+  if (s.strategy == Strategy::block) read_block(weights, s);
+}
+
+void refuse_what_is_missing_here(const Fields& weights) {
+  if (const auto* dynamic = weights.find("dynamic"); dynamic && *dynamic != false)
+    weights.refuse("dynamic", "scales of weights must be stored");
+  const auto* order = weights.find("actorder");
+  if (order && *order != false && *order != "weight" && *order != "static")
+    weights.refuse("actorder", "the supported ones are \"weight\" and \"static\", which do not change the layout");
+}
+
+// Bits, type and strategy must be what the layout stores.
+void expect_consistent(const Fields& weights, const CompressedScheme& s, bool floats) {
+  const bool wants_floats = s.layout == Layout::floats || s.layout == Layout::microscaling;
+  if (floats != wants_floats)
+    weights.refuse("type", wants_floats ? "the format stores floats" : "the format stores integers");
+  const bool of_4 = s.bits == 4 && s.layout != Layout::floats, of_8 = s.bits == 8 && s.layout != Layout::microscaling;
+  const bool between = (s.bits == 5 || s.bits == 6) && s.layout == Layout::packed;
+  if (!of_4 && !of_8 && !between)
+    weights.refuse("num_bits", s.layout == Layout::floats ? "the supported one is 8"
+                               : s.layout == Layout::microscaling
+                                   ? "the format has 4"
+                                   : "the supported ones are 4, 5, 6 and 8, of 5 and 6 where they are packed");
+  if (floats && !s.symmetric) weights.refuse("symmetric", "floats must be symmetric");
+  if (s.layout == Layout::microscaling && (s.strategy != Strategy::group || s.group != 32))
+    weights.refuse("group_size", "the format has groups of 32");
+  if (s.layout == Layout::packed && !s.symmetric && s.strategy != Strategy::group && s.strategy != Strategy::channel)
+    weights.refuse("strategy", "packed zero points are supported for groups and channels");
+}
+
+Activations read_activations(const Fields& inputs) {
+  Activations a;
+  a.bits = inputs.integer_or("num_bits", 1, 16, 8);
+  a.integers = !is_float(inputs);
+  const auto* dynamic = inputs.find("dynamic");
+  if (dynamic && !dynamic->is_boolean()) inputs.refuse("dynamic", "the supported ones are true and false");
+  a.dynamic = dynamic && dynamic->get<bool>();
+  a.strategy = inputs.string_or("strategy", a.dynamic ? "token" : "tensor");
+  return a;
+}
+
+}  // namespace
+
+CompressedScheme CompressedScheme::read(const Fields& group, const std::string& format) {
+  CompressedScheme s;
+  group.array("targets");
+  s.targets = ModuleTargets(group, "targets");
+  const Fields weights = group.object("weights");
+  const bool floats = is_float(weights);
+  s.layout = layout_of(group, format, floats);
+  s.bits = weights.integer_or("num_bits", 1, 32, 8);
+  s.symmetric = weights.boolean_or("symmetric", true);
+  refuse_what_is_missing_here(weights);
+  read_strategy(weights, s);
+  expect_consistent(weights, s, floats);
+  if (group.has("input_activations")) s.activations = read_activations(group.object("input_activations"));
+  if (group.has("output_activations")) group.refuse("output_activations", "outputs that are rounded are not supported");
+  return s;
+}
+
+const WeightFormat& CompressedScheme::format() const {
+  if (layout == Layout::microscaling) return formats::mxfp4();
+  if (layout == Layout::integers || layout == Layout::packed)
+    return unpacking::integers(bits, strategy == Strategy::group || strategy == Strategy::block, symmetric);
+  if (strategy == Strategy::tensor) return formats::fp8_tensor();
+  return strategy == Strategy::block ? formats::fp8_block() : formats::fp8();
+}
+
+}  // namespace foretoken

@@ -1,0 +1,188 @@
+// compressed-tensors (vLLM's llm-compressor). pack-quantized: MODULE.weight_packed I32 [out, in * bits / 32], integers
+// plus 2^(bits - 1) along the inputs (those of 5 and 6 bits cross words), weight_shape; int-quantized: MODULE.weight
+// I8; float-quantized: MODULE.weight F8_E4M3; mxfp4-pack-quantized: weight_packed U8 [out, in / 2]. weight_scale [1],
+// [out, 1], [out, groups] or one number for each block. weight_zero_point I8 like the scales, or in 32-bit words along
+// the outputs. w = scale * (number - zero).
+#include <algorithm>
+
+#include "framework/model/in_parallel.h"
+#include "framework/model/quantized/compressed_scheme.h"
+#include "framework/model/quantized/methods.h"
+#include "framework/model/quantized/microscaling.h"
+#include "framework/model/quantized/unpacking.h"
+#include "framework/text/json_file.h"
+#include "kernels/error.h"
+
+namespace foretoken {
+namespace {
+
+using Layout = CompressedScheme::Layout;
+using Strategy = CompressedScheme::Strategy;
+
+class CompressedTensors final : public Quantization {
+ public:
+  explicit CompressedTensors(const Fields& settings);
+
+  std::string method() const override { return "compressed-tensors"; }
+  std::vector<const WeightFormat*> formats() const override;
+  Activations activations() const override;
+  std::vector<std::string> marks() const override { return {"weight_packed", "weight_scale"}; }
+  std::vector<std::string> other_parts() const override {
+    return {"weight_zero_point", "weight_shape", "input_scale", "input_zero_point"};
+  }
+  bool excludes(const std::string& module) const override { return ignored_.match(module) > 0; }
+  Weight unpack(const Parts& parts) const override;
+
+ private:
+  const CompressedScheme& scheme_of(const Parts& parts) const;
+
+  std::vector<CompressedScheme> schemes_;
+  ModuleTargets ignored_;
+};
+
+void refuse_what_is_missing_here(const Fields& settings) {
+  for (const auto& [key, why] : {std::pair("kv_cache_scheme", "caches quantized by a checkpoint are not supported"),
+                                 std::pair("transform_config", "transforms of matrices are not supported"),
+                                 std::pair("moe_sparsity_config", "sparsity is not supported")})
+    if (const auto* value = settings.find(key); value && !value->empty()) settings.refuse(key, why);
+  if (const auto* sparsity = settings.find("sparsity_config"); sparsity && !sparsity->empty())
+    if (!sparsity->is_object() || sparsity->value("format", nlohmann::json()) != "dense")
+      settings.refuse("sparsity_config", "sparsity is not supported");
+  if (settings.string_or("quantization_status", "compressed") != "compressed")
+    settings.refuse("quantization_status", "the supported one is \"compressed\"");
+}
+
+CompressedTensors::CompressedTensors(const Fields& settings) : ignored_(settings, "ignore") {
+  refuse_what_is_missing_here(settings);
+  const Fields groups = settings.object("config_groups");
+  const std::string format = settings.string_or("format", "");
+  for (const auto& [name, group] : groups.all().items())
+    schemes_.push_back(CompressedScheme::read(groups.object(name.c_str()), format));
+  if (schemes_.empty()) settings.refuse("config_groups", "names no group; choose another checkpoint");
+}
+
+std::vector<const WeightFormat*> CompressedTensors::formats() const {
+  std::vector<const WeightFormat*> all;
+  for (const CompressedScheme& s : schemes_)
+    if (std::ranges::find(all, &s.format()) == all.end()) all.push_back(&s.format());
+  return all;
+}
+
+// The first group that rounds its inputs.
+Activations CompressedTensors::activations() const {
+  for (const CompressedScheme& s : schemes_)
+    if (s.activations.bits > 0) return s.activations;
+  return {};
+}
+
+// The one that names the module most exactly. Which of two equal ones counts depends on the order of the file, which
+// JSON does not keep.
+const CompressedScheme& CompressedTensors::scheme_of(const Parts& parts) const {
+  const CompressedScheme* best = nullptr;
+  bool twice = false;
+  for (const CompressedScheme& s : schemes_) {
+    const int match = s.targets.match(parts.module()), before = best ? best->targets.match(parts.module()) : 0;
+    if (match == 0 || match < before) continue;
+    twice = match == before, best = &s;
+  }
+  if (!best || twice)
+    throw Error("the matrix '" + parts.module() + "' is quantized, but " + (twice ? "several groups" : "no group") +
+                " of quantization_config name it equally; correct the targets in config.json");
+  return *best;
+}
+
+// The shape of weight_scale, and the block of the matrix that one of them belongs to.
+struct Grid {
+  Shape shape;
+  std::int64_t block_outputs, block_inputs;
+};
+
+Grid grid_of(const Parts& parts, const CompressedScheme& s) {
+  switch (s.strategy) {
+    case Strategy::tensor:
+      return {{1}, parts.out, parts.in};
+    case Strategy::channel:
+      return {{parts.out, 1}, 1, parts.in};
+    case Strategy::group:
+      parts.expect_groups(s.group, "group_size");
+      return {{parts.out, parts.in / s.group}, 1, s.group};
+    case Strategy::block:
+      break;
+  }
+  return {{(parts.out + s.block_outputs - 1) / s.block_outputs, (parts.in + s.block_inputs - 1) / s.block_inputs},
+          s.block_outputs,
+          s.block_inputs};
+}
+
+Weight unpack_words(const Parts& parts, const CompressedScheme& s) {
+  const Tensor words = parts.of("weight_packed", DType::i32, {parts.out, (parts.in * s.bits + 31) / 32});
+  const Tensor shape = parts.of("weight_shape", DType::i64, {2});
+  if (shape.data<std::int64_t>()[0] != parts.out || shape.data<std::int64_t>()[1] != parts.in)
+    parts.refuse("weight_shape", "says " + Shape{shape.data<std::int64_t>()[0], shape.data<std::int64_t>()[1]}.text() +
+                                     ", but config.json requires " + Shape{parts.out, parts.in}.text() +
+                                     "; they belong to different checkpoints: download both again");
+  Weight w = unpacking::empty(parts, s.format());
+  in_parallel(w.out, w.in, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t o = begin; o < end; ++o)
+      for (std::int64_t i = 0; i < w.in; ++i)
+        w.values.row<std::uint8_t>(o)[i] = unpacking::packed(words.row<std::int32_t>(o), i, s.bits);
+  });
+  return w;
+}
+
+// f32 in the shape of the scales; absent where all are 0.
+Tensor zeros_of(const Parts& parts, const CompressedScheme& s, const Shape& shape) {
+  const char* part = "weight_zero_point";
+  if (!parts.has(part)) {
+    if (!s.symmetric) parts.refuse(part, "is missing, though quantization_config is not symmetric; download it again");
+    return {};
+  }
+  const Tensor zeros = Tensor::host(shape, DType::f32);
+  const int offset = 1 << (s.bits - 1);
+  if (s.layout == Layout::packed && parts.any(part).dtype() == DType::i32) {
+    const std::int64_t columns = shape[1];
+    const Tensor words = parts.of(part, DType::i32, {(parts.out * s.bits + 31) / 32, columns});
+    for (std::int64_t o = 0; o < parts.out; ++o)
+      for (std::int64_t g = 0; g < columns; ++g)
+        zeros.row<float>(o)[g] =
+            float(int(unpacking::packed(words.data<std::int32_t>() + g, o, s.bits, columns)) - offset);
+  } else {
+    const Tensor stored = parts.of(part, DType::i8, shape);
+    for (std::int64_t i = 0; i < stored.elements(); ++i) {
+      const std::int8_t zero = stored.data<std::int8_t>()[i];
+      if (zero < -offset || zero >= offset)
+        parts.refuse(part, "holds " + std::to_string(int(zero)) + ", beyond integers of " + std::to_string(s.bits) +
+                               " bits; download the checkpoint again, or quantize anew");
+      zeros.data<float>()[i] = float(zero);
+    }
+  }
+  return unpacking::all_zero(zeros) ? Tensor() : zeros;
+}
+
+Weight CompressedTensors::unpack(const Parts& parts) const {
+  const CompressedScheme& s = scheme_of(parts);
+  const Grid grid = grid_of(parts, s);
+  if (s.layout == Layout::microscaling)
+    return microscaling::unpack(parts, parts.of("weight_packed", DType::u8, {parts.out, parts.in / 2}), "weight_scale");
+  Weight w;
+  if (s.layout == Layout::packed) {
+    w = unpack_words(parts, s);
+  } else if (s.layout == Layout::integers) {
+    w = unpacking::of_signed(parts, s.format(), parts.of("weight", DType::i8, {parts.out, parts.in}));
+  } else {
+    w = unpacking::empty(parts, s.format());
+    w.values = unpacking::bytes_of(parts.of("weight", DType::e4m3, {parts.out, parts.in}));
+  }
+  unpacking::set_scales(w, parts.numbers("weight_scale", grid.shape), grid.block_outputs, grid.block_inputs);
+  if (const Tensor zeros = zeros_of(parts, s, grid.shape))
+    w.zeros = unpacking::expanded(zeros, w.out, w.in, grid.block_outputs, grid.block_inputs).values;
+  return w;
+}
+
+}  // namespace
+
+std::shared_ptr<const Quantization> read_compressed_tensors(const Fields& settings) {
+  return std::make_shared<CompressedTensors>(settings);
+}
+
+}  // namespace foretoken

@@ -1,0 +1,76 @@
+// FP8 as DeepSeek, Qwen3 and AutoFP8 store it. MODULE.weight F8_E4M3 [out, in] and its scale: one number, or one for
+// each block of weight_block_size outputs and inputs, where blocks at the edges are smaller. weight_scale and
+// weight_scale_inv both multiply: w = scale * number.
+#include "framework/model/quantized/methods.h"
+#include "framework/model/quantized/module_names.h"
+#include "framework/model/quantized/unpacking.h"
+#include "framework/text/json_file.h"
+#include "kernels/formats/formats.h"
+
+namespace foretoken {
+namespace {
+
+class Fp8 final : public Quantization {
+ public:
+  explicit Fp8(const Fields& settings);
+
+  std::string method() const override { return "fp8"; }
+  std::vector<const WeightFormat*> formats() const override { return {&format()}; }
+  Activations activations() const override {
+    return {8, false, dynamic_, block_inputs_ ? "group" : dynamic_ ? "token" : "tensor", 0};
+  }
+  std::vector<std::string> marks() const override { return {"weight_scale", "weight_scale_inv"}; }
+  std::vector<std::string> other_parts() const override { return {"input_scale", "activation_scale"}; }
+  bool excludes(const std::string& module) const override {
+    return excluded_.contains(module) || ignored_.contains(module);
+  }
+  Weight unpack(const Parts& parts) const override;
+
+ private:
+  const WeightFormat& format() const { return block_inputs_ ? formats::fp8_block() : formats::fp8_tensor(); }
+
+  bool dynamic_ = true;
+  int block_outputs_ = 0, block_inputs_ = 0;  // 0: one scale for the matrix
+  ExcludedModules excluded_, ignored_;
+};
+
+Fp8::Fp8(const Fields& settings) : excluded_(settings, "modules_to_not_convert"), ignored_(settings, "ignored_layers") {
+  const std::string scheme = settings.string_or("activation_scheme", "dynamic");
+  dynamic_ = scheme == "dynamic";
+  if (!dynamic_ && scheme != "static")
+    settings.refuse("activation_scheme", "the supported ones are \"dynamic\" and \"static\"");
+  if (settings.string_or("fmt", "e4m3") != "e4m3") settings.refuse("fmt", "the supported one is \"e4m3\"");
+  if (settings.string_or("scale_fmt", "float") != "float")
+    settings.refuse("scale_fmt", "the supported one is \"float\"");
+  if (const auto* scheme_of_cache = settings.find("kv_cache_scheme"); scheme_of_cache && !scheme_of_cache->empty())
+    settings.refuse("kv_cache_scheme", "caches quantized by a checkpoint are not supported");
+  if (!settings.has("weight_block_size")) return;
+  const auto& block = settings.array("weight_block_size");
+  for (const auto& size : block)
+    if (!size.is_number_integer() || size < 1 || size > 1 << 24)
+      settings.refuse("weight_block_size", "must be two sizes");
+  if (block.size() != 2) settings.refuse("weight_block_size", "must be two sizes, of outputs and of inputs");
+  block_outputs_ = block[0], block_inputs_ = block[1];
+}
+
+Weight Fp8::unpack(const Parts& parts) const {
+  const std::string scale = parts.has("weight_scale_inv") ? "weight_scale_inv" : "weight_scale";
+  if (scale == "weight_scale_inv" && parts.has("weight_scale"))
+    parts.refuse(scale, "stands beside 'weight_scale', so that it is not clear which is meant; remove one of them");
+  Weight w = unpacking::empty(parts, format());
+  w.values = unpacking::bytes_of(parts.of("weight", DType::e4m3, {parts.out, parts.in}));
+  if (block_inputs_ == 0) {
+    unpacking::set_scales(w, parts.number(scale), w.out, w.in);
+    return w;
+  }
+  const std::int64_t rows = (w.out + block_outputs_ - 1) / block_outputs_,
+                     columns = (w.in + block_inputs_ - 1) / block_inputs_;
+  unpacking::set_scales(w, parts.numbers(scale, {rows, columns}), block_outputs_, block_inputs_);
+  return w;
+}
+
+}  // namespace
+
+std::shared_ptr<const Quantization> read_fp8(const Fields& settings) { return std::make_shared<Fp8>(settings); }
+
+}  // namespace foretoken

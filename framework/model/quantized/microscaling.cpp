@@ -1,0 +1,29 @@
+#include "framework/model/quantized/microscaling.h"
+
+#include <cmath>
+
+#include "framework/model/in_parallel.h"
+#include "framework/model/quantized/unpacking.h"
+#include "kernels/formats/formats.h"
+
+namespace foretoken::microscaling {
+
+Weight unpack(const Parts& parts, const Tensor& codes, const std::string& scales) {
+  const Tensor exponents = parts.of(scales, DType::u8, {parts.out, parts.in / kGroup});
+  Weight w = unpacking::empty(parts, formats::mxfp4());
+  w.group = int(kGroup);
+  w.scales = Tensor::host({w.out, w.in / kGroup}, DType::f32);
+  for (std::int64_t i = 0; i < exponents.elements(); ++i) {
+    const int exponent = exponents.data<std::uint8_t>()[i];
+    if (exponent == 255) parts.refuse(scales, "holds 255, which means NaN; download the checkpoint again");
+    w.scales.data<float>()[i] = std::ldexp(1.0f, exponent - 127);
+  }
+  const auto* bytes = codes.data<std::uint8_t>();
+  auto* to = w.values.data<std::uint8_t>();
+  in_parallel(w.out, w.in, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin * w.in; i < end * w.in; ++i) to[i] = std::uint8_t(bytes[i / 2] >> i % 2 * 4 & 15);
+  });
+  return w;
+}
+
+}  // namespace foretoken::microscaling

@@ -1,0 +1,25 @@
+// What formats share when they fit a scale.
+#pragma once
+#include <cmath>
+#include <limits>
+
+#include "kernels/formats/format.h"
+
+namespace foretoken::formats {
+
+// A scale by which a group can be divided: normal, or 0 where all weights are 0 or too small; NaN where a weight is not
+// finite.
+inline float usable(float scale, const Extremes& e) {
+  if (!std::isfinite(e.low) || !std::isfinite(e.high) || !std::isfinite(scale))
+    return std::numeric_limits<float>::quiet_NaN();
+  return scale >= std::numeric_limits<float>::min() ? scale : 0.0f;
+}
+
+// The largest of some group sizes that divides the inputs; {0, 0}: none.
+inline Block group_of(std::int64_t in, std::initializer_list<int> sizes) {
+  for (const int size : sizes)
+    if (in % size == 0) return {1, size};
+  return {};
+}
+
+}  // namespace foretoken::formats

@@ -1,0 +1,90 @@
+// Layer by layer a calibration text goes through a model as it does at once.
+#include "experiments/quantize/calibration.h"
+
+#include <cmath>
+#include <cstring>
+
+#include "experiments/quality/reading.h"
+#include "framework/model/convert.h"
+#include "kernels/formats/format.h"
+#include "tests/framework/model/golden.h"
+#include "tests/support/tiny_models.h"
+
+namespace foretoken::test {
+namespace {
+
+Tensor f32_of(const Tensor& t) { return converted(t, DType::f32); }
+
+std::vector<std::vector<Token>> some_windows(int vocab) {
+  std::vector<std::vector<Token>> windows;
+  for (const int length : {30, 7, 19}) {
+    windows.emplace_back();
+    for (int t = 0; t < length; ++t) windows.back().push_back(Token((length * 13 + t * t * 5 + t) % vocab));
+  }
+  return windows;
+}
+
+// The states behind the last layer, by the last norm and the head in double, are the logits of the whole model.
+TEST(Calibration, ReadsATextAsTheWholeModelDoes) {
+  for (const std::string& name : tiny_model_names()) {
+    const ModelConfig config = ModelConfig::load(kTinyModels / name);
+    const Checkpoint checkpoint = Checkpoint::open(kTinyModels / name);
+    const auto windows = some_windows(config.vocab);
+    Calibration text(config, checkpoint, windows);
+    for (int l = 0; l < config.layers; ++l) text.advance(l, {});
+
+    const auto backend = make_reference_backend();
+    const std::shared_ptr<Model> whole(new Transformer(golden_model(*backend, kTinyModels / name, {})));
+    Reading reading(*backend, whole, 30);
+    const Tensor norm = backend->upload(f32_of(checkpoint.tensor("model.norm.weight")));
+    const Tensor head = f32_of(checkpoint.tensor(config.tied_head ? "model.embed_tokens.weight" : "lm_head.weight"));
+    std::int64_t at = 0;
+    for (const auto& window : windows) {
+      reading.begin(window);
+      const Tensor want = reading.logits(0, int(window.size()));
+      const Tensor states = text.states().rows(at, std::int64_t(window.size()));
+      const Tensor logits = backend->linear(backend->rms_norm(states, norm, float(config.norm_epsilon)),
+                                            backend->prepare(Weight::dense(head)));
+      EXPECT_LE(relative_error(logits.values<float>(), want.values<float>()), 1e-6) << name;
+      at += std::int64_t(window.size());
+    }
+  }
+}
+
+// The inputs of each product are as wide as its matrices, and those of the first are the norms of the states.
+TEST(Calibration, GivesTheInputsOfEachProduct) {
+  const ModelConfig config = ModelConfig::load(kTinyModels / "qwen3");
+  const Checkpoint checkpoint = Checkpoint::open(kTinyModels / "qwen3");
+  Calibration text(config, checkpoint, some_windows(config.vocab));
+  text.advance(0, {});
+  const auto backend = make_reference_backend();
+  const Tensor gain = f32_of(checkpoint.tensor("model.layers.1.input_layernorm.weight"));
+  const Tensor normed = backend->rms_norm(text.states(), gain, float(config.norm_epsilon));
+  std::vector<std::int64_t> rows(Calibration::products().size());
+  text.observe(1, [&](std::size_t product, const Tensor& x) {
+    for (const std::string& module : Calibration::products()[product])
+      EXPECT_EQ(checkpoint.tensor("model.layers.1." + module + ".weight").dim(1), x.dim(1)) << module;
+    if (product == 0) {
+      const Tensor want = normed.rows(rows[0], x.dim(0));
+      EXPECT_EQ(std::memcmp(x.raw(), want.raw(), std::size_t(x.bytes())), 0);
+    }
+    rows[product] += x.dim(0);
+  });
+  for (const std::int64_t n : rows) EXPECT_EQ(n, 30 + 7 + 19);
+}
+
+// With other matrices in a layer the states behind it differ, and those of the layer itself do not.
+TEST(Calibration, AdvancesWithTheMatricesThatItIsGiven) {
+  const ModelConfig config = ModelConfig::load(kTinyModels / "llama2");
+  const Checkpoint checkpoint = Checkpoint::open(kTinyModels / "llama2");
+  Calibration dense(config, checkpoint, some_windows(config.vocab)), rounded = dense, same = dense;
+  const Weight w = Weight::dense(f32_of(checkpoint.tensor("model.layers.0.mlp.down_proj.weight")));
+  dense.advance(0, {});
+  same.advance(0, {{"mlp.down_proj", w}});
+  rounded.advance(0, {{"mlp.down_proj", quantize(w, *find_format("int4"))}});
+  EXPECT_LE(relative_error(same.states().values<float>(), dense.states().values<float>()), 1e-7);
+  EXPECT_GT(relative_error(rounded.states().values<float>(), dense.states().values<float>()), 1e-4);
+}
+
+}  // namespace
+}  // namespace foretoken::test

@@ -1,0 +1,97 @@
+"""`foretoken quantize` as a user runs it: what it prints, Ctrl-C and going on, a full disk, and bad input."""
+
+import json
+import os
+import resource
+import signal
+import subprocess
+import tempfile
+import unittest
+from pathlib import Path
+
+SOURCE = Path(__file__).resolve().parents[2]
+PROGRAM = Path(os.environ["FORETOKEN_BUILD_DIR"]).resolve() / "foretoken"
+MODELS = SOURCE / "experiments" / "models"
+
+
+class Quantize(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.here = Path(folder.name)
+
+    def command(self, *arguments, model="draft", form="int4"):
+        return [PROGRAM, "quantize", "--model", str(MODELS / model), "--format", form, *arguments]
+
+    def run_it(self, *arguments, limit=None, **options):
+        def bounded():
+            if limit is not None:
+                resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
+        done = subprocess.run(self.command(*arguments, **options), cwd=self.here, stdin=subprocess.DEVNULL,
+                              capture_output=True, text=True, timeout=120, preexec_fn=bounded)
+        return done.returncode, done.stdout, done.stderr
+
+    def names(self):
+        return sorted(path.name for path in self.here.iterdir())
+
+    def test_report(self):
+        status, out, err = self.run_it("--out", "a", "--json")
+        self.assertEqual(status, 0, err)
+        report = json.loads(out)
+        self.assertEqual((report["format"], len(report["layers"])), ("int4", 2))
+        for layer in report["layers"]:
+            self.assertTrue(0.01 < layer["error"] < 0.2)
+            self.assertGreaterEqual(layer["worst"], layer["error"])
+            self.assertIn("_proj", layer["matrix"])
+        self.assertEqual(self.names(), ["a"])
+        config = json.loads((self.here / "a" / "config.json").read_text())
+        self.assertEqual(config["quantization_config"]["format"], "pack-quantized")
+        self.assertEqual((self.here / "a" / "tokenizer.json").read_bytes(),
+                         (MODELS / "draft" / "tokenizer.json").read_bytes())
+        stored = sum(path.stat().st_size for path in (self.here / "a").glob("*.safetensors"))
+        self.assertLess(stored, 0.7 * (MODELS / "draft" / "model.safetensors").stat().st_size)
+        status, out, err = self.run_it("--out", "b", form="nf4")
+        self.assertEqual(status, 0, err)
+        for word in ("Rounding to nf4", "layer", "error", "_proj"):
+            self.assertIn(word, out)
+
+    def test_interrupt(self):
+        process = subprocess.Popen(self.command("--out", "a", model="target"), cwd=self.here, stdin=subprocess.DEVNULL,
+                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        process.stderr.readline()  # the first layer begins
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=60)
+        self.assertEqual((process.returncode, out), (130, ""), err)
+        self.assertNotIn("a", self.names())
+        status, out, err = self.run_it("--out", "a", "--json", model="target")
+        self.assertEqual(status, 0, err)
+        self.assertEqual(len(json.loads(out)["layers"]), 8)
+        self.assertEqual(self.names(), ["a"])
+
+    def test_full_disk(self):
+        """The limit of a file's size stands for it: no shard fits."""
+        status, out, err = self.run_it("--out", "a", "--quiet", limit=50_000)
+        self.assertEqual((status, out), (1, ""), err)
+        self.assertEqual(err.count("\n"), 1, err)
+        self.assertIn("cannot be written", err)
+        self.assertEqual(self.names(), [])
+
+    def test_bad_input(self):
+        (self.here / "there").mkdir()
+        for arguments, options, words in (
+            (["--out", "there"], {}, ["there", "exists already"]),
+            (["--out", "a"], {"form": "int3"}, ["int3", "int4"]),
+            (["--out", "a"], {"model": "absent"}, ["absent", "does not exist"]),
+            (["--out", "no/such/folder/a"], {"model": "training"}, ["config.json"]),
+        ):
+            status, out, err = self.run_it(*arguments, **options)
+            self.assertEqual((status, out), (1, ""), err)
+            self.assertEqual(err.count("\n"), 1, err)
+            for word in words:
+                self.assertIn(word, err)
+        self.assertEqual(self.names(), ["there"])
+        self.assertEqual(self.run_it("--out", "a", "--method", "magic")[0], 2)
+
+
+if __name__ == "__main__":
+    unittest.main()

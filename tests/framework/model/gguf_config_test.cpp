@@ -1,0 +1,182 @@
+// The configuration of GGUF files, and the names of their tensors; each fault is one sentence.
+#include "framework/model/gguf/gguf_config.h"
+
+#include <cmath>
+
+#include <gtest/gtest.h>
+
+#include "framework/model/gguf/gguf_tensors.h"
+#include "framework/model/model_files.h"
+#include "framework/model/model_tensors.h"
+#include "tests/framework/model/gguf_bytes.h"
+#include "tests/framework/text/temporary_folder.h"
+
+namespace foretoken::test {
+namespace {
+
+// A Llama of one layer and three tokens; every tensor shares no byte with another.
+GgufBytes tiny() {
+  GgufBytes g;
+  g.set("general.architecture", text_value("llama"))
+      .set("llama.context_length", u32_value(64))
+      .set("llama.embedding_length", u32_value(8))
+      .set("llama.block_count", u32_value(1))
+      .set("llama.feed_forward_length", u32_value(8))
+      .set("llama.attention.head_count", u32_value(2))
+      .set("llama.attention.layer_norm_rms_epsilon", f32_value(1e-6f))
+      .set("tokenizer.ggml.tokens", texts_value({"a", "b", "<|im_end|>"}))
+      .set("tokenizer.ggml.eos_token_id", u32_value(1));
+  const auto add = [&](const std::string& name, const std::vector<std::uint64_t>& dims) {
+    std::uint64_t bytes = 4;
+    for (const std::uint64_t d : dims) bytes *= d;
+    g.append(name, dims, 0, std::string(bytes, '\0'));
+  };
+  add("token_embd.weight", {8, 3}), add("output_norm.weight", {8});
+  for (const char* norm : {"attn_norm", "ffn_norm"}) add(std::string("blk.0.") + norm + ".weight", {8});
+  for (const char* matrix : {"attn_q", "attn_k", "attn_v", "attn_output", "ffn_gate", "ffn_up", "ffn_down"})
+    add(std::string("blk.0.") + matrix + ".weight", {8, 8});
+  return g;
+}
+
+class GgufConfig : public testing::Test {
+ protected:
+  std::shared_ptr<const GgufFile> open(const GgufBytes& g) {
+    return GgufFile::open(folder_.write("m.gguf", g.bytes()));
+  }
+  ModelConfig config(const GgufBytes& g) { return gguf_config(*open(g)); }
+  std::string refusal(const GgufBytes& g) {
+    return sentence_of([&] {
+      const auto files = ModelFiles::open(folder_.write("m.gguf", g.bytes()));
+      const auto tensors = files->tensors();
+      const ModelConfig c = files->config();
+      expect_no_other_tensors(c, *tensors);
+      for (const auto& [name, shape] : tensors_of(c)) tensors->tensor(name, shape);
+    });
+  }
+  TemporaryFolder folder_;
+};
+
+TEST_F(GgufConfig, IsReadFromMetadataAndNamesOfTensors) {
+  ASSERT_EQ(refusal(tiny()), "");
+  ModelConfig c = config(tiny());
+  EXPECT_EQ(c.architecture, "LlamaForCausalLM");
+  EXPECT_EQ(c.vocab, 3);
+  EXPECT_EQ(c.width, 8);
+  EXPECT_EQ(c.heads, 2);
+  EXPECT_EQ(c.kv_heads, 2);
+  EXPECT_EQ(c.head_size, 4);
+  EXPECT_EQ(c.positions, 64);
+  EXPECT_EQ(float(c.norm_epsilon), 1e-6f);
+  EXPECT_EQ(c.rope_theta, 10000);
+  EXPECT_TRUE(c.tied_head);
+  EXPECT_FALSE(c.qkv_bias || c.out_bias || c.mlp_bias || c.head_norms);
+  EXPECT_EQ(c.eos, (std::vector<int>{1, 2}));
+  EXPECT_FALSE(c.bos.has_value());
+  c = config(tiny()
+                 .append("output.weight", {8, 3}, 0, std::string(96, '\0'))
+                 .set("llama.rope.freq_base", f32_value(5e5f))
+                 .set("llama.rope.scaling.type", text_value("linear"))
+                 .set("llama.rope.scaling.factor", f32_value(4))
+                 .set("tokenizer.ggml.bos_token_id", u32_value(0))
+                 .set("tokenizer.ggml.eot_token_id", u32_value(0))
+                 .set("tokenizer.ggml.eos_token_id", ""));
+  EXPECT_FALSE(c.tied_head);
+  EXPECT_EQ(c.rope_theta, 5e5);
+  EXPECT_EQ(c.rope_scaling.kind, RopeScaling::Kind::linear);
+  EXPECT_EQ(c.rope_scaling.factor, 4);
+  EXPECT_EQ(c.eos, (std::vector<int>{0, 2}));
+  EXPECT_EQ(c.bos, 0);
+}
+
+TEST_F(GgufConfig, WhatIsNotSupportedIsNamed) {
+  EXPECT_TRUE(says(refusal(tiny().set("general.architecture", text_value("gemma3"))),
+                   "'general.architecture' is \"gemma3\", but the supported ones are llama, qwen2, qwen3"));
+  EXPECT_TRUE(
+      says(refusal(tiny().set("llama.logit_scale", f32_value(2))), "'llama.logit_scale' is 2", "not supported"));
+  EXPECT_TRUE(says(refusal(tiny().set("llama.expert_count", u32_value(8))), "'llama.expert_count' is 8", "experts"));
+  EXPECT_TRUE(says(refusal(tiny().set("llama.rope.scaling.type", text_value("yarn"))),
+                   "'llama.rope.scaling.type' is \"yarn\"", "\"linear\""));
+  EXPECT_TRUE(says(refusal(tiny().set("llama.rope.dimension_count", u32_value(2))),
+                   "'llama.rope.dimension_count' is 2, but only the head size (4)"));
+  for (const char* name : {"blk.0.ffn_gate_exps.weight", "blk.x.attn_q.weight", "blk..attn_q.weight",
+                           "blk.0.attn_q.scale", "blk.0.attn_q", "vision.weight", "blk.", "blk.0.", "blk.0"}) {
+    GgufBytes g = tiny();
+    g.tensor(name, {8}, 0, g.data.size()).data.resize(g.data.size() + 32);
+    EXPECT_TRUE(
+        says(refusal(g), "holds the tensor '" + std::string(name) + "', which a LlamaForCausalLM does not have"));
+  }
+}
+
+TEST_F(GgufConfig, FaultySizes) {
+  const std::pair<const char*, std::uint32_t> cases[] = {{"llama.embedding_length", 0},
+                                                         {"llama.embedding_length", 7},
+                                                         {"llama.block_count", 5000},
+                                                         {"llama.attention.head_count_kv", 3},
+                                                         {"llama.attention.key_length", 3},
+                                                         {"llama.attention.value_length", 2},
+                                                         {"llama.vocab_size", 4},
+                                                         {"llama.context_length", 1u << 31},
+                                                         {"llama.feed_forward_length", 0},
+                                                         {"tokenizer.ggml.eos_token_id", 3},
+                                                         {"tokenizer.ggml.bos_token_id", 99},
+                                                         {"llama.attention.head_count", 3}};
+  for (const auto& [key, value] : cases) EXPECT_NE(refusal(tiny().set(key, u32_value(value))), "") << key << value;
+  for (const auto& [key, value] : tiny().metadata)
+    if (key != "tokenizer.ggml.eos_token_id") {
+      EXPECT_TRUE(says(refusal(tiny().set(key, "")), "m.gguf has no metadata '" + key + "'", "convert"));
+    }
+  EXPECT_TRUE(says(refusal(tiny().set("llama.attention.head_count", array_value(4, {bytes_of(2u)}))),
+                   "'llama.attention.head_count' is an array of 1 element"));
+  EXPECT_TRUE(says(refusal(tiny().set("tokenizer.ggml.tokens", texts_value({}))), "there must be tokens"));
+}
+
+TEST_F(GgufConfig, TensorsThatDoNotBelongToIt) {
+  EXPECT_TRUE(says(refusal(tiny().set("llama.block_count", u32_value(2))), "has no tensor for 'model.layers.1.",
+                   "it is incomplete"));
+  EXPECT_TRUE(says(refusal(tiny().set("llama.feed_forward_length", u32_value(16))), "tensor 'blk.0.ffn_",
+                   "has the shape [8, 8], but the metadata require"));
+  EXPECT_TRUE(says(refusal(tiny().append("blk.1.attn_q.weight", {8, 8}, 0, std::string(256, '\0'))),
+                   "model.layers.1.self_attn.q_proj.weight"));
+  EXPECT_TRUE(says(refusal(tiny().append("blk.0.attn_q.bias", {32}, 8, std::string(34, '\0'))),
+                   "tensor 'blk.0.attn_q.bias' is no matrix, but has the type Q8_0"));
+}
+
+TEST_F(GgufConfig, DivisorsOfFrequencies) {
+  const auto with = [&](std::vector<std::uint64_t> dims, const std::vector<float>& divisors) {
+    std::string bytes;
+    for (const float d : divisors) bytes += bytes_of(d);
+    return tiny().append("rope_freqs.weight", dims, 0, bytes);
+  };
+  const ModelConfig plain = config(tiny()), scaled = config(with({2}, {1, 8}));
+  EXPECT_EQ(scaled.rope_frequencies()[0], plain.rope_frequencies()[0]);
+  EXPECT_EQ(scaled.rope_frequencies()[1], plain.rope_frequencies()[1] / 8);
+  EXPECT_TRUE(
+      says(refusal(with({3}, {1, 2, 3})), "'rope_freqs.weight' is F32 of shape [3], but must be F32 of shape [2]"));
+  EXPECT_TRUE(says(refusal(with({2}, {1, 0})), "must hold numbers above 0"));
+  EXPECT_TRUE(says(refusal(with({2}, {1, NAN})), "must hold numbers above 0"));
+  EXPECT_TRUE(says(refusal(with({2}, {1, 8})
+                               .set("llama.rope.scaling.type", text_value("linear"))
+                               .set("llama.rope.scaling.factor", f32_value(4))),
+                   "'rope_freqs.weight' scales too"));
+}
+
+// A Q8_0 matrix whose only block has the scale NaN.
+TEST_F(GgufConfig, AScaleThatIsNoNumber) {
+  GgufBytes g;
+  for (const auto& [key, value] : tiny().metadata) g.set(key, value);
+  g.set("llama.embedding_length", u32_value(32)).set("tokenizer.ggml.tokens", texts_value({"a"}));
+  g.set("tokenizer.ggml.eos_token_id", "").tensor("token_embd.weight", {32, 1}, 8, 0);
+  g.data = std::string(34, '\0');
+  const auto read = [&] {
+    return sentence_of([&] {
+      const auto file = open(g);
+      GgufTensors(file, gguf_config(*file)).tensor("model.embed_tokens.weight", {1, 32});
+    });
+  };
+  EXPECT_EQ(read(), "");
+  g.data[1] = '\x7e';
+  EXPECT_TRUE(says(read(), "m.gguf is damaged: tensor 'token_embd.weight' has a scale that is no finite number"));
+}
+
+}  // namespace
+}  // namespace foretoken::test

@@ -1,0 +1,98 @@
+// The law of weight formats: a quantized model computes, bit for bit, what a model with the dense copies of its
+// matrices computes.
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include "framework/model/checkpoint.h"
+#include "framework/model/model_choice.h"
+#include "kernels/formats/format.h"
+#include "tests/framework/model/chain.h"
+#include "tests/framework/model/golden.h"
+#include "tests/support/sentence.h"
+#include "tests/support/tiny_models.h"
+
+namespace foretoken::test {
+namespace {
+
+const std::filesystem::path kDraft = kRoot / "experiments" / "models" / "draft";
+
+// Every matrix of another source, rounded to a format and dequantized.
+class DenseCopies : public TensorSource {
+ public:
+  DenseCopies(const TensorSource& inner, const WeightFormat& format) : inner_(inner), format_(format) {}
+  Tensor tensor(const std::string& name, const Shape& expected) const override {
+    const Tensor stored = inner_.tensor(name, expected);
+    return expected.rank() == 2 ? dequantized(quantize(Weight::dense(stored), format_)).values : stored;
+  }
+  std::vector<std::string> names() const override { return inner_.names(); }
+  std::string where() const override { return inner_.where(); }
+
+ private:
+  const TensorSource& inner_;
+  const WeightFormat& format_;
+};
+
+class WeightFormats : public testing::TestWithParam<const WeightFormat*> {
+ protected:
+  const WeightFormat& format = *GetParam();
+  const Checkpoint checkpoint = Checkpoint::open(kDraft);
+  const ModelConfig config = ModelConfig::load(kDraft);
+};
+
+std::vector<std::unique_ptr<Backend>> host_backends() {
+  std::vector<std::unique_ptr<Backend>> all;
+  all.push_back(make_reference_backend());
+  for (const std::string& instructions : cpu_instructions()) all.push_back(make_cpu_backend(2, instructions));
+  return all;
+}
+
+bool same(const Tensor& a, const Tensor& b) {
+  return a.shape() == b.shape() && std::memcmp(a.raw(), b.raw(), std::size_t(a.bytes())) == 0;
+}
+
+// The demo draft has a tied head, whose embedding is then read from codes.
+TEST_P(WeightFormats, ComputeWhatTheDenseCopyComputes) {
+  const DenseCopies copies(checkpoint, format);
+  const std::vector<Token> prompt = {5, 900, 77, 3, 3, 4000, 12, 250, 8, 1, 99, 3021, 640, 7}, next = {41};
+  for (const auto& backend : host_backends()) {
+    Transformer quantized(*backend, config, checkpoint, "quantized", 0, {format.name(), format.name()});
+    Transformer dense(*backend, config, copies, "dense", 0, {});
+    Chain first(*backend, quantized, 32), second(*backend, dense, 32);
+    EXPECT_TRUE(same(first.feed(prompt), second.feed(prompt))) << backend->description();
+    EXPECT_TRUE(same(first.feed(next), second.feed(next))) << backend->description();
+    const bool codes = backend->name() == "cpu";
+    EXPECT_TRUE(!codes || quantized.info().weight_bytes < dense.info().weight_bytes * 3 / 4) << backend->description();
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, WeightFormats, testing::ValuesIn(weight_formats()),
+                         [](const auto& info) { return info.param->name(); });
+
+// A format keeps the head as stored; another type of the head may be requested.
+TEST(HeadType, IsAsStoredBesideAFormat) {
+  const Checkpoint checkpoint = Checkpoint::open(kDraft);
+  const ModelConfig c = ModelConfig::load(kDraft);
+  const auto backend = make_cpu_backend(1);
+  const auto bytes = [&](const std::string& dtype, const std::string& head) {
+    return Transformer(*backend, c, checkpoint, "draft", 0, {dtype, head}).info().weight_bytes;
+  };
+  const std::int64_t table = std::int64_t(c.vocab) * c.width;
+  EXPECT_EQ(bytes("int8", "auto"), bytes("int8", "bf16"));
+  EXPECT_EQ(bytes("int8", "auto") - bytes("int8", "int8"), table - 4 * c.vocab) << "bf16, or int8 and a scale";
+  EXPECT_EQ(bytes("int8", "f32") - bytes("int8", "bf16"), 2 * table);
+  EXPECT_EQ(bytes("f32", "auto"), bytes("f32", "f32"));
+  EXPECT_TRUE(says(sentence_of([&] { bytes("auto", "int3"); }), "unknown head_dtype 'int3'", "int4_asymmetric"));
+}
+
+TEST(ModelChoice, NamesTheTypeOfItsHead) {
+  const nlohmann::json document = {{"directory", "a"}, {"dtype", "int4"}, {"head_dtype", "int8"}};
+  const ModelChoice choice = ModelChoice::read(document);
+  EXPECT_EQ(choice.dtype, "int4");
+  EXPECT_EQ(choice.head_dtype, "int8");
+  EXPECT_EQ(choice.document(), document);
+  EXPECT_EQ(ModelChoice::read({{"random", "llama-3.2-1b"}, {"head_dtype", "fp8"}}).head_dtype, "fp8");
+  EXPECT_TRUE(says(sentence_of([] { ModelChoice::read({{"directory", "a"}, {"head_dtype", 8}}); }), "head_dtype"));
+}
+
+}  // namespace
+}  // namespace foretoken::test

@@ -1,0 +1,244 @@
+#!/usr/bin/env python3
+"""Makes the tiny GGUF models and tokenizers under tests/data/gguf, and what must be read from them. Run by hand; needs
+torch, transformers, tokenizers, sentencepiece, safetensors, xxhash and gguf.
+
+A model NAME.gguf has NAME.json, the hash of every tensor as the package gguf dequantizes it, rounded to bf16, in
+Hugging Face's order of rows; and tests/data/golden/NAME.gguf.safetensors, the fp32 logits that Transformers gives with
+these weights. A tokenizer NAME.gguf has NAME.json, a hash of the ids that Transformers or SentencePiece gives.
+"""
+
+import json
+import pathlib
+import sys
+
+import gguf
+import numpy
+import torch
+import xxhash
+from gguf import GGMLQuantizationType as Type
+from safetensors.torch import save_file
+from transformers import AutoModelForCausalLM, LlamaConfig, Qwen2Config, Qwen3Config
+from transformers.modeling_gguf_pytorch_utils import load_gguf_checkpoint
+
+sys.path.insert(0, str(pathlib.Path(__file__).parent))
+import gguf_tokenizers
+from models_golden import LLAMA3_ROPE
+
+DATA = pathlib.Path(__file__).resolve().parent.parent / "data"
+COMMON = dict(max_position_embeddings=256, bos_token_id=1, eos_token_id=2, rms_norm_eps=1e-5)
+PARTS = {
+    "attn_norm": "input_layernorm",
+    "ffn_norm": "post_attention_layernorm",
+    "attn_q": "self_attn.q_proj",
+    "attn_k": "self_attn.k_proj",
+    "attn_v": "self_attn.v_proj",
+    "attn_output": "self_attn.o_proj",
+    "attn_q_norm": "self_attn.q_norm",
+    "attn_k_norm": "self_attn.k_norm",
+    "ffn_gate": "mlp.gate_proj",
+    "ffn_up": "mlp.up_proj",
+    "ffn_down": "mlp.down_proj",
+}
+# name: architecture in GGUF, configuration, types by the end of a tensor's name (the rest: Q8_0 for matrices)
+MODELS = {
+    "k-quants": (
+        "llama",
+        LlamaConfig,
+        dict(vocab_size=32, hidden_size=256, intermediate_size=32, num_hidden_layers=1, num_attention_heads=2,
+             num_key_value_heads=1, head_dim=16, tie_word_embeddings=True),
+        dict(token_embd=Type.Q6_K, attn_q=Type.Q4_K, attn_k=Type.Q5_K, attn_v=Type.Q6_K, attn_output=Type.Q5_0,
+             ffn_gate=Type.Q5_K, ffn_up=Type.Q4_K),
+    ),
+    "quants": (
+        "qwen3",
+        Qwen3Config,
+        dict(vocab_size=96, hidden_size=64, intermediate_size=32, num_hidden_layers=2, num_attention_heads=4,
+             num_key_value_heads=2, head_dim=16, tie_word_embeddings=False),
+        {"token_embd": Type.Q4_0, "output": Type.Q5_1, "0.attn_q": Type.Q4_0, "0.attn_k": Type.Q4_1,
+         "0.attn_v": Type.Q5_0, "0.attn_output": Type.Q5_1, "1.attn_q": Type.F16, "1.attn_k": Type.BF16,
+         "1.attn_v": Type.F32, "1.ffn_up": Type.Q4_0, "1.ffn_down": Type.Q4_1},
+    ),
+    "qwen2": (  # with a tokenizer and a chat template; the embedding has more rows than there are tokens
+        "qwen2",
+        Qwen2Config,
+        dict(vocab_size=656, hidden_size=32, intermediate_size=32, num_hidden_layers=1, num_attention_heads=4,
+             num_key_value_heads=2, tie_word_embeddings=True),
+        dict(attn_q=Type.Q4_0),
+    ),
+    "scaled": (  # every row of q and k is reordered, biases too; frequencies are scaled
+        "llama",
+        LlamaConfig,
+        dict(vocab_size=64, hidden_size=32, intermediate_size=32, num_hidden_layers=2, num_attention_heads=2,
+             num_key_value_heads=1, head_dim=24, attention_bias=True, mlp_bias=True, tie_word_embeddings=False,
+             rope_parameters=LLAMA3_ROPE),
+        dict(token_embd=Type.BF16, attn_q=Type.F16, attn_k=Type.F32, attn_v=Type.BF16, attn_output=Type.F16,
+             output=Type.F32),
+    ),
+}
+
+
+def k_blocks(kind: Type, count: int, generator: numpy.random.Generator) -> numpy.ndarray:
+    """Blocks of random codes and scales, [count, bytes], of weights whose average is near 0."""
+    half = lambda values: numpy.asarray(values, numpy.float16).reshape(-1, 1).view(numpy.uint8)
+    random = lambda n: generator.integers(0, 256, (count, n), dtype=numpy.uint8)
+    if kind == Type.Q6_K:
+        scales = generator.integers(-60, 60, (count, 16), dtype=numpy.int8).view(numpy.uint8)
+        return numpy.concatenate([random(192), scales, half(generator.uniform(0.5, 1, count) * 1e-4)], axis=1)
+    d = generator.uniform(0.5, 1, count) * (4e-4 if kind == Type.Q4_K else 2e-4)
+    scales = generator.integers(0, 64, (count, 8))
+    minima = numpy.clip(scales + generator.integers(-3, 4, (count, 8)), 0, 63)
+    low = lambda v: (v[:, :4] & 63) | (v[:, 4:] >> 4) << 6
+    packed = numpy.concatenate([low(scales), low(minima), (scales[:, 4:] & 15) | (minima[:, 4:] & 15) << 4], axis=1)
+    middle = 7.5 if kind == Type.Q4_K else 15.5
+    return numpy.concatenate(
+        [half(d), half(d * middle), packed.astype(numpy.uint8), random(128 if kind == Type.Q4_K else 160)], axis=1
+    )
+
+
+def stored(kind: Type, weight: numpy.ndarray, generator: numpy.random.Generator) -> numpy.ndarray:
+    """The bytes of a matrix in a file. The package does not quantize to the K types: these get random blocks."""
+    if kind not in (Type.Q4_K, Type.Q5_K, Type.Q6_K):
+        return gguf.quants.quantize(weight, kind)
+    blocks = k_blocks(kind, weight.size // 256, generator)
+    return blocks.reshape(weight.shape[0], -1)
+
+
+def permuted(weight: numpy.ndarray, heads: int) -> numpy.ndarray:
+    """As convert_hf_to_gguf.py reorders the rows of q and k of the architecture "llama"."""
+    rows = (heads, 2, weight.shape[0] // heads // 2, *weight.shape[1:])
+    return weight.reshape(rows).swapaxes(1, 2).reshape(weight.shape)
+
+
+def unpermuted(weight: numpy.ndarray, heads: int) -> numpy.ndarray:
+    rows = (heads, weight.shape[0] // heads // 2, 2, *weight.shape[1:])
+    return weight.reshape(rows).swapaxes(1, 2).reshape(weight.shape)
+
+
+def own_name(name: str) -> str:
+    whole = {"model.embed_tokens.weight": "token_embd.weight", "lm_head.weight": "output.weight",
+             "model.norm.weight": "output_norm.weight"}
+    if name in whole:
+        return whole[name]
+    _, _, layer, part = name.split(".", 3)
+    part, end = part.rsplit(".", 1)
+    return f"blk.{layer}.{next(own for own, theirs in PARTS.items() if theirs == part)}.{end}"
+
+
+def kind_of(name: str, weight: numpy.ndarray, kinds: dict) -> Type:
+    if weight.ndim == 1:
+        return Type.F32
+    part = name.removeprefix("blk.").removesuffix(".weight")
+    return next((kind for end, kind in kinds.items() if end in (part, part.split(".")[-1])), Type.Q8_0)
+
+
+def write_shape(writer: gguf.GGUFWriter, c) -> None:
+    writer.add_context_length(c.max_position_embeddings)
+    writer.add_embedding_length(c.hidden_size)
+    writer.add_block_count(c.num_hidden_layers)
+    writer.add_feed_forward_length(c.intermediate_size)
+    writer.add_head_count(c.num_attention_heads)
+    writer.add_head_count_kv(c.num_key_value_heads)
+    head = getattr(c, "head_dim", None) or c.hidden_size // c.num_attention_heads
+    writer.add_key_length(head)
+    writer.add_value_length(head)
+    writer.add_rope_dimension_count(head)
+    writer.add_rope_freq_base(c.rope_parameters["rope_theta"])
+    writer.add_layer_norm_rms_eps(c.rms_norm_eps)
+    writer.add_vocab_size(c.vocab_size)
+
+
+def rope_divisors(c) -> numpy.ndarray:
+    """Llama 3's, as convert_hf_to_gguf.py computes them."""
+    rope, head = c.rope_parameters, c.head_dim
+    frequencies = 1.0 / rope["rope_theta"] ** (torch.arange(0, head, 2, dtype=torch.float32) / head)
+    low, high, old = rope["low_freq_factor"], rope["high_freq_factor"], rope["original_max_position_embeddings"]
+    divisors = []
+    for wavelength in (2 * numpy.pi / f.item() for f in frequencies):
+        smooth = min(max((old / wavelength - low) / (high - low), 0), 1)
+        divisors.append(1 / ((1 - smooth) / rope["factor"] + smooth))
+    return numpy.array(divisors, numpy.float32)
+
+
+def write_model(name: str, file: pathlib.Path):
+    """Writes the file; returns the configuration and the weights that it means, by Hugging Face name."""
+    architecture, make_config, shape, kinds = MODELS[name]
+    config = make_config(**COMMON, **shape)
+    generator = numpy.random.default_rng(len(name))
+    writer = gguf.GGUFWriter(file, architecture)
+    write_shape(writer, config)
+    writer.add_quantization_version(2)
+    if name == "qwen2":
+        gguf_tokenizers.write_qwen2(writer, DATA, config.vocab_size)
+    else:
+        gguf_tokenizers.write_numbered(writer, config.vocab_size)
+    meant = {}
+    for theirs, parameter in AutoModelForCausalLM.from_config(config).state_dict().items():
+        if theirs == "lm_head.weight" and config.tie_word_embeddings:
+            continue
+        noise = generator.standard_normal(tuple(parameter.shape), dtype=numpy.float32)
+        weight = 1 + 0.2 * noise if theirs.endswith("norm.weight") else noise * 1.2 / parameter.shape[-1] ** 0.5
+        own, heads = own_name(theirs), 0
+        if architecture == "llama" and ".q_proj." in theirs:
+            heads = config.num_attention_heads
+        if architecture == "llama" and ".k_proj." in theirs:
+            heads = config.num_key_value_heads
+        kind = kind_of(own, weight, kinds)
+        data = stored(kind, permuted(weight, heads) if heads else weight, generator)
+        writer.add_tensor(own, data, raw_dtype=kind)
+        back = gguf.quants.dequantize(data, kind).reshape(weight.shape)
+        meant[theirs] = (kind, torch.tensor(unpermuted(back, heads) if heads else back))
+    if config.rope_parameters["rope_type"] == "llama3":
+        writer.add_tensor("rope_freqs.weight", rope_divisors(config))
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    return config, meant
+
+
+def read_by_transformers(file: pathlib.Path, config, meant: dict) -> None:
+    """Transformers' own reader of GGUF must find the same weights. It does not reorder biases."""
+    model = AutoModelForCausalLM.from_config(config)
+    found = load_gguf_checkpoint(str(file), return_tensors=True, model_to_load=model)["tensors"]
+    for theirs, (_, value) in meant.items():
+        if not theirs.endswith(".bias"):
+            assert torch.equal(found[theirs].float(), value), theirs
+
+
+@torch.no_grad()
+def write_golden(name: str, config, meant: dict) -> dict:
+    hashes, weights = {}, {}
+    for theirs, (kind, value) in meant.items():
+        rounded = value if kind in (Type.F32, Type.F16, Type.BF16) else value.bfloat16().float()
+        weights[theirs] = rounded
+        hashes[theirs] = {"type": kind.name, "hash": xxhash.xxh3_64_hexdigest(rounded.bfloat16().view(torch.int16)
+                                                                               .numpy().tobytes())}
+    config._attn_implementation = "eager"
+    model = AutoModelForCausalLM.from_config(config, dtype=torch.float32).eval()
+    missing, unexpected = model.load_state_dict(weights, strict=False)
+    assert not unexpected and set(missing) <= {"lm_head.weight"}, (missing, unexpected)
+    model.tie_weights()
+    tensors = {"frequencies": model.model.rotary_emb.inv_freq.float().clone()}
+    prompts = torch.Generator().manual_seed(11)
+    for i, n in enumerate((1, 7, 40)):
+        ids = torch.randint(0, config.vocab_size, (n,), generator=prompts)
+        tensors[f"ids{i}"] = ids.int()
+        logits = model(ids[None]).logits[0]
+        tensors[f"logits{i}"] = (logits[-1:] if name == "qwen2" else logits).contiguous().clone()
+    save_file(tensors, DATA / "golden" / f"{name}.gguf.safetensors")
+    return {"tensors": hashes} | ({"ids": gguf_tokenizers.qwen2_ids(DATA)} if name == "qwen2" else {})
+
+
+def main() -> None:
+    (DATA / "gguf").mkdir(exist_ok=True)
+    for name in MODELS:
+        file = DATA / "gguf" / f"{name}.gguf"
+        config, meant = write_model(name, file)
+        read_by_transformers(file, config, meant)
+        golden = write_golden(name, config, meant)
+        (DATA / "gguf" / f"{name}.json").write_text(json.dumps(golden, indent=1) + "\n")
+    gguf_tokenizers.write_all(DATA)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,133 @@
+// Products of quantized weights have the bits of their dense copies, on every device of the host.
+#include <bit>
+
+#include "kernels/backend.h"
+#include "tests/kernels/formats/weight_formats.h"
+
+namespace foretoken::testing {
+namespace {
+
+class FormatProducts : public Formats {};
+
+std::vector<std::unique_ptr<Backend>> all_backends() {
+  std::vector<std::unique_ptr<Backend>> all;
+  all.push_back(make_reference_backend());
+  for (const std::string& instructions : cpu_instructions())
+    for (const int threads : {1, 2}) all.push_back(make_cpu_backend(threads, instructions));
+  return all;
+}
+
+// The law of formats: every operation that reads a quantized weight gives the bits that the dense copy gives.
+TEST_P(FormatProducts, products_have_the_bits_of_the_dense_copy) {
+  const int in = 256, rows[] = {1, 2, 3, 5, 8, 16, 17, 40};
+  Weight up = quantize(Weight::dense(random_tensor({2 * 96, in}, 3)), format),
+         down = quantize(Weight::dense(random_tensor({in, 96}, 4)), format, 32),
+         head = quantize(Weight::dense(random_tensor({41, in}, 5)), format);
+  head.bias = random_tensor({41}, 6);
+  const Tensor gain = random_tensor({in}, 7);
+  for (const auto& b : all_backends()) {
+    const auto both = [&](const auto& f) {
+      return same_bits(f(b->prepare(up), b->prepare(down), b->prepare(head)),
+                       f(b->prepare(dequantized(up)), b->prepare(dequantized(down)), b->prepare(dequantized(head))));
+    };
+    for (const int n : rows) {
+      const Tensor x = random_tensor({n, in}, unsigned(n));
+      const std::string where = b->description() + ", rows " + std::to_string(n);
+      EXPECT_TRUE(both([&](const Weight&, const Weight&, const Weight& w) { return b->linear(x, w); })) << where;
+      EXPECT_TRUE(both([&](const Weight&, const Weight&, const Weight& w) {
+        return b->norm_linear(x, gain, 1e-5f, w);
+      })) << where;
+      EXPECT_TRUE(both([&](const Weight& gate_up, const Weight& w, const Weight&) {
+        Tensor y = b->allocate(x.shape(), DType::f32);
+        b->copy(x, y);
+        b->feed_forward(y, gain, 1e-5f, gate_up, w);
+        return y;
+      })) << where;
+    }
+  }
+}
+
+// Rows of a batch have the bits that they have alone.
+TEST_P(FormatProducts, rows_do_not_depend_on_each_other) {
+  const Weight w = quantize(Weight::dense(random_tensor({70, 192}, 3)), format, 32);
+  const Tensor x = random_tensor({33, 192}, 4);
+  for (const auto& b : all_backends()) {
+    const Weight prepared = b->prepare(w);
+    const Tensor all = b->linear(x, prepared);
+    for (int r = 0; r < 33; ++r) EXPECT_TRUE(same_row(all, r, b->linear(x.rows(r, 1), prepared), 0)) << r;
+  }
+}
+
+// Columns in another order multiply the inputs that they belong to.
+TEST_P(FormatProducts, columns_may_have_an_order) {
+  const Tensor t = random_tensor({37, 128}, 3), permuted = Tensor::host({37, 128}, DType::f32);
+  Weight w = quantize(Weight::dense(t), format);
+  w.order = Tensor::host({128}, DType::i32);
+  for (int j = 0; j < 128; ++j) w.order.data<std::int32_t>()[j] = (37 * j + 5) % 128;
+  const Tensor x = random_tensor({4, 128}, 4), gathered = Tensor::host({4, 128}, DType::f32);
+  for (int r = 0; r < 4; ++r)
+    for (int j = 0; j < 128; ++j) gathered.row<float>(r)[j] = x.row<float>(r)[w.order.data<std::int32_t>()[j]];
+  Weight plain = w;
+  plain.order = {};
+  for (const auto& b : all_backends()) {
+    const Tensor y = b->linear(x, b->prepare(w));
+    EXPECT_TRUE(same_bits(y, b->linear(x, b->prepare(dequantized(w))))) << b->description();
+    EXPECT_LT(distance(y, b->linear(gathered, b->prepare(plain))), 1e-5) << b->description();
+  }
+}
+
+// Codes as files have them: any scales, zero points and minima, groups of several sizes.
+Weight stored(const WeightFormat& format, int group, DType scales, bool zeros, bool minima) {
+  constexpr int kOut = 70, kIn = 192;
+  std::mt19937 engine(unsigned(group) + 31);
+  Weight w;
+  w.out = kOut, w.in = kIn, w.format = &format, w.group = group;
+  w.values = Tensor::host({kOut, kIn}, DType::u8);
+  for (std::uint8_t& c : w.values.values<std::uint8_t>()) do
+      c = std::uint8_t(engine() % (1u << format.bits()));
+    while (std::isnan(format.numbers()[c]));
+  const Shape groups{kOut, kIn / group};
+  w.scales = random_tensor(groups, engine(), 0.01f);
+  for (float& s : w.scales.values<float>()) {
+    if (engine() % 17 == 0) s = 0;
+    if (scales == DType::f32) s = std::bit_cast<float>(std::bit_cast<std::uint32_t>(s) & ~1u);  // 23 significant bits
+    if (scales == DType::bf16) s = float(bf16(s));
+    if (scales == DType::f16) s = float_from_f16(std::uint16_t((engine() & 0x87ffu) | 0x2000u));
+  }
+  if (zeros) w.zeros = Tensor::host(groups, DType::f32);
+  if (zeros) std::ranges::generate(w.zeros.values<float>(), [&] { return float(int(engine() % 16) - 8); });
+  if (minima) w.minima = random_tensor(groups, engine(), 0.05f);
+  return w;
+}
+
+TEST_P(FormatProducts, codes_of_files_have_the_bits_of_the_dense_copy) {
+  const Tensor x = random_tensor({9, 192}, 4);
+  for (const auto& b : all_backends())
+    for (const int group : {192, 96, 64, 32, 16, 6, 3})
+      for (const DType scales : {DType::f32, DType::bf16, DType::f16})
+        for (const int parts : {0, 1, 2, 3}) {
+          const Weight w = stored(format, group, scales, parts & 1, parts & 2);
+          const Tensor y = b->linear(x, b->prepare(w)), of_copy = b->linear(x, b->prepare(dequantized(w)));
+          ASSERT_TRUE(same_bits(y, of_copy)) << b->description() << ", groups of " << group << ", scales "
+                                             << name_of(scales) << ", zeros and minima " << parts;
+        }
+}
+
+// A tied head is in memory once: the embedding reads its rows.
+TEST_P(FormatProducts, tables_are_read_from_codes) {
+  const Weight table = quantize(Weight::dense(random_tensor({70, 128}, 3)), format);
+  const Tensor tokens = Tensor::host({5}, DType::i32), dense = dequantized(table).values;
+  const int wanted[] = {69, 0, -1, 31, 32};
+  for (const auto& b : all_backends()) {
+    std::ranges::copy(wanted, tokens.data<std::int32_t>());
+    const Tensor rows = b->embed(b->prepare(table), tokens);
+    for (int r = 0; r < 5; ++r)
+      for (int i = 0; i < 128; ++i)
+        ASSERT_EQ(rows.row<float>(r)[i], wanted[r] < 0 ? 0 : float(dense.row<bf16>(wanted[r])[i])) << b->description();
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, FormatProducts, ::testing::ValuesIn(weight_formats()), name_of_format);
+
+}  // namespace
+}  // namespace foretoken::testing

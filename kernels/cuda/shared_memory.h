@@ -114,6 +114,23 @@ struct ProductWideTile {
 };
 constexpr ProductWideTile kWideTiles[] = {{2, 128}, {3, 128}, {2, 96}, {3, 96}, {2, 64}};
 
+// CodedTile<rows, outs> of coded_tile.cu: one block on a multiprocessor of architecture 90a. A stage holds 128 inputs:
+// of x, and cells of the outputs in eights, `cell` bytes each; boxes of x begin at multiples of 1024.
+struct CodedTileSize {
+  int rows, outs;
+
+  static constexpr int kFewestStages = 3, kMostStages = 16;
+  static constexpr std::int64_t kStaticBytes = 2 * 8 * kMostStages + 16 * 4;  // barriers, a table of numbers
+  constexpr std::int64_t row_bytes() const { return rows * 256; }
+  constexpr std::int64_t stage(std::int64_t cell) const { return rounded_up(row_bytes() + outs / 8 * cell, 1024); }
+  constexpr std::int64_t bytes(std::int64_t cell, std::int64_t stages) const { return stages * stage(cell) + 1024; }
+  constexpr std::int64_t stages(std::int64_t cell, std::int64_t limit) const {
+    return std::min<std::int64_t>(kMostStages, (limit - kStaticBytes - 1024) / stage(cell));
+  }
+  constexpr bool operator==(const CodedTileSize&) const = default;
+};
+constexpr CodedTileSize kCodedTiles[] = {{32, 144}, {32, 224}, {64, 144}, {64, 224}};
+
 // Whether all of them fit: the tile size depends on a product's shape, but whether the route is available must not.
 template <class Tiles> constexpr bool all_fit(const Tiles& tiles, std::int64_t limit) {
   return std::all_of(std::begin(tiles), std::end(tiles), [&](const auto& t) { return t.fits(limit); });
@@ -128,9 +145,11 @@ constexpr std::int64_t streamed_x_bytes(bool normed, std::int64_t rows, std::int
                                         std::int64_t depth) {
   return std::max(rows * (depth + 8) * 2 * (depth < columns ? 2 : 1), normed ? 4 * in : 0);
 }
+// `piece`: bytes of a piece.
 constexpr std::int64_t streamed_bytes(std::int64_t warps, std::int64_t ring, std::int64_t piece, bool adds_slices,
                                       std::int64_t rows, std::int64_t x_bytes) {
-  return 1024 + warps * (ring * piece * 32 + 48) + (adds_slices ? warps * (rows <= 8 ? 1 : 2) * 512 : 0) + x_bytes;
+  return 1024 + warps * (ring * piece + rounded_up(8 * ring, 16)) +
+         (adds_slices ? warps * (rows <= 8 ? 1 : 2) * 512 : 0) + x_bytes;
 }
 
 // exact_kernel, all of it static: 16 inputs of 64 rows and 64 outputs.

@@ -2,6 +2,7 @@
 // [rows, width]. Bytes: rows * width * (2 or 4 read, 4 written).
 #include "kernels/cuda/cuda_backend.cuh"
 #include "kernels/cuda/elementwise/elementwise.cuh"
+#include "kernels/cuda/products/packed_matrix.cuh"
 
 namespace foretoken {
 namespace {
@@ -31,10 +32,15 @@ __global__ void embed_fours(const T* table, std::int64_t stride, const int* toke
 
 Tensor CudaBackend::embed(const Weight& weight, const Tensor& tokens) {
   enter();
+  const Tensor x = allocate({tokens.dim(0), weight.in}, DType::f32);
+  if (const auto* cells = dynamic_cast<const PackedMatrix*>(weight.prepared.get())) {
+    embed_packed(*this, *cells, tokens, x);
+    if (tokens.dim(0) > 0) passed_barrier();
+    return x;
+  }
   const Tensor& table =
       weight.prepared ? static_cast<const PreparedMatrix*>(weight.prepared.get())->matrix : weight.values;
-  const int width = int(table.dim(1));
-  const Tensor x = allocate({tokens.dim(0), width}, DType::f32);
+  const int width = int(weight.in);
   with_type("embed", table.dtype(), [&](auto* type) {
     using T = std::remove_pointer_t<decltype(type)>;
     const bool wide = in_fours(table);

@@ -30,6 +30,14 @@ __device__ inline void copy_gated_box(unsigned to, const CUtensorMap& map, int k
       "l"(&map), "r"(k), "r"(0), "r"(group), "r"(barrier), "l"(policy)
       : "memory");
 }
+// Copies contiguous bytes; address, size and destination are multiples of 16.
+__device__ inline void copy_bytes(unsigned to, const void* from, int bytes, unsigned barrier, std::uint64_t policy) {
+  asm volatile(
+      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint [%0], [%1], %2, [%3], %4;" ::
+          "r"(to),
+      "l"(from), "r"(bytes), "r"(barrier), "l"(policy)
+      : "memory");
+}
 // Prefetches the tensor map before the first copy.
 __device__ inline void fetch_map(const CUtensorMap& map) {
   asm volatile("prefetch.tensormap [%0];" ::"l"(&map) : "memory");

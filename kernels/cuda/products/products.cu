@@ -4,7 +4,10 @@
 
 #include "kernels/cuda/elementwise/elementwise.cuh"
 #include "kernels/cuda/products/blas.cuh"
+#include "kernels/cuda/products/coded_tile.cuh"
 #include "kernels/cuda/products/exact_product.cuh"
+#include "kernels/cuda/products/packed_matrix.cuh"
+#include "kernels/cuda/products/product_maps.cuh"
 #include "kernels/cuda/products/products.cuh"
 #include "kernels/cuda/products/stream_product.cuh"
 #include "kernels/cuda/products/tile_product.cuh"
@@ -27,10 +30,16 @@ __global__ void convert_kernel(const T* x, std::int64_t stride, Y* y, int width)
 }
 
 // The matrix on the device that prepare() made.
-const Tensor& matrix_of(const Weight& w) {
+StreamedMatrix matrix_of(const Weight& w) {
   if (!w.prepared)
     throw Error("cuda: a product with a weight that was not prepared; pass it through Backend::prepare once");
-  return static_cast<const PreparedMatrix*>(w.prepared.get())->matrix;
+  if (const auto* cells = dynamic_cast<const PackedMatrix*>(w.prepared.get())) return StreamedMatrix::of(*cells);
+  return StreamedMatrix::of(static_cast<const PreparedMatrix*>(w.prepared.get())->matrix);
+}
+DType type_of(const StreamedMatrix& m) { return m.packed != nullptr ? DType::bf16 : m.dense.dtype(); }
+// The same matrix, dense: a packed one is unpacked to memory for one product.
+Tensor dense_of(CudaBackend& backend, const StreamedMatrix& m) {
+  return m.packed != nullptr ? unpacked(backend, *m.packed) : m.dense;
 }
 
 }  // namespace
@@ -78,9 +87,9 @@ Tensor CudaProducts::dense_input(const ProductInput& input, DType type) {
 
 // The input itself where a streamed product takes it; otherwise (a norm of several rows) converted or normed by a
 // kernel before.
-ProductInput CudaProducts::ready(const ProductInput& input, const Weight& w, const Tensor& matrix) {
-  if (streams(input, w, matrix)) return input;
-  return {.x = dense_input(input, matrix.dtype())};
+ProductInput CudaProducts::ready(const ProductInput& input, const StreamedMatrix& matrix) {
+  if (streams(input, matrix)) return input;
+  return {.x = dense_input(input, type_of(matrix))};
 }
 
 void CudaProducts::run(const Tensor& y, const ProductInput& input, const Weight& w, bool adds) {
@@ -89,37 +98,48 @@ void CudaProducts::run(const Tensor& y, const ProductInput& input, const Weight&
   if (y.dim(0) != input.rows())
     throw Error("cuda: a product of " + std::to_string(input.rows()) + " rows into " + y.shape().text());
   if (input.rows() == 0) return;
-  const Tensor& matrix = matrix_of(w);
-  const ProductInput made = ready(input, w, matrix);
-  if (tiles(made, w) && can_tile(backend_, y, made.x, matrix))
-    return tile_product(backend_, y, made.x, matrix, w.bias, adds);
-  if (streams(made, w, matrix)) return stream(y, made, w, matrix, adds ? ProductEnd::added : ProductEnd::plain);
-  if (backend_.invariant() && can_widen(backend_, y, made.x, matrix))
-    return wide_product(backend_, y, made.x, matrix, w.bias, adds);
+  const StreamedMatrix matrix = matrix_of(w);
+  const ProductInput made = ready(input, matrix);
+  if (matrix.packed != nullptr && streams(made, matrix))
+    return stream(y, made, matrix, w.bias, adds ? ProductEnd::added : ProductEnd::plain);
+  if (matrix.packed != nullptr && can_tile_codes(backend_, made.x, *matrix.packed, w.bias, false) &&
+      aligned(y, 4 * size_of(y.dtype())))
+    return coded_tile_product(backend_, y, made.x, *matrix.packed, w.bias, adds, false);
+  run_dense(y, made, w, dense_of(backend_, matrix), adds);
+}
+
+void CudaProducts::run_dense(const Tensor& y, const ProductInput& input, const Weight& w, const Tensor& matrix,
+                             bool adds) {
+  const ProductEnd end = adds ? ProductEnd::added : ProductEnd::plain;
+  const StreamedMatrix streamed = StreamedMatrix::of(matrix);
+  if (tiles(input, w) && can_tile(backend_, y, input.x, matrix))
+    return tile_product(backend_, y, input.x, matrix, w.bias, adds);
+  if (streams(input, streamed)) return stream(y, input, streamed, w.bias, end);
+  if (backend_.invariant() && can_widen(backend_, y, input.x, matrix))
+    return wide_product(backend_, y, input.x, matrix, w.bias, adds);
   const bool awkward = w.in % 8 != 0 || w.out % 4 != 0;  // cuBLASLt has no order of sums of its own for these
   if (backend_.invariant() && awkward && input.rows() > kStreamRows &&
-      streams({.x = made.x.rows(0, kStreamRows)}, w, matrix)) {
+      streams({.x = input.x.rows(0, kStreamRows)}, streamed)) {
     for (std::int64_t r = 0; r < input.rows();
          r += kStreamRows) {  // by the kernel of few rows: exact_product adds in another order
       const std::int64_t n = std::min<std::int64_t>(kStreamRows, input.rows() - r);
-      stream(y.rows(r, n), {.x = made.x.rows(r, n)}, w, matrix, adds ? ProductEnd::added : ProductEnd::plain);
+      stream(y.rows(r, n), {.x = input.x.rows(r, n)}, streamed, w.bias, end);
     }
     return;
   }
   if (backend_.invariant() && (matrix.dtype() == DType::f32 || awkward))
-    return exact_product(backend_, y, made.x, matrix, w.bias, adds);
-  blas_->run(y, made.x, matrix, w.bias, adds, few_rows(made.x, w, matrix));
+    return exact_product(backend_, y, input.x, matrix, w.bias, adds);
+  blas_->run(y, input.x, matrix, w.bias, adds, few_rows(input.x, matrix));
 }
 
 // The kernel with which the library's bits are compared: a streamed product of as many rows as it supports (16, 8 or
 // 1), or none where it does not support the matrix.
-FewRows CudaProducts::few_rows(const Tensor& x, const Weight& w, const Tensor& matrix) {
+FewRows CudaProducts::few_rows(const Tensor& x, const Tensor& matrix) {
   if (!backend_.invariant()) return {};
   for (const std::int64_t n : {std::int64_t(kStreamRows), std::int64_t(8), std::int64_t(1)}) {
-    if (!streams({.x = x.rows(0, std::min(n, x.dim(0)))}, w, matrix)) continue;
+    if (!streams({.x = x.rows(0, std::min(n, x.dim(0)))}, StreamedMatrix::of(matrix))) continue;
     return {n, [this](const Tensor& y, const Tensor& rows, const Tensor& m) {
-              stream_product(backend_, stream_plan(backend_, m.dim(0), m.dim(1), {.x = rows}), y, {.x = rows}, m, {},
-                             ProductEnd::plain, partials_, counters_);
+              stream(y, {.x = rows}, StreamedMatrix::of(m), {}, ProductEnd::plain);
             }};
   }
   return {};
@@ -129,17 +149,23 @@ std::string CudaProducts::note() const { return blas_->note(); }
 
 Tensor CudaProducts::gated(const ProductInput& input, const Weight& w) {
   expect_width("a product", input.x, w.in);
-  const Tensor& matrix = matrix_of(w);
-  const ProductInput made = ready(input, w, matrix);
-  const bool tile = tiles(made, w) && can_tile_gated(backend_, made.x, matrix, w.bias);
-  const bool halves = tile || (streams(made, w, matrix) && w.out % 16 == 0 && input.rows() > 0);
-  const Tensor y = backend_.allocate({input.rows(), halves ? w.out / 2 : w.out}, matrix.dtype());
+  const StreamedMatrix matrix = matrix_of(w);
+  const ProductInput made = ready(input, matrix);
+  const bool streamed = streams(made, matrix);
+  const bool tile = matrix.packed != nullptr
+                        ? !streamed && can_tile_codes(backend_, made.x, *matrix.packed, w.bias, true)
+                        : tiles(made, w) && can_tile_gated(backend_, made.x, matrix.dense, w.bias);
+  const bool halves = tile || (streamed && w.out % 16 == 0 && input.rows() > 0);
+  const Tensor y = backend_.allocate({input.rows(), halves ? w.out / 2 : w.out}, type_of(matrix));
   if (tile) {
-    gated_tile_product(backend_, y, made.x, matrix);
+    if (matrix.packed != nullptr)
+      coded_tile_product(backend_, y, made.x, *matrix.packed, w.bias, false, true);
+    else
+      gated_tile_product(backend_, y, made.x, matrix.dense);
     return y;
   }
   if (halves) {
-    stream(y, made, w, matrix, ProductEnd::gated);
+    stream(y, made, matrix, w.bias, ProductEnd::gated);
     return y;
   }
   run(y, made, w, false);
@@ -157,14 +183,13 @@ bool CudaProducts::tiles(const ProductInput& input, const Weight& w) const {
   return input.kind == ProductInput::Kind::plain && rows >= fewest && rows <= most;
 }
 
-bool CudaProducts::streams(const ProductInput& input, const Weight& w, const Tensor& matrix) const {
-  return matrix.dtype() == DType::bf16 && input.rows() <= kStreamRows && can_stream(backend_, input, w.out, w.in);
+bool CudaProducts::streams(const ProductInput& input, const StreamedMatrix& matrix) const {
+  return type_of(matrix) == DType::bf16 && input.rows() <= kStreamRows && can_stream(backend_, input, matrix);
 }
 
-void CudaProducts::stream(const Tensor& y, const ProductInput& input, const Weight& w, const Tensor& matrix,
+void CudaProducts::stream(const Tensor& y, const ProductInput& input, const StreamedMatrix& matrix, const Tensor& bias,
                           ProductEnd end) {
-  stream_product(backend_, stream_plan(backend_, w.out, w.in, input), y, input, matrix, w.bias, end, partials_,
-                 counters_);
+  stream_product(backend_, y, input, matrix, bias, end, partials_, counters_);
 }
 
 Weight CudaBackend::prepare(Weight weight) {
@@ -191,7 +216,7 @@ void CudaBackend::linear_add(Tensor x, const Tensor& h, const Weight& w) {
 
 Tensor CudaBackend::norm_linear(const Tensor& x, const Tensor& gain, float epsilon, const Weight& w) {
   enter();
-  const Tensor y = allocate({x.dim(0), w.out}, matrix_of(w).dtype());
+  const Tensor y = allocate({x.dim(0), w.out}, type_of(matrix_of(w)));
   norm_linear_to(y, x, gain, epsilon, w);
   return y;
 }

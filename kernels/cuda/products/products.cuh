@@ -34,6 +34,7 @@ Tensor converted(CudaBackend& backend, const Tensor& x, DType type);
 
 class Blas;
 struct FewRows;
+struct StreamedMatrix;
 
 class CudaProducts {
  public:
@@ -53,10 +54,12 @@ class CudaProducts {
 
  private:
   bool tiles(const ProductInput& input, const Weight& w) const;
-  bool streams(const ProductInput& input, const Weight& w, const Tensor& matrix) const;
-  void stream(const Tensor& y, const ProductInput& input, const Weight& w, const Tensor& matrix, ProductEnd end);
-  FewRows few_rows(const Tensor& x, const Weight& w, const Tensor& matrix);
-  ProductInput ready(const ProductInput& input, const Weight& w, const Tensor& matrix);
+  bool streams(const ProductInput& input, const StreamedMatrix& matrix) const;
+  void stream(const Tensor& y, const ProductInput& input, const StreamedMatrix& matrix, const Tensor& bias,
+              ProductEnd end);
+  void run_dense(const Tensor& y, const ProductInput& input, const Weight& w, const Tensor& matrix, bool adds);
+  FewRows few_rows(const Tensor& x, const Tensor& matrix);
+  ProductInput ready(const ProductInput& input, const StreamedMatrix& matrix);
   Tensor dense_input(const ProductInput& input, DType type);
 
   CudaBackend& backend_;

@@ -11,7 +11,6 @@ namespace foretoken {
 enum class StreamInput { bf16, f32, norm };
 
 struct Stream {
-  const Bf16* w;
   int out, in, tiles;
   StreamInput kind;
   const void* x;

@@ -3,17 +3,21 @@
 #include <algorithm>
 
 #include "kernels/cuda/instructions/tensor_maps.cuh"
+#include "kernels/cuda/products/stream_dense.cuh"
+#include "kernels/cuda/products/stream_kernel.cuh"
 #include "kernels/cuda/products/stream_product.cuh"
-#include "kernels/cuda/products/stream_ring.cuh"
 #include "kernels/cuda/shared_memory.h"
 
 namespace foretoken {
 namespace {
 
-struct Pieces {
-  int ring, piece;
-};
-constexpr Pieces kPieces[] = {{3, 256}, {2, 256}, {6, 128}, {5, 128}, {4, 128}, {3, 128}, {4, 64}, {3, 64}};
+std::vector<StreamPieces> dense_pieces() {
+  std::vector<StreamPieces> all;
+  for (const auto& [ring, piece] :
+       {std::pair(3, 256), {2, 256}, {6, 128}, {5, 128}, {4, 128}, {3, 128}, {4, 64}, {3, 64}})
+    all.push_back({ring, piece, piece_bytes(piece)});
+  return all;
+}
 
 // Estimated time, in tiles that one multiprocessor reads in sequence.
 double cost_of(const StreamPlan& plan, std::int64_t tiles, std::int64_t groups, std::int64_t rows) {
@@ -22,10 +26,10 @@ double cost_of(const StreamPlan& plan, std::int64_t tiles, std::int64_t groups, 
   // Warps without a tile in the last round leave bandwidth to the others, unless the others are too few to use it.
   const double work = double(at_once) * (full + (plan.slices == 1 ? 0.1 : 1) * empty);
   // `under_way`: KB in flight on a multiprocessor.
-  const double under_way = double(plan.warps * (plan.ring - 1) * piece_bytes(plan.piece)) / 1024;
-  const double reading = plan.piece == 64            ? 1.16
-                         : comes_in_runs(plan.piece) ? 0.9
-                                                     : 1;  // of an H200: boxes, runs of 512 bytes, boxes
+  const double under_way = double(plan.warps * (plan.pieces.ring - 1) * plan.pieces.bytes) / 1024;
+  const double reading = plan.pieces.piece == 64    ? 1.16
+                         : plan.pieces.piece == 256 ? 0.9
+                                                    : 1;  // of an H200: boxes, runs of 512 bytes, boxes
   return work * reading * (1 + 0.001 * std::max(0.0, 120 - under_way)) *
          (1 + (rows <= 8 ? 0.0015 : 0.01) * (kMostWarps - plan.warps));
 }
@@ -38,30 +42,32 @@ StreamInput stream_input(const ProductInput& input) {
 }
 
 std::int64_t stream_bytes(const StreamPlan& plan, StreamInput kind, std::int64_t rows, std::int64_t in) {
-  static_assert(kBoxAlignment == 1024 && piece_bytes(64) == 64 * 32 && ring_barriers(6) == 48);
+  static_assert(kBoxAlignment == 1024 && ring_barriers(6) == 48 && ring_barriers(8) == 64);
   const std::int64_t slice = in / plan.slices, columns = slice * plan.local;
   return streamed_bytes(
-      plan.warps, plan.ring, plan.piece, plan.local > 1, rows,
+      plan.warps, plan.pieces.ring, plan.pieces.bytes, plan.local > 1, rows,
       streamed_x_bytes(kind == StreamInput::norm, rows, in, columns, plan.depth < slice ? plan.depth : columns));
 }
 
-StreamPlan stream_plan(const CudaBackend& backend, std::int64_t out, std::int64_t in, const ProductInput& input) {
+StreamPlan stream_plan(const CudaBackend& backend, const StreamedMatrix& matrix, const ProductInput& input) {
   constexpr std::int64_t kMostRows = 36 << 10;  // bytes of x in a block that sums all slices, at most
   const StreamInput kind = stream_input(input);
-  const std::int64_t rows = input.rows(), tiles = (out + 15) / 16;
+  const std::int64_t out = matrix.out, in = matrix.in, rows = input.rows(), tiles = (out + 15) / 16;
   StreamPlan plan, best{.blocks = 0};  // nothing fits
   plan.slices = splits_of(out, in);
   plan.local = rows * in * 2 <= kMostRows ? plan.slices : 1;
   const std::int64_t groups = std::max(1, backend.multiprocessors() * plan.local / plan.slices);
   const std::int64_t slice = in / plan.slices;
+  const std::vector<StreamPieces> all = matrix.packed != nullptr ? coded_pieces(*matrix.packed) : dense_pieces();
   double least = 1e30;
   for (plan.warps = kMostWarps / plan.local * plan.local; plan.warps >= std::max(4, plan.local);
        plan.warps -= plan.local)
-    for (const auto& [ring, piece] : kPieces)
+    for (const StreamPieces& pieces : all)
       for (const std::int64_t depth : {slice, std::int64_t(512), std::int64_t(256)}) {
-        plan.ring = ring, plan.piece = piece, plan.depth = int(depth);
-        if (slice % piece != 0 || slice < piece * (piece == 256 ? ring : ring - 1))
-          continue;  // else some stages are never filled
+        const auto& [ring, piece, bytes] = pieces;
+        plan.pieces = pieces, plan.depth = int(depth);
+        if (slice % piece != 0 || (matrix.packed == nullptr && slice < piece * (piece == 256 ? ring : ring - 1)))
+          continue;  // else some stages of short slices are never filled
         if (kind == StreamInput::norm && plan.warps * 32 < kNormThreads) continue;
         if (depth < slice ? kind != StreamInput::bf16 || plan.local > 1 || slice % depth != 0 : depth > slice) continue;
         if (stream_bytes(plan, kind, rows, in) + kStreamStaticBytes > backend.shared_memory()) continue;
@@ -74,17 +80,18 @@ StreamPlan stream_plan(const CudaBackend& backend, std::int64_t out, std::int64_
   return best;
 }
 
-bool can_stream(const CudaBackend& backend, const ProductInput& input, std::int64_t out, std::int64_t in) {
+bool can_stream(const CudaBackend& backend, const ProductInput& input, const StreamedMatrix& matrix) {
   const Tensor& x = input.x;
+  const std::int64_t out = matrix.out, in = matrix.in;
   const StreamInput kind = stream_input(input);
   if (x.dim(0) > CudaProducts::kStreamRows || in % (splits_of(out, in) * 128) != 0 ||
       reinterpret_cast<std::uintptr_t>(x.raw()) % 16 != 0)
     return false;
   if (x.row_stride() * size_of(x.dtype()) % 16 != 0) return false;
   if (x.dim(0) > 1 && kind != StreamInput::bf16) return false;
-  if (backend.dependent_launch() && map_encoder() == nullptr) return false;
+  if (matrix.packed == nullptr && backend.dependent_launch() && map_encoder() == nullptr) return false;
   if (kind == StreamInput::norm && in > StreamRows::kMostNormed) return false;
-  const StreamPlan plan = stream_plan(backend, out, in, input);
+  const StreamPlan plan = stream_plan(backend, matrix, input);
   const std::int64_t tiles = (out + 15) / 16;
   return plan.blocks > 0 && tiles <= kMostTiles && (plan.slices == 1 || plan.slices * tiles * 16 * 16 <= kMostPartials);
 }

@@ -1,128 +1,76 @@
-// Copies pieces of a matrix to shared memory, several ahead of the products: kPiece inputs of 16 outputs, in boxes of
-// 64 inputs, rows of 128 bytes, swizzled so that eight rows of one column are in different banks. Short pieces are
-// copied by TMA, box by box, issued by one lane; long pieces are copied in runs by cp.async of all lanes, which reaches
-// a higher memory bandwidth. This header must not know what they are used for.
+// The ring of pieces of one warp of a streamed product: stages in shared memory that are filled several pieces ahead of
+// the products. A piece is kInputs inputs of 16 outputs, in whatever form P reads them: stream_dense.cuh,
+// stream_codes.cuh. P has
+//   Matrix                       what the kernel is given of the matrix
+//   kRing, kInputs, bytes(m)     stages, inputs of a piece, bytes of a stage
+//   prepare(m)                   called by all threads before the first synchronization of the block
+//   kCanPoll                     arrival can be polled without waiting (architecture 90)
+//   request(stage, to, k, tile)  copies a piece; all lanes have read the previous contents of the stage
+//   skip()                       in place of a request where no piece remains
+//   wait(stage, round), arrived(stage, round)   for the latest copy to the stage; `round`: copies before it
+//   multiply(sum, piece, x, k, lane)            one piece times the rows of x
+// This header must not know what they are used for.
 #pragma once
 #include "kernels/cuda/instructions/barriers.cuh"
-#include "kernels/cuda/products/matrix_boxes.cuh"
 #include "kernels/cuda/products/stream_input.cuh"
 
 namespace foretoken {
 
-constexpr int kBox = 16 * kBoxInputs * 2, kBoxAlignment = 1024;  // bytes
-constexpr bool comes_in_runs(int piece) { return piece >= 256; }
-constexpr int piece_bytes(int piece) { return piece / kBoxInputs * kBox; }
 constexpr int ring_barriers(int ring) { return (8 * ring + 15) / 16 * 16; }  // bytes
-
-// Copies inputs from k on of 16 neighbouring outputs, or of 8 outputs of the gate and the corresponding 8 of the other
-// half, 16 bytes a lane: the copies of a warp are contiguous.
-template <int kPiece>
-__device__ inline void copy_runs(const Stream& a, unsigned to, int k, int tile, std::uint64_t policy) {
-  constexpr int kChunks = kPiece / 8, kRows = 32 / kChunks;  // rows of one instruction
-  const int lane = int(threadIdx.x) % 32, c = lane % kChunks, first = lane / kChunks;
-  // `second`: where the other eight outputs begin.
-  const int begin = tile * (a.gated ? 8 : 16) + first, second = a.gated ? a.out / 2 : 8;
-  const std::int64_t row = 2 * std::int64_t(a.in);
-  const char* from = reinterpret_cast<const char*>(a.w + k + c * 8) + begin * row;
-  const unsigned at = to + unsigned(c / 8 * kBox);
-#pragma unroll
-  for (int i = 0; i < 16; i += kRows) {
-    // 0 bytes are read of outputs after the last, which become zeros.
-    const int r = i + first, bytes = begin + (i < 8 ? i : i - 8 + second) < a.out ? 16 : 0;
-    if (i == 8) from += (second - 8) * row;
-    asm volatile("cp.async.cg.shared.global.L2::cache_hint [%0], [%1], 16, %2, %3;" ::"r"(
-                     at + unsigned(r * 128 + ((c ^ r) % 8) * 16)),
-                 "l"(from), "r"(bytes), "l"(policy)
-                 : "memory");
-    from += kRows * row;
-  }
-}
 
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
 
-// The copies of one warp to kRing stages, each with a barrier that counts bytes (TMA) or 32 lanes (cp.async).
-template <int kRing, int kPiece> class Pieces {
+// One barrier for each stage, with `arrivals` arrivals.
+template <int kRing> class StageBarriers {
  public:
-  static constexpr bool kCanPoll = true;  // arrival can be polled without waiting
-  __device__ Pieces(const Stream& a, const CUtensorMap& map, void* barriers)
-      : a_(a), map_(map), barriers_(shared_address(barriers)), policy_(read_once()) {
+  __device__ StageBarriers(void* barriers, int arrivals) : barriers_(shared_address(barriers)) {
     if (threadIdx.x % 32 == 0) {
-      for (int i = 0; i < kRing; ++i) init_barrier(barrier(i), comes_in_runs(kPiece) ? 32 : 1);
+      for (int i = 0; i < kRing; ++i) init_barrier(at(i), arrivals);
       fence_barriers();
     }
     __syncwarp();
   }
-  // Requires that all lanes have read the previous contents of `stage`.
-  __device__ void request(int stage, unsigned to, int k, int tile) {
-    if constexpr (comes_in_runs(kPiece)) {
-      copy_runs<kPiece>(a_, to, k, tile, policy_);
-      arrive_behind_copies(barrier(stage));
-    } else if (threadIdx.x % 32 == 0) {
-      expect_copies(barrier(stage), piece_bytes(kPiece));
-#pragma unroll
-      for (int j = 0; j < kPiece / kBoxInputs; ++j)
-        if (a_.gated)
-          copy_gated_box(to + unsigned(j * kBox), map_, k + j * kBoxInputs, tile, barrier(stage), policy_);
-        else
-          copy_box(to + unsigned(j * kBox), map_, k + j * kBoxInputs, 16 * tile, barrier(stage), policy_);
-    }
-  }
-  __device__ void skip() {}
-  // Waits for the latest copy to `stage`; `round`: number of copies to the stage before it.
-  __device__ void wait(int stage, int round) const { wait_barrier(barrier(stage), round & 1); }
-  __device__ bool arrived(int stage, int round) const { return barrier_passed(barrier(stage), round & 1); }
+  __device__ unsigned at(int stage) const { return barriers_ + 8u * unsigned(stage); }
+  __device__ void wait(int stage, int round) const { wait_barrier(at(stage), round & 1); }
+  __device__ bool arrived(int stage, int round) const { return barrier_passed(at(stage), round & 1); }
 
  private:
-  __device__ unsigned barrier(int stage) const { return barriers_ + 8u * unsigned(stage); }
-
-  const Stream& a_;
-  const CUtensorMap& map_;
   unsigned barriers_;
-  std::uint64_t policy_;
 };
 
 #else
 
-// The same on architecture 80, always in runs: one group of copies for every piece that is requested or skipped, kRing
-// of them before the first wait.
-template <int kRing, int kPiece> class Pieces {
+// On architecture 80 the pieces are groups of cp.async copies: one group for every piece that is requested or skipped,
+// kRing of them before the first wait.
+template <int kRing> class StageBarriers {
  public:
-  static constexpr bool kCanPoll = false;
-  __device__ Pieces(const Stream& a, const CUtensorMap&, void*) : a_(a), policy_(read_once()) {}
-  __device__ void request(int, unsigned to, int k, int tile) {
-    copy_runs<kPiece>(a_, to, k, tile, policy_);
-    skip();
-  }
+  __device__ StageBarriers(void*, int) {}
   __device__ void skip() { asm volatile("cp.async.commit_group;" ::: "memory"); }
   __device__ void wait(int, int) const {
     asm volatile("cp.async.wait_group %0;" ::"n"(kRing - 1) : "memory");
     __syncwarp();
   }
   __device__ bool arrived(int, int) const { return true; }
-
- private:
-  const Stream& a_;
-  std::uint64_t policy_;
 };
 
 #endif
 
 // The pieces of a warp's tiles in order: first along the inputs, then the next tile, `stride` tiles further.
-template <int kRing, int kPiece> class Ring {
+template <class P> class Ring {
  public:
-  static constexpr bool kCanPoll = Pieces<kRing, kPiece>::kCanPoll;
+  static constexpr bool kCanPoll = P::kCanPoll;
 
-  __device__ Ring(const Stream& a, const CUtensorMap& map, unsigned char* memory, void* barriers, int tile, int k0)
-      : a_(a), pieces_(a, map, barriers), memory_(shared_address(memory)), k0_(k0), tile_(tile) {}
+  __device__ Ring(const Stream& a, const typename P::Matrix& m, unsigned char* memory, void* barriers, int tile, int k0)
+      : a_(a), pieces_(a, m, barriers), bytes_(P::bytes(m)), memory_(shared_address(memory)), k0_(k0), tile_(tile) {}
 
   // start() requests the first pieces: `window` of them (before architecture 90: all that fit). fill() requests the
   // others, `window` in flight at a time, until the ring is full or `over` returns true. More in flight would delay the
   // loads of x, for which the kernel waits meanwhile.
   __device__ void start(int window) {
-    for (int i = 0; i < (kCanPoll ? min(window, kRing) : kRing); ++i) request();
+    for (int i = 0; i < (kCanPoll ? min(window, P::kRing) : P::kRing); ++i) request();
   }
   template <class Over> __device__ void fill(int window, Over over) {
-    for (int landed = 0; ahead_ < kRing && remain() && !over();)
+    for (int landed = 0; ahead_ < P::kRing && remain() && !over();)
       if (ahead_ - landed < window)
         request();
       else if (pieces_.arrived(landed, 0))
@@ -131,30 +79,36 @@ template <int kRing, int kPiece> class Ring {
   // Waits for the oldest piece; returns its address in shared memory.
   __device__ unsigned wait_oldest() const {
     pieces_.wait(taken_, round_);
-    return memory_ + unsigned(taken_ * piece_bytes(kPiece));
+    return memory_ + unsigned(taken_ * bytes_);
+  }
+  // One piece, at the address that wait_oldest() returned, times the rows of x.
+  template <int NT>
+  __device__ void multiply(float (&sum)[NT][4], unsigned piece, const unsigned (&x)[NT], int k, int lane) const {
+    pieces_.multiply(sum, piece, x, k, lane);
   }
   // Releases the oldest piece, which all lanes have read: requests the next piece into its stage, and those that fill()
   // did not request.
   __device__ void release() {
-    if (++taken_ == kRing) taken_ = 0, ++round_;
+    if (++taken_ == P::kRing) taken_ = 0, ++round_;
     --ahead_;
     request();
 #pragma unroll 1
-    while (ahead_ < kRing && remain()) request();
+    while (ahead_ < P::kRing && remain()) request();
   }
 
  private:
   __device__ bool remain() const { return tile_ < a_.tiles; }
   __device__ void request() {
     if (!remain()) return pieces_.skip();
-    pieces_.request(requested_, memory_ + unsigned(requested_ * piece_bytes(kPiece)), k0_ + k_, tile_);
-    if (++requested_ == kRing) requested_ = 0;
-    ++ahead_, k_ += kPiece;
+    pieces_.request(requested_, memory_ + unsigned(requested_ * bytes_), k0_ + k_, tile_);
+    if (++requested_ == P::kRing) requested_ = 0;
+    ++ahead_, k_ += P::kInputs;
     if (k_ == a_.slice) k_ = 0, tile_ += a_.stride;
   }
 
   const Stream& a_;
-  Pieces<kRing, kPiece> pieces_;
+  P pieces_;
+  int bytes_;
   unsigned memory_;
   int k0_, tile_, k_ = 0, requested_ = 0, taken_ = 0, round_ = 0, ahead_ = 0;  // ahead: requested and not released yet
 };

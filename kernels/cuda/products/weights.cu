@@ -1,8 +1,10 @@
-// prepare: copies a weight to the device, once. bf16 and f32 stay as they are, f16 becomes f32, codes of any format
-// become bf16, in the order of the inputs. Bytes on the device: out * in * (2 or 4).
+// prepare: copies a weight to the device, once. bf16 and f32 stay as they are, f16 becomes f32. Codes are packed for
+// tensor cores where they have cells (packed_matrix.cuh), else they become bf16, in the order of the inputs. Bytes on
+// the device: out * in * (2 or 4), or those of the cells.
 #include <cuda_fp16.h>
 
 #include "kernels/cuda/cuda_backend.cuh"
+#include "kernels/cuda/products/packed_matrix.cuh"
 #include "kernels/cuda/products/products.cuh"
 #include "kernels/formats/format.h"
 
@@ -40,7 +42,15 @@ const float* numbers_of(const Tensor& t) { return t ? t.data<float>() : nullptr;
 }  // namespace
 
 Weight CudaProducts::prepare(Weight weight) {
+  const auto finish = [&](std::shared_ptr<const PreparedWeight> made) {
+    if (weight.bias) weight.bias = backend_.upload(weight.bias);
+    weight.values = {}, weight.scales = {}, weight.zeros = {}, weight.minima = {}, weight.order = {};
+    weight.prepared = std::move(made);
+    return weight;
+  };
   if (!weight.format) weight = in_input_order(weight);
+  if (weight.format)
+    if (const auto cells = packed(backend_, weight)) return finish(cells);
   const std::int64_t n = weight.out * weight.in;
   const Grid grid{dim3(std::min(blocks_for(n, 256), 4096u)), 256};
   const Tensor values = backend_.upload(weight.values);
@@ -68,10 +78,7 @@ Weight CudaProducts::prepare(Weight weight) {
     throw Error(std::string("cuda: a weight of ") + name_of(values.dtype()) +
                 " numbers; F32, F16, BF16 and the formats of kernels/formats are supported");
   }
-  if (weight.bias) weight.bias = backend_.upload(weight.bias);
-  weight.values = {}, weight.scales = {}, weight.zeros = {}, weight.minima = {}, weight.order = {};
-  weight.prepared = std::make_shared<const PreparedMatrix>(matrix);
-  return weight;
+  return finish(std::make_shared<const PreparedMatrix>(matrix));
 }
 
 }  // namespace foretoken

@@ -12,20 +12,23 @@ namespace foretoken::testing {
 // rounded to bf16 may round differently: 2^-8 of the greatest value.
 constexpr double kSum = 1e-5, kRounding = 1.0 / 256;
 
+// A copy on the host; bf16 numbers as f32.
+inline Tensor on_host(Backend& backend, const Tensor& t) {
+  Tensor h = Tensor::host(t.shape(), t.dtype());
+  backend.copy(t, h);
+  if (t.dtype() != DType::bf16) return h;
+  Tensor f = Tensor::host(t.shape(), DType::f32);
+  for (std::int64_t i = 0; i < h.elements(); ++i) f.data<float>()[i] = float(h.data<bf16>()[i]);
+  return f;
+}
+
 class Cuda : public ::testing::TestWithParam<bool> {
  protected:
   std::unique_ptr<Backend> cuda = make_gpu({.device = 0, .invariant = GetParam()});
   ReferenceBackend reference;
 
   Tensor up(const Tensor& t) { return cuda->upload(t); }
-  Tensor down(const Tensor& t) {  // f32 on the host
-    Tensor h = Tensor::host(t.shape(), t.dtype());
-    cuda->copy(t, h);
-    if (t.dtype() != DType::bf16) return h;
-    Tensor f = Tensor::host(t.shape(), DType::f32);
-    for (std::int64_t i = 0; i < h.elements(); ++i) f.data<float>()[i] = float(h.data<bf16>()[i]);
-    return f;
-  }
+  Tensor down(const Tensor& t) { return on_host(*cuda, t); }
   // Rows further apart than they are wide, NaN between them.
   Tensor strided(const Tensor& t, int gap) {
     Tensor wide = Tensor::host({t.dim(0), t.dim(1) + gap}, t.dtype());

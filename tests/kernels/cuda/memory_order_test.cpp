@@ -38,7 +38,7 @@ TEST(MemoryOrder, the_limit_of_a_kernel_is_set_in_one_place_and_remembered) {
 
 // A shuffle does not order memory: of a count that one lane acquired, the other lanes' reads come after __syncwarp().
 TEST(MemoryOrder, lanes_read_partial_sums_after_the_lane_that_acquired_them) {
-  const std::string code = code_of("kernels/cuda/products/stream_product.cu", "add_slices");
+  const std::string code = code_of("kernels/cuda/products/stream_kernel.cuh", "add_slices");
   const std::size_t count = code.find("count_behind("), shuffle = code.find("__shfl_sync(", count),
                     read = code.find("__ldcg(partials", count);
   ASSERT_LT(count, shuffle) << code;
@@ -72,7 +72,7 @@ TEST(MemoryOrder, a_stage_is_released_after_all_lanes_have_read_it) {
   std::string unordered;
   for (const test::SourceFile& file : test::read_sources({"kernels/cuda"}, {".cu", ".cuh"}))
     count_releases(file, releases, unordered);
-  EXPECT_GE(releases, 6) << "of the stream, the prompt, and twice of the tile and the wide product";
+  EXPECT_GE(releases, 8) << "of the stream, the prompt, and twice of the tile, the coded and the wide product";
   EXPECT_EQ(unordered, "");
 }
 

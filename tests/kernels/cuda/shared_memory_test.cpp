@@ -75,6 +75,9 @@ TEST(SharedMemory, kernels_of_warpgroups_fit_where_those_are_and_are_not_taken_w
     EXPECT_TRUE(all_fit(kProductTiles, gpu.limit) && all_fit(kWideTiles, gpu.limit)) << gpu.capability;
     for (const int head : {64, 128}) EXPECT_LE(prompt_bytes(head), gpu.limit) << gpu.capability;
   }
+  constexpr std::int64_t kLargestCell = 1024 + 8 * 8 * 12;  // 8 bits, all parts of a scale for each 16 inputs
+  for (const CodedTileSize& t : kCodedTiles)
+    EXPECT_GE(t.stages(kLargestCell, kLargestSharedMemory), CodedTileSize::kFewestStages) << t.rows << ' ' << t.outs;
   EXPECT_FALSE(all_fit(kProductTiles, kLeastSharedMemory));
   EXPECT_FALSE(all_fit(kWideTiles, kLeastSharedMemory));
 }
@@ -85,8 +88,9 @@ TEST(SharedMemory, streamed_products_fit_on_every_gpu) {
     for (const std::int64_t in : {1024, 4096, 8192, 14336, 28672}) {
       const std::int64_t x = streamed_x_bytes(false, 16, in, in, 256),
                          normed = streamed_x_bytes(true, 1, 8192, 8192, 8192);
-      EXPECT_LE(streamed_bytes(4, 3, 64, false, 16, x) + kStreamStaticBytes, gpu.limit) << gpu.capability << ' ' << in;
-      EXPECT_LE(streamed_bytes(8, 3, 64, true, 1, normed) + kStreamStaticBytes, gpu.limit) << gpu.capability;
+      EXPECT_LE(streamed_bytes(4, 3, 64 * 32, false, 16, x) + kStreamStaticBytes, gpu.limit)
+          << gpu.capability << ' ' << in;
+      EXPECT_LE(streamed_bytes(8, 3, 64 * 32, true, 1, normed) + kStreamStaticBytes, gpu.limit) << gpu.capability;
     }
   EXPECT_LE(kExactBytes, kStaticLimit);
 }
@@ -112,9 +116,11 @@ TEST(SharedMemory, every_kernel_that_declares_some_is_known_here) {
       {"distributions/distributions.cu", 2},  // the same
       {"distributions/rank.cu", 2},           // the same
       {"elementwise/rms_norm.cu", 2},         // kNormBytes, kNormRowsBytes
+      {"products/coded_tile.cu", 3},          // CodedTileSize
       {"products/exact_product.cu", 1},       // kExactBytes
       {"products/stream_input.cuh", 1},       // kNormBytes of kStreamStaticBytes
-      {"products/stream_product.cu", 2},      // streamed_bytes, kStreamStaticBytes
+      {"products/stream_codes.cuh", 1},       // the table, of kStreamStaticBytes
+      {"products/stream_kernel.cuh", 2},      // streamed_bytes, kStreamStaticBytes
       {"products/tile_product.cu", 4},        // ProductTile
       {"products/wide_product.cu", 2},        // ProductWideTile
   };

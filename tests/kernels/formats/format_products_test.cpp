@@ -76,37 +76,13 @@ TEST_P(FormatProducts, columns_may_have_an_order) {
   }
 }
 
-// Codes as files have them: any scales, zero points and minima, groups of several sizes.
-Weight stored(const WeightFormat& format, int group, DType scales, bool zeros, bool minima) {
-  constexpr int kOut = 70, kIn = 192;
-  std::mt19937 engine(unsigned(group) + 31);
-  Weight w;
-  w.out = kOut, w.in = kIn, w.format = &format, w.group = group;
-  w.values = Tensor::host({kOut, kIn}, DType::u8);
-  for (std::uint8_t& c : w.values.values<std::uint8_t>()) do
-      c = std::uint8_t(engine() % (1u << format.bits()));
-    while (std::isnan(format.numbers()[c]));
-  const Shape groups{kOut, kIn / group};
-  w.scales = random_tensor(groups, engine(), 0.01f);
-  for (float& s : w.scales.values<float>()) {
-    if (engine() % 17 == 0) s = 0;
-    if (scales == DType::f32) s = std::bit_cast<float>(std::bit_cast<std::uint32_t>(s) & ~1u);  // 23 significant bits
-    if (scales == DType::bf16) s = float(bf16(s));
-    if (scales == DType::f16) s = float_from_f16(std::uint16_t((engine() & 0x87ffu) | 0x2000u));
-  }
-  if (zeros) w.zeros = Tensor::host(groups, DType::f32);
-  if (zeros) std::ranges::generate(w.zeros.values<float>(), [&] { return float(int(engine() % 16) - 8); });
-  if (minima) w.minima = random_tensor(groups, engine(), 0.05f);
-  return w;
-}
-
 TEST_P(FormatProducts, codes_of_files_have_the_bits_of_the_dense_copy) {
   const Tensor x = random_tensor({9, 192}, 4);
   for (const auto& b : all_backends())
     for (const int group : {192, 96, 64, 32, 16, 6, 3})
       for (const DType scales : {DType::f32, DType::bf16, DType::f16})
         for (const int parts : {0, 1, 2, 3}) {
-          const Weight w = stored(format, group, scales, parts & 1, parts & 2);
+          const Weight w = stored_weight(format, {70, 192}, group, scales, parts & 1, parts & 2);
           const Tensor y = b->linear(x, b->prepare(w)), of_copy = b->linear(x, b->prepare(dequantized(w)));
           ASSERT_TRUE(same_bits(y, of_copy)) << b->description() << ", groups of " << group << ", scales "
                                              << name_of(scales) << ", zeros and minima " << parts;

@@ -1,8 +1,11 @@
 // What the tests of weight formats share.
 #pragma once
+#include <algorithm>
+#include <bit>
 #include <cmath>
 #include <limits>
 #include <memory>
+#include <random>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -32,6 +35,30 @@ inline std::vector<float> weights_of(const WeightFormat& format, GroupScale scal
   std::vector<float> all;
   for (const float number : format.numbers()) all.push_back(weight_of(number, scale));
   return all;
+}
+
+// Codes as files have them: any scales, zero points and minima, groups of several sizes.
+inline Weight stored_weight(const WeightFormat& format, const Shape& shape, int group, DType scales, bool zeros,
+                            bool minima) {
+  std::mt19937 engine(unsigned(group) + 31);
+  Weight w;
+  w.out = shape[0], w.in = shape[1], w.format = &format, w.group = group;
+  w.values = Tensor::host(shape, DType::u8);
+  for (std::uint8_t& c : w.values.values<std::uint8_t>()) do
+      c = std::uint8_t(engine() % (1u << format.bits()));
+    while (std::isnan(format.numbers()[c]));
+  const Shape groups{w.out, w.in / group};
+  w.scales = random_tensor(groups, engine(), 0.002f);
+  for (float& s : w.scales.values<float>()) {
+    if (engine() % 17 == 0) s = 0;
+    if (scales == DType::f32) s = std::bit_cast<float>(std::bit_cast<std::uint32_t>(s) & ~1u);  // 23 significant bits
+    if (scales == DType::bf16) s = float(bf16(s));
+    if (scales == DType::f16) s = float_from_f16(std::uint16_t((engine() & 0x87ffu) | 0x2000u));
+  }
+  if (zeros) w.zeros = Tensor::host(groups, DType::f32);
+  if (zeros) std::ranges::generate(w.zeros.values<float>(), [&] { return float(int(engine() % 16) - 8); });
+  if (minima) w.minima = random_tensor(groups, engine(), 0.05f);
+  return w;
 }
 
 class Formats : public ::testing::TestWithParam<const WeightFormat*> {

@@ -1,0 +1,235 @@
+// Packs codes into cells, and unpacks cells to bf16. Bytes: packing out * in read, half of it or all written, once at
+// load; unpacking bits / 8 read and 2 written for each weight.
+#include <algorithm>
+#include <cmath>
+
+#include "kernels/cuda/products/packed_matrix.cuh"
+#include "kernels/formats/format.h"
+
+namespace foretoken {
+namespace {
+
+// A weight as kernels/weight.h has it, on the device.
+struct Stored {
+  const std::uint8_t* codes;             // [out, in]
+  const float* numbers;                  // by code
+  const float *scales, *zeros, *minima;  // [out, in / group]; null: 0
+  std::int64_t out, in;
+  int group, offset;  // `offset` is added to a code
+  int neutral;        // the code of 0
+};
+
+// Scales in bf16 are of these magnitudes, or 0: no product with a number is subnormal or too large in f32, and a scale
+// times 2^133 is a bf16 number. Zero points: so that their differences to 128 + code are bf16 numbers.
+constexpr float kLeastScale = 0x1p-100f, kMostScale = 0x1p-6f, kMostZero = 256 - kRaisedOffset;
+
+// The input of pair i of word w in a cell, for a lane; the other number of the pair is the next.
+__device__ int input_of(Code code, int w, int i, int lane) {
+  const int step = bits_of(code) == 4 ? 2 * w + i / 2 : w;
+  return step * 16 + i % 2 * 8 + lane % 4 * 2;
+}
+__device__ int place_of(int w, int lane) { return w / 4 * 512 + lane * 16 + w % 4 * 4; }
+
+// A scale of 0 cannot be lifted: it is written as another one, of neutral codes.
+__device__ void write_scale(unsigned char* to, ScaleForm form, float scale, float zero, float minimum) {
+  const auto bits = [](float v) { return unsigned(__bfloat16_as_ushort(__float2bfloat16_rn(v))); };
+  if (form == ScaleForm::bf16) {
+    *reinterpret_cast<std::uint16_t*>(to) = std::uint16_t(bits(scale == 0 ? kLeastScale : scale));
+  } else if (form == ScaleForm::bf16_zero) {
+    *reinterpret_cast<unsigned*>(to) = bits(scale) | bits(-(kRaisedOffset + zero)) << 16;
+  } else {
+    float* const parts = reinterpret_cast<float*>(to);
+    parts[0] = scale;
+    if (form == ScaleForm::f32_all) parts[1] = zero, parts[2] = minimum;
+  }
+}
+
+// A warp packs a cell. Sets *nans where a code means NaN.
+__global__ void pack_kernel(Stored s, PackedLayout layout, unsigned char* cells, std::int64_t count, int* nans) {
+  const std::int64_t cell = (blockIdx.x * std::int64_t(blockDim.x) + threadIdx.x) / 32;
+  if (cell >= count) return;
+  const int lane = int(threadIdx.x) % 32;
+  const std::int64_t first = cell % layout.eights * kCellOutputs, o = first + lane / 4,
+                     k0 = cell / layout.eights * kCellInputs, groups = s.in / s.group;
+  unsigned char* const to = cells + cell * layout.cell;
+  const int bits = bits_of(layout.code);
+  const auto code = [&](std::int64_t k) {
+    if (o >= s.out) return 0u;
+    const unsigned c = s.codes[o * s.in + k];
+    if (isnan(s.numbers[c])) *nans = 1;
+    return layout.form == ScaleForm::bf16 && s.scales[o * groups + k / s.group] == 0 ? unsigned(s.neutral)
+                                                                                     : c + unsigned(s.offset);
+  };
+  for (int w = 0; w < bits; ++w) {
+    unsigned word = 0;
+    for (int i = 0; i < 16 / bits; ++i) {
+      const std::int64_t k = k0 + input_of(layout.code, w, i, lane);
+      word |= code(k) << (bits * i) | code(k + 1) << (bits * i + 16);
+    }
+    *reinterpret_cast<unsigned*>(to + place_of(w, lane)) = word;
+  }
+  for (int i = lane; i < layout.scale_bytes() / bytes_of(layout.form); i += 32) {
+    const std::int64_t output = first + i % kCellOutputs,
+                       group = (k0 + (i / kCellOutputs << layout.group_log)) / s.group, at = output * groups + group;
+    const auto part = [&](const float* parts) { return parts != nullptr && output < s.out ? parts[at] : 0.0f; };
+    write_scale(to + code_bytes(layout.code) + i * bytes_of(layout.form), layout.form, part(s.scales), part(s.zeros),
+                part(s.minima));
+  }
+}
+
+// Calls f(k, pair) for the numbers of word w of a cell that a lane holds: inputs k and k + 1 of the cell.
+template <class U, class F>
+__device__ void for_pairs(const PackedLayout& layout, const unsigned char* cell, int w, int lane, F f) {
+  const int group = input_of(U::kCode, w, 0, 0) >> layout.group_log;
+  const int at = code_bytes(U::kCode) + (group * kCellOutputs + lane / 4) * bytes_of(U::kForm);
+  const Scale<U::kForm> scale(GlobalBytes{cell + at});
+  Pair pairs[U::kPairs];
+  U::word(pairs, *reinterpret_cast<const unsigned*>(cell + place_of(w, lane)), scale, GlobalBytes{layout.numbers});
+#pragma unroll
+  for (int i = 0; i < U::kPairs; ++i) f(input_of(U::kCode, w, i, lane), pairs[i]);
+}
+
+// A warp unpacks a cell.
+template <class U> __global__ void unpack_kernel(PackedLayout layout, const unsigned char* cells, Bf16* to,
+                                                 std::int64_t out, std::int64_t in) {
+  let_next_kernel_start();
+  wait_for_previous_kernels();
+  const std::int64_t cell = (blockIdx.x * std::int64_t(blockDim.x) + threadIdx.x) / 32, pieces = in / kCellInputs;
+  const int lane = int(threadIdx.x) % 32, piece = int(cell % pieces), eight = int(cell / pieces);
+  const std::int64_t o = std::int64_t(eight) * kCellOutputs + lane / 4;
+  if (o >= out) return;
+  Bf16* const row = to + o * in + piece * kCellInputs;
+#pragma unroll
+  for (int w = 0; w < bits_of(U::kCode); ++w)
+    for_pairs<U>(layout, cells + layout.at(piece, eight), w, lane,
+                 [&](int k, Pair pair) { *reinterpret_cast<Pair*>(row + k) = pair; });
+}
+
+// A block writes a row of x.
+template <class U>
+__global__ void embed_kernel(PackedLayout layout, const unsigned char* cells, const int* tokens, float* x, int width) {
+  wait_for_previous_kernels();
+  let_next_kernel_start();  // not before: see CudaBackend::reads_early
+  const int token = tokens[blockIdx.x];
+  float* const to = x + std::int64_t(blockIdx.x) * width;
+  if (token < 0) {
+    for (int i = int(threadIdx.x); i < width; i += int(blockDim.x)) to[i] = 0;
+    return;
+  }
+  constexpr int kWords = bits_of(U::kCode);
+  for (int i = int(threadIdx.x); i < width / kCellInputs * kWords * 4; i += int(blockDim.x)) {
+    const int piece = i / (4 * kWords), w = i / 4 % kWords, lane = token % kCellOutputs * 4 + i % 4;
+    for_pairs<U>(layout, cells + layout.at(piece, token / kCellOutputs), w, lane, [&](int k, Pair pair) {
+      const float2 v = widened_pair(pair);
+      to[piece * kCellInputs + k] = v.x, to[piece * kCellInputs + k + 1] = v.y;
+    });
+  }
+}
+
+// ---- the host's side ----
+
+std::span<const float> numbers_of(const Tensor& t) { return t ? t.values<float>() : std::span<const float>(); }
+
+bool are_bf16(std::span<const float> scales) {
+  return std::ranges::all_of(scales, [](float s) { return float(bf16(s)) == s; });
+}
+// Whether all scales but 0 are in a range of magnitudes.
+bool are_within(std::span<const float> scales, float least, float most) {
+  return std::ranges::all_of(scales, [&](float s) { return s == 0 || (std::abs(s) >= least && std::abs(s) <= most); });
+}
+
+struct Choice {
+  bool possible = true;
+  Code code = Code::int4;
+  ScaleForm form = ScaleForm::f32;
+  int offset = 0, neutral = 0;  // see Stored
+};
+Choice of_integers(const Weight& w) {
+  const std::span<const float> scales = w.scales.values<float>(), zeros = numbers_of(w.zeros);
+  const int bits = w.format->bits();
+  Choice c = {.code = bits <= 4 ? Code::int4 : Code::int8};
+  c.neutral = 1 << (bits_of(c.code) - 1), c.offset = c.neutral - (1 << (bits - 1));
+  const bool whole =
+      std::ranges::all_of(zeros, [](float z) { return z == std::nearbyint(z) && std::abs(z) <= kMostZero; });
+  if (!w.zeros && !w.minima && are_bf16(scales) && are_within(scales, kLeastScale, kMostScale))
+    c.form = ScaleForm::bf16;
+  else if (c.code == Code::int4 && whole && !w.minima && are_bf16(scales) && are_within(scales, kLeastScale, 0x1p100f))
+    c.form = ScaleForm::bf16_zero;
+  else if (w.zeros || w.minima)
+    c.form = ScaleForm::f32_all;
+  return c;
+}
+Choice choice_of(const Weight& w) {
+  if (w.format->coding() == Coding::integers) return of_integers(w);
+  if (w.zeros || w.minima || (w.format->coding() == Coding::table && w.format->bits() != 4)) return {.possible = false};
+  const std::span<const float> scales = w.scales.values<float>();
+  const auto zero = std::ranges::find(w.format->numbers(), 0.0f);
+  Choice c = {.code = w.format->coding() == Coding::e4m3 ? Code::e4m3 : Code::table,
+              .neutral = int(zero - w.format->numbers().begin())};
+  if (are_bf16(scales) && zero != w.format->numbers().end() &&
+      (c.code == Code::table || are_within(scales, kLeastScale, kMostScale)))
+    c.form = ScaleForm::bf16;
+  return c;
+}
+
+constexpr int kThreads = 128;
+Grid grid_of(std::int64_t cells, bool dependent = false) {
+  return {dim3(blocks_for(cells * 32, kThreads)), kThreads, 0, 1, dependent};
+}
+
+}  // namespace
+
+std::shared_ptr<const PackedMatrix> packed(CudaBackend& backend, const Weight& w) {
+  const int group = std::min(w.group, kCellInputs);
+  if (w.order || w.in % kCellInputs != 0 || w.group % group != 0 || kCellInputs % group != 0) return nullptr;
+  const Choice choice = choice_of(w);
+  if (!choice.possible || group < 128 / bits_of(choice.code)) return nullptr;  // a word has one scale
+  const auto m = std::make_shared<PackedMatrix>();
+  m->out = w.out, m->in = w.in;
+  m->numbers = backend.upload(Tensor::host_copy(w.format->numbers(), DType::f32));
+  const int eights = int((w.out + 15) / 16 * 2), pieces = int(w.in / kCellInputs);
+  m->layout = {choice.code, choice.form, std::countr_zero(unsigned(group)), eights, 0, m->numbers.data<float>()};
+  m->layout.cell = code_bytes(choice.code) + m->layout.scale_bytes();
+  m->cells = backend.allocate({pieces, eights, m->layout.cell}, DType::u8);
+  const std::int64_t count = std::int64_t(pieces) * eights;
+  const auto uploaded = [&](const Tensor& t) { return t ? backend.upload(t) : Tensor(); };
+  const Tensor codes = uploaded(w.values), scales = uploaded(w.scales), zeros = uploaded(w.zeros),
+               minima = uploaded(w.minima);
+  const Tensor nans = backend.allocate({1}, DType::i32), found = Tensor::host({1}, DType::i32);
+  check(cudaMemsetAsync(nans.raw(), 0, 4, backend.cuda_stream()), "clearing memory");
+  const auto of = [](const Tensor& t) { return t ? t.data<float>() : nullptr; };
+  const Stored stored{codes.data<std::uint8_t>(),
+                      m->layout.numbers,
+                      of(scales),
+                      of(zeros),
+                      of(minima),
+                      w.out,
+                      w.in,
+                      w.group,
+                      choice.offset,
+                      choice.neutral};
+  launch_kernel("prepare", backend.cuda_stream(), grid_of(count), pack_kernel, stored, m->layout,
+                m->cells.data<unsigned char>(), count, nans.data<int>());
+  backend.copy(nans, found);
+  return found.data<int>()[0] == 0 ? m : nullptr;
+}
+
+Tensor unpacked(CudaBackend& backend, const PackedMatrix& m) {
+  const Tensor matrix = backend.allocate({m.out, m.in}, DType::bf16);
+  const std::int64_t count = (m.out + kCellOutputs - 1) / kCellOutputs * (m.in / kCellInputs);
+  with_unpack(m.layout, [&]<class U>(U) {
+    launch_kernel("unpacking a matrix", backend.cuda_stream(), grid_of(count, backend.dependent_launch()),
+                  unpack_kernel<U>, m.layout, m.data(), matrix.data<Bf16>(), m.out, m.in);
+  });
+  return matrix;
+}
+
+void embed_packed(CudaBackend& backend, const PackedMatrix& m, const Tensor& tokens, const Tensor& x) {
+  with_unpack(m.layout, [&]<class U>(U) {
+    launch_kernel("embed", backend.cuda_stream(),
+                  {dim3(unsigned(tokens.dim(0))), 256, 0, 1, backend.dependent_launch()}, embed_kernel<U>, m.layout,
+                  m.data(), tokens.data<int>(), x.data<float>(), int(m.in));
+  });
+}
+
+}  // namespace foretoken

@@ -1,0 +1,74 @@
+// A matrix of codes on the device, in the order in which tensor cores hold the first operand of a product. It consists
+// of cells: 8 outputs x 128 inputs, first their codes, then their scales. Cells of the same inputs are contiguous, so
+// that those of any range of outputs are one copy.
+//
+// Lane l of a warp holds, of each 16 inputs, numbers 2 (l % 4) and the next, and the eighth after both, of output l /
+// 4: the two registers of those eight outputs in mma.m16n8k16 and in wgmma with the operand in registers. Codes of 4
+// bits: [32 lanes, 4 words], a word for 32 inputs; of 8 bits: [2, 32 lanes, 4 words], a word for 16. Pair i of a word:
+// bits 4 i and 4 i + 16 on, or bytes i and i + 2. Scales: [groups of the cell, 8 outputs], ScaleForm's bytes each.
+//
+// This header must not know formats of checkpoints, nor the kernels that read cells.
+#pragma once
+#include "kernels/cuda/cuda_backend.cuh"
+#include "kernels/cuda/products/codes.cuh"
+
+namespace foretoken {
+
+constexpr int kCellOutputs = 8, kCellInputs = 128;
+constexpr int code_bytes(Code code) { return kCellOutputs * kCellInputs * bits_of(code) / 8; }
+
+struct PackedLayout {
+  Code code;
+  ScaleForm form;
+  int group_log;         // 2^group_log inputs of a cell share a scale; at most 128
+  int eights;            // of outputs: cells of the same inputs; even
+  int cell;              // bytes of a cell
+  const float* numbers;  // Code::table: f32 [16]
+
+  constexpr int scale_bytes() const { return (kCellInputs >> group_log) * kCellOutputs * bytes_of(form); }
+  // Where a cell begins, in bytes: of inputs 128 `piece` and outputs 8 `eight` on.
+  constexpr std::int64_t at(int piece, int eight) const { return (std::int64_t(piece) * eights + eight) * cell; }
+};
+
+class PackedMatrix final : public PreparedWeight {
+ public:
+  std::int64_t bytes() const override { return cells.bytes(); }
+  const unsigned char* data() const { return cells.data<unsigned char>(); }
+
+  std::int64_t out = 0, in = 0;
+  PackedLayout layout = {};
+  Tensor cells;    // u8 [inputs / 128, eights of outputs, bytes of a cell]
+  Tensor numbers;  // of Code::table
+};
+
+// The weight in cells; nullptr where it has none: inputs that are not a multiple of 128, groups that do not divide a
+// cell or consist of cells, columns in another order, a code that means NaN.
+std::shared_ptr<const PackedMatrix> packed(CudaBackend& backend, const Weight& weight);
+
+// The same matrix in bf16 [out, in].
+Tensor unpacked(CudaBackend& backend, const PackedMatrix& m);
+// x[r] = row tokens[r] of the matrix (zeros for -1): f32 [rows, in].
+void embed_packed(CudaBackend& backend, const PackedMatrix& m, const Tensor& tokens, const Tensor& x);
+
+// Calls f with an Unpack of the layout's types.
+template <class F> void with_unpack(const PackedLayout& layout, F f) {
+  using enum ScaleForm;
+  const auto form = layout.form;
+  switch (layout.code) {
+    case Code::int4:
+      return form == bf16        ? f(Unpack<Code::int4, bf16>())
+             : form == bf16_zero ? f(Unpack<Code::int4, bf16_zero>())
+             : form == f32       ? f(Unpack<Code::int4, f32>())
+                                 : f(Unpack<Code::int4, f32_all>());
+    case Code::int8:
+      return form == bf16  ? f(Unpack<Code::int8, bf16>())
+             : form == f32 ? f(Unpack<Code::int8, f32>())
+                           : f(Unpack<Code::int8, f32_all>());
+    case Code::e4m3:
+      return form == bf16 ? f(Unpack<Code::e4m3, bf16>()) : f(Unpack<Code::e4m3, f32>());
+    case Code::table:
+      return form == bf16 ? f(Unpack<Code::table, bf16>()) : f(Unpack<Code::table, f32>());
+  }
+}
+
+}  // namespace foretoken

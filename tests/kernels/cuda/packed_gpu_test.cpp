@@ -1,0 +1,101 @@
+// Packed matrices on a GPU: the bits of the dense copy, by every route and number of rows.
+#include "tests/kernels/cuda/cuda_scenario.h"
+#include "tests/kernels/formats/weight_formats.h"
+
+namespace foretoken::testing {
+namespace {
+
+class PackedProducts : public Formats {
+ protected:
+  std::unique_ptr<Backend> cuda = make_gpu({.device = 0, .invariant = true});
+
+  Tensor down(const Tensor& t) { return on_host(*cuda, t); }
+  Tensor up(const Tensor& t) { return cuda->upload(t); }
+
+  // linear, linear_add and, for several rows or one, norm_linear.
+  void expect_the_dense_bits(const Weight& w, const std::string& what) {
+    const Weight packed = cuda->prepare(w), dense = cuda->prepare(dequantized(w));
+    const Tensor gain = up(random_tensor({w.in}, 7));
+    for (const int n : {1, 2, 5, 8, 9, 16, 17, 32, 40, 64, 70, 130}) {
+      const std::string where = what + ", rows " + std::to_string(n);
+      const Tensor x = up(random_tensor({n, w.in}, unsigned(n))), y = random_tensor({n, w.out}, unsigned(n) + 1);
+      ASSERT_TRUE(same_bits(down(cuda->linear(x, packed)), down(cuda->linear(x, dense)))) << where;
+      const Tensor of_packed = up(y), of_dense = up(y);
+      cuda->linear_add(of_packed, x, packed), cuda->linear_add(of_dense, x, dense);
+      ASSERT_TRUE(same_bits(down(of_packed), down(of_dense))) << where;
+      ASSERT_TRUE(
+          same_bits(down(cuda->norm_linear(x, gain, 1e-5f, packed)), down(cuda->norm_linear(x, gain, 1e-5f, dense))))
+          << where;
+    }
+  }
+};
+
+// Shapes with one and several split-K slices; a last tile that is not full.
+TEST_P(PackedProducts, have_the_bits_of_the_dense_copy) {
+  const std::pair<int, int> shapes[] = {{512, 4096}, {41, 256}, {4104, 1024}, {100, 2048}, {96, 128}, {136, 14336}};
+  for (const auto& [out, in] : shapes) {
+    Weight w = quantize(Weight::dense(random_tensor({out, in}, 3)), format);
+    if (out % 2 == 0) w.bias = random_tensor({out}, 6);
+    expect_the_dense_bits(w, Shape{out, in}.text());
+  }
+}
+
+TEST_P(PackedProducts, codes_of_files_have_the_bits_of_the_dense_copy) {
+  for (const int group : {512, 128, 64, 32, 16, 8})
+    for (const DType scales : {DType::f32, DType::bf16, DType::f16})
+      for (const int parts : {0, 1, 2, 3})
+        expect_the_dense_bits(stored_weight(format, {72, 512}, group, scales, parts & 1, parts & 2),
+                              "groups of " + std::to_string(group) + ", scales " + name_of(scales) +
+                                  ", zeros and minima " + std::to_string(parts));
+}
+
+TEST_P(PackedProducts, feed_forward_has_the_bits_of_the_dense_copy) {
+  for (const auto& [wide, in] : {std::pair(96, 256), {1024, 4096}, {7168, 512}}) {
+    const Weight gate_up = quantize(Weight::dense(random_tensor({2 * wide, in}, 3, 0.1f)), format),
+                 below = quantize(Weight::dense(random_tensor({in, wide}, 4, 0.1f)), format, 32);
+    const Tensor gain = up(random_tensor({in}, 7));
+    const auto run = [&](const Tensor& x, const Weight& first, const Weight& second) {
+      const Tensor y = up(x);
+      cuda->feed_forward(y, gain, 1e-5f, first, second);
+      return down(y);
+    };
+    const Weight packed[] = {cuda->prepare(gate_up), cuda->prepare(below)},
+                 dense[] = {cuda->prepare(dequantized(gate_up)), cuda->prepare(dequantized(below))};
+    for (const int n : {1, 3, 8, 11, 16, 17, 33, 64, 65, 130}) {
+      const Tensor x = random_tensor({n, in}, unsigned(n));
+      ASSERT_TRUE(same_bits(run(x, packed[0], packed[1]), run(x, dense[0], dense[1])))
+          << Shape{wide, in}.text() << ", rows " << n;
+    }
+  }
+}
+
+TEST_P(PackedProducts, rows_of_a_table_are_those_of_the_dense_copy) {
+  const Weight table = quantize(Weight::dense(random_tensor({70, 256}, 3)), format);
+  const Tensor tokens = Tensor::host({5}, DType::i32);
+  std::ranges::copy(std::initializer_list<int>{69, 0, -1, 31, 32}, tokens.data<std::int32_t>());
+  EXPECT_TRUE(same_bits(down(cuda->embed(cuda->prepare(table), up(tokens))),
+                        down(cuda->embed(cuda->prepare(dequantized(table)), up(tokens)))));
+}
+
+// Codes are what a product reads, and all that is kept.
+TEST_P(PackedProducts, have_the_bytes_of_their_codes) {
+  const Weight w = quantize(Weight::dense(random_tensor({256, 4096}, 3)), format), packed = cuda->prepare(w);
+  const double codes = 256.0 * 4096 * (format.bits() <= 4 ? 4 : 8) / 8;
+  EXPECT_GE(double(packed.bytes()), codes);
+  EXPECT_LE(double(packed.bytes()), 1.26 * codes);  // an f32 scale for each 32 inputs: a quarter
+  EXPECT_FALSE(packed.values);
+}
+
+INSTANTIATE_TEST_SUITE_P(All, PackedProducts, ::testing::ValuesIn(weight_formats()), name_of_format);
+
+// NaN is a code of e4m3 alone. Such a matrix is kept as bf16, where a NaN stays one.
+TEST(PackedMatrix, a_code_that_means_nan_gives_nan) {
+  const auto cuda = make_gpu({.device = 0, .invariant = true});
+  Weight w = quantize(Weight::dense(random_tensor({32, 128}, 3)), formats::fp8());
+  w.values.row<std::uint8_t>(5)[77] = 0x7f;
+  const Tensor host = on_host(*cuda, cuda->linear(cuda->upload(random_tensor({1, 128}, 4)), cuda->prepare(w)));
+  for (int o = 0; o < 32; ++o) EXPECT_EQ(std::isnan(host.data<float>()[o]), o == 5) << o;
+}
+
+}  // namespace
+}  // namespace foretoken::testing

@@ -77,7 +77,7 @@ __global__ void pack_kernel(Stored s, PackedLayout layout, unsigned char* cells,
   }
 }
 
-// Calls f(k, pair) for the numbers of word w of a cell that a lane holds: inputs k and k + 1 of the cell.
+// Calls f(i, k, pair) for the numbers of word w of a cell that a lane holds: inputs k and k + 1 of the cell.
 template <class U, class F>
 __device__ void for_pairs(const PackedLayout& layout, const unsigned char* cell, int w, int lane, F f) {
   const int group = input_of(U::kCode, w, 0, 0) >> layout.group_log;
@@ -86,23 +86,45 @@ __device__ void for_pairs(const PackedLayout& layout, const unsigned char* cell,
   Pair pairs[U::kPairs];
   U::word(pairs, *reinterpret_cast<const unsigned*>(cell + place_of(w, lane)), scale, GlobalBytes{layout.numbers});
 #pragma unroll
-  for (int i = 0; i < U::kPairs; ++i) f(input_of(U::kCode, w, i, lane), pairs[i]);
+  for (int i = 0; i < U::kPairs; ++i) f(i, input_of(U::kCode, w, i, lane), pairs[i]);
 }
 
-// A warp unpacks a cell.
+// Of 32 inputs each of four neighbouring lanes holds pairs 0 to 3, of eight inputs each. Returns all of pair `lane %
+// 4`: eight neighbouring inputs.
+__device__ uint4 eight_inputs(const Pair (&pairs)[4], int lane) {
+  Pair mine[4];
+#pragma unroll
+  for (int j = 0; j < 4; ++j) {
+    const int to = lane % 4 ^ j;  // exchanges with this lane; registers are not indexed at run time
+    const Pair sent = to == 0 ? pairs[0] : to == 1 ? pairs[1] : to == 2 ? pairs[2] : pairs[3];
+    const Pair got = __shfl_xor_sync(0xffffffffu, sent, j);
+#pragma unroll
+    for (int k = 0; k < 4; ++k)
+      if (k == to) mine[k] = got;
+  }
+  return {mine[0], mine[1], mine[2], mine[3]};
+}
+
+// A warp unpacks a cell, and writes 64 bytes of each output at a time.
 template <class U> __global__ void unpack_kernel(PackedLayout layout, const unsigned char* cells, Bf16* to,
-                                                 std::int64_t out, std::int64_t in) {
+                                                 std::int64_t out, std::int64_t in, std::int64_t count) {
   let_next_kernel_start();
   wait_for_previous_kernels();
   const std::int64_t cell = (blockIdx.x * std::int64_t(blockDim.x) + threadIdx.x) / 32, pieces = in / kCellInputs;
+  if (cell >= count) return;
   const int lane = int(threadIdx.x) % 32, piece = int(cell % pieces), eight = int(cell / pieces);
   const std::int64_t o = std::int64_t(eight) * kCellOutputs + lane / 4;
-  if (o >= out) return;
-  Bf16* const row = to + o * in + piece * kCellInputs;
+  constexpr int kWords = 4 / U::kPairs;  // of 32 inputs
 #pragma unroll
-  for (int w = 0; w < bits_of(U::kCode); ++w)
-    for_pairs<U>(layout, cells + layout.at(piece, eight), w, lane,
-                 [&](int k, Pair pair) { *reinterpret_cast<Pair*>(row + k) = pair; });
+  for (int k = 0; k < kCellInputs / 32; ++k) {
+    Pair pairs[4];
+#pragma unroll
+    for (int w = 0; w < kWords; ++w)
+      for_pairs<U>(layout, cells + layout.at(piece, eight), k * kWords + w, lane,
+                   [&](int i, int, Pair pair) { pairs[w * U::kPairs + i] = pair; });
+    const uint4 numbers = eight_inputs(pairs, lane);
+    if (o < out) *reinterpret_cast<uint4*>(to + o * in + piece * kCellInputs + k * 32 + lane % 4 * 8) = numbers;
+  }
 }
 
 // A block writes a row of x.
@@ -119,7 +141,7 @@ __global__ void embed_kernel(PackedLayout layout, const unsigned char* cells, co
   constexpr int kWords = bits_of(U::kCode);
   for (int i = int(threadIdx.x); i < width / kCellInputs * kWords * 4; i += int(blockDim.x)) {
     const int piece = i / (4 * kWords), w = i / 4 % kWords, lane = token % kCellOutputs * 4 + i % 4;
-    for_pairs<U>(layout, cells + layout.at(piece, token / kCellOutputs), w, lane, [&](int k, Pair pair) {
+    for_pairs<U>(layout, cells + layout.at(piece, token / kCellOutputs), w, lane, [&](int, int k, Pair pair) {
       const float2 v = widened_pair(pair);
       to[piece * kCellInputs + k] = v.x, to[piece * kCellInputs + k + 1] = v.y;
     });
@@ -219,7 +241,7 @@ Tensor unpacked(CudaBackend& backend, const PackedMatrix& m) {
   const std::int64_t count = (m.out + kCellOutputs - 1) / kCellOutputs * (m.in / kCellInputs);
   with_unpack(m.layout, [&]<class U>(U) {
     launch_kernel("unpacking a matrix", backend.cuda_stream(), grid_of(count, backend.dependent_launch()),
-                  unpack_kernel<U>, m.layout, m.data(), matrix.data<Bf16>(), m.out, m.in);
+                  unpack_kernel<U>, m.layout, m.data(), matrix.data<Bf16>(), m.out, m.in, count);
   });
   return matrix;
 }

@@ -1,0 +1,237 @@
+// The ring of packed cells and of x in shared memory, and the products of both: codes become the first operand of
+// warpgroup products in registers, 32 inputs at a time, while the products of the 32 before run. For coded_tile.cu.
+// This header must not know how the sums are used.
+#pragma once
+#include "kernels/cuda/products/packed_matrix.cuh"
+#include "kernels/cuda/products/register_products.cuh"
+#include "kernels/cuda/products/tile_output.cuh"
+#include "kernels/cuda/products/tile_ring.cuh"
+#include "kernels/cuda/shared_memory.h"
+
+namespace foretoken {
+
+// A block: warpgroups with 64 outputs each (some of the last one's may be unused), kRows rows of x, and a warp that
+// requests copies. A stage holds 128 inputs: two boxes of x, then the cells of the outputs.
+template <int kRowsOf, int kOutsOf> struct CodedTile {
+  static constexpr int kRows = kRowsOf, kOuts = kOutsOf, kWorkers = 4 * ((kOuts + 63) / 64),
+                       kThreads = 32 * (kWorkers + 1), kCells = kOuts / kCellOutputs;
+  static constexpr int kBox = kRows * kBoxInputs * 2, kRowBytes = kCellInputs / kBoxInputs * kBox;
+  static constexpr CodedTileSize kSize{kRows, kOuts};
+  static constexpr int kStages = CodedTileSize::kFewestStages, kBytes = int(kSize.stage(512));  // at least, for Shares
+  static_assert(kOuts % 16 == 0 && kRowBytes == kSize.row_bytes() && has(kCodedTiles, kSize));
+};
+
+struct CodedWork {
+  TileWork to;  // without the map of W
+  const unsigned char* cells;
+  PackedLayout layout;
+  int stages, stage;  // of the ring; bytes of each
+  int pieces;         // of 128 inputs, of a slice
+};
+
+#ifdef FORETOKEN_WARPGROUPS
+
+template <class T> class CodedRing {
+ public:
+  // Called by all threads of a block.
+  __device__ CodedRing(const CodedWork& a, unsigned char* shared, std::uint64_t* barriers)
+      : a_(a), memory_((shared_address(shared) + 1023u) & ~1023u), barriers_(barriers) {
+    if (threadIdx.x == 0) {
+      for (int i = 0; i < a.stages; ++i) init_barrier(full(i), 1), init_barrier(empty(i), T::kWorkers);
+      fence_barriers();
+    }
+    __syncthreads();
+  }
+  __device__ std::uint64_t* full(int stage) const { return barriers_ + stage; }
+  __device__ std::uint64_t* empty(int stage) const { return barriers_ + CodedTileSize::kMostStages + stage; }
+  __device__ unsigned memory() const { return memory_; }
+  __device__ unsigned rows_at(int stage) const { return memory_ + unsigned(stage * a_.stage); }
+  __device__ unsigned cells_at(int stage) const { return rows_at(stage) + unsigned(T::kRowBytes); }
+
+  // A warp requests the pieces from `first` on of tiles tile, tile + stride, ...: cells that fit the ring, then, when
+  // the previous kernels have ended, x. Of a gated tile, cells of the first half of the outputs come before the others.
+  __device__ void request(int tile, int stride, int first) const {
+    const int early = min(a_.stages, a_.pieces);
+    for (int i = 0; i < early; ++i) cells(tile, first + i, i);
+    wait_for_previous_kernels();
+    for (int i = 0; i < early; ++i) rows(first + i, i);
+    int stage = early % a_.stages, round = early / a_.stages;
+    for (int i = early; tile < a_.to.tiles; tile += stride, i = 0)
+      for (; i < a_.pieces; ++i) {
+        if (round > 0) wait_barrier(empty(stage), (round - 1) & 1);
+        cells(tile, first + i, stage), rows(first + i, stage);
+        if (++stage == a_.stages) stage = 0, ++round;
+      }
+  }
+
+ private:
+  __device__ void cells(int tile, int piece, int stage) const {
+    if (threadIdx.x % 32 != 0) return;
+    const int cell = a_.layout.cell, halves = a_.to.gated ? 2 : 1, count = T::kCells / halves,
+              most = a_.layout.eights / halves, first = tile * count, bytes = min(count, most - first) * cell;
+    expect_copies(full(stage), T::kRowBytes + halves * bytes);
+    for (int half = 0; half < halves; ++half)
+      copy_bytes(cells_at(stage) + unsigned(half * count * cell), a_.cells + a_.layout.at(piece, half * most + first),
+                 bytes, shared_address(full(stage)), read_once());
+  }
+  __device__ void rows(int piece, int stage) const {
+    if (threadIdx.x % 32 != 0) return;
+    for (int i = 0; i < kCellInputs / kBoxInputs; ++i)
+      copy_box(rows_at(stage) + unsigned(i * T::kBox), a_.to.x, piece * kCellInputs + i * kBoxInputs, 0,
+               shared_address(full(stage)), read_often());
+  }
+
+  const CodedWork& a_;
+  unsigned memory_;
+  std::uint64_t* barriers_;
+};
+
+// tile_descriptor() of rows of x, of which only the lower half depends on the address: one instruction to move it.
+class XDescriptor {
+ public:
+  __device__ explicit XDescriptor(unsigned address) : low_(unsigned(tile_descriptor(address, 16))) {}
+  __device__ XDescriptor moved(int bytes) const {
+    XDescriptor to = *this;
+    to.low_ += unsigned(bytes >> 4);
+    return to;
+  }
+  __device__ std::uint64_t all() const {
+    std::uint64_t d;
+    asm("mov.b64 %0, {%1, %2};" : "=l"(d) : "r"(low_), "n"((1024 >> 4) | 1 << 30));
+    return d;
+  }
+
+ private:
+  unsigned low_;
+};
+
+// A warp's 16 outputs of a stage, 64 inputs at a time, of which 32 become the operands of two products.
+template <class U> class Operands {
+ public:
+  static constexpr int kSteps = 2, kParts = kBoxInputs / (16 * kSteps);
+  // first, second: of the cells of a stage, those of this warp.
+  __device__ Operands(const PackedLayout& layout, unsigned numbers, int first, int second, int lane)
+      : group_log_(layout.group_log),
+        lane_(lane),
+        numbers_(numbers),
+        cells_{unsigned(first * layout.cell), unsigned(second * layout.cell)} {}
+
+  // Loads the codes of the first 64 inputs of a stage, or of the others.
+  __device__ void load(unsigned cells, int half) {
+    stage_ = cells, half_ = half;
+#pragma unroll
+    for (int i = 0; i < 2; ++i)
+      load(words_[i], cells + cells_[i] + unsigned(kWords == 2 ? lane_ * 16 + half * 8 : half * 512 + lane_ * 16));
+  }
+  // kOneGroup: all inputs of a cell share a scale.
+  template <bool kOneGroup> __device__ void unpack(Quad (&to)[kSteps], int part) {
+    constexpr int kEach = kWords / kParts, kWordInputs = kBoxInputs / kWords;
+#pragma unroll
+    for (int i = 0; i < 2; ++i)
+#pragma unroll
+      for (int w = 0; w < kEach; ++w) {
+        const int word = part * kEach + w, input = half_ * kBoxInputs + word * kWordInputs;
+        if (!kOneGroup || input == 0) scales_[i] = scale(i, kOneGroup ? 0 : input);
+        Pair pairs[U::kPairs];
+        U::word(pairs, words_[i][word], scales_[i], SharedBytes{numbers_});
+#pragma unroll
+        for (int p = 0; p < U::kPairs; ++p) to[(w * U::kPairs + p) / 2].r[p % 2 * 2 + i] = pairs[p];
+      }
+  }
+
+ private:
+  static constexpr int kWords = bits_of(U::kCode) / 2;
+  __device__ Scale<U::kForm> scale(int i, int input) const {
+    const int at = code_bytes(U::kCode) + ((input >> group_log_) * kCellOutputs + lane_ / 4) * bytes_of(U::kForm);
+    return Scale<U::kForm>(SharedBytes{stage_ + cells_[i] + unsigned(at)});
+  }
+  __device__ static void load(unsigned (&w)[2], unsigned at) {
+    asm volatile("ld.shared.v2.u32 {%0, %1}, [%2];" : "=r"(w[0]), "=r"(w[1]) : "r"(at) : "memory");
+  }
+  __device__ static void load(unsigned (&w)[4], unsigned at) {
+    asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(w[0]), "=r"(w[1]), "=r"(w[2]), "=r"(w[3])
+                 : "r"(at)
+                 : "memory");
+  }
+
+  int group_log_, lane_, half_ = 0;
+  unsigned numbers_, cells_[2], stage_ = 0, words_[2][kWords] = {};
+  Scale<U::kForm> scales_[2] = {};
+};
+
+// The reader's side of the ring, in a warpgroup. Lane l of warp w holds outputs 16 w + l / 4 and the eighth after it,
+// rows 8 n + 2 (l % 4) and the next.
+template <class T, class U> class CodedSums {
+ public:
+  __device__ CodedSums(const CodedWork& a, const CodedRing<T>& ring, unsigned numbers, int warp, int lane)
+      : a_(a),
+        ring_(ring),
+        operands_(a.layout, numbers, a.to.gated ? warp : 2 * warp, a.to.gated ? T::kCells / 2 + warp : 2 * warp + 1,
+                  lane),
+        used_(warp < T::kOuts / 16),
+        lane_(lane) {}
+
+  // sum = the product of the next pieces of a slice.
+  __device__ void add_up(float (&sum)[T::kRows / 2]) {
+    if (1 << a_.layout.group_log == kCellInputs)
+      add_groups<true>(sum);
+    else
+      add_groups<false>(sum);
+  }
+
+ private:
+  template <bool kOneGroup> __device__ void add_groups(float (&sum)[T::kRows / 2]) {
+    Quad even[Operands<U>::kSteps] = {}, odd[Operands<U>::kSteps] = {};
+    int before = 0;
+    for (int i = 0; i < a_.pieces; ++i) {
+      wait_barrier(ring_.full(stage_), round_ & 1);
+#pragma unroll
+      for (int half = 0; half < kCellInputs / kBoxInputs; ++half) {
+        if (used_) operands_.load(ring_.cells_at(stage_), half);
+        const XDescriptor x(ring_.rows_at(stage_) + unsigned(half * T::kBox));
+        wait_products<1>();  // those that read these registers
+        multiply<kOneGroup>(sum, even, 0, x, i + half > 0);
+        wait_products<1>();
+        multiply<kOneGroup>(sum, odd, 1, x.moved(32 * Operands<U>::kSteps), true);
+        // All products but the last two groups are complete: none reads the stage before.
+        if (half == 0 && i > 0 && lane_ == 0) arrive(ring_.empty(before));
+      }
+      before = stage_;
+      if (++stage_ == a_.stages) stage_ = 0, ++round_;
+    }
+    wait_products<0>();
+    pin(sum);
+    if (lane_ == 0) arrive(ring_.empty(before));
+  }
+
+  template <bool kOneGroup> __device__ void multiply(float (&sum)[T::kRows / 2], Quad (&w)[Operands<U>::kSteps],
+                                                     int part, XDescriptor x, bool add) {
+    hold(w);
+    if (used_) operands_.template unpack<kOneGroup>(w, part);
+    hold(w);
+    pin(sum);
+    begin_products();
+#pragma unroll
+    for (int k = 0; k < Operands<U>::kSteps; ++k) multiply_registers(sum, w[k], x.moved(32 * k).all(), add || k > 0);
+    end_products();
+    pin(sum);
+  }
+  // The compiler must not move reads and writes of these registers across this line.
+  __device__ static void hold(Quad (&w)[Operands<U>::kSteps]) {
+#pragma unroll
+    for (Quad& q : w)
+#pragma unroll
+      for (std::uint32_t& r : q.r) asm volatile("" : "+r"(r)::"memory");
+  }
+
+  const CodedWork& a_;
+  const CodedRing<T>& ring_;
+  Operands<U> operands_;
+  bool used_;
+  int lane_, stage_ = 0, round_ = 0;
+};
+
+#endif
+
+}  // namespace foretoken

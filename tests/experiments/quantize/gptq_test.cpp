@@ -57,28 +57,39 @@ Tensor sums_of(const Tensor& x) {
 
 // Optimal brain quantization, one weight after another in an order: the change of a weight is taken up by those behind
 // it by the inverse of the products among it and them.
-std::vector<std::uint8_t> by_inverses(const Weight& dense, const Weight& nearest, const Eigen::MatrixXd& products,
-                                      const std::vector<std::int32_t>& order, std::int64_t o) {
-  const std::int64_t n = dense.in;
-  std::vector<double> w(static_cast<std::size_t>(n));
-  Eigen::MatrixXd ordered(n, n);
-  for (std::int64_t i = 0; i < n; ++i) {
-    w[std::size_t(i)] = double(dense.values.row<float>(o)[order[std::size_t(i)]]);
-    for (std::int64_t j = 0; j < n; ++j) ordered(i, j) = products(order[std::size_t(i)], order[std::size_t(j)]);
+class ByInverses {
+ public:
+  ByInverses(const Eigen::MatrixXd& products, const std::vector<std::int32_t>& order) : order_(order) {
+    const std::int64_t n = products.rows();
+    Eigen::MatrixXd ordered(n, n);
+    for (std::int64_t i = 0; i < n; ++i)
+      for (std::int64_t j = 0; j < n; ++j) ordered(i, j) = products(order[std::size_t(i)], order[std::size_t(j)]);
+    for (std::int64_t i = 0; i < n; ++i) {
+      const Eigen::MatrixXd inverse = ordered.bottomRightCorner(n - i, n - i).inverse();
+      asked_.push_back(inverse.row(0) / inverse(0, 0));
+    }
   }
-  std::vector<std::uint8_t> codes(static_cast<std::size_t>(n));
-  for (std::int64_t i = 0; i < n; ++i) {
-    const std::int64_t column = order[std::size_t(i)], g = column / nearest.group;
-    const GroupScale s{nearest.scales.row<float>(o)[g], nearest.zeros ? nearest.zeros.row<float>(o)[g] : 0, 0};
-    const float wanted = float(w[std::size_t(i)]);
-    std::uint8_t& code = codes[std::size_t(column)];
-    nearest.format->encode({&wanted, 1}, s, &code);
-    const double change = w[std::size_t(i)] - double(weight_of(nearest.format->numbers()[code], s));
-    const Eigen::MatrixXd inverse = ordered.bottomRightCorner(n - i, n - i).inverse();
-    for (std::int64_t j = i + 1; j < n; ++j) w[std::size_t(j)] -= change / inverse(0, 0) * inverse(0, j - i);
+
+  std::vector<std::uint8_t> codes(const Weight& dense, const Weight& nearest, std::int64_t o) const {
+    std::vector<double> w;
+    for (const std::int32_t i : order_) w.push_back(double(dense.values.row<float>(o)[i]));
+    std::vector<std::uint8_t> codes(w.size());
+    for (std::size_t i = 0; i < w.size(); ++i) {
+      const std::int64_t g = order_[i] / nearest.group;
+      const GroupScale s{nearest.scales.row<float>(o)[g], nearest.zeros ? nearest.zeros.row<float>(o)[g] : 0, 0};
+      const float wanted = float(w[i]);
+      std::uint8_t& code = codes[std::size_t(order_[i])];
+      nearest.format->encode({&wanted, 1}, s, &code);
+      const double change = w[i] - double(weight_of(nearest.format->numbers()[code], s));
+      for (std::size_t j = i + 1; j < w.size(); ++j) w[j] -= change * asked_[i](std::int64_t(j - i));
+    }
+    return codes;
   }
-  return codes;
-}
+
+ private:
+  std::vector<std::int32_t> order_;
+  std::vector<Eigen::RowVectorXd> asked_;  // of the columns behind each, by its change
+};
 
 class Gptq : public testing::Test {
  protected:
@@ -95,18 +106,19 @@ class Gptq : public testing::Test {
 
 // More columns than are rounded together; in the order of the columns and in that of their sizes.
 TEST_F(Gptq, IsTheFormulaOfItsPaper) {
-  constexpr std::int64_t kIn = 96, kOut = 7;
+  constexpr std::int64_t kIn = 288, kOut = 7;
   const Weight dense = Weight::dense(random_matrix(kOut, kIn, 1));
-  const Tensor x = inputs_of(200, kIn);
+  const Tensor x = inputs_of(600, kIn);
   Eigen::MatrixXd damped = exact_sums(x);
   damped.diagonal().array() += kDamping * damped.diagonal().mean();
   for (const bool by_size : {false, true}) {
     const GptqFactor factor = factor_of(x, by_size);
+    const ByInverses formula(damped, factor.order());
     for (const char* name : {"int4", "int4_asymmetric", "fp8", "mxfp4", "int8"}) {
       const Weight nearest = quantize(dense, *find_format(name)), found = rounded(dense, name, factor);
       int equal = 0;
       for (std::int64_t o = 0; o < kOut; ++o) {
-        const std::vector<std::uint8_t> want = by_inverses(dense, nearest, damped, factor.order(), o);
+        const std::vector<std::uint8_t> want = formula.codes(dense, nearest, o);
         for (std::int64_t i = 0; i < kIn; ++i) equal += found.values.row<std::uint8_t>(o)[i] == want[std::size_t(i)];
       }
       EXPECT_EQ(equal, kOut * kIn) << name << (by_size ? " by size" : "");

@@ -34,6 +34,8 @@ class ObservingBackend final : public Backend {
   Tensor upload(const Tensor& host) override { return device_.upload(host); }
   void copy(const Tensor& from, Tensor to) override { device_.copy(from, to); }
   std::int64_t free_memory() const override { return device_.free_memory(); }
+  MemoryUse memory() const override { return device_.memory(); }
+  void restart_peak() override { device_.restart_peak(); }
   void fetch(const Tensor& from, Tensor to) override { device_.fetch(from, to); }
   Mirror mirror(std::int64_t bytes) override { return device_.mirror(bytes); }
   void push(const Mirror& mirror, std::int64_t bytes) override { device_.push(mirror, bytes); }

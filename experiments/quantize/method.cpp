@@ -60,11 +60,7 @@ void expect_options(const MethodOptions& o, const Known& method) {
 
 }  // namespace
 
-std::vector<std::string> quantization_methods() {
-  std::vector<std::string> names;
-  for (const Known& m : kMethods) names.emplace_back(m.name);
-  return names;
-}
+std::vector<std::string> quantization_methods() { return names_of(kMethods); }
 
 std::unique_ptr<Method> make_method(const MethodOptions& o, const DenseModel& model, const WeightFormat& format) {
   const Known* const method = std::ranges::find(kMethods, o.name, &Known::name);

@@ -5,21 +5,17 @@ import os
 import resource
 import signal
 import subprocess
-import tempfile
 import unittest
 from pathlib import Path
+
+from in_folder import InFolder
 
 SOURCE = Path(__file__).resolve().parents[2]
 PROGRAM = Path(os.environ["FORETOKEN_BUILD_DIR"]).resolve() / "foretoken"
 MODELS = SOURCE / "experiments" / "models"
 
 
-class Quantize(unittest.TestCase):
-    def setUp(self):
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.here = Path(folder.name)
-
+class Quantize(InFolder):
     def command(self, *arguments, model="draft", form="int4"):
         return [PROGRAM, "quantize", "--model", str(MODELS / model), "--format", form, *arguments]
 

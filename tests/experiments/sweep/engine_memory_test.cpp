@@ -41,12 +41,14 @@ TEST(EngineMemory, IsThatOfModelsPoolAndSteps) {
   EXPECT_LT(fast["scratch"], fast["target_weights"]);
 }
 
-// The logits of an earlier run are not lost from the figure because their memory is kept.
-TEST(EngineMemory, IsTheSameForEqualRuns) {
+// The logits of an earlier run are not lost from the figure because their memory is kept. They are counted by their
+// size, and when they are fresh by that of their block, which may be a quarter larger. (Kept memory may also be more
+// than an engine needs.)
+TEST(EngineMemory, CountsLogitsThatWereThereBefore) {
   Workbench bench;
-  const json first = measured(json::object(), bench), again = measured(json::object(), bench);
-  EXPECT_EQ(first[0], again[0]);
-  EXPECT_EQ(first[1], again[1]);
+  const json large = {{"engine", {{"batch", 32}}}, {"policy", {{"length", 8}}}, {"measure", {{"warmup", false}}}};
+  const double first = measured(large, bench)[0]["scratch"], again = measured(large, bench)[0]["scratch"];
+  EXPECT_GT(again, 0.8 * first);
 }
 
 TEST(EngineMemory, OfFewerBitsIsLess) {

@@ -15,6 +15,7 @@
 #include "kernels/adjustment.h"
 #include "kernels/distribution.h"
 #include "kernels/layout.h"
+#include "kernels/memory_use.h"
 #include "kernels/philox.h"
 #include "kernels/serial.h"
 #include "kernels/weight.h"
@@ -65,6 +66,9 @@ class Backend {
   virtual void copy(const Tensor& from, Tensor to) = 0;   // same shape and dtype, this device or host on either side
   // Bytes that this device can still allocate; 0: unknown.
   virtual std::int64_t free_memory() const { return 0; }
+  // Of allocate(). All 0: not counted.
+  virtual MemoryUse memory() const { return {}; }
+  virtual void restart_peak() {}
   // Copies to the host; the copy may be incomplete until the next synchronize(). `to` must not be freed or moved until
   // then.
   virtual void fetch(const Tensor& from, Tensor to) { copy(from, to); }

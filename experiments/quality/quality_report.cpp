@@ -124,7 +124,6 @@ std::string note_of(const std::vector<QualityRow>& rows, const std::string& text
 }  // namespace
 
 json to_json(const PredictionFigures& f) {
-  const auto number = [](double x) { return std::isfinite(x) ? json(x) : json(); };
   return {{"tokens", f.tokens},
           {"unit", f.unit},
           {"units", f.units},
@@ -134,9 +133,9 @@ json to_json(const PredictionFigures& f) {
           {"reference_perplexity", to_json(f.reference_perplexity)},
           {"excess_loss", to_json(f.excess)},
           {"kl", to_json(f.divergence)},
-          {"kl_median", number(f.divergence_median)},
-          {"kl_99", number(f.divergence_99)},
-          {"kl_greatest", number(f.divergence_most)},
+          {"kl_median", finite(f.divergence_median)},
+          {"kl_99", finite(f.divergence_99)},
+          {"kl_greatest", finite(f.divergence_most)},
           {"same_top", to_json(f.agreement)},
           {"overlap", to_json(f.overlap)}};
 }

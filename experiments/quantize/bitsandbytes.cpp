@@ -36,7 +36,7 @@ class FourBits final : public StoredForm {
                           Tensor::host_copy<char>(std::span<const char>(state), DType::u8))};
   }
 
-  json config(const std::map<std::string, int>&) const override {
+  json config(const std::map<std::string, int>&, const SchemeFacts&) const override {
     return {{"quant_method", "bitsandbytes"},
             {"load_in_4bit", true},
             {"load_in_8bit", false},

@@ -4,12 +4,13 @@
 #include <cstring>
 #include <numeric>
 
+#include "experiments/quantize/observing_backend.h"
 #include "experiments/sweep/interrupt.h"
 #include "framework/cache/cached_model.h"
 #include "framework/model/convert.h"
 #include "framework/model/transformer.h"
 #include "kernels/error.h"
-#include "kernels/reference/reference_backend.h"
+#include "kernels/host_backend.h"
 
 namespace foretoken {
 namespace {
@@ -49,28 +50,13 @@ class OneLayer final : public TensorSource {
   const std::map<std::string, Weight>& matrices_;
 };
 
-// The reference device, whose other operations all multiply by linear(). It passes on what it multiplies, and keeps the
-// states behind the layer.
-class Observing final : public ReferenceBackend {
- public:
-  explicit Observing(const Calibration::Observe& observe) : observe_(observe) {}
-
-  Tensor linear(const Tensor& x, const Weight& w) override {
-    if (observe_) observe_(product_, x);
-    product_ = (product_ + 1) % Calibration::products().size();
-    return ReferenceBackend::linear(x, w);
-  }
-  void feed_forward(Tensor x, const Tensor& gain, float epsilon, const Weight& gate_up, const Weight& down) override {
-    ReferenceBackend::feed_forward(x, gain, epsilon, gate_up, down);
-    states_ = x;
-  }
-  const Tensor& states() const { return states_; }
-
- private:
-  const Calibration::Observe& observe_;
-  std::size_t product_ = 0;
-  Tensor states_;
-};
+// f32 rows on the host, of a device's rows in its own activation type, whose last ones may be padding.
+Tensor on_host(Backend& device, const Tensor& x, std::int64_t rows) {
+  const Tensor here = Tensor::host({rows, x.dim(1)}, x.dtype());
+  device.copy(x.rows(0, rows), here);
+  device.synchronize();
+  return converted(here, DType::f32);
+}
 
 }  // namespace
 
@@ -83,9 +69,16 @@ const std::vector<std::vector<std::string>>& Calibration::products() {
   return all;
 }
 
-Calibration::Calibration(const ModelConfig& config, const Checkpoint& checkpoint,
+std::size_t Calibration::product_of(const std::string& module) {
+  for (std::size_t p = 0; p < products().size(); ++p)
+    if (std::ranges::find(products()[p], module) != products()[p].end()) return p;
+  throw Error("the matrix '" + module +
+              "' belongs to no product of a layer that calibration knows; round it with --method rtn");
+}
+
+Calibration::Calibration(Backend& device, const ModelConfig& config, const Checkpoint& checkpoint,
                          const std::vector<std::vector<Token>>& windows)
-    : config_(config), checkpoint_(checkpoint) {
+    : device_(device), config_(config), checkpoint_(checkpoint) {
   std::int64_t all = 0;
   for (const auto& w : windows) all += std::int64_t(w.size()), lengths_.push_back(int(w.size()));
   states_ = Tensor::host({all, config.width}, DType::f32);
@@ -101,27 +94,30 @@ Calibration::Calibration(const ModelConfig& config, const Checkpoint& checkpoint
   config_.layers = 1, config_.vocab = int(all), config_.tied_head = true;
 }
 
-void Calibration::observe(int layer, const Observe& observe) { run(layer, {}, observe, {}); }
+Tensor Calibration::observe(int layer, const Observe& observe) { return run(layer, {}, observe); }
 
-void Calibration::advance(int layer, const std::map<std::string, Weight>& matrices) {
-  const Tensor next = Tensor::host(states_.shape(), DType::f32);
-  run(layer, matrices, {}, next);
-  states_ = next;
+Tensor Calibration::outputs(int layer, const std::map<std::string, Weight>& matrices) {
+  return run(layer, matrices, {});
 }
 
-void Calibration::run(int layer, const std::map<std::string, Weight>& matrices, const Observe& observe,
-                      const Tensor& next) {
-  Observing backend(observe);
+Tensor Calibration::run(int layer, const std::map<std::string, Weight>& matrices, const Observe& observe) {
+  std::size_t product = 0;
+  int rows = 0;  // of the window
+  ObservingBackend backend(device_, [&](const Tensor& x) {
+    if (observe) observe(product, on_host(device_, x, rows));
+    product = (product + 1) % products().size();
+  });
   const auto model = std::make_shared<Transformer>(backend, config_, OneLayer(checkpoint_, layer, states_, matrices),
                                                    "the model", 0, TransformerOptions{});
   const int longest = *std::ranges::max_element(lengths_);
   PagePool pool(backend, kPageRows * model->info().kv.bytes_per_row(), (longest + kPageRows - 1) / kPageRows);
   CachedModel cached(backend, model, pool, false);
+  const Tensor next = Tensor::host(states_.shape(), DType::f32);
   Sequence sequence;
   Token at = 0;
   for (const int length : lengths_) {
     check_interrupt();
-    ++sequence.id;
+    ++sequence.id, rows = length;
     sequence.tokens.resize(std::size_t(length));
     std::iota(sequence.tokens.begin(), sequence.tokens.end(), at);
     (void)cached.unseen(sequence);
@@ -129,9 +125,10 @@ void Calibration::run(int layer, const std::map<std::string, Weight>& matrices, 
     const Segment whole{&sequence, length, nullptr, 0};
     (void)cached.run({&whole, 1});
     cached.forget(sequence);
-    if (next) copy_on_host(backend.states(), next.rows(at, length));
+    copy_on_host(on_host(device_, backend.states(), length), next.rows(at, length));
     at += length;
   }
+  return next;
 }
 
 }  // namespace foretoken

@@ -51,17 +51,19 @@ Tensor packed_zeros(const Tensor& zeros, int bits) {
 }
 
 // What all schemes say of a group of modules; `weights` is completed by each.
-json group_of(const json& weights, const std::vector<std::string>& targets, const std::string& format) {
+json group_of(const json& weights, const std::vector<std::string>& targets, const std::string& format,
+              const SchemeFacts& facts) {
   json all = {{"dynamic", false},
               {"symmetric", true},
               {"group_size", nullptr},
               {"block_structure", nullptr},
-              {"actorder", nullptr},
+              {"actorder", facts.ordered_columns ? json("static") : json()},
               {"observer", "minmax"},
               {"observer_kwargs", json::object()}};
   all.update(weights);
+  const json inputs = {{"num_bits", 8}, {"type", "int"}, {"symmetric", true}, {"dynamic", true}, {"strategy", "token"}};
   return {{"weights", all},
-          {"input_activations", nullptr},
+          {"input_activations", facts.rounds_inputs ? inputs : json()},
           {"output_activations", nullptr},
           {"format", format},
           {"targets", targets}};
@@ -72,7 +74,7 @@ class Compressed : public StoredForm {
   Compressed(std::string layout, json weights) : layout_(std::move(layout)), weights_(std::move(weights)) {}
 
   // One group of all linear layers where their groups are of one size; else one for each size, which names its modules.
-  json config(const std::map<std::string, int>& groups) const override {
+  json config(const std::map<std::string, int>& groups, const SchemeFacts& facts) const override {
     std::map<int, std::vector<std::string>> modules;
     for (const auto& [module, size] : groups) modules[grouped() ? size : 0].push_back(module);
     json all = json::object();
@@ -80,7 +82,7 @@ class Compressed : public StoredForm {
       json weights = weights_;
       if (grouped()) weights["group_size"] = size;
       if (modules.size() == 1) names = {"Linear"};
-      all["group_" + std::to_string(all.size())] = group_of(weights, names, layout_);
+      all["group_" + std::to_string(all.size())] = group_of(weights, names, layout_, facts);
     }
     return {{"quant_method", "compressed-tensors"},
             {"format", layout_},

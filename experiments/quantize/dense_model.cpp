@@ -42,6 +42,12 @@ Weight DenseModel::matrix(int layer, const std::string& module) const {
   return Weight::dense(values.dtype() == DType::bf16 ? values : converted(values, DType::f32));
 }
 
+DenseLayer DenseModel::layer(int layer) const {
+  DenseLayer found{prefix_of(layer), modules(layer), {}, others(layer)};
+  for (const std::string& module : found.modules) found.matrices[module] = matrix(layer, module);
+  return found;
+}
+
 std::vector<StoredTensor> DenseModel::others(int layer) const {
   std::set<std::string> matrices;
   if (layer >= 0)

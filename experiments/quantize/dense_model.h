@@ -15,6 +15,14 @@
 
 namespace foretoken {
 
+// A layer that is quantized. Methods may change it, as long as it computes the same.
+struct DenseLayer {
+  std::string prefix;                      // "model.layers.3."
+  std::vector<std::string> modules;        // that have a matrix, within the layer: "mlp.up_proj"
+  std::map<std::string, Weight> matrices;  // of these, f32 or bf16
+  std::vector<StoredTensor> others;        // all other tensors, by their names in the model
+};
+
 class DenseModel {
  public:
   // A directory in Hugging Face form. One that is quantized already is an Error.
@@ -31,6 +39,7 @@ class DenseModel {
   std::vector<std::string> modules(int layer) const;
   // Its matrix, f32 or bf16.
   Weight matrix(int layer, const std::string& module) const;
+  DenseLayer layer(int layer) const;
   // Tensors of a layer but its matrices; of layer -1 those outside all layers.
   std::vector<StoredTensor> others(int layer) const;
 

@@ -1,11 +1,10 @@
 // GPTQ layer by layer: the inputs of a layer are those that the rounded layers before it give.
-#include "experiments/quality/documents.h"
-#include "experiments/quantize/calibration.h"
+#include "experiments/quantize/calibration_text.h"
 #include "experiments/quantize/gptq.h"
+#include "experiments/quantize/input_products.h"
 #include "experiments/quantize/method.h"
+#include "experiments/quantize/output_error.h"
 #include "framework/model/in_parallel.h"
-#include "framework/model/safetensors.h"
-#include "framework/text/tokenizer.h"
 #include "kernels/error.h"
 
 namespace foretoken::methods {
@@ -13,81 +12,51 @@ namespace {
 
 constexpr double kDamping = 0.01;
 
-// The text's tokens in windows that are read together.
-std::vector<std::vector<Token>> windows_for(const DenseModel& model, const MethodOptions& o) {
-  constexpr int kWindow = 512;
-  constexpr long kLeast = 128;
-  const auto tokenizer = Tokenizer::load(model.directory());
-  const std::vector<Document> documents = documents_of(o.calibrate, "--calibrate", *tokenizer);
-  const int window = std::min(kWindow, model.config().positions), opening = documents.front().opening;
-  std::vector<std::vector<Token>> all;
-  long tokens = 0;
-  for (const Window& w : windows_of(documents, {window, window - opening - 1, o.tokens})) {
-    all.push_back(w.tokens(documents));
-    tokens += long(all.back().size());
-  }
-  if (tokens < kLeast)
-    throw Error("the calibration text has " + std::to_string(tokens) +
-                " tokens, too few to say how inputs vary; give " + "one of at least " + std::to_string(kLeast) +
-                " with --calibrate");
-  return all;
-}
-
 class Gptq final : public Method {
  public:
   Gptq(const WeightFormat& format, const DenseModel& model, const MethodOptions& o)
-      : format_(format),
-        text_(model.config(), model.checkpoint(), windows_for(model, o)),
-        layers_(model.config().layers) {}
+      : format_(format), by_size_(o.act_order), text_(model, o) {}
 
-  void begin(int layer, const std::filesystem::path& kept) override {
-    if (const auto file = states_file(kept, layer); at_ != layer && layer > 0)
-      text_.set_states(map_safetensors(file).at(kStates));
-    at_ = layer, outputs_ = {};
+  void begin(int number, DenseLayer& layer, const std::filesystem::path& kept) override {
+    outputs_ = {};
     inputs_.clear();
-    text_.observe(layer, [this](std::size_t product, const Tensor& x) {
-      for (const std::string& module : Calibration::products()[product]) {
-        const auto found = inputs_.try_emplace(Calibration::products()[product].front(), x.dim(1)).first;
-        if (module == found->first) found->second.add(x);
-      }
+    text_.observe(number, kept, [&](std::size_t product, const Tensor& x) {
+      const DType type = layer.matrices.at(Calibration::products()[product].front()).values.dtype();
+      Inputs& inputs = inputs_.try_emplace(product, text_, x.dim(1), type).first->second;
+      inputs.products.add(x), inputs.sample.add(x);
     });
   }
 
   Weight round(const std::string& module, const Weight& dense) override {
-    const InputProducts& inputs = inputs_.at(first_of(module));
-    Weight rounded = foretoken::gptq(dense, format_, inputs, kDamping, by_all_cores);
-    outputs_ += foretoken::output_error(dense, rounded, inputs);
+    Inputs& inputs = inputs_.at(Calibration::product_of(module));
+    if (!inputs.factor) inputs.factor.emplace(text_.host(), inputs.products.sums(), kDamping, by_size_);
+    Weight rounded = foretoken::gptq(text_.host(), dense, format_, *inputs.factor, by_all_cores);
+    outputs_ += foretoken::output_error(text_.device(), text_.device().upload(inputs.sample.rows()), dense, rounded);
     return rounded;
   }
 
-  void end(int layer, const std::map<std::string, Weight>& rounded, const std::filesystem::path& kept) override {
-    if (layer + 1 == layers_) return;  // no layer reads its outputs
-    text_.advance(layer, rounded);
-    const StoredTensor states = stored_tensor(kStates, text_.states());
-    write_safetensors(states_file(kept, layer + 1), {&states, 1});
-    at_ = layer + 1;
-    std::filesystem::remove(states_file(kept, layer - 1));  // the layer before this is finished
+  void end(int number, const std::map<std::string, Weight>& rounded, const std::filesystem::path& kept) override {
+    inputs_.clear();
+    if (!text_.last(number)) text_.finish(number, text_.outputs(number, rounded), kept);
   }
 
   std::optional<double> output_error() const override { return outputs_.relative(); }
+  SchemeFacts facts() const override { return {.ordered_columns = by_size_}; }
 
  private:
-  static constexpr const char* kStates = "states";
-  static std::filesystem::path states_file(const std::filesystem::path& folder, int layer) {
-    return folder / ("states-" + std::to_string(layer) + ".safetensors");
-  }
-  // The module whose name the inputs of its product have.
-  static std::string first_of(const std::string& module) {
-    for (const auto& together : Calibration::products())
-      for (const std::string& m : together)
-        if (m == module) return together.front();
-    throw Error("the matrix '" + module + "' belongs to no product of a layer that calibration knows");
-  }
+  // Of the matrices of one product.
+  struct Inputs {
+    Inputs(CalibrationText& text, std::int64_t in, DType type)
+        : products(text.device(), in, type), sample(in, text.tokens()) {}
+    InputProducts products;
+    RowSample sample;
+    std::optional<GptqFactor> factor;
+  };
 
   const WeightFormat& format_;
-  Calibration text_;
-  int layers_, at_ = 0;  // the layer that reads the states
-  std::map<std::string, InputProducts> inputs_;
+  bool by_size_;
+  CalibrationText text_;
+  std::map<std::size_t, Inputs> inputs_;  // by product
   SquaredError outputs_;
 };
 

@@ -1,5 +1,8 @@
 #include "experiments/quantize/method.h"
 
+#include <algorithm>
+#include <iterator>
+
 #include "experiments/sweep/provenance.h"
 #include "experiments/sweep/workload.h"
 #include "framework/model/in_parallel.h"
@@ -26,20 +29,51 @@ std::unique_ptr<Method> rtn(const WeightFormat& format) { return std::make_uniqu
 
 }  // namespace methods
 
-std::vector<std::string> quantization_methods() { return {"rtn", "gptq"}; }
+namespace {
+
+struct Known {
+  const char* name;
+  std::unique_ptr<Method> (*make)(const WeightFormat&, const DenseModel&, const MethodOptions&);
+  bool reads_text;
+};
+
+constexpr Known kMethods[] = {
+    {"rtn", [](const WeightFormat& f, const DenseModel&, const MethodOptions&) { return methods::rtn(f); }, false},
+    {"gptq", methods::gptq, true},
+    {"awq", methods::awq, true},
+    {"smoothquant", methods::smoothquant, true}};
+
+void expect_options(const MethodOptions& o, const Known& method) {
+  const std::string name = method.name;
+  if (method.reads_text && o.calibrate.empty())
+    throw Error("the method " + name +
+                " needs a calibration text; name one with --calibrate, as experiments/prompts.jsonl");
+  if (!method.reads_text && !o.calibrate.empty())
+    throw Error("the method " + name + " reads no calibration text; leave --calibrate out");
+  if (o.alpha && name != "smoothquant")
+    throw Error("the method " + name + " has no alpha to be given (awq searches for it); leave --alpha out");
+  if (o.alpha && !(*o.alpha >= 0 && *o.alpha <= 1))
+    throw Error("alpha is " + nlohmann::json(*o.alpha).dump() + "; give one from 0 to 1 with --alpha");
+  if (o.act_order && name != "gptq")
+    throw Error("the method " + name + " rounds columns in no order; leave --act-order out");
+}
+
+}  // namespace
+
+std::vector<std::string> quantization_methods() { return names_of(kMethods); }
 
 std::unique_ptr<Method> make_method(const MethodOptions& o, const DenseModel& model, const WeightFormat& format) {
-  if (o.name == "gptq" && o.calibrate.empty())
-    throw Error("the method gptq needs a calibration text; name one with --calibrate, as experiments/prompts.jsonl");
-  if (o.name == "gptq") return methods::gptq(format, model, o);
-  if (o.name != "rtn") unknown_name("method", o.name, quantization_methods());
-  if (!o.calibrate.empty()) throw Error("the method rtn reads no calibration text; leave --calibrate out");
-  return methods::rtn(format);
+  const Known* const method = std::ranges::find(kMethods, o.name, &Known::name);
+  if (method == std::end(kMethods)) unknown_name("method", o.name, quantization_methods());
+  expect_options(o, *method);
+  return method->make(format, model, o);
 }
 
 nlohmann::json job_of(const MethodOptions& o) {
   if (o.calibrate.empty()) return {{"method", o.name}};
-  return {{"method", o.name}, {"calibrate", fingerprint(locate(o.calibrate))}, {"tokens", o.tokens}};
+  return {{"method", o.name},         {"calibrate", fingerprint(locate(o.calibrate))},
+          {"tokens", o.tokens},       {"alpha", o.alpha ? nlohmann::json(*o.alpha) : nlohmann::json()},
+          {"act_order", o.act_order}, {"device", o.device}};
 }
 
 }  // namespace foretoken

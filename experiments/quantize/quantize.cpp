@@ -32,16 +32,17 @@ void expect_finite(const std::string& module, const Weight& w) {
 }
 
 // Rounds and writes one layer; what is known of it goes into the list of the unfinished checkpoint.
-void write_layer(const DenseModel& model, Method& method, const StoredForm& form, int layer, Unfinished& work) {
-  std::vector<StoredTensor> tensors = model.others(layer);
+void write_layer(const DenseModel& model, Method& method, const StoredForm& form, int number, Unfinished& work) {
+  DenseLayer layer = model.layer(number);
+  method.begin(number, layer, work.scratch());
+  std::vector<StoredTensor> tensors = std::move(layer.others);
   std::map<std::string, Weight> all_rounded;
   SquaredError all;
   json groups = json::object(), worst = {{"error", 0.0}, {"matrix", ""}};
-  method.begin(layer, work.scratch());
-  for (const std::string& module : model.modules(layer)) {
+  for (const std::string& module : layer.modules) {
     check_interrupt();
-    const std::string name = DenseModel::prefix_of(layer) + module;
-    const Weight dense = model.matrix(layer, module), rounded = method.round(module, dense);
+    const std::string name = layer.prefix + module;
+    const Weight &dense = layer.matrices.at(module), rounded = method.round(module, dense);
     expect_finite(name, rounded);
     for (StoredTensor& t : form.tensors(name, rounded)) tensors.push_back(std::move(t));
     const SquaredError error = rounding_error(dense, rounded);
@@ -51,8 +52,8 @@ void write_layer(const DenseModel& model, Method& method, const StoredForm& form
     all_rounded.emplace(module, rounded);
   }
   const std::optional<double> outputs = method.output_error();
-  method.end(layer, all_rounded, work.scratch());
-  work.add(layer, tensors,
+  method.end(number, all_rounded, work.scratch());
+  work.add(number, tensors,
            {{"error", all.relative()},
             {"worst", worst},
             {"outputs", outputs ? json(*outputs) : json()},
@@ -66,7 +67,7 @@ bool holds_weights(const fs::path& file) {
 }
 
 // config.json with its quantization_config, and every other file of the model but its weights.
-void write_other_files(const DenseModel& model, const StoredForm& form, Unfinished& work) {
+void write_other_files(const DenseModel& model, const StoredForm& form, const SchemeFacts& facts, Unfinished& work) {
   std::map<std::string, int> groups;
   for (int l = 0; l < model.config().layers; ++l)
     for (const auto& [module, size] : work.facts(l)["groups"].items()) groups[module] = size;
@@ -78,7 +79,7 @@ void write_other_files(const DenseModel& model, const StoredForm& form, Unfinish
     if (entry.is_regular_file() && !holds_weights(entry.path()) && entry.path().filename() != "config.json")
       write(entry.path().filename(), read_bytes(entry.path(), entry.path().string(), "check its permissions"));
   nlohmann::ordered_json config = model.config_json();
-  config["quantization_config"] = form.config(groups);
+  config["quantization_config"] = form.config(groups, facts);
   write("config.json", config.dump(2) + "\n");
 }
 
@@ -139,7 +140,7 @@ std::vector<LayerError> quantize_checkpoint(const QuantizeOptions& o,
     errors.push_back(error_of(l, work.facts(l)));
   }
   if (!work.finished(layers)) work.add(layers, model.others(-1), json::object());
-  write_other_files(model, form, work);
+  write_other_files(model, form, method->facts(), work);
   work.finish();
   done(layers, layers);
   return errors;

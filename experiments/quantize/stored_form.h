@@ -13,6 +13,14 @@
 
 namespace foretoken {
 
+// What a checkpoint says of its matrices besides their format.
+struct SchemeFacts {
+  // Inputs are rounded to 8-bit integers with a scale for each token, which is found when they are multiplied.
+  bool rounds_inputs = false;
+  // Columns were rounded in the order of their inputs' squares, within groups that follow the columns.
+  bool ordered_columns = false;
+};
+
 class StoredForm {
  public:
   virtual ~StoredForm() = default;
@@ -20,7 +28,7 @@ class StoredForm {
   // is an Error.
   virtual std::vector<StoredTensor> tensors(const std::string& module, const Weight& w) const = 0;
   // "quantization_config" of config.json; `groups`: by module, the inputs that share a scale.
-  virtual nlohmann::json config(const std::map<std::string, int>& groups) const = 0;
+  virtual nlohmann::json config(const std::map<std::string, int>& groups, const SchemeFacts& facts = {}) const = 0;
 };
 
 // An Error that lists the formats that have a stored form, where this one has none.

@@ -1,5 +1,6 @@
 // Two sets of results, run by run.
 #include <algorithm>
+#include <cmath>
 
 #include "experiments/report/matched_runs.h"
 #include "experiments/report/tables.h"
@@ -52,6 +53,18 @@ void add_figures(const RunPair& pair, Row& row) {
   }
 }
 
+// Where a side says what memory it took.
+void add_memory(const std::vector<RunPair>& pairs, Table& table) {
+  const auto megabytes = [](const Summary* side) { return side->speculative.memory.total() / 1e6; };
+  const auto known = [&](const RunPair& p) { return std::isfinite(megabytes(p.a)) || std::isfinite(megabytes(p.b)); };
+  if (std::ranges::none_of(pairs, known)) return;
+  table.columns.push_back({"MB A", "memory_mb_a", "10^6 bytes of weights, caches and scratch"});
+  table.columns.push_back({"B", "memory_mb_b", ""});
+  for (std::size_t i = 0; i < pairs.size(); ++i)
+    if (Row& row = table.rows[i]; row.sentence.empty())
+      for (const Summary* side : {pairs[i].a, pairs[i].b}) row.cells.push_back(Cell::of(megabytes(side), 1));
+}
+
 Table pairs_table(const MatchedRuns& matching, const Axes& axes, const std::vector<RunPair>& pairs) {
   Table table;
   table.title = "A and B, run by run";
@@ -84,6 +97,7 @@ Table pairs_table(const MatchedRuns& matching, const Axes& axes, const std::vect
       for (const Summary* side : {pair.a, pair.b}) row.cells.push_back(Cell::of(side->failed_requests, 0));
     table.rows.push_back(std::move(row));
   }
+  add_memory(pairs, table);
   const std::size_t alone = matching.only_a.size() + matching.only_b.size();
   if (table.rows.empty() && alone)
     table.note = matching.apart.empty() ? "No run is on both sides."
@@ -160,7 +174,8 @@ std::string programs(const MatchedRuns& matching, const std::vector<RunPair>& pa
     if (!failure(pair).empty()) one["error"] = failure(pair);
     if (pair.a->failed_requests > 0 || pair.b->failed_requests > 0)
       one["failed_requests"] = {{"a", pair.a->failed_requests}, {"b", pair.b->failed_requests}};
-    if (failure(pair).empty())
+    if (failure(pair).empty()) {
+      one["memory"] = {{"a", to_json(pair.a->speculative.memory)}, {"b", to_json(pair.b->speculative.memory)}};
       for (const Figure& figure : kFigures) {
         const Interval &a = pair.a->*figure.interval, &b = pair.b->*figure.interval;
         const bool known = a.known() && b.known();
@@ -169,6 +184,7 @@ std::string programs(const MatchedRuns& matching, const std::vector<RunPair>& pa
                             {"ratio", known && a.value != 0 ? json(b.value / a.value) : json()},
                             {"overlap", comparable(a, b) ? json(a.overlaps(b)) : json()}};
       }
+    }
     matched.push_back(std::move(one));
   }
   return json{{"schema", 1},

@@ -124,6 +124,20 @@ constexpr Sum kSums[] = {{"tokens", "tokens", &SideFigures::tokens},
                          {"prefix_rows", nullptr, &SideFigures::prefix_rows},
                          {"preempted", nullptr, &SideFigures::preempted}};
 
+// The most of the repeats so far and of this one.
+void add_memory(const json& measure, MemoryFigures& most) {
+  const json memory = measure.value("memory", json::object());
+  for (const auto& [key, figure] :
+       {std::pair("target_weights", &MemoryFigures::target_weights),
+        std::pair("draft_weights", &MemoryFigures::draft_weights), std::pair("cache", &MemoryFigures::cache),
+        std::pair("cache_used", &MemoryFigures::cache_used), std::pair("scratch", &MemoryFigures::scratch)}) {
+    const auto found = memory.find(key);
+    const bool known = found != memory.end() && !found->is_null();
+    const double bytes = known ? found->get<double>() : std::numeric_limits<double>::quiet_NaN();
+    if (!(bytes <= most.*figure)) most.*figure = bytes;
+  }
+}
+
 // A request's first round processes its prompt and emits all accepted tokens of its first draft at once; the rest is
 // decoding. In lines without that number of tokens it counts as one. `left_out`: prompts that are in no figure.
 SideFigures summarize_side(const json& repeats, const char* name, const std::set<int>& left_out) {
@@ -136,6 +150,7 @@ SideFigures summarize_side(const json& repeats, const char* name, const std::set
     side.recorded += measure.value("recorded", std::numeric_limits<double>::quiet_NaN());
     side.cut += measure.value("cut", 0.0);
     side.phases += read_phases(measure.at("phases"));
+    add_memory(measure, side.memory);
     for (const json& request : measure.at("requests")) {
       if (left_out.contains(request.at("prompt").get<int>())) {
         for (const auto& [key, of_request, sum] : kSums)

@@ -32,6 +32,15 @@ struct PromptFigures {
   double alpha = 0, tau = 0, speedup = 0;
 };
 
+// Bytes of one side, the most of all repeats; NaN where the line does not say.
+struct MemoryFigures {
+  double target_weights = 0, draft_weights = 0;
+  double cache = 0;       // the pool of pages
+  double cache_used = 0;  // the most of it that was in use
+  double scratch = 0;     // the most that a step held besides
+  double total() const { return target_weights + draft_weights + cache + scratch; }
+};
+
 // One side of a run (speculation, or its baseline), over all repeats. Where requests failed, their prompts are in no
 // total; steps, prefix rows, preemptions, cut trees and recorded forwards are those of the whole side, and phases are
 // NaN.
@@ -46,6 +55,7 @@ struct SideFigures {
   double ms_per_token = 0;              // time / tokens after the first round, totals over requests
   Phases phases;                        // seconds
   double overhead = 0;                  // (total - forwards) / total
+  MemoryFigures memory;
 };
 
 // How a measured tau and speedup compare with the theory of chains (Leviathan 2023, arXiv 2211.17192), in which
@@ -103,5 +113,8 @@ std::vector<std::string> damages_of(const std::vector<nlohmann::json>& lines);
 // The figures under their CSV names; unknown ones are null.
 nlohmann::json to_json(const Summary& summary);
 nlohmann::json to_json(const Interval& interval);
+nlohmann::json to_json(const MemoryFigures& memory);
+// null where it is not finite, since JSON has no NaN.
+nlohmann::json finite(double x);
 
 }  // namespace foretoken

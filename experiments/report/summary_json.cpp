@@ -8,9 +8,6 @@ namespace {
 
 using nlohmann::json;
 
-// JSON has no NaN.
-json finite(double x) { return std::isfinite(x) ? json(x) : json(nullptr); }
-
 json phases_json(const Phases& phases) {
   return {{"schedule", phases.schedule},
           {"draft_forward", phases.draft_forward},
@@ -39,6 +36,7 @@ json side_json(const SideFigures& side) {
           {"ttft_ms", finite(side.ttft_ms)},
           {"ms_per_token", finite(side.ms_per_token)},
           {"engine_overhead", finite(side.overhead)},
+          {"memory", to_json(side.memory)},
           {"phases", phases_json(side.phases)}};
 }
 
@@ -74,6 +72,17 @@ json lists_json(const Summary& summary) {
 }
 
 }  // namespace
+
+json finite(double x) { return std::isfinite(x) ? json(x) : json(nullptr); }
+
+json to_json(const MemoryFigures& memory) {
+  return {{"target_weights", finite(memory.target_weights)},
+          {"draft_weights", finite(memory.draft_weights)},
+          {"cache", finite(memory.cache)},
+          {"cache_used", finite(memory.cache_used)},
+          {"scratch", finite(memory.scratch)},
+          {"total", finite(memory.total())}};
+}
 
 json to_json(const Interval& interval) {
   return {{"value", finite(interval.value)}, {"low", finite(interval.low)}, {"high", finite(interval.high)}};

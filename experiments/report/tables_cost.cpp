@@ -1,5 +1,6 @@
 // Tables of the cost of speculation and the best lengths: phases, best lengths; and tables of all figures, for CSV.
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 
 #include "experiments/report/tables.h"
@@ -17,6 +18,8 @@ Cell part(double seconds, const SideFigures& side) {
   std::snprintf(share, sizeof share, " %3.0f%%", 100 * seconds / side.phases.total);
   return Cell::of(1000 * seconds / side.steps, 2, share);
 }
+
+Cell megabytes(double bytes) { return Cell::of(bytes / 1e6, 1); }
 
 std::string policy_label(const View& view, std::size_t cell) {
   std::string found;
@@ -62,6 +65,13 @@ const std::vector<Figure> kFigures = {
     {"preempted", Kind::number, [](const Summary& s) { return Cell::of(s.speculative.preempted, 0); }},
     {"cut", Kind::number, [](const Summary& s) { return Cell::of(s.speculative.cut, 0); }},
     {"recorded", Kind::number, [](const Summary& s) { return Cell::of(s.speculative.recorded, 0); }},
+    {"target_weights_mb", Kind::number,
+     [](const Summary& s) { return megabytes(s.speculative.memory.target_weights); }},
+    {"draft_weights_mb", Kind::number, [](const Summary& s) { return megabytes(s.speculative.memory.draft_weights); }},
+    {"cache_mb", Kind::number, [](const Summary& s) { return megabytes(s.speculative.memory.cache); }},
+    {"cache_used_mb", Kind::number, [](const Summary& s) { return megabytes(s.speculative.memory.cache_used); }},
+    {"scratch_mb", Kind::number, [](const Summary& s) { return megabytes(s.speculative.memory.scratch); }},
+    {"baseline_memory_mb", Kind::number, [](const Summary& s) { return megabytes(s.baseline.memory.total()); }},
     {"promised", Kind::text, [](const Summary& s) { return Cell::of(s.promise); }},
     {"compared_texts", Kind::number, [](const Summary& s) { return Cell::of(s.compared_texts, 0); }},
     {"differing_texts", Kind::number, [](const Summary& s) { return Cell::of(s.differing_texts, 0); }},
@@ -106,6 +116,30 @@ Table phase_table(const View& view) {
     add(row, {Cell::of(1000 * p.total / side.steps, 2), part(draft, side), part(p.target_forward, side),
               part(p.verify, side), part(p.total - draft - p.target_forward - p.verify, side), percent(side.overhead),
               Cell::of(1000 * plain.phases.total / plain.steps, 2), percent(plain.overhead)});
+    table.rows.push_back(std::move(row));
+  }
+  return table;
+}
+
+Table memory_table(const View& view) {
+  Table table;
+  table.title = "Memory, 10^6 bytes";
+  table.columns = view.columns();
+  const std::vector<Column> columns = {
+      {"target", "target_weights_mb", "weights of the target, its embedding included"},
+      {"draft", "draft_weights_mb", "weights of the drafters' models"},
+      {"cache", "cache_mb", "the pool of keys and values of all models"},
+      {"used", "cache_used_mb", "the most of the pool that was in use"},
+      {"scratch", "scratch_mb", "the most that a step held besides: activations, logits, distributions"},
+      {"sum", "memory_mb", "target, draft, cache and scratch"},
+      {"plain sum", "baseline_memory_mb", "the same of the baseline"}};
+  table.columns.insert(table.columns.end(), columns.begin(), columns.end());
+  for (std::size_t i = 0; i < view.cells.size(); ++i) {
+    const MemoryFigures &m = view.cells[i].speculative.memory, &plain = view.cells[i].baseline.memory;
+    if (view.cells[i].failed() || std::isnan(m.target_weights)) continue;
+    Row row = view.start(i);
+    add(row, {megabytes(m.target_weights), megabytes(m.draft_weights), megabytes(m.cache), megabytes(m.cache_used),
+              megabytes(m.scratch), megabytes(m.total()), megabytes(plain.total())});
     table.rows.push_back(std::move(row));
   }
   return table;

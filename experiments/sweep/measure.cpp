@@ -5,6 +5,7 @@
 #include <optional>
 #include <unordered_map>
 
+#include "experiments/sweep/engine_memory.h"
 #include "kernels/error.h"
 
 namespace foretoken {
@@ -152,6 +153,7 @@ SequenceId submit(Engine& engine, const Job& job, SequenceId first) {
 Measured measure(Engine& engine, const std::vector<Job>& jobs, int at_once,
                  const std::function<void(double)>& after_step) {
   Books books(jobs);
+  EngineMemory memory(engine);
   std::vector<SequenceId> ids;
   const std::uint64_t prefix_before = engine.target().cache().prefix_rows_reused();
   const auto start = Clock::now();
@@ -165,9 +167,13 @@ Measured measure(Engine& engine, const std::vector<Job>& jobs, int at_once,
     const StepReport report = engine.step();
     const auto now = Clock::now();
     books.step(report, seconds(now - std::exchange(last, now)));
+    memory.step(report);
     after_step(double(books.finished()) / double(jobs.size()));
   }
-  return books.close(seconds(Clock::now() - start), engine.target().cache().prefix_rows_reused() - prefix_before);
+  Measured found =
+      books.close(seconds(Clock::now() - start), engine.target().cache().prefix_rows_reused() - prefix_before);
+  found.measure["memory"] = memory.figures();
+  return found;
 }
 
 }  // namespace foretoken

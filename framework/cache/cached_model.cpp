@@ -219,6 +219,12 @@ Output CachedModel::forward(Inputs in, const Extent& e) {
   return {without_padding(out.logits)};
 }
 
+std::int64_t CachedModel::logits_bytes() const {
+  std::int64_t bytes = 0;
+  for (const Tensor& t : memory_->logits) bytes += t.bytes();
+  return bytes;
+}
+
 // Memory of at least so many rows for logits to which no other Tensor refers; allocated where there is none.
 const Tensor& CachedModel::logits_memory(int rows) {
   std::vector<Tensor>& all = memory_->logits;

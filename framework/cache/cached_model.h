@@ -49,6 +49,7 @@ class CachedModel {
   double seconds();  // spent in forwards since the start; after Backend::synchronize()
   std::uint64_t forwards() const { return forwards_; }
   std::uint64_t rows() const { return rows_; }
+  std::int64_t logits_bytes() const;  // of the memory that it has for logits, used or not
 
  private:
   // One row of the current forward.

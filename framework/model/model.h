@@ -44,6 +44,8 @@ struct ModelInfo {
   std::uint64_t vocabulary = 0;    // Tokenizer::fingerprint: equal where token ids mean the same
   std::vector<Token> stop_tokens;  // end of sequence, from the checkpoint
   std::int64_t weight_bytes = 0;   // of the matrices that one forward reads, in the backend's format
+  std::int64_t table_bytes = 0;    // of an embedding besides, where it is not the head's memory
+  std::int64_t memory() const { return weight_bytes + table_bytes; }
 };
 
 // The rows of one forward.

@@ -63,11 +63,7 @@ constexpr Published kPublished[] = {
 }  // namespace
 
 const std::vector<std::string>& shape_names() {
-  static const std::vector<std::string> names = [] {
-    std::vector<std::string> all;
-    for (const Published& p : kPublished) all.emplace_back(p.name);
-    return all;
-  }();
+  static const std::vector<std::string> names = names_of(kPublished);
   return names;
 }
 

@@ -52,6 +52,12 @@ class Transformer::Loader {
     return {embedding, prepared(same ? embedding : one_above_the_other({stored}, type))};
   }
   std::int64_t bytes() const { return bytes_; }
+  // Of the embedding, where the head has memory of its own.
+  static std::int64_t table_bytes(const Weight& embedding, const Weight& head) {
+    if (!embedding.values || embedding.values.raw() == head.values.raw()) return 0;
+    const auto* const matrix = dynamic_cast<const PreparedMatrix*>(head.prepared.get());
+    return matrix && matrix->matrix.raw() == embedding.values.raw() ? 0 : embedding.values.bytes();
+  }
 
  private:
   static void expect_type(const std::string& key, const std::string& type) {
@@ -166,7 +172,7 @@ Transformer::Transformer(Backend& backend, const ModelConfig& c, const TensorSou
   const auto frequencies = c.rope_frequencies();
   frequencies_ = backend.upload(Tensor::host_copy<float>(frequencies, DType::f32));
   info_ = model_info(c, backend, std::move(name), vocabulary, options.kv_dtype);
-  info_.weight_bytes = load.bytes();
+  info_.weight_bytes = load.bytes(), info_.table_bytes = Loader::table_bytes(embedding_, head_);
 }
 
 Tensor Transformer::attention(Backend& b, const Tensor& x, const Layer& layer, const Rows& rows,

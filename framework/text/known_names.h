@@ -10,6 +10,12 @@ namespace foretoken {
 std::string nearest(const std::string& name, const std::vector<std::string>& known);
 // " (did you mean 'NEAREST'?)", or "" where no known name is near.
 std::string suggestion(const std::string& name, const std::vector<std::string>& known);
+// The names of a table's entries (`name` of each), in its order.
+template <class Table> std::vector<std::string> names_of(const Table& table) {
+  std::vector<std::string> names;
+  for (const auto& entry : table) names.emplace_back(entry.name);
+  return names;
+}
 // "a, b, c".
 std::string listed(const std::vector<std::string>& names);
 

@@ -82,6 +82,8 @@ Tensor Arena::allocate(Shape shape, DType dtype) {
       block = free_[std::size_t(c)].back();
       free_[std::size_t(c)].pop_back();
     }
+    held_ += std::int64_t(block_bytes(c));
+    most_ = std::max(most_, held_);
   }
   if (!block) block = fresh_block(kReuse ? block_bytes(c) : bytes);
   void* data = static_cast<std::byte*>(block) + kHeader;
@@ -90,9 +92,20 @@ Tensor Arena::allocate(Shape shape, DType dtype) {
 }
 
 void Arena::release(void* block, int c) {
-  if (!kReuse) return std::free(block);
   std::lock_guard lock(lock_);
+  held_ -= std::int64_t(block_bytes(c));
+  if (!kReuse) return std::free(block);
   free_[std::size_t(c)].push_back(block);
+}
+
+MemoryUse Arena::memory() const {
+  std::lock_guard lock(lock_);
+  return {held_, most_, 0};
+}
+
+void Arena::restart_peak() {
+  std::lock_guard lock(lock_);
+  most_ = held_;
 }
 
 struct WeightMemory::Slab {

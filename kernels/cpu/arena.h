@@ -7,6 +7,7 @@
 #include <mutex>
 #include <vector>
 
+#include "kernels/memory_use.h"
 #include "kernels/tensor.h"
 
 namespace foretoken {
@@ -22,10 +23,13 @@ class Arena : public std::enable_shared_from_this<Arena> {
   Tensor allocate(Shape shape, DType dtype);
   // Returns a block of this class. Safe from any thread.
   void release(void* block, int size_class);
+  MemoryUse memory() const;
+  void restart_peak();
 
  private:
-  std::mutex lock_;
+  mutable std::mutex lock_;
   std::array<std::vector<void*>, kClasses> free_;
+  std::int64_t held_ = 0, most_ = 0;  // bytes of blocks in use
 };
 
 // Memory for packed weights: huge pages where the system has them, one weight after the other in the order of

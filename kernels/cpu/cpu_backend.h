@@ -25,6 +25,8 @@ class CpuBackend final : public HostBackend {
   ThreadPool& pool() { return pool_; }
 
   Tensor allocate(Shape shape, DType dtype) override { return arena_->allocate(shape, dtype); }
+  MemoryUse memory() const override { return arena_->memory(); }
+  void restart_peak() override { arena_->restart_peak(); }
   Weight prepare(Weight weight) override;
   Tensor embed(const Weight& table, const Tensor& tokens) override;
   Tensor rms_norm(const Tensor& x, const Tensor& gain, float epsilon) override;

@@ -36,6 +36,8 @@ class CudaBackend final : public Backend {
   Tensor upload(const Tensor& host) override;
   void copy(const Tensor& from, Tensor to) override;
   std::int64_t free_memory() const override;
+  MemoryUse memory() const override;
+  void restart_peak() override;
   void fetch(const Tensor& from, Tensor to) override;
   Mirror mirror(std::int64_t bytes) override;
   void push(const Mirror& mirror, std::int64_t bytes) override;

@@ -5,10 +5,11 @@ import os
 import re
 import signal
 import subprocess
-import tempfile
 import time
 import unittest
 from pathlib import Path
+
+from in_folder import InFolder
 
 SOURCE = Path(__file__).resolve().parents[2]
 PROGRAM = Path(os.environ["FORETOKEN_BUILD_DIR"]).resolve() / "foretoken"
@@ -21,17 +22,7 @@ BASE = {"target": {"model": "experiments/models/target"},
         "measure": {"repeats": 1}}
 
 
-class Program(unittest.TestCase):
-    def setUp(self):
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.here = Path(folder.name)
-
-    def write(self, name, content):
-        path = self.here / name
-        path.write_text(content if isinstance(content, str) else json.dumps(content))
-        return str(path)
-
+class Program(InFolder):
     def sweep(self, axes, **changes):
         return self.write("sweep.json", {"base": {**BASE, **changes}, "axes": axes})
 

@@ -5,9 +5,10 @@ import json
 import os
 import struct
 import subprocess
-import tempfile
 import unittest
 from pathlib import Path
+
+from in_folder import InFolder
 
 SOURCE = Path(__file__).resolve().parents[2]
 PROGRAM = Path(os.environ["FORETOKEN_BUILD_DIR"]).resolve() / "foretoken"
@@ -42,11 +43,9 @@ def done_by(requests):
     return {(r["tokens"], r["rounds"], r["drafted"], r["accepted"], r["finish"]) for r in requests}
 
 
-class FailedRequests(unittest.TestCase):
+class FailedRequests(InFolder):
     def setUp(self):
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.here = Path(folder.name)
+        super().setUp()
         self.model = poisoned_model(self.here / "model")
 
     def run_it(self, *arguments):

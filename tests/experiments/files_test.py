@@ -5,10 +5,11 @@ import os
 import shutil
 import signal
 import subprocess
-import tempfile
 import time
 import unittest
 from pathlib import Path
+
+from in_folder import InFolder
 
 SOURCE = Path(__file__).resolve().parents[2]
 PROGRAM = Path(os.environ["FORETOKEN_BUILD_DIR"]).resolve() / "foretoken"
@@ -23,20 +24,13 @@ RUN = {
 TEMPLATE = "{{ '<|im_start|>' }}"
 
 
-class Files(unittest.TestCase):
+class Files(InFolder):
     def setUp(self):
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.here = Path(folder.name)
+        super().setUp()
         self.model = self.here / "model"
         shutil.copytree(MODELS / "draft", self.model)
         (self.here / "prompts.jsonl").write_text('{"prompt": "The lamp had burned low"}\n')
         self.write("run.json", {"base": RUN, "axes": {"/sampling/seed": [1, 2]}})
-
-    def write(self, name, content):
-        path = self.here / name
-        path.write_text(content if isinstance(content, str) else json.dumps(content))
-        return path
 
     def start(self, *arguments, timeout=120, **how):
         how = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **how}

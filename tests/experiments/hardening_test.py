@@ -7,9 +7,10 @@ import resource
 import shutil
 import struct
 import subprocess
-import tempfile
 import unittest
 from pathlib import Path
+
+from in_folder import InFolder
 
 SOURCE = Path(__file__).resolve().parents[2]
 PROGRAM = Path(os.environ["FORETOKEN_BUILD_DIR"]).resolve() / "foretoken"
@@ -24,11 +25,9 @@ RUN = {
 }
 
 
-class Hardening(unittest.TestCase):
+class Hardening(InFolder):
     def setUp(self):
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.here = Path(folder.name)
+        super().setUp()
         self.here.chmod(0o755)
         self.model = self.here / "model"
         shutil.copytree(MODEL, self.model)

@@ -6,10 +6,11 @@ import json
 import os
 import signal
 import subprocess
-import tempfile
 import time
 import unittest
 from pathlib import Path
+
+from in_folder import InFolder
 
 SOURCE = Path(__file__).resolve().parents[2]
 PROGRAM = Path(os.environ["FORETOKEN_BUILD_DIR"]).resolve() / "foretoken"
@@ -17,17 +18,7 @@ DRAFT = str(SOURCE / "experiments" / "models" / "draft")
 FEW = ["--tokens", "200", "--limit", "3", "--max-new-tokens", "8", "--device", "cpu", "--threads", "1"]
 
 
-class Quality(unittest.TestCase):
-    def setUp(self):
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.here = Path(folder.name)
-
-    def write(self, name, content):
-        path = self.here / name
-        path.write_text(content)
-        return str(path)
-
+class Quality(InFolder):
     def command(self, *arguments):
         model = [] if "--model" in arguments else ["--model", DRAFT]
         return [PROGRAM, "quality", *model, *arguments]

@@ -5,21 +5,17 @@ import os
 import resource
 import signal
 import subprocess
-import tempfile
 import unittest
 from pathlib import Path
+
+from in_folder import InFolder
 
 SOURCE = Path(__file__).resolve().parents[2]
 PROGRAM = Path(os.environ["FORETOKEN_BUILD_DIR"]).resolve() / "foretoken"
 MODELS = SOURCE / "experiments" / "models"
 
 
-class Quantize(unittest.TestCase):
-    def setUp(self):
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.here = Path(folder.name)
-
+class Quantize(InFolder):
     def command(self, *arguments, model="draft", form="int4"):
         return [PROGRAM, "quantize", "--model", str(MODELS / model), "--format", form, *arguments]
 
@@ -55,6 +51,27 @@ class Quantize(unittest.TestCase):
         for word in ("Rounding to nf4", "layer", "error", "_proj"):
             self.assertIn(word, out)
 
+    def test_calibrated(self):
+        """Each method by a text: outputs are nearer to the dense ones than weights are, or as near in 8 bits."""
+        text = ["--calibrate", str(SOURCE / "experiments" / "prompts.jsonl"), "--tokens", "600", "--device", "cpu",
+                "--json"]
+        for form, arguments, actorder, inputs in (
+            ("int4", ["--method", "gptq"], None, None),
+            ("int4", ["--method", "gptq", "--act-order"], "static", None),
+            ("int4", ["--method", "awq"], None, None),
+            ("int8", ["--method", "smoothquant", "--alpha", "0.6"], None, "token"),
+        ):
+            out_name = "-".join([form, *arguments]).replace("--", "")
+            status, out, err = self.run_it("--out", out_name, *arguments, *text, form=form)
+            self.assertEqual(status, 0, err)
+            for layer in json.loads(out)["layers"]:
+                self.assertTrue(0 < layer["outputs"] < (0.02 if form == "int8" else layer["error"]), layer)
+            config = json.loads((self.here / out_name / "config.json").read_text())["quantization_config"]
+            group = config["config_groups"]["group_0"]
+            self.assertEqual(group["weights"]["actorder"], actorder)
+            self.assertEqual((group["input_activations"] or {}).get("strategy"), inputs)
+        self.assertFalse([name for name in self.names() if "partial" in name])
+
     def test_interrupt(self):
         process = subprocess.Popen(self.command("--out", "a", model="target"), cwd=self.here, stdin=subprocess.DEVNULL,
                                    stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
@@ -83,6 +100,13 @@ class Quantize(unittest.TestCase):
             (["--out", "a"], {"form": "int3"}, ["int3", "int4"]),
             (["--out", "a"], {"model": "absent"}, ["absent", "does not exist"]),
             (["--out", "no/such/folder/a"], {"model": "training"}, ["config.json"]),
+            (["--out", "a", "--method", "awq"], {}, ["awq", "--calibrate"]),
+            (["--out", "a", "--method", "smoothquant", "--calibrate", "x"], {}, ["smoothquant", "--format int8"]),
+            (["--out", "a", "--method", "smoothquant", "--calibrate", "x", "--alpha", "2"], {"form": "int8"},
+             ["alpha", "0 to 1"]),
+            (["--out", "a", "--act-order"], {}, ["rtn", "--act-order"]),
+            (["--out", "a", "--method", "gptq", "--calibrate", str(SOURCE / "LICENSE"), "--tokens", "99"], {},
+             ["too few", "128"]),
         ):
             status, out, err = self.run_it(*arguments, **options)
             self.assertEqual((status, out), (1, ""), err)

@@ -8,10 +8,11 @@ import re
 import select
 import struct
 import subprocess
-import tempfile
 import termios
 import unittest
 from pathlib import Path
+
+from in_folder import InFolder
 
 SOURCE = Path(__file__).resolve().parents[2]
 PROGRAM = Path(os.environ["FORETOKEN_BUILD_DIR"]).resolve() / "foretoken"
@@ -25,12 +26,7 @@ CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u
 OURS = ("\r\x1b[K", "\x1b[32;4m", "\x1b[0m", "\r\n")
 
 
-class Terminal(unittest.TestCase):
-    def setUp(self):
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.here = Path(folder.name)
-
+class Terminal(InFolder):
     def on_terminal(self, *arguments, columns=100):
         """All output of the program to a terminal of so many columns."""
         try:

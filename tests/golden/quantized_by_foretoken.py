@@ -2,14 +2,16 @@
 """Shows that Transformers loads what `foretoken quantize` writes. Run by hand; needs torch, transformers,
 compressed-tensors, and for nf4 and fp4 bitsandbytes and accelerate.
 
-  quantized_by_foretoken.py PROGRAM MODEL FORMAT[:gptq] ...
+  quantized_by_foretoken.py PROGRAM MODEL FORMAT[:METHOD[:FLAG]] ...
 
-as: quantized_by_foretoken.py build/cpu/foretoken experiments/models/target int4 int4:gptq nf4
+as: quantized_by_foretoken.py build/cpu/foretoken experiments/models/target int4 int4:gptq int4:gptq:act-order int4:awq \
+      int8:smoothquant nf4
 
 For each format the model is quantized to a temporary directory and loaded. The weights that Transformers has then must
-be as far from the original ones as the program says, layer by layer, to 1e-6, and the KL divergence of its predictions
-from the original model less than two nats (a damaged model's is near the logarithm of the vocabulary). One line is
-printed for each format; the exit code is 1 where one fails.
+be as far from the original ones as the program says, layer by layer, to 1e-6 (awq and smoothquant scale weights, so
+theirs are not compared), and the KL divergence of its predictions from the original model less than two nats (a damaged
+model's is near the logarithm of the vocabulary). One line is printed for each format; the exit code is 1 where one
+fails.
 """
 
 import json
@@ -54,15 +56,15 @@ def relative_error(original, rounded):
 
 def check(program, model, form, folder):
     out = pathlib.Path(folder) / form.replace(":", "-")
-    name, _, method = form.partition(":")
+    name, method, *flags = [*form.split(":"), ""][:3] if ":" in form else [form, ""]
     command = [program, "quantize", "--model", model, "--format", name, "--out", str(out), "--json", "--quiet"]
     if method:
-        command += ["--method", method, "--calibrate", "experiments/prompts.jsonl"]
+        command += ["--method", method, "--calibrate", "experiments/prompts.jsonl", *(f"--{f}" for f in flags if f)]
     report = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
     original, rounded = load(model), load(out)
     tokens = AutoTokenizer.from_pretrained(out)(PROMPT, return_tensors="pt").input_ids
     worst = 0
-    for layer in report["layers"]:
+    for layer in [] if method in ("awq", "smoothquant") else report["layers"]:
         number = layer["layer"]
         error = relative_error(dense_weights(original, number), dense_weights(rounded, number))
         worst = max(worst, abs(error - layer["error"]))
@@ -73,7 +75,8 @@ def check(program, model, form, folder):
     divergence = float((p.exp() * (p - q)).sum(-1).mean())
     if not 0 <= divergence < 2:
         return f"KL of {divergence} nats from the original model"
-    print(f"{form}: errors as stated to {worst:.1e}, KL {divergence:.2e} nats over {tokens.shape[1]} tokens")
+    errors = f"errors as stated to {worst:.1e}" if worst else "scaled weights"
+    print(f"{form}: {errors}, KL {divergence:.2e} nats over {tokens.shape[1]} tokens")
     return None
 
 

@@ -93,6 +93,22 @@ TEST(Reference, attention_is_a_weighted_mean) {
   EXPECT_NEAR(z.data<float>()[0], (1 + 900) / 2.0, 1e-3);
 }
 
+TEST(Arena, counts_what_is_in_use) {
+  const auto arena = std::make_shared<Arena>();
+  EXPECT_EQ(arena->memory().held, 0);
+  const Tensor kept = arena->allocate({1000}, DType::f32);
+  const std::int64_t one = arena->memory().held;
+  EXPECT_GE(one, 4000);
+  EXPECT_LT(one, 5200);  // blocks are in steps of a quarter
+  {
+    const Tensor other = arena->allocate({1000}, DType::f32);
+  }
+  EXPECT_EQ(arena->memory().held, one);
+  EXPECT_EQ(arena->memory().most, 2 * one);
+  arena->restart_peak();
+  EXPECT_EQ(arena->memory().most, one);
+}
+
 TEST(Arena, uses_memory_again_and_never_twice) {
   const auto arena = std::make_shared<Arena>();
   std::vector<Tensor> held;

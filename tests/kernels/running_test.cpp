@@ -172,6 +172,25 @@ TEST_P(ParityRunning, free_memory) {
   EXPECT_LT(cpu->free_memory(), std::int64_t(1) << 50);
 }
 
+// A device that counts; the reference does not.
+TEST_P(ParityRunning, memory) {
+  const std::int64_t before = cpu->memory().held;
+  {
+    const Tensor t = cpu->allocate({1000}, DType::f32);
+    EXPECT_GE(cpu->memory().held, before + 4000);
+  }
+  EXPECT_EQ(cpu->memory().held, before);
+  EXPECT_GE(cpu->memory().most, before + 4000);
+}
+
+TEST_P(ParityRunning, restart_peak) {
+  {
+    const Tensor t = cpu->allocate({1000}, DType::f32);
+  }
+  cpu->restart_peak();
+  EXPECT_EQ(cpu->memory().most, cpu->memory().held);
+}
+
 TEST_P(ParityRunning, padded) {
   for (int n = 1, before = 0; n < 5000; ++n) {
     const int p = cpu->padded(n);

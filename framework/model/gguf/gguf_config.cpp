@@ -25,12 +25,9 @@ constexpr Family kFamilies[] = {
 
 const Family& family_of(const GgufFile& file) {
   const std::string name = file.metadata().string("general.architecture");
-  std::vector<std::string> known;
-  for (const Family& f : kFamilies) {
+  for (const Family& f : kFamilies)
     if (name == f.name) return f;
-    known.emplace_back(f.name);
-  }
-  file.metadata().refuse("general.architecture", "the supported ones are " + listed(known));
+  file.metadata().refuse("general.architecture", "the supported ones are " + listed(names_of(kFamilies)));
 }
 
 // Any other key of the architecture may change what the model computes.

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "framework/text/known_names.h"
+
 namespace foretoken {
 namespace {
 
@@ -47,11 +49,7 @@ constexpr Known kKnown[] = {{"gpt-2", gpt2},  {"llama-bpe", llama3}, {"llama3", 
 }  // namespace
 
 const std::vector<std::string>& pre_tokenizer_names() {
-  static const std::vector<std::string> names = [] {
-    std::vector<std::string> all;
-    for (const Known& k : kKnown) all.emplace_back(k.name);
-    return all;
-  }();
+  static const std::vector<std::string> names = names_of(kKnown);
   return names;
 }
 

@@ -30,7 +30,7 @@ bool CudaPool::grow(std::int64_t bytes) {
   }
   blocks_[static_cast<char*>(slab)] = {size, true, true};
   free_.insert({size, static_cast<char*>(slab)});
-  idle_ += size;
+  idle_ += size, bytes_ += size;
   return true;
 }
 
@@ -82,7 +82,7 @@ void CudaPool::trim() {
         block->second.begins_slab && block->second.free && (next == blocks_.end() || next->second.begins_slab);
     if (whole) {
       free_.erase({block->second.bytes, block->first});
-      idle_ -= block->second.bytes;
+      idle_ -= block->second.bytes, bytes_ -= block->second.bytes;
       check(cudaFree(block->first), "returning memory");
       blocks_.erase(block);
     }
@@ -110,6 +110,7 @@ Tensor CudaMemory::allocate(Shape shape, DType dtype) {
   const std::lock_guard lock(mutex_);
   CudaPool& pool = recording_ ? recorded_ : eager_;
   void* const block = take(pool, bytes);
+  most_ = std::max(most_, eager_.bytes() - eager_.idle());
   const auto give = [self = shared_from_this(), &pool](void* p) {
     const std::lock_guard again(self->mutex_);
     pool.give(p);
@@ -124,6 +125,16 @@ std::int64_t CudaMemory::free_bytes() {
   return std::int64_t(free) + eager_.idle();
 }
 
+MemoryUse CudaMemory::use() const {
+  const std::lock_guard lock(mutex_);
+  return {eager_.bytes() - eager_.idle(), most_, recorded_.bytes()};
+}
+
+void CudaMemory::restart_peak() {
+  const std::lock_guard lock(mutex_);
+  most_ = eager_.bytes() - eager_.idle();
+}
+
 Tensor CudaBackend::allocate(Shape shape, DType dtype) {
   enter();
   return memory_->allocate(shape, dtype);
@@ -133,5 +144,9 @@ std::int64_t CudaBackend::free_memory() const {
   enter();
   return memory_->free_bytes();
 }
+
+MemoryUse CudaBackend::memory() const { return memory_->use(); }
+
+void CudaBackend::restart_peak() { memory_->restart_peak(); }
 
 }  // namespace foretoken

@@ -8,6 +8,7 @@
 #include <set>
 
 #include "kernels/error.h"
+#include "kernels/memory_use.h"
 #include "kernels/tensor.h"
 
 namespace foretoken {
@@ -30,7 +31,8 @@ class CudaPool {
   void give(void* block);
   // Returns slabs without used blocks to the device.
   void trim();
-  std::int64_t idle() const { return idle_; }  // free bytes in slabs
+  std::int64_t idle() const { return idle_; }    // free bytes in slabs
+  std::int64_t bytes() const { return bytes_; }  // of all slabs
 
  private:
   struct Block {
@@ -43,7 +45,7 @@ class CudaPool {
 
   Blocks blocks_;                                  // by address
   std::set<std::pair<std::int64_t, char*>> free_;  // by size
-  std::int64_t idle_ = 0;
+  std::int64_t idle_ = 0, bytes_ = 0;
 };
 
 // The memory of one GPU. Allocations while a body is recorded come from a separate pool: every replay of the graph
@@ -57,13 +59,16 @@ class CudaMemory : public std::enable_shared_from_this<CudaMemory> {
   Tensor allocate(Shape shape, DType dtype);
   void recording(bool on) { recording_ = on; }
   std::int64_t free_bytes();  // free bytes of the device and of the pool
+  MemoryUse use() const;
+  void restart_peak();
 
  private:
   void* take(CudaPool& pool, std::int64_t bytes);
 
   int device_;
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
   CudaPool eager_, recorded_;
+  std::int64_t most_ = 0;  // bytes of eager_ in use
   bool recording_ = false;
 };
 

@@ -30,10 +30,10 @@ TEST(Calibration, ReadsATextAsTheWholeModelDoes) {
     const ModelConfig config = ModelConfig::load(kTinyModels / name);
     const Checkpoint checkpoint = Checkpoint::open(kTinyModels / name);
     const auto windows = some_windows(config.vocab);
-    Calibration text(config, checkpoint, windows);
-    for (int l = 0; l < config.layers; ++l) text.advance(l, {});
-
     const auto backend = make_reference_backend();
+    Calibration text(*backend, config, checkpoint, windows);
+    for (int l = 0; l < config.layers; ++l) text.set_states(text.outputs(l, {}));
+
     const std::shared_ptr<Model> whole(new Transformer(golden_model(*backend, kTinyModels / name, {})));
     Reading reading(*backend, whole, 30);
     const Tensor norm = backend->upload(f32_of(checkpoint.tensor("model.norm.weight")));
@@ -55,13 +55,13 @@ TEST(Calibration, ReadsATextAsTheWholeModelDoes) {
 TEST(Calibration, GivesTheInputsOfEachProduct) {
   const ModelConfig config = ModelConfig::load(kTinyModels / "qwen3");
   const Checkpoint checkpoint = Checkpoint::open(kTinyModels / "qwen3");
-  Calibration text(config, checkpoint, some_windows(config.vocab));
-  text.advance(0, {});
   const auto backend = make_reference_backend();
+  Calibration text(*backend, config, checkpoint, some_windows(config.vocab));
+  text.set_states(text.outputs(0, {}));
   const Tensor gain = f32_of(checkpoint.tensor("model.layers.1.input_layernorm.weight"));
   const Tensor normed = backend->rms_norm(text.states(), gain, float(config.norm_epsilon));
   std::vector<std::int64_t> rows(Calibration::products().size());
-  text.observe(1, [&](std::size_t product, const Tensor& x) {
+  const Tensor outputs = text.observe(1, [&](std::size_t product, const Tensor& x) {
     for (const std::string& module : Calibration::products()[product])
       EXPECT_EQ(checkpoint.tensor("model.layers.1." + module + ".weight").dim(1), x.dim(1)) << module;
     if (product == 0) {
@@ -71,19 +71,38 @@ TEST(Calibration, GivesTheInputsOfEachProduct) {
     rows[product] += x.dim(0);
   });
   for (const std::int64_t n : rows) EXPECT_EQ(n, 30 + 7 + 19);
+  EXPECT_TRUE(std::ranges::equal(outputs.values<float>(), text.outputs(1, {}).values<float>()));
 }
 
-// With other matrices in a layer the states behind it differ, and those of the layer itself do not.
-TEST(Calibration, AdvancesWithTheMatricesThatItIsGiven) {
+// With other matrices in a layer its outputs differ.
+TEST(Calibration, ReadsWithTheMatricesThatItIsGiven) {
   const ModelConfig config = ModelConfig::load(kTinyModels / "llama2");
   const Checkpoint checkpoint = Checkpoint::open(kTinyModels / "llama2");
-  Calibration dense(config, checkpoint, some_windows(config.vocab)), rounded = dense, same = dense;
+  const auto backend = make_reference_backend();
+  Calibration text(*backend, config, checkpoint, some_windows(config.vocab));
   const Weight w = Weight::dense(f32_of(checkpoint.tensor("model.layers.0.mlp.down_proj.weight")));
-  dense.advance(0, {});
-  same.advance(0, {{"mlp.down_proj", w}});
-  rounded.advance(0, {{"mlp.down_proj", quantize(w, *find_format("int4"))}});
-  EXPECT_LE(relative_error(same.states().values<float>(), dense.states().values<float>()), 1e-7);
-  EXPECT_GT(relative_error(rounded.states().values<float>(), dense.states().values<float>()), 1e-4);
+  const Tensor dense = text.outputs(0, {}), same = text.outputs(0, {{"mlp.down_proj", w}}),
+               rounded = text.outputs(0, {{"mlp.down_proj", quantize(w, *find_format("int4"))}});
+  EXPECT_LE(relative_error(same.values<float>(), dense.values<float>()), 1e-7);
+  EXPECT_GT(relative_error(rounded.values<float>(), dense.values<float>()), 1e-4);
+}
+
+// Another device reads the same to the rounding of its activations and caches, here bf16: some times 2^-9.
+TEST(Calibration, ReadsOnAnyDevice) {
+  const ModelConfig config = ModelConfig::load(kTinyModels / "bf16");
+  const Checkpoint checkpoint = Checkpoint::open(kTinyModels / "bf16");
+  const auto reference = make_reference_backend(), cpu = make_cpu_backend(2);
+  std::vector<Tensor> want[4], got[4];
+  Calibration a(*reference, config, checkpoint, some_windows(config.vocab)),
+      b(*cpu, config, checkpoint, some_windows(config.vocab));
+  const Tensor expected = a.observe(0, [&](std::size_t product, const Tensor& x) { want[product].push_back(x); }),
+               found = b.observe(0, [&](std::size_t product, const Tensor& x) { got[product].push_back(x); });
+  for (int p = 0; p < 4; ++p) {
+    ASSERT_EQ(got[p].size(), want[p].size());
+    for (std::size_t w = 0; w < got[p].size(); ++w)
+      EXPECT_LE(relative_error(got[p][w].values<float>(), want[p][w].values<float>()), 1.6e-2) << p;
+  }
+  EXPECT_LE(relative_error(found.values<float>(), expected.values<float>()), 1.6e-2);
 }
 
 }  // namespace

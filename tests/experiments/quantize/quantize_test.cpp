@@ -1,51 +1,14 @@
 // Quantized checkpoints as files: their tensors, what is copied, how work goes on where it stopped, and what is
 // refused.
-#include "experiments/quantize/quantize.h"
-
 #include <cmath>
 #include <fstream>
 
-#include <nlohmann/json.hpp>
-
 #include "experiments/quantize/rounding_error.h"
 #include "experiments/quantize/safetensors_file.h"
-#include "framework/model/safetensors.h"
-#include "framework/text/json_file.h"
-#include "tests/support/sentence.h"
+#include "tests/experiments/quantize/quantized.h"
 
 namespace foretoken::test {
 namespace {
-
-namespace fs = std::filesystem;
-
-const fs::path kModels = fs::path(FORETOKEN_SOURCE_DIR) / "tests" / "data" / "models";
-
-class Quantized : public testing::Test {
- protected:
-  void SetUp() override { fs::create_directories(here_); }
-  void TearDown() override { fs::remove_all(here_); }
-
-  QuantizeOptions options(const std::string& model, const std::string& format) const {
-    QuantizeOptions o;
-    o.model = kModels / model, o.format = format, o.out = here_ / "out";
-    return o;
-  }
-  std::vector<LayerError> quantize(const QuantizeOptions& o) const {
-    return quantize_checkpoint(o, [](int, int) {});
-  }
-
-  fs::path here_ = fs::temp_directory_path() /
-                   ("foretoken_" + std::string(testing::UnitTest::GetInstance()->current_test_info()->name()));
-};
-
-// All tensors of a directory, by its index.
-std::map<std::string, Tensor> tensors_in(const fs::path& directory) {
-  const auto index = read_json(directory / "model.safetensors.index.json");
-  std::map<std::string, Tensor> all;
-  for (const auto& [name, file] : index["weight_map"].items())
-    all[name] = map_safetensors(directory / file.get<std::string>()).at(name);
-  return all;
-}
 
 double number(const Tensor& t, std::int64_t o, std::int64_t i) {
   return t.dtype() == DType::f32 ? double(t.row<float>(o)[i]) : double(float(t.row<bf16>(o)[i]));
@@ -119,73 +82,7 @@ TEST_F(Quantized, OfFewerBitsIsFarther) {
   }
 }
 
-// Stopped after the first layer, the work goes on with the second and gives the same files as in one go.
-void expect_resumption(const QuantizeOptions& o, const fs::path& elsewhere) {
-  QuantizeOptions whole = o;
-  whole.out = elsewhere;
-  const auto go = [](const QuantizeOptions& options) { return quantize_checkpoint(options, [](int, int) {}); };
-  const std::vector<LayerError> want = go(whole);
-  const auto stop = [](int finished, int) {
-    if (finished == 1) throw Error("stop");
-  };
-  EXPECT_EQ(sentence_of([&] { (void)quantize_checkpoint(o, stop); }), "stop");
-  EXPECT_FALSE(fs::exists(o.out));
-  fs::path first;
-  for (const auto& entry : fs::directory_iterator(o.out.string() + ".partial"))
-    if (entry.path().filename().string().starts_with("model-00001-of-")) first = entry.path();
-  ASSERT_TRUE(fs::exists(first));
-  const auto written = fs::last_write_time(first);
-  QuantizeOptions other = o;
-  other.format = "int8";
-  EXPECT_TRUE(says(sentence_of([&] { (void)go(other); }), ".partial", "another command", "--out"));
-  ASSERT_TRUE(fs::exists(first)) << "what is refused is left as it was";
-  const std::vector<LayerError> errors = go(o);
-  EXPECT_EQ(fs::last_write_time(o.out / first.filename()), written) << "a finished layer is not written again";
-  ASSERT_EQ(errors.size(), want.size());
-  for (std::size_t l = 0; l < want.size(); ++l) EXPECT_EQ(errors[l].error, want[l].error);
-  for (const auto& entry : fs::directory_iterator(whole.out))
-    EXPECT_EQ(read_file(entry.path()), read_file(o.out / entry.path().filename())) << entry.path();
-  EXPECT_EQ(std::distance(fs::directory_iterator(o.out), {}), std::distance(fs::directory_iterator(whole.out), {}));
-}
-
 TEST_F(Quantized, GoesOnWhereItStopped) { expect_resumption(options("llama3", "int4"), here_ / "whole"); }
-
-class Calibrated : public Quantized {
- protected:
-  QuantizeOptions options(const std::string& format, long tokens) const {
-    const fs::path root = fs::path(FORETOKEN_SOURCE_DIR) / "experiments";
-    QuantizeOptions o;
-    o.model = root / "models" / "draft", o.format = format, o.out = here_ / "out";
-    o.method = {"gptq", (root / "prompts.jsonl").string(), tokens};
-    return o;
-  }
-};
-
-TEST_F(Calibrated, GoesOnWhereItStopped) { expect_resumption(options("int4", 400), here_ / "whole"); }
-
-// The weights are farther from the dense ones than those rounded to nearest, and the outputs nearer to the dense ones.
-TEST_F(Calibrated, GivesNearerOutputsByFartherWeights) {
-  QuantizeOptions o = options("int4", 2000), nearest = o;
-  nearest.method = {}, nearest.out = here_ / "nearest";
-  const std::vector<LayerError> found = quantize(o), rounded = quantize(nearest);
-  ASSERT_EQ(found.size(), 2u);
-  for (std::size_t l = 0; l < found.size(); ++l) {
-    EXPECT_TRUE(std::isnan(rounded[l].outputs));
-    EXPECT_GT(found[l].error, rounded[l].error);
-    EXPECT_LT(found[l].outputs, rounded[l].error);
-    EXPECT_GT(found[l].outputs, 0);
-  }
-}
-
-TEST_F(Calibrated, RefusesTextsThatAreMissingOrTooShort) {
-  QuantizeOptions without = options("int4", 400), unused = without, few = options("int4", 50);
-  without.method.calibrate = "";
-  EXPECT_TRUE(says(sentence_of([&] { (void)quantize(without); }), "gptq", "--calibrate"));
-  unused.method.name = "rtn";
-  EXPECT_TRUE(says(sentence_of([&] { (void)quantize(unused); }), "rtn", "--calibrate"));
-  EXPECT_TRUE(says(sentence_of([&] { (void)quantize(few); }), "tokens", "too few", "128"));
-  EXPECT_EQ(std::distance(fs::directory_iterator(here_), {}), 0);
-}
 
 TEST_F(Quantized, RefusesWhatItCannotDo) {
   const QuantizeOptions o = options("llama2", "int8");

@@ -162,6 +162,17 @@ TEST(StoredForm, SaysWhichModulesHaveWhichGroups) {
   EXPECT_EQ(rows["config_groups"].size(), 1u);
 }
 
+TEST(StoredForm, SaysHowInputsAndColumnsWereTreated) {
+  const auto plain = stored_form("int8").config({{"a", 128}}),
+             both = stored_form("int8").config({{"a", 128}}, {true, true});
+  EXPECT_TRUE(plain["config_groups"]["group_0"]["input_activations"].is_null());
+  EXPECT_TRUE(plain["config_groups"]["group_0"]["weights"]["actorder"].is_null());
+  const nlohmann::json inputs = {
+      {"num_bits", 8}, {"type", "int"}, {"symmetric", true}, {"dynamic", true}, {"strategy", "token"}};
+  EXPECT_EQ(both["config_groups"]["group_0"]["input_activations"], inputs);
+  EXPECT_EQ(both["config_groups"]["group_0"]["weights"]["actorder"], "static");
+}
+
 TEST(StoredForm, OfEveryFormatOrRefusedByName) {
   for (const WeightFormat* f : weight_formats()) EXPECT_NO_THROW((void)stored_form(f->name())) << f->name();
   EXPECT_TRUE(says(sentence_of([] { (void)stored_form("int3"); }), "int3", "int4", "nf4"));

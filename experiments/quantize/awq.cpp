@@ -1,0 +1,135 @@
+#include "experiments/quantize/awq.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include <Eigen/Core>
+
+#include "experiments/quantize/folding.h"
+#include "experiments/quantize/output_error.h"
+#include "framework/model/convert.h"
+#include "framework/model/in_parallel.h"
+
+namespace foretoken {
+namespace {
+
+constexpr int kSteps = 20;             // of alpha, and of the whole range of clipping
+constexpr int kCuts = kSteps / 2;      // which is searched down to one half
+constexpr std::int64_t kWidest = 512;  // group that is cut
+
+// magnitudes^alpha around 1, so that weights keep their order of magnitude.
+std::vector<float> powers(std::span<const float> magnitudes, double alpha) {
+  std::vector<float> s;
+  for (const float m : magnitudes) s.push_back(float(std::max(std::pow(double(m), alpha), 1e-4)));
+  const auto [low, high] = std::ranges::minmax(s);
+  for (float& v : s) v /= std::sqrt(low * high);
+  return s;
+}
+
+// X^T X of the inputs of each group.
+std::vector<Weight> group_products(Backend& host, const Tensor& x, std::int64_t group) {
+  using Rows = Eigen::Matrix<float, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
+  const std::int64_t groups = x.dim(1) / group;
+  std::vector<Tensor> products;
+  for (std::int64_t g = 0; g < groups; ++g) products.push_back(Tensor::host({group, group}, DType::f32));
+  const Eigen::Map<const Rows> all(x.data<float>(), x.dim(0), x.dim(1));
+  by_all_cores(groups, x.dim(0) * group * group, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t g = begin; g < end; ++g) {
+      const Rows inputs = all.middleCols(g * group, group);
+      Eigen::Map<Rows>(products[std::size_t(g)].data<float>(), group, group) = inputs.transpose() * inputs;
+    }
+  });
+  std::vector<Weight> prepared;
+  for (const Tensor& p : products) prepared.push_back(host.prepare(Weight::dense(p)));
+  return prepared;
+}
+
+// f32 [out, groups]: d S d^T for the part d of each row of `lost` in each group and its products S.
+Tensor group_errors(Backend& host, const Tensor& lost, const std::vector<Weight>& products) {
+  const std::int64_t out = lost.dim(0), group = products.front().in;
+  const Tensor errors = Tensor::host({out, std::int64_t(products.size())}, DType::f32);
+  for (std::size_t g = 0; g < products.size(); ++g) {
+    const Tensor part = lost.columns(std::int64_t(g) * group, group), y = host.linear(part, products[g]);
+    by_all_cores(out, group, [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t o = begin; o < end; ++o) {
+        double sum = 0;
+        for (std::int64_t i = 0; i < group; ++i) sum += double(part.row<float>(o)[i]) * double(y.row<float>(o)[i]);
+        errors.row<float>(o)[g] = float(sum);
+      }
+    });
+  }
+  return errors;
+}
+
+// The matrix with the weights of each group within that share of its greatest magnitude; shares f32 [out, groups].
+Weight cut(const Weight& dense, const Tensor& shares) {
+  Weight w = dense;
+  w.values = Tensor::host({dense.out, dense.in}, DType::f32);
+  convert(dense.values, w.values);
+  const std::int64_t group = w.in / shares.dim(1);
+  by_all_cores(w.out, 2 * w.in, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t o = begin; o < end; ++o)
+      for (std::int64_t g = 0; g < shares.dim(1); ++g) {
+        const std::span<float> part(w.values.row<float>(o) + g * group, std::size_t(group));
+        const float most = shares.row<float>(o)[g] * extremes(part).magnitude();
+        for (float& v : part) v = std::clamp(v, -most, most);
+      }
+  });
+  return w;
+}
+
+Tensor filled(const Shape& shape, float value) {
+  const Tensor t = Tensor::host(shape, DType::f32);
+  std::ranges::fill(t.values<float>(), value);
+  return t;
+}
+
+// The share for each group whose outputs change least.
+Tensor best_shares(Backend& host, const Weight& dense, const WeightFormat& format, const Tensor& x,
+                   std::int64_t group) {
+  const std::vector<Weight> products = group_products(host, x, group);
+  const Shape shape{dense.out, std::int64_t(products.size())};
+  const Tensor best = filled(shape, 1), least = filled(shape, std::numeric_limits<float>::infinity());
+  for (int step = 0; step < kCuts; ++step) {
+    const float share = 1 - float(step) / kSteps;
+    const Weight rounded = quantize(cut(dense, filled(shape, share)), format, 0, by_all_cores);
+    const Tensor errors = group_errors(host, weights_lost(dense, rounded), products);
+    for (std::int64_t i = 0; i < errors.elements(); ++i)
+      if (errors.data<float>()[i] < least.data<float>()[i])
+        least.data<float>()[i] = errors.data<float>()[i], best.data<float>()[i] = share;
+  }
+  return best;
+}
+
+}  // namespace
+
+std::vector<float> awq_scales(Backend& device, std::span<const Weight> dense, const WeightFormat& format,
+                              std::span<const float> magnitudes, const Tensor& x, const Foldable& foldable) {
+  const Tensor inputs = device.upload(x);
+  std::vector<float> best;
+  double least = std::numeric_limits<double>::infinity();
+  for (int step = 0; step <= kSteps; ++step) {
+    const std::vector<float> scales = foldable(powers(magnitudes, double(step) / kSteps));
+    double lost = 0;
+    for (const Weight& w : dense) {
+      const Weight rounded = quantize(with_columns(w, scales), format, 0, by_all_cores);
+      lost += squared_outputs(device, inputs, weights_lost(w, rounded, scales));
+    }
+    if (lost < least || best.empty()) least = lost, best = scales;
+  }
+  return best;
+}
+
+Weight awq_rounded(Backend& host, const Weight& dense, const WeightFormat& format, const Tensor& x) {
+  const Weight whole = quantize(dense, format, 0, by_all_cores);
+  const Block block = format.block(dense.out, dense.in);
+  if (block.outputs != 1 || block.inputs > kWidest) return whole;
+  const Tensor shares = best_shares(host, dense, format, x, block.inputs);
+  Weight parts = quantize(cut(dense, shares), format, 0, by_all_cores);
+  // Groups are judged one by one, but their errors may add up.
+  const auto lost = [&](const Weight& w) { return squared_outputs(host, x, weights_lost(dense, w)); };
+  return lost(parts) <= lost(whole) ? parts : whole;
+}
+
+}  // namespace foretoken

@@ -1,0 +1,84 @@
+// A device that tells of what its products read, and otherwise does what another device does. This module must not know
+// models or what is done with what it tells.
+#pragma once
+#include <functional>
+
+#include "kernels/backend.h"
+
+namespace foretoken {
+
+// Fused operations are computed by the plain ones, so every product is a linear().
+class ObservingBackend final : public Backend {
+ public:
+  // Called before each product with its inputs [rows, in], on the device.
+  using Observe = std::function<void(const Tensor& x)>;
+
+  // `device` must outlive it, and what it allocated.
+  ObservingBackend(Backend& device, Observe observe) : device_(device), observe_(std::move(observe)) {}
+  // The rows after the last feed_forward: f32 [rows, width].
+  const Tensor& states() const { return states_; }
+
+  Tensor linear(const Tensor& x, const Weight& w) override {
+    if (observe_) observe_(x);
+    return device_.linear(x, w);
+  }
+  void feed_forward(Tensor x, const Tensor& gain, float epsilon, const Weight& gate_up, const Weight& down) override {
+    Backend::feed_forward(x, gain, epsilon, gate_up, down);
+    states_ = x;
+  }
+
+  std::string name() const override { return device_.name(); }
+  std::string description() const override { return device_.description(); }
+  Device device() const override { return device_.device(); }
+  Tensor allocate(Shape shape, DType dtype) override { return device_.allocate(shape, dtype); }
+  Tensor upload(const Tensor& host) override { return device_.upload(host); }
+  void copy(const Tensor& from, Tensor to) override { device_.copy(from, to); }
+  std::int64_t free_memory() const override { return device_.free_memory(); }
+  MemoryUse memory() const override { return device_.memory(); }
+  void restart_peak() override { device_.restart_peak(); }
+  void fetch(const Tensor& from, Tensor to) override { device_.fetch(from, to); }
+  Mirror mirror(std::int64_t bytes) override { return device_.mirror(bytes); }
+  void push(const Mirror& mirror, std::int64_t bytes) override { device_.push(mirror, bytes); }
+  Weight prepare(Weight weight) override { return device_.prepare(std::move(weight)); }
+  Tensor embed(const Weight& table, const Tensor& tokens) override { return device_.embed(table, tokens); }
+  Tensor rms_norm(const Tensor& x, const Tensor& gain, float epsilon) override {
+    return device_.rms_norm(x, gain, epsilon);
+  }
+  void head_norm(Tensor x, const Tensor& gain, float epsilon) override { device_.head_norm(x, gain, epsilon); }
+  void rope(Tensor q, Tensor k, const Layout& layout, const Tensor& frequencies, int head_size) override {
+    device_.rope(q, k, layout, frequencies, head_size);
+  }
+  void store(const Tensor& k, const Tensor& v, const KvLayer& kv, const Layout& layout) override {
+    device_.store(k, v, kv, layout);
+  }
+  Tensor attend(const Tensor& q, const KvLayer& kv, const Layout& layout, float scale) override {
+    return device_.attend(q, kv, layout, scale);
+  }
+  Tensor silu_mul(const Tensor& gate_up) override { return device_.silu_mul(gate_up); }
+  void add(Tensor x, const Tensor& y) override { device_.add(x, y); }
+  Tensor gather(const Tensor& x, const Tensor& rows) override { return device_.gather(x, rows); }
+  Distributions distributions(const Tensor& logits, std::span<const Warp> warps) override {
+    return device_.distributions(logits, warps);
+  }
+  void adjust(Tensor logits, std::span<const Adjustment> adjustments) override { device_.adjust(logits, adjustments); }
+  void draw(const Distributions& distributions, std::span<const TokenDraw> draws, Tensor to) override {
+    device_.draw(distributions, draws, to);
+  }
+  void rank(const Distributions& raw, int k, Tensor tokens, Tensor q) override { device_.rank(raw, k, tokens, q); }
+  void pick(const Tensor& known, const Tensor& at, Tensor to) override { device_.pick(known, at, to); }
+  void recall(const Tensor& at, Tensor to) override { device_.recall(at, to); }
+  void move(std::span<const KvLayer> layers, const Tensor& table, std::span<const std::int32_t> from,
+            std::span<const std::int32_t> to) override {
+    device_.move(layers, table, from, to);
+  }
+  int padded(int n) const override { return device_.padded(n); }
+  void synchronize() override { device_.synchronize(); }
+  void for_each(int n, const std::function<void(int)>& f) override { device_.for_each(n, f); }
+
+ private:
+  Backend& device_;
+  Observe observe_;
+  Tensor states_;
+};
+
+}  // namespace foretoken

@@ -1,0 +1,54 @@
+#include "experiments/quantize/output_error.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "framework/model/convert.h"
+#include "framework/model/in_parallel.h"
+
+namespace foretoken {
+
+RowSample::RowSample(std::int64_t in, std::int64_t tokens, std::int64_t most)
+    : kept_(Tensor::host({std::min(tokens, most), in}, DType::f32)), tokens_(tokens), most_(std::min(tokens, most)) {}
+
+void RowSample::add(const Tensor& x) {
+  for (std::int64_t r = 0; r < x.dim(0); ++r, ++seen_)
+    if (count_ < most_ && (seen_ + 1) * most_ / tokens_ > count_)
+      std::memcpy(kept_.row<float>(count_++), x.row<float>(r), std::size_t(x.dim(1)) * sizeof(float));
+}
+
+Tensor weights_lost(const Weight& dense, const Weight& rounded, std::span<const float> scales) {
+  const Tensor lost = Tensor::host({dense.out, dense.in}, DType::f32);
+  convert(dense.values, lost);
+  by_all_cores(dense.out, 4 * dense.in, [&](std::int64_t begin, std::int64_t end) {
+    std::vector<float> row(static_cast<std::size_t>(dense.in));
+    for (std::int64_t o = begin; o < end; ++o) {
+      decode_row(rounded, o, row);
+      for (std::size_t i = 0; i < scales.size(); ++i) row[i] /= scales[i];
+      float* to = lost.row<float>(o);
+      for (std::size_t i = 0; i < row.size(); ++i) to[i] -= row[i];
+    }
+  });
+  return lost;
+}
+
+double squared_outputs(Backend& device, const Tensor& x, const Tensor& weights) {
+  const Tensor y = device.linear(x, device.prepare(Weight::dense(weights)));
+  const Tensor here = Tensor::host(y.shape(), y.dtype());
+  device.copy(y, here);
+  device.synchronize();
+  double all = 0;
+  for (std::int64_t r = 0; r < here.dim(0); ++r) {
+    double row = 0;
+    for (const float v : here.rows(r, 1).values<float>()) row += double(v) * double(v);
+    all += row;
+  }
+  return all;
+}
+
+SquaredError output_error(Backend& device, const Tensor& x, const Weight& dense, const Weight& rounded) {
+  return {squared_outputs(device, x, weights_lost(dense, rounded)),
+          squared_outputs(device, x, converted(dense.values, DType::f32))};
+}
+
+}  // namespace foretoken

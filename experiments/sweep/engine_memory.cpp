@@ -1,0 +1,42 @@
+#include "experiments/sweep/engine_memory.h"
+
+#include <algorithm>
+#include <set>
+
+namespace foretoken {
+
+EngineMemory::EngineMemory(Engine& engine)
+    : engine_(engine), before_(engine.host().backend().memory().held), kept_(logits_bytes()) {
+  engine.host().backend().restart_peak();
+}
+
+void EngineMemory::step(const StepReport& report) { most_pages_ = std::max(most_pages_, report.pages_in_use); }
+
+nlohmann::json EngineMemory::figures() const {
+  const MemoryUse use = engine_.host().backend().memory();
+  const PagePool& pool = engine_.pool();
+  nlohmann::json scratch;
+  if (use.most > 0) scratch = use.most - before_ + kept_ + use.replays;
+  return {{"target_weights", engine_.target().info().memory()},
+          {"draft_weights", draft_weights()},
+          {"cache", pool.memory().bytes()},
+          {"cache_used", most_pages_ * pool.page_bytes()},
+          {"scratch", scratch}};
+}
+
+std::int64_t EngineMemory::draft_weights() const {
+  std::set<std::uint64_t> counted = {engine_.target().model()->serial()};
+  std::int64_t bytes = 0;
+  for (const auto& cached : engine_.host().caches())
+    if (counted.insert(cached->model()->serial()).second) bytes += cached->info().memory();
+  return bytes;
+}
+
+// A model keeps this memory from one engine to the next, so that it may have been there before.
+std::int64_t EngineMemory::logits_bytes() const {
+  std::int64_t bytes = engine_.target().logits_bytes();
+  for (const auto& cached : engine_.host().caches()) bytes += cached->logits_bytes();
+  return bytes;
+}
+
+}  // namespace foretoken

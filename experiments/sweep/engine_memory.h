@@ -1,0 +1,33 @@
+// The memory of an engine while it serves. This module must not know what is measured besides, nor how it is shown.
+#pragma once
+#include <cstdint>
+
+#include <nlohmann/json.hpp>
+
+#include "framework/engine/engine.h"
+
+namespace foretoken {
+
+class EngineMemory {
+ public:
+  // From now on; one engine of a device at a time. `engine` must outlive it.
+  explicit EngineMemory(Engine& engine);
+
+  void step(const StepReport& report);
+  // Bytes: "target_weights" and "draft_weights", embeddings included, each model once and the target's not as a
+  // draft's; "cache": the pool of pages, "cache_used": the most of it that was in use; "scratch": the most that steps
+  // held besides (activations, logits, distributions; logits that a model kept from
+  // an earlier engine too), null where the device does not count.
+  nlohmann::json figures() const;
+
+ private:
+  std::int64_t draft_weights() const;
+  std::int64_t logits_bytes() const;
+
+  Engine& engine_;
+  std::int64_t before_;  // that the device held
+  std::int64_t kept_;    // of these for logits
+  int most_pages_ = 0;
+};
+
+}  // namespace foretoken

@@ -6,6 +6,7 @@
 #include "kernels/cuda/products/blas.cuh"
 #include "kernels/cuda/products/exact_product.cuh"
 #include "kernels/cuda/products/products.cuh"
+#include "kernels/cuda/products/rounded_product.cuh"
 #include "kernels/cuda/products/stream_product.cuh"
 #include "kernels/cuda/products/tile_product.cuh"
 #include "kernels/cuda/products/wide_product.cuh"
@@ -32,6 +33,9 @@ const Tensor& matrix_of(const Weight& w) {
     throw Error("cuda: a product with a weight that was not prepared; pass it through Backend::prepare once");
   return static_cast<const PreparedMatrix*>(w.prepared.get())->matrix;
 }
+
+// Of norm_linear, and of the product before silu_mul.
+DType output_type(const Weight& w) { return w.activations ? DType::f32 : matrix_of(w).dtype(); }
 
 }  // namespace
 
@@ -90,6 +94,7 @@ void CudaProducts::run(const Tensor& y, const ProductInput& input, const Weight&
     throw Error("cuda: a product of " + std::to_string(input.rows()) + " rows into " + y.shape().text());
   if (input.rows() == 0) return;
   const Tensor& matrix = matrix_of(w);
+  if (w.activations) return rounded_product(backend_, y, dense_input(input, DType::bf16), w, adds);
   const ProductInput made = ready(input, w, matrix);
   if (tiles(made, w) && can_tile(backend_, y, made.x, matrix))
     return tile_product(backend_, y, made.x, matrix, w.bias, adds);
@@ -130,6 +135,11 @@ std::string CudaProducts::note() const { return blas_->note(); }
 Tensor CudaProducts::gated(const ProductInput& input, const Weight& w) {
   expect_width("a product", input.x, w.in);
   const Tensor& matrix = matrix_of(w);
+  if (w.activations) {
+    const Tensor y = backend_.allocate({input.rows(), w.out}, output_type(w));
+    run(y, input, w, false);
+    return backend_.silu_mul(y);
+  }
   const ProductInput made = ready(input, w, matrix);
   const bool tile = tiles(made, w) && can_tile_gated(backend_, made.x, matrix, w.bias);
   const bool halves = tile || (streams(made, w, matrix) && w.out % 16 == 0 && input.rows() > 0);
@@ -191,7 +201,7 @@ void CudaBackend::linear_add(Tensor x, const Tensor& h, const Weight& w) {
 
 Tensor CudaBackend::norm_linear(const Tensor& x, const Tensor& gain, float epsilon, const Weight& w) {
   enter();
-  const Tensor y = allocate({x.dim(0), w.out}, matrix_of(w).dtype());
+  const Tensor y = allocate({x.dim(0), w.out}, output_type(w));
   norm_linear_to(y, x, gain, epsilon, w);
   return y;
 }

@@ -4,6 +4,7 @@
 
 #include "kernels/cuda/cuda_backend.cuh"
 #include "kernels/cuda/products/products.cuh"
+#include "kernels/cuda/products/rounded_product.cuh"
 #include "kernels/formats/format.h"
 
 namespace foretoken {
@@ -40,6 +41,11 @@ const float* numbers_of(const Tensor& t) { return t ? t.data<float>() : nullptr;
 }  // namespace
 
 Weight CudaProducts::prepare(Weight weight) {
+  if (weight.activations) {
+    Weight alone = weight;
+    alone.activations = nullptr;
+    return prepare_rounded(backend_, weight, prepare(std::move(alone)));
+  }
   if (!weight.format) weight = in_input_order(weight);
   const std::int64_t n = weight.out * weight.in;
   const Grid grid{dim3(std::min(blocks_for(n, 256), 4096u)), 256};

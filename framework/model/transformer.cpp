@@ -97,10 +97,17 @@ class Transformer::Loader {
     const Weight stored = tensors_.matrix(name, shapes_.at(name + ".weight"));
     const Precision* precision = find_precision(type);
     if (stored.format && type != "auto" && !precision) return dequantized(stored, by_all_cores);
-    if (stored.format && precision && precision->activations) return with_activations(stored, *precision->activations);
+    if (stored.format && precision && precision->activations) return rounding_inputs(name, stored, *precision);
     if (stored.format || !precision) return stored;
     const Tensor values = converted(stored.values, dense_type(stored.values, "auto"));
     return quantize(Weight::dense(values), *precision, by_all_cores);
+  }
+  Weight rounding_inputs(const std::string& name, const Weight& stored, const Precision& precision) const {
+    try {
+      return with_activations(stored, *precision.activations);
+    } catch (const Error& e) {
+      throw Error(tensors_.where() + ": dtype '" + precision.name + "' and the matrix '" + name + "': " + e.what());
+    }
   }
   // Dense matrices.
   static Weight one_above_the_other(const std::vector<Weight>& parts, const std::string& dtype) {

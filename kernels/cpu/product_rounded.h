@@ -37,6 +37,7 @@ using UnpackQuads = void(const Codes& c, std::int64_t panel, std::int64_t begin,
 
 template <UnpackQuads* kUnpack> struct IntegerChunks {
   static constexpr bool kWholeGroups = true;
+  static constexpr std::int64_t kInputs = 2 * kTileInputs;  // of a tile, in the memory of one of bf16
   static void unpack(const Codes& c, std::int64_t panel, std::int64_t begin, std::int64_t n, std::uint16_t* tile) {
     kUnpack(c, panel, begin, n, reinterpret_cast<std::byte*>(tile));
   }
@@ -51,6 +52,7 @@ template <UnpackQuads* kUnpack> struct IntegerChunks {
 
 struct E4m3Chunks {
   static constexpr bool kWholeGroups = false;
+  static constexpr std::int64_t kInputs = kTileInputs;  // a chunk: kChunkInputs
   static void unpack(const Codes& c, std::int64_t panel, std::int64_t begin, std::int64_t n, std::uint16_t* tile) {
     const std::byte* codes = c.codes + (panel * c.inputs + begin) * kPanel;
     const auto numbers = [](const std::byte* p) { return as_words(e4m3(p) * 256.0f); };
@@ -82,8 +84,9 @@ void rounded_slab(const Product& p, std::int64_t panel, std::int64_t first, std:
   const std::int64_t group = p.codes.group, padded = (group + 3) / 4 * 4, items = p.inputs / W::kInputs;
   const auto* x = static_cast<const typename W::X*>(p.x) + first * items;
   for (std::int64_t g = 0; g < p.codes.groups; ++g) {
-    for (std::int64_t k = 0; k < group; k += kTileInputs) {
-      const std::int64_t n = group - k < kTileInputs ? group - k : kTileInputs, some = (n + 3) / 4 * 4 / W::kInputs;
+    for (std::int64_t k = 0; k < group; k += Chunks::kInputs) {
+      const std::int64_t n = group - k < Chunks::kInputs ? group - k : Chunks::kInputs,
+                         some = (n + 3) / 4 * 4 / W::kInputs;
       for (int q = 0; q < P; ++q) Chunks::unpack(p.codes, panel + q, g * group + k, n, tile + q * kTile);
       const auto* from = x + (g * padded + k) / W::kInputs;
       if constexpr (P > 1) {

@@ -77,7 +77,7 @@ Weight with_activations(Weight w, const ActivationFormat& format, float input_sc
     refuse("its " + std::to_string(w.in) + " inputs are more than " + std::to_string(kMostRoundedInputs) +
            ", of which the sum of integers might not fit 32 bits; choose its weights alone");
   if (!std::isfinite(input_scale) || input_scale < 0)
-    refuse("the scale of its inputs must be positive; download the checkpoint again");
+    refuse("the scale of its inputs is negative or not finite; choose its weights alone");
   w.activations = &format, w.input_scale = input_scale;
   return w;
 }

@@ -77,7 +77,8 @@ class Backend {
   virtual Mirror mirror(std::int64_t bytes);
   virtual void push(const Mirror& mirror, std::int64_t bytes) { (void)mirror, (void)bytes; }
   // Rearranges a weight for this device's `linear`, once, at load time. The result may have no `values`. A weight of
-  // any format is multiplied as dequantized(weight) is, bit for bit; a device may do so by multiplying that.
+  // any format is multiplied as dequantized(weight) is, bit for bit; a device may do so by multiplying that. Where
+  // inputs are rounded (Weight::activations), products are those of kernels/formats/activations/activation_format.h.
   virtual Weight prepare(Weight weight) = 0;
 
   // ---- a forward ----
@@ -202,7 +203,7 @@ void expect_recall(const Tensor& at, const Tensor& to);
 // "reference": plain loops and Eigen, f32 activations, no threads: the oracle.
 std::unique_ptr<Backend> make_reference_backend();
 // "cpu": SIMD chosen at run time, threads (0: as many as the machine has). `instructions` limits the choice, for tests:
-// "" (best), "avx512bf16", "avx512", "avx2", "scalar"; one that the machine lacks is an Error.
+// "" (best), "avx512bf16", "avx512vnni", "avx512", "avx2", "scalar"; one that the machine lacks is an Error.
 std::unique_ptr<Backend> make_cpu_backend(int threads = 0, const std::string& instructions = "");
 // The instruction sets of make_cpu_backend that this machine has, best first.
 std::vector<std::string> cpu_instructions();

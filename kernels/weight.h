@@ -18,13 +18,14 @@ class PreparedWeight {
 };
 
 // A dense matrix on a backend's device.
-struct PreparedMatrix final : PreparedWeight {
+struct PreparedMatrix : PreparedWeight {
   explicit PreparedMatrix(Tensor m) : matrix(std::move(m)) {}
   std::int64_t bytes() const override { return matrix.bytes(); }
   Tensor matrix;  // [out, in]
 };
 
 class WeightFormat;
+class ActivationFormat;
 
 // y = x W^T + b with W [out, in].
 struct Weight {
@@ -36,6 +37,8 @@ struct Weight {
   Tensor zeros, minima;                            // the same; absent means 0
   int group = 0;                                   // inputs that share a scale; divides `in`
   Tensor order;                                    // i32 [in]: column j multiplies input order[j]; absent: j
+  const ActivationFormat* activations = nullptr;   // to which inputs are rounded; nullptr: they are not
+  float input_scale = 0;                           // of the rounded inputs of all rows; 0: each row has its own
   Tensor bias;                                     // f32 [out]; absent means 0
   std::shared_ptr<const PreparedWeight> prepared;  // made by Backend::prepare
 

@@ -17,7 +17,7 @@
 #include "framework/model/shapes.h"
 #include "kernels/cpu/ceilings.h"
 #include "kernels/error.h"
-#include "kernels/formats/format.h"
+#include "kernels/formats/activations/activation_format.h"
 
 namespace foretoken {
 namespace {
@@ -201,7 +201,7 @@ ModelConfig config_of(const std::string& model) {
 
 int run_bench(const BenchOptions& options) {
   const bool demo = options.model.empty(), bars_too = demo && options.instructions.empty() && options.dtype == "bf16";
-  if (options.dtype != "bf16" && options.dtype != "f32" && !find_format(options.dtype))
+  if (options.dtype != "bf16" && options.dtype != "f32" && !find_precision(options.dtype))
     throw Error("unknown dtype '" + options.dtype + "'; known: bf16, f32 and the formats of /target/dtype");
   BenchFile results(options.results, "products");
   const std::vector<ProductShape> shapes = demo ? demo_shapes() : shapes_of(config_of(options.model));

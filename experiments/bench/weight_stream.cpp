@@ -5,7 +5,7 @@
 #include <random>
 
 #include "framework/model/in_parallel.h"
-#include "kernels/formats/format.h"
+#include "kernels/formats/activations/activation_format.h"
 
 namespace foretoken {
 namespace {
@@ -50,7 +50,7 @@ void WeightStream::add(Backend& backend, std::size_t i, const std::string& dtype
       values.data<bf16>()[k] = bf16(v);
   }
   Weight w = Weight::dense(values);
-  if (const WeightFormat* format = find_format(dtype)) w = quantize(w, *format, 0, by_all_cores);
+  if (const Precision* precision = find_precision(dtype)) w = quantize(w, *precision, by_all_cores);
   w = backend.prepare(std::move(w));
   w.values = {};  // products read the packed copy
   bytes += w.bytes();

@@ -20,16 +20,20 @@ std::string type_of_quantized(const ModelChoice& choice, const Quantization& q) 
   if (dtype == "bf16" || dtype == "f32") return dtype;
   std::vector<std::string> stored;
   for (const WeightFormat* format : q.formats()) stored.push_back(format->name());
+  const Activations a = q.activations();
   const std::string what =
       choice.directory + ": quantization_config of config.json is '" + q.method() + "' (" + listed(stored) + ")";
   if (dtype == "auto") {
-    const Activations a = q.activations();
-    if (a.bits == 0) return dtype;
-    throw Error(what + " and rounds inputs of matrices to " + a.text() +
-                ", which is not supported; for its weights alone, set dtype to " +
+    if (a.bits == 0 || (a.format() && choice.inflate.empty())) return dtype;
+    throw Error(what + " and rounds inputs of matrices to " + a.text() + ", which is not supported" +
+                (a.format() ? " when it is inflated" : "") + "; for its weights alone, set dtype to " +
                 (choice.inflate.empty() ? listed(stored) + " or " : "") + "bf16");
   }
   if (stored == std::vector{dtype} && choice.inflate.empty()) return "auto";
+  const Precision* precision = find_precision(dtype);
+  if (precision && precision->activations && precision->activations == a.format() && choice.inflate.empty() &&
+      stored == std::vector{precision->weights->name()})
+    return "auto";
   throw Error(what + (choice.inflate.empty() ? "" : ", dense when it is inflated") + ", which contradicts the dtype '" +
               dtype + "' of the run; set dtype to auto, bf16 or f32" +
               (choice.inflate.empty() && stored.size() == 1 ? ", or " + stored[0] : ""));
@@ -49,6 +53,7 @@ OpenModel open_model(const ModelChoice& choice, const FindDirectory& find, const
   const auto files = ModelFiles::open(find(choice.directory));
   OpenModel m{files->config(), files->tensors(), choice.dtype};
   if (m.config.quantization) m.dtype = type_of_quantized(choice, *m.config.quantization);
+  if (m.config.quantization && find_format(choice.dtype)) m.tensors = weights_alone(m.tensors);
   if (choice.inflate.empty()) return m;
   const auto inflated = std::make_shared<InflatedWeights>(m.tensors, m.config, shape(choice.inflate), choice.directory,
                                                           choice.inflate, choice.dtype == "f32", between);

@@ -10,13 +10,13 @@
 #include "framework/model/model_tensors.h"
 #include "framework/text/known_names.h"
 #include "kernels/error.h"
-#include "kernels/formats/format.h"
+#include "kernels/formats/activations/activation_format.h"
 
 namespace foretoken {
 
 std::vector<std::string> weight_types() {
   std::vector<std::string> types{"auto", "f32", "bf16"};
-  for (const WeightFormat* f : weight_formats()) types.push_back(f->name());
+  for (const Precision& p : precisions()) types.push_back(p.name);
   return types;
 }
 
@@ -34,14 +34,16 @@ class Transformer::Loader {
     return backend_.upload(converted(tensors_.tensor(name, shapes_.at(name)), DType::f32));
   }
   bool has(const std::string& name) const { return shapes_.contains(name); }
-  // Several matrices (NAME.weight) with the same inputs, one above the other, and their biases (NAME.bias).
-  Weight stacked(const std::vector<std::string>& names) const { return stacked(names, options_.dtype); }
+  // Several matrices (NAME.weight) with the same inputs, one above the other, and their biases (NAME.bias). Apart where
+  // a checkpoint rounds their inputs differently.
+  std::vector<Weight> stacked(const std::vector<std::string>& names) const { return stacked(names, options_.dtype); }
   // The embedding and the head. Tied ones are in memory once: quantized ones as the head's codes, dense ones wherever
   // the device multiplies the table as it was uploaded.
   std::pair<Weight, Weight> ends(bool tied) const {
     const std::string table = "model.embed_tokens", type = head_type();
     if (!tied)
-      return {uploaded(tensors_.tensor(table + ".weight", shapes_.at(table + ".weight"))), stacked({"lm_head"}, type)};
+      return {uploaded(tensors_.tensor(table + ".weight", shapes_.at(table + ".weight"))),
+              stacked({"lm_head"}, type).front()};
     const Weight stored = matrix(table, type);
     if (stored.format) {
       const Weight head = prepared(stored);
@@ -66,7 +68,7 @@ class Transformer::Loader {
       throw Error("unknown " + key + " '" + type + "'; known: " + listed(known));
   }
   std::string head_type() const {
-    const bool as_layers = options_.head_dtype == "auto" && !find_format(options_.dtype);
+    const bool as_layers = options_.head_dtype == "auto" && !find_precision(options_.dtype);
     return as_layers ? options_.dtype : options_.head_dtype;
   }
   // A table, on the device.
@@ -78,23 +80,40 @@ class Transformer::Loader {
     bytes_ += w.bytes();
     return w;
   }
-  Weight stacked(const std::vector<std::string>& names, const std::string& type) const {
+  std::vector<Weight> stacked(const std::vector<std::string>& names, const std::string& type) const {
     std::vector<Weight> parts;
     for (const std::string& name : names) parts.push_back(matrix(name, type));
-    if (!stackable(parts))
+    if (!stackable(parts)) {
+      if (std::ranges::any_of(parts, [](const Weight& w) { return w.activations != nullptr; }))
+        return apart(names, type);
       for (Weight& part : parts) part = in_input_order(dequantized(part, by_all_cores));
+    }
     Weight w = parts.front().format ? foretoken::stacked(parts) : one_above_the_other(parts, type);
     if (has(names.front() + ".bias")) w.bias = biases(names, w.out);
-    return prepared(std::move(w));
+    return {prepared(std::move(w))};
   }
-  // As stored, or rounded to the format `type`, or dequantized to the dense type.
+  std::vector<Weight> apart(const std::vector<std::string>& names, const std::string& type) const {
+    std::vector<Weight> all;
+    for (const std::string& name : names) all.push_back(stacked({name}, type).front());
+    return all;
+  }
+  // As stored, or rounded to the format `type`, or dequantized to the dense type. A format with rounded inputs rounds
+  // those of stored codes too.
   Weight matrix(const std::string& name, const std::string& type) const {
     const Weight stored = tensors_.matrix(name, shapes_.at(name + ".weight"));
-    if (stored.format) return type == "auto" || find_format(type) ? stored : dequantized(stored, by_all_cores);
-    const WeightFormat* format = find_format(type);
-    if (!format) return stored;
+    const Precision* precision = find_precision(type);
+    if (stored.format && type != "auto" && !precision) return dequantized(stored, by_all_cores);
+    if (stored.format && precision && precision->activations) return rounding_inputs(name, stored, *precision);
+    if (stored.format || !precision) return stored;
     const Tensor values = converted(stored.values, dense_type(stored.values, "auto"));
-    return quantize(Weight::dense(values), *format, 0, by_all_cores);
+    return quantize(Weight::dense(values), *precision, by_all_cores);
+  }
+  Weight rounding_inputs(const std::string& name, const Weight& stored, const Precision& precision) const {
+    try {
+      return with_activations(stored, *precision.activations);
+    } catch (const Error& e) {
+      throw Error(tensors_.where() + ": dtype '" + precision.name + "' and the matrix '" + name + "': " + e.what());
+    }
   }
   // Dense matrices.
   static Weight one_above_the_other(const std::vector<Weight>& parts, const std::string& dtype) {
@@ -166,8 +185,8 @@ Transformer::Transformer(Backend& backend, const ModelConfig& c, const TensorSou
     layers_.push_back({load.vector(at + "input_layernorm.weight"), load.vector(at + "post_attention_layernorm.weight"),
                        head_norm(attn + "q_norm.weight"), head_norm(attn + "k_norm.weight"),
                        load.stacked({attn + "q_proj", attn + "k_proj", attn + "v_proj"}),
-                       load.stacked({attn + "o_proj"}), load.stacked({mlp + "gate_proj", mlp + "up_proj"}),
-                       load.stacked({mlp + "down_proj"})});
+                       load.stacked({attn + "o_proj"}).front(), load.stacked({mlp + "gate_proj", mlp + "up_proj"}),
+                       load.stacked({mlp + "down_proj"}).front()});
   }
   const auto frequencies = c.rope_frequencies();
   frequencies_ = backend.upload(Tensor::host_copy<float>(frequencies, DType::f32));
@@ -175,12 +194,26 @@ Transformer::Transformer(Backend& backend, const ModelConfig& c, const TensorSou
   info_.weight_bytes = load.bytes(), info_.table_bytes = Loader::table_bytes(embedding_, head_);
 }
 
+// norm_linear of matrices that stand one above the other, in one Weight or apart.
+static Tensor norm_products(Backend& b, const Tensor& x, const Tensor& gain, float epsilon,
+                            const std::vector<Weight>& parts) {
+  if (parts.size() == 1) return b.norm_linear(x, gain, epsilon, parts.front());
+  std::int64_t out = 0, at = 0;
+  for (const Weight& w : parts) out += w.out;
+  const Tensor y = b.allocate({x.dim(0), out}, DType::f32);
+  for (const Weight& w : parts) {
+    b.norm_linear_to(y.columns(at, w.out), x, gain, epsilon, w);
+    at += w.out;
+  }
+  return y;
+}
+
 Tensor Transformer::attention(Backend& b, const Tensor& x, const Layer& layer, const Rows& rows,
                               const KvLayer& kv) const {
   const std::int64_t nq = std::int64_t(config_.heads) * config_.head_size,
                      nkv = std::int64_t(config_.kv_heads) * config_.head_size;
   const Tensor qkv =
-      b.norm_linear(x, layer.attention_norm, float(config_.norm_epsilon), layer.qkv);  // [rows, nq + 2 nkv]
+      norm_products(b, x, layer.attention_norm, float(config_.norm_epsilon), layer.qkv);  // [rows, nq + 2 nkv]
   const Tensor q = qkv.columns(0, nq), k = qkv.columns(nq, nkv), v = qkv.columns(nq + nkv, nkv);
   if (layer.q_norm) {
     b.head_norm(q, layer.q_norm, float(config_.norm_epsilon));
@@ -197,7 +230,10 @@ Output Transformer::forward(Backend& b, const Rows& rows, std::span<const KvLaye
   for (std::size_t l = 0; l < layers_.size(); ++l) {
     const Layer& layer = layers_[l];
     b.linear_add(x, attention(b, x, layer, rows, kv[l]), layer.out);
-    b.feed_forward(x, layer.ffn_norm, epsilon, layer.gate_up, layer.down);
+    if (layer.gate_up.size() == 1)
+      b.feed_forward(x, layer.ffn_norm, epsilon, layer.gate_up.front(), layer.down);
+    else
+      b.linear_add(x, b.silu_mul(norm_products(b, x, layer.ffn_norm, epsilon, layer.gate_up)), layer.down);
   }
   if (!rows.wanted) return {};
   if (!rows.all_wanted) x = b.gather(x, rows.wanted);

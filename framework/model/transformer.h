@@ -13,8 +13,8 @@
 
 namespace foretoken {
 
-// Types of weights: "auto" (as stored), "f32", "bf16", and the names of weight_formats(), to which matrices are rounded
-// when they are loaded.
+// Types of weights: "auto" (as stored), "f32", "bf16", and the names of precisions(), to which matrices are rounded
+// when they are loaded, and their inputs when they are multiplied.
 std::vector<std::string> weight_types();
 
 struct TransformerOptions {
@@ -44,10 +44,11 @@ class Transformer : public Model {
   struct Layer {
     Tensor attention_norm, ffn_norm;  // f32 [width]
     Tensor q_norm, k_norm;            // f32 [head_size]; absent without head norms
-    Weight qkv;                       // [(heads + 2 kv_heads) head_size, width]
-    Weight out;                       // [width, heads head_size]
-    Weight gate_up;                   // [2 ffn, width]
-    Weight down;                      // [width, ffn]
+    // One above the other: one Weight, or three and two where their inputs are rounded differently.
+    std::vector<Weight> qkv;      // [(heads + 2 kv_heads) head_size, width]
+    Weight out;                   // [width, heads head_size]
+    std::vector<Weight> gate_up;  // [2 ffn, width]
+    Weight down;                  // [width, ffn]
   };
   class Loader;
 

@@ -3,6 +3,7 @@
 // of a sum. One caller at a time. This module must not know models.
 #pragma once
 #include <algorithm>
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -53,6 +54,10 @@ class CpuBackend final : public HostBackend {
   // silu_mul of the product of `rows` with gate_up, in the layout for `down`.
   Tensor gated(const Tensor& rows, const PackedWeight& gate_up, const PackedWeight& down);
   std::shared_ptr<const PackedWeight> packed(const Weight& w);  // as prepared, else packed for this one use
+  // y = or += w times the rounded rows of x (cpu_rounded.cpp).
+  void multiply_rounded(const Tensor& x, const PackedWeight& w, Tensor y, bool accumulate);
+  // panels(begin, end) for all panels of w, on all threads where `rows` rows are worth a fork.
+  void for_panels(const PackedWeight& w, std::int64_t rows, const std::function<void(std::int64_t, std::int64_t)>& f);
   // f(row) for all rows, in parallel where `row_work` floats a row are worth a fork.
   template <class F> void for_rows(std::int64_t rows, std::int64_t row_work, const F& f) {
     if (rows * row_work < kForkWork) {

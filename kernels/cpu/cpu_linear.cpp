@@ -83,10 +83,14 @@ void CpuBackend::multiply(const Tensor& rows, const PackedWeight& w, Tensor y, b
   if (rows.dim(0) == 0) return;
   const Product p = product_of(w, rows, y, accumulate);
   const auto panels = operations_.product[int(w.packing)];
-  if (estimated_time(w, p.rows) < 2.5) return panels(p, 0, w.panels);
-  const std::int64_t chunk = chunk_of(p.rows);
-  pool_.run(int((w.panels + chunk - 1) / chunk),
-            [&](int c) { panels(p, c * chunk, std::min(w.panels, (c + 1) * chunk)); });
+  for_panels(w, p.rows, [&](std::int64_t begin, std::int64_t end) { panels(p, begin, end); });
+}
+
+void CpuBackend::for_panels(const PackedWeight& w, std::int64_t rows,
+                            const std::function<void(std::int64_t, std::int64_t)>& f) {
+  if (estimated_time(w, rows) < 2.5) return f(0, w.panels);
+  const std::int64_t chunk = chunk_of(rows);
+  pool_.run(int((w.panels + chunk - 1) / chunk), [&](int c) { f(c * chunk, std::min(w.panels, (c + 1) * chunk)); });
 }
 
 Tensor CpuBackend::gated(const Tensor& rows, const PackedWeight& gate_up, const PackedWeight& down) {
@@ -130,7 +134,10 @@ void CpuBackend::linear_to(Tensor y, const Tensor& x, const Weight& w) {
   expect_rows("linear", x, w.in);
   expect_rows("linear", y, w.out);
   const auto weight = packed(w);
-  multiply(arranged(x, *weight), *weight, y, false);
+  if (w.activations)
+    multiply_rounded(x, *weight, y, false);
+  else
+    multiply(arranged(x, *weight), *weight, y, false);
   add_bias(y, w);
 }
 
@@ -138,12 +145,16 @@ void CpuBackend::linear_add(Tensor x, const Tensor& h, const Weight& w) {
   expect_rows("linear_add", h, w.in);
   expect_rows("linear_add", x, w.out);
   const auto weight = packed(w);
-  multiply(arranged(h, *weight), *weight, x, true);
+  if (w.activations)
+    multiply_rounded(h, *weight, x, true);
+  else
+    multiply(arranged(h, *weight), *weight, x, true);
   add_bias(x, w);
 }
 
 Tensor CpuBackend::norm_linear(const Tensor& x, const Tensor& gain, float epsilon, const Weight& w) {
   expect_rows("norm_linear", x, w.in);
+  if (w.activations) return Backend::norm_linear(x, gain, epsilon, w);
   const auto weight = packed(w);
   Tensor y = allocate({x.dim(0), w.out}, DType::f32);
   multiply(normed(x, gain, epsilon, *weight), *weight, y, false);
@@ -152,8 +163,9 @@ Tensor CpuBackend::norm_linear(const Tensor& x, const Tensor& gain, float epsilo
 }
 
 // The thread that computes some outputs of the gate also computes the same outputs of the other half, and silu_mul of
-// both while they are in its cache.
+// both while they are in its cache. Inputs that are rounded need all of their row first.
 void CpuBackend::feed_forward(Tensor x, const Tensor& gain, float epsilon, const Weight& gate_up, const Weight& down) {
+  if (gate_up.activations || down.activations) return Backend::feed_forward(x, gain, epsilon, gate_up, down);
   const auto first = packed(gate_up), second = packed(down);
   const bool in_panels = gate_up.out % (2 * kPanel) == 0 && gate_up.out / 2 == down.in && second->order.empty() &&
                          !gate_up.bias && !down.bias;

@@ -25,7 +25,9 @@ std::vector<const Operations*> cpu_operations() {
   const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
   const bool avx512 = avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
                       __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
-  if (avx512 && __builtin_cpu_supports("avx512bf16")) found.push_back(&operations_avx512bf16());
+  const bool vnni = avx512 && __builtin_cpu_supports("avx512vnni");
+  if (vnni && __builtin_cpu_supports("avx512bf16")) found.push_back(&operations_avx512bf16());
+  if (vnni) found.push_back(&operations_avx512vnni());
   if (avx512) found.push_back(&operations_avx512());
   if (avx2) found.push_back(&operations_avx2());
 #endif

@@ -39,6 +39,14 @@ struct Codes {
   std::int64_t inputs;
 };
 
+// Rounded inputs (kernels/formats/activations/activation_format.h), whose numbers are Product::x:
+// [rows][groups][padded], where a group is padded with zeros to a multiple of four. Integers: bytes where byte_quads
+// applies, else of 16 bits, of each four inputs in the order 0, 2, 1, 3; e4m3: as the inputs of a product are.
+struct RoundedInputs {
+  const float* scales;       // [rows]
+  const std::int32_t* sums;  // of the numbers, [rows][groups]; integers
+};
+
 // y [rows, out] (+)= x [rows, inputs] W^T for some panels of W. Each output of each row has an accumulator of its own
 // that adds the inputs in order, so a row's bits depend neither on other rows nor on which thread has which panel.
 struct Product {
@@ -49,6 +57,7 @@ struct Product {
   std::int64_t y_stride, rows, inputs, out;
   bool accumulate;    // y +=
   std::int64_t next;  // bytes from a panel to the one that is used next
+  RoundedInputs rounded;
 };
 
 // One layer's attention for rows that share a block table. Slots are visited by depth: the visible prefix, then the
@@ -75,6 +84,8 @@ struct Operations {
   const char* name;
   bool rounds_to_bf16;  // the bf16 product takes x in bf16
   void (*product[kPackings])(const Product&, std::int64_t begin_panel, std::int64_t end_panel);  // by Packing
+  bool byte_quads;                                                                               // see RoundedInputs
+  void (*rounded_product[kPackings])(const Product&, std::int64_t begin_panel, std::int64_t end_panel);  // of codes
   void (*to_bf16)(const float* x, std::uint16_t* y, std::int64_t n);  // null unless rounds_to_bf16
   void (*from_bf16)(const std::uint16_t* x, float* y, std::int64_t n);
   void (*narrow)(const float* x, std::uint16_t* y, std::int64_t n);  // the bits of bf16(float)
@@ -97,6 +108,7 @@ struct Operations {
 const Operations& operations_scalar();
 const Operations& operations_avx2();
 const Operations& operations_avx512();
+const Operations& operations_avx512vnni();
 const Operations& operations_avx512bf16();
 
 }  // namespace foretoken

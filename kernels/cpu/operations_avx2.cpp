@@ -29,11 +29,29 @@ inline Floats e4m3(const std::byte* p) {
 
 #include "kernels/cpu/attend_rows.h"
 #include "kernels/cpu/elementwise.h"
-#include "kernels/cpu/product_codes.h"
+#include "kernels/cpu/quads_avx2.h"
 #include "kernels/cpu/unpack_avx2.h"
 #include "kernels/cpu/vocabulary.h"
 
 namespace foretoken {
+namespace {
+
+// Four inputs of an output: those of even and of odd places, in 16 bits each.
+struct Quads {
+  struct X {
+    std::uint32_t even, odd;
+  };
+  static constexpr int kInputs = 4, kBytes = 4;
+  static Floats add(const std::byte* w, X x, Floats sum) {
+    const __m256i codes = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(w)),
+                  even = _mm256_and_si256(codes, _mm256_set1_epi16(255)), odd = _mm256_srli_epi16(codes, 8);
+    const __m256i all =
+        _mm256_add_epi32(_mm256_castps_si256(sum), _mm256_madd_epi16(even, _mm256_set1_epi32(int(x.even))));
+    return _mm256_castsi256_ps(_mm256_add_epi32(all, _mm256_madd_epi16(odd, _mm256_set1_epi32(int(x.odd)))));
+  }
+};
+
+}  // namespace
 
 const Operations& operations_avx2() {
   static constexpr Operations kTable = {
@@ -41,6 +59,9 @@ const Operations& operations_avx2() {
       false,
       {product<FloatWeights, 4, 2>, product<PairWeights, 4, 2>, product_of_codes<PairWeights, unpack4_avx2, 4, 2>,
        product_of_codes<PairWeights, unpack8<IntegersOf>, 4, 2>, product_of_codes<PairWeights, unpack8<E4m3Of>, 4, 2>},
+      false,
+      {nullptr, nullptr, rounded_product<Quads, IntegerChunks<quads4_avx2>, 4, 2>,
+       rounded_product<Quads, IntegerChunks<quads8_avx2>, 4, 2>, rounded_product<PairWeights, E4m3Chunks, 4, 2>},
       nullptr,
       widen_row,
       narrow_row,

@@ -6,11 +6,29 @@ static_assert(foretoken::kWidth == 16);  // what follows is made of it
 
 #include "kernels/cpu/attend_rows.h"
 #include "kernels/cpu/elementwise.h"
-#include "kernels/cpu/product_codes.h"
+#include "kernels/cpu/quads_avx2.h"
 #include "kernels/cpu/unpack_avx2.h"
 #include "kernels/cpu/vocabulary.h"
 
 namespace foretoken {
+namespace {
+
+// Four inputs of an output: those of even and of odd places, in 16 bits each.
+struct Quads {
+  struct X {
+    std::uint32_t even, odd;
+  };
+  static constexpr int kInputs = 4, kBytes = 4;
+  static Floats add(const std::byte* w, X x, Floats sum) {
+    const __m512i codes = _mm512_loadu_si512(w), even = _mm512_and_si512(codes, _mm512_set1_epi16(255)),
+                  odd = _mm512_srli_epi16(codes, 8);
+    const __m512i all =
+        _mm512_add_epi32(_mm512_castps_si512(sum), _mm512_madd_epi16(even, _mm512_set1_epi32(int(x.even))));
+    return _mm512_castsi512_ps(_mm512_add_epi32(all, _mm512_madd_epi16(odd, _mm512_set1_epi32(int(x.odd)))));
+  }
+};
+
+}  // namespace
 
 const Operations& operations_avx512() {
   static constexpr Operations kTable = {
@@ -19,6 +37,9 @@ const Operations& operations_avx512() {
       {product<FloatWeights, 10, 2>, product<PairWeights, 10, 2>, product_of_codes<PairWeights, unpack4_avx2, 10, 2>,
        product_of_codes<PairWeights, unpack8<IntegersOf>, 10, 2>,
        product_of_codes<PairWeights, unpack8<E4m3Of>, 10, 2>},
+      false,
+      {nullptr, nullptr, rounded_product<Quads, IntegerChunks<quads4_avx2>, 10, 2>,
+       rounded_product<Quads, IntegerChunks<quads8_avx2>, 10, 2>, rounded_product<PairWeights, E4m3Chunks, 10, 2>},
       nullptr,
       widen_row,
       narrow_row,

@@ -1,11 +1,12 @@
 // AVX-512 with bf16 dot products: a bf16 weight is multiplied by an activation in bf16, two inputs per instruction and
-// lane, with f32 sums. All other operations are those of AVX-512.
+// lane, with f32 sums. All other operations are those of AVX-512 with
+// VNNI.
 #if defined(__x86_64__)
 #include "kernels/cpu/vectors_avx512.h"
 
 static_assert(foretoken::kWidth == 16);  // what follows is made of it
 
-#include "kernels/cpu/product_codes.h"
+#include "kernels/cpu/product_rounded.h"
 #include "kernels/cpu/unpack_avx2.h"
 
 namespace foretoken {
@@ -51,13 +52,14 @@ double dot_steps(std::int64_t steps) {
 
 const Operations& operations_avx512bf16() {
   static const Operations table = [] {
-    Operations t = operations_avx512();
+    Operations t = operations_avx512vnni();
     t.name = "avx512bf16";
     t.rounds_to_bf16 = true;
     t.product[int(Packing::bf16)] = product<DotWeights, 10, 2>;
     t.product[int(Packing::codes4)] = product_of_codes<DotWeights, unpack4_avx2, 10, 2>;
     t.product[int(Packing::integers8)] = product_of_codes<DotWeights, unpack8<IntegersOf>, 10, 2>;
     t.product[int(Packing::e4m3)] = product_of_codes<DotWeights, unpack8<E4m3Of>, 10, 2>;
+    t.rounded_product[int(Packing::e4m3)] = rounded_product<DotWeights, E4m3Chunks, 10, 2>;
     t.to_bf16 = round_row_fast;
     t.multiply_add = dot_steps;
     t.operations_per_step = 4.0 * kWidth * kChains;

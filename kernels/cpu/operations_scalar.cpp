@@ -42,10 +42,26 @@ inline Floats e4m3(const std::byte* p) {
 
 #include "kernels/cpu/attend_rows.h"
 #include "kernels/cpu/elementwise.h"
-#include "kernels/cpu/product_codes.h"
+#include "kernels/cpu/product_rounded.h"
 #include "kernels/cpu/vocabulary.h"
 
 namespace foretoken {
+namespace {
+
+// Four inputs of an output: those of even and of odd places, in 16 bits each.
+struct Quads {
+  struct X {
+    std::int16_t x0, x2, x1, x3;
+  };
+  static constexpr int kInputs = 4, kBytes = 4;
+  static Floats add(const std::byte* w, X x, Floats sum) {
+    const Ints codes = load<Ints>(w);
+    return reinterpret_cast<Floats>(reinterpret_cast<Ints>(sum) + (codes & 255) * x.x0 + (codes >> 8 & 255) * x.x1 +
+                                    (codes >> 16 & 255) * x.x2 + (codes >> 24 & 255) * x.x3);
+  }
+};
+
+}  // namespace
 
 const Operations& operations_scalar() {
   static constexpr Operations kTable = {
@@ -53,6 +69,9 @@ const Operations& operations_scalar() {
       false,
       {product<FloatWeights, 4, 2>, product<PairWeights, 4, 2>, product_of_codes<PairWeights, unpack4, 4, 2>,
        product_of_codes<PairWeights, unpack8<IntegersOf>, 4, 2>, product_of_codes<PairWeights, unpack8<E4m3Of>, 4, 2>},
+      false,
+      {nullptr, nullptr, rounded_product<Quads, IntegerChunks<quads4>, 4, 2>,
+       rounded_product<Quads, IntegerChunks<quads8>, 4, 2>, rounded_product<PairWeights, E4m3Chunks, 4, 2>},
       nullptr,
       widen_row,
       narrow_row,

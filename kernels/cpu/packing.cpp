@@ -3,9 +3,10 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <limits>
 
 #include "kernels/error.h"
-#include "kernels/formats/format.h"
+#include "kernels/formats/activations/activation_format.h"
 
 namespace foretoken {
 namespace {
@@ -60,6 +61,11 @@ void fill_scales(const Weight& w, const PackedWeight& p, std::int64_t panel) {
   if (p.packing != Packing::e4m3) return;
   float* scales = static_cast<float*>(p.scales.get()) + panel * p.groups * kPanel;
   for (std::int64_t i = 0; i < p.groups * kPanel; ++i) scales[i] *= kE4m3Scale;
+  // Products do not know a code that is NaN. Where inputs are rounded, it makes all products of its group NaN.
+  for (std::int64_t o = panel * kPanel; o < std::min(w.out, (panel + 1) * kPanel); ++o)
+    for (std::int64_t k = 0; k < w.in; ++k)
+      if ((w.values.row<std::uint8_t>(o)[k] & 0x7f) == 0x7f)
+        scales[k / p.group * kPanel + o % kPanel] = std::numeric_limits<float>::quiet_NaN();
 }
 
 void fill(const Weight& w, const PackedWeight& p, std::int64_t panel) {
@@ -102,7 +108,7 @@ bool exact_integers(const Weight& w) {
          });
 }
 
-// bf16: the products of this backend do not read the codes of such a weight.
+// bf16: the products of this backend do not read the codes of such a weight. Those with rounded inputs read all.
 Packing packing_of(const Weight& w) {
   if (!w.format) {
     const DType dtype = w.values.dtype();
@@ -111,6 +117,7 @@ Packing packing_of(const Weight& w) {
     throw Error(std::string("a weight holds ") + name_of(dtype) + " numbers; F32, F16 and BF16 are supported");
   }
   if (w.format->bits() == 4 && w.group % kBlockInputs == 0) return Packing::codes4;
+  if (w.activations) return w.format->coding() == Coding::integers ? Packing::integers8 : Packing::e4m3;
   if (w.group % 2 != 0) return Packing::bf16;
   if (w.format->coding() == Coding::integers) return Packing::integers8;
   return w.format->coding() == Coding::e4m3 && plain_e4m3(w) ? Packing::e4m3 : Packing::bf16;
@@ -156,6 +163,7 @@ PackedWeight pack(const Weight& stored, WeightMemory& memory, ThreadPool& pool) 
   if (!p.dense()) {
     p.format = w.format, p.group = w.group, p.groups = int(w.in / w.group);
     p.exact = exact_integers(w);
+    p.activations = w.activations, p.input_scale = w.input_scale;
     const std::size_t bytes = std::size_t(p.scale_bytes());
     p.scales = memory.allocate(bytes);
     if (w.zeros) p.zeros = memory.allocate(bytes);
@@ -166,9 +174,34 @@ PackedWeight pack(const Weight& stored, WeightMemory& memory, ThreadPool& pool) 
   return p;
 }
 
+namespace {
+
+// The scales of group g of an output, by its panel and its column there.
+GroupScale scale_of(const PackedWeight& w, std::int64_t panel, std::int64_t g, std::int64_t column) {
+  const auto part = [&](const std::shared_ptr<void>& p) {
+    return p ? static_cast<const float*>(p.get())[(panel * w.groups + g) * kPanel + column] : 0.0f;
+  };
+  GroupScale s{part(w.scales), part(w.zeros), part(w.minima)};
+  if (w.packing == Packing::e4m3) s.scale /= kE4m3Scale;
+  return s;
+}
+
+const std::uint8_t* codes_of(const PackedWeight& w, std::int64_t panel) {
+  return static_cast<const std::uint8_t*>(w.data.get()) + panel * panel_bytes(w);
+}
+
+}  // namespace
+
+void unpack_input(const PackedWeight& w, std::int64_t panel, std::int64_t k, float* outputs) {
+  const std::span<const float> numbers = w.format->numbers();
+  for (std::int64_t column = 0; column < kPanel; ++column)
+    outputs[column] =
+        weight_of(numbers[code_of(w, codes_of(w, panel), column, k)], scale_of(w, panel, k / w.group, column));
+}
+
 void unpack_row(const PackedWeight& w, std::int64_t o, float* row) {
   const std::int64_t panel = o / kPanel, column = o % kPanel;
-  const auto* data = static_cast<const std::uint8_t*>(w.data.get()) + panel * panel_bytes(w);
+  const std::uint8_t* data = codes_of(w, panel);
   if (!w.order.empty()) throw Error("the rows of a weight with columns in another order are not readable as a table");
   if (w.packing == Packing::f32) {
     for (std::int64_t k = 0; k < w.in; ++k) row[k] = reinterpret_cast<const float*>(data)[k * kPanel + column];
@@ -180,12 +213,8 @@ void unpack_row(const PackedWeight& w, std::int64_t o, float* row) {
     return;
   }
   const std::span<const float> numbers = w.format->numbers();
-  const auto part = [&](const std::shared_ptr<void>& p, std::int64_t g) {
-    return p ? static_cast<const float*>(p.get())[(panel * w.groups + g) * kPanel + column] : 0.0f;
-  };
   for (std::int64_t g = 0; g < w.groups; ++g) {
-    GroupScale s{part(w.scales, g), part(w.zeros, g), part(w.minima, g)};
-    if (w.packing == Packing::e4m3) s.scale /= kE4m3Scale;
+    const GroupScale s = scale_of(w, panel, g, column);
     for (std::int64_t k = g * w.group; k < (g + 1) * w.group; ++k)
       row[k] = weight_of(numbers[code_of(w, data, column, k)], s);
   }

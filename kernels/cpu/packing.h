@@ -19,7 +19,9 @@ struct PackedWeight final : PreparedWeight {
   std::vector<std::int32_t> order;       // Weight::order
   const WeightFormat* format = nullptr;  // of codes; their groups and scales:
   int groups = 0, group = 0;
-  bool exact = false;  // Codes::exact
+  bool exact = false;                             // Codes::exact
+  const ActivationFormat* activations = nullptr;  // Weight::activations and input_scale
+  float input_scale = 0;
   std::shared_ptr<void> data, scales, zeros, minima;
 
   std::int64_t bytes() const override;
@@ -30,6 +32,8 @@ struct PackedWeight final : PreparedWeight {
 };
 
 PackedWeight pack(const Weight& weight, WeightMemory& memory, ThreadPool& pool);
+// bf16 numbers of input k for the outputs of a panel, [kPanel]; `weight` consists of codes.
+void unpack_input(const PackedWeight& weight, std::int64_t panel, std::int64_t k, float* outputs);
 // The numbers of one output, [in]. Throws Error for columns in another order.
 void unpack_row(const PackedWeight& weight, std::int64_t o, float* row);
 

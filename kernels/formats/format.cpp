@@ -73,6 +73,7 @@ std::vector<GroupScale> fitted(const Weight& dense, const WeightFormat& format, 
 Weight unfilled(const Weight& like, std::int64_t out, bool zeros, bool minima) {
   Weight w;
   w.out = out, w.in = like.in, w.group = like.group, w.format = like.format, w.order = like.order;
+  w.activations = like.activations, w.input_scale = like.input_scale;
   const Shape groups{out, like.in / like.group};
   w.values = Tensor::host({out, like.in}, DType::u8);
   w.scales = Tensor::host(groups, DType::f32);
@@ -173,7 +174,8 @@ Weight in_input_order(const Weight& dense) {
 
 bool stackable(std::span<const Weight> parts) {
   return std::ranges::all_of(parts, [&](const Weight& w) {
-    return w.format == parts[0].format && w.group == parts[0].group && same_order(w.order, parts[0].order);
+    return w.format == parts[0].format && w.group == parts[0].group && w.activations == parts[0].activations &&
+           w.input_scale == parts[0].input_scale && same_order(w.order, parts[0].order);
   });
 }
 

@@ -76,12 +76,12 @@ Weight quantize(const Weight& dense, const WeightFormat& format, int group = 0, 
 
 // The numbers of row `o`, [in], in the order in which they are stored (Weight::order).
 void decode_row(const Weight& w, std::int64_t o, std::span<float> row);
-// The same weight as a dense bf16 matrix, with its bias and in its order.
+// The same weight as a dense bf16 matrix, with its bias and in its order; its inputs are not rounded.
 Weight dequantized(const Weight& w, const ForShares& shares = {});
 // A dense weight with its columns in the order of the inputs.
 Weight in_input_order(const Weight& dense);
 
-// Whether matrices with the same inputs can be stacked: one format, one group, one order.
+// Whether matrices with the same inputs can be stacked: one format, one group, one order, inputs rounded alike.
 bool stackable(std::span<const Weight> parts);
 // Such quantized matrices, one above the other, without biases.
 Weight stacked(std::span<const Weight> parts);

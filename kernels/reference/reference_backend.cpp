@@ -7,6 +7,7 @@
 
 #include "kernels/error.h"
 #include "kernels/formats/format.h"
+#include "kernels/reference/rounded_product.h"
 
 namespace foretoken {
 namespace {
@@ -78,7 +79,10 @@ Tensor dequantize(const Weight& stored) {
 }
 
 Weight ReferenceBackend::prepare(Weight weight) {
-  weight.prepared = std::make_shared<const PreparedMatrix>(dequantize(weight));
+  if (weight.activations)
+    weight.prepared = std::make_shared<const PreparedCodes>(dequantize(weight), weight);
+  else
+    weight.prepared = std::make_shared<const PreparedMatrix>(dequantize(weight));
   weight.values = {}, weight.scales = {}, weight.zeros = {}, weight.minima = {}, weight.order = {};
   return weight;
 }
@@ -111,6 +115,7 @@ Tensor ReferenceBackend::rms_norm(const Tensor& x, const Tensor& gain, float eps
 // Row by row, from an aligned copy, so that a row's sum depends neither on other rows nor on its address.
 Tensor ReferenceBackend::linear(const Tensor& x, const Weight& w) {
   expect_rows("linear", x, w.in);
+  if (w.activations) return rounded_product(x, w);
   const Tensor dense = w.prepared ? static_cast<const PreparedMatrix*>(w.prepared.get())->matrix : dequantize(w);
   const Matrix matrix(dense.data<float>(), w.out, w.in);
   Tensor y = allocate({x.dim(0), w.out}, DType::f32);

@@ -61,8 +61,9 @@ def compressed_settings(groups: dict, format: str) -> dict:
 
 
 def scheme_of(targets: list[str], bits: int, kind: str = "int", **options):
-    activations = options.pop("activations", False)
-    inputs = QuantizationArgs(num_bits=8, type=kind, strategy="token", dynamic=True) if activations else None
+    activations, static = options.pop("activations", False), options.pop("static", False)
+    strategy = "tensor" if static else "token"
+    inputs = QuantizationArgs(num_bits=8, type=kind, strategy=strategy, dynamic=not static) if activations else None
     if kind == "float" and bits == 4:
         options["scale_dtype"] = torch.uint8
     return QuantizationScheme(
@@ -80,6 +81,7 @@ def compressed(
     symmetric: bool = True,
     block: list[int] | None = None,
     activations: bool = False,
+    static: bool = False,
 ):
     scheme = scheme_of(
         ["Linear"],
@@ -90,12 +92,17 @@ def compressed(
         symmetric=symmetric,
         block_structure=block,
         activations=activations,
+        static=static,
     )
     scheme.format = format
     tensors, weights = {}, {}
     for name, linear in modules.items():
         parts, weights[name] = compress_one(linear.weight, scheme, format)
         tensors |= {f"{name}.{part}": t for part, t in parts.items()}
+        if static:  # gate and up differ, so that they are not one matrix; some inputs are beyond the range
+            least = 0.01 if kind == "float" else 0.02
+            scale = torch.tensor([least * 1.5 if name.endswith("up_proj") else least], dtype=torch.bfloat16)
+            tensors[f"{name}.input_scale"] = scale
     return compressed_settings({"group_0": scheme}, format), tensors, weights
 
 

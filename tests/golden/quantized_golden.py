@@ -106,6 +106,21 @@ CASES = {
         compressed_quantizer.compressed,
         dict(format="mxfp4-pack-quantized", bits=4, kind="float", group=32),
     ),
+    "ct-int8-static": (
+        (LlamaConfig, TIED),
+        compressed_quantizer.compressed,
+        dict(format="int-quantized", bits=8, strategy="channel", activations=True, static=True),
+    ),
+    "ct-fp8-static": (
+        (LlamaConfig, TIED),
+        compressed_quantizer.compressed,
+        dict(format="float-quantized", bits=8, kind="float", strategy="tensor", activations=True, static=True),
+    ),
+    "ct-int4-int8": (
+        (LlamaConfig, {}),
+        compressed_quantizer.compressed,
+        dict(format="pack-quantized", bits=4, group=32, activations=True),
+    ),
 }
 
 

@@ -31,7 +31,7 @@ class Int8 final : public Quantization {
   }
   std::string method() const override { return "bitsandbytes"; }
   std::vector<const WeightFormat*> formats() const override { return {&formats::int8()}; }
-  Activations activations() const override { return {8, true, true, "token", outliers_}; }
+  Activations activations() const override { return {8, true, true, "token", outliers_, true, &formats::int8()}; }
   std::vector<std::string> marks() const override { return {"SCB"}; }
   std::vector<std::string> other_parts() const override { return {"weight_format"}; }
   bool excludes(const std::string& module) const override { return excluded_.contains(module); }
@@ -49,7 +49,7 @@ Weight Int8::unpack(const Parts& parts) const {
   const Tensor greatest = parts.numbers("SCB", {parts.out});
   w.scales = Tensor::host({w.out, 1}, DType::f32), w.group = int(w.in);
   for (std::int64_t o = 0; o < w.out; ++o) w.scales.data<float>()[o] = greatest.data<float>()[o] / 127.0f;
-  return w;
+  return with_rounded_inputs(std::move(w), parts, activations());
 }
 
 class Bits4 final : public Quantization {

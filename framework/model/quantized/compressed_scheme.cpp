@@ -93,6 +93,7 @@ Activations read_activations(const Fields& inputs) {
   if (dynamic && !dynamic->is_boolean()) inputs.refuse("dynamic", "the supported ones are true and false");
   a.dynamic = dynamic && dynamic->get<bool>();
   a.strategy = inputs.string_or("strategy", a.dynamic ? "token" : "tensor");
+  a.symmetric = inputs.boolean_or("symmetric", true);
   return a;
 }
 
@@ -111,6 +112,7 @@ CompressedScheme CompressedScheme::read(const Fields& group, const std::string& 
   read_strategy(weights, s);
   expect_consistent(weights, s, floats);
   if (group.has("input_activations")) s.activations = read_activations(group.object("input_activations"));
+  s.activations.weights = &s.format();
   if (group.has("output_activations")) group.refuse("output_activations", "outputs that are rounded are not supported");
   return s;
 }

@@ -68,11 +68,14 @@ std::vector<const WeightFormat*> CompressedTensors::formats() const {
   return all;
 }
 
-// The first group that rounds its inputs.
 Activations CompressedTensors::activations() const {
-  for (const CompressedScheme& s : schemes_)
-    if (s.activations.bits > 0) return s.activations;
-  return {};
+  Activations supported;
+  for (const CompressedScheme& s : schemes_) {
+    if (s.activations.bits == 0) continue;
+    if (!s.activations.format()) return s.activations;
+    supported = s.activations;
+  }
+  return supported;
 }
 
 // The one that names the module most exactly. Which of two equal ones counts depends on the order of the file, which
@@ -159,8 +162,7 @@ Tensor zeros_of(const Parts& parts, const CompressedScheme& s, const Shape& shap
   return unpacking::all_zero(zeros) ? Tensor() : zeros;
 }
 
-Weight CompressedTensors::unpack(const Parts& parts) const {
-  const CompressedScheme& s = scheme_of(parts);
+Weight unpack_codes(const Parts& parts, const CompressedScheme& s) {
   const Grid grid = grid_of(parts, s);
   if (s.layout == Layout::microscaling)
     return microscaling::unpack(parts, parts.of("weight_packed", DType::u8, {parts.out, parts.in / 2}), "weight_scale");
@@ -177,6 +179,11 @@ Weight CompressedTensors::unpack(const Parts& parts) const {
   if (const Tensor zeros = zeros_of(parts, s, grid.shape))
     w.zeros = unpacking::expanded(zeros, w.out, w.in, grid.block_outputs, grid.block_inputs).values;
   return w;
+}
+
+Weight CompressedTensors::unpack(const Parts& parts) const {
+  const CompressedScheme& s = scheme_of(parts);
+  return with_rounded_inputs(unpack_codes(parts, s), parts, s.activations);
 }
 
 }  // namespace

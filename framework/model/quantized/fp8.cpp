@@ -17,7 +17,7 @@ class Fp8 final : public Quantization {
   std::string method() const override { return "fp8"; }
   std::vector<const WeightFormat*> formats() const override { return {&format()}; }
   Activations activations() const override {
-    return {8, false, dynamic_, block_inputs_ ? "group" : dynamic_ ? "token" : "tensor", 0};
+    return {8, false, dynamic_, block_inputs_ ? "group" : dynamic_ ? "token" : "tensor", 0, true, &format()};
   }
   std::vector<std::string> marks() const override { return {"weight_scale", "weight_scale_inv"}; }
   std::vector<std::string> other_parts() const override { return {"input_scale", "activation_scale"}; }
@@ -61,7 +61,7 @@ Weight Fp8::unpack(const Parts& parts) const {
   w.values = unpacking::bytes_of(parts.of("weight", DType::e4m3, {parts.out, parts.in}));
   if (block_inputs_ == 0) {
     unpacking::set_scales(w, parts.number(scale), w.out, w.in);
-    return w;
+    return with_rounded_inputs(std::move(w), parts, activations());
   }
   const std::int64_t rows = (w.out + block_outputs_ - 1) / block_outputs_,
                      columns = (w.in + block_inputs_ - 1) / block_inputs_;

@@ -22,7 +22,26 @@ constexpr Method kMethods[] = {{"gptq", read_gptq},
 
 std::string Activations::text() const {
   return (integers ? "int" : "fp") + std::to_string(bits) + " (" + (dynamic ? "dynamic" : "static") +
-         ", a scale for each " + strategy + (outliers > 0 ? ", outliers apart" : "") + ")";
+         ", a scale for each " + strategy + (symmetric ? "" : ", with zero points") +
+         (outliers > 0 ? ", magnitudes from " + nlohmann::json(outliers).dump() + " apart" : "") + ")";
+}
+
+const ActivationFormat* Activations::format() const {
+  if (bits != 8 || !symmetric || strategy != (dynamic ? "token" : "tensor")) return nullptr;
+  if (!weights || weights->coding() != (integers ? Coding::integers : Coding::e4m3)) return nullptr;
+  for (const ActivationFormat* f : activation_formats())
+    if ((f->coding() == Coding::integers) == integers && double(f->outliers()) == outliers) return f;
+  return nullptr;
+}
+
+Weight with_rounded_inputs(Weight w, const Parts& parts, const Activations& a) {
+  const ActivationFormat* format = a.format();
+  if (!format) return w;
+  if (a.dynamic) return with_activations(std::move(w), *format);
+  const std::string part = parts.has("activation_scale") ? "activation_scale" : "input_scale";
+  const float scale = parts.number(part).data<float>()[0];
+  if (!(scale > 0)) parts.refuse(part, "must be above 0; download the checkpoint again, or quantize anew");
+  return with_activations(std::move(w), *format, scale);
 }
 
 std::shared_ptr<const Quantization> read_quantization(const Fields& settings) {

@@ -8,7 +8,7 @@
 
 #include "framework/model/quantized/parts.h"
 #include "framework/model/tensor_source.h"
-#include "kernels/formats/format.h"
+#include "kernels/formats/activations/activation_format.h"
 
 namespace foretoken {
 
@@ -16,12 +16,16 @@ class Fields;
 
 // How the inputs of quantized matrices are rounded before they are multiplied.
 struct Activations {
-  int bits = 0;              // 0: they are not rounded
-  bool integers = true;      // else floating point of so many bits
-  bool dynamic = true;       // scales follow from the values, else they are stored beside the matrix
-  std::string strategy;      // what shares a scale: "token", "tensor", "group"
-  double outliers = 0;       // inputs of this magnitude and above are multiplied apart, unrounded; 0: none
-  std::string text() const;  // "int8 (dynamic, a scale for each token)"
+  int bits = 0;                           // 0: they are not rounded
+  bool integers = true;                   // else floating point of so many bits
+  bool dynamic = true;                    // scales follow from the values, else they are stored beside the matrix
+  std::string strategy;                   // what shares a scale: "token", "tensor", "group"
+  double outliers = 0;                    // inputs of this magnitude and above are multiplied apart, unrounded; 0: none
+  bool symmetric = true;                  // else with zero points
+  const WeightFormat* weights = nullptr;  // that they multiply
+  std::string text() const;               // "int8 (dynamic, a scale for each token)"
+  // nullptr: they are not rounded, or that is not supported.
+  const ActivationFormat* format() const;
 };
 
 class Quantization {
@@ -29,15 +33,21 @@ class Quantization {
   virtual ~Quantization() = default;
   virtual std::string method() const = 0;                        // quant_method
   virtual std::vector<const WeightFormat*> formats() const = 0;  // of the matrices
+  // Of the matrices that round their inputs; of several kinds one that is not supported, if there is one.
   virtual Activations activations() const { return {}; }
   // The tensors MODULE.PART of a quantized matrix: one of marks() tells that the module is quantized.
   virtual std::vector<std::string> marks() const = 0;
   virtual std::vector<std::string> other_parts() const = 0;
   // Whether the configuration says that a module is stored dense.
   virtual bool excludes(const std::string& module) const = 0;
-  // Codes, scales, zero points and order of a matrix. Throws Error if the tensors are not what the configuration says.
+  // Codes, scales, zero points and order of a matrix, and how its inputs are rounded where that is supported. Throws
+  // Error if the tensors are not what the configuration says.
   virtual Weight unpack(const Parts& parts) const = 0;
 };
+
+// The weight, with inputs that are rounded where `a` is supported. The scale of static ones is the part input_scale, or
+// activation_scale. Throws Error where that is no positive number.
+Weight with_rounded_inputs(Weight w, const Parts& parts, const Activations& a);
 
 // `settings`: the object "quantization_config". What is not implemented is an Error that names the key and its value.
 std::shared_ptr<const Quantization> read_quantization(const Fields& settings);
@@ -46,5 +56,8 @@ std::shared_ptr<const Quantization> read_quantization(const Fields& settings);
 // matrix. Biases of quantized matrices that are all 0 are left out of names(): some quantizers add them everywhere.
 std::shared_ptr<const TensorSource> quantized(std::shared_ptr<const Checkpoint> checkpoint,
                                               std::shared_ptr<const Quantization> quantization);
+
+// The same tensors, whose matrices multiply inputs that are not rounded.
+std::shared_ptr<const TensorSource> weights_alone(std::shared_ptr<const TensorSource> tensors);
 
 }  // namespace foretoken

@@ -81,7 +81,29 @@ class QuantizedTensors final : public TensorSource {
   std::set<std::string> modules_;  // whose matrix is quantized
 };
 
+class WeightsAlone final : public TensorSource {
+ public:
+  explicit WeightsAlone(std::shared_ptr<const TensorSource> inner) : inner_(std::move(inner)) {}
+  Tensor tensor(const std::string& name, const Shape& expected) const override {
+    return inner_->tensor(name, expected);
+  }
+  Weight matrix(const std::string& module, const Shape& expected) const override {
+    Weight w = inner_->matrix(module, expected);
+    w.activations = nullptr, w.input_scale = 0;
+    return w;
+  }
+  std::vector<std::string> names() const override { return inner_->names(); }
+  std::string where() const override { return inner_->where(); }
+
+ private:
+  std::shared_ptr<const TensorSource> inner_;
+};
+
 }  // namespace
+
+std::shared_ptr<const TensorSource> weights_alone(std::shared_ptr<const TensorSource> tensors) {
+  return std::make_shared<WeightsAlone>(std::move(tensors));
+}
 
 std::shared_ptr<const TensorSource> quantized(std::shared_ptr<const Checkpoint> checkpoint,
                                               std::shared_ptr<const Quantization> quantization) {

@@ -9,6 +9,7 @@
 #include "kernels/cuda/products/packed_matrix.cuh"
 #include "kernels/cuda/products/product_maps.cuh"
 #include "kernels/cuda/products/products.cuh"
+#include "kernels/cuda/products/rounded_product.cuh"
 #include "kernels/cuda/products/stream_product.cuh"
 #include "kernels/cuda/products/tile_product.cuh"
 #include "kernels/cuda/products/wide_product.cuh"
@@ -41,6 +42,9 @@ DType type_of(const StreamedMatrix& m) { return m.packed != nullptr ? DType::bf1
 Tensor dense_of(CudaBackend& backend, const StreamedMatrix& m) {
   return m.packed != nullptr ? unpacked(backend, *m.packed) : m.dense;
 }
+
+// Of norm_linear, and of the product before silu_mul.
+DType output_type(const Weight& w) { return w.activations ? DType::f32 : type_of(matrix_of(w)); }
 
 }  // namespace
 
@@ -98,6 +102,7 @@ void CudaProducts::run(const Tensor& y, const ProductInput& input, const Weight&
   if (y.dim(0) != input.rows())
     throw Error("cuda: a product of " + std::to_string(input.rows()) + " rows into " + y.shape().text());
   if (input.rows() == 0) return;
+  if (w.activations) return rounded_product(backend_, y, dense_input(input, DType::bf16), w, adds);
   const StreamedMatrix matrix = matrix_of(w);
   const ProductInput made = ready(input, matrix);
   if (matrix.packed != nullptr && streams(made, matrix))
@@ -149,6 +154,11 @@ std::string CudaProducts::note() const { return blas_->note(); }
 
 Tensor CudaProducts::gated(const ProductInput& input, const Weight& w) {
   expect_width("a product", input.x, w.in);
+  if (w.activations) {
+    const Tensor y = backend_.allocate({input.rows(), w.out}, output_type(w));
+    run(y, input, w, false);
+    return backend_.silu_mul(y);
+  }
   const StreamedMatrix matrix = matrix_of(w);
   const ProductInput made = ready(input, matrix);
   const bool streamed = streams(made, matrix);
@@ -216,7 +226,7 @@ void CudaBackend::linear_add(Tensor x, const Tensor& h, const Weight& w) {
 
 Tensor CudaBackend::norm_linear(const Tensor& x, const Tensor& gain, float epsilon, const Weight& w) {
   enter();
-  const Tensor y = allocate({x.dim(0), w.out}, type_of(matrix_of(w)));
+  const Tensor y = allocate({x.dim(0), w.out}, output_type(w));
   norm_linear_to(y, x, gain, epsilon, w);
   return y;
 }

@@ -53,6 +53,7 @@ class CudaProducts {
   static constexpr int kStreamRows = 16;  // the most rows of a streamed product
 
  private:
+  Weight prepare_dense(Weight weight);
   bool tiles(const ProductInput& input, const Weight& w) const;
   bool streams(const ProductInput& input, const StreamedMatrix& matrix) const;
   void stream(const Tensor& y, const ProductInput& input, const StreamedMatrix& matrix, const Tensor& bias,

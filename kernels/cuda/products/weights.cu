@@ -6,6 +6,7 @@
 #include "kernels/cuda/cuda_backend.cuh"
 #include "kernels/cuda/products/packed_matrix.cuh"
 #include "kernels/cuda/products/products.cuh"
+#include "kernels/cuda/products/rounded_product.cuh"
 #include "kernels/formats/format.h"
 
 namespace foretoken {
@@ -39,18 +40,29 @@ __global__ void dequantize_kernel(Codes c, Bf16* w, std::int64_t n) {
 
 const float* numbers_of(const Tensor& t) { return t ? t.data<float>() : nullptr; }
 
+// What products read of the weight when it is prepared; the rest is dropped.
+Weight finished(CudaBackend& backend, Weight weight, std::shared_ptr<const PreparedWeight> made) {
+  if (weight.bias) weight.bias = backend.upload(weight.bias);
+  weight.values = {}, weight.scales = {}, weight.zeros = {}, weight.minima = {}, weight.order = {};
+  weight.prepared = std::move(made);
+  return weight;
+}
+
 }  // namespace
 
 Weight CudaProducts::prepare(Weight weight) {
-  const auto finish = [&](std::shared_ptr<const PreparedWeight> made) {
-    if (weight.bias) weight.bias = backend_.upload(weight.bias);
-    weight.values = {}, weight.scales = {}, weight.zeros = {}, weight.minima = {}, weight.order = {};
-    weight.prepared = std::move(made);
-    return weight;
-  };
-  if (!weight.format) weight = in_input_order(weight);
+  if (weight.activations) {
+    Weight alone = weight;
+    alone.activations = nullptr;
+    return prepare_rounded(backend_, weight, prepare_dense(std::move(alone)));
+  }
   if (weight.format)
-    if (const auto cells = packed(backend_, weight)) return finish(cells);
+    if (const auto cells = packed(backend_, weight)) return finished(backend_, std::move(weight), cells);
+  return prepare_dense(std::move(weight));
+}
+
+Weight CudaProducts::prepare_dense(Weight weight) {
+  if (!weight.format) weight = in_input_order(weight);
   const std::int64_t n = weight.out * weight.in;
   const Grid grid{dim3(std::min(blocks_for(n, 256), 4096u)), 256};
   const Tensor values = backend_.upload(weight.values);
@@ -78,7 +90,7 @@ Weight CudaProducts::prepare(Weight weight) {
     throw Error(std::string("cuda: a weight of ") + name_of(values.dtype()) +
                 " numbers; F32, F16, BF16 and the formats of kernels/formats are supported");
   }
-  return finish(std::make_shared<const PreparedMatrix>(matrix));
+  return finished(backend_, std::move(weight), std::make_shared<const PreparedMatrix>(matrix));
 }
 
 }  // namespace foretoken

@@ -5,7 +5,8 @@
 
 #include "framework/model/checkpoint.h"
 #include "framework/model/model_choice.h"
-#include "kernels/formats/format.h"
+#include "framework/model/open_model.h"
+#include "kernels/formats/activations/activation_format.h"
 #include "tests/framework/model/chain.h"
 #include "tests/framework/model/golden.h"
 #include "tests/support/sentence.h"
@@ -67,6 +68,42 @@ TEST_P(WeightFormats, ComputeWhatTheDenseCopyComputes) {
 
 INSTANTIATE_TEST_SUITE_P(All, WeightFormats, testing::ValuesIn(weight_formats()),
                          [](const auto& info) { return info.param->name(); });
+
+// Formats that round inputs have the weights of their format alone, and a product of their own.
+TEST(RoundedInputs, AreNamedByTheType) {
+  const Checkpoint checkpoint = Checkpoint::open(kDraft);
+  const ModelConfig config = ModelConfig::load(kDraft);
+  const std::vector<Token> prompt = {5, 900, 77, 3, 3, 4000, 12, 250, 8, 1, 99, 3021, 640, 7};
+  for (const Precision& p : precisions()) {
+    if (!p.activations) continue;
+    for (const auto& backend : host_backends()) {
+      const auto logits = [&](const std::string& dtype, const std::string& head) {
+        Transformer model(*backend, config, checkpoint, dtype, 0, {dtype, head, "f32"});
+        return Chain(*backend, model, 32).feed(prompt);
+      };
+      const std::string what = p.name + " on " + backend->description();
+      const Tensor rounded = logits(p.name, "auto"), alone = logits(p.weights->name(), "auto");
+      EXPECT_FALSE(same(rounded, alone)) << what;
+      EXPECT_LT(relative_error(rounded.values<float>(), alone.values<float>()), 0.1) << what;
+      EXPECT_FALSE(same(rounded, logits(p.name, p.name))) << what;  // its tied head rounds too
+    }
+  }
+}
+
+// Stored codes keep their weights; a group with minima is no sum of integers.
+TEST(RoundedInputs, MultiplyStoredCodes) {
+  const auto load = [](const std::string& file, const std::string& dtype) {
+    return sentence_of([&] {
+      ModelChoice choice((kRoot / "tests/data/gguf" / file).string());
+      choice.dtype = dtype;
+      const OpenModel open = open_model(choice, [](const std::string& path) { return path; });
+      const auto backend = make_reference_backend();
+      const Transformer model(*backend, open.config, *open.tensors, "m", 0, {.dtype = open.dtype});
+    });
+  };
+  EXPECT_TRUE(says(load("k-quants.gguf", "w8a8"), "k-quants.gguf", "dtype 'w8a8' and the matrix 'model.layers.",
+                   "its groups have minima", "choose its weights alone"));
+}
 
 // A format keeps the head as stored; another type of the head may be requested.
 TEST(HeadType, IsAsStoredBesideAFormat) {

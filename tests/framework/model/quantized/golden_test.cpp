@@ -1,6 +1,7 @@
 // Checkpoints that the formats' own packages quantized (tests/data/quantized, made by
 // tests/golden/quantized_golden.py): every matrix is, bit for bit, the bf16 numbers of what the package unpacks, and
-// the logits are those that Transformers gives with these numbers.
+// the logits are those that Transformers gives with these numbers. Inputs that a checkpoint rounds are left as they are
+// here; rounded_golden_test.cpp is about them.
 #include "tests/framework/model/golden.h"
 
 #include <algorithm>
@@ -31,7 +32,7 @@ class QuantizedModel : public testing::TestWithParam<std::string> {
   std::filesystem::path directory_ = kQuantized / GetParam();
   ModelConfig config_ = ModelConfig::load(directory_);
   std::shared_ptr<const TensorSource> tensors_ =
-      quantized(std::make_shared<Checkpoint>(Checkpoint::open(directory_)), config_.quantization);
+      weights_alone(quantized(std::make_shared<Checkpoint>(Checkpoint::open(directory_)), config_.quantization));
 };
 
 TEST_P(QuantizedModel, HasTheNumbersThatItsPackageUnpacks) {

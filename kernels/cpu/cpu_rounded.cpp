@@ -1,0 +1,93 @@
+// Products of the CPU backend with rounded inputs: rows become numbers, and outliers are added behind the product. The
+// mathematics: kernels/formats/activations/activation_format.h; the products: product_rounded.h.
+#include <algorithm>
+#include <vector>
+
+#include "kernels/cpu/cpu_backend.h"
+#include "kernels/formats/activations/activation_format.h"
+
+namespace foretoken {
+namespace {
+
+std::int64_t padded_group(const PackedWeight& w) { return (w.group + 3) / 4 * 4; }
+bool integers(const PackedWeight& w) { return w.packing != Packing::e4m3; }
+
+// As RoundedInputs has them.
+DType type_of_numbers(const Operations& operations, const PackedWeight& w) {
+  if (!integers(w)) return operations.rounds_to_bf16 ? DType::bf16 : DType::f32;
+  return operations.byte_quads ? DType::i8 : DType::f16;  // f16: any 16 bits
+}
+
+template <class T> std::int32_t put_quads(std::span<const float> group, bool natural, T* to) {
+  constexpr int kPlaces[] = {0, 2, 1, 3};
+  std::int32_t sum = 0;
+  for (std::size_t k = 0; k < group.size(); ++k) {
+    const int place = natural ? int(k % 4) : kPlaces[k % 4];
+    to[k / 4 * 4 + std::size_t(place)] = T(group[k]);
+    sum += std::int32_t(group[k]);
+  }
+  return sum;
+}
+
+// The numbers of one row, group by group; `sums` of integers.
+void arrange_numbers(const PackedWeight& w, DType type, std::span<const float> numbers, void* to, std::int32_t* sums) {
+  const std::int64_t padded = padded_group(w);
+  for (std::int64_t g = 0; g < w.groups; ++g) {
+    const auto group = numbers.subspan(std::size_t(g * w.group), std::size_t(w.group));
+    if (type == DType::i8)
+      sums[g] = put_quads(group, true, static_cast<std::int8_t*>(to) + g * padded);
+    else if (type == DType::f16)
+      sums[g] = put_quads(group, false, static_cast<std::int16_t*>(to) + g * padded);
+    else if (type == DType::bf16)
+      std::ranges::transform(group, static_cast<bf16*>(to) + g * padded, [](float x) { return bf16(x); });
+    else
+      std::ranges::copy(group, static_cast<float*>(to) + g * padded);
+  }
+}
+
+// y += the products of outliers, each sum in ascending order.
+void add_outliers(const PackedWeight& w, std::int64_t panel, const std::vector<Outlier>& apart, float* y) {
+  float sums[kPanel] = {}, outputs[kPanel];
+  for (const Outlier& x : apart) {
+    unpack_input(w, panel, x.input, outputs);
+    for (int o = 0; o < kPanel; ++o) sums[o] += x.value * outputs[o];
+  }
+  for (std::int64_t o = panel * kPanel; o < std::min(w.out, (panel + 1) * kPanel); ++o) y[o] += sums[o % kPanel];
+}
+
+}  // namespace
+
+void CpuBackend::multiply_rounded(const Tensor& x, const PackedWeight& w, Tensor y, bool accumulate) {
+  const std::int64_t rows = x.dim(0), inputs = w.groups * padded_group(w);
+  if (rows == 0) return;
+  const DType type = type_of_numbers(operations_, w);
+  const Tensor numbers = allocate({rows, inputs}, type), scales = allocate({rows}, DType::f32),
+               sums = allocate({rows, w.groups}, DType::i32);
+  std::vector<std::vector<Outlier>> apart(static_cast<std::size_t>(rows));
+  for_rows(rows, 4 * w.in, [&](std::int64_t r) {
+    std::vector<float> row(x.row<float>(r), x.row<float>(r) + w.in);
+    for (std::size_t j = 0; j < w.order.size(); ++j) row[j] = x.row<float>(r)[w.order[j]];
+    scales.data<float>()[r] = round_row(*w.activations, w.input_scale, row, apart[std::size_t(r)]);
+    std::byte* to = numbers.data<std::byte>() + r * inputs * size_of(type);
+    std::fill_n(to, inputs * size_of(type), std::byte(0));
+    arrange_numbers(w, type, row, to, sums.row<std::int32_t>(r));
+  });
+  // Outliers belong to the product, which is one number before it is added to y.
+  const bool outliers = std::ranges::any_of(apart, [](const auto& of_row) { return !of_row.empty(); });
+  const Tensor product = accumulate && outliers ? allocate(y.shape(), DType::f32) : y;
+  Product p{};
+  p.weights = w.data.get(), p.codes = w.codes(), p.x = numbers.raw();
+  p.y = product.data<float>(), p.y_stride = product.row_stride();
+  p.rows = rows, p.inputs = inputs, p.out = w.out, p.accumulate = accumulate && !outliers;
+  p.rounded = {scales.data<float>(), sums.data<std::int32_t>()};
+  const auto panels = operations_.rounded_product[int(w.packing)];
+  for_panels(w, rows, [&](std::int64_t begin, std::int64_t end) {
+    panels(p, begin, end);
+    for (std::int64_t r = 0; outliers && r < rows; ++r)
+      for (std::int64_t panel = begin; panel < end && !apart[std::size_t(r)].empty(); ++panel)
+        add_outliers(w, panel, apart[std::size_t(r)], product.row<float>(r));
+  });
+  if (accumulate && outliers) add(y, product);
+}
+
+}  // namespace foretoken

@@ -84,7 +84,9 @@ TEST(RoundedInputs, AreNamedByTheType) {
       const std::string what = p.name + " on " + backend->description();
       const Tensor rounded = logits(p.name, "auto"), alone = logits(p.weights->name(), "auto");
       EXPECT_FALSE(same(rounded, alone)) << what;
-      EXPECT_LT(relative_error(rounded.values<float>(), alone.values<float>()), 0.1) << what;
+      // An integer is at most 1/254 of its row's greatest input off, a number of e4m3 up to 1/16 of itself.
+      const double most = p.activations->coding() == Coding::integers ? 0.1 : 0.2;
+      EXPECT_LT(relative_error(rounded.values<float>(), alone.values<float>()), most) << what;
       EXPECT_FALSE(same(rounded, logits(p.name, p.name))) << what;  // its tied head rounds too
     }
   }

@@ -9,14 +9,6 @@ namespace {
 
 class FormatProducts : public Formats {};
 
-std::vector<std::unique_ptr<Backend>> all_backends() {
-  std::vector<std::unique_ptr<Backend>> all;
-  all.push_back(make_reference_backend());
-  for (const std::string& instructions : cpu_instructions())
-    for (const int threads : {1, 2}) all.push_back(make_cpu_backend(threads, instructions));
-  return all;
-}
-
 // The law of formats: every operation that reads a quantized weight gives the bits that the dense copy gives.
 TEST_P(FormatProducts, products_have_the_bits_of_the_dense_copy) {
   const int in = 256, rows[] = {1, 2, 3, 5, 8, 16, 17, 40};
@@ -25,7 +17,7 @@ TEST_P(FormatProducts, products_have_the_bits_of_the_dense_copy) {
          head = quantize(Weight::dense(random_tensor({41, in}, 5)), format);
   head.bias = random_tensor({41}, 6);
   const Tensor gain = random_tensor({in}, 7);
-  for (const auto& b : all_backends()) {
+  for (const auto& b : all_host_backends()) {
     const auto both = [&](const auto& f) {
       return same_bits(f(b->prepare(up), b->prepare(down), b->prepare(head)),
                        f(b->prepare(dequantized(up)), b->prepare(dequantized(down)), b->prepare(dequantized(head))));
@@ -51,7 +43,7 @@ TEST_P(FormatProducts, products_have_the_bits_of_the_dense_copy) {
 TEST_P(FormatProducts, rows_do_not_depend_on_each_other) {
   const Weight w = quantize(Weight::dense(random_tensor({70, 192}, 3)), format, 32);
   const Tensor x = random_tensor({33, 192}, 4);
-  for (const auto& b : all_backends()) {
+  for (const auto& b : all_host_backends()) {
     const Weight prepared = b->prepare(w);
     const Tensor all = b->linear(x, prepared);
     for (int r = 0; r < 33; ++r) EXPECT_TRUE(same_row(all, r, b->linear(x.rows(r, 1), prepared), 0)) << r;
@@ -69,7 +61,7 @@ TEST_P(FormatProducts, columns_may_have_an_order) {
     for (int j = 0; j < 128; ++j) gathered.row<float>(r)[j] = x.row<float>(r)[w.order.data<std::int32_t>()[j]];
   Weight plain = w;
   plain.order = {};
-  for (const auto& b : all_backends()) {
+  for (const auto& b : all_host_backends()) {
     const Tensor y = b->linear(x, b->prepare(w));
     EXPECT_TRUE(same_bits(y, b->linear(x, b->prepare(dequantized(w))))) << b->description();
     EXPECT_LT(distance(y, b->linear(gathered, b->prepare(plain))), 1e-5) << b->description();
@@ -78,7 +70,7 @@ TEST_P(FormatProducts, columns_may_have_an_order) {
 
 TEST_P(FormatProducts, codes_of_files_have_the_bits_of_the_dense_copy) {
   const Tensor x = random_tensor({9, 192}, 4);
-  for (const auto& b : all_backends())
+  for (const auto& b : all_host_backends())
     for (const int group : {192, 96, 64, 32, 16, 6, 3})
       for (const DType scales : {DType::f32, DType::bf16, DType::f16})
         for (const int parts : {0, 1, 2, 3}) {
@@ -94,7 +86,7 @@ TEST_P(FormatProducts, tables_are_read_from_codes) {
   const Weight table = quantize(Weight::dense(random_tensor({70, 128}, 3)), format);
   const Tensor tokens = Tensor::host({5}, DType::i32), dense = dequantized(table).values;
   const int wanted[] = {69, 0, -1, 31, 32};
-  for (const auto& b : all_backends()) {
+  for (const auto& b : all_host_backends()) {
     std::ranges::copy(wanted, tokens.data<std::int32_t>());
     const Tensor rows = b->embed(b->prepare(table), tokens);
     for (int r = 0; r < 5; ++r)

@@ -11,14 +11,6 @@
 namespace foretoken::testing {
 namespace {
 
-std::vector<std::unique_ptr<Backend>> all_backends() {
-  std::vector<std::unique_ptr<Backend>> all;
-  all.push_back(make_reference_backend());
-  for (const std::string& instructions : cpu_instructions())
-    for (const int threads : {1, 2}) all.push_back(make_cpu_backend(threads, instructions));
-  return all;
-}
-
 // Rows of very different sizes, one of zeros.
 Tensor inputs(std::int64_t rows, std::int64_t in, unsigned seed) {
   const Tensor x = random_tensor({rows, in}, seed);
@@ -59,7 +51,7 @@ float defined(const Weight& w, const float* row, std::int64_t o, float static_sc
 
 void expect_defined(const Weight& w, const Tensor& x, const std::string& what) {
   const float threshold = w.activations->outliers();
-  for (const auto& b : all_backends()) {
+  for (const auto& b : all_host_backends()) {
     const Tensor y = b->linear(x, b->prepare(w)), unprepared = b->linear(x, w);
     for (std::int64_t r = 0; r < x.dim(0); ++r)
       for (std::int64_t o = 0; o < w.out; ++o) {
@@ -121,7 +113,7 @@ TEST(RoundedProducts, KeepOutliersApartRowByRow) {
   expect_defined(w, x, "with outliers");
   expect_defined(permuted(w), x, "with outliers, permuted");
   const Weight plain = with_activations(w, formats::int8_rows());
-  for (const auto& b : all_backends()) {
+  for (const auto& b : all_host_backends()) {
     const Tensor apart = b->linear(x, b->prepare(w)), all = b->linear(x, b->prepare(plain));
     for (const int r : {0, 2, 4}) EXPECT_TRUE(same_row(apart, r, all, r)) << b->description();
     for (const int r : {1, 3, 5}) EXPECT_FALSE(same_row(apart, r, all, r)) << b->description();
@@ -136,7 +128,7 @@ TEST(RoundedProducts, OfFp8AreWithinTheirTolerance) {
       const Weight w =
           with_activations(quantize(Weight::dense(random_tensor({71, in}, 3)), *format), formats::e4m3_rows());
       const Tensor x = inputs(9, in, 5);
-      for (const auto& b : all_backends()) {
+      for (const auto& b : all_host_backends()) {
         const Tensor y = b->linear(x, b->prepare(w));
         for (int r = 0; r < 9; ++r) {
           std::vector<float> row(x.row<float>(r), x.row<float>(r) + in);
@@ -181,7 +173,7 @@ TEST_P(RoundedPrecisions, RowsDoNotDependOnEachOther) {
   const Weight w = weight(70, 256, 3);
   const Tensor x = inputs(33, 256, 4);
   x.row<float>(11)[7] = 1000, x.row<float>(12)[9] = kNan;
-  for (const auto& b : all_backends()) {
+  for (const auto& b : all_host_backends()) {
     const Weight prepared = b->prepare(w);
     const Tensor all = b->linear(x, prepared), some = b->linear(x.rows(5, 17), prepared);
     for (int r = 0; r < 33; ++r) EXPECT_TRUE(same_row(all, r, b->linear(x.rows(r, 1), prepared), 0)) << r;
@@ -193,7 +185,7 @@ TEST_P(RoundedPrecisions, RowsThatAreNotFiniteBecomeNan) {
   const Weight w = weight(70, 256, 3);
   const Tensor x = random_tensor({5, 256}, 4);
   x.row<float>(1)[200] = kNan, x.row<float>(2)[0] = kInfinity, x.row<float>(3)[255] = -kInfinity;
-  for (const auto& b : all_backends()) {
+  for (const auto& b : all_host_backends()) {
     const Tensor y = b->linear(x, b->prepare(w));
     for (int o = 0; o < 70; ++o)
       for (int r = 0; r < 5; ++r)
@@ -207,7 +199,7 @@ TEST_P(RoundedPrecisions, EveryRouteRoundsAlike) {
   const Tensor x = random_tensor({9, 256}, 5), gain = random_tensor({256}, 6), h = random_tensor({9, 128}, 7);
   const Tensor narrow = Tensor::host(x.shape(), DType::f32);
   std::ranges::transform(x.values<float>(), narrow.data<float>(), [](float v) { return float(bf16(v)); });
-  for (const auto& b : all_backends()) {
+  for (const auto& b : all_host_backends()) {
     const Weight first = b->prepare(up), second = b->prepare(down);
     const auto copy = [&](const Tensor& t) {
       Tensor y = b->allocate(t.shape(), DType::f32);
@@ -236,7 +228,7 @@ TEST_P(RoundedPrecisions, TablesAreReadFromCodes) {
   const Weight table = weight(70, 128, 3);
   const Tensor tokens = Tensor::host({3}, DType::i32), dense = dequantized(table).values;
   for (int i = 0; i < 3; ++i) tokens.data<std::int32_t>()[i] = 31 + i;
-  for (const auto& b : all_backends()) {
+  for (const auto& b : all_host_backends()) {
     const Tensor rows = b->embed(b->prepare(table), tokens);
     for (int r = 0; r < 3; ++r)
       for (int i = 0; i < 128; ++i)

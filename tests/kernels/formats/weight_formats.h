@@ -10,6 +10,7 @@
 
 #include <gtest/gtest.h>
 
+#include "kernels/backend.h"
 #include "kernels/formats/formats.h"
 #include "tests/kernels/scenario.h"
 
@@ -34,6 +35,15 @@ inline Tensor weights(std::int64_t in, unsigned seed) {
 inline std::vector<float> weights_of(const WeightFormat& format, GroupScale scale) {
   std::vector<float> all;
   for (const float number : format.numbers()) all.push_back(weight_of(number, scale));
+  return all;
+}
+
+// The reference, and the CPU with each of its instruction sets, with one thread and with two.
+inline std::vector<std::unique_ptr<Backend>> all_host_backends() {
+  std::vector<std::unique_ptr<Backend>> all;
+  all.push_back(make_reference_backend());
+  for (const std::string& instructions : cpu_instructions())
+    for (const int threads : {1, 2}) all.push_back(make_cpu_backend(threads, instructions));
   return all;
 }
 

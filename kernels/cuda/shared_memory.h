@@ -152,6 +152,9 @@ constexpr std::int64_t streamed_bytes(std::int64_t warps, std::int64_t ring, std
          (adds_slices ? warps * (rows <= 8 ? 1 : 2) * 512 : 0) + x_bytes;
 }
 
+// round_kernel of rounded_product.cu, all of it static: the greatest magnitude of each of 8 warps.
+constexpr std::int64_t kRoundBytes = 8 * 4;
+
 // exact_kernel, all of it static: 16 inputs of 64 rows and 64 outputs.
 constexpr std::int64_t kExactBytes = 2 * 16 * 68 * 4;
 

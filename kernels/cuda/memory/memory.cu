@@ -145,8 +145,14 @@ std::int64_t CudaBackend::free_memory() const {
   return memory_->free_bytes();
 }
 
-MemoryUse CudaBackend::memory() const { return memory_->use(); }
+MemoryUse CudaBackend::memory() const {
+  enter();
+  return memory_->use();
+}
 
-void CudaBackend::restart_peak() { memory_->restart_peak(); }
+void CudaBackend::restart_peak() {
+  enter();
+  memory_->restart_peak();
+}
 
 }  // namespace foretoken

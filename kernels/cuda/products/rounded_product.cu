@@ -5,6 +5,7 @@
 #include <cfloat>
 
 #include "kernels/cuda/products/rounded_product.cuh"
+#include "kernels/cuda/shared_memory.h"
 #include "kernels/formats/activations/activation_format.h"
 
 namespace foretoken {
@@ -61,6 +62,7 @@ __device__ void list_outliers(const Bf16* row, const Rounding& a, const RoundedR
 
 template <class T> __global__ void __launch_bounds__(256) round_kernel(const Bf16* x, Rounding a, RoundedRows<T> to) {
   __shared__ float most[8];
+  static_assert(sizeof most == kRoundBytes);
   const std::int64_t r = blockIdx.x;
   const Bf16* row = x + r * a.in;
   float magnitude = 0;

@@ -9,7 +9,6 @@
 namespace foretoken {
 namespace {
 
-std::int64_t padded_group(const PackedWeight& w) { return (w.group + 3) / 4 * 4; }
 bool integers(const PackedWeight& w) { return w.packing != Packing::e4m3; }
 
 // As RoundedInputs has them.
@@ -31,7 +30,7 @@ template <class T> std::int32_t put_quads(std::span<const float> group, bool nat
 
 // The numbers of one row, group by group; `sums` of integers.
 void arrange_numbers(const PackedWeight& w, DType type, std::span<const float> numbers, void* to, std::int32_t* sums) {
-  const std::int64_t padded = padded_group(w);
+  const std::int64_t padded = w.padded_group();
   for (std::int64_t g = 0; g < w.groups; ++g) {
     const auto group = numbers.subspan(std::size_t(g * w.group), std::size_t(w.group));
     if (type == DType::i8)
@@ -58,7 +57,7 @@ void add_outliers(const PackedWeight& w, std::int64_t panel, const std::vector<O
 }  // namespace
 
 void CpuBackend::multiply_rounded(const Tensor& x, const PackedWeight& w, Tensor y, bool accumulate) {
-  const std::int64_t rows = x.dim(0), inputs = w.groups * padded_group(w);
+  const std::int64_t rows = x.dim(0), inputs = w.groups * w.padded_group();
   if (rows == 0) return;
   const DType type = type_of_numbers(operations_, w);
   const Tensor numbers = allocate({rows, inputs}, type), scales = allocate({rows}, DType::f32),

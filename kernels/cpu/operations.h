@@ -18,15 +18,16 @@ constexpr int kMaxHeadSize = 256;
 // [panels][inputs / 2][32][2] for bf16, so that 64 bytes are 16 outputs x 2 inputs. Outputs and inputs are padded
 // with 0.
 // Of a format's codes: see Codes.
-enum class Packing : std::uint8_t { f32, bf16, codes4, integers8, e4m3 };
-constexpr int kPackings = 5;
+enum class Packing : std::uint8_t { f32, bf16, codes4, integers8, quads8, e4m3 };
+constexpr int kPackings = 6;
 
 constexpr int kBlockInputs = 32;            // inputs of a block of codes of 4 bits, which divides a group
 constexpr std::int64_t kCodesAhead = 4096;  // bytes by which codes are prefetched
 
 // A quantized weight: panels of 32 outputs. Codes of 4 bits: [panels][inputs / 32][32][16] bytes, of which byte j holds
-// input j in its lower and input 16 + j in its upper half; of up to 8 bits: [panels][inputs][32]. The weight is
-// bf16(scale * (number - zero) - minimum), each operation rounded (kernels/formats/format.h).
+// input j in its lower and input 16 + j in its upper half; of up to 8 bits: [panels][inputs][32]; integers that
+// multiply rounded inputs, quads8: [panels][groups][padded / 4][32][4], see RoundedInputs. The weight is bf16(scale *
+// (number - zero) - minimum), each operation rounded (kernels/formats/format.h).
 struct Codes {
   const std::byte* codes;
   const float* numbers;  // by code; codes of 4 bits alone

@@ -7,7 +7,7 @@ static_assert(foretoken::kWidth == 16);  // what follows is made of it
 #include "kernels/cpu/attend_rows.h"
 #include "kernels/cpu/elementwise.h"
 #include "kernels/cpu/quads_avx2.h"
-#include "kernels/cpu/unpack_avx2.h"
+#include "kernels/cpu/unpack_avx512.h"
 #include "kernels/cpu/vocabulary.h"
 
 namespace foretoken {
@@ -34,12 +34,13 @@ const Operations& operations_avx512() {
   static constexpr Operations kTable = {
       "avx512",
       false,
-      {product<FloatWeights, 10, 2>, product<PairWeights, 10, 2>, product_of_codes<PairWeights, unpack4_avx2, 10, 2>,
-       product_of_codes<PairWeights, unpack8<IntegersOf>, 10, 2>,
+      {product<FloatWeights, 10, 2>, product<PairWeights, 10, 2>,
+       product_of_codes<PairWeights, unpack4_avx512<ByArithmetic>, 10, 2>,
+       product_of_codes<PairWeights, unpack8<IntegersOf>, 10, 2>, nullptr,
        product_of_codes<PairWeights, unpack8<E4m3Of>, 10, 2>},
       false,
-      {nullptr, nullptr, rounded_product<Quads, IntegerChunks<quads4_avx2>, 10, 2>,
-       rounded_product<Quads, IntegerChunks<quads8_avx2>, 10, 2>, rounded_product<PairWeights, E4m3Chunks, 10, 2>},
+      {nullptr, nullptr, rounded_product<Quads, IntegerChunks<quads4_avx2>, 10, 2>, nullptr,
+       rounded_product<Quads, IntegerChunks<nullptr>, 10, 2>, rounded_product<PairWeights, E4m3Chunks, 10, 2>},
       nullptr,
       widen_row,
       narrow_row,

@@ -27,7 +27,7 @@ const Operations& operations_avx512vnni() {
     t.name = "avx512vnni";
     t.byte_quads = true;
     t.rounded_product[int(Packing::codes4)] = rounded_product<Quads, IntegerChunks<quads4_avx2>, 10, 2>;
-    t.rounded_product[int(Packing::integers8)] = rounded_product<Quads, IntegerChunks<quads8_avx2>, 10, 2>;
+    t.rounded_product[int(Packing::quads8)] = rounded_product<Quads, IntegerChunks<nullptr>, 10, 2>;
     return t;
   }();
   return table;

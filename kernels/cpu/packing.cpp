@@ -12,7 +12,7 @@ namespace foretoken {
 namespace {
 
 std::int64_t panel_bytes(const PackedWeight& p) {
-  const std::int64_t numbers = p.inputs * kPanel;
+  const std::int64_t numbers = (p.packing == Packing::quads8 ? p.groups * p.padded_group() : p.inputs) * kPanel;
   return p.packing == Packing::f32      ? 4 * numbers
          : p.packing == Packing::bf16   ? 2 * numbers
          : p.packing == Packing::codes4 ? numbers / 2
@@ -35,12 +35,21 @@ void fill_pairs(std::uint16_t* to, std::int64_t panel, const Weight& w) {
   }
 }
 
+std::int64_t place_in_quads(const PackedWeight& p, std::int64_t column, std::int64_t k) {
+  const std::int64_t padded = k / p.group * p.padded_group() + k % p.group;
+  return (padded / 4 * kPanel + column) * 4 + padded % 4;
+}
+
 // See Codes.
 void fill_codes(const Weight& w, const PackedWeight& p, std::int64_t panel) {
   auto* to = static_cast<std::uint8_t*>(p.data.get()) + panel * panel_bytes(p);
-  if (p.packing != Packing::codes4)
-    return fill_panel(to, panel, w.out, w.in,
-                      [&](std::int64_t o, std::int64_t k) { return w.values.row<std::uint8_t>(o)[k]; });
+  const auto code = [&](std::int64_t o, std::int64_t k) { return w.values.row<std::uint8_t>(o)[k]; };
+  if (p.packing == Packing::quads8) {
+    for (std::int64_t o = panel * kPanel; o < std::min(w.out, (panel + 1) * kPanel); ++o)
+      for (std::int64_t k = 0; k < w.in; ++k) to[place_in_quads(p, o % kPanel, k)] = code(o, k);
+    return;
+  }
+  if (p.packing != Packing::codes4) return fill_panel(to, panel, w.out, w.in, code);
   for (std::int64_t o = panel * kPanel; o < std::min(w.out, (panel + 1) * kPanel); ++o)
     for (std::int64_t k = 0; k < w.in; k += kBlockInputs) {
       const std::uint8_t* from = w.values.row<std::uint8_t>(o) + k;
@@ -86,6 +95,7 @@ void fill(const Weight& w, const PackedWeight& p, std::int64_t panel) {
 
 // Of input k of an output: the inverse of fill_codes.
 std::uint8_t code_of(const PackedWeight& p, const std::uint8_t* panel, std::int64_t column, std::int64_t k) {
+  if (p.packing == Packing::quads8) return panel[place_in_quads(p, column, k)];
   if (p.packing != Packing::codes4) return panel[k * kPanel + column];
   const std::int64_t within = k % kBlockInputs;
   const std::uint8_t both = panel[(k - within) * kPanel / 2 + column * 16 + within % 16];
@@ -117,7 +127,7 @@ Packing packing_of(const Weight& w) {
     throw Error(std::string("a weight holds ") + name_of(dtype) + " numbers; F32, F16 and BF16 are supported");
   }
   if (w.format->bits() == 4 && w.group % kBlockInputs == 0) return Packing::codes4;
-  if (w.activations) return w.format->coding() == Coding::integers ? Packing::integers8 : Packing::e4m3;
+  if (w.activations) return w.format->coding() == Coding::integers ? Packing::quads8 : Packing::e4m3;
   if (w.group % 2 != 0) return Packing::bf16;
   if (w.format->coding() == Coding::integers) return Packing::integers8;
   return w.format->coding() == Coding::e4m3 && plain_e4m3(w) ? Packing::e4m3 : Packing::bf16;

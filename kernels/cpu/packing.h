@@ -29,6 +29,7 @@ struct PackedWeight final : PreparedWeight {
   // What the products of a dense type and of codes read.
   bool dense() const { return packing == Packing::f32 || packing == Packing::bf16; }
   Codes codes() const;
+  std::int64_t padded_group() const { return (group + 3) / 4 * 4; }  // see RoundedInputs
 };
 
 PackedWeight pack(const Weight& weight, WeightMemory& memory, ThreadPool& pool);

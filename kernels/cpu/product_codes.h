@@ -16,10 +16,12 @@ using Unpack = void(const Codes& c, std::int64_t panel, std::int64_t begin, std:
 constexpr std::int64_t kTileInputs = 128;  // 8 KB of bf16 for a panel
 constexpr std::int64_t kSlab = 256;        // rows whose sums are kept: 32 KB
 
-// Adds the products of R rows with a tile of P panels to their sums, [P][kSlab][kPanel] in memory.
-template <class W, int R, int C, int P> inline void add_tile(const std::uint16_t* tile, const typename W::X* x,
-                                                             std::int64_t stride, std::int64_t items, float* sums) {
-  constexpr std::int64_t kTileBytes = kTileInputs * kPanel * std::int64_t(sizeof(*tile));
+constexpr std::int64_t kTileBytes = kTileInputs * kPanel * 2;
+
+// Adds the products of R rows with a tile of P panels, panel_bytes apart, to their sums, [P][kSlab][kPanel] in memory.
+template <class W, int R, int C, int P> inline void add_tile(const std::byte* tile, std::int64_t panel_bytes,
+                                                             const typename W::X* x, std::int64_t stride,
+                                                             std::int64_t items, float* sums) {
   for (int column = 0; column < kPanel; column += C * kWidth) {
     const auto each = [&](const auto& f) {
       for (int r = 0; r < R; ++r)
@@ -28,8 +30,7 @@ template <class W, int R, int C, int P> inline void add_tile(const std::uint16_t
     };
     Floats sum[R][P][C];
     each([&](int r, int q, int c, float* at) { sum[r][q][c] = load<Floats>(at); });
-    accumulate<W, R, C, P, false>(reinterpret_cast<const std::byte*>(tile) + column * W::kBytes, kTileBytes, x, stride,
-                                  items, nullptr, sum);
+    accumulate<W, R, C, P, false>(tile + column * W::kBytes, panel_bytes, x, stride, items, nullptr, sum);
     each([&](int r, int q, int c, float* at) { save(at, sum[r][q][c]); });
   }
 }
@@ -39,6 +40,7 @@ template <class W, Unpack* kUnpack, int kMaxRows, int C, int P>
 void slab(const Product& p, std::int64_t panel, std::int64_t first, std::int64_t rows) {
   alignas(64) std::uint16_t tile[P * kTileInputs * kPanel];
   alignas(64) float sums[P == 1 ? kSlab * kPanel : (kSlab + 1) * kPanel];
+  const auto* bytes_of_tile = reinterpret_cast<const std::byte*>(tile);
   const std::int64_t items = p.inputs / W::kInputs;
   const auto* x = static_cast<const typename W::X*>(p.x) + first * items;
   for (int q = 0; q < P; ++q) std::memset(sums + q * kSlab * kPanel, 0, std::size_t(rows * kPanel) * sizeof(float));
@@ -47,10 +49,10 @@ void slab(const Product& p, std::int64_t panel, std::int64_t first, std::int64_t
     for (int q = 0; q < P; ++q) kUnpack(p.codes, panel + q, k, k + n, tile + q * kTileInputs * kPanel);
     const auto* some = x + k / W::kInputs;
     if constexpr (P > 1) {
-      add_tile<W, 1, kPanel / kWidth, P>(tile, some, items, n / W::kInputs, sums);
+      add_tile<W, 1, kPanel / kWidth, P>(bytes_of_tile, kTileBytes, some, items, n / W::kInputs, sums);
     } else {
       for_blocks<kMaxRows>(rows, [&]<int R>(std::int64_t row) {
-        add_tile<W, R, C, 1>(tile, some + row * items, items, n / W::kInputs, sums + row * kPanel);
+        add_tile<W, R, C, 1>(bytes_of_tile, kTileBytes, some + row * items, items, n / W::kInputs, sums + row * kPanel);
       });
     }
   }

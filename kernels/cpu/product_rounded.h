@@ -2,7 +2,8 @@
 // kernels/formats/activations/activation_format.h. Tiles of codes become numbers (no scale), which are multiplied as
 // other tiles are (product_codes.h); behind every chunk, its sums are scaled and added to the totals.
 //
-// Integers: a tile holds four inputs of an output in 32 bits, as unsigned codes, [inputs / 4][kPanel][4]; their offset
+// Integers: a tile holds four inputs of an output in 32 bits, as unsigned codes, [inputs / 4][kPanel][4], as weights of
+// 8 bits lie in memory (Packing::quads8), so that these are not unpacked; their offset
 // is taken off with the sum of the row's numbers: sum x (c - offset) = sum x c - offset sum x, all of it in integers.
 // The including file defines Quads, a loader whose sums are integers in the bits of Floats. e4m3: a number is a bf16
 // number on either side, so the loaders of bf16 products serve.
@@ -18,13 +19,6 @@ namespace {
 // Inputs begin ... begin + n of a panel as quads; what is missing to the last four is 0.
 using UnpackQuads = void(const Codes& c, std::int64_t panel, std::int64_t begin, std::int64_t n, std::byte* quads);
 
-[[maybe_unused]] void quads8(const Codes& c, std::int64_t panel, std::int64_t begin, std::int64_t n, std::byte* quads) {
-  const std::byte* codes = c.codes + (panel * c.inputs + begin) * kPanel;
-  for (std::int64_t k = 0; k < (n + 3) / 4 * 4; ++k)
-    for (int o = 0; o < kPanel; ++o)
-      quads[(k / 4 * kPanel + o) * 4 + k % 4] = k < n ? codes[k * kPanel + o] : std::byte(0);
-}
-
 [[maybe_unused]] void quads4(const Codes& c, std::int64_t panel, std::int64_t begin, std::int64_t n, std::byte* quads) {
   const std::byte* codes = c.codes + (panel * c.inputs + begin) * kPanel / 2;
   for (std::int64_t k = 0; k < n; ++k) {
@@ -35,11 +29,12 @@ using UnpackQuads = void(const Codes& c, std::int64_t panel, std::int64_t begin,
   }
 }
 
+// kUnpack: nullptr where the codes are quads in memory.
 template <UnpackQuads* kUnpack> struct IntegerChunks {
-  static constexpr bool kWholeGroups = true;
+  static constexpr bool kWholeGroups = true, kUnpacks = kUnpack != nullptr;
   static constexpr std::int64_t kInputs = 2 * kTileInputs;  // of a tile, in the memory of one of bf16
   static void unpack(const Codes& c, std::int64_t panel, std::int64_t begin, std::int64_t n, std::uint16_t* tile) {
-    kUnpack(c, panel, begin, n, reinterpret_cast<std::byte*>(tile));
+    if constexpr (kUnpacks) kUnpack(c, panel, begin, n, reinterpret_cast<std::byte*>(tile));
   }
   // The chunk's term of row r; `at`: of the group's scales, for kWidth outputs.
   static Floats term(const Product& p, Floats sum, std::int64_t r, std::int64_t group, std::int64_t at) {
@@ -51,7 +46,7 @@ template <UnpackQuads* kUnpack> struct IntegerChunks {
 };
 
 struct E4m3Chunks {
-  static constexpr bool kWholeGroups = false;
+  static constexpr bool kWholeGroups = false, kUnpacks = true;
   static constexpr std::int64_t kInputs = kTileInputs;  // a chunk: kChunkInputs
   static void unpack(const Codes& c, std::int64_t panel, std::int64_t begin, std::int64_t n, std::uint16_t* tile) {
     const std::byte* codes = c.codes + (panel * c.inputs + begin) * kPanel;
@@ -72,7 +67,7 @@ struct E4m3Chunks {
 template <class W, class Chunks, int kMaxRows, int C, int P>
 void rounded_slab(const Product& p, std::int64_t panel, std::int64_t first, std::int64_t rows) {
   constexpr std::int64_t kTile = kTileInputs * kPanel, kFloats = (P == 1 ? kSlab : kSlab + 1) * kPanel;
-  alignas(64) std::uint16_t tile[P * kTile];
+  alignas(64) std::uint16_t tile[Chunks::kUnpacks ? P * kTile : 1];
   alignas(64) float sums[kFloats];
   alignas(64) float totals[kFloats];
   const auto each = [&](const auto& f) {
@@ -87,13 +82,18 @@ void rounded_slab(const Product& p, std::int64_t panel, std::int64_t first, std:
     for (std::int64_t k = 0; k < group; k += Chunks::kInputs) {
       const std::int64_t n = group - k < Chunks::kInputs ? group - k : Chunks::kInputs,
                          some = (n + 3) / 4 * 4 / W::kInputs;
-      for (int q = 0; q < P; ++q) Chunks::unpack(p.codes, panel + q, g * group + k, n, tile + q * kTile);
       const auto* from = x + (g * padded + k) / W::kInputs;
+      const std::byte* weights = p.codes.codes + (panel * p.inputs + g * padded + k) * kPanel;
+      std::int64_t panel_bytes = p.inputs * kPanel;
+      if constexpr (Chunks::kUnpacks) {
+        for (int q = 0; q < P; ++q) Chunks::unpack(p.codes, panel + q, g * group + k, n, tile + q * kTile);
+        weights = reinterpret_cast<const std::byte*>(tile), panel_bytes = kTileBytes;
+      }
       if constexpr (P > 1) {
-        add_tile<W, 1, kPanel / kWidth, P>(tile, from, items, some, sums);
+        add_tile<W, 1, kPanel / kWidth, P>(weights, panel_bytes, from, items, some, sums);
       } else {
         for_blocks<kMaxRows>(rows, [&]<int R>(std::int64_t row) {
-          add_tile<W, R, C, 1>(tile, from + row * items, items, some, sums + row * kPanel);
+          add_tile<W, R, C, 1>(weights, panel_bytes, from + row * items, items, some, sums + row * kPanel);
         });
       }
       if (Chunks::kWholeGroups && k + n < group) continue;

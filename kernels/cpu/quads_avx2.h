@@ -1,4 +1,4 @@
-// Quads of codes with AVX2: see product_rounded.h. About .1 instructions a code.
+// Quads of codes of 4 bits with AVX2: see product_rounded.h. About .1 instructions a code.
 #pragma once
 #include <immintrin.h>
 
@@ -7,28 +7,7 @@
 namespace foretoken {
 namespace {
 
-inline __m256i load_256(const std::byte* p) { return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)); }
 inline void save_256(std::byte* p, __m256i v) { _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), v); }
-
-// Four inputs of 32 outputs are four rows of bytes; they become columns.
-void quads8_avx2(const Codes& c, std::int64_t panel, std::int64_t begin, std::int64_t n, std::byte* quads) {
-  const std::byte* codes = c.codes + (panel * c.inputs + begin) * kPanel;
-  for (std::int64_t k = 0; k < n; k += 4, codes += 4 * kPanel, quads += 4 * kPanel) {
-    __builtin_prefetch(codes + kCodesAhead, 0, 3);
-    __builtin_prefetch(codes + kCodesAhead + 64, 0, 3);
-    __m256i row[4];
-    for (int i = 0; i < 4; ++i) row[i] = k + i < n ? load_256(codes + i * kPanel) : _mm256_setzero_si256();
-    const __m256i lower01 = _mm256_unpacklo_epi8(row[0], row[1]), upper01 = _mm256_unpackhi_epi8(row[0], row[1]),
-                  lower23 = _mm256_unpacklo_epi8(row[2], row[3]), upper23 = _mm256_unpackhi_epi8(row[2], row[3]);
-    // Outputs 0 ... 3 and 16 ... 19, and so on.
-    const __m256i a = _mm256_unpacklo_epi16(lower01, lower23), b = _mm256_unpackhi_epi16(lower01, lower23),
-                  d = _mm256_unpacklo_epi16(upper01, upper23), e = _mm256_unpackhi_epi16(upper01, upper23);
-    save_256(quads, _mm256_permute2x128_si256(a, b, 0x20));
-    save_256(quads + 32, _mm256_permute2x128_si256(d, e, 0x20));
-    save_256(quads + 64, _mm256_permute2x128_si256(a, b, 0x31));
-    save_256(quads + 96, _mm256_permute2x128_si256(d, e, 0x31));
-  }
-}
 
 // A block of 32 inputs: 16 bytes of 8 outputs are four words each, which are transposed and split into nibbles.
 void quads4_avx2(const Codes& c, std::int64_t panel, std::int64_t begin, std::int64_t n, std::byte* quads) {

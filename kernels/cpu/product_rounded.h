@@ -63,11 +63,27 @@ struct E4m3Chunks {
   }
 };
 
+struct ChunkWeights {
+  const std::byte* first;
+  std::int64_t panel_bytes;  // from a panel to the next
+};
+// Inputs k ... k + n of a group as products read them, of P panels: in memory, or unpacked to the tile.
+template <class Chunks, int P> inline ChunkWeights weights_of(const Product& p, std::int64_t panel, std::int64_t group,
+                                                              std::int64_t k, std::int64_t n, std::uint16_t* tile) {
+  if constexpr (Chunks::kUnpacks) {
+    for (int q = 0; q < P; ++q)
+      Chunks::unpack(p.codes, panel + q, group * p.codes.group + k, n, tile + q * kTileInputs * kPanel);
+    return {reinterpret_cast<const std::byte*>(tile), kTileBytes};
+  }
+  const std::int64_t padded = (p.codes.group + 3) / 4 * 4;
+  return {p.codes.codes + (panel * p.inputs + group * padded + k) * kPanel, p.inputs * kPanel};
+}
+
 // Some rows of P panels.
 template <class W, class Chunks, int kMaxRows, int C, int P>
 void rounded_slab(const Product& p, std::int64_t panel, std::int64_t first, std::int64_t rows) {
-  constexpr std::int64_t kTile = kTileInputs * kPanel, kFloats = (P == 1 ? kSlab : kSlab + 1) * kPanel;
-  alignas(64) std::uint16_t tile[Chunks::kUnpacks ? P * kTile : 1];
+  constexpr std::int64_t kFloats = (P == 1 ? kSlab : kSlab + 1) * kPanel;
+  alignas(64) std::uint16_t tile[Chunks::kUnpacks ? P * kTileInputs * kPanel : 1];
   alignas(64) float sums[kFloats];
   alignas(64) float totals[kFloats];
   const auto each = [&](const auto& f) {
@@ -83,12 +99,7 @@ void rounded_slab(const Product& p, std::int64_t panel, std::int64_t first, std:
       const std::int64_t n = group - k < Chunks::kInputs ? group - k : Chunks::kInputs,
                          some = (n + 3) / 4 * 4 / W::kInputs;
       const auto* from = x + (g * padded + k) / W::kInputs;
-      const std::byte* weights = p.codes.codes + (panel * p.inputs + g * padded + k) * kPanel;
-      std::int64_t panel_bytes = p.inputs * kPanel;
-      if constexpr (Chunks::kUnpacks) {
-        for (int q = 0; q < P; ++q) Chunks::unpack(p.codes, panel + q, g * group + k, n, tile + q * kTile);
-        weights = reinterpret_cast<const std::byte*>(tile), panel_bytes = kTileBytes;
-      }
+      const auto [weights, panel_bytes] = weights_of<Chunks, P>(p, panel, g, k, n, tile);
       if constexpr (P > 1) {
         add_tile<W, 1, kPanel / kWidth, P>(weights, panel_bytes, from, items, some, sums);
       } else {

@@ -19,9 +19,9 @@ template <class U, int NT> StreamKernel<CodedMatrix> kernel_of(int inputs) {
 
 }  // namespace
 
-std::vector<StreamPieces> coded_pieces(const PackedMatrix& m) {
+std::array<StreamPieces, 2> coded_pieces(const PackedMatrix& m) {
   const auto ring = bits_of(m.layout.code) == 4 ? ring_of<4> : ring_of<8>;
-  return {{ring(256), 256, 4 * m.layout.cell}, {ring(128), 128, 2 * m.layout.cell}};
+  return {{{ring(256), 256, 4 * m.layout.cell}, {ring(128), 128, 2 * m.layout.cell}}};
 }
 
 void launch_coded(cudaStream_t stream, const Grid& grid, const StreamPlan& plan, const Stream& a,

@@ -1,6 +1,7 @@
 // The launch plan of a streamed product: warps, rings, pieces. Measured on an H200 with ten shapes, 1 to 16 rows, and
 // all plans that fit.
 #include <algorithm>
+#include <span>
 
 #include "kernels/cuda/instructions/tensor_maps.cuh"
 #include "kernels/cuda/products/stream_dense.cuh"
@@ -11,13 +12,9 @@
 namespace foretoken {
 namespace {
 
-std::vector<StreamPieces> dense_pieces() {
-  std::vector<StreamPieces> all;
-  for (const auto& [ring, piece] :
-       {std::pair(3, 256), {2, 256}, {6, 128}, {5, 128}, {4, 128}, {3, 128}, {4, 64}, {3, 64}})
-    all.push_back({ring, piece, piece_bytes(piece)});
-  return all;
-}
+constexpr StreamPieces of_boxes(int ring, int piece) { return {ring, piece, piece_bytes(piece)}; }
+constexpr StreamPieces kDensePieces[] = {of_boxes(3, 256), of_boxes(2, 256), of_boxes(6, 128), of_boxes(5, 128),
+                                         of_boxes(4, 128), of_boxes(3, 128), of_boxes(4, 64),  of_boxes(3, 64)};
 
 // Estimated time, in tiles that one multiprocessor reads in sequence.
 double cost_of(const StreamPlan& plan, std::int64_t tiles, std::int64_t groups, std::int64_t rows) {
@@ -58,7 +55,9 @@ StreamPlan stream_plan(const CudaBackend& backend, const StreamedMatrix& matrix,
   plan.local = rows * in * 2 <= kMostRows ? plan.slices : 1;
   const std::int64_t groups = std::max(1, backend.multiprocessors() * plan.local / plan.slices);
   const std::int64_t slice = in / plan.slices;
-  const std::vector<StreamPieces> all = matrix.packed != nullptr ? coded_pieces(*matrix.packed) : dense_pieces();
+  const auto coded = matrix.packed != nullptr ? coded_pieces(*matrix.packed) : std::array<StreamPieces, 2>{};
+  const std::span<const StreamPieces> all =
+      matrix.packed != nullptr ? std::span<const StreamPieces>(coded) : kDensePieces;
   double least = 1e30;
   for (plan.warps = kMostWarps / plan.local * plan.local; plan.warps >= std::max(4, plan.local);
        plan.warps -= plan.local)

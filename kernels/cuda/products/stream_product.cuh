@@ -1,7 +1,7 @@
 // A product of few rows, bound by reading the matrix once: the matrix is streamed from device memory through rings in
 // shared memory to tensor cores. This header must not know what is multiplied.
 #pragma once
-#include <vector>
+#include <array>
 
 #include "kernels/cuda/cuda_backend.cuh"
 #include "kernels/cuda/products/packed_matrix.cuh"
@@ -53,7 +53,7 @@ void stream_product(CudaBackend& backend, const Tensor& y, const ProductInput& i
                     const Tensor& bias, ProductEnd end, const Tensor& partials, const Tensor& counters);
 
 // Of packed matrices (stream_codes.cu): the pieces in which they can be streamed; the launch.
-std::vector<StreamPieces> coded_pieces(const PackedMatrix& m);
+std::array<StreamPieces, 2> coded_pieces(const PackedMatrix& m);
 void launch_coded(cudaStream_t stream, const Grid& grid, const StreamPlan& plan, const Stream& a,
                   const PackedMatrix& m);
 

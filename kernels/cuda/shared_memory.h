@@ -81,38 +81,48 @@ constexpr std::int64_t rope_store_bytes(int head_size) { return head_size / 2 * 
 // rms_norm, all of it static: the sum of each of 8 warps; twice where the next row is loaded early.
 constexpr std::int64_t kNormBytes = 8 * 4, kNormRowsBytes = 2 * 8 * 4;
 
-// ---- products of bf16 matrices, boxes of 64 inputs ----
+// ---- products of boxes: 128 bytes of a row ----
 
-// Tile<rows, outs, blocks> of tile_ring.cuh: `blocks` on a multiprocessor of architecture 90a.
+// BoxTile of box_ring.cuh, on architecture 90a: `blocks` on a multiprocessor.
 struct ProductTile {
   int rows, outs, blocks;
 
   constexpr std::int64_t stage() const { return (outs + rows) * 128; }
-  constexpr int stages() const { return int(((blocks == 1 ? 222 : 110) << 10) / stage()); }
   // Boxes begin at multiples of 1024; the last warpgroup reads 64 outputs, some of which may be after the stage.
-  constexpr std::int64_t bytes() const {
-    return stages() * stage() + 1024 + std::max<std::int64_t>(0, (outs + 63) / 64 * 64 * 128 - stage());
+  constexpr std::int64_t outside() const {
+    return 1024 + std::max<std::int64_t>(0, (outs + 63) / 64 * 64 * 128 - stage());
   }
+  constexpr int stages() const { return int(((blocks == 1 ? 227 : 113) * 1024 - outside()) / (stage() + 16)); }
+  constexpr std::int64_t bytes() const { return stages() * stage() + outside(); }
   constexpr std::int64_t barriers() const { return 2 * 8 * stages(); }  // static
   constexpr bool fits(std::int64_t limit) const { return bytes() + barriers() <= limit; }
   constexpr bool operator==(const ProductTile&) const = default;
 };
-constexpr ProductTile kProductTiles[] = {{8, 128, 2},  {16, 128, 2}, {32, 128, 2}, {32, 128, 1},
-                                         {32, 144, 1}, {32, 208, 1}, {32, 224, 1}, {64, 128, 2},
-                                         {64, 128, 1}, {64, 144, 1}, {64, 208, 1}, {64, 224, 1}};
-
-// WideTile<groups, rows> of wide_product.cu: one block on a multiprocessor of architecture 90a.
-struct ProductWideTile {
-  int groups, rows;
-
-  constexpr std::int64_t stage() const { return (64 * groups + rows) * 128; }
-  constexpr int stages() const { return int((224 << 10) / stage()); }
-  constexpr std::int64_t bytes() const { return stages() * stage() + 1024; }
-  constexpr std::int64_t barriers() const { return 2 * 8 * stages(); }  // static
-  constexpr bool fits(std::int64_t limit) const { return bytes() + barriers() <= limit; }
-  constexpr bool operator==(const ProductWideTile&) const = default;
-};
-constexpr ProductWideTile kWideTiles[] = {{2, 128}, {3, 128}, {2, 96}, {3, 96}, {2, 64}};
+constexpr ProductTile kProductTiles[] = {
+    // at most 64 rows of bf16
+    {8, 128, 2},
+    {16, 128, 2},
+    {32, 128, 2},
+    {32, 128, 1},
+    {32, 144, 1},
+    {32, 208, 1},
+    {32, 224, 1},
+    {64, 128, 2},
+    {64, 128, 1},
+    {64, 144, 1},
+    {64, 208, 1},
+    {64, 224, 1},
+    // the same of 8 bits
+    {16, 64, 1},
+    {16, 144, 1},
+    {16, 224, 1},
+    {64, 64, 1},
+    // many rows
+    {64, 128, 1},
+    {96, 128, 1},
+    {96, 192, 1},
+    {128, 128, 1},
+    {128, 192, 1}};
 
 // CodedTile<rows, outs> of coded_tile.cu: one block on a multiprocessor of architecture 90a. A stage holds 128 inputs:
 // of x, and cells of the outputs in eights, `cell` bytes each; boxes of x begin at multiples of 1024.
@@ -152,7 +162,8 @@ constexpr std::int64_t streamed_bytes(std::int64_t warps, std::int64_t ring, std
          (adds_slices ? warps * (rows <= 8 ? 1 : 2) * 512 : 0) + x_bytes;
 }
 
-// round_kernel of rounded_product.cu, all of it static: the greatest magnitude of each of 8 warps.
+// The kernels of rounded_rows.cu, all of it static: the greatest magnitude of each of 8 warps, or twice as much where a
+// row is normed too.
 constexpr std::int64_t kRoundBytes = 8 * 4;
 
 // exact_kernel, all of it static: 16 inputs of 64 rows and 64 outputs.

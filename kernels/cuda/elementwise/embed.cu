@@ -1,8 +1,9 @@
-// embed: x[r] = table[tokens[r]] (zeros for token -1). table [vocab, width] f32 or bf16, tokens i32 [rows] -> x f32
-// [rows, width]. Bytes: rows * width * (2 or 4 read, 4 written).
+// embed: x[r] = table[tokens[r]] (zeros for token -1), whatever the form of the table: see CudaMatrix. Here: dense
+// tables [vocab, width] f32 or bf16, tokens i32 [rows] -> x f32 [rows, width]. Bytes: rows * width * (2 or 4 read, 4
+// written).
 #include "kernels/cuda/cuda_backend.cuh"
 #include "kernels/cuda/elementwise/elementwise.cuh"
-#include "kernels/cuda/products/packed_matrix.cuh"
+#include "kernels/cuda/products/dense_matrix.cuh"
 
 namespace foretoken {
 namespace {
@@ -30,25 +31,25 @@ __global__ void embed_fours(const T* table, std::int64_t stride, const int* toke
 
 }  // namespace
 
-Tensor CudaBackend::embed(const Weight& weight, const Tensor& tokens) {
-  enter();
-  const Tensor x = allocate({tokens.dim(0), weight.in}, DType::f32);
-  if (const auto* cells = dynamic_cast<const PackedMatrix*>(weight.prepared.get())) {
-    embed_packed(*this, *cells, tokens, x);
-    if (tokens.dim(0) > 0) passed_barrier();
-    return x;
-  }
-  const Tensor& table =
-      weight.prepared ? static_cast<const PreparedMatrix*>(weight.prepared.get())->matrix : weight.values;
-  const int width = int(weight.in);
+void embed_dense(CudaBackend& backend, const Tensor& table, const Tensor& tokens, const Tensor& x) {
+  const int width = int(table.dim(1));
   with_type("embed", table.dtype(), [&](auto* type) {
     using T = std::remove_pointer_t<decltype(type)>;
     const bool wide = in_fours(table);
-    launch_kernel("embed", stream_,
-                  {dim3(unsigned(tokens.dim(0)), wide ? blocks_for(width, 1024) : 1), 256, 0, 1, dependent_launch()},
-                  wide ? embed_fours<T> : embed_kernel<T>, table.data<T>(), table.row_stride(), tokens.data<int>(),
-                  x.data<float>(), width);
+    const Grid grid{dim3(unsigned(tokens.dim(0)), wide ? blocks_for(width, 1024) : 1), 256, 0, 1,
+                    backend.dependent_launch()};
+    launch_kernel("embed", backend.cuda_stream(), grid, wide ? embed_fours<T> : embed_kernel<T>, table.data<T>(),
+                  table.row_stride(), tokens.data<int>(), x.data<float>(), width);
   });
+}
+
+Tensor CudaBackend::embed(const Weight& weight, const Tensor& tokens) {
+  enter();
+  const Tensor x = allocate({tokens.dim(0), weight.in}, DType::f32);
+  if (weight.prepared)
+    matrix_of(weight).embed(*this, tokens, x);
+  else
+    embed_dense(*this, weight.values, tokens, x);
   if (tokens.dim(0) > 0) passed_barrier();
   return x;
 }

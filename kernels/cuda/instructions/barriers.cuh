@@ -72,6 +72,15 @@ __device__ inline void wait_for_cluster(std::uint64_t* barrier, int parity) {
 // The hardware barrier of a cluster, in two halves: arrives without ordering memory; waits until all threads arrived.
 __device__ inline void arrive_cluster() { asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory"); }
 __device__ inline void wait_cluster() { asm volatile("barrier.cluster.wait.aligned;" ::: "memory"); }
+// Both halves, ordering memory.
+__device__ inline void sync_cluster() {
+  asm volatile("barrier.cluster.arrive.release.aligned;\nbarrier.cluster.wait.acquire.aligned;" ::: "memory");
+}
+// Arrives at the barrier of the same address in another block of the cluster.
+__device__ inline void arrive_at(std::uint64_t* barrier, int block) {
+  asm volatile("mbarrier.arrive.shared::cluster.b64 _, [%0];" ::"r"(in_block(shared_address(barrier), block))
+               : "memory");
+}
 // Makes initialized barriers visible to the cluster and to the copy engine.
 __device__ inline void fence_barriers() { asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory"); }
 // Arrives; the current phase of the barrier completes when `bytes` bytes have been copied.

@@ -10,10 +10,20 @@ namespace foretoken {
 
 __device__ inline unsigned shared_address(const void* p) { return unsigned(__cvta_generic_to_shared(p)); }
 
-// L2 policy for data that is read once: evicted first.
+// L2 policies: data that is read once is evicted first, data that is read often last.
 __device__ inline std::uint64_t read_once() {
   std::uint64_t policy;
   asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
+  return policy;
+}
+__device__ inline std::uint64_t read_sometimes() {
+  std::uint64_t policy;
+  asm("createpolicy.fractional.L2::evict_normal.b64 %0, 1.0;" : "=l"(policy));
+  return policy;
+}
+__device__ inline std::uint64_t read_often() {
+  std::uint64_t policy;
+  asm("createpolicy.fractional.L2::evict_last.b64 %0, 1.0;" : "=l"(policy));
   return policy;
 }
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900

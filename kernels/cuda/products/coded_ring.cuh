@@ -4,25 +4,32 @@
 #pragma once
 #include "kernels/cuda/products/packed_matrix.cuh"
 #include "kernels/cuda/products/register_products.cuh"
+#include "kernels/cuda/products/tile_kernel.cuh"
 #include "kernels/cuda/products/tile_output.cuh"
-#include "kernels/cuda/products/tile_ring.cuh"
 #include "kernels/cuda/shared_memory.h"
 
 namespace foretoken {
 
-// A block: warpgroups with 64 outputs each (some of the last one's may be unused), kRows rows of x, and a warp that
-// requests copies. A stage holds 128 inputs: two boxes of x, then the cells of the outputs.
+// A block: warpgroups with 64 outputs each (some of the last one's may be unused), kRows rows of x, and a warpgroup of
+// which one warp requests copies and which gives registers to the others. A stage holds 128 inputs: two boxes of x,
+// then the cells of the outputs.
 template <int kRowsOf, int kOutsOf> struct CodedTile {
+  using Sum = float;
   static constexpr int kRows = kRowsOf, kOuts = kOutsOf, kWorkers = 4 * ((kOuts + 63) / 64),
-                       kThreads = 32 * (kWorkers + 1), kCells = kOuts / kCellOutputs;
+                       kThreads = 32 * (kWorkers + 4), kWriters = 32 * kWorkers, kCells = kOuts / kCellOutputs,
+                       kPitch = kOuts + 4;
   static constexpr int kBox = kRows * kBoxInputs * 2, kRowBytes = kCellInputs / kBoxInputs * kBox;
   static constexpr CodedTileSize kSize{kRows, kOuts};
   static constexpr int kStages = CodedTileSize::kFewestStages, kBytes = int(kSize.stage(512));  // at least, for Shares
+  static constexpr int kRegisters = kWorkers == 16 ? 112 : 152, kSpared = kWorkers == 16 ? 64 : 56;
+  static_assert(32 * kWorkers * kRegisters + 128 * kSpared <= 65536);
   static_assert(kOuts % 16 == 0 && kRowBytes == kSize.row_bytes() && has(kCodedTiles, kSize));
 };
 
 struct CodedWork {
-  TileWork to;  // without the map of W
+  CUtensorMap x;
+  Epilogue to;
+  int slices, tiles;
   const unsigned char* cells;
   PackedLayout layout;
   int stages, stage;  // of the ring; bytes of each
@@ -56,7 +63,7 @@ template <class T> class CodedRing {
     wait_for_previous_kernels();
     for (int i = 0; i < early; ++i) rows(first + i, i);
     int stage = early % a_.stages, round = early / a_.stages;
-    for (int i = early; tile < a_.to.tiles; tile += stride, i = 0)
+    for (int i = early; tile < a_.tiles; tile += stride, i = 0)
       for (; i < a_.pieces; ++i) {
         if (round > 0) wait_barrier(empty(stage), (round - 1) & 1);
         cells(tile, first + i, stage), rows(first + i, stage);
@@ -77,7 +84,7 @@ template <class T> class CodedRing {
   __device__ void rows(int piece, int stage) const {
     if (threadIdx.x % 32 != 0) return;
     for (int i = 0; i < kCellInputs / kBoxInputs; ++i)
-      copy_box(rows_at(stage) + unsigned(i * T::kBox), a_.to.x, piece * kCellInputs + i * kBoxInputs, 0,
+      copy_box(rows_at(stage) + unsigned(i * T::kBox), a_.x, piece * kCellInputs + i * kBoxInputs, 0,
                shared_address(full(stage)), read_often());
   }
 

@@ -7,7 +7,6 @@
 #include "kernels/cuda/products/coded_ring.cuh"
 #include "kernels/cuda/products/coded_tile.cuh"
 #include "kernels/cuda/products/product_maps.cuh"
-#include "kernels/cuda/products/products.cuh"
 
 namespace foretoken {
 namespace {
@@ -23,34 +22,36 @@ template <class T, class U> __global__ void __launch_bounds__(T::kThreads, 1)
   __shared__ float numbers[16];
   static_assert(sizeof barriers + sizeof numbers == CodedTileSize::kStaticBytes);
   if (U::kCode == Code::table && threadIdx.x < 16) numbers[threadIdx.x] = a.layout.numbers[threadIdx.x];
-  const int warp = int(threadIdx.x) / 32, lane = int(threadIdx.x) % 32, slices = a.to.slices,
+  const int warp = int(threadIdx.x) / 32, lane = int(threadIdx.x) % 32, slices = a.slices,
             slice = slices == 1 ? 0 : int(blockIdx.x) % slices, first = int(blockIdx.x) / slices,
-            stride = slices == 1 ? int(gridDim.x) : a.to.tiles;
+            stride = slices == 1 ? int(gridDim.x) : a.tiles;
   let_next_kernel_start();
   const CodedRing<T> ring(a, shared, barriers);
+  if (warp >= T::kWorkers) {
+    release_registers<T::kSpared>();
+    if (warp == T::kWorkers) ring.request(first, stride, slice * a.pieces);
+    if (slices > 1) sync_cluster(), sync_cluster();
+    return;
+  }
+  acquire_registers<T::kRegisters>();
   CodedSums<T, U> sums(a, ring, shared_address(numbers), warp, lane);
   float sum[T::kRows / 2];
-  if (warp == T::kWorkers) ring.request(first, stride, slice * a.pieces);
   if (slices == 1) {
-    if (warp == T::kWorkers) return;
     wait_for_previous_kernels();
-    for (int tile = first; tile < a.to.tiles; tile += stride) {
+    for (int tile = first; tile < a.tiles; tile += stride) {
       sums.add_up(sum);
-      if (warp >= T::kOuts / 16) continue;
-      if (a.to.gated)
-        write_gated<T>(a.to, sum, tile * T::kOuts / 2 + warp * 8 + lane / 4, lane);
-      else
-        write_sums<T>(a.to, sum, tile * T::kOuts + warp * 16, lane);
+      const LaneOutputs outputs = lane_outputs<T>(a.to, tile, warp, lane);
+      if (warp < T::kOuts / 16) write_sums<T>(a.to, sum, outputs.o, outputs.other, lane);
     }
     return;
   }
-  if (warp < T::kWorkers) sums.add_up(sum);
+  sums.add_up(sum);
   wait_for_previous_kernels();
-  Shares<T> shares(a.to, ring.memory(), slice, first * T::kOuts);
+  Shares<T> shares(a.to, ring.memory(), slice, slices, first * T::kOuts);
   shares.begin();
-  __syncthreads();  // the ring is no longer read, and all requested copies are complete
+  sync_workers<T>();  // the ring is no longer read, and all requested copies are complete
   if (warp < T::kOuts / 16)
-    Shares<T>::put(reinterpret_cast<float*>(shared + (ring.memory() - shared_address(shared))), sum, warp, lane);
+    put_sums<T>(reinterpret_cast<float*>(shared + (ring.memory() - shared_address(shared))), sum, warp, lane);
   sync_cluster();
   shares.write();
   sync_cluster();  // other blocks may still read this block's shared memory
@@ -63,24 +64,21 @@ template <class T, class U> __global__ void coded_kernel(const __grid_constant__
 // ---- the host's side ----
 
 template <class T> void launch(const CudaBackend& backend, CodedWork& work, const Tensor& x, const PackedMatrix& m) {
-  plain_map(work.to.x, x, T::kRows);
-  work.to.tiles = int(blocks_for(m.out, T::kOuts));
+  plain_map(work.x, x, T::kRows);
+  work.tiles = int(blocks_for(m.out, T::kOuts));
   const std::int64_t cell = m.layout.cell;
   work.stage = int(T::kSize.stage(cell));
   work.stages = int(T::kSize.stages(cell, backend.shared_memory()));
-  Grid grid{dim3(unsigned(work.to.tiles * work.to.slices)), T::kThreads, std::size_t(T::kSize.bytes(cell, work.stages)),
-            work.to.slices, backend.dependent_launch()};
-  if (work.to.slices == 1) grid.blocks.x = std::min(grid.blocks.x, unsigned(backend.multiprocessors()));
+  Grid grid{dim3(unsigned(work.tiles * work.slices)), T::kThreads, std::size_t(T::kSize.bytes(cell, work.stages)),
+            work.slices, backend.dependent_launch()};
+  if (work.slices == 1) grid.blocks.x = std::min(grid.blocks.x, unsigned(backend.multiprocessors()));
   with_unpack(m.layout,
               [&]<class U>(U) { launch_kernel("a product", backend.cuda_stream(), grid, coded_kernel<T, U>, work); });
 }
 
 template <int kRows>
 void launch_rows(const CudaBackend& backend, CodedWork& work, const Tensor& x, const PackedMatrix& m) {
-  // As in tile_product.cu: blocks of clusters leave some multiprocessors unused.
-  const int slices = work.to.slices;
-  const std::int64_t blocks = slices == 1 ? backend.multiprocessors() : backend.multiprocessors() * 10 / 11 / slices;
-  if (m.out <= 144 * blocks)
+  if (m.out <= 144 * blocks_at_once(backend, work.slices))
     launch<CodedTile<kRows, 144>>(backend, work, x, m);
   else
     launch<CodedTile<kRows, 224>>(backend, work, x, m);
@@ -88,29 +86,17 @@ void launch_rows(const CudaBackend& backend, CodedWork& work, const Tensor& x, c
 
 }  // namespace
 
-bool can_tile_codes(const CudaBackend& backend, const Tensor& x, const PackedMatrix& m, const Tensor& bias,
-                    bool gated) {
-  const int slices = splits_of(m.out, m.in);
+bool can_tile_codes(const CudaBackend& backend, const PackedMatrix& m) {
   const bool fits = std::all_of(std::begin(kCodedTiles), std::end(kCodedTiles), [&](const CodedTileSize& t) {
     return t.stages(m.layout.cell, backend.shared_memory()) >= CodedTileSize::kFewestStages;
   });
-  return backend.warpgroups() && fits && x.dim(0) <= 64 && x.dtype() == DType::bf16 && aligned(x, 16) &&
-         m.in % (kCellInputs * slices) == 0 && map_encoder() != nullptr &&
-         (gated ? m.out % 16 == 0 && slices == 1 && !bias : m.out % 4 == 0);
+  return backend.warpgroups() && fits && m.in % (kCellInputs * splits_of(m.out, m.in)) == 0 && map_encoder() != nullptr;
 }
 
-void coded_tile_product(const CudaBackend& backend, const Tensor& y, const Tensor& x, const PackedMatrix& m,
-                        const Tensor& bias, bool adds, bool gated) {
+void coded_tile_product(const CudaBackend& backend, const Epilogue& to, const Tensor& x, const PackedMatrix& m) {
   CodedWork a = {};
-  TileWork& to = a.to;
-  to.out = int(y.dim(1)), to.rows = int(x.dim(0)), to.slices = splits_of(m.out, m.in);
-  to.adds = adds, to.gated = gated, to.y_stride = y.row_stride();
-  if (bias) to.bias = bias.data<float>();
-  if (y.dtype() == DType::f32)
-    to.y = y.data<float>();
-  else
-    to.y_bf16 = y.data<Bf16>();
-  a.cells = m.data(), a.layout = m.layout, a.pieces = int(m.in) / kCellInputs / to.slices;
+  a.to = to, a.slices = splits_of(m.out, m.in), a.cells = m.data(), a.layout = m.layout;
+  a.pieces = int(m.in) / kCellInputs / a.slices;
   if (to.rows <= 32)
     launch_rows<32>(backend, a, x, m);
   else

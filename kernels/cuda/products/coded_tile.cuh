@@ -5,14 +5,13 @@
 
 namespace foretoken {
 
-// Whether coded_tile_product supports this: at most 64 rows; aligned bf16 x; `in` a multiple of 128 for each slice of
-// splits_of(); out a multiple of 4, or of 16 where it is gated, then without a bias and with one slice.
-bool can_tile_codes(const CudaBackend& backend, const Tensor& x, const PackedMatrix& matrix, const Tensor& bias,
-                    bool gated);
+constexpr std::int64_t kCodedRows = 64;
 
-// y = x W^T + b, or y += that; gated: y = silu(x W^T, first half) * (x W^T, second half), both rounded to bf16 before
-// the multiplication. y f32 or bf16 [rows, out] (gated: bf16 [rows, out / 2]), x bf16 [rows, in].
-void coded_tile_product(const CudaBackend& backend, const Tensor& y, const Tensor& x, const PackedMatrix& matrix,
-                        const Tensor& bias, bool adds, bool gated);
+// Whether coded_tile_product supports this: `in` a multiple of 128 for each slice of splits_of().
+bool can_tile_codes(const CudaBackend& backend, const PackedMatrix& matrix);
+
+// x bf16 [rows, in], at most kCodedRows rows, aligned to 16 bytes; y aligned to four outputs, out a multiple of 4.
+// Gated: out a multiple of 16, one slice.
+void coded_tile_product(const CudaBackend& backend, const Epilogue& to, const Tensor& x, const PackedMatrix& matrix);
 
 }  // namespace foretoken

@@ -27,15 +27,14 @@ __device__ __forceinline__ void add_products(float (&sum)[4][4], const Inputs& x
 }
 
 // 256 threads, each 4 rows x 4 outputs.
-template <class T> __global__ void __launch_bounds__(256)
-    exact_kernel(const T* w, const T* x, const float* bias, void* y, std::int64_t y_stride, bool y_bf16, int rows,
-                 int out, int in, bool adds) {
+template <class T> __global__ void __launch_bounds__(256) exact_kernel(const T* w, const T* x, Epilogue to, int in) {
   __shared__ Inputs ws, xs;
   static_assert(sizeof ws + sizeof xs == kExactBytes);
   wait_for_previous_kernels();
   let_next_kernel_start();
   const int o0 = int(blockIdx.x) * kSide, r0 = int(blockIdx.y) * kSide, thread = int(threadIdx.x);
   const int column = thread % 16, line = thread / 16;
+  const int rows = to.rows, out = to.out;
   float sum[4][4] = {};
   for (int k0 = 0; k0 < in; k0 += kDepth) {
     for (int n = thread; n < kSide * kDepth; n += 256) {
@@ -51,27 +50,18 @@ template <class T> __global__ void __launch_bounds__(256)
   for (int i = 0; i < 4; ++i)
     for (int j = 0; j < 4; ++j) {
       const int r = r0 + 4 * line + i, o = o0 + 4 * column + j;
-      if (r >= rows || o >= out) continue;
-      const float v = bias != nullptr ? sum[i][j] + bias[o] : sum[i][j];
-      const std::int64_t at = r * y_stride + o;
-      if (y_bf16)
-        from_float(static_cast<Bf16*>(y)[at], v);
-      else
-        static_cast<float*>(y)[at] = adds ? static_cast<float*>(y)[at] + v : v;
+      if (r < rows && o < out) to.write(r, o, sum[i][j], to.previous(r, o));
     }
 }
 
 }  // namespace
 
-void exact_product(CudaBackend& backend, const Tensor& y, const Tensor& x, const Tensor& matrix, const Tensor& bias,
-                   bool adds) {
+void exact_product(CudaBackend& backend, const Epilogue& to, const Tensor& x, const Tensor& matrix) {
   with_type("a product", matrix.dtype(), [&](auto* type) {
     using T = std::remove_pointer_t<decltype(type)>;
-    launch_kernel(
-        "a product in f32", backend.cuda_stream(),
-        {dim3(blocks_for(matrix.dim(0), kSide), blocks_for(y.dim(0), kSide)), 256, 0, 1, backend.dependent_launch()},
-        exact_kernel<T>, matrix.data<T>(), x.data<T>(), bias ? bias.data<float>() : nullptr, y.raw(), y.row_stride(),
-        y.dtype() == DType::bf16, int(y.dim(0)), int(matrix.dim(0)), int(matrix.dim(1)), adds);
+    launch_kernel("a product in f32", backend.cuda_stream(),
+                  {dim3(blocks_for(to.out, kSide), blocks_for(to.rows, kSide)), 256, 0, 1, backend.dependent_launch()},
+                  exact_kernel<T>, matrix.data<T>(), x.data<T>(), to, int(matrix.dim(1)));
   });
 }
 

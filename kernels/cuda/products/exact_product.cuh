@@ -3,12 +3,11 @@
 // header must not know when it is used.
 #pragma once
 #include "kernels/cuda/cuda_backend.cuh"
+#include "kernels/cuda/products/epilogue.cuh"
 
 namespace foretoken {
 
-// y f32 or bf16 [rows, out], matrix [out, in] f32 or bf16, x [rows, in] of the same type, both dense, bias f32 [out] or
-// absent; y += if `adds` (f32).
-void exact_product(CudaBackend& backend, const Tensor& y, const Tensor& x, const Tensor& matrix, const Tensor& bias,
-                   bool adds);
+// matrix [out, in] f32 or bf16, x [rows, in] of the same type, both dense; not gated.
+void exact_product(CudaBackend& backend, const Epilogue& to, const Tensor& x, const Tensor& matrix);
 
 }  // namespace foretoken

@@ -1,5 +1,5 @@
-// Boxes of a bf16 matrix, copied by the copy engine (TMA) of architecture 90: 64 inputs of some outputs, rows of 128
-// bytes, swizzled so that eight rows of one column are in different banks. This header must not know what is
+// Boxes of a matrix, copied by the copy engine (TMA) of architecture 90: 128 bytes of some rows (64 inputs in bf16),
+// swizzled so that eight rows of one column are in different banks. This header must not know what is
 // multiplied.
 #pragma once
 #include <cuda.h>
@@ -8,7 +8,8 @@
 
 namespace foretoken {
 
-constexpr int kBoxInputs = 64;  // rows of 128 bytes
+constexpr int kBoxBytes = 128;             // of a row
+constexpr int kBoxInputs = kBoxBytes / 2;  // of bf16
 
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
 
@@ -28,6 +29,16 @@ __device__ inline void copy_gated_box(unsigned to, const CUtensorMap& map, int k
       "cp.async.bulk.tensor.4d.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint [%0], [%1, {%2, %3, "
       "%3, %4}], [%5], %6;" ::"r"(to),
       "l"(&map), "r"(k), "r"(0), "r"(group), "r"(barrier), "l"(policy)
+      : "memory");
+}
+// Copies a box to the same address in both blocks of a cluster; the barrier at the same address in each counts its
+// bytes.
+__device__ inline void copy_box_to_both(unsigned to, const CUtensorMap& map, int k, int row, unsigned barrier,
+                                        std::uint64_t policy) {
+  asm volatile(
+      "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster.L2::cache_hint "
+      "[%0], [%1, {%2, %3}], [%4], %5, %6;" ::"r"(to),
+      "l"(&map), "r"(k), "r"(row), "r"(barrier), "h"(std::uint16_t(3)), "l"(policy)
       : "memory");
 }
 // Copies contiguous bytes; address, size and destination are multiples of 16.

@@ -201,7 +201,7 @@ Grid grid_of(std::int64_t cells, bool dependent = false) {
 
 }  // namespace
 
-std::shared_ptr<const PackedMatrix> packed(CudaBackend& backend, const Weight& w) {
+std::shared_ptr<PackedMatrix> packed(CudaBackend& backend, const Weight& w) {
   const int group = std::min(w.group, kCellInputs);
   if (w.order || w.in % kCellInputs != 0 || w.group % group != 0 || kCellInputs % group != 0) return nullptr;
   const Choice choice = choice_of(w);
@@ -246,11 +246,11 @@ Tensor unpacked(CudaBackend& backend, const PackedMatrix& m) {
   return matrix;
 }
 
-void embed_packed(CudaBackend& backend, const PackedMatrix& m, const Tensor& tokens, const Tensor& x) {
-  with_unpack(m.layout, [&]<class U>(U) {
+void PackedMatrix::embed(CudaBackend& backend, const Tensor& tokens, const Tensor& x) const {
+  with_unpack(layout, [&]<class U>(U) {
     launch_kernel("embed", backend.cuda_stream(),
-                  {dim3(unsigned(tokens.dim(0))), 256, 0, 1, backend.dependent_launch()}, embed_kernel<U>, m.layout,
-                  m.data(), tokens.data<int>(), x.data<float>(), int(m.in));
+                  {dim3(unsigned(tokens.dim(0))), 256, 0, 1, backend.dependent_launch()}, embed_kernel<U>, layout,
+                  data(), tokens.data<int>(), x.data<float>(), int(in));
   });
 }
 

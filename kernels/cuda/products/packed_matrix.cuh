@@ -9,8 +9,8 @@
 //
 // This header must not know formats of checkpoints, nor the kernels that read cells.
 #pragma once
-#include "kernels/cuda/cuda_backend.cuh"
 #include "kernels/cuda/products/codes.cuh"
+#include "kernels/cuda/products/cuda_matrix.cuh"
 
 namespace foretoken {
 
@@ -30,25 +30,32 @@ struct PackedLayout {
   constexpr std::int64_t at(int piece, int eight) const { return (std::int64_t(piece) * eights + eight) * cell; }
 };
 
-class PackedMatrix final : public PreparedWeight {
+struct PackedRoutes;
+
+class PackedMatrix final : public CudaMatrix {
  public:
   std::int64_t bytes() const override { return cells.bytes(); }
   const unsigned char* data() const { return cells.data<unsigned char>(); }
+
+  // packed_product.cu
+  DType type() const override { return DType::bf16; }
+  bool gates(CudaProducts& products, const ProductInput& input) const override;
+  void multiply(CudaProducts& products, const ProductResult& result, const ProductInput& input) const override;
+  void embed(CudaBackend& backend, const Tensor& tokens, const Tensor& x) const override;
 
   std::int64_t out = 0, in = 0;
   PackedLayout layout = {};
   Tensor cells;    // u8 [inputs / 128, eights of outputs, bytes of a cell]
   Tensor numbers;  // of Code::table
+  std::shared_ptr<const PackedRoutes> routes;
 };
 
 // The weight in cells; nullptr where it has none: inputs that are not a multiple of 128, groups that do not divide a
 // cell or consist of cells, columns in another order, a code that means NaN.
-std::shared_ptr<const PackedMatrix> packed(CudaBackend& backend, const Weight& weight);
+std::shared_ptr<PackedMatrix> packed(CudaBackend& backend, const Weight& weight);
 
 // The same matrix in bf16 [out, in].
 Tensor unpacked(CudaBackend& backend, const PackedMatrix& m);
-// x[r] = row tokens[r] of the matrix (zeros for -1): f32 [rows, in].
-void embed_packed(CudaBackend& backend, const PackedMatrix& m, const Tensor& tokens, const Tensor& x);
 
 // Calls f with an Unpack of the layout's types.
 template <class F> void with_unpack(const PackedLayout& layout, F f) {

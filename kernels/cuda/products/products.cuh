@@ -1,6 +1,5 @@
-// Products with a model's matrices: the choice of route. Products of few rows with bf16 matrices are computed by the
-// kernels of this folder, the rest by cuBLASLt; products with f32 matrices are computed in f32. This header must not
-// know which layer a matrix belongs to.
+// Products with a model's matrices. Each form of a matrix chooses its routes (cuda_matrix.cuh); what they share is
+// here. This header must not know which layer a matrix belongs to.
 #pragma once
 #include <memory>
 
@@ -33,8 +32,6 @@ Tensor rms_norm_as(CudaBackend& backend, const Tensor& x, const Tensor& gain, fl
 Tensor converted(CudaBackend& backend, const Tensor& x, DType type);
 
 class Blas;
-struct FewRows;
-struct StreamedMatrix;
 
 class CudaProducts {
  public:
@@ -50,22 +47,19 @@ class CudaProducts {
   // A sentence for the user about the products so far (see Blas::note); empty: nothing to report.
   std::string note() const;
 
+  // For the forms of matrices: the library, and the memory of streamed products: f32 [kMostPartials], i32 [kMostTiles],
+  // zero between launches.
+  CudaBackend& backend() { return backend_; }
+  Blas& blas() { return *blas_; }
+  const Tensor& partials() const { return partials_; }
+  const Tensor& counters() const { return counters_; }
+
   static constexpr int kStreamRows = 16;  // the most rows of a streamed product
 
  private:
-  Weight prepare_dense(Weight weight);
-  bool tiles(const ProductInput& input, const Weight& w) const;
-  bool streams(const ProductInput& input, const StreamedMatrix& matrix) const;
-  void stream(const Tensor& y, const ProductInput& input, const StreamedMatrix& matrix, const Tensor& bias,
-              ProductEnd end);
-  void run_dense(const Tensor& y, const ProductInput& input, const Weight& w, const Tensor& matrix, bool adds);
-  FewRows few_rows(const Tensor& x, const Tensor& matrix);
-  ProductInput ready(const ProductInput& input, const StreamedMatrix& matrix);
-  Tensor dense_input(const ProductInput& input, DType type);
-
   CudaBackend& backend_;
   std::unique_ptr<Blas> blas_;
-  Tensor partials_, counters_;  // of streamed products: f32 [kMostPartials], i32 [kMostTiles], zero between launches
+  Tensor partials_, counters_;
 };
 
 }  // namespace foretoken

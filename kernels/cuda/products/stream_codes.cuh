@@ -121,8 +121,8 @@ template <class U, int kRingOf, int kInputsOf> class CodedPieces {
 #pragma unroll
     for (int j = 0; j < kInputs / kCellInputs; ++j) {
       const unsigned at = to + unsigned(2 * j * cell);
-      const unsigned char* const from = m_.cells + m_.layout.at(k / kCellInputs + j, a_.gated ? tile : 2 * tile);
-      if (a_.gated)
+      const unsigned char* const from = m_.cells + m_.layout.at(k / kCellInputs + j, a_.to.gated ? tile : 2 * tile);
+      if (a_.to.gated)
         copy(at, from, cell), copy(at + unsigned(cell), from + m_.layout.eights / 2 * cell, cell);
       else
         copy(at, from, 2 * cell);

@@ -19,7 +19,7 @@ __device__ inline void copy_runs(const Stream& a, const Bf16* w, unsigned to, in
   constexpr int kChunks = kPiece / 8, kRows = 32 / kChunks;  // rows of one instruction
   const int lane = int(threadIdx.x) % 32, c = lane % kChunks, first = lane / kChunks;
   // `second`: where the other eight outputs begin.
-  const int begin = tile * (a.gated ? 8 : 16) + first, second = a.gated ? a.out / 2 : 8;
+  const int begin = tile * (a.to.gated ? 8 : 16) + first, second = a.to.gated ? a.out / 2 : 8;
   const std::int64_t row = 2 * std::int64_t(a.in);
   const char* from = reinterpret_cast<const char*>(w + k + c * 8) + begin * row;
   const unsigned at = to + unsigned(c / 8 * kBox);
@@ -60,7 +60,7 @@ template <int kRingOf, int kPiece> class DensePieces {
       expect_copies(stages_.at(stage), piece_bytes(kPiece));
 #pragma unroll
       for (int j = 0; j < kPiece / kBoxInputs; ++j)
-        if (a_.gated)
+        if (a_.to.gated)
           copy_gated_box(to + unsigned(j * kBox), m_.map, k + j * kBoxInputs, tile, stages_.at(stage), policy_);
         else
           copy_box(to + unsigned(j * kBox), m_.map, k + j * kBoxInputs, 16 * tile, stages_.at(stage), policy_);

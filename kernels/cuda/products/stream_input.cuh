@@ -4,6 +4,7 @@
 #include "kernels/cuda/elementwise/elementwise.cuh"
 #include "kernels/cuda/elementwise/row_norm.cuh"
 #include "kernels/cuda/instructions/tensor_core.cuh"
+#include "kernels/cuda/products/epilogue.cuh"
 #include "kernels/cuda/shared_memory.h"
 
 namespace foretoken {
@@ -24,15 +25,10 @@ struct Stream {
   // neighbouring warps. groups: number of groups; stride: tiles processed at once in all blocks. Computed on the host:
   // divisions would delay the first copy.
   int parts_log, local_log, groups, stride;
-  int depth;  // inputs of a slice whose x a block holds at once: all, or a divisor of them where local is 1
-  const float* bias;
+  int depth;        // inputs of a slice whose x a block holds at once: all, or a divisor of them where local is 1
   float* partials;  // [slices, tiles, NT, 32 lanes, 4]
   int* counters;    // [tiles]
-  float* y;         // one of y and y_bf16
-  Bf16* y_bf16;
-  std::int64_t y_stride;
-  bool adds;
-  bool gated;  // y [rows, out / 2]: silu of the first half of the outputs times the second half
+  Epilogue to;
 };
 
 // Loads the rows of x, `columns` columns from k0 on, to shared memory as bf16, rows pitch() apart: all at once, or

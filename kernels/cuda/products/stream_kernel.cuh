@@ -56,13 +56,13 @@ template <int NT> __device__ bool add_slices(const Stream& a, float (&sum)[NT][4
 template <int NT> struct Before {
   float y[NT][4] = {};
   __device__ void load(const Stream& a, int tile, int lane) {
-    if (!a.adds) return;
+    if (!a.to.adds) return;
 #pragma unroll
     for (int n = 0; n < NT; ++n)
 #pragma unroll
       for (int j = 0; j < 4; ++j) {
         const int r = n * 8 + lane % 4 * 2 + j % 2, o = tile * 16 + lane / 4 + j / 2 * 8;
-        if (r < a.rows && o < a.out) y[n][j] = __ldcg(a.y + r * a.y_stride + o);
+        if (r < a.rows && o < a.out) y[n][j] = a.to.previous(r, o);
       }
   }
 };
@@ -74,31 +74,18 @@ __device__ void write_tile(const Stream& a, const float (&sum)[NT][4], const Bef
 #pragma unroll
     for (int j = 0; j < 4; ++j) {
       const int r = n * 8 + lane % 4 * 2 + j % 2, o = tile * 16 + lane / 4 + j / 2 * 8;
-      if (r >= a.rows || o >= a.out) continue;
-      const std::int64_t at = r * a.y_stride + o;
-      const float v = a.bias != nullptr ? sum[n][j] + a.bias[o] : sum[n][j];
-      if (a.y == nullptr)
-        from_float(a.y_bf16[at], v);
-      else
-        a.y[at] = a.adds ? before.y[n][j] + v : v;
+      if (r < a.rows && o < a.out) a.to.write(r, o, sum[n][j], before.y[n][j]);
     }
 }
 
-__device__ inline float as_bf16(float v) { return to_float(__float2bfloat16_rn(v)); }
-
-// A lane holds the gates of its rows in its first two sums and the other factors in the other two; each is rounded to
-// bf16 as the result of a separate product would be.
+// A lane holds the gates of its rows in its first two sums and the other factors in the other two.
 template <int NT> __device__ void write_gated(const Stream& a, const float (&sum)[NT][4], int tile, int lane) {
-  const int o = tile * 8 + lane / 4;
-  const float gate_bias = a.bias != nullptr ? a.bias[o] : 0, up_bias = a.bias != nullptr ? a.bias[o + a.out / 2] : 0;
 #pragma unroll
   for (int n = 0; n < NT; ++n)
 #pragma unroll
     for (int j = 0; j < 2; ++j) {
       const int r = n * 8 + lane % 4 * 2 + j;
-      if (r < a.rows)
-        from_float(a.y_bf16[r * a.y_stride + o],
-                   silu(as_bf16(sum[n][j] + gate_bias)) * as_bf16(sum[n][j + 2] + up_bias));
+      if (r < a.rows) a.to.write_gated(r, tile * 8 + lane / 4, sum[n][j], sum[n][j + 2]);
     }
 }
 
@@ -124,7 +111,7 @@ __device__ void add_local_slices(float (&sum)[NT][4], float4* partials, int warp
 template <int NT> __device__ __forceinline__ void finish_tile(const Stream& a, float (&sum)[NT][4],
                                                               const Before<NT>& before, int slice, int tile, int lane) {
   if (a.slices != a.local && !add_slices<NT>(a, sum, slice, tile, lane)) return;
-  if (a.gated)
+  if (a.to.gated)
     write_gated<NT>(a, sum, tile, lane);
   else
     write_tile<NT>(a, sum, before, tile, lane);

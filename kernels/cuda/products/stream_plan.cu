@@ -31,6 +31,15 @@ double cost_of(const StreamPlan& plan, std::int64_t tiles, std::int64_t groups, 
          (1 + (rows <= 8 ? 0.0015 : 0.01) * (kMostWarps - plan.warps));
 }
 
+bool can_stream(const CudaBackend& backend, const StreamedMatrix& matrix, StreamInput kind, std::int64_t rows) {
+  const std::int64_t slices = splits_of(matrix.out, matrix.in), tiles = (matrix.out + 15) / 16;
+  if (rows < 1 || rows > CudaProducts::kStreamRows || matrix.in % (slices * 128) != 0) return false;
+  if (rows > 1 && kind != StreamInput::bf16) return false;
+  if (kind == StreamInput::norm && matrix.in > StreamRows::kMostNormed) return false;
+  if (matrix.packed == nullptr && backend.dependent_launch() && map_encoder() == nullptr) return false;
+  return tiles <= kMostTiles && (slices == 1 || slices * tiles * 16 * 16 <= kMostPartials);
+}
+
 }  // namespace
 
 StreamInput stream_input(const ProductInput& input) {
@@ -46,10 +55,11 @@ std::int64_t stream_bytes(const StreamPlan& plan, StreamInput kind, std::int64_t
       streamed_x_bytes(kind == StreamInput::norm, rows, in, columns, plan.depth < slice ? plan.depth : columns));
 }
 
-StreamPlan stream_plan(const CudaBackend& backend, const StreamedMatrix& matrix, const ProductInput& input) {
+std::optional<StreamPlan> stream_plan(const CudaBackend& backend, const StreamedMatrix& matrix, StreamInput kind,
+                                      std::int64_t rows) {
+  if (!can_stream(backend, matrix, kind, rows)) return {};
   constexpr std::int64_t kMostRows = 36 << 10;  // bytes of x in a block that sums all slices, at most
-  const StreamInput kind = stream_input(input);
-  const std::int64_t out = matrix.out, in = matrix.in, rows = input.rows(), tiles = (out + 15) / 16;
+  const std::int64_t out = matrix.out, in = matrix.in, tiles = (out + 15) / 16;
   StreamPlan plan, best{.blocks = 0};  // nothing fits
   plan.slices = splits_of(out, in);
   plan.local = rows * in * 2 <= kMostRows ? plan.slices : 1;
@@ -76,23 +86,8 @@ StreamPlan stream_plan(const CudaBackend& backend, const StreamedMatrix& matrix,
           least = cost, best = plan,
           best.blocks = int(std::min(groups, (tiles + at_once - 1) / at_once)) * (plan.slices / plan.local);
       }
+  if (best.blocks == 0) return {};
   return best;
-}
-
-bool can_stream(const CudaBackend& backend, const ProductInput& input, const StreamedMatrix& matrix) {
-  const Tensor& x = input.x;
-  const std::int64_t out = matrix.out, in = matrix.in;
-  const StreamInput kind = stream_input(input);
-  if (x.dim(0) > CudaProducts::kStreamRows || in % (splits_of(out, in) * 128) != 0 ||
-      reinterpret_cast<std::uintptr_t>(x.raw()) % 16 != 0)
-    return false;
-  if (x.row_stride() * size_of(x.dtype()) % 16 != 0) return false;
-  if (x.dim(0) > 1 && kind != StreamInput::bf16) return false;
-  if (matrix.packed == nullptr && backend.dependent_launch() && map_encoder() == nullptr) return false;
-  if (kind == StreamInput::norm && in > StreamRows::kMostNormed) return false;
-  const StreamPlan plan = stream_plan(backend, matrix, input);
-  const std::int64_t tiles = (out + 15) / 16;
-  return plan.blocks > 0 && tiles <= kMostTiles && (plan.slices == 1 || plan.slices * tiles * 16 * 16 <= kMostPartials);
 }
 
 }  // namespace foretoken

@@ -27,7 +27,7 @@ void launch_dense(cudaStream_t stream, const Grid& grid, const StreamPlan& plan,
   DenseMatrix m = {};
   m.w = matrix.data<Bf16>();
   if (grid.dependent_launch && !comes_in_runs(plan.pieces.piece))
-    a.gated ? gated_map(m.map, matrix, 16) : plain_map(m.map, matrix, 16);
+    a.to.gated ? gated_map(m.map, matrix, 16) : plain_map(m.map, matrix, 16);
   const auto [ring, piece, bytes] = plan.pieces;
   launch_kernel("a product", stream, grid, a.rows <= 8 ? kernel_of<1>(ring, piece) : kernel_of<2>(ring, piece), a, m);
 }
@@ -40,9 +40,9 @@ int window_of(const StreamPlan& plan) {
 
 }  // namespace
 
-void stream_product(CudaBackend& backend, const Tensor& y, const ProductInput& input, const StreamedMatrix& matrix,
-                    const Tensor& bias, ProductEnd end, const Tensor& partials, const Tensor& counters) {
-  const StreamPlan plan = stream_plan(backend, matrix, input);
+void stream_product(CudaProducts& products, const ProductResult& result, const ProductInput& input,
+                    const StreamedMatrix& matrix, const StreamPlan& plan) {
+  const CudaBackend& backend = products.backend();
   Stream a = {};
   a.out = int(matrix.out), a.in = int(matrix.in), a.tiles = (a.out + 15) / 16;
   a.kind = stream_input(input);
@@ -53,13 +53,8 @@ void stream_product(CudaBackend& backend, const Tensor& y, const ProductInput& i
   const int parts = plan.slices / plan.local;
   a.parts_log = std::countr_zero(unsigned(parts)), a.local_log = std::countr_zero(unsigned(plan.local)),
   a.groups = plan.blocks / parts, a.stride = a.groups * (plan.warps / plan.local);
-  if (bias) a.bias = bias.data<float>();
-  a.partials = partials.data<float>(), a.counters = counters.data<int>();
-  if (y.dtype() == DType::f32)
-    a.y = y.data<float>();
-  else
-    a.y_bf16 = y.data<Bf16>();
-  a.y_stride = y.row_stride(), a.adds = end == ProductEnd::added, a.gated = end == ProductEnd::gated;
+  a.partials = products.partials().data<float>(), a.counters = products.counters().data<int>();
+  a.to = result.epilogue();
   const Grid grid{dim3(unsigned(plan.blocks)), plan.warps * 32, std::size_t(stream_bytes(plan, a.kind, a.rows, a.in)),
                   1, backend.dependent_launch()};
   if (matrix.packed != nullptr) return launch_coded(backend.cuda_stream(), grid, plan, a, *matrix.packed);

@@ -2,8 +2,9 @@
 // shared memory to tensor cores. This header must not know what is multiplied.
 #pragma once
 #include <array>
+#include <optional>
 
-#include "kernels/cuda/cuda_backend.cuh"
+#include "kernels/cuda/products/cuda_matrix.cuh"
 #include "kernels/cuda/products/packed_matrix.cuh"
 #include "kernels/cuda/products/products.cuh"
 #include "kernels/cuda/products/stream_input.cuh"
@@ -36,21 +37,19 @@ struct StreamPlan {
   StreamPieces pieces;
   int blocks = 1, depth = 0;
 };
-// The fastest plan that fits (stream_plan.cu).
-StreamPlan stream_plan(const CudaBackend& backend, const StreamedMatrix& matrix, const ProductInput& input);
+// The fastest plan that fits (stream_plan.cu) for at most 16 rows; none where stream_product does not support this:
+// `in` a multiple of 128 for each slice, a plan that fits shared memory, and one row only where x is converted or
+// normed.
+std::optional<StreamPlan> stream_plan(const CudaBackend& backend, const StreamedMatrix& matrix, StreamInput kind,
+                                      std::int64_t rows);
 
 StreamInput stream_input(const ProductInput& input);
 // Bytes of shared memory of a block.
 std::int64_t stream_bytes(const StreamPlan& plan, StreamInput kind, std::int64_t rows, std::int64_t in);
 
-// Whether stream_product supports this: `in` a multiple of 128 for each slice, aligned input, a plan that fits shared
-// memory, and one row only where x is converted or normed.
-bool can_stream(const CudaBackend& backend, const ProductInput& input, const StreamedMatrix& matrix);
-
-// y = input W^T + b, or y += that, or that gated; at most 16 rows. Gated: out is a multiple of 16. `partials` and
-// `counters`: see CudaProducts.
-void stream_product(CudaBackend& backend, const Tensor& y, const ProductInput& input, const StreamedMatrix& matrix,
-                    const Tensor& bias, ProductEnd end, const Tensor& partials, const Tensor& counters);
+// The input aligned to 16 bytes; `plan`: of its kind and rows. Gated: out is a multiple of 16.
+void stream_product(CudaProducts& products, const ProductResult& result, const ProductInput& input,
+                    const StreamedMatrix& matrix, const StreamPlan& plan);
 
 // Of packed matrices (stream_codes.cu): the pieces in which they can be streamed; the launch.
 std::array<StreamPieces, 2> coded_pieces(const PackedMatrix& m);

@@ -4,9 +4,9 @@
 #include <cuda_fp16.h>
 
 #include "kernels/cuda/cuda_backend.cuh"
-#include "kernels/cuda/products/packed_matrix.cuh"
-#include "kernels/cuda/products/products.cuh"
-#include "kernels/cuda/products/rounded_product.cuh"
+#include "kernels/cuda/products/dense_matrix.cuh"
+#include "kernels/cuda/products/packed_routes.cuh"
+#include "kernels/cuda/products/rounded_matrix.cuh"
 #include "kernels/formats/format.h"
 
 namespace foretoken {
@@ -40,39 +40,17 @@ __global__ void dequantize_kernel(Codes c, Bf16* w, std::int64_t n) {
 
 const float* numbers_of(const Tensor& t) { return t ? t.data<float>() : nullptr; }
 
-// What products read of the weight when it is prepared; the rest is dropped.
-Weight finished(CudaBackend& backend, Weight weight, std::shared_ptr<const PreparedWeight> made) {
-  if (weight.bias) weight.bias = backend.upload(weight.bias);
-  weight.values = {}, weight.scales = {}, weight.zeros = {}, weight.minima = {}, weight.order = {};
-  weight.prepared = std::move(made);
-  return weight;
-}
-
-}  // namespace
-
-Weight CudaProducts::prepare(Weight weight) {
-  if (weight.activations) {
-    Weight alone = weight;
-    alone.activations = nullptr;
-    return prepare_rounded(backend_, weight, prepare_dense(std::move(alone)));
-  }
-  if (weight.format)
-    if (const auto cells = packed(backend_, weight)) return finished(backend_, std::move(weight), cells);
-  return prepare_dense(std::move(weight));
-}
-
-Weight CudaProducts::prepare_dense(Weight weight) {
-  if (!weight.format) weight = in_input_order(weight);
+// The matrix of a weight that is not packed: bf16 or f32.
+Tensor dense_values(CudaBackend& backend, const Weight& stored) {
+  const Weight weight = stored.format ? stored : in_input_order(stored);
   const std::int64_t n = weight.out * weight.in;
   const Grid grid{dim3(std::min(blocks_for(n, 256), 4096u)), 256};
-  const Tensor values = backend_.upload(weight.values);
-  Tensor matrix = values;
+  const Tensor values = backend.upload(weight.values);
   if (weight.format) {
-    const auto uploaded = [&](const Tensor& t) { return t ? backend_.upload(t) : Tensor(); };
-    const Tensor numbers = backend_.upload(Tensor::host_copy(weight.format->numbers(), DType::f32)),
+    const auto uploaded = [&](const Tensor& t) { return t ? backend.upload(t) : Tensor(); };
+    const Tensor numbers = backend.upload(Tensor::host_copy(weight.format->numbers(), DType::f32)),
                  scales = uploaded(weight.scales), zeros = uploaded(weight.zeros), minima = uploaded(weight.minima),
-                 order = uploaded(weight.order);
-    matrix = backend_.allocate({weight.out, weight.in}, DType::bf16);
+                 order = uploaded(weight.order), matrix = backend.allocate({weight.out, weight.in}, DType::bf16);
     const Codes codes{values.data<std::uint8_t>(),
                       numbers.data<float>(),
                       scales.data<float>(),
@@ -81,16 +59,39 @@ Weight CudaProducts::prepare_dense(Weight weight) {
                       order ? order.data<std::int32_t>() : nullptr,
                       weight.group,
                       weight.in};
-    launch_kernel("prepare", backend_.cuda_stream(), grid, dequantize_kernel, codes, matrix.data<Bf16>(), n);
-  } else if (values.dtype() == DType::f16) {
-    matrix = backend_.allocate({weight.out, weight.in}, DType::f32);
-    launch_kernel("prepare", backend_.cuda_stream(), grid, widen_kernel, values.data<__half>(), matrix.data<float>(),
-                  n);
-  } else if (values.dtype() != DType::f32 && values.dtype() != DType::bf16) {
+    launch_kernel("prepare", backend.cuda_stream(), grid, dequantize_kernel, codes, matrix.data<Bf16>(), n);
+    return matrix;
+  }
+  if (values.dtype() == DType::f16) {
+    const Tensor matrix = backend.allocate({weight.out, weight.in}, DType::f32);
+    launch_kernel("prepare", backend.cuda_stream(), grid, widen_kernel, values.data<__half>(), matrix.data<float>(), n);
+    return matrix;
+  }
+  if (values.dtype() != DType::f32 && values.dtype() != DType::bf16)
     throw Error(std::string("cuda: a weight of ") + name_of(values.dtype()) +
                 " numbers; F32, F16, BF16 and the formats of kernels/formats are supported");
-  }
-  return finished(backend_, std::move(weight), std::make_shared<const PreparedMatrix>(matrix));
+  return values;
+}
+
+std::shared_ptr<const CudaMatrix> matrix_for(CudaBackend& backend, const Weight& weight) {
+  if (weight.activations) return std::make_shared<const RoundedMatrix>(backend, weight);
+  if (weight.format)
+    if (const auto cells = packed(backend, weight)) {
+      cells->routes = packed_routes(backend, *cells);
+      return cells;
+    }
+  return std::make_shared<const DenseMatrix>(backend, dense_values(backend, weight));
+}
+
+}  // namespace
+
+Weight CudaProducts::prepare(Weight weight) {
+  auto matrix = matrix_for(backend_, weight);
+  if (weight.bias) weight.bias = backend_.upload(weight.bias);
+  weight.values = {}, weight.scales = {}, weight.zeros = {}, weight.minima = {},
+  weight.order = {};  // those are dropped
+  weight.prepared = std::move(matrix);
+  return weight;
 }
 
 }  // namespace foretoken

@@ -72,7 +72,7 @@ TEST(MemoryOrder, a_stage_is_released_after_all_lanes_have_read_it) {
   std::string unordered;
   for (const test::SourceFile& file : test::read_sources({"kernels/cuda"}, {".cu", ".cuh"}))
     count_releases(file, releases, unordered);
-  EXPECT_GE(releases, 8) << "of the stream, the prompt, and twice of the tile, the coded and the wide product";
+  EXPECT_GE(releases, 6) << "of the stream, the prompt, and twice of boxes and of coded tiles";
   EXPECT_EQ(unordered, "");
 }
 

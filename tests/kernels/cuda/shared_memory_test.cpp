@@ -72,14 +72,13 @@ TEST(SharedMemory, one_row_of_one_sequence_is_decoded_by_the_fast_kernels_on_eve
 TEST(SharedMemory, kernels_of_warpgroups_fit_where_those_are_and_are_not_taken_where_they_do_not_fit) {
   for (const Gpu& gpu : kGpus) {
     if (!gpu.warpgroups) continue;
-    EXPECT_TRUE(all_fit(kProductTiles, gpu.limit) && all_fit(kWideTiles, gpu.limit)) << gpu.capability;
+    EXPECT_TRUE(all_fit(kProductTiles, gpu.limit)) << gpu.capability;
     for (const int head : {64, 128}) EXPECT_LE(prompt_bytes(head), gpu.limit) << gpu.capability;
   }
   constexpr std::int64_t kLargestCell = 1024 + 8 * 8 * 12;  // 8 bits, all parts of a scale for each 16 inputs
   for (const CodedTileSize& t : kCodedTiles)
     EXPECT_GE(t.stages(kLargestCell, kLargestSharedMemory), CodedTileSize::kFewestStages) << t.rows << ' ' << t.outs;
   EXPECT_FALSE(all_fit(kProductTiles, kLeastSharedMemory));
-  EXPECT_FALSE(all_fit(kWideTiles, kLeastSharedMemory));
 }
 
 // The smallest plan of stream_plan(): 4 warps, or the 8 that norm a row.
@@ -119,11 +118,11 @@ TEST(SharedMemory, every_kernel_that_declares_some_is_known_here) {
       {"products/coded_tile.cu", 3},          // CodedTileSize
       {"products/exact_product.cu", 1},       // kExactBytes
       {"products/stream_input.cuh", 1},       // kNormBytes of kStreamStaticBytes
-      {"products/rounded_product.cu", 1},     // kRoundBytes
+      {"products/rounded_rows.cu", 2},        // kRoundBytes
       {"products/stream_codes.cuh", 1},       // the table, of kStreamStaticBytes
       {"products/stream_kernel.cuh", 2},      // streamed_bytes, kStreamStaticBytes
-      {"products/tile_product.cu", 4},        // ProductTile
-      {"products/wide_product.cu", 2},        // ProductWideTile
+      {"products/tile_kernel.cuh", 4},        // ProductTile
+      {"products/wide_kernel.cuh", 2},        // the same
   };
   std::map<std::string, int> found;
   for (const test::SourceFile& file : test::read_sources({"kernels/cuda"}, {".cu", ".cuh"})) {

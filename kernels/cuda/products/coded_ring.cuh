@@ -21,8 +21,9 @@ template <int kRowsOf, int kOutsOf> struct CodedTile {
   static constexpr int kBox = kRows * kBoxInputs * 2, kRowBytes = kCellInputs / kBoxInputs * kBox;
   static constexpr CodedTileSize kSize{kRows, kOuts};
   static constexpr int kStages = CodedTileSize::kFewestStages, kBytes = int(kSize.stage(512));  // at least, for Shares
-  static constexpr int kRegisters = kWorkers == 16 ? 112 : 152, kSpared = kWorkers == 16 ? 64 : 56;
-  static_assert(32 * kWorkers * kRegisters + 128 * kSpared <= 65536);
+  // Registers are given to the workers out of those of the launch, which are as many as fit, in eights for each thread.
+  static constexpr int kRegisters = kWorkers == 16 ? 104 : 152, kSpared = kWorkers == 16 ? 64 : 56;
+  static_assert(32 * kWorkers * kRegisters + 128 * kSpared <= 65536 / kThreads / 8 * 8 * kThreads);
   static_assert(kOuts % 16 == 0 && kRowBytes == kSize.row_bytes() && has(kCodedTiles, kSize));
 };
 

@@ -118,7 +118,6 @@ constexpr ProductTile kProductTiles[] = {
     {16, 224, 1},
     {64, 64, 1},
     // many rows
-    {64, 128, 1},
     {96, 128, 1},
     {96, 192, 1},
     {128, 128, 1},

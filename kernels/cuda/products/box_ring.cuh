@@ -1,5 +1,5 @@
 // The ring of boxes of a matrix and of x in shared memory, and their warpgroup products: for the kernels of
-// tile_product.cuh and wide_product.cuh, whatever the numbers. One lane requests boxes by TMA, several ahead; the other
+// tile_kernel.cuh and wide_kernel.cuh, whatever the numbers. One lane requests boxes by TMA, several ahead; the other
 // warps multiply them. This header must not know how the sums are used.
 #pragma once
 #include <cuda.h>

@@ -7,7 +7,7 @@
 namespace foretoken {
 
 // How the sums of runs of boxes are added. A run is one chain of the tensor cores.
-enum class Fold {
+enum class RunFold {
   none,   // one run for a slice
   added,  // in f32, in order: FP8, whose chains must be short
   scaled  // in f32, in order, each by the scales of its row and of its group of inputs
@@ -17,7 +17,7 @@ struct BoxWork {
   CUtensorMap w, x;
   Epilogue to;
   int slices, runs, boxes, tiles;  // runs of a slice, boxes of a run, tiles of outputs
-  // Fold::scaled: f32 [rows]; f32 [groups, outputs of the matrix]; runs of a group.
+  // RunFold::scaled: f32 [rows]; f32 [groups, outputs of the matrix]; runs of a group.
   const float *row_scales = nullptr, *group_scales = nullptr;
   int outputs = 0, group_runs = 1;
 
@@ -62,18 +62,18 @@ template <class T> __device__ void add_scaled(float (&sum)[T::kRows / 2], const 
 }
 
 // What a lane's sums are of after a fold.
-template <class T, Fold kFold> using Folded = std::conditional_t<kFold == Fold::none, typename T::Sum, float>;
+template <class T, RunFold kFold> using Folded = std::conditional_t<kFold == RunFold::none, typename T::Sum, float>;
 
 // sum = the product of the next slice of inputs.
-template <class T, Fold kFold> __device__ void add_slice(BoxSums<T>& sums, Folded<T, kFold> (&sum)[T::kRows / 2],
-                                                         const BoxWork& a, const LaneOutputs& outputs, int r0) {
-  if constexpr (kFold == Fold::none) {
+template <class T, RunFold kFold> __device__ void add_slice(BoxSums<T>& sums, Folded<T, kFold> (&sum)[T::kRows / 2],
+                                                            const BoxWork& a, const LaneOutputs& outputs, int r0) {
+  if constexpr (kFold == RunFold::none) {
     sums.chain(sum, a.boxes);
   } else {
     typename T::Sum part[T::kRows / 2];
     for (int run = 0; run < a.runs; ++run) {
       sums.chain(part, a.boxes);
-      if constexpr (kFold == Fold::scaled) {
+      if constexpr (kFold == RunFold::scaled) {
         add_scaled<T>(sum, part, a, run, outputs, r0);
       } else {
 #pragma unroll

@@ -14,6 +14,7 @@ namespace foretoken {
 // which one warp requests copies and which gives registers to the others. A stage holds 128 inputs: two boxes of x,
 // then the cells of the outputs.
 template <int kRowsOf, int kOutsOf> struct CodedTile {
+  using Numbers = Bf16Numbers;
   using Sum = float;
   static constexpr int kRows = kRowsOf, kOuts = kOutsOf, kWorkers = 4 * ((kOuts + 63) / 64),
                        kThreads = 32 * (kWorkers + 4), kWriters = 32 * kWorkers, kCells = kOuts / kCellOutputs,
@@ -24,6 +25,7 @@ template <int kRowsOf, int kOutsOf> struct CodedTile {
   // Registers are given to the workers out of those of the launch, which are as many as fit, in eights for each thread.
   static constexpr int kRegisters = kWorkers == 16 ? 104 : 152, kSpared = kWorkers == 16 ? 64 : 56;
   static_assert(32 * kWorkers * kRegisters + 128 * kSpared <= 65536 / kThreads / 8 * 8 * kThreads);
+  static_assert(kStages * kBytes >= kRows * kPitch * 4);
   static_assert(kOuts % 16 == 0 && kRowBytes == kSize.row_bytes() && has(kCodedTiles, kSize));
 };
 

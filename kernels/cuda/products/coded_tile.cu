@@ -3,7 +3,7 @@
 // and some 2 to 5 instructions for each weight. One warp of a block copies cells and boxes of x to a ring, several
 // stages ahead; the others unpack codes to registers and multiply them by the rows: wgmma with its first operand in
 // registers, inputs ascending in one chain, so that a result has the bits of the other routes. While the products of 64
-// inputs run, the next 64 are unpacked. Slices of splits_of() are in the blocks of a cluster, as in tile_product.cu.
+// inputs run, the next 64 are unpacked. Slices of splits_of() are in the blocks of a cluster, as in tile_kernel.cuh.
 #include "kernels/cuda/products/coded_ring.cuh"
 #include "kernels/cuda/products/coded_tile.cuh"
 #include "kernels/cuda/products/product_maps.cuh"
@@ -12,6 +12,18 @@ namespace foretoken {
 namespace {
 
 #ifdef FORETOKEN_WARPGROUPS
+
+// The tiles of a block, whole.
+template <class T, class U>
+__device__ void write_tiles(const CodedWork& a, CodedSums<T, U>& sums, int first, int stride, int warp, int lane) {
+  wait_for_previous_kernels();
+  float sum[T::kRows / 2];
+  for (int tile = first; tile < a.tiles; tile += stride) {
+    sums.add_up(sum);
+    const LaneOutputs outputs = lane_outputs<T>(a.to, tile, warp, lane);
+    if (warp < T::kOuts / 16) write_sums<T>(a.to, sum, outputs.o, outputs.other, lane);
+  }
+}
 
 // One slice: a block computes tiles blockIdx.x, blockIdx.x + gridDim.x, ... More: block i computes slice i % slices of
 // tile i / slices, and the slices of a tile are a cluster.
@@ -30,21 +42,14 @@ template <class T, class U> __global__ void __launch_bounds__(T::kThreads, 1)
   if (warp >= T::kWorkers) {
     release_registers<T::kSpared>();
     if (warp == T::kWorkers) ring.request(first, stride, slice * a.pieces);
+    __syncwarp();
     if (slices > 1) sync_cluster(), sync_cluster();
     return;
   }
   acquire_registers<T::kRegisters>();
   CodedSums<T, U> sums(a, ring, shared_address(numbers), warp, lane);
+  if (slices == 1) return write_tiles<T>(a, sums, first, stride, warp, lane);
   float sum[T::kRows / 2];
-  if (slices == 1) {
-    wait_for_previous_kernels();
-    for (int tile = first; tile < a.tiles; tile += stride) {
-      sums.add_up(sum);
-      const LaneOutputs outputs = lane_outputs<T>(a.to, tile, warp, lane);
-      if (warp < T::kOuts / 16) write_sums<T>(a.to, sum, outputs.o, outputs.other, lane);
-    }
-    return;
-  }
   sums.add_up(sum);
   wait_for_previous_kernels();
   Shares<T> shares(a.to, ring.memory(), slice, slices, first * T::kOuts);

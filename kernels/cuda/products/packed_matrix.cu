@@ -106,9 +106,11 @@ __device__ uint4 eight_inputs(const Pair (&pairs)[4], int lane) {
 }
 
 // A warp unpacks a cell, and writes 64 bytes of each output at a time.
+// Launched behind kernels that write a matrix: products may request boxes of it before they wait.
+__global__ void barrier_kernel() {}
+
 template <class U> __global__ void unpack_kernel(PackedLayout layout, const unsigned char* cells, Bf16* to,
                                                  std::int64_t out, std::int64_t in, std::int64_t count) {
-  let_next_kernel_start();
   wait_for_previous_kernels();
   const std::int64_t cell = (blockIdx.x * std::int64_t(blockDim.x) + threadIdx.x) / 32, pieces = in / kCellInputs;
   if (cell >= count) return;
@@ -243,6 +245,7 @@ Tensor unpacked(CudaBackend& backend, const PackedMatrix& m) {
     launch_kernel("unpacking a matrix", backend.cuda_stream(), grid_of(count, backend.dependent_launch()),
                   unpack_kernel<U>, m.layout, m.data(), matrix.data<Bf16>(), m.out, m.in, count);
   });
+  launch_kernel("unpacking a matrix", backend.cuda_stream(), {dim3(1), 32}, barrier_kernel);
   return matrix;
 }
 

@@ -39,7 +39,8 @@ int splits_of(std::int64_t out, std::int64_t in) {
 }
 
 Tensor converted(CudaBackend& backend, const Tensor& x, DType type) {
-  if (x.dtype() == type && x.dense()) return x;
+  const bool aligned = reinterpret_cast<std::uintptr_t>(x.raw()) % 16 == 0;  // as the copy engine requires
+  if (x.dtype() == type && x.dense() && aligned) return x;
   const Tensor y = backend.allocate(x.shape(), type);
   with_type("a product", x.dtype(), [&](auto* from) {
     with_type("a product", type, [&](auto* to) {

@@ -28,7 +28,7 @@ int splits_of(std::int64_t out, std::int64_t in);
 
 // rms_norm(x) in the given type: x f32 [rows, width], gain f32 [width] -> [rows, width].
 Tensor rms_norm_as(CudaBackend& backend, const Tensor& x, const Tensor& gain, float epsilon, DType type);
-// x [rows, width] in the given type, dense; x itself if it is already so.
+// x [rows, width] in the given type, dense, aligned to 16 bytes; x itself if it is already so.
 Tensor converted(CudaBackend& backend, const Tensor& x, DType type);
 
 class Blas;

@@ -28,22 +28,23 @@ struct Kernels {
 };
 constexpr int kOuts[] = {64, 144, 224};
 
-template <class N, Fold kFold, int kRows, int kOutputs> constexpr Launch kTile =
+template <class N, RunFold kFold, int kRows, int kOutputs> constexpr Launch kTile =
     launch_tile<BoxTile<N, kRows, kOutputs, 1>, kFold>;
-template <class N, Fold kFold, int kGroups, int kRows>
+template <class N, RunFold kFold, int kGroups, int kRows>
 constexpr WideWay kWide = {{kGroups, kRows}, launch_wide<WideTile<N, kRows, 64 * kGroups>, kFold>};
 // A block with three warpgroups has registers for two sums.
-template <class N, Fold kFold> constexpr Kernels kKernels = {
+template <class N, RunFold kFold> constexpr Kernels kKernels = {
     {kTile<N, kFold, 16, 64>, kTile<N, kFold, 16, 144>, kTile<N, kFold, 16, 224>},
     {kTile<N, kFold, 64, 64>, kTile<N, kFold, 64, 144>, kTile<N, kFold, 64, 224>},
-    {kWide<N, kFold, 2, 128>, kWide<N, kFold, 2, 64>, kWide<N, kFold, kFold == Fold::none ? 3 : 2, 128>},
-    kFold == Fold::none ? 3 : 2};
+    {kWide<N, kFold, 2, 128>, kWide<N, kFold, 2, 64>, kWide<N, kFold, kFold == RunFold::none ? 3 : 2, 128>},
+    kFold == RunFold::none ? 3 : 2};
 
 bool integers(const RoundedMatrix& m) { return m.weight().activations->coding() == Coding::integers; }
 
 const Kernels& kernels_of(const RoundedMatrix& m) {
-  if (m.groups() > 1) return integers(m) ? kKernels<Int8Numbers, Fold::scaled> : kKernels<E4m3Numbers, Fold::scaled>;
-  return integers(m) ? kKernels<Int8Numbers, Fold::none> : kKernels<E4m3Numbers, Fold::added>;
+  if (m.groups() > 1)
+    return integers(m) ? kKernels<Int8Numbers, RunFold::scaled> : kKernels<E4m3Numbers, RunFold::scaled>;
+  return integers(m) ? kKernels<Int8Numbers, RunFold::none> : kKernels<E4m3Numbers, RunFold::added>;
 }
 
 // Slices, and the index in kOuts.

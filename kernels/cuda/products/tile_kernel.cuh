@@ -15,7 +15,7 @@ namespace foretoken {
 
 // Block i computes slice i % slices of tile i / slices; the slices of a tile are a cluster. Each block adds a share of
 // the rows, slices in order, from the shared memory of all.
-template <class T, Fold kFold> __global__ void __launch_bounds__(T::kThreads, T::kBlocks)
+template <class T, RunFold kFold> __global__ void __launch_bounds__(T::kThreads, T::kBlocks)
     sliced_kernel(const __grid_constant__ BoxWork a) {
   extern __shared__ unsigned char shared[];
   __shared__ std::uint64_t barriers[2 * T::kStages];
@@ -43,7 +43,7 @@ template <class T, Fold kFold> __global__ void __launch_bounds__(T::kThreads, T:
 }
 
 // One slice: a block computes tiles blockIdx.x, blockIdx.x + gridDim.x, ...
-template <class T, Fold kFold> __global__ void __launch_bounds__(T::kThreads, T::kBlocks)
+template <class T, RunFold kFold> __global__ void __launch_bounds__(T::kThreads, T::kBlocks)
     whole_kernel(const __grid_constant__ BoxWork a) {
   extern __shared__ unsigned char shared[];
   __shared__ std::uint64_t barriers[2 * T::kStages];
@@ -67,13 +67,13 @@ template <class T, Fold kFold> __global__ void __launch_bounds__(T::kThreads, T:
 }
 
 #else
-template <class T, Fold kFold> __global__ void sliced_kernel(const __grid_constant__ BoxWork) {}
-template <class T, Fold kFold> __global__ void whole_kernel(const __grid_constant__ BoxWork) {}
+template <class T, RunFold kFold> __global__ void sliced_kernel(const __grid_constant__ BoxWork) {}
+template <class T, RunFold kFold> __global__ void whole_kernel(const __grid_constant__ BoxWork) {}
 #endif
 
 // ---- the host's side ----
 
-template <class T, Fold kFold>
+template <class T, RunFold kFold>
 void launch_tile(const CudaBackend& backend, BoxWork& work, const Tensor& x, const Tensor& matrix) {
   if (work.to.gated)
     gated_map(work.w, matrix, T::kOuts);
@@ -84,8 +84,10 @@ void launch_tile(const CudaBackend& backend, BoxWork& work, const Tensor& x, con
   Grid grid{dim3(unsigned(work.tiles * work.slices)), T::kThreads, std::size_t(T::kShared), work.slices,
             backend.dependent_launch()};
   if (work.slices == 1) grid.blocks.x = std::min(grid.blocks.x, unsigned(T::kBlocks * backend.multiprocessors()));
-  launch_kernel("a product", backend.cuda_stream(), grid,
-                work.slices == 1 ? whole_kernel<T, kFold> : sliced_kernel<T, kFold>, work);
+  auto kernel = whole_kernel<T, kFold>;
+  if constexpr (kFold != RunFold::scaled)  // which is not sliced
+    if (work.slices > 1) kernel = sliced_kernel<T, kFold>;
+  launch_kernel("a product", backend.cuda_stream(), grid, kernel, work);
 }
 
 // Blocks of `outs` outputs that run at once, one on each multiprocessor. Clusters of four and eight such blocks leave a

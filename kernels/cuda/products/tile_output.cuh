@@ -2,7 +2,7 @@
 // sums that BoxSums of box_ring.cuh gives it: T is a BoxTile or a CodedTile. This header must not know how they are
 // computed.
 #pragma once
-#include "kernels/cuda/instructions/warpgroups.cuh"
+#include "kernels/cuda/products/box_products.cuh"
 #include "kernels/cuda/products/epilogue.cuh"
 
 namespace foretoken {
@@ -21,6 +21,14 @@ template <class T, class S> __device__ void put_sums(S* sums, const S (&sum)[T::
   for (int n = 0; n < T::kRows / 8; ++n)
 #pragma unroll
     for (int j = 0; j < 4; ++j) to[(8 * n + j % 2) * T::kPitch + j / 2 * 8] = sum[4 * n + j];
+}
+
+// The number that a tile's sum stands for: a bf16 product's own.
+template <class T, class S> __device__ float result_of(const Epilogue& to, S sum, int r, int o) {
+  if constexpr (std::is_same_v<typename T::Numbers, Bf16Numbers>)
+    return sum;
+  else
+    return to.scaled(sum, r, o);
 }
 
 // ---- slices in the blocks of a cluster ----
@@ -91,9 +99,10 @@ template <class T> class Shares {
     for (int s = 1; s < 8; ++s)
       if (s < slices_) v.x += part[s].x, v.y += part[s].y, v.z += part[s].z, v.w += part[s].w;
     const int r = row(n), o = o0_ + column(n);
-    to_.write_four(
-        r, o, {to_.scaled(v.x, r, o), to_.scaled(v.y, r, o + 1), to_.scaled(v.z, r, o + 2), to_.scaled(v.w, r, o + 3)},
-        before);
+    to_.write_four(r, o,
+                   {result_of<T>(to_, v.x, r, o), result_of<T>(to_, v.y, r, o + 1), result_of<T>(to_, v.z, r, o + 2),
+                    result_of<T>(to_, v.w, r, o + 3)},
+                   before);
   }
 
   const Epilogue& to_;
@@ -114,11 +123,12 @@ __device__ void write_sums(const Epilogue& to, const S (&sum)[T::kRows / 2], int
       const int r = 8 * n + lane % 4 * 2 + j;
       if (r >= to.rows) continue;
       if (to.gated) {
-        if (o < to.out) to.write_gated(r, o, to.scaled(sum[4 * n + j], r, o), to.scaled(sum[4 * n + 2 + j], r, other));
+        if (o < to.out)
+          to.write_gated(r, o, result_of<T>(to, sum[4 * n + j], r, o), result_of<T>(to, sum[4 * n + 2 + j], r, other));
         continue;
       }
-      if (o < to.out) to.write(r, o, to.scaled(sum[4 * n + j], r, o), to.previous(r, o));
-      if (other < to.out) to.write(r, other, to.scaled(sum[4 * n + 2 + j], r, other), to.previous(r, other));
+      if (o < to.out) to.write(r, o, result_of<T>(to, sum[4 * n + j], r, o), to.previous(r, o));
+      if (other < to.out) to.write(r, other, result_of<T>(to, sum[4 * n + 2 + j], r, other), to.previous(r, other));
     }
 }
 

@@ -11,7 +11,7 @@ constexpr int kMostOuts = 224;  // of a block
 
 template <int kRows, int kOuts = 128, int kBlocks = 2>
 void launch_rows(const CudaBackend& backend, BoxWork& work, const Tensor& x, const Tensor& matrix) {
-  launch_tile<BoxTile<Bf16Numbers, kRows, kOuts, kBlocks>, Fold::none>(backend, work, x, matrix);
+  launch_tile<BoxTile<Bf16Numbers, kRows, kOuts, kBlocks>, RunFold::none>(backend, work, x, matrix);
 }
 
 // Outputs of a block where each multiprocessor has one block with a deep ring, and all run at once.

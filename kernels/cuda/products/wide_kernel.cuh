@@ -31,25 +31,26 @@ template <class T, class S> __device__ void write_wide(const Epilogue& to, const
       const S* const gates = row + c / 8 * 16 + c % 8;
 #pragma unroll
       for (int k = 0; k < 4; ++k)
-        to.write_gated(r0 + r, o + k, to.scaled(gates[k], r0 + r, o + k),
-                       to.scaled(gates[8 + k], r0 + r, to.out + o + k));
+        to.write_gated(r0 + r, o + k, result_of<T>(to, gates[k], r0 + r, o + k),
+                       result_of<T>(to, gates[8 + k], r0 + r, to.out + o + k));
       continue;
     }
-    const float4 p = {to.scaled(row[c], r0 + r, o), to.scaled(row[c + 1], r0 + r, o + 1),
-                      to.scaled(row[c + 2], r0 + r, o + 2), to.scaled(row[c + 3], r0 + r, o + 3)};
+    const auto v = *reinterpret_cast<const typename FourOf<S>::Type*>(row + c);
+    const float4 p = {result_of<T>(to, v.x, r0 + r, o), result_of<T>(to, v.y, r0 + r, o + 1),
+                      result_of<T>(to, v.z, r0 + r, o + 2), result_of<T>(to, v.w, r0 + r, o + 3)};
     to.write_four(r0 + r, o, p, to.previous_four(r0 + r, o));
   }
 }
 
 // Whether a block has three warpgroups of workers, or keeps three sums: then the requesting ones give up registers.
-template <class T, Fold kFold> constexpr int worker_registers() {
-  return T::kGroups > 2 ? 160 : kFold == Fold::none ? 0 : 240;
+template <class T, RunFold kFold> constexpr int worker_registers() {
+  return T::kGroups > 2 ? 160 : kFold == RunFold::none ? 0 : 240;
 }
 
 // The slices' products, added in order. Integers are not sliced.
-template <class T, Fold kFold> __device__ void add_slices(BoxSums<T>& sums, Folded<T, kFold> (&sum)[T::kRows / 2],
-                                                          const BoxWork& a, const LaneOutputs& outputs, int r0) {
-  if constexpr (std::is_same_v<typename T::Sum, int> || kFold == Fold::scaled) {
+template <class T, RunFold kFold> __device__ void add_slices(BoxSums<T>& sums, Folded<T, kFold> (&sum)[T::kRows / 2],
+                                                             const BoxWork& a, const LaneOutputs& outputs, int r0) {
+  if constexpr (std::is_same_v<typename T::Sum, int> || kFold == RunFold::scaled) {
     add_slice<T, kFold>(sums, sum, a, outputs, r0);
   } else {
     Folded<T, kFold> slice[T::kRows / 2];
@@ -62,17 +63,18 @@ template <class T, Fold kFold> __device__ void add_slices(BoxSums<T>& sums, Fold
 }
 
 // Block 2 i + j computes tile 2 (i % pairs) + j of the outputs, tile i / pairs of the rows.
-template <class T, Fold kFold> __global__ void __launch_bounds__(T::kThreads, 1)
+template <class T, RunFold kFold> __global__ void __launch_bounds__(T::kThreads, 1)
     wide_kernel(const __grid_constant__ BoxWork a, int pairs, bool once) {
   extern __shared__ unsigned char shared[];
   __shared__ std::uint64_t barriers[2 * T::kStages];
   const int warp = int(threadIdx.x) / 32, lane = int(threadIdx.x) % 32, rank = int(blockIdx.x) % kWidePeers,
             pair = int(blockIdx.x) / kWidePeers, tile = pair % pairs * kWidePeers + rank, r0 = pair / pairs * T::kRows;
-  constexpr int kRegisters = worker_registers<T, kFold>();
+  constexpr int kRegisters = worker_registers<T, kFold>(), kSpared = kRegisters == 240 ? 24 : 32;
+  static_assert(32 * T::kWorkers * kRegisters + 128 * kSpared <= 65536 / T::kThreads / 8 * 8 * T::kThreads);
   let_next_kernel_start();
   const BoxRing<T> ring(shared, barriers);
   if (warp >= T::kWorkers) {
-    if constexpr (kRegisters > 0) release_registers<kRegisters == 240 ? 24 : 32>();
+    if constexpr (kRegisters > 0) release_registers<kSpared>();
     if (warp == T::kWorkers && lane == 0)
       ring.request(a.w, a.x, {tile, a.tiles, tile + 1, 0, a.slices * a.slice_boxes(), r0, a.to.gated},
                    once ? read_once() : read_sometimes(), rank);
@@ -80,7 +82,7 @@ template <class T, Fold kFold> __global__ void __launch_bounds__(T::kThreads, 1)
     sync_cluster();
   } else {
     if constexpr (kRegisters > 0) acquire_registers<kRegisters>();
-    if constexpr (kFold == Fold::scaled) wait_for_previous_kernels();  // it reads scales of rows
+    if constexpr (kFold == RunFold::scaled) wait_for_previous_kernels();  // it reads scales of rows
     BoxSums<T> sums(ring, warp / 4);
     Folded<T, kFold> sum[T::kRows / 2];
     add_slices<T, kFold>(sums, sum, a, lane_outputs<T>(a.to, tile, warp, lane), r0);
@@ -95,12 +97,12 @@ template <class T, Fold kFold> __global__ void __launch_bounds__(T::kThreads, 1)
 }
 
 #else
-template <class T, Fold kFold> __global__ void wide_kernel(const __grid_constant__ BoxWork, int, bool) {}
+template <class T, RunFold kFold> __global__ void wide_kernel(const __grid_constant__ BoxWork, int, bool) {}
 #endif
 
 // ---- the host's side ----
 
-template <class T, Fold kFold>
+template <class T, RunFold kFold>
 void launch_wide(const CudaBackend& backend, BoxWork& work, const Tensor& x, const Tensor& matrix) {
   if (work.to.gated)
     gated_map(work.w, matrix, T::kOuts);

@@ -15,7 +15,7 @@ struct Way {
   void (*launch)(const CudaBackend&, BoxWork&, const Tensor&, const Tensor&);
 };
 template <int kGroups, int kRows>
-constexpr Way kWay = {{kGroups, kRows}, launch_wide<WideTile<Bf16Numbers, kRows, 64 * kGroups>, Fold::none>};
+constexpr Way kWay = {{kGroups, kRows}, launch_wide<WideTile<Bf16Numbers, kRows, 64 * kGroups>, RunFold::none>};
 constexpr Way kWays[] = {kWay<2, 128>, kWay<3, 128>, kWay<2, 96>, kWay<3, 96>, kWay<2, 64>};
 
 // The library's: each slice's sum is written to memory and read back.

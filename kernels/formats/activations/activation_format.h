@@ -7,8 +7,9 @@
 // where every operation is rounded to f32 and chunks are added in ascending order, from 0; then comes the bias.
 //   integers: a chunk is a group of the weight, and its sum an integer of 32 bits, so every device has the same bits.
 //   e4m3:     a chunk is at most 128 inputs of a group. Its sum is of f32, in any order, and differs from the exact one
-//             by at most 2^-17 of the sum of the terms' magnitudes; so two devices differ by at most 2^-16 of it. A
-//             device uses one kind of instruction for all row counts.
+//             by at most 2^-17 of the sum of the terms' magnitudes on hosts; so two of them differ by at most 2^-16 of
+//             it. Tensor cores that multiply FP8 are less exact: kernels/cuda/products/rounded_boxes.cuh. A device uses
+//             one kind of instruction for all row counts.
 // No scale depends on another row. A row with a NaN or an infinity becomes NaN, not ordinary numbers. A row whose scale
 // would be subnormal becomes 0.
 //

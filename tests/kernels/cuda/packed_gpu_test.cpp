@@ -32,7 +32,8 @@ class PackedProducts : public Formats {
 
 // Shapes with one and several split-K slices; a last tile that is not full.
 TEST_P(PackedProducts, have_the_bits_of_the_dense_copy) {
-  const std::pair<int, int> shapes[] = {{512, 4096}, {41, 256}, {4104, 1024}, {100, 2048}, {96, 128}, {136, 14336}};
+  const std::pair<int, int> shapes[] = {{512, 4096}, {41, 256},    {4104, 1024}, {100, 2048},
+                                        {96, 128},   {136, 14336}, {20000, 128}};
   for (const auto& [out, in] : shapes) {
     Weight w = quantize(Weight::dense(random_tensor({out, in}, 3)), format);
     if (out % 2 == 0) w.bias = random_tensor({out}, 6);

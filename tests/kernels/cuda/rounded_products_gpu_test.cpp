@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "kernels/formats/activations/activation_format.h"
+#include "kernels/formats/formats.h"
 #include "tests/kernels/cuda/cuda_scenario.h"
 
 namespace foretoken::testing {
@@ -25,6 +26,7 @@ std::vector<Precision> rounded_precisions() {
   std::vector<Precision> some;
   for (const Precision& p : precisions())
     if (p.activations) some.push_back(p);
+  some.push_back({"fp8_block, rounded inputs", &formats::fp8_block(), &formats::e4m3_rows()});
   return some;
 }
 
@@ -39,10 +41,12 @@ Tensor inputs(std::int64_t rows, std::int64_t in) {
 // of inputs and without, ragged.
 struct Product {
   std::int64_t out, in;
-  bool ordered;
+  bool ordered = false;
+  int rows = 200;
 };
-constexpr Product kProducts[] = {{71, 256, false},   {71, 208, true},   {72, 256, true},   {200, 1024, false},
-                                 {640, 2048, false}, {16, 4096, false}, {2304, 512, false}};
+constexpr Product kProducts[] = {
+    {71, 256},   {71, 208, true},         {72, 256, true},        {200, 1024}, {640, 2048}, {16, 4096},
+    {2304, 512}, {10000, 128, false, 64}, {29000, 128, false, 66}};
 
 // Sums of magnitudes, by which FP8 may differ from the reference.
 Tensor magnitudes(Backend& reference, const Tensor& x, const Weight& w) {
@@ -71,6 +75,7 @@ void expect_equal(const Precision& p, const Tensor& y, const Tensor& wanted, con
 TEST_P(CudaRoundedProducts, have_the_bits_of_the_reference) {
   for (const Precision& p : rounded_precisions())
     for (const Product& shape : kProducts) {
+      if (p.weights == &formats::fp8_block() && shape.in % 128 != 0) continue;
       SCOPED_TRACE(p.name + " [" + std::to_string(shape.out) + ", " + std::to_string(shape.in) + "]");
       Weight w = weight(p, shape.out, shape.in, 3);
       w.bias = random_tensor({shape.out}, 6);
@@ -80,9 +85,10 @@ TEST_P(CudaRoundedProducts, have_the_bits_of_the_reference) {
           w.order.data<std::int32_t>()[j] = std::int32_t((37 * j + 5) % shape.in);
       }
       const Weight on_device = cuda->prepare(w);
-      const Tensor x = inputs(200, shape.in), wanted = reference.linear(x, w), terms = magnitudes(reference, x, w);
+      const Tensor x = inputs(shape.rows, shape.in), wanted = reference.linear(x, w);
+      const Tensor terms = p.activations->coding() == Coding::e4m3 ? magnitudes(reference, x, w) : Tensor();
       for (const int rows : {1, 3, 16, 40, 64, 65, 200})
-        expect_equal(p, down(cuda->linear(up(x.rows(0, rows)), on_device)), wanted, terms, 2);
+        if (rows <= shape.rows) expect_equal(p, down(cuda->linear(up(x.rows(0, rows)), on_device)), wanted, terms, 2);
     }
 }
 
@@ -134,7 +140,9 @@ TEST_P(CudaRoundedProducts, rows_of_the_matrix_are_those_of_its_dense_copy) {
     for (int j = 0; j < 256; ++j) w.order.data<std::int32_t>()[j] = (37 * j + 5) % 256;
     Tensor tokens = Tensor::host({4}, DType::i32);
     std::ranges::copy(std::array{5, -1, 71, 0}, tokens.data<std::int32_t>());
-    EXPECT_TRUE(same_bits(down(cuda->embed(cuda->prepare(w), up(tokens))), reference.embed(reference.prepare(w), tokens))) << p.name;
+    EXPECT_TRUE(
+        same_bits(down(cuda->embed(cuda->prepare(w), up(tokens))), reference.embed(reference.prepare(w), tokens)))
+        << p.name;
   }
 }
 

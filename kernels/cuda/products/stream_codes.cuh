@@ -1,141 +1,125 @@
-// The ring of one warp of a streamed product (stream_kernel.cuh) of a packed matrix: pieces of 128 inputs of 16 outputs,
-// two cells of packed_matrix.cuh. The codes become bf16 numbers in the registers that tensor cores read. Every lane
-// copies parts of a piece by cp.async: copies of single pieces by the copy engine take longer than the memory does. This
-// header must not know what the products are used for.
+// Pieces of a matrix packed in codes of 8 bits for a streamed product (Ring of stream_ring.cuh): 128 or 256 inputs of
+// 16 outputs, cells of packed_matrix.cuh. The codes become bf16 numbers in the registers that tensor cores read. The
+// copy engine copies a piece: cheaper in instructions than copies of the lanes, and no slower where pieces are 4 KB.
+// This header must not know what they are used for.
 #pragma once
-#include "kernels/cuda/products/packed_matrix.cuh"
-#include "kernels/cuda/products/stream_input.cuh"
+#include "kernels/cuda/products/matrix_boxes.cuh"
+#include "kernels/cuda/products/stream_cells.cuh"
+#include "kernels/cuda/products/stream_ring.cuh"
 
 namespace foretoken {
 
-struct CodedMatrix {
-  const unsigned char* cells;
-  PackedLayout layout;
-};
-
-// U: an Unpack of codes.cuh. kOneGroup: all inputs of a cell share a scale. A stage: the codes of both cells, then the
-// scales of both.
-template <class U, int kStagesOf, bool kOneGroup, int kBlocksOf = 2> class CellRing {
+// U: an Unpack of codes.cuh. A stage: [kInputs / 128, 2] cells.
+template <class U, int kRingOf, int kInputsOf> class CodedPieces {
  public:
   using Matrix = CodedMatrix;
-  static constexpr int kStages = kStagesOf, kInputs = kCellInputs, kBlocks = kBlocksOf, kBarriers = 0;
+  static constexpr int kRing = kRingOf, kInputs = kInputsOf;
+  static_assert(bits_of(U::kCode) == 8);
+  static __device__ int bytes(const Matrix& m) { return kCells * m.layout.cell; }
+
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+
   static constexpr bool kCanPoll = true;
-  static __device__ int bytes(const Matrix& m) { return kStages * 2 * m.layout.cell; }
-
-  __device__ CellRing(const Stream& a, const Matrix& m, unsigned char* memory, void*, int tile, int k0)
-      : a_(a),
-        scale_bytes_(kOneGroup ? kCellOutputs * bytes_of(U::kForm) : m.layout.scale_bytes()),
-        second_(a.gated ? m.layout.eights / 2 * m.layout.cell : m.layout.cell),
-        along_(m.layout.eights * m.layout.cell),
-        memory_(shared_address(memory)),
-        at_(memory_),
-        from_(m.cells + m.layout.at(k0 / kCellInputs, a.gated ? tile : 2 * tile)),
-        group_log_(m.layout.group_log),
-        tile_(tile),
-        left_(a.slice / kCellInputs),
-        next_(std::int64_t(a.gated ? 1 : 2) * a.stride * m.layout.cell - std::int64_t(left_ - 1) * along_),
-        policy_(read_once()) {}
-
-  __device__ static void prepare(const Matrix& m) {
-    if (U::kCode == Code::table && threadIdx.x < 16) table()[threadIdx.x] = m.layout.numbers[threadIdx.x];
+  __device__ CodedPieces(const Stream& a, const Matrix& m, void* barriers)
+      : a_(a), m_(m), stages_(barriers, 1), policy_(read_once()) {}
+  __device__ void request(int stage, unsigned to, int k, int tile) {
+    if (threadIdx.x % 32 != 0) return;
+    expect_copies(stages_.at(stage), kCells * m_.layout.cell);
+    for_runs(to, k, tile, [&](unsigned at, const unsigned char* from, int size) {
+      copy_bytes(at, from, size, stages_.at(stage), policy_);
+    });
   }
-  __device__ void start(int) {
-#pragma unroll 1
-    for (int i = 0; i < kStages; ++i) request(), advance();
-  }
-  template <class Over> __device__ void fill(int, Over) {}
+  __device__ void skip() {}
 
-  // The next piece times the rows of x from input k on; its stage is filled again.
-  template <int NT> __device__ void multiply_next(float (&sum)[NT][4], const unsigned (&x)[NT], int k, int lane) {
-    asm volatile("cp.async.wait_group %0;" ::"n"(kStages - 1) : "memory");
-    __syncwarp();
-    unsigned words[2][kWords];
+#else
+
+  static constexpr bool kCanPoll = false;
+  __device__ CodedPieces(const Stream& a, const Matrix& m, void* barriers)
+      : a_(a), m_(m), stages_(barriers, 0), policy_(read_once()) {}
+  __device__ void request(int, unsigned to, int k, int tile) {
+    for_runs(to, k, tile, [&](unsigned at, const unsigned char* from, int size) {
+      for (int i = int(threadIdx.x) % 32 * 16; i < size; i += 32 * 16)
+        asm volatile("cp.async.cg.shared.global.L2::cache_hint [%0], [%1], 16, %2;" ::"r"(at + unsigned(i)),
+                     "l"(from + i), "l"(policy_)
+                     : "memory");
+    });
+    skip();
+  }
+  __device__ void skip() { stages_.skip(); }
+
+#endif
+
+  __device__ static void prepare(const Matrix&) {}
+  __device__ void wait(int stage, int round) const { stages_.wait(stage, round); }
+  __device__ bool arrived(int stage, int round) const { return stages_.arrived(stage, round); }
+
+  template <int NT>
+  __device__ void multiply(float (&sum)[NT][4], unsigned piece, const unsigned (&x)[NT], int k, int lane) const {
+    const auto all = [&]<bool kOneGroup>() {
 #pragma unroll
-    for (int w = 0; w < kWords; w += 4)
-#pragma unroll
-      for (int i = 0; i < 2; ++i)
-        load_words(&words[i][w], at_ + unsigned(i * kCodeBytes + w / 4 * 512 + lane * 16));
-    if constexpr (kOneGroup) {
-      const Scale<U::kForm> scales[2] = {scale(0, 0, lane), scale(1, 0, lane)};
-      __syncwarp();
-      request(), advance();
-      multiply(sum, words, [&](int i, int) { return scales[i]; }, x, k, lane);
-    } else {
-      multiply(sum, words, [&](int i, int w) { return scale(i, w, lane); }, x, k, lane);
-      __syncwarp();
-      request(), advance();
-    }
+      for (int j = 0; j < kInputs / kCellInputs; ++j)
+        multiply_cells<kOneGroup>(sum, piece + unsigned(2 * j * m_.layout.cell), x, k + j * kCellInputs, lane);
+    };
+    if (1 << m_.layout.group_log == kCellInputs)
+      all.template operator()<true>();
+    else
+      all.template operator()<false>();
   }
 
  private:
-  static constexpr int kCodeBytes = code_bytes(U::kCode), kWords = bits_of(U::kCode), kWordInputs = kCellInputs / kWords;
+  static constexpr int kCells = kInputs / kCellInputs * 2;
 
-  __device__ Scale<U::kForm> scale(int i, int w, int lane) const {
-    const int group = w * kWordInputs >> (kOneGroup ? 7 : group_log_);
-    return Scale<U::kForm>(SharedBytes{at_ + unsigned(2 * kCodeBytes + i * scale_bytes_ +
-                                                      (group * kCellOutputs + lane / 4) * bytes_of(U::kForm))});
-  }
-  template <int NT, class ScaleOf> __device__ void multiply(float (&sum)[NT][4], const unsigned (&words)[2][kWords],
-                                                            ScaleOf scale_of, const unsigned (&x)[NT], int k,
-                                                            int lane) const {
-    unsigned b[kCellInputs / 32][NT][4];
-#pragma unroll
-    for (int s = 0; s < kCellInputs / 32; ++s)
-#pragma unroll
-      for (int n = 0; n < NT; ++n) load_matrices(b[s][n], x[n] + unsigned((k + s * 32) * 2));
+  // kOneGroup: all inputs of a cell share a scale.
+  template <bool kOneGroup, int NT>
+  __device__ void multiply_cells(float (&sum)[NT][4], unsigned cells, const unsigned (&x)[NT], int k, int lane) const {
+    constexpr int kWords = bits_of(U::kCode), kWordInputs = kCellInputs / kWords;
+    const unsigned cell = unsigned(m_.layout.cell),
+                   scales = cells + unsigned(code_bytes(U::kCode) + lane / 4 * bytes_of(U::kForm));
+    const auto scale = [&](int i, int w) {
+      const unsigned group = unsigned((w * kWordInputs >> m_.layout.group_log) * kCellOutputs * bytes_of(U::kForm));
+      return Scale<U::kForm>(SharedBytes{scales + unsigned(i) * cell + group});
+    };
+    Scale<U::kForm> shared[2] = {scale(0, 0), scale(1, 0)};
+    unsigned words[2][4], b[NT][4];
 #pragma unroll
     for (int w = 0; w < kWords; ++w) {
+      if (w % 4 == 0)
+#pragma unroll
+        for (int i = 0; i < 2; ++i)
+          load_words(words[i], cells + unsigned(i) * cell + unsigned(w / 4 * 512 + lane * 16));
       Pair pairs[2][U::kPairs];
 #pragma unroll
-      for (int i = 0; i < 2; ++i)
-        U::word(pairs[i], words[i][w], scale_of(i, w), SharedBytes{shared_address(table())});
+      for (int i = 0; i < 2; ++i) {
+        if (!kOneGroup && w > 0) shared[i] = scale(i, w);
+        U::word(pairs[i], words[i][w % 4], shared[i], SharedBytes{});
+      }
 #pragma unroll
       for (int s = 0; s < kWordInputs / 16; ++s) {
         const int step = w * (kWordInputs / 16) + s;
         const unsigned a[4] = {pairs[0][2 * s], pairs[1][2 * s], pairs[0][2 * s + 1], pairs[1][2 * s + 1]};
 #pragma unroll
-        for (int n = 0; n < NT; ++n)
-          multiply_add(sum[n], a, b[step / 2][n][step % 2 * 2], b[step / 2][n][step % 2 * 2 + 1]);
+        for (int n = 0; n < NT; ++n) {
+          if (step % 2 == 0) load_matrices(b[n], x[n] + unsigned((k + step * 16) * 2));
+          multiply_add(sum[n], a, b[n][step % 2 * 2], b[n][step % 2 * 2 + 1]);
+        }
       }
     }
   }
-  __device__ static float* table() {
-    __shared__ float numbers[U::kCode == Code::table ? 16 : 1];
-    return numbers;
-  }
-
-  // Copies the next piece that remains, if one does, to the stage at at_.
-  __device__ void request() {
-    if (tile_ < a_.tiles) {
-      const int lane = int(threadIdx.x) % 32, half = lane / 16, part = lane % 16 * 16;
+  // Calls copy(to, from, bytes) for the runs of cells of a piece: of a gated product those of the first half of the
+  // outputs, then those of the second.
+  template <class F> __device__ void for_runs(unsigned to, int k, int tile, F copy) const {
+    const int cell = m_.layout.cell;
 #pragma unroll
-      for (int i = 0; i < 2; ++i)
-#pragma unroll
-        for (int c = 0; c < kCodeBytes; c += 512)
-          copy(at_ + unsigned(i * kCodeBytes + c + lane * 16), from_ + i * second_ + c + lane * 16);
-      const unsigned to = at_ + unsigned(2 * kCodeBytes + half * scale_bytes_);
-      const unsigned char* const scales = from_ + half * second_ + kCodeBytes;
-      if (kOneGroup) {
-        if (part < scale_bytes_) copy(to + unsigned(part), scales + part);
-      } else {
-        for (int c = part; c < scale_bytes_; c += 256) copy(to + unsigned(c), scales + c);
-      }
-      if (--left_ == 0)
-        left_ = a_.slice / kCellInputs, tile_ += a_.stride, from_ += next_;
+    for (int j = 0; j < kInputs / kCellInputs; ++j) {
+      const unsigned at = to + unsigned(2 * j * cell);
+      const unsigned char* const from = m_.cells + m_.layout.at(k / kCellInputs + j, a_.gated ? tile : 2 * tile);
+      if (a_.gated)
+        copy(at, from, cell), copy(at + unsigned(cell), from + m_.layout.eights / 2 * cell, cell);
       else
-        from_ += along_;
+        copy(at, from, 2 * cell);
     }
-    asm volatile("cp.async.commit_group;" ::: "memory");
   }
-  __device__ void advance() {
-    at_ += unsigned(2 * (kCodeBytes + scale_bytes_));
-    if (at_ == memory_ + unsigned(kStages * 2 * (kCodeBytes + scale_bytes_))) at_ = memory_;
-  }
-  __device__ void copy(unsigned to, const unsigned char* from) const {
-    asm volatile("cp.async.cg.shared.global.L2::cache_hint [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "l"(policy_)
-                 : "memory");
-  }
-  __device__ static void load_words(unsigned* w, unsigned at) {
+  __device__ static void load_words(unsigned (&w)[4], unsigned at) {
     asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
                  : "=r"(w[0]), "=r"(w[1]), "=r"(w[2]), "=r"(w[3])
                  : "r"(at)
@@ -143,11 +127,8 @@ template <class U, int kStagesOf, bool kOneGroup, int kBlocksOf = 2> class CellR
   }
 
   const Stream& a_;
-  int scale_bytes_, second_, along_;
-  unsigned memory_, at_;
-  const unsigned char* from_;
-  int group_log_, tile_, left_;
-  std::int64_t next_;
+  const Matrix& m_;
+  StageBarriers<kRing> stages_;
   std::uint64_t policy_;
 };
 

@@ -172,7 +172,7 @@ template <int NT, class R> struct BlockLayout {
 };
 
 // NT: groups of eight rows.
-template <int NT, class R> __global__ void __launch_bounds__(kMostWarps * 32, R::kBlocks)
+template <int NT, class R> __global__ void __launch_bounds__(kMostWarps * 32, 1)
     stream_kernel(const __grid_constant__ Stream a, const __grid_constant__ typename R::Matrix matrix) {
   extern __shared__ __align__(128) unsigned char shared[];
   __shared__ __align__(16) unsigned char x_barriers[Bulk::kBarrierBytes];
@@ -188,6 +188,7 @@ template <int NT, class R> __global__ void __launch_bounds__(kMostWarps * 32, R:
   R ring(a, matrix, layout.pieces + warp * R::bytes(matrix), layout.barriers + warp * R::kBarriers, share.first,
          share.slice * a.slice);
   load_inputs(a, rows, ring);
+  ring.begin(lane);
 
   unsigned x[NT];
   row_addresses<NT>(x, layout.xs + share.local * a.slice, a.rows, rows.pitch(), lane);
@@ -197,8 +198,7 @@ template <int NT, class R> __global__ void __launch_bounds__(kMostWarps * 32, R:
     if (share.local == 0 && tile < a.tiles) before.load(a, tile, lane);
     for (int begin = 0; begin < a.slice; begin += a.depth, ++round) {
       const int behind = rows.double_buffered() ? rows.wait(round) : 0;
-      for (int k = 0; k < a.depth && tile < a.tiles; k += R::kInputs)
-        ring.multiply_next(sum, x, behind + k, lane);
+      for (int k = 0; k < a.depth && tile < a.tiles; k += R::kInputs) ring.multiply_next(sum, x, behind + k, lane);
       if (rows.double_buffered()) rows.done(round);
     }
     if (a.local > 1) add_local_slices<NT>(sum, layout.partials, warp, a.local, lane);

@@ -11,7 +11,7 @@ namespace foretoken {
 namespace {
 
 template <int NT, int kRing, int kPiece> constexpr StreamKernel<DenseMatrix> kKernel =
-    stream_kernel<NT, DensePieces<kRing, kPiece>>;
+    stream_kernel<NT, Ring<DensePieces<kRing, kPiece>>>;
 
 template <int NT> StreamKernel<DenseMatrix> kernel_of(int ring, int piece) {
   if (piece == 64) return ring == 3 ? kKernel<NT, 3, 64> : kKernel<NT, 4, 64>;

@@ -60,7 +60,7 @@ template <class P> class Ring {
  public:
   using Matrix = typename P::Matrix;
   static constexpr bool kCanPoll = P::kCanPoll;
-  static constexpr int kInputs = P::kInputs, kBlocks = 1, kBarriers = ring_barriers(P::kRing);
+  static constexpr int kInputs = P::kInputs, kBarriers = ring_barriers(P::kRing);
   static __host__ __device__ constexpr int bytes(const Matrix& m) { return P::kRing * P::bytes(m); }
   __device__ static void prepare(const Matrix& m) { P::prepare(m); }
 
@@ -80,6 +80,7 @@ template <class P> class Ring {
       else if (pieces_.arrived(landed, 0))
         ++landed;
   }
+  __device__ void begin(int) {}
   // The oldest piece times the rows of x from input k on; its stage is filled again.
   template <int NT> __device__ void multiply_next(float (&sum)[NT][4], const unsigned (&x)[NT], int k, int lane) {
     multiply(sum, wait_oldest(), x, k, lane);

@@ -63,9 +63,14 @@ template <class U, int kStages, bool kOneGroup, int kFirst = 3> class CellRing {
 
   // The loaded piece times the rows of x from input k on; loads the next one.
   template <int NT> __device__ void multiply_next(float (&sum)[NT][4], const unsigned (&x)[NT], int k, int lane) {
+    unsigned b[kWords][NT][4];
+#pragma unroll
+    for (int w = 0; w < kWords; ++w)
+#pragma unroll
+      for (int n = 0; n < NT; ++n) load_matrices(b[w][n], x[n] + unsigned((k + w * kWordInputs) * 2));
     const Piece piece = piece_;
     load_oldest(lane);
-    multiply(sum, piece, x, k);
+    multiply(sum, piece, b);
   }
 
  private:
@@ -73,10 +78,23 @@ template <class U, int kStages, bool kOneGroup, int kFirst = 3> class CellRing {
                        kGroups = kOneGroup ? 1 : kWords;
   static_assert(bits_of(U::kCode) == 4 && kStages >= kFirst);
 
+  // A scale as it is stored: it is not computed with before it is used, so that a load is not waited for.
+  struct StoredScale {
+    unsigned words[(bytes_of(U::kForm) + 3) / 4];
+    __device__ unsigned word(int at) const { return words[at / 4]; }
+    __device__ unsigned half(int) const { return words[0]; }
+    __device__ void load(SharedBytes from) {
+      if (bytes_of(U::kForm) == 2)
+        words[0] = from.half(0);
+      else
+#pragma unroll
+        for (int i = 0; i < bytes_of(U::kForm) / 4; ++i) words[i] = from.word(4 * i);
+    }
+  };
   // The parts of a lane: of each cell, the codes and their scales, those of a group or of each word.
   struct Piece {
     unsigned words[2][kWords];
-    Scale<U::kForm> scales[2][kGroups];
+    StoredScale scales[2][kGroups];
   };
 
   // Loads the oldest piece to registers and releases its stage: requests the next piece into it.
@@ -87,30 +105,26 @@ template <class U, int kStages, bool kOneGroup, int kFirst = 3> class CellRing {
     for (int i = 0; i < 2; ++i) {
       load_words(piece_.words[i], oldest_ + unsigned(i * kCodeBytes + lane * 16));
 #pragma unroll
-      for (int g = 0; g < kGroups; ++g) piece_.scales[i][g] = scale(i, g, lane);
+      for (int g = 0; g < kGroups; ++g) piece_.scales[i][g].load(scale_at(i, g, lane));
     }
     __syncwarp();
     oldest_ = behind(oldest_);
     request();
   }
-  __device__ Scale<U::kForm> scale(int i, int w, int lane) const {
+  __device__ SharedBytes scale_at(int i, int w, int lane) const {
     const int group = kOneGroup ? 0 : w * kWordInputs >> group_log_;
-    return Scale<U::kForm>(SharedBytes{oldest_ + unsigned(2 * kCodeBytes + i * scale_bytes_ +
-                                                          (group * kCellOutputs + lane / 4) * bytes_of(U::kForm))});
+    return {oldest_ +
+            unsigned(2 * kCodeBytes + i * scale_bytes_ + (group * kCellOutputs + lane / 4) * bytes_of(U::kForm))};
   }
   template <int NT>
-  __device__ void multiply(float (&sum)[NT][4], const Piece& piece, const unsigned (&x)[NT], int k) const {
-    unsigned b[kWords][NT][4];
-#pragma unroll
-    for (int w = 0; w < kWords; ++w)
-#pragma unroll
-      for (int n = 0; n < NT; ++n) load_matrices(b[w][n], x[n] + unsigned((k + w * kWordInputs) * 2));
+  __device__ static void multiply(float (&sum)[NT][4], const Piece& piece, const unsigned (&b)[kWords][NT][4]) {
 #pragma unroll
     for (int w = 0; w < kWords; ++w) {
       Pair pairs[2][U::kPairs];
 #pragma unroll
       for (int i = 0; i < 2; ++i)
-        U::word(pairs[i], piece.words[i][w], piece.scales[i][w % kGroups], SharedBytes{shared_address(table())});
+        U::word(pairs[i], piece.words[i][w], Scale<U::kForm>(piece.scales[i][w % kGroups]),
+                SharedBytes{shared_address(table())});
 #pragma unroll
       for (int s = 0; s < 2; ++s) {
         const unsigned a[4] = {pairs[0][2 * s], pairs[1][2 * s], pairs[0][2 * s + 1], pairs[1][2 * s + 1]};

@@ -125,7 +125,7 @@ template <Code kCodeOf, ScaleForm kFormOf> struct Unpack {
         const auto number = [&](int at) { return __uint_as_float(table.word(int((w >> at & 15) * 4))); };
         to[i] = s.times(float2{number(4 * i), number(4 * i + 16)});
       } else if constexpr (kForm == ScaleForm::bf16) {
-        to[i] = weights(codes(w, i), s.scale);
+        to[i] = kCode == Code::int4 ? by_places(i < 2 ? w : w >> 8, i % 2, s.scale) : weights(codes(w, i), s.scale);
       } else if constexpr (kForm == ScaleForm::bf16_zero) {
         to[i] = multiply_pair(multiply_add_pair(raised(w, i), both(0x3f80), s.offset), s.scale);
       } else {
@@ -147,6 +147,12 @@ template <Code kCodeOf, ScaleForm kFormOf> struct Unpack {
     if constexpr (kCode == Code::e4m3) return multiply_pair(codes, lifted(scale, 120));
     const Pair offset = lifted(scale, kCode == Code::int4 ? 3 : 7) ^ 0x80008000u;
     return multiply_add_pair(codes, lifted(scale, 133), offset);
+  }
+  // Of int4, without a shift for the codes that lie four places higher: those are 16 times as much.
+  static __device__ Pair by_places(unsigned w, int place, Pair scale) {
+    const Pair offset = lifted(scale, 3) ^ 0x80008000u;
+    return place == 0 ? multiply_add_pair(w & 0x000f000fu, lifted(scale, 133), offset)
+                      : multiply_add_pair(w & 0x00f000f0u, lifted(scale, 129), offset);
   }
   static __device__ Pair raised(unsigned w, int i) { return masked(w >> (4 * i), 0x000f000fu, 0x43004300u); }
   // The numbers themselves: both are bf16 numbers.

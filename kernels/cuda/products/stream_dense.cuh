@@ -36,14 +36,14 @@ __device__ inline void copy_runs(const Stream& a, const Bf16* w, unsigned to, in
   }
 }
 
-struct DenseMatrix {
+struct DenseOperand {
   CUtensorMap map;  // on architecture 90, where pieces do not come in runs
   const Bf16* w;
 };
 
 template <int kRingOf, int kPiece> class DensePieces {
  public:
-  using Matrix = DenseMatrix;
+  using Matrix = DenseOperand;
   static constexpr int kRing = kRingOf, kInputs = kPiece;
   static __host__ __device__ constexpr int bytes(const Matrix&) { return piece_bytes(kPiece); }
 

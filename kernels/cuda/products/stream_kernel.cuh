@@ -147,34 +147,35 @@ template <class R> __device__ void load_inputs(const Stream& a, StreamRows& rows
 }
 
 // The layout of a block's shared memory: the rings of all warps, their barriers, slices to be added, rows of x.
-template <int NT, class P> struct BlockLayout {
+template <int NT, class R> struct BlockLayout {
   unsigned char *pieces, *barriers;
   float4* partials;
   Bf16* xs;
-  __device__ BlockLayout(const Stream& a, const typename P::Matrix& m, unsigned char* memory, int warps)
+  __device__ BlockLayout(const Stream& a, const typename R::Matrix& m, unsigned char* memory, int warps)
       : pieces(memory + (kBoxAlignment - shared_address(memory) % kBoxAlignment) % kBoxAlignment),
-        barriers(pieces + warps * P::kRing * P::bytes(m)),
-        partials(reinterpret_cast<float4*>(barriers + warps * ring_barriers(P::kRing))),
+        barriers(pieces + warps * R::bytes(m)),
+        partials(reinterpret_cast<float4*>(barriers + warps * R::kBarriers)),
         xs(reinterpret_cast<Bf16*>(partials + (a.local > 1 ? warps * NT * 32 : 0))) {}
 };
 
 // NT: groups of eight rows.
-template <int NT, class P> __global__ void __launch_bounds__(kMostWarps * 32, 1)
-    stream_kernel(const __grid_constant__ Stream a, const __grid_constant__ typename P::Matrix matrix) {
+template <int NT, class R> __global__ void __launch_bounds__(kMostWarps * 32, 1)
+    stream_kernel(const __grid_constant__ Stream a, const __grid_constant__ typename R::Matrix matrix) {
   extern __shared__ __align__(128) unsigned char shared[];
   __shared__ __align__(16) unsigned char x_barriers[Bulk::kBarrierBytes];
   static_assert(sizeof x_barriers + kNormBytes <= kStreamStaticBytes);  // the norm's are in StreamRows
-  P::prepare(matrix);
+  R::prepare(matrix);
   const int warps = int(blockDim.x) / 32, warp = int(threadIdx.x) / 32, lane = int(threadIdx.x) % 32;
-  const BlockLayout<NT, P> layout(a, matrix, shared, warps);
+  const BlockLayout<NT, R> layout(a, matrix, shared, warps);
   const Share share(a, warp);
   const int columns = a.local * a.slice;
   let_next_kernel_start();
   StreamRows rows(a, share.part * columns, columns, a.depth < a.slice ? share.rounds(a) : 1, layout.xs, x_barriers);
   rows.begin();
-  Ring<P> ring(a, matrix, layout.pieces + warp * P::kRing * P::bytes(matrix),
-               layout.barriers + warp * ring_barriers(P::kRing), share.first, share.slice * a.slice);
+  R ring(a, matrix, layout.pieces + warp * R::bytes(matrix), layout.barriers + warp * R::kBarriers, share.first,
+         share.slice * a.slice);
   load_inputs(a, rows, ring);
+  ring.begin(lane);
 
   unsigned x[NT];
   row_addresses<NT>(x, layout.xs + share.local * a.slice, a.rows, rows.pitch(), lane);
@@ -184,12 +185,7 @@ template <int NT, class P> __global__ void __launch_bounds__(kMostWarps * 32, 1)
     if (share.local == 0 && tile < a.tiles) before.load(a, tile, lane);
     for (int begin = 0; begin < a.slice; begin += a.depth, ++round) {
       const int behind = rows.double_buffered() ? rows.wait(round) : 0;
-      for (int k = 0; k < a.depth && tile < a.tiles; k += P::kInputs) {
-        const unsigned piece = ring.wait_oldest();
-        ring.multiply(sum, piece, x, behind + k, lane);
-        __syncwarp();
-        ring.release();
-      }
+      for (int k = 0; k < a.depth && tile < a.tiles; k += R::kInputs) ring.multiply_next(sum, x, behind + k, lane);
       if (rows.double_buffered()) rows.done(round);
     }
     if (a.local > 1) add_local_slices<NT>(sum, layout.partials, warp, a.local, lane);

@@ -73,10 +73,13 @@ std::optional<StreamPlan> stream_plan(const CudaBackend& backend, const Streamed
        plan.warps -= plan.local)
     for (const StreamPieces& pieces : all)
       for (const std::int64_t depth : {slice, std::int64_t(512), std::int64_t(256)}) {
-        const auto& [ring, piece, bytes] = pieces;
+        const auto& [ring, piece, bytes, lanes] = pieces;
         plan.pieces = pieces, plan.depth = int(depth);
         if (slice % piece != 0 || (matrix.packed == nullptr && slice < piece * (piece == 256 ? ring : ring - 1)))
           continue;  // else some stages of short slices are never filled
+        // Few warps take the deeper ring that lanes fill (measured with 4 bits).
+        constexpr int kFewWarps = 8;
+        if (lanes && ring != (plan.warps <= kFewWarps ? all.front().ring : all.back().ring)) continue;
         if (kind == StreamInput::norm && plan.warps * 32 < kNormThreads) continue;
         if (depth < slice ? kind != StreamInput::bf16 || plan.local > 1 || slice % depth != 0 : depth > slice) continue;
         if (stream_bytes(plan, kind, rows, in) + kStreamStaticBytes > backend.shared_memory()) continue;

@@ -10,10 +10,10 @@
 namespace foretoken {
 namespace {
 
-template <int NT, int kRing, int kPiece> constexpr StreamKernel<DenseMatrix> kKernel =
-    stream_kernel<NT, DensePieces<kRing, kPiece>>;
+template <int NT, int kRing, int kPiece> constexpr StreamKernel<DenseOperand> kKernel =
+    stream_kernel<NT, Ring<DensePieces<kRing, kPiece>>>;
 
-template <int NT> StreamKernel<DenseMatrix> kernel_of(int ring, int piece) {
+template <int NT> StreamKernel<DenseOperand> kernel_of(int ring, int piece) {
   if (piece == 64) return ring == 3 ? kKernel<NT, 3, 64> : kKernel<NT, 4, 64>;
   if (piece == 256) return ring == 2 ? kKernel<NT, 2, 256> : kKernel<NT, 3, 256>;
   return ring == 3   ? kKernel<NT, 3, 128>
@@ -24,11 +24,11 @@ template <int NT> StreamKernel<DenseMatrix> kernel_of(int ring, int piece) {
 
 void launch_dense(cudaStream_t stream, const Grid& grid, const StreamPlan& plan, const Stream& a,
                   const Tensor& matrix) {
-  DenseMatrix m = {};
+  DenseOperand m = {};
   m.w = matrix.data<Bf16>();
   if (grid.dependent_launch && !comes_in_runs(plan.pieces.piece))
     a.to.gated ? gated_map(m.map, matrix, 16) : plain_map(m.map, matrix, 16);
-  const auto [ring, piece, bytes] = plan.pieces;
+  const int ring = plan.pieces.ring, piece = plan.pieces.piece;
   launch_kernel("a product", stream, grid, a.rows <= 8 ? kernel_of<1>(ring, piece) : kernel_of<2>(ring, piece), a, m);
 }
 

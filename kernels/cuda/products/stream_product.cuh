@@ -26,9 +26,10 @@ struct StreamedMatrix {
   static StreamedMatrix of(const PackedMatrix& m) { return {m.out, m.in, {}, &m}; }
 };
 
-// Stages of a warp's ring; inputs and bytes of the piece that a stage holds.
+// Stages of a warp's ring; inputs and bytes of the piece that a stage holds; whether lanes copy it themselves.
 struct StreamPieces {
   int ring = 4, piece = 128, bytes = 4096;
+  bool lanes = false;
 };
 // The launch plan: `blocks` blocks of `warps` warps. A block sums `local` slices of its tiles: all, or one. It holds x
 // for `depth` inputs of a slice at once: all, or, where it sums one slice, a fraction.

@@ -58,7 +58,11 @@ template <int kRing> class StageBarriers {
 // The pieces of a warp's tiles in order: first along the inputs, then the next tile, `stride` tiles further.
 template <class P> class Ring {
  public:
+  using Matrix = typename P::Matrix;
   static constexpr bool kCanPoll = P::kCanPoll;
+  static constexpr int kInputs = P::kInputs, kBarriers = ring_barriers(P::kRing);
+  static __host__ __device__ constexpr int bytes(const Matrix& m) { return P::kRing * P::bytes(m); }
+  __device__ static void prepare(const Matrix& m) { P::prepare(m); }
 
   __device__ Ring(const Stream& a, const typename P::Matrix& m, unsigned char* memory, void* barriers, int tile, int k0)
       : a_(a), pieces_(a, m, barriers), bytes_(P::bytes(m)), memory_(shared_address(memory)), k0_(k0), tile_(tile) {}
@@ -76,6 +80,15 @@ template <class P> class Ring {
       else if (pieces_.arrived(landed, 0))
         ++landed;
   }
+  __device__ void begin(int) {}
+  // The oldest piece times the rows of x from input k on; its stage is filled again.
+  template <int NT> __device__ void multiply_next(float (&sum)[NT][4], const unsigned (&x)[NT], int k, int lane) {
+    multiply(sum, wait_oldest(), x, k, lane);
+    __syncwarp();
+    release();
+  }
+
+ private:
   // Waits for the oldest piece; returns its address in shared memory.
   __device__ unsigned wait_oldest() const {
     pieces_.wait(taken_, round_);
@@ -96,7 +109,6 @@ template <class P> class Ring {
     while (ahead_ < P::kRing && remain()) request();
   }
 
- private:
   __device__ bool remain() const { return tile_ < a_.tiles; }
   __device__ void request() {
     if (!remain()) return pieces_.skip();

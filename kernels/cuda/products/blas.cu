@@ -56,8 +56,8 @@ bool Blas::multiply(const Plan& p, const Algorithm& algorithm, void* y, const Te
 }
 
 bool Blas::multiply(Plan& p, void* y, const Tensor& x, const Tensor& matrix, bool adds) {
-  if (p.state != Plan::State::none && !multiply(p, {p.algorithm}, y, x, matrix, adds)) p.state = Plan::State::none;
-  return p.state != Plan::State::none;
+  if (p.state != State::none && !multiply(p, {p.algorithm}, y, x, matrix, adds)) p.state = State::none;
+  return p.state != State::none;
 }
 
 // sums f32 [slices, rows, out].

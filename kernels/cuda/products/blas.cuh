@@ -30,8 +30,8 @@ class Blas {
   // rows are multiplied by `few`. Where the library has no algorithm: by `few`, or by exact_product.
   void run(const Tensor& y, const Tensor& x, const Tensor& matrix, const Tensor& bias, bool adds, const FewRows& few);
 
-  // A sentence that lists the matrices for which the library's bits differ from those of few rows; empty where there
-  // are none.
+  // Lists the matrices for which the library's bits differ from those of few rows, and those for which it has no
+  // algorithm; empty where there are none.
   std::string note() const;
 
  private:
@@ -43,6 +43,13 @@ class Blas {
   };
   struct Algorithm;
   struct Plan;
+  enum class State {
+    none,       // the library has no admissible algorithm
+    unchecked,  // it has one, whose bits are not compared as yet; fast numerics stay here
+    same,       // its bits are those of few rows
+    other       // they are not, or are taken not to be
+  };
+  std::string matrices_in(State state) const;  // of the plans in that state, listed
   Plan& plan(const Shape3& shape, const Tensor& x, const Tensor& matrix);
   // A plan with the descriptors of the operation and of the three matrices, as yet without an algorithm.
   static std::unique_ptr<Plan> described(const Shape3& shape);

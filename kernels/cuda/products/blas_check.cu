@@ -6,7 +6,7 @@
 // rounds differently from tensor cores, and bf16 matrices of ordinary shapes do not use it. Where the bits differ,
 // slabs of few rows are multiplied: slower, but invariant.
 #include <algorithm>
-#include <map>
+#include <set>
 
 #include "kernels/cuda/memory/memory.cuh"
 #include "kernels/cuda/products/blas_plan.cuh"
@@ -44,7 +44,7 @@ template <class Y> __global__ void differs_kernel(const Y* y, int slices, std::i
 }  // namespace
 
 bool Blas::has_bits_of(const FewRows& few, Plan& p, const Shape3& s, void* scratch, const Tensor& matrix) {
-  using enum Plan::State;
+  using enum State;
   if (p.state == unchecked && !backend_.recording()) try {
       const bool equal = !backend_.options().doubt_library && compare(few, p, s, scratch, matrix);
       if (p.state == unchecked) p.state = equal ? same : other;  // else refused
@@ -121,16 +121,26 @@ void Blas::multiply_slabs(const FewRows& few, const Tensor& y, const Tensor& x, 
   }
 }
 
-std::string Blas::note() const {
-  std::map<std::pair<std::int64_t, std::int64_t>, std::int64_t> matrices;  // plans per matrix
+std::string Blas::matrices_in(State state) const {
+  std::set<std::pair<std::int64_t, std::int64_t>> matrices;
   for (const auto& [shape, p] : plans_)
-    if (p->state == Plan::State::other) ++matrices[{shape.out, shape.in}];
-  if (matrices.empty()) return "";
+    if (p->state == state) matrices.insert({shape.out, shape.in});
   std::string names;
-  for (const auto& [m, plans] : matrices)
-    names += (names.empty() ? "[" : ", [") + std::to_string(m.first) + ", " + std::to_string(m.second) + "]";
-  return "cuBLASLt's bits depend on the number of rows for matrices " + names +
-         ": multiplied a few rows at a time, and so slow";
+  for (const auto& [out, in] : matrices)
+    names += (names.empty() ? "[" : ", [") + std::to_string(out) + ", " + std::to_string(in) + "]";
+  return names;
+}
+
+std::string Blas::note() const {
+  const std::string other = matrices_in(State::other), none = matrices_in(State::none);
+  std::string note;
+  if (!other.empty())
+    note = "cuBLASLt's bits depend on the number of rows for matrices " + other +
+           ": multiplied a few rows at a time, and so slow";
+  if (!none.empty())
+    note += (note.empty() ? "" : "; ") + ("cuBLASLt has no algorithm for matrices " + none) +
+            ": multiplied by other kernels, and so slow";
+  return note;
 }
 
 }  // namespace foretoken

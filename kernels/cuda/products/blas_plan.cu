@@ -116,7 +116,7 @@ std::unique_ptr<Blas::Plan> Blas::find_equal(const Shape3& s, const Plan& of) co
   const auto settings = settings_of(of.algorithm);
   for (const Algorithm& a : algorithms_for(*made, s.alignment)) {
     if (settings_of(a.it) != settings) continue;
-    made->algorithm = a.it, made->state = Plan::State::unchecked;
+    made->algorithm = a.it, made->state = State::unchecked;
     return made;
   }
   return nullptr;
@@ -130,7 +130,7 @@ Blas::Plan& Blas::plan(const Shape3& s, const Tensor& x, const Tensor& matrix) {
   for (const Algorithm& a : found)
     if (alike.size() < 6 && !splits_k(a.it)) alike.push_back(a);
   const std::vector<Algorithm>& admissible = backend_.invariant() ? alike : found;
-  if (!admissible.empty()) made->algorithm = admissible[0].it, made->state = Plan::State::unchecked;
+  if (!admissible.empty()) made->algorithm = admissible[0].it, made->state = State::unchecked;
   constexpr std::int64_t kFewest = 24, kMostRows = 512,
                          kLeast =
                              1 << 21;  // elsewhere the library's first choice is as fast, or the library is not used

@@ -46,12 +46,7 @@ struct Blas::Plan {
   Descriptor<cublasLtMatmulDesc_t> operation;
   Descriptor<cublasLtMatrixLayout_t> w, x, y;
   cublasLtMatmulAlgo_t algorithm = {};  // unless `none`
-  enum class State {
-    none,       // the library has no admissible algorithm
-    unchecked,  // it has one, whose bits are not compared as yet; fast numerics stay here
-    same,       // its bits are those of few rows
-    other       // they are not, or are taken not to be
-  } state = State::none;
+  State state = State::none;
 };
 
 }  // namespace foretoken

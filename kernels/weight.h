@@ -50,6 +50,9 @@ struct Weight {
     return (prepared ? prepared->bytes() : of(values) + of(scales) + of(zeros) + of(minima)) + of(bias);
   }
 
+  // Leaves out what products no longer read once the weight is prepared; otherwise it would be in memory twice.
+  void forget_stored() { values = {}, scales = {}, zeros = {}, minima = {}, order = {}; }
+
   static Weight dense(Tensor values) {  // [out, in]
     Weight w;
     w.out = values.dim(0), w.in = values.dim(1), w.values = std::move(values);

@@ -31,13 +31,14 @@ Tensor divided(const Tensor& t, std::span<const float> scales) {
   return converted(quotients, t.dtype() == DType::bf16 ? DType::bf16 : DType::f32);
 }
 
-Weight with_rows_divided(const Weight& dense, std::span<const float> scales) {
+// A copy in f32, each number [o, i] changed by change(number, o, i).
+template <class Change> Weight changed(const Weight& dense, const Change& change) {
   Weight w = dense;
   w.values = Tensor::host({dense.out, dense.in}, DType::f32);
   convert(dense.values, w.values);
   by_all_cores(w.out, w.in, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t o = begin; o < end; ++o)
-      for (std::int64_t i = 0; i < w.in; ++i) w.values.row<float>(o)[i] /= scales[std::size_t(o)];
+      for (std::int64_t i = 0; i < w.in; ++i) change(w.values.row<float>(o)[i], std::size_t(o), std::size_t(i));
   });
   return w;
 }
@@ -74,19 +75,13 @@ void fold_into(DenseLayer& layer, const Fold& fold, std::span<const float> scale
     *t = stored_tensor(t->name, divided(wide, scales));
   };
   if (!is_matrix(layer, fold.maker)) return divide(fold.maker + ".weight");
-  layer.matrices[fold.maker] = with_rows_divided(layer.matrices.at(fold.maker), scales);
+  layer.matrices[fold.maker] =
+      changed(layer.matrices.at(fold.maker), [&](float& w, std::size_t o, std::size_t) { w /= scales[o]; });
   divide(fold.maker + ".bias");
 }
 
 Weight with_columns(const Weight& dense, std::span<const float> scales) {
-  Weight w = dense;
-  w.values = Tensor::host({dense.out, dense.in}, DType::f32);
-  convert(dense.values, w.values);
-  by_all_cores(w.out, w.in, [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t o = begin; o < end; ++o)
-      for (std::int64_t i = 0; i < w.in; ++i) w.values.row<float>(o)[i] *= scales[std::size_t(i)];
-  });
-  return w;
+  return changed(dense, [&](float& w, std::size_t, std::size_t i) { w *= scales[i]; });
 }
 
 }  // namespace foretoken

@@ -9,8 +9,7 @@
 namespace foretoken {
 Weight CpuBackend::prepare(Weight weight) {
   weight.prepared = std::make_shared<const PackedWeight>(pack(weight, weight_memory_, pool_));
-  // Otherwise a model would be in memory twice.
-  weight.values = {}, weight.scales = {}, weight.zeros = {}, weight.minima = {}, weight.order = {};
+  weight.forget_stored();
   return weight;
 }
 

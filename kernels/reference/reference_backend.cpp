@@ -83,7 +83,7 @@ Weight ReferenceBackend::prepare(Weight weight) {
     weight.prepared = std::make_shared<const PreparedCodes>(dequantize(weight), weight);
   else
     weight.prepared = std::make_shared<const PreparedMatrix>(dequantize(weight));
-  weight.values = {}, weight.scales = {}, weight.zeros = {}, weight.minima = {}, weight.order = {};
+  weight.forget_stored();
   return weight;
 }
 

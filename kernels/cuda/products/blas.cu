@@ -6,6 +6,7 @@
 
 #include "kernels/cuda/elementwise/elementwise.cuh"
 #include "kernels/cuda/products/blas_plan.cuh"
+#include "kernels/cuda/products/exact_product.cuh"
 #include "kernels/cuda/products/products.cuh"
 
 namespace foretoken {
@@ -34,26 +35,29 @@ int alignment_of(std::initializer_list<const void*> pointers) {
 
 }  // namespace
 
-Blas::Blas(CudaBackend& backend) : backend_(backend) {
-  check_blas(cublasLtCreate(reinterpret_cast<cublasLtHandle_t*>(&handle_)), "starting");
+Blas::Blas(CudaBackend& backend)
+    : backend_(backend),
+      handle_(nullptr, [](void* handle) { (void)cublasLtDestroy(static_cast<cublasLtHandle_t>(handle)); }) {
+  cublasLtHandle_t handle = nullptr;
+  check_blas(cublasLtCreate(&handle), "starting");
+  handle_.reset(handle);
   workspace_ = backend.allocate({kBlasWorkspace}, DType::u8);
 }
 
-Blas::~Blas() {
-  plans_.clear();
-  (void)cublasLtDestroy(static_cast<cublasLtHandle_t>(handle_));
+Blas::~Blas() = default;
+
+bool Blas::multiply(const Plan& p, const Algorithm& algorithm, void* y, const Tensor& x, const Tensor& matrix,
+                    bool adds) {
+  const float one = 1, beta = adds ? 1 : 0;
+  return !refused(cublasLtMatmul(static_cast<cublasLtHandle_t>(handle_.get()), p.operation.get(), &one, matrix.raw(),
+                                 p.w.get(), x.raw(), p.x.get(), &beta, y, p.y.get(), y, p.y.get(), &algorithm.it,
+                                 workspace_.raw(), std::size_t(kBlasWorkspace), backend_.cuda_stream()),
+                  "a product");
 }
 
-void Blas::multiply(const Plan& p, void* y, const Tensor& x, const Tensor& matrix, bool adds) {
-  if (!p.known)
-    throw Error("cuda: cuBLASLt knows no " + std::string(backend_.invariant() ? "invariant " : "") + "algorithm for " +
-                x.shape().text() + " by a matrix " + matrix.shape().text() +
-                "; use \"numerics\": \"fast\" or another shape");
-  const float one = 1, beta = adds ? 1 : 0;
-  check_blas(cublasLtMatmul(static_cast<cublasLtHandle_t>(handle_), p.operation, &one, matrix.raw(), p.w, x.raw(), p.x,
-                            &beta, y, p.y, y, p.y, &p.algorithm, workspace_.raw(), std::size_t(kBlasWorkspace),
-                            backend_.cuda_stream()),
-             "a product");
+bool Blas::multiply(Plan& p, void* y, const Tensor& x, const Tensor& matrix, bool adds) {
+  if (p.state != State::none && !multiply(p, {p.algorithm}, y, x, matrix, adds)) p.state = State::none;
+  return p.state != State::none;
 }
 
 // sums f32 [slices, rows, out].
@@ -88,7 +92,10 @@ void Blas::run(const Tensor& y, const Tensor& x, const Tensor& matrix, const Ten
   Plan& p = plan(shape, x, matrix);
   if (backend_.invariant() && !has_bits_of(few, p, shape, direct && adds ? nullptr : sums.raw(), matrix))
     return multiply_slabs(few, y, x, matrix, bias, adds);
-  multiply(p, sums.raw(), x, matrix, direct && adds);
+  if (!multiply(p, sums.raw(), x, matrix, direct && adds)) {
+    if (backend_.invariant()) return multiply_slabs(few, y, x, matrix, bias, adds);
+    return exact_product(backend_, Epilogue(y, bias, adds), x, matrix);
+  }
   if (!direct) add_slices(y, sums, slices, bias, adds);
 }
 

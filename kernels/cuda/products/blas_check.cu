@@ -2,14 +2,15 @@
 // and it relies on the library: all its algorithms without split-K add in one order, whatever their tile. That was
 // measured, on one type of GPU and one version. So every plan is compared, when it is made, with the kernel that
 // computes few rows (mma.m16n8k16, k ascending in one chain for each slice), or, where no such kernel supports the
-// matrix, with the library's own product of kFewRows rows. Not with exact_product: its chain of f32 fused multiply-adds
+// matrix, with the library's own product of 16 rows. Not with exact_product: its chain of f32 fused multiply-adds
 // rounds differently from tensor cores, and bf16 matrices of ordinary shapes do not use it. Where the bits differ,
 // slabs of few rows are multiplied: slower, but invariant.
 #include <algorithm>
-#include <map>
+#include <set>
 
 #include "kernels/cuda/memory/memory.cuh"
 #include "kernels/cuda/products/blas_plan.cuh"
+#include "kernels/cuda/products/exact_product.cuh"
 #include "kernels/cuda/products/products.cuh"
 
 namespace foretoken {
@@ -43,12 +44,13 @@ template <class Y> __global__ void differs_kernel(const Y* y, int slices, std::i
 }  // namespace
 
 bool Blas::has_bits_of(const FewRows& few, Plan& p, const Shape3& s, void* scratch, const Tensor& matrix) {
-  if (p.bits == Plan::Bits::unknown && !backend_.recording()) try {
-      const bool same = p.known && !backend_.options().doubt_library && compare(few, p, s, scratch, matrix);
-      p.bits = same ? Plan::Bits::same : Plan::Bits::other;
-    } catch (const OutOfMemory&) {  // unknown as yet
+  using enum State;
+  if (p.state == unchecked && !backend_.recording()) try {
+      const bool equal = !backend_.options().doubt_library && compare(few, p, s, scratch, matrix);
+      if (p.state == unchecked) p.state = equal ? same : other;  // else refused
+    } catch (const OutOfMemory&) {                               // unchecked as yet
     }
-  return p.bits == Plan::Bits::same;
+  return p.state == same;
 }
 
 // Compares the first and the last rows. Rounding to bf16 hides a difference in the last bits of f32 sums in all but
@@ -56,7 +58,7 @@ bool Blas::has_bits_of(const FewRows& few, Plan& p, const Shape3& s, void* scrat
 // equal settings. That both add in the same order is assumed; the tests of row counts support it. A plan for which
 // there is no such algorithm counts as different. Adding the product to the negated sums does not show their last bits
 // instead: algorithms for 9.0 round the product to bf16 before they add it to a bf16 matrix (measured, cuBLASLt 13.1).
-bool Blas::compare(const FewRows& few, const Plan& p, const Shape3& s, void* scratch, const Tensor& matrix) {
+bool Blas::compare(const FewRows& few, Plan& p, const Shape3& s, void* scratch, const Tensor& matrix) {
   const std::int64_t n = std::min(few.rows, s.rows);
   const Tensor x = backend_.allocate({s.rows, s.in}, s.type), sums = backend_.allocate({2, n * s.out}, DType::f32);
   launch_kernel("comparing products", backend_.cuda_stream(), {dim3(blocks_for(s.rows * s.in, kThreads)), kThreads},
@@ -67,20 +69,19 @@ bool Blas::compare(const FewRows& few, const Plan& p, const Shape3& s, void* scr
   if (s.y_type == DType::f32) return true;
   Shape3 unrounded = s;
   unrounded.y_type = DType::f32, unrounded.y_stride = s.out;
-  Plan with_f32;
-  return find_equal(with_f32, unrounded, p) && gives(with_f32, unrounded, nullptr, x, matrix, sums);
+  const std::unique_ptr<Plan> with_f32 = find_equal(unrounded, p);
+  return with_f32 && gives(*with_f32, unrounded, nullptr, x, matrix, sums);
 }
 
 // Whether the plan's products of the first rows of x and of the last have the bits of sums f32 [2, n * out].
-bool Blas::gives(const Plan& p, const Shape3& s, void* scratch, const Tensor& x, const Tensor& matrix,
-                 const Tensor& sums) {
+bool Blas::gives(Plan& p, const Shape3& s, void* scratch, const Tensor& x, const Tensor& matrix, const Tensor& sums) {
   const cudaStream_t stream = backend_.cuda_stream();
   const std::int64_t n = sums.dim(1) / s.out;
   const Tensor flag = backend_.allocate({1}, DType::i32),
                own = scratch ? Tensor() : backend_.allocate({s.slices * s.rows * s.y_stride}, s.y_type);
   void* const y = scratch ? scratch : own.raw();
   check(cudaMemsetAsync(flag.raw(), 0, sizeof(std::int32_t), stream), "comparing products");
-  multiply(p, y, x, matrix, false);
+  if (!multiply(p, y, x, matrix, false)) return false;
   for (int i = 0; i < 2; ++i)
     with_type("comparing products", s.y_type, [&](auto* type) {
       using Y = std::remove_pointer_t<decltype(type)>;
@@ -104,7 +105,8 @@ void Blas::multiply_few(const FewRows& few, const Tensor& y, const Tensor& x, co
   check(cudaMemsetAsync(padded.raw(), 0, std::size_t(padded.bytes()), backend_.cuda_stream()), "a product");
   backend_.copy(x, padded.rows(0, n));
   const Shape3 shape{out, in, rows, out, matrix.dtype(), DType::f32, slices, 256};
-  multiply(plan(shape, padded, matrix), sums.raw(), padded, matrix, false);
+  if (!multiply(plan(shape, padded, matrix), sums.raw(), padded, matrix, false))
+    return exact_product(backend_, Epilogue(y, {}, false), x, matrix);
   add_slices(all, sums, slices, {}, false);
   backend_.copy(all.rows(0, n), y);
 }
@@ -119,16 +121,26 @@ void Blas::multiply_slabs(const FewRows& few, const Tensor& y, const Tensor& x, 
   }
 }
 
-std::string Blas::note() const {
-  std::map<std::pair<std::int64_t, std::int64_t>, std::int64_t> matrices;  // plans per matrix
+std::string Blas::matrices_in(State state) const {
+  std::set<std::pair<std::int64_t, std::int64_t>> matrices;
   for (const auto& [shape, p] : plans_)
-    if (p->bits == Plan::Bits::other) ++matrices[{shape.out, shape.in}];
-  if (matrices.empty()) return "";
+    if (p->state == state) matrices.insert({shape.out, shape.in});
   std::string names;
-  for (const auto& [m, plans] : matrices)
-    names += (names.empty() ? "[" : ", [") + std::to_string(m.first) + ", " + std::to_string(m.second) + "]";
-  return "cuBLASLt's bits depend on the number of rows for matrices " + names +
-         ": multiplied a few rows at a time, and so slow";
+  for (const auto& [out, in] : matrices)
+    names += (names.empty() ? "[" : ", [") + std::to_string(out) + ", " + std::to_string(in) + "]";
+  return names;
+}
+
+std::string Blas::note() const {
+  const std::string other = matrices_in(State::other), none = matrices_in(State::none);
+  std::string note;
+  if (!other.empty())
+    note = "cuBLASLt's bits depend on the number of rows for matrices " + other +
+           ": multiplied a few rows at a time, and so slow";
+  if (!none.empty())
+    note += (note.empty() ? "" : "; ") + ("cuBLASLt has no algorithm for matrices " + none) +
+            ": multiplied by other kernels, and so slow";
+  return note;
 }
 
 }  // namespace foretoken

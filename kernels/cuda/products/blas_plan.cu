@@ -3,6 +3,8 @@
 // see blas_check.cu). Of the algorithms that give the same bits, the fastest.
 #include <algorithm>
 #include <array>
+#include <cmath>
+#include <limits>
 #include <vector>
 
 #include "kernels/cuda/memory/memory.cuh"
@@ -19,15 +21,16 @@ __global__ void differ_kernel(const T* a, const T* b, int width, std::int64_t st
   if (o < width && a[blockIdx.y * stride + o] != b[blockIdx.y * stride + o]) *differs = 1;
 }
 
-cublasLtMatrixLayout_t layout(cudaDataType type, std::int64_t rows, std::int64_t columns, std::int64_t stride,
-                              int count, std::int64_t step) {
-  cublasLtMatrixLayout_t made = nullptr;
-  check_blas(cublasLtMatrixLayoutCreate(&made, type, std::uint64_t(rows), std::uint64_t(columns), stride),
+Descriptor<cublasLtMatrixLayout_t> layout(cudaDataType type, std::int64_t rows, std::int64_t columns,
+                                          std::int64_t stride, int count, std::int64_t step) {
+  cublasLtMatrixLayout_t it = nullptr;
+  check_blas(cublasLtMatrixLayoutCreate(&it, type, std::uint64_t(rows), std::uint64_t(columns), stride),
              "describing a matrix");
+  Descriptor<cublasLtMatrixLayout_t> made(it);
   if (count > 1) {
-    check_blas(cublasLtMatrixLayoutSetAttribute(made, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &count, sizeof count),
+    check_blas(cublasLtMatrixLayoutSetAttribute(it, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &count, sizeof count),
                "describing a matrix");
-    check_blas(cublasLtMatrixLayoutSetAttribute(made, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &step, sizeof step),
+    check_blas(cublasLtMatrixLayoutSetAttribute(it, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &step, sizeof step),
                "describing a matrix");
   }
   return made;
@@ -62,94 +65,101 @@ auto settings_of(const cublasLtMatmulAlgo_t& algorithm) {
   return values;
 }
 
-struct Preference {
+Descriptor<cublasLtMatmulPreference_t> preference(int alignment) {
   cublasLtMatmulPreference_t it = nullptr;
-  explicit Preference(int alignment) {
-    check_blas(cublasLtMatmulPreferenceCreate(&it), "making a preference");
-    const std::uint64_t workspace = kBlasWorkspace;
-    const std::uint32_t bytes = std::uint32_t(alignment);
-    const auto set = [&](cublasLtMatmulPreferenceAttributes_t a, const void* value, std::size_t size) {
-      check_blas(cublasLtMatmulPreferenceSetAttribute(it, a, value, size), "making a preference");
-    };
-    set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &workspace, sizeof workspace);
-    set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, &bytes, sizeof bytes),
-        set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, &bytes, sizeof bytes);
-    set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, &bytes, sizeof bytes),
-        set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, &bytes, sizeof bytes);
-  }
-  ~Preference() { (void)cublasLtMatmulPreferenceDestroy(it); }
-};
-
-// A named type for std::vector, in which nvcc 13.0 does not compile the library's nameless one.
-struct Algorithm {
-  cublasLtMatmulAlgo_t it;
-};
-
-// Algorithms for y = W x of these matrices, those first that the library takes for the fastest.
-std::vector<Algorithm> algorithms_for(void* handle, cublasLtMatmulDesc_t operation, cublasLtMatrixLayout_t w,
-                                      cublasLtMatrixLayout_t x, cublasLtMatrixLayout_t y, int alignment) {
-  const Preference preference(alignment);
-  constexpr int kMost = 32;
-  static thread_local cublasLtMatmulHeuristicResult_t found[kMost];
-  int count = 0;
-  check_blas(cublasLtMatmulAlgoGetHeuristic(static_cast<cublasLtHandle_t>(handle), operation, w, x, y, y, preference.it,
-                                            kMost, found, &count),
-             "choosing an algorithm");
-  std::vector<Algorithm> all;
-  for (int i = 0; i < count; ++i) all.push_back({found[i].algo});
-  return all;
+  check_blas(cublasLtMatmulPreferenceCreate(&it), "making a preference");
+  Descriptor<cublasLtMatmulPreference_t> made(it);
+  const auto set = [&](cublasLtMatmulPreferenceAttributes_t a, auto value) {
+    check_blas(cublasLtMatmulPreferenceSetAttribute(it, a, &value, sizeof value), "making a preference");
+  };
+  set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, std::uint64_t(kBlasWorkspace));
+  for (const auto which : {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
+                           CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES})
+    set(which, std::uint32_t(alignment));
+  return made;
 }
 
 }  // namespace
 
-void Blas::describe(Plan& p, const Shape3& s) {
-  check_blas(cublasLtMatmulDescCreate(&p.operation, CUBLAS_COMPUTE_32F, CUDA_R_32F), "describing a product");
+std::unique_ptr<Blas::Plan> Blas::described(const Shape3& s) {
+  auto p = std::make_unique<Plan>();
+  cublasLtMatmulDesc_t operation = nullptr;
+  check_blas(cublasLtMatmulDescCreate(&operation, CUBLAS_COMPUTE_32F, CUDA_R_32F), "describing a product");
+  p->operation.reset(operation);
   const cublasOperation_t transposed = CUBLAS_OP_T;
-  check_blas(cublasLtMatmulDescSetAttribute(p.operation, CUBLASLT_MATMUL_DESC_TRANSA, &transposed, sizeof transposed),
+  check_blas(cublasLtMatmulDescSetAttribute(operation, CUBLASLT_MATMUL_DESC_TRANSA, &transposed, sizeof transposed),
              "describing a product");
   const std::int64_t slice = s.in / s.slices;
-  p.w = layout(data_type(s.type), slice, s.out, s.in, s.slices, slice);
-  p.x = layout(data_type(s.type), slice, s.rows, s.in, s.slices, slice);
-  p.y = layout(data_type(s.y_type), s.out, s.rows, s.y_stride, s.slices, s.out * s.rows);
+  p->w = layout(data_type(s.type), slice, s.out, s.in, s.slices, slice);
+  p->x = layout(data_type(s.type), slice, s.rows, s.in, s.slices, slice);
+  p->y = layout(data_type(s.y_type), s.out, s.rows, s.y_stride, s.slices, s.out * s.rows);
+  return p;
 }
 
-bool Blas::find_equal(Plan& plan, const Shape3& s, const Plan& of) const {
-  describe(plan, s);
+std::vector<Blas::Algorithm> Blas::algorithms_for(const Plan& p, int alignment) const {
+  const auto wanted = preference(alignment);
+  constexpr int kMost = 32;
+  static thread_local cublasLtMatmulHeuristicResult_t found[kMost];
+  int count = 0;
+  if (refused(cublasLtMatmulAlgoGetHeuristic(static_cast<cublasLtHandle_t>(handle_.get()), p.operation.get(), p.w.get(),
+                                             p.x.get(), p.y.get(), p.y.get(), wanted.get(), kMost, found, &count),
+              "choosing an algorithm"))
+    return {};
+  std::vector<Algorithm> all;
+  for (int i = 0; i < count; ++i)
+    if (found[i].state == CUBLAS_STATUS_SUCCESS) all.push_back({found[i].algo});
+  return all;
+}
+
+std::unique_ptr<Blas::Plan> Blas::find_equal(const Shape3& s, const Plan& of) const {
+  auto made = described(s);
   const auto settings = settings_of(of.algorithm);
-  for (const auto& a : algorithms_for(handle_, plan.operation, plan.w, plan.x, plan.y, s.alignment)) {
+  for (const Algorithm& a : algorithms_for(*made, s.alignment)) {
     if (settings_of(a.it) != settings) continue;
-    plan.algorithm = a.it, plan.known = true;
-    return true;
+    made->algorithm = a.it, made->state = State::unchecked;
+    return made;
   }
-  return false;
+  return nullptr;
 }
 
 Blas::Plan& Blas::plan(const Shape3& s, const Tensor& x, const Tensor& matrix) {
-  std::unique_ptr<Plan>& known = plans_[s];
-  if (known) return *known;
-  auto made = std::make_unique<Plan>();
-  describe(*made, s);
-  const std::vector<Algorithm> found = algorithms_for(handle_, made->operation, made->w, made->x, made->y, s.alignment);
-  const int count = int(found.size());
-  int chosen = 0;
-  if (backend_.invariant())
-    while (chosen < count && splits_k(found[std::size_t(chosen)].it)) ++chosen;
-  made->known = chosen < count;
-  if (made->known) made->algorithm = found[std::size_t(chosen)].it;
-  for (int i = 0; made->known && i < count && made->likes < 6 && !splits_k(made->algorithm); ++i)
-    if (!splits_k(found[std::size_t(i)].it)) made->alike[made->likes++] = found[std::size_t(i)].it;
+  if (const auto known = plans_.find(s); known != plans_.end()) return *known->second;
+  auto made = described(s);
+  const std::vector<Algorithm> found = algorithms_for(*made, s.alignment);
+  std::vector<Algorithm> alike;  // those that do not split K: they give the same bits (measured, and compared)
+  for (const Algorithm& a : found)
+    if (alike.size() < 6 && !splits_k(a.it)) alike.push_back(a);
+  const std::vector<Algorithm>& admissible = backend_.invariant() ? alike : found;
+  if (!admissible.empty()) made->algorithm = admissible[0].it, made->state = State::unchecked;
   constexpr std::int64_t kFewest = 24, kMostRows = 512,
                          kLeast =
                              1 << 21;  // elsewhere the library's first choice is as fast, or the library is not used
   const bool matters =
       s.type == DType::bf16 && s.rows >= kFewest && s.rows <= kMostRows && s.rows % 8 == 0 && s.out * s.in >= kLeast;
-  if (matters && made->likes > 1 && !backend_.recording()) choose(*made, s, x, matrix);
-  known = std::move(made);
-  return *known;
+  if (matters && alike.size() > 1 && !splits_k(made->algorithm) && !backend_.recording())
+    choose(*made, s, x, matrix, alike);
+  return *plans_.emplace(s, std::move(made)).first->second;
 }
 
-void Blas::choose(Plan& p, const Shape3& s, const Tensor& x, const Tensor& matrix) {
+float Blas::time_of(const Plan& p, const Algorithm& algorithm, void* y, const Tensor& x, const Tensor& matrix) {
   constexpr int kTimes = 3;
+  constexpr float kNever = std::numeric_limits<float>::infinity();
+  float time = kNever;
+  for (int k = 0; k < kTimes; ++k) {
+    // Evicts L2: the workspace is larger.
+    check(cudaMemsetAsync(workspace_.raw(), 0, std::size_t(kBlasWorkspace), backend_.cuda_stream()),
+          "emptying the cache");
+    const Mark from = backend_.mark();
+    if (!multiply(p, algorithm, y, x, matrix, false)) return kNever;
+    const Mark to = backend_.mark();
+    check(cudaStreamSynchronize(backend_.cuda_stream()), "timing a product");
+    time = std::min(time, float(backend_.seconds(from, to)));
+  }
+  return time;
+}
+
+void Blas::choose(Plan& p, const Shape3& s, const Tensor& x, const Tensor& matrix,
+                  const std::vector<Algorithm>& alike) {
   const Shape room{s.slices * s.rows * s.y_stride};
   Tensor first, mine, differs;
   try {
@@ -158,25 +168,13 @@ void Blas::choose(Plan& p, const Shape3& s, const Tensor& x, const Tensor& matri
   } catch (const OutOfMemory&) {  // no memory for the comparison; the library's first choice is kept
     return;
   }
-  const cudaStream_t stream = backend_.cuda_stream();
-  const float one = 1, zero = 0;
-  float least = 1e30f;
-  for (int i = 0; i < p.likes; ++i) {
-    void* const y = i == 0 ? first.raw() : mine.raw();
-    float time = 1e30f;
-    for (int k = 0; k < kTimes; ++k) {
-      // Evicts L2: the workspace is larger.
-      check(cudaMemsetAsync(workspace_.raw(), 0, std::size_t(kBlasWorkspace), stream), "emptying the cache");
-      const Mark from = backend_.mark();
-      check_blas(
-          cublasLtMatmul(static_cast<cublasLtHandle_t>(handle_), p.operation, &one, matrix.raw(), p.w, x.raw(), p.x,
-                         &zero, y, p.y, y, p.y, &p.alike[i], workspace_.raw(), std::size_t(kBlasWorkspace), stream),
-          "a product");
-      const Mark to = backend_.mark();
-      check(cudaStreamSynchronize(stream), "timing a product");
-      time = std::min(time, float(backend_.seconds(from, to)));
-    }
-    if (time < 0.98f * least && (i == 0 || !differ(first, mine, differs, s))) least = time, p.algorithm = p.alike[i];
+  bool any = false;  // has run: `first` is its result
+  float least = 0;
+  for (const Algorithm& a : alike) {
+    const float time = time_of(p, a, any ? mine.raw() : first.raw(), x, matrix);
+    if (std::isinf(time)) continue;  // offered, and refused
+    if (!any || (time < 0.98f * least && !differ(first, mine, differs, s))) least = time, p.algorithm = a.it;
+    any = true;
   }
 }
 

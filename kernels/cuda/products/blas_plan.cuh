@@ -1,8 +1,10 @@
 // The cuBLASLt descriptors of one product, shared by blas.cu, blas_plan.cu and blas_check.cu. This header must not know
 // how products are run.
 #pragma once
+#include <memory>
 #include <source_location>
 #include <string>
+#include <type_traits>
 
 #include <cublasLt.h>
 
@@ -19,24 +21,32 @@ inline void check_blas(cublasStatus_t status, const std::string& operation,
               where.file_name() + ":" + std::to_string(where.line()) + ")");
 }
 
-struct Blas::Plan {
-  cublasLtMatmulDesc_t operation = nullptr;
-  cublasLtMatrixLayout_t w = nullptr, x = nullptr, y = nullptr;
-  cublasLtMatmulAlgo_t algorithm = {};
-  cublasLtMatmulAlgo_t alike[6];  // where `algorithm` does not split K: others that do not. They give the same bits
-                                  // (measured, and compared)
-  int likes = 0;
-  bool known = false;  // the library has an admissible algorithm
-  enum class Bits {
-    unknown,
-    same,
-    other
-  } bits = Bits::unknown;  // compared with those of few rows, where numerics are invariant
+// An owner of one of the library's descriptors.
+struct DestroyDescriptor {
+  void operator()(cublasLtMatmulDesc_t it) const { (void)cublasLtMatmulDescDestroy(it); }
+  void operator()(cublasLtMatrixLayout_t it) const { (void)cublasLtMatrixLayoutDestroy(it); }
+  void operator()(cublasLtMatmulPreference_t it) const { (void)cublasLtMatmulPreferenceDestroy(it); }
+};
+template <class T> using Descriptor = std::unique_ptr<std::remove_pointer_t<T>, DestroyDescriptor>;
 
-  ~Plan() {
-    (void)cublasLtMatmulDescDestroy(operation);
-    for (const cublasLtMatrixLayout_t layout : {w, x, y}) (void)cublasLtMatrixLayoutDestroy(layout);
-  }
+// Algorithms that may be offered and yet refused: another route is taken, which is no failure.
+inline bool refused(cublasStatus_t status, const std::string& operation,
+                    std::source_location where = std::source_location::current()) {
+  if (status == CUBLAS_STATUS_NOT_SUPPORTED) return true;
+  check_blas(status, operation, where);
+  return false;
+}
+
+// A named type for std::vector, in which nvcc 13.0 does not compile the library's nameless one.
+struct Blas::Algorithm {
+  cublasLtMatmulAlgo_t it;
+};
+
+struct Blas::Plan {
+  Descriptor<cublasLtMatmulDesc_t> operation;
+  Descriptor<cublasLtMatrixLayout_t> w, x, y;
+  cublasLtMatmulAlgo_t algorithm = {};  // unless `none`
+  State state = State::none;
 };
 
 }  // namespace foretoken

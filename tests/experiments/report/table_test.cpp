@@ -28,7 +28,8 @@ TEST(Table, TerminalAlignsTextLeftAndFiguresRight) {
   EXPECT_EQ(small().terminal(100),
             "Speeds\n"
             "drafter           τ            speedup\n"
-            "──────────────────────────────────────\n"
+            "───────────────────"
+            "───────────────────\n"
             "draft_model    0.67  1.50 [1.25, 1.75]\n"
             "\n"
             "naïve        12.00~                  -\n");

@@ -81,5 +81,16 @@ TEST(Library, fast_numerics_trust_it) {
   EXPECT_EQ(cuda->description().find(kNote), std::string::npos);
 }
 
+// Shapes whose rows are not aligned: whether or not the library has an algorithm, there is a product.
+TEST(Library, shapes_that_it_may_lack_are_multiplied) {
+  const auto fast = make_gpu({}), exact = make_gpu({.invariant = true});
+  for (const auto& [out, in] : {std::pair{101, 63}, {7, 5}, {1001, 129}}) {
+    Products some(*fast, out, in, true), truth(*exact, out, in, true);
+    const Tensor found = some.of(Products::kMost)[1], sums = truth.of(Products::kMost)[1];
+    for (std::int64_t i = 0; i < std::int64_t(out) * Products::kMost; ++i)
+      ASSERT_NEAR(found.data<float>()[i], sums.data<float>()[i], 1e-2) << out << ' ' << in << ' ' << i;
+  }
+}
+
 }  // namespace
 }  // namespace foretoken::testing

@@ -18,6 +18,13 @@ double estimated_time(const PackedWeight& w, std::int64_t rows) {
 // time.
 std::int64_t chunk_of(std::int64_t rows) { return rows == 1 ? 2 : 1; }
 
+// Pieces into which the rows of a product with few panels are divided, so that all threads have work; one: they are
+// not. A piece is large enough that the weights that it reads once more cost little.
+std::int64_t pieces_of(std::int64_t rows, std::int64_t panels, std::int64_t threads) {
+  constexpr std::int64_t kPiece = 64, kPanelsEach = 4;
+  return panels < kPanelsEach * threads ? std::max<std::int64_t>(rows / kPiece, 1) : 1;
+}
+
 bool rounds(const Operations& operations, const PackedWeight& w) {
   return w.packing != Packing::f32 && operations.rounds_to_bf16;
 }
@@ -80,10 +87,19 @@ Tensor CpuBackend::normed(const Tensor& x, const Tensor& gain, float epsilon, co
 }
 
 void CpuBackend::multiply(const Tensor& rows, const PackedWeight& w, Tensor y, bool accumulate) {
-  if (rows.dim(0) == 0) return;
-  const Product p = product_of(w, rows, y, accumulate);
+  const std::int64_t n = rows.dim(0), pieces = pieces_of(n, w.panels, pool_.threads());
+  if (n == 0) return;
   const auto panels = operations_.product[int(w.packing)];
-  for_panels(w, p.rows, [&](std::int64_t begin, std::int64_t end) { panels(p, begin, end); });
+  if (pieces == 1) {
+    const Product p = product_of(w, rows, y, accumulate);
+    return for_panels(w, n, [&](std::int64_t begin, std::int64_t end) { panels(p, begin, end); });
+  }
+  const auto one = [&](int i) {  // a thread takes the panels of one piece, whose rows stay in its cache
+    const std::int64_t piece = i / w.panels, panel = i % w.panels, begin = n * piece / pieces,
+                       count = n * (piece + 1) / pieces - begin;
+    panels(product_of(w, rows.rows(begin, count), y.rows(begin, count), accumulate), panel, panel + 1);
+  };
+  pool_.run(int(pieces * w.panels), one);
 }
 
 void CpuBackend::for_panels(const PackedWeight& w, std::int64_t rows,

@@ -53,6 +53,17 @@ TEST_P(Rows, products) {
   }
 }
 
+// Outputs that do not suffice for all threads, which divide the rows too.
+TEST_P(Rows, products_of_few_outputs) {
+  for (DType dtype : {DType::f32, DType::bf16, DType::i8}) {
+    const Weight w = random_weight(70, 385, dtype, 5);
+    const Weight a = backend->prepare(w), b = threaded->prepare(w);
+    independent(
+        random_tensor({200, 385}, 6),
+        [&](Backend& k, const Tensor& x) { return k.linear(x, &k == backend.get() ? a : b); }, "linear");
+  }
+}
+
 TEST_P(Rows, feed_forward) {
   const Weight up = random_weight(2 * 320, 192, DType::bf16, 5), down = random_weight(192, 320, DType::bf16, 6);
   const Weight a[2] = {backend->prepare(up), backend->prepare(down)},

@@ -13,30 +13,40 @@
 namespace foretoken {
 namespace {
 
-// The type to which a model of quantized matrices is loaded, where a run asks for `dtype`. A checkpoint is not rounded
-// from one format to another: that would be neither what it stores nor what quantizing the original gives.
-std::string type_of_quantized(const ModelChoice& choice, const Quantization& q) {
+std::vector<std::string> names_of_formats(const TensorSource& tensors) {
+  std::vector<std::string> names;
+  for (const WeightFormat* format : tensors.formats()) names.push_back(format->name());
+  return names;
+}
+
+// The type to which a model of quantized matrices is loaded, where a run asks for `dtype`. They are not rounded from
+// one format to another: that would be neither what is stored nor what quantizing the original gives. `q`: nullptr for
+// a GGUF file, which does not say how inputs are rounded, so that a run may.
+std::string type_of_quantized(const ModelChoice& choice, const std::vector<std::string>& stored,
+                              const Quantization* q) {
   const std::string& dtype = choice.dtype;
   if (dtype == "bf16" || dtype == "f32") return dtype;
-  std::vector<std::string> stored;
-  for (const WeightFormat* format : q.formats()) stored.push_back(format->name());
-  const Activations a = q.activations();
-  const std::string what =
-      choice.directory + ": quantization_config of config.json is '" + q.method() + "' (" + listed(stored) + ")";
+  const bool inflated = !choice.inflate.empty();
+  const Activations a = q ? q->activations() : Activations();
+  const std::string what = choice.directory + ": " +
+                           (q ? "quantization_config of config.json is '" + q->method() + "' ("
+                              : std::string("its matrices are quantized (")) +
+                           listed(stored) + ")";
   if (dtype == "auto") {
-    if (a.bits == 0 || (a.format() && choice.inflate.empty())) return dtype;
+    if (a.bits == 0 || (a.format() && !inflated)) return dtype;
     throw Error(what + " and rounds inputs of matrices to " + a.text() + ", which is not supported" +
                 (a.format() ? " when it is inflated" : "") + "; for its weights alone, set dtype to " +
-                (choice.inflate.empty() ? listed(stored) + " or " : "") + "bf16");
+                (inflated ? "" : listed(stored) + " or ") + "bf16");
   }
-  if (stored == std::vector{dtype} && choice.inflate.empty()) return "auto";
+  if (stored == std::vector{dtype} && !inflated) return "auto";
   const Precision* precision = find_precision(dtype);
-  if (precision && precision->activations && precision->activations == a.format() && choice.inflate.empty() &&
-      stored == std::vector{precision->weights->name()})
-    return "auto";
-  throw Error(what + (choice.inflate.empty() ? "" : ", dense when it is inflated") + ", which contradicts the dtype '" +
-              dtype + "' of the run; set dtype to auto, bf16 or f32" +
-              (choice.inflate.empty() && stored.size() == 1 ? ", or " + stored[0] : ""));
+  if (precision && precision->activations && !inflated && stored == std::vector{precision->weights->name()}) {
+    if (!q) return dtype;
+    if (precision->activations == a.format()) return "auto";
+  }
+  throw Error(what + (inflated ? ", dense when it is inflated" : "") + ", which contradicts the dtype '" + dtype +
+              "' of the run; set dtype to auto, bf16 or f32" +
+              (!inflated && stored.size() == 1 ? ", or " + stored[0] : ""));
 }
 
 }  // namespace
@@ -52,7 +62,8 @@ OpenModel open_model(const ModelChoice& choice, const FindDirectory& find, const
   }
   const auto files = ModelFiles::open(find(choice.directory));
   OpenModel m{files->config(), files->tensors(), choice.dtype};
-  if (m.config.quantization) m.dtype = type_of_quantized(choice, *m.config.quantization);
+  if (const auto stored = names_of_formats(*m.tensors); !stored.empty())
+    m.dtype = type_of_quantized(choice, stored, m.config.quantization.get());
   if (m.config.quantization && find_format(choice.dtype)) m.tensors = weights_alone(m.tensors);
   if (choice.inflate.empty()) return m;
   const auto inflated = std::make_shared<InflatedWeights>(m.tensors, m.config, shape(choice.inflate), choice.directory,

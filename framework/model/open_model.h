@@ -21,9 +21,9 @@ struct OpenModel {
 using FindDirectory = std::function<std::filesystem::path(const std::string&)>;
 
 // Random models have no end of sequence. Weights of the type "f32" are inflated without rounding.
-// Where a checkpoint is quantized, and its format contradicts the choice's dtype, or its activations are rounded in a
-// way that is not implemented: an Error that names both. `between` is called now and then while random matrices are
-// filled; what it throws ends that.
+// Where matrices are quantized, in a directory or a GGUF file, and their format contradicts the choice's dtype, or its
+// activations are rounded in a way that is not implemented: an Error that names both. `between` is called now and then
+// while random matrices are filled; what it throws ends that.
 OpenModel open_model(const ModelChoice& choice, const FindDirectory& find, const std::function<void()>& between = {});
 
 // The vocabulary fingerprint of random models: equal for equal sizes.

@@ -18,6 +18,8 @@ class TensorSource {
   virtual Weight matrix(const std::string& module, const Shape& expected) const {
     return Weight::dense(tensor(module + ".weight", expected));
   }
+  // In which the matrices of layers are quantized, each once; none where all are dense.
+  virtual std::vector<const WeightFormat*> formats() const { return {}; }
   // All that it holds, so that unused tensors are noticed; empty where tensors of any name are generated.
   virtual std::vector<std::string> names() const = 0;
   virtual std::string where() const = 0;  // for messages: the directory or file, or how it is generated

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <span>
 #include <tuple>
 #include <utility>
 
@@ -35,8 +36,14 @@ class Transformer::Loader {
   }
   bool has(const std::string& name) const { return shapes_.contains(name); }
   // Several matrices (NAME.weight) with the same inputs, one above the other, and their biases (NAME.bias). Apart where
-  // a checkpoint rounds their inputs differently.
-  std::vector<Weight> stacked(const std::vector<std::string>& names) const { return stacked(names, options_.dtype); }
+  // a checkpoint stores them in different formats, or rounds their inputs differently; then their dense copies are
+  // apart too, since a device may add in another order where a matrix has more outputs.
+  Products products(const std::vector<std::string>& names) const {
+    Products all{stacked(names, options_.dtype)};
+    if (all.parts.size() > 1) all.type = type_of(all.parts);
+    return all;
+  }
+  Weight one(const std::string& name) const { return stacked({name}, options_.dtype).front(); }
   // The embedding and the head. Tied ones are in memory once: quantized ones as the head's codes, dense ones wherever
   // the device multiplies the table as it was uploaded.
   std::pair<Weight, Weight> ends(bool tied) const {
@@ -62,6 +69,15 @@ class Transformer::Loader {
   }
 
  private:
+  // Of products that stand side by side: what the device gives, which it alone knows; f32 where one of them is.
+  DType type_of(const std::vector<Weight>& parts) const {
+    const std::vector<float> zeros(std::size_t(parts.front().in), 0);
+    const Tensor row = backend_.upload(Tensor::host_copy<float>(zeros, DType::f32));
+    const auto is_wide = [&](const Weight& w) {
+      return backend_.norm_linear(row.reshaped({1, w.in}), row, 1, w).dtype() == DType::f32;
+    };
+    return std::ranges::any_of(parts, is_wide) ? DType::f32 : DType::bf16;
+  }
   static void expect_type(const std::string& key, const std::string& type) {
     const std::vector<std::string> known = weight_types();
     if (std::ranges::find(known, type) == known.end())
@@ -81,39 +97,42 @@ class Transformer::Loader {
     return w;
   }
   std::vector<Weight> stacked(const std::vector<std::string>& names, const std::string& type) const {
-    std::vector<Weight> parts;
-    for (const std::string& name : names) parts.push_back(matrix(name, type));
-    if (!stackable(parts)) {
-      if (std::ranges::any_of(parts, [](const Weight& w) { return w.activations != nullptr; }))
-        return apart(names, type);
-      for (Weight& part : parts) part = in_input_order(dequantized(part, by_all_cores));
+    std::vector<Weight> stored, all;
+    for (const std::string& name : names) stored.push_back(tensors_.matrix(name, shapes_.at(name + ".weight")));
+    for (std::size_t begin = 0, end = 0; begin < names.size(); begin = end) {
+      for (end = begin + 1; end < names.size() && stackable(std::span(stored).subspan(begin, end + 1 - begin));) ++end;
+      std::vector<Weight> run;
+      for (std::size_t i = begin; i < end; ++i) run.push_back(loaded(names[i], stored[i], type));
+      Weight w = run.front().format ? foretoken::stacked(run) : one_above_the_other(run, type);
+      if (has(names[begin] + ".bias")) w.bias = biases(std::span(names).subspan(begin, end - begin), w.out);
+      all.push_back(prepared(std::move(w)));
     }
-    Weight w = parts.front().format ? foretoken::stacked(parts) : one_above_the_other(parts, type);
-    if (has(names.front() + ".bias")) w.bias = biases(names, w.out);
-    return {prepared(std::move(w))};
-  }
-  std::vector<Weight> apart(const std::vector<std::string>& names, const std::string& type) const {
-    std::vector<Weight> all;
-    for (const std::string& name : names) all.push_back(stacked({name}, type).front());
     return all;
   }
-  // As stored, or rounded to the format `type`, or dequantized to the dense type. A format with rounded inputs rounds
-  // those of stored codes too.
   Weight matrix(const std::string& name, const std::string& type) const {
-    const Weight stored = tensors_.matrix(name, shapes_.at(name + ".weight"));
+    return loaded(name, tensors_.matrix(name, shapes_.at(name + ".weight")), type);
+  }
+  // As stored, or rounded to the format `type`, or dequantized to the dense type. A format with rounded inputs rounds
+  // those of stored codes too. Codes of another format are not rounded anew.
+  Weight loaded(const std::string& name, const Weight& stored, const std::string& type) const {
     const Precision* precision = find_precision(type);
     if (stored.format && type != "auto" && !precision) return dequantized(stored, by_all_cores);
-    if (stored.format && precision && precision->activations) return rounding_inputs(name, stored, *precision);
-    if (stored.format || !precision) return stored;
-    const Tensor values = converted(stored.values, dense_type(stored.values, "auto"));
-    return quantize(Weight::dense(values), *precision, by_all_cores);
-  }
-  Weight rounding_inputs(const std::string& name, const Weight& stored, const Precision& precision) const {
+    if (!precision) return stored;
     try {
-      return with_activations(stored, *precision.activations);
+      return rounded(stored, *precision);
     } catch (const Error& e) {
-      throw Error(tensors_.where() + ": dtype '" + precision.name + "' and the matrix '" + name + "': " + e.what());
+      throw Error(tensors_.where() + ": dtype '" + type + "' and the matrix '" + name + "': " + e.what());
     }
+  }
+  static Weight rounded(const Weight& stored, const Precision& precision) {
+    if (!stored.format) {
+      const Tensor values = converted(stored.values, dense_type(stored.values, "auto"));
+      return quantize(Weight::dense(values), precision, by_all_cores);
+    }
+    if (stored.format != precision.weights)
+      throw Error("it is stored as " + stored.format->name() + ", which is not rounded to " +
+                  precision.weights->name() + "; choose auto, " + stored.format->name() + ", bf16 or f32");
+    return precision.activations ? with_activations(stored, *precision.activations) : stored;
   }
   // Dense matrices.
   static Weight one_above_the_other(const std::vector<Weight>& parts, const std::string& dtype) {
@@ -134,7 +153,7 @@ class Transformer::Loader {
     }
     return all;
   }
-  Tensor biases(const std::vector<std::string>& names, std::int64_t out) const {
+  Tensor biases(std::span<const std::string> names, std::int64_t out) const {
     const Tensor all = Tensor::host({out}, DType::f32);
     std::int64_t at = 0;
     for (const std::string& name : names) {
@@ -184,9 +203,8 @@ Transformer::Transformer(Backend& backend, const ModelConfig& c, const TensorSou
     const auto head_norm = [&](const std::string& name) { return load.has(name) ? load.vector(name) : Tensor(); };
     layers_.push_back({load.vector(at + "input_layernorm.weight"), load.vector(at + "post_attention_layernorm.weight"),
                        head_norm(attn + "q_norm.weight"), head_norm(attn + "k_norm.weight"),
-                       load.stacked({attn + "q_proj", attn + "k_proj", attn + "v_proj"}),
-                       load.stacked({attn + "o_proj"}).front(), load.stacked({mlp + "gate_proj", mlp + "up_proj"}),
-                       load.stacked({mlp + "down_proj"}).front()});
+                       load.products({attn + "q_proj", attn + "k_proj", attn + "v_proj"}), load.one(attn + "o_proj"),
+                       load.products({mlp + "gate_proj", mlp + "up_proj"}), load.one(mlp + "down_proj")});
   }
   const auto frequencies = c.rope_frequencies();
   frequencies_ = backend.upload(Tensor::host_copy<float>(frequencies, DType::f32));
@@ -195,13 +213,13 @@ Transformer::Transformer(Backend& backend, const ModelConfig& c, const TensorSou
 }
 
 // norm_linear of matrices that stand one above the other, in one Weight or apart.
-static Tensor norm_products(Backend& b, const Tensor& x, const Tensor& gain, float epsilon,
-                            const std::vector<Weight>& parts) {
-  if (parts.size() == 1) return b.norm_linear(x, gain, epsilon, parts.front());
+Tensor Transformer::norm_products(Backend& b, const Tensor& x, const Tensor& gain, const Products& all) const {
+  const float epsilon = float(config_.norm_epsilon);
+  if (all.parts.size() == 1) return b.norm_linear(x, gain, epsilon, all.parts.front());
   std::int64_t out = 0, at = 0;
-  for (const Weight& w : parts) out += w.out;
-  const Tensor y = b.allocate({x.dim(0), out}, DType::f32);
-  for (const Weight& w : parts) {
+  for (const Weight& w : all.parts) out += w.out;
+  const Tensor y = b.allocate({x.dim(0), out}, all.type);
+  for (const Weight& w : all.parts) {
     b.norm_linear_to(y.columns(at, w.out), x, gain, epsilon, w);
     at += w.out;
   }
@@ -212,8 +230,7 @@ Tensor Transformer::attention(Backend& b, const Tensor& x, const Layer& layer, c
                               const KvLayer& kv) const {
   const std::int64_t nq = std::int64_t(config_.heads) * config_.head_size,
                      nkv = std::int64_t(config_.kv_heads) * config_.head_size;
-  const Tensor qkv =
-      norm_products(b, x, layer.attention_norm, float(config_.norm_epsilon), layer.qkv);  // [rows, nq + 2 nkv]
+  const Tensor qkv = norm_products(b, x, layer.attention_norm, layer.qkv);  // [rows, nq + 2 nkv]
   const Tensor q = qkv.columns(0, nq), k = qkv.columns(nq, nkv), v = qkv.columns(nq + nkv, nkv);
   if (layer.q_norm) {
     b.head_norm(q, layer.q_norm, float(config_.norm_epsilon));
@@ -230,10 +247,10 @@ Output Transformer::forward(Backend& b, const Rows& rows, std::span<const KvLaye
   for (std::size_t l = 0; l < layers_.size(); ++l) {
     const Layer& layer = layers_[l];
     b.linear_add(x, attention(b, x, layer, rows, kv[l]), layer.out);
-    if (layer.gate_up.size() == 1)
-      b.feed_forward(x, layer.ffn_norm, epsilon, layer.gate_up.front(), layer.down);
+    if (layer.gate_up.parts.size() == 1)
+      b.feed_forward(x, layer.ffn_norm, epsilon, layer.gate_up.parts.front(), layer.down);
     else
-      b.linear_add(x, b.silu_mul(norm_products(b, x, layer.ffn_norm, epsilon, layer.gate_up)), layer.down);
+      b.linear_add(x, b.silu_mul(norm_products(b, x, layer.ffn_norm, layer.gate_up)), layer.down);
   }
   if (!rows.wanted) return {};
   if (!rows.all_wanted) x = b.gather(x, rows.wanted);

@@ -41,17 +41,23 @@ class Transformer : public Model {
   bool replays() const override { return true; }
 
  private:
+  // Matrices one above the other: in one Weight, or in several where their formats differ, or how their inputs are
+  // rounded.
+  struct Products {
+    std::vector<Weight> parts;
+    DType type = DType::f32;  // of the products of several
+  };
   struct Layer {
     Tensor attention_norm, ffn_norm;  // f32 [width]
     Tensor q_norm, k_norm;            // f32 [head_size]; absent without head norms
-    // One above the other: one Weight, or three and two where their inputs are rounded differently.
-    std::vector<Weight> qkv;      // [(heads + 2 kv_heads) head_size, width]
-    Weight out;                   // [width, heads head_size]
-    std::vector<Weight> gate_up;  // [2 ffn, width]
-    Weight down;                  // [width, ffn]
+    Products qkv;                     // [(heads + 2 kv_heads) head_size, width]
+    Weight out;                       // [width, heads head_size]
+    Products gate_up;                 // [2 ffn, width]
+    Weight down;                      // [width, ffn]
   };
   class Loader;
 
+  Tensor norm_products(Backend& backend, const Tensor& x, const Tensor& gain, const Products& all) const;
   Tensor attention(Backend& backend, const Tensor& x, const Layer& layer, const Rows& rows, const KvLayer& kv) const;
 
   ModelConfig config_;

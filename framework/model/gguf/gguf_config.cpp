@@ -108,17 +108,21 @@ std::vector<float> divisors_of(const GgufFile& file, const ModelConfig& c) {
 void read_rope(const GgufFile& file, const std::string& prefix, ModelConfig& c) {
   const GgufMetadata& m = file.metadata();
   c.rope_theta = m.positive_or(prefix + "rope.freq_base", 10000);
-  const std::string type = prefix + "rope.scaling.type", kind = m.string_or(type, "none");
+  const std::string type = prefix + "rope.scaling.type", factor = prefix + "rope.scaling.factor";
+  const std::string kind = m.string_or(type, m.has(factor) ? "linear" : "none");  // llama.cpp's default
   RopeScaling& s = c.rope_scaling;
   s.divisors = divisors_of(file, c);
   if (!s.divisors.empty()) s.kind = RopeScaling::Kind::divisors;
+  if (kind == "none" && m.has(factor) && m.positive(factor) != 1)
+    m.refuse(factor, "'" + type + "' is \"none\"; leave one of them out");
   if (kind == "none") return;
   if (kind != "linear") m.refuse(type, "the supported kinds of rope scaling are \"none\" and \"linear\"");
+  s.factor = m.positive(factor);
+  if (s.factor < 1) m.refuse(factor, "must be at least 1");
+  if (s.factor == 1) return;
   if (!s.divisors.empty())
-    m.refuse(type, std::string("the tensor '") + kDivisors + "' scales too; leave one of them out");
+    m.refuse(factor, std::string("the tensor '") + kDivisors + "' scales too; leave one of them out");
   s.kind = RopeScaling::Kind::linear;
-  s.factor = m.positive(prefix + "rope.scaling.factor");
-  if (s.factor < 1) m.refuse(prefix + "rope.scaling.factor", "must be at least 1");
 }
 
 // The token that ends a sequence, and those that end a turn. Files name one of them; llama.cpp ends an output at others

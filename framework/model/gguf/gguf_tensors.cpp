@@ -91,6 +91,16 @@ GgufTensors::GgufTensors(std::shared_ptr<const GgufFile> file, const ModelConfig
   }
 }
 
+std::vector<const WeightFormat*> GgufTensors::formats() const {
+  std::vector<const WeightFormat*> all;
+  for (const auto& [name, entry] : entries_) {
+    if (entry.tensor.type->bits == 0 || !name.starts_with("model.layers.")) continue;
+    const WeightFormat* format = &format_of(*entry.tensor.type);
+    if (std::ranges::find(all, format) == all.end()) all.push_back(format);
+  }
+  return all;
+}
+
 std::vector<std::string> GgufTensors::names() const {
   std::vector<std::string> names;
   for (const auto& [name, entry] : entries_) names.push_back(name);

@@ -19,6 +19,7 @@ class GgufTensors : public TensorSource {
   Tensor tensor(const std::string& name, const Shape& expected) const override;
   // Integer codes where the type is quantized.
   Weight matrix(const std::string& module, const Shape& expected) const override;
+  std::vector<const WeightFormat*> formats() const override;
   std::vector<std::string> names() const override;
   std::string where() const override { return file_->where(); }
 

@@ -45,10 +45,11 @@ Awq::Awq(const Fields& settings)
   if (settings.integer_or(bits, 1, 32, 4) != 4) settings.refuse(bits, "the supported one is 4");
   if (group_ == 0) settings.refuse("group_size", "must be above 0, or -1 for all inputs");
   if (!settings.boolean_or("zero_point", true)) settings.refuse("zero_point", "only true is supported");
-  const char* key = settings.has("version") ? "version" : "format";
-  std::string version = settings.string_or(key, "gemm");
-  std::ranges::transform(version, version.begin(), [](unsigned char c) { return char(std::tolower(c)); });
-  if (version != "gemm") settings.refuse(key, "the supported one is \"gemm\"");
+  for (const char* key : {"version", "checkpoint_format", "format"}) {  // AutoAWQ's, and GPTQModel's
+    std::string layout = settings.string_or(key, "gemm");
+    std::ranges::transform(layout, layout.begin(), [](unsigned char c) { return char(std::tolower(c)); });
+    if (layout != "gemm") settings.refuse(key, "the supported one is \"gemm\"");
+  }
   if (const auto* dynamic = settings.find("dynamic"); dynamic && !dynamic->empty())
     settings.refuse("dynamic", "settings of single modules are not supported");
 }

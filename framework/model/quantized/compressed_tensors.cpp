@@ -31,6 +31,10 @@ class CompressedTensors final : public Quantization {
     return {"weight_zero_point", "weight_shape", "input_scale", "input_zero_point"};
   }
   bool excludes(const std::string& module) const override { return ignored_.match(module) > 0; }
+  bool covers(const std::string& module) const override {
+    return !excludes(module) &&
+           std::ranges::any_of(schemes_, [&](const CompressedScheme& s) { return s.targets.match(module) > 0; });
+  }
   Weight unpack(const Parts& parts) const override;
 
  private:
@@ -159,7 +163,12 @@ Tensor zeros_of(const Parts& parts, const CompressedScheme& s, const Shape& shap
       zeros.data<float>()[i] = float(zero);
     }
   }
-  return unpacking::all_zero(zeros) ? Tensor() : zeros;
+  if (unpacking::all_zero(zeros)) return {};
+  if (s.symmetric)
+    parts.refuse(part,
+                 "holds zero points other than 0, though quantization_config is symmetric; correct 'symmetric' in "
+                 "config.json, or download both again");
+  return zeros;
 }
 
 Weight unpack_codes(const Parts& parts, const CompressedScheme& s) {

@@ -29,6 +29,11 @@ class Gptq final : public Quantization {
   std::vector<std::string> marks() const override { return {"qweight"}; }
   std::vector<std::string> other_parts() const override { return {"qzeros", "scales", "g_idx"}; }
   bool excludes(const std::string& module) const override { return excluded_.contains(module); }
+  bool covers(const std::string& module) const override {
+    return !excludes(module) && (quantized_.empty() || std::ranges::any_of(quantized_, [&](const std::string& end) {
+                                   return module.ends_with(end);
+                                 }));
+  }
   Weight unpack(const Parts& parts) const override;
 
  private:
@@ -41,6 +46,7 @@ class Gptq final : public Quantization {
   bool by_activation_, symmetric_;
   ZeroPoints zero_points_ = ZeroPoints::minus_one;
   ExcludedModules excluded_;
+  std::vector<std::string> quantized_;  // ends of the names of quantized modules; none: all
 };
 
 // "gptqmodel:1.2.3" in meta.quantizer, which is a string or a list of strings.
@@ -53,6 +59,20 @@ bool is_by_gptqmodel(const Fields& settings) {
   return std::ranges::any_of(all, [](const nlohmann::json& name) {
     return name.is_string() && name.get<std::string>().starts_with("gptqmodel:");
   });
+}
+
+// modules_in_block_to_quantize: names, or lists of them in the order in which they were quantized.
+std::vector<std::string> quantized_modules(const Fields& settings) {
+  constexpr const char* kKey = "modules_in_block_to_quantize";
+  std::vector<std::string> all;
+  if (!settings.has(kKey)) return all;
+  for (const nlohmann::json& entry : settings.array(kKey))
+    for (const nlohmann::json& name : entry.is_array() ? entry : nlohmann::json::array({entry})) {
+      if (!name.is_string() || name == "")
+        settings.refuse(kKey, "must be a list of names of modules, or of such lists");
+      all.push_back(name);
+    }
+  return all;
 }
 
 void refuse_what_is_missing_here(const Fields& settings) {
@@ -71,7 +91,8 @@ Gptq::Gptq(const Fields& settings)
       group_(settings.integer_or("group_size", -1, 1 << 24, 128)),
       by_activation_(settings.boolean_or("desc_act", false)),
       symmetric_(settings.boolean_or("sym", true)),
-      excluded_(settings, "modules_to_not_convert") {
+      excluded_(settings, "modules_to_not_convert"),
+      quantized_(quantized_modules(settings)) {
   if (bits_ != 4 && bits_ != 8) settings.refuse("bits", "the supported ones are 4 and 8");
   if (group_ == 0) settings.refuse("group_size", "must be above 0, or -1 for all inputs");
   refuse_what_is_missing_here(settings);

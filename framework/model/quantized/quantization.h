@@ -40,6 +40,8 @@ class Quantization {
   virtual std::vector<std::string> other_parts() const = 0;
   // Whether the configuration says that a module is stored dense.
   virtual bool excludes(const std::string& module) const = 0;
+  // Whether it says that the matrix of a module of a layer is quantized.
+  virtual bool covers(const std::string& module) const { return !excludes(module); }
   // Codes, scales, zero points and order of a matrix, and how its inputs are rounded where that is supported. Throws
   // Error if the tensors are not what the configuration says.
   virtual Weight unpack(const Parts& parts) const = 0;

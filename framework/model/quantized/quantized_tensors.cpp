@@ -13,6 +13,9 @@ constexpr const char* kWeight = ".weight";
 
 bool is_dense(DType t) { return t == DType::f32 || t == DType::bf16 || t == DType::f16; }
 
+// Quantizers leave embeddings and head as they are, whether or not they say so.
+bool is_of_a_layer(const std::string& name) { return name.find("layers.") != name.npos; }
+
 class QuantizedTensors final : public TensorSource {
  public:
   QuantizedTensors(std::shared_ptr<const Checkpoint> checkpoint, std::shared_ptr<const Quantization> quantization)
@@ -30,11 +33,16 @@ class QuantizedTensors final : public TensorSource {
       throw Error(where() + ": tensor '" + name + "' is " + name_of(t.dtype()) + ", but what " +
                   quantization_->method() + " stores beside it (" + listed_marks() +
                   ") is missing; download the checkpoint again");
+    if (expected.rank() == 2 && is_of_a_layer(name) && quantization_->covers(module_of(name)))
+      throw Error(where() + ": tensor '" + name + "' is dense (" + name_of(t.dtype()) +
+                  "), but quantization_config of config.json says that " + quantization_->method() + " quantized '" +
+                  module_of(name) + "'; name it there among the modules that are dense, or download both again");
     return t;
   }
   Weight matrix(const std::string& module, const Shape& expected) const override {
     return modules_.contains(module) ? unpacked(module, expected) : TensorSource::matrix(module, expected);
   }
+  std::vector<const WeightFormat*> formats() const override { return quantization_->formats(); }
   std::vector<std::string> names() const override {
     std::set<std::string> all;
     for (const std::string& name : checkpoint_->names()) all.insert(name);
@@ -92,6 +100,7 @@ class WeightsAlone final : public TensorSource {
     w.activations = nullptr, w.input_scale = 0;
     return w;
   }
+  std::vector<const WeightFormat*> formats() const override { return inner_->formats(); }
   std::vector<std::string> names() const override { return inner_->names(); }
   std::string where() const override { return inner_->where(); }
 

@@ -160,6 +160,27 @@ TEST_F(GgufConfig, DivisorsOfFrequencies) {
                    "'rope_freqs.weight' scales too"));
 }
 
+// llama.cpp scales linearly where a file has a factor and no type.
+TEST_F(GgufConfig, AFactorWithoutATypeScalesLinearly) {
+  const auto with = [](const std::string& type, float factor) {
+    GgufBytes g = tiny().set("llama.rope.scaling.factor", f32_value(factor));
+    return type.empty() ? g : g.set("llama.rope.scaling.type", text_value(type));
+  };
+  const ModelConfig c = config(with("", 4));
+  EXPECT_EQ(c.rope_scaling.kind, RopeScaling::Kind::linear);
+  EXPECT_EQ(c.rope_scaling.factor, 4);
+  for (const char* type : {"", "none", "linear"}) {
+    EXPECT_EQ(refusal(with(type, 1)), "") << type;
+    EXPECT_EQ(config(with(type, 1)).rope_frequencies(), config(tiny()).rope_frequencies()) << type;
+  }
+  EXPECT_TRUE(says(refusal(with("none", 4)), "'llama.rope.scaling.factor' is 4",
+                   "'llama.rope.scaling.type' is \"none\"; leave one of them out"));
+  EXPECT_TRUE(says(refusal(with("", 0.5f)), "'llama.rope.scaling.factor' is 0.5", "at least 1"));
+  const std::string divisors = bytes_of(1.f) + bytes_of(8.f);
+  EXPECT_TRUE(says(refusal(with("", 4).append("rope_freqs.weight", {2}, 0, divisors)), "scales too"));
+  EXPECT_EQ(refusal(with("", 1).append("rope_freqs.weight", {2}, 0, divisors)), "");
+}
+
 // A Q8_0 matrix whose only block has the scale NaN.
 TEST_F(GgufConfig, AScaleThatIsNoNumber) {
   GgufBytes g;

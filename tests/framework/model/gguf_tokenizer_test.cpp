@@ -55,6 +55,19 @@ INSTANTIATE_TEST_SUITE_P(Names, NamedPreTokenizers, testing::Values("gpt-2", "ll
                            return name;
                          });
 
+// Names of one rule: StarCoder's digits are apart too, as in llama.cpp.
+TEST(NamedPreTokenizers, OfOneRuleGiveTheSameIds) {
+  std::ifstream file(kData / "gguf" / "smollm.gguf", std::ios::binary);
+  std::string bytes{std::istreambuf_iterator<char>(file), {}};
+  const std::string key = "tokenizer.ggml.pre";
+  const std::size_t at = bytes.find(key + text_value("smollm"));
+  ASSERT_NE(at, bytes.npos);
+  bytes.replace(at, key.size() + text_value("smollm").size(), key + text_value("starcoder"));
+  const TemporaryFolder folder;
+  const auto tokenizer = ModelFiles::open(folder.write("m.gguf", bytes))->tokenizer();
+  EXPECT_EQ(hash_of_ids(*tokenizer, strings()), read_json(kData / "gguf" / "smollm.json")["ids"].get<std::string>());
+}
+
 // Also what decodes: a GGUF file and a directory of one model have one vocabulary.
 TEST(GgufTokenizer, EqualsTheTokenizerJsonThatItWasMadeFrom) {
   for (const auto& [gguf, directory] : {std::pair("gpt-2", "gpt2"), std::pair("llama-bpe", "llama3")}) {

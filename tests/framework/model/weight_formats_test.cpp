@@ -5,7 +5,7 @@
 
 #include "framework/model/checkpoint.h"
 #include "framework/model/model_choice.h"
-#include "framework/model/open_model.h"
+#include "framework/model/model_files.h"
 #include "kernels/formats/activations/activation_format.h"
 #include "tests/framework/model/chain.h"
 #include "tests/framework/model/golden.h"
@@ -94,17 +94,13 @@ TEST(RoundedInputs, AreNamedByTheType) {
 
 // Stored codes keep their weights; a group with minima is no sum of integers.
 TEST(RoundedInputs, MultiplyStoredCodes) {
-  const auto load = [](const std::string& file, const std::string& dtype) {
-    return sentence_of([&] {
-      ModelChoice choice((kRoot / "tests/data/gguf" / file).string());
-      choice.dtype = dtype;
-      const OpenModel open = open_model(choice, [](const std::string& path) { return path; });
-      const auto backend = make_reference_backend();
-      const Transformer model(*backend, open.config, *open.tensors, "m", 0, {.dtype = open.dtype});
-    });
-  };
-  EXPECT_TRUE(says(load("k-quants.gguf", "w8a8"), "k-quants.gguf", "dtype 'w8a8' and the matrix 'model.layers.",
-                   "its groups have minima", "choose its weights alone"));
+  const auto files = ModelFiles::open(kRoot / "tests/data/gguf/k-quants.gguf");
+  EXPECT_TRUE(says(sentence_of([&] {
+                     const auto backend = make_reference_backend();
+                     const Transformer model(*backend, files->config(), *files->tensors(), "m", 0, {.dtype = "w4a8"});
+                   }),
+                   "k-quants.gguf", "dtype 'w4a8' and the matrix 'model.layers.", "its groups have minima",
+                   "choose its weights alone"));
 }
 
 // A format keeps the head as stored; another type of the head may be requested.

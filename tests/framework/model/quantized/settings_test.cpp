@@ -103,6 +103,7 @@ TEST(QuantizationConfig, ModulesOfNoGroupOrOfSeveral) {
     return refusal("ct-two-groups", [&](ModelFolder& m) {
       json& groups = m.config["quantization_config"]["config_groups"];
       groups["attention"]["targets"] = attention, groups["mlp"]["targets"] = mlp;
+      m.config["quantization_config"]["ignore"] = {"lm_head", "re:.*down_proj"};
     });
   };
   EXPECT_EQ(targets({"Linear"}, {"re:.*mlp.*"}), "");

@@ -69,7 +69,7 @@ TEST(CudaReplays, the_one_that_was_not_used_for_longest_goes) {
 // What a body holds while it runs is in the peak whether it is run, recorded or replayed, and whatever other bodies
 // were recorded before.
 TEST(CudaReplays, the_peak_counts_a_replayed_body_as_one_that_runs) {
-  const auto cuda = make_gpu();
+  const auto cuda = make_gpu({});
   const Tensor y = cuda->upload(random_tensor({4, 96}, 1));
   constexpr std::int64_t kLarge = std::int64_t(3) << 20, kSmall = std::int64_t(1) << 20;
   const auto peak = [&](std::int64_t bytes) {

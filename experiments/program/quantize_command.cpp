@@ -19,13 +19,13 @@ void add_quantize(CLI::App& app, Action& action) {
       ->check(CLI::IsMember(quantization_methods()))
       ->capture_default_str();
   c->add_option("--calibrate", g->method.calibrate, "a text for the other methods, or .jsonl with a document a line");
-  c->add_option("--tokens", g->method.tokens, "of that text, at most")
-      ->check(CLI::Range(1, 100000000))
-      ->capture_default_str();
+  c->add_option("--tokens", g->method.tokens,
+                "of that text, at most (default: " + std::to_string(kCalibrationTokens) + ")")
+      ->check(CLI::Range(1, 100000000));
   c->add_option("--alpha", g->method.alpha, "of smoothquant, 0 to 1: how much of the inputs' range weights take (0.5)");
   c->add_flag("--act-order", g->method.act_order, "gptq: columns in the order of their inputs' squares");
-  c->add_option("--device", g->method.device, "that reads the text: auto, cpu, reference or cuda")
-      ->capture_default_str();
+  c->add_option("--device", g->method.device, "that reads the text (default: auto)")
+      ->check(CLI::IsMember({"auto", "cpu", "reference", "cuda"}));
   c->add_option("--out", g->out, "the directory to write; DIR.partial keeps what is done if it is interrupted")
       ->required();
   c->add_flag("--quiet", g->quiet, "no progress");

@@ -4,6 +4,8 @@
 #include <cassert>
 #include <limits>
 
+#include "experiments/quality/varying_mean.h"
+
 namespace foretoken {
 
 OutputFigures figures_of(const Outputs& model, const Outputs& reference) {
@@ -16,8 +18,8 @@ OutputFigures figures_of(const Outputs& model, const Outputs& reference) {
     prefix.push_back({common, 1});
     share.push_back({common, double(reference[i].size())});
   }
-  return {int(model.size()), share_interval(equal), mean_interval(prefix, 0, std::numeric_limits<double>::infinity()),
-          mean_interval(share, 0, 1)};
+  return {int(model.size()), share_interval(equal), varying_mean(prefix, 0, std::numeric_limits<double>::infinity()),
+          varying_mean(share, 0, 1)};
 }
 
 }  // namespace foretoken

@@ -17,7 +17,7 @@ struct OutputFigures {
   Interval prefix_share;  // the same as a share of the reference's tokens, a ratio of totals
 };
 
-// Both have an output for each prompt. The units of the intervals are prompts.
+// Both have an output for each prompt. The units of the intervals are prompts; bounds are unknown where all are equal.
 OutputFigures figures_of(const Outputs& model, const Outputs& reference);
 
 }  // namespace foretoken

@@ -5,6 +5,7 @@
 #include <limits>
 #include <set>
 
+#include "experiments/quality/varying_mean.h"
 #include "framework/model/in_parallel.h"
 #include "kernels/error.h"
 
@@ -110,17 +111,17 @@ PredictionFigures figures_of(const Text& text, std::span<const TokenScore> score
   PredictionFigures f;
   f.tokens = long(scores.size());
   f.unit = documents ? "document" : "window", f.units = int(documents ? read.size() : text.windows.size());
-  f.loss = mean_interval(of([](const TokenScore& s) { return s.loss; }), 0, kNoLimit);
+  f.loss = varying_mean(of([](const TokenScore& s) { return s.loss; }), 0, kNoLimit);
   f.perplexity = exponential(f.loss);
   f.reference_loss = f.reference_perplexity = f.excess = f.divergence = f.agreement = f.overlap = Interval::unknown();
   std::vector<double> divergences;
   if (compared) {
-    f.reference_loss = mean_interval(of([](const TokenScore& s) { return s.reference_loss; }), 0, kNoLimit);
+    f.reference_loss = varying_mean(of([](const TokenScore& s) { return s.reference_loss; }), 0, kNoLimit);
     f.reference_perplexity = exponential(f.reference_loss);
-    f.excess = mean_interval(of([](const TokenScore& s) { return s.loss - s.reference_loss; }), -kNoLimit, kNoLimit);
-    f.divergence = mean_interval(of([](const TokenScore& s) { return s.divergence; }), 0, kNoLimit);
+    f.excess = varying_mean(of([](const TokenScore& s) { return s.loss - s.reference_loss; }), -kNoLimit, kNoLimit);
+    f.divergence = varying_mean(of([](const TokenScore& s) { return s.divergence; }), 0, kNoLimit);
     f.agreement = share_interval(of([](const TokenScore& s) { return s.agrees ? 1.0 : 0.0; }));
-    f.overlap = mean_interval(of([](const TokenScore& s) { return s.overlap; }), 0, 1);
+    f.overlap = varying_mean(of([](const TokenScore& s) { return s.overlap; }), 0, 1);
     for (const TokenScore& s : scores) divergences.push_back(s.divergence);
     std::ranges::sort(divergences);
   }

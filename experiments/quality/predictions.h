@@ -29,7 +29,7 @@ std::vector<TokenScore> predict(const Text& text, Reading& model, Reading* refer
                                 const std::function<void(double done)>& between = {});
 
 // Averages over tokens. The units of the intervals are documents, or windows where there are fewer than ten documents:
-// neighbouring tokens are not independent.
+// neighbouring tokens are not independent. Bounds of a mean are unknown where all units have the same.
 struct PredictionFigures {
   long tokens = 0;
   std::string unit;  // "document" or "window"

@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 
+#include "experiments/quality/blocks.h"
 #include "experiments/quality/documents.h"
 #include "experiments/quality/quality_report.h"
 #include "experiments/report/bench_file.h"
@@ -19,8 +20,11 @@
 #include "experiments/sweep/run_document.h"
 #include "experiments/sweep/workbench.h"
 #include "foretoken_version.h"
+#include "framework/model/model_files.h"
+#include "framework/model/open_model.h"
 #include "framework/text/json_file.h"
 #include "kernels/error.h"
+#include "kernels/formats/activations/activation_format.h"
 
 namespace foretoken {
 namespace {
@@ -47,6 +51,17 @@ json run_of(const QualityOptions& o, const json& model, const std::string& dtype
   return complete_run(document, registries, "quality");
 }
 
+// The model can be loaded with the run's type of weights, as far as its configuration tells.
+void expect_type(const json& run) {
+  const OpenModel open = open_model(target_of(run), [](const std::string& directory) {
+    const std::filesystem::path path = locate(directory);
+    expect_model(path);
+    return path;
+  });
+  if (const Precision* precision = find_precision(open.dtype))
+    expect_blocks(open.config, *precision->weights, "leave '" + open.dtype + "' out of --dtype");
+}
+
 WindowOptions windows_for(const QualityOptions& o, const ModelInfo& model, const ModelInfo* reference) {
   constexpr int kWindow = 512;
   const int most = reference ? std::min(model.positions, reference->positions) : model.positions;
@@ -62,10 +77,12 @@ WindowOptions windows_for(const QualityOptions& o, const ModelInfo& model, const
 // The text, the prompts, and the models of one row after another; what the reference wrote is kept for the next row.
 class Measurement {
  public:
-  // Reads and checks what needs no weights. `run`: of any row, since rows differ in the type of weights alone;
+  // Reads and checks what needs no weights. `runs`: of the rows, which differ in the type of weights alone;
   // `reference`: a run, or null.
-  Measurement(const QualityOptions& options, Workbench& bench, const json& run, json reference)
+  Measurement(const QualityOptions& options, Workbench& bench, const std::vector<json>& runs, json reference)
       : o_(options), bench_(bench), reference_(std::move(reference)) {
+    for (const json& run : runs) expect_type(run);
+    const json& run = runs.front();
     const ModelInfo model = bench_.target_info(run, "");
     const std::optional<ModelInfo> other =
         compared() ? std::optional(bench_.target_info(reference_, "")) : std::nullopt;
@@ -163,7 +180,7 @@ int run_quality(const QualityOptions& o) {
   else if (!o.dtypes.empty())
     reference = run_of(o, model, "auto", bench.registries());
   watch_interrupts();
-  Measurement measurement(o, bench, runs.front(), reference);
+  Measurement measurement(o, bench, runs, reference);
   Progress progress("foretoken quality", int(runs.size()), 0, o.quiet, "models");
   std::vector<QualityRow> rows;
   for (const json& run : runs) {

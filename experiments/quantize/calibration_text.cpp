@@ -30,7 +30,7 @@ std::vector<std::vector<Token>> windows_for(const DenseModel& model, const Metho
   const int window = std::min(kWindow, model.config().positions), opening = documents.front().opening;
   std::vector<std::vector<Token>> all;
   long tokens = 0;
-  for (const Window& w : windows_of(documents, {window, window - opening - 1, o.tokens})) {
+  for (const Window& w : windows_of(documents, {window, window - opening - 1, o.tokens.value_or(kCalibrationTokens)})) {
     all.push_back(w.tokens(documents));
     tokens += long(all.back().size());
   }
@@ -44,7 +44,7 @@ std::vector<std::vector<Token>> windows_for(const DenseModel& model, const Metho
 }  // namespace
 
 CalibrationText::CalibrationText(const DenseModel& model, const MethodOptions& o)
-    : device_(backend_of(bench_, o.device)),
+    : device_(backend_of(bench_, o.device.value_or("auto"))),
       host_(device_.device().kind == Device::Kind::cpu ? device_ : backend_of(bench_, "cpu")),
       text_(device_, model.config(), model.checkpoint(), windows_for(model, o)),
       layers_(model.config().layers) {}

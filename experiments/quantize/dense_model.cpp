@@ -3,6 +3,7 @@
 #include <set>
 
 #include "framework/model/convert.h"
+#include "framework/model/model_files.h"
 #include "framework/model/model_tensors.h"
 #include "framework/text/json_file.h"
 #include "kernels/error.h"
@@ -15,6 +16,10 @@ const std::string kWeight = ".weight";
 }  // namespace
 
 DenseModel::DenseModel(const std::filesystem::path& directory) : directory_(directory) {
+  if (is_one_file(directory))
+    throw Error(directory.string() +
+                " is a file, but only directories in Hugging Face form are quantized; name the directory from which it "
+                "was made, or run the file as it is");
   expect_model_directory(directory);
   json_ = nlohmann::ordered_json::parse(read_file(directory / "config.json"), nullptr, false);
   if (json_.is_object() && json_.contains("quantization_config") && !json_["quantization_config"].is_null())

@@ -31,7 +31,7 @@ class Gptq final : public Method {
     Inputs& inputs = inputs_.at(Calibration::product_of(module));
     if (!inputs.factor) inputs.factor.emplace(text_.host(), inputs.products.sums(), kDamping, by_size_);
     Weight rounded = foretoken::gptq(text_.host(), dense, format_, *inputs.factor, by_all_cores);
-    outputs_ += foretoken::output_error(text_.device(), text_.device().upload(inputs.sample.rows()), dense, rounded);
+    outputs_ += foretoken::output_error(text_.device(), inputs.sample.rows(), dense, rounded);
     return rounded;
   }
 

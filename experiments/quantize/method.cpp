@@ -50,6 +50,10 @@ void expect_options(const MethodOptions& o, const Known& method) {
                 " needs a calibration text; name one with --calibrate, as experiments/prompts.jsonl");
   if (!method.reads_text && !o.calibrate.empty())
     throw Error("the method " + name + " reads no calibration text; leave --calibrate out");
+  if (!method.reads_text && o.tokens)
+    throw Error("the method " + name + " reads no calibration text; leave --tokens out");
+  if (!method.reads_text && o.device)
+    throw Error("the method " + name + " reads no calibration text, for which --device is; leave --device out");
   if (o.alpha && name != "smoothquant")
     throw Error("the method " + name + " has no alpha to be given (awq searches for it); leave --alpha out");
   if (o.alpha && !(*o.alpha >= 0 && *o.alpha <= 1))
@@ -71,9 +75,12 @@ std::unique_ptr<Method> make_method(const MethodOptions& o, const DenseModel& mo
 
 nlohmann::json job_of(const MethodOptions& o) {
   if (o.calibrate.empty()) return {{"method", o.name}};
-  return {{"method", o.name},         {"calibrate", fingerprint(locate(o.calibrate))},
-          {"tokens", o.tokens},       {"alpha", o.alpha ? nlohmann::json(*o.alpha) : nlohmann::json()},
-          {"act_order", o.act_order}, {"device", o.device}};
+  return {{"method", o.name},
+          {"calibrate", fingerprint(locate(o.calibrate))},
+          {"tokens", o.tokens.value_or(kCalibrationTokens)},
+          {"alpha", o.alpha ? nlohmann::json(*o.alpha) : nlohmann::json()},
+          {"act_order", o.act_order},
+          {"device", o.device.value_or("auto")}};
 }
 
 }  // namespace foretoken

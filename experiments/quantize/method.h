@@ -13,13 +13,15 @@
 
 namespace foretoken {
 
+constexpr long kCalibrationTokens = 8192;
+
 struct MethodOptions {
-  std::string name = "rtn";     // of quantization_methods()
-  std::string calibrate;        // a text, as documents_of() reads it; empty: none
-  long tokens = 8192;           // of it, at most
-  std::optional<double> alpha;  // smoothquant: share of the inputs' range that weights take over; absent: 0.5
-  bool act_order = false;       // gptq: columns in descending order of their inputs' squares
-  std::string device = "auto";  // that reads the text
+  std::string name = "rtn";           // of quantization_methods()
+  std::string calibrate;              // a text, as documents_of() reads it; empty: none
+  std::optional<long> tokens;         // of it, at most; absent: kCalibrationTokens
+  std::optional<double> alpha;        // smoothquant: share of the inputs' range that weights take over; absent: 0.5
+  bool act_order = false;             // gptq: columns in descending order of their inputs' squares
+  std::optional<std::string> device;  // that reads the text; absent: "auto"
 };
 
 class Method {

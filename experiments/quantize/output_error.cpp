@@ -8,6 +8,34 @@
 
 namespace foretoken {
 
+namespace {
+
+Tensor outputs(Backend& device, const Tensor& x, const Weight& w) {
+  const Tensor y = device.linear(x, device.prepare(w));
+  const Tensor here = Tensor::host(y.shape(), y.dtype());
+  device.copy(y, here);
+  device.synchronize();
+  return here;
+}
+
+double squares(const Tensor& y) {
+  double all = 0;
+  for (std::int64_t r = 0; r < y.dim(0); ++r) {
+    double row = 0;
+    for (const float v : y.rows(r, 1).values<float>()) row += double(v) * double(v);
+    all += row;
+  }
+  return all;
+}
+
+Tensor difference(const Tensor& a, const Tensor& b) {
+  const Tensor d = Tensor::host(a.shape(), DType::f32);
+  for (std::int64_t i = 0; i < d.elements(); ++i) d.data<float>()[i] = a.data<float>()[i] - b.data<float>()[i];
+  return d;
+}
+
+}  // namespace
+
 RowSample::RowSample(std::int64_t in, std::int64_t tokens, std::int64_t most)
     : kept_(Tensor::host({std::min(tokens, most), in}, DType::f32)), tokens_(tokens), most_(std::min(tokens, most)) {}
 
@@ -33,22 +61,15 @@ Tensor weights_lost(const Weight& dense, const Weight& rounded, std::span<const 
 }
 
 double squared_outputs(Backend& device, const Tensor& x, const Tensor& weights) {
-  const Tensor y = device.linear(x, device.prepare(Weight::dense(weights)));
-  const Tensor here = Tensor::host(y.shape(), y.dtype());
-  device.copy(y, here);
-  device.synchronize();
-  double all = 0;
-  for (std::int64_t r = 0; r < here.dim(0); ++r) {
-    double row = 0;
-    for (const float v : here.rows(r, 1).values<float>()) row += double(v) * double(v);
-    all += row;
-  }
-  return all;
+  return squares(outputs(device, x, Weight::dense(weights)));
 }
 
 SquaredError output_error(Backend& device, const Tensor& x, const Weight& dense, const Weight& rounded) {
-  return {squared_outputs(device, x, weights_lost(dense, rounded)),
-          squared_outputs(device, x, converted(dense.values, DType::f32))};
+  const Tensor inputs = device.upload(x),
+               whole = outputs(device, inputs, Weight::dense(converted(dense.values, DType::f32)));
+  // Where inputs are as they are, the product of the difference has more digits than that of products.
+  if (!rounded.activations) return {squared_outputs(device, inputs, weights_lost(dense, rounded)), squares(whole)};
+  return {squares(difference(whole, outputs(device, inputs, rounded))), squares(whole)};
 }
 
 }  // namespace foretoken

@@ -33,7 +33,8 @@ Tensor weights_lost(const Weight& dense, const Weight& rounded, std::span<const 
 // in].
 double squared_outputs(Backend& device, const Tensor& x, const Tensor& weights);
 
-// |X (W - W')^T|^2 and |X W^T|^2.
+// |X W^T - X' W'^T|^2 and |X W^T|^2, computed on the device; X': the inputs as the rounded matrix reads them, which is
+// X where it does not round them. x: host f32 [rows, in].
 SquaredError output_error(Backend& device, const Tensor& x, const Weight& dense, const Weight& rounded);
 
 }  // namespace foretoken

@@ -7,6 +7,7 @@
 #include <optional>
 #include <set>
 
+#include "experiments/quality/blocks.h"
 #include "experiments/quantize/rounding_error.h"
 #include "experiments/quantize/stored_form.h"
 #include "experiments/quantize/unfinished.h"
@@ -129,6 +130,7 @@ std::vector<LayerError> quantize_checkpoint(const QuantizeOptions& o,
   const WeightFormat& format = *find_format(o.format);
   const DenseModel model(o.model);
   const int layers = model.config().layers;
+  expect_blocks(model.config(), format, "choose another --format, such as int8");
   const std::unique_ptr<Method> method = make_method(o.method, model, format);
   json job = job_of(o.method);
   job.update({{"format", o.format}, {"model", fingerprint(o.model)}});

@@ -24,7 +24,8 @@ struct QuantizeOptions {
 struct LayerError {
   int layer = 0;
   double error = 0;    // of all its matrices together
-  double outputs = 0;  // the same of the outputs of its products on the calibration text; NaN without one
+  double outputs = 0;  // the same of the outputs of its products on the calibration text, whose inputs are rounded
+                       // where the checkpoint's are; NaN without one
   double worst = 0;    // of one matrix
   std::string matrix;  // that one, as "mlp.down_proj"
 };

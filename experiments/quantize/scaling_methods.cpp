@@ -11,6 +11,7 @@
 #include "experiments/quantize/smoothing.h"
 #include "framework/model/in_parallel.h"
 #include "kernels/error.h"
+#include "kernels/formats/activations/activation_format.h"
 
 namespace foretoken::methods {
 namespace {
@@ -86,7 +87,7 @@ class Scaling : public Method {
   Weight round(const std::string& module, const Weight& dense) override {
     const Tensor& x = samples_.at(Calibration::product_of(module));
     Weight rounded = rounded_for(module, dense, x);
-    outputs_ += foretoken::output_error(text_.device(), text_.device().upload(x), dense, rounded);
+    outputs_ += foretoken::output_error(text_.device(), x, dense, rounded);
     return rounded;
   }
 
@@ -147,8 +148,9 @@ class SmoothQuant final : public Scaling {
     if (layer.matrices.contains(fold.maker)) return {};
     return foldable(layer, fold, smoothing_scales(matrices_of(layer, fold), inputs.largest, alpha_));
   }
+  // As the checkpoint says that it is read: inputs are rounded too.
   Weight rounded_for(const std::string&, const Weight& dense, const Tensor&) override {
-    return quantize(dense, format_, 0, by_all_cores);
+    return with_activations(quantize(dense, format_, 0, by_all_cores), formats::int8_rows());
   }
 
   double alpha_;

@@ -1,8 +1,10 @@
 // A checkpoint that is being written: a folder beside its final place, with a shard for each finished layer and a list
-// of them, so that the work goes on where it stopped. This module must not know what the shards hold.
+// of them, so that the work goes on where it stopped. One process writes it at a time: it holds a lock on a file
+// within. This module must not know what the shards hold.
 #pragma once
 #include <filesystem>
 #include <map>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -10,15 +12,16 @@
 #include <nlohmann/json.hpp>
 
 #include "experiments/quantize/safetensors_file.h"
+#include "framework/text/regular_file.h"
 
 namespace foretoken {
 
 class Unfinished {
  public:
-  // Opens or makes `out`.partial. `job`: all that its content depends on. An `out` that exists, or a folder of another
-  // job, is an Error. `shards`: their number.
+  // Opens or makes `out`.partial. `job`: all that its content depends on. An `out` that exists, a folder of another
+  // job, or one that another process writes is an Error, which leaves all as it was. `shards`: their number.
   Unfinished(const std::filesystem::path& out, const nlohmann::json& job, int shards);
-  // Removes the folder where no shard is finished.
+  // Removes the folder where this process made it and no shard is finished.
   ~Unfinished();
   Unfinished(const Unfinished&) = delete;
 
@@ -34,10 +37,15 @@ class Unfinished {
   void finish();
 
  private:
+  void open();
+  void make();
+  void lock();
   std::string name_of(int shard) const;
   void write_list() const;
 
   std::filesystem::path out_, folder_;
+  bool made_ = false;  // the folder, by this process
+  std::optional<Descriptor> lock_;
   nlohmann::json job_, shards_done_ = nlohmann::json::object();  // by the shard's name: "facts", and "bytes" by tensor
   int shards_;
 };

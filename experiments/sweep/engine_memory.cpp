@@ -16,7 +16,7 @@ nlohmann::json EngineMemory::figures() const {
   const MemoryUse use = engine_.host().backend().memory();
   const PagePool& pool = engine_.pool();
   nlohmann::json scratch;
-  if (use.most > 0) scratch = use.most - before_ + kept_ + use.replays;
+  if (use.most > 0) scratch = use.most - before_ + kept_;
   return {{"target_weights", engine_.target().info().memory()},
           {"draft_weights", draft_weights()},
           {"cache", pool.memory().bytes()},

@@ -16,8 +16,8 @@ class EngineMemory {
   void step(const StepReport& report);
   // Bytes: "target_weights" and "draft_weights", embeddings included, each model once and the target's not as a
   // draft's; "cache": the pool of pages, "cache_used": the most of it that was in use; "scratch": the most that steps
-  // held besides (activations, logits, distributions; logits that a model kept from
-  // an earlier engine too), null where the device does not count.
+  // held besides (activations, those of replayed forwards too; logits, also such as a model kept from an earlier
+  // engine; distributions), null where the device does not count.
   nlohmann::json figures() const;
 
  private:

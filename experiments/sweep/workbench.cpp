@@ -13,6 +13,7 @@
 #include "framework/model/model_files.h"
 #include "framework/model/open_model.h"
 #include "framework/model/transformer.h"
+#include "framework/text/known_names.h"
 #include "kernels/error.h"
 #ifdef FORETOKEN_CUDA
 #include "kernels/cuda/cuda_backend.h"
@@ -45,8 +46,9 @@ int gpus() {
 std::unique_ptr<Backend> make_backend(const std::string& device, int threads, bool invariant) {
   if (device == "reference") return make_reference_backend();
   if (device == "cuda") return cuda(invariant);
-  const auto cpu = [&] { return make_cpu_backend(threads); };
-  return device == "auto" ? automatic_backend(gpus, [&] { return cuda(invariant); }, cpu) : cpu();
+  if (device == "cpu") return make_cpu_backend(threads);
+  if (device != "auto") unknown_name("device", device, {"auto", "cpu", "reference", "cuda"});
+  return automatic_backend(gpus, [&] { return cuda(invariant); }, [&] { return make_cpu_backend(threads); });
 }
 
 // What a step's logits may take: half of what the pool leaves, or as much as the pool where that is all a run says.

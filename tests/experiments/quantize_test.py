@@ -105,6 +105,9 @@ class Quantize(InFolder):
             (["--out", "a", "--method", "smoothquant", "--calibrate", "x", "--alpha", "2"], {"form": "int8"},
              ["alpha", "0 to 1"]),
             (["--out", "a", "--act-order"], {}, ["rtn", "--act-order"]),
+            (["--out", "a", "--device", "cpu"], {}, ["rtn", "leave --device out"]),
+            (["--out", "a", "--tokens", "99"], {}, ["rtn", "leave --tokens out"]),
+            (["--out", "a"], {"model": "draft/model.safetensors"}, ["is a file", "directories"]),
             (["--out", "a", "--method", "gptq", "--calibrate", str(SOURCE / "LICENSE"), "--tokens", "99"], {},
              ["too few", "128"]),
         ):
@@ -114,7 +117,8 @@ class Quantize(InFolder):
             for word in words:
                 self.assertIn(word, err)
         self.assertEqual(self.names(), ["there"])
-        self.assertEqual(self.run_it("--out", "a", "--method", "magic")[0], 2)
+        for arguments in (["--method", "magic"], ["--method", "awq", "--calibrate", "x", "--device", "gpu"]):
+            self.assertEqual(self.run_it("--out", "a", *arguments)[0], 2)
 
 
 if __name__ == "__main__":

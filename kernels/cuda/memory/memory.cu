@@ -110,7 +110,8 @@ Tensor CudaMemory::allocate(Shape shape, DType dtype) {
   const std::lock_guard lock(mutex_);
   CudaPool& pool = recording_ ? recorded_ : eager_;
   void* const block = take(pool, bytes);
-  most_ = std::max(most_, eager_.bytes() - eager_.idle());
+  most_ = std::max(most_, eager_.used());
+  if (recording_) recorded_most_ = std::max(recorded_most_, recorded_.used());
   const auto give = [self = shared_from_this(), &pool](void* p) {
     const std::lock_guard again(self->mutex_);
     pool.give(p);
@@ -127,12 +128,28 @@ std::int64_t CudaMemory::free_bytes() {
 
 MemoryUse CudaMemory::use() const {
   const std::lock_guard lock(mutex_);
-  return {eager_.bytes() - eager_.idle(), most_, recorded_.bytes()};
+  return {eager_.used(), most_, recorded_.bytes()};
+}
+
+void CudaMemory::recording(bool on) {
+  const std::lock_guard lock(mutex_);
+  recording_ = on;
+  if (on) recorded_before_ = recorded_most_ = recorded_.used();
+}
+
+std::int64_t CudaMemory::recorded_bytes() const {
+  const std::lock_guard lock(mutex_);
+  return recorded_most_ - recorded_before_;
+}
+
+void CudaMemory::replayed(std::int64_t bytes) {
+  const std::lock_guard lock(mutex_);
+  most_ = std::max(most_, eager_.used() + bytes);
 }
 
 void CudaMemory::restart_peak() {
   const std::lock_guard lock(mutex_);
-  most_ = eager_.bytes() - eager_.idle();
+  most_ = eager_.used();
 }
 
 Tensor CudaBackend::allocate(Shape shape, DType dtype) {

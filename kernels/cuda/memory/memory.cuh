@@ -33,6 +33,7 @@ class CudaPool {
   void trim();
   std::int64_t idle() const { return idle_; }    // free bytes in slabs
   std::int64_t bytes() const { return bytes_; }  // of all slabs
+  std::int64_t used() const { return bytes_ - idle_; }
 
  private:
   struct Block {
@@ -57,7 +58,11 @@ class CudaMemory : public std::enable_shared_from_this<CudaMemory> {
 
   // Uninitialised, dense. Throws OutOfMemory where the device has no more.
   Tensor allocate(Shape shape, DType dtype);
-  void recording(bool on) { recording_ = on; }
+  void recording(bool on);
+  // Of tensors that existed at once while the last body was recorded.
+  std::int64_t recorded_bytes() const;
+  // A body with so many is replayed: they count in MemoryUse::most, as they did when it ran unrecorded.
+  void replayed(std::int64_t bytes);
   std::int64_t free_bytes();  // free bytes of the device and of the pool
   MemoryUse use() const;
   void restart_peak();
@@ -68,7 +73,9 @@ class CudaMemory : public std::enable_shared_from_this<CudaMemory> {
   int device_;
   mutable std::mutex mutex_;
   CudaPool eager_, recorded_;
-  std::int64_t most_ = 0;  // bytes of eager_ in use
+  std::int64_t most_ = 0;  // bytes of eager_ in use, and of a replayed body
+  // Bytes of recorded_ in use when the last recording began, and the most until it ended.
+  std::int64_t recorded_before_ = 0, recorded_most_ = 0;
   bool recording_ = false;
 };
 

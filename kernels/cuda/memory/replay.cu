@@ -89,12 +89,13 @@ bool CudaReplays::run(std::span<const std::int64_t> key, const std::function<voi
   entries_.splice(entries_.begin(), entries_, known->second);
   const Entry& entry = entries_.front();
   checked(cudaGraphLaunch(entry.graph.get(), stream_), "launching ", key);
+  memory_.replayed(entry.bytes);
   if (compares_ && result) compare(entry.key, body, result);
   return true;
 }
 
 void CudaReplays::keep(Key key, Graph graph) {
-  entries_.push_front({std::move(key), std::move(graph)});
+  entries_.push_front({std::move(key), std::move(graph), memory_.recorded_bytes()});
   by_key_.emplace(entries_.front().key, entries_.begin());
   if (entries_.size() <= most_) return;
   check(cudaStreamSynchronize(stream_), "the work queued so far");

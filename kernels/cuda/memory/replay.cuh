@@ -45,6 +45,7 @@ class CudaReplays {
   struct Entry {
     Key key;
     Graph graph;
+    std::int64_t bytes;  // of tensors that the body has at once
   };
   struct Before {  // lexicographic; a span can be looked up without a copy
     using is_transparent = void;

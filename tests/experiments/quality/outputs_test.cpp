@@ -25,6 +25,17 @@ TEST(OutputFigures, OfEqualOutputs) {
   EXPECT_NEAR(f.equal.low, 0.8316, 5e-5);  // 0.025^(1/20)
   EXPECT_EQ(f.prefix.value, 3);
   EXPECT_EQ(f.prefix_share.value, 1);
+  EXPECT_FALSE(f.prefix.bounded() || f.prefix_share.bounded()) << "equal outputs do not say how others vary";
+}
+
+// Two prompts that differ alike are no proof that all do.
+TEST(OutputFigures, OfPromptsThatAreAllAlikeHaveNoBounds) {
+  const OutputFigures f = figures_of({{1, 2, 3, 4, 0}, {1, 2, 3, 4, 0}}, {{1, 2, 3, 4, 5}, {1, 2, 3, 4, 6}});
+  EXPECT_EQ(f.prefix.value, 4);
+  EXPECT_FALSE(f.prefix.bounded());
+  EXPECT_FALSE(f.prefix_share.bounded());
+  EXPECT_LT(f.equal.high, 1);
+  EXPECT_GT(f.equal.high, 0.5) << "of 2 prompts";
 }
 
 // An output that ends early has not the whole of the other, though it is a prefix of it.

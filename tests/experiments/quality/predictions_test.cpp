@@ -4,6 +4,8 @@
 
 #include <cmath>
 
+#include "framework/model/convert.h"
+#include "framework/model/transformer.h"
 #include "tests/framework/model/golden.h"
 #include "tests/support/sentence.h"
 #include "tests/support/tiny_models.h"
@@ -99,10 +101,10 @@ TEST(Predictions, OfAModelAndItselfDoNotDiffer) {
   const PredictionFigures f = figures_of(text, predict(text, a, &b), true);
   EXPECT_EQ(f.tokens, 12 * 39);
   EXPECT_EQ(f.divergence.value, 0);
-  EXPECT_EQ(f.divergence.high, 0);
+  EXPECT_FALSE(f.divergence.bounded()) << "nothing varies";
   EXPECT_EQ(f.divergence_most, 0);
   EXPECT_EQ(f.excess.value, 0);
-  EXPECT_EQ(f.excess.width(), 0);
+  EXPECT_FALSE(f.excess.bounded());
   EXPECT_EQ(f.agreement.value, 1);
   EXPECT_EQ(f.agreement.high, 1);
   EXPECT_LT(f.agreement.low, 1);  // 468 tokens do not prove it of all
@@ -146,6 +148,49 @@ TEST(Predictions, HaveIntervalsOverWhatIsIndependent) {
   }
   const PredictionFigures repeated = figures(10);
   EXPECT_EQ(repeated.perplexity.low, many.perplexity.low) << "intervals are deterministic";
+}
+
+// A model one of whose norms makes its logits infinite.
+TEST(Predictions, RefuseLogitsThatAreNotFinite) {
+  class Damaged final : public TensorSource {
+   public:
+    explicit Damaged(const Checkpoint& source) : source_(source) {}
+    Tensor tensor(const std::string& name, const Shape& expected) const override {
+      const Tensor t = converted(source_.tensor(name, expected), DType::f32);
+      if (name != "model.norm.weight") return t;
+      const Tensor copy = Tensor::host(t.shape(), DType::f32);
+      copy_on_host(t, copy);
+      copy.data<float>()[1] = std::nanf("");
+      return copy;
+    }
+    std::vector<std::string> names() const override { return source_.names(); }
+    std::string where() const override { return source_.where(); }
+
+   private:
+    const Checkpoint& source_;
+  };
+  const auto backend = make_cpu_backend(1);
+  const Checkpoint source = Checkpoint::open(kTinyModels / "llama2");
+  const std::shared_ptr<Model> good = tiny_model(*backend, "llama2"),
+                               bad = std::make_shared<Transformer>(*backend, ModelConfig::load(kTinyModels / "llama2"),
+                                                                   Damaged(source), "the damaged one", 0,
+                                                                   TransformerOptions{});
+  const Text text = arbitrary(2, 20, good->info().vocab, {16, 8, 0});
+  Reading a(*backend, good, 16), b(*backend, bad, 16);
+  EXPECT_TRUE(
+      says(sentence_of([&] { (void)predict(text, b, nullptr); }), "the damaged one", "document 1", "not finite"));
+  EXPECT_TRUE(says(sentence_of([&] { (void)predict(text, a, &b); }), "the damaged one", "not finite"));
+}
+
+// By hand; tokens with a large divergence stand anywhere in a text.
+TEST(Predictions, HaveTheMiddleAndTheGreatestDivergences) {
+  Text text = whole(std::vector<Token>(102, 1));
+  std::vector<TokenScore> scores(101);
+  for (int i = 0; i < 101; ++i) scores[std::size_t(i)].divergence = double(i * 37 % 101);  // 0 ... 100, each once
+  const PredictionFigures f = figures_of(text, scores, true);
+  EXPECT_DOUBLE_EQ(f.divergence_median, 50);
+  EXPECT_DOUBLE_EQ(f.divergence_99, 99);
+  EXPECT_DOUBLE_EQ(f.divergence_most, 100);
 }
 
 TEST(Predictions, RefuseAnotherVocabulary) {

@@ -1,6 +1,7 @@
 // Windows predict every token once, from as many tokens before it as they promise.
 #include "experiments/quality/windows.h"
 
+#include <filesystem>
 #include <numeric>
 
 #include <gtest/gtest.h>
@@ -75,6 +76,26 @@ TEST(Windows, StopAfterTheTokensThatAreWanted) {
     for (const Window& w : windows_of(documents, {16, 8, wanted})) predicted += w.predictions();
     EXPECT_EQ(predicted, std::min(wanted, 9L + 99 + 9));
   }
+}
+
+// A tokenizer that begins every text with <s>, which is given before every window and never predicted.
+TEST(Windows, KnowTheBeginningThatATokenizerAdds) {
+  const auto tokenizer =
+      Tokenizer::load(std::filesystem::path(FORETOKEN_SOURCE_DIR) / "tests" / "data" / "tokenizers" / "llama2");
+  const std::string text = "The quick brown fox jumps over the lazy dog, and over the next one too.";
+  const std::vector<Document> documents = {document_of(*tokenizer, text)};
+  const Document& d = documents.front();
+  const std::vector<Token> body = tokenizer->encode(text, false);
+  ASSERT_EQ(d.tokens.size(), body.size() + 1);
+  EXPECT_EQ(d.opening, 1);
+  EXPECT_TRUE(std::equal(body.begin(), body.end(), d.tokens.begin() + 1));
+  long predicted = 0;
+  for (const Window& w : windows_of(documents, {6, 3, 0})) {
+    EXPECT_EQ(w.tokens(documents).front(), d.tokens.front());
+    EXPECT_GE(w.first, 1);
+    predicted += w.predictions();
+  }
+  EXPECT_EQ(predicted, long(body.size()));
 }
 
 TEST(Windows, RefuseWhatCannotPredict) {

@@ -21,10 +21,10 @@ class Calibrated : public Quantized {
   }
 };
 
-TEST_F(Calibrated, GoesOnWhereItStopped) { expect_resumption(options("int4", 400), here_ / "whole"); }
-TEST_F(Calibrated, GoesOnWhereAwqStopped) { expect_resumption(options("int4", 400, "awq"), here_ / "whole"); }
+TEST_F(Calibrated, GoesOnWhereItStopped) { expect_resumption(options("int4", 400), here_ / "elsewhere"); }
+TEST_F(Calibrated, GoesOnWhereAwqStopped) { expect_resumption(options("int4", 400, "awq"), here_ / "elsewhere"); }
 TEST_F(Calibrated, GoesOnWhereSmoothquantStopped) {
-  expect_resumption(options("int8", 400, "smoothquant"), here_ / "whole");
+  expect_resumption(options("int8", 400, "smoothquant"), here_ / "elsewhere");
 }
 
 // The weights are farther from the dense ones than those rounded to nearest, and the outputs nearer to the dense ones.
@@ -82,6 +82,10 @@ TEST_F(Calibrated, RefusesTextsThatAreMissingOrTooShort) {
   }
   const QuantizeOptions unused = options("int4", 400, "rtn");
   EXPECT_TRUE(says(sentence_of([&] { (void)quantize(unused); }), "rtn", "--calibrate"));
+  QuantizeOptions tokens = unused, device = unused;
+  tokens.method.calibrate = device.method.calibrate = "", device.method.tokens.reset(), tokens.method.device.reset();
+  EXPECT_TRUE(says(sentence_of([&] { (void)quantize(tokens); }), "rtn", "leave --tokens out"));
+  EXPECT_TRUE(says(sentence_of([&] { (void)quantize(device); }), "rtn", "leave --device out"));
   EXPECT_EQ(std::distance(fs::directory_iterator(here_), {}), 0);
 }
 
@@ -97,6 +101,8 @@ TEST_F(Calibrated, RefusesOptionsOfOtherMethods) {
   order.method.act_order = true;
   EXPECT_TRUE(says(sentence_of([&] { (void)quantize(order); }), "awq", "--act-order"));
   EXPECT_TRUE(says(sentence_of([&] { (void)quantize(format); }), "smoothquant", "int4", "--format int8"));
+  other.method.alpha.reset(), other.method.device = "gpu";
+  EXPECT_TRUE(says(sentence_of([&] { (void)quantize(other); }), "unknown device 'gpu'", "cuda", "cpu"));
   EXPECT_EQ(std::distance(fs::directory_iterator(here_), {}), 0);
 }
 

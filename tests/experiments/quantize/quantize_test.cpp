@@ -82,7 +82,7 @@ TEST_F(Quantized, OfFewerBitsIsFarther) {
   }
 }
 
-TEST_F(Quantized, GoesOnWhereItStopped) { expect_resumption(options("llama3", "int4"), here_ / "whole"); }
+TEST_F(Quantized, GoesOnWhereItStopped) { expect_resumption(options("llama3", "int4"), here_ / "elsewhere"); }
 
 TEST_F(Quantized, RefusesWhatItCannotDo) {
   const QuantizeOptions o = options("llama2", "int8");
@@ -93,6 +93,13 @@ TEST_F(Quantized, RefusesWhatItCannotDo) {
   EXPECT_TRUE(says(sentence_of([&] { (void)quantize(absent); }), "absent", "does not exist"));
   unknown.format = "int3";
   EXPECT_TRUE(says(sentence_of([&] { (void)quantize(unknown); }), "int3", "known"));
+  QuantizeOptions narrow = o, file = o;
+  narrow.format = "fp8_block";
+  EXPECT_TRUE(
+      says(sentence_of([&] { (void)quantize(narrow); }), "'model.layers.0.", "64 inputs", "fp8_block", "--format"));
+  file.model = here_ / "model.gguf";
+  std::ofstream(file.model) << "GGUF";
+  EXPECT_TRUE(says(sentence_of([&] { (void)quantize(file); }), "model.gguf is a file", "directories", "name the"));
   (void)quantize(o);
   again.model = o.out, again.out = here_ / "again";
   EXPECT_TRUE(says(sentence_of([&] { (void)quantize(again); }), o.out.string(), "quantized already"));
@@ -105,22 +112,10 @@ TEST_F(Quantized, RefusesWhatItCannotDo) {
 TEST_F(Quantized, RefusesNumbersThatAreNotFinite) {
   QuantizeOptions o = options("llama2", "int8");
   o.model = here_ / "damaged";
-  fs::create_directories(o.model);
-  for (const auto& entry : fs::directory_iterator(kModels / "llama2"))
-    if (entry.path().extension() != ".safetensors") fs::copy(entry.path(), o.model);
-  const Checkpoint source = Checkpoint::open(kModels / "llama2");
-  std::vector<StoredTensor> tensors;
-  for (const std::string& name : source.names()) {
-    Tensor t = source.tensor(name);
-    if (name == "model.layers.0.mlp.up_proj.weight") {
-      const Tensor copy = Tensor::host(t.shape(), t.dtype());
-      std::memcpy(copy.raw(), t.raw(), std::size_t(t.bytes()));
-      copy.data<float>()[5] = std::nanf("");
-      t = copy;
-    }
-    tensors.push_back(stored_tensor(name, t));
-  }
-  write_safetensors(o.model / "model.safetensors", tensors);
+  copy_model(kModels / "llama2", o.model, [](const std::string& name, const Tensor& t) {
+    if (name == "model.layers.0.mlp.up_proj.weight") t.data<float>()[5] = std::nanf("");
+    return t;
+  });
   EXPECT_TRUE(says(sentence_of([&] { (void)quantize(o); }), "model.layers.0.mlp.up_proj", "not finite"));
   EXPECT_FALSE(fs::exists(o.out));
   EXPECT_FALSE(fs::exists(o.out.string() + ".partial"));

@@ -1,8 +1,11 @@
 // The memory figures of a run: weights, caches and scratch of the demo models on the devices of this machine.
+#include "experiments/sweep/engine_memory.h"
+
 #include <gtest/gtest.h>
 
 #include "experiments/sweep/run_document.h"
 #include "experiments/sweep/runner.h"
+#include "framework/components/host.h"
 
 namespace foretoken::test {
 namespace {
@@ -21,6 +24,88 @@ json measured(const json& changes, Workbench& bench) {
   const json line = measure_run({document, json::object(), key_of(document)}, bench, "", [](double) {});
   EXPECT_FALSE(line.contains("error")) << line["error"];
   return {line["repeats"][0]["speculative"]["memory"], line["repeats"][0]["baseline"]["memory"]};
+}
+
+constexpr const char *kTarget = "experiments/models/target", *kDraft = "experiments/models/draft";
+
+// Loads all models that it is given, with a cache for each of them.
+class Loads final : public Drafter {
+ public:
+  Loads(Host& host, const std::vector<json>& models) : backend_(host.backend()) {
+    for (const json& m : models) caches_.push_back(host.cache(host.load(ModelChoice::read(m))));
+  }
+  Needs needs() const override { return {}; }
+  std::vector<DraftTree> draft(std::span<const DraftRequest> requests) override { return rooted(backend_, requests); }
+
+ private:
+  Backend& backend_;
+  std::vector<std::shared_ptr<CachedModel>> caches_;
+};
+
+struct Loaded {
+  json figures;
+  std::int64_t target, draft;  // of the models themselves
+};
+
+// The figures of an engine of this target whose drafter has caches for these models.
+Loaded loaded(const json& target, const std::vector<json>& models) {
+  Workbench bench;
+  Registries registries = bench.registries();
+  registries.drafters.add(
+      "loads", {"models", "", {}, [&](const json&, Host& host) { return std::make_unique<Loads>(host, models); }});
+  const auto run = [&](const json& model, const char* drafter) {
+    return complete_run({{"target", {{"model", model}}},
+                         {"drafter", {{"name", drafter}}},
+                         {"engine", {{"batch", 2}, {"device", "cpu"}, {"threads", 1}, {"memory_mib", 32}}},
+                         {"workload", {{"prompts", "experiments/prompts.jsonl"}, {"limit", 1}}}},
+                        registries, "test");
+  };
+  const auto engine = bench.engine(run(target, "loads"), Side::speculative, "", registries);
+  const auto bytes = [&](const json& model) {
+    const ModelInfo info = bench.target(run(model, "none"), "")->info();
+    EXPECT_GT(info.table_bytes, 0) << "the case has an embedding besides the head, which lies in tiles";
+    return info.weight_bytes + info.table_bytes;
+  };
+  return {EngineMemory(*engine).figures(), bytes(target), models.empty() ? 0 : bytes(models.front())};
+}
+
+TEST(EngineMemory, IsThatOfWeightsAndEmbeddings) {
+  const Loaded l = loaded(kTarget, {kDraft});
+  EXPECT_EQ(l.figures["target_weights"], l.target);
+  EXPECT_EQ(l.figures["draft_weights"], l.draft);
+}
+
+TEST(EngineMemory, CountsEachModelOnce) {
+  const Loaded twice = loaded(kTarget, {kDraft, kDraft}), itself = loaded(kTarget, {kTarget}),
+               both = loaded(kTarget, {kDraft, kTarget, kDraft}), none = loaded(kTarget, {});
+  EXPECT_EQ(twice.figures["draft_weights"], twice.draft);
+  EXPECT_EQ(itself.figures["draft_weights"], 0);
+  EXPECT_EQ(both.figures["draft_weights"], both.draft);
+  EXPECT_EQ(none.figures["draft_weights"], 0);
+  EXPECT_EQ(itself.figures["target_weights"], itself.target);
+}
+
+// What was held and given back before says nothing of an engine.
+TEST(EngineMemory, BeginsWithTheEngine) {
+  Workbench bench;
+  json run = complete_run({{"target", {{"model", kDraft}}},
+                           {"drafter", {{"name", "none"}}},
+                           {"engine", {{"batch", 2}, {"device", "cpu"}, {"threads", 1}, {"memory_mib", 32}}},
+                           {"workload", {{"prompts", "experiments/prompts.jsonl"}, {"limit", 1}}}},
+                          bench.registries(), "test");
+  const auto engine = bench.engine(run, Side::speculative, "");
+  Backend& device = bench.backend(run["engine"]);
+  (void)device.allocate({64 << 20}, DType::u8);
+  const EngineMemory memory(*engine);
+  EXPECT_EQ(memory.figures()["scratch"], 0);
+  {
+    const Tensor held = device.allocate({1 << 20}, DType::u8);
+  }
+  const std::int64_t scratch = memory.figures()["scratch"];
+  EXPECT_GE(scratch, 1 << 20);
+  EXPECT_LE(scratch, 2 << 20) << "a block may be larger than what is asked for";
+  EXPECT_EQ(memory.figures()["cache"], engine->pool().page_bytes() * (engine->pool().pages() + 1));
+  EXPECT_EQ(memory.figures()["cache_used"], 0);
 }
 
 TEST(EngineMemory, IsThatOfModelsPoolAndSteps) {

@@ -66,6 +66,27 @@ TEST(CudaReplays, the_one_that_was_not_used_for_longest_goes) {
   EXPECT_NO_THROW(cuda->synchronize());
 }
 
+// What a body holds while it runs is in the peak whether it is run, recorded or replayed, and whatever other bodies
+// were recorded before.
+TEST(CudaReplays, the_peak_counts_a_replayed_body_as_one_that_runs) {
+  const auto cuda = make_gpu({});
+  const Tensor y = cuda->upload(random_tensor({4, 96}, 1));
+  constexpr std::int64_t kLarge = std::int64_t(3) << 20, kSmall = std::int64_t(1) << 20;
+  const auto peak = [&](std::int64_t bytes) {
+    cuda->restart_peak();
+    const std::int64_t before = cuda->memory().held;
+    cuda->replay(std::array{bytes}, [&] {
+      const Tensor held = cuda->allocate({bytes}, DType::u8);
+      cuda->add(y, y);
+    });
+    return cuda->memory().most - before;
+  };
+  EXPECT_EQ(peak(kLarge), kLarge) << "run, then recorded";
+  EXPECT_EQ(peak(kLarge), kLarge) << "replayed";
+  EXPECT_EQ(peak(kSmall), kSmall);
+  EXPECT_EQ(peak(kSmall), kSmall) << "not what the larger body needs";
+}
+
 TEST_P(Replays, a_body_that_fails_is_not_kept) {
   const Tensor y = cuda->allocate({4, 96}, DType::f32);
   constexpr std::array<std::int64_t, 1> kFails{1}, kReads{2};

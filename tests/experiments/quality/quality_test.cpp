@@ -1,0 +1,58 @@
+// What `quality` refuses before it measures anything.
+#include "experiments/quality/quality.h"
+
+#include <filesystem>
+#include <fstream>
+
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include "experiments/quantize/quantize.h"
+#include "framework/text/json_file.h"
+#include "tests/support/sentence.h"
+
+namespace foretoken::test {
+namespace {
+
+namespace fs = std::filesystem;
+
+const fs::path kDraft = fs::path(FORETOKEN_SOURCE_DIR) / "experiments" / "models" / "draft";
+
+class QualityRefuses : public testing::Test {
+ protected:
+  void SetUp() override { fs::create_directories(here_); }
+  void TearDown() override { fs::remove_all(here_); }
+
+  // The sentence; nothing is measured before it.
+  std::string refusal(const fs::path& model, const std::vector<std::string>& dtypes) const {
+    QualityOptions o;
+    o.model = model.string(), o.dtypes = dtypes, o.device = "cpu", o.quiet = true, o.max_new_tokens = 0;
+    o.windows.predicted = 20, o.results = (here_ / "results.jsonl").string();
+    const std::string sentence = sentence_of([&] { (void)run_quality(o); });
+    EXPECT_FALSE(fs::exists(o.results) && fs::file_size(o.results) > 0) << "a row was measured before the refusal";
+    return sentence;
+  }
+
+  fs::path here_ = fs::temp_directory_path() / "foretoken_quality_refuses";
+};
+
+TEST_F(QualityRefuses, ATypeThatContradictsTheCheckpointInAnyRow) {
+  QuantizeOptions o;
+  o.model = kDraft, o.format = "int4", o.out = here_ / "int4";
+  (void)quantize_checkpoint(o, [](int, int) {});
+  EXPECT_TRUE(says(refusal(o.out, {"bf16", "nf4"}), "contradicts", "'nf4'"));
+}
+
+TEST_F(QualityRefuses, ATypeWhoseGroupsDoNotDivideInAnyRow) {
+  const fs::path narrow = here_ / "narrow";
+  fs::create_directories(narrow);
+  for (const auto& entry : fs::directory_iterator(kDraft)) fs::copy(entry.path(), narrow);
+  auto config = read_json(narrow / "config.json");
+  config["intermediate_size"] = 160;
+  std::ofstream(narrow / "config.json") << config;
+  EXPECT_TRUE(says(refusal(narrow, {"int8", "fp8_block"}), "160 inputs", "'model.layers.0.mlp.down_proj", "fp8_block",
+                   "out of --dtype"));
+}
+
+}  // namespace
+}  // namespace foretoken::test

@@ -52,7 +52,7 @@ TEST(Configs, EveryOneIsUnderstood) {
     }
   }
   for (const char* name : {"quickstart.json", "lengths.json", "verifiers.json", "copying.json", "inflated.json",
-                           "steps.json", "steps_formats.json", "soak.json"})
+                           "formats.json", "formats_inflated.json", "steps.json", "steps_formats.json", "soak.json"})
     EXPECT_TRUE(found.contains(name)) << name;
 }
 

@@ -258,6 +258,7 @@ int run_steps(const StepsOptions& options) {
       ++failed;
     }
     if (!line.is_null()) results.append(line);
+    bench.forget_unused();  // models of the scenarios before this one
   }
   return failed ? 1 : 0;
 }

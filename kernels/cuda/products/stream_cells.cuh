@@ -1,4 +1,4 @@
-// The ring of one warp of a streamed product (stream_kernel.cuh) of a matrix packed in codes of 4 bits: pieces of 128
+// The ring of one warp of a streamed product (stream_kernel.cuh) of a matrix of int4: pieces of 128
 // inputs of 16 outputs, two cells of packed_matrix.cuh. The codes become bf16 numbers in the registers that tensor
 // cores read. Every lane copies parts of a piece by cp.async: copies of such small pieces by the copy engine take
 // longer than the memory does. The words of a piece are in registers, and its stage is filled again, while the piece
@@ -42,9 +42,7 @@ template <class U, int kStages, bool kOneGroup, int kFirst = 3> class CellRing {
         next_(std::int64_t(a.to.gated ? 1 : 2) * a.stride * m.layout.cell - std::int64_t(left_ - 1) * along_),
         policy_(read_once()) {}
 
-  __device__ static void prepare(const Matrix& m) {
-    if (U::kCode == Code::table && threadIdx.x < 16) table()[threadIdx.x] = m.layout.numbers[threadIdx.x];
-  }
+  __device__ static void prepare(const Matrix&) {}
   // As those of Ring, with kFirst pieces in flight at a time. Every stage is a group of copies, empty where no piece
   // remains, and all are begun before the first product.
   __device__ void start(int) {
@@ -123,8 +121,7 @@ template <class U, int kStages, bool kOneGroup, int kFirst = 3> class CellRing {
       Pair pairs[2][U::kPairs];
 #pragma unroll
       for (int i = 0; i < 2; ++i)
-        U::word(pairs[i], piece.words[i][w], Scale<U::kForm>(piece.scales[i][w % kGroups]),
-                SharedBytes{shared_address(table())});
+        U::word(pairs[i], piece.words[i][w], Scale<U::kForm>(piece.scales[i][w % kGroups]), SharedBytes{});
 #pragma unroll
       for (int s = 0; s < 2; ++s) {
         const unsigned a[4] = {pairs[0][2 * s], pairs[1][2 * s], pairs[0][2 * s + 1], pairs[1][2 * s + 1]};
@@ -132,10 +129,6 @@ template <class U, int kStages, bool kOneGroup, int kFirst = 3> class CellRing {
         for (int n = 0; n < NT; ++n) multiply_add(sum[n], a, b[w][n][s * 2], b[w][n][s * 2 + 1]);
       }
     }
-  }
-  __device__ static float* table() {
-    __shared__ float numbers[U::kCode == Code::table ? 16 : 1];
-    return numbers;
   }
 
   // Copies the next piece that remains, if one does, to the next stage.

@@ -7,15 +7,19 @@
 namespace foretoken {
 namespace {
 
-// Codes of 4 bits: stages of a lanes' ring, for few warps and for many.
+// int4: stages of a ring that lanes fill, for few warps and for many.
 constexpr int kStages[] = {8, 4};
-// Codes of 8 bits: stages by inputs of a piece: with 256, a piece has less work beside its products.
-constexpr int ring_of(int inputs) { return inputs == 256 ? 3 : 5; }
+// The others: stages by inputs of a piece: with 256, a piece has less work beside its products. Codes of a table are
+// not read faster where lanes copy them: looking them up takes the time.
+template <int kBits> constexpr int ring_of(int inputs) {
+  return kBits == 4 ? (inputs == 256 ? 5 : 8) : inputs == 256 ? 3 : 5;
+}
 
 template <class U, int NT> StreamKernel<CodedMatrix> kernel_of(const StreamPieces& pieces, const PackedLayout& layout) {
-  if constexpr (bits_of(U::kCode) == 8) {
-    return pieces.piece == 256 ? stream_kernel<NT, Ring<CodedPieces<U, ring_of(256), 256>>>
-                               : stream_kernel<NT, Ring<CodedPieces<U, ring_of(128), 128>>>;
+  if constexpr (U::kCode != Code::int4) {
+    constexpr auto kRing = ring_of<bits_of(U::kCode)>;
+    return pieces.piece == 256 ? stream_kernel<NT, Ring<CodedPieces<U, kRing(256), 256>>>
+                               : stream_kernel<NT, Ring<CodedPieces<U, kRing(128), 128>>>;
   } else {
     const auto of = [&]<bool kOneGroup>() {
       return pieces.ring == kStages[0] ? stream_kernel<NT, CellRing<U, kStages[0], kOneGroup>>
@@ -29,8 +33,9 @@ template <class U, int NT> StreamKernel<CodedMatrix> kernel_of(const StreamPiece
 
 std::array<StreamPieces, 2> coded_pieces(const PackedMatrix& m) {
   const int cell = m.layout.cell;
-  if (bits_of(m.layout.code) == 4) return {{{kStages[0], 128, 2 * cell, true}, {kStages[1], 128, 2 * cell, true}}};
-  return {{{ring_of(256), 256, 4 * cell}, {ring_of(128), 128, 2 * cell}}};
+  if (m.layout.code == Code::int4) return {{{kStages[0], 128, 2 * cell, true}, {kStages[1], 128, 2 * cell, true}}};
+  const auto ring = bits_of(m.layout.code) == 4 ? ring_of<4> : ring_of<8>;
+  return {{{ring(256), 256, 4 * cell}, {ring(128), 128, 2 * cell}}};
 }
 
 void launch_coded(cudaStream_t stream, const Grid& grid, const StreamPlan& plan, const Stream& a,

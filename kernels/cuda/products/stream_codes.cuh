@@ -1,4 +1,4 @@
-// Pieces of a matrix packed in codes of 8 bits for a streamed product (Ring of stream_ring.cuh): 128 or 256 inputs of
+// Pieces of a matrix packed in codes of 8 bits, or of a table, for a streamed product (Ring of stream_ring.cuh): 128 or 256 inputs of
 // 16 outputs, cells of packed_matrix.cuh. The codes become bf16 numbers in the registers that tensor cores read. The
 // copy engine copies a piece: cheaper in instructions than copies of the lanes, and no slower where pieces are 4 KB.
 // This header must not know what they are used for.
@@ -14,7 +14,6 @@ template <class U, int kRingOf, int kInputsOf> class CodedPieces {
  public:
   using Matrix = CodedMatrix;
   static constexpr int kRing = kRingOf, kInputs = kInputsOf;
-  static_assert(bits_of(U::kCode) == 8);
   static __device__ int bytes(const Matrix& m) { return kCells * m.layout.cell; }
 
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
@@ -49,7 +48,9 @@ template <class U, int kRingOf, int kInputsOf> class CodedPieces {
 
 #endif
 
-  __device__ static void prepare(const Matrix&) {}
+  __device__ static void prepare(const Matrix& m) {
+    if (U::kCode == Code::table && threadIdx.x < 16) table()[threadIdx.x] = m.layout.numbers[threadIdx.x];
+  }
   __device__ void wait(int stage, int round) const { stages_.wait(stage, round); }
   __device__ bool arrived(int stage, int round) const { return stages_.arrived(stage, round); }
 
@@ -91,7 +92,7 @@ template <class U, int kRingOf, int kInputsOf> class CodedPieces {
 #pragma unroll
       for (int i = 0; i < 2; ++i) {
         if (!kOneGroup && w > 0) shared[i] = scale(i, w);
-        U::word(pairs[i], words[i][w % 4], shared[i], SharedBytes{});
+        U::word(pairs[i], words[i][w % 4], shared[i], SharedBytes{shared_address(table())});
       }
 #pragma unroll
       for (int s = 0; s < kWordInputs / 16; ++s) {
@@ -104,6 +105,10 @@ template <class U, int kRingOf, int kInputsOf> class CodedPieces {
         }
       }
     }
+  }
+  __device__ static float* table() {
+    __shared__ float numbers[U::kCode == Code::table ? 16 : 1];
+    return numbers;
   }
   // Calls copy(to, from, bytes) for the runs of cells of a piece: of a gated product those of the first half of the
   // outputs, then those of the second.

@@ -33,7 +33,9 @@ class QualityRefuses : public testing::Test {
     return sentence;
   }
 
-  fs::path here_ = fs::temp_directory_path() / "foretoken_quality_refuses";
+  // Of one test: they run at the same time.
+  fs::path here_ = fs::temp_directory_path() / (std::string("foretoken_quality_") +
+                                                ::testing::UnitTest::GetInstance()->current_test_info()->name());
 };
 
 TEST_F(QualityRefuses, ATypeThatContradictsTheCheckpointInAnyRow) {

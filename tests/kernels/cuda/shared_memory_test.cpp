@@ -119,7 +119,7 @@ TEST(SharedMemory, every_kernel_that_declares_some_is_known_here) {
       {"products/exact_product.cu", 1},       // kExactBytes
       {"products/stream_input.cuh", 1},       // kNormBytes of kStreamStaticBytes
       {"products/rounded_rows.cu", 2},        // kRoundBytes
-      {"products/stream_cells.cuh", 1},       // the table, of kStreamStaticBytes
+      {"products/stream_codes.cuh", 1},       // the table, of kStreamStaticBytes
       {"products/stream_kernel.cuh", 2},      // streamed_bytes, kStreamStaticBytes
       {"products/tile_kernel.cuh", 4},        // ProductTile
       {"products/wide_kernel.cuh", 2},        // the same

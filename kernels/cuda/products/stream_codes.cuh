@@ -1,7 +1,7 @@
-// Pieces of a matrix packed in codes of 8 bits, or of a table, for a streamed product (Ring of stream_ring.cuh): 128 or 256 inputs of
-// 16 outputs, cells of packed_matrix.cuh. The codes become bf16 numbers in the registers that tensor cores read. The
-// copy engine copies a piece: cheaper in instructions than copies of the lanes, and no slower where pieces are 4 KB.
-// This header must not know what they are used for.
+// Pieces of a matrix packed in codes of 8 bits, or of a table, for a streamed product (Ring of stream_ring.cuh): 128 or
+// 256 inputs of 16 outputs, cells of packed_matrix.cuh. The codes become bf16 numbers in the registers that tensor
+// cores read. The copy engine copies a piece: cheaper in instructions than copies of the lanes, and no slower where
+// pieces are 4 KB. This header must not know what they are used for.
 #pragma once
 #include "kernels/cuda/products/matrix_boxes.cuh"
 #include "kernels/cuda/products/stream_cells.cuh"

@@ -10,7 +10,7 @@ struct RoundedRows {
   Tensor scales;   // f32 [rows]: 0 for a row that becomes 0, NaN for one that is not finite
   // Of a format that keeps outliers apart: i32 [rows], how many; i32 [rows, in], their inputs, ascending; f32 [rows,
   // in], their values. Else absent.
-  Tensor counts, places, values;
+  Tensor counts = {}, places = {}, values = {};
 };
 
 // The input of a product with `w`: x (f32 or bf16), or its norm; rounded to bf16 first.

@@ -19,7 +19,7 @@ constexpr int kMostWarps = 16;
 // The matrix of a streamed product [out, in]: bf16, or packed.
 struct StreamedMatrix {
   std::int64_t out = 0, in = 0;
-  Tensor dense;  // bf16 [out, in]; absent where it is packed
+  Tensor dense = {};  // bf16 [out, in]; absent where it is packed
   const PackedMatrix* packed = nullptr;
 
   static StreamedMatrix of(const Tensor& matrix) { return {matrix.dim(0), matrix.dim(1), matrix}; }
@@ -35,7 +35,7 @@ struct StreamPieces {
 // for `depth` inputs of a slice at once: all, or, where it sums one slice, a fraction.
 struct StreamPlan {
   int slices = 1, local = 1, warps = 8;
-  StreamPieces pieces;
+  StreamPieces pieces = {};
   int blocks = 1, depth = 0;
 };
 // The fastest plan that fits (stream_plan.cu) for at most 16 rows; none where stream_product does not support this:

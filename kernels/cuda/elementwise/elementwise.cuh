@@ -16,6 +16,7 @@ __device__ inline unsigned two_bf16(float a, float b) {
   const __nv_bfloat162 t = __floats2bfloat162_rn(a, b);
   return *reinterpret_cast<const unsigned*>(&t);
 }
+__device__ inline float as_bf16(float v) { return to_float(__float2bfloat16_rn(v)); }
 // Eight bf16, 16 bytes.
 struct Eight {
   float4 low, high;

@@ -1,6 +1,8 @@
 // The arguments of a product of boxes, and how a warpgroup adds up a slice of the inputs. This header must not know how
 // the sums are written.
 #pragma once
+#include "kernels/cuda/cuda_backend.cuh"
+#include "kernels/cuda/instructions/tensor_maps.cuh"
 #include "kernels/cuda/products/box_ring.cuh"
 #include "kernels/cuda/products/epilogue.cuh"
 
@@ -23,6 +25,11 @@ struct BoxWork {
 
   __host__ __device__ int slice_boxes() const { return runs * boxes; }
 };
+
+// Whether kernels of boxes run on this GPU: all their tiles, whichever a shape takes.
+inline bool multiplies_boxes(const CudaBackend& backend) {
+  return backend.warpgroups() && all_fit(kProductTiles, backend.shared_memory()) && map_encoder() != nullptr;
+}
 
 #ifdef FORETOKEN_WARPGROUPS
 

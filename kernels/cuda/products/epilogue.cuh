@@ -63,9 +63,7 @@ struct Epilogue {
   }
 
  private:
-  __device__ float factor(float p, int o) const {
-    return to_float(__float2bfloat16_rn(bias != nullptr ? p + bias[o] : p));
-  }
+  __device__ float factor(float p, int o) const { return as_bf16(bias != nullptr ? p + bias[o] : p); }
 #endif
 };
 

@@ -34,6 +34,11 @@ inline void gated_map(CUtensorMap& map, const Tensor& m, int rows) {
               {box_width(m), 8, 2, cuuint32_t(rows) / 16});
 }
 
+// Boxes of a matrix, of both halves where its product is gated.
+inline void matrix_map(CUtensorMap& map, const Tensor& m, int rows, bool gated) {
+  gated ? gated_map(map, m, rows) : plain_map(map, m, rows);
+}
+
 inline bool aligned(const Tensor& t, std::int64_t bytes) {
   return reinterpret_cast<std::uintptr_t>(t.raw()) % std::uintptr_t(bytes) == 0 &&
          t.row_stride() * size_of(t.dtype()) % bytes == 0;

@@ -3,23 +3,19 @@
 // FP8 is summed in chains of 128 inputs, added in f32, in the slices of splits_of(). With several groups, chains are
 // groups (FP8: 128 inputs of one), scaled and added in order.
 #include <algorithm>
-#include <cmath>
 
 #include "kernels/cuda/products/rounded_boxes.cuh"
 #include "kernels/cuda/products/tile_kernel.cuh"
+#include "kernels/cuda/products/tile_product.cuh"
 #include "kernels/cuda/products/wide_kernel.cuh"
 #include "kernels/formats/activations/activation_format.h"
 
 namespace foretoken {
 namespace {
 
-constexpr std::int64_t kBox = Int8Numbers::kInputs, kFewRows = 16, kTileRows = 64;
+constexpr std::int64_t kBox = Int8Numbers::kInputs, kFewRows = 16;
 
 using Launch = void (*)(const CudaBackend&, BoxWork&, const Tensor&, const Tensor&);
-struct WideWay {
-  WideShape shape;
-  Launch launch;
-};
 // The kernels for one kind of numbers and of their sums.
 struct Kernels {
   Launch few[3], tile[3];  // at most 16 rows, at most 64; by kOuts
@@ -71,14 +67,9 @@ TileChoice tile_choice(const CudaBackend& backend, const RoundedMatrix& m, std::
 void launch(const CudaBackend& backend, BoxWork& a, const Tensor& x, const RoundedMatrix& m) {
   const Kernels& kernels = kernels_of(m);
   const std::int64_t rows = x.dim(0), out = m.weight().out, boxes = m.weight().in / kBox;
-  if (rows > kTileRows) {
-    const auto cost = [&](const WideWay& w) {
-      return wide_cost(backend, w.shape, double(rows), double(out), double(boxes));
-    };
-    return std::min_element(kernels.wide, kernels.wide + kernels.wides,
-                            [&](const WideWay& p, const WideWay& q) { return cost(p) < cost(q); })
-        ->launch(backend, a, x, m.codes());
-  }
+  if (rows > kTileRows)
+    return fastest_way(backend, {kernels.wide, std::size_t(kernels.wides)}, rows, out, boxes)
+        .launch(backend, a, x, m.codes());
   const std::int64_t padded = rows <= kFewRows ? kFewRows : kTileRows;
   const bool free = integers(m) && m.groups() == 1 && !a.to.gated;
   const TileChoice choice = tile_choice(backend, m, padded, free ? 1 : a.slices, free ? 8 : a.slices);
@@ -90,8 +81,7 @@ void launch(const CudaBackend& backend, BoxWork& a, const Tensor& x, const Round
 
 bool can_multiply_boxes(const CudaBackend& backend, const RoundedMatrix& m) {
   const Weight& w = m.weight();
-  return backend.warpgroups() && all_fit(kProductTiles, backend.shared_memory()) && map_encoder() != nullptr &&
-         !w.zeros && w.in % kBox == 0 && w.group % kBox == 0 && w.out % 8 == 0;
+  return multiplies_boxes(backend) && !w.zeros && w.in % kBox == 0 && w.group % kBox == 0 && w.out % 8 == 0;
 }
 
 void multiply_boxes(const CudaBackend& backend, const ProductResult& result, const RoundedRows& x,

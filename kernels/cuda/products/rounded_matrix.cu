@@ -35,7 +35,7 @@ template <Coding kCoding> __device__ float number_of(std::int8_t code) {
 template <Coding kCoding> __device__ float weight_of(const RoundedCodes& w, int o, int j) {
   const int g = j / w.group;
   const float number = __fsub_rn(number_of<kCoding>(w.codes[std::int64_t(o) * w.in + j]), w.zero(o, g));
-  return to_float(__float2bfloat16_rn(__fmul_rn(w.scale(o, g), number)));
+  return as_bf16(__fmul_rn(w.scale(o, g), number));
 }
 
 // The sum of a group, in integers: every lane has it.

@@ -51,8 +51,6 @@ template <Coding kCoding> __device__ std::int8_t rounded(float x) {
     return static_cast<std::int8_t>(__nv_cvt_float_to_fp8(x, __NV_SATFINITE, __NV_E4M3));
 }
 
-__device__ inline float as_bf16(float v) { return to_float(__float2bfloat16_rn(v)); }
-
 // kGroups groups of four numbers for each thread; gain: null where x is not normed.
 template <Coding kCoding, class X, int kGroups> __global__ void __launch_bounds__(kThreads)
     round_registers(const X* x, std::int64_t stride, const float* gain, float epsilon, Rounding a) {

@@ -26,8 +26,7 @@ void launch_dense(cudaStream_t stream, const Grid& grid, const StreamPlan& plan,
                   const Tensor& matrix) {
   DenseOperand m = {};
   m.w = matrix.data<Bf16>();
-  if (grid.dependent_launch && !comes_in_runs(plan.pieces.piece))
-    a.to.gated ? gated_map(m.map, matrix, 16) : plain_map(m.map, matrix, 16);
+  if (grid.dependent_launch && !comes_in_runs(plan.pieces.piece)) matrix_map(m.map, matrix, 16, a.to.gated);
   const int ring = plan.pieces.ring, piece = plan.pieces.piece;
   launch_kernel("a product", stream, grid, a.rows <= 8 ? kernel_of<1>(ring, piece) : kernel_of<2>(ring, piece), a, m);
 }

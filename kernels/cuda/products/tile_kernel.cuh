@@ -75,10 +75,7 @@ template <class T, RunFold kFold> __global__ void whole_kernel(const __grid_cons
 
 template <class T, RunFold kFold>
 void launch_tile(const CudaBackend& backend, BoxWork& work, const Tensor& x, const Tensor& matrix) {
-  if (work.to.gated)
-    gated_map(work.w, matrix, T::kOuts);
-  else
-    plain_map(work.w, matrix, T::kOuts);
+  matrix_map(work.w, matrix, T::kOuts, work.to.gated);
   plain_map(work.x, x, T::kRows);
   work.tiles = int(blocks_for(matrix.dim(0), T::kOuts));
   Grid grid{dim3(unsigned(work.tiles * work.slices)), T::kThreads, std::size_t(T::kShared), work.slices,

@@ -45,8 +45,7 @@ bool tiles_at_once(const CudaBackend& backend, std::int64_t out, std::int64_t in
 }
 
 bool can_tile(const CudaBackend& backend, std::int64_t out, std::int64_t in) {
-  return backend.warpgroups() && all_fit(kProductTiles, backend.shared_memory()) &&
-         in % (kBoxInputs * splits_of(out, in)) == 0 && map_encoder() != nullptr;
+  return multiplies_boxes(backend) && in % (kBoxInputs * splits_of(out, in)) == 0;
 }
 
 void tile_product(const CudaBackend& backend, const Epilogue& to, const Tensor& x, const Tensor& matrix) {

@@ -5,6 +5,10 @@
 // requests half of their rows of x, which are multicast to both. This header must not know which numbers are
 // multiplied.
 #pragma once
+#include <algorithm>
+#include <cmath>
+#include <span>
+
 #include "kernels/cuda/cuda_backend.cuh"
 #include "kernels/cuda/products/box_work.cuh"
 #include "kernels/cuda/products/product_maps.cuh"
@@ -104,10 +108,7 @@ template <class T, RunFold kFold> __global__ void wide_kernel(const __grid_const
 
 template <class T, RunFold kFold>
 void launch_wide(const CudaBackend& backend, BoxWork& work, const Tensor& x, const Tensor& matrix) {
-  if (work.to.gated)
-    gated_map(work.w, matrix, T::kOuts);
-  else
-    plain_map(work.w, matrix, T::kOuts);
+  matrix_map(work.w, matrix, T::kOuts, work.to.gated);
   plain_map(work.x, x, T::kRows / kWidePeers);
   const int pairs = int(blocks_for(matrix.dim(0), kWidePeers * T::kOuts));
   work.tiles = kWidePeers * pairs;
@@ -132,6 +133,19 @@ inline double wide_cost(const CudaBackend& backend, const WideShape& shape, doub
                waves = std::ceil(tiles / backend.multiprocessors());
   const double passed = shape.groups * (8192.0 + 128 * shape.rows) + 128.0 * (64 * shape.groups + shape.rows);
   return waves * (8 + boxes * std::max(2.0 * shape.groups * shape.rows, passed / 128) / 1750);
+}
+
+struct WideWay {
+  WideShape shape;
+  void (*launch)(const CudaBackend&, BoxWork&, const Tensor&, const Tensor&);
+};
+inline const WideWay& fastest_way(const CudaBackend& backend, std::span<const WideWay> ways, std::int64_t rows,
+                                  std::int64_t out, std::int64_t boxes) {
+  const auto cost = [&](const WideWay& w) {
+    return wide_cost(backend, w.shape, double(rows), double(out), double(boxes));
+  };
+  return *std::min_element(ways.begin(), ways.end(),
+                           [&](const WideWay& a, const WideWay& b) { return cost(a) < cost(b); });
 }
 
 }  // namespace foretoken

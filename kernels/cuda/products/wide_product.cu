@@ -1,7 +1,6 @@
 // Products of many rows with sliced bf16 matrices, by the kernel of wide_kernel.cuh. The library writes the sum of each
 // slice to memory, and a kernel adds them: about 60 us a layer of an 8B model at 512 rows.
 #include <algorithm>
-#include <cmath>
 
 #include "kernels/cuda/products/products.cuh"
 #include "kernels/cuda/products/wide_kernel.cuh"
@@ -10,33 +9,24 @@
 namespace foretoken {
 namespace {
 
-struct Way {
-  WideShape shape;
-  void (*launch)(const CudaBackend&, BoxWork&, const Tensor&, const Tensor&);
-};
 template <int kGroups, int kRows>
-constexpr Way kWay = {{kGroups, kRows}, launch_wide<WideTile<Bf16Numbers, kRows, 64 * kGroups>, RunFold::none>};
-constexpr Way kWays[] = {kWay<2, 128>, kWay<3, 128>, kWay<2, 96>, kWay<3, 96>, kWay<2, 64>};
+constexpr WideWay kWay = {{kGroups, kRows}, launch_wide<WideTile<Bf16Numbers, kRows, 64 * kGroups>, RunFold::none>};
+constexpr WideWay kWays[] = {kWay<2, 128>, kWay<3, 128>, kWay<2, 96>, kWay<3, 96>, kWay<2, 64>};
 
 // The library's: each slice's sum is written to memory and read back.
 double cost_of_library(double rows, double out, double in, double slices) {
   return std::max(2 * rows * out * in / 650e6, 2 * out * in / 4.2e6) + 8 * slices * rows * out / 5e6 + 6;
 }
 
-const Way& way_for(const CudaBackend& backend, std::int64_t rows, std::int64_t out, std::int64_t in) {
-  const auto cost = [&](const Way& w) {
-    return wide_cost(backend, w.shape, double(rows), double(out), double(in) / kBoxInputs);
-  };
-  return *std::min_element(std::begin(kWays), std::end(kWays),
-                           [&](const Way& a, const Way& b) { return cost(a) < cost(b); });
+const WideWay& way_for(const CudaBackend& backend, std::int64_t rows, std::int64_t out, std::int64_t in) {
+  return fastest_way(backend, kWays, rows, out, in / kBoxInputs);
 }
 
 }  // namespace
 
 bool can_widen(const CudaBackend& backend, std::int64_t rows, std::int64_t out, std::int64_t in) {
   const std::int64_t slices = splits_of(out, in);
-  return backend.warpgroups() && all_fit(kProductTiles, backend.shared_memory()) && in % (kBoxInputs * slices) == 0 &&
-         out % 4 == 0 && map_encoder() != nullptr && slices > 1 && rows > 0 &&
+  return multiplies_boxes(backend) && in % (kBoxInputs * slices) == 0 && out % 4 == 0 && slices > 1 && rows > 0 &&
          wide_cost(backend, way_for(backend, rows, out, in).shape, double(rows), double(out), double(in) / kBoxInputs) <
              cost_of_library(double(rows), double(out), double(in), double(slices));
 }

@@ -66,13 +66,15 @@ template <class T, RunFold kFold> __device__ void add_slices(BoxSums<T>& sums, F
   }
 }
 
-// Block 2 i + j computes tile 2 (i % pairs) + j of the outputs, tile i / pairs of the rows.
+// Block 2 i + j computes tile 2 (i / row_tiles) + j of the outputs, tile i % row_tiles of the rows: blocks that run at
+// once share boxes of the matrix, which is read from memory once.
 template <class T, RunFold kFold> __global__ void __launch_bounds__(T::kThreads, 1)
-    wide_kernel(const __grid_constant__ BoxWork a, int pairs, bool once) {
+    wide_kernel(const __grid_constant__ BoxWork a, int row_tiles, bool once) {
   extern __shared__ unsigned char shared[];
   __shared__ std::uint64_t barriers[2 * T::kStages];
   const int warp = int(threadIdx.x) / 32, lane = int(threadIdx.x) % 32, rank = int(blockIdx.x) % kWidePeers,
-            pair = int(blockIdx.x) / kWidePeers, tile = pair % pairs * kWidePeers + rank, r0 = pair / pairs * T::kRows;
+            pair = int(blockIdx.x) / kWidePeers, tile = pair / row_tiles * kWidePeers + rank,
+            r0 = pair % row_tiles * T::kRows;
   constexpr int kRegisters = worker_registers<T, kFold>(), kSpared = kRegisters == 240 ? 24 : 32;
   static_assert(32 * T::kWorkers * kRegisters + 128 * kSpared <= 65536 / T::kThreads / 8 * 8 * T::kThreads);
   let_next_kernel_start();
@@ -112,12 +114,12 @@ void launch_wide(const CudaBackend& backend, BoxWork& work, const Tensor& x, con
   plain_map(work.x, x, T::kRows / kWidePeers);
   const int pairs = int(blocks_for(matrix.dim(0), kWidePeers * T::kOuts));
   work.tiles = kWidePeers * pairs;
-  const unsigned blocks = unsigned(kWidePeers * pairs) * blocks_for(work.to.rows, T::kRows);
+  const unsigned row_tiles = blocks_for(work.to.rows, T::kRows), blocks = unsigned(kWidePeers * pairs) * row_tiles;
   // All blocks run at once, read the matrix at the same time, and do not read it again.
   const bool once = int(blocks) <= backend.multiprocessors();
   launch_kernel("a product", backend.cuda_stream(),
                 {dim3(blocks), T::kThreads, std::size_t(T::kShared), kWidePeers, backend.dependent_launch()},
-                wide_kernel<T, kFold>, work, pairs, once);
+                wide_kernel<T, kFold>, work, int(row_tiles), once);
 }
 
 // A tile of the kernel: 64 outputs for each warpgroup, rows.

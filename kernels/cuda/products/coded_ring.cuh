@@ -115,58 +115,57 @@ class XDescriptor {
   unsigned low_;
 };
 
-// A warp's 16 outputs of a stage, 64 inputs at a time, of which 32 become the operands of two products.
-template <class U> class Operands {
+// Codes and scales of a warp's 16 outputs of a stage, of which 32 inputs at a time become the operands of two products.
+// kOneGroup: all inputs of a cell share a scale.
+template <class U, bool kOneGroup> class Operands {
  public:
-  static constexpr int kSteps = 2, kParts = kBoxInputs / (16 * kSteps);
+  static constexpr int kSteps = 2, kInputs = 16 * kSteps, kParts = kCellInputs / kInputs;
   // first, second: of the cells of a stage, those of this warp.
   __device__ Operands(const PackedLayout& layout, unsigned numbers, int first, int second, int lane)
       : group_log_(layout.group_log),
-        lane_(lane),
         numbers_(numbers),
-        cells_{unsigned(first * layout.cell), unsigned(second * layout.cell)} {}
+        codes_{unsigned(first * layout.cell + lane * 16), unsigned(second * layout.cell + lane * 16)},
+        scales_at_(unsigned(code_bytes(U::kCode) + lane / 4 * bytes_of(U::kForm) - lane * 16)) {}
 
-  // Loads the codes of the first 64 inputs of a stage, or of the others.
-  __device__ void load(unsigned cells, int half) {
-    stage_ = cells, half_ = half;
+  // Loads the codes of 64 or 128 inputs, as many as a lane's 16 bytes are, where `part` is the first of them.
+  __device__ void load(unsigned cells, int part) {
+    if (part % (kWords / kPartWords) != 0) return;
 #pragma unroll
-    for (int i = 0; i < 2; ++i)
-      load(words_[i], cells + cells_[i] + unsigned(kWords == 2 ? lane_ * 16 + half * 8 : half * 512 + lane_ * 16));
+    for (int i = 0; i < 2; ++i) {
+      const unsigned at = cells + codes_[i];
+      load_words(words_[i], at + unsigned(part * kPartWords / kWords * 512));
+      if (kOneGroup && part == 0) scales_[i] = Scale<U::kForm>(SharedBytes{at + scales_at_});
+    }
+    cells_ = cells;
   }
-  // kOneGroup: all inputs of a cell share a scale.
-  template <bool kOneGroup> __device__ void unpack(Quad (&to)[kSteps], int part) {
-    constexpr int kEach = kWords / kParts, kWordInputs = kBoxInputs / kWords;
+  __device__ void unpack(Quad (&to)[kSteps], int part) {
 #pragma unroll
     for (int i = 0; i < 2; ++i)
 #pragma unroll
-      for (int w = 0; w < kEach; ++w) {
-        const int word = part * kEach + w, input = half_ * kBoxInputs + word * kWordInputs;
-        if (!kOneGroup || input == 0) scales_[i] = scale(i, kOneGroup ? 0 : input);
+      for (int w = 0; w < kPartWords; ++w) {
+        if (!kOneGroup) scales_[i] = scale(i, part * kInputs + w * kInputs / kPartWords);
         Pair pairs[U::kPairs];
-        U::word(pairs, words_[i][word], scales_[i], SharedBytes{numbers_});
+        U::word(pairs, words_[i][(part * kPartWords + w) % kWords], scales_[i], SharedBytes{numbers_});
 #pragma unroll
         for (int p = 0; p < U::kPairs; ++p) to[(w * U::kPairs + p) / 2].r[p % 2 * 2 + i] = pairs[p];
       }
   }
 
  private:
-  static constexpr int kWords = bits_of(U::kCode) / 2;
+  static constexpr int kWords = 4, kPartWords = bits_of(U::kCode) / 4;  // of a lane's 16 bytes; of a part
   __device__ Scale<U::kForm> scale(int i, int input) const {
-    const int at = code_bytes(U::kCode) + ((input >> group_log_) * kCellOutputs + lane_ / 4) * bytes_of(U::kForm);
-    return Scale<U::kForm>(SharedBytes{stage_ + cells_[i] + unsigned(at)});
+    const int at = (input >> group_log_) * kCellOutputs * bytes_of(U::kForm);
+    return Scale<U::kForm>(SharedBytes{cells_ + codes_[i] + scales_at_ + unsigned(at)});
   }
-  __device__ static void load(unsigned (&w)[2], unsigned at) {
-    asm volatile("ld.shared.v2.u32 {%0, %1}, [%2];" : "=r"(w[0]), "=r"(w[1]) : "r"(at) : "memory");
-  }
-  __device__ static void load(unsigned (&w)[4], unsigned at) {
+  __device__ static void load_words(unsigned (&w)[kWords], unsigned at) {
     asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
                  : "=r"(w[0]), "=r"(w[1]), "=r"(w[2]), "=r"(w[3])
                  : "r"(at)
                  : "memory");
   }
 
-  int group_log_, lane_, half_ = 0;
-  unsigned numbers_, cells_[2], stage_ = 0, words_[2][kWords] = {};
+  int group_log_;
+  unsigned numbers_, codes_[2], scales_at_, cells_ = 0, words_[2][kWords] = {};
   Scale<U::kForm> scales_[2] = {};
 };
 
@@ -175,12 +174,11 @@ template <class U> class Operands {
 template <class T, class U> class CodedSums {
  public:
   __device__ CodedSums(const CodedWork& a, const CodedRing<T>& ring, unsigned numbers, int warp, int lane)
-      : a_(a),
-        ring_(ring),
-        operands_(a.layout, numbers, a.to.gated ? warp : 2 * warp, a.to.gated ? T::kCells / 2 + warp : 2 * warp + 1,
-                  lane),
-        used_(warp < T::kOuts / 16),
-        lane_(lane) {}
+      : a_(a), ring_(ring), numbers_(numbers), warp_(warp), lane_(lane) {
+    // The last warps of a tile may have no outputs: they compute those of the first, which are not used.
+    const int cells = warp < T::kOuts / 16 ? warp : 0;
+    first_ = a.to.gated ? cells : 2 * cells, second_ = a.to.gated ? T::kCells / 2 + cells : 2 * cells + 1;
+  }
 
   // sum = the product of the next pieces of a slice.
   __device__ void add_up(float (&sum)[T::kRows / 2]) {
@@ -192,20 +190,22 @@ template <class T, class U> class CodedSums {
 
  private:
   template <bool kOneGroup> __device__ void add_groups(float (&sum)[T::kRows / 2]) {
-    Quad even[Operands<U>::kSteps] = {}, odd[Operands<U>::kSteps] = {};
-    int before = 0;
+    using Parts = Operands<U, kOneGroup>;
+    Parts operands(a_.layout, numbers_, first_, second_, lane_);
+    Quad even[Parts::kSteps] = {}, odd[Parts::kSteps] = {};
+    unsigned before = 0;
     for (int i = 0; i < a_.pieces; ++i) {
       wait_barrier(ring_.full(stage_), round_ & 1);
 #pragma unroll
-      for (int half = 0; half < kCellInputs / kBoxInputs; ++half) {
-        if (used_) operands_.load(ring_.cells_at(stage_), half);
-        const XDescriptor x(ring_.rows_at(stage_) + unsigned(half * T::kBox));
+      for (int part = 0; part < Parts::kParts; ++part) {
+        constexpr int kBoxParts = kBoxInputs / Parts::kInputs;
+        const XDescriptor x = XDescriptor(ring_.rows_at(stage_))
+                                  .moved(part / kBoxParts * T::kBox + part % kBoxParts * 2 * Parts::kInputs);
+        operands.load(ring_.cells_at(stage_), part);
         wait_products<1>();  // those that read these registers
-        multiply<kOneGroup>(sum, even, 0, x, i + half > 0);
-        wait_products<1>();
-        multiply<kOneGroup>(sum, odd, 1, x.moved(32 * Operands<U>::kSteps), true);
+        multiply(sum, operands, part % 2 == 0 ? even : odd, part, x, i + part > 0);
         // All products but the last two groups are complete: none reads the stage before.
-        if (half == 0 && i > 0 && lane_ == 0) arrive(ring_.empty(before));
+        if (part == 1 && i > 0 && lane_ == 0) arrive(ring_.empty(before));
       }
       before = stage_;
       if (++stage_ == a_.stages) stage_ = 0, ++round_;
@@ -215,20 +215,20 @@ template <class T, class U> class CodedSums {
     if (lane_ == 0) arrive(ring_.empty(before));
   }
 
-  template <bool kOneGroup> __device__ void multiply(float (&sum)[T::kRows / 2], Quad (&w)[Operands<U>::kSteps],
-                                                     int part, XDescriptor x, bool add) {
+  template <class Parts> __device__ static void multiply(float (&sum)[T::kRows / 2], Parts& operands,
+                                                         Quad (&w)[Parts::kSteps], int part, XDescriptor x, bool add) {
     hold(w);
-    if (used_) operands_.template unpack<kOneGroup>(w, part);
+    operands.unpack(w, part);
     hold(w);
     pin(sum);
     begin_products();
 #pragma unroll
-    for (int k = 0; k < Operands<U>::kSteps; ++k) multiply_registers(sum, w[k], x.moved(32 * k).all(), add || k > 0);
+    for (int k = 0; k < Parts::kSteps; ++k) multiply_registers(sum, w[k], x.moved(32 * k).all(), add || k > 0);
     end_products();
     pin(sum);
   }
   // The compiler must not move reads and writes of these registers across this line.
-  __device__ static void hold(Quad (&w)[Operands<U>::kSteps]) {
+  template <int n> __device__ static void hold(Quad (&w)[n]) {
 #pragma unroll
     for (Quad& q : w)
 #pragma unroll
@@ -237,9 +237,8 @@ template <class T, class U> class CodedSums {
 
   const CodedWork& a_;
   const CodedRing<T>& ring_;
-  Operands<U> operands_;
-  bool used_;
-  int lane_, stage_ = 0, round_ = 0;
+  unsigned numbers_;
+  int warp_, lane_, first_, second_, stage_ = 0, round_ = 0;
 };
 
 #endif

@@ -1,15 +1,11 @@
-// One block for each row. Bytes: rows * in * (2 or 4 read, 1 written). Operations: an exact division for each number.
-// Rows of up to 16,384 numbers whose columns are in order stay in registers between the search for the greatest
-// magnitude and the rounding, and are normed on the way; others are read twice.
-#include <cfloat>
-
-#include <cuda_fp8.h>
-
+// One block for each row. Bytes: rows * in * (2 or 4 read, 1 written). Operations: about 12 instructions for each
+// number (see RowDivider). Rows of up to 16,384 numbers whose columns are in order stay in registers between the search
+// for the greatest magnitude and the rounding, and are normed on the way; others are read twice.
 #include "kernels/cuda/elementwise/elementwise.cuh"
 #include "kernels/cuda/elementwise/row_norm.cuh"
 #include "kernels/cuda/products/rounded_rows.cuh"
+#include "kernels/cuda/products/row_rounding.cuh"
 #include "kernels/cuda/shared_memory.h"
-#include "kernels/formats/activations/activation_format.h"
 
 namespace foretoken {
 namespace {
@@ -31,66 +27,61 @@ struct RowScale {
   float scale;
   bool nan, none;  // none: all numbers are 0
 };
-// Called by all threads; `most` is shared memory for a float of each warp.
-__device__ RowScale scale_of(const Rounding& a, float magnitude, bool infinite, float* most) {
-  for (int i = 16; i > 0; i /= 2) magnitude = fmaxf(magnitude, __shfl_xor_sync(~0u, magnitude, i));
+// magnitude: the greatest of this thread's numbers; NaN or infinite where one is. Called by all threads; `most` is
+// shared memory for a float of each warp.
+__device__ RowScale scale_of(const Rounding& a, float magnitude, float* most) {
+  for (int i = 16; i > 0; i /= 2) magnitude = greater_magnitude(magnitude, __shfl_xor_sync(~0u, magnitude, i));
   if (threadIdx.x % 32 == 0) most[threadIdx.x / 32] = magnitude;
-  const bool nan = __syncthreads_or(infinite) != 0;
-  for (int i = 0; i < kThreads / 32; ++i) magnitude = fmaxf(magnitude, most[i]);
+  __syncthreads();
+  for (int i = 0; i < kThreads / 32; ++i) magnitude = greater_magnitude(magnitude, most[i]);
+  const bool nan = !(magnitude <= FLT_MAX);
   const float s = a.input_scale > 0 ? a.input_scale : __fdiv_rn(magnitude, a.greatest);
   const bool none = nan || s < FLT_MIN;
   if (threadIdx.x == 0) a.scales[blockIdx.x] = nan ? __int_as_float(0x7fc00000) : none ? 0.0f : s;
   return {s, nan, none};
 }
 
-// The nearest number, ties to even; beyond the greatest, the greatest.
-template <Coding kCoding> __device__ std::int8_t rounded(float x) {
-  if constexpr (kCoding == Coding::integers)
-    return static_cast<std::int8_t>(rintf(fminf(fmaxf(x, -128.0f), 127.0f)));
-  else
-    return static_cast<std::int8_t>(__nv_cvt_float_to_fp8(x, __NV_SATFINITE, __NV_E4M3));
-}
+// Four numbers that another kernel may have written while this one's blocks began: not from L1.
+__device__ float4 written_four(const float* p) { return __ldcg(reinterpret_cast<const float4*>(p)); }
+__device__ float4 written_four(const Bf16* p) { return widened(__ldcg(reinterpret_cast<const uint2*>(p))); }
 
-// kGroups groups of four numbers for each thread; gain: null where x is not normed.
-template <Coding kCoding, class X, int kGroups> __global__ void __launch_bounds__(kThreads)
+// kGroups groups of four numbers for each thread; gain: of rows that are normed.
+template <Coding kCoding, class X, bool kNormed, int kGroups> __global__ void __launch_bounds__(kThreads)
     round_registers(const X* x, std::int64_t stride, const float* gain, float epsilon, Rounding a) {
   __shared__ float partial[8], most[8];
   static_assert(sizeof partial + sizeof most == 2 * kRoundBytes);
   let_next_kernel_start();
   const auto at = [](int k) { return 4 * (int(threadIdx.x) + kThreads * k); };
+  float4 g[kNormed ? kGroups : 1], v[kGroups] = {};
+  if constexpr (kNormed)
+#pragma unroll
+    for (int k = 0; k < kGroups; ++k)
+      if (at(k) < a.in) g[k] = load_four(gain + at(k));
   wait_for_previous_kernels();
-  float4 v[kGroups] = {};
   const X* const row = x + blockIdx.x * stride;
 #pragma unroll
   for (int k = 0; k < kGroups; ++k)
-    if (at(k) < a.in) v[k] = load_four(row + at(k));
-  if (gain != nullptr) {
+    if (at(k) < a.in) v[k] = written_four(row + at(k));
+  if constexpr (kNormed) {
     const float s = inverse_length(v, a.in, epsilon, partial);
 #pragma unroll
     for (int k = 0; k < kGroups; ++k)
-      if (at(k) < a.in) {
-        const float4 g = load_four(gain + at(k));
-        v[k] = {normalized(v[k].x, s, g.x), normalized(v[k].y, s, g.y), normalized(v[k].z, s, g.z),
-                normalized(v[k].w, s, g.w)};
-      }
+      if (at(k) < a.in)
+        v[k] = {normalized(v[k].x, s, g[k].x), normalized(v[k].y, s, g[k].y), normalized(v[k].z, s, g[k].z),
+                normalized(v[k].w, s, g[k].w)};
   }
   float magnitude = 0;
-  bool infinite = false;
 #pragma unroll
   for (int k = 0; k < kGroups; ++k) {
-    v[k] = {as_bf16(v[k].x), as_bf16(v[k].y), as_bf16(v[k].z), as_bf16(v[k].w)};
-    for (const float n : {v[k].x, v[k].y, v[k].z, v[k].w})
-      infinite |= !(fabsf(n) <= FLT_MAX), magnitude = fmaxf(magnitude, fabsf(n));
+    if constexpr (!std::is_same_v<X, Bf16>) v[k] = {as_bf16(v[k].x), as_bf16(v[k].y), as_bf16(v[k].z), as_bf16(v[k].w)};
+    for (const float n : {v[k].x, v[k].y, v[k].z, v[k].w}) magnitude = greater_magnitude(magnitude, n);
   }
-  const auto [s, nan, none] = scale_of(a, magnitude, infinite, most);
-  const auto number = [s = s, none = none](float n) {
-    return none ? std::int8_t(0) : rounded<kCoding>(__fdiv_rn(n, s));
-  };
+  const RowScale s = scale_of(a, magnitude, most);
+  const RowDivider<kCoding> divider(s.scale, s.none);
 #pragma unroll
   for (int k = 0; k < kGroups; ++k)
     if (at(k) < a.in)
-      *reinterpret_cast<char4*>(a.numbers + std::int64_t(blockIdx.x) * a.in + at(k)) = {number(v[k].x), number(v[k].y),
-                                                                                        number(v[k].z), number(v[k].w)};
+      *reinterpret_cast<unsigned*>(a.numbers + std::int64_t(blockIdx.x) * a.in + at(k)) = divider.four(v[k]);
 }
 
 // The first warp lists the inputs of at least `outliers`.
@@ -116,31 +107,31 @@ template <Coding kCoding> __global__ void __launch_bounds__(kThreads) round_memo
   static_assert(sizeof most == kRoundBytes);
   const std::int64_t r = blockIdx.x;
   const Bf16* const row = x + r * a.in;
+  // An outlier counts where it is not finite alone.
   float magnitude = 0;
-  bool infinite = false;
   for (int i = int(threadIdx.x); i < a.in; i += kThreads) {
     const float v = fabsf(to_float(row[i]));
-    infinite |= !(v <= FLT_MAX);
-    if (a.outliers == 0 || v < a.outliers) magnitude = fmaxf(magnitude, v);
+    if (a.outliers == 0 || !(v >= a.outliers && v <= FLT_MAX)) magnitude = greater_magnitude(magnitude, v);
   }
-  const auto [s, nan, none] = scale_of(a, magnitude, infinite, most);
+  const RowScale s = scale_of(a, magnitude, most);
+  const RowDivider<kCoding> divider(s.scale, s.none);
   for (int j = int(threadIdx.x); j < a.in; j += kThreads) {
     const float v = to_float(row[a.order != nullptr ? a.order[j] : j]);
-    const bool zero = none || (a.outliers > 0 && fabsf(v) >= a.outliers);
-    a.numbers[r * a.in + j] = zero ? std::int8_t(0) : rounded<kCoding>(__fdiv_rn(v, s));
+    const bool apart = a.outliers > 0 && fabsf(v) >= a.outliers;
+    a.numbers[r * a.in + j] = std::int8_t(apart ? 0 : divider.one(v));
   }
   if (a.outliers <= 0 || threadIdx.x >= 32) return;
-  if (nan)
+  if (s.nan)
     a.counts[r] = 0;
   else
     list_outliers(row, a, r);
 }
 
-template <Coding kCoding, class X> auto registers_kernel(int in) {
-  return in <= 2048   ? round_registers<kCoding, X, 2>
-         : in <= 4096 ? round_registers<kCoding, X, 4>
-         : in <= 8192 ? round_registers<kCoding, X, 8>
-                      : round_registers<kCoding, X, 16>;
+template <Coding kCoding, class X, bool kNormed> auto registers_kernel(int in) {
+  return in <= 2048   ? round_registers<kCoding, X, kNormed, 2>
+         : in <= 4096 ? round_registers<kCoding, X, kNormed, 4>
+         : in <= 8192 ? round_registers<kCoding, X, kNormed, 8>
+                      : round_registers<kCoding, X, kNormed, 16>;
 }
 
 template <Coding kCoding> void launch(CudaBackend& backend, const ProductInput& input, const Rounding& a) {
@@ -148,12 +139,17 @@ template <Coding kCoding> void launch(CudaBackend& backend, const ProductInput& 
   constexpr int kMost = 16 * 4 * kThreads;
   const bool normed = input.kind == ProductInput::Kind::norm;
   const Grid grid{dim3(unsigned(x.dim(0))), kThreads, 0, 1, backend.dependent_launch()};
-  if (a.order == nullptr && a.outliers == 0 && a.in <= kMost && in_fours(x))
+  if (a.order == nullptr && a.outliers == 0 && a.in <= kMost && in_fours(x)) {
+    const auto round = [&](auto kernel, const auto* from) {
+      launch_kernel("rounding inputs", backend.cuda_stream(), grid, kernel, from, x.row_stride(),
+                    normed ? input.gain.data<float>() : nullptr, input.epsilon, a);
+    };
+    if (normed) return round(registers_kernel<kCoding, float, true>(a.in), static_cast<const float*>(x.data<float>()));
     return with_type("rounding inputs", x.dtype(), [&](auto* type) {
       using X = std::remove_pointer_t<decltype(type)>;
-      launch_kernel("rounding inputs", backend.cuda_stream(), grid, registers_kernel<kCoding, X>(a.in), x.data<X>(),
-                    x.row_stride(), normed ? input.gain.data<float>() : nullptr, input.epsilon, a);
+      round(registers_kernel<kCoding, X, false>(a.in), static_cast<const X*>(x.data<X>()));
     });
+  }
   const Tensor dense =
       normed ? rms_norm_as(backend, x, input.gain, input.epsilon, DType::bf16) : converted(backend, x, DType::bf16);
   launch_kernel("rounding inputs", backend.cuda_stream(), {grid.blocks, kThreads}, round_memory<kCoding>,

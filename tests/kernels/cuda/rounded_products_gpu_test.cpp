@@ -2,6 +2,7 @@
 // depends on another; every route rounds alike.
 #include <algorithm>
 #include <array>
+#include <cmath>
 
 #include <gtest/gtest.h>
 
@@ -104,6 +105,28 @@ TEST_P(CudaRoundedProducts, rows_do_not_depend_on_each_other) {
             EXPECT_TRUE(same_row(all, first + r, some, r)) << p.name << ", " << rows << " rows, row " << first + r;
         }
     }
+}
+
+// Every mantissa of bf16 over every mantissa of a row's greatest number, at several exponents: among them all that lie
+// between two codes, or within the error of a reciprocal of that. The matrix is the identity, so each code is seen.
+TEST_P(CudaRoundedProducts, codes_are_those_of_exact_quotients) {
+  constexpr int kMantissas = 128, kExponents = 9, kIn = kMantissas * kExponents;
+  const Tensor identity = Tensor::host({kIn, kIn}, DType::f32), x = Tensor::host({2 * kMantissas, kIn}, DType::f32);
+  for (int i = 0; i < kIn; ++i) {
+    std::fill_n(identity.row<float>(i), kIn, 0.0f);
+    identity.row<float>(i)[i] = 1;
+  }
+  for (int r = 0; r < 2 * kMantissas; ++r) {
+    const float sign = r < kMantissas ? 1.0f : -1.0f, greatest = 1 + float(r % kMantissas) / kMantissas;
+    for (int i = 0; i < kIn; ++i)
+      x.row<float>(r)[i] =
+          sign * std::min(greatest, std::ldexp(1 + float(i % kMantissas) / kMantissas, -(i / kMantissas)));
+    x.row<float>(r)[0] = greatest;
+  }
+  for (const char* const name : {"w8a8", "fp8_w8a8"}) {
+    const Weight w = quantize(Weight::dense(identity), *find_precision(name));
+    EXPECT_TRUE(same_bits(down(cuda->linear(up(x), cuda->prepare(w))), reference.linear(x, w))) << name;
+  }
 }
 
 // Results of norm_linear and of gates are bf16, as of bf16 matrices.

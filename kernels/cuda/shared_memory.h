@@ -83,18 +83,24 @@ constexpr std::int64_t kNormBytes = 8 * 4, kNormRowsBytes = 2 * 8 * 4;
 
 // ---- products of boxes: 128 bytes of a row ----
 
-// BoxTile of box_ring.cuh, on architecture 90a: `blocks` on a multiprocessor.
+// BoxTile of box_ring.cuh, on architecture 90a: `blocks` on a multiprocessor; `staged` rows of sums that a warpgroup
+// brings into the order of the results at once, 0: in the ring's memory, when it is no longer used.
 struct ProductTile {
-  int rows, outs, blocks;
+  int rows, outs, blocks, staged = 0;
 
   constexpr std::int64_t stage() const { return (outs + rows) * 128; }
   // Boxes begin at multiples of 1024; the last warpgroup reads 64 outputs, some of which may be after the stage.
   constexpr std::int64_t outside() const {
     return 1024 + std::max<std::int64_t>(0, (outs + 63) / 64 * 64 * 128 - stage());
   }
-  constexpr int stages() const { return int(((blocks == 1 ? 227 : 113) * 1024 - outside()) / (stage() + 16)); }
-  constexpr std::int64_t bytes() const { return stages() * stage() + outside(); }
-  constexpr std::int64_t barriers() const { return 2 * 8 * stages(); }  // static
+  // Two buffers for each warpgroup, of 64 sums a row.
+  constexpr std::int64_t staging() const { return std::int64_t(outs + 63) / 64 * 2 * staged * 64 * 4; }
+  constexpr int stages() const {
+    return int(((blocks == 1 ? 227 : 113) * 1024 - outside() - staging() - lead()) / (stage() + 16));
+  }
+  constexpr std::int64_t bytes() const { return stages() * stage() + outside() + staging(); }
+  constexpr std::int64_t lead() const { return staged > 0 ? 8 : 0; }             // the barrier of the leading warpgroup
+  constexpr std::int64_t barriers() const { return 2 * 8 * stages() + lead(); }  // static
   constexpr bool fits(std::int64_t limit) const { return bytes() + barriers() <= limit; }
   constexpr bool operator==(const ProductTile&) const = default;
 };
@@ -118,10 +124,13 @@ constexpr ProductTile kProductTiles[] = {
     {16, 224, 1},
     {64, 64, 1},
     // many rows
-    {96, 128, 1},
-    {96, 192, 1},
-    {128, 128, 1},
-    {128, 192, 1}};
+    {64, 128, 1, 16},
+    {96, 128, 1, 16},
+    {96, 192, 1, 16},
+    {128, 128, 1, 16},
+    {128, 192, 1, 16},
+    {192, 128, 1, 16},
+    {256, 128, 1, 16}};
 
 // CodedTile<rows, outs> of coded_tile.cu: one block on a multiprocessor of architecture 90a. A stage holds 128 inputs:
 // of x, and cells of the outputs in eights, `cell` bytes each; boxes of x begin at multiples of 1024.

@@ -26,7 +26,7 @@ struct E4m3Numbers {
 
 #ifdef FORETOKEN_WARPGROUPS
 
-// The lists of 4 to 64 registers in the text of an instruction, and as its operands. `c`: "+f" or "+r".
+// The lists of 4 to 128 registers in the text of an instruction, and as its operands. `c`: "+f" or "+r".
 #define FORETOKEN_NAMES_4 "%0, %1, %2, %3"
 #define FORETOKEN_NAMES_8 FORETOKEN_NAMES_4 ", %4, %5, %6, %7"
 #define FORETOKEN_NAMES_16 FORETOKEN_NAMES_8 ", %8, %9, %10, %11, %12, %13, %14, %15"
@@ -36,6 +36,14 @@ struct E4m3Numbers {
   FORETOKEN_NAMES_32 ", %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47"
 #define FORETOKEN_NAMES_64 \
   FORETOKEN_NAMES_48 ", %48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
+#define FORETOKEN_NAMES_96                                                           \
+  FORETOKEN_NAMES_64                                                                 \
+  ", %64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79" \
+  ", %80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95"
+#define FORETOKEN_NAMES_128                                                                      \
+  FORETOKEN_NAMES_96                                                                             \
+  ", %96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, %111" \
+  ", %112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, %126, %127"
 #define FORETOKEN_FOUR(c, i) c(d[i]), c(d[i + 1]), c(d[i + 2]), c(d[i + 3])
 #define FORETOKEN_SUMS_4(c) FORETOKEN_FOUR(c, 0)
 #define FORETOKEN_SUMS_8(c) FORETOKEN_SUMS_4(c), FORETOKEN_FOUR(c, 4)
@@ -46,6 +54,12 @@ struct E4m3Numbers {
   FORETOKEN_SUMS_32(c), FORETOKEN_FOUR(c, 32), FORETOKEN_FOUR(c, 36), FORETOKEN_FOUR(c, 40), FORETOKEN_FOUR(c, 44)
 #define FORETOKEN_SUMS_64(c) \
   FORETOKEN_SUMS_48(c), FORETOKEN_FOUR(c, 48), FORETOKEN_FOUR(c, 52), FORETOKEN_FOUR(c, 56), FORETOKEN_FOUR(c, 60)
+#define FORETOKEN_SUMS_96(c)                                                                                        \
+  FORETOKEN_SUMS_64(c), FORETOKEN_FOUR(c, 64), FORETOKEN_FOUR(c, 68), FORETOKEN_FOUR(c, 72), FORETOKEN_FOUR(c, 76), \
+      FORETOKEN_FOUR(c, 80), FORETOKEN_FOUR(c, 84), FORETOKEN_FOUR(c, 88), FORETOKEN_FOUR(c, 92)
+#define FORETOKEN_SUMS_128(c)                                                                                          \
+  FORETOKEN_SUMS_96(c), FORETOKEN_FOUR(c, 96), FORETOKEN_FOUR(c, 100), FORETOKEN_FOUR(c, 104), FORETOKEN_FOUR(c, 108), \
+      FORETOKEN_FOUR(c, 112), FORETOKEN_FOUR(c, 116), FORETOKEN_FOUR(c, 120), FORETOKEN_FOUR(c, 124)
 
 // n sums of a lane are 2 n rows of x. w, x, p: the numbers of the operands behind the sums; `end`: the instruction's
 // last operands.
@@ -74,9 +88,13 @@ FORETOKEN_MULTIPLY_AS(16, 32, 16, 17, 18)
 FORETOKEN_MULTIPLY_AS(32, 64, 32, 33, 34)
 FORETOKEN_MULTIPLY_AS(48, 96, 48, 49, 50)
 FORETOKEN_MULTIPLY_AS(64, 128, 64, 65, 66)
+FORETOKEN_MULTIPLY_AS(96, 192, 96, 97, 98)
+FORETOKEN_MULTIPLY_AS(128, 256, 128, 129, 130)
 
 #undef FORETOKEN_MULTIPLY_AS
 #undef FORETOKEN_MULTIPLY
+#undef FORETOKEN_SUMS_128
+#undef FORETOKEN_SUMS_96
 #undef FORETOKEN_SUMS_64
 #undef FORETOKEN_SUMS_48
 #undef FORETOKEN_SUMS_32
@@ -84,6 +102,8 @@ FORETOKEN_MULTIPLY_AS(64, 128, 64, 65, 66)
 #undef FORETOKEN_SUMS_8
 #undef FORETOKEN_SUMS_4
 #undef FORETOKEN_FOUR
+#undef FORETOKEN_NAMES_128
+#undef FORETOKEN_NAMES_96
 #undef FORETOKEN_NAMES_64
 #undef FORETOKEN_NAMES_48
 #undef FORETOKEN_NAMES_32

@@ -14,41 +14,50 @@ namespace foretoken {
 // A block's tile: warpgroups with 64 outputs each (some of the last one's may be unused), kRows rows of x, and a warp
 // that requests boxes; kBlocks blocks on a multiprocessor. kPeers: blocks of a cluster with other outputs of the same
 // rows, which share boxes of x by multicast; with peers, the requesting warp is in a warpgroup of its own, so that
-// registers can be given to the others.
-template <class N, int kRowsOf, int kOutsOf = 128, int kBlocksOf = 2, int kPeersOf = 1> struct BoxTile {
+// registers can be given to the others. kStaged: see ProductTile.
+template <class N, int kRowsOf, int kOutsOf = 128, int kBlocksOf = 2, int kPeersOf = 1, int kStagedOf = 0>
+struct BoxTile {
   using Numbers = N;
   using Sum = typename N::Sum;
-  static constexpr int kRows = kRowsOf, kOuts = kOutsOf, kBlocks = kBlocksOf, kPeers = kPeersOf,
+  static constexpr int kRows = kRowsOf, kOuts = kOutsOf, kBlocks = kBlocksOf, kPeers = kPeersOf, kStaged = kStagedOf,
                        kGroups = (kOuts + 63) / 64, kWorkers = 4 * kGroups,
                        kThreads = 32 * (kWorkers + (kPeers > 1 ? 4 : 1)), kWriters = kThreads;
   static constexpr int kMatrixBytes = kOuts * kBoxBytes, kShareBytes = kRows / kPeers * kBoxBytes,
                        kBytes = kMatrixBytes + kRows * kBoxBytes;
-  static constexpr ProductTile kSize{kRows, kOuts, kBlocks};
-  static constexpr int kStages = kSize.stages(), kShared = int(kSize.bytes());
+  static constexpr ProductTile kSize{kRows, kOuts, kBlocks, kStaged};
+  static constexpr int kStages = kSize.stages(), kShared = int(kSize.bytes()), kBarriers = int(kSize.barriers()) / 8;
   static constexpr int kPitch = kOuts + 4;  // of sums in shared memory, so that one write of a warp covers 32 banks
-  static_assert(kOuts % 16 == 0 && kBytes == kSize.stage() && kStages * kBytes >= kRows * kPitch * 4);
+  static_assert(kOuts % 16 == 0 && kBytes == kSize.stage());
+  static_assert(kStaged > 0 || kStages * kBytes >= kRows * kPitch * 4);
   static_assert(has(kProductTiles, kSize) && kSize.fits(kLargestSharedMemory));
 };
 
-// What a block requests: of tiles first, first + stride, ... below `end`, boxes k0 to k0 + boxes, times the rows from
-// `row` on.
+// What a block requests: of tiles first, first + stride, ... below `end`, boxes k0 to k0 + boxes.
 struct Boxes {
   int first, stride, end, k0, boxes;
-  int row = 0;
   bool gated = false;  // tiles of the map that gated_map() makes
+};
+
+// The tile of the outputs, and the first row of x.
+struct TilePlace {
+  int tile, row;
+};
+struct TilesOfFewRows {
+  __host__ __device__ TilePlace operator()(int i) const { return {i, 0}; }
 };
 
 #ifdef FORETOKEN_WARPGROUPS
 
 template <class T> struct BoxRing {
   unsigned memory;
-  std::uint64_t* barriers;  // kStages full barriers, then kStages empty ones
+  std::uint64_t* barriers;  // kStages full barriers, kStages empty ones, and that of the leading warpgroup
 
   // Called by all threads of a block.
   __device__ BoxRing(unsigned char* shared, std::uint64_t* barriers)
       : memory((shared_address(shared) + 1023u) & ~1023u), barriers(barriers) {
     if (threadIdx.x == 0) {
       for (int i = 0; i < T::kStages; ++i) init_barrier(full(i), 1), init_barrier(empty(i), T::kPeers * T::kWorkers);
+      if constexpr (T::kStaged > 0) init_barrier(lead(), 4);
       fence_barriers();
     }
     if constexpr (T::kPeers > 1)
@@ -58,23 +67,29 @@ template <class T> struct BoxRing {
   }
   __device__ std::uint64_t* full(int stage) const { return barriers + stage; }
   __device__ std::uint64_t* empty(int stage) const { return barriers + T::kStages + stage; }
+  __device__ std::uint64_t* lead() const { return barriers + 2 * T::kStages; }
   __device__ unsigned at(int stage) const { return memory + unsigned(stage * T::kBytes); }
 
   // One lane requests all boxes: those of the matrix that fit the ring, then, when the previous kernels have ended,
-  // those of x; of peers, each requests its share of x for all. `policy`: of the matrix in L2.
-  __device__ void request(const CUtensorMap& w, const CUtensorMap& x, const Boxes& b, std::uint64_t policy,
-                          int rank = 0) const {
+  // those of x; of peers, each requests its share of x for all. `policy`: of the matrix in L2. place(i): of tile i.
+  template <class Place = TilesOfFewRows> __device__ void request(const CUtensorMap& w, const CUtensorMap& x,
+                                                                  const Boxes& b, std::uint64_t policy, int rank = 0,
+                                                                  const Place& place = {}) const {
     const int early = min(T::kStages, b.boxes);  // boxes of the first tile that are requested early
-    for (int i = 0; i < early; ++i) matrix(w, b, b.first, i, i, policy);
+    TilePlace at = place(b.first);
+    for (int i = 0; i < early; ++i) matrix(w, b, at.tile, i, i, policy);
     wait_for_previous_kernels();
-    for (int i = 0; i < early; ++i) rows(x, b, i, i, rank);
-    int stage = early % T::kStages, round = early / T::kStages;
-    for (int tile = b.first, i = early; tile < b.end; tile += b.stride, i = 0)
+    for (int i = 0; i < early; ++i) rows(x, b, at.row, i, i, rank);
+    int stage = early % T::kStages, round = early / T::kStages, i = early;
+    for (int n = b.first; n < b.end; n += b.stride, i = 0) {
+      at = place(n);
+#pragma unroll 1
       for (; i < b.boxes; ++i) {
         if (round > 0) wait_barrier(empty(stage), (round - 1) & 1);
-        matrix(w, b, tile, i, stage, policy), rows(x, b, i, stage, rank);
+        matrix(w, b, at.tile, i, stage, policy), rows(x, b, at.row, i, stage, rank);
         if (++stage == T::kStages) stage = 0, ++round;
       }
+    }
   }
 
  private:
@@ -87,10 +102,10 @@ template <class T> struct BoxRing {
     else
       copy_box(at(stage), w, input(b, i), tile * T::kOuts, barrier, policy);
   }
-  __device__ void rows(const CUtensorMap& x, const Boxes& b, int i, int stage, int rank) const {
+  __device__ void rows(const CUtensorMap& x, const Boxes& b, int first, int i, int stage, int rank) const {
     const unsigned to = at(stage) + unsigned(T::kMatrixBytes + rank * T::kShareBytes),
                    barrier = shared_address(full(stage));
-    const int row = b.row + rank * (T::kRows / T::kPeers);
+    const int row = first + rank * (T::kRows / T::kPeers);
     if constexpr (T::kPeers > 1)
       copy_box_to_both(to, x, input(b, i), row, barrier, read_often());
     else
@@ -106,8 +121,8 @@ template <class T> class BoxSums {
   __device__ BoxSums(const BoxRing<T>& ring, int group) : ring_(ring), group_(group) {}
 
   // sum = the product of the next `boxes` boxes, inputs ascending in one chain. Lane l of warp w holds outputs 16 w + l
-  // / 4 and the eighth after it, rows 8 n + 2 (l % 4) and the next.
-  __device__ void chain(Sums& sum, int boxes) {
+  // / 4 and the eighth after it, rows 8 n + 2 (l % 4) and the next. `leads`: the lead barrier learns of the first box.
+  __device__ void chain(Sums& sum, int boxes, bool leads = false) {
     const int lane = int(threadIdx.x) % 32;
     const auto release = [&](int stage) {
       if (T::kPeers == 1 && lane == 0) arrive(ring_.empty(stage));
@@ -127,12 +142,14 @@ template <class T> class BoxSums {
       pin(sum);
       wait_products<1>();  // the products of the box before
       if (i > 0) release(before);
+      if (i == 1 && leads && lane == 0) arrive(ring_.lead());
       before = stage_;
       if (++stage_ == T::kStages) stage_ = 0, ++round_;
     }
     wait_products<0>();
     pin(sum);
     release(before);
+    if (boxes == 1 && leads && lane == 0) arrive(ring_.lead());
   }
 
  private:

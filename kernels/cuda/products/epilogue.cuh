@@ -29,8 +29,11 @@ struct Epilogue {
   __device__ std::int64_t at(int r, int o) const { return r * y_stride + o; }
 
   // The number that a sum stands for; `o` of 2 * out where gated. Every operation is rounded, as on the host.
+  static __device__ float scaled_by(float sum, float row_scale, float out_scale) {
+    return __fadd_rn(0, __fmul_rn(sum, __fmul_rn(row_scale, out_scale)));
+  }
   __device__ float scaled(float sum, int r, int o) const {
-    return row_scales == nullptr ? sum : __fadd_rn(0, __fmul_rn(sum, __fmul_rn(row_scales[r], out_scales[o])));
+    return row_scales == nullptr ? sum : scaled_by(sum, row_scales[r], out_scales[o]);
   }
   __device__ float scaled(int sum, int r, int o) const { return scaled(__int2float_rn(sum), r, o); }
 
@@ -40,16 +43,24 @@ struct Epilogue {
     return adds ? __ldcg(reinterpret_cast<const float4*>(y + at(r, o))) : float4{};
   }
 
+  __device__ float biased(float p, int o) const { return bias != nullptr ? p + bias[o] : p; }
   __device__ void write(int r, int o, float p, float before) const {
-    const float v = bias != nullptr ? p + bias[o] : p;
+    const float v = biased(p, o);
     if (y == nullptr)
       from_float(y_bf16[at(r, o)], v);
     else
       y[at(r, o)] = adds ? before + v : v;
   }
+  // The bias of outputs o to o + 3; p + that.
+  __device__ float4 bias_four(int o) const {
+    return bias != nullptr ? float4{bias[o], bias[o + 1], bias[o + 2], bias[o + 3]} : float4{};
+  }
+  __device__ float4 biased(float4 p, float4 b) const {
+    return bias != nullptr ? float4{p.x + b.x, p.y + b.y, p.z + b.z, p.w + b.w} : p;
+  }
   // Outputs o to o + 3, aligned.
   __device__ void write_four(int r, int o, float4 p, float4 before) const {
-    if (bias != nullptr) p.x += bias[o], p.y += bias[o + 1], p.z += bias[o + 2], p.w += bias[o + 3];
+    p = biased(p, bias_four(o));
     if (y == nullptr)
       store_four(y_bf16 + at(r, o), p);
     else if (adds)
@@ -58,12 +69,10 @@ struct Epilogue {
       store_four(y + at(r, o), p);
   }
   // The result of outputs o and out + o. Both factors are rounded to bf16, as results of separate products would be.
+  static __device__ float gated_of(float gate, float up) { return silu(as_bf16(gate)) * as_bf16(up); }
   __device__ void write_gated(int r, int o, float gate, float up) const {
-    from_float(y_bf16[at(r, o)], silu(factor(gate, o)) * factor(up, out + o));
+    from_float(y_bf16[at(r, o)], gated_of(biased(gate, o), biased(up, out + o)));
   }
-
- private:
-  __device__ float factor(float p, int o) const { return as_bf16(bias != nullptr ? p + bias[o] : p); }
 #endif
 };
 

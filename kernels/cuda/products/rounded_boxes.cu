@@ -18,22 +18,28 @@ constexpr std::int64_t kBox = Int8Numbers::kInputs, kFewRows = 16;
 using Launch = void (*)(const CudaBackend&, BoxWork&, const Tensor&, const Tensor&);
 // The kernels for one kind of numbers and of their sums.
 struct Kernels {
-  Launch few[3], tile[3];  // at most 16 rows, at most 64; by kOuts
-  WideWay wide[3];
-  int wides;
+  Launch few[3], tile[3];                  // at most 16 rows, at most 64; by kOuts
+  std::span<const WideWay> whole, sliced;  // more rows: of one slice, of several
 };
 constexpr int kOuts[] = {64, 144, 224};
 
 template <class N, RunFold kFold, int kRows, int kOutputs> constexpr Launch kTile =
     launch_tile<BoxTile<N, kRows, kOutputs, 1>, kFold>;
-template <class N, RunFold kFold, int kGroups, int kRows>
-constexpr WideWay kWide = {{kGroups, kRows}, launch_wide<WideTile<N, kRows, 64 * kGroups>, kFold>};
-// A block with three warpgroups has registers for two sums.
-template <class N, RunFold kFold> constexpr Kernels kKernels = {
-    {kTile<N, kFold, 16, 64>, kTile<N, kFold, 16, 144>, kTile<N, kFold, 16, 224>},
-    {kTile<N, kFold, 64, 64>, kTile<N, kFold, 64, 144>, kTile<N, kFold, 64, 224>},
-    {kWide<N, kFold, 2, 128>, kWide<N, kFold, 2, 64>, kWide<N, kFold, kFold == RunFold::none ? 3 : 2, 128>},
-    kFold == RunFold::none ? 3 : 2};
+// The more sums a lane adds up at once (chains, runs, slices), the fewer rows its registers have room for.
+template <class N, RunFold kFold, bool kSliced>
+constexpr WideWay kWide[] = {kWideWay<N, kFold, kSliced, 2, 128>, kWideWay<N, kFold, kSliced, 2, 64>};
+template <class N> constexpr WideWay kWide<N, RunFold::none, false>[] = {
+    kWideWay<N, RunFold::none, false, 2, 256>, kWideWay<N, RunFold::none, false, 2, 192>,
+    kWideWay<N, RunFold::none, false, 2, 128>, kWideWay<N, RunFold::none, false, 3, 128>,
+    kWideWay<N, RunFold::none, false, 2, 64>};
+template <class N> constexpr WideWay kWide<N, RunFold::added, false>[] = {kWideWay<N, RunFold::added, false, 2, 192>,
+                                                                          kWideWay<N, RunFold::added, false, 2, 128>,
+                                                                          kWideWay<N, RunFold::added, false, 2, 64>};
+template <class N, RunFold kFold>
+constexpr Kernels kKernels = {{kTile<N, kFold, 16, 64>, kTile<N, kFold, 16, 144>, kTile<N, kFold, 16, 224>},
+                              {kTile<N, kFold, 64, 64>, kTile<N, kFold, 64, 144>, kTile<N, kFold, 64, 224>},
+                              kWide<N, kFold, false>,
+                              kWide<N, kFold, kFold == RunFold::added>};
 
 bool integers(const RoundedMatrix& m) { return m.weight().activations->coding() == Coding::integers; }
 
@@ -68,7 +74,7 @@ void launch(const CudaBackend& backend, BoxWork& a, const Tensor& x, const Round
   const Kernels& kernels = kernels_of(m);
   const std::int64_t rows = x.dim(0), out = m.weight().out, boxes = m.weight().in / kBox;
   if (rows > kTileRows)
-    return fastest_way(backend, {kernels.wide, std::size_t(kernels.wides)}, rows, out, boxes)
+    return fastest_way(backend, a.slices > 1 ? kernels.sliced : kernels.whole, rows, out, boxes)
         .launch(backend, a, x, m.codes());
   const std::int64_t padded = rows <= kFewRows ? kFewRows : kTileRows;
   const bool free = integers(m) && m.groups() == 1 && !a.to.gated;

@@ -18,7 +18,7 @@ namespace foretoken {
 template <class T, RunFold kFold> __global__ void __launch_bounds__(T::kThreads, T::kBlocks)
     sliced_kernel(const __grid_constant__ BoxWork a) {
   extern __shared__ unsigned char shared[];
-  __shared__ std::uint64_t barriers[2 * T::kStages];
+  __shared__ std::uint64_t barriers[T::kBarriers];
   const int warp = int(threadIdx.x) / 32, lane = int(threadIdx.x) % 32, slice = int(blockIdx.x) % a.slices,
             tile = int(blockIdx.x) / a.slices, boxes = a.slice_boxes();
   let_next_kernel_start();
@@ -46,13 +46,13 @@ template <class T, RunFold kFold> __global__ void __launch_bounds__(T::kThreads,
 template <class T, RunFold kFold> __global__ void __launch_bounds__(T::kThreads, T::kBlocks)
     whole_kernel(const __grid_constant__ BoxWork a) {
   extern __shared__ unsigned char shared[];
-  __shared__ std::uint64_t barriers[2 * T::kStages];
+  __shared__ std::uint64_t barriers[T::kBarriers];
   const int warp = int(threadIdx.x) / 32, lane = int(threadIdx.x) % 32, first = int(blockIdx.x),
             stride = int(gridDim.x);
   let_next_kernel_start();
   const BoxRing<T> ring(shared, barriers);
   if (warp == T::kWorkers) {
-    if (lane == 0) ring.request(a.w, a.x, {first, stride, a.tiles, 0, a.slice_boxes(), 0, a.to.gated}, read_once());
+    if (lane == 0) ring.request(a.w, a.x, {first, stride, a.tiles, 0, a.slice_boxes(), a.to.gated}, read_once());
     return;
   }
   wait_for_previous_kernels();

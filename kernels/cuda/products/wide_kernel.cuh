@@ -1,9 +1,10 @@
 // The kernel of a product of many rows, y = x W^T + b, whatever the numbers: wide_product.cu (bf16), rounded_boxes.cu
-// (8 bits). Bytes: for every tile of kOuts x kRows its rows of both, mostly from L2. Operations: 2 * rows * out * in,
-// which bound the time. A block computes all slices of its tile in sequence and keeps two sums in registers: that of
-// the current slice, and that of the slices before it. Two blocks with neighbouring outputs form a cluster: each
-// requests half of their rows of x, which are multicast to both. This header must not know which numbers are
-// multiplied.
+// (8 bits). Bytes: the matrix once from memory for every 2048 rows; for every tile of kOuts x kRows its rows of both,
+// from L2. Operations: 2 * rows * out * in, which bound the time. Two blocks with neighbouring outputs form a cluster:
+// each requests half of their rows of x, which are multicast to both. As many clusters as run at once compute all
+// tiles, one after another: while the sums of a tile are written, the ring is filled for the next. A block computes all
+// slices of a tile in sequence and keeps two sums in registers: that of the current slice, and that of the slices
+// before it. This header must not know which numbers are multiplied.
 #pragma once
 #include <algorithm>
 #include <cmath>
@@ -12,114 +13,118 @@
 #include "kernels/cuda/cuda_backend.cuh"
 #include "kernels/cuda/products/box_work.cuh"
 #include "kernels/cuda/products/product_maps.cuh"
-#include "kernels/cuda/products/tile_output.cuh"
+#include "kernels/cuda/products/wide_output.cuh"
 
 namespace foretoken {
 
-constexpr int kWidePeers = 2;
+constexpr int kWidePeers = 2, kStagedRows = 16;
 
-template <class N, int kRows, int kOuts> using WideTile = BoxTile<N, kRows, kOuts, 1, kWidePeers>;
+template <class N, int kRows, int kOuts> using WideTile = BoxTile<N, kRows, kOuts, 1, kWidePeers, kStagedRows>;
+
+// The order of tiles: bands of rows; in each, pairs of tiles of the outputs; in each, the tiles of the rows. Blocks
+// that run at once then read few boxes of the matrix and of x, which L2 holds.
+struct WideOrder {
+  static constexpr int kBandRows = 2048;
+
+  int pairs, row_tiles, tile_rows, rank = 0;
+
+  __host__ __device__ int count() const { return pairs * row_tiles; }
+  __host__ __device__ TilePlace operator()(int i) const {
+    const int band = (kBandRows + tile_rows - 1) / tile_rows, first = i / (band * pairs) * band,
+              left = row_tiles - first, height = left < band ? left : band, at = i - first * pairs;
+    return {at / height * kWidePeers + rank, (first + at % height) * tile_rows};
+  }
+};
 
 #ifdef FORETOKEN_WARPGROUPS
 
-// Writes sums from shared memory, four outputs at a time.
-template <class T, class S> __device__ void write_wide(const Epilogue& to, const S* sums, int o0, int r0) {
-  const int fours = to.gated ? T::kOuts / 8 : T::kOuts / 4, rows = min(T::kRows, to.rows - r0);
-  if (to.gated) o0 /= 2;
-#pragma unroll 4
-  for (int i = int(threadIdx.x); i < rows * fours; i += 32 * T::kWorkers) {
-    const int r = i / fours, c = i % fours * 4, o = o0 + c;
-    if (o >= to.out) continue;
-    const S* const row = sums + r * T::kPitch;
-    if (to.gated) {
-      const S* const gates = row + c / 8 * 16 + c % 8;
-#pragma unroll
-      for (int k = 0; k < 4; ++k)
-        to.write_gated(r0 + r, o + k, result_of<T>(to, gates[k], r0 + r, o + k),
-                       result_of<T>(to, gates[8 + k], r0 + r, to.out + o + k));
-      continue;
-    }
-    const auto v = *reinterpret_cast<const typename FourOf<S>::Type*>(row + c);
-    const float4 p = {result_of<T>(to, v.x, r0 + r, o), result_of<T>(to, v.y, r0 + r, o + 1),
-                      result_of<T>(to, v.z, r0 + r, o + 2), result_of<T>(to, v.w, r0 + r, o + 3)};
-    to.write_four(r0 + r, o, p, to.previous_four(r0 + r, o));
-  }
-}
-
-// Whether a block has three warpgroups of workers, or keeps three sums: then the requesting ones give up registers.
-template <class T, RunFold kFold> constexpr int worker_registers() {
-  return T::kGroups > 2 ? 160 : kFold == RunFold::none ? 0 : 240;
-}
+// With three warpgroups that multiply, each has registers for two sums of 128 rows; of two, for more.
+template <class T> constexpr int worker_registers() { return T::kGroups > 2 ? 160 : 232; }
+template <class T> constexpr int spare_registers() { return T::kGroups > 2 ? 32 : 40; }
 
 // The slices' products, added in order. Integers are not sliced.
-template <class T, RunFold kFold> __device__ void add_slices(BoxSums<T>& sums, Folded<T, kFold> (&sum)[T::kRows / 2],
-                                                             const BoxWork& a, const LaneOutputs& outputs, int r0) {
-  if constexpr (std::is_same_v<typename T::Sum, int> || kFold == RunFold::scaled) {
-    add_slice<T, kFold>(sums, sum, a, outputs, r0);
+template <class T, RunFold kFold, bool kSliced>
+__device__ void add_slices(BoxSums<T>& sums, Folded<T, kFold> (&sum)[T::kRows / 2], const BoxWork& a,
+                           const LaneOutputs& outputs, int r0, bool leads) {
+  if constexpr (!kSliced) {
+    add_slice<T, kFold>(sums, sum, a, outputs, r0, leads);
   } else {
-    Folded<T, kFold> slice[T::kRows / 2];
+    Folded<T, kFold> slice[T::kRows / 2] = {};  // else its registers are kept for the whole kernel
     for (int s = 0; s < a.slices; ++s) {
-      add_slice<T, kFold>(sums, slice, a, outputs, r0);
+      add_slice<T, kFold>(sums, slice, a, outputs, r0, leads && s == 0);
 #pragma unroll
       for (int n = 0; n < T::kRows / 2; ++n) sum[n] = s == 0 ? slice[n] : sum[n] + slice[n];
     }
   }
 }
 
-// Block 2 i + j computes tile 2 (i / row_tiles) + j of the outputs, tile i % row_tiles of the rows: blocks that run at
-// once share boxes of the matrix, which is read from memory once.
-template <class T, RunFold kFold> __global__ void __launch_bounds__(T::kThreads, 1)
-    wide_kernel(const __grid_constant__ BoxWork a, int row_tiles, bool once) {
-  extern __shared__ unsigned char shared[];
-  __shared__ std::uint64_t barriers[2 * T::kStages];
-  const int warp = int(threadIdx.x) / 32, lane = int(threadIdx.x) % 32, rank = int(blockIdx.x) % kWidePeers,
-            pair = int(blockIdx.x) / kWidePeers, tile = pair / row_tiles * kWidePeers + rank,
-            r0 = pair % row_tiles * T::kRows;
-  constexpr int kRegisters = worker_registers<T, kFold>(), kSpared = kRegisters == 240 ? 24 : 32;
-  static_assert(32 * T::kWorkers * kRegisters + 128 * kSpared <= 65536 / T::kThreads / 8 * 8 * T::kThreads);
-  let_next_kernel_start();
-  const BoxRing<T> ring(shared, barriers);
-  if (warp >= T::kWorkers) {
-    if constexpr (kRegisters > 0) release_registers<kSpared>();
-    if (warp == T::kWorkers && lane == 0)
-      ring.request(a.w, a.x, {tile, a.tiles, tile + 1, 0, a.slices * a.slice_boxes(), r0, a.to.gated},
-                   once ? read_once() : read_sometimes(), rank);
-    __syncwarp();
-    sync_cluster();
-  } else {
-    if constexpr (kRegisters > 0) acquire_registers<kRegisters>();
-    if constexpr (kFold == RunFold::scaled) wait_for_previous_kernels();  // it reads scales of rows
-    BoxSums<T> sums(ring, warp / 4);
+// A warp's part of all tiles of its block. Of two warpgroups the second begins each tile one box behind the first:
+// while one adds or writes sums, the tensor cores then multiply for the other. The second waits for a count that the
+// first can be ahead of by one at most, so this needs tiles of as many boxes as the ring has stages.
+template <class T, RunFold kFold, bool kSliced> __device__ void multiply_tiles(const BoxWork& a, const WideOrder& order,
+                                                                               const BoxRing<T>& ring, float* staging,
+                                                                               int warp, int lane) {
+  const int first = int(blockIdx.x) / kWidePeers, stride = int(gridDim.x) / kWidePeers;
+  const bool follows = T::kGroups == 2 && a.slices * a.slice_boxes() >= T::kStages;
+  wait_for_previous_kernels();
+  BoxSums<T> sums(ring, warp / 4);
+  WideOutput<T, kFold> output(a.to, staging);
+  for (int i = first, round = 0; i < order.count(); i += stride, ++round) {
+    const TilePlace at = order(i);
+    output.begin(at);
+    if (follows && warp / 4 == 1) wait_barrier(ring.lead(), round & 1);
     Folded<T, kFold> sum[T::kRows / 2];
-    add_slices<T, kFold>(sums, sum, a, lane_outputs<T>(a.to, tile, warp, lane), r0);
-    wait_for_previous_kernels();
-    sync_workers<T>();  // the ring is no longer read, and all requested copies are complete
-    auto* const all = reinterpret_cast<Folded<T, kFold>*>(shared + (ring.memory - shared_address(shared)));
-    put_sums<T>(all, sum, warp, lane);
-    sync_workers<T>();
-    write_wide<T>(a.to, all, tile * T::kOuts, r0);
-    sync_cluster();  // the other block may still arrive at this block's barriers
+    add_slices<T, kFold, kSliced>(sums, sum, a, lane_outputs<T>(a.to, at.tile, warp, lane), at.row,
+                                  follows && warp / 4 == 0);
+    output.write(sum);
   }
 }
 
+// Cluster c computes pairs c, c + clusters, ... of the order's tiles; each block one tile of a pair.
+template <class T, RunFold kFold, bool kSliced> __global__ void __launch_bounds__(T::kThreads, 1)
+    wide_kernel(const __grid_constant__ BoxWork a, WideOrder order, bool once) {
+  extern __shared__ unsigned char shared[];
+  __shared__ std::uint64_t barriers[T::kBarriers];
+  const int warp = int(threadIdx.x) / 32, lane = int(threadIdx.x) % 32;
+  constexpr int kRegisters = worker_registers<T>(), kSpared = spare_registers<T>();
+  static_assert(32 * T::kWorkers * kRegisters + 128 * kSpared <= 65536 / T::kThreads / 8 * 8 * T::kThreads);
+  order.rank = int(blockIdx.x) % kWidePeers;
+  let_next_kernel_start();
+  const BoxRing<T> ring(shared, barriers);
+  if (warp >= T::kWorkers) {
+    release_registers<kSpared>();
+    if (warp == T::kWorkers && lane == 0) {
+      const int first = int(blockIdx.x) / kWidePeers, stride = int(gridDim.x) / kWidePeers;
+      ring.request(a.w, a.x, {first, stride, order.count(), 0, a.slices * a.slice_boxes(), a.to.gated},
+                   once ? read_once() : read_sometimes(), order.rank, order);
+    }
+    __syncwarp();
+  } else {
+    acquire_registers<kRegisters>();
+    auto* const staging = reinterpret_cast<float*>(shared + (ring.at(T::kStages) - shared_address(shared)));
+    multiply_tiles<T, kFold, kSliced>(a, order, ring, staging, warp, lane);
+  }
+  sync_cluster();  // the other block may still arrive at this block's barriers
+}
+
 #else
-template <class T, RunFold kFold> __global__ void wide_kernel(const __grid_constant__ BoxWork, int, bool) {}
+template <class T, RunFold kFold, bool kSliced>
+__global__ void wide_kernel(const __grid_constant__ BoxWork, WideOrder, bool) {}
 #endif
 
 // ---- the host's side ----
 
-template <class T, RunFold kFold>
+template <class T, RunFold kFold, bool kSliced>
 void launch_wide(const CudaBackend& backend, BoxWork& work, const Tensor& x, const Tensor& matrix) {
   matrix_map(work.w, matrix, T::kOuts, work.to.gated);
   plain_map(work.x, x, T::kRows / kWidePeers);
-  const int pairs = int(blocks_for(matrix.dim(0), kWidePeers * T::kOuts));
-  work.tiles = kWidePeers * pairs;
-  const unsigned row_tiles = blocks_for(work.to.rows, T::kRows), blocks = unsigned(kWidePeers * pairs) * row_tiles;
-  // All blocks run at once, read the matrix at the same time, and do not read it again.
-  const bool once = int(blocks) <= backend.multiprocessors();
+  const WideOrder order{int(blocks_for(matrix.dim(0), kWidePeers * T::kOuts)), int(blocks_for(work.to.rows, T::kRows)),
+                        T::kRows};
+  const int clusters = std::clamp(backend.multiprocessors() / kWidePeers, 1, order.count());
   launch_kernel("a product", backend.cuda_stream(),
-                {dim3(blocks), T::kThreads, std::size_t(T::kShared), kWidePeers, backend.dependent_launch()},
-                wide_kernel<T, kFold>, work, int(row_tiles), once);
+                {dim3(unsigned(kWidePeers * clusters)), T::kThreads, std::size_t(T::kShared), kWidePeers,
+                 backend.dependent_launch()},
+                wide_kernel<T, kFold, kSliced>, work, order, order.row_tiles == 1);
 }
 
 // A tile of the kernel: 64 outputs for each warpgroup, rows.
@@ -127,20 +132,23 @@ struct WideShape {
   int groups, rows;
 };
 
-// Estimated microseconds on an H200, within about 15 % of the measured time of the sliced bf16 products of 1B and 8B
-// models at 192 to 2048 rows; numbers of 8 bits take half the boxes. A box takes the time of its products, or of its
-// traffic through shared memory at 128 bytes a cycle; the first boxes and the last sums take 8 us.
+// Estimated microseconds on an H200. A box takes the time of its products, or of its traffic through shared memory at
+// 128 bytes a cycle; writing a tile's sums takes a cycle for ten, the kernel's start and the first boxes 5 us.
 inline double wide_cost(const CudaBackend& backend, const WideShape& shape, double rows, double out, double boxes) {
-  const double tiles = kWidePeers * std::ceil(out / (kWidePeers * 64 * shape.groups)) * std::ceil(rows / shape.rows),
-               waves = std::ceil(tiles / backend.multiprocessors());
-  const double passed = shape.groups * (8192.0 + 128 * shape.rows) + 128.0 * (64 * shape.groups + shape.rows);
-  return waves * (8 + boxes * std::max(2.0 * shape.groups * shape.rows, passed / 128) / 1750);
+  const double outs = 64 * shape.groups, pairs = std::ceil(out / (kWidePeers * outs)) * std::ceil(rows / shape.rows),
+               waves = std::ceil(pairs / std::max(1, backend.multiprocessors() / kWidePeers));
+  const double passed = shape.groups * (8192.0 + 128 * shape.rows) + 128 * (outs + shape.rows),
+               products = outs * shape.rows * kBoxBytes / 4096;
+  return 5 + waves * (boxes * std::max(products, passed / 128) + outs * shape.rows / 10) / 1750;
 }
 
 struct WideWay {
   WideShape shape;
   void (*launch)(const CudaBackend&, BoxWork&, const Tensor&, const Tensor&);
 };
+template <class N, RunFold kFold, bool kSliced, int kGroups, int kRows>
+constexpr WideWay kWideWay = {{kGroups, kRows}, launch_wide<WideTile<N, kRows, 64 * kGroups>, kFold, kSliced>};
+
 inline const WideWay& fastest_way(const CudaBackend& backend, std::span<const WideWay> ways, std::int64_t rows,
                                   std::int64_t out, std::int64_t boxes) {
   const auto cost = [&](const WideWay& w) {

@@ -9,9 +9,8 @@
 namespace foretoken {
 namespace {
 
-template <int kGroups, int kRows>
-constexpr WideWay kWay = {{kGroups, kRows}, launch_wide<WideTile<Bf16Numbers, kRows, 64 * kGroups>, RunFold::none>};
-constexpr WideWay kWays[] = {kWay<2, 128>, kWay<3, 128>, kWay<2, 96>, kWay<3, 96>, kWay<2, 64>};
+template <int kGroups, int kRows> constexpr WideWay kWay = kWideWay<Bf16Numbers, RunFold::none, true, kGroups, kRows>;
+constexpr WideWay kWays[] = {kWay<2, 192>, kWay<2, 128>, kWay<3, 128>, kWay<2, 96>, kWay<3, 96>, kWay<2, 64>};
 
 // The library's: each slice's sum is written to memory and read back.
 double cost_of_library(double rows, double out, double in, double slices) {

@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 
+#include "kernels/formats/activations/activation_format.h"
 #include "tests/kernels/cuda/gpu.h"
 #include "tests/kernels/scenario.h"
 
@@ -60,6 +61,24 @@ TEST_F(Races, products) {
       });
     }
   }
+}
+
+// More tiles than blocks, and tiles of fewer and of more boxes than the ring has stages.
+TEST_F(Races, products_of_many_rows) {
+  for (const char* precision : {"w8a8", "fp8_w8a8"})
+    for (const auto& [half, in] : {std::pair{8576, 128}, {128, 2048}}) {
+      const auto weight = [&](int out, int inputs, unsigned seed) {
+        return cuda->prepare(quantize(Weight::dense(random_tensor({out, inputs}, seed)), *find_precision(precision)));
+      };
+      const Weight w = weight(2 * half, in, 1), back = weight(in, half, 2);
+      const Tensor gain = up(random_tensor({in}, 6)), x = up(random_tensor({130, in}, 4));
+      twice(precision, [&] { return cuda->linear(x, w); });
+      twice(precision, [&] {
+        const Tensor y = up(random_tensor({130, in}, 8));
+        cuda->feed_forward(y, gain, 1e-5f, w, back);
+        return y;
+      });
+    }
 }
 
 TEST_F(Races, products_in_f32) {

@@ -88,7 +88,7 @@ TEST_P(CudaRoundedProducts, have_the_bits_of_the_reference) {
       const Weight on_device = cuda->prepare(w);
       const Tensor x = inputs(shape.rows, shape.in), wanted = reference.linear(x, w);
       const Tensor terms = p.activations->coding() == Coding::e4m3 ? magnitudes(reference, x, w) : Tensor();
-      for (const int rows : {1, 3, 16, 40, 64, 65, 200})
+      for (const int rows : {1, 3, 16, 40, 64, 65, 129, 200})
         if (rows <= shape.rows) expect_equal(p, down(cuda->linear(up(x.rows(0, rows)), on_device)), wanted, terms, 2);
     }
 }
@@ -127,6 +127,62 @@ TEST_P(CudaRoundedProducts, codes_are_those_of_exact_quotients) {
     const Weight w = quantize(Weight::dense(identity), *find_precision(name));
     EXPECT_TRUE(same_bits(down(cuda->linear(up(x), cuda->prepare(w))), reference.linear(x, w))) << name;
   }
+}
+
+// The kernel of many rows, in each of its tiles on a GPU with 132 multiprocessors, against that of few: rows that end
+// within a tile and one row after it, several tiles for each block and less than one, bands of rows, slices, outputs
+// that end within a tile.
+TEST_P(CudaRoundedProducts, many_rows_have_the_bits_of_few) {
+  constexpr Product kMany[] = {{4096, 640, false, 1000}, {4352, 640, false, 1025}, {4352, 2048, false, 1025},
+                               {25000, 256, false, 100}, {16808, 128, false, 127}, {520, 1024, false, 2500},
+                               {72, 256, false, 66},     {4352, 1024, false, 193}};
+  for (const Precision& p : rounded_precisions())
+    for (const Product& shape : kMany) {
+      SCOPED_TRACE(p.name + " [" + std::to_string(shape.out) + ", " + std::to_string(shape.in) + "]");
+      Weight host = weight(p, shape.out, shape.in, 3);
+      host.bias = random_tensor({shape.out}, 6);
+      const Weight w = cuda->prepare(host);
+      const Tensor x = up(random_tensor({shape.rows, shape.in}, 5)), sums = random_tensor({shape.rows, shape.out}, 9);
+      const auto added = [&](std::int64_t first, std::int64_t n) {
+        const Tensor y = up(sums.rows(first, n));
+        cuda->linear_add(y, x.rows(first, n), w);
+        return down(y);
+      };
+      const auto narrow = [&](std::int64_t first, std::int64_t n) {
+        const Tensor y = cuda->allocate({n, shape.out}, DType::bf16);
+        cuda->linear_to(y, x.rows(first, n), w);
+        return down(y);
+      };
+      const Tensor all = down(cuda->linear(x, w)), whole = added(0, shape.rows), all_bf16 = narrow(0, shape.rows);
+      for (std::int64_t r = 0; r < shape.rows; r += 64) {
+        const std::int64_t n = std::min<std::int64_t>(64, shape.rows - r);
+        EXPECT_TRUE(same_bits(all.rows(r, n), down(cuda->linear(x.rows(r, n), w)))) << "row " << r;
+        EXPECT_TRUE(same_bits(whole.rows(r, n), added(r, n))) << "added, row " << r;
+        EXPECT_TRUE(same_bits(all_bf16.rows(r, n), narrow(r, n))) << "in bf16, row " << r;
+      }
+    }
+}
+
+TEST_P(CudaRoundedProducts, many_gated_rows_have_the_bits_of_few) {
+  for (const Precision& p : rounded_precisions())
+    for (const auto& [half, in, rows] : {std::tuple{2176, 640, 1025}, {12544, 128, 100}, {264, 256, 1000}}) {
+      if (p.weights == &formats::fp8_block() && half % 128 != 0) continue;
+      SCOPED_TRACE(p.name + ", " + std::to_string(rows) + " rows of " + std::to_string(in));
+      Weight gate_up = weight(p, 2 * half, in, 3);
+      gate_up.bias = random_tensor({2 * half}, 8);
+      const Weight first = cuda->prepare(gate_up), second = cuda->prepare(weight(p, in, half, 4));
+      const Tensor x = random_tensor({rows, in}, 5), gain = up(random_tensor({in}, 6));
+      const auto layer = [&](std::int64_t from, std::int64_t n) {
+        const Tensor y = up(x.rows(from, n));
+        cuda->feed_forward(y, gain, 1e-5f, first, second);
+        return down(y);
+      };
+      const Tensor all = layer(0, rows);
+      for (std::int64_t r = 0; r < rows; r += 64) {
+        const std::int64_t n = std::min<std::int64_t>(64, rows - r);
+        EXPECT_TRUE(same_bits(all.rows(r, n), layer(r, n))) << "row " << r;
+      }
+    }
 }
 
 // Results of norm_linear and of gates are bf16, as of bf16 matrices.

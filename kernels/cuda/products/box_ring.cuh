@@ -83,7 +83,7 @@ template <class T> struct BoxRing {
     int stage = early % T::kStages, round = early / T::kStages, i = early;
     for (int n = b.first; n < b.end; n += b.stride, i = 0) {
       at = place(n);
-#pragma unroll 1
+#pragma unroll(T::kStaged > 0 ? 1 : 4)  // with peers the requesting lane has few registers
       for (; i < b.boxes; ++i) {
         if (round > 0) wait_barrier(empty(stage), (round - 1) & 1);
         matrix(w, b, at.tile, i, stage, policy), rows(x, b, at.row, i, stage, rank);

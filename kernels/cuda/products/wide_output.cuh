@@ -11,6 +11,14 @@ namespace foretoken {
 // What becomes of the sums: see ProductEnd. Plain results are f32 or bf16, added ones f32, gated ones bf16.
 enum class WideEnd { plain, plain_bf16, added, gated };
 
+// threadIdx.x as a number of its own: what follows from it is computed again for each tile, not kept in registers while
+// products are summed.
+__device__ inline int thread_of_now() {
+  int thread = int(threadIdx.x);
+  asm volatile("" : "+r"(thread));
+  return thread;
+}
+
 template <class T, RunFold kFold> class WideOutput {
  public:
   using Sum = Folded<T, kFold>;
@@ -21,16 +29,16 @@ template <class T, RunFold kFold> class WideOutput {
   // Loads what the results of the tile need besides its sums; after the wait for previous kernels.
   __device__ void begin(const TilePlace& at) {
     at_ = at;
-    const int lane = int(threadIdx.x) % 32;
+    const int thread = thread_of_now(), lane = thread % 32;
     if constexpr (kScaled) {
-      const LaneOutputs outputs = lane_outputs<T>(to_, at.tile, int(threadIdx.x) / 32, lane);
+      const LaneOutputs outputs = lane_outputs<T>(to_, at.tile, thread / 32, lane);
       const int last = (to_.gated ? 2 : 1) * to_.out - 1;
       out_scales_ = {to_.out_scales[min(outputs.o, last)], to_.out_scales[min(outputs.other, last)]};
 #pragma unroll
       for (int k = 0; k < T::kRows / 32; ++k)
         row_scales_[k] = to_.row_scales[min(at.row + 32 * k + lane, to_.rows - 1)];
     }
-    if (to_.adds) fetch();
+    if (to_.adds) fetch(thread);
   }
 
   __device__ void write(const Sum (&sum)[T::kRows / 2]) {
@@ -45,8 +53,9 @@ template <class T, RunFold kFold> class WideOutput {
   }
 
  private:
-  static constexpr int kPiece = T::kStaged, kPieces = T::kRows / kPiece, kBuffer = kPiece * 64,
-                       kAhead = T::kGroups > 2 ? 2 : 4;
+  static constexpr int kPiece = T::kStaged, kPieces = T::kRows / kPiece, kBuffer = kPiece * 64;
+  // Pieces whose previous y is loaded ahead: as many as registers allow.
+  static constexpr int kAhead = T::kGroups > 2 ? 2 : T::kRows > 192 ? 3 : 4;
   static constexpr bool kScaled = kFold != RunFold::scaled && !std::is_same_v<typename T::Numbers, Bf16Numbers>;
   static_assert(T::kOuts == 64 * T::kGroups);
   // The first piece of the next tile must not be put where the last one of this tile may still be read.
@@ -74,20 +83,19 @@ template <class T, RunFold kFold> class WideOutput {
   }
 
   // Requests the previous y of this tile, 128 bytes at a time, from memory to L2.
-  __device__ void fetch() const {
+  __device__ void fetch(int thread) const {
 #pragma unroll
     for (int i = 0; i < (T::kRows + 63) / 64; ++i) {
-      const int n = int(threadIdx.x) % 128 + 128 * i, r = at_.row + n / 2,
-                o = at_.tile * T::kOuts + int(threadIdx.x) / 128 * 64 + n % 2 * 32;
+      const int n = thread % 128 + 128 * i, r = at_.row + n / 2,
+                o = at_.tile * T::kOuts + thread / 128 * 64 + n % 2 * 32;
       if (r < to_.rows && o < to_.out)
         asm volatile("prefetch.global.L2 [%0];" ::"l"(__cvta_generic_to_global(to_.y + to_.at(r, o))) : "memory");
     }
   }
 
   template <WideEnd kEnd, class Y> __device__ void write_as(const Sum (&sum)[T::kRows / 2], Y* y) const {
-    int thread = int(threadIdx.x);
-    asm volatile("" : "+r"(thread));  // what follows from it is not kept in registers while products are summed
-    const int group = thread / 128, row = thread % 128 / (kOuts<kEnd> / 4), o = thread % (kOuts<kEnd> / 4) * 4;
+    const int thread = thread_of_now(), group = thread / 128, row = thread % 128 / (kOuts<kEnd> / 4),
+              o = thread % (kOuts<kEnd> / 4) * 4;
     Column<Y> c = column<kEnd>(y, thread);
     float2 bias = {};  // of the lane's outputs, where gated
     if constexpr (kEnd == WideEnd::gated)

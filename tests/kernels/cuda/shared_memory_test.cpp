@@ -81,6 +81,19 @@ TEST(SharedMemory, kernels_of_warpgroups_fit_where_those_are_and_are_not_taken_w
   EXPECT_FALSE(all_fit(kProductTiles, kLeastSharedMemory));
 }
 
+// While the sums of a tile are written, at least three boxes of the next are on their way.
+TEST(SharedMemory, tiles_of_many_rows_have_buffers_for_sums_and_a_ring_of_four_stages) {
+  int tiles = 0;
+  for (const ProductTile& t : kProductTiles) {
+    if (t.staged == 0) continue;
+    ++tiles;
+    EXPECT_GE(t.stages(), 4) << t.rows << ' ' << t.outs;
+    EXPECT_EQ(t.staging(), (t.outs / 64) * 2 * 16 * 64 * 4) << "two buffers of 16 rows for each warpgroup";
+  }
+  EXPECT_EQ(tiles, 7);
+  EXPECT_EQ((ProductTile{256, 128, 1, 16}.stages()), 4);
+}
+
 // The smallest plan of stream_plan(): 4 warps, or the 8 that norm a row.
 TEST(SharedMemory, streamed_products_fit_on_every_gpu) {
   for (const Gpu& gpu : kGpus)

@@ -20,7 +20,6 @@ template <class U, int kStages, bool kOneGroup, int kFirst = 3> class CellRing {
  public:
   using Matrix = CodedMatrix;
   static constexpr int kInputs = kCellInputs, kBarriers = 0;
-  template <int NT> static constexpr int kRegisters = NT == 1 ? 80 : kMostStreamRegisters;
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   static constexpr bool kCanPoll = true;
 #else

@@ -14,7 +14,6 @@ template <class U, int kRingOf, int kInputsOf> class CodedPieces {
  public:
   using Matrix = CodedMatrix;
   static constexpr int kRing = kRingOf, kInputs = kInputsOf;
-  template <int NT> static constexpr int kRegisters = NT == 1 ? 80 : kMostStreamRegisters;
   static __device__ int bytes(const Matrix& m) { return kCells * m.layout.cell; }
 
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900

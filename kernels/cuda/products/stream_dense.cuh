@@ -45,7 +45,6 @@ template <int kRingOf, int kPiece> class DensePieces {
  public:
   using Matrix = DenseOperand;
   static constexpr int kRing = kRingOf, kInputs = kPiece;
-  template <int NT> static constexpr int kRegisters = kMostStreamRegisters;
   static __host__ __device__ constexpr int bytes(const Matrix&) { return piece_bytes(kPiece); }
 
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900

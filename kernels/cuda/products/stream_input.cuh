@@ -9,9 +9,6 @@
 
 namespace foretoken {
 
-constexpr int kMostWarps = 16;                                   // of a block of a streamed product
-constexpr int kMostStreamRegisters = 65536 / (32 * kMostWarps);  // of a thread, with as many warps
-
 enum class StreamInput { bf16, f32, norm };
 
 struct Stream {

@@ -158,9 +158,8 @@ template <int NT, class R> struct BlockLayout {
         xs(reinterpret_cast<Bf16*>(partials + (a.local > 1 ? warps * NT * 32 : 0))) {}
 };
 
-// NT: groups of eight rows. Few registers, where a ring asks for that, leave room for a block of the next kernel, whose
-// rings are filled meanwhile.
-template <int NT, class R, int kRegisters = R::template kRegisters<NT>> __global__ void __maxnreg__(kRegisters)
+// NT: groups of eight rows.
+template <int NT, class R> __global__ void __launch_bounds__(kMostWarps * 32, 1)
     stream_kernel(const __grid_constant__ Stream a, const __grid_constant__ typename R::Matrix matrix) {
   extern __shared__ __align__(128) unsigned char shared[];
   __shared__ __align__(16) unsigned char x_barriers[Bulk::kBarrierBytes];

@@ -28,7 +28,7 @@ double cost_of(const StreamPlan& plan, std::int64_t tiles, std::int64_t groups, 
                          : plan.pieces.piece == 256 ? 0.9
                                                     : 1;  // of an H200: boxes, runs of 512 bytes, boxes
   return work * reading * (1 + 0.001 * std::max(0.0, 120 - under_way)) *
-         (1 + (rows <= 8 ? 0.0015 : 0.01) * (kMostWarps - plan.warps));
+         (1 + (rows <= 8 && !plan.pieces.lanes ? 0.0015 : 0.01) * (kMostWarps - plan.warps));
 }
 
 bool can_stream(const CudaBackend& backend, const StreamedMatrix& matrix, StreamInput kind, std::int64_t rows) {
@@ -77,8 +77,11 @@ std::optional<StreamPlan> stream_plan(const CudaBackend& backend, const Streamed
         plan.pieces = pieces, plan.depth = int(depth);
         if (slice % piece != 0 || (matrix.packed == nullptr && slice < piece * (piece == 256 ? ring : ring - 1)))
           continue;  // else some stages of short slices are never filled
-        // Few warps take the deeper ring that lanes fill (measured with 4 bits).
-        constexpr int kFewWarps = 8;
+        // Measured with 4 bits, of rings that lanes fill: few warps take the deeper one; where a block has all slices
+        // of a tile, twelve warps are faster than eight on more multiprocessors, and than sixteen.
+        constexpr int kFewWarps = 8, kLocalWarps = 12;
+        if (lanes && plan.local > 1 && plan.warps != std::max(plan.local, kLocalWarps / plan.local * plan.local))
+          continue;
         if (lanes && ring != (plan.warps <= kFewWarps ? all.front().ring : all.back().ring)) continue;
         if (kind == StreamInput::norm && plan.warps * 32 < kNormThreads) continue;
         if (depth < slice ? kind != StreamInput::bf16 || plan.local > 1 || slice % depth != 0 : depth > slice) continue;

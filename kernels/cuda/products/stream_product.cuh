@@ -14,6 +14,8 @@ namespace foretoken {
 constexpr std::int64_t kMostTiles = 1 << 16;     // tiles of 16 outputs
 constexpr std::int64_t kMostPartials = 4 << 20;  // f32: slices * outputs * rows in eights
 
+constexpr int kMostWarps = 16;
+
 // The matrix of a streamed product [out, in]: bf16, or packed.
 struct StreamedMatrix {
   std::int64_t out = 0, in = 0;

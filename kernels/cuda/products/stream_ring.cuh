@@ -4,7 +4,6 @@
 //   Matrix                       what the kernel is given of the matrix
 //   kRing, kInputs, bytes(m)     stages, inputs of a piece, bytes of a stage
 //   prepare(m)                   called by all threads before the first synchronization of the block
-//   kRegisters<NT>               of a thread, at most, with NT groups of rows
 //   kCanPoll                     arrival can be polled without waiting (architecture 90)
 //   request(stage, to, k, tile)  copies a piece; all lanes have read the previous contents of the stage
 //   skip()                       in place of a request where no piece remains
@@ -62,7 +61,6 @@ template <class P> class Ring {
   using Matrix = typename P::Matrix;
   static constexpr bool kCanPoll = P::kCanPoll;
   static constexpr int kInputs = P::kInputs, kBarriers = ring_barriers(P::kRing);
-  template <int NT> static constexpr int kRegisters = P::template kRegisters<NT>;
   static __host__ __device__ constexpr int bytes(const Matrix& m) { return P::kRing * P::bytes(m); }
   __device__ static void prepare(const Matrix& m) { P::prepare(m); }
 

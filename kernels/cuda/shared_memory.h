@@ -170,9 +170,9 @@ constexpr std::int64_t streamed_bytes(std::int64_t warps, std::int64_t ring, std
          (adds_slices ? warps * (rows <= 8 ? 1 : 2) * 512 : 0) + x_bytes;
 }
 
-// The kernels of rounded_rows.cu, all of it static: the greatest magnitude of each of 8 warps, or twice as much where a
-// row is normed too.
-constexpr std::int64_t kRoundBytes = 8 * 4;
+// The kernels of rounded_rows.cu, all of it static, at most: the greatest magnitude of each of 32 warps, and the sums
+// of the 8 warps of a norm.
+constexpr std::int64_t kRoundBytes = (32 + 8) * 4;
 
 // exact_kernel, all of it static: 16 inputs of 64 rows and 64 outputs.
 constexpr std::int64_t kExactBytes = 2 * 16 * 68 * 4;

@@ -10,7 +10,9 @@
 namespace foretoken {
 namespace {
 
-constexpr int kThreads = kNormThreads;  // so that a norm has the bits of rms_norm
+// A norm has the bits of rms_norm by as many threads. Rows that are not normed take more: the code of many groups for
+// each thread is long, and runs but once.
+constexpr int kMostThreads = 1024;
 
 struct Rounding {
   float greatest, outliers, input_scale;  // of the format; input_scale: 0: each row has its own
@@ -29,10 +31,11 @@ struct RowScale {
 };
 // magnitude: the greatest of this thread's numbers; NaN or infinite where one is. Called by all threads; `most` is
 // shared memory for a float of each warp.
-__device__ RowScale scale_of(const Rounding& a, float magnitude, float* most) {
+template <int kThreads> __device__ RowScale scale_of(const Rounding& a, float magnitude, float (&most)[kThreads / 32]) {
   for (int i = 16; i > 0; i /= 2) magnitude = greater_magnitude(magnitude, __shfl_xor_sync(~0u, magnitude, i));
   if (threadIdx.x % 32 == 0) most[threadIdx.x / 32] = magnitude;
   __syncthreads();
+#pragma unroll
   for (int i = 0; i < kThreads / 32; ++i) magnitude = greater_magnitude(magnitude, most[i]);
   const bool nan = !(magnitude <= FLT_MAX);
   const float s = a.input_scale > 0 ? a.input_scale : __fdiv_rn(magnitude, a.greatest);
@@ -46,10 +49,10 @@ __device__ float4 written_four(const float* p) { return __ldcg(reinterpret_cast<
 __device__ float4 written_four(const Bf16* p) { return widened(__ldcg(reinterpret_cast<const uint2*>(p))); }
 
 // kGroups groups of four numbers for each thread; gain: of rows that are normed.
-template <Coding kCoding, class X, bool kNormed, int kGroups> __global__ void __launch_bounds__(kThreads)
+template <Coding kCoding, class X, bool kNormed, int kThreads, int kGroups> __global__ void __launch_bounds__(kThreads)
     round_registers(const X* x, std::int64_t stride, const float* gain, float epsilon, Rounding a) {
-  __shared__ float partial[8], most[8];
-  static_assert(sizeof partial + sizeof most == 2 * kRoundBytes);
+  __shared__ float partial[8], most[kThreads / 32];
+  static_assert(sizeof partial + sizeof most <= kRoundBytes && (!kNormed || kThreads == kNormThreads));
   let_next_kernel_start();
   const auto at = [](int k) { return 4 * (int(threadIdx.x) + kThreads * k); };
   float4 g[kNormed ? kGroups : 1], v[kGroups] = {};
@@ -76,7 +79,7 @@ template <Coding kCoding, class X, bool kNormed, int kGroups> __global__ void __
     if constexpr (!std::is_same_v<X, Bf16>) v[k] = {as_bf16(v[k].x), as_bf16(v[k].y), as_bf16(v[k].z), as_bf16(v[k].w)};
     for (const float n : {v[k].x, v[k].y, v[k].z, v[k].w}) magnitude = greater_magnitude(magnitude, n);
   }
-  const RowScale s = scale_of(a, magnitude, most);
+  const RowScale s = scale_of<kThreads>(a, magnitude, most);
   const RowDivider<kCoding> divider(s.scale, s.none);
 #pragma unroll
   for (int k = 0; k < kGroups; ++k)
@@ -102,20 +105,20 @@ __device__ void list_outliers(const Bf16* row, const Rounding& a, std::int64_t r
   if (lane == 0) a.counts[r] = count;
 }
 
-template <Coding kCoding> __global__ void __launch_bounds__(kThreads) round_memory(const Bf16* x, Rounding a) {
-  __shared__ float most[8];
-  static_assert(sizeof most == kRoundBytes);
+template <Coding kCoding> __global__ void __launch_bounds__(kMostThreads) round_memory(const Bf16* x, Rounding a) {
+  __shared__ float most[kMostThreads / 32];
+  static_assert(sizeof most <= kRoundBytes);
   const std::int64_t r = blockIdx.x;
   const Bf16* const row = x + r * a.in;
   // An outlier counts where it is not finite alone.
   float magnitude = 0;
-  for (int i = int(threadIdx.x); i < a.in; i += kThreads) {
+  for (int i = int(threadIdx.x); i < a.in; i += kMostThreads) {
     const float v = fabsf(to_float(row[i]));
     if (a.outliers == 0 || !(v >= a.outliers && v <= FLT_MAX)) magnitude = greater_magnitude(magnitude, v);
   }
-  const RowScale s = scale_of(a, magnitude, most);
+  const RowScale s = scale_of<kMostThreads>(a, magnitude, most);
   const RowDivider<kCoding> divider(s.scale, s.none);
-  for (int j = int(threadIdx.x); j < a.in; j += kThreads) {
+  for (int j = int(threadIdx.x); j < a.in; j += kMostThreads) {
     const float v = to_float(row[a.order != nullptr ? a.order[j] : j]);
     const bool apart = a.outliers > 0 && fabsf(v) >= a.outliers;
     a.numbers[r * a.in + j] = std::int8_t(apart ? 0 : divider.one(v));
@@ -127,33 +130,48 @@ template <Coding kCoding> __global__ void __launch_bounds__(kThreads) round_memo
     list_outliers(row, a, r);
 }
 
-template <Coding kCoding, class X, bool kNormed> auto registers_kernel(int in) {
-  return in <= 2048   ? round_registers<kCoding, X, kNormed, 2>
-         : in <= 4096 ? round_registers<kCoding, X, kNormed, 4>
-         : in <= 8192 ? round_registers<kCoding, X, kNormed, 8>
-                      : round_registers<kCoding, X, kNormed, 16>;
+// A kernel, and the threads of its blocks.
+template <class X> struct RowsKernel {
+  void (*kernel)(const X*, std::int64_t, const float*, float, Rounding);
+  int threads;
+};
+template <Coding kCoding> RowsKernel<float> normed_kernel(int in) {
+  constexpr int k = kNormThreads;
+  return {in <= 2048   ? round_registers<kCoding, float, true, k, 2>
+          : in <= 4096 ? round_registers<kCoding, float, true, k, 4>
+          : in <= 8192 ? round_registers<kCoding, float, true, k, 8>
+                       : round_registers<kCoding, float, true, k, 16>,
+          k};
+}
+template <Coding kCoding, class X> RowsKernel<X> plain_kernel(int in) {
+  constexpr int k = kMostThreads;
+  return {in <= 4096   ? round_registers<kCoding, X, false, k, 1>
+          : in <= 8192 ? round_registers<kCoding, X, false, k, 2>
+                       : round_registers<kCoding, X, false, k, 4>,
+          k};
 }
 
 template <Coding kCoding> void launch(CudaBackend& backend, const ProductInput& input, const Rounding& a) {
   const Tensor& x = input.x;
-  constexpr int kMost = 16 * 4 * kThreads;
+  constexpr int kMost = 4 * 4 * kMostThreads;
   const bool normed = input.kind == ProductInput::Kind::norm;
-  const Grid grid{dim3(unsigned(x.dim(0))), kThreads, 0, 1, backend.dependent_launch()};
+  const auto grid = [&](int threads) {
+    return Grid{dim3(unsigned(x.dim(0))), threads, 0, 1, backend.dependent_launch()};
+  };
   if (a.order == nullptr && a.outliers == 0 && a.in <= kMost && in_fours(x)) {
-    const auto round = [&](auto kernel, const auto* from) {
-      launch_kernel("rounding inputs", backend.cuda_stream(), grid, kernel, from, x.row_stride(),
-                    normed ? input.gain.data<float>() : nullptr, input.epsilon, a);
+    const auto round = [&]<class X>(const RowsKernel<X>& by) {
+      launch_kernel("rounding inputs", backend.cuda_stream(), grid(by.threads), by.kernel,
+                    static_cast<const X*>(x.data<X>()), x.row_stride(), normed ? input.gain.data<float>() : nullptr,
+                    input.epsilon, a);
     };
-    if (normed) return round(registers_kernel<kCoding, float, true>(a.in), static_cast<const float*>(x.data<float>()));
-    return with_type("rounding inputs", x.dtype(), [&](auto* type) {
-      using X = std::remove_pointer_t<decltype(type)>;
-      round(registers_kernel<kCoding, X, false>(a.in), static_cast<const X*>(x.data<X>()));
-    });
+    if (normed) return round(normed_kernel<kCoding>(a.in));
+    return with_type("rounding inputs", x.dtype(),
+                     [&](auto* type) { round(plain_kernel<kCoding, std::remove_pointer_t<decltype(type)>>(a.in)); });
   }
   const Tensor dense =
       normed ? rms_norm_as(backend, x, input.gain, input.epsilon, DType::bf16) : converted(backend, x, DType::bf16);
-  launch_kernel("rounding inputs", backend.cuda_stream(), {grid.blocks, kThreads}, round_memory<kCoding>,
-                dense.data<Bf16>(), a);
+  launch_kernel("rounding inputs", backend.cuda_stream(), {dim3(unsigned(x.dim(0))), kMostThreads},
+                round_memory<kCoding>, dense.data<Bf16>(), a);
 }
 
 }  // namespace

@@ -2,9 +2,28 @@
 
 #include <algorithm>
 
+#include "kernels/cpu/ceilings.h"
+
 namespace foretoken {
 
+namespace {
+
+DeviceSpeed measure_cpu(CpuBackend& cpu) {
+  constexpr std::int64_t kBytes = 256 << 20;  // beyond every cache
+  constexpr int kRepeats = 9;
+  ReadProbe probe(cpu, kBytes);
+  std::vector<double> bytes, operations;
+  for (int i = 0; i < kRepeats; ++i) {
+    bytes.push_back(probe.bytes_a_second());
+    operations.push_back(operations_a_second(cpu));
+  }
+  return {median(bytes), median(operations)};
+}
+
+}  // namespace
+
 DeviceSpeed measure_device(Backend& b) {
+  if (auto* cpu = dynamic_cast<CpuBackend*>(&b)) return measure_cpu(*cpu);
   const bool host = b.device() == Device{};
   const int pieces = host ? 64 : 1;  // of a copy, for all threads of a host
   const std::int64_t bytes = host ? 256 << 20 : std::int64_t(4) << 30, side = host ? 1024 : 8192;

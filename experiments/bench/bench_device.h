@@ -1,5 +1,6 @@
-// Time of work on a device, and the device's peaks: bytes a second of a large copy, operations a second of a large
-// product. This module must not know models or scenarios.
+// Time of work on a device, and the device's peaks: bytes a second of a large copy (of a CPU: of reading), operations a
+// second of a large product (of a CPU: of its multiply-add instructions). This module must not know models or
+// scenarios.
 #pragma once
 #include <vector>
 
@@ -22,7 +23,7 @@ template <class F> double time_of(Backend& b, int repeats, const F& f) {
 }
 
 struct DeviceSpeed {
-  double bytes_a_second = 0, operations_a_second = 0;  // reads and writes both count
+  double bytes_a_second = 0, operations_a_second = 0;  // of copies: reads and writes both count
 };
 
 DeviceSpeed measure_device(Backend& b);

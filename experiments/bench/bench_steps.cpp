@@ -42,8 +42,9 @@ class Guesses : public Drafter {
 
 struct Measured {
   double step_ms = 0, draft_ms = 0, target_ms = 0, verify_ms = 0, host_ms = 0, tau = 0;
-  double bytes = 0, roofline_ms = 0;  // bytes a step must read: weights, and keys and values of the context; the least
-                                      // time for them and the products
+  // Bytes a step must read: weights, and keys and values of the context; operations of its products; the least time for
+  // both.
+  double bytes = 0, operations = 0, roofline_ms = 0;
   int waits = 0;
 
   double share() const { return roofline_ms / step_ms; }
@@ -131,25 +132,43 @@ std::vector<StepReport> decode_steps(const Scenario& s, Engine& engine) {
   return kept;
 }
 
-// Sets the bytes of a step, and the least milliseconds that they and its operations take.
-void add_roofline(const Scenario& s, Engine& engine, const DeviceSpeed& machine, Measured& m) {
-  const auto add = [&](const ModelInfo& model, double forwards, double rows, double slots) {
-    const double bytes = double(model.weight_bytes) + slots * double(model.kv.bytes_per_row());
-    m.bytes += forwards * bytes;
-    m.roofline_ms +=
-        1e3 * forwards *
-        std::max(bytes / machine.bytes_a_second, rows * double(model.weight_bytes) / machine.operations_a_second);
-  };
-  const int length = s.run["policy"]["length"];
-  const double slots = double(s.batch) * s.context;
-  if (s.prompt) return add(engine.target().info(), 1, slots, 0);
-  add(engine.target().info(), 1, double(s.batch) * (length + 1), slots);
-  for (const auto& c : engine.host().caches()) add(c->info(), length, s.batch, slots);
+ModelConfig config_of(const Scenario& s) {
+  return open_model(target_of(s.run), [](const std::string& directory) { return directory; }).config;
 }
 
-Measured measure(const Scenario& s, Workbench& bench, const Registries& registries, const DeviceSpeed& machine) {
+// Of the products of a forward: logits of some of its rows.
+double operations_of(const ModelConfig& m, double rows, double logits) {
+  const double width = m.width, q = double(m.heads) * m.head_size, kv = double(m.kv_heads) * m.head_size;
+  return 2 * (rows * m.layers * width * (2 * (q + kv) + 3.0 * m.ffn) + logits * m.vocab * width);
+}
+
+// Sets the bytes and operations of a step, and the least milliseconds that they take.
+void add_roofline(const Scenario& s, Engine& engine, const DeviceSpeed& machine, Measured& m) {
+  const auto add = [&](const ModelInfo& model, double forwards, double operations, double slots) {
+    const double bytes = double(model.weight_bytes) + slots * double(model.kv.bytes_per_row());
+    m.bytes += forwards * bytes, m.operations += forwards * operations;
+    m.roofline_ms +=
+        1e3 * forwards * std::max(bytes / machine.bytes_a_second, operations / machine.operations_a_second);
+  };
+  const int length = s.run["policy"]["length"];
+  const double slots = double(s.batch) * s.context, rows = double(s.batch) * (length + 1);
+  const ModelConfig target = config_of(s);
+  if (s.prompt) return add(engine.target().info(), 1, operations_of(target, slots, s.batch), 0);
+  add(engine.target().info(), 1, operations_of(target, rows, rows), slots);
+  for (const auto& c : engine.host().caches())  // two operations for a weight of bf16
+    add(c->info(), length, double(s.batch) * double(c->info().weight_bytes), slots);
+}
+
+// A CPU shares its memory, so its speed is that before and behind the steps.
+Measured measure(const Scenario& s, Workbench& bench, const Registries& registries, DeviceSpeed& machine) {
   const std::unique_ptr<Engine> engine = engine_of(s, bench, registries);
+  Backend& backend = bench.backend(s.run.at("engine"));
+  const bool host = backend.device() == Device{};
+  const DeviceSpeed before = host ? measure_device(backend) : machine;
   Measured m = summary(s.prompt ? prompt_steps(s, *engine) : decode_steps(s, *engine));
+  const DeviceSpeed after = host ? measure_device(backend) : machine;
+  machine = {(before.bytes_a_second + after.bytes_a_second) / 2,
+             (before.operations_a_second + after.operations_a_second) / 2};
   add_roofline(s, *engine, machine, m);
   return m;
 }
@@ -168,11 +187,12 @@ Json as_json(const Scenario& s, const Measured& m, const DeviceSpeed& machine, c
           {"tau", m.tau},
           {"waits", m.waits},
           {"bytes", m.bytes},
+          {"operations", m.operations},
           {"roofline_ms", m.roofline_ms},
           {"share", m.share()},
           {"bar_ms", s.bar_ms},
           {"peer_ms", s.peer_ms},
-          {"copy_bytes_per_second", machine.bytes_a_second},
+          {backend.device() == Device{} ? "read_bytes_per_second" : "copy_bytes_per_second", machine.bytes_a_second},
           {"operations_per_second", machine.operations_a_second},
           {"machine", machine_of(backend)},
           {"commit", kCommit},
@@ -182,7 +202,7 @@ Json as_json(const Scenario& s, const Measured& m, const DeviceSpeed& machine, c
 // Attention alone: its JSON line, and the text printed without --json.
 Json attention_line(const Scenario& s, Workbench& bench, const DeviceSpeed& machine, std::string& text) {
   Backend& backend = bench.backend(s.run.at("engine"));
-  const ModelConfig model = open_model(target_of(s.run), [](const std::string& directory) { return directory; }).config;
+  const ModelConfig model = config_of(s);
   const AttentionLoad load{s.batch, s.context, s.guesses + 1};
   const double seconds = attention_seconds(backend, model, load, s.steps), bytes = load.bytes(model),
                share = share_of(bytes, seconds, machine.bytes_a_second);
@@ -233,12 +253,12 @@ int run_steps(const StepsOptions& options) {
       "guesses", {"arbitrary tokens", "", {}, [](const Json&, Host& host) { return std::make_unique<Guesses>(host); }});
   const std::vector<Scenario> scenarios = read_scenarios(options.file, options.only, options.device, registries);
   Backend& backend = bench.backend(scenarios.front().run.at("engine"));
-  const DeviceSpeed machine = measure_device(backend);
+  DeviceSpeed machine = measure_device(backend);
   if (!options.json)
-    std::printf("%s: copies %.0f GB/s, products %.3g TFLOP/s\n%-44s %8s %8s %8s %6s %8s %8s %8s %7s %5s %6s %7s %7s\n",
-                backend.description().c_str(), machine.bytes_a_second / 1e9, machine.operations_a_second / 1e12,
-                "milliseconds a step, median", "step", "GB", "roofline", "share", "draft", "target", "verify", "host",
-                "waits", "tau", "bar", "peer");
+    std::printf("%s: %s %.0f GB/s, products %.3g TFLOP/s\n%-44s %8s %8s %8s %6s %8s %8s %8s %7s %5s %6s %7s %7s\n",
+                backend.description().c_str(), backend.device() == Device{} ? "reads" : "copies",
+                machine.bytes_a_second / 1e9, machine.operations_a_second / 1e12, "milliseconds a step, median", "step",
+                "GB", "roofline", "share", "draft", "target", "verify", "host", "waits", "tau", "bar", "peer");
   int failed = 0;
   for (const Scenario& s : scenarios) {
     Json line;

@@ -8,7 +8,8 @@
 
 namespace foretoken {
 Weight CpuBackend::prepare(Weight weight) {
-  weight.prepared = std::make_shared<const PackedWeight>(pack(weight, weight_memory_, pool_));
+  weight.prepared =
+      std::make_shared<const PackedWeight>(pack(weight, operations_.rounds_to_bf16, weight_memory_, pool_));
   weight.forget_stored();
   return weight;
 }

@@ -46,6 +46,8 @@ class CpuBackend final : public HostBackend {
   void for_each(int n, const std::function<void(int)>& f) override { pool_.run(n, f); }
 
  private:
+  // [rows, inputs] for inputs of a product.
+  Tensor allocate_rows(std::int64_t rows, std::int64_t inputs, DType dtype);
   // The rows of x in the layout that the product with w reads, and those of rms_norm(x).
   Tensor arranged(const Tensor& x, const PackedWeight& w);
   Tensor normed(const Tensor& x, const Tensor& gain, float epsilon, const PackedWeight& w);

@@ -18,16 +18,37 @@ constexpr int kMaxHeadSize = 256;
 // [panels][inputs / 2][32][2] for bf16, so that 64 bytes are 16 outputs x 2 inputs. Outputs and inputs are padded
 // with 0.
 // Of a format's codes: see Codes.
-enum class Packing : std::uint8_t { f32, bf16, codes4, integers8, quads8, e4m3 };
-constexpr int kPackings = 6;
+// *_octets: what bf16 dot products read, eight inputs of an output together, of eight outputs (a strip), in chunks of
+// kOctetChunk inputs of a panel (the last is what remains): [panels][chunks][4][inputs of the chunk / 8][8][8], of bf16
+// numbers or codes of e4m3; of integers of up to 8 bits, of which 128 means 0, the last 8 x 8 in the order [output % 2]
+// [input][output / 2]; of codes of 4 bits: [panels][chunks][4][inputs / 32][8][8] words of 16 bits, of which word j
+// holds inputs j, 8 + j, 16 + j and 24 + j, from the lowest bits on.
+enum class Packing : std::uint8_t {
+  f32,
+  bf16,
+  codes4,
+  integers8,
+  quads8,
+  e4m3,
+  bf16_octets,
+  codes4_octets,
+  integers8_octets,
+  e4m3_octets,
+  quads4
+};
+constexpr int kPackings = 11;
+
+constexpr int kStrip = 8, kOctetInputs = 8;
+constexpr std::int64_t kOctetChunk = 512;  // with ten rows of x in the L1 cache
 
 constexpr int kBlockInputs = 32;            // inputs of a block of codes of 4 bits, which divides a group
 constexpr std::int64_t kCodesAhead = 4096;  // bytes by which codes are prefetched
 
 // A quantized weight: panels of 32 outputs. Codes of 4 bits: [panels][inputs / 32][32][16] bytes, of which byte j holds
 // input j in its lower and input 16 + j in its upper half; of up to 8 bits: [panels][inputs][32]; integers that
-// multiply rounded inputs, quads8: [panels][groups][padded / 4][32][4], see RoundedInputs. The weight is bf16(scale *
-// (number - zero) - minimum), each operation rounded (kernels/formats/format.h).
+// multiply rounded inputs, quads8: [panels][groups][padded / 4][32][4], see RoundedInputs, and of 4 bits, quads4:
+// [panels][inputs / 8][32][4], of which byte j holds input j in its lower and input 4 + j in its upper half. The weight
+// is bf16(scale * (number - zero) - minimum), each operation rounded (kernels/formats/format.h).
 struct Codes {
   const std::byte* codes;
   const float* numbers;  // by code; codes of 4 bits alone
@@ -48,14 +69,15 @@ struct RoundedInputs {
   const std::int32_t* sums;  // of the numbers, [rows][groups]; integers
 };
 
-// y [rows, out] (+)= x [rows, inputs] W^T for some panels of W. Each output of each row has an accumulator of its own
-// that adds the inputs in order, so a row's bits depend neither on other rows nor on which thread has which panel.
+// y [rows, out] (+)= x [rows, inputs] W^T for some panels of W. Each output of each row has accumulators of its own,
+// one (of octets: four) that add the inputs in order, so a row's bits depend neither on other rows nor on which thread
+// has which panel.
 struct Product {
   const void* weights;  // of a dense weight
   Codes codes;          // of a quantized one
-  const void* x;        // dense [rows, inputs]: bf16 where rounds_to_bf16 applies, else f32
+  const void* x;        // [rows, inputs]: bf16 where rounds_to_bf16 applies, else f32
   float* y;
-  std::int64_t y_stride, rows, inputs, out;
+  std::int64_t x_stride, y_stride, rows, inputs, out;
   bool accumulate;    // y +=
   std::int64_t next;  // bytes from a panel to the one that is used next
   RoundedInputs rounded;
@@ -83,7 +105,7 @@ struct Attention {
 
 struct Operations {
   const char* name;
-  bool rounds_to_bf16;  // the bf16 product takes x in bf16
+  bool rounds_to_bf16;  // products take x in bf16, and weights in octets; those of f32 weights do neither
   void (*product[kPackings])(const Product&, std::int64_t begin_panel, std::int64_t end_panel);  // by Packing
   bool byte_quads;                                                                               // see RoundedInputs
   void (*rounded_product[kPackings])(const Product&, std::int64_t begin_panel, std::int64_t end_panel);  // of codes
@@ -93,6 +115,8 @@ struct Operations {
   void (*rms_norm)(const float* x, const float* gain, float epsilon, float* y, std::int64_t n);
   void (*silu_mul)(const float* gate, const float* up, float* y, std::int64_t n);
   void (*add)(float* x, const float* y, std::int64_t n);
+  // Numbers of formats::int8_rows, and their scale.
+  float (*integers_of_row)(const float* x, std::int64_t n, float input_scale, std::int8_t* numbers);
   // One head: rotates the pairs x[i], x[i + half] by the angles of these cosines and sines.
   void (*rotate)(float* x, const float* cosine, const float* sine, int half);
   // Query heads [head, head + heads) of rows [row, row + rows): at most kMaxQueries pairs of one kv head, one owner.

@@ -29,7 +29,9 @@ inline Floats e4m3(const std::byte* p) {
 
 #include "kernels/cpu/attend_rows.h"
 #include "kernels/cpu/elementwise.h"
-#include "kernels/cpu/quads_avx2.h"
+#include "kernels/cpu/product_integers.h"
+#include "kernels/cpu/product_rounded.h"
+#include "kernels/cpu/round_integers.h"
 #include "kernels/cpu/unpack_avx2.h"
 #include "kernels/cpu/vocabulary.h"
 
@@ -41,13 +43,11 @@ struct Quads {
   struct X {
     std::uint32_t even, odd;
   };
-  static constexpr int kInputs = 4, kBytes = 4;
-  static Floats add(const std::byte* w, X x, Floats sum) {
-    const __m256i codes = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(w)),
-                  even = _mm256_and_si256(codes, _mm256_set1_epi16(255)), odd = _mm256_srli_epi16(codes, 8);
-    const __m256i all =
-        _mm256_add_epi32(_mm256_castps_si256(sum), _mm256_madd_epi16(even, _mm256_set1_epi32(int(x.even))));
-    return _mm256_castsi256_ps(_mm256_add_epi32(all, _mm256_madd_epi16(odd, _mm256_set1_epi32(int(x.odd)))));
+  static Ints add(Ints codes, X x, Ints sum) {
+    const __m256i four = reinterpret_cast<__m256i>(codes), even = _mm256_and_si256(four, _mm256_set1_epi16(255)),
+                  odd = _mm256_srli_epi16(four, 8);
+    sum += reinterpret_cast<Ints>(_mm256_madd_epi16(even, _mm256_set1_epi32(int(x.even))));
+    return sum + reinterpret_cast<Ints>(_mm256_madd_epi16(odd, _mm256_set1_epi32(int(x.odd))));
   }
 };
 
@@ -61,14 +61,15 @@ const Operations& operations_avx2() {
        product_of_codes<PairWeights, unpack8<IntegersOf>, 4, 2>, nullptr,
        product_of_codes<PairWeights, unpack8<E4m3Of>, 4, 2>},
       false,
-      {nullptr, nullptr, rounded_product<Quads, IntegerChunks<quads4_avx2>, 4, 2>, nullptr,
-       rounded_product<Quads, IntegerChunks<nullptr>, 4, 2>, rounded_product<PairWeights, E4m3Chunks, 4, 2>},
+      {nullptr, nullptr, nullptr, nullptr, integer_product<Quads, false, 4, 2>, rounded_product<PairWeights, 4, 2>,
+       nullptr, nullptr, nullptr, nullptr, integer_product<Quads, true, 4, 2>},
       nullptr,
       widen_row,
       narrow_row,
       normalize_row,
       silu_mul_row,
       add_row,
+      integers_of_row,
       rotate_head,
       attend_rows,
       distribution_of_row,

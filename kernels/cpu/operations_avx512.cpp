@@ -6,7 +6,9 @@ static_assert(foretoken::kWidth == 16);  // what follows is made of it
 
 #include "kernels/cpu/attend_rows.h"
 #include "kernels/cpu/elementwise.h"
-#include "kernels/cpu/quads_avx2.h"
+#include "kernels/cpu/product_integers.h"
+#include "kernels/cpu/product_rounded.h"
+#include "kernels/cpu/round_integers.h"
 #include "kernels/cpu/unpack_avx512.h"
 #include "kernels/cpu/vocabulary.h"
 
@@ -18,13 +20,11 @@ struct Quads {
   struct X {
     std::uint32_t even, odd;
   };
-  static constexpr int kInputs = 4, kBytes = 4;
-  static Floats add(const std::byte* w, X x, Floats sum) {
-    const __m512i codes = _mm512_loadu_si512(w), even = _mm512_and_si512(codes, _mm512_set1_epi16(255)),
-                  odd = _mm512_srli_epi16(codes, 8);
-    const __m512i all =
-        _mm512_add_epi32(_mm512_castps_si512(sum), _mm512_madd_epi16(even, _mm512_set1_epi32(int(x.even))));
-    return _mm512_castsi512_ps(_mm512_add_epi32(all, _mm512_madd_epi16(odd, _mm512_set1_epi32(int(x.odd)))));
+  static Ints add(Ints codes, X x, Ints sum) {
+    const __m512i four = reinterpret_cast<__m512i>(codes), even = _mm512_and_si512(four, _mm512_set1_epi16(255)),
+                  odd = _mm512_srli_epi16(four, 8);
+    sum += reinterpret_cast<Ints>(_mm512_madd_epi16(even, _mm512_set1_epi32(int(x.even))));
+    return sum + reinterpret_cast<Ints>(_mm512_madd_epi16(odd, _mm512_set1_epi32(int(x.odd))));
   }
 };
 
@@ -34,19 +34,19 @@ const Operations& operations_avx512() {
   static constexpr Operations kTable = {
       "avx512",
       false,
-      {product<FloatWeights, 10, 2>, product<PairWeights, 10, 2>,
-       product_of_codes<PairWeights, unpack4_avx512<ByArithmetic>, 10, 2>,
+      {product<FloatWeights, 10, 2>, product<PairWeights, 10, 2>, product_of_codes<PairWeights, unpack4_avx512, 10, 2>,
        product_of_codes<PairWeights, unpack8<IntegersOf>, 10, 2>, nullptr,
        product_of_codes<PairWeights, unpack8<E4m3Of>, 10, 2>},
       false,
-      {nullptr, nullptr, rounded_product<Quads, IntegerChunks<quads4_avx2>, 10, 2>, nullptr,
-       rounded_product<Quads, IntegerChunks<nullptr>, 10, 2>, rounded_product<PairWeights, E4m3Chunks, 10, 2>},
+      {nullptr, nullptr, nullptr, nullptr, integer_product<Quads, false, 10, 2>, rounded_product<PairWeights, 10, 2>,
+       nullptr, nullptr, nullptr, nullptr, integer_product<Quads, true, 10, 2>},
       nullptr,
       widen_row,
       narrow_row,
       normalize_row,
       silu_mul_row,
       add_row,
+      integers_of_row,
       rotate_head,
       attend_rows,
       distribution_of_row,

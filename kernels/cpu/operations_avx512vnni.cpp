@@ -5,17 +5,16 @@
 
 static_assert(foretoken::kWidth == 16);  // what follows is made of it
 
-#include "kernels/cpu/quads_avx2.h"
+#include "kernels/cpu/product_integers.h"
 
 namespace foretoken {
 namespace {
 
 struct Quads {
   using X = std::uint32_t;  // four activations of 8 bits
-  static constexpr int kInputs = 4, kBytes = 4;
-  static Floats add(const std::byte* w, X x, Floats sum) {
-    return _mm512_castsi512_ps(
-        _mm512_dpbusd_epi32(_mm512_castps_si512(sum), _mm512_loadu_si512(w), _mm512_set1_epi32(int(x))));
+  static Ints add(Ints codes, X x, Ints sum) {
+    return reinterpret_cast<Ints>(_mm512_dpbusd_epi32(reinterpret_cast<__m512i>(sum), reinterpret_cast<__m512i>(codes),
+                                                      _mm512_set1_epi32(int(x))));
   }
 };
 
@@ -26,8 +25,8 @@ const Operations& operations_avx512vnni() {
     Operations t = operations_avx512();
     t.name = "avx512vnni";
     t.byte_quads = true;
-    t.rounded_product[int(Packing::codes4)] = rounded_product<Quads, IntegerChunks<quads4_avx2>, 10, 2>;
-    t.rounded_product[int(Packing::quads8)] = rounded_product<Quads, IntegerChunks<nullptr>, 10, 2>;
+    t.rounded_product[int(Packing::quads8)] = integer_product<Quads, false, 10, 2>;
+    t.rounded_product[int(Packing::quads4)] = integer_product<Quads, true, 10, 2>;
     return t;
   }();
   return table;

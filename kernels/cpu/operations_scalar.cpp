@@ -42,7 +42,9 @@ inline Floats e4m3(const std::byte* p) {
 
 #include "kernels/cpu/attend_rows.h"
 #include "kernels/cpu/elementwise.h"
+#include "kernels/cpu/product_integers.h"
 #include "kernels/cpu/product_rounded.h"
+#include "kernels/cpu/round_integers.h"
 #include "kernels/cpu/vocabulary.h"
 
 namespace foretoken {
@@ -53,11 +55,9 @@ struct Quads {
   struct X {
     std::int16_t x0, x2, x1, x3;
   };
-  static constexpr int kInputs = 4, kBytes = 4;
-  static Floats add(const std::byte* w, X x, Floats sum) {
-    const Ints codes = load<Ints>(w);
-    return reinterpret_cast<Floats>(reinterpret_cast<Ints>(sum) + (codes & 255) * x.x0 + (codes >> 8 & 255) * x.x1 +
-                                    (codes >> 16 & 255) * x.x2 + (codes >> 24 & 255) * x.x3);
+  static Ints add(Ints codes, X x, Ints sum) {
+    return sum + (codes & 255) * x.x0 + (codes >> 8 & 255) * x.x1 + (codes >> 16 & 255) * x.x2 +
+           (codes >> 24 & 255) * x.x3;
   }
 };
 
@@ -71,14 +71,15 @@ const Operations& operations_scalar() {
        product_of_codes<PairWeights, unpack8<IntegersOf>, 4, 2>, nullptr,
        product_of_codes<PairWeights, unpack8<E4m3Of>, 4, 2>},
       false,
-      {nullptr, nullptr, rounded_product<Quads, IntegerChunks<quads4>, 4, 2>, nullptr,
-       rounded_product<Quads, IntegerChunks<nullptr>, 4, 2>, rounded_product<PairWeights, E4m3Chunks, 4, 2>},
+      {nullptr, nullptr, nullptr, nullptr, integer_product<Quads, false, 4, 2>, rounded_product<PairWeights, 4, 2>,
+       nullptr, nullptr, nullptr, nullptr, integer_product<Quads, true, 4, 2>},
       nullptr,
       widen_row,
       narrow_row,
       normalize_row,
       silu_mul_row,
       add_row,
+      integers_of_row,
       rotate_head,
       attend_rows,
       distribution_of_row,

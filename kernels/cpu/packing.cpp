@@ -11,12 +11,21 @@
 namespace foretoken {
 namespace {
 
-std::int64_t panel_bytes(const PackedWeight& p) {
-  const std::int64_t numbers = (p.packing == Packing::quads8 ? p.groups * p.padded_group() : p.inputs) * kPanel;
-  return p.packing == Packing::f32      ? 4 * numbers
-         : p.packing == Packing::bf16   ? 2 * numbers
-         : p.packing == Packing::codes4 ? numbers / 2
-                                        : numbers;
+// Bytes of two numbers.
+int bytes_of_two(Packing packing) {
+  switch (packing) {
+    case Packing::f32:
+      return 8;
+    case Packing::bf16:
+    case Packing::bf16_octets:
+      return 4;
+    case Packing::codes4:
+    case Packing::codes4_octets:
+    case Packing::quads4:
+      return 1;
+    default:
+      return 2;
+  }
 }
 
 // Copies outputs of one panel, item(o, k) -> T, to [inputs][kPanel]; outputs beyond the last remain zero.
@@ -27,11 +36,30 @@ void fill_panel(T* to, std::int64_t panel, std::int64_t out, std::int64_t in, co
     for (std::int64_t k = 0; k < in; ++k) to[k * kPanel + (o - begin)] = item(o, k);
 }
 
-void fill_pairs(std::uint16_t* to, std::int64_t panel, const Weight& w) {
+// Where a panel holds input k of an output, in numbers.
+std::int64_t place_in_pairs(std::int64_t column, std::int64_t k) { return (k / 2 * kPanel + column) * 2 + k % 2; }
+
+// Of the chunk that holds input k.
+struct OctetChunk {
+  std::int64_t begin, inputs;
+};
+OctetChunk chunk_of(const PackedWeight& p, std::int64_t k) {
+  const std::int64_t begin = k / kOctetChunk * kOctetChunk;
+  return {begin, std::min(kOctetChunk, p.inputs - begin)};
+}
+
+std::int64_t place_in_octets(const PackedWeight& p, std::int64_t column, std::int64_t k) {
+  const auto [begin, inputs] = chunk_of(p, k);
+  const std::int64_t octet = column / kStrip * (inputs / kOctetInputs) + (k - begin) / kOctetInputs;
+  return begin * kPanel + (octet * kStrip + column % kStrip) * kOctetInputs + k % kOctetInputs;
+}
+
+void fill_bf16(std::uint16_t* to, std::int64_t panel, const Weight& w, const PackedWeight& p) {
   const std::int64_t begin = panel * kPanel, end = std::min(w.out, begin + kPanel);
   for (std::int64_t o = begin; o < end; ++o) {
     const std::uint16_t* from = w.values.row<std::uint16_t>(o);
-    for (std::int64_t k = 0; k < w.in; ++k) to[(k / 2 * kPanel + (o - begin)) * 2 + k % 2] = from[k];
+    for (std::int64_t k = 0; k < w.in; ++k)
+      to[p.packing == Packing::bf16 ? place_in_pairs(o - begin, k) : place_in_octets(p, o - begin, k)] = from[k];
   }
 }
 
@@ -40,25 +68,53 @@ std::int64_t place_in_quads(const PackedWeight& p, std::int64_t column, std::int
   return (padded / 4 * kPanel + column) * 4 + padded % 4;
 }
 
+// Of codes of 4 bits: a byte, and whether its upper half.
+struct Nibble {
+  std::int64_t byte;
+  bool upper;
+};
+Nibble place_of_nibble(const PackedWeight& p, std::int64_t column, std::int64_t k) {
+  if (p.packing == Packing::quads4) return {(k / 8 * kPanel + column) * 4 + k % 4, k % 8 >= 4};
+  const bool upper = k % kBlockInputs >= 16;
+  if (p.packing == Packing::codes4) return {(k / kBlockInputs * kPanel + column) * 16 + k % 16, upper};
+  const auto [begin, inputs] = chunk_of(p, k);
+  const std::int64_t block = column / kStrip * (inputs / kBlockInputs) + (k - begin) / kBlockInputs;
+  const std::int64_t word = begin * kPanel / 2 + (block * kStrip + column % kStrip) * 16 + k % 8 * 2;
+  return {word + (upper ? 1 : 0), k % 16 >= 8};
+}
+
+// Of codes of more than 4 bits.
+std::int64_t place_of_code(const PackedWeight& p, std::int64_t column, std::int64_t k) {
+  if (p.packing == Packing::quads8) return place_in_quads(p, column, k);
+  if (p.packing == Packing::integers8 || p.packing == Packing::e4m3) return k * kPanel + column;
+  const std::int64_t place = place_in_octets(p, column, k);
+  if (p.packing == Packing::e4m3_octets) return place;
+  return place / 64 * 64 + (column % 2 * 8 + k % 8) * 4 + column % kStrip / 2;
+}
+
+// What codes are more as integers8_octets, where 128 is zero.
+int code_bias(const PackedWeight& p) {
+  return p.packing == Packing::integers8_octets ? 128 - (1 << (p.format->bits() - 1)) : 0;
+}
+
 // See Codes.
 void fill_codes(const Weight& w, const PackedWeight& p, std::int64_t panel) {
-  auto* to = static_cast<std::uint8_t*>(p.data.get()) + panel * panel_bytes(p);
-  const auto code = [&](std::int64_t o, std::int64_t k) { return w.values.row<std::uint8_t>(o)[k]; };
-  if (p.packing == Packing::quads8) {
-    for (std::int64_t o = panel * kPanel; o < std::min(w.out, (panel + 1) * kPanel); ++o)
-      for (std::int64_t k = 0; k < w.in; ++k) to[place_in_quads(p, o % kPanel, k)] = code(o, k);
-    return;
+  auto* to = static_cast<std::uint8_t*>(p.data.get()) + panel * p.panel_bytes();
+  for (std::int64_t o = panel * kPanel; o < std::min(w.out, (panel + 1) * kPanel); ++o) {
+    const std::uint8_t* from = w.values.row<std::uint8_t>(o);
+    if (bytes_of_two(p.packing) == 1)
+      for (std::int64_t k = 0; k < w.in; ++k) {
+        const Nibble place = place_of_nibble(p, o % kPanel, k);
+        to[place.byte] = std::uint8_t(to[place.byte] | from[k] << (place.upper ? 4 : 0));
+      }
+    else
+      for (std::int64_t k = 0; k < w.in; ++k)
+        to[place_of_code(p, o % kPanel, k)] = std::uint8_t(from[k] + code_bias(p));
   }
-  if (p.packing != Packing::codes4) return fill_panel(to, panel, w.out, w.in, code);
-  for (std::int64_t o = panel * kPanel; o < std::min(w.out, (panel + 1) * kPanel); ++o)
-    for (std::int64_t k = 0; k < w.in; k += kBlockInputs) {
-      const std::uint8_t* from = w.values.row<std::uint8_t>(o) + k;
-      std::uint8_t* block = to + k * kPanel / 2 + o % kPanel * 16;
-      for (int j = 0; j < 16; ++j) block[j] = std::uint8_t(from[j] | from[16 + j] << 4);
-    }
 }
 
 constexpr float kE4m3Scale = 256;  // see Codes
+bool of_e4m3(const PackedWeight& p) { return p.packing == Packing::e4m3 || p.packing == Packing::e4m3_octets; }
 
 void fill_scales(const Weight& w, const PackedWeight& p, std::int64_t panel) {
   const auto put = [&](const Tensor& from, const std::shared_ptr<void>& to) {
@@ -67,7 +123,7 @@ void fill_scales(const Weight& w, const PackedWeight& p, std::int64_t panel) {
                  [&](std::int64_t o, std::int64_t g) { return from.row<float>(o)[g]; });
   };
   put(w.scales, p.scales), put(w.zeros, p.zeros), put(w.minima, p.minima);
-  if (p.packing != Packing::e4m3) return;
+  if (!of_e4m3(p)) return;
   float* scales = static_cast<float*>(p.scales.get()) + panel * p.groups * kPanel;
   for (std::int64_t i = 0; i < p.groups * kPanel; ++i) scales[i] *= kE4m3Scale;
   // Products do not know a code that is NaN. Where inputs are rounded, it makes all products of its group NaN.
@@ -82,8 +138,8 @@ void fill(const Weight& w, const PackedWeight& p, std::int64_t panel) {
   if (!p.dense()) {
     fill_codes(w, p, panel);
     fill_scales(w, p, panel);
-  } else if (p.packing == Packing::bf16) {
-    fill_pairs(static_cast<std::uint16_t*>(p.data.get()) + at, panel, w);
+  } else if (p.packing != Packing::f32) {
+    fill_bf16(static_cast<std::uint16_t*>(p.data.get()) + at, panel, w, p);
   } else if (w.values.dtype() == DType::f16) {
     fill_panel(static_cast<float*>(p.data.get()) + at, panel, w.out, w.in,
                [&](std::int64_t o, std::int64_t k) { return float_from_f16(w.values.row<std::uint16_t>(o)[k]); });
@@ -95,11 +151,9 @@ void fill(const Weight& w, const PackedWeight& p, std::int64_t panel) {
 
 // Of input k of an output: the inverse of fill_codes.
 std::uint8_t code_of(const PackedWeight& p, const std::uint8_t* panel, std::int64_t column, std::int64_t k) {
-  if (p.packing == Packing::quads8) return panel[place_in_quads(p, column, k)];
-  if (p.packing != Packing::codes4) return panel[k * kPanel + column];
-  const std::int64_t within = k % kBlockInputs;
-  const std::uint8_t both = panel[(k - within) * kPanel / 2 + column * 16 + within % 16];
-  return within < 16 ? both & 15 : both >> 4;
+  if (bytes_of_two(p.packing) != 1) return std::uint8_t(panel[place_of_code(p, column, k)] - code_bias(p));
+  const Nibble place = place_of_nibble(p, column, k);
+  return place.upper ? panel[place.byte] >> 4 : panel[place.byte] & 15;
 }
 
 // Whether no code is NaN and no scale so large that it must not be multiplied once more.
@@ -126,18 +180,29 @@ Packing packing_of(const Weight& w) {
     if (dtype == DType::f32 || dtype == DType::f16) return Packing::f32;
     throw Error(std::string("a weight holds ") + name_of(dtype) + " numbers; F32, F16 and BF16 are supported");
   }
-  if (w.format->bits() == 4 && w.group % kBlockInputs == 0) return Packing::codes4;
+  if (w.format->bits() == 4 && w.group % kBlockInputs == 0) return w.activations ? Packing::quads4 : Packing::codes4;
   if (w.activations) return w.format->coding() == Coding::integers ? Packing::quads8 : Packing::e4m3;
   if (w.group % 2 != 0) return Packing::bf16;
   if (w.format->coding() == Coding::integers) return Packing::integers8;
   return w.format->coding() == Coding::e4m3 && plain_e4m3(w) ? Packing::e4m3 : Packing::bf16;
 }
 
+Packing in_octets(Packing packing, const Weight& w) {
+  if (packing == Packing::f32 || w.activations) return packing;
+  if (packing == Packing::codes4) return Packing::codes4_octets;
+  if (packing == Packing::bf16 || w.group % kOctetInputs != 0) return Packing::bf16_octets;
+  return packing == Packing::e4m3 ? Packing::e4m3_octets : Packing::integers8_octets;
+}
+
 }  // namespace
+
+std::int64_t PackedWeight::panel_bytes() const {
+  return (packing == Packing::quads8 ? groups * padded_group() : inputs) * kPanel * bytes_of_two(packing) / 2;
+}
 
 std::int64_t PackedWeight::bytes() const {
   const int parts = bool(scales) + bool(zeros) + bool(minima);
-  return panels * panel_bytes(*this) + parts * scale_bytes();
+  return panels * panel_bytes() + parts * scale_bytes();
 }
 
 std::int64_t PackedWeight::scale_bytes() const { return panels * groups * kPanel * std::int64_t(sizeof(float)); }
@@ -156,9 +221,9 @@ Codes PackedWeight::codes() const {
           inputs};
 }
 
-PackedWeight pack(const Weight& stored, WeightMemory& memory, ThreadPool& pool) {
+PackedWeight pack(const Weight& stored, bool octets, WeightMemory& memory, ThreadPool& pool) {
   PackedWeight p;
-  p.packing = packing_of(stored);
+  p.packing = octets ? in_octets(packing_of(stored), stored) : packing_of(stored);
   const Weight w = p.dense()
                        ? dequantized(stored,
                                      [&](std::int64_t n, std::int64_t, const auto& f) {
@@ -170,6 +235,7 @@ PackedWeight pack(const Weight& stored, WeightMemory& memory, ThreadPool& pool) 
   p.out = w.out, p.in = p.inputs = w.in;
   p.panels = (w.out + kPanel - 1) / kPanel;
   if (p.packing == Packing::bf16) p.inputs = (w.in + 1) / 2 * 2;
+  if (p.packing == Packing::bf16_octets) p.inputs = (w.in + kOctetInputs - 1) / kOctetInputs * kOctetInputs;
   if (!p.dense()) {
     p.format = w.format, p.group = w.group, p.groups = int(w.in / w.group);
     p.exact = exact_integers(w);
@@ -179,7 +245,7 @@ PackedWeight pack(const Weight& stored, WeightMemory& memory, ThreadPool& pool) 
     if (w.zeros) p.zeros = memory.allocate(bytes);
     if (w.minima) p.minima = memory.allocate(bytes);
   }
-  p.data = memory.allocate(std::size_t(p.panels * panel_bytes(p)));
+  p.data = memory.allocate(std::size_t(p.panels * p.panel_bytes()));
   pool.run(int(p.panels), [&](int panel) { fill(w, p, panel); });
   return p;
 }
@@ -192,12 +258,12 @@ GroupScale scale_of(const PackedWeight& w, std::int64_t panel, std::int64_t g, s
     return p ? static_cast<const float*>(p.get())[(panel * w.groups + g) * kPanel + column] : 0.0f;
   };
   GroupScale s{part(w.scales), part(w.zeros), part(w.minima)};
-  if (w.packing == Packing::e4m3) s.scale /= kE4m3Scale;
+  if (of_e4m3(w)) s.scale /= kE4m3Scale;
   return s;
 }
 
 const std::uint8_t* codes_of(const PackedWeight& w, std::int64_t panel) {
-  return static_cast<const std::uint8_t*>(w.data.get()) + panel * panel_bytes(w);
+  return static_cast<const std::uint8_t*>(w.data.get()) + panel * w.panel_bytes();
 }
 
 }  // namespace
@@ -217,9 +283,10 @@ void unpack_row(const PackedWeight& w, std::int64_t o, float* row) {
     for (std::int64_t k = 0; k < w.in; ++k) row[k] = reinterpret_cast<const float*>(data)[k * kPanel + column];
     return;
   }
-  if (w.packing == Packing::bf16) {
-    const auto* pairs = reinterpret_cast<const bf16*>(data);
-    for (std::int64_t k = 0; k < w.in; ++k) row[k] = float(pairs[(k / 2 * kPanel + column) * 2 + k % 2]);
+  if (w.dense()) {
+    const auto* numbers = reinterpret_cast<const bf16*>(data);
+    for (std::int64_t k = 0; k < w.in; ++k)
+      row[k] = float(numbers[w.packing == Packing::bf16 ? place_in_pairs(column, k) : place_in_octets(w, column, k)]);
     return;
   }
   const std::span<const float> numbers = w.format->numbers();

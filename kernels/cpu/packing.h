@@ -27,12 +27,14 @@ struct PackedWeight final : PreparedWeight {
   std::int64_t bytes() const override;
   std::int64_t scale_bytes() const;  // of each of scales, zeros and minima
   // What the products of a dense type and of codes read.
-  bool dense() const { return packing == Packing::f32 || packing == Packing::bf16; }
+  bool dense() const { return packing == Packing::f32 || packing == Packing::bf16 || packing == Packing::bf16_octets; }
+  std::int64_t panel_bytes() const;  // of data
   Codes codes() const;
   std::int64_t padded_group() const { return (group + 3) / 4 * 4; }  // see RoundedInputs
 };
 
-PackedWeight pack(const Weight& weight, WeightMemory& memory, ThreadPool& pool);
+// `octets`: as Operations::rounds_to_bf16 needs them.
+PackedWeight pack(const Weight& weight, bool octets, WeightMemory& memory, ThreadPool& pool);
 // bf16 numbers of input k for the outputs of a panel, [kPanel]; `weight` consists of codes.
 void unpack_input(const PackedWeight& weight, std::int64_t panel, std::int64_t k, float* outputs);
 // The numbers of one output, [in]. Throws Error for columns in another order.

@@ -41,7 +41,7 @@ void slab(const Product& p, std::int64_t panel, std::int64_t first, std::int64_t
   alignas(64) std::uint16_t tile[P * kTileInputs * kPanel];
   alignas(64) float sums[P == 1 ? kSlab * kPanel : (kSlab + 1) * kPanel];
   const auto* bytes_of_tile = reinterpret_cast<const std::byte*>(tile);
-  const std::int64_t items = p.inputs / W::kInputs;
+  const std::int64_t items = p.x_stride / W::kInputs;
   const auto* x = static_cast<const typename W::X*>(p.x) + first * items;
   for (int q = 0; q < P; ++q) std::memset(sums + q * kSlab * kPanel, 0, std::size_t(rows * kPanel) * sizeof(float));
   for (std::int64_t k = 0; k < p.inputs; k += kTileInputs) {

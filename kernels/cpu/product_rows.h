@@ -3,10 +3,9 @@
 //   y[r][o] = sum_k x[r][k] w[o][k]        x [rows, in], w [out, in]
 //
 // Bytes: out * in * size(w), once, whatever the number of rows (x and y are small and stay in a cache). Operations: 2
-// rows out in. Prediction for 28 MB of bf16 weights: limited by bandwidth up to about 5 rows, then by arithmetic.
-// Measured with `foretoken bench` on a 2-core Zen 5 with bf16 dot products, where 5 rows take 0.9 (slow memory) to 1.3
-// (fast memory) times as long as 1. One block keeps kRows x kColumns vectors of sums in registers; each weight that is
-// loaded serves kRows rows.
+// rows out in. Prediction for 28 MB of bf16 weights: limited by bandwidth up to about 5 rows, then by arithmetic. Where
+// the machine has bf16 dot products, product_octets.h takes the place of this. One block keeps kRows x kColumns vectors
+// of sums in registers; each weight that is loaded serves kRows rows.
 #pragma once
 #include "kernels/cpu/operations.h"
 #include "kernels/cpu/vectors.h"
@@ -67,16 +66,17 @@ inline void accumulate(const std::byte* w, std::int64_t panel_bytes, const typen
 template <class W, int R, int C, int P> void block(const Product& p, std::int64_t panel, std::int64_t row, int column) {
   const std::int64_t items = p.inputs / W::kInputs, panel_bytes = items * kPanel * W::kBytes;
   const std::byte* w = static_cast<const std::byte*>(p.weights) + panel * panel_bytes + column * W::kBytes;
-  const auto* x = static_cast<const typename W::X*>(p.x) + row * items;
+  const std::int64_t stride = p.x_stride / W::kInputs;
+  const auto* x = static_cast<const typename W::X*>(p.x) + row * stride;
   Floats sum[R][P][C] = {};
   if (R > 1 && row == 0) {
     constexpr std::int64_t kItem = kPanel * W::kBytes;
     // `within`: items during which this panel is prefetched.
     const std::int64_t within = items > kAhead / kItem ? items - kAhead / kItem : 0;
-    accumulate<W, R, C, P, true>(w, panel_bytes, x, items, within, w + kAhead, sum);
-    accumulate<W, R, C, P, true>(w + within * kItem, panel_bytes, x + within, items, items - within, w + p.next, sum);
+    accumulate<W, R, C, P, true>(w, panel_bytes, x, stride, within, w + kAhead, sum);
+    accumulate<W, R, C, P, true>(w + within * kItem, panel_bytes, x + within, stride, items - within, w + p.next, sum);
   } else {
-    accumulate<W, R, C, P, false>(w, panel_bytes, x, items, items, nullptr, sum);
+    accumulate<W, R, C, P, false>(w, panel_bytes, x, stride, items, nullptr, sum);
   }
   for (int r = 0; r < R; ++r) {
     for (int q = 0; q < P; ++q) {

@@ -19,17 +19,15 @@ inline Words rounded(Floats f) {
   return u + 0x7fffu + ((u >> 16) & 1u);
 }
 
-// How two vectors of weights become pairs of bf16 numbers, rounded to nearest even: the even input of an output is the
-// lower half of its word. A file for instructions that round may define another one.
-struct ByArithmetic {
-  static Words pairs(Floats even, Floats odd) { return (rounded(even) >> 16) | (rounded(odd) & 0xffff0000u); }
-  // Of Codes::exact, in fewer operations. v rounded to bf16 is RN(v * 65537) - v * 65536: the product lies on the grid
-  // of bf16 numbers, but for the multiple of v, whose last bit is even, so that ties go to even.
-  static Words exact_pairs(Floats even, Floats odd) {
-    const auto half = [](Floats v) { return as_words(fused(v, spread(-65536.0f), v * 65537.0f)); };
-    return (half(even) >> 16) | half(odd);
-  }
-};
+// Two vectors of weights as pairs of bf16 numbers, rounded to nearest even: the even input of an output is the lower
+// half of its word.
+inline Words pairs_of(Floats even, Floats odd) { return (rounded(even) >> 16) | (rounded(odd) & 0xffff0000u); }
+// Of Codes::exact, in fewer operations. v rounded to bf16 is RN(v * 65537) - v * 65536: the product lies on the grid of
+// bf16 numbers, but for the multiple of v, whose last bit is even, so that ties go to even.
+inline Words exact_pairs(Floats even, Floats odd) {
+  const auto half = [](Floats v) { return as_words(fused(v, spread(-65536.0f), v * 65537.0f)); };
+  return (half(even) >> 16) | half(odd);
+}
 
 // Numbers less their zero: integers are codes less half of their range.
 struct IntegersOf {
@@ -43,9 +41,9 @@ struct E4m3Of {
 };
 
 // Some groups of one panel: bytes [inputs][kPanel] to pairs [inputs / 2][kPanel][2].
-template <class Of, class Narrow, bool kZeros, bool kMinima>
-inline void unpack_bytes(const Codes& c, std::int64_t panel, std::int64_t begin, std::int64_t end,
-                         std::uint16_t* pairs) {
+template <class Of, bool kZeros, bool kMinima> inline void unpack_bytes(const Codes& c, std::int64_t panel,
+                                                                        std::int64_t begin, std::int64_t end,
+                                                                        std::uint16_t* pairs) {
   constexpr int kVectors = kPanel / kWidth;
   const std::byte* codes = c.codes + (panel * c.inputs) * kPanel;
   for (std::int64_t k = begin; k < end;) {
@@ -66,15 +64,15 @@ inline void unpack_bytes(const Codes& c, std::int64_t panel, std::int64_t begin,
         Floats even = scale[v] * Of::numbers(from + v * kWidth, less),
                odd = scale[v] * Of::numbers(from + kPanel + v * kWidth, less);
         if (kMinima) even -= minimum[v], odd -= minimum[v];
-        save(pairs + ((k - begin) / 2 * kPanel + v * kWidth) * 2, Narrow::pairs(even, odd));
+        save(pairs + ((k - begin) / 2 * kPanel + v * kWidth) * 2, pairs_of(even, odd));
       }
     }
   }
 }
 
 // The same for integers whose products with a scale are exact (Codes::exact), in fewer operations.
-template <class Narrow, bool kZeros> inline void unpack_exact(const Codes& c, std::int64_t panel, std::int64_t begin,
-                                                              std::int64_t end, std::uint16_t* pairs) {
+template <bool kZeros> inline void unpack_exact(const Codes& c, std::int64_t panel, std::int64_t begin,
+                                                std::int64_t end, std::uint16_t* pairs) {
   constexpr int kVectors = kPanel / kWidth;
   const std::byte* codes = c.codes + (panel * c.inputs) * kPanel;
   for (std::int64_t k = begin; k < end;) {
@@ -90,24 +88,23 @@ template <class Narrow, bool kZeros> inline void unpack_exact(const Codes& c, st
       __builtin_prefetch(from + kCodesAhead, 0, 3);
       for (int v = 0; v < kVectors; ++v)
         save(pairs + ((k - begin) / 2 * kPanel + v * kWidth) * 2,
-             Narrow::exact_pairs(fused(scale[v], bytes(from + v * kWidth), offset[v]),
-                                 fused(scale[v], bytes(from + kPanel + v * kWidth), offset[v])));
+             exact_pairs(fused(scale[v], bytes(from + v * kWidth), offset[v]),
+                         fused(scale[v], bytes(from + kPanel + v * kWidth), offset[v])));
     }
   }
 }
 
-template <class Of, class Narrow = ByArithmetic>
+template <class Of>
 void unpack8(const Codes& c, std::int64_t panel, std::int64_t begin, std::int64_t end, std::uint16_t* pairs) {
   if (c.exact)
-    c.zeros ? unpack_exact<Narrow, true>(c, panel, begin, end, pairs)
-            : unpack_exact<Narrow, false>(c, panel, begin, end, pairs);
+    c.zeros ? unpack_exact<true>(c, panel, begin, end, pairs) : unpack_exact<false>(c, panel, begin, end, pairs);
   else if (c.minima)
-    c.zeros ? unpack_bytes<Of, Narrow, true, true>(c, panel, begin, end, pairs)
-            : unpack_bytes<Of, Narrow, false, true>(c, panel, begin, end, pairs);
+    c.zeros ? unpack_bytes<Of, true, true>(c, panel, begin, end, pairs)
+            : unpack_bytes<Of, false, true>(c, panel, begin, end, pairs);
   else if (c.zeros)
-    unpack_bytes<Of, Narrow, true, false>(c, panel, begin, end, pairs);
+    unpack_bytes<Of, true, false>(c, panel, begin, end, pairs);
   else
-    unpack_bytes<Of, Narrow, false, false>(c, panel, begin, end, pairs);
+    unpack_bytes<Of, false, false>(c, panel, begin, end, pairs);
 }
 
 // The 16 weights of every output of a panel in one group: [kPanel][16].

@@ -1,6 +1,6 @@
 // Codes of 4 bits with AVX-512: sixteen outputs at a time, so that their scales are a vector. A number is a lookup
-// among sixteen, which takes the lowest four bits of a lane: of a word of eight codes, shifted. About .3 instructions a
-// weight where the machine rounds to bf16, .6 elsewhere.
+// among sixteen, which takes the lowest four bits of a lane: of a word of eight codes, shifted. About .6 instructions a
+// weight.
 #pragma once
 #include <immintrin.h>
 
@@ -23,10 +23,9 @@ inline void words_of_outputs(const std::byte* codes, __m512i (&words)[4]) {
   words[2] = _mm512_shuffle_i64x2(d, e, 0x44), words[3] = _mm512_shuffle_i64x2(d, e, 0xee);
 }
 
-// Blocks of kBlockInputs; Narrow: see ByArithmetic.
-template <class Narrow, bool kZeros, bool kMinima> inline void unpack_blocks(const Codes& c, std::int64_t panel,
-                                                                             std::int64_t begin, std::int64_t end,
-                                                                             std::uint16_t* pairs) {
+// Blocks of kBlockInputs.
+template <bool kZeros, bool kMinima> inline void unpack_blocks(const Codes& c, std::int64_t panel, std::int64_t begin,
+                                                               std::int64_t end, std::uint16_t* pairs) {
   const __m512 numbers = _mm512_loadu_ps(c.numbers);
   for (std::int64_t k = begin; k < end; k += kBlockInputs) {
     const std::int64_t at = (panel * c.groups + k / c.group) * kPanel;
@@ -49,20 +48,19 @@ template <class Narrow, bool kZeros, bool kMinima> inline void unpack_blocks(con
         for (int d = 0; d < 4; ++d)
           for (int i = 0; i < 4; i += 2)
             save(to + (half * 16 + d * 4 + i) * kPanel,
-                 Narrow::pairs(weights(_mm512_srli_epi32(words[d], unsigned(8 * i + 4 * half))),
-                               weights(_mm512_srli_epi32(words[d], unsigned(8 * i + 8 + 4 * half)))));
+                 pairs_of(weights(_mm512_srli_epi32(words[d], unsigned(8 * i + 4 * half))),
+                          weights(_mm512_srli_epi32(words[d], unsigned(8 * i + 8 + 4 * half)))));
     }
   }
 }
 
-template <class Narrow>
 void unpack4_avx512(const Codes& c, std::int64_t panel, std::int64_t begin, std::int64_t end, std::uint16_t* pairs) {
   if (c.minima)
-    c.zeros ? unpack_blocks<Narrow, true, true>(c, panel, begin, end, pairs)
-            : unpack_blocks<Narrow, false, true>(c, panel, begin, end, pairs);
+    c.zeros ? unpack_blocks<true, true>(c, panel, begin, end, pairs)
+            : unpack_blocks<false, true>(c, panel, begin, end, pairs);
   else
-    c.zeros ? unpack_blocks<Narrow, true, false>(c, panel, begin, end, pairs)
-            : unpack_blocks<Narrow, false, false>(c, panel, begin, end, pairs);
+    c.zeros ? unpack_blocks<true, false>(c, panel, begin, end, pairs)
+            : unpack_blocks<false, false>(c, panel, begin, end, pairs);
 }
 
 }  // namespace

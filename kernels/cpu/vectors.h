@@ -9,6 +9,7 @@
 #pragma GCC diagnostic ignored "-Wpsabi"  // no vector is passed between files
 #ifndef __clang__
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"  // of _mm512_undefined, inside the intrinsics of GCC 12
+#pragma GCC diagnostic ignored "-Wuninitialized"
 #endif
 
 namespace foretoken {

@@ -50,6 +50,22 @@ TEST_P(FormatProducts, rows_do_not_depend_on_each_other) {
   }
 }
 
+// More inputs and rows than a device keeps sums of at a time.
+TEST_P(FormatProducts, of_many_inputs_and_rows_have_the_bits_of_the_dense_copy) {
+  const int in = 1152;
+  const Weight w = quantize(Weight::dense(random_tensor({41, in}, 3)), format);
+  const Tensor x = random_tensor({270, in}, 4), expected = make_reference_backend()->linear(x, dequantized(w));
+  for (const auto& b : all_host_backends()) {
+    const Weight prepared = b->prepare(w);
+    const Tensor all = b->linear(x, prepared);
+    EXPECT_LT(distance(all, expected), 0.01) << b->description();
+    ASSERT_TRUE(same_bits(all, b->linear(x, b->prepare(dequantized(w))))) << b->description();
+    for (const int r : {0, 7, 255, 256, 269})
+      ASSERT_TRUE(same_row(all, r, b->linear(x.rows(r, 1), prepared), 0)) << b->description() << ", row " << r;
+    ASSERT_TRUE(same_row(all, 14, b->linear(x.rows(9, 6), prepared), 5)) << b->description();
+  }
+}
+
 // Columns in another order multiply the inputs that they belong to.
 TEST_P(FormatProducts, columns_may_have_an_order) {
   const Tensor t = random_tensor({37, 128}, 3), permuted = Tensor::host({37, 128}, DType::f32);

@@ -173,6 +173,11 @@ Measured measure(const Scenario& s, Workbench& bench, const Registries& registri
   return m;
 }
 
+// A CPU's memory is read, a GPU's is copied: see measure_device().
+const char* bandwidth_key(const Backend& backend) {
+  return backend.device() == Device{} ? "read_bytes_per_second" : "copy_bytes_per_second";
+}
+
 Json as_json(const Scenario& s, const Measured& m, const DeviceSpeed& machine, const Backend& backend) {
   return {{"scenario", s.name},
           {"run", s.run},
@@ -192,7 +197,7 @@ Json as_json(const Scenario& s, const Measured& m, const DeviceSpeed& machine, c
           {"share", m.share()},
           {"bar_ms", s.bar_ms},
           {"peer_ms", s.peer_ms},
-          {backend.device() == Device{} ? "read_bytes_per_second" : "copy_bytes_per_second", machine.bytes_a_second},
+          {bandwidth_key(backend), machine.bytes_a_second},
           {"operations_per_second", machine.operations_a_second},
           {"machine", machine_of(backend)},
           {"commit", kCommit},
@@ -221,7 +226,7 @@ Json attention_line(const Scenario& s, Workbench& bench, const DeviceSpeed& mach
          {"layer_us", seconds * 1e6},
          {"kv_bytes", bytes},
          {"share", share},
-         {"copy_bytes_per_second", machine.bytes_a_second},
+         {bandwidth_key(backend), machine.bytes_a_second},
          {"machine", machine_of(backend)},
          {"commit", kCommit},
          {"date", utc_now()}};

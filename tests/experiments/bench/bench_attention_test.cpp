@@ -59,7 +59,7 @@ TEST_F(AttentionScenario, HasALineOfItsOwn) {
   EXPECT_EQ(line.at("rows"), 4);
   EXPECT_NEAR(line.at("share"),
               line["kv_bytes"].get<double>() / (line["layer_us"].get<double>() * 1e-6) /
-                  line["copy_bytes_per_second"].get<double>(),
+                  line["read_bytes_per_second"].get<double>(),
               1e-9);
   EXPECT_EQ(line.at("met"), true);
   for (const char* key : {"machine", "commit", "date"}) EXPECT_TRUE(line.contains(key)) << key;

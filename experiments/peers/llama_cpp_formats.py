@@ -1,7 +1,7 @@
 """The shape of a 1B model in weight formats of llama.cpp and of Foretoken, on the same cores, in one run.
 
-    python3 experiments/peers/llama_cpp_formats.py [--kinds BF16,Q8_0,Q4_0] [--repeats 2] [--out FILE.jsonl]
-        [--results FILE.jsonl]
+    python3 experiments/peers/llama_cpp_formats.py [--kinds BF16,Q8_0,Q4_0] [--formats int4,w4a8]
+        [--repeats 2] [--out FILE.jsonl] [--results FILE.jsonl]
 
 Random weights: llama.cpp's are written as GGUF files of one format, head and embedding included, as the scenarios of
 experiments/configs/steps_cpu_formats.json have it. Both sides are measured in alternation: decoding at batch 1, a step
@@ -111,9 +111,9 @@ def compare(options, kind):
     if not path.exists():
         write_gguf(path, kind)
     model = peer.LlamaCpp(path, options.threads, exact=False)
-    rounds = []
+    rounds, names = [], [name for name in FORMATS[kind] if name in options.formats.split(",")]
     for _ in range(options.repeats):
-        rounds.append({"llama.cpp": theirs(model), **{name: ours(options, name) for name in FORMATS[kind]}})
+        rounds.append({"llama.cpp": theirs(model), **{name: ours(options, name) for name in names}})
     size = path.stat().st_size
     row = {"peer": f"llama-cpp-python {llama_cpp.__version__}", "kind": kind, "bytes": size,
            "threads": options.threads, "machine": peer.processor(),
@@ -122,7 +122,7 @@ def compare(options, kind):
         row[step] = {"llama.cpp": [r["llama.cpp"][step] for r in rounds]}
         print(f"{kind} {step}: llama.cpp {statistics.median(row[step]['llama.cpp']):.1f} ms, "
               f"{size / statistics.median(row[step]['llama.cpp']) / 1e6:.1f} GB/s", end="")
-        for name in FORMATS[kind]:
+        for name in names:
             lines = [r[name][step] for r in rounds]
             row["commit"] = lines[0]["commit"]
             row[step][name] = [line["step_ms"] for line in lines]
@@ -137,6 +137,7 @@ def compare(options, kind):
 def main():
     p = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     p.add_argument("--kinds", default=",".join(FORMATS), help="formats of llama.cpp")
+    p.add_argument("--formats", default=",".join(sum(FORMATS.values(), [])), help="formats of Foretoken")
     p.add_argument("--repeats", type=int, default=2, help="alternations")
     p.add_argument("--threads", type=int, default=os.cpu_count())
     p.add_argument("--program", default=str(peer.ROOT / "build" / "cpu" / "foretoken"))

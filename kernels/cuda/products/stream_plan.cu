@@ -80,14 +80,14 @@ std::optional<StreamPlan> stream_plan(const CudaBackend& backend, const Streamed
         // Measured with 4 bits, of rings that lanes fill: few warps take the deeper one; where a block has all slices
         // of a tile, twelve warps are faster than eight on more multiprocessors, and than sixteen.
         constexpr int kFewWarps = 8, kLocalWarps = 12;
-        if (lanes && plan.local > 1 && plan.warps != std::max(plan.local, kLocalWarps / plan.local * plan.local))
-          continue;
         if (lanes && ring != (plan.warps <= kFewWarps ? all.front().ring : all.back().ring)) continue;
         if (kind == StreamInput::norm && plan.warps * 32 < kNormThreads) continue;
         if (depth < slice ? kind != StreamInput::bf16 || plan.local > 1 || slice % depth != 0 : depth > slice) continue;
         if (stream_bytes(plan, kind, rows, in) + kStreamStaticBytes > backend.shared_memory()) continue;
         const std::int64_t at_once = plan.warps / plan.local;
-        const double cost = cost_of(plan, tiles, groups, rows);
+        const bool other = lanes && plan.local > 1 && plan.warps != kLocalWarps / plan.local * plan.local;
+        // Other numbers of warps are for memories that twelve do not fit.
+        const double cost = cost_of(plan, tiles, groups, rows) * (other ? 1e6 : 1);
         if (cost < least)
           least = cost, best = plan,
           best.blocks = int(std::min(groups, (tiles + at_once - 1) / at_once)) * (plan.slices / plan.local);

@@ -7,6 +7,7 @@ namespace foretoken::conformance {
 using Cases = std::vector<LawCase>;
 
 Cases exact_cases(const Candidate& c, const Environment& e);
+Cases round_cases(const Candidate& c, const Environment& e);
 Cases sampled_cases(const Candidate& c, const Environment& e);
 Cases greedy_cases(const Candidate& c, const Environment& e);
 Cases coupled_cases(const Candidate& c, const Environment& e);

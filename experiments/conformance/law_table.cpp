@@ -19,6 +19,11 @@ Why unless_exact(const Candidate& c, const Environment&) {
              ? ""
              : "the verifier promises \"" + c.soundness.promise + "\", not \"exact\"";
 }
+Why without_law(const Candidate& c, const Environment&) {
+  return c.soundness.promise.rfind("exact", 0) == 0 || c.soundness.induced
+             ? ""
+             : "the verifier promises \"" + c.soundness.promise + "\" and states no induced distribution";
+}
 Why unless_path_identical(const Candidate& c, const Environment&) {
   return c.soundness.promise.find("path-identical") != Why::npos
              ? ""
@@ -57,6 +62,10 @@ std::vector<KitLaw> laws_of_output() {
        "the joint distribution of the next tokens equals the target's within 1e-12, over all outcomes of the named "
        "draws",
        "outcomes of the draws", "total variation", unless_exact, exact_cases},
+      {"rounds",
+       "one round of the verifier alone, on deep, wide and branching trees of every kind that it takes, emits the "
+       "target's joint distribution within 1e-12, or the distribution that a lossy verifier states",
+       "outcomes of the draws", "total variation", without_law, round_cases},
       {"sampled",
        "end to end, with the engine's own draws, a joint chi-square test does not reject the target's distribution",
        "outputs", "p-value after Holm", unless_exact, sampled_cases},

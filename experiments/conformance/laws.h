@@ -68,6 +68,15 @@ Finding memory(const Subject& subject, const Scenario& scenario, HostBackend& ba
 Finding cache(const Subject& subject, const Scenario& scenario, Backend& backend, const Models& models,
               std::span<const TestRequest> requests);
 
+// rounds: one round of the verifier alone on one tree, over every outcome of every draw. An exact verifier emits,
+// continued by the target, the target's joint distribution within 1e-12; a lossy one, for every tree, its induced
+// distribution (Soundness::induced). The measure is the greatest total variation, the cases are the outcomes of the
+// draws.
+struct RoundCase;
+Finding one_round(const Subject& subject, const RoundCase& c);
+// A lossy verifier on one drawn tree, with draws of Philox: a chi-square test against its induced distribution.
+Finding sampled_round(const Subject& subject, const RoundCase& c, long samples, double level);
+
 // tree = chain: the logits of every node of a random tree equal those of its path run alone, bit for bit.
 Finding tree_is_chain(Backend& backend, std::shared_ptr<Model> model, int nodes, std::uint64_t seed);
 

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "framework/components/round.h"
 #include "framework/decode/draft_tree.h"
 #include "kernels/error.h"
 #include "kernels/lane.h"
@@ -168,7 +169,9 @@ enum class Acceptance : std::uint8_t {
   overlap,  // sum_x min(p(x), q(x)), the maximum for a rule of one node (arXiv 2211.17192); with Soundness::race
             // sum_x 1 / sum_y max(p(y) / p(x), q(y) / q(x)) (Gumbel coupling: arXiv 2408.07978)
   product,  // sum_x p(x) q(x): the target's token is drawn independently of the draft
-  other     // no formula is stated, and the law is not tested
+  joint,  // whole paths: a chain is accepted up to x_1 ... x_i or further with probability w_i = min(1, w_{i-1} p(x_i)
+          // / q(x_i)), w_0 = 1 (arXiv 2403.10444)
+  other   // no formula is stated, and the law is not tested
 };
 
 // The traits of a verifier: the nodes that it takes, and its promise for them.
@@ -179,6 +182,8 @@ struct Soundness {
                                   // must be too (DraftRequest::race)
   Acceptance acceptance = Acceptance::overlap;
   bool raw = false;  // the rule reads Trial::raw
+  // Of a lossy rule: the distribution of what a round emits, given its tree. The conformance kit holds the rule to it.
+  std::function<EmittedLaw(const Round&)> induced = {};
 };
 
 class Verifier {

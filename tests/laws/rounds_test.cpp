@@ -1,0 +1,36 @@
+// rounds: every verifier alone, on deep, wide and branching trees of every kind that it takes.
+#include <gtest/gtest.h>
+
+#include "experiments/conformance/configurations.h"
+#include "experiments/conformance/law_cases.h"
+#include "experiments/conformance/round_cases.h"
+
+namespace foretoken::test {
+
+using namespace conformance;
+
+namespace {
+
+class Rounds : public testing::TestWithParam<std::string> {};
+
+TEST_P(Rounds, EmitWhatTheVerifierPromises) {
+  const Registries registries = all_registries();
+  for (const nlohmann::json& verifier : configurations(registries.verifiers, GetParam())) {
+    const Candidate c = candidate({registries, {{{"name", "none"}}, {{"name", "fixed"}}, verifier}}, false);
+    long outcomes = 0;
+    for (const LawCase& law_case : round_cases(c, {})) {
+      const Finding f = law_case.run();
+      EXPECT_TRUE(f.holds) << f.what.substr(0, 600);
+      outcomes += f.cases;
+    }
+    EXPECT_GT(outcomes, 10000);
+  }
+}
+
+std::vector<std::string> verifiers() { return all_registries().verifiers.names(); }
+
+INSTANTIATE_TEST_SUITE_P(Verifiers, Rounds, testing::ValuesIn(verifiers()),
+                         [](const auto& instance) { return instance.param; });
+
+}  // namespace
+}  // namespace foretoken::test

@@ -7,6 +7,8 @@ void register_drafters(Registries& registries) {
   registries.drafters.add("none", none());
   registries.drafters.add("ngram", ngram());
   registries.drafters.add("draft_model", draft_model());
+  registries.drafters.add("draft_tree", draft_tree());
+  registries.drafters.add("draft_dynamic", draft_dynamic());
 
   registries.policies.add("fixed", fixed());
 }

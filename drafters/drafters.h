@@ -9,6 +9,8 @@ namespace foretoken {
 Entry<Drafter> none();
 Entry<Drafter> ngram();
 Entry<Drafter> draft_model();
+Entry<Drafter> draft_tree();
+Entry<Drafter> draft_dynamic();
 
 Entry<LengthPolicy> fixed();
 

@@ -17,6 +17,14 @@ const std::map<std::string, json>& tried() {
                                    {{"model", "table:far"}},
                                    {{"model", "table:uniform"}},
                                    {{"model", "table:other"}, {"temperature", 0.5}}})},
+      {"draft_tree",
+       json::array({{{"model", "table:other"}, {"shape", {2, 2}}},
+                    {{"model", "table:other"}, {"shape", {2, 1, 1}}, {"draws", "without_replacement"}},
+                    {{"model", "table:far"}, {"shape", json::parse("[[0], [1], [1, 0], [1, 0, 0], [1, 0, 1]]")}},
+                    {{"model", "table:uniform"}, {"shape", {3, 1}}, {"draws", "certain"}},
+                    {{"model", "table:other"}, {"shape", {1, 1, 1}}, {"temperature", 0.5}}})},
+      {"draft_dynamic", json::array({{{"model", "table:other"}, {"width", 2}, {"expand", 2}},
+                                     {{"model", "table:far"}, {"width", 3}, {"expand", 1}}})},
   };
   return table;
 }

@@ -80,7 +80,7 @@ Finding sampled_round(const Subject& subject, const RoundCase& c, long samples, 
 // tree = chain: the logits of every node of a random tree equal those of its path run alone, bit for bit.
 Finding tree_is_chain(Backend& backend, std::shared_ptr<Model> model, int nodes, std::uint64_t seed);
 
-// limits: a drafter whose models are the target has every draft accepted; a budget of 0 is plain decoding.
+// limits: where a drafter's models are the target, the accepted path ends at a leaf; a budget of 0 is plain decoding.
 Finding twin_accepts_all(const Subject& subject, const Scenario& scenario, Backend& backend, const Models& models,
                          std::span<const TestRequest> requests);
 Finding no_budget_is_plain(const Subject& subject, const Scenario& scenario, Backend& backend, const Models& models,

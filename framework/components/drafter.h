@@ -56,6 +56,7 @@ struct Needs {
   int ranks = 0;                 // how many of the target's most probable tokens after each node an Outcome has
   std::vector<int> hidden = {};  // layers of the target whose output a DraftRequest has; not implemented: an Error
   bool confidence = false;       // implements Budget::confidence; otherwise a policy that sets it is an Error
+  bool waits = false;            // draft() waits for the device, at most once a level of the budget
 };
 
 // Throws Error, whose message begins with `who`, for needs that are not implemented.

@@ -24,11 +24,11 @@ struct ModelInfo;
 
 struct Option {
   std::string name;
-  std::string type;         // "integer", "number", "string", "boolean", "path", "model" (ModelChoice), or "shape" and
-                            // "dtype": what the model of the option `of` is inflated to, and the type of its weights
-  nlohmann::json standard;  // the default; null: must be given unless `optional`
-  std::string meaning;      // with unit and range
-  bool optional = false;    // null is a value
+  std::string type;  // "integer", "number", "string", "boolean", "list", "path", "model" (ModelChoice), or "shape"
+                     // and "dtype": what the model of the option `of` is inflated to, and its weights' type
+  nlohmann::json standard;              // the default; null: must be given unless `optional`
+  std::string meaning;                  // with unit and range
+  bool optional = false;                // null is a value
   double least = -1e300, most = 1e300;  // of numbers
   std::string of = "";                  // of shapes and dtypes: the name of a model option
 };

@@ -85,7 +85,7 @@ void expect_node(const DraftTree& tree, int n, const TreeBounds& bounds, const s
     throw Error(who + " returned a node drawn '" + name_of(drawn) +
                 "', for which the verifier is not sound; choose a verifier that takes it");
   const Token token = tree.known.data<Token>()[n];
-  const bool unread = drawn != Drawn::certain && token == DraftTree::kUnread && tree.tokens.raw() != tree.known.raw();
+  const bool unread = token == DraftTree::kUnread && tree.tokens.raw() != tree.known.raw();
   if (!unread && (token < -1 || token >= bounds.vocab))
     throw Error(who + (drawn == Drawn::certain ? " guessed" : " drew") + " the token " + std::to_string(token) +
                 ", outside the target's vocabulary of " + std::to_string(bounds.vocab) + "; " +

@@ -67,9 +67,10 @@ struct DraftTree {
     Token token = 0;
     int more = 0;
   };
-  // One tree for each root. The trees share one allocation, which lives as long as any of them.
+  // One tree for each root. The trees share one allocation, in order, which lives as long as any of them.
   static std::vector<DraftTree> rooted(Backend& backend, std::span<const Root> roots);
-  // Adds a node below `parent` whose token the device has written, or will write, to tokens[nodes]; returns its index.
+  // Adds a node below `parent` whose token the device has written, or will write, to tokens[nodes], be it drawn or a
+  // guess (Drawn::certain) that the device chose; returns its index.
   // An Error where the capacity is used up.
   int grow(int parent, Drawn how);
   // Adds a guess (Drawn::certain) whose token the host knows; returns its index. An Error as grow().

@@ -1,0 +1,168 @@
+// A tree whose shape depends on the draft's probabilities: EAGLE-2 (Li et al. 2024, arXiv 2406.16858) for any smaller
+// model. Level by level the most probable nodes are expanded, by the product of the probabilities on the path from the
+// root; then the most probable nodes of all are kept. No node is more probable than its parent, so what is kept is a
+// tree. Probabilities are those of the raw distribution (temperature 1, nothing cut), and all nodes are certain
+// guesses: whoever chose among drawn nodes by their own q would change the output's distribution. The host waits for
+// the device once a level, since the shape of a level depends on the probabilities of the one before.
+#include <algorithm>
+
+#include "drafters/drafters.h"
+#include "drafters/round_model.h"
+#include "kernels/staging.h"
+
+namespace foretoken {
+namespace {
+
+// A node that the draft's ranks named, fed or not.
+struct Candidate {
+  int parent;  // index of a candidate; -1: the root
+  int depth;
+  Token token;
+  double joint;  // the product of the probabilities from the root down to it
+};
+
+// One sequence's round.
+struct Growth {
+  int request;
+  Budget budget;
+  std::vector<Candidate> candidates{};  // level by level
+  std::vector<int> fed{-1};             // of the nodes of the fed tree: their candidates; -1: the root
+  int begin = 0;                        // fed nodes before this one have been expanded
+
+  // The best candidates, as many as the budget has nodes below the root, by index. Among equals the shallower ones come
+  // first, so parents are among them.
+  std::vector<int> best() const {
+    std::vector<int> order(candidates.size());
+    for (std::size_t i = 0; i < order.size(); ++i) order[i] = int(i);
+    const auto better = [this](int a, int b) {
+      const double x = candidates[std::size_t(a)].joint, y = candidates[std::size_t(b)].joint;
+      return x > y || (x == y && a < b);
+    };
+    const auto end = order.begin() + std::min(std::ptrdiff_t(budget.nodes) - 1, std::ssize(order));
+    std::partial_sort(order.begin(), end, order.end(), better);
+    order.erase(end, order.end());
+    return order;
+  }
+};
+
+class DraftsDynamic : public Drafter {
+ public:
+  DraftsDynamic(Host& host, std::shared_ptr<Model> model, int width, int expand)
+      : backend_(host.backend()), model_(host, std::move(model)), width_(width), expand_(expand), staging_(backend_) {}
+
+  void forget(const Sequence& sequence) override { model_.forget(sequence); }
+
+  std::vector<DraftTree> draft(std::span<const DraftRequest> requests) override {
+    std::vector<DraftTree> trees = rooted(backend_, requests), fed = fed_trees(requests);
+    const auto [first, active] = model_.begin(requests, fed, [this](const auto& r) { return most_fed(r); });
+    std::vector<Growth> growing, grown;
+    for (const int i : active) growing.push_back({i, model_.budget(requests[std::size_t(i)])});
+    std::vector<Segment> segments = first;
+    for (int depth = 1; !segments.empty(); ++depth) {
+      const Output out = model_.run(segments);
+      segments.clear();
+      if (growing.empty()) break;
+      add_candidates(requests, fed, out, depth, growing);
+      std::vector<Growth> more;
+      for (Growth& g : growing) {
+        DraftTree& tree = fed[std::size_t(g.request)];
+        const bool expanded = depth < g.budget.depth && expand(depth, g, tree);
+        if (expanded) segments.push_back({requests[std::size_t(g.request)].sequence, 0, &tree, g.begin});
+        (expanded ? more : grown).push_back(std::move(g));
+      }
+      growing = std::move(more);
+    }
+    for (const Growth& g : grown) keep_best(g, trees[std::size_t(g.request)]);
+    return trees;
+  }
+
+ private:
+  // The root, and the nodes that are expanded on each level but the last.
+  int most_fed(const DraftRequest& r) const {
+    const Budget b = model_.budget(r);
+    return b.drafts() ? 1 + (b.depth - 1) * std::min(expand_, b.nodes - 1) : 1;
+  }
+
+  // The trees that the model is fed: of the nodes that are expanded, kept or not.
+  std::vector<DraftTree> fed_trees(std::span<const DraftRequest> requests) const {
+    std::vector<DraftTree::Root> roots;
+    for (const DraftRequest& r : requests) roots.push_back({r.sequence->last(), most_fed(r) - 1});
+    return DraftTree::rooted(backend_, roots);
+  }
+
+  // The `width` most probable children of each node that the last forward was fed. Waits for the device.
+  void add_candidates(std::span<const DraftRequest> requests, std::span<const DraftTree> fed, const Output& out,
+                      int depth, std::span<Growth> growing) {
+    std::vector<DistributionAfter> rows;
+    for (const Growth& g : growing)
+      for (int node = g.begin; node < int(g.fed.size()); ++node)
+        rows.push_back({requests[std::size_t(g.request)].sequence, &fed[std::size_t(g.request)], node, Warp{1}});
+    const auto [tokens, q] = ranks(model_.distributions(out, rows));
+    std::int64_t row = 0;
+    for (Growth& g : growing)
+      for (; g.begin < int(g.fed.size()); ++g.begin, ++row) {
+        const int parent = g.fed[std::size_t(g.begin)];
+        const double above = parent < 0 ? 1 : g.candidates[std::size_t(parent)].joint;
+        for (int k = 0; k < width_ && tokens.row<Token>(row)[k] >= 0; ++k)
+          g.candidates.push_back({parent, depth, tokens.row<Token>(row)[k], above * double(q.row<float>(row)[k])});
+      }
+  }
+
+  // Tokens i32 and probabilities f32, [n, width] on the host, valid until the next call.
+  std::pair<Tensor, Tensor> ranks(const Distributions& raw) {
+    const Shape shape{raw.count(), width_};
+    const Tensor tokens = backend_.allocate(shape, DType::i32), q = backend_.allocate(shape, DType::f32);
+    backend_.rank(raw, width_, tokens, q);
+    staging_.begin(shape.elements() * 8 + 2 * Staging::kAlignment);
+    const Tensor tokens_read = staging_.array(shape, DType::i32).host, q_read = staging_.array(shape, DType::f32).host;
+    backend_.fetch(tokens, tokens_read), backend_.fetch(q, q_read);
+    backend_.synchronize();
+    return {tokens_read, q_read};
+  }
+
+  // Adds the best nodes of this level to the fed tree; false where there are none. What is not among the best of all is
+  // left out: neither it nor a node below it could be kept in the end.
+  bool expand(int depth, Growth& g, DraftTree& tree) const {
+    std::vector<int> level = g.best();
+    std::erase_if(level, [&](int c) { return g.candidates[std::size_t(c)].depth != depth; });
+    if (int(level.size()) > expand_) level.resize(std::size_t(expand_));
+    for (const int c : level) {
+      const Candidate& candidate = g.candidates[std::size_t(c)];
+      const int parent = int(std::ranges::find(g.fed, candidate.parent) - g.fed.begin());
+      g.fed.push_back(c);
+      tree.guess(parent, candidate.token);
+    }
+    return !level.empty();
+  }
+
+  static void keep_best(const Growth& g, DraftTree& tree) {
+    std::vector<int> kept = g.best(), node(g.candidates.size());
+    std::ranges::sort(kept);
+    for (const int c : kept) {
+      const Candidate& candidate = g.candidates[std::size_t(c)];
+      node[std::size_t(c)] =
+          tree.guess(candidate.parent < 0 ? 0 : node[std::size_t(candidate.parent)], candidate.token);
+    }
+  }
+
+  Backend& backend_;
+  RoundModel model_;
+  int width_, expand_;
+  Staging staging_;
+};
+
+}  // namespace
+
+Entry<Drafter> draft_dynamic() {
+  return {"a tree of the most probable paths of a smaller model of the same vocabulary", "arXiv 2406.16858",
+          with_model(
+              {{"width", "integer", 10, "children of an expanded node, 1 to 255", false, 1, kMaxNodes - 1},
+               {"expand", "integer", 10, "the most nodes expanded on each level, 1 to 255", false, 1, kMaxNodes - 1}}),
+          [](const nlohmann::json& o, Host& host) {
+            return std::make_unique<DraftsDynamic>(host, host.load(ModelChoice::read(o.at("model"))),
+                                                   o.at("width").get<int>(), o.at("expand").get<int>());
+          },
+          [](const nlohmann::json&, const ModelInfo&) { return Needs{.proposes = {Drawn::certain}, .waits = true}; }};
+}
+
+}  // namespace foretoken

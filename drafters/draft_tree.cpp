@@ -1,0 +1,209 @@
+// A smaller model drafts a tree of a fixed shape. Where the draft's temperature is 0, or always with `draws` =
+// "certain", the children of a node are the most probable tokens of the raw distribution, as Medusa (Cai et al. 2024,
+// arXiv 2401.10774) and EAGLE (Li et al. 2024, arXiv 2401.15077) take them; else they are drawn from q, independently
+// (Miao et al. 2023, SpecInfer, arXiv 2305.09781) or without repeats (Chen et al. 2024, Sequoia, arXiv 2402.12374).
+// Nothing is read back: ranked tokens stay on the device as drawn ones do.
+#include <algorithm>
+#include <map>
+
+#include "drafters/drafters.h"
+#include "drafters/round_model.h"
+#include "drafters/tree_shape.h"
+#include "kernels/error.h"
+#include "kernels/staging.h"
+
+namespace foretoken {
+namespace {
+
+struct TreeOptions {
+  TreeShape shape;
+  Drawn drawn;  // of nodes that are drawn; certain: none is
+  std::optional<float> temperature;
+
+  // Whether the children in this sequence's trees are ranked, not drawn.
+  bool ranks(const Sequence& s) const { return drawn == Drawn::certain || warp(s).temperature == 0; }
+  Warp warp(const Sequence& s) const {
+    Warp w = s.sampling.warp();
+    if (temperature) w.temperature = *temperature;
+    return w;
+  }
+  std::vector<Drawn> proposes() const {
+    if (drawn == Drawn::certain || temperature == 0.0f) return {Drawn::certain};
+    if (temperature) return {drawn};
+    return {Drawn::certain, drawn};
+  }
+};
+
+// One forward's rows, and the children to be found below them.
+struct Level {
+  std::vector<DistributionAfter> rows;  // ranked ones first
+  std::vector<DraftTree*> trees;        // of each row
+  int ranked = 0, ranks = 0;            // ranked rows, and the most children of one of them
+  std::vector<TokenDraw> draws;
+  struct Child {
+    std::int64_t element;  // of all trees' tokens
+    int row, rank;         // its token is of this rank in a ranked row; row -1: it is drawn
+    const Token* drawn;
+  };
+  std::vector<Child> children;
+};
+
+class DraftsTree : public Drafter {
+ public:
+  DraftsTree(Host& host, std::shared_ptr<Model> model, TreeOptions options)
+      : backend_(host.backend()), model_(host, std::move(model)), options_(std::move(options)), staging_(backend_) {}
+
+  void forget(const Sequence& sequence) override { model_.forget(sequence); }
+
+  std::vector<DraftTree> draft(std::span<const DraftRequest> requests) override {
+    std::vector<DraftTree> trees = rooted(backend_, requests);
+    auto [segments, active] = model_.begin(requests, trees, [this](const auto& r) { return cut(r).fed.back(); });
+    ranked_first(requests, active, segments);
+    if (!active.empty()) begin_tokens(trees);
+    const std::vector<int> drafted = active;
+    for (std::size_t depth = 0; !segments.empty(); ++depth) {
+      const Output out = model_.run(segments);
+      segments.clear();
+      if (active.empty()) break;
+      Level level;
+      for (const int i : active) add_rows(requests[std::size_t(i)], trees[std::size_t(i)], depth, level);
+      find_tokens(level, model_.distributions(out, level.rows));
+      std::erase_if(active, [&](int i) { return cut(requests[std::size_t(i)]).fed.size() <= depth + 1; });
+      for (const int i : active) {
+        const DraftRequest& r = requests[std::size_t(i)];
+        const int begin = trees[std::size_t(i)].nodes;
+        grow(r, cut(r).fed[depth + 1], trees[std::size_t(i)]);
+        segments.push_back({r.sequence, 0, &trees[std::size_t(i)], begin});
+      }
+    }
+    for (const int i : drafted) {
+      const DraftRequest& r = requests[std::size_t(i)];
+      grow(r, int(cut(r).nodes.size()), trees[std::size_t(i)]);
+    }
+    return trees;
+  }
+
+ private:
+  const TreeShape::Cut& cut(const DraftRequest& r) {
+    const Budget budget = model_.budget(r);
+    const auto [at, fresh] = cuts_.try_emplace({budget.nodes, budget.depth});
+    if (fresh) at->second = options_.shape.cut(budget);
+    return at->second;
+  }
+
+  // Ranked rows are then one slice of the distributions.
+  void ranked_first(std::span<const DraftRequest> requests, std::vector<int>& active,
+                    std::vector<Segment>& segments) const {
+    const auto with_tree = std::span(segments).first(active.size());
+    std::ranges::stable_partition(with_tree, [this](const Segment& s) { return options_.ranks(*s.sequence); });
+    std::ranges::stable_partition(active, [&](int i) { return options_.ranks(*requests[std::size_t(i)].sequence); });
+  }
+
+  // All trees' tokens are one allocation (DraftTree::rooted). Tokens are drawn into another one, where siblings lie
+  // side by side, and picked from there.
+  void begin_tokens(std::span<const DraftTree> trees) {
+    std::int64_t all = 0;
+    for (const DraftTree& t : trees) all += t.tokens.dim(0);
+    const Tensor& first = trees.front().tokens;
+    tokens_ = Tensor(first.owner(), first.raw(), {all}, DType::i32, first.device());
+    drawn_ = backend_.allocate({all}, DType::i32);
+  }
+
+  // Adds the nodes of one tree that the last forward was fed, and the children of each.
+  void add_rows(const DraftRequest& r, DraftTree& tree, std::size_t depth, Level& level) {
+    const TreeShape::Cut& c = cut(r);
+    const std::int64_t begin = tree.tokens.data<Token>() - tokens_.data<Token>();
+    const bool ranks = options_.ranks(*r.sequence);
+    for (int node = depth == 0 ? 0 : c.fed[depth - 1]; node < c.fed[depth]; ++node) {
+      const int row = int(level.rows.size());
+      level.rows.push_back({r.sequence, &tree, node, ranks ? Warp{1} : options_.warp(*r.sequence)});
+      level.trees.push_back(&tree);
+      const std::vector<int>& children = c.children[std::size_t(node)];
+      if (ranks) level.ranked = row + 1, level.ranks = std::max({level.ranks, 1, int(children.size())});
+      for (int rank = 0; rank < int(children.size()); ++rank) {
+        const int child = children[std::size_t(rank)], number = c.nodes[std::size_t(child)].number;
+        level.children.push_back({begin + child, ranks ? row : -1, rank, drawn_.row<Token>(begin + number)});
+        if (!ranks) add_draw(r.draw(number, int(depth) + 1, rank), row, begin + number, level);
+      }
+    }
+  }
+
+  // Siblings without repeats are one draw. So are all siblings of a race, since races of one position are alike: they
+  // are the first of that race, whatever their kind.
+  void add_draw(TokenDraw draw, int row, std::int64_t element, Level& level) const {
+    const bool together = options_.drawn == Drawn::without_replacement || draw.race;
+    if (together && draw.name.index > 0) {
+      ++level.draws.back().siblings;
+      return;
+    }
+    draw.row = row, draw.to = drawn_.row<Token>(element);
+    level.draws.push_back(draw);
+  }
+
+  void find_tokens(const Level& level, const Distributions& distributions) {
+    Tensor ranked;
+    if (level.ranked > 0) {
+      const Shape shape{level.ranked, level.ranks};
+      ranked = backend_.allocate(shape, DType::i32);
+      backend_.rank(distributions.slice(0, level.ranked), level.ranks, ranked, backend_.allocate(shape, DType::f32));
+    }
+    if (!level.draws.empty()) backend_.draw(distributions, level.draws, {});
+    staging_.begin(tokens_.dim(0) * 8 + Staging::kAlignment);
+    const auto at = staging_.array(tokens_.shape(), DType::u64);
+    std::ranges::fill(at.host.values<std::uint64_t>(), 0);  // all other elements keep their tokens
+    for (const Level::Child& c : level.children)
+      *at.host.row<const Token*>(c.element) = c.row < 0 ? c.drawn : ranked.row<Token>(c.row) + c.rank;
+    staging_.push();
+    backend_.pick(tokens_, at.device, tokens_);
+    for (const TokenDraw& draw : level.draws) {
+      std::vector<Distributions>& q = level.trees[std::size_t(draw.row)]->q.distributions;
+      q.resize(std::size_t(level.rows[std::size_t(draw.row)].node) + 1);
+      q.back() = distributions.slice(draw.row, 1);
+    }
+  }
+
+  // Grows the tree to `nodes` nodes of its shape.
+  void grow(const DraftRequest& r, int nodes, DraftTree& tree) {
+    const Drawn how = options_.ranks(*r.sequence) ? Drawn::certain : options_.drawn;
+    while (tree.nodes < nodes) tree.grow(cut(r).nodes[std::size_t(tree.nodes)].parent, how);
+  }
+
+  Backend& backend_;
+  RoundModel model_;
+  TreeOptions options_;
+  std::map<std::pair<int, int>, TreeShape::Cut> cuts_;  // by a budget's nodes and depth
+  Tensor tokens_, drawn_;                               // i32 [nodes of all trees] of this call of draft()
+  Staging staging_;
+};
+
+TreeOptions read_options(const nlohmann::json& o) {
+  TreeOptions read{TreeShape::read(o.at("shape")), Drawn::certain, read_draft_temperature(o, "draft_tree")};
+  const std::string draws = o.at("draws").get<std::string>();
+  const std::vector<Drawn> known{Drawn::certain, Drawn::independent, Drawn::without_replacement};
+  const auto named = std::ranges::find(known, draws, [](Drawn d) { return std::string(name_of(d)); });
+  if (named == known.end())
+    unknown_name("way to draw siblings", draws, {"certain", "independent", "without_replacement"});
+  read.drawn = *named != Drawn::certain && read.shape.chain() ? Drawn::chain : *named;
+  return read;
+}
+
+}  // namespace
+
+Entry<Drafter> draft_tree() {
+  return {"a tree of a fixed shape from a smaller model of the same vocabulary",
+          "arXiv 2305.09781, 2402.12374, 2401.10774",
+          with_model({{"shape", "list", nlohmann::json{4, 2, 2, 1},
+                       "children per depth, as in [4, 2, 1], or one path of ranks for each node, as in "
+                       "[[0], [1], [0, 0]]; the policy's budget cuts it"},
+                      {"draws", "string", "independent",
+                       "how siblings are drawn at temperature > 0: independent, without_replacement, or certain (the "
+                       "most probable); at 0 they are certain"},
+                      draft_temperature()}),
+          [](const nlohmann::json& o, Host& host) {
+            TreeOptions options = read_options(o);
+            return std::make_unique<DraftsTree>(host, host.load(ModelChoice::read(o.at("model"))), std::move(options));
+          },
+          [](const nlohmann::json& o, const ModelInfo&) { return Needs{.proposes = read_options(o).proposes()}; }};
+}
+
+}  // namespace foretoken

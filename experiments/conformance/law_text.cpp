@@ -123,9 +123,9 @@ Finding twin_accepts_all(const Subject& subject, const Scenario& scenario, Backe
   Finding f{.what = subject.text()};
   const RunOutcome outcome = run_scenario(subject, scenario, backend, models, requests);
   note(outcome, f);
-  f.cases = outcome.drafted;
-  if (outcome.accepted != outcome.drafted)
-    f.fail("of " + std::to_string(outcome.drafted) + " drafts of the target's own distribution " +
+  f.cases = outcome.tested;  // of siblings one is accepted, so levels are counted and not nodes
+  if (outcome.accepted != outcome.tested || outcome.rejections > 0)
+    f.fail("of " + std::to_string(outcome.tested) + " levels drafted from the target's own distribution " +
            std::to_string(outcome.accepted) + " were accepted");
   return f;
 }

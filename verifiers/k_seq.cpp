@@ -108,7 +108,8 @@ Entry<Verifier> k_seq() {
           {},
           [](const nlohmann::json&, Host&) { return std::make_unique<RuleVerifier<KSeq>>(); },
           [](const nlohmann::json&, const ModelInfo&) {
-            return Soundness{.takes = {Drawn::certain, Drawn::chain, Drawn::independent, Drawn::marginals}};
+            return Soundness{.takes = {Drawn::certain, Drawn::chain, Drawn::independent, Drawn::marginals},
+                             .acceptance = Acceptance::k_seq};
           }};
 }
 

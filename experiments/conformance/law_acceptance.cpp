@@ -38,28 +38,110 @@ std::vector<int> children(const DraftTree& tree, int node) {
   return found;
 }
 
-// The probability that one of the children of `node` is accepted: for one drawn child, by the verifier's formula; for
-// certain children, the sum of p over their tokens. Empty if there is no formula.
+bool certain(const DraftTree& tree, int n) { return Drawn(*tree.q.drawn.row<std::uint8_t>(n)) == Drawn::certain; }
+Token token_of(const DraftTree& tree, int n) { return *tree.tokens.row<Token>(n); }
+std::vector<double> draft_after(const DraftTree& tree, int node) {
+  const Distribution d = tree.q.distributions[std::size_t(node)][0];
+  std::vector<double> q;
+  for (Token x = 0; x < d.vocab; ++x) q.push_back(d(x));
+  return q;
+}
+
+// (r - q)+ over its sum; r unchanged if nothing is left.
+std::vector<double> residual(const std::vector<double>& r, const std::vector<double>& q) {
+  std::vector<double> rest;
+  double mass = 0;
+  for (std::size_t x = 0; x < r.size(); ++x) rest.push_back(std::max(0.0, r[x] - q[x])), mass += rest.back();
+  for (double& v : rest) v /= mass;
+  return mass > 0 ? rest : r;
+}
+
+// Recursive rejection of siblings with these tokens: each against what its predecessors left of p.
+double recursive(const DraftTree& tree, const std::vector<int>& below, const std::vector<double>& p,
+                 const std::vector<double>& q) {
+  std::vector<double> r = p, rest = q;
+  double none = 1;  // the probability that none was accepted so far
+  for (const int n : below) {
+    const std::size_t x = std::size_t(token_of(tree, n));
+    const Drawn drawn = Drawn(*tree.q.drawn.row<std::uint8_t>(n));
+    std::vector<double> from = drawn == Drawn::without_replacement ? rest : q;
+    if (drawn == Drawn::certain) from.assign(r.size(), 0), from[x] = 1;
+    none *= 1 - std::min(1.0, r[x] / from[x]);
+    r = residual(r, from);
+    if (drawn != Drawn::without_replacement) continue;
+    rest[x] = 0;
+    double mass = 0;
+    for (const double v : rest) mass += v;
+    for (double& v : rest) v = mass > 0 ? v / mass : 0;
+  }
+  return 1 - none;
+}
+
+// K-SEQ of k i.i.d. draws from q, whatever their tokens.
+double k_seq(const std::vector<double>& p, const std::vector<double>& q, int k) {
+  const auto accepted = [&](double rho) {
+    double beta = 0;
+    for (std::size_t x = 0; x < p.size(); ++x) beta += std::min(q[x], p[x] / rho);
+    return std::pair{beta, 1 - std::pow(1 - beta, k)};
+  };
+  double low = 1, high = k;
+  for (int i = 0; i < 60; ++i) {
+    const double middle = (low + high) / 2;
+    const auto [beta, any] = accepted(middle);
+    (any <= middle * beta ? high : low) = middle;
+  }
+  return accepted(high).second;
+}
+
+// The probability that one of the children of `node` is accepted, by the verifier's formula: of one drawn child over
+// its draws, of siblings given their tokens, of K-SEQ's over their draws. Empty if there is no formula.
 std::optional<double> expected(const DraftTree& tree, int node, const std::vector<int>& below,
                                const std::vector<double>& p, const Soundness& how) {
-  const auto certain = [&](int n) { return Drawn(*tree.q.drawn.row<std::uint8_t>(n)) == Drawn::certain; };
-  if (below.size() == 1 && !certain(below[0])) return agreement(p, tree.q.distributions[std::size_t(node)][0], how);
-  if (!std::ranges::all_of(below, certain)) return std::nullopt;
-  std::set<Token> guesses;
-  for (const int n : below) guesses.insert(*tree.tokens.row<Token>(n));
-  double sum = 0;
-  for (const Token x : guesses) sum += p[std::size_t(x)];
-  return std::min(sum, 1.0);
+  const auto guess = [&](int n) { return certain(tree, n); };
+  if (below.size() == 1 && !guess(below[0])) return agreement(p, tree.q.distributions[std::size_t(node)][0], how);
+  if (how.acceptance == Acceptance::product || std::ranges::all_of(below, guess)) {
+    std::set<Token> tokens;
+    for (const int n : below) tokens.insert(token_of(tree, n));
+    double sum = 0;
+    for (const Token x : tokens) sum += p[std::size_t(x)];
+    return std::min(sum, 1.0);
+  }
+  if (how.race || std::ranges::any_of(below, guess)) return std::nullopt;
+  if (how.acceptance == Acceptance::k_seq) return k_seq(p, draft_after(tree, node), int(below.size()));
+  if (how.acceptance == Acceptance::overlap) return recursive(tree, below, p, draft_after(tree, node));
+  return std::nullopt;
 }
 
 struct Tally {
   double expected = 0, variance = 0;
   long tested = 0, accepted = 0;
+  void add(double probability, bool is_accepted) {
+    expected += probability, variance += probability * (1 - probability), accepted += is_accepted, ++tested;
+  }
 };
+
+// Adds every level of a drafted chain, judged by the joint weight of its tokens. False if it is no chain.
+bool tally_joint(const Drafted& d, const SequenceReport& r, const TableModel& target, const Sampling& sampling,
+                 std::map<int, Tally>& tallies) {
+  Tokens context = d.context;
+  double weight = 1;
+  for (int level = 1, node = 0;; ++level) {
+    const std::vector<int> below = children(d.tree, node);
+    if (below.empty()) return true;
+    if (below.size() > 1) return false;
+    const Token x = token_of(d.tree, below[0]);
+    const double p = target_distribution(target, context, d.prompt, sampling)[std::size_t(x)];
+    weight = std::min(1.0, weight * p / (certain(d.tree, below[0]) ? 1 : draft_after(d.tree, node)[std::size_t(x)]));
+    tallies[level].add(weight, level <= r.accepted);
+    context.push_back(x);
+    node = below[0];
+  }
+}
 
 // Adds every tested level: down the accepted path, up to the first rejection. False if there is no formula.
 bool tally(const Drafted& d, const SequenceReport& r, const TableModel& target, const Sampling& sampling,
            const Soundness& how, std::map<int, Tally>& tallies) {
+  if (how.acceptance == Acceptance::joint) return tally_joint(d, r, target, sampling, tallies);
   Tokens context = d.context;
   for (int level = 1, node = 0;; ++level) {
     const std::vector<int> below = children(d.tree, node);
@@ -67,11 +149,10 @@ bool tally(const Drafted& d, const SequenceReport& r, const TableModel& target, 
     const std::optional<double> e =
         expected(d.tree, node, below, target_distribution(target, context, d.prompt, sampling), how);
     if (!e) return false;
-    Tally& t = tallies[level];
-    t.expected += *e, t.variance += *e * (1 - *e), t.accepted += level <= r.accepted, ++t.tested;
+    tallies[level].add(*e, level <= r.accepted);
     if (level > r.accepted) return true;
     context.push_back(r.emitted.at(std::size_t(level) - 1));
-    const auto holds = [&](int n) { return *d.tree.tokens.row<Token>(n) == context.back(); };
+    const auto holds = [&](int n) { return token_of(d.tree, n) == context.back(); };
     const auto accepted = std::ranges::find_if(below, holds);
     if (accepted == below.end())
       return true;  // the verifier emitted another token than the node's: other laws detect that
@@ -97,7 +178,7 @@ Finding acceptance(const Subject& subject, const Scenario& scenario, Backend& ba
     for (const SequenceReport& r : report.sequences)
       if (r.judged && f.holds &&
           !tally(last.at(r.id), r, static_cast<const TableModel&>(*models.target), scenario.sampling, how, tallies))
-        f.fail("there is no formula here for the acceptance of several drawn children");
+        f.fail("there is no formula for the acceptance of the children that the drafter proposed");
   };
   run_scenario(watched(subject, record), scenario, backend, models, requests, judge);
   for (const auto& [position, t] : tallies) {

@@ -98,8 +98,7 @@ Cases coupled_cases(const Candidate& c, const Environment& e) {
 }
 
 Cases batch_cases(const Candidate& c, const Environment&) {
-  const bool same = c.soundness.promise.find("path-identical") != std::string::npos,
-             exact = c.soundness.promise.rfind("exact", 0) == 0;
+  const bool same = c.soundness.path_identical(), exact = c.soundness.exact();
   const Subject s = under_length(c, 4);
   Cases all;
   if (!c.needs.learns || same || exact)

@@ -15,19 +15,16 @@ bool all_are(const Candidate& c, std::initializer_list<Drawn> kinds) {
 }
 
 Why unless_exact(const Candidate& c, const Environment&) {
-  return c.soundness.promise.rfind("exact", 0) == 0
-             ? ""
-             : "the verifier promises \"" + c.soundness.promise + "\", not \"exact\"";
+  return c.soundness.exact() ? "" : "the verifier promises \"" + c.soundness.promise + "\", not \"exact\"";
 }
 Why without_law(const Candidate& c, const Environment&) {
-  return c.soundness.promise.rfind("exact", 0) == 0 || c.soundness.induced
+  return c.soundness.exact() || c.soundness.induced
              ? ""
              : "the verifier promises \"" + c.soundness.promise + "\" and states no induced distribution";
 }
 Why unless_path_identical(const Candidate& c, const Environment&) {
-  return c.soundness.promise.find("path-identical") != Why::npos
-             ? ""
-             : "the verifier promises \"" + c.soundness.promise + "\", not \"path-identical\"";
+  return c.soundness.path_identical() ? ""
+                                      : "the verifier promises \"" + c.soundness.promise + "\", not \"path-identical\"";
 }
 Why never(const Candidate&, const Environment&) { return ""; }
 Why if_learning(const Candidate& c, const Environment&) {
@@ -35,10 +32,12 @@ Why if_learning(const Candidate& c, const Environment&) {
          : proposes_nothing(c) ? "the drafter proposes nothing"
                                : "";
 }
-Why unless_chains(const Candidate& c, const Environment&) {
+Why without_formula(const Candidate& c, const Environment&) {
   if (proposes_nothing(c)) return "the drafter proposes nothing";
   if (c.soundness.acceptance == Acceptance::other) return "the verifier states no formula of its acceptance";
-  return all_are(c, {Drawn::certain, Drawn::chain}) ? "" : "the expected acceptance of siblings has no formula here";
+  const bool chains = all_are(c, {Drawn::chain}), of_nodes = chains || all_are(c, {Drawn::certain, Drawn::chain});
+  if (c.soundness.acceptance == Acceptance::joint && !chains) return "the joint acceptance of trees has no formula";
+  return of_nodes || !c.soundness.race ? "" : "the acceptance of siblings of one race has no formula";
 }
 Why unless_drawing(const Candidate& c, const Environment&) {
   if (proposes_nothing(c)) return "the drafter proposes nothing";
@@ -92,7 +91,7 @@ std::vector<KitLaw> laws_of_drafting() {
        "is held at the end",
        "caches compared", "", never, cache_cases},
       {"acceptance", "at each position as many drafts are accepted as p, q and the verifier's formula imply",
-       "drafts tested", "greatest |z|", unless_chains, acceptance_cases},
+       "drafts tested", "greatest |z|", without_formula, acceptance_cases},
       {"limits",
        "the target as its own draft has every draft accepted, a budget of 0 is plain decoding, random drafts stay "
        "exact",

@@ -123,10 +123,10 @@ Finding twin_accepts_all(const Subject& subject, const Scenario& scenario, Backe
   Finding f{.what = subject.text()};
   const RunOutcome outcome = run_scenario(subject, scenario, backend, models, requests);
   note(outcome, f);
-  f.cases = outcome.drafted;
-  if (outcome.rejections > 0)
-    f.fail("of " + std::to_string(outcome.rounds) + " rounds with drafts of the target's own distribution " +
-           std::to_string(outcome.rejections) + " rejected all children of a node");
+  f.cases = outcome.tested;  // of siblings one is accepted, so levels are counted and not nodes
+  if (outcome.accepted != outcome.tested || outcome.rejections > 0)
+    f.fail("of " + std::to_string(outcome.tested) + " levels drafted from the target's own distribution " +
+           std::to_string(outcome.accepted) + " were accepted");
   return f;
 }
 

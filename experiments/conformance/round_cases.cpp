@@ -21,7 +21,8 @@ int choose(int ways, int seed, std::span<const Token> path, std::uint32_t purpos
 
 // Logits of table models: the draft's are the target's with noise.
 auto tables(int vocab, int seed) {
-  const TableModel::Options options{.vocab = vocab, .order = 0, .seed = std::uint64_t(seed), .impossible = 0.2};
+  const TableModel::Options options{
+      .vocab = vocab, .order = 0, .seed = std::uint64_t(seed), .impossible = seed % 2 ? 0.15 : 0};
   const auto target = std::make_shared<TableModel>(options);
   const auto draft = std::make_shared<TableModel>(named_table("table:other", options));
   return [target, draft](std::span<const Token> path, bool of_draft) {
@@ -118,7 +119,7 @@ std::vector<RoundCase> round_cases_of(const Soundness& soundness) {
   std::vector<RoundCase> all;
   for (const Drawn d : soundness.takes) {
     const bool chain = !may_have_siblings(d);
-    for (int seed = 1; seed <= 2; ++seed) {
+    for (int seed = 1; seed <= 3; ++seed) {
       if (!soundness.race) all.push_back(deep_chain(d, seed));
       if (!chain)
         for (const int siblings : {2, 3, 4}) all.push_back(one_family(d, siblings, soundness.race ? 3 : 5, seed));
@@ -141,11 +142,12 @@ Cases round_cases(const Candidate& c, const Environment&) {
   };
   for (const RoundCase& round : round_cases_of(c.soundness))
     all.push_back({round.name, [s = c.subject, round] { return one_round(s, round); }});
-  for (const float temperature : {0.0f, 0.6f}) {
-    const RoundCase round =
-        warped(random_round(c.soundness.takes, 6, c.soundness.race ? 2 : 4, 30), temperature, temperature > 0 ? 3 : 0);
-    all.push_back({round.name, [s = c.subject, round] { return one_round(s, round); }});
-  }
+  for (const float temperature : {0.0f, 0.6f, 1.6f})
+    for (int seed = 30; seed < 34; ++seed) {
+      const RoundCase round = warped(random_round(c.soundness.takes, 6, c.soundness.race ? 2 : 4, seed), temperature,
+                                     temperature > 0 ? 3 : 0);
+      all.push_back({round.name, [s = c.subject, round] { return one_round(s, round); }});
+    }
   if (!c.soundness.induced) return all;
   for (int seed = 41; seed <= 43; ++seed) {
     const RoundCase round = warped(random_round(c.soundness.takes, 8, 6, seed), 0.8f, 0);

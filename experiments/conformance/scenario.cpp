@@ -88,7 +88,7 @@ std::vector<Subject> subjects(const Registries& registries, int length, const st
   std::vector<Subject> all;
   for (const json& drafter : drafters)
     for (const json& verifier : configurations(registries.verifiers))
-      if (sound(registries, drafter, verifier))
+      if (soundness_of(registries, verifier).exact() && sound(registries, drafter, verifier))
         all.push_back({registries, {drafter, {{"name", "fixed"}, {"length", length}}, verifier}});
   return all;
 }

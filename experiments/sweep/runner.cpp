@@ -26,7 +26,7 @@ namespace {
 // Whether speculation must give plain decoding's output, token by token: at temperature 0, or with a path-identical
 // verifier.
 bool comparable(const json& run, const Soundness& soundness) {
-  return run["sampling"]["temperature"] == 0 || soundness.promise.find("path-identical") != std::string::npos;
+  return run["sampling"]["temperature"] == 0 || soundness.path_identical();
 }
 
 // Outputs of both sides that were compared, and that differ. A request that failed on one side is not compared.

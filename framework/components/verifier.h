@@ -164,11 +164,15 @@ class HostTrials {
 };
 
 // The probability that a child drawn from q is accepted where p is the target's distribution: what the conformance
-// kit's acceptance law expects of a chain.
+// kit's acceptance law expects. Certain guesses are accepted with the sum of p over their tokens.
 enum class Acceptance : std::uint8_t {
-  overlap,  // sum_x min(p(x), q(x)), the maximum for a rule of one node (arXiv 2211.17192); with Soundness::race
-            // sum_x 1 / sum_y max(p(y) / p(x), q(y) / q(x)) (Gumbel coupling: arXiv 2408.07978)
-  product,  // sum_x p(x) q(x): the target's token is drawn independently of the draft
+  overlap,  // sum_x min(p(x), q(x)), the maximum for a rule of one node (arXiv 2211.17192); siblings in turn against
+            // the residual (2305.09781); with Soundness::race sum_x 1 / sum_y max(p(y) / p(x), q(y) / q(x)) for a chain
+            // (Gumbel coupling: 2408.07978), siblings have no formula
+  k_seq,    // the same for one child; k i.i.d. siblings: 1 - (1 - beta)^k with beta = sum_x min(q(x), p(x) / rho), rho
+            // the least for which (1 - (1 - beta)^k) / beta <= rho, to one part in 2^11 (2310.15141)
+  product,  // sum_x p(x) q(x): the target's token is drawn independently of the draft; siblings: the sum of p over
+            // their tokens
   joint,  // whole paths: a chain is accepted up to x_1 ... x_i or further with probability w_i = min(1, w_{i-1} p(x_i)
           // / q(x_i)), w_0 = 1 (arXiv 2403.10444)
   other   // no formula is stated, and the law is not tested
@@ -182,6 +186,8 @@ struct Soundness {
                                   // must be too (DraftRequest::race)
   Acceptance acceptance = Acceptance::overlap;
   bool raw = false;  // the rule reads Trial::raw
+  bool exact() const { return promise.starts_with("exact"); }
+  bool path_identical() const { return promise == "exact, path-identical"; }
   // Of a lossy rule: the distribution of what a round emits, given its tree. The conformance kit holds the rule to it.
   std::function<EmittedLaw(const Round&)> induced = {};
 };

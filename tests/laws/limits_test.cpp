@@ -36,6 +36,8 @@ TEST(Limits, TheTargetAsItsOwnDrafterIsAlwaysAccepted) {
   for (const Subject& s : all)
     for (const Sampling& sampling : {Sampling{.temperature = 0}, Sampling{.temperature = 1},
                                      Sampling{.temperature = 0.7f, .top_k = 3, .top_p = 0.8f, .min_p = 0.05f}}) {
+      if (sampling.temperature > 0 && soundness_of(s.registries, s.configs.verifier).acceptance == Acceptance::product)
+        continue;  // it may reject the target's own guess
       for (HostBackend* b : {static_cast<HostBackend*>(&reference), cpu.get()}) {
         const Finding f =
             twin_accepts_all(s, {.sampling = sampling, .engine = {.page_rows = 2, .pages = 512, .check = true}}, *b,

@@ -1,0 +1,135 @@
+#include <algorithm>
+
+#include "kernels/lane.h"
+#include "tests/support/rule_mutant_entries.h"
+
+namespace foretoken::test {
+namespace {
+
+bool repeatless(const Trial& t, int n) { return Drawn(t.drawn[n]) == Drawn::without_replacement; }
+
+struct RecursiveRule {
+  RuleBug bug;
+  bool has(RuleBug b) const { return bug == b; }
+
+  template <class Lane> Verdict operator()(Lane& lane, const Trial& t) const {
+    Verdict v;
+    for (int node = 0;;) {
+      auto r = lane.open(t.p(node), t.q(node));
+      double left = 1, before = 1;
+      int chosen = -1, draws = 0, guesses = 0;
+      for (int c = t.child(node, node); c >= 0 && chosen < 0; c = t.child(node, c)) {
+        if (accepted(lane, t, node, c, r, has(RuleBug::repeatless_left_one_late) ? before : left)) {
+          chosen = c;
+          continue;
+        }
+        before = left;
+        if (repeatless(t, c) || has(RuleBug::independent_as_repeatless)) left -= t.q(node)(t.tokens[c]);
+        reject(lane, t, c, r, before, t.certain(c) ? ++guesses : ++draws);
+      }
+      if (chosen < 0) return finish(lane, t, v, node, r, draws + guesses > 0);
+      v.follow(node = chosen, t.tokens[chosen]);
+    }
+  }
+
+ private:
+  template <class Lane, class R>
+  bool accepted(Lane& lane, const Trial& t, int node, int c, const R& r, double left) const {
+    const Token x = t.tokens[c];
+    if (has(RuleBug::last_sibling_is_certain) && t.child(node, c) < 0 && t.child(node, node) != c) return true;
+    const bool once = (repeatless(t, c) || has(RuleBug::independent_as_repeatless)) &&
+                      !has(RuleBug::repeatless_not_renormalized) && !has(RuleBug::repeatless_as_independent);
+    double ratio = t.certain(c) ? r(x) : r(x) / t.q(node)(x) * (once ? left : 1);
+    if (has(RuleBug::squared_ratio)) ratio *= ratio;
+    const int named = has(RuleBug::shared_uniform) ? t.child(node, node) : c;
+    return lane.accept(ratio, {Role::accept, std::uint32_t(named), 0});
+  }
+  template <class Lane, class R> void reject(Lane& lane, const Trial& t, int c, R& r, double left, int number) const {
+    const bool guess = t.certain(c);
+    if (number == 2 && has(guess ? RuleBug::no_update_after_second_guess : RuleBug::no_update_after_second_draw))
+      return;
+    if (number == 3 && has(guess ? RuleBug::no_update_after_third_guess : RuleBug::no_update_after_third_draw)) return;
+    if (has(RuleBug::first_family_alone) && t.parents[c] != 0) return;
+    if (guess && !has(RuleBug::guess_as_draw))
+      lane.reject_guess(r, t.tokens[c]);
+    else if ((repeatless(t, c) && !has(RuleBug::repeatless_as_independent)) || has(RuleBug::independent_as_repeatless))
+      lane.reject_once(r, t.tokens[c], left);
+    else
+      lane.reject_draw(r);
+  }
+  template <class Lane, class R>
+  Verdict finish(Lane& lane, const Trial& t, Verdict& v, int node, const R& r, bool tried) const {
+    DrawName name{tried ? Role::residual : Role::bonus, std::uint32_t(node), 0};
+    if (has(RuleBug::residual_shares_uniform) && tried) name = {Role::accept, std::uint32_t(t.child(node, node)), 0};
+    const int most = has(RuleBug::residual_of_256_tokens) ? 256 : has(RuleBug::residual_of_512_tokens) ? 512 : t.vocab;
+    if (has(RuleBug::bonus_of_parent) && !tried && node > 0)
+      v.finish(lane.draw(t.p(t.parents[node]), name));
+    else if (most < t.vocab && tried)
+      v.finish(lane.draw(cut(r, most), name));
+    else
+      v.finish(lane.draw(r, name));
+    return v;
+  }
+  // A residual of the first tokens alone.
+  template <class R> static auto cut(const R& r, int most) {
+    double mass = 0;
+    for (Token x = 0; x < most; ++x) mass += r(x);
+    return [r, most, mass](Token x) { return x < most && mass > 0 ? r(x) / mass : 0.0; };
+  }
+};
+
+struct KSeqRule {
+  RuleBug bug;
+  bool has(RuleBug b) const { return bug == b; }
+
+  template <class Lane> Verdict operator()(Lane& lane, const Trial& t) const {
+    Verdict v;
+    for (int node = 0;;) {
+      std::vector<int> family;
+      for (int c = t.child(node, node); c >= 0; c = t.child(node, c)) family.push_back(c);
+      const int k = int(family.size());
+      const double rho = has(RuleBug::rho_is_one) ? 1 : k, beta = sum_of_offers(t, node, rho);
+      int chosen = -1;
+      for (const int c : family)
+        if (chosen < 0 &&
+            lane.accept(t.p(node)(t.tokens[c]) / (rho * t.q(node)(t.tokens[c])), {Role::accept, std::uint32_t(c), 0}))
+          chosen = c;
+      if (chosen < 0) {
+        v.finish(rest(lane, t, node, rho, beta, k));
+        return v;
+      }
+      v.follow(node = chosen, t.tokens[chosen]);
+    }
+  }
+
+ private:
+  static double offer(const Trial& t, int node, double rho, Token x) {
+    return std::min(double(t.q(node)(x)), double(t.p(node)(x)) / rho);
+  }
+  double sum_of_offers(const Trial& t, int node, double rho) const {
+    double beta = 0;
+    for (Token x = 0; x < (has(RuleBug::beta_of_512_tokens) ? std::min(512, t.vocab) : t.vocab); ++x)
+      beta += offer(t, node, rho, x);
+    return beta;
+  }
+  template <class Lane> Token rest(Lane& lane, const Trial& t, int node, double rho, double beta, int k) const {
+    const DrawName name{Role::residual, std::uint32_t(node), 0};
+    double f = 0;
+    for (int j = 0; j < k; ++j) f = f * (1 - beta) + 1;
+    const auto above = [&](Token x) {
+      const double taken = has(RuleBug::residual_of_recursion) ? double(t.q(node)(x)) : f * offer(t, node, rho, x);
+      return std::max(0.0, t.p(node)(x) - (k > 0 ? taken : 0));
+    };
+    const double mass = lane.sum(above);
+    return lane.draw([&](Token x) { return mass > 0 ? above(x) / mass : t.p(node)(x); }, name);
+  }
+};
+
+}  // namespace
+
+Entry<Verifier> recursive_rule(RuleBug bug) { return entry_of(RecursiveRule{bug}, {.takes = kEveryKind}); }
+Entry<Verifier> k_seq_rule(RuleBug bug) {
+  return entry_of(KSeqRule{bug}, {.takes = {Drawn::chain, Drawn::independent}});
+}
+
+}  // namespace foretoken::test

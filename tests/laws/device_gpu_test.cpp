@@ -200,7 +200,7 @@ TEST(DeviceLaws, an_engine_replays_what_another_recorded) {
   EXPECT_GT(most, 0);
 }
 
-TEST(DeviceLaws, a_step_waits_once) {
+TEST(DeviceLaws, a_step_waits_once_and_a_drafter_that_says_so_at_most_once_a_level) {
   const auto backend = invariant();
   const Models models = demo_models(*backend, "bf16");
   const auto requests = random_requests(3, models.target->info().vocab, 60, 40, 7);
@@ -212,7 +212,10 @@ TEST(DeviceLaws, a_step_waits_once) {
       run_scenario(s, scenario, *backend, models, requests,
                    [&](Engine&, const StepReport& r, auto) { ++steps, most = std::max(most, r.waits); });
       EXPECT_GT(steps, 0);
-      EXPECT_EQ(most, 1) << s.text();
+      if (needs_of(s.registries, s.configs.drafter).waits)
+        EXPECT_LE(most, 1 + 6) << s.text();
+      else
+        EXPECT_EQ(most, 1) << s.text();
     }
 }
 

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <chrono>
 #include <mutex>
+#include <set>
 #include <thread>
 
 #include "experiments/conformance/configurations.h"
@@ -120,6 +121,8 @@ class Session {
     LawReport r{.law = law.name,
                 .subject = c.subject.text(),
                 .reason = wanted ? law.inapplicable(c, environment) : "it was not run: other laws were named"};
+    if (r.reason.empty() && law.of_verifier && !alone_.insert(law.name + c.subject.configs.verifier.dump()).second)
+      r.reason = "it concerns the verifier alone, and runs beside another drafter";
     if (!r.reason.empty())
       r.ruling = LawReport::Ruling::inapplicable;
     else
@@ -129,6 +132,7 @@ class Session {
   }
 
   std::vector<LawReport> reports_;
+  std::set<std::string> alone_;  // laws of verifiers alone, with the verifiers for which they are to run
   std::vector<Job> jobs_;
   std::mutex books_;
 };

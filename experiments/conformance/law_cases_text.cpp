@@ -148,6 +148,12 @@ Cases device_cases(const Candidate& c, const Environment& e) {
                        const auto other = device.make();
                        return same_verdicts(s, {.vocab = vocab}, reference, *other);
                      }});
+    for (const int vocab : {3, 61, 257})
+      all.push_back({device.name + ", trees, vocabulary " + std::to_string(vocab), [s = c.subject, device, vocab] {
+                       ReferenceBackend reference;
+                       const auto other = device.make();
+                       return same_tree_verdicts(s, {.vocab = vocab, .trees = 200}, reference, *other);
+                     }});
     for (const Sampling& sampling : {Sampling{.temperature = 1}, talkative(0.9f)})
       for (const int vocab : {5, 261}) all.push_back(texts(device, vocab, sampling));
   }

@@ -64,7 +64,7 @@ std::vector<KitLaw> laws_of_output() {
       {"rounds",
        "one round of the verifier alone, on deep, wide and branching trees of every kind that it takes, emits the "
        "target's joint distribution within 1e-12, or the distribution that a lossy verifier states",
-       "outcomes of the draws", "total variation", without_law, round_cases},
+       "outcomes of the draws", "total variation", without_law, round_cases, true},
       {"sampled",
        "end to end, with the engine's own draws, a joint chi-square test does not reject the target's distribution",
        "outputs", "p-value after Holm", unless_exact, sampled_cases},

@@ -46,6 +46,7 @@ struct KitLaw {
   std::function<std::string(const Candidate&, const Environment&)>
       inapplicable;  // why the law does not apply; empty: it does
   std::function<std::vector<LawCase>(const Candidate&, const Environment&)> cases;
+  bool of_verifier = false;  // it concerns the verifier alone: once for each, beside whichever drafter
 };
 const std::vector<KitLaw>& kit_laws();
 

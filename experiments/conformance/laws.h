@@ -104,6 +104,13 @@ struct DeviceCase {
   std::uint64_t seed = 1;
 };
 Finding same_verdicts(const Subject& subject, const DeviceCase& c, Backend& reference, Backend& other);
+// The same of ragged random trees of all kinds of nodes that the rule takes, from a bare root to `most_nodes` nodes and
+// eight levels, in one batch.
+struct DeviceTreesCase {
+  int vocab = 61, trees = 64, most_nodes = 24;
+  std::uint64_t seed = 1;
+};
+Finding same_tree_verdicts(const Subject& subject, const DeviceTreesCase& c, Backend& reference, Backend& other);
 // With a model whose logits are equal on all devices, whole outputs are equal too, and drafters' models are fed equally
 // many rows, so no cache drops on one device what it keeps on the other.
 Finding same_on_devices(const Subject& subject, const Scenario& scenario, Backend& reference, Backend& other,

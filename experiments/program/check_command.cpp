@@ -143,7 +143,7 @@ int run_check(const Given& g, int width) {
   for (const Choice& choice : asked)
     for (Candidate& c : candidates(choice))
       if (known.insert(c.subject.text()).second) all.push_back(std::move(c));
-  constexpr double kOfSome = 60, kOfAll = 600;
+  constexpr double kOfSome = 60, kOfAll = 1800;
   constexpr std::size_t kSome = 15;  // one drafter with every verifier, or one verifier with every drafter
   const double seconds = g.seconds > 0 ? g.seconds : all.size() <= kSome ? kOfSome : kOfAll;
   CheckReport report = check(all, environment(), {g.threads, seconds, g.laws});
@@ -171,7 +171,7 @@ void add_check(CLI::App& app, Action& action) {
   c->add_option("--verifier", g->verifier, "likewise (default: all that are sound)");
   c->add_option("--options", g->options, "JSON, options of the one component that is checked");
   add_list_option(*c, "--laws", g->laws, "only these (default: all)");
-  c->add_option("--seconds", g->seconds, "no scenario starts later; 0: 60, or 600 for more than 15 combinations")
+  c->add_option("--seconds", g->seconds, "no scenario starts later; 0: 60, or 1800 for more than 15 combinations")
       ->check(number_within(0, 1e6))
       ->capture_default_str();
   c->add_option("--threads", g->threads, "scenarios run at once")->check(CLI::Range(1, 256))->capture_default_str();

@@ -9,7 +9,6 @@
 #include "drafters/drafters.h"
 #include "drafters/round_model.h"
 #include "drafters/tree_shape.h"
-#include "kernels/error.h"
 #include "kernels/staging.h"
 
 namespace foretoken {

@@ -145,7 +145,8 @@ bool tally(const Drafted& d, const SequenceReport& r, const TableModel& target, 
   Tokens context = d.context;
   for (int level = 1, node = 0;; ++level) {
     const std::vector<int> below = children(d.tree, node);
-    if (below.empty()) return true;
+    // Of two siblings with one token the report may mean the one that has no children.
+    if (below.empty() || level > r.tested()) return true;
     const std::optional<double> e =
         expected(d.tree, node, below, target_distribution(target, context, d.prompt, sampling), how);
     if (!e) return false;

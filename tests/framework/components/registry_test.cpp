@@ -15,17 +15,18 @@ TEST(RegistryTest, unknown_names_list_the_known_and_the_nearest) {
   Registries r;
   register_drafters(r);
   EXPECT_EQ(test::sentence_of([&] { r.drafters.complete({{"name", "draft_mode"}}); }),
-            "unknown drafter 'draft_mode' (did you mean 'draft_model'?); known: draft_model, ngram, none");
+            "unknown drafter 'draft_mode' (did you mean 'draft_model'?); known: draft_dynamic, draft_model, "
+            "draft_tree, ngram, none");
   EXPECT_EQ(test::sentence_of([&] { r.policies.complete({{"name", "zzz"}}); }), "unknown policy 'zzz'; known: fixed");
 }
 
 TEST(RegistryTest, a_config_without_a_name_is_refused) {
   Registries r;
   register_drafters(r);
-  EXPECT_EQ(
-      test::sentence_of([&] { r.drafters.complete({{"longest", 3}}); }),
-      "a drafter needs a name, as in {\"name\": \"draft_model\"}, not {\"longest\":3}; known: draft_model, ngram, "
-      "none");
+  EXPECT_EQ(test::sentence_of([&] { r.drafters.complete({{"longest", 3}}); }),
+            "a drafter needs a name, as in {\"name\": \"draft_dynamic\"}, not {\"longest\":3}; known: draft_dynamic, "
+            "draft_model, draft_tree, ngram, "
+            "none");
 }
 
 TEST(RegistryTest, a_maker_that_returns_null_is_an_error_that_names_it) {

@@ -1,5 +1,6 @@
 // Products of the CPU backend with rounded inputs: rows become numbers, and outliers are added behind the product. The
-// mathematics: kernels/formats/activations/activation_format.h; the products: product_rounded.h.
+// mathematics: kernels/formats/activations/activation_format.h; the products: product_rounded.h, and product_integers.h
+// for integers.
 #include <algorithm>
 #include <cstring>
 #include <numeric>

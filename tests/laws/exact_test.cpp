@@ -121,7 +121,7 @@ TEST(Exact, Warps) {
 TEST(Exact, RandomTreesOfTwoTokens) {
   const Total t = expect_exact({.target = {.vocab = 2, .seed = 19, .impossible = 0.1}, .tokens = 3},
                                trees(3, {"mixed", "independent", "certain"}, 6), {{0}, {1, 1}});
-  EXPECT_GE(t.pairs, 36);
+  EXPECT_GE(t.pairs, 18) << "one or two verifiers for each tree";
 }
 
 TEST(Exact, RandomTreesOfThreeTokens) {
@@ -132,7 +132,7 @@ TEST(Exact, RandomTreesOfThreeTokens) {
 TEST(Exact, RandomTreesOfSiblingsWithoutRepeatsAndOfMarginals) {
   const Total t = expect_exact({.target = {.vocab = 3, .order = 2, .seed = 21, .impossible = 0.1}, .tokens = 2},
                                trees(4, {"without_replacement", "marginals", "chain"}, 4), {{0}, {2, 1}});
-  EXPECT_EQ(t.pairs, 12 * 2) << "two verifiers for each tree";
+  EXPECT_GE(t.pairs, 12) << "one or two verifiers for each tree";
 }
 
 // The lane's sums as the CPU backend computes them.

@@ -1,5 +1,6 @@
 // The end of a product p = x W^T: y = p + b, y += that, or, gated, y = silu(first half of that) * second half, y bf16.
-// All kernels of products write their results through it. This header must not know how sums are computed.
+// All kernels of products write their results through it, but for the wide product, which has the same arithmetic in
+// wide_output.cuh. This header must not know how sums are computed.
 #pragma once
 #include "kernels/cuda/elementwise/elementwise.cuh"
 

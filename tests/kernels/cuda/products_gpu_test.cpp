@@ -142,8 +142,8 @@ TEST_P(CudaProducts, gate_and_up_products_on_all_multiprocessors) {
 // in the same order.
 TEST_P(CudaProducts, slices_of_ragged_matrices_with_a_bias) {
   if (!GetParam()) GTEST_SKIP() << "fast numerics may choose by the number of rows";
-  constexpr int kMost = 2100, kFew = 8;
-  for (const auto& [out, in] : {std::pair{1996, 2048}, {3076, 2048}, {2048, 4096}}) {
+  constexpr int kMost = 4100, kFew = 8;  // rows at which each block of a GPU with 132 multiprocessors has several tiles
+  for (const auto& [out, in] : {std::pair{1996, 2048}, {2052, 2048}, {3076, 2048}, {2048, 4096}}) {
     Weight host = Weight::dense(noise({out, in}, 1, 0.05f));
     host.bias = random_tensor({1, out}, 8).reshaped({out});
     const Weight w = cuda->prepare(host);
@@ -156,7 +156,7 @@ TEST_P(CudaProducts, slices_of_ragged_matrices_with_a_bias) {
     const auto few = of(kFew), all = of(kMost);
     EXPECT_TRUE(same_bits(all.first.rows(0, kFew), few.first) && same_bits(all.second.rows(0, kFew), few.second))
         << out << ' ' << in;
-    for (int n : {1, 17, 33, 64, 65, 97, 193, 300, 449, 513, 700, 1025, 2049}) {
+    for (int n : {1, 17, 33, 64, 65, 97, 193, 300, 449, 513, 700, 1025, 2049, 3000}) {
       const auto some = of(n);
       EXPECT_TRUE(same_bits(some.first, all.first.rows(0, n)) && same_bits(some.second, all.second.rows(0, n)))
           << out << ' ' << in << ", " << n << " rows";

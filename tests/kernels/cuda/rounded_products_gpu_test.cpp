@@ -46,8 +46,8 @@ struct Product {
   int rows = 200;
 };
 constexpr Product kProducts[] = {
-    {71, 256},   {71, 208, true},         {72, 256, true},        {200, 1024}, {640, 2048}, {16, 4096},
-    {2304, 512}, {10000, 128, false, 64}, {29000, 128, false, 66}};
+    {71, 256},   {71, 208, true},         {72, 256, true},         {200, 1024}, {640, 2048}, {16, 4096},
+    {2304, 512}, {10000, 128, false, 64}, {29000, 128, false, 66}, {8, 8192},   {8, 14336}};
 
 // Sums of magnitudes, by which FP8 may differ from the reference.
 Tensor magnitudes(Backend& reference, const Tensor& x, const Weight& w) {
@@ -129,11 +129,38 @@ TEST_P(CudaRoundedProducts, codes_are_those_of_exact_quotients) {
   }
 }
 
+// Rows that round to infinity in bf16, or hold one, and rows so small that their scale is subnormal; scales that a
+// checkpoint gives, by which most numbers saturate or none is above zero.
+TEST_P(CudaRoundedProducts, extreme_rows_and_given_scales_round_as_on_the_reference) {
+  constexpr int kIn = 640;
+  for (const Precision& p : rounded_precisions())
+    for (const float scale : {0.0f, 0.02f, 1e-38f}) {
+      Weight w = weight(p, 72, kIn, 3);
+      w.input_scale = scale;
+      const Tensor x = random_tensor({6, kIn}, 4);
+      x.row<float>(1)[200] = std::numeric_limits<float>::infinity(),
+      x.row<float>(2)[3] = std::numeric_limits<float>::max();
+      for (int i = 0; i < kIn; ++i) x.row<float>(3)[i] = i % 2 ? 1e-37f : -1e-38f, x.row<float>(4)[i] *= 0x1p120f;
+      const Tensor y = down(cuda->linear(up(x), cuda->prepare(w))), wanted = reference.linear(x, w);
+      for (int r = 0; r < 6; ++r)
+        for (int o = 0; o < 72; ++o) {
+          const float got = y.row<float>(r)[o], want = wanted.row<float>(r)[o];
+          const bool same = got == want || (std::isnan(got) && std::isnan(want));
+          const bool close = p.activations->coding() == Coding::e4m3 &&
+                             std::abs(got - want) <= 0.01f * std::max(std::abs(got), std::abs(want)) + 1e-3f;
+          EXPECT_TRUE(same || close) << p.name << ", scale " << scale << ", row " << r << ", output " << o << ": "
+                                     << got << " and " << want;
+        }
+    }
+}
+
 // The kernel of many rows, in each of its tiles on a GPU with 132 multiprocessors, against that of few: rows that end
 // within a tile and one row after it, several tiles for each block and less than one, bands of rows, slices, outputs
-// that end within a tile.
+// that end within a tile. Integers in tiles of 256 rows, several for each block: 6272 and 8448 outputs; of 192 outputs:
+// 6144.
 TEST_P(CudaRoundedProducts, many_rows_have_the_bits_of_few) {
-  constexpr Product kMany[] = {{4096, 640, false, 1000}, {4352, 640, false, 1025}, {4352, 2048, false, 1025},
+  constexpr Product kMany[] = {{6272, 640, false, 1280}, {8448, 640, false, 1000}, {6144, 4096, false, 1024},
+                               {4096, 640, false, 1000}, {4352, 640, false, 1025}, {4352, 2048, false, 1025},
                                {25000, 256, false, 100}, {16808, 128, false, 127}, {520, 1024, false, 2500},
                                {72, 256, false, 66},     {4352, 1024, false, 193}};
   for (const Precision& p : rounded_precisions())
@@ -188,7 +215,7 @@ TEST_P(CudaRoundedProducts, many_gated_rows_have_the_bits_of_few) {
 // Results of norm_linear and of gates are bf16, as of bf16 matrices.
 TEST_P(CudaRoundedProducts, every_route_rounds_alike) {
   for (const Precision& p : rounded_precisions())
-    for (const auto& [half, in] : {std::pair{128, 256}, {64, 2048}, {1200, 512}})
+    for (const auto& [half, in] : {std::pair{128, 256}, {64, 2048}, {1200, 512}, {128, 4096}, {64, 8192}, {64, 12288}})
       for (const int rows : {1, 9, 64, 150}) {
         if (p.weights == &formats::fp8_block() && (in % 128 != 0 || half % 128 != 0)) continue;
         SCOPED_TRACE(p.name + ", " + std::to_string(rows) + " rows of " + std::to_string(in));

@@ -183,13 +183,27 @@ TEST_P(RoundedPrecisions, RowsDoNotDependOnEachOther) {
 
 TEST_P(RoundedPrecisions, RowsThatAreNotFiniteBecomeNan) {
   const Weight w = weight(70, 256, 3);
-  const Tensor x = random_tensor({5, 256}, 4);
+  const Tensor x = random_tensor({6, 256}, 4);
   x.row<float>(1)[200] = kNan, x.row<float>(2)[0] = kInfinity, x.row<float>(3)[255] = -kInfinity;
+  x.row<float>(4)[7] = std::numeric_limits<float>::max();  // infinite in bf16
   for (const auto& b : all_host_backends()) {
     const Tensor y = b->linear(x, b->prepare(w));
     for (int o = 0; o < 70; ++o)
-      for (int r = 0; r < 5; ++r)
-        ASSERT_EQ(std::isnan(y.row<float>(r)[o]), r > 0 && r < 4) << b->description() << ", row " << r;
+      for (int r = 0; r < 6; ++r)
+        ASSERT_EQ(std::isnan(y.row<float>(r)[o]), r > 0 && r < 5) << b->description() << ", row " << r;
+  }
+}
+
+// A scale below the least normal float is 0, and so are the row's numbers.
+TEST_P(RoundedPrecisions, RowsOfTheLeastNumbersAreZeroOnEveryBackend) {
+  const Weight w = weight(70, 256, 3);
+  const Tensor x = random_tensor({2, 256}, 4);
+  std::fill_n(x.row<float>(1), 256, 1e-37f);
+  ReferenceBackend reference;
+  const Tensor wanted = reference.linear(x, reference.prepare(w));
+  for (const auto& b : all_host_backends()) {
+    const Tensor y = b->linear(x, b->prepare(w));
+    for (int o = 0; o < 70; ++o) ASSERT_EQ(y.row<float>(1)[o], wanted.row<float>(1)[o]) << b->description();
   }
 }
 

@@ -57,8 +57,8 @@ std::string option_tables(const Registries& plain) {
   for (const json& verifier : configurations(plain.verifiers)) {
     const Soundness soundness = soundness_of(plain, verifier);
     text += "## `" + verifier["name"].get<std::string>() + "`\n\n";
-    if (soundness.promise.rfind("exact", 0) != 0) {
-      text += "Promises \"" + soundness.promise + "\": every option is part of the distribution that it refers to.\n\n";
+    if (!soundness.exact()) {
+      text += "Lossy: every option is part of the distribution that it refers to.\n\n";
       continue;
     }
     std::vector<std::string> titles{"option"};

@@ -27,7 +27,8 @@ Soundness soundness_of(const Registries& registries, const nlohmann::json& verif
 Needs needs_of(const Registries& registries, const nlohmann::json& drafter);
 bool sound(const Registries& registries, const nlohmann::json& drafter, const nlohmann::json& verifier);
 // Sound pairs of a drafter and an exact verifier, under the fixed policy of this length: all of them for up to three
-// drafters; else one or two verifiers for each drafter in turn, so that every drafter and every exact verifier is there.
+// drafters; else one or two verifiers for each drafter in turn, so that every drafter and every exact verifier is
+// there.
 std::vector<Subject> subjects(const Registries& registries, int length);
 std::vector<Subject> subjects(const Registries& registries, int length, const std::vector<nlohmann::json>& drafters);
 // The same verifier without speculation.

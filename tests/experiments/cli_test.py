@@ -121,7 +121,7 @@ class Program(InFolder):
         self.refused("run", self.sweep({"/policy/lenght": [1]}), words=["did you mean 'length'"])
         self.refused("run", self.sweep({}, samplin={}), words=["did you mean '/sampling'"])
         self.refused("run", self.sweep({}, drafter={"name": "ngrm"}), words=["did you mean 'ngram'", "draft_model"])
-        self.refused("run", self.sweep({}, verifier={"name": "greedy"}), words=["coupled, speculative_sampling"])
+        self.refused("run", self.sweep({}, verifier={"name": "greedy"}), words=["coupled, k_seq"])
         self.refused("run", self.sweep({}, policy={"name": "adaptive"}), words=["fixed"])
         self.assertFalse((self.here / "results").exists())
 

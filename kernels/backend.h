@@ -80,6 +80,8 @@ class Backend {
   // any format is multiplied as dequantized(weight) is, bit for bit; a device may do so by multiplying that. Where
   // inputs are rounded (Weight::activations), products are those of kernels/formats/activations/activation_format.h.
   virtual Weight prepare(Weight weight) = 0;
+  // The type of norm_linear's results with a prepared weight: a device may keep its own.
+  virtual DType activation_type(const Weight& w) const { return (void)w, DType::f32; }
 
   // ---- a forward ----
   // Rows of a table [vocab, width], prepared or dense values in the backend's memory: tokens i32 [rows] (-1: a row of

@@ -47,6 +47,7 @@ class CudaBackend final : public Backend {
 
   // ---- a forward ----
   Weight prepare(Weight weight) override;                                        // products.cu
+  DType activation_type(const Weight& w) const override;
   Tensor embed(const Weight& table, const Tensor& tokens) override;              // embed.cu
   Tensor rms_norm(const Tensor& x, const Tensor& gain, float epsilon) override;  // rms_norm.cu
   Tensor linear(const Tensor& x, const Weight& w) override;                      // products.cu

@@ -28,7 +28,9 @@ TEST_P(ParityRunning, norm_linear) {
   for (int n : {1, 2, 5, 8, 33}) {
     const Weight w = cpu->prepare(random_weight(130, 96, DType::bf16, 3));
     const Tensor x = random_tensor({n, 96}, 4), gain = random_tensor({1, 96}, 6).reshaped({96});
-    EXPECT_TRUE(same_bits(cpu->norm_linear(x, gain, 1e-5f, w), cpu->linear(cpu->rms_norm(x, gain, 1e-5f), w))) << n;
+    const Tensor y = cpu->norm_linear(x, gain, 1e-5f, w);
+    EXPECT_TRUE(same_bits(y, cpu->linear(cpu->rms_norm(x, gain, 1e-5f), w))) << n;
+    EXPECT_EQ(y.dtype(), cpu->activation_type(w));
   }
 }
 

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "kernels/adjustment.h"
+#include "kernels/device_speed.h"
 #include "kernels/distribution.h"
 #include "kernels/layout.h"
 #include "kernels/memory_use.h"
@@ -184,6 +185,8 @@ class Backend {
   // A point in time after all work that was queued so far, and the seconds between two of them (after synchronize()).
   virtual Mark mark();
   virtual double seconds(const Mark& from, const Mark& to) const { return to.host - from.host; }
+  // Measures the device's peaks, for rooflines; the device should be idle. Takes up to some seconds.
+  virtual DeviceSpeed measure_speed();
   virtual void* stream() const { return nullptr; }  // the stream of a device that has streams (cudaStream_t); else null
   // Runs f(0) ... f(n - 1), possibly at once.
   virtual void for_each(int n, const std::function<void(int)>& f) {

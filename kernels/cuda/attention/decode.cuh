@@ -32,7 +32,7 @@ template <int kHead, int kTiles> struct DecodeBlock : DecodeRows<kHead, kTiles> 
     float of[kTiles][2][4] = {};
   };
   struct Sums {
-    float of[kTiles][kColumns][4], mass[kTiles][4], peak[kTiles][2], keep[kTiles][2];
+    float of[kTiles][kColumns][4], mass[kTiles][4], peak[kTiles][2], keep[kDecodeSteps][kTiles][2];
   };
 
   using Rows::Rows;
@@ -76,8 +76,8 @@ template <int kHead, int kTiles> struct DecodeBlock : DecodeRows<kHead, kTiles> 
     }
   }
 
-  // Converts scores to weights in shared memory; makes the sums of earlier spans relative to the first step's greatest
-  // score; sets each vector's greatest score and the factor of the first step's sums. `fresh`: a chunk begins.
+  // Converts scores to weights in shared memory; sets each vector's greatest score and the factors of the sums before
+  // each step. `fresh`: a chunk begins.
   __device__ void weigh(const Scores& s, Sums& to, bool fresh) const {
     const int step = warp / 4;
 #pragma unroll
@@ -88,8 +88,7 @@ template <int kHead, int kTiles> struct DecodeBlock : DecodeRows<kHead, kTiles> 
       for (int j = 0; j < kDecodeSteps; ++j) {
         const float4 four = *reinterpret_cast<const float4*>(shared.peaks[v][j]);
         const float now = fmaxf(peak, fmaxf(fmaxf(four.x, four.y), fmaxf(four.z, four.w)));
-        to.keep[t][h] = rescale(peak, now, a.scale), peak = now;
-        if (j == 0 && !fresh) keep(to, t, h);
+        to.keep[j][t][h] = rescale(peak, now, a.scale), peak = now;
         if (j == step) base = now == kUnseen ? 0.0f : now * a.scale;
       }
       to.peak[t][h] = peak;
@@ -109,9 +108,7 @@ template <int kHead, int kTiles> struct DecodeBlock : DecodeRows<kHead, kTiles> 
     if (fresh) clear(to);
 #pragma unroll
     for (int step = 0; step < kDecodeSteps; ++step) {
-      if (step > 0)
-#pragma unroll
-        for (int i = 0; i < 2 * kTiles; ++i) keep(to, i / 2, i % 2);
+      if (step > 0 || !fresh) keep(to, step);
       const std::uint32_t weights = shared_address(shared.weights[step]);
 #pragma unroll
       for (int k = 0; k < kStep / 32; ++k) {
@@ -138,12 +135,12 @@ template <int kHead, int kTiles> struct DecodeBlock : DecodeRows<kHead, kTiles> 
       for (int n = 0; n < kColumns; ++n) to.of[i / 4][n][i % 4] = 0;
     }
   }
-  __device__ static void keep(Sums& to, int t, int h) {
+  __device__ static void keep(Sums& to, int step) {
 #pragma unroll
-    for (int i = h * 2; i < h * 2 + 2; ++i) {
-      to.mass[t][i] *= to.keep[t][h];
+    for (int i = 0; i < 4 * kTiles; ++i) {
+      to.mass[i / 4][i % 4] *= to.keep[step][i / 4][i % 4 / 2];
 #pragma unroll
-      for (int n = 0; n < kColumns; ++n) to.of[t][n][i] *= to.keep[t][h];
+      for (int n = 0; n < kColumns; ++n) to.of[i / 4][n][i % 4] *= to.keep[step][i / 4][i % 4 / 2];
     }
   }
 

@@ -158,7 +158,7 @@ template <int kHead, bool kSplit> struct PromptBlock : PromptTile<kHead> {
     float* const to = work.sums + piece * work.head_size + lane % 4 * 2;
 #pragma unroll
     for (int n = 0; n < kHead / 8; ++n)
-      if (kHead == 128 || n * 8 < work.head_size)
+      if (n * 8 < work.head_size)
         *reinterpret_cast<float2*>(to + n * 8) = {t.sum[n * 4 + h * 2], t.sum[n * 4 + h * 2 + 1]};
   }
 

@@ -40,6 +40,16 @@ constexpr int tile_stages(int head, int groups, std::int64_t limit) {
   return tile_bytes(head, groups, fewest_tile_stages(head)) <= limit ? fewest_tile_stages(head) : 0;
 }
 
+// The same of a quantized cache: heads are padded to 64, 128 or 256; a stage holds codes and scales, and the current
+// keys or values are in bf16 besides.
+constexpr int coded_tile_stages(int head) { return head >= 256 ? 1 : 2; }
+constexpr std::int64_t coded_tile_bytes(int head, int groups) {
+  const std::int64_t rows = 16 * groups;
+  return rounded_up(coded_tile_stages(head) * (64 * head * 2 + 2 * 64 * 4) + 64 * head * 2 +
+                        rows * (head * 2 + 2 * 64 * 2 + 4 * 4 + 5 * 4),
+                    128);
+}
+
 // attend_prompt: heads of 64 or 128; 128 query vectors; architecture 90a.
 constexpr int prompt_stages(int head) { return head > 64 ? 6 : 8; }
 constexpr std::int64_t prompt_bytes(int head) {

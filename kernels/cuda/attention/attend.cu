@@ -21,8 +21,8 @@ constexpr std::int64_t kMostScratch = std::int64_t(512) << 20;  // bytes
 void expect(const Tensor& q, const KvLayer& kv, const Layout& layout) {
   if (q.dtype() != DType::f32 && q.dtype() != DType::bf16)
     refuse(std::string("queries are f32 or bf16, not ") + name_of(q.dtype()));
-  if (kv.dtype != DType::f32 && kv.dtype != DType::bf16)
-    refuse(std::string("keys and values are f32 or bf16, not ") + name_of(kv.dtype) +
+  if (kv.dtype != DType::f32 && kv.dtype != DType::bf16 && !has_scales(kv.dtype))
+    refuse(std::string("keys and values are f32, bf16, i8 or e4m3, not ") + name_of(kv.dtype) +
            "; choose one of them as the cache's type");
   if (q.dim(0) != layout.rows)
     refuse("queries " + q.shape().text() + " do not match a layout of " + std::to_string(layout.rows) + " rows");
@@ -40,6 +40,7 @@ AttentionWork work_for(const Tensor& q, const Tensor& out, const KvLayer& kv, co
   w.q_aligned = reinterpret_cast<std::uintptr_t>(q.raw()) % 16 == 0 && q.row_stride() % 8 == 0 && kv.head_size % 8 == 0;
   w.pool = kv.pool.data<std::byte>(), w.pages = kv.pool.dim(0), w.page_bytes = kv.pool.row_stride(), w.keys = kv.keys,
   w.values = kv.values;
+  w.codes = codes_of(kv.dtype), w.key_scales = kv.key_scales, w.value_scales = kv.value_scales;
   w.page_rows = kv.page_rows,
   w.page_shift = std::has_single_bit(unsigned(kv.page_rows)) ? std::countr_zero(unsigned(kv.page_rows)) : -1;
   w.heads = int(q.dim(1)) / kv.head_size, w.kv_heads = kv.kv_heads, w.group = w.heads / kv.kv_heads,
@@ -58,6 +59,11 @@ AttentionWork work_for(const Tensor& q, const Tensor& out, const KvLayer& kv, co
 bool fits_tiles(const AttentionWork& w) {
   return w.kv_bf16 && w.head_size <= 256 && w.head_size % 8 == 0 && w.page_bytes % 16 == 0 && w.keys % 16 == 0 &&
          w.values % 16 == 0 && reinterpret_cast<std::uintptr_t>(w.pool) % 16 == 0;
+}
+
+bool fits_coded_tiles(const AttentionWork& w) {
+  return w.codes != CacheCodes::none && w.head_size <= 256 && w.head_size % 16 == 0 &&
+         (w.page_bytes | w.keys | w.values) % 16 == 0 && reinterpret_cast<std::uintptr_t>(w.pool) % 16 == 0;
 }
 
 bool fits_prompt(int head_size, std::int64_t limit) { return prompt_bytes(head_size <= 64 ? 64 : 128) <= limit; }
@@ -203,11 +209,12 @@ Tensor CudaBackend::attend(const Tensor& q, const KvLayer& kv, const Layout& lay
   Tensor out = allocate(q.shape(), q.dtype());
   if (layout.rows == 0) return out;
   AttentionWork work = work_for(q, out, kv, layout, scale);
-  if (!fits_tiles(work)) {
+  const bool coded = fits_coded_tiles(work);
+  if (!coded && !fits_tiles(work)) {
     launch_plain(work, stream_, dependent_launch());
     return out;
   }
-  if (is_prompt(work) && warpgroups() && fits_prompt(work.head_size, shared_memory_)) {
+  if (!coded && is_prompt(work) && warpgroups() && fits_prompt(work.head_size, shared_memory_)) {
     launch_prompt(work, stream_, reads_early());
     return out;
   }
@@ -219,7 +226,10 @@ Tensor CudaBackend::attend(const Tensor& q, const KvLayer& kv, const Layout& lay
     sums = allocate({pieces, work.head_size}, DType::f32), peaks = allocate({pieces, 2}, DType::f32);
     work.sums = sums.data<float>(), work.peaks = peaks.data<float2>();
   }
-  launch_tiles(work, shared_memory_, stream_, reads_early());
+  if (coded)
+    launch_coded_tiles(work, stream_, reads_early());
+  else
+    launch_tiles(work, shared_memory_, stream_, reads_early());
   if (work.splits > 1) launch_fold(work, stream_, dependent_launch());
   return out;
 }

@@ -50,11 +50,19 @@ class KvPlanes {
 //
 // Row r attends to the slots [0, visible[r]) and, of the 64 * words slots from visible[r] on, those whose bit is set in
 // ancestors[r]. A row of a chain has visible = its own slot + 1 and no bits; a node of a tree has the committed prefix
-// (with the trunk of its path) visible, and a bit for each further ancestor and for itself.
+// (with the trunk of its path) visible, and a bit for each further ancestor and for itself. In one block table, no row
+// attends to a slot 256 or more behind the least `visible` of the rows with bits.
 struct Layout {
+  // The first `sequences` block tables, with `rows` rows, none of which has ancestors; bounds as below. A device may
+  // attend to them apart from the others, as if no tree were in the batch. Zeros: not known.
+  struct Straight {
+    int rows = 0, sequences = 0, deepest = 0, longest = 0;
+  };
+
   int rows = 0, sequences = 0, words = 0, table_width = 0;
-  int deepest = 0;   // no row attends to this slot or a later one: bounds scratch memory and splits of the context
-  int longest = 0;   // no block table has more rows than this
+  int deepest = 0;  // no row attends to this slot or a later one: bounds scratch memory and splits of the context
+  int longest = 0;  // no block table has more rows than this
+  Straight straight;
   Tensor positions;  // i32 [rows]: depth in the sequence, for the rotation
   Tensor slots;      // i32 [rows]: the slot to which the row's key and value go
   Tensor owner;      // i32 [rows]: index of the row's block table

@@ -32,8 +32,8 @@ Scenario scenario_of(const json& object, const json& engine, const std::string& 
                      const std::string& where) {
   const Fields fields(object, where);
   refuse_unknown(object,
-                 {"name", "target", "drafter", "sampling", "engine", "batch", "context", "steps", "guesses", "length",
-                  "prompt", "attention", "share", "bar_ms", "peer_ms"},
+                 {"name", "target", "drafter", "sampling", "engine", "batch", "context", "steps", "guesses", "children",
+                  "guessing", "length", "prompt", "attention", "share", "bar_ms", "peer_ms"},
                  where);
   Scenario scenario{fields.string("name"),
                     {},
@@ -41,11 +41,16 @@ Scenario scenario_of(const json& object, const json& engine, const std::string& 
                     fields.integer_or("context", 1, kMany, 1024),
                     fields.integer_or("steps", 1, kMany, 24),
                     fields.integer_or("guesses", 0, kLongest, 0),
+                    fields.integer_or("children", 1, kLongest, 1),
+                    fields.integer_or("guessing", 1, 4096, fields.integer_or("batch", 1, 4096, 1)),
                     fields.boolean_or("prompt", false),
                     fields.boolean_or("attention", false),
                     fields.positive_or("share", 0),
                     fields.positive_or("bar_ms", 0),
                     fields.positive_or("peer_ms", 0)};
+  for (const char* key : {"children", "guessing"})
+    if (fields.has(key) && (scenario.guesses == 0 || scenario.attention))
+      fields.refuse(key, "only a scenario of whole steps with \"guesses\" has guessed nodes");
   if (scenario.attention && scenario.prompt)
     fields.refuse("attention", "this scenario measures a prompt; make it two scenarios");
   if (scenario.share > 0 && !scenario.attention)
@@ -62,7 +67,8 @@ Scenario scenario_of(const json& object, const json& engine, const std::string& 
   if (fields.has("sampling")) run["sampling"] = fields.object("sampling").all();
   run["workload"] = {{"prompts", "none"}, {"ignore_eos", true}};
   scenario.run = complete_run(run, registries, where);
-  if (scenario.guesses > 0) scenario.run["drafter"] = {{"name", "guesses"}};
+  if (scenario.guesses > 0)
+    scenario.run["drafter"] = {{"name", "guesses"}, {"children", scenario.children}, {"guessing", scenario.guessing}};
   return scenario;
 }
 

@@ -16,6 +16,8 @@ struct Scenario {
   int batch, context;      // sequences at once; tokens of each prompt
   int steps;               // measured
   int guesses;             // arbitrary tokens to verify instead of drafts; 0: the run's drafter drafts
+  int children;            // of each guessed node and of the root, breadth first; 1: a chain
+  int guessing;            // sequences that guess; the others propose nothing
   bool prompt;             // measures the prompt instead of decoding
   bool attention;          // measures attention of one layer alone, for guesses + 1 rows of each sequence
   double share;            // of the copy bandwidth that attention alone should reach; 0: none

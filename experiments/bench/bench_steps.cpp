@@ -22,22 +22,27 @@ namespace {
 
 using Json = nlohmann::json;
 
-// Proposes a chain of arbitrary tokens, to measure verification of a given number of rows.
+// Proposes arbitrary tokens for the first sequences of a batch, to measure verification of a given number of rows: a
+// chain, or a tree whose nodes have several children each, breadth first.
 class Guesses : public Drafter {
  public:
-  explicit Guesses(Host& host) : backend_(host.backend()), vocab_(host.target().vocab) {}
+  Guesses(const Json& options, Host& host)
+      : backend_(host.backend()),
+        vocab_(host.target().vocab),
+        children_(options.at("children")),
+        guessing_(options.at("guessing")) {}
   Needs needs() const override { return {{Drawn::certain}, false}; }
   std::vector<DraftTree> draft(std::span<const DraftRequest> requests) override {
     std::vector<DraftTree> trees = rooted(backend_, requests);
-    for (std::size_t i = 0; i < trees.size(); ++i)
-      for (int n = 0; n < requests[i].budget.chain(); ++n)
-        trees[i].guess(n, Token((requests[i].sequence->length() * 31 + n * 7) % vocab_));
+    for (std::size_t i = 0; i < std::min(trees.size(), std::size_t(guessing_)); ++i)
+      for (int n = 0; n < (children_ > 1 ? requests[i].budget.nodes - 1 : requests[i].budget.chain()); ++n)
+        trees[i].guess(n / children_, Token((requests[i].sequence->length() * 31 + n * 7) % vocab_));
     return trees;
   }
 
  private:
   Backend& backend_;
-  int vocab_;
+  int vocab_, children_, guessing_;
 };
 
 struct Measured {
@@ -151,7 +156,8 @@ void add_roofline(const Scenario& s, Engine& engine, const DeviceSpeed& machine,
         1e3 * forwards * std::max(bytes / machine.bytes_a_second, operations / machine.operations_a_second);
   };
   const int length = s.run["policy"]["length"];
-  const double slots = double(s.batch) * s.context, rows = double(s.batch) * (length + 1);
+  const double slots = double(s.batch) * s.context,
+               rows = s.batch + double(s.guesses > 0 ? std::min(s.guessing, s.batch) : s.batch) * length;
   const ModelConfig target = config_of(s);
   if (s.prompt) return add(engine.target().info(), 1, operations_of(target, slots, s.batch), 0);
   add(engine.target().info(), 1, operations_of(target, rows, rows), slots);
@@ -254,8 +260,11 @@ int run_steps(const StepsOptions& options) {
   BenchFile results(options.results, "scenario");
   Workbench bench;
   Registries registries = bench.registries();
-  registries.drafters.add(
-      "guesses", {"arbitrary tokens", "", {}, [](const Json&, Host& host) { return std::make_unique<Guesses>(host); }});
+  registries.drafters.add("guesses", {"arbitrary tokens",
+                                      "",
+                                      {{"children", "integer", 1, "of each node", false, 1, kMaxNodes},
+                                       {"guessing", "integer", 1, "sequences that guess", false, 1, 4096}},
+                                      [](const Json& o, Host& host) { return std::make_unique<Guesses>(o, host); }});
   const std::vector<Scenario> scenarios = read_scenarios(options.file, options.only, options.device, registries);
   Backend& backend = bench.backend(scenarios.front().run.at("engine"));
   DeviceSpeed machine = measure_device(backend);

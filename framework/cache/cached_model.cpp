@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cassert>
+#include <numeric>
 
 #include "kernels/error.h"
 
@@ -45,6 +46,7 @@ Output CachedModel::run(std::span<const Segment> segments) {
   Output out;
   try {
     feed(segments);
+    order(segments);
     const Extent e = extent(segments);
     out = forward(stage(segments, e), e);
   } catch (...) {  // a caller that goes on must not find pending rows that were never written
@@ -65,7 +67,7 @@ double CachedModel::seconds() {
 
 // Appends the rows to the cache as pending rows.
 void CachedModel::feed(std::span<const Segment> segments) {
-  fed_.clear(), held_.clear(), wanted_.clear();
+  unordered_.clear(), held_.clear(), wanted_.clear();
   std::int64_t chained = 0;
   for (const Segment& s : segments) chained += s.chain;
   const Tensor chains = chained > 0 ? Tensor::host({chained}, DType::i32) : Tensor();
@@ -74,7 +76,7 @@ void CachedModel::feed(std::span<const Segment> segments) {
     KvCache::Held& held = cache_.fed(s.sequence->id);
     const auto add = [&](int parent, const KvCache::Source& tokens, int at) {
       const int row = held.append(parent, tokens, at);
-      fed_.push_back(
+      unordered_.push_back(
           {int(held_.size()), row, held.row_layout(row), *tokens.known.row<Token>(at), held.pending.back().drawn});
       return row;
     };
@@ -83,7 +85,7 @@ void CachedModel::feed(std::span<const Segment> segments) {
     for (int k = 0; k < s.chain; ++k) previous = add(previous, {chains, {}}, link++);
     const int root = int(held.pending.size()) - s.begin;  // nodes that were fed before are the last rows
     for (int n = s.begin; s.tree && n < s.tree->nodes; ++n) {
-      wanted_.push_back(std::int32_t(fed_.size()));
+      wanted_.push_back(std::int32_t(unordered_.size()));
       const bool drawn = s.tree->drawn_at(n) != nullptr;
       (void)add(n == 0 ? previous : root + *s.tree->parents.row<std::int32_t>(n),
                 {s.tree->known, drawn ? s.tree->tokens : Tensor()}, n);
@@ -93,17 +95,56 @@ void CachedModel::feed(std::span<const Segment> segments) {
   }
 }
 
+// Orders the rows: those of sequences whose tree branches come last, so that a device may attend to the others apart.
+void CachedModel::order(std::span<const Segment> segments) {
+  std::vector<int> begins(segments.size() + 1, 0), places(unordered_.size());
+  std::vector<char> branches(segments.size(), 0);
+  for (std::size_t i = 0; i < segments.size(); ++i) begins[i + 1] = begins[i] + rows_in(segments[i]);
+  for (const Fed& f : unordered_) branches[std::size_t(f.segment)] |= char(f.layout.words() > 0);
+  tables_.resize(segments.size());
+  std::iota(tables_.begin(), tables_.end(), 0);
+  const auto straight =
+      std::stable_partition(tables_.begin(), tables_.end(), [&](int i) { return !branches[std::size_t(i)]; });
+  straight_ = int(straight - tables_.begin());
+  fed_.clear();
+  for (const int i : tables_)
+    for (int r = begins[std::size_t(i)]; r < begins[std::size_t(i) + 1]; ++r) {
+      places[std::size_t(r)] = int(fed_.size());
+      fed_.push_back(unordered_[std::size_t(r)]);
+    }
+  for (std::int32_t& w : wanted_) w = places[std::size_t(w)];
+}
+
+// Adds rows and tables of padding.
+void CachedModel::pad(Part& part) const {
+  part.padded_rows = backend_.padded(part.rows);
+  const int padding = part.padded_rows - part.rows;
+  part.padded_tables = backend_.padded(part.tables + (padding + part.longest - 1) / part.longest);
+  part.longest = backend_.padded(part.longest), part.deepest = backend_.padded(part.deepest);
+}
+
 CachedModel::Extent CachedModel::extent(std::span<const Segment> segments) const {
-  Extent e{int(fed_.size()), int(segments.size()), 1, 0, int(wanted_.size()), 1, 1, wanted_.size() == fed_.size()};
+  Extent e{};
+  e.width = 1, e.wanted = int(wanted_.size());
   for (const KvCache::Held* held : held_) e.width = std::max(e.width, int(held->table.size()));
-  for (const Segment& s : segments) e.longest = std::max(e.longest, rows_in(s));
-  for (const Fed& f : fed_)
-    e.words = std::max(e.words, f.layout.words()), e.deepest = std::max(e.deepest, f.layout.slot + 1);
-  const int padding = backend_.padded(e.rows) - e.rows;
-  e.rows += padding;
-  e.tables = backend_.padded(e.tables + (padding + e.longest - 1) / e.longest);
-  e.longest = backend_.padded(e.longest);
-  e.width = backend_.padded(e.width), e.deepest = backend_.padded(e.deepest);
+  const int tables = int(tables_.size());
+  int row = 0;
+  for (int i = 0; i < tables; ++i) {
+    Part& part = i < straight_ && straight_ < tables ? e.straight : e.rest;
+    const int rows = rows_in(segments[std::size_t(tables_[std::size_t(i)])]);
+    part.rows += rows, ++part.tables, part.longest = std::max(part.longest, rows);
+    for (const int end = row + rows; row < end; ++row) {
+      const KvCache::RowLayout& l = fed_[std::size_t(row)].layout;
+      e.words = std::max(e.words, l.words()), part.deepest = std::max(part.deepest, l.slot + 1);
+    }
+  }
+  if (e.straight.tables > 0) pad(e.straight);
+  pad(e.rest);
+  e.rows = e.straight.padded_rows + e.rest.padded_rows, e.tables = e.straight.padded_tables + e.rest.padded_tables;
+  e.longest = std::max(e.straight.longest, e.rest.longest), e.deepest = std::max(e.straight.deepest, e.rest.deepest);
+  e.width = backend_.padded(e.width);
+  e.all_wanted =
+      wanted_.size() == fed_.size() && e.straight.padded_rows == e.straight.rows && std::ranges::is_sorted(wanted_);
   if (e.wanted > 0) e.wanted = backend_.padded(e.wanted);
   return e;
 }
@@ -124,63 +165,79 @@ CachedModel::Inputs CachedModel::stage(std::span<const Segment> segments, const 
   array(&Layout::ancestors, {e.rows, e.words}, DType::u64);
   const auto known = staging.array({e.rows}, DType::i32), at = staging.array({e.rows}, DType::u64),
              wanted = staging.array({e.wanted}, DType::i32);
-  fill_rows(host, known.host, at.host);
-  fill_tables(segments, host);
-  std::fill(std::ranges::copy(wanted_, wanted.host.data<std::int32_t>()).out,
-            wanted.host.data<std::int32_t>() + e.wanted, 0);
+  fill_rows(host, e, known.host, at.host);
+  fill_tables(segments, e, host);
+  std::int32_t* to = wanted.host.data<std::int32_t>();
+  for (const std::int32_t w : wanted_) *to++ = w + (w < e.straight.rows ? 0 : e.straight.padded_rows - e.straight.rows);
+  std::fill(to, wanted.host.data<std::int32_t>() + e.wanted, 0);
   staging.push();
 
   device.rows = e.rows, device.sequences = e.tables, device.words = e.words, device.table_width = e.width;
   device.deepest = e.deepest, device.longest = e.longest;
+  if (e.straight.tables > 0)
+    device.straight = {e.straight.padded_rows, e.straight.padded_tables, e.straight.deepest, e.straight.longest};
   if (window_ == 0) device.first = {};
   if (e.words == 0) device.ancestors = {};
   return {{{}, device, e.wanted > 0 ? wanted.device : Tensor(), e.all_wanted, {}}, known.device, at.device};
 }
 
-// Rows of padding before the padded table `i`. They are spread evenly: if one table had more rows than any sequence,
-// kernels would treat single rows like a prompt.
-int CachedModel::padding_before(const Layout& l, int i) const {
-  const std::int64_t padding = l.positions.dim(0) - std::int64_t(fed_.size()),
-                     spare = l.tables.dim(0) - std::int64_t(held_.size());
+// Rows of padding before the i-th table of padding of a part. They are spread evenly: if one table had more rows than
+// any sequence, kernels would treat single rows like a prompt.
+int CachedModel::padding_before(const Part& part, int i) {
+  const std::int64_t padding = part.padded_rows - part.rows, spare = part.padded_tables - part.tables;
   return int(padding * i / std::max<std::int64_t>(spare, 1));
 }
 
-// Fills the columns of the layout and the tokens: first the fed rows, then padding, which belongs to the tables after
-// those of the segments.
-void CachedModel::fill_rows(Layout& l, const Tensor& known, const Tensor& at) const {
-  const int rows = int(l.positions.dim(0)), words = int(l.ancestors.dim(1)),
-            window = window_ > 0 ? window_ : info().positions;
+// Fills the columns of the layout and the tokens: in each part first the fed rows, then padding, which belongs to the
+// tables after those of the segments.
+void CachedModel::fill_rows(Layout& l, const Extent& e, const Tensor& known, const Tensor& at) const {
+  const int words = e.words, window = window_ > 0 ? window_ : info().positions;
   std::fill_n(l.ancestors.data<std::uint64_t>(), l.ancestors.elements(), 0);
-  int spare = 0;  // the padding row's table, counted after those of the segments
-  for (int r = 0; r < rows; ++r) {
-    const bool real = std::size_t(r) < fed_.size();
-    while (!real && r - int(fed_.size()) >= padding_before(l, spare + 1)) ++spare;
-    const Fed f = real ? fed_[std::size_t(r)] : Fed{int(held_.size()) + spare, 0, {0, 0, 1}, -1, nullptr};
-    const int first = std::max(0, f.layout.position + 1 - window);
-    *l.positions.row<std::int32_t>(r) = f.layout.position, *l.slots.row<std::int32_t>(r) = f.layout.slot;
-    *l.visible.row<std::int32_t>(r) = f.layout.visible, *l.first.row<std::int32_t>(r) = first,
-    *l.owner.row<std::int32_t>(r) = f.segment;
-    *known.row<Token>(r) = f.known, *at.row<const Token*>(r) = f.at;
-    if (real && words > 0)
-      held_[std::size_t(f.segment)]->ancestors(f.pending, first,
-                                               {l.ancestors.row<std::uint64_t>(r), std::size_t(words)});
+  std::vector<int> table_of(tables_.size());
+  for (int i = 0; i < int(tables_.size()); ++i)
+    table_of[std::size_t(tables_[std::size_t(i)])] =
+        i < e.straight.tables ? i : i + e.straight.padded_tables - e.straight.tables;
+  std::size_t next = 0;
+  int r = 0, table = 0;  // the part's first table
+  for (const Part& part : {e.straight, e.rest}) {
+    int spare = 0;  // the padding row's table, counted after those of the segments
+    for (int n = 0; n < part.padded_rows; ++n, ++r) {
+      const bool real = n < part.rows;
+      while (!real && n - part.rows >= padding_before(part, spare + 1)) ++spare;
+      const Fed f = real ? fed_[next++] : Fed{-1, 0, {0, 0, 1}, -1, nullptr};
+      const int first = std::max(0, f.layout.position + 1 - window);
+      *l.positions.row<std::int32_t>(r) = f.layout.position, *l.slots.row<std::int32_t>(r) = f.layout.slot;
+      *l.visible.row<std::int32_t>(r) = f.layout.visible, *l.first.row<std::int32_t>(r) = first;
+      *l.owner.row<std::int32_t>(r) = real ? table_of[std::size_t(f.segment)] : table + part.tables + spare;
+      *known.row<Token>(r) = f.known, *at.row<const Token*>(r) = f.at;
+      if (real && words > 0)
+        held_[std::size_t(f.segment)]->ancestors(f.pending, first,
+                                                 {l.ancestors.row<std::uint64_t>(r), std::size_t(words)});
+    }
+    table += part.padded_tables;
   }
 }
 
-// Fills the block tables and the first row of each: those of the segments, then padding, which has the trash page only.
-void CachedModel::fill_tables(std::span<const Segment> segments, Layout& l) const {
-  const std::int64_t tables = l.tables.dim(0), width = l.tables.dim(1);
-  int row = 0;
-  for (std::int64_t i = 0; i < tables; ++i) {
-    const bool real = std::size_t(i) < segments.size();
-    const std::span<const PageId> pages =
-        real ? std::span<const PageId>(held_[std::size_t(i)]->table) : std::span<const PageId>();
-    std::int32_t* to = l.tables.row<std::int32_t>(i);
-    std::fill(std::ranges::copy(pages, to).out, to + width, pool_.trash());
-    *l.begins.row<std::int32_t>(i) = real ? row : row + padding_before(l, int(i) - int(held_.size()));
-    if (real) row += rows_in(segments[std::size_t(i)]);
+// Fills the block tables and the first row of each: in each part those of the segments, then padding, which has the
+// trash page only.
+void CachedModel::fill_tables(std::span<const Segment> segments, const Extent& e, Layout& l) const {
+  const std::int64_t width = l.tables.dim(1);
+  int table = 0, row = 0, next = 0;
+  for (const Part& part : {e.straight, e.rest}) {
+    int begin = row;
+    for (int i = 0; i < part.padded_tables; ++i, ++table) {
+      const bool real = i < part.tables;
+      const int segment = real ? tables_[std::size_t(next++)] : 0;
+      const std::span<const PageId> pages =
+          real ? std::span<const PageId>(held_[std::size_t(segment)]->table) : std::span<const PageId>();
+      std::int32_t* to = l.tables.row<std::int32_t>(table);
+      std::fill(std::ranges::copy(pages, to).out, to + width, pool_.trash());
+      *l.begins.row<std::int32_t>(table) = real ? begin : begin + padding_before(part, i - part.tables);
+      if (real) begin += rows_in(segments[std::size_t(segment)]);
+    }
+    row += part.padded_rows;
   }
-  *l.begins.row<std::int32_t>(tables) = std::int32_t(l.positions.dim(0));
+  *l.begins.row<std::int32_t>(table) = row;
 }
 
 Output CachedModel::forward(Inputs in, const Extent& e) {
@@ -210,6 +267,10 @@ Output CachedModel::forward(Inputs in, const Extent& e) {
                                 e.wanted,
                                 e.deepest,
                                 e.longest,
+                                e.straight.padded_rows,
+                                e.straight.padded_tables,
+                                e.straight.deepest,
+                                e.straight.longest,
                                 e.all_wanted};
     const Tensor logits = without_padding(in.rows.logits);
     backend_.replay(key, body, logits);

@@ -59,8 +59,13 @@ class CachedModel {
     Token known;
     const Token* at;  // device address of a token that the host does not know; else null
   };
+  // Rows and tables of consecutive segments, real and after Backend::padded; Layout::longest and deepest of them.
+  struct Part {
+    int rows = 0, tables = 0, longest = 1, deepest = 1, padded_rows = 0, padded_tables = 0;
+  };
   // The sizes of the forward, after Backend::padded.
   struct Extent {
+    Part straight, rest;  // Layout::straight, where there is a tree that branches; then the others
     int rows, tables, width, words, wanted, deepest, longest;
     bool all_wanted;
   };
@@ -71,11 +76,13 @@ class CachedModel {
   };
 
   void feed(std::span<const Segment> segments);
+  void order(std::span<const Segment> segments);
   Extent extent(std::span<const Segment> segments) const;
+  void pad(Part& part) const;
   Inputs stage(std::span<const Segment> segments, const Extent& e);
-  int padding_before(const Layout& l, int i) const;
-  void fill_rows(Layout& host, const Tensor& known, const Tensor& at) const;
-  void fill_tables(std::span<const Segment> segments, Layout& host) const;
+  static int padding_before(const Part& part, int i);
+  void fill_rows(Layout& host, const Extent& e, const Tensor& known, const Tensor& at) const;
+  void fill_tables(std::span<const Segment> segments, const Extent& e, Layout& host) const;
   Output forward(Inputs inputs, const Extent& e);
   const Tensor& logits_memory(int rows);
 
@@ -85,9 +92,11 @@ class CachedModel {
   int window_;  // positions to which a row attends, itself among them; 0: all
   const PagePool& pool_;
   std::shared_ptr<ForwardMemory> memory_;     // lent by the model while this object lives
-  std::vector<Fed> fed_;                      // rows of the current forward
+  std::vector<Fed> fed_, unordered_;          // rows of the current forward, in the order of tables and of segments
   std::vector<const KvCache::Held*> held_;    // of its segments
-  std::vector<std::int32_t> wanted_;          // its rows whose logits are computed
+  std::vector<int> tables_;                   // its segments in the order of their block tables
+  int straight_ = 0;                          // of them, those before the first whose tree branches
+  std::vector<std::int32_t> wanted_;          // its rows in `fed_` whose logits are computed, segment after segment
   std::vector<std::pair<Mark, Mark>> spans_;  // begin and end of forwards that seconds_ does not contain yet
   double seconds_ = 0;
   std::uint64_t forwards_ = 0, rows_ = 0;

@@ -137,9 +137,9 @@ int CudaBackend::padded(int n) const {
   if (n <= 256) return up(32);
   if (n <= 512) return up(64);
   if (n <= 4096) return up(256);
-  int power = 8192;
-  while (power < n) power *= 2;
-  return power;
+  int step = 512;  // eight sizes from one power of two to the next
+  while (16 * step <= n) step *= 2;
+  return up(step);
 }
 
 int cuda_devices() {

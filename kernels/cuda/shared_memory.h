@@ -18,7 +18,7 @@ constexpr std::int64_t kReservedSharedMemory = 1 << 10;
 
 constexpr std::int64_t rounded_up(std::int64_t n, std::int64_t to) { return (n + to - 1) / to * to; }
 
-// ---- attention over 64 keys a step and chunks of 128, numbers of bf16 ----
+// ---- attention over 64 keys a step, numbers of bf16 ----
 
 // attend_tiles: heads are padded to one of five sizes; 16, 32 or 64 query vectors; a stage holds keys and values of a
 // step.
@@ -58,17 +58,18 @@ constexpr std::int64_t prompt_bytes(int head) {
       1024);
 }
 
-// attend_decode: heads padded to 64 or 128; one or two tiles of 16 query vectors. The n <= splits blocks that have
-// chunks, n * split_chunks in all, fold at most vectors / n + 1 vectors each; and 16 bytes for alignment.
+// attend_decode: heads padded to 64 or 128; one or two tiles of 16 query vectors; spans of 128 keys. The n <= splits
+// blocks that have spans, with at most n * spans chunks in all, fold at most vectors / n + 1 vectors each; and 16 bytes
+// for alignment.
 constexpr std::int64_t decode_fixed_bytes(int head, int tiles) {
   const std::int64_t vectors = 16 * tiles;
   return rounded_up(2 * 128 * head * 2 + vectors * (head * 2 + 2 * 64 * 2 + 2 * 4 * 4) + 128 * 8 + 4 * 32 * 4 + 8, 128);
 }
-constexpr std::int64_t decode_bytes(int head, int tiles, std::int64_t split_chunks, std::int64_t splits,
-                                    std::int64_t longest, std::int64_t group) {
+constexpr std::int64_t decode_bytes(int head, int tiles, std::int64_t spans, std::int64_t splits, std::int64_t longest,
+                                    std::int64_t group) {
   const std::int64_t vectors = std::min<std::int64_t>(longest * group, 16 * tiles);
   return decode_fixed_bytes(head, tiles) + longest * (head / 2) * 8 +
-         8 * (split_chunks * (vectors + splits) * (head / 2 + 1) + 2);
+         8 * (spans * (vectors + splits) * (head / 2 + 1) + 2);
 }
 
 // attend_stream: heads of 64 or 128; a ring of `stages` stages, keys and values of a step alternate; data that a

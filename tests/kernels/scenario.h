@@ -160,6 +160,24 @@ inline Layout layout_of(const std::vector<ScenarioRow>& rows, const Tensor& tabl
   return layout;
 }
 
+// The same layout, which says which of the first tables have no row with ancestors.
+inline Layout with_straight(Layout layout) {
+  const std::int32_t *begins = layout.begins.data<std::int32_t>(), *visible = layout.visible.data<std::int32_t>();
+  const auto bits = [&](int r) {
+    const std::uint64_t* const words = layout.ancestors.row<std::uint64_t>(r);
+    return std::any_of(words, words + layout.words, [](std::uint64_t w) { return w != 0; });
+  };
+  Layout::Straight& s = layout.straight;
+  for (s = {}; s.sequences < layout.sequences; ++s.sequences) {
+    const int begin = begins[s.sequences], end = begins[s.sequences + 1];
+    for (int r = begin; r < end; ++r)
+      if (bits(r)) return layout;
+    for (int r = begin; r < end; ++r) s.deepest = std::max(s.deepest, int(visible[r]));
+    s.rows = end, s.longest = std::max(s.longest, end - begin);
+  }
+  return layout;
+}
+
 // A pool of pages in random order, all NaN, with two layers in a page; scales of codes are behind the numbers.
 struct Cache {
   Tensor pool, tables;

@@ -1,7 +1,7 @@
 // attend and rope_attend: the choice of kernel, number of blocks and tile sizes. The mathematics is in attention.cuh.
 #include <algorithm>
 #include <bit>
-#include <cmath>
+#include <vector>
 
 #include "kernels/cuda/attention/boxes.cuh"
 #include "kernels/cuda/attention/decode_rows.cuh"
@@ -13,8 +13,7 @@
 namespace foretoken {
 namespace {
 
-constexpr int kLargestTile = 64;                                // query vectors
-constexpr std::int64_t kMostScratch = std::int64_t(512) << 20;  // bytes
+constexpr int kLargestTile = 64, kPromptVectors = 128;  // query vectors of a tile
 
 [[noreturn]] void refuse(const std::string& what) { throw Error("cuda: attend: " + what); }
 
@@ -33,7 +32,23 @@ void expect(const Tensor& q, const KvLayer& kv, const Layout& layout) {
     refuse("the layout does not say where each table's rows begin (Layout::begins, longest)");
 }
 
-AttentionWork work_for(const Tensor& q, const Tensor& out, const KvLayer& kv, const Layout& layout, float scale) {
+// The rows of one call: those of consecutive block tables.
+struct Part {
+  int first_row = 0, rows = 0, first_sequence = 0, sequences = 0, deepest = 0, longest = 0, words = 0;
+};
+Part whole(const Layout& l) { return {0, l.rows, 0, l.sequences, l.deepest, l.longest, l.words}; }
+// Rows without ancestors take the same routes whether or not a tree is in the batch.
+std::vector<Part> parts_of(const Layout& l) {
+  const Layout::Straight& s = l.straight;
+  if (l.words == 0 || s.sequences == 0) return {whole(l)};
+  std::vector<Part> parts{{0, s.rows, 0, s.sequences, s.deepest, s.longest, 0}};
+  if (s.sequences < l.sequences)
+    parts.push_back({s.rows, l.rows - s.rows, s.sequences, l.sequences - s.sequences, l.deepest, l.longest, l.words});
+  return parts;
+}
+
+AttentionWork work_for(const Tensor& q, const Tensor& out, const KvLayer& kv, const Layout& layout, float scale,
+                       const Part& part) {
   AttentionWork w;
   w.q = q.raw(), w.out = out.raw(), w.q_stride = q.row_stride();
   w.q_bf16 = q.dtype() == DType::bf16, w.kv_bf16 = kv.dtype == DType::bf16;
@@ -45,14 +60,16 @@ AttentionWork work_for(const Tensor& q, const Tensor& out, const KvLayer& kv, co
   w.page_shift = std::has_single_bit(unsigned(kv.page_rows)) ? std::countr_zero(unsigned(kv.page_rows)) : -1;
   w.heads = int(q.dim(1)) / kv.head_size, w.kv_heads = kv.kv_heads, w.group = w.heads / kv.kv_heads,
   w.head_size = kv.head_size;
-  w.rows = layout.rows, w.sequences = layout.sequences, w.words = layout.words, w.table_width = layout.table_width;
-  w.longest = std::min(layout.longest, layout.rows);
-  w.begins = layout.begins.data<std::int32_t>(), w.owner = layout.owner.data<std::int32_t>(),
+  w.first_row = part.first_row, w.rows = part.rows, w.sequences = part.sequences, w.words = part.words,
+  w.table_width = layout.table_width;
+  w.longest = std::min(part.longest, part.rows), w.deepest = std::max(part.deepest, 1);
+  w.begins = layout.begins.data<std::int32_t>() + part.first_sequence, w.owner = layout.owner.data<std::int32_t>(),
   w.visible = layout.visible.data<std::int32_t>();
-  w.first = layout.first ? layout.first.data<std::int32_t>() : nullptr, w.tables = layout.tables.data<std::int32_t>();
-  w.ancestors = layout.words > 0 ? layout.ancestors.data<std::uint64_t>() : nullptr;
+  w.first = layout.first ? layout.first.data<std::int32_t>() : nullptr,
+  w.tables = layout.tables.row<std::int32_t>(part.first_sequence);
+  w.ancestors = part.words > 0 ? layout.ancestors.data<std::uint64_t>() : nullptr;
   w.scale = std::max(scale * 1.44269504f, 1e-30f);  // scale 0 would make the score of a masked key NaN
-  w.chunks = w.split_chunks = std::max(1, (layout.deepest + kChunk - 1) / kChunk);
+  w.chunks = chunks_of(w.deepest);
   return w;
 }
 
@@ -66,14 +83,15 @@ bool fits_coded_tiles(const AttentionWork& w) {
          (w.page_bytes | w.keys | w.values) % 16 == 0 && reinterpret_cast<std::uintptr_t>(w.pool) % 16 == 0;
 }
 
-bool fits_prompt(int head_size, std::int64_t limit) { return prompt_bytes(head_size <= 64 ? 64 : 128) <= limit; }
-
-bool is_prompt(const AttentionWork& w) {
-  return w.words == 0 && w.head_size <= 128 && w.longest * w.group > kLargestTile;
+// Whether the prompt route takes this, where the GPU has its instructions: rows with ancestors, and many others.
+bool takes_prompt(const CudaBackend& b, const AttentionWork& w) {
+  return w.kv_bf16 && b.warpgroups() && w.head_size <= 128 &&
+         prompt_bytes(w.head_size <= 64 ? 64 : 128) <= b.shared_memory() &&
+         (w.words > 0 ? w.words <= kMostTreeWords : w.longest * w.group > kLargestTile);
 }
 
-std::int64_t scratch_bytes(const AttentionWork& w) {
-  return std::int64_t(w.rows) * w.heads * w.chunks * (w.head_size + 2) * 4;
+std::int64_t scratch_of(const AttentionWork& w) {
+  return scratch_bytes(std::int64_t(w.rows) * w.heads, w.head_size, w.deepest);
 }
 
 // The tile is as many vectors as a sequence has, up to the kernels' limit. In a tree every row adds steps of its own to
@@ -89,32 +107,38 @@ void choose_tile(AttentionWork& w, int multiprocessors) {
   }
 }
 
-// Context splits: how many chunks one block takes, so that few long contexts occupy all multiprocessors and many short
-// ones do not need the fold. One block takes about 2.5 us for a chunk of heads of 128 (measured); all blocks together
-// are bound by the memory bandwidth.
-void choose_splits(AttentionWork& w, int multiprocessors) {
-  if (w.chunks < 2 || scratch_bytes(w) > kMostScratch) return;
-  const double blocks = double(tiles_of(w, w.tile)) * w.kv_heads, at_once = 2.0 * multiprocessors;
-  const double chunk = (0.6e-6 + w.head_size * 15e-9) * (w.tile > 32   ? 2
-                                                         : w.tile > 16 ? 1.35
-                                                                       : 1),
-               fold = 2e-6 + double(scratch_bytes(w)) / 0.8e12;
-  const double least = blocks * w.chunks * kChunk * w.head_size * 4 / 4.2e12;
-  double best = INFINITY;
-  for (int splits = 1; splits <= w.chunks; ++splits) {
-    const int each = (w.chunks + splits - 1) / splits;
-    if ((w.chunks + each - 1) / each != splits) continue;
-    const double alone = std::ceil(blocks * splits / at_once) * each * chunk,
-                 time = std::max(least, alone) + alone / 2 + (splits > 1 ? fold : 0);
-    if (time < best) best = time, w.split_chunks = each, w.splits = splits;
-  }
-}
+// Memory of the sums of chunks, where blocks share contexts: set in the work, for as long as this lives.
+struct Sums {
+  Tensor sums, peaks;
 
-// Multiprocessors; the largest cluster in blocks; bytes of shared memory of a block (at most) and of a multiprocessor.
-struct DeviceLimits {
-  int multiprocessors, cluster;
-  std::int64_t block_memory, multiprocessor_memory;
+  Sums(CudaBackend& b, AttentionWork& w, bool shared) {
+    if (!shared) return;
+    const std::int64_t pieces = std::int64_t(w.rows) * w.heads * w.chunks;
+    sums = b.allocate({pieces, w.head_size}, DType::f32), peaks = b.allocate({pieces, 2}, DType::f32);
+    w.sums = sums.data<float>(), w.peaks = peaks.data<float2>();
+  }
 };
+
+// Attention by the routes that neither rotate keys nor store them.
+void attend_rows(CudaBackend& b, AttentionWork w) {
+  const bool prompt = takes_prompt(b, w);
+  if (prompt) {
+    const std::int64_t tiles = std::int64_t(tiles_of(w, kPromptVectors)) * w.kv_heads;
+    w.splits = prompt_splits(tiles, w.deepest, scratch_of(w), b.multiprocessors());
+  } else {
+    choose_tile(w, b.multiprocessors());
+    w.splits = tile_splits(double(tiles_of(w, w.tile)) * w.kv_heads, w.tile, w.head_size, w.deepest, scratch_of(w),
+                           b.multiprocessors());
+  }
+  const Sums sums(b, w, w.splits > 1);
+  if (prompt)
+    launch_prompt(w, b.cuda_stream(), b.reads_early());
+  else if (w.codes != CacheCodes::none)
+    launch_coded_tiles(w, b.cuda_stream(), b.reads_early());
+  else
+    launch_tiles(w, b.shared_memory(), b.cuda_stream(), b.reads_early());
+  if (w.splits > 1) launch_fold(w, b.cuda_stream(), b.dependent_launch());
+}
 
 bool has_aligned_rows(const DecodeWork& w) {
   return w.a.q_aligned && (reinterpret_cast<std::uintptr_t>(w.k) | reinterpret_cast<std::uintptr_t>(w.v)) % 16 == 0 &&
@@ -125,7 +149,7 @@ bool has_aligned_rows(const DecodeWork& w) {
 // one or two rows of another sequence).
 bool is_one_sequence(const AttentionWork& a) { return a.rows <= a.longest && a.sequences <= 2; }
 
-// The most chunks that a decode block may process in sequence (measured: 2 to 3 us each) before the stream route is
+// The most spans that a decode block may process in sequence (measured: 2 to 3 us each) before the stream route is
 // faster. With more query vectors than a tile, decode is faster for 16 rows of one sequence, but not for two sequences
 // of 8 rows, nor for 8 rows after a context of 4096.
 int decode_limit(const AttentionWork& a) {
@@ -133,25 +157,24 @@ int decode_limit(const AttentionWork& a) {
   return a.sequences * a.kv_heads <= 32 ? 3 : 2;
 }
 
-// Whether the decode route takes this: so few rows that the latency of one chunk dominates. Sets the context splits so
-// that all blocks run at once (except those of a table of padding, which have one chunk), each with at most
-// `most_chunks` chunks in sequence.
-bool plan_decode(DecodeWork& w, const Layout& layout, const DeviceLimits& device, int most_chunks) {
+// Whether the decode route takes this: so few rows that the latency of one span dominates. Sets the blocks that share a
+// context so that all run at once (except those of a table of padding, which have one span), each with at most
+// `most_spans` spans in sequence.
+bool plan_decode(DecodeWork& w, const Machine& machine, int most_spans) {
   constexpr int kMostVectors = 64;  // with more, the other routes were not compared with this one
   AttentionWork& a = w.a;
-  const int vectors = a.longest * a.group, least = (a.chunks + device.cluster - 1) / device.cluster,
-            sequences = is_one_sequence(a) ? 1 : a.sequences;
-  if (layout.words > 0 || a.head_size > 128 || a.head_size % 16 != 0 || vectors > kMostVectors ||
-      a.longest > kDecodeRows || a.group > kDecodeRows || !has_aligned_rows(w))
+  const int vectors = a.longest * a.group, sequences = is_one_sequence(a) ? 1 : a.sequences;
+  if (a.words > 0 || a.head_size > 128 || a.head_size % 16 != 0 || vectors > kMostVectors || a.longest > kDecodeRows ||
+      a.group > kDecodeRows || !has_aligned_rows(w))
     return false;
   a.tile = vectors <= kDecodeTile ? kDecodeTile : 2 * kDecodeTile;
-  for (a.split_chunks = least; a.split_chunks <= most_chunks; ++a.split_chunks) {
-    a.splits = (a.chunks + a.split_chunks - 1) / a.split_chunks;
+  for (w.spans = least_spans(a.deepest, machine.cluster); w.spans <= most_spans; w.spans += span_unit(a.deepest)) {
+    a.splits = (a.deepest + w.spans * kSpan - 1) / (w.spans * kSpan);
     const std::int64_t bytes = decode_bytes(w),
                        blocks = std::int64_t(sequences) * a.kv_heads * a.splits * decode_blocks(a);
     const std::int64_t at_once = std::min<std::int64_t>(
-        2, device.multiprocessor_memory / (bytes + kReservedSharedMemory));  // two: the limit set by registers
-    if (bytes <= device.block_memory && blocks <= at_once * device.multiprocessors) return true;
+        2, machine.multiprocessor_memory / (bytes + kReservedSharedMemory));  // two: the limit set by registers
+    if (bytes <= machine.block_memory && blocks <= at_once * machine.multiprocessors) return true;
   }
   return false;
 }
@@ -166,36 +189,63 @@ bool has_boxes(StreamWork& w) {
   return w.box > 0;
 }
 
-// Whether the stream route takes this. Sets how many blocks share the chunks of a sequence, and the depth of their
-// rings. All blocks run at once: a second wave of clusters costs as much as the first, and a cluster costs about 3 us
-// (measured), so sequences that occupy nearly all multiprocessors get one block each.
-bool plan_stream(StreamWork& w, const DeviceLimits& device) {
+// Whether the stream route takes this. Sets how many blocks share a context, and the depth of their rings. All blocks
+// run at once: a second wave of clusters costs as much as the first, and a cluster costs about 3 us (measured), so
+// sequences that occupy nearly all multiprocessors get one block each. Long contexts are shared without clusters.
+bool plan_stream(StreamWork& w, const Machine& machine) {
   constexpr int kMostBlocks = 4, kWarps = 12;  // per multiprocessor: bounds from latency and from registers
   // Ring stages that a multiprocessor requests at once: more only queue, and delay the requests of other
   // multiprocessors (measured).
   constexpr int kAtOnce = 8;
   if (!has_boxes(w)) return false;
   AttentionWork& a = w.of.a;
-  const int units = a.sequences * a.kv_heads, multiprocessors = device.multiprocessors;
+  const int units = a.sequences * a.kv_heads, multiprocessors = machine.multiprocessors;
   int blocks = std::clamp(kWarps / (w.warps + 1), 1, kMostBlocks);
-  a.split_chunks = a.chunks, a.splits = 1;
-  if (10 * units < 9 * multiprocessors) {
+  a.splits = 1, w.apart = false;
+  if (10 * units < 9 * multiprocessors && a.deepest > kClusterDepth && scratch_of(a) <= kMostScratch) {
+    a.splits = stream_splits(units, blocks, a.deepest, multiprocessors), w.apart = a.splits > 1;
+  } else if (10 * units < 9 * multiprocessors) {
     const int most =
-        std::clamp(85 * std::min(blocks, 3) * multiprocessors / 100 / units, 1, std::min(device.cluster, a.chunks));
-    a.split_chunks = (a.chunks + most - 1) / most, a.splits = (a.chunks + a.split_chunks - 1) / a.split_chunks;
+        std::clamp(85 * std::min(blocks, 3) * multiprocessors / 100 / units, 1, std::min(machine.cluster, a.chunks));
+    const int each = (a.chunks + most - 1) / most;
+    a.splits = (a.chunks + each - 1) / each;
   }
   for (blocks = std::clamp((units * a.splits + multiprocessors - 1) / multiprocessors, 1, blocks);; --blocks) {
     w.stages = kMostStages;
-    while (w.stages > 2 && blocks * (stream_bytes(w) + kReservedSharedMemory) > device.multiprocessor_memory)
+    while (w.stages > 2 && blocks * (stream_bytes(w) + kReservedSharedMemory) > machine.multiprocessor_memory)
       --w.stages;
     if (w.stages * a.head_size < 384 && blocks > 1) continue;
     w.stages = std::min(w.stages, std::max(2, (kAtOnce + blocks - 1) / blocks));
     // All shared memory, so that no further block fits on a multiprocessor and blocks are distributed evenly.
     w.bytes = std::max(stream_bytes(w),
-                       std::min(device.block_memory, device.multiprocessor_memory / blocks - kReservedSharedMemory));
-    return w.bytes <= device.block_memory;
+                       std::min(machine.block_memory, machine.multiprocessor_memory / blocks - kReservedSharedMemory));
+    return w.bytes <= machine.block_memory;
   }
 }
+
+// Rotation, storing and attention in one kernel, where a route does that for few rows.
+bool attend_few(CudaBackend& b, DecodeWork w, const Machine& machine) {
+  if (b.architecture() < 90) return false;
+  if (plan_decode(w, machine, decode_limit(w.a))) return launch_decode(w, b.cuda_stream(), b.reads_early()), true;
+  StreamWork stream;
+  stream.of = w;
+  if (plan_stream(stream, machine)) {
+    const Sums sums(b, stream.of.a, stream.apart);
+    launch_stream(stream, b.cuda_stream(), b.reads_early());
+    if (stream.apart) launch_fold(stream.of.a, b.cuda_stream(), b.dependent_launch());
+    return true;
+  }
+  if (plan_decode(w, machine, 3)) return launch_decode(w, b.cuda_stream(), b.reads_early()), true;
+  return false;
+}
+
+// The rows of a part, for rope_store: block tables keep their numbers.
+Layout rows_of(Layout l, const Part& part) {
+  for (Tensor* t : {&l.positions, &l.slots, &l.owner}) *t = t->rows(part.first_row, part.rows);
+  l.rows = part.rows;
+  return l;
+}
+Tensor rows_of(const Tensor& t, const Part& part) { return t.rows(part.first_row, part.rows); }
 
 }  // namespace
 
@@ -208,29 +258,12 @@ Tensor CudaBackend::attend(const Tensor& q, const KvLayer& kv, const Layout& lay
   expect(q, kv, layout);
   Tensor out = allocate(q.shape(), q.dtype());
   if (layout.rows == 0) return out;
-  AttentionWork work = work_for(q, out, kv, layout, scale);
-  const bool coded = fits_coded_tiles(work);
-  if (!coded && !fits_tiles(work)) {
-    launch_plain(work, stream_, dependent_launch());
+  const AttentionWork all = work_for(q, out, kv, layout, scale, whole(layout));
+  if (!fits_tiles(all) && !fits_coded_tiles(all)) {
+    launch_plain(all, stream_, dependent_launch());
     return out;
   }
-  if (!coded && is_prompt(work) && warpgroups() && fits_prompt(work.head_size, shared_memory_)) {
-    launch_prompt(work, stream_, reads_early());
-    return out;
-  }
-  choose_tile(work, multiprocessors_);
-  choose_splits(work, multiprocessors_);
-  Tensor sums, peaks;
-  if (work.splits > 1) {
-    const std::int64_t pieces = std::int64_t(work.rows) * work.heads * work.chunks;
-    sums = allocate({pieces, work.head_size}, DType::f32), peaks = allocate({pieces, 2}, DType::f32);
-    work.sums = sums.data<float>(), work.peaks = peaks.data<float2>();
-  }
-  if (coded)
-    launch_coded_tiles(work, stream_, reads_early());
-  else
-    launch_tiles(work, shared_memory_, stream_, reads_early());
-  if (work.splits > 1) launch_fold(work, stream_, dependent_launch());
+  for (const Part& part : parts_of(layout)) attend_rows(*this, work_for(q, out, kv, layout, scale, part));
   return out;
 }
 
@@ -240,9 +273,12 @@ Tensor CudaBackend::rope_attend(Tensor q, Tensor k, const Tensor& v, const KvLay
   expect(q, kv, layout);
   const bool half =
       q.dtype() == DType::bf16 && k.dtype() == DType::bf16 && v.dtype() == DType::bf16 && kv.dtype == DType::bf16;
-  if (half && architecture_ >= 90 && layout.rows > 0) {
-    const Tensor out = allocate(q.shape(), q.dtype());
-    DecodeWork work{work_for(q, out, kv, layout, scale),
+  if (!half || layout.rows == 0 || !fits_tiles(work_for(q, q, kv, layout, scale, whole(layout))))
+    return Backend::rope_attend(q, k, v, kv, layout, frequencies, scale);
+  const Tensor out = allocate(q.shape(), q.dtype());
+  const Machine machine{multiprocessors_, cluster_, shared_memory_, multiprocessor_memory_};
+  for (const Part& part : parts_of(layout)) {
+    DecodeWork work{work_for(q, out, kv, layout, scale, part),
                     k.data<Bf16>(),
                     v.data<Bf16>(),
                     k.row_stride(),
@@ -251,28 +287,17 @@ Tensor CudaBackend::rope_attend(Tensor q, Tensor k, const Tensor& v, const KvLay
                     layout.slots.data<std::int32_t>(),
                     frequencies.data<float>()};
     work.settled = settled(kv);
-    const DeviceLimits device{multiprocessors_, cluster_, shared_memory_, multiprocessor_memory_};
-    const auto with = [&](const auto& launch, const auto& what) {
-      launch(what, stream_, reads_early());
+    if (attend_few(*this, work, machine)) {
       written(kv);
-      return out;
-    };
-    if (fits_tiles(work.a) && plan_decode(work, layout, device, decode_limit(work.a))) return with(launch_decode, work);
-    StreamWork stream{work, {}, {}};
-    if (fits_tiles(work.a) && plan_stream(stream, device)) return with(launch_stream, stream);
-    if (fits_tiles(work.a) && plan_decode(work, layout, device, 3)) return with(launch_decode, work);
-  }
-  if (half && layout.rows > 0 && warpgroups()) {
-    const Tensor out = allocate(q.shape(), q.dtype());
-    AttentionWork work = work_for(q, out, kv, layout, scale);
-    if (fits_tiles(work) && is_prompt(work) && fits_prompt(work.head_size, shared_memory_) && rotates_queries(work)) {
-      rope_store({}, k, v, kv, layout, frequencies);
-      work.positions = layout.positions.data<std::int32_t>(), work.frequencies = frequencies.data<float>();
-      launch_prompt(work, stream_, dependent_launch());
-      return out;
+      continue;
     }
+    const bool rotates = takes_prompt(*this, work.a) && rotates_queries(work.a);
+    rope_store(rotates ? Tensor() : rows_of(q, part), rows_of(k, part), rows_of(v, part), kv, rows_of(layout, part),
+               frequencies);
+    if (rotates) work.a.positions = work.positions, work.a.frequencies = work.frequencies;
+    attend_rows(*this, work.a);
   }
-  return Backend::rope_attend(q, k, v, kv, layout, frequencies, scale);
+  return out;
 }
 
 }  // namespace foretoken

@@ -3,26 +3,26 @@
 //
 //   y[row, head] = sum_j softmax_j(q . k_j * scale) v_j        over the slots that the row sees, by depth
 //
-// Depth and slot: at depth j of its prefix a row attends to slot j; at depth visible + i, to the ancestor of the i-th
-// set bit. All sums are ordered by depth, so that a node of a tree has the same bits as the row of the chain that it
-// becomes when it is accepted.
+// Depth and slot: at depth j of its prefix a row attends to slot j; at depth max(first, visible) + i, to the ancestor
+// of the i-th set bit. All sums are ordered by depth, so that a node of a tree has the same bits as the row of the
+// chain that it becomes when it is accepted.
 //
-// Numerics, the same for a row whatever other rows are in the batch: the context is divided by depth into chunks of
-// kChunk; in a chunk, steps of kStep depths are processed in order with a running maximum (online softmax, Milakov and
-// Gimelshein 2018, arXiv 1805.02867; products on tensor cores, weights rounded to bf16, f32 sums, the mass being the
-// sum of the rounded weights); chunks are then folded into the result in order. Of codes, a score is multiplied by its
-// key's scale, and a weight by its value's scale before it is rounded; the mass is that of the weights without scales.
-// A step in which a row attends to nothing changes no bit of it.
+// Numerics, the same for a row whatever other rows are in the batch: the context is divided by depth into chunks
+// (chunks.h); in a chunk, steps of kStep depths are processed in order with a running maximum (online softmax, Milakov
+// and Gimelshein 2018, arXiv 1805.02867; products on tensor cores, weights rounded to bf16, f32 sums, the mass being
+// the sum of the rounded weights); chunks are then folded into the result in order. Of codes, a score is multiplied by
+// its key's scale, and a weight by its value's scale before it is rounded; the mass is that of the weights without
+// scales. A step in which a row attends to nothing changes no bit of it.
 #pragma once
 #include <cstdint>
 
 #include "kernels/cuda/attention/cache_codes.cuh"
+#include "kernels/cuda/attention/chunks.h"
 #include "kernels/cuda/device.cuh"
 
 namespace foretoken {
 
-constexpr int kStep = 64;    // depths processed at once
-constexpr int kChunk = 128;  // depths whose sum starts from zero
+constexpr int kMostTreeWords = 4;  // of 64 ancestors each: the trees of the prompt route, of at most 256 nodes
 
 // The arguments of one call of attend, as kernels read them.
 struct AttentionWork {
@@ -36,49 +36,62 @@ struct AttentionWork {
   std::int64_t key_scales = 0, value_scales = 0;  // of codes
   int page_rows = 0, page_shift = -1;             // log2(page_rows), or -1 where page_rows is no power of two
   int heads = 0, kv_heads = 0, group = 0, head_size = 0;
-  int rows = 0, sequences = 0, words = 0, table_width = 0, longest = 0;
+  // Numbers of rows and block tables of this call: rows [first_row, first_row + rows), to which begins[0] ...
+  // begins[sequences] refer. Other arrays have all rows of the layout.
+  int first_row = 0, rows = 0, sequences = 0, words = 0, table_width = 0, longest = 0;
   const std::int32_t *begins = nullptr, *owner = nullptr, *visible = nullptr, *first = nullptr, *tables = nullptr;
   const std::uint64_t* ancestors = nullptr;
   float scale = 0;  // times log2(e)
   // Queries that are still to be rotated, in bf16 and aligned, heads of 64 or 128: launch_prompt only.
   const std::int32_t* positions = nullptr;
   const float* frequencies = nullptr;
-  // A context of more than `split_chunks` chunks is divided among `splits` blocks: block i takes chunks [i *
-  // split_chunks, (i + 1) * split_chunks). Where splits > 1, the sum of every chunk that is computed is written to
-  // `sums` f32 [rows * heads, chunks, head_size], and its greatest score and mass to `peaks` [rows * heads, chunks];
-  // fold_chunks reads only those of rows with chunks in several splits.
-  int chunks = 1, split_chunks = 1, splits = 1;
+  int deepest = 1;  // no row attends to this depth or a later one
+  // A context is shared by up to `splits` blocks (split_of()). Where `sums` is set, every chunk that is computed is
+  // written to sums f32 [rows * heads, chunks, head_size], its greatest score and mass to peaks [rows * heads, chunks],
+  // and launch_fold follows.
+  int chunks = 1, splits = 1;
   int tile = 16;  // query vectors of one block
   float* sums = nullptr;
   float2* peaks = nullptr;
 };
 
-// What one row attends to: depths [first, visible) are the slots of the same number, depths [visible, end) its
-// ancestors.
+// What one row attends to: depths [first, visible) are the slots of the same number, depths [branch(), end) its
+// ancestors. A window may begin behind the prefix, among the ancestors; bits before it are not set.
 struct Sight {
   int first = 0, visible = 0, end = 0;
+  __device__ int branch() const { return max(first, visible); }
+  __device__ bool branches() const { return end > branch(); }
 };
 
 __device__ inline Sight sight_of(const AttentionWork& work, int row) {
   Sight s;
   s.first = work.first ? max(work.first[row], 0) : 0;
   s.visible = s.end = work.visible[row];
-  for (int w = 0; w < work.words; ++w) s.end += __popcll(work.ancestors[std::int64_t(row) * work.words + w]);
+  int ancestors = 0;
+  for (int w = 0; w < work.words; ++w) ancestors += __popcll(work.ancestors[std::int64_t(row) * work.words + w]);
+  if (ancestors > 0) s.end = s.branch() + ancestors;
   return s;
 }
 
-__device__ inline int slot_at(const AttentionWork& work, int row, int visible, int depth) {
-  if (depth < visible) return depth;
-  int rank = depth - visible;
+// The position of the bit before which `rank` bits are set.
+__device__ inline int position_of(std::uint64_t bits, int rank) {
+  int at = 0;
+#pragma unroll
+  for (int size = 32; size > 0; size /= 2) {
+    const int n = __popcll(bits >> at & ((std::uint64_t(1) << size) - 1));
+    if (rank >= n) rank -= n, at += size;
+  }
+  return at;
+}
+
+__device__ inline int slot_at(const AttentionWork& work, int row, Sight s, int depth) {
+  if (depth < s.visible) return depth;
+  int rank = depth - s.branch();
   for (int w = 0; w < work.words; ++w) {
-    std::uint64_t bits = work.ancestors[std::int64_t(row) * work.words + w];
+    const std::uint64_t bits = work.ancestors[std::int64_t(row) * work.words + w];
     const int n = __popcll(bits);
-    if (rank >= n) {
-      rank -= n;
-      continue;
-    }
-    for (; rank > 0; --rank) bits &= bits - 1;
-    return visible + 64 * w + __ffsll(std::int64_t(bits)) - 1;
+    if (rank < n) return s.visible + 64 * w + position_of(bits, rank);
+    rank -= n;
   }
   return 0;
 }
@@ -139,18 +152,16 @@ __device__ inline float folded(float result, float chunk, Fold by) {
 
 __device__ inline float inverse_mass(float mass) { return mass > 0 ? __fdiv_rn(1.0f, mass) : 0.0f; }
 
-// The split that has all chunks of a row, or -1 where several have some.
-__device__ inline int sole_split(const AttentionWork& work, Sight s) {
-  if (s.end <= s.first) return 0;
-  const int begin = s.first / kChunk / work.split_chunks, end = (s.end - 1) / kChunk / work.split_chunks;
-  return begin == end ? begin : -1;
+// Where the sum of a chunk of one row and query head is, in `peaks`; in `sums`, times head_size.
+__device__ inline std::int64_t piece_at(const AttentionWork& work, std::int64_t row, int head, int chunk) {
+  return ((row - work.first_row) * work.heads + head) * work.chunks + chunk;
 }
 
 // Launches. `dependent_launch`: see Grid::dependent_launch; `shared_memory`: bytes of a block, at most.
 void launch_tiles(const AttentionWork& work, std::int64_t shared_memory, cudaStream_t stream, bool dependent_launch);
 // Of codes: heads of up to 256, a multiple of 16.
 void launch_coded_tiles(const AttentionWork& work, cudaStream_t stream, bool dependent_launch);
-// Heads of up to 128, no trees, one split; 90a.
+// Heads of up to 128; 90a.
 void launch_prompt(const AttentionWork& work, cudaStream_t stream, bool dependent_launch);
 bool rotates_queries(const AttentionWork& work);    // whether launch_prompt can rotate the queries itself
 int attention_cluster(std::int64_t shared_memory);  // blocks of the largest cluster that the device runs with

@@ -1,6 +1,6 @@
 // Rotation, storing and attention of a few rows at once: see decode.cuh. Bytes: keys and values of each sequence, 4 *
 // slots * kv_heads * head_size, once for every two tiles of query vectors. For one sequence that is little against the
-// latency of one chunk: rotation, copy of 128 keys, two products, one exchange in the cluster.
+// latency of one span: rotation, copy of 128 keys, two products, one exchange in the cluster.
 #include <algorithm>
 
 #include "kernels/cuda/attention/decode.cuh"
@@ -11,7 +11,7 @@ namespace {
 
 template <int kHead, int kTiles> std::int64_t shared_bytes(const DecodeWork& work) {
   static_assert(sizeof(DecodeShared<kHead, kTiles>) == decode_fixed_bytes(kHead, kTiles));
-  return decode_bytes(kHead, kTiles, work.a.split_chunks, work.a.splits, work.a.longest, work.a.group);
+  return decode_bytes(kHead, kTiles, work.spans, work.a.splits, work.a.longest, work.a.group);
 }
 
 template <int kHead, int kTiles> void launch(const DecodeWork& work, cudaStream_t stream, bool dependent_launch) {

@@ -1,10 +1,10 @@
 // Rotation, storing and attention of a few rows of each sequence in one kernel, for decoding few sequences. Every block
-// takes one chunk (or a few) of the context of one kv head; the blocks of a sequence, kv head and up to two tiles of
-// its query vectors form a cluster. Each block sends its chunks' sums to the other blocks of the cluster, and each
-// block folds the sums of some vectors. All copies of a chunk's keys and values are issued before the first is used,
-// and the two steps of a chunk are scored at once by four warps each. The keys and values of the rows themselves are
-// not read from global memory: every block rotates those that it needs. The kernel is bound by latency, mostly that of
-// instructions that run once, so there is no division by run-time values, and sums are sent to the folding block
+// takes one span of 128 depths (or a few) of the context of one kv head; the blocks of a sequence, kv head and up to
+// two tiles of its query vectors form a cluster. Each block sends its chunks' sums to the other blocks of the cluster,
+// and each block folds the sums of some vectors. All copies of a span's keys and values are issued before the first is
+// used, and the two steps of a span are scored at once by four warps each. The keys and values of the rows themselves
+// are not read from global memory: every block rotates those that it needs. The kernel is bound by latency, mostly that
+// of instructions that run once, so there is no division by run-time values, and sums are sent to the folding block
 // without a barrier of the cluster. The arithmetic is that of attention.cuh in the order of tiles.cuh: the same bits.
 // This header must not know how it is launched.
 #pragma once
@@ -17,8 +17,8 @@ namespace foretoken {
 
 template <int kHead, int kTiles> struct DecodeBlock : DecodeRows<kHead, kTiles> {
   using Rows = DecodeRows<kHead, kTiles>;
-  using Rows::a, Rows::shared, Rows::head, Rows::rank, Rows::row, Rows::rows, Rows::vector, Rows::vectors, Rows::begin,
-      Rows::end, Rows::first, Rows::last;
+  using Rows::a, Rows::shared, Rows::head, Rows::rank, Rows::row, Rows::rows, Rows::vector, Rows::vectors, Rows::chunk,
+      Rows::chunks, Rows::first, Rows::last;
   using Rows::receiver, Rows::share, Rows::page_number, Rows::peaks, Rows::thread, Rows::warp, Rows::lane,
       Rows::kChunks, Rows::kHalf;
   static constexpr int kColumns = kHead / 64;        // 8-wide columns of the values that a warp sums
@@ -32,14 +32,14 @@ template <int kHead, int kTiles> struct DecodeBlock : DecodeRows<kHead, kTiles> 
     float of[kTiles][2][4] = {};
   };
   struct Sums {
-    float of[kTiles][kColumns][4] = {}, mass[kTiles][4] = {}, peak[kTiles][2], keep[kTiles][2];
+    float of[kTiles][kColumns][4], mass[kTiles][4], peak[kTiles][2], keep[kDecodeSteps][kTiles][2];
   };
 
   using Rows::Rows;
 
-  // ---- a chunk ----
-  // Warp w scores keys 16 w ... 16 w + 15 of the chunk.
-  __device__ Scores scores(int chunk) const {
+  // ---- a span ----
+  // Warp w scores keys 16 w ... 16 w + 15 of the span.
+  __device__ Scores scores(int span) const {
     const std::uint32_t keys = shared_address(shared.keys), queries = shared_address(shared.q);
     Scores s;
 #pragma unroll
@@ -53,12 +53,12 @@ template <int kHead, int kTiles> struct DecodeBlock : DecodeRows<kHead, kTiles> 
         multiply_add(s.of[t][1], q, b.r[2], b.r[3]);
       }
     }
-    const bool all = Rows::sees_all(chunk);
+    const bool all = Rows::sees_all(span);
 #pragma unroll
     for (int i = 0; i < 2 * kTiles; ++i) {
       const int v = i * 8 + lane / 4, h = i % 2;
       float(&of)[2][4] = s.of[i / 2];
-      if (!all) hide(chunk, v, h, of);
+      if (!all) hide(span, v, h, of);
       float most = fmaxf(fmaxf(of[0][h * 2], of[0][h * 2 + 1]), fmaxf(of[1][h * 2], of[1][h * 2 + 1]));
       most = fmaxf(most, __shfl_xor_sync(~0u, most, 1));
       most = fmaxf(most, __shfl_xor_sync(~0u, most, 2));
@@ -66,8 +66,8 @@ template <int kHead, int kTiles> struct DecodeBlock : DecodeRows<kHead, kTiles> 
     }
     return s;
   }
-  __device__ void hide(int chunk, int v, int h, float (&s)[2][4]) const {
-    const int depth = chunk * kChunk + warp * 16 + lane % 4 * 2, r = Rows::row_of(v),
+  __device__ void hide(int span, int v, int h, float (&s)[2][4]) const {
+    const int depth = span * kSpan + warp * 16 + lane % 4 * 2, r = Rows::row_of(v),
               low = v < vectors ? shared.low[r] : 0, high = v < vectors ? shared.high[r] : 0;
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
@@ -76,21 +76,22 @@ template <int kHead, int kTiles> struct DecodeBlock : DecodeRows<kHead, kTiles> 
     }
   }
 
-  // Converts scores to weights in shared memory; sets each vector's greatest score and the factor of the first step's
-  // sums.
-  __device__ void weigh(const Scores& s, Sums& to) const {
+  // Converts scores to weights in shared memory; sets each vector's greatest score and the factors of the sums before
+  // each step. `fresh`: a chunk begins.
+  __device__ void weigh(const Scores& s, Sums& to, bool fresh) const {
     const int step = warp / 4;
 #pragma unroll
     for (int i = 0; i < 2 * kTiles; ++i) {
       const int t = i / 2, h = i % 2, v = i * 8 + lane / 4;
-      float most[kDecodeSteps];
+      float peak = fresh ? kUnseen : to.peak[t][h], base = 0;
 #pragma unroll
       for (int j = 0; j < kDecodeSteps; ++j) {
         const float4 four = *reinterpret_cast<const float4*>(shared.peaks[v][j]);
-        most[j] = fmaxf(fmaxf(four.x, four.y), fmaxf(four.z, four.w));
+        const float now = fmaxf(peak, fmaxf(fmaxf(four.x, four.y), fmaxf(four.z, four.w)));
+        to.keep[j][t][h] = rescale(peak, now, a.scale), peak = now;
+        if (j == step) base = now == kUnseen ? 0.0f : now * a.scale;
       }
-      to.peak[t][h] = fmaxf(most[0], most[1]), to.keep[t][h] = rescale(most[0], to.peak[t][h], a.scale);
-      const float now = step == 0 ? most[0] : to.peak[t][h], base = now == kUnseen ? 0.0f : now * a.scale;
+      to.peak[t][h] = peak;
 #pragma unroll
       for (int j = 0; j < 2; ++j) {
         const float low = exp2_fast(__fmaf_rn(s.of[t][j][h * 2], a.scale, -base)),
@@ -102,10 +103,12 @@ template <int kHead, int kTiles> struct DecodeBlock : DecodeRows<kHead, kTiles> 
   }
 
   // Warp w sums the 8 kColumns numbers of the head from 8 kColumns w on.
-  __device__ void add_values(Sums& to) const {
+  __device__ void add_values(Sums& to, bool fresh) const {
     const std::uint32_t values = shared_address(shared.values);
+    if (fresh) clear(to);
 #pragma unroll
     for (int step = 0; step < kDecodeSteps; ++step) {
+      if (step > 0 || !fresh) keep(to, step);
       const std::uint32_t weights = shared_address(shared.weights[step]);
 #pragma unroll
       for (int k = 0; k < kStep / 32; ++k) {
@@ -122,15 +125,22 @@ template <int kHead, int kTiles> struct DecodeBlock : DecodeRows<kHead, kTiles> 
           for (int n = 0; n < kColumns; ++n) multiply_add(to.of[i / 2][n], w, b[n].r[i % 2 * 2], b[n].r[i % 2 * 2 + 1]);
         }
       }
-      if (step == 0) keep(to);
     }
   }
-  __device__ static void keep(Sums& to) {
+  __device__ static void clear(Sums& to) {
 #pragma unroll
     for (int i = 0; i < 4 * kTiles; ++i) {
-      to.mass[i / 4][i % 4] *= to.keep[i / 4][i % 4 / 2];
+      to.mass[i / 4][i % 4] = 0;
 #pragma unroll
-      for (int n = 0; n < kColumns; ++n) to.of[i / 4][n][i % 4] *= to.keep[i / 4][i % 4 / 2];
+      for (int n = 0; n < kColumns; ++n) to.of[i / 4][n][i % 4] = 0;
+    }
+  }
+  __device__ static void keep(Sums& to, int step) {
+#pragma unroll
+    for (int i = 0; i < 4 * kTiles; ++i) {
+      to.mass[i / 4][i % 4] *= to.keep[step][i / 4][i % 4 / 2];
+#pragma unroll
+      for (int n = 0; n < kColumns; ++n) to.of[i / 4][n][i % 4] *= to.keep[step][i / 4][i % 4 / 2];
     }
   }
 
@@ -141,7 +151,7 @@ template <int kHead, int kTiles> struct DecodeBlock : DecodeRows<kHead, kTiles> 
     const int mine = min(share, vectors - (rank - receiver) * share);
     init_barrier(&shared.received, 1);
     fence_barriers();
-    expect_copies(&shared.received, max(mine, 0) * (end - begin) * (kHalf + 1) * int(sizeof(float2)));
+    expect_copies(&shared.received, max(mine, 0) * chunks * (kHalf + 1) * int(sizeof(float2)));
   }
   // Writes to the same address in the shared memory of block `to`.
   template <class T> __device__ void send(int to, T* address, T numbers) const {
@@ -152,11 +162,11 @@ template <int kHead, int kTiles> struct DecodeBlock : DecodeRows<kHead, kTiles> 
   }
   // Sends each vector's sums, peak and mass of this chunk to the block that folds it. There the sums of a lane are
   // adjacent: entry 4 w + i holds those of lane i of warp w, numbers 8 kColumns w + 8 n + 2 i and the next.
-  __device__ void send_sums(int chunk, const Sums& of) const {
+  __device__ void send_sums(int number, const Sums& of) const {
 #pragma unroll
     for (int i = 0; i < 2 * kTiles; ++i) {
       const int t = i / 2, h = i % 2, v = i * 8 + lane / 4, to = Rows::over(v, share),
-                at = (chunk - begin) * share + v - to * share;
+                at = (number - chunk) * share + v - to * share;
       if (v >= vectors) continue;
       if (warp == 0 && lane % 4 == 0) send(receiver + to, peaks + at, make_float2(of.peak[t][h], of.mass[t][h * 2]));
       Lane* const slots = sums + at * kLanes + warp * 4 + lane % 4;
@@ -176,7 +186,7 @@ template <int kHead, int kTiles> struct DecodeBlock : DecodeRows<kHead, kTiles> 
       if (v >= vectors) return;
       float peak = kUnseen, mass = 0, total[2 * kColumns] = {};
 #pragma unroll 3
-      for (int c = 0; c < end - begin; ++c) {
+      for (int c = 0; c < chunks; ++c) {
         const float2 of = peaks[c * share + i / kLanes];
         const Lane sum = sums[c * share * kLanes + i];
         const Fold by = fold(peak, of.x, a.scale);
@@ -196,9 +206,9 @@ template <int kHead, int kTiles> struct DecodeBlock : DecodeRows<kHead, kTiles> 
   }
 
   // What may precede the end of the previous kernels, then a wait for it: initializes the block's barrier, arrives at
-  // the cluster's, and copies (settled pages) or prefetches the keys and values of the first chunk.
+  // the cluster's, and copies (settled pages) or prefetches the keys and values of the first span.
   __device__ __forceinline__ void start() {
-    sums = reinterpret_cast<Lane*>(peaks + ((end - begin) * share + 1) / 2 * 2);
+    sums = reinterpret_cast<Lane*>(peaks + (chunks * share + 1) / 2 * 2);
     if (thread == 0) expect();
     __syncwarp();
     arrive_cluster();  // started: others may write to this block's shared memory
@@ -219,22 +229,23 @@ template <int kHead, int kTiles> struct DecodeBlock : DecodeRows<kHead, kTiles> 
     const typename Rows::Piece query = Rows::load_query(), own = Rows::load_row(first, thread);
     Rows::fill_rotations();
     __syncthreads();
-    for (int chunk = first; chunk < last; ++chunk) {
-      if (chunk != first || !Rows::work.settled) Rows::request();
-      if (chunk == first) Rows::store_query(query);
-      Rows::store_rows(chunk, own);
+    Sums of;
+    for (int span = first; span < last; ++span) {
+      const bool fresh = span == first || begins_chunk(span * kSpan);
+      if (span != first || !Rows::work.settled) Rows::request();
+      if (span == first) Rows::store_query(query);
+      Rows::store_rows(span, own);
       wait_copies<0>();
       __syncthreads();
-      const Scores s = scores(chunk);
-      Sums of;
+      const Scores s = scores(span);
       __syncthreads();
-      weigh(s, of);
+      weigh(s, of, fresh);
       __syncthreads();
-      if (chunk + 1 < last) page_number = Rows::page_at(chunk + 1), Rows::find_sources(chunk + 1);
-      add_values(of);
-      if (chunk == first) wait_cluster();
-      send_sums(chunk, of);
-      if (chunk + 1 < last) __syncthreads();
+      if (span + 1 < last) page_number = Rows::page_at(span + 1), Rows::find_sources(span + 1);
+      add_values(of, fresh);
+      if (span == first) wait_cluster();
+      if (span + 1 == last || begins_chunk((span + 1) * kSpan)) send_sums(chunk_of(span * kSpan), of);
+      if (span + 1 < last) __syncthreads();
     }
     if (a.splits == 1)
       __syncthreads();

@@ -1,28 +1,30 @@
-// The input of a block of decode.cuh: its rows and chunks, its shared memory, copies of the keys and values of a chunk,
+// The input of a block of decode.cuh: its rows and spans, its shared memory, copies of the keys and values of a span,
 // and how the rows themselves are rotated and stored, in shared memory and in their pages. This header must not know
-// how a chunk is summed.
+// how a span is summed.
 #pragma once
 #include <climits>
 
 #include "kernels/cuda/attention/attention.cuh"
+#include "kernels/cuda/attention/plans.h"
 #include "kernels/cuda/attention/rotation.cuh"
 #include "kernels/cuda/instructions/matrix_tiles.cuh"
 
 namespace foretoken {
 
 // kDecodeTile: query vectors of a tile; kDecodeRows: the most rows of a sequence, and heads of a group.
-constexpr int kDecodeThreads = 256, kDecodeTile = 16, kDecodeRows = 32;
-constexpr int kDecodeSteps = kChunk / kStep;
+// kSpan: depths that a block processes at once: a chunk, or a part of a longer one.
+constexpr int kDecodeThreads = 256, kDecodeTile = 16, kDecodeRows = 32, kSpan = kDecodeSpan;
+constexpr int kDecodeSteps = kSpan / kStep;
 
 // `group` query heads of each of a sequence's rows, no trees; everything bf16, rows aligned to 16 bytes, heads of a
 // multiple of 16 numbers.
 struct DecodeWork {
-  AttentionWork a;  // split_chunks: chunks of a block; splits: blocks of a cluster; tile: query vectors of a block, one
-                    // tile or two; q: not rotated yet
+  AttentionWork a;  // splits: blocks of a cluster; tile: query vectors of a block, one tile or two; q: not rotated yet
   const Bf16 *k, *v;
   std::int64_t k_stride, v_stride;
   const std::int32_t *positions, *slots;
   const float* frequencies;
+  int spans = 1;         // that a block of the decode kernel takes: whole chunks
   bool settled = false;  // no running kernel writes to these pages: they may be read before wait_for_previous_kernels()
 };
 
@@ -35,13 +37,13 @@ struct DecodeCall : DecodeWork {
 
 template <int kHead, int kTiles> struct DecodeShared {
   static constexpr int kVectors = kTiles * kDecodeTile;
-  alignas(128) Bf16 keys[kChunk * kHead];
-  alignas(128) Bf16 values[kChunk * kHead];
+  alignas(128) Bf16 keys[kSpan * kHead];
+  alignas(128) Bf16 values[kSpan * kHead];
   alignas(128) Bf16 q[kVectors * kHead];
   alignas(128) Bf16 weights[kDecodeSteps][kVectors * kStep];
   alignas(16) float peaks[kVectors][kDecodeSteps][4];
-  std::int64_t source[kChunk];  // byte offset of a key from the pool's begin; kNowhere: no row attends to it; kOwn -
-                                // offset: it is one of the rows
+  std::int64_t source[kSpan];  // byte offset of a key from the pool's begin; kNowhere: no row attends to it; kOwn -
+                               // offset: it is one of the rows
   // Of each row: first and last + 1 depth that it attends to, its slot (-1: not stored), its position for the rotation.
   int low[kDecodeRows], high[kDecodeRows], slot[kDecodeRows], position[kDecodeRows];
   std::uint64_t received;  // barrier of the data that the cluster sends to this block
@@ -61,10 +63,11 @@ template <int kHead, int kTiles> struct DecodeRows {
   Shared& shared;
   int sequence, head, rank, row, rows;  // kv head; block of the cluster; the first row and how many
   int vector, vectors;                  // the first query vector of this block among those of all rows, and how many
-  int begin, end, first, last;          // chunks of the sequence; those of this block
+  int begin, end, first, last;          // spans of the sequence; those of this block
+  int chunk, chunks;                    // the sequence's first chunk, and how many
   int all_low, all_high, own_low, own_high;  // depths that every row attends to; slots of the rows
-  int receiver, share;                       // the first block that has chunks; vectors that each block folds
-  int page_number;                           // of key `thread` of the next chunk
+  int receiver, share;                       // the first block that has spans; vectors that each block folds
+  int page_number;                           // of key `thread` of the next span
   float frequency;                           // of pair `thread` % kHalf
   const std::int32_t* table;
   Rotation* rotations;
@@ -80,7 +83,7 @@ template <int kHead, int kTiles> struct DecodeRows {
     head = int(blockIdx.y);
     table = a.tables + std::int64_t(sequence) * a.table_width;
     // `page` is loaded before it is known to be needed, as is the frequency: this hides the latency.
-    const int page = page_at(rank * a.split_chunks);
+    const int page = page_at(rank * work.spans);
     frequency = thread % kHalf < a.head_size / 2 ? work.frequencies[thread % kHalf] : 0;
     const bool single = a.rows == a.sequences && a.longest == 1;
     row = single ? sequence : a.begins[sequence], rows = single ? 1 : a.begins[sequence + 1] - row;
@@ -98,14 +101,15 @@ template <int kHead, int kTiles> struct DecodeRows {
         shared.low[r] = from, shared.high[r] = visible, shared.slot[r] = counts ? slot : -1,
         shared.position[r] = position;
     }
-    begin = __reduce_min_sync(~0u, least[0]) / kChunk, all_high = __reduce_min_sync(~0u, least[1]),
+    begin = __reduce_min_sync(~0u, least[0]) / kSpan, all_high = __reduce_min_sync(~0u, least[1]),
     own_low = __reduce_min_sync(~0u, least[2]);
-    end = (__reduce_max_sync(~0u, most[0]) - 1) / kChunk + 1, all_low = __reduce_max_sync(~0u, most[1]),
+    end = (__reduce_max_sync(~0u, most[0]) - 1) / kSpan + 1, all_low = __reduce_max_sync(~0u, most[1]),
     own_high = __reduce_max_sync(~0u, most[2]);
-    first = max(begin, rank * a.split_chunks), last = min(end, (rank + 1) * a.split_chunks);
-    receiver = over(begin, a.split_chunks),
-    share = over(vectors + over(end - 1, a.split_chunks) - receiver, over(end - 1, a.split_chunks) - receiver + 1);
-    page_number = first == rank * a.split_chunks ? page : page_at(first);
+    first = max(begin, rank * work.spans), last = min(end, (rank + 1) * work.spans);
+    chunk = chunk_of(begin * kSpan), chunks = chunks_of(end * kSpan) - chunk;
+    receiver = over(begin, work.spans),
+    share = over(vectors + over(end - 1, work.spans) - receiver, over(end - 1, work.spans) - receiver + 1);
+    page_number = first == rank * work.spans ? page : page_at(first);
     rotations = reinterpret_cast<Rotation*>(&shared + 1);
     peaks = reinterpret_cast<float2*>(rotations + a.longest * kHalf);
     return true;
@@ -115,18 +119,18 @@ template <int kHead, int kTiles> struct DecodeRows {
     return n * work.inverse[d] >> 16;
   }  // n / d; n d < 65536, n < 32768, 0 < d <= kDecodeRows
   __device__ int page_of(int depth) const { return int(std::uint64_t(depth) * work.page_inverse >> 32); }
-  __device__ int page_at(int chunk) const {
-    const int index = page_of(chunk * kChunk + thread);
-    return thread < kChunk && index < a.table_width ? table[index] : 0;
+  __device__ int page_at(int span) const {
+    const int index = page_of(span * kSpan + thread);
+    return thread < kSpan && index < a.table_width ? table[index] : 0;
   }
 
   // ---- keys and values ----
-  __device__ bool sees_all(int chunk) const {
-    return chunk * kChunk >= all_low && (chunk + 1) * kChunk <= all_high;
-  }  // true: every row attends to all of the chunk
-  __device__ void find_sources(int chunk) {
-    if (thread >= kChunk) return;
-    const int depth = chunk * kChunk + thread;
+  __device__ bool sees_all(int span) const {
+    return span * kSpan >= all_low && (span + 1) * kSpan <= all_high;
+  }  // true: every row attends to all of the span
+  __device__ void find_sources(int span) {
+    if (thread >= kSpan) return;
+    const int depth = span * kSpan + thread;
     bool seen = depth >= all_low && depth < all_high, own = false;
     if (!seen || (depth >= own_low && depth < own_high))
 #pragma unroll 1
@@ -139,7 +143,7 @@ template <int kHead, int kTiles> struct DecodeRows {
   // Prefetches into L2, which is coherent with later writes: allowed before earlier kernels have ended.
   __device__ void read_ahead() const {
 #pragma unroll 1
-    for (int i = thread; i < 2 * kChunk * kHead / 64; i += kDecodeThreads) {
+    for (int i = thread; i < 2 * kSpan * kHead / 64; i += kDecodeThreads) {
       const int key = i / 2 / (kHead / 64), line = i / 2 % (kHead / 64);
       const std::int64_t from = shared.source[key];
       if (from >= 0 && line * 64 < a.head_size)
@@ -152,7 +156,7 @@ template <int kHead, int kTiles> struct DecodeRows {
     const int c = thread % kChunks, line = thread / kChunks;
     const bool inside = c * 8 < a.head_size;
 #pragma unroll
-    for (int i = 0; i < kChunk / kLines; ++i) {
+    for (int i = 0; i < kSpan / kLines; ++i) {
       const int key = line + i * kLines, to = swizzled<kChunks>(key, c);
       const std::int64_t from = shared.source[key];
       if (from <= kOwn) continue;
@@ -167,9 +171,9 @@ template <int kHead, int kTiles> struct DecodeRows {
   // ---- the rows themselves ----
   __device__ int row_of(int v) const { return over(vector + v, a.group); }  // of vector v of this block
   __device__ bool owns(int begins, int ends) const {
-    return own_low < ends * kChunk && own_high > begins * kChunk;
-  }  // whether these chunks may contain one of the rows
-  // Of the rows whose queries this block has, or of all rows where their keys may be in its chunks.
+    return own_low < ends * kSpan && own_high > begins * kSpan;
+  }  // whether these spans may contain one of the rows
+  // Of the rows whose queries this block has, or of all rows where their keys may be in its spans.
   __device__ void fill_rotations() {
     const bool all = owns(first, last);
     const int begins = all ? 0 : row_of(0) * kHalf, ends = all ? rows * kHalf : (row_of(vectors - 1) + 1) * kHalf;
@@ -178,7 +182,7 @@ template <int kHead, int kTiles> struct DecodeRows {
       for (int i = begins + thread; i < ends; i += kDecodeThreads)
         rotations[i] = rotation_of(shared.position[i / kHalf], frequency);
   }
-  __device__ static uint4& chunk_of(Bf16* tile, int line, int c) {
+  __device__ static uint4& part_at(Bf16* tile, int line, int c) {
     return *reinterpret_cast<uint4*>(reinterpret_cast<std::byte*>(tile) + swizzled<kChunks>(line, c));
   }
 
@@ -204,34 +208,34 @@ template <int kHead, int kTiles> struct DecodeRows {
   __device__ void store_query(Piece p) {
 #pragma unroll 1
     for (int i = thread; a.head_size < kHead && i < kVectors * kChunks; i += kDecodeThreads)
-      if (i % kChunks * 8 >= a.head_size) chunk_of(shared.q, i / kChunks, i % kChunks) = {};
+      if (i % kChunks * 8 >= a.head_size) part_at(shared.q, i / kChunks, i % kChunks) = {};
     const int v = line_of(thread, 1), c = thread - v * pairs();
     if (v >= vectors) return;
     rotate_eight(p.low, p.high, rotations + row_of(v) * kHalf + c * 8);
-    chunk_of(shared.q, v, c) = p.low, chunk_of(shared.q, v, c + pairs()) = p.high;
+    part_at(shared.q, v, c) = p.low, part_at(shared.q, v, c + pairs()) = p.high;
   }
 
   // Of each row first the pieces of its key, then those of its value.
-  __device__ bool is_here(int chunk, int r) const {
-    return r < rows && unsigned(shared.slot[r] - chunk * kChunk) < unsigned(kChunk);
+  __device__ bool is_here(int span, int r) const {
+    return r < rows && unsigned(shared.slot[r] - span * kSpan) < unsigned(kSpan);
   }
-  __device__ Piece load_row(int chunk, int n) const {
+  __device__ Piece load_row(int span, int n) const {
     const int r = line_of(n, 3), c = n - r * 3 * pairs();
-    if (!is_here(chunk, r)) return {};
+    if (!is_here(span, r)) return {};
     const uint4* const k = reinterpret_cast<const uint4*>(work.k + (row + r) * work.k_stride + head * a.head_size);
     if (c < pairs()) return {k[c], k[c + pairs()]};
     return {reinterpret_cast<const uint4*>(work.v + (row + r) * work.v_stride + head * a.head_size)[c - pairs()], {}};
   }
-  // Stores the rows of `chunk` in this block's tiles and in their pages.
-  __device__ void store_row(int chunk, int n, Piece p) {
+  // Stores the rows of `span` in this block's tiles and in their pages.
+  __device__ void store_row(int span, int n, Piece p) {
     const int r = line_of(n, 3), c = n - r * 3 * pairs();
-    if (!is_here(chunk, r)) return;
-    const int key = shared.slot[r] - chunk * kChunk;
+    if (!is_here(span, r)) return;
+    const int key = shared.slot[r] - span * kSpan;
     if (c < pairs()) {
       rotate_eight(p.low, p.high, rotations + r * kHalf + c * 8);
-      chunk_of(shared.keys, key, c) = p.low, chunk_of(shared.keys, key, c + pairs()) = p.high;
+      part_at(shared.keys, key, c) = p.low, part_at(shared.keys, key, c + pairs()) = p.high;
     } else {
-      chunk_of(shared.values, key, c - pairs()) = p.low;
+      part_at(shared.values, key, c - pairs()) = p.low;
     }
     if (blockIdx.z > 0) return;  // another block has the same rows for other queries, and stores them
     uint4* const page = reinterpret_cast<uint4*>(const_cast<std::byte*>(a.pool) + (c < pairs() ? a.keys : a.values) +
@@ -241,18 +245,18 @@ template <int kHead, int kTiles> struct DecodeRows {
     else
       page[c - pairs()] = p.low;
   }
-  // `loaded`: the piece of the first chunk that this thread has loaded.
-  __device__ void store_rows(int chunk, Piece loaded) {
-    if (!owns(chunk, chunk + 1)) return;
+  // `loaded`: the piece of the first span that this thread has loaded.
+  __device__ void store_rows(int span, Piece loaded) {
+    if (!owns(span, span + 1)) return;
 #pragma unroll 1
     for (int n = thread; n < rows * 3 * pairs(); n += kDecodeThreads)
-      store_row(chunk, n, n == thread && chunk == first ? loaded : load_row(chunk, n));
+      store_row(span, n, n == thread && span == first ? loaded : load_row(span, n));
 #pragma unroll 1
-    for (int i = thread; a.head_size < kHead && i < kChunk * kChunks;
+    for (int i = thread; a.head_size < kHead && i < kSpan * kChunks;
          i += kDecodeThreads) {  // zeros where the head is padded
       const int key = i / kChunks, c = i % kChunks;
       if (c * 8 >= a.head_size && shared.source[key] <= kOwn)
-        chunk_of(shared.keys, key, c) = chunk_of(shared.values, key, c) = {};
+        part_at(shared.keys, key, c) = part_at(shared.values, key, c) = {};
     }
   }
 };

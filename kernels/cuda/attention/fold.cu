@@ -1,27 +1,28 @@
-// Folds the chunks of a row that several blocks computed into its result, in order: see attention.cuh. Bytes: 4 *
-// chunks * (head_size + 2) read for each row and head.
+// Folds the chunks of each row that blocks wrote to memory into its result, in order: see attention.cuh. Bytes: 4 *
+// chunks * (head_size + 2) read for each row and head, mostly from L2.
 #include "kernels/cuda/attention/attention.cuh"
 
 namespace foretoken {
 namespace {
 
-constexpr int kThreads = 64, kAhead = 8;  // kAhead: chunks that a thread reads before it adds them
+constexpr int kThreads = 64, kAhead = 16;  // kAhead: chunks that a thread reads before it adds them
 
 // One thread sums four numbers of the head.
 __global__ void __launch_bounds__(kThreads) fold_chunks(const __grid_constant__ AttentionWork work) {
   let_next_kernel_start();
   const int quads = work.head_size / 4;
   const std::int64_t unit = std::int64_t(blockIdx.x) * kThreads + threadIdx.x, vector = unit / quads;
-  const int quad = int(unit % quads), row = int(vector / work.heads);
-  const Sight sight = row < work.rows ? sight_of(work, row) : Sight{};
+  const int quad = int(unit % quads), row = work.first_row + int(vector / work.heads), head = int(vector % work.heads);
+  const bool mine = vector < std::int64_t(work.rows) * work.heads;
+  const Sight sight = mine ? sight_of(work, row) : Sight{};
   wait_for_previous_kernels();
-  if (row >= work.rows || sole_split(work, sight) >= 0) return;
-  const int end = (sight.end - 1) / kChunk + 1;
-  const float4* sums = reinterpret_cast<const float4*>(work.sums) + vector * work.chunks * quads + quad;
-  const float2* peaks = work.peaks + vector * work.chunks;
+  if (!mine) return;
+  const int begin = chunk_of(sight.first), end = sight.end > sight.first ? chunks_of(sight.end) : begin;
+  const float4* sums = reinterpret_cast<const float4*>(work.sums) + piece_at(work, row, head, 0) * quads + quad;
+  const float2* peaks = work.peaks + piece_at(work, row, head, 0);
   float peak = kUnseen, mass = 0;
   float4 total = {};
-  for (int c = sight.first / kChunk; c < end; c += kAhead) {
+  for (int c = begin; c < end; c += kAhead) {
     float2 of[kAhead];
     float4 sum[kAhead];
 #pragma unroll
@@ -37,7 +38,7 @@ __global__ void __launch_bounds__(kThreads) fold_chunks(const __grid_constant__ 
     }
   }
   const float inverse = inverse_mass(mass);
-  const std::int64_t at = vector * work.head_size + quad * 4;
+  const std::int64_t at = (std::int64_t(row) * work.heads + head) * work.head_size + quad * 4;
   store_out(work, at, total.x * inverse), store_out(work, at + 1, total.y * inverse);
   store_out(work, at + 2, total.z * inverse), store_out(work, at + 3, total.w * inverse);
 }

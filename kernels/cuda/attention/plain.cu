@@ -39,12 +39,12 @@ __device__ void add_block(const AttentionWork& work, int row, int kv_head, Sight
   float score = kUnseen, value_scale = 1;
   std::int64_t offset = 0;
   if (depth >= s.first && depth < s.end) {
-    offset = slot_offset(work, table, kv_head, slot_at(work, row, s.visible, depth), bytes_each);
+    offset = slot_offset(work, table, kv_head, slot_at(work, row, s, depth), bytes_each);
     const std::byte* key = work.pool + offset + work.keys;
     float dot = 0;
     for (int i = 0; i < work.head_size; ++i) dot = __fmaf_rn(q[i], number_at(work, key, i), dot);
     if (work.codes != CacheCodes::none) {
-      const Place at = place_of(work, table, slot_at(work, row, s.visible, depth));
+      const Place at = place_of(work, table, slot_at(work, row, s, depth));
       dot = __fmul_rn(dot, scale_at(work, work.key_scales, at.page, kv_head, at.row));
       value_scale = scale_at(work, work.value_scales, at.page, kv_head, at.row);
     }

@@ -1,17 +1,21 @@
 // Attention of long prompts by warpgroup products: see prompt.cuh. Bytes: keys and values once for 128 query vectors,
 // mostly from L2. Operations: 4 * heads * head_size for each row and slot that it attends to.
 #include "kernels/cuda/attention/boxes.cuh"
-#include "kernels/cuda/attention/prompt.cuh"
+#include "kernels/cuda/attention/prompt_tree.cuh"
 
 namespace foretoken {
 namespace {
 
 template <int kHead> void launch(const PromptWork& work, cudaStream_t stream, bool dependent_launch) {
   static_assert(sizeof(PromptShared<kHead>) == prompt_bytes(kHead) && prompt_bytes(kHead) <= kLargestSharedMemory);
-  Grid grid{dim3(unsigned(work.a.kv_heads), unsigned(tiles_of(work.a, kPromptRows))), kPromptThreads,
-            sizeof(PromptShared<kHead>)};
+  Grid grid{dim3(unsigned(work.a.kv_heads), unsigned(tiles_of(work.a, kPromptRows)), unsigned(work.a.splits)),
+            kPromptThreads, sizeof(PromptShared<kHead>)};
   grid.dependent_launch = dependent_launch;
-  launch_kernel("attend", stream, grid, attend_prompt<kHead>, work);
+  const bool split = work.a.sums != nullptr, tree = work.a.words > 0;
+  launch_kernel("attend", stream, grid,
+                split ? (tree ? attend_prompt<kHead, true, true> : attend_prompt<kHead, true, false>)
+                      : (tree ? attend_prompt<kHead, false, true> : attend_prompt<kHead, false, false>),
+                work);
 }
 
 }  // namespace

@@ -1,5 +1,7 @@
 // Attention of many rows of one sequence over a bf16 cache, by the warpgroup products of architecture 90a: a tile of
-// 128 query vectors, two warpgroups that compute 64 each, and one that fetches keys and values ahead of them. The
+// 128 query vectors, two warpgroups that compute 64 each, and one that fetches keys and values ahead of them. Nodes of
+// a tree share the steps of their prefix; the steps behind it are added by prompt_tree.cuh. Where the tiles do not
+// occupy all multiprocessors, blocks share the context of a tile and write its chunks to memory (kSplit). The
 // arithmetic is that of attention.cuh in the order of tiles.cuh, and the products round as mma.sync does (a test
 // compares them): the same bits.
 #pragma once
@@ -9,30 +11,28 @@ namespace foretoken {
 
 #ifdef FORETOKEN_WARPGROUPS
 
-// The sums of a thread: of the current chunk, and of the chunks before it.
-template <int kHead> struct PromptSums {
-  float sum[kHead / 2] = {}, mass[4] = {}, peak[2];
-  Fold by[2];  // factors that fold the chunk that ends into the total
-  float total[kHead / 2], total_mass[2], total_peak[2];
+// The sums of a thread for two vectors, h = 0 and 1: of the current chunk, and of the chunks before it.
+template <int kHead, bool kSplit> struct PromptSums {
+  static constexpr int kTotals = kSplit ? 1 : kHead / 2;  // a split has no total: its chunks go to memory
+  float sum[kHead / 2] = {}, mass[4] = {}, peak[2] = {kUnseen, kUnseen};
+  float ended[2];  // the greatest score of the chunk that has ended and is not closed yet
+  Fold by[2];      // factors that fold it into the total
+  float total[kTotals] = {}, total_mass[2] = {}, total_peak[2] = {kUnseen, kUnseen};
 
-  __device__ __forceinline__ void clear() {
-#pragma unroll
-    for (int n = 0; n < kHead / 2; ++n) total[n] = 0;
-#pragma unroll
-    for (int h = 0; h < 2; ++h) mass[h] = mass[h + 2] = total_mass[h] = 0, peak[h] = total_peak[h] = kUnseen;
+  // All weights of this vector's chunk have been computed.
+  __device__ __forceinline__ void end_chunk(int h, float scale) {
+    if constexpr (kSplit)
+      ended[h] = peak[h];
+    else
+      by[h] = fold(total_peak[h], peak[h], scale);
+    peak[h] = kUnseen;
   }
-  // All weights of this chunk have been computed.
-  __device__ __forceinline__ void end_chunk(float scale) {
+  // Folds the chunk that has ended into the total.
+  __device__ __forceinline__ void fold_chunk(int h) {
 #pragma unroll
-    for (int h = 0; h < 2; ++h) by[h] = fold(total_peak[h], peak[h], scale), peak[h] = kUnseen;
-  }
-  // Folds the chunk that ended into the total.
-  __device__ __forceinline__ void close_chunk() {
-#pragma unroll
-    for (int n = 0; n < kHead / 2; ++n) total[n] = folded(total[n], sum[n], by[n / 2 % 2]);
-#pragma unroll
-    for (int h = 0; h < 2; ++h)
-      total_mass[h] = folded(total_mass[h], mass[2 * h], by[h]), mass[2 * h] = mass[2 * h + 1] = 0;
+    for (int n = 0; n < kTotals; ++n)
+      if (n / 2 % 2 == h) total[n] = folded(total[n], sum[n], by[h]);
+    total_mass[h] = folded(total_mass[h], mass[2 * h], by[h]);
   }
   // Makes the chunk's sums relative to a later peak.
   __device__ __forceinline__ void scale(const float (&keep)[2]) {
@@ -50,10 +50,10 @@ __device__ inline void multiply_mass(float (&d)[4], const Quad& a, std::uint64_t
                : "r"(a.r[0]), "r"(a.r[1]), "r"(a.r[2]), "r"(a.r[3]), "l"(b));
 }
 
-template <int kHead> struct PromptBlock : PromptTile<kHead> {
+template <int kHead, bool kSplit> struct PromptBlock : PromptTile<kHead> {
   using Tile = PromptTile<kHead>;
-  using Sums = PromptSums<kHead>;
-  using Tile::work, Tile::shared, Tile::bounds, Tile::begin, Tile::end, Tile::thread, Tile::lane, Tile::warp,
+  using Sums = PromptSums<kHead, kSplit>;
+  using Tile::work, Tile::shared, Tile::tile, Tile::bounds, Tile::begin, Tile::middle, Tile::lane, Tile::warp,
       Tile::kStages;
 
   using Tile::Tile;
@@ -137,6 +137,32 @@ template <int kHead> struct PromptBlock : PromptTile<kHead> {
     if (lane == 0 && stage >= 0) arrive(&shared.empty[stage]);
   }
 
+  // ---- chunks ----
+  // Closes the chunk of vector h that has ended: folds it into the total or writes it to memory.
+  __device__ __forceinline__ void close_chunk(int group, int h, int chunk, Sums& t) const {
+    if constexpr (kSplit)
+      write_chunk(group, h, chunk, t);
+    else
+      t.fold_chunk(h);
+    t.mass[2 * h] = t.mass[2 * h + 1] = 0;
+  }
+  __device__ __forceinline__ void close_chunk(int group, int chunk, Sums& t) const {
+    close_chunk(group, 0, chunk, t), close_chunk(group, 1, chunk, t);
+  }
+  __device__ __forceinline__ void write_chunk(int group, int h, int chunk, const Sums& t) const {
+    const int v = group * 64 + warp * 16 + h * 8 + lane / 4, at = tile.vector + v;
+    if (v >= tile.vectors) return;
+    const std::int64_t piece =
+        piece_at(work, tile.row + at / work.group, Tile::head * work.group + at % work.group, chunk);
+    if (lane % 4 == 0) work.peaks[piece] = {t.ended[h], t.mass[2 * h]};
+    float* const to = work.sums + piece * work.head_size + lane % 4 * 2;
+#pragma unroll
+    for (int n = 0; n < kHead / 8; ++n)
+      if (n * 8 < work.head_size)
+        *reinterpret_cast<float2*>(to + n * 8) = {t.sum[n * 4 + h * 2], t.sum[n * 4 + h * 2 + 1]};
+  }
+
+  // ---- steps that all rows share ----
   // The current step: its weights (f32, not yet rounded), the factors of the sums before it, whether it begins a chunk,
   // whether it is the tile's first, its stage and round of the ring, and the stage of the step before, whose values are
   // being added (-1: none).
@@ -154,16 +180,19 @@ template <int kHead> struct PromptBlock : PromptTile<kHead> {
     now.before = now.stage;
     if (++now.stage == kStages) now.stage = 0, ++now.round;
     wait_barrier(&shared.full[now.stage], now.round & 1);
-    if (now.fresh) {  // in one branch with the products, so that the compiler interleaves them
+    if (kSplit && now.fresh) {
+      close_chunk(group, chunk_of((step - 1) * kStep - 1), t);
       start_scores(now.s, now.stage);
-      t.close_chunk();
+    } else if (now.fresh) {  // in one branch with the products, so that the compiler interleaves them
+      start_scores(now.s, now.stage);
+      close_chunk(group, chunk_of((step - 1) * kStep - 1), t);
     } else {
       start_scores(now.s, now.stage);
       t.scale(now.keep);
     }
     const bool add = !(now.fresh || now.first);
-    now.fresh = step % (kChunk / kStep) == 0, now.first = false;
-    if (now.fresh) t.end_chunk(work.scale);
+    now.fresh = begins_chunk(step * kStep), now.first = false;
+    if (now.fresh) t.end_chunk(0, work.scale), t.end_chunk(1, work.scale);
     wait_products<0>();
     pin(now.s);
     hide(now.s, step, group);
@@ -179,50 +208,19 @@ template <int kHead> struct PromptBlock : PromptTile<kHead> {
     pin(now.s);
     hide(now.s, begin, group);
     weigh(now.s, t.peak, now.keep);
-    for (int step = begin + 1; step < end; ++step) next_step(step, group, t, now);
+    for (int step = begin + 1; step < middle; ++step) next_step(step, group, t, now);
     Quad weights[4];
     finish_values(t, now.before);
     pack(now.s, weights);
     if (now.fresh)
-      t.close_chunk();
+      close_chunk(group, chunk_of((middle - 1) * kStep - 1), t);
     else
       t.scale(now.keep);
     start_values(t, weights, now.stage, !(now.fresh || now.first));
-    finish_values(t, -1);
-    t.end_chunk(work.scale);
-    t.close_chunk();
-  }
-
-  __device__ __forceinline__ void compute(int group) {
-    Sums t;
-    Tile::load(group);
-    hold_queries(group);
-    t.clear();
-    if (begin < end) run(group, t);
-    Tile::store(group, t.total, t.total_mass);
+    finish_values(t, now.stage);
   }
 };
 
 #endif
-
-template <int kHead> __global__ void __launch_bounds__(kPromptThreads, 1)
-    attend_prompt(const __grid_constant__ PromptWork work) {
-#ifdef FORETOKEN_WARPGROUPS
-  extern __shared__ __align__(1024) std::byte memory[];
-  PromptBlock<kHead> block(work, *reinterpret_cast<PromptShared<kHead>*>(memory));
-  let_next_kernel_start();
-  if (!block.open()) return wait_for_previous_kernels();
-  if (threadIdx.x < 128) {
-    release_registers<24>();
-    if (work.box > 0)
-      block.fetch_boxes();
-    else
-      block.fetch();
-  } else {
-    acquire_registers<240>();
-    block.compute(int(threadIdx.x) / 128 - 1);
-  }
-#endif
-}
 
 }  // namespace foretoken

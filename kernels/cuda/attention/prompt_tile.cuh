@@ -49,7 +49,10 @@ template <int kHead> struct PromptTile {
   Shared& shared;
   TilePosition tile;
   TileBounds bounds;
-  int head, begin, end;  // kv head; steps
+  int head;  // kv head
+  // The block's steps: those that all rows share, [begin, middle), and steps of slots [middle, end), of which each row
+  // gathers its own in the order of depths (prompt_tree.cuh).
+  int begin, middle, end;
   const int thread = int(threadIdx.x) % 128, lane = thread % 32, warp = thread / 32;
 
   __device__ PromptTile(const PromptWork& w, Shared& s) : maps(w), work(w.a), shared(s) {}
@@ -70,8 +73,20 @@ template <int kHead> struct PromptTile {
     fence_async_proxy();
     __syncthreads();
     bounds = TileBounds::of(shared.sights, tile.vectors);
-    begin = bounds.low / kStep, end = max((bounds.high + kStep - 1) / kStep, begin);
-    return true;
+    return find_steps(int(blockIdx.z));
+  }
+  // False: the block has no steps, and its result is written by others.
+  __device__ bool find_steps(int split) {
+    const bool tree = bounds.branch != INT_MAX;
+    const int high = tree ? bounds.branch : bounds.high;
+    const DepthRange range = split_of(bounds.low, high, work.splits, split);
+    begin = (range.empty() ? high : range.begin) / kStep;
+    end = middle = range.empty() ? begin : (range.end + kStep - 1) / kStep;
+    // The last block that has shared steps has the rest, too.
+    if (tree && split == max(min(work.splits, most_splits(bounds.low, high)), 1) - 1)
+      end = (bounds.reach + kStep - 1) / kStep;
+    if (end - middle > kStages) __trap();  // see Layout: ancestors are near the slots of their row
+    return work.sums == nullptr || begin < end;
   }
 
   // ---- the warpgroup that fetches ----
@@ -89,8 +104,7 @@ template <int kHead> struct PromptTile {
   __device__ void fetch() {
     StepPages pages;
     const auto look_up = [&](int step) {
-      if (step < end)
-        pages.look_up(work, tile.sequence, step, bounds.low, bounds.high, [](int depth) { return depth; });
+      if (step < end) pages.look_up(work, tile.sequence, step, bounds.low, bounds.reach, [](int slot) { return slot; });
     };
     look_up(begin);
     wait_for_previous_kernels();
@@ -131,9 +145,9 @@ template <int kHead> struct PromptTile {
       const int stage = i % kStages, step = begin + i;
       typename Shared::Stage& to = shared.stages[stage];
       wait_for_stage(i);
-      if (step * kStep < bounds.low || (step + 1) * kStep > bounds.high) {
+      if (step * kStep < bounds.low || (step + 1) * kStep > bounds.reach) {
         StepPages pages;
-        pages.look_up(work, tile.sequence, step, bounds.low, bounds.high, [](int depth) { return depth; });
+        pages.look_up(work, tile.sequence, step, bounds.low, bounds.reach, [](int slot) { return slot; });
         pages.copy<kChunks>(work, head, shared_address(to.keys), shared_address(to.values), thread,
                             [](int key, int c) { return half_chunk(key, c, kStep); });
         end_copies();

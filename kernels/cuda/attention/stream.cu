@@ -8,8 +8,10 @@ namespace {
 
 template <int kHead> void launch(const StreamWork& work, cudaStream_t stream, bool dependent_launch) {
   const AttentionWork& a = work.of.a;
-  Grid grid{dim3(unsigned(a.sequences * a.splits), unsigned(a.kv_heads)), 32 * work.warps + 32, std::size_t(work.bytes),
-            a.splits, dependent_launch};
+  const int cluster = work.cluster();
+  // Splits of one block each are ordered by depth, so that blocks of the last, often short, start last.
+  Grid grid{dim3(unsigned(a.sequences * cluster), unsigned(a.kv_heads), unsigned(a.splits / cluster)),
+            32 * work.warps + 32, std::size_t(work.bytes), cluster, dependent_launch};
   launch_kernel("attend", stream, grid, attend_stream<kHead>, work);
 }
 

@@ -1,10 +1,10 @@
 // Rotation, storing and attention of a few rows of each of many sequences in one kernel, bound by memory bandwidth: a
 // warp computes 8 query vectors of one kv head over whole steps without exchanging data, while another warp fills a
 // ring of boxes by TMA. Keys and values are the first factors of products (S^T = K Q^T, O^T = V^T P^T), so that few
-// vectors do not waste rows of a product. Where the sequences do not occupy all multiprocessors, a cluster shares the
-// chunks of a sequence and folds them. The keys and values of the rows themselves are not read from global memory. The
-// arithmetic is that of attention.cuh in the order of tiles.cuh: the same bits. This header must not know how it is
-// launched.
+// vectors do not waste rows of a product. Where the sequences do not occupy all multiprocessors, several blocks share
+// the context of a sequence: a cluster, which folds the chunks, or blocks that write the chunks to memory. The keys and
+// values of the rows themselves are not read from global memory. The arithmetic is that of attention.cuh in the order
+// of tiles.cuh: the same bits. This header must not know how it is launched.
 #pragma once
 #include <cooperative_groups.h>
 
@@ -26,7 +26,7 @@ template <int kHead> struct StreamBlock : PageStreamRows<kHead> {
   using Rows::all_low, Rows::all_high, Rows::step, Rows::peaks, Rows::sums, Rows::thread, Rows::warp, Rows::lane,
       Rows::threads, Rows::ring, Rows::kStageBytes;
   using Rows::work, Rows::a, Rows::shared, Rows::row, Rows::rows, Rows::vectors, Rows::head, Rows::rank, Rows::begin,
-      Rows::chunks, Rows::used, Rows::first, Rows::end;
+      Rows::chunks, Rows::used, Rows::range, Rows::end;
   static constexpr int kTiles = kHead / 16;  // of 16 numbers of a head
 
   // Lane l holds vectors 2 (l % 4) + h, h = 0 and 1, of the warp: of 16 keys or numbers of a head those at l / 4 ([h])
@@ -119,8 +119,10 @@ template <int kHead> struct StreamBlock : PageStreamRows<kHead> {
     mass[0] = mass[1] = mass[2] = mass[3] = 0, peak[0] = peak[1] = kUnseen;
   }
   __device__ void close_chunk(int chunk) {
-    if (a.splits > 1) {
-      if (chunk == first) wait_cluster();  // all blocks have started
+    if (work.apart) {
+      store_chunk(chunk);
+    } else if (work.cluster() > 1) {
+      if (chunk == chunk_of(range.begin)) wait_cluster();  // all blocks have started
       send_sums(chunk - begin);
     } else {
 #pragma unroll
@@ -134,6 +136,18 @@ template <int kHead> struct StreamBlock : PageStreamRows<kHead> {
       }
     }
     clear_chunk();
+  }
+  __device__ void store_chunk(int chunk) const {
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+      const int v = warp * kStreamVectors + lane % 4 * 2 + h, r = v / a.group;
+      if (v >= vectors) continue;
+      const std::int64_t at = piece_at(a, row + r, head * a.group + v - r * a.group, chunk);
+      if (lane < 4) a.peaks[at] = {peak[h], mass[h]};
+      float* const to = a.sums + at * kHead + lane / 4;
+#pragma unroll
+      for (int m = 0; m < kTiles; ++m) to[m * 16] = sum[m][h], to[m * 16 + 8] = sum[m][2 + h];
+    }
   }
   // Sends `share` units of this chunk's sums, with their peaks and masses, to each block of the cluster.
   __device__ void send_sums(int chunk) {
@@ -231,12 +245,12 @@ template <int kHead> struct StreamBlock : PageStreamRows<kHead> {
       else
         add_values<false>(stage, weights, 0);
       done(stage, parity);
-      if (at + 1 == end || (at + 1) % (kChunk / kStep) == 0) close_chunk(at / (kChunk / kStep));
+      if (at + 1 == end || begins_chunk((at + 1) * kStep)) close_chunk(chunk_of(from));
     }
     if (a.splits == 1) store();
   }
   __device__ void run() {
-    if (a.splits > 1) {
+    if (work.cluster() > 1) {
       arrive_cluster();  // this block has started: others may write to its shared memory
       share = (work.warps * 2 * kTiles + used - 1) / used, receiver = warp * 2 * kTiles / share,
       receiver_unit = warp * 2 * kTiles % share;
@@ -247,9 +261,9 @@ template <int kHead> struct StreamBlock : PageStreamRows<kHead> {
       compute();
     } else {
       Rows::fill();
-      if (a.splits > 1) wait_cluster();
+      if (work.cluster() > 1) wait_cluster();
     }
-    if (a.splits == 1) return;
+    if (work.cluster() == 1) return;
     cooperative_groups::this_cluster().sync();
     if (warp < work.warps) fold_units();
   }

@@ -1,4 +1,4 @@
-// The input of a block of stream.cuh: its rows and chunks, the ring of boxes that one warp fills, and how the rows
+// The input of a block of stream.cuh: its rows and depths, the ring of boxes that one warp fills, and how the rows
 // themselves are rotated and stored, in shared memory and in their pages. This header must not know how a step is
 // summed.
 #pragma once
@@ -12,8 +12,7 @@ namespace foretoken {
 
 constexpr int kStreamVectors = 8, kStreamWarps = 8;  // query vectors of a warp; warps that compute, at most
 
-// A DecodeWork of heads of 64 or 128. splits: blocks of a cluster, which share the chunks of a sequence and kv head
-// evenly.
+// A DecodeWork of heads of 64 or 128. splits: blocks that share the context of a sequence and kv head.
 struct StreamWork {
   DecodeWork of;
   CUtensorMap keys, values;
@@ -21,6 +20,9 @@ struct StreamWork {
   int stages = 2;          // of the ring: keys and values of a step alternate
   std::int64_t bytes = 0;  // of shared memory of a block, at least stream_bytes()
   int warps = 1;           // warps that compute; one more fills the ring
+  bool apart = false;      // those that share a context are no cluster that folds its chunks, but write them to `sums`
+
+  __host__ __device__ int cluster() const { return apart ? 1 : of.a.splits; }  // blocks
 };
 
 constexpr int kMostStages = 16;
@@ -36,7 +38,7 @@ struct StreamShared {
 static_assert(sizeof(StreamShared) == kStreamFixedBytes);
 inline std::int64_t stream_bytes(const StreamWork& w) {
   const AttentionWork& a = w.of.a;
-  return attention_stream_bytes(a.head_size, w.stages, w.warps, a.longest, a.splits, a.chunks);
+  return attention_stream_bytes(a.head_size, w.stages, w.warps, a.longest, w.cluster(), a.chunks);
 }
 
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
@@ -50,8 +52,8 @@ template <int kHead> struct PageStreamRows {
   std::byte* const ring;
   StreamShared& shared;
   int sequence, head, rank, row, rows, vectors;  // kv head; block of the cluster; the first row and how many
-  // The sequence's first chunk and number of chunks; blocks that have chunks; the chunks [first, last) of this block.
-  int begin, chunks, used, first, last;
+  int begin, chunks, used;                   // the sequence's first chunk and number of chunks; blocks that have some
+  DepthRange range;                          // of this block
   int all_low, all_high, own_low, own_high;  // depths that every row attends to; slots of the rows
   int seen_low, seen_high;                   // depths outside are attended to by no row
   int step, end;                             // of this block
@@ -78,7 +80,8 @@ template <int kHead> struct PageStreamRows {
 
   // ---- the block's work; false: none ----
   __device__ bool open() {
-    sequence = int(blockIdx.x) / a.splits, rank = int(blockIdx.x) % a.splits, head = int(blockIdx.y);
+    sequence = int(blockIdx.x) / work.cluster(), head = int(blockIdx.y);
+    rank = work.cluster() > 1 ? int(blockIdx.x) % work.cluster() : int(blockIdx.z);
     table = a.tables + std::int64_t(sequence) * a.table_width;
     const bool single = a.rows == a.sequences && a.longest == 1;
     row = single ? sequence : a.begins[sequence], rows = single ? 1 : min(a.begins[sequence + 1] - row, a.longest),
@@ -96,11 +99,10 @@ template <int kHead> struct PageStreamRows {
     own_low = __reduce_min_sync(~0u, least[2]);
     seen_high = __reduce_max_sync(~0u, most[0]), all_low = __reduce_max_sync(~0u, most[1]),
     own_high = __reduce_max_sync(~0u, most[2]);
-    begin = seen_low / kChunk, chunks = (seen_high - 1) / kChunk + 1 - begin, used = min(a.splits, chunks);
-    if (rank >= used) return false;
-    first = begin + chunks * rank / used, last = begin + chunks * (rank + 1) / used;
-    step = max(seen_low / kStep, first * (kChunk / kStep)),
-    end = min((seen_high + kStep - 1) / kStep, last * (kChunk / kStep));
+    begin = chunk_of(seen_low), chunks = chunks_of(seen_high) - begin;
+    used = min(a.splits, most_splits(seen_low, seen_high)), range = split_of(seen_low, seen_high, a.splits, rank);
+    if (range.empty()) return false;
+    step = range.begin / kStep, end = (range.end + kStep - 1) / kStep;
     if (thread < work.stages) init_barrier(&shared.full[thread], 1), init_barrier(&shared.empty[thread], work.warps);
     fence_barriers();
     return true;
@@ -157,14 +159,14 @@ template <int kHead> struct PageStreamRows {
       if (shared.slot[other] == shared.slot[r]) return false;
     return true;
   }
-  // Stores the rows whose slots are in this block's chunks in `own` and in their pages: pieces of 16 bytes, for keys
+  // Stores the rows whose slots are in this block's range in `own` and in their pages: pieces of 16 bytes, for keys
   // two each.
   struct Piece {
     uint4 low = {}, high = {};
     int page = 0;
   };
   static constexpr int kPairs = kChunks / 2, kPieces = kPairs + kChunks;
-  __device__ bool is_here(int r) const { return shared.slot[r] >= first * kChunk && shared.slot[r] < last * kChunk; }
+  __device__ bool is_here(int r) const { return shared.slot[r] >= range.begin && shared.slot[r] < range.end; }
   __device__ int page_index(int slot) const { return a.page_shift >= 0 ? slot >> a.page_shift : slot / a.page_rows; }
   __device__ Piece load_piece(int i) const {
     Piece p;

@@ -54,35 +54,50 @@ __device__ inline TilePosition find_tile(const AttentionWork& work, int index, i
   return t;
 }
 
-// In shared memory: the depths that each vector attends to; in shared steps, [first, common).
+// The slot behind the last ancestor of a row.
+__device__ inline int reach_of(const AttentionWork& work, int row, Sight s) {
+  for (int w = work.words - 1; w >= 0; --w)
+    if (const std::uint64_t bits = work.ancestors[std::int64_t(row) * work.words + w])
+      return s.visible + 64 * (w + 1) - __clzll(std::int64_t(bits));
+  return s.visible;
+}
+
+// In shared memory: the depths that each vector attends to; in shared steps, [first, common); and no slot from `reach`
+// on.
 template <int kRows> struct TileSights {
-  int first[kRows], visible[kRows], common[kRows], end[kRows], sole[kRows];
+  int first[kRows], visible[kRows], common[kRows], end[kRows], reach[kRows];
 
   __device__ void fill(const AttentionWork& work, const TilePosition& t, int thread) {
     if (thread >= kRows) return;
     Sight s;
-    if (thread < t.vectors) s = sight_of(work, t.row + (t.vector + thread) / work.group);
+    const int row = t.row + (t.vector + thread) / work.group;
+    if (thread < t.vectors) s = sight_of(work, row);
+    reach[thread] = s.branches() ? reach_of(work, row, s) : s.visible;
     first[thread] = s.first, visible[thread] = s.visible, end[thread] = s.end;
-    common[thread] = s.end > s.visible ? s.visible / kStep * kStep : s.visible;
-    sole[thread] = sole_split(work, s);
+    common[thread] = s.branches() ? s.visible / kStep * kStep : s.visible;
   }
+  __device__ Sight of(int v) const { return {first[v], visible[v], end[v]}; }
 };
 
 // Bounds over the vectors of a tile, the same in every thread.
 struct TileBounds {
   int low, high, end;     // shared steps are in [low, high); no row attends to depth `end` or later
+  int reach;              // no row attends to a slot outside [low, reach)
   int all_low, all_high;  // in [all_low, all_high) every vector attends to all depths of shared steps
   int branch;             // no row's own steps begin before this depth; INT_MAX: there are none
 
   template <int kRows> __device__ static TileBounds of(const TileSights<kRows>& s, int vectors) {
-    TileBounds b{INT_MAX, 0, 0, 0, INT_MAX, INT_MAX};
+    TileBounds b{INT_MAX, 0, 0, 0, 0, INT_MAX, INT_MAX};
     for (int v = int(threadIdx.x) & 31; v < vectors; v += 32) {
-      b.low = min(b.low, s.first[v]), b.high = max(b.high, s.common[v]), b.end = max(b.end, s.end[v]);
+      const bool branches = s.of(v).branches();
+      b.low = min(b.low, branches ? min(s.first[v], s.visible[v]) : s.first[v]);
+      b.high = max(b.high, s.common[v]), b.end = max(b.end, s.end[v]), b.reach = max(b.reach, s.reach[v]);
       b.all_low = max(b.all_low, s.first[v]), b.all_high = min(b.all_high, s.common[v]);
-      if (s.end[v] > s.visible[v]) b.branch = min(b.branch, s.common[v]);
+      if (branches) b.branch = min(b.branch, s.common[v]);
     }
-    return {__reduce_min_sync(~0u, b.low),     __reduce_max_sync(~0u, b.high),     __reduce_max_sync(~0u, b.end),
-            __reduce_max_sync(~0u, b.all_low), __reduce_min_sync(~0u, b.all_high), __reduce_min_sync(~0u, b.branch)};
+    return {__reduce_min_sync(~0u, b.low),   __reduce_max_sync(~0u, b.high),    __reduce_max_sync(~0u, b.end),
+            __reduce_max_sync(~0u, b.reach), __reduce_max_sync(~0u, b.all_low), __reduce_min_sync(~0u, b.all_high),
+            __reduce_min_sync(~0u, b.branch)};
   }
 };
 
@@ -181,7 +196,6 @@ struct StepPages {
 
 // The steps of a block, chunk by chunk: in each chunk the shared ones, then each row's own.
 template <int kRows> struct StepCursor {
-  static constexpr int kSteps = kChunk / kStep;
   int step = 0, row = -1;  // row of the sequence to which this step belongs; -1: shared
   int chunk = 0;
 
@@ -203,17 +217,17 @@ template <int kRows> struct StepCursor {
 
   __device__ void next_row(const TileBounds& b, const TilePosition& t, int group) {
     row = row < 0 ? t.vector / group : row + 1;
-    if (b.branch >= (chunk + 1) * kChunk || row * group >= t.vector + t.vectors) row = -1, ++chunk;
+    if (b.branch >= chunk_begin(chunk + 1) || row * group >= t.vector + t.vectors) row = -1, ++chunk;
   }
   __device__ void seek(const TileSights<kRows>& s, const TileBounds& b, const TilePosition& t, int group, int end) {
     for (; chunk < end; next_row(b, t, group)) {
       int from = b.low, to = b.high;
       if (row >= 0) {
         const int v = max(row * group - t.vector, 0);
-        from = s.common[v], to = s.end[v] > s.visible[v] ? s.end[v] : 0;
+        from = s.common[v], to = s.of(v).branches() ? s.end[v] : 0;
       }
-      step = max(from / kStep, chunk * kSteps);
-      last = min((to + kStep - 1) / kStep, (chunk + 1) * kSteps);
+      step = max(from, chunk_begin(chunk)) / kStep;
+      last = (min(to, chunk_begin(chunk + 1)) + kStep - 1) / kStep;
       if (step < last) return;
     }
   }

@@ -10,7 +10,7 @@ template <int kHead, int kGroups, int kStages, bool kCodes = false> struct TileB
     : TileSteps<kHead, kGroups, kStages, kCodes> {
   using Steps = TileSteps<kHead, kGroups, kStages, kCodes>;
   using Steps::warp, Steps::lane, Steps::kChunks;
-  using Steps::work, Steps::shared, Steps::tile, Steps::bounds, Steps::split, Steps::end_chunk;
+  using Steps::work, Steps::shared, Steps::tile, Steps::bounds, Steps::end_chunk;
   using typename Steps::Cursor;
   static constexpr int kColumns = kHead / 32;                  // 8-wide columns of the values that a warp sums
   static constexpr bool kHold = kGroups == 1 && kHead <= 128;  // queries are kept in registers
@@ -180,7 +180,7 @@ template <int kHead, int kGroups, int kStages, bool kCodes = false> struct TileB
 #pragma unroll
       for (int h = 0; h < 2; ++h) {
         const int v = g * 16 + h * 8 + lane / 4;
-        if (work.splits > 1 && v < tile.vectors) store_chunk(chunk, g, h, v);
+        if (work.sums != nullptr && v < tile.vectors) store_chunk(chunk, g, h, v);
         const Fold by = fold(total_peak[g][h], peak[g][h], work.scale);
         total_mass[g][h] = folded(total_mass[g][h], mass[g][h * 2], by);
 #pragma unroll
@@ -195,7 +195,7 @@ template <int kHead, int kGroups, int kStages, bool kCodes = false> struct TileB
   // Whatever the scores and the depths that the vector attends to: fold_chunks reads the chunks that it needs. A
   // condition for each vector costs registers, of which kernels of 64 vectors have none left.
   __device__ void store_chunk(int chunk, int g, int h, int v) const {
-    const std::int64_t at = Steps::vector_at(v) * work.chunks + chunk;
+    const std::int64_t at = piece_at(work, Steps::row_of(v), Steps::head_of(v), chunk);
     if (warp == 0 && lane % 4 == 0) work.peaks[at] = {peak[g][h], mass[g][h * 2]};
     float* to = work.sums + at * work.head_size;
 #pragma unroll
@@ -211,9 +211,9 @@ template <int kHead, int kGroups, int kStages, bool kCodes = false> struct TileB
 #pragma unroll
       for (int h = 0; h < 2; ++h) {
         const int v = g * 16 + h * 8 + lane / 4;
-        if (v >= tile.vectors || shared.sights.sole[v] != split) continue;
+        if (v >= tile.vectors) continue;
         const float inverse = inverse_mass(total_mass[g][h]);
-        const std::int64_t at = Steps::vector_at(v) * work.head_size;
+        const std::int64_t at = (Steps::row_of(v) * work.heads + Steps::head_of(v)) * work.head_size;
 #pragma unroll
         for (int n = 0; n < kColumns; ++n) {
           const int column = (warp * kColumns + n) * 8 + lane % 4 * 2;
@@ -257,7 +257,7 @@ template <int kHead, int kGroups, int kStages, bool kCodes = false> struct TileB
       if (at.done(end_chunk) || at.chunk != chunk) close_chunk(chunk);
     }
     wait_copies<0>();
-    store();
+    if (work.sums == nullptr) store();
   }
 };
 

@@ -54,7 +54,8 @@ template <int kHead, int kGroups, int kStages, bool kCodes = false> struct TileS
   TileBounds bounds;
   Cursor fetched;              // the step that is copied next
   StepPages pages;             // its
-  int head, split, end_chunk;  // kv head; context split; end of this block's chunks
+  int head;                    // kv head
+  int begin_chunk, end_chunk;  // of this block
   const int thread = int(threadIdx.x), warp = thread / 32, lane = thread % 32;
 
   __device__ TileSteps(const AttentionWork& w, Shared& s) : work(w), shared(s) {}
@@ -64,31 +65,26 @@ template <int kHead, int kGroups, int kStages, bool kCodes = false> struct TileS
   __device__ bool open() {
     tile = find_tile(work, int(gridDim.x - 1 - blockIdx.x), work.tile);
     if (tile.sequence < 0) return false;
-    head = int(blockIdx.y), split = int(blockIdx.z);
+    head = int(blockIdx.y);
     shared.sights.fill(work, tile, thread);
     __syncthreads();
     bounds = TileBounds::of(shared.sights, tile.vectors);
-    end_chunk = min((split + 1) * work.split_chunks, (bounds.end + kChunk - 1) / kChunk);
-    return split == 0 || max(bounds.low / kChunk, split * work.split_chunks) < end_chunk;
+    const DepthRange range = split_of(bounds.low, bounds.end, work.splits, int(blockIdx.z));
+    begin_chunk = chunk_of(range.begin), end_chunk = range.empty() ? begin_chunk : chunks_of(range.end);
+    return work.sums == nullptr || !range.empty();
   }
 
-  __device__ std::int64_t vector_at(int v) const {  // row * heads + head
-    const int at = tile.vector + v;
-    return std::int64_t(tile.row + at / work.group) * work.heads + head * work.group + at % work.group;
-  }
+  __device__ std::int64_t row_of(int v) const { return tile.row + (tile.vector + v) / work.group; }
+  __device__ int head_of(int v) const { return head * work.group + (tile.vector + v) % work.group; }  // query head
 
   // ---- copies ----
   // Looks up the pages of the next step, one step before they are needed.
   __device__ void look_up() {
     if (fetched.done(end_chunk)) return;
-    int low = bounds.low, high = bounds.high, visible = INT_MAX;
-    if (fetched.row >= 0) {
-      const int v = max(fetched.row * work.group - tile.vector, 0);
-      low = shared.sights.first[v], high = shared.sights.end[v], visible = shared.sights.visible[v];
-    }
-    pages.look_up(work, tile.sequence, fetched.step, low, high, [&](int depth) {
-      return depth < visible ? depth : slot_at(work, tile.row + fetched.row, visible, depth);
-    });
+    Sight s{bounds.low, INT_MAX, bounds.high};
+    if (fetched.row >= 0) s = shared.sights.of(max(fetched.row * work.group - tile.vector, 0));
+    pages.look_up(work, tile.sequence, fetched.step, s.first, s.end,
+                  [&](int depth) { return slot_at(work, tile.row + fetched.row, s, depth); });
   }
 
   __device__ void fetch(int stage) {
@@ -109,7 +105,7 @@ template <int kHead, int kGroups, int kStages, bool kCodes = false> struct TileS
   // synchronizes the block. Returns the first step.
   __device__ __forceinline__ Cursor start() {
     Cursor at;
-    at.start(max(bounds.low / kChunk, split * work.split_chunks), shared.sights, bounds, tile, work.group, end_chunk);
+    at.start(begin_chunk, shared.sights, bounds, tile, work.group, end_chunk);
     fetched = at;
     look_up();
     wait_for_previous_kernels();

@@ -17,6 +17,8 @@ class Watched final : public Model {
   struct Seen {
     int rows = 0, sequences = 0, longest = 0, most = 0;  // most: rows of one table
     bool agree = true;                                   // begins and owner; every row has a table
+    int straight = 0, branching = 0;                     // tables of Layout::straight; tables with ancestors
+    bool apart = true;                                   // no row of Layout::straight has ancestors; its bounds hold
   };
   Watched(std::shared_ptr<Model> model, std::vector<Seen>& seen) : model_(std::move(model)), seen_(seen) {}
   const ModelInfo& info() const override { return model_->info(); }
@@ -29,11 +31,27 @@ class Watched final : public Model {
       for (int r = begins(i); r < begins(i + 1); ++r) s.agree = s.agree && *l.owner.row<std::int32_t>(r) == i;
     }
     s.agree = s.agree && begins(0) == 0 && begins(l.sequences) == l.rows;
+    note_straight(l, s);
     seen_.push_back(s);
     return model_->forward(backend, rows, kv);
   }
 
  private:
+  static void note_straight(const Layout& l, Seen& s) {
+    s.straight = l.straight.sequences;
+    s.apart = *l.begins.row<std::int32_t>(s.straight) == l.straight.rows;
+    for (int i = 0; i < l.sequences; ++i) {
+      const int begin = *l.begins.row<std::int32_t>(i), end = *l.begins.row<std::int32_t>(i + 1);
+      bool branches = false;
+      for (int r = begin; r < end; ++r) {
+        for (int w = 0; w < l.words; ++w) branches = branches || l.ancestors.row<std::uint64_t>(r)[w] != 0;
+        if (i < s.straight) s.apart = s.apart && *l.visible.row<std::int32_t>(r) <= l.straight.deepest;
+      }
+      s.branching += branches;
+      if (i < s.straight) s.apart = s.apart && !branches && end - begin <= l.straight.longest;
+    }
+  }
+
   std::shared_ptr<Model> model_;
   std::vector<Seen>& seen_;
 };
@@ -98,6 +116,65 @@ TEST_F(PaddedForwards, a_prompt_is_padded_in_one_table) {
   run(1, Tokens(19, 1), 0);
   EXPECT_EQ(seen.front().rows, 32);
   EXPECT_EQ(seen.front().sequences, 2);
+}
+
+// Sequences of a forward: every other one with a tree that branches, others with a chain or a bare root.
+struct SeveralSequences {
+  static constexpr int kCount = 7;
+  std::vector<Sequence> sequences{kCount};
+  std::vector<DraftTree> trees;
+  std::vector<Segment> segments;
+
+  explicit SeveralSequences(Backend& backend) {
+    for (int i = 0; i < kCount; ++i) {
+      Sequence& s = sequences[std::size_t(i)];
+      s.id = SequenceId(i + 1);
+      for (int n = 0; n < 2 + i; ++n) s.tokens.push_back(Token((n * 3 + i) % 5));
+      DraftTree tree = DraftTree::rooted(backend, s.tokens.back(), 5);
+      if (i % 2 == 0) {
+        for (const int parent : {0, 0, 1, 2}) tree.guess(parent, Token((i + tree.nodes) % 5));
+      } else {
+        for (int n = 0; n < i - 1; ++n) tree.guess(n, Token(n % 5));
+      }
+      trees.push_back(tree);
+    }
+    for (std::size_t i = 0; i < sequences.size(); ++i)
+      segments.push_back({&sequences[i], sequences[i].length() - 1, &trees[i], 0});
+  }
+};
+
+// Sequences whose trees branch come last in the layout; the caller gets logits in the order of its segments.
+TEST(CachedModelTest, trees_that_branch_are_apart_and_logits_keep_their_order) {
+  const auto models = conformance::table_models({.vocab = 5, .positions = 64});
+  for (const bool pads : {false, true}) {
+    SCOPED_TRACE(pads ? "padded" : "as they are");
+    const std::unique_ptr<Backend> backend = pads ? std::make_unique<Rounding>() : make_reference_backend();
+    std::vector<Watched::Seen> seen;
+    PagePool pool(*backend, 4 * models.target->info().kv.bytes_per_row(), 64);
+    const auto logits_of = [&](std::span<const Segment> segments) {
+      CachedModel model(*backend, std::make_shared<Watched>(models.target, seen), pool, false);
+      for (const Segment& s : segments) {
+        (void)model.unseen(*s.sequence);
+        EXPECT_TRUE(model.reserve(*s.sequence, s.chain + s.tree->nodes));
+      }
+      const Tensor logits = model.run(segments).logits;
+      for (const Segment& s : segments) model.forget(*s.sequence);
+      return logits;
+    };
+    const SeveralSequences all(*backend);
+    const Tensor together = logits_of(all.segments);
+    EXPECT_EQ(seen.back().branching, 4);
+    EXPECT_GE(seen.back().straight, 3);
+    EXPECT_TRUE(seen.back().apart && seen.back().agree);
+    std::int64_t at = 0;
+    for (const Segment& s : all.segments) {
+      const Tensor alone = logits_of({&s, 1});
+      EXPECT_TRUE(seen.back().apart && seen.back().agree && seen.back().straight == 0);
+      for (std::int64_t r = 0; r < alone.dim(0); ++r, ++at)
+        EXPECT_EQ(std::memcmp(alone.row<float>(r), together.row<float>(at), std::size_t(alone.dim(1)) * 4), 0) << at;
+    }
+    EXPECT_EQ(at, together.dim(0));
+  }
 }
 
 TEST(CachedModelTest, RefusesSegmentsThatAreNotImplemented) {

@@ -75,7 +75,8 @@ class Replayed final : public Model {
     Recording& b = dynamic_cast<Recording&>(backend);
     const Layout& l = rows.layout;
     b.note({std::int64_t(reinterpret_cast<std::uintptr_t>(this)), l.rows, l.sequences, l.words, l.table_width,
-            l.deepest, l.longest, rows.all_wanted});
+            l.deepest, l.longest, l.straight.rows, l.straight.sequences, l.straight.deepest, l.straight.longest,
+            rows.all_wanted});
     for (const Tensor* t : {&l.positions, &l.slots, &l.owner, &l.visible, &l.first, &l.ancestors, &l.tables, &l.begins,
                             &rows.wanted, &rows.logits})
       b.note({address(*t), *t ? t->elements() : 0});

@@ -1,0 +1,177 @@
+// The steps of a tile of prompt.cuh behind the prefix that its rows share, where some are nodes of a tree, and the end
+// of every tile. From the step on in which the first row branches off, each row attends to keys of its own: slots of
+// its prefix, then its ancestors in the order of depths. All of them are in the ring (at most 63 slots and the nodes of
+// a tree), so that a row gathers its keys by addresses of shared memory. A warp takes the rows of its 16 vectors one
+// after another, with weights of zero for the other vectors, and continues the sums of the prefix: order of sums and
+// bits are those of a chain. This header must not know how the shared steps are computed.
+#pragma once
+#include "kernels/cuda/attention/prompt.cuh"
+
+namespace foretoken {
+
+#ifdef FORETOKEN_WARPGROUPS
+
+// Four consecutive numbers of an array in registers: the sums of 8 keys or 8 numbers of a head.
+__device__ __forceinline__ float (&four(float& first))[4] { return reinterpret_cast<float(&)[4]>(first); }
+
+template <int kHead, bool kSplit, bool kTree> struct PromptRows : PromptBlock<kHead, kSplit> {
+  using Block = PromptBlock<kHead, kSplit>;
+  using Block::work, Block::shared, Block::tile, Block::begin, Block::middle, Block::end, Block::lane, Block::warp,
+      Block::kStages;
+  using typename Block::Sums;
+
+  using Block::Block;
+
+  // One row in one step: its keys `lane` and `lane` + 32, as offsets in the ring; whether vector h of this thread
+  // belongs to it.
+  struct Gathered {
+    int at[2];
+    bool own[2];
+  };
+
+  // ---- keys ----
+  // Keys that the row does not attend to are replaced by its last one: their weights are zero.
+  __device__ int offset_of(int depth, int row, Sight s) const {
+    if (depth >= s.end || (depth >= s.visible && depth < s.branch())) depth = s.end - 1;
+    const int slot = slot_at(work, tile.row + row, s, depth), stage = (slot / kStep - begin) % kStages;
+    return stage * int(sizeof shared.stages[0]) + slot % kStep * 128;
+  }
+  // Of 16-byte vector c of a key or value: as half_chunk().
+  __device__ static unsigned part_of(int at, int c) {
+    return unsigned(at + c / 8 * kStep * 128 + (c % 8 ^ (at >> 7 & 7)) * 16);
+  }
+
+  // ---- a step of one row ----
+  __device__ __forceinline__ void scores(int group, const Gathered& of, float (&s)[32]) const {
+    const std::uint32_t keys = shared_address(shared.stages[0].keys), queries = shared_address(shared.q[group]);
+    int key[4];
+#pragma unroll
+    for (int n = 0; n < 4; ++n) key[n] = __shfl_sync(~0u, of.at[n / 2], n % 2 * 16 + (lane & 7) + (lane >> 4) * 8);
+#pragma unroll
+    for (int i = 0; i < 32; ++i) s[i] = 0;
+#pragma unroll
+    for (int k = 0; k < kHead / 16; ++k) {
+      const Quad q = load_quad(queries + unsigned(half_chunk(warp * 16 + (lane & 15), k * 2 + (lane >> 4), 64)));
+#pragma unroll
+      for (int n = 0; n < 4; ++n) {
+        const Quad b = load_quad(keys + part_of(key[n], k * 2 + (lane >> 3 & 1)));
+        multiply_add(four(s[n * 8]), q, b.r[0], b.r[1]);
+        multiply_add(four(s[n * 8 + 4]), q, b.r[2], b.r[3]);
+      }
+    }
+  }
+  __device__ __forceinline__ void hide(int step, Sight sight, const Gathered& of, float (&s)[32]) const {
+#pragma unroll
+    for (int i = 0; i < 32; ++i) {
+      const int depth = step * kStep + i / 4 * 8 + lane % 4 * 2 + i % 2;
+      if (!of.own[i / 2 % 2] || depth < sight.first || depth >= sight.end) s[i] = kUnseen;
+    }
+  }
+  __device__ __forceinline__ void add_values(const Gathered& of, const Quad (&weights)[4], Sums& t) const {
+    const std::uint32_t values = shared_address(shared.stages[0].values);
+#pragma unroll
+    for (int k = 0; k < 4; ++k) multiply_add(t.mass, weights[k], kOnes, kOnes);
+#pragma unroll
+    for (int k = 0; k < 2; ++k)
+#pragma unroll
+      for (int n = 0; n < kHead / 8; ++n) {
+        const Quad b = load_quad_transposed(values + part_of(of.at[k], n));
+        multiply_add(four(t.sum[n * 4]), weights[k * 2], b.r[0], b.r[1]);
+        multiply_add(four(t.sum[n * 4]), weights[k * 2 + 1], b.r[2], b.r[3]);
+      }
+  }
+  __device__ __forceinline__ void add_step(int group, int step, Sight sight, const Gathered& of, Sums& t) const {
+    float s[32], keep[2];
+    Quad weights[4];
+    scores(group, of, s);
+    hide(step, sight, of, s);
+    Block::weigh(s, t.peak, keep);
+    t.scale(keep);
+    Block::pack(s, weights);
+    add_values(of, weights, t);
+  }
+
+  // ---- all rows of this warp ----
+  __device__ __forceinline__ void begin_chunk(int group, int chunk, const Gathered& of, Sums& t) const {
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+      if (!of.own[h]) continue;
+      t.end_chunk(h, work.scale);
+      Block::close_chunk(group, h, chunk, t);
+#pragma unroll
+      for (int n = 0; n < kHead / 2; ++n)
+        if (n / 2 % 2 == h) t.sum[n] = 0;
+    }
+  }
+  __device__ __forceinline__ void add_row(int group, int row, Sight s, Sums& t) const {
+    Gathered of;
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+      const int v = group * 64 + warp * 16 + h * 8 + lane / 4;
+      of.own[h] = v < tile.vectors && (tile.vector + v) / work.group == row;
+    }
+#pragma unroll 1
+    for (int step = middle; step * kStep < s.end; ++step) {
+      if (step > begin && begins_chunk(step * kStep)) begin_chunk(group, chunk_of(step * kStep - 1), of, t);
+#pragma unroll
+      for (int i = 0; i < 2; ++i) of.at[i] = offset_of(step * kStep + i * 32 + lane, row, s);
+      add_step(group, step, s, of, t);
+    }
+  }
+  __device__ __forceinline__ void add_rows(int group, Sums& t) const {
+    for (int step = middle; step < end; ++step)
+      wait_barrier(&shared.full[(step - begin) % kStages], (step - begin) / kStages & 1);
+    const int last = min(group * 64 + warp * 16 + 16, tile.vectors);
+#pragma unroll 1
+    for (int v = group * 64 + warp * 16; v < last;) {
+      const int row = (tile.vector + v) / work.group;
+      add_row(group, row, shared.sights.of(v), t);
+      v = (row + 1) * work.group - tile.vector;
+    }
+  }
+
+  // ---- the end of a tile ----
+  // The chunk to which the last sums of vector v belong; -1: there are none.
+  __device__ int last_chunk(int v) const {
+    if (kTree && middle < end && shared.sights.end[v] > middle * kStep) return chunk_of(shared.sights.end[v] - 1);
+    return begin < middle ? chunk_of(middle * kStep - 1) : -1;
+  }
+  __device__ __forceinline__ void compute(int group) {
+    Sums t;
+    Block::load(group);
+    Block::hold_queries(group);
+    if (begin < middle) Block::run(group, t);
+    if (kTree && middle < end) add_rows(group, t);
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+      t.end_chunk(h, work.scale);
+      const int chunk = kSplit ? last_chunk(group * 64 + warp * 16 + h * 8 + lane / 4) : 0;
+      if (chunk >= 0) Block::close_chunk(group, h, chunk, t);
+    }
+    if constexpr (!kSplit) Block::store(group, t.total, t.total_mass);
+  }
+};
+
+#endif
+
+template <int kHead, bool kSplit, bool kTree> __global__ void __launch_bounds__(kPromptThreads, 1)
+    attend_prompt(const __grid_constant__ PromptWork work) {
+#ifdef FORETOKEN_WARPGROUPS
+  extern __shared__ __align__(1024) std::byte memory[];
+  PromptRows<kHead, kSplit, kTree> block(work, *reinterpret_cast<PromptShared<kHead>*>(memory));
+  let_next_kernel_start();
+  if (!block.open()) return wait_for_previous_kernels();
+  if (threadIdx.x < 128) {
+    release_registers<24>();
+    if (work.box > 0)
+      block.fetch_boxes();
+    else
+      block.fetch();
+  } else {
+    acquire_registers<240>();
+    block.compute(int(threadIdx.x) / 128 - 1);
+  }
+#endif
+}
+
+}  // namespace foretoken

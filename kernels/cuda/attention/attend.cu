@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "kernels/cuda/attention/boxes.cuh"
+#include "kernels/cuda/attention/coded_stream_rows.cuh"
 #include "kernels/cuda/attention/decode_rows.cuh"
 #include "kernels/cuda/attention/stream_rows.cuh"
 #include "kernels/cuda/attention/tile.cuh"
@@ -73,14 +74,11 @@ AttentionWork work_for(const Tensor& q, const Tensor& out, const KvLayer& kv, co
   return w;
 }
 
+// Whether the fast routes take the cache, of bf16 numbers or of codes.
 bool fits_tiles(const AttentionWork& w) {
-  return w.kv_bf16 && w.head_size <= 256 && w.head_size % 8 == 0 && w.page_bytes % 16 == 0 && w.keys % 16 == 0 &&
-         w.values % 16 == 0 && reinterpret_cast<std::uintptr_t>(w.pool) % 16 == 0;
-}
-
-bool fits_coded_tiles(const AttentionWork& w) {
-  return w.codes != CacheCodes::none && w.head_size <= 256 && w.head_size % 16 == 0 &&
-         (w.page_bytes | w.keys | w.values) % 16 == 0 && reinterpret_cast<std::uintptr_t>(w.pool) % 16 == 0;
+  return (w.kv_bf16 ? w.head_size % 8 == 0 : w.codes != CacheCodes::none && w.head_size % 16 == 0) &&
+         w.head_size <= 256 && (w.page_bytes | w.keys | w.values) % 16 == 0 &&
+         reinterpret_cast<std::uintptr_t>(w.pool) % 16 == 0;
 }
 
 // Whether the prompt route takes this, where the GPU has its instructions: rows with ancestors, and many others.
@@ -121,8 +119,11 @@ struct Sums {
 
 // Attention by the routes that neither rotate keys nor store them.
 void attend_rows(CudaBackend& b, AttentionWork w) {
-  const bool prompt = takes_prompt(b, w);
-  if (prompt) {
+  CodedStreamWork coded;
+  const bool streams = plan_coded_stream(coded, w, b.machine(), b.architecture()), prompt = takes_prompt(b, w);
+  if (streams) {
+    w.splits = coded.a.splits;
+  } else if (prompt) {
     const std::int64_t tiles = std::int64_t(tiles_of(w, kPromptVectors)) * w.kv_heads;
     w.splits = prompt_splits(tiles, w.deepest, scratch_of(w), b.multiprocessors());
   } else {
@@ -131,7 +132,9 @@ void attend_rows(CudaBackend& b, AttentionWork w) {
                            b.multiprocessors());
   }
   const Sums sums(b, w, w.splits > 1);
-  if (prompt)
+  if (streams)
+    coded.a = w, launch_coded_stream(coded, b.cuda_stream(), b.reads_early());
+  else if (prompt)
     launch_prompt(w, b.cuda_stream(), b.reads_early());
   else if (w.codes != CacheCodes::none)
     launch_coded_tiles(w, b.cuda_stream(), b.reads_early());
@@ -259,7 +262,7 @@ Tensor CudaBackend::attend(const Tensor& q, const KvLayer& kv, const Layout& lay
   Tensor out = allocate(q.shape(), q.dtype());
   if (layout.rows == 0) return out;
   const AttentionWork all = work_for(q, out, kv, layout, scale, whole(layout));
-  if (!fits_tiles(all) && !fits_coded_tiles(all)) {
+  if (!fits_tiles(all)) {
     launch_plain(all, stream_, dependent_launch());
     return out;
   }
@@ -276,7 +279,6 @@ Tensor CudaBackend::rope_attend(Tensor q, Tensor k, const Tensor& v, const KvLay
   if (!half || layout.rows == 0 || !fits_tiles(work_for(q, q, kv, layout, scale, whole(layout))))
     return Backend::rope_attend(q, k, v, kv, layout, frequencies, scale);
   const Tensor out = allocate(q.shape(), q.dtype());
-  const Machine machine{multiprocessors_, cluster_, shared_memory_, multiprocessor_memory_};
   for (const Part& part : parts_of(layout)) {
     DecodeWork work{work_for(q, out, kv, layout, scale, part),
                     k.data<Bf16>(),
@@ -287,7 +289,7 @@ Tensor CudaBackend::rope_attend(Tensor q, Tensor k, const Tensor& v, const KvLay
                     layout.slots.data<std::int32_t>(),
                     frequencies.data<float>()};
     work.settled = settled(kv);
-    if (attend_few(*this, work, machine)) {
+    if (attend_few(*this, work, machine())) {
       written(kv);
       continue;
     }

@@ -234,12 +234,16 @@ template <int kHead, int kGroups, int kStages, bool kCodes = false> struct TileB
     clear_chunk();
     for (int g = 0; g < kGroups; ++g) total_peak[g][0] = total_peak[g][1] = kUnseen;
     __syncthreads();
+    if constexpr (kCodes) {
+      Steps::reorder_queries();
+      __syncthreads();
+    }
     if constexpr (kHold)
       for (int k = 0; k < kHead / 16; ++k) q_held[k] = q_quad(0, k);
     for (int stage = 0; !at.done(end_chunk); stage = stage + 1 == kStages ? 0 : stage + 1) {
       Steps::next_stage(stage);
       if constexpr (kCodes) {
-        Steps::unpack(shared.stages[stage].keys);
+        Steps::unpack(stage, false);
         __syncthreads();
       }
       float s[kGroups][2][4];
@@ -248,7 +252,7 @@ template <int kHead, int kGroups, int kStages, bool kCodes = false> struct TileB
       hide(at, s);
       offer_peaks(s);
       __syncthreads();
-      if constexpr (kCodes) Steps::unpack(shared.stages[stage].values);
+      if constexpr (kCodes) Steps::unpack(stage, true);
       weigh(stage, s);
       __syncthreads();
       add_values(stage);

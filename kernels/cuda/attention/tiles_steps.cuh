@@ -130,21 +130,43 @@ template <int kHead, int kGroups, int kStages, bool kCodes = false> struct TileS
     }
   }
 
-  // Codes of the step in `stage` become numbers. All warps have read the numbers before; the caller synchronizes.
-  __device__ void unpack(const std::uint8_t* codes) {
+  // Keys or values of the step in `stage` become numbers. All warps have read the numbers before; the caller
+  // synchronizes.
+  __device__ void unpack(int stage, bool values) {
     if (work.codes == CacheCodes::int8)
-      unpack<CacheCodes::int8>(codes);
+      unpack_all<CacheCodes::int8>(stage, values);
     else
-      unpack<CacheCodes::e4m3>(codes);
+      unpack_all<CacheCodes::e4m3>(stage, values);
   }
-  template <CacheCodes kKind> __device__ __forceinline__ void unpack(const std::uint8_t* codes) {
+  template <CacheCodes kKind> __device__ __forceinline__ void unpack_all(int stage, bool values) {
+    const auto& from = shared.stages[stage];
+    if (values) {
 #pragma unroll 4
-    for (int i = 0; i < kStep * kChunks / kTileThreads; ++i) {
-      const int item = thread + i * kTileThreads;
-      *reinterpret_cast<uint4*>(reinterpret_cast<std::byte*>(shared.numbers) +
-                                swizzled<kChunks>(item / kChunks, item % kChunks)) =
-          eight_of_codes(kKind, reinterpret_cast<const uint2*>(codes)[item]);
+      for (int i = thread; i < kStep * kChunks; i += kTileThreads)
+        *vector_of(shared.numbers, i / kChunks, i % kChunks) =
+            eight_of_codes<kKind>(reinterpret_cast<const uint2*>(from.values)[i]);
+    } else {
+#pragma unroll 2
+      for (int i = thread; i < kStep * kChunks / 2; i += kTileThreads)
+        store_sixteen(shared.numbers, i, sixteen_of_codes<kKind>(reinterpret_cast<const uint4*>(from.keys)[i]));
     }
+  }
+  // The queries in the order of keys. The caller synchronizes before and after.
+  __device__ void reorder_queries() {
+    for (int i = thread; i < kRows * kChunks / 2; i += kTileThreads) {
+      const int v = i / (kChunks / 2), c = i % (kChunks / 2) * 2;
+      store_sixteen(shared.q, i, alternated({*vector_of(shared.q, v, c), *vector_of(shared.q, v, c + 1)}));
+    }
+  }
+
+ private:
+  __device__ static uint4* vector_of(Bf16* tile, int row, int c) {
+    return reinterpret_cast<uint4*>(reinterpret_cast<std::byte*>(tile) + swizzled<kChunks>(row, c));
+  }
+  // Numbers 16 i of a tile on.
+  __device__ static void store_sixteen(Bf16* tile, int i, const Sixteen& s) {
+    const int row = i / (kChunks / 2), c = i % (kChunks / 2) * 2;
+    *vector_of(tile, row, c) = s.low, *vector_of(tile, row, c + 1) = s.high;
   }
 };
 

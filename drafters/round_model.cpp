@@ -40,7 +40,10 @@ std::vector<Option> with_model(std::vector<Option> more) {
       {"inflate", "shape", nullptr, "shape that it is embedded in, computing the same at its cost; null: as it is",
        true, -1e300, 1e300, "model"},
       {"dtype", "dtype", "auto", "type of its weights: auto (as stored), f32, bf16, or a format as of /target/dtype",
-       false, -1e300, 1e300, "model"}};
+       false, -1e300, 1e300, "model"},
+      {"kv_dtype", "kv_dtype", "target",
+       "type of its cached keys and values, as of /target/kv_dtype; target: as the target's", false, -1e300, 1e300,
+       "model"}};
   all.insert(all.end(), more.begin(), more.end());
   return all;
 }

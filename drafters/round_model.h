@@ -45,7 +45,7 @@ class RoundModel {
   NodeDistributions distributions_;
 };
 
-// The options "model", "inflate" and "dtype" of a drafter with a model, and `more`.
+// The options "model", "inflate", "dtype" and "kv_dtype" of a drafter with a model, and `more`.
 std::vector<Option> with_model(std::vector<Option> more);
 // The option "temperature" of the draft's distributions; absent: the sequence's own.
 Option draft_temperature();

@@ -7,6 +7,7 @@
 #include <numeric>
 #include <vector>
 
+#include "kernels/cache_codes.h"
 #include "kernels/error.h"
 #include "kernels/lane.h"
 
@@ -28,10 +29,14 @@ void convert(const float* from, std::byte* to, int n, DType dtype) {
 
 }  // namespace
 
-std::byte* slot_address(const KvLayer& kv, std::int64_t plane, const std::int32_t* table, std::int32_t slot) {
+std::byte* slot_address(const KvLayer& kv, const KvPlane& plane, const std::int32_t* table, std::int32_t slot) {
   const std::int64_t page = table[slot / kv.page_rows];
   assert(page >= 0 && page < kv.pool.dim(0));
-  return kv.pool.row<std::byte>(page) + plane + std::int64_t(slot % kv.page_rows) * kv.head_size * size_of(kv.dtype);
+  return kv.pool.row<std::byte>(page) + plane.begin + slot % kv.page_rows * plane.bytes;
+}
+
+std::byte* slot_address(const KvLayer& kv, std::int64_t begin, const std::int32_t* table, std::int32_t slot) {
+  return slot_address(kv, KvPlane{begin, kv.head_size * size_of(kv.dtype)}, table, slot);
 }
 
 void expect_rows(const char* operation, const Tensor& x, std::int64_t width) {
@@ -82,6 +87,10 @@ void HostBackend::head_norm(Tensor x, const Tensor& gain, float epsilon) {
 void HostBackend::store(const Tensor& k, const Tensor& v, const KvLayer& kv, const Layout& layout) {
   expect_rows("store", k, std::int64_t(kv.kv_heads) * kv.head_size);
   expect_rows("store", v, std::int64_t(kv.kv_heads) * kv.head_size);
+  if (has_scales(kv.dtype)) {
+    for (int r = 0; r < layout.rows; ++r) store_codes(k, v, kv, layout, r, round_head);
+    return;
+  }
   const std::int64_t head_bytes = std::int64_t(kv.page_rows) * kv.head_size * size_of(kv.dtype);
   for (int r = 0; r < layout.rows; ++r) {
     const std::int32_t* table = layout.tables.row<std::int32_t>(layout.owner.data<std::int32_t>()[r]);
@@ -200,14 +209,15 @@ void HostBackend::move(std::span<const KvLayer> layers, const Tensor& table, std
   assert(from.size() == to.size());
   const std::int32_t* pages = table.data<std::int32_t>();
   for (const KvLayer& kv : layers) {
-    const std::size_t bytes = std::size_t(kv.head_size * size_of(kv.dtype));
-    const std::size_t head_bytes = std::size_t(kv.page_rows) * bytes;
     for (std::size_t i = 0; i < from.size(); ++i) {
       if (from[i] == to[i]) continue;
-      for (const std::int64_t plane : {kv.keys, kv.values}) {
+      for (const KvPlane& plane : KvPlanes(kv)) {
         const std::byte* source = slot_address(kv, plane, pages, from[i]);
         std::byte* target = slot_address(kv, plane, pages, to[i]);
-        for (int h = 0; h < kv.kv_heads; ++h) std::memcpy(target + h * head_bytes, source + h * head_bytes, bytes);
+        for (std::int64_t h = 0; h < kv.kv_heads; ++h) {
+          const std::int64_t at = h * kv.page_rows * plane.bytes;
+          std::memcpy(target + at, source + at, std::size_t(plane.bytes));
+        }
       }
     }
   }

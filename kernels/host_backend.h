@@ -46,9 +46,10 @@ class HostBackend : public Backend {
 // equal bytes.
 void keep_distribution(const DistributionRow& row, Distributions& distributions, int i);
 
-// The address of `slot` in a plane of a layer: head h of its keys (or values) begins at result + h * page_rows *
-// head_size elements.
-std::byte* slot_address(const KvLayer& kv, std::int64_t plane, const std::int32_t* table, std::int32_t slot);
+// The address of `slot` in a plane of a layer: the item of head h is at result + h * page_rows * plane.bytes.
+std::byte* slot_address(const KvLayer& kv, const KvPlane& plane, const std::int32_t* table, std::int32_t slot);
+// Of its keys or values, which begin at byte `begin` of a page.
+std::byte* slot_address(const KvLayer& kv, std::int64_t begin, const std::int32_t* table, std::int32_t slot);
 
 // Adds a weight's bias, where it has one, to the rows of a product y [rows, out].
 void add_bias(Tensor y, const Weight& w);

@@ -3,20 +3,46 @@
 // rows: there is no prefill or decode mode. This module knows slots and pages; it must not know sequences, trees or
 // drafters.
 #pragma once
+#include <array>
 #include <cstdint>
 
 #include "kernels/tensor.h"
 
 namespace foretoken {
 
-// Where one layer's keys and values are in every page: [kv_heads, page_rows, head_size] each, at a byte offset.
+// Of a quantized cache: numbers are codes of 8 bits, with a scale for each token and head.
+inline bool has_scales(DType cache) { return cache == DType::i8 || cache == DType::e4m3; }
+
+// Where one layer's keys and values are in every page: [kv_heads, page_rows, head_size] each, at a byte offset. Codes
+// (i8, e4m3) have scales besides: f32 [kv_heads, page_rows], at a multiple of 4 bytes. kernels/cache_codes.h says how a
+// row becomes codes, and what they mean.
 struct KvLayer {
   Tensor pool;              // u8 [pages, page_bytes]
   std::int64_t keys = 0;    // byte offset in a page
   std::int64_t values = 0;  // byte offset in a page
   int page_rows = 0;
   int kv_heads = 0, head_size = 0;
-  DType dtype = DType::f32;  // f32, bf16
+  DType dtype = DType::f32;                       // f32, bf16, i8, e4m3
+  std::int64_t key_scales = 0, value_scales = 0;  // byte offsets in a page; of codes
+};
+
+// A part of a layer's pages: [kv_heads, page_rows] items of `bytes` each, from byte `begin` of a page on.
+struct KvPlane {
+  std::int64_t begin = 0, bytes = 0;
+};
+// Everything that a layer has in a page: keys, values, and the scales of codes.
+class KvPlanes {
+ public:
+  explicit KvPlanes(const KvLayer& kv) : count_(has_scales(kv.dtype) ? 4 : 2) {
+    const std::int64_t bytes = kv.head_size * size_of(kv.dtype);
+    all_ = {{{kv.keys, bytes}, {kv.values, bytes}, {kv.key_scales, 4}, {kv.value_scales, 4}}};
+  }
+  const KvPlane* begin() const { return all_.data(); }
+  const KvPlane* end() const { return all_.data() + count_; }
+
+ private:
+  std::array<KvPlane, 4> all_;
+  int count_;
 };
 
 // Rows of all sequences of a forward, one after another. A slot is a position in the sequence's own block table: slot s

@@ -29,12 +29,11 @@ struct Pages {
   std::vector<KvLayer> layers;
   Tensor tables;
 
-  Pages(Backend& b, const ModelConfig& m, const AttentionLoad& load, int count) {
+  Pages(Backend& b, const AttentionLoad& load, int count) {
     const int width = (load.context + kPageRows - 1) / kPageRows;
-    const std::int64_t plane = std::int64_t(kPageRows) * m.kv_heads * m.head_size * 2,
-                       bytes = 2 * plane * count * width * load.batch;
-    const Tensor pool = b.allocate({std::int64_t(width) * load.batch, 2 * plane * count}, DType::u8),
-                 flat = pool.reshaped({bytes});
+    const KvShape shape(std::vector<LayerShape>(std::size_t(count), load.layer));
+    const std::int64_t page = shape.page_bytes(kPageRows), bytes = page * width * load.batch;
+    const Tensor pool = b.allocate({std::int64_t(width) * load.batch, page}, DType::u8), flat = pool.reshaped({bytes});
     const Tensor halves = random_bf16({std::min<std::int64_t>(bytes, 8 << 20) / 2}, 1),
                  numbers(halves.owner(), halves.raw(), {halves.bytes()}, DType::u8);
     const Tensor there = b.upload(numbers);
@@ -42,8 +41,7 @@ struct Pages {
       const std::int64_t n = std::min(numbers.dim(0), bytes - at);
       b.copy(there.rows(0, n), flat.rows(at, n));
     }
-    for (int l = 0; l < count; ++l)
-      layers.push_back({pool, 2 * l * plane, (2 * l + 1) * plane, kPageRows, m.kv_heads, m.head_size, DType::bf16});
+    layers = shape.in_pages(pool, kPageRows);
     tables = Tensor::host({load.batch, width}, DType::i32);
     std::iota(tables.data<std::int32_t>(), tables.data<std::int32_t>() + tables.elements(), 0);
     std::shuffle(tables.data<std::int32_t>(), tables.data<std::int32_t>() + tables.elements(), std::mt19937(1));
@@ -82,9 +80,7 @@ Tensor rows_of(Backend& b, const ModelConfig& m, int rows) {
 
 }  // namespace
 
-double AttentionLoad::bytes(const ModelConfig& model) const {
-  return 4.0 * batch * context * model.kv_heads * model.head_size;
-}
+double AttentionLoad::bytes() const { return double(batch) * context * double(layer.bytes_per_row()); }
 
 double attention_seconds(Backend& b, const ModelConfig& m, const AttentionLoad& load, int repeats) {
   constexpr int kWarmUp = 3;  // one recorded, two replayed
@@ -92,8 +88,8 @@ double attention_seconds(Backend& b, const ModelConfig& m, const AttentionLoad& 
   if (load.rows > load.context)
     throw Error("attention alone: " + std::to_string(load.rows) + " rows do not fit into a context of " +
                 std::to_string(load.context) + "; give a longer context");
-  const int layers = int(std::clamp(std::ceil(kOutOfCaches / load.bytes(m)), 1.0, double(kMostLayers)));
-  const Pages pages(b, m, load, layers);
+  const int layers = int(std::clamp(std::ceil(kOutOfCaches / load.bytes()), 1.0, double(kMostLayers)));
+  const Pages pages(b, load, layers);
   const Layout layout = layout_of(b, load, pages.tables);
   const std::vector<float> turns = m.rope_frequencies();
   const Tensor rows = rows_of(b, m, layout.rows),

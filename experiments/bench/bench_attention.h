@@ -2,14 +2,16 @@
 // with long contexts. A scenario of `foretoken bench --steps`. This module must not know how any operation is computed.
 #pragma once
 #include "framework/model/config.h"
+#include "framework/model/model.h"
 #include "kernels/backend.h"
 
 namespace foretoken {
 
-// The last `rows` rows of each of `batch` sequences, whose last row sees `context` slots; keys and values in bf16.
+// The last `rows` rows of each of `batch` sequences, whose last row sees `context` slots.
 struct AttentionLoad {
   int batch = 1, context = 1, rows = 1;
-  double bytes(const ModelConfig& model) const;  // keys and values of one layer, each read once: the least traffic
+  LayerShape layer;      // of the cache
+  double bytes() const;  // of keys and values of one layer with their scales, each read once: the least traffic
 };
 
 // Median seconds of one layer. The layers run one after another on the backend's stream, enough of them that the caches

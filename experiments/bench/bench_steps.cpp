@@ -212,8 +212,8 @@ Json as_json(const Scenario& s, const Measured& m, const DeviceSpeed& machine, c
 Json attention_line(const Scenario& s, Workbench& bench, const DeviceSpeed& machine, std::string& text) {
   Backend& backend = bench.backend(s.run.at("engine"));
   const ModelConfig model = config_of(s);
-  const AttentionLoad load{s.batch, s.context, s.guesses + 1};
-  const double seconds = attention_seconds(backend, model, load, s.steps), bytes = load.bytes(model),
+  const AttentionLoad load{s.batch, s.context, s.guesses + 1, bench.target_info(s.run, "").kv.layers.front()};
+  const double seconds = attention_seconds(backend, model, load, s.steps), bytes = load.bytes(),
                share = share_of(bytes, seconds, machine.bytes_a_second);
   char line[256];
   std::snprintf(line, sizeof line, "%-44s %8.2f us a layer, %.1f MB of keys and values: %.3f of the copy bandwidth",

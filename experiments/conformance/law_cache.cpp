@@ -31,7 +31,7 @@ std::string difference(const DraftTree& a, const DraftTree& b) {
   return "";
 }
 
-// Rows [0, n) of every layer of a sequence's table, keys and values, as bytes.
+// Rows [0, n) of every layer of a sequence's table, keys and values with their scales, as bytes.
 std::string rows_of(Backend& backend, const KvCache& cache, SequenceId id, int n) {
   std::string all;
   const Tensor pool = cache.layers().front().pool, page = Tensor::host({1, pool.dim(1)}, DType::u8);
@@ -39,11 +39,10 @@ std::string rows_of(Backend& backend, const KvCache& cache, SequenceId id, int n
   for (int begin = 0; begin < n; begin += page_rows) {
     backend.copy(pool.rows(cache.held(id).table[std::size_t(begin / page_rows)], 1), page);
     for (const KvLayer& kv : cache.layers())
-      for (const std::int64_t plane : {kv.keys, kv.values})
-        for (int h = 0; h < kv.kv_heads; ++h) {
-          const std::int64_t width = kv.head_size * size_of(kv.dtype), rows = std::min(page_rows, n - begin);
-          all.append(page.data<char>() + plane + h * page_rows * width, std::size_t(rows * width));
-        }
+      for (const KvPlane& plane : KvPlanes(kv))
+        for (int h = 0; h < kv.kv_heads; ++h)
+          all.append(page.data<char>() + plane.begin + h * page_rows * plane.bytes,
+                     std::size_t(std::min(page_rows, n - begin) * plane.bytes));
   }
   return all;
 }
@@ -85,7 +84,7 @@ Finding memory(const Subject& subject, const Scenario& scenario, HostBackend& ba
   const auto compare = [&](Host&, std::span<const DraftRequest> draft_requests, std::span<const DraftTree> trees) {
     for (std::size_t i = 0; i < draft_requests.size(); ++i) {
       if (!draft_requests[i].budget.drafts()) continue;
-      PagePool pool(backend, scenario.engine.page_rows * models.target->info().kv.bytes_per_row(), 256);
+      PagePool pool(backend, models.target->info().kv.page_bytes(scenario.engine.page_rows), 256);
       Host host(backend, pool, models.target->info(), models.load, false, {models.target, &subject.registries});
       const auto fresh = subject.registries.drafters.make(subject.configs.drafter, host);
       DraftRequest request = draft_requests[i];

@@ -8,7 +8,7 @@ namespace {
 // A model with a cache for one sequence.
 struct Reader {
   Reader(Backend& backend, std::shared_ptr<Model> model, int pages)
-      : pool(backend, 3 * model->info().kv.bytes_per_row(), pages), cached(backend, std::move(model), pool, false) {}
+      : pool(backend, model->info().kv.page_bytes(3), pages), cached(backend, std::move(model), pool, false) {}
   // Logits of the fed nodes of `tree` after all tokens of `sequence`, which are fed in chunks of `piece`; on the host.
   Tensor read(Backend& backend, const Sequence& sequence, const DraftTree& tree, int piece) {
     for (;;) {

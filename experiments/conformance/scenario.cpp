@@ -50,7 +50,7 @@ class WatchedDrafter : public Drafter {
 std::string brief(const json& config) {
   std::string s = config.at("name").get<std::string>();
   for (const auto& [key, value] : config.items())
-    if (key != "name" && key != "dtype" && !value.is_null())
+    if (key != "name" && key != "dtype" && key != "kv_dtype" && !value.is_null())
       s += " " + (value.is_string() ? value.get<std::string>() : value.dump());
   return s;
 }

@@ -14,11 +14,15 @@ void add_quality(CLI::App& app, Action& action) {
   const auto g = std::make_shared<QualityOptions>();
   const auto look = std::make_shared<Look>();
   CLI::App* c = app.add_subcommand(
-      "quality", "what a format of weights costs besides time: perplexity, KL divergence, equal outputs");
+      "quality",
+      "what a format of weights, or a type of the cache, costs besides time: perplexity, KL divergence, equal outputs");
   c->add_option("--model", g->model, "Hugging Face directory, or a model as JSON, as in a run")->required();
   add_list_option(*c, "--dtype", g->dtypes, "types of its weights, a row of the tables for each (default: as stored)");
-  c->add_option("--reference", g->reference,
-                "the model to compare with, likewise (default: where --dtype is given, the model as stored)");
+  add_list_option(*c, "--kv-dtype", g->kv_dtypes,
+                  "types of its cache as of /target/kv_dtype, likewise (default: auto)");
+  c->add_option(
+      "--reference", g->reference,
+      "the model to compare with, likewise (default: where --dtype or --kv-dtype is given, the model as stored)");
   c->add_option("--text", g->text, "a text to predict, or .jsonl with a document a line (default: the demo prompts)");
   const auto count = CLI::Range(1, 100000000);
   c->add_option("--tokens", g->windows.predicted, "predict no more than so many tokens (default: all)")->check(count);

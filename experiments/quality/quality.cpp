@@ -40,9 +40,10 @@ json model_of(const std::string& option, const std::string& value) {
 }
 
 // A complete run of plain decoding with this model.
-json run_of(const QualityOptions& o, const json& model, const std::string& dtype, const Registries& registries) {
+json run_of(const QualityOptions& o, const json& model, const std::string& dtype, const std::string& kv_dtype,
+            const Registries& registries) {
   const json document = {
-      {"target", {{"model", model}, {"dtype", dtype}}},
+      {"target", {{"model", model}, {"dtype", dtype}, {"kv_dtype", kv_dtype}}},
       {"engine", {{"device", o.device}, {"threads", o.threads}, {"numerics", o.numerics}, {"batch", kOutputsAtOnce}}},
       {"workload",
        {{"prompts", o.prompts.empty() ? kPrompts : o.prompts},
@@ -107,7 +108,9 @@ class Measurement {
         predict(text_, reading, beside.get(), [&](double d) { show("text", share * d); });
     QualityRow r{model->info().name,
                  target_of(run).dtype,
+                 target_of(run).kv_dtype,
                  model->info().weight_bytes,
+                 model->info().kv.bytes_per_row(),
                  compared() ? name_of(reference_) : "",
                  figures_of(text_, scores, compared()),
                  {}};
@@ -124,6 +127,7 @@ class Measurement {
     json quality = {{"predictions", to_json(row.predictions)},
                     {"outputs", row.outputs ? to_json(*row.outputs) : json()},
                     {"weight_bytes", row.weight_bytes},
+                    {"kv_bytes", row.kv_bytes},
                     {"text", text_name()},
                     {"window", windows_.window},
                     {"stride", windows_.stride}};
@@ -139,7 +143,8 @@ class Measurement {
 
   static std::string name_of(const json& run) {
     const ModelChoice choice = target_of(run);
-    return choice.text() + (choice.dtype == "auto" ? "" : " in " + choice.dtype);
+    return choice.text() + (choice.dtype == "auto" ? "" : " in " + choice.dtype) +
+           (choice.kv_dtype == "auto" ? "" : ", cache in " + choice.kv_dtype);
   }
 
   Outputs outputs(const json& run, const std::function<void(double)>& between) {
@@ -172,13 +177,17 @@ int run_quality(const QualityOptions& o) {
   Workbench bench;
   const json model = model_of("--model", o.model);
   std::vector<json> runs;
-  for (const std::string& dtype : o.dtypes.empty() ? std::vector<std::string>{"auto"} : o.dtypes)
-    runs.push_back(run_of(o, model, dtype, bench.registries()));
+  const auto or_auto = [](const std::vector<std::string>& types) {
+    return types.empty() ? std::vector<std::string>{"auto"} : types;
+  };
+  for (const std::string& dtype : or_auto(o.dtypes))
+    for (const std::string& kv_dtype : or_auto(o.kv_dtypes))
+      runs.push_back(run_of(o, model, dtype, kv_dtype, bench.registries()));
   json reference;
   if (!o.reference.empty())
-    reference = run_of(o, model_of("--reference", o.reference), "auto", bench.registries());
-  else if (!o.dtypes.empty())
-    reference = run_of(o, model, "auto", bench.registries());
+    reference = run_of(o, model_of("--reference", o.reference), "auto", "auto", bench.registries());
+  else if (!o.dtypes.empty() || !o.kv_dtypes.empty())
+    reference = run_of(o, model, "auto", "auto", bench.registries());
   watch_interrupts();
   Measurement measurement(o, bench, runs, reference);
   Progress progress("foretoken quality", int(runs.size()), 0, o.quiet, "models");

@@ -1,6 +1,6 @@
-// `foretoken quality`: what a format of weights costs besides time. A model predicts a text and continues prompts
-// greedily, and so does its reference; a table and a JSON line show the differences with their intervals. This module
-// must not know formats.
+// `foretoken quality`: what a format of weights, or a type of the cache, costs besides time. A model predicts a text
+// and continues prompts greedily, and so does its reference; a table and a JSON line show the differences with their
+// intervals. This module must not know formats.
 #pragma once
 #include <string>
 #include <vector>
@@ -10,10 +10,11 @@
 namespace foretoken {
 
 struct QualityOptions {
-  std::string model;                // a directory, or JSON as ModelChoice::read takes it
-  std::vector<std::string> dtypes;  // types of its weights, each a row of the tables; empty: as the model says
-  std::string reference;            // likewise; "": the model as it is stored where dtypes are given, else none
-  std::string text;                 // a file of text, or of JSON lines (.jsonl), each a document
+  std::string model;                   // a directory, or JSON as ModelChoice::read takes it
+  std::vector<std::string> dtypes;     // types of its weights, each a row of the tables; empty: as the model says
+  std::vector<std::string> kv_dtypes;  // types of its cache, likewise; empty: auto
+  std::string reference;               // likewise; "": the model as it is stored where types are given, else none
+  std::string text;                    // a file of text, or of JSON lines (.jsonl), each a document
   WindowOptions windows{.window = 0, .stride = 0};  // 0: 512 tokens or the model's context; half a window
   std::string prompts;                              // JSON lines; their greedy outputs are compared
   int limit = 24;                                   // prompts, spread evenly over the categories; 0: all

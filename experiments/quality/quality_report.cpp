@@ -39,16 +39,19 @@ Part model() {
 }
 
 Part type() {
-  return {{{"type", "type", "of the model's weights", Column::Kind::text}},
-          [](const QualityRow& r) { return std::vector{Cell::of(r.dtype)}; },
+  return {{{"type", "type", "of the model's weights", Column::Kind::text},
+           {"cache", "kv_type", "type of cached keys and values", Column::Kind::text}},
+          [](const QualityRow& r) { return std::vector{Cell::of(r.dtype), Cell::of(r.kv_dtype)}; },
           always};
 }
 
 Part perplexity() {
   return {{{"MB", "weights_mb", "10^6 bytes of weights that one forward reads"},
+           {"B a token", "kv_bytes", "bytes of a token's keys and values in the cache, with their scales"},
            {"perplexity", "perplexity", "exp of the mean of -log p over predicted tokens", kInterval}},
           [](const QualityRow& r) {
-            return std::vector{Cell::of(double(r.weight_bytes) / kMega, 1), Cell::of(r.predictions.perplexity, 3)};
+            return std::vector{Cell::of(double(r.weight_bytes) / kMega, 1), Cell::of(double(r.kv_bytes), 0),
+                               Cell::of(r.predictions.perplexity, 3)};
           },
           always};
 }

@@ -11,7 +11,7 @@ constexpr int kPageRows = 16;
 
 Reading::Reading(Backend& backend, std::shared_ptr<Model> model, int window)
     : backend_(backend),
-      pool_(backend, kPageRows * model->info().kv.bytes_per_row(), (window + kPageRows - 1) / kPageRows),
+      pool_(backend, model->info().kv.page_bytes(kPageRows), (window + kPageRows - 1) / kPageRows),
       cached_(backend, std::move(model), pool_, false) {}
 
 void Reading::begin(std::span<const Token> tokens) {

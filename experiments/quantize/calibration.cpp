@@ -110,7 +110,7 @@ Tensor Calibration::run(int layer, const std::map<std::string, Weight>& matrices
   const auto model = std::make_shared<Transformer>(backend, config_, OneLayer(checkpoint_, layer, states_, matrices),
                                                    "the model", 0, TransformerOptions{});
   const int longest = *std::ranges::max_element(lengths_);
-  PagePool pool(backend, kPageRows * model->info().kv.bytes_per_row(), (longest + kPageRows - 1) / kPageRows);
+  PagePool pool(backend, model->info().kv.page_bytes(kPageRows), (longest + kPageRows - 1) / kPageRows);
   CachedModel cached(backend, model, pool, false);
   const Tensor next = Tensor::host(states_.shape(), DType::f32);
   Sequence sequence;

@@ -118,7 +118,8 @@ json told(const json& run, const std::string& pointer) {
     const ModelChoice choice =
         ModelChoice::read(value, run[json::json_pointer(without_last(pointer))].value("inflate", json()));
     return choice.text() + (choice.dtype == "auto" ? "" : " in " + choice.dtype) +
-           (choice.head_dtype == "auto" ? "" : ", head in " + choice.head_dtype);
+           (choice.head_dtype == "auto" ? "" : ", head in " + choice.head_dtype) +
+           (choice.kv_dtype == "target" ? "" : ", cache in " + choice.kv_dtype);
   } catch (const Error&) {  // a line of another version, or no model: as it stands
     return value;
   }

@@ -119,10 +119,13 @@ void refuse_unknown(const json& document, const std::string& at, const std::stri
   }
 }
 
-// In one form for equal choices: the shape and the dtype are in keys of their own.
+// In one form for equal choices: the shape and the types are in keys of their own.
 void complete_target(json& target) {
-  ModelChoice choice = ModelChoice::read(target["model"], target["inflate"], target["dtype"]);
+  const json& kv = target["kv_dtype"];
+  ModelChoice choice =
+      ModelChoice::read(target["model"], target["inflate"], target["dtype"], kv == "auto" ? json("target") : kv);
   target["dtype"] = std::exchange(choice.dtype, "auto");
+  if (choice.kv_dtype != "target") target["kv_dtype"] = std::exchange(choice.kv_dtype, "target");
   if (!choice.inflate.empty()) target["inflate"] = std::exchange(choice.inflate, "");
   target["model"] = choice.document();
 }

@@ -70,8 +70,9 @@ std::vector<RunKey> keys_of_models_and_sampling() {
           "type of its weights; auto: as stored; a format keeps the head as stored unless the model has a `head_dtype`",
           weight_types()),
       choice("/target/kv_dtype",
-             "type of cached keys and values, of drafters' models too; auto: f32 on the reference device, else bf16",
-             {"auto", "f32", "bf16"}),
+             "type of cached keys and values, of drafters' models too unless they have a `kv_dtype`; auto: f32 on the "
+             "reference device, else bf16; int8 and fp8 (e4m3) have a scale for each token and head",
+             cache_types()),
       component("/drafter", "none", "what proposes tokens: `name` and its options"),
       component("/policy", "fixed", "how much to draft: `name` and its options"),
       component("/verifier", "speculative_sampling", "what accepts or rejects drafts: `name` and its options"),

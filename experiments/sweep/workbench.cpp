@@ -106,17 +106,18 @@ std::shared_ptr<const Tokenizer> Workbench::tokenizer(const ModelChoice& choice,
   return loaded;
 }
 
-std::string Workbench::model_key(const Backend& backend, const ModelChoice& choice, const std::string& kv_dtype,
+std::string Workbench::model_key(const Backend& backend, const ModelChoice& choice,
                                  const std::filesystem::path& beside) {
   const std::string device = std::to_string(reinterpret_cast<std::uintptr_t>(&backend));
   const std::string place =
       choice.directory.empty() ? "" : std::filesystem::weakly_canonical(model_path(choice.directory, beside)).string();
-  return choice.text() + "|" + place + "|" + choice.dtype + "|" + choice.head_dtype + "|" + kv_dtype + "|" + device;
+  return choice.text() + "|" + place + "|" + choice.dtype + "|" + choice.head_dtype + "|" + choice.kv_dtype + "|" +
+         device;
 }
 
-std::shared_ptr<Model> Workbench::model(Backend& backend, const ModelChoice& choice, const std::string& kv_dtype,
+std::shared_ptr<Model> Workbench::model(Backend& backend, const ModelChoice& choice,
                                         const std::filesystem::path& beside) {
-  Loaded& loaded = models_[model_key(backend, choice, kv_dtype, beside)];
+  Loaded& loaded = models_[model_key(backend, choice, beside)];
   loaded.used = true;
   if (loaded.model) return loaded.model;
   const OpenModel open =
@@ -124,23 +125,22 @@ std::shared_ptr<Model> Workbench::model(Backend& backend, const ModelChoice& cho
   const InterruptibleTensors tensors(*open.tensors);
   loaded.model = std::make_shared<Transformer>(backend, open.config, tensors, choice.text(),
                                                vocabulary_of(choice, open.config, beside),
-                                               TransformerOptions{open.dtype, choice.head_dtype, kv_dtype});
+                                               TransformerOptions{open.dtype, choice.head_dtype, choice.kv_dtype});
   return loaded.model;
 }
 
 std::shared_ptr<Model> Workbench::target(const json& run, const std::filesystem::path& beside) {
-  return model(backend(run.at("engine")), target_of(run), run.at("target").at("kv_dtype"), beside);
+  return model(backend(run.at("engine")), target_of(run), beside);
 }
 
 ModelInfo Workbench::target_info(const json& run, const std::filesystem::path& beside) {
-  const json& t = run.at("target");
   Backend& device = backend(run.at("engine"));
   const ModelChoice choice = target_of(run);
-  const auto loaded = models_.find(model_key(device, choice, t.at("kv_dtype"), beside));
+  const auto loaded = models_.find(model_key(device, choice, beside));
   if (loaded != models_.end() && loaded->second.model) return loaded->second.model->info();
   const OpenModel open =
       open_model(choice, [&](const std::string& directory) { return model_path(directory, beside); });
-  return model_info(open.config, device, choice.text(), vocabulary_of(choice, open.config, beside), t.at("kv_dtype"));
+  return model_info(open.config, device, choice.text(), vocabulary_of(choice, open.config, beside), choice.kv_dtype);
 }
 
 std::uint64_t Workbench::vocabulary_of(const ModelChoice& choice, const ModelConfig& config,
@@ -152,10 +152,10 @@ std::int64_t Workbench::pool_mib(const json& run, const std::filesystem::path& b
   const json& e = run.at("engine");
   if (e.at("memory_fraction").is_null()) return e.at("memory_mib");
   Backend& device = backend(e);
-  const std::string kv = run.at("target").at("kv_dtype");
   std::vector<ModelChoice> models{target_of(run)};
   const auto add = [&](const auto& registry, const json& config) {
-    for (ModelChoice& choice : models_of(config, registry.find(config).options)) models.push_back(std::move(choice));
+    for (ModelChoice& choice : models_of(config, registry.find(config).options))
+      models.push_back(beside_target(std::move(choice), run));
   };
   add(registries.drafters, run.at("drafter"));
   add(registries.policies, run.at("policy"));
@@ -163,8 +163,8 @@ std::int64_t Workbench::pool_mib(const json& run, const std::filesystem::path& b
   std::string key = e.at("memory_fraction").dump();
   // What the models take comes off first, a drafter's too.
   for (const ModelChoice& choice : models) {
-    model(device, choice, kv, beside);
-    key += "|" + model_key(device, choice, kv, beside);
+    model(device, choice, beside);
+    key += "|" + model_key(device, choice, beside);
   }
   if (const std::string asked = run.dump(); std::exchange(asked_, asked) != asked)
     forget_unused_models();  // else the pool would be the smaller, the more runs went before, or find no room
@@ -182,7 +182,6 @@ std::unique_ptr<Engine> Workbench::engine(const json& run, Side side, const std:
                                           const Registries& registries) {
   const json& e = run.at("engine");
   Backend& device = backend(e);
-  const std::string kv = run.at("target").at("kv_dtype");
   ComponentConfigs configs{run.at("drafter"), run.at("policy"), run.at("verifier")};
   if (side == Side::baseline) configs.drafter = {{"name", "none"}}, configs.policy = {{"name", "fixed"}, {"length", 0}};
   expect_fit(registries, configs, target_info(run, beside));
@@ -197,7 +196,10 @@ std::unique_ptr<Engine> Workbench::engine(const json& run, Side side, const std:
                               .check = e.at("check")};
   return std::make_unique<Engine>(
       device, target(run, beside), registries, configs, options,
-      [this, &device, kv, beside](const ModelChoice& choice) { return model(device, choice, kv, beside); }, kept_);
+      [this, &device, run, beside](const ModelChoice& choice) {
+        return model(device, beside_target(choice, run), beside);
+      },
+      kept_);
 }
 
 void Workbench::forget_unused() {
@@ -212,7 +214,14 @@ void Workbench::forget_unused_models() {
 
 ModelChoice target_of(const json& run) {
   const json& t = run.at("target");
-  return ModelChoice::read(t.at("model"), t.at("inflate"), t.at("dtype"));
+  ModelChoice choice = ModelChoice::read(t.at("model"), t.at("inflate"), t.at("dtype"));
+  choice.kv_dtype = t.at("kv_dtype");
+  return choice;
+}
+
+ModelChoice beside_target(ModelChoice choice, const json& run) {
+  if (choice.kv_dtype == "target") choice.kv_dtype = run.at("target").at("kv_dtype");
+  return choice;
 }
 
 std::optional<ChatTemplate> chat_of(const json& run, const std::filesystem::path& beside) {

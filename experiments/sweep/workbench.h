@@ -62,10 +62,9 @@ class Workbench {
     bool used = true;
   };
   // What tells a model from others, wherever it is asked for.
-  static std::string model_key(const Backend& backend, const ModelChoice& choice, const std::string& kv_dtype,
-                               const std::filesystem::path& beside);
-  std::shared_ptr<Model> model(Backend& backend, const ModelChoice& choice, const std::string& kv_dtype,
-                               const std::filesystem::path& beside);
+  static std::string model_key(const Backend& backend, const ModelChoice& choice, const std::filesystem::path& beside);
+  // `choice` has a cache type of its own.
+  std::shared_ptr<Model> model(Backend& backend, const ModelChoice& choice, const std::filesystem::path& beside);
   std::uint64_t vocabulary_of(const ModelChoice& choice, const ModelConfig& config,
                               const std::filesystem::path& beside);
   // MiB of the page pool of a run; a fraction of what is free is measured once for all runs with the same models (again
@@ -82,8 +81,10 @@ class Workbench {
   std::map<std::string, std::int64_t> pools_;  // MiB where a fraction is asked for, by fraction and models
 };
 
-// The target of a complete run, as it names it.
+// The target of a complete run, as it names it, with the type of its cache.
 ModelChoice target_of(const nlohmann::json& run);
+// Another model of that run: its cache is of the target's type unless it has one of its own.
+ModelChoice beside_target(ModelChoice choice, const nlohmann::json& run);
 // The form in which a complete run puts prompts to a chat model; none: as they are.
 std::optional<ChatTemplate> chat_of(const nlohmann::json& run, const std::filesystem::path& beside);
 // A request of a complete run: sample number `sample` of a prompt, with the run's sampling, limits and stop texts.

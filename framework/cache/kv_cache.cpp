@@ -15,12 +15,7 @@ KvCache::KvCache(Backend& backend, PagePool& pool, const KvShape& shape, bool re
   if (page_rows_ < 1)
     throw Error("a page of " + std::to_string(pool.page_bytes()) + " bytes holds no position of a model that needs " +
                 std::to_string(shape.bytes_per_row()) + " bytes for one; raise \"page_rows\" of the engine");
-  std::int64_t at = 0;
-  for (const LayerShape& l : shape.layers) {
-    const std::int64_t half = l.bytes_per_row() / 2 * page_rows_;
-    layers_.push_back({pool.memory(), at, at + half, page_rows_, l.kv_heads, l.head_size, l.dtype});
-    at += 2 * half;
-  }
+  layers_ = shape.in_pages(pool.memory(), page_rows_);
 }
 
 KvCache::~KvCache() {

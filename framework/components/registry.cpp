@@ -22,10 +22,10 @@ bool fits(const nlohmann::json& value, const Option& o) {
 
 // The model that the option `o` names, with the parts that other options give.
 ModelChoice model_of(const nlohmann::json& config, const Option& o, const std::vector<Option>& options) {
-  nlohmann::json inflate, dtype = "auto";
+  std::map<std::string, nlohmann::json> parts{{"shape", {}}, {"dtype", "auto"}, {"kv_dtype", "target"}};
   for (const Option& part : options)
-    if (part.of == o.name) (part.type == "shape" ? inflate : dtype) = config.value(part.name, part.standard);
-  return ModelChoice::read(config.at(o.name), inflate, dtype);
+    if (part.of == o.name) parts[part.type] = config.value(part.name, part.standard);
+  return ModelChoice::read(config.at(o.name), parts["shape"], parts["dtype"], parts["kv_dtype"]);
 }
 
 // Writes a model into its options in one form for equal choices: what an option of its own holds is not in the model's.
@@ -34,6 +34,8 @@ void spread(ModelChoice choice, const Option& o, const std::vector<Option>& opti
     if (part.of != o.name) continue;
     if (part.type == "shape")
       config[part.name] = choice.inflate.empty() ? nlohmann::json() : nlohmann::json(std::exchange(choice.inflate, ""));
+    else if (part.type == "kv_dtype")
+      config[part.name] = std::exchange(choice.kv_dtype, "target");
     else
       config[part.name] = std::exchange(choice.dtype, "auto");
   }

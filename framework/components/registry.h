@@ -24,13 +24,14 @@ struct ModelInfo;
 
 struct Option {
   std::string name;
-  std::string type;  // "integer", "number", "string", "boolean", "list", "path", "model" (ModelChoice), or "shape"
-                     // and "dtype": what the model of the option `of` is inflated to, and its weights' type
+  std::string type;  // "integer", "number", "string", "boolean", "list", "path", "model" (ModelChoice), or "shape",
+                     // "dtype" and "kv_dtype": what the model of the option `of` is inflated to, and the types of its
+                     // weights and of its cache
   nlohmann::json standard;              // the default; null: must be given unless `optional`
   std::string meaning;                  // with unit and range
   bool optional = false;                // null is a value
   double least = -1e300, most = 1e300;  // of numbers
-  std::string of = "";                  // of shapes and dtypes: the name of a model option
+  std::string of = "";                  // of shapes, dtypes and kv_dtypes: the name of a model option
 };
 
 template <class T> struct Entry {
@@ -38,7 +39,7 @@ template <class T> struct Entry {
   std::string source;   // the paper, "" where there is none
   std::vector<Option> options;
   std::function<std::unique_ptr<T>(const nlohmann::json& options, Host& host)>
-      make;  // options: all of them, defaults filled in; a model holds its shape and dtype (ModelChoice::read)
+      make;  // options: all of them, defaults filled in; a model holds its shape and types (ModelChoice::read)
   // What it will say of itself, before anything is made or any model is loaded; empty where that depends on more than
   // options and target: then the object is asked (Drafter::needs, LengthPolicy::most, Verifier::soundness).
   std::function<typename T::Traits(const nlohmann::json& options, const ModelInfo& target)> traits = {};
@@ -48,7 +49,7 @@ template <class T> struct Entry {
 // `config` ({"name": ..., options}) with defaults filled in; an unknown key, a wrong type or range is an Error that
 // names `what` ("drafter"), the key, and the known keys.
 nlohmann::json fill_options(const std::string& what, const nlohmann::json& config, const std::vector<Option>& options);
-// Complete options as Entry::make takes them: every model with its shape and dtype.
+// Complete options as Entry::make takes them: every model with its shape and types.
 nlohmann::json with_whole_models(const nlohmann::json& config, const std::vector<Option>& options);
 // The models that `config` names; options that it lacks are none.
 std::vector<ModelChoice> models_of(const nlohmann::json& config, const std::vector<Option>& options);

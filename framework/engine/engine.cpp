@@ -22,7 +22,7 @@ EngineOptions checked(const EngineOptions& o) {
 }
 
 std::int64_t page_bytes(const EngineOptions& options, const Model& target) {
-  return options.page_rows * target.info().kv.bytes_per_row();
+  return target.info().kv.page_bytes(options.page_rows);
 }
 
 // Compares with the free memory first: an operating system may grant more than it has, and kill the process when the

@@ -1,5 +1,7 @@
 #include "framework/model/model.h"
 
+#include <algorithm>
+
 #include "kernels/error.h"
 
 namespace foretoken {
@@ -8,6 +10,36 @@ std::int64_t KvShape::bytes_per_row() const {
   std::int64_t bytes = 0;
   for (const LayerShape& l : layers) bytes += l.bytes_per_row();
   return bytes;
+}
+
+std::int64_t KvShape::page_bytes(int rows) const {
+  const bool scaled = std::ranges::any_of(layers, [](const LayerShape& l) { return has_scales(l.dtype); });
+  const std::int64_t bytes = rows * bytes_per_row();
+  return scaled ? (bytes + kCodedHead - 1) / kCodedHead * kCodedHead : bytes;
+}
+
+std::vector<KvLayer> KvShape::in_pages(const Tensor& pool, int rows) const {
+  std::vector<KvLayer> all;
+  std::int64_t at = 0;
+  for (const LayerShape& l : layers) {
+    const std::int64_t keys = at, values = keys + l.key_bytes() * rows;
+    all.push_back({pool, keys, values, rows, l.kv_heads, l.head_size, l.dtype});
+    at = values + l.key_bytes() * rows;
+  }
+  for (std::size_t l = 0; l < all.size(); ++l) {
+    const std::int64_t bytes = layers[l].scale_bytes() * rows;
+    if (bytes > 0) all[l].key_scales = at, all[l].value_scales = at + bytes;
+    at += 2 * bytes;
+  }
+  return all;
+}
+
+void KvShape::expect_heads(const std::string& model) const {
+  for (const LayerShape& l : layers)
+    if (has_scales(l.dtype) && l.head_size % kCodedHead != 0)
+      throw Error("the heads of the model " + model + " have " + std::to_string(l.head_size) +
+                  " numbers, but those of an int8 or fp8 cache must have a multiple of " + std::to_string(kCodedHead) +
+                  "; give it \"kv_dtype\": \"bf16\"");
 }
 
 int KvShape::window(const std::string& model) const {

@@ -19,7 +19,11 @@ struct LayerShape {
   int kv_heads = 0, head_size = 0;
   DType dtype = DType::f32;
   int window = 0;  // positions to which a row attends in this layer, itself among them; 0: all
-  std::int64_t bytes_per_row() const { return 2ll * kv_heads * head_size * size_of(dtype); }
+  std::int64_t key_bytes() const {
+    return std::int64_t(kv_heads) * head_size * size_of(dtype);
+  }                                                                                    // as many as of values
+  std::int64_t scale_bytes() const { return has_scales(dtype) ? 4ll * kv_heads : 0; }  // of keys; as many of values
+  std::int64_t bytes_per_row() const { return 2 * (key_bytes() + scale_bytes()); }
   bool operator==(const LayerShape&) const = default;
 };
 
@@ -32,9 +36,18 @@ struct KvShape {
   KvShape(int count, int kv_heads, int head_size, DType dtype, int window = 0)
       : layers(std::size_t(count), LayerShape{kv_heads, head_size, dtype, window}) {}
   std::int64_t bytes_per_row() const;
+  // Bytes of a page of `rows` positions: as many rows, rounded up so that a vector load of codes is aligned in every
+  // page.
+  std::int64_t page_bytes(int rows) const;
+  // The layers' places in pages of `rows` positions in `pool`: the numbers of all layers, then the scales of all.
+  std::vector<KvLayer> in_pages(const Tensor& pool, int rows) const;
+  // Throws Error, which names `model`, where heads have a size that their type of numbers does not take.
+  void expect_heads(const std::string& model) const;
   // The window of all layers. Windows of several sizes are not implemented: an Error that names `model`.
   int window(const std::string& model) const;
 };
+
+constexpr int kCodedHead = 16;  // heads of a quantized cache are multiples of it: aligned, whatever the layers beside
 
 struct ModelInfo {
   std::string name;  // for messages and results

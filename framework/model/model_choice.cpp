@@ -24,7 +24,7 @@ std::string text_of(const char* key, const nlohmann::json& value) {
 
 ModelChoice read_random(const nlohmann::json& model) {
   for (const auto& [key, value] : model.items())
-    expect_option("a random model", key, {"random", "seed", "tokenizer", "dtype", "head_dtype"});
+    expect_option("a random model", key, {"random", "seed", "tokenizer", "dtype", "head_dtype", "kv_dtype"});
   ModelChoice c;
   c.random = text_of("random", model["random"]);
   c.tokenizer = model.contains("tokenizer") ? text_of("tokenizer", model["tokenizer"]) : kTokenizer;
@@ -46,7 +46,7 @@ ModelChoice read_model(const nlohmann::json& model) {
         "{\"random\": SHAPE, \"seed\": 1}",
         model);
   for (const auto& [key, value] : model.items())
-    expect_option("a model", key, {"directory", "inflate", "dtype", "head_dtype"});
+    expect_option("a model", key, {"directory", "inflate", "dtype", "head_dtype", "kv_dtype"});
   return ModelChoice(text_of("directory", model["directory"]));
 }
 
@@ -61,8 +61,11 @@ nlohmann::json part(const char* key, const nlohmann::json& model, const nlohmann
 
 }  // namespace
 
-ModelChoice ModelChoice::read(const nlohmann::json& model, const nlohmann::json& inflate, const nlohmann::json& dtype) {
+ModelChoice ModelChoice::read(const nlohmann::json& model, const nlohmann::json& inflate, const nlohmann::json& dtype,
+                              const nlohmann::json& kv_dtype) {
   ModelChoice c = read_model(model);
+  const nlohmann::json cache = part("kv_dtype", model, kv_dtype == "target" ? nlohmann::json() : kv_dtype);
+  if (!cache.is_null()) c.kv_dtype = text_of("kv_dtype", cache);
   const nlohmann::json type = part("dtype", model, dtype == "auto" ? nlohmann::json() : dtype);
   if (!type.is_null()) c.dtype = text_of("dtype", type);
   if (model.is_object() && model.contains("head_dtype")) c.head_dtype = text_of("head_dtype", model["head_dtype"]);
@@ -75,6 +78,10 @@ ModelChoice ModelChoice::read(const nlohmann::json& model, const nlohmann::json&
   c.inflate = shape;
   expect_shape(c.inflate);
   return c;
+}
+
+ModelChoice ModelChoice::read(const nlohmann::json& model, const nlohmann::json& inflate, const nlohmann::json& dtype) {
+  return read(model, inflate, dtype, "target");
 }
 
 ModelChoice ModelChoice::read(const nlohmann::json& model, const nlohmann::json& inflate) {
@@ -92,6 +99,7 @@ nlohmann::json ModelChoice::document() const {
   if (!inflate.empty()) all["inflate"] = inflate;
   if (dtype != "auto") all["dtype"] = dtype;
   if (head_dtype != "auto") all["head_dtype"] = head_dtype;
+  if (kv_dtype != "target") all["kv_dtype"] = kv_dtype;
   return random.empty() && all.size() == 1 ? nlohmann::json(directory) : all;
 }
 

@@ -173,23 +173,34 @@ class Transformer::Loader {
   mutable std::int64_t bytes_ = 0;
 };
 
+namespace {
+
+DType cache_type(const std::string& name, const Backend& backend) {
+  if (name == "auto") return backend.name() == "reference" ? DType::f32 : DType::bf16;
+  if (name == "f32") return DType::f32;
+  if (name == "bf16") return DType::bf16;
+  if (name == "int8") return DType::i8;
+  if (name == "fp8") return DType::e4m3;
+  unknown_name("kv_dtype", name, cache_types());
+}
+
+}  // namespace
+
+const std::vector<std::string>& cache_types() {
+  static const std::vector<std::string> all{"auto", "f32", "bf16", "int8", "fp8"};
+  return all;
+}
+
 ModelInfo model_info(const ModelConfig& c, const Backend& backend, std::string name, std::uint64_t vocabulary,
                      const std::string& kv_dtype) {
-  const bool wide = kv_dtype == "f32" || (kv_dtype == "auto" && backend.name() == "reference");
-  if (!wide && kv_dtype != "auto" && kv_dtype != "bf16")
-    throw Error("unknown kv_dtype '" + kv_dtype + "'; known: auto, f32, bf16");
-  return {std::move(name),
-          c.vocab,
-          c.positions,
-          {c.layers, c.kv_heads, c.head_size, wide ? DType::f32 : DType::bf16, c.window},
-          vocabulary,
-          {c.eos.begin(), c.eos.end()},
-          0};
+  const KvShape kv{c.layers, c.kv_heads, c.head_size, cache_type(kv_dtype, backend), c.window};
+  kv.expect_heads(name);
+  return {std::move(name), c.vocab, c.positions, kv, vocabulary, {c.eos.begin(), c.eos.end()}, 0};
 }
 
 Transformer::Transformer(Backend& backend, const ModelConfig& c, const TensorSource& tensors, std::string name,
                          std::uint64_t vocabulary, const TransformerOptions& options)
-    : config_(c) {
+    : config_(c), info_(model_info(c, backend, std::move(name), vocabulary, options.kv_dtype)) {
   const Loader load(backend, c, tensors, options);
   std::tie(embedding_, head_) = load.ends(c.tied_head);
   final_norm_ = load.vector("model.norm.weight");
@@ -204,7 +215,6 @@ Transformer::Transformer(Backend& backend, const ModelConfig& c, const TensorSou
   }
   const auto frequencies = c.rope_frequencies();
   frequencies_ = backend.upload(Tensor::host_copy<float>(frequencies, DType::f32));
-  info_ = model_info(c, backend, std::move(name), vocabulary, options.kv_dtype);
   info_.weight_bytes = load.bytes(), info_.table_bytes = Loader::table_bytes(embedding_, head_);
 }
 

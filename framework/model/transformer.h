@@ -13,6 +13,10 @@
 
 namespace foretoken {
 
+// Types of keys and values: "auto" (f32 on the reference backend, else bf16), "f32", "bf16", and codes of 8 bits with a
+// scale for each token and head, "int8" and "fp8" (kernels/cache_codes.h).
+const std::vector<std::string>& cache_types();
+
 // Types of weights: "auto" (as stored), "f32", "bf16", and the names of precisions(), to which matrices are rounded
 // when they are loaded, and their inputs when they are multiplied.
 std::vector<std::string> weight_types();
@@ -22,10 +26,11 @@ struct TransformerOptions {
   // Of the head: one of weight_types(). "auto": as `dtype` where that is dense, else as stored, since a head is the
   // matrix that loses most by rounding (quantized checkpoints keep it too).
   std::string head_dtype = "auto";
-  std::string kv_dtype = "auto";  // of keys and values: "auto" (f32 on the reference backend, else bf16), "f32", "bf16"
+  std::string kv_dtype = "auto";  // of keys and values: one of cache_types()
 };
 
-// The facts about a model of this configuration, without weight_bytes, which is known after loading only.
+// The facts about a model of this configuration, without weight_bytes, which is known after loading only. An Error
+// where its heads have a size that `kv_dtype` does not take.
 ModelInfo model_info(const ModelConfig& config, const Backend& backend, std::string name, std::uint64_t vocabulary,
                      const std::string& kv_dtype = "auto");
 

@@ -1,9 +1,9 @@
 // The products of attention for any kWidth: scores of queries with keys, and weighted sums of values. Included by
 // attend_rows.h, which divides contexts into tiles and assigns rows to blocks.
 //
-// A bf16 cache is read 2 kWidth numbers at a time and widened to f32 while multiplications are waiting; up to three
-// queries use each number that is read. Operations: 4 * size a slot and query. Each score is the same tree of
-// additions, whatever other rows are computed.
+// A bf16 cache is read 2 kWidth numbers at a time and widened to f32 while multiplications are waiting, codes kWidth at
+// a time; up to three queries use each number that is read. Operations: 4 * size a slot and query. Each score is the
+// same tree of additions, whatever other rows are computed.
 #pragma once
 #include "kernels/cpu/attend_units.h"
 
@@ -47,7 +47,8 @@ struct AttendScratch {
   float keys[kWidth][kMaxHeadSize];  // a batch of keys in f32, in the order of q; see score_many
   const std::byte* key[kAttendTile + kWidth];
   const std::byte* value[kAttendTile + kWidth];
-  const std::byte* next[kAttendTile];  // keys of the next tile, `nexts` of them
+  float key_scale[kAttendTile], value_scale[kAttendTile];  // of codes
+  const std::byte* next[kAttendTile];                      // keys of the next tile, `nexts` of them
   int nexts = 0;
   Sight sight[kMaxQueries];
 };
@@ -156,11 +157,22 @@ void score_slots(const Attention& a, AttendScratch& scratch, int first, int last
   }
 }
 
+// weights[query][at + s] *= scale[s] for n slots and queries [first, last).
+inline void multiply_scales(AttendScratch& scratch, const float* scale, int first, int last, int at, int n) {
+  for (int query = first; query < last; ++query) {
+    float* const weight = scratch.weights[query] + at;
+    int s = 0;
+    for (; s + kWidth <= n; s += kWidth) save(weight + s, load<Floats>(weight + s) * load<Floats>(scale + s));
+    for (; s < n; ++s) weight[s] *= scale[s];
+  }
+}
+
 template <class S> void score(const Attention& a, AttendScratch& scratch, int first, int last, int at, int n) {
   if (a.head_size >= kUnit<S>)
     score_slots<S, true>(a, scratch, first, last, at, n);
   else
     score_slots<S, false>(a, scratch, first, last, at, n);
+  if (a.scaled) multiply_scales(scratch, scratch.key_scale, first, last, at, n);
 }
 
 // sum[query] += weights[query][at + s] * v_s for Q queries from `first` on, U units from unit `u` on, which begins at
@@ -200,6 +212,7 @@ template <class S, int Q, int U> void mix(const Attention& a, AttendScratch& scr
 
 // Enough independent sums to hide the latency of an addition, and few enough to stay in registers.
 template <class S> void mix_queries(const Attention& a, AttendScratch& scratch, int first, int last, int at, int n) {
+  if (a.scaled) multiply_scales(scratch, scratch.value_scale, first, last, at, n);
   constexpr int kMany = kWidth == 16 ? 2 : 1, kFew = 2 * kMany / S::kVectors;
   for (; last - first >= 6; first += 6)
     mix<S, 6, kMany / S::kVectors ? kMany / S::kVectors : 1>(a, scratch, first, at, n);

@@ -50,12 +50,22 @@ inline void fold(AttendScratch& scratch, int query, int size, bool first, float 
          load<Floats>(scratch.result[query] + i) * before + load<Floats>(scratch.sum[query] + i) * now);
 }
 
-// Addresses of the keys and values at depths [from, to) of one row. Some keys are repeated at the end, so that a batch
-// is always full.
+// The scales of `run` adjacent slots of a page, from slot `at` of it on, in f32.
+inline void read_scales(const Attention& a, const std::byte* page, int kv_head, int at, int run, float* key,
+                        float* value) {
+  const float more = a.numbers == CacheNumbers::e4m3 ? 256.0f : 1.0f;  // see E4m3
+  const auto* const of_keys = reinterpret_cast<const float*>(page + a.key_scales);
+  const auto* const of_values = reinterpret_cast<const float*>(page + a.value_scales);
+  const int first = kv_head * a.page_rows + at;
+  for (int i = 0; i < run; ++i) key[i] = of_keys[first + i] * more, value[i] = of_values[first + i] * more;
+}
+
+// Addresses of the keys and values at depths [from, to) of one row, and their scales. Some keys are repeated at the
+// end, so that a batch is always full.
 inline void look(const Attention& a, const Rows& r, AttendScratch& scratch, int row, int from, int to) {
   const std::int32_t* table = a.tables + a.owner[r.row] * a.tables_stride;
-  const std::int64_t row_bytes = a.head_size * (a.bf16 ? 2 : 4),
-                     head = std::int64_t(r.head / (a.heads / a.kv_heads)) * a.page_rows * row_bytes;
+  const int kv_head = r.head / (a.heads / a.kv_heads);
+  const std::int64_t row_bytes = a.row_bytes, head = std::int64_t(kv_head) * a.page_rows * row_bytes;
   Sight& sight = scratch.sight[row];
   const std::byte **key = scratch.key, **value = scratch.value;
   for (int d = from; d < to;) {
@@ -64,8 +74,11 @@ inline void look(const Attention& a, const Rows& r, AttendScratch& scratch, int 
     const int run = d >= sight.visible                  ? 1
                     : prefix - d < a.page_rows - within ? prefix - d
                                                         : a.page_rows - within;  // in one page
-    const std::byte* page = a.pool + table[slot / a.page_rows] * a.page_bytes + head + within * row_bytes;
-    for (int i = 0; i < run; ++i, page += row_bytes) *key++ = page + a.keys, *value++ = page + a.values;
+    const std::byte* const page = a.pool + table[slot / a.page_rows] * a.page_bytes;
+    const std::byte* row = page + head + within * row_bytes;
+    for (int i = 0; i < run; ++i, row += row_bytes) *key++ = row + a.keys, *value++ = row + a.values;
+    if (a.scaled)
+      read_scales(a, page, kv_head, within, run, scratch.key_scale + (d - from), scratch.value_scale + (d - from));
     d += run;
   }
   for (int i = 0; i < kWidth; ++i) key[i] = scratch.key[0];
@@ -74,7 +87,7 @@ inline void look(const Attention& a, const Rows& r, AttendScratch& scratch, int 
 // Keys of the prefix at depths [from, to). They are prefetched while values are added up, when memory would be idle.
 inline void look_ahead(const Attention& a, const Rows& r, AttendScratch& scratch, int from, int to) {
   const std::int32_t* table = a.tables + a.owner[r.row] * a.tables_stride;
-  const std::int64_t row_bytes = a.head_size * (a.bf16 ? 2 : 4),
+  const std::int64_t row_bytes = a.row_bytes,
                      at = a.keys + std::int64_t(r.head / (a.heads / a.kv_heads)) * a.page_rows * row_bytes;
   for (int d = from; d < to; ++d)
     scratch.next[scratch.nexts++] = a.pool + table[d / a.page_rows] * a.page_bytes + at + d % a.page_rows * row_bytes;
@@ -147,10 +160,16 @@ template <class S> void attend(const Attention& a, int row, int rows, int head, 
 }
 
 void attend_rows(const Attention& a, int row, int rows, int head, int heads) {
-  if (a.bf16)
-    attend<Halves>(a, row, rows, head, heads);
-  else
-    attend<Singles>(a, row, rows, head, heads);
+  switch (a.numbers) {
+    case CacheNumbers::f32:
+      return attend<Singles>(a, row, rows, head, heads);
+    case CacheNumbers::bf16:
+      return attend<Halves>(a, row, rows, head, heads);
+    case CacheNumbers::int8:
+      return attend<Integers>(a, row, rows, head, heads);
+    case CacheNumbers::e4m3:
+      return attend<E4m3>(a, row, rows, head, heads);
+  }
 }
 
 }  // namespace

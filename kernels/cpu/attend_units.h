@@ -46,6 +46,17 @@ struct Halves {
     v[0] = as_floats(pair << 16), v[1] = as_floats(pair & 0xffff0000u);
   }
 };
+// Codes in the order of Singles, so that sums are those of an f32 cache.
+struct Integers {
+  using Item = std::byte;
+  static constexpr int kVectors = 1;
+  static void read(const Item* p, Floats (&v)[kVectors]) { v[0] = integers(p); }
+};
+struct E4m3 {  // times 2^-8, which scales make up for
+  using Item = std::byte;
+  static constexpr int kVectors = 1;
+  static void read(const Item* p, Floats (&v)[kVectors]) { v[0] = e4m3(p); }
+};
 template <class S> constexpr int kUnit = S::kVectors * kWidth;  // numbers
 template <class S> inline int units_of(const Attention& a) { return (a.head_size + kUnit<S> - 1) / kUnit<S>; }
 // The units of a head are consecutive, except that the last one ends with the head. Its overlap with the unit before it

@@ -29,6 +29,12 @@ std::vector<Block> blocks_of(const Layout& layout, int most) {
   return blocks;
 }
 
+CacheNumbers numbers_of(DType cache) {
+  if (cache == DType::bf16) return CacheNumbers::bf16;
+  if (cache == DType::i8) return CacheNumbers::int8;
+  return cache == DType::e4m3 ? CacheNumbers::e4m3 : CacheNumbers::f32;
+}
+
 Attention describe(const Tensor& q, const Tensor& y, const KvLayer& kv, const Layout& layout, float scale) {
   Attention a{};
   a.q = q.data<float>(), a.q_stride = q.row_stride();
@@ -37,7 +43,9 @@ Attention describe(const Tensor& q, const Tensor& y, const KvLayer& kv, const La
   a.page_bytes = kv.pool.row_stride(), a.keys = kv.keys, a.values = kv.values;
   a.page_rows = kv.page_rows, a.kv_heads = kv.kv_heads, a.head_size = kv.head_size;
   a.heads = int(q.dim(1)) / kv.head_size;
-  a.bf16 = kv.dtype == DType::bf16;
+  a.numbers = numbers_of(kv.dtype), a.scaled = has_scales(kv.dtype);
+  a.key_scales = kv.key_scales, a.value_scales = kv.value_scales;
+  a.row_bytes = kv.head_size * size_of(kv.dtype);
   a.scale = scale;
   a.owner = layout.owner.data<std::int32_t>();
   a.visible = layout.visible.data<std::int32_t>();

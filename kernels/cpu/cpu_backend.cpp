@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "kernels/cache_codes.h"
 #include "kernels/error.h"
 #include "kernels/lane.h"
 
@@ -75,6 +76,15 @@ void CpuBackend::add(Tensor x, const Tensor& y) {
 void CpuBackend::store(const Tensor& k, const Tensor& v, const KvLayer& kv, const Layout& layout) {
   expect_rows("store", k, std::int64_t(kv.kv_heads) * kv.head_size);
   expect_rows("store", v, std::int64_t(kv.kv_heads) * kv.head_size);
+  if (has_scales(kv.dtype)) {
+    const auto round = [this](DType cache, std::span<const float> x, std::byte* codes) {
+      return cache == DType::i8 ? operations_.integers_of_row(x.data(), std::int64_t(x.size()), 0,
+                                                              reinterpret_cast<std::int8_t*>(codes))
+                                : round_head(cache, x, codes);
+    };
+    for_rows(layout.rows, 2 * k.dim(1), [&](std::int64_t r) { store_codes(k, v, kv, layout, int(r), round); });
+    return;
+  }
   const std::int64_t head_bytes = std::int64_t(kv.page_rows) * kv.head_size * size_of(kv.dtype);
   const auto put = [&](const float* from, std::byte* to) {
     for (int h = 0; h < kv.kv_heads; ++h, from += kv.head_size, to += head_bytes) {

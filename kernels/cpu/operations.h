@@ -83,6 +83,9 @@ struct Product {
   RoundedInputs rounded;
 };
 
+// Numbers of a cache; of int8 and e4m3, codes with a scale for each slot and head.
+enum class CacheNumbers : std::uint8_t { f32, bf16, int8, e4m3 };
+
 // One layer's attention for rows that share a block table. Slots are visited by depth: the visible prefix, then the
 // ancestors. So a node of a tree has the same bits as the last token of its path, run as a chain.
 struct Attention {
@@ -91,8 +94,11 @@ struct Attention {
   std::int64_t q_stride, y_stride;
   const std::byte* pool;
   std::int64_t page_bytes, keys, values;
+  std::int64_t key_scales, value_scales;  // f32 [kv_heads, page_rows]
   int page_rows, kv_heads, head_size, heads, words;
-  bool bf16;
+  CacheNumbers numbers;
+  bool scaled;             // there are scales
+  std::int64_t row_bytes;  // of the numbers of a head
   float scale;
   const std::int32_t* owner;
   const std::int32_t* visible;

@@ -24,6 +24,11 @@ inline Floats bytes(const std::byte* p) {  // 4 numbers from 0 to 255
   for (int i = 0; i < kWidth; ++i) f[i] = float(std::to_integer<int>(p[i]));
   return f;
 }
+inline Floats integers(const std::byte* p) {  // 4 numbers from -128 to 127
+  Floats f;
+  for (int i = 0; i < kWidth; ++i) f[i] = float(std::int8_t(p[i]));
+  return f;
+}
 // 4 numbers in e4m3, times 2^-8. Without its sign, a code is m << 20 in f32 but for the bias of the exponent, which a
 // product adds, subnormal numbers included.
 inline Floats e4m3(const std::byte* p) {

@@ -18,6 +18,9 @@ inline Floats widen(const std::uint16_t* p) {
 inline Floats bytes(const std::byte* p) {  // 16 numbers from 0 to 255
   return _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))));
 }
+inline Floats integers(const std::byte* p) {  // 16 numbers from -128 to 127
+  return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))));
+}
 // 16 numbers in e4m3, times 2^-8. Shifted by 7 a code is that in 16 bits, subnormal numbers included.
 inline Floats e4m3(const std::byte* p) {
   const __m256i code = _mm256_cvtepi8_epi16(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));

@@ -10,6 +10,7 @@
 #include <cuda_runtime.h>
 
 #include "kernels/backend.h"
+#include "kernels/cuda/attention/plans.h"
 #include "kernels/cuda/cuda_backend.h"
 #include "kernels/cuda/device.cuh"
 
@@ -104,6 +105,7 @@ class CudaBackend final : public Backend {
     return warpgroups_;
   }  // the GPU has the instructions of architecture 90a, and they were built
   std::int64_t shared_memory() const { return shared_memory_; }  // bytes that one block may have
+  Machine machine() const { return {multiprocessors_, cluster_, shared_memory_, multiprocessor_memory_}; }
   bool dependent_launch() const { return architecture_ >= 90; }  // see Grid::dependent_launch
   bool recording() const;                                        // a body is being captured
   // Which memory kernels may read before wait_for_previous_kernels(). A kernel is a barrier if it starts after all

@@ -40,6 +40,16 @@ constexpr int tile_stages(int head, int groups, std::int64_t limit) {
   return tile_bytes(head, groups, fewest_tile_stages(head)) <= limit ? fewest_tile_stages(head) : 0;
 }
 
+// The same of a quantized cache: heads are padded to 64, 128 or 256; a stage holds codes and scales, and the current
+// keys or values are in bf16 besides.
+constexpr int coded_tile_stages(int head) { return head >= 256 ? 1 : 2; }
+constexpr std::int64_t coded_tile_bytes(int head, int groups) {
+  const std::int64_t rows = 16 * groups;
+  return rounded_up(coded_tile_stages(head) * (64 * head * 2 + 2 * 64 * 4) + 64 * head * 2 +
+                        rows * (head * 2 + 2 * 64 * 2 + 4 * 4 + 5 * 4),
+                    128);
+}
+
 // attend_prompt: heads of 64 or 128; 128 query vectors; architecture 90a.
 constexpr int prompt_stages(int head) { return head > 64 ? 6 : 8; }
 constexpr std::int64_t prompt_bytes(int head) {
@@ -71,6 +81,12 @@ constexpr std::int64_t attention_stream_bytes(int head, std::int64_t stages, std
   const std::int64_t received =
       splits > 1 ? chunks * warps * 64 + std::max(chunks * ((units + splits - 1) / splits), units + splits) * 256 : 0;
   return stages * 64 * head * 2 + kStreamFixedBytes + longest * head * 8 + received;
+}
+
+// attend_coded_stream: heads of 64 or 128; codes of keys and values in each stage; scales and barriers.
+constexpr std::int64_t kCodedStreamFixedBytes = 8 * 2 * 64 * 4 + 2 * 8 * 8;
+constexpr std::int64_t coded_stream_bytes(int head, std::int64_t stages) {
+  return stages * 2 * 64 * head + kCodedStreamFixedBytes;
 }
 
 // attend_plain, all of it static: queries and sums of heads of up to 512 numbers in f32, 8 warps.

@@ -5,6 +5,7 @@
 
 #include <Eigen/Core>
 
+#include "kernels/cache_codes.h"
 #include "kernels/error.h"
 #include "kernels/formats/format.h"
 #include "kernels/reference/rounded_product.h"
@@ -42,6 +43,12 @@ void read_head(const KvLayer& kv, std::int64_t plane, const std::int32_t* table,
                double* out) {
   const std::byte* p = slot_address(kv, plane, table, slot);
   const std::int64_t head = std::int64_t(h) * kv.page_rows * kv.head_size;
+  if (has_scales(kv.dtype)) {
+    const KvPlane scales{plane == kv.keys ? kv.key_scales : kv.value_scales, 4};
+    const double scale = reinterpret_cast<const float*>(slot_address(kv, scales, table, slot))[h * kv.page_rows];
+    for (int i = 0; i < kv.head_size; ++i) out[i] = scale * number_of(kv.dtype, p[head + i]);
+    return;
+  }
   for (int i = 0; i < kv.head_size; ++i) {
     out[i] = kv.dtype == DType::f32 ? reinterpret_cast<const float*>(p)[head + i]
                                     : float(reinterpret_cast<const bf16*>(p)[head + i]);

@@ -107,7 +107,7 @@ TEST_P(Rows, attend) {
     int group, head_size;
   } shapes[] = {{3, 80}, {1, 64}, {2, 20}, {5, 32}, {8, 6}};
   for (const auto& [group, head_size] : shapes) {
-    for (DType dtype : {DType::f32, DType::bf16}) {
+    for (DType dtype : {DType::f32, DType::bf16, DType::i8, DType::e4m3}) {
       Cache cache(3, 700, 16, 2, head_size, dtype);
       fill(*backend, cache, 690, 7);
       std::vector<ScenarioRow> rows;
@@ -133,7 +133,7 @@ TEST_P(Rows, attend) {
 TEST_P(Rows, a_nan_query_gives_nan_and_harms_no_other_row) {
   constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
   for (const auto& [group, head_size] : {std::pair(3, 80), {1, 64}, {2, 20}, {8, 6}}) {
-    for (const DType dtype : {DType::f32, DType::bf16}) {
+    for (const DType dtype : {DType::f32, DType::bf16, DType::i8, DType::e4m3}) {
       Cache cache(2, 320, 16, 2, head_size, dtype);
       fill(*backend, cache, 310, 7);
       std::vector<ScenarioRow> chains, tree;
@@ -166,7 +166,7 @@ TEST_P(Rows, tree_is_chain) {
     std::mt19937 engine(seed);
     const int words = 1 + int(seed % 2), nodes = words == 1 ? 3 + int(engine() % 40) : 64 + int(engine() % 60);
     const int prefix = seed % 3 == 0 ? 250 : int(engine() % 60);
-    const DType dtype = seed % 2 ? DType::bf16 : DType::f32;
+    const DType dtype = std::array{DType::f32, DType::bf16, DType::i8, DType::e4m3}[seed / 2 % 4];
     Cache cache(1, prefix + nodes, 16, 2, 64, dtype, seed);
     fill(*backend, cache, prefix + nodes, seed);
     std::vector<ScenarioRow> rows;

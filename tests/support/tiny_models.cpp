@@ -20,20 +20,21 @@ std::vector<std::string> tiny_model_names() {
   return names;
 }
 
-std::shared_ptr<Model> tiny_model(Backend& backend, const std::string& name, const std::string& dtype) {
+std::shared_ptr<Model> tiny_model(Backend& backend, const std::string& name, const std::string& dtype,
+                                  const std::string& kv_dtype) {
   const auto config = ModelConfig::load(folder() / name);
   const auto checkpoint = Checkpoint::open(folder() / name);
   return std::make_shared<Transformer>(backend, config, checkpoint, name, 0,
-                                       TransformerOptions{.dtype = dtype, .kv_dtype = "f32"});
+                                       TransformerOptions{.dtype = dtype, .kv_dtype = kv_dtype});
 }
 
-Models tiny_models(Backend& backend) {
-  const std::string target = "bf16";
-  return {tiny_model(backend, target), [&backend, target](const ModelChoice& choice) {
-            if (choice.directory == "table:same") return tiny_model(backend, target);
-            return choice.directory == "table:other" ? tiny_model(backend, target, "int8")
-                                                     : tiny_model(backend, "llama2");
-          }};
+Models tiny_models(Backend& backend, const TinyModels& choice) {
+  const auto load = [&backend, choice](const ModelChoice& other) {
+    if (other.directory == "table:same") return tiny_model(backend, choice.target, "auto", choice.kv_dtype);
+    return other.directory == "table:other" ? tiny_model(backend, choice.target, "int8", choice.draft_kv_dtype)
+                                            : tiny_model(backend, "llama2", "auto", choice.draft_kv_dtype);
+  };
+  return {tiny_model(backend, choice.target, "auto", choice.kv_dtype), load};
 }
 
 std::unique_ptr<HostBackend> cpu_backend(int threads, const std::string& instructions) {

@@ -8,11 +8,15 @@ namespace foretoken::test {
 using namespace conformance;
 
 std::vector<std::string> tiny_model_names();  // folders of tests/data/models
-// Keys and values in f32.
-std::shared_ptr<Model> tiny_model(Backend& backend, const std::string& name, const std::string& dtype = "auto");
+std::shared_ptr<Model> tiny_model(Backend& backend, const std::string& name, const std::string& dtype = "auto",
+                                  const std::string& kv_dtype = "f32");
+struct TinyModels {
+  std::string target = "bf16";
+  std::string kv_dtype = "f32", draft_kv_dtype = "f32";  // types of the caches of the target and of other models
+};
 // Target and draft of one vocabulary. "table:same" loads the target, "table:other" it in int8, any other name another
 // model.
-Models tiny_models(Backend& backend);
+Models tiny_models(Backend& backend, const TinyModels& choice = {});
 std::unique_ptr<HostBackend> cpu_backend(int threads, const std::string& instructions = "");
 
 }  // namespace foretoken::test

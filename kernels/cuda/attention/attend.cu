@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "kernels/cuda/attention/boxes.cuh"
+#include "kernels/cuda/attention/coded_stream_rows.cuh"
 #include "kernels/cuda/attention/decode_rows.cuh"
 #include "kernels/cuda/attention/stream_rows.cuh"
 #include "kernels/cuda/attention/tile.cuh"
@@ -20,8 +21,8 @@ constexpr int kLargestTile = 64, kPromptVectors = 128;  // query vectors of a ti
 void expect(const Tensor& q, const KvLayer& kv, const Layout& layout) {
   if (q.dtype() != DType::f32 && q.dtype() != DType::bf16)
     refuse(std::string("queries are f32 or bf16, not ") + name_of(q.dtype()));
-  if (kv.dtype != DType::f32 && kv.dtype != DType::bf16)
-    refuse(std::string("keys and values are f32 or bf16, not ") + name_of(kv.dtype) +
+  if (kv.dtype != DType::f32 && kv.dtype != DType::bf16 && !has_scales(kv.dtype))
+    refuse(std::string("keys and values are f32, bf16, i8 or e4m3, not ") + name_of(kv.dtype) +
            "; choose one of them as the cache's type");
   if (q.dim(0) != layout.rows)
     refuse("queries " + q.shape().text() + " do not match a layout of " + std::to_string(layout.rows) + " rows");
@@ -57,6 +58,7 @@ AttentionWork work_for(const Tensor& q, const Tensor& out, const KvLayer& kv, co
   w.q_aligned = reinterpret_cast<std::uintptr_t>(q.raw()) % 16 == 0 && q.row_stride() % 8 == 0 && kv.head_size % 8 == 0;
   w.pool = kv.pool.data<std::byte>(), w.pages = kv.pool.dim(0), w.page_bytes = kv.pool.row_stride(), w.keys = kv.keys,
   w.values = kv.values;
+  w.codes = codes_of(kv.dtype), w.key_scales = kv.key_scales, w.value_scales = kv.value_scales;
   w.page_rows = kv.page_rows,
   w.page_shift = std::has_single_bit(unsigned(kv.page_rows)) ? std::countr_zero(unsigned(kv.page_rows)) : -1;
   w.heads = int(q.dim(1)) / kv.head_size, w.kv_heads = kv.kv_heads, w.group = w.heads / kv.kv_heads,
@@ -74,14 +76,17 @@ AttentionWork work_for(const Tensor& q, const Tensor& out, const KvLayer& kv, co
   return w;
 }
 
+// Whether the fast routes take the cache, of bf16 numbers or of codes.
 bool fits_tiles(const AttentionWork& w) {
-  return w.kv_bf16 && w.head_size <= 256 && w.head_size % 8 == 0 && w.page_bytes % 16 == 0 && w.keys % 16 == 0 &&
-         w.values % 16 == 0 && reinterpret_cast<std::uintptr_t>(w.pool) % 16 == 0;
+  return (w.kv_bf16 ? w.head_size % 8 == 0 : w.codes != CacheCodes::none && w.head_size % 16 == 0) &&
+         w.head_size <= 256 && (w.page_bytes | w.keys | w.values) % 16 == 0 &&
+         reinterpret_cast<std::uintptr_t>(w.pool) % 16 == 0;
 }
 
 // Whether the prompt route takes this, where the GPU has its instructions: rows with ancestors, and many others.
 bool takes_prompt(const CudaBackend& b, const AttentionWork& w) {
-  return b.warpgroups() && w.head_size <= 128 && prompt_bytes(w.head_size <= 64 ? 64 : 128) <= b.shared_memory() &&
+  return w.kv_bf16 && b.warpgroups() && w.head_size <= 128 &&
+         prompt_bytes(w.head_size <= 64 ? 64 : 128) <= b.shared_memory() &&
          (w.words > 0 ? w.words <= kMostTreeWords : w.longest * w.group > kLargestTile);
 }
 
@@ -116,8 +121,11 @@ struct Sums {
 
 // Attention by the routes that neither rotate keys nor store them.
 void attend_rows(CudaBackend& b, AttentionWork w) {
-  const bool prompt = takes_prompt(b, w);
-  if (prompt) {
+  CodedStreamWork coded;
+  const bool streams = plan_coded_stream(coded, w, b.machine(), b.architecture()), prompt = takes_prompt(b, w);
+  if (streams) {
+    w.splits = coded.a.splits;
+  } else if (prompt) {
     const std::int64_t tiles = std::int64_t(tiles_of(w, kPromptVectors)) * w.kv_heads;
     w.splits = prompt_splits(tiles, w.deepest, scratch_of(w), b.multiprocessors());
   } else {
@@ -126,8 +134,12 @@ void attend_rows(CudaBackend& b, AttentionWork w) {
                            b.multiprocessors());
   }
   const Sums sums(b, w, w.splits > 1);
-  if (prompt)
+  if (streams)
+    coded.a = w, launch_coded_stream(coded, b.cuda_stream(), b.reads_early());
+  else if (prompt)
     launch_prompt(w, b.cuda_stream(), b.reads_early());
+  else if (w.codes != CacheCodes::none)
+    launch_coded_tiles(w, b.cuda_stream(), b.reads_early());
   else
     launch_tiles(w, b.shared_memory(), b.cuda_stream(), b.reads_early());
   if (w.splits > 1) launch_fold(w, b.cuda_stream(), b.dependent_launch());
@@ -269,7 +281,6 @@ Tensor CudaBackend::rope_attend(Tensor q, Tensor k, const Tensor& v, const KvLay
   if (!half || layout.rows == 0 || !fits_tiles(work_for(q, q, kv, layout, scale, whole(layout))))
     return Backend::rope_attend(q, k, v, kv, layout, frequencies, scale);
   const Tensor out = allocate(q.shape(), q.dtype());
-  const Machine machine{multiprocessors_, cluster_, shared_memory_, multiprocessor_memory_};
   for (const Part& part : parts_of(layout)) {
     DecodeWork work{work_for(q, out, kv, layout, scale, part),
                     k.data<Bf16>(),
@@ -280,7 +291,7 @@ Tensor CudaBackend::rope_attend(Tensor q, Tensor k, const Tensor& v, const KvLay
                     layout.slots.data<std::int32_t>(),
                     frequencies.data<float>()};
     work.settled = settled(kv);
-    if (attend_few(*this, work, machine)) {
+    if (attend_few(*this, work, machine())) {
       written(kv);
       continue;
     }

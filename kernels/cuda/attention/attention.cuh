@@ -10,11 +10,13 @@
 // Numerics, the same for a row whatever other rows are in the batch: the context is divided by depth into chunks
 // (chunks.h); in a chunk, steps of kStep depths are processed in order with a running maximum (online softmax, Milakov
 // and Gimelshein 2018, arXiv 1805.02867; products on tensor cores, weights rounded to bf16, f32 sums, the mass being
-// the sum of the rounded weights); chunks are then folded into the result in order. A step in which a row attends to
-// nothing changes no bit of it.
+// the sum of the rounded weights); chunks are then folded into the result in order. Of codes, a score is multiplied by
+// its key's scale, and a weight by its value's scale before it is rounded; the mass is that of the weights without
+// scales. A step in which a row attends to nothing changes no bit of it.
 #pragma once
 #include <cstdint>
 
+#include "kernels/cuda/attention/cache_codes.cuh"
 #include "kernels/cuda/attention/chunks.h"
 #include "kernels/cuda/device.cuh"
 
@@ -30,7 +32,9 @@ struct AttentionWork {
   bool q_bf16 = false, kv_bf16 = false, q_aligned = false;  // q_aligned: rows may be read 8 numbers at a time
   const std::byte* pool = nullptr;
   std::int64_t pages = 0, page_bytes = 0, keys = 0, values = 0;
-  int page_rows = 0, page_shift = -1;  // log2(page_rows), or -1 where page_rows is no power of two
+  CacheCodes codes = CacheCodes::none;            // a quantized cache; kv_bf16 is false
+  std::int64_t key_scales = 0, value_scales = 0;  // of codes
+  int page_rows = 0, page_shift = -1;             // log2(page_rows), or -1 where page_rows is no power of two
   int heads = 0, kv_heads = 0, group = 0, head_size = 0;
   // Numbers of rows and block tables of this call: rows [first_row, first_row + rows), to which begins[0] ...
   // begins[sequences] refer. Other arrays have all rows of the layout.
@@ -101,6 +105,13 @@ __device__ inline std::int64_t slot_offset(const AttentionWork& work, const std:
   return table[page] * work.page_bytes + (std::int64_t(h) * work.page_rows + at) * work.head_size * bytes_each;
 }
 
+// The scale of kv head `h` of a slot: a multiple of 4 bytes from the pool's begin on, behind `scales` bytes of its
+// page.
+__device__ inline float scale_at(const AttentionWork& work, std::int64_t scales, int page, int h, int at) {
+  return *reinterpret_cast<const float*>(work.pool + page * work.page_bytes + scales +
+                                         (std::int64_t(h) * work.page_rows + at) * 4);
+}
+
 __device__ inline float load_q(const AttentionWork& work, std::int64_t row, int at) {
   return work.q_bf16 ? to_float(static_cast<const Bf16*>(work.q)[row * work.q_stride + at])
                      : static_cast<const float*>(work.q)[row * work.q_stride + at];
@@ -148,6 +159,8 @@ __device__ inline std::int64_t piece_at(const AttentionWork& work, std::int64_t 
 
 // Launches. `dependent_launch`: see Grid::dependent_launch; `shared_memory`: bytes of a block, at most.
 void launch_tiles(const AttentionWork& work, std::int64_t shared_memory, cudaStream_t stream, bool dependent_launch);
+// Of codes: heads of up to 256, a multiple of 16.
+void launch_coded_tiles(const AttentionWork& work, cudaStream_t stream, bool dependent_launch);
 // Heads of up to 128; 90a.
 void launch_prompt(const AttentionWork& work, cudaStream_t stream, bool dependent_launch);
 bool rotates_queries(const AttentionWork& work);    // whether launch_prompt can rotate the queries itself

@@ -1,28 +1,14 @@
 // rope_store: pairs (i, i + half) of every head of q and k are rotated by positions[row] * frequencies[i], in place;
 // then k and v of the row are stored in its slot. q [rows, heads * head_size], k and v [rows, kv_heads * head_size],
-// f32 or bf16; pages f32 or bf16. Bytes: rows * head_size * (2 heads + 2 kv_heads) * size for q and k, and 2 * rows *
-// kv_heads * head_size * (size + page size).
-#include "kernels/cuda/attention/rotation.cuh"
+// f32 or bf16; pages f32 or bf16 (codes: store_codes.cu). Bytes: rows * head_size * (2 heads + 2 kv_heads) * size for q
+// and k, and 2 * rows * kv_heads * head_size * (size + page size).
+#include "kernels/cuda/attention/rope_store.cuh"
 #include "kernels/cuda/cuda_backend.cuh"
 #include "kernels/cuda/elementwise/elementwise.cuh"
 #include "kernels/cuda/shared_memory.h"
 
 namespace foretoken {
 namespace {
-
-// Device pointers of one call. A null `pool`: nothing is stored. Null `frequencies`: nothing is rotated. A null `q` has
-// no heads (the attention kernel rotates the queries).
-template <class T> struct RopeStore {
-  T *q, *k;
-  const T* v;
-  std::int64_t q_stride, k_stride, v_stride;
-  int heads, kv_heads, head_size;
-  const float* frequencies;
-  const std::int32_t *positions, *slots, *owner, *tables;
-  std::int64_t table_width, page_bytes, keys, values;
-  int page_rows;
-  unsigned char* pool;
-};
 
 template <int N> struct Numbers {
   float at[N];
@@ -113,7 +99,7 @@ template <class T> RopeStore<T> arguments(const Tensor& q, const Tensor& k, cons
 template <class T> void add_pages(RopeStore<T>& a, const Tensor& v, const KvLayer& kv) {
   a.v = v.data<T>(), a.v_stride = v.row_stride();
   a.pool = kv.pool.data<unsigned char>(), a.page_bytes = kv.pool.row_stride(), a.keys = kv.keys, a.values = kv.values,
-  a.page_rows = kv.page_rows;
+  a.key_scales = kv.key_scales, a.value_scales = kv.value_scales, a.page_rows = kv.page_rows;
 }
 
 bool fours(const Tensor& t, int head_size) { return !t || (head_size % 8 == 0 && in_fours(t)); }
@@ -122,6 +108,7 @@ template <class T>
 void go(CudaBackend& backend, const char* operation, const RopeStore<T>& a, int rows, bool wide, DType pages) {
   if (rows == 0) return;
   const bool dependent_launch = backend.reads_early();
+  if (has_scales(pages)) return store_codes(operation, a, rows, pages, backend.cuda_stream(), dependent_launch);
   with_type(operation, pages, [&](auto* type) {
     using P = std::remove_pointer_t<decltype(type)>;
     const bool aligned = wide && (a.pool == nullptr || (a.page_bytes | a.keys | a.values) % 16 == 0);

@@ -170,6 +170,28 @@ struct StepPages {
       copy_behind(values + to, begin + work.values, read);
     }
   }
+
+  // The same of codes, rows of kHead bytes; and the scales of keys and values, [kStep] each.
+  template <int kHead> __device__ void copy_codes(const AttentionWork& work, int head, std::uint32_t keys,
+                                                  std::uint32_t values, std::uint32_t scales, int thread) const {
+    constexpr int kPieces = kHead / 16;
+    static_assert(128 % kPieces == 0);
+#pragma unroll
+    for (int i = 0; i < kStep * kPieces / 128; ++i) {
+      const int item = thread + i * 128, key = item / kPieces, c = item % kPieces, half = i * (128 / kPieces) / 32;
+      const int of = __shfl_sync(~0u, page[half], key & 31), row = __shfl_sync(~0u, at[half], key & 31);
+      const bool read = of >= 0 && c * 16 < work.head_size;
+      const std::byte* begin = work.pool;
+      if (read) begin += of * work.page_bytes + (std::int64_t(head) * work.page_rows + row) * work.head_size + c * 16;
+      copy_behind(keys + unsigned(item * 16), begin + work.keys, read);
+      copy_behind(values + unsigned(item * 16), begin + work.values, read);
+    }
+    // The first two warps copy scales of keys, the others of values.
+    const int half = thread / 32 % 2, of = half == 0 ? page[0] : page[1], row = half == 0 ? at[0] : at[1];
+    const std::byte* begin = work.pool + (thread < 64 ? work.key_scales : work.value_scales);
+    if (of >= 0) begin += of * work.page_bytes + (std::int64_t(head) * work.page_rows + row) * 4;
+    copy_word_behind(scales + unsigned(thread * 4), begin, of >= 0);
+  }
 };
 
 // The steps of a block, chunk by chunk: in each chunk the shared ones, then each row's own.

@@ -1,13 +1,14 @@
-// Attention of one tile of queries over a bf16 cache, on mma.sync, by a block of four warps. In a step every warp takes
-// 16 of the 64 keys for the scores, then a quarter of the head for the sum of the values, so that each key or value is
-// read from shared memory once. This header must not know how many blocks there are.
+// Attention of one tile of queries over a cache of bf16 numbers or of codes, on mma.sync, by a block of four warps. In
+// a step every warp takes 16 of the 64 keys for the scores, then a quarter of the head for the sum of the values, so
+// that each key or value is read from shared memory once. This header must not know how many blocks there are.
 #pragma once
 #include "kernels/cuda/attention/tiles_steps.cuh"
 
 namespace foretoken {
 
-template <int kHead, int kGroups, int kStages> struct TileBlock : TileSteps<kHead, kGroups, kStages> {
-  using Steps = TileSteps<kHead, kGroups, kStages>;
+template <int kHead, int kGroups, int kStages, bool kCodes = false> struct TileBlock
+    : TileSteps<kHead, kGroups, kStages, kCodes> {
+  using Steps = TileSteps<kHead, kGroups, kStages, kCodes>;
   using Steps::warp, Steps::lane, Steps::kChunks;
   using Steps::work, Steps::shared, Steps::tile, Steps::bounds, Steps::end_chunk;
   using typename Steps::Cursor;
@@ -26,7 +27,7 @@ template <int kHead, int kGroups, int kStages> struct TileBlock : TileSteps<kHea
   }
 
   __device__ void scores(int stage, float (&s)[kGroups][2][4]) const {
-    const std::uint32_t keys = shared_address(shared.stages[stage].keys);
+    const std::uint32_t keys = shared_address(shared.keys(stage));
 #pragma unroll
     for (int g = 0; g < kGroups; ++g)
 #pragma unroll
@@ -46,6 +47,22 @@ template <int kHead, int kGroups, int kStages> struct TileBlock : TileSteps<kHea
         multiply_add(s[g][1], a, b.r[2], b.r[3]);
       }
     }
+  }
+
+  // The scales of the keys, or of the values, to which this lane's scores [i / 2][h * 2 + i % 2] belong.
+  __device__ float4 scales_of(int stage, bool values) const {
+    const float* const all = shared.stages[stage].scales[values] + warp * 16 + lane % 4 * 2;
+    const float2 low = *reinterpret_cast<const float2*>(all), high = *reinterpret_cast<const float2*>(all + 8);
+    return {low.x, low.y, high.x, high.y};
+  }
+  __device__ void scale_scores(int stage, float (&s)[kGroups][2][4]) const {
+    const float4 by = scales_of(stage, false);
+#pragma unroll
+    for (int g = 0; g < kGroups; ++g)
+#pragma unroll
+      for (int i = 0; i < 8; ++i)
+        s[g][i / 4][i % 4] =
+            __fmul_rn(s[g][i / 4][i % 4], i / 4 == 0 ? (i % 2 == 0 ? by.x : by.y) : (i % 2 == 0 ? by.z : by.w));
   }
 
   __device__ void hide(const Cursor& at, float (&s)[kGroups][2][4]) const {
@@ -85,7 +102,9 @@ template <int kHead, int kGroups, int kStages> struct TileBlock : TileSteps<kHea
   }
 
   // Writes weights to shared memory and makes the sums relative to the new peak.
-  __device__ void weigh(const float (&s)[kGroups][2][4]) {
+  __device__ void weigh(int stage, const float (&s)[kGroups][2][4]) {
+    float4 by = {};
+    if constexpr (kCodes) by = scales_of(stage, true);
 #pragma unroll
     for (int g = 0; g < kGroups; ++g) {
 #pragma unroll
@@ -103,15 +122,18 @@ template <int kHead, int kGroups, int kStages> struct TileBlock : TileSteps<kHea
         for (int j = 0; j < 2; ++j) {
           const float low = exp2_fast(__fmaf_rn(s[g][j][h * 2], work.scale, -base)),
                       high = exp2_fast(__fmaf_rn(s[g][j][h * 2 + 1], work.scale, -base));
-          *reinterpret_cast<std::uint32_t*>(reinterpret_cast<std::byte*>(shared.weights) +
-                                            swizzled<8>(v, warp * 2 + j) + lane % 4 * 4) = pack_bf16(low, high);
+          const int at = swizzled<8>(v, warp * 2 + j) + lane % 4 * 4;
+          *reinterpret_cast<std::uint32_t*>(reinterpret_cast<std::byte*>(shared.weights) + at) = pack_bf16(low, high);
+          if constexpr (kCodes)
+            *reinterpret_cast<std::uint32_t*>(reinterpret_cast<std::byte*>(shared.scaled) + at) =
+                pack_bf16(scaled_weight(low, j == 0 ? by.x : by.z), scaled_weight(high, j == 0 ? by.y : by.w));
         }
       }
     }
   }
 
   __device__ void add_values(int stage) {
-    const std::uint32_t values = shared_address(shared.stages[stage].values), weights = shared_address(shared.weights);
+    const std::uint32_t values = shared_address(shared.values(stage)), weights = shared_address(shared.weights);
 #pragma unroll
     for (int k = 0; k < kStep / 32; ++k) {
       Quad a[kGroups][2];
@@ -121,6 +143,9 @@ template <int kHead, int kGroups, int kStages> struct TileBlock : TileSteps<kHea
         for (int i = 0; i < 2; ++i) {
           a[g][i] = load_quad(weights + swizzled<8>(g * 16 + (lane & 15), k * 4 + i * 2 + (lane >> 4)));
           multiply_add(mass[g], a[g][i], kOnes, kOnes);
+          if constexpr (kCodes)
+            a[g][i] = load_quad(shared_address(shared.scaled) +
+                                swizzled<8>(g * 16 + (lane & 15), k * 4 + i * 2 + (lane >> 4)));
         }
       }
 #pragma unroll
@@ -209,16 +234,26 @@ template <int kHead, int kGroups, int kStages> struct TileBlock : TileSteps<kHea
     clear_chunk();
     for (int g = 0; g < kGroups; ++g) total_peak[g][0] = total_peak[g][1] = kUnseen;
     __syncthreads();
+    if constexpr (kCodes) {
+      Steps::reorder_queries();
+      __syncthreads();
+    }
     if constexpr (kHold)
       for (int k = 0; k < kHead / 16; ++k) q_held[k] = q_quad(0, k);
     for (int stage = 0; !at.done(end_chunk); stage = stage + 1 == kStages ? 0 : stage + 1) {
       Steps::next_stage(stage);
+      if constexpr (kCodes) {
+        Steps::unpack(stage, false);
+        __syncthreads();
+      }
       float s[kGroups][2][4];
       scores(stage, s);
+      if constexpr (kCodes) scale_scores(stage, s);
       hide(at, s);
       offer_peaks(s);
       __syncthreads();
-      weigh(s);
+      if constexpr (kCodes) Steps::unpack(stage, true);
+      weigh(stage, s);
       __syncthreads();
       add_values(stage);
       const int chunk = at.chunk;
@@ -230,10 +265,12 @@ template <int kHead, int kGroups, int kStages> struct TileBlock : TileSteps<kHea
   }
 };
 
-template <int kHead, int kGroups, int kStages> __global__ void __launch_bounds__(kTileThreads, kHead >= 256 ? 1 : 2)
+template <int kHead, int kGroups, int kStages, bool kCodes = false>
+__global__ void __launch_bounds__(kTileThreads, kHead >= 256 ? 1 : 2)
     attend_tiles(const __grid_constant__ AttentionWork work) {
   extern __shared__ __align__(128) std::byte memory[];
-  TileBlock<kHead, kGroups, kStages> block(work, *reinterpret_cast<TileShared<kHead, kGroups, kStages>*>(memory));
+  using Block = TileBlock<kHead, kGroups, kStages, kCodes>;
+  Block block(work, *reinterpret_cast<typename Block::Shared*>(memory));
   let_next_kernel_start();
   if (block.open())
     block.run();

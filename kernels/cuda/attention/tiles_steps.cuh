@@ -9,8 +9,8 @@ namespace foretoken {
 constexpr int kTileThreads = 128;
 
 // kHead: numbers of a head in shared memory (a smaller one is padded by zeros); kRows: 16 kGroups vectors; kStages of
-// the ring: see tile_stages().
-template <int kHead, int kGroups, int kStages> struct TileShared {
+// the ring: see tile_stages(); kCodes: of a quantized cache.
+template <int kHead, int kGroups, int kStages, bool kCodes = false> struct TileShared {
   static constexpr int kRows = 16 * kGroups, kChunks = kHead / 8;
   struct alignas(128) Stage {
     Bf16 keys[kStep * kHead], values[kStep * kHead];
@@ -20,10 +20,31 @@ template <int kHead, int kGroups, int kStages> struct TileShared {
   alignas(128) Bf16 weights[kRows * kStep];
   float peaks[4][kRows];
   TileSights<kRows> sights;
+
+  __device__ const Bf16* keys(int stage) const { return stages[stage].keys; }
+  __device__ const Bf16* values(int stage) const { return stages[stage].values; }
+};
+// The ring holds codes and scales. Those of the current step become bf16 in `numbers`: its keys, then its values.
+template <int kHead, int kGroups, int kStages> struct TileShared<kHead, kGroups, kStages, true> {
+  static constexpr int kRows = 16 * kGroups, kChunks = kHead / 8;
+  struct alignas(128) Stage {
+    std::uint8_t keys[kStep * kHead], values[kStep * kHead];
+    float scales[2][kStep];  // of keys, of values
+  };
+  Stage stages[kStages];
+  alignas(128) Bf16 numbers[kStep * kHead];
+  alignas(128) Bf16 q[kRows * kHead];
+  alignas(128) Bf16 weights[kRows * kStep];
+  alignas(128) Bf16 scaled[kRows * kStep];  // weights times the scales of values
+  float peaks[4][kRows];
+  TileSights<kRows> sights;
+
+  __device__ const Bf16* keys(int) const { return numbers; }
+  __device__ const Bf16* values(int) const { return numbers; }
 };
 
-template <int kHead, int kGroups, int kStages> struct TileSteps {
-  using Shared = TileShared<kHead, kGroups, kStages>;
+template <int kHead, int kGroups, int kStages, bool kCodes = false> struct TileSteps {
+  using Shared = TileShared<kHead, kGroups, kStages, kCodes>;
   using Cursor = StepCursor<Shared::kRows>;
   static constexpr int kRows = Shared::kRows, kChunks = Shared::kChunks;
 
@@ -68,8 +89,12 @@ template <int kHead, int kGroups, int kStages> struct TileSteps {
 
   __device__ void fetch(int stage) {
     if (!fetched.done(end_chunk)) {
-      pages.copy<kChunks>(work, head, shared_address(shared.stages[stage].keys),
-                          shared_address(shared.stages[stage].values), thread, swizzled<kChunks>);
+      auto& to = shared.stages[stage];
+      if constexpr (kCodes)
+        pages.copy_codes<kHead>(work, head, shared_address(to.keys), shared_address(to.values),
+                                shared_address(to.scales), thread);
+      else
+        pages.copy<kChunks>(work, head, shared_address(to.keys), shared_address(to.values), thread, swizzled<kChunks>);
       fetched.advance(shared.sights, bounds, tile, work.group, end_chunk);
       look_up();
     }
@@ -103,6 +128,45 @@ template <int kHead, int kGroups, int kStages> struct TileSteps {
       __syncthreads();
       fetch(stage == 0 ? kStages - 1 : stage - 1);
     }
+  }
+
+  // Keys or values of the step in `stage` become numbers. All warps have read the numbers before; the caller
+  // synchronizes.
+  __device__ void unpack(int stage, bool values) {
+    if (work.codes == CacheCodes::int8)
+      unpack_all<CacheCodes::int8>(stage, values);
+    else
+      unpack_all<CacheCodes::e4m3>(stage, values);
+  }
+  template <CacheCodes kKind> __device__ __forceinline__ void unpack_all(int stage, bool values) {
+    const auto& from = shared.stages[stage];
+    if (values) {
+#pragma unroll 4
+      for (int i = thread; i < kStep * kChunks; i += kTileThreads)
+        *vector_of(shared.numbers, i / kChunks, i % kChunks) =
+            eight_of_codes<kKind>(reinterpret_cast<const uint2*>(from.values)[i]);
+    } else {
+#pragma unroll 2
+      for (int i = thread; i < kStep * kChunks / 2; i += kTileThreads)
+        store_sixteen(shared.numbers, i, sixteen_of_codes<kKind>(reinterpret_cast<const uint4*>(from.keys)[i]));
+    }
+  }
+  // The queries in the order of keys. The caller synchronizes before and after.
+  __device__ void reorder_queries() {
+    for (int i = thread; i < kRows * kChunks / 2; i += kTileThreads) {
+      const int v = i / (kChunks / 2), c = i % (kChunks / 2) * 2;
+      store_sixteen(shared.q, i, alternated({*vector_of(shared.q, v, c), *vector_of(shared.q, v, c + 1)}));
+    }
+  }
+
+ private:
+  __device__ static uint4* vector_of(Bf16* tile, int row, int c) {
+    return reinterpret_cast<uint4*>(reinterpret_cast<std::byte*>(tile) + swizzled<kChunks>(row, c));
+  }
+  // Numbers 16 i of a tile on.
+  __device__ static void store_sixteen(Bf16* tile, int i, const Sixteen& s) {
+    const int row = i / (kChunks / 2), c = i % (kChunks / 2) * 2;
+    *vector_of(tile, row, c) = s.low, *vector_of(tile, row, c + 1) = s.high;
   }
 };
 

@@ -24,6 +24,11 @@ __device__ inline void copy_behind(std::uint32_t to, const void* from, bool read
   asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(read ? 16 : 0));
 }
 
+// The same of 4 bytes.
+__device__ inline void copy_word_behind(std::uint32_t to, const void* from, bool read) {
+  asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(to), "l"(from), "r"(read ? 4 : 0));
+}
+
 // Commits this thread's copies as a group.
 __device__ inline void end_copies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 // Waits until at most kPending groups of this thread's copies are in flight.

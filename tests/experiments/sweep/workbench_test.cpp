@@ -46,6 +46,29 @@ class MadeModels : public testing::Test {
   Workbench bench;
 };
 
+// A draft model's cache is of the target's type, or of its own; both are written into the run.
+TEST_F(MadeModels, CachesAreOfTheTypesThatTheRunNames) {
+  const auto types = [&](const json& changes) {
+    const auto engine = bench.engine(run(changes), Side::speculative, "");
+    return std::pair{engine->target().info().kv.layers.front().dtype,
+                     engine->host().caches().front()->info().kv.layers.front().dtype};
+  };
+  EXPECT_EQ(types({}), std::pair(DType::f32, DType::f32));
+  EXPECT_EQ(types({{"target", {{"kv_dtype", "int8"}}}}), std::pair(DType::i8, DType::i8));
+  EXPECT_EQ(types({{"target", {{"kv_dtype", "bf16"}}}, {"drafter", {{"kv_dtype", "fp8"}}}}),
+            std::pair(DType::bf16, DType::e4m3));
+  EXPECT_EQ(types({{"target", {{"kv_dtype", "fp8"}}}, {"drafter", {{"kv_dtype", "auto"}}}}),
+            std::pair(DType::e4m3, DType::bf16));
+  const json beside = run({{"target", {{"kv_dtype", "int8"}}}});
+  EXPECT_EQ(beside["drafter"]["kv_dtype"], "target");
+  EXPECT_EQ(
+      run({{"target",
+            {{"model", {{"directory", "experiments/models/target"}, {"kv_dtype", "int8"}}}, {"kv_dtype", "auto"}}}}),
+      beside);
+  EXPECT_TRUE(
+      says(sentence_of([&] { types({{"drafter", {{"kv_dtype", "int4"}}}}); }), "unknown kv_dtype 'int4'", "fp8"));
+}
+
 // Only that there is no GPU is a reason to be silent.
 TEST(AutomaticDevice, TellsOnceWhyAGpuCannotBeUsed) {
   const auto cpu = [] { return make_cpu_backend(1); };

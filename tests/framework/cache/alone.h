@@ -8,7 +8,7 @@ namespace foretoken::testing {
 
 struct Alone {
   Alone(Backend& b, const std::shared_ptr<Model>& m, int page_rows, int pages)
-      : backend(b), pool(b, page_rows * m->info().kv.bytes_per_row(), pages), model(b, m, pool, false) {}
+      : backend(b), pool(b, m->info().kv.page_bytes(page_rows), pages), model(b, m, pool, false) {}
   // The logits after `tokens`, f32 [1, vocab], by one forward of all of them. `id`: of a sequence that was not fed
   // before.
   Output after(SequenceId id, std::vector<Token> tokens) {

@@ -1,7 +1,11 @@
 // Which rows a cache keeps and frees, and which rows its rows attend to.
 #include "framework/cache/kv_cache.h"
 
+#include <algorithm>
+
 #include <gtest/gtest.h>
+
+#include "tests/support/sentence.h"
 
 namespace foretoken::testing {
 namespace {
@@ -164,6 +168,37 @@ TEST(KvCacheLayers, LayersOfAnyShapesLieSideBySide) {
     EXPECT_EQ(layer.dtype, shape.layers[l].dtype);
   }
   EXPECT_EQ(at, 3 * shape.bytes_per_row());
+}
+
+// The scales of codes are behind the numbers of all layers, so that those stay aligned, whatever the number of rows.
+TEST(KvCacheLayers, ScalesLieBehindTheNumbers) {
+  const auto backend = make_reference_backend();
+  for (const int rows : {1, 3, 16}) {
+    const KvShape shape{std::vector<LayerShape>{{1, 16, DType::i8}, {2, 4, DType::f32}, {3, 32, DType::e4m3}}};
+    EXPECT_EQ(shape.bytes_per_row(), 2 * (16 + 4 + 32 + 96 + 12));
+    EXPECT_EQ(shape.page_bytes(rows) % 16, 0);
+    EXPECT_LT(shape.page_bytes(rows), (rows + 1) * shape.bytes_per_row());
+    PagePool pool(*backend, shape.page_bytes(rows), 2);
+    const KvCache cache(*backend, pool, shape);
+    EXPECT_EQ(cache.page_rows(), rows);
+    std::vector<char> used(std::size_t(pool.page_bytes()), 0);
+    for (const KvLayer& layer : cache.layers()) {
+      EXPECT_EQ(layer.keys % 16 + layer.values % 16 + layer.key_scales % 4 + layer.value_scales % 4, 0);
+      for (const KvPlane& plane : KvPlanes(layer))
+        for (std::int64_t i = 0; i < plane.bytes * layer.kv_heads * rows; ++i)
+          EXPECT_EQ(used.at(std::size_t(plane.begin + i))++, 0) << "two planes share byte " << plane.begin + i;
+    }
+    EXPECT_EQ(std::ranges::count(used, 1), rows * shape.bytes_per_row());
+  }
+}
+
+TEST(KvCacheLayers, CodesNeedHeadsOfWholeVectors) {
+  for (const DType dtype : {DType::i8, DType::e4m3}) {
+    EXPECT_NO_THROW(KvShape(2, 1, 48, dtype).expect_heads("any"));
+    const std::string said = test::sentence_of([&] { KvShape(2, 1, 24, dtype).expect_heads("small"); });
+    for (const char* word : {"small", "24", "16", "kv_dtype"}) EXPECT_NE(said.find(word), std::string::npos) << said;
+  }
+  EXPECT_NO_THROW(KvShape(2, 1, 24, DType::bf16).expect_heads("any"));
 }
 
 TEST(KvCacheLayers, EqualLayersAreTheSameAsAListOfThem) {

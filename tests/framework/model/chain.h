@@ -21,15 +21,9 @@ class Chain {
   Chain(Backend& backend, Model& model, int most_rows) : backend_(backend), model_(model) {
     const KvShape& shape = model.info().kv;
     pages_ = (most_rows + kPageRows - 1) / kPageRows;
-    const Tensor pool = Tensor::host({pages_, shape.bytes_per_row() * kPageRows}, DType::u8);
+    const Tensor pool = Tensor::host({pages_, shape.page_bytes(kPageRows)}, DType::u8);
     std::memset(pool.raw(), 0xff, std::size_t(pool.bytes()));  // NaN, so that a read of an unwritten slot shows
-    const Tensor there = backend.upload(pool);
-    std::int64_t at = 0;
-    for (const LayerShape& l : shape.layers) {
-      const std::int64_t plane = l.bytes_per_row() / 2 * kPageRows;
-      kv_.push_back({there, at, at + plane, kPageRows, l.kv_heads, l.head_size, l.dtype});
-      at += 2 * plane;
-    }
+    kv_ = shape.in_pages(backend.upload(pool), kPageRows);
   }
 
   // Logits of the `last` tokens, or of all, on the host: f32 [last, vocab].

@@ -104,6 +104,17 @@ TEST(HeadType, IsAsStoredBesideAFormat) {
   EXPECT_TRUE(says(sentence_of([&] { bytes("auto", "int3"); }), "unknown head_dtype 'int3'", "int4_asymmetric"));
 }
 
+TEST(QuantizedCaches, NeedHeadsOfWholeVectors) {
+  const auto backend = make_reference_backend();
+  for (const char* type : {"int8", "fp8"}) {
+    EXPECT_NO_THROW((void)tiny_model(*backend, "bf16", "auto", type));
+    EXPECT_TRUE(says(sentence_of([&] { (void)tiny_model(*backend, "llama3", "auto", type); }), "llama3", "24 numbers",
+                     "multiple of 16", "\"kv_dtype\": \"bf16\""));
+  }
+  EXPECT_TRUE(says(sentence_of([&] { (void)tiny_model(*backend, "bf16", "auto", "int4"); }), "unknown kv_dtype 'int4'",
+                   "auto, f32, bf16, int8, fp8"));
+}
+
 TEST(ModelChoice, NamesTheTypeOfItsHead) {
   const nlohmann::json document = {{"directory", "a"}, {"dtype", "int4"}, {"head_dtype", "int8"}};
   const ModelChoice choice = ModelChoice::read(document);

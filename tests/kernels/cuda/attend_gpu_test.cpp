@@ -84,12 +84,12 @@ void compare(const Case& c, unsigned seed) {
   const Tensor q =
       random_tensor({std::int64_t(rows.size()), std::int64_t(c.kv_heads) * c.group * c.head_size}, seed + 5);
   const Tensor given = c.queries == DType::bf16 ? rounded(q) : q,
-               seen = c.cache == DType::bf16 || c.queries == DType::bf16 ? through_bf16(q) : q;
+               seen = c.cache != DType::f32 || c.queries == DType::bf16 ? through_bf16(q) : q;
   const float scale = 1 / std::sqrt(float(c.head_size));
   const KvLayer kv = on_gpu(cache.layers[1]);
   const Tensor y = attend(given, kv, layout, scale);
   EXPECT_LT(distance(y, truth(seen, cache.layers[1], layout, scale)),
-            c.cache == DType::bf16 || c.queries == DType::bf16 ? kBf16Tolerance : kF32Tolerance);
+            c.cache != DType::f32 || c.queries == DType::bf16 ? kBf16Tolerance : kF32Tolerance);
   for (std::size_t r = 0; r < rows.size(); ++r) {
     Layout one = layout_of({rows[r]}, cache.tables, 0);
     if (layout.first) one.first = integers({layout.first.data<std::int32_t>()[r]});
@@ -126,6 +126,18 @@ TEST(Attend, SinglePrecision) {
   compare({.cache = DType::f32, .queries = DType::bf16}, 3);
 }
 
+TEST(Attend, Codes) {
+  for (const DType cache : {DType::i8, DType::e4m3}) {
+    for (int size : {16, 32, 48, 64, 80, 128, 144, 256, 272})
+      compare({.head_size = size, .cache = cache}, unsigned(size));
+    compare({.head_size = 20, .cache = cache}, 7);
+    for (int group : {1, 3, 8}) compare({.group = group, .cache = cache, .queries = DType::bf16}, unsigned(group));
+    for (int page_rows : {1, 5, 16, 64})
+      compare({.head_size = 128, .page_rows = page_rows, .cache = cache, .queries = DType::bf16}, unsigned(page_rows));
+    for (int window : {1, 33, 300}) compare({.head_size = 128, .cache = cache, .window = window}, unsigned(window));
+  }
+}
+
 // A random tree behind a prefix, as rows and as the path of each node.
 struct RandomTree {
   std::vector<ScenarioRow> rows;
@@ -158,7 +170,7 @@ void compare_tree(int head_size, DType dtype, unsigned seed) {
   const Layout layout = layout_of(tree.rows, cache.tables, words);
   const KvLayer kv = on_gpu(cache.layers[0]);
   const Tensor y = attend(q, kv, layout, 0.125f);
-  const bool half = dtype == DType::bf16;
+  const bool half = dtype != DType::f32;
   EXPECT_LT(distance(y, reference->attend(half ? through_bf16(q) : q, cache.layers[0], layout, 0.125f)),
             half ? kBf16Tolerance : kF32Tolerance);
   for (int n = 0; n < nodes; n += 1 + nodes / 12) {
@@ -183,6 +195,9 @@ TEST(Attend, TreesAreChains) {
     for (int i = 0; i < 4; ++i) compare_tree(head_size, DType::bf16, ++seed);
   }
   for (int i = 0; i < 4; ++i) compare_tree(64, DType::f32, ++seed);
+  for (const DType cache : {DType::i8, DType::e4m3})
+    for (int head_size : {64, 128, 256, 20})
+      for (int i = 0; i < 4; ++i) compare_tree(head_size, cache, ++seed);
 }
 
 // A step as built by the engine: a prompt, a tree, decode rows and padding rows whose page has arbitrary contents.

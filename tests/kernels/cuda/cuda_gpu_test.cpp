@@ -200,7 +200,7 @@ TEST_P(Cuda, head_norm) {
 
 TEST_P(Cuda, rotation_and_storing) {
   for (int head_size : {6, 48, 64, 96, 128, 256})
-    for (DType pages : {DType::f32, DType::bf16})
+    for (DType pages : {DType::f32, DType::bf16, DType::i8, DType::e4m3})
       for (DType type : {DType::f32, DType::bf16}) {
         Cache cache(3, 70, 16, 2, head_size, pages);
         std::vector<ScenarioRow> rows;
@@ -238,7 +238,7 @@ TEST_P(Cuda, rotation_and_storing) {
 }
 
 TEST_P(Cuda, move) {
-  for (DType pages : {DType::f32, DType::bf16})
+  for (DType pages : {DType::f32, DType::bf16, DType::i8, DType::e4m3})
     for (int head_size : {6, 64}) {
       Cache cache(2, 200, 16, 2, head_size, pages);
       fill(reference, cache, 200, 5);

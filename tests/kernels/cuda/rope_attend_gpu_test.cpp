@@ -14,6 +14,7 @@ struct Case {
   int bound = 0;  // Layout::deepest is at least this
   int most = 0;   // and Layout::longest is at least this
   int ahead = 0;  // how much positions exceed slots
+  DType cache = DType::bf16;
 };
 
 // Rows of sequence i: the slots [begins[i], begins[i] + rows[i]).
@@ -58,7 +59,7 @@ struct Scenario {
         real(std::int64_t(rows.size())),
         sequences(int(given.begins.size())),
         deepest(deepest_of(rows)),
-        cache(sequences + (c.padding > 0), deepest, c.page_rows, c.kv_heads, c.head_size, DType::bf16, seed) {
+        cache(sequences + (c.padding > 0), deepest, c.page_rows, c.kv_heads, c.head_size, c.cache, seed) {
     for (int i = 0; i < c.padding; ++i) rows.push_back({sequences, 0, 0, 1, {}});
     fill(*make_cpu_backend(2), cache, deepest, seed);
     for (const ScenarioRow& row : rows)  // slots that are about to be written, and slots that no row attends to
@@ -92,9 +93,9 @@ struct Scenario {
     std::byte* const page =
         cache.pool.row<std::byte>(*cache.tables.rows(sequence, 1).columns(slot / c.page_rows, 1).data<std::int32_t>());
     for (int h = 0; h < c.kv_heads; ++h)
-      for (const std::int64_t plane : {cache.layers[1].keys, cache.layers[1].values})
-        std::memset(page + plane + (std::int64_t(h) * c.page_rows + slot % c.page_rows) * c.head_size * 2, 0xff,
-                    std::size_t(c.head_size) * 2);
+      for (const KvPlane& plane : KvPlanes(cache.layers[1]))
+        std::memset(page + plane.begin + (std::int64_t(h) * c.page_rows + slot % c.page_rows) * plane.bytes, 0xff,
+                    std::size_t(plane.bytes));
   }
 };
 
@@ -239,6 +240,21 @@ TEST(RopeAttend, Prompts) {
               unsigned(head_size + group));
   }
   compare({.window = 100}, {{700, 20}, {200, 1}}, 1);
+}
+
+TEST(RopeAttend, Codes) {
+  std::vector<int> begins(70), ones(70, 1);
+  for (int s = 0; s < 70; ++s) begins[std::size_t(s)] = s * 37 % 900;
+  for (const auto& [cache, head] :
+       {std::pair{DType::i8, 64}, {DType::i8, 128}, {DType::e4m3, 64}, {DType::e4m3, 128}}) {
+    for (const int slot : {0, 63, 64, 127, 128, 500, 1023, 3000})
+      compare({.head_size = head, .cache = cache}, {{slot}, {1}}, unsigned(slot));
+    for (const int rows : {2, 5, 8})
+      for (const int window : {0, 100})
+        compare({.head_size = head, .window = window, .padding = 3, .cache = cache}, {{250, 0, 64}, {rows, 1, rows}},
+                1);
+    compare({.head_size = head, .kv_heads = 8, .cache = cache}, {begins, ones}, 3);
+  }
 }
 
 // Pushes the layout over the previous one.

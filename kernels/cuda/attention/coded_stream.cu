@@ -1,0 +1,64 @@
+// Attention of few rows of many sequences over a quantized cache: see coded_stream.cuh. Bytes: codes and scales of each
+// sequence once, 2 * slots * kv_heads * (head_size + 4). Operations: 64 keys of 8 vectors cost a warp about 1500
+// instructions (heads of 128), of which three quarters make bf16 of codes.
+#include <algorithm>
+
+#include "kernels/cuda/attention/coded_stream.cuh"
+
+namespace foretoken {
+namespace {
+
+template <class F> void with_kernel(const AttentionWork& a, F f) {
+  if (a.head_size == 64)
+    a.codes == CacheCodes::int8 ? f(attend_coded_stream<64, CacheCodes::int8>)
+                                : f(attend_coded_stream<64, CacheCodes::e4m3>);
+  else
+    a.codes == CacheCodes::int8 ? f(attend_coded_stream<128, CacheCodes::int8>)
+                                : f(attend_coded_stream<128, CacheCodes::e4m3>);
+}
+
+// Describes keys and values; the rows of a box, or 0 where pages do not divide into boxes.
+int describe_codes(CUtensorMap& keys, CUtensorMap& values, const AttentionWork& a) {
+  const int rows = std::min(a.page_rows, kStep);
+  if (rows % 8 != 0 || kStep % rows != 0 || a.page_rows % rows != 0 || (a.key_scales | a.value_scales) % 16 != 0)
+    return 0;
+  PagePlane plane{a.pool + a.keys, a.pages, a.page_bytes, a.kv_heads, a.page_rows, a.head_size, rows};
+  plane.codes = true;
+  if (!describe(keys, plane)) return 0;
+  plane.begin += a.values - a.keys;
+  return describe(values, plane) ? rows : 0;
+}
+
+}  // namespace
+
+bool plan_coded_stream(CodedStreamWork& to, const AttentionWork& a, const Machine& machine, int architecture) {
+  constexpr int kMostBlocks = 4;  // on a multiprocessor
+  // Stages that a multiprocessor requests at once, keys and values of a step each: as many bytes as stream.cuh does.
+  constexpr int kAtOnce = 12;
+  to.a = a, to.warps = (a.longest * a.group + kCodedVectors - 1) / kCodedVectors;
+  if (architecture < 90 || a.codes == CacheCodes::none || a.words > 0 || !a.q_bf16 || !a.q_aligned ||
+      (a.head_size != 64 && a.head_size != 128) || to.warps > kCodedWarps)
+    return false;
+  to.box = describe_codes(to.keys, to.values, a);
+  if (to.box == 0) return false;
+  const int units = a.sequences * a.kv_heads, multiprocessors = machine.multiprocessors;
+  const std::int64_t scratch = scratch_bytes(std::int64_t(a.rows) * a.heads, a.head_size, a.deepest);
+  to.a.splits = 2 * units < 3 * multiprocessors && scratch <= kMostScratch
+                    ? stream_splits(units, kMostBlocks, a.deepest, multiprocessors)
+                    : 1;
+  int blocks = std::clamp((units * to.a.splits + multiprocessors - 1) / multiprocessors, 1, kMostBlocks);
+  const auto bytes = [&] { return coded_stream_bytes(a.head_size, to.stages) + kReservedSharedMemory; };
+  for (to.stages = std::clamp(kAtOnce / blocks, 2, kCodedStages);
+       to.stages > 2 && blocks * bytes() > machine.multiprocessor_memory;)
+    --to.stages;
+  return bytes() <= machine.block_memory;
+}
+
+void launch_coded_stream(const CodedStreamWork& work, cudaStream_t stream, bool dependent_launch) {
+  Grid grid{dim3(unsigned(work.a.sequences), unsigned(work.a.kv_heads), unsigned(work.a.splits)), 32 * work.warps + 32,
+            std::size_t(coded_stream_bytes(work.a.head_size, work.stages))};
+  grid.dependent_launch = dependent_launch;
+  with_kernel(work.a, [&](auto* kernel) { launch_kernel("attend", stream, grid, kernel, work); });
+}
+
+}  // namespace foretoken

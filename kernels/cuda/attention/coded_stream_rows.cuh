@@ -1,0 +1,112 @@
+// The input of a block of coded_stream.cuh: its rows and depths, and the ring of codes and scales that one warp fills.
+// This header must not know how a step is summed.
+#pragma once
+#include <climits>
+
+#include "kernels/cuda/attention/attention.cuh"
+#include "kernels/cuda/attention/page_boxes.cuh"
+#include "kernels/cuda/attention/plans.h"
+#include "kernels/cuda/shared_memory.h"
+
+namespace foretoken {
+
+constexpr int kCodedVectors = 8, kCodedWarps = 2, kCodedStages = 8;  // of a warp; that compute and of the ring, at most
+
+// Heads of 64 or 128, no trees, queries in bf16 and aligned.
+struct CodedStreamWork {
+  AttentionWork a;
+  CUtensorMap keys, values;
+  int box = 0;     // rows of a copy
+  int stages = 2;  // of the ring
+  int warps = 1;   // that compute; one more fills the ring
+};
+
+// Shared memory: codes [stages][2][kStep][kHead], then this.
+struct CodedShared {
+  float scales[kCodedStages][2][kStep];  // of keys, of values
+  std::uint64_t full[kCodedStages], empty[kCodedStages];
+};
+static_assert(sizeof(CodedShared) == kCodedStreamFixedBytes);
+
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
+
+// Copies `bytes` bytes, a multiple of 16, to shared memory.
+__device__ inline void copy_bytes(std::uint32_t to, const void* from, int bytes, std::uint64_t* barrier) {
+  asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(to),
+               "l"(from), "r"(bytes), "r"(shared_address(barrier))
+               : "memory");
+}
+
+template <int kHead> struct CodedStreamRows {
+  static constexpr int kPlane = kStep * kHead;
+
+  const CodedStreamWork& work;
+  const AttentionWork& a;
+  std::byte* const ring;
+  CodedShared& shared;
+  const int thread = int(threadIdx.x), warp = thread / 32, lane = thread % 32;
+  int sequence, head, row, rows, vectors;  // kv head; the sequence's first row and how many
+  int seen_low, seen_high;                 // depths outside are attended to by no row
+  int all_low, all_high;                   // every row attends to the depths between
+  int step, end;                           // of this block
+
+  __device__ CodedStreamRows(const CodedStreamWork& w, std::byte* memory)
+      : work(w), a(w.a), ring(memory), shared(*reinterpret_cast<CodedShared*>(memory + w.stages * 2 * kPlane)) {}
+
+  // ---- the block's work; false: none ----
+  __device__ bool open() {
+    sequence = int(blockIdx.x), head = int(blockIdx.y), row = a.begins[sequence];
+    rows = min(a.begins[sequence + 1] - row, a.longest), vectors = rows * a.group;
+    if (rows <= 0) return false;
+    int least[2] = {INT_MAX, INT_MAX}, most[2] = {};
+    for (int r = lane; r < rows; r += 32) {
+      const int visible = a.visible[row + r], from = a.first ? max(a.first[row + r], 0) : 0;
+      least[0] = min(least[0], from), least[1] = min(least[1], visible);
+      most[0] = max(most[0], visible), most[1] = max(most[1], from);
+    }
+    seen_low = __reduce_min_sync(~0u, least[0]), all_high = __reduce_min_sync(~0u, least[1]);
+    seen_high = __reduce_max_sync(~0u, most[0]), all_low = __reduce_max_sync(~0u, most[1]);
+    const DepthRange range = split_of(seen_low, seen_high, a.splits, int(blockIdx.z));
+    if (range.empty()) return false;
+    step = range.begin / kStep, end = (range.end + kStep - 1) / kStep;
+    if (thread < work.stages) init_barrier(&shared.full[thread], 1), init_barrier(&shared.empty[thread], work.warps);
+    fence_barriers();
+    return true;
+  }
+
+  // ---- the ring: lane l copies box l % 8 of keys, values, scales of keys, scales of values (l / 8) ----
+  __device__ void fill() {
+    const int boxes = kStep / work.box, box = lane % 8, what = lane / 8;
+    const std::int32_t* const table = a.tables + std::int64_t(sequence) * a.table_width;
+    const std::uint64_t policy = read_once();
+    wait_for_previous_kernels();
+    for (int at = step, stage = 0, parity = 1; at < end; ++at) {
+      const int depth = at * kStep + box * work.box,
+                index = a.page_shift >= 0 ? depth >> a.page_shift : depth / a.page_rows,
+                in_page = depth - index * a.page_rows;
+      const bool read = box < boxes && depth < seen_high && depth + work.box > seen_low;
+      const std::int64_t page = read ? table[index] : 0;
+      wait_barrier(&shared.empty[stage], parity);
+      const int copies = __popc(__ballot_sync(~0u, read && what == 0));
+      if (lane == 0) expect_copies(&shared.full[stage], copies * work.box * 2 * (kHead + 4));
+      __syncwarp();
+      if (read && what < 2)
+        copy_box(shared_address(ring) + unsigned((stage * 2 + what) * kPlane + box * work.box * kHead),
+                 what ? work.values : work.keys, 0, in_page, head, int(page), &shared.full[stage], policy);
+      else if (read)
+        copy_bytes(shared_address(shared.scales[stage][what - 2] + box * work.box),
+                   a.pool + page * a.page_bytes + (what == 2 ? a.key_scales : a.value_scales) +
+                       (std::int64_t(head) * a.page_rows + in_page) * 4,
+                   work.box * 4, &shared.full[stage]);
+      if (++stage == work.stages) stage = 0, parity ^= 1;
+    }
+  }
+};
+
+#endif
+
+// Whether this route takes the work; then sets its splits. `architecture`: the GPU's, as in 90.
+bool plan_coded_stream(CodedStreamWork& to, const AttentionWork& a, const Machine& machine, int architecture);
+void launch_coded_stream(const CodedStreamWork& work, cudaStream_t stream, bool dependent_launch);
+
+}  // namespace foretoken

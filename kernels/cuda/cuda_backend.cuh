@@ -47,7 +47,7 @@ class CudaBackend final : public Backend {
   Tensor constants(const void* data, std::int64_t bytes);
 
   // ---- a forward ----
-  Weight prepare(Weight weight) override;                                        // products.cu
+  Weight prepare(Weight weight) override;  // products.cu
   DType activation_type(const Weight& w) const override;
   Tensor embed(const Weight& table, const Tensor& tokens) override;              // embed.cu
   Tensor rms_norm(const Tensor& x, const Tensor& gain, float epsilon) override;  // rms_norm.cu

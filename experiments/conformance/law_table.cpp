@@ -64,7 +64,7 @@ std::vector<KitLaw> laws_of_output() {
       {"rounds",
        "one round of the verifier alone, on deep, wide and branching trees of every kind that it takes, emits the "
        "target's joint distribution within 1e-12, or the distribution that a lossy verifier states",
-       "outcomes of the draws", "total variation", without_law, round_cases, true},
+       "outcomes of the draws", "total variation", without_law, round_cases},
       {"sampled",
        "end to end, with the engine's own draws, a joint chi-square test does not reject the target's distribution",
        "outputs", "p-value after Holm", unless_exact, sampled_cases},
@@ -130,6 +130,12 @@ Candidate candidate(const Subject& subject, bool own_policy) {
   for (const Option& o : subject.registries.drafters.find(subject.configs.drafter).options)
     if (o.type == "model") c.model_options.push_back(o.name);
   return c;
+}
+
+std::string verifier_of(const Candidate& c) { return c.subject.configs.verifier.dump(); }
+
+std::string drafter_of(const Candidate& c) {
+  return c.subject.configs.drafter.dump() + c.subject.configs.policy.dump() + (c.soundness.race ? ", races" : "");
 }
 
 const std::vector<KitLaw>& kit_laws() {

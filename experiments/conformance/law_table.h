@@ -37,7 +37,13 @@ Candidate candidate(const Subject& subject, bool own_policy);
 struct LawCase {
   std::string scenario;
   std::function<Finding()> run;
+  // What the scenario depends on, where that is less than the whole candidate: of scenarios of one law with equal names
+  // and equal `concerns`, check() runs the first alone. Empty: it depends on the whole candidate.
+  std::string concerns{};
 };
+// The verifier alone. The drafter and the policy, and whether draws are races.
+std::string verifier_of(const Candidate& c);
+std::string drafter_of(const Candidate& c);
 
 struct KitLaw {
   std::string name, statement;
@@ -46,7 +52,6 @@ struct KitLaw {
   std::function<std::string(const Candidate&, const Environment&)>
       inapplicable;  // why the law does not apply; empty: it does
   std::function<std::vector<LawCase>(const Candidate&, const Environment&)> cases;
-  bool of_verifier = false;  // it concerns the verifier alone: once for each, beside whichever drafter
 };
 const std::vector<KitLaw>& kit_laws();
 

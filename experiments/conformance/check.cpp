@@ -176,12 +176,12 @@ std::vector<Candidate> candidates(const Choice& choice) {
   const bool policy_alone = choice.drafter.is_null() && !choice.policy.is_null();
   const auto drafters = chosen(r.drafters, policy_alone ? of_policies : choice.drafter);
   auto verifiers = chosen(r.verifiers, choice.verifier);
+  const bool own_verifier = !choice.verifier.is_null() || (choice.drafter.is_null() && choice.policy.is_null());
   // What a drafter or a policy owes shows beside exact verifiers; lossy ones hide it.
-  if (choice.verifier.is_null() && !(choice.drafter.is_null() && choice.policy.is_null()))
-    std::erase_if(verifiers, [&](const json& verifier) { return !soundness_of(r, verifier).exact(); });
+  if (!own_verifier) std::erase_if(verifiers, [&](const json& verifier) { return !soundness_of(r, verifier).exact(); });
   std::vector<Candidate> all;
   const auto add = [&](const json& drafter, const json& policy, const json& verifier, bool own) {
-    if (sound(r, drafter, verifier)) all.push_back(candidate({r, {drafter, policy, verifier}}, own));
+    if (sound(r, drafter, verifier)) all.push_back(candidate({r, {drafter, policy, verifier}}, own, own_verifier));
   };
   for (const json& drafter : drafters)
     for (const json& verifier : verifiers)

@@ -88,6 +88,26 @@ LawCase step_case(StepLaw law, const Candidate& c, const std::string& scenario, 
           drafter_of(c)};
 }
 
+// The verdicts of the verifier alone.
+void add_verdicts(const Candidate& c, const Environment::Device& device, Cases& all) {
+  for (const int vocab : {2, 61, 257, 1009})
+    all.push_back({device.name + ", verdicts, vocabulary " + std::to_string(vocab),
+                   [s = c.subject, device, vocab] {
+                     ReferenceBackend reference;
+                     const auto other = device.make();
+                     return same_verdicts(s, {.vocab = vocab}, reference, *other);
+                   },
+                   verifier_of(c)});
+  for (const int vocab : {3, 61, 257})
+    all.push_back({device.name + ", trees, vocabulary " + std::to_string(vocab),
+                   [s = c.subject, device, vocab] {
+                     ReferenceBackend reference;
+                     const auto other = device.make();
+                     return same_tree_verdicts(s, {.vocab = vocab, .trees = 200}, reference, *other);
+                   },
+                   verifier_of(c)});
+}
+
 }  // namespace
 
 Cases greedy_cases(const Candidate& c, const Environment& e) {
@@ -144,22 +164,7 @@ Cases device_cases(const Candidate& c, const Environment& e) {
   };
   Cases all;
   for (const Environment::Device& device : e.devices) {
-    for (const int vocab : {2, 61, 257, 1009})
-      all.push_back({device.name + ", verdicts, vocabulary " + std::to_string(vocab),
-                     [s = c.subject, device, vocab] {
-                       ReferenceBackend reference;
-                       const auto other = device.make();
-                       return same_verdicts(s, {.vocab = vocab}, reference, *other);
-                     },
-                     verifier_of(c)});
-    for (const int vocab : {3, 61, 257})
-      all.push_back({device.name + ", trees, vocabulary " + std::to_string(vocab),
-                     [s = c.subject, device, vocab] {
-                       ReferenceBackend reference;
-                       const auto other = device.make();
-                       return same_tree_verdicts(s, {.vocab = vocab, .trees = 200}, reference, *other);
-                     },
-                     verifier_of(c)});
+    if (c.own_verifier) add_verdicts(c, device, all);
     for (const Sampling& sampling : {Sampling{.temperature = 1}, talkative(0.9f)})
       for (const int vocab : {5, 261}) all.push_back(texts(device, vocab, sampling));
   }

@@ -28,11 +28,13 @@ struct Environment {
 struct Candidate {
   Subject subject;
   bool own_policy = false;  // the policy was chosen; else each scenario sets a fixed length
+  bool own_verifier =
+      true;  // the verifier is tested too; false: a drafter or a policy was chosen, and it stands beside
   Soundness soundness;
   Needs needs;
   std::vector<std::string> model_options;  // options of the drafter that name a model
 };
-Candidate candidate(const Subject& subject, bool own_policy);
+Candidate candidate(const Subject& subject, bool own_policy, bool own_verifier = true);
 
 struct LawCase {
   std::string scenario;

@@ -58,7 +58,7 @@ std::vector<Replayed> rows_of(const Given& g, const Replay& replay, const std::v
   std::vector<Replayed> rows;
   for (const std::string& verifier : verifiers) {
     for (const int length : lengths)
-      rows.push_back(replay.cut("length " + std::to_string(length), {length, kMaxNodes}, verifier));
+      rows.push_back(replay.cut("length " + std::to_string(length), {.depth = length}, verifier));
     for (const std::string& shape : g.shapes) rows.push_back(replay.cut("shape " + shape, shape_of(shape), verifier));
     if (!g.policy.empty()) rows.push_back(replay.policy(component_config(g.policy, "--policy"), verifier));
     if (g.oracle) rows.push_back(replay.oracle({}, verifier));
@@ -97,6 +97,7 @@ void add_replay(CLI::App& app, Action& action) {
   c->add_option("--lengths", g->lengths, "draft lengths, in levels: 1,2,4,8 (default: all that the trace has)")
       ->delimiter(',')
       ->allow_extra_args(false)
+      ->take_all()
       ->check(CLI::Range(0, kMaxPath));
   add_repeatable(*c, "--shape", g->shapes, "shape of the trees, as of the drafter draft_tree; may be given again");
   c->add_option("--policy", g->policy, "a length policy: its name, or a JSON object with \"name\" and options");

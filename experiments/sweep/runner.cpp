@@ -129,7 +129,7 @@ void fill(const Run& run, Workbench& bench, const std::filesystem::path& beside,
   const auto jobs = jobs_of(run.document, bench, beside);
   if (shared) line["shared_baseline"] = true;
   warm_up(run.document, bench, beside, jobs, !shared || !shared->known(run.document));
-  if (run.document.contains("trace")) record_trace(line, jobs, bench, beside);
+  if (run.document.contains("trace")) record_trace(trace_file(run), line, jobs, bench, beside);
   alternate(run.document, bench, beside, jobs, progress, shared, line);
   if (const std::string damage = damage_of(line); !damage.empty()) throw Error(damage);  // no prompt without a failure
   line["machine"] =

@@ -1,5 +1,7 @@
 #include "experiments/sweep/tracing.h"
 
+#include <algorithm>
+
 #include "experiments/sweep/interrupt.h"
 #include "experiments/trace/recorder.h"
 
@@ -14,6 +16,8 @@ json header_of(const json& line, const Recording& recording, Engine& engine, con
   for (const char* field : {"key", "run", "commit", "version", "compiler", "date", "machine", "sources"})
     header[field] = line.at(field);
   const auto needs = registries.drafters.traits(line["run"]["drafter"], engine.target().info());
+  const auto most = registries.policies.traits(line["run"]["policy"], engine.target().info());
+  if (most) header["budget"] = {std::min(most->nodes, kMaxNodes), std::min(most->depth, kMaxPath)};
   header["dense"] = recording.dense, header["race"] = engine.soundness().race;
   header["learns"] = !needs || needs->learns;
   return header;
@@ -21,7 +25,7 @@ json header_of(const json& line, const Recording& recording, Engine& engine, con
 
 }  // namespace
 
-void record_trace(const json& line, const std::vector<Job>& jobs, Workbench& bench,
+void record_trace(const std::filesystem::path& file, const json& line, const std::vector<Job>& jobs, Workbench& bench,
                   const std::filesystem::path& beside) {
   const json& run = line.at("run");
   const json& trace = run.at("trace");
@@ -36,8 +40,7 @@ void record_trace(const json& line, const std::vector<Job>& jobs, Workbench& ben
   Recorder recorder(recording, std::move(by_stream));
   const Registries registries = recorder.recording(bench.registries(), run.at("verifier"));
   auto engine = bench.engine(run, Side::speculative, beside, registries);
-  TraceWriter writer(trace.at("file").get<std::string>(), header_of(line, recording, *engine, bench.registries()),
-                     requests);
+  TraceWriter writer(file, header_of(line, recording, *engine, bench.registries()), requests);
   const auto interruptible = [](double) { check_interrupt(); };
   measure(*engine, jobs, batch, interruptible, [&](const StepReport& r) { writer.append(recorder.step(r, false)); });
   engine.reset();  // the other needs its memory

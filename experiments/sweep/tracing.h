@@ -9,9 +9,9 @@
 
 namespace foretoken {
 
-// `line`: the result line of a run with the key "trace", whose "run", "key", "commit", "machine", "sources" and others
-// become the header of the trace. A request that fails is an Error, and the trace then has no end.
-void record_trace(const nlohmann::json& line, const std::vector<Job>& jobs, Workbench& bench,
-                  const std::filesystem::path& beside);
+// `file`: the trace. `line`: the result line of a run with the key "trace", whose "run", "key", "commit", "machine",
+// "sources" and others become the header of the trace. A request that fails is an Error, and the trace then has no end.
+void record_trace(const std::filesystem::path& file, const nlohmann::json& line, const std::vector<Job>& jobs,
+                  Workbench& bench, const std::filesystem::path& beside);
 
 }  // namespace foretoken

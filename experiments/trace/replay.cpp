@@ -22,6 +22,18 @@ std::vector<double> lengths_of(const std::vector<double>& reach) {
   return of;
 }
 
+std::pair<int, int> size_of(const CutTree& tree) { return {tree.rows(), tree.depth}; }
+
+// A host without models worth running, to make policies and verifiers for what they say of themselves.
+struct BareHost {
+  explicit BareHost(const Registries& registries)
+      : host(backend, pool, models.target->info(), models.load, false, {models.target, &registries}) {}
+  ReferenceBackend backend;
+  conformance::Models models = conformance::table_models({.vocab = 2});
+  PagePool pool{backend, 64, 1};
+  Host host;
+};
+
 }  // namespace
 
 Replay::Replay(const Trace& trace, const CostTable& costs, const Registries& registries)
@@ -37,12 +49,9 @@ Replay::Replay(const Trace& trace, const CostTable& costs, const Registries& reg
 }
 
 Soundness Replay::soundness_of(const std::string& verifier) const {
-  ReferenceBackend backend;
-  const auto models = conformance::table_models({.vocab = 2});
-  PagePool pool(backend, 64, 1);
-  Host host(backend, pool, models.target->info(), models.load, false, {models.target, &registries_});
+  BareHost bare(registries_);
   const json own = trace_.run().at("verifier");
-  return registries_.verifiers.make(own.at("name") == verifier ? own : json{{"name", verifier}}, host)->traits();
+  return registries_.verifiers.make(own.at("name") == verifier ? own : json{{"name", verifier}}, bare.host)->traits();
 }
 
 // Why rounds of a cut have no time; empty where they have.
@@ -51,8 +60,7 @@ std::string Replay::untimed(const TreeCut& cut) const {
     (void)costs_.plain();
     std::set<std::pair<int, int>> sizes;
     for (const auto& output : outputs_)
-      for (const TracedRound* r : output)
-        if (const CutTree tree = cut_of(*r, cut); true) sizes.insert({tree.rows(), tree.depth});
+      for (const TracedRound* r : output) sizes.insert(size_of(cut_of(*r, cut)));
     for (const auto& [rows, depth] : sizes) (void)costs_.round(rows, depth);
     return {};
   } catch (const Error& e) {
@@ -160,14 +168,11 @@ Replayed Replay::oracle(const TreeCut& cut, const std::string& verifier) const {
 
 Replayed Replay::policy(const json& config, const std::string& verifier) const {
   constexpr int kWalks = 64;  // of a request, where its rounds are probabilities
-  ReferenceBackend backend;
-  const auto models = conformance::table_models({.vocab = 2});
-  PagePool pool(backend, 64, 1);
-  Host host(backend, pool, models.target->info(), models.load, false, {models.target, &registries_});
-  const auto policy = registries_.policies.make(config, host);
+  BareHost bare(registries_);
+  const auto policy = registries_.policies.make(config, bare.host);
   const Budget most = policy->traits();
   const std::string what = "policy " + config.at("name").get<std::string>();
-  const TreeCut widest{most.depth, std::max(most.nodes, 1)};
+  const TreeCut widest{most.or_root().depth, most.or_root().nodes, {}};
   expect_inside(shape_, widest, what);
   RoundReach reach(trace_, verifier, soundness_of(verifier));
   const Basis basis = reach.basis(widest);

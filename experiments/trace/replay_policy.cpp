@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "experiments/trace/replay.h"
+#include "kernels/error.h"
 #include "kernels/philox.h"
 
 namespace foretoken {
@@ -39,7 +40,10 @@ Replay::Sums Replay::follow(TracedOutput output, LengthPolicy& policy, const Rul
   for (std::size_t t = 0; t < output.size();) {
     const CutTree widest = cut_of(*output[t], {});
     past.length = prompt + int(t), past.room = Budget{widest.rows(), widest.depth};
-    const Budget budget = policy.budgets({&past, 1}).at(0).or_root();
+    const std::vector<Budget> budgets = policy.budgets({&past, 1});
+    if (budgets.size() != 1)
+      throw Error("the policy gave " + std::to_string(budgets.size()) + " budgets for 1 sequence");
+    const Budget budget = budgets[0].or_root();
     const CutTree tree = cut_of(*output[t], {std::min(budget.depth, widest.depth), budget.nodes});
     const int accepted = accepted_of(rule.reach.reach(output, t, tree, rule.basis), number, t);
     ++past.rounds, past.drafted = int(tree.nodes.size()), past.accepted = accepted;

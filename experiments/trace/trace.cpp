@@ -44,6 +44,11 @@ void read_header(const json& line, const std::string& where, Trace& trace) {
   holds("/run/engine/batch", [](const json& v) { return v.is_number_integer() && v >= 1 && v <= 1 << 20; });
   for (const char* name : {"/run/drafter/name", "/run/verifier/name"})
     holds(name, [](const json& v) { return v.is_string(); });
+  const json budget = line.value("budget", json());
+  const auto size = [](const json& v, int most) { return v.is_number_integer() && v >= 0 && v <= most; };
+  expect(budget.is_null() ||
+             (budget.is_array() && budget.size() == 2 && size(budget[0], kMaxNodes) && size(budget[1], kMaxPath)),
+         where, "the header's 'budget' is " + shown(budget));
   const json requests = line.value("requests", json());
   expect(requests.is_array() && !requests.empty(), where, "the header lists no requests");
   for (const json& r : requests) {
@@ -88,6 +93,12 @@ std::vector<std::vector<const TracedRound*>> Trace::by_request() const {
   for (const TracedStep& s : steps)
     for (const TracedRound& r : s.rounds) all[std::size_t(r.request)].push_back(&r);
   return all;
+}
+
+std::optional<Budget> Trace::budget() const {
+  const json budget = header.value("budget", json());
+  if (budget.is_null()) return std::nullopt;
+  return Budget{budget.at(0), budget.at(1)};
 }
 
 std::size_t Trace::rounds() const {

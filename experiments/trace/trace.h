@@ -4,6 +4,7 @@
 #pragma once
 #include <filesystem>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -73,6 +74,7 @@ struct Trace {
   bool dense() const { return header.at("dense"); }
   bool race() const { return header.at("race"); }      // drafts and tokens were drawn by races
   bool learns() const { return header.at("learns"); }  // drafts may depend on earlier rounds and other requests
+  std::optional<Budget> budget() const;  // the most that its policy gave; absent where the policy does not say
   double temperature() const { return run().at("sampling").at("temperature"); }
   int batch() const { return run().at("engine").at("batch"); }
   // The rounds of every request, in order.

@@ -148,8 +148,14 @@ std::vector<int> path_of(const LineFields& f, const TracedRound& round) {
   return path;
 }
 
-Reach reach_of(const LineFields& f, const json& levels) {
-  f.expect(levels.is_array() && levels.size() <= std::size_t(kMaxPath), "'reach' is no list of levels");
+std::size_t depth_of(const TracedRound& round) {
+  std::vector<std::size_t> depth{0};
+  for (const TracedNode& n : round.nodes) depth.push_back(depth[std::size_t(n.parent)] + 1);
+  return *std::ranges::max_element(depth);
+}
+
+Reach reach_of(const LineFields& f, const json& levels, std::size_t depth) {
+  f.expect(levels.is_array() && levels.size() == depth, "'reach' is no list of the levels of its tree");
   Reach reach;
   for (const json& level : levels) {
     std::vector<double>& row = reach.emplace_back();
@@ -180,7 +186,7 @@ TracedRound round_of(const json& line, std::size_t requests, bool dense, const s
   if (next.size() == 2) r.q_next = f.number(next[1], kAbove, "next");
   const json reach = line.value("reach", json::object());
   f.expect(reach.is_object(), "'reach' is " + shown(reach) + ", not an object");
-  for (const auto& [verifier, levels] : reach.items()) r.reach[verifier] = reach_of(f, levels);
+  for (const auto& [verifier, levels] : reach.items()) r.reach[verifier] = reach_of(f, levels, depth_of(r));
   return r;
 }
 

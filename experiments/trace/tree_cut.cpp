@@ -65,13 +65,17 @@ TracedShape shape_of(const Trace& trace) {
     shape.fixed &= std::size_t(down_to) == kind.size();
   }
   shape.fixed |= shape.chains;
+  shape.budget = trace.budget().value_or(Budget{int(shape.nodes.size()) + 1, shape.depth});
   return shape;
 }
 
 void expect_inside(const TracedShape& shape, const TreeCut& cut, const std::string& who) {
-  if (cut.depth > shape.depth && cut.depth < kMaxPath)
-    throw Error(who + " asks for " + std::to_string(cut.depth) + " levels, but the trees of this trace have " +
-                std::to_string(shape.depth) + "; record a trace with longer drafts");
+  if (cut.depth > shape.budget.depth && cut.depth != TreeCut::kAllLevels)
+    throw Error(who + " asks for " + std::to_string(cut.depth) + " levels, but the drafts of this trace had at most " +
+                std::to_string(shape.budget.depth) + "; record a trace with longer drafts");
+  if (cut.nodes > shape.budget.nodes && cut.nodes != TreeCut::kAllNodes)
+    throw Error(who + " asks for " + std::to_string(cut.nodes) + " nodes, but the drafts of this trace had at most " +
+                std::to_string(shape.budget.nodes) + "; record a trace with larger trees");
   for (const RankPath& path : cut.shape)
     if (!shape.nodes.contains(path))
       throw Error(who + " asks for the node " + text_of(path) +

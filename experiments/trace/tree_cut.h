@@ -13,8 +13,10 @@ namespace foretoken {
 using RankPath = std::vector<int>;
 
 struct TreeCut {
-  int depth = kMaxPath, nodes = kMaxNodes;  // as of a Budget: levels first, then nodes in breadth-first order
-  std::set<RankPath> shape{};               // nodes that are kept; empty: all
+  static constexpr int kAllLevels = kMaxPath + 1, kAllNodes = kMaxNodes + 1;
+  // As of a Budget: levels first, then nodes in breadth-first order, the root among them.
+  int depth = kAllLevels, nodes = kAllNodes;
+  std::set<RankPath> shape{};  // nodes that are kept; empty: all
 };
 
 // The part of one recorded tree that a cut leaves.
@@ -32,6 +34,7 @@ CutTree cut_of(const TracedRound& round, const TreeCut& cut);
 struct TracedShape {
   std::set<RankPath> nodes;  // of any tree
   int depth = 0;
+  Budget budget;  // of the policy that drafted them, or what they have where that is not known
   bool chains = true;
   // Whether every tree has all of these nodes down to its own depth. Else the shape depends on more than the depth, and
   // a smaller budget might have given other nodes.
@@ -39,7 +42,7 @@ struct TracedShape {
 };
 TracedShape shape_of(const Trace& trace);
 
-// Throws Error, one sentence, where a cut asks for more than was drafted, or what it leaves is not known.
+// Throws Error, one sentence, where a cut asks for more than the budget allowed, or what it leaves is not known.
 void expect_inside(const TracedShape& shape, const TreeCut& cut, const std::string& who);
 
 }  // namespace foretoken

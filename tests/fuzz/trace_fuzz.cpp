@@ -38,7 +38,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       const Replay replay(trace, costs, registries());
       for (const char* verifier : {"speculative_sampling", "block_verification", "target_match", "k_seq", "coupled"}) {
         for (const int length : {0, 1, 2, kMaxPath})
-          ask([&] { report.rows.push_back(replay.cut("cut", {length, kMaxNodes}, verifier)); });
+          ask([&] { report.rows.push_back(replay.cut("cut", {.depth = length}, verifier)); });
         ask([&] { report.rows.push_back(replay.oracle({}, verifier)); });
       }
     });

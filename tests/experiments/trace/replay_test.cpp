@@ -24,7 +24,7 @@ class Replays : public testing::Test, public TracedRuns {
       json shorter = changes;
       shorter["policy"]["length"] = length;
       const auto [tokens, rounds] = tokens_and_rounds(measured(shorter));
-      const Replayed row = replay.cut("length", {length, kMaxNodes}, verifier);
+      const Replayed row = replay.cut("length", {.depth = length}, verifier);
       EXPECT_EQ(row.basis, Basis::exact);
       EXPECT_EQ(row.tokens, tokens) << verifier << ", length " << length;
       EXPECT_EQ(row.rounds, rounds) << verifier << ", length " << length;
@@ -61,12 +61,12 @@ TEST_F(Replays, OfAShapeAndOfABudgetAreTheRunsThatHaveThem) {
   json narrow = kTree;
   narrow["shape"] = {2, 1, 1};
   const auto real = tokens_and_rounds(measured({{"drafter", narrow}, {"policy", kTreePolicy}}));
-  const Replayed shape = replay.cut("shape", {kMaxPath, kMaxNodes, {{0}, {1}, {0, 0}, {1, 0}, {0, 0, 0}, {1, 0, 0}}},
-                                    "traversal_verification");
+  const Replayed shape =
+      replay.cut("shape", {.shape = {{0}, {1}, {0, 0}, {1, 0}, {0, 0, 0}, {1, 0, 0}}}, "traversal_verification");
   EXPECT_EQ(std::pair(shape.tokens, shape.rounds), real);
   EXPECT_EQ(shape.rows, 7);
   const auto few = tokens_and_rounds(measured({{"drafter", kTree}, {"policy", {{"length", 4}, {"nodes", 6}}}}));
-  const Replayed budget = replay.cut("nodes", {kMaxPath, 6}, "speculative_sampling");
+  const Replayed budget = replay.cut("nodes", {.nodes = 6}, "speculative_sampling");
   EXPECT_EQ(std::pair(budget.tokens, budget.rounds), few);
 }
 
@@ -85,7 +85,7 @@ TEST_F(Replays, WalksOfAPolicyHaveTheMeanOfItsRounds) {
   const CostTable costs(trace);
   const Replay replay(trace, costs, bench.registries());
   const Replayed walks = replay.policy({{"name", "fixed"}, {"length", 4}}, "speculative_sampling");
-  const Replayed sum = replay.cut("length 4", {4, kMaxNodes}, "speculative_sampling");
+  const Replayed sum = replay.cut("length 4", {.depth = 4}, "speculative_sampling");
   EXPECT_EQ(sum.basis, Basis::given_output);
   EXPECT_NEAR(walks.tau.value, sum.tau.value, 0.03 * sum.tau.value);
   EXPECT_NE(walks.rounds, sum.rounds);
@@ -126,7 +126,7 @@ TEST_F(HeldOut, RunsLieInTheIntervalsOfEveryLength) {
   const CostTable costs(trace);
   const Replay replay(trace, costs, bench.registries());
   for (const int length : {1, 2, 4, 8}) {
-    const Replayed row = replay.cut("length " + std::to_string(length), {length, kMaxNodes}, "speculative_sampling");
+    const Replayed row = replay.cut("length " + std::to_string(length), {.depth = length}, "speculative_sampling");
     expect_predicted(row, {{"policy", {{"length", length}}}});
     EXPECT_LT(row.tau.width(), 0.5 * row.tau.value) << "an interval that says something";
   }
@@ -138,9 +138,9 @@ TEST_F(HeldOut, RunsOfATreeLieInItsInterval) {
   const Replay replay(trace, costs, bench.registries());
   json narrow = kTree;
   narrow["shape"] = {2, 1, 1};
-  expect_predicted(replay.cut("shape", {kMaxPath, kMaxNodes, {{0}, {1}, {0, 0}, {1, 0}, {0, 0, 0}, {1, 0, 0}}},
-                              "speculative_sampling"),
-                   {{"drafter", narrow}, {"policy", kTreePolicy}});
+  expect_predicted(
+      replay.cut("shape", {.shape = {{0}, {1}, {0, 0}, {1, 0}, {0, 0, 0}, {1, 0, 0}}}, "speculative_sampling"),
+      {{"drafter", narrow}, {"policy", kTreePolicy}});
 }
 
 // Other draws, same prompts: chains by the text, token-wise and as blocks, and trees by their expectations.
@@ -152,7 +152,7 @@ TEST_F(HeldOut, RunsAtTemperatureOneLieInTheIntervals) {
   for (const char* verifier : {"speculative_sampling", "block_verification", "target_match"}) {
     json run = warm;
     run["policy"] = {{"length", 4}}, run["verifier"] = {{"name", verifier}};
-    const Replayed row = replay.cut(std::string("length 4 ") + verifier, {4, kMaxNodes}, verifier);
+    const Replayed row = replay.cut(std::string("length 4 ") + verifier, {.depth = 4}, verifier);
     EXPECT_EQ(row.basis, Basis::given_output);
     expect_predicted(row, run);
   }

@@ -41,7 +41,7 @@ class TracedRuns {
     const json run = complete(with);
     json line{{"run", run}, {"key", key_of(run)}, {"sources", json::object()}, {"machine", json::object()}};
     for (const char* field : {"commit", "version", "compiler", "date"}) line[field] = "test";
-    record_trace(line, jobs_of(run, bench, ""), bench, "");
+    record_trace(folder.path() / name, line, jobs_of(run, bench, ""), bench, "");
     return folder.path() / name;
   }
   Trace traced(const json& changes) { return read_trace(record(changes)); }

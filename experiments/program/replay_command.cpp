@@ -53,10 +53,12 @@ TreeCut shape_of(const std::string& text) {
 
 std::vector<Replayed> rows_of(const Given& g, const Replay& replay, const std::vector<std::string>& verifiers) {
   std::vector<int> lengths = g.lengths;
-  if (!g.walks())
+  const bool whole = !g.walks() && !replay.shape().fixed;  // nothing else is known of such trees
+  if (!g.walks() && !whole)
     for (int length = 1; length <= replay.shape().depth; ++length) lengths.push_back(length);
   std::vector<Replayed> rows;
   for (const std::string& verifier : verifiers) {
+    if (whole) rows.push_back(replay.cut("as drafted", {}, verifier));
     for (const int length : lengths)
       rows.push_back(replay.cut("length " + std::to_string(length), {.depth = length}, verifier));
     for (const std::string& shape : g.shapes) rows.push_back(replay.cut("shape " + shape, shape_of(shape), verifier));

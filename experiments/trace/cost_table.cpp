@@ -1,5 +1,6 @@
 #include "experiments/trace/cost_table.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "experiments/report/statistics.h"
@@ -49,7 +50,8 @@ double TimesBy::at(int number) const {
 std::vector<double> TimesBy::errors() const {
   std::vector<double> all;
   for (const auto& [number, seconds] : measured_)
-    for (const double s : seconds) all.push_back(std::abs(s - at(number)) / at(number));
+    for (const double s : seconds)
+      if (const double table = at(number); table > 0) all.push_back(std::abs(s - table) / table);
   return all;
 }
 
@@ -67,8 +69,9 @@ void CostTable::add(const Trace& other, const std::string& file) {
 void CostTable::take(const Trace& trace) {
   for (const TracedStep& s : trace.steps) {
     if (s.judged != batch_ || s.prompt_rows > 0) continue;
-    ++steps_;
     const double draft = s.phases.draft_forward + s.phases.draft_other;
+    if (!(s.phases.total > std::max(0.0, draft))) continue;  // a clock that was set meanwhile
+    ++steps_;
     if (s.baseline) {
       plain_.add(batch_, s.phases.total);
     } else {

@@ -23,10 +23,13 @@ std::string percent(double share) {
 
 std::string note_of(const ReplayReport& r) {
   const json& run = r.trace->run();
+  const std::string times = r.cost_steps == 0
+                                ? "No step was timed with a full batch and without prompts."
+                                : "Times: medians of " + std::to_string(r.cost_steps) +
+                                      " steps, from which a step deviates by " + percent(r.cost_error) + " (median).";
   return "Drafter " + run.at("drafter").at("name").get<std::string>() + ", temperature " +
          run.at("sampling").at("temperature").dump() + ", batch " + std::to_string(r.trace->batch()) + ", " +
-         std::to_string(r.trace->requests.size()) + " requests. Times: medians of " + std::to_string(r.cost_steps) +
-         " steps, from which a step deviates by " + percent(r.cost_error) + " (median).";
+         std::to_string(r.trace->requests.size()) + " requests. " + times;
 }
 
 Table replayed_table(const ReplayReport& r) {

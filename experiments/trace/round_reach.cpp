@@ -101,26 +101,24 @@ const char* name_of(Basis basis) {
 }
 
 RoundReach::RoundReach(const Trace& trace, std::string verifier, const Soundness& soundness)
-    : trace_(trace), verifier_("the verifier '" + verifier + "'"), soundness_(soundness) {
-  const std::string name = std::move(verifier);
+    : trace_(trace), verifier_(std::move(verifier)), soundness_(soundness) {
+  const std::string who = "the verifier '" + verifier_ + "'";
   bool sharp = true;
   for (const auto& step : trace.steps)
     for (const TracedRound& r : step.rounds) {
       sharp &= one_hot(r);
       for (const TracedNode& n : r.nodes)
         if (std::ranges::find(soundness.takes, n.drawn) == soundness.takes.end())
-          throw Error(verifier_ + " takes no nodes drawn '" + foretoken::name_of(n.drawn) +
+          throw Error(who + " takes no nodes drawn '" + foretoken::name_of(n.drawn) +
                       "', as this trace has; choose another");
     }
   if (soundness.race != trace.race() && !(sharp && trace.temperature() == 0))
-    throw Error(verifier_ + (soundness.race ? " has" : " has no") +
-                " drafts drawn by races, unlike those of this trace; "
-                "record one with it");
+    throw Error(who + (soundness.race ? " has" : " has no") +
+                " drafts drawn by races, unlike those of this trace; record one with it");
   if (trace.dense() && !soundness.exact())
-    throw Error(verifier_ +
-                " is lossy, so its output, and the positions that it visits, would not be those of this "
-                "trace; record a run with it");
-  verifier_ = name;
+    throw Error(who +
+                " is lossy, so its output, and the positions that it visits, would not be those of this trace; "
+                "record a run with it");
 }
 
 // Whether the verifier states a formula of what it accepts given such a tree.

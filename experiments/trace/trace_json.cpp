@@ -78,14 +78,14 @@ class LineFields {
     return whole(line_[key], 0, most, key);
   }
   int whole(const json& value, int least, int most, const char* key) const {
-    expect(value.is_number_integer() && value >= least && value <= most,
-           "'" + std::string(key) + "' holds " + shown(value) + ", not an integer from " + std::to_string(least) +
-               " to " + std::to_string(most));
+    if (!value.is_number_integer() || value < least || value > most)
+      refuse("'" + std::string(key) + "' holds " + shown(value) + ", not an integer from " + std::to_string(least) +
+             " to " + std::to_string(most));
     return value.get<int>();
   }
   double number(const json& value, double most, const char* key) const {
-    expect(value.is_number() && value.get<double>() >= 0 && value.get<double>() <= most,
-           "'" + std::string(key) + "' holds " + shown(value) + ", which is out of its range");
+    if (!value.is_number() || !(value.get<double>() >= 0 && value.get<double>() <= most))
+      refuse("'" + std::string(key) + "' holds " + shown(value) + ", which is out of its range");
     return value.get<double>();
   }
   // Absent: empty.

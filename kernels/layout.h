@@ -3,7 +3,9 @@
 // rows: there is no prefill or decode mode. This module knows slots and pages; it must not know sequences, trees or
 // drafters.
 #pragma once
+#include <array>
 #include <cstdint>
+#include <span>
 
 #include "kernels/tensor.h"
 
@@ -17,6 +19,31 @@ struct KvLayer {
   int page_rows = 0;
   int kv_heads = 0, head_size = 0;
   DType dtype = DType::f32;  // f32, bf16
+
+  // An array [kv_heads, page_rows, row_bytes] in every page, from the byte `begin` of the page on.
+  struct Plane {
+    std::int64_t begin = 0;
+    int row_bytes = 0;
+  };
+  // All that a page holds of this layer.
+  std::array<Plane, 2> planes() const {
+    const int bytes = int(head_size * size_of(dtype));
+    return {{{keys, bytes}, {values, bytes}}};
+  }
+};
+
+// A row of a page.
+struct PageRow {
+  std::int32_t page = 0, row = 0;
+};
+
+// Rows of one block table that move, in every layer of its cache: KV compaction.
+struct Moves {
+  struct Row {
+    PageRow from, to;
+  };
+  std::span<const KvLayer> layers;  // of one pool and with equal page_rows
+  std::span<const Row> rows;        // in order; no row is read after it was written
 };
 
 // Rows of all sequences of a forward, one after another. A slot is a position in the sequence's own block table: slot s

@@ -149,9 +149,9 @@ class Backend {
   // tokens i32 [n, k], q f32 [n, k]. -1 and 0 after the last token with nonzero probability, and in rows that are not
   // finite. Called on raw distributions (temperature 1, no cut), since a warped one may have one token only.
   virtual void rank(const Distributions& raw, int k, Tensor tokens, Tensor q) = 0;
-  // to[i] = *at[i], or known[i] where that address is null. known, to i32 [n]; at u64 [n] (addresses in the backend's
-  // memory).
-  virtual void pick(const Tensor& known, const Tensor& at, Tensor to) = 0;
+  // to[i] = *at[i], or known[i] where that address is null; kOutside if that is neither -1 nor below `vocab`. known, to
+  // i32 [n]; at u64 [n] (addresses in the backend's memory).
+  virtual void pick(const Tensor& known, const Tensor& at, Tensor to, int vocab) = 0;
   // The same for rows of numbers: row i of `to`, [n, width] of any type, becomes a copy of the row at address at[i]
   // (u64 [n]), or zeros where that address is null.
   virtual void recall(const Tensor& at, Tensor to) = 0;
@@ -162,10 +162,9 @@ class Backend {
   }
 
   // ---- caches ----
-  // KV compaction: copies all layers of slot from[i] to slot to[i] of one block table, in order (to[i] <= from[i], both
-  // ascending).
-  virtual void move(std::span<const KvLayer> layers, const Tensor& table, std::span<const std::int32_t> from,
-                    std::span<const std::int32_t> to) = 0;
+  // KV compaction of any number of block tables and caches at once: copies rows of pages. None of the moves reads or
+  // writes a row that another one writes.
+  virtual void move(std::span<const Moves> moves) = 0;
 
   // ---- running ----
   // Runs `body`; a device may record it and replay it for the same key, numbers that identify the body. A body has no

@@ -161,7 +161,8 @@ StepReport Engine::step() {
   const double known = host_clock();
 
   draft_readback_.store();
-  const std::vector<Outcome> outcomes = deliver({plan, trees, read, target_.info(), verifier_name_}, queues_, report);
+  const std::vector<Outcome> outcomes =
+      deliver({plan, trees, read, target_.info(), drafter_name_, verifier_name_}, queues_, report);
   tell_drafter(outcomes);
   retire(report);
   if (options_.check) check();

@@ -13,6 +13,7 @@
 
 #include "kernels/backend.h"
 #include "kernels/formats/formats.h"
+#include "kernels/host_backend.h"
 
 namespace foretoken::testing {
 

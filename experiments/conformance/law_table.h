@@ -27,9 +27,8 @@ struct Environment {
 // A subject, with what its components declare.
 struct Candidate {
   Subject subject;
-  bool own_policy = false;  // the policy was chosen; else each scenario sets a fixed length
-  bool own_verifier =
-      true;  // the verifier is tested too; false: a drafter or a policy was chosen, and it stands beside
+  bool own_policy = false;   // the policy was chosen; else each scenario sets a fixed length
+  bool own_verifier = true;  // the verifier is tested too, and not only a drafter or a policy beside it
   Soundness soundness;
   Needs needs;
   std::vector<std::string> model_options;  // options of the drafter that name a model

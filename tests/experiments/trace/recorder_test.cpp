@@ -144,6 +144,32 @@ TEST_F(Recorded, TracesOfOtherOutputsAreNotCompared) {
   EXPECT_TRUE(says(sentence_of([&] { orders_of({{"c.jsonl", &bare}}); }), "c.jsonl", "/trace/verifiers"));
 }
 
+// As `foretoken run` does it: the trace belongs to the result line, which has no figure of it.
+TEST_F(Recorded, ARunWritesItBesideItsResult) {
+  const std::string file = (folder.path() / "t-{key}.jsonl").string();
+  const json document = complete({{"trace", {{"file", file}, {"dense", true}}}, {"measure", {{"repeats", 1}}}});
+  const foretoken::Run run{document, json::object(), key_of(document)};
+  const json line = measure_run(run, bench, "", [](double) {});
+  ASSERT_FALSE(line.contains("error")) << line["error"];
+  const Trace trace = read_trace(folder.path() / ("t-" + run.key + ".jsonl"));
+  for (const char* field : {"run", "key", "commit", "sources", "machine"}) EXPECT_TRUE(trace.header.contains(field));
+  EXPECT_EQ(trace.run(), line["run"]);
+  EXPECT_EQ(trace.header["sources"], line["sources"]);
+  EXPECT_LT(line["repeats"][0]["speculative"]["rounds"], double(trace.rounds())) << "the measurement accepts drafts";
+}
+
+TEST_F(Recorded, RunsOfASweepWriteTracesOfTheirOwn) {
+  nlohmann::ordered_json sweep;
+  sweep["base"] = demo_run({{"trace", "t.jsonl"}});
+  sweep["axes"]["/policy/length"] = {1, 2};
+  const auto runs = [&] { return expand(sweep, {}, bench.registries(), "the sweep"); };
+  EXPECT_TRUE(says(sentence_of(runs), "the sweep", "t.jsonl", "{key}"));
+  sweep["base"]["trace"] = "t-{key}.jsonl";
+  const std::vector<foretoken::Run> two = runs();
+  EXPECT_EQ(trace_file(two[0]), "t-" + two[0].key + ".jsonl");
+  EXPECT_NE(trace_file(two[0]), trace_file(two[1]));
+}
+
 TEST_F(Recorded, WhatCannotBeRecordedIsASentence) {
   json run = with(drawn("without_replacement"), {"k_seq"});
   run["verifier"] = {{"name", "without_replacement"}};

@@ -39,6 +39,7 @@ void add_run(CLI::App& app, Action& action);
 void add_show(CLI::App& app, Action& action);
 void add_compare(CLI::App& app, Action& action);
 void add_replay(CLI::App& app, Action& action);
+void add_tree_shape(CLI::App& app, Action& action);
 void add_generate(CLI::App& app, Action& action);
 void add_quickstart(CLI::App& app, Action& action);
 void add_list(CLI::App& app, const Registries& registries, Action& action);

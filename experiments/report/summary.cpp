@@ -234,7 +234,8 @@ std::string problem_of(const std::function<void()>& read) {
   return "";
 }
 
-// Of several lines with one key the last.
+}  // namespace
+
 std::vector<const json*> latest(const std::vector<json>& lines) {
   std::map<std::string, const json*> last;
   const auto key_of = [](const json& line) {
@@ -246,8 +247,6 @@ std::vector<const json*> latest(const std::vector<json>& lines) {
     if (last[key_of(line)] == &line) found.push_back(&line);
   return found;
 }
-
-}  // namespace
 
 Summary summarize(const json& line) {
   if (!line.is_object() || !line.contains("run") || !line["run"].is_object())

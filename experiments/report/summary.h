@@ -105,6 +105,9 @@ Summary summarize(const nlohmann::json& line);
 // All lines; of several with one key the last counts.
 std::vector<Summary> summarize(const std::vector<nlohmann::json>& lines);
 
+// Of several lines with one key the last.
+std::vector<const nlohmann::json*> latest(const std::vector<nlohmann::json>& lines);
+
 // Why a line has no figures though it holds no error: it is damaged, or of another version. Empty where it has them.
 std::string damage_of(const nlohmann::json& line);
 // Of all lines that count and cannot be read.

@@ -1,6 +1,8 @@
 #include "experiments/sweep/measure.h"
 
+#include <algorithm>
 #include <chrono>
+#include <map>
 #include <numeric>
 #include <optional>
 #include <unordered_map>
@@ -31,6 +33,35 @@ void count(std::vector<long>& at, int positions) {
   if (int(at.size()) < positions) at.resize(std::size_t(positions), 0);
   for (int i = 0; i < positions; ++i) ++at[std::size_t(i)];
 }
+
+// Sums over the steps of so many rows that read no prompt and recorded no forward: what step times are fitted to.
+struct StepsOfRows {
+  long steps = 0, sequences = 0;
+  long levels = 0, drafted = 0;  // levels of the deepest tree of each step; nodes below the roots
+  double draft_seconds = 0, seconds = 0;
+};
+
+json to_json(int rows, const StepsOfRows& s) {
+  return {{"rows", rows},        {"steps", s.steps},     {"sequences", s.sequences},
+          {"levels", s.levels},  {"drafted", s.drafted}, {"draft_seconds", s.draft_seconds},
+          {"seconds", s.seconds}};
+}
+
+// By level from below the root down, and by place among siblings: how often a child stood there to be tested, and how
+// often it was accepted.
+struct ChildCounts {
+  std::vector<std::vector<long>> offered, accepted;
+
+  void add(const SequenceReport& r) {
+    if (offered.size() < r.levels.size()) offered.resize(r.levels.size()), accepted.resize(r.levels.size());
+    for (std::size_t l = 0; l < r.levels.size(); ++l) {
+      const TestedLevel& level = r.levels[l];
+      count(offered[l], level.children);
+      accepted[l].resize(offered[l].size(), 0);
+      if (level.accepted >= 0) ++accepted[l][std::size_t(level.accepted)];
+    }
+  }
+};
 
 json to_json(const Job& job, const Service& s) {
   json request = {{"prompt", job.prompt},
@@ -77,13 +108,14 @@ class Books {
     const auto now = Clock::now();
     ++steps_, rows_ += report.rows, cut_ += report.cut, preempted_ += report.preempted, recorded_ += report.recorded,
         phases_ += report.phases;
+    add_time(report);
     for (const SequenceReport& r : report.sequences) {
       Service& s = services_[job_of_.at(r.id)];
       s.share += wall / double(report.sequences.size());
       if (!r.judged) continue;
       ++s.rounds, s.drafted += r.drafted, s.tested += r.tested(), s.accepted += r.accepted,
           s.tokens += long(r.emitted.size());
-      count(drafted_at_, r.depth), count(tested_at_, r.tested()), count(accepted_at_, r.accepted);
+      count(drafted_at_, r.depth), count(tested_at_, r.tested()), count(accepted_at_, r.accepted), children_.add(r);
       if (int(histogram_.size()) <= r.accepted) histogram_.resize(std::size_t(r.accepted + 1), 0);
       ++histogram_[std::size_t(r.accepted)];
       if (!std::exchange(s.started, true)) s.first = now, s.first_tokens = s.tokens;
@@ -110,11 +142,15 @@ class Books {
                  {"drafted_at", drafted_at_},
                  {"tested_at", tested_at_},
                  {"accepted_at", accepted_at_},
+                 {"offered_children", children_.offered},
+                 {"accepted_children", children_.accepted},
+                 {"steps_of_rows", json::array()},
                  {"preempted", preempted_},
                  {"recorded", recorded_},
                  {"prefix_rows", prefix_rows},
                  {"phases", to_json(phases_)},
                  {"requests", json::array()}};
+    for (const auto& [rows, steps] : steps_of_rows_) measure["steps_of_rows"].push_back(to_json(rows, steps));
     for (std::size_t i = 0; i < services_.size(); ++i) measure["requests"].push_back(to_json(jobs_[i], services_[i]));
     for (const char* key : {"tokens", "rounds", "drafted", "tested", "accepted", "prompt_tokens"}) {
       long total = 0;
@@ -127,12 +163,25 @@ class Books {
   }
 
  private:
+  void add_time(const StepReport& report) {
+    const bool prompts = std::ranges::any_of(report.sequences, [](const auto& r) { return r.prompt_rows > 0; });
+    if (prompts || report.recorded > 0 || report.rows == 0) return;
+    StepsOfRows& s = steps_of_rows_[report.rows];
+    int levels = 0;
+    for (const SequenceReport& r : report.sequences)
+      s.sequences += r.judged, s.drafted += r.drafted, levels = std::max(levels, r.depth);
+    ++s.steps, s.levels += levels, s.seconds += report.phases.total;
+    s.draft_seconds += report.phases.draft_forward + report.phases.draft_other;
+  }
+
   const std::vector<Job>& jobs_;
   std::vector<Service> services_;
   std::vector<std::vector<Token>> texts_;
   std::unordered_map<SequenceId, std::size_t> job_of_;
   Phases phases_;
   std::vector<long> histogram_, drafted_at_, tested_at_, accepted_at_;
+  ChildCounts children_;
+  std::map<int, StepsOfRows> steps_of_rows_;
   long steps_ = 0, rows_ = 0, cut_ = 0, preempted_ = 0, recorded_ = 0;
   std::size_t finished_ = 0;
 };

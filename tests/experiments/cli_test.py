@@ -66,6 +66,7 @@ class Program(InFolder):
             "run",
             "show",
             "compare",
+            "tree-shape",
             "generate",
             "quickstart",
             "list",

@@ -1,6 +1,8 @@
-// Any bytes as a file of results: shown in every format, compared with itself, opened to continue a sweep.
+// Any bytes as a file of results: shown in every format, compared with itself, searched for the best tree, opened to
+// continue a sweep.
 #include "experiments/report/report.h"
 #include "experiments/report/results.h"
+#include "experiments/report/tree_shape.h"
 #include "tests/experiments/report/result_lines.h"
 #include "tests/fuzz/fuzz.h"
 
@@ -29,6 +31,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     CompareOptions options;
     options.format = format;
     print([&] { return compare(lines, lines, options); });
+    print([&] { return tree_shape(lines, {8, {}, format, 100}); });
     ResultsFile again(file.path());  // cuts off a torn last line
     fuzz::expect(load_results(file.path()).size() == lines.size(), "no whole line is lost");
     const nlohmann::json run = nlohmann::json::object(),

@@ -1,4 +1,5 @@
 // Every committed document of experiments/configs/ is valid for this program and names files that exist.
+#include <algorithm>
 #include <set>
 #include <tuple>
 
@@ -54,6 +55,32 @@ TEST(Configs, EveryOneIsUnderstood) {
   for (const char* name : {"quickstart.json", "lengths.json", "verifiers.json", "copying.json", "inflated.json",
                            "formats.json", "formats_inflated.json", "steps.json", "steps_formats.json", "soak.json"})
     EXPECT_TRUE(found.contains(name)) << name;
+}
+
+// The exact verifiers side by side on trees, by temperature, nodes and shape.
+TEST(Configs, TreesHoldEveryExactVerifier) {
+  Registries registries;
+  register_drafters(registries), register_verifiers(registries);
+  std::set<std::string> exact, measured;
+  for (const std::string& name : registries.verifiers.names())
+    if (registries.verifiers.traits({{"name", name}}, {})->exact()) exact.insert(name);
+  for (const std::string file : {"experiments/configs/trees.json", "experiments/configs/trees_without_repeats.json"}) {
+    std::set<std::pair<std::string, std::string>> shapes;
+    std::set<std::tuple<std::string, int, double>> runs;
+    for (const foretoken::Run& run : expand(read_document(file), {}, registries, file)) {
+      const std::string verifier = run.document["verifier"]["name"];
+      measured.insert(verifier);
+      shapes.insert({verifier, run.document["drafter"]["shape"].dump()});
+      runs.insert({verifier, run.document["policy"]["nodes"], run.document["sampling"]["temperature"]});
+    }
+    for (const auto& [verifier, shape] : shapes) {
+      EXPECT_EQ(std::ranges::count(shapes, verifier, &std::pair<std::string, std::string>::first), 2) << verifier;
+      for (const int nodes : {4, 8, 16, 32, 64, 128})
+        for (const double temperature : {0.0, 0.5, 1.0})
+          EXPECT_TRUE(runs.contains({verifier, nodes, temperature})) << verifier << ", " << nodes << " nodes";
+    }
+  }
+  EXPECT_EQ(measured, exact);
 }
 
 // Rows of one sequence, and batches of long contexts: what a change of attention is measured by.

@@ -1,0 +1,36 @@
+// How often the children of draft trees were accepted, by level and by place among siblings, as result lines count
+// them. This module must not know shapes of trees or step times.
+#pragma once
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+namespace foretoken {
+
+struct ChildCount {
+  double offered = 0;   // rounds in which a child stood at this place below an accepted node
+  double accepted = 0;  // rounds in which it was the accepted one
+  double share() const { return accepted / offered; }
+};
+
+class ChildAcceptance {
+ public:
+  // A place with fewer rounds at its level takes the share of this place at all levels.
+  static constexpr double kEnough = 100;
+
+  // Adds a measure; false where it is older than these counts.
+  bool add(const nlohmann::json& measure);
+  // [level][place]; level 0: below the root.
+  const std::vector<std::vector<ChildCount>>& counts() const { return counts_; }
+  ChildCount at_all_levels(int place) const;
+  // Whether there are too few rounds at this level alone.
+  bool pooled(int level, int place) const;
+  // [level][place]: the probability that this child of an accepted node is the accepted one. As many levels as were
+  // tested, and at each the places before the first of which too little is known at all levels.
+  std::vector<std::vector<double>> probabilities() const;
+
+ private:
+  std::vector<std::vector<ChildCount>> counts_;
+};
+
+}  // namespace foretoken

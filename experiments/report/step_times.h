@@ -1,0 +1,34 @@
+// The time of a step as a linear function of its rows and levels, fitted to what result lines measured. This module
+// must not know which drafter or verifier ran.
+#pragma once
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+namespace foretoken {
+
+// Sums over steps with equally many rows of the target's forward: "steps_of_rows" of a measure.
+struct TimedSteps {
+  double rows = 0, steps = 0, sequences = 0, levels = 0, drafted = 0, draft_seconds = 0, seconds = 0;
+};
+
+struct StepTimes {
+  double fixed = 0, row = 0;      // seconds of the target's forward and of everything else but drafting
+  double level = 0, drafted = 0;  // seconds of drafting for each level, and for each node below a root
+  double sequences = 0;           // of a step, on average
+  double most_rows = 0;           // of the steps that were measured
+  double deviation = 0;           // of the fit from the measured times, as a share of them, on average over steps
+  bool known() const { return sequences > 0; }
+
+  // Of a step in which every sequence has a tree of so many nodes and levels.
+  double seconds(double nodes, double levels) const {
+    return fixed + row * sequences * nodes + level * levels + drafted * sequences * (nodes - 1);
+  }
+};
+
+// Appends the steps of a measure; none where it is older than this record.
+void read_timed_steps(const nlohmann::json& measure, std::vector<TimedSteps>& all);
+// Least squares without negative terms, steps weighted equally. Unknown where nothing was measured.
+StepTimes fitted(const std::vector<TimedSteps>& measured);
+
+}  // namespace foretoken

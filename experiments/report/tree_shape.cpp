@@ -1,0 +1,262 @@
+#include "experiments/report/tree_shape.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <optional>
+
+#include "experiments/report/best_trees.h"
+#include "experiments/report/child_acceptance.h"
+#include "experiments/report/step_times.h"
+#include "experiments/report/tables.h"
+#include "framework/decode/draft_tree.h"
+
+namespace foretoken {
+namespace {
+
+using nlohmann::json;
+
+constexpr int kPlaces = 12;  // shown side by side; JSON has all
+
+struct Condition {
+  json::json_pointer at;
+  json value;
+
+  explicit Condition(const std::string& text) {
+    const std::size_t equals = text.find('=');
+    if (equals == std::string::npos || !text.starts_with('/') || text.find('~') < equals)
+      throw Error("--where wants POINTER=VALUE, as in --where /verifier/name=k_seq, not '" + text + "'");
+    at = json::json_pointer(text.substr(0, equals));
+    const std::string given = text.substr(equals + 1);
+    value = json::parse(given, nullptr, false);
+    if (value.is_discarded()) value = given;
+  }
+  bool holds(const json& run) const { return run.contains(at) && run[at] == value; }
+};
+
+// The run without what may differ between runs that are taken together.
+json comparable(json run) {
+  run["drafter"].erase("shape");
+  for (const char* group : {"policy", "measure"}) run.erase(group);
+  return run;
+}
+
+// All lines that are taken together.
+struct Taken {
+  std::vector<const json*> lines;
+  ChildAcceptance children;
+  std::vector<TimedSteps> steps;
+  const json& run() const { return lines.front()->at("run"); }
+};
+
+void expect_alike(const json& run, const json& first) {
+  const json changes = json::diff(comparable(first), comparable(run));
+  if (changes.empty()) return;
+  const std::string at = changes.front().at("path");
+  const json value = first.value(json::json_pointer(at), json());
+  throw Error("the results mix runs that differ in " + at + "; choose with --where, as in --where " + at + "=" +
+              (value.is_string() ? value.get<std::string>() : value.dump()));
+}
+
+// Of several lines with one key the last counts, as in tables.
+Taken taken(const std::vector<json>& lines, const std::vector<std::string>& where) {
+  std::vector<Condition> conditions(where.begin(), where.end());
+  Taken t;
+  for (const json* line : latest(lines)) {
+    const json run = line->value("run", json::object());
+    if (line->contains("error") || !run.contains("/drafter/shape"_json_pointer)) continue;
+    if (!std::ranges::all_of(conditions, [&](const Condition& c) { return c.holds(run); })) continue;
+    t.lines.push_back(line);
+  }
+  if (t.lines.empty())
+    throw Error(std::string("the results have no run of a drafter with a tree of a fixed shape (\"shape\"), as ") +
+                "draft_tree" + (where.empty() ? "" : ", that agrees with --where") +
+                "; `foretoken run experiments/configs/trees.json` writes some");
+  for (const json* line : t.lines) {
+    expect_alike(line->at("run"), t.run());
+    for (const json& repeat : line->at("repeats")) {
+      if (!t.children.add(repeat.at("speculative")))
+        throw Error("the run " + line->value("key", "") +
+                    " does not say which children were accepted, since an older version measured it; measure it again "
+                    "into another file");
+      for (const char* side : {"speculative", "baseline"}) read_timed_steps(repeat.at(side), t.steps);
+    }
+  }
+  if (const double rounds = t.children.at_all_levels(0).offered; rounds < ChildAcceptance::kEnough)
+    throw Error("the results test a first child " + std::to_string(long(rounds)) + " times, but " +
+                std::to_string(long(ChildAcceptance::kEnough)) +
+                " are needed; raise /workload/limit or /workload/max_new_tokens");
+  return t;
+}
+
+// The best tree of at most so many nodes.
+struct Choice {
+  int nodes = 1, levels = 0;
+  double tau = 1, seconds = std::numeric_limits<double>::quiet_NaN(), rate = seconds;  // rate: tokens per second
+  bool beyond = false;  // more rows than any measured step
+};
+
+class Chooser {
+ public:
+  Chooser(const Taken& t, int most_nodes) : trees_(t.children.probabilities(), most_nodes), times_(fitted(t.steps)) {
+    for (int n = 1; n <= most_nodes; ++n) {
+      const Choice c = best(n);
+      if (c.nodes == n) all_.push_back(c);  // else no tree of n nodes is better than a smaller one
+    }
+    if (all_.size() < 2)
+      throw Error("no child of a tree was accepted in these results, so no tree is better than none; choose others");
+  }
+  const std::vector<Choice>& all() const { return all_; }
+  const StepTimes& times() const { return times_; }
+  std::vector<std::vector<int>> shape(const Choice& c) const { return trees_.shape(c.nodes, c.levels); }
+  // Of those with a node below the root.
+  Choice chosen() const {
+    const auto better = [](const Choice& a, const Choice& b) {
+      return a.rate < b.rate || (std::isnan(a.rate) && a.tau < b.tau);
+    };
+    return *std::max_element(all_.begin() + 1, all_.end(), better);
+  }
+
+ private:
+  Choice at(int nodes, int levels) const {
+    Choice c{nodes, levels, trees_.tau(nodes, levels)};
+    if (!times_.known()) return c;
+    c.seconds = times_.seconds(nodes, levels), c.rate = times_.sequences * c.tau / c.seconds;
+    c.beyond = times_.sequences * nodes > times_.most_rows * 1.01;
+    return c;
+  }
+  // Over all numbers of levels: by rate where times are known, else by tau.
+  Choice best(int nodes) const {
+    Choice found = at(1, 0);
+    if (nodes == 1) return found;
+    found.rate = -1, found.tau = 0;
+    for (int levels = 1; levels <= trees_.levels(); ++levels) {
+      int used = nodes;  // the fewest nodes of an equally good tree
+      while (used > 1 && trees_.tau(used - 1, levels) == trees_.tau(nodes, levels)) --used;
+      const Choice c = at(used, levels);
+      if (times_.known() ? c.rate > found.rate : c.tau > found.tau) found = c;
+    }
+    return found;
+  }
+
+  BestTrees trees_;
+  StepTimes times_;
+  std::vector<Choice> all_;
+};
+
+Table acceptance_table(const Taken& t) {
+  const auto p = t.children.probabilities();
+  std::size_t most = 0;
+  for (const std::vector<double>& level : p) most = std::max(most, level.size());
+  Table table;
+  table.title = "Acceptance of the children of an accepted node, by level and place among siblings";
+  table.columns = {{"level", "level", ""}, {"rounds", "rounds", "rounds in which a first child was tested"}};
+  for (std::size_t k = 1; k <= std::min<std::size_t>(most, kPlaces); ++k)
+    table.columns.push_back({std::to_string(k), "place_" + std::to_string(k), ""});
+  table.note = "~: of all levels together, since this one has fewer than " +
+               std::to_string(long(ChildAcceptance::kEnough)) + " rounds.";
+  for (std::size_t l = 0; l < p.size(); ++l) {
+    const std::vector<ChildCount>& counts = t.children.counts()[l];
+    Row row;
+    row.cells = {Cell::of(double(l + 1), 0), Cell::of(counts.empty() ? 0 : counts.front().offered, 0)};
+    for (std::size_t k = 0; k < std::min<std::size_t>(p[l].size(), kPlaces); ++k)
+      row.cells.push_back(Cell::of(p[l][k], 3, t.children.pooled(int(l), int(k)) ? "~" : ""));
+    table.rows.push_back(std::move(row));
+  }
+  return table;
+}
+
+// Powers of two, the chosen tree and the largest one.
+std::vector<Choice> listed(const Chooser& trees) {
+  std::vector<Choice> found;
+  for (const Choice& c : trees.all())
+    if ((c.nodes & (c.nodes - 1)) == 0 || c.nodes == trees.chosen().nodes || c.nodes == trees.all().back().nodes)
+      found.push_back(c);
+  return found;
+}
+
+Table trees_table(const Chooser& trees) {
+  Table table;
+  table.title = "Best trees";
+  table.columns = {{"nodes", "nodes", "of the tree, the root included"},
+                   {"levels", "levels", ""},
+                   {"tau", "tau", "predicted tokens per round"},
+                   {"step ms", "step_ms", "fitted time of a step"},
+                   {"tok/s", "tokens_per_second", "predicted; prompts take time besides"},
+                   {"speedup", "speedup", "over a step of bare roots"},
+                   {"notes", "notes", "", Column::Kind::text, true}};
+  const StepTimes& times = trees.times();
+  table.note = times.known()
+                   ? "Step times are a linear fit, " + std::to_string(long(std::lround(100 * times.deviation))) +
+                         " % from the measured ones on average; ~: more rows than any measured step."
+                   : "The results have no step times, so the tree with the most tokens per round is chosen.";
+  const Choice chosen = trees.chosen(), plain = trees.all().front();
+  for (const Choice& c : listed(trees)) {
+    Row row;
+    row.cells = {Cell::of(double(c.nodes), 0),
+                 Cell::of(double(c.levels), 0),
+                 Cell::of(c.tau, 3),
+                 Cell::of(1000 * c.seconds, 3, c.beyond ? "~" : ""),
+                 Cell::of(c.rate, 1),
+                 Cell::of(c.rate / plain.rate, 2),
+                 Cell::of(std::string(c.nodes == chosen.nodes ? "chosen" : ""))};
+    table.rows.push_back(std::move(row));
+  }
+  return table;
+}
+
+json part_of_document(const Taken& t, const Chooser& trees) {
+  const Choice c = trees.chosen();
+  json drafter = t.run().at("drafter");
+  drafter["shape"] = trees.shape(c);
+  return {{"drafter", drafter},
+          {"policy", {{"name", "fixed"}, {"length", c.levels}, {"nodes", c.nodes}}},
+          {"verifier", t.run().at("verifier")}};
+}
+
+json for_programs(const Taken& t, const Chooser& trees) {
+  json choices = json::array(), counts = json::array();
+  for (const Choice& c : listed(trees))
+    choices.push_back({{"nodes", c.nodes},
+                       {"levels", c.levels},
+                       {"tau", c.tau},
+                       {"step_seconds", finite(c.seconds)},
+                       {"tokens_per_second", finite(c.rate)},
+                       {"beyond_measured_rows", c.beyond},
+                       {"shape", trees.shape(c)}});
+  for (const std::vector<ChildCount>& level : t.children.counts()) {
+    json places = json::array();
+    for (const ChildCount& c : level) places.push_back({{"offered", c.offered}, {"accepted", c.accepted}});
+    counts.push_back(std::move(places));
+  }
+  const Choice chosen = trees.chosen();
+  return {{"children", counts},
+          {"probabilities", t.children.probabilities()},
+          {"trees", choices},
+          {"chosen", {{"nodes", chosen.nodes}, {"levels", chosen.levels}, {"tau", chosen.tau}}},
+          {"document", part_of_document(t, trees)}};
+}
+
+std::string report(const std::vector<json>& lines, const TreeShapeOptions& o) {
+  if (o.nodes < 2 || o.nodes > kMaxNodes)
+    throw Error("a tree has 2 to " + std::to_string(kMaxNodes) + " nodes, the root included, not " +
+                std::to_string(o.nodes) + "; give --nodes such a number");
+  const Taken t = taken(lines, o.where);
+  const Chooser trees(t, o.nodes);
+  if (o.format == "json") return for_programs(t, trees).dump(1) + "\n";
+  const std::vector<Table> tables{acceptance_table(t), trees_table(trees)};
+  if (o.format == "csv") return tables.back().csv();
+  const bool markdown = o.format == "markdown";
+  std::string found;
+  for (const Table& table : tables) found += (markdown ? table.markdown() : table.terminal(o.width)) + "\n";
+  return found + legend(tables, o.width, markdown) + "\n" + (markdown ? "```json\n" : "") +
+         part_of_document(t, trees).dump() + "\n" + (markdown ? "```\n" : "");
+}
+
+}  // namespace
+
+std::string tree_shape(const std::vector<json>& lines, const TreeShapeOptions& options) {
+  return of_lines([&] { return report(lines, options); });
+}
+
+}  // namespace foretoken

@@ -1,0 +1,160 @@
+// The best tree from result lines made by hand: acceptance, step times, the choice, and what is refused.
+#include "experiments/report/tree_shape.h"
+
+#include <cmath>
+
+#include <gtest/gtest.h>
+
+#include "drafters/tree_shape.h"
+#include "experiments/report/child_acceptance.h"
+#include "experiments/report/step_times.h"
+#include "tests/experiments/report/result_lines.h"
+#include "tests/support/sentence.h"
+
+namespace foretoken {
+namespace {
+
+using nlohmann::json;
+using test::says;
+
+// A run of draft_tree in which a step of `rows` rows and `levels` levels took 10 + rows + 4 levels milliseconds.
+json tree_line(const std::string& key, int nodes, const json& offered, const json& accepted) {
+  const auto steps = [](double rows, double levels) {
+    return json{{"rows", rows},
+                {"steps", 20},
+                {"sequences", 20},
+                {"levels", 20 * levels},
+                {"drafted", 20 * (rows - 1)},
+                {"draft_seconds", 20 * 0.004 * levels},
+                {"seconds", 20 * (0.010 + 0.001 * rows + 0.004 * levels)}};
+  };
+  json line = test::swept_line("draft_tree", 2, 1, 1, 1.5);
+  line["key"] = key;
+  line["run"]["drafter"] = {{"name", "draft_tree"}, {"model", "experiments/models/draft"}, {"shape", {2, 1}}};
+  line["run"]["policy"] = {{"name", "fixed"}, {"length", 2}, {"nodes", nodes}};
+  for (json& repeat : line["repeats"]) {
+    repeat["speculative"]["offered_children"] = offered, repeat["speculative"]["accepted_children"] = accepted;
+    repeat["speculative"]["steps_of_rows"] = {steps(nodes, 2), steps(nodes - 1, 1)};
+    repeat["baseline"]["steps_of_rows"] = {steps(1, 0)};
+    repeat["baseline"]["offered_children"] = repeat["baseline"]["accepted_children"] = json::array();
+  }
+  return line;
+}
+
+// Two repeats: at level 1 places of .5 and .2 in 400 rounds, at level 2 .6 in 200, and a second place seen 20 times.
+json good_line(const std::string& key = "a", int nodes = 5) {
+  return tree_line(key, nodes, {{200, 200}, {100, 10}}, {{100, 40}, {60, 5}});
+}
+
+json result_of(const std::vector<json>& lines, int nodes, const std::vector<std::string>& where = {}) {
+  return json::parse(tree_shape(lines, {nodes, where, "json"}));
+}
+std::string refusal(const std::vector<json>& lines, const std::vector<std::string>& where = {}) {
+  return test::sentence_of([&] { (void)tree_shape(lines, {16, where}); });
+}
+
+TEST(TreeShapeReport, ProbabilitiesAreSharesOfRoundsAndPooledWhereTheyAreFew) {
+  const json found = result_of({good_line()}, 16);
+  const json& p = found["probabilities"];
+  ASSERT_EQ(p.size(), 2u);
+  EXPECT_DOUBLE_EQ(p[0][0], 0.5);
+  EXPECT_DOUBLE_EQ(p[0][1], 0.2);
+  EXPECT_DOUBLE_EQ(p[1][0], 0.6);
+  EXPECT_DOUBLE_EQ(p[1][1], 90.0 / 420) << "20 rounds are too few: those of both levels";
+  EXPECT_EQ(found["children"][1][1]["offered"], 20);
+}
+
+TEST(TreeShapeReport, RunsOfSeveralShapesAndBudgetsAreAdded) {
+  json other = good_line("b", 9);
+  other["run"]["drafter"]["shape"] = {{0}, {1}};
+  EXPECT_EQ(result_of({good_line(), other}, 16)["children"][0][0]["offered"], 800);
+  EXPECT_EQ(result_of({good_line(), good_line()}, 16)["children"][0][0]["offered"], 400) << "one key counts once";
+}
+
+TEST(TreeShapeReport, StepTimesAreFittedAndDecideTheTree) {
+  std::vector<TimedSteps> steps;
+  for (const char* side : {"speculative", "baseline"}) read_timed_steps(good_line()["repeats"][0][side], steps);
+  const StepTimes t = fitted(steps);
+  for (const auto& [rows, levels] : {std::pair(1, 0), {5, 2}, {32, 2}})
+    EXPECT_NEAR(t.seconds(rows, levels), 0.010 + 0.001 * rows + 0.004 * levels, 1e-9) << rows;
+  EXPECT_NEAR(t.deviation, 0, 1e-9);
+  EXPECT_EQ(t.sequences, 1);
+
+  // By hand: nodes 2, 1 level: 1.5 / 16 ms; 3 nodes: a chain 1.8 / 21, siblings 1.7 / 17; 4 nodes, 2 levels: 2.0 / 22.
+  const json found = result_of({good_line()}, 4);
+  EXPECT_EQ(found["chosen"]["nodes"], 3);
+  EXPECT_EQ(found["chosen"]["levels"], 1);
+  EXPECT_NEAR(found["chosen"]["tau"], 1.7, 1e-12);
+  EXPECT_EQ(found["document"]["drafter"]["shape"], (json{{0}, {1}}));
+  EXPECT_EQ(found["document"]["policy"], (json{{"name", "fixed"}, {"length", 1}, {"nodes", 3}}));
+  EXPECT_EQ(found["document"]["drafter"]["model"], "experiments/models/draft");
+  EXPECT_EQ(found["trees"][0]["nodes"], 1);
+  EXPECT_NEAR(found["trees"][0]["tokens_per_second"], 1 / 0.011, 1e-6);
+}
+
+TEST(TreeShapeReport, WithoutStepTimesTheMostTokensARoundDecide) {
+  json line = good_line();
+  for (json& repeat : line["repeats"])
+    for (const char* side : {"speculative", "baseline"}) repeat[side]["steps_of_rows"] = json::array();
+  const json found = result_of({line}, 4);
+  EXPECT_EQ(found["chosen"]["nodes"], 4);
+  EXPECT_EQ(found["chosen"]["levels"], 2);
+  EXPECT_NEAR(found["chosen"]["tau"], 2.0, 1e-12);
+  EXPECT_EQ(found["trees"][0]["step_seconds"], nullptr);
+}
+
+TEST(TreeShapeReport, TablesMarkWhatIsPooledAndWhatWasChosen) {
+  const std::string text = tree_shape({good_line()}, {16, {}, "markdown"});
+  EXPECT_TRUE(says(text, "| 2 | 200 | 0.600 | 0.214~ |")) << text;
+  EXPECT_TRUE(says(text, "chosen |")) << text;
+  const std::size_t begin = text.find("```json\n") + 8, end = text.rfind("\n```");
+  const json part = json::parse(text.substr(begin, end - begin));
+  EXPECT_NO_THROW((void)TreeShape::read(part["drafter"]["shape"]));
+  EXPECT_TRUE(says(tree_shape({good_line()}, {16, {}, "csv"}), "nodes,levels,tau,step_ms,tokens_per_second"));
+  EXPECT_TRUE(says(tree_shape({good_line()}, {16}), "Best trees"));
+}
+
+TEST(TreeShapeReport, RefusesWhatItCannotUse) {
+  EXPECT_TRUE(says(refusal({test::worked_line()}), "no run of a drafter with a tree of a fixed shape"));
+  json old = good_line();
+  old["repeats"][1]["speculative"].erase("offered_children");
+  EXPECT_TRUE(says(refusal({old}), "the run a does not say which children were accepted", "measure it again"));
+  json few = tree_line("a", 5, {{49, 49}}, {{20, 20}});
+  EXPECT_TRUE(says(refusal({few}), "a first child 98 times, but 100 are needed", "/workload/limit")) << refusal({few});
+  json never = tree_line("a", 5, {{200, 200}}, {{0, 0}});
+  EXPECT_TRUE(says(refusal({never}), "no child of a tree was accepted"));
+  json failed = good_line();
+  failed["error"] = "out of memory";
+  EXPECT_TRUE(says(refusal({failed}), "no run of a drafter"));
+  EXPECT_TRUE(says(test::sentence_of([] { (void)tree_shape({good_line()}, {1}); }), "2 to 256 nodes"));
+}
+
+TEST(TreeShapeReport, RunsOfDifferentDraftersAreChosenFirst) {
+  json other = good_line("b");
+  other["run"]["drafter"]["model"] = "experiments/models/draft-large";
+  const std::string why = refusal({good_line(), other});
+  EXPECT_TRUE(says(why, "differ in /drafter/model", "--where /drafter/model=experiments/models/draft")) << why;
+  EXPECT_EQ(refusal({good_line(), other}, {"/drafter/model=experiments/models/draft"}), "");
+  json warm = good_line("c");
+  warm["run"]["sampling"]["temperature"] = 0.5;
+  EXPECT_TRUE(says(refusal({good_line(), warm}), "differ in /sampling/temperature"));
+  EXPECT_EQ(refusal({good_line(), warm}, {"/sampling/temperature=0.5"}), "");
+  EXPECT_TRUE(says(refusal({good_line()}, {"/sampling/temperature=7"}), "that agrees with --where"));
+  for (const char* broken : {"sampling=1", "/a", "=", "/a~=1"})
+    EXPECT_TRUE(says(refusal({good_line()}, {broken}), "--where wants POINTER=VALUE")) << broken;
+}
+
+TEST(TreeShapeReport, DamagedCountsAreRefused) {
+  for (const auto& [offered, accepted] : {std::pair<json, json>({{200, 200}}, {{100, 201}}),
+                                          {{{200, 200}}, {{100}}},
+                                          {{{200}, {100}}, {{100}}},
+                                          {{{200}}, {{-1}}}})
+    EXPECT_TRUE(says(refusal({tree_line("a", 5, offered, accepted)}), "the line is damaged")) << offered << accepted;
+  EXPECT_TRUE(says(refusal({tree_line("a", 5, "many", json::array())}), "no run of this version writes"));
+  json line = good_line();
+  line["repeats"][0]["speculative"]["steps_of_rows"][0]["steps"] = -20;
+  EXPECT_TRUE(says(refusal({line}), "the times of steps", "the line is damaged"));
+}
+
+}  // namespace
+}  // namespace foretoken

@@ -1,11 +1,11 @@
 // attend and rope_attend: the choice of kernel, number of blocks and tile sizes. The mathematics is in attention.cuh.
 #include <algorithm>
 #include <bit>
-#include <vector>
 
 #include "kernels/cuda/attention/boxes.cuh"
 #include "kernels/cuda/attention/coded_stream_rows.cuh"
 #include "kernels/cuda/attention/decode_rows.cuh"
+#include "kernels/cuda/attention/parts.h"
 #include "kernels/cuda/attention/stream_rows.cuh"
 #include "kernels/cuda/attention/tile.cuh"
 #include "kernels/cuda/cuda_backend.cuh"
@@ -31,23 +31,6 @@ void expect(const Tensor& q, const KvLayer& kv, const Layout& layout) {
            std::to_string(kv.head_size) + " numbers; a head has 512 at most, and queries are whole groups of heads");
   if (!layout.begins || layout.longest < 1)
     refuse("the layout does not say where each table's rows begin (Layout::begins, longest)");
-}
-
-// The rows of one call: those of consecutive block tables.
-struct Part {
-  int first_row = 0, rows = 0, first_sequence = 0, sequences = 0, deepest = 0, longest = 0, words = 0;
-};
-Part whole(const Layout& l) { return {0, l.rows, 0, l.sequences, l.deepest, l.longest, l.words}; }
-// Rows without ancestors take the same routes whether or not a tree is in the batch, unless they are so few sequences
-// beside the trees that a kernel of their own costs more than the prompt route.
-std::vector<Part> parts_of(const Layout& l) {
-  constexpr int kFewBeside = 8;
-  const Layout::Straight& s = l.straight;
-  if (l.words == 0 || s.sequences * kFewBeside < l.sequences - s.sequences || s.sequences == 0) return {whole(l)};
-  std::vector<Part> parts{{0, s.rows, 0, s.sequences, s.deepest, s.longest, 0}};
-  if (s.sequences < l.sequences)
-    parts.push_back({s.rows, l.rows - s.rows, s.sequences, l.sequences - s.sequences, l.deepest, l.longest, l.words});
-  return parts;
 }
 
 AttentionWork work_for(const Tensor& q, const Tensor& out, const KvLayer& kv, const Layout& layout, float scale,

@@ -16,7 +16,7 @@ using namespace conformance;
 namespace {
 
 // The demo models embedded in a shape with four query heads of 128 for each kv head.
-constexpr const char* kShape = R"({"architectures": ["LlamaForCausalLM"], "vocab_size": 4096, "hidden_size": 512,
+constexpr const char* kShape = R"({"architectures": ["LlamaForCausalLM"], "vocab_size": 4500, "hidden_size": 448,
   "intermediate_size": 1088, "num_hidden_layers": 9, "num_attention_heads": 12, "num_key_value_heads": 3,
   "head_dim": 128, "max_position_embeddings": 4096, "rms_norm_eps": 1e-05, "rope_theta": 500000.0})";
 

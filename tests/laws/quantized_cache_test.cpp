@@ -1,5 +1,7 @@
 // The laws of outputs, batches and caches where keys and values are codes: of the target and of drafters' models, each
 // of another type; with chunked prompts, prefixes, preemption, trees, compaction, and a window.
+#include <ostream>
+
 #include <gtest/gtest.h>
 
 #include "experiments/conformance/configurations.h"

@@ -16,7 +16,8 @@ inline Part whole(const Layout& l) { return {0, l.rows, 0, l.sequences, l.deepes
 inline std::vector<Part> parts_of(const Layout& l) {
   constexpr int kFewBeside = 8;
   const Layout::Straight& s = l.straight;
-  if (l.words == 0 || s.sequences * kFewBeside < l.sequences - s.sequences || s.sequences == 0) return {whole(l)};
+  const bool few = s.sequences * kFewBeside < l.sequences - s.sequences && s.rows * kFewBeside < l.rows - s.rows;
+  if (l.words == 0 || s.sequences == 0 || few) return {whole(l)};
   std::vector<Part> parts{{0, s.rows, 0, s.sequences, s.deepest, s.longest, 0}};
   if (s.sequences < l.sequences)
     parts.push_back({s.rows, l.rows - s.rows, s.sequences, l.sequences - s.sequences, l.deepest, l.longest, l.words});

@@ -44,7 +44,7 @@ TEST_F(Scenarios, DefaultsAreFilledIn) {
 TEST_F(Scenarios, TheFilesEngineIsEveryScenariosButForItsOwn) {
   json own = least, guessing = least;
   own["engine"] = {{"numerics", "invariant"}}, own["batch"] = 8;
-  guessing["guesses"] = 7, guessing["name"] = "verify";
+  guessing["guesses"] = 7, guessing["children"] = 2, guessing["name"] = "verify";
   const json document = {{"engine", {{"device", "cuda"}, {"memory_mib", 77}}}, {"scenarios", {own, guessing}}};
   const std::vector<Scenario> scenarios = read(document);
   ASSERT_EQ(scenarios.size(), 2u);
@@ -53,7 +53,7 @@ TEST_F(Scenarios, TheFilesEngineIsEveryScenariosButForItsOwn) {
   EXPECT_EQ(scenarios[0].run["engine"]["batch"], 8);
   EXPECT_EQ(scenarios[1].run["engine"]["numerics"], "fast");
   EXPECT_EQ(scenarios[1].run["policy"]["length"], 7);
-  EXPECT_EQ(scenarios[1].run["drafter"]["name"], "guesses");
+  EXPECT_EQ(scenarios[1].run["drafter"], json({{"name", "guesses"}, {"children", 2}, {"guessing", 1}}));
   const std::vector<Scenario> one = read(document, "ver", "reference");
   ASSERT_EQ(one.size(), 1u);
   EXPECT_EQ(one[0].run["engine"]["device"], "reference");
@@ -80,6 +80,8 @@ TEST_F(Scenarios, WhatIsWrongIsOneSentence) {
   EXPECT_TRUE(says(refusal("prompt", 1), "prompt", "true or false"));
   EXPECT_TRUE(says(refusal("share", 0.8), "scenario 'decode'", "share", "attention"));
   EXPECT_TRUE(says(refusal("attention", 1), "attention", "true or false"));
+  EXPECT_TRUE(says(refusal("children", 4), "scenario 'decode'", "children", "guesses"));
+  EXPECT_TRUE(says(refusal("guessing", 1), "scenario 'decode'", "guessing", "guesses"));
   EXPECT_TRUE(says(refusal("engine", 1), "engine", "object"));
   EXPECT_TRUE(says(refusal("engine", {{"devise", "cpu"}}), "scenario 'decode'", "did you mean '/engine/device'"));
   EXPECT_TRUE(says(refusal("drafter", {{"name", "ngrm"}}), "did you mean 'ngram'"));

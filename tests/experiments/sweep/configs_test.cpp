@@ -75,5 +75,26 @@ TEST(Configs, StepsHoldRowsOfOneSequenceAndBatchesOfLongContexts) {
   for (const int batch : {4, 16}) EXPECT_TRUE(found.contains({batch, 1, 8192})) << "batch " << batch << " at 8192";
 }
 
+// Each tree stands beside chains of as many rows.
+TEST(Configs, StepsHoldTreesAndChainsOfAsManyRows) {
+  Registries registries;
+  register_drafters(registries), register_verifiers(registries);
+  std::set<std::tuple<int, int, int>> chains, trees;  // batch, rows of a sequence, context
+  int beside = 0;
+  for (const Scenario& s : read_scenarios("experiments/configs/steps.json", "", "", registries)) {
+    if (s.guesses == 0 || s.attention || s.run["target"]["model"].value("random", "") != "llama-3.1-8b") continue;
+    if (s.guessing < s.batch)
+      ++beside;
+    else
+      (s.children > 1 ? trees : chains).insert({s.batch, s.guesses + 1, s.context});
+  }
+  for (const auto& tree : trees)
+    EXPECT_TRUE(chains.contains(tree)) << std::get<0>(tree) << " x " << std::get<1>(tree) << " rows";
+  for (const int context : {1024, 4096})
+    for (const int batch : {1, 16, 64})
+      for (const int nodes : {32, 64}) EXPECT_TRUE(trees.contains({batch, nodes, context})) << batch << " x " << nodes;
+  EXPECT_EQ(beside, 2);
+}
+
 }  // namespace
 }  // namespace foretoken::test

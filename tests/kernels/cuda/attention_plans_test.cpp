@@ -2,6 +2,7 @@
 // chunk and every chunk to one block. Needs no GPU.
 #include <gtest/gtest.h>
 
+#include "kernels/cuda/attention/parts.h"
 #include "kernels/cuda/attention/plans.h"
 
 namespace foretoken::testing {
@@ -98,6 +99,37 @@ TEST(AttentionPlans, long_contexts_of_one_sequence_fill_the_machine) {
       EXPECT_GE(10 * tiles * splits, 9 * kMultiprocessors) << deepest << ", " << rows << " rows";
       EXPECT_LE(tiles * splits, kMultiprocessors);
     }
+  }
+}
+
+// Sequences and rows without ancestors, then with.
+std::vector<Part> parts_of(int straight, int straight_rows, int trees, int tree_rows) {
+  Layout l;
+  l.rows = straight_rows + tree_rows, l.sequences = straight + trees, l.words = trees > 0;
+  l.deepest = 900, l.longest = 64;
+  if (trees > 0 && straight > 0) l.straight = {straight_rows, straight, 700, (straight_rows + straight - 1) / straight};
+  return foretoken::parts_of(l);
+}
+
+TEST(AttentionPlans, rows_beside_trees_are_a_call_of_their_own_unless_they_are_few) {
+  for (const auto& [straight, rows, trees, tree_rows, parts] : {std::tuple{64, 64, 0, 0, 1},
+                                                                {0, 0, 64, 2048, 1},
+                                                                {63, 63, 1, 32, 2},
+                                                                {1, 1, 63, 2016, 1},
+                                                                {1, 512, 10, 320, 2},
+                                                                {8, 8, 8, 512, 2},
+                                                                {4, 0, 0, 0, 1}}) {
+    const std::vector<Part> all = parts_of(straight, rows, trees, tree_rows);
+    SCOPED_TRACE(::testing::Message() << straight << " sequences beside " << trees << " trees");
+    ASSERT_EQ(all.size(), std::size_t(parts));
+    EXPECT_EQ(all.back().first_sequence + all.back().sequences, straight + trees);
+    EXPECT_EQ(all.back().first_row + all.back().rows, rows + tree_rows);
+    EXPECT_EQ(all.back().words, trees > 0);
+    if (parts == 1) continue;
+    EXPECT_EQ(all[0].words, 0);
+    EXPECT_EQ(all[0].deepest, 700);
+    EXPECT_EQ(all[1].first_sequence, all[0].sequences);
+    EXPECT_EQ(all[1].first_row, all[0].rows);
   }
 }
 

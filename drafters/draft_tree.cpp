@@ -153,8 +153,10 @@ class DraftsTree : public Drafter {
     for (const Level::Child& c : level.children)
       *at.host.row<const Token*>(c.element) = c.row < 0 ? c.drawn : ranked.row<Token>(c.row) + c.rank;
     staging_.push();
-    backend_.pick(tokens_, at.device, tokens_);
+    backend_.pick(tokens_, at.device, tokens_, distributions.vocab());
+    int row = -1;  // of the draw before
     for (const TokenDraw& draw : level.draws) {
+      if (std::exchange(row, draw.row) == draw.row) continue;
       std::vector<Distributions>& q = level.trees[std::size_t(draw.row)]->q.distributions;
       q.resize(std::size_t(level.rows[std::size_t(draw.row)].node) + 1);
       q.back() = distributions.slice(draw.row, 1);
@@ -164,7 +166,8 @@ class DraftsTree : public Drafter {
   // Grows the tree to `nodes` nodes of its shape.
   void grow(const DraftRequest& r, int nodes, DraftTree& tree) {
     const Drawn how = options_.ranks(*r.sequence) ? Drawn::certain : options_.drawn;
-    while (tree.nodes < nodes) tree.grow(cut(r).nodes[std::size_t(tree.nodes)].parent, how);
+    const TreeShape::Cut& c = cut(r);
+    while (tree.nodes < nodes) tree.grow(c.nodes[std::size_t(tree.nodes)].parent, how);
   }
 
   Backend& backend_;

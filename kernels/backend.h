@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "kernels/adjustment.h"
+#include "kernels/device_speed.h"
 #include "kernels/distribution.h"
 #include "kernels/layout.h"
 #include "kernels/memory_use.h"
@@ -80,6 +81,8 @@ class Backend {
   // any format is multiplied as dequantized(weight) is, bit for bit; a device may do so by multiplying that. Where
   // inputs are rounded (Weight::activations), products are those of kernels/formats/activations/activation_format.h.
   virtual Weight prepare(Weight weight) = 0;
+  // The type of norm_linear's results with a prepared weight: a device may keep its own.
+  virtual DType activation_type(const Weight& w) const { return (void)w, DType::f32; }
 
   // ---- a forward ----
   // Rows of a table [vocab, width], prepared or dense values in the backend's memory: tokens i32 [rows] (-1: a row of
@@ -146,9 +149,9 @@ class Backend {
   // tokens i32 [n, k], q f32 [n, k]. -1 and 0 after the last token with nonzero probability, and in rows that are not
   // finite. Called on raw distributions (temperature 1, no cut), since a warped one may have one token only.
   virtual void rank(const Distributions& raw, int k, Tensor tokens, Tensor q) = 0;
-  // to[i] = *at[i], or known[i] where that address is null. known, to i32 [n]; at u64 [n] (addresses in the backend's
-  // memory).
-  virtual void pick(const Tensor& known, const Tensor& at, Tensor to) = 0;
+  // to[i] = *at[i], or known[i] where that address is null; kOutside if that is neither -1 nor below `vocab`. known, to
+  // i32 [n]; at u64 [n] (addresses in the backend's memory).
+  virtual void pick(const Tensor& known, const Tensor& at, Tensor to, int vocab) = 0;
   // The same for rows of numbers: row i of `to`, [n, width] of any type, becomes a copy of the row at address at[i]
   // (u64 [n]), or zeros where that address is null.
   virtual void recall(const Tensor& at, Tensor to) = 0;
@@ -159,10 +162,9 @@ class Backend {
   }
 
   // ---- caches ----
-  // KV compaction: copies all layers of slot from[i] to slot to[i] of one block table, in order (to[i] <= from[i], both
-  // ascending).
-  virtual void move(std::span<const KvLayer> layers, const Tensor& table, std::span<const std::int32_t> from,
-                    std::span<const std::int32_t> to) = 0;
+  // KV compaction of any number of block tables and caches at once: copies rows of pages. None of the moves reads or
+  // writes a row that another one writes.
+  virtual void move(std::span<const Moves> moves) = 0;
 
   // ---- running ----
   // Runs `body`; a device may record it and replay it for the same key, numbers that identify the body. A body has no
@@ -182,6 +184,8 @@ class Backend {
   // A point in time after all work that was queued so far, and the seconds between two of them (after synchronize()).
   virtual Mark mark();
   virtual double seconds(const Mark& from, const Mark& to) const { return to.host - from.host; }
+  // Measures the device's peaks, for rooflines; the device should be idle. Takes up to some seconds.
+  virtual DeviceSpeed measure_speed();
   virtual void* stream() const { return nullptr; }  // the stream of a device that has streams (cudaStream_t); else null
   // Runs f(0) ... f(n - 1), possibly at once.
   virtual void for_each(int n, const std::function<void(int)>& f) {

@@ -13,6 +13,12 @@
 namespace foretoken {
 
 using Token = std::int32_t;  // an index into a vocabulary; -1 means absent
+// In place of a picked token that is outside the vocabulary (Backend::pick). Treated as absent wherever tokens are
+// read.
+constexpr Token kOutside = -3;
+FORETOKEN_HD inline Token within_vocabulary(Token token, int vocab) {
+  return token >= -1 && token < vocab ? token : kOutside;
+}
 
 // How logits become a distribution. Applied in this order: temperature, top-k, top-p, min-p; ties at a threshold are
 // kept.

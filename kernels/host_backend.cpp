@@ -185,10 +185,10 @@ void HostBackend::rank(const Distributions& raw, int k, Tensor tokens, Tensor q)
   });
 }
 
-void HostBackend::pick(const Tensor& known, const Tensor& at, Tensor to) {
+void HostBackend::pick(const Tensor& known, const Tensor& at, Tensor to, int vocab) {
   for (std::int64_t i = 0; i < to.dim(0); ++i) {
     const auto* address = reinterpret_cast<const Token*>(*at.row<std::uint64_t>(i));
-    *to.row<Token>(i) = address ? *address : *known.row<Token>(i);
+    *to.row<Token>(i) = within_vocabulary(address ? *address : *known.row<Token>(i), vocab);
   }
 }
 
@@ -204,23 +204,17 @@ void HostBackend::recall(const Tensor& at, Tensor to) {
   }
 }
 
-void HostBackend::move(std::span<const KvLayer> layers, const Tensor& table, std::span<const std::int32_t> from,
-                       std::span<const std::int32_t> to) {
-  assert(from.size() == to.size());
-  const std::int32_t* pages = table.data<std::int32_t>();
-  for (const KvLayer& kv : layers) {
-    for (std::size_t i = 0; i < from.size(); ++i) {
-      if (from[i] == to[i]) continue;
+void HostBackend::move(std::span<const Moves> moves) {
+  for (const Moves& m : moves)
+    for (const KvLayer& kv : m.layers)
       for (const KvPlane& plane : KvPlanes(kv)) {
-        const std::byte* source = slot_address(kv, plane, pages, from[i]);
-        std::byte* target = slot_address(kv, plane, pages, to[i]);
-        for (std::int64_t h = 0; h < kv.kv_heads; ++h) {
-          const std::int64_t at = h * kv.page_rows * plane.bytes;
-          std::memcpy(target + at, source + at, std::size_t(plane.bytes));
-        }
+        const auto at = [&](const PageRow& r, int head) {
+          return kv.pool.row<std::byte>(r.page) + plane.begin +
+                 (std::int64_t(head) * kv.page_rows + r.row) * plane.bytes;
+        };
+        for (const Moves::Row& row : m.rows)
+          for (int h = 0; h < kv.kv_heads; ++h) std::memmove(at(row.to, h), at(row.from, h), std::size_t(plane.bytes));
       }
-    }
-  }
 }
 
 }  // namespace foretoken

@@ -26,10 +26,9 @@ class HostBackend : public Backend {
   // A row whose distribution is invalid (DistributionRow::greedy == -1) draws token -1.
   void draw(const Distributions& distributions, std::span<const TokenDraw> draws, Tensor to) override;
   void rank(const Distributions& raw, int k, Tensor tokens, Tensor q) override;
-  void pick(const Tensor& known, const Tensor& at, Tensor to) override;
+  void pick(const Tensor& known, const Tensor& at, Tensor to, int vocab) override;
   void recall(const Tensor& at, Tensor to) override;
-  void move(std::span<const KvLayer> layers, const Tensor& table, std::span<const std::int32_t> from,
-            std::span<const std::int32_t> to) override;
+  void move(std::span<const Moves> moves) override;
 
   Chance* chance() override { return chance_; }
   void set_chance(Chance* chance) { chance_ = chance; }  // for exact enumeration; not owned

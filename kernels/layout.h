@@ -5,6 +5,7 @@
 #pragma once
 #include <array>
 #include <cstdint>
+#include <span>
 
 #include "kernels/tensor.h"
 
@@ -43,6 +44,20 @@ class KvPlanes {
  private:
   std::array<KvPlane, 4> all_;
   int count_;
+};
+
+// A row of a page.
+struct PageRow {
+  std::int32_t page = 0, row = 0;
+};
+
+// Rows of one block table that move, in every layer of its cache: KV compaction.
+struct Moves {
+  struct Row {
+    PageRow from, to;
+  };
+  std::span<const KvLayer> layers;  // of one pool and with equal page_rows
+  std::span<const Row> rows;        // in order; no row is read after it was written
 };
 
 // Rows of all sequences of a forward, one after another. A slot is a position in the sequence's own block table: slot s

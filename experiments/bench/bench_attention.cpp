@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "experiments/bench/bench_device.h"
 #include "kernels/error.h"
+#include "kernels/time_of.h"
 
 namespace foretoken {
 namespace {

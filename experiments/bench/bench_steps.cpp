@@ -6,7 +6,6 @@
 #include <spdlog/spdlog.h>
 
 #include "experiments/bench/bench_attention.h"
-#include "experiments/bench/bench_device.h"
 #include "experiments/bench/bench_scenarios.h"
 #include "experiments/report/bench_file.h"
 #include "experiments/report/machine.h"
@@ -170,18 +169,17 @@ Measured measure(const Scenario& s, Workbench& bench, const Registries& registri
   const std::unique_ptr<Engine> engine = engine_of(s, bench, registries);
   Backend& backend = bench.backend(s.run.at("engine"));
   const bool host = backend.device() == Device{};
-  const DeviceSpeed before = host ? measure_device(backend) : machine;
+  const DeviceSpeed before = host ? backend.measure_speed() : machine;
   Measured m = summary(s.prompt ? prompt_steps(s, *engine) : decode_steps(s, *engine));
-  const DeviceSpeed after = host ? measure_device(backend) : machine;
+  const DeviceSpeed after = host ? backend.measure_speed() : machine;
   machine = {(before.bytes_a_second + after.bytes_a_second) / 2,
-             (before.operations_a_second + after.operations_a_second) / 2};
+             (before.operations_a_second + after.operations_a_second) / 2, before.reads};
   add_roofline(s, *engine, machine, m);
   return m;
 }
 
-// A CPU's memory is read, a GPU's is copied: see measure_device().
-const char* bandwidth_key(const Backend& backend) {
-  return backend.device() == Device{} ? "read_bytes_per_second" : "copy_bytes_per_second";
+const char* bandwidth_key(const DeviceSpeed& machine) {
+  return machine.reads ? "read_bytes_per_second" : "copy_bytes_per_second";
 }
 
 Json as_json(const Scenario& s, const Measured& m, const DeviceSpeed& machine, const Backend& backend) {
@@ -203,7 +201,7 @@ Json as_json(const Scenario& s, const Measured& m, const DeviceSpeed& machine, c
           {"share", m.share()},
           {"bar_ms", s.bar_ms},
           {"peer_ms", s.peer_ms},
-          {bandwidth_key(backend), machine.bytes_a_second},
+          {bandwidth_key(machine), machine.bytes_a_second},
           {"operations_per_second", machine.operations_a_second},
           {"machine", machine_of(backend)},
           {"commit", kCommit},
@@ -232,7 +230,7 @@ Json attention_line(const Scenario& s, Workbench& bench, const DeviceSpeed& mach
          {"layer_us", seconds * 1e6},
          {"kv_bytes", bytes},
          {"share", share},
-         {bandwidth_key(backend), machine.bytes_a_second},
+         {bandwidth_key(machine), machine.bytes_a_second},
          {"machine", machine_of(backend)},
          {"commit", kCommit},
          {"date", utc_now()}};
@@ -267,12 +265,12 @@ int run_steps(const StepsOptions& options) {
                                       [](const Json& o, Host& host) { return std::make_unique<Guesses>(o, host); }});
   const std::vector<Scenario> scenarios = read_scenarios(options.file, options.only, options.device, registries);
   Backend& backend = bench.backend(scenarios.front().run.at("engine"));
-  DeviceSpeed machine = measure_device(backend);
+  DeviceSpeed machine = backend.measure_speed();
   if (!options.json)
     std::printf("%s: %s %.0f GB/s, products %.3g TFLOP/s\n%-44s %8s %8s %8s %6s %8s %8s %8s %7s %5s %6s %7s %7s\n",
-                backend.description().c_str(), backend.device() == Device{} ? "reads" : "copies",
-                machine.bytes_a_second / 1e9, machine.operations_a_second / 1e12, "milliseconds a step, median", "step",
-                "GB", "roofline", "share", "draft", "target", "verify", "host", "waits", "tau", "bar", "peer");
+                backend.description().c_str(), machine.reads ? "reads" : "copies", machine.bytes_a_second / 1e9,
+                machine.operations_a_second / 1e12, "milliseconds a step, median", "step", "GB", "roofline", "share",
+                "draft", "target", "verify", "host", "waits", "tau", "bar", "peer");
   int failed = 0;
   for (const Scenario& s : scenarios) {
     Json line;

@@ -1,6 +1,7 @@
 #include "experiments/conformance/check.h"
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <mutex>
@@ -121,18 +122,22 @@ class Session {
     LawReport r{.law = law.name,
                 .subject = c.subject.text(),
                 .reason = wanted ? law.inapplicable(c, environment) : "it was not run: other laws were named"};
-    if (r.reason.empty() && law.of_verifier && !alone_.insert(law.name + c.subject.configs.verifier.dump()).second)
-      r.reason = "it concerns the verifier alone, and runs beside another drafter";
-    if (!r.reason.empty())
-      r.ruling = LawReport::Ruling::inapplicable;
-    else
-      for (LawCase& scenario : law.cases(c, environment))
-        jobs_.push_back({reports_.size(), r.scenarios++, std::move(scenario)});
+    bool elsewhere = false;
+    if (r.reason.empty())
+      for (LawCase& scenario : law.cases(c, environment)) {
+        if (!scenario.concerns.empty() && !known_.insert({law.name, scenario.scenario, scenario.concerns}).second)
+          elsewhere = true;
+        else
+          jobs_.push_back({reports_.size(), r.scenarios++, std::move(scenario)});
+      }
+    if (elsewhere && r.scenarios == 0) r.reason = "what it concerns is tested in another combination";
+    if (!r.reason.empty()) r.ruling = LawReport::Ruling::inapplicable;
     reports_.push_back(std::move(r));
   }
 
   std::vector<LawReport> reports_;
-  std::set<std::string> alone_;  // laws of verifiers alone, with the verifiers for which they are to run
+  std::set<std::array<std::string, 3>>
+      known_;  // scenarios that do not depend on the whole candidate: law, name, concern
   std::vector<Job> jobs_;
   std::mutex books_;
 };
@@ -171,12 +176,12 @@ std::vector<Candidate> candidates(const Choice& choice) {
   const bool policy_alone = choice.drafter.is_null() && !choice.policy.is_null();
   const auto drafters = chosen(r.drafters, policy_alone ? of_policies : choice.drafter);
   auto verifiers = chosen(r.verifiers, choice.verifier);
+  const bool own_verifier = !choice.verifier.is_null() || (choice.drafter.is_null() && choice.policy.is_null());
   // What a drafter or a policy owes shows beside exact verifiers; lossy ones hide it.
-  if (choice.verifier.is_null() && !(choice.drafter.is_null() && choice.policy.is_null()))
-    std::erase_if(verifiers, [&](const json& verifier) { return !soundness_of(r, verifier).exact(); });
+  if (!own_verifier) std::erase_if(verifiers, [&](const json& verifier) { return !soundness_of(r, verifier).exact(); });
   std::vector<Candidate> all;
   const auto add = [&](const json& drafter, const json& policy, const json& verifier, bool own) {
-    if (sound(r, drafter, verifier)) all.push_back(candidate({r, {drafter, policy, verifier}}, own));
+    if (sound(r, drafter, verifier)) all.push_back(candidate({r, {drafter, policy, verifier}}, own, own_verifier));
   };
   for (const json& drafter : drafters)
     for (const json& verifier : verifiers)

@@ -29,6 +29,11 @@ int Enumerator::split(const Name& name, const std::vector<double>& cuts) {
 
 int Enumerator::take(const std::vector<int>& possible) {
   if (possible.size() == 1) return possible.front();
+  if (probe_ > 0 && !possible.empty()) {
+    ways_ *= double(possible.size());
+    const double u = Draws{probe_}.uniform({Role::draft, std::uint32_t(++probed_ & 1023), 0});
+    return possible[std::size_t(u * double(possible.size()))];
+  }
   if (at_ == script_.size()) script_.push_back({0, int(possible.size())});
   if (possible.empty() || script_[at_].ways != int(possible.size()))
     throw Error(
@@ -76,6 +81,12 @@ Token Enumerator::race(int vocab, const std::function<double(Token)>& law, const
   if (!crumbs) weight_ *= won[std::size_t(winner)].volume() / now.volume();
   if (remembers_) regions_.insert_or_assign(name, std::move(won[std::size_t(winner)]));
   return winner;
+}
+
+void Enumerator::probe(std::uint64_t seed) {
+  probe_ = seed, probed_ = 0, ways_ = weight_ = 1;
+  intervals_.clear();
+  regions_.clear();
 }
 
 bool Enumerator::next() {

@@ -32,6 +32,12 @@ class Enumerator : public Chance {
   // Proceeds to the next sequence of outcomes, depth first; false after the last.
   bool next();
   long paths() const { return paths_; }
+
+  // Before anything was followed: takes one sequence of outcomes at random, each outcome of a draw alike. The number of
+  // all sequences is the mean of what ways() then says (Knuth 1975).
+  void probe(std::uint64_t seed);
+  double ways() const { return ways_; }
+
   long names_met_again() const { return met_again_; }
 
  private:
@@ -56,7 +62,8 @@ class Enumerator : public Chance {
   std::map<Name, RaceRegion> regions_;
   std::vector<Choice> script_;
   std::size_t at_ = 0;
-  double weight_ = 1;
+  double weight_ = 1, ways_ = 1;
+  std::uint64_t probe_ = 0, probed_ = 0;  // the seed, 0: follows the script; random choices so far
   long paths_ = 1, met_again_ = 0;
 };
 

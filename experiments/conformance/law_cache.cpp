@@ -66,6 +66,7 @@ void check_cache(Backend& backend, CachedModel& cached, const Sequence& sequence
   KvCache& cache = cached.cache();
   if (cache.confirmed(sequence.id) == 0) return;  // preempted, or never fed
   const int held = cache.settle(sequence);
+  cache.compact();
   const std::string prefix = cached.info().name + ", sequence " + std::to_string(sequence.id) + " of " +
                              std::to_string(sequence.length()) + " tokens: ";
   const int pages = int(cache.held(sequence.id).table.size());

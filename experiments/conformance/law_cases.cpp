@@ -8,9 +8,11 @@
 
 namespace foretoken::conformance {
 
-Subject under_length(const Candidate& c, int length) {
+Subject under_length(const Candidate& c, int length, int nodes) {
   Subject s = c.subject;
-  if (!c.own_policy) s.configs.policy = {{"name", "fixed"}, {"length", length}};
+  if (c.own_policy) return s;
+  s.configs.policy = {{"name", "fixed"}, {"length", length}};
+  if (nodes > 0) s.configs.policy["nodes"] = nodes;
   return s;
 }
 
@@ -62,7 +64,7 @@ Cases acceptance_cases(const Candidate& c, const Environment&) {
   Cases all;
   for (const float temperature : {1.0f, 0.6f})
     all.push_back({"4 tokens, 400 requests, temperature " + std::to_string(temperature).substr(0, 3),
-                   [s = under_length(c, 4), temperature] {
+                   [s = under_length(c, 4, 12), temperature] {
                      ReferenceBackend b;
                      const Scenario scenario{.sampling = {.temperature = temperature},
                                              .engine = {.batch = 16, .step_rows = 1024, .page_rows = 4, .pages = 1024}};
@@ -86,13 +88,15 @@ Cases options_cases(const Candidate& c, const Environment& e) {
 Cases causal_cases(const Candidate& c, const Environment&) {
   Cases all;
   for (const int vocab : {3, 4})
-    all.push_back({std::to_string(vocab) + " tokens", [s = under_length(c, 4), vocab] {
+    all.push_back({std::to_string(vocab) + " tokens",
+                   [s = under_length(c, 4, 9), vocab] {
                      ReferenceBackend b;
                      const TableModel::Options target{.vocab = vocab, .order = 2, .seed = 91};
                      return causal(
                          s, {.engine = {.batch = 3, .step_rows = 256, .page_rows = 3, .pages = 256, .check = true}}, b,
                          table_models(target), random_requests(5, vocab, 10, 16, 11));
-                   }});
+                   },
+                   drafter_of(c)});
   return all;
 }
 
@@ -103,7 +107,7 @@ namespace {
 void twins(Cases& all, const Candidate& c) {
   const bool draws = std::ranges::any_of(c.needs.proposes, [](Drawn d) { return d != Drawn::certain; });
   if (c.model_options.empty() || !draws) return;
-  Subject twin = under_length(c, 4);
+  Subject twin = under_length(c, 4, 12);
   for (const std::string& option : c.model_options) twin.configs.drafter[option] = "table:same";
   if (twin.configs.drafter.contains("temperature")) twin.configs.drafter.erase("temperature");
   for (const Sampling& sampling : {Sampling{.temperature = 0}, Sampling{.temperature = 1}, talkative(1)}) {
@@ -131,7 +135,7 @@ void random_drafts(Cases& all, const Candidate& c) {
     for (int seed = 1; seed <= 2; ++seed) {
       random.configs.drafter = random_tree(seed, kinds);
       all.push_back({"random drafts of shape " + std::to_string(seed) + ", " + kinds,
-                     [random, scenario] { return exact(random, scenario); }});
+                     [random, scenario] { return exact(random, scenario); }, c.own_policy ? "" : verifier_of(c)});
     }
   };
   const ExactCase two{.target = {.vocab = 2, .seed = 19, .impossible = 0.1}, .prompts = {{1, 1}}, .tokens = 3};
@@ -157,7 +161,7 @@ Cases limits_cases(const Candidate& c, const Environment&) {
                                                random_requests(10, 5, 12, 30, 3));
                    }});
   twins(all, c);
-  random_drafts(all, c);
+  if (c.own_verifier) random_drafts(all, c);
   return all;
 }
 

@@ -20,7 +20,8 @@ Cases options_cases(const Candidate& c, const Environment& e);
 Cases causal_cases(const Candidate& c, const Environment& e);
 Cases device_cases(const Candidate& c, const Environment& e);
 
-// The candidate's subject under a fixed length, unless its policy was chosen.
-Subject under_length(const Candidate& c, int length);
+// The candidate's subject under a fixed length, unless its policy was chosen. `nodes`: of a tree, the root included; 0:
+// as many as a chain has.
+Subject under_length(const Candidate& c, int length, int nodes = 0);
 
 }  // namespace foretoken::conformance

@@ -22,7 +22,7 @@ std::string brief(const Sampling& s) {
 Cases text_cases(const Candidate& c, const Environment& e, const std::vector<Sampling>& samplings) {
   Cases all;
   for (const Sampling& sampling : samplings)
-    all.push_back({"tables, " + brief(sampling), [s = under_length(c, 5), sampling] {
+    all.push_back({"tables, " + brief(sampling), [s = under_length(c, 5, 12), sampling] {
                      ReferenceBackend b;
                      return same_text(s, {.sampling = sampling}, b, table_models({.vocab = 5, .order = 2, .seed = 31}),
                                       random_requests(12, 5, 12, 40, 1));
@@ -79,11 +79,33 @@ using StepLaw = Finding (*)(const Subject&, const Scenario&, HostBackend&, const
 
 LawCase step_case(StepLaw law, const Candidate& c, const std::string& scenario, float temperature,
                   const EngineOptions& engine, int requests) {
-  return {scenario + ", temperature " + std::to_string(int(temperature)), [=, s = under_length(c, 5)] {
+  return {scenario + ", temperature " + std::to_string(int(temperature)),
+          [=, s = under_length(c, 5, 12)] {
             ReferenceBackend b;
             return law(s, {.sampling = {.temperature = temperature}, .engine = engine}, b,
                        table_models({.vocab = 4, .order = 2, .seed = 41}), random_requests(requests, 4, 12, 24, 5));
-          }};
+          },
+          drafter_of(c)};
+}
+
+// The verdicts of the verifier alone.
+void add_verdicts(const Candidate& c, const Environment::Device& device, Cases& all) {
+  for (const int vocab : {2, 61, 257, 1009})
+    all.push_back({device.name + ", verdicts, vocabulary " + std::to_string(vocab),
+                   [s = c.subject, device, vocab] {
+                     ReferenceBackend reference;
+                     const auto other = device.make();
+                     return same_verdicts(s, {.vocab = vocab}, reference, *other);
+                   },
+                   verifier_of(c)});
+  for (const int vocab : {3, 61, 257})
+    all.push_back({device.name + ", trees, vocabulary " + std::to_string(vocab),
+                   [s = c.subject, device, vocab] {
+                     ReferenceBackend reference;
+                     const auto other = device.make();
+                     return same_tree_verdicts(s, {.vocab = vocab, .trees = 200}, reference, *other);
+                   },
+                   verifier_of(c)});
 }
 
 }  // namespace
@@ -99,7 +121,7 @@ Cases coupled_cases(const Candidate& c, const Environment& e) {
 
 Cases batch_cases(const Candidate& c, const Environment&) {
   const bool same = c.soundness.path_identical(), exact = c.soundness.exact();
-  const Subject s = under_length(c, 4);
+  const Subject s = under_length(c, 4, 9);
   Cases all;
   if (!c.needs.learns || same || exact)
     all.push_back({"four batches, greedy", [s, exact] { return in_batches(s, {.temperature = 0}, exact); }});
@@ -132,7 +154,7 @@ Cases cache_cases(const Candidate& c, const Environment&) {
 Cases device_cases(const Candidate& c, const Environment& e) {
   const auto texts = [&](const Environment::Device& device, int vocab, const Sampling& sampling) {
     return LawCase{device.name + ", texts, vocabulary " + std::to_string(vocab) + ", " + brief(sampling),
-                   [s = under_length(c, 4), device, vocab, sampling] {
+                   [s = under_length(c, 4, 9), device, vocab, sampling] {
                      ReferenceBackend reference;
                      const auto other = device.make();
                      return same_on_devices(s, {.sampling = sampling}, reference, *other,
@@ -142,18 +164,7 @@ Cases device_cases(const Candidate& c, const Environment& e) {
   };
   Cases all;
   for (const Environment::Device& device : e.devices) {
-    for (const int vocab : {2, 61, 257, 1009})
-      all.push_back({device.name + ", verdicts, vocabulary " + std::to_string(vocab), [s = c.subject, device, vocab] {
-                       ReferenceBackend reference;
-                       const auto other = device.make();
-                       return same_verdicts(s, {.vocab = vocab}, reference, *other);
-                     }});
-    for (const int vocab : {3, 61, 257})
-      all.push_back({device.name + ", trees, vocabulary " + std::to_string(vocab), [s = c.subject, device, vocab] {
-                       ReferenceBackend reference;
-                       const auto other = device.make();
-                       return same_tree_verdicts(s, {.vocab = vocab, .trees = 200}, reference, *other);
-                     }});
+    if (c.own_verifier) add_verdicts(c, device, all);
     for (const Sampling& sampling : {Sampling{.temperature = 1}, talkative(0.9f)})
       for (const int vocab : {5, 261}) all.push_back(texts(device, vocab, sampling));
   }

@@ -1,3 +1,5 @@
+#include <algorithm>
+#include <optional>
 #include <set>
 
 #include "experiments/conformance/laws.h"
@@ -60,29 +62,44 @@ class Round {
 
   // Forces this draw to every token of positive probability.
   void force(Which which, Finding& f) const {
-    std::string seen;
+    std::optional<std::pair<Token, Nodes>> first;
     for (Token x = 0; x < models_.target->info().vocab; ++x) {
       Forcing chance(which, x);
-      const DraftTree tree = propose(chance);
+      const Nodes nodes = nodes_of(propose(chance));
       if (!chance.possible) continue;
       ++f.cases;
-      const std::string before = fixed_before(tree, int(which.first));
-      if (seen.empty()) seen = before;
-      if (before == seen) continue;
-      return f.fail("sequence " + std::to_string(request_.sequence->id) + " at length " +
-                    std::to_string(request_.sequence->length()) + ": the tree up to node " +
-                    std::to_string(which.first) + " depends on that node's own token: [" + before + "] with token " +
-                    std::to_string(x) + ", else [" + seen + "]");
+      if (!first)
+        first = {x, nodes};
+      else if (!differ_by_one_token(*first, {x, nodes}))
+        return f.fail("sequence " + std::to_string(request_.sequence->id) + " at length " +
+                      std::to_string(request_.sequence->length()) + ": whether the node drawn under the name " +
+                      std::to_string(which.first) + " exists, or a node before it, depends on its own token: [" +
+                      text(nodes) + "] with token " + std::to_string(x) + ", [" + text(first->second) +
+                      "] with token " + std::to_string(first->first));
     }
   }
 
  private:
-  // The nodes before `node`, and whether `node` exists and below which parent.
-  static std::string fixed_before(const DraftTree& tree, int node) {
+  using Nodes = std::vector<std::pair<std::int32_t, Token>>;  // parent and token of each node below the root
+
+  static Nodes nodes_of(const DraftTree& tree) {
+    Nodes nodes;
+    for (int n = 1; n < tree.nodes; ++n)
+      nodes.emplace_back(*tree.parents.row<std::int32_t>(n), *tree.tokens.row<Token>(n));
+    return nodes;
+  }
+  // Whether two trees of a forced draw are equal up to the node that holds the two forced tokens, or everywhere.
+  static bool differ_by_one_token(const std::pair<Token, Nodes>& a, const std::pair<Token, Nodes>& b) {
+    const auto [in_a, in_b] = std::ranges::mismatch(a.second, b.second);
+    if (in_a == a.second.end() && in_b == b.second.end()) return true;
+    return in_a != a.second.end() && in_b != b.second.end() && *in_a == std::pair(in_b->first, a.first) &&
+           in_b->second == b.first;
+  }
+  static std::string text(const Nodes& nodes) {
     std::string s;
-    for (int n = 1; n < std::min(node, tree.nodes); ++n)
-      s += std::to_string(*tree.parents.row<std::int32_t>(n)) + ">" + std::to_string(*tree.tokens.row<Token>(n)) + " ";
-    return s + (node < tree.nodes ? std::to_string(*tree.parents.row<std::int32_t>(node)) + ">?" : "absent");
+    for (const auto& [parent, token] : nodes)
+      s += (s.empty() ? "" : " ") + std::to_string(parent) + ">" + std::to_string(token);
+    return s;
   }
 
   const Subject& subject_;

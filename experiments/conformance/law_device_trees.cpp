@@ -90,8 +90,9 @@ class Forest {
   }
   Draws draws_of(int tree) const { return {c_.seed, std::uint64_t(tree), kPosition, 0}; }
 
-  // From a bare root to a full tree, up to eight levels deep.
+  // From a bare root to a full tree, up to eight levels deep. Where guesses are taken, some families begin with one.
   Shape shape(int tree, const std::vector<Drawn>& kinds) const {
+    const bool guesses = std::ranges::find(kinds, Drawn::certain) != kinds.end();
     Shape s;
     const int nodes = 1 + choose(c_.most_nodes, tree, 0, 0);
     std::vector<int> depth{0};
@@ -101,7 +102,9 @@ class Forest {
       const int most = kind == Drawn::chain ? 1 : std::min(4, c_.vocab - 1);
       for (int left = parent + 1 == s.nodes() ? 1 + choose(most, tree, parent, 2) : choose(most + 1, tree, parent, 2);
            left > 0 && s.nodes() < nodes; --left) {
-        s.parents.push_back(parent), s.drawn.push_back(kind);
+        const bool first = s.parents.back() != parent,
+                   guess = guesses && first && left > 1 && choose(4, tree, parent, 4) == 0;
+        s.parents.push_back(parent), s.drawn.push_back(guess ? Drawn::certain : kind);
         depth.push_back(depth[std::size_t(parent)] + 1);
       }
     }
@@ -124,8 +127,8 @@ class Forest {
         draw_children(i, parent, row++, race, draws);
       }
       for (int n = 1; n < s.nodes(); ++n)
-        if (s.drawn[std::size_t(n)] == Drawn::certain)
-          tree.guess(s.parents[std::size_t(n)], Token(choose(c_.vocab, i, n, 3)));
+        if (s.drawn[std::size_t(n)] == Drawn::certain)  // one of eight is absent
+          tree.guess(s.parents[std::size_t(n)], choose(8, i, n, 5) == 0 ? -1 : Token(choose(c_.vocab, i, n, 3)));
         else
           tree.grow(s.parents[std::size_t(n)], s.drawn[std::size_t(n)]);
     }
@@ -139,7 +142,7 @@ class Forest {
   void draw_children(int tree, int parent, std::int32_t row, bool race, std::vector<TokenDraw>& draws) const {
     const Shape& s = shapes_[std::size_t(tree)];
     for (int n = parent + 1; n < s.nodes(); ++n) {
-      if (s.parents[std::size_t(n)] != parent) continue;
+      if (s.parents[std::size_t(n)] != parent || s.drawn[std::size_t(n)] == Drawn::certain) continue;
       TokenDraw draw{draws_of(tree), {Role::draft, std::uint32_t(n), 0}, kPosition, race};
       draw.row = row;
       if (s.drawn[std::size_t(n)] == Drawn::without_replacement) {

@@ -88,6 +88,27 @@ ExactCase shallower(ExactCase c) {
   return c;
 }
 
+// The case one token less deep.
+Finding cut(const Subject& subject, const ExactCase& c) {
+  Finding f = exact(subject, shallower(c));
+  if (f.cut_to == 0) f.cut_to = c.tokens - 1;
+  return f;
+}
+
+// An estimate of how many ways `run` takes: those of a few random ones.
+template <class Run> double expected_ways(Enumerator& chance, const Run& run) {
+  constexpr int kProbes = 64;
+  double ways = 0;
+  for (int i = 1; i <= kProbes; ++i) {
+    chance.probe(std::uint64_t(i));
+    (void)run();
+    ways += chance.ways() / kProbes;
+  }
+  chance.probe(0);
+  return ways;
+}
+constexpr double kSurelyMore = 3;  // the estimate is rarely so far off
+
 }  // namespace
 
 Finding exact(const Subject& subject, const ExactCase& c) {
@@ -109,13 +130,12 @@ Finding exact(const Subject& subject, const ExactCase& c) {
   Finding f{.what = subject.text()};
   Joint joint;
   try {
+    const auto run = [&] { return run_scenario(subject, scenario, *backend, models, requests); };
+    const bool may_cut = c.most_ways > 0 && c.tokens > c.least;
+    if (may_cut && expected_ways(chance, run) > kSurelyMore * double(c.most_ways)) return cut(subject, c);
     do {
-      if (c.most_ways > 0 && c.tokens > c.least && chance.paths() > c.most_ways) {
-        Finding cut = exact(subject, shallower(c));
-        if (cut.cut_to == 0) cut.cut_to = c.tokens - 1;
-        return cut;
-      }
-      RunOutcome outcome = run_scenario(subject, scenario, *backend, models, requests);
+      if (may_cut && chance.paths() > c.most_ways) return cut(subject, c);
+      RunOutcome outcome = run();
       for (Tokens& t : outcome.outputs)
         if (c.max_new_tokens != c.tokens)
           t.resize(std::min(t.size(), std::size_t(c.tokens)));  // an output that must end there is compared whole

@@ -89,6 +89,92 @@ Finding one_round(const Subject& subject, const RoundCase& c) {
   return f;
 }
 
+namespace {
+
+// A sum of bounded numbers whose mean should be 0.
+struct Score {
+  double sum = 0, variance = 0, most = 0;
+  void add(double deviation, double expected_square, double bound) {
+    sum += deviation, variance += expected_square, most = std::max(most, bound);
+  }
+  // Bernstein's bound of the probability that the sum is so far from 0.
+  double p_value() const {
+    return sum == 0 ? 1 : std::min(1.0, 2 * std::exp(-sum * sum / (2 * (variance + most * std::abs(sum) / 3))));
+  }
+};
+
+// A function of tokens by its values, less its mean under p.
+struct Centered {
+  double mean = 0, variance = 0;
+  template <class F> Centered(const std::vector<double>& p, const F& f) {
+    for (std::size_t x = 0; x < p.size(); ++x) mean += p[x] * f(x);
+    for (std::size_t x = 0; x < p.size(); ++x) variance += p[x] * (f(x) - mean) * (f(x) - mean);
+  }
+};
+
+class Scores {
+ public:
+  explicit Scores(const RoundCase& c) : c_(c) {}
+
+  // False if a token was emitted that the target never emits.
+  bool add(const std::vector<Token>& emitted) {
+    constexpr double kMost = 4;
+    double before = 0;  // the score of the level before
+    for (std::size_t level = 0; level < emitted.size(); ++level) {
+      const auto path = std::span(emitted).first(level);
+      const std::vector<double> p = target_after(c_, path), q = draft_after(c_, path);
+      const std::size_t token = std::size_t(emitted[level]);
+      if (p[token] == 0) return false;
+      const auto ratio = [&](std::size_t x) { return p[x] > 0 ? std::min(q[x] / p[x], kMost) : 0; };
+      const auto index = [&](std::size_t x) { return double(x) / double(p.size()); };
+      const Centered by_ratio(p, ratio), by_index(p, index);
+      const double deviation = ratio(token) - by_ratio.mean;
+      total_.add(deviation, by_ratio.variance, kMost * double(emitted.size()));
+      scores_[{level, "q / p"}].add(deviation, by_ratio.variance, kMost);
+      scores_[{level, "index"}].add(index(token) - by_index.mean, by_index.variance, 1);
+      if (level > 0)
+        scores_[{level, "q / p of two levels"}].add(before * deviation, before * before * by_ratio.variance,
+                                                    kMost * kMost);
+      before = deviation;
+    }
+    return true;
+  }
+
+  void judge(double level, Finding& f) const {
+    const double each = level / double(scores_.size() + 1);
+    if (total_.p_value() < each) f.fail("the score q / p of all levels is off: " + text_of(total_));
+    for (const auto& [what, score] : scores_)
+      if (score.p_value() < each)
+        f.fail("the score " + what.second + " of level " + std::to_string(what.first + 1) +
+               " is off: " + text_of(score));
+  }
+
+ private:
+  static std::string text_of(const Score& s) {
+    return "sum " + std::to_string(s.sum) + ", deviation " + std::to_string(std::sqrt(s.variance)) +
+           ", probability at most " + std::to_string(s.p_value());
+  }
+
+  const RoundCase& c_;
+  Score total_;
+  std::map<std::pair<std::size_t, std::string>, Score> scores_;
+};
+
+}  // namespace
+
+Finding scored_round(const Subject& subject, const RoundCase& c, long samples, double level) {
+  ReferenceBackend backend;
+  Finding f{.what = subject.configs.verifier.dump() + ", " + c.name, .cases = samples};
+  Scores scores(c);
+  sample_rounds(subject.registries, subject.configs.verifier, c, backend, samples,
+                [&](const std::vector<Token>& emitted) {
+                  if (f.holds && !scores.add(emitted))
+                    f.fail("a token was emitted that the target never emits: " + sequence(emitted));
+                });
+  scores.judge(level, f);
+  return f;
+}
+
 Finding sampled_round(const Subject& subject, const RoundCase& c, long samples, double level) {
   ReferenceBackend backend;
   const Soundness soundness = soundness_of(subject.registries, subject.configs.verifier);

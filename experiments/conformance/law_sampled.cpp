@@ -43,7 +43,7 @@ Finding sampled(const Subject& subject, const SampledCase& c, HostBackend& backe
   Renaming renaming(c.rename);
   backend.set_chance(c.rename ? &renaming : nullptr);
   f.cases = sample_size(int(law.size()), c.found, c.level, 0.99);
-  constexpr long kOneEngine = 8192;
+  constexpr long kOneEngine = 1024;  // requests; every step looks at all that wait
   for (long done = 0; done < f.cases; done += kOneEngine) {
     std::vector<TestRequest> requests;
     for (long i = done; i < std::min(f.cases, done + kOneEngine); ++i)

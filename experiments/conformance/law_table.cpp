@@ -17,7 +17,14 @@ bool all_are(const Candidate& c, std::initializer_list<Drawn> kinds) {
 Why unless_exact(const Candidate& c, const Environment&) {
   return c.soundness.exact() ? "" : "the verifier promises \"" + c.soundness.promise + "\", not \"exact\"";
 }
+// Where the target's token is drawn whatever was drafted, no q is read, and the most outcomes are to be followed.
+Why unless_telling(const Candidate& c, const Environment& e) {
+  if (!c.own_verifier && c.soundness.acceptance == Acceptance::product)
+    return "the verifier reads no distribution of the drafter; the law is shown beside the others";
+  return unless_exact(c, e);
+}
 Why without_law(const Candidate& c, const Environment&) {
+  if (!c.own_verifier) return "it concerns the verifier alone, which was not chosen; --verifier chooses it";
   return c.soundness.exact() || c.soundness.induced
              ? ""
              : "the verifier promises \"" + c.soundness.promise + "\" and states no induced distribution";
@@ -60,14 +67,14 @@ std::vector<KitLaw> laws_of_output() {
       {"exact",
        "the joint distribution of the next tokens equals the target's within 1e-12, over all outcomes of the named "
        "draws",
-       "outcomes of the draws", "total variation", unless_exact, exact_cases},
+       "outcomes of the draws", "total variation", unless_telling, exact_cases},
       {"rounds",
        "one round of the verifier alone, on deep, wide and branching trees of every kind that it takes, emits the "
        "target's joint distribution within 1e-12, or the distribution that a lossy verifier states",
-       "outcomes of the draws", "total variation", without_law, round_cases, true},
+       "outcomes of the draws", "total variation", without_law, round_cases},
       {"sampled",
        "end to end, with the engine's own draws, a joint chi-square test does not reject the target's distribution",
-       "outputs", "p-value after Holm", unless_exact, sampled_cases},
+       "outputs", "p-value after Holm", unless_telling, sampled_cases},
       {"greedy", "at temperature 0 the output equals plain decoding's, token by token", "outputs", "", unless_exact,
        greedy_cases},
       {"coupled", "at any temperature the output equals plain decoding's with the same seed, token by token", "outputs",
@@ -103,7 +110,7 @@ std::vector<KitLaw> laws_of_drafting() {
 std::vector<KitLaw> laws_of_treatment() {
   return {
       {"options", "every sampling option is exact or refused in one sentence", "outcomes of the draws",
-       "total variation", unless_exact, options_cases},
+       "total variation", unless_telling, options_cases},
       {"causal",
        "whether a node exists is decided before its token is drawn: forcing any draw to any token keeps the node "
        "in place",
@@ -121,15 +128,22 @@ std::vector<KitLaw> laws_of_treatment() {
 
 }  // namespace
 
-Candidate candidate(const Subject& subject, bool own_policy) {
+Candidate candidate(const Subject& subject, bool own_policy, bool own_verifier) {
   Candidate c{subject,
               own_policy,
+              own_verifier,
               soundness_of(subject.registries, subject.configs.verifier),
               needs_of(subject.registries, subject.configs.drafter),
               {}};
   for (const Option& o : subject.registries.drafters.find(subject.configs.drafter).options)
     if (o.type == "model") c.model_options.push_back(o.name);
   return c;
+}
+
+std::string verifier_of(const Candidate& c) { return c.subject.configs.verifier.dump(); }
+
+std::string drafter_of(const Candidate& c) {
+  return c.subject.configs.drafter.dump() + c.subject.configs.policy.dump() + (c.soundness.race ? ", races" : "");
 }
 
 const std::vector<KitLaw>& kit_laws() {

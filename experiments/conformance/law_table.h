@@ -28,16 +28,24 @@ struct Environment {
 struct Candidate {
   Subject subject;
   bool own_policy = false;  // the policy was chosen; else each scenario sets a fixed length
+  bool own_verifier =
+      true;  // the verifier is tested too; false: a drafter or a policy was chosen, and it stands beside
   Soundness soundness;
   Needs needs;
   std::vector<std::string> model_options;  // options of the drafter that name a model
 };
-Candidate candidate(const Subject& subject, bool own_policy);
+Candidate candidate(const Subject& subject, bool own_policy, bool own_verifier = true);
 
 struct LawCase {
   std::string scenario;
   std::function<Finding()> run;
+  // What the scenario depends on, where that is less than the whole candidate: of scenarios of one law with equal names
+  // and equal `concerns`, check() runs the first alone. Empty: it depends on the whole candidate.
+  std::string concerns{};
 };
+// The verifier alone. The drafter and the policy, and whether draws are races.
+std::string verifier_of(const Candidate& c);
+std::string drafter_of(const Candidate& c);
 
 struct KitLaw {
   std::string name, statement;
@@ -46,7 +54,6 @@ struct KitLaw {
   std::function<std::string(const Candidate&, const Environment&)>
       inapplicable;  // why the law does not apply; empty: it does
   std::function<std::vector<LawCase>(const Candidate&, const Environment&)> cases;
-  bool of_verifier = false;  // it concerns the verifier alone: once for each, beside whichever drafter
 };
 const std::vector<KitLaw>& kit_laws();
 

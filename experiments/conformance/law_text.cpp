@@ -118,16 +118,4 @@ Finding no_budget_is_plain(const Subject& subject, const Scenario& scenario, Bac
   return f;
 }
 
-Finding twin_accepts_all(const Subject& subject, const Scenario& scenario, Backend& backend, const Models& models,
-                         std::span<const TestRequest> requests) {
-  Finding f{.what = subject.text()};
-  const RunOutcome outcome = run_scenario(subject, scenario, backend, models, requests);
-  note(outcome, f);
-  f.cases = outcome.tested;  // of siblings one is accepted, so levels are counted and not nodes
-  if (outcome.accepted != outcome.tested || outcome.rejections > 0)
-    f.fail("of " + std::to_string(outcome.tested) + " levels drafted from the target's own distribution " +
-           std::to_string(outcome.accepted) + " were accepted");
-  return f;
-}
-
 }  // namespace foretoken::conformance

@@ -76,11 +76,18 @@ struct RoundCase;
 Finding one_round(const Subject& subject, const RoundCase& c);
 // A lossy verifier on one drawn tree, with draws of Philox: a chi-square test against its induced distribution.
 Finding sampled_round(const Subject& subject, const RoundCase& c, long samples, double level);
+// An exact verifier on many drawn trees of one shape, with draws of Philox. By level, the emitted tokens are scored by
+// min(q / p, 4), by that times the score of the level before, and by their index; each score less its mean under p has
+// mean 0 if the output has the target's distribution, also where only the rounds count that reach the level, since the
+// others go on with p. Bernstein's inequality bounds the probability of the sums; the sum of these bounds is compared
+// with `level`.
+Finding scored_round(const Subject& subject, const RoundCase& c, long samples, double level);
 
 // tree = chain: the logits of every node of a random tree equal those of its path run alone, bit for bit.
 Finding tree_is_chain(Backend& backend, std::shared_ptr<Model> model, int nodes, std::uint64_t seed);
 
-// limits: where a drafter's models are the target, the accepted path ends at a leaf; a budget of 0 is plain decoding.
+// limits: where a drafter's models are the target, the accepted path ends at a leaf, and what is drawn on any branch is
+// drawn from the target's distribution (seen where that is a table); a budget of 0 is plain decoding.
 Finding twin_accepts_all(const Subject& subject, const Scenario& scenario, Backend& backend, const Models& models,
                          std::span<const TestRequest> requests);
 Finding no_budget_is_plain(const Subject& subject, const Scenario& scenario, Backend& backend, const Models& models,
@@ -92,8 +99,8 @@ Finding acceptance(const Subject& subject, const Scenario& scenario, Backend& ba
                    const TableModel::Options& target, std::span<const TestRequest> requests);
 
 // causal: whether a node exists is decided before its token is drawn. In every round, every draw of a fresh drafter is
-// forced to every token of positive probability: the node must exist each time, and all nodes before it must be
-// unchanged.
+// forced to every token of positive probability: the node must exist each time (an absent token is no node), and all
+// nodes before it must be unchanged. Draws may have any names.
 Finding causal(const Subject& subject, const Scenario& scenario, HostBackend& backend, const Models& models,
                std::span<const TestRequest> requests);
 

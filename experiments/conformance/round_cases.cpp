@@ -1,16 +1,17 @@
 #include "experiments/conformance/round_cases.h"
 
 #include <algorithm>
+#include <array>
 #include <memory>
 #include <string>
 
-#include "experiments/conformance/law_cases.h"
-#include "experiments/conformance/laws.h"
+#include "experiments/conformance/table_model.h"
 
 namespace foretoken::conformance {
 namespace {
 
 constexpr float kImpossible = -1e4f;
+constexpr int kDeep = 16;  // levels of a deep tree
 
 // A number in [0, ways) that depends on a path and a purpose.
 int choose(int ways, int seed, std::span<const Token> path, std::uint32_t purpose) {
@@ -19,10 +20,10 @@ int choose(int ways, int seed, std::span<const Token> path, std::uint32_t purpos
   return int(Draws{hash}.uniform({Role::draft, 0, purpose & 1023u}) * ways);
 }
 
-// Logits of table models: the draft's are the target's with noise.
-auto tables(int vocab, int seed) {
+// Logits of table models: the draft's are the target's with noise. `order` as in TableModel.
+auto tables(int vocab, int seed, int order = 0) {
   const TableModel::Options options{
-      .vocab = vocab, .order = 0, .seed = std::uint64_t(seed), .impossible = seed % 2 ? 0.15 : 0};
+      .vocab = vocab, .order = order, .seed = std::uint64_t(seed), .impossible = seed % 2 ? 0.15 : 0};
   const auto target = std::make_shared<TableModel>(options);
   const auto draft = std::make_shared<TableModel>(named_table("table:other", options));
   return [target, draft](std::span<const Token> path, bool of_draft) {
@@ -33,39 +34,69 @@ auto tables(int vocab, int seed) {
   };
 }
 
+// Tokens at both ends of a vocabulary, on both sides of multiples of 256, and between them, in order.
+std::vector<Token> edges_of(int vocab) {
+  std::vector<Token> edges;
+  for (const Token x : {0, 255, 256, 511, 512, vocab / 3, vocab / 2, 2 * vocab / 3, vocab / 256 * 256 - 1,
+                        vocab / 256 * 256, vocab - 1})
+    if (x >= 0 && x < vocab && std::ranges::find(edges, x) == edges.end()) edges.push_back(x);
+  std::ranges::sort(edges);
+  return edges;
+}
+
 bool may_have_siblings(Drawn drawn) { return drawn != Drawn::chain && drawn != Drawn::aside; }
 
 std::string name_for(const std::string& what, int seed) { return what + ", seed " + std::to_string(seed); }
 
 }  // namespace
 
-RoundCase deep_chain(Drawn drawn, int seed) {
-  constexpr int kDepth = 16;
-  RoundCase c{.name = name_for("16 deep, " + std::string(foretoken::name_of(drawn)), seed), .vocab = 3};
-  for (int n = 0; n < kDepth; ++n) c.nodes.push_back({n, drawn});
-  std::vector<int> random{choose(3, seed, {}, 1), 3 + choose(2, seed, {}, 2), 5 + choose(2, seed, {}, 3),
-                          8 + choose(4, seed, {}, 4), 12 + choose(4, seed, {}, 5)};
-  c.logits = [random, seed, table = tables(3, 300 + seed)](std::span<const Token> path, bool draft) {
+namespace {
+
+// Logits over three tokens that are random after `random` numbers of tokens; elsewhere p = q is one-hot.
+auto random_after(std::vector<int> random, int seed) {
+  return [random = std::move(random), seed, table = tables(3, 300 + seed)](std::span<const Token> path, bool draft) {
     if (std::ranges::find(random, int(path.size())) != random.end()) return table(path, draft);
     std::vector<float> one_hot(3, kImpossible);
     one_hot[std::size_t(choose(3, seed, path.first(0), 100 + std::uint32_t(path.size())))] = 0;
     return one_hot;
   };
+}
+
+}  // namespace
+
+RoundCase deep_chain(Drawn drawn, int seed) {
+  RoundCase c{.name = name_for("16 deep, " + std::string(foretoken::name_of(drawn)), seed), .vocab = 3};
+  for (int n = 0; n < kDeep; ++n) c.nodes.push_back({n, drawn});
+  c.logits = random_after({choose(3, seed, {}, 1), 3 + choose(2, seed, {}, 2), 5 + choose(2, seed, {}, 3),
+                           8 + choose(4, seed, {}, 4), 12 + choose(4, seed, {}, 5)},
+                          seed);
   return c;
 }
 
-RoundCase wide_tree(int vocab, Drawn drawn, int seed) {
+RoundCase deep_tree(Drawn drawn, int seed) {
+  RoundCase c{.name = name_for("16 deep, two families, " + std::string(foretoken::name_of(drawn)), seed), .vocab = 3};
+  const int upper = 7 + choose(3, seed, {}, 1), lower = 11 + choose(4, seed, {}, 2);
+  for (int level = 0, node = 0; level < kDeep; ++level) {
+    const int siblings = level == upper || level == lower ? 2 : 1, parent = node;
+    node = int(c.nodes.size()) + 1;
+    for (int i = 0; i < siblings; ++i) c.nodes.push_back({parent, drawn});
+    if (level == upper) c.nodes.push_back({node + 1, drawn});  // the second sibling has a child too
+  }
+  c.logits = random_after({choose(3, seed, {}, 3), upper, lower}, seed);
+  return c;
+}
+
+RoundCase wide_tree(int vocab, Drawn drawn, int seed, int tokens) {
   RoundCase c{.name = name_for(std::to_string(vocab) + " tokens, " + foretoken::name_of(drawn), seed), .vocab = vocab};
-  std::vector<Token> possible{0, vocab - 1};
-  for (const Token edge : {256, vocab / 256 * 256, 512, vocab / 2})
-    for (const Token x : {edge - 1, edge})
-      if (x > 0 && x < vocab && std::ranges::find(possible, x) == possible.end()) possible.push_back(x);
-  possible.resize(std::min<std::size_t>(possible.size(), 5));
+  const std::vector<Token> edges = edges_of(vocab);
+  std::vector<Token> possible;
+  for (int i = 0; i < tokens; ++i)
+    possible.push_back(edges[(std::size_t(seed) + std::size_t(i) * edges.size() / std::size_t(tokens)) % edges.size()]);
+  std::ranges::sort(possible);
   const int siblings = may_have_siblings(drawn) ? 2 : 1;
   for (int i = 0; i < siblings; ++i) c.nodes.push_back({0, drawn});
   c.nodes.push_back({1, drawn});
-  c.logits = [vocab, possible, table = tables(int(possible.size()), 400 + seed)](std::span<const Token> path,
-                                                                                 bool draft) {
+  c.logits = [vocab, possible, table = tables(tokens, 400 + seed)](std::span<const Token> path, bool draft) {
     std::vector<float> logits(std::size_t(vocab), kImpossible);
     std::vector<Token> few;  // the path in the numbers of the possible tokens
     for (const Token x : path) few.push_back(Token(std::ranges::find(possible, x) - possible.begin()));
@@ -87,10 +118,31 @@ RoundCase one_family(Drawn drawn, int siblings, int vocab, int seed) {
   return c;
 }
 
-RoundCase random_round(const std::vector<Drawn>& kinds, int nodes, int vocab, int seed) {
+namespace {
+
+std::string names_of(const std::vector<Drawn>& kinds) {
   std::string names;
   for (const Drawn d : kinds) names += std::string(names.empty() ? "" : " and ") + foretoken::name_of(d);
-  RoundCase c{.name = name_for("random tree of " + std::to_string(nodes) + " nodes, " + names + ", " +
+  return names;
+}
+
+// Adds `count` children of `parent`, all of this kind but, with `guess`, one certain guess among them, and with
+// `absent` one that is absent. Siblings without repeats stand together, and where no token was left for them the last
+// ones are absent.
+void add_family(RoundCase& c, int parent, Drawn kind, int count, bool guess, bool absent, int seed) {
+  const std::array<Token, 1> at{parent};
+  const bool together = kind == Drawn::without_replacement;
+  const int guessed = !guess ? -1 : !together ? choose(count, seed, at, 5) : (count - 1) * choose(2, seed, at, 5);
+  for (int i = 0; i < count; ++i) c.nodes.push_back({parent, i == guessed ? Drawn::certain : kind});
+  if (!absent) return;
+  const int missing = !together ? choose(count, seed, at, 6) : guessed == count - 1 ? count - 2 : count - 1;
+  c.nodes[c.nodes.size() - std::size_t(count - missing)].absent = true;
+}
+
+}  // namespace
+
+RoundCase random_round(const std::vector<Drawn>& kinds, int nodes, int vocab, int seed) {
+  RoundCase c{.name = name_for("random tree of " + std::to_string(nodes) + " nodes, " + names_of(kinds) + ", " +
                                    std::to_string(vocab) + " tokens",
                                seed),
               .vocab = vocab,
@@ -102,58 +154,40 @@ RoundCase random_round(const std::vector<Drawn>& kinds, int nodes, int vocab, in
     const std::array<Token, 1> at{parent};
     const Drawn kind = kinds[std::size_t(choose(int(kinds.size()), seed, at, 1))];
     const int most = may_have_siblings(kind) ? 4 : 1;
-    int count = parent == 0 ? std::max(1, most - choose(3, seed, at, 2)) : choose(most + 1, seed, at, 2);
+    int count = parent == 0 ? std::max(1, most - choose(4, seed, at, 2)) : choose(most + 1, seed, at, 2);
     if (depth[std::size_t(parent)] >= 3) count = 0;
     count = std::min(count, nodes - int(c.nodes.size()));
-    const bool guess_first = guesses && count > 1 && may_have_siblings(kind) && choose(3, seed, at, 3) == 0;
-    for (int i = 0; i < count; ++i) {
-      const bool absent = i > 0 && i + 1 == count && choose(5, seed, at, 4) == 0;
-      c.nodes.push_back({parent, guess_first && i == 0 ? Drawn::certain : kind, absent});
-      depth.push_back(depth[std::size_t(parent)] + 1);
-    }
+    if (count == 0) continue;
+    const bool guess = guesses && count > 1 && choose(2, seed, at, 3) == 0;
+    add_family(c, parent, kind, count, guess, (count > 1 || parent > 0) && choose(5, seed, at, 4) == 0, seed);
+    depth.resize(c.nodes.size() + 1, depth[std::size_t(parent)] + 1);
   }
   return c;
 }
 
-std::vector<RoundCase> round_cases_of(const Soundness& soundness) {
-  std::vector<RoundCase> all;
-  for (const Drawn d : soundness.takes) {
-    const bool chain = !may_have_siblings(d);
-    for (int seed = 1; seed <= 3; ++seed) {
-      if (!soundness.race) all.push_back(deep_chain(d, seed));
-      if (!chain)
-        for (const int siblings : {2, 3, 4}) all.push_back(one_family(d, siblings, soundness.race ? 3 : 5, seed));
-      all.push_back(random_round({d}, 6, soundness.race ? 2 : 4, seed));
-    }
-    if (soundness.race) continue;  // the enumerator follows the noise of whole vocabularies: few tokens alone
-    for (const int vocab : {255, 257, 513, 4096}) all.push_back(wide_tree(vocab, d, vocab));
+RoundCase large_round(const std::vector<Drawn>& kinds, int nodes, int seed) {
+  constexpr int kVocab = 8;
+  RoundCase c{.name = name_for("tree of " + std::to_string(nodes) + " nodes, " + names_of(kinds), seed),
+              .vocab = kVocab,
+              .logits = tables(kVocab, 700 + seed, 2),
+              .seed = std::uint64_t(seed)};
+  for (int parent = 0; int(c.nodes.size()) < nodes; ++parent) {
+    const std::array<Token, 1> at{parent};
+    const Drawn kind = kinds[std::size_t(choose(int(kinds.size()), seed, at, 1))];
+    const int most = !may_have_siblings(kind) ? 1 : parent == 0 ? 6 : 1 + choose(4, seed, at, 2);
+    add_family(c, parent, kind, std::min(most, nodes - int(c.nodes.size())), false, false, seed);
   }
-  std::vector<Drawn> kinds = soundness.takes;
-  for (int seed = 1; seed <= 6; ++seed) all.push_back(random_round(kinds, 6, soundness.race ? 2 : 4, 10 + seed));
-  return all;
+  return c;
 }
 
-Cases round_cases(const Candidate& c, const Environment&) {
-  Cases all;
-  const auto warped = [](RoundCase round, float temperature, int top_k) {
-    round.warp.temperature = temperature, round.warp.top_k = top_k;
-    round.name += ", temperature " + std::to_string(temperature).substr(0, 3);
-    return round;
-  };
-  for (const RoundCase& round : round_cases_of(c.soundness))
-    all.push_back({round.name, [s = c.subject, round] { return one_round(s, round); }});
-  for (const float temperature : {0.0f, 0.6f, 1.6f})
-    for (int seed = 30; seed < 34; ++seed) {
-      const RoundCase round = warped(random_round(c.soundness.takes, 6, c.soundness.race ? 2 : 4, seed), temperature,
-                                     temperature > 0 ? 3 : 0);
-      all.push_back({round.name, [s = c.subject, round] { return one_round(s, round); }});
-    }
-  if (!c.soundness.induced) return all;
-  for (int seed = 41; seed <= 43; ++seed) {
-    const RoundCase round = warped(random_round(c.soundness.takes, 8, 6, seed), 0.8f, 0);
-    all.push_back({round.name + ", sampled", [s = c.subject, round] { return sampled_round(s, round, 20000, 1e-6); }});
-  }
-  return all;
+RoundCase full_chain(Drawn drawn, int length, int seed) {
+  constexpr int kVocab = 6;
+  RoundCase c{.name = name_for(std::to_string(length) + " random levels, " + foretoken::name_of(drawn), seed),
+              .vocab = kVocab,
+              .logits = tables(kVocab, 800 + seed, 2),
+              .seed = std::uint64_t(seed)};
+  for (int n = 0; n < length; ++n) c.nodes.push_back({n, drawn});
+  return c;
 }
 
 }  // namespace foretoken::conformance

@@ -10,14 +10,22 @@ namespace foretoken::conformance {
 
 // A chain of depth 16: p = q is one-hot at all levels but five, of which two are beyond depth 6.
 RoundCase deep_chain(Drawn drawn, int seed);
-// Siblings and a level below them over a vocabulary of which seven tokens are possible, at both ends and on both sides
-// of each multiple of 256.
-RoundCase wide_tree(int vocab, Drawn drawn, int seed);
+// The same depth with two families of siblings, both beyond depth 6.
+RoundCase deep_tree(Drawn drawn, int seed);
+// Siblings and a level below them over a vocabulary of which so many `tokens` are possible: at the ends, on the sides
+// of multiples of 256, or between. Which ones depends on the seed.
+RoundCase wide_tree(int vocab, Drawn drawn, int seed, int tokens);
 // `siblings` children of one kind below the root.
 RoundCase one_family(Drawn drawn, int siblings, int vocab, int seed);
-// A random tree of at most `nodes` nodes; every family is of one of these kinds, or of certain guesses mixed with it.
+// A random tree of at most `nodes` nodes. Every family is of one of these kinds; where certain guesses are among them,
+// some families have one guess beside the others, and some have an absent node.
 RoundCase random_round(const std::vector<Drawn>& kinds, int nodes, int vocab, int seed);
+// Too large to be enumerated: many families of up to six siblings; a chain of which every level is random.
+RoundCase large_round(const std::vector<Drawn>& kinds, int nodes, int seed);
+RoundCase full_chain(Drawn drawn, int length, int seed);
 
+// The cases that are enumerated: all of them, or those for another value of an option of the verifier.
 std::vector<RoundCase> round_cases_of(const Soundness& soundness);
+std::vector<RoundCase> few_round_cases_of(const Soundness& soundness);
 
 }  // namespace foretoken::conformance

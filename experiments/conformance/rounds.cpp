@@ -171,9 +171,26 @@ RoundSamples sample_round(const Registries& registries, const nlohmann::json& ve
   return found;
 }
 
-std::vector<double> target_after(const RoundCase& c, std::span<const Token> path) {
-  const std::vector<float> logits = c.logits(path, false);
+void sample_rounds(const Registries& registries, const nlohmann::json& verifier, const RoundCase& c,
+                   HostBackend& backend, long samples, const std::function<void(const std::vector<Token>&)>& each) {
+  Bench bench(registries, verifier, c, backend);
+  for (long i = 0; i < samples; ++i) {
+    const Draws draws{.seed = c.seed, .stream = std::uint64_t(i) + 1, .root = kPosition};
+    bench.draw(draws);
+    each(bench.judge(draws));
+  }
+}
+
+namespace {
+
+std::vector<double> after(const RoundCase& c, std::span<const Token> path, bool draft) {
+  const std::vector<float> logits = c.logits(path, draft);
   return probabilities({logits.data(), normalize(logits.data(), c.vocab, c.warp), c.vocab});
 }
+
+}  // namespace
+
+std::vector<double> target_after(const RoundCase& c, std::span<const Token> path) { return after(c, path, false); }
+std::vector<double> draft_after(const RoundCase& c, std::span<const Token> path) { return after(c, path, true); }
 
 }  // namespace foretoken::conformance

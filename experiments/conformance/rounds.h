@@ -51,7 +51,12 @@ struct RoundSamples {
 RoundSamples sample_round(const Registries& registries, const nlohmann::json& verifier, const RoundCase& c,
                           HostBackend& backend, long samples);
 
-// The target's distribution after a path below the root.
+// Draws and judges a tree `samples` times with Philox, fresh names every time; `each` gets what was emitted.
+void sample_rounds(const Registries& registries, const nlohmann::json& verifier, const RoundCase& c,
+                   HostBackend& backend, long samples, const std::function<void(const std::vector<Token>&)>& each);
+
+// The distribution after a path below the root: the target's, or the draft's.
 std::vector<double> target_after(const RoundCase& c, std::span<const Token> path);
+std::vector<double> draft_after(const RoundCase& c, std::span<const Token> path);
 
 }  // namespace foretoken::conformance

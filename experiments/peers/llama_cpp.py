@@ -59,19 +59,16 @@ def tensors(np):
         yield name, np.frombuffer(raw[begin:end], dtype="<u2").reshape(entry["shape"])
 
 
-def write_gguf(path, kind):
-    """`kind`: bf16 (matrices as stored), f16 or f32; norms are f32 always."""
+def gguf_writer(path, c):
+    """A writer of a GGUF file that has its header. `c`: with the keys of a config.json."""
     import gguf
-    import numpy as np
-    c = json.loads((MODEL / "config.json").read_text())
-    heads, kv_heads = c["num_attention_heads"], c["num_key_value_heads"]
     w = gguf.GGUFWriter(path, "llama")
     w.add_context_length(c["max_position_embeddings"])
     w.add_embedding_length(c["hidden_size"])
     w.add_block_count(c["num_hidden_layers"])
     w.add_feed_forward_length(c["intermediate_size"])
-    w.add_head_count(heads)
-    w.add_head_count_kv(kv_heads)
+    w.add_head_count(c["num_attention_heads"])
+    w.add_head_count_kv(c["num_key_value_heads"])
     w.add_key_length(c["head_dim"])
     w.add_value_length(c["head_dim"])
     w.add_rope_dimension_count(c["head_dim"])
@@ -79,6 +76,23 @@ def write_gguf(path, kind):
     w.add_layer_norm_rms_eps(c["rms_norm_eps"])
     w.add_vocab_size(c["vocab_size"])
     w.add_tokenizer_model("none")
+    return w
+
+
+def finish(w):
+    w.write_header_to_file()
+    w.write_kv_data_to_file()
+    w.write_tensors_to_file()
+    w.close()
+
+
+def write_gguf(path, kind):
+    """`kind`: bf16 (matrices as stored), f16 or f32; norms are f32 always."""
+    import gguf
+    import numpy as np
+    c = json.loads((MODEL / "config.json").read_text())
+    heads, kv_heads = c["num_attention_heads"], c["num_key_value_heads"]
+    w = gguf_writer(path, c)
     names = {"model.embed_tokens.weight": "token_embd.weight", "model.norm.weight": "output_norm.weight"}
     inside = {"input_layernorm": "attn_norm", "post_attention_layernorm": "ffn_norm", "self_attn.q_proj": "attn_q",
               "self_attn.k_proj": "attn_k", "self_attn.v_proj": "attn_v", "self_attn.o_proj": "attn_output",
@@ -98,10 +112,7 @@ def write_gguf(path, kind):
             w.add_tensor(names[name], bits.view(np.uint8), raw_dtype=gguf.GGMLQuantizationType.BF16)
         else:
             w.add_tensor(names[name], values.astype(np.float16) if bits.ndim == 2 and kind == "f16" else values)
-    w.write_header_to_file()
-    w.write_kv_data_to_file()
-    w.write_tensors_to_file()
-    w.close()
+    finish(w)
 
 
 class LlamaCpp:

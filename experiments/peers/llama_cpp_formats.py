@@ -27,7 +27,9 @@ CONFIG = peer.ROOT / "experiments" / "configs" / "steps_cpu_formats.json"
 FORMATS = {"BF16": ["bf16"], "Q8_0": ["int8", "w8a8"], "Q4_0": ["int4", "w4a8"]}
 STEPS = ["decode", "8 rows", "prompt"]
 CONTEXT = 128  # as the scenarios
-SHAPE = {"layers": 16, "width": 2048, "ffn": 8192, "heads": 32, "kv_heads": 8, "head_size": 64, "vocab": 128256}
+SHAPE = {"num_hidden_layers": 16, "hidden_size": 2048, "intermediate_size": 8192, "num_attention_heads": 32,
+         "num_key_value_heads": 8, "head_dim": 64, "vocab_size": 128256, "max_position_embeddings": 131072,
+         "rope_theta": 500000.0, "rms_norm_eps": 1e-5}
 
 
 def random_rows(np, kind, rows, columns):
@@ -47,44 +49,30 @@ def random_rows(np, kind, rows, columns):
 def write_gguf(path, kind):
     import gguf
     import numpy as np
-    s = SHAPE
-    w = gguf.GGUFWriter(path, "llama")
-    w.add_context_length(131072)
-    w.add_embedding_length(s["width"])
-    w.add_block_count(s["layers"])
-    w.add_feed_forward_length(s["ffn"])
-    w.add_head_count(s["heads"])
-    w.add_head_count_kv(s["kv_heads"])
-    w.add_rope_dimension_count(s["head_size"])
-    w.add_rope_freq_base(500000.0)
-    w.add_layer_norm_rms_eps(1e-5)
-    w.add_vocab_size(s["vocab"])
-    w.add_tokenizer_model("none")
-    q, kv = s["heads"] * s["head_size"], s["kv_heads"] * s["head_size"]
+    w = peer.gguf_writer(path, SHAPE)
+    width, ffn = SHAPE["hidden_size"], SHAPE["intermediate_size"]
+    q, kv = (SHAPE[heads] * SHAPE["head_dim"] for heads in ("num_attention_heads", "num_key_value_heads"))
 
     def matrix(name, out, inputs):
         w.add_tensor(name, random_rows(np, kind, out, inputs), raw_dtype=gguf.GGMLQuantizationType[kind])
 
     def norm(name):
-        w.add_tensor(name, np.ones(s["width"], np.float32))
+        w.add_tensor(name, np.ones(width, np.float32))
 
-    matrix("token_embd.weight", s["vocab"], s["width"])
+    matrix("token_embd.weight", SHAPE["vocab_size"], width)
     norm("output_norm.weight")
-    for i in range(s["layers"]):
+    for i in range(SHAPE["num_hidden_layers"]):
         norm(f"blk.{i}.attn_norm.weight"), norm(f"blk.{i}.ffn_norm.weight")
-        for name, out, inputs in (("attn_q", q, s["width"]), ("attn_k", kv, s["width"]), ("attn_v", kv, s["width"]),
-                                  ("attn_output", s["width"], q), ("ffn_gate", s["ffn"], s["width"]),
-                                  ("ffn_up", s["ffn"], s["width"]), ("ffn_down", s["width"], s["ffn"])):
+        for name, out, inputs in (("attn_q", q, width), ("attn_k", kv, width), ("attn_v", kv, width),
+                                  ("attn_output", width, q), ("ffn_gate", ffn, width), ("ffn_up", ffn, width),
+                                  ("ffn_down", width, ffn)):
             matrix(f"blk.{i}.{name}.weight", out, inputs)
-    w.write_header_to_file()
-    w.write_kv_data_to_file()
-    w.write_tensors_to_file()
-    w.close()
+    peer.finish(w)
 
 
 def theirs(model):
     """Milliseconds of each of STEPS."""
-    tokens = [(i * 7919) % SHAPE["vocab"] for i in range(600)]
+    tokens = [(i * 7919) % SHAPE["vocab_size"] for i in range(600)]
     model.forward(tokens[:CONTEXT], 0, 1)
     times = {step: [] for step in STEPS}
     for step, count, begin, rows in (("decode", 24, CONTEXT, 1), ("8 rows", 12, CONTEXT, 8), ("prompt", 3, 0, 512)):

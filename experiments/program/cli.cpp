@@ -101,6 +101,7 @@ int run_cli(int argc, const char* const* argv) {
   add_run(app, action);
   add_show(app, action);
   add_compare(app, action);
+  add_replay(app, action);
   add_generate(app, action);
   add_list(app, registries, action);
   add_keys(app, registries, action);

@@ -38,6 +38,7 @@ nlohmann::json component_config(const std::string& text, const std::string& opti
 void add_run(CLI::App& app, Action& action);
 void add_show(CLI::App& app, Action& action);
 void add_compare(CLI::App& app, Action& action);
+void add_replay(CLI::App& app, Action& action);
 void add_generate(CLI::App& app, Action& action);
 void add_quickstart(CLI::App& app, Action& action);
 void add_list(CLI::App& app, const Registries& registries, Action& action);

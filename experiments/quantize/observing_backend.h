@@ -65,12 +65,11 @@ class ObservingBackend final : public Backend {
     device_.draw(distributions, draws, to);
   }
   void rank(const Distributions& raw, int k, Tensor tokens, Tensor q) override { device_.rank(raw, k, tokens, q); }
-  void pick(const Tensor& known, const Tensor& at, Tensor to) override { device_.pick(known, at, to); }
-  void recall(const Tensor& at, Tensor to) override { device_.recall(at, to); }
-  void move(std::span<const KvLayer> layers, const Tensor& table, std::span<const std::int32_t> from,
-            std::span<const std::int32_t> to) override {
-    device_.move(layers, table, from, to);
+  void pick(const Tensor& known, const Tensor& at, Tensor to, int vocab) override {
+    device_.pick(known, at, to, vocab);
   }
+  void recall(const Tensor& at, Tensor to) override { device_.recall(at, to); }
+  void move(std::span<const Moves> moves) override { device_.move(moves); }
   int padded(int n) const override { return device_.padded(n); }
   void synchronize() override { device_.synchronize(); }
   void for_each(int n, const std::function<void(int)>& f) override { device_.for_each(n, f); }

@@ -56,9 +56,8 @@ JsonLines parse(std::string_view text, const std::string& file, const LineKind& 
     if (!whole && out.lines.empty())
       throw Error(where + ": this is not one of the " + kind.name + "; name a file of these, or a new one");
     if (!whole)
-      throw Error(where + ": this is not one of the " + kind.name +
-                  ", so the line is damaged or was added by hand; remove it (its run is measured again), or name " +
-                  "another file");
+      throw Error(where + ": this is not one of the " + kind.name + ", so the line is damaged or was added by hand; " +
+                  kind.remedy);
     out.unfinished = end == std::string_view::npos;
     at = out.whole = out.unfinished ? text.size() : end + 1;
     if (blank) continue;
@@ -124,7 +123,7 @@ bool moved(const std::filesystem::path& from, const std::filesystem::path& to) {
 
 JsonLines read_json_lines(const std::filesystem::path& file, const LineKind& kind, Pipes pipes) {
   return parse(
-      read_bytes(file, "the results file '" + file.string() + "'", "name a .jsonl file with " + kind.name, pipes),
+      read_bytes(file, "the " + kind.file + " '" + file.string() + "'", "name a .jsonl file with " + kind.name, pipes),
       file.string(), kind);
 }
 

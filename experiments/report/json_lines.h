@@ -21,6 +21,8 @@ struct LineKind {
   // if it begins so and is a prefix of valid JSON.
   std::vector<std::string> openings;
   std::function<void(const nlohmann::json& line, const std::string& where)> check;  // throws if it is another kind
+  std::string file = "results file";  // what such a file is called, for messages
+  std::string remedy = "remove it (its run is measured again), or name another file";  // of a damaged line
 };
 
 struct JsonLine {

@@ -151,7 +151,7 @@ SequenceId submit(Engine& engine, const Job& job, SequenceId first) {
 }  // namespace
 
 Measured measure(Engine& engine, const std::vector<Job>& jobs, int at_once,
-                 const std::function<void(double)>& after_step) {
+                 const std::function<void(double)>& after_step, const std::function<void(const StepReport&)>& watch) {
   Books books(jobs);
   EngineMemory memory(engine);
   std::vector<SequenceId> ids;
@@ -168,6 +168,7 @@ Measured measure(Engine& engine, const std::vector<Job>& jobs, int at_once,
     const auto now = Clock::now();
     books.step(report, seconds(now - std::exchange(last, now)));
     memory.step(report);
+    watch(report);
     after_step(double(books.finished()) / double(jobs.size()));
   }
   Measured found =

@@ -25,7 +25,9 @@ struct Measured {
 };
 
 // `at_once`: concurrent requests. `after_step` is called with the share of jobs that are done; it may throw to stop.
-Measured measure(Engine& engine, const std::vector<Job>& jobs, int at_once,
-                 const std::function<void(double)>& after_step);
+// `watch` is called with the report of every step.
+Measured measure(
+    Engine& engine, const std::vector<Job>& jobs, int at_once, const std::function<void(double)>& after_step,
+    const std::function<void(const StepReport&)>& watch = [](const StepReport&) {});
 
 }  // namespace foretoken

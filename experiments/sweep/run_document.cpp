@@ -48,7 +48,7 @@ bool fits(const json& v, const RunKey& k) {
     return v.is_array() && std::ranges::all_of(v, [](const json& s) { return s.is_string() && s != ""; });
   if (k.type == "plugins")
     return v.is_array() && std::ranges::all_of(v, [](const json& p) { return !path_of(p).empty(); });
-  if (k.type == "model" && v.is_object()) return true;
+  if ((k.type == "model" || k.type == "trace") && v.is_object()) return true;
   if (!v.is_string() || v == "") return false;
   return k.choices.empty() || std::ranges::find(k.choices, v.get<std::string>()) != k.choices.end();
 }
@@ -70,9 +70,11 @@ void normalize(json& value) {
   }
 }
 
-bool is_component(const std::string& pointer) {
-  return std::ranges::any_of(run_keys(),
-                             [&](const RunKey& k) { return k.type == "component" && k.pointer == pointer; });
+// Whether the key is an object whose own keys are not among run_keys().
+bool is_whole(const std::string& pointer) {
+  return std::ranges::any_of(run_keys(), [&](const RunKey& k) {
+    return (k.type == "component" || k.type == "trace") && k.pointer == pointer;
+  });
 }
 
 // A run that was measured with a plugin is not repeated with another.
@@ -111,7 +113,7 @@ void refuse_unknown(const json& document, const std::string& at, const std::stri
                   (near.empty() ? "" : " (did you mean '" + at + "/" + near + "'?)") + "; known there: " + list);
     }
     const std::string below = at + "/" + key;
-    if (is_component(below)) continue;
+    if (is_whole(below)) continue;
     const bool group =
         std::ranges::any_of(run_keys(), [&](const RunKey& k) { return k.pointer.starts_with(below + "/"); });
     if (group && !value.is_object()) throw Error(where + ": '" + below + "' must be an object, not " + shown(value));
@@ -128,6 +130,27 @@ void complete_target(json& target) {
   if (choice.kv_dtype != "target") target["kv_dtype"] = std::exchange(choice.kv_dtype, "target");
   if (!choice.inflate.empty()) target["inflate"] = std::exchange(choice.inflate, "");
   target["model"] = choice.document();
+}
+
+// A file name, or an object, as an object with all of its keys.
+json complete_trace(const json& given, const Registries& registries) {
+  static const std::vector<std::string> known{"file", "dense", "verifiers"};
+  json trace = given.is_object() ? given : json{{"file", given}};
+  for (const auto& [key, value] : trace.items())
+    if (std::ranges::find(known, key) == known.end()) {
+      const std::string near = nearest(key, known);
+      throw Error("unknown key '/trace/" + key + "'" + (near.empty() ? "" : " (did you mean '/trace/" + near + "'?)") +
+                  "; known there: file, dense, verifiers");
+    }
+  trace.emplace("dense", false), trace.emplace("verifiers", json::array());
+  if (!trace.contains("file") || !trace["file"].is_string() || trace["file"] == "")
+    throw Error("'/trace/file' is missing (the file that the trace is written to)");
+  if (!trace["dense"].is_boolean()) throw Error("'/trace/dense' must be true or false, not " + shown(trace["dense"]));
+  const json& names = trace["verifiers"];
+  if (!names.is_array() || !std::ranges::all_of(names, [](const json& n) { return n.is_string(); }))
+    throw Error("'/trace/verifiers' must be a list of names, not " + shown(names));
+  for (const json& name : names) (void)registries.verifiers.find({{"name", name}});
+  return trace;
 }
 
 }  // namespace
@@ -149,12 +172,14 @@ json complete_run(const json& document, const Registries& registries, const std:
     } else {
       run[at] = k.standard;
     }
+    if (k.left_out && run[at].is_null()) run.erase(k.pointer.substr(1));
   }
   try {
     complete_target(run["target"]);
     run["drafter"] = registries.drafters.complete(run["drafter"]);
     run["policy"] = registries.policies.complete(run["policy"]);
     run["verifier"] = registries.verifiers.complete(run["verifier"]);
+    if (run.contains("trace")) run["trace"] = complete_trace(run["trace"], registries);
   } catch (const Error& e) {
     throw Error(where + ": " + e.what());
   }

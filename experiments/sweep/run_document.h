@@ -14,7 +14,8 @@ namespace foretoken {
 struct RunKey {
   std::string pointer;  // JSON pointer, "/engine/batch"
   std::string type;     // integer, number, boolean, string, path, strings (a list), component ({"name": ..., options}),
-                        // model and shape (as ModelChoice reads them), plugins, biases (an object: number by token id)
+                        // model and shape (as ModelChoice reads them), plugins, biases (an object: number by token id),
+                        // trace
   nlohmann::json standard;  // the default; null: none
   std::string meaning;      // with unit and range
   bool required = false;    // must be given
@@ -22,6 +23,7 @@ struct RunKey {
   double least = -1e300, most = 1e300;
   std::vector<std::string> choices;   // of a string; empty: any
   bool above = false, below = false;  // `least`, `most` are out of range themselves
+  bool left_out = false;              // a complete run lacks it where it is null
 };
 
 // All keys, in the order of the tables of the documentation.

@@ -54,6 +54,9 @@ RunKey strings(const char* pointer, const char* meaning) {
 RunKey biases(const char* pointer, double most, const char* meaning) {
   return {pointer, "biases", json::object(), meaning, false, false, -most, most, {}, false, false};
 }
+RunKey trace(const char* pointer, const char* meaning) {
+  return {pointer, "trace", nullptr, meaning, false, true, -1e300, 1e300, {}, false, false, true};
+}
 RunKey plugins(const char* pointer, const char* meaning) {
   return {pointer, "plugins", json::array(), meaning, false, false, -1e300, 1e300, {}, false, false};
 }
@@ -159,6 +162,10 @@ std::vector<RunKey> keys_of_workload_and_measure() {
       number("/measure/seconds", 0, 0, 1e6, "more alternations follow until this much time has been measured"),
       boolean("/measure/warmup", true,
               "serve a few short requests unmeasured first, and measure again where a device had forwards to record"),
+      trace(
+          "/trace",
+          "file of an acceptance trace, which is recorded beside the measurement; or {\"file\": FILE, \"dense\": true, "
+          "\"verifiers\": [NAME, ...]}; null: none"),
   };
 }
 

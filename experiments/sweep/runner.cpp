@@ -13,6 +13,7 @@
 #include "experiments/sweep/interrupt.h"
 #include "experiments/sweep/progress.h"
 #include "experiments/sweep/provenance.h"
+#include "experiments/sweep/tracing.h"
 #include "foretoken_version.h"
 #include "framework/text/json_file.h"
 #include "kernels/error.h"
@@ -128,6 +129,7 @@ void fill(const Run& run, Workbench& bench, const std::filesystem::path& beside,
   const auto jobs = jobs_of(run.document, bench, beside);
   if (shared) line["shared_baseline"] = true;
   warm_up(run.document, bench, beside, jobs, !shared || !shared->known(run.document));
+  if (run.document.contains("trace")) record_trace(trace_file(run), line, jobs, bench, beside);
   alternate(run.document, bench, beside, jobs, progress, shared, line);
   if (const std::string damage = damage_of(line); !damage.empty()) throw Error(damage);  // no prompt without a failure
   line["machine"] =

@@ -167,7 +167,23 @@ void refuse_unknown(const nlohmann::ordered_json& sweep, const std::string& wher
   }
 }
 
+// Each would set the other's trace aside.
+void refuse_shared_traces(const std::vector<Run>& runs, const std::string& where) {
+  std::set<std::string> files;
+  for (const Run& run : runs)
+    if (run.document.contains("trace") && !files.insert(trace_file(run)).second)
+      throw Error(where + ": several runs of this sweep would write the trace " + trace_file(run) +
+                  "; put {key} into the name of its file, which each run replaces by its own key");
+}
+
 }  // namespace
+
+std::string trace_file(const Run& run) {
+  std::string file = run.document.at("trace").at("file");
+  const std::string mark = "{key}";
+  for (std::size_t at; (at = file.find(mark)) != std::string::npos;) file.replace(at, mark.size(), run.key);
+  return file;
+}
 
 void put_setting(json& document, const std::string& setting, const std::string& where) {
   const std::string at = pointer_of(setting), value = setting.substr(at.size() + 1);
@@ -206,6 +222,7 @@ std::vector<Run> expand(const nlohmann::ordered_json& document, const std::vecto
     Run run = combine(base, axes, chosen, registries, where);
     if (seen.insert(run.key).second) runs.push_back(std::move(run));
   } while (next(chosen, axes));
+  refuse_shared_traces(runs, where);
   return runs;
 }
 

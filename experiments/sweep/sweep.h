@@ -20,9 +20,12 @@ struct Run {
 
 // Every combination of the axes, the last axis fastest, in the order of the document; equal runs once. `settings` are
 // "POINTER=VALUE" overrides of the base. A pointer that is not a key of a run, an empty axis, an axis or setting
-// without effect, more than `most_runs` combinations, or a bad document is an Error.
+// without effect, more than `most_runs` combinations, two runs with one trace file, or a bad document is an Error.
 std::vector<Run> expand(const nlohmann::ordered_json& document, const std::vector<std::string>& settings,
                         const Registries& registries, const std::string& where, std::size_t most_runs = 20'000);
+
+// Where a run with the key "trace" writes it: the given name, with the run's key for every "{key}" in it.
+std::string trace_file(const Run& run);
 
 // Sets "POINTER=VALUE" in a document; VALUE is JSON, else taken as a string.
 void put_setting(nlohmann::json& document, const std::string& setting, const std::string& where);

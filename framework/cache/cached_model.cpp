@@ -27,7 +27,7 @@ int rows_in(const Segment& s) { return s.chain + (s.tree ? s.tree->nodes - s.beg
 CachedModel::CachedModel(Backend& backend, std::shared_ptr<Model> model, PagePool& pool, bool reuse_prefixes)
     : backend_(backend),
       model_(std::move(model)),
-      cache_(backend, pool, model_->info().kv, reuse_prefixes),
+      cache_(pool, model_->info().kv, reuse_prefixes),
       window_(info().kv.window(info().name)),
       pool_(pool),
       memory_(model_->memory(backend)) {
@@ -44,6 +44,7 @@ int CachedModel::most_unseen(const Sequence& sequence) {
 
 Output CachedModel::run(std::span<const Segment> segments) {
   for (const Segment& s : segments) expect_served(s, info().name);
+  cache_.compact();
   const Mark start = backend_.mark();
   Output out;
   try {
@@ -84,13 +85,15 @@ void CachedModel::feed(std::span<const Segment> segments) {
     };
     int previous = -1;
     std::copy_n(s.sequence->tokens.data() + held.confirmed, s.chain, chains.data<Token>() + link);
-    for (int k = 0; k < s.chain; ++k) previous = add(previous, {chains, {}}, link++);
+    const KvCache::Source chain{chains, {}};
+    for (int k = 0; k < s.chain; ++k) previous = add(previous, chain, link++);
     const int root = int(held.pending.size()) - s.begin;  // nodes that were fed before are the last rows
+    const KvCache::Source known{s.tree ? s.tree->known : Tensor(), {}},
+        drawn{known.known, s.tree ? s.tree->tokens : Tensor()};
     for (int n = s.begin; s.tree && n < s.tree->nodes; ++n) {
       wanted_.push_back(std::int32_t(unordered_.size()));
-      const bool drawn = s.tree->drawn_at(n) != nullptr;
-      (void)add(n == 0 ? previous : root + *s.tree->parents.row<std::int32_t>(n),
-                {s.tree->known, drawn ? s.tree->tokens : Tensor()}, n);
+      const int parent = n == 0 ? previous : root + *s.tree->parents.row<std::int32_t>(n);
+      (void)add(parent, s.tree->drawn_at(n) ? drawn : known, n);
     }
     assert(cache_.pages_for(held.confirmed + int(held.pending.size())) <= int(held.table.size()));
     held_.push_back(&held);
@@ -105,9 +108,8 @@ void CachedModel::order(std::span<const Segment> segments) {
   for (const Fed& f : unordered_) branches[std::size_t(f.segment)] |= char(f.layout.words() > 0);
   tables_.resize(segments.size());
   std::iota(tables_.begin(), tables_.end(), 0);
-  const auto straight =
-      std::stable_partition(tables_.begin(), tables_.end(), [&](int i) { return !branches[std::size_t(i)]; });
-  straight_ = int(straight - tables_.begin());
+  const auto is_straight = [&](int i) { return !branches[std::size_t(i)]; };
+  straight_ = int(std::stable_partition(tables_.begin(), tables_.end(), is_straight) - tables_.begin());
   fed_.clear();
   for (const int i : tables_)
     for (int r = begins[std::size_t(i)]; r < begins[std::size_t(i) + 1]; ++r) {
@@ -246,7 +248,7 @@ Output CachedModel::forward(Inputs in, const Extent& e) {
   Output out;
   const auto body = [&] {
     in.rows.tokens = backend_.allocate({e.rows}, DType::i32);
-    backend_.pick(in.known, in.at, in.rows.tokens);
+    backend_.pick(in.known, in.at, in.rows.tokens, info().vocab);
     out = model_->forward(backend_, in.rows, cache_.layers());
   };
   const auto without_padding = [&](const Tensor& logits) {

@@ -9,13 +9,13 @@
 
 namespace foretoken {
 
-KvCache::KvCache(Backend& backend, PagePool& pool, const KvShape& shape, bool reuse_prefixes)
-    : backend_(backend), pool_(pool), reuse_prefixes_(reuse_prefixes) {
+KvCache::KvCache(PagePool& pool, const KvShape& shape, bool reuse_prefixes)
+    : pool_(pool), reuse_prefixes_(reuse_prefixes) {
   page_rows_ = int(pool.page_bytes() / shape.bytes_per_row());
   if (page_rows_ < 1)
     throw Error("a page of " + std::to_string(pool.page_bytes()) + " bytes holds no position of a model that needs " +
                 std::to_string(shape.bytes_per_row()) + " bytes for one; raise \"page_rows\" of the engine");
-  layers_ = shape.in_pages(pool.memory(), page_rows_);
+  layers_ = std::make_shared<const std::vector<KvLayer>>(shape.in_pages(pool.memory(), page_rows_));
 }
 
 KvCache::~KvCache() {
@@ -49,7 +49,7 @@ void KvCache::find_prefix(const Sequence& sequence, Held& held) {
 }
 
 void KvCache::keep_path(const Sequence& sequence, Held& held, int limit) {
-  std::vector<std::int32_t> from, to;
+  const auto at_slot = [&](int slot) { return PageRow{held.table[std::size_t(slot / page_rows_)], slot % page_rows_}; };
   int kept = held.confirmed;
   for (int row = 0; row < int(held.pending.size()); ++row) {
     PendingRow& r = held.pending[std::size_t(row)];
@@ -59,16 +59,10 @@ void KvCache::keep_path(const Sequence& sequence, Held& held, int limit) {
       continue;
     r.taken = true;
     if (at != kept) continue;
-    if (row != r.depth) {
-      from.push_back(held.confirmed + row);
-      to.push_back(at);
-    }
+    if (row != r.depth) pool_.moves().add({at_slot(held.confirmed + row), at_slot(at)});
     ++kept;
   }
-  if (!from.empty()) {
-    const Tensor table = backend_.upload(Tensor::host_copy<PageId>(held.table, DType::i32));
-    backend_.move(layers_, table, from, to);
-  }
+  pool_.moves().end(layers_);
   // A stop rule may have cut the sequence below what was confirmed.
   held.confirmed = std::min(kept, limit);
   held.retract();
@@ -124,7 +118,7 @@ int KvCache::Held::append(int parent, const Source& tokens, int at) {
   const PendingRow above = parent < 0 ? PendingRow{-1, -1, 0, nullptr, nullptr} : pending[std::size_t(parent)];
   const int trunk = parent == row - 1 && above.trunk == row ? row + 1 : above.trunk;
   if (sources.empty() || sources.back().known.raw() != tokens.known.raw()) sources.push_back(tokens);
-  if (tokens.drawn) sources.back().drawn = tokens.drawn;
+  if (tokens.drawn && !sources.back().drawn) sources.back().drawn = tokens.drawn;
   pending.push_back({parent, above.depth + 1, trunk, tokens.known.row<Token>(at),
                      tokens.drawn ? tokens.drawn.row<Token>(at) : nullptr});
   return row;

@@ -5,6 +5,7 @@
 // behind the confirmed prefix, and no other module implements them. This module must not know drafters, verifiers or
 // whether its model is a target.
 #pragma once
+#include <memory>
 #include <span>
 #include <unordered_map>
 #include <vector>
@@ -18,13 +19,16 @@ namespace foretoken {
 
 class KvCache {
  public:
-  KvCache(Backend& backend, PagePool& pool, const KvShape& shape, bool reuse_prefixes = true);
+  KvCache(PagePool& pool, const KvShape& shape, bool reuse_prefixes = true);
   ~KvCache();
   KvCache(const KvCache&) = delete;
 
   // Resolves the pending rows and, for a sequence that the cache does not know, looks up its prefix. Returns the number
   // of confirmed tokens, at most length - 1: the last token of a sequence is always fed, since its logits are needed.
   int settle(const Sequence& sequence);
+  // Moves the rows that settle() kept, of all caches of the pool, by one call of Backend::move. To be called before
+  // pages are read or written: CachedModel::run does.
+  void compact() { pool_.moves().run(); }
   // Takes pages for `rows` more rows; false, and none taken, where the pool has too few. After settle().
   bool reserve(const Sequence& sequence, int rows);
 
@@ -78,7 +82,7 @@ class KvCache {
   // `elsewhere` are left out: the caller reads that memory by itself.
   void take_unread(SequenceId id, std::span<const Token> elsewhere, std::vector<Unread>& all);
 
-  std::span<const KvLayer> layers() const { return layers_; }
+  std::span<const KvLayer> layers() const { return *layers_; }
   int page_rows() const { return page_rows_; }
   int confirmed(SequenceId id) const;  // rows; 0 for a sequence that the cache does not know
   int pages_for(int rows) const { return (rows + page_rows_ - 1) / page_rows_; }
@@ -98,11 +102,10 @@ class KvCache {
   void index_full_pages(const Sequence& sequence, Held& held);
   void release(Held& held, int pages);
 
-  Backend& backend_;
   PagePool& pool_;
   bool reuse_prefixes_;
   int page_rows_;
-  std::vector<KvLayer> layers_;
+  std::shared_ptr<const std::vector<KvLayer>> layers_;  // pending moves share them
   PrefixIndex index_;
   std::unordered_map<SequenceId, Held> held_;
   std::uint64_t prefix_rows_reused_ = 0;

@@ -7,7 +7,7 @@
 namespace foretoken {
 
 PagePool::PagePool(Backend& backend, std::int64_t page_bytes, int pages)
-    : page_bytes_(page_bytes), state_(std::size_t(pages)) {
+    : page_bytes_(page_bytes), state_(std::size_t(pages)), moves_(backend) {
   if (pages < 1)
     throw Error(
         "the page pool is empty: give the engine more memory (\"memory_mib\", or \"memory_fraction\" where that is "

@@ -7,7 +7,7 @@
 #include <optional>
 #include <vector>
 
-#include "kernels/backend.h"
+#include "framework/cache/pending_moves.h"
 
 namespace foretoken {
 
@@ -35,6 +35,9 @@ class PagePool {
   bool kept(PageId page) const { return bool(state_[std::size_t(page)].evicted); }
   int references(PageId page) const { return state_[std::size_t(page)].references; }
 
+  // Of rows in these pages. They are run before a forward writes to any page, since pages change hands.
+  PendingMoves& moves() { return moves_; }
+
  private:
   struct State {
     int references = 0;
@@ -47,6 +50,7 @@ class PagePool {
   std::vector<PageId> free_;
   std::list<PageId> idle_;  // least recently used first
   int in_use_ = 0;
+  PendingMoves moves_;
 };
 
 }  // namespace foretoken

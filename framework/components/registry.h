@@ -68,7 +68,7 @@ template <class T> class Registry {
     if (const auto it = entries_.find(name); it != entries_.end()) taken_name(what_, name, it->second.plugin);
     entries_[name] = std::move(entry);
   }
-  // For tests that put something between an engine and a drafter it knows.
+  // For recorders and tests that put something between an engine and a component it knows.
   void replace(const std::string& name, Entry<T> entry) { entries_[name] = std::move(entry); }
   const std::map<std::string, Entry<T>>& entries() const { return entries_; }
   const std::string& what() const { return what_; }

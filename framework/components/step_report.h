@@ -23,16 +23,23 @@ struct Phases {
   Phases& operator+=(const Phases& o);
 };
 
+// A level of a draft tree at which children were tested: those of the node that was accepted on the level before.
+struct TestedLevel {
+  int children = 0;   // without absent ones
+  int accepted = -1;  // the place of the accepted one among them, from 0; -1: all were rejected
+};
+
 // One sequence in one step.
 struct SequenceReport {
   SequenceId id = 0;
-  int prompt_rows = 0;         // rows fed before the root: prompt tokens, and what the cache lacked
-  bool judged = false;         // the tree was verified, and its tokens were appended
-  int drafted = 0;             // nodes below the root, without absent ones
-  int depth = 0;               // levels of these: positions that could have been accepted
-  int accepted = 0;            // accepted nodes, before a stop cut the output
-  bool rejected = false;       // the accepted path ended at a node whose children were all rejected
-  std::vector<Token> emitted;  // of accepted + 1 tokens those that were kept
+  int prompt_rows = 0;                   // rows fed before the root: prompt tokens, and what the cache lacked
+  bool judged = false;                   // the tree was verified, and its tokens were appended
+  int drafted = 0;                       // nodes below the root, without absent ones
+  int depth = 0;                         // levels of these: positions that could have been accepted
+  int accepted = 0;                      // accepted nodes, before a stop cut the output
+  bool rejected = false;                 // the accepted path ended at a node whose children were all rejected
+  std::vector<TestedLevel> levels = {};  // [tested()], from below the root down
+  std::vector<Token> emitted;            // of accepted + 1 tokens those that were kept
   Finish finish = Finish::running;
 
   int tested() const { return accepted + rejected; }  // levels that were tested, up to the first rejection

@@ -6,20 +6,42 @@
 
 namespace foretoken {
 
-void expect_distributions(const DraftTree& t, int vocab) {
+void expect_distributions(const DraftTree& t, int vocab, const std::string& who) {
   for (int n = 1; n < t.nodes; ++n) {
     const std::size_t parent = std::size_t(*t.parents.row<std::int32_t>(n));
     if (Drawn(*t.q.drawn.row<std::uint8_t>(n)) != Drawn::certain &&
         (parent >= t.q.distributions.size() || !t.q.distributions[parent]))
-      throw Error("the drafter proposed node " + std::to_string(n) +
+      throw Error(who + " proposed node " + std::to_string(n) +
                   " as drawn but gave no distribution q for its parent; fill Proposal::distributions, or propose it as "
                   "certain");
   }
-  for (const Distributions& q : t.q.distributions)  // verifiers read q at every token of p
-    if (q && (q.vocab() != vocab || !q.rows || q.rows.dim(1) != std::int64_t(sizeof(DistributionRow))))
-      throw Error("the drafter proposed a distribution q of " + std::to_string(q.vocab()) +
-                  " tokens, the target's have " + std::to_string(vocab) +
+  for (std::size_t n = 0; n < t.q.distributions.size(); ++n)  // verifiers read q at every token of p
+    if (const Distributions& q = t.q.distributions[n];
+        q && (q.vocab() != vocab || !q.rows || q.rows.dim(1) != std::int64_t(sizeof(DistributionRow))))
+      throw Error(who + " proposed after node " + std::to_string(n) + " a distribution q of " +
+                  std::to_string(q.vocab()) + " tokens, the target's have " + std::to_string(vocab) +
                   "; take q from NodeDistributions or Backend::distributions, of a model of the target's vocabulary");
+}
+
+void expect_normalized(Backend& backend, const DraftTree& tree, const std::string& who) {
+  // Backend::distributions divides by the sum that is computed here, in double; a q of other origin may be rounded to
+  // float.
+  constexpr double kRounding = 1e-6;
+  for (std::size_t n = 0; n < tree.q.distributions.size(); ++n) {
+    const Distributions& q = tree.q.distributions[n];
+    if (!q) continue;
+    const Tensor logits = Tensor::host({1, q.vocab()}, DType::f32),
+                 row = Tensor::host({1, std::int64_t(sizeof(DistributionRow))}, DType::u8);
+    backend.copy(q.logits.rows(0, 1), logits), backend.copy(q.rows.rows(0, 1), row);
+    const Distribution d = Distributions{logits, row}[0];
+    if (d.row.greedy < 0) continue;  // not finite: the verdict says so
+    const double sum = vocabulary_sum(d, q.vocab());
+    if (!(sum > 1 - kRounding && sum < 1 + kRounding))
+      throw Error(who + " proposed after node " + std::to_string(n) + " a distribution q that adds up to " +
+                  std::to_string(sum) +
+                  ", not to 1; take q from NodeDistributions or Backend::distributions, and do "
+                  "not change its logits afterwards");
+  }
 }
 
 namespace {
@@ -62,14 +84,15 @@ struct NodeArrays {
  private:
   // Fills row `row` from node k of a tree.
   void fill(std::int64_t row, const DraftTree& t, int k) const {
-    const Distributions q =
-        std::size_t(k) < t.q.distributions.size() ? t.q.distributions[std::size_t(k)] : Distributions{};
+    const Distributions* const given =
+        std::size_t(k) < t.q.distributions.size() ? &t.q.distributions[std::size_t(k)] : nullptr;
+    const bool q = given && *given;
     *parents.host.row<std::int32_t>(row) = *t.parents.row<std::int32_t>(k);
     *known.host.row<Token>(row) = *t.known.row<Token>(k);
     *drawn.host.row<std::uint8_t>(row) = *t.q.drawn.row<std::uint8_t>(k);
     *at.host.row<const Token*>(row) = t.drawn_at(k);
-    *q_logits.host.row<const void*>(row) = q ? q.logits.row<float>(0) : nullptr;
-    *q_rows.host.row<const void*>(row) = q ? q.rows.row<std::uint8_t>(0) : nullptr;
+    *q_logits.host.row<const void*>(row) = q ? given->logits.row<float>(0) : nullptr;
+    *q_rows.host.row<const void*>(row) = q ? given->rows.row<std::uint8_t>(0) : nullptr;
   }
 
   // Links the children of every node in ascending order, so that rules need not search: see Trial::first.
@@ -99,7 +122,7 @@ Trials::Trials(Backend& backend, std::span<const DraftTree> trees, Distributions
       positions_(positions.begin(), positions.end()) {
   const std::int64_t n = std::int64_t(trees.size());
   std::int64_t nodes = 0;
-  for (const DraftTree& t : trees) expect_distributions(t, p_.vocab()), nodes += t.nodes;
+  for (const DraftTree& t : trees) expect_distributions(t, p_.vocab(), "the drafter"), nodes += t.nodes;
   staging.begin(n * std::int64_t(sizeof(Trial) + sizeof(Draws)) + nodes * NodeArrays::kBytes +
                 10 * Staging::kAlignment);
   const auto trial = staging.array({n, std::int64_t(sizeof(Trial))}, DType::u8),
@@ -117,7 +140,7 @@ Trials::Trials(Backend& backend, std::span<const DraftTree> trees, Distributions
     row += one.nodes;
   }
   staging.push();
-  backend.pick(arrays.known.device, arrays.at.device, tokens_);
+  backend.pick(arrays.known.device, arrays.at.device, tokens_, p_.vocab());
   trials_ = reinterpret_cast<const Trial*>(trial.device.raw());
   draws_ = reinterpret_cast<const Draws*>(draw.device.raw());
 }

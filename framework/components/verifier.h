@@ -259,8 +259,12 @@ template <class Rule> class RuleVerifier final : public Verifier {
   HostTrials on_host_;
 };
 
-// Throws Error unless every drawn node's parent has a distribution q, and every q is over `vocab` tokens.
-void expect_distributions(const DraftTree& tree, int vocab);
+// Throws Error, whose message begins with `who`, unless every drawn node's parent has a distribution q, and every q is
+// over `vocab` tokens.
+void expect_distributions(const DraftTree& tree, int vocab, const std::string& who);
+// Likewise, unless each q adds up to 1. Reads every q on the host, so it is slow: the engine calls it with
+// EngineOptions::check only.
+void expect_normalized(Backend& backend, const DraftTree& tree, const std::string& who);
 
 // Throws Error, whose message begins with `who`, unless the verdict is valid for the tree, whose tokens the host has
 // read: a path from the root down, the tokens of its nodes, and a last token of the vocabulary that is `next`. Where

@@ -1,6 +1,7 @@
 #include "framework/decode/draft_tree.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "kernels/error.h"
 
@@ -73,23 +74,24 @@ void expect_node(const DraftTree& tree, int n, const TreeBounds& bounds, const s
                 "; a parent must come before its children");
   const std::uint8_t way = tree.q.drawn.data<std::uint8_t>()[n];
   if (way > std::uint8_t(Drawn::aside))
-    throw Error(who + " returned a node whose Proposal::drawn is " + std::to_string(way) +
+    throw Error(who + " returned the node " + std::to_string(n) + ", whose Proposal::drawn is " + std::to_string(way) +
                 ", which is no Drawn; add nodes with grow or guess");
   const Drawn drawn = Drawn(way);
-  if (drawn == Drawn::aside)
-    throw Error(who + " returned a node drawn 'aside', to be fed and never verified, which is not implemented yet");
+  const auto refuse = [&](const char* why) {
+    throw Error(who + " returned the node " + std::to_string(n) + ", drawn '" + name_of(drawn) + "', " + why);
+  };
+  if (drawn == Drawn::aside) refuse("to be fed and never verified, which is not implemented yet");
   if (std::ranges::find(bounds.proposes, drawn) == bounds.proposes.end())
-    throw Error(who + " returned a node drawn '" + name_of(drawn) +
-                "', which its Needs::proposes does not name; name it there, and choose a verifier that takes it");
+    refuse("which its Needs::proposes does not name; name it there, and choose a verifier that takes it");
   if (std::ranges::find(bounds.takes, drawn) == bounds.takes.end())
-    throw Error(who + " returned a node drawn '" + name_of(drawn) +
-                "', for which the verifier is not sound; choose a verifier that takes it");
+    refuse("for which the verifier is not sound; choose a verifier that takes it");
   const Token token = tree.known.data<Token>()[n];
   const bool unread = token == DraftTree::kUnread && tree.tokens.raw() != tree.known.raw();
   if (!unread && (token < -1 || token >= bounds.vocab))
     throw Error(who + (drawn == Drawn::certain ? " guessed" : " drew") + " the token " + std::to_string(token) +
-                ", outside the target's vocabulary of " + std::to_string(bounds.vocab) + "; " +
-                (drawn == Drawn::certain ? "guess" : "draw") + " a token of it, or -1 for none");
+                " at node " + std::to_string(n) + ", outside the target's vocabulary of " +
+                std::to_string(bounds.vocab) + "; " + (drawn == Drawn::certain ? "guess" : "draw") +
+                " a token of it, or -1 for none");
 }
 
 }  // namespace
@@ -99,15 +101,17 @@ namespace {
 // Checks the number of levels, and that nodes drawn `chain` have no siblings.
 void expect_shape(const DraftTree& tree, const Budget& budget, const std::string& who) {
   std::vector<int> depth(std::size_t(tree.nodes), 0), children(std::size_t(tree.nodes), 0);
-  int levels = 0;
+  int deepest = 0;
   for (int n = 1; n < tree.nodes; ++n) {
     const auto parent = std::size_t(*tree.parents.row<std::int32_t>(n));
-    levels = std::max(levels, depth[std::size_t(n)] = depth[parent] + 1);
+    depth[std::size_t(n)] = depth[parent] + 1;
+    if (depth[std::size_t(n)] > depth[std::size_t(deepest)]) deepest = n;
     ++children[parent];
   }
-  if (levels > budget.or_root().depth)
-    throw Error(who + " returned a tree of " + std::to_string(levels) + " levels below the root for a budget of " +
-                std::to_string(budget.or_root().depth) + "; no tree may exceed DraftRequest::budget");
+  if (const int levels = depth[std::size_t(deepest)]; levels > budget.or_root().depth)
+    throw Error(who + " returned a tree of " + std::to_string(levels) + " levels below the root, down to node " +
+                std::to_string(deepest) + ", for a budget of " + std::to_string(budget.or_root().depth) +
+                "; no tree may exceed DraftRequest::budget");
   for (int n = 1; n < tree.nodes; ++n)
     if (Drawn(*tree.q.drawn.row<std::uint8_t>(n)) == Drawn::chain &&
         children[std::size_t(*tree.parents.row<std::int32_t>(n))] > 1)
@@ -135,6 +139,25 @@ void expect_tree(const DraftTree& tree, const TreeBounds& bounds, const std::str
                 "; make it by DraftTree::rooted with the budget, and add nodes with grow or guess");
   for (int n = 1; n < tree.nodes; ++n) expect_node(tree, n, bounds, who);
   expect_shape(tree, bounds.budget, who);
+}
+
+void expect_tokens(const DraftTree& tree, int vocab, const std::string& who) {
+  std::vector<int> last, before;  // of a node: its last child drawn without replacement; the sibling before it
+  for (int n = 1; n < tree.nodes; ++n) {
+    const Token token = *tree.known.row<Token>(n);
+    if (token < -1 || token >= vocab)
+      throw Error(who + " drew a token outside the target's vocabulary of " + std::to_string(vocab) + " at node " +
+                  std::to_string(n) + "; draw a token of it, or -1 for none");
+    if (token < 0 || Drawn(*tree.q.drawn.row<std::uint8_t>(n)) != Drawn::without_replacement) continue;
+    if (last.empty()) last.assign(std::size_t(tree.nodes), -1), before = last;
+    int& newest = last[std::size_t(*tree.parents.row<std::int32_t>(n))];
+    for (int m = newest; m >= 0; m = before[std::size_t(m)])
+      if (*tree.known.row<Token>(m) == token)
+        throw Error(who + " drew the token " + std::to_string(token) + " at node " + std::to_string(m) +
+                    " and at its sibling, node " + std::to_string(n) +
+                    ", which were drawn 'without_replacement'; draw such siblings together (TokenDraw::siblings)");
+    before[std::size_t(n)] = std::exchange(newest, n);
+  }
 }
 
 }  // namespace foretoken

@@ -92,5 +92,8 @@ struct TreeBounds {
 // Drawn is one that the drafter proposes and the verifier takes; a node drawn `chain` has no siblings; every token that
 // the host knows is one of the vocabulary or -1.
 void expect_tree(const DraftTree& tree, const TreeBounds& bounds, const std::string& who);
+// Likewise, when the host has read all tokens: each is one of the vocabulary or absent, and siblings that were drawn
+// without replacement differ.
+void expect_tokens(const DraftTree& tree, int vocab, const std::string& who);
 
 }  // namespace foretoken

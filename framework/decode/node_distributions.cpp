@@ -15,7 +15,7 @@ Distributions NodeDistributions::of(const Tensor& logits, std::span<const Distri
   if (std::ranges::any_of(rows, adjusts)) {
     stage_tallies(rows);
     std::vector<std::pair<int, int>> spans;
-    const Tensor path = stage_paths(rows, spans);
+    const Tensor path = stage_paths(rows, int(logits.dim(1)), spans);
     std::vector<Adjustment> adjustments(rows.size());
     for (std::size_t i = 0; i < rows.size(); ++i) {
       if (!adjusts(rows[i])) continue;
@@ -61,7 +61,7 @@ void NodeDistributions::stage_tallies(std::span<const DistributionAfter> rows) {
   count_staging_.push();
 }
 
-Tensor NodeDistributions::stage_paths(std::span<const DistributionAfter> rows,
+Tensor NodeDistributions::stage_paths(std::span<const DistributionAfter> rows, int vocab,
                                       std::vector<std::pair<int, int>>& spans) {
   std::vector<std::pair<const DraftTree*, int>> nodes;
   for (const DistributionAfter& row : rows) {
@@ -81,7 +81,7 @@ Tensor NodeDistributions::stage_paths(std::span<const DistributionAfter> rows,
   }
   path_staging_.push();
   const Tensor path = backend_.allocate({n}, DType::i32);
-  backend_.pick(known.device, at.device, path);
+  backend_.pick(known.device, at.device, path, vocab);
   return path;
 }
 

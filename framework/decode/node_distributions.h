@@ -43,7 +43,7 @@ class NodeDistributions {
   };
   void stage_tallies(std::span<const DistributionAfter> rows);
   // Per row, the begin and length of its path in the list of tokens.
-  Tensor stage_paths(std::span<const DistributionAfter> rows, std::vector<std::pair<int, int>>& spans);
+  Tensor stage_paths(std::span<const DistributionAfter> rows, int vocab, std::vector<std::pair<int, int>>& spans);
 
   Backend& backend_;
   Staging count_staging_, path_staging_;

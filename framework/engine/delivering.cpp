@@ -19,11 +19,22 @@ std::pair<int, int> drafted(const DraftTree& tree, std::vector<int>& depth) {
   return {nodes, levels};
 }
 
-// Whether a node has a child that is not absent, by the depths of all nodes.
-bool has_children(const DraftTree& tree, int node, const std::vector<int>& depth) {
-  for (std::size_t n = std::size_t(node) + 1; n < depth.size(); ++n)
-    if (*tree.parents.row<std::int32_t>(std::int64_t(n)) == node && depth[n] > 0) return true;
-  return false;
+// The levels at which children of the accepted path were tested, by the depths of all nodes.
+std::vector<TestedLevel> tested_levels(const Verdict& v, const DraftTree& tree, const std::vector<int>& depth) {
+  std::vector<TestedLevel> levels(std::size_t(v.length) + 1);
+  const auto on_path = [&](int node) {  // the nodes of a path have the depths 0, 1, 2, ...
+    const int d = depth[std::size_t(node)];
+    return d >= 0 && d <= v.length && node == (d == 0 ? 0 : v.path[d - 1]);
+  };
+  for (int n = 1; n < tree.nodes; ++n) {
+    const int parent = *tree.parents.row<std::int32_t>(n);
+    if (depth[std::size_t(n)] <= 0 || !on_path(parent)) continue;
+    TestedLevel& level = levels[std::size_t(depth[std::size_t(parent)])];
+    if (on_path(n)) level.accepted = level.children;
+    ++level.children;
+  }
+  if (levels.back().children == 0) levels.pop_back();
+  return levels;
 }
 
 // One verified sequence: its verdict, or the reason of its failure.
@@ -47,8 +58,18 @@ std::string fault_of(const Verdict& verdict, const DraftTree& tree, const Delive
   }
 }
 
-// Reads everything before any sequence changes: fills the trees' known tokens, and fails the sequences whose verdict is
-// invalid.
+// The message of the Error for the drawn tokens of a tree; empty for valid ones.
+std::string fault_of(const DraftTree& tree, const Sequence& q, const Delivery& d) {
+  try {
+    expect_tokens(tree, d.target.vocab, for_sequence(q.id, d.drafter));
+    return {};
+  } catch (const Error& e) {
+    return e.what();
+  }
+}
+
+// Reads everything before any sequence changes: fills the trees' known tokens, and fails the sequences whose tokens or
+// verdict are invalid.
 std::vector<Judgement> read_judgements(const Delivery& d) {
   std::vector<Judgement> judgements;
   judgements.reserve(d.plan.scheduled.size());
@@ -61,7 +82,8 @@ std::vector<Judgement> read_judgements(const Delivery& d) {
     node += tree.nodes;
     Judgement& j = judgements.emplace_back();
     j.verdict = reinterpret_cast<const Verdict*>(d.read.verdicts.row<std::uint8_t>(std::int64_t(row)));
-    if (!d.read.failures.empty()) j.failure = d.read.failures[row];
+    j.failure = fault_of(tree, d.plan.scheduled[i].active->sequence, d);
+    if (j.failure.empty() && !d.read.failures.empty()) j.failure = d.read.failures[row];
     if (j.failure.empty() && j.verdict->next == -1)
       j.failure = not_finite(d.plan.scheduled[i].active->sequence, d.target);
     if (j.failure.empty()) j.failure = fault_of(*j.verdict, tree, d);
@@ -88,7 +110,7 @@ void take(const Verdict& v, const DraftTree& tree, Active& a, SequenceReport& r,
   if (q.finish == Finish::failed) return;
   r.judged = true, r.accepted = v.length;
   std::tie(r.drafted, r.depth) = drafted(tree, depth);
-  r.rejected = has_children(tree, v.length > 0 ? v.path[v.length - 1] : 0, depth);
+  r.levels = tested_levels(v, tree, depth), r.rejected = int(r.levels.size()) > v.length;
   r.emitted.assign(v.tokens, v.tokens + kept);
   if (q.sampling.logprobs)
     q.logprobs.insert(q.logprobs.end(), v.logprobs, v.logprobs + kept), q.logprobs.resize(std::size_t(q.generated()));

@@ -17,10 +17,11 @@ struct Delivery {
   std::span<const DraftTree> trees;
   const Readback& read;
   const ModelInfo& target;
-  const std::string& verifier;  // for messages
+  const std::string &drafter, &verifier;  // for messages
 };
 
-// Returns the outcomes of the verified trees. A sequence whose verdict is invalid (expect_verdict) fails.
+// Returns the outcomes of the verified trees. A sequence whose drawn tokens or verdict are invalid (expect_tokens,
+// expect_verdict) fails.
 std::vector<Outcome> deliver(const Delivery& d, Queues& queues, StepReport& report);
 
 }  // namespace foretoken

@@ -1,6 +1,6 @@
 #include "framework/engine/draft_readback.h"
 
-#include <algorithm>
+#include <limits>
 
 namespace foretoken {
 
@@ -19,7 +19,7 @@ void DraftReadback::fetch(const Plan& plan, std::span<const DraftTree> trees,
     *at.host.row<const Token*>(i) = unread_[std::size_t(i)].drawn, *known.host.row<Token>(i) = DraftTree::kUnread;
   addresses_.push();
   const Tensor drawn = backend_.allocate({n}, DType::i32);
-  backend_.pick(known.device, at.device, drawn);
+  backend_.pick(known.device, at.device, drawn, std::numeric_limits<int>::max());
   tokens_.begin(drawn.bytes() + Staging::kAlignment);
   read_ = tokens_.array({n}, DType::i32).host;
   backend_.fetch(drawn, read_);

@@ -129,7 +129,7 @@ SequenceId Engine::submit(Request request) {
   q.tally = Tally(q.sampling.penalties(), q.sampling.logit_bias, q.tokens);
   active->on_tokens = std::move(request.on_tokens);
   const SequenceId id = q.id;
-  Active* const first = options_.reuse_prefixes ? queues_.find(request.like) : nullptr;
+  Active* const first = options_.reuse_prefixes && request.like > 0 ? queues_.find(request.like) : nullptr;
   if (first && first->sequence.generated() == 0) active->like = first->sequence.id, first->leads = true;
   queues_.waiting.push_back(std::move(active));
   return id;
@@ -161,7 +161,8 @@ StepReport Engine::step() {
   const double known = host_clock();
 
   draft_readback_.store();
-  const std::vector<Outcome> outcomes = deliver({plan, trees, read, target_.info(), verifier_name_}, queues_, report);
+  const std::vector<Outcome> outcomes =
+      deliver({plan, trees, read, target_.info(), drafter_name_, verifier_name_}, queues_, report);
   tell_drafter(outcomes);
   retire(report);
   if (options_.check) check();

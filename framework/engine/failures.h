@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "framework/decode/sequence.h"
+
 namespace foretoken {
 
 // One message per request; empty where the request did not fail.
@@ -19,5 +21,8 @@ Failures failures_alone(int count, const std::string& who, const std::function<v
 // The message for the exception that is being handled: that of an Error as it is, of any other with the name `who`.
 // Rethrows std::bad_alloc, which is no request's failure.
 std::string failure_of(const std::string& who);
+
+// "for sequence 3 the drafter 'x'": begins the message of what a component returned for a sequence.
+std::string for_sequence(SequenceId id, const std::string& who);
 
 }  // namespace foretoken

@@ -1,5 +1,6 @@
 #include "framework/engine/judging.h"
 
+#include <algorithm>
 #include <new>
 #include <vector>
 
@@ -8,14 +9,16 @@ namespace {
 
 // The inputs of trials and log-probabilities, of the judged sequences.
 struct Judged {
-  std::vector<DraftTree> trees;
+  std::vector<DraftTree> copies;     // where a tree of the step is not judged
+  std::span<const DraftTree> trees;  // else all of them, since a copy of one refers to as much memory as it has nodes
   std::vector<DistributionAfter> rows;
   std::vector<Draws> draws;
   std::vector<std::uint32_t> positions;
   std::vector<std::uint8_t> warped;
   bool logprobs = false;
 
-  Judged(const Plan& plan, std::span<const DraftTree> all) {
+  Judged(const Plan& plan, std::span<const DraftTree> all) : trees(all) {
+    const bool some = std::ranges::any_of(plan.scheduled, [](const Scheduled& s) { return !s.root; });
     for (std::size_t i = 0; i < plan.scheduled.size(); ++i) {
       if (!plan.scheduled[i].root) continue;
       const Sequence& q = plan.scheduled[i].active->sequence;
@@ -24,8 +27,9 @@ struct Judged {
       positions.push_back(std::uint32_t(q.length()));
       warped.push_back(q.sampling.warped_logprobs);
       logprobs |= q.sampling.logprobs;
-      trees.push_back(all[i]);
+      if (some) copies.push_back(all[i]);
     }
+    if (some) trees = copies;
   }
 };
 

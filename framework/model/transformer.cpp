@@ -69,13 +69,9 @@ class Transformer::Loader {
   }
 
  private:
-  // Of products that stand side by side: what the device gives, which it alone knows; f32 where one of them is.
+  // Of products that stand side by side: what the device gives; f32 where one of them is.
   DType type_of(const std::vector<Weight>& parts) const {
-    const std::vector<float> zeros(std::size_t(parts.front().in), 0);
-    const Tensor row = backend_.upload(Tensor::host_copy<float>(zeros, DType::f32));
-    const auto is_wide = [&](const Weight& w) {
-      return backend_.norm_linear(row.reshaped({1, w.in}), row, 1, w).dtype() == DType::f32;
-    };
+    const auto is_wide = [&](const Weight& w) { return backend_.activation_type(w) == DType::f32; };
     return std::ranges::any_of(parts, is_wide) ? DType::f32 : DType::bf16;
   }
   static void expect_type(const std::string& key, const std::string& type) {

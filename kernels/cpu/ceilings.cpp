@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstring>
+#include <vector>
 
 namespace foretoken {
 namespace {
@@ -66,6 +67,19 @@ double operations_a_second(CpuBackend& cpu) {
   const auto start = Clock::now();
   cpu.pool().run(pieces, [&](int) { cpu.operations().multiply_add(kSteps); });
   return cpu.operations().operations_per_step * kSteps * pieces / since(start);
+}
+
+DeviceSpeed CpuBackend::measure_speed() {
+  constexpr std::int64_t kBytes = 256 << 20;  // beyond every cache
+  constexpr std::size_t kRepeats = 9;
+  ReadProbe probe(*this, kBytes);
+  std::vector<double> bytes, operations;
+  while (bytes.size() < kRepeats) {
+    bytes.push_back(probe.bytes_a_second());
+    operations.push_back(operations_a_second(*this));
+  }
+  std::ranges::sort(bytes), std::ranges::sort(operations);
+  return {bytes[kRepeats / 2], operations[kRepeats / 2], true};
 }
 
 }  // namespace foretoken

@@ -44,6 +44,7 @@ class CpuBackend final : public HostBackend {
   Distributions distributions(const Tensor& logits, std::span<const Warp> warps) override;
   double distribution_tile(const Distribution& distribution, Token begin, int n, double* p) const override;
   void for_each(int n, const std::function<void(int)>& f) override { pool_.run(n, f); }
+  DeviceSpeed measure_speed() override;  // ceilings.cpp
 
  private:
   // [rows, inputs] for inputs of a product.

@@ -13,6 +13,7 @@
 #include "kernels/cuda/attention/plans.h"
 #include "kernels/cuda/cuda_backend.h"
 #include "kernels/cuda/device.cuh"
+#include "kernels/staging.h"
 
 namespace foretoken {
 
@@ -47,7 +48,8 @@ class CudaBackend final : public Backend {
   Tensor constants(const void* data, std::int64_t bytes);
 
   // ---- a forward ----
-  Weight prepare(Weight weight) override;                                        // products.cu
+  Weight prepare(Weight weight) override;  // products.cu
+  DType activation_type(const Weight& w) const override;
   Tensor embed(const Weight& table, const Tensor& tokens) override;              // embed.cu
   Tensor rms_norm(const Tensor& x, const Tensor& gain, float epsilon) override;  // rms_norm.cu
   Tensor linear(const Tensor& x, const Weight& w) override;                      // products.cu
@@ -73,13 +75,12 @@ class CudaBackend final : public Backend {
   Distributions distributions(const Tensor& logits, std::span<const Warp> warps) override;
   void adjust(Tensor logits, std::span<const Adjustment> adjustments) override;  // adjust.cu
   void draw(const Distributions& distributions, std::span<const TokenDraw> draws, Tensor to) override;
-  void rank(const Distributions& raw, int k, Tensor tokens, Tensor q) override;  // rank.cu
-  void pick(const Tensor& known, const Tensor& at, Tensor to) override;          // gather.cu
+  void rank(const Distributions& raw, int k, Tensor tokens, Tensor q) override;     // rank.cu
+  void pick(const Tensor& known, const Tensor& at, Tensor to, int vocab) override;  // gather.cu
   void recall(const Tensor& at, Tensor to) override;
 
   // ---- caches (move.cu) ----
-  void move(std::span<const KvLayer> layers, const Tensor& table, std::span<const std::int32_t> from,
-            std::span<const std::int32_t> to) override;
+  void move(std::span<const Moves> moves) override;
 
   // ---- running (cuda_backend.cu, replay.cu) ----
   void replay(std::span<const std::int64_t> key, const std::function<void()>& body, const Tensor& result) override;
@@ -137,6 +138,7 @@ class CudaBackend final : public Backend {
   std::unique_ptr<CudaTransfers> transfers_;
   std::unique_ptr<CudaReplays> replays_;
   std::unique_ptr<CudaProducts> products_;
+  Staging moves_staging_{*this};
 };
 
 }  // namespace foretoken

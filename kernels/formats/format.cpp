@@ -28,14 +28,6 @@ void divided(std::int64_t n, std::int64_t work, const ForShares& shares,
     f(0, n);
 }
 
-Block block_of(const Weight& dense, const WeightFormat& format, int group) {
-  const Block block = group > 0 ? Block{1, group} : format.block(dense.out, dense.in);
-  if (block.inputs > 0 && dense.in % block.inputs == 0) return block;
-  throw Error("a weight of " + std::to_string(dense.in) + " inputs does not divide into groups" +
-              (group > 0 ? " of " + std::to_string(group) : "") + " of the format " + format.name() + " (" +
-              format.meaning() + "); choose another format");
-}
-
 GroupScale scale_of(const Weight& w, std::int64_t o, std::int64_t g) {
   const auto part = [&](const Tensor& t) { return t ? t.row<float>(o)[g] : 0.0f; };
   return {w.scales.row<float>(o)[g], part(w.zeros), part(w.minima)};
@@ -111,8 +103,17 @@ const WeightFormat* find_format(const std::string& name) {
   return nullptr;
 }
 
+Block blocks_of(const WeightFormat& format, std::int64_t out, std::int64_t in, int group, const std::string& what,
+                const std::string& remedy) {
+  const Block block = group > 0 ? Block{1, group} : format.block(out, in);
+  if (block.inputs > 0 && in % block.inputs == 0) return block;
+  throw Error(what + " of " + std::to_string(in) + " inputs does not divide into groups" +
+              (group > 0 ? " of " + std::to_string(group) : "") + " of the format " + format.name() + " (" +
+              format.meaning() + "); " + remedy);
+}
+
 Weight quantize(const Weight& dense, const WeightFormat& format, int group, const ForShares& shares) {
-  const Block block = block_of(dense, format, group);
+  const Block block = blocks_of(format, dense.out, dense.in, group);
   const std::vector<GroupScale> scales = fitted(dense, format, block, shares);
   const bool zeros = std::ranges::any_of(scales, [](const GroupScale& s) { return s.zero != 0; });
   Weight like;

@@ -63,6 +63,11 @@ const std::vector<const WeightFormat*>& weight_formats();
 // nullptr: there is none of this name.
 const WeightFormat* find_format(const std::string& name);
 
+// The blocks of a matrix [out, in]: of `group` inputs of one output, or, where that is 0, as WeightFormat::block says.
+// Throws Error unless they divide the inputs: `what`: the matrix; `remedy`: what the user is told to do.
+Block blocks_of(const WeightFormat& format, std::int64_t out, std::int64_t in, int group = 0,
+                const std::string& what = "a weight", const std::string& remedy = "choose another format");
+
 // The bf16 number of a code, as f32.
 inline float weight_of(float number, GroupScale s) {
   const float scaled = s.scale * (number - s.zero);

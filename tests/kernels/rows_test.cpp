@@ -192,7 +192,7 @@ TEST_P(Rows, tree_is_chain) {
       const std::vector<int>& path = paths[std::size_t(n)];
       std::vector<std::int32_t> from(path.begin(), path.end()), to;
       for (std::size_t i = 0; i < path.size(); ++i) to.push_back(prefix + int(i));
-      backend->move(compact.layers, compact.tables, from, to);
+      move(*backend, compact, 0, from, to);
       const Layout chain = layout_of({chain_row(0, prefix + int(path.size()) - 1)}, compact.tables, 0);
       ASSERT_TRUE(same_row(backend->attend(q.rows(n, 1), compact.layers[0], chain, 0.125f), 0, tree, n))
           << "seed " << seed << ", node " << n;

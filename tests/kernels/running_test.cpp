@@ -28,7 +28,9 @@ TEST_P(ParityRunning, norm_linear) {
   for (int n : {1, 2, 5, 8, 33}) {
     const Weight w = cpu->prepare(random_weight(130, 96, DType::bf16, 3));
     const Tensor x = random_tensor({n, 96}, 4), gain = random_tensor({1, 96}, 6).reshaped({96});
-    EXPECT_TRUE(same_bits(cpu->norm_linear(x, gain, 1e-5f, w), cpu->linear(cpu->rms_norm(x, gain, 1e-5f), w))) << n;
+    const Tensor y = cpu->norm_linear(x, gain, 1e-5f, w);
+    EXPECT_TRUE(same_bits(y, cpu->linear(cpu->rms_norm(x, gain, 1e-5f), w))) << n;
+    EXPECT_EQ(y.dtype(), cpu->activation_type(w));
   }
 }
 
@@ -113,13 +115,18 @@ TEST_P(ParityRunning, store_rounds_every_number_as_bf16_does) {
 }
 
 TEST_P(ParityRunning, pick) {
-  Token drawn[3] = {70, 80, 90};
+  Token drawn[3] = {70, 80, 90};  // the vocabulary has 91 tokens
   const std::vector<std::uint64_t> at{0, reinterpret_cast<std::uint64_t>(&drawn[2]), 0,
                                       reinterpret_cast<std::uint64_t>(&drawn[0])};
   Tensor to = integers({0, 0, 0, 0});
-  cpu->pick(integers({1, 2, -1, 4}), listed(at, DType::u64), to);
-  const auto picked = to.values<Token>();
-  EXPECT_EQ((std::vector<Token>(picked.begin(), picked.end())), (std::vector<Token>{1, 90, -1, 70}));
+  const auto picked = [&](const std::vector<Token>& known) {
+    cpu->pick(integers(known), listed(at, DType::u64), to, 91);
+    const auto tokens = to.values<Token>();
+    return std::vector<Token>(tokens.begin(), tokens.end());
+  };
+  EXPECT_EQ(picked({1, 2, -1, 4}), (std::vector<Token>{1, 90, -1, 70}));
+  drawn[0] = 91;
+  EXPECT_EQ(picked({-2, 2, 1 << 30, 4}), (std::vector<Token>{kOutside, 90, kOutside, kOutside}));
 }
 
 TEST_P(ParityRunning, mirror) {

@@ -13,6 +13,7 @@
 
 #include "kernels/backend.h"
 #include "kernels/formats/formats.h"
+#include "kernels/host_backend.h"
 
 namespace foretoken::testing {
 
@@ -200,6 +201,36 @@ struct Cache {
     tables = integers(order).reshaped({sequences, width});
   }
 };
+
+// All that a cache has in one slot of a sequence, of all layers and heads, as bytes.
+inline std::string slot_bytes(const Cache& cache, int sequence, int slot) {
+  std::string all;
+  for (const KvLayer& kv : cache.layers)
+    for (const KvPlane& plane : KvPlanes(kv))
+      for (int h = 0; h < kv.kv_heads; ++h) {
+        const std::byte* const row = slot_address(kv, plane, cache.tables.row<std::int32_t>(sequence), slot);
+        all.append(reinterpret_cast<const char*>(row) + h * kv.page_rows * plane.bytes, std::size_t(plane.bytes));
+      }
+  return all;
+}
+
+// Slot from[i] of a sequence moves to slot to[i].
+inline std::vector<Moves::Row> moved_rows(const Cache& cache, int sequence, const std::vector<std::int32_t>& from,
+                                          const std::vector<std::int32_t>& to) {
+  const int page_rows = cache.layers.front().page_rows;
+  const auto at = [&](std::int32_t slot) {
+    return PageRow{cache.tables.row<std::int32_t>(sequence)[slot / page_rows], slot % page_rows};
+  };
+  std::vector<Moves::Row> rows;
+  for (std::size_t i = 0; i < from.size(); ++i) rows.push_back({at(from[i]), at(to[i])});
+  return rows;
+}
+inline void move(Backend& backend, const Cache& cache, int sequence, const std::vector<std::int32_t>& from,
+                 const std::vector<std::int32_t>& to) {
+  const std::vector<Moves::Row> rows = moved_rows(cache, sequence, from, to);
+  const Moves moves{cache.layers, rows};
+  backend.move({&moves, 1});
+}
 
 // Writes random keys and values for slots [0, slots) of every sequence.
 inline void fill(Backend& backend, Cache& cache, int slots, unsigned seed) {

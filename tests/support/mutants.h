@@ -31,8 +31,7 @@ Registries with_unwarped_q(Registries registries);
 // Compaction is skipped: `move` does nothing.
 class Unmoved : public ReferenceBackend {
  public:
-  void move(std::span<const KvLayer>, const Tensor&, std::span<const std::int32_t>,
-            std::span<const std::int32_t>) override {}
+  void move(std::span<const Moves>) override {}
 };
 
 // Keys are stale after a rejection: a slot that has a key of this position is not overwritten.

@@ -18,6 +18,9 @@ Entry<Verifier> recursive_rule(RuleBug bug);
 Entry<Verifier> k_seq_rule(RuleBug bug);
 Entry<Verifier> block_rule(RuleBug bug);
 Entry<Verifier> traversal_rule(RuleBug bug);
+Entry<Verifier> best_rule(RuleBug bug);
+Entry<Verifier> match_rule(RuleBug bug);
+Entry<Verifier> race_rule(RuleBug bug);
 Entry<Verifier> kept_above_rule(RuleBug bug);
 Entry<Verifier> profile_rule(RuleBug bug);
 

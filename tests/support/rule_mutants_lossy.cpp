@@ -6,16 +6,17 @@
 namespace foretoken::test {
 namespace {
 
-// Keeps the first child that p gives at least 0.3.
+// Keeps the first child that p gives at least so much.
 struct KeptAbove {
   RuleBug bug;
+  double least;
   template <class Lane> Verdict operator()(Lane& lane, const Trial& t) const {
     Verdict v;
     for (int node = 0;;) {
       int kept = -1;
       for (int c = t.child(node, node); c >= 0 && kept < 0; c = t.child(node, c)) {
         const double p = (bug == RuleBug::threshold_of_warped ? t.p(node) : t.raw(node))(t.tokens[c]);
-        if ((p >= 0.3) != (bug == RuleBug::threshold_reversed)) kept = c;
+        if ((p >= (bug == RuleBug::option_ignored ? 0.3 : least)) != (bug == RuleBug::threshold_reversed)) kept = c;
       }
       if (kept < 0) {
         v.finish(lane.draw(t.p(node), {Role::bonus, std::uint32_t(node), 0}));
@@ -25,13 +26,13 @@ struct KeptAbove {
     }
   }
 };
-EmittedLaw kept_above(const Round& round) {
+EmittedLaw kept_above(const Round& round, double least) {
   std::vector<Token> path;
   int node = 0;
   for (int kept = 0; kept >= 0;) {
     kept = -1;
     for (const int c : round.children(node))
-      if (kept < 0 && round.raw[std::size_t(node)][std::size_t(round.tokens[std::size_t(c)])] >= 0.3) kept = c;
+      if (kept < 0 && round.raw[std::size_t(node)][std::size_t(round.tokens[std::size_t(c)])] >= least) kept = c;
     if (kept >= 0) path.push_back(round.tokens[std::size_t(node = kept)]);
   }
   EmittedLaw law;
@@ -79,9 +80,20 @@ EmittedLaw profile(const Round& round) {
 }  // namespace
 
 Entry<Verifier> kept_above_rule(RuleBug bug) {
-  return entry_of(
-      KeptAbove{bug},
-      {.takes = kEveryKind, .promise = "lossy: the first child with p >= 0.3", .raw = true, .induced = kept_above});
+  return {"",
+          "",
+          {{"least", "number", 0.3, "", false, 0, 1}},
+          [=](const nlohmann::json& o, Host&) {
+            return std::make_unique<RuleVerifier<KeptAbove>>(KeptAbove{bug, o.at("least").get<double>()});
+          },
+          [](const nlohmann::json& o, const ModelInfo&) {
+            return Soundness{.takes = kEveryKind,
+                             .promise = "lossy: the first child with p >= least",
+                             .raw = true,
+                             .induced = [least = o.at("least").get<double>()](const Round& round) {
+                               return kept_above(round, least);
+                             }};
+          }};
 }
 Entry<Verifier> profile_rule(RuleBug bug) {
   return entry_of(

@@ -20,8 +20,10 @@ struct BlockRule {
       const Token x = t.tokens[c];
       const double ratio = t.p(node)(x) / (t.certain(c) ? 1 : t.q(node)(x)), before = weights.back();
       const bool alone = (has(RuleBug::weight_forgotten_beyond_six) && path.size() == 7) ||
+                         (has(RuleBug::weight_forgotten_beyond_twelve) && path.size() == 13) ||
                          (has(RuleBug::last_level_token_wise) && t.child(c, c) < 0);
-      const double w = (alone ? 1 : before) * ratio;
+      const bool kept = has(RuleBug::guesses_keep_the_weight) && t.certain(c);
+      const double w = kept ? before : (alone ? 1 : before) * ratio;
       weights.push_back(has(RuleBug::weight_not_capped) ? w : std::min(1.0, w));
     }
     std::size_t end = 0;
@@ -41,7 +43,8 @@ struct BlockRule {
     const std::uint32_t named = std::uint32_t(has(RuleBug::one_uniform_for_all_levels) ? path.back() : path[k]);
     double h = weights[k];
     if (k + 1 < path.size() && !has(RuleBug::inner_nodes_end_with_weight)) {
-      const double rest = lane.sum([&](Token x) { return above(t, path[k], path[k + 1], weights[k], x); });
+      const bool whole = has(RuleBug::rest_of_whole_p) && t.certain(path[k + 1]);
+      const double rest = lane.sum([&](Token x) { return above(t, path[k], path[k + 1], whole ? 1 : weights[k], x); });
       h = rest > 0 ? rest / (rest + 1 - weights[k]) : 0;
     }
     return lane.accept(h, {Role::accept, named, 0});
@@ -89,9 +92,10 @@ struct TraversalRule {
   bool visit(Lane& lane, const Trial& t, int node, double weight, std::vector<int>& path, Verdict& v) const {
     State s{values(t.p(node)), values(t.q(node)), weight};
     bool tried = false;
+    const bool of_p = has(RuleBug::second_subtree_of_p) || (has(RuleBug::deep_siblings_of_p) && path.size() >= 6);
     for (int c = t.child(node, node); c >= 0; c = t.child(node, c), tried = true) {
       const std::size_t x = std::size_t(t.tokens[c]);
-      const double p = has(RuleBug::second_subtree_of_p) ? t.p(node)(Token(x)) : s.r[x];
+      const double p = of_p ? t.p(node)(Token(x)) : s.r[x];
       path.push_back(c);
       if (visit(lane, t, c, std::min(1.0, s.weight * p / (t.certain(c) ? 1 : s.q[x])), path, v)) return true;
       path.pop_back();
@@ -114,8 +118,11 @@ struct TraversalRule {
     }
     if (rest > 0)
       for (std::size_t x = 0; x < s.r.size(); ++x) s.r[x] = above[x] / rest;
-    if (node != 0 && !has(RuleBug::weight_kept_after_rejection)) s.weight = rest > 0 ? rest / (rest + 1 - s.weight) : 0;
+    const bool keeps =
+        has(RuleBug::weight_kept_after_rejection) || (has(RuleBug::weight_kept_below_root) && t.parents[node] > 0);
+    if (node != 0 && !keeps) s.weight = rest > 0 ? rest / (rest + 1 - s.weight) : 0;
     if (!repeatless(t, c) || has(RuleBug::traversal_ignores_repeats)) return;
+    if (has(RuleBug::left_of_first_sibling) && t.child(node, node) != c) return;
     const double left = 1 - s.q[at];
     for (double& q : s.q) q = left > 0 ? q / left : 0;
     s.q[at] = 0;

@@ -1,6 +1,6 @@
 // gather: y[i] = x[rows[i]], x [*, width] of any type, rows i32 [n]. Bytes: 2 * n * width * size. pick: to[i] = *at[i],
-// or known[i] where at[i] is null. Bytes: 16 a row. recall: row i of to [n, width] of any type = a copy of the row at
-// address at[i], zeros where it is null. Bytes: 2 * n * width * size.
+// or known[i] where at[i] is null, kOutside where that is no token. Bytes: 16 a row. recall: row i of to [n, width] of
+// any type = a copy of the row at address at[i], zeros where it is null. Bytes: 2 * n * width * size.
 #include "kernels/cuda/cuda_backend.cuh"
 
 namespace foretoken {
@@ -13,11 +13,11 @@ template <class T> __global__ void gather_kernel(const T* x, std::int64_t stride
   for (int i = int(threadIdx.x); i < width; i += int(blockDim.x)) y[std::int64_t(blockIdx.x) * width + i] = from[i];
 }
 
-__global__ void pick_kernel(const int* known, const int* const* at, int* to, std::int64_t to_stride, int n) {
+__global__ void pick_kernel(const int* known, const int* const* at, int* to, std::int64_t to_stride, int n, int vocab) {
   let_next_kernel_start();
   wait_for_previous_kernels();
   const int i = int(blockIdx.x * blockDim.x + threadIdx.x);
-  if (i < n) to[i * to_stride] = at[i] != nullptr ? *at[i] : known[i];
+  if (i < n) to[i * to_stride] = within_vocabulary(at[i] != nullptr ? *at[i] : known[i], vocab);
 }
 
 __global__ void recall_kernel(const char* const* at, char* to, std::int64_t pitch, std::int64_t bytes) {
@@ -48,11 +48,11 @@ Tensor CudaBackend::gather(const Tensor& x, const Tensor& rows) {
   return y;
 }
 
-void CudaBackend::pick(const Tensor& known, const Tensor& at, Tensor to) {
+void CudaBackend::pick(const Tensor& known, const Tensor& at, Tensor to, int vocab) {
   enter();
   const int n = int(to.dim(0));
   launch_kernel("pick", stream_, {dim3(blocks_for(n, 256)), 256, 0, 1, dependent_launch()}, pick_kernel,
-                known.data<int>(), at.data<const int*>(), to.data<int>(), to.row_stride(), n);
+                known.data<int>(), at.data<const int*>(), to.data<int>(), to.row_stride(), n, vocab);
 }
 
 void CudaBackend::recall(const Tensor& at, Tensor to) {

@@ -1,6 +1,5 @@
-// move: KV compaction. For every layer, plane and head, slot from[i] is copied to slot to[i], in order: to[i] <=
-// from[i] and both ascend, so that a slot is read before it is overwritten. Bytes: layers * slots * kv_heads *
-// head_size * 4 * size, and 16 for a head's scales.
+// move: KV compaction of all block tables and caches by one launch. Its arguments are pushed together; rows, planes and
+// tables are in one array each. Bytes: moved rows * layers * planes * kv_heads * row_bytes * 2.
 #include <algorithm>
 
 #include "kernels/cuda/cuda_backend.cuh"
@@ -8,70 +7,138 @@
 namespace foretoken {
 namespace {
 
-constexpr int kSlots = 64, kLayers = 96;  // of one launch: the most that fits into a kernel's arguments
-
-struct Moves {
-  unsigned char* pool;
-  std::int64_t page_bytes;
-  const std::int32_t* table;
-  int page_rows, kv_heads, row_bytes, slots;
-  std::int32_t from[kSlots], to[kSlots];
-  std::int64_t planes[4][kLayers];  // keys, values, and the scales of codes
+// One plane of one layer of a cache.
+struct Plane {
+  std::int64_t begin;
+  int heads, row_bytes;
+  int word_bytes;  // of the copies: 16, 8, 4, 2 or 1
 };
 
-// Rows of `row_bytes` bytes in words; a thread copies the same columns of all slots, so program order is the order of
-// the copies.
-template <class W> __device__ void move_rows(const Moves& m, int row_bytes) {
-  const std::int64_t plane = m.planes[blockIdx.z][blockIdx.x] + std::int64_t(blockIdx.y) * m.page_rows * row_bytes;
-  const auto row = [&](int slot) {
-    return reinterpret_cast<W*>(m.pool + std::int64_t(m.table[slot / m.page_rows]) * m.page_bytes + plane +
-                                std::int64_t(slot % m.page_rows) * row_bytes);
+// The moves of one block table, and the planes of its cache.
+struct Table {
+  unsigned char* pool;
+  std::int64_t page_bytes;
+  int page_rows, rows, first_row, planes, first_plane;
+};
+
+struct Arguments {
+  const Table* tables;
+  const Plane* planes;
+  const Moves::Row* rows;
+};
+
+constexpr int kThreads = 128, kAhead = 8;
+
+// A thread copies the same columns of all rows. It reads several rows before it writes the first of them, which is
+// allowed since no row is read after it was written.
+template <class W> __device__ void move_plane(const Table& t, const Plane& plane, const Moves::Row* rows) {
+  const auto row = [&](const PageRow& r, int head) {
+    return reinterpret_cast<W*>(t.pool + std::int64_t(r.page) * t.page_bytes + plane.begin +
+                                (std::int64_t(head) * t.page_rows + r.row) * plane.row_bytes);
   };
-  const int words = row_bytes / int(sizeof(W));
-  for (int c = int(threadIdx.x); c < words; c += int(blockDim.x))
-    for (int i = 0; i < m.slots; ++i) row(m.to[i])[c] = row(m.from[i])[c];
+  const int words = plane.row_bytes / int(sizeof(W));
+  for (int c = int(threadIdx.x); c < plane.heads * words; c += kThreads) {
+    const int head = c / words, column = c % words;
+    for (int first = 0; first < t.rows; first += kAhead) {
+      W word[kAhead];
+#pragma unroll
+      for (int i = 0; i < kAhead; ++i)
+        if (first + i < t.rows) word[i] = row(rows[first + i].from, head)[column];
+#pragma unroll
+      for (int i = 0; i < kAhead; ++i)
+        if (first + i < t.rows) row(rows[first + i].to, head)[column] = word[i];
+    }
+  }
 }
 
-// Block (layer, head, plane).
-template <class W> __global__ void move_kernel(const __grid_constant__ Moves m) {
+// Block (table, plane of its cache).
+__global__ void move_kernel(Arguments a) {
   wait_for_previous_kernels();
   let_next_kernel_start();
-  if (blockIdx.z < 2)
-    move_rows<W>(m, m.row_bytes);
-  else
-    move_rows<float>(m, 4);
+  const Table t = a.tables[blockIdx.x];
+  if (int(blockIdx.y) >= t.planes) return;
+  const Plane plane = a.planes[t.first_plane + int(blockIdx.y)];
+  const Moves::Row* const rows = a.rows + t.first_row;
+  switch (plane.word_bytes) {
+    case 16:
+      return move_plane<uint4>(t, plane, rows);
+    case 8:
+      return move_plane<uint2>(t, plane, rows);
+    case 4:
+      return move_plane<std::uint32_t>(t, plane, rows);
+    case 2:
+      return move_plane<std::uint16_t>(t, plane, rows);
+    default:
+      return move_plane<unsigned char>(t, plane, rows);
+  }
+}
+
+// The widest words that divide all these sizes.
+int word_bytes(std::int64_t sizes) {
+  int bytes = 16;
+  while (sizes % bytes != 0) bytes /= 2;
+  return bytes;
+}
+
+// The arguments on the host. The tables of one cache share its planes.
+struct Gathered {
+  std::vector<Table> tables;
+  std::vector<Plane> planes;
+  std::vector<Moves::Row> rows;
+  int most_planes = 0;
+  struct Cache {
+    std::span<const KvLayer> layers;
+    int first_plane, planes;
+  };
+  std::vector<Cache> caches;
+
+  explicit Gathered(std::span<const Moves> moves) {
+    for (const Moves& m : moves) {
+      if (m.layers.empty() || m.rows.empty()) continue;
+      const Cache c = cache(m.layers);
+      const KvLayer& kv = m.layers.front();
+      tables.push_back({kv.pool.data<unsigned char>(), kv.pool.row_stride(), kv.page_rows, int(m.rows.size()),
+                        int(rows.size()), c.planes, c.first_plane});
+      rows.insert(rows.end(), m.rows.begin(), m.rows.end());
+      most_planes = std::max(most_planes, c.planes);
+    }
+  }
+
+ private:
+  Cache cache(std::span<const KvLayer> layers) {
+    for (const Cache& c : caches)
+      if (c.layers.data() == layers.data() && c.layers.size() == layers.size()) return c;
+    const int first = int(planes.size());
+    for (const KvLayer& kv : layers)
+      for (const KvPlane& p : KvPlanes(kv))
+        planes.push_back({p.begin, kv.kv_heads, int(p.bytes), word_bytes(p.begin | p.bytes | kv.pool.row_stride())});
+    return caches.emplace_back(layers, first, int(planes.size()) - first);
+  }
+};
+
+// A copy of the values in the staging; returns their address on the device.
+template <class T> const T* stage(Staging& staging, const std::vector<T>& values) {
+  const auto array = staging.array({std::int64_t(values.size()), std::int64_t(sizeof(T))}, DType::u8);
+  std::ranges::copy(values, reinterpret_cast<T*>(array.host.raw()));
+  return reinterpret_cast<const T*>(array.device.raw());
 }
 
 }  // namespace
 
-void CudaBackend::move(std::span<const KvLayer> layers, const Tensor& table, std::span<const std::int32_t> from,
-                       std::span<const std::int32_t> to) {
+void CudaBackend::move(std::span<const Moves> moves) {
   enter();
-  for (const KvLayer& kv : layers) written(kv);
-  for (std::size_t l = 0; l < layers.size(); l += kLayers) {
-    const KvLayer& kv = layers[l];
-    const std::size_t count = std::min<std::size_t>(kLayers, layers.size() - l);
-    Moves m = {};
-    m.pool = kv.pool.data<unsigned char>(), m.page_bytes = kv.pool.row_stride(), m.table = table.data<std::int32_t>();
-    m.page_rows = kv.page_rows, m.kv_heads = kv.kv_heads, m.row_bytes = int(kv.head_size * size_of(kv.dtype));
-    bool wide = m.row_bytes % 8 == 0 && m.page_bytes % 8 == 0;
-    for (std::size_t i = 0; i < count; ++i) {
-      const KvLayer& of = layers[l + i];
-      m.planes[0][i] = of.keys, m.planes[1][i] = of.values, m.planes[2][i] = of.key_scales,
-      m.planes[3][i] = of.value_scales;
-      wide = wide && (of.keys | of.values) % 8 == 0;
-    }
-    for (std::size_t s = 0; s < from.size(); s += kSlots) {
-      m.slots = int(std::min<std::size_t>(kSlots, from.size() - s));
-      std::copy_n(from.data() + s, m.slots, m.from), std::copy_n(to.data() + s, m.slots, m.to);
-      const dim3 blocks(unsigned(count), unsigned(kv.kv_heads), has_scales(kv.dtype) ? 4 : 2);
-      launch_kernel("move", stream_, {blocks, 32, 0, 1, dependent_launch()},
-                    wide                  ? move_kernel<uint2>
-                    : m.row_bytes % 2 > 0 ? move_kernel<std::uint8_t>
-                                          : move_kernel<std::uint16_t>,
-                    m);
-    }
-  }
+  const Gathered g(moves);
+  if (g.tables.empty()) return;
+  moves_staging_.begin(std::int64_t(g.tables.size() * sizeof(Table) + g.planes.size() * sizeof(Plane) +
+                                    g.rows.size() * sizeof(Moves::Row)) +
+                       3 * Staging::kAlignment);
+  const Arguments a{stage(moves_staging_, g.tables), stage(moves_staging_, g.planes), stage(moves_staging_, g.rows)};
+  moves_staging_.push();
+  for (const Gathered::Cache& c : g.caches)
+    for (const KvLayer& kv : c.layers) written(kv);
+  launch_kernel("move", stream_,
+                {dim3(unsigned(g.tables.size()), unsigned(g.most_planes)), kThreads, 0, 1, dependent_launch()},
+                move_kernel, a);
 }
 
 }  // namespace foretoken

@@ -31,6 +31,10 @@ class CudaMatrix : public PreparedWeight {
   virtual void embed(CudaBackend& backend, const Tensor& tokens, const Tensor& x) const = 0;
 };
 
+// A part of a stored weight on the device, and its address there; an absent one has neither.
+inline Tensor uploaded(CudaBackend& backend, const Tensor& part) { return part ? backend.upload(part) : Tensor(); }
+template <class T> const T* data_or_null(const Tensor& part) { return part ? part.data<T>() : nullptr; }
+
 // The matrix that prepare() made. Throws Error where the weight was not prepared.
 const CudaMatrix& matrix_of(const Weight& w);
 

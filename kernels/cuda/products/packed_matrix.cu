@@ -105,10 +105,10 @@ __device__ uint4 eight_inputs(const Pair (&pairs)[4], int lane) {
   return {mine[0], mine[1], mine[2], mine[3]};
 }
 
-// A warp unpacks a cell, and writes 64 bytes of each output at a time.
 // Launched behind kernels that write a matrix: products may request boxes of it before they wait.
 __global__ void barrier_kernel() {}
 
+// A warp unpacks a cell, and writes 64 bytes of each output at a time.
 template <class U> __global__ void unpack_kernel(PackedLayout layout, const unsigned char* cells, Bf16* to,
                                                  std::int64_t out, std::int64_t in, std::int64_t count) {
   wait_for_previous_kernels();
@@ -216,17 +216,15 @@ std::shared_ptr<PackedMatrix> packed(CudaBackend& backend, const Weight& w) {
   m->layout.cell = code_bytes(choice.code) + m->layout.scale_bytes();
   m->cells = backend.allocate({pieces, eights, m->layout.cell}, DType::u8);
   const std::int64_t count = std::int64_t(pieces) * eights;
-  const auto uploaded = [&](const Tensor& t) { return t ? backend.upload(t) : Tensor(); };
-  const Tensor codes = uploaded(w.values), scales = uploaded(w.scales), zeros = uploaded(w.zeros),
-               minima = uploaded(w.minima);
+  const Tensor codes = backend.upload(w.values), scales = backend.upload(w.scales), zeros = uploaded(backend, w.zeros),
+               minima = uploaded(backend, w.minima);
   const Tensor nans = backend.allocate({1}, DType::i32), found = Tensor::host({1}, DType::i32);
   check(cudaMemsetAsync(nans.raw(), 0, 4, backend.cuda_stream()), "clearing memory");
-  const auto of = [](const Tensor& t) { return t ? t.data<float>() : nullptr; };
   const Stored stored{codes.data<std::uint8_t>(),
                       m->layout.numbers,
-                      of(scales),
-                      of(zeros),
-                      of(minima),
+                      scales.data<float>(),
+                      data_or_null<float>(zeros),
+                      data_or_null<float>(minima),
                       w.out,
                       w.in,
                       w.group,

@@ -94,6 +94,8 @@ Weight CudaBackend::prepare(Weight weight) {
   return products_->prepare(std::move(weight));
 }
 
+DType CudaBackend::activation_type(const Weight& w) const { return matrix_of(w).type(); }
+
 Tensor CudaBackend::linear(const Tensor& x, const Weight& w) {
   enter();
   const Tensor y = allocate({x.dim(0), w.out}, DType::f32);
@@ -113,7 +115,7 @@ void CudaBackend::linear_add(Tensor x, const Tensor& h, const Weight& w) {
 
 Tensor CudaBackend::norm_linear(const Tensor& x, const Tensor& gain, float epsilon, const Weight& w) {
   enter();
-  const Tensor y = allocate({x.dim(0), w.out}, matrix_of(w).type());
+  const Tensor y = allocate({x.dim(0), w.out}, activation_type(w));
   norm_linear_to(y, x, gain, epsilon, w);
   return y;
 }

@@ -135,8 +135,6 @@ __global__ void transpose_kernel(const float* scales, float* to, int out, int gr
   for (int g = 0; o < out && g < groups; ++g) to[std::int64_t(g) * out + o] = scales[std::int64_t(o) * groups + g];
 }
 
-template <class T> const T* data_or_null(const Tensor& t) { return t ? t.data<T>() : nullptr; }
-
 RoundedCodes codes_of(const RoundedMatrix& m) {
   const Weight& w = m.weight();
   return {static_cast<const std::int8_t*>(m.codes().raw()),
@@ -170,10 +168,9 @@ template <class F> void in_grids(std::int64_t rows, F launch) {
 }  // namespace
 
 RoundedMatrix::RoundedMatrix(CudaBackend& backend, const Weight& weight) : weight_(weight) {
-  const auto uploaded = [&](const Tensor& t) { return t ? backend.upload(t) : Tensor(); };
   const std::int64_t n = weight.out * weight.in;
   const bool integers = weight.format->coding() == Coding::integers;
-  const Tensor values = uploaded(weight.values), scales = uploaded(weight.scales);
+  const Tensor values = backend.upload(weight.values), scales = backend.upload(weight.scales);
   codes_ = values;
   if (integers) {
     codes_ = backend.allocate({weight.out, weight.in}, DType::i8);
@@ -185,7 +182,7 @@ RoundedMatrix::RoundedMatrix(CudaBackend& backend, const Weight& weight) : weigh
   launch_kernel("prepare", backend.cuda_stream(), {dim3(blocks_for(weight.out, 256)), 256}, transpose_kernel,
                 scales.data<float>(), scales_.data<float>(), int(weight.out), int(groups()));
   weight_.values = {}, weight_.scales = {}, weight_.bias = {};
-  weight_.zeros = uploaded(weight.zeros), weight_.order = uploaded(weight.order);
+  weight_.zeros = uploaded(backend, weight.zeros), weight_.order = uploaded(backend, weight.order);
   boxes_ = can_multiply_boxes(backend, *this);
 }
 

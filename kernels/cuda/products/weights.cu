@@ -38,8 +38,6 @@ __global__ void dequantize_kernel(Codes c, Bf16* w, std::int64_t n) {
   }
 }
 
-const float* numbers_of(const Tensor& t) { return t ? t.data<float>() : nullptr; }
-
 // The matrix of a weight that is not packed: bf16 or f32.
 Tensor dense_values(CudaBackend& backend, const Weight& stored) {
   const Weight weight = stored.format ? stored : in_input_order(stored);
@@ -47,16 +45,16 @@ Tensor dense_values(CudaBackend& backend, const Weight& stored) {
   const Grid grid{dim3(std::min(blocks_for(n, 256), 4096u)), 256};
   const Tensor values = backend.upload(weight.values);
   if (weight.format) {
-    const auto uploaded = [&](const Tensor& t) { return t ? backend.upload(t) : Tensor(); };
     const Tensor numbers = backend.upload(Tensor::host_copy(weight.format->numbers(), DType::f32)),
-                 scales = uploaded(weight.scales), zeros = uploaded(weight.zeros), minima = uploaded(weight.minima),
-                 order = uploaded(weight.order), matrix = backend.allocate({weight.out, weight.in}, DType::bf16);
+                 scales = backend.upload(weight.scales), zeros = uploaded(backend, weight.zeros),
+                 minima = uploaded(backend, weight.minima), order = uploaded(backend, weight.order),
+                 matrix = backend.allocate({weight.out, weight.in}, DType::bf16);
     const Codes codes{values.data<std::uint8_t>(),
                       numbers.data<float>(),
                       scales.data<float>(),
-                      numbers_of(zeros),
-                      numbers_of(minima),
-                      order ? order.data<std::int32_t>() : nullptr,
+                      data_or_null<float>(zeros),
+                      data_or_null<float>(minima),
+                      data_or_null<std::int32_t>(order),
                       weight.group,
                       weight.in};
     launch_kernel("prepare", backend.cuda_stream(), grid, dequantize_kernel, codes, matrix.data<Bf16>(), n);
@@ -88,8 +86,7 @@ std::shared_ptr<const CudaMatrix> matrix_for(CudaBackend& backend, const Weight&
 Weight CudaProducts::prepare(Weight weight) {
   auto matrix = matrix_for(backend_, weight);
   if (weight.bias) weight.bias = backend_.upload(weight.bias);
-  weight.values = {}, weight.scales = {}, weight.zeros = {}, weight.minima = {},
-  weight.order = {};  // those are dropped
+  weight.forget_stored();
   weight.prepared = std::move(matrix);
   return weight;
 }

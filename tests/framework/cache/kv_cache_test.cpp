@@ -14,7 +14,7 @@ struct KvCacheTest : ::testing::Test {
   std::unique_ptr<Backend> backend = make_reference_backend();
   KvShape shape{1, 1, 2, DType::f32};  // 16 bytes a position
   PagePool pool{*backend, 4 * 16, 8};  // pages of 4 positions
-  KvCache cache{*backend, pool, shape};
+  KvCache cache{pool, shape};
 
   static Sequence sequence(SequenceId id, std::vector<Token> tokens) {
     Sequence s;
@@ -31,9 +31,10 @@ struct KvCacheTest : ::testing::Test {
     return parent;
   }
   // Writes a value to a slot of the cache, by which moves are detected.
-  float& key(const Sequence& s, int slot) {
-    const KvLayer& l = cache.layers()[0];
-    return reinterpret_cast<float*>(pool.memory().row<std::byte>(cache.held(s.id).table[std::size_t(slot / 4)]) +
+  float& key(const Sequence& s, int slot) { return key(cache, s, slot); }
+  float& key(const KvCache& c, const Sequence& s, int slot) {
+    const KvLayer& l = c.layers()[0];
+    return reinterpret_cast<float*>(pool.memory().row<std::byte>(c.held(s.id).table[std::size_t(slot / 4)]) +
                                     l.keys)[slot % 4 * 2];
   }
 };
@@ -57,10 +58,37 @@ TEST_F(KvCacheTest, keeps_the_accepted_pending_path_and_moves_it_together) {
   key(s, 4) = 47, key(s, 5) = 58;
   s.tokens = {5, 6, 7, 8, 1};
   EXPECT_EQ(cache.settle(s), 4);
+  cache.compact();
   EXPECT_EQ(key(s, 2), 47);
   EXPECT_EQ(key(s, 3), 58);
   EXPECT_EQ(cache.held(1).table.size(), 1u) << "pages held = ceil(4 / 4)";
   EXPECT_EQ(pool.in_use(), 1);
+}
+
+// Of two sequences and two caches of one pool.
+TEST_F(KvCacheTest, rows_move_when_the_pool_is_compacted_and_before_its_pages_are_used_again) {
+  KvCache other(pool, shape);
+  Sequence a = sequence(1, {5}), b = sequence(2, {6});
+  const auto branch = [&](KvCache& c, Sequence& s, float value) {  // the second of two children is accepted
+    c.settle(s);
+    ASSERT_TRUE(c.reserve(s, 3));
+    const Tensor t = Tensor::host_copy<Token>(std::vector<Token>{s.last(), 8, 9}, DType::i32);
+    for (int i = 0; i < 3; ++i) c.fed(s.id).append(i == 0 ? -1 : 0, {t, {}}, i);
+    key(c, s, 2) = value;
+  };
+  branch(cache, a, 1), branch(cache, b, 2), branch(other, a, 3);
+  a.tokens = {5, 9, 1}, b.tokens = {6, 9, 1};
+  EXPECT_EQ(cache.settle(a), 2);
+  EXPECT_EQ(cache.settle(b), 2);
+  EXPECT_EQ(other.settle(a), 2);
+  EXPECT_NE(key(cache, a, 1), 1) << "not yet";
+  cache.compact();
+  EXPECT_EQ(key(cache, a, 1), 1);
+  EXPECT_EQ(key(cache, b, 1), 2);
+  EXPECT_EQ(key(other, a, 1), 3);
+  key(cache, a, 2) = 7;
+  cache.compact();
+  EXPECT_EQ(key(cache, a, 1), 1) << "what moved does not move again";
 }
 
 TEST_F(KvCacheTest, rows_of_a_chain_attend_to_a_prefix_and_nodes_of_a_tree_to_their_ancestors) {
@@ -137,7 +165,7 @@ TEST_F(KvCacheTest, a_reservation_that_fails_takes_nothing) {
 
 TEST_F(KvCacheTest, a_destroyed_cache_leaves_the_pool_usable) {
   {
-    KvCache other(*backend, pool, shape);
+    KvCache other(pool, shape);
     Sequence s = sequence(1, {1, 2, 3, 4, 5});
     other.settle(s);
     ASSERT_TRUE(other.reserve(s, 5));
@@ -155,7 +183,7 @@ TEST(KvCacheLayers, LayersOfAnyShapesLieSideBySide) {
   const KvShape shape{std::vector<LayerShape>{{1, 2, DType::f32}, {2, 4, DType::bf16}, {1, 6, DType::f32}}};
   EXPECT_EQ(shape.bytes_per_row(), 2 * (8 + 16 + 24));
   PagePool pool(*backend, 3 * shape.bytes_per_row() + 5, 2);
-  KvCache cache(*backend, pool, shape);
+  KvCache cache(pool, shape);
   EXPECT_EQ(cache.page_rows(), 3);
   ASSERT_EQ(cache.layers().size(), 3u);
   std::int64_t at = 0;

@@ -36,9 +36,9 @@ class Recording final : public ReferenceBackend {
     const Tensor memory = allocate({bytes}, DType::u8);
     return {memory, memory};
   }
-  void pick(const Tensor& known, const Tensor& at, Tensor to) override {
+  void pick(const Tensor& known, const Tensor& at, Tensor to, int vocab) override {
     note({address(known), address(at)});
-    ReferenceBackend::pick(known, at, to);
+    ReferenceBackend::pick(known, at, to, vocab);
   }
   void replay(std::span<const std::int64_t> key, const std::function<void()>& body, const Tensor&) override {
     Numbers seen;

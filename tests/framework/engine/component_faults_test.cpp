@@ -202,7 +202,7 @@ TEST_F(ComponentFaults, a_tree_that_no_drafter_may_return_fails_its_sequence_alo
   for (const int batch : {1, 2, 4}) {
     options.batch = batch;
     spoil([](DraftTree& t) { *t.known.row<Token>(1) = 99; });
-    one_fails(three(), 1, "the drafter 'hooked' drew the token 99, outside the target's vocabulary of 5");
+    one_fails(three(), 1, "the drafter 'hooked' drew the token 99 at node 1, outside the target's vocabulary of 5");
     spoil([](DraftTree& t) { t.q.distributions.clear(); });
     one_fails(three(), 1, "node 1 as drawn but gave no distribution q for its parent");
     spoil([](DraftTree& t) { t = {}; });

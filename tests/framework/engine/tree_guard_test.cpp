@@ -82,8 +82,8 @@ TEST_F(TreeGuard, a_drafter_is_held_to_the_kinds_of_nodes_that_it_named) {
     trees[0].q.distributions = {b.distributions(logits, std::vector{Warp{.temperature = 1}})};
   };
   EXPECT_EQ(step_with(chain, {Drawn::certain, Drawn::chain}), "(no error)");
-  EXPECT_TRUE(
-      says(step_with(chain), "the drafter 'modified' returned a node drawn 'chain'", "Needs::proposes does not name"));
+  EXPECT_TRUE(says(step_with(chain), "the drafter 'modified' returned the node 1, drawn 'chain'",
+                   "Needs::proposes does not name"));
 }
 
 TEST_F(TreeGuard, a_guess_is_a_token_of_the_target) {
@@ -113,7 +113,7 @@ TEST_F(TreeGuard, a_drawn_node_is_a_token_of_the_target_from_a_distribution_of_i
     EXPECT_TRUE(says(text, "'modified' drew the token " + std::to_string(t)) && says(text, "vocabulary of 5")) << text;
   }
   EXPECT_TRUE(says(step_with([=](Backend&, auto, auto& trees) { drawn(trees[1], 1, int(Drawn::aside)); }),
-                   "returned a node drawn 'aside'", "not implemented yet"));
+                   "returned the node 1, drawn 'aside'", "not implemented yet"));
   for (const int how : {6, 77, 255}) {
     const std::string text = step_with([=](Backend&, auto, auto& trees) { drawn(trees[1], 1, how); });
     EXPECT_TRUE(says(text, "Proposal::drawn is " + std::to_string(how) + ", which is no Drawn")) << text;

@@ -92,6 +92,12 @@ TEST_F(Trees, a_level_is_tested_where_the_accepted_path_had_children) {
       EXPECT_EQ(r.depth, 3);
       const bool at_leaf = r.accepted == 1 && r.emitted[0] == 0, at_end = r.accepted == 3;
       EXPECT_EQ(r.tested(), at_leaf || at_end ? r.accepted : r.accepted + 1) << r.accepted << " accepted";
+      ASSERT_EQ(int(r.levels.size()), r.tested());
+      for (int l = 0; l < r.tested(); ++l) {
+        const bool first = l == 0;  // two children below the root, then one
+        EXPECT_EQ(r.levels[std::size_t(l)].children, first ? 2 : 1);
+        EXPECT_EQ(r.levels[std::size_t(l)].accepted, l >= r.accepted ? -1 : first ? int(r.emitted[0]) : 0);
+      }
       leaf += at_leaf, refused += !at_leaf && !at_end;
     }
   EXPECT_GT(leaf, 5);
@@ -99,16 +105,22 @@ TEST_F(Trees, a_level_is_tested_where_the_accepted_path_had_children) {
 }
 
 TEST_F(Trees, absent_children_were_not_tested) {
-  const auto e = shaped([](Backend&, DraftTree& t) { t.guess(t.guess(0, 1), -1), t.guess(t.guess(0, 2), 2); });
+  const auto e =
+      shaped([](Backend&, DraftTree& t) { t.guess(t.guess(0, 1), -1), t.guess(0, -1), t.guess(t.guess(0, 2), 2); });
   e->submit(request({1, 1, 2}, 50));
-  int leaf = 0;
+  int leaf = 0, second = 0;
   while (!e->idle())
     for (const SequenceReport& r : e->step().sequences) {
-      if (r.drafted != 3 || r.accepted != 1 || r.emitted[0] != 1) continue;
+      if (r.drafted != 3) continue;
+      EXPECT_EQ(r.levels.at(0).children, 2) << "without the absent one";
+      EXPECT_EQ(r.levels[0].accepted, r.accepted > 0 ? r.emitted[0] - 1 : -1);
+      second += r.accepted > 0 && r.emitted[0] == 2;
+      if (r.accepted != 1 || r.emitted[0] != 1) continue;
       EXPECT_EQ(r.tested(), 1);
       ++leaf;
     }
   EXPECT_GT(leaf, 0);
+  EXPECT_GT(second, 0);
 }
 
 // A verifier that accepts the test's path.

@@ -8,6 +8,7 @@
 #include "framework/model/model_files.h"
 #include "kernels/formats/activations/activation_format.h"
 #include "tests/framework/model/chain.h"
+#include "tests/framework/model/dense_copies.h"
 #include "tests/framework/model/golden.h"
 #include "tests/support/sentence.h"
 #include "tests/support/tiny_models.h"
@@ -16,22 +17,6 @@ namespace foretoken::test {
 namespace {
 
 const std::filesystem::path kDraft = kRoot / "experiments" / "models" / "draft";
-
-// Every matrix of another source, rounded to a format and dequantized.
-class DenseCopies : public TensorSource {
- public:
-  DenseCopies(const TensorSource& inner, const WeightFormat& format) : inner_(inner), format_(format) {}
-  Tensor tensor(const std::string& name, const Shape& expected) const override {
-    const Tensor stored = inner_.tensor(name, expected);
-    return expected.rank() == 2 ? dequantized(quantize(Weight::dense(stored), format_)).values : stored;
-  }
-  std::vector<std::string> names() const override { return inner_.names(); }
-  std::string where() const override { return inner_.where(); }
-
- private:
-  const TensorSource& inner_;
-  const WeightFormat& format_;
-};
 
 class WeightFormats : public testing::TestWithParam<const WeightFormat*> {
  protected:

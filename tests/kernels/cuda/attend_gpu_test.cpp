@@ -182,7 +182,7 @@ void compare_tree(int head_size, DType dtype, unsigned seed) {
     const std::vector<int>& path = tree.paths[std::size_t(n)];
     std::vector<std::int32_t> from(path.begin(), path.end()), to;
     for (std::size_t i = 0; i < path.size(); ++i) to.push_back(prefix + int(i));
-    reference->move(compact.layers, compact.tables.rows(1, 1), from, to);
+    move(*reference, compact, 1, from, to);
     const Layout chain = layout_of({chain_row(1, prefix + int(path.size()) - 1)}, compact.tables, 0);
     ASSERT_TRUE(same_row(attend(q.rows(n, 1), on_gpu(compact.layers[0]), chain, 0.125f), 0, y, n))
         << "node " << n << " as a chain";

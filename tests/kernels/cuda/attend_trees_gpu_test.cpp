@@ -88,7 +88,7 @@ void expect_chain_bits(const Shape4& c, const Tree& tree, int prefix, unsigned s
     const std::vector<int>& path = tree.paths[std::size_t(n)];
     std::vector<std::int32_t> from(path.begin(), path.end()), to;
     for (std::size_t i = 0; i < path.size(); ++i) to.push_back(prefix + int(i));
-    reference->move(compact.layers, compact.tables.rows(1, 1), from, to);
+    move(*reference, compact, 1, from, to);
     const Layout chain = layout_of({chain_row(1, prefix + int(path.size()) - 1)}, compact.tables, 0);
     ASSERT_TRUE(same_row(attend(q.rows(n, 1), on_gpu(compact.layers[0]), chain), 0, y, n))
         << "node " << n << " as a chain";
@@ -155,7 +155,7 @@ TEST(AttendTrees, windows) {
         const std::vector<int>& path = tree.paths[std::size_t(n)];
         std::vector<std::int32_t> from(path.begin(), path.end()), to;
         for (std::size_t i = 0; i < path.size(); ++i) to.push_back(kPrefix + int(i));
-        make_reference_backend()->move(compact.layers, compact.tables.rows(1, 1), from, to);
+        move(*make_reference_backend(), compact, 1, from, to);
         Layout chain = layout_of({chain_row(1, kPrefix + int(path.size()) - 1)}, compact.tables, 0);
         chain.first = integers({first[std::size_t(n)]});
         ASSERT_TRUE(same_row(attend(q.rows(n, 1), on_gpu(compact.layers[0]), chain), 0, y, n)) << "node " << n;

@@ -167,12 +167,16 @@ TEST_P(Cuda, elementwise) {
     EXPECT_TRUE(same_bits(down(cuda->gather(strided(x, 3), up(rows))), reference.gather(x, rows)));
     EXPECT_TRUE(same_bits(down(cuda->gather(up(rounded(x)), up(rows))), reference.gather(through_bf16(x), rows)));
   }
-  const Tensor drawn = up(integers({70, 80, 90})), to = cuda->allocate({4}, DType::i32);
+  const Tensor drawn = up(integers({70, 80, 91})), to = cuda->allocate({4}, DType::i32);
   const std::vector<std::uint64_t> at{0, reinterpret_cast<std::uint64_t>(drawn.data<Token>() + 2), 0,
                                       reinterpret_cast<std::uint64_t>(drawn.data<Token>())};
-  cuda->pick(up(integers({1, 2, -1, 4})), up(listed(at, DType::u64)), to);
-  const Tensor picked = down(to);
-  EXPECT_EQ(std::vector<Token>(picked.data<Token>(), picked.data<Token>() + 4), (std::vector<Token>{1, 90, -1, 70}));
+  const auto picked = [&](int vocab) {
+    cuda->pick(up(integers({1, 2, -1, 4})), up(listed(at, DType::u64)), to, vocab);
+    const Tensor tokens = down(to);
+    return std::vector<Token>(tokens.data<Token>(), tokens.data<Token>() + 4);
+  };
+  EXPECT_EQ(picked(92), (std::vector<Token>{1, 91, -1, 70}));
+  EXPECT_EQ(picked(91), (std::vector<Token>{1, kOutside, -1, 70}));
 }
 
 TEST_P(Cuda, rms_norm_of_many_rows_has_the_bits_of_one) {
@@ -242,16 +246,28 @@ TEST_P(Cuda, move) {
     for (int head_size : {6, 64}) {
       Cache cache(2, 200, 16, 2, head_size, pages);
       fill(reference, cache, 200, 5);
-      const Tensor pool = up(cache.pool), table = cache.tables.rows(1, 1).reshaped({cache.tables.dim(1)});
+      Cache other(1, 40, 4, 3, 8, pages);
+      fill(reference, other, 40, 7);
       std::vector<std::int32_t> from, to;
       for (int i = 0; i < 70; ++i) from.push_back(20 + 2 * i), to.push_back(20 + i);
-      std::vector<KvLayer> layers;
-      for (const KvLayer& l : cache.layers) layers.push_back(up(l, pool));
-      cuda->move(layers, up(table), from, to);
-      reference.move(cache.layers, table, from, to);
-      Tensor back = Tensor::host(pool.shape(), DType::u8);
-      cuda->copy(pool, back);
-      EXPECT_EQ(std::memcmp(back.raw(), cache.pool.raw(), std::size_t(back.bytes())), 0);
+      const auto first = moved_rows(cache, 1, from, to), second = moved_rows(cache, 0, {30, 31, 40}, {29, 30, 31}),
+                 third = moved_rows(other, 0, {39}, {0});
+      const auto move = [&](Backend& backend, std::span<const KvLayer> a, std::span<const KvLayer> b) {
+        backend.move(std::vector<Moves>{{a, first}, {b, third}, {a, second}});
+      };
+      const auto all_up = [&](const Cache& c, const Tensor& pool) {
+        std::vector<KvLayer> layers;
+        for (const KvLayer& l : c.layers) layers.push_back(up(l, pool));
+        return layers;
+      };
+      const Tensor pool = up(cache.pool), other_pool = up(other.pool);
+      move(*cuda, all_up(cache, pool), all_up(other, other_pool));
+      move(reference, cache.layers, other.layers);
+      for (const auto& [device, host] : {std::pair(pool, cache.pool), std::pair(other_pool, other.pool)}) {
+        Tensor back = Tensor::host(device.shape(), DType::u8);
+        cuda->copy(device, back);
+        EXPECT_EQ(std::memcmp(back.raw(), host.raw(), std::size_t(back.bytes())), 0) << head_size;
+      }
     }
 }
 

@@ -16,6 +16,7 @@ class PackedProducts : public Formats {
   void expect_the_dense_bits(const Weight& w, const std::string& what) {
     const Weight packed = cuda->prepare(w), dense = cuda->prepare(dequantized(w));
     const Tensor gain = up(random_tensor({w.in}, 7));
+    EXPECT_EQ(cuda->activation_type(packed), DType::bf16) << what;
     for (const int n : {1, 2, 5, 8, 9, 16, 17, 32, 40, 64, 70, 130}) {
       const std::string where = what + ", rows " + std::to_string(n);
       const Tensor x = up(random_tensor({n, w.in}, unsigned(n))), y = random_tensor({n, w.out}, unsigned(n) + 1);

@@ -86,6 +86,7 @@ TEST_P(CudaProducts, fused_products) {
         const Tensor normed = reference.rms_norm(x, gain, 1e-5f);
         const Tensor y = cuda->norm_linear(up(x), up(gain), 1e-5f, w);
         EXPECT_EQ(y.dtype(), type);
+        EXPECT_EQ(cuda->activation_type(w), type);
         EXPECT_LT(distance(this->down(y), reference.linear(rounds ? through_bf16(normed) : normed, expected)),
                   rounds ? 2 * kRounding : kSum)
             << out << ' ' << n << ' ' << biased;

@@ -227,6 +227,7 @@ TEST_P(CudaRoundedProducts, every_route_rounds_alike) {
           cuda->copy(x, y);
           return y;
         };
+        EXPECT_EQ(cuda->activation_type(first), normed.dtype());
         Tensor rounded = cuda->allocate(normed.shape(), DType::bf16);
         cuda->linear_to(rounded, cuda->rms_norm(x, gain, 1e-5f), first);
         EXPECT_TRUE(same_bits(down(normed), down(rounded)));

@@ -2,25 +2,15 @@
 // tests/golden/quantized_golden.py): every matrix is, bit for bit, the bf16 numbers of what the package unpacks, and
 // the logits are those that Transformers gives with these numbers. Inputs that a checkpoint rounds are left as they are
 // here; rounded_golden_test.cpp is about them.
-#include "tests/framework/model/golden.h"
-
 #include <algorithm>
 #include <map>
 
 #include "framework/model/model_tensors.h"
 #include "framework/model/quantized/quantization.h"
+#include "tests/framework/model/quantized/checkpoints.h"
 
 namespace foretoken::test {
 namespace {
-
-const std::filesystem::path kQuantized = kRoot / "tests" / "data" / "quantized";
-
-std::vector<std::string> names_of_checkpoints() {
-  std::vector<std::string> names;
-  for (const auto& entry : std::filesystem::directory_iterator(kQuantized)) names.push_back(entry.path().filename());
-  std::ranges::sort(names);
-  return names;
-}
 
 bool same_bits(const Tensor& a, const Tensor& b) {
   return a.dtype() == b.dtype() && a.shape() == b.shape() && a.dense() && b.dense() &&
@@ -85,11 +75,8 @@ TEST_P(QuantizedModel, HasTheBitsOfItsDenseCopyOnTheFastBackend) {
   EXPECT_TRUE(same_bits(logits("auto"), logits("bf16")));
 }
 
-INSTANTIATE_TEST_SUITE_P(Formats, QuantizedModel, testing::ValuesIn(names_of_checkpoints()), [](const auto& info) {
-  std::string name = info.param;
-  std::ranges::replace(name, '-', '_');
-  return name;
-});
+INSTANTIATE_TEST_SUITE_P(Formats, QuantizedModel, testing::ValuesIn(names_of_checkpoints()),
+                         [](const auto& info) { return test_name(info.param); });
 
 // What the checkpoints are meant to cover.
 TEST(QuantizedModels, AreOfEveryKind) {

@@ -1,0 +1,131 @@
+// The scenarios of the law `rounds`: which trees a verifier is judged on, and with which values of its options.
+#include <algorithm>
+#include <set>
+
+#include "experiments/conformance/law_cases.h"
+#include "experiments/conformance/round_cases.h"
+#include "kernels/error.h"
+
+namespace foretoken::conformance {
+namespace {
+
+using nlohmann::json;
+
+bool has_siblings(Drawn drawn) { return drawn != Drawn::chain && drawn != Drawn::aside; }
+
+// The enumerator follows the noise of whole vocabularies where a verifier races, so of few tokens.
+int few_tokens(const Soundness& s) { return s.race ? 2 : 4; }
+
+RoundCase warped(RoundCase round, float temperature, int top_k) {
+  round.warp.temperature = temperature, round.warp.top_k = top_k;
+  round.name += ", temperature " + std::to_string(temperature).substr(0, 3);
+  return round;
+}
+
+// p and q are the same, and not one-hot: nothing but rounding is left of p after a rejection.
+RoundCase of_the_target_itself(RoundCase round) {
+  round.name += ", drafted by the target itself";
+  round.logits = [logits = round.logits](std::span<const Token> path, bool) { return logits(path, false); };
+  return round;
+}
+
+void add_cases_of_kind(const Soundness& soundness, Drawn d, std::vector<RoundCase>& all) {
+  for (int seed = 1; seed <= 3; ++seed) {
+    if (!soundness.race) all.push_back(deep_chain(d, seed));
+    if (!soundness.race && seed < 3 && has_siblings(d)) all.push_back(deep_tree(d, seed));
+    if (has_siblings(d))
+      for (const int siblings : {2, 3, 4}) all.push_back(one_family(d, siblings, soundness.race ? 3 : 5, seed));
+    all.push_back(random_round({d}, 6, few_tokens(soundness), seed));
+  }
+  if (soundness.race) return;
+  for (const int vocab : {255, 257, 513}) all.push_back(wide_tree(vocab, d, vocab, 4));
+  for (const int seed : {1, 2, 3, 4}) all.push_back(wide_tree(4096, d, seed, 3));
+}
+
+}  // namespace
+
+std::vector<RoundCase> few_round_cases_of(const Soundness& soundness) {
+  std::vector<RoundCase> all;
+  for (int seed = 11; seed <= 16; ++seed) all.push_back(random_round(soundness.takes, 6, few_tokens(soundness), seed));
+  for (const float temperature : {0.0f, 0.6f, 1.6f})
+    for (int seed = 30; seed < 34; ++seed)
+      all.push_back(
+          warped(random_round(soundness.takes, 6, few_tokens(soundness), seed), temperature, temperature > 0 ? 3 : 0));
+  return all;
+}
+
+std::vector<RoundCase> round_cases_of(const Soundness& soundness) {
+  std::vector<RoundCase> all;
+  for (const Drawn d : soundness.takes) add_cases_of_kind(soundness, d, all);
+  for (int seed = 21; seed <= 23; ++seed)
+    all.push_back(of_the_target_itself(random_round(soundness.takes, 6, few_tokens(soundness), seed)));
+  for (RoundCase& round : few_round_cases_of(soundness)) all.push_back(std::move(round));
+  return all;
+}
+
+namespace {
+
+// Other values of the verifier's numeric options, one option at a time: the least one, and the one halfway to it.
+std::vector<json> variations(const Subject& subject) {
+  const json& given = subject.configs.verifier;
+  std::vector<json> all;
+  for (const Option& option : subject.registries.verifiers.find(given).options) {
+    const bool integer = option.type == "integer";
+    if ((!integer && option.type != "number") || option.least < -1e200) continue;
+    const double now = subject.registries.verifiers.complete(given).value(option.name, option.least);
+    for (const double value : {option.least, (option.least + now) / 2}) {
+      json other = given;
+      other[option.name] = integer ? json(std::int64_t(value)) : json(value);
+      if (value < now && std::ranges::find(all, other) == all.end()) all.push_back(std::move(other));
+    }
+  }
+  return all;
+}
+
+// What a verifier with these options promises; nothing where it refuses them, since options may depend on each other.
+std::optional<Soundness> promise_of(const Subject& subject) {
+  try {
+    return soundness_of(subject.registries, subject.configs.verifier);
+  } catch (const Error&) {
+    return std::nullopt;
+  }
+}
+
+// Trees too large to be enumerated are drawn and judged with Philox: an exact verifier by scores, a lossy one by a
+// chi-square test of one tree.
+void add_sampled(const Subject& s, const Soundness& soundness, Cases& all) {
+  if (soundness.induced) {
+    for (int seed = 41; seed <= 43; ++seed) {
+      const RoundCase round = warped(random_round(soundness.takes, 8, 6, seed), 0.8f, 0);
+      all.push_back({round.name + ", sampled", [s, round] { return sampled_round(s, round, 20000, 1e-6); }});
+    }
+    return;
+  }
+  std::vector<RoundCase> large;
+  for (const Drawn d : soundness.takes) {
+    if (has_siblings(d)) large.push_back(large_round({d}, 30, int(d) + 1));
+    if (d != Drawn::certain) large.push_back(full_chain(d, 16, int(d) + 1));
+  }
+  for (const RoundCase& round : large)
+    all.push_back({round.name + ", scored", [s, round] { return scored_round(s, round, 3000, 1e-6); }});
+}
+
+}  // namespace
+
+Cases round_cases(const Candidate& c, const Environment&) {
+  Cases all;
+  const auto add = [&](const Subject& s, const std::vector<RoundCase>& rounds) {
+    for (const RoundCase& round : rounds) all.push_back({round.name, [s, round] { return one_round(s, round); }});
+  };
+  add(c.subject, round_cases_of(c.soundness));
+  add_sampled(c.subject, c.soundness, all);
+  for (const json& verifier : variations(c.subject)) {
+    Subject other = c.subject;
+    other.configs.verifier = verifier;
+    if (const auto soundness = promise_of(other)) add(other, few_round_cases_of(*soundness));
+  }
+  for (LawCase& law_case : all) law_case.concerns = verifier_of(c);
+  return all;
+}
+
+}  // namespace foretoken::conformance

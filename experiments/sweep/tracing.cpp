@@ -1,0 +1,52 @@
+#include "experiments/sweep/tracing.h"
+
+#include <algorithm>
+
+#include "experiments/sweep/interrupt.h"
+#include "experiments/trace/recorder.h"
+
+namespace foretoken {
+
+using nlohmann::json;
+
+namespace {
+
+json header_of(const json& line, const Recording& recording, Engine& engine, const Registries& registries) {
+  json header;
+  for (const char* field : {"key", "run", "commit", "version", "compiler", "date", "machine", "sources"})
+    header[field] = line.at(field);
+  const auto needs = registries.drafters.traits(line["run"]["drafter"], engine.target().info());
+  const auto most = registries.policies.traits(line["run"]["policy"], engine.target().info());
+  if (most) header["budget"] = {std::min(most->nodes, kMaxNodes), std::min(most->depth, kMaxPath)};
+  header["dense"] = recording.dense, header["race"] = engine.soundness().race;
+  header["learns"] = !needs || needs->learns;
+  return header;
+}
+
+}  // namespace
+
+void record_trace(const std::filesystem::path& file, const json& line, const std::vector<Job>& jobs, Workbench& bench,
+                  const std::filesystem::path& beside) {
+  const json& run = line.at("run");
+  const json& trace = run.at("trace");
+  const Recording recording{trace.at("dense"), trace.at("verifiers")};
+  const int batch = run.at("engine").at("batch");
+  std::map<std::uint64_t, Recorder::Request> by_stream;
+  std::vector<TracedRequest> requests;
+  for (const Job& job : jobs) {
+    by_stream[job.request.stream] = {int(requests.size()), int(job.request.prompt.size())};
+    requests.push_back({job.prompt, job.category, int(job.request.prompt.size())});
+  }
+  Recorder recorder(recording, std::move(by_stream));
+  const Registries registries = recorder.recording(bench.registries(), run.at("verifier"));
+  auto engine = bench.engine(run, Side::speculative, beside, registries);
+  TraceWriter writer(file, header_of(line, recording, *engine, bench.registries()), requests);
+  const auto interruptible = [](double) { check_interrupt(); };
+  measure(*engine, jobs, batch, interruptible, [&](const StepReport& r) { writer.append(recorder.step(r, false)); });
+  engine.reset();  // the other needs its memory
+  measure(*bench.engine(run, Side::baseline, beside), jobs, batch, interruptible,
+          [&](const StepReport& r) { writer.append(recorder.step(r, true)); });
+  writer.close();
+}
+
+}  // namespace foretoken

@@ -1,0 +1,17 @@
+// Records the acceptance trace that a run asks for: its requests are served once more by an engine whose verifier
+// records, beside its measurement, so no figure of the result line sees it.
+#pragma once
+#include <filesystem>
+#include <vector>
+
+#include "experiments/sweep/measure.h"
+#include "experiments/sweep/workbench.h"
+
+namespace foretoken {
+
+// `file`: the trace. `line`: the result line of a run with the key "trace", whose "run", "key", "commit", "machine",
+// "sources" and others become the header of the trace. A request that fails is an Error, and the trace then has no end.
+void record_trace(const std::filesystem::path& file, const nlohmann::json& line, const std::vector<Job>& jobs,
+                  Workbench& bench, const std::filesystem::path& beside);
+
+}  // namespace foretoken

@@ -1,0 +1,138 @@
+#include "experiments/trace/recorder.h"
+
+#include <algorithm>
+
+#include "experiments/trace/node_numbers.h"
+#include "experiments/trace/one_token.h"
+#include "experiments/trace/path_reach.h"
+#include "framework/components/host.h"
+#include "kernels/error.h"
+
+namespace foretoken {
+
+using nlohmann::json;
+
+namespace {
+
+// What the engine is told of a verifier while it is recorded.
+Soundness recorded(Soundness own, const std::vector<std::unique_ptr<Verifier>>& judges, bool dense) {
+  if (dense) own.promise = "exact", own.raw = false, own.induced = {};
+  for (const auto& judge : judges) own.raw |= judge->traits().raw;
+  return own;
+}
+
+std::vector<std::unique_ptr<Verifier>> judges_of(const std::vector<std::string>& names, Host& host) {
+  std::vector<std::unique_ptr<Verifier>> judges;
+  for (const std::string& name : names) judges.push_back(host.verifier({{"name", name}}));
+  return judges;
+}
+
+// What a request died of ends its whole trace.
+void expect_no_failure(const StepReport& report) {
+  for (const Sequence& q : report.finished)
+    if (q.finish == Finish::failed) throw Error("a request failed while its trace was recorded: " + q.failure);
+}
+
+}  // namespace
+
+class Recorder::RecordingVerifier final : public Verifier {
+ public:
+  RecordingVerifier(Recorder& recorder, std::unique_ptr<Verifier> own, std::vector<std::unique_ptr<Verifier>> judges)
+      : recorder_(recorder), own_(std::move(own)), judges_(std::move(judges)) {
+    soundness_ = recorded(own_->traits(), judges_, recorder_.recording_.dense);
+    if (recorder_.recording_.dense) own_ = one_token(soundness_.race);
+  }
+  Soundness soundness() const override { return soundness_; }
+  void verify(Backend& backend, const Trials& trials, Tensor verdicts) override {
+    own_->verify(backend, trials, verdicts);
+    recorder_.record(backend, trials, verdicts, judges_);
+  }
+
+ private:
+  Recorder& recorder_;
+  std::unique_ptr<Verifier> own_;
+  std::vector<std::unique_ptr<Verifier>> judges_;
+  Soundness soundness_;
+};
+
+Registries Recorder::recording(const Registries& registries, const json& config) {
+  Registries all = registries;
+  Entry<Verifier> entry = registries.verifiers.find(config);
+  entry.traits = {};  // the engine asks the verifier itself
+  entry.make = [this, &registries](const json& options, Host& host) {
+    auto own = registries.verifiers.make(options, host);
+    auto judges = judges_of(recording_.verifiers, host);
+    return std::make_unique<RecordingVerifier>(*this, std::move(own), std::move(judges));
+  };
+  all.verifiers.replace(config.at("name"), std::move(entry));
+  return all;
+}
+
+void Recorder::record(Backend& backend, const Trials& trials, const Tensor& verdicts,
+                      const std::vector<std::unique_ptr<Verifier>>& judges) {
+  const Mark judged = backend.mark();
+  const Tensor decided = Tensor::host(verdicts.shape(), DType::u8);
+  const Tensor tokens = Tensor::host(trials.tokens().shape(), DType::i32);
+  backend.fetch(verdicts, decided), backend.fetch(trials.tokens(), tokens);
+  const std::vector<NodeNumbers> numbers = node_numbers(backend, trials, verdicts);  // waits
+  std::size_t row = 0;
+  const std::size_t first = rounds_.size();
+  for (std::size_t i = 0; i < trials.trees().size(); ++i) {
+    TracedRound r = round_of(trials, i);
+    for (std::size_t n = 0; n < std::size_t(r.size()); ++n) {
+      const NodeNumbers& of = numbers[row + n];
+      if (n > 0) {
+        TracedNode& node = r.nodes[n - 1];
+        node.token = tokens.data<Token>()[row + n], node.p = of.p, node.q = of.q, node.accept = of.accept;
+      }
+      if (of.overlap >= 0) r.overlap[int(n)] = of.overlap;
+    }
+    const Verdict& v = *reinterpret_cast<const Verdict*>(decided.row<std::uint8_t>(std::int64_t(i)));
+    if (v.length >= 0 && v.length < r.size() && v.length <= kMaxPath) {  // deliver() looks at the rest
+      r.path.assign(v.path, v.path + v.length);
+      const int last = v.length > 0 ? std::clamp(r.path.back(), 0, r.size() - 1) : 0;
+      r.p_next = numbers[row + std::size_t(last)].p_next, r.q_next = numbers[row + std::size_t(last)].q_next;
+    }
+    row += std::size_t(r.size());
+    rounds_.push_back(std::move(r));
+  }
+  for (std::size_t j = 0; j < judges.size(); ++j) {
+    const std::string& name = recording_.verifiers[j];
+    const std::vector<Reach> reach = path_reach_.of(backend, trials, *judges[j], name);
+    for (std::size_t i = 0; i < reach.size(); ++i)
+      if (!reach[i].empty()) rounds_[first + i].reach[name] = reach[i];
+  }
+  const Mark done = backend.mark();
+  backend.synchronize();
+  seconds_ += backend.seconds(judged, done);
+}
+
+// What the host knows of it; its numbers and tokens follow.
+TracedRound Recorder::round_of(const Trials& trials, std::size_t i) const {
+  const DraftTree& tree = trials.trees()[i];
+  const Request& request = requests_.at(trials.named()[i].stream);
+  TracedRound r;
+  r.request = request.index, r.at = int(trials.positions()[i]) - request.prompt_tokens;
+  for (int n = 1; n < tree.nodes; ++n)
+    r.nodes.push_back({*tree.parents.row<std::int32_t>(n), -1, Drawn(*tree.q.drawn.row<std::uint8_t>(n))});
+  return r;
+}
+
+TracedStep Recorder::step(const StepReport& report, bool baseline) {
+  expect_no_failure(report);
+  TracedStep s;
+  s.baseline = baseline, s.rows = report.rows, s.phases = report.phases;
+  s.phases.verify -= seconds_, s.phases.total -= seconds_;
+  auto round = rounds_.begin();
+  for (const SequenceReport& r : report.sequences) {
+    s.prompt_rows += r.prompt_rows, s.judged += r.judged, s.depth = std::max(s.depth, r.depth);
+    if (!r.judged || baseline) continue;
+    if (round == rounds_.end()) throw Error("a verified round was not recorded");
+    (round++)->emitted = r.emitted;
+  }
+  s.rounds = std::move(rounds_);
+  rounds_.clear(), seconds_ = 0;
+  return s;
+}
+
+}  // namespace foretoken

@@ -1,0 +1,54 @@
+// Records the rounds of an engine from its verifier's seat: a verifier around the run's own sees every tree, its
+// distributions and what was decided. The engine knows nothing of it, and without a recorder nothing of this runs.
+// This module must not know files, sweeps, or what is computed from a trace.
+#pragma once
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "experiments/trace/path_reach.h"
+#include "experiments/trace/trace.h"
+#include "framework/components/registry.h"
+
+namespace foretoken {
+
+// What is recorded besides the rounds themselves.
+struct Recording {
+  bool dense = false;                  // accept nothing, so that every position is seen (one_token.h)
+  std::vector<std::string> verifiers;  // whose acceptance of each tree is found (path_reach.h); slow
+};
+
+class Recorder {
+ public:
+  // A request by its stream: index in Trace::requests, tokens of its prompt.
+  struct Request {
+    int index = 0, prompt_tokens = 0;
+  };
+  Recorder(Recording recording, std::map<std::uint64_t, Request> requests)
+      : recording_(std::move(recording)), requests_(std::move(requests)) {}
+
+  // `registries` with the verifier of `config` replaced by one that is the same to the engine and records. Both this
+  // object and `registries` must outlive engines that are made with the result. An unknown name in
+  // Recording::verifiers is an Error when an engine is made.
+  Registries recording(const Registries& registries, const nlohmann::json& config);
+
+  // The step that the engine just made, with the rounds recorded in it. An Error where a sequence failed.
+  TracedStep step(const StepReport& report, bool baseline);
+
+ private:
+  class RecordingVerifier;
+  void record(Backend& backend, const Trials& trials, const Tensor& verdicts,
+              const std::vector<std::unique_ptr<Verifier>>& judges);
+  TracedRound round_of(const Trials& trials, std::size_t i) const;
+
+  Recording recording_;
+  std::map<std::uint64_t, Request> requests_;  // by stream
+  PathReach path_reach_;
+  std::vector<TracedRound> rounds_;  // of the current step
+  double seconds_ = 0;               // that recording took in it
+};
+
+}  // namespace foretoken

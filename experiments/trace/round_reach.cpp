@@ -1,0 +1,181 @@
+#include "experiments/trace/round_reach.h"
+
+#include <algorithm>
+
+#include "kernels/error.h"
+
+namespace foretoken {
+namespace {
+
+constexpr double kOne = 1 - 1e-9;
+
+// Every token was a guess, or could have been no other.
+bool one_hot(const TracedRound& round) {
+  return std::ranges::all_of(round.nodes, [](const TracedNode& n) { return n.token < 0 || n.q > kOne; });
+}
+
+bool guesses(const TracedRound& round, const CutTree& tree) {
+  return std::ranges::all_of(tree.nodes, [&](int n) { return round.node(n).drawn == Drawn::certain; });
+}
+
+// A chain each of whose nodes was drawn from the draft's distribution after the tokens before it, so that the
+// distribution at a node is that at the root of the round which begins there.
+bool drawn_chain(const TracedRound& round, const CutTree& tree) {
+  return tree.chain && std::ranges::all_of(tree.nodes, [&](int n) {
+           const Drawn d = round.node(n).drawn;
+           return d == Drawn::chain || d == Drawn::independent || d == Drawn::without_replacement;
+         });
+}
+
+// 1 as far as the tree holds the output.
+std::vector<double> matched(TracedOutput output, std::size_t t, const CutTree& tree) {
+  std::vector<double> reach(std::size_t(tree.depth), 0);
+  int at = 0;
+  for (std::size_t i = 0; i < reach.size() && t + i < output.size(); ++i) {
+    const auto child = std::ranges::find_if(tree.nodes, [&](int n) {
+      const TracedNode& node = output[t]->node(n);
+      return node.parent == at && node.token == output[t + i]->emitted.front();
+    });
+    if (child == tree.nodes.end()) break;
+    at = *child, reach[i] = 1;
+  }
+  return reach;
+}
+
+// Of a chain given the output x: token i of it is accepted with min(1, q(x_i) / p(x_i)), all of x_1 ... x_i by a joint
+// rule with the least of 1 and the products of q / p up to each of them, and drawn as the draft with q(x_i).
+std::vector<double> chain_given_output(TracedOutput output, std::size_t t, const CutTree& tree, Acceptance rule) {
+  std::vector<double> reach;
+  double product = 1, least = 1, each = 1;
+  for (std::size_t i = 0; i < std::size_t(tree.depth) && t + i < output.size(); ++i) {
+    const TracedRound& r = *output[t + i];
+    if (r.q_next < 0)
+      throw Error("nothing was drafted after " + std::to_string(r.at) + " tokens of a request, where a draft from " +
+                  std::to_string(output[t]->at) + " tokens on reaches; record the trace without cut drafts");
+    const double ratio = r.p_next > 0 ? r.q_next / r.p_next : 1;
+    product *= ratio, least = std::min(least, product);
+    each *= rule == Acceptance::product ? r.q_next : std::min(1.0, ratio);
+    reach.push_back(rule == Acceptance::joint ? least : each);
+  }
+  reach.resize(std::size_t(tree.depth), 0);
+  return reach;
+}
+
+// Sums over the nodes of each level: node by node with `accepted`, the probability of a child given that its parent is
+// accepted and its earlier siblings were not.
+std::vector<double> by_levels(const TracedRound& round, const CutTree& tree, bool by_p) {
+  std::vector<double> reach(std::size_t(tree.depth), 0);
+  std::vector<double> here(std::size_t(round.size()), 0), left(here.size(), 1);
+  std::vector<std::set<Token>> tried(here.size());
+  here[0] = 1;
+  for (std::size_t i = 0; i < tree.nodes.size(); ++i) {
+    const TracedNode& node = round.node(tree.nodes[i]);
+    const std::size_t parent = std::size_t(node.parent), n = std::size_t(tree.nodes[i]);
+    const bool again = !tried[parent].insert(node.token).second;
+    if (node.token < 0) continue;
+    here[n] = here[parent] * (by_p ? (again ? 0 : node.p) : left[parent] * node.accept);
+    left[parent] *= 1 - node.accept;
+    reach[std::size_t(tree.level[i]) - 1] += here[n];
+  }
+  return reach;
+}
+
+// min(1, the weight above times p / q) along a chain.
+std::vector<double> joint_weights(const TracedRound& round, const CutTree& tree) {
+  std::vector<double> reach(std::size_t(tree.depth), 0);
+  double weight = 1;
+  for (std::size_t i = 0; i < tree.nodes.size(); ++i) {
+    const TracedNode& node = round.node(tree.nodes[i]);
+    if (node.token < 0) break;
+    weight = node.q > 0 ? std::min(1.0, weight * node.p / node.q) : 1;
+    reach[i] = weight;
+  }
+  return reach;
+}
+
+}  // namespace
+
+const char* name_of(Basis basis) {
+  constexpr const char* kNames[] = {"exact", "given output", "expectation"};
+  return kNames[int(basis)];
+}
+
+RoundReach::RoundReach(const Trace& trace, std::string verifier, const Soundness& soundness)
+    : trace_(trace), verifier_(std::move(verifier)), soundness_(soundness) {
+  const std::string who = "the verifier '" + verifier_ + "'";
+  bool sharp = true;
+  for (const auto& step : trace.steps)
+    for (const TracedRound& r : step.rounds) {
+      sharp &= one_hot(r);
+      for (const TracedNode& n : r.nodes)
+        if (std::ranges::find(soundness.takes, n.drawn) == soundness.takes.end())
+          throw Error(who + " takes no nodes drawn '" + foretoken::name_of(n.drawn) +
+                      "', as this trace has; choose another");
+    }
+  if (soundness.race != trace.race() && !(sharp && trace.temperature() == 0))
+    throw Error(who + (soundness.race ? " has" : " has no") +
+                " drafts drawn by races, unlike those of this trace; record one with it");
+  if (trace.dense() && !soundness.exact())
+    throw Error(who +
+                " is lossy, so its output, and the positions that it visits, would not be those of this trace; "
+                "record a run with it");
+}
+
+// Whether the verifier states a formula of what it accepts given such a tree.
+bool RoundReach::has_formula(const CutTree& tree) const {
+  switch (soundness_.acceptance) {
+    case Acceptance::overlap:
+      return !soundness_.race;
+    case Acceptance::product:
+      return true;
+    case Acceptance::k_seq:
+    case Acceptance::joint:
+      return tree.chain;
+    default:
+      return false;
+  }
+}
+
+// Whether the accepted path is the part of the tree that agrees with the output.
+bool RoundReach::finds_matches(const TracedRound& round, const CutTree& tree) const {
+  if (soundness_.race) return true;
+  if (soundness_.acceptance == Acceptance::other) return false;
+  if (guesses(round, tree) && (tree.chain || soundness_.acceptance != Acceptance::joint)) return true;
+  return trace_.temperature() == 0 && (one_hot(round) || has_formula(tree));
+}
+
+Basis RoundReach::basis(const TreeCut& cut) const {
+  bool matches = true, chains = true, formula = true;
+  for (const auto& step : trace_.steps)
+    for (const TracedRound& r : step.rounds) {
+      const CutTree tree = cut_of(r, cut);
+      if (tree.nodes.empty()) continue;
+      matches &= finds_matches(r, tree), chains &= drawn_chain(r, tree) && has_formula(tree);
+      formula &= has_formula(tree) || (r.reach.contains(verifier_) && tree.whole_levels);
+    }
+  const bool same_output = trace_.temperature() == 0 || (trace_.race() && soundness_.race);
+  if (trace_.dense() && matches) return same_output && !trace_.learns() ? Basis::exact : Basis::given_output;
+  if (trace_.dense() && chains) return Basis::given_output;
+  if (!formula)
+    throw Error("the trace does not say what '" + verifier_ +
+                "' accepts of such trees, for which it states no formula; "
+                "record one with the name in /trace/verifiers, and ask for whole levels of its trees");
+  return Basis::expectation;
+}
+
+std::vector<double> RoundReach::reach(TracedOutput output, std::size_t t, const CutTree& tree, Basis basis) const {
+  const TracedRound& round = *output[t];
+  if (tree.nodes.empty()) return {};
+  if (basis == Basis::expectation) return reach_given_tree(round, tree);
+  if (finds_matches(round, tree)) return matched(output, t, tree);
+  return chain_given_output(output, t, tree, soundness_.acceptance);
+}
+
+std::vector<double> RoundReach::reach_given_tree(const TracedRound& round, const CutTree& tree) const {
+  if (tree.nodes.empty()) return {};
+  if (!has_formula(tree)) return round.reach.at(verifier_).at(std::size_t(tree.depth) - 1);
+  if (soundness_.acceptance == Acceptance::joint) return joint_weights(round, tree);
+  return by_levels(round, tree, soundness_.acceptance == Acceptance::product);
+}
+
+}  // namespace foretoken

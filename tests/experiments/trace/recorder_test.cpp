@@ -1,0 +1,165 @@
+// What a trace holds of a round: the verifiers' own rules, followed over every outcome, must say the same.
+#include "experiments/trace/recorder.h"
+
+#include <gtest/gtest.h>
+
+#include "experiments/trace/orders.h"
+#include "experiments/trace/tree_cut.h"
+#include "tests/experiments/trace/traced_run.h"
+
+namespace foretoken::test {
+namespace {
+
+class Recorded : public testing::Test, public TracedRuns {
+ protected:
+  json drawn(const char* how) const {
+    return {
+        {"drafter", {{"name", "draft_tree"}, {"model", "experiments/models/draft"}, {"shape", {3, 2}}, {"draws", how}}},
+        {"policy", {{"length", 2}, {"nodes", 10}}},
+        {"sampling", {{"temperature", 1}}},
+        {"workload", {{"limit", 2}, {"max_new_tokens", 6}}}};
+  }
+  static json with(json changes, const json& verifiers) {
+    changes["trace"] = {{"dense", true}, {"verifiers", verifiers}};
+    return changes;
+  }
+  Soundness soundness_of(const char* verifier) const {
+    return *bench.registries().verifiers.traits({{"name", verifier}}, ModelInfo());
+  }
+  // Whether the formulas on recorded numbers give what the verifier's rule does, level cut by level cut; returns the
+  // number of rounds.
+  int expect_formula(const Trace& trace, const char* verifier) const {
+    const RoundReach formula(trace, verifier, soundness_of(verifier));
+    int rounds = 0;
+    for (const auto& step : trace.steps)
+      for (const TracedRound& r : step.rounds) {
+        if (r.nodes.empty()) continue;
+        const Reach& followed = r.reach.at(verifier);
+        for (std::size_t d = 1; d <= followed.size(); ++d) {
+          const std::vector<double> found = formula.reach_given_tree(r, cut_of(r, {.depth = int(d)}));
+          EXPECT_EQ(found.size(), d);
+          for (std::size_t i = 0; i < d; ++i) EXPECT_NEAR(found[i], followed[d - 1][i], 1e-7) << verifier;
+        }
+        ++rounds;
+      }
+    return rounds;
+  }
+};
+
+TEST_F(Recorded, AcceptanceOfTreesIsThatOfTheRules) {
+  for (const auto& [how, verifier] : {std::pair{"independent", "speculative_sampling"},
+                                      {"without_replacement", "without_replacement"},
+                                      {"certain", "speculative_sampling"},
+                                      {"independent", "target_match"}}) {
+    json run = with(drawn(how), {verifier});
+    run["verifier"] = {{"name", verifier}};
+    EXPECT_GT(expect_formula(traced(run), verifier), 8) << how << ", " << verifier;
+  }
+}
+
+TEST_F(Recorded, AcceptanceOfChainsIsThatOfTheRules) {
+  const json names{"speculative_sampling", "block_verification", "k_seq", "traversal_verification", "target_match"};
+  const Trace trace = traced(with({{"sampling", {{"temperature", 1}}},
+                                   {"policy", {{"length", 4}}},
+                                   {"workload", {{"limit", 2}, {"max_new_tokens", 8}}}},
+                                  names));
+  for (const auto& name : names) EXPECT_GT(expect_formula(trace, name.get<std::string>().c_str()), 10) << name;
+}
+
+// The overlap is the mean acceptance over what the draft may draw: that of an only child, by its own draws.
+TEST_F(Recorded, OverlapsAreSumsOfTheLesserProbability) {
+  const Trace trace = traced({{"sampling", {{"temperature", 1}}}, {"policy", {{"length", 2}}}});
+  double accept = 0, overlap = 0, squares = 0;
+  int rounds = 0;
+  for (const auto& step : trace.steps)
+    for (const TracedRound& r : step.rounds) {
+      if (r.nodes.empty()) continue;
+      const double a = r.node(1).accept, o = r.overlap.at(0);
+      EXPECT_NEAR(a, std::min(1.0, r.node(1).p / r.node(1).q), 1e-8);
+      accept += a, overlap += o, squares += (a - o) * (a - o), ++rounds;
+    }
+  ASSERT_GT(rounds, 100);
+  EXPECT_LT(std::abs(accept - overlap), 4 * std::sqrt(squares));
+}
+
+// A dense trace writes plain decoding's output, and a recorded run that of the run.
+TEST_F(Recorded, OutputsAreThoseOfTheRuns) {
+  for (const bool dense : {true, false}) {
+    const json run = {{"sampling", {{"temperature", 1}}}, {"trace", {{"dense", dense}}}};
+    const Trace trace = traced(run);
+    const Measured real = measured({{"sampling", {{"temperature", 1}}}}, dense ? Side::baseline : Side::speculative);
+    std::vector<std::vector<Token>> outputs;
+    for (const auto& rounds : trace.by_request()) {
+      outputs.emplace_back();
+      for (const TracedRound* r : rounds)
+        outputs.back().insert(outputs.back().end(), r->emitted.begin(), r->emitted.end());
+    }
+    EXPECT_EQ(outputs, real.texts) << dense;
+    EXPECT_EQ(double(trace.rounds()), tokens_and_rounds(real).second) << dense;
+    EXPECT_EQ(trace.dense(), dense);
+  }
+}
+
+TEST_F(Recorded, TimesAreThoseOfTheStep) {
+  const Trace trace = traced(with(drawn("independent"), {"traversal_verification"}));
+  bool baseline = false;
+  for (const TracedStep& s : trace.steps) {
+    baseline |= s.baseline;
+    EXPECT_GT(s.phases.total, 0);
+    EXPECT_LT(s.phases.verify, s.phases.total) << "recording, which takes long, is no part of it";
+    EXPECT_EQ(s.baseline, s.rounds.empty());
+  }
+  EXPECT_TRUE(baseline);
+}
+
+// Orders of the literature on recorded contexts. What is a theorem for every tree holds in every round; the others hold
+// in the mean.
+TEST_F(Recorded, OrdersHoldOnRecordedContexts) {
+  const json chains = {{"sampling", {{"temperature", 1}}},
+                       {"policy", {{"length", 4}}},
+                       {"workload", {{"limit", 4}, {"max_new_tokens", 10}}}};
+  const Trace chain = traced(with(chains, {"block_verification", "speculative_sampling"}));
+  const Orders of_chains = orders_of({{"chains", &chain}});
+  ASSERT_EQ(of_chains.pairs.size(), 1u);
+  EXPECT_EQ(of_chains.accepting[0].verifier, "block_verification");
+  EXPECT_EQ(of_chains.pairs[0].less, 0) << "block >= token-wise on every chain";
+  EXPECT_GT(of_chains.pairs[0].more, 5);
+  EXPECT_GT(of_chains.pairs[0].gain.value, 0);
+
+  const Trace tree = traced(with(drawn("independent"), {"speculative_sampling", "traversal_verification"}));
+  const Orders of_trees = orders_of({{"trees", &tree}});
+  ASSERT_EQ(of_trees.pairs.size(), 1u);
+  EXPECT_EQ(of_trees.accepting[1].verifier, "traversal_verification");
+  EXPECT_LT(of_trees.pairs[0].gain.value, 0) << "traversal >= recursive in the mean";
+}
+
+TEST_F(Recorded, TracesOfOtherOutputsAreNotCompared) {
+  const json names{"speculative_sampling"};
+  const Trace a = traced(with(drawn("independent"), names));
+  json other = with(drawn("independent"), names);
+  other["sampling"]["seed"] = 2;
+  const Trace b = traced(other);
+  EXPECT_TRUE(says(sentence_of([&] { orders_of({{"a.jsonl", &a}, {"b.jsonl", &b}}); }), "b.jsonl", "a.jsonl"));
+  const Trace bare = traced(drawn("independent"));
+  EXPECT_TRUE(says(sentence_of([&] { orders_of({{"c.jsonl", &bare}}); }), "c.jsonl", "/trace/verifiers"));
+}
+
+TEST_F(Recorded, WhatCannotBeRecordedIsASentence) {
+  json run = with(drawn("without_replacement"), {"k_seq"});
+  run["verifier"] = {{"name", "without_replacement"}};
+  EXPECT_TRUE(says(sentence_of([&] { traced(run); }), "k_seq", "'without_replacement'", "leave it out"));
+  run = with(drawn("independent"), {"coupled"});
+  EXPECT_TRUE(says(sentence_of([&] { traced(run); }), "coupled", "races"));
+  EXPECT_TRUE(
+      says(sentence_of([&] { complete({{"trace", {{"file", "x"}, {"verifiers", {"sequoia"}}}}}); }), "sequoia"));
+  EXPECT_TRUE(says(sentence_of([&] { complete({{"trace", {{"file", "x"}, {"danse", true}}}}); }), "/trace/danse",
+                   "/trace/dense"));
+  EXPECT_TRUE(says(sentence_of([&] { complete({{"trace", {{"dense", true}}}}); }), "/trace/file"));
+  EXPECT_TRUE(says(sentence_of([&] { complete({{"trace", 3}}); }), "/trace"));
+  EXPECT_EQ(complete({{"trace", "a.jsonl"}})["trace"],
+            json({{"file", "a.jsonl"}, {"dense", false}, {"verifiers", json::array()}}));
+  EXPECT_FALSE(complete(json::object()).contains("trace")) << "other runs keep their identity";
+}
+
+}  // namespace
+}  // namespace foretoken::test

@@ -30,7 +30,9 @@ CachedModel::CachedModel(Backend& backend, std::shared_ptr<Model> model, PagePoo
       cache_(pool, model_->info().kv, reuse_prefixes),
       window_(info().kv.window(info().name)),
       pool_(pool),
-      memory_(model_->memory(backend)) {}
+      memory_(model_->memory(backend)) {
+  info().kv.expect_heads(info().name);
+}
 
 std::span<const Token> CachedModel::unseen(const Sequence& sequence) {
   return std::span<const Token>(sequence.tokens).subspan(std::size_t(cache_.settle(sequence)));

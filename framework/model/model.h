@@ -21,7 +21,7 @@ struct LayerShape {
   int window = 0;  // positions to which a row attends in this layer, itself among them; 0: all
   std::int64_t key_bytes() const {
     return std::int64_t(kv_heads) * head_size * size_of(dtype);
-  }                                                                                    // as many as of values
+  }  // as many as of values
   std::int64_t scale_bytes() const { return has_scales(dtype) ? 4ll * kv_heads : 0; }  // of keys; as many of values
   std::int64_t bytes_per_row() const { return 2 * (key_bytes() + scale_bytes()); }
   bool operator==(const LayerShape&) const = default;

@@ -60,6 +60,21 @@ class Quality(InFolder):
         self.assertEqual(figures["reference_perplexity"], same["quality"]["predictions"]["perplexity"])
         self.assertLess(coarse["quality"]["weight_bytes"], same["quality"]["weight_bytes"])
 
+    def test_rows_of_cache_types(self):
+        status, out, err = self.run_it("--kv-dtype", "bf16,int8,fp8", *FEW, "--json")
+        self.assertEqual(status, 0, err)
+        same, int8, fp8 = [json.loads(line) for line in out.splitlines()]
+        self.assertEqual(same["reference"]["target"]["kv_dtype"], "auto")  # bf16 on this device
+        self.assertEqual(same["quality"]["predictions"]["kl"]["value"], 0)
+        for line, name, most in ((int8, "int8", 0.01), (fp8, "fp8", 0.2)):  # of e4m3, 3 bits of the mantissa remain
+            self.assertEqual(line["run"]["target"]["kv_dtype"], name)
+            self.assertGreater(line["quality"]["predictions"]["kl"]["value"], 0)
+            self.assertLess(line["quality"]["predictions"]["kl"]["value"], most)
+            self.assertEqual(line["quality"]["weight_bytes"], same["quality"]["weight_bytes"])
+            # 2 layers, keys and values of 2 heads of 32 numbers: codes and a scale instead of bf16
+            self.assertEqual((line["quality"]["kv_bytes"], same["quality"]["kv_bytes"]), (8 * 36, 8 * 64))
+        self.refused("--kv-dtype", "int4", "--device", "cpu", words=["kv_dtype", "int4", "fp8"])
+
     def test_tables(self):
         status, out, err = self.run_it("--dtype", "int8", *FEW)
         self.assertEqual(status, 0, err)

@@ -12,13 +12,6 @@ namespace foretoken {
 
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
 
-// An 8 x 8 tile of bf16, transposed: lane l held numbers 2 (l % 4) and the next of row l / 4.
-__device__ inline std::uint32_t transposed_tile(std::uint32_t tile) {
-  std::uint32_t r;
-  asm("movmatrix.sync.aligned.m8n8.trans.b16 %0, %1;" : "=r"(r) : "r"(tile));
-  return r;
-}
-
 template <int kHead, CacheCodes kKind> struct CodedStreamBlock : CodedStreamRows<kHead> {
   using Rows = CodedStreamRows<kHead>;
   using Rows::head, Rows::row, Rows::vectors, Rows::all_low, Rows::all_high, Rows::step, Rows::end;
@@ -100,8 +93,8 @@ template <int kHead, CacheCodes kKind> struct CodedStreamBlock : CodedStreamRows
     for (int i = 0; i < 8; ++i) {
       const float left = exp2_fast(__fmaf_rn(s[i / 2][i % 2 * 2], a.scale, -base[0])),
                   right = exp2_fast(__fmaf_rn(s[i / 2][i % 2 * 2 + 1], a.scale, -base[1])), by = scales[i * 8];
-      weights[i / 2][i % 2] = transposed_tile(pack_bf16(left, right));
-      scaled[i / 2][i % 2] = transposed_tile(pack_bf16(scaled_weight(left, by), scaled_weight(right, by)));
+      weights[i / 2][i % 2] = transposed(pack_bf16(left, right));
+      scaled[i / 2][i % 2] = transposed(pack_bf16(scaled_weight(left, by), scaled_weight(right, by)));
     }
 #pragma unroll
     for (int m = 0; m < kTiles; ++m)

@@ -14,13 +14,6 @@ namespace foretoken {
 
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
 
-// An 8 x 8 tile of bf16, transposed: lane l held numbers 2 (l % 4) and the next of row l / 4.
-__device__ inline std::uint32_t transposed(std::uint32_t tile) {
-  std::uint32_t r;
-  asm("movmatrix.sync.aligned.m8n8.trans.b16 %0, %1;" : "=r"(r) : "r"(tile));
-  return r;
-}
-
 template <int kHead> struct StreamBlock : PageStreamRows<kHead> {
   using Rows = PageStreamRows<kHead>;
   using Rows::all_low, Rows::all_high, Rows::step, Rows::peaks, Rows::sums, Rows::thread, Rows::warp, Rows::lane,

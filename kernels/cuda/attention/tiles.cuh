@@ -103,7 +103,7 @@ template <int kHead, int kGroups, int kStages, bool kCodes = false> struct TileB
 
   // Writes weights to shared memory and makes the sums relative to the new peak.
   __device__ void weigh(int stage, const float (&s)[kGroups][2][4]) {
-    float4 by = {};
+    [[maybe_unused]] float4 by = {};
     if constexpr (kCodes) by = scales_of(stage, true);
 #pragma unroll
     for (int g = 0; g < kGroups; ++g) {

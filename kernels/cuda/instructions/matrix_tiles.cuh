@@ -58,6 +58,13 @@ __device__ inline Quad load_quad_transposed(std::uint32_t address) {
   return q;
 }
 
+// An 8 x 8 tile of bf16, transposed: lane l held numbers 2 (l % 4) and the next of row l / 4.
+__device__ inline std::uint32_t transposed(std::uint32_t tile) {
+  std::uint32_t r;
+  asm("movmatrix.sync.aligned.m8n8.trans.b16 %0, %1;" : "=r"(r) : "r"(tile));
+  return r;
+}
+
 // c [16, 8] += a [16, 16] b [16, 8]. Lane l holds of c rows l / 4 and l / 4 + 8, columns 2 (l % 4) and the next.
 __device__ inline void multiply_add(float (&c)[4], const Quad& a, std::uint32_t b0, std::uint32_t b1) {
   asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, "

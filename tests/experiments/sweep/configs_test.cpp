@@ -52,8 +52,9 @@ TEST(Configs, EveryOneIsUnderstood) {
         expect_runnable(run.document, registries);
     }
   }
-  for (const char* name : {"quickstart.json", "lengths.json", "verifiers.json", "copying.json", "inflated.json",
-                           "formats.json", "formats_inflated.json", "steps.json", "steps_formats.json", "soak.json"})
+  for (const char* name :
+       {"quickstart.json", "lengths.json", "verifiers.json", "copying.json", "inflated.json", "formats.json",
+        "formats_inflated.json", "steps.json", "steps_formats.json", "steps_caches.json", "soak.json"})
     EXPECT_TRUE(found.contains(name)) << name;
 }
 

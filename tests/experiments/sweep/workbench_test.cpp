@@ -53,7 +53,7 @@ TEST_F(MadeModels, CachesAreOfTheTypesThatTheRunNames) {
     return std::pair{engine->target().info().kv.layers.front().dtype,
                      engine->host().caches().front()->info().kv.layers.front().dtype};
   };
-  EXPECT_EQ(types({}), std::pair(DType::f32, DType::f32));
+  EXPECT_EQ(types(json::object()), std::pair(DType::f32, DType::f32));
   EXPECT_EQ(types({{"target", {{"kv_dtype", "int8"}}}}), std::pair(DType::i8, DType::i8));
   EXPECT_EQ(types({{"target", {{"kv_dtype", "bf16"}}}, {"drafter", {{"kv_dtype", "fp8"}}}}),
             std::pair(DType::bf16, DType::e4m3));

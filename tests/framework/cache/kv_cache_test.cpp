@@ -207,7 +207,7 @@ TEST(KvCacheLayers, ScalesLieBehindTheNumbers) {
     EXPECT_EQ(shape.page_bytes(rows) % 16, 0);
     EXPECT_LT(shape.page_bytes(rows), (rows + 1) * shape.bytes_per_row());
     PagePool pool(*backend, shape.page_bytes(rows), 2);
-    const KvCache cache(*backend, pool, shape);
+    const KvCache cache(pool, shape);
     EXPECT_EQ(cache.page_rows(), rows);
     std::vector<char> used(std::size_t(pool.page_bytes()), 0);
     for (const KvLayer& layer : cache.layers()) {

@@ -5,7 +5,7 @@
 
 #include "kernels/reference/reference_backend.h"
 #include "tests/kernels/coded_caches.h"
-#include "tests/kernels/cuda/gpu.h"
+#include "tests/kernels/cuda/rope_attend.h"
 
 namespace foretoken::testing {
 namespace {
@@ -87,6 +87,21 @@ TEST(QuantizedCache, WhatIsNotFiniteBecomesNan) {
       for (int r = 0; r < 5; ++r)
         for (int i = 0; i < 256; ++i) ASSERT_EQ(std::isnan(y.row<float>(r)[i]), r >= 2 && i >= 128) << r << " " << i;
     }
+}
+
+TEST(QuantizedCache, RopeAttendIsRopeStoreAndAttend) {
+  std::vector<int> begins(70), ones(70, 1);
+  for (int s = 0; s < 70; ++s) begins[std::size_t(s)] = s * 37 % 900;
+  for (const auto& [cache, head] :
+       {std::pair{DType::i8, 64}, {DType::i8, 128}, {DType::e4m3, 64}, {DType::e4m3, 128}}) {
+    for (const int slot : {0, 63, 64, 127, 128, 500, 1023, 3000})
+      compare_rope_attend({.head_size = head, .cache = cache}, {{slot}, {1}}, unsigned(slot));
+    for (const int rows : {2, 5, 8})
+      for (const int window : {0, 100})
+        compare_rope_attend({.head_size = head, .window = window, .padding = 3, .cache = cache},
+                            {{250, 0, 64}, {rows, 1, rows}}, 1);
+    compare_rope_attend({.head_size = head, .kv_heads = 8, .cache = cache}, {begins, ones}, 3);
+  }
 }
 
 }  // namespace

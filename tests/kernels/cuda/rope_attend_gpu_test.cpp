@@ -3,119 +3,15 @@
 #include <gtest/gtest.h>
 
 #include "kernels/staging.h"
-#include "tests/kernels/cuda/gpu.h"
-#include "tests/kernels/scenario.h"
+#include "tests/kernels/cuda/rope_attend.h"
 
 namespace foretoken::testing {
 namespace {
 
-struct Case {
-  int head_size = 128, group = 4, kv_heads = 2, page_rows = 16, window = 0, padding = 0;
-  int bound = 0;  // Layout::deepest is at least this
-  int most = 0;   // and Layout::longest is at least this
-  int ahead = 0;  // how much positions exceed slots
-  DType cache = DType::bf16;
-};
+using Case = RopeAttendCase;
+using Rows = RopeAttendRows;
 
-// Rows of sequence i: the slots [begins[i], begins[i] + rows[i]).
-struct Rows {
-  std::vector<int> begins, rows;
-};
-
-struct Result {
-  Tensor y, pool;
-};
-
-Tensor fetched(const Tensor& t) {
-  const Tensor host = Tensor::host(t.shape(), t.dtype());
-  gpu().copy(t, host);
-  return host;
-}
-
-Result run(const Case& c, const Cache& cache, const Layout& layout, const Tensor& qkv, bool fused) {
-  const std::int64_t nq = std::int64_t(c.kv_heads) * c.group * c.head_size,
-                     nkv = std::int64_t(c.kv_heads) * c.head_size;
-  KvLayer kv = cache.layers[1];
-  kv.pool = gpu().upload(copy_of(cache.pool));
-  const Tensor x = gpu().upload(rounded(qkv)), q = x.columns(0, nq), k = x.columns(nq, nkv),
-               v = x.columns(nq + nkv, nkv);
-  const Tensor frequencies = gpu().upload(random_tensor({c.head_size / 2}, 3));
-  const Layout there = on_gpu(layout);
-  if (fused) return {fetched(gpu().rope_attend(q, k, v, kv, there, frequencies, 0.1f)), fetched(kv.pool)};
-  gpu().rope_store(q, k, v, kv, there, frequencies);
-  return {fetched(gpu().attend(q, kv, there, 0.1f)), fetched(kv.pool)};
-}
-
-// The input of one case: rows of several sequences, some of them padding, and a cache that holds NaN where no row may
-// read.
-struct Scenario {
-  std::vector<ScenarioRow> rows;
-  std::int64_t real = 0;  // rows that are not padding
-  int sequences = 0, deepest = 1;
-  Cache cache;
-
-  Scenario(const Case& c, const Rows& given, unsigned seed)
-      : rows(rows_of(given)),
-        real(std::int64_t(rows.size())),
-        sequences(int(given.begins.size())),
-        deepest(deepest_of(rows)),
-        cache(sequences + (c.padding > 0), deepest, c.page_rows, c.kv_heads, c.head_size, c.cache, seed) {
-    for (int i = 0; i < c.padding; ++i) rows.push_back({sequences, 0, 0, 1, {}});
-    fill(*make_cpu_backend(2), cache, deepest, seed);
-    for (const ScenarioRow& row : rows)  // slots that are about to be written, and slots that no row attends to
-      for (int slot = std::max(0, row.slot); slot < deepest; ++slot) forbid(c, row.owner, slot);
-  }
-
-  Layout layout(const Case& c) const {
-    Layout l = layout_of(rows, cache.tables, 0);
-    l.deepest = std::max(l.deepest, c.bound), l.longest = std::max(l.longest, c.most);
-    for (int r = 0; r < l.rows; ++r) *l.positions.row<std::int32_t>(r) += c.ahead;
-    return c.window > 0 ? windowed(l, c.window) : l;
-  }
-  // The page of padding, to whose one slot several rows write; -1: there is none.
-  std::int32_t trash() const {
-    return real < std::int64_t(rows.size()) ? *cache.tables.row<std::int32_t>(sequences) : -1;
-  }
-
- private:
-  static std::vector<ScenarioRow> rows_of(const Rows& given) {
-    std::vector<ScenarioRow> rows;
-    for (std::size_t s = 0; s < given.begins.size(); ++s)
-      for (int r = 0; r < given.rows[s]; ++r) rows.push_back(chain_row(int(s), given.begins[s] + r));
-    return rows;
-  }
-  static int deepest_of(const std::vector<ScenarioRow>& rows) {
-    int deepest = 1;
-    for (const ScenarioRow& row : rows) deepest = std::max(deepest, row.slot + 1);
-    return deepest;
-  }
-  void forbid(const Case& c, int sequence, int slot) {
-    std::byte* const page =
-        cache.pool.row<std::byte>(*cache.tables.rows(sequence, 1).columns(slot / c.page_rows, 1).data<std::int32_t>());
-    for (int h = 0; h < c.kv_heads; ++h)
-      for (const KvPlane& plane : KvPlanes(cache.layers[1]))
-        std::memset(page + plane.begin + (std::int64_t(h) * c.page_rows + slot % c.page_rows) * plane.bytes, 0xff,
-                    std::size_t(plane.bytes));
-  }
-};
-
-void compare(const Case& c, const Rows& given, unsigned seed) {
-  SCOPED_TRACE(::testing::Message() << "head " << c.head_size << ", group " << c.group << ", page_rows " << c.page_rows
-                                    << ", window " << c.window << ", seed " << seed);
-  const Scenario s(c, given, seed);
-  const Layout layout = s.layout(c);
-  const Tensor qkv =
-      random_tensor({std::int64_t(s.rows.size()), std::int64_t(c.kv_heads) * (c.group + 2) * c.head_size}, seed + 9);
-  const Result apart = run(c, s.cache, layout, qkv, false), fused = run(c, s.cache, layout, qkv, true);
-  EXPECT_EQ(std::memcmp(apart.y.raw(), fused.y.raw(), std::size_t(apart.y.rows(0, s.real).bytes())), 0);
-  for (std::int64_t i = 0; i < s.real * apart.y.dim(1); ++i) ASSERT_FALSE(std::isnan(float(fused.y.data<bf16>()[i])));
-  const std::int32_t trash = s.trash();
-  for (std::int64_t p = 0; p < apart.pool.dim(0); ++p)
-    EXPECT_TRUE(p == trash || std::memcmp(apart.pool.row<std::byte>(p), fused.pool.row<std::byte>(p),
-                                          std::size_t(apart.pool.dim(1))) == 0)
-        << "page " << p;
-  ASSERT_FALSE(::testing::Test::HasFailure());
-}
+void compare(const Case& c, const Rows& given, unsigned seed) { compare_rope_attend(c, given, seed); }
 
 TEST(RopeAttend, OneRowOfOneSequence) {
   for (int slot : {0, 1, 15, 63, 64, 127, 128, 500, 1023, 1024, 1500, 2040, 2047, 2048, 3000})
@@ -236,21 +132,6 @@ TEST(RopeAttend, Prompts) {
               unsigned(head_size + group));
   }
   compare({.window = 100}, {{700, 20}, {200, 1}}, 1);
-}
-
-TEST(RopeAttend, Codes) {
-  std::vector<int> begins(70), ones(70, 1);
-  for (int s = 0; s < 70; ++s) begins[std::size_t(s)] = s * 37 % 900;
-  for (const auto& [cache, head] :
-       {std::pair{DType::i8, 64}, {DType::i8, 128}, {DType::e4m3, 64}, {DType::e4m3, 128}}) {
-    for (const int slot : {0, 63, 64, 127, 128, 500, 1023, 3000})
-      compare({.head_size = head, .cache = cache}, {{slot}, {1}}, unsigned(slot));
-    for (const int rows : {2, 5, 8})
-      for (const int window : {0, 100})
-        compare({.head_size = head, .window = window, .padding = 3, .cache = cache}, {{250, 0, 64}, {rows, 1, rows}},
-                1);
-    compare({.head_size = head, .kv_heads = 8, .cache = cache}, {begins, ones}, 3);
-  }
 }
 
 // Pushes the layout over the previous one.

@@ -50,6 +50,15 @@ TEST(SharedMemory, attention_by_tiles_fits_on_every_gpu_with_heads_of_every_size
   EXPECT_EQ(tile_stages(256, 2, kLeastSharedMemory), 1);
 }
 
+TEST(SharedMemory, attention_over_codes_fits_on_every_gpu) {
+  for (const int head : {64, 128, 256})
+    for (const int groups : {1, 2, 4})
+      if (head <= 128 || groups <= 2)
+        EXPECT_LE(coded_tile_bytes(head, groups), kLeastSharedMemory) << "heads of " << head << ", " << groups;
+  for (const int head : {64, 128}) EXPECT_LE(coded_stream_bytes(head, 8), kLargestSharedMemory);
+  EXPECT_LE(coded_stream_bytes(128, 2), kLeastSharedMemory);
+}
+
 TEST(SharedMemory, norms_and_attention_of_any_numbers_and_heads_fit_without_asking) {
   EXPECT_LE(kPlainBytes, kStaticLimit);
   EXPECT_LE(rope_store_bytes(512), kStaticLimit);

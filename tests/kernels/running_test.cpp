@@ -1,6 +1,8 @@
 // Continues parity_test.cpp: fused operations against separate ones, mirrors and staging, and the counters of a
 // backend.
+#include <algorithm>
 #include <array>
+#include <utility>
 
 #include <gtest/gtest.h>
 
@@ -112,6 +114,36 @@ TEST_P(ParityRunning, store_rounds_every_number_as_bf16_does) {
   for (int i = 0; i < 48; ++i)
     EXPECT_EQ(reinterpret_cast<const bf16*>(page)[3 * 48 + i].bits, bf16(k.data<float>()[i]).bits)
         << k.data<float>()[i];
+}
+
+// Two sequences of one cache and one of another move by one call. Slot 14 is read before it is written.
+TEST_P(ParityRunning, move) {
+  for (DType dtype : {DType::f32, DType::bf16, DType::i8, DType::e4m3}) {
+    const auto filled = [&](int slots, int kv_heads, int head_size, unsigned seed) {
+      Cache cache(2, slots, 8, kv_heads, head_size, dtype);
+      fill(*cpu, cache, slots, seed);
+      return cache;
+    };
+    const Cache cache = filled(40, 2, 48, 3), other = filled(20, 1, 20, 9);
+    const std::vector<Cache> before{filled(40, 2, 48, 3), filled(20, 1, 20, 9)};
+    using Slots = std::vector<std::int32_t>;
+    const std::vector<std::pair<Slots, Slots>> slots{{{17, 30}, {16, 17}},
+                                                     {{12, 14, 15, 21, 39}, {12, 13, 14, 15, 16}}};
+    const auto first = moved_rows(cache, 0, slots[0].first, slots[0].second),
+               second = moved_rows(cache, 1, slots[1].first, slots[1].second), third = moved_rows(other, 1, {19}, {2});
+    cpu->move(std::vector<Moves>{{cache.layers, first}, {cache.layers, second}, {other.layers, third}});
+    for (int s = 0; s < 2; ++s) {
+      const auto& [from, to] = slots[std::size_t(s)];
+      for (int slot = 0; slot < 40; ++slot) {
+        const auto at = std::ranges::find(to, slot);
+        const int source = at == to.end() ? slot : from[std::size_t(at - to.begin())];
+        EXPECT_EQ(slot_bytes(cache, s, slot), slot_bytes(before[0], s, source))
+            << "sequence " << s << ", slot " << slot;
+      }
+      for (int slot = 0; slot < 20; ++slot)
+        EXPECT_EQ(slot_bytes(other, s, slot), slot_bytes(before[1], s, s == 1 && slot == 2 ? 19 : slot)) << slot;
+    }
+  }
 }
 
 TEST_P(ParityRunning, pick) {

@@ -13,12 +13,15 @@ namespace {
 
 using nlohmann::json;
 
+// The cache of a layer of this model.
+LayerShape layer_of(const ModelConfig& m, DType dtype) { return {m.kv_heads, m.head_size, dtype}; }
+
 TEST(BenchAttention, BytesAreKeysAndValuesOnce) {
-  ModelConfig m;
-  m.heads = 32, m.kv_heads = 8, m.head_size = 128;
-  EXPECT_EQ((AttentionLoad{64, 4096, 1}.bytes(m)), 64.0 * 4096 * 8 * 128 * 2 * 2);
-  EXPECT_EQ((AttentionLoad{64, 4096, 8}.bytes(m)), (AttentionLoad{64, 4096, 1}.bytes(m)))
-      << "rows share what they read";
+  const LayerShape bf16{8, 128, DType::bf16}, codes{8, 128, DType::e4m3};
+  const auto bytes = [](int rows, const LayerShape& layer) { return AttentionLoad{64, 4096, rows, layer}.bytes(); };
+  EXPECT_EQ(bytes(1, bf16), 64.0 * 4096 * 8 * 128 * 2 * 2);
+  EXPECT_EQ(bytes(1, codes), 64.0 * 4096 * 8 * (128 + 4) * 2) << "a scale for each token and head";
+  EXPECT_EQ(bytes(8, bf16), bytes(1, bf16)) << "rows share what they read";
   EXPECT_DOUBLE_EQ(share_of(1e9, 0.5e-3, 4e12), 0.5);
 }
 
@@ -26,10 +29,14 @@ TEST(BenchAttention, BytesAreKeysAndValuesOnce) {
 TEST(BenchAttention, RunsOnEveryBackendOfAHost) {
   const ModelConfig m = ModelConfig::load("experiments/models/draft");
   for (const auto& backend : {make_reference_backend(), make_cpu_backend(2)})
-    for (const AttentionLoad& load : {AttentionLoad{1, 1, 1}, AttentionLoad{3, 37, 5}})
-      EXPECT_GT(attention_seconds(*backend, m, load, 2), 0) << backend->name();
-  EXPECT_TRUE(says(sentence_of([&] { attention_seconds(*make_reference_backend(), m, {1, 4, 5}, 1); }), "5 rows",
-                   "context of 4"));
+    for (const DType dtype : {DType::bf16, DType::i8}) {
+      const LayerShape layer = layer_of(m, dtype);
+      for (const AttentionLoad& load : {AttentionLoad{1, 1, 1, layer}, AttentionLoad{3, 37, 5, layer}})
+        EXPECT_GT(attention_seconds(*backend, m, load, 2), 0) << backend->name();
+    }
+  const AttentionLoad beyond{1, 4, 5, layer_of(m, DType::bf16)};
+  EXPECT_TRUE(
+      says(sentence_of([&] { attention_seconds(*make_reference_backend(), m, beyond, 1); }), "5 rows", "context of 4"));
 }
 
 class AttentionScenario : public testing::Test {
@@ -55,7 +62,7 @@ TEST_F(AttentionScenario, HasALineOfItsOwn) {
   const json line = json::parse(printed(1e-9, true));
   EXPECT_EQ(json::parse(read_file(folder.path() / "steps.jsonl")), line);
   const ModelConfig m = ModelConfig::load("experiments/models/draft");
-  EXPECT_EQ(line.at("kv_bytes"), (AttentionLoad{2, 64, 4}.bytes(m)));
+  EXPECT_EQ(line.at("kv_bytes"), (AttentionLoad{2, 64, 4, layer_of(m, DType::bf16)}.bytes()));
   EXPECT_EQ(line.at("rows"), 4);
   EXPECT_NEAR(line.at("share"),
               line["kv_bytes"].get<double>() / (line["layer_us"].get<double>() * 1e-6) /

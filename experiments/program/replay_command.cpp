@@ -34,7 +34,7 @@ void expect_same_sources(const Trace& trace, const std::string& file) {
   const json sources = trace.header.value("sources", json::object());
   if (!sources.is_object()) return;
   for (const auto& [path, print] : sources.items())
-    if (const std::string now = fingerprint(locate(path)); !now.empty() && now != print.get<std::string>())
+    if (const std::string now = fingerprint(locate(path)); !now.empty() && print != json(now))
       throw Error("the trace " + file + " was recorded with other contents of " + path +
                   " than are there now; record it again");
 }

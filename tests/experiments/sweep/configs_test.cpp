@@ -9,6 +9,7 @@
 #include "experiments/sweep/run_document.h"
 #include "experiments/sweep/sweep.h"
 #include "experiments/sweep/workload.h"
+#include "framework/model/model.h"
 #include "framework/model/model_choice.h"
 
 namespace foretoken::test {

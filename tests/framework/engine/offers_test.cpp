@@ -124,7 +124,7 @@ TEST_F(Offers, OffersThatAreNotImplementedAreErrors) {
                    "nothing serves that yet"));
   EXPECT_TRUE(says(refused([](Host& h) {
                      PagePool pool(h.backend(), 1024, 1);
-                     h.cache(h.target_model(), std::make_shared<KvCache>(h.backend(), pool, h.target().kv));
+                     h.cache(h.target_model(), std::make_shared<KvCache>(pool, h.target().kv));
                    }),
                    "borrows", "nothing serves that yet"));
 }

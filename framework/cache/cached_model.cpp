@@ -112,10 +112,8 @@ void CachedModel::order(std::span<const Segment> segments) {
   straight_ = int(std::stable_partition(tables_.begin(), tables_.end(), is_straight) - tables_.begin());
   fed_.clear();
   for (const int i : tables_)
-    for (int r = begins[std::size_t(i)]; r < begins[std::size_t(i) + 1]; ++r) {
-      places[std::size_t(r)] = int(fed_.size());
-      fed_.push_back(unordered_[std::size_t(r)]);
-    }
+    for (int r = begins[std::size_t(i)]; r < begins[std::size_t(i) + 1]; ++r)
+      places[std::size_t(r)] = int(fed_.size()), fed_.push_back(unordered_[std::size_t(r)]);
   for (std::int32_t& w : wanted_) w = places[std::size_t(w)];
 }
 

@@ -65,7 +65,7 @@ TEST(Configs, TreesHoldEveryExactVerifier) {
   register_drafters(registries), register_verifiers(registries);
   std::set<std::string> exact, measured;
   for (const std::string& name : registries.verifiers.names())
-    if (registries.verifiers.traits({{"name", name}}, {})->exact()) exact.insert(name);
+    if (registries.verifiers.traits({{"name", name}}, ModelInfo())->exact()) exact.insert(name);
   for (const std::string file : {"experiments/configs/trees.json", "experiments/configs/trees_without_repeats.json"}) {
     std::set<std::pair<std::string, std::string>> shapes;
     std::set<std::tuple<std::string, int, double>> runs;

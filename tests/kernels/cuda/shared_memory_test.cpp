@@ -52,9 +52,8 @@ TEST(SharedMemory, attention_by_tiles_fits_on_every_gpu_with_heads_of_every_size
 
 TEST(SharedMemory, attention_over_codes_fits_on_every_gpu) {
   for (const int head : {64, 128, 256})
-    for (const int groups : {1, 2, 4})
-      if (head <= 128 || groups <= 2)
-        EXPECT_LE(coded_tile_bytes(head, groups), kLeastSharedMemory) << "heads of " << head << ", " << groups;
+    for (int groups = 1; groups <= (head <= 128 ? 4 : 2); groups *= 2)
+      EXPECT_LE(coded_tile_bytes(head, groups), kLeastSharedMemory) << "heads of " << head << ", " << groups;
   for (const int head : {64, 128}) EXPECT_LE(coded_stream_bytes(head, 8), kLargestSharedMemory);
   EXPECT_LE(coded_stream_bytes(128, 2), kLeastSharedMemory);
 }

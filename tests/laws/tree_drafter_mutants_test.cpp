@@ -130,7 +130,8 @@ const Fault kRemovesImprobable{.after = [](Backend&, const DraftRequest&, DraftT
       token_of(t, n) = -1;
 }};
 TEST(TreeDrafterMutants, ImprobableNodesThatAreMadeAbsentAreKilledByExactAndCausal) {
-  for (const char* law : {"exact", "causal"}) killed_by(law, "independent", "speculative_sampling", kRemovesImprobable);
+  killed_by("exact", kOtherDistribution, "independent", "speculative_sampling", kRemovesImprobable);
+  killed_by("causal", "depends on its own token", "independent", "speculative_sampling", kRemovesImprobable);
 }
 
 // What is reported is what was drawn from, so the output stays exact; but the drafts are bad.

@@ -43,7 +43,7 @@ using Names = std::set<std::string>;
 // Options of each of the program's commands: those that the function with its add_subcommand() adds, and those of the
 // functions that it calls for that.
 std::map<std::string, Names> options_of_commands() {
-  static const std::regex added(R"re(add_\w+\([^"]*"(--[a-z-]+)")re"), command(R"re(add_subcommand\(\s*"([a-z]+)")re");
+  static const std::regex added(R"re(add_\w+\([^"]*"(--[a-z-]+)")re"), command(R"re(add_subcommand\(\s*"([a-z-]+)")re");
   std::map<std::string, std::string> functions;  // name to text
   for (const SourceFile& file : read_sources({"experiments/program"}, {".cpp"})) {
     const std::vector<std::string> lines = split_lines(without_comments(file.text));
@@ -72,6 +72,7 @@ const std::vector<std::pair<std::string, Names>> kSpeakers = {
     {"experiments/program/generate", {"generate"}},
     {"experiments/sweep/sweep.cpp", {"run", "generate"}},
     {"experiments/sweep/", {"run", "quickstart"}},
+    {"experiments/report/tree_shape.cpp", {"tree-shape"}},
     {"experiments/report/", {"run", "show", "compare", "quickstart", "bench", "quality"}},
 };
 

@@ -28,6 +28,19 @@ json part(const Fields& fields, const char* key, json otherwise) {
   return fields.has(key) ? fields.object(key).all() : otherwise;
 }
 
+// Throws Error where keys of a scenario exclude each other.
+void refuse_contradictions(const Fields& fields, const Scenario& scenario) {
+  for (const char* key : {"children", "guessing"})
+    if (fields.has(key) && (scenario.guesses == 0 || scenario.attention))
+      fields.refuse(key, "only a scenario of whole steps with \"guesses\" has guessed nodes");
+  if (scenario.attention && scenario.prompt)
+    fields.refuse("attention", "this scenario measures a prompt; make it two scenarios");
+  if (scenario.share > 0 && !scenario.attention)
+    fields.refuse("share", "only a scenario with \"attention\": true has a share of the bandwidth");
+  if (scenario.attention && scenario.bar_ms > 0)
+    fields.refuse("bar_ms", "the bar of attention alone is \"share\", of the copy bandwidth");
+}
+
 Scenario scenario_of(const json& object, const json& engine, const std::string& device, const Registries& registries,
                      const std::string& where) {
   const Fields fields(object, where);
@@ -48,15 +61,7 @@ Scenario scenario_of(const json& object, const json& engine, const std::string& 
                     fields.positive_or("share", 0),
                     fields.positive_or("bar_ms", 0),
                     fields.positive_or("peer_ms", 0)};
-  for (const char* key : {"children", "guessing"})
-    if (fields.has(key) && (scenario.guesses == 0 || scenario.attention))
-      fields.refuse(key, "only a scenario of whole steps with \"guesses\" has guessed nodes");
-  if (scenario.attention && scenario.prompt)
-    fields.refuse("attention", "this scenario measures a prompt; make it two scenarios");
-  if (scenario.share > 0 && !scenario.attention)
-    fields.refuse("share", "only a scenario with \"attention\": true has a share of the bandwidth");
-  if (scenario.attention && scenario.bar_ms > 0)
-    fields.refuse("bar_ms", "the bar of attention alone is \"share\", of the copy bandwidth");
+  refuse_contradictions(fields, scenario);
   json run{{"target", fields.object("target").all()},
            {"drafter", part(fields, "drafter", {{"name", "none"}})},
            {"engine", engine}};

@@ -98,8 +98,7 @@ std::vector<RunKey> keys_of_models_and_sampling() {
       integer("/sampling/seed", 1, 0, 9e15, "of every draw; a request's stream is its prompt and sample number"),
       boolean("/sampling/logprobs", false,
               "also compute log-probabilities of emitted tokens, by the model's own distribution: before penalties, "
-              "biases and "
-              "warp"),
+              "biases and warp"),
       boolean("/sampling/warped_logprobs", false, "log-probabilities are those of the sampled distribution"),
   };
 }

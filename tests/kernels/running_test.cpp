@@ -36,6 +36,12 @@ TEST_P(ParityRunning, norm_linear) {
   }
 }
 
+TEST_P(ParityRunning, activation_type) {
+  const Weight w = cpu->prepare(random_weight(37, 55, DType::bf16, 3));
+  const Tensor y = cpu->norm_linear(random_tensor({3, 55}, 4), random_tensor({55}, 5), 1e-5f, w);
+  EXPECT_EQ(cpu->activation_type(w), y.dtype());
+}
+
 TEST_P(ParityRunning, norm_linear_to) {
   const Weight w = cpu->prepare(random_weight(130, 96, DType::bf16, 3));
   for (int n : {1, 5, 33}) {

@@ -159,7 +159,9 @@ class Plugins(unittest.TestCase):
         for law in ("exact", "sampled", "options", "memory", "cache", "acceptance"):
             self.assertIn("holds", verdicts[law], law)
             self.assertLessEqual(verdicts[law], {"holds", "does not apply"}, law)
-        self.assertEqual(verdicts["rounds"], {"holds" if "--verifier" in chosen else "does not apply"})
+        # What concerns the verifier alone is tested in one combination.
+        self.assertIn("holds" if "--verifier" in chosen else "does not apply", verdicts["rounds"])
+        self.assertLessEqual(verdicts["rounds"], {"holds", "does not apply"})
         for law in report["laws"]:
             for finding in law["findings"]:
                 if finding["verdict"] == "holds":

@@ -29,10 +29,10 @@ struct Walk {
   }
 };
 
-// A tree with distributions over one token, whose values do not matter.
-std::vector<long> walk(const DraftTree& tree) {
+// A tree with distributions whose values do not matter, over a vocabulary that has its tokens.
+std::vector<long> walk(const DraftTree& tree, int vocab) {
   ReferenceBackend backend;
-  const Tensor logits = Tensor::host({tree.nodes, 1}, DType::f32);
+  const Tensor logits = Tensor::host({tree.nodes, vocab}, DType::f32);
   std::ranges::fill(logits.values<float>(), 0.0f);
   const Distributions p = backend.distributions(logits, std::vector<Warp>(std::size_t(tree.nodes)));
   Staging staging(backend);
@@ -51,8 +51,7 @@ TEST(Trial, ChildrenAreThoseOfTheNodeInOrderWithoutAbsentOnes) {
   for (const auto& [parent, token] :
        std::vector<std::pair<int, Token>>{{0, 5}, {1, 5}, {0, -1}, {0, 7}, {1, 6}, {4, -1}, {0, 7}, {3, 9}})
     tree.guess(parent, token);
-  const Tensor logits = Tensor::host({tree.nodes, 1}, DType::f32);
-  EXPECT_EQ(walk(tree), (std::vector<long>{1 + 4 + 7, 2 + 5, 0, 8, 0, 0, 0, 0, 0}));
+  EXPECT_EQ(walk(tree, 10), (std::vector<long>{1 + 4 + 7, 2 + 5, 0, 8, 0, 0, 0, 0, 0}));
 }
 
 // A search for each child takes 60,000 * 60,000 / 2 steps: seconds.
@@ -67,7 +66,7 @@ TEST(Trial, ChildrenOfALargeTreeAreFoundWithoutASearch) {
     expected[std::size_t(parent)] += n;
   }
   const auto begin = std::chrono::steady_clock::now();
-  EXPECT_EQ(walk(tree), expected);
+  EXPECT_EQ(walk(tree, 1), expected);
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   EXPECT_LT(seconds, 0.25);
 }

@@ -95,7 +95,7 @@ TEST(TreeDrafters, WithoutAFaultHold) {
 }
 
 TEST(TreeDrafterMutants, IndependentSiblingsCalledWithoutRepeatsAreKilledByExact) {
-  killed_by("exact", kOtherDistribution, "independent", "without_replacement",
+  killed_by("exact", "which were drawn 'without_replacement'", "independent", "without_replacement",
             {.after = [](Backend&, const DraftRequest&, DraftTree& t) { call_all(t, Drawn::without_replacement); },
              .proposes = Drawn::without_replacement});
 }

@@ -21,9 +21,11 @@ Soundness recorded(Soundness own, const std::vector<std::unique_ptr<Verifier>>& 
   return own;
 }
 
-std::vector<std::unique_ptr<Verifier>> judges_of(const std::vector<std::string>& names, Host& host) {
+// Of these registries, since the host's have the recorder in place of the run's verifier.
+std::vector<std::unique_ptr<Verifier>> judges_of(const std::vector<std::string>& names, const Registries& registries,
+                                                 Host& host) {
   std::vector<std::unique_ptr<Verifier>> judges;
-  for (const std::string& name : names) judges.push_back(host.verifier({{"name", name}}));
+  for (const std::string& name : names) judges.push_back(registries.verifiers.make({{"name", name}}, host));
   return judges;
 }
 
@@ -61,7 +63,7 @@ Registries Recorder::recording(const Registries& registries, const json& config)
   entry.traits = {};  // the engine asks the verifier itself
   entry.make = [this, &registries](const json& options, Host& host) {
     auto own = registries.verifiers.make(options, host);
-    auto judges = judges_of(recording_.verifiers, host);
+    auto judges = judges_of(recording_.verifiers, registries, host);
     return std::make_unique<RecordingVerifier>(*this, std::move(own), std::move(judges));
   };
   all.verifiers.replace(config.at("name"), std::move(entry));

@@ -32,6 +32,7 @@ class Recorded : public testing::Test, public TracedRuns {
   // number of rounds.
   int expect_formula(const Trace& trace, const char* verifier) const {
     const RoundReach formula(trace, verifier, soundness_of(verifier));
+    const bool formula_is_joint = soundness_of(verifier).acceptance == Acceptance::joint;
     int rounds = 0;
     for (const auto& step : trace.steps)
       for (const TracedRound& r : step.rounds) {
@@ -40,7 +41,10 @@ class Recorded : public testing::Test, public TracedRuns {
         for (std::size_t d = 1; d <= followed.size(); ++d) {
           const std::vector<double> found = formula.reach_given_tree(r, cut_of(r, {.depth = int(d)}));
           EXPECT_EQ(found.size(), d);
-          for (std::size_t i = 0; i < d; ++i) EXPECT_NEAR(found[i], followed[d - 1][i], 1e-7) << verifier;
+          // A joint rule looks at deeper tokens before it accepts, its formula at those of the level: they meet at the
+          // deepest level, and in the mean over drafts at the others.
+          const std::size_t first = formula_is_joint ? d - 1 : 0;
+          for (std::size_t i = first; i < d; ++i) EXPECT_NEAR(found[i], followed[d - 1][i], 1e-7) << verifier;
         }
         ++rounds;
       }
@@ -114,8 +118,8 @@ TEST_F(Recorded, TimesAreThoseOfTheStep) {
   EXPECT_TRUE(baseline);
 }
 
-// Orders of the literature on recorded contexts. What is a theorem for every tree holds in every round; the others hold
-// in the mean.
+// Orders of the literature on recorded contexts. They are theorems in the mean over drafts of a context, not given the
+// tokens of one draft.
 TEST_F(Recorded, OrdersHoldOnRecordedContexts) {
   const json chains = {{"sampling", {{"temperature", 1}}},
                        {"policy", {{"length", 4}}},
@@ -124,9 +128,8 @@ TEST_F(Recorded, OrdersHoldOnRecordedContexts) {
   const Orders of_chains = orders_of({{"chains", &chain}});
   ASSERT_EQ(of_chains.pairs.size(), 1u);
   EXPECT_EQ(of_chains.accepting[0].verifier, "block_verification");
-  EXPECT_EQ(of_chains.pairs[0].less, 0) << "block >= token-wise on every chain";
   EXPECT_GT(of_chains.pairs[0].more, 5);
-  EXPECT_GT(of_chains.pairs[0].gain.value, 0);
+  EXPECT_GT(of_chains.pairs[0].gain.value, 0) << "block >= token-wise in the mean";
 
   json trees = with(drawn("independent"), {"speculative_sampling", "traversal_verification"});
   trees["workload"] = {{"limit", 6}, {"max_new_tokens", 10}};

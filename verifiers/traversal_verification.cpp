@@ -82,7 +82,7 @@ struct TraversalVerification {
       lane.reject_guess(r, x);
     else
       lane.reject_once(r, x, mul(at.weight, repeats ? 1.0 : at.left));  // r becomes (weight r - q / left)+ over its sum
-    if (!repeats) at.left = add(at.left, -t.q(at.node)(x));
+    if (!repeats && at.child >= 0) at.left = t.mass_after(lane, at.node, child);
     const double rest = r.rejected < 0 ? 0 : mul(at.weight, r.mass / before);  // no guess: rounding left no mass
     if (at.node != 0) at.weight = probability_of_ending(at.weight, rest);
     at.c = r.c, at.mass = r.mass, at.rejected = r.rejected, guesses = r.guesses;

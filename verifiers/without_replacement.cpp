@@ -24,7 +24,7 @@ struct WithoutReplacement {
           lane.reject_guess(r, x);
         } else {
           lane.reject_once(r, x, left);
-          left = add(left, -q);
+          if (t.child(node, c) >= 0) left = t.mass_after(lane, node, c);
         }
       }
       if (chosen < 0) {

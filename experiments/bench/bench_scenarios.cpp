@@ -1,6 +1,7 @@
 #include "experiments/bench/bench_scenarios.h"
 
 #include <algorithm>
+#include <set>
 
 #include "experiments/sweep/run_document.h"
 #include "framework/text/json_file.h"
@@ -30,23 +31,32 @@ json part(const Fields& fields, const char* key, json otherwise) {
 
 // Throws Error where keys of a scenario exclude each other.
 void refuse_contradictions(const Fields& fields, const Scenario& scenario) {
+  const bool whole = !scenario.attention && scenario.moves == 0;
   for (const char* key : {"children", "guessing"})
-    if (fields.has(key) && (scenario.guesses == 0 || scenario.attention))
+    if (fields.has(key) && (scenario.guesses == 0 || !whole))
       fields.refuse(key, "only a scenario of whole steps with \"guesses\" has guessed nodes");
-  if (scenario.attention && scenario.prompt)
-    fields.refuse("attention", "this scenario measures a prompt; make it two scenarios");
+  if (scenario.prompt && !whole)
+    fields.refuse(scenario.attention ? "attention" : "moves", "this scenario measures a prompt; make it two scenarios");
+  if (scenario.moves > 0 && (scenario.attention || scenario.guesses > 0))
+    fields.refuse("moves", "compaction is measured alone; make it two scenarios");
   if (scenario.share > 0 && !scenario.attention)
     fields.refuse("share", "only a scenario with \"attention\": true has a share of the bandwidth");
   if (scenario.attention && scenario.bar_ms > 0)
     fields.refuse("bar_ms", "the bar of attention alone is \"share\", of the copy bandwidth");
+  for (const char* key : {"verify_share", "host_share", "draft_most"})
+    if (fields.has(key) && (!whole || scenario.prompt))
+      fields.refuse(key, "only a scenario of whole steps that decode has this bar");
+  if (fields.has("most") && scenario.over.empty())
+    fields.refuse("most", "it is a bar of the quotient with the scenario named by \"over\"");
 }
 
 Scenario scenario_of(const json& object, const json& engine, const std::string& device, const Registries& registries,
                      const std::string& where) {
   const Fields fields(object, where);
-  refuse_unknown(object,
-                 {"name", "target", "drafter", "sampling", "engine", "batch", "context", "steps", "guesses", "children",
-                  "guessing", "length", "prompt", "attention", "share", "bar_ms", "peer_ms"},
+  refuse_unknown(object, {"name",    "target",       "drafter",    "verifier",  "sampling", "engine",  "batch",
+                          "context", "steps",        "guesses",    "children",  "guessing", "length",  "nodes",
+                          "prompt",  "attention",    "moves",      "share",     "bar_ms",   "peer_ms", "over",
+                          "most",    "verify_share", "host_share", "draft_most"},
                  where);
   Scenario scenario{fields.string("name"),
                     {},
@@ -58,9 +68,15 @@ Scenario scenario_of(const json& object, const json& engine, const std::string& 
                     fields.integer_or("guessing", 1, 4096, fields.integer_or("batch", 1, 4096, 1)),
                     fields.boolean_or("prompt", false),
                     fields.boolean_or("attention", false),
+                    fields.integer_or("moves", 0, kLongest, 0),
                     fields.positive_or("share", 0),
                     fields.positive_or("bar_ms", 0),
-                    fields.positive_or("peer_ms", 0)};
+                    fields.positive_or("peer_ms", 0),
+                    fields.has("over") ? fields.string("over") : "",
+                    fields.positive_or("most", 0),
+                    fields.positive_or("verify_share", 0),
+                    fields.positive_or("host_share", 0),
+                    fields.positive_or("draft_most", 0)};
   refuse_contradictions(fields, scenario);
   json run{{"target", fields.object("target").all()},
            {"drafter", part(fields, "drafter", {{"name", "none"}})},
@@ -69,6 +85,8 @@ Scenario scenario_of(const json& object, const json& engine, const std::string& 
   if (!device.empty()) run["engine"]["device"] = device;
   run["engine"]["batch"] = scenario.batch;
   run["policy"] = {{"name", "fixed"}, {"length", fields.integer_or("length", 0, kLongest, scenario.guesses)}};
+  if (fields.has("nodes")) run["policy"]["nodes"] = fields.integer_or("nodes", 1, kMaxNodes, 1);
+  if (fields.has("verifier")) run["verifier"] = fields.object("verifier").all();
   if (fields.has("sampling")) run["sampling"] = fields.object("sampling").all();
   run["workload"] = {{"prompts", "none"}, {"ignore_eos", true}};
   scenario.run = complete_run(run, registries, where);
@@ -86,16 +104,20 @@ std::vector<Scenario> read_scenarios(const std::string& file, const std::string&
   refuse_unknown(document, {"engine", "scenarios"}, file);
   const json engine = part(fields, "engine", json::object());
   std::vector<Scenario> scenarios;
+  std::set<std::string> before;
   int number = 0;
   for (const json& object : fields.array("scenarios")) {
     const std::string name = object.is_object() && object.contains("name") && object["name"].is_string()
                                  ? object["name"].get<std::string>()
                                  : "";
     ++number;
-    if (name.empty() || name.find(only) != std::string::npos)
-      scenarios.push_back(
-          scenario_of(object, engine, device, registries,
-                      file + ": scenario " + (name.empty() ? std::to_string(number) : "'" + name + "'")));
+    const std::string where = file + ": scenario " + (name.empty() ? std::to_string(number) : "'" + name + "'");
+    if (name.empty() || name.find(only) != std::string::npos) {
+      scenarios.push_back(scenario_of(object, engine, device, registries, where));
+      if (const std::string& over = scenarios.back().over; !over.empty() && !before.contains(over))
+        throw Error(where + ": over: no scenario '" + over + "' stands before this one");
+    }
+    before.insert(name);
   }
   if (scenarios.empty())
     throw Error("no scenario of " + file + " has '" + only + "' in its name; leave out --only to measure all " +

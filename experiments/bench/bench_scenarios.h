@@ -20,14 +20,19 @@ struct Scenario {
   int guessing;            // sequences that guess; the others propose nothing
   bool prompt;             // measures the prompt instead of decoding
   bool attention;          // measures attention of one layer alone, for guesses + 1 rows of each sequence
+  int moves;               // measures compaction alone, of so many rows of each sequence; 0: no
   double share;            // of the copy bandwidth that attention alone should reach; 0: none
   double bar_ms, peer_ms;  // the most milliseconds allowed, and those of another program; 0: none
+  std::string over = {};   // a scenario before this one, whose time this one's is compared with
+  double most = 0;         // of this scenario's time over that one's; 0: not asked for
+  double verify_share = 0,
+         host_share = 0;  // the most of a step that verification, and the host, take; 0: not asked for
 };
 
 // The scenarios of FILE, {"engine": {...}, "scenarios": [{"name": ..., "target": {...}, ...}, ...]}, as
 // experiments/configs/steps.json: those whose name contains `only`, on `device` unless that is empty. A missing file,
-// an unknown key (with the nearest known one), a value of another type or out of range, and no scenario at all are
-// Errors.
+// an unknown key (with the nearest known one), a value of another type or out of range, keys that contradict each
+// other, an `over` that names no scenario before its own, and no scenario at all are Errors.
 std::vector<Scenario> read_scenarios(const std::string& file, const std::string& only, const std::string& device,
                                      const Registries& registries);
 

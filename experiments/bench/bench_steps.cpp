@@ -5,8 +5,9 @@
 
 #include <spdlog/spdlog.h>
 
-#include "experiments/bench/bench_attention.h"
+#include "experiments/bench/bench_alone.h"
 #include "experiments/bench/bench_scenarios.h"
+#include "experiments/bench/scenario_bars.h"
 #include "experiments/report/bench_file.h"
 #include "experiments/report/machine.h"
 #include "experiments/report/statistics.h"
@@ -45,7 +46,7 @@ class Guesses : public Drafter {
 };
 
 struct Measured {
-  double step_ms = 0, draft_ms = 0, target_ms = 0, verify_ms = 0, host_ms = 0, tau = 0;
+  double step_ms = 0, draft_ms = 0, draft_forward_ms = 0, target_ms = 0, verify_ms = 0, host_ms = 0, tau = 0;
   // Bytes a step must read: weights, and keys and values of the context; operations of its products; the least time for
   // both.
   double bytes = 0, operations = 0, roofline_ms = 0;
@@ -59,9 +60,14 @@ int step_rows_of(const Scenario& s) {
   return rows > 0 ? rows : 512;
 }
 
+// The most rows of one sequence in a step that decodes.
+int nodes_of(const Scenario& s) {
+  const Json& policy = s.run.at("policy");
+  return policy.at("nodes").is_null() ? policy.at("length").get<int>() + 1 : policy.at("nodes").get<int>();
+}
+
 std::unique_ptr<Engine> engine_of(const Scenario& s, Workbench& bench, const Registries& registries) {
-  const int rows =
-      s.prompt ? s.batch * s.context : std::max(step_rows_of(s), s.batch * (s.run["policy"]["length"].get<int>() + 1));
+  const int rows = s.prompt ? s.batch * s.context : std::max(step_rows_of(s), s.batch * nodes_of(s));
   Json run = s.run;
   run["engine"]["step_rows"] = rows;
   run["engine"]["reuse_prefixes"] = false;
@@ -90,6 +96,7 @@ Measured summary(const std::vector<StepReport>& steps) {
   Measured m;
   m.step_ms = 1e3 * of([](const StepReport& r) { return r.phases.total; });
   m.draft_ms = 1e3 * of([](const StepReport& r) { return r.phases.draft_forward + r.phases.draft_other; });
+  m.draft_forward_ms = 1e3 * of([](const StepReport& r) { return r.phases.draft_forward; });
   m.target_ms = 1e3 * of([](const StepReport& r) { return r.phases.target_forward; });
   m.verify_ms = 1e3 * of([](const StepReport& r) { return r.phases.verify; });
   m.host_ms = 1e3 * of([](const StepReport& r) { return r.phases.schedule + r.phases.deliver; });
@@ -116,7 +123,7 @@ std::vector<StepReport> prompt_steps(const Scenario& s, Engine& engine) {
 // Steps in which every sequence decodes.
 std::vector<StepReport> decode_steps(const Scenario& s, Engine& engine) {
   constexpr int kWarmUpSteps = 6;  // one recorded, others replayed
-  const int rows = s.run["policy"]["length"].get<int>() + 1;
+  const int rows = nodes_of(s);
   // The first sequences decode while the last prompts are still fed, and must not end before the last ones start to
   // decode.
   const int prompt_steps = 2 + s.batch * s.context / step_rows_of(s);
@@ -156,7 +163,7 @@ void add_roofline(const Scenario& s, Engine& engine, const DeviceSpeed& machine,
   };
   const int length = s.run["policy"]["length"];
   const double slots = double(s.batch) * s.context,
-               rows = s.batch + double(s.guesses > 0 ? std::min(s.guessing, s.batch) : s.batch) * length;
+               rows = s.batch + double(s.guesses > 0 ? std::min(s.guessing, s.batch) : s.batch) * (nodes_of(s) - 1);
   const ModelConfig target = config_of(s);
   if (s.prompt) return add(engine.target().info(), 1, operations_of(target, slots, s.batch), 0);
   add(engine.target().info(), 1, operations_of(target, rows, rows), slots);
@@ -182,23 +189,13 @@ const char* bandwidth_key(const DeviceSpeed& machine) {
   return machine.reads ? "read_bytes_per_second" : "copy_bytes_per_second";
 }
 
-Json as_json(const Scenario& s, const Measured& m, const DeviceSpeed& machine, const Backend& backend) {
+// What every line of results has.
+Json common(const Scenario& s, const DeviceSpeed& machine, const Backend& backend) {
   return {{"scenario", s.name},
           {"run", s.run},
           {"batch", s.batch},
           {"context", s.context},
           {"steps", s.steps},
-          {"step_ms", m.step_ms},
-          {"draft_ms", m.draft_ms},
-          {"target_ms", m.target_ms},
-          {"verify_ms", m.verify_ms},
-          {"host_ms", m.host_ms},
-          {"tau", m.tau},
-          {"waits", m.waits},
-          {"bytes", m.bytes},
-          {"operations", m.operations},
-          {"roofline_ms", m.roofline_ms},
-          {"share", m.share()},
           {"bar_ms", s.bar_ms},
           {"peer_ms", s.peer_ms},
           {bandwidth_key(machine), machine.bytes_a_second},
@@ -208,48 +205,51 @@ Json as_json(const Scenario& s, const Measured& m, const DeviceSpeed& machine, c
           {"date", utc_now()}};
 }
 
-// Attention alone: its JSON line, and the text printed without --json.
-Json attention_line(const Scenario& s, Workbench& bench, const DeviceSpeed& machine, std::string& text) {
-  Backend& backend = bench.backend(s.run.at("engine"));
-  const ModelConfig model = config_of(s);
-  const AttentionLoad load{s.batch, s.context, s.guesses + 1, bench.target_info(s.run, "").kv.layers.front()};
-  const double seconds = attention_seconds(backend, model, load, s.steps), bytes = load.bytes(),
-               share = share_of(bytes, seconds, machine.bytes_a_second);
-  char line[256];
-  std::snprintf(line, sizeof line, "%-44s %8.2f us a layer, %.1f MB of keys and values: %.3f of the copy bandwidth",
-                s.name.c_str(), seconds * 1e6, bytes / 1e6, share);
-  text = line;
-  if (s.share > 0)
-    std::snprintf(line, sizeof line, " (at least %g: %s)", s.share, share >= s.share ? "met" : "MISSED"), text += line;
-  Json j{{"scenario", s.name},
-         {"run", s.run},
-         {"batch", s.batch},
-         {"context", s.context},
-         {"rows", load.rows},
-         {"repeats", s.steps},
-         {"layer_us", seconds * 1e6},
-         {"kv_bytes", bytes},
-         {"share", share},
-         {bandwidth_key(machine), machine.bytes_a_second},
-         {"machine", machine_of(backend)},
-         {"commit", kCommit},
-         {"date", utc_now()}};
-  if (s.share > 0) j["bar_share"] = s.share, j["met"] = share >= s.share;
-  return j;
+Json as_json(const Measured& m) {
+  return {{"step_ms", m.step_ms},
+          {"draft_ms", m.draft_ms},
+          {"draft_forward_ms", m.draft_forward_ms},
+          {"target_ms", m.target_ms},
+          {"verify_ms", m.verify_ms},
+          {"host_ms", m.host_ms},
+          {"tau", m.tau},
+          {"waits", m.waits},
+          {"bytes", m.bytes},
+          {"operations", m.operations},
+          {"share", m.share()},
+          {"roofline_ms", m.roofline_ms}};
 }
 
-void print_line(const Scenario& s, const Measured& m) {
+std::string row_of(const Scenario& s, const Measured& m) {
   const auto or_dash = [](double v) {
     char text[32];
     return std::snprintf(text, sizeof text, v > 0 ? "%.2f" : "-", v), std::string(text);
   };
-  std::printf("%-44s %8.3f %8.3f %8.3f %6.2f %8.3f %8.3f %8.3f %7.3f %5d %6.2f %7s %7s %s\n", one_line(s.name).c_str(),
-              m.step_ms, m.bytes / 1e9, m.roofline_ms, m.share(), m.draft_ms, m.target_ms, m.verify_ms, m.host_ms,
-              m.waits, m.tau, or_dash(s.bar_ms).c_str(), or_dash(s.peer_ms).c_str(),
-              s.bar_ms <= 0           ? ""
-              : m.step_ms <= s.bar_ms ? "met"
-                                      : "MISSED");
-  std::fflush(stdout);
+  char row[256];
+  std::snprintf(row, sizeof row, " %8.3f %8.3f %8.3f %6.2f %8.3f %8.3f %8.3f %7.3f %5d %6.2f %7s %7s ", m.step_ms,
+                m.bytes / 1e9, m.roofline_ms, m.share(), m.draft_ms, m.target_ms, m.verify_ms, m.host_ms, m.waits,
+                m.tau, or_dash(s.bar_ms).c_str(), or_dash(s.peer_ms).c_str());
+  return s.name + std::string(s.name.size() < 44 ? 44 - s.name.size() : 0, ' ') + row;
+}
+
+// Measures a scenario; returns its line and sets its row of the table.
+Json measure_scenario(const Scenario& s, Workbench& bench, const Registries& registries, DeviceSpeed& machine,
+                      ScenarioBars& bars, std::string& row) {
+  ScenarioTimes times;
+  Json figures;
+  if (s.attention || s.moves > 0) {
+    const AloneResult r = s.attention ? measure_attention(s, bench, config_of(s), machine.bytes_a_second)
+                                      : measure_compaction(s, bench, machine.bytes_a_second);
+    times.ms = r.ms, figures = r.line, row = r.text + " ";
+  } else {
+    const Measured m = measure(s, bench, registries, machine);
+    times = {m.step_ms, m.verify_ms, m.host_ms, m.draft_ms, m.draft_forward_ms}, figures = as_json(m),
+    row = row_of(s, m);
+  }
+  Json line = common(s, machine, bench.backend(s.run.at("engine")));
+  line.update(figures);
+  row += bars.judge(s, times, line);
+  return line;
 }
 
 }  // namespace
@@ -272,19 +272,14 @@ int run_steps(const StepsOptions& options) {
                 machine.operations_a_second / 1e12, "milliseconds a step, median", "step", "GB", "roofline", "share",
                 "draft", "target", "verify", "host", "waits", "tau", "bar", "peer");
   int failed = 0;
+  ScenarioBars bars;
   for (const Scenario& s : scenarios) {
     Json line;
     try {
-      std::string text;
-      if (s.attention) {
-        line = attention_line(s, bench, machine, text);
-        if (!options.json) std::printf("%s\n", one_line(text).c_str()), std::fflush(stdout);
-      } else {
-        const Measured m = measure(s, bench, registries, machine);
-        line = as_json(s, m, machine, bench.backend(s.run.at("engine")));
-        if (!options.json) print_line(s, m);
-      }
-      if (options.json) std::printf("%s\n", line.dump().c_str());
+      std::string row;
+      line = measure_scenario(s, bench, registries, machine, bars, row);
+      std::printf("%s\n", options.json ? line.dump().c_str() : one_line(row).c_str());
+      std::fflush(stdout);
     } catch (const Error& e) {
       spdlog::error("{}: {}", s.name, e.what());
       ++failed;

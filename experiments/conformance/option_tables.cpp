@@ -42,7 +42,7 @@ std::string cell(const Registries& registries, const Column& column, const json&
                  std::vector<std::string>& notes) {
   if (!sound(registries, column.drafter, verifier)) return "unsound pair";
   const Subject subject{registries, {column.drafter, {{"name", "fixed"}, {"length", 2}}, verifier}};
-  const OptionFinding f = exact_or_refused(subject, option, 4000);
+  const OptionFinding f = exact_or_refused(subject, option, 500);
   if (!f.holds) throw Error(f.what);
   return f.refusal.empty() ? "exact" : note(f.refusal, notes);
 }

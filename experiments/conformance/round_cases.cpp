@@ -118,6 +118,20 @@ RoundCase one_family(Drawn drawn, int siblings, int vocab, int seed) {
   return c;
 }
 
+RoundCase confident_family(Drawn drawn, int gap, int seed) {
+  RoundCase c{.name = name_for("3 siblings, " + std::string(foretoken::name_of(drawn)) + ", drafts with a gap of " +
+                                   std::to_string(gap),
+                               seed),
+              .vocab = 4};
+  c.logits = [gap, target = tables(4, 700 + 2 * seed)](std::span<const Token> path, bool draft) {
+    if (!draft || !path.empty()) return target(path, draft);
+    const float g = float(gap);
+    return std::vector<float>{-g, 0, -g - 1.5f, -g - 0.5f};
+  };
+  for (int i = 0; i < 3; ++i) c.nodes.push_back({0, drawn});
+  return c;
+}
+
 namespace {
 
 std::string names_of(const std::vector<Drawn>& kinds) {

@@ -17,6 +17,9 @@ RoundCase deep_tree(Drawn drawn, int seed);
 RoundCase wide_tree(int vocab, Drawn drawn, int seed, int tokens);
 // `siblings` children of one kind below the root.
 RoundCase one_family(Drawn drawn, int siblings, int vocab, int seed);
+// Siblings drawn from a distribution with all mass on one token but for e^-gap: what is left for the second sibling is
+// small, and less than the rounding of 1 where the gap is above 37.
+RoundCase confident_family(Drawn drawn, int gap, int seed);
 // A random tree of at most `nodes` nodes. Every family is of one of these kinds; where certain guesses are among them,
 // some families have one guess beside the others, and some have an absent node.
 RoundCase random_round(const std::vector<Drawn>& kinds, int nodes, int vocab, int seed);

@@ -42,7 +42,7 @@ struct Numbers {
       if (guess)
         lane.reject_guess(r, x);
       else if (once)
-        lane.reject_once(r, x, left), left = add(left, -q);
+        lane.reject_once(r, x, left), left = t.mass_after(lane, n, c);
       else
         lane.reject_draw(r);
     }

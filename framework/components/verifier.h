@@ -94,6 +94,18 @@ struct Trial {
     while (c >= 0 && tokens[c] != token) c = child(node, c);
     return c;
   }
+  // What the siblings after `child` were drawn from, where they are drawn without replacement: the mass of q(node)
+  // without the children so drawn up to `child`. It is summed as for the draw: 1 minus the others' mass would be
+  // nothing but rounding where they have nearly all of it.
+  template <class Lane> FORETOKEN_HD double mass_after(Lane& lane, int node, int child) const {
+    const Trial t = *this;
+    const Distribution of = q(node);
+    return lane.sum([t, of, node, child](Token x) {
+      for (int c = t.child(node, node); c >= 0; c = c == child ? -1 : t.child(node, c))
+        if (t.tokens[c] == x && Drawn(t.drawn[c]) == Drawn::without_replacement) return 0.0;
+      return double(of(x));
+    });
+  }
   // Called once, before the rule runs: the trial with its small arrays in the lane's fastest memory, and the logits of
   // its tokens prefetched.
   template <class Lane> FORETOKEN_HD Trial near(Lane& lane) const {
@@ -262,8 +274,8 @@ template <class Rule> class RuleVerifier final : public Verifier {
 // Throws Error, whose message begins with `who`, unless every drawn node's parent has a distribution q, and every q is
 // over `vocab` tokens.
 void expect_distributions(const DraftTree& tree, int vocab, const std::string& who);
-// Likewise, unless each q adds up to 1. Reads every q on the host, so it is slow: the engine calls it with
-// EngineOptions::check only.
+// Likewise, unless each q adds up to 1. Reads every q on the host, so it is slow: the engine calls it for its first
+// trees, and for all with EngineOptions::check.
 void expect_normalized(Backend& backend, const DraftTree& tree, const std::string& who);
 
 // Throws Error, whose message begins with `who`, unless the verdict is valid for the tree, whose tokens the host has

@@ -26,7 +26,8 @@ struct EngineOptions {
                                   // of its trees; 0: no bound
   int pages = 0;                  // of the pool; 0: as many as fit into memory_mib
   bool reuse_prefixes = true;     // shares full pages of equal prefixes
-  bool check = false;             // runs KvCache::check() of every cache after every step
+  bool check = false;             // runs KvCache::check() of every cache after every step, and adds up q of every
+                                  // tree, not only of the first ones
 };
 
 struct Request {
@@ -111,6 +112,7 @@ class Engine : private Scheduler::Memory {
   Queues queues_;
   std::vector<Sequence> finished_;  // whole, that no report has handed out
   SequenceId next_id_ = 1;
+  int looked_at_ = 0;  // trees whose q was added up
 };
 
 }  // namespace foretoken

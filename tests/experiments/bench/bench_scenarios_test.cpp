@@ -73,6 +73,31 @@ TEST_F(Scenarios, AttentionAloneHasAShareForABar) {
   }
 }
 
+TEST_F(Scenarios, CompactionAloneHasNoStep) {
+  json scenario = least;
+  scenario["moves"] = 8;
+  EXPECT_EQ(read({{"scenarios", {scenario}}}).at(0).moves, 8);
+  for (const auto& [key, value] : {std::pair{"prompt", json(true)}, std::pair{"attention", json(true)},
+                                   std::pair{"guesses", json(3)}, std::pair{"verify_share", json(0.1)}}) {
+    json both = scenario;
+    both[key] = value;
+    EXPECT_NE(sentence_of([&] { read({{"scenarios", {both}}}); }), "") << key;
+  }
+}
+
+TEST_F(Scenarios, AScenarioIsComparedWithOneBeforeIt) {
+  json first = least, second = least;
+  first["name"] = "chain", second["name"] = "tree";
+  second["over"] = "chain", second["most"] = 1.1, second["guesses"] = 31, second["children"] = 4;
+  second["verifier"] = {{"name", "k_seq"}}, second["verify_share"] = 0.05;
+  const std::vector<Scenario> both = read({{"scenarios", {first, second}}});
+  EXPECT_EQ(both.at(1).over, "chain");
+  EXPECT_EQ(both.at(1).most, 1.1);
+  EXPECT_EQ(both.at(1).run["verifier"]["name"], "k_seq");
+  EXPECT_EQ(read({{"scenarios", {first, second}}}, "tree").size(), 1u) << "also where that one is not measured";
+  EXPECT_TRUE(says(sentence_of([&] { read({{"scenarios", {second, first}}}); }), "no scenario 'chain'", "before"));
+}
+
 TEST_F(Scenarios, WhatIsWrongIsOneSentence) {
   EXPECT_TRUE(says(refusal("contxt", 3), "s.json: scenario 'decode'", "'contxt'", "did you mean 'context'"));
   EXPECT_TRUE(says(refusal("batch", "2"), "scenario 'decode'", "batch", "integer"));
@@ -82,6 +107,10 @@ TEST_F(Scenarios, WhatIsWrongIsOneSentence) {
   EXPECT_TRUE(says(refusal("attention", 1), "attention", "true or false"));
   EXPECT_TRUE(says(refusal("children", 4), "scenario 'decode'", "children", "guesses"));
   EXPECT_TRUE(says(refusal("guessing", 1), "scenario 'decode'", "guessing", "guesses"));
+  EXPECT_TRUE(says(refusal("moves", -1), "moves"));
+  EXPECT_TRUE(says(refusal("over", "decode"), "scenario 'decode'", "over", "before"));
+  EXPECT_TRUE(says(refusal("most", 1.1), "scenario 'decode'", "most", "over"));
+  EXPECT_TRUE(says(refusal("verifier", {{"name", "k_sec"}}), "did you mean 'k_seq'"));
   EXPECT_TRUE(says(refusal("engine", 1), "engine", "object"));
   EXPECT_TRUE(says(refusal("engine", {{"devise", "cpu"}}), "scenario 'decode'", "did you mean '/engine/device'"));
   EXPECT_TRUE(says(refusal("drafter", {{"name", "ngrm"}}), "did you mean 'ngram'"));

@@ -1,5 +1,6 @@
 // Every committed document of experiments/configs/ is valid for this program and names files that exist.
 #include <algorithm>
+#include <map>
 #include <set>
 #include <tuple>
 
@@ -53,9 +54,9 @@ TEST(Configs, EveryOneIsUnderstood) {
         expect_runnable(run.document, registries);
     }
   }
-  for (const char* name :
-       {"quickstart.json", "lengths.json", "verifiers.json", "copying.json", "inflated.json", "formats.json",
-        "formats_inflated.json", "steps.json", "steps_formats.json", "steps_caches.json", "soak.json"})
+  for (const char* name : {"quickstart.json", "lengths.json", "verifiers.json", "copying.json", "inflated.json",
+                           "formats.json", "formats_inflated.json", "steps.json", "steps_formats.json",
+                           "steps_caches.json", "steps_trees.json", "soak.json"})
     EXPECT_TRUE(found.contains(name)) << name;
 }
 
@@ -103,25 +104,40 @@ TEST(Configs, StepsHoldRowsOfOneSequenceAndBatchesOfLongContexts) {
   for (const int batch : {4, 16}) EXPECT_TRUE(found.contains({batch, 1, 8192})) << "batch " << batch << " at 8192";
 }
 
-// Each tree stands beside chains of as many rows.
-TEST(Configs, StepsHoldTreesAndChainsOfAsManyRows) {
+// Each tree is compared with chains of as many rows, and every exact verifier with its step.
+TEST(Configs, StepsOfTreesHoldChainsOfAsManyRowsAndEveryVerifier) {
   Registries registries;
   register_drafters(registries), register_verifiers(registries);
-  std::set<std::tuple<int, int, int>> chains, trees;  // batch, rows of a sequence, context
-  int beside = 0;
-  for (const Scenario& s : read_scenarios("experiments/configs/steps.json", "", "", registries)) {
-    if (s.guesses == 0 || s.attention || s.run["target"]["model"].value("random", "") != "llama-3.1-8b") continue;
-    if (s.guessing < s.batch)
-      ++beside;
-    else
-      (s.children > 1 ? trees : chains).insert({s.batch, s.guesses + 1, s.context});
+  std::map<std::string, std::tuple<int, int, int>> chains;  // batch, rows of a sequence, context
+  std::set<std::tuple<int, int, int>> trees;
+  std::set<std::string> verified;
+  int beside = 0, moves = 0, dynamic = 0;
+  for (const Scenario& s : read_scenarios("experiments/configs/steps_trees.json", "", "", registries)) {
+    const std::tuple<int, int, int> rows{s.batch, s.guesses + 1, s.context};
+    if (s.verify_share > 0 && s.guesses > 0) verified.insert(s.run["verifier"]["name"]);
+    dynamic += s.draft_most > 0;
+    moves += s.moves > 0;
+    if (s.guesses == 0 || s.verify_share > 0) continue;
+    if (s.children == 1) {
+      chains[s.name] = rows;
+    } else if (const auto chain = chains.find(s.over); chain != chains.end()) {
+      EXPECT_EQ(chain->second, rows) << s.name;
+      EXPECT_GT(s.most, 0) << s.name;
+      beside += s.guessing < s.batch;
+      if (s.guessing == s.batch) trees.insert(rows);
+    }
   }
-  for (const auto& tree : trees)
-    EXPECT_TRUE(chains.contains(tree)) << std::get<0>(tree) << " x " << std::get<1>(tree) << " rows";
   for (const int context : {1024, 4096})
     for (const int batch : {1, 16, 64})
       for (const int nodes : {32, 64}) EXPECT_TRUE(trees.contains({batch, nodes, context})) << batch << " x " << nodes;
   EXPECT_EQ(beside, 2);
+  EXPECT_GT(moves, 0);
+  EXPECT_GT(dynamic, 0);
+  for (const std::string& name : registries.verifiers.names()) {
+    const auto traits = registries.verifiers.traits({{"name", name}}, ModelInfo());
+    const bool trees_too = traits->exact() && name != "block_verification";  // which takes chains alone
+    EXPECT_EQ(verified.contains(name), trees_too) << name;
+  }
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 // sequence once, 2 * slots * kv_heads * (head_size + 4). Operations: 64 keys of 8 vectors cost a warp about 1500
 // instructions (heads of 128), of which three quarters make bf16 of codes.
 #include <algorithm>
+#include <numeric>
 
 #include "kernels/cuda/attention/coded_stream.cuh"
 
@@ -17,11 +18,10 @@ template <class F> void with_kernel(const AttentionWork& a, F f) {
                                 : f(attend_coded_stream<128, CacheCodes::e4m3>);
 }
 
-// Describes keys and values; the rows of a box, or 0 where pages do not divide into boxes.
+// Describes keys and values; the rows of a box, or 0 where pages do not divide into boxes of 8 rows or more.
 int describe_codes(CUtensorMap& keys, CUtensorMap& values, const AttentionWork& a) {
-  const int rows = std::min(a.page_rows, kStep);
-  if (rows % 8 != 0 || kStep % rows != 0 || a.page_rows % rows != 0 || (a.key_scales | a.value_scales) % 16 != 0)
-    return 0;
+  const int rows = std::gcd(a.page_rows, kStep);
+  if (rows < 8 || (a.key_scales | a.value_scales) % 16 != 0) return 0;
   PagePlane plane{a.pool + a.keys, a.pages, a.page_bytes, a.kv_heads, a.page_rows, a.head_size, rows};
   plane.codes = true;
   if (!describe(keys, plane)) return 0;

@@ -24,6 +24,9 @@ void expect(const Tensor& q, const KvLayer& kv, const Layout& layout) {
   if (kv.dtype != DType::f32 && kv.dtype != DType::bf16 && !has_scales(kv.dtype))
     refuse(std::string("keys and values are f32, bf16, i8 or e4m3, not ") + name_of(kv.dtype) +
            "; choose one of them as the cache's type");
+  if (has_scales(kv.dtype) && (kv.key_scales | kv.value_scales) % 4 != 0)
+    refuse("the scales of keys and values begin at bytes " + std::to_string(kv.key_scales) + " and " +
+           std::to_string(kv.value_scales) + " of a page; both must be multiples of 4");
   if (q.dim(0) != layout.rows)
     refuse("queries " + q.shape().text() + " do not match a layout of " + std::to_string(layout.rows) + " rows");
   if (kv.head_size < 1 || kv.head_size > 512 || q.dim(1) % (std::int64_t(kv.head_size) * kv.kv_heads) != 0)

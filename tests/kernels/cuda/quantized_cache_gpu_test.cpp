@@ -8,6 +8,7 @@
 #include "kernels/reference/reference_backend.h"
 #include "tests/kernels/coded_caches.h"
 #include "tests/kernels/cuda/rope_attend.h"
+#include "tests/support/sentence.h"
 
 namespace foretoken::testing {
 namespace {
@@ -102,6 +103,16 @@ TEST(QuantizedCache, WhatIsNotFiniteBecomesNan) {
       for (int r = 0; r < 5; ++r)
         for (int i = 0; i < 256; ++i) ASSERT_EQ(std::isnan(y.row<float>(r)[i]), r >= 2 && i >= 128) << r << " " << i;
     }
+}
+
+TEST(QuantizedCache, ScalesThatAreNoWholeWordsAreRefused) {
+  Cache cache(1, 16, 16, 1, 64, DType::i8);
+  fill(*make_cpu_backend(1), cache, 4, 1);
+  KvLayer kv = cache.layers[0];
+  kv.value_scales += 2;
+  const std::string said = test::sentence_of(
+      [&] { (void)attended(random_tensor({1, 64}, 1), kv, layout_of({chain_row(0, 3)}, cache.tables, 0)); });
+  EXPECT_TRUE(test::says(said, "scales", "multiples of 4", std::to_string(kv.value_scales)));
 }
 
 TEST(QuantizedCache, RopeAttendIsRopeStoreAndAttend) {

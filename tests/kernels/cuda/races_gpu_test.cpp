@@ -123,22 +123,33 @@ TEST_F(Races, attention_to_codes) {
   }
 }
 
-// Two tables of one cache. Each run begins with the same pages.
+// Two tables of one cache, whose pool begins at a multiple of 16 bytes, or of less. Each run begins with the same
+// pages.
 TEST_F(Races, move) {
-  for (const DType dtype : {DType::bf16, DType::e4m3}) {
-    Cache cache(2, 64, 16, 2, 64, dtype);
-    fill(*make_reference_backend(), cache, 60, 1);
-    const std::vector<Moves::Row> first = moved_rows(cache, 0, {9, 17, 30, 31, 32, 40, 41, 42, 43},
-                                                     {8, 9, 10, 11, 12, 13, 14, 15, 16}),
-                                  second = moved_rows(cache, 1, {50}, {20});
-    twice(name_of(dtype), [&] {
-      std::vector<KvLayer> layers = cache.layers;
-      const Tensor pool = up(cache.pool);
-      for (KvLayer& kv : layers) kv.pool = pool;
-      cuda->move(std::vector<Moves>{{layers, first}, {layers, second}});
-      return pool;
-    });
-  }
+  const std::unique_ptr<Backend> reference = make_reference_backend();
+  for (const DType dtype : {DType::bf16, DType::e4m3})
+    for (const int offset : {0, 8, 4}) {
+      Cache cache(2, 64, 16, 2, 64, dtype);
+      fill(*reference, cache, 60, 1);
+      const std::vector<Moves::Row> first = moved_rows(cache, 0, {9, 17, 30, 31, 32, 40, 41, 42, 43},
+                                                       {8, 9, 10, 11, 12, 13, 14, 15, 16}),
+                                    second = moved_rows(cache, 1, {50}, {20});
+      const auto moved = [&](Backend& backend, const Tensor& pool) {
+        std::vector<KvLayer> layers = cache.layers;
+        for (KvLayer& kv : layers) kv.pool = pool;
+        backend.move(std::vector<Moves>{{layers, first}, {layers, second}});
+        return pool;
+      };
+      const auto on_device = [&] {
+        const auto all = std::make_shared<Tensor>(cuda->allocate({cache.pool.bytes() + offset}, DType::u8));
+        const Tensor pool(all, all->data<std::byte>() + offset, cache.pool.shape(), DType::u8, all->device());
+        cuda->copy(cache.pool, pool);
+        return moved(*cuda, pool);
+      };
+      twice(name_of(dtype), on_device);
+      const Tensor truth = moved(*reference, copy_of(cache.pool));
+      EXPECT_TRUE(bytes(on_device()) == std::string(truth.data<char>(), std::size_t(truth.bytes())));
+    }
 }
 
 TEST_F(Races, rows) {

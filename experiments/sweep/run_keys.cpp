@@ -120,7 +120,8 @@ std::vector<RunKey> keys_of_engine() {
       integer(
           "/engine/step_rows", 0, 0, 1e6,
           "the most rows (tokens) of one target forward, at least batch; 0: 512, or batch times the policy's nodes"),
-      integer("/engine/page_rows", 16, 1, 4096, "positions of the target in one page of the KV pool"),
+      integer("/engine/page_rows", 16, 1, 4096,
+              "positions of the target in one page of the KV pool; from 16 on rounded down to a multiple of 8"),
       integer("/engine/memory_mib", 256, 1, 1e7,
               "MiB of the KV pool, shared by the target and all drafters; a step's logits may take as much again"),
       share(

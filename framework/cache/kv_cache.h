@@ -17,6 +17,11 @@
 
 namespace foretoken {
 
+// The rows of a page that has room for so many: from 16 on a multiple of 8, of which kernels copy boxes. Caches of
+// other shapes than the pool's pages were made for would else have 33 or 62 rows in a page, and attention no fast
+// route.
+constexpr int page_rows_of(int room) { return room < 16 ? room : room / 8 * 8; }
+
 class KvCache {
  public:
   KvCache(PagePool& pool, const KvShape& shape, bool reuse_prefixes = true);

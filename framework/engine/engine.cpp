@@ -22,7 +22,7 @@ EngineOptions checked(const EngineOptions& o) {
 }
 
 std::int64_t page_bytes(const EngineOptions& options, const Model& target) {
-  return target.info().kv.page_bytes(options.page_rows);
+  return target.info().kv.page_bytes(page_rows_of(options.page_rows));
 }
 
 // Compares with the free memory first: an operating system may grant more than it has, and kill the process when the

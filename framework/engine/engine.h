@@ -20,7 +20,7 @@ struct EngineOptions {
   int batch = 4;                  // the most sequences running at once
   int step_rows = 0;              // the most rows of one target forward, at least `batch`; 0: 512, or `batch` times the
                                   // most nodes of the policy where that is more
-  int page_rows = 16;             // positions of the target in one page
+  int page_rows = 16;             // positions of the target in one page; from 16 on rounded down to multiples of 8
   std::int64_t memory_mib = 256;  // MiB of all caches together
   std::int64_t logits_mib = 0;    // MiB of a step's logits, the draft's distributions and raw copies: bounds the nodes
                                   // of its trees; 0: no bound

@@ -2,10 +2,10 @@
 #include <algorithm>
 #include <bit>
 
-#include "kernels/cuda/attention/boxes.cuh"
 #include "kernels/cuda/attention/coded_stream_rows.cuh"
 #include "kernels/cuda/attention/decode_rows.cuh"
 #include "kernels/cuda/attention/parts.h"
+#include "kernels/cuda/attention/routes.h"
 #include "kernels/cuda/attention/stream_rows.cuh"
 #include "kernels/cuda/attention/tile.cuh"
 #include "kernels/cuda/cuda_backend.cuh"
@@ -24,6 +24,9 @@ void expect(const Tensor& q, const KvLayer& kv, const Layout& layout) {
   if (kv.dtype != DType::f32 && kv.dtype != DType::bf16 && !has_scales(kv.dtype))
     refuse(std::string("keys and values are f32, bf16, i8 or e4m3, not ") + name_of(kv.dtype) +
            "; choose one of them as the cache's type");
+  if (has_scales(kv.dtype) && (kv.key_scales | kv.value_scales) % 4 != 0)
+    refuse("the scales of keys and values begin at bytes " + std::to_string(kv.key_scales) + " and " +
+           std::to_string(kv.value_scales) + " of a page; both must be multiples of 4");
   if (q.dim(0) != layout.rows)
     refuse("queries " + q.shape().text() + " do not match a layout of " + std::to_string(layout.rows) + " rows");
   if (kv.head_size < 1 || kv.head_size > 512 || q.dim(1) % (std::int64_t(kv.head_size) * kv.kv_heads) != 0)
@@ -71,10 +74,6 @@ bool takes_prompt(const CudaBackend& b, const AttentionWork& w) {
   return w.kv_bf16 && b.warpgroups() && w.head_size <= 128 &&
          prompt_bytes(w.head_size <= 64 ? 64 : 128) <= b.shared_memory() &&
          (w.words > 0 ? w.words <= kMostTreeWords : w.longest * w.group > kLargestTile);
-}
-
-std::int64_t scratch_of(const AttentionWork& w) {
-  return scratch_bytes(std::int64_t(w.rows) * w.heads, w.head_size, w.deepest);
 }
 
 // The tile is as many vectors as a sequence has, up to the kernels' limit. In a tree every row adds steps of its own to
@@ -128,11 +127,6 @@ void attend_rows(CudaBackend& b, AttentionWork w) {
   if (w.splits > 1) launch_fold(w, b.cuda_stream(), b.dependent_launch());
 }
 
-bool has_aligned_rows(const DecodeWork& w) {
-  return w.a.q_aligned && (reinterpret_cast<std::uintptr_t>(w.k) | reinterpret_cast<std::uintptr_t>(w.v)) % 16 == 0 &&
-         (w.k_stride | w.v_stride) % 8 == 0;
-}
-
 // True if nearly all rows belong to one sequence: the other block table holds padding (or, where `longest` is padded,
 // one or two rows of another sequence).
 bool is_one_sequence(const AttentionWork& a) { return a.rows <= a.longest && a.sequences <= 2; }
@@ -167,50 +161,6 @@ bool plan_decode(DecodeWork& w, const Machine& machine, int most_spans) {
   return false;
 }
 
-// Whether the pages can be described as TMA boxes.
-bool has_boxes(StreamWork& w) {
-  const AttentionWork& a = w.of.a;
-  w.warps = (a.longest * a.group + kStreamVectors - 1) / kStreamVectors;
-  if (!has_aligned_rows(w.of) || a.words > 0 || (a.head_size != 64 && a.head_size != 128) || w.warps > kStreamWarps)
-    return false;
-  w.box = describe_pages(w.keys, w.values, a);
-  return w.box > 0;
-}
-
-// Whether the stream route takes this. Sets how many blocks share a context, and the depth of their rings. All blocks
-// run at once: a second wave of clusters costs as much as the first, and a cluster costs about 3 us (measured), so
-// sequences that occupy nearly all multiprocessors get one block each. Long contexts are shared without clusters.
-bool plan_stream(StreamWork& w, const Machine& machine) {
-  constexpr int kMostBlocks = 4, kWarps = 12;  // per multiprocessor: bounds from latency and from registers
-  // Ring stages that a multiprocessor requests at once: more only queue, and delay the requests of other
-  // multiprocessors (measured).
-  constexpr int kAtOnce = 8;
-  if (!has_boxes(w)) return false;
-  AttentionWork& a = w.of.a;
-  const int units = a.sequences * a.kv_heads, multiprocessors = machine.multiprocessors;
-  int blocks = std::clamp(kWarps / (w.warps + 1), 1, kMostBlocks);
-  a.splits = 1, w.apart = false;
-  if (10 * units < 9 * multiprocessors && a.deepest > kClusterDepth && scratch_of(a) <= kMostScratch) {
-    a.splits = stream_splits(units, blocks, a.deepest, multiprocessors), w.apart = a.splits > 1;
-  } else if (10 * units < 9 * multiprocessors) {
-    const int most =
-        std::clamp(85 * std::min(blocks, 3) * multiprocessors / 100 / units, 1, std::min(machine.cluster, a.chunks));
-    const int each = (a.chunks + most - 1) / most;
-    a.splits = (a.chunks + each - 1) / each;
-  }
-  for (blocks = std::clamp((units * a.splits + multiprocessors - 1) / multiprocessors, 1, blocks);; --blocks) {
-    w.stages = kMostStages;
-    while (w.stages > 2 && blocks * (stream_bytes(w) + kReservedSharedMemory) > machine.multiprocessor_memory)
-      --w.stages;
-    if (w.stages * a.head_size < 384 && blocks > 1) continue;
-    w.stages = std::min(w.stages, std::max(2, (kAtOnce + blocks - 1) / blocks));
-    // All shared memory, so that no further block fits on a multiprocessor and blocks are distributed evenly.
-    w.bytes = std::max(stream_bytes(w),
-                       std::min(machine.block_memory, machine.multiprocessor_memory / blocks - kReservedSharedMemory));
-    return w.bytes <= machine.block_memory;
-  }
-}
-
 // Rotation, storing and attention in one kernel, where a route does that for few rows.
 bool attend_few(CudaBackend& b, DecodeWork w, const Machine& machine) {
   if (b.architecture() < 90) return false;
@@ -236,6 +186,15 @@ Layout rows_of(Layout l, const Part& part) {
 Tensor rows_of(const Tensor& t, const Part& part) { return t.rows(part.first_row, part.rows); }
 
 }  // namespace
+
+CodedStreamPlan coded_stream_plan(const Backend& cuda, const Tensor& q, const KvLayer& kv, const Layout& layout) {
+  const auto& b = dynamic_cast<const CudaBackend&>(cuda);
+  expect(q, kv, layout);
+  const AttentionWork a = work_for(q, q, kv, layout, 1, whole(layout));
+  CodedStreamWork w;
+  const bool taken = fits_tiles(a) && plan_coded_stream(w, a, b.machine(), b.architecture());
+  return {b.architecture(), taken, w.a.splits, w.stages};
+}
 
 int attention_cluster(std::int64_t shared_memory) {
   return std::min(decode_cluster(shared_memory), stream_cluster(shared_memory));

@@ -17,7 +17,7 @@
 #include <cstdint>
 
 #include "kernels/cuda/attention/cache_codes.cuh"
-#include "kernels/cuda/attention/chunks.h"
+#include "kernels/cuda/attention/plans.h"
 #include "kernels/cuda/device.cuh"
 
 namespace foretoken {
@@ -155,6 +155,11 @@ __device__ inline float inverse_mass(float mass) { return mass > 0 ? __fdiv_rn(1
 // Where the sum of a chunk of one row and query head is, in `peaks`; in `sums`, times head_size.
 __device__ inline std::int64_t piece_at(const AttentionWork& work, std::int64_t row, int head, int chunk) {
   return ((row - work.first_row) * work.heads + head) * work.chunks + chunk;
+}
+
+// Bytes of the sums of all chunks.
+inline std::int64_t scratch_of(const AttentionWork& w) {
+  return scratch_bytes(std::int64_t(w.rows) * w.heads, w.head_size, w.deepest);
 }
 
 // Launches. `dependent_launch`: see Grid::dependent_launch; `shared_memory`: bytes of a block, at most.

@@ -1,17 +1,17 @@
 // Pages of an AttentionWork as TMA boxes. This header must not know which kernel reads them.
 #pragma once
-#include <algorithm>
+#include <numeric>
 
 #include "kernels/cuda/attention/attention.cuh"
 #include "kernels/cuda/attention/page_boxes.cuh"
 
 namespace foretoken {
 
-// Describes keys and values in boxes of min(page_rows, kStep) rows; returns the number of rows. 0: pages do not divide
-// into such boxes, or the driver cannot describe them.
+// Describes keys and values in boxes of as many rows as divide a page and a step; returns the number of rows. 0: fewer
+// than 8 do, or the driver cannot describe them.
 inline int describe_pages(CUtensorMap& keys, CUtensorMap& values, const AttentionWork& a) {
-  const int rows = std::min(a.page_rows, kStep);
-  if (rows % 8 != 0 || kStep % rows != 0 || a.page_rows % rows != 0) return 0;
+  const int rows = std::gcd(a.page_rows, kStep);
+  if (rows < 8) return 0;
   PagePlane plane{a.pool + a.keys, a.pages, a.page_bytes, a.kv_heads, a.page_rows, a.head_size, rows};
   if (!describe(keys, plane)) return 0;
   plane.begin += a.values - a.keys;

@@ -2,6 +2,7 @@
 // sequence once, 2 * slots * kv_heads * (head_size + 4). Operations: 64 keys of 8 vectors cost a warp about 1500
 // instructions (heads of 128), of which three quarters make bf16 of codes.
 #include <algorithm>
+#include <numeric>
 
 #include "kernels/cuda/attention/coded_stream.cuh"
 
@@ -17,11 +18,10 @@ template <class F> void with_kernel(const AttentionWork& a, F f) {
                                 : f(attend_coded_stream<128, CacheCodes::e4m3>);
 }
 
-// Describes keys and values; the rows of a box, or 0 where pages do not divide into boxes.
+// Describes keys and values; the rows of a box, or 0 where pages do not divide into boxes of 8 rows or more.
 int describe_codes(CUtensorMap& keys, CUtensorMap& values, const AttentionWork& a) {
-  const int rows = std::min(a.page_rows, kStep);
-  if (rows % 8 != 0 || kStep % rows != 0 || a.page_rows % rows != 0 || (a.key_scales | a.value_scales) % 16 != 0)
-    return 0;
+  const int rows = std::gcd(a.page_rows, kStep);
+  if (rows < 8 || (a.key_scales | a.value_scales) % 16 != 0) return 0;
   PagePlane plane{a.pool + a.keys, a.pages, a.page_bytes, a.kv_heads, a.page_rows, a.head_size, rows};
   plane.codes = true;
   if (!describe(keys, plane)) return 0;
@@ -32,7 +32,6 @@ int describe_codes(CUtensorMap& keys, CUtensorMap& values, const AttentionWork& 
 }  // namespace
 
 bool plan_coded_stream(CodedStreamWork& to, const AttentionWork& a, const Machine& machine, int architecture) {
-  constexpr int kMostBlocks = 4;  // on a multiprocessor
   // Stages that a multiprocessor requests at once, keys and values of a step each: as many bytes as stream.cuh does.
   constexpr int kAtOnce = 12;
   to.a = a, to.warps = (a.longest * a.group + kCodedVectors - 1) / kCodedVectors;
@@ -41,12 +40,15 @@ bool plan_coded_stream(CodedStreamWork& to, const AttentionWork& a, const Machin
     return false;
   to.box = describe_codes(to.keys, to.values, a);
   if (to.box == 0) return false;
+  // Blocks that a multiprocessor runs at once: two warps that compute heads of 128 leave registers for three, and fewer
+  // registers would spill.
+  const int most_blocks = a.head_size == 128 && to.warps > 1 ? 3 : 4;
   const int units = a.sequences * a.kv_heads, multiprocessors = machine.multiprocessors;
   const std::int64_t scratch = scratch_bytes(std::int64_t(a.rows) * a.heads, a.head_size, a.deepest);
   to.a.splits = 2 * units < 3 * multiprocessors && scratch <= kMostScratch
-                    ? stream_splits(units, kMostBlocks, a.deepest, multiprocessors)
+                    ? stream_splits(units, most_blocks, a.deepest, multiprocessors)
                     : 1;
-  int blocks = std::clamp((units * to.a.splits + multiprocessors - 1) / multiprocessors, 1, kMostBlocks);
+  int blocks = std::clamp((units * to.a.splits + multiprocessors - 1) / multiprocessors, 1, most_blocks);
   const auto bytes = [&] { return coded_stream_bytes(a.head_size, to.stages) + kReservedSharedMemory; };
   for (to.stages = std::clamp(kAtOnce / blocks, 2, kCodedStages);
        to.stages > 2 && blocks * bytes() > machine.multiprocessor_memory;)

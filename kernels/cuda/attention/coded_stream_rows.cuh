@@ -67,8 +67,9 @@ template <int kHead> struct CodedStreamRows {
     seen_low = __reduce_min_sync(~0u, least[0]), all_high = __reduce_min_sync(~0u, least[1]);
     seen_high = __reduce_max_sync(~0u, most[0]), all_low = __reduce_max_sync(~0u, most[1]);
     const DepthRange range = split_of(seen_low, seen_high, a.splits, int(blockIdx.z));
-    if (range.empty()) return false;
+    if (range.empty() && a.sums != nullptr) return false;
     step = range.begin / kStep, end = (range.end + kStep - 1) / kStep;
+    if (range.empty()) end = step;  // the rows attend to nothing: their results are zeros
     if (thread < work.stages) init_barrier(&shared.full[thread], 1), init_barrier(&shared.empty[thread], work.warps);
     fence_barriers();
     return true;

@@ -261,6 +261,11 @@ template <int kHead, int kTiles> struct DecodeRows {
   }
 };
 
+inline bool has_aligned_rows(const DecodeWork& w) {
+  return w.a.q_aligned && (reinterpret_cast<std::uintptr_t>(w.k) | reinterpret_cast<std::uintptr_t>(w.v)) % 16 == 0 &&
+         (w.k_stride | w.v_stride) % 8 == 0;
+}
+
 inline int decode_blocks(const AttentionWork& a) {
   return (a.longest * a.group + a.tile - 1) / a.tile;
 }  // blocks that share a chunk

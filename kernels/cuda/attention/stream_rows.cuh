@@ -268,6 +268,10 @@ template <int kHead> struct PageStreamRows {
 
 // Blocks of the largest cluster that the device runs with `shared_memory` bytes a block.
 int stream_cluster(std::int64_t shared_memory);
+// Whether the stream route takes this. Sets how many blocks share a context, and the depth of their rings. All blocks
+// run at once: a second wave of clusters costs as much as the first, and a cluster costs about 3 us (measured), so
+// sequences that occupy nearly all multiprocessors get one block each. Long contexts are shared without clusters.
+bool plan_stream(StreamWork& w, const Machine& machine);
 void launch_stream(const StreamWork& work, cudaStream_t stream, bool dependent_launch);
 
 }  // namespace foretoken

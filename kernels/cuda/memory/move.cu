@@ -73,7 +73,7 @@ __global__ void move_kernel(Arguments a) {
   }
 }
 
-// The widest words that divide all these sizes.
+// The widest words that divide all these sizes and addresses.
 int word_bytes(std::int64_t sizes) {
   int bytes = 16;
   while (sizes % bytes != 0) bytes /= 2;
@@ -109,9 +109,11 @@ struct Gathered {
     for (const Cache& c : caches)
       if (c.layers.data() == layers.data() && c.layers.size() == layers.size()) return c;
     const int first = int(planes.size());
-    for (const KvLayer& kv : layers)
+    for (const KvLayer& kv : layers) {
+      const std::int64_t pages = reinterpret_cast<std::intptr_t>(kv.pool.raw()) | kv.pool.row_stride();
       for (const KvPlane& p : KvPlanes(kv))
-        planes.push_back({p.begin, kv.kv_heads, int(p.bytes), word_bytes(p.begin | p.bytes | kv.pool.row_stride())});
+        planes.push_back({p.begin, kv.kv_heads, int(p.bytes), word_bytes(p.begin | p.bytes | pages)});
+    }
     return caches.emplace_back(layers, first, int(planes.size()) - first);
   }
 };

@@ -220,6 +220,22 @@ TEST(KvCacheLayers, ScalesLieBehindTheNumbers) {
   }
 }
 
+// A draft's cache in pages that were made for 16 positions of a target. Pages of few rows are not made smaller.
+TEST(KvCacheLayers, PagesOfManyRowsAreWholeBoxesOfEight) {
+  const auto backend = make_reference_backend();
+  for (const auto& [room, rows] : {std::pair{1, 1}, {7, 7}, {15, 15}, {16, 16}, {33, 32}, {62, 56}, {120, 120}}) {
+    const KvShape shape(2, 3, 32, DType::i8);
+    PagePool pool(*backend, (room + 1) * shape.bytes_per_row() - 16, 2);
+    const KvCache cache(pool, shape);
+    EXPECT_EQ(cache.page_rows(), rows);
+    for (const KvLayer& layer : cache.layers()) {
+      EXPECT_EQ(layer.page_rows, rows);
+      // Of pages of whole boxes, scales are copied 16 bytes at a time.
+      EXPECT_TRUE(rows < 16 || (layer.key_scales | layer.value_scales) % 16 == 0) << rows;
+    }
+  }
+}
+
 TEST(KvCacheLayers, CodesNeedHeadsOfWholeVectors) {
   for (const DType dtype : {DType::i8, DType::e4m3}) {
     EXPECT_NO_THROW(KvShape(2, 1, 48, dtype).expect_heads("any"));

@@ -110,7 +110,7 @@ TEST(Attend, Groups) {
 }
 
 TEST(Attend, Pages) {
-  for (int page_rows : {1, 5, 7, 16, 48, 64})
+  for (int page_rows : {1, 5, 7, 16, 24, 48, 64, 96})
     compare({.head_size = 128, .page_rows = page_rows, .queries = DType::bf16}, unsigned(page_rows));
 }
 

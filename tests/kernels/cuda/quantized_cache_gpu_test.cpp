@@ -1,11 +1,14 @@
-// Quantized caches on the GPU: attention over codes is, bit for bit, attention over a bf16 cache of the numbers for
-// which they stand, where their scales are powers of two; what is not finite becomes NaN. attend_gpu_test.cpp,
-// rope_attend_gpu_test.cpp and cuda_gpu_test.cpp run their tests of stores, moves, rows and trees with codes too.
+// Quantized caches on the GPU: attention over codes is, bit for bit from capability 9.0 on, attention over a bf16 cache
+// of the numbers for which they stand, where their scales are powers of two; what is not finite becomes NaN.
+// attend_gpu_test.cpp, rope_attend_gpu_test.cpp and cuda_gpu_test.cpp run their tests of stores, moves, rows and trees
+// with codes too.
 #include <gtest/gtest.h>
 
+#include "kernels/cuda/attention/routes.h"
 #include "kernels/reference/reference_backend.h"
 #include "tests/kernels/coded_caches.h"
 #include "tests/kernels/cuda/rope_attend.h"
+#include "tests/support/sentence.h"
 
 namespace foretoken::testing {
 namespace {
@@ -15,6 +18,15 @@ Tensor attended(const Tensor& q, const KvLayer& kv, const Layout& layout) {
                back = Tensor::host(y.shape(), y.dtype());
   gpu().copy(y, back);
   return back;
+}
+
+// Scores of codes are summed in another order within each sixteen numbers of a head (cache_codes.cuh). That changes no
+// bit where a tensor core sums sixteen products at once; those below capability 9.0 sum eight.
+bool sums_sixteen() {
+  const Cache cache(1, 8, 8, 1, 64, DType::i8);
+  const Layout layout = layout_of({chain_row(0, 0)}, cache.tables, 0);
+  return coded_stream_plan(gpu(), gpu().upload(random_tensor({1, 64}, 1)), on_gpu(cache.layers[0]), on_gpu(layout))
+             .architecture >= 90;
 }
 
 TEST(QuantizedCache, AttendsAsItsNumbersBitForBitWhereScalesArePowersOfTwo) {
@@ -28,7 +40,11 @@ TEST(QuantizedCache, AttendsAsItsNumbersBitForBitWhereScalesArePowersOfTwo) {
       for (const Layout& layout : layouts_of(codes)) {
         const Tensor q = random_tensor({layout.rows, heads * head_size}, 8, 0.01f),
                      y = attended(q, codes.layers[1], layout);
-        EXPECT_TRUE(same_bits(y, attended(q, wide.layers[1], layout))) << head_size << " " << name_of(dtype);
+        const Tensor same = attended(q, wide.layers[1], layout);
+        if (sums_sixteen())
+          EXPECT_TRUE(same_bits(y, same)) << head_size << " " << name_of(dtype);
+        else
+          EXPECT_LT(distance(y, same), 8e-3) << head_size << " " << name_of(dtype);
         EXPECT_LT(distance(y, reference.attend(through_bf16(q), wide.layers[1], layout, 0.125f)), 8e-3);
       }
     }
@@ -87,6 +103,16 @@ TEST(QuantizedCache, WhatIsNotFiniteBecomesNan) {
       for (int r = 0; r < 5; ++r)
         for (int i = 0; i < 256; ++i) ASSERT_EQ(std::isnan(y.row<float>(r)[i]), r >= 2 && i >= 128) << r << " " << i;
     }
+}
+
+TEST(QuantizedCache, ScalesThatAreNoWholeWordsAreRefused) {
+  Cache cache(1, 16, 16, 1, 64, DType::i8);
+  fill(*make_cpu_backend(1), cache, 4, 1);
+  KvLayer kv = cache.layers[0];
+  kv.value_scales += 2;
+  const std::string said = test::sentence_of(
+      [&] { (void)attended(random_tensor({1, 64}, 1), kv, layout_of({chain_row(0, 3)}, cache.tables, 0)); });
+  EXPECT_TRUE(test::says(said, "scales", "multiples of 4", std::to_string(kv.value_scales)));
 }
 
 TEST(QuantizedCache, RopeAttendIsRopeStoreAndAttend) {

@@ -107,6 +107,51 @@ TEST_F(Races, attention) {
   attend_twice("numbers of 32 bits", wide, {chain_row(0, 40), chain_row(0, 49)}, 0, 2);
 }
 
+// Single rows take the coded stream where the head has 64 or 128 numbers, the rest coded tiles.
+TEST_F(Races, attention_to_codes) {
+  const std::unique_ptr<Backend> reference = make_reference_backend();
+  for (const int head_size : {64, 128, 256}) {
+    Cache cache(3, 320, 16, 1, head_size, DType::e4m3);
+    fill(*reference, cache, 300, 1);
+    std::vector<ScenarioRow> prompt, decode;
+    for (int slot = 100; slot < 145; ++slot) prompt.push_back(chain_row(0, slot));
+    for (int owner = 0; owner < 3; ++owner) decode.push_back(chain_row(owner, 299 - 140 * owner));
+    const std::string head = " with heads of " + std::to_string(head_size);
+    attend_twice("a prompt" + head, cache, prompt, 0, 2);
+    attend_twice("single rows" + head, cache, decode, 0, 4);
+    attend_twice("single rows, two warps" + head, cache, decode, 0, 12);
+  }
+}
+
+// Two tables of one cache, whose pool begins at a multiple of 16 bytes, or of less. Each run begins with the same
+// pages.
+TEST_F(Races, move) {
+  const std::unique_ptr<Backend> reference = make_reference_backend();
+  for (const DType dtype : {DType::bf16, DType::e4m3})
+    for (const int offset : {0, 8, 4}) {
+      Cache cache(2, 64, 16, 2, 64, dtype);
+      fill(*reference, cache, 60, 1);
+      const std::vector<Moves::Row> first = moved_rows(cache, 0, {9, 17, 30, 31, 32, 40, 41, 42, 43},
+                                                       {8, 9, 10, 11, 12, 13, 14, 15, 16}),
+                                    second = moved_rows(cache, 1, {50}, {20});
+      const auto moved = [&](Backend& backend, const Tensor& pool) {
+        std::vector<KvLayer> layers = cache.layers;
+        for (KvLayer& kv : layers) kv.pool = pool;
+        backend.move(std::vector<Moves>{{layers, first}, {layers, second}});
+        return pool;
+      };
+      const auto on_device = [&] {
+        const auto all = std::make_shared<Tensor>(cuda->allocate({cache.pool.bytes() + offset}, DType::u8));
+        const Tensor pool(all, all->data<std::byte>() + offset, cache.pool.shape(), DType::u8, all->device());
+        cuda->copy(cache.pool, pool);
+        return moved(*cuda, pool);
+      };
+      twice(name_of(dtype), on_device);
+      const Tensor truth = moved(*reference, copy_of(cache.pool));
+      EXPECT_TRUE(bytes(on_device()) == std::string(truth.data<char>(), std::size_t(truth.bytes())));
+    }
+}
+
 TEST_F(Races, rows) {
   const Tensor x = up(random_tensor({3, 640}, 1)), gain = up(random_tensor({1, 640}, 2).reshaped({640})),
                narrow = gain.rows(0, 64);

@@ -27,7 +27,7 @@ TEST(RopeAttend, HeadsAndGroups) {
 }
 
 TEST(RopeAttend, RowsAcrossChunksAndPages) {
-  for (int page_rows : {1, 5, 16, 64})
+  for (int page_rows : {1, 5, 16, 24, 64, 96})
     for (int begin : {0, 120, 126, 127, 128, 250, 1021})
       compare({.page_rows = page_rows}, {{begin}, {4}}, unsigned(begin + page_rows));
 }
@@ -62,6 +62,8 @@ TEST(RopeAttend, ManySequences) {
       const Rows rows = many(most == 1 ? 70 : 30, most, unsigned(head_size + most));
       compare({.head_size = head_size, .kv_heads = 8, .padding = 1}, rows, unsigned(most));
       if (most == 5) compare({.head_size = head_size, .kv_heads = 8, .window = 40}, rows, unsigned(most));
+      for (const int page_rows : {24, 56, 96})  // whole boxes of 8 or of 32 rows
+        compare({.head_size = head_size, .kv_heads = 8, .page_rows = page_rows}, rows, unsigned(page_rows));
     }
     compare({.head_size = head_size, .group = 7, .kv_heads = 8, .padding = 1}, many(20, 8, unsigned(head_size)), 7);
   }
@@ -132,6 +134,7 @@ TEST(RopeAttend, Prompts) {
               unsigned(head_size + group));
   }
   compare({.window = 100}, {{700, 20}, {200, 1}}, 1);
+  for (const int page_rows : {24, 96}) compare({.page_rows = page_rows}, {{300, 77}, {150, 65}}, unsigned(page_rows));
 }
 
 // Pushes the layout over the previous one.

@@ -43,9 +43,16 @@ std::vector<ScenarioRow> a_chain(int begin, int rows) {
 
 TEST_F(SmallBlocks, attention) {
   const std::unique_ptr<Backend> cpu = make_cpu_backend(2);
-  for (const int head_size : {64, 80, 96, 128, 256})
+  for (const auto& [head_size, dtype] : {std::pair{64, DType::bf16},
+                                         {80, DType::bf16},
+                                         {96, DType::bf16},
+                                         {128, DType::bf16},
+                                         {256, DType::bf16},
+                                         {64, DType::e4m3},
+                                         {128, DType::e4m3},
+                                         {256, DType::e4m3}})
     for (const int group : {1, 4, 8}) {
-      Cache cache(1, 900, 16, 2, head_size, DType::bf16);
+      Cache cache(1, 900, 16, 2, head_size, dtype);
       fill(*cpu, cache, 900, 1);
       for (const auto& [rows, words] : {std::pair{a_chain(870, 1), 0},
                                         {a_chain(860, 8), 0},
@@ -53,7 +60,7 @@ TEST_F(SmallBlocks, attention) {
                                         {a_tree(20, 5), 1},
                                         {a_tree(700, 40), 1}}) {
         SCOPED_TRACE(::testing::Message() << "heads of " << head_size << ", group " << group << ", " << rows.size()
-                                          << " rows" << (words ? " of a tree" : ""));
+                                          << " rows" << (words ? " of a tree, " : ", ") << name_of(dtype));
         const Layout layout = layout_of(rows, cache.tables, words);
         const Tensor qkv =
             rounded(random_tensor({std::int64_t(rows.size()), std::int64_t(2 * group + 4) * head_size}, 4));

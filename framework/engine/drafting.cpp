@@ -15,7 +15,7 @@ Budget granted(const Budget& wanted, const Budget& room) {
   return Budget{std::min(wanted.nodes, room.nodes), std::min(wanted.depth, room.depth), wanted.confidence}.or_root();
 }
 
-constexpr int kLookedAt = 16;  // the trees of an engine whose q is added up, since a component that errs does so soon
+constexpr int kLookedAt = 8;  // the trees of an engine whose q is added up, since a component that errs does so soon
 
 // Whether a tree was limited by the rows or pages of the plan: see StepReport::cut.
 bool cut(const DraftTree& tree, const Budget& wanted, const Budget& room) {

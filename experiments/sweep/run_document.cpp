@@ -8,8 +8,8 @@
 
 #include "experiments/trace/path_reach.h"
 #include "framework/decode/sequence.h"
-#include "framework/model/model_choice.h"
 #include "framework/model/model.h"
+#include "framework/model/model_choice.h"
 #include "framework/text/json_file.h"
 #include "kernels/error.h"
 

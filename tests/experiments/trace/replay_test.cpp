@@ -139,7 +139,9 @@ TEST_F(Replays, ChainsAreReachedAsOftenGivenTheOutputAsGivenTheDraft) {
         add(first, by_output[0] - output[t]->overlap.at(0));
       }
     for (const Sum& sum : level) EXPECT_LT(std::abs(sum.difference), 4 * std::sqrt(sum.squares)) << verifier;
-    if (overlap) EXPECT_LT(std::abs(first.difference), 4 * std::sqrt(first.squares)) << verifier;
+    if (overlap) {
+      EXPECT_LT(std::abs(first.difference), 4 * std::sqrt(first.squares)) << verifier;
+    }
     EXPECT_GT(first.squares, 1);
   }
 }

@@ -105,7 +105,7 @@ TEST_F(RecordedByHand, AFailedRequestIsLeftOut) {
   Registries registries = bench.registries();
   Entry<Verifier> entry = registries.verifiers.find({{"name", "speculative_sampling"}});
   entry.make = [make = entry.make](const json& options, Host& host) {
-    return std::make_unique<Failing>(make(options, host), 0, 3);
+    return std::make_unique<Failing>(make(options, host), 0, 1);
   };
   registries.verifiers.replace("speculative_sampling", entry);
   const json changes = {{"engine", {{"batch", 3}}}, {"workload", {{"limit", 3}, {"max_new_tokens", 16}}}};
@@ -132,7 +132,7 @@ TEST_F(RecordedByHand, StepsInWhichAllFailAreNotThoseThatTimesAreFittedTo) {
   Registries registries = bench.registries();
   Entry<Verifier> entry = registries.verifiers.find({{"name", "speculative_sampling"}});
   entry.make = [make = entry.make](const json& options, Host& host) {
-    return std::make_unique<Failing>(make(options, host), 0, 3);
+    return std::make_unique<Failing>(make(options, host), 0, 1);
   };
   registries.verifiers.replace("speculative_sampling", entry);
   const Measured real = measured({{"workload", {{"limit", 2}, {"max_new_tokens", 16}}}}, registries);

@@ -108,7 +108,9 @@ TEST_F(RecordedByHand, AFailedRequestIsLeftOut) {
     return std::make_unique<Failing>(make(options, host), 0, 1);
   };
   registries.verifiers.replace("speculative_sampling", entry);
-  const json changes = {{"engine", {{"batch", 3}}}, {"workload", {{"limit", 3}, {"max_new_tokens", 16}}}};
+  const json changes = {{"verifier", {{"name", "speculative_sampling"}}},
+                        {"engine", {{"batch", 3}}},
+                        {"workload", {{"limit", 3}, {"max_new_tokens", 16}}}};
   const Trace trace = read_trace(record(changes, {}, registries, [](const StepReport&, const TracedStep& s) {
     EXPECT_EQ(int(s.rounds.size()), s.judged);
   }));
@@ -135,7 +137,9 @@ TEST_F(RecordedByHand, StepsInWhichAllFailAreNotThoseThatTimesAreFittedTo) {
     return std::make_unique<Failing>(make(options, host), 0, 1);
   };
   registries.verifiers.replace("speculative_sampling", entry);
-  const Measured real = measured({{"workload", {{"limit", 2}, {"max_new_tokens", 16}}}}, registries);
+  const Measured real =
+      measured({{"verifier", {{"name", "speculative_sampling"}}}, {"workload", {{"limit", 2}, {"max_new_tokens", 16}}}},
+               registries);
   for (const json& s : real.measure["steps_of_rows"]) EXPECT_EQ(s["steps"], s["sequences"]) << s;
   EXPECT_EQ(std::ranges::count(real.failures, std::string()), long(real.failures.size()) - 1);
 }

@@ -62,7 +62,8 @@ Entry<Verifier> block_verification() {
           [](const nlohmann::json&, const ModelInfo&) {
             return Soundness{.takes = {Drawn::certain, Drawn::chain, Drawn::independent, Drawn::without_replacement,
                                        Drawn::marginals},
-                             .acceptance = Acceptance::joint};
+                             .acceptance = Acceptance::joint,
+                             .first_children = true};
           }};
 }
 

@@ -17,7 +17,9 @@ LineKind bench_lines(const std::string& measured, const std::string& command) {
                        line["machine"].is_object() && line.contains("commit") && line["commit"].is_string();
     if (!known) throw Error(where + ": this is not one of the " + name + "; name a file of these, or a new one");
   };
-  return {name, {"commit", "date"}, {"{\"commit\":\""}, check};
+  LineKind kind{name, {"commit", "date"}, {"{\"commit\":\""}, check};
+  kind.full = "make room and measure again: whole lines are kept";
+  return kind;
 }
 
 }  // namespace

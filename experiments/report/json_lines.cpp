@@ -68,29 +68,29 @@ JsonLines parse(std::string_view text, const std::string& file, const LineKind& 
   return out;
 }
 
-constexpr const char* kChoose = "choose another file with --results";
-
 // Holds the file's lock while it is open.
-int open_alone(const std::filesystem::path& file, int flags) {
+int open_alone(const std::filesystem::path& file, const LineKind& kind, int flags) {
   const int descriptor = ::open(file.c_str(), O_RDWR | O_APPEND | O_CLOEXEC | O_NONBLOCK | O_NOCTTY | flags, 0644);
   if (descriptor < 0)
-    throw Error("cannot write results to '" + file.string() + "' (" + std::strerror(errno) + "); " + kChoose);
+    throw Error("cannot write " + kind.holds + " to '" + file.string() + "' (" + std::strerror(errno) + "); " +
+                kind.choose);
   struct stat status{};
   if (::fstat(descriptor, &status) != 0 || !S_ISREG(status.st_mode)) {
     ::close(descriptor);
-    throw Error("'" + file.string() + "' is not a regular file, so results cannot be stored in it; " + kChoose);
+    throw Error("'" + file.string() + "' is not a regular file, so " + kind.holds + " cannot be stored in it; " +
+                kind.choose);
   }
   if (::flock(descriptor, LOCK_EX | LOCK_NB) == 0) return descriptor;
   ::close(descriptor);
-  throw Error("another process is writing to '" + file.string() +
-              "'; wait for it, or choose another file with --results");
+  throw Error("cannot write " + kind.holds + " to '" + file.string() + "': " + kind.busy);
 }
 
-std::filesystem::path with_folders(const std::filesystem::path& file) {
+std::filesystem::path with_folders(const std::filesystem::path& file, const LineKind& kind) {
   std::error_code error;
   if (file.has_parent_path()) std::filesystem::create_directories(file.parent_path(), error);
   if (error)
-    throw Error("cannot make the folder '" + file.parent_path().string() + "' (" + error.message() + "); " + kChoose);
+    throw Error("cannot make the folder '" + file.parent_path().string() + "' (" + error.message() + "); " +
+                kind.choose);
   return file;
 }
 
@@ -105,7 +105,7 @@ std::string text_of(json line, const LineKind& kind) {
 }
 
 // Moves FROM to TO; false if TO exists.
-bool moved(const std::filesystem::path& from, const std::filesystem::path& to) {
+bool moved(const std::filesystem::path& from, const std::filesystem::path& to, const LineKind& kind) {
   if (::renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_NOREPLACE) == 0) return true;
   if (errno == EEXIST) return false;
   std::error_code error;
@@ -116,7 +116,7 @@ bool moved(const std::filesystem::path& from, const std::filesystem::path& to) {
   } else {
     error = std::error_code(errno, std::generic_category());
   }
-  throw Error("cannot rename '" + from.string() + "' (" + error.message() + "); " + kChoose);
+  throw Error("cannot rename '" + from.string() + "' (" + error.message() + "); " + kind.choose);
 }
 
 }  // namespace
@@ -128,7 +128,7 @@ JsonLines read_json_lines(const std::filesystem::path& file, const LineKind& kin
 }
 
 JsonLinesFile::JsonLinesFile(const std::filesystem::path& file, const LineKind& kind)
-    : path_(with_folders(file)), kind_(kind), descriptor_(open_alone(file, O_CREAT)) {
+    : path_(with_folders(file, kind)), kind_(kind), descriptor_(open_alone(file, kind, O_CREAT)) {
   JsonLines found = read_json_lines(file, kind);
   if (found.torn)
     std::fprintf(stderr,
@@ -136,9 +136,9 @@ JsonLinesFile::JsonLinesFile(const std::filesystem::path& file, const LineKind& 
                  one_line(file.string()).c_str());
   if (found.torn && ::ftruncate(descriptor_.number(), off_t(found.whole)) != 0)
     throw Error("cannot cut the incomplete last line off '" + file.string() + "' (" + std::strerror(errno) + "); " +
-                kChoose);
+                kind.choose);
   if (found.unfinished && ::write(descriptor_.number(), "\n", 1) != 1)
-    throw Error("cannot write to '" + file.string() + "' (" + std::strerror(errno) + "); " + kChoose);
+    throw Error("cannot write to '" + file.string() + "' (" + std::strerror(errno) + "); " + kind.choose);
   lines_ = std::move(found.lines);
 }
 
@@ -158,14 +158,12 @@ void JsonLinesFile::append(json line) {
       if (::ftruncate(descriptor, before) != 0)
         std::fprintf(stderr, "foretoken: an incomplete line remains at the end of %s\n",
                      one_line(path_.string()).c_str());
-      throw Error("cannot write to '" + path_.string() + "' (" + why +
-                  "); make room and start the sweep again: finished runs are kept");
+      throw Error("cannot write to '" + path_.string() + "' (" + why + "); " + kind_.full);
     }
     at += std::size_t(n);
   }
   if (::fsync(descriptor) != 0 && errno != EINVAL && errno != EROFS)
-    throw Error("cannot flush '" + path_.string() + "' (" + std::strerror(errno) +
-                "); make room and start the sweep again: finished runs are kept");
+    throw Error("cannot flush '" + path_.string() + "' (" + std::strerror(errno) + "); " + kind_.full);
 }
 
 void expect_json_lines(const std::filesystem::path& file, const LineKind& kind) {
@@ -177,11 +175,11 @@ void expect_json_lines(const std::filesystem::path& file, const LineKind& kind) 
 std::filesystem::path set_aside(const std::filesystem::path& file, const LineKind& kind) {
   std::error_code ignored;
   if (!std::filesystem::exists(file, ignored)) return {};
-  const Descriptor alone(open_alone(file, 0));
+  const Descriptor alone(open_alone(file, kind, 0));
   const JsonLines found = read_json_lines(file, kind);
   if (found.lines.empty() && !found.torn) return {};
   for (int n = 1;; ++n)
-    if (const std::filesystem::path to = file.string() + "." + std::to_string(n); moved(file, to)) return to;
+    if (const std::filesystem::path to = file.string() + "." + std::to_string(n); moved(file, to, kind)) return to;
 }
 
 }  // namespace foretoken

@@ -23,6 +23,10 @@ struct LineKind {
   std::function<void(const nlohmann::json& line, const std::string& where)> check;  // throws if it is another kind
   std::string file = "results file";  // what such a file is called, for messages
   std::string remedy = "remove it (its run is measured again), or name another file";  // of a damaged line
+  std::string holds = "results";                                                       // what is written to it
+  std::string choose = "choose another file with --results";                           // where it cannot be written
+  std::string busy = "another process is writing to it; wait, or " + choose;           // where its lock is taken
+  std::string full = "make room and start the sweep again: finished runs are kept";    // where a line cannot be added
 };
 
 struct JsonLine {

@@ -31,13 +31,14 @@ struct Condition {
     value = json::parse(given, nullptr, false);
     if (value.is_discarded()) value = given;
   }
-  bool holds(const json& run) const { return run.contains(at) && run[at] == value; }
+  // Of a key that a run does not have the value is null.
+  bool holds(const json& run) const { return (run.contains(at) ? run[at] : json()) == value; }
 };
 
 // The run without what may differ between runs that are taken together.
 json comparable(json run) {
   run["drafter"].erase("shape");
-  for (const char* group : {"policy", "measure"}) run.erase(group);
+  for (const char* group : {"policy", "measure", "trace"}) run.erase(group);
   return run;
 }
 

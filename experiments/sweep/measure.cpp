@@ -34,7 +34,8 @@ void count(std::vector<long>& at, int positions) {
   for (int i = 0; i < positions; ++i) ++at[std::size_t(i)];
 }
 
-// Sums over the steps of so many rows that read no prompt and recorded no forward: what step times are fitted to.
+// Sums over the steps of so many rows that read no prompt, recorded no forward and verified a tree: what step times are
+// fitted to.
 struct StepsOfRows {
   long steps = 0, sequences = 0;
   long levels = 0, drafted = 0;  // levels of the deepest tree of each step; nodes below the roots
@@ -165,7 +166,8 @@ class Books {
  private:
   void add_time(const StepReport& report) {
     const bool prompts = std::ranges::any_of(report.sequences, [](const auto& r) { return r.prompt_rows > 0; });
-    if (prompts || report.recorded > 0 || report.rows == 0) return;
+    const bool judged = std::ranges::any_of(report.sequences, [](const auto& r) { return r.judged; });
+    if (prompts || report.recorded > 0 || report.rows == 0 || !judged) return;
     StepsOfRows& s = steps_of_rows_[report.rows];
     int levels = 0;
     for (const SequenceReport& r : report.sequences)

@@ -3,9 +3,12 @@
 #include <algorithm>
 #include <cmath>
 #include <set>
+#include <span>
 #include <utility>
 
+#include "experiments/trace/path_reach.h"
 #include "framework/decode/sequence.h"
+#include "framework/model/model.h"
 #include "framework/model/model_choice.h"
 #include "framework/text/json_file.h"
 #include "kernels/error.h"
@@ -132,6 +135,16 @@ void complete_target(json& target) {
   target["model"] = choice.document();
 }
 
+// Refuses verifiers that cannot judge what the drafter draws, as far as both say so before any model is loaded.
+void expect_judges(const json& run, const Registries& registries) {
+  const auto needs = registries.drafters.traits(run["drafter"], ModelInfo());
+  for (const std::string name : run["trace"]["verifiers"]) {
+    const bool own = run["verifier"]["name"] == name;
+    const auto says = registries.verifiers.traits(own ? run["verifier"] : json{{"name", name}}, ModelInfo());
+    if (says) expect_followed(*says, name, needs ? std::span<const Drawn>(needs->proposes) : std::span<const Drawn>());
+  }
+}
+
 // A file name, or an object, as an object with all of its keys.
 json complete_trace(const json& given, const Registries& registries) {
   static const std::vector<std::string> known{"file", "dense", "verifiers"};
@@ -179,7 +192,7 @@ json complete_run(const json& document, const Registries& registries, const std:
     run["drafter"] = registries.drafters.complete(run["drafter"]);
     run["policy"] = registries.policies.complete(run["policy"]);
     run["verifier"] = registries.verifiers.complete(run["verifier"]);
-    if (run.contains("trace")) run["trace"] = complete_trace(run["trace"], registries);
+    if (run.contains("trace")) run["trace"] = complete_trace(run["trace"], registries), expect_judges(run, registries);
   } catch (const Error& e) {
     throw Error(where + ": " + e.what());
   }

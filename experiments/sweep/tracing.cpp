@@ -1,7 +1,9 @@
 #include "experiments/sweep/tracing.h"
 
 #include <algorithm>
+#include <cstdio>
 
+#include "experiments/report/terminal.h"
 #include "experiments/sweep/interrupt.h"
 #include "experiments/trace/recorder.h"
 
@@ -20,6 +22,7 @@ json header_of(const json& line, const Recording& recording, Engine& engine, con
   if (most) header["budget"] = {std::min(most->nodes, kMaxNodes), std::min(most->depth, kMaxPath)};
   header["dense"] = recording.dense, header["race"] = engine.soundness().race;
   header["learns"] = !needs || needs->learns;
+  header["positions"] = engine.target().info().positions;
   return header;
 }
 
@@ -46,7 +49,10 @@ void record_trace(const std::filesystem::path& file, const json& line, const std
   engine.reset();  // the other needs its memory
   measure(*bench.engine(run, Side::baseline, beside), jobs, batch, interruptible,
           [&](const StepReport& r) { writer.append(recorder.step(r, true)); });
-  writer.close();
+  writer.close(recorder.failed());
+  if (const std::size_t failed = recorder.failed().size(); failed > 0)
+    std::fprintf(stderr, "foretoken: %zu of %zu requests failed while %s was recorded, and are left out of it\n",
+                 failed, jobs.size(), one_line(file.string()).c_str());
 }
 
 }  // namespace foretoken

@@ -38,6 +38,17 @@ class Decisions final : public conformance::Enumerator {
   std::vector<Token> tokens_;  // of the tree, ascending
 };
 
+// A host that asks `decisions` as long as this lives.
+class Asking {
+ public:
+  Asking(HostBackend& host, Decisions& decisions) : host_(host) { host_.set_chance(&decisions); }
+  ~Asking() { host_.set_chance(nullptr); }
+  Asking(const Asking&) = delete;
+
+ private:
+  HostBackend& host_;
+};
+
 std::vector<int> depths_of(const DraftTree& tree) {
   std::vector<int> depth(std::size_t(tree.nodes), 0);
   for (std::size_t n = 1; n < depth.size(); ++n)
@@ -81,7 +92,7 @@ class Judged {
     drafted.erase(-1);
     Decisions decisions(std::move(drafted));
     std::vector<double> reach(std::size_t(levels), 0);
-    host_.set_chance(&decisions);
+    const Asking asking(host_, decisions);
     do {
       const Tensor verdict = host_.allocate({1, std::int64_t(sizeof(Verdict))}, DType::u8);
       const Trials one(host_, {&tree, 1}, p_, {&draws_, 1}, {&position_, 1}, staging_, raw_);
@@ -90,7 +101,6 @@ class Judged {
       if (length < 0 || length > levels) throw Error("a verifier accepted more of a tree than its levels");
       for (int i = 0; i < length; ++i) reach[std::size_t(i)] += decisions.weight();
     } while (decisions.next());
-    host_.set_chance(nullptr);
     return reach;
   }
 
@@ -102,22 +112,27 @@ class Judged {
   std::uint32_t position_;
 };
 
-void expect_taken(const DraftTree& tree, const Soundness& soundness, const std::string& name) {
-  for (int n = 1; n < tree.nodes; ++n)
-    if (const Drawn d = Drawn(*tree.q.drawn.row<std::uint8_t>(n));
-        std::ranges::find(soundness.takes, d) == soundness.takes.end())
-      throw Error("the verifier '" + name + "' of /trace/verifiers takes no nodes drawn '" + name_of(d) +
-                  "'; leave it out");
+std::vector<Drawn> drawn_in(std::span<const DraftTree> trees) {
+  std::vector<Drawn> all;
+  for (const DraftTree& tree : trees)
+    for (int n = 1; n < tree.nodes; ++n) all.push_back(Drawn(*tree.q.drawn.row<std::uint8_t>(n)));
+  return all;
 }
 
 }  // namespace
 
-std::vector<Reach> PathReach::of(Backend& backend, const Trials& trials, Verifier& verifier, const std::string& name) {
-  const Soundness soundness = verifier.traits();
+void expect_followed(const Soundness& soundness, const std::string& name, std::span<const Drawn> drawn) {
   if (soundness.race)
     throw Error("the acceptance of '" + name + "' follows from the noise of its races, not from distributions; leave " +
                 "it out of /trace/verifiers");
-  for (const DraftTree& tree : trials.trees()) expect_taken(tree, soundness, name);
+  for (const Drawn d : drawn)
+    if (std::ranges::find(soundness.takes, d) == soundness.takes.end())
+      throw Error("the verifier '" + name + "' of /trace/verifiers takes no nodes drawn '" + name_of(d) +
+                  "'; leave it out");
+}
+
+std::vector<Reach> PathReach::of(Backend& backend, const Trials& trials, Verifier& verifier, const std::string& name) {
+  expect_followed(verifier.traits(), name, drawn_in(trials.trees()));
   std::vector<Reach> all;
   const Tensor unused = backend.allocate({std::int64_t(trials.count()), std::int64_t(sizeof(Verdict))}, DType::u8);
   copies_.verify(backend, trials, unused, [&](Backend& host, const Trials& local, Tensor) {

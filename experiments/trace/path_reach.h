@@ -1,10 +1,17 @@
 // With which probability a verifier accepts how much of a given tree, by the verifier's own rule: every outcome of its
 // decisions is followed on the host, with the tree's tokens fixed. This module must not know any verifier by name.
 #pragma once
+#include <span>
+#include <string>
+#include <vector>
+
 #include "experiments/trace/trace.h"
 #include "framework/components/verifier.h"
 
 namespace foretoken {
+
+// An Error unless the acceptance of a verifier of this name can be found for nodes that are drawn so.
+void expect_followed(const Soundness& soundness, const std::string& name, std::span<const Drawn> drawn);
 
 class PathReach {
  public:

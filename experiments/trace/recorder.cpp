@@ -1,6 +1,7 @@
 #include "experiments/trace/recorder.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "experiments/trace/node_numbers.h"
 #include "experiments/trace/one_token.h"
@@ -21,18 +22,14 @@ Soundness recorded(Soundness own, const std::vector<std::unique_ptr<Verifier>>& 
   return own;
 }
 
-// Of these registries, since the host's have the recorder in place of the run's verifier.
-std::vector<std::unique_ptr<Verifier>> judges_of(const std::vector<std::string>& names, const Registries& registries,
-                                                 Host& host) {
+// Of these registries, since the host's have the recorder in place of the run's verifier. `own`: the config of that,
+// whose options are those of its name.
+std::vector<std::unique_ptr<Verifier>> judges_of(const std::vector<std::string>& names, const json& own,
+                                                 const Registries& registries, Host& host) {
   std::vector<std::unique_ptr<Verifier>> judges;
-  for (const std::string& name : names) judges.push_back(registries.verifiers.make({{"name", name}}, host));
+  for (const std::string& name : names)
+    judges.push_back(registries.verifiers.make(own.at("name") == name ? own : json{{"name", name}}, host));
   return judges;
-}
-
-// What a request died of ends its whole trace.
-void expect_no_failure(const StepReport& report) {
-  for (const Sequence& q : report.finished)
-    if (q.finish == Finish::failed) throw Error("a request failed while its trace was recorded: " + q.failure);
 }
 
 }  // namespace
@@ -47,7 +44,11 @@ class Recorder::RecordingVerifier final : public Verifier {
   Soundness soundness() const override { return soundness_; }
   void verify(Backend& backend, const Trials& trials, Tensor verdicts) override {
     own_->verify(backend, trials, verdicts);
-    recorder_.record(backend, trials, verdicts, judges_);
+    try {
+      recorder_.record(backend, trials, verdicts, judges_);
+    } catch (...) {  // no failure of the sequences, which the engine would make of it
+      recorder_.broken_ = std::current_exception();
+    }
   }
 
  private:
@@ -61,9 +62,9 @@ Registries Recorder::recording(const Registries& registries, const json& config)
   Registries all = registries;
   Entry<Verifier> entry = registries.verifiers.find(config);
   entry.traits = {};  // the engine asks the verifier itself
-  entry.make = [this, &registries](const json& options, Host& host) {
+  entry.make = [this, &registries, config](const json& options, Host& host) {
     auto own = registries.verifiers.make(options, host);
-    auto judges = judges_of(recording_.verifiers, registries, host);
+    auto judges = judges_of(recording_.verifiers, config, registries, host);
     return std::make_unique<RecordingVerifier>(*this, std::move(own), std::move(judges));
   };
   all.verifiers.replace(config.at("name"), std::move(entry));
@@ -120,8 +121,21 @@ TracedRound Recorder::round_of(const Trials& trials, std::size_t i) const {
   return r;
 }
 
+// Of a failed sequence the engine has judged no tree, though the verifier has.
+void Recorder::leave_out_failed(const StepReport& report) {
+  for (const Sequence& q : report.finished) {
+    if (q.finish != Finish::failed) continue;
+    const int request = requests_.at(q.stream).index;
+    failed_.insert(request);
+    const bool judged =
+        std::ranges::any_of(report.sequences, [&](const SequenceReport& r) { return r.id == q.id && r.judged; });
+    if (!judged) std::erase_if(rounds_, [&](const TracedRound& r) { return r.request == request; });
+  }
+}
+
 TracedStep Recorder::step(const StepReport& report, bool baseline) {
-  expect_no_failure(report);
+  if (broken_) std::rethrow_exception(std::exchange(broken_, nullptr));
+  if (!baseline) leave_out_failed(report);
   TracedStep s;
   s.baseline = baseline, s.rows = report.rows, s.phases = report.phases;
   s.phases.verify -= seconds_, s.phases.total -= seconds_;

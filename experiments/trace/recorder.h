@@ -2,8 +2,10 @@
 // distributions and what was decided. The engine knows nothing of it, and without a recorder nothing of this runs.
 // This module must not know files, sweeps, or what is computed from a trace.
 #pragma once
+#include <exception>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -35,20 +37,26 @@ class Recorder {
   // Recording::verifiers is an Error when an engine is made.
   Registries recording(const Registries& registries, const nlohmann::json& config);
 
-  // The step that the engine just made, with the rounds recorded in it. An Error where a sequence failed.
+  // The step that the engine just made, with the rounds recorded in it; without the round in which a sequence failed.
+  // What could not be recorded is an Error.
   TracedStep step(const StepReport& report, bool baseline);
+  // Indices of the requests that failed.
+  const std::set<int>& failed() const { return failed_; }
 
  private:
   class RecordingVerifier;
   void record(Backend& backend, const Trials& trials, const Tensor& verdicts,
               const std::vector<std::unique_ptr<Verifier>>& judges);
   TracedRound round_of(const Trials& trials, std::size_t i) const;
+  void leave_out_failed(const StepReport& report);
 
   Recording recording_;
   std::map<std::uint64_t, Request> requests_;  // by stream
   PathReach path_reach_;
   std::vector<TracedRound> rounds_;  // of the current step
   double seconds_ = 0;               // that recording took in it
+  std::set<int> failed_;
+  std::exception_ptr broken_;  // why a round of this step could not be recorded
 };
 
 }  // namespace foretoken

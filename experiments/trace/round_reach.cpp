@@ -27,19 +27,29 @@ bool drawn_chain(const TracedRound& round, const CutTree& tree) {
          });
 }
 
-// 1 as far as the tree holds the output.
-std::vector<double> matched(TracedOutput output, std::size_t t, const CutTree& tree) {
-  std::vector<double> reach(std::size_t(tree.depth), 0);
-  int at = 0;
-  for (std::size_t i = 0; i < reach.size() && t + i < output.size(); ++i) {
+// The nodes from below the root down that hold the output.
+std::vector<int> matching_path(TracedOutput output, std::size_t t, const CutTree& tree) {
+  std::vector<int> path;
+  for (std::size_t i = 0; i < std::size_t(tree.depth) && t + i < output.size(); ++i) {
     const auto child = std::ranges::find_if(tree.nodes, [&](int n) {
       const TracedNode& node = output[t]->node(n);
-      return node.parent == at && node.token == output[t + i]->emitted.front();
+      return node.parent == (path.empty() ? 0 : path.back()) && node.token == output[t + i]->emitted.front();
     });
     if (child == tree.nodes.end()) break;
-    at = *child, reach[i] = 1;
+    path.push_back(*child);
   }
-  return reach;
+  return path;
+}
+
+// The path of first children, without absent nodes.
+CutTree first_path(const TracedRound& round, const CutTree& tree) {
+  CutTree path;
+  for (std::size_t i = 0; i < tree.nodes.size(); ++i) {  // breadth first, so that a first child comes before others
+    const TracedNode& node = round.node(tree.nodes[i]);
+    if (node.token < 0 || node.parent != (path.nodes.empty() ? 0 : path.nodes.back())) continue;
+    path.nodes.push_back(tree.nodes[i]), path.level.push_back(++path.depth);
+  }
+  return path;
 }
 
 // Of a chain given the output x: token i of it is accepted with min(1, q(x_i) / p(x_i)), all of x_1 ... x_i by a joint
@@ -57,7 +67,6 @@ std::vector<double> chain_given_output(TracedOutput output, std::size_t t, const
     each *= rule == Acceptance::product ? r.q_next : std::min(1.0, ratio);
     reach.push_back(rule == Acceptance::joint ? least : each);
   }
-  reach.resize(std::size_t(tree.depth), 0);
   return reach;
 }
 
@@ -121,6 +130,10 @@ RoundReach::RoundReach(const Trace& trace, std::string verifier, const Soundness
                 "record a run with it");
 }
 
+CutTree RoundReach::judged(const TracedRound& round, const CutTree& tree) const {
+  return soundness_.first_children ? first_path(round, tree) : tree;
+}
+
 // Whether the verifier states a formula of what it accepts given such a tree.
 bool RoundReach::has_formula(const CutTree& tree) const {
   switch (soundness_.acceptance) {
@@ -148,7 +161,7 @@ Basis RoundReach::basis(const TreeCut& cut) const {
   bool matches = true, chains = true, formula = true;
   for (const auto& step : trace_.steps)
     for (const TracedRound& r : step.rounds) {
-      const CutTree tree = cut_of(r, cut);
+      const CutTree tree = judged(r, cut_of(r, cut));
       if (tree.nodes.empty()) continue;
       matches &= finds_matches(r, tree), chains &= drawn_chain(r, tree) && has_formula(tree);
       formula &= has_formula(tree) || (r.reach.contains(verifier_) && tree.whole_levels);
@@ -163,19 +176,45 @@ Basis RoundReach::basis(const TreeCut& cut) const {
   return Basis::expectation;
 }
 
-std::vector<double> RoundReach::reach(TracedOutput output, std::size_t t, const CutTree& tree, Basis basis) const {
+std::vector<double> RoundReach::reach(TracedOutput output, std::size_t t, const CutTree& whole, Basis basis) const {
   const TracedRound& round = *output[t];
-  if (tree.nodes.empty()) return {};
-  if (basis == Basis::expectation) return reach_given_tree(round, tree);
-  if (finds_matches(round, tree)) return matched(output, t, tree);
-  return chain_given_output(output, t, tree, soundness_.acceptance);
+  if (basis == Basis::expectation) return reach_given_tree(round, whole);
+  const CutTree tree = judged(round, whole);
+  std::vector<double> reach;
+  if (finds_matches(round, tree))
+    reach.assign(matching_path(output, t, tree).size(), 1);
+  else
+    reach = chain_given_output(output, t, tree, soundness_.acceptance);
+  reach.resize(std::size_t(whole.depth), 0);
+  return reach;
 }
 
-std::vector<double> RoundReach::reach_given_tree(const TracedRound& round, const CutTree& tree) const {
-  if (tree.nodes.empty()) return {};
-  if (!has_formula(tree)) return round.reach.at(verifier_).at(std::size_t(tree.depth) - 1);
-  if (soundness_.acceptance == Acceptance::joint) return joint_weights(round, tree);
-  return by_levels(round, tree, soundness_.acceptance == Acceptance::product);
+std::vector<double> RoundReach::reach_given_tree(const TracedRound& round, const CutTree& whole) const {
+  const CutTree tree = judged(round, whole);
+  std::vector<double> reach;
+  if (tree.nodes.empty())
+    reach = {};
+  else if (!has_formula(tree))
+    reach = round.reach.at(verifier_).at(std::size_t(tree.depth) - 1);
+  else if (soundness_.acceptance == Acceptance::joint)
+    reach = joint_weights(round, tree);
+  else
+    reach = by_levels(round, tree, soundness_.acceptance == Acceptance::product);
+  reach.resize(std::size_t(whole.depth), 0);
+  return reach;
+}
+
+std::vector<int> RoundReach::path(TracedOutput output, std::size_t t, const CutTree& whole, int accepted) const {
+  const CutTree tree = judged(*output[t], whole);
+  std::vector<int> path = matching_path(output, t, tree);
+  if (int(path.size()) >= accepted) {
+    path.resize(std::size_t(accepted));
+    return path;
+  }
+  const auto last = std::ranges::find(tree.level, accepted) - tree.level.begin();
+  path.clear();
+  for (int n = tree.nodes.at(std::size_t(last)); n != 0; n = output[t]->node(n).parent) path.insert(path.begin(), n);
+  return path;
 }
 
 }  // namespace foretoken

@@ -34,8 +34,13 @@ class RoundReach {
   std::vector<double> reach(TracedOutput output, std::size_t t, const CutTree& tree, Basis basis) const;
   // The same given the tree alone.
   std::vector<double> reach_given_tree(const TracedRound& round, const CutTree& tree) const;
+  // The nodes of the tree that such a round accepts where it accepts so many. Where not even their tokens are known,
+  // the first path of as many levels.
+  std::vector<int> path(TracedOutput output, std::size_t t, const CutTree& tree, int accepted) const;
 
  private:
+  // The part of the tree that the verifier looks at.
+  CutTree judged(const TracedRound& round, const CutTree& tree) const;
   bool has_formula(const CutTree& tree) const;
   bool finds_matches(const TracedRound& round, const CutTree& tree) const;
 

@@ -1,5 +1,6 @@
 #include "experiments/trace/trace.h"
 
+#include <algorithm>
 #include <cstdio>
 
 #include "experiments/report/results.h"
@@ -16,14 +17,27 @@ namespace {
 
 constexpr const char* kAgain = "; the trace is damaged, record it again";
 
-void check_line(const json& line, const std::string& where) {
+// `again`: what to do about a line that is damaged or of another version.
+void check_line(const json& line, const std::string& where, const std::string& again) {
   if (!line.is_object() || !line.contains("trace"))
     throw Error(where + ": not a line of an acceptance trace; name a file that a run with the key \"trace\" wrote");
   if (line["trace"] != kTraceSchema)
     throw Error(where + ": a trace of schema " + shown(line["trace"]) + ", while this version reads " +
-                std::to_string(kTraceSchema) + "; record it again");
+                std::to_string(kTraceSchema) + "; " + again);
   if (!line.contains("line") || !line["line"].is_string())
-    throw Error(where + ": a line of a trace without its kind" + kAgain);
+    throw Error(where + ": a line of a trace without its kind; the trace is damaged, " + again);
+}
+
+LineKind trace_kind(const std::string& again) {
+  LineKind kind{"traces of `foretoken run`",
+                {"trace", "line"},
+                {"{\"trace\":" + std::to_string(kTraceSchema) + ",\"line\":\""},
+                [again](const json& line, const std::string& where) { check_line(line, where, again); }};
+  kind.file = "trace", kind.holds = "a trace", kind.remedy = again + ", or name another file";
+  kind.choose = "name another file in /trace/file";
+  kind.busy = "it is open already, as the file of results or by another process; " + kind.choose;
+  kind.full = "make room and start the run again: its trace is recorded anew";
+  return kind;
 }
 
 void expect(bool holds, const std::string& where, const std::string& why) {
@@ -42,6 +56,8 @@ void read_header(const json& line, const std::string& where, Trace& trace) {
   };
   holds("/run/sampling/temperature", [](const json& v) { return v.is_number() && v >= 0; });
   holds("/run/engine/batch", [](const json& v) { return v.is_number_integer() && v >= 1 && v <= 1 << 20; });
+  for (const char* size : {"/run/workload/max_new_tokens", "/positions"})
+    holds(size, [](const json& v) { return v.is_number_integer() && v >= 1 && v <= 1 << 30; });
   for (const char* name : {"/run/drafter/name", "/run/verifier/name"})
     holds(name, [](const json& v) { return v.is_string(); });
   const json budget = line.value("budget", json());
@@ -57,6 +73,35 @@ void read_header(const json& line, const std::string& where, Trace& trace) {
     trace.requests.push_back({r[0].get<int>(), r[1].get<std::string>(), r[2].get<int>()});
   }
   trace.header = line;
+}
+
+void leave_out(Trace& trace, const std::set<int>& failed) {
+  std::vector<int> number;  // of each request among those that are kept
+  std::vector<TracedRequest> kept;
+  for (int i = 0; i < int(trace.requests.size()); ++i) {
+    number.push_back(int(kept.size()));
+    if (!failed.contains(i)) kept.push_back(trace.requests[std::size_t(i)]);
+  }
+  for (TracedStep& s : trace.steps) {
+    std::erase_if(s.rounds, [&](const TracedRound& r) { return failed.contains(r.request); });
+    for (TracedRound& r : s.rounds) r.request = number[std::size_t(r.request)];
+  }
+  trace.requests = std::move(kept);
+}
+
+void read_end(const json& line, const std::string& where, Trace& trace) {
+  expect(line.value("steps", json()) == trace.steps.size() && line.value("rounds", json()) == trace.rounds(), where,
+         "lines are missing");
+  std::set<int> failed;
+  const json listed = line.value("failed", json::array());
+  const auto names = [&](const json& v) {
+    return v.is_number_integer() && v >= 0 && v < trace.requests.size() && failed.insert(v.get<int>()).second;
+  };
+  expect(listed.is_array() && std::ranges::all_of(listed, names), where, "'failed' is " + shown(listed));
+  if (failed.size() == trace.requests.size())
+    throw Error(where + ": all requests failed while this trace was recorded; see \"error\" or \"failures\" of its " +
+                "run's result, and record it again");
+  if (!failed.empty()) leave_out(trace, failed);
 }
 
 // Every round of a request begins where the one before ended.
@@ -76,7 +121,7 @@ void expect_continuous(const Trace& trace, const std::string& file) {
 }
 
 std::filesystem::path begun(const std::filesystem::path& file) {
-  if (const auto older = set_aside(file, trace_lines()); !older.empty())
+  if (const auto older = set_aside(file, trace_kind("move it elsewhere")); !older.empty())
     std::fprintf(stderr, "foretoken: an older trace is now in %s\n", one_line(older.string()).c_str());
   return file;
 }
@@ -101,6 +146,11 @@ std::optional<Budget> Trace::budget() const {
   return Budget{budget.at(0), budget.at(1)};
 }
 
+int Trace::most_tokens(int request) const {
+  const int room = header.at("positions").get<int>() - requests[std::size_t(request)].prompt_tokens;
+  return std::min(run().at("workload").at("max_new_tokens").get<int>(), room);
+}
+
 std::size_t Trace::rounds() const {
   std::size_t all = 0;
   for (const TracedStep& s : steps) all += s.rounds.size();
@@ -108,12 +158,7 @@ std::size_t Trace::rounds() const {
 }
 
 const LineKind& trace_lines() {
-  static const LineKind kind{"traces of `foretoken run`",
-                             {"trace", "line"},
-                             {"{\"trace\":" + std::to_string(kTraceSchema) + ",\"line\":\""},
-                             check_line,
-                             "trace",
-                             "record the trace again, or name another file"};
+  static const LineKind kind = trace_kind("record it again");
   return kind;
 }
 
@@ -128,7 +173,11 @@ void TraceWriter::append(const TracedStep& step) {
   file_.append(line_of("step", to_json(step)));
 }
 
-void TraceWriter::close() { file_.append(line_of("end", {{"steps", steps_}, {"rounds", rounds_}})); }
+void TraceWriter::close(const std::set<int>& failed) {
+  json end{{"steps", steps_}, {"rounds", rounds_}};
+  if (!failed.empty()) end["failed"] = failed;
+  file_.append(line_of("end", std::move(end)));
+}
 
 Trace read_trace(const std::filesystem::path& file) {
   const JsonLines found = read_json_lines(file, trace_lines(), Pipes::opened);
@@ -143,8 +192,7 @@ Trace read_trace(const std::filesystem::path& file) {
     expect(!ended && line["line"] != "header", where, "here begins another trace");
     ended = line["line"] == "end";
     if (ended)
-      expect(line.value("steps", json()) == trace.steps.size() && line.value("rounds", json()) == trace.rounds(), where,
-             "lines are missing");
+      read_end(line, where, trace);
     else
       trace.steps.push_back(step_of(line, trace.requests.size(), trace.dense(), where));
   }

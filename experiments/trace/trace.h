@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -77,6 +78,7 @@ struct Trace {
   std::optional<Budget> budget() const;  // the most that its policy gave; absent where the policy does not say
   double temperature() const { return run().at("sampling").at("temperature"); }
   int batch() const { return run().at("engine").at("batch"); }
+  int most_tokens(int request) const;  // that the request may generate
   // The rounds of every request, in order.
   std::vector<std::vector<const TracedRound*>> by_request() const;
   std::size_t rounds() const;
@@ -92,8 +94,9 @@ class TraceWriter {
   // `header`: the fields of Trace::header; a trace's schema and requests are added.
   TraceWriter(const std::filesystem::path& file, nlohmann::json header, const std::vector<TracedRequest>& requests);
   void append(const TracedStep& step);
-  // Without it the trace counts as incomplete.
-  void close();
+  // `failed`: indices of requests that failed; read_trace() leaves them out. Without a call the trace counts as
+  // incomplete.
+  void close(const std::set<int>& failed = {});
 
  private:
   JsonLinesFile file_;

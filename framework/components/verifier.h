@@ -197,7 +197,8 @@ struct Soundness {
   bool race = false;              // tokens are drawn by exponential races with noise named by position; the drafter's
                                   // must be too (DraftRequest::race)
   Acceptance acceptance = Acceptance::overlap;
-  bool raw = false;  // the rule reads Trial::raw
+  bool raw = false;             // the rule reads Trial::raw
+  bool first_children = false;  // of a tree the rule judges the path of first children alone, others as if absent
   bool exact() const { return promise.starts_with("exact"); }
   bool path_identical() const { return promise == "exact, path-identical"; }
   // Of a lossy rule: the distribution of what a round emits, given its tree. The conformance kit holds the rule to it.

@@ -1,41 +1,11 @@
 #include "framework/engine/delivering.h"
 
 #include <algorithm>
-#include <tuple>
+
+#include "framework/engine/tree_report.h"
 
 namespace foretoken {
 namespace {
-
-// The number of nodes below the root that were drafted, and the number of their levels. Absent nodes and their
-// descendants do not count. `depth` is scratch memory, filled with each node's depth: -1 where it is absent.
-std::pair<int, int> drafted(const DraftTree& tree, std::vector<int>& depth) {
-  depth.assign(std::size_t(tree.nodes), 0);
-  int nodes = 0, levels = 0;
-  for (std::size_t n = 1; n < depth.size(); ++n) {
-    const int parent = depth[std::size_t(tree.parents.data<std::int32_t>()[n])];
-    depth[n] = parent < 0 || tree.known.data<Token>()[n] < 0 ? -1 : parent + 1;
-    nodes += depth[n] > 0, levels = std::max(levels, depth[n]);
-  }
-  return {nodes, levels};
-}
-
-// The levels at which children of the accepted path were tested, by the depths of all nodes.
-std::vector<TestedLevel> tested_levels(const Verdict& v, const DraftTree& tree, const std::vector<int>& depth) {
-  std::vector<TestedLevel> levels(std::size_t(v.length) + 1);
-  const auto on_path = [&](int node) {  // the nodes of a path have the depths 0, 1, 2, ...
-    const int d = depth[std::size_t(node)];
-    return d >= 0 && d <= v.length && node == (d == 0 ? 0 : v.path[d - 1]);
-  };
-  for (int n = 1; n < tree.nodes; ++n) {
-    const int parent = *tree.parents.row<std::int32_t>(n);
-    if (depth[std::size_t(n)] <= 0 || !on_path(parent)) continue;
-    TestedLevel& level = levels[std::size_t(depth[std::size_t(parent)])];
-    if (on_path(n)) level.accepted = level.children;
-    ++level.children;
-  }
-  if (levels.back().children == 0) levels.pop_back();
-  return levels;
-}
 
 // One verified sequence: its verdict, or the reason of its failure.
 struct Judgement {
@@ -108,9 +78,10 @@ void take(const Verdict& v, const DraftTree& tree, Active& a, SequenceReport& r,
   Sequence& q = a.sequence;
   const int kept = append(q, v);
   if (q.finish == Finish::failed) return;
-  r.judged = true, r.accepted = v.length;
-  std::tie(r.drafted, r.depth) = drafted(tree, depth);
-  r.levels = tested_levels(v, tree, depth), r.rejected = int(r.levels.size()) > v.length;
+  const std::size_t nodes = std::size_t(tree.nodes);
+  r.judged = true;
+  report_tree(r, {tree.parents.data<std::int32_t>(), nodes}, {tree.known.data<Token>(), nodes},
+              {v.path, std::size_t(v.length)}, depth);
   r.emitted.assign(v.tokens, v.tokens + kept);
   if (q.sampling.logprobs)
     q.logprobs.insert(q.logprobs.end(), v.logprobs, v.logprobs + kept), q.logprobs.resize(std::size_t(q.generated()));

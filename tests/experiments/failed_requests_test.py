@@ -52,12 +52,12 @@ class FailedRequests(InFolder):
         done = subprocess.run([PROGRAM, *arguments], cwd=self.here, capture_output=True, text=True, timeout=120)
         return done.returncode, done.stdout, done.stderr
 
-    def measured(self, name, prompts):
+    def measured(self, name, prompts, **keys):
         (self.here / f"{name}.jsonl").write_text("".join(json.dumps({"prompt": p}) + "\n" for p in prompts))
         (self.here / f"{name}.json").write_text(json.dumps({
             "target": {"model": str(self.model)}, "drafter": {"name": "ngram"},
             "engine": {"batch": 2, "device": "cpu", "threads": 1, "check": True}, "measure": {"repeats": 1},
-            "workload": {"prompts": f"{name}.jsonl", "max_new_tokens": 8}}))
+            "workload": {"prompts": f"{name}.jsonl", "max_new_tokens": 8}, **keys}))
         status, out, err = self.run_it("run", f"{name}.json", "--results", f"{name}-results.jsonl")
         return status, out, err, json.loads((self.here / f"{name}-results.jsonl").read_text().splitlines()[-1])
 
@@ -89,6 +89,22 @@ class FailedRequests(InFolder):
         for side in ("baseline", "speculative"):
             served = [r for r in line["repeats"][0][side]["requests"] if r["finish"] != "failed"]
             self.assertEqual(done_by(served), done_by(without["repeats"][0][side]["requests"]))
+
+    def test_a_traced_run_is_measured_as_without_a_trace(self):
+        _, _, _, without = self.measured("without", PROMPTS)
+        for dense in (False, True):
+            name = f"traced{int(dense)}"
+            status, _, err, line = self.measured(name, PROMPTS, trace={"file": f"{name}-trace.jsonl", "dense": dense})
+            self.assertEqual(status, 1, err)
+            self.assertNotIn("error", line)
+            self.assertEqual(line["failures"], without["failures"])
+            failed = len(line["failures"]) // 2
+            self.assertRegex(err, rf"{failed} of \d+ requests failed while {name}-trace.jsonl was recorded")
+            for side in ("baseline", "speculative"):
+                served = [done_by(other["repeats"][0][side]["requests"]) for other in (line, without)]
+                self.assertEqual(*served)
+        status, out, err = self.run_it("replay", "traced1-trace.jsonl", "--format", "json")
+        self.assertEqual(status, 0, err)
 
     def test_a_run_in_which_all_failed_has_an_error(self):
         status, _, err, line = self.measured("all", [PROMPTS[1]])

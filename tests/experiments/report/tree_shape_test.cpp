@@ -139,6 +139,14 @@ TEST(TreeShapeReport, RunsOfDifferentDraftersAreChosenFirst) {
   warm["run"]["sampling"]["temperature"] = 0.5;
   EXPECT_TRUE(says(refusal({good_line(), warm}), "differ in /sampling/temperature"));
   EXPECT_EQ(refusal({good_line(), warm}, {"/sampling/temperature=0.5"}), "");
+  json more = good_line("d");  // a key that the first run lacks
+  more["run"]["extra"] = {{"a", 1}};
+  const std::string lacks = refusal({good_line(), more});
+  EXPECT_TRUE(says(lacks, "differ in /extra", "--where /extra=null")) << lacks;
+  EXPECT_EQ(refusal({good_line(), more}, {"/extra=null"}), "");
+  json traced = good_line("e");
+  traced["run"]["trace"] = {{"file", "t.jsonl"}};
+  EXPECT_EQ(refusal({good_line(), traced}), "") << "a trace changes no figure";
   EXPECT_TRUE(says(refusal({good_line()}, {"/sampling/temperature=7"}), "that agrees with --where"));
   for (const char* broken : {"sampling=1", "/a", "=", "/a~=1"})
     EXPECT_TRUE(says(refusal({good_line()}, {broken}), "--where wants POINTER=VALUE")) << broken;

@@ -14,9 +14,11 @@ inline Trace made_trace() {
                  {"policy", {{"name", "fixed"}, {"length", 2}}},
                  {"verifier", {{"name", "speculative_sampling"}}},
                  {"sampling", {{"temperature", 1}}},
+                 {"workload", {{"max_new_tokens", 3}}},
                  {"engine", {{"batch", 1}}}};
   Trace trace;
-  trace.header = {{"run", run}, {"key", key_of(run)}, {"dense", true}, {"race", false}, {"learns", false}};
+  trace.header = {{"run", run},    {"key", key_of(run)}, {"dense", true},
+                  {"race", false}, {"learns", false},    {"positions", 64}};
   trace.requests = {{0, "story", 4}, {3, "math", 5}};
   for (int request = 0; request < 2; ++request)
     for (int at = 0; at < 3; ++at) {

@@ -56,6 +56,7 @@ TEST_F(Recorded, AcceptanceOfTreesIsThatOfTheRules) {
   for (const auto& [how, verifier] : {std::pair{"independent", "speculative_sampling"},
                                       {"without_replacement", "without_replacement"},
                                       {"certain", "speculative_sampling"},
+                                      {"independent", "block_verification"},
                                       {"independent", "target_match"}}) {
     json run = with(drawn(how), {verifier});
     run["verifier"] = {{"name", verifier}};
@@ -183,6 +184,8 @@ TEST_F(Recorded, WhatCannotBeRecordedIsASentence) {
   EXPECT_TRUE(says(sentence_of([&] { traced(run); }), "k_seq", "'without_replacement'", "leave it out"));
   run = with(drawn("independent"), {"coupled"});
   EXPECT_TRUE(says(sentence_of([&] { traced(run); }), "coupled", "races"));
+  run["trace"]["file"] = "x";
+  EXPECT_TRUE(says(sentence_of([&] { complete(run); }), "coupled", "races")) << "before a model is loaded";
   EXPECT_TRUE(
       says(sentence_of([&] { complete({{"trace", {{"file", "x"}, {"verifiers", {"sequoia"}}}}}); }), "sequoia"));
   EXPECT_TRUE(says(sentence_of([&] { complete({{"trace", {{"file", "x"}, {"danse", true}}}}); }), "/trace/danse",

@@ -1,12 +1,14 @@
 // Replays of dense traces beside what the engine really does with the same requests.
 #include "experiments/trace/replay.h"
 
+#include <algorithm>
 #include <cmath>
 #include <fstream>
 #include <map>
 
 #include <gtest/gtest.h>
 
+#include "experiments/conformance/configurations.h"
 #include "tests/experiments/trace/traced_run.h"
 
 namespace foretoken::test {
@@ -19,7 +21,10 @@ class Replays : public testing::Test, public TracedRuns {
  protected:
   // Whether the replay of each length is the run of that length, to the last digit.
   void expect_exact(const json& changes, const std::vector<int>& lengths, const std::string& verifier) {
-    const Trace trace = traced(changes);
+    expect_exact(traced(changes), changes, lengths, verifier);
+  }
+  void expect_exact(const Trace& trace, const json& changes, const std::vector<int>& lengths,
+                    const std::string& verifier) {
     const CostTable costs(trace);
     const Replay replay(trace, costs, bench.registries());
     for (const int length : lengths) {
@@ -45,8 +50,25 @@ TEST_F(Replays, OfPromptLookupAreTheRunsAtTemperatureZero) {
                "speculative_sampling");
 }
 
+// Of every exact verifier: some look at a part of the tree alone.
 TEST_F(Replays, OfTreesAreTheRunsAtTemperatureZero) {
-  expect_exact({{"drafter", kTree}, {"policy", kTreePolicy}}, {1, 2, 4}, "speculative_sampling");
+  int verifiers = 0;
+  for (const char* draws : {"certain", "independent"}) {
+    json changes = {{"drafter", kTree}, {"policy", kTreePolicy}};
+    changes["drafter"]["draws"] = draws;
+    const Registries& all = bench.registries();
+    const std::vector<Drawn> proposes = all.drafters.traits(changes["drafter"], ModelInfo())->proposes;
+    const Trace trace = traced(changes);
+    for (const json& verifier : conformance::configurations(all.verifiers)) {
+      const Soundness soundness = *all.verifiers.traits(verifier, ModelInfo());
+      const auto taken = [&](Drawn d) { return std::ranges::find(soundness.takes, d) != soundness.takes.end(); };
+      if (!soundness.exact() || !std::ranges::all_of(proposes, taken)) continue;
+      changes["verifier"] = verifier;
+      expect_exact(trace, changes, {1, 2, 4}, verifier["name"]);
+      ++verifiers;
+    }
+  }
+  EXPECT_GE(verifiers, 14);
 }
 
 TEST_F(Replays, OfRacesAreTheRunsAtEveryTemperature) {
@@ -91,6 +113,37 @@ TEST_F(Replays, WalksOfAPolicyHaveTheMeanOfItsRounds) {
   EXPECT_EQ(sum.basis, Basis::given_output);
   EXPECT_NEAR(walks.tau.value, sum.tau.value, 0.03 * sum.tau.value);
   EXPECT_NE(walks.rounds, sum.rounds);
+}
+
+// Given the tokens that the target wrote, and given those that the draft drew, a level is reached equally often: both
+// are the sum over tokens of the least of p and q, at one level the overlap that the trace holds.
+TEST_F(Replays, ChainsAreReachedAsOftenGivenTheOutputAsGivenTheDraft) {
+  const Trace trace = traced({{"sampling", {{"temperature", 1}}},
+                              {"policy", {{"length", 4}}},
+                              {"workload", {{"limit", 24}, {"max_new_tokens", 40}}}});
+  const auto outputs = trace.by_request();
+  for (const char* verifier : {"speculative_sampling", "block_verification", "target_match"}) {
+    const RoundReach rule(trace, verifier, *bench.registries().verifiers.traits({{"name", verifier}}, ModelInfo()));
+    const bool overlap = std::string(verifier) != "target_match";
+    struct Sum {
+      double difference = 0, squares = 0;
+    } level[4], first;
+    const auto add = [](Sum& sum, double d) { sum.difference += d, sum.squares += d * d; };
+    for (const auto& output : outputs)
+      for (std::size_t t = 0; t < output.size(); ++t) {
+        const CutTree tree = cut_of(*output[t], {});
+        if (tree.depth < 4) continue;
+        const auto by_output = rule.reach(output, t, tree, Basis::given_output);
+        const auto by_draft = rule.reach_given_tree(*output[t], tree);
+        for (std::size_t i = 0; i < 4; ++i) add(level[i], by_output[i] - by_draft[i]);
+        add(first, by_output[0] - output[t]->overlap.at(0));
+      }
+    for (const Sum& sum : level) EXPECT_LT(std::abs(sum.difference), 4 * std::sqrt(sum.squares)) << verifier;
+    if (overlap) {
+      EXPECT_LT(std::abs(first.difference), 4 * std::sqrt(first.squares)) << verifier;
+    }
+    EXPECT_GT(first.squares, 1);
+  }
 }
 
 // The prompts of the demo in two halves, each with all categories.

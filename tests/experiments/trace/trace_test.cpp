@@ -75,7 +75,7 @@ TEST(TraceFile, DamageIsASentenceThatNamesTheLine) {
   const auto second = whole.find('\n') + 1, third = whole.find('\n', second) + 1;
   EXPECT_NE(refused(whole.substr(0, second) + whole.substr(third)), "") << "a line is missing";
   EXPECT_TRUE(says(refused(replaced(whole, "{\"trace\":1,\"line\":\"step\"", "{\"trace\":1\"line\":\"step\"")),
-                   "damaged", "record the trace again"));
+                   "damaged", "record it again"));
   for (std::size_t cut = 1; cut + 40 < whole.size(); cut += 37) EXPECT_NE(refused(whole.substr(0, cut)), "") << cut;
 }
 
@@ -89,6 +89,55 @@ TEST(TraceFile, AnOlderTraceIsSetAsideAndOtherFilesAreNot) {
   const auto notes = folder.write("notes.txt", "mine\n");
   EXPECT_TRUE(says(sentence_of([&] { write_trace(notes, made_trace()); }), "notes.txt"));
   EXPECT_EQ(bytes_of(notes), "mine\n");
+}
+
+TEST(TraceFile, FailedRequestsAreLeftOut) {
+  const TemporaryFolder folder;
+  const auto written = [&](Trace trace, const std::set<int>& failed) {
+    TraceWriter writer(folder.path() / "t.jsonl", trace.header, trace.requests);
+    for (const TracedStep& s : trace.steps) writer.append(s);
+    writer.close(failed);
+    return folder.path() / "t.jsonl";
+  };
+  Trace made = made_trace();
+  std::erase_if(made.steps, [](const TracedStep& s) {
+    return !s.rounds.empty() && s.rounds[0].request == 0 && s.rounds[0].at > 0;
+  });
+  const Trace read = read_trace(written(made, {0}));
+  ASSERT_EQ(read.requests.size(), 1u);
+  EXPECT_EQ(read.requests[0].category, "math");
+  EXPECT_EQ(read.rounds(), 3u);
+  EXPECT_EQ(read.by_request()[0].size(), 3u);
+  EXPECT_EQ(read.steps.size(), made.steps.size()) << "the times of its steps stay";
+  EXPECT_TRUE(says(sentence_of([&] { read_trace(written(made, {0, 1})); }), "t.jsonl", "all requests failed"));
+  EXPECT_TRUE(says(sentence_of([&] { read_trace(written(made, {2})); }), "t.jsonl", "failed"));
+}
+
+// A trace is in the way of another, or cannot be written: what helps is not what helps a reader, nor a file of results.
+TEST(TraceFile, WhatStopsItsWriterSaysWhatHelps) {
+  const TemporaryFolder folder;
+  const auto file = folder.path() / "t.jsonl";
+  const auto sentence = [&](const std::filesystem::path& at) {
+    return sentence_of([&] { write_trace(at, made_trace()); });
+  };
+  write_trace(file, made_trace());
+  const std::string whole = bytes_of(file);
+  for (const auto& [from, to] : {std::pair{"{\"trace\":1,\"line\":\"step\"", "{\"trace\":1\"line\":\"step\""},
+                                 std::pair{"\"trace\":1", "\"trace\":2"}}) {
+    folder.write("t.jsonl", replaced(whole, from, to));
+    EXPECT_TRUE(says(sentence(file), "t.jsonl", "move it elsewhere")) << to;
+    EXPECT_FALSE(says(sentence(file), "record")) << "the user does that";
+  }
+  const auto is_trace = [](const std::string& s) { return says(s, "trace", "/trace/file") && !says(s, "--results"); };
+  const std::string folder_itself = sentence(folder.path());
+  EXPECT_TRUE(is_trace(folder_itself)) << folder_itself;
+  const std::string below_a_file = sentence(file / "t.jsonl");
+  EXPECT_TRUE(is_trace(below_a_file)) << below_a_file;
+  folder.write("t.jsonl", "");
+  const ResultsFile results(file);
+  const std::string used = sentence(file);
+  EXPECT_TRUE(is_trace(used) && says(used, "file of results")) << used;
+  EXPECT_TRUE(says(sentence_of([&] { ResultsFile again(file); }), "another process", "--results"));
 }
 
 class Refusals : public testing::Test, public TracedRuns {
@@ -143,6 +192,48 @@ TEST_F(Refusals, TimesAreNotExtrapolated) {
   Trace other = trace;
   other.header["run"]["drafter"]["name"] = "ngram";
   EXPECT_TRUE(says(sentence_of([&] { costs.add(other, "o.jsonl"); }), "o.jsonl", "another run", "drafter"));
+}
+
+// Only steps of a full batch that read no prompt are those of a round.
+TEST_F(Refusals, StepsOfOtherKindsAreNotTimed) {
+  trace.header["run"]["engine"]["batch"] = 2;
+  for (TracedStep& s : trace.steps) s.judged = 2, s.rows *= 2;
+  const CostTable full(trace);
+  EXPECT_EQ(full.steps(), trace.steps.size());
+  const double seconds = full.round(2, 1), plain = full.plain();
+  const std::vector<TracedStep> steps = trace.steps;
+  for (TracedStep s : steps) {
+    s.phases.total = 9;
+    s.judged = 1, trace.steps.push_back(s);
+    s.judged = 2, s.prompt_rows = 1, trace.steps.push_back(s);
+    s.judged = 3, s.prompt_rows = 0, trace.steps.push_back(s);
+  }
+  const CostTable mixed(trace);
+  EXPECT_EQ(mixed.steps(), full.steps());
+  EXPECT_EQ(mixed.round(2, 1), seconds);
+  EXPECT_EQ(mixed.plain(), plain);
+}
+
+// By hand: r is q / p of what the target wrote, 1/2 and then 2, or 2 and then 1/4.
+TEST_F(Refusals, AChainIsReachedByTheRatiosOfTheOutput) {
+  const auto reach = [&](const char* verifier) {
+    const RoundReach rule(trace, verifier, *bench.registries().verifiers.traits({{"name", verifier}}, ModelInfo()));
+    const auto output = trace.by_request()[0];
+    return rule.reach(output, 0, cut_of(*output[0], {}), Basis::given_output);
+  };
+  const auto set = [&](double p, double q, double p_then, double q_then) {
+    TracedRound &a = trace.steps[0].rounds[0], &b = trace.steps[1].rounds[0];
+    a.p_next = p, a.q_next = q, b.p_next = p_then, b.q_next = q_then;
+  };
+  using Levels = std::vector<double>;
+  set(0.5, 0.25, 0.25, 0.5);
+  EXPECT_EQ(reach("speculative_sampling"), (Levels{0.5, 0.5}));
+  EXPECT_EQ(reach("block_verification"), (Levels{0.5, 0.5}));
+  EXPECT_EQ(reach("target_match"), (Levels{0.25, 0.125}));
+  set(0.25, 0.5, 1, 0.25);
+  EXPECT_EQ(reach("speculative_sampling"), (Levels{1, 0.25}));
+  EXPECT_EQ(reach("block_verification"), (Levels{1, 0.5}));
+  EXPECT_EQ(reach("target_match"), (Levels{0.5, 0.125}));
 }
 
 // The best length of every round is at least as good as any one length.

@@ -48,8 +48,11 @@ class TracedRuns {
 
   // What an engine really does.
   Measured measured(const json& changes, Side side = Side::speculative) {
-    const json run = complete(changes);
-    const auto engine = bench.engine(run, side, "");
+    return measured(changes, bench.registries(), side);
+  }
+  Measured measured(const json& changes, const Registries& registries, Side side = Side::speculative) {
+    const json run = complete_run(demo_run(changes), registries, "test");
+    const auto engine = bench.engine(run, side, "", registries);
     return measure(*engine, jobs_of(run, bench, ""), run["engine"]["batch"], [](double) {});
   }
 

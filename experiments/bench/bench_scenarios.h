@@ -12,21 +12,22 @@ namespace foretoken {
 
 struct Scenario {
   std::string name;
-  nlohmann::json run;      // complete
-  int batch, context;      // sequences at once; tokens of each prompt
-  int steps;               // measured
-  int guesses;             // arbitrary tokens to verify instead of drafts; 0: the run's drafter drafts
-  int children;            // of each guessed node and of the root, breadth first; 1: a chain
-  int guessing;            // sequences that guess; the others propose nothing
-  bool prompt;             // measures the prompt instead of decoding
-  bool attention;          // measures attention of one layer alone, for guesses + 1 rows of each sequence
-  int moves;               // measures compaction alone, of so many rows of each sequence; 0: no
-  double share;            // of the copy bandwidth that attention alone should reach; 0: none
-  double bar_ms, peer_ms;  // the most milliseconds allowed, and those of another program; 0: none
-  std::string over = {};   // a scenario before this one, whose time this one's is compared with
-  double most = 0;         // of this scenario's time over that one's; 0: not asked for
-  double verify_share = 0,
-         host_share = 0;  // the most of a step that verification, and the host, take; 0: not asked for
+  nlohmann::json run;       // complete
+  int batch, context;       // sequences at once; tokens of each prompt
+  int steps;                // measured
+  int guesses;              // arbitrary tokens to verify instead of drafts; 0: the run's drafter drafts
+  int children;             // of each guessed node and of the root, breadth first; 1: a chain
+  int guessing;             // sequences that guess; the others propose nothing
+  bool prompt;              // measures the prompt instead of decoding
+  bool attention;           // measures attention of one layer alone, for guesses + 1 rows of each sequence
+  int moves;                // measures compaction alone, of so many rows of each sequence; 0: no
+  double share;             // of the copy bandwidth that attention alone should reach; 0: none
+  double bar_ms, peer_ms;   // the most milliseconds allowed, and those of another program; 0: none
+  std::string over = {};    // a scenario before this one, whose time this one's is compared with
+  double most = 0;          // of this scenario's time over that one's; 0: not asked for
+  double verify_share = 0;  // the most of a step that verification takes; 0: not asked for
+  double host_share = 0;    // the same of the host
+  double draft_most = 0;    // of the time of drafting over that of its forwards alone; 0: not asked for
 };
 
 // The scenarios of FILE, {"engine": {...}, "scenarios": [{"name": ..., "target": {...}, ...}, ...]}, as

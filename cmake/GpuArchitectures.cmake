@@ -27,10 +27,15 @@ function(foretoken_gpu_architectures result nvcc)
   set(${result} "${architectures}" PARENT_SCOPE)
 endfunction()
 
-# Sets `result` to the architectures that a build is for: those of this machine's GPUs, or, without one, all that the
+# Sets `result` to the architectures that a build is for: those of the variable CUDAARCHS of the environment, as CMake
+# reads it; else those of this machine's GPUs, or, without one, all that the
 # kernels can run on. Code of 8.0 runs on 8.6, 8.7 and 8.9 as well; for GPUs after 9.0 (10.0, 12.0 and later ones) the
 # driver compiles the PTX of 9.0, with its copy engine and clusters, when the program starts.
 function(foretoken_cuda_architectures result nvcc)
+  if(DEFINED ENV{CUDAARCHS})
+    set(${result} "$ENV{CUDAARCHS}" PARENT_SCOPE)
+    return()
+  endif()
   foretoken_gpu_architectures(architectures "${nvcc}")
   if(NOT architectures)
     set(architectures 80-real 90a-real 90-virtual)

@@ -50,6 +50,22 @@ void refuse_contradictions(const Fields& fields, const Scenario& scenario) {
     fields.refuse("most", "it is a bar of the quotient with the scenario named by \"over\"");
 }
 
+// The run document of a scenario, incomplete.
+json run_of(const Fields& fields, const Scenario& scenario, const json& engine, const std::string& device) {
+  json run{{"target", fields.object("target").all()},
+           {"drafter", part(fields, "drafter", {{"name", "none"}})},
+           {"engine", engine}};
+  run["engine"].update(part(fields, "engine", json::object()));
+  if (!device.empty()) run["engine"]["device"] = device;
+  run["engine"]["batch"] = scenario.batch;
+  run["policy"] = {{"name", "fixed"}, {"length", fields.integer_or("length", 0, kLongest, scenario.guesses)}};
+  if (fields.has("nodes")) run["policy"]["nodes"] = fields.integer_or("nodes", 1, kMaxNodes, 1);
+  if (fields.has("verifier")) run["verifier"] = fields.object("verifier").all();
+  if (fields.has("sampling")) run["sampling"] = fields.object("sampling").all();
+  run["workload"] = {{"prompts", "none"}, {"ignore_eos", true}};
+  return run;
+}
+
 Scenario scenario_of(const json& object, const json& engine, const std::string& device, const Registries& registries,
                      const std::string& where) {
   const Fields fields(object, where);
@@ -78,18 +94,7 @@ Scenario scenario_of(const json& object, const json& engine, const std::string& 
                     fields.positive_or("host_share", 0),
                     fields.positive_or("draft_most", 0)};
   refuse_contradictions(fields, scenario);
-  json run{{"target", fields.object("target").all()},
-           {"drafter", part(fields, "drafter", {{"name", "none"}})},
-           {"engine", engine}};
-  run["engine"].update(part(fields, "engine", json::object()));
-  if (!device.empty()) run["engine"]["device"] = device;
-  run["engine"]["batch"] = scenario.batch;
-  run["policy"] = {{"name", "fixed"}, {"length", fields.integer_or("length", 0, kLongest, scenario.guesses)}};
-  if (fields.has("nodes")) run["policy"]["nodes"] = fields.integer_or("nodes", 1, kMaxNodes, 1);
-  if (fields.has("verifier")) run["verifier"] = fields.object("verifier").all();
-  if (fields.has("sampling")) run["sampling"] = fields.object("sampling").all();
-  run["workload"] = {{"prompts", "none"}, {"ignore_eos", true}};
-  scenario.run = complete_run(run, registries, where);
+  scenario.run = complete_run(run_of(fields, scenario, engine, device), registries, where);
   if (scenario.guesses > 0)
     scenario.run["drafter"] = {{"name", "guesses"}, {"children", scenario.children}, {"guessing", scenario.guessing}};
   return scenario;

@@ -226,7 +226,7 @@ std::string row_of(const Scenario& s, const Measured& m) {
     return std::snprintf(text, sizeof text, v > 0 ? "%.2f" : "-", v), std::string(text);
   };
   char row[256];
-  std::snprintf(row, sizeof row, " %8.3f %8.3f %8.3f %6.2f %8.3f %8.3f %8.3f %7.3f %5d %6.2f %7s %7s ", m.step_ms,
+  std::snprintf(row, sizeof row, " %8.3f %8.3f %8.3f %6.2f %8.3f %8.3f %8.3f %7.3f %5d %6.2f %7s %7s", m.step_ms,
                 m.bytes / 1e9, m.roofline_ms, m.share(), m.draft_ms, m.target_ms, m.verify_ms, m.host_ms, m.waits,
                 m.tau, or_dash(s.bar_ms).c_str(), or_dash(s.peer_ms).c_str());
   return s.name + std::string(s.name.size() < 44 ? 44 - s.name.size() : 0, ' ') + row;
@@ -240,7 +240,7 @@ Json measure_scenario(const Scenario& s, Workbench& bench, const Registries& reg
   if (s.attention || s.moves > 0) {
     const AloneResult r = s.attention ? measure_attention(s, bench, config_of(s), machine.bytes_a_second)
                                       : measure_compaction(s, bench, machine.bytes_a_second);
-    times.ms = r.ms, figures = r.line, row = r.text + " ";
+    times.ms = r.ms, figures = r.line, row = r.text;
   } else {
     const Measured m = measure(s, bench, registries, machine);
     times = {m.step_ms, m.verify_ms, m.host_ms, m.draft_ms, m.draft_forward_ms}, figures = as_json(m),
@@ -248,7 +248,7 @@ Json measure_scenario(const Scenario& s, Workbench& bench, const Registries& reg
   }
   Json line = common(s, machine, bench.backend(s.run.at("engine")));
   line.update(figures);
-  row += bars.judge(s, times, line);
+  if (const std::string judged = bars.judge(s, times, line); !judged.empty()) row += " " + judged;
   return line;
 }
 

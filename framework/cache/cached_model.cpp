@@ -146,9 +146,8 @@ CachedModel::Extent CachedModel::extent(std::span<const Segment> segments) const
   e.longest = std::max(e.straight.longest, e.rest.longest), e.deepest = std::max(e.straight.deepest, e.rest.deepest);
   e.width = backend_.padded(e.width);
   if (e.wanted > 0) e.wanted = backend_.padded(e.wanted);
-  // Two padded parts may have more or fewer rows than the padded sum of their rows.
-  e.all_wanted = wanted_.size() == fed_.size() && e.wanted == e.rows && e.straight.padded_rows == e.straight.rows &&
-                 std::ranges::is_sorted(wanted_);
+  e.all_wanted = wanted_.size() == fed_.size() && e.wanted == e.rows &&  // parts are padded one by one
+                 e.straight.padded_rows == e.straight.rows && std::ranges::is_sorted(wanted_);
   return e;
 }
 

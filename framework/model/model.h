@@ -65,7 +65,7 @@ struct ModelInfo {
 struct Rows {
   Tensor tokens;  // i32 [rows]; -1: absent
   Layout layout;
-  Tensor wanted;  // i32 [n]: rows whose logits are computed, then zeros as padding; absent where n == 0
+  Tensor wanted;            // i32 [n]: rows whose logits are computed, then zeros as padding; absent where n == 0
   bool all_wanted = false;  // `wanted` is every row, in order, with as much padding: the logits of row r are row r
   Tensor logits = {};       // f32 [n, vocab]: the output memory of a model that replays; else absent
   // After layer taps[i] the rows of the residual stream are stored as layer `layers of the model + i` of the cache.

@@ -10,7 +10,10 @@ CMAKE = Path(__file__).resolve().parents[2] / "cmake"
 
 
 class GpuArchitectures(unittest.TestCase):
-    def asked(self, answer, code=0, known="80 89 90 100 120", function="foretoken_gpu_architectures"):
+    def asked(self, answer, code=0, known="80 89 90 100 120", function="foretoken_gpu_architectures", wanted=None):
+        environment = {name: value for name, value in os.environ.items() if name != "CUDAARCHS"}
+        if wanted:
+            environment["CUDAARCHS"] = wanted
         with tempfile.TemporaryDirectory() as folder:
             for name, option, output in [
                 ("nvidia-smi", "--query-gpu=compute_cap", answer),
@@ -28,7 +31,7 @@ class GpuArchitectures(unittest.TestCase):
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
                 text=True,
-                env=dict(os.environ, PATH=f"{folder}:{os.environ['PATH']}"),
+                env=dict(environment, PATH=f"{folder}:{os.environ['PATH']}"),
             )
         self.assertEqual(done.returncode, 0, done.stdout)
         return done.stdout.strip()
@@ -56,6 +59,10 @@ class GpuArchitectures(unittest.TestCase):
     def test_without_a_gpu_the_build_has_code_for_every_gpu_and_ptx_for_later_ones(self):
         found = self.asked("No devices were found\\n", function="foretoken_cuda_architectures")
         self.assertEqual(found, "found=80-real;90a-real;90-virtual.")
+
+    def test_the_environment_says_which(self):
+        found = self.asked("8.9\\n", function="foretoken_cuda_architectures", wanted="90a-real")
+        self.assertEqual(found, "found=90a-real.")
 
     def test_the_build_takes_these_architectures(self):
         """CMake's own choice, without the call before CUDA is enabled, has code for one GPU and may lack PTX."""

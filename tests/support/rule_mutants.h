@@ -29,14 +29,15 @@ enum class RuleBug {
   guess_as_draw,                // a rejected guess is taken from p as a draw of q would be
   last_sibling_is_certain,      // the last sibling is accepted whatever it is
   no_update_after_fourth_draw,
-  no_update_deep,             // from depth 7 on, after a second refused draw
-  guess_after_draws_of_p,     // a guess is compared with p, whatever was refused before it
-  guess_not_renormalized,     // what a refused guess leaves is not divided by its mass
-  last_sibling_first,         // siblings are tried from the last to the first, as if the first had been drawn last
-  residual_without_middle,    // the residual's draw leaves out what lies between token 512 and the last 256
-  residual_without_rarities,  // and probabilities below 1e-5
-  names_of_eight_nodes,       // draws are named by the node's number modulo 8
-  absent_is_refused,          // an absent node counts as a refused draw
+  no_update_deep,               // from depth 7 on, after a second refused draw
+  guess_after_draws_of_p,       // a guess is compared with p, whatever was refused before it
+  guess_not_renormalized,       // what a refused guess leaves is not divided by its mass
+  last_sibling_first,           // siblings are tried from the last to the first, as if the first had been drawn last
+  residual_without_middle,      // the residual's draw leaves out what lies between token 512 and the last 256
+  residual_without_rarities,    // and probabilities below 1e-5
+  names_of_eight_nodes,         // draws are named by the node's number modulo 8
+  absent_is_refused,            // an absent node counts as a refused draw
+  repeatless_left_is_rounding,  // the mass that is left is 1 minus that of the predecessors
   // Verification of whole paths.
   weight_forgotten_beyond_six,  // the joint weight begins anew at depth 7
   weight_not_capped,            // the joint weight may exceed 1
@@ -55,6 +56,7 @@ enum class RuleBug {
   traversal_ignores_repeats,    // siblings without repeats as i.i.d. ones
   deep_siblings_of_p,           // from depth 7 on later siblings are compared with p
   left_of_first_sibling,        // of siblings without repeats only the first is taken out of q
+  left_is_rounding,             // what is left of q for siblings without repeats is 1 minus the others' mass
   weight_kept_below_root,       // a parent's weight is reduced at the root's children alone
   // K-SEQ.
   rho_is_one,

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <numeric>
 
 #include "kernels/lane.h"
 #include "tests/support/rule_mutant_entries.h"
@@ -123,9 +124,10 @@ struct TraversalRule {
     if (node != 0 && !keeps) s.weight = rest > 0 ? rest / (rest + 1 - s.weight) : 0;
     if (!repeatless(t, c) || has(RuleBug::traversal_ignores_repeats)) return;
     if (has(RuleBug::left_of_first_sibling) && t.child(node, node) != c) return;
-    const double left = 1 - s.q[at];
-    for (double& q : s.q) q = left > 0 ? q / left : 0;
+    const double rounding = 1 - s.q[at];
     s.q[at] = 0;
+    const double left = has(RuleBug::left_is_rounding) ? rounding : std::accumulate(s.q.begin(), s.q.end(), 0.0);
+    for (double& q : s.q) q = left > 0 ? q / left : 0;
   }
 };
 

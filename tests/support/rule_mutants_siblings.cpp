@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <vector>
 
 #include "kernels/lane.h"
 #include "tests/support/rule_mutant_entries.h"
@@ -17,6 +18,7 @@ struct RecursiveRule {
     for (int node = 0;;) {
       auto r = lane.open(t.p(node), t.q(node));
       double left = 1, before = 1;
+      std::vector<Token> gone;
       int chosen = -1, draws = 0, guesses = 0;
       if (has(RuleBug::absent_is_refused) && t.first[node] >= 0 && t.child(node, node) != t.first[node] &&
           !t.certain(t.first[node]))
@@ -27,7 +29,11 @@ struct RecursiveRule {
           break;
         }
         before = left;
-        if (repeatless(t, c) || has(RuleBug::independent_as_repeatless)) left -= t.q(node)(t.tokens[c]);
+        if (repeatless(t, c) || has(RuleBug::independent_as_repeatless)) {
+          gone.push_back(t.tokens[c]);
+          left =
+              has(RuleBug::repeatless_left_is_rounding) ? left - t.q(node)(t.tokens[c]) : mass_without(gone, t.q(node));
+        }
         reject(lane, t, c, r, before, t.certain(c) ? ++guesses : ++draws, v.length + 1);
       }
       if (chosen < 0) return finish(lane, t, v, node, r, draws + guesses > 0);
@@ -36,6 +42,12 @@ struct RecursiveRule {
   }
 
  private:
+  static double mass_without(const std::vector<Token>& gone, const Distribution& q) {
+    double mass = 0;
+    for (Token x = 0; x < q.vocab; ++x)
+      if (std::ranges::find(gone, x) == gone.end()) mass += q(x);
+    return mass;
+  }
   std::vector<int> family(const Trial& t, int node) const {
     std::vector<int> all;
     for (int c = t.child(node, node); c >= 0; c = t.child(node, c)) all.push_back(c);

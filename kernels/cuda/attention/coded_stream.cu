@@ -9,13 +9,15 @@
 namespace foretoken {
 namespace {
 
-template <class F> void with_kernel(const AttentionWork& a, F f) {
-  if (a.head_size == 64)
-    a.codes == CacheCodes::int8 ? f(attend_coded_stream<64, CacheCodes::int8>)
-                                : f(attend_coded_stream<64, CacheCodes::e4m3>);
-  else
-    a.codes == CacheCodes::int8 ? f(attend_coded_stream<128, CacheCodes::int8>)
-                                : f(attend_coded_stream<128, CacheCodes::e4m3>);
+template <int kHead, CacheCodes kKind, class F> void with_sets(int sets, F f) {
+  sets == 1 ? f(attend_coded_stream<kHead, kKind, 1>) : f(attend_coded_stream<kHead, kKind, 2>);
+}
+template <int kHead, class F> void with_codes(const CodedStreamWork& w, F f) {
+  w.a.codes == CacheCodes::int8 ? with_sets<kHead, CacheCodes::int8>(w.sets, f)
+                                : with_sets<kHead, CacheCodes::e4m3>(w.sets, f);
+}
+template <class F> void with_kernel(const CodedStreamWork& w, F f) {
+  w.a.head_size == 64 ? with_codes<64>(w, f) : with_codes<128>(w, f);
 }
 
 // Describes keys and values; the rows of a box, or 0 where pages do not divide into boxes of 8 rows or more.
@@ -34,22 +36,20 @@ int describe_codes(CUtensorMap& keys, CUtensorMap& values, const AttentionWork& 
 bool plan_coded_stream(CodedStreamWork& to, const AttentionWork& a, const Machine& machine, int architecture) {
   // Stages that a multiprocessor requests at once, keys and values of a step each: as many bytes as stream.cuh does.
   constexpr int kAtOnce = 12;
-  to.a = a, to.warps = (a.longest * a.group + kCodedVectors - 1) / kCodedVectors;
+  to.a = a, to.sets = (a.longest * a.group + kCodedVectors - 1) / kCodedVectors;
   if (architecture < 90 || a.codes == CacheCodes::none || a.words > 0 || !a.q_bf16 || !a.q_aligned ||
-      (a.head_size != 64 && a.head_size != 128) || to.warps > kCodedWarps)
+      (a.head_size != 64 && a.head_size != 128) || to.sets > kCodedSets)
     return false;
   to.box = describe_codes(to.keys, to.values, a);
   if (to.box == 0) return false;
-  // Blocks that a multiprocessor runs at once: two warps that compute heads of 128 leave registers for three, and fewer
-  // registers would spill.
-  const int most_blocks = a.head_size == 128 && to.warps > 1 ? 3 : 4;
+  const int most_blocks = coded_stream_blocks(a.head_size, to.sets);
   const int units = a.sequences * a.kv_heads, multiprocessors = machine.multiprocessors;
   const std::int64_t scratch = scratch_bytes(std::int64_t(a.rows) * a.heads, a.head_size, a.deepest);
   to.a.splits = 2 * units < 3 * multiprocessors && scratch <= kMostScratch
                     ? stream_splits(units, most_blocks, a.deepest, multiprocessors)
                     : 1;
   int blocks = std::clamp((units * to.a.splits + multiprocessors - 1) / multiprocessors, 1, most_blocks);
-  const auto bytes = [&] { return coded_stream_bytes(a.head_size, to.stages) + kReservedSharedMemory; };
+  const auto bytes = [&] { return coded_stream_bytes(a.head_size, to.stages, to.sets) + kReservedSharedMemory; };
   for (to.stages = std::clamp(kAtOnce / blocks, 2, kCodedStages);
        to.stages > 2 && blocks * bytes() > machine.multiprocessor_memory;)
     --to.stages;
@@ -57,10 +57,10 @@ bool plan_coded_stream(CodedStreamWork& to, const AttentionWork& a, const Machin
 }
 
 void launch_coded_stream(const CodedStreamWork& work, cudaStream_t stream, bool dependent_launch) {
-  Grid grid{dim3(unsigned(work.a.sequences), unsigned(work.a.kv_heads), unsigned(work.a.splits)), 32 * work.warps + 32,
-            std::size_t(coded_stream_bytes(work.a.head_size, work.stages))};
+  Grid grid{dim3(unsigned(work.a.sequences), unsigned(work.a.kv_heads), unsigned(work.a.splits)), kCodedThreads,
+            std::size_t(coded_stream_bytes(work.a.head_size, work.stages, work.sets))};
   grid.dependent_launch = dependent_launch;
-  with_kernel(work.a, [&](auto* kernel) { launch_kernel("attend", stream, grid, kernel, work); });
+  with_kernel(work, [&](auto* kernel) { launch_kernel("attend", stream, grid, kernel, work); });
 }
 
 }  // namespace foretoken

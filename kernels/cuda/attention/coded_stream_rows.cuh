@@ -10,7 +10,11 @@
 
 namespace foretoken {
 
-constexpr int kCodedVectors = 8, kCodedWarps = 2, kCodedStages = 8;  // of a warp; that compute and of the ring, at most
+constexpr int kCodedVectors = 8, kCodedSets = 2;      // of a set; sets of a block, at most
+constexpr int kCodedWarps = 4, kCodedStages = 8;      // warps that compute; stages of the ring, at most
+constexpr int kCodedThreads = 32 * kCodedWarps + 32;  // one more warp fills the ring
+// Blocks that a multiprocessor runs at once: the limit of registers.
+constexpr int coded_stream_blocks(int head, int sets) { return head == 128 && sets > 1 ? 3 : 4; }
 
 // Heads of 64 or 128, no trees, queries in bf16 and aligned.
 struct CodedStreamWork {
@@ -18,10 +22,20 @@ struct CodedStreamWork {
   CUtensorMap keys, values;
   int box = 0;     // rows of a copy
   int stages = 2;  // of the ring
-  int warps = 1;   // that compute; one more fills the ring
+  int sets = 1;    // of 8 query vectors
 };
 
-// Shared memory: codes [stages][2][kStep][kHead], then this.
+// What warps exchange for a set, mostly in a step, of which warp w computes keys 16 w ... 16 w + 15.
+struct CodedExchange {
+  // The second factors of those keys, as lanes hold them: two registers of weights, and two of weights times the scales
+  // of values.
+  uint4 weights[kCodedWarps][32];
+  float peaks[kCodedWarps][kCodedVectors];
+  int2 sights[kCodedVectors];  // a vector attends to depths [x, y)
+};
+static_assert(sizeof(CodedExchange) == kCodedExchangeBytes);
+
+// Shared memory: codes [stages][2][kStep][kHead], this, then CodedExchange [sets].
 struct CodedShared {
   float scales[kCodedStages][2][kStep];  // of keys, of values
   std::uint64_t full[kCodedStages], empty[kCodedStages];
@@ -44,6 +58,7 @@ template <int kHead> struct CodedStreamRows {
   const AttentionWork& a;
   std::byte* const ring;
   CodedShared& shared;
+  CodedExchange* const exchange;
   const int thread = int(threadIdx.x), warp = thread / 32, lane = thread % 32;
   int sequence, head, row, rows, vectors;  // kv head; the sequence's first row and how many
   int seen_low, seen_high;                 // depths outside are attended to by no row
@@ -51,7 +66,11 @@ template <int kHead> struct CodedStreamRows {
   int step, end;                           // of this block
 
   __device__ CodedStreamRows(const CodedStreamWork& w, std::byte* memory)
-      : work(w), a(w.a), ring(memory), shared(*reinterpret_cast<CodedShared*>(memory + w.stages * 2 * kPlane)) {}
+      : work(w),
+        a(w.a),
+        ring(memory),
+        shared(*reinterpret_cast<CodedShared*>(memory + w.stages * 2 * kPlane)),
+        exchange(reinterpret_cast<CodedExchange*>(&shared + 1)) {}
 
   // ---- the block's work; false: none ----
   __device__ bool open() {
@@ -70,7 +89,7 @@ template <int kHead> struct CodedStreamRows {
     if (range.empty() && a.sums != nullptr) return false;
     step = range.begin / kStep, end = (range.end + kStep - 1) / kStep;
     if (range.empty()) end = step;  // the rows attend to nothing: their results are zeros
-    if (thread < work.stages) init_barrier(&shared.full[thread], 1), init_barrier(&shared.empty[thread], work.warps);
+    if (thread < work.stages) init_barrier(&shared.full[thread], 1), init_barrier(&shared.empty[thread], kCodedWarps);
     fence_barriers();
     return true;
   }

@@ -1,9 +1,11 @@
 // Attention of a few rows of each of many sequences over a quantized cache, bound by memory bandwidth: as stream.cuh,
-// but the rows themselves are stored before (store_codes.cu), so everything is read from pages. A warp computes 8 query
-// vectors of one kv head over whole steps; another warp fills a ring of keys, values and scales of steps. Codes become
-// bf16 between shared memory and the products, whose first factors they are: S^T = K Q^T, in the order of
-// cache_codes.cuh, and O^T = V^T P^T, where rows 8 + i of a product of sixteen numbers are the odd ones. The arithmetic
-// is that of attention.cuh in the order of tiles.cuh: the same bits. This header must not know how it is launched.
+// but the rows themselves are stored before (store_codes.cu), so everything is read from pages. A warp fills a ring of
+// keys, values and scales of steps. Four warps share each step of up to 16 query vectors of one kv head: each scores 16
+// keys, then sums a quarter of the head's numbers, so that each code becomes bf16 once. They exchange peaks and
+// weights. Codes become bf16 between shared memory and the products, whose first factors they are: S^T = K Q^T, in the
+// order of cache_codes.cuh, and O^T = V^T P^T, where rows 8 + i of a product of sixteen numbers are the odd ones. The
+// arithmetic is that of attention.cuh in the order of tiles.cuh: the same bits. This header must not know how it is
+// launched.
 #pragma once
 #include "kernels/cuda/attention/coded_stream_rows.cuh"
 #include "kernels/cuda/instructions/matrix_tiles.cuh"

@@ -98,27 +98,32 @@ template <int kHead> struct CodedStreamRows {
   __device__ void fill() {
     const int boxes = kStep / work.box, box = lane % 8, what = lane / 8;
     const std::int32_t* const table = a.tables + std::int64_t(sequence) * a.table_width;
+    const auto index_of = [&](int depth) { return a.page_shift >= 0 ? depth >> a.page_shift : depth / a.page_rows; };
+    const auto reads = [&](int depth) { return box < boxes && depth < seen_high && depth + work.box > seen_low; };
+    const auto page_of = [&](int of_step) {
+      const int depth = of_step * kStep + box * work.box;
+      return reads(depth) ? table[index_of(depth)] : 0;
+    };
     const std::uint64_t policy = read_once();
+    int page = page_of(step), behind = page_of(step + 1);
     wait_for_previous_kernels();
     for (int at = step, stage = 0, parity = 1; at < end; ++at) {
-      const int depth = at * kStep + box * work.box,
-                index = a.page_shift >= 0 ? depth >> a.page_shift : depth / a.page_rows,
-                in_page = depth - index * a.page_rows;
-      const bool read = box < boxes && depth < seen_high && depth + work.box > seen_low;
-      const std::int64_t page = read ? table[index] : 0;
+      const int depth = at * kStep + box * work.box, in_page = depth - index_of(depth) * a.page_rows;
+      const bool read = reads(depth);
       wait_barrier(&shared.empty[stage], parity);
       const int copies = __popc(__ballot_sync(~0u, read && what == 0));
       if (lane == 0) expect_copies(&shared.full[stage], copies * work.box * 2 * (kHead + 4));
       __syncwarp();
       if (read && what < 2)
         copy_box(shared_address(ring) + unsigned((stage * 2 + what) * kPlane + box * work.box * kHead),
-                 what ? work.values : work.keys, 0, in_page, head, int(page), &shared.full[stage], policy);
+                 what ? work.values : work.keys, 0, in_page, head, page, &shared.full[stage], policy);
       else if (read)
         copy_bytes(shared_address(shared.scales[stage][what - 2] + box * work.box),
                    a.pool + page * a.page_bytes + (what == 2 ? a.key_scales : a.value_scales) +
                        (std::int64_t(head) * a.page_rows + in_page) * 4,
                    work.box * 4, &shared.full[stage]);
       if (++stage == work.stages) stage = 0, parity ^= 1;
+      page = behind, behind = page_of(at + 2);
     }
   }
 };

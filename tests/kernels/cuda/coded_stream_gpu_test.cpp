@@ -134,7 +134,7 @@ class CodedStream : public ::testing::TestWithParam<std::tuple<DType, int>> {
   }
 };
 
-// Rows on both sides of a step and of a chunk; one or two warps; several blocks and a fold, then one block.
+// Rows on both sides of a step and of a chunk; one or two sets of 8 vectors; several blocks and a fold, then one block.
 TEST_P(CodedStream, of_one_sequence_has_the_bits_of_tiles) {
   for (const int page_rows : {8, 16, 24, 64, 96, 128}) {
     Streamed cache(dtype, head_size, page_rows, {1282});

@@ -1,7 +1,8 @@
 // Attention of few rows of many sequences over a quantized cache: see coded_stream.cuh. Bytes: codes and scales of each
 // sequence once, 2 * slots * kv_heads * (head_size + 4). Operations: 64 keys of 8 vectors cost each of four warps about
-// 500 instructions (heads of 128, FP8; integers: 430), of which 290 (225) make bf16 of codes. At the bandwidth of an
-// H200 a multiprocessor has about 920 cycles for these keys, in which each quarter of it starts as many instructions.
+// 500 instructions (heads of 128, FP8; integers: 430), of which 290 (225) make bf16 of codes; of 32 vectors 900. At the
+// bandwidth of an H200 a multiprocessor has about 920 cycles for these keys, in which each quarter of it starts as many
+// instructions.
 #include <algorithm>
 #include <numeric>
 
@@ -11,7 +12,9 @@ namespace foretoken {
 namespace {
 
 template <int kHead, CacheCodes kKind, class F> void with_sets(int sets, F f) {
-  sets == 1 ? f(attend_coded_stream<kHead, kKind, 1>) : f(attend_coded_stream<kHead, kKind, 2>);
+  sets == 1   ? f(attend_coded_stream<kHead, kKind, 1>)
+  : sets == 2 ? f(attend_coded_stream<kHead, kKind, 2>)
+              : f(attend_coded_stream<kHead, kKind, 4>);
 }
 template <int kHead, class F> void with_codes(const CodedStreamWork& w, F f) {
   w.a.codes == CacheCodes::int8 ? with_sets<kHead, CacheCodes::int8>(w.sets, f)
@@ -37,7 +40,8 @@ int describe_codes(CUtensorMap& keys, CUtensorMap& values, const AttentionWork& 
 bool plan_coded_stream(CodedStreamWork& to, const AttentionWork& a, const Machine& machine, int architecture) {
   // Stages that a multiprocessor requests at once, keys and values of a step each: as many bytes as stream.cuh does.
   constexpr int kAtOnce = 12;
-  to.a = a, to.sets = (a.longest * a.group + kCodedVectors - 1) / kCodedVectors;
+  const int sets = (a.longest * a.group + kCodedVectors - 1) / kCodedVectors;
+  to.a = a, to.sets = sets == 3 ? 4 : sets;
   if (architecture < 90 || a.codes == CacheCodes::none || a.words > 0 || !a.q_bf16 || !a.q_aligned ||
       (a.head_size != 64 && a.head_size != 128) || to.sets > kCodedSets)
     return false;

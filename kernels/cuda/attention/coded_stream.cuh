@@ -1,6 +1,6 @@
 // Attention of a few rows of each of many sequences over a quantized cache, bound by memory bandwidth: as stream.cuh,
 // but the rows themselves are stored before (store_codes.cu), so everything is read from pages. A warp fills a ring of
-// keys, values and scales of steps. Four warps share each step of up to 16 query vectors of one kv head: each scores 16
+// keys, values and scales of steps. Four warps share each step of up to 32 query vectors of one kv head: each scores 16
 // keys, then sums a quarter of the head's numbers, so that each code becomes bf16 once. They exchange peaks and
 // weights. Codes become bf16 between shared memory and the products, whose first factors they are: S^T = K Q^T, in the
 // order of cache_codes.cuh, and O^T = V^T P^T, where rows 8 + i of a product of sixteen numbers are the odd ones. The
@@ -17,13 +17,15 @@ namespace foretoken {
 template <int kHead, CacheCodes kKind, int kSets> struct CodedStreamBlock : CodedStreamRows<kHead> {
   using Rows = CodedStreamRows<kHead>;
   using Rows::head, Rows::row, Rows::vectors, Rows::all_low, Rows::all_high, Rows::step, Rows::end;
-  using Rows::work, Rows::a, Rows::ring, Rows::shared, Rows::exchange, Rows::warp, Rows::lane, Rows::kPlane;
+  using Rows::work, Rows::a, Rows::ring, Rows::shared, Rows::exchange, Rows::queries, Rows::warp, Rows::lane,
+      Rows::kPlane;
   static constexpr int kTiles = kHead / 16, kRowChunks = kHead / 16;  // of 16 numbers of a head
   static constexpr int kMine = kTiles / kCodedWarps;                  // tiles that a warp sums
+  static constexpr bool kHold = kSets <= 2;                           // queries are kept in registers
 
   // Lane l holds vectors 2 (l % 4) + h of each set: of 16 keys those at l / 4 and l / 4 + 8, of 16 numbers 2 (l / 4)
   // and the next.
-  std::uint32_t q[kSets][kTiles][2];
+  uint4 q[kHold ? kSets : 1][kTiles / 2];                                    // two tiles each
   float sum[kSets][kMine][4], mass[kSets][4], peak[kSets][2];                // of the chunk
   float total[kSets][kMine][4], total_mass[kSets][2], total_peak[kSets][2];  // of the chunks before
 
@@ -37,18 +39,21 @@ template <int kHead, CacheCodes kKind, int kSets> struct CodedStreamBlock : Code
 
   // ---- a step ----
   __device__ void load_queries() {
+    if constexpr (kHold) {
 #pragma unroll
-    for (int n = 0; n < kSets; ++n) {
-      const int v = n * kCodedVectors + lane / 4, r = min(v, vectors - 1) / a.group;
-      const Bf16* const from = static_cast<const Bf16*>(a.q) + (row + r) * a.q_stride +
-                               (head * a.group + v % a.group) * kHead + lane % 4 * 4;
+      for (int i = 0; i < kSets * kTiles / 2; ++i)
+        q[i / (kTiles / 2)][i % (kTiles / 2)] = Rows::load_query(i / (kTiles / 2), i % (kTiles / 2));
+    } else {
+      static_assert(kSets == kCodedWarps);
 #pragma unroll
-      for (int k = 0; k < kTiles; ++k) {
-        uint2 four = {};
-        if (v < vectors) four = *reinterpret_cast<const uint2*>(from + k * 16);
-        q[n][k][0] = alternate_numbers(four.x, four.y, 0), q[n][k][1] = alternate_numbers(four.x, four.y, 1);
-      }
+      for (int k = 0; k < kTiles / 2; ++k) queries[(warp * (kTiles / 2) + k) * 32 + lane] = Rows::load_query(warp, k);
     }
+  }
+  __device__ uint4 query(int n, int k) const {
+    if constexpr (kHold)
+      return q[n][k];
+    else
+      return queries[(n * (kTiles / 2) + k) * 32 + lane];
   }
   // Of four 8 x 16 tiles of codes: the first factors of two products, of words 0 and 1 and of words 2 and 3.
   __device__ static Quad key_factor(std::uint32_t upper, std::uint32_t lower) {
@@ -70,10 +75,14 @@ template <int kHead, CacheCodes kKind, int kSets> struct CodedStreamBlock : Code
 #pragma unroll
     for (int n = 0; n < kSets; ++n) s[n][0] = s[n][1] = s[n][2] = s[n][3] = 0;
 #pragma unroll
-    for (int k = 0; k < kTiles; ++k) {
-      const Quad &of = codes[k / 2], factor = key_factor(of.r[k % 2 * 2], of.r[k % 2 * 2 + 1]);
+    for (int k = 0; k < kTiles / 2; ++k) {
+      const Quad &of = codes[k], left = key_factor(of.r[0], of.r[1]), right = key_factor(of.r[2], of.r[3]);
 #pragma unroll
-      for (int n = 0; n < kSets; ++n) multiply_add(s[n], factor, q[n][k][0], q[n][k][1]);
+      for (int n = 0; n < kSets; ++n) {
+        const uint4 by = query(n, k);
+        multiply_add(s[n], left, by.x, by.y);
+        multiply_add(s[n], right, by.z, by.w);
+      }
     }
     const float* const scales = shared.scales[stage][0] + warp * 16 + lane / 4;
     const float upper = scales[0], lower = scales[8];
@@ -196,16 +205,10 @@ template <int kHead, CacheCodes kKind, int kSets> struct CodedStreamBlock : Code
     }
     clear_chunk();
   }
-  // The row and query head of vector 2 (l % 4) + h of set n; false: there is none.
-  __device__ bool find(int n, int h, int& of_row, int& of_head) const {
-    const int v = n * kCodedVectors + lane % 4 * 2 + h, r = v / a.group;
-    of_row = row + r, of_head = head * a.group + v - r * a.group;
-    return v < vectors;
-  }
   __device__ int number() const { return warp * kMine * 16 + lane / 4 * 2; }  // the first that this lane sums
   __device__ void store_chunk(int chunk, int n, int h) const {
     int of_row, of_head;
-    if (!find(n, h, of_row, of_head)) return;
+    if (!Rows::find(n, h, of_row, of_head)) return;
     const std::int64_t at = piece_at(a, of_row, of_head, chunk);
     if (warp == 0 && lane < 4) a.peaks[at] = {peak[n][h], mass[n][h]};
     float* const to = a.sums + at * kHead + number();
@@ -217,7 +220,7 @@ template <int kHead, CacheCodes kKind, int kSets> struct CodedStreamBlock : Code
     for (int i = 0; i < 2 * kSets; ++i) {
       const int n = i / 2, h = i % 2;
       int of_row, of_head;
-      if (!find(n, h, of_row, of_head)) continue;
+      if (!Rows::find(n, h, of_row, of_head)) continue;
       const float inverse = inverse_mass(total_mass[n][h]);
       Bf16* const to = static_cast<Bf16*>(a.out) + (std::int64_t(of_row) * a.heads + of_head) * kHead + number();
 #pragma unroll
@@ -235,7 +238,7 @@ template <int kHead, CacheCodes kKind, int kSets> struct CodedStreamBlock : Code
     for (int i = 0; i < 2 * kSets; ++i) {
       const int n = i / 2, h = i % 2;
       int of_row, of_head;
-      const bool mine = find(n, h, of_row, of_head);
+      const bool mine = Rows::find(n, h, of_row, of_head);
       if (warp == 0 && lane < 4)
         exchange[n].sights[lane * 2 + h] = {mine && a.first ? max(a.first[of_row], 0) : 0,
                                             mine ? a.visible[of_row] : 0};

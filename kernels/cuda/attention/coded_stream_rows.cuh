@@ -10,11 +10,11 @@
 
 namespace foretoken {
 
-constexpr int kCodedVectors = 8, kCodedSets = 2;      // of a set; sets of a block, at most
+constexpr int kCodedVectors = 8, kCodedSets = 4;      // of a set; sets of a block, at most
 constexpr int kCodedWarps = 4, kCodedStages = 8;      // warps that compute; stages of the ring, at most
 constexpr int kCodedThreads = 32 * kCodedWarps + 32;  // one more warp fills the ring
 // Blocks that a multiprocessor runs at once: the limit of registers.
-constexpr int coded_stream_blocks(int head, int sets) { return head == 128 && sets > 1 ? 3 : 4; }
+constexpr int coded_stream_blocks(int head, int sets) { return sets > 2 ? 2 : head == 128 && sets > 1 ? 3 : 4; }
 
 // Heads of 64 or 128, no trees, queries in bf16 and aligned.
 struct CodedStreamWork {
@@ -22,7 +22,7 @@ struct CodedStreamWork {
   CUtensorMap keys, values;
   int box = 0;     // rows of a copy
   int stages = 2;  // of the ring
-  int sets = 1;    // of 8 query vectors
+  int sets = 1;    // of 8 query vectors: 1, 2 or 4
 };
 
 // What warps exchange for a set, mostly in a step, of which warp w computes keys 16 w ... 16 w + 15.
@@ -35,7 +35,8 @@ struct CodedExchange {
 };
 static_assert(sizeof(CodedExchange) == kCodedExchangeBytes);
 
-// Shared memory: codes [stages][2][kStep][kHead], this, then CodedExchange [sets].
+// Shared memory: codes [stages][2][kStep][kHead], this, CodedExchange [sets], then, of four sets, their queries as the
+// second factors of products: uint4 [sets][kHead / 32][32].
 struct CodedShared {
   float scales[kCodedStages][2][kStep];  // of keys, of values
   std::uint64_t full[kCodedStages], empty[kCodedStages];
@@ -59,6 +60,7 @@ template <int kHead> struct CodedStreamRows {
   std::byte* const ring;
   CodedShared& shared;
   CodedExchange* const exchange;
+  uint4* const queries;
   const int thread = int(threadIdx.x), warp = thread / 32, lane = thread % 32;
   int sequence, head, row, rows, vectors;  // kv head; the sequence's first row and how many
   int seen_low, seen_high;                 // depths outside are attended to by no row
@@ -70,7 +72,8 @@ template <int kHead> struct CodedStreamRows {
         a(w.a),
         ring(memory),
         shared(*reinterpret_cast<CodedShared*>(memory + w.stages * 2 * kPlane)),
-        exchange(reinterpret_cast<CodedExchange*>(&shared + 1)) {}
+        exchange(reinterpret_cast<CodedExchange*>(&shared + 1)),
+        queries(reinterpret_cast<uint4*>(exchange + w.sets)) {}
 
   // ---- the block's work; false: none ----
   __device__ bool open() {
@@ -92,6 +95,25 @@ template <int kHead> struct CodedStreamRows {
     if (thread < work.stages) init_barrier(&shared.full[thread], 1), init_barrier(&shared.empty[thread], kCodedWarps);
     fence_barriers();
     return true;
+  }
+
+  // ---- query vectors ----
+  // The row and query head of vector 2 (l % 4) + h of set n of this block; false: there is none.
+  __device__ bool find(int n, int h, int& of_row, int& of_head) const {
+    const int v = n * kCodedVectors + lane % 4 * 2 + h, r = v / a.group;
+    of_row = row + r, of_head = head * a.group + v - r * a.group;
+    return v < vectors;
+  }
+  // Vector l / 4 of set n as the second factors of two products of sixteen, numbers 32 k ... 32 k + 31, in the order of
+  // cache_codes.cuh.
+  __device__ uint4 load_query(int n, int k) const {
+    const int v = n * kCodedVectors + lane / 4, r = min(v, vectors - 1) / a.group;
+    const Bf16* const from = static_cast<const Bf16*>(a.q) + (row + r) * a.q_stride +
+                             (head * a.group + v % a.group) * kHead + k * 32 + lane % 4 * 4;
+    uint2 x = {}, y = {};
+    if (v < vectors) x = *reinterpret_cast<const uint2*>(from), y = *reinterpret_cast<const uint2*>(from + 16);
+    return {alternate_numbers(x.x, x.y, 0), alternate_numbers(x.x, x.y, 1), alternate_numbers(y.x, y.y, 0),
+            alternate_numbers(y.x, y.y, 1)};
   }
 
   // ---- the ring: lane l copies box l % 8 of keys, values, scales of keys, scales of values (l / 8) ----

@@ -6,6 +6,7 @@
 #include "kernels/cuda/attention/attention.cuh"
 #include "kernels/cuda/attention/page_boxes.cuh"
 #include "kernels/cuda/attention/plans.h"
+#include "kernels/cuda/instructions/matrix_tiles.cuh"
 #include "kernels/cuda/shared_memory.h"
 
 namespace foretoken {
@@ -44,13 +45,6 @@ struct CodedShared {
 static_assert(sizeof(CodedShared) == kCodedStreamFixedBytes);
 
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
-
-// Copies `bytes` bytes, a multiple of 16, to shared memory.
-__device__ inline void copy_bytes(std::uint32_t to, const void* from, int bytes, std::uint64_t* barrier) {
-  asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(to),
-               "l"(from), "r"(bytes), "r"(shared_address(barrier))
-               : "memory");
-}
 
 template <int kHead> struct CodedStreamRows {
   static constexpr int kPlane = kStep * kHead;
@@ -92,7 +86,8 @@ template <int kHead> struct CodedStreamRows {
     if (range.empty() && a.sums != nullptr) return false;
     step = range.begin / kStep, end = (range.end + kStep - 1) / kStep;
     if (range.empty()) end = step;  // the rows attend to nothing: their results are zeros
-    if (thread < work.stages) init_barrier(&shared.full[thread], 1), init_barrier(&shared.empty[thread], kCodedWarps);
+    if (thread < work.stages)
+      init_barrier(&shared.full[thread], 1 + 32), init_barrier(&shared.empty[thread], kCodedWarps);
     fence_barriers();
     return true;
   }
@@ -116,37 +111,45 @@ template <int kHead> struct CodedStreamRows {
             alternate_numbers(y.x, y.y, 1)};
   }
 
-  // ---- the ring: lane l copies box l % 8 of keys, values, scales of keys, scales of values (l / 8) ----
+  // ---- the ring ----
+  // Lane l copies scales 4 (l % 16) ... of keys (l / 16 = 0) or values (1), and box l % 8 of keys (l / 8 = 0) or
+  // values. One instruction copies the scales of a step, where the copy engine would take one for each box of them.
   __device__ void fill() {
-    const int boxes = kStep / work.box, box = lane % 8, what = lane / 8;
+    const int boxes = kStep / work.box, box = lane % 8, what = lane / 8, four = lane % 16 * 4;
     const std::int32_t* const table = a.tables + std::int64_t(sequence) * a.table_width;
     const auto index_of = [&](int depth) { return a.page_shift >= 0 ? depth >> a.page_shift : depth / a.page_rows; };
     const auto reads = [&](int depth) { return box < boxes && depth < seen_high && depth + work.box > seen_low; };
     const auto page_of = [&](int of_step) {
       const int depth = of_step * kStep + box * work.box;
-      return reads(depth) ? table[index_of(depth)] : 0;
+      return reads(depth) ? table[index_of(depth)] : -1;
     };
     const std::uint64_t policy = read_once();
     int page = page_of(step), behind = page_of(step + 1);
     wait_for_previous_kernels();
     for (int at = step, stage = 0, parity = 1; at < end; ++at) {
       const int depth = at * kStep + box * work.box, in_page = depth - index_of(depth) * a.page_rows;
-      const bool read = reads(depth);
       wait_barrier(&shared.empty[stage], parity);
-      const int copies = __popc(__ballot_sync(~0u, read && what == 0));
-      if (lane == 0) expect_copies(&shared.full[stage], copies * work.box * 2 * (kHead + 4));
+      const int copies = __popc(__ballot_sync(~0u, page >= 0 && what == 0));
+      if (lane == 0) expect_copies(&shared.full[stage], copies * work.box * 2 * kHead);
       __syncwarp();
-      if (read && what < 2)
+      const int from = __shfl_sync(~0u, page, four / work.box), row_in_box = __shfl_sync(~0u, in_page, four / work.box);
+      copy_scales(stage, four, from, row_in_box + four % work.box);
+      if (page >= 0 && what < 2)
         copy_box(shared_address(ring) + unsigned((stage * 2 + what) * kPlane + box * work.box * kHead),
                  what ? work.values : work.keys, 0, in_page, head, page, &shared.full[stage], policy);
-      else if (read)
-        copy_bytes(shared_address(shared.scales[stage][what - 2] + box * work.box),
-                   a.pool + page * a.page_bytes + (what == 2 ? a.key_scales : a.value_scales) +
-                       (std::int64_t(head) * a.page_rows + in_page) * 4,
-                   work.box * 4, &shared.full[stage]);
       if (++stage == work.stages) stage = 0, parity ^= 1;
       page = behind, behind = page_of(at + 2);
     }
+    wait_copies<0>();
+  }
+  // Scales of four keys from a row of a page on; zeros where page is -1.
+  __device__ void copy_scales(int stage, int four, int page, int in_page) {
+    const bool values = lane >= 16;
+    copy_behind(shared_address(shared.scales[stage][values] + four),
+                a.pool + max(page, 0) * a.page_bytes + (values ? a.value_scales : a.key_scales) +
+                    (std::int64_t(head) * a.page_rows + in_page) * 4,
+                page >= 0);
+    arrive_behind_copies(shared_address(&shared.full[stage]));
   }
 };
 

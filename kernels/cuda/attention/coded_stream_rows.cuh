@@ -86,7 +86,7 @@ template <int kHead> struct CodedStreamRows {
     if (range.empty() && a.sums != nullptr) return false;
     step = range.begin / kStep, end = (range.end + kStep - 1) / kStep;
     if (range.empty()) end = step;  // the rows attend to nothing: their results are zeros
-    if (thread < work.stages)
+    if (thread < work.stages)       // full: the copy engine's bytes, and what each lane copies itself
       init_barrier(&shared.full[thread], 1 + 32), init_barrier(&shared.empty[thread], kCodedWarps);
     fence_barriers();
     return true;
@@ -115,7 +115,8 @@ template <int kHead> struct CodedStreamRows {
   // Lane l copies scales 4 (l % 16) ... of keys (l / 16 = 0) or values (1), and box l % 8 of keys (l / 8 = 0) or
   // values. One instruction copies the scales of a step, where the copy engine would take one for each box of them.
   __device__ void fill() {
-    const int boxes = kStep / work.box, box = lane % 8, what = lane / 8, four = lane % 16 * 4;
+    const int boxes = kStep / work.box, box = lane % 8, what = lane / 8, four = lane % 16 * 4,
+              shift = __ffs(work.box) - 1;
     const std::int32_t* const table = a.tables + std::int64_t(sequence) * a.table_width;
     const auto index_of = [&](int depth) { return a.page_shift >= 0 ? depth >> a.page_shift : depth / a.page_rows; };
     const auto reads = [&](int depth) { return box < boxes && depth < seen_high && depth + work.box > seen_low; };
@@ -132,8 +133,9 @@ template <int kHead> struct CodedStreamRows {
       const int copies = __popc(__ballot_sync(~0u, page >= 0 && what == 0));
       if (lane == 0) expect_copies(&shared.full[stage], copies * work.box * 2 * kHead);
       __syncwarp();
-      const int from = __shfl_sync(~0u, page, four / work.box), row_in_box = __shfl_sync(~0u, in_page, four / work.box);
-      copy_scales(stage, four, from, row_in_box + four % work.box);
+      const int source = four >> shift, from = __shfl_sync(~0u, page, source),
+                row_in_page = __shfl_sync(~0u, in_page, source) + (four & (work.box - 1));
+      copy_scales(stage, four, from, row_in_page);
       if (page >= 0 && what < 2)
         copy_box(shared_address(ring) + unsigned((stage * 2 + what) * kPlane + box * work.box * kHead),
                  what ? work.values : work.keys, 0, in_page, head, page, &shared.full[stage], policy);

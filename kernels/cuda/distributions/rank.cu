@@ -165,7 +165,8 @@ class Ranking {
   const Distribution distribution_;
 };
 
-__global__ void __launch_bounds__(kCrewThreads) rank_rows(const __grid_constant__ RankTask task) {
+constexpr int kResident = 3;  // blocks of this kernel on a multiprocessor
+__global__ void __launch_bounds__(kCrewThreads, kResident) rank_rows(const __grid_constant__ RankTask task) {
   extern __shared__ __align__(16) double sums[];
   __shared__ RankMemory memory;
   static_assert(sizeof memory <= kMostCrewStaticBytes);
@@ -189,7 +190,7 @@ void CudaBackend::rank(const Distributions& raw, int k, Tensor tokens, Tensor q)
                       tokens.row_stride(),
                       q.row<float>(0),
                       q.row_stride()};
-  launch_kernel("rank", stream_, crew_grid(*this, raw.count(), task.vocab), rank_rows, task);
+  launch_kernel("rank", stream_, crew_grid(*this, raw.count(), task.vocab, kResident), rank_rows, task);
 }
 
 }  // namespace foretoken

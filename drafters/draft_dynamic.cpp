@@ -13,35 +13,34 @@
 namespace foretoken {
 namespace {
 
-// A node that the draft's ranks named, fed or not.
+// A node that the draft's ranks named.
 struct Candidate {
   int parent;  // index of a candidate; -1: the root
   int depth;
   Token token;
   double joint;  // the product of the probabilities from the root down to it
+  int fed = 0;   // its node of the fed tree; 0: it is not fed
 };
 
 // One sequence's round.
 struct Growth {
   int request;
   Budget budget;
-  std::vector<Candidate> candidates{};  // level by level
-  std::vector<int> fed{-1};             // of the nodes of the fed tree: their candidates; -1: the root
-  int begin = 0;                        // fed nodes before this one have been expanded
+  std::vector<Candidate> candidates{};  // level by level; those that were among the best when they were found
+  std::vector<int> best{};   // of them, as many as the budget has nodes below the root; the best first, among
+                             // equals the shallower ones, so parents are among them
+  std::vector<int> fed{-1};  // of the nodes of the fed tree: their candidates; -1: the root
+  int begin = 0;             // fed nodes before this one have been expanded
 
-  // The best candidates, as many as the budget has nodes below the root, by index. Among equals the shallower ones come
-  // first, so parents are among them.
-  std::vector<int> best() const {
-    std::vector<int> order(candidates.size());
-    for (std::size_t i = 0; i < order.size(); ++i) order[i] = int(i);
-    const auto better = [this](int a, int b) {
-      const double x = candidates[std::size_t(a)].joint, y = candidates[std::size_t(b)].joint;
-      return x > y || (x == y && a < b);
-    };
-    const auto end = order.begin() + std::min(std::ptrdiff_t(budget.nodes) - 1, std::ssize(order));
-    std::partial_sort(order.begin(), end, order.end(), better);
-    order.erase(end, order.end());
-    return order;
+  // False where it is not among the best: then no sibling that is less probable is.
+  bool add(const Candidate& c) {
+    const auto joint = [this](int i) { return candidates[std::size_t(i)].joint; };
+    const bool full = int(best.size()) == budget.nodes - 1;
+    if (full && c.joint <= joint(best.back())) return false;
+    best.insert(std::ranges::upper_bound(best, c.joint, std::greater(), joint), int(candidates.size()));
+    candidates.push_back(c);
+    if (full) best.pop_back();
+    return true;
   }
 };
 
@@ -104,39 +103,46 @@ class DraftsDynamic : public Drafter {
         const int parent = g.fed[std::size_t(g.begin)];
         const double above = parent < 0 ? 1 : g.candidates[std::size_t(parent)].joint;
         for (int k = 0; k < width_ && tokens.row<Token>(row)[k] >= 0; ++k)
-          g.candidates.push_back({parent, depth, tokens.row<Token>(row)[k], above * double(q.row<float>(row)[k])});
+          if (!g.add({parent, depth, tokens.row<Token>(row)[k], above * double(q.row<float>(row)[k])})) break;
       }
   }
 
-  // Tokens i32 and probabilities f32, [n, width] on the host, valid until the next call.
+  // Tokens i32 and probabilities f32, [n, width] on the host, valid until the next call. One copy moves both.
   std::pair<Tensor, Tensor> ranks(const Distributions& raw) {
-    const Shape shape{raw.count(), width_};
-    const Tensor tokens = backend_.allocate(shape, DType::i32), q = backend_.allocate(shape, DType::f32);
+    const Shape both{2, std::int64_t(raw.count()) * width_};
+    const auto parts = [&](const Tensor& of) {
+      const auto part = [&](std::int64_t i, DType dtype) {
+        return Tensor(of.owner(), of.row<std::int32_t>(i), {raw.count(), width_}, dtype, of.device());
+      };
+      return std::pair(part(0, DType::i32), part(1, DType::f32));
+    };
+    const Tensor ranked = backend_.allocate(both, DType::i32);
+    const auto [tokens, q] = parts(ranked);
     backend_.rank(raw, width_, tokens, q);
-    staging_.begin(shape.elements() * 8 + 2 * Staging::kAlignment);
-    const Tensor tokens_read = staging_.array(shape, DType::i32).host, q_read = staging_.array(shape, DType::f32).host;
-    backend_.fetch(tokens, tokens_read), backend_.fetch(q, q_read);
+    staging_.begin(ranked.bytes() + Staging::kAlignment);
+    const Tensor read = staging_.array(both, DType::i32).host;
+    backend_.fetch(ranked, read);
     backend_.synchronize();
-    return {tokens_read, q_read};
+    return parts(read);
   }
 
   // Adds the best nodes of this level to the fed tree; false where there are none. What is not among the best of all is
   // left out: neither it nor a node below it could be kept in the end.
   bool expand(int depth, Growth& g, DraftTree& tree) const {
-    std::vector<int> level = g.best();
-    std::erase_if(level, [&](int c) { return g.candidates[std::size_t(c)].depth != depth; });
-    if (int(level.size()) > expand_) level.resize(std::size_t(expand_));
+    std::vector<int> level;
+    for (const int c : g.best)
+      if (g.candidates[std::size_t(c)].depth == depth && int(level.size()) < expand_) level.push_back(c);
     for (const int c : level) {
-      const Candidate& candidate = g.candidates[std::size_t(c)];
-      const int parent = int(std::ranges::find(g.fed, candidate.parent) - g.fed.begin());
+      Candidate& candidate = g.candidates[std::size_t(c)];
+      const int parent = candidate.parent < 0 ? 0 : g.candidates[std::size_t(candidate.parent)].fed;
       g.fed.push_back(c);
-      tree.guess(parent, candidate.token);
+      candidate.fed = tree.guess(parent, candidate.token);
     }
     return !level.empty();
   }
 
   static void keep_best(const Growth& g, DraftTree& tree) {
-    std::vector<int> kept = g.best(), node(g.candidates.size());
+    std::vector<int> kept = g.best, node(g.candidates.size());
     std::ranges::sort(kept);
     for (const int c : kept) {
       const Candidate& candidate = g.candidates[std::size_t(c)];

@@ -13,12 +13,26 @@ Tensor copied(const Tensor& t) {
 
 }  // namespace
 
-Tensor SimulatedDevice::upload(const Tensor& host) { return copied(host); }
+Tensor SimulatedDevice::allocate(Shape shape, DType dtype) {
+  const Tensor memory = Tensor::host(shape, dtype);
+  return {memory.owner(), memory.raw(), shape, dtype, device()};
+}
+
+Tensor SimulatedDevice::upload(const Tensor& host) {
+  Tensor there = allocate(host.shape(), host.dtype());
+  copy_on_host(host, there);
+  return there;
+}
+
+void SimulatedDevice::copy(const Tensor& from, Tensor to) {
+  if (from.device() == device() && to.device() != device()) synchronize();
+  copy_on_host(from, std::move(to));
+}
 
 void SimulatedDevice::fetch(const Tensor& from, Tensor to) { on_their_way_.emplace_back(copied(from), std::move(to)); }
 
 Mirror SimulatedDevice::mirror(std::int64_t bytes) {
-  return {Tensor::host({bytes}, DType::u8), Tensor::host({bytes}, DType::u8)};
+  return {Tensor::host({bytes}, DType::u8), allocate({bytes}, DType::u8)};
 }
 
 void SimulatedDevice::push(const Mirror& mirror, std::int64_t bytes) {

@@ -23,25 +23,16 @@ void expect_distributions(const DraftTree& t, int vocab, const std::string& who)
                   "; take q from NodeDistributions or Backend::distributions, of a model of the target's vocabulary");
 }
 
-void expect_normalized(Backend& backend, const DraftTree& tree, const std::string& who) {
+void expect_normalized(std::span<const float> sums, const std::string& who) {
   // Backend::distributions divides by the sum that is computed here, in double; a q of other origin may be rounded to
-  // float.
+  // float, as the sums are.
   constexpr double kRounding = 1e-6;
-  for (std::size_t n = 0; n < tree.q.distributions.size(); ++n) {
-    const Distributions& q = tree.q.distributions[n];
-    if (!q) continue;
-    const Tensor logits = Tensor::host({1, q.vocab()}, DType::f32),
-                 row = Tensor::host({1, std::int64_t(sizeof(DistributionRow))}, DType::u8);
-    backend.copy(q.logits.rows(0, 1), logits), backend.copy(q.rows.rows(0, 1), row);
-    const Distribution d = Distributions{logits, row}[0];
-    if (d.row.greedy < 0) continue;  // not finite: the verdict says so
-    const double sum = vocabulary_sum(d, q.vocab());
-    if (!(sum > 1 - kRounding && sum < 1 + kRounding))
+  for (std::size_t n = 0; n < sums.size(); ++n)
+    if (const double sum = double(sums[n]); !(sum > 1 - kRounding && sum < 1 + kRounding))
       throw Error(who + " proposed after node " + std::to_string(n) + " a distribution q that adds up to " +
                   std::to_string(sum) +
                   ", not to 1; take q from NodeDistributions or Backend::distributions, and do "
                   "not change its logits afterwards");
-  }
 }
 
 namespace {

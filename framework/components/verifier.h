@@ -275,9 +275,12 @@ template <class Rule> class RuleVerifier final : public Verifier {
 // Throws Error, whose message begins with `who`, unless every drawn node's parent has a distribution q, and every q is
 // over `vocab` tokens.
 void expect_distributions(const DraftTree& tree, int vocab, const std::string& who);
-// Likewise, unless each q adds up to 1. Reads every q on the host, so it is slow: the engine calls it for its first
-// trees, and for all with EngineOptions::check.
-void expect_normalized(Backend& backend, const DraftTree& tree, const std::string& who);
+// Fills `sums`, f32 [nodes of all trees] on the backend's device, with what q of every node adds up to; 1 for a node
+// without q, and where q is not finite. A pass over the vocabulary for each q: the engine calls it for its first trees,
+// and for all with EngineOptions::check.
+void proposal_sums(Backend& backend, const Trials& trials, Tensor sums);
+// Throws Error, whose message begins with `who`, unless each of these sums of one tree, read by the host, is 1.
+void expect_normalized(std::span<const float> sums, const std::string& who);
 
 // Throws Error, whose message begins with `who`, unless the verdict is valid for the tree, whose tokens the host has
 // read: a path from the root down, the tokens of its nodes, and a last token of the vocabulary that is `next`. Where

@@ -28,18 +28,20 @@ std::string fault_of(const Verdict& verdict, const DraftTree& tree, const Delive
   }
 }
 
-// The message of the Error for the drawn tokens of a tree; empty for valid ones.
-std::string fault_of(const DraftTree& tree, const Sequence& q, const Delivery& d) {
+// The message of the Error for the drawn tokens of a tree, and for the sums of its q; empty for valid ones.
+std::string fault_of(const DraftTree& tree, std::span<const float> sums, const Sequence& q, const Delivery& d) {
   try {
-    expect_tokens(tree, d.target.vocab, for_sequence(q.id, d.drafter));
+    const std::string who = for_sequence(q.id, d.drafter);
+    expect_tokens(tree, d.target.vocab, who);
+    expect_normalized(sums, who);
     return {};
   } catch (const Error& e) {
     return e.what();
   }
 }
 
-// Reads everything before any sequence changes: fills the trees' known tokens, and fails the sequences whose tokens or
-// verdict are invalid.
+// Reads everything before any sequence changes: fills the trees' known tokens, and fails the sequences whose tokens, q
+// or verdict are invalid.
 std::vector<Judgement> read_judgements(const Delivery& d) {
   std::vector<Judgement> judgements;
   judgements.reserve(d.plan.scheduled.size());
@@ -49,10 +51,11 @@ std::vector<Judgement> read_judgements(const Delivery& d) {
     const DraftTree& tree = d.trees[i];
     const std::size_t row = judgements.size();
     std::copy_n(d.read.tokens.row<Token>(node), tree.nodes, tree.known.data<Token>());
+    const auto sums = d.read.sums ? d.read.sums.rows(node, tree.nodes).values<float>() : std::span<float>();
     node += tree.nodes;
     Judgement& j = judgements.emplace_back();
     j.verdict = reinterpret_cast<const Verdict*>(d.read.verdicts.row<std::uint8_t>(std::int64_t(row)));
-    j.failure = fault_of(tree, d.plan.scheduled[i].active->sequence, d);
+    j.failure = fault_of(tree, sums, d.plan.scheduled[i].active->sequence, d);
     if (j.failure.empty() && !d.read.failures.empty()) j.failure = d.read.failures[row];
     if (j.failure.empty() && j.verdict->next == -1)
       j.failure = not_finite(d.plan.scheduled[i].active->sequence, d.target);

@@ -20,8 +20,8 @@ struct Delivery {
   const std::string &drafter, &verifier;  // for messages
 };
 
-// Returns the outcomes of the verified trees. A sequence whose drawn tokens or verdict are invalid (expect_tokens,
-// expect_verdict) fails.
+// Returns the outcomes of the verified trees. A sequence whose drawn tokens, q or verdict are invalid (expect_tokens,
+// expect_normalized, expect_verdict) fails.
 std::vector<Outcome> deliver(const Delivery& d, Queues& queues, StepReport& report);
 
 }  // namespace foretoken

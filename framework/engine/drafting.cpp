@@ -15,8 +15,6 @@ Budget granted(const Budget& wanted, const Budget& room) {
   return Budget{std::min(wanted.nodes, room.nodes), std::min(wanted.depth, room.depth), wanted.confidence}.or_root();
 }
 
-constexpr int kLookedAt = 8;  // the trees of an engine whose q is added up, since a component that errs does so soon
-
 // Whether a tree was limited by the rows or pages of the plan: see StepReport::cut.
 bool cut(const DraftTree& tree, const Budget& wanted, const Budget& room) {
   return wanted.drafts() && room.depth > 0 && room.nodes > 0 && room.nodes < wanted.nodes && tree.nodes == room.nodes;
@@ -117,8 +115,6 @@ std::vector<DraftTree> Engine::draft(Plan& plan, StepReport& report) {
       const std::string who = for_sequence(q.id, drafter_name_);
       expect_tree(trees[i], {q.last(), s.budget, vocab, soundness_.takes, needs_.proposes}, who);
       expect_distributions(trees[i], vocab, who);
-      const bool drawn = !trees[i].q.distributions.empty();
-      if (drawn && (options_.check || looked_at_ < kLookedAt)) ++looked_at_, expect_normalized(backend_, trees[i], who);
     } catch (const Error& e) {
       q.fail(e.what());
       continue;

@@ -96,7 +96,7 @@ Engine::Engine(Backend& backend, std::shared_ptr<Model> target, const Registries
   const int judged = judged_rows(options_, info.vocab);
   options_.step_rows = step_rows(options_, most_, judged);
   scheduler_ = {options_.batch, options_.step_rows, judged};
-  wanted_ = {soundness_.raw, needs_.ranks};
+  wanted_ = {soundness_.raw, needs_.ranks, options_.check};
 }
 
 Engine::~Engine() = default;

@@ -112,7 +112,6 @@ class Engine : private Scheduler::Memory {
   Queues queues_;
   std::vector<Sequence> finished_;  // whole, that no report has handed out
   SequenceId next_id_ = 1;
-  int looked_at_ = 0;  // trees whose q was added up
 };
 
 }  // namespace foretoken

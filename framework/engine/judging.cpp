@@ -49,26 +49,44 @@ Readback Judging::judge(const Plan& plan, std::span<const DraftTree> all, const 
   if (j.logprobs)
     log_probabilities(backend_, trials, verdicts, backend_.upload(Tensor::host_copy<std::uint8_t>(j.warped, DType::u8)),
                       own);
-  Readback read = read_back(verdicts, trials.tokens(), raw, wanted.ranks);
+  Readback read = read_back(verdicts, trials.tokens(), add_up(trials, wanted.sums), ranked(raw, wanted.ranks));
   read.failures = std::move(failures);
   return read;
 }
 
-Readback Judging::read_back(const Tensor& verdicts, const Tensor& tokens, const Distributions& raw, int ranks) {
-  const Shape ranked{tokens.dim(0), ranks};
-  readback_staging_.begin(verdicts.bytes() + tokens.bytes() + ranked.elements() * 4 + 3 * Staging::kAlignment);
-  Readback read{readback_staging_.array(verdicts.shape(), DType::u8).host,
-                readback_staging_.array(tokens.shape(), DType::i32).host,
-                {},
-                {}};
-  backend_.fetch(verdicts, read.verdicts);
-  backend_.fetch(tokens, read.tokens);
-  if (ranks == 0) return read;
-  const Tensor best = backend_.allocate(ranked, DType::i32);
-  backend_.rank(raw, ranks, best, backend_.allocate(ranked, DType::f32));
-  read.ranks = readback_staging_.array(ranked, DType::i32).host;
-  backend_.fetch(best, read.ranks);
-  return read;
+// The sums of q where they are wanted: in every step, or for the first trees that were drawn. Else nothing.
+Tensor Judging::add_up(const Trials& trials, bool always) {
+  constexpr int kAddedUp = 8;  // trees of an engine, since a component that errs does so soon
+  const int drawn =
+      int(std::ranges::count_if(trials.trees(), [](const DraftTree& t) { return !t.q.distributions.empty(); }));
+  if (drawn == 0 || (!always && added_up_ >= kAddedUp)) return {};
+  added_up_ = std::min(added_up_ + drawn, kAddedUp);
+  const Tensor sums = backend_.allocate(trials.tokens().shape(), DType::f32);
+  proposal_sums(backend_, trials, sums);
+  return sums;
+}
+
+// The most probable tokens at every node.
+Tensor Judging::ranked(const Distributions& raw, int ranks) {
+  if (ranks == 0) return {};
+  const Shape shape{raw.count(), ranks};
+  const Tensor best = backend_.allocate(shape, DType::i32);
+  backend_.rank(raw, ranks, best, backend_.allocate(shape, DType::f32));
+  return best;
+}
+
+Readback Judging::read_back(const Tensor& verdicts, const Tensor& tokens, const Tensor& sums, const Tensor& ranks) {
+  std::int64_t bytes = 0;
+  for (const Tensor* from : {&verdicts, &tokens, &sums, &ranks})
+    if (*from) bytes += from->bytes() + Staging::kAlignment;
+  readback_staging_.begin(bytes);
+  const auto fetched = [&](const Tensor& from) {
+    if (!from) return Tensor();
+    const Tensor to = readback_staging_.array(from.shape(), from.dtype()).host;
+    backend_.fetch(from, to);
+    return to;
+  };
+  return {fetched(verdicts), fetched(tokens), fetched(ranks), fetched(sums)};
 }
 
 Failures Judging::verify(const Trials& trials, const Judge& judge, const Tensor& verdicts) {

@@ -17,6 +17,7 @@ struct Readback {
   Tensor verdicts;      // u8 [judged sequences, sizeof(Verdict)]
   Tensor tokens;        // i32 [nodes of their trees], one tree after another
   Tensor ranks;         // i32 [nodes of their trees, Judging::Wanted::ranks]; absent where ranks = 0
+  Tensor sums;          // f32 [nodes of their trees]: proposal_sums; absent where q was not added up
   Failures failures{};  // of the verifier, one for each judged sequence; empty where none failed
 };
 
@@ -31,8 +32,9 @@ class Judging {
   };
   // What components need besides verdicts.
   struct Wanted {
-    bool raw = false;  // Soundness::raw of the verifier
-    int ranks = 0;     // Needs::ranks of the drafter
+    bool raw = false;   // Soundness::raw of the verifier
+    int ranks = 0;      // Needs::ranks of the drafter
+    bool sums = false;  // Readback::sums of every step, not only of the first ones
   };
   // `trees` has one tree for each scheduled sequence. `out`: logits f32 [nodes, vocab] of the judged sequences' trees,
   // one after another. Without logits an empty Readback is returned.
@@ -42,11 +44,14 @@ class Judging {
  private:
   Failures verify(const Trials& trials, const Judge& judge, const Tensor& verdicts);
   Failures verify_alone(const Trials& trials, const Judge& judge, const Tensor& verdicts);
-  Readback read_back(const Tensor& verdicts, const Tensor& tokens, const Distributions& raw, int ranks);
+  Tensor add_up(const Trials& trials, bool always);
+  Tensor ranked(const Distributions& raw, int ranks);
+  Readback read_back(const Tensor& verdicts, const Tensor& tokens, const Tensor& sums, const Tensor& ranks);
 
   Backend& backend_;
   NodeDistributions distributions_;
   Staging trials_staging_, readback_staging_;
+  int added_up_ = 0;  // trees whose q was added up
 };
 
 }  // namespace foretoken

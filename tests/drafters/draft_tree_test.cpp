@@ -200,6 +200,7 @@ TEST(DraftTree, ranked_and_drawn_trees_are_drafted_side_by_side) {
   }
 }
 
+// The first trees included, whose q is added up.
 TEST(DraftTree, a_step_waits_for_the_device_once) {
   for (const float temperature : {0.0f, 1.0f}) {
     TreeScenario s;

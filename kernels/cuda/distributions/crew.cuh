@@ -91,6 +91,7 @@ class Crew {
 
   __device__ int row() const { return int(blockIdx.x) / size_; }  // the row of this crew
   __device__ int size() const { return size_; }
+  __device__ int rank() const { return rank_; }  // of this block
   __device__ int tiles() const { return tiles_; }
   __device__ bool leads() const { return rank_ == 0 && threadIdx.x == 0; }
 
@@ -112,17 +113,21 @@ class Crew {
 
   // f(x, values[x]) for the tokens x of this block, in each thread in ascending order.
   template <class F> __device__ void for_share(const float* values, F f) const {
-    const int begin = first_ * kTile, end = min(vocab_, last_ * kTile);
+    for_share_of(int(threadIdx.x), 0, 1, values, f);
+  }
+  // The same for the tokens of thread `thread` of this block that are part `part` of `parts`.
+  template <class F> __device__ void for_share_of(int thread, int part, int parts, const float* values, F f) const {
+    const int begin = first_ * kTile, end = min(vocab_, last_ * kTile), skipped = part * kCrewThreads;
     int rest = begin;
     if (reinterpret_cast<std::uintptr_t>(values) % 16 == 0) {
       rest += (end - begin) / 4 * 4;
 #pragma unroll 4
-      for (int x = begin + 4 * int(threadIdx.x); x < rest; x += 4 * kCrewThreads) {
+      for (int x = begin + 4 * (thread + skipped); x < rest; x += 4 * kCrewThreads * parts) {
         const float4 v = *reinterpret_cast<const float4*>(values + x);
         f(x, v.x), f(x + 1, v.y), f(x + 2, v.z), f(x + 3, v.w);
       }
     }
-    for (int x = rest + int(threadIdx.x); x < end; x += kCrewThreads) f(x, values[x]);
+    for (int x = rest + thread + skipped; x < end; x += kCrewThreads * parts) f(x, values[x]);
   }
   // f(x, n) for the tokens x .. x + n - 1 of this block, n <= 4, in each thread in ascending order; the threads of a
   // warp call f together, some possibly with n == 0. x is a multiple of 4.
@@ -228,8 +233,8 @@ class Crew {
 
 class Backend;
 // The grid for crews that process `rows` rows of a vocabulary, one block on each multiprocessor as long as there are
-// enough.
-Grid crew_grid(const Backend& backend, int rows, int vocab);
+// enough. `resident`: blocks of the kernel that a multiprocessor runs at once.
+Grid crew_grid(const Backend& backend, int rows, int vocab, int resident = 1);
 // Makes the backend's GPU current in this thread.
 void enter_device(const Backend& backend);
 

@@ -117,7 +117,10 @@ template <bool kCuts> __device__ DistributionRow distribution_of(Crew& crew, Dis
   return row;
 }
 
-template <int kRows, bool kCuts> __global__ void __launch_bounds__(kCrewThreads, kCuts ? 2 : 3)
+// Of the following kernel, on a multiprocessor.
+constexpr int resident_blocks(bool cuts) { return cuts ? 2 : 3; }
+
+template <int kRows, bool kCuts> __global__ void __launch_bounds__(kCrewThreads, resident_blocks(kCuts))
     distribution_rows(const __grid_constant__ DistributionTask<kRows> task) {
   extern __shared__ __align__(16) double sums[];
   __shared__ DistributionMemory<kCuts> memory;
@@ -144,7 +147,7 @@ template <int kRows> void queue_distributions(CudaBackend& backend, const Distri
   const int n = std::min(kRows, distributions.count() - begin);
   std::copy_n(warps.begin() + begin, n, task.warps);
   const bool any = std::any_of(task.warps, task.warps + n, cuts);
-  launch_kernel("distributions", backend.cuda_stream(), crew_grid(backend, n, task.vocab),
+  launch_kernel("distributions", backend.cuda_stream(), crew_grid(backend, n, task.vocab, resident_blocks(any)),
                 any ? distribution_rows<kRows, true> : distribution_rows<kRows, false>, task);
 }
 
@@ -168,14 +171,20 @@ template <int kRows> void queue_draws(CudaBackend& backend, const Distributions&
 
 void enter_device(const Backend& backend) { static_cast<const CudaBackend&>(backend).enter(); }
 
-Grid crew_grid(const Backend& backend, int rows, int vocab) {
+Grid crew_grid(const Backend& backend, int rows, int vocab, int resident) {
   const auto& cuda = static_cast<const CudaBackend&>(backend);
   const int tiles = (vocab + kTile - 1) / kTile, multiprocessors = cuda.multiprocessors();
   // As many blocks as have work, a tile for every eight threads, and as can run at once: crews that wait for
   // multiprocessors are slow.
   int blocks = 1;
-  while (cuda.architecture() >= 90 && blocks < kMostBlocks && blocks * kCrewThreads / 8 < tiles &&
-         2 * blocks * rows <= multiprocessors)
+  // Whether twice as many blocks can run at once, and the busiest multiprocessor then has less to do: of a few more
+  // rows than multiprocessors, some would get two whole rows.
+  const auto better = [&](int twice) {
+    const auto most = [&](int n) { return (n * rows + multiprocessors - 1) / multiprocessors; };
+    return twice * rows <= multiprocessors ||
+           (twice * rows <= resident * multiprocessors && most(twice) < 2 * most(twice / 2));
+  };
+  while (cuda.architecture() >= 90 && blocks < kMostBlocks && blocks * kCrewThreads / 8 < tiles && better(2 * blocks))
     blocks *= 2;
   return {.blocks = dim3(unsigned(rows * blocks)),
           .threads = kCrewThreads,

@@ -206,5 +206,29 @@ TEST(VerdictsOnTheGpu, of_such_a_rule_cost_one_more_wait) {
   EXPECT_EQ(device->waits(), before + 1);
 }
 
+// A q whose mass was halved adds up to 2; a node without q, and one whose q is not finite, count as 1.
+TEST(ProposalsOnTheGpu, add_up_to_the_mass_of_q) {
+  const auto device = test::make_gpu({});
+  const Tensor logits = random_tensor({4, 1000}, 2);
+  logits.row<float>(3)[7] = std::numeric_limits<float>::quiet_NaN();
+  const Distributions p = device->distributions(device->upload(logits), std::vector<Warp>(4, Warp{1}));
+  const Tensor rows = Tensor::host(p.rows.shape(), DType::u8);
+  device->copy(p.rows, rows);
+  reinterpret_cast<DistributionRow*>(rows.row<std::uint8_t>(1))->mass *= 0.5;
+  const Distributions q{p.logits, device->upload(rows)};
+  std::vector<DraftTree> trees{DraftTree::rooted(*device, 3, 0), DraftTree::rooted(*device, 4, 2)};
+  for (int n = 0; n < 2; ++n) trees[1].guess(n, 5);
+  trees[1].q.distributions = {q.slice(0, 1), q.slice(1, 1), q.slice(3, 1)};
+  const std::vector<Draws> draws(2);
+  const std::vector<std::uint32_t> positions{1, 2};
+  Staging staging(*device);
+  const Trials trials(*device, trees, p, draws, positions, staging);
+  const Tensor sums = device->allocate({4}, DType::f32), read = Tensor::host({4}, DType::f32);
+  proposal_sums(*device, trials, sums);
+  device->copy(sums, read);
+  EXPECT_EQ(std::vector<float>(read.values<float>().begin(), read.values<float>().end()),
+            (std::vector<float>{1, 1, 2, 1}));
+}
+
 }  // namespace
 }  // namespace foretoken::testing

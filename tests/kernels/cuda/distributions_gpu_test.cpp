@@ -156,24 +156,43 @@ TEST(DistributionsOnTheGpu, siblings_are_the_hosts) {
     }
 }
 
+void expect_ranks_of_the_host(const Pair& pair, const Tensor& logits, int k) {
+  const int rows = int(logits.dim(0)), vocab = int(logits.dim(1));
+  const auto [truth, found] = pair.distributions(logits, std::vector<Warp>(std::size_t(rows), Warp{1}));
+  const Tensor tokens = Tensor::host({rows, k}, DType::i32), q = Tensor::host({rows, k}, DType::f32),
+               there = pair.cuda->allocate(tokens.shape(), DType::i32),
+               q_there = pair.cuda->allocate(q.shape(), DType::f32);
+  pair.cpu->rank(truth, k, tokens, q);
+  pair.cuda->rank(found, k, there, q_there);
+  const Tensor ranked = pair.fetched(there), by = pair.fetched(q_there);
+  for (int r = 0; r < rows; ++r)
+    for (int j = 0; j < k; ++j) {
+      ASSERT_EQ(ranked.row<Token>(r)[j], tokens.row<Token>(r)[j]) << "vocab " << vocab << " row " << r << ' ' << j;
+      ASSERT_EQ(by.row<float>(r)[j], q.row<float>(r)[j]) << "vocab " << vocab << " row " << r << ' ' << j;
+    }
+}
+
 TEST(DistributionsOnTheGpu, ranks_are_the_hosts) {
   const Pair pair;
-  for (const int vocab : {1, 5, 257, 4097, 128256})
-    for (const int k : {1, 9}) {
-      const auto [truth, found] =
-          pair.distributions(wicked_logits(vocab, unsigned(vocab)), std::vector<Warp>(kWickedRows, Warp{1}));
-      const Tensor tokens = Tensor::host({kWickedRows, k}, DType::i32), q = Tensor::host({kWickedRows, k}, DType::f32),
-                   there = pair.cuda->allocate(tokens.shape(), DType::i32),
-                   q_there = pair.cuda->allocate(q.shape(), DType::f32);
-      pair.cpu->rank(truth, k, tokens, q);
-      pair.cuda->rank(found, k, there, q_there);
-      const Tensor ranked = pair.fetched(there), by = pair.fetched(q_there);
-      for (int r = 0; r < kWickedRows; ++r)
-        for (int j = 0; j < k; ++j) {
-          EXPECT_EQ(ranked.row<Token>(r)[j], tokens.row<Token>(r)[j]) << "vocab " << vocab << " row " << r << ' ' << j;
-          EXPECT_EQ(by.row<float>(r)[j], q.row<float>(r)[j]) << "vocab " << vocab << " row " << r << ' ' << j;
-        }
-    }
+  for (const int vocab : {1, 5, 257, 1153, 4097, 128256})
+    for (const int k : {1, 2, 9, 255, 257})
+      if (k < 16 || vocab < 5000) expect_ranks_of_the_host(pair, wicked_logits(vocab, unsigned(vocab)), k);
+}
+
+// Crews of one block and of several, and logits of which more than fit are at least the k-th best of the warps.
+TEST(DistributionsOnTheGpu, ranks_are_the_hosts_wherever_the_probable_tokens_lie) {
+  const Pair pair;
+  for (const int rows : {4, 40, 140}) {
+    const Tensor logits = random_tensor({rows, 33000}, unsigned(rows), 3);
+    for (int r = 0; r < rows; ++r)
+      for (int x = 0; x < 33000; ++x) {
+        float& l = logits.row<float>(r)[x];
+        if (r % 4 == 1) l = float(x) * 1e-4f;
+        if (r % 4 == 2 && x % 2048 < 256) l += 20;
+        if (r % 4 == 3) l = std::round(l);
+      }
+    for (const int k : {10, 100}) expect_ranks_of_the_host(pair, logits, k);
+  }
 }
 
 TEST(DistributionsOnTheGpu, rows_are_recalled_from_their_addresses) {

@@ -83,10 +83,12 @@ constexpr std::int64_t attention_stream_bytes(int head, std::int64_t stages, std
   return stages * 64 * head * 2 + kStreamFixedBytes + longest * head * 8 + received;
 }
 
-// attend_coded_stream: heads of 64 or 128; codes of keys and values in each stage; scales and barriers.
-constexpr std::int64_t kCodedStreamFixedBytes = 8 * 2 * 64 * 4 + 2 * 8 * 8;
-constexpr std::int64_t coded_stream_bytes(int head, std::int64_t stages) {
-  return stages * 2 * 64 * head + kCodedStreamFixedBytes;
+// attend_coded_stream: heads of 64 or 128; codes of keys and values in each stage; scales and barriers; peaks and
+// weights of each set of 8 query vectors, and queries of four sets.
+constexpr std::int64_t kCodedStreamFixedBytes = 8 * 2 * 64 * 4 + 2 * 8 * 8,
+                       kCodedExchangeBytes = 4 * 32 * 16 + 4 * 8 * 4 + 8 * 8;
+constexpr std::int64_t coded_stream_bytes(int head, std::int64_t stages, std::int64_t sets) {
+  return stages * 2 * 64 * head + kCodedStreamFixedBytes + sets * (kCodedExchangeBytes + (sets > 2 ? head * 16 : 0));
 }
 
 // attend_plain, all of it static: queries and sums of heads of up to 512 numbers in f32, 8 warps.

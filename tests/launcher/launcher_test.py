@@ -154,6 +154,15 @@ class Launcher(unittest.TestCase):
         self.run_it("test")
         self.assertIn("cmake --preset cpu -DFORETOKEN_TESTS=ON", self.journal("cmake"))
 
+    def test_builds_everything_or_one_target(self):
+        self.run_it("build")
+        self.assertRegex(self.journal("cmake")[-1], "--target all$")
+        self.assertEqual(self.run_it("build", "foretoken_engine")[0], 0)
+        self.assertRegex(self.journal("cmake")[-1], "--target foretoken_engine$")
+        code, _, err = self.run_it("build", "one", "two")
+        self.assertEqual(code, 1)
+        self.assertIn("leave two out", err)
+
     def test_starts_afresh_after_the_checkout_moved(self):
         self.run_it("list")
         cache = self.checkout / "build" / "cpu" / "CMakeCache.txt"

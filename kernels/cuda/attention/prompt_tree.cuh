@@ -22,18 +22,43 @@ template <int kHead, bool kSplit, bool kTree> struct PromptRows : PromptBlock<kH
 
   using Block::Block;
 
-  // One row in one step: its keys `lane` and `lane` + 32, as offsets in the ring; whether vector h of this thread
-  // belongs to it.
+  // One row in one step: its keys `lane` and `lane` + 32, as offsets in the ring; whether it attends to any of the
+  // latter 32; whether vector h of this thread belongs to it.
   struct Gathered {
     int at[2];
-    bool own[2];
+    bool both, own[2];
   };
 
   // ---- keys ----
+  // The ancestors of all rows of this warp, which are loaded at once: word w of its row i is number i * words + w, held
+  // by lane `number` % 32. A warp has at most 16 rows.
+  std::uint64_t held[2];
+
+  __device__ __forceinline__ void hold_ancestors(int first, int rows) {
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      const int number = i * 32 + lane;
+      held[i] = number < rows * work.words ? work.ancestors[std::int64_t(tile.row + first) * work.words + number] : 0;
+    }
+  }
+  __device__ __forceinline__ std::uint64_t ancestors_of(int number) const {
+    return __shfl_sync(~0u, number < 32 ? held[0] : held[1], number % 32);
+  }
+  // As slot_at(), for the warp's row `index`; called by all lanes.
+  __device__ __forceinline__ int slot_of(int depth, int index, Sight s) const {
+    int rank = depth - s.branch(), from = s.visible;
+    std::uint64_t bits = ancestors_of(index * work.words);
+    for (int w = 1; w < work.words; ++w) {
+      const std::uint64_t next = ancestors_of(index * work.words + w);
+      const int n = __popcll(bits);
+      if (rank >= n) rank -= n, from += 64, bits = next;
+    }
+    return depth < s.visible ? depth : from + position_of(bits, rank);
+  }
   // Keys that the row does not attend to are replaced by its last one: their weights are zero.
-  __device__ int offset_of(int depth, int row, Sight s) const {
+  __device__ __forceinline__ int offset_of(int depth, int index, Sight s) const {
     if (depth >= s.end || (depth >= s.visible && depth < s.branch())) depth = s.end - 1;
-    const int slot = slot_at(work, tile.row + row, s, depth), stage = (slot / kStep - begin) % kStages;
+    const int slot = slot_of(depth, index, s), stage = (slot / kStep - begin) % kStages;
     return stage * int(sizeof shared.stages[0]) + slot % kStep * 128;
   }
   // Of 16-byte vector c of a key or value: as half_chunk().
@@ -44,19 +69,23 @@ template <int kHead, bool kSplit, bool kTree> struct PromptRows : PromptBlock<kH
   // ---- a step of one row ----
   __device__ __forceinline__ void scores(int group, const Gathered& of, float (&s)[32]) const {
     const std::uint32_t keys = shared_address(shared.stages[0].keys), queries = shared_address(shared.q[group]);
-    int key[4];
-#pragma unroll
-    for (int n = 0; n < 4; ++n) key[n] = __shfl_sync(~0u, of.at[n / 2], n % 2 * 16 + (lane & 7) + (lane >> 4) * 8);
 #pragma unroll
     for (int i = 0; i < 32; ++i) s[i] = 0;
 #pragma unroll
-    for (int k = 0; k < kHead / 16; ++k) {
-      const Quad q = load_quad(queries + unsigned(half_chunk(warp * 16 + (lane & 15), k * 2 + (lane >> 4), 64)));
+    for (int half = 0; half < 2; ++half) {
+      if (half == 1 && !of.both) break;
+      int key[2];
 #pragma unroll
-      for (int n = 0; n < 4; ++n) {
-        const Quad b = load_quad(keys + part_of(key[n], k * 2 + (lane >> 3 & 1)));
-        multiply_add(four(s[n * 8]), q, b.r[0], b.r[1]);
-        multiply_add(four(s[n * 8 + 4]), q, b.r[2], b.r[3]);
+      for (int n = 0; n < 2; ++n) key[n] = __shfl_sync(~0u, of.at[half], n * 16 + (lane & 7) + (lane >> 4) * 8);
+#pragma unroll
+      for (int k = 0; k < kHead / 16; ++k) {
+        const Quad q = load_quad(queries + unsigned(half_chunk(warp * 16 + (lane & 15), k * 2 + (lane >> 4), 64)));
+#pragma unroll
+        for (int n = 0; n < 2; ++n) {
+          const Quad b = load_quad(keys + part_of(key[n], k * 2 + (lane >> 3 & 1)));
+          multiply_add(four(s[half * 16 + n * 8]), q, b.r[0], b.r[1]);
+          multiply_add(four(s[half * 16 + n * 8 + 4]), q, b.r[2], b.r[3]);
+        }
       }
     }
   }
@@ -70,15 +99,16 @@ template <int kHead, bool kSplit, bool kTree> struct PromptRows : PromptBlock<kH
   __device__ __forceinline__ void add_values(const Gathered& of, const Quad (&weights)[4], Sums& t) const {
     const std::uint32_t values = shared_address(shared.stages[0].values);
 #pragma unroll
-    for (int k = 0; k < 4; ++k) multiply_add(t.mass, weights[k], kOnes, kOnes);
-#pragma unroll
-    for (int k = 0; k < 2; ++k)
+    for (int k = 0; k < 2; ++k) {
+      if (k == 1 && !of.both) break;  // products with weights of zero would change no sum
+      multiply_add(t.mass, weights[k * 2], kOnes, kOnes), multiply_add(t.mass, weights[k * 2 + 1], kOnes, kOnes);
 #pragma unroll
       for (int n = 0; n < kHead / 8; ++n) {
         const Quad b = load_quad_transposed(values + part_of(of.at[k], n));
         multiply_add(four(t.sum[n * 4]), weights[k * 2], b.r[0], b.r[1]);
         multiply_add(four(t.sum[n * 4]), weights[k * 2 + 1], b.r[2], b.r[3]);
       }
+    }
   }
   __device__ __forceinline__ void add_step(int group, int step, Sight sight, const Gathered& of, Sums& t) const {
     float s[32], keep[2];
@@ -103,7 +133,8 @@ template <int kHead, bool kSplit, bool kTree> struct PromptRows : PromptBlock<kH
         if (n / 2 % 2 == h) t.sum[n] = 0;
     }
   }
-  __device__ __forceinline__ void add_row(int group, int row, Sight s, Sums& t) const {
+  // `index`: of the row among those of this warp.
+  __device__ __forceinline__ void add_row(int group, int row, int index, Sight s, Sums& t) const {
     Gathered of;
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
@@ -113,19 +144,23 @@ template <int kHead, bool kSplit, bool kTree> struct PromptRows : PromptBlock<kH
 #pragma unroll 1
     for (int step = middle; step * kStep < s.end; ++step) {
       if (step > begin && begins_chunk(step * kStep)) begin_chunk(group, chunk_of(step * kStep - 1), of, t);
-#pragma unroll
-      for (int i = 0; i < 2; ++i) of.at[i] = offset_of(step * kStep + i * 32 + lane, row, s);
+      of.both = step * kStep + 32 < s.end;
+      of.at[0] = of.at[1] = offset_of(step * kStep + lane, index, s);
+      if (of.both) of.at[1] = offset_of(step * kStep + 32 + lane, index, s);
       add_step(group, step, s, of, t);
     }
   }
-  __device__ __forceinline__ void add_rows(int group, Sums& t) const {
+  __device__ __forceinline__ void add_rows(int group, Sums& t) {
+    const int from = group * 64 + warp * 16, last = min(from + 16, tile.vectors);
+    if (from >= last) return;
+    const int first = (tile.vector + from) / work.group;
+    hold_ancestors(first, (tile.vector + last - 1) / work.group - first + 1);
     for (int step = middle; step < end; ++step)
       wait_barrier(&shared.full[(step - begin) % kStages], (step - begin) / kStages & 1);
-    const int last = min(group * 64 + warp * 16 + 16, tile.vectors);
 #pragma unroll 1
-    for (int v = group * 64 + warp * 16; v < last;) {
+    for (int v = from; v < last;) {
       const int row = (tile.vector + v) / work.group;
-      add_row(group, row, shared.sights.of(v), t);
+      add_row(group, row, row - first, shared.sights.of(v), t);
       v = (row + 1) * work.group - tile.vector;
     }
   }

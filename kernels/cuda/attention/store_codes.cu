@@ -8,6 +8,8 @@
 namespace foretoken {
 namespace {
 
+constexpr int kWarps = 8;
+
 __device__ inline float in_bf16(float x) { return __bfloat162float(__float2bfloat16_rn(x)); }
 
 // The rotated head; returns the greatest magnitude of this lane's numbers in bf16, NaN where one is NaN.
@@ -35,8 +37,9 @@ __device__ void store_head(const T* x, int half, float most, unsigned char* code
   if (lane == 0) *scale = s;
 }
 
-// One block a row.
-template <Coding kCoding, class T> __global__ void __launch_bounds__(256) rope_store_codes(const RopeStore<T> a) {
+// Blocks (row, y): those of a row share its heads.
+template <Coding kCoding, class T> __global__ void __launch_bounds__(32 * kWarps)
+    rope_store_codes(const RopeStore<T> a) {
   extern __shared__ Rotation rotations[];  // [half]
   let_next_kernel_start();
   const int row = int(blockIdx.x), half = a.head_size / 2, warp = int(threadIdx.x) / 32, lane = int(threadIdx.x) % 32;
@@ -51,7 +54,7 @@ template <Coding kCoding, class T> __global__ void __launch_bounds__(256) rope_s
   }
   wait_for_previous_kernels();  // the layout may be read before: see CudaBackend::reads_early
   const int of_q = by != nullptr ? a.heads : 0;
-  for (int n = warp; n < of_q + 2 * a.kv_heads; n += int(blockDim.x) / 32) {
+  for (int n = int(blockIdx.y) * kWarps + warp; n < of_q + 2 * a.kv_heads; n += int(gridDim.y) * kWarps) {
     const int head = n < of_q ? n : (n - of_q) % a.kv_heads;
     if (n < of_q) {
       (void)rotate_head(a.q + row * a.q_stride + head * a.head_size, half, by, lane);
@@ -68,8 +71,13 @@ template <Coding kCoding, class T> __global__ void __launch_bounds__(256) rope_s
 
 template <class T> void go(const char* operation, const RopeStore<T>& a, int rows, DType pages, cudaStream_t stream,
                            bool dependent_launch) {
+  // A warp that takes one head after another takes the time of their latencies: where rows are few, more blocks cost
+  // less.
+  constexpr int kFewRows = 64;
+  const int heads = (a.frequencies != nullptr ? a.heads : 0) + 2 * a.kv_heads;
   launch_kernel(operation, stream,
-                {dim3(unsigned(rows)), 256, std::size_t(rope_store_bytes(a.head_size)), 1, dependent_launch},
+                {dim3(unsigned(rows), rows <= kFewRows ? blocks_for(heads, kWarps) : 1), 32 * kWarps,
+                 std::size_t(rope_store_bytes(a.head_size)), 1, dependent_launch},
                 pages == DType::i8 ? rope_store_codes<Coding::integers, T> : rope_store_codes<Coding::e4m3, T>, a);
 }
 

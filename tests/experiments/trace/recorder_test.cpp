@@ -141,6 +141,26 @@ TEST_F(Recorded, OrdersHoldOnRecordedContexts) {
   EXPECT_LT(of_trees.pairs[0].gain.value, 0) << "traversal >= recursive in the mean";
 }
 
+// The same contexts with other drafts, which equal budgets make comparable: also orders in the mean.
+TEST_F(Recorded, OrdersHoldBetweenKindsOfDrafts) {
+  const auto recorded = [this](const char* how, const json& shape, const char* verifier) {
+    json run = with(drawn(how), {verifier});
+    run["drafter"]["shape"] = shape, run["workload"] = {{"limit", 6}, {"max_new_tokens", 10}};
+    run["verifier"] = {{"name", verifier}};
+    return traced(run);
+  };
+  const auto gain = [](const Trace& more, const Trace& less) {
+    const Orders orders = orders_of({{"more", &more}, {"less", &less}});
+    EXPECT_EQ(orders.pairs.size(), 1u);
+    EXPECT_GT(orders.pairs.at(0).rounds, 40);
+    return orders.pairs.at(0).gain.value;
+  };
+  EXPECT_GT(gain(recorded("without_replacement", {3, 2}, "without_replacement"),
+                 recorded("independent", {3, 2}, "speculative_sampling")),
+            0.01);
+  EXPECT_GT(gain(recorded("independent", {3, 1}, "k_seq"), recorded("independent", {1, 1}, "k_seq")), 0.01);
+}
+
 TEST_F(Recorded, TracesOfOtherOutputsAreNotCompared) {
   const json names{"speculative_sampling"};
   const Trace a = traced(with(drawn("independent"), names));

@@ -134,14 +134,15 @@ class CodedStream : public ::testing::TestWithParam<std::tuple<DType, int>> {
   }
 };
 
-// Rows on both sides of a step and of a chunk; one or two warps; several blocks and a fold, then one block.
+// Rows on both sides of a step and of a chunk; one, two or four sets of 8 vectors; several blocks and a fold, then one
+// block.
 TEST_P(CodedStream, of_one_sequence_has_the_bits_of_tiles) {
   for (const int page_rows : {8, 16, 24, 64, 96, 128}) {
-    Streamed cache(dtype, head_size, page_rows, {1282});
+    Streamed cache(dtype, head_size, page_rows, {1286});
     for (const int group : {1, 4, 8, 16})
-      for (const int rows : {1, 2, 4})
+      for (const int rows : {1, 2, 4, 8})
         for (const int window : {0, 100})
-          if (rows * group <= 16) (void)cache.compare(rows_of({1278}, {rows}), group, window, {0, kOneBlock});
+          if (rows * group <= 32) (void)cache.compare(rows_of({1278}, {rows}), group, window, {0, kOneBlock});
     ASSERT_FALSE(HasFailure());
   }
 }
@@ -152,12 +153,12 @@ TEST_P(CodedStream, of_many_ragged_sequences_has_the_bits_of_tiles) {
   for (const int sequences : {30, 70}) {
     const int page_rows = sequences == 70 ? 16 : head_size == 64 ? 24 : 56, longest = sequences == 70 ? 397 : 1297;
     std::vector<int> begins, slots;
-    for (int s = 0; s < sequences; ++s) begins.push_back(s * 431 % longest), slots.push_back(begins.back() + 4);
+    for (int s = 0; s < sequences; ++s) begins.push_back(s * 431 % longest), slots.push_back(begins.back() + 8);
     Streamed cache(dtype, head_size, page_rows, slots);
     ASSERT_GT(begins[5], 33);
     ASSERT_GT(begins[6], 65);
     cache.scale(5, 33, 2, false) = kNan, cache.scale(6, 65, 3, true) = kNan;
-    for (const auto& [most, group] : {std::pair{1, 1}, {1, 16}, {4, 4}, {3, 5}, {2, 8}})
+    for (const auto& [most, group] : {std::pair{1, 1}, {1, 16}, {4, 4}, {3, 5}, {2, 8}, {3, 8}, {8, 4}})
       for (const int window : {0, 100, 700}) {
         std::vector<int> rows;
         for (int s = 0; s < sequences; ++s) rows.push_back(s == 7 ? 0 : 1 + s % most);

@@ -102,11 +102,11 @@ TEST(NanQueries, tiles_of_several_blocks) {
       Poisoned({.route = "tiles, folded", .head_size = head_size}, rows_behind(800, rows)).expect_nan_anywhere();
 }
 
-// With 32 vectors tiles, with 4 the stream.
+// With 36 vectors tiles, with 4 or 32 the stream.
 TEST(NanQueries, codes) {
   for (const DType cache : {DType::i8, DType::e4m3})
     for (const int head_size : {64, 128, 256})
-      for (const int rows : {1, 8}) {
+      for (const int rows : {1, 8, 9}) {
         Poisoned({.route = "codes of one chunk", .head_size = head_size, .cache = cache}, rows_behind(40, rows))
             .expect_nan_anywhere();
         Poisoned({.route = "codes, folded", .head_size = head_size, .cache = cache}, rows_behind(800, rows))

@@ -54,8 +54,8 @@ TEST(SharedMemory, attention_over_codes_fits_on_every_gpu) {
   for (const int head : {64, 128, 256})
     for (int groups = 1; groups <= (head <= 128 ? 4 : 2); groups *= 2)
       EXPECT_LE(coded_tile_bytes(head, groups), kLeastSharedMemory) << "heads of " << head << ", " << groups;
-  for (const int head : {64, 128}) EXPECT_LE(coded_stream_bytes(head, 8), kLargestSharedMemory);
-  EXPECT_LE(coded_stream_bytes(128, 2), kLeastSharedMemory);
+  for (const int head : {64, 128}) EXPECT_LE(coded_stream_bytes(head, 8, 4), kLargestSharedMemory);
+  EXPECT_LE(coded_stream_bytes(128, 2, 4), kLeastSharedMemory);
 }
 
 TEST(SharedMemory, norms_and_attention_of_any_numbers_and_heads_fit_without_asking) {

@@ -10,9 +10,11 @@
 #include <vector>
 
 #include "kernels/backend.h"
+#include "kernels/combined.h"
 #include "kernels/distribution.h"
 #include "kernels/philox.h"
 #include "kernels/residual.h"
+#include "kernels/tiles.h"
 
 #if defined(__CUDACC__)
 #include "kernels/cuda/distributions/cuda_lane.cuh"
@@ -31,62 +33,8 @@ class Chance {
                      std::uint32_t position) = 0;
 };
 
-// A tile of a distribution: fills p[0 .. n) with the probabilities of the tokens t .. t + n and returns their tile_sum.
-// This one evaluates the distribution token by token.
-template <class L> auto scalar_tiles(const L& distribution) {
-  return [distribution](Token t, int n, double* p) {
-    for (int i = 0; i < n; ++i) p[i] = distribution(t + i);
-    return tile_sum([&](int i) { return p[i]; }, 0, n);
-  };
-}
-
-// The least token at which the CDF exceeds u.
-template <class Tiles> Token invert_cdf(const Tiles& tiles, int vocab, double u) {
-  double p[kTile], before = 0;
-  Token last = 0;
-  for (Token t = 0; t < vocab; t += kTile) {
-    const int n = t + kTile < vocab ? kTile : vocab - t;
-    const double tile = tiles(t, n, p);
-    if (!(tile > 0)) continue;
-    const bool here = before + tile > u;
-    double cdf = before;
-    for (int i = 0; i < n; ++i) {
-      if (p[i] > 0) last = t + i;
-      cdf += p[i];
-      if (here && p[i] > 0 && cdf > u) return t + i;
-    }
-    if (here) return last;  // the CDF inside a tile may end an ulp below the tile's sum
-    before += tile;
-  }
-  return last;
-}
-
-// The winner of an exponential race: argmin of -log(u_x) / distribution(x), with the noise of an absolute position. If
-// some tokens are removed from a distribution, the others keep their order; the distribution need not be normalized.
-template <class Tiles> Token win_race(const Tiles& tiles, int vocab, const Draws& draws, std::uint32_t position) {
-  double p[kTile + 4], least = 0;
-  Token best = -1;
-  for (Token t = 0; t < vocab; t += kTile) {
-    const int n = t + kTile < vocab ? kTile : vocab - t;
-    if (!(tiles(t, n, p) > 0)) continue;
-    p[n] = p[n + 1] = p[n + 2] = p[n + 3] = 0;
-    for (int i = 0; i < n; i += 4) {  // four tokens share a counter
-      if (p[i] + p[i + 1] + p[i + 2] + p[i + 3] == 0) continue;
-      const Philox noise = draws.noise_block(position, std::uint32_t(t + i));
-      for (int j = 0; j < 4; ++j) {
-        const double u = Draws::uniform_from(noise.word[j]);
-        // -log u >= 1 - u: a token whose bound exceeds the best time by more than any rounding needs no logarithm.
-        if (!(p[i + j] > 0) || (best >= 0 && 1 - u > least * p[i + j] * (1 + 1e-9))) continue;
-        const double time = -log_exactly(u) / p[i + j];
-        if (best < 0 || time < least) best = t + i + j, least = time;
-      }
-    }
-  }
-  return best < 0 ? 0 : best;
-}
-
 // The Lane of the host: a loop over tiles of the vocabulary. Operations of every Lane: draw, race, siblings, accept,
-// sum, open, refuse, each, every, near. Real values are double; every sum follows the summation tree of distribution.h.
+// sum, open, reject, each, every, near. Real values are double; every sum follows the summation tree of distribution.h.
 class HostLane {
  public:
   HostLane(Backend& backend, int vocab, const Draws& draws)
@@ -130,6 +78,14 @@ class HostLane {
       return chance->draw(vocab_, [&](Token x) { return double(r(x)); }, draws_, name);
     return invert_cdf(tiles_above(r), vocab_, draws_.uniform(name) * r.mass);
   }
+  // A token with probability weights(x) over their sum; -1, and nothing is drawn, where the sum is 0.
+  template <class L> Token draw_weighted(const L& weights, DrawName name) {
+    const double mass = sum(weights);
+    if (!(mass > 0)) return -1;
+    if (Chance* const chance = backend_->chance())
+      return chance->draw(vocab_, [&](Token x) { return double(weights(x)) / mass; }, draws_, name);
+    return invert_cdf(tiles(weights), vocab_, draws_.uniform(name) * mass);
+  }
 
   // The winner of an exponential race: argmin of E_x / distribution(x) with noise named by absolute position and token,
   // so that all races at one position use the same noise.
@@ -157,8 +113,28 @@ class HostLane {
 
   // The sum of f over the vocabulary.
   template <class F> double sum(F f) { return vocabulary_sum(f, vocab_); }
-  // N such sums in one pass: f(x) is a std::array<double, N>.
-  template <int N, class F> std::array<double, N> sums(F f) { return vocabulary_sums<N>(f, vocab_); }
+  template <class F, class P, class Q> double sum(const Combined<F, P, Q>& c) {
+    double v[kTile], mass = 0;
+    for (Token t = 0; t < vocab_; t += kTile) mass += evaluate(c, t, width(t), v);
+    return mass;
+  }
+  // N <= kMostSums such sums in one pass: f(x) is a std::array<double, N>.
+  template <int N, class F> std::array<double, N> sums(F f) {
+    static_assert(N <= kMostSums);
+    return vocabulary_sums<N>(f, vocab_);
+  }
+  template <int N, class F, class P, class Q> std::array<double, N> sums(const Combined<F, P, Q>& c) {
+    static_assert(N <= kMostSums);
+    double p[kTile], q[kTile];
+    std::array<double, N> all{};
+    for (Token t = 0; t < vocab_; t += kTile) {
+      const int n = width(t);
+      evaluate(c.p, t, n, p), evaluate(c.q, t, n, q);
+      const auto tile = tile_sums<N>([&](int i) { return c.f(p[i], q[i]); }, 0, n);
+      for (std::size_t k = 0; k < std::size_t(N); ++k) all[k] += tile[k];
+    }
+    return all;
+  }
 
   // The residual of p before any rejection; q is the distribution from which children are drawn.
   template <class P, class Q> Residual<P, Q> open(const P& p, const Q& q) { return {p, q}; }
@@ -254,6 +230,12 @@ class HostLane {
     above(r, t, n, p);
     for (int i = 0; i < n; ++i) p[i] /= r.mass;
     return sum_of(p, n);
+  }
+  template <class F, class P, class Q> double evaluate(const Combined<F, P, Q>& c, Token t, int n, double* v) const {
+    double q[kTile];
+    evaluate(c.p, t, n, v), evaluate(c.q, t, n, q);
+    for (int i = 0; i < n; ++i) v[i] = c.f(v[i], q[i]);
+    return sum_of(v, n);
   }
   // p[i] = r.above(t + i).
   template <class P, class Q> void above(const Residual<P, Q>& r, Token t, int n, double* p) const {

@@ -5,6 +5,8 @@
 // order of the vocabulary is needed; and as many siblings take part as overlap most with p, since of a draft that is
 // close to the target the best of many is accepted less often than the first. Among certain guesses the one most
 // probable under p is selected; they are ignored where drawn siblings stand beside them.
+#include <array>
+
 #include "verifiers/joint_weight.h"
 #include "verifiers/verifiers.h"
 
@@ -13,7 +15,7 @@ namespace {
 
 constexpr int kSteps = 8;
 
-// How much the target prefers x to the draft: the number of thresholds 1/8, 1/4, ..., 8 that weight p / q reaches.
+// How much the target prefers x to the draft: the number of thresholds q/8, q/4, ..., 8q that weight p reaches.
 FORETOKEN_HD inline int step_of(double weighted_p, double q) {
   int step = 0;
   double threshold = mul(q, 0.125);
@@ -21,49 +23,90 @@ FORETOKEN_HD inline int step_of(double weighted_p, double q) {
   return step;
 }
 
-// The distribution of the child that is selected among the first `among` siblings.
+// The distribution of the child that is selected among the first `among` siblings of a node of this weight: q(x) times
+// the factor of its step. `rest`: the mass of what it leaves of the node, -1 where it is not known.
 struct Selection {
-  Distribution p, q;
-  double weight = 1;  // of the node
+  double weight, rest;
   double factor[kSteps];
-  int among = 1;
-  FORETOKEN_HD double operator()(Token x) const {
-    const double qx = q(x);
-    return mul(qx, factor[step_of(mul(weight, p(x)), qx)]);
+  int among;
+  FORETOKEN_HD double operator()(double p, double q) const {
+    const double weighted = mul(weight, p);
+    double f = factor[0], threshold = mul(q, 0.125);
+    for (int i = 1; i < kSteps; ++i, threshold = mul(threshold, 2.0)) f = weighted >= threshold ? factor[i] : f;
+    return mul(q, f);
   }
 };
-// What the selected child leaves of the node: (weight p - selection)+ over its sum.
+FORETOKEN_HD inline double positive(double v) { return v > 0 ? v : 0; }
+// What the selected child leaves of the node: (weight p - selection)+.
 struct RestOfSelection {
   Selection selected;
-  double mass;
-  FORETOKEN_HD double operator()(Token x) const {
-    const double d = add(mul(selected.weight, selected.p(x)), -selected(x));
-    return d > 0 ? d / mass : 0;
+  FORETOKEN_HD double operator()(double p, double q) const {
+    return positive(add(mul(selected.weight, p), -selected(p, q)));
+  }
+};
+constexpr int kAtOnce = 3;  // selections whose rests one pass adds up
+struct RestsOfSelections {
+  double weight;
+  double factor[kAtOnce][kSteps];
+  FORETOKEN_HD std::array<double, kAtOnce> operator()(double p, double q) const {
+    const double weighted = mul(weight, p);
+    double f[kAtOnce], threshold = mul(q, 0.125);
+    for (int i = 0; i < kAtOnce; ++i) f[i] = factor[i][0];
+    for (int s = 1; s < kSteps; ++s, threshold = mul(threshold, 2.0)) {
+      const bool reached = weighted >= threshold;
+      for (int i = 0; i < kAtOnce; ++i) f[i] = reached ? factor[i][s] : f[i];
+    }
+    std::array<double, kAtOnce> rests;
+    for (int i = 0; i < kAtOnce; ++i) rests[std::size_t(i)] = positive(add(weighted, -mul(q, f[i])));
+    return rests;
+  }
+};
+// The masses of q up to each of the steps 0 ... 3, and up to 4 ... 6 with the rest that one sibling leaves.
+struct LowerSteps {
+  double weight;
+  FORETOKEN_HD std::array<double, 4> operator()(double p, double q) const {
+    const double weighted = mul(weight, p);
+    std::array<double, 4> upto;
+    double threshold = mul(q, 0.125);
+    for (int i = 0; i < 4; ++i, threshold = mul(threshold, 2.0)) upto[std::size_t(i)] = weighted < threshold ? q : 0;
+    return upto;
+  }
+};
+struct UpperSteps {
+  double weight;
+  FORETOKEN_HD std::array<double, 4> operator()(double p, double q) const {
+    const double weighted = mul(weight, p);
+    std::array<double, 4> upto;
+    double threshold = mul(q, 2.0);
+    for (int i = 0; i < 3; ++i, threshold = mul(threshold, 2.0)) upto[std::size_t(i)] = weighted < threshold ? q : 0;
+    upto[3] = positive(add(weighted, -q));
+    return upto;
   }
 };
 
 struct MultiPathBlock {
   template <class Lane> FORETOKEN_HD Verdict operator()(Lane& lane, const Trial& t) const {
     Verdict v;
-    double weights[kMaxPath + 1];
-    weights[0] = 1;
+    double weights[kMaxPath + 1], rests[kMaxPath + 1];  // rests: -1 where it is not known yet
+    weights[0] = 1, rests[0] = -1;
     for (int node = 0; v.length < kMaxPath;) {
       const double weight = weights[v.length];
       int chosen = best_guess(t, node);
       double q = 1;
       if (const int drawn = drawn_children(t, node)) {
         const Selection selected = selection(lane, t, node, weight, drawn);
+        rests[v.length] = selected.rest;
         chosen = best_draw(t, node, selected);
-        q = selected(t.tokens[chosen]);
+        q = selected(t.p(node)(t.tokens[chosen]), t.q(node)(t.tokens[chosen]));
       }
       if (chosen < 0) break;
       const double p = t.p(node)(t.tokens[chosen]);
       v.follow(node = chosen, t.tokens[chosen]);
-      weights[v.length] = weight_below(weight, p / q);
+      weights[v.length] = weight_below(weight, p / q), rests[v.length] = -1;
     }
     for (;; --v.length) {
       const int node = v.length > 0 ? v.path[v.length - 1] : 0;
-      if (finished(lane, t, v, node, weights[v.length])) return v;
+      if (finished(lane, t, v, node, weights[v.length], rests[v.length])) return v;
     }
   }
 
@@ -84,38 +127,39 @@ struct MultiPathBlock {
     for (int c = t.child(node, node); c >= 0 && left > 0; c = t.child(node, c)) {
       if (t.certain(c)) continue;
       --left;
-      const int step = step_of(mul(s.weight, s.p(t.tokens[c])), s.q(t.tokens[c]));
+      const int step = step_of(mul(s.weight, t.p(node)(t.tokens[c])), t.q(node)(t.tokens[c]));
       if (step > highest) highest = step, best = c;
     }
     return best;
   }
   // Of m draws the greatest step is s with probability F(s)^m - F(s - 1)^m, F(s) the mass of q up to step s. The number
-  // m of siblings that take part is 1, 2, 4, ... or k: that with the greatest overlap with the node's weight of p.
+  // m of siblings that take part is 1, 2, 4, ... or k: that which leaves least of the node's weight of p, and so has
+  // the greatest overlap with it. k == 1 makes no pass over the vocabulary.
   template <class Lane>
   FORETOKEN_HD static Selection selection(Lane& lane, const Trial& t, int node, double weight, int k) {
-    Selection best{t.p(node), t.q(node), weight, {}, 1};
+    Selection best{weight, -1, {}, 1};
     for (double& f : best.factor) f = 1;
     if (k == 1) return best;
-    double upto[kSteps];
-    for (int i = 0; i < kSteps; ++i)
-      upto[i] = i == kSteps - 1 ? 1 : lane.sum([p = best.p, q = best.q, weight, i](Token x) {
-        const double qx = q(x);
-        return step_of(mul(weight, p(x)), qx) <= i ? qx : 0.0;
-      });
-    double greatest = overlap(lane, best);
-    for (int m = 2;; m = 2 * m < k ? 2 * m : k) {
-      Selection s = best;
-      s.among = m;
-      for (int i = 0; i < kSteps; ++i) s.factor[i] = power_ratio(upto[i], i > 0 ? upto[i - 1] : 0, m);
-      if (const double mine = overlap(lane, s); mine > greatest) greatest = mine, best = s;
-      if (m == k) return best;
+    const Distribution p = t.p(node), q = t.q(node);
+    const auto lower = lane.template sums<4>(combined(p, q, LowerSteps{weight}));
+    const auto upper = lane.template sums<4>(combined(p, q, UpperSteps{weight}));
+    const double upto[kSteps] = {lower[0], lower[1], lower[2], lower[3], upper[0], upper[1], upper[2], 1};
+    best.rest = upper[3];
+    for (int m = 2, last = 1; last < k;) {
+      RestsOfSelections of{weight, {}};
+      int among[kAtOnce];
+      for (int i = 0; i < kAtOnce; ++i, last = m, m = 2 * m < k ? 2 * m : k) {
+        among[i] = m;
+        for (int s = 0; s < kSteps; ++s) of.factor[i][s] = power_ratio(upto[s], s > 0 ? upto[s - 1] : 0, m);
+      }
+      const auto rests = lane.template sums<kAtOnce>(combined(p, q, of));
+      for (int i = 0; i < kAtOnce; ++i) {
+        if (!(rests[std::size_t(i)] < best.rest)) continue;
+        best.rest = rests[std::size_t(i)], best.among = among[i];
+        for (int s = 0; s < kSteps; ++s) best.factor[s] = of.factor[i][s];
+      }
     }
-  }
-  template <class Lane> FORETOKEN_HD static double overlap(Lane& lane, const Selection& s) {
-    return lane.sum([s](Token x) {
-      const double a = mul(s.weight, s.p(x)), b = s(x);
-      return a < b ? a : b;
-    });
+    return best;
   }
   // (a^k - b^k) / (a - b), without the cancellation.
   FORETOKEN_HD static double power_ratio(double a, double b, int k) {
@@ -123,9 +167,9 @@ struct MultiPathBlock {
     for (int j = 0; j < k; ++j) sum = add(mul(sum, a), of_b), of_b = mul(of_b, b);
     return sum;
   }
-  // Ends the path at `node` or not; if so, draws the token after it.
+  // Ends the path at `node` or not; if so, draws the token after it. `known`: Selection::rest.
   template <class Lane>
-  FORETOKEN_HD static bool finished(Lane& lane, const Trial& t, Verdict& v, int node, double weight) {
+  FORETOKEN_HD static bool finished(Lane& lane, const Trial& t, Verdict& v, int node, double weight, double known) {
     const DrawName ends{Role::accept, std::uint32_t(node), 0}, next{Role::residual, std::uint32_t(node), 0};
     const int drawn = drawn_children(t, node), guess = best_guess(t, node);
     if (drawn == 0 && guess < 0) {
@@ -142,10 +186,12 @@ struct MultiPathBlock {
       v.finish(lane.draw(r, next));
       return true;
     }
-    RestOfSelection rest{selection(lane, t, node, weight, drawn), 1};
-    rest.mass = lane.sum(rest);
-    if (v.length > 0 && !lane.accept(probability_of_ending(weight, rest.mass), ends)) return false;
-    v.finish(rest.mass > 0 ? lane.draw(rest, next) : lane.draw(t.p(node), next));
+    const bool judged = v.length == 0 || known >= 0;
+    if (v.length > 0 && judged && !lane.accept(probability_of_ending(weight, known), ends)) return false;
+    const auto rest = combined(t.p(node), t.q(node), RestOfSelection{selection(lane, t, node, weight, drawn)});
+    if (!judged && !lane.accept(probability_of_ending(weight, lane.sum(rest)), ends)) return false;
+    const Token x = lane.draw_weighted(rest, next);
+    v.finish(x >= 0 ? x : lane.draw(t.p(node), next));
     return true;
   }
 };

@@ -198,9 +198,9 @@ constexpr std::int64_t kExactBytes = 2 * 16 * 68 * 4;
 
 // ---- rows of a vocabulary ----
 
-// A crew of blocks: three f64 sums for each tile of 256 tokens, rounded up to fours; in addition, what its kernels
+// A crew of blocks: four f64 sums for each tile of 256 tokens, rounded up to fours; in addition, what its kernels
 // declare statically.
-constexpr std::int64_t crew_bytes(std::int64_t vocab) { return 3 * 8 * rounded_up((vocab + 255) / 256, 4); }
+constexpr std::int64_t crew_bytes(std::int64_t vocab) { return 4 * 8 * rounded_up((vocab + 255) / 256, 4); }
 constexpr std::int64_t kMostCrewStaticBytes = 20 << 10;
 
 }  // namespace foretoken

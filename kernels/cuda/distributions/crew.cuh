@@ -3,11 +3,13 @@
 // of the crew call it, and all get the same result. This header knows rows of numbers; it must not know distributions
 // or draws.
 #pragma once
+#include <array>
 #include <cstdint>
 #include <utility>
 
 #include <cooperative_groups.h>
 
+#include "kernels/combined.h"
 #include "kernels/cuda/device.cuh"
 #include "kernels/cuda/shared_memory.h"
 #include "kernels/distribution.h"
@@ -26,7 +28,7 @@ struct CrewMemory {
   };
   Slot warps[kCrewWarps];
   Slot blocks[2][kMostBlocks];
-  double total;
+  double totals[kMostSums];
 };
 
 // The start of every kernel of crews. The shared memory of a block must not be written before the block has started, so
@@ -42,6 +44,8 @@ __device__ inline void begin_crew() {
 }
 
 // The callable i -> f(begin + i * stride) for i < n. Overloads for other types of f precompute what these tokens share.
+// What a token costs must not be behind a branch: only then do the loads of several tokens overlap, without which a
+// pass takes several times as long.
 template <class F> struct Along {
   const F& f;
   Token begin;
@@ -73,7 +77,7 @@ class Crew {
  public:
   // Dynamic shared memory that a block needs.
   static std::size_t bytes(int vocab) {
-    static_assert(kTile == 256 && kSumAhead == 4);
+    static_assert(kTile == 256 && kSumAhead == 4 && kMostSums == 4);
     return std::size_t(crew_bytes(vocab));
   }
 
@@ -161,8 +165,9 @@ class Crew {
     const int j = int(threadIdx.x) % 8;
     const unsigned eight = 0xffu << (threadIdx.x & 24u);
     for (int tile = first_ + int(threadIdx.x) / 8; tile < last_; tile += kCrewThreads / 8) {
-      double a = accumulate(f, tile * kTile + j, vocab_);
-      for (int m = 4; m > 0; m /= 2) a = ::foretoken::add(a, __shfl_xor_sync(eight, a, m));
+      double a = 0;
+      accumulate(f, tile * kTile + j, vocab_, [&](double v) { a = ::foretoken::add(a, v); });
+      a = fold(a, eight);
       if (j < size_) *at(&sums[tile], j) = a;
     }
     sync();
@@ -177,9 +182,38 @@ class Crew {
   // The vocabulary_sum of f.
   template <class F> __device__ double sum(const F& f) {
     const double* const sums = tile_sums(f);
-    if (threadIdx.x == 0) memory_->total = running_sum<false>(0, sums, nullptr, tiles_);
+    if (threadIdx.x == 0) memory_->totals[0] = running_sum<false>(0, sums, nullptr, tiles_);
     __syncthreads();
-    return memory_->total;
+    return memory_->totals[0];
+  }
+  // N vocabulary_sums in one pass: f(x) is a std::array<double, N>. Their tiles' sums take the memory of tile_sums and
+  // of running(), so that the crew synchronizes before it is written and after it has been read.
+  template <int N, class F> __device__ std::array<double, N> sums(const F& f) {
+    static_assert(N <= kMostSums);
+    const int j = int(threadIdx.x) % 8, padded = padded_tiles(vocab_);
+    const unsigned eight = 0xffu << (threadIdx.x & 24u);
+    running_of = nullptr;
+    sync();
+    for (int tile = first_ + int(threadIdx.x) / 8; tile < last_; tile += kCrewThreads / 8) {
+      double a[N] = {};
+      accumulate(f, tile * kTile + j, vocab_, [&](const std::array<double, N>& v) {
+        for (int k = 0; k < N; ++k) a[k] = ::foretoken::add(a[k], v[std::size_t(k)]);
+      });
+      for (int k = 0; k < N; ++k) {
+        const double s = fold(a[k], eight);
+        if (j < size_) *at(&sums_[k * padded + tile], j) = s;
+      }
+    }
+    sync();
+    if (threadIdx.x < N) {
+      double* const mine = sums_ + int(threadIdx.x) * padded;
+      for (int i = tiles_; i < padded; ++i) mine[i] = 0;  // running() may have left something there
+      memory_->totals[threadIdx.x] = running_sum<false>(0, mine, nullptr, tiles_);
+    }
+    sync();
+    std::array<double, N> all;
+    for (int k = 0; k < N; ++k) all[std::size_t(k)] = memory_->totals[k];
+    return all;
   }
 
  private:
@@ -187,17 +221,20 @@ class Crew {
     return ((vocab + kTile - 1) / kTile + kSumAhead - 1) / kSumAhead * kSumAhead;
   }
 
-  // One of the eight accumulators of a tile: f(begin) + f(begin + 8) + ... in order.
-  template <class F> __device__ static double accumulate(const F& f, int begin, int vocab) {
+  // What one of the eight accumulators of a tile adds up: to(f(begin)), to(f(begin + 8)), ... in order.
+  template <class F, class To> __device__ static void accumulate(const F& f, int begin, int vocab, const To& to) {
     constexpr int kSteps = kTile / 8;
     const auto g = along(f, begin, 8, kSteps);
-    double a = 0;
     if ((begin | (kTile - 1)) < vocab) {
 #pragma unroll 8
-      for (int s = 0; s < kSteps; ++s) a = ::foretoken::add(a, double(g(s)));
+      for (int s = 0; s < kSteps; ++s) to(g(s));
     } else {
-      for (int s = 0; begin + 8 * s < vocab; ++s) a = ::foretoken::add(a, double(g(s)));
+      for (int s = 0; begin + 8 * s < vocab; ++s) to(g(s));
     }
+  }
+  // The sum of eight accumulators, in each of their threads.
+  __device__ static double fold(double a, unsigned eight) {
+    for (int m = 4; m > 0; m /= 2) a = ::foretoken::add(a, __shfl_xor_sync(eight, a, m));
     return a;
   }
 
@@ -225,7 +262,7 @@ class Crew {
   }
 
   CrewMemory* memory_;
-  double* sums_;  // [3, padded_tiles(vocab_)]
+  double* sums_;  // [4, padded_tiles(vocab_)]: two buffers of tile_sums, running(), one for sums()
   int vocab_, tiles_, rank_ = 0, size_ = 1;
   int first_, last_;  // the tiles of this block
   int buffer_ = 0;

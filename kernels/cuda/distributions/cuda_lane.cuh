@@ -88,6 +88,13 @@ class CudaLane {
     });
   }
 
+  // As HostLane; bytes and operations as draw.
+  template <class L> __device__ Token draw_weighted(const L& weights, DrawName name) {
+    const Values<L> values(weights);
+    const double mass = add_up(values, nullptr);
+    return mass > 0 ? find(values, mul(draws_.uniform(name), mass)) : -1;
+  }
+
   // Bytes as draw; about 90 operations a token. Four tokens share the noise of a counter.
   template <class L> __device__ Token race(const L& distribution, std::uint32_t position) {
     const Token certain = only(distribution);
@@ -112,12 +119,12 @@ class CudaLane {
   }
 
   // The sum of f over the vocabulary.
-  template <class F> __device__ double sum(const F& f) { return crew_->sum(f); }
-  // N such sums: f(x) is a std::array<double, N>. One pass for each sum, over a row that is in the nearest cache.
-  template <int N, class F> __device__ std::array<double, N> sums(const F& f) {
-    std::array<double, N> all;
-    for (std::size_t k = 0; k < std::size_t(N); ++k) all[k] = crew_->sum([&](Token x) { return f(x)[k]; });
-    return all;
+  template <class F> __device__ double sum(const F& f) { return crew_->sum(Values<F>(f)); }
+  // N <= kMostSums such sums in one pass: f(x) is a std::array<double, N>. Of combined distributions: bytes 8 * vocab,
+  // about 90 operations a token and 6 more for each sum, which take longer than the memory accesses.
+  template <int N, class F> __device__ std::array<double, N> sums(const F& f) { return crew_->template sums<N>(f); }
+  template <int N, class F, class P, class Q> __device__ std::array<double, N> sums(const Combined<F, P, Q>& c) {
+    return crew_->template sums<N>(Values<Combined<F, P, Q>>(c));
   }
 
   template <class P, class Q> __device__ Residual<P, Q> open(const P& p, const Q& q) {

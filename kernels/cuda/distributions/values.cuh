@@ -2,6 +2,9 @@
 // kernels/residual.h and fewer instructions: divisions by the same number become five multiplications and additions.
 // This header knows distributions; it must not know draws.
 #pragma once
+#include <type_traits>
+
+#include "kernels/combined.h"
 #include "kernels/cuda/distributions/crew.cuh"
 #include "kernels/residual.h"
 
@@ -10,8 +13,8 @@ namespace foretoken {
 // exp_weight, its scale 2^n from the bits of t.
 __device__ inline float device_weight(float x) {
   const ExpParts e = exp_parts(x);
-  const float scale = __int_as_float((__float_as_int(e.t) << 23) + 0x3f800000);
-  return x < -87.0f ? 0.0f : mul(e.mantissa, scale);
+  const float scale = __int_as_float((__float_as_int(e.t) << 23) + 0x3f800000), w = mul(e.mantissa, scale);
+  return x < -87.0f ? 0.0f : w;
 }
 
 // a / b, correctly rounded, for many a and one b: a Newton step from the rounded reciprocal, then Markstein's
@@ -56,8 +59,8 @@ template <> struct Values<Distribution> {
         mass(distribution.row.mass),
         certain(distribution.row.one_hot ? distribution.row.greedy : -1) {}
   __device__ double operator()(Token x) const {
-    if (certain >= 0) return x == certain ? 1.0 : 0.0;
-    return mass.divide(double(weights(x)));
+    const double p = mass.divide(double(weights(x))), one = x == certain ? 1.0 : 0.0;
+    return certain >= 0 ? one : p;
   }
 };
 
@@ -69,9 +72,8 @@ template <class P, class Q> struct Above {
   const RejectedGuess* guesses;
   std::int32_t rejected;
   __device__ explicit Above(const Residual<P, Q>& r)
-      : p(r.p), q(r.q), c(r.c), scale(r.scale), guesses(r.guesses), rejected(r.rejected) {}
+      : p(r.p), q(r.q), c(r.c), scale(r.c == 0 ? 1 : r.scale), guesses(r.guesses), rejected(r.rejected) {}
   __device__ double left(Token x) const {  // without the rejected guesses
-    if (c == 0) return p(x);
     const double d = add(mul(scale, p(x)), -mul(c, q(x)));
     return d > 0 ? d : 0;
   }
@@ -93,7 +95,10 @@ template <class P, class Q> struct AboveAlong {
   Token begin;
   int stride;
   std::uint32_t gone;
-  __device__ double operator()(int i) const { return gone >> i & 1u ? 0.0 : f.left(begin + i * stride); }
+  __device__ double operator()(int i) const {
+    const double left = f.left(begin + i * stride);
+    return gone >> i & 1u ? 0.0 : left;
+  }
 };
 template <class P, class Q> __device__ AboveAlong<P, Q> along(const Above<P, Q>& f, Token begin, int stride, int n) {
   return {f, begin, stride, rejected_among(f.guesses, f.rejected, begin, stride, n)};
@@ -112,7 +117,10 @@ template <class P> struct UnguessedAlong {
   Token begin;
   int stride;
   std::uint32_t gone;
-  __device__ double operator()(int i) const { return gone >> i & 1u ? 0.0 : p(begin + i * stride); }
+  __device__ double operator()(int i) const {
+    const double left = p(begin + i * stride);
+    return gone >> i & 1u ? 0.0 : left;
+  }
 };
 template <class P> __device__ UnguessedAlong<P> along(const Unguessed<P>& f, Token begin, int stride, int n) {
   return {f.p, begin, stride, rejected_among(f.guesses, f.rejected, begin, stride, n)};
@@ -132,6 +140,26 @@ template <class P, class Q> struct RestAlong {
 template <class P, class Q>
 __device__ RestAlong<P, Q> along(const Values<Residual<P, Q>>& f, Token begin, int stride, int n) {
   return {along(f.above, begin, stride, n), f.mass};
+}
+
+// f(p(x), q(x)).
+template <class F, class P, class Q> struct Values<Combined<F, P, Q>> {
+  Values<P> p;
+  Values<Q> q;
+  const F& f;
+  __device__ explicit Values(const Combined<F, P, Q>& c) : p(c.p), q(c.q), f(c.f) {}
+};
+template <class F, class G, class H> struct CombinedAlong {
+  G p;
+  H q;
+  const F& f;
+  __device__ auto operator()(int i) const { return f(double(p(i)), double(q(i))); }
+};
+template <class F, class P, class Q>
+__device__ auto along(const Values<Combined<F, P, Q>>& v, Token begin, int stride, int n) {
+  const auto p = along(v.p, begin, stride, n);
+  const auto q = along(v.q, begin, stride, n);
+  return CombinedAlong<F, std::remove_const_t<decltype(p)>, std::remove_const_t<decltype(q)>>{p, q, v.f};
 }
 
 }  // namespace foretoken

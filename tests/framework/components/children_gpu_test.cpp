@@ -78,6 +78,8 @@ template <class Rule> long same(int vocab, int children, bool chain, bool race, 
     const auto& y = *reinterpret_cast<const Verdict*>(b.verdicts.row<std::uint8_t>(i));
     EXPECT_EQ(x.next, y.next) << vocab << " tree " << i;
     EXPECT_EQ(x.length, y.length) << vocab << " tree " << i;
+    for (int k = 0; k < std::min(x.length, y.length); ++k)
+      EXPECT_EQ(x.tokens[k], y.tokens[k]) << vocab << " tree " << i << " token " << k;
     accepted += y.length;
   }
   return accepted;
@@ -97,6 +99,10 @@ TEST(ChildrenOnTheGpu, OfAChainAreVerifiedTogetherAsOnTheHost) {
   long accepted = 0;
   for (const int vocab : {5, 300, 4097, 32000}) accepted += same<Block>(vocab, 5, true, false, 8);
   EXPECT_GT(accepted, 0);
+}
+
+TEST(ChildrenOnTheGpu, SumsAndDrawsOfCombinedDistributionsAreTheHosts) {
+  for (const int vocab : {5, 257, 1026, 4097, 32000, 128256}) same<Combining>(vocab, 2, false, false, 9);
 }
 
 TEST(ChildrenOnTheGpu, ARuleThatRejectsMoreGuessesThanALaneStoresOverflows) {

@@ -1,6 +1,7 @@
 // Rules for children that no verifier of the project has yet, for proofs on the host and for comparison on the GPU.
 #pragma once
 #include <array>
+#include <cstring>
 
 #include "framework/components/verifier.h"
 
@@ -68,6 +69,46 @@ struct Block {
     }
     v.finish(lane.draw(r, {best < last ? Role::residual : Role::bonus, std::uint32_t(best), 0}));
     return v;
+  }
+};
+
+// Every operation on combined distributions, as a rule would mix them; the verdict's tokens are the bits of the sums,
+// then a token of the residual and one drawn by weights.
+struct Combining {
+  struct Above {
+    double factor;
+    FORETOKEN_HD double operator()(double r, double q) const {
+      const double d = add(r, -mul(factor, q));
+      return d > 0 ? d : 0;
+    }
+  };
+  struct Four {
+    FORETOKEN_HD std::array<double, 4> operator()(double r, double q) const {
+      return {r < q ? r : q, Above{0.75}(r, q), r, mul(q, q)};
+    }
+  };
+  template <class Lane> FORETOKEN_HD Verdict operator()(Lane& lane, const Trial& t) const {
+    const Distribution q = t.q(0);
+    auto r = lane.open(t.p(0), q);
+    lane.reject_guess(r, t.tokens[1]);
+    Verdict v;
+    keep(v, lane.template sums<4>(combined(r, q, Four{})));
+    lane.reject_draw(r);  // its running sums are kept until the next draw, but for sums() between
+    keep(v, lane.template sums<4>(combined(r, q, Four{})));
+    keep(v, std::array<double, 1>{lane.sum(combined(r, OneHot{t.tokens[1]}, Above{0.5}))});
+    v.follow(-1, lane.draw(r, {Role::residual, 0, 0}));
+    v.follow(-1, lane.draw_weighted(combined(r, q, Above{1e9}), {Role::residual, 2, 0}));
+    v.finish(lane.draw_weighted(combined(t.p(0), q, Above{0.75}), {Role::residual, 1, 0}));
+    return v;
+  }
+
+ private:
+  template <std::size_t N> FORETOKEN_HD static void keep(Verdict& v, const std::array<double, N>& sums) {
+    for (std::size_t k = 0; k < N; ++k) {
+      Token words[2];
+      memcpy(words, &sums[k], sizeof words);
+      v.follow(-1, words[0]), v.follow(-1, words[1]);  // no node: only what is emitted counts here
+    }
   }
 };
 

@@ -31,12 +31,11 @@ std::string fault_of(const Verdict& verdict, const DraftTree& tree, const Delive
 // The message of the Error for the drawn tokens of a tree, and for the sums of its q; empty for valid ones.
 std::string fault_of(const DraftTree& tree, std::span<const float> sums, const Sequence& q, const Delivery& d) {
   try {
-    const std::string who = for_sequence(q.id, d.drafter);
-    expect_tokens(tree, d.target.vocab, who);
-    expect_normalized(sums, who);
+    expect_tokens(tree, d.target.vocab, d.drafter);
+    expect_normalized(sums, d.drafter);
     return {};
   } catch (const Error& e) {
-    return e.what();
+    return for_sequence(q.id, e.what());
   }
 }
 

@@ -112,11 +112,10 @@ std::vector<DraftTree> Engine::draft(Plan& plan, StepReport& report) {
     Sequence& q = s.active->sequence;
     const int vocab = target_.info().vocab;
     try {
-      const std::string who = for_sequence(q.id, drafter_name_);
-      expect_tree(trees[i], {q.last(), s.budget, vocab, soundness_.takes, needs_.proposes}, who);
-      expect_distributions(trees[i], vocab, who);
+      expect_tree(trees[i], {q.last(), s.budget, vocab, soundness_.takes, needs_.proposes}, drafter_name_);
+      expect_distributions(trees[i], vocab, drafter_name_);
     } catch (const Error& e) {
-      q.fail(e.what());
+      q.fail(for_sequence(q.id, e.what()));
       continue;
     }
     report.cut += cut(trees[i], s.wanted, s.room);

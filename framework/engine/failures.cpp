@@ -36,8 +36,8 @@ std::string failure_of(const std::string& who) {
   }
 }
 
-std::string for_sequence(SequenceId id, const std::string& who) {
-  return "for sequence " + std::to_string(id) + " " + who;
+std::string for_sequence(SequenceId id, const std::string& message) {
+  return "for sequence " + std::to_string(id) + " " + message;
 }
 
 }  // namespace foretoken

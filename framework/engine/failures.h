@@ -22,7 +22,7 @@ Failures failures_alone(int count, const std::string& who, const std::function<v
 // Rethrows std::bad_alloc, which is no request's failure.
 std::string failure_of(const std::string& who);
 
-// "for sequence 3 the drafter 'x'": begins the message of what a component returned for a sequence.
-std::string for_sequence(SequenceId id, const std::string& who);
+// "for sequence 3 the drafter 'x' ...", of the message "the drafter 'x' ..." about what a component returned.
+std::string for_sequence(SequenceId id, const std::string& message);
 
 }  // namespace foretoken

@@ -17,6 +17,7 @@ void find_depths(std::span<const std::int32_t> parents, std::span<const Token> t
 // The levels at which children of the accepted path were tested.
 std::vector<TestedLevel> tested_levels(std::span<const std::int32_t> parents, std::span<const std::int32_t> path,
                                        const std::vector<int>& depth) {
+  if (parents.size() == 1) return {};
   std::vector<TestedLevel> levels(path.size() + 1);
   const auto on_path = [&](int node) {  // the nodes of a path have the depths 0, 1, 2, ...
     const int d = depth[std::size_t(node)];

@@ -29,9 +29,7 @@ void add_requests(const json& measure, int repeat, Prompts& side, Experiment& e)
     if (failed(request)) e.failed.insert(prompt);
   }
   const double seconds = measure.at("seconds").get<double>();
-  // The time between steps is nobody's share; an operating system that runs others then makes it a millisecond.
-  constexpr double kBetween = 0.01, kBetweenSeconds = 2e-3;
-  if (std::abs(shares - seconds) > kBetween * seconds + kBetweenSeconds)
+  if (std::abs(shares - seconds) > 0.01 * seconds + 1e-6)
     throw Error("the requests' shares of the time add up to " + std::to_string(shares) + " s, not to the " +
                 std::to_string(seconds) + " s measured");
 }

@@ -61,25 +61,16 @@ struct RestsOfSelections {
     return rests;
   }
 };
-// The masses of q up to each of the steps 0 ... 3, and up to 4 ... 6 with the rest that one sibling leaves.
-struct LowerSteps {
-  double weight;
+// The masses of q up to each of four steps, of which the first ends at `threshold` times q; the fourth of the upper
+// steps would be all of q, so the rest that one sibling leaves is in its place.
+template <bool kUpper> struct MassesOfSteps {
+  double weight, threshold;
   FORETOKEN_HD std::array<double, 4> operator()(double p, double q) const {
     const double weighted = mul(weight, p);
     std::array<double, 4> upto;
-    double threshold = mul(q, 0.125);
-    for (int i = 0; i < 4; ++i, threshold = mul(threshold, 2.0)) upto[std::size_t(i)] = weighted < threshold ? q : 0;
-    return upto;
-  }
-};
-struct UpperSteps {
-  double weight;
-  FORETOKEN_HD std::array<double, 4> operator()(double p, double q) const {
-    const double weighted = mul(weight, p);
-    std::array<double, 4> upto;
-    double threshold = mul(q, 2.0);
-    for (int i = 0; i < 3; ++i, threshold = mul(threshold, 2.0)) upto[std::size_t(i)] = weighted < threshold ? q : 0;
-    upto[3] = positive(add(weighted, -q));
+    double end = mul(q, threshold);
+    for (int i = 0; i < 4 - kUpper; ++i, end = mul(end, 2.0)) upto[std::size_t(i)] = weighted < end ? q : 0;
+    if (kUpper) upto[3] = positive(add(weighted, -q));
     return upto;
   }
 };
@@ -141,8 +132,8 @@ struct MultiPathBlock {
     for (double& f : best.factor) f = 1;
     if (k == 1) return best;
     const Distribution p = t.p(node), q = t.q(node);
-    const auto lower = lane.template sums<4>(combined(p, q, LowerSteps{weight}));
-    const auto upper = lane.template sums<4>(combined(p, q, UpperSteps{weight}));
+    const auto lower = lane.template sums<4>(combined(p, q, MassesOfSteps<false>{weight, 0.125}));
+    const auto upper = lane.template sums<4>(combined(p, q, MassesOfSteps<true>{weight, 2}));
     const double upto[kSteps] = {lower[0], lower[1], lower[2], lower[3], upper[0], upper[1], upper[2], 1};
     best.rest = upper[3];
     for (int m = 2, last = 1; last < k;) {

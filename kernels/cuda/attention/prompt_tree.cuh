@@ -1,9 +1,11 @@
 // The steps of a tile of prompt.cuh behind the prefix that its rows share, where some are nodes of a tree, and the end
 // of every tile. From the step on in which the first row branches off, each row attends to keys of its own: slots of
 // its prefix, then its ancestors in the order of depths. All of them are in the ring (at most 63 slots and the nodes of
-// a tree), so that a row gathers its keys by addresses of shared memory. A warp takes the rows of its 16 vectors one
-// after another, with weights of zero for the other vectors, and continues the sums of the prefix: order of sums and
-// bits are those of a chain. This header must not know how the shared steps are computed.
+// a tree), so that a row gathers its keys by addresses of shared memory. A warp multiplies the rows of its 16 vectors
+// one after another, with weights of zero for the other vectors, computes the weights of four rows together, and
+// continues the sums of the prefix: order of sums and bits are those of a chain. A block runs this code once or twice,
+// mostly from instructions that no cache holds, so loops are not unrolled. This header must not know how the shared
+// steps are computed.
 #pragma once
 #include "kernels/cuda/attention/prompt.cuh"
 
@@ -22,11 +24,27 @@ template <int kHead, bool kSplit, bool kTree> struct PromptRows : PromptBlock<kH
 
   using Block::Block;
 
-  // One row in one step: its keys `lane` and `lane` + 32, as offsets in the ring; whether it attends to any of the
-  // latter 32; whether vector h of this thread belongs to it.
-  struct Gathered {
-    int at[2];
-    bool both, own[2];
+  // Rows whose own steps are added at once: each by products with its own keys, with zeros for the other vectors; their
+  // weights are computed together.
+  static constexpr int kTogether = 4;
+
+  // Of the rows of this warp, numbers [first, first + count); and of vector h of this thread, its number among these
+  // (-1: it is none of them) and what its row sees.
+  struct Rows {
+    int first, count, number[2];
+    Sight sight[2];
+  };
+  // Of each half of a step and each row in it: key `lane` of 32, as offset in the ring; -1: the row attends to none. A
+  // queue: what is taken in front is put behind, so that loops over it need not be unrolled.
+  struct Keys {
+    int at[2 * kTogether];
+
+    __device__ __forceinline__ int take() { return put(at[0]); }
+    __device__ __forceinline__ int put(int last) {
+#pragma unroll
+      for (int i = 1; i < 2 * kTogether; ++i) at[i - 1] = at[i];
+      return at[2 * kTogether - 1] = last;
+    }
   };
 
   // ---- keys ----
@@ -66,102 +84,128 @@ template <int kHead, bool kSplit, bool kTree> struct PromptRows : PromptBlock<kH
     return unsigned(at + c / 8 * kStep * 128 + (c % 8 ^ (at >> 7 & 7)) * 16);
   }
 
-  // ---- a step of one row ----
-  __device__ __forceinline__ void scores(int group, const Gathered& of, float (&s)[32]) const {
+  // ---- a step of several rows ----
+  // Scores of 32 keys of one row for all vectors of this warp.
+  __device__ __forceinline__ void scores(int group, int at, float (&s)[16]) const {
     const std::uint32_t keys = shared_address(shared.stages[0].keys), queries = shared_address(shared.q[group]);
+    int key[2];
 #pragma unroll
-    for (int i = 0; i < 32; ++i) s[i] = 0;
+    for (int i = 0; i < 16; ++i) s[i] = 0;
 #pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      if (half == 1 && !of.both) break;
-      int key[2];
+    for (int n = 0; n < 2; ++n) key[n] = __shfl_sync(~0u, at, n * 16 + (lane & 7) + (lane >> 4) * 8);
+#pragma unroll 2
+    for (int k = 0; k < kHead / 16; ++k) {
+      const Quad q = load_quad(queries + unsigned(half_chunk(warp * 16 + (lane & 15), k * 2 + (lane >> 4), 64)));
 #pragma unroll
-      for (int n = 0; n < 2; ++n) key[n] = __shfl_sync(~0u, of.at[half], n * 16 + (lane & 7) + (lane >> 4) * 8);
+      for (int n = 0; n < 2; ++n) {
+        const Quad b = load_quad(keys + part_of(key[n], k * 2 + (lane >> 3 & 1)));
+        multiply_add(four(s[n * 8]), q, b.r[0], b.r[1]);
+        multiply_add(four(s[n * 8 + 4]), q, b.r[2], b.r[3]);
+      }
+    }
+  }
+  // The scores of each vector, by the keys of its row, which it finds.
+  __device__ __forceinline__ void scores(int group, int step, int first, const Rows& rows, Keys& keys,
+                                         float (&s)[32]) const {
 #pragma unroll
-      for (int k = 0; k < kHead / 16; ++k) {
-        const Quad q = load_quad(queries + unsigned(half_chunk(warp * 16 + (lane & 15), k * 2 + (lane >> 4), 64)));
+    for (int i = 16; i < 32; ++i) s[i] = kUnseen;
+#pragma unroll 1
+    for (int depth = step * kStep; depth < (step + 1) * kStep; depth += 32) {
 #pragma unroll
-        for (int n = 0; n < 2; ++n) {
-          const Quad b = load_quad(keys + part_of(key[n], k * 2 + (lane >> 3 & 1)));
-          multiply_add(four(s[half * 16 + n * 8]), q, b.r[0], b.r[1]);
-          multiply_add(four(s[half * 16 + n * 8 + 4]), q, b.r[2], b.r[3]);
+      for (int i = 0; i < 16; ++i) s[i] = s[16 + i], s[16 + i] = kUnseen;
+#pragma unroll 1
+      for (int r = 0; r < kTogether; ++r) {
+        const Sight sight = sight_of_row(group, first, rows.first + min(r, rows.count - 1));
+        if (keys.put(r < rows.count && depth < sight.end ? offset_of(depth + lane, rows.first + r, sight) : -1) < 0)
+          continue;
+        float x[16];
+        scores(group, keys.at[2 * kTogether - 1], x);
+#pragma unroll
+        for (int i = 0; i < 16; ++i) {
+          const int h = i / 2 % 2, at = depth + i / 4 * 8 + lane % 4 * 2 + i % 2;
+          if (rows.number[h] == r && at >= rows.sight[h].first && at < rows.sight[h].end) s[16 + i] = x[i];
         }
       }
     }
   }
-  __device__ __forceinline__ void hide(int step, Sight sight, const Gathered& of, float (&s)[32]) const {
-#pragma unroll
-    for (int i = 0; i < 32; ++i) {
-      const int depth = step * kStep + i / 4 * 8 + lane % 4 * 2 + i % 2;
-      if (!of.own[i / 2 % 2] || depth < sight.first || depth >= sight.end) s[i] = kUnseen;
-    }
-  }
-  __device__ __forceinline__ void add_values(const Gathered& of, const Quad (&weights)[4], Sums& t) const {
+  __device__ __forceinline__ void add_values(const Rows& rows, Keys& keys, Quad (&weights)[4], Sums& t) const {
     const std::uint32_t values = shared_address(shared.stages[0].values);
 #pragma unroll
-    for (int k = 0; k < 2; ++k) {
-      if (k == 1 && !of.both) break;  // products with weights of zero would change no sum
-      multiply_add(t.mass, weights[k * 2], kOnes, kOnes), multiply_add(t.mass, weights[k * 2 + 1], kOnes, kOnes);
+    for (int k = 0; k < 4; ++k) multiply_add(t.mass, weights[k], kOnes, kOnes);
+#pragma unroll 1
+    for (int half = 0; half < 2; ++half) {
+#pragma unroll 1
+      for (int r = 0; r < kTogether; ++r) {
+        const int at = keys.take();
+        if (at < 0) continue;  // products with weights of zero would change no sum
+        Quad own[2];
 #pragma unroll
-      for (int n = 0; n < kHead / 8; ++n) {
-        const Quad b = load_quad_transposed(values + part_of(of.at[k], n));
-        multiply_add(four(t.sum[n * 4]), weights[k * 2], b.r[0], b.r[1]);
-        multiply_add(four(t.sum[n * 4]), weights[k * 2 + 1], b.r[2], b.r[3]);
+        for (int i = 0; i < 8; ++i) own[i / 4].r[i % 4] = rows.number[i % 2] == r ? weights[i / 4].r[i % 4] : 0;
+#pragma unroll
+        for (int n = 0; n < kHead / 8; ++n) {
+          const Quad b = load_quad_transposed(values + part_of(at, n));
+          multiply_add(four(t.sum[n * 4]), own[0], b.r[0], b.r[1]);
+          multiply_add(four(t.sum[n * 4]), own[1], b.r[2], b.r[3]);
+        }
       }
+      weights[0] = weights[2], weights[1] = weights[3];
     }
   }
-  __device__ __forceinline__ void add_step(int group, int step, Sight sight, const Gathered& of, Sums& t) const {
+  __device__ __forceinline__ void add_step(int group, int step, int first, const Rows& rows, Sums& t) const {
     float s[32], keep[2];
     Quad weights[4];
-    scores(group, of, s);
-    hide(step, sight, of, s);
+    Keys keys;
+    scores(group, step, first, rows, keys, s);
     Block::weigh(s, t.peak, keep);
     t.scale(keep);
     Block::pack(s, weights);
-    add_values(of, weights, t);
+    add_values(rows, keys, weights, t);
   }
 
   // ---- all rows of this warp ----
-  __device__ __forceinline__ void begin_chunk(int group, int chunk, const Gathered& of, Sums& t) const {
+  __device__ __forceinline__ void begin_chunk(int group, int step, const Rows& rows, Sums& t) const {
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
-      if (!of.own[h]) continue;
+      if (rows.number[h] < 0 || rows.sight[h].end <= step * kStep) continue;
       t.end_chunk(h, work.scale);
-      Block::close_chunk(group, h, chunk, t);
+      Block::close_chunk(group, h, chunk_of(step * kStep - 1), t);
 #pragma unroll
       for (int n = 0; n < kHead / 2; ++n)
         if (n / 2 % 2 == h) t.sum[n] = 0;
     }
   }
-  // `index`: of the row among those of this warp.
-  __device__ __forceinline__ void add_row(int group, int row, int index, Sight s, Sums& t) const {
-    Gathered of;
+  // What row `index` of this warp sees; `first`: the first of them, counted from that of the sequence.
+  __device__ __forceinline__ Sight sight_of_row(int group, int first, int index) const {
+    return shared.sights.of(max((first + index) * work.group - tile.vector, group * 64 + warp * 16));
+  }
+  __device__ __forceinline__ void add_some_rows(int group, int first, Rows& rows, Sums& t) const {
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
-      const int v = group * 64 + warp * 16 + h * 8 + lane / 4;
-      of.own[h] = v < tile.vectors && (tile.vector + v) / work.group == row;
+      const int v = group * 64 + warp * 16 + h * 8 + lane / 4,
+                number = (tile.vector + v) / work.group - first - rows.first;
+      rows.number[h] = v < tile.vectors && number >= 0 && number < rows.count ? number : -1;
+      rows.sight[h] = shared.sights.of(v);
     }
+    int deepest = 0;
 #pragma unroll 1
-    for (int step = middle; step * kStep < s.end; ++step) {
-      if (step > begin && begins_chunk(step * kStep)) begin_chunk(group, chunk_of(step * kStep - 1), of, t);
-      of.both = step * kStep + 32 < s.end;
-      of.at[0] = of.at[1] = offset_of(step * kStep + lane, index, s);
-      if (of.both) of.at[1] = offset_of(step * kStep + 32 + lane, index, s);
-      add_step(group, step, s, of, t);
+    for (int r = 0; r < rows.count; ++r) deepest = max(deepest, sight_of_row(group, first, rows.first + r).end);
+#pragma unroll 1
+    for (int step = middle; step * kStep < deepest; ++step) {
+      if (step > begin && begins_chunk(step * kStep)) begin_chunk(group, step, rows, t);
+      add_step(group, step, first, rows, t);
     }
   }
   __device__ __forceinline__ void add_rows(int group, Sums& t) {
     const int from = group * 64 + warp * 16, last = min(from + 16, tile.vectors);
     if (from >= last) return;
-    const int first = (tile.vector + from) / work.group;
-    hold_ancestors(first, (tile.vector + last - 1) / work.group - first + 1);
+    const int first = (tile.vector + from) / work.group, count = (tile.vector + last - 1) / work.group - first + 1;
+    hold_ancestors(first, count);
     for (int step = middle; step < end; ++step)
       wait_barrier(&shared.full[(step - begin) % kStages], (step - begin) / kStages & 1);
 #pragma unroll 1
-    for (int v = from; v < last;) {
-      const int row = (tile.vector + v) / work.group;
-      add_row(group, row, row - first, shared.sights.of(v), t);
-      v = (row + 1) * work.group - tile.vector;
+    for (Rows rows{}; rows.first < count; rows.first += kTogether) {
+      rows.count = min(count - rows.first, kTogether);
+      add_some_rows(group, first, rows, t);
     }
   }
 

@@ -28,13 +28,19 @@ template <int kHead, bool kSplit, bool kTree> struct PromptRows : PromptBlock<kH
   // weights are computed together.
   static constexpr int kTogether = 4;
 
-  // Of the rows of this warp, numbers [first, first + count); and of vector h of this thread, its number among these
-  // (-1: it is none of them) and what its row sees.
+  // Of the rows of this warp, numbers [first, first + count), which all see the slots before `common`; and of vector h
+  // of this thread, the number of its row among these (-1: it is none of them) and what that row sees.
   struct Rows {
-    int first, count, number[2];
+    int first, count, common, number[2];
     Sight sight[2];
+
+    // Whether all rows have the same keys at depths [depth, depth + 32): those of the first serve all.
+    __device__ __forceinline__ bool are_one(int depth) const { return depth + 32 <= common; }
+    __device__ __forceinline__ bool have(int h, int r, int depth) const {
+      return are_one(depth) ? number[h] >= 0 : number[h] == r;
+    }
   };
-  // Of each half of a step and each row in it: key `lane` of 32, as offset in the ring; -1: the row attends to none. A
+  // Of each half of a step and each row in it: key `lane` of 32, as offset in the ring; -1: there are none. A
   // queue: what is taken in front is put behind, so that loops over it need not be unrolled.
   struct Keys {
     int at[2 * kTogether];
@@ -64,6 +70,7 @@ template <int kHead, bool kSplit, bool kTree> struct PromptRows : PromptBlock<kH
   }
   // As slot_at(), for the warp's row `index`; called by all lanes.
   __device__ __forceinline__ int slot_of(int depth, int index, Sight s) const {
+    if (__all_sync(~0u, depth < s.visible)) return depth;
     int rank = depth - s.branch(), from = s.visible;
     std::uint64_t bits = ancestors_of(index * work.words);
     for (int w = 1; w < work.words; ++w) {
@@ -116,31 +123,39 @@ template <int kHead, bool kSplit, bool kTree> struct PromptRows : PromptBlock<kH
 #pragma unroll 1
       for (int r = 0; r < kTogether; ++r) {
         const Sight sight = sight_of_row(group, first, rows.first + min(r, rows.count - 1));
-        if (keys.put(r < rows.count && depth < sight.end ? offset_of(depth + lane, rows.first + r, sight) : -1) < 0)
-          continue;
+        const bool any = r < (rows.are_one(depth) ? 1 : rows.count) && depth < sight.end;
+        if (keys.put(any ? offset_of(depth + lane, rows.first + r, sight) : -1) < 0) continue;
+        const bool own[2] = {rows.have(0, r, depth), rows.have(1, r, depth)};
         float x[16];
         scores(group, keys.at[2 * kTogether - 1], x);
 #pragma unroll
-        for (int i = 0; i < 16; ++i) {
-          const int h = i / 2 % 2, at = depth + i / 4 * 8 + lane % 4 * 2 + i % 2;
-          if (rows.number[h] == r && at >= rows.sight[h].first && at < rows.sight[h].end) s[16 + i] = x[i];
-        }
+        for (int i = 0; i < 16; ++i)
+          if (own[i / 2 % 2]) s[16 + i] = x[i];
       }
     }
   }
-  __device__ __forceinline__ void add_values(const Rows& rows, Keys& keys, Quad (&weights)[4], Sums& t) const {
+  __device__ __forceinline__ void hide(int step, const Rows& rows, float (&s)[32]) const {
+#pragma unroll
+    for (int i = 0; i < 32; ++i) {
+      const int h = i / 2 % 2, depth = step * kStep + i / 4 * 8 + lane % 4 * 2 + i % 2;
+      if (depth < rows.sight[h].first || depth >= rows.sight[h].end) s[i] = kUnseen;
+    }
+  }
+  __device__ __forceinline__ void add_values(int step, const Rows& rows, Keys& keys, Quad (&weights)[4],
+                                             Sums& t) const {
     const std::uint32_t values = shared_address(shared.stages[0].values);
 #pragma unroll
     for (int k = 0; k < 4; ++k) multiply_add(t.mass, weights[k], kOnes, kOnes);
 #pragma unroll 1
-    for (int half = 0; half < 2; ++half) {
+    for (int depth = step * kStep; depth < (step + 1) * kStep; depth += 32) {
 #pragma unroll 1
       for (int r = 0; r < kTogether; ++r) {
         const int at = keys.take();
         if (at < 0) continue;  // products with weights of zero would change no sum
+        const bool have[2] = {rows.have(0, r, depth), rows.have(1, r, depth)};
         Quad own[2];
 #pragma unroll
-        for (int i = 0; i < 8; ++i) own[i / 4].r[i % 4] = rows.number[i % 2] == r ? weights[i / 4].r[i % 4] : 0;
+        for (int i = 0; i < 8; ++i) own[i / 4].r[i % 4] = have[i % 2] ? weights[i / 4].r[i % 4] : 0;
 #pragma unroll
         for (int n = 0; n < kHead / 8; ++n) {
           const Quad b = load_quad_transposed(values + part_of(at, n));
@@ -156,10 +171,11 @@ template <int kHead, bool kSplit, bool kTree> struct PromptRows : PromptBlock<kH
     Quad weights[4];
     Keys keys;
     scores(group, step, first, rows, keys, s);
+    hide(step, rows, s);
     Block::weigh(s, t.peak, keep);
     t.scale(keep);
     Block::pack(s, weights);
-    add_values(rows, keys, weights, t);
+    add_values(step, rows, keys, weights, t);
   }
 
   // ---- all rows of this warp ----
@@ -187,8 +203,12 @@ template <int kHead, bool kSplit, bool kTree> struct PromptRows : PromptBlock<kH
       rows.sight[h] = shared.sights.of(v);
     }
     int deepest = 0;
+    rows.common = INT_MAX;
 #pragma unroll 1
-    for (int r = 0; r < rows.count; ++r) deepest = max(deepest, sight_of_row(group, first, rows.first + r).end);
+    for (int r = 0; r < rows.count; ++r) {
+      const Sight sight = sight_of_row(group, first, rows.first + r);
+      deepest = max(deepest, sight.end), rows.common = min(rows.common, sight.visible);
+    }
 #pragma unroll 1
     for (int step = middle; step * kStep < deepest; ++step) {
       if (step > begin && begins_chunk(step * kStep)) begin_chunk(group, step, rows, t);

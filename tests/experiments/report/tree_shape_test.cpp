@@ -1,6 +1,7 @@
 // The best tree from result lines made by hand: acceptance, step times, the choice, and what is refused.
 #include "experiments/report/tree_shape.h"
 
+#include <array>
 #include <cmath>
 
 #include <gtest/gtest.h>
@@ -64,6 +65,17 @@ TEST(TreeShapeReport, ProbabilitiesAreSharesOfRoundsAndPooledWhereTheyAreFew) {
   EXPECT_EQ(found["children"][1][1]["offered"], 20);
 }
 
+TEST(TreeShapeReport, AHundredRoundsAreEnough) {
+  const json p =
+      result_of({tree_line("a", 5, {{200, 50, 50}, {50, 50}}, {{100, 10, 5}, {30, 5}})}, 16)["probabilities"];
+  ASSERT_EQ(p[0].size(), 3u);
+  EXPECT_DOUBLE_EQ(p[0][2], 0.1) << "at all levels together";
+  EXPECT_DOUBLE_EQ(p[1][0], 0.6) << "at a level of its own";
+  EXPECT_DOUBLE_EQ(p[1][1], 0.1);
+  const json few = tree_line("a", 5, {{200, 50, 49}, {50, 50}}, {{100, 10, 5}, {30, 5}});
+  EXPECT_EQ(result_of({few}, 16)["probabilities"][0].size(), 2u);
+}
+
 TEST(TreeShapeReport, RunsOfSeveralShapesAndBudgetsAreAdded) {
   json other = good_line("b", 9);
   other["run"]["drafter"]["shape"] = {{0}, {1}};
@@ -90,6 +102,34 @@ TEST(TreeShapeReport, StepTimesAreFittedAndDecideTheTree) {
   EXPECT_EQ(found["document"]["drafter"]["model"], "experiments/models/draft");
   EXPECT_EQ(found["trees"][0]["nodes"], 1);
   EXPECT_NEAR(found["trees"][0]["tokens_per_second"], 1 / 0.011, 1e-6);
+}
+
+TEST(TreeShapeReport, StepTimesOfABatchAreThoseOfAllItsRows) {
+  std::vector<TimedSteps> steps;  // of four sequences
+  for (const auto& [n, nodes, levels] : {std::array{20.0, 1.0, 0.0}, {10, 3, 2}, {5, 5, 2}, {5, 4, 1}}) {
+    const double drafted = 4 * (nodes - 1), draft = 0.004 * levels + 0.0005 * drafted;
+    steps.push_back({4 * nodes, n, 4 * n, n * levels, n * drafted, n * draft, n * (0.010 + 0.001 * 4 * nodes + draft)});
+  }
+  const StepTimes t = fitted(steps);
+  EXPECT_EQ(t.sequences, 4);
+  EXPECT_NEAR(t.seconds(5, 2), 0.010 + 0.020 + 0.008 + 0.008, 1e-9);
+  EXPECT_NEAR(t.seconds(1, 0), 0.014, 1e-9);
+  const StepTimes mean = fitted({{1, 30, 30, 0, 0, 0, 30 * 0.014}, {1, 10, 10, 0, 0, 0, 10 * 0.018}});
+  EXPECT_NEAR(mean.seconds(1, 0), 0.015, 1e-9) << "every step counts once";
+
+  json line = good_line();
+  for (json& repeat : line["repeats"])
+    for (const char* side : {"speculative", "baseline"})
+      for (json& s : repeat[side]["steps_of_rows"]) s["sequences"] = 80;
+  EXPECT_NEAR(result_of({line}, 4)["trees"][0]["tokens_per_second"], 4 / 0.014, 1e-6);
+}
+
+// 3 nodes: 1.7 / 17 ms; a third place makes it 1.72 / 18.
+TEST(TreeShapeReport, ALargerTreeIsNotChosenForItsTokensAlone) {
+  const json found = result_of({tree_line("a", 5, {{200, 200, 200}}, {{100, 40, 4}})}, 4);
+  EXPECT_EQ(found["trees"].back()["nodes"], 4);
+  EXPECT_NEAR(found["trees"].back()["tau"], 1.72, 1e-12);
+  EXPECT_EQ(found["chosen"]["nodes"], 3);
 }
 
 TEST(TreeShapeReport, WithoutStepTimesTheMostTokensARoundDecide) {

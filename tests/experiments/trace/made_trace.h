@@ -24,7 +24,8 @@ inline Trace made_trace() {
     for (int at = 0; at < 3; ++at) {
       TracedStep s;
       s.judged = 1, s.depth = 2 - at, s.rows = 3 - at;
-      s.phases.total = 0.010 + 0.001 * (s.rows - 1) + 0.002 * s.depth, s.phases.draft_forward = 0.002 * s.depth;
+      s.phases.total = 0.010 + 0.001 * (s.rows - 1) + 0.002 * s.depth, s.phases.draft_forward = 0.0015 * s.depth,
+      s.phases.draft_other = 0.0005 * s.depth;
       TracedRound r;
       r.request = request, r.at = at, r.emitted = {11 + at}, r.p_next = 0.5;
       for (int n = 0; n < s.depth; ++n) {

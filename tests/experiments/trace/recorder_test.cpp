@@ -89,6 +89,54 @@ TEST_F(Recorded, OverlapsAreSumsOfTheLesserProbability) {
   EXPECT_LT(std::abs(accept - overlap), 4 * std::sqrt(squares));
 }
 
+// Where the target wrote what was drafted, the next round begins at the first node: both hold the same distributions.
+TEST_F(Recorded, NumbersOfANodeAreThoseOfTheRoundThatBeginsThere) {
+  const Trace trace = traced({{"sampling", {{"temperature", 1}}}, {"policy", {{"length", 4}}}});
+  int overlaps = 0, deeper = 0, nodes = 0;
+  for (const auto& output : trace.by_request())
+    for (std::size_t t = 0; t + 1 < output.size(); ++t) {
+      const TracedRound &r = *output[t], &next = *output[t + 1];
+      if (r.nodes.empty() || r.node(1).token != r.emitted.front()) continue;
+      for (int n = 1; n + 1 < r.size() && n < next.size(); ++n) {
+        EXPECT_NEAR(r.overlap.at(n), next.overlap.at(n - 1), 1e-8) << "node " << n;
+        ++overlaps, deeper += n > 1;
+        const TracedNode &here = r.node(n + 1), &there = next.node(n);
+        if (here.token != there.token) break;
+        EXPECT_NEAR(here.p, there.p, 1e-8);
+        EXPECT_NEAR(here.q, there.q, 1e-8);
+        EXPECT_NEAR(here.accept, there.accept, 1e-8);
+        ++nodes;
+      }
+    }
+  EXPECT_GT(overlaps, 20);
+  EXPECT_GT(deeper, 0);
+  EXPECT_GT(nodes, 0);
+}
+
+// Races write one text, whatever was accepted: where a path ends, a dense trace has a round.
+TEST_F(Recorded, WhatFollowsAPathIsThatOfItsLastNode) {
+  const json run = {{"verifier", {{"name", "coupled"}}}, {"sampling", {{"temperature", 1}}}};
+  json sparse = run;
+  sparse["trace"] = {{"dense", false}};
+  const Trace dense = traced(run), trace = traced(sparse);
+  const auto rounds = dense.by_request();
+  int paths = 0, drawn = 0;
+  for (const auto& output : trace.by_request())
+    for (const TracedRound* r : output) {
+      if (r->emitted.size() <= r->path.size()) continue;  // the end of the output
+      const TracedRound& there = *rounds[std::size_t(r->request)].at(std::size_t(r->at) + r->path.size());
+      EXPECT_EQ(r->emitted.back(), there.emitted.front());
+      EXPECT_NEAR(r->p_next, there.p_next, 1e-8);
+      if (r->path.empty()) continue;
+      ++paths;
+      if (r->q_next < 0 || there.q_next < 0) continue;
+      EXPECT_NEAR(r->q_next, there.q_next, 1e-8);
+      ++drawn;
+    }
+  EXPECT_GT(paths, 10);
+  EXPECT_GT(drawn, 5);
+}
+
 // A dense trace writes plain decoding's output, and a recorded run that of the run.
 TEST_F(Recorded, OutputsAreThoseOfTheRuns) {
   for (const bool dense : {true, false}) {

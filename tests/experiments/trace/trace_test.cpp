@@ -37,7 +37,9 @@ TEST(TraceFile, IsReadAsItWasWritten) {
   EXPECT_EQ(b.overlap, a.overlap);
   EXPECT_EQ(b.reach, a.reach);
   EXPECT_EQ(b.emitted, a.emitted);
-  EXPECT_EQ(read.steps[0].phases.total, made.steps[0].phases.total);
+  for (double Phases::* phase : {&Phases::draft_forward, &Phases::draft_other, &Phases::total})
+    EXPECT_EQ(read.steps[0].phases.*phase, made.steps[0].phases.*phase);
+  EXPECT_EQ(read.steps[0].depth, made.steps[0].depth);
   EXPECT_EQ(read.requests[1].category, "math");
 }
 
@@ -183,6 +185,7 @@ TEST_F(Refusals, ShapesThatVaryAreNotCut) {
 
 TEST_F(Refusals, TimesAreNotExtrapolated) {
   EXPECT_NEAR(costs.round(2, 1), 0.011 + 0.002, 1e-12);
+  EXPECT_NEAR(costs.round(3, 0), 0.012, 1e-12) << "the target's alone";
   EXPECT_NEAR(costs.plain(), 0.009, 1e-12);
   EXPECT_TRUE(says(sentence_of([&] { (void)costs.round(5, 2); }), "5 rows", "1 to 3", "not extrapolated", "--costs"));
   TimesBy times("rows");
@@ -192,6 +195,18 @@ TEST_F(Refusals, TimesAreNotExtrapolated) {
   Trace other = trace;
   other.header["run"]["drafter"]["name"] = "ngram";
   EXPECT_TRUE(says(sentence_of([&] { costs.add(other, "o.jsonl"); }), "o.jsonl", "another run", "drafter"));
+  for (const char* pointer : {"/run/target/model", "/run/engine/batch", "/run/engine/threads", "/run/engine/numerics",
+                              "/machine/cpu", "/machine/cores", "/machine/device"}) {
+    other.header = trace.header;
+    other.header[json::json_pointer(pointer)] = "another";
+    EXPECT_TRUE(says(sentence_of([&] { costs.add(other, "o.jsonl"); }), "o.jsonl", "another run")) << pointer;
+  }
+  const std::size_t steps = costs.steps();
+  other = trace;
+  for (TracedStep& s : other.steps) s.rows += 2, s.phases.total += 0.002;
+  costs.add(other, "o.jsonl");
+  EXPECT_EQ(costs.steps(), 2 * steps);
+  EXPECT_NEAR(costs.round(5, 2), 0.014 + 0.004, 1e-12) << "now they were measured";
 }
 
 // Only steps of a full batch that read no prompt are those of a round.
@@ -201,12 +216,14 @@ TEST_F(Refusals, StepsOfOtherKindsAreNotTimed) {
   const CostTable full(trace);
   EXPECT_EQ(full.steps(), trace.steps.size());
   const double seconds = full.round(2, 1), plain = full.plain();
+  EXPECT_NEAR(seconds, 0.011 + 0.002, 1e-12) << "of two sequences";
   const std::vector<TracedStep> steps = trace.steps;
   for (TracedStep s : steps) {
     s.phases.total = 9;
     s.judged = 1, trace.steps.push_back(s);
     s.judged = 2, s.prompt_rows = 1, trace.steps.push_back(s);
     s.judged = 3, s.prompt_rows = 0, trace.steps.push_back(s);
+    s.judged = 2, s.phases.total = s.phases.draft_forward, trace.steps.push_back(s);  // a clock was set meanwhile
   }
   const CostTable mixed(trace);
   EXPECT_EQ(mixed.steps(), full.steps());

@@ -18,7 +18,9 @@ class Watched final : public Model {
     int rows = 0, sequences = 0, longest = 0, most = 0;  // most: rows of one table
     bool agree = true;                                   // begins and owner; every row has a table
     int straight = 0, branching = 0;                     // tables of Layout::straight; tables with ancestors
-    bool apart = true;                                   // no row of Layout::straight has ancestors; its bounds hold
+    bool apart = true;                                   // no row of Layout::straight has ancestors; its bounds are so
+    bool padded = true;                                  // sizes of both parts, and bounds of them, are padded ones
+    bool all_wanted = false;                             // Rows::all_wanted
   };
   Watched(std::shared_ptr<Model> model, std::vector<Seen>& seen) : model_(std::move(model)), seen_(seen) {}
   const ModelInfo& info() const override { return model_->info(); }
@@ -31,13 +33,21 @@ class Watched final : public Model {
       for (int r = begins(i); r < begins(i + 1); ++r) s.agree = s.agree && *l.owner.row<std::int32_t>(r) == i;
     }
     s.agree = s.agree && begins(0) == 0 && begins(l.sequences) == l.rows;
-    note_straight(l, s);
+    note_straight(backend, l, s);
+    for (const int n :
+         {l.straight.rows, l.rows - l.straight.rows, l.straight.sequences, l.sequences - l.straight.sequences,
+          l.straight.longest, l.longest, l.straight.deepest, l.deepest, l.table_width})
+      s.padded = s.padded && backend.padded(n) == n;
+    s.all_wanted = rows.all_wanted;
+    for (std::int32_t r = 0; rows.all_wanted && r < rows.wanted.dim(0); ++r)  // 0: also padding
+      s.agree = s.agree && (*rows.wanted.row<std::int32_t>(r) == r || *rows.wanted.row<std::int32_t>(r) == 0);
     seen_.push_back(s);
     return model_->forward(backend, rows, kv);
   }
 
  private:
-  static void note_straight(const Layout& l, Seen& s) {
+  static void note_straight(const Backend& backend, const Layout& l, Seen& s) {
+    int deepest = 0, longest = 0;
     s.straight = l.straight.sequences;
     s.apart = *l.begins.row<std::int32_t>(s.straight) == l.straight.rows;
     for (int i = 0; i < l.sequences; ++i) {
@@ -45,11 +55,13 @@ class Watched final : public Model {
       bool branches = false;
       for (int r = begin; r < end; ++r) {
         for (int w = 0; w < l.words; ++w) branches = branches || l.ancestors.row<std::uint64_t>(r)[w] != 0;
-        if (i < s.straight) s.apart = s.apart && *l.visible.row<std::int32_t>(r) <= l.straight.deepest;
+        if (i < s.straight) deepest = std::max(deepest, *l.visible.row<std::int32_t>(r));
       }
       s.branching += branches;
-      if (i < s.straight) s.apart = s.apart && !branches && end - begin <= l.straight.longest;
+      if (i < s.straight) s.apart = s.apart && !branches, longest = std::max(longest, end - begin);
     }
+    s.apart = s.apart && backend.padded(deepest) == l.straight.deepest && longest <= l.straight.longest &&
+              l.straight.longest <= std::max(l.longest, 1);
   }
 
   std::shared_ptr<Model> model_;
@@ -129,10 +141,11 @@ struct SeveralSequences {
     for (int i = 0; i < kCount; ++i) {
       Sequence& s = sequences[std::size_t(i)];
       s.id = SequenceId(i + 1);
-      for (int n = 0; n < 2 + i; ++n) s.tokens.push_back(Token((n * 3 + i) % 5));
-      DraftTree tree = DraftTree::rooted(backend, s.tokens.back(), 5);
+      for (int n = 0; n < 1 + i; ++n) s.tokens.push_back(Token((n * 3 + i) % 5));
+      DraftTree tree = DraftTree::rooted(backend, s.tokens.back(), 70);
       if (i % 2 == 0) {
         for (const int parent : {0, 0, 1, 2}) tree.guess(parent, Token((i + tree.nodes) % 5));
+        while (i == 2 && tree.nodes < 70) tree.guess(tree.nodes / 2, Token(tree.nodes % 5));  // more than a word
       } else {
         for (int n = 0; n < i - 1; ++n) tree.guess(n, Token(n % 5));
       }
@@ -153,11 +166,19 @@ TEST(CachedModelTest, trees_that_branch_are_apart_and_logits_keep_their_order) {
     PagePool pool(*backend, 4 * models.target->info().kv.bytes_per_row(), 64);
     const auto logits_of = [&](std::span<const Segment> segments) {
       CachedModel model(*backend, std::make_shared<Watched>(models.target, seen), pool, false);
-      for (const Segment& s : segments) {
-        (void)model.unseen(*s.sequence);
-        EXPECT_TRUE(model.reserve(*s.sequence, s.chain + s.tree->nodes));
+      std::vector<Segment> fed(segments.begin(), segments.end());
+      for (Segment& s : fed) {
+        const auto unseen = [&] {
+          s.chain = int(model.unseen(*s.sequence).size()) - 1;
+          EXPECT_TRUE(model.reserve(*s.sequence, s.chain + s.tree->nodes));
+        };
+        unseen();
+        if (s.chain < 3) continue;
+        const Segment first{s.sequence, 2, nullptr, 0};  // so that contexts are deeper than sequences have rows
+        (void)model.run({&first, 1});
+        unseen();
       }
-      const Tensor logits = model.run(segments).logits;
+      const Tensor logits = model.run(fed).logits;
       for (const Segment& s : segments) model.forget(*s.sequence);
       return logits;
     };
@@ -165,7 +186,7 @@ TEST(CachedModelTest, trees_that_branch_are_apart_and_logits_keep_their_order) {
     const Tensor together = logits_of(all.segments);
     EXPECT_EQ(seen.back().branching, 4);
     EXPECT_GE(seen.back().straight, 3);
-    EXPECT_TRUE(seen.back().apart && seen.back().agree);
+    EXPECT_TRUE(seen.back().apart && seen.back().agree && seen.back().padded);
     std::int64_t at = 0;
     for (const Segment& s : all.segments) {
       const Tensor alone = logits_of({&s, 1});
@@ -175,6 +196,61 @@ TEST(CachedModelTest, trees_that_branch_are_apart_and_logits_keep_their_order) {
     }
     EXPECT_EQ(at, together.dim(0));
   }
+}
+
+// The logits of all rows need no gathering where rows are in the order of the segments and padding is behind them all.
+TEST(CachedModelTest, rows_that_are_all_wanted_are_in_order) {
+  const auto models = conformance::table_models({.vocab = 5, .positions = 64});
+  Rounding backend;
+  std::vector<Watched::Seen> seen;
+  PagePool pool(backend, 4 * models.target->info().kv.bytes_per_row(), 64);
+  const auto all_wanted = [&](int roots, int trees, bool trees_first) {
+    CachedModel model(backend, std::make_shared<Watched>(models.target, seen), pool, false);
+    std::vector<Sequence> sequences{std::size_t(roots + trees)};
+    std::vector<DraftTree> drafts;
+    std::vector<Segment> segments;
+    for (int i = 0; i < roots + trees; ++i) {
+      Sequence& s = sequences[std::size_t(i)];
+      s.id = SequenceId(i + 1), s.tokens = {Token(i % 5)};
+      drafts.push_back(DraftTree::rooted(backend, s.last(), 3));
+      if (trees_first ? i < trees : i >= roots)
+        for (const int parent : {0, 0, 1}) drafts.back().guess(parent, Token(drafts.back().nodes));
+      EXPECT_EQ(model.unseen(s).size(), 1u);
+      EXPECT_TRUE(model.reserve(s, drafts.back().nodes));
+    }
+    for (std::size_t i = 0; i < sequences.size(); ++i) segments.push_back({&sequences[i], 0, &drafts[i], 0});
+    EXPECT_EQ(model.run(segments).logits.dim(0), roots + 4 * trees);
+    EXPECT_TRUE(seen.back().agree && seen.back().apart);
+    EXPECT_EQ(seen.back().branching, trees);
+    for (const Sequence& s : sequences) model.forget(s);
+    return seen.back().all_wanted;
+  };
+  EXPECT_TRUE(all_wanted(4, 1, false));
+  EXPECT_FALSE(all_wanted(4, 1, true)) << "the tree comes last in the layout";
+  EXPECT_FALSE(all_wanted(9, 4, false)) << "32 rows, 7 of them padding between the parts";
+}
+
+// A caller that catches the failure of a forward goes on without the rows that were never written.
+TEST(CachedModelTest, a_forward_that_fails_leaves_no_rows) {
+  struct Failing final : Model {
+    ModelInfo known;
+    const ModelInfo& info() const override { return known; }
+    Output forward(Backend&, const Rows&, std::span<const KvLayer>) override { throw Error("it fails"); }
+  };
+  const auto backend = make_reference_backend();
+  const auto models = conformance::table_models({.vocab = 5, .positions = 64});
+  PagePool pool(*backend, 4 * models.target->info().kv.bytes_per_row(), 4);
+  const auto failing = std::make_shared<Failing>();
+  failing->known = models.target->info();
+  CachedModel model(*backend, failing, pool);
+  Sequence s;
+  s.id = 1, s.tokens = {1, 2, 3};
+  EXPECT_EQ(model.unseen(s).size(), 3u);
+  ASSERT_TRUE(model.reserve(s, 3));
+  const DraftTree root = DraftTree::rooted(*backend, 3, 0);
+  const Segment all{&s, 2, &root, 0};
+  EXPECT_EQ(test::sentence_of([&] { model.run({&all, 1}); }), "it fails");
+  EXPECT_EQ(model.unseen(s).size(), 3u);
 }
 
 TEST(CachedModelTest, RefusesSegmentsThatAreNotImplemented) {

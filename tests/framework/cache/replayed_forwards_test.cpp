@@ -75,6 +75,9 @@ class Replayed final : public Model {
     Recording& b = dynamic_cast<Recording&>(backend);
     const Layout& l = rows.layout;
     EXPECT_TRUE(!rows.all_wanted || rows.wanted.dim(0) == l.rows) << "the logits of all rows have no other rows";
+    for (int i = 0; i < l.sequences; ++i)
+      EXPECT_LE(l.begins.row<std::int32_t>(i)[1] - *l.begins.row<std::int32_t>(i), l.longest);
+    for (int r = 0; r < l.rows; ++r) EXPECT_LT(*l.slots.row<std::int32_t>(r), l.deepest);
     b.note({std::int64_t(reinterpret_cast<std::uintptr_t>(this)), l.rows, l.sequences, l.words, l.table_width,
             l.deepest, l.longest, l.straight.rows, l.straight.sequences, l.straight.deepest, l.straight.longest,
             rows.all_wanted});
@@ -173,6 +176,40 @@ TEST_F(ReplayedForwards, equal_keys_belong_to_equal_bodies) {
     EXPECT_GT(recording->replayed, 200);
     EXPECT_EQ(recording->wrong, 0) << few;
   }
+}
+
+// Chains beside trees that branch: the parts of a layout have sizes and bounds of their own.
+TEST_F(ReplayedForwards, parts_of_other_sizes_are_another_body) {
+  recording->few = 4;
+  std::mt19937 engine_of(11);
+  const auto up_to = [&](unsigned n) { return 1 + int(engine_of() % n); };
+  Alone alone(*backend, models.target, 4, 256);
+  SequenceId id = 0;
+  for (int i = 0; i < 2000; ++i) {
+    std::vector<Sequence> sequences{std::size_t(1 + up_to(11))};
+    const std::size_t chains = std::size_t(up_to(unsigned(sequences.size()) - 1));  // the others branch
+    for (Sequence& s : sequences) s.id = ++id, s.tokens = Tokens(std::size_t(up_to(6)), 1);
+    for (const bool again : {false, true}) {  // the second time the context is deeper than sequences have rows
+      std::vector<DraftTree> trees;
+      std::vector<Segment> segments;
+      for (std::size_t k = 0; k < sequences.size(); ++k) {
+        trees.push_back(DraftTree::rooted(*backend, sequences[k].last(), 3));
+        for (int n = up_to(2); k >= chains && n >= 0; --n) trees.back().guess(0, Token(n));
+      }
+      for (std::size_t k = 0; k < sequences.size(); ++k) {
+        segments.push_back({&sequences[k], int(alone.model.unseen(sequences[k]).size()) - 1, &trees[k], 0});
+        ASSERT_TRUE(alone.model.reserve(sequences[k], segments[k].chain + trees[k].nodes));
+      }
+      (void)alone.model.run(segments);
+      for (Sequence& s : sequences)
+        if (again)
+          alone.model.forget(s);
+        else
+          s.tokens.insert(s.tokens.end(), std::size_t(up_to(2)), 4);
+    }
+  }
+  EXPECT_GT(recording->replayed, 1000);
+  EXPECT_EQ(recording->wrong, 0);
 }
 
 // One engine whose inputs outgrow their memory between two equal forwards.

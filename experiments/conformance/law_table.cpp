@@ -37,6 +37,7 @@ Why never(const Candidate&, const Environment&) { return ""; }
 Why if_learning(const Candidate& c, const Environment&) {
   return c.needs.learns        ? "the drafter declares that it learns from outcomes or from other requests"
          : proposes_nothing(c) ? "the drafter proposes nothing"
+  if (c.own_policy && !c.policy_learns) return "";
                                : "";
 }
 Why without_formula(const Candidate& c, const Environment&) {
@@ -90,8 +91,9 @@ std::vector<KitLaw> laws_of_output() {
 std::vector<KitLaw> laws_of_drafting() {
   return {
       {"memory",
-       "in every step a drafter that saw all rejections proposes what a fresh one proposes, tokens and distributions",
-       "proposals", "", if_learning, memory_cases},
+       "in every step a drafter that saw all rejections and preemptions proposes what a fresh one proposes, tokens and "
+       "distributions, and a policy gives the budgets of one that saw the sequence alone; in the end all is forgotten",
+       "proposals, budgets", "", if_learning, memory_cases},
       {"cache",
        "after every step each cache holds ceil(length / page) pages and the keys and values of a fresh prefill; no "
        "page "
@@ -142,6 +144,7 @@ Candidate candidate(const Subject& subject, bool own_policy, bool own_verifier) 
 
 std::string verifier_of(const Candidate& c) { return c.subject.configs.verifier.dump(); }
 
+  c.policy_learns = own_policy && policy_learns(subject.registries, subject.configs.policy);
 std::string drafter_of(const Candidate& c) {
   return c.subject.configs.drafter.dump() + c.subject.configs.policy.dump() + (c.soundness.race ? ", races" : "");
 }

@@ -59,9 +59,21 @@ Finding batch(const Subject& subject, const Scenario& alone, const BatchCase& c,
               std::span<const TestRequest> requests);
 
 // memory: in every step, a drafter that served the whole run proposes what a fresh one proposes, tokens and
-// distributions.
+// distributions. In the end, when every sequence was forgotten, so it does for one that has the id of a former one and
+// another text.
 Finding memory(const Subject& subject, const Scenario& scenario, HostBackend& backend, const Models& models,
                std::span<const TestRequest> requests);
+// The same where sequences that go on are forgotten: now and then, or because the pool is too small, and the engine
+// preempts them (it must).
+enum class Interruption { none, forgotten, preempted };
+Finding memory_across(const Subject& subject, Interruption interruption, const Scenario& scenario, HostBackend& backend,
+                      const Models& models, std::span<const TestRequest> requests);
+
+// memory of a length policy: in every step it gives each sequence the budget of a policy that saw this sequence alone,
+// with the same PastOnly, whatever the batch, the order and preemption (which must occur); in the end, when every
+// sequence was forgotten, a former id gets a new one's budget.
+Finding policy_memory(const Subject& subject, const Scenario& scenario, HostBackend& backend, const Models& models,
+                      std::span<const TestRequest> requests);
 
 // cache: after every step every cache holds ceil(length / page) pages and the keys and values of a fresh prefill, bit
 // for bit; nothing is held at the end.

@@ -23,11 +23,13 @@ Why unless_telling(const Candidate& c, const Environment& e) {
     return "the verifier reads no distribution of the drafter; the law is shown beside the others";
   return unless_exact(c, e);
 }
-Why without_law(const Candidate& c, const Environment&) {
+Why of_others(const Candidate& c, const Environment&) {
   if (!c.own_verifier) return "it concerns the verifier alone, which was not chosen; --verifier chooses it";
-  return c.soundness.exact() || c.soundness.induced
-             ? ""
-             : "the verifier promises \"" + c.soundness.promise + "\" and states no induced distribution";
+  return "";
+}
+// At temperature 0 a lossy verifier owes the greedy output too where the distribution that it states is greedy.
+Why unless_greedy(const Candidate& c, const Environment& e) {
+  return c.soundness.induced && states_greedy(c) ? "" : unless_exact(c, e);
 }
 Why unless_path_identical(const Candidate& c, const Environment&) {
   return c.soundness.path_identical() ? ""
@@ -71,13 +73,16 @@ std::vector<KitLaw> laws_of_output() {
        "outcomes of the draws", "total variation", unless_telling, exact_cases},
       {"rounds",
        "one round of the verifier alone, on deep, wide and branching trees of every kind that it takes, emits the "
-       "target's joint distribution within 1e-12, or the distribution that a lossy verifier states",
-       "outcomes of the draws", "total variation", without_law, round_cases},
+       "target's joint distribution within 1e-12, or the distribution that a lossy verifier states; that one accepts a "
+       "draft of which the target is nearly sure no less often than another",
+       "outcomes of the draws", "total variation", of_others, round_cases},
       {"sampled",
        "end to end, with the engine's own draws, a joint chi-square test does not reject the target's distribution",
        "outputs", "p-value after Holm", unless_telling, sampled_cases},
-      {"greedy", "at temperature 0 the output equals plain decoding's, token by token", "outputs", "", unless_exact,
-       greedy_cases},
+      {"greedy",
+       "at temperature 0 the output equals plain decoding's, token by token, a lossy verifier's where its stated "
+       "distribution is greedy",
+       "outputs", "", unless_greedy, greedy_cases},
       {"coupled", "at any temperature the output equals plain decoding's with the same seed, token by token", "outputs",
        "", unless_path_identical, coupled_cases},
       {"batch",

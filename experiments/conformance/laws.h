@@ -86,6 +86,10 @@ Finding cache(const Subject& subject, const Scenario& scenario, Backend& backend
 // draws.
 struct RoundCase;
 Finding one_round(const Subject& subject, const RoundCase& c);
+// A lossy verifier given one draft, at temperatures 0, .6 and 1: the token of which the target is nearly sure is
+// accepted no less often than any other. A rule and the distribution that it states may both have a comparison the
+// wrong way round.
+Finding prefers_probable(const Subject& subject);
 // A lossy verifier on one drawn tree, with draws of Philox: a chi-square test against its induced distribution.
 Finding sampled_round(const Subject& subject, const RoundCase& c, long samples, double level);
 // An exact verifier on many drawn trees of one shape, with draws of Philox. By level, the emitted tokens are scored by

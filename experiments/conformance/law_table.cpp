@@ -37,9 +37,9 @@ Why unless_path_identical(const Candidate& c, const Environment&) {
 }
 Why never(const Candidate&, const Environment&) { return ""; }
 Why if_learning(const Candidate& c, const Environment&) {
+  if (c.own_policy && !c.policy_learns) return "";
   return c.needs.learns        ? "the drafter declares that it learns from outcomes or from other requests"
          : proposes_nothing(c) ? "the drafter proposes nothing"
-  if (c.own_policy && !c.policy_learns) return "";
                                : "";
 }
 Why without_formula(const Candidate& c, const Environment&) {
@@ -49,9 +49,8 @@ Why without_formula(const Candidate& c, const Environment&) {
   if (c.soundness.acceptance == Acceptance::joint && !chains) return "the joint acceptance of trees has no formula";
   return of_nodes || !c.soundness.race ? "" : "the acceptance of siblings of one race has no formula";
 }
-Why unless_drawing(const Candidate& c, const Environment&) {
-  if (proposes_nothing(c)) return "the drafter proposes nothing";
-  return all_are(c, {Drawn::certain}) ? "the drafter draws nothing: all its nodes are certain" : "";
+Why unless_proposing(const Candidate& c, const Environment&) {
+  return proposes_nothing(c) ? "the drafter proposes nothing" : "";
 }
 Why without_devices(const Candidate&, const Environment& e) {
   return e.devices.empty() ? "the reference is the only device here" : "";
@@ -120,8 +119,9 @@ std::vector<KitLaw> laws_of_treatment() {
        "total variation", unless_telling, options_cases},
       {"causal",
        "whether a node exists is decided before its token is drawn: forcing any draw to any token keeps the node "
-       "in place",
-       "forced draws", "", unless_drawing, causal_cases},
+       "in place; every node is drawn as it is called, from the distribution at its parent, or holds no draw if it is "
+       "called 'certain'",
+       "rounds and forced draws", "", unless_proposing, causal_cases},
       {"device",
        "equal logits and draws give the reference device's distributions, draws, verdicts and outputs, bit for "
        "bit, and drafters' models are fed equally many rows",
@@ -144,12 +144,12 @@ Candidate candidate(const Subject& subject, bool own_policy, bool own_verifier) 
               {}};
   for (const Option& o : subject.registries.drafters.find(subject.configs.drafter).options)
     if (o.type == "model") c.model_options.push_back(o.name);
+  c.policy_learns = own_policy && policy_learns(subject.registries, subject.configs.policy);
   return c;
 }
 
 std::string verifier_of(const Candidate& c) { return c.subject.configs.verifier.dump(); }
 
-  c.policy_learns = own_policy && policy_learns(subject.registries, subject.configs.policy);
 std::string drafter_of(const Candidate& c) {
   return c.subject.configs.drafter.dump() + c.subject.configs.policy.dump() + (c.soundness.race ? ", races" : "");
 }

@@ -116,7 +116,9 @@ Finding acceptance(const Subject& subject, const Scenario& scenario, Backend& ba
 
 // causal: whether a node exists is decided before its token is drawn. In every round, every draw of a fresh drafter is
 // forced to every token of positive probability: the node must exist each time (an absent token is no node), and all
-// nodes before it must be unchanged. Draws may have any names.
+// nodes before it must be unchanged. The node must be called as it was drawn: what is called certain holds the token of
+// no draw, what is called otherwise that of a draw from the distribution at its parent, for siblings without repeats
+// without the earlier ones. Draws may have any names.
 Finding causal(const Subject& subject, const Scenario& scenario, HostBackend& backend, const Models& models,
                std::span<const TestRequest> requests);
 

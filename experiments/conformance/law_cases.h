@@ -8,6 +8,9 @@ using Cases = std::vector<LawCase>;
 
 Cases exact_cases(const Candidate& c, const Environment& e);
 Cases round_cases(const Candidate& c, const Environment& e);
+// Whether the distribution that a lossy verifier states is greedy at temperature 0: looked up for chains whose last
+// token is any other than the target's, over many distributions of the target.
+bool states_greedy(const Candidate& c);
 Cases sampled_cases(const Candidate& c, const Environment& e);
 Cases greedy_cases(const Candidate& c, const Environment& e);
 Cases coupled_cases(const Candidate& c, const Environment& e);

@@ -1,4 +1,4 @@
-// Scenarios of the laws of outputs and caches: greedy, coupled, batch, memory, cache, device.
+// Scenarios of the laws of outputs: greedy, coupled, batch, device.
 #include <algorithm>
 
 #include "experiments/conformance/law_cases.h"
@@ -7,8 +7,6 @@
 
 namespace foretoken::conformance {
 namespace {
-
-const EngineOptions kRoomy{.batch = 4, .step_rows = 256, .page_rows = 3, .pages = 512, .check = true};
 
 std::string brief(const Sampling& s) {
   std::string text = "temperature " + std::to_string(s.temperature).substr(0, 3);
@@ -75,19 +73,6 @@ Finding in_batches(const Subject& s, const Sampling& sampling, bool whole) {
   return f;
 }
 
-using StepLaw = Finding (*)(const Subject&, const Scenario&, HostBackend&, const Models&, std::span<const TestRequest>);
-
-LawCase step_case(StepLaw law, const Candidate& c, const std::string& scenario, float temperature,
-                  const EngineOptions& engine, int requests) {
-  return {scenario + ", temperature " + std::to_string(int(temperature)),
-          [=, s = under_length(c, 5, 12)] {
-            ReferenceBackend b;
-            return law(s, {.sampling = {.temperature = temperature}, .engine = engine}, b,
-                       table_models({.vocab = 4, .order = 2, .seed = 41}), random_requests(requests, 4, 12, 24, 5));
-          },
-          drafter_of(c)};
-}
-
 // The verdicts of the verifier alone.
 void add_verdicts(const Candidate& c, const Environment::Device& device, Cases& all) {
   for (const int vocab : {2, 61, 257, 1009})
@@ -127,27 +112,6 @@ Cases batch_cases(const Candidate& c, const Environment&) {
     all.push_back({"four batches, greedy", [s, exact] { return in_batches(s, {.temperature = 0}, exact); }});
   all.push_back({same ? "four batches, temperature 1: outputs" : "four batches, temperature 1: verdicts of equal trees",
                  [s, same] { return in_batches(s, {.temperature = 1}, same); }});
-  return all;
-}
-
-Cases memory_cases(const Candidate& c, const Environment&) {
-  Cases all;
-  for (const float temperature : {0.0f, 1.0f})
-    all.push_back(step_case(memory, c, "10 requests", temperature, kRoomy, 10));
-  return all;
-}
-
-Cases cache_cases(const Candidate& c, const Environment&) {
-  const StepLaw law = [](const Subject& s, const Scenario& scenario, HostBackend& b, const Models& models,
-                         std::span<const TestRequest> requests) { return cache(s, scenario, b, models, requests); };
-  Cases all;
-  for (const int page_rows : {1, 3, 4})
-    all.push_back(step_case(law, c, "pages of " + std::to_string(page_rows), 1,
-                            {.batch = 4, .step_rows = 24, .page_rows = page_rows, .pages = 256, .check = true}, 10));
-  all.push_back(step_case(law, c, "a pool so small that sequences are preempted", 1,
-                          {.batch = 6, .step_rows = 24, .page_rows = 2, .pages = 24, .check = true}, 10));
-  all.push_back(step_case(law, c, "pages of 3", 0,
-                          {.batch = 4, .step_rows = 24, .page_rows = 3, .pages = 256, .check = true}, 10));
   return all;
 }
 

@@ -1,4 +1,7 @@
 #include <algorithm>
+#include <array>
+#include <cmath>
+#include <numeric>
 #include <optional>
 #include <set>
 
@@ -8,7 +11,7 @@
 namespace foretoken::conformance {
 namespace {
 
-using Which = std::pair<std::uint32_t, std::uint32_t>;  // node and index of a draw's name
+using Which = std::array<std::uint32_t, 3>;  // of a draw's name: node and index, and the scope of the draws
 
 // Philox, except for one draw whose token is forced. Records the names of the drafting draws.
 class Forcing : public Chance {
@@ -19,11 +22,13 @@ class Forcing : public Chance {
     return draws.uniform(name) < probability;
   }
   Token draw(int vocab, const std::function<double(Token)>& law, const Draws& draws, DrawName name) override {
-    const Which which{name.node, name.index};
-    if (name.role == Role::draft) met.insert(which);
+    const Which which{name.node, name.index, draws.scope};
+    if (name.role == Role::draft && !met.insert(which).second) reused = true;
     if (!forced_ || name.role != Role::draft || which != which_)
       return invert_cdf(scalar_tiles(law), vocab, draws.uniform(name));
     possible = possible && law(token_) > 0;
+    drawn_from.clear();
+    for (Token x = 0; x < vocab; ++x) drawn_from.push_back(law(x));
     return token_;
   }
   Token race(int vocab, const std::function<double(Token)>& law, const Draws& draws, std::uint32_t position) override {
@@ -31,7 +36,9 @@ class Forcing : public Chance {
   }
 
   std::set<Which> met;
-  bool possible = true;  // the forced token might have been drawn
+  bool reused = false;             // two draws had one name
+  bool possible = true;            // the forced token might have been drawn
+  std::vector<double> drawn_from;  // the distribution of the forced draw
 
  private:
   bool forced_ = false;
@@ -60,27 +67,91 @@ class Round {
     return tree;
   }
 
-  // Forces this draw to every token of positive probability.
-  void force(Which which, Finding& f) const {
-    std::optional<std::pair<Token, Nodes>> first;
-    for (Token x = 0; x < models_.target->info().vocab; ++x) {
-      Forcing chance(which, x);
-      const Nodes nodes = nodes_of(propose(chance));
-      if (!chance.possible) continue;
-      ++f.cases;
-      if (!first)
-        first = {x, nodes};
-      else if (!differ_by_one_token(*first, {x, nodes}))
-        return f.fail("sequence " + std::to_string(request_.sequence->id) + " at length " +
-                      std::to_string(request_.sequence->length()) + ": whether the node drawn under the name " +
-                      std::to_string(which.first) + " exists, or a node before it, depends on its own token: [" +
-                      text(nodes) + "] with token " + std::to_string(x) + ", [" + text(first->second) +
-                      "] with token " + std::to_string(first->first));
-    }
+  // Forces every draw to every token of positive probability.
+  void force_all(Finding& f) const {
+    Forcing free;
+    const DraftTree tree = propose(free);
+    std::set<int> moved;
+    ++f.cases;
+    for (const Which& which : free.met) force(which, moved, f);
+    if (!free.reused && f.holds) expect_drawn(tree, moved, f);
   }
 
  private:
   using Nodes = std::vector<std::pair<std::int32_t, Token>>;  // parent and token of each node below the root
+
+  // `moved` gets the nodes that hold what was forced.
+  void force(Which which, std::set<int>& moved, Finding& f) const {
+    std::optional<std::pair<Token, Nodes>> first;
+    for (Token x = 0; x < models_.target->info().vocab; ++x) {
+      Forcing chance(which, x);
+      const DraftTree tree = propose(chance);
+      const Nodes nodes = nodes_of(tree);
+      if (!chance.possible) continue;
+      ++f.cases;
+      if (!first) {
+        first = {x, nodes};
+        continue;
+      }
+      if (!differ_by_one_token(*first, {x, nodes}))
+        return f.fail(where() + "whether the node drawn under the name " + std::to_string(which[0]) +
+                      " exists, or a node before it, depends on its own token: [" + text(nodes) + "] with token " +
+                      std::to_string(x) + ", [" + text(first->second) + "] with token " + std::to_string(first->first));
+      const int node = 1 + int(std::ranges::mismatch(first->second, nodes).in2 - nodes.begin());
+      if (node == tree.nodes) continue;
+      moved.insert(node);
+      if (const std::string why = misnamed(tree, node, chance.drawn_from); !why.empty())
+        return f.fail(where() + "node " + std::to_string(node) + ", called '" + name_of(drawn(tree, node)) + "', " +
+                      why);
+    }
+  }
+
+  // Every node that is called drawn, and might have held another token, was moved by some draw.
+  void expect_drawn(const DraftTree& tree, const std::set<int>& moved, Finding& f) const {
+    for (int n = 1; n < tree.nodes; ++n) {
+      if (drawn(tree, n) == Drawn::certain || token(tree, n) < 0 || moved.contains(n)) continue;
+      const std::vector<double> q = stated(tree, n);
+      if (std::ranges::count_if(q, [](double x) { return x > 0; }) < 2) continue;
+      return f.fail(where() + "node " + std::to_string(n) + ", called '" + name_of(drawn(tree, n)) +
+                    "', holds the token of no draw; add it with DraftTree::guess, or draw it by Backend::draw");
+    }
+  }
+
+  // Why a node that holds the token of a draw from this distribution is not what it is called; empty if it is.
+  static std::string misnamed(const DraftTree& tree, int node, const std::vector<double>& from) {
+    if (drawn(tree, node) == Drawn::certain)
+      return "holds the token of a draw; call it as it was drawn (DraftTree::grow), and name that kind in "
+             "Needs::proposes";
+    const std::vector<double> q = stated(tree, node);
+    for (std::size_t x = 0; x < q.size(); ++x)
+      if (!(std::abs(q[x] - from[x]) <= 1e-6))
+        return "was drawn with the probability " + std::to_string(from[x]) + " of the token " + std::to_string(x) +
+               ", where its kind and the distribution at its parent say " + std::to_string(q[x]);
+    return "";
+  }
+
+  // The distribution of a node's token by its kind and the proposal: siblings without repeats lack the earlier ones.
+  static std::vector<double> stated(const DraftTree& tree, int node) {
+    const int parent = *tree.parents.row<std::int32_t>(node);
+    const Distribution d = tree.q.distributions[std::size_t(parent)][0];
+    std::vector<double> q;
+    for (Token x = 0; x < d.vocab; ++x) q.push_back(d(x));
+    if (drawn(tree, node) != Drawn::without_replacement) return q;
+    for (int n = 1; n < node; ++n)
+      if (*tree.parents.row<std::int32_t>(n) == parent && drawn(tree, n) == Drawn::without_replacement &&
+          token(tree, n) >= 0)
+        q[std::size_t(token(tree, n))] = 0;
+    const double mass = std::accumulate(q.begin(), q.end(), 0.0);
+    for (double& x : q) x = mass > 0 ? x / mass : 0;
+    return q;
+  }
+
+  static Drawn drawn(const DraftTree& tree, int n) { return Drawn(*tree.q.drawn.row<std::uint8_t>(n)); }
+  static Token token(const DraftTree& tree, int n) { return *tree.tokens.row<Token>(n); }
+  std::string where() const {
+    return "sequence " + std::to_string(request_.sequence->id) + " at length " +
+           std::to_string(request_.sequence->length()) + ": ";
+  }
 
   static Nodes nodes_of(const DraftTree& tree) {
     Nodes nodes;
@@ -118,9 +189,7 @@ Finding causal(const Subject& subject, const Scenario& scenario, HostBackend& ba
     for (const DraftRequest& request : draft_requests) {
       if (!request.budget.drafts() || !f.holds) continue;
       const Round round(subject, scenario, backend, models, request);
-      Forcing free;
-      (void)round.propose(free);
-      for (const Which& which : free.met) round.force(which, f);
+      round.force_all(f);
     }
   };
   const RunOutcome outcome = run_scenario(watched(subject, judge), scenario, backend, models, requests);

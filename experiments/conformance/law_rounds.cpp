@@ -79,6 +79,38 @@ Finding induced_round(const RoundCase& c, const RoundOutcomes& found, const Soun
 
 }  // namespace
 
+Finding prefers_probable(const Subject& subject) {
+  Finding f{.what = subject.configs.verifier.dump()};
+  ReferenceBackend backend;
+  const Soundness soundness = soundness_of(subject.registries, subject.configs.verifier);
+  const bool guesses = std::ranges::find(soundness.takes, Drawn::certain) != soundness.takes.end();
+  const std::vector<float> sure{0, -3, -5, -1e4f};
+  for (const float temperature : {0.0f, 0.6f, 1.0f}) {
+    std::vector<double> accepted;
+    for (std::size_t drafted = 0; drafted < sure.size(); ++drafted) {
+      RoundCase c{.name = "one draft", .vocab = int(sure.size()), .warp = {.temperature = temperature}};
+      c.nodes.push_back({0, guesses ? Drawn::certain : soundness.takes.at(0)});
+      c.logits = [&](std::span<const Token>, bool draft) {
+        if (!draft) return sure;
+        std::vector<float> one(sure.size(), -1e4f);
+        one[drafted] = 0;
+        return one;
+      };
+      const RoundOutcomes found = enumerate_round(subject.registries, subject.configs.verifier, c, backend);
+      c.warp.temperature = 1;
+      const std::vector<double> at_temperature_1 = target_after(c, {});
+      accepted.push_back(found.accepted), f.cases += found.paths;
+      if (accepted.back() > accepted.front() + 1e-12)
+        f.fail("at temperature " + std::to_string(temperature).substr(0, 3) + " a draft of the token " +
+               std::to_string(drafted) + ", to which the target gives the probability " +
+               std::to_string(at_temperature_1[drafted]) + " at temperature 1, is accepted with probability " +
+               std::to_string(accepted.back()) + ", and one of the target's most probable token with " +
+               std::to_string(accepted.front()) + ": a threshold is the wrong way round");
+    }
+  }
+  return f;
+}
+
 Finding one_round(const Subject& subject, const RoundCase& c) {
   ReferenceBackend backend;
   const Soundness soundness = soundness_of(subject.registries, subject.configs.verifier);

@@ -23,11 +23,13 @@ Why unless_telling(const Candidate& c, const Environment& e) {
     return "the verifier reads no distribution of the drafter; the law is shown beside the others";
   return unless_exact(c, e);
 }
-Why without_law(const Candidate& c, const Environment&) {
+Why of_others(const Candidate& c, const Environment&) {
   if (!c.own_verifier) return "it concerns the verifier alone, which was not chosen; --verifier chooses it";
-  return c.soundness.exact() || c.soundness.induced
-             ? ""
-             : "the verifier promises \"" + c.soundness.promise + "\" and states no induced distribution";
+  return "";
+}
+// At temperature 0 a lossy verifier owes the greedy output too where the distribution that it states is greedy.
+Why unless_greedy(const Candidate& c, const Environment& e) {
+  return c.soundness.induced && states_greedy(c) ? "" : unless_exact(c, e);
 }
 Why unless_path_identical(const Candidate& c, const Environment&) {
   return c.soundness.path_identical() ? ""
@@ -35,6 +37,7 @@ Why unless_path_identical(const Candidate& c, const Environment&) {
 }
 Why never(const Candidate&, const Environment&) { return ""; }
 Why if_learning(const Candidate& c, const Environment&) {
+  if (c.own_policy && !c.policy_learns) return "";
   return c.needs.learns        ? "the drafter declares that it learns from outcomes or from other requests"
          : proposes_nothing(c) ? "the drafter proposes nothing"
                                : "";
@@ -46,9 +49,8 @@ Why without_formula(const Candidate& c, const Environment&) {
   if (c.soundness.acceptance == Acceptance::joint && !chains) return "the joint acceptance of trees has no formula";
   return of_nodes || !c.soundness.race ? "" : "the acceptance of siblings of one race has no formula";
 }
-Why unless_drawing(const Candidate& c, const Environment&) {
-  if (proposes_nothing(c)) return "the drafter proposes nothing";
-  return all_are(c, {Drawn::certain}) ? "the drafter draws nothing: all its nodes are certain" : "";
+Why unless_proposing(const Candidate& c, const Environment&) {
+  return proposes_nothing(c) ? "the drafter proposes nothing" : "";
 }
 Why without_devices(const Candidate&, const Environment& e) {
   return e.devices.empty() ? "the reference is the only device here" : "";
@@ -70,13 +72,16 @@ std::vector<KitLaw> laws_of_output() {
        "outcomes of the draws", "total variation", unless_telling, exact_cases},
       {"rounds",
        "one round of the verifier alone, on deep, wide and branching trees of every kind that it takes, emits the "
-       "target's joint distribution within 1e-12, or the distribution that a lossy verifier states",
-       "outcomes of the draws", "total variation", without_law, round_cases},
+       "target's joint distribution within 1e-12, or the distribution that a lossy verifier states; that one accepts a "
+       "draft of which the target is nearly sure no less often than another",
+       "outcomes of the draws", "total variation", of_others, round_cases},
       {"sampled",
        "end to end, with the engine's own draws, a joint chi-square test does not reject the target's distribution",
        "outputs", "p-value after Holm", unless_telling, sampled_cases},
-      {"greedy", "at temperature 0 the output equals plain decoding's, token by token", "outputs", "", unless_exact,
-       greedy_cases},
+      {"greedy",
+       "at temperature 0 the output equals plain decoding's, token by token, a lossy verifier's where its stated "
+       "distribution is greedy",
+       "outputs", "", unless_greedy, greedy_cases},
       {"coupled", "at any temperature the output equals plain decoding's with the same seed, token by token", "outputs",
        "", unless_path_identical, coupled_cases},
       {"batch",
@@ -90,8 +95,9 @@ std::vector<KitLaw> laws_of_output() {
 std::vector<KitLaw> laws_of_drafting() {
   return {
       {"memory",
-       "in every step a drafter that saw all rejections proposes what a fresh one proposes, tokens and distributions",
-       "proposals", "", if_learning, memory_cases},
+       "in every step a drafter that saw all rejections and preemptions proposes what a fresh one proposes, tokens and "
+       "distributions, and a policy gives the budgets of one that saw the sequence alone; in the end all is forgotten",
+       "proposals, budgets", "", if_learning, memory_cases},
       {"cache",
        "after every step each cache holds ceil(length / page) pages and the keys and values of a fresh prefill; no "
        "page "
@@ -113,8 +119,9 @@ std::vector<KitLaw> laws_of_treatment() {
        "total variation", unless_telling, options_cases},
       {"causal",
        "whether a node exists is decided before its token is drawn: forcing any draw to any token keeps the node "
-       "in place",
-       "forced draws", "", unless_drawing, causal_cases},
+       "in place; every node is drawn as it is called, from the distribution at its parent, or holds no draw if it is "
+       "called 'certain'",
+       "rounds and forced draws", "", unless_proposing, causal_cases},
       {"device",
        "equal logits and draws give the reference device's distributions, draws, verdicts and outputs, bit for "
        "bit, and drafters' models are fed equally many rows",
@@ -137,6 +144,7 @@ Candidate candidate(const Subject& subject, bool own_policy, bool own_verifier) 
               {}};
   for (const Option& o : subject.registries.drafters.find(subject.configs.drafter).options)
     if (o.type == "model") c.model_options.push_back(o.name);
+  c.policy_learns = own_policy && policy_learns(subject.registries, subject.configs.policy);
   return c;
 }
 

@@ -59,9 +59,21 @@ Finding batch(const Subject& subject, const Scenario& alone, const BatchCase& c,
               std::span<const TestRequest> requests);
 
 // memory: in every step, a drafter that served the whole run proposes what a fresh one proposes, tokens and
-// distributions.
+// distributions. In the end, when every sequence was forgotten, so it does for one that has the id of a former one and
+// another text.
 Finding memory(const Subject& subject, const Scenario& scenario, HostBackend& backend, const Models& models,
                std::span<const TestRequest> requests);
+// The same where sequences that go on are forgotten: now and then, or because the pool is too small, and the engine
+// preempts them (it must).
+enum class Interruption { none, forgotten, preempted };
+Finding memory_across(const Subject& subject, Interruption interruption, const Scenario& scenario, HostBackend& backend,
+                      const Models& models, std::span<const TestRequest> requests);
+
+// memory of a length policy: in every step it gives each sequence the budget of a policy that saw this sequence alone,
+// with the same PastOnly, whatever the batch, the order and preemption (which must occur); in the end, when every
+// sequence was forgotten, a former id gets a new one's budget.
+Finding policy_memory(const Subject& subject, const Scenario& scenario, HostBackend& backend, const Models& models,
+                      std::span<const TestRequest> requests);
 
 // cache: after every step every cache holds ceil(length / page) pages and the keys and values of a fresh prefill, bit
 // for bit; nothing is held at the end.
@@ -74,6 +86,10 @@ Finding cache(const Subject& subject, const Scenario& scenario, Backend& backend
 // draws.
 struct RoundCase;
 Finding one_round(const Subject& subject, const RoundCase& c);
+// A lossy verifier given one draft, at temperatures 0, .6 and 1: the token of which the target is nearly sure is
+// accepted no less often than any other. A rule and the distribution that it states may both have a comparison the
+// wrong way round.
+Finding prefers_probable(const Subject& subject);
 // A lossy verifier on one drawn tree, with draws of Philox: a chi-square test against its induced distribution.
 Finding sampled_round(const Subject& subject, const RoundCase& c, long samples, double level);
 // An exact verifier on many drawn trees of one shape, with draws of Philox. By level, the emitted tokens are scored by
@@ -100,7 +116,9 @@ Finding acceptance(const Subject& subject, const Scenario& scenario, Backend& ba
 
 // causal: whether a node exists is decided before its token is drawn. In every round, every draw of a fresh drafter is
 // forced to every token of positive probability: the node must exist each time (an absent token is no node), and all
-// nodes before it must be unchanged. Draws may have any names.
+// nodes before it must be unchanged. The node must be called as it was drawn: what is called certain holds the token of
+// no draw, what is called otherwise that of a draw from the distribution at its parent, for siblings without repeats
+// without the earlier ones. Draws may have any names.
 Finding causal(const Subject& subject, const Scenario& scenario, HostBackend& backend, const Models& models,
                std::span<const TestRequest> requests);
 

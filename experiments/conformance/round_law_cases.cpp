@@ -1,5 +1,6 @@
 // The scenarios of the law `rounds`: which trees a verifier is judged on, and with which values of its options.
 #include <algorithm>
+#include <array>
 #include <set>
 
 #include "experiments/conformance/law_cases.h"
@@ -112,10 +113,59 @@ void add_sampled(const Subject& s, const Soundness& soundness, Cases& all) {
     all.push_back({round.name + ", scored", [s, round] { return scored_round(s, round, 3000, 1e-6); }});
 }
 
+// A promise that nothing can be held to.
+Finding no_stated_law(const Soundness& soundness) {
+  Finding f;
+  f.fail("the verifier promises \"" + soundness.promise +
+         "\" and states no distribution that it could be held to; let Soundness::induced compute it");
+  return f;
+}
+
 }  // namespace
+
+namespace {
+
+// A chain of guesses of the target's most probable token, 0, up to the last, which is `last`; the target's logits are
+// `logits` everywhere, its temperature is 0.
+Round greedy_chain(const std::vector<float>& logits, int length, Token last, Drawn kind) {
+  const int vocab = int(logits.size());
+  const Distribution raw{logits.data(), normalize(logits.data(), vocab, {.temperature = 1}), vocab};
+  std::vector<double> before, one_hot(logits.size(), 0.0);
+  for (Token x = 0; x < vocab; ++x) before.push_back(raw(x));
+  one_hot[0] = 1;
+  Round round;
+  for (int n = 0; n <= length; ++n) {
+    const Token next = n + 1 == length ? last : 0;
+    round.parents.push_back(n - 1), round.tokens.push_back(n == length ? last : 0), round.drawn.push_back(kind);
+    round.p.push_back(one_hot), round.raw.push_back(before);
+    round.q.emplace_back(kind != Drawn::certain && n < length ? logits.size() : 0, 0.0);
+    if (!round.q.back().empty()) round.q.back()[std::size_t(next)] = 1;
+  }
+  return round;
+}
+
+}  // namespace
+
+bool states_greedy(const Candidate& c) {
+  const auto& takes = c.soundness.takes;
+  if (takes.empty()) return false;
+  const Drawn kind = std::ranges::find(takes, Drawn::certain) != takes.end() ? Drawn::certain : takes[0];
+  const std::array<float, 10> gaps{0, 0.02f, 0.1f, 0.3f, 0.6f, 1, 2, 4, 8, 1e4f};
+  for (const float second : gaps)
+    for (const float third : gaps)
+      for (int length = 1; length <= 4; ++length)
+        for (const Token last : {0, 1, 2})
+          for (const auto& [text, p] : c.soundness.induced(greedy_chain({0, -second, -third}, length, last, kind)))
+            if (p > 0 && std::ranges::any_of(text, [](Token x) { return x != 0; })) return false;
+  return true;
+}
 
 Cases round_cases(const Candidate& c, const Environment&) {
   Cases all;
+  if (!c.soundness.exact() && !c.soundness.induced) {
+    const auto refuse = [soundness = c.soundness] { return no_stated_law(soundness); };
+    return {{"the stated distribution", refuse, verifier_of(c)}};
+  }
   const auto add = [&](const Subject& s, const std::vector<RoundCase>& rounds) {
     for (const RoundCase& round : rounds) all.push_back({round.name, [s, round] { return one_round(s, round); }});
   };
@@ -126,6 +176,8 @@ Cases round_cases(const Candidate& c, const Environment&) {
     other.configs.verifier = verifier;
     if (const auto soundness = promise_of(other)) add(other, few_round_cases_of(*soundness));
   }
+  if (!c.soundness.exact())
+    all.push_back({"one draft of a target that is nearly sure", [s = c.subject] { return prefers_probable(s); }});
   for (LawCase& law_case : all) law_case.concerns = verifier_of(c);
   return all;
 }

@@ -47,6 +47,17 @@ class WatchedDrafter : public Drafter {
   Watcher watcher_;
 };
 
+template <class T> void wrap_entry(Registry<T>& registry, const json& given, const Around<T>& wrap) {
+  Entry<T> entry = registry.find(given);
+  const json config = registry.complete(given);
+  entry.make = [inner = registry, config, wrap](const json& options, Host& host) -> std::unique_ptr<T> {
+    auto made = inner.make(options, host);
+    if (options != config) return made;  // another of the name, inside the one that is wrapped
+    return wrap(std::move(made), host);
+  };
+  registry.replace(config.at("name").get<std::string>(), entry);
+}
+
 std::string brief(const json& config) {
   std::string s = config.at("name").get<std::string>();
   for (const auto& [key, value] : config.items())
@@ -76,6 +87,11 @@ Soundness soundness_of(const Registries& registries, const json& verifier) {
 Needs needs_of(const Registries& registries, const json& drafter) {
   BareHost bare(registries);
   return traits_of(registries.drafters, drafter, bare);
+}
+
+bool policy_learns(const Registries& registries, const json& policy) {
+  BareHost bare(registries);
+  return registries.policies.make(policy, bare.host)->learns();
 }
 
 bool sound(const Registries& registries, const json& drafter, const json& verifier) {
@@ -110,18 +126,22 @@ Subject plain(const Subject& subject) {
   return s;
 }
 
-Subject watched(const Subject& subject, Watcher watcher) {
+Subject around(const Subject& subject, const Around<Drafter>& wrap) {
   Subject s = subject;
-  const Registry<Drafter>& drafters = subject.registries.drafters;
-  Entry<Drafter> entry = drafters.find(subject.configs.drafter);
-  const json config = drafters.complete(subject.configs.drafter);
-  entry.make = [drafters, config, watcher](const json& options, Host& host) -> std::unique_ptr<Drafter> {
-    auto made = drafters.make(options, host);
-    if (options != config) return made;  // another of the name, inside the one that is watched
-    return std::make_unique<WatchedDrafter>(std::move(made), host, watcher);
-  };
-  s.registries.drafters.replace(config.at("name").get<std::string>(), entry);
+  wrap_entry(s.registries.drafters, subject.configs.drafter, wrap);
   return s;
+}
+
+Subject around(const Subject& subject, const Around<LengthPolicy>& wrap) {
+  Subject s = subject;
+  wrap_entry(s.registries.policies, subject.configs.policy, wrap);
+  return s;
+}
+
+Subject watched(const Subject& subject, Watcher watcher) {
+  return around(subject, [watcher = std::move(watcher)](std::unique_ptr<Drafter> made, Host& host) {
+    return std::make_unique<WatchedDrafter>(std::move(made), host, watcher);
+  });
 }
 
 Models table_models(const TableModel::Options& target) {

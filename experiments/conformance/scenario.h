@@ -25,6 +25,7 @@ Registries all_registries();
 // What a verifier promises and accepts, and what a drafter needs, without an engine.
 Soundness soundness_of(const Registries& registries, const nlohmann::json& verifier);
 Needs needs_of(const Registries& registries, const nlohmann::json& drafter);
+bool policy_learns(const Registries& registries, const nlohmann::json& policy);
 bool sound(const Registries& registries, const nlohmann::json& drafter, const nlohmann::json& verifier);
 // Sound pairs of a drafter and an exact verifier, under the fixed policy of this length: all of them for up to three
 // drafters; else one or two verifiers for each drafter in turn, so that every drafter and every exact verifier is
@@ -34,6 +35,11 @@ std::vector<Subject> subjects(const Registries& registries, int length, const st
 // The same verifier without speculation.
 Subject plain(const Subject& subject);
 
+// The subject with something of the caller's around its drafter or its policy. One inside another of the name is left
+// as it is.
+template <class T> using Around = std::function<std::unique_ptr<T>(std::unique_ptr<T> made, Host& host)>;
+Subject around(const Subject& subject, const Around<Drafter>& wrap);
+Subject around(const Subject& subject, const Around<LengthPolicy>& wrap);
 // Called after every call of a drafter.
 using Watcher = std::function<void(Host&, std::span<const DraftRequest>, std::span<const DraftTree>)>;
 Subject watched(const Subject& subject, Watcher watcher);

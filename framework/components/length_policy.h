@@ -31,8 +31,12 @@ class LengthPolicy {
   // Override it only where Entry::traits is empty. The default throws Error.
   virtual Budget most() const;
   Traits traits() const { return declared_ ? *declared_ : most(); }
-  // One budget per sequence, in order; another number of budgets is an Error. Each is cut to most(), to PastOnly::room,
-  // to kMaxNodes and to kMaxPath. If it throws, it is called again as Drafter::draft is.
+  // Whether budgets may depend on other sequences or on measured times: then the conformance kit's memory law, whose
+  // second policy saw one sequence alone, does not apply.
+  virtual bool learns() const { return false; }
+  // One budget per sequence, in order; another number of budgets is an Error. Each is cut to PastOnly::room, to
+  // kMaxNodes and to kMaxPath; for one above most() the sequence fails. If it throws, it is called again as
+  // Drafter::draft is.
   virtual std::vector<Budget> budgets(std::span<const PastOnly> past) = 0;
   // After every step: its sequences, what was drafted and accepted, and the time of each phase. An exception is an
   // Error of the step.

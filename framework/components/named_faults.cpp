@@ -35,6 +35,9 @@ class NamedPolicy : public LengthPolicy {
   Budget most() const override {
     return declared_ ? *declared_ : naming_faults(who_, "LengthPolicy::most", [&] { return inner_->traits(); });
   }
+  bool learns() const override {
+    return naming_faults(who_, "LengthPolicy::learns", [&] { return inner_->learns(); });
+  }
   std::vector<Budget> budgets(std::span<const PastOnly> past) override {
     return naming_faults(who_, "LengthPolicy::budgets", [&] { return inner_->budgets(past); });
   }

@@ -15,6 +15,16 @@ Budget granted(const Budget& wanted, const Budget& room) {
   return Budget{std::min(wanted.nodes, room.nodes), std::min(wanted.depth, room.depth), wanted.confidence}.or_root();
 }
 
+// What is wrong with a budget that exceeds the policy's largest; empty if it does not.
+std::string above(const Budget& b, const Budget& most) {
+  if (b.nodes <= most.nodes && b.depth <= most.depth) return "";
+  const auto text = [](const Budget& x) {
+    return std::to_string(x.nodes) + " nodes and " + std::to_string(x.depth) + " levels";
+  };
+  return " gave a budget of " + text(b) + ", above the largest that it states, of " + text(most) +
+         "; let Entry::traits or LengthPolicy::most state the largest";
+}
+
 // Whether a tree was limited by the rows or pages of the plan: see StepReport::cut.
 bool cut(const DraftTree& tree, const Budget& wanted, const Budget& room) {
   return wanted.drafts() && room.depth > 0 && room.nodes > 0 && room.nodes < wanted.nodes && tree.nodes == room.nodes;
@@ -61,13 +71,17 @@ void Engine::choose_budgets(Plan& plan, StepReport& report) {
   if (budgets.size() != plan.scheduled.size())
     throw Error(policy_name_ + " gave " + std::to_string(budgets.size()) + " budgets for " +
                 std::to_string(plan.scheduled.size()) + " sequences; LengthPolicy::budgets must return one for each");
+  const Budget stated = policy_->traits();
   for (std::size_t i = 0; i < budgets.size(); ++i) {
     Budget b = budgets[i];
     expect_confidence(configs_, b, needs_);
-    b.nodes = std::min(b.nodes, most_.nodes), b.depth = std::min(b.depth, most_.depth);
     Scheduled& s = plan.scheduled[i];
+    Sequence& q = s.active->sequence;
+    if (const std::string why = above(b, stated); !why.empty()) q.fail(for_sequence(q.id, policy_name_ + why));
+    b.nodes = std::min(b.nodes, most_.nodes), b.depth = std::min(b.depth, most_.depth);
     s.wanted = b, s.budget = granted(b, s.room);
   }
+  drop_failed(plan, report);
 }
 
 std::vector<DraftRequest> Engine::requests(const Plan& plan) {

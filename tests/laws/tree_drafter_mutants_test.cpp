@@ -171,6 +171,45 @@ TEST(TreeDrafterMutants, TreesThatDependOnTheNumberOfCallsAreKilledByMemory) {
              .every_other_call = true});
 }
 
+// Kinds: what a node is called, and what Needs::proposes declares, against how its token came about.
+const Fault kCallsCertain{.after = [](Backend&, const DraftRequest&, DraftTree& t) { call_all(t, Drawn::certain); },
+                          .proposes = Drawn::certain};
+TEST(TreeDrafterMutants, DrawsThatAreCalledCertainAreKilledByCausal) {
+  killed_by("causal", "called 'certain', holds the token of a draw", "independent", "speculative_sampling",
+            kCallsCertain);
+  killed_by("causal", "called 'certain', holds the token of a draw", "without_replacement", "without_replacement",
+            kCallsCertain);
+  killed_by("causal", "called 'certain', holds the token of a draw", "independent", "coupled", kCallsCertain);
+}
+
+TEST(TreeDrafterMutants, GuessesThatAreCalledDrawnAreKilledByCausal) {
+  killed_by("causal", "called 'independent', holds the token of no draw", "independent", "speculative_sampling",
+            {.after = [](Backend&, const DraftRequest&, DraftTree& t) {
+              t.nodes = std::min(t.nodes, 3);  // what is deeper depends on what was drawn
+              for (int n = 1; n < t.nodes; ++n)
+                if (drawn_of(t, n) == Drawn::independent)
+                  token_of(t, n) = t.q.distributions[std::size_t(parent_of(t, n))][0].row.greedy;
+            }});
+}
+
+TEST(TreeDrafterMutants, SiblingsWithoutRepeatsCalledIndependentAreKilledByCausal) {
+  killed_by("causal", "called 'independent', was drawn with the probability", "without_replacement",
+            "speculative_sampling",
+            {.after = [](Backend&, const DraftRequest&, DraftTree& t) { call_all(t, Drawn::independent); },
+             .proposes = Drawn::independent});
+}
+
+TEST(TreeDrafterMutants, KindsThatAreNotDeclaredAreRefused) {
+  killed_by("exact", "the drafter 'tree' returned the node 1, drawn 'independent', which its Needs::proposes does not",
+            "independent", "speculative_sampling", {.proposes = Drawn::certain});
+  killed_by("exact", "the drafter 'tree' returned the node 1, drawn 'independent', which its Needs::proposes does not",
+            "independent", "speculative_sampling", {.proposes = Drawn::chain});
+  killed_by("exact", "the drafter 'tree' returned the node 1, drawn 'chain', with siblings", "independent",
+            "speculative_sampling",
+            {.after = [](Backend&, const DraftRequest&, DraftTree& t) { call_all(t, Drawn::chain); },
+             .proposes = Drawn::chain});
+}
+
 TEST(TreeDrafterMutants, NodesThatAreLeftOutByTheTokenOfAnEarlierOneAreNoBug) {
   EXPECT_EQ("", broken("causal", candidate_of("independent", "speculative_sampling",
                                               {.after = [](Backend&, const DraftRequest&, DraftTree& t) {

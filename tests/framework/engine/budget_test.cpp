@@ -99,6 +99,22 @@ TEST_F(Budgets, a_tree_of_60_nodes_is_not_cut_until_the_output_ends) {
     EXPECT_TRUE(seen[i] == (Budget{60, 3}) || (i + 3 >= seen.size() && seen[i].depth < 3)) << "round " << i;
 }
 
+TEST_F(Budgets, a_budget_above_what_the_policy_states_fails_its_sequence_with_one_sentence) {
+  for (const Budget& given : {Budget{6, 3}, Budget{5, 4}}) {
+    const auto e = wide_trees(2, given, {5, 3});
+    e->submit(request({1, 2}, 20));
+    const StepReport report = e->step();
+    ASSERT_EQ(report.finished.size(), 1u);
+    EXPECT_EQ(report.finished[0].finish, Finish::failed);
+    EXPECT_EQ(report.finished[0].failure,
+              "for sequence 1 the policy 'recording' gave a budget of " + std::to_string(given.nodes) + " nodes and " +
+                  std::to_string(given.depth) +
+                  " levels, above the largest that it states, of 5 nodes and 3 levels; let Entry::traits or "
+                  "LengthPolicy::most state the largest");
+    EXPECT_TRUE(e->idle());
+  }
+}
+
 TEST_F(Budgets, no_budget_is_larger_than_a_tree_may_be) {
   options.step_rows = 4096;
   const auto e = wide_trees(300, {100000, 100000}, {100000, 100000});

@@ -1,0 +1,117 @@
+// Scenarios of the laws of what is kept between steps: memory, cache.
+#include <algorithm>
+
+#include "experiments/conformance/law_cases.h"
+#include "kernels/philox.h"
+
+namespace foretoken::conformance {
+namespace {
+
+using StepLaw = Finding (*)(const Subject&, const Scenario&, HostBackend&, const Models&, std::span<const TestRequest>);
+
+LawCase step_case(StepLaw law, const Candidate& c, const std::string& scenario, float temperature,
+                  const EngineOptions& engine, int requests) {
+  return {scenario + ", temperature " + std::to_string(int(temperature)),
+          [=, s = under_length(c, 5, 12)] {
+            ReferenceBackend b;
+            return law(s, {.sampling = {.temperature = temperature}, .engine = engine}, b,
+                       table_models({.vocab = 4, .order = 2, .seed = 41}), random_requests(requests, 4, 12, 24, 5));
+          },
+          drafter_of(c)};
+}
+
+Tokens random_tokens(int count, int vocab, std::uint64_t seed) {
+  Tokens tokens;
+  for (int i = 0; i < count; ++i)
+    tokens.push_back(Token(Draws{seed}.uniform({Role::draft, std::uint32_t(i), 0}) * vocab));
+  return tokens;
+}
+
+// Prompts of hundreds of tokens, made of passages that others have too, with something else after them. A prompt ends
+// at the end of a passage that it has already, or inside one that only others have: what they went on with is no
+// drafter's business.
+std::vector<TestRequest> self_similar_requests(int count, int vocab, int max_new_tokens) {
+  constexpr int kPassages = 4, kLong = 72;
+  std::vector<TestRequest> requests;
+  for (int i = 0; i < count; ++i) {
+    Tokens prompt;
+    const auto own = [&](int n) {
+      const Tokens t = random_tokens(n, vocab, 1000 + 10 * std::uint64_t(i) + std::uint64_t(n % 10));
+      prompt.insert(prompt.end(), t.begin(), t.end());
+    };
+    const auto passage = [&](int which, int n) {
+      const Tokens t = random_tokens(kLong, vocab, 1 + std::uint64_t(which % kPassages));
+      prompt.insert(prompt.end(), t.begin(), t.begin() + n);
+    };
+    own(21), passage(i, kLong), own(13), passage(i + 1, kLong), own(9);
+    if (i % 2 == 0)
+      passage(i, kLong);
+    else
+      passage(i + 2, 14 + 4 * i);
+    requests.push_back({prompt, std::uint64_t(i + 1), max_new_tokens});
+  }
+  return requests;
+}
+
+LawCase memory_case(const Candidate& c, const std::string& scenario, Interruption interruption, float temperature,
+                    const EngineOptions& engine, int vocab, std::vector<TestRequest> requests) {
+  return {scenario + ", temperature " + std::to_string(int(temperature)),
+          [=, s = under_length(c, 5, 12), requests = std::move(requests)] {
+            ReferenceBackend b;
+            return memory_across(s, interruption, {.sampling = {.temperature = temperature}, .engine = engine}, b,
+                                 table_models({.vocab = vocab, .order = 2, .seed = 41}), requests);
+          },
+          drafter_of(c)};
+}
+
+// Of a policy: prompts of different lengths end at different times, so places in the batch change hands.
+LawCase policy_case(const Candidate& c, float temperature) {
+  return {"budgets of the policy, preempted in a small pool, temperature " + std::to_string(int(temperature)),
+          [s = c.subject, temperature] {
+            ReferenceBackend b;
+            auto requests = random_requests(16, 4, 12, 24, 6);
+            for (std::size_t i = 0; i < requests.size(); ++i) requests[i].max_new_tokens = 6 + int(i * 7 % 20);
+            return policy_memory(s,
+                                 {.sampling = {.temperature = temperature},
+                                  .engine = {.batch = 6, .step_rows = 256, .page_rows = 2, .pages = 32, .check = true}},
+                                 b, table_models({.vocab = 4, .order = 2, .seed = 41}), requests);
+          },
+          drafter_of(c)};
+}
+
+}  // namespace
+
+Cases memory_cases(const Candidate& c, const Environment&) {
+  const EngineOptions roomy{.batch = 4, .step_rows = 256, .page_rows = 3, .pages = 512, .check = true},
+      small{.batch = 6, .step_rows = 256, .page_rows = 2, .pages = 24, .check = true},
+      large{.batch = 4, .step_rows = 2048, .page_rows = 16, .pages = 512, .check = true};
+  const auto requests = random_requests(10, 4, 12, 24, 5);
+  Cases all;
+  for (const float temperature : {0.0f, 1.0f}) {
+    using enum Interruption;
+    if (c.own_policy && !c.policy_learns) all.push_back(policy_case(c, temperature));
+    if (c.needs.proposes.empty() || c.needs.learns) continue;
+    all.push_back(memory_case(c, "10 requests", none, temperature, roomy, 4, requests));
+    all.push_back(memory_case(c, "preempted in a small pool", preempted, temperature, small, 4, requests));
+    all.push_back(memory_case(c, "forgotten now and then", forgotten, temperature, roomy, 4, requests));
+    all.push_back(memory_case(c, "long prompts that share passages", none, temperature, large, 16,
+                              self_similar_requests(12, 16, 16)));
+  }
+  return all;
+}
+
+Cases cache_cases(const Candidate& c, const Environment&) {
+  const StepLaw law = [](const Subject& s, const Scenario& scenario, HostBackend& b, const Models& models,
+                         std::span<const TestRequest> requests) { return cache(s, scenario, b, models, requests); };
+  Cases all;
+  for (const int page_rows : {1, 3, 4})
+    all.push_back(step_case(law, c, "pages of " + std::to_string(page_rows), 1,
+                            {.batch = 4, .step_rows = 24, .page_rows = page_rows, .pages = 256, .check = true}, 10));
+  all.push_back(step_case(law, c, "a pool so small that sequences are preempted", 1,
+                          {.batch = 6, .step_rows = 24, .page_rows = 2, .pages = 24, .check = true}, 10));
+  all.push_back(step_case(law, c, "pages of 3", 0,
+                          {.batch = 4, .step_rows = 24, .page_rows = 3, .pages = 256, .check = true}, 10));
+  return all;
+}
+
+}  // namespace foretoken::conformance

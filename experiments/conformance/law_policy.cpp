@@ -1,0 +1,106 @@
+// memory of a length policy: what it keeps of other sequences, or by their place in the batch, changes no budget.
+#include <algorithm>
+#include <map>
+
+#include "experiments/conformance/laws.h"
+
+namespace foretoken::conformance {
+namespace {
+
+std::string text(const Budget& b) {
+  return std::to_string(b.nodes) + " nodes and " + std::to_string(b.depth) + " levels";
+}
+
+// What a report says of one sequence.
+StepReport about(const StepReport& report, SequenceId id) {
+  StepReport one = report;
+  std::erase_if(one.sequences, [id](const SequenceReport& r) { return r.id != id; });
+  std::erase_if(one.finished, [id](const Sequence& s) { return s.id != id; });
+  return one;
+}
+
+// The policy of a run, and beside it one policy for each sequence, which hears of that sequence alone.
+class Followed : public LengthPolicy {
+ public:
+  using Make = std::function<std::unique_ptr<LengthPolicy>()>;
+  Followed(std::unique_ptr<LengthPolicy> inner, Make make, Finding& f)
+      : inner_(std::move(inner)), make_(std::move(make)), f_(f) {}
+
+  Budget most() const override { return inner_->traits(); }
+  bool learns() const override { return inner_->learns(); }
+  std::vector<Budget> budgets(std::span<const PastOnly> past) override {
+    std::vector<Budget> given = inner_->budgets(past);
+    for (std::size_t i = 0; i < past.size() && given.size() == past.size(); ++i) {
+      last_[past[i].id] = past[i];
+      compare(given[i], *of(past[i].id), past[i],
+              "sequence " + std::to_string(past[i].id) + " at length " + std::to_string(past[i].length));
+    }
+    return given;
+  }
+  void observe(const StepReport& report) override {
+    inner_->observe(report);
+    for (const SequenceReport& r : report.sequences) of(r.id)->observe(about(report, r.id));
+  }
+  void forget(const Sequence& sequence) override {
+    inner_->forget(sequence);
+    alone_.erase(sequence.id);
+  }
+
+  // Every sequence has ended: one that comes with a known id is unknown to the policy.
+  void expect_forgotten() {
+    for (auto& [id, past] : last_) {
+      past.rounds = past.drafted = past.accepted = 0, past.acceptance = -1, past.length = 3, past.batch = 1;
+      past.room = inner_->traits();
+      const std::vector<Budget> given = inner_->budgets({&past, 1});
+      if (given.size() == 1)
+        compare(given[0], *make_(), past,
+                "sequence " + std::to_string(id) + " has ended and was forgotten, and a new one of this id");
+    }
+  }
+
+ private:
+  std::unique_ptr<LengthPolicy>& of(SequenceId id) {
+    std::unique_ptr<LengthPolicy>& policy = alone_[id];
+    if (!policy) policy = make_();
+    return policy;
+  }
+  void compare(const Budget& given, LengthPolicy& fresh, const PastOnly& past, const std::string& who) {
+    const std::vector<Budget> alone = fresh.budgets({&past, 1});
+    ++f_.cases;
+    if (alone.size() == 1 && !(alone[0] == given))
+      f_.fail(who + " got a budget of " + text(given) + ", where a policy that saw this sequence alone gives " +
+              text(alone[0]) +
+              "; keep what a policy knows by PastOnly::id, and drop it in LengthPolicy::forget, or override "
+              "LengthPolicy::learns");
+  }
+
+  std::unique_ptr<LengthPolicy> inner_;
+  Make make_;
+  Finding& f_;
+  std::map<SequenceId, std::unique_ptr<LengthPolicy>> alone_;
+  std::map<SequenceId, PastOnly> last_;
+};
+
+}  // namespace
+
+Finding policy_memory(const Subject& subject, const Scenario& scenario, HostBackend& backend, const Models& models,
+                      std::span<const TestRequest> requests) {
+  Finding f{.what = subject.text()};
+  Followed* followed = nullptr;
+  const Subject watching = around(subject, [&](std::unique_ptr<LengthPolicy> made, Host& host) {
+    auto policy = std::make_unique<Followed>(
+        std::move(made), [&] { return subject.registries.policies.make(subject.configs.policy, host); }, f);
+    followed = policy.get();
+    return policy;
+  });
+  const RunOutcome outcome = run_scenario(watching, scenario, backend, models, requests,
+                                          [&](Engine& engine, const StepReport&, std::span<const Sequence* const>) {
+                                            if (engine.idle()) followed->expect_forgotten();
+                                          });
+  f.accepted = outcome.accepted, f.rejected = outcome.rejections;
+  f.seen["preemptions"] = outcome.preempted;
+  if (f.holds && outcome.preempted == 0) f.fail("no sequence was preempted, so nothing was shown");
+  return f;
+}
+
+}  // namespace foretoken::conformance

@@ -1,0 +1,187 @@
+// Planted bugs in what drafters and length policies keep of their sequences, each killed by the scenario of the law
+// `memory` that the test names, as `foretoken check` runs it. The same component without the bug holds.
+#include <functional>
+#include <map>
+#include <unordered_map>
+
+#include <gtest/gtest.h>
+
+#include "experiments/conformance/law_table.h"
+
+namespace foretoken::test {
+
+using namespace conformance;
+
+namespace {
+
+using nlohmann::json;
+
+// Why the first of these scenarios fails that does; empty if none does.
+std::string broken(const Candidate& candidate, const std::string& scenario = "") {
+  const auto at = std::ranges::find(kit_laws(), "memory", &KitLaw::name);
+  EXPECT_EQ(at->inapplicable(candidate, {}), "");
+  int ran = 0;
+  for (const LawCase& c : at->cases(candidate, {})) {
+    if (c.scenario.find(scenario) == std::string::npos) continue;
+    const Finding f = c.run();
+    ++ran;
+    if (!f.holds) return f.why;
+    EXPECT_GT(f.cases, 20) << c.scenario;
+  }
+  EXPECT_GT(ran, 0) << scenario;
+  return "";
+}
+
+bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+enum class Fault { none, keeps_its_position, never_forgets, shares_long_matches };
+
+// Guesses what followed each token last in the sequence.
+class Lookup : public Drafter {
+ public:
+  Lookup(Backend& backend, Fault fault, int longest) : backend_(backend), fault_(fault), longest_(longest) {}
+  std::vector<DraftTree> draft(std::span<const DraftRequest> requests) override {
+    std::vector<DraftTree> trees = rooted(backend_, requests);
+    for (std::size_t i = 0; i < trees.size(); ++i) {
+      const Tokens& tokens = requests[i].sequence->tokens;
+      auto& followers = followers_[requests[i].sequence->id];
+      for (int& n = seen_.emplace(requests[i].sequence->id, 1).first->second; n < int(tokens.size()); ++n) {
+        followers[tokens[std::size_t(n) - 1]] = tokens[std::size_t(n)];
+        if (n >= longest_) everyones_[end_of(tokens, n)] = tokens[std::size_t(n)];
+      }
+      Tokens text = tokens;
+      for (int n = 0; n < requests[i].budget.chain(); ++n) {
+        if (fault_ == Fault::shares_long_matches && everyones_.contains(end_of(text, int(text.size()))))
+          text.push_back(everyones_.at(end_of(text, int(text.size()))));
+        else if (followers.contains(text.back()))
+          text.push_back(followers.at(text.back()));
+        else
+          break;
+        trees[i].guess(n, text.back());
+      }
+    }
+    return trees;
+  }
+  void forget(const Sequence& sequence) override {
+    if (fault_ == Fault::never_forgets) return;
+    followers_.erase(sequence.id);
+    if (fault_ != Fault::keeps_its_position) seen_.erase(sequence.id);
+  }
+
+ private:
+  Tokens end_of(const Tokens& tokens, int n) const {
+    return {tokens.begin() + std::max(0, n - longest_), tokens.begin() + n};
+  }
+
+  Backend& backend_;
+  Fault fault_;
+  int longest_;
+  std::unordered_map<SequenceId, std::unordered_map<Token, Token>> followers_;
+  std::unordered_map<SequenceId, int> seen_;
+  std::map<Tokens, Token> everyones_;  // what followed so many tokens in any sequence
+};
+
+Candidate lookup(Fault fault, int longest = 12) {
+  Registries registries = all_registries();
+  registries.drafters.add("lookup",
+                          {"",
+                           "",
+                           {},
+                           [=](const json&, Host& h) { return std::make_unique<Lookup>(h.backend(), fault, longest); },
+                           [](const json&, const ModelInfo&) { return Needs{.proposes = {Drawn::certain}}; }});
+  return candidate({registries, {{{"name", "lookup"}}, {{"name", "fixed"}, {"length", 4}}, {{"name", "coupled"}}}},
+                   false);
+}
+
+TEST(MemoryMutants, ADrafterWithoutAFaultHolds) { EXPECT_EQ(broken(lookup(Fault::none)), ""); }
+
+TEST(MemoryMutants, ForgettingATableButNotThePositionIsKilledByPreemptionAndByForgetting) {
+  for (const char* scenario : {"preempted in a small pool", "forgotten now and then"}) {
+    const std::string why = broken(lookup(Fault::keeps_its_position), scenario);
+    EXPECT_TRUE(has(why, "sequence ") && has(why, " at length ")) << scenario << ": " << why;
+  }
+}
+
+TEST(MemoryMutants, NotForgettingAnythingIsKilledByIdsThatComeAgain) {
+  for (const char* scenario : {"10 requests", "preempted in a small pool", "long prompts that share passages"}) {
+    const std::string why = broken(lookup(Fault::never_forgets), scenario);
+    EXPECT_TRUE(has(why, "Drafter::forget must drop all that is kept of the sequence")) << scenario << ": " << why;
+  }
+}
+
+TEST(MemoryMutants, LongMatchesInOtherRequestsAreKilledByLongPromptsThatSharePassages) {
+  for (const int longest : {12, 16, 32, 48, 64}) {
+    const std::string why = broken(lookup(Fault::shares_long_matches, longest), "long prompts that share passages");
+    EXPECT_TRUE(has(why, " at length ")) << longest << ": " << why;
+  }
+}
+
+enum class PolicyFault { none, by_slot, never_forgets, of_all, of_all_declared, above_the_largest };
+
+// One more level after a draft that was accepted whole, one less after another.
+class Steps : public LengthPolicy {
+ public:
+  explicit Steps(PolicyFault fault) : fault_(fault) {}
+  Budget most() const override { return {.nodes = 9, .depth = 8}; }
+  bool learns() const override { return fault_ == PolicyFault::of_all_declared; }
+  std::vector<Budget> budgets(std::span<const PastOnly> past) override {
+    std::vector<Budget> all;
+    for (std::size_t i = 0; i < past.size(); ++i) {
+      const bool shared = fault_ == PolicyFault::of_all || fault_ == PolicyFault::of_all_declared;
+      int& length = lengths_.emplace(shared ? 0 : fault_ == PolicyFault::by_slot ? i : past[i].id, 3).first->second;
+      if (past[i].drafted > 0) length = std::clamp(past[i].accepted == past[i].drafted ? length + 1 : length - 1, 1, 8);
+      if (fault_ == PolicyFault::above_the_largest && past[i].rounds > 2) length = 9;
+      all.push_back({.nodes = length + 1, .depth = length});
+    }
+    return all;
+  }
+  void forget(const Sequence& sequence) override {
+    if (fault_ != PolicyFault::never_forgets) lengths_.erase(sequence.id);
+  }
+
+ private:
+  PolicyFault fault_;
+  std::unordered_map<std::uint64_t, int> lengths_;
+};
+
+Candidate steps(PolicyFault fault) {
+  Registries registries = all_registries();
+  registries.policies.add("steps", {"", "", {}, [=](const json&, Host&) { return std::make_unique<Steps>(fault); }});
+  return candidate(
+      {registries, {{{"name", "draft_model"}, {"model", "table:other"}}, {{"name", "steps"}}, {{"name", "coupled"}}}},
+      true);
+}
+const std::string kOfPolicies = "budgets of the policy, preempted in a small pool";
+
+TEST(MemoryMutants, APolicyWithoutAFaultHolds) { EXPECT_EQ(broken(steps(PolicyFault::none)), ""); }
+
+TEST(MemoryMutants, LengthsByPlaceInTheBatchAreKilledByMemoryOfPolicies) {
+  const std::string why = broken(steps(PolicyFault::by_slot), kOfPolicies);
+  EXPECT_TRUE(has(why, "where a policy that saw this sequence alone gives")) << why;
+}
+
+TEST(MemoryMutants, LengthsThatAreNotForgottenAreKilledByMemoryOfPolicies) {
+  const std::string why = broken(steps(PolicyFault::never_forgets), kOfPolicies);
+  EXPECT_TRUE(has(why, "has ended and was forgotten")) << why;
+}
+
+TEST(MemoryMutants, OneLengthForAllIsKilledByMemoryOfPoliciesUnlessItIsDeclared) {
+  EXPECT_TRUE(has(broken(steps(PolicyFault::of_all), kOfPolicies), "or override LengthPolicy::learns"));
+  const Candidate declared = steps(PolicyFault::of_all_declared);
+  for (const LawCase& c : std::ranges::find(kit_laws(), "memory", &KitLaw::name)->cases(declared, {}))
+    EXPECT_FALSE(has(c.scenario, kOfPolicies));
+}
+
+TEST(MemoryMutants, BudgetsAboveTheLargestAreRefused) {
+  try {
+    ADD_FAILURE() << broken(steps(PolicyFault::above_the_largest), kOfPolicies);
+  } catch (const std::exception& e) {
+    EXPECT_TRUE(has(e.what(),
+                    "the policy 'steps' gave a budget of 10 nodes and 9 levels, above the largest that it "
+                    "states, of 9 nodes and 8 levels"))
+        << e.what();
+  }
+}
+
+}  // namespace
+}  // namespace foretoken::test

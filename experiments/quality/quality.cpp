@@ -39,6 +39,13 @@ json model_of(const std::string& option, const std::string& value) {
   return value.starts_with("{") ? parse_json(value, option) : json(value);
 }
 
+// The same model with its own types of numbers.
+json as_stored(json model) {
+  if (model.is_object())
+    for (const char* key : {"dtype", "head_dtype", "kv_dtype"}) model.erase(key);
+  return model;
+}
+
 // A complete run of plain decoding with this model.
 json run_of(const QualityOptions& o, const json& model, const std::string& dtype, const std::string& kv_dtype,
             const Registries& registries) {
@@ -144,6 +151,7 @@ class Measurement {
   static std::string name_of(const json& run) {
     const ModelChoice choice = target_of(run);
     return choice.text() + (choice.dtype == "auto" ? "" : " in " + choice.dtype) +
+           (choice.head_dtype == "auto" ? "" : ", head in " + choice.head_dtype) +
            (choice.kv_dtype == "auto" ? "" : ", cache in " + choice.kv_dtype);
   }
 
@@ -187,7 +195,7 @@ int run_quality(const QualityOptions& o) {
   if (!o.reference.empty())
     reference = run_of(o, model_of("--reference", o.reference), "auto", "auto", bench.registries());
   else if (!o.dtypes.empty() || !o.kv_dtypes.empty())
-    reference = run_of(o, model, "auto", "auto", bench.registries());
+    reference = run_of(o, as_stored(model), "auto", "auto", bench.registries());
   watch_interrupts();
   Measurement measurement(o, bench, runs, reference);
   Progress progress("foretoken quality", int(runs.size()), 0, o.quiet, "models");

@@ -3,6 +3,7 @@
 #include "experiments/quality/documents.h"
 #include "experiments/quantize/safetensors_file.h"
 #include "framework/model/safetensors.h"
+#include "framework/text/json_file.h"
 #include "framework/text/tokenizer.h"
 #include "kernels/error.h"
 
@@ -50,8 +51,12 @@ CalibrationText::CalibrationText(const DenseModel& model, const MethodOptions& o
       layers_(model.config().layers) {}
 
 Tensor CalibrationText::observe(int layer, const fs::path& kept, const Calibration::Observe& observe) {
-  if (const auto file = states_file(kept, layer); at_ != layer && layer > 0)
+  if (const auto file = states_file(kept, layer); at_ != layer && layer > 0) {
+    if (!has_file(file))
+      throw Error(file.string() + ", which going on needs, is missing; remove " + kept.parent_path().string() +
+                  " and give the command again");
     text_.set_states(map_safetensors(file).at(kStates));
+  }
   at_ = layer;
   return text_.observe(layer, observe);
 }

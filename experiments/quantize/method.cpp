@@ -57,7 +57,7 @@ void expect_options(const MethodOptions& o, const Known& method) {
   if (o.alpha && name != "smoothquant")
     throw Error("the method " + name + " has no alpha to be given (awq searches for it); leave --alpha out");
   if (o.alpha && !(*o.alpha >= 0 && *o.alpha <= 1))
-    throw Error("alpha is " + nlohmann::json(*o.alpha).dump() + "; give one from 0 to 1 with --alpha");
+    throw Error("alpha is " + std::to_string(*o.alpha) + "; give one from 0 to 1 with --alpha");
   if (o.act_order && name != "gptq")
     throw Error("the method " + name + " rounds columns in no order; leave --act-order out");
 }

@@ -82,8 +82,13 @@ void Unfinished::open() {
     const json found = read_json(list);
     if (!found.is_object() || found.value("job", json()) != job_)
       throw Error(folder_.string() + " holds the unfinished work of another command; remove it, or name another --out");
-    for (const auto& [name, done] : found["shards"].items())
-      if (has_file(folder_ / name)) shards_done_[name] = done;
+    for (const auto& [name, done] : found["shards"].items()) {
+      if (!has_file(folder_ / name)) continue;
+      if (fs::file_size(folder_ / name) != done.value("file_bytes", std::uintmax_t(0)))
+        throw Error((folder_ / name).string() + " is not as long as it was written; remove " + folder_.string() +
+                    " and give the command again");
+      shards_done_[name] = done;
+    }
   } else {
     write_list();
   }
@@ -107,7 +112,8 @@ void Unfinished::add(int shard, std::span<const StoredTensor> tensors, const jso
   write_safetensors(folder_ / name_of(shard), tensors);
   json bytes = json::object();
   for (const StoredTensor& t : tensors) bytes[t.name] = t.values.bytes();
-  shards_done_[name_of(shard)] = {{"facts", facts}, {"bytes", bytes}};
+  shards_done_[name_of(shard)] = {
+      {"facts", facts}, {"bytes", bytes}, {"file_bytes", fs::file_size(folder_ / name_of(shard))}};
   write_list();
 }
 

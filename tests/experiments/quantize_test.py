@@ -14,6 +14,10 @@ SOURCE = Path(__file__).resolve().parents[2]
 PROGRAM = Path(os.environ["FORETOKEN_BUILD_DIR"]).resolve() / "foretoken"
 MODELS = SOURCE / "experiments" / "models"
 
+# Errors of the outputs of the draft's two layers rounded to nearest in int4, over the first 600 tokens of the prompts,
+# computed apart from the program.
+NEAREST = (0.0975, 0.1015)
+
 
 class Quantize(InFolder):
     def command(self, *arguments, model="draft", form="int4"):
@@ -64,8 +68,8 @@ class Quantize(InFolder):
             out_name = "-".join([form, *arguments]).replace("--", "")
             status, out, err = self.run_it("--out", out_name, *arguments, *text, form=form)
             self.assertEqual(status, 0, err)
-            for layer in json.loads(out)["layers"]:
-                self.assertTrue(0 < layer["outputs"] < (0.02 if form == "int8" else layer["error"]), layer)
+            for layer, nearest in zip(json.loads(out)["layers"], NEAREST):
+                self.assertTrue(0 < layer["outputs"] < (0.02 if form == "int8" else 0.95 * nearest), layer)
             config = json.loads((self.here / out_name / "config.json").read_text())["quantization_config"]
             group = config["config_groups"]["group_0"]
             self.assertEqual(group["weights"]["actorder"], actorder)

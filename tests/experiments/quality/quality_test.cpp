@@ -56,5 +56,23 @@ TEST_F(QualityRefuses, ATypeWhoseGroupsDoNotDivideInAnyRow) {
                    "out of --dtype"));
 }
 
+// Types that the model's own JSON chooses are part of what is judged, not of what it is judged by.
+TEST(QualityReference, IsTheModelAsStored) {
+  const fs::path results = fs::temp_directory_path() / "foretoken_quality_reference.jsonl";
+  fs::remove(results);
+  QualityOptions o;
+  o.model = nlohmann::json({{"directory", kDraft.string()}, {"head_dtype", "int4"}}).dump();
+  o.dtypes = {"auto"}, o.device = "cpu", o.quiet = true, o.max_new_tokens = 0, o.format = "json";
+  o.windows.predicted = 200, o.results = results.string();
+  testing::internal::CaptureStdout();
+  EXPECT_EQ(run_quality(o), 0);
+  (void)testing::internal::GetCapturedStdout();
+  const nlohmann::json line = read_json(results);
+  EXPECT_EQ(line["run"]["target"]["model"]["head_dtype"], "int4");
+  EXPECT_EQ(line["reference"]["target"].dump().find("int4"), std::string::npos);
+  EXPECT_GT(line["quality"]["predictions"]["kl"]["value"], 0.001);
+  fs::remove(results);
+}
+
 }  // namespace
 }  // namespace foretoken::test

@@ -49,9 +49,10 @@ TEST_F(Calibrated, GivesNearerOutputsByFartherWeights) {
 TEST_F(Calibrated, AwqIsNearerThanRoundingToNearest) {
   QuantizeOptions o = options("int4", 2000, "awq");
   const std::vector<LayerError> found = quantize(o);
+  constexpr double kNearest[] = {0.0995, 0.1104};  // rounded to nearest, computed apart from this program
   for (int l = 0; l < 2; ++l) {
     EXPECT_GT(found[std::size_t(l)].outputs, 0);
-    EXPECT_LT(found[std::size_t(l)].outputs, found[std::size_t(l)].error) << "as rounding to nearest: no gain";
+    EXPECT_LT(found[std::size_t(l)].outputs, 0.9 * kNearest[l]) << "as rounding to nearest: no gain";
   }
 }
 

@@ -77,6 +77,17 @@ TEST_F(UnfinishedWork, ThatCannotBeRenamedCanBeFinishedLater) {
   EXPECT_TRUE(fs::exists(here_ / "out" / "model.safetensors.index.json"));
 }
 
+// A shard that was cut since is not taken for finished.
+TEST_F(UnfinishedWork, WithADamagedShardIsRefused) {
+  {
+    Unfinished work(here_ / "out", 1, 2);
+    add(work, 0), add(work, 1);
+  }
+  const fs::path shard = partial() / "model-00002-of-00002.safetensors";
+  fs::resize_file(shard, fs::file_size(shard) - 1);
+  EXPECT_TRUE(says(refusal(here_ / "out"), shard.string(), "not as long", "remove", partial().string()));
+}
+
 // The second is refused, and takes nothing from the first: neither before its first shard nor after.
 TEST_F(UnfinishedWork, IsOfOneProcessAtATime) {
   Unfinished first(here_ / "out", 1, 2);

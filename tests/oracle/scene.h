@@ -65,18 +65,18 @@ inline LogitsAfter logits_of(std::shared_ptr<const conformance::TableModel> mode
 
 // Token t is byte t.
 inline std::string byte_of(Token t) { return std::string(1, char(t)); }
-inline std::shared_ptr<const Tokenizer> bytes() {
+inline json bytes_file() {
   json vocab;
   for (int b = 0; b < 256; ++b) {
     std::string letter;
     append_utf8(letter, letter_of_byte(static_cast<unsigned char>(b)));
     vocab[letter] = unsigned(b);
   }
-  return Tokenizer::from({{"model", {{"type", "BPE"}, {"vocab", vocab}, {"merges", json::array()}}},
-                          {"pre_tokenizer", {{"type", "ByteLevel"}, {"add_prefix_space", false}}},
-                          {"decoder", {{"type", "ByteLevel"}}}},
-                         "bytes");
+  return {{"model", {{"type", "BPE"}, {"vocab", vocab}, {"merges", json::array()}}},
+          {"pre_tokenizer", {{"type", "ByteLevel"}, {"add_prefix_space", false}}},
+          {"decoder", {{"type", "ByteLevel"}}}};
 }
+inline std::shared_ptr<const Tokenizer> bytes() { return Tokenizer::from(bytes_file(), "bytes"); }
 
 // An engine's target, what drafters load, and its parts.
 struct Scene {

@@ -1,5 +1,5 @@
-// Runs every law of the kit on every chosen combination of drafter, policy and verifier, several scenarios at once, and
-// collects the results. This module must not know terminals, files or any subject by name.
+// Runs every law of the kit on every chosen combination of drafter, policy and verifier, several scenarios at once in
+// processes of their own, and collects the results. This module must not know terminals, files or any subject by name.
 #pragma once
 #include <string>
 #include <vector>
@@ -42,7 +42,8 @@ const char* name_of(LawReport::Ruling r);  // "holds", "broken", "does not apply
 
 struct CheckReport {
   std::vector<std::string> subjects;
-  std::vector<std::string> left_out;   // sentences: components not checked, since only a user can set a required option
+  std::vector<std::string> left_out;  // sentences: components not checked, since only a user can set a required option
+  std::vector<PluginFile> plugins;
   std::vector<LawReport> laws;         // in the order of kit_laws(), then of the subjects
   std::vector<std::string> sentences;  // one for every law that is broken or was not shown
   bool of_all_laws = true;             // no laws were chosen by name
@@ -50,10 +51,23 @@ struct CheckReport {
   bool holds() const { return sentences.empty(); }
 };
 struct HowToCheck {
-  int threads = 2;
-  double seconds = 60;            // no scenario starts later; the report names those that did not start
-  std::vector<std::string> laws;  // names; empty: all. Others are reported as not run; an unknown name is an Error
+  int threads = 2;     // scenarios at once, each in a process
+  double seconds = 0;  // of a processor, on average over `threads`: no scenario starts later, and the report
+                       // names those that did not start; 0: 60, or 1800 for more than 15 combinations
+  std::vector<std::string> laws{};  // names; empty: all. Others are reported as not run; an unknown name is an Error
+  double scenario_seconds = 0;      // a scenario that takes longer is stopped and reported; 0: `seconds`
 };
-CheckReport check(const std::vector<Candidate>& candidates, Environment environment, const HowToCheck& how);
+// What is checked, where.
+struct Prepared {
+  std::vector<Candidate> candidates;
+  Environment environment;
+  std::vector<std::string> left_out{};
+  std::vector<PluginFile> plugins{};
+};
+// `prepare` is called in every process that runs scenarios, and never in the caller's: plugins that it loads, or a GPU
+// that it uses, may do what they like there. What it throws is thrown here as an Error; so is the way in which a
+// process ended that called it.
+CheckReport check(const std::function<Prepared()>& prepare, const HowToCheck& how);
+CheckReport check(const std::vector<Candidate>& candidates, const Environment& environment, const HowToCheck& how);
 
 }  // namespace foretoken::conformance

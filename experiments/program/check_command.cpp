@@ -131,27 +131,27 @@ std::string command_of(const Given& g) {
   return command + (g.seconds > 0 ? seconds : "") + " --threads " + std::to_string(g.threads);
 }
 
-int run_check(const Given& g, int width) {
+Prepared prepared(const Given& g) {
   Registries before, registries;
   register_drafters(before), register_verifiers(before);
   registries = before;
   for (const std::string& plugin : g.plugins) load_plugin(plugin, registries);
   std::vector<Choice> asked = choices(g, before, registries);
   give_options(g.options, asked);
-  std::vector<Candidate> all;
-  std::set<std::string> known;
+  Prepared p{{}, environment(), {}, registries.plugins};
+  std::set<std::string> known, absent;
   for (const Choice& choice : asked)
     for (Candidate& c : candidates(choice))
-      if (known.insert(c.subject.text()).second) all.push_back(std::move(c));
-  constexpr double kOfSome = 60, kOfAll = 1800;
-  constexpr std::size_t kSome = 15;  // one drafter with every verifier, or one verifier with every drafter
-  const double seconds = g.seconds > 0 ? g.seconds : all.size() <= kSome ? kOfSome : kOfAll;
-  CheckReport report = check(all, environment(), {g.threads, seconds, g.laws});
-  std::set<std::string> absent;
+      if (known.insert(c.subject.text()).second) p.candidates.push_back(std::move(c));
   for (const Choice& choice : asked)
     for (const std::string& sentence : left_out(choice)) absent.insert(sentence);
-  report.left_out.assign(absent.begin(), absent.end());
-  const Question question{command_of(g), registries.plugins};
+  p.left_out.assign(absent.begin(), absent.end());
+  return p;
+}
+
+int run_check(const Given& g, int width) {
+  const CheckReport report = check([&g] { return prepared(g); }, {g.threads, g.seconds, g.laws});
+  const Question question{command_of(g), report.plugins};
   const std::string text =
       g.json ? check_json(report, question).dump(2) + "\n" : check_text(report, question, g.details, width);
   print(text);
@@ -171,7 +171,8 @@ void add_check(CLI::App& app, Action& action) {
   c->add_option("--verifier", g->verifier, "likewise (default: all that are sound)");
   c->add_option("--options", g->options, "JSON, options of the one component that is checked");
   add_list_option(*c, "--laws", g->laws, "only these (default: all)");
-  c->add_option("--seconds", g->seconds, "no scenario starts later; 0: 60, or 1800 for more than 15 combinations")
+  c->add_option("--seconds", g->seconds,
+                "of a processor: no scenario starts later; 0: 60, or 1800 for more than 15 combinations")
       ->check(number_within(0, 1e6))
       ->capture_default_str();
   c->add_option("--threads", g->threads, "scenarios run at once")->check(CLI::Range(1, 256))->capture_default_str();

@@ -10,6 +10,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "experiments/conformance/workers.h"
 #include "experiments/report/terminal.h"
 
 namespace {
@@ -18,7 +19,7 @@ const pid_t program = getpid();
 std::atomic_flag ending;
 
 [[noreturn]] void end(const char* function, int code, const void* return_address) {
-  if (getpid() != program)  // a child whose exec failed
+  if (getpid() != program && !foretoken::conformance::is_worker())  // a child whose exec failed
     reinterpret_cast<void (*)(int)>(dlsym(RTLD_NEXT, function))(code);
   while (ending.test_and_set()) pause();  // another thread ends the program
   Dl_info caller{};

@@ -63,7 +63,7 @@ std::string figure_of(const KitLaw& law, const LawReport& r, const CheckReport& 
   for (const auto& [what, n] : r.seen) s += (s.empty() ? "" : ", ") + std::to_string(n) + " " + what;
   if (r.ran < r.scenarios)
     s += (s.empty() ? "" : ", ") + std::to_string(r.scenarios - r.ran) + " of " + std::to_string(r.scenarios) +
-         " scenarios did not begin in time";
+         " scenarios were not run in time";
   return s;
 }
 

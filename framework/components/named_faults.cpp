@@ -10,7 +10,7 @@ namespace {
 
 class NamedDrafter : public Drafter {
  public:
-  NamedDrafter(std::unique_ptr<Drafter> inner, const std::string& who) : inner_(std::move(inner)), who_(who) {}
+  NamedDrafter(std::unique_ptr<Drafter> inner, const Blamed& who) : inner_(std::move(inner)), who_(who) {}
   Needs needs() const override {
     return declared_ ? *declared_ : naming_faults(who_, "Drafter::needs", [&] { return inner_->traits(); });
   }
@@ -26,12 +26,12 @@ class NamedDrafter : public Drafter {
 
  private:
   std::unique_ptr<Drafter> inner_;
-  std::string who_;
+  Blamed who_;
 };
 
 class NamedPolicy : public LengthPolicy {
  public:
-  NamedPolicy(std::unique_ptr<LengthPolicy> inner, const std::string& who) : inner_(std::move(inner)), who_(who) {}
+  NamedPolicy(std::unique_ptr<LengthPolicy> inner, const Blamed& who) : inner_(std::move(inner)), who_(who) {}
   Budget most() const override {
     return declared_ ? *declared_ : naming_faults(who_, "LengthPolicy::most", [&] { return inner_->traits(); });
   }
@@ -50,12 +50,12 @@ class NamedPolicy : public LengthPolicy {
 
  private:
   std::unique_ptr<LengthPolicy> inner_;
-  std::string who_;
+  Blamed who_;
 };
 
 class NamedVerifier : public Verifier {
  public:
-  NamedVerifier(std::unique_ptr<Verifier> inner, const std::string& who) : inner_(std::move(inner)), who_(who) {}
+  NamedVerifier(std::unique_ptr<Verifier> inner, const Blamed& who) : inner_(std::move(inner)), who_(who) {}
   Soundness soundness() const override {
     return declared_ ? *declared_ : naming_faults(who_, "Verifier::soundness", [&] { return inner_->traits(); });
   }
@@ -65,26 +65,28 @@ class NamedVerifier : public Verifier {
 
  private:
   std::unique_ptr<Verifier> inner_;
-  std::string who_;
+  Blamed who_;
 };
 
 }  // namespace
 
-std::unique_ptr<Drafter> naming_faults(std::unique_ptr<Drafter> drafter, const std::string& who) {
+std::unique_ptr<Drafter> naming_faults(std::unique_ptr<Drafter> drafter, const Blamed& who) {
   return std::make_unique<NamedDrafter>(std::move(drafter), who);
 }
-std::unique_ptr<LengthPolicy> naming_faults(std::unique_ptr<LengthPolicy> policy, const std::string& who) {
+std::unique_ptr<LengthPolicy> naming_faults(std::unique_ptr<LengthPolicy> policy, const Blamed& who) {
   return std::make_unique<NamedPolicy>(std::move(policy), who);
 }
-std::unique_ptr<Verifier> naming_faults(std::unique_ptr<Verifier> verifier, const std::string& who) {
+std::unique_ptr<Verifier> naming_faults(std::unique_ptr<Verifier> verifier, const Blamed& who) {
   return std::make_unique<NamedVerifier>(std::move(verifier), who);
 }
 
-void name_fault(const std::string& who, const char* where) {
+void name_fault(const Blamed& blamed, const char* where) {
+  const std::string& who = blamed.who;
   try {
     throw;
-  } catch (const Error&) {
-    throw;
+  } catch (const Error& e) {
+    if (!blamed.errors || std::string(e.what()).find(who) != std::string::npos) throw;
+    throw Error(who + " failed in " + where + ": " + e.what());
   } catch (const std::bad_alloc&) {
     throw;
   } catch (...) {

@@ -141,6 +141,10 @@ void expect_verdict(const Verdict& v, const DraftTree& tree, int vocab, const st
   if (v.next == Verdict::kOverflown)
     throw Error(who + " rejected more than " + std::to_string(kMostGuesses) +
                 " guesses of one tree; let it reject each node at most once");
+  if (v.next == Verdict::kUnfinished)
+    throw Error(who +
+                " ended a round without a token of the target's own; let every path of the rule end with "
+                "Verdict::finish of a drawn token (a draw of weights that are all 0 gives none)");
   if (v.length < 0 || v.length >= tree.nodes || v.length > kMaxPath)
     throw Error(who + " accepted " + std::to_string(v.length) + " nodes of a tree that has " +
                 std::to_string(tree.nodes - 1) + " below its root; let it follow each node once, with Verdict::follow");

@@ -20,12 +20,13 @@ namespace foretoken {
 
 // The result of one round of one sequence. It has no pointers: it is written on the device and read back once a step.
 struct Verdict {
-  std::int32_t length = 0;                 // accepted nodes
-  std::int32_t path[kMaxPath];             // their node numbers, from below the root down
-  Token tokens[kMaxPath + 1];              // what is emitted: the accepted tokens, then `next`
-  Token next = -1;                         // the token after the path; -1: a distribution was not finite; or kOverflown
-  float logprobs[kMaxPath + 1];            // of the emitted tokens, if requested
-  static constexpr Token kOverflown = -2;  // the rule rejected more certain guesses than a lane stores (kMostGuesses)
+  std::int32_t length = 0;                  // accepted nodes
+  std::int32_t path[kMaxPath];              // their node numbers, from below the root down
+  Token tokens[kMaxPath + 1];               // what is emitted: the accepted tokens, then `next`
+  Token next = -1;                          // the token after the path; -1: a distribution was not finite; or as below
+  float logprobs[kMaxPath + 1];             // of the emitted tokens, if requested
+  static constexpr Token kOverflown = -2;   // the rule rejected more certain guesses than a lane stores (kMostGuesses)
+  static constexpr Token kUnfinished = -3;  // the rule returned without finish(), or finished with no token
 
   Verdict() = default;
   // Copies the used elements only: hundreds of threads run a rule, and plain copies of 784 bytes by each took several
@@ -240,7 +241,7 @@ template <class Rule> struct ApplyRule {
     if (lane.overflown())
       return lane.each(1, [&](int) { to.length = 0, to.next = to.tokens[0] = Verdict::kOverflown; });
     lane.each(v.length + 1, [&](int k) {
-      if (k == 0) to.length = v.length, to.next = v.next;
+      if (k == 0) to.length = v.length, to.next = v.next >= 0 ? v.next : Token(Verdict::kUnfinished);
       if (k < v.length) to.path[k] = v.path[k];
       to.tokens[k] = v.tokens[k];
     });

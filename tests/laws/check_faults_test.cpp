@@ -73,6 +73,16 @@ Repeating::Fault in_trees(const std::function<void(DraftTree&)>& fault) {
   };
 }
 
+template <class Rule> CheckReport report_on_rule(const std::vector<std::string>& laws) {
+  Registries r = all_registries();
+  r.verifiers.add("faulty",
+                  {"", "", {}, [](const json&, Host&) {
+                     return std::make_unique<RuleVerifier<Rule>>(Soundness{{Drawn::certain, Drawn::chain}, "exact"});
+                   }});
+  const json drafter{{"name", "draft_model"}, {"model", "table:far"}};
+  return check(candidates({r, drafter, nullptr, {{"name", "faulty"}}}), environment(), {2, 600, laws});
+}
+
 // Each of these laws is broken, for a reason that holds all of these words.
 void expect_broken(const CheckReport& report, const std::vector<std::string>& laws,
                    const std::vector<std::string>& words) {
@@ -142,6 +152,16 @@ TEST(CheckFaults, StaticStateNeedsNoLock) {
   };
   const CheckReport report = report_on(count, {"memory", "cache", "batch", "greedy"}, {4, 600, {}});
   EXPECT_TRUE(report.holds()) << report.sentences.front();
+}
+
+struct NeverFinishes {
+  template <class Lane> Verdict operator()(Lane&, const Trial&) const { return {}; }
+};
+
+TEST(CheckFaults, ARuleThatDoesNotFinishIsNotTheCheckpointsFault) {
+  const CheckReport report = report_on_rule<NeverFinishes>({"exact", "rounds", "greedy"});
+  expect_broken(report, {"exact", "rounds", "greedy"}, {"Verdict::finish"});
+  for (const std::string& s : report.sentences) EXPECT_EQ(s.find("checkpoint"), std::string::npos) << s;
 }
 
 // Of the laws that were run, those that never met the fault hold.

@@ -10,11 +10,24 @@ Enumerator::Name Enumerator::name_of(const Draws& draws, const Philox& counter) 
   return {draws.seed, std::to_array(counter.word)};
 }
 
-int Enumerator::split(const Name& name, const std::vector<double>& cuts) {
+namespace {
+
+std::string twice(const Draws& draws, DrawName name) {
+  constexpr const char* kRoles[] = {"draft", "accept", "residual", "bonus", "noise"};
+  return "; the draw {Role::" + std::string(kRoles[int(name.role)]) + ", " + std::to_string(name.node) + ", " +
+         std::to_string(name.index) + "}" + (draws.scope > 0 ? " of an inner component" : "") +
+         " was asked for twice in one round";
+}
+
+}  // namespace
+
+int Enumerator::split(const Draws& draws, DrawName draw_name, const std::vector<double>& cuts) {
   Interval now;
+  const Name name = name_of(draws, draws.counter(draw_name));
   if (remembers_) {
     const auto [it, fresh] = intervals_.try_emplace(name);
     met_again_ += !fresh;
+    if (!fresh && asked_twice_.empty()) asked_twice_ = twice(draws, draw_name);
     now = it->second;
   }
   std::vector<int> possible;
@@ -44,7 +57,7 @@ int Enumerator::take(const std::vector<int>& possible) {
 }
 
 bool Enumerator::accept(double probability, const Draws& draws, DrawName name) {
-  return split(name_of(draws, draws.counter(name)), {0, std::clamp(probability, 0.0, 1.0), 1}) == 0;
+  return split(draws, name, {0, std::clamp(probability, 0.0, 1.0), 1}) == 0;
 }
 
 Token Enumerator::draw(int vocab, const std::function<double(Token)>& law, const Draws& draws, DrawName name) {
@@ -57,7 +70,7 @@ Token Enumerator::draw(int vocab, const std::function<double(Token)>& law, const
   }
   for (Token x = last; x < vocab; ++x)
     cuts[std::size_t(x) + 1] = 1;  // the last possible token takes the rounding error
-  return split(name_of(draws, draws.counter(name)), cuts);
+  return split(draws, name, cuts);
 }
 
 Token Enumerator::race(int vocab, const std::function<double(Token)>& law, const Draws& draws, std::uint32_t position) {

@@ -10,6 +10,7 @@
 #pragma once
 #include <array>
 #include <map>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -39,6 +40,9 @@ class Enumerator : public Chance {
   double ways() const { return ways_; }
 
   long names_met_again() const { return met_again_; }
+  // "; the draw {Role::accept, 1, 0} was asked for twice in one round", of the first name that was met again; else
+  // empty. Races of one position share their noise, and are not meant.
+  const std::string& asked_twice() const { return asked_twice_; }
 
  private:
   struct Interval {
@@ -52,7 +56,7 @@ class Enumerator : public Chance {
 
   // Cuts the name's interval at ascending `cuts` (the first 0, the last 1); returns the number of the part that this
   // script takes.
-  int split(const Name& name, const std::vector<double>& cuts);
+  int split(const Draws& draws, DrawName name, const std::vector<double>& cuts);
   // The one of `possible` that this script takes.
   int take(const std::vector<int>& possible);
   static Name name_of(const Draws& draws, const Philox& counter);
@@ -65,6 +69,7 @@ class Enumerator : public Chance {
   double weight_ = 1, ways_ = 1;
   std::uint64_t probe_ = 0, probed_ = 0;  // the seed, 0: follows the script; random choices so far
   long paths_ = 1, met_again_ = 0;
+  std::string asked_twice_;
 };
 
 // Renames every draw before it reaches `inner`, or Philox where `inner` is null: for planted bugs of naming. A race

@@ -61,7 +61,8 @@ Joint expected(const TableModel& target, const ExactCase& c) {
   return joint;
 }
 
-void compare(const Joint& found, const Joint& law, Finding& f) {
+// `note` is added to the reason.
+void compare(const Joint& found, const Joint& law, const std::string& note, Finding& f) {
   double worst = 0, variation = 0, mass = 0;
   std::vector<Tokens> where;
   Joint all = law;
@@ -78,7 +79,7 @@ void compare(const Joint& found, const Joint& law, Finding& f) {
   std::string text;
   for (const Tokens& t : where) text += "[" + text_of(t) + "]";
   f.fail("total variation " + std::to_string(variation) + ", probabilities sum to " + std::to_string(mass) +
-         ", worst at " + text + " by " + std::to_string(worst));
+         ", worst at " + text + " by " + std::to_string(worst) + note);
 }
 
 // One token less, with the length limit equally close.
@@ -143,7 +144,7 @@ Finding exact(const Subject& subject, const ExactCase& c) {
       f.accepted += outcome.accepted, f.rejected += outcome.rejections;
       if (outcome.prefix_rows > 0) f.seen["prefix rows"] += long(outcome.prefix_rows);
     } while (chance.next());
-    compare(joint, expected(*target, c), f);
+    compare(joint, expected(*target, c), chance.asked_twice(), f);
   } catch (const std::exception& e) {
     f.fail(e.what());
   }

@@ -33,8 +33,9 @@ void continue_by_target(const RoundCase& c, std::size_t tokens, double weight, s
 
 std::string sequence(const std::vector<Token>& tokens) { return "[" + text_of(tokens) + "]"; }
 
-// Fails unless both give every sequence the same probability.
-void compare(const EmittedLaw& found, const EmittedLaw& law, const std::string& where, Finding& f) {
+// Fails unless both give every sequence the same probability. `note` is added to the reason.
+void compare(const EmittedLaw& found, const EmittedLaw& law, const std::string& where, const std::string& note,
+             Finding& f) {
   EmittedLaw all = law;
   for (const auto& [text, p] : found) all.try_emplace(text, 0.0);
   double worst = 0, variation = 0;
@@ -48,7 +49,7 @@ void compare(const EmittedLaw& found, const EmittedLaw& law, const std::string& 
   f.measure = std::max(f.measure, variation);
   if (worst > 1e-12 || std::isnan(worst))
     f.fail(where + ": total variation " + std::to_string(variation) + ", worst at " + sequence(at) + " by " +
-           std::to_string(worst));
+           std::to_string(worst) + note);
 }
 
 Finding exact_round(const RoundCase& c, const RoundOutcomes& found) {
@@ -63,7 +64,7 @@ Finding exact_round(const RoundCase& c, const RoundOutcomes& found) {
   }
   std::vector<Token> none;
   continue_by_target(c, tokens, 1, none, law);
-  compare(continued, law, c.name, f);
+  compare(continued, law, c.name, found.asked_twice, f);
   return f;
 }
 
@@ -72,7 +73,7 @@ Finding induced_round(const RoundCase& c, const RoundOutcomes& found, const Soun
   for (const auto& [tokens, tree] : found.trees) {
     EmittedLaw law = soundness.induced(tree.round);
     for (auto& [text, p] : law) p *= tree.weight;
-    compare(tree.emitted, law, c.name + ", tree " + sequence(tokens), f);
+    compare(tree.emitted, law, c.name + ", tree " + sequence(tokens), found.asked_twice, f);
   }
   return f;
 }

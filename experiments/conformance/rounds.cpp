@@ -157,7 +157,7 @@ RoundOutcomes enumerate_round(const Registries& registries, const nlohmann::json
     found.accepted += chance.weight() * bench.accepted();
   } while (chance.next());
   backend.set_chance(nullptr);
-  found.paths = chance.paths();
+  found.paths = chance.paths(), found.asked_twice = chance.asked_twice();
   return found;
 }
 

@@ -39,6 +39,7 @@ struct RoundOutcomes {
   std::map<std::vector<Token>, Tree> trees;  // by the tokens of the nodes
   double accepted = 0;                       // expected number of accepted tokens
   long paths = 0;                            // outcomes of the draws
+  std::string asked_twice;                   // Enumerator::asked_twice
 };
 // Follows every outcome. A rule that gives an invalid verdict is an Error.
 RoundOutcomes enumerate_round(const Registries& registries, const nlohmann::json& verifier, const RoundCase& c,

@@ -164,6 +164,32 @@ TEST(CheckFaults, ARuleThatDoesNotFinishIsNotTheCheckpointsFault) {
   for (const std::string& s : report.sentences) EXPECT_EQ(s.find("checkpoint"), std::string::npos) << s;
 }
 
+// Speculative sampling of chains that asks every node by the name of the first.
+struct OneName {
+  template <class Lane> Verdict operator()(Lane& lane, const Trial& t) const {
+    Verdict v;
+    for (int node = 0;;) {
+      const int c = t.child(node, node);
+      auto r = lane.open(t.p(node), t.q(node));
+      if (c < 0) return v.finish(lane.draw(r, {Role::bonus, std::uint32_t(node), 0})), v;
+      const Token x = t.tokens[c];
+      if (!lane.accept(t.certain(c) ? r(x) : r(x) / t.q(node)(x), {Role::accept, 1, 0})) {
+        if (t.certain(c))
+          lane.reject_guess(r, x);
+        else
+          lane.reject_draw(r);
+        return v.finish(lane.draw(r, {Role::residual, std::uint32_t(node), 0})), v;
+      }
+      v.follow(node = c, x);
+    }
+  }
+};
+
+TEST(CheckFaults, ADrawNameThatIsMetTwiceIsNamed) {
+  expect_broken(report_on_rule<OneName>({"exact", "rounds"}), {"exact", "rounds"},
+                {"total variation", "the draw {Role::accept, 1, 0} was asked for twice in one round"});
+}
+
 // Of the laws that were run, those that never met the fault hold.
 void expect_report(const CheckReport& report, const std::string& how) {
   expect_broken(report, {"memory", "batch"}, {"(", ") its process ", how});

@@ -1,5 +1,6 @@
 // Which combinations of drafter, policy and verifier are checked.
 #include <algorithm>
+#include <set>
 
 #include "experiments/conformance/check.h"
 #include "experiments/conformance/configurations.h"
@@ -30,6 +31,13 @@ std::vector<Candidate> candidates(const Choice& choice) {
   const bool own_verifier = !choice.verifier.is_null() || (choice.drafter.is_null() && choice.policy.is_null());
   // What a drafter or a policy owes shows beside exact verifiers; lossy ones hide it.
   if (!own_verifier) std::erase_if(verifiers, [&](const json& verifier) { return !soundness_of(r, verifier).exact(); });
+  // A policy owes the same beside all: one verifier that draws races and one that does not show it.
+  std::set<bool> races;
+  if (policy_alone && !own_verifier)
+    std::erase_if(verifiers, [&](const json& verifier) {
+      const Soundness s = soundness_of(r, verifier);
+      return s.acceptance != Acceptance::overlap || !races.insert(s.race).second;
+    });
   std::vector<Candidate> all;
   const auto add = [&](const json& drafter, const json& policy, const json& verifier, bool own) {
     if (sound(r, drafter, verifier)) all.push_back(candidate({r, {drafter, policy, verifier}}, own, own_verifier));

@@ -16,8 +16,9 @@ struct Choice {
   Registries registries;
   nlohmann::json drafter, policy, verifier;
 };
-// Every sound combination, under a fixed length, beside a chosen drafter or policy with exact verifiers alone; if no
-// policy was chosen, also one drafter under every other policy. No sound combination is an Error with the reason.
+// Every sound combination, under a fixed length, beside a chosen drafter with exact verifiers alone, beside a chosen
+// policy with two of them; if no policy was chosen, also one drafter under every other policy. No sound combination is
+// an Error with the reason.
 std::vector<Candidate> candidates(const Choice& choice);
 // The components that a null config leaves out, and how to check them: a sentence for each.
 std::vector<std::string> left_out(const Choice& choice);

@@ -48,10 +48,6 @@ bool may_have_siblings(Drawn drawn) { return drawn != Drawn::chain && drawn != D
 
 std::string name_for(const std::string& what, int seed) { return what + ", seed " + std::to_string(seed); }
 
-}  // namespace
-
-namespace {
-
 // Logits over three tokens that are random after `random` numbers of tokens; elsewhere p = q is one-hot.
 auto random_after(std::vector<int> random, int seed) {
   return [random = std::move(random), seed, table = tables(3, 300 + seed)](std::span<const Token> path, bool draft) {

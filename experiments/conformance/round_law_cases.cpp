@@ -121,10 +121,6 @@ Finding no_stated_law(const Soundness& soundness) {
   return f;
 }
 
-}  // namespace
-
-namespace {
-
 // A chain of guesses of the target's most probable token, 0, up to the last, which is `last`; the target's logits are
 // `logits` everywhere, its temperature is 0.
 Round greedy_chain(const std::vector<float>& logits, int length, Token last, Drawn kind) {

@@ -1,5 +1,4 @@
 // Temperature, top-k, top-p and min-p against the oracle: their order, the mass that each is taken of, and ties.
-#include <random>
 
 #include <gtest/gtest.h>
 
@@ -86,8 +85,7 @@ TEST(Cuts, greedy_takes_the_lowest_of_equals_whatever_the_cuts) {
 
 // Logits are multiples of 1/4, so that many are equal, and of more than one tile of a vocabulary.
 TEST(Cuts, any_combination_is_the_oracles) {
-  std::mt19937 random(7);
-  const auto below = [&](int n) { return int(random() % unsigned(n)); };
+  Below below(7);
   const auto all = devices();
   int cut = 0;
   for (int i = 0; i < 1200; ++i) {

@@ -7,6 +7,7 @@
 #include <functional>
 #include <limits>
 #include <numeric>
+#include <random>
 #include <string>
 #include <vector>
 
@@ -17,6 +18,16 @@ namespace foretoken::oracle {
 using Tokens = std::vector<Token>;
 using Numbers = std::vector<double>;
 using LogitsAfter = std::function<Numbers(const Tokens& context)>;  // of a model
+
+// Numbers from 0 to n - 1, the same on every machine.
+class Below {
+ public:
+  explicit Below(unsigned seed) : engine_(seed) {}
+  int operator()(int n) { return int(engine_() % unsigned(n)); }
+
+ private:
+  std::mt19937 engine_;
+};
 
 constexpr double kNever = -std::numeric_limits<double>::infinity();
 

@@ -1,6 +1,5 @@
 // Where an output ends and why, against the oracle: stop strings, stop tokens and the length limit in one round, and
 // stop strings however they lie in tokens and rounds.
-#include <random>
 
 #include "experiments/sweep/stop_strings.h"
 #include "tests/oracle/scene.h"
@@ -124,8 +123,7 @@ TEST_F(Stops, a_rule_may_take_back_tokens_and_their_log_probabilities) {
 
 // The text of the oracle is the whole one; a rule keeps a tail of it, and gets tokens in pieces of any size.
 TEST(StopStrings, are_found_wherever_they_lie) {
-  std::mt19937 random(11);
-  const auto below = [&](int n) { return int(random() % unsigned(n)); };
+  Below below(11);
   const auto tokenizer = bytes();
   int found = 0;
   for (int i = 0; i < 4000; ++i) {

@@ -1,6 +1,5 @@
 // Whose turn it is: rows, pages and places in the queues of the scheduler, on scenes by hand and in whole random runs;
 // what a preemption gives back in an engine.
-#include <random>
 #include <set>
 
 #include "framework/engine/scheduler.h"
@@ -132,13 +131,12 @@ TEST_F(Turns, nobody_overtakes_the_first_in_line) {
 
 // A whole run of the scheduler over random requests, and what must hold in each of its steps.
 struct Run : Turns {
-  std::mt19937 random;
+  Below below{0};
   int batch = 1, step_rows = 1, judged = 1, preempted = 0, steps = 0;
   Budget most;
-  int below(int n) { return int(random() % unsigned(n)); }
 
   void set(unsigned seed) {
-    random.seed(seed), queues = {}, memory = Pages(), last = 0;
+    below = Below(seed), queues = {}, memory = Pages(), last = 0;
     batch = 1 + below(5), step_rows = batch + below(24), judged = batch + below(24);
     most = below(3) ? Budget{2 + below(9), 1 + below(6)} : Budget{1, 0};
     memory.page = 1 + below(4);

@@ -19,7 +19,7 @@ json origin_of(const Trace& trace) {
   const json engine = run.value("engine", json::object());
   for (const char* key : {"batch", "device", "threads", "numerics"}) origin[key] = engine.value(key, json());
   const json machine = trace.header.value("machine", json::object());
-  for (const char* key : {"cpu", "cores", "device"})
+  for (const char* key : {"cpu", "cores", "device", "description"})
     origin[key] = machine.is_object() ? machine.value(key, json()) : json();
   return origin;
 }

@@ -196,7 +196,7 @@ TEST_F(Refusals, TimesAreNotExtrapolated) {
   other.header["run"]["drafter"]["name"] = "ngram";
   EXPECT_TRUE(says(sentence_of([&] { costs.add(other, "o.jsonl"); }), "o.jsonl", "another run", "drafter"));
   for (const char* pointer : {"/run/target/model", "/run/engine/batch", "/run/engine/threads", "/run/engine/numerics",
-                              "/machine/cpu", "/machine/cores", "/machine/device"}) {
+                              "/machine/cpu", "/machine/cores", "/machine/device", "/machine/description"}) {
     other.header = trace.header;
     other.header[json::json_pointer(pointer)] = "another";
     EXPECT_TRUE(says(sentence_of([&] { costs.add(other, "o.jsonl"); }), "o.jsonl", "another run")) << pointer;
